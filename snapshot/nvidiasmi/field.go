@@ -53,11 +53,11 @@ type gpuRow struct {
 	columns [][]string
 }
 
-func (r *gpuRow) note(error, column string) {
-	i := slices.Index(r.errors, error)
+func (r *gpuRow) note(text, column string) {
+	i := slices.Index(r.errors, text)
 	if i < 0 {
 		i = len(r.errors)
-		r.errors, r.columns = append(r.errors, error), append(r.columns, nil)
+		r.errors, r.columns = append(r.errors, text), append(r.columns, nil)
 	}
 	r.columns[i] = append(r.columns[i], column)
 }

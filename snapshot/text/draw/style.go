@@ -34,7 +34,11 @@ const (
 // onBar is a style that can be read on a bar.
 func (s Style) onBar() Style {
 	for _, readable := range [][2]Style{
-		{Faint, "38;5;249"}, {Red, "38;5;210"}, {Green, "38;5;120"}, {Yellow, "38;5;221"}, {Magenta, "38;5;213"},
+		{Faint, "38;5;249"},
+		{Red, "38;5;210"},
+		{Green, "38;5;120"},
+		{Yellow, "38;5;221"},
+		{Magenta, "38;5;213"},
 		{Cyan, "38;5;123"},
 	} {
 		if s == readable[0] {
