@@ -21,12 +21,13 @@ type Ability struct {
 	Detail string `json:"detail,omitempty"` // where it is, or why it is missing
 }
 
-// Support is what the kernel of this machine can do for a guard.
+// Support is what the kernel of this machine can do for a guard, and who else judges opens of devices in the same cgroup
+// or above it.
 type Support struct {
 	Possible  bool      `json:"possible"`
 	Why       string    `json:"why,omitempty"` // why it isn't
 	Abilities []Ability `json:"abilities"`
-	Programs  []Program `json:"programs"` // that judge opens of devices in the same cgroup or above it
+	Programs  []Program `json:"programs"`
 	// Err is nil if Open with the same Location can work, or with Location.Unpinned if there isn't a bpffs; otherwise
 	// it has a class of this package.
 	Err error `json:"-"`
