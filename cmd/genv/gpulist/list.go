@@ -234,6 +234,7 @@ type Flags struct {
 	Now       time.Time
 }
 
+// Flags are the flags.
 func (o *Flags) Flags() []cli.Flag {
 	return append([]cli.Flag{
 		command.Bool(&o.Free, "free", "only GPUs that are free: neither attached nor used"),

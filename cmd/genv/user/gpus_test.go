@@ -15,7 +15,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/cmd/genv/host"
-	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	simulated "github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
@@ -173,9 +172,9 @@ func TestGPUsOfThisHostWithoutRoot(t *testing.T) {
 }
 
 // partition gives a device of the station MIG instances.
-func (s *station) partition(index int, instances ...gpus.MIG) {
+func (s *station) partition(index int, instances ...simulated.MIG) {
 	s.t.Helper()
-	driver, err := gpus.Read(s.path("gpus.json"))
+	driver, err := simulated.Read(s.path("gpus.json"))
 	require.NoError(s.t, err)
 	driver.Devices[index].MIG = instances
 	require.NoError(s.t, driver.Write(s.path("gpus.json")))
@@ -185,7 +184,7 @@ func (s *station) partition(index int, instances ...gpus.MIG) {
 func TestAttachInstance(t *testing.T) {
 	t.Parallel()
 	s := newStation(t)
-	s.partition(2, gpus.MIG{Profile: "3g.40gb", UUID: "MIG-a"}, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-b"})
+	s.partition(2, simulated.MIG{Profile: "3g.40gb", UUID: "MIG-a"}, simulated.MIG{Profile: "1g.10gb", UUID: "MIG-b"})
 	first, second := s.me().open("bash"), s.me().open("bash")
 	for _, shell := range []*terminal{first, second} {
 		shell.sayAll("genv activate --name train")
@@ -218,7 +217,7 @@ func TestAttachInstance(t *testing.T) {
 	require.Contains(t, second.sayAll("genv attach --index 1 --mig MIG-a").text, "exclude each other")
 
 	// Compute instances of one GPU instance share its memory.
-	s.partition(3, gpus.MIG{Profile: "1c.3g.40gb", UUID: "MIG-c", GI: 2}, gpus.MIG{Profile: "2c.3g.40gb", UUID: "MIG-d", GI: 2, CI: 1})
+	s.partition(3, simulated.MIG{Profile: "1c.3g.40gb", UUID: "MIG-c", GI: 2}, simulated.MIG{Profile: "2c.3g.40gb", UUID: "MIG-d", GI: 2, CI: 1})
 	require.Contains(t, first.sayAll("genv attach --mig MIG-c").text, "Attached GPU 3 (H100 80GB HBM3)")
 	require.Contains(t, first.sayAll("genv attach --mig MIG-d").text, "Attached GPU 3 (H100 80GB HBM3)")
 	require.Equal(t, "MIG-c,MIG-d", first.sayAll("printf %s $CUDA_VISIBLE_DEVICES").text)
@@ -231,7 +230,7 @@ func TestAttachInstance(t *testing.T) {
 func TestDockerRunGetsTheInstances(t *testing.T) {
 	t.Parallel()
 	s := newStation(t)
-	s.partition(2, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-a"}, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-b"}, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-c"})
+	s.partition(2, simulated.MIG{Profile: "1g.10gb", UUID: "MIG-a"}, simulated.MIG{Profile: "1g.10gb", UUID: "MIG-b"}, simulated.MIG{Profile: "1g.10gb", UUID: "MIG-c"})
 	u := s.me()
 	docker := filepath.Join(u.home, "bin", "docker")
 	require.NoError(t, os.MkdirAll(filepath.Dir(docker), 0o755))
@@ -275,7 +274,7 @@ func TestInstancesWhereRootOwnsTheState(t *testing.T) {
 	proctest.NeedRoot(t)
 	t.Parallel()
 	s := newStation(t)
-	s.partition(2, gpus.MIG{Profile: "3g.40gb", UUID: "MIG-a"}, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-b"}, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-c"})
+	s.partition(2, simulated.MIG{Profile: "3g.40gb", UUID: "MIG-a"}, simulated.MIG{Profile: "1g.10gb", UUID: "MIG-b"}, simulated.MIG{Profile: "1g.10gb", UUID: "MIG-c"})
 	alice, bob := s.person("alice", 4001), s.person("bob", 4002)
 	hers, his := alice.open("bash"), bob.open("bash")
 	require.Equal(t, said{}, hers.say("genv activate --name hers"))
@@ -324,7 +323,7 @@ func TestInstancesWhereRootOwnsTheState(t *testing.T) {
 func TestInstancesOnAGuardedHost(t *testing.T) {
 	t.Parallel()
 	s := guarded(t, "enforce", map[int][]int{})
-	s.partition(2, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-a"}, gpus.MIG{Profile: "1g.10gb", UUID: "MIG-b"})
+	s.partition(2, simulated.MIG{Profile: "1g.10gb", UUID: "MIG-a"}, simulated.MIG{Profile: "1g.10gb", UUID: "MIG-b"})
 	require.Zero(t, s.admin().run("genv", "usage", "snapshot").Code) // root publishes them
 	alice := s.person("alice", 4242)
 	shell := alice.open("bash")
