@@ -112,8 +112,9 @@ func (m *lastCycle) host(h *snapshot.Host, before *FleetHost, unable map[snapsho
 // same reports whether nothing has changed, except for when the host was seen.
 func (h *FleetHost) same(before *FleetHost) bool {
 	failed, failedBefore := h.Failure, before.Failure
-	return h.snapshot == before.snapshot && h.Via == before.Via && h.Guard == before.Guard && h.Unable == before.Unable &&
-		maps.Equal(h.Labels, before.Labels) && slices.Equal(h.Reservations, before.Reservations) &&
+	return h.snapshot == before.snapshot && h.Via == before.Via && h.Guard == before.Guard &&
+		h.Unable == before.Unable && maps.Equal(h.Labels, before.Labels) &&
+		slices.Equal(h.Reservations, before.Reservations) &&
 		(h.Failure != nil || *cmp.Or(h.Reserved, new(int)) == *cmp.Or(before.Reserved, new(int))) &&
 		(failed == nil) == (failedBefore == nil) && (failed == nil || *failed == *failedBefore)
 }

@@ -29,7 +29,8 @@ func NewHandler(feed Source) http.Handler {
 	h := &feedHandler{feed: feed}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/fleet", h.part("", func(f *FleetState, _ string) (any, bool) { return f, true }))
-	mux.HandleFunc("GET /api/v1/gpus", h.part("", func(f *FleetState, _ string) (any, bool) { return f.AllGPUs(), true }))
+	mux.HandleFunc("GET /api/v1/gpus", h.part("",
+		func(f *FleetState, _ string) (any, bool) { return f.AllGPUs(), true }))
 	mux.HandleFunc("GET /api/v1/findings", h.part("", func(f *FleetState, _ string) (any, bool) {
 		return FindingsDocument{Schema: "genv.live.findings/1", Findings: f.Findings}, true
 	}))

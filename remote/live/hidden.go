@@ -21,7 +21,7 @@ import (
 // hiddenText is instead of a text that could contain a name.
 const hiddenText = "details are hidden"
 
-func hiddenUnlessEmpty(text string) string {
+func hideText(text string) string {
 	if text == "" {
 		return ""
 	}
@@ -45,7 +45,7 @@ func withoutNames(f *FleetState) *FleetState {
 		Users: []FleetUser{}, Findings: make([]Finding, len(f.Findings)), Notes: []enforce.Note{},
 		Failed: make([]remote.Failure, len(f.Failed)), Duplicates: f.Duplicates, HeldUsers: []safety.Held{},
 		HeldHosts: make([]safety.Held, len(f.HeldHosts)), Exemptions: policy.ExemptionList{},
-		Unrecorded: hiddenUnlessEmpty(f.Unrecorded),
+		Unrecorded: hideText(f.Unrecorded),
 	}
 	if f.Hold != nil {
 		h.Hold = &operator.OnHold{Since: f.Hold.Since, By: hiddenText, Reason: hiddenText}
@@ -53,7 +53,7 @@ func withoutNames(f *FleetState) *FleetState {
 	if e := f.Election; e != nil { // the name of a leader has that of its account
 		h.Election = &election.Shown{
 			Role: e.Role, Since: e.Since, Epoch: e.Epoch, LeaderSince: e.LeaderSince, Answered: e.Answered,
-			Memory: e.Memory, Refused: e.Refused, Leader: hiddenUnlessEmpty(e.Leader), Error: hiddenUnlessEmpty(e.Error),
+			Memory: e.Memory, Refused: e.Refused, Leader: hideText(e.Leader), Error: hideText(e.Error),
 		}
 	}
 	for i := range f.Hosts {
@@ -79,7 +79,7 @@ func hideHost(h *FleetHost, shown func(snapshot.Username) bool) FleetHost {
 		Name: h.Name, Via: h.Via, Seen: h.Seen, Changed: h.Changed, GPUs: make([]gpus.GPU, len(h.GPUs)),
 		// the reason may name somebody
 		Guard: HostGuard{Mode: h.Guard.Mode, Policy: h.Guard.Policy}, Service: h.Service,
-		Reservations: hideReservations(h.Reservations, shown), Reserved: h.Reserved, Unable: hiddenUnlessEmpty(h.Unable),
+		Reservations: hideReservations(h.Reservations, shown), Reserved: h.Reserved, Unable: hideText(h.Unable),
 	}
 	if h.Failure != nil {
 		host.Failure = new(hideFailure(h.Failure))

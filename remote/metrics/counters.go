@@ -184,8 +184,8 @@ func (c *Counters) writeActions(w *Writer) {
 
 var userFamilies = []family{
 	{"genv_user_devices", "user", "GPUs that are attached to the user's environments, on hosts that answered."},
-	{"genv_user_idle_devices", "user", "GPUs of genv_user_devices that the user's processes don't use, or that compute " +
-		"nothing."},
+	{"genv_user_idle_devices", "user", "GPUs of genv_user_devices that the user's processes don't use, or that " +
+		"compute nothing."},
 }
 
 // Users has what users have on the hosts that answered, and what was counted of them. Users with the same label are

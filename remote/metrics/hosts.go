@@ -20,25 +20,26 @@ const (
 var hostFamilies = []family{
 	{"genv_host_up", "", "Whether the host answered in the last cycle (1) or failed (0)."},
 	{"genv_host_failure", "class", "Why the host failed in the last cycle: 1 for the class of the failure."},
-	{"genv_host_guard", "mode", "What the kernel guard of the host does: 1 for the mode off, watch, enforce, or unable " +
-		"to do what was ordered."},
+	{"genv_host_guard", "mode", "What the kernel guard of the host does: 1 for the mode off, watch, enforce, or " +
+		"unable to do what was ordered."},
 	{"genv_host_guard_policy", "mode", "What the policy asks of the kernel guard of a host that answered: 1 for the " +
 		"mode watch or enforce."},
-	{"genv_host_unable", "", "1 for each host that answered where nothing can be ended, or its order failed as a whole."},
+	{"genv_host_unable", "", "1 for each host that answered where nothing can be ended, or its order failed as a " +
+		"whole."},
 	{"genv_host_service", "", "Whether root owns the state files of the host (1), with genv host serve."},
 	{"genv_waiting_gpus", "", "GPUs for which commands wait with --wait, on hosts with genv host serve."},
 	{"genv_longest_wait_seconds", "", "For how long the first of these commands has been waiting; 0 if none waits."},
 	{"genv_reserved_gpus", "", "GPUs of the host that are reserved now, whether or not their owners use them."},
 	{"genv_gpus", "model state", "GPUs by what they are used for: free, attached (and not used), idle (held by a " +
-		"process, utilization 0), busy, unknown, failed, unusable (its compute mode is Prohibited, or it is in MIG mode " +
-		"and has no instance), or mig (in MIG mode, and no instance is attached or used)."},
+		"process, utilization 0), busy, unknown, failed, unusable (its compute mode is Prohibited, or it is in MIG " +
+		"mode and has no instance), or mig (in MIG mode, and no instance is attached or used)."},
 	{"genv_gpu_info", "gpu uuid model", "1 for each GPU, with its UUID and model."},
 	{"genv_gpu_failed", "gpu uuid", "1 for each GPU that doesn't work, with its UUID if it is known."},
 	{"genv_gpu_utilization_ratio", "gpu", "Utilization of a GPU over the driver's last sample, from 0 to 1."},
 	{"genv_gpu_memory_used_bytes", "gpu", "Memory of a GPU that is in use."},
 	{"genv_gpu_memory_size_bytes", "gpu", "Memory of a GPU."},
-	{"genv_gpu_memory_unattributed_bytes", "gpu", "Memory in use of a GPU whose state is unknown, because it belongs to " +
-		"no visible process."},
+	{"genv_gpu_memory_unattributed_bytes", "gpu", "Memory in use of a GPU whose state is unknown, because it belongs " +
+		"to no visible process."},
 }
 
 // Hosts has the series of hosts, but for their ages. Of a host that failed only that, and that its GPUs are unknown.

@@ -218,7 +218,8 @@ func (s State) exempt(who Author, a *Instruction, now time.Time) (State, string,
 	e.By, e.Created, e.Until = who.String(), now, cmp.Or(e.From, now).Add(length)
 	at := slices.IndexFunc(s.Exemptions, func(other policy.Exemption) bool { return other.Same(&e.Who) })
 	if at >= 0 && !e.Begun(now) && s.Exemptions[at].Begun(now) { // it would end before the new one begins
-		return s, "", Refuse(Unable, "End it first, or have the new one begin at once.", "%s", s.Exemptions[at].String())
+		return s, "", Refuse(Unable, "End it first, or have the new one begin at once.", "%s",
+			s.Exemptions[at].String())
 	}
 	list, err := s.Exemptions.Add(e)
 	if err != nil {

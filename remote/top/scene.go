@@ -187,7 +187,7 @@ type processUse struct {
 	memory *int64 // of all of them; nil if it is unknown for one
 }
 
-// of reports whether a row belongs to what the id of another one names: a host, a GPU or a user. No id names everything.
+// of reports whether a row belongs to the host, GPU or user that an id names. The empty one names everything.
 func (r *tabRow) of(id *rowID) bool {
 	switch {
 	case id.tab == tabUsers:

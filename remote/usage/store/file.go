@@ -135,8 +135,9 @@ func (file) removeNames(ctx context.Context, s *Store) error {
 		if err != nil || !found {
 			return err
 		}
-		return t.run("DROP TABLE IF EXISTS temp.kept; CREATE TEMP TABLE kept AS SELECT id, name FROM names WHERE NOT (" +
-			unusedNames + "); DELETE FROM names; INSERT INTO names SELECT id, name FROM temp.kept; DROP TABLE temp.kept")
+		return t.run("DROP TABLE IF EXISTS temp.kept; CREATE TEMP TABLE kept AS SELECT id, name FROM names WHERE " +
+			"NOT (" + unusedNames + "); DELETE FROM names; INSERT INTO names SELECT id, name FROM temp.kept; DROP " +
+			"TABLE temp.kept")
 	})
 }
 

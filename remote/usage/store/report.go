@@ -72,8 +72,8 @@ func (t *tx) report(q *usage.Query) (*usage.Report, error) {
 		err = t.addDays(report.Days, parts, q, slices.Collect(maps.Values(rows)))
 	}
 	if err == nil {
-		report.Missing, _, err = t.number("SELECT CAST(coalesce(sum({least}(until, $2) - {greatest}(since, $1)), 0) AS "+
-			"bigint) FROM gaps WHERE {fleet}{part} AND since < $2 AND until > $1", since, until)
+		report.Missing, _, err = t.number("SELECT CAST(coalesce(sum({least}(until, $2) - {greatest}(since, $1)), 0) "+
+			"AS bigint) FROM gaps WHERE {fleet}{part} AND since < $2 AND until > $1", since, until)
 	}
 	return report, err
 }

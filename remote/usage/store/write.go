@@ -142,7 +142,8 @@ func (t *tx) closeGaps(known usage.Gap) error {
 	var gap usage.Gap
 	var rest []usage.Gap
 	err := t.rows([]any{&gap.Since, &gap.Until}, func() {
-		for _, part := range []usage.Gap{{Since: gap.Since, Until: known.Since}, {Since: known.Until, Until: gap.Until}} {
+		before, after := usage.Gap{Since: gap.Since, Until: known.Since}, usage.Gap{Since: known.Until, Until: gap.Until}
+		for _, part := range []usage.Gap{before, after} {
 			if part.Since < part.Until {
 				rest = append(rest, part)
 			}
@@ -242,7 +243,8 @@ func (s *Store) makeRoom(ctx context.Context) (early string, err error) {
 	})
 	if until > 0 {
 		early = fmt.Sprintf("it has reached its size of %d MB: what it kept by hour until %s was removed, and what it "+
-			"kept by day stays", s.options.MaxBytes/1e6, time.Unix(until, 0).In(s.options.In).Format("2006-01-02 15:04"))
+			"kept by day stays", s.options.MaxBytes/1e6,
+			time.Unix(until, 0).In(s.options.In).Format("2006-01-02 15:04"))
 	}
 	return early, err
 }
