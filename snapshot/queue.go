@@ -79,7 +79,7 @@ const (
 // queue reads waits and reservations. A list that the host doesn't send stays unknown, and so does one of a host on
 // which users write the state: they could make up any.
 func (r *reader) queue(s *Snapshot) (err error) {
-	if !orZero(s.Service) {
+	if s.Service != nil && !*s.Service {
 		s.Waits, s.Reservations = nil, nil
 	}
 	if s.Waits != nil {
