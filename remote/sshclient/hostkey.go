@@ -73,6 +73,22 @@ func (k *hostKeyCheck) files() []string {
 	return files
 }
 
+// KnownHosts are options with which ssh(1) knows the keys for all accounts that this client knows.
+func (c *Client) KnownHosts(ctx context.Context, h remote.Host) []string {
+	settings, err := c.resolve(ctx, c.endpointOf(h))
+	if err != nil {
+		return nil // ssh says what is wrong
+	}
+	return knownHostsOptions(settings.GlobalKnownHosts)
+}
+
+func knownHostsOptions(global []string) []string {
+	if !slices.Contains(global, sshKnownToAll) {
+		return nil
+	}
+	return []string{"-o", "GlobalKnownHostsFile=" + strings.Join(append(slices.Clip(global), knownToAll), " ")}
+}
+
 // ask adds the lines of KnownHostsCommand, if there is one.
 func (k *hostKeyCheck) ask(host *hostkeys.Known, name hostkeys.Name) (*hostkeys.Known, error) {
 	if len(k.target.KnownHostsCommand) == 0 {

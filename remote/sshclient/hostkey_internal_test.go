@@ -192,6 +192,13 @@ func TestAddCommand(t *testing.T) {
 	}
 }
 
+// TestKnownHostsOfSSH: ssh(1) is named the file for all accounts where our own client reads it.
+func TestKnownHostsOfSSH(t *testing.T) {
+	require.Nil(t, knownHostsOptions([]string{"/dev/null"}), "the configuration leaves it out")
+	require.Equal(t, []string{"-o", "GlobalKnownHostsFile=/etc/ssh/ssh_known_hosts /x /etc/genv/ssh_known_hosts"},
+		knownHostsOptions([]string{"/etc/ssh/ssh_known_hosts", "/x"}))
+}
+
 // After the login, a connection takes the key of the login alone.
 func TestTheKeyOfALogin(t *testing.T) {
 	right, other := testKey(t, "right"), testKey(t, "other")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -89,7 +90,9 @@ func (p *sharedConn) overSSH() (*connection, error) {
 	}
 	settings, _ := c.resolve(c.lifetime, p.endpoint) // what our own login can't do with it doesn't matter
 	command := sshCommand{
-		program: c.resolver.Program(), arguments: c.resolver.Destination(p.endpoint.Lookup),
+		program: c.resolver.Program(),
+		arguments: slices.Concat(
+			knownHostsOptions(settings.GlobalKnownHosts), c.resolver.Destination(p.endpoint.Lookup)),
 		connectTimeout: c.connectTimeout(settings),
 		keepAlive:      positive(settings.ServerAliveInterval, c.options.KeepAlive),
 	}

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -63,13 +64,18 @@ func (o *activateOptions) run(c *cli.Context) error {
 		request.Count = *settings.GPUs
 		activation["gpus"] = strconv.Itoa(request.Count)
 	}
-	find := o.findRoom
+	find := (*fleet).findRoom
 	if o.wait {
 		if find = o.waitForRoom; request.Count == 0 || over || o.noAttach {
 			return command.WrongFlag("wait", " needs --gpus, and neither --over-subscribe nor --no-attach")
 		}
 	}
-	ssh, host, err := find(c, request)
+	f, err := o.openHosts(c)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	host, err := find(f, c, request)
 	if err != nil {
 		return err
 	}
@@ -78,26 +84,19 @@ func (o *activateOptions) run(c *cli.Context) error {
 			activation[flag] = "1"
 		}
 	}
-	return become(sshTo(ssh, host, loginShell(activation.Environ())))
+	return f.become(c.Context, host, loginShell(activation.Environ()))
 }
 
-// findRoom is the host on which to activate, and how ssh reaches it.
-func (o *hostFlags) findRoom(c *cli.Context, request state.AttachRequest) (
-	ssh *sshclient.Options, host remote.Host, err error,
-) {
-	f, err := o.openHosts(c)
-	if err != nil {
-		return nil, host, err
-	}
-	defer f.close()
+// findRoom is the host on which to activate.
+func (f *fleet) findRoom(c *cli.Context, request state.AttachRequest) (host remote.Host, err error) {
 	results, err := askMost(c, f, f.room)
 	if err != nil {
-		return nil, host, err
+		return host, err
 	}
 	if host, ok := roomiest(results, request); ok {
-		return &f.SSH, host, nil
+		return host, nil
 	}
-	return nil, host, fmt.Errorf("no host has %s for this now; `genv remote gpus` shows what there is",
+	return host, fmt.Errorf("no host has %s for this now; `genv remote gpus` shows what there is",
 		text.Plural(request.Count, "GPU"))
 }
 
@@ -105,39 +104,62 @@ func (o *hostFlags) findRoom(c *cli.Context, request state.AttachRequest) (
 const roomEvery = 30 * time.Second
 
 // waitForRoom is findRoom when it is this user's turn on one of the hosts: its GPUs are kept for a minute then.
-func (o *activateOptions) waitForRoom(c *cli.Context, request state.AttachRequest) (
-	ssh *sshclient.Options, host remote.Host, err error,
+func (o *activateOptions) waitForRoom(f *fleet, c *cli.Context, request state.AttachRequest) (
+	host remote.Host, err error,
 ) {
-	f, err := o.openHosts(c)
-	if err != nil {
-		return nil, host, err
-	}
-	defer f.close()
 	ctx, cancel := signal.NotifyContext(c.Context, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer cancel()
 	ctx, withdraw := giveUpAfter(ctx, o.within)
 	defer withdraw()
+	if err := f.needShells(ctx); err != nil {
+		return host, err
+	}
 	queue := f.wait(ctx, request.Count, nil)
 	fmt.Fprintf(o.Err, "Waiting for %s on one of %s. Ctrl-C ends it.\n", text.Plural(request.Count, "free GPU"),
 		text.Plural(len(f.Hosts), "host"))
 	for pause := 5 * time.Second; ; pause = roomEvery { // first the queues, which others use, too
 		queue.pause(ctx, f, pause, "")
 		if offer, _ := queue.offered(); offer != nil {
-			return &f.SSH, *offer, nil
+			return *offer, nil
 		}
 		switch {
 		case errors.Is(context.Cause(ctx), errGivenUp):
-			return nil, host, &command.ExitError{Code: command.ExitLate, Err: fmt.Errorf(
+			return host, &command.ExitError{Code: command.ExitLate, Err: fmt.Errorf(
 				"it was not your turn within %s", text.FormatDuration(o.within))}
 		case ctx.Err() != nil:
-			return nil, host, errors.New("interrupted")
+			return host, errors.New("interrupted")
 		}
 		asker := f.asker()
 		asker.Hosts = slices.DeleteFunc(slices.Clone(f.Hosts), func(h remote.Host) bool { return queue.has(h.Name) })
 		if host, ok := roomiest(controller.Ask(ctx, asker, f.room), request); ok {
-			return &f.SSH, host, nil
+			return host, nil
 		}
 	}
+}
+
+// needShells leaves out hosts on which the user's login shell wouldn't activate itself: a turn there would be lost.
+func (f *fleet) needShells(ctx context.Context) error {
+	results := controller.Ask(ctx, f.asker(), func(ctx context.Context, h remote.Host) (remote.Output, error) {
+		return f.client.Run(ctx, h, remote.Command{Args: []string{"sh", "-c", checkShell}})
+	})
+	f.progress.End()
+	var names []string
+	for _, r := range results {
+		if r.Err == nil && !strings.Contains(string(r.Value.Stdout), shellIsReady) {
+			names = append(names, r.Host.Name)
+			f.Hosts = slices.DeleteFunc(slices.Clone(f.Hosts), func(h remote.Host) bool { return h.Name == r.Host.Name })
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("your login shell is not set up on %s: docs/using-gpus.md has the line for its rc file",
+		strings.Join(names, ", "))
+	if len(f.Hosts) > 0 {
+		f.Warn(fmt.Sprintf("left out: %v", err))
+		return nil
+	}
+	return err
 }
 
 // room asks a host which of its devices are in use, or at least which are attached.
@@ -172,7 +194,7 @@ func roomiest(results []remote.Result[*snapshot.Snapshot], r state.AttachRequest
 }
 
 // sshTo is the command line of ssh(1), which gives the user a terminal on the host for a line of a shell.
-func sshTo(ssh *sshclient.Options, host remote.Host, line string) []string {
+func sshTo(ssh *sshclient.Options, known []string, host remote.Host, line string) []string {
 	args := []string{"ssh", "-t"}
 	if ssh.ConfigFile != "" {
 		args = append(args, "-F", ssh.ConfigFile)
@@ -180,6 +202,7 @@ func sshTo(ssh *sshclient.Options, host remote.Host, line string) []string {
 	if ssh.InsecureHostKeys {
 		args = append(args, "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null")
 	}
+	args = append(args, known...)
 	if timeout := ssh.ConnectTimeout; timeout != 0 {
 		args = append(args, "-o", "ConnectTimeout="+strconv.Itoa(max(1, int(timeout.Seconds()))))
 	}
@@ -202,14 +225,24 @@ func loginShell(environ []string) string {
 	return "exec env " + remote.Command{Args: append(environ, "sh", "-c", openShell)}.ShellLine()
 }
 
+// isSetUp says whether a login shell knows genv; checkShell prints shellIsReady then.
+const (
+	isSetUp      = `GENV_PREACTIVATE= "$SHELL" -l -i -c "typeset -f genv" </dev/null >/dev/null 2>&1`
+	shellIsReady = "genv-shell-ready"
+	checkShell   = `case ${SHELL##*/} in bash|zsh) ` + isSetUp + ` && echo ` + shellIsReady + `;; esac; :`
+)
+
 const openShell = `k=${SHELL##*/}; none="so this shell has no environment; genv run COMMAND starts a command in one"; ` +
-	`case $k in bash|zsh) GENV_PREACTIVATE= "$SHELL" -l -i -c "typeset -f genv" </dev/null >/dev/null 2>&1 || ` +
+	`case $k in bash|zsh) ` + isSetUp + ` || ` +
 	`echo "genv: $k is not set up on this host (docs/using-gpus.md has the line for its rc file), $none" >&2; ` +
 	`exec "$SHELL" -l -i;; ` +
 	`*) echo "genv: $k can not activate environments, as bash and zsh can, $none" >&2; exec "$SHELL" -l;; esac`
 
-// become replaces this program by ssh, so that the terminal, signals and exit status are those of the session.
-func become(args []string) error {
+// become replaces this program by ssh with a line of a shell on a host, so that the terminal, signals and exit status are
+// those of the session.
+func (f *fleet) become(ctx context.Context, host remote.Host, line string) error {
+	args := sshTo(&f.SSH, f.client.KnownHosts(ctx, host), host, line)
+	f.close()
 	path, err := exec.LookPath(args[0])
 	if err != nil {
 		return errors.New("ssh is not in PATH: install the OpenSSH client, which opens the session")

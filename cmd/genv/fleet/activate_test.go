@@ -66,10 +66,10 @@ func TestTheLineOnTheHost(t *testing.T) {
 	o := &hostFlags{Program: command.Program{Err: io.Discard, Getenv: os.Getenv}}
 	app := &cli.App{Flags: o.flags(allHosts), Action: func(c *cli.Context) error {
 		config, err := o.readConfig(c)
-		args := sshTo(&config.SSH, remote.Host{Name: "gpu-1", Address: "10.0.0.1", Port: 2222, User: "raz"}, loginShell([]string{"GENV_PREACTIVATE=1", "GENV_PREACTIVATE_NAME=it's; $(id)"}))
+		args := sshTo(&config.SSH, []string{"-o", "GlobalKnownHostsFile=a b"}, remote.Host{Name: "gpu-1", Address: "10.0.0.1", Port: 2222, User: "raz"}, loginShell([]string{"GENV_PREACTIVATE=1", "GENV_PREACTIVATE_NAME=it's; $(id)"}))
 		require.NoError(t, err)
 		require.Equal(t, []string{
-			"ssh", "-t", "-F", "conf", "-o", "ConnectTimeout=3", "-o", "HostName=10.0.0.1", "-p", "2222", "-l", "raz", "--", "gpu-1",
+			"ssh", "-t", "-F", "conf", "-o", "GlobalKnownHostsFile=a b", "-o", "ConnectTimeout=3", "-o", "HostName=10.0.0.1", "-p", "2222", "-l", "raz", "--", "gpu-1",
 			`exec env 'GENV_PREACTIVATE=1' 'GENV_PREACTIVATE_NAME=it'\''s; $(id)' sh -c ` + remote.Quote(openShell),
 		}, args)
 		return nil
@@ -102,6 +102,11 @@ func TestShellsThatDontActivate(t *testing.T) {
 			require.Contains(t, string(said), "here 1")
 			require.Contains(t, string(said), tt.says)
 			require.Equal(t, tt.says == "", !strings.Contains(string(said), "no environment"))
+			c = exec.CommandContext(t.Context(), path, "-c", remote.Command{Args: []string{"sh", "-c", checkShell}}.ShellLine())
+			c.Env = append(os.Environ(), "HOME="+home, "SHELL="+path)
+			said, err = c.CombinedOutput()
+			require.NoError(t, err, "%s", said)
+			require.Equal(t, tt.says == "", strings.Contains(string(said), shellIsReady), "as --wait asks before it waits")
 		})
 	}
 }

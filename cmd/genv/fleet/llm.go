@@ -110,7 +110,7 @@ func (o *llmOptions) attach(c *cli.Context) error {
 	for _, m := range modelsOf(results) {
 		if m.Model == model && m.Port != 0 {
 			words := []string{"genv", "llm", "attach", "--port", strconv.Itoa(m.Port), model}
-			return become(sshTo(&f.SSH, m.at, remote.Command{Args: words}.ShellLine()))
+			return f.become(c.Context, m.at, remote.Command{Args: words}.ShellLine())
 		}
 	}
 	return fmt.Errorf("no host serves %s: `genv remote llm ps` lists what is served", text.Shown(model))
@@ -139,9 +139,14 @@ func (o *llmOptions) serve(c *cli.Context) error {
 	if over {
 		words = append(words, "--over-subscribe")
 	}
-	ssh, host, err := o.findRoom(c, request)
+	f, err := o.openHosts(c)
 	if err != nil {
 		return err
 	}
-	return become(sshTo(ssh, host, remote.Command{Args: append(words, model)}.ShellLine()))
+	defer f.close()
+	host, err := f.findRoom(c, request)
+	if err != nil {
+		return err
+	}
+	return f.become(c.Context, host, remote.Command{Args: append(words, model)}.ShellLine())
 }

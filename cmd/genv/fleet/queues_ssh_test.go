@@ -76,7 +76,17 @@ func TestWaitInTheQueuesOfHosts(t *testing.T) {
 	require.Contains(t, errs.String(), "\nWaiting: place 1 of 1 on one, two\n")
 	require.Eventually(t, func() bool { return len(ids("one"))+len(ids("two")) == 0 }, 20*time.Second, 50*time.Millisecond)
 
-	cmd, _, errs = begin("activate", "-F", f.SSHConfig(), "-H", "one,two", "--gpus", "2", "--wait=8")
+	activate := []string{"activate", "-F", f.SSHConfig(), "-H", "one,two", "--gpus", "2", "--wait=8"}
+	unready := exec.Command(genvtest.Program(t), append([]string{"remote"}, activate...)...)
+	unready.Env = append(os.Environ(), "HOME="+t.TempDir())
+	require.Equal(t, genvtest.Result{
+		Err: "genv: your login shell is not set up on one, two: docs/using-gpus.md has the line for its rc file\n", Code: 1,
+	}, genvtest.Exec(t, unready), "it doesn't wait for a turn that would be lost")
+	for _, host := range []string{"one", "two"} {
+		profile := filepath.Join(f.Dir, "home", f.Host(host).User, ".profile")
+		require.NoError(t, os.WriteFile(profile, []byte("genv() { :; }\n"), 0o644))
+	}
+	cmd, _, errs = begin(activate...)
 	require.Error(t, cmd.Wait())
 	require.Equal(t, 75, cmd.ProcessState.ExitCode(), errs.String())
 	require.Contains(t, errs.String(), "\nWaiting: place 1 of 1 on one, two\n")
