@@ -74,7 +74,8 @@ func (f *facts) judged(d *hardware.BusDevice) Device {
 		out.Why = "the number of its device node is unknown"
 	case !AllMinors().Has(*d.Minor):
 		out.Why = fmt.Sprintf("its device node has number %d, which no GPU of this driver has", *d.Minor)
-	case slices.ContainsFunc(f.Files.Devices, func(r snapshot.Device) bool { return r.Unidentified && r.Index == d.Index }):
+	case slices.ContainsFunc(f.Files.Devices,
+		func(r snapshot.Device) bool { return r.Unidentified && r.Index == d.Index }):
 		out.Why = "GPUs were renumbered, and what is attached to it is unknown until it is attached again"
 	default:
 		out.Guarded = true

@@ -75,8 +75,8 @@ const (
 	lockPause = 250 * time.Millisecond
 )
 
-// Run keeps the guard until ctx ends, and waits first as long as another process does. It leaves the guard in the kernel
-// to the next Keeper, or to the end of its lease. An error means that the run folder can't be used.
+// Run keeps the guard until ctx ends, and waits first as long as another process does. It leaves the guard in the
+// kernel to the next Keeper, or to the end of its lease. An error means that the run folder can't be used.
 func (k *Keeper) Run(ctx context.Context) error {
 	lock, err := k.lock(ctx)
 	if err != nil || lock == nil {

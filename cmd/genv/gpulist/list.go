@@ -70,7 +70,8 @@ func (l *List) waiting() string {
 	if more > 0 {
 		line += fmt.Sprintf(", and %d more", more)
 	}
-	return fmt.Sprintf("\n%s %s for GPUs: %s", text.Plural(len(l.waits), "command"), verb(len(l.waits) == 1, "waits", "wait"), line[2:])
+	n := len(l.waits)
+	return fmt.Sprintf("\n%s %s for GPUs: %s", text.Plural(n, "command"), verb(n == 1, "waits", "wait"), line[2:])
 }
 
 // verb is that of one, or of another number.
@@ -121,7 +122,8 @@ func (l *List) Write(w io.Writer, output *Flags) error {
 			fmt.Fprintln(&b, text.Printable(r.Text))
 		}
 		if more := len(l.Reserved) - maxReserved; more > 0 {
-			fmt.Fprintf(&b, "and %s more; genv reserve --list shows those of a host\n", text.Plural(more, "reservation"))
+			fmt.Fprintf(&b, "and %s more; genv reserve --list shows those of a host\n",
+				text.Plural(more, "reservation"))
 		}
 	}
 	_, err := io.WriteString(w, b.String())

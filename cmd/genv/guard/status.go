@@ -51,7 +51,8 @@ func (p *guardCommands) document(ctx context.Context) StatusDocument {
 	pins := pinsOf(p.Getenv)
 	d := StatusDocument{
 		Schema: "genv.guard.status/1", Time: now.UTC(), Root: os.Geteuid() == 0, VetoFile: VetoFile(p.Getenv),
-		Pins: cmp.Or(pins.Dir, kernel.DefaultDir), Devices: []guard.Device{}, Users: []guard.AllowedUser{}, Problems: []string{},
+		Pins: cmp.Or(pins.Dir, kernel.DefaultDir), Devices: []guard.Device{},
+		Users: []guard.AllowedUser{}, Problems: []string{},
 	}
 	d.Veto = p.vetoExists()
 	said, err := guard.ReadStatus(disk.RunDir(p.Getenv))

@@ -58,7 +58,8 @@ func (p *hostCommands) gpusHere(c *cli.Context, o *gpulist.Flags) error {
 	}
 	reservations, _ := live.BookingsOf(&snapshot.Snapshot{Reservations: booked}, p.Now())
 	for i := range reservations {
-		found.Reserved = append(found.Reserved, gpulist.Reserved{From: reservations[i].From, Text: reservations[i].String()})
+		r := &reservations[i]
+		found.Reserved = append(found.Reserved, gpulist.Reserved{From: r.From, Text: r.String()})
 	}
 	if o.Format == "json" {
 		return render.WriteJSON(p.Out, GPUsDocument{

@@ -111,7 +111,9 @@ func (c Client) pull(ctx context.Context, model string, progress io.Writer) erro
 }
 
 // Chat sends a conversation, and returns the answer. Its parts are written as they come.
-func (c Client) Chat(ctx context.Context, model string, conversation []ChatMessage, out io.Writer) (ChatMessage, error) {
+func (c Client) Chat(
+	ctx context.Context, model string, conversation []ChatMessage, out io.Writer,
+) (ChatMessage, error) {
 	answer := ChatMessage{Role: "assistant"}
 	request := map[string]any{"model": model, "messages": conversation}
 	size := 0

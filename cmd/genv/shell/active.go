@@ -151,8 +151,7 @@ func (c Caller) Apply(change Edit) error {
 	return nil
 }
 
-// Edit is what a command does to the shell that called it. Rendered, it only calls functions that Init defines. The zero
-// Edit does nothing.
+// Edit is what a command does to the shell that called it. Rendered, it only calls functions that Init defines.
 type Edit struct {
 	Set     []Variable // exported variables, in order
 	Unset   []string   // variables that this environment doesn't have

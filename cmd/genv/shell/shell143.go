@@ -126,7 +126,8 @@ func (c *script143) restore(more []string) {
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		twice := slices.Contains(set[slices.Index(set, name)+1:], name)
-		own := slices.Contains(backups, name) && (name == "PATH" || name == "PS1" || !twice && slices.Contains(set, name))
+		once := slices.Contains(set, name) && !twice
+		own := slices.Contains(backups, name) && (name == "PATH" || name == "PS1" || once)
 		switch old := c.shell.Environ(backupPrefix + name); {
 		case own && name == "PS1":
 			c.line("PS1=" + c.quote(old))

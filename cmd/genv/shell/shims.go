@@ -46,8 +46,8 @@ func ShimsDir(exe string, getenv func(string) string) (dir string, err error) {
 	return filepath.Join(home, ".cache", "genv", "shims"), nil
 }
 
-// EnsureShims makes sure that a folder holds the shims, links to the genv at an absolute path. It is made 0700. One that
-// others than its owner, this user or root, can write is ErrUnsafeShims.
+// EnsureShims makes sure that a folder holds the shims, links to the genv at an absolute path. It is made 0700. One
+// that others than its owner, this user or root, can write is ErrUnsafeShims.
 func EnsureShims(dir, exe string) error {
 	if checkShims(dir, exe) == nil {
 		return nil

@@ -29,7 +29,7 @@ type activateOptions struct {
 	shell                      string
 }
 
-func (p *program) activateCommand() *cli.Command {
+func (p *userCommands) activateCommand() *cli.Command {
 	o := new(activateOptions)
 	return &cli.Command{
 		Name:  "activate",
@@ -46,7 +46,7 @@ func (p *program) activateCommand() *cli.Command {
 	}
 }
 
-func (p *program) activate(c *cli.Context, o *activateOptions) error {
+func (p *userCommands) activate(c *cli.Context, o *activateOptions) error {
 	who := p.person()
 	caller, err := p.activationCaller(o.shell, who)
 	if err != nil {
@@ -80,7 +80,7 @@ func (p *program) activate(c *cli.Context, o *activateOptions) error {
 }
 
 // activationCaller is the shell to activate. One that 1.4.3 initialised doesn't know the folder of the shims.
-func (p *program) activationCaller(old string, who *hostUser) (shell.Caller, error) {
+func (p *userCommands) activationCaller(old string, who *hostUser) (shell.Caller, error) {
 	if old == "" {
 		return shell.CallerFrom(p.Getenv)
 	}
@@ -101,7 +101,7 @@ func (w *hostUser) alreadyActive(ctx context.Context) error {
 
 // newEntry is how a process enters the environment that the flags ask for, with the saved configuration where they
 // don't say it. An environment that is entered by its id has a configuration of its own.
-func (p *program) newEntry(c *cli.Context, o *activateOptions, pid snapshot.PID) (e change.Enter, err error) {
+func (p *userCommands) newEntry(c *cli.Context, o *activateOptions, pid snapshot.PID) (e change.Enter, err error) {
 	e = change.Enter{EID: snapshot.EnvID(o.id), PID: pid, Attach: !o.noAttach, OverSubscribe: o.OverSubscribe(p.Getenv)}
 	if dir, noHome := p.home(); noHome == nil && !c.IsSet("id") && !o.noLoad {
 		err = loadSettings(dir, &e.Config, environment.Settings)
@@ -125,7 +125,7 @@ func activeOf(b *state.Files, env *snapshot.Environment) shell.Active {
 	}
 }
 
-func (p *program) deactivateCommand() *cli.Command {
+func (p *userCommands) deactivateCommand() *cli.Command {
 	old := ""
 	return &cli.Command{
 		Name:   "deactivate",
@@ -137,7 +137,7 @@ func (p *program) deactivateCommand() *cli.Command {
 
 // deactivate also works in a shell that isn't registered, because it was started from an active one or its environment
 // has ended: it removes the variables. And it works in one that is registered and has lost them.
-func (p *program) deactivate(c *cli.Context, old string) error {
+func (p *userCommands) deactivate(c *cli.Context, old string) error {
 	who := p.person()
 	_, inactive := who.active(c.Context)
 	caller, err := p.callerOf(old, who, shell.Shell143{Environ: p.Getenv})
@@ -157,7 +157,7 @@ func (p *program) deactivate(c *cli.Context, old string) error {
 }
 
 // leave removes a process from its environment, and warns if other processes still run in that: 4242 (python), 4243.
-func (p *program) leave(ctx context.Context, who *hostUser, l change.Leave) error {
+func (p *userCommands) leave(ctx context.Context, who *hostUser, l change.Leave) error {
 	left, err := who.Change(ctx, change.Change{Leave: &l})
 	names := make([]string, len(left.Remaining))
 	for i, pid := range left.Remaining {

@@ -31,7 +31,7 @@ type attachOptions struct {
 	config, refresh   bool
 }
 
-func (p *program) attachCommand() *cli.Command {
+func (p *userCommands) attachCommand() *cli.Command {
 	o := new(attachOptions)
 	return &cli.Command{
 		Name:  "attach",
@@ -74,7 +74,7 @@ func (o *attachOptions) request(c *cli.Context, getenv func(string) string) (r c
 	return r, given, err
 }
 
-func (p *program) attach(c *cli.Context, o *attachOptions) error {
+func (p *userCommands) attach(c *cli.Context, o *attachOptions) error {
 	request, given, err := o.request(c, p.Getenv)
 	who := p.person()
 	switch {
@@ -129,7 +129,7 @@ func (w *hostUser) look(ctx context.Context, eid snapshot.EnvID) (change.Result,
 
 // inShell changes the environment of this shell by a function, and then the shell; after an error neither. A script has
 // no shell to change, and one that 1.4.3 initialised asks for its change afterwards, by `genv shell --reattach`.
-func (p *program) inShell(
+func (p *userCommands) inShell(
 	ctx context.Context, who *hostUser, by func(context.Context, snapshot.EnvID) (change.Result, error),
 ) (change.Result, error) {
 	eid, err := who.active(ctx)
@@ -156,7 +156,7 @@ func (p *program) inShell(
 }
 
 // adviseScript says how a script without the shell function gets its new devices.
-func (p *program) adviseScript(active shell.Active) {
+func (p *userCommands) adviseScript(active shell.Active) {
 	visible := p.Getenv("CUDA_VISIBLE_DEVICES")
 	if (shell.Shell143{Environ: p.Getenv}).Active() || visible == active.VisibleDevices() {
 		return
@@ -165,7 +165,7 @@ func (p *program) adviseScript(active shell.Active) {
 		visible))
 }
 
-func (p *program) detachCommand() *cli.Command {
+func (p *userCommands) detachCommand() *cli.Command {
 	index := ""
 	return &cli.Command{
 		Name:   "detach",
@@ -175,7 +175,7 @@ func (p *program) detachCommand() *cli.Command {
 	}
 }
 
-func (p *program) detach(c *cli.Context, index string) error {
+func (p *userCommands) detach(c *cli.Context, index string) error {
 	list, err := readIndices(c, index)
 	if err != nil {
 		return err
@@ -213,7 +213,7 @@ type inUse struct {
 }
 
 // inUseByOthers may run nvidia-smi, so it must not be called with the lock held.
-func (p *program) inUseByOthers(ctx context.Context, w *hostUser, eid snapshot.EnvID, uid snapshot.UID) inUse {
+func (p *userCommands) inUseByOthers(ctx context.Context, w *hostUser, eid snapshot.EnvID, uid snapshot.UID) inUse {
 	within, cancel := context.WithTimeout(ctx, inUseTimeout)
 	defer cancel()
 	look := w.ownLook
@@ -305,7 +305,8 @@ func (u *inUse) warnings(attached []snapshot.DeviceIndex) []string {
 	if more := len(lines) - maxInUse; more > 0 {
 		lines = append(lines[:maxInUse], fmt.Sprintf("Warning: %d more processes use them; see `genv gpus`", more))
 	}
-	for _, d := range slices.SortedFunc(maps.Keys(doubtful), func(a, b [2]string) int { return cmp.Compare(a[0], b[0]) }) {
+	byWhy := func(a, b [2]string) int { return cmp.Compare(a[0], b[0]) }
+	for _, d := range slices.SortedFunc(maps.Keys(doubtful), byWhy) {
 		lines = append(lines, fmt.Sprintf(d[1], text.JoinIndices(doubtful[d]), d[0]))
 	}
 	return lines
@@ -353,7 +354,9 @@ func useLine(index snapshot.DeviceIndex, p *gpus.Process) string {
 
 // reportAttached prints the devices of an environment, which processes use those that are new, and who has reserved
 // them: to stderr, so that no script reads it as output.
-func (p *program) reportAttached(ctx context.Context, who *hostUser, others inUse, before, now []snapshot.DeviceIndex) {
+func (p *userCommands) reportAttached(
+	ctx context.Context, who *hostUser, others inUse, before, now []snapshot.DeviceIndex,
+) {
 	if len(now) > 0 {
 		p.Warn("Attached " + others.named(now))
 	}

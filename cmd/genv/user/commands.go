@@ -15,11 +15,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-type program struct{ command.Program }
+type userCommands struct{ command.Program }
 
 // Commands are what people type on a GPU host.
 func Commands(with command.Program) []*cli.Command {
-	p := &program{with}
+	p := &userCommands{with}
 	commands := []*cli.Command{
 		p.activateCommand(), p.deactivateCommand(), p.attachCommand(), p.detachCommand(), p.configCommand(),
 		p.homeCommand(), p.statusCommand(), p.dockerCommand(), p.lockCommand(), p.runCommand(), p.llmCommand(),
@@ -31,7 +31,7 @@ func Commands(with command.Program) []*cli.Command {
 
 // outsideContainers is the action of a command that only changes environments: in a container of
 // genv's it fails before it looks for a shell or for devices.
-func (p *program) outsideContainers(action cli.ActionFunc) cli.ActionFunc {
+func (p *userCommands) outsideContainers(action cli.ActionFunc) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		if err := localhost.CheckContained(p.Getenv); err != nil {
 			return err
@@ -41,7 +41,7 @@ func (p *program) outsideContainers(action cli.ActionFunc) cli.ActionFunc {
 }
 
 // printPlainErrors has commands and their subcommands print errors as 1.4.3 does, without "genv:".
-func (p *program) printPlainErrors(commands []*cli.Command) {
+func (p *userCommands) printPlainErrors(commands []*cli.Command) {
 	for _, cmd := range commands {
 		action := cmd.Action
 		cmd.Action = func(c *cli.Context) error {

@@ -31,7 +31,7 @@ type configOptions struct {
 	value *string                    // nil to show
 }
 
-func (p *program) configCommand() *cli.Command {
+func (p *userCommands) configCommand() *cli.Command {
 	o := new(configOptions)
 	return &cli.Command{
 		Name:      "config",
@@ -107,7 +107,7 @@ func (o *configOptions) check() error {
 	return nil
 }
 
-func (p *program) config(c *cli.Context, o *configOptions) error {
+func (p *userCommands) config(c *cli.Context, o *configOptions) error {
 	if err := o.request(c); err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (p *program) config(c *cli.Context, o *configOptions) error {
 func (o *configOptions) changes() bool { return o.value != nil || o.clear || o.load }
 
 // showOrSave only reads the state files.
-func (p *program) showOrSave(ctx context.Context, who *hostUser, eid snapshot.EnvID, o *configOptions) error {
+func (p *userCommands) showOrSave(ctx context.Context, who *hostUser, eid snapshot.EnvID, o *configOptions) error {
 	files, err := who.StateFiles(ctx)
 	if err != nil {
 		return err
@@ -212,7 +212,7 @@ func (o *configOptions) change(eid snapshot.EnvID, saved *snapshot.EnvConfig) (c
 	return change.Change{Configure: configure}, nil
 }
 
-func (p *program) homeCommand() *cli.Command {
+func (p *userCommands) homeCommand() *cli.Command {
 	quiet := false
 	return &cli.Command{
 		Name:  "home",
@@ -243,7 +243,7 @@ Create a directory named '.genv' under one of the following directories:
 
 // home is the folder .genv of the working directory, or of the user's home. It must not be a link, which could lead
 // elsewhere, and it must belong to the user, so that no other user can configure this one's environments.
-func (p *program) home() (string, error) {
+func (p *userCommands) home() (string, error) {
 	working, _ := os.Getwd() // "" if it was removed
 	for _, parent := range []string{working, p.Getenv("HOME")} {
 		if !filepath.IsAbs(parent) {

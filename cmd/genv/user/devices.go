@@ -108,7 +108,7 @@ func localDevicesOf(b *state.Files) LocalDevices {
 }
 
 type devicesOptions struct {
-	*program
+	*userCommands
 	stateOptions
 	attach         attachOptions
 	eid, gpuMemory string
@@ -116,8 +116,8 @@ type devicesOptions struct {
 	queries        []string
 }
 
-func (p *program) devicesCommand() *cli.Command {
-	o := &devicesOptions{program: p}
+func (p *userCommands) devicesCommand() *cli.Command {
+	o := &devicesOptions{userCommands: p}
 	eid := eidFlag(&o.eid)
 	only := command.String(&o.attach.index, "index", "only these: `INDEX`, or several with commas")
 	return &cli.Command{
@@ -213,7 +213,7 @@ func (o *devicesOptions) attachTo(c *cli.Context) error {
 	}
 	request.Memory, request.Configured, request.Exact = config.GPUMemory, true, true
 	request.Unregistered = request.EID != who.eid && request.Instances == nil
-	result, others, err := o.attach.change(c, o.program, who, change.Change{Attach: &request})
+	result, others, err := o.attach.change(c, o.userCommands, who, change.Change{Attach: &request})
 	if err != nil {
 		return who.ended(request.EID, err)
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 type envsOptions struct {
-	*program
+	*userCommands
 	stateOptions
 	settings    environment.SettingFlags
 	config      configOptions
@@ -29,8 +29,8 @@ type envsOptions struct {
 	queries     []string
 }
 
-func (p *program) envsCommand() *cli.Command {
-	o := &envsOptions{program: p}
+func (p *userCommands) envsCommand() *cli.Command {
+	o := &envsOptions{userCommands: p}
 	eid := command.String(&o.eid, "eid", "`ID` of the environment")
 	pid := command.String(&o.pid, "pid", "`PID` of a process in it")
 	kernel := command.String(&o.kernel, "kernel-id", "`ID` of a Jupyter kernel in it")

@@ -17,15 +17,15 @@ import (
 )
 
 type llmOptions struct {
-	*program
+	*userCommands
 	activateOptions
 	output render.Output
 	host   string
 	port   int
 }
 
-func (p *program) llmCommand() *cli.Command {
-	o := &llmOptions{program: p, host: "127.0.0.1"}
+func (p *userCommands) llmCommand() *cli.Command {
+	o := &llmOptions{userCommands: p, host: "127.0.0.1"}
 	list := append(command.OutputFlags(&o.output), command.TimestampFlag(&o.output))
 	return &cli.Command{
 		Name: "llm", Aliases: []string{"llms"},
@@ -94,7 +94,7 @@ func (o *llmOptions) served(c *cli.Context) (s llm.ServedModel, err error) {
 	return s, err
 }
 
-func (p *program) servedModels(ctx context.Context) ([]llm.ServedModel, error) {
+func (p *userCommands) servedModels(ctx context.Context) ([]llm.ServedModel, error) {
 	files, err := p.person().StateFiles(ctx)
 	return llm.Models(files.Environments), err
 }

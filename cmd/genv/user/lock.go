@@ -17,17 +17,18 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-func (p *program) lockCommand() *cli.Command {
+func (p *userCommands) lockCommand() *cli.Command {
 	return &cli.Command{
 		Name:            "lock",
-		Usage:           "run a command, or without one only wait, while no other `genv lock` uses this environment's GPUs",
+		Usage:           "run a command, or without one only wait, while no other `genv lock` uses this environment's " +
+			"GPUs",
 		ArgsUsage:       "[COMMAND [ARGUMENT…]]",
 		SkipFlagParsing: true, // all that follows is the command's
 		Action:          p.lock,
 	}
 }
 
-func (p *program) lock(c *cli.Context) error {
+func (p *userCommands) lock(c *cli.Context) error {
 	words := c.Args().Slice()
 	switch {
 	case len(words) == 1 && (words[0] == "--help" || words[0] == "-h"):
@@ -73,7 +74,7 @@ func (p *program) lock(c *cli.Context) error {
 const silentWait = 2 * time.Second
 
 // lockDevices waits as long as it takes, and prints which process has the lock.
-func (p *program) lockDevices(
+func (p *userCommands) lockDevices(
 	ctx context.Context, who *hostUser, devices []snapshot.DeviceIndex, files *state.Files,
 ) (release func(), err error) {
 	soon, cancel := context.WithTimeout(ctx, silentWait)

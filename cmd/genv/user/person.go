@@ -29,7 +29,7 @@ type hostUser struct {
 	sudoed bool           // started by sudo, directly or not
 }
 
-func (p *program) person() *hostUser {
+func (p *userCommands) person() *hostUser {
 	here := localhost.Open(p.Program)
 	return &hostUser{
 		Host:   here,
@@ -78,7 +78,7 @@ func (w *hostUser) here(ctx context.Context) (files state.Files, env *snapshot.E
 }
 
 // caller is the shell to change. Under sudo there is none, even if the shell was initialised.
-func (p *program) caller(who *hostUser) (shell.Caller, error) {
+func (p *userCommands) caller(who *hostUser) (shell.Caller, error) {
 	caller, err := shell.CallerFrom(p.Getenv)
 	if err != nil && who.sudoed && who.eid != "" {
 		err = errors.New("sudo can't change this shell: run it without sudo, " +
@@ -88,7 +88,7 @@ func (p *program) caller(who *hostUser) (shell.Caller, error) {
 }
 
 // callerOf is the shell of --shell, which 1.4.3 initialised, or else caller.
-func (p *program) callerOf(shell143 string, who *hostUser, old shell.Shell143) (shell.Caller, error) {
+func (p *userCommands) callerOf(shell143 string, who *hostUser, old shell.Shell143) (shell.Caller, error) {
 	if shell143 != "" {
 		return old.Caller(shell143, p.Out)
 	}
@@ -148,7 +148,8 @@ var (
 // errEnded means that the environment of this shell no longer exists: the state
 // files were reset, or the processes that were registered in it have ended.
 func errEnded(eid snapshot.EnvID) error {
-	const ended = "Environment %s of this shell has ended: run `genv deactivate`, and then `genv activate` for a new one"
+	const ended = "Environment %s of this shell has ended: run `genv deactivate`, and then `genv activate` for a new " +
+		"one"
 	return fmt.Errorf(ended, text.Shown(string(eid))) //nolint:staticcheck // as 1.4.3's words above
 }
 
@@ -179,7 +180,8 @@ func advised(err error) string {
 		return strings.Join(lines, "\n    ")
 	}
 	if path, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(path, fs.ErrPermission) {
-		return text.OneLine(err.Error()) + "; ask its owner or root for permission, or set GENV_TMPDIR on the whole host"
+		return text.OneLine(err.Error()) + "; ask its owner or root for permission, or set GENV_TMPDIR on the whole " +
+			"host"
 	}
 	return err.Error()
 }

@@ -32,7 +32,7 @@ type reserveOptions struct {
 	format       string
 }
 
-func (p *program) reserveCommand() *cli.Command {
+func (p *userCommands) reserveCommand() *cli.Command {
 	o := &reserveOptions{from: "now"}
 	return &cli.Command{
 		Name:  "reserve",
@@ -52,7 +52,7 @@ func (p *program) reserveCommand() *cli.Command {
 	}
 }
 
-func (p *program) reserve(c *cli.Context, o *reserveOptions) error {
+func (p *userCommands) reserve(c *cli.Context, o *reserveOptions) error {
 	booking := c.IsSet("gpus") || c.IsSet("from") || c.IsSet("for")
 	who := p.person()
 	owned, err := who.Store.OwnedDir()
@@ -104,7 +104,7 @@ func (o *reserveOptions) reservation(now time.Time, uid snapshot.UID) (r snapsho
 	return r, nil
 }
 
-func (p *program) reportReservation(o *reserveOptions, done string, r snapshot.Reservation, err error) error {
+func (p *userCommands) reportReservation(o *reserveOptions, done string, r snapshot.Reservation, err error) error {
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (p *program) reportReservation(o *reserveOptions, done string, r snapshot.R
 }
 
 // when is a time in the person's zone.
-func (p *program) when(t time.Time) string { return snapshot.When(t.Local()) }
+func (p *userCommands) when(t time.Time) string { return snapshot.When(t.Local()) }
 
 // nameOfReserver is whose a reservation is, for people.
 func nameOfReserver(r *snapshot.Reservation) string {
@@ -134,8 +134,9 @@ type ReservationsDocument struct {
 	Reservations []snapshot.Reservation `json:"reservations"`
 }
 
-func (p *program) writeReservations(list []snapshot.Reservation) error {
-	return render.WriteJSON(p.Out, ReservationsDocument{"genv.reservations/1", append([]snapshot.Reservation{}, list...)})
+func (p *userCommands) writeReservations(list []snapshot.Reservation) error {
+	list = append([]snapshot.Reservation{}, list...)
+	return render.WriteJSON(p.Out, ReservationsDocument{"genv.reservations/1", list})
 }
 
 // reservations are those that hold, by their start; none where root doesn't own the state.
@@ -151,7 +152,7 @@ func (w *hostUser) reservations(now time.Time) ([]snapshot.Reservation, error) {
 	return list, err
 }
 
-func (p *program) listReservations(who *hostUser, o *reserveOptions) error {
+func (p *userCommands) listReservations(who *hostUser, o *reserveOptions) error {
 	list, err := who.reservations(p.Now())
 	switch {
 	case err != nil:
@@ -206,7 +207,7 @@ func parseStart(written string, now time.Time) (time.Time, error) {
 }
 
 // tellReserved says of GPUs that were attached when others have reserved them.
-func (p *program) tellReserved(ctx context.Context, who *hostUser, added []snapshot.DeviceIndex) {
+func (p *userCommands) tellReserved(ctx context.Context, who *hostUser, added []snapshot.DeviceIndex) {
 	list, err := who.reservations(p.Now())
 	if err != nil || len(list) == 0 {
 		return

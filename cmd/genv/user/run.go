@@ -26,14 +26,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-func (p *program) runCommand() *cli.Command {
+func (p *userCommands) runCommand() *cli.Command {
 	o := new(activateOptions)
 	quiet := false
 	return &cli.Command{
 		Name:      "run",
 		Usage:     "run a command in an environment of its own, which ends with it; for cron, at, scripts and systemd",
 		ArgsUsage: "COMMAND [ARGUMENT…]",
-		Flags:     append(o.Flags(), o.OverSubscribeFlag(), o.waitFlag(), command.Bool(&quiet, "quiet,q", "don't print its GPUs")),
+		Flags:     append(o.Flags(), o.OverSubscribeFlag(), o.waitFlag(),
+			command.Bool(&quiet, "quiet,q", "don't print its GPUs")),
 		Action: p.outsideContainers(func(c *cli.Context) error {
 			if c.NArg() == 0 {
 				return command.UsageError("missing command: write `genv run COMMAND`")
@@ -54,7 +55,7 @@ type envCommand struct {
 
 // run needs no shell: this process itself is registered. If it is killed, the environment lasts until the command has
 // ended.
-func (p *program) run(c *cli.Context, o *activateOptions, j envCommand) error {
+func (p *userCommands) run(c *cli.Context, o *activateOptions, j envCommand) error {
 	words := j.words
 	if _, err := exec.LookPath(words[0]); err != nil {
 		return p.notStarted("run", err) // before anything is registered
@@ -97,7 +98,7 @@ func (p *program) run(c *cli.Context, o *activateOptions, j envCommand) error {
 // leaveWithin is how long the end of an environment may take, after a signal too.
 const leaveWithin = 30 * time.Second
 
-func (p *program) runEntry(c *cli.Context, o *activateOptions, who *hostUser, j envCommand) (shell.Active, error) {
+func (p *userCommands) runEntry(c *cli.Context, o *activateOptions, who *hostUser, j envCommand) (shell.Active, error) {
 	e, err := p.newEntry(c, o, snapshot.PID(os.Getpid()))
 	if err != nil {
 		return shell.Active{}, err
@@ -115,7 +116,7 @@ func (p *program) runEntry(c *cli.Context, o *activateOptions, who *hostUser, j 
 
 // runEnviron are the variables that an activated shell exports, and PATH with the
 // folder of the shims first, if there is one.
-func (p *program) runEnviron(active shell.Active) (shims string, environ []string) {
+func (p *userCommands) runEnviron(active shell.Active) (shims string, environ []string) {
 	change := shell.Activate(active, true)
 	names := slices.Clone(change.Unset)
 	var set []string
@@ -151,7 +152,7 @@ var forwardedSignals = []os.Signal{
 
 // supervise runs a command with the streams of this program until it ends, and forwards signals to it. Its error is the
 // exit status of the command. name is the genv command that does so.
-func (p *program) supervise(name string, cmd *exec.Cmd, signals <-chan os.Signal) error {
+func (p *userCommands) supervise(name string, cmd *exec.Cmd, signals <-chan os.Signal) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.In, p.Out, p.Err
 	if err := cmd.Start(); err != nil {
 		return p.notStarted(name, err)
@@ -172,7 +173,7 @@ func (p *program) supervise(name string, cmd *exec.Cmd, signals <-chan os.Signal
 }
 
 // notStarted prints why a command could not be run, and returns the status of env(1) for that.
-func (p *program) notStarted(name string, err error) error {
+func (p *userCommands) notStarted(name string, err error) error {
 	fmt.Fprintf(p.Err, "genv %s: %s\n", name, text.PrintableLines(err.Error()))
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 		return &command.ExitError{Code: exitNotFound}

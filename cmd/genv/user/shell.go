@@ -23,7 +23,7 @@ type shellOptions struct {
 	shell                                   string
 }
 
-func (p *program) shellCommand() *cli.Command {
+func (p *userCommands) shellCommand() *cli.Command {
 	o := new(shellOptions)
 	return &cli.Command{
 		Name:  "shell",
@@ -42,7 +42,7 @@ func (p *program) shellCommand() *cli.Command {
 
 // shellCode prints code for a shell. Without a flag it says, as 1.4.3 does, how to initialise
 // one: the function that --init defines adds --ok.
-func (p *program) shellCode(c *cli.Context, o *shellOptions) error {
+func (p *userCommands) shellCode(c *cli.Context, o *shellOptions) error {
 	switch {
 	case o.ok:
 		_, err := fmt.Fprintln(p.Out, "This shell is initialised. `genv status` says whether it is in an environment.")
@@ -60,7 +60,7 @@ func (p *program) shellCode(c *cli.Context, o *shellOptions) error {
 }
 
 // shellUpdate prints the variables of the environment: all of them, since those that have not changed do no harm.
-func (p *program) shellUpdate(c *cli.Context) error {
+func (p *userCommands) shellUpdate(c *cli.Context) error {
 	who := p.person()
 	files, env, err := who.here(c.Context)
 	if err != nil {
@@ -74,7 +74,7 @@ func (p *program) shellUpdate(c *cli.Context) error {
 }
 
 // shellSetup prints the code that initialises a shell, or the code that undoes it.
-func (p *program) shellSetup(o *shellOptions) error {
+func (p *userCommands) shellSetup(o *shellOptions) error {
 	kind, err := p.shellKind(o.shell)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (p *program) shellSetup(o *shellOptions) error {
 
 // shims is the folder of the shims of the genv at a path. Without it, which is a
 // warning, it is "": a shell and a command are useful without shims too.
-func (p *program) shims(exe string) string {
+func (p *userCommands) shims(exe string) string {
 	dir, err := shell.ShimsDir(exe, p.Getenv)
 	if err == nil {
 		err = shell.EnsureShims(dir, exe)
@@ -112,7 +112,7 @@ func (p *program) shims(exe string) string {
 }
 
 // shellKind is the shell that was named, or the one that runs this, which may differ from the login shell in SHELL.
-func (p *program) shellKind(name string) (shell.Kind, error) {
+func (p *userCommands) shellKind(name string) (shell.Kind, error) {
 	if name != "" {
 		return shell.ParseKind(name)
 	}
@@ -161,7 +161,7 @@ func (w *hostUser) uuids(devices []snapshot.DeviceIndex, parts []change.Part) ([
 
 // visible adds the UUIDs of the devices where they are needed. Without them, which is a
 // warning, the shell gets their indices, as on other hosts.
-func (p *program) visible(who *hostUser, active shell.Active) shell.Active {
+func (p *userCommands) visible(who *hostUser, active shell.Active) shell.Active {
 	var err error
 	if active.UUIDs, err = who.uuids(active.Devices, active.Parts); err != nil {
 		p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES needs UUIDs here (a guard is on, or MIG instances are attached), and "+
@@ -177,16 +177,16 @@ func onlyIndices(visible string) bool {
 
 // adviseOfIndices warns a shell that was activated before the guard came on: its indices
 // are those of all devices, but its programs count only those that they may open.
-func (p *program) adviseOfIndices(who *hostUser) {
+func (p *userCommands) adviseOfIndices(who *hostUser) {
 	if visible := p.Getenv("CUDA_VISIBLE_DEVICES"); onlyIndices(visible) && who.guarded() {
-		p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is %s: since this host has a guard, it has to hold UUIDs: "+
-			"run genv attach --refresh", text.Quoted(visible, 80)))
+		p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is %s: since this host has a guard, it has to hold "+
+			"UUIDs: run genv attach --refresh", text.Quoted(visible, 80)))
 	}
 }
 
 // adviseOfOthers warns a shell with other GPUs in CUDA_VISIBLE_DEVICES than its environment has: another terminal
 // attached or detached some since.
-func (p *program) adviseOfOthers(who *hostUser, now shell.Active) {
+func (p *userCommands) adviseOfOthers(who *hostUser, now shell.Active) {
 	visible := p.Getenv("CUDA_VISIBLE_DEVICES")
 	switch {
 	case strings.HasPrefix(visible, "GPU-"), strings.HasPrefix(visible, "MIG-"):
@@ -244,7 +244,8 @@ func (w *hostUser) instances(c *cli.Context, mig string, eid snapshot.EnvID) ([]
 		}
 		chosen := named[at]
 		requests = append(requests, state.InstanceRequest{
-			Index: chosen.of, UUID: chosen.UUID, Memory: chosen.Memory(), Shares: chosen.shares(all, &files, eid, requests),
+			Index: chosen.of, UUID: chosen.UUID, Memory: chosen.Memory(),
+			Shares: chosen.shares(all, &files, eid, requests),
 		})
 	}
 	return requests, nil

@@ -28,7 +28,7 @@ func Shim(name string) (string, bool) { return shell.Shim(name) }
 
 // RunShim runs nvidia-smi or docker with the limits of the environment, and returns the exit status.
 func RunShim(ctx context.Context, with command.Program, name string, args []string) int {
-	p := &program{with}
+	p := &userCommands{with}
 	status, err := p.startShim(ctx, name, args)
 	if err == nil {
 		return status
@@ -43,7 +43,7 @@ func RunShim(ctx context.Context, with command.Program, name string, args []stri
 	return command.ExitFailed
 }
 
-func (p *program) startShim(ctx context.Context, name string, args []string) (int, error) {
+func (p *userCommands) startShim(ctx context.Context, name string, args []string) (int, error) {
 	program, err := p.findReal(name)
 	if err != nil {
 		return 0, err
@@ -68,7 +68,7 @@ func (p *program) startShim(ctx context.Context, name string, args []string) (in
 	}.Run(ctx)
 }
 
-func (p *program) findReal(name string) (string, error) {
+func (p *userCommands) findReal(name string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -150,7 +150,7 @@ func (w *hostUser) owns(pid snapshot.PID) bool {
 	return err == nil && snapshot.EnvID(eid) == w.eid
 }
 
-func (p *program) dockerCommand() *cli.Command {
+func (p *userCommands) dockerCommand() *cli.Command {
 	return &cli.Command{
 		Name:            "docker",
 		Usage:           "run docker; a container that it starts gets GPUs and an environment of its own",
@@ -161,7 +161,7 @@ func (p *program) dockerCommand() *cli.Command {
 }
 
 // docker becomes docker. A container that it starts has an environment of its own.
-func (p *program) docker(c *cli.Context) error {
+func (p *userCommands) docker(c *cli.Context) error {
 	words := c.Args().Slice()
 	if len(words) == 0 || words[0] == "--help" || words[0] == "-h" {
 		return cli.ShowSubcommandHelp(c)

@@ -25,13 +25,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-func (p *program) statusCommand() *cli.Command {
+func (p *userCommands) statusCommand() *cli.Command {
 	return &cli.Command{
 		Name: "status", Usage: "print whether this shell is in an environment, and in which", Action: p.status,
 	}
 }
 
-func (p *program) status(c *cli.Context) error {
+func (p *userCommands) status(c *cli.Context) error {
 	who := p.person()
 	eid, err := who.active(c.Context)
 	if errors.Is(err, errNotActive) {
@@ -75,7 +75,7 @@ func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex, caps
 
 // capsText is what counts for each cap about this user, and what it allows, with a line about the last notice of a day.
 // It is empty if there is no cap, or if that is unknown.
-func (p *program) capsText(ctx context.Context) string {
+func (p *userCommands) capsText(ctx context.Context) string {
 	told := localhost.Told(ctx, p.Program)
 	if told == nil || told.String() == "" {
 		return ""
@@ -89,7 +89,7 @@ func (p *program) capsText(ctx context.Context) string {
 		list[len(list)-1].Time.Local().Format("15:04"))
 }
 
-func (p *program) noticesCommand() *cli.Command {
+func (p *userCommands) noticesCommand() *cli.Command {
 	unread := false
 	return &cli.Command{
 		Name:   "notices",
@@ -99,10 +99,10 @@ func (p *program) noticesCommand() *cli.Command {
 	}
 }
 
-func (p *program) box() notify.Box { return notify.Box{Root: disk.RootDir(p.Getenv)} }
+func (p *userCommands) box() notify.Box { return notify.Box{Root: disk.RootDir(p.Getenv)} }
 
 // noticesRead is the user's own file with what was read. A home may be shared by several machines.
-func (p *program) noticesRead() string {
+func (p *userCommands) noticesRead() string {
 	dir := p.Getenv("XDG_STATE_HOME")
 	if home := p.Getenv("HOME"); !filepath.IsAbs(dir) && filepath.IsAbs(home) {
 		dir = filepath.Join(home, ".local", "state")
@@ -115,7 +115,7 @@ func (p *program) noticesRead() string {
 
 func ownUID() snapshot.UID { return snapshot.UID(os.Geteuid()) } //nolint:gosec // the kernel's uids fit
 
-func (p *program) notices(unread bool) error {
+func (p *userCommands) notices(unread bool) error {
 	shown := false
 	err := notify.Inbox{
 		Box: p.box(), UID: ownUID(), Path: p.noticesRead(), Terminal: enforcelocal.TerminalOf(p.Out),
@@ -134,7 +134,7 @@ func (p *program) notices(unread bool) error {
 }
 
 // printNotices prints notices as they would have appeared on a terminal.
-func (p *program) printNotices(list []notify.KeptNotice) error {
+func (p *userCommands) printNotices(list []notify.KeptNotice) error {
 	for _, n := range list {
 		_, err := fmt.Fprintf(p.Out, "Message from genv on %s at %s:\n  %s\n",
 			text.Printable(enforcelocal.Hostname()), n.Time.Local().Format(time.DateTime),
@@ -146,7 +146,7 @@ func (p *program) printNotices(list []notify.KeptNotice) error {
 	return nil
 }
 
-func (p *program) historyCommand() *cli.Command {
+func (p *userCommands) historyCommand() *cli.Command {
 	o := new(history.Options)
 	return &cli.Command{
 		Name:      "history",
@@ -157,7 +157,7 @@ func (p *program) historyCommand() *cli.Command {
 	}
 }
 
-func (p *program) whyCommand() *cli.Command {
+func (p *userCommands) whyCommand() *cli.Command {
 	o := new(history.Options)
 	return &cli.Command{
 		Name:      "why",
@@ -174,7 +174,7 @@ func (p *program) whyCommand() *cli.Command {
 }
 
 // ownLog is the audit log of this host: for root all of it, for others their part.
-func (p *program) ownLog() string {
+func (p *userCommands) ownLog() string {
 	path := cmp.Or(localhost.RootLog(p.Getenv), localhost.DefaultAuditLog)
 	if os.Geteuid() != 0 {
 		path = audit.UserLogPath(path, snapshot.UID(os.Getuid()))

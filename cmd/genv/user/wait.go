@@ -35,7 +35,7 @@ var errLate = errors.New("the time of --wait is over")
 // change makes a change that may attach GPUs, with --wait when it is its turn. It says what others use of the GPUs: as
 // it was before the change, which takes the free ones first, or after a wait.
 func (o *waitOptions) change(
-	c *cli.Context, p *program, who *hostUser, asked change.Change,
+	c *cli.Context, p *userCommands, who *hostUser, asked change.Change,
 ) (result change.Result, others inUse, err error) {
 	if o.wait {
 		if result, err = o.inTurn(c, p, who, asked); err == nil {
@@ -74,7 +74,9 @@ func (o *waitOptions) change(
 
 // inTurn makes a change when it is its turn, and says until then what it waits for: in one line on a terminal, and
 // elsewhere in a line a minute.
-func (o *waitOptions) inTurn(c *cli.Context, p *program, who *hostUser, asked change.Change) (change.Result, error) {
+func (o *waitOptions) inTurn(
+	c *cli.Context, p *userCommands, who *hostUser, asked change.Change,
+) (change.Result, error) {
 	if c.IsSet("over-subscribe") || c.IsSet("mig") || c.IsSet("no-attach") || c.IsSet("config") {
 		return change.Result{}, command.WrongFlag("wait", " waits for free GPUs: leave out --over-subscribe, --mig, "+
 			"--no-attach and --config")
@@ -89,7 +91,8 @@ func (o *waitOptions) inTurn(c *cli.Context, p *program, who *hostUser, asked ch
 	progress := render.NewProgress(p.Err)
 	defer progress.End()
 	result, err := who.ChangeInTurn(ctx, asked, func(place *service.Place) {
-		line := "Waiting: too few GPUs are free. This host keeps no queue, so no place is kept: it is looked at every 10 s"
+		line := "Waiting: too few GPUs are free. This host keeps no queue, so no place is kept: it is looked at every " +
+			"10 s"
 		switch {
 		case place != nil:
 			line = "Waiting: " + PlaceText(place)

@@ -21,8 +21,8 @@ type Ability struct {
 	Detail string `json:"detail,omitempty"` // where it is, or why it is missing
 }
 
-// Support is what the kernel of this machine can do for a guard, and who else judges opens of devices in the same cgroup
-// or above it.
+// Support is what the kernel of this machine can do for a guard, and who else judges opens of devices in the same
+// cgroup or above it.
 type Support struct {
 	Possible  bool      `json:"possible"`
 	Why       string    `json:"why,omitempty"` // why it isn't
@@ -105,7 +105,8 @@ func (f probedFacts) report() Support {
 	if f.loadErr == nil {
 		var noPIDs error
 		if !f.pids {
-			noPIDs = fmt.Errorf("not reported by Linux %s (6.1 does): events name the user, but not the process", f.release)
+			noPIDs = fmt.Errorf("not reported by Linux %s (6.1 does): events name the user, but not the process",
+				f.release)
 		}
 		r.add("PIDs in events", false, noPIDs, "yes", "")
 	}
@@ -166,7 +167,8 @@ func (f probedFacts) conflict() error {
 		return nil
 	}
 	p := &f.programs[i]
-	return fmt.Errorf("%w: program %d (%s) at %s was attached without BPF_F_ALLOW_MULTI", ErrConflict, p.ID, p.Name, p.Cgroup)
+	return fmt.Errorf("%w: program %d (%s) at %s was attached without BPF_F_ALLOW_MULTI", ErrConflict, p.ID,
+		p.Name, p.Cgroup)
 }
 
 // Errors by what the caller does about them.
