@@ -162,7 +162,8 @@ func Cancel(list []snapshot.Reservation, id string, by snapshot.UID, now time.Ti
 		return list, snapshot.Reservation{}, Unavailable("this host has no reservation %s: genv reserve --list shows "+
 			"them", text.Shown(text.Cut(id, 40)))
 	case by != 0 && by != list[i].UID:
-		return list, list[i], Unavailable("reservation %s is another person's: only its owner and root may cancel it", id)
+		return list, list[i], Unavailable("reservation %s is another person's: only its owner and root may cancel it",
+			id)
 	case !list[i].Holds(now):
 		return list, list[i], nil
 	}
@@ -176,8 +177,9 @@ func at(t time.Time) *time.Time {
 	return &t
 }
 
-// End ends reservations that are over, so that no clock begins them again, or lapse, and forgets what counts no more. By
-// a clock that isn't believed, which may be in the future, nothing is over for good. changed says whether it did anything.
+// End ends reservations that are over, so that no clock begins them again, or lapse, and forgets what counts no more.
+// By a clock that isn't believed, which may be in the future, nothing is over for good. changed says whether it did
+// anything.
 func End(list []snapshot.Reservation, lapse map[string]bool, now time.Time, believed bool) (
 	left []snapshot.Reservation, changed bool,
 ) {
@@ -221,7 +223,8 @@ func usedUntil(b *snapshot.Reservation) time.Time {
 
 // Overbooked is how many GPUs people have beyond what running reservations leave them: attached, or used by the
 // processes of these people. What somebody has within an own reservation, and what root has, isn't counted.
-func (f *Files) Overbooked(list []snapshot.Reservation, at time.Time, used map[snapshot.DeviceIndex][]snapshot.UID) int {
+func (f *Files) Overbooked(list []snapshot.Reservation, at time.Time, used map[snapshot.DeviceIndex][]snapshot.UID,
+) int {
 	running, reserved := snapshot.RunningAt(list, at)
 	if reserved == 0 {
 		return 0

@@ -212,7 +212,8 @@ func (s *RootNote) Look(f *Files, wall time.Time, now snapshot.StartTime,
 			a := &d.Attachments[k]
 			a.Since = s.since(a.Since, a.Time, wall, now)
 			at := attachmentKey{a.EID, d.Index}
-			next.Attachments = append(next.Attachments, seenAttachment{at, a.Time, a.Since, withGPU(f.madeTo[at], d.UUID)})
+			gpus := withGPU(f.madeTo[at], d.UUID)
+			next.Attachments = append(next.Attachments, seenAttachment{at, a.Time, a.Since, gpus})
 		}
 	}
 	next.Earlier = s.Earlier

@@ -14,9 +14,9 @@
 // them, and fewer follow those that showed nothing new: pace.go decides that, and is pure.
 //
 // Opens of the nodes in DevDir are watched by fanotify (Linux 5.13, as root) with the PID of the opener, otherwise by
-// inotify without it (MethodOf). The kernel guard reports opens through all nodes of a device: the process that keeps it
-// writes them to guard-opens.json in root's run folder (OpenLog), at once and then at most every 100 ms, the last 256
-// with a count, so that a late reader notices what it missed. What can't be watched is left to the interval between
+// inotify without it (MethodOf). The kernel guard reports opens through all nodes of a device: the process that keeps
+// it writes them to guard-opens.json in root's run folder (OpenLog), at once and then at most every 100 ms, the last
+// 256 with a count, so that a late reader notices what it missed. What can't be watched is left to the interval between
 // looks.
 package watch
 

@@ -64,7 +64,8 @@ func (s *Store) nameOwners(ctx context.Context, f *state.Files, proven map[snaps
 			if proven[env.UID] != first {
 				continue
 			}
-			if to := name(env.UID); to != nil && *to != env.Username { // it counts for its uid, not for the name in the file
+			// It counts for its uid, not for the name in the file.
+			if to := name(env.UID); to != nil && *to != env.Username {
 				env.OwnerMismatch = env.OwnerMismatch || env.Username != ""
 				env.Username = *to
 			}

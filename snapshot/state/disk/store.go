@@ -1,6 +1,6 @@
 // Package disk reads and writes the state files of a GPU host in their folder, as genv 1.4.3 does, takes the lock that
-// guards them, and the lock files of devices. A Store removes what has ended before it returns the files, and writes the
-// changes of an update all or none:
+// guards them, and the lock files of devices. A Store removes what has ended before it returns the files, and writes
+// the changes of an update all or none:
 //
 //	store := disk.New(disk.Dir(os.Getenv), disk.Config{})
 //	err := store.Update(ctx, func(f *state.Files) error {

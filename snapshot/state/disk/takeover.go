@@ -13,8 +13,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// TakeOver makes the state files root's: they are read as by Update, with the lock that every genv takes, and written to
-// root's folder. They are root's at once, in the end: a takeover that is interrupted has changed nothing, and is
+// TakeOver makes the state files root's: they are read as by Update, with the lock that every genv takes, and written
+// to root's folder. They are root's at once, in the end: a takeover that is interrupted has changed nothing, and is
 // repeated. Files that can't be read (ErrCorrupt, ErrLost, folder.ErrUnsafe) stay as they are. Any user can hold the
 // lock: after some seconds that is a BusyError. It needs root.
 //

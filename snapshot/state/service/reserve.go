@@ -119,8 +119,8 @@ func (r *Reservations) Tend(now time.Time, held func() (map[snapshot.UID]bool, e
 }
 
 // lapsing notes since when nothing of running reservations is held, and returns for which that is too long. What an
-// earlier service noted is by a clock that may have been set since: at least one more look shows it. While it is unknown
-// who holds GPUs, the time begins again.
+// earlier service noted is by a clock that may have been set since: at least one more look shows it. While it is
+// unknown who holds GPUs, the time begins again.
 func lapsing(list []snapshot.Reservation, now time.Time, first bool, held func(snapshot.UID) bool) (
 	next []snapshot.Reservation, lapse map[string]bool,
 ) {
@@ -179,7 +179,8 @@ func (s *Server) reserve(ctx context.Context, r *snapshot.Reservation, by caller
 	made, err := s.Reservations.change(func(list []snapshot.Reservation) (
 		[]snapshot.Reservation, snapshot.Reservation, error,
 	) {
-		list, _ = state.End(list, nil, s.Now(), s.Reservations.believed()) // so that no number of cancelled ones fills the disk
+		// so that no number of cancelled ones fills the disk
+		list, _ = state.End(list, nil, s.Now(), s.Reservations.believed())
 		return state.Reserve(list, asked, booker, known, s.Now())
 	})
 	return Answer{Reservation: &made}, err

@@ -351,7 +351,8 @@ func peopleOn(look *snapshot.Snapshot) map[snapshot.DeviceIndex][]snapshot.UID {
 	for i := range look.Processes {
 		p := &look.Processes[i]
 		uid := p.CountedUID()
-		if uid == nil || *uid == 0 || look.FirstUID != nil && *uid < *look.FirstUID || p.NodeMissing || p.Protected != "" {
+		if uid == nil || *uid == 0 || look.FirstUID != nil && *uid < *look.FirstUID || p.NodeMissing ||
+			p.Protected != "" {
 			continue
 		}
 		for _, u := range p.Usage {
