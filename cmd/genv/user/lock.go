@@ -19,8 +19,8 @@ import (
 
 func (p *userCommands) lockCommand() *cli.Command {
 	return &cli.Command{
-		Name:            "lock",
-		Usage:           "run a command, or without one only wait, while no other `genv lock` uses this environment's " +
+		Name: "lock",
+		Usage: "run a command, or without one only wait, while no other `genv lock` uses this environment's " +
 			"GPUs",
 		ArgsUsage:       "[COMMAND [ARGUMENT…]]",
 		SkipFlagParsing: true, // all that follows is the command's

@@ -33,7 +33,7 @@ func (p *userCommands) runCommand() *cli.Command {
 		Name:      "run",
 		Usage:     "run a command in an environment of its own, which ends with it; for cron, at, scripts and systemd",
 		ArgsUsage: "COMMAND [ARGUMENT…]",
-		Flags:     append(o.Flags(), o.OverSubscribeFlag(), o.waitFlag(),
+		Flags: append(o.Flags(), o.OverSubscribeFlag(), o.waitFlag(),
 			command.Bool(&quiet, "quiet,q", "don't print its GPUs")),
 		Action: p.outsideContainers(func(c *cli.Context) error {
 			if c.NArg() == 0 {
