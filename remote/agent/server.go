@@ -26,7 +26,7 @@ type Call struct {
 	Wanted context.Context
 }
 
-// Handler returns the answer to a request. The text of an error is sent to the controller, and the connection stays open.
+// Handler returns the answer to a request. The text of an error is sent to the controller; the connection stays open.
 type Handler func(ctx context.Context, request Call) ([]byte, error)
 
 // ErrReplaced says that another program took the place of this one.

@@ -58,7 +58,8 @@ func (v *installation) greeting(ctx context.Context) (_ *frame.Greeting, warning
 
 // asAccount is the command with which root runs another one as the account, and by its sudo.
 func (v *installation) asAccount(words []string, stdin []byte) remote.Command {
-	line := remote.Command{Args: append([]string{"sudo", "-n", "-u", v.wanted.Account, "sudo", "-n"}, words...)}.ShellLine()
+	words = append([]string{"sudo", "-n", "-u", v.wanted.Account, "sudo", "-n"}, words...)
+	line := remote.Command{Args: words}.ShellLine()
 	escaped := ""
 	for _, b := range stdin {
 		escaped += fmt.Sprintf("\\%03o", b)

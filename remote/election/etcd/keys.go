@@ -89,7 +89,8 @@ type transactionResult struct {
 	} `json:"responses"`
 }
 
-// transact writes a key if all conditions hold, and else reads it. Without otherwise, that they don't hold is ErrConflict.
+// transact writes a key if all conditions hold. Otherwise it does something else; with nothing to do then, the error is
+// ErrConflict.
 func (c *Gateway) transact(ctx context.Context, put entryMessage, otherwise []operation, conditions ...compare) (
 	result transactionResult, err error,
 ) {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// algorithmList is a keyword of ssh_config that lists algorithms. Names are those of OpenSSH 10 (`ssh -Q`, myproposal.h).
+// algorithmList is a keyword of ssh_config that lists algorithms, by their names in OpenSSH 10 (`ssh -Q`, myproposal.h).
 type algorithmList struct {
 	name     string   // as ssh_config(5) writes the keyword
 	defaults []string // the list without the keyword
@@ -51,7 +51,10 @@ var algorithmLists = sync.OnceValue(func() []algorithmList {
 		{"KexAlgorithms", defaultKexes(), kexes, func(s *HostConfig) *[]string { return &s.KexAlgorithms }},
 		{"Ciphers", defaultCiphers(), has.Ciphers, func(s *HostConfig) *[]string { return &s.Ciphers }},
 		{"MACs", defaultMACs(), has.MACs, func(s *HostConfig) *[]string { return &s.MACs }},
-		{"HostKeyAlgorithms", defaultKeyTypes(), has.HostKeys, func(s *HostConfig) *[]string { return &s.HostKeyAlgorithms }},
+		{
+			"HostKeyAlgorithms", defaultKeyTypes(), has.HostKeys,
+			func(s *HostConfig) *[]string { return &s.HostKeyAlgorithms },
+		},
 		{
 			"PubkeyAcceptedAlgorithms", defaultKeyTypes(), withCertificates(has.PublicKeyAuths),
 			func(s *HostConfig) *[]string { return &s.PubkeyAcceptedAlgorithms },
