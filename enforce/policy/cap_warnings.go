@@ -124,7 +124,8 @@ func (f *File) TakesAll(c *Cap, on func(yield func(enforce.Query, map[string]int
 // MeansShare says in words where a cap allows more GPUs than there are, as somebody writes who means a share of them;
 // empty if it doesn't, or if the GPUs of a host are unknown.
 func (f *File) MeansShare(c *Cap, on func(yield func(enforce.Query, map[string]int) bool)) string {
-	if c.Kind != enforce.CapGPUs || c.By != nil || c.Limit.Percent || c.Limit.AllBut || c.Limit.Value < 10 || c.Limit.Value > 100 {
+	isNumber := c.Kind == enforce.CapGPUs && c.By == nil && !c.Limit.Percent && !c.Limit.AllBut
+	if !isNumber || c.Limit.Value < 10 || c.Limit.Value > 100 {
 		return ""
 	}
 	all, most := 0, 0

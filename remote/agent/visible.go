@@ -42,7 +42,8 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 		return nil, ViaCommands, err
 	}
 	s.Devices, s.Environments = snapshot.Described(devices, s.Devices), environments
-	if q, _, err := usageSnapshot(ctx, c, host, snapshot.DecodeNative, "--type", "queue"); err == nil { // older ones have none
+	// of older versions of genv it is unknown
+	if q, _, err := usageSnapshot(ctx, c, host, snapshot.DecodeNative, "--type", "queue"); err == nil {
 		s.Waits, s.Reservations = q.Waits, q.Reservations
 	}
 	if unread != nil {

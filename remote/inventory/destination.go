@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// parseDestination reads [user@]name[:port]. What the name means, which may have ranges or wildcards, is left to others.
+// parseDestination reads [user@]name[:port]. The name may have ranges or wildcards, which stay as they are.
 func parseDestination(word string) (h remote.Host, err error) {
 	name := word
 	switch at := strings.LastIndexByte(word, '@'); {

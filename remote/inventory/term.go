@@ -46,8 +46,8 @@ func sortTerms(words, excluded []word) (terms, error) {
 	return t, nil
 }
 
-// expand is the hosts of a group, a label, a glob or a destination. Globs are looked up among the hosts of the fleet and
-// the others that are given.
+// expand is the hosts of a group, a label, a glob or a destination. Globs are looked up among the hosts of the fleet
+// and the others that are given.
 func (f *fleet) expand(w word, others []string) ([]remote.Host, error) {
 	var like remote.Host // with the user and port that are written
 	var names []string

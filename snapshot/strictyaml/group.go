@@ -12,7 +12,7 @@ import (
 type GroupReader struct {
 	// Members returns the members that an item without @ names. It records its errors at the item.
 	Members func(item *Node) []string
-	// Other returns the members of a group that is not defined in the mapping, or an error that ends with the next step.
+	// Other returns the members of a group that the mapping doesn't define, or an error that ends with the next step.
 	Other func(name string) ([]string, error)
 	// Fold converts a member to the form in which members are compared. Each member is in a group once.
 	Fold func(member string) string

@@ -146,7 +146,8 @@ func (p *HelpPage) grouped(all []Explained) (found []HelpSection, rest []Explain
 	for _, group := range p.groups {
 		s := HelpSection{Title: group[0]}
 		for _, member := range group[1:] {
-			at := slices.IndexFunc(rest, func(e Explained) bool { return strings.FieldsFunc(e.Name, endsName)[0] == member })
+			is := func(e Explained) bool { return strings.FieldsFunc(e.Name, endsName)[0] == member }
+			at := slices.IndexFunc(rest, is)
 			if at >= 0 {
 				s.Rows, rest = append(s.Rows, rest[at]), slices.Delete(rest, at, at+1)
 			}

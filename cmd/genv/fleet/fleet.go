@@ -101,7 +101,7 @@ func (o *listFlags) tableFlags(unnamed int, more ...cli.Flag) []cli.Flag {
 	return o.flags(unnamed, append(own, more...)...)
 }
 
-// print prints a document, or a table with a summary. With -q the summary is that of 1.4.3, without the hosts that failed.
+// print prints a document, or a table with a summary. With -q that is as in 1.4.3, without the hosts that failed.
 func (o *listFlags) print(document any, t *render.Table, failed int, summary string, args ...any) error {
 	if o.output.Format == "json" {
 		return render.WriteJSON(o.Out, document)

@@ -54,7 +54,8 @@ func (o *gpusOptions) write(a answers[live.HostGPUs]) error {
 		found.Add(string(host.Host), host.GPUs, &o.Flags)
 		found.AddWaits(host.Waits)
 		for _, r := range host.Reservations {
-			found.Reserved = append(found.Reserved, gpulist.Reserved{From: r.From, Text: string(host.Host) + ": " + r.String()})
+			text := string(host.Host) + ": " + r.String()
+			found.Reserved = append(found.Reserved, gpulist.Reserved{From: r.From, Text: text})
 		}
 		hosts[i], hosts[i].GPUs = host, o.OfModel(host.GPUs)
 	}

@@ -58,7 +58,8 @@ func (o *listFlags) hosts(c *cli.Context) error {
 			document.Hosts[i].Labels = map[string]string{}
 		}
 		port := strings.TrimPrefix(strconv.Itoa(h.Port), "0")
-		t.Add(h.Name, h.Address, port, h.User, map[bool]string{true: "no", false: "yes"}[h.NoSudo], labelsText(h.Labels))
+		sudo := map[bool]string{true: "no", false: "yes"}[h.NoSudo]
+		t.Add(h.Name, h.Address, port, h.User, sudo, labelsText(h.Labels))
 	}
 	o.noSummary = o.noSummary || o.output.Format == "csv"
 	return o.print(document, t, 0, "%s selected; what is empty is left to ssh_config",

@@ -33,7 +33,8 @@ type installOptions struct {
 }
 
 func installCommand(h hostFlags) *cli.Command {
-	o := &installOptions{listFlags: listFlags{hostFlags: h}, Options: install.Options{Extras: true, Timeout: 10 * time.Minute}}
+	o := &installOptions{listFlags: listFlags{hostFlags: h}}
+	o.Extras, o.Timeout = true, 10*time.Minute
 	const otherArch = "`FILE` with genv for hosts with this architecture, if this one is for another"
 	return &cli.Command{
 		Name: "install", Category: command.Personal,

@@ -18,7 +18,7 @@ func monitorCommand(h hostFlags) *cli.Command {
 	return &cli.Command{
 		Name:   "monitor",
 		Usage:  "export metrics of all hosts for Prometheus, and configuration for it and Grafana",
-		Flags:  o.flags(allHosts, o.ExportConfig.Flags(h.Getenv)...),
+		Flags:  o.flags(allHosts, o.Flags(h.Getenv)...),
 		Action: o.run,
 	}
 }

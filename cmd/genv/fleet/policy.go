@@ -103,7 +103,9 @@ func policyCheckCommand(p command.Program) *cli.Command {
 }
 
 // readInventory returns the hosts that there are, and those of each group; none without an inventory.
-func readInventory(getenv func(string) string, named []string) (hosts []remote.Host, groups map[string][]string, err error) {
+func readInventory(
+	getenv func(string) string, named []string,
+) (hosts []remote.Host, groups map[string][]string, err error) {
 	selection := inventory.Selection{
 		Hosts: named, All: true,
 		DefaultFiles: command.ConfigPaths(getenv, command.HostsFile), OpenDefault: command.OpenConfig,
@@ -220,7 +222,8 @@ func (o *checkOptions) checkCaps(document *CheckDocument, file *policy.File, kno
 		}
 	}
 	if at := file.ActsAtOnce(); at != nil {
-		document.warn(*at, hintKind, "warn", "it acts without a warning: with warn: 10m under `defaults:`, people are told before")
+		document.warn(*at, hintKind, "warn",
+			"it acts without a warning: with warn: 10m under `defaults:`, people are told before")
 	}
 	if at := file.CountsNoneOutside(); at != nil {
 		document.warn(*at, hintKind, string(enforce.RuleNonEnvProcesses),

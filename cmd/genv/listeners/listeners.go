@@ -5,8 +5,8 @@
 //	open, err := listeners.Open(ctx, endpoints, listeners.Content{Feed: feed}, log)
 //	defer open.Close()
 //
-// Each listener has a part of Endpoints, which its flags fill, and a method of Listeners that opens it; Open calls them in
-// turn. All are served by serve, which bounds what clients can do. The flags are read once: a reload
+// Each listener has a part of Endpoints, which its flags fill, and a method of Listeners that opens it; Open calls them
+// in turn. All are served by serve, which bounds what clients can do. The flags are read once: a reload
 // changes what is shown, and not where.
 package listeners
 
