@@ -4,7 +4,7 @@
 //	hosts, err := inventory.Load(inventory.Selection{
 //		Hosts:        []string{"gpu-[01-04],@h100"},
 //		Exclude:      []string{"gpu-03"},
-//		DefaultFiles: inventory.DefaultFiles(os.Getenv),
+//		DefaultFiles: []string{"/etc/genv/hosts.yaml"},
 //	}, open)
 //
 // # Names and files

@@ -63,12 +63,12 @@ func TestWaitInTheQueuesOfHosts(t *testing.T) {
 		return cmd, out, errs
 	}
 	cmd, out, errs := begin("wait", "-F", f.SSHConfig(), "-H", "one,two", "--gpus", "2", "--interval", "1h")
+	time.Sleep(3 * time.Second) // the place is said once a second at most, and it is noted who waits
 	for format, want := range map[string]string{"tui": "\n1 command waits for GPUs: operator for 2\n", "json": `,"waits":[{"id":"` + ids("one")[0] + `",`} {
 		list := exec.Command(genvtest.Program(t), "remote", "gpus", "-F", f.SSHConfig(), "-H", "one,two", "--format", format)
 		list.Env = append(os.Environ(), "HOME="+t.TempDir())
 		require.Contains(t, genvtest.Exec(t, list).Out, want)
 	}
-	time.Sleep(3 * time.Second) // the place is said once a second at most
 	text, err := ssh("two", fmt.Sprintf("sudo -n genv devices detach --eid %s --index 2,5", eid)).CombinedOutput()
 	require.NoError(t, err, string(text))
 	require.NoError(t, cmd.Wait(), errs.String())
