@@ -209,6 +209,17 @@ func (f *File) CountsNoneOutside() (first *strictyaml.Place) {
 	return first
 }
 
+// EndsNothing is the place of an idle rule that is to end processes, and for which no GPU with one is idle; nil for none.
+func (f *File) EndsNothing() *strictyaml.Place {
+	for _, s := range f.written() {
+		if i := s.Idle; i != nil && i.End && i.Below == 0 && i.BelowPower == 0 {
+			place := s.From[string(enforce.RuleIdle)].Place
+			return &place
+		}
+	}
+	return nil
+}
+
 // written are the settings of the defaults and of each override.
 func (f *File) written() []*Settings {
 	list := []*Settings{&f.Defaults}

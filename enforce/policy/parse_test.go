@@ -244,6 +244,7 @@ func TestRefusedMail(t *testing.T) {
 		{"tls for a program", "mail:\n  sendmail: /x\n  tls: starttls\n  from: a@b.org\n  template: \"{{.User}}@x.org\"", "are for `smtp:`; remove them"},
 		{"no addresses", "mail:\n  sendmail: /x\n  from: a@b.org", "mail: it has no addresses; write `template:"},
 		{"a template of nothing", "mail:\n  template: \"{{.Naam}}@example.org\"", `p.yaml:2:13: template: `},
+		{"a template without users", "mail:\n  template: \"{user}@lab.example\"", `template: all users have the address {user}@lab.example; write it as "{{.User}}@example.org"`},
 		{"a template that is no address", "mail:\n  template: \"{{.User}}\"", `is not a mail address such as alice@example.org`},
 		{"a template cut short", "mail:\n  template: \"{{.User\"", `p.yaml:2:13: template: `},
 		{"no address", "mail:\n  addresses: {alice: nowhere}", `p.yaml:2:22: "nowhere" is not a mail address`},

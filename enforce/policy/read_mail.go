@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"net"
 	netmail "net/mail"
 	"path/filepath"
@@ -166,8 +167,14 @@ func readAddressTemplate(n *strictyaml.Node) *template.Template {
 		return nil
 	}
 	t, err := template.New("template").Parse(source)
+	var one, other string
 	if err == nil {
-		_, err = addressFrom(t, "alice")
+		if one, err = addressFrom(t, "alice"); err == nil {
+			other, err = addressFrom(t, "bob")
+		}
+	}
+	if err == nil && one == other {
+		err = fmt.Errorf("all users have the address %s", one)
 	}
 	if err != nil {
 		n.Failf("template: %s; write it as \"{{.User}}@example.org\"", strings.TrimPrefix(err.Error(), "template: "))

@@ -250,8 +250,8 @@ func TestPolicyCheckOfCaps(t *testing.T) {
 	dir := genvtest.Configure(t, command.HostsFile, "hosts: [gpu-01, gpu-02]\ngroups: {big: [gpu-01]}\n", command.PolicyFile, strings.ReplaceAll(text, "GROUP", "big"))
 	file := dir + "/policy.yaml"
 	r := genvtest.Run(t, "policy", "check")
-	require.Equal(t, genvtest.Result{Out: file + ": OK\n", Err: file + ":2:6: warning: it acts without a warning: with warn: 10m under `defaults:`, people are told before\n" +
-		file + ":2:6: warning: people outside of environments don't count: write non-env-processes: count under `defaults:`\n" +
+	require.Equal(t, genvtest.Result{Out: file + ": OK\n", Err: file + ":2:6: advice: it acts without a warning: with warn: 10m under `defaults:`, people are told before\n" +
+		file + ":2:6: advice: people outside of environments don't count: write non-env-processes: count under `defaults:`\n" +
 		file + ":3:6: warning: the cap takes nothing: the one at " + file + ":2:6 allows no more, for the same people and GPUs\n" +
 		file + ":4:23: warning: this machine knows no Unix group \"no-such-group\"; correct the name, or write \"@no-such-group\" for a group under `groups:`\n"}, r)
 	require.Contains(t, genvtest.Run(t, "policy", "check", "--strict").Err, "2 warnings, which --strict makes an error")
@@ -270,7 +270,13 @@ func TestPolicyCheckOfCaps(t *testing.T) {
 	require.Zero(t, r.Code, "a hint is not refused")
 	const mail = "mail: {smtp: localhost:25, tls: none, from: a@x.example, template: '{{.User}}@x.example'}\n"
 	require.NoError(t, os.WriteFile(file, []byte(mail+"defaults: {warn: {for: 1m}}\n"), 0o600))
-	require.Contains(t, genvtest.Run(t, "policy", "check").Err, ":2:19: warning: the warning may be over before its mail arrives")
+	require.Contains(t, genvtest.Run(t, "policy", "check").Err, ":2:19: advice: the warning may be over before its mail arrives")
+	require.NoError(t, os.WriteFile(file, []byte("defaults: {warn: 10m, idle: {after: 2m, end: true}}\n"), 0o600))
+	r = genvtest.Run(t, "policy", "check", "--strict")
+	require.Equal(t, command.ExitFailed, r.Code)
+	require.Contains(t, r.Err, ":1:30: warning: `end` ends nothing: ")
+	require.NoError(t, os.WriteFile(file, []byte("defaults: {warn: 10m, idle: {after: 2m, end: true, below-power: 20%}}\n"), 0o600))
+	require.NotContains(t, genvtest.Run(t, "policy", "check").Err, "ends nothing")
 	require.NoError(t, os.WriteFile(file, []byte("caps: [{gpus: 1}]\n"), 0o600))
 	r = genvtest.Run(t, "policy", "check", "--strict")
 	require.Contains(t, r.Err, "don't count")
@@ -297,8 +303,8 @@ func TestPolicyCheckKnowsGPUs(t *testing.T) {
 	require.Contains(t, genvtest.Run(t, "policy", "check", "--strict").Err, "3 warnings, which --strict makes an error")
 
 	for text, says := range map[string]string{
-		"caps: [{gpus: 50}]":                                            "2:9: warning: 50 GPUs are more than the 2 that there are: write 50% for a share of them\n",
-		"caps: [{gpus: 30, per: host}]":                                 "2:9: warning: 30 GPUs are more than the 2 that a host has: write 30% for a share of them\n",
+		"caps: [{gpus: 50}]":                                            "2:9: advice: 50 GPUs are more than the 2 that there are: write 50% for a share of them\n",
+		"caps: [{gpus: 30, per: host}]":                                 "2:9: advice: 30 GPUs are more than the 2 that a host has: write 30% for a share of them\n",
 		"caps: [{gpus: 9}, {gpus: 50%, per: host}, {gpus: {root: 50}}]": "",
 	} {
 		hosts := filepath.Join(dir, command.HostsFile)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 
@@ -41,19 +42,24 @@ func inventoryFlag(to *[]string) cli.Flag {
 		DefaultText("hosts.yaml in ~/.config/genv or /etc/genv")
 }
 
-// remembered is what the controllers of this machine remember.
-func remembered(getenv func(string) string) (list []enforce.Memory) {
+// remembered is what the controllers of this machine remember, and why some of it can't be read; nil for no reason.
+func remembered(getenv func(string) string) (list []enforce.Memory, unread error) {
 	for _, dir := range enforcement.ControllerDirs(getenv) {
 		store, err := statedir.OpenToRead(dir)
 		if err != nil {
+			unread = cmp.Or(unread, err)
 			continue
 		}
-		if memory, err := store.Load(context.Background()); err == nil {
+		memory, err := store.Load(context.Background())
+		switch {
+		case err == nil:
 			list = append(list, memory.Rules)
+		case !errors.Is(err, fs.ErrNotExist):
+			unread = cmp.Or(unread, err)
 		}
 		_ = store.Close() // it was only read
 	}
-	return list
+	return list, unread
 }
 
 // CheckDocument is the JSON of `genv policy check`; docs/json.md describes it.
@@ -180,7 +186,9 @@ func (o *checkOptions) checkNames(c *cli.Context, document *CheckDocument, data 
 		}
 	}
 	known.Models = make(map[snapshot.Hostname]map[string]int)
-	for _, rules := range remembered(o.Getenv) {
+	memories, unread := remembered(o.Getenv)
+	known.ModelsErr = unread
+	for _, rules := range memories {
 		for name, host := range rules.Hosts {
 			known.Models[name] = host.GPUs
 		}
@@ -225,6 +233,10 @@ func (o *checkOptions) checkCaps(document *CheckDocument, file *policy.File, kno
 		document.warn(*at, hintKind, "warn",
 			"it acts without a warning: with warn: 10m under `defaults:`, people are told before")
 	}
+	if at := file.EndsNothing(); at != nil {
+		document.warn(*at, "key", string(enforce.RuleIdle), "`end` ends nothing: GPUs with a process are not idle without "+
+			"`below:` or `below-power:`, such as below: 5")
+	}
 	if at := file.CountsNoneOutside(); at != nil {
 		document.warn(*at, hintKind, string(enforce.RuleNonEnvProcesses),
 			"people outside of environments don't count: write non-env-processes: count under `defaults:`")
@@ -261,7 +273,11 @@ func (o *checkOptions) writeCheck(d *CheckDocument, wrong error) error {
 	}
 	accounts, others := policycheck.SplitAccounts(d.Warnings)
 	for _, w := range others {
-		o.Warn(fmt.Sprintf("%s:%d:%d: warning: %s", d.File, w.Line, w.Column, w.Message))
+		kind := "warning"
+		if w.Kind == hintKind {
+			kind = "advice"
+		}
+		o.Warn(fmt.Sprintf("%s:%d:%d: %s: %s", d.File, w.Line, w.Column, kind, w.Message))
 	}
 	if accounts != "" {
 		o.Warn(fmt.Sprintf("%s: warning: %s", d.File, accounts))

@@ -78,7 +78,8 @@ func (o *explainOptions) run(c *cli.Context) (err error) {
 
 // exemptGPUs are the GPUs of the host that a controller on this machine knows to be exempt by an index.
 func (o *explainOptions) exemptGPUs() (known []enforce.ExemptGPU) {
-	for _, rules := range remembered(o.Getenv) {
+	memories, _ := remembered(o.Getenv)
+	for _, rules := range memories {
 		known = append(known, rules.ExemptGPUs[o.query.Host]...)
 	}
 	return known

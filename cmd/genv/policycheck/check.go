@@ -27,8 +27,10 @@ type Known struct {
 	Hosts    []remote.Host
 	Groups   map[string][]string // of the inventory
 	Accounts KnownNames
-	// Models are the GPUs of each host that a controller has seen, by model; nil if none is known.
-	Models map[snapshot.Hostname]map[string]int
+	// Models are the GPUs of each host that a controller has seen, by model; nil if none is known. ModelsErr is why what
+	// it keeps can't be read.
+	Models    map[snapshot.Hostname]map[string]int
+	ModelsErr error
 }
 
 // Result is what was found.
@@ -65,7 +67,12 @@ func Check(references []policy.Reference, known Known) Result {
 	unchecked(len(known.Hosts) == 0, policy.ToHost+noInventory, policy.ToHost)
 	unchecked(len(known.Hosts) == 0, policy.ToLabel+noInventory, policy.ToLabel)
 	unchecked(known.Accounts.Err != nil, fmt.Sprint("users: ", known.Accounts.Err), policy.ToUser, policy.ToUnixGroup)
-	unchecked(len(known.Models) == 0, "models: no controller on this machine has seen GPUs yet", policy.ToModel)
+	unseen := "models: no controller that keeps its state (not with --dry-run) has seen GPUs on this machine yet"
+	if known.ModelsErr != nil {
+		unseen = fmt.Sprintf("models: what a controller has seen can't be read: %v; run this as its account (sudo -u ACCOUNT)",
+			known.ModelsErr)
+	}
+	unchecked(len(known.Models) == 0, unseen, policy.ToModel)
 	seen := map[string]bool{} // names with a warning
 	for i := range references {
 		r := &references[i]

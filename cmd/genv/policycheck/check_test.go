@@ -93,6 +93,8 @@ func TestWhatCouldNotBeChecked(t *testing.T) {
 	require.Equal(t, []string{
 		"hosts: no inventory was found; name one with -H hosts.yaml", "labels: no inventory was found; name one with -H hosts.yaml", "users: no answer",
 	}, result.Unchecked)
+	result = Check(references("model A100"), Known{ModelsErr: errors.New("permission denied")})
+	require.Equal(t, []string{"models: what a controller has seen can't be read: permission denied; run this as its account (sudo -u ACCOUNT)"}, result.Unchecked)
 	require.Empty(t, Check(nil, Known{Accounts: KnownNames{Err: errors.New("no answer")}}), "there was nothing to check")
 }
 
