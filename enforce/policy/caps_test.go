@@ -205,7 +205,7 @@ caps:
   - {name: d, gpus: -1, per: host, together: true, of: {labels: {use: train}}, when: office}
   - {name: e, gpus: {"*": 1, carol: 2}, of: {hosts: ["gpu-[01-04]"]}}
   - {name: f, memory: 320g, of: {hosts: [gpu-09]}}
-  - {name: g, gpus: 1, while: {waiting: [dora]}}
+  - {name: g, gpus: 1, warn: {for: 1m}, while: {waiting: [dora]}}
   - {environments: 8}`)
 	var lines []string
 	q := enforce.Query{User: "carol", Host: "gpu-02", Labels: map[string]string{"use": "train"}, At: time.Date(2026, 12, 1, 7, 0, 0, 0, time.UTC)}
@@ -217,9 +217,9 @@ caps:
 	require.Equal(t, []string{
 		"cap a100 | 2 GPUs each of model A100* on all hosts together, for everybody | caps, p.yaml:4:6",
 		"cap c | 20 GPU hours a week each on all hosts together, for %vision (if the user is in it, which is unknown) | caps, p.yaml:6:6",
-		"cap d | all but 1 of the working GPUs with label use=train on all hosts, each by itself, shared by everybody, in schedule office (not now) | caps, p.yaml:7:6",
+		"cap d | all but 1 of the working GPUs with label use=train on all hosts, each by itself, shared by everybody, in schedule office, warn: {for: 30m} (not now) | caps, p.yaml:7:6",
 		"cap e | GPUs (1 for *, 2 for carol) on gpu-[01-04] together, for everybody | caps, p.yaml:8:6",
-		"cap g | 1 GPU each on all hosts together, for everybody, as far as others wait: dora | caps, p.yaml:10:6",
+		"cap g | 1 GPU each on all hosts together, for everybody, as far as others wait: dora, warn: {for: 1m} | caps, p.yaml:10:6",
 		"cap " + file.CapList[7].ID() + " | 8 environments each on all hosts together, for everybody | caps, p.yaml:11:6",
 	}, lines)
 }

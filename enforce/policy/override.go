@@ -211,6 +211,9 @@ func (f *File) Explain(q enforce.Query, known ...enforce.ExemptGPU) []Explanatio
 	}
 	for _, c := range f.CapList {
 		value := c.String()
+		if c.Warn != nil {
+			value += ", warn: " + c.Warn.String()
+		}
 		switch member := c.Users.has(q.User, f.unixGroups()); {
 		case q.User != "" && member == enforce.NotMember:
 			continue

@@ -10,6 +10,8 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // EventOperator is about what an operator asked for, or about an exemption that ended.
@@ -29,7 +31,7 @@ func (c *Controller) operate(ctx context.Context, actions []*pendingAction) {
 func (c *Controller) carryOut(ctx context.Context, r *pendingAction) (string, error) {
 	switch {
 	case r.action.Kind == operator.Explain && c.Policy != nil:
-		return strings.Join(c.round.Plan.ExplainCaps(r.action.Host, r.action.User), "\n"), nil
+		return strings.Join(c.explain(r.action.Host, r.action.User), "\n"), nil
 	case c.Policy == nil || remote.MayBegin(ctx) != nil:
 		return "", operator.Refuse(operator.Unable, "Ask the controller that leads: `genv remote doctor --leader "+
 			"URL` shows it.", "this controller doesn't act now")
@@ -43,6 +45,19 @@ func (c *Controller) carryOut(ctx context.Context, r *pendingAction) (string, er
 		return "", operator.Refuse(operator.NotStarted, "Start the controller again.", "the controller is ending")
 	}
 	return c.changeState(ctx, r)
+}
+
+// explain says what the caps count for a user, as seen from a host, and which exemptions by operators are about them.
+func (c *Controller) explain(host snapshot.Hostname, user snapshot.Username) []string {
+	lines := c.round.Plan.ExplainCaps(host, user)
+	for i := range c.Memory.Operator.Exemptions {
+		e := &c.Memory.Operator.Exemptions[i]
+		isUser := e.User == "" || c.Policy.Account(e.User) == c.Policy.Account(user)
+		if isUser && (e.Host == "" || e.Host == host) {
+			lines = append(lines, "exempt: "+text.OneLine(e.String()))
+		}
+	}
+	return lines
 }
 
 // RecordOfAction is the record of an action.

@@ -226,6 +226,13 @@ func TestExplain(t *testing.T) {
 			r := run(t, visited(), change)
 			require.Empty(t, r.do(operator.Instruction{Kind: operator.Explain, Host: "a", User: "bob"}), "%s: there is no cap", name)
 			require.Contains(t, r.do(operator.Instruction{Kind: operator.Explain, Host: "a", Hours: 2}), "invalid: explain has no use for hours")
+			if change == nil {
+				require.Contains(t, r.do(exemptBob), "exempted user bob until")
+				require.Regexp(t, "^exempt: user bob is exempt until ", r.do(operator.Instruction{Kind: operator.Explain, Host: "a", User: "bob"}))
+				require.Empty(t, r.do(operator.Instruction{Kind: operator.Explain, Host: "a", User: "eve"}))
+				r.stop()
+				return
+			}
 			r.stop()
 			require.Empty(t, r.history())
 		})

@@ -121,11 +121,11 @@ func ExitCode(err error) int {
 }
 
 // FleetExit is the exit code of work on several hosts, of which some answered. One that was stopped before it could
-// answer, by -e or Ctrl-C, is not one that did not answer.
+// answer, by -e or Ctrl-C, is not one that did not answer, and one that can't be installed on has answered.
 func FleetExit(failures []remote.Failure, answered int) error {
 	silent := 0
 	for _, f := range failures {
-		if f.Class != remote.Cancelled {
+		if f.Class != remote.Cancelled && f.Class != remote.InstallRefused {
 			silent++
 		}
 	}

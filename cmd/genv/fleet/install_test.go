@@ -67,9 +67,12 @@ func TestInstall(t *testing.T) {
 	require.Zero(t, r.Code, r.Err)
 	require.Equal(t, install.Unchanged, installed(t, r).Hosts[0].Result)
 	require.Zero(t, with(old, "--check").Code)
+	r = with(current, "--check")
+	require.Equal(t, command.ExitSomeFailed, r.Code, "it answered, and needs --upgrade")
+	require.Contains(t, r.Err, "replace it with --upgrade")
 
 	r = with(current)
-	require.Equal(t, command.ExitNoneLeft, r.Code)
+	require.Equal(t, command.ExitSomeFailed, r.Code)
 	require.Contains(t, r.Err, "next: replace it with --upgrade")
 	requireFile(t, place, old, 0o755)
 	r = with(current, "--upgrade")
