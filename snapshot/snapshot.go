@@ -228,6 +228,9 @@ func (s *Snapshot) Location() *time.Location {
 	if s.UTCOffset == nil {
 		return time.Local
 	}
+	if *s.UTCOffset == 0 {
+		return time.UTC
+	}
 	return time.FixedZone("", *s.UTCOffset)
 }
 

@@ -32,7 +32,9 @@ func (e *HistoryEntry) Lines() []string {
 // Answer is what its user asks first: what happened, why, and what to do.
 func (e *HistoryEntry) Answer(now time.Time) []string {
 	var l lines
-	said := strings.Split(e.Text, "\n")
+	// the lines of an order are 1.4.3's
+	plain := strings.ReplaceAll(e.Text, " from environment "+snapshot.NoEnvironment+" ", " in no environment ")
+	said := strings.Split(plain, "\n")
 	for i, line := range said {
 		if in, follows, ok := strings.Cut(strings.TrimPrefix(line, warnsOf), " "); ok && strings.HasPrefix(line, warnsOf) {
 			left, err := text.ParseDuration(in)

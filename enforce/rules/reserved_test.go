@@ -178,7 +178,7 @@ func TestOwnersAreTold(t *testing.T) {
 		want          []string
 	}{
 		{"a warning", bobs, [][]snapshot.Reservation{{bookedBy("alice", 2, 20, 90)}}, []string{
-			"bob: User bob is to give back GPUs: alice has reserved 2 GPUs from Fri 2026-11-20 12:20 +0000 to Fri 2026-11-20 13:30 +0000; others have 4 GPUs here, and 2 GPUs are left",
+			"bob: User bob is to give back GPUs: alice has reserved 2 GPUs from Fri 2026-11-20 12:20 UTC to Fri 2026-11-20 13:30 UTC; others have 4 GPUs here, and 2 GPUs are left",
 		}},
 		{"none is too early", bobs, [][]snapshot.Reservation{{bookedBy("alice", 2, 32, 90)}}, nil},
 		{"a GPU that failed", "a | dev 0 | dev 1 failed | dev 2 failed | dev 3 failed", [][]snapshot.Reservation{{bookedBy("alice", 2, 20, 90)}}, []string{
@@ -195,7 +195,7 @@ func TestOwnersAreTold(t *testing.T) {
 		}},
 		{"one too many", bobs + "\nb | dev 0", [][]snapshot.Reservation{{bookedBy("alice", 2, 20, 90)}, {bookedBy("alice", 1, 400, 490, func(b *snapshot.Reservation) { b.Made = noon(-5); b.ID = "second" })}}, []string{
 			"alice: User alice: reservation second is one too many: you have 1 reservation, and 1 may be at once, on all hosts together: ask again when one has ended",
-			"bob: User bob is to give back GPUs: alice has reserved 2 GPUs from Fri 2026-11-20 12:20 +0000 to Fri 2026-11-20 13:30 +0000; others have 4 GPUs here, and 2 GPUs are left",
+			"bob: User bob is to give back GPUs: alice has reserved 2 GPUs from Fri 2026-11-20 12:20 UTC to Fri 2026-11-20 13:30 UTC; others have 4 GPUs here, and 2 GPUs are left",
 		}},
 		{"a second one by root", "a | dev 0\nb | dev 0", [][]snapshot.Reservation{{bookedBy("alice", 1, 400, 490)}, {bookedBy("alice", 1, 400, 490, func(b *snapshot.Reservation) { b.ByRoot = true })}}, nil},
 		{"a second one after the first ended", "a | dev 0\nb | dev 0", [][]snapshot.Reservation{{bookedBy("alice", 1, -90, -30, func(b *snapshot.Reservation) { b.Ended = &b.Until })}, {bookedBy("alice", 1, 400, 490)}}, nil},

@@ -207,6 +207,15 @@ func TestHostsAsJSON(t *testing.T) {
 	require.Contains(t, genvtest.Run(t, "remote", "hosts").Out, "\n\n4 hosts selected; what is empty is left to ssh_config\n")
 }
 
+// TestGPUsOfAMachineWithoutADriver: where hosts are configured, these have the GPUs.
+func TestGPUsOfAMachineWithoutADriver(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	dir := genvtest.Configure(t, command.HostsFile, fourHosts)
+	require.Contains(t, genvtest.Run(t, "gpus").Err, "`genv remote gpus` lists the GPUs of the hosts in "+dir)
+	t.Setenv(command.ConfigVariable, "off")
+	require.Contains(t, genvtest.Run(t, "gpus").Err, "install the NVIDIA driver")
+}
+
 // The names in a policy that nothing knows.
 func TestPolicyCheckWarns(t *testing.T) {
 	const text = "groups: {staff: [root, nobody-by-this-name]}\noverrides:\n  - {hosts: [gpu-01, gqu-01], labels: {gpu: h100}, users: [\"@staff\"], set: {idle: false}}\n"

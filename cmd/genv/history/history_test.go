@@ -176,14 +176,14 @@ func TestWhy(t *testing.T) {
 	out, err := show()
 	require.NoError(t, err)
 	require.Equal(t, "No action is recorded in "+path+", and no warning runs\n", out)
-	item := audit.Record{Time: time.Now(), Kind: audit.KindOrder, Order: "r", PID: 7, IDs: []string{"non-env-processes/a/7"}, Text: "Terminating process 7", Why: []string{"x\x1b[2J"}, Judged: []string{"process 7\x1b[2J"}}
+	item := audit.Record{Time: time.Now(), Kind: audit.KindOrder, Order: "r", PID: 7, IDs: []string{"non-env-processes/a/7"}, Text: "Terminating process 7 from environment N/A that is running on GPU(s) 0", Why: []string{"x\x1b[2J"}, Judged: []string{"process 7\x1b[2J"}}
 	require.NoError(t, (&audit.Log{Path: path}).Append(item))
 	out, err = show()
 	require.NoError(t, err)
-	require.Regexp(t, `^What       Terminating process 7\nOutcome    unknown: .*\nBecause    x\\x1b\[2J\nWhat to do End it, and start it in an environment.*\nTime .*\nDecision   [0-9a-f]{8}\n$`, out)
+	require.Regexp(t, `^What       Terminating process 7 in no environment that is running on GPU\(s\) 0\nOutcome    unknown: .*\nBecause    x\\x1b\[2J\nWhat to do End it, and start it in an environment.*\nTime .*\nDecision   [0-9a-f]{8}\n$`, out)
 	out, err = show("-v")
 	require.NoError(t, err)
-	require.Regexp(t, `^Decision   [0-9a-f]{8}\nTime .*\nWhat       Terminating process 7\nOutcome    unknown: .*\nBecause    x\\x1b\[2J\nJudged     process 7\\x1b\[2J\n$`, out)
+	require.Regexp(t, `^Decision   [0-9a-f]{8}\nTime .*\nWhat       Terminating process 7 from environment N/A that is running on GPU\(s\) 0\nOutcome    unknown: .*\nBecause    x\\x1b\[2J\nJudged     process 7\\x1b\[2J\n$`, out)
 	named, err := show("-v", out[11:19])
 	require.NoError(t, err)
 	require.Equal(t, out, named)

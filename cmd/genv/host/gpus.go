@@ -9,12 +9,14 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/gpulist"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/local"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
@@ -44,6 +46,11 @@ func (p *hostCommands) gpusHere(c *cli.Context, o *gpulist.Flags) error {
 	o.Complete(&p.Program)
 	host := p.openHost()
 	all, warnings, err := host.gpus(c.Context)
+	if errors.Is(err, nvidiasmi.ErrNotInstalled) {
+		if path, _ := command.FindConfig(p.Getenv, command.HostsFile); path != "" {
+			return fmt.Errorf("this machine has no NVIDIA driver: `genv remote gpus` lists the GPUs of the hosts in %s", path)
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
@@ -65,12 +66,27 @@ type runningController struct {
 func (r *runningController) where() (path, stateDir string) { return r.path, "" }
 func (r *runningController) close()                         { r.client.Close() }
 
+// beginWithin is how long a controller may take for its first cycle, before which it shows no exemptions.
+const beginWithin = 20 * time.Second
+
 func (r *runningController) state(ctx context.Context) (operator.State, error) {
-	fleet, err := r.client.Fleet(ctx)
-	if err != nil {
-		return operator.State{}, err
+	ctx, cancel := context.WithTimeout(ctx, beginWithin)
+	defer cancel()
+	for {
+		switch fleet, err := r.client.Fleet(ctx); {
+		case ctx.Err() != nil:
+			return operator.State{}, errors.New("the controller has just begun, and its exemptions aren't known yet: " +
+				"try again in a minute")
+		case err != nil:
+			return operator.State{}, err
+		case fleet.Cycle > 0:
+			return operator.State{Exemptions: fleet.Exemptions, Hold: fleet.Hold}, nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
-	return operator.State{Exemptions: fleet.Exemptions, Hold: fleet.Hold}, nil
 }
 
 func (r *runningController) act(ctx context.Context, a *operator.Instruction) (string, error) {

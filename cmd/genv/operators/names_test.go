@@ -1,14 +1,46 @@
 package operators
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot/nss"
 )
+
+// TestAControllerThatBegins: before its first cycle it isn't said to have no exemptions.
+func TestAControllerThatBegins(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
+	require.NoError(t, err)
+	feed := live.NewFeed(live.Options{Now: time.Now})
+	server := &http.Server{Handler: live.NewHandler(feed), ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(listener) }()
+	defer server.Close()
+	at := &runningController{path, live.NewClient(path)}
+	defer at.close()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err = at.state(ctx)
+	require.ErrorContains(t, err, "its exemptions aren't known yet")
+	go func() {
+		time.Sleep(300 * time.Millisecond)
+		feed.Consume(&controller.Cycle{Number: 1, Ended: true, Exemptions: policy.ExemptionList{{Reason: "paper"}}}, nil)
+	}()
+	state, err := at.state(t.Context())
+	require.NoError(t, err)
+	require.Len(t, state.Exemptions, 1, "it was waited for")
+}
 
 // A host or a user that certainly doesn't exist can't be exempted. Of what is unknown nothing is said to be missing.
 func TestUnknownNamesOfAnExemption(t *testing.T) {
