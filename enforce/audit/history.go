@@ -56,8 +56,13 @@ const ActionNotice = "notice"
 // by a controller that ended before it received the outcome, which therefore is unknown.
 func History(path string, filter Filter) ([]HistoryEntry, Damage, error) {
 	j := joiner{
-		&filter, map[string]lastNotices{}, map[string]bool{}, map[string][]*HistoryEntry{}, map[itemKey]*HistoryEntry{},
-		map[itemKey]*HistoryEntry{}, nil,
+		&filter,
+		map[string]lastNotices{},
+		map[string]bool{},
+		map[string][]*HistoryEntry{},
+		map[itemKey]*HistoryEntry{},
+		map[itemKey]*HistoryEntry{},
+		nil,
 	}
 	damage, err := Scan(path, func(r *Record) error { j.add(r); return nil })
 	list := make([]HistoryEntry, 0, len(j.list))

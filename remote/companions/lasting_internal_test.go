@@ -17,6 +17,16 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
+// lastingStep is what happens in a cycle, and what is said then.
+type lastingStep struct {
+	after  time.Duration
+	event  []enforce.Event
+	exempt policy.ExemptionList
+	hold   *operator.OnHold
+	want   string // a part of what is said; empty for nothing
+	over   bool   // whether `genv why` there hears that the warning is over
+}
+
 // TestWhatOperatorsDoAboutWarnings: those for whom a warning is running are told of an exemption, of its end, and of a
 // hold of over an hour; nobody else is.
 func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
@@ -41,16 +51,8 @@ func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
 	}
 	bob := exempt(policy.Who{User: "bob"})
 	hold := &operator.OnHold{Since: now.Add(-30 * time.Minute), By: "anna", Reason: "repair"}
-	type step struct {
-		after  time.Duration
-		event  []enforce.Event
-		exempt policy.ExemptionList
-		hold   *operator.OnHold
-		want   string // a part of what is said; empty for nothing
-		over   bool   // whether `genv why` there hears that the warning is over
-	}
 	const exempted, held, ended = "exempt until ", "while enforcement is on hold, as it is since ", "It is not exempt any more. "
-	for name, steps := range map[string][]step{
+	for name, steps := range map[string][]lastingStep{
 		"exempt, and not any more": {
 			{event: []enforce.Event{warn}, want: "Unless this changes, in 2h process 5 will be ended."},
 			{event: []enforce.Event{over}, exempt: bob, want: "Nothing is done about it, since it is " + exempted + at(5*time.Hour) + ": paper deadline."},
