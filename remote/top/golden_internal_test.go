@@ -223,9 +223,9 @@ func TestWideCharacters(t *testing.T) {
 
 func TestSSHCommand(t *testing.T) {
 	for _, host := range []string{"gpu-1", "gpu-1.lab", "10.0.0.1", "fe80::1%eth0", "a_b"} {
-		c, err := sshCommand([]string{"-F", "my config"}, host)
+		c, err := sshCommand(func(host string) []string { return []string{"-F", "config of " + host} }, host)
 		require.NoError(t, err)
-		require.Equal(t, []string{"ssh", "-F", "my config", "--", host}, c.Args)
+		require.Equal(t, []string{"ssh", "-F", "config of " + host, "--", host}, c.Args)
 	}
 	for _, host := range []string{"", "-oProxyCommand=reboot", "a b", "a;b", "$(reboot)", "a\nb", "u@h", "é", "a'b"} {
 		_, err := sshCommand(nil, host)

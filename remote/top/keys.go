@@ -214,12 +214,12 @@ func (m *Model) ssh() tea.Cmd {
 	})
 }
 
-// sshCommand is `ssh HOST` with arguments before the host. A name that ssh could take for something else is refused.
-func sshCommand(arguments []string, host string) (*exec.Cmd, error) {
+// sshCommand is `ssh HOST` with the arguments of this host before it. A name that ssh could take for something else is refused.
+func sshCommand(arguments func(host string) []string, host string) (*exec.Cmd, error) {
 	if host == "" || strings.HasPrefix(host, "-") || !text.IsMadeOf(host, "._-:%") {
 		return nil, fmt.Errorf("%s isn't a name that ssh is called with", text.Shown(host))
 	}
-	return exec.Command("ssh", slices.Concat(arguments, []string{"--", host})...), nil
+	return exec.Command("ssh", slices.Concat(arguments(host), []string{"--", host})...), nil
 }
 
 func (m *Model) answered(msg answerMsg) {

@@ -257,8 +257,8 @@ type Options struct {
 	Filter Filter // at the beginning
 	// Hosts limits what is shown to these hosts; nil for all. Users are counted on all.
 	Hosts map[snapshot.Hostname]bool
-	// SSH are the arguments of ssh before the host.
-	SSH []string
+	// SSH returns the arguments of ssh before a host.
+	SSH func(host string) []string
 	// Act asks the controller for something; nil if this view may not. NoAct then says why, and what to do about it.
 	Act   func(context.Context, *operator.Instruction) (operator.Answer, error)
 	NoAct string

@@ -312,8 +312,9 @@ func TestPolicyCheckKnowsGPUs(t *testing.T) {
 	require.Contains(t, genvtest.Run(t, "policy", "check", "--strict").Err, "3 warnings, which --strict makes an error")
 
 	for text, says := range map[string]string{
-		"caps: [{gpus: 50}]":                                            "2:9: advice: 50 GPUs are more than the 2 that there are: write 50% for a share of them\n",
-		"caps: [{gpus: 30, per: host}]":                                 "2:9: advice: 30 GPUs are more than the 2 that a host has: write 30% for a share of them\n",
+		"caps: [{gpus: 50}]":            "2:9: advice: 50 GPUs are more than the 2 that there are: write 50% for a share of them\n",
+		"caps: [{gpus: 30, per: host}]": "2:9: advice: 30 GPUs are more than the 2 that a host has: write 30% for a share of them\n",
+
 		"caps: [{gpus: 9}, {gpus: 50%, per: host}, {gpus: {root: 50}}]": "",
 	} {
 		hosts := filepath.Join(dir, command.HostsFile)

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/remote/sshclient"
 	"github.com/seed-3119e985/genv/remote/top"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -113,9 +114,10 @@ func (o *topOptions) run(c *cli.Context) error {
 		In: o.In, Out: o.Out, Now: o.Now, Filter: filter,
 		Colour: render.Colourful(o.Out, o.Getenv), NoAct: "this view is read-only: start it with --allow-actions",
 	}
-	if options.SSH, options.Hosts, err = o.topHosts(c); err != nil {
+	if options.Hosts, err = o.topHosts(c); err != nil {
 		return err
 	}
+	options.SSH = func(host string) []string { return o.sshArguments(c.Context, host) }
 	source, err := o.source(c)
 	if err != nil {
 		return err
@@ -138,23 +140,32 @@ func (o *topOptions) run(c *cli.Context) error {
 	return command.FleetExit(fleet.Failed, len(fleet.Hosts)-len(fleet.Failed))
 }
 
-// topHosts are the arguments of ssh to a host, and the hosts that flags name; nil if no flag names any.
-func (o *topOptions) topHosts(c *cli.Context) (arguments []string, hosts map[snapshot.Hostname]bool, err error) {
+// sshArguments are those of ssh before a host, with which it trusts the keys that genv trusts.
+func (o *topOptions) sshArguments(ctx context.Context, host string) (arguments []string) {
+	if client, err := sshclient.New(sshclient.Options{ConfigFile: o.sshConfig}); err == nil {
+		defer client.Close()
+		arguments = client.KnownHosts(ctx, remote.Host{Name: host})
+	}
 	if o.sshConfig != "" {
 		arguments = append(arguments, "-F", o.sshConfig)
 	}
 	if o.username != "" {
 		arguments = append(arguments, "-l", o.username)
 	}
+	return arguments
+}
+
+// topHosts are the hosts that flags name; nil if no flag names any.
+func (o *topOptions) topHosts(c *cli.Context) (hosts map[snapshot.Hostname]bool, err error) {
 	if !o.named() && len(o.exclude) == 0 {
-		return arguments, nil, nil
+		return nil, nil
 	}
 	config, err := o.readConfig(c)
 	hosts = make(map[snapshot.Hostname]bool)
 	for _, h := range config.Hosts {
 		hosts[snapshot.Hostname(h.Name)] = true
 	}
-	return arguments, hosts, err
+	return hosts, err
 }
 
 // topSource is a running controller, or looks of this program for as long as there is no controller: never both.
