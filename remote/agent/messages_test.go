@@ -82,6 +82,23 @@ func TestAHostIsTakenOverOnce(t *testing.T) {
 	require.Equal(t, remote.Replaced, remote.ClassOf(ask(2)))
 }
 
+// TestTheEndOfAWarning: a host with an older genv, which would show it as a message, isn't sent it.
+func TestTheEndOfAWarning(t *testing.T) {
+	for name, more := range map[string][]string{"older": nil, "present": {agent.CapabilityOver}} {
+		notified := 0
+		host := &scripted{
+			capabilities: append([]string{agent.RequestSnapshot, agent.RequestNotify, agent.RequestPing}, more...), notify: func() { notified++ },
+		}
+		pool := host.pool()
+		_, err := pool.Snapshot(t.Context(), remote.Host{Name: "a"})
+		require.NoError(t, err)
+		_, err = pool.Notify(t.Context(), remote.Host{Name: "a"}, []agent.Message{{UID: 1, IDs: []string{"x"}, Over: true}})
+		require.NoError(t, err, name)
+		pool.Close()
+		require.Equal(t, len(more), notified, name)
+	}
+}
+
 // What a host says about its guard is one printable line each, of bounded length.
 func TestTextsOfAHost(t *testing.T) {
 	long := strings.Repeat("é", 1<<20)
