@@ -51,7 +51,7 @@ type counting struct {
 	reserved map[*HeldDevice]bool
 }
 
-// countHeld counts what the users have who have caps, in the order in which they appear. An environment without a user
+// newCounting counts what the users have who have caps, in the order in which they appear. An environment without a user
 // name counts for no user; the processes in it count for their own users.
 func newCounting(j *judging.Judgement) *counting {
 	c := &counting{

@@ -13,16 +13,17 @@ import (
 // by their id; names, settings, processes and kernels may be missing. Up to 0.8.0 devices are an object, by their
 // index, and what 1.4.3 calls attachments is an object, by the id of the environment.
 func converted(file File, data []byte) (content []byte, ok bool) {
-	var older map[string]map[string]map[string]any
+	var document map[string]json.RawMessage
+	var older map[string]map[string]any
 	name := map[File]string{Envs: "envs", Devices: "devices"}[file]
-	if json.Unmarshal(data, &older) != nil || older[name] == nil {
+	if json.Unmarshal(data, &document) != nil || json.Unmarshal(document[name], &older) != nil || older == nil {
 		return nil, false
 	}
 	list := []map[string]any{}
-	for _, key := range inOrder(older[name]) {
-		entry, ok := convertedEnvironment(key, older[name][key]), true
+	for _, key := range inOrder(older) {
+		entry, ok := convertedEnvironment(key, older[key]), true
 		if file == Devices {
-			entry, ok = convertedDevice(key, older[name][key])
+			entry, ok = convertedDevice(key, older[key])
 		}
 		if !ok {
 			return nil, false

@@ -19,12 +19,12 @@ const (
 		"2020": {"eid": "2020", "uid": 1002, "creation": "20/11/2026 21:10:33", "username": "bob", "config": {"name": null, "gpu_memory": "4g", "gpus": 2}, "pids": [9, 10], "kernel_ids": ["k"]},
 		"1667": {"eid": "1667", "uid": 0, "creation": "20/11/2026 21:10:32", "config": {"name": "my-env"}, "pids": [8]},
 		"7": {"uid": 1001, "creation": "20/11/2026 21:10:31", "config": {}}
-	}}`
+	}, "version": 1}`
 	olderDevices = `{"devices": {
 		"10": {"total_memory": "80g", "eids": {}},
 		"0": {"total_memory": "81559mi", "eids": {"2020": {"eid": "2020", "gpu_memory": "4g", "attached": "20/11/2026 21:10:34"}, "1667": {"gpu_memory": null, "attached": "20/11/2026 21:10:33"}}},
 		"1": {"total_memory": "81559mi", "eids": {}}
-	}}`
+	}, "version": 1}`
 )
 
 func TestOlderFilesAreConverted(t *testing.T) {

@@ -225,6 +225,22 @@ func TestAccountsThatHang(t *testing.T) {
 	require.Less(t, time.Since(begun), 3*time.Second)
 }
 
+// A folder that doesn't answer delays others only briefly, and is unknown.
+func TestAKernelFolderThatHangs(t *testing.T) {
+	waiting := make(chan struct{})
+	users := accounts(t, os.Getuid()+1, "/", nil)
+	users.Getent = func(context.Context, string, ...string) ([]byte, error) {
+		<-waiting
+		return nil, errors.New("too late")
+	}
+	t.Cleanup(func() { close(waiting) })
+	machine := system.NewWith(procFolder(t, map[string]string{"1/cmdline": "init\x00"}), users)
+	k := system.Kernel{ID: "k", UID: snapshot.UID(os.Getuid())}
+	for range 20 { // only the first waits
+		require.Equal(t, map[system.Kernel]system.Liveness{k: system.Unknown}, machine.Kernels([]system.Kernel{k}))
+	}
+}
+
 // After a reboot no kernel runs, whatever files the last boot has left.
 func TestKernelsEndWithAReboot(t *testing.T) {
 	dir := sharedDir(t)

@@ -3,10 +3,10 @@ package system
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -14,8 +14,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// A folder may never answer (FUSE, a broken NFS): the helper that looks is given up after kernelsWithin. Users are
-// looked for side by side, so that only the kernels of that user are unknown.
+// Others wait for their turn while files are looked for, and a user can make a folder that never answers (FUSE, a
+// broken NFS): all folders together may take kernelsWithin. Whoever is still looked for then has unknown kernels, and
+// is looked for again once that has ended.
 const (
 	kernelsWithin  = time.Second
 	maxKernelUsers = 64 // in one look, since any user can register any uid
@@ -24,30 +25,43 @@ const (
 func (p procfs) kernelFiles(pids []snapshot.PID, kernels map[snapshot.UID][]Kernel) map[Kernel]Liveness {
 	ctx, cancel := context.WithTimeout(context.Background(), kernelsWithin)
 	defer cancel()
-	var group sync.WaitGroup
-	var mu sync.Mutex
-	all, asked := map[Kernel]Liveness{}, 0
+	answers, asked := make(chan map[Kernel]Liveness, len(kernels)), 0
+	all := map[Kernel]Liveness{}
 	for uid, list := range kernels {
-		if asked++; asked > maxKernelUsers {
-			mu.Lock()
-			for _, k := range list {
-				all[k] = Unknown
-			}
-			mu.Unlock()
+		for _, k := range list {
+			all[k] = Unknown
+		}
+		if asked == maxKernelUsers {
 			continue
 		}
-		group.Go(func() {
-			folders, complete := p.runtimeFolders(ctx, uid, pids)
-			for _, k := range list {
-				now := p.kernelFileIn(ctx, folders, complete, k)
-				mu.Lock()
-				all[k] = now
-				mu.Unlock()
-			}
-		})
+		if _, pending := p.kernelsPending.LoadOrStore(uid, true); pending {
+			continue
+		}
+		asked++
+		go func() {
+			answer := p.kernelFilesOf(ctx, uid, pids, list)
+			p.kernelsPending.Delete(uid) // before the answer: who has it may ask again at once
+			answers <- answer
+		}()
 	}
-	group.Wait()
+	for range asked {
+		select {
+		case answer := <-answers:
+			maps.Copy(all, answer)
+		case <-ctx.Done():
+			return all
+		}
+	}
 	return all
+}
+
+func (p procfs) kernelFilesOf(ctx context.Context, uid snapshot.UID, pids []snapshot.PID, list []Kernel) map[Kernel]Liveness {
+	folders, complete := p.runtimeFolders(ctx, uid, pids)
+	lives := make(map[Kernel]Liveness, len(list))
+	for _, k := range list {
+		lives[k] = p.kernelFileIn(ctx, folders, complete, k)
+	}
+	return lives
 }
 
 // kernelFileIn says whether one of the folders has the file of a kernel. complete says that no other folder can.

@@ -2,6 +2,7 @@ package system
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,4 +57,22 @@ func TestAKernelFolderThatDoesNotAnswer(t *testing.T) {
 		require.Equal(t, Unknown, machine.kernelFile(t.TempDir(), k))
 	}
 	require.Less(t, time.Since(began), 10*time.Second, "it is asked again after a while")
+}
+
+// However many users have folders that don't answer, a look ends in time.
+func TestManyKernelFoldersThatDoNotAnswer(t *testing.T) {
+	file, home := filepath.Join(t.TempDir(), "passwd"), t.TempDir()
+	kernels, lines := map[snapshot.UID][]Kernel{}, ""
+	for uid := snapshot.UID(70_001); uid < 70_013; uid++ {
+		kernels[uid] = []Kernel{{ID: "k", UID: uid}}
+		lines += fmt.Sprintf("u%d:x:%d:1::%s:/bin/sh\n", uid, uid, home)
+	}
+	require.NoError(t, os.WriteFile(file, []byte(lines), 0o600))
+	machine := NewWith(RealProc, nss.Passwd{File: file}).(procfs)
+	machine.fs.Reader = &proc.ReaderProcess{Command: []string{"sh", "-c", "echo {}; exec sleep 60"}}
+	began := time.Now()
+	for k, now := range machine.kernelFiles(nil, kernels) {
+		require.Equal(t, Unknown, now, k)
+	}
+	require.Less(t, time.Since(began), 5*time.Second)
 }

@@ -62,19 +62,22 @@ func New(root string) System { return NewWith(root, nss.Passwd{}) }
 
 // NewWith is New, with another way to look up accounts.
 func NewWith(root string, accounts nss.Passwd) System {
-	return procfs{root: root, fs: proc.FS{Root: root}, accounts: accounts}
+	return procfs{root: root, fs: proc.FS{Root: root}, accounts: accounts, kernelsPending: &sync.Map{}}
 }
 
 // On is New with the Reader of a /proc file system.
 func On(fs proc.FS) System {
-	root := cmp.Or(fs.Root, RealProc)
-	return procfs{root: root, fs: proc.FS{Root: root, Reader: fs.Reader}}
+	p := NewWith(cmp.Or(fs.Root, RealProc), nss.Passwd{}).(procfs)
+	p.fs.Reader = fs.Reader
+	return p
 }
 
 type procfs struct {
 	root     string
 	fs       proc.FS
 	accounts nss.Passwd
+
+	kernelsPending *sync.Map // the users with folders that have not answered yet
 }
 
 func (p procfs) BootID() string {
