@@ -81,7 +81,7 @@ const majorDRI = 226
 // another process of its account draws. True is also unknown.
 func (o *observer) mayDraw(p *snapshot.Process, drawing map[snapshot.PID]snapshot.ProcessType) bool {
 	for pid := range drawing {
-		if uid, err := o.fs.UID(pid); err == nil && p.UID != nil && uid == *p.UID {
+		if uid, err := o.fs.UID(pid); err != nil || p.UID == nil || uid == *p.UID {
 			return true
 		}
 	}

@@ -132,4 +132,6 @@ func TestShortProcessesOnADesktop(t *testing.T) {
 		require.Equal(t, []snapshot.ProcessType{"?", "?", "?"}, look(), "nvidia-smi is waited for")
 	}
 	require.Equal(t, []snapshot.ProcessType{"C", "?", "?"}, look(), "the second has a node, and the third a desktop")
+	m.write("90/status", "Name:\tXorg\n")
+	require.Equal(t, []snapshot.ProcessType{"?", "?", "?"}, look(), "any may have the desktop")
 }
