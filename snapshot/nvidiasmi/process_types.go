@@ -67,6 +67,27 @@ type knownUse struct {
 func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID,
 	now time.Time, source TypeSource, mayDraw MayDraw,
 ) {
+	short, drawing := t.set(ctx, s, gpus, now, source)
+	if mayDraw == nil {
+		return
+	}
+	for _, use := range short { // mayDraw reads files, for which no other look waits
+		if !mayDraw(use.process, drawing) {
+			use.Type = snapshot.TypeCompute
+		}
+	}
+}
+
+// shortUse is of a process that has no type, and of an account that has only short ones.
+type shortUse struct {
+	process *snapshot.Process
+	*snapshot.DeviceUsage
+}
+
+// set is Set without mayDraw; drawing are the processes that nvidia-smi says to draw.
+func (t *Types) set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID,
+	now time.Time, source TypeSource,
+) (short []shortUse, drawing map[snapshot.PID]snapshot.ProcessType) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	due := t.asked.IsZero() || now.Sub(t.asked) >= typesEvery
@@ -83,9 +104,8 @@ func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot
 			return
 		}
 		u.Type = snapshot.TypePending
-		if p.UID != nil && t.untyped[gpuAccount{key.gpu, *p.UID}] >= maxUntyped && mayDraw != nil &&
-			!mayDraw(p, t.last.Drawing) {
-			u.Type = snapshot.TypeCompute
+		if p.UID != nil && t.untyped[gpuAccount{key.gpu, *p.UID}] >= maxUntyped {
+			short = append(short, shortUse{p, u})
 		}
 	})
 	for i := range s.Devices {
@@ -93,6 +113,7 @@ func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot
 			s.Devices[i].Display = &active
 		}
 	}
+	return short, t.last.Drawing
 }
 
 func each(s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID,

@@ -247,3 +247,38 @@ func TestTypesDoNotDelayOthers(t *testing.T) {
 	require.Equal(t, snapshot.ProcessType("C+G"), later.Processes[0].Usage[0].Type, "the answer is kept")
 	require.EqualValues(t, 1, source.calls.Load())
 }
+
+// TestProcessesThatMayDrawDoNotDelayOthers: a look doesn't wait while another one reads files of processes.
+func TestProcessesThatMayDrawDoNotDelayOthers(t *testing.T) {
+	var types nvidiasmi.Types
+	now, asked, uid := time.Now(), "", snapshot.UID(1000)
+	look := func(pid snapshot.PID, mayDraw nvidiasmi.MayDraw) snapshot.ProcessType {
+		l := short(pid, "")
+		s := &snapshot.Snapshot{Processes: []snapshot.Process{{PID: pid, Start: 1, UID: &uid, Usage: []snapshot.DeviceUsage{{}}}}}
+		now = now.Add(l.after)
+		types.Set(t.Context(), s, gpusByIndex, now, typeSource{&l, now, &asked}, mayDraw)
+		return s.Processes[0].Usage[0].Type
+	}
+	for pid := range snapshot.PID(3) {
+		look(5+pid, nil)
+	}
+	entered, release, first := make(chan struct{}), make(chan struct{}), make(chan snapshot.ProcessType)
+	go func() {
+		first <- look(8, func(*snapshot.Process, map[snapshot.PID]snapshot.ProcessType) bool {
+			close(entered)
+			<-release
+			return false
+		})
+	}()
+	<-entered
+	second := make(chan snapshot.ProcessType, 1)
+	go func() { second <- look(9, nil) }()
+	select {
+	case kind := <-second:
+		require.Equal(t, snapshot.TypePending, kind)
+	case <-time.After(10 * time.Second):
+		t.Error("it waits")
+	}
+	close(release)
+	require.Equal(t, snapshot.TypeCompute, <-first)
+}
