@@ -109,17 +109,19 @@ func (c *counting) needs(listed *enforce.Cap, by time.Time) (needs []*need) {
 		if len(h.Snapshot.Waits) == 0 {
 			continue
 		}
-		free := c.free(h, by)
+		free, may := c.free(h, by), make(map[snapshot.Username]int)
 		for i := range h.Snapshot.Waits {
 			n := &need{Wait: &h.Snapshot.Waits[i], h: h, key: c.WaitKey(&h.Snapshot.Waits[i])}
-			free = slices.DeleteFunc(free, func(index snapshot.DeviceIndex) bool {
-				gets := len(n.free) < n.GPUs && n.suits(index)
-				if gets {
-					n.free = append(n.free, index)
-				}
-				return gets
-			})
 			user := c.Policy.Account(n.Username)
+			if c.mayBegin(n, user, may) { // else others pass
+				free = slices.DeleteFunc(free, func(index snapshot.DeviceIndex) bool {
+					gets := len(n.free) < n.GPUs && n.suits(index)
+					if gets {
+						n.free = append(n.free, index)
+					}
+					return gets
+				})
+			}
 			switch {
 			case n.lacks() <= 0:
 				c.served[n.key] = true
@@ -138,6 +140,23 @@ func (c *counting) needs(listed *enforce.Cap, by time.Time) (needs []*need) {
 		return cmp.Or(cmp.Compare(first[a.key], first[b.key]), cmp.Compare(a.lacks(), b.lacks()))
 	})
 	return needs
+}
+
+// mayBegin reports whether the command of a wait might begin, whoever else waits. What a person may have on the host is
+// found out once: a host may have very many waits.
+func (c *counting) mayBegin(n *need, user snapshot.Username, may map[snapshot.Username]int) bool {
+	most := len(n.h.Snapshot.Devices)
+	if n.Passed || n.GPUs > most {
+		return false
+	}
+	if user == "" || n.UID == 0 {
+		return true
+	}
+	if _, known := may[user]; !known {
+		all := snapshot.Wait{UID: n.UID, GPUs: most}
+		may[user] = c.mayHave(&need{Wait: &all, h: n.h, key: n.key, user: c.of(user)})
+	}
+	return n.GPUs <= may[user]
 }
 
 // suits reports whether a wait may get a GPU.
