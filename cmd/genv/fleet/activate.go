@@ -114,13 +114,12 @@ func (o *activateOptions) waitForRoom(f *fleet, c *cli.Context, request state.At
 	if err := f.needShells(ctx); err != nil {
 		return host, err
 	}
-	queue := f.wait(ctx, request.Count, nil)
+	queue := f.wait(ctx, request.Count, nil, roomEvery)
 	fmt.Fprintf(o.Err, "Waiting for %s on one of %s. Ctrl-C ends it.\n", text.Plural(request.Count, "free GPU"),
 		text.Plural(len(f.Hosts), "host"))
 	for pause := 5 * time.Second; ; pause = roomEvery { // first the queues, which others use, too
-		queue.pause(ctx, f, pause, "")
-		if offer, _ := queue.offered(); offer != nil {
-			return *offer, nil
+		if offered := queue.pause(ctx, f, pause, ""); offered != nil {
+			return offered.host, nil
 		}
 		switch {
 		case errors.Is(context.Cause(ctx), errGivenUp):

@@ -19,19 +19,30 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// queues are one wait, with one id, in the queues of hosts. The first host that keeps GPUs for this user is the one:
-// whoever takes that ends the others with the context.
+// queues are one wait, with one id, in the queues of hosts. Each offer is taken once, by pause; whoever uses it ends the
+// waits with the context.
 type queues struct {
-	kept chan struct{} // closed when a host keeps GPUs for this user for a minute
+	offers chan *offer
 
 	mu     sync.Mutex
 	places map[string]service.Place // on the hosts that have the wait in their queue
-	offer  *remote.Host             // that host; nil for none
 }
 
-// wait waits on hosts for so many GPUs, of those that suit (nil for any), as this user and not as root.
-func (f *fleet) wait(ctx context.Context, n int, suits map[string][]snapshot.DeviceIndex) *queues {
-	q := &queues{kept: make(chan struct{}), places: make(map[string]service.Place)}
+// offer is GPUs that a host keeps for this user.
+type offer struct {
+	host remote.Host
+	gpus []snapshot.DeviceIndex
+}
+
+// keptFor is how long a host keeps what it offers.
+const keptFor = time.Minute
+
+// wait waits on hosts for so many GPUs, of those that suit (nil for any), as this user and not as root. If the offer of
+// a host isn't used, the host is waited on again after a time.
+func (f *fleet) wait(
+	ctx context.Context, n int, suits map[string][]snapshot.DeviceIndex, again time.Duration,
+) *queues {
+	q := &queues{offers: make(chan *offer), places: make(map[string]service.Place)}
 	args := []string{"usage", "wait", "--gpus", strconv.Itoa(n), "--id", rand.Text()}
 	for _, host := range f.Hosts {
 		own := slices.Clone(args)
@@ -40,46 +51,64 @@ func (f *fleet) wait(ctx context.Context, n int, suits map[string][]snapshot.Dev
 		} else if suits != nil {
 			continue
 		}
-		go q.wait(ctx, f, host, own)
+		go q.wait(ctx, f, host, own, again)
 	}
 	return q
 }
 
-// wait waits on one host. One without a queue is left to others.
-func (q *queues) wait(ctx context.Context, f *fleet, host remote.Host, args []string) {
+// wait waits on one host, and again after each offer. A host without a queue is left to others.
+func (q *queues) wait(ctx context.Context, f *fleet, host remote.Host, args []string, again time.Duration) {
+	for offered := false; ; {
+		if gpus := q.waitOnce(ctx, f, host, args); gpus != nil {
+			offered = true
+			select {
+			case q.offers <- &offer{host, gpus}:
+			case <-time.After(keptFor):
+			case <-ctx.Done():
+			}
+		} else if !offered {
+			return
+		}
+		select {
+		case <-time.After(again):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// waitOnce waits on a host until it keeps GPUs for this user; nil if it has no queue, or the connection ended.
+func (q *queues) waitOnce(ctx context.Context, f *fleet, host remote.Host, args []string) []snapshot.DeviceIndex {
 	as := host
 	as.NoSudo = true
 	session, err := f.client.Start(ctx, as, as.Genv(args...))
 	if err != nil {
-		return
+		return nil
 	}
 	defer session.Close()
 	defer context.AfterFunc(ctx, session.Close)()
 	for lines := json.NewDecoder(session.Stdout); ; {
 		var place service.Place
 		err := lines.Decode(&place)
-		if q.put(&host, place, err == nil); err != nil || place.Offered != nil {
-			return
+		waits := err == nil && place.Offered == nil
+		if q.put(host.Name, place, waits); !waits {
+			return place.Offered
 		}
 	}
 }
 
 // put notes the place on a host, or that it has none.
-func (q *queues) put(host *remote.Host, place service.Place, waits bool) {
+func (q *queues) put(host string, place service.Place, waits bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if delete(q.places, host.Name); waits {
-		q.places[host.Name] = place
-	}
-	if waits && place.Offered != nil && q.offer == nil {
-		q.offer = host
-		close(q.kept)
+	if delete(q.places, host); waits {
+		q.places[host] = place
 	}
 }
 
-// pause says how far from enough the hosts are, or the places in their queues, until a time is over, a host keeps GPUs
-// for this user, or ctx ends.
-func (q *queues) pause(ctx context.Context, f *fleet, length time.Duration, note string) {
+// pause says how far from enough the hosts are, or the places in their queues, until it takes an offer. It returns nil
+// when a time is over or ctx ends.
+func (q *queues) pause(ctx context.Context, f *fleet, length time.Duration, note string) *offer {
 	over, again := time.After(length), time.NewTicker(time.Second)
 	defer again.Stop()
 	for {
@@ -91,11 +120,12 @@ func (q *queues) pause(ctx context.Context, f *fleet, length time.Duration, note
 		select {
 		case <-again.C:
 			continue
+		case taken := <-q.offers:
+			return taken
 		case <-ctx.Done():
 		case <-over:
-		case <-q.kept:
 		}
-		return
+		return nil
 	}
 }
 
@@ -105,10 +135,8 @@ func (q *queues) text() string {
 	defer q.mu.Unlock()
 	hosts := make(map[string][]string)
 	for name, p := range q.places {
-		if p.Offered == nil {
-			at := fmt.Sprintf("%d of %d", p.Number, p.People)
-			hosts[at] = append(hosts[at], name)
-		}
+		at := fmt.Sprintf("%d of %d", p.Number, p.People)
+		hosts[at] = append(hosts[at], name)
 	}
 	line := ""
 	shortFirst := func(a, b string) int { return cmp.Or(len(a)-len(b), cmp.Compare(a, b)) }
@@ -128,14 +156,4 @@ func (q *queues) has(host string) bool {
 	defer q.mu.Unlock()
 	_, waits := q.places[host]
 	return waits
-}
-
-// offered is the host that keeps GPUs for this user, and these; nil for none.
-func (q *queues) offered() (*remote.Host, []snapshot.DeviceIndex) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.offer == nil {
-		return nil, nil
-	}
-	return q.offer, q.places[q.offer.Name].Offered
 }

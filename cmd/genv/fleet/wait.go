@@ -89,12 +89,12 @@ func (w *waiter) run(c *cli.Context) (err error) {
 	snapshotter.Link = newWaitLink(w.fleet)
 	ctx, withdraw := giveUpAfter(c.Context, w.within)
 	defer withdraw()
-	begun, queue := w.Now(), new(queues)
+	begun, queue, offered := w.Now(), new(queues), (*offer)(nil)
 	for said := false; ; said = true {
 		seen := snapshotter.Look(ctx)
 		w.fleet.progress.End()
 		failures := render.FailuresIn(seen.Cluster)
-		host, found := w.choose(seen.Cluster, queue)
+		host, found := w.choose(seen.Cluster, queue, offered)
 		switch {
 		case found != nil:
 			w.show(failures, &seen)
@@ -114,19 +114,23 @@ func (w *waiter) run(c *cli.Context) (err error) {
 		if !said {
 			fmt.Fprintf(w.Err, "Waiting for %s on one of %s, asked every %s. Ctrl-C ends it.\n",
 				w.what("free "), text.Plural(len(seen.Cluster.Hosts), "host"), text.FormatDuration(w.interval))
-			queue = w.fleet.wait(ctx, w.count, w.suits(seen.Cluster, false))
+			queue = w.fleet.wait(ctx, w.count, w.suits(seen.Cluster, false), min(w.interval, roomEvery))
 		}
-		queue.pause(ctx, w.fleet, w.interval, w.progress(seen.Cluster))
+		offered = queue.pause(ctx, w.fleet, w.interval, w.progress(seen.Cluster))
 	}
 }
 
-// choose is a host with enough GPUs, and these; nil for none. Where others wait it has only what is kept for this user.
-func (w *waiter) choose(cluster snapshot.Cluster, queue *queues) (snapshot.Hostname, []gpus.GPU) {
-	if offer, kept := queue.offered(); offer != nil {
-		for _, h := range cluster.Answered() {
-			if string(h.Name) == offer.Name {
-				return h.Name, only(h.Snapshot, func(g *gpus.GPU) bool { return slices.Contains(kept, g.Index) })
-			}
+// choose is a host with enough GPUs, and these; nil for none. Where others wait it has only what is offered.
+func (w *waiter) choose(
+	cluster snapshot.Cluster, queue *queues, offered *offer,
+) (snapshot.Hostname, []gpus.GPU) {
+	for _, h := range cluster.Answered() {
+		if offered == nil || string(h.Name) != offered.host.Name {
+			continue
+		}
+		kept := only(h.Snapshot, func(g *gpus.GPU) bool { return slices.Contains(offered.gpus, g.Index) })
+		if len(kept) >= w.count {
+			return h.Name, kept
 		}
 	}
 	cluster.Hosts = slices.DeleteFunc(slices.Clone(cluster.Hosts), func(h snapshot.Host) bool {

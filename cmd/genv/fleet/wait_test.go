@@ -254,3 +254,66 @@ func TestWaitDoesNotKnockAgain(t *testing.T) {
 	require.Equal(t, "b 2\n", w.out.String())
 	require.Equal(t, 1, strings.Count(w.said(), "    a: "))
 }
+
+// offeringHost has a queue, and offers the GPUs 1 and 2 to those who wait once it may.
+type offeringHost struct {
+	*busyHost
+	later inprocess.Handler // answers when somebody has waited; nil for the same
+	may   chan struct{}
+	waits atomic.Int32
+}
+
+func (h *offeringHost) Handle(ctx context.Context, r *inprocess.Request) int {
+	switch {
+	case strings.Contains(r.Line, "usage wait"):
+		h.waits.Add(1)
+		fmt.Fprintln(r.Stdout, `{"place":1,"people":1}`)
+		select {
+		case <-h.may:
+			fmt.Fprintln(r.Stdout, `{"offered":[1,2]}`)
+		case <-ctx.Done():
+		}
+		return 0
+	case h.later != nil && h.waits.Load() > 0:
+		return h.later.Handle(ctx, r)
+	}
+	return h.busyHost.Handle(ctx, r)
+}
+
+// TestWaitTakesAnOfferOnce: if it can't be used, the hosts are asked no faster, others still count, and its host is
+// waited on again.
+func TestWaitTakesAnOfferOnce(t *testing.T) {
+	t.Parallel()
+	const model = "NVIDIA A100-SXM4-40GB"
+	inMIGMode := newBusyHost(model, 0)
+	for i := range inMIGMode.modes {
+		inMIGMode.modes[i] = ", 550.1, Disabled, Default, Enabled, 400"
+	}
+	failing := inprocess.Func(func(context.Context, *inprocess.Request) int { return 1 })
+	for _, c := range []struct {
+		later inprocess.Handler
+		want  string
+	}{{inMIGMode, "b 1,2\n"}, {inMIGMode, "c 0,1\n"}, {failing, "b 1,2\n"}, {failing, "c 0,1\n"}} {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			hosts := []*offeringHost{{busyHost: newBusyHost(model, 4), later: c.later, may: make(chan struct{})}, {busyHost: newBusyHost(model, 4), may: make(chan struct{})}}
+			plain := newBusyHost(model, 4)
+			f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: hosts[0]}, &inprocess.Server{Name: "b", Handler: hosts[1]}, &inprocess.Server{Name: "c", Handler: plain})
+			w := startWaiting(t, f, "-H", "a,b,c", "--gpus", "2", "--interval", "200ms")
+			require.Eventually(t, func() bool { return hosts[0].waits.Load() > 0 && hosts[1].waits.Load() > 0 }, time.Minute, 5*time.Millisecond)
+			close(hosts[0].may)
+			looks, begun := plain.looks.Load(), time.Now()
+			require.Eventually(t, func() bool { return hosts[0].waits.Load() > 4 }, time.Minute, 5*time.Millisecond)
+			most := 2 * (time.Since(begun)/(200*time.Millisecond) + 2) // one after the interval, and one for an offer
+			require.LessOrEqual(t, plain.looks.Load()-looks, int32(most))
+			require.Empty(t, w.ended, w.said())
+			if strings.HasPrefix(c.want, "b") {
+				close(hosts[1].may)
+			} else {
+				plain.busy.Store(0)
+			}
+			require.Zero(t, w.code(), w.said())
+			require.Equal(t, c.want, w.out.String())
+		})
+	}
+}
