@@ -121,6 +121,9 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 		statErr = proc.ErrGone
 	}
 	uid, uidErr := h.RealUID()
+	if errors.Is(statErr, proc.ErrUnreadable) && errors.Is(uidErr, proc.ErrUnreadable) { // hidepid
+		return observation{process: snapshot.Process{PID: pid}, environErr: statErr}, nil
+	}
 	account, _ := o.awaitAccount(uid)
 	h.Quota = o.quotas.Of(proc.Payer{UID: account})
 	c, environErr := o.claim(h, stat)

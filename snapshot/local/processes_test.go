@@ -2,6 +2,8 @@ package local_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -296,7 +298,13 @@ func TestAHiddenProcessIsUnknown(t *testing.T) {
 	m.remove(1)
 	m.smi.apps = "GPU-0, 100, 5\n"
 	s := m.snapshot()
-	require.Equal(t, []snapshot.Process{{PID: 100, EnvUnknown: true, Usage: []snapshot.DeviceUsage{usage(0, 5)}}}, s.Processes)
+	want := []snapshot.Process{{PID: 100, EnvUnknown: true, Usage: []snapshot.DeviceUsage{usage(0, 5)}}}
+	require.Equal(t, want, s.Processes)
+	require.Len(t, s.Warnings, 1)
+
+	require.NoError(t, os.Mkdir(filepath.Join(m.Proc.Root, "100"), 0o755)) // with hidepid=2 it can be opened
+	s = m.snapshot()
+	require.Equal(t, want, s.Processes)
 	require.Len(t, s.Warnings, 1)
 }
 

@@ -130,7 +130,7 @@ func (h *Handle) environBytes() ([]byte, error) {
 func (h *Handle) environOf(name string) ([]byte, error) {
 	data, err := readAt(h.dir, name, environLimit+1)
 	if err != nil {
-		return nil, classify(h.PID, err)
+		return nil, h.fs.classify(h.PID, err)
 	}
 	if len(data) > environLimit {
 		return []byte{0}, nil
@@ -171,7 +171,10 @@ func (h *Handle) checkGone(err error) error {
 	if !errors.Is(err, ErrGone) {
 		return err
 	}
-	if stat, statErr := h.Stat(); statErr == nil && !stat.Gone() {
+	switch stat, statErr := h.Stat(); {
+	case errors.Is(statErr, ErrUnreadable):
+		return statErr
+	case statErr == nil && !stat.Gone():
 		return fmt.Errorf("%w: PID %d has no environment", ErrUnreadable, h.PID)
 	}
 	return err

@@ -120,7 +120,7 @@ func (h *Handle) read(name string, limit int) ([]byte, error) {
 		err = fmt.Errorf("%s is longer than %d bytes", name, limit)
 	}
 	if err != nil {
-		return nil, classify(h.PID, err)
+		return nil, h.fs.classify(h.PID, err)
 	}
 	return data, nil
 }
@@ -201,28 +201,23 @@ func (h *Handle) link(name string) (string, error) {
 		return string(target[:max(n, 0)]), err
 	})
 	if err != nil {
-		return "", classify(h.PID, err)
+		return "", h.fs.classify(h.PID, err)
 	}
 	return target, nil
 }
 
-// classify is classify for the folder of a process. Where /proc is mounted with hidepid=2, the processes of other users
-// are missing like those that have ended. PID 1 always runs, so if it is missing too, the process is unknown.
+// classify wraps ErrGone or ErrUnreadable around an error of a system call. Where /proc is mounted with hidepid=2, the
+// processes of other users, or the files in their folders, are missing like those of processes that have ended. PID 1
+// always runs, so if it is missing too, the process is unknown. Only for one that has ended the error is ESRCH.
 func (fs FS) classify(pid snapshot.PID, err error) error {
-	err = classify(pid, err)
-	if !errors.Is(err, ErrGone) {
-		return err
+	if errors.Is(err, os.ErrNotExist) {
+		if _, statErr := os.Stat(filepath.Join(fs.root(), "1")); statErr != nil {
+			return fmt.Errorf("%w: PID %d: %s hides the processes of others (hidepid); run it as root", ErrUnreadable, pid,
+				fs.root())
+		}
+		return fmt.Errorf("%w: PID %d", ErrGone, pid)
 	}
-	if _, statErr := os.Stat(filepath.Join(fs.root(), "1")); statErr != nil {
-		return fmt.Errorf("%w: PID %d: %s hides the processes of others (hidepid); run it as root", ErrUnreadable, pid,
-			fs.root())
-	}
-	return err
-}
-
-// classify wraps ErrGone or ErrUnreadable around an error of a system call.
-func classify(pid snapshot.PID, err error) error {
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+	if errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("%w: PID %d", ErrGone, pid)
 	}
 	return fmt.Errorf("%w: PID %d: %w", ErrUnreadable, pid, err)

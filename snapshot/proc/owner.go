@@ -142,7 +142,7 @@ func (h *Handle) RealUID() (uid snapshot.UID, err error) {
 		uid, err = ParseUID(status)
 	}
 	if err != nil {
-		return 0, classify(h.PID, err)
+		return 0, h.fs.classify(h.PID, err)
 	}
 	return uid, nil
 }

@@ -82,7 +82,7 @@ func (h *Handle) Stat() (Stat, error) { return h.statOf("stat") }
 func (h *Handle) statOf(name string) (Stat, error) {
 	data, err := soon(h.fs, h.PID, func() ([]byte, error) { return readOnce(h.dir, name, statLimit) })
 	if err != nil {
-		return Stat{}, classify(h.PID, err)
+		return Stat{}, h.fs.classify(h.PID, err)
 	}
 	return statFrom(h.PID, data)
 }

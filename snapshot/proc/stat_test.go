@@ -1,6 +1,7 @@
 package proc_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestParseStat(t *testing.T) {
@@ -142,12 +144,63 @@ func TestAlive(t *testing.T) {
 	require.ErrorIs(t, err, proc.ErrUnreadable)
 }
 
-// With hidepid=2 the processes of others are absent, PID 1 among them.
+// With hidepid=2 the processes of others are absent, PID 1 among them. Their folders can be opened, and are empty.
 func TestAbsenceSaysNothingWhereProcessesAreHidden(t *testing.T) {
 	fs := proc.FS{Root: t.TempDir()}
 	_, err := fs.Alive(10, 0)
-	require.ErrorIs(t, err, proc.ErrUnreadable)
-	require.ErrorContains(t, err, "hidepid")
+	hidden := func(err error) {
+		t.Helper()
+		require.ErrorIs(t, err, proc.ErrUnreadable)
+		require.NotErrorIs(t, err, proc.ErrGone)
+		require.ErrorContains(t, err, "hidepid")
+	}
+	hidden(err)
+	add(t, fs, 10, nil)
+	h, err := fs.Open(10)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, h.Close()) }()
+	_, err = h.Stat()
+	hidden(err)
+	_, err = h.UID()
+	hidden(err)
+	_, _, err = h.Environ("A")
+	hidden(err)
+	add(t, fs, 1, nil)
+	_, err = h.Stat()
+	require.ErrorIs(t, err, proc.ErrGone, "nothing is hidden")
+}
+
+// TestTheKernelHidesAProcess: a user who sees only the own processes, one of which ends.
+func TestTheKernelHidesAProcess(t *testing.T) {
+	const variable = "PROC_TEST_HIDDEN"
+	if other, err := strconv.Atoi(os.Getenv(variable)); err == nil {
+		h, err := proc.FS{}.Open(snapshot.PID(other))
+		require.NoError(t, err)
+		_, err = h.Stat()
+		require.ErrorIs(t, err, proc.ErrUnreadable)
+		require.ErrorContains(t, err, "hidepid")
+		own := exec.Command("sleep", "60")
+		require.NoError(t, own.Start())
+		h, err = proc.FS{}.Open(snapshot.PID(own.Process.Pid))
+		require.NoError(t, err)
+		_ = own.Process.Kill() // it runs
+		_ = own.Wait()
+		_, err = h.Stat()
+		require.ErrorIs(t, err, proc.ErrGone)
+		return
+	}
+	proctest.NeedRoot(t)
+	proctest.NeedPrograms(t, "unshare", "mount", "setpriv")
+	uid, program, _ := proctest.OrdinaryUser(t)
+	id := strconv.Itoa(int(uid))
+	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", `mount -t proc -o hidepid=2 proc /proc && exec "$@"`,
+		"sh", "setpriv", "--reuid", id, "--regid", id, "--clear-groups", program, "-test.run=^"+t.Name()+"$")
+	cmd.Dir, cmd.Env = "/", append(os.Environ(), fmt.Sprintf("%s=%d", variable, proctest.Sleeper(t, 0)))
+	out, err := cmd.CombinedOutput()
+	if strings.Contains(string(out), "mount:") {
+		t.Skipf("no /proc can be mounted here: %s", out)
+	}
+	require.NoError(t, err, string(out))
 }
 
 func TestThisProcess(t *testing.T) {
