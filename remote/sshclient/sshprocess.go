@@ -93,18 +93,25 @@ func startGroup(command *exec.Cmd) (*processGroup, error) {
 	return &processGroup{command: command, ended: make(chan struct{})}, command.Start()
 }
 
-// reap waits for the command, and may end the children that it left behind.
+// reap waits for the command, and may end the children that it left behind. Otherwise it waits for those that have its
+// stderr open, too: until then, signals reach them.
 func (g *processGroup) reap(children bool) {
-	for unix.Waitid(unix.P_PID, g.command.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
-	}
 	if children {
+		for unix.Waitid(unix.P_PID, g.command.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+		}
 		g.signal(unix.SIGKILL)
+		g.forget()
 	}
-	g.mu.Lock()
-	g.gone = true
-	g.mu.Unlock()
 	g.err = g.command.Wait()
+	g.forget()
 	close(g.ended)
+}
+
+// forget ends signals: the PID may belong to another process now.
+func (g *processGroup) forget() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.gone = true
 }
 
 func (g *processGroup) signal(signal unix.Signal) {

@@ -2,6 +2,7 @@ package sshclient
 
 import (
 	"io"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -99,4 +100,22 @@ func TestSSHCloses(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return unix.Kill(-s.ssh.command.Process.Pid, 0) == unix.ESRCH
 	}, 10*time.Second, 10*time.Millisecond)
+}
+
+// TestChildrenOfAProxyCommandAreEnded: also those that keep its stderr open after it has ended.
+func TestChildrenOfAProxyCommandAreEnded(t *testing.T) {
+	command := exec.Command("/bin/sh", "-c", "sleep 1000 & exit 0")
+	command.Stderr = new(strings.Builder)
+	group, err := startGroup(command)
+	require.NoError(t, err)
+	pid := command.Process.Pid
+	t.Cleanup(func() { _ = unix.Kill(-pid, unix.SIGKILL) }) // it has ended
+	go group.reap(false)
+	require.Eventually(t, func() bool { return unix.Kill(pid, 0) == unix.ESRCH }, 10*time.Second, time.Millisecond)
+	group.end(unix.SIGHUP, time.Minute)
+	select {
+	case <-group.ended:
+	case <-time.After(10 * time.Second):
+		t.Error("a child is left")
+	}
 }
