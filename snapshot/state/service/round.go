@@ -59,19 +59,14 @@ func (s *Server) round(ctx context.Context) {
 		given, q.keptBack = decide(candidates, have, q.keptBack, now)
 	}
 	q.offer(given, waiting, now)
-	q.keep(look, waiting, now)
-	for id, chosen := range given {
-		for _, index := range chosen {
-			q.kept = append(q.kept, keptGPU{index, waiting[id].UID})
-		}
-	}
+	q.keep(look, waiting, given, now)
 	q.mu.Unlock()
 	for id, chosen := range given {
 		s.give(waiting[id], chosen)
 	}
 	q.mu.Lock()
 	candidates = slices.DeleteFunc(candidates, func(c candidate) bool { return waiting[c.id].done })
-	q.keep(look, waiting, now)
+	q.keep(look, waiting, nil, now)
 	if inOrder(candidates, have, now); len(candidates) > 0 {
 		q.tell(candidates, waiting, now)
 	}
@@ -260,20 +255,31 @@ func (q *waits) offered(list map[string][]snapshot.DeviceIndex, possible map[str
 	q.wake()
 }
 
-// keep notes which GPUs only some user may attach without waiting; q.mu is held.
-func (q *waits) keep(look *snapshot.Snapshot, waiting map[string]*wait, now time.Duration) {
+// keep notes which GPUs only some user may attach without waiting; q.mu is held. What is offered to somebody, or given
+// now, isn't kept back for the first one in the queue.
+func (q *waits) keep(
+	look *snapshot.Snapshot, waiting map[string]*wait, given map[string][]snapshot.DeviceIndex, now time.Duration,
+) {
 	q.kept = nil
-	for _, o := range q.offers {
-		for _, index := range o.gpus {
-			q.kept = append(q.kept, keptGPU{index, o.uid})
+	offered := make(map[snapshot.DeviceIndex]bool)
+	add := func(uid snapshot.UID, list []snapshot.DeviceIndex) {
+		for _, index := range list {
+			q.kept, offered[index] = append(q.kept, keptGPU{index, uid}), true
 		}
+	}
+	for _, o := range q.offers {
+		add(o.uid, o.gpus)
+	}
+	for id, chosen := range given {
+		add(waiting[id].UID, chosen)
 	}
 	first := waiting[q.keptBack.id]
 	if first == nil || first.done || !q.keptBack.keeps(now) {
 		return
 	}
 	for i := range look.Devices {
-		if index := look.Devices[i].Index; first.Suits == nil || slices.Contains(first.Suits, index) {
+		index := look.Devices[i].Index
+		if !offered[index] && (first.Suits == nil || slices.Contains(first.Suits, index)) {
 			q.kept = append(q.kept, keptGPU{index, first.UID})
 		}
 	}

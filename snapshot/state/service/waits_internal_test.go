@@ -76,3 +76,23 @@ func TestAllWaitsFitIntoASnapshot(t *testing.T) {
 	w.ID = "new"
 	require.Error(t, q.admit(w))
 }
+
+// TestAnOfferIsKeptFromTheFirstOne in the queue, too, for whom all else is kept back.
+func TestAnOfferIsKeptFromTheFirstOne(t *testing.T) {
+	const now = time.Hour
+	first := &wait{}
+	first.ID, first.UID = "b", 1
+	look := &snapshot.Snapshot{}
+	for _, index := range gpusOf(5) {
+		look.Devices = append(look.Devices, snapshot.Device{Index: index})
+	}
+	q := &waits{offers: []offer{{id: "c", uid: 2, gpus: gpusOf(3), by: now + offerFor, told: true}}}
+	q.keptBack = keptBack{id: "b", since: now, length: keepBackFor}
+	given := map[string][]snapshot.DeviceIndex{"d": {3}}
+	begins := &wait{}
+	begins.UID = 3
+	q.keep(look, map[string]*wait{"b": first, "d": begins}, given, now)
+	for uid, want := range map[snapshot.UID][]snapshot.DeviceIndex{1: gpusOf(4), 2: {3, 4}, 3: {0, 1, 2, 4}, 4: gpusOf(5)} {
+		require.Equal(t, want, q.keptFrom(uid), uid)
+	}
+}
