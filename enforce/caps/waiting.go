@@ -154,7 +154,7 @@ func (c *counting) mayBegin(n *need, user snapshot.Username, may map[snapshot.Us
 	}
 	if _, known := may[user]; !known {
 		all := snapshot.Wait{UID: n.UID, GPUs: most}
-		may[user] = c.mayHave(&need{Wait: &all, h: n.h, key: n.key, user: c.of(user)})
+		may[user] = c.mayHave(&need{Wait: &all, h: n.h, key: n.key, user: c.of(user)}, false)
 	}
 	return n.GPUs <= may[user]
 }
@@ -206,7 +206,7 @@ func (c *counting) take(over []*capOn, n *need) (possible int) {
 		most += on.mayTake
 	}
 	var chosen []*HeldDevice
-	possible = min(c.mayHave(n), len(n.free)+min(most, len(list)), n.GPUs)
+	possible = min(c.mayHave(n, true), len(n.free)+min(most, len(list)), n.GPUs)
 	for ; possible > len(n.free); possible-- {
 		if chosen = Exactly(list, possible-len(n.free), has, may); chosen != nil {
 			break
@@ -270,8 +270,9 @@ func (c *capOn) canLose(d *HeldDevice, waiter *held, has int) bool {
 // countOf is how many devices that the cap is about a person has.
 func (c *capOn) countOf(u *held) int { return len(Counted(c.devicesOf(u), time.Time{})) }
 
-// mayHave is how many GPUs somebody who waits may have on the host by every cap.
-func (c *counting) mayHave(n *need) int {
+// mayHave is how many GPUs somebody who waits may have on the host by every cap, or by those that hold always: the queue
+// of a host passes over who is beyond one of these.
+func (c *counting) mayHave(n *need, whileWaiting bool) int {
 	may := n.GPUs
 	if n.user.settings == nil { // exempt
 		return may
@@ -280,7 +281,8 @@ func (c *counting) mayHave(n *need) int {
 		may = min(may, *limit-len(Counted(n.user.devices, time.Time{})))
 	}
 	for _, listed := range c.list {
-		if listed.Resting || listed.Member(n.user.user) == enforce.NotMember || !listed.OnHost(n.h.Name, n.h.Labels) ||
+		if listed.Resting || listed.Waiting != nil && !whileWaiting ||
+			listed.Member(n.user.user) == enforce.NotMember || !listed.OnHost(n.h.Name, n.h.Labels) ||
 			listed.Kind != enforce.CapGPUs && listed.Kind != enforce.CapHours || !n.wants(listed) {
 			continue
 		}
