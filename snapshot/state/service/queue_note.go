@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -18,16 +19,17 @@ const WaitsFile = "waits.json"
 // noted is a wait as it is noted, so that it keeps its place when a new service begins. Times are since boot.
 type noted struct {
 	snapshot.Wait
-	PID      snapshot.PID       `json:"pid,omitempty"` // 0 for one that can't be found again
-	Start    snapshot.StartTime `json:"start,omitempty"`
-	SinceMS  int64              `json:"since_boot_ms"`
-	PassedMS int64              `json:"passed_until_ms,omitempty"`
+	PID     snapshot.PID       `json:"pid,omitempty"` // 0 for one that can't be found again
+	Start   snapshot.StartTime `json:"start,omitempty"`
+	SinceMS int64              `json:"since_boot_ms"`
 
-	since, passed time.Duration
+	since time.Duration
 }
 
 type waitsNote struct {
 	Waits []noted `json:"waits"`
+	// Passed is until when since boot, in nanoseconds, nothing is taken from others for users who let an offer pass.
+	Passed map[snapshot.UID]time.Duration `json:"passed_until_ns,omitempty"`
 }
 
 var waitsFile = folder.Note[waitsNote]{Name: WaitsFile, Max: 4 << 20, Mode: 0o644, Invalid: snapshot.ErrInvalid}
@@ -35,8 +37,7 @@ var waitsFile = folder.Note[waitsNote]{Name: WaitsFile, Max: 4 << 20, Mode: 0o64
 func (n *waitsNote) load(run string) (err error) {
 	*n, err = waitsFile.Read(run)
 	for i := range n.Waits {
-		w := &n.Waits[i]
-		w.since, w.passed = time.Duration(w.SinceMS)*time.Millisecond, time.Duration(w.PassedMS)*time.Millisecond
+		n.Waits[i].since = time.Duration(n.Waits[i].SinceMS) * time.Millisecond
 	}
 	return err
 }
@@ -50,7 +51,7 @@ func Waits(run string, alive func(snapshot.PID, snapshot.StartTime) bool) []snap
 	list, now := []snapshot.Wait{}, sinceBoot()
 	for i := range note.Waits {
 		if n := &note.Waits[i]; n.since <= now && (n.PID == 0 || alive(n.PID, n.Start)) {
-			n.Seconds, n.Passed = int64((now - n.since).Seconds()), now < n.passed
+			n.Seconds, n.Passed = int64((now - n.since).Seconds()), now < note.Passed[n.UID]
 			list = append(list, n.Wait)
 		}
 	}
@@ -63,13 +64,14 @@ func (s *Server) note(now time.Duration) {
 	if s.Run == "" {
 		return
 	}
-	next := waitsNote{Waits: slices.Clone(q.disconnected)}
+	maps.DeleteFunc(q.passed, func(_ snapshot.UID, until time.Duration) bool { return until <= now })
+	next := waitsNote{Waits: slices.Clone(q.disconnected), Passed: q.passed}
 	for _, w := range q.list {
 		if w.done {
 			continue
 		}
 		n := w.noted
-		n.SinceMS, n.PassedMS, n.Passed = n.since.Milliseconds(), n.passed.Milliseconds(), now < n.passed
+		n.SinceMS = n.since.Milliseconds()
 		if o := q.offerTo(w.ID); o != nil {
 			n.Offered = o.gpus
 		}
@@ -98,7 +100,8 @@ func (s *Server) loadWaits() {
 	if err := note.load(filepath.Clean(s.Run)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.failed(err)
 	}
-	q.disconnected = note.Waits
+	q.disconnected, q.passed = note.Waits, note.Passed
+	maps.DeleteFunc(q.passed, func(_ snapshot.UID, until time.Duration) bool { return until > q.begun+passedFor })
 }
 
 // stillDisconnected are those waits of an earlier service whose commands run and may connect again.

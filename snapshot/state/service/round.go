@@ -168,13 +168,11 @@ func (q *waits) expire(has map[keptGPU]bool, states map[snapshot.DeviceIndex]gpu
 			continue
 		case (o.told || at >= 0) && (o.by == 0 || free && now < o.by):
 			continue
-		case at < 0:
-		case taken:
+		case taken && at >= 0:
 			q.list[at].done = true
 			q.list[at].say(Answer{Result: &change.Result{}})
-		case o.told && free:
-			q.list[at].passed = now + passedFor
-			q.goBehind(o.uid, now)
+		case o.told && free && !taken:
+			q.letPass(o.uid, now)
 		}
 		if at >= 0 {
 			q.list[at].place = Place{} // it is told again where it is
@@ -184,9 +182,13 @@ func (q *waits) expire(has map[keptGPU]bool, states map[snapshot.DeviceIndex]gpu
 	}
 }
 
-// goBehind has a user's waits without a change begin again behind others: else GPUs would be kept for them minute after
-// minute; q.mu is held.
-func (q *waits) goBehind(uid snapshot.UID, now time.Duration) {
+// letPass notes that a user took nothing of an offer, also if its command has ended. Its waits without a change begin
+// again behind others: else GPUs would be kept for them minute after minute; q.mu is held.
+func (q *waits) letPass(uid snapshot.UID, now time.Duration) {
+	if q.passed == nil {
+		q.passed = make(map[snapshot.UID]time.Duration)
+	}
+	q.passed[uid] = now + passedFor
 	for _, w := range q.list {
 		if w.UID == uid && w.change == nil {
 			w.since = now
@@ -248,7 +250,7 @@ func (q *waits) offered(list map[string][]snapshot.DeviceIndex, possible map[str
 	q.offers = slices.DeleteFunc(q.offers, func(o offer) bool { return !o.told && o.by == 0 && list[o.id] == nil })
 	for _, w := range q.list {
 		known := slices.ContainsFunc(q.offers, func(o offer) bool { return o.id == w.ID })
-		if next := list[w.ID]; len(next) > 0 && len(next) <= maxOwnGPUs && !known && now >= w.passed {
+		if next := list[w.ID]; len(next) > 0 && len(next) <= maxOwnGPUs && !known && now >= q.passed[w.UID] {
 			q.offers = append(q.offers, offer{id: w.ID, uid: w.UID, gpus: next})
 		}
 	}

@@ -31,7 +31,7 @@ const (
 	maxOwnWaits = 64 // of a person
 	maxWaitID   = 64 // bytes
 
-	// offerFor is how long GPUs are kept for a wait, and passedFor how long none are taken for one that let them pass.
+	// offerFor is how long GPUs are kept for a wait, and passedFor how long none are taken for a user who let them pass.
 	offerFor  = time.Minute
 	passedFor = 24 * time.Hour
 	// returnWithin is how long commands have to connect again to a new service, before anything is given.
@@ -49,10 +49,11 @@ type waits struct {
 	offers       []offer
 	keptBack     keptBack
 	kept         []keptGPU
-	possible     map[string]int // as the controller says
-	file         string         // what is noted, as JSON
-	failed       string         // why the last look failed
-	unnoted      string         // why the last note could not be written: what it says is of before
+	passed       map[snapshot.UID]time.Duration // until when nothing is taken from others for who let an offer pass
+	possible     map[string]int                 // as the controller says
+	file         string                         // what is noted, as JSON
+	failed       string                         // why the last look failed
+	unnoted      string                         // why the last note could not be written: what it says is of before
 	begun        time.Duration
 	changed      chan struct{}
 }
@@ -184,7 +185,7 @@ func (s *Server) enter(ctx context.Context, r *WaitRequest, by callerProcess) (*
 	}
 	w.since = sinceBoot()
 	if at := w.among(q.disconnected); at >= 0 {
-		w.since, w.passed = q.disconnected[at].since, q.disconnected[at].passed
+		w.since = q.disconnected[at].since
 		q.disconnected = slices.Delete(q.disconnected, at, at+1)
 	}
 	q.list = append(q.list, w)

@@ -96,3 +96,38 @@ func TestAnOfferIsKeptFromTheFirstOne(t *testing.T) {
 		require.Equal(t, want, q.keptFrom(uid), uid)
 	}
 }
+
+// TestWhoLetsAnOfferPass has no need for a day, with whatever waits, also one who left at once, and after a restart.
+func TestWhoLetsAnOfferPass(t *testing.T) {
+	run, now := t.TempDir(), sinceBoot()
+	s := &Server{Run: run}
+	s.loadWaits()
+	q := &s.waits
+	q.offers = []offer{
+		{id: "left", uid: 2, gpus: []snapshot.DeviceIndex{0}, by: now, told: true},
+		{id: "taken", uid: 3, gpus: []snapshot.DeviceIndex{1}, by: now, told: true},
+		{id: "used by others", uid: 4, gpus: []snapshot.DeviceIndex{2}, by: now, told: true},
+		{id: "runs", uid: 5, gpus: []snapshot.DeviceIndex{3}, by: now + 1, told: true},
+	}
+	has := map[keptGPU]bool{{1, 3}: true}
+	q.expire(has, map[snapshot.DeviceIndex]gpus.State{0: gpus.Free, 1: gpus.Busy, 2: gpus.Busy, 3: gpus.Free}, now)
+	s.note(now)
+	after := &Server{Run: run}
+	after.loadWaits()
+	require.Equal(t, map[snapshot.UID]time.Duration{2: now + passedFor}, after.waits.passed)
+	list := map[string][]snapshot.DeviceIndex{}
+	for uid := range snapshot.UID(4) {
+		w := &wait{events: make(chan Answer, 1)}
+		w.ID, w.UID, w.GPUs, w.since = fmt.Sprint("new", uid), uid, 1, now
+		after.waits.list = append(after.waits.list, w)
+		list[w.ID] = []snapshot.DeviceIndex{snapshot.DeviceIndex(uid)}
+	}
+	after.waits.offered(list, nil)
+	require.Len(t, after.waits.offers, 3)
+	after.note(now)
+	for _, w := range Waits(run, func(snapshot.PID, snapshot.StartTime) bool { return true }) {
+		require.Equal(t, w.UID == 2, w.Passed, w.UID)
+	}
+	after.note(now + passedFor)
+	require.Empty(t, after.waits.passed)
+}
