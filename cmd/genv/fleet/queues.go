@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -87,10 +88,10 @@ func (q *queues) waitOnce(ctx context.Context, f *fleet, host remote.Host, args 
 	}
 	defer session.Close()
 	defer context.AfterFunc(ctx, session.Close)()
-	for lines := json.NewDecoder(session.Stdout); ; {
+	for lines := bufio.NewScanner(session.Stdout); ; { // a longer line than its 64 KiB ends it
 		var place service.Place
-		err := lines.Decode(&place)
-		waits := err == nil && place.Offered == nil
+		answered := lines.Scan() && json.Unmarshal(lines.Bytes(), &place) == nil
+		waits := answered && place.Offered == nil
 		if q.put(host.Name, place, waits); !waits {
 			return place.Offered
 		}

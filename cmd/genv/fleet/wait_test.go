@@ -317,3 +317,25 @@ func TestWaitTakesAnOfferOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestWaitReadsNoEndlessLine: a host that sends one has no queue.
+func TestWaitReadsNoEndlessLine(t *testing.T) {
+	const most = 16 // MiB, more than is on the way
+	sent := make(chan int, 1)
+	full := newBusyHost("Tesla T4", 4)
+	f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: inprocess.Func(func(ctx context.Context, r *inprocess.Request) int {
+		if !strings.Contains(r.Line, "usage wait") {
+			return full.Handle(ctx, r)
+		}
+		part, n := []byte(strings.Repeat(" ", 1<<20)), 0
+		for err := error(nil); err == nil && n < most; n++ {
+			_, err = r.Stdout.Write(part)
+		}
+		sent <- n
+		return 0
+	})})
+	w := startWaiting(t, f, "-H", "a")
+	require.Less(t, <-sent, most)
+	full.busy.Store(3)
+	require.Zero(t, w.code(), w.said())
+}
