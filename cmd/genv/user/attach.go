@@ -220,11 +220,15 @@ func (p *userCommands) inUseByOthers(ctx context.Context, w *hostUser, eid snaps
 	if !w.Store.MayWrite() {
 		look = w.rootsLook
 	}
+	told := make(chan struct{})
 	slow := time.AfterFunc(inUseSlow, func() {
+		defer close(told)
 		p.Warn(fmt.Sprintf("nvidia-smi takes long: waiting for it up to %s", inUseTimeout))
 	})
 	seen, err := look(within)
-	slow.Stop()
+	if !slow.Stop() {
+		<-told // Warn is for one goroutine at a time
+	}
 	if err != nil {
 		return w.unseen(err, errors.Is(within.Err(), context.DeadlineExceeded))
 	}
