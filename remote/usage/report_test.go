@@ -53,6 +53,14 @@ func TestDocument(t *testing.T) {
 		require.Equal(t, int64(14400), d.Total.Attached, "also of what is left out")
 	}
 	require.Zero(t, sums(usage.ByUser).Total.Share)
+	for _, change := range []func(*usage.Report){
+		func(d *usage.Report) { d.Groups(func(string) []string { return nil }) },
+		func(d *usage.Report) { d.HideUsers("alice") },
+	} {
+		empty := sums(usage.ByUser)
+		change(empty)
+		require.NotNil(t, empty.Rows, "an empty list in JSON")
+	}
 }
 
 // The keys of docs/json.md: others read them.
