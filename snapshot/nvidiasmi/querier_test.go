@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
@@ -92,6 +93,11 @@ func TestModes(t *testing.T) {
 			require.Equal(t, []any{"a, b", "550.1", row.display, row.mig, row.unusable, row.problem, row.failed, row.limit}, []any{d.Name, d.Driver, d.Display, d.MIGMode, d.Unusable, d.Problem, d.Failed, d.PowerLimit}, name)
 		}
 		require.Equal(t, row.calls, strings.Join(calls, " "), name)
+		active := row.display == nil || *row.display // unknown is also active
+		s := &snapshot.Snapshot{Devices: make([]snapshot.Device, 1), Processes: []snapshot.Process{{Usage: make([]snapshot.DeviceUsage, 1)}}}
+		new(nvidiasmi.Types).Set(t.Context(), s, map[snapshot.DeviceIndex]snapshot.GPUUUID{0: "GPU-1"}, time.Now(), querier, nil)
+		require.Equal(t, &active, s.Devices[0].Display, name)
+		require.Equal(t, map[bool]snapshot.ProcessType{true: snapshot.TypePending}[active], s.Processes[0].Usage[0].Type, name)
 	}
 }
 
