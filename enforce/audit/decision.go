@@ -61,7 +61,7 @@ func (e *HistoryEntry) Answer(now time.Time) []string {
 	return l
 }
 
-// warnsOf is how notify.Message begins to say what follows, before the time that is left.
+// warnsOf is how notify.UserMessage begins to say what follows, before the time that is left.
 const warnsOf = "Unless this changes, in "
 
 type lines []string

@@ -5,7 +5,8 @@
 // On a host a Responder answers out of a Backend:
 //
 //	answers := &agent.Answers{Backend: backend}
-//	s := &agent.Responder{Token: token, Greeting: agent.NewGreeting(version), Handler: answers, Idle: time.Minute}
+//	s := &agent.Responder{Token: token, Handler: answers.Handle, Idle: time.Minute}
+//	s.Greeting = agent.NewGreeting(version)
 //	err := s.Serve(ctx, stdin, stdout)
 //
 // On the controller a Pool has a Conn for each host, in one of the states idle,
