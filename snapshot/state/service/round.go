@@ -21,7 +21,7 @@ func (s *Server) round(ctx context.Context) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.empty() {
-		q.keptBack, q.kept = keptBack{}, nil
+		q.keptBack, q.kept = q.keptBack.without(), nil
 		s.note(sinceBoot())
 		return
 	}
@@ -49,7 +49,7 @@ func (s *Server) round(ctx context.Context) {
 		waiting[w.ID], w.barred = w, s.barred(look, w, has, free, missing)
 		candidates = append(candidates, candidate{
 			id: w.ID, uid: w.UID, gpus: missing, free: q.unkept(w, free), since: w.since,
-			barred: w.barred != "",
+			barred: w.barred != "", behind: w.change == nil && now < q.passed[w.UID],
 		})
 	}
 	given := map[string][]snapshot.DeviceIndex{}
@@ -77,6 +77,9 @@ func (s *Server) round(ctx context.Context) {
 func (s *Server) barred(
 	look *snapshot.Snapshot, w *wait, has map[keptGPU]bool, free []snapshot.DeviceIndex, missing int,
 ) string {
+	if w.change == nil && sinceBoot() < s.waits.passed[w.UID]-passedFor+offerFor {
+		return "you took nothing of what was offered for a minute"
+	}
 	if n := w.usable(look); missing > n {
 		return fmt.Sprintf("only %s that you can have here work", text.Plural(n, "GPU"))
 	}

@@ -24,22 +24,24 @@ type candidate struct {
 	free   []snapshot.DeviceIndex // that it could have now, the best ones first
 	since  time.Duration
 	barred bool // by a cap, by reservations, or since too few GPUs work: it keeps its place, and is passed over
+	behind bool // all others, as its user let an offer pass
 }
 
 // keptBack is which wait is the first one for which there is not enough, and since when something is kept back for it,
 // and for how long. A wait that is overdue keeps it until it begins, but for as long at most: else long jobs of others
-// could let it wait for ever.
+// could let it wait for ever. Without such a wait it is what was kept back last: the user's next command goes on with it.
 type keptBack struct {
 	id     string // empty for none
 	since  time.Duration
 	length time.Duration
+	uid    snapshot.UID // of the wait
 }
 
 // keeps says whether what is free is kept back, rather than left to those behind.
 func (h keptBack) keeps(now time.Duration) bool { return h.id != "" && now-h.since < h.length }
 
 // decide says which waits get which GPUs. The queue is one of people: who has fewest (have) comes first, then who waits
-// longest. last is what it returned before.
+// longest, and last who let an offer pass. last is what it returned before.
 func decide(
 	candidates []candidate, have map[snapshot.UID]int, last keptBack, now time.Duration,
 ) (given map[string][]snapshot.DeviceIndex, next keptBack) {
@@ -65,16 +67,26 @@ func decide(
 			taken[index] = true
 		}
 	}
+	if next.id == "" && given[last.id] == nil {
+		next = last.without()
+	}
 	return given, next
+}
+
+// without is it while there is no such wait.
+func (h keptBack) without() keptBack {
+	h.id = ""
+	return h
 }
 
 // passedTo is what is kept back for the first wait now. The time goes on while waits come and go, so that no number of
 // them keeps GPUs back for longer. It begins with something to keep, and again when the one before begins.
 func (h keptBack) passedTo(c *candidate, begins, anything bool, now time.Duration) keptBack {
-	if h.id == "" || begins || now-h.since >= 2*h.length || h.keeps(now) && !anything {
+	another := h.id == "" && h.uid != c.uid
+	if another || begins || now-h.since >= 2*h.length || h.keeps(now) && !anything {
 		h.since = now
 	}
-	if h.id, h.length = c.id, keepBackFor; now-c.since > overdue {
+	if h.id, h.uid, h.length = c.id, c.uid, keepBackFor; now-c.since > overdue {
 		h.length = overdue
 	}
 	return h
@@ -85,6 +97,10 @@ func inOrder(list []candidate, have map[snapshot.UID]int, now time.Duration) {
 		lateA, lateB := now-a.since > overdue, now-b.since > overdue
 		fewest := 0
 		switch {
+		case a.behind && !b.behind:
+			return 1
+		case b.behind && !a.behind:
+			return -1
 		case lateA && !lateB:
 			return -1
 		case lateB && !lateA:
@@ -105,7 +121,7 @@ type Place struct {
 	// First is who comes first, if that is another person.
 	First *snapshot.Wait `json:"first,omitempty"`
 	Own   int            `json:"own_before,omitempty"` // waits of the same person before it
-	// Barred says why others pass: a cap, reservations, or too few GPUs that work. Empty if they don't.
+	// Barred says why others pass: an offer, a cap, reservations, or too few GPUs that work. Empty if they don't.
 	Barred string `json:"barred_by,omitempty"`
 	// Freed are GPUs that a controller takes back for it.
 	Freed []snapshot.DeviceIndex `json:"freed,omitempty"`

@@ -31,20 +31,21 @@ func TestDecide(t *testing.T) {
 		holds      string
 	}{
 		"nobody":                         {nil, nil, keptBack{}, "map[]", ""},
-		"there is enough":                {[]candidate{{"a", 1, 2, gpusOf(3), 99 * hour, false}}, nil, keptBack{}, "map[a:[0 1]]", ""},
-		"who waits longest":              {[]candidate{{"a", 1, 1, gpusOf(1), 99 * hour, false}, {"b", 2, 1, gpusOf(1), 98 * hour, false}}, nil, keptBack{}, "map[b:[0]]", "a"},
-		"who has fewest":                 {[]candidate{{"a", 1, 1, gpusOf(1), 99 * hour, false}, {"b", 2, 1, gpusOf(1), 98 * hour, false}}, map[snapshot.UID]int{2: 1}, keptBack{}, "map[a:[0]]", "b"},
-		"people take turns":              {[]candidate{{"a", 1, 1, gpusOf(3), 97 * hour, false}, {"a2", 1, 1, gpusOf(3), 97 * hour, false}, {"a3", 1, 1, gpusOf(3), 97 * hour, false}, {"b", 2, 1, gpusOf(3), 99 * hour, false}}, nil, keptBack{}, "map[a:[0] a2:[2] b:[1]]", "a3"},
-		"over a day goes first":          {[]candidate{{"a", 1, 1, gpusOf(1), 75 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, map[snapshot.UID]int{1: 7}, keptBack{}, "map[a:[0]]", "b"},
-		"a day is not over":              {[]candidate{{"a", 1, 1, gpusOf(1), 76 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, map[snapshot.UID]int{1: 7}, keptBack{}, "map[b:[0]]", "a"},
-		"over a cap is passed over":      {[]candidate{{"a", 1, 1, gpusOf(1), 90 * hour, true}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, keptBack{}, "map[b:[0]]", ""},
-		"the first holds":                {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, keptBack{}, "map[]", "a"},
-		"it goes on to hold":             {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, keptBack{"a", now - 29*time.Minute, keepBackFor}, "map[]", "a"},
-		"it holds what suits it":         {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(2), 99 * hour, false}}, nil, keptBack{}, "map[b:[1]]", "a"},
-		"others pass after half an hour": {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, keptBack{"a", now - 31*time.Minute, keepBackFor}, "map[b:[0]]", "a passes"},
-		"for half an hour":               {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, keptBack{"a", now - hour, keepBackFor}, "map[]", "a"},
-		"another one goes on to hold":    {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false}}, nil, keptBack{"gone", now - 31*time.Minute, keepBackFor}, "map[b:[0]]", "a passes"},
-		"it has begun":                   {[]candidate{{"c", 3, 1, gpusOf(2), 80 * hour, false}, {"a", 1, 2, gpusOf(2), 90 * hour, false}, {"b", 2, 1, gpusOf(2), 99 * hour, false}}, nil, keptBack{"c", now - 31*time.Minute, keepBackFor}, "map[c:[0]]", "a"},
+		"there is enough":                {[]candidate{{"a", 1, 2, gpusOf(3), 99 * hour, false, false}}, nil, keptBack{}, "map[a:[0 1]]", ""},
+		"who waits longest":              {[]candidate{{"a", 1, 1, gpusOf(1), 99 * hour, false, false}, {"b", 2, 1, gpusOf(1), 98 * hour, false, false}}, nil, keptBack{}, "map[b:[0]]", "a"},
+		"who has fewest":                 {[]candidate{{"a", 1, 1, gpusOf(1), 99 * hour, false, false}, {"b", 2, 1, gpusOf(1), 98 * hour, false, false}}, map[snapshot.UID]int{2: 1}, keptBack{}, "map[a:[0]]", "b"},
+		"people take turns":              {[]candidate{{"a", 1, 1, gpusOf(3), 97 * hour, false, false}, {"a2", 1, 1, gpusOf(3), 97 * hour, false, false}, {"a3", 1, 1, gpusOf(3), 97 * hour, false, false}, {"b", 2, 1, gpusOf(3), 99 * hour, false, false}}, nil, keptBack{}, "map[a:[0] a2:[2] b:[1]]", "a3"},
+		"over a day goes first":          {[]candidate{{"a", 1, 1, gpusOf(1), 75 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, map[snapshot.UID]int{1: 7}, keptBack{}, "map[a:[0]]", "b"},
+		"a day is not over":              {[]candidate{{"a", 1, 1, gpusOf(1), 76 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, map[snapshot.UID]int{1: 7}, keptBack{}, "map[b:[0]]", "a"},
+		"over a cap is passed over":      {[]candidate{{"a", 1, 1, gpusOf(1), 90 * hour, true, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{}, "map[b:[0]]", ""},
+		"the first holds":                {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{}, "map[]", "a"},
+		"it goes on to hold":             {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{"a", now - 29*time.Minute, keepBackFor, 1}, "map[]", "a"},
+		"it holds what suits it":         {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(2), 99 * hour, false, false}}, nil, keptBack{}, "map[b:[1]]", "a"},
+		"others pass after half an hour": {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{"a", now - 31*time.Minute, keepBackFor, 1}, "map[b:[0]]", "a passes"},
+		"for half an hour":               {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{"a", now - hour, keepBackFor, 1}, "map[]", "a"},
+		"another one goes on to hold":    {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{"gone", now - 31*time.Minute, keepBackFor, 1}, "map[b:[0]]", "a passes"},
+		"who let an offer pass":          {[]candidate{{"a", 1, 1, gpusOf(1), 75 * hour, false, true}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, map[snapshot.UID]int{2: 7}, keptBack{}, "map[b:[0]]", "a"},
+		"it has begun":                   {[]candidate{{"c", 3, 1, gpusOf(2), 80 * hour, false, false}, {"a", 1, 2, gpusOf(2), 90 * hour, false, false}, {"b", 2, 1, gpusOf(2), 99 * hour, false, false}}, nil, keptBack{"c", now - 31*time.Minute, keepBackFor, 1}, "map[c:[0]]", "a"},
 	} {
 		given, next := decide(row.candidates, row.have, row.last, now)
 		require.Equal(t, row.want, fmt.Sprint(given), name)
@@ -53,6 +54,34 @@ func TestDecide(t *testing.T) {
 			holds += " passes"
 		}
 		require.Equal(t, row.holds, holds, name)
+	}
+}
+
+// TestKeptBackForAPerson: another command of the same person goes on with the time, also after a break.
+func TestKeptBackForAPerson(t *testing.T) {
+	const now = 100 * time.Hour
+	for name, row := range map[string]struct {
+		uid  snapshot.UID
+		gpus int // of the wait before the break
+		at   time.Duration
+		want bool
+	}{
+		"while it is kept":            {1, 2, 29 * time.Minute, true},
+		"others may pass":             {1, 2, 31 * time.Minute, false},
+		"for as long":                 {1, 2, time.Hour, true},
+		"another person":              {2, 2, 31 * time.Minute, true},
+		"who got what was waited for": {1, 1, 31 * time.Minute, true},
+	} {
+		first := candidate{id: "a1", uid: 1, gpus: 2, free: gpusOf(1), since: now}
+		_, kept := decide([]candidate{first}, nil, keptBack{}, now)
+		require.True(t, kept.keeps(now), name)
+		first.gpus = row.gpus
+		_, kept = decide([]candidate{first}, nil, kept, now+time.Minute)
+		_, kept = decide(nil, nil, kept, now+2*time.Minute)
+		require.False(t, kept.keeps(now+2*time.Minute), name)
+		again := candidate{id: "a2", uid: row.uid, gpus: 2, free: gpusOf(1), since: now + row.at}
+		_, kept = decide([]candidate{again}, nil, kept, now+row.at)
+		require.Equal(t, row.want, kept.keeps(now+row.at), name)
 	}
 }
 

@@ -131,3 +131,54 @@ func TestWhoLetsAnOfferPass(t *testing.T) {
 	after.note(now + passedFor)
 	require.Empty(t, after.waits.passed)
 }
+
+// shown is the host of a test, as it is shown.
+type shown struct {
+	Backend
+	look snapshot.Snapshot
+}
+
+func (s *shown) Snapshot(context.Context) (*snapshot.Snapshot, error) { return &s.look, nil }
+
+// TestWhoTakesNothingKeepsNothing: a user whose commands end once GPUs are offered doesn't keep these from others with
+// the next command, though the others have more GPUs.
+func TestWhoTakesNothingKeepsNothing(t *testing.T) {
+	const carol, bob = 1001, 1002
+	host := &shown{look: snapshot.Snapshot{Environments: []snapshot.Environment{{EID: "b", UID: bob}}}}
+	for _, index := range gpusOf(4) {
+		host.look.Devices = append(host.look.Devices, snapshot.Device{
+			Index: index, UUID: snapshot.GPUUUID(fmt.Sprint("GPU-", index)), UsedMemory: snapshot.MustMemory("1mi"),
+		})
+	}
+	host.look.Devices[0].Attachments = []snapshot.Attachment{{EID: "b"}}
+	s := &Server{Backend: host, Now: time.Now}
+	q := &s.waits
+	waits := func(id string, uid snapshot.UID, gpus int) *wait {
+		w := &wait{events: make(chan Answer, 1), ctx: t.Context()}
+		w.ID, w.UID, w.GPUs, w.since = id, uid, gpus, sinceBoot()
+		return w
+	}
+	offered := func(want ...string) {
+		t.Helper()
+		s.round(t.Context())
+		list := []string{}
+		for _, o := range q.offers {
+			list = append(list, fmt.Sprint(o.id, o.gpus))
+		}
+		require.ElementsMatch(t, want, list)
+	}
+	q.list = []*wait{waits("c1", carol, 3)}
+	offered("c1[1 2 3]")
+	second, other := waits("c2", carol, 3), waits("b1", bob, 1)
+	q.list = []*wait{second, other}
+	offered("c1[1 2 3]")
+	q.offers[0].by = 1
+	offered("b1[1]")
+	require.Equal(t, 2, second.place.Number)
+
+	q.list, q.offers = []*wait{second}, nil
+	offered()
+	require.Equal(t, "you took nothing of what was offered for a minute", second.place.Barred)
+	q.passed[carol] -= offerFor
+	offered("c2[1 2 3]")
+}
