@@ -73,7 +73,7 @@ func IsPerson(ctx context.Context, getenv func(string) string) bool {
 	return err != nil || int(account.UID) != os.Geteuid()
 }
 
-// OtherOwner is the name of the user who owns a file, as sudo takes it; empty for this one.
+// OtherOwner is the name of the user who owns a file, or a link, as sudo takes it; empty for this one.
 func OtherOwner(path string) (string, error) {
 	var about unix.Stat_t
 	if err := unix.Lstat(path, &about); err != nil {

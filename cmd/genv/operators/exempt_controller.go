@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -144,7 +145,8 @@ func (o *controllerOptions) stoppedController(readOnly bool) (*stoppedController
 	}
 	var err error
 	s.store, err = statedir.Open(dir)
-	owner, _ := command.OtherOwner(dir) // without it the error alone is said
+	target, _ := filepath.EvalSymlinks(dir)
+	owner, _ := command.OtherOwner(target) // without it the error alone is said
 	switch {
 	case errors.Is(err, statedir.ErrInUse) && readOnly:
 	case errors.Is(err, statedir.ErrInUse):

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -40,6 +41,20 @@ func TestAControllerThatBegins(t *testing.T) {
 	state, err := at.state(t.Context())
 	require.NoError(t, err)
 	require.Len(t, state.Exemptions, 1, "it was waited for")
+}
+
+// TestAStateDirOfAnotherAccount: its owner is named, not that of a link to it.
+func TestAStateDirOfAnotherAccount(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	dir, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Chown(dir, 4000, 4000))
+	require.NoError(t, os.Symlink(dir, link))
+	for _, path := range []string{dir, link} {
+		_, err := (&controllerOptions{stateDir: path}).stoppedController(false)
+		require.ErrorContains(t, err, path+" belongs to uid 4000, the controller's account: ")
+	}
 }
 
 // A host or a user that certainly doesn't exist can't be exempted. Of what is unknown nothing is said to be missing.
