@@ -56,6 +56,7 @@ func (l *Leader) Off() bool { return l.url == "off" }
 // Read reads what the flags name. acts says that the command runs in a loop and isn't a dry run: others don't take
 // part.
 func (l *Leader) Read(getenv func(string) string, acts bool) error {
+	l.Key, l.Etcd = "", etcd.Config{}
 	if l.url == "" {
 		for _, needs := range [][2]string{
 			{"leader-ca", l.ca}, {"leader-cert", l.cert}, {"leader-key", l.key}, {"leader-login", l.login},

@@ -88,6 +88,25 @@ func TestReadLeader(t *testing.T) {
 	require.NotContains(t, err.Error(), "secret")
 }
 
+// TestReadLeaderAgain: what was read before doesn't stay.
+func TestReadLeaderAgain(t *testing.T) {
+	var leader enforcement.Leader
+	login := map[string]string{"GENV_LEADER_LOGIN": "ann:x"}
+	read := func(args ...string) {
+		app := &cli.App{Name: "genv", HideHelp: true, Flags: leader.Flags("", command.Site), Action: func(*cli.Context) error {
+			return leader.Read(func(name string) string { return login[name] }, true)
+		}}
+		require.NoError(t, app.Run(append([]string{"genv"}, args...)))
+	}
+	read("--leader", "etcd://a:2379/genv/lab")
+	require.Equal(t, "ann", leader.Etcd.User)
+	login = nil
+	read("--leader", "etcd://a:2379/genv/lab")
+	require.Equal(t, etcd.Config{Endpoints: []string{"http://a:2379"}}, leader.Etcd)
+	read("--leader=")
+	require.Zero(t, leader)
+}
+
 // A member that asks for a client certificate gets it, and one with another authority is refused.
 func TestTLS(t *testing.T) {
 	dir := files(t)
