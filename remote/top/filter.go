@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"unicode"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
@@ -63,14 +63,10 @@ func ParseFilter(s string) (Filter, error) {
 }
 
 func splitWords(s string) (words []string, err error) {
-	quoted := false
-	words = strings.FieldsFunc(s, func(r rune) bool {
-		quoted = quoted != (r == '"')
-		return unicode.IsSpace(r) && !quoted
-	})
-	if quoted {
+	if strings.Count(s, `"`)%2 > 0 {
 		return nil, errors.New(`a closing " is missing`)
 	}
+	words = regexp.MustCompile(`([^\s\v\x{85}\pZ"]|"[^"]*")+`).FindAllString(s, -1)
 	for i := range words {
 		words[i] = strings.ReplaceAll(words[i], `"`, "")
 	}

@@ -130,6 +130,20 @@ func FuzzFilter(fuzz *testing.F) {
 	})
 }
 
+func TestSplitWords(t *testing.T) {
+	for text, want := range map[string][]string{
+		" ":                              nil,
+		" a\t b ":                        {"a", "b"},
+		`x"y z"w  user="bob s" c`:        {"xy zw", "user=bob s", "c"},
+		`"" a""`:                         {"", "a"},
+		"host=gpu-ü\u2003\"a\u00a0b\"\n": {"host=gpu-ü", "a\u00a0b"},
+	} {
+		words, err := splitWords(text)
+		require.NoError(t, err)
+		require.Equal(t, want, words, text)
+	}
+}
+
 func TestErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"usr=bob":      `unknown field usr (did you mean "user"?)`,
