@@ -194,7 +194,8 @@ func (o *checkOptions) checkNames(c *cli.Context, document *CheckDocument, data 
 		}
 	}
 	o.checkCaps(document, file, &known)
-	if own, err := os.Hostname(); err == nil && len(known.Hosts) > 0 { // of `genv enforce` here
+	// Of `genv enforce` here, which remembers its GPUs without a name: caps are checked without it.
+	if own, err := os.Hostname(); err == nil && len(known.Hosts) > 0 {
 		known.Hosts = append(known.Hosts, remote.Host{Name: own})
 	}
 	o.checkMail(document, file)
