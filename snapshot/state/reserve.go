@@ -85,14 +85,10 @@ func checkBooking(r *snapshot.Reservation, known int, now time.Time) error {
 // checkRoom refuses too many reservations, and GPUs that are reserved at that time.
 func checkRoom(list []snapshot.Reservation, r *snapshot.Reservation, known int, now time.Time) error {
 	own, all := 0, 0
-	moments := []time.Time{r.From}
 	for i := range list {
 		if other := &list[i]; other.Holds(now) {
 			if all++; other.UID == r.UID {
 				own++
-			}
-			if other.From.After(r.From) && other.From.Before(r.Until) {
-				moments = append(moments, other.From)
 			}
 		}
 	}
@@ -104,22 +100,33 @@ func checkRoom(list []snapshot.Reservation, r *snapshot.Reservation, known int, 
 		return Unavailable("this host has %s, its maximum: reserve on another host, or ask your administrator",
 			text.Plural(all, "reservation"))
 	}
-	for _, at := range moments {
-		running, reserved := snapshot.RunningAt(list, at)
-		if reserved+r.GPUs <= known {
-			continue
-		}
-		var until time.Time
-		for i := range running {
-			if until.IsZero() || running[i].Until.Before(until) {
-				until = running[i].Until
-			}
-		}
+	if reserved, at, until := moreThan(known, list, r); reserved > 0 {
 		return Unavailable("%d of the %s of this host are reserved at %s, the first until %s: genv reserve --list "+
-			"shows by whom", reserved, text.Plural(known, "GPU"), snapshot.When(at.In(r.From.Location())),
-			snapshot.When(until.In(r.From.Location())))
+			"shows by whom", reserved, text.Plural(known, "GPU"), at, until)
 	}
 	return nil
+}
+
+// moreThan finds the first time at which a reservation and those of a list are more GPUs than most: how many the list
+// has then, when that is, and when the first of these ends. It returns 0 where they never are.
+func moreThan(most int, list []snapshot.Reservation, r *snapshot.Reservation) (reserved int, at, until string) {
+	begins := []time.Time{r.From}
+	for i := range list {
+		if from := list[i].From; from.After(r.From) && from.Before(r.Until) {
+			begins = append(begins, from)
+		}
+	}
+	slices.SortFunc(begins, time.Time.Compare)
+	for _, from := range begins {
+		running, reserved := snapshot.RunningAt(list, from)
+		if reserved == 0 || reserved+r.GPUs <= most {
+			continue
+		}
+		first := slices.MinFunc(running, func(a, b snapshot.Reservation) int { return a.Until.Compare(b.Until) })
+		zone := r.From.Location()
+		return reserved, snapshot.When(from.In(zone)), snapshot.When(first.Until.In(zone))
+	}
+	return 0, "", ""
 }
 
 // check refuses what the policy doesn't allow, with what it does.
@@ -129,13 +136,7 @@ func (by *Booker) check(list []snapshot.Reservation, r *snapshot.Reservation, no
 		return Unavailable("the policy lets you reserve nothing here: ask your administrator, who may do it for you " +
 			"(genv reserve --user)")
 	}
-	var own []snapshot.Reservation
-	for i := range list {
-		if list[i].UID == r.UID {
-			own = append(own, list[i])
-		}
-	}
-	own = append(own, by.Elsewhere...)
+	here := slices.DeleteFunc(slices.Clone(list), func(b snapshot.Reservation) bool { return b.UID != r.UID })
 	switch length := r.Until.Sub(r.From); {
 	case rule.GPUs > 0 && r.GPUs > rule.GPUs:
 		return Unavailable("you may reserve at most %s at once", text.Plural(rule.GPUs, "GPU"))
@@ -146,10 +147,25 @@ func (by *Booker) check(list []snapshot.Reservation, r *snapshot.Reservation, no
 		return Unavailable("you may reserve at most %s ahead: the latest start is %s", text.FormatDuration(rule.Ahead),
 			snapshot.When(now.Add(rule.Ahead).In(r.From.Location())))
 	}
-	if why := rule.TooMany(own, r, now); why != "" {
+	if why := rule.TooMany(slices.Concat(here, by.Elsewhere), r, now); why != "" {
 		return Unavailable("%s", why)
 	}
-	return nil
+	return checkTogether(here, r, rule.GPUs)
+}
+
+// checkTogether refuses more GPUs at once than most, with those that the person has reserved here, also by root. 0 is
+// any number.
+func checkTogether(here []snapshot.Reservation, r *snapshot.Reservation, most int) error {
+	have, at, until := moreThan(most, here, r)
+	if most == 0 || have == 0 {
+		return nil
+	}
+	more := "no GPU"
+	if have < most {
+		more = "at most " + text.Plural(most-have, "GPU")
+	}
+	return Unavailable("you may reserve at most %s at once on a host, and have %d reserved at %s, the first until "+
+		"%s: %s more then", text.Plural(most, "GPU"), have, at, until, more)
 }
 
 // Cancel ends a reservation. Only its owner and root may.

@@ -31,6 +31,7 @@ func ended(r snapshot.Reservation, at float64, lapsed bool) snapshot.Reservation
 
 func TestReserve(t *testing.T) {
 	rule := &snapshot.BookingRule{GPUs: 4, Longest: 24 * time.Hour, Ahead: 48 * time.Hour, AtOnce: 2, Pause: 6 * time.Hour}
+	bound := &snapshot.BookingRule{GPUs: 4}
 	many := func(n int, uid func(int) snapshot.UID) (list []snapshot.Reservation) {
 		for i := range n {
 			list = append(list, booked(fmt.Sprint("m", i), uid(i), 1, float64(100+10*i), float64(101+10*i)))
@@ -67,6 +68,12 @@ func TestReserve(t *testing.T) {
 		"another person's id":                    {have: list{booked("a", 2, 1, 1, 2)}, ask: booked("a", 1, 1, 1, 2), as: 1, want: "another person's reservation has the id a"},
 		"no rule":                                {ask: booked("a", 1, 1, 1, 2), as: 1, want: "the policy lets you reserve nothing here"},
 		"more GPUs than the rule":                {ask: booked("a", 1, 5, 1, 2), rule: rule, as: 1, want: "at most 4 GPUs at once"},
+		"more together":                          {have: list{booked("b", 1, 2, 0, 3), booked("c", 1, 1, 2, 5), booked("d", 2, 2, 0, 9)}, ask: booked("a", 1, 2, 1, 4), rule: bound, as: 1, want: "you may reserve at most 4 GPUs at once on a host, and have 3 reserved at Mon 2026-11-30 14:00 UTC, the first until Mon 2026-11-30 15:00 UTC: at most 1 GPU more then"},
+		"no more together":                       {have: list{booked("b", 1, 4, 0, 3)}, ask: booked("a", 1, 1, 2, 4), rule: bound, as: 1, want: "and have 4 reserved at Mon 2026-11-30 14:00 UTC, the first until Mon 2026-11-30 15:00 UTC: no GPU more then"},
+		"one that was cancelled doesn't count":   {have: list{ended(booked("b", 1, 4, 1, 9), 0, false)}, ask: booked("a", 1, 4, 2, 4), rule: bound, as: 1},
+		"as many as before, later":               {have: list{booked("b", 1, 4, 0, 3)}, ask: booked("a", 1, 4, 3, 4), rule: bound, as: 1},
+		"root's count, too":                      {have: list{func() snapshot.Reservation { b := booked("b", 1, 6, 1, 2); b.ByRoot = true; return b }()}, ask: booked("a", 1, 1, 1, 4), rule: bound, as: 1, want: "and have 6 reserved at Mon 2026-11-30 13:00 UTC, the first until Mon 2026-11-30 14:00 UTC: no GPU more then"},
+		"as many elsewhere":                      {elsewhere: list{booked("b", 1, 4, 0, 3)}, ask: booked("a", 1, 4, 1, 4), rule: bound, as: 1},
 		"longer":                                 {ask: booked("a", 1, 1, 1, 26), rule: rule, as: 1, want: "at most 1d, and this is 1d1h"},
 		"further ahead":                          {ask: booked("a", 1, 1, 49, 50), rule: rule, as: 1, want: "the latest start is Wed 2026-12-02 12:00 UTC"},
 		"more at once":                           {have: list{booked("b", 1, 1, 20, 21)}, elsewhere: list{booked("c", 9, 1, 40, 41)}, ask: booked("a", 1, 1, 1, 2), rule: rule, as: 1, want: "you have 2 reservations, and 2 may be at once, on all hosts"},
