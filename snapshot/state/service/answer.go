@@ -121,6 +121,7 @@ func (s *Server) answer(ctx context.Context, r *Request, by callerProcess) (Answ
 	asked.Avoid(s.waits.keptFrom(by.account))
 	result, err := s.changeWithinCaps(ctx, asked, by)
 	if err == nil {
+		s.waits.took(by.account, result.Now)
 		s.waits.wake()
 	}
 	return Answer{Result: &result}, err

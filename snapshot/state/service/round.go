@@ -135,6 +135,9 @@ func (s *Server) give(w *wait, chosen []snapshot.DeviceIndex) {
 		_, _ = s.change(context.WithoutCancel(w.ctx), undo(w.change, &result), w.by, false)
 	}
 	q := &s.waits
+	if err == nil {
+		q.took(w.UID, result.Now)
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
@@ -162,14 +165,14 @@ func (q *waits) expire(has map[keptGPU]bool, states map[snapshot.DeviceIndex]gpu
 	for i := 0; i < len(q.offers); i++ {
 		o := &q.offers[i]
 		free := !slices.ContainsFunc(o.gpus, func(i snapshot.DeviceIndex) bool { return states[i] != gpus.Free })
-		taken := o.told &&
+		taken := o.taken || o.told &&
 			slices.ContainsFunc(o.gpus, func(i snapshot.DeviceIndex) bool { return has[keptGPU{i, o.uid}] })
 		at := slices.IndexFunc(q.list, func(w *wait) bool { return w.ID == o.id })
 		switch {
 		case o.by == 0 && free:
 			o.by = now + offerFor
 			continue
-		case (o.told || at >= 0) && (o.by == 0 || free && now < o.by):
+		case (o.told || at >= 0) && (o.by == 0 || free && now < o.by && !taken):
 			continue
 		case taken && at >= 0:
 			q.list[at].done = true
@@ -182,6 +185,16 @@ func (q *waits) expire(has map[keptGPU]bool, states map[snapshot.DeviceIndex]gpu
 		}
 		q.offers = slices.Delete(q.offers, i, i+1)
 		i--
+	}
+}
+
+// took notes what a user has attached, of whatever was offered.
+func (q *waits) took(uid snapshot.UID, list []snapshot.DeviceIndex) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range q.offers {
+		o := &q.offers[i]
+		o.taken = o.taken || o.told && o.uid == uid && len(without(o.gpus, list)) < len(o.gpus)
 	}
 }
 

@@ -76,6 +76,8 @@ type offer struct {
 	gpus []snapshot.DeviceIndex
 	by   time.Duration // when it is over; 0 until its GPUs are seen free
 	told bool          // the command was told that it may have them
+	// taken says that the user attached some of them, though a look may come when they are free again.
+	taken bool
 }
 
 // keptGPU is a GPU that others than a user may not attach now.

@@ -107,10 +107,18 @@ func TestWhoLetsAnOfferPass(t *testing.T) {
 		{id: "left", uid: 2, gpus: []snapshot.DeviceIndex{0}, by: now, told: true},
 		{id: "taken", uid: 3, gpus: []snapshot.DeviceIndex{1}, by: now, told: true},
 		{id: "used by others", uid: 4, gpus: []snapshot.DeviceIndex{2}, by: now, told: true},
+		{id: "ended already", uid: 6, gpus: []snapshot.DeviceIndex{4, 5}, by: now + time.Second, told: true},
 		{id: "runs", uid: 5, gpus: []snapshot.DeviceIndex{3}, by: now + 1, told: true},
 	}
 	has := map[keptGPU]bool{{1, 3}: true}
-	q.expire(has, map[snapshot.DeviceIndex]gpus.State{0: gpus.Free, 1: gpus.Busy, 2: gpus.Busy, 3: gpus.Free}, now)
+	states := map[snapshot.DeviceIndex]gpus.State{1: gpus.Busy, 2: gpus.Busy}
+	for _, index := range []snapshot.DeviceIndex{0, 3, 4, 5} {
+		states[index] = gpus.Free
+	}
+	q.took(6, []snapshot.DeviceIndex{5})
+	q.took(5, []snapshot.DeviceIndex{5})
+	q.expire(has, states, now)
+	require.Len(t, q.offers, 1)
 	s.note(now)
 	after := &Server{Run: run}
 	after.loadWaits()
