@@ -180,6 +180,7 @@ func TestHostileTexts(t *testing.T) {
 			m, _ := acting(t)
 			m.painter.Colour = true
 			m.options.Source, m.origin = silent{}, ""
+			m.options.SSH = func(string) []string { return nil }
 			m.update(hostile(s), live.FleetEvent{Number: 9, Time: noon, Kind: "new", Host: snapshot.Hostname(s), User: snapshot.Username(s), Text: s})
 			for tab := range tabCount {
 				for _, keys := range [][]string{{}, {"enter"}, {"t"}, {"e"}, {"d"}, {"/", s}, {"o"}, {"enter", "esc", "space", "enter"}} {
