@@ -147,7 +147,7 @@ func newPiped(answers *agent.Answers, greeting frame.Greeting) *piped {
 	s.close = func() { cancel(); _, _ = out.Close(), in.Close() }
 	go func() {
 		defer close(s.ended)
-		<-served // hanging up is the ordinary end
+		<-served //nolint:errcheck // hanging up is the ordinary end
 		s.close()
 	}()
 	return s

@@ -36,7 +36,7 @@ func (e echo) Handle(ctx context.Context, r agent.Call) ([]byte, error) {
 	return r.Body, ctx.Err()
 }
 
-// both joins a server and a client's pipes; the returned function hangs up and returns what Serve did.
+// both joins a server and a client's pipes; ended gets what Serve returned.
 func both(ctx context.Context, server *agent.Responder) (in io.ReadCloser, out io.WriteCloser, ended <-chan error) {
 	requests, out := io.Pipe()
 	in, answers := io.Pipe()
