@@ -101,11 +101,12 @@ func TestRemoteInstallDecidesWhoOwnsTheState(t *testing.T) {
 	install("--state", "root")
 	require.Equal(t, rootOwns, m.stateOf())
 
-	before := m.show(hostService, "MainPID")
+	before, loaded := m.show(hostService, "MainPID"), m.loaded()
 	m.sh("cp /usr/local/bin/genv /tmp/other; printf x >>/tmp/other; mv /tmp/other /usr/local/bin/genv")
 	require.Contains(t, install("--upgrade"), "upgraded")
 	require.Equal(t, rootOwns, m.stateOf())
 	require.NotEqual(t, before, m.show(hostService, "MainPID"), "it continues with the new program")
+	require.Equal(t, loaded, m.loaded(), "the units are the same: containers keep their GPUs")
 
 	require.Contains(t, install("--uninstall"), "`--state root` with the next installation")
 	require.Equal(t, "shared inactive ", m.stateOf())

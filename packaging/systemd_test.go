@@ -54,6 +54,12 @@ func (m *machine) show(unit, property string) string {
 	return strings.TrimSpace(m.must("systemctl", "show", "--value", "--property="+property, unit))
 }
 
+// loaded is when systemd has loaded all units.
+func (m *machine) loaded() string {
+	m.t.Helper()
+	return m.must("systemctl", "show", "--property=UnitsLoadTimestampMonotonic")
+}
+
 // hasten gives a unit an interval of a second by a drop-in.
 func (m *machine) hasten(unit string) {
 	m.t.Helper()

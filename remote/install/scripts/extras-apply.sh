@@ -19,7 +19,9 @@ shells() {
   printf '%s\n' "case \$- in *i*) [ ! -x $path ] || eval \"\$(timeout -k 1 5 $path shell --init --shell $kind 2>/dev/null)\" || : ;; esac $mark" >>"$1"
 }
 unit() {
-  printf '%s' "$enforce" >"$units/genv-enforce.service" && systemctl daemon-reload && limited 90 systemctl try-restart genv-enforce.service
+  same "$units/genv-enforce.service" "$enforce" ||
+    { printf '%s' "$enforce" >"$units/genv-enforce.service" && systemctl daemon-reload; } || return
+  limited 90 systemctl try-restart genv-enforce.service
 }
 add() {
   lacking | while IFS= read -r what; do

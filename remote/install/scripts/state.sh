@@ -13,16 +13,20 @@ if [ "$state" = shared ]; then
   why=$(limited 90 systemctl disable --now $all 2>&1) || [ ! -e "$units/genv-host.service" ] || fail "$why"
   step stopped
   why=$(limited 60 "$path" host handover 2>&1 </dev/null) || fail "$why"
-  rm -f "$units/genv-host.socket" "$units/genv-host.service"
-  systemctl daemon-reload
+  if [ -e "$units/genv-host.socket" ] || [ -e "$units/genv-host.service" ]; then
+    rm -f "$units/genv-host.socket" "$units/genv-host.service"
+    systemctl daemon-reload
+  fi
   say done
   exit 0
 fi
 put() {
   (umask 022; printf '%s' "$2" >"$units/.genv-install-$1" && mv -fT "$units/.genv-install-$1" "$units/$1") 2>&1
 }
-why=$(put genv-host.socket "$socket" && put genv-host.service "$service") || fail "$why"
-why=$(systemctl daemon-reload 2>&1) || fail "$why"
+if ! same "$units/genv-host.socket" "$socket" || ! same "$units/genv-host.service" "$service"; then
+  why=$(put genv-host.socket "$socket" && put genv-host.service "$service") || fail "$why"
+  why=$(systemctl daemon-reload 2>&1) || fail "$why"
+fi
 step units
 restart=try-restart
 if [ "$state" = root ]; then
