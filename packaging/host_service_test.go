@@ -74,8 +74,14 @@ func TestHostServiceUnderSystemd(t *testing.T) {
 	require.NotEqual(t, killed, m.show(hostService, "MainPID"))
 
 	// Nor does an upgrade lose anything.
+	loaded := m.loaded()
 	m.install("v1.0.1")
 	require.Equal(t, "active", m.show(hostService, "ActiveState"))
+	require.Equal(t, loaded, m.loaded(), "the units are the same: containers keep their GPUs")
+	require.Equal(t, "no no", m.show(hostSocket, "NeedDaemonReload")+" "+m.show(hostService, "NeedDaemonReload"))
+	m.sh("echo '# of an earlier version' >>/usr/lib/systemd/system/" + hostSocket)
+	m.install("v1.0.0")
+	require.NotEqual(t, loaded, m.loaded())
 	out, err := m.as("alice", "genv host status")
 	require.NoError(t, err, out)
 	require.Contains(t, out, "(genv ")

@@ -57,13 +57,22 @@ next_step() {
 	fi
 }
 
+# units_changed says whether the units are others than before: see preinstall.
+units_changed() {
+	changed=yes
+	if cksum /usr/lib/systemd/system/genv-* | cmp -s - /run/genv-units; then changed=; fi
+	rm -f /run/genv-units
+	[ "$changed" ]
+}
 # Without a running systemd, as in a container or a chroot, the rest is not needed.
 if [ ! -d /run/systemd/system ]; then
+	rm -f /run/genv-units
 	[ "$upgrade" ] || next_step
 	exit 0
 fi
 systemd-tmpfiles --create genv.conf || :
-systemctl daemon-reload || :
+# Containers can lose their GPUs when systemd loads all units again.
+if units_changed; then systemctl daemon-reload || :; fi
 invoke=systemctl
 if command -v deb-systemd-invoke >/dev/null; then invoke=deb-systemd-invoke; fi # honours policy-rc.d
 if [ -z "$upgrade" ]; then

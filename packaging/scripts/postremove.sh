@@ -16,6 +16,6 @@ if [ "$1" = purge ]; then
 	# elsewhere that belong to it. /var/tmp/genv stays: the environments in it
 	# belong to users, and genv 1.4.3 uses it too.
 fi
-if [ -d /run/systemd/system ]; then
-	systemctl daemon-reload || :
-fi
+case "$1" in
+remove | purge | 0) [ ! -d /run/systemd/system ] || systemctl daemon-reload || : ;; # in an upgrade, postinstall does
+esac
