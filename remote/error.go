@@ -61,8 +61,8 @@ var ErrSaidWhy = errors.New("the host gave that reason")
 // ErrNoProbe is wrapped when a host can't be probed, since the way to it isn't a plain TCP connection.
 var ErrNoProbe = errors.New("the host can't be probed")
 
-// ErrNoNames is wrapped when a host's name can't be looked up since the name service of this machine fails: the host may
-// be up.
+// ErrNoNames is wrapped when a host's name can't be looked up since the name service of this machine fails: the host
+// may be up.
 var ErrNoNames = errors.New("the name service doesn't answer as it should")
 
 // ErrLate is context.DeadlineExceeded in plain words.

@@ -51,8 +51,8 @@ type counting struct {
 	reserved map[*HeldDevice]bool
 }
 
-// newCounting counts what the users have who have caps, in the order in which they appear. An environment without a user
-// name counts for no user; the processes in it count for their own users.
+// newCounting counts what the users have who have caps, in the order in which they appear. An environment without a
+// user name counts for no user; the processes in it count for their own users.
 func newCounting(j *judging.Judgement) *counting {
 	c := &counting{
 		Judgement: j, byUser: make(map[snapshot.Username]*held), list: j.Policy.Caps(j.Now),

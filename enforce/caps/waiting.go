@@ -270,8 +270,8 @@ func (c *capOn) canLose(d *HeldDevice, waiter *held, has int) bool {
 // countOf is how many devices that the cap is about a person has.
 func (c *capOn) countOf(u *held) int { return len(Counted(c.devicesOf(u), time.Time{})) }
 
-// mayHave is how many GPUs somebody who waits may have on the host by every cap, or by those that hold always: the queue
-// of a host passes over who is beyond one of these.
+// mayHave is how many GPUs somebody who waits may have on the host by every cap, or by those that hold always: the
+// queue of a host passes over who is beyond one of these.
 func (c *counting) mayHave(n *need, whileWaiting bool) int {
 	may := n.GPUs
 	if n.user.settings == nil { // exempt

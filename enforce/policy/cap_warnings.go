@@ -209,7 +209,8 @@ func (f *File) CountsNoneOutside() (first *strictyaml.Place) {
 	return first
 }
 
-// EndsNothing is the place of an idle rule that is to end processes, and for which no GPU with one is idle; nil for none.
+// EndsNothing is the place of an idle rule that is to end processes, and for which no GPU with one is idle; nil for
+// none.
 func (f *File) EndsNothing() *strictyaml.Place {
 	for _, s := range f.written() {
 		if i := s.Idle; i != nil && i.End && i.Below == 0 && i.BelowPower == 0 {

@@ -48,9 +48,9 @@ func NewViewGreeting(genv string) frame.Greeting {
 	}
 }
 
-// ViewHandler is that of a genv without root. It changes nothing: the client may be anyone with a login, so an order of
-// theirs is refused, whatever it contains. document returns one of genv 1.4.3, devices or envs, and may give up when ctx
-// ends.
+// ViewHandler is that of a genv without root. It changes nothing: the client may be anyone with a login, so an order
+// of theirs is refused, whatever it contains. document returns one of genv 1.4.3, devices or envs, and may give up
+// when ctx ends.
 func ViewHandler(document func(ctx context.Context, part string) ([]byte, error)) Handler {
 	return func(_ context.Context, r Call) ([]byte, error) {
 		switch r.Name {
@@ -68,8 +68,8 @@ type Answers struct {
 	Backend Backend
 	// Fence refuses controllers that were replaced; nil for a host without CapabilityFence.
 	Fence Fence
-	// Guard gives or renews an order for the kernel guard and says what that does; nil for a host without the capability
-	// RequestGuard. It must be quick: other requests wait for it.
+	// Guard gives or renews an order for the kernel guard and says what that does; nil for a host without the
+	// capability RequestGuard. It must be quick: other requests wait for it.
 	Guard func(context.Context, GuardRequest) (GuardAnswer, error)
 	// Event waits until something may have changed since the last snapshot began; nil for a host without
 	// CapabilityEvents. Its error is the cause of ctx's end, or why there are no events.

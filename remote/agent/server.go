@@ -254,8 +254,8 @@ const maxRefusal = 64 << 10
 // since when they wait.
 const maxQueued = 8
 
-// read reads requests in a goroutine of its own, since a read of a pipe cannot be made to heed ctx, and since the end of
-// the requests is to be noticed while one is being handled.
+// read reads requests in a goroutine of its own, since a read of a pipe cannot be made to heed ctx, and since the end
+// of the requests is to be noticed while one is being handled.
 func (c *Responder) read(ctx context.Context, in io.Reader) {
 	defer close(c.requests)
 	for last := uint64(0); ; {

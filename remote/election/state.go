@@ -24,8 +24,8 @@ const (
 	Expired Role = "expired"
 )
 
-// Leadership is what a controller knows of its part in an election. It is a value. The zero Leadership is that of a standby.
-// Times are readings of one clock that never goes back, and goes on while the machine sleeps.
+// Leadership is what a controller knows of its part in an election. It is a value. The zero Leadership is that of a
+// standby. Times are readings of one clock that never goes back, and goes on while the machine sleeps.
 type Leadership struct {
 	leads bool          // it made the key, and doesn't know that it is gone
 	lease int64         // on which the key depends

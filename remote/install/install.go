@@ -44,8 +44,8 @@ type Options struct {
 	Key     string // with which a controller logs in as the account, which is made if missing; empty for none
 	// Upgrade replaces another genv at Path.
 	Upgrade bool
-	// State is who is to own the state, StateRoot or StateShared; empty to have root own it on a new host, and to change
-	// nothing on others.
+	// State is who is to own the state, StateRoot or StateShared; empty to have root own it on a new host, and to
+	// change nothing on others.
 	State string
 	// Extras are man pages, completion, the unit of genv-enforce and a link in /usr/bin; ShellSetup puts genv
 	// into the shells of all users, too.

@@ -214,7 +214,8 @@ func (m *Model) ssh() tea.Cmd {
 	})
 }
 
-// sshCommand is `ssh HOST` with the arguments of this host before it. A name that ssh could take for something else is refused.
+// sshCommand is `ssh HOST` with the arguments of this host before it. A name that ssh could take for something else
+// is refused.
 func sshCommand(arguments func(host string) []string, host string) (*exec.Cmd, error) {
 	if host == "" || strings.HasPrefix(host, "-") || !text.IsMadeOf(host, "._-:%") {
 		return nil, fmt.Errorf("%s isn't a name that ssh is called with", text.Shown(host))

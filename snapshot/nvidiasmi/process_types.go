@@ -32,8 +32,8 @@ type Types struct {
 	asked  time.Time // when it asked last
 	asking bool
 
-	// ended are the accounts of which a process on a GPU ended without a type since the last answer, and untyped is after
-	// how many answers in a row that was so.
+	// ended are the accounts of which a process on a GPU ended without a type since the last answer, and untyped is
+	// after how many answers in a row that was so.
 	ended   map[gpuAccount]bool
 	untyped map[gpuAccount]int
 }

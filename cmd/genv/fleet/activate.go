@@ -237,8 +237,8 @@ const openShell = `k=${SHELL##*/}; none="so this shell has no environment; genv 
 	`exec "$SHELL" -l -i;; ` +
 	`*) echo "genv: $k can not activate environments, as bash and zsh can, $none" >&2; exec "$SHELL" -l;; esac`
 
-// become replaces this program by ssh with a line of a shell on a host, so that the terminal, signals and exit status are
-// those of the session.
+// become replaces this program by ssh with a line of a shell on a host, so that the terminal, signals and exit status
+// are those of the session.
 func (f *fleet) become(ctx context.Context, host remote.Host, line string) error {
 	args := sshTo(&f.SSH, f.client.KnownHosts(ctx, host), host, line)
 	f.close()

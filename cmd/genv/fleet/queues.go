@@ -20,8 +20,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// queues are one wait, with one id, in the queues of hosts. Each offer is taken once, by pause; whoever uses it ends the
-// waits with the context.
+// queues are one wait, with one id, in the queues of hosts. Each offer is taken once, by pause; whoever uses it ends
+// the waits with the context.
 type queues struct {
 	offers chan *offer
 

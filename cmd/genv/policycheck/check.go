@@ -27,8 +27,8 @@ type Known struct {
 	Hosts    []remote.Host
 	Groups   map[string][]string // of the inventory
 	Accounts KnownNames
-	// Models are the GPUs of each host that a controller has seen, by model; nil if none is known. ModelsErr is why what
-	// it keeps can't be read.
+	// Models are the GPUs of each host that a controller has seen, by model; nil if none is known. ModelsErr is why
+	// what it keeps can't be read.
 	Models    map[snapshot.Hostname]map[string]int
 	ModelsErr error
 }

@@ -140,7 +140,8 @@ func parseRecord(b []byte) (e guard.Event, ok bool) {
 }
 
 // Events calls handle with each event, oldest first, until the context ends; its error is then the context's. Each
-// event is read once, so a machine has one reader at a time. Without one, events are kept as far as the buffer has room.
+// event is read once, so a machine has one reader at a time. Without one, events are kept as far as the buffer has
+// room.
 func (g *Guard) Events(ctx context.Context, handle func(guard.Event)) error {
 	reader, err := ringbuf.NewReader(g.maps.events)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// algorithmList is a keyword of ssh_config that lists algorithms, by their names in OpenSSH 10 (`ssh -Q`, myproposal.h).
+// algorithmList is a keyword of ssh_config that lists algorithms, by their names in OpenSSH 10 (`ssh -Q`,
+// myproposal.h).
 type algorithmList struct {
 	name     string   // as ssh_config(5) writes the keyword
 	defaults []string // the list without the keyword

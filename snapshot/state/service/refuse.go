@@ -183,7 +183,8 @@ func (c *Cap) label() string {
 
 func day(t time.Time) string { return t.Format("2 January") }
 
-// Away says for how long a controller has said nothing that is late; empty if it isn't. It should after a third of ForMS.
+// Away says for how long a controller has said nothing that is late; empty if it isn't. It should after a third of
+// ForMS.
 func (a *Allowance) Away() string {
 	if !a.Expired && a.AgeMS <= a.ForMS/2 {
 		return ""

@@ -27,9 +27,10 @@ type candidate struct {
 	behind bool // all others, as its user let an offer pass
 }
 
-// keptBack is which wait is the first one for which there is not enough, and since when something is kept back for it,
-// and for how long. A wait that is overdue keeps it until it begins, but for as long at most: else long jobs of others
-// could let it wait for ever. Without such a wait it is what was kept back last: the user's next command goes on with it.
+// keptBack is which wait is the first one for which there is not enough, and since when something is kept back for
+// it, and for how long. A wait that is overdue keeps it until it begins, but for as long at most: else long jobs of
+// others could let it wait for ever. Without such a wait it is what was kept back last: the user's next command goes
+// on with it.
 type keptBack struct {
 	id     string // empty for none
 	since  time.Duration

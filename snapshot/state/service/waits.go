@@ -31,7 +31,8 @@ const (
 	maxOwnWaits = 64 // of a person
 	maxWaitID   = 64 // bytes
 
-	// offerFor is how long GPUs are kept for a wait, and passedFor how long none are taken for a user who let them pass.
+	// offerFor is how long GPUs are kept for a wait, and passedFor how long none are taken for a user who let them
+	// pass.
 	offerFor  = time.Minute
 	passedFor = 24 * time.Hour
 	// returnWithin is how long commands have to connect again to a new service, before anything is given.
