@@ -73,7 +73,8 @@ type host struct {
 	before            func(change.Change) // a change is made
 	made              []change.Change     // the changes that were made
 	looks             func()              // before the host is looked at
-	used              []snapshot.Process  // what it shows
+	used              []snapshot.Process  // what it shows; mu guards it
+	reserves          *service.Reservations
 	begins            func(change.Change) // before its turn to make a change
 	large             bool                // the document that it shows
 	mu                sync.Mutex
@@ -113,6 +114,8 @@ func (h *host) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 		devices[i].UUID = snapshot.GPUUUID(fmt.Sprint("GPU-", i))
 		devices[i].UsedMemory = snapshot.MustMemory("1mi")
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	return &snapshot.Snapshot{Devices: devices, Environments: files.Environments, Processes: h.used}, err
 }
 
@@ -177,7 +180,7 @@ func (h *host) serveOn(t testing.TB, listener *net.UnixListener, bounds service.
 	server = &service.Server{
 		Backend: h, Bounds: bounds, Genv: "test", Now: time.Now,
 		Username: func(context.Context, snapshot.UID) snapshot.Username { return "somebody" }, Proc: h.proc,
-		Lacks: h.proc.AllAccounts().Lacks, Run: filepath.Dir(h.socket),
+		Lacks: h.proc.AllAccounts().Lacks, Run: filepath.Dir(h.socket), Reservations: h.reserves,
 	}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(ctx, listener) }()

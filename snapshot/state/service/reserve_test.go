@@ -48,8 +48,8 @@ func (h *host) reservations() *service.Reservations {
 func TestReservations(t *testing.T) {
 	proctest.NeedRoot(t)
 	h := newHost(t, 4)
-	server, _ := h.serve(t, service.Bounds{})
-	server.Reservations = h.reservations()
+	h.reserves = h.reservations()
+	h.serve(t, service.Bounds{})
 	book := func(uid int, id string, from time.Duration, change func(*snapshot.Reservation)) string {
 		t.Helper()
 		r := snapshot.Reservation{ID: id, UID: alice, GPUs: 2, From: time.Now().Add(from), Until: time.Now().Add(from + time.Hour)}
@@ -94,9 +94,14 @@ func TestReservations(t *testing.T) {
 	answers := h.ask(t, mallory, `{"enter":{"eid":"m","pid":PID}}`, `{"attach":{"eid":"m","count":3}}`, `{"attach":{"eid":"m","count":2}}`)
 	require.Contains(t, answers[1], "error: 2 GPUs of this host are reserved by somebody, until ")
 	require.Equal(t, "now [0 1]", answers[2])
-	h.used = []snapshot.Process{{PID: 1, UID: new(snapshot.UID(4003)), Usage: []snapshot.DeviceUsage{{Index: 2}, {Index: 3}}}}
+	shows := func(list ...snapshot.Process) {
+		h.mu.Lock()
+		h.used = list
+		h.mu.Unlock()
+	}
+	shows(snapshot.Process{PID: 1, UID: new(snapshot.UID(4003)), Usage: []snapshot.DeviceUsage{{Index: 2}, {Index: 3}}})
 	require.Contains(t, h.ask(t, mallory, `{"enter":{"eid":"m","pid":PID}}`, `{"attach":{"eid":"m","count":1}}`)[1], "are reserved by somebody", "others use the rest")
-	h.used = nil
+	shows()
 	require.Equal(t, []string{"now []", "now [0 1]"}, h.ask(t, alice, `{"enter":{"eid":"a","pid":PID}}`, `{"attach":{"eid":"a","count":2}}`))
 	require.Equal(t, []string{"now []", "now [0 1 2 3]"}, h.ask(t, 0, `{"enter":{"eid":"r","pid":PID}}`, `{"attach":{"eid":"r","count":4}}`))
 
@@ -225,8 +230,8 @@ func TestReservationsThatAreLost(t *testing.T) {
 func TestReserveAndCancel(t *testing.T) {
 	proctest.NeedRoot(t)
 	h := newHost(t, 4)
-	server, _ := h.serve(t, service.Bounds{})
-	server.Reservations = h.reservations()
+	h.reserves = h.reservations()
+	h.serve(t, service.Bounds{})
 	for i := range 20 {
 		r := snapshot.Reservation{ID: fmt.Sprint("r", i), UID: alice, GPUs: 1, From: time.Now().Add(time.Hour), Until: time.Now().Add(2 * time.Hour)}
 		_, err := h.client().Reserve(t.Context(), r)
