@@ -259,7 +259,7 @@ func TestAttachWithNvidiaSMIThatTakesLong(t *testing.T) {
 	u := s.me()
 	shell := u.open("bash")
 	require.Empty(t, shell.say("genv devices >/dev/null; genv activate").text)
-	hangs := s.sick("exec sleep 1000")
+	hangs := s.sick("exec sleep 60")
 	const waits = "nvidia-smi takes long: waiting for it up to 10s\n"
 	begun := time.Now()
 	said := shell.sayAll(hangs + "genv attach --index 1")
@@ -273,8 +273,8 @@ func TestAttachWithNvidiaSMIThatTakesLong(t *testing.T) {
 	require.Contains(t, s.admin().run("genv", "gpus").Out, "2 of 3 GPUs are free\n")
 	slow := s.sick(`sleep 1.5; PATH=${PATH#*:} exec nvidia-smi "$@"`)
 	require.Equal(t, waits+"Attached GPU 1 (H100 80GB HBM3)\n", shell.sayAll(slow+"genv attach").text, "slow is not never")
-	said = shell.sayAll(s.sick("exec sleep 1000") + "genv attach --count 2")
+	said = shell.sayAll(s.sick("exec sleep 60") + "genv attach --count 2")
 	require.Regexp(t, "^"+waits+"Attached GPUs 1, 2 .*\nWarning: it is unknown whether other processes use GPU 2: there was no answer within 10s; what root saw at .* counts\n$", said.text)
-	said = shell.sayAll(s.sick("exec sleep 1000") + "genv attach --count 3")
+	said = shell.sayAll(s.sick("exec sleep 60") + "genv attach --count 3")
 	require.Contains(t, said.text, "Requested more devices (3) than currently available (2); it is unknown whether GPU 0 is free")
 }

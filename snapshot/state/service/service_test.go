@@ -84,7 +84,7 @@ func TestWhatAUserCannotForge(t *testing.T) {
 	for name, row := range map[string]struct{ script, request string }{
 		"an environment of an exempt owner":      {`echo '` + forged + `' >$S/envs.json || echo '` + forged + `' >$R/host/envs.json`, `{"enter":{"eid":"f","pid":1}}`},
 		"an environment of alice":                {`sed -i s/4001/4001/ $S/envs.json || mv $S/envs.json $S/x`, fmt.Sprintf(`{"enter":{"eid":"f","pid":%d}}`, bob.Process.Pid)},
-		"attachments of alice":                   {`cp $S/devices.json /tmp/genv-forged.$$ && mv /tmp/genv-forged.$$ $S/devices.json`, `{"attach":{"eid":"alices","count":4}}`},
+		"attachments of alice":                   {`trap "rm -f /tmp/genv-forged.$$" EXIT; cp $S/devices.json /tmp/genv-forged.$$ && mv /tmp/genv-forged.$$ $S/devices.json`, `{"attach":{"eid":"alices","count":4}}`},
 		"attachments of nobody":                  {`ln -sf /dev/null $R/host/devices.json || ln -f /etc/hostname $S/devices.json`, `{"attach":{"eid":"nobody","count":1,"unregistered":false}}`},
 		"an uid without an account":              {`touch $R/host/new || touch $S/new`, `{"enter":{"eid":"f","pid":99999999}}`},
 		"envs.json is removed":                   {`rm -f $S/envs.json || rm -rf $S || mv $S $S.old || rm -f $R/host/envs.json`, `{"leave":{"pid":` + strconv.Itoa(bob.Process.Pid) + `}}`},
