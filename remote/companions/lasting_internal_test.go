@@ -32,9 +32,8 @@ type lastingStep struct {
 func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
 	now := time.Date(2026, 11, 29, 9, 0, 0, 0, time.UTC)
 	at := func(d time.Duration) string { return notify.Clock(now.Add(d)) }
-	uid, other := snapshot.UID(1001), snapshot.UID(1002)
 	cluster := snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: &snapshot.Snapshot{Processes: []snapshot.Process{
-		{PID: 5, UID: &uid, Username: "bob"}, {PID: 6, UID: &other, Username: "eve"},
+		{PID: 5, UID: new(snapshot.UID(1001)), Username: "bob"}, {PID: 6, UID: new(snapshot.UID(1002)), Username: "eve"},
 	}}}}}
 	finding := func(pending bool) *enforce.Finding {
 		return &enforce.Finding{
@@ -91,7 +90,7 @@ func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
 				}, s.event)
 				if s.over {
 					require.Len(t, deliveries, 1, i)
-					require.Equal(t, []agent.Message{{UID: uid, IDs: []string{"idle/a/5"}, Over: true}}, deliveries[0].Content.(*batch).over)
+					require.Equal(t, []agent.Message{{UID: 1001, IDs: []string{"idle/a/5"}, Over: true}}, deliveries[0].Content.(*batch).over)
 					require.Empty(t, deliveries[0].Content.(*batch).messages)
 					continue
 				}
@@ -103,7 +102,7 @@ func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
 				require.Empty(t, deliveries[0].Content.(*batch).over)
 				sent := deliveries[0].Content.(*batch).messages
 				require.Len(t, sent, 1)
-				require.Equal(t, uid, sent[0].UID)
+				require.EqualValues(t, 1001, sent[0].UID)
 				require.Contains(t, sent[0].IDs, "idle/a/5", "its user's `genv why` shows the last of these")
 				require.Contains(t, sent[0].Text, s.want, i)
 				require.NotContains(t, sent[0].Text, "\n\n")
