@@ -113,14 +113,15 @@ func (c *counting) needs(listed *enforce.Cap, by time.Time) (needs []*need) {
 		for i := range h.Snapshot.Waits {
 			n := &need{Wait: &h.Snapshot.Waits[i], h: h, key: c.WaitKey(&h.Snapshot.Waits[i])}
 			user := c.Policy.Account(n.Username)
+			left := slices.DeleteFunc(slices.Clone(free), func(index snapshot.DeviceIndex) bool {
+				gets := len(n.free) < n.GPUs && n.suits(index)
+				if gets {
+					n.free = append(n.free, index)
+				}
+				return gets
+			})
 			if c.mayBegin(n, user, may) { // else others pass
-				free = slices.DeleteFunc(free, func(index snapshot.DeviceIndex) bool {
-					gets := len(n.free) < n.GPUs && n.suits(index)
-					if gets {
-						n.free = append(n.free, index)
-					}
-					return gets
-				})
+				free = left
 			}
 			switch {
 			case n.lacks() <= 0:

@@ -247,7 +247,7 @@ func TestRulesOfSitesWhileOthersWait(t *testing.T) {
 defaults: {non-env-processes: count}
 caps:
   - {name: nlp paid 4, users: ["!%nlp"], together: true, of: {labels: {pool: shared}}, gpus: -4, while: {waiting: ["%nlp"]}, warn: 30m}`
-		share = `caps: [{name: share, gpus: 2, while: {waiting: anybody}}]`
+		share = "caps:\n  - {name: share, gpus: 2, while: {waiting: anybody}}"
 		owner = `caps: [{name: owners, users: ["!%nlp"], together: true, gpus: 0, while: {waiting: ["%nlp"]}, warn: 30m}]`
 	)
 	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)
@@ -283,6 +283,7 @@ caps:
 		{"a fair share, nobody waits", share, []site{tim6()}, "", ""},
 		{"somebody who has none", share, []site{tim6("uma 2")}, "tim: a/4 a/5", ""},
 		{"more than a fair share", share, []site{tim6("uma 3")}, "", "uma 3: 2"},
+		{"one is free, and another cap allows no more", "defaults: {non-env-processes: count}\n" + share + "\n  - {name: umas, users: [uma], gpus: 1}", []site{{name: "a", free: 1, waits: []string{"uma 2"}, has: []has{{"tim", 6, "one"}}}}, "", "uma 2: 1"},
 		{"oneself", share, []site{tim6("tim 1")}, "", "tim 1: 0"},
 		{"an offer was let pass", share, []site{{name: "a", passed: true, waits: []string{"uma 2"}, has: []has{{"tim", 6, "busy"}}}}, "", ""},
 		{"who has as many", share, []site{{name: "a", waits: []string{"uma 1"}, has: []has{{"tim", 3, "busy"}}}, {name: "b", has: []has{{"uma", 1, "busy"}}}}, "tim: a/2", ""},
