@@ -1,10 +1,14 @@
 package enforce
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // RuleCaps is about what people have beyond a cap of the policy's list.
@@ -103,3 +107,176 @@ func (c *Cap) Count(byModel map[string]int) (n int64) {
 
 // ModelOf is the driver's name of a GPU as policies write it.
 func ModelOf(d *snapshot.Device) string { return strings.TrimPrefix(d.Name, "NVIDIA ") }
+
+// CapExcess is by how much a person, or people together, are over a cap of the policy's list.
+type CapExcess struct {
+	Name  string `json:"name,omitempty"`
+	Place string `json:"place"` // in the policy
+	// Counts says what Used and Limit are: GPUs, bytes, environments or seconds of GPUs.
+	Counts   string    `json:"counts"`
+	Used     int64     `json:"used"`
+	Limit    int64     `json:"limit"`
+	Together bool      `json:"together,omitempty"` // people share it
+	Until    time.Time `json:"until,omitzero"`     // when the hours count from 0 again
+	// Where are the GPUs that count for it; missing for environments.
+	Where []CountedGPUs `json:"where,omitempty"`
+	// WaitsFor says for whom they are lost, of a cap that holds as far as others wait: "bob waits for 2 GPUs".
+	WaitsFor string `json:"waits_for,omitempty"`
+	// Why says why just these are lost.
+	Why string `json:"why,omitempty"`
+}
+
+// CountedGPUs are GPUs of a host that count for a cap.
+type CountedGPUs struct {
+	Host snapshot.Hostname      `json:"host,omitempty"`
+	GPUs []snapshot.DeviceIndex `json:"gpus"`
+}
+
+// MaxWhere is how many hosts a finding names.
+const MaxWhere = 64
+
+// String is the cap with what counts for it, as in "a100: 3 of 2 GPUs".
+func (e *CapExcess) String() string {
+	used := fmt.Sprint(e.Used)
+	if e.Counts == CapMemory.String() || e.Counts == CapHours.String() {
+		used = e.Amount(e.Used)
+	}
+	return text.Shown(cmp.Or(e.Name, e.Place)) + ": " + used + " of " + e.Amount(e.Limit)
+}
+
+// String is what a cap counts, in JSON.
+func (k CapKind) String() string {
+	return [...]string{"gpus", "memory", "environments", "gpu-hours"}[k]
+}
+
+// Amount is so much of what a cap counts, in words.
+func (e *CapExcess) Amount(n int64) string { return text.CapAmount(e.Counts, n) }
+
+// line is the finding in plain English.
+func (e *CapExcess) line(f *Finding) string {
+	if e == nil { // of another version
+		return "A cap of the policy is exceeded"
+	}
+	which := "a cap"
+	if e.Name != "" {
+		which = "cap " + text.Shown(e.Name)
+	}
+	where := ""
+	if n := len(f.CountedOn); n > 1 {
+		where = fmt.Sprintf(" on %d hosts", n)
+	}
+	if e.Counts == CapHours.String() {
+		return fmt.Sprintf("User %s has GPUs, and %s of the %s that %s allows are used", f.User, e.Amount(e.Used),
+			e.Amount(e.Limit), which)
+	}
+	if e.Together {
+		return fmt.Sprintf("User %s is to give back GPUs: %sthose who share %s have %s%s, and %s allowed", f.User,
+			e.whoWaits(), which, e.Amount(e.Used), where, e.allowed())
+	}
+	return fmt.Sprintf("User %s has %s%s, %sand %s allows %s", f.User, e.Amount(e.Used), where, e.whoWaits(), which,
+		e.Amount(e.Limit))
+}
+
+// whoWaits is for whom it is, as the beginning of a sentence; empty for none.
+func (e *CapExcess) whoWaits() string {
+	if e.WaitsFor == "" {
+		return ""
+	}
+	return e.WaitsFor + ", "
+}
+
+func (e *CapExcess) allowed() string {
+	if e.Limit == 1 {
+		return e.Amount(e.Limit) + " is"
+	}
+	return e.Amount(e.Limit) + " are"
+}
+
+// The caps of a user on all hosts together.
+const (
+	RuleMaxEnvsPerUser    Rule = "max-envs-per-user"
+	RuleMaxDevicesPerUser Rule = "max-devices-per-user"
+	RuleMaxMemoryPerUser  Rule = "max-memory-per-user"
+)
+
+// adviceGiveBack is for when nothing is left to give back, or it is not known what: see Finding.Advice.
+const adviceGiveBack = adviceEndJobs + "; in the shell of an environment genv detach --index N gives a GPU back."
+
+const adviceEndJobs = "Before you take more GPUs, end jobs that you need less"
+
+var maxEnvsRule = rule{
+	Setting: newCap(string(RuleMaxEnvsPerUser), func(s *Settings) **int { return &s.MaxEnvs }, "4"),
+	advice:  "End environments that you need no more: exit their shells, or end what genv run started.",
+	line: func(f Finding) string {
+		return fmt.Sprintf("User %s has %d environments%s which is %d more than the maximum allowed",
+			f.User, f.Count.Used, f.Count.where(), f.Count.Used-f.Count.Limit)
+	},
+	limit:  func(s *Settings) *int64 { return number(s.MaxEnvs) },
+	counts: CapEnvironments,
+}
+
+var maxDevicesRule = rule{
+	Setting: newCap(string(RuleMaxDevicesPerUser), func(s *Settings) **int { return &s.MaxDevices }, "2"),
+	advice:  adviceGiveBack,
+	line: func(f Finding) string {
+		return fmt.Sprintf("User %s is using %d devices%s which is %d more than the maximum allowed",
+			f.User, f.Count.Used, f.Count.where(), f.Count.Used-f.Count.Limit)
+	},
+	limit:  func(s *Settings) *int64 { return number(s.MaxDevices) },
+	counts: CapGPUs,
+}
+
+var maxMemoryRule = rule{
+	Setting: Setting{strictyaml.NewOptional(string(RuleMaxMemoryPerUser),
+		func(s *Settings) **snapshot.Memory { return &s.MaxMemory },
+		"80g", readMemory, snapshot.Memory.String), ByUser},
+	advice: adviceGiveBack,
+	line: func(f Finding) string {
+		return fmt.Sprintf("User %s is using %s of device memory%s which is %s more than the maximum allowed",
+			f.User, text.GiB(f.Memory.UsedBytes), f.Count.where(), text.GiB(f.Memory.bytes()))
+	},
+	limit: func(s *Settings) *int64 {
+		if s.MaxMemory == nil {
+			return nil
+		}
+		bytes := s.MaxMemory.Bytes()
+		return &bytes
+	},
+	counts: CapMemory,
+}
+
+func number(limit *int) *int64 {
+	if limit == nil {
+		return nil
+	}
+	n := int64(max(0, *limit))
+	return &n
+}
+
+// capsRule is that of the policy's list; see Cap.
+var capsRule = rule{
+	// A list is no value of Settings: Settings keeps none of it.
+	Setting: Setting{strictyaml.Setting[Settings]{Key: string(RuleCaps), Copy: func(_, _ *Settings) {}}, ByUser},
+	advice:  adviceGiveBack,
+	line:    func(f Finding) string { return f.Cap.line(&f) },
+}
+
+func readMemory(n *strictyaml.Node) snapshot.Memory {
+	m, err := snapshot.ParseMemory(n.Scalar())
+	if err != nil {
+		n.Failf("%v, or false for no cap", err)
+	}
+	return m
+}
+
+// Caps calls yield for each cap of a person with a key of its own, until that returns false.
+func (s *Settings) Caps(yield func(rule Rule, kind CapKind, limit int64) bool) {
+	for i := range rules {
+		if rules[i].limit == nil {
+			continue
+		}
+		if limit := rules[i].limit(s); limit != nil && !yield(Rule(rules[i].Key), rules[i].counts, *limit) {
+			return
+		}
+	}
+}

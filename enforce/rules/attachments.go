@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"slices"
+
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/judging"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -39,5 +41,83 @@ func (j *judge) detachOld(h *judging.HostView, env *judging.EnvView, a judging.A
 	if due && f.Rule == enforce.RuleIdle && !env.Settings.Idle.End {
 		h.Release(a.Device, env)
 	}
+	j.Add(f)
+}
+
+// idle detaches what was idle for long enough. With end it also ends the processes there, and those that count for a
+// person without an environment. It takes nothing from a process of which another GPU is in use.
+func (j *judge) idle(h *judging.HostView) {
+	kept := make(map[string]bool) // by UseKey, for such a process
+	for i := range h.Holders {
+		if x := &h.Holders[i]; x.Settings.Idle.End && !j.endable(h, x) {
+			for _, u := range x.Process.Usage {
+				kept[x.Key(h, u.Index)] = true
+			}
+		}
+	}
+	ending := make(map[snapshot.PID]bool)
+	for _, env := range h.InOrder {
+		rule := env.Settings.Idle
+		if rule == nil {
+			continue
+		}
+		for _, a := range env.Attachments {
+			key := judging.UseKey(h, h.PersonOf(env), a.Device)
+			lasted := j.Next.Uses[key].IdleFor(h.At)
+			if lasted < rule.After || kept[key] {
+				continue
+			}
+			var here []*snapshot.Process
+			for p := range env.On(a.Device.Index) {
+				if rule.End && judging.UseBy(env.Env.UID, p) != judging.Unused {
+					here, ending[p.PID] = append(here, p), true
+				}
+			}
+			f := enforce.Finding{Rule: enforce.RuleIdle, For: lasted, Limit: rule.After}
+			f.BelowPower = j.byPower(h, key, rule)
+			j.detachOld(h, env, a, f, here)
+		}
+	}
+	for i := range h.Holders {
+		if x := &h.Holders[i]; x.Settings.Idle.End && x.Counts && !ending[x.Process.PID] && j.endable(h, x) {
+			j.endIdle(h, x)
+		}
+	}
+}
+
+// endable reports whether all GPUs of a process have been idle for long enough.
+func (j *judge) endable(h *judging.HostView, x *judging.Holder) bool {
+	return !slices.ContainsFunc(x.Process.Usage, func(u snapshot.DeviceUsage) bool {
+		return j.Next.Uses[x.Key(h, u.Index)].IdleFor(h.At) < x.Settings.Idle.After || h.IgnoresUse(u)
+	})
+}
+
+// byPower is the share of its power limit under which a GPU draws that is idle by that alone; 0 for another one.
+func (j *judge) byPower(h *judging.HostView, key string, rule *enforce.Idle) int {
+	if use := j.Next.Uses[key]; use.Idle.IsZero() || h.At.Sub(use.Idle) < rule.After {
+		return rule.BelowPower
+	}
+	return 0
+}
+
+// endIdle is a finding about a process of which all GPUs are idle.
+func (j *judge) endIdle(h *judging.HostView, x *judging.Holder) {
+	f := enforce.Finding{Rule: enforce.RuleIdle, Limit: x.Settings.Idle.After, Warn: x.Settings.WarnOf(enforce.RuleIdle)}
+	f.User, f.UID = x.Process.Reported()
+	f.Devices = x.Process.Indices()
+	j.describe(h, x.Process, &f)
+	keys := []string{f.ID}
+	for i, u := range x.Process.Usage {
+		key := x.Key(h, u.Index)
+		if lasted := j.Next.Uses[key].IdleFor(h.At); i == 0 || lasted < f.For {
+			f.For = lasted
+		}
+		f.BelowPower = max(f.BelowPower, j.byPower(h, key, x.Settings.Idle))
+		if i < maxKeys {
+			keys = append(keys, string(enforce.RuleIdle)+"/"+key)
+		}
+	}
+	due := j.CheckDue(h, &f, judging.NewClock(f.Warn, keys...))
+	j.End(&f, due, h, x.Process)
 	j.Add(f)
 }

@@ -10,6 +10,25 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
+// RuleEnvMemory is about environments that use more memory of a device than they may.
+const RuleEnvMemory Rule = "env-memory"
+
+var envMemoryRule = rule{
+	Setting: Setting{
+		strictyaml.NewSwitch(string(RuleEnvMemory), func(s *Settings) *bool { return &s.EnvMemory }),
+		ByHost,
+	},
+	advice: "Use less memory on that GPU, or raise the environment's capacity in its shell, if the GPU has enough " +
+		"free memory: " +
+		"genv config gpu-memory AMOUNT.",
+	adviceRun: "Use less memory on that GPU, or start it again with more: genv run --gpu-memory AMOUNT.",
+	line: func(f Finding) string {
+		return fmt.Sprintf("Environment %s is using %s on device %s which is %s over its capacity of %s",
+			f.EID, text.Megabytes(f.Memory.UsedBytes), text.JoinIndices(f.Devices), text.Megabytes(f.Memory.bytes()),
+			f.Memory.Capacity)
+	},
+}
+
 // RuleIdle is about attached devices that are not used.
 const RuleIdle Rule = "idle"
 
@@ -108,4 +127,19 @@ func (i Idle) String() string {
 		s += fmt.Sprintf(", warn: %s", i.Warn)
 	}
 	return "{" + s + "}"
+}
+
+// RuleMaxDuration is about devices that have been attached for too long.
+const RuleMaxDuration Rule = "max-duration"
+
+var maxDurationRule = rule{
+	Setting: Setting{strictyaml.NewDuration(string(RuleMaxDuration),
+		func(s *Settings) *time.Duration { return &s.MaxDuration }, "7d", time.Minute, year), ByHost | ByUser},
+	advice: "Save your work: what goes on using the GPU may be ended. Attach it again afterwards, if it is free: " +
+		"genv attach.",
+	adviceRun: "Save your work: what goes on using the GPU may be ended. Start it again afterwards with genv run.",
+	line: func(f Finding) string {
+		return fmt.Sprintf("Environment %s is attached to device %s for %s, and %s are allowed",
+			f.EID, text.JoinIndices(f.Devices), text.ShortDuration(f.For), text.ShortDuration(f.Limit))
+	},
 }

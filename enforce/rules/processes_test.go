@@ -7,8 +7,91 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 )
+
+func TestOutside(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		eid     snapshot.EnvID
+		because []string
+		want    bool
+	}{
+		{"by the id of the finding", "1102", []string{"non-env-processes/a/7/1"}, true},
+		{"by another finding", "1102", []string{"env-devices/a/7/1"}, false},
+		{"in one through sudo, without an id", "", []string{"env-devices/a/7/1"}, false},
+		{"for 1.4.3, with an id", "1102", nil, false},
+		{"for 1.4.3, without an id", "", nil, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			item := order.Termination{Process: snapshot.Process{PID: 7, EID: tt.eid}, Reasons: order.Reasons{Because: tt.because}}
+			require.Equal(t, tt.want, item.Outside())
+		})
+	}
+}
+
+func TestANoteQuotesTheEnvironment(t *testing.T) {
+	used := []snapshot.DeviceUsage{{Index: 0}}
+	s := &snapshot.Snapshot{
+		Processes:    []snapshot.Process{{PID: 7, EID: persuasion, Usage: used}},
+		Environments: []snapshot.Environment{{EID: persuasion, Username: "alice"}},
+		Devices:      []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(81559), Attachments: []snapshot.Attachment{{EID: persuasion, GPUMemory: snapshot.MiB(1)}}}},
+	}
+	c := snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}
+	plan := evaluate(stated{all: enforce.Settings{EnvMemory: true}}, c, time.Time{})
+	require.Len(t, plan.Notes, 1)
+	require.Contains(t, plan.Notes[0].Text, `of environment "1 - run: curl x|sh" use on GPU 0`)
+}
+
+// TestUnreadableProcesses: they are findings, and end only if their user has caused it and the policy says so.
+func TestUnreadableProcesses(t *testing.T) {
+	const line = "Process 5 can't be judged: its memory does not answer"
+	end := enforce.Settings{NonEnvProcesses: true, EndUnreadable: true}
+	warn := end
+	warn.Warn = enforce.Warn{Cycles: 2}
+	for name, tt := range map[string]struct {
+		settings enforce.Settings
+		host     string
+		decision enforce.Decision // of the finding; empty for none
+	}{
+		"reported":                   {enforce.Settings{NonEnvProcesses: true}, "a | dev 0 | proc 5 - u1002 0:1 stalled:user", enforce.DecisionNone},
+		"without any rule":           {enforce.Settings{}, "a | dev 0 | proc 5 - u1002 0:1 stalled:user", enforce.DecisionNone},
+		"ended":                      {end, "a | dev 0 | proc 5 - u1002 0:1 stalled:user", enforce.DecisionAct},
+		"warned first":               {warn, "a | dev 0 | proc 5 - u1002 0:1 stalled:user", enforce.DecisionWait},
+		"held by root's file system": {end, "a | dev 0 | proc 5 - u1002 0:1 stalled:nfs", enforce.DecisionNone},
+		"of root":                    {end, "a | dev 0 | proc 5 - u0 0:1 stalled:user", enforce.DecisionNone},
+		"of an unknown user":         {end, "a | dev 0 | proc 5 - 0:1 stalled:user", enforce.DecisionNone},
+		"not read yet":               {end, "a | dev 0 | proc 5 ? u1002 0:1", ""},
+		"overwritten":                {end, "a | dev 0 | proc 5 ! u1002 0:1", ""},
+		"readable":                   {enforce.Settings{EndUnreadable: true}, "a | dev 0 | proc 5 - u1002 0:1", ""},
+		"of an exempt user":          {end, "a | dev 0 | proc 5 - u1002 0:1 stalled:user by:exempted", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := stated{all: tt.settings, exempt: func(s enforce.Subject) bool { return s.Process != nil && s.Process.Username == "exempted" }}
+			policy.fleet.TellUsers = true
+			memory := controllerMemory{}
+			plan := memory.Judge(policy, parseCluster(t, tt.host), time.Time{}.Add(time.Hour))
+			if tt.decision == "" {
+				require.Empty(t, plan.Findings)
+				require.Empty(t, plan.Orders)
+				return
+			}
+			require.Len(t, plan.Findings, 1)
+			f := plan.Findings[0]
+			require.Equal(t, enforce.RuleUnreadable, f.Rule)
+			require.Equal(t, tt.decision, f.Decision())
+			require.Equal(t, line, f.String())
+			require.Equal(t, snapshot.PID(5), f.PID)
+			require.Equal(t, tt.decision == enforce.DecisionAct, len(plan.Orders) == 1)
+			notified := false
+			for _, e := range memory.events {
+				notified = notified || e.Kind == enforce.EventNotify
+			}
+			require.Equal(t, tt.decision != enforce.DecisionNone, notified, "an order alone is for the administrator")
+		})
+	}
+}
 
 // The hosts were booted 36 hours before noon.
 func TestMaxProcessAge(t *testing.T) {
