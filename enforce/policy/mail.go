@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"net"
 	netmail "net/mail"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -122,4 +125,173 @@ func addressFrom(t *template.Template, user snapshot.Username) (string, error) {
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// What holds if `mail:` doesn't say it.
+const (
+	mailsPerUser = 4
+	mailsInAll   = 200
+	mailDigest   = time.Hour
+	mailTimeout  = 30 * time.Second
+)
+
+// readMail reads `mail:`.
+func (r *reader) readMail(n *strictyaml.Node) {
+	m := &Mail{
+		TLS: StartTLS, PerUser: mailsPerUser, InAll: mailsInAll, Digest: mailDigest, Timeout: mailTimeout,
+		accounts: r.file.Accounts, Addresses: make(map[snapshot.Username]string), From: Source{
+			Place: n.Place(),
+			By:    "mail",
+		},
+	}
+	plaintext, program, before := false, false, r.doc.Errors()
+	var tlsAt *strictyaml.Node
+	n.Map(strictyaml.Keys{
+		"sendmail": func(n *strictyaml.Node) { m.Sendmail = readPath(n) },
+		"smtp":     func(n *strictyaml.Node) { m.SMTP = readServer(n) },
+		"tls": func(n *strictyaml.Node) {
+			m.TLS, tlsAt = TLS(n.OneOf(string(StartTLS), string(Implicit), string(NoTLS))), n
+		},
+		"allow-plaintext": func(n *strictyaml.Node) { plaintext = n.Bool() },
+		"ca-file":         func(n *strictyaml.Node) { m.CAFile = readPath(n) },
+		"user":            func(n *strictyaml.Node) { m.User = n.Text() },
+		"password-file":   func(n *strictyaml.Node) { m.PasswordFile = readPath(n) },
+		"password": func(n *strictyaml.Node) {
+			n.Failf("a password does not belong into the policy; write it into a file that only the controller's " +
+				"account may read, and its path after `password-file:`")
+		},
+		"from":      func(n *strictyaml.Node) { m.Sender = readSender(n) },
+		"reply-to":  func(n *strictyaml.Node) { m.ReplyTo = readAddress(n) },
+		"contact":   func(n *strictyaml.Node) { m.Contact = n.Text() },
+		"addresses": func(n *strictyaml.Node) { r.readAddresses(n, m.Addresses) },
+		"template":  func(n *strictyaml.Node) { m.AddressTemplate = readAddressTemplate(n) },
+		"opt-out": func(n *strictyaml.Node) {
+			n.List(func(n *strictyaml.Node) {
+				users, _ := r.readUserOrGroup(n)
+				m.OptOut = append(m.OptOut, users...)
+			})
+		},
+		"copy-to": func(n *strictyaml.Node) {
+			n.List(func(n *strictyaml.Node) { m.CopyTo = append(m.CopyTo, readAddress(n)) })
+		},
+		"per-user": func(n *strictyaml.Node) { m.PerUser = n.Int(1, maxLimit) },
+		"in-all":   func(n *strictyaml.Node) { m.InAll = n.Int(1, maxLimit) },
+		"digest":   func(n *strictyaml.Node) { m.Digest = n.Duration(time.Minute, 7*24*time.Hour) },
+		"timeout":  func(n *strictyaml.Node) { m.Timeout = n.Duration(time.Second, 10*time.Minute) },
+	}, strictyaml.Keys{"command": func(n *strictyaml.Node) {
+		program = true
+		r.ignore("command", "use `template:` or `addresses:`")(n)
+	}})
+	if n.IsMap() && r.doc.Errors() == before {
+		m.check(n, tlsAt, plaintext, program)
+	}
+	r.file.Mail = m
+}
+
+// check refuses what contradicts itself, or is missing.
+func (m *Mail) check(n, tlsAt *strictyaml.Node, plaintext, program bool) {
+	host, _, _ := net.SplitHostPort(m.SMTP)
+	if tlsAt == nil {
+		tlsAt = n
+	}
+	switch {
+	case (m.Sendmail == "") == (m.SMTP == ""):
+		n.Failf("mail: write one of `sendmail: /usr/sbin/sendmail` and `smtp: mail.example.org:587`")
+	case m.Sendmail != "" && (m.User != "" || m.PasswordFile != "" || m.CAFile != "" || tlsAt != n):
+		n.Failf("mail: tls, ca-file, user and password-file are for `smtp:`; remove them")
+	case m.Sender.Address == "":
+		n.Failf("mail: the sender is missing; write `from: genv <genv@example.org>`")
+	case (m.User == "") != (m.PasswordFile == ""):
+		n.Failf("mail: `user:` and `password-file:` belong together; write both or neither")
+	case m.SMTP != "" && m.TLS == NoTLS && !plaintext && !isLoopback(host):
+		tlsAt.Failf("tls: none sends mail in the clear; write starttls or implicit, or add `allow-plaintext: true`")
+	case m.TLS == NoTLS && m.User != "" && !isLoopback(host):
+		tlsAt.Failf("tls: none would send the password in the clear; write starttls or implicit")
+	// with the program of earlier versions, no user has an address
+	case len(m.Addresses) == 0 && m.AddressTemplate == nil && !program:
+		n.Failf("mail: it has no addresses; write `template: \"{{.User}}@example.org\"` or `addresses: {alice: " +
+			"alice@example.org}`")
+	}
+}
+
+// readPath reads the full path of a file.
+func readPath(n *strictyaml.Node) string {
+	path := n.Text()
+	if path != "" && !filepath.IsAbs(path) {
+		n.Failf("%q is not a full path; write it as /etc/genv/name", path)
+		return ""
+	}
+	return path
+}
+
+// readServer reads host:port.
+func readServer(n *strictyaml.Node) string {
+	server := n.Text()
+	host, port, err := net.SplitHostPort(server)
+	number, notNumber := strconv.Atoi(port)
+	if server != "" && (err != nil || host == "" || notNumber != nil || number < 1 || number > 65535) {
+		n.Failf("%q is not a server with its port; write it as mail.example.org:587", server)
+		return ""
+	}
+	return server
+}
+
+func readAddress(n *strictyaml.Node) string {
+	s := n.Text()
+	if s == "" {
+		return ""
+	}
+	address, err := ParseAddress(s)
+	if err != nil {
+		n.Failf("%v", err)
+	}
+	return address
+}
+
+// readSender reads an address, with or without a name before it.
+func readSender(n *strictyaml.Node) netmail.Address {
+	s := n.Text()
+	if s == "" {
+		return netmail.Address{}
+	}
+	sender, err := netmail.ParseAddress(s)
+	if err == nil {
+		_, err = ParseAddress(sender.Address)
+	}
+	if err != nil {
+		n.Failf("%q is not a sender; write it as genv@example.org or genv <genv@example.org>", s)
+		return netmail.Address{}
+	}
+	return *sender
+}
+
+func (r *reader) readAddresses(n *strictyaml.Node, addresses map[snapshot.Username]string) {
+	n.Each(func(key, value *strictyaml.Node) {
+		for _, user := range r.readUser(key) {
+			addresses[snapshot.Username(user)] = readAddress(value)
+		}
+	})
+}
+
+// readAddressTemplate reads a template that makes an address of a user's name.
+func readAddressTemplate(n *strictyaml.Node) *template.Template {
+	source := n.Text()
+	if source == "" {
+		return nil
+	}
+	t, err := template.New("template").Parse(source)
+	var one, other string
+	if err == nil {
+		if one, err = addressFrom(t, "alice"); err == nil {
+			other, err = addressFrom(t, "bob")
+		}
+	}
+	if err == nil && one == other {
+		err = fmt.Errorf("all users have the address %s", one)
+	}
+	if err != nil {
+		n.Failf("template: %s; write it as \"{{.User}}@example.org\"", strings.TrimPrefix(err.Error(), "template: "))
+		return nil
+	}
+	return t
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -184,4 +186,87 @@ func (r *reader) readUserOrGroup(n *strictyaml.Node) (users []string, isGroup bo
 		n.Failf("@%s: %v", group, err)
 	}
 	return users, true
+}
+
+// Reference is a name in a policy of something that is defined elsewhere: an account, or
+// a host or a label of the inventory.
+type Reference struct {
+	Kind  string // ToUser and so on
+	Name  string // of a label its key
+	Value string // of a label
+	Place strictyaml.Place
+}
+
+// The kinds of references.
+const (
+	ToUser  = "user"
+	ToHost  = "host" // may have ranges, or be a group as @name
+	ToLabel = "label"
+	// ToUnixGroup is a group of the directory, and ToModel a glob of names of GPUs.
+	ToUnixGroup = "group"
+	ToModel     = "model"
+)
+
+// References lists the users, hosts and labels of a policy, in the order of the file. Its
+// error is that of Parse.
+func References(name string, data []byte) ([]Reference, error) {
+	r := read(name, data, nil)
+	slices.SortStableFunc(r.references, func(a, b Reference) int {
+		return cmp.Or(cmp.Compare(a.Place.Line, b.Place.Line), cmp.Compare(a.Place.Column, b.Place.Column))
+	})
+	return r.references, r.doc.Err()
+}
+
+// refers notes what a node names.
+func (r *reader) refers(n *strictyaml.Node, to Reference) {
+	to.Place = n.Place()
+	r.references = append(r.references, to)
+}
+
+// readHook reads an item of `hooks:`.
+func (r *reader) readHook(n *strictyaml.Node) {
+	hook := Hook{
+		On: []Event{OnWarn, OnAct, OnHold}, Timeout: 5 * time.Second, Retries: 2,
+		From: Source{Place: n.Place(), By: "hooks"},
+	}
+	targets := 0
+	n.Map(strictyaml.Keys{
+		"command": func(n *strictyaml.Node) { hook.Command = readCommand(n); targets++ },
+		"webhook": func(n *strictyaml.Node) { hook.Webhook = readURL(n); targets++ },
+		"slack":   func(n *strictyaml.Node) { hook.Webhook, hook.Slack = readURL(n), true; targets++ },
+		"events": func(n *strictyaml.Node) {
+			hook.On = nil
+			n.List(func(n *strictyaml.Node) {
+				hook.On = append(hook.On, Event(n.OneOf(string(OnWarn), string(OnAct), string(OnHold))))
+			})
+		},
+		"timeout": func(n *strictyaml.Node) { hook.Timeout = n.Duration(100*time.Millisecond, time.Minute) },
+		"retries": func(n *strictyaml.Node) { hook.Retries = n.Int(0, 10) },
+	}, strictyaml.Keys{"format": r.ignore("format", "use `slack:` to write to a chat")})
+	if n.IsMap() && targets != 1 {
+		n.Failf("a hook is one of command, webhook and slack; write `command: [/usr/local/bin/notify]`, " +
+			"`webhook: https://…` or `slack: https://…`")
+	}
+	r.file.Hooks = append(r.file.Hooks, hook)
+}
+
+// readCommand reads a program and its arguments. It is run without a shell and
+// without a search path, so that only the policy file decides what runs.
+func readCommand(n *strictyaml.Node) []string {
+	var command []string
+	n.List(func(n *strictyaml.Node) { command = append(command, n.Text()) })
+	if n.IsList() && (len(command) == 0 || !filepath.IsAbs(command[0])) {
+		n.Failf("the command begins with the full path of a program, as in [/usr/local/bin/notify, --quiet]")
+	}
+	return command
+}
+
+func readURL(n *strictyaml.Node) string {
+	text := n.Text()
+	u, err := url.Parse(text)
+	if text != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		n.Failf("%q is not a web address; write it as https://chat.example.org/hooks/1", text)
+		return ""
+	}
+	return text
 }

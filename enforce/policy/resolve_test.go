@@ -1,6 +1,8 @@
 package policy_test
 
 import (
+	"os"
+	"regexp"
 	"testing"
 	"time"
 
@@ -296,4 +298,19 @@ tell-users: false
 		{Key: "unreachable", Value: "ignore", From: "built in"},
 		{Key: "tell-users", Value: "off", From: "the file, p.yaml:19:13"},
 	}, got)
+}
+
+// TestPage checks docs/policy.md: each recipe is a whole policy, and every setting is described.
+func TestPage(t *testing.T) {
+	data, err := os.ReadFile("../../docs/policy.md")
+	require.NoError(t, err)
+	page := string(data)
+	recipes := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(page, -1)
+	require.Len(t, recipes, 11)
+	for _, recipe := range recipes {
+		parse(t, recipe[1])
+	}
+	for _, setting := range policy.Default().Explain(enforce.Query{}) {
+		require.Contains(t, page, "`"+setting.Key+"`")
+	}
 }
