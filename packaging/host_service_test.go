@@ -1,6 +1,7 @@
 package packaging
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 )
 
 const (
@@ -137,4 +140,145 @@ func TestHostServiceThatHangs(t *testing.T) {
 		return now != pid && now != "0" && m.show(hostService, "ActiveState") == "active"
 	}, time.Minute, 100*time.Millisecond)
 	require.Contains(t, m.must("genv", "host", "status"), "process "+m.show(hostService, "MainPID"))
+}
+
+// asGuardable gives a machine with GPUs what the guard looks at: a bpffs, the driver's /proc
+// folder, and nodes. The GPU at index i has minor 1-i.
+func (m *machine) asGuardable() {
+	m.t.Helper()
+	if out, err := m.run("sh", "-ec", "mount -t bpf bpf /sys/fs/bpf; mount -t tmpfs -o mode=0755 none /proc/driver"); err != nil {
+		skip(m.t, "a private machine can't have a bpffs here: "+out)
+	}
+	for index, gpu := range gpus.H100s("private", 2) {
+		m.sh(fmt.Sprintf(`folder=/proc/driver/nvidia/gpus/0000:0%d:00.0
+			mkdir -p $folder
+			printf 'GPU UUID: %s\nDevice Minor: %d\n' >$folder/information
+			mknod -m 0666 /dev/nvidia%d c 195 %d`, index+1, gpu.UUID, 1-index, 1-index, 1-index))
+	}
+	// The guard is attached to the root of the cgroups that the machine sees.
+	require.NotEqual(m.t, "1", strings.TrimSpace(m.must("stat", "-c", "%i", "/sys/fs/cgroup")), "not the root cgroup of the real machine")
+}
+
+// opens says whether an account may open the node of the GPU at an index, from a service in a
+// cgroup of its own.
+func (m *machine) opens(account string, index int) bool {
+	m.t.Helper()
+	node := fmt.Sprintf("/dev/nvidia%d", 1-index)
+	m.must("systemd-run", "--quiet", "--collect", "--service-type=oneshot", "--uid="+account, "--property=StandardOutput=truncate:/tmp/opened",
+		"sh", "-c", "cat "+node+" 2>&1 || true") // there is no driver, so each open fails
+	out := m.must("cat", "/tmp/opened")
+	if strings.Contains(out, node+": No such device or address") {
+		return true
+	}
+	require.Contains(m.t, out, node+": Operation not permitted")
+	return false
+}
+
+// awaitGuard waits until the guard of the machine is in a mode, kept by the present service.
+func (m *machine) awaitGuard(mode string) {
+	m.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		out, _ := m.run("genv", "guard", "status", "--format", "json")
+		var now struct {
+			Mode   string
+			Keeper int
+		}
+		if json.Unmarshal([]byte(out), &now) == nil && now.Mode == mode && (mode == "off" || strconv.Itoa(now.Keeper) == m.show(guardService, "MainPID")) {
+			return
+		}
+		if time.Now().After(deadline) {
+			log, _ := m.run("journalctl", "--no-pager", "--lines=50")
+			require.FailNow(m.t, "the guard is not in mode "+mode, out+log)
+		}
+	}
+}
+
+// link tells one guard in the kernel from another.
+func (m *machine) link() string {
+	m.t.Helper()
+	return m.must("stat", "-c", "%i", "/sys/fs/bpf/genv/link")
+}
+
+const guardService = "genv-guard.service"
+
+// TestTheGuardUnderSystemd: through all hardening of genv-guard.service its guard judges what
+// the cgroups of others open, all see its pins, and it can be turned off from outside.
+func TestTheGuardUnderSystemd(t *testing.T) {
+	m := startMachine(t)
+	m.install("v1.0.0")
+	m.asGPUHost()
+	m.asGuardable()
+	m.boot()
+	m.sh("useradd --create-home alice; useradd --create-home bob")
+	m.must("systemctl", "enable", "--now", hostSocket, hostService)
+	m.aliceActivates("job")
+	m.aliceAttaches(1)
+	require.True(t, m.opens("bob", 0), "there is no guard yet")
+
+	require.Equal(t, "inactive disabled", m.show(guardService, "ActiveState")+" "+m.show(guardService, "UnitFileState"), "off by default")
+	m.must("systemctl", "enable", "--now", guardService)
+	m.awaitGuard("enforce")
+	namespace := func(pid string) string { return m.must("readlink", "/proc/"+pid+"/ns/mnt") }
+	require.Equal(t, namespace("1"), namespace(m.show(guardService, "MainPID")), "the guard's pins are seen by all")
+	m.checkHostService()
+	require.Equal(t, "root 700", m.owner("/sys/fs/bpf/genv"))
+	require.True(t, m.opens("alice", 0))
+	require.False(t, m.opens("alice", 1))
+	require.False(t, m.opens("bob", 0))
+	require.True(t, m.opens("root", 0))
+	require.Eventually(t, func() bool { return strings.Contains(m.must("genv", "guard", "status"), "denied") }, time.Minute, 50*time.Millisecond)
+
+	m.guardOutlivesItsService()
+	m.guardEndsFromOutside()
+}
+
+// guardOutlivesItsService kills the service: not one open is let through.
+func (m *machine) guardOutlivesItsService() {
+	m.t.Helper()
+	m.must("systemd-run", "--quiet", "--unit=bob", "--uid=bob", "sh", "-c",
+		`while sleep 0.005; do cat /dev/nvidia1; done >/home/bob/opens 2>&1`)
+	link := m.link()
+	killed := m.show(guardService, "MainPID")
+	m.must("kill", "-KILL", killed)
+	require.Eventually(m.t, func() bool {
+		now := m.show(guardService, "MainPID")
+		return now != killed && now != "0"
+	}, time.Minute, 50*time.Millisecond)
+	m.awaitGuard("enforce")
+	m.must("systemctl", "stop", "bob")
+	require.Equal(m.t, link, m.link())
+	opens := m.must("cat", "/home/bob/opens")
+	require.NotContains(m.t, opens, "No such device or address")
+	denied := strings.Count(opens, "Operation not permitted")
+	require.NotZero(m.t, denied)
+	m.t.Logf("0 of %d opens let through while the service was killed and started again", denied)
+	require.True(m.t, m.opens("alice", 0))
+}
+
+// guardEndsFromOutside turns the guard off in each way that docs/guard.md names.
+func (m *machine) guardEndsFromOutside() {
+	m.t.Helper()
+	m.must("genv", "guard", "off")
+	require.True(m.t, m.opens("bob", 0), "at once")
+	require.False(m.t, m.exists("/sys/fs/bpf/genv"))
+	require.Eventually(m.t, func() bool { return m.show(guardService, "ActiveState") == "inactive" }, time.Minute, 50*time.Millisecond)
+	m.must("systemctl", "restart", hostService)
+	m.awaitGuard("off")
+	require.True(m.t, m.opens("bob", 0), "root's service doesn't turn it on")
+
+	m.must("systemctl", "start", guardService)
+	m.awaitGuard("enforce")
+	require.False(m.t, m.opens("bob", 0))
+	m.write("/etc/genv/guard.off", "", 0o644)
+	m.awaitGuard("off")
+	require.True(m.t, m.opens("bob", 0))
+	m.must("rm", "/etc/genv/guard.off")
+	m.awaitGuard("enforce")
+	require.False(m.t, m.opens("bob", 0))
+
+	m.must("rm", "-r", "/sys/fs/bpf/genv")
+	m.awaitGuard("off")
+	require.True(m.t, m.opens("bob", 0))
+	require.Eventually(m.t, func() bool { return m.show(guardService, "ActiveState") == "inactive" }, time.Minute, 50*time.Millisecond)
+	require.Equal(m.t, "success", m.show(guardService, "Result"))
 }

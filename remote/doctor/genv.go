@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -134,4 +135,161 @@ func (e *examination) checkProgram(s survey) doctor.Check {
 		doctor.If(login.file != root.file, "genv-two-programs", "the login finds %s, and sudo %s", login.path,
 			root.path),
 		doctor.If(true, "", ""))
+}
+
+// The survey prints what the later checks depend on, in sections that begin with our token: the login, and where genv
+// is. It is one line without exclamation marks, so that any login shell passes it on (see remote.Quote). sudo isn't
+// asked for a host that does without it: the host would log a user who has no rights.
+const surveyScript = `LC_ALL=C; export LC_ALL; t=$1; say() { echo; echo "$t $1"; }; ` +
+	`say who; id -un; id -u; uname -r; uname -m; say os; head -c 4096 /etc/os-release; ` +
+	`w=$(command -v timeout >/dev/null 2>&1 && echo timeout); b=$(date +%s); ` +
+	`l=; if [ "$3" = sudo ]; then l=$(${w:+$w 15} sudo -n -l 2>&1); fi; say sudo; echo $(($(date +%s)-b)); ` +
+	`d=$(printf "%s\n" "$l" | sed -n "s/.*secure_path=\([^,]*\).*/\1/p" | head -n 1 | tr -d "\\\\"); ` +
+	`show() { case $2 in /*) echo "$1 $(stat -Lc "%u %a %d:%i" "$2") $2";; esac; }; ` +
+	`p=$(command -v "$2"); q=$(PATH="${d:-$PATH}"; command -v "$2"); ` +
+	`r=$(PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/opt/genv/bin; command -v "$2"); ` +
+	`say genv; show login "$p"; show sudo "$q"; show usual "$r"; ` +
+	`g=${p:-${q:-$r}}; say version; if [ -n "$g" ]; then ${w:+$w 5} "$g" version 2>&1 | head -c 400; fi; ` +
+	`say clock; date +%s; say end`
+
+type survey struct {
+	user     string
+	uid      string // empty if it is unknown
+	system   doctor.System
+	sudoTook time.Duration // about
+	trial    remote.Trial  // of sudo; zero if it wasn't tried
+	programs map[string]genvFile
+	version  string // what `genv version` printed
+}
+
+// genvFile is a file that genv's name leads to: by the path of the login, of sudo, or in one of the usual folders.
+type genvFile struct {
+	path string
+	uid  string
+	mode uint64
+	file string // device and inode
+}
+
+// genv is the path of the genv that the login can run; empty if there is none.
+func (s *survey) genv() string {
+	return cmp.Or(s.programs["login"].path, s.programs["sudo"].path, s.programs["usual"].path)
+}
+
+// survey runs the survey. ok is false if nothing more can be done.
+func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
+	mode := "sudo"
+	if e.host.NoSudo {
+		mode = "login"
+	}
+	out, err := e.run(ctx, remote.Command{Args: []string{
+		"sh", "-c", surveyScript, "sh", e.token,
+		cmp.Or(e.host.GenvPath, "genv"), mode,
+	}})
+	answered := e.Now()
+	peer, connected := e.Client.Peer(e.host)
+	if err != nil && !connected {
+		e.unreached(err)
+		return s, false
+	}
+	e.reached(peer)
+	parts := sections(out.Stdout, e.token)
+	if _, complete := parts["end"]; !complete {
+		if class := remote.ClassOf(err); err == nil || class == remote.CommandFailed || class == remote.GenvMissing {
+			said := "the login works, but it runs another program than the one that was asked for"
+			if err != nil {
+				said += ": " + err.Error()
+			}
+			err = &remote.Error{Class: remote.InvalidOutput, Err: errors.New(said), Next: remote.LoginStep}
+		}
+		e.fail(doctor.Login, err)
+		return s, false
+	}
+	s = parseSurvey(parts)
+	e.add(checkClock(parts["clock"], answered))
+	if !e.host.NoSudo && s.sudoTook < sudoSlow { // or the trial would take a minute
+		out, _ := e.run(ctx, remote.TrialCommand(e.host, "doctor", e.token)) // what is incomplete isn't parsed
+		if trial, ok := remote.ParseTrial(out.Stdout, e.token); ok {
+			s.trial = trial
+		}
+	}
+	as := fmt.Sprintf("as %s (uid %s)", cmp.Or(s.user, "unknown"), cmp.Or(s.uid, "unknown"))
+	took := e.Client.LoginTook(e.host).Round(time.Second)
+	e.add(doctor.First(doctor.Login, doctor.If(took >= loginSlow, "login-slow", "%s, after %s", as, took),
+		doctor.If(true, "", "%s", as)))
+	return s, true
+}
+
+// sections splits output at the lines that begin with the token.
+func sections(output []byte, token string) map[string]string {
+	parts := make(map[string]string)
+	pieces := strings.Split("\n"+string(output), "\n"+token+" ")
+	for _, piece := range pieces[1:] {
+		name, content, _ := strings.Cut(piece, "\n")
+		if _, twice := parts[name]; !twice {
+			parts[name] = content
+		}
+	}
+	return parts
+}
+
+func parseSurvey(parts map[string]string) survey {
+	s := survey{programs: map[string]genvFile{}}
+	if seconds, err := strconv.Atoi(strings.TrimSpace(parts["sudo"])); err == nil {
+		s.sudoTook = time.Duration(seconds) * time.Second
+	}
+	who := append(strings.Split(parts["who"], "\n"), "", "", "", "")
+	s.user = doctor.OneLine(who[0])
+	if _, err := strconv.ParseUint(who[1], 10, 32); err == nil {
+		s.uid = who[1]
+	}
+	s.system = doctor.System{
+		OS: doctor.OSName(parts["os"]), Kernel: doctor.OneLine(who[2]),
+		Arch: doctor.OneLine(who[3]),
+	}
+	for line := range strings.Lines(parts["genv"]) {
+		f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 5)
+		if len(f) < 5 || !strings.HasPrefix(f[4], "/") {
+			continue
+		}
+		mode, err := strconv.ParseUint(f[2], 8, 32)
+		if _, known := s.programs[f[0]]; err == nil && !known {
+			s.programs[f[0]] = genvFile{path: f[4], uid: f[1], mode: mode, file: f[3]}
+		}
+	}
+	if last := text.LastLine(parts["version"]); plainVersion().MatchString(last) { // or it is what it fails with
+		s.version = doctor.OneLine(last)
+	}
+	return s
+}
+
+var plainVersion = text.Pattern(`^[0-9A-Za-z.+~_-]+$`)
+
+// From when on a login or sudo is slow: each cycle of a loop waits 10 s for an answer.
+const (
+	loginSlow = 5 * time.Second
+	sudoSlow  = 3 * time.Second
+)
+
+// The difference from which a clock is off or wrong. The answer has been on its way for a moment.
+const (
+	clockOff   = 3 * time.Second
+	clockWrong = time.Minute
+)
+
+// checkClock compares the seconds that the host printed in the end with the time of our clock when its answer
+// was there.
+func checkClock(printed string, now time.Time) doctor.Check {
+	seconds, err := strconv.ParseInt(strings.TrimSpace(printed), 10, 64)
+	if err != nil {
+		return doctor.Unknown(doctor.Clock, "the host's `date` printed no time")
+	}
+	direction, difference := "ahead of", time.Unix(seconds, 0).Sub(now)
+	if difference < 0 {
+		direction = "behind"
+	}
+	seen := fmt.Sprintf("about %s %s the controller's", difference.Abs().Round(time.Second), direction)
+	return doctor.First(doctor.Clock,
+		doctor.If(difference.Abs() > clockWrong, "clock-wrong", "%s", seen),
+		doctor.If(difference.Abs() > clockOff, "clock-off", "%s", seen),
+		doctor.If(true, "", "as the controller's, as far as can be seen"))
 }

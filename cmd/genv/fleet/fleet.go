@@ -6,18 +6,23 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/history"
+	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/cmd/genv/operators"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/cmd/genv/report"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/inventory"
 	"github.com/seed-3119e985/genv/remote/sshclient"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // fleet is the hosts of a command, and the connections to them.
@@ -193,4 +198,145 @@ func historyCommand(p command.Program) *cli.Command {
 		Flags:  o.ControllerFlags(),
 		Action: func(c *cli.Context) error { return o.ShowController(&p, c) },
 	}
+}
+
+// hostConfig is what the flags of `genv remote` say, with the hosts that they name.
+type hostConfig struct {
+	Hosts         []remote.Host
+	SSH           sshclient.Options
+	Fanout        int  // hosts to log in to at a time
+	StopAtFailure bool // end at the first host that fails
+	Quiet         bool // don't print which hosts failed
+	// Patience is how long a cycle waits for the first login to a host; 0 is to its end.
+	Patience time.Duration
+}
+
+// Which hosts a command takes if none is named.
+const (
+	namedHosts = iota // none: it acts on hosts
+	allHosts          // all of the inventory: it only looks
+	ownHosts          // none, and config.yaml has to name them for this command
+)
+
+// hostFlags is genv, with what the flags say that `genv remote` and its commands on hosts have.
+type hostFlags struct {
+	command.Program
+	unnamed                            int // namedHosts, allHosts or ownHosts
+	host, exclude                      []string
+	hostFile, username, sshConfig, ssh string
+	timeout, commandTimeout            time.Duration
+	fanout                             int
+	exitOnError, quiet, noSudo         bool
+	insecureIgnoreHostKeys, verbose    bool
+}
+
+func (o *hostFlags) flags(unnamed int, more ...cli.Flag) []cli.Flag {
+	o.unnamed, o.commandTimeout, o.fanout = unnamed, 30*time.Second, 64
+	hosts := command.OfFleet
+	if unnamed == ownHosts {
+		hosts = command.Site
+	}
+	return append([]cli.Flag{
+		command.Strings(&o.host, "host,H", "`HOSTS`: a,b or gpu[01-16].lab or 'gpu-*,!gpu-07' or label:gpu=h100 or "+
+			"@group or hosts.yaml; several times").Config(hosts),
+		command.String(&o.hostFile, "hostfile", "`FILE` of hosts, one per line or YAML").Config(hosts),
+		command.Strings(&o.exclude, "exclude,x", "`HOSTS` to leave out, written as with -H").Config(command.OfFleet),
+		command.String(&o.username, "username,l", "`USER` to log in as").Config(command.Connection),
+		command.Duration(&o.timeout, "timeout,t", "`TIME` for connecting, the exchange of keys included, in seconds or as "+
+			"500ms").Config(command.Connection).DefaultText("10, or ssh_config's ConnectTimeout"),
+		command.Duration(&o.commandTimeout, "command-timeout",
+			"`TIME` for a command or an answer of a host, in seconds or as 500ms").
+			Config(command.Connection).DefaultText("30; in a loop of enforce the interval, from 10 to 30"),
+		command.Int(&o.fanout, "fanout", "log in to `N` hosts at a time").AtLeast(1).Config(command.Connection).Hide(),
+		command.Bool(&o.exitOnError, "exit-on-error,e", "stop at the first host that fails").Config(command.Connection),
+		command.Bool(&o.quiet, "quiet,q", "don't print which hosts failed").Config(command.Connection),
+		command.String(&o.sshConfig, "ssh-config,F", "ssh configuration `FILE` instead of ~/.ssh/config").
+			Config(command.Connection),
+		command.Bool(&o.noSudo, "no-sudo", "run genv on the hosts without sudo, for logins as root; "+
+			"`sudo: false` in hosts.yaml does it for some hosts").Config(command.Connection),
+		command.String(&o.ssh, "ssh", "`WAY` to reach hosts: builtin, or openssh to run ssh(1), for second factors, "+
+			"GSSAPI and what else genv's own SSH can't do").OneOf(inventory.Ways...).
+			Config(command.Connection).DefaultText("builtin, or `ssh:` in hosts.yaml"),
+		command.Bool(&o.insecureIgnoreHostKeys, "insecure-ignore-host-keys",
+			"connect to hosts without checking their keys, in this run").Config(command.AskedToo),
+		command.Bool(&o.verbose, "verbose,v", "log more to stderr, such as how each host is reached").
+			Config(command.Connection),
+	}, more...)
+}
+
+func (o *hostFlags) named() bool { return len(o.host) > 0 || o.hostFile != "" }
+
+func (o *hostFlags) readConfig(c *cli.Context) (hostConfig, error) {
+	config := hostConfig{
+		Fanout:        o.fanout,
+		StopAtFailure: o.exitOnError,
+		Quiet:         o.quiet && !o.exitOnError, // as in 1.4.3: it says why it stops
+		SSH: sshclient.Options{
+			ConfigFile:       o.sshConfig,
+			InsecureHostKeys: o.insecureIgnoreHostKeys,
+			ConnectTimeout:   o.timeout, // 0 for ssh_config's ConnectTimeout, or 10 s
+			CommandTimeout:   o.commandTimeout,
+			Prompt:           render.Prompt(o.In, o.Err),
+			Log:              o.Logger(c),
+		},
+	}
+	selection := inventory.Selection{
+		Hosts:        o.host,
+		HostFile:     o.hostFile,
+		Exclude:      o.exclude,
+		User:         o.username,
+		DefaultFiles: command.ConfigPaths(o.Getenv, command.HostsFile),
+		OpenDefault:  command.OpenConfig,
+		All:          o.unnamed == allHosts,
+	}
+	if !selection.All && !o.named() {
+		return config, o.unnamedHosts(c)
+	}
+	var err error
+	if config.Hosts, err = inventory.Load(selection, command.OpenAtOnce); err != nil {
+		if !o.named() {
+			err = o.withElsewhere(c.Context, err)
+		}
+		return config, &command.ExitError{Code: command.ExitFailed, Err: err, Flag: "host"}
+	}
+	openSSH := o.ssh == inventory.OpenSSH
+	if openSSH && o.insecureIgnoreHostKeys {
+		return config, command.WrongFlag("ssh", " openssh and --insecure-ignore-host-keys exclude each other: "+
+			"ssh(1) connects to no host with an unknown key")
+	}
+	personal := c.Command.Category != command.Personal && command.IsPerson(c.Context, o.Getenv)
+	for i := range config.Hosts {
+		h := &config.Hosts[i]
+		if o.ssh != "" {
+			h.OpenSSH = openSSH
+		}
+		h.NoSudo, h.Personal = h.NoSudo || o.noSudo, h.Personal || personal
+	}
+	return config, nil
+}
+
+// withElsewhere adds to an error where people look instead, on a host that a controller has told so.
+func (o *hostFlags) withElsewhere(ctx context.Context, err error) error {
+	told := localhost.Told(ctx, o.Program)
+	if told == nil || told.Page+told.Contact == "" {
+		return err
+	}
+	if told.Page != "" {
+		err = fmt.Errorf("%w; %s shows all hosts", err, text.OneLine(told.Page))
+	}
+	if told.Contact != "" {
+		err = fmt.Errorf("%w; questions: %s", err, text.OneLine(told.Contact))
+	}
+	return err
+}
+
+// unnamedHosts says how to name hosts for a command that doesn't take all of the inventory.
+func (o *hostFlags) unnamedHosts(c *cli.Context) error {
+	files := command.ConfigPaths(o.Getenv, command.ConfigFile)
+	if len(files) == 0 {
+		return command.UsageError("no hosts are selected: %s takes only hosts that are named; "+
+			"write -H a,b or --hostfile FILE", c.Command.HelpName)
+	}
+	return command.UsageError("no hosts are selected: %s takes only hosts that are named; write -H a,b or -H @all, or "+
+		"`hosts: \"@all\"` under `%s:` in %s", c.Command.HelpName, c.Command.Name, strings.Join(files, " or "))
 }

@@ -1,6 +1,9 @@
 package fleet
 
 import (
+	"context"
+	"fmt"
+	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -8,8 +11,15 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
+	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/metrics"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // watchOptions is what the flags of `genv remote watch` say.
@@ -80,4 +90,174 @@ func (o *watchOptions) run(c *cli.Context) error {
 		next.Feed = options.Feed
 		return next, err
 	})
+}
+
+// recent is what was found at hosts, by name, for a while. It is safe for concurrent use.
+type recent[V any] struct {
+	now   func() time.Time
+	lasts time.Duration
+
+	mu    sync.Mutex
+	value map[string]V
+	since map[string]time.Time
+}
+
+// of is what was found at a host; ok is false if nothing was, or that is over.
+func (r *recent[V]) of(host remote.Host) (value V, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, found := r.since[host.Name]
+	return r.value[host.Name], found && r.now().Sub(at) < r.lasts
+}
+
+// note keeps what was found at a host; isNew has the time begin again.
+func (r *recent[V]) note(host remote.Host, value V, isNew bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.value == nil {
+		r.value, r.since = make(map[string]V), make(map[string]time.Time)
+	}
+	if r.value[host.Name] = value; isNew {
+		r.since[host.Name] = r.now()
+	}
+}
+
+// sudoAgain is how long genv waits before it tries sudo again on a host that refused it:
+// hosts log each refusal, and may send mail about it.
+const sudoAgain = time.Hour
+
+// visibleLink asks hosts on which sudo refuses genv for what every login sees. It is for
+// commands that only show what is there.
+type visibleLink struct {
+	*agent.Pool
+	commands agent.Commands
+	refused  *recent[agent.Via] // by sudo, and how hosts are asked instead
+}
+
+// visible asks hosts for what is there, at an interval, and has the devices measured for
+// each answer. The pool must not have been used yet.
+func (f *fleet) visible(pool *agent.Pool, interval time.Duration) *visibleLink {
+	pool.Measure, pool.DeviceAge = true, func() time.Duration { return interval / 2 }
+	refused := &recent[agent.Via]{now: f.Now, lasts: sudoAgain}
+	return &visibleLink{Pool: pool, commands: f.commands(), refused: refused}
+}
+
+// Snapshot implements controller.Link.
+func (l *visibleLink) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
+	_, refused := l.refused.of(host)
+	if !refused {
+		s, err := l.Pool.Snapshot(ctx, host)
+		if class := remote.ClassOf(err); err == nil || class != remote.Sudo && class != remote.SudoRefused {
+			return s, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.Timeout)
+	defer cancel()
+	s, via, err := l.commands.Visible(ctx, host)
+	l.refused.note(host, via, !refused)
+	return s, err
+}
+
+// About implements controller.Link.
+func (l *visibleLink) About(host remote.Host) agent.About {
+	about := l.Pool.About(host)
+	if via, refused := l.refused.of(host); refused {
+		about.Via = via
+	}
+	return about
+}
+
+// refusedAgain is how long a host that refused a login isn't asked again: sshd locks out
+// an address at which logins keep failing, and with it all other users of this machine.
+const refusedAgain = 10 * time.Minute
+
+// waitLink asks hosts again and again for what every login sees, and never with sudo: it is for `genv remote wait`.
+type waitLink struct {
+	agent.Commands
+	refused *recent[error] // why hosts can't be reached until somebody changes something
+}
+
+func newWaitLink(f *fleet) *waitLink {
+	return &waitLink{Commands: f.commands(), refused: &recent[error]{now: f.Now, lasts: refusedAgain}}
+}
+
+// Snapshot implements controller.Link.
+func (l *waitLink) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
+	if cause, refused := l.refused.of(host); refused {
+		return nil, cause
+	}
+	s, _, err := l.Visible(ctx, host)
+	switch remote.ClassOf(err) {
+	case remote.Auth, remote.OpenSSH, remote.HostKey, remote.HostKeyChanged, remote.Configuration:
+		l.refused.note(host, err, true)
+	}
+	return s, err
+}
+
+func monitorCommand(h hostFlags) *cli.Command {
+	o := &monitorOptions{hostFlags: h}
+	return &cli.Command{
+		Name:   "monitor",
+		Usage:  "export metrics of all hosts for Prometheus, and configuration for it and Grafana",
+		Flags:  o.flags(allHosts, o.Flags(h.Getenv)...),
+		Action: o.run,
+	}
+}
+
+// monitorOptions is what the flags of `genv remote monitor` say.
+type monitorOptions struct {
+	hostFlags
+	monitoring.ExportConfig
+}
+
+func (o *monitorOptions) run(c *cli.Context) error {
+	if err := o.Check(); err != nil {
+		return err
+	}
+	config, err := o.readLoopConfig(c, o.Interval)
+	if err != nil {
+		return err
+	}
+	f, err := o.open(config)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	pool := f.pool()
+	defer pool.Close()
+	snapshotter := &controller.Snapshotter{Survey: *f.asker()}
+	snapshotter.Link = f.visible(pool, o.Interval)
+	snapshotter.Fanout = len(config.Hosts)
+	return monitoring.Run(c.Context, &o.Program, o.ExportConfig, f.collector(snapshotter),
+		config.SSH.CommandTimeout)
+}
+
+// collector asks all hosts for their metrics, and prints which are lost or back, with the time. Its error ends the run,
+// with -e.
+func (f *fleet) collector(snapshotter *controller.Snapshotter) func(context.Context) ([]metrics.Scraped, error) {
+	var lost render.HostLog
+	out := render.DatedLog(f.Err, f.Now, f.Getenv)
+	return func(ctx context.Context) ([]metrics.Scraped, error) {
+		seen := snapshotter.Look(ctx)
+		f.progress.End()
+		if ctx.Err() != nil {
+			return nil, nil
+		}
+		failures := render.FailuresIn(seen.Cluster)
+		if f.StopAtFailure && len(failures) > 0 {
+			return nil, f.conclude(failures, seen.Duplicates)
+		}
+		render.WriteDuplicates(out, seen.Duplicates)
+		for _, line := range lost.Look(seen.Cluster, f.Now()) {
+			if !f.Quiet {
+				fmt.Fprintln(out, line)
+			}
+		}
+		hosts := make([]metrics.Scraped, 0, len(seen.Cluster.Hosts))
+		for _, h := range seen.Cluster.Answered() {
+			installed := seen.Via[h.Name] != agent.ViaReadOnly
+			hosts = append(hosts, metrics.Scraped{Name: h.Name, Installed: installed, Snapshot: h.Snapshot})
+		}
+		return hosts, nil
+	}
 }
