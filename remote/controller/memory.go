@@ -1,59 +1,114 @@
 package controller
 
 import (
+	"context"
 	"encoding/json"
-	"maps"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// MaxMemoryAge is how old a memory may be to be continued: what happened in the meantime is not
-// known, so "without a break" would be a guess.
-const MaxMemoryAge = time.Hour
-
-// FleetMemory is what a controller keeps from cycle to cycle, and on disk from run to run.
-// Rules is replaced when a judgement counts: when it is recorded, if there is a record. What came of orders is added to
-// it, and operators' requests change the rest.
-type FleetMemory struct {
-	Rules    enforce.Memory `json:"rules"`
-	Machines Machines       `json:"machines"`
-	// Companions are the memories of companions, by their names.
-	Companions map[string]json.RawMessage `json:"companions,omitempty"`
-	// Operator is what operators asked for that lasts. It has a file of its own, since it doesn't age: see statedir.
-	Operator operator.State `json:"-"`
-	// recorded is how much of the record users of hosts used up lately.
-	recorded Budget[snapshot.Username]
-	// ReadOnly says that another controller writes this memory, and counts its rounds.
-	ReadOnly bool `json:"-"`
+// Store keeps the memory of a controller from run to run and, with an election, from leader to leader.
+type Store interface {
+	// Load returns the memory to continue with. It can be used even if there is an error, which says
+	// what of it could not be read.
+	Load(ctx context.Context) (FleetMemory, error)
+	// Save keeps a memory. It may be called in the background, but not twice at a time.
+	Save(ctx context.Context, saved Saved) error
 }
 
-// restoreCompanions gives companions their memories. One that can't be read is lost: what it limits begins again.
-func (m *FleetMemory) restoreCompanions(companions []Companion) {
-	for _, c := range companions {
-		if keeper, ok := c.(MemoryKeeper); ok && m.Companions[c.Name()] != nil {
-			_ = json.Unmarshal(m.Companions[c.Name()], keeper.Memory())
-			delete(m.Companions, c.Name())
+// Saved is a memory as it was at one time, encoded: the loop continues to change its memory while a Store writes it.
+type Saved struct {
+	// Memory is what Decode reads; empty if it doesn't fit into the Store.
+	Memory json.RawMessage `json:"memory,omitempty"`
+	// Operator is what operators asked for; see operator.State.Encode. It is apart since it doesn't age, and empty if
+	// they asked for nothing.
+	Operator json.RawMessage `json:"operator,omitempty"`
+}
+
+// savedMemory is what Saved.Memory has.
+type savedMemory struct {
+	Schema string      `json:"schema"`
+	Time   time.Time   `json:"time"`
+	Memory FleetMemory `json:"memory"`
+}
+
+const (
+	savedSchema = "genv.controller.memory/1"
+	// MaxSaved is how many bytes a saved memory may have.
+	MaxSaved = 1 << 30
+)
+
+// Encode returns the memory as it is now. Its times are by the clock of now: if that was set since, none of them
+// becomes older or younger.
+func (m *FleetMemory) Encode(now time.Time) (saved Saved, err error) {
+	memory := *m
+	memory.Rules = m.Rules.At(now)
+	saved.Memory, err = json.Marshal(savedMemory{savedSchema, now, memory})
+	if err == nil && len(saved.Memory) > MaxSaved {
+		err = fmt.Errorf("it has %d bytes, more than the %d that are read again", len(saved.Memory), MaxSaved)
+	}
+	if err == nil && !m.Operator.Empty() {
+		saved.Operator, err = m.Operator.Encode(now)
+	}
+	if err != nil {
+		return Saved{}, fmt.Errorf("encode the memory: %w", err)
+	}
+	return saved, nil
+}
+
+// DecodeMemory reads Saved.Memory, with its times by the clock of now. The error says why it can't be continued: of one
+// that is too old there are still the GPU hours.
+func DecodeMemory(data []byte, now time.Time) (m FleetMemory, written time.Time, err error) {
+	var s savedMemory
+	if err := json.Unmarshal(data, &s); err != nil {
+		return m, written, fmt.Errorf("damaged: %w", err)
+	}
+	age := now.Sub(s.Time)
+	switch {
+	case s.Schema != savedSchema:
+		return m, s.Time, fmt.Errorf("of another version: %q", s.Schema)
+	case age > MaxMemoryAge || age < 0:
+		m.Rules.Hours = s.Memory.Rules.Hours
+		return m, s.Time, fmt.Errorf("written at %s, which is too long ago or in the future",
+			s.Time.Format(time.RFC3339))
+	}
+	s.Memory.Rules = s.Memory.Rules.At(now) // measured by the monotonic clock from here on
+	s.Memory.Rules.Resumed = true
+	return s.Memory, s.Time, nil
+}
+
+// Hours are the GPU hours in Saved.Memory; nil if it can't be read.
+func (s Saved) Hours() map[string]enforce.Hours {
+	var saved struct {
+		Memory struct {
+			Rules struct{ Hours map[string]enforce.Hours }
 		}
 	}
+	_ = json.Unmarshal(s.Memory, &saved)
+	return saved.Memory.Rules.Hours
 }
 
-// withCompanions is the memory with what companions remember now.
-func (m FleetMemory) withCompanions(companions []Companion) (FleetMemory, error) {
-	m.Companions = maps.Clone(m.Companions) // also of those that this run doesn't have
-	for _, c := range companions {
-		if keeper, ok := c.(MemoryKeeper); ok {
-			data, err := json.Marshal(keeper.Memory())
-			if err != nil {
-				return m, err
-			}
-			if m.Companions == nil {
-				m.Companions = make(map[string]json.RawMessage)
-			}
-			m.Companions[c.Name()] = data
+// errOtherFleet says that a memory knows none of the hosts.
+var errOtherFleet = errors.New("the saved memory is of another fleet: it knows none of these hosts, so all times " +
+	"start again")
+
+// For returns the memory to continue with on hosts. With an error only what operators asked for is left of it.
+func (m FleetMemory) For(hosts []remote.Host) (FleetMemory, error) {
+	for _, h := range hosts {
+		if _, known := m.Rules.Hosts[snapshot.Hostname(h.Name)]; known {
+			return m, nil
 		}
 	}
-	return m, nil
+	if len(m.Rules.Hosts) == 0 {
+		return m, nil
+	}
+	return FleetMemory{Operator: m.Operator}, errOtherFleet
 }
+
+// saveEvery is how often a memory is saved that changes in every cycle.
+const saveEvery = 10 * time.Second

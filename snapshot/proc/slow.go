@@ -4,8 +4,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -128,4 +133,159 @@ func threadsIn(state byte, tasks string) (count int) {
 		}
 	}
 	return count
+}
+
+// Quota limits reading for one account in one look: its many or slow processes, or files, delay no one else.
+type Quota struct {
+	spent time.Duration
+	files int // in which device nodes were looked for
+}
+
+// How much of its quota an account may spend on what. Together with slow stats it costs a look a second.
+const (
+	maxReadTime  = 500 * time.Millisecond // on what a ReaderProcess reads
+	maxStallTime = 700 * time.Millisecond // and on what stalls that
+	maxNodeTime  = 950 * time.Millisecond // and on device nodes
+	maxNodeFiles = 1 << 16
+)
+
+// left is what is left of so much time; without a Quota, all of it.
+func (q *Quota) left(most time.Duration) time.Duration {
+	if q == nil {
+		return most
+	}
+	return max(0, most-q.spent)
+}
+
+// spend counts the time until done is called.
+func (q *Quota) spend() (done func()) {
+	if q == nil {
+		return func() {}
+	}
+	began := time.Now()
+	return func() { q.spent += max(1, time.Since(began)) }
+}
+
+// Payer is who shares a Quota: a user or, since it may be any user's, a container of root's.
+type Payer struct {
+	UID       snapshot.UID
+	Container string // empty for none
+}
+
+// Quotas are those of one look.
+type Quotas map[Payer]*Quota
+
+// Of is the Quota of an account. The person as whom this runs has ten times as much, unless that is root: they make
+// nothing slow but for themselves, and what isn't read may be a job of theirs.
+func (q Quotas) Of(a Payer) *Quota {
+	if q[a] == nil {
+		q[a] = &Quota{}
+		if a.UID != 0 && int(a.UID) == os.Geteuid() {
+			q[a].spent = -9 * maxReadTime
+		}
+	}
+	return q[a]
+}
+
+// Stall is what holds the memory of a process, as far as the kernel shows that to root.
+type Stall struct {
+	// FUSE says that a thread changes its memory and waits for FUSE; Network, for a network file system.
+	FUSE, Network bool
+	// Mounter mounted all FUSE file systems that the process sees; nil for none, or if others did, too.
+	Mounter *snapshot.UID
+}
+
+// Stall finds out what holds the memory of the process, which counts for owner (see OwnerOfUID). It is zero if that
+// isn't known, or if the Quota is used up: users can have many threads and mounts.
+func (h *Handle) Stall(owner snapshot.UID, rootless bool) (s Stall) {
+	if h.Quota.left(maxStallTime) == 0 {
+		return s
+	}
+	defer h.Quota.spend()()
+	for _, stack := range h.stacks() {
+		s.FUSE = s.FUSE || changesMemory(stack) && strings.Contains(stack, "] fuse_")
+		for _, name := range []string{"] nfs", "] rpc_", "] ceph_", "] cifs_", "] smb2_", "] ll_", "] gpfs"} {
+			s.Network = s.Network || strings.Contains(stack, name)
+		}
+	}
+	if s.FUSE {
+		s.Mounter = h.mounter(owner, rootless)
+	}
+	return s
+}
+
+// changesMemory says whether a kernel's stack is that of a thread that changes, or faults in, its memory.
+func changesMemory(stack string) bool {
+	return slices.ContainsFunc([]string{"mmap", "munmap", "vma", "fault"},
+		func(name string) bool { return strings.Contains(stack, name) })
+}
+
+// Limits of what is read of a stalled process.
+const (
+	maxStacks     = 1024
+	maxMountBytes = 256 << 10
+)
+
+// stacks are what the threads of the process do in the kernel.
+func (h *Handle) stacks() []string {
+	stacks, _ := soon(h.fs, h.PID, func() (stacks []string, err error) {
+		threads, err := namesIn(h.dir, "task", maxStacks)
+		for _, thread := range threads {
+			if stack, err := readAt(h.dir, "task/"+thread+"/stack", smallLimit); err == nil {
+				stacks = append(stacks, string(stack))
+			}
+		}
+		return stacks, err
+	})
+	return stacks
+}
+
+// mounter is Stall.Mounter. What isn't mounted in our namespace is the owner's if the process is rootless.
+func (h *Handle) mounter(owner snapshot.UID, rootless bool) *snapshot.UID {
+	read := func(dir int, name string) (map[string]snapshot.UID, error) {
+		data, err := soon(h.fs, h.PID, func() ([]byte, error) { return readAt(dir, name, maxMountBytes) })
+		if len(data) == maxMountBytes {
+			err = errSpent
+		}
+		return fuseMounts(data), err
+	}
+	theirs, err := read(h.dir, "mountinfo")
+	ours, oursErr := read(unix.AT_FDCWD, h.fs.root()+"/self/mountinfo")
+	if err != nil || oursErr != nil || len(theirs) == 0 {
+		return nil
+	}
+	for device := range theirs {
+		uid, shared := ours[device]
+		uid, _ = h.fs.Account(uid)
+		if !shared && !rootless || shared && uid != owner {
+			return nil
+		}
+	}
+	return &owner
+}
+
+// fuseMounts are the FUSE file systems in /proc/PID/mountinfo by device, with the users who mounted them.
+func fuseMounts(mountinfo []byte) map[string]snapshot.UID {
+	mounts := map[string]snapshot.UID{}
+	for m := range ParseMounts(string(mountinfo), " - fuse") {
+		if kind, _, _ := strings.Cut(m.Kind, "."); kind != "fuse" && kind != "fuseblk" {
+			continue
+		}
+		mounts[m.Device] = 0
+		for option := range strings.SplitSeq(m.Options, ",") {
+			if text, ok := strings.CutPrefix(option, "user_id="); ok {
+				uid, _ := strconv.ParseUint(text, 10, 32) // the kernel writes it
+				mounts[m.Device] = snapshot.UID(uid)
+			}
+		}
+	}
+	return mounts
+}
+
+// WaitsForFUSE says whether a thread waits for a FUSE server: signals don't end it before that answers or ends.
+func (fs FS) WaitsForFUSE(pid snapshot.PID) bool {
+	stacks, _ := with(fs, pid, func(h *Handle) ([]string, error) { return h.stacks(), nil })
+	return slices.ContainsFunc(stacks, func(stack string) bool {
+		return strings.Contains(stack, "] fuse_") || strings.Contains(stack, "] request_wait_answer")
+	})
 }
