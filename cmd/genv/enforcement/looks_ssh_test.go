@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
@@ -221,4 +223,74 @@ func TestGraphicsContexts(t *testing.T) {
 	r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "ours", "--interval", "500ms", "--cycles", "4", "--events", "off", "--policy", policy)
 	require.True(t, vulkan.Running() && holder.Running() && desktop.Running(), r.Out+r.Err)
 	require.False(t, before.Running() || after.Running(), r.Out+r.Err)
+}
+
+// uses has nvidia-smi of a host list a process that the fleet has not started.
+func (b *bent) uses(host string, pid snapshot.PID, device int, start snapshot.StartTime) {
+	h := b.Host(host)
+	listed, err := gpus.Read(h.GPUs)
+	require.NoError(b.t, err)
+	used := int64(10)
+	listed.Apps = append(listed.Apps, gpus.App{PID: int(pid), Start: uint64(start), Device: device, Name: "python3", UsedMiB: &used})
+	require.NoError(b.t, listed.Write(h.GPUs))
+}
+
+// A process that the file system of its user holds is named, and ended if the policy says so; the others on its host
+// are judged as soon as always.
+func TestUnreadableProcesses(t *testing.T) {
+	b := openBent(t, "gpu-01")
+	pid, _ := proctest.Stall(t, false)
+	stat, err := proc.FS{}.Stat(pid)
+	require.NoError(t, err)
+	b.activate("gpu-01", "alice", 1)
+	b.uses("gpu-01", pid, 0, stat.Start)
+	honest := b.job("gpu-01", testfleet.Job{User: "carol", Uses: using(2)})
+
+	const found = "can't be judged: its environment and memory map are stalled by a FUSE file system of uid "
+	var r genvtest.Result
+	until := func(text, policy string) (took time.Duration) { // a busy machine may not have the time to find out what stalls it
+		genvtest.Eventually(t, text, func() bool {
+			began := time.Now()
+			r = b.enforce("gpu-01", "--policy", b.policy(policy))
+			took = time.Since(began)
+			return strings.Contains(r.Out+r.Err, text)
+		})
+		return took
+	}
+	require.Less(t, until(found, "defaults: {non-env-processes: true}\n"), 10*time.Second)
+	require.False(t, honest.Running(), "it is outside of every environment: "+r.Out+r.Err)
+
+	until("a thread waits for a FUSE file system, and ends when its server does", "defaults: {unreadable-processes: end, grace: 1s, kill: true}\n")
+	require.NotContains(t, r.Out+r.Err, "sick GPU")
+}
+
+// TestNamesOfADirectory: the controller logs in as ann@corp.example, whom sudoers knows by the uid
+// alone, and CORP\dana is named in a policy, in an exemption and in what is reported.
+func TestNamesOfADirectory(t *testing.T) {
+	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
+	dir := t.TempDir()
+	enforce := func(policy string) genvtest.Result {
+		path := filepath.Join(dir, "policy.yaml")
+		require.NoError(t, os.WriteFile(path, []byte("defaults: {non-env-processes: true, grace: 5s}\n"+policy), 0o600))
+		return genvtest.Run(t, "remote", "-F", f.SSHConfig(), "-H", "ann@corp.example@gpu-01", "enforce", "--interval", "0", "--policy", path, "--state-dir", dir)
+	}
+	start := func(user string) *testfleet.Process {
+		p, err := f.Host("gpu-01").StartJob(testfleet.Job{User: user, Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
+		require.NoError(t, err)
+		return p
+	}
+	dana, bob := start(sshd.Dana), start("bob")
+	r := enforce(`exempt: {users: ['CORP\dana']}` + "\n")
+	require.Zero(t, r.Code, r.Err)
+	require.False(t, bob.Running(), r.Out)
+	require.True(t, dana.Running(), r.Out)
+
+	made := exempted(t, "--state-dir", dir, "--user", sshd.Dana, "--for", "1h", "--reason", "deadline")
+	require.Zero(t, enforce("").Code)
+	require.True(t, dana.Running())
+
+	exempted(t, "--state-dir", dir, "--revoke", made.Exemptions[0].ID)
+	r = enforce("")
+	require.False(t, dana.Running(), r.Out)
+	require.Contains(t, r.Out, `(user "CORP\dana", sleep`)
 }

@@ -1,19 +1,27 @@
 package enforcement
 
 import (
+	"context"
 	netmail "net/mail"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"text/template"
 	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/notify/mail/mailtest"
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/election"
+	"github.com/seed-3119e985/genv/remote/election/etcd"
+	"github.com/seed-3119e985/genv/remote/statedir"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -80,4 +88,179 @@ func TestMailThatIsNotSent(t *testing.T) {
 	require.Empty(t, s.Mails())
 	require.Len(t, recorded.list, 1)
 	require.Contains(t, recorded.list[0].Reason, "the mail server didn't take it")
+}
+
+// store is an etcd in memory, with one controller.
+type store struct {
+	mu       sync.Mutex
+	revision uint64
+	entries  map[string]etcd.KeyValue
+	failed   error // why it answers nothing; nil if it does
+}
+
+// elect has another controller lead, and fail has all requests but lists and new leases fail.
+func (s *store) elect(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(etcd.KeyValue{Key: election.LeaderKey(electionKey), Value: []byte(name)})
+}
+
+func (s *store) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = err
+}
+
+func (*store) Grant(_ context.Context, ttl time.Duration) (etcd.Lease, error) {
+	return etcd.Lease{ID: 1, TTL: ttl}, nil
+}
+
+func (s *store) Renew(ctx context.Context, _ int64, key string) (time.Duration, *etcd.KeyValue, error) {
+	entry, err := s.Get(ctx, key)
+	return election.TTL, entry, err
+}
+
+func (s *store) Revoke(context.Context, int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed == nil {
+		delete(s.entries, election.LeaderKey(electionKey))
+	}
+	return s.failed
+}
+
+func (s *store) Create(_ context.Context, key string, value []byte, _ int64) (etcd.Creation, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return etcd.Creation{KeyValue: s.put(etcd.KeyValue{Key: key, Value: value}), Own: true}, nil
+}
+
+func (s *store) put(e etcd.KeyValue) etcd.KeyValue {
+	s.revision++
+	e.Created, e.Modified = s.revision, s.revision
+	s.entries[e.Key] = e
+	return e
+}
+
+func (s *store) Get(_ context.Context, key string) (*etcd.KeyValue, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, known := s.entries[key]; known && s.failed == nil {
+		return &e, nil
+	}
+	return nil, s.failed //nolint:nilnil // as etcd.Gateway does
+}
+
+func (s *store) Update(context.Context, string, uint64, []byte, int64) error { return s.failed }
+
+func (s *store) PutAfter(_ context.Context, guard string, created uint64, key string, modified uint64, value []byte) (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed != nil {
+		return 0, s.failed
+	}
+	if s.entries[guard].Created != created || s.entries[key].Modified != modified {
+		return 0, etcd.ErrConflict
+	}
+	return s.put(etcd.KeyValue{Key: key, Value: value}).Modified, nil
+}
+
+const electionKey = "/genv/lab"
+
+// electedPart is the part of a controller that leads.
+func electedPart(t *testing.T, s *store) *participation {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	begun := time.Now()
+	e := election.New(election.Options{Cluster: s, Key: electionKey, Clock: func() time.Duration { return time.Since(begun) }, Now: time.Now})
+	p := &participation{Elector: e, cancel: cancel}
+	p.work.Go(func() { e.Campaign(ctx) })
+	t.Cleanup(func() { cancel(); p.work.Wait() })
+	<-e.Changed()
+	require.True(t, e.Leads())
+	return p
+}
+
+// leading is a loop in the term in which its part leads now.
+func leading(l *loop) *loop {
+	epoch := l.part.Status().Epoch
+	l.term = remote.While(context.Background(), func() error {
+		if l.part.LeadsWith(epoch) {
+			return nil
+		}
+		return election.ErrNotLeading
+	})
+	return l
+}
+
+// electedLoop is a loop that mails bob in a minute.
+func electedLoop(t *testing.T, s *store, server *mailtest.Server) *loop {
+	t.Helper()
+	folder, err := statedir.Open(t.TempDir())
+	require.NoError(t, err)
+	l := &loop{
+		program: &command.Program{Now: time.Now}, log: zerolog.Nop(), service: &service{}, part: electedPart(t, s), begun: true,
+		folder: folder,
+	}
+	l.store = l.shared(s, l.part.Status().Epoch)
+	l.mail = mailer{log: l.log, now: time.Now}
+	options := mailSetup(server)
+	options.Progress = &render.Progress{}
+	leading(l).configure(*options)
+	require.NoError(t, l.mail.sender.Add(about("bob"), "run", 7))
+	return l
+}
+
+// A leader that ends sends what waits. What the server doesn't take is in the record.
+func TestMailOfALeaderThatEnds(t *testing.T) {
+	for name, mails := range map[string]int{"the server takes it": 1, "it doesn't": 0} {
+		t.Run(name, func(t *testing.T) {
+			m, s := mailtest.Start(t), &store{entries: map[string]etcd.KeyValue{}}
+			if mails == 0 {
+				m.Answer("EHLO", "421 closed")
+			}
+			l := electedLoop(t, s, m)
+			var recorded records
+			l.mail.record = recorded.add
+			l.resign()
+			l.part.cancel()
+			l.part.work.Wait()
+			l.close()
+			require.Len(t, m.Mails(), mails)
+			require.Len(t, recorded.list, 1)
+			require.Equal(t, mails == 0, recorded.list[0].Reason != "")
+		})
+	}
+}
+
+// Who doesn't lead any more sends no mail: the next leader tells users.
+func TestMailOfALeaderThatBecameAStandby(t *testing.T) {
+	m, s := mailtest.Start(t), &store{entries: map[string]etcd.KeyValue{}}
+	l := electedLoop(t, s, m)
+	var recorded records
+	l.mail.record = recorded.add
+	require.NoError(t, s.Revoke(t.Context(), 1))
+	s.elect("another")
+	require.Eventually(t, func() bool { return l.mayAct() != nil }, time.Minute, time.Millisecond)
+	l.term = nil
+	l.configure(l.options)
+	require.Empty(t, l.controller.Companions)
+	l.close()
+	require.Empty(t, m.Mails())
+	require.Len(t, recorded.list, 1)
+	require.NotEmpty(t, recorded.list[0].Reason)
+}
+
+// Who is elected again acts with the memory of those who led meanwhile, and not with its own.
+func TestAnEarlierEpochDoesNotLead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{entries: map[string]etcd.KeyValue{}}
+		l := leading(&loop{part: electedPart(t, s)})
+		require.NoError(t, l.mayAct())
+		require.NoError(t, s.Revoke(t.Context(), 1))
+		time.Sleep(time.Minute)
+		require.True(t, l.part.Leads())
+		require.ErrorIs(t, l.mayAct(), election.ErrNotLeading)
+		require.NoError(t, leading(l).mayAct())
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
@@ -14,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -137,4 +139,180 @@ func (l *loop) exit(cycle *controller.Cycle, ends bool) error {
 		return &command.ExitError{Code: command.ExitWork}
 	}
 	return nil
+}
+
+// printedFinding is what was printed about a finding.
+type printedFinding struct {
+	line  string // 1.4.3's
+	since time.Time
+	said  map[enforce.Decision]time.Time // when it was last printed with each decision
+
+	orders int    // about it, which are under way
+	over   string // what is printed when these have ended; empty while it isn't over
+}
+
+// say says whether a decision about a finding is to be printed. What is done about one that stays, and fails, changes
+// again and again: that is printed once. Of an order that is under way, what is done is printed, and what comes of it.
+func (f *printedFinding) say(d enforce.Decision, now time.Time) bool {
+	at, said := f.said[d]
+	if d == enforce.DecisionUnderWay || said && (d == enforce.DecisionAct || d == enforce.DecisionStuck ||
+		now.Sub(at) < repeatAfter) {
+		return false
+	}
+	f.said[d] = now
+	return true
+}
+
+// waitOf says why nothing is done about a finding; empty when something is, or would be, as in 1.4.3.
+func waitOf(f *enforce.Finding, now time.Time) string {
+	left := f.Due.Sub(now)
+	switch {
+	case f.Waits != "":
+		return fmt.Sprintf(" (waits: %s)", f.Waits)
+	case f.Pending && left >= 2*time.Minute:
+		return fmt.Sprintf(" (waits for %s)", text.ShortDuration(left))
+	case f.Pending && left > 0:
+		return fmt.Sprintf(" (waits for %s)", text.FormatDuration(max(left.Truncate(time.Second), time.Second)))
+	case f.Pending:
+		return " (waits for more cycles)"
+	case f.Decision() == enforce.DecisionUnderWay:
+		return " (an order about it is under way)"
+	case len(f.Stuck) > 0:
+		return fmt.Sprintf(" (process %d: %s)", f.Stuck[0].PID, cmp.Or(f.Stuck[0].Reason, "it cannot be ended"))
+	}
+	return ""
+}
+
+// repeats lets a line through when it is new, and when it has been repeated for an hour, then for two more hours, four,
+// and so on: what happens in every cycle must not hide everything else.
+type repeats struct {
+	known map[string]*repeat
+	tidy  time.Time
+}
+
+type repeat struct {
+	first, last, next time.Time
+	wait              time.Duration // until the one after next
+	times             int
+}
+
+const (
+	repeatAfter = time.Hour
+	repeatMost  = 24 * time.Hour
+	maxRepeats  = 1 << 16 // lines that are remembered; beyond that, all count as new
+)
+
+// admit says whether a line is to be printed, and what to add to it.
+func (r *repeats) admit(line string, now time.Time) (remark string, ok bool) {
+	if now.Sub(r.tidy) >= repeatAfter/2 { // what was not repeated for as long as it would not be printed is forgotten
+		r.tidy = now
+		maps.DeleteFunc(r.known, func(_ string, e *repeat) bool { return now.Sub(e.last) > repeatAfter })
+	}
+	e := r.known[line]
+	if e == nil {
+		if r.known == nil || len(r.known) >= maxRepeats {
+			r.known = make(map[string]*repeat)
+		}
+		r.known[line] = &repeat{first: now, last: now, next: now.Add(repeatAfter), wait: 2 * repeatAfter, times: 1}
+		return "", true
+	}
+	e.last = now
+	e.times++
+	if now.Before(e.next) {
+		return "", false
+	}
+	e.next, e.wait = now.Add(e.wait), min(2*e.wait, repeatMost)
+	return fmt.Sprintf(" (%d times within %s)", e.times, text.ShortDuration(now.Sub(e.first))), true
+}
+
+// summary counts what happens, and says it once in a period: that the loop is alive, and
+// how it is. A nil summary does nothing.
+type summary struct {
+	period time.Duration
+	since  time.Time
+
+	slowest snapshot.Hostname // the host that took longest to answer in this period; empty if none answered
+	took    time.Duration
+
+	cycles, begun, ended int
+	outcomes             map[order.OutcomeStatus]int
+	lost, back           int // of the HostLog, when the period began
+}
+
+func newSummary(period time.Duration, start time.Time) *summary {
+	if period == 0 {
+		return nil
+	}
+	return &summary{period: period, since: start, outcomes: make(map[order.OutcomeStatus]int)}
+}
+
+func (s *summary) count(e *enforce.Event) {
+	if s == nil {
+		return
+	}
+	switch e.Kind {
+	case enforce.EventNew:
+		if !e.Resumed {
+			s.begun++
+		}
+	case enforce.EventOver:
+		s.ended++
+	case enforce.EventOutcome:
+		for _, o := range e.Outcomes {
+			s.outcomes[o.Status]++
+		}
+	}
+}
+
+// cycle counts a cycle, and ends the period when it is time.
+func (s *summary) cycle(cycle *controller.Cycle, hosts *render.HostLog, write func(string)) {
+	if s == nil || cycle.Stopped {
+		return
+	}
+	s.cycles++
+	if cycle.Start.Sub(s.since) < s.period {
+		return
+	}
+	parts := []string{
+		text.Plural(s.cycles, "cycle"),
+		fmt.Sprintf("%d of %s answer", cycle.Cluster.CountAnswered(), text.Plural(len(cycle.Cluster.Hosts), "host")),
+		fmt.Sprintf("%d lost and %d back", hosts.Lost-s.lost, hosts.Back-s.back),
+		fmt.Sprintf("%d findings begun, %d over, %d now", s.begun, s.ended, len(cycle.Plan.Findings)),
+		s.actions(),
+	}
+	if s.slowest != "" {
+		parts = append(parts, fmt.Sprintf("slowest answer %s of %s", s.took.Round(time.Millisecond),
+			text.Printable(string(s.slowest))))
+	}
+	if unable := unableHosts(cycle); unable != "" {
+		parts = append(parts, unable)
+	}
+	write(fmt.Sprintf("Summary of %s: %s", text.FormatDuration(s.period), strings.Join(parts, "; ")))
+	s.since = s.since.Add(cycle.Start.Sub(s.since).Truncate(s.period))
+	s.cycles, s.begun, s.ended, s.lost, s.back = 0, 0, 0, hosts.Lost, hosts.Back
+	s.slowest, s.took = "", 0
+	clear(s.outcomes)
+}
+
+func (s *summary) actions() string {
+	var counts []string
+	for _, status := range slices.Sorted(maps.Keys(s.outcomes)) {
+		counts = append(counts, fmt.Sprintf("%d %s", s.outcomes[status], status))
+	}
+	if len(counts) == 0 {
+		return "no actions"
+	}
+	return "actions: " + strings.Join(counts, ", ")
+}
+
+// measure looks for the host that took longest to answer.
+func (s *summary) measure(cluster snapshot.Cluster) {
+	if s == nil {
+		return
+	}
+	for i := range cluster.Hosts {
+		if h := &cluster.Hosts[i]; h.IsNew && h.Err == nil && h.Took > s.took {
+			s.slowest, s.took = h.Name, h.Took
+		}
+	}
 }
