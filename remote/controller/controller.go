@@ -12,3 +12,266 @@
 // of deliveries, takes in answers, judges all hosts, records, saves the memory, and sends deliveries: orders, and what
 // companions plan.
 package controller
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/rules"
+	"github.com/seed-3119e985/genv/enforce/safety"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// Options are what a controller is told: the hosts, the policy, and what it does with what it finds.
+type Options struct {
+	Survey
+	// Policy is what is enforced; without one hosts are only looked at.
+	Policy enforce.Policy
+	// DryRun does everything except change hosts.
+	DryRun bool
+	Now    func() time.Time
+
+	// Audit keeps the record; nil for none. What cannot be recorded is not done, unless ActUnrecorded.
+	Audit         Recorder
+	ActUnrecorded bool
+	// Store, if set, keeps the memory: before orders are sent, when operators ask for something, and otherwise every
+	// 10 seconds. OnSave, if set, is told in the background what came of each time.
+	Store  Store
+	OnSave func(error)
+	// Companions plan what else is sent because of a cycle, such as messages to users.
+	Companions []Companion
+	// Sinks get the events of every cycle that counts, in their order.
+	Sinks []Sink
+}
+
+// Controller enforces a policy on a fleet.
+type Controller struct {
+	Options
+	Memory FleetMemory
+
+	fleet      knownFleet
+	round      Cycle // what was found and done since the last tick
+	background background
+}
+
+// background is what goes on without the loop: deliveries, and saves of the memory.
+type background struct {
+	dispatcher
+	unsaved bool      // the memory changed since it was saved
+	saved   time.Time // last
+	writer  stateWriter
+}
+
+// Configure has a controller go on with other options, and with the orders under way. It must not be
+// called while a cycle runs.
+func (c *Controller) Configure(options Options) {
+	c.Options = options
+	c.fleet = c.fleet.of(options.Hosts)
+}
+
+// policy is that of the file, with what operators asked for.
+func (c *Controller) policy(now time.Time) enforce.Policy {
+	return c.Memory.Operator.Policy(c.Policy, now)
+}
+
+// emit passes events on.
+func (c *Controller) emit(cycle *Cycle, events []enforce.Event) {
+	for _, sink := range c.Sinks {
+		sink.Consume(cycle, events)
+	}
+}
+
+// Encode returns the memory as it is now, with what companions remember.
+func (c *Controller) Encode(now time.Time) (Saved, error) {
+	memory, err := c.Memory.withCompanions(c.Companions)
+	if err != nil {
+		return Saved{}, fmt.Errorf("encode the memory: %w", err)
+	}
+	return memory.Encode(now)
+}
+
+// save saves the memory in the background, if it changed and was not saved a short while ago, or at once if it is
+// urgent. What it returns is done when the memory is kept; nil if it is not saved.
+func (c *Controller) save(ctx context.Context, urgent bool) *saving {
+	since := c.Now().Sub(c.background.saved)
+	if !c.background.unsaved || c.Store == nil || c.DryRun || remote.MayBegin(ctx) != nil ||
+		!urgent && since >= 0 && since < saveEvery {
+		return nil
+	}
+	store, told, ctx := c.Store, c.OnSave, context.WithoutCancel(ctx)
+	saved, err := c.Encode(c.Now())
+	c.background.saved, c.background.unsaved = c.Now(), false
+	return c.background.writer.Write(func() error {
+		if err == nil {
+			err = store.Save(ctx, saved)
+		}
+		if told != nil {
+			told(err)
+		}
+		return err
+	})
+}
+
+// keep saves what operators asked for, and waits for it. The error says what a restart, or another leader, forgets.
+func (c *Controller) keep(ctx context.Context) error {
+	if c.Store == nil {
+		return errNoStore
+	}
+	c.background.unsaved = true
+	return c.save(ctx, true).wait()
+}
+
+// errNoStore is why a restart forgets what operators asked for.
+var errNoStore = errors.New("not saved, so it is lost at a restart: this run keeps no memory; --state-dir DIR " +
+	"gives it a folder")
+
+// cycle is what happens at an event: what came in is judged with all that is known, and acted on.
+func (c *Controller) cycle(ctx context.Context, e *loopEvent) {
+	c.learn(e.ended)
+	c.operate(ctx, e.actions)
+	if !c.see(ctx, e) {
+		return
+	}
+	now := c.Now()
+	plan, next, events := rules.Judge(c.policy(now), c.fleet.Cluster, c.Memory.Rules, now)
+	orders := c.ordersOf(plan)
+	c.round.add(plan)
+	if err := c.recordFirst(&c.round, events, c.fleet.Duplicates, itemsOf(orders)); err != nil {
+		c.round.unsent = len(plan.Orders)
+		return // nothing is done that can't be recorded: the cycle doesn't count
+	}
+	c.remember(next, orders)
+	deliveries, said := c.plan(events, orders)
+	safe := c.save(ctx, len(deliveries) > 0) // a crash must not lead to a second order
+	c.background.dispatch(ctx, c.Survey, &c.fleet, deliveries, safe)
+	if len(said) > 0 || c.round.Early == 0 {
+		c.emit(&c.round, said)
+	}
+}
+
+// mayBegin reports whether something may still be begun: the run goes on, and this controller leads.
+func mayBegin(ctx context.Context) bool { return ctx.Err() == nil && remote.MayBegin(ctx) == nil }
+
+// see takes in the answers of hosts, and reports whether they are to be judged. A dry run is judged only
+// when each host has answered or failed, and so is the first judgement with StopAtFailure.
+func (c *Controller) see(ctx context.Context, e *loopEvent) bool {
+	c.fleet = c.fleet.with(e.answers, c.Memory.Machines, c.Link.About)
+	c.round.see(&c.fleet, c.Memory.Operator)
+	if c.Policy == nil {
+		c.Memory.Machines = c.fleet.machines
+		if len(e.answers) > 0 {
+			c.emit(&c.round, nil)
+		}
+		return false
+	}
+	c.expire(ctx, c.Now())
+	switch {
+	case !mayBegin(ctx), !c.fleet.answered():
+		return false
+	case c.StopAtFailure && len(c.fleet.Cluster.Failed()) > 0:
+		c.round.Stopped = true
+		return false
+	case c.DryRun && !e.complete, c.StopAtFailure && !e.complete && c.round.judged == 0:
+		return false
+	}
+	if c.DryRun {
+		c.fleet.Cluster = c.fleet.asNew()
+	}
+	return true
+}
+
+// remember makes the next memory the present one, with the orders that are going to be sent.
+func (c *Controller) remember(next enforce.Memory, orders []*sentOrder) {
+	if c.DryRun {
+		next.Interval = safety.Interval{} // nothing was done
+	}
+	for _, o := range orders {
+		next = next.Begin(o.OfHost, c.Now())
+	}
+	c.Memory.Rules, c.Memory.Machines, c.background.unsaved = next, c.fleet.machines, true
+}
+
+// plan returns what is sent because of a cycle: what companions want, and then the orders. The events are all of the
+// cycle.
+func (c *Controller) plan(events []enforce.Event, orders []*sentOrder) (deliveries []*Delivery, all []enforce.Event) {
+	cycle := &c.round
+	cycle.Policy, cycle.Now, cycle.Items = c.policy(c.Now()), c.Now(), itemsOf(orders)
+	cycle.About = func(host snapshot.Hostname) agent.About { return c.Link.About(c.fleet.reached[host]) }
+	all = events
+	for _, companion := range c.Companions {
+		planned, said := companion.Plan(cycle, events)
+		for _, d := range planned {
+			d.learn = func(d *Delivery) Learned { return companion.Learn(&c.round, d) }
+		}
+		c.record(cycle, said.Records)
+		deliveries, all = append(deliveries, planned...), append(said.Events, all...)
+	}
+	for _, o := range orders {
+		learn := func(d *Delivery) Learned { return c.learnOutcome(o, d) }
+		deliveries, all = append(deliveries, &Delivery{Host: o.Host, Send: o.send, learn: learn}),
+			append(all, enforce.Event{Kind: enforce.EventActing, Host: o.Host, Order: &o.Order, Findings: o.findings})
+	}
+	for _, d := range deliveries {
+		d.cycle = cycle.Number
+	}
+	return deliveries, all
+}
+
+// learn records what came of deliveries, remembers it, and passes the events on.
+func (c *Controller) learn(ended []*Delivery) {
+	if len(ended) == 0 {
+		return
+	}
+	var all Learned
+	slices.SortStableFunc(ended, func(a, b *Delivery) int { // the hosts are in their order in the fleet
+		return cmp.Or(cmp.Compare(a.cycle, b.cycle), cmp.Compare(a.position, b.position))
+	})
+	for _, d := range ended {
+		all.add(d.learn(d))
+	}
+	c.Memory.Rules, c.background.unsaved = c.Memory.Rules.WarnAgain(all.Unwarned), true
+	c.round.Records = c.bounded(all.Records)
+	c.record(&c.round, c.round.Records)
+	c.emit(&c.round, all.Events)
+}
+
+// begin begins a round, in which all hosts are asked. It has what came of earlier ones since the last was shown.
+func (c *Controller) begin() {
+	before := &c.round
+	c.round = Cycle{
+		Standby: c.Policy == nil, Run: before.Run, Number: before.Number + 1, Start: c.Now(), DryRun: c.DryRun,
+		Cluster: before.Cluster, Plan: enforce.Plan{Counts: before.Plan.Counts},
+		Earlier: before.Early, Results: before.Results, Notified: before.Notified, unrecorded: before.unrecorded,
+	}
+	if c.round.Run == "" {
+		c.round.Run = rand.Text()[:8]
+	}
+	if c.fleet.round = max(c.fleet.round, c.Memory.Rules.Round); c.fleet.round == 0 || !c.Memory.ReadOnly {
+		c.fleet.round++
+	}
+	c.round.operator(c.Memory.Operator)
+}
+
+// end ends a round, and returns it as it is shown.
+func (c *Controller) end(took time.Duration) Cycle {
+	cycle := &c.round
+	cycle.Took, cycle.Ended, cycle.UnderWay = took, true, c.Memory.Rules.UnderWay
+	cycle.operator(c.Memory.Operator)
+	unrecorded := ""
+	if cycle.Unrecorded != nil {
+		unrecorded = cycle.Unrecorded.Error()
+	}
+	cycle.RecordChanged, cycle.unrecorded = unrecorded != cycle.unrecorded, unrecorded
+	ended := *cycle
+	c.emit(&ended, nil)
+	cycle.Ended, cycle.Results, cycle.Notified, cycle.Records = false, nil, nil, nil
+	return ended
+}

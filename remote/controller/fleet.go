@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -87,4 +88,235 @@ func (f *knownFleet) lastOf(name string) *snapshot.Snapshot {
 		return nil
 	}
 	return f.last[at].Snapshot
+}
+
+// Duplicate is a name of a machine that has another name in the fleet. The
+// machine is judged and counted once, under the name that comes first.
+type Duplicate struct {
+	Name   snapshot.Hostname `json:"name"`
+	SameAs snapshot.Hostname `json:"same_as"` // the name under which the machine counts
+	// New says that it was found in this cycle, and is to be reported now.
+	New bool `json:"-"`
+}
+
+// String is what the administrator reads.
+func (d Duplicate) String() string {
+	return fmt.Sprintf("%s and %s are one machine: it counts once, as %s", d.SameAs, d.Name, d.SameAs)
+}
+
+// Look is what is seen of a fleet: each machine once.
+type Look struct {
+	Cluster snapshot.Cluster
+	// Duplicates are the names that are left out of Cluster because another name leads to the same machine.
+	Duplicates []Duplicate
+	// Via is how each host that answered was spoken with, where the Link knows.
+	Via map[snapshot.Hostname]agent.Via
+
+	reached  map[snapshot.Hostname]remote.Host // under which name each host of Cluster answered
+	machines Machines                          // to remember
+}
+
+// merge keeps one host for each machine, with the first of the machine's names and the snapshot of the first name that
+// answered. So nothing changes while one of the names fails.
+func merge(asked []remote.Host, all snapshot.Cluster, known Machines, about func(remote.Host) agent.About) Look {
+	names, leads, vias := leadsOf(asked, all, about)
+	groups := known.group(names, leads)
+	n := len(all.Hosts)
+	m := Look{
+		Cluster: snapshot.Cluster{Hosts: make([]snapshot.Host, 0, n)},
+		reached: make(map[snapshot.Hostname]remote.Host, n), Via: make(map[snapshot.Hostname]agent.Via, n),
+		machines: known.next(names, groups),
+	}
+	at := make([]int, n) // where the host of a machine is in the cluster
+	for i, first := range groups {
+		h := all.Hosts[i]
+		if i == first {
+			at[i] = len(m.Cluster.Hosts)
+			m.Cluster.Hosts = append(m.Cluster.Hosts, h)
+			m.reach(h.Name, asked[i], vias[i])
+			continue
+		}
+		if same := &m.Cluster.Hosts[at[first]]; same.Snapshot == nil && h.Snapshot != nil {
+			same.Snapshot, same.Err, same.AskedAt, same.Round, same.IsNew = h.Snapshot, nil, h.AskedAt, h.Round, h.IsNew
+			m.reach(same.Name, asked[i], vias[i])
+		}
+		m.Duplicates = append(m.Duplicates, m.machines.duplicate(names[i], names[first]))
+	}
+	return m
+}
+
+// reach notes under which name a host answered, and how.
+func (m *Look) reach(name snapshot.Hostname, answered remote.Host, via agent.Via) {
+	m.reached[name] = answered
+	if via != "" {
+		m.Via[name] = via
+	}
+}
+
+// leadsOf returns the name of each host, where it leads, and how those that answered were spoken with.
+func leadsOf(
+	asked []remote.Host, all snapshot.Cluster, about func(remote.Host) agent.About,
+) ([]string, []lead, []agent.Via) {
+	n := len(all.Hosts)
+	names, leads, vias := make([]string, n), make([]lead, n), make([]agent.Via, n)
+	for i := range all.Hosts {
+		names[i] = asked[i].Name
+		if s := all.Hosts[i].Snapshot; s != nil && all.Hosts[i].Err == nil {
+			host := about(asked[i])
+			leads[i], vias[i] = lead{answered: true, token: s.Token, tokens: s.Tokens, peer: host.Peer}, host.Via
+		}
+	}
+	return names, leads, vias
+}
+
+// lead is what is known about where a name leads.
+type lead struct {
+	answered bool
+	token    string // see snapshot.Snapshot
+	tokens   []string
+	peer     remote.Peer
+}
+
+// Machines remembers which names are one machine, for the cycles in which not all
+// of them answer. The zero Machines remembers none.
+type Machines struct {
+	// Twins are the names that are one machine with this one.
+	Twins map[string][]string `json:"twins,omitempty"`
+
+	reported map[[2]string]bool // pairs of names, in order
+}
+
+// duplicate says that a name is the same machine as another. It is New only once.
+func (m *Machines) duplicate(name, sameAs string) Duplicate {
+	return Duplicate{Name: snapshot.Hostname(name), SameAs: snapshot.Hostname(sameAs), New: m.report(name, sameAs)}
+}
+
+// report remembers that a pair of names is reported, and reports whether that is new.
+func (m *Machines) report(a, b string) bool {
+	pair := [2]string{min(a, b), max(a, b)}
+	if m.reported[pair] {
+		return false
+	}
+	if m.reported == nil {
+		m.reported = make(map[[2]string]bool)
+	}
+	m.reported[pair] = true
+	return true
+}
+
+// group finds the names that are one machine: for each name the index of the first of them.
+func (m Machines) group(names []string, leads []lead) grouping {
+	g := make(grouping, len(names))
+	for i := range g {
+		g[i] = i
+	}
+	g.byToken(leads)
+	g.byPeer(leads)
+	g.bySilence(m.Twins, names, leads)
+	return g
+}
+
+// maxTwins is how many other names of a machine are remembered with each.
+const maxTwins = 8
+
+// next is what to remember of a grouping: names that left the fleet are forgotten.
+func (m Machines) next(names []string, g grouping) Machines {
+	members := make(map[int][]string)
+	for i, first := range g {
+		if i == first {
+			continue
+		}
+		if members[first] == nil {
+			members[first] = []string{names[first]}
+		}
+		members[first] = append(members[first], names[i])
+	}
+	next := Machines{Twins: make(map[string][]string), reported: make(map[[2]string]bool, len(m.reported))}
+	for _, list := range members {
+		for _, name := range list {
+			others := slices.Clone(list[:min(len(list), maxTwins+1)])
+			next.Twins[name] = slices.DeleteFunc(others, func(other string) bool { return other == name })
+		}
+	}
+	for pair := range m.reported {
+		if slices.Contains(names, pair[0]) && slices.Contains(names, pair[1]) {
+			next.reported[pair] = true
+		}
+	}
+	return next
+}
+
+// grouping puts indices into groups; each group is identified by its first index.
+type grouping []int
+
+func (g grouping) join(i, j int) {
+	from, to := max(g[i], g[j]), min(g[i], g[j])
+	if from == to {
+		return
+	}
+	for k := range g { // duplicates are rare, so this loop is too
+		if g[k] == from {
+			g[k] = to
+		}
+	}
+}
+
+// byToken joins names of which one shows what was given to the other. What hosts say about themselves proves nothing:
+// one that shows what another one says would take its place, which would then not be judged any more.
+func (g grouping) byToken(leads []lead) {
+	given := make(map[string]int, len(leads))
+	for i := range leads {
+		if leads[i].token != "" {
+			given[leads[i].token] = i
+		}
+	}
+	for i := range leads {
+		for _, token := range leads[i].tokens {
+			if j, known := given[token]; known {
+				g.join(i, j)
+			}
+		}
+	}
+}
+
+// byPeer joins names with one address, port and host key, if one of them can't show tokens.
+func (g grouping) byPeer(leads []lead) {
+	first := make(map[remote.Peer]int)
+	for i := range leads {
+		l := &leads[i]
+		if !l.answered || !l.peer.Known() {
+			continue
+		}
+		if j, known := first[l.peer]; !known {
+			first[l.peer] = i
+		} else if l.tokens == nil || leads[j].tokens == nil {
+			g.join(i, j)
+		}
+	}
+}
+
+// bySilence joins a name that did not answer, and that was one machine with others before, to the
+// first of them that did, or to the first if none did.
+func (g grouping) bySilence(twins map[string][]string, names []string, leads []lead) {
+	if len(twins) == 0 {
+		return
+	}
+	at := make(map[string]int, len(names))
+	for i, name := range names {
+		at[name] = i
+	}
+	for i, name := range names {
+		if leads[i].answered {
+			continue
+		}
+		with := -1
+		for _, twin := range twins[name] {
+			if j, known := at[twin]; known && (with < 0 || leads[j].answered && !leads[with].answered) {
+				with = j
+			}
+		}
+		if with >= 0 {
+			g.join(i, with)
+		}
+	}
 }
