@@ -101,7 +101,7 @@ func (c *counting) countHours(listed *enforce.Cap) {
 			continue
 		}
 		on := capOn{counting: c, Cap: listed, people: []*held{u}}
-		for _, d := range Once(slices.Clone(on.devicesOf(u))) {
+		for _, d := range on.devicesOf(u) {
 			hours.Seconds[u.user] += c.gap(d.Host).Seconds()
 		}
 	}

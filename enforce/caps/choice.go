@@ -56,7 +56,7 @@ func Counted(devices []*HeldDevice, by time.Time) []*HeldDevice {
 			list = append(list, d)
 		}
 	}
-	return Once(list)
+	return list
 }
 
 // Dearest are n of a person's devices, or all: those that cost most to lose, and of these the oldest.

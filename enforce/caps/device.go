@@ -28,8 +28,7 @@ type HeldDevice struct {
 	Idle  bool // it has been idle for so long that the rule about that applies, and so has all that its processes use
 
 	// Of a choice:
-	Stays  bool          // its attachments stay, although it is to go
-	Copies []*HeldDevice // the same device as other hosts report it, which goes with it
+	Stays bool // its attachments stay, although it is to go
 
 	mates        []*HeldDevice // the devices of the host that count
 	cost         int8
@@ -91,45 +90,6 @@ func (d *HeldDevice) Whose() []*HeldDevice {
 		return []*HeldDevice{d}
 	}
 	return d.Parts
-}
-
-// Once counts a device once that two names with one boot id report with the same process: they may be one machine,
-// though that isn't proved. The less favourable figures count. If it is taken, it is taken under both names.
-// The list is used for the result.
-func Once(list []*HeldDevice) []*HeldDevice {
-	type shared struct {
-		boot   string
-		device snapshot.DeviceIndex
-		pid    snapshot.PID
-		start  snapshot.StartTime
-	}
-	first := make(map[shared]int)
-	kept := list[:0]
-	for _, d := range list {
-		at := len(kept)
-		d.Copies = nil
-		for _, use := range d.Uses {
-			if boot := d.Host.SharedBoot; boot != "" {
-				key := shared{boot, d.Index, use.Process.PID, use.Process.Start}
-				if _, known := first[key]; !known {
-					first[key] = at
-				}
-				at = min(at, first[key])
-			}
-		}
-		if at == len(kept) {
-			kept = append(kept, d)
-			continue
-		}
-		other := kept[at]
-		if cmp.Or(cmp.Compare(other.Exempt, d.Exempt), cmp.Compare(d.Memory(), other.Memory())) > 0 {
-			kept[at], d, other = d, other, d
-			other.Copies = d.Copies
-		}
-		other.Copies = append(other.Copies, d)
-	}
-	slices.SortStableFunc(kept, func(a, b *HeldDevice) int { return cmp.Compare(a.Host.Position, b.Host.Position) })
-	return kept
 }
 
 // UnknownBytes is an amount that isn't known. What hosts claim is cut to 16 TiB, more than any device has.

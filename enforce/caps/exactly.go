@@ -101,7 +101,7 @@ func blocksOf(counted []*HeldDevice) (blocks []block) {
 		for i := 0; i < len(b.devices); i++ {
 			d := b.devices[i]
 			b.cost, d.Stays = max(b.cost, d.cost), false
-			free = free && d.Exempt == judging.Unused && d.Unknown == judging.Unused && d.Copies == nil
+			free = free && d.Exempt == judging.Unused && d.Unknown == judging.Unused
 			for _, use := range d.Uses {
 				free = free && use.Process.PID != 0 && !d.Host.Stuck(use.Process)
 				for _, other := range use.Process.Usage {

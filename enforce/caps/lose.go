@@ -17,14 +17,12 @@ type lostDevice struct {
 	whole *HeldDevice // as it was chosen
 }
 
-// lostBy is what people lose, by their numbers, by devices that were chosen, and by these as other hosts report them.
+// lostBy is what people lose, by their numbers, by devices that were chosen.
 func lostBy(chosen []*HeldDevice) map[int][]lostDevice {
 	lost := make(map[int][]lostDevice)
 	for _, whole := range chosen {
-		for _, d := range append([]*HeldDevice{whole}, whole.Copies...) {
-			for _, part := range d.Whose() {
-				lost[part.Owner] = append(lost[part.Owner], lostDevice{part, whole})
-			}
+		for _, part := range whole.Whose() {
+			lost[part.Owner] = append(lost[part.Owner], lostDevice{part, whole})
 		}
 	}
 	return lost

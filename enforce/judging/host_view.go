@@ -55,8 +55,6 @@ type HostView struct {
 	Instances Instances
 	notes     int // how many there are
 	order.Draft
-	// SharedBoot is its boot id if another host reports it, too.
-	SharedBoot string
 }
 
 // EnvView is a registered environment with its processes and attachments.
@@ -124,7 +122,6 @@ func (j *Judgement) See() {
 	for _, h := range j.Hosts {
 		j.seeHost(h)
 	}
-	j.markSharedBoots()
 }
 
 func (j *Judgement) seeHost(h *HostView) {
@@ -263,19 +260,6 @@ func (h *HostView) ignoresAllUses(p *snapshot.Process) bool {
 func (h *HostView) IgnoresUse(u snapshot.DeviceUsage) bool {
 	draws := !h.Settings.JudgeGraphics && (h.Snapshot.TypeUnknown(u) || h.Snapshot.OfDesktop(u))
 	return draws || h.exemptDevices[u.Index]
-}
-
-// markSharedBoots marks the hosts that report a boot which another one reports, too.
-func (j *Judgement) markSharedBoots() {
-	hosts := make(map[string]int, len(j.Hosts))
-	for _, h := range j.Hosts {
-		hosts[h.Snapshot.BootID]++
-	}
-	for _, h := range j.Hosts {
-		if boot := h.Snapshot.BootID; hosts[boot] > 1 {
-			h.SharedBoot = boot
-		}
-	}
 }
 
 // WaitKey is what a wait is known by on all its hosts. Its ID alone is public, and others can choose the same.

@@ -297,22 +297,6 @@ func TestManyEnvironments(t *testing.T) {
 	require.Less(t, time.Since(begun), 5*time.Second)
 }
 
-// A machine that two hosts report counts once, for GPU hours, too.
-func TestGPUHoursOfOneMachineWithTwoNames(t *testing.T) {
-	const machine = " | boot 7 | env 1 alice u1001 | dev 0 1@01 | proc 5 1 u1001 0:1"
-	hours := listed("week", 10*3600, counts(enforce.CapHours), func(c *enforce.Cap) { c.Period = noon(-60) })
-	policy := stated{list: []*enforce.Cap{hours}, fleet: enforce.Fleet{Interval: 10 * time.Minute}}
-	var memory controllerMemory
-	for minute := 0; minute <= 60; minute += 10 {
-		cluster := parseCluster(t, "a"+machine+"\nb"+machine)
-		for i := range cluster.Hosts {
-			cluster.Hosts[i].AskedAt, cluster.Hosts[i].IsNew = noon(minute), true
-		}
-		memory.Judge(policy, cluster, noon(minute))
-	}
-	require.InDelta(t, 3600, memory.Hours["week"].Seconds["alice"], 1)
-}
-
 // What an account has that isn't in the snapshot is in use by it: an outsider's spares a GPU.
 func TestAllButOneWhereMoreOfAnOutsiderIs(t *testing.T) {
 	cluster := parseCluster(t, "a | dev 0 | dev 1 | proc 10 - u1001 by:alice 0:1 | proc 11 - u1001 by:alice 1:1")
