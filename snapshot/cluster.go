@@ -1,6 +1,11 @@
 package snapshot
 
-import "time"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
 
 // Cluster is the hosts of a controller in one cycle, in the order in which the administrator listed them.
 type Cluster struct{ Hosts []Host }
@@ -45,4 +50,69 @@ func (c Cluster) CountAnswered() (n int) {
 		}
 	}
 	return n
+}
+
+// ProcessKey identifies a process in the cluster for as long as it runs.
+type ProcessKey struct {
+	Host  Hostname
+	PID   PID
+	Start StartTime
+}
+
+// AttachmentKey identifies what attaches an environment to a device in the cluster.
+type AttachmentKey struct {
+	Host   Hostname
+	Device string // its Key
+	EID    EnvID
+}
+
+// Key is its UUID or, if that is unknown, its index, which may be another device's later.
+func (d *Device) Key() string {
+	if d.UUID != "" {
+		return string(d.UUID)
+	}
+	return d.Index.String()
+}
+
+// MarshalText implements encoding.TextMarshaler, for keys of JSON objects.
+func (k ProcessKey) MarshalText() ([]byte, error) {
+	return fmt.Appendf(nil, "%s/%d/%d", k.Host, k.PID, k.Start), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (k *ProcessKey) UnmarshalText(text []byte) error {
+	parts := strings.Split(string(text), "/")
+	if len(parts) != 3 {
+		return fmt.Errorf("process %q: want host/pid/start", text)
+	}
+	pid, err := strconv.Atoi(parts[1])
+	if err != nil {
+		return err
+	}
+	start, err := strconv.ParseUint(parts[2], 10, 64)
+	*k = ProcessKey{Hostname(parts[0]), PID(pid), StartTime(start)}
+	return err
+}
+
+// MarshalText implements encoding.TextMarshaler, for keys of JSON objects.
+func (k AttachmentKey) MarshalText() ([]byte, error) {
+	return fmt.Appendf(nil, "%s/%s/%s", k.Host, k.Device, k.EID), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (k *AttachmentKey) UnmarshalText(text []byte) error {
+	parts := strings.SplitN(string(text), "/", 3)
+	if len(parts) != 3 {
+		return fmt.Errorf("attachment %q: want host/device/environment", text)
+	}
+	*k = AttachmentKey{Hostname(parts[0]), parts[1], EnvID(parts[2])}
+	return nil
+}
+
+// SameGPU compares two devices by UUID or, if one is unknown, by index.
+func SameGPU(a DeviceIndex, aUUID GPUUUID, b DeviceIndex, bUUID GPUUUID) bool {
+	if aUUID != "" && bUUID != "" {
+		return aUUID == bUUID
+	}
+	return a == b
 }

@@ -120,3 +120,144 @@ func BenchmarkCodec(b *testing.B) {
 		}
 	})
 }
+
+// 1.4.3 crashes on an unknown key, and acts on a value even if it is a guess.
+func TestWhatTheFormatCannotExpressIsOmitted(t *testing.T) {
+	plain, err := snapshot.DecodeSnapshot(document(goodProcess, goodEnv, goodDevice))
+	require.NoError(t, err)
+	want, err := snapshot.EncodeSnapshot(plain)
+	require.NoError(t, err)
+
+	uid, busy, watts := snapshot.UID(1002), 97, 350.5
+	rich := *plain
+	rich.BootID, rich.Warnings = "6f1f5d0b", []string{"a warning"}
+	p := plain.Processes[0]
+	p.Start, p.UID, p.Name = 500, &uid, "python3"
+	envUnknown := snapshot.Process{PID: 6, EnvUnknown: true, Usage: p.Usage}
+	memoryUnknown := snapshot.Process{PID: 7, EID: "2020", Usage: []snapshot.DeviceUsage{{Index: 0}}}
+	withoutUsage := snapshot.Process{PID: 8, EID: "2020"}
+	rich.Processes = []snapshot.Process{p, envUnknown, memoryUnknown, withoutUsage}
+	e := plain.Environments[0]
+	e.OwnerMismatch = true
+	rich.Environments = []snapshot.Environment{e}
+	d := plain.Devices[0]
+	d.UUID, d.Name, d.UsedMemory, d.Utilization = "GPU-0", "H100", snapshot.MiB(5), &busy
+	d.Temperature, d.Power = &busy, &watts
+	rich.Devices = []snapshot.Device{d, {Index: 1, UUID: "GPU-1"}}
+
+	got, err := snapshot.EncodeSnapshot(&rich)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got))
+	for _, p := range rich.Processes[1:] {
+		require.False(t, p.Expressible())
+	}
+	require.True(t, p.Expressible())
+
+	rich.Devices[0].Failed = true // 1.4.3 would judge what is on it
+	got, err = snapshot.EncodeSnapshot(&rich)
+	require.NoError(t, err)
+	spared, err := snapshot.DecodeSnapshot(got)
+	require.NoError(t, err)
+	require.Empty(t, spared.Processes)
+	require.Equal(t, plain.Devices, spared.Devices)
+	require.Len(t, p.Usage, 1, "the snapshot itself is as it was")
+}
+
+func TestAnEmptySnapshotIsWrittenAs143WritesIt(t *testing.T) {
+	got, err := snapshot.EncodeSnapshot(&snapshot.Snapshot{})
+	require.NoError(t, err)
+	require.Equal(t, `{
+  "processes": {
+    "processes": []
+  },
+  "envs": {
+    "envs": []
+  },
+  "devices": {
+    "devices": []
+  }
+}`, string(got))
+}
+
+// What Python's json.dumps writes for the same text.
+func TestTextIsEscapedAsPythonEscapesIt(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain":          `"plain"`,
+		`"quoted" \ it`:  `"\"quoted\" \\ it"`,
+		"<b>&amp;":       `"<b>&amp;"`,
+		"é":              `"\u00e9"`,
+		"日本":             `"\u65e5\u672c"`,
+		"😀":              `"\ud83d\ude00"`,
+		"\u2028":         `"\u2028"`,
+		"\x7f":           `"\u007f"`,
+		"a/b":            `"a/b"`,
+		"\b\f\n\r\t\x01": `"\b\f\n\r\t\u0001"`,
+		"\ufffd":         `"\ufffd"`,
+	} {
+		got, err := snapshot.EncodeEnvironments([]snapshot.Environment{{EID: "1", Config: snapshot.EnvConfig{Name: text}}})
+		require.NoError(t, err)
+		require.Contains(t, string(got), `"name": `+want+",\n")
+	}
+}
+
+func FuzzDecodeSnapshot(f *testing.F) {
+	for _, name := range []string{"wire/usage-snapshot-full.json"} {
+		data, err := os.ReadFile(filepath.Join(recorded, name))
+		require.NoError(f, err)
+		f.Add(data)
+	}
+	f.Add(document(goodProcess, goodEnv, goodDevice))
+	f.Add(document(strings.ReplaceAll(goodProcess, `"7mi"`, "null"), "", ""))
+	f.Add([]byte(`{"processes": null}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := snapshot.DecodeSnapshot(data)
+		if err != nil {
+			require.ErrorIs(t, err, snapshot.ErrInvalid)
+			require.Nil(t, s)
+			return
+		}
+		requireStable(t, s)
+	})
+}
+
+// requireStable requires that a decoded snapshot is the same after another round trip,
+// except for the processes that the format cannot express.
+func requireStable(t *testing.T, s *snapshot.Snapshot) {
+	t.Helper()
+	kept := s.Processes[:0:0]
+	for _, p := range s.Processes {
+		if p.Expressible() {
+			kept = append(kept, p)
+		}
+	}
+	text, err := snapshot.EncodeSnapshot(s)
+	require.NoError(t, err)
+	again, err := snapshot.DecodeSnapshot(text)
+	require.NoError(t, err)
+	require.Equal(t, len(kept), len(again.Processes))
+	require.Equal(t, s.Environments, again.Environments)
+	require.Equal(t, s.Devices, again.Devices)
+	second, err := snapshot.EncodeSnapshot(again)
+	require.NoError(t, err)
+	require.Equal(t, string(text), string(second))
+}
+
+func FuzzDecodeState(f *testing.F) {
+	for _, name := range []string{"state/envs.json", "state/devices.json", "wire/usage-snapshot-processes.json"} {
+		data, err := os.ReadFile(filepath.Join(recorded, name))
+		require.NoError(f, err)
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, kind := range []string{"envs", "devices", "processes"} {
+			first, err := recode(kind, data)
+			if err != nil {
+				require.ErrorIs(t, err, snapshot.ErrInvalid)
+				continue
+			}
+			second, err := recode(kind, first)
+			require.NoError(t, err)
+			require.Equal(t, string(first), string(second))
+		}
+	})
+}

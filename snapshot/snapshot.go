@@ -1,6 +1,21 @@
+// Package snapshot is the model of what runs on GPU machines: a Snapshot is the devices, environments and processes of
+// one host at one moment; a Cluster is many hosts, each with its Snapshot or the error why there is none. The package
+// is pure. It also has the formats in which hosts and controllers exchange snapshots: that of genv 1.4.3
+// (DecodeSnapshot) and our own (DecodeNative).
+//
+// Unknown is never zero and never "no": a value that a host did not report is the zero Memory, a nil pointer, or marked
+// by a field named Unknown. Check this before you use the value.
 package snapshot
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
 
 // Snapshot is one host at one moment, as it reported it. Its tags are our own format: see DecodeNative.
 type Snapshot struct {
@@ -243,4 +258,131 @@ func (s *Snapshot) When(since StartTime, written Date) time.Time {
 		return time.Time{}
 	}
 	return written.In(s.Location())
+}
+
+// Instance is a part of a device that works as a device of its own (MIG).
+type Instance struct {
+	UUID    GPUUUID `json:"uuid"`              // "MIG-…"
+	Profile string  `json:"profile,omitempty"` // such as "1g.10gb"; empty if it is unknown
+	// Total is its memory, and Pool the GPU instance of that: instances with the same one share it. Unknown and empty
+	// if not reported.
+	Total Memory `json:"total_memory,omitzero"`
+	Pool  string `json:"pool,omitempty"`
+}
+
+// MayBeDivided says whether the device may have MIG instances: the driver measures no utilization of such a device.
+func (d *Device) MayBeDivided() bool {
+	return d.MIGMode || d.Utilization == nil && d.UsedMemory.Known() && !d.Failed
+}
+
+// Divide sets all MIG instances of the device. The MIG mode outlives a reboot, and the instances don't.
+func (d *Device) Divide(instances []Instance) {
+	d.Instances = instances
+	if d.MIGMode && len(instances) == 0 && d.Unusable == "" {
+		d.Unusable = "it is in MIG mode and has no instance"
+	}
+}
+
+// Memory is how much memory it has at most, by its profile (`nvidia-smi -L`). Total counts only without one: it is from
+// the list of processes, where a process's name could make it smaller.
+func (i Instance) Memory() Memory {
+	for part := range strings.SplitSeq(i.Profile, ".") {
+		size, _, _ := strings.Cut(part, "+") // as in 1g.10gb+me
+		if digits, isSize := strings.CutSuffix(size, "gb"); isSize {
+			if gib, err := strconv.ParseUint(digits, 10, 16); err == nil && gib > 0 {
+				return MiB(int64(gib) << 10)
+			}
+		}
+	}
+	return i.Total
+}
+
+// maxInstances is far above the 7 GPU instances with 7 compute instances of a device.
+const maxInstances = 64 * maxDevices
+
+// CheckInstance returns an error, which wraps ErrInvalid, unless a text can be the UUID of a MIG instance.
+func CheckInstance(uuid GPUUUID) error {
+	if !strings.HasPrefix(string(uuid), "MIG-") || len(uuid) > 128 || !text.IsMadeOf(string(uuid), "-/") {
+		return fmt.Errorf("%w: %s is not the UUID of a MIG instance", ErrInvalid, text.Quoted(string(uuid), 80))
+	}
+	return nil
+}
+
+// CheckInstances is CheckInstance for a list, which must not be too long.
+func CheckInstances(list []GPUUUID) error {
+	if len(list) > maxInstances {
+		return tooMany(len(list), "MIG instances", maxInstances)
+	}
+	for _, uuid := range list {
+		if err := CheckInstance(uuid); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Trial is what root's genv found when it tried to read processes by a helper, to signal one, and to write the state.
+type Trial struct {
+	// Unable is why nothing can be ended there, in one printable line; empty if it can.
+	Unable string `json:"unable,omitempty"`
+	// State is why nothing can be detached there, likewise: the state can't be written.
+	State string `json:"state,omitempty"`
+	// NoPidfds says that the kernel, or a filter of system calls, has no pidfds: Linux 5.3 has them.
+	NoPidfds bool `json:"no_pidfds,omitempty"`
+}
+
+// maxTrialText is how much of a text of a host is kept, in bytes.
+const maxTrialText = 1024
+
+// Bounded is the trial with bounded texts; nil for none.
+func (t *Trial) Bounded() *Trial {
+	if t == nil {
+		return nil
+	}
+	bounded := *t
+	for _, word := range []*string{&bounded.Unable, &bounded.State} {
+		*word = text.OneLine(text.Cut(*word, maxTrialText))
+	}
+	return &bounded
+}
+
+// Warnings are what people have to know of it, one line each.
+func (t *Trial) Warnings() (list []string) {
+	if t != nil && t.Unable != "" {
+		list = append(list, "nothing can be ended here: "+t.Unable)
+	}
+	if t != nil && t.State != "" {
+		list = append(list, "nothing can be detached here: "+t.State)
+	}
+	return list
+}
+
+// GuardMode is what the kernel guard of a host does.
+type GuardMode string
+
+// The modes. If none, or another one, is reported, the mode is unknown: that is never GuardOff.
+const (
+	GuardOff     GuardMode = "off"     // every open of a device is allowed
+	GuardWatch   GuardMode = "watch"   // what would be denied is reported
+	GuardEnforce GuardMode = "enforce" // it is denied
+	// GuardUnable: an order to watch or to enforce is in force, and the host can't carry it out.
+	GuardUnable GuardMode = "unable"
+)
+
+// Guard is what the kernel guard of a host does, as the host says.
+type Guard struct {
+	Mode GuardMode `json:"mode"`
+	// Reason is why the mode is not the one that was ordered last; empty if it is, or if none was. One printable line.
+	Reason string `json:"reason,omitempty"`
+}
+
+// maxGuardReason is how much of a reason is kept, in bytes.
+const maxGuardReason = 1024
+
+// known is the guard if this version knows its mode, with a bounded reason; else nil.
+func (g *Guard) known() *Guard {
+	if g == nil || !slices.Contains([]GuardMode{GuardOff, GuardWatch, GuardEnforce, GuardUnable}, g.Mode) {
+		return nil
+	}
+	return &Guard{g.Mode, text.OneLine(text.Cut(g.Reason, maxGuardReason))}
 }

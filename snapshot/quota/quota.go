@@ -10,8 +10,11 @@
 package quota
 
 import (
+	"context"
+	"errors"
 	"math"
 	"slices"
+	"sync"
 )
 
 const reserve = 8
@@ -30,4 +33,96 @@ func Fair(sizes []int, limit int) int {
 		limit -= size
 	}
 	return math.MaxInt
+}
+
+// ErrBusy says that too many requests of an account wait already.
+var ErrBusy = errors.New("too many requests")
+
+// Turns is a mutex that accounts take in turn, however many requests one of them has.
+type Turns[A comparable] struct {
+	Most int // requests of an account that may wait
+
+	mu      sync.Mutex
+	taken   bool
+	waiting map[A][]chan struct{}
+	order   []A // who waits, the next one first
+}
+
+// Take waits for the turn of an account, and until ctx ends. The error is that of ctx, or ErrBusy.
+func (t *Turns[A]) Take(ctx context.Context, account A) (release func(), err error) {
+	t.mu.Lock()
+	if !t.taken {
+		t.taken = true
+		t.mu.Unlock()
+		return t.next, nil
+	}
+	own := t.waiting[account]
+	if len(own) >= t.Most {
+		t.mu.Unlock()
+		return nil, ErrBusy
+	}
+	if len(own) == 0 {
+		t.order = append(t.order, account)
+	}
+	if t.waiting == nil {
+		t.waiting = map[A][]chan struct{}{}
+	}
+	turn := make(chan struct{})
+	t.waiting[account] = append(own, turn)
+	t.mu.Unlock()
+	select {
+	case <-turn:
+		return t.next, nil
+	case <-ctx.Done():
+		if !t.leave(account, turn) { // the turn has come
+			t.next()
+		}
+		return nil, ctx.Err()
+	}
+}
+
+// Waiting is how many requests wait.
+func (t *Turns[A]) Waiting() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, own := range t.waiting {
+		n += len(own)
+	}
+	return n
+}
+
+func (t *Turns[A]) next() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.order) == 0 {
+		t.taken = false
+		return
+	}
+	account := t.order[0]
+	t.order = t.order[1:]
+	own := t.waiting[account]
+	close(own[0])
+	if len(own) == 1 {
+		delete(t.waiting, account)
+		return
+	}
+	t.waiting[account] = own[1:]
+	t.order = append(t.order, account)
+}
+
+func (t *Turns[A]) leave(account A, turn chan struct{}) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	own := t.waiting[account]
+	i := slices.Index(own, turn)
+	if i < 0 {
+		return false
+	}
+	if own = slices.Delete(own, i, i+1); len(own) > 0 {
+		t.waiting[account] = own
+		return true
+	}
+	delete(t.waiting, account)
+	t.order = slices.DeleteFunc(t.order, func(a A) bool { return a == account })
+	return true
 }

@@ -9,7 +9,12 @@
 package change
 
 import (
+	"fmt"
+	"strings"
+	"time"
+
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/quota"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -158,3 +163,124 @@ func (c Change) Apply(f *state.Files, by Requester) (Result, error) {
 	}
 	return result, nil
 }
+
+// Requester is who asks for a change, as the kernel and whoever applies it say: nothing is taken from a request.
+type Requester struct {
+	UID snapshot.UID
+	// PID is the process that asks: it doesn't keep an environment that it leaves.
+	PID snapshot.PID
+	Now snapshot.Date
+	// Owner is the account of a process. It is called under the lock of the state files.
+	Owner func(snapshot.PID) (snapshot.UID, error)
+	// Username is the name of a user; empty for none. It may take seconds: see Prepare.
+	Username func(snapshot.UID) snapshot.Username
+	// Lacks says that a uid certainly has no account: it gets no environment. Nil doesn't ask.
+	Lacks func(snapshot.UID) bool
+	// Reserved are the reservations of the host, at an Instant; nil refuses nothing. Used is who used GPUs lately.
+	Reserved []snapshot.Reservation
+	Instant  time.Time
+	Used     map[snapshot.DeviceIndex][]snapshot.UID
+	// Caps returns an error, which wraps state.ErrCap, if the policy doesn't allow the files after the change; entered
+	// says that there is one environment more. Nil allows all.
+	Caps func(f *state.Files, r *Result, entered bool) error
+}
+
+// Prepare looks up what takes too long for the lock. Its error is one that Apply would return.
+func (c Change) Prepare(by Requester) (Requester, error) {
+	if c.Enter == nil {
+		return by, nil
+	}
+	uid, err := by.userOf(c.Enter.PID)
+	if err != nil {
+		return by, err
+	}
+	if by.Lacks != nil && by.Lacks(uid) {
+		return by, state.Refuse("uid %d has no account on this host, so it gets no environment", uid)
+	}
+	name := by.Username(uid)
+	by.Username = func(of snapshot.UID) snapshot.Username {
+		if of != uid { // the process has become another one meanwhile
+			return ""
+		}
+		return name
+	}
+	return by, nil
+}
+
+// userOf is the user for whom a process is registered: its owner, and for a kernel (PID 0) the asker. Only root may ask
+// for another user's process.
+func (by Requester) userOf(pid snapshot.PID) (snapshot.UID, error) {
+	if pid == 0 {
+		return by.UID, nil
+	}
+	owner, err := by.Owner(pid)
+	if err != nil {
+		return 0, err
+	}
+	if by.UID != 0 && owner != by.UID {
+		return 0, fmt.Errorf("%w: process %d belongs to uid %d: only that user and root may activate it",
+			state.ErrNotOwner, pid, owner)
+	}
+	return owner, nil
+}
+
+// What a user may take of a state file, and all users together, in units of weight: bytes, and more for what takes
+// more. No genv reads a file with more than 8 MiB or 2^18 values.
+const (
+	maxShare  = 64 << 10 // about 450 environments
+	maxWeight = 1_000_000
+
+	entryWeight  = 112 // an environment or an attachment, without its texts
+	memberWeight = 16  // a process or a Jupyter kernel, without its id
+	commaWeight  = 8   // values are counted by the commas, also those in texts
+)
+
+// CheckShare refuses more than a user's share, which root hasn't, or than there is room for.
+func CheckShare(f *state.Files, uid snapshot.UID) error {
+	owners := make(map[snapshot.EnvID]snapshot.UID, len(f.Environments))
+	type weights struct{ own, all int }
+	var envs, devices weights
+	add := func(to *weights, weight int, own bool) {
+		if to.all += weight; own {
+			to.own += weight
+		}
+	}
+	for i := range f.Environments {
+		e := &f.Environments[i]
+		owners[e.EID] = e.UID
+		add(&envs, weightOf(e), e.UID == uid)
+	}
+	for i := range f.Devices {
+		for _, a := range f.Devices[i].Attachments {
+			owner, registered := owners[a.EID]
+			weight := entryWeight + textWeight(string(a.EID)) + textWeight(a.GPUMemory.String())
+			add(&devices, weight, owner == uid || !registered)
+		}
+	}
+	switch {
+	case uid != 0 && envs.own > maxShare:
+		return state.Refuse("uid %d has more environments, processes and kernels than one user may have: end some "+
+			"with `genv deactivate`", uid)
+	case uid != 0 && devices.own > maxShare:
+		return state.Refuse("uid %d has more attachments than one user may have: end some with `genv detach`", uid)
+	case uid != 0 && !(quota.Leaves(envs.own, envs.all, maxWeight) &&
+		quota.Leaves(devices.own, devices.all, maxWeight)):
+		return state.Refuse("the state files of this host are nearly full, and uid %d has its part of them", uid)
+	case envs.all > maxWeight || devices.all > maxWeight:
+		return state.Refuse("the state files of this host are full")
+	}
+	return nil
+}
+
+func weightOf(e *snapshot.Environment) int {
+	weight := entryWeight + memberWeight*(len(e.PIDs)+len(e.KernelIDs))
+	for _, text := range []string{string(e.EID), string(e.Username), e.Config.Name, e.Config.GPUMemory.String()} {
+		weight += textWeight(text)
+	}
+	for _, id := range e.KernelIDs {
+		weight += textWeight(id)
+	}
+	return weight
+}
+
+func textWeight(text string) int { return len(text) + (commaWeight-1)*strings.Count(text, ",") }

@@ -1,8 +1,13 @@
 package disk_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -12,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
 // kept is a state folder with 1102 of alice on device 0, of which root has a copy.
@@ -197,4 +203,107 @@ func TestInAnotherNamespaceMissingIsNotEmpty(t *testing.T) {
 	require.ErrorIs(t, err, disk.ErrLost)
 	require.ErrorIs(t, store.Update(t.Context(), enter(7)), disk.ErrLost)
 	require.NoFileExists(t, filepath.Join(dir, "envs.json"))
+}
+
+// TestAnOddAttachmentIsNotNone: what one wrong character of devices.json hides is unknown.
+func TestAnOddAttachmentIsNotNone(t *testing.T) {
+	for name, change := range map[string][2]string{
+		"an id that is a number":   {`"eid": "1102"`, `"eid": 1102`},
+		"an id under another key":  {`"eid": "1102"`, `"id": "1102"`},
+		"an index that is a text":  {`"index": 0`, `"index": "0"`},
+		"an id that can't be read": {`"eid": "1102"`, `"eid": ""`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, _, dir, _ := kept(t)
+			data, err := os.ReadFile(filepath.Join(dir, "devices.json"))
+			require.NoError(t, err)
+			changed := strings.Replace(string(data), change[0], change[1], 1)
+			require.NotEqual(t, string(data), changed, "the row changes nothing")
+			put(t, dir, "devices.json", changed)
+			_, err = store.Read(t.Context())
+			require.ErrorIs(t, err, disk.ErrCorrupt)
+			require.Equal(t, changed, readFile(t, filepath.Join(dir, "devices.json")))
+		})
+	}
+}
+
+func TestWhere(t *testing.T) {
+	env := map[string]string{}
+	get := func(name string) string { return env[name] }
+	path := func() string { return filepath.Join(disk.RunDir(get), disk.RootFile(get, "asked")) }
+	require.Equal(t, "/run/genv/asked.json", path())
+	env["GENV_TMPDIR"] = "/var/tmp/genv/"
+	require.Equal(t, "/run/genv/asked.json", path(), "it is the default state folder")
+	env["GENV_TMPDIR"], env["GENV_ROOT_DIR"] = "/tmp/x", "/tmp/root"
+	require.Regexp(t, `^/tmp/root/run/asked\.[0-9a-f]{16}\.json$`, path())
+}
+
+func TestOpenDir(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a/b")
+	dir, err := folder.MakeTrusted(path)
+	require.NoError(t, err)
+	dir.Close()
+	require.NoError(t, os.Chmod(path, 0o777))
+	_, err = folder.MakeTrusted(path)
+	require.ErrorIs(t, err, folder.ErrUnsafe)
+}
+
+// TestAMountThatComesAndGoes: root doesn't open what is mounted over a file since it looked for mounts.
+func TestAMountThatComesAndGoes(t *testing.T) {
+	proctest.NeedRoot(t)
+	for _, file := range []string{"envs.json", "devices.json", "genv.lock"} {
+		t.Run(file, func(t *testing.T) {
+			store, _, dir, _ := kept(t)
+			path := filepath.Join(dir, file)
+			if err := unix.Mount("/dev/null", path, "", unix.MS_BIND, ""); err != nil {
+				t.Skip(err)
+			}
+			t.Cleanup(func() { require.NoError(t, unix.Unmount(path, unix.MNT_DETACH)) })
+			require.ErrorIs(t, store.Update(t.Context(), enter(7)), disk.ErrTampered)
+			_, err := store.Read(t.Context())
+			require.ErrorContains(t, err, "tampering: a file system is mounted at "+path)
+		})
+	}
+}
+
+// failToWrite is a child: DIR ROOT WHAT, on a disk that is full.
+func failToWrite(args []string) error {
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 64, Max: 64}); err != nil {
+		return err
+	}
+	store := storeWithNotes(args[0], args[1])
+	var err error
+	switch args[2] {
+	case "takeover":
+		_, _, err = store.TakeOver(context.Background(), nil)
+	case "handover":
+		_, err = store.HandOver(context.Background(), nil)
+	case "change":
+		err = store.Update(context.Background(), enter(20))
+	}
+	if !errors.Is(err, syscall.EFBIG) {
+		return fmt.Errorf("not the error of a full disk: %w", err)
+	}
+	return nil
+}
+
+// What fails in the middle, as on a full disk, leaves the state as it was, and is said.
+func TestMovesAndChangesThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	for _, what := range []string{"takeover", "handover", "change"} {
+		h := newOwnedHost(t)
+		if what != "takeover" {
+			h.takeOver(t)
+		}
+		if what == "handover" { // the copy has to be written again
+			require.NoError(t, os.WriteFile(filepath.Join(h.dir, "envs.json"), []byte("[]"), 0o600))
+		}
+		output, err := child(t.Context(), "fail-to-write", h.dir, h.root, what).CombinedOutput()
+		require.NoError(t, err, what+": "+string(output))
+		h.requireState(t, "7")
+		require.Equal(t, map[string]os.FileMode{"takeover": 0o777, "handover": 0o755, "change": 0o755}[what], mode(t, h.dir))
+		require.Equal(t, what != "takeover", ownedDir(t, h.store) != "")
+		require.NoError(t, h.store.Update(t.Context(), enter(8)))
+		h.requireState(t, "7", "8")
+	}
 }

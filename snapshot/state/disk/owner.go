@@ -1,17 +1,23 @@
 package disk
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // Where root owns the state, the state files are in ownedName, in the folder of root's notes. ownerFile says of which
@@ -147,4 +153,159 @@ func (s *Store) Where() (dir string, owned bool, err error) {
 
 func (s *Store) errOwned() error {
 	return fmt.Errorf("%w: uid %d can't change %s", ErrOwned, os.Geteuid(), s.OwnedPath())
+}
+
+// DefaultRootDir is the folder of root's notes about state folders, and of the state that root owns.
+const DefaultRootDir = "/var/lib/genv"
+
+// RootDir returns the folder of root's notes. getenv looks up environment variables, such as os.Getenv.
+func RootDir(getenv func(string) string) string {
+	return cmp.Or(getenv("GENV_ROOT_DIR"), DefaultRootDir)
+}
+
+// maxNote bounds a small note, in bytes.
+const maxNote = 16 << 10
+
+func (s *Store) path() string {
+	if abs, err := filepath.Abs(s.dir); err == nil {
+		return abs
+	}
+	return s.dir
+}
+
+// rootName is the folder of root's notes about a state folder: readable, and unique by the hash.
+func rootName(path string) string {
+	readable := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, path)
+	sum := sha256.Sum256([]byte(path))
+	return strings.Trim(readable[max(0, len(readable)-64):], "-") + "-" + hex.EncodeToString(sum[:12])
+}
+
+func (s *Store) openNotes(name string, create bool) (*folder.Folder, error) {
+	if create && os.Geteuid() == 0 {
+		makeRoot(s.RootDir)
+	}
+	all, err := folder.OpenTrusted(s.RootDir)
+	if err != nil {
+		return nil, err
+	}
+	defer all.Close()
+	sub, err := all.Sub(name)
+	if errors.Is(err, fs.ErrNotExist) && create && all.IsOurs() {
+		sub, err = all.PrivateSub(name)
+	}
+	return sub, err
+}
+
+// makeRoot creates the folder of root's notes. If that fails, as on a read-only file system, there are no notes.
+func makeRoot(path string) {
+	if os.MkdirAll(filepath.Dir(path), 0o755) == nil && os.Mkdir(path, 0o755) == nil {
+		_ = os.Chmod(path, 0o755) // whatever the umask
+	}
+}
+
+// keepsNotes says whether this genv keeps root's notes: it is root, or on a simulated host their owner.
+func (s *Store) keepsNotes() bool {
+	if s.RootDir == "" || !s.System.Namespaces().Known() {
+		return false
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(s.RootDir, &st); err != nil {
+		return errors.Is(err, unix.ENOENT) && os.Geteuid() == 0
+	}
+	return int(st.Uid) == os.Geteuid() && st.Mode&0o022 == 0
+}
+
+// openShared opens the state folder of all users. Root doesn't touch a file system that a user has mounted there.
+func (s *Store) openShared() (*folder.Folder, error) {
+	if !s.keepsNotes() {
+		return folder.Open(s.dir)
+	}
+	if err := s.tampered(); err != nil {
+		return nil, err
+	}
+	dir, err := folder.Open(s.dir)
+	if err == nil {
+		dir.NoMounts = true // one that comes and goes was not there just now
+	}
+	return dir, err
+}
+
+func (s *Store) tampered() error {
+	if mount := system.UsersMount(system.Mountinfo(system.RealProc), s.path()); mount != "" {
+		return fmt.Errorf("%w: %s; have root unmount it: umount --lazy %s", ErrTampered, mount, s.path())
+	}
+	return nil
+}
+
+// RunDir is the folder of what holds until the next boot: /run/genv, or in GENV_ROOT_DIR, which sudo doesn't pass on.
+func RunDir(getenv func(string) string) string {
+	if root := getenv("GENV_ROOT_DIR"); root != "" {
+		return filepath.Join(root, "run")
+	}
+	return "/run/genv"
+}
+
+// RootFile is the name of a JSON file of a state folder: simulated hosts on one machine are apart.
+func RootFile(getenv func(string) string, name string) string {
+	if clean := filepath.Clean(Dir(getenv)); clean != DefaultDir {
+		sum := sha256.Sum256([]byte(clean))
+		name += "." + hex.EncodeToString(sum[:8])
+	}
+	return name + ".json"
+}
+
+const reservationsSchema = "genv.reservations/1"
+
+type reservationNote struct {
+	Schema       string                 `json:"schema"`
+	Reservations []snapshot.Reservation `json:"reservations"`
+}
+
+// reservations are beside root's state files. Every user may read them, and only root's service writes them.
+var reservations = folder.Note[reservationNote]{
+	Name: "reservations.json", Max: maxFileSize, Mode: ownedMode, Durable: true, Invalid: snapshot.ErrInvalid,
+	Check: func(n *reservationNote) error {
+		if n.Reservations == nil {
+			return errors.New("it has no list")
+		}
+		return folder.CheckSchema(n.Schema, reservationsSchema)
+	},
+}
+
+// Reservations are those of this host, never nil; with an error they are unknown. It is fs.ErrNotExist where root
+// doesn't own the state, or its service hasn't run yet.
+func (s *Store) Reservations() ([]snapshot.Reservation, error) {
+	dir, owner, err := s.openOwned()
+	if err != nil || owner == nil {
+		return nil, errors.Join(err, fs.ErrNotExist)
+	}
+	defer dir.Close()
+	note, err := reservations.ReadIn(dir)
+	if owner.Reserves && errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: %s is lost: put it back from a backup; or stop the service, run `genv host handover`, and "+
+			"start it, to begin without reservations", snapshot.ErrInvalid, dir.Join(reservations.Name))
+	}
+	return note.Reservations, err
+}
+
+// SaveReservations replaces them. Only root's service calls it.
+func (s *Store) SaveReservations(list []snapshot.Reservation) error {
+	if err := reservations.Write(s.OwnedPath(), reservationNote{reservationsSchema, list}); err != nil {
+		return err
+	}
+	dir, owner, err := s.openOwned()
+	if err != nil || owner == nil {
+		return nil // they are saved all the same
+	}
+	defer dir.Close()
+	if !owner.Reserves {
+		owner.Reserves = true
+		_ = dir.PutJSON(ownerFile, owner, ownedMode, true) // or the next time that they are saved
+	}
+	return nil
 }

@@ -1,11 +1,16 @@
 package system
 
 import (
+	"context"
 	"errors"
+	"maps"
+	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
@@ -119,3 +124,145 @@ func (p procfs) owner(pid snapshot.PID) (snapshot.UID, error) {
 	}
 	return p.fs.FolderOwner(pid)
 }
+
+// Others wait for their turn while files are looked for, and a user can make a folder that never answers (FUSE, a
+// broken NFS): all folders together may take kernelsWithin. Whoever is still looked for then has unknown kernels, and
+// is looked for again once that has ended.
+const (
+	kernelsWithin  = time.Second
+	maxKernelUsers = 64 // in one look, since any user can register any uid
+)
+
+func (p procfs) kernelFiles(pids []snapshot.PID, kernels map[snapshot.UID][]Kernel) map[Kernel]Liveness {
+	ctx, cancel := context.WithTimeout(context.Background(), kernelsWithin)
+	defer cancel()
+	answers, asked := make(chan map[Kernel]Liveness, len(kernels)), 0
+	all := map[Kernel]Liveness{}
+	for uid, list := range kernels {
+		for _, k := range list {
+			all[k] = Unknown
+		}
+		if asked == maxKernelUsers {
+			continue
+		}
+		if _, pending := p.kernelsPending.LoadOrStore(uid, true); pending {
+			continue
+		}
+		asked++
+		go func() {
+			answer := p.kernelFilesOf(ctx, uid, pids, list)
+			p.kernelsPending.Delete(uid) // before the answer: who has it may ask again at once
+			answers <- answer
+		}()
+	}
+	for range asked {
+		select {
+		case answer := <-answers:
+			maps.Copy(all, answer)
+		case <-ctx.Done():
+			return all
+		}
+	}
+	return all
+}
+
+func (p procfs) kernelFilesOf(ctx context.Context, uid snapshot.UID, pids []snapshot.PID, list []Kernel) map[Kernel]Liveness {
+	folders, complete := p.runtimeFolders(ctx, uid, pids)
+	lives := make(map[Kernel]Liveness, len(list))
+	for _, k := range list {
+		lives[k] = p.kernelFileIn(ctx, folders, complete, k)
+	}
+	return lives
+}
+
+// kernelFileIn says whether one of the folders has the file of a kernel. complete says that no other folder can.
+func (p procfs) kernelFileIn(ctx context.Context, folders []string, complete bool, k Kernel) Liveness {
+	now := Unknown
+	if complete {
+		now = Gone
+	}
+	for _, folder := range folders {
+		if ctx.Err() != nil { // a user can have millions of files looked for
+			return Unknown
+		}
+		switch p.kernelFile(folder, k) {
+		case Alive:
+			return Alive
+		case Unknown:
+			now = Unknown
+		case Gone:
+		}
+	}
+	return now
+}
+
+func (p procfs) kernelFile(folder string, k Kernel) Liveness {
+	if k.ID == "" || strings.ContainsAny(k.ID, "/\x00") {
+		return Gone
+	}
+	has, err := p.fs.HasFile(filepath.Join(folder, "kernel-"+k.ID+".json"), k.UID)
+	switch {
+	case err != nil:
+		return Unknown
+	case has:
+		return Alive
+	}
+	return Gone
+}
+
+// runtimeVariables choose Jupyter's runtime folder, at a path below each (jupyter_core).
+var runtimeVariables = []struct{ name, below string }{
+	{"JUPYTER_RUNTIME_DIR", ""},
+	{"JUPYTER_DATA_DIR", "runtime"},
+	{"XDG_DATA_HOME", "jupyter/runtime"},
+	{"XDG_RUNTIME_DIR", "jupyter"},
+	{"HOME", ".local/share/jupyter/runtime"},
+}
+
+// runtimeFolders are where a user's Jupyter may keep the files of kernels, by the account and by the variables of
+// processes. complete is false if there may be others.
+func (p procfs) runtimeFolders(ctx context.Context, uid snapshot.UID, pids []snapshot.PID) (
+	folders []string, complete bool,
+) {
+	reader := os.Geteuid()
+	within, cancel := context.WithTimeout(ctx, accountWithin)
+	account, err := p.accounts.WithUID(within, uid)
+	cancel()
+	complete = (err == nil || errors.Is(err, nss.ErrNoAccount)) && (reader == 0 || int64(reader) == int64(uid))
+	seen, quota := map[string]bool{}, &proc.Quota{}
+	add := func(folder string) {
+		if filepath.IsAbs(folder) && !seen[folder] {
+			seen[folder], folders = true, append(folders, folder)
+		}
+	}
+	if account.Home != "" {
+		add(filepath.Join(account.Home, ".local/share/jupyter/runtime"))
+	}
+	for _, pid := range pids {
+		if ctx.Err() != nil {
+			return nil, false
+		}
+		if owner, err := p.owner(pid); err != nil || owner != uid {
+			continue
+		}
+		h, err := p.fs.Open(pid)
+		if err != nil {
+			continue
+		}
+		h.Quota = quota
+		for _, v := range runtimeVariables {
+			value, found, err := h.Environ(v.name)
+			if unread := errors.Is(err, proc.ErrNotRead) || errors.Is(err, proc.ErrStalled); unread {
+				complete = false
+			}
+			if err == nil && found && value != "" && len(seen) < maxRuntimeFolders {
+				add(filepath.Join(value, v.below))
+			}
+		}
+		_ = h.Close() // it was only read
+	}
+	return folders, complete && len(seen) < maxRuntimeFolders
+}
+
+// maxRuntimeFolders is more than a user has, unless to make others wait.
+const maxRuntimeFolders = 64

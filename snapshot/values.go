@@ -1,0 +1,223 @@
+package snapshot
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// Hostname names a GPU host as the administrator wrote it.
+type Hostname string
+
+// Username is a Linux account name; empty if the host did not report it.
+type Username string
+
+// EnvID identifies an environment on its host: in 1.4.3 the PID of the first shell, but any short printable text is
+// valid. Empty for a process outside all environments.
+type EnvID string
+
+// NoEnvironment is how the lines of 1.4.3 say that a process is in no environment.
+const NoEnvironment = "N/A"
+
+// Shown is the id as a line names it, safe to show; NoEnvironment for none.
+func (id EnvID) Shown() string {
+	if id == "" {
+		return NoEnvironment
+	}
+	return text.Shown(string(id))
+}
+
+// GPUUUID is the identity of a device ("GPU-…") or MIG instance ("MIG-…"). Unlike an index, it stays.
+type GPUUUID string
+
+// UID is the kernel's numeric user id.
+type UID uint32
+
+// NoUID is the owner of an environment that can't be read: the kernel gives this uid to no user.
+const NoUID UID = 1<<32 - 1
+
+// PID is a process id. It identifies a process only with its StartTime, since the kernel reuses PIDs.
+type PID int32
+
+// StartTime is field 22 of /proc/PID/stat: clock ticks since boot. 0 is unknown, as always in 1.4.3's format.
+type StartTime uint64
+
+// startTick is the unit of start times: 1/USER_HZ, which is the same on all platforms that Go supports.
+const startTick = 10 * time.Millisecond
+
+// Sub is the time between two start times.
+func (t StartTime) Sub(earlier StartTime) time.Duration {
+	return time.Duration(int64(t)-int64(earlier)) * startTick
+}
+
+// Before is the start time that was d earlier, or 0 before the boot.
+func (t StartTime) Before(d time.Duration) StartTime {
+	return StartTime(max(int64(t)-int64(d/startTick), 0))
+}
+
+// DeviceIndex is the index of a device on its host in nvidia-smi's order, which is the order of the PCI bus.
+type DeviceIndex int
+
+// String renders the index as nvidia-smi and the state files write it.
+func (i DeviceIndex) String() string { return strconv.Itoa(int(i)) }
+
+// ClaimVariable is the variable by which a process claims its environment.
+const ClaimVariable = "GENV_ENVIRONMENT_ID"
+
+// Claim is the environment that this value of ClaimVariable claims. An id that can't be shown and stored (CheckName),
+// which 1.4.3 takes, has one made of its hash.
+func Claim(value string) EnvID {
+	if CheckName("eid", value) != nil {
+		sum := sha256.Sum256([]byte(value))
+		return EnvID(fmt.Sprintf("odd-%x", sum[:8]))
+	}
+	return EnvID(value)
+}
+
+const maxNameLength = 256
+
+// CheckName is CheckText for names and ids in our state files, of at most 256 bytes.
+func CheckName(name, s string) error {
+	if len(s) > maxNameLength {
+		return fmt.Errorf("%w: %s is longer than %d bytes", ErrInvalid, name, maxNameLength)
+	}
+	return CheckText(name, s)
+}
+
+// CheckText refuses all but UTF-8 without control characters, of at most 4096 bytes. The error wraps ErrInvalid.
+func CheckText(name, s string) error {
+	if len(s) > maxTextLength {
+		return fmt.Errorf("%w: %s is longer than %d bytes", ErrInvalid, name, maxTextLength)
+	}
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
+		return fmt.Errorf("%w: %s %q contains a control character or is not UTF-8", ErrInvalid, name, s)
+	}
+	return nil
+}
+
+// dateLayout is how 1.4.3 writes dates: the host's local time, without a zone.
+const dateLayout = "02/01/2006 15:04:05"
+
+// Date is a time on a host's own wall clock, in whole seconds and without a zone, as in the state files. The zero Date
+// means that there is none.
+type Date struct {
+	// second counts from the beginning of year 1: a time.Time would be three times as large, with a pointer.
+	second int64
+}
+
+const yearOne = -62135596800
+
+// dateAt is the date that a wall clock in UTC shows at t.
+func dateAt(t time.Time) Date { return Date{second: t.Unix() - yearOne} }
+
+// wall is the time at which a wall clock in UTC shows the date.
+func (d Date) wall() time.Time { return time.Unix(d.second+yearOne, 0).UTC() }
+
+// ParseDate reads "DD/MM/YYYY HH:MM:SS".
+func ParseDate(text string) (Date, error) {
+	t, err := time.ParseInLocation(dateLayout, text, time.UTC)
+	// time.Parse accepts fractions of a second and single digits.
+	if err != nil || t.Format(dateLayout) != text {
+		return Date{}, fmt.Errorf("%q is not a date of the form DD/MM/YYYY HH:MM:SS", text)
+	}
+	return dateAt(t), nil
+}
+
+// DateOf is the date at t on a wall clock in t's location.
+func DateOf(t time.Time) Date {
+	return dateAt(time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC))
+}
+
+// In is the time at which a wall clock in loc shows this date.
+func (d Date) In(loc *time.Location) time.Time {
+	w := d.wall()
+	return time.Date(w.Year(), w.Month(), w.Day(), w.Hour(), w.Minute(), w.Second(), 0, loc)
+}
+
+// Compare is negative if d is before e, and positive if it is after.
+func (d Date) Compare(e Date) int { return cmp.Compare(d.second, e.second) }
+
+// IsZero says whether there is no date.
+func (d Date) IsZero() bool { return d.second == 0 }
+
+// String is the date as in the state files.
+func (d Date) String() string { return d.wall().Format(dateLayout) }
+
+// ISO is the date as YYYY-MM-DDTHH:MM:SS, without a zone, for JSON.
+func (d Date) ISO() string { return d.wall().Format("2006-01-02T15:04:05") }
+
+// MarshalText is the date as in the state files.
+func (d Date) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads a date with ParseDate.
+func (d *Date) UnmarshalText(text []byte) (err error) {
+	*d, err = ParseDate(string(text))
+	return err
+}
+
+// Memory is an amount of memory: a whole number with a unit b, k, m, g (1000s) or ki, mi, gi (1024s), or of bytes. It
+// keeps the text, so that state files don't change. The zero Memory is unknown or not given, which is not 0 bytes.
+type Memory struct {
+	text  string
+	bytes int64
+}
+
+// ParseMemory reads an amount such as "4g", "81559mi" or "44040192", in lower case.
+func ParseMemory(amount string) (Memory, error) {
+	bytes, err := text.ParseMemory(amount)
+	if err != nil {
+		return Memory{}, err
+	}
+	return Memory{text: strings.ToLower(amount), bytes: bytes}, nil
+}
+
+// MustMemory is ParseMemory for constants; it panics on an error.
+func MustMemory(amount string) Memory {
+	m, err := ParseMemory(amount)
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+// MiB is an amount of n mebibytes, the unit in which nvidia-smi reports.
+func MiB(n int64) Memory {
+	return Memory{text: strconv.FormatInt(n, 10) + "mi", bytes: n << 20}
+}
+
+// MachineKiB is all memory of a machine, in Linux's unit: the total of a device that shares it, where 1.4.3 needs a
+// number.
+func MachineKiB(n int64) Memory {
+	return Memory{text: strconv.FormatInt(n, 10) + "ki", bytes: n << 10}
+}
+
+// OfMachine says whether it is written as MachineKiB does, which nvidia-smi never does.
+func (m Memory) OfMachine() bool { return strings.HasSuffix(m.text, "ki") }
+
+// Known says whether the amount is known.
+func (m Memory) Known() bool { return m.text != "" }
+
+// Bytes is the amount in bytes, and 0 if it is unknown.
+func (m Memory) Bytes() int64 { return m.bytes }
+
+// String is the amount as it was written, or "" if it is unknown.
+func (m Memory) String() string { return m.text }
+
+// MarshalText is the amount as it was written; it is empty if it is unknown.
+func (m Memory) MarshalText() ([]byte, error) { return []byte(m.text), nil }
+
+// UnmarshalText reads an amount with ParseMemory; the empty text is unknown.
+func (m *Memory) UnmarshalText(text []byte) (err error) {
+	*m = Memory{}
+	if len(text) > 0 {
+		*m, err = ParseMemory(string(text))
+	}
+	return err
+}
