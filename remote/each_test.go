@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/remote"
 )
@@ -153,3 +154,5 @@ func TestOutlasting(t *testing.T) {
 		require.ErrorIs(t, other.Err(), context.Canceled)
 	})
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

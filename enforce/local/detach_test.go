@@ -208,3 +208,101 @@ func TestEmptyOrder(t *testing.T) {
 	require.Empty(t, s.x.Execute(context.Background(), order.Order{}))
 	require.Zero(t, s.machine.asked)
 }
+
+// TestDetachWhatWasUnused: the answer of the driver that was judged may be a minute old.
+func TestDetachWhatWasUnused(t *testing.T) {
+	raz := environment("7", 1001, "raz")
+	user := func(uid snapshot.UID, p snapshot.Process) snapshot.Process {
+		p.PID, p.UID, p.Usage = 4711, &uid, []snapshot.DeviceUsage{{Index: 1}}
+		return p
+	}
+	elsewhere := user(1001, snapshot.Process{EID: "7"})
+	elsewhere.Usage[0].Index = 0
+	for name, tt := range map[string]struct {
+		used   bool // it was judged to be in use
+		apps   []snapshot.Process
+		err    error
+		status order.OutcomeStatus
+	}{
+		"still unused":                     {status: order.StatusDetached},
+		"used by now":                      {apps: []snapshot.Process{user(1001, snapshot.Process{EID: "7"})}, status: order.StatusChanged},
+		"by root's process in it":          {apps: []snapshot.Process{user(0, snapshot.Process{EID: "7"})}, status: order.StatusChanged},
+		"by one in an unknown environment": {apps: []snapshot.Process{user(1001, snapshot.Process{EnvUnknown: true})}, status: order.StatusChanged},
+		"by one without a device open":     {apps: []snapshot.Process{user(1001, snapshot.Process{EID: "7", NodeMissing: true})}, status: order.StatusDetached},
+		"by a stranger's process in it":    {apps: []snapshot.Process{user(1002, snapshot.Process{EID: "7"})}, status: order.StatusDetached},
+		"by an unknown one of a stranger":  {apps: []snapshot.Process{user(1002, snapshot.Process{EnvUnknown: true})}, status: order.StatusDetached},
+		"by another environment":           {apps: []snapshot.Process{user(1001, snapshot.Process{EID: "8"})}, status: order.StatusDetached},
+		"another GPU is used":              {apps: []snapshot.Process{elsewhere}, status: order.StatusDetached},
+		"the driver is ill":                {err: errDriver, status: order.StatusFailed},
+		"judged although it was used":      {used: true, err: errDriver, status: order.StatusDetached},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(local.ExecutorOptions{}, tt.apps...)
+			s.machine.err = tt.err
+			s.stateFiles.content = state.Files{Environments: []snapshot.Environment{raz}, Devices: []snapshot.Device{device(1, "7")}}
+			o := order.Order{Detach: []order.Detachment{{Device: 1, Environment: raz, Unused: !tt.used}}}
+			require.Equal(t, tt.status, s.x.Execute(t.Context(), o)[0].Status)
+		})
+	}
+}
+
+// An order names GPUs. An index that is another one by now costs neither a device nor a process.
+func TestRenumberedGPUsAreLeftAlone(t *testing.T) {
+	type uuids = map[snapshot.DeviceIndex]snapshot.GPUUUID
+	for name, row := range map[string]struct {
+		named, now uuids
+		noted      snapshot.GPUUUID // by root, when it was attached
+		detached   order.OutcomeStatus
+		ended      order.OutcomeStatus
+	}{
+		"the same":                         {uuids{0: "a"}, uuids{0: "a", 1: "b"}, "a", order.StatusDetached, order.StatusTerminated},
+		"no note of root":                  {uuids{0: "a"}, uuids{0: "a"}, "", order.StatusDetached, order.StatusTerminated},
+		"an older controller":              {nil, uuids{0: "b"}, "a", order.StatusDetached, order.StatusTerminated},
+		"another GPU":                      {uuids{0: "a"}, uuids{0: "b", 1: "a"}, "a", order.StatusChanged, order.StatusChanged},
+		"it is gone":                       {uuids{0: "a"}, uuids{1: "b"}, "a", order.StatusChanged, order.StatusChanged},
+		"another when it was attached":     {uuids{0: "a"}, uuids{0: "a"}, "b", order.StatusChanged, order.StatusTerminated},
+		"another GPU that isn't concerned": {uuids{0: "a"}, uuids{0: "a", 1: "c"}, "a", order.StatusDetached, order.StatusTerminated},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := ready(t, "gentle", in("8"))
+			o := detaching(environment("7", 1001, "raz"), 0)
+			o.Terminate, o.GPUs = []order.Termination{{Process: c.judged("8", 0)}}, row.named
+			s := newScene(local.ExecutorOptions{Grace: oneGrace}, c.judged("8", 0))
+			s.machine.gpus = row.now
+			d := device(0, "7")
+			d.UUID = row.noted
+			s.stateFiles.content = state.Files{Environments: []snapshot.Environment{environment("7", 1001, "raz")}, Devices: []snapshot.Device{d}}
+			got := s.x.Execute(t.Context(), o)
+			require.Equal(t, row.detached, got[0].Status, got[0].Reason)
+			require.Equal(t, row.ended, got[1].Status, got[1].Reason)
+		})
+	}
+}
+
+// Who attaches within the warning keeps the job: what was judged is older than that.
+func TestWhatIsAttachedByNowIsNotEnded(t *testing.T) {
+	attached := []snapshot.Device{device(0, "8"), device(1, "7"), device(2, "8")}
+	for name, row := range map[string]struct {
+		unattached []snapshot.DeviceIndex
+		state      []snapshot.Device
+		err        error
+		want       order.OutcomeStatus
+	}{
+		"attached":                   {[]snapshot.DeviceIndex{0, 2}, attached, nil, order.StatusChanged},
+		"one of them":                {[]snapshot.DeviceIndex{0, 1, 2}, attached, nil, order.StatusTerminated},
+		"another environment is":     {[]snapshot.DeviceIndex{1}, attached, nil, order.StatusTerminated},
+		"none":                       {[]snapshot.DeviceIndex{0}, nil, nil, order.StatusTerminated},
+		"it ends for something else": {nil, attached, nil, order.StatusTerminated},
+		"that can't be read":         {[]snapshot.DeviceIndex{0}, nil, errors.New("disk"), order.StatusFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := ready(t, "gentle", in("8"))
+			s := newScene(local.ExecutorOptions{Grace: oneGrace}, c.judged("8", 0, 1, 2))
+			s.machine.state, s.machine.stateErr = row.state, row.err
+			got := s.x.Execute(t.Context(), order.Order{Terminate: []order.Termination{{Process: c.judged("8", 0, 1, 2), Unattached: row.unattached}}})
+			require.Equal(t, row.want, got[0].Status, got[0].Reason)
+		})
+	}
+}

@@ -2,9 +2,13 @@ package local_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -12,6 +16,9 @@ import (
 	"github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // carryOut carries out one termination, because of findings with these ids.
@@ -176,4 +183,183 @@ func TestEvasionAfterSIGTERM(t *testing.T) {
 	}
 	require.Equal(t, order.StatusKilled, s.carryOut(c.judged("7", 0, 1), "a finding").Status)
 	c.endedBy(unix.SIGKILL)
+}
+
+// TestEffectiveEnvironmentIsCompared: judged is the environment that was
+// judged, now what the machine finds right before the signal.
+func TestEffectiveEnvironmentIsCompared(t *testing.T) {
+	type membership struct {
+		eid, inherited       snapshot.EnvID
+		unknown, overwritten bool
+		unreadable           *snapshot.Unreadable
+	}
+	stalled := membership{unknown: true, unreadable: &snapshot.Unreadable{Why: "its memory does not answer", ByUser: true}}
+	perhaps := membership{unknown: true, unreadable: &snapshot.Unreadable{Why: "its memory does not answer"}}
+	hidden := membership{unknown: true, overwritten: true}
+	for name, row := range map[string]struct {
+		role        string
+		options     []option
+		judged, now membership
+		status      order.OutcomeStatus
+		reason      string
+	}{
+		"inherited behind a title":         {"titled", nil, membership{eid: "7"}, membership{eid: "7", inherited: "7"}, order.StatusTerminated, ""},
+		"inherited without a claim":        {"gentle", nil, membership{eid: "7"}, membership{eid: "7", inherited: "7"}, order.StatusTerminated, ""},
+		"hidden, and judged so":            {"titled", []option{in("7")}, hidden, hidden, order.StatusTerminated, ""},
+		"none, though of another's shell":  {"gentle", nil, membership{}, membership{inherited: "7"}, order.StatusTerminated, ""},
+		"a claim, and another inherited":   {"gentle", []option{in("7")}, membership{eid: "7"}, membership{eid: "7", inherited: "8"}, order.StatusTerminated, ""},
+		"unreadable by its user":           {"gentle", nil, stalled, stalled, order.StatusTerminated, ""},
+		"unreadable by anything":           {"gentle", nil, perhaps, perhaps, order.StatusRefused, "its environment was not known"},
+		"unreadable by anything by now":    {"gentle", nil, stalled, perhaps, order.StatusChanged, "it can be read now"},
+		"unreadable, and read by now":      {"gentle", nil, stalled, membership{}, order.StatusChanged, "it can be read now"},
+		"unreadable, and inherited by now": {"gentle", nil, stalled, membership{eid: "7", inherited: "7"}, order.StatusChanged, "it can be read now"},
+		"hidden, but inherited by now":     {"titled", nil, hidden, membership{eid: "7", inherited: "7"}, order.StatusChanged, "it is in environment 7, and an unknown one was judged"},
+		"hidden, but a claim":              {"gentle", []option{in("7")}, hidden, hidden, order.StatusChanged, "it is in environment 7, and an unknown one was judged"},
+		"hidden, but none":                 {"gentle", nil, hidden, membership{}, order.StatusTerminated, ""},
+		"hidden, and only unknown by now":  {"titled", nil, hidden, membership{unknown: true}, order.StatusChanged, "its environment can't be read"},
+		"unknown":                          {"titled", nil, membership{unknown: true}, hidden, order.StatusRefused, "its environment was not known"},
+		"unknown, with an environment":     {"titled", nil, membership{eid: "7", unknown: true, overwritten: true}, hidden, order.StatusRefused, "its environment was not known"},
+		"none, and inherited by now":       {"gentle", nil, membership{}, membership{eid: "7", inherited: "7"}, order.StatusChanged, "it is in environment 7, and environment N/A was judged"},
+		"none, and hidden by now":          {"titled", nil, membership{}, hidden, order.StatusChanged, "can't be read any more"},
+		"none, hidden since the question":  {"titled", nil, membership{}, membership{}, order.StatusChanged, "can't be read any more"},
+		"none, and no state files now":     {"gentle", nil, membership{}, membership{unknown: true}, order.StatusChanged, "is not known now"},
+		"inherited, and another by now":    {"titled", nil, membership{eid: "7"}, membership{eid: "8", inherited: "8"}, order.StatusChanged, "it is in environment 8"},
+		"inherited, and none by now":       {"gentle", nil, membership{eid: "7"}, membership{}, order.StatusChanged, "it is in environment N/A"},
+		"inherited, and hidden by now":     {"titled", nil, membership{eid: "7"}, hidden, order.StatusChanged, "can't be read any more"},
+		"a claim, hidden since":            {"titled", []option{in("7")}, membership{eid: "7"}, hidden, order.StatusChanged, "can't be read any more"},
+		"a claim, hidden since the answer": {"titled", []option{in("7")}, membership{eid: "7"}, membership{eid: "7"}, order.StatusTerminated, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := ready(t, row.role, row.options...)
+			judged, now := c.judged(row.judged.eid, 0), c.judged(row.now.eid, 0)
+			judged.Unreadable, now.Unreadable = row.judged.unreadable, row.now.unreadable
+			judged.EnvUnknown, judged.EnvOverwritten = row.judged.unknown, row.judged.overwritten
+			now.EnvUnknown, now.EnvOverwritten, now.Inherited = row.now.unknown, row.now.overwritten, row.now.inherited
+			s := newScene(local.ExecutorOptions{Grace: oneGrace}, now)
+			for _, eid := range []snapshot.EnvID{"7", "8"} {
+				s.machine.envs = append(s.machine.envs, environment(eid, snapshot.UID(os.Getuid()), "me"))
+			}
+			got := s.terminate(t, judged)[0]
+			require.Equal(t, row.status, got.Status, got.Reason)
+			require.Contains(t, got.Reason, row.reason)
+			if row.status == order.StatusTerminated {
+				c.endedBy(unix.SIGTERM)
+				return
+			}
+			require.Empty(t, s.lines)
+			c.answers()
+		})
+	}
+}
+
+// TestOwnerInUserNamespace: as in a snapshot, a uid of /etc/subuid counts for the user who made the namespace.
+func TestOwnerInUserNamespace(t *testing.T) {
+	proctest.NeedRoot(t)
+	inNamespace := func() *child {
+		cmd := exec.Command("/bin/sh", "-c", `exec unshare -U sh -c 'echo; read x; exec setpriv --reuid 7 --regid 7 --clear-groups sh -c "echo; cat"'`)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: person, Gid: person}, Pdeathsig: syscall.SIGKILL}
+		cmd.Env, cmd.Dir = []string{"PATH=" + os.Getenv("PATH")}, "/"
+		c := started(t, cmd)
+		if _, err := c.out.ReadString('\n'); err != nil {
+			t.Skip("users may make no user namespaces here")
+		}
+		// Root maps it, as newuidmap does, so that its real uid becomes a subuid.
+		for _, file := range []string{"uid_map", "gid_map"} {
+			path := fmt.Sprintf("/proc/%d/%s", c.pid(), file)
+			require.NoError(t, os.WriteFile(path, []byte("0 54321 1\n1 2000000 65536\n"), 0o644))
+		}
+		_, err := fmt.Fprintln(c.in, "go")
+		require.NoError(t, err)
+		_, err = c.out.ReadString('\n')
+		require.NoError(t, err)
+		inside, err := proc.FS{}.UID(c.pid())
+		require.NoError(t, err)
+		require.Equal(t, snapshot.UID(2000006), inside)
+		return c
+	}
+	for owner, want := range map[snapshot.UID]order.OutcomeStatus{person: order.StatusTerminated, person + 1: order.StatusChanged, 0: order.StatusChanged} {
+		c := inNamespace()
+		judged := c.judged("", 0)
+		judged.UID = &owner
+		s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
+		got := s.terminate(t, judged)[0]
+		require.Equal(t, want, got.Status, got.Reason)
+	}
+}
+
+// engines stand for a container engine that stops containers with SIGKILL.
+type engines struct {
+	initErr, stopErr error
+	pid              snapshot.PID
+	stopped          int
+	grace            time.Duration
+}
+
+func (e *engines) Init(_ context.Context, pid snapshot.PID) (container.Running, error) {
+	e.pid = pid
+	return container.Running{Text: "container web (cuda:12)"}, e.initErr
+}
+
+func (e *engines) Stop(_ context.Context, _ container.Running, grace time.Duration) error {
+	e.stopped, e.grace = e.stopped+1, grace
+	if e.stopErr != nil {
+		return e.stopErr
+	}
+	return unix.Kill(int(e.pid), unix.SIGKILL)
+}
+
+// TestTheEngineStopsAContainer: for the first process of a container, and for nothing else.
+func TestTheEngineStopsAContainer(t *testing.T) {
+	const stopped = "its container was stopped: container web (cuda:12)"
+	for name, row := range map[string]struct {
+		engines engines
+		init    bool
+		changed bool
+		status  order.OutcomeStatus
+		by      unix.Signal
+		stops   int
+		reason  string
+	}{
+		"the first process":         {init: true, status: order.StatusTerminated, by: unix.SIGKILL, stops: 1, reason: stopped},
+		"another process":           {status: order.StatusTerminated, by: unix.SIGTERM},
+		"of another container now":  {engines: engines{initErr: container.ErrNotInit}, init: true, status: order.StatusTerminated, by: unix.SIGTERM},
+		"an engine that is unknown": {engines: engines{initErr: errors.New("no answer")}, init: true, status: order.StatusTerminated, by: unix.SIGTERM, reason: "it is the first process of a container, and its engine could not be asked to stop it: no answer"},
+		"an engine that refuses":    {engines: engines{stopErr: errors.New("refused")}, init: true, status: order.StatusTerminated, by: unix.SIGTERM, stops: 1, reason: "it is the first process of container web (cuda:12), and got the signal itself: refused"},
+		"not what was judged":       {init: true, changed: true, status: order.StatusChanged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := ready(t, "gentle", in("7"))
+			now := snapshot.Process{PID: c.pid(), Usage: usage(0, 1), Container: "web", ContainerInfo: &snapshot.ContainerInfo{Init: row.init}}
+			judged := c.judged("7", 0, 1)
+			if row.changed {
+				judged.Start++
+			}
+			s := newScene(local.ExecutorOptions{Grace: oneGrace, Containers: &row.engines}, now)
+			got := s.terminate(t, judged)[0]
+			require.Equal(t, row.status, got.Status, got.Reason)
+			require.Equal(t, row.stops, row.engines.stopped)
+			if row.changed {
+				require.NoError(t, unix.Kill(int(c.pid()), 0), "it goes on")
+				return
+			}
+			require.Equal(t, row.reason, got.Reason)
+			require.Len(t, s.lines, 1)
+			c.endedBy(row.by)
+			if row.stops > 0 {
+				require.Equal(t, oneGrace, row.engines.grace)
+			}
+		})
+	}
+}
+
+// TestAThreadThatWaitsForFUSE: its process survives SIGKILL for as long as its server runs, which is no fault of a GPU.
+func TestAThreadThatWaitsForFUSE(t *testing.T) {
+	pid, uid := proctest.Stall(t, false)
+	stat, err := proc.FS{}.Stat(pid)
+	require.NoError(t, err)
+	p := snapshot.Process{PID: pid, UID: &uid, Start: stat.Start, Usage: usage(0), EnvUnknown: true, Unreadable: &snapshot.Unreadable{Why: "stalled", ByUser: true}}
+	s := newScene(local.ExecutorOptions{Grace: time.Second, Kill: true, KillWait: time.Second}, p)
+	got := s.terminate(t, p)[0]
+	require.Equal(t, order.StatusSurvived, got.Status, got.Reason)
+	require.Equal(t, "it did not end within 1s of SIGKILL: a thread waits for a FUSE file system, and ends when its server does", got.Reason)
 }

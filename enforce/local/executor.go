@@ -22,9 +22,14 @@ package local
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/enforce/order"
@@ -149,4 +154,135 @@ type execution struct {
 	// stops are the requests to stop containers, and stopping is their context: they go on when that of the order ends.
 	stops    sync.WaitGroup
 	stopping context.Context
+}
+
+// processRecord is what an Executor remembers of a process between cycles.
+type processRecord struct {
+	unkillable bool // SIGKILL did not end it
+	// evasions counts how often it was not signalled since something was different that it may have changed itself:
+	// its environ, which it can write to, or some of its devices.
+	evasions int
+}
+
+// memories are shared by the orders that are carried out at the same time.
+type memories struct {
+	mu sync.Mutex
+	of map[proc.ID]processRecord
+}
+
+func (m *memories) get(key proc.ID) processRecord {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.of[key]
+}
+
+// change changes what is remembered of a process, and returns it.
+func (m *memories) change(key proc.ID, change func(*processRecord)) processRecord {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	changed := m.of[key]
+	change(&changed)
+	m.of[key] = changed
+	return changed
+}
+
+// removeDead removes the processes that have ended.
+func (m *memories) removeDead(fs proc.FS) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.of, func(key proc.ID, _ processRecord) bool {
+		alive, err := fs.Alive(key.PID, key.Start)
+		return err == nil && !alive
+	})
+}
+
+// maxEvasions is how often that counts as chance: an honest process may start a program in another environment, or
+// free a device, between the judgement and the signal. One that did so each time would otherwise never be signalled.
+const maxEvasions = 2
+
+// inspection is what the Inspector read right before the signals.
+type inspection struct {
+	processes map[snapshot.PID]*snapshot.Process
+	gpus      uuids // nil if the order names none
+	// environments reads the registered environments, once, and only if needed.
+	environments func() ([]snapshot.Environment, error)
+	devices      func() ([]snapshot.Device, error) // likewise
+}
+
+// inspect reads which processes use devices now. It comes after the pidfds are
+// opened: a process that lives through it is the one that the driver reports.
+func (x *execution) inspect(ctx context.Context) (*inspection, error) {
+	var gpus uuids
+	if len(x.gpus) > 0 { // first, so that the processes are on these
+		var err error
+		if gpus, err = x.inspector.GPUs(ctx); err != nil {
+			return nil, err
+		}
+	}
+	processes, _, err := x.inspector.Processes(ctx) // its warnings are about other processes
+	if err != nil {
+		return nil, err
+	}
+	byPID := make(map[snapshot.PID]*snapshot.Process, len(processes))
+	for i := range processes {
+		byPID[processes[i].PID] = &processes[i]
+	}
+	return &inspection{byPID, gpus, once(ctx, x.inspector.Environments), once(ctx, x.inspector.Devices)}, nil
+}
+
+func once[T any](ctx context.Context, read func(context.Context) (T, []string, error)) func() (T, error) {
+	return sync.OnceValues(func() (T, error) {
+		value, _, err := read(ctx)
+		return value, err
+	})
+}
+
+// registered says whether a process is registered in an environment, so that its environ doesn't count.
+func (n *inspection) registered(pid snapshot.PID, eid snapshot.EnvID) bool {
+	environments, err := n.environments()
+	env := snapshot.FindEnvironment(environments, eid)
+	return err == nil && env != nil && slices.Contains(env.PIDs, pid)
+}
+
+// outside says whether a process of a user is certainly in no environment, whatever the policy says about sudo.
+func (n *inspection) outside(seen *snapshot.Process, uid snapshot.UID) bool {
+	environments, err := n.environments()
+	if err != nil || seen.EnvUnknown {
+		return false
+	}
+	env := snapshot.FindEnvironment(environments, cmp.Or(seen.EID, seen.Inherited))
+	return env == nil || env.UID != uid && uid != 0 && env.EID != seen.Inherited
+}
+
+// endWithin is how long a process of our own may take to end.
+const endWithin = 5 * time.Second
+
+// Try starts a helper that reads processes, and ends it as Execute does; nil where there is no helper.
+func (x *Executor) Try() *snapshot.Trial {
+	if x.proc().Reader == nil {
+		return nil
+	}
+	t := &snapshot.Trial{}
+	err := x.proc().Reader.Try(func(pid snapshot.PID) error {
+		r, o := openProcess(x.proc(), pid)
+		if o.raised() {
+			return fmt.Errorf("a process of its own can't be opened: %s", o.reason)
+		}
+		defer r.close()
+		lacks := r.pidfd == noPidfd || lacksPidfd(unix.PidfdSendSignal(r.pidfd, 0, nil, 0))
+		if err := r.signal(unix.SIGKILL); err != nil {
+			return fmt.Errorf("a process of its own can't be signalled: %w", err)
+		}
+		t.NoPidfds = lacks
+		own := &target{judged: &snapshot.Process{PID: pid}, outcome: &order.Outcome{}, fd: r}
+		left, err := wait(context.Background(), []*target{own}, endWithin, order.StatusKilled)
+		if len(left) > 0 {
+			err = errors.Join(err, fmt.Errorf("a process of its own didn't end within %s of SIGKILL", endWithin))
+		}
+		return err
+	})
+	if err != nil {
+		t.Unable = err.Error()
+	}
+	return t
 }

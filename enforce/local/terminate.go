@@ -1,14 +1,21 @@
 package local
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/enforce/order"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // terminate ends all processes together: open, verify and SIGTERM, wait, verify and SIGKILL, wait.
@@ -196,4 +203,148 @@ func notEnded(err error, signal string, timeout time.Duration) objection {
 		reason += ", so it ignores that or takes longer: kill: true in the policy ends it"
 	}
 	return objection{status: order.StatusSurvived, reason: reason}
+}
+
+// Containers stops containers of this machine; *container.Lookup is one.
+type Containers interface {
+	// Init returns the container that has this PID as its first process now.
+	Init(ctx context.Context, pid snapshot.PID) (container.Running, error)
+	// Stop has a container's engine stop it, and returns when it has stopped.
+	Stop(ctx context.Context, r container.Running, grace time.Duration) error
+}
+
+// engineGrace is how long a container has to end if the order gives no time, as with `docker stop`.
+const engineGrace = 10 * time.Second
+
+// findContainer returns the container of which the target is the first process; nil for none, or if it could not be
+// found out, which t.engineErr says then. It comes before the target is verified.
+func (x *execution) findContainer(ctx context.Context, t *target, now *inspection) *container.Running {
+	listed := now.processes[t.judged.PID]
+	if x.options.Containers == nil || listed == nil || listed.ContainerInfo == nil || !listed.ContainerInfo.Init {
+		return nil
+	}
+	running, err := x.options.Containers.Init(ctx, t.judged.PID)
+	if err != nil {
+		if !errors.Is(err, container.ErrNotInit) {
+			t.engineErr = err
+		}
+		return nil
+	}
+	return &running
+}
+
+// stop has the engine stop the target's container. The kernel drops SIGTERM for the first process of a container
+// unless it handles it, so the engine, which follows with SIGKILL, is asked instead of the process. If it can't, the
+// target gets the signal itself, and the outcome says so.
+func (x *execution) stop(t *target, running container.Running) {
+	t.stopping = &running
+	grace := x.Grace
+	if grace <= 0 {
+		grace = engineGrace
+	}
+	x.stops.Go(func() {
+		if err := x.options.Containers.Stop(x.stopping, running, grace); err != nil {
+			t.failedStop <- err
+			if release, err := x.hold(); err == nil {
+				_ = t.fd.signal(unix.SIGTERM) // the wait for its end shows whether it helped
+				release()
+			}
+		}
+	})
+}
+
+// awaitStops waits for the containers that did not end by themselves: their engines kill
+// them now. It returns the targets that still run.
+func (x *execution) awaitStops(ctx context.Context, left []*target) ([]*target, error) {
+	var stopping, others []*target
+	for _, t := range left {
+		if t.stopping != nil && len(t.failedStop) == 0 {
+			stopping = append(stopping, t)
+		} else {
+			others = append(others, t)
+		}
+	}
+	if len(stopping) == 0 {
+		return left, nil
+	}
+	stopping, err := wait(ctx, stopping, x.options.KillWait, order.StatusKilled)
+	return append(others, stopping...), err
+}
+
+// containerReason is what an outcome adds about the target's container; "" for nothing.
+func (t *target) containerReason() string {
+	switch {
+	case t.engineErr != nil:
+		return fmt.Sprintf("it is the first process of a container, and its engine could not be asked to stop it: %v",
+			t.engineErr)
+	case t.stopping == nil:
+		return ""
+	}
+	select {
+	case err := <-t.failedStop:
+		t.failedStop <- err // for the next caller
+		return fmt.Sprintf("it is the first process of %s, and got the signal itself: %v", t.stopping.Text, err)
+	default:
+		return "its container was stopped: " + t.stopping.Text
+	}
+}
+
+// begin notes that the targets are asked to end, and finds those that were asked before. The
+// caller passes to signalled those that were asked now, or before.
+func (x *execution) begin(targets []*target) (signalled func([]*target)) {
+	if x.options.Asked == nil || len(targets) == 0 {
+		return func([]*target) {}
+	}
+	processes := make([]proc.ID, len(targets))
+	for i, t := range targets {
+		if stat, err := x.proc().Stat(t.judged.PID); err == nil {
+			t.start = stat.Start // if it isn't that of its pidfd, verify finds it out
+		}
+		processes[i] = proc.ID{PID: t.judged.PID, Start: t.start}
+	}
+	end, earlier, err := x.options.Asked.Begin(asked.EndRequest{By: x.asker.Name, Order: x.id, Grace: x.Grace}, processes)
+	for i, e := range earlier {
+		targets[i].earlier = e
+	}
+	if err != nil {
+		x.onWarning(err.Error())
+		return func([]*target) {}
+	}
+	return func(got []*target) {
+		var mine []proc.ID
+		for _, t := range got {
+			if t.earlier == nil {
+				mine = append(mine, proc.ID{PID: t.judged.PID, Start: t.start})
+			}
+		}
+		if err := end(mine); err != nil {
+			x.onWarning(err.Error())
+		}
+	}
+}
+
+// byGrace are the targets in groups that are treated alike, the shortest grace first.
+func (x *execution) byGrace(targets []*target) (groups [][]*target) {
+	for _, t := range targets {
+		t.grace, t.mayKill = t.earlier.Rest(x.Grace)
+		alike := func(group []*target) bool { return group[0].grace == t.grace && group[0].mayKill == t.mayKill }
+		if i := slices.IndexFunc(groups, alike); i >= 0 {
+			groups[i] = append(groups[i], t)
+		} else {
+			groups = append(groups, []*target{t})
+		}
+	}
+	slices.SortStableFunc(groups, func(a, b []*target) int { return cmp.Compare(a[0].grace, b[0].grace) })
+	return groups
+}
+
+// earlierReason is what an outcome adds about a target that was asked before.
+func (t *target) earlierReason() string {
+	e := t.earlier
+	said := fmt.Sprintf("already under way: another order asked it to end %s ago",
+		text.FormatDuration(e.Ago.Round(time.Second)))
+	if e.Left > 0 {
+		said += fmt.Sprintf(", and it has %s from then on", text.FormatDuration((e.Ago + e.Left).Round(time.Second)))
+	}
+	return said
 }

@@ -1,13 +1,19 @@
 package local
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // verify objects unless the process to which a target refers is still what was judged.
@@ -91,6 +97,207 @@ func (x *execution) checkIdentity(t *target, stat proc.Stat, uid snapshot.UID) o
 	}
 	if name := x.protectedBy(stat, uid, x.Unprotected); name != "" {
 		return refused("it is %s, which is never signalled unless it is named in the policy", name)
+	}
+	return objection{}
+}
+
+// objection is why a process isn't signalled. The zero value is none.
+type objection struct {
+	status order.OutcomeStatus
+	reason string
+	// evasive: the process itself may have caused it, as often as it likes (see processRecord.evasions).
+	evasive bool
+}
+
+func (o objection) raised() bool { return o.status != "" }
+
+func gone() objection { return objection{status: order.StatusGone} }
+
+func changed(format string, args ...any) objection {
+	return objection{status: order.StatusChanged, reason: fmt.Sprintf(format, args...)}
+}
+
+func (o objection) evasiveIf(evasive bool) objection {
+	o.evasive = evasive
+	return o
+}
+
+func refused(format string, args ...any) objection {
+	return objection{status: order.StatusRefused, reason: fmt.Sprintf(format, args...)}
+}
+
+func failed(format string, args ...any) objection {
+	return objection{status: order.StatusFailed, reason: fmt.Sprintf(format, args...)}
+}
+
+func unreadable(err error) objection {
+	switch {
+	case errors.Is(err, proc.ErrGone): // although its pidfd was open
+		return changed("it can't be seen in /proc any more")
+	case errors.Is(err, os.ErrPermission):
+		return failed("not permitted to read it: run genv as root (sudo)")
+	}
+	return failed("%v", err)
+}
+
+// sendError is the objection that an error of sending a signal means.
+func sendError(err error) objection {
+	switch {
+	case err == nil:
+		return objection{}
+	case errors.Is(err, unix.ESRCH):
+		return gone()
+	case errors.Is(err, unix.EPERM):
+		return failed("not permitted to signal it: run genv as root (sudo)")
+	}
+	return failed("signal: %v", err)
+}
+
+func notBegun(ctx context.Context) objection { return failed("not begun: %v", context.Cause(ctx)) }
+
+// checkEnvironment compares the environment that a process is in (see snapshot.Register) with the one that was judged.
+// The environ may name another one since the inspection.
+//
+// Of one that counts for its account, the environment doesn't matter: checkIdentity has compared the account.
+//
+// A process that was judged as outside any environment, and is outside now, is
+// what was judged, whatever its environ claims now.
+func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.UID) objection {
+	listed := now.processes[t.judged.PID]
+	if listed == nil || t.item.Counted { // without one it uses no device any more, see checkDevices
+		return objection{}
+	}
+	if t.judged.EnvUnknown && t.judged.Unreadable != nil {
+		return checkUnreadable(listed)
+	}
+	value, _, err := p.Environ(snapshot.ClaimVariable)
+	seen := snapshot.Process{EID: snapshot.Claim(value), Inherited: listed.Inherited}
+	claimed := seen.EID != "" && !(seen.EID != listed.EID && now.registered(t.judged.PID, listed.EID))
+	madeUnreadable := t.judged.Unreadable == nil && (listed.Unreadable.IsByUser() || errors.Is(err, proc.ErrTooLarge))
+	// Otherwise it may be a file server that hangs.
+	byItself := err == nil || madeUnreadable || errors.Is(err, proc.ErrOverwritten)
+	switch {
+	case errors.Is(err, proc.ErrGone):
+		return changed("its environment can't be read any more; it may be ending")
+	case claimed:
+	case listed.EID == "" && errors.Is(err, os.ErrPermission):
+		return failed("not permitted to read its environment: run genv as root (sudo)")
+	case listed.EID == "" && listed.EnvUnknown && err == nil:
+		return changed("whether it is in an environment is not known now").evasiveIf(madeUnreadable)
+	case listed.EID == "" && !listed.EnvUnknown && err != nil:
+		return changed("its environment can't be read any more; it may be ending").evasiveIf(byItself)
+	default:
+		seen.EID, seen.EnvUnknown = listed.EID, listed.EnvUnknown
+		seen.EnvOverwritten = listed.EnvOverwritten && errors.Is(err, proc.ErrOverwritten)
+	}
+	o := checkSameEnvironment(t.judged, &seen)
+	if o.raised() && t.item.Outside() && now.outside(&seen, uid) {
+		return objection{}
+	}
+	// A process that claims nothing, and claimed nothing when it was judged, did not
+	// cause the change: the environment of an ancestor changed.
+	caused := claimed || madeUnreadable || seen.EnvOverwritten || t.judged.EnvUnknown ||
+		t.judged.EID != t.judged.Inherited
+	return o.evasiveIf(o.raised() && byItself && caused)
+}
+
+// checkUnreadable objects unless a process that was judged as unreadable by its user still is that.
+func checkUnreadable(listed *snapshot.Process) objection {
+	if listed.EnvUnknown && listed.Unreadable.IsByUser() {
+		return objection{}
+	}
+	readable := listed.Unreadable == nil && (!listed.EnvUnknown || listed.EnvOverwritten)
+	return changed("it can be read now, or its user has not caused that it can't").evasiveIf(readable)
+}
+
+// checkSameEnvironment objects unless a process is in the environment that was
+// judged, or, as was judged, still hides which one it is in.
+func checkSameEnvironment(judged, now *snapshot.Process) objection {
+	switch {
+	case now.EnvUnknown && judged.EnvUnknown && now.EnvOverwritten && judged.EnvOverwritten:
+		return objection{}
+	case now.EnvUnknown && judged.EnvUnknown:
+		return changed("its environment can't be read")
+	case now.EnvUnknown:
+		return changed("its environment can't be read any more, and environment %s was judged", judged.EID.Shown())
+	case judged.EnvUnknown:
+		return changed("it is in environment %s, and an unknown one was judged", now.EID.Shown())
+	case now.EID != judged.EID:
+		return changed("it is in environment %s, and environment %s was judged", now.EID.Shown(), judged.EID.Shown())
+	}
+	return objection{}
+}
+
+// checkDevices compares the devices in use with those that were judged. Outside any environment a process was judged
+// for each, so one is enough. In one, all must still be in use: those that are left may be the environment's own. More
+// devices make no difference.
+func checkDevices(t *target, listed *snapshot.Process) objection {
+	if o := checkAnyDevice(t.judged, listed); o.raised() || t.item.Outside() {
+		return o
+	}
+	if freed := freedDevices(t.judged, listed); len(freed) > 0 {
+		return changed("%s", unused(freed)).evasiveIf(true)
+	}
+	return objection{}
+}
+
+// checkUnattached objects to a process that ends for devices to which its environment was not attached, if it is now.
+func checkUnattached(t *target, now *inspection) objection {
+	if len(t.item.Unattached) == 0 {
+		return objection{}
+	}
+	devices, err := now.devices()
+	if err != nil {
+		return failed("not begun, since what is attached could not be read again: %v", err)
+	}
+	attached := snapshot.AttachedTo(devices, t.judged.EID)
+	if slices.ContainsFunc(t.item.Unattached, func(i snapshot.DeviceIndex) bool { return !slices.Contains(attached, i) }) {
+		return objection{}
+	}
+	return changed("GPU(s) %s are attached to its environment now", text.JoinIndices(t.item.Unattached))
+}
+
+// checkAnyDevice objects if a process uses none of the devices that were judged.
+func checkAnyDevice(judged, listed *snapshot.Process) objection {
+	if freed := freedDevices(judged, listed); len(freed) == len(judged.Usage) {
+		return changed("%s", unused(freed))
+	}
+	return objection{}
+}
+
+// freedDevices are the judged devices that the process doesn't use any more, in ascending order.
+func freedDevices(judged, listed *snapshot.Process) []snapshot.DeviceIndex {
+	var freed []snapshot.DeviceIndex
+	for _, usage := range judged.Usage {
+		if listed == nil || listed.Uses(usage.Index) == nil {
+			freed = append(freed, usage.Index)
+		}
+	}
+	slices.Sort(freed)
+	return freed
+}
+
+func unused(freed []snapshot.DeviceIndex) string {
+	return "it does not use GPU(s) " + text.JoinIndices(freed) + " any more"
+}
+
+// uuids are which GPU each index is.
+type uuids = map[snapshot.DeviceIndex]snapshot.GPUUUID
+
+// otherGPU objects to a device that isn't the GPU any more that the order names, or isn't the
+// one to which it is attached by root's note. files may be nil.
+func otherGPU(index snapshot.DeviceIndex, named, now uuids, files *state.Files) objection {
+	uuid := named[index]
+	if uuid == "" {
+		return objection{}
+	}
+	if now[index] != uuid {
+		return changed("GPU %s is another GPU now than was judged: the GPUs were renumbered", index)
+	}
+	if files != nil {
+		if d := files.Device(index); d != nil && d.UUID != "" && d.UUID != uuid {
+			return changed("GPU %s was another GPU when it was attached: root's genv has to look first", index)
+		}
 	}
 	return objection{}
 }

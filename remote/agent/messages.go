@@ -1,14 +1,20 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/order"
+	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // The requests of `genv usage serve`, and their bodies as JSON. docs/protocol.md describes them.
@@ -150,3 +156,151 @@ func answerOf(list []Receipt) NotifyAnswer {
 
 // ErrCannotNotify says that the genv on the host cannot show messages to users.
 var ErrCannotNotify = errors.New("genv on this host cannot show messages to users")
+
+// RequestGuard is the name of the request, and the capability of hosts that understand it. Such a
+// host may still have a kernel without a guard: its answer says so.
+const RequestGuard = "guard"
+
+// ErrCannotGuard means that the genv on the host knows no guard. Poll it.
+var ErrCannotGuard = errors.New("genv on this host knows no kernel guard")
+
+// GuardPrefix begins the IDs of the orders of controllers. An order without it was given on the host itself.
+const GuardPrefix = "controller "
+
+// GuardRequest gives or renews an order.
+type GuardRequest struct {
+	// ID names the controller, with GuardPrefix: its orders are one that is renewed.
+	ID string `json:"id"`
+	// Order with the mode off ends the order of this controller only.
+	Order guard.Order `json:"order"`
+}
+
+// GuardAnswer is what the guard does.
+type GuardAnswer struct {
+	State GuardState `json:"state"`
+}
+
+// GuardState is what the guard of a host does. A new order may take a second to show.
+type GuardState struct {
+	Mode   guard.Mode `json:"mode"` // of the kernel at this moment
+	LeftMS int64      `json:"left_ms,omitempty"`
+	// Reason is why the mode is not the one that was ordered; empty if it is, or if the order is too new to tell.
+	Reason string `json:"reason,omitempty"`
+	// Problems are what an administrator has to know, a line each.
+	Problems []string `json:"problems,omitempty"`
+	// Denied is how many opens were denied within the last hour, or would have been in mode enforce. Who and
+	// when is known on the host.
+	Denied uint64 `json:"denied,omitempty"`
+}
+
+// The bounds of what is kept of an answer.
+const (
+	maxText     = 1024 // bytes
+	maxProblems = 16
+)
+
+// Bounded is an answer as far as a controller believes it: a host may say anything.
+func (a GuardAnswer) Bounded() GuardAnswer {
+	line := func(said string) string { return text.Cut(text.OneLine(text.Cut(said, maxText)), maxText) }
+	s := &a.State
+	if !s.Mode.Valid() {
+		s.Mode = guard.Off
+	}
+	s.Reason = line(s.Reason)
+	s.Problems = slices.Clone(s.Problems[:min(len(s.Problems), maxProblems)])
+	for i, p := range s.Problems {
+		s.Problems[i] = line(p)
+	}
+	return a
+}
+
+func (a *Answers) guard(ctx context.Context, request GuardRequest) (GuardAnswer, error) {
+	if a.Guard == nil {
+		return GuardAnswer{}, ErrCannotGuard
+	}
+	if err := a.admit(a.lease); err != nil {
+		return GuardAnswer{}, err
+	}
+	return a.Guard(ctx, request)
+}
+
+// Guard gives or renews a host's order for its kernel guard. The error is
+// ErrCannotGuard if the genv there knows no guard. It is not worth a login.
+func (p *Pool) Guard(ctx context.Context, host remote.Host, order GuardRequest) (GuardAnswer, error) {
+	return onConn(p, host, func(c *Conn) (answer GuardAnswer, err error) {
+		t, connected := c.streamWith(RequestGuard)
+		switch {
+		case !connected:
+			return answer, remote.Errorf(remote.Unreachable, "%s was lost before the guard was asked", host.Name)
+		case t == nil:
+			return answer, ErrCannotGuard
+		}
+		answer, err = request[GuardAnswer](ctx, c, t, p.Timeout, RequestGuard, order)
+		return answer.Bounded(), err
+	})
+}
+
+// WaitRequest waits for an event.
+type WaitRequest struct {
+	MaxMS int64 `json:"max_ms"` // in milliseconds; the answer comes by then
+}
+
+// WaitAnswer ends a wait.
+type WaitAnswer struct {
+	Woke bool `json:"woke"` // something happened; false if the time is over or another wait began
+}
+
+// maxWait is how long a wait takes at most: a host that answers none within that is not reachable any more.
+const maxWait = 5 * time.Minute
+
+func (a *Answers) wait(ctx context.Context, request WaitRequest) (WaitAnswer, error) {
+	if a.Event == nil {
+		return WaitAnswer{}, fmt.Errorf("this host has no request %q", RequestWait)
+	}
+	most := min(max(request.MaxMS, 0), maxWait.Milliseconds())
+	limited, cancel := context.WithTimeout(ctx, time.Duration(most)*time.Millisecond)
+	defer cancel()
+	err := a.Event(limited)
+	if limited.Err() != nil && err != nil {
+		return WaitAnswer{}, nil
+	}
+	return WaitAnswer{Woke: err == nil}, err
+}
+
+// ErrNoEvents says that a host does not report when something happens there: it has to be asked at intervals.
+var ErrNoEvents = errors.New("the host reports no events")
+
+var errNotAsked = errors.New("the host has not been asked for a snapshot on this connection")
+
+// Await waits until something may have changed on a host since its last snapshot, for some minutes at most. Then done
+// is called, once, in a goroutine of its own: woke is false if nothing changed. The error is ErrNoEvents if the genv
+// there can't say, and another one if the host isn't connected: a wait is never worth a login.
+func (p *Pool) Await(ctx context.Context, host remote.Host, done func(woke bool, err error)) {
+	leave, err := p.beginCall()
+	if err != nil {
+		go done(false, err)
+		return
+	}
+	go func() {
+		woke, err := p.conn(host).awaitEvent(ctx)
+		leave()
+		done(woke, err)
+	}()
+}
+
+// awaitEvent waits on a connection on which the host was asked for a snapshot.
+func (c *Conn) awaitEvent(ctx context.Context) (woke bool, err error) {
+	c.mu.Lock()
+	current, asked := c.transport, c.asked
+	c.mu.Unlock()
+	t, ok := current.(*streamTransport)
+	switch {
+	case !asked || current == nil:
+		return false, errNotAsked
+	case !ok || !t.stream.Greeting.Can(CapabilityEvents):
+		return false, ErrNoEvents
+	}
+	answer, err := request[WaitAnswer](ctx, c, t, maxWait+c.pool.Timeout, RequestWait,
+		WaitRequest{MaxMS: maxWait.Milliseconds()})
+	return answer.Woke, err
+}

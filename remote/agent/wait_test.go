@@ -4,17 +4,22 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/frame"
+	"github.com/seed-3119e985/genv/remote/sshclient"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
+	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -239,4 +244,48 @@ func FuzzWaitRequest(f *testing.F) {
 		answer, err := (&agent.Answers{Event: b.Wait}).Handle(t.Context(), agent.Call{Frame: &frame.Frame{Name: agent.RequestWait, Body: body}, Wanted: t.Context()})
 		require.True(t, err != nil || json.Valid(answer))
 	})
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fleet is hosts in this process, and a Link to them over SSH.
+type fleet struct {
+	*inprocess.Fleet
+	client  *sshclient.Client
+	streams *agent.Pool
+	hosts   []remote.Host
+}
+
+func startFleet(t *testing.T, timeout time.Duration, handlers ...inprocess.Handler) *fleet {
+	var servers []*inprocess.Server
+	f := &fleet{}
+	for i, h := range handlers {
+		name := fmt.Sprintf("h%d", i)
+		servers = append(servers, &inprocess.Server{Name: name, Address: fmt.Sprintf("127.93.%d.%d", i/250, i%250+1), Handler: h})
+		f.hosts = append(f.hosts, remote.Host{Name: name})
+	}
+	var err error
+	f.Fleet, err = inprocess.Start(t.TempDir(), 0, servers...)
+	require.NoError(t, err)
+	t.Cleanup(f.Close)
+	f.client, err = sshclient.New(sshclient.Options{ConfigFile: f.SSHConfig(), CommandTimeout: timeout})
+	require.NoError(t, err)
+	t.Cleanup(f.client.Close)
+	f.streams = &agent.Pool{Start: agent.StartWith(f.client.Start), Network: f.client, Timeout: timeout, Log: zerolog.Nop()}
+	t.Cleanup(f.streams.Close)
+	return f
+}
+
+// busy is a host with a process in no environment on each of n devices.
+func busy(n int) *snapshot.Snapshot {
+	s := &snapshot.Snapshot{BootID: "b", Environments: []snapshot.Environment{}}
+	for i := range n {
+		index := snapshot.DeviceIndex(i)
+		s.Devices = append(s.Devices, snapshot.Device{Index: index, TotalMemory: snapshot.MiB(81559), Attachments: []snapshot.Attachment{}})
+		s.Processes = append(s.Processes, snapshot.Process{
+			PID: snapshot.PID(1000 + i), Start: snapshot.StartTime(77 + i),
+			Usage: []snapshot.DeviceUsage{{Index: index, Memory: snapshot.MiB(10)}},
+		})
+	}
+	return s
 }

@@ -1,15 +1,25 @@
 package fence_test
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/remote/agent/fence"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func newFile(t *testing.T) *fence.LeaseFile {
@@ -177,4 +187,161 @@ func FuzzParse(f *testing.F) {
 			require.NotContains(t, err.Error(), "\x1b")
 		}
 	})
+}
+
+// admitsVariable makes the test binary a genv that admits the claim with the epoch after the
+// space, in the file before it.
+const admitsVariable = "GENV_TEST_ADMITS"
+
+func TestMain(m *testing.M) {
+	path, epoch, admits := strings.Cut(os.Getenv(admitsVariable), " ")
+	if !admits {
+		os.Exit(m.Run())
+	}
+	runtime.LockOSThread() // strace counts the calls of each thread by itself
+	n, err := strconv.ParseUint(epoch, 10, 64)
+	if err == nil {
+		err = (&fence.LeaseFile{Path: path, Now: time.Now}).Admit(request(folder, n, "a"))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// admitUnderStrace has another process admit an epoch, under strace(1), and returns the
+// system calls that change the note.
+func admitUnderStrace(t *testing.T, path string, epoch int, options ...string) (calls [][]byte, err error) {
+	t.Helper()
+	list := filepath.Join(t.TempDir(), "calls")
+	args := append([]string{
+		"--follow-forks", "--quiet=all", "--signal=none", "--trace=write,fchmod,fsync,renameat,unlinkat", "--output=" + list,
+		"--trace-path=" + filepath.Dir(path), "--trace-path=" + path, "--trace-path=" + path + ".tmp",
+	}, options...)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), "/usr/bin/strace", append(args, self)...)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d", admitsVariable, path, epoch))
+	err = cmd.Run()
+	written, readErr := os.ReadFile(list)
+	require.NoError(t, readErr)
+	return bytes.Split(bytes.TrimSpace(written), []byte("\n")), err
+}
+
+// nameOfCall is the name in a line of strace(1): PID NAME(ARGUMENTS) = RESULT.
+func nameOfCall(line []byte) string {
+	name, _, _ := bytes.Cut(line, []byte("("))
+	fields := bytes.Fields(name)
+	return string(fields[len(fields)-1])
+}
+
+// A genv that is killed at any system call that changes the note leaves the old one or the new one, never none; the
+// next genv goes on from there, has the note safe on the disk before it relies on it, and removes what was left.
+func TestKilledAtEachSystemCall(t *testing.T) {
+	_, err := os.Stat("/usr/bin/strace")
+	proctest.Need(t, err == nil && os.Geteuid() == 0, "strace(1), and root")
+	t.Parallel()
+	noted := func(t *testing.T) *fence.LeaseFile {
+		f := newFile(t)
+		require.NoError(t, f.Admit(request(folder, 1, "a")))
+		return f
+	}
+	made, err := admitUnderStrace(t, noted(t).Path, 2)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(made), 6, "%s", made)
+	kinds := map[string]int{}
+	for i, call := range made {
+		kind := nameOfCall(call)
+		kinds[kind]++
+		at := fmt.Sprintf("--inject=%s:signal=KILL:when=%d", kind, kinds[kind])
+		t.Run(fmt.Sprintf("%d %s", i+1, kind), func(t *testing.T) {
+			t.Parallel()
+			f := noted(t)
+			_, err := admitUnderStrace(t, f.Path, 2, at)
+			var exit *exec.ExitError
+			require.ErrorAs(t, err, &exit)
+			require.Equal(t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal())
+
+			var refused *fence.RefusedError
+			err = f.Admit(request(folder, 1, "a"))
+			renamed := errors.As(err, &refused)
+			require.True(t, renamed || err == nil, "the note is whole: %v", err)
+			next, err := admitUnderStrace(t, f.Path, 2)
+			require.NoError(t, err)
+			require.Contains(t, string(bytes.Join(next, nil)), "fsync(", "whether or not it is written again")
+			require.Error(t, f.Admit(request(folder, 1, "a")))
+			require.NoError(t, f.Admit(request(folder, 3, "a")))
+			left, err := filepath.Glob(f.Path + ".*tmp")
+			require.NoError(t, err)
+			require.Empty(t, left)
+		})
+	}
+}
+
+// What killed writers left, under whatever name, goes with the next change.
+func TestLeftovers(t *testing.T) {
+	f := newFile(t)
+	require.NoError(t, f.Admit(request(folder, 1, "a")))
+	for _, name := range []string{".tmp", ".1a2b3c.tmp"} {
+		require.NoError(t, os.WriteFile(f.Path+name, []byte("{"), 0o600))
+	}
+	other := filepath.Join(filepath.Dir(f.Path), "other.json.tmp")
+	require.NoError(t, os.WriteFile(other, nil, 0o600))
+	require.NoError(t, f.Admit(request(folder, 2, "a")))
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(f.Path), "*.tmp"))
+	require.NoError(t, err)
+	require.Equal(t, []string{other}, left)
+}
+
+// On a full disk the noted controller goes on, and another one as long as there are blocks for its lease.
+func TestOnAFullDisk(t *testing.T) {
+	const inside = "GENV_TEST_INSIDE"
+	if os.Getenv(inside) == "" {
+		proctest.Need(t, os.Geteuid() == 0, "root, to mount a file system of its own")
+		t.Parallel()
+		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestOnAFullDisk$")
+		cmd.Env = append(os.Environ(), inside+"=1")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+		output, err := cmd.CombinedOutput()
+		proctest.Need(t, !errors.Is(err, unix.EPERM), "a mount namespace")
+		require.NoError(t, err, "%s", output)
+		return
+	}
+	f := newFile(t)
+	dir := filepath.Dir(f.Path)
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,mode=0755"))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	filler := filepath.Join(dir, "filler")
+	fill := func() {
+		file, err := os.OpenFile(filler, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		for require.NoError(t, err); err == nil; {
+			_, err = file.Write(make([]byte, 4096))
+		}
+		require.ErrorIs(t, err, unix.ENOSPC)
+		require.NoError(t, file.Close())
+	}
+	fill()
+	require.ErrorIs(t, f.Admit(request(folder, 1, "a")), unix.ENOSPC, "the first one")
+	require.NoFileExists(t, f.Path)
+	require.NoError(t, os.Remove(filler))
+	require.NoError(t, f.Admit(request(folder, 1, "a")))
+	fill()
+	require.NoError(t, f.Admit(request(folder, 1, "a")))
+	release, err := f.Hold(request(folder, 1, "a"))
+	require.NoError(t, err)
+	release()
+	require.NoError(t, f.Admit(request(folder, 2, "a")), "there are blocks for another lease")
+	require.Error(t, f.Admit(request(folder, 1, "a")))
+	require.NoError(t, os.Remove(f.Path+".spare"))
+	fill()
+	err = f.Admit(request(folder, 3, "a"))
+	require.ErrorIs(t, err, unix.ENOSPC)
+	require.ErrorContains(t, err, "so nothing is done")
+	require.ErrorIs(t, f.GiveBack(request(folder, 2, "a")), unix.ENOSPC)
+	again := &fence.LeaseFile{Path: f.Path, Now: f.Now} // of another process
+	require.NoError(t, again.Admit(request(folder, 2, "a")))
+	require.NoError(t, os.Remove(filler))
+	require.NoError(t, again.Admit(request(folder, 3, "a")))
+	require.Error(t, f.Admit(request(folder, 2, "a")))
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,6 +11,9 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"unicode/utf8"
+
+	"github.com/kevinburke/ssh_config"
 
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
@@ -135,4 +139,128 @@ func (f *files) include(patterns []string, r root, depth int, within [][]string)
 		}
 	}
 	return included, ""
+}
+
+type line struct {
+	place   Error // its file and number
+	keyword string
+	words   []string
+	// hosts are lists of patterns, each of which a host has to match: those of its own Host line, and
+	// of those above the Includes that lead to its file.
+	hosts [][]string
+}
+
+// included is Include under another name: the library would look for the files itself, and in other places than ssh.
+const included = "included"
+
+// parse has the library read a file, except for lines that it would read in another way than ssh: these are refused.
+func (f *files) parse(path, content string, r root, depth int, within [][]string) (parsed []line) {
+	var text strings.Builder
+	number := 0
+	for written := range strings.Lines(content) {
+		number++
+		keyword, value := cut(written)
+		problem := ""
+		if keyword != "" && (value == "" || !slices.Contains(ignored(), keyword)) {
+			problem = leftToSSH(keyword, value)
+		}
+		switch {
+		case problem != "":
+			f.refuse(Error{File: path, Line: number}, problem+withoutSSH)
+		case keyword == "include":
+			fmt.Fprint(&text, included, " ", value)
+		case !slices.Contains(ignored(), keyword):
+			fmt.Fprint(&text, keyword, " ", value)
+		}
+		text.WriteByte('\n')
+	}
+	read, err := ssh_config.DecodeBytes([]byte(text.String()))
+	if err != nil {
+		f.refuse(Error{File: path}, err.Error())
+		return nil
+	}
+	for _, host := range read.Hosts {
+		var patterns []string
+		for _, pattern := range host.Patterns {
+			patterns = append(patterns, pattern.String())
+		}
+		hosts := slices.Concat(within, [][]string{patterns})
+		for _, node := range host.Nodes {
+			if kv, ok := node.(*ssh_config.KV); ok {
+				parsed = append(parsed, f.lines(kv, path, r, depth, hosts)...)
+			}
+		}
+	}
+	return parsed
+}
+
+// lines are a line of a file, or those of the files that it includes.
+func (f *files) lines(kv *ssh_config.KV, path string, r root, depth int, hosts [][]string) []line {
+	l := line{place: Error{File: path, Line: kv.Pos().Line}, keyword: kv.Key, words: []string{kv.Value}, hosts: hosts}
+	if kv.Key == included {
+		more, problem := f.include(strings.Fields(kv.Value), r, depth, hosts)
+		if problem != "" {
+			f.refuse(l.place, problem+withoutSSH)
+		}
+		return more
+	}
+	h := honoured()[kv.Key]
+	if h.arity == many {
+		l.words = strings.Fields(kv.Value)
+	}
+	for _, word := range l.words {
+		if !h.valid(word) {
+			f.refuse(l.place, fmt.Sprintf("%q for %s", word, kv.Key)+withoutSSH)
+		}
+	}
+	return []line{l}
+}
+
+// cut splits a line into its keyword, in lower case, and its value. Without content, both are empty.
+func cut(line string) (keyword, value string) {
+	line = strings.Trim(line, " \t\r\n\f")
+	if strings.HasPrefix(line, "#") {
+		return "", ""
+	}
+	end := strings.IndexAny(line, " \t=")
+	if end < 0 {
+		end = len(line)
+	}
+	keyword, value = strings.ToLower(line[:end]), strings.TrimLeft(line[end:], " \t")
+	value = strings.TrimLeft(strings.TrimPrefix(value, "="), " \t")
+	if keyword == "host" {
+		value = strings.ReplaceAll(value, "\t", " ") // the library splits at spaces only
+	}
+	return cmp.Or(aliases[keyword], keyword), value
+}
+
+// withoutSSH ends the error for a line that is left to ssh.
+const withoutSSH = " cannot be honoured without ssh: install the OpenSSH client"
+
+// leftToSSH is what in a line is left to ssh, or empty: what the library, or another version of OpenSSH,
+// reads in another way, and keywords that are not ours.
+func leftToSSH(keyword, value string) string {
+	h, ok := honoured()[keyword]
+	bare, _, comment := strings.Cut(value, "#")
+	trimmed := strings.TrimRight(bare, " \t")
+	quoted := len(trimmed) > 2 && trimmed[0] == '"' && strings.IndexByte(trimmed[1:], '"') == len(trimmed)-2
+	switch {
+	case !ok && keyword != "host" && keyword != "include":
+		return keyword
+	case trimmed == "":
+		return keyword + " with no value"
+	case !utf8.ValidString(value) || strings.TrimSpace(value) != strings.Trim(value, " \t"):
+		return "a value that is not plain text"
+	case h.arity == rest:
+		if comment || value[0] == '"' {
+			return keyword + " with # or in quotes"
+		}
+	case strings.ContainsAny(trimmed, `'\`):
+		return "a backslash or a single quote"
+	case comment && trimmed == bare, strings.Contains(trimmed, `"`) && (!quoted || !ok || h.arity == many):
+		return keyword + " with # or quotes within its value"
+	case ok && h.arity != many && !quoted && strings.ContainsAny(trimmed, " \t"):
+		return keyword + " with more than one value"
+	}
+	return ""
 }

@@ -1,14 +1,23 @@
 package config_test
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
+	"os/user"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // home is a user's folder with the given ~/.ssh files, and a system file.
@@ -165,4 +174,155 @@ func FuzzEvaluate(f *testing.F) {
 		require.NotEmpty(t, s.HostName)
 		require.Positive(t, s.Port)
 	})
+}
+
+// TestStaleEnvironment: what another user's shell left behind names neither the user nor the home folder.
+func TestStaleEnvironment(t *testing.T) {
+	needsSSH(t) // an account
+	t.Setenv("USER", "mallory")
+	t.Setenv("LOGNAME", "mallory")
+	t.Setenv("HOME", t.TempDir())
+	s, err := config.New(config.ResolverOptions{File: "none", SSH: "none"}).Resolve(t.Context(), config.Lookup{Host: "gpu"})
+	require.NoError(t, err)
+	require.NotEqual(t, "mallory", s.User)
+	for _, file := range s.IdentityFiles {
+		require.False(t, strings.HasPrefix(file, os.Getenv("HOME")), file)
+	}
+	require.Equal(t, strings.TrimSpace(output(t, "id", "-un")), s.User)
+}
+
+func output(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).Output()
+	require.NoError(t, err)
+	return string(out)
+}
+
+// TestUserThatOnlyNSSKnows has a getent that has an account for a uid that has none: the test runs itself as that uid.
+func TestUserThatOnlyNSSKnows(t *testing.T) {
+	const uid = 1<<31 - 11
+	if os.Getenv("GENV_TEST_NSS") == "1" {
+		s, err := config.New(config.ResolverOptions{File: "none", SSH: "none"}).Resolve(t.Context(), config.Lookup{Host: "gpu"})
+		fmt.Printf("said: %q %q %v\n", s.User, s.IdentityFiles, err)
+		return
+	}
+	if os.Getuid() != 0 {
+		t.Skip("skipped: this test needs root to run a program as another uid")
+	}
+	dir := t.TempDir()
+	program := filepath.Join(dir, "test")
+	copyFile(t, "/proc/self/exe", program)
+	getent := "#!/bin/sh\n[ \"$1 $3\" = \"passwd %d\" ] && echo 'ldap.alice:x:%d:1::/home/ldap.alice:/bin/sh'\n"
+	require.NoError(t, proctest.WriteProgram(filepath.Join(dir, "getent"), []byte(fmt.Sprintf(getent, uid, uid))))
+	for parent := dir; parent != "/"; parent = filepath.Dir(parent) {
+		if strings.HasPrefix(parent, os.TempDir()+"/") {
+			require.NoError(t, os.Chmod(parent, 0o755))
+		}
+	}
+	for name, tt := range map[string]struct{ path, want string }{
+		"known to getent": {dir + ":/usr/bin:/bin", `said: "ldap.alice" ["/home/ldap.alice/.ssh/id_rsa"`},
+		"known to no one": {"/nonexistent", "there is no user name to log in with: this machine has no account for uid 2147483637"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := asUID(t, uid, program, "PATH="+tt.path, "USER=root", "HOME=/root", "GENV_TEST_NSS=1")
+			require.Contains(t, out, tt.want)
+			require.NotContains(t, out, "/root")
+		})
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	content, err := os.ReadFile(from)
+	require.NoError(t, err)
+	require.NoError(t, proctest.WriteProgram(to, content))
+}
+
+// asUID runs the test program's TestUserThatOnlyNSSKnows as a uid without an account.
+func asUID(t *testing.T, uid uint32, program string, environ ...string) string {
+	t.Helper()
+	command := exec.Command(program, "-test.run=^TestUserThatOnlyNSSKnows$", "-test.v")
+	command.Env, command.Dir = environ, "/"
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	out, err := command.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return string(out)
+}
+
+func TestSpellingsOfAddresses(t *testing.T) {
+	needsSSH(t)
+	r := config.New(config.ResolverOptions{File: "none"})
+	for text, want := range map[string]string{
+		"127.1": "127.0.0.1", "1.2.3": "1.2.0.3", "0x7f000001": "127.0.0.1", "2130706433": "127.0.0.1", "010.0.0.1": "8.0.0.1", "0": "0.0.0.0",
+		"::0:1": "::1", "FE80::1%lo": "fe80::1%lo", "::ffff:1.2.3.4": "::ffff:1.2.3.4",
+		"256.1": "256.1", "1.2.3.4.5": "1.2.3.4.5", "1.256.1": "1.256.1", "4294967296": "4294967296", "1.2.3.256": "1.2.3.256", "1.": "1.", "08.1": "08.1", "0x.1": "0x.1",
+		"gpu": "gpu", "1a": "1a",
+	} {
+		s, err := r.Resolve(t.Context(), config.Lookup{Host: "gpu", HostName: text})
+		require.NoError(t, err)
+		require.Equal(t, want, s.HostName, text)
+	}
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// needsSSH skips a test that compares with OpenSSH where there is none; with CI=true that is a failure.
+func needsSSH(t testing.TB) {
+	t.Helper()
+	if _, err := user.LookupId(strconv.Itoa(os.Getuid())); err != nil {
+		t.Skip("skipped: OpenSSH does not run for a uid without an account:", err)
+	}
+	if _, err := exec.LookPath("ssh"); err == nil {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatal("this test needs OpenSSH's ssh, and CI must not skip it")
+	}
+	t.Skip("skipped: this test needs OpenSSH's ssh")
+}
+
+func write(t testing.TB, content string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "config")
+	require.NoError(t, os.WriteFile(name, []byte(content), 0o600))
+	return name
+}
+
+// bySSH resolves a query by ssh alone, which a Match line is left to.
+func bySSH(t testing.TB, file string, q config.Lookup) (config.HostConfig, error) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return config.New(config.ResolverOptions{File: write(t, string(text)+"\nMatch all\n")}).Resolve(t.Context(), q)
+}
+
+// both resolves a query by the local reader alone and by ssh alone.
+func both(t testing.TB, file string, q config.Lookup) (local, openssh config.HostConfig, localErr, opensshErr error) {
+	t.Helper()
+	local, localErr = config.New(config.ResolverOptions{File: file, SSH: "none"}).Resolve(t.Context(), q)
+	openssh, opensshErr = bySSH(t, file, q)
+	return withoutRareDefaults(local), withoutRareDefaults(openssh), localErr, opensshErr
+}
+
+// withoutRareDefaults leaves out the default keys and algorithms that only some
+// versions of ssh list, and the order of ciphers, which OpenSSH 10 has changed.
+func withoutRareDefaults(s config.HostConfig) config.HostConfig {
+	var kept []string
+	for _, name := range s.IdentityFiles {
+		if !strings.HasSuffix(name, "/.ssh/id_xmss") && !strings.HasSuffix(name, "/.ssh/id_dsa") {
+			kept = append(kept, name)
+		}
+	}
+	s.IdentityFiles = kept
+	for i, item := range s.ProxyJump { // ssh writes addresses in brackets
+		if hop, err := config.ParseHop(item); err == nil {
+			s.ProxyJump[i] = fmt.Sprint(hop)
+		}
+	}
+	rare := func(name string) bool { return name == "mlkem768x25519-sha256" || strings.HasPrefix(name, "ssh-dss") }
+	for _, names := range []*[]string{&s.KexAlgorithms, &s.HostKeyAlgorithms, &s.PubkeyAcceptedAlgorithms, &s.CASignatureAlgorithms} {
+		*names = slices.DeleteFunc(slices.Clone(*names), rare)
+	}
+	s.Ciphers = slices.Sorted(slices.Values(s.Ciphers))
+	return s
 }
