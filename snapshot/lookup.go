@@ -68,6 +68,9 @@ func Described(registered, found []Device) []Device {
 	return devices
 }
 
+// Works reports whether the device works, and CUDA can use it or a part of it.
+func (d *Device) Works() bool { return !d.Failed && d.Unusable == "" }
+
 // Judged says whether rules apply to the device: it works, it is known which GPU it is, and it can be attached.
 func (d *Device) Judged() bool {
 	return !d.Failed && !d.Unidentified && (d.Unified || d.TotalMemory.Known())

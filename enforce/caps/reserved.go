@@ -178,7 +178,7 @@ func (c *counting) leaves(h *judging.HostView, list []booking) (on capOn, ok boo
 	warn := h.Settings.WarnOf(enforce.RuleReservations)
 	on = capOn{
 		counting: c, rule: enforce.RuleReservations, host: h, known: true, about: true, leavesSome: true,
-		limit:  int64(min(len(h.Devices), max(0, newest.Known-reserved))),
+		limit:  int64(min(h.Working(), max(0, newest.Known-reserved))),
 		spared: c.heldWithin(h, list),
 		Cap: &enforce.Cap{
 			ID: last.ID, Name: last.says(h), Kind: enforce.CapGPUs, Together: true, PerHost: true, Warn: &warn,
@@ -209,7 +209,7 @@ func (c *counting) tellOfFailed(h *judging.HostView, list []booking) {
 	for _, b := range slices.SortedFunc(slices.Values(list), func(a, b booking) int {
 		return cmp.Or(a.Made.Compare(b.Made), cmp.Compare(a.ID, b.ID))
 	}) {
-		if left := max(0, len(h.Devices)-mostReserved(before, b.Reservation, h.Clock())); left < b.GPUs {
+		if left := max(0, h.Working()-mostReserved(before, b.Reservation, h.Clock())); left < b.GPUs {
 			follows := "the others are kept for you"
 			if left == 0 {
 				follows = "none can be kept for you while that lasts"

@@ -176,7 +176,7 @@ func (c *counting) free(h *judging.HostView, by time.Time) (free []snapshot.Devi
 		d := &h.Snapshot.Devices[i]
 		stays := func(a snapshot.Attachment) bool { return !h.DetachesBy(d.Index, a.EID, by) }
 		goesOn := func(p *snapshot.Process) bool { return !h.EndsBy(p, by) }
-		if !d.Failed && d.Unusable == "" && !d.Unidentified && !d.ProcessesUnknown && !d.MIGMode &&
+		if d.Works() && !d.Unidentified && !d.ProcessesUnknown && !d.MIGMode &&
 			!slices.ContainsFunc(d.Attachments, stays) && !slices.ContainsFunc(h.Users[d.Index], goesOn) {
 			free = append(free, d.Index)
 		}

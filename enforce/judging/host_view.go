@@ -65,6 +65,14 @@ type EnvView struct {
 	Settings *enforce.Settings // of its user here
 }
 
+// Working is how many GPUs work and aren't exempt.
+func (h *HostView) Working() (n int) {
+	for _, gpus := range h.GpusByModel {
+		n += gpus
+	}
+	return n
+}
+
 // Ask asks the policy about a user on this host, once a cycle.
 func (h *HostView) Ask(policy enforce.Policy, user snapshot.Username, now time.Time) *enforce.Settings {
 	s := h.byUser[user]
@@ -162,7 +170,7 @@ func (h *HostView) addAttachments(policy enforce.Policy) {
 		_, exempt := policy.Exempt(enforce.Subject{Host: h.Name, Device: d})
 		if exempt = exempt || byIndex[d.Index]; exempt {
 			h.j.ExemptDevices[h.Name] = append(h.j.ExemptDevices[h.Name], d.Index)
-		} else if !d.Failed {
+		} else if d.Works() {
 			h.GpusByModel[enforce.ModelOf(d)]++
 		}
 		if exempt || !d.Judged() {

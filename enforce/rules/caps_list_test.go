@@ -97,6 +97,7 @@ func TestListedCaps(t *testing.T) {
 		{"a GPU that two share goes for both", count, []*enforce.Cap{listed("all", 0, together, about("alice bob"))}, "a | " + envs + " | dev 0 1@01 2@02 3@03", "a detach 0 1; a detach 0 2"},
 		{"a share of the working GPUs", count, []*enforce.Cap{listed("half", 50, percent)}, four, "a detach 2 1"},
 		{"of which one has failed", count, []*enforce.Cap{listed("half", 50, percent)}, strings.Replace(four, "dev 3", "dev 3 failed", 1), "a detach 1 1; a detach 2 1"},
+		{"of which CUDA can't use one", count, []*enforce.Cap{listed("half", 50, percent)}, strings.Replace(four, "dev 3", "dev 3 unusable", 1), "a detach 1 1; a detach 2 1"},
 		{"all but one", count, []*enforce.Cap{listed("debugging", 1, allBut, together, perHost)}, busy, "a detach 2 1; a end 12"},
 		{"all but one, of which a member of another group has one", count, []*enforce.Cap{listed("debugging", 1, allBut, together, about("alice carol"))}, four, ""},
 		{"all but one, where an outsider shares", count, []*enforce.Cap{listed("debugging", 2, allBut, together, about("alice"))}, strings.Replace(four, "2 1@03", "2 1@03 2@05", 1), "a detach 1 1"},

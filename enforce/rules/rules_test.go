@@ -81,6 +81,10 @@ func parseDevice(t *testing.T, s *snapshot.Snapshot, words []string) {
 			d.Failed, d.Unified = word == "failed", word == "unified"
 			continue
 		}
+		if word == "unusable" {
+			d.Unusable = "its compute mode is Prohibited"
+			continue
+		}
 		if percent, ok := strings.CutPrefix(word, "u"); ok {
 			u := number(t, percent)
 			d.Utilization = &u

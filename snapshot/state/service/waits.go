@@ -321,7 +321,7 @@ func (w *wait) room(look *snapshot.Snapshot, states map[snapshot.DeviceIndex]gpu
 func (w *wait) usable(look *snapshot.Snapshot) (n int) {
 	for i := range look.Devices {
 		d := &look.Devices[i]
-		if suits := w.Suits == nil || slices.Contains(w.Suits, d.Index); suits && !d.Failed && d.Unusable == "" {
+		if suits := w.Suits == nil || slices.Contains(w.Suits, d.Index); suits && d.Works() {
 			n++
 		}
 	}
