@@ -58,13 +58,14 @@ const diagnosisMark = "genv-diagnosis"
 const LoginStep = "let the login run commands: look at its shell and that one's rc files, for ForceCommand in " +
 	"sshd_config, and command= in authorized_keys"
 
-// TrySudo is a program for sh that tries what sudo allows, and says it in lines for ParseTrial
-// that begin with $m; $1 is the genv, and $2 "sudo", or "login" for commands that do without sudo:
-// the host would log a user who has no rights. With "doctor" the command is also started where sudo lists nothing, and
-// it is tried what else sudo allows. It looks for genv in the path of sudo, then in the usual folders, and last in the
-// path of the login; a program that others than root can change must not be in sudoers. Only where sudo lists the
-// command as allowed it is started: `usage serve` ends at once when it reads nothing. The terminal of script(1) shows
-// whether one is all that is missing. It is one line without exclamation marks, so that any login shell passes it on.
+// TrySudo is a program for sh that tries what sudo allows, and says it in lines for ParseTrial that begin with $m; $1
+// is the genv, and $2 "sudo", or "login" for commands that do without sudo: the host would log a user who has no
+// rights. With "doctor" the command is also started where sudo lists nothing, and it is tried what else sudo allows.
+// It looks for genv in the path of sudo, then in the usual folders, and last in the path of the login; a program that
+// others than root can change must not be in sudoers. Only where sudo lists the command as allowed it is started:
+// `usage serve` ends at once when it reads nothing. sudoers of an earlier version allow it with an argument alone.
+// The terminal of script(1) shows whether one is all that is missing. It is one line without exclamation marks, so
+// that any login shell passes it on.
 const TrySudo = `LC_ALL=C; export LC_ALL; exec </dev/null; say() { echo "$m $*"; }; t() { if command -v timeout ` +
 	`>/dev/null; then timeout 2 "$@"; else "$@"; fi; }; echo; ` +
 	`say uid "$(id -u)"; say user "$(id -un)"; ` +
@@ -75,9 +76,11 @@ const TrySudo = `LC_ALL=C; export LC_ALL; exec </dev/null; say() { echo "$m $*";
 	`g=${g:+$(find -L "$g" -maxdepth 0 -user 0 -not -perm /022 2>/dev/null)}; say genv "$g"; ` +
 	`if [ -z "$n" ]; then if [ "$s" = 0 ]; then say lists; ` +
 	`elif command -v script >/dev/null && t script -qec "sudo -n -l" /dev/null >/dev/null 2>&1; then say tty; fi; ` +
-	`for w in "usage serve" "usage snapshot" "usage snapshot --type devices" "usage execute"; do ` +
+	`v="usage serve"; may() { t sudo -n -l "${g:-$1}" $v $2 >/dev/null 2>&1; }; may "$1" "" || ` +
+	`if may "$1" "--token t"; then v="$v --token t"; fi; ` +
+	`for w in "$v" "usage snapshot" "usage snapshot --type devices" "usage execute"; do ` +
 	`if [ -n "$g" ] && t sudo -n -l "$g" $w >/dev/null 2>&1; then say allows "$w"; fi; done; ` +
-	`w="usage serve"; if { [ "$s$2" = 1doctor ] || t sudo -n -l "${g:-$1}" $w >/dev/null 2>&1; }; then o=$(t sudo ` +
+	`w=$v; if { [ "$s$2" = 1doctor ] || may "$1" ""; }; then o=$(t sudo ` +
 	`-n "$1" $w 2>&1 | head -c 4000 | tr -d "\000"); ` +
 	`if echo "$o" | grep -q "^genv-serve"; then say runs "$w"; elif [ -n "$o" ] && echo "$o" | grep -vq "^sudo"; ` +
 	`then say fails; elif [ -n "$o" ]; then say said "$(echo "$o" | tail -n 1)"; fi; ` +

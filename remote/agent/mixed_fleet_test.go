@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -104,13 +105,25 @@ func startOlderHost(t *testing.T, commit string, command remote.Command) agent.S
 	return &olderHost{fromHost, toHost, func() { _, _ = toHost.Close(), fromHost.Close(); ended.Wait() }}
 }
 
+// refusedSession is one that sudo refuses: sudoers of 64d3d9ab allow `usage serve *`, with an argument alone.
+type refusedSession struct{}
+
+func (refusedSession) Read([]byte) (int, error)    { return 0, io.EOF }
+func (refusedSession) Write(b []byte) (int, error) { return len(b), nil }
+func (refusedSession) Close()                      {}
+func (refusedSession) Wait() error                 { return remote.Errorf(remote.Sudo, "sudo wants a password") }
+
 // TestTheControllerEnforcesOnOlderHosts: it understands what they say, and they what it orders.
 func TestTheControllerEnforcesOnOlderHosts(t *testing.T) {
-	for _, commit := range earlier {
-		t.Run(commit, func(t *testing.T) {
+	for name, wantsFlag := range map[string]bool{"593d2121": false, "64d3d9ab": false, "64d3d9ab with its sudoers": true} {
+		t.Run(name, func(t *testing.T) {
+			commit, _, _ := strings.Cut(name, " ")
 			pool := &agent.Pool{
 				Network: neverReached{}, Timeout: 5 * time.Second, Log: zerolog.Nop(),
 				Start: func(_ context.Context, _ remote.Host, command remote.Command) (agent.Session, error) {
+					if wantsFlag && !slices.Contains(command.Args, "--token") {
+						return refusedSession{}, nil
+					}
 					return startOlderHost(t, commit, command), nil
 				},
 			}

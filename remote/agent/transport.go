@@ -138,7 +138,18 @@ func hasNoServe(err error) bool {
 // openStream starts `genv usage serve` and reads its greeting. Where ssh(1) is run, a busy
 // sshd is only noticed when there is no greeting.
 func (c *Conn) openStream(ctx context.Context) (*streamTransport, error) {
-	return remote.UntilNotBusy(ctx, func() (*streamTransport, error) { return c.greet(ctx) })
+	return remote.UntilNotBusy(ctx, func() (*streamTransport, error) {
+		t, err := c.greet(ctx)
+		refused := slices.Contains([]remote.Class{remote.Sudo, remote.SudoRefused}, remote.ClassOf(err))
+		if !refused || !c.tokenFlag.CompareAndSwap(false, true) {
+			return t, err
+		}
+		if withFlag, again := c.greet(ctx); again == nil { // sudoers are of an earlier version: `usage serve *`
+			return withFlag, nil
+		}
+		c.tokenFlag.Store(false)
+		return t, err
+	})
 }
 
 func (c *Conn) greet(ctx context.Context) (*streamTransport, error) {

@@ -19,7 +19,7 @@ const Dana = `CORP\dana`
 // accounts are people who use GPUs, and an administrator's login for each of the Rights.
 var accounts = append([]string{
 	"alice", "bob", "carol", string(MaySudo), string(NeedsPassword), string(NotInSudoers), string(NoSudo),
-	string(NoGenv), string(OnlyUsage), string(OnlySnapshot), string(OnlyUsageNoGenv),
+	string(NoGenv), string(OnlyUsage), string(OnlyUsageBefore), string(OnlySnapshot), string(OnlyUsageNoGenv),
 	string(MaySudo143), string(AllOfGenv), Dana, string(FromDirectory), string(NeedsTTY),
 }, sitePeople...)
 
@@ -117,6 +117,7 @@ func (f *Fleet) writeAccounts() ([]cover, error) {
 	rules := fmt.Sprintf(sudoers, f.Dir) +
 		remote.SudoersLine(fmt.Sprintf("#%d", directory), filepath.Join(f.bin(), "genv")) + "\n" +
 		remote.SudoersLine(string(OnlyUsage), filepath.Join(f.bin(), "genv")) + "\n" +
+		remote.SudoersLine(string(OnlyUsageBefore), filepath.Join(f.bin(), "genv")) + " *\n" +
 		remote.SudoersLine(string(OnlyUsageNoGenv), remote.DefaultGenv) + "\n"
 	if f.options.Installable {
 		rules += "@includedir /etc/sudoers.d\n"

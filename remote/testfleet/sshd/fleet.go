@@ -144,6 +144,8 @@ const (
 	NoGenv Rights = "no-genv"
 	// OnlyUsage: what remote.SudoersLine allows, without a password.
 	OnlyUsage Rights = "only-usage"
+	// OnlyUsageBefore: as OnlyUsage, with the line of an earlier version, which allows `usage serve` with arguments alone.
+	OnlyUsageBefore Rights = "only-usage-before"
 	// OnlySnapshot: `genv usage snapshot` alone, without a password. sudo finds
 	// genv in its secure_path, and the login doesn't.
 	OnlySnapshot Rights = "only-snapshot"
