@@ -8,11 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os/exec"
 	"slices"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -150,30 +147,16 @@ func attempt(ctx context.Context, h policy.Hook, p Post) (final bool, err error)
 	return post(ctx, h, p)
 }
 
-// run runs the program with the event on its stdin. Its own children end with it when the time is over.
+// run runs the program with the event on its stdin.
 func run(ctx context.Context, h policy.Hook, p Post) error {
-	cmd := exec.CommandContext(ctx, h.Command[0], h.Command[1:]...)
-	cmd.Stdin = bytes.NewReader(p.JSON)
-	cmd.Env = []string{
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8",
-		"GENV_EVENT=" + string(p.Event),
-	}
-	output := &text.Head{Limit: 500}
-	cmd.Stdout, cmd.Stderr = output, output
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
-	err := cmd.Run()
+	err := notify.RunProgram(ctx, h.Command, p.JSON, "GENV_EVENT="+string(p.Event))
 	switch {
-	case err == nil, errors.Is(err, exec.ErrWaitDelay): // it succeeded, although a child still has its output open
+	case err == nil:
 		return nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("it did not end within %s and was killed", h.Timeout)
 	case ctx.Err() != nil:
 		return errors.New("it was killed, since genv ends or its hooks have changed")
-	}
-	if said := strings.Join(strings.Fields(output.String()), " "); said != "" {
-		return fmt.Errorf("%w: %s", err, said)
 	}
 	return err
 }

@@ -72,7 +72,6 @@ func (s *Sender) Add(n *notify.UserMessage, run string, cycle int) error {
 	}
 	g.add(n, now)
 	g.letter.User, g.letter.Run, g.letter.Cycle = n.User, run, cycle
-	s.routes[0].signal()
 	return nil
 }
 

@@ -22,7 +22,7 @@ func newWaiting() *waiting {
 	w := &waiting{now: time.Unix(1_700_000_000, 0)}
 	w.Sender = &Sender{Gather: time.Minute, Now: func() time.Time { return w.now }, Settings: &policy.Mail{
 		PerUser: 2, InAll: 40, Digest: time.Hour, OptOut: []string{"opted"},
-	}, groups: make(map[snapshot.Username]*group), routes: []*route{{}}}
+	}, groups: make(map[snapshot.Username]*group)}
 	return w
 }
 

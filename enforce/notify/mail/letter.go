@@ -45,14 +45,14 @@ func format(settings *policy.Mail, to, id, subject, body string, now time.Time) 
 	return b.Bytes(), err
 }
 
-// write writes a letter as a message.
-func (j *job) write(settings *policy.Mail, now time.Time) (err error) {
-	subject, body := Compose(j.Letter, settings)
-	if j.Test {
+// write writes the letter as a message.
+func (l *Letter) write(settings *policy.Mail, now time.Time) (err error) {
+	subject, body := Compose(*l, settings)
+	if l.Test {
 		subject = "[test] " + subject
 	}
-	j.Text = subject + "\n" + body
-	j.data, err = format(settings, j.To, j.id, subject, body, now)
+	l.Text = subject + "\n" + body
+	l.data, err = format(settings, l.To, l.id, subject, body, now)
 	return err
 }
 

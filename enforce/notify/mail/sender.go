@@ -22,7 +22,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -50,6 +49,8 @@ type Sender struct {
 
 	routes  []*route // to users, and to each address of `copy-to:`
 	running sync.WaitGroup
+	closing chan struct{}
+	context context.Context //nolint:containedctx // of all tries
 	cancel  context.CancelFunc
 
 	mu     sync.Mutex
@@ -57,6 +58,7 @@ type Sender struct {
 	hour   time.Time // when counting began
 	all    int       // mails in this hour
 	hosts  map[snapshot.Hostname]int
+	unsent []Letter
 }
 
 // Letter is a mail that is due, and what became of it.
@@ -72,34 +74,23 @@ type Letter struct {
 	To   string // the address; empty if none was found
 	Text string // what was sent, or was going to be
 	Err  error  // nil if the mail was handed over
+
+	id   string // of the message: the same in every try
+	data []byte // the message
 }
 
-// job is a letter on its way.
-type job struct {
-	Letter
-	id          string // of the message: the same in every try
-	data        []byte // the message
-	tries       int
-	since, next time.Time // when it came, and when it is tried next
-}
-
-// route sends letters one after the other, and tries again what may succeed later: no address delays others.
+// route sends letters one after the other. What may succeed later is tried again, and delays no other letter meanwhile.
 type route struct {
 	copyTo  string // where all of them go; empty for each user's address
-	wake    chan struct{}
+	turn    sync.Mutex
 	failing bool // the server, and Warn was called for it
-	pauses  int
-	resume  time.Time // when the server is tried again
-
-	// Guarded by the mutex of the Sender.
-	jobs    []*job
-	closing bool
+	waiting int  // letters; guarded by the mutex of the Sender
 }
 
 const (
-	maxPause    = 15 * time.Minute
-	maxJobs     = 1000
-	longestWait = time.Second // the clock may be set, and groups become due
+	maxPause   = 15 * time.Minute
+	maxWaiting = 1000
+	checkEvery = time.Second // whether a group is due
 )
 
 // errFull is why a letter was dropped, and errEnded why a copy was lost.
@@ -111,168 +102,144 @@ var (
 // Start begins to send.
 func (s *Sender) Start() {
 	s.Pause, s.GiveUp = cmp.Or(s.Pause, 30*time.Second), cmp.Or(s.GiveUp, 4*time.Hour)
-	s.groups = make(map[snapshot.Username]*group)
-	ctx, cancel := context.WithCancel(context.Background())
-	s.cancel = cancel
+	s.groups, s.closing = make(map[snapshot.Username]*group), make(chan struct{})
+	s.context, s.cancel = context.WithCancel(context.Background())
 	for _, to := range append([]string{""}, s.Settings.CopyTo...) {
-		s.routes = append(s.routes, &route{copyTo: to, wake: make(chan struct{}, 1)})
+		s.routes = append(s.routes, &route{copyTo: to})
 	}
-	for _, r := range s.routes {
-		s.running.Go(func() { s.work(ctx, r) })
+	s.running.Go(func() {
+		for s.sleep(checkEvery) {
+			s.sendDue(false)
+		}
+	})
+}
+
+// sleep returns false at once when the Sender is closed.
+func (s *Sender) sleep(d time.Duration) bool {
+	select {
+	case <-s.closing:
+		return false
+	case <-time.After(d):
+		return true
 	}
 }
 
 // Send queues a letter, such as one that another Sender could not send.
-func (s *Sender) Send(l Letter) { s.put(s.routes[0], newJob(l, s.Now())) }
+func (s *Sender) Send(l Letter) {
+	l.id = newID()
+	s.put(s.routes[0], l)
+}
+
+func newID() string { return "genv." + strings.ToLower(rand.Text()) }
 
 // Close sends what waits, for as long as the timeout lets it, and returns what was not sent.
 func (s *Sender) Close(timeout time.Duration) (unsent []Letter) {
+	s.sendDue(true)
+	close(s.closing)
 	timer := time.AfterFunc(timeout, s.cancel)
 	defer timer.Stop()
-	s.end(s.routes[0])
 	s.running.Wait()
 	s.cancel()
-	for _, r := range s.routes {
-		for _, j := range r.jobs {
-			if r.copyTo == "" {
-				unsent = append(unsent, j.Letter)
-			} else {
-				j.Err = errEnded
-				s.report(r, j)
-			}
-		}
-	}
-	return unsent
+	return s.unsent
 }
 
-func newJob(l Letter, now time.Time) *job {
-	return &job{Letter: l, since: now, next: now, id: "genv." + strings.ToLower(rand.Text())}
-}
-
-// put adds a job. One that doesn't fit is dropped.
-func (s *Sender) put(r *route, j *job) {
+// sendDue queues the letters that are due, at the end of a run all.
+func (s *Sender) sendDue(closing bool) {
 	s.mu.Lock()
-	full := len(r.jobs) >= maxJobs
-	if !full {
-		r.jobs = append(r.jobs, j)
+	letters := s.due(s.Now(), closing)
+	s.mu.Unlock()
+	for _, l := range letters {
+		s.Send(l)
 	}
+}
+
+// put queues a letter. One that doesn't fit is dropped.
+func (s *Sender) put(r *route, l Letter) {
+	s.mu.Lock()
+	r.waiting++
+	full := r.waiting > maxWaiting
 	s.mu.Unlock()
 	if full {
-		j.To, j.Err = r.copyTo, errFull
-		s.report(r, j)
+		l.To, l.Err = r.copyTo, errFull
+		s.finish(r, l)
+		return
 	}
-	r.signal()
+	s.running.Go(func() { s.work(r, l) })
 }
 
-func (r *route) signal() {
-	select {
-	case r.wake <- struct{}{}:
-	default: // it has yet to notice the last change
-	}
-}
-
-// end has a route try what was not tried yet, and end.
-func (s *Sender) end(r *route) {
-	s.mu.Lock()
-	r.closing = true
-	s.mu.Unlock()
-	r.signal()
-}
-
-func (s *Sender) work(ctx context.Context, r *route) {
-	for {
-		j, closing := s.next(r)
+// work sends a letter, and tries again what may succeed later.
+func (s *Sender) work(r *route, l Letter) {
+	begun := s.Now()
+	for tries := 1; ; tries++ {
+		l.Err = s.try(r, &l)
 		switch {
-		case j != nil && ctx.Err() == nil:
-			s.try(ctx, r, j)
+		case l.Err == nil, failureOf(l.Err).final:
+		case !errors.Is(l.Err, errEnded) && s.Now().Sub(begun) >= s.GiveUp:
+			l.Err = fmt.Errorf("given up after %d tries: %w", tries, l.Err)
+		case !errors.Is(l.Err, errEnded) && s.sleep(pause(s.Pause, tries)):
 			continue
-		case !closing:
-			select {
-			case <-r.wake:
-			case <-time.After(longestWait):
-			}
-			continue
-		case r.copyTo == "":
-			for _, c := range s.routes[1:] { // what was sent until now is copied, too
-				s.end(c)
-			}
+		default:
+			l.Err = errEnded
 		}
+		s.finish(r, l)
 		return
 	}
 }
 
-// next is the job to try now; nil for none. At the end of a run it is one that was not tried yet, unless the server
-// fails.
-func (s *Sender) next(r *route) (next *job, closing bool) {
-	now := s.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r.copyTo == "" {
-		for _, l := range s.due(now, r.closing) {
-			r.jobs = append(r.jobs, newJob(l, now))
-		}
+// try sends a letter once, when it is its turn.
+func (s *Sender) try(r *route, l *Letter) error {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	if s.context.Err() != nil {
+		return errEnded
 	}
-	for _, j := range r.jobs {
-		switch left := max(j.next.Sub(now), r.resume.Sub(now)); {
-		case r.closing && (j.tries > 0 || r.failing):
-		case r.closing, left <= 0, left > 2*maxPause: // or the clock was set back
-			return j, r.closing
-		}
+	err := s.deliver(s.context, r.copyTo, l)
+	f := failureOf(err)
+	if err != nil && !f.final && s.context.Err() != nil { // which is not a failure of the server
+		return errEnded
 	}
-	return nil, r.closing
+	if f.server && !r.failing {
+		prefix := ""
+		if r.copyTo != "" {
+			prefix = "copies to " + r.copyTo + ": "
+		}
+		s.Warn(fmt.Errorf("%smail waits, and is tried again: %w", prefix, err))
+	}
+	r.failing = err != nil && (r.failing || f.server)
+	return err
 }
 
-// try tries to send a letter, once.
-func (s *Sender) try(ctx context.Context, r *route, j *job) {
-	now := s.Now()
-	j.Err = s.deliver(ctx, r, j, now)
-	if ctx.Err() == nil { // the end of a run is not a failure of the server
-		s.learn(r, j.Err, now)
-	}
-	if j.Err != nil && !failureOf(j.Err).final {
-		j.tries++
-		j.next = now.Add(pause(s.Pause, j.tries))
-		if ctx.Err() != nil || now.Sub(j.since) < s.GiveUp {
-			j.To, j.Text, j.Err = "", "", nil
-			return // it waits
-		}
-		j.Err = fmt.Errorf("given up after %d tries: %w", j.tries, j.Err)
-	}
+// finish passes on what became of a letter. Of copies only failures matter.
+func (s *Sender) finish(r *route, l Letter) {
+	ended := errors.Is(l.Err, errEnded)
 	s.mu.Lock()
-	r.jobs = slices.DeleteFunc(r.jobs, func(other *job) bool { return other == j })
+	r.waiting--
+	if ended && r.copyTo == "" {
+		l.To, l.Text, l.Err = "", "", nil
+		s.unsent = append(s.unsent, l)
+	}
 	s.mu.Unlock()
-	if j.Err == nil && r.copyTo == "" {
+	switch {
+	case r.copyTo != "" && l.Err != nil:
+		s.Warn(fmt.Errorf("the copy to %s of a mail to %s was not sent: %w", r.copyTo, text.Shown(string(l.User)), l.Err))
+	case r.copyTo == "" && !ended:
 		for _, c := range s.routes[1:] {
-			if !strings.EqualFold(c.copyTo, j.To) {
-				s.put(c, copyOf(j, now))
+			if l.Err == nil && !strings.EqualFold(c.copyTo, l.To) {
+				s.put(c, l.copied())
 			}
 		}
-	}
-	s.report(r, j)
-}
-
-// copyOf is a copy of what a user was sent.
-func copyOf(sent *job, now time.Time) *job {
-	j := newJob(Letter{User: sent.User}, now)
-	j.data = sent.data
-	return j
-}
-
-// report passes on what became of a letter. Of copies only failures matter.
-func (s *Sender) report(r *route, j *job) {
-	switch {
-	case r.copyTo == "":
-		s.Done(j.Letter)
-	case j.Err != nil:
-		s.Warn(fmt.Errorf("the copy to %s of a mail to %s was not sent: %w", r.copyTo, text.Shown(string(j.User)), j.Err))
+		s.Done(l)
 	}
 }
 
-// deliver sends a letter, and notes the address and the text.
-func (s *Sender) deliver(ctx context.Context, r *route, j *job, now time.Time) (err error) {
-	if j.To = r.copyTo; r.copyTo == "" {
-		if j.To, err = addressOf(s.Settings, j.User); err == nil {
-			err = j.write(s.Settings, now)
+// copied is a copy of what a user was sent.
+func (l *Letter) copied() Letter { return Letter{User: l.User, data: l.data} }
+
+// deliver sends a letter now, and notes the address and the text.
+func (s *Sender) deliver(ctx context.Context, copyTo string, l *Letter) (err error) {
+	if l.To = copyTo; copyTo == "" {
+		if l.To, err = addressOf(s.Settings, l.User); err == nil {
+			err = l.write(s.Settings, s.Now())
 		}
 	}
 	if err == nil && s.MayBegin != nil {
@@ -281,34 +248,12 @@ func (s *Sender) deliver(ctx context.Context, r *route, j *job, now time.Time) (
 	if err != nil {
 		return failure{err, true, false}
 	}
-	return send(ctx, s.Settings, j.To, j.data)
+	return send(ctx, s.Settings, l.To, l.data)
 }
 
 // pause is how long to wait after so many tries.
 func pause(first time.Duration, tries int) time.Duration {
-	for ; tries > 1 && first < maxPause; tries-- {
-		first *= 2
-	}
-	return min(first, maxPause)
-}
-
-// learn remembers whether the server can be reached, so that not every letter waits for one that can't.
-func (s *Sender) learn(r *route, err error, now time.Time) {
-	switch {
-	case err == nil:
-		r.failing, r.pauses, r.resume = false, 0, time.Time{}
-	case failureOf(err).server:
-		r.pauses++
-		r.resume = now.Add(pause(s.Pause, r.pauses))
-		if !r.failing {
-			r.failing = true
-			prefix := ""
-			if r.copyTo != "" {
-				prefix = "copies to " + r.copyTo + ": "
-			}
-			s.Warn(fmt.Errorf("%smail waits, and is tried again: %w", prefix, err))
-		}
-	}
+	return min(first<<min(tries-1, 16), maxPause)
 }
 
 // failure is why a mail was not sent.
@@ -328,19 +273,15 @@ func failureOf(err error) (f failure) {
 // SendTest sends a user a mail that says that it is a test, and a copy of it to each address of `copy-to:`, once each.
 // It returns what became of them, the mail first; without the mail there are no copies. The Sender isn't started.
 func (s *Sender) SendTest(ctx context.Context, user snapshot.Username) []Letter {
-	now := s.Now()
-	j := newJob(Letter{
-		User: user, Items: []notify.UserMessage{{ID: "test", Line: notify.TestText, At: now}}, Test: true,
-	}, now)
-	j.Err = s.deliver(ctx, &route{}, j, now)
-	results := []Letter{j.Letter}
-	if j.Err != nil {
-		return results
+	l := Letter{
+		User: user, Items: []notify.UserMessage{{ID: "test", Line: notify.TestText, At: s.Now()}}, Test: true, id: newID(),
 	}
-	for _, to := range s.Settings.CopyTo {
-		c := copyOf(j, now)
-		c.Err = s.deliver(ctx, &route{copyTo: to}, c, now)
-		results = append(results, c.Letter)
+	l.Err = s.deliver(ctx, "", &l)
+	results := []Letter{l}
+	for i := 0; l.Err == nil && i < len(s.Settings.CopyTo); i++ {
+		c := l.copied()
+		c.Err = s.deliver(ctx, s.Settings.CopyTo[i], &c)
+		results = append(results, c)
 	}
 	return results
 }

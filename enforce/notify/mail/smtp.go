@@ -13,13 +13,12 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
-	"time"
 
 	gomail "github.com/wneessen/go-mail"
 	"github.com/wneessen/go-mail/smtp"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -148,40 +147,27 @@ func plain(ctx context.Context, settings *policy.Mail, err error) error {
 	return fmt.Errorf("%s: %s", settings.SMTP, text.Printable(text.Late(err, settings.Timeout).Error()))
 }
 
-// The exit codes of sendmail(8) that say that another try may succeed (sysexits.h), and how much of what it says is
-// read.
+// The exit codes of sendmail(8) that say that another try may succeed (sysexits.h).
 const (
 	exitOSError     = 71 // EX_OSERR: no memory, no process
 	exitTemporarily = 75 // EX_TEMPFAIL
-	maxOutput       = 4 << 10
 )
 
-// sendmail gives a message to a program such as /usr/sbin/sendmail. Its children end with it when the time is over.
+// sendmail gives a message to a program such as /usr/sbin/sendmail.
 func sendmail(ctx context.Context, settings *policy.Mail, to string, data []byte) error {
-	cmd := exec.CommandContext(ctx, settings.Sendmail, "-i", "-f", settings.Sender.Address, to)
 	// Programs of this kind expect the lines of this system, and make the others of them.
-	cmd.Stdin = bytes.NewReader(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")))
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"}
-	complaint := &text.Head{Limit: maxOutput}
-	cmd.Stderr = complaint
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
-	err := cmd.Run()
+	lines := bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
+	err := notify.RunProgram(ctx, []string{settings.Sendmail, "-i", "-f", settings.Sender.Address, to}, lines)
 	var exit *exec.ExitError
 	switch {
-	case err == nil, errors.Is(err, exec.ErrWaitDelay): // a child may still have its output open
+	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return failure{fmt.Errorf("%s: it did not end in time and was killed; it may have sent the mail, which is "+
 			"not sent again", settings.Sendmail), true, false}
 	}
-	said := ""
-	if words := text.OneLine(complaint.String()); words != "" {
-		said = ": " + text.Shorten(words, 300)
-	}
 	final := errors.As(err, &exit) && exit.ExitCode() != exitTemporarily && exit.ExitCode() != exitOSError
-	return failure{fmt.Errorf("%s: %w%s", settings.Sendmail, err, said), final, false}
+	return failure{fmt.Errorf("%s: %w", settings.Sendmail, err), final, false}
 }
 
 // maxPassword is how long a password may be.

@@ -1,6 +1,8 @@
 package mail_test
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/enforce/notify/mail/mailtest"
+	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/snapshot"
 )
 
 // sentTo are the recipients of the mails that a server took.
@@ -107,4 +111,81 @@ func TestSendTest(t *testing.T) {
 	require.Len(t, results, 1, "it isn't tried again, and there is no copy of it")
 	require.ErrorContains(t, results[0].Err, "it answered 451")
 	require.Contains(t, mail.NextStep(results[0].Err), "try again later")
+}
+
+func TestDroppedLettersAreCounted(t *testing.T) {
+	s := mailtest.Start(t)
+	s.Answer("RCPT", "hang")
+	with := settings(s)
+	with.Timeout = time.Hour
+	o := open(with, nil)
+	for range 1100 {
+		o.Send(letter("alice"))
+	}
+	require.NotEmpty(t, o.wait(t))
+	require.ErrorContains(t, o.results[0].Err, "it was dropped")
+	require.Len(t, o.Close(time.Millisecond), 1000)
+}
+
+// Nothing is sent by a controller that may not act any more.
+func TestMailOfAControllerThatDoesNotLead(t *testing.T) {
+	s := mailtest.Start(t)
+	o := open(settings(s), func(o *mail.Sender) { o.MayBegin = func() error { return errors.New("doesn't lead any more") } })
+	o.Send(letter("alice"))
+	require.ErrorContains(t, o.wait(t)[0].Err, "doesn't lead any more")
+	require.Empty(t, o.Close(time.Minute))
+	require.Empty(t, s.Commands())
+}
+
+// One user with a full mailbox delays no other.
+func TestOneRefusalDelaysNoOther(t *testing.T) {
+	s := mailtest.Start(t)
+	s.AnswerOnce("RCPT", "452 mailbox full")
+	o := open(settings(s), func(o *mail.Sender) { o.Pause = time.Hour })
+	o.Send(letter("alice"))
+	refused := func() bool { return slices.Contains(s.Commands(), "tls RCPT TO:<alice@example.org>") }
+	require.Eventually(t, refused, time.Minute, time.Millisecond)
+	o.Send(letter("bob"))
+	r := o.wait(t)[0]
+	require.NoError(t, r.Err)
+	require.Equal(t, "bob", string(r.User))
+	require.Len(t, o.Close(time.Minute), 1)
+}
+
+func TestAddresses(t *testing.T) {
+	for name, tt := range map[string]struct {
+		user, says string
+		change     func(t *testing.T, m *policy.Mail)
+		want       string
+	}{
+		"the map goes first":     {"alice", "", func(_ *testing.T, m *policy.Mail) { m.Addresses = map[snapshot.Username]string{"alice": "a@b.example"} }, "a@b.example"},
+		"the template":           {"alice", "", nil, "alice@example.org"},
+		"no map, no name":        {"eve", "no mail address is known", func(_ *testing.T, m *policy.Mail) { m.AddressTemplate = nil }, ""},
+		"a name with a header":   {"eve\r\nBcc: x@example.org", "the name of the user", nil, ""},
+		"a name that is another": {"eve@evil.example,x", "the name of the user", nil, ""},
+		"a name like an option":  {"-oQ", "the name of the user", nil, ""},
+		"a name with quotes":     {`"a b"`, "the name of the user", nil, ""},
+		"an empty name":          {"", "the name of the user", nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := mailtest.Start(t)
+			with := settings(s)
+			if tt.change != nil {
+				tt.change(t, with)
+			}
+			o := open(with, nil)
+			o.Send(letter(tt.user))
+			r := o.wait(t)[0]
+			require.Empty(t, o.Close(time.Minute))
+			require.Equal(t, tt.want, r.To)
+			if tt.says != "" {
+				require.ErrorContains(t, r.Err, tt.says)
+				require.Empty(t, s.Mails())
+				return
+			}
+			require.NoError(t, r.Err)
+			require.Len(t, s.Mails(), 1)
+		})
+	}
 }
