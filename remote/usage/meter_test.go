@@ -3,6 +3,10 @@ package usage_test
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,67 +69,105 @@ func clusterOf(hosts map[snapshot.Hostname]*host) (c snapshot.Cluster) {
 
 func on(h *host) map[snapshot.Hostname]*host { return map[snapshot.Hostname]*host{"a": h} }
 
-// gib is the memory of a process, for 100 seconds.
-const gib = 1024 * 100
+// parse makes a host of texts such as "attach 0 1 alice, run 0 1 alice": what, the device, the environment and the user.
+func parse(t *testing.T, text string) *host {
+	h := newHost()
+	for each := range strings.SplitSeq(text, ", ") {
+		words := strings.Fields(each)
+		if len(words) == 0 {
+			continue
+		}
+		add := map[string]func(int, snapshot.EnvID, snapshot.Username) *host{"attach": h.attach, "run": h.run}[words[0]]
+		device, err := strconv.Atoi(words[1])
+		require.NoError(t, err)
+		add(device, snapshot.EnvID(strings.Trim(words[2], "-")), snapshot.Username(words[3]))
+	}
+	return h
+}
+
+// shown are the amounts that aren't zero, as in "Attached:100 Idle:100".
+func shown(a usage.Amounts) string {
+	return strings.TrimSpace(regexp.MustCompile(`\w+:0\b ?|[{}]`).ReplaceAllString(fmt.Sprintf("%+v", a), ""))
+}
 
 // whatCounts is what 100 seconds amount to, for what a host shows. The sums of alice and of the
 // host differ where devices are shared.
 type whatCounts struct {
-	name      string
-	host      *host
-	alice     usage.Amounts
-	everybody *usage.Amounts // nil for the same
+	host      string
+	change    func(*snapshot.Snapshot) // nil for none
+	alice     string
+	everybody string // empty for the same
 }
 
+const (
+	attached = "attach 0 1 alice"
+	idle     = "Attached:100 Idle:100"
+	used     = "Attached:100 Used:100 Computing:100 Memory:102400"
+)
+
 func TestWhatCountsForOne(t *testing.T) {
-	for _, test := range []whatCounts{
-		{"nothing attached", newHost(), usage.Amounts{}, nil},
-		{"idle", newHost().attach(0, "1", "alice"), usage.Amounts{Attached: 100, Idle: 100}, nil},
-		{"two devices", newHost().attach(0, "1", "alice").attach(1, "1", "alice"), usage.Amounts{Attached: 200, Idle: 200}, nil},
-		{"used", newHost().attach(0, "1", "alice").run(0, "1", "alice"), usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib}, nil},
-		{"used by two processes", newHost().attach(0, "1", "alice").run(0, "1", "alice").run(0, "1", "alice"), usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: 2 * gib}, nil},
-		{"5 % is not computing", newHost().attach(0, "1", "alice").run(0, "1", "alice").with(utilization(new(5))), usage.Amounts{Attached: 100, Used: 100, Memory: gib}, nil},
-		{"an unknown utilization", newHost().attach(0, "1", "alice").run(0, "1", "alice").with(utilization(nil)), usage.Amounts{Attached: 100, Used: 100, Unmeasured: 100, Memory: gib}, nil},
-		{"unknown processes are not idle", newHost().attach(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Devices[0].ProcessesUnknown = true }), usage.Amounts{Attached: 100, Unmeasured: 100}, nil},
-		{"which GPU is attached is unknown", newHost().attach(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Devices[0].Unidentified = true }), usage.Amounts{Attached: 100, Unmeasured: 100}, nil},
-		{"unknown memory", newHost().attach(0, "1", "alice").run(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Processes[0].Usage[0].Memory = snapshot.Memory{} }), usage.Amounts{Attached: 100, Used: 100, Computing: 100}, nil},
-		{"not attached", newHost().run(0, "", "alice"), usage.Amounts{Used: 100, Computing: 100, Memory: gib}, nil},
-		{"on another device than the attached one", newHost().attach(0, "1", "alice").run(1, "1", "alice"), usage.Amounts{Attached: 100, Idle: 100, Used: 100, Computing: 100, Memory: gib}, nil},
-		{"two environments of a user", newHost().attach(0, "1", "alice").attach(0, "2", "alice").run(0, "2", "alice"), usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib}, nil},
-		{"shared with bob, who uses it", newHost().attach(0, "1", "alice").attach(0, "2", "bob").run(0, "2", "bob"), usage.Amounts{Attached: 100, Idle: 100}, &usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib}},
-		{"two MIG instances", newHost().attach(0, "1", "alice").attach(0, "2", "bob").with(func(s *snapshot.Snapshot) {
-			s.Devices[0].Utilization = nil
-			s.Devices[0].Instances = []snapshot.Instance{{UUID: "MIG-1"}, {UUID: "MIG-2"}}
-			s.Devices[0].Attachments[0].Instances, s.Devices[0].Attachments[1].Instances = []snapshot.GPUUUID{"MIG-1"}, []snapshot.GPUUUID{"MIG-2"}
-		}).run(0, "1", "alice"), usage.Amounts{Attached: 100, Used: 100, Unmeasured: 100, Memory: gib}, nil},
+	for name, test := range map[string]whatCounts{
+		"nothing attached":               {"", nil, "", ""},
+		"idle":                           {attached, nil, idle, ""},
+		"two devices":                    {attached + ", attach 1 1 alice", nil, "Attached:200 Idle:200", ""},
+		"used":                           {attached + ", run 0 1 alice", nil, used, ""},
+		"used by two processes":          {attached + ", run 0 1 alice, run 0 1 alice", nil, strings.Replace(used, "102400", "204800", 1), ""},
+		"5 % is not computing":           {attached + ", run 0 1 alice", utilization(new(5)), "Attached:100 Used:100 Memory:102400", ""},
+		"an unknown utilization":         {attached + ", run 0 1 alice", utilization(nil), "Attached:100 Used:100 Unmeasured:100 Memory:102400", ""},
+		"unknown processes are not idle": {attached, func(s *snapshot.Snapshot) { s.Devices[0].ProcessesUnknown = true }, "Attached:100 Unmeasured:100", ""},
+		"which GPU is attached is unknown": {
+			attached, func(s *snapshot.Snapshot) { s.Devices[0].Unidentified = true }, "Attached:100 Unmeasured:100", "",
+		},
+		"unknown memory": {
+			attached + ", run 0 1 alice", func(s *snapshot.Snapshot) { s.Processes[0].Usage[0].Memory = snapshot.Memory{} },
+			"Attached:100 Used:100 Computing:100", "",
+		},
+		"not attached": {"run 0 - alice", nil, "Used:100 Computing:100 Memory:102400", ""},
+		"on another device than the attached one": {attached + ", run 1 1 alice", nil, "Attached:100 Used:100 Computing:100 Idle:100 Memory:102400", ""},
+		"two environments of a user":              {attached + ", attach 0 2 alice, run 0 2 alice", nil, used, ""},
+		"shared with bob, who uses it":            {attached + ", attach 0 2 bob, run 0 2 bob", nil, idle, used},
+		"two MIG instances": {attached + ", attach 0 2 bob, run 0 1 alice", func(s *snapshot.Snapshot) {
+			d := &s.Devices[0]
+			d.Utilization, d.Instances = nil, []snapshot.Instance{{UUID: "MIG-1"}, {UUID: "MIG-2"}}
+			d.Attachments[0].Instances, d.Attachments[1].Instances = []snapshot.GPUUUID{"MIG-1"}, []snapshot.GPUUUID{"MIG-2"}
+		}, "Attached:100 Used:100 Unmeasured:100 Memory:102400", ""},
 	} {
-		t.Run(test.name, test.run)
+		t.Run(name, test.run)
 	}
 }
 
 func TestForWhomProcessesCount(t *testing.T) {
-	for _, test := range []whatCounts{
-		{"a process of root in the environment", newHost().attach(0, "1", "alice").run(0, "1", "root"), usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib}, nil},
-		{"bob's process that claims it", newHost().attach(0, "1", "alice").run(0, "1", "bob"), usage.Amounts{Attached: 100, Idle: 100}, &usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib}},
-		{"an environment that bob registered", newHost().attach(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Environments[0].OwnerMismatch = true }), usage.Amounts{}, &usage.Amounts{Attached: 100, Idle: 100}},
-		{"an environment that isn't registered", newHost().attach(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Environments = nil }), usage.Amounts{}, &usage.Amounts{Attached: 100, Idle: 100}},
-		{"a host that reports no uids", newHost().attach(0, "1", "alice").run(0, "1", "alice").with(func(s *snapshot.Snapshot) { s.Processes[0].UID, s.Processes[0].Username = nil, "" }), usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib}, nil},
-		{"an environ that can't be read", newHost().attach(0, "1", "alice").run(0, "", "alice").with(func(s *snapshot.Snapshot) { s.Processes[0].EnvUnknown, s.Processes[0].Inherited = true, "1" }), usage.Amounts{Attached: 100, Used: 100, Computing: 100, Memory: gib}, nil},
+	for name, test := range map[string]whatCounts{
+		"a process of root in the environment": {attached + ", run 0 1 root", nil, used, ""},
+		"bob's process that claims it":         {attached + ", run 0 1 bob", nil, idle, used},
+		"an environment that bob registered":   {attached, func(s *snapshot.Snapshot) { s.Environments[0].OwnerMismatch = true }, "", idle},
+		"an environment that isn't registered": {attached, func(s *snapshot.Snapshot) { s.Environments = nil }, "", idle},
+		"a host that reports no uids": {
+			attached + ", run 0 1 alice", func(s *snapshot.Snapshot) { s.Processes[0].UID, s.Processes[0].Username = nil, "" }, used, "",
+		},
+		"an environ that can't be read": {
+			attached + ", run 0 - alice", func(s *snapshot.Snapshot) { s.Processes[0].EnvUnknown, s.Processes[0].Inherited = true, "1" }, used, "",
+		},
 	} {
-		t.Run(test.name, test.run)
+		t.Run(name, test.run)
 	}
 }
 
 func (test *whatCounts) run(t *testing.T) {
-	account := usage.NewMeter(time.UTC)
-	account.Look(begin, clusterOf(on(test.host)))
-	account.Settle(begin.Add(100 * time.Second))
-	sums, everybody := account.Take(), *cmp.Or(test.everybody, &test.alice)
-	require.Equal(t, test.alice, sum(sums, usage.OfUser, "alice").Amounts)
-	for kind, name := range map[usage.SumKind]string{usage.OfHost: "a", usage.OfModel: "H100", usage.OfAll: ""} {
-		require.Equal(t, everybody, sum(sums, kind, name).Amounts)
+	h := parse(t, test.host)
+	if test.change != nil {
+		test.change(&h.Snapshot)
 	}
-	require.Equal(t, everybody.Attached/100, sum(sums, usage.OfAll, "").Peak)
+	account := usage.NewMeter(time.UTC)
+	account.Look(begin, clusterOf(on(h)))
+	account.Settle(begin.Add(100 * time.Second))
+	sums, everybody := account.Take(), cmp.Or(test.everybody, test.alice)
+	require.Equal(t, test.alice, shown(sum(sums, usage.OfUser, "alice").Amounts))
+	for kind, name := range map[usage.SumKind]string{usage.OfHost: "a", usage.OfModel: "H100", usage.OfAll: ""} {
+		require.Equal(t, everybody, shown(sum(sums, kind, name).Amounts))
+	}
+	all := sum(sums, usage.OfAll, "")
+	require.Equal(t, all.Attached/100, all.Peak)
 }
 
 func utilization(u *int) func(*snapshot.Snapshot) {
@@ -142,44 +184,38 @@ func sum(sums usage.Sums, kind usage.SumKind, name string) (total usage.Sum) {
 	return total
 }
 
-// look is what is seen some seconds after the begin.
-type look struct {
-	after float64
-	hosts map[snapshot.Hostname]*host
-}
-
-// What the time between looks counts for.
+// What the time between looks counts for. Each look is some seconds after the begin.
 func TestWhenItCounts(t *testing.T) {
-	idle := func() *host { return newHost().attach(0, "1", "alice") }
-	same := on(idle())
-	for _, test := range []struct {
-		name  string
-		looks []look
-		alice usage.Amounts
-	}{
-		{"one look", []look{{0, on(idle())}}, usage.Amounts{}},
-		{"for what the earlier look showed", []look{{0, on(idle())}, {10, on(newHost())}, {30, on(idle())}, {35, on(idle())}}, usage.Amounts{Attached: 15, Idle: 15}},
-		{"several looks in a second", []look{{0.1, on(newHost())}, {0.4, on(idle())}, {0.9, on(idle())}, {1.2, on(idle())}, {3.9, on(newHost())}, {5, on(newHost())}}, usage.Amounts{Attached: 3, Idle: 3}},
-		{"a host that doesn't answer", []look{{0, on(idle())}, {10, on(nil)}, {25, on(nil)}, {40, on(newHost())}, {50, on(newHost())}}, usage.Amounts{Attached: 10, Idle: 10, Unknown: 30}},
-		{"a host that never answered", []look{{0, on(nil)}, {10, on(nil)}, {25, on(idle())}, {26, on(idle())}}, usage.Amounts{Attached: 1, Idle: 1}},
-		{"used before it was lost", []look{{0, on(newHost().run(0, "", "alice"))}, {0, on(nil)}, {25, on(newHost())}}, usage.Amounts{}},
-		{"a host that is removed", []look{{0, on(idle())}, {10, nil}, {60, nil}, {70, on(idle())}, {71, on(idle())}}, usage.Amounts{Attached: 11, Idle: 11}},
-		{"a host that is removed while lost", []look{{0, on(idle())}, {10, on(nil)}, {20, nil}, {30, nil}}, usage.Amounts{Attached: 10, Idle: 10, Unknown: 10}},
-		{"no look for too long", []look{{0, on(idle())}, {60, on(idle())}, {200, on(idle())}, {210, on(idle())}}, usage.Amounts{Attached: 70, Idle: 70, Unknown: 140}},
-		{"no look for too long, and then it has changed", []look{{0, on(idle())}, {200, on(newHost())}, {210, on(newHost())}}, usage.Amounts{Unknown: 200}},
-		{"no look for too long, and then it is removed", []look{{0, on(idle())}, {200, nil}, {210, nil}}, usage.Amounts{Unknown: 200}},
-		{"nothing changes", []look{{0, same}, {10, same}, {30, same}, {4000, same}, {4010, same}}, usage.Amounts{Attached: 40, Idle: 40, Unknown: 3970}},
-		{"nothing changes, but it doesn't answer for a while", []look{{0, same}, {10, same}, {20, on(nil)}, {50, on(nil)}, {55, same}, {65, same}}, usage.Amounts{Attached: 30, Idle: 30, Unknown: 35}},
-		{"the clock is set back, without a monotonic one", []look{{100, on(idle())}, {90, on(idle())}, {95, on(idle())}}, usage.Amounts{Attached: 5, Idle: 5}},
+	same := parse(t, attached)
+	for name, test := range map[string]struct{ looks, alice string }{
+		"one look":                                       {"0 idle", ""},
+		"for what the earlier look showed":               {"0 idle, 10 free, 30 idle, 35 idle", "Attached:15 Idle:15"},
+		"several looks in a second":                      {"0.1 free, 0.4 idle, 0.9 idle, 1.2 idle, 3.9 free, 5 free", "Attached:3 Idle:3"},
+		"a host that doesn't answer":                     {"0 idle, 10 lost, 25 lost, 40 free, 50 free", "Attached:10 Idle:10 Unknown:30"},
+		"a host that never answered":                     {"0 lost, 10 lost, 25 idle, 26 idle", "Attached:1 Idle:1"},
+		"used before it was lost":                        {"0 used, 0 lost, 25 free", ""},
+		"a host that is removed":                         {"0 idle, 10 gone, 60 gone, 70 idle, 71 idle", "Attached:11 Idle:11"},
+		"a host that is removed while lost":              {"0 idle, 10 lost, 20 gone, 30 gone", "Attached:10 Idle:10 Unknown:10"},
+		"no look for too long":                           {"0 idle, 60 idle, 200 idle, 210 idle", "Attached:70 Idle:70 Unknown:140"},
+		"no look, and then it has changed":               {"0 idle, 200 free, 210 free", "Unknown:200"},
+		"no look, and then it is removed":                {"0 idle, 200 gone, 210 gone", "Unknown:200"},
+		"nothing changes":                                {"0 same, 10 same, 30 same, 4000 same, 4010 same", "Attached:40 Idle:40 Unknown:3970"},
+		"nothing changes, but it is lost once":           {"0 same, 10 same, 20 lost, 50 lost, 55 same, 65 same", "Attached:30 Idle:30 Unknown:35"},
+		"the clock is set back, without a monotonic one": {"100 idle, 90 idle, 95 idle", "Attached:5 Idle:5"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			account := usage.NewMeter(time.UTC)
 			account.MaxGap = time.Minute
-			for _, l := range test.looks {
-				account.Look(begin.Add(time.Duration(l.after*1000)*time.Millisecond), clusterOf(l.hosts))
+			for look := range strings.SplitSeq(test.looks, ", ") {
+				after, state, _ := strings.Cut(look, " ")
+				at, err := time.ParseDuration(after + "s")
+				require.NoError(t, err)
+				account.Look(begin.Add(at), clusterOf(map[string]map[snapshot.Hostname]*host{
+					"idle": on(parse(t, attached)), "free": on(newHost()), "used": on(parse(t, "run 0 - alice")), "same": on(same),
+					"lost": on(nil), "gone": nil,
+				}[state]))
 			}
-			sums := account.Take()
-			require.Equal(t, test.alice, sum(sums, usage.OfUser, "alice").Amounts)
+			require.Equal(t, test.alice, shown(sum(account.Take(), usage.OfUser, "alice").Amounts))
 		})
 	}
 }

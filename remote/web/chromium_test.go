@@ -23,9 +23,12 @@ type browser struct {
 
 	mu      sync.Mutex
 	last    int
-	answers map[int]chan json.RawMessage
+	answers map[int]chan reply
 	errors  []string // of consoles and of the content security policy
 }
+
+// reply is what a browser answers.
+type reply struct{ Result, Error json.RawMessage }
 
 // startChromium starts a browser, which ends with the test.
 func startChromium(t *testing.T) *browser {
@@ -43,7 +46,7 @@ func startChromium(t *testing.T) *browser {
 	c.ExtraFiles = []*os.File{theirs, output}
 	require.NoError(t, c.Start())
 	_, _ = theirs.Close(), output.Close()
-	b := &browser{t: t, to: to, answers: make(map[int]chan json.RawMessage)}
+	b := &browser{t: t, to: to, answers: make(map[int]chan reply)}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -67,10 +70,10 @@ func (b *browser) read(from *bufio.Reader) {
 			return
 		}
 		var message struct {
-			ID            int
-			Method        string
-			Params        json.RawMessage
-			Result, Error json.RawMessage
+			ID     int
+			Method string
+			Params json.RawMessage
+			reply
 		}
 		if json.Unmarshal(text[:len(text)-1], &message) != nil {
 			continue
@@ -81,10 +84,7 @@ func (b *browser) read(from *bufio.Reader) {
 		}
 		if answer := b.answers[message.ID]; answer != nil {
 			delete(b.answers, message.ID)
-			if message.Error != nil {
-				b.errors = append(b.errors, string(message.Error))
-			}
-			answer <- message.Result
+			answer <- message.reply
 		}
 		b.mu.Unlock()
 	}
@@ -93,7 +93,16 @@ func (b *browser) read(from *bufio.Reader) {
 // call calls a method, of a tab or of the browser.
 func (b *browser) call(session, method string, parameters, result any) {
 	b.t.Helper()
-	answer := make(chan json.RawMessage, 1)
+	answer := b.ask(session, method, parameters)
+	require.Empty(b.t, string(answer.Error), method)
+	if result != nil {
+		require.NoError(b.t, json.Unmarshal(answer.Result, result), method)
+	}
+}
+
+func (b *browser) ask(session, method string, parameters any) (r reply) {
+	b.t.Helper()
+	answer := make(chan reply, 1)
 	b.mu.Lock()
 	b.last++
 	id := b.last
@@ -108,13 +117,11 @@ func (b *browser) call(session, method string, parameters, result any) {
 	_, err = b.to.Write(append(text, 0))
 	require.NoError(b.t, err)
 	select {
-	case text := <-answer:
-		if result != nil {
-			require.NoError(b.t, json.Unmarshal(text, result), method)
-		}
+	case r = <-answer:
 	case <-time.After(time.Minute):
 		require.FailNow(b.t, "no answer", method)
 	}
+	return r
 }
 
 // problems are the errors since the last call.
@@ -187,14 +194,16 @@ func (p *tab) evaluate(expression string, result any) {
 	require.NoError(p.t, json.Unmarshal(answer.Result.Value, result), "%s: %s", expression, answer.Result.Value)
 }
 
-// wait waits until an expression is true.
+// wait waits until an expression is true. While a page replaces another one, it has no value.
 func (p *tab) wait(expression string) {
 	p.t.Helper()
-	require.Eventually(p.t, func() bool {
-		var yes bool
-		p.evaluate("!!("+expression+")", &yes)
-		return yes
-	}, time.Minute, 20*time.Millisecond, expression)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		answer := p.ask(p.session, "Runtime.evaluate", object{"expression": "!!(" + expression + ")", "returnByValue": true})
+		if strings.Contains(string(answer.Result), `"value":true`) {
+			return
+		}
+		require.True(p.t, time.Now().Before(end), "%s: %s%s", expression, answer.Result, answer.Error)
+	}
 }
 
 // picture writes what the page looks like; whole also what is below.
