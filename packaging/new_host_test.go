@@ -107,6 +107,11 @@ func TestRemoteInstallDecidesWhoOwnsTheState(t *testing.T) {
 	require.Equal(t, rootOwns, m.stateOf())
 	require.NotEqual(t, before, m.show(hostService, "MainPID"), "it continues with the new program")
 	require.Equal(t, loaded, m.loaded(), "the units are the same: containers keep their GPUs")
+	m.must("touch", "/etc/systemd/system/"+hostService) // as if systemd could not load it when it was written
+	require.Equal(t, "yes", m.show(hostService, "NeedDaemonReload"))
+	require.Contains(t, install(), "repaired")
+	require.Equal(t, "no", m.show(hostService, "NeedDaemonReload"))
+	require.Contains(t, install(), "unchanged")
 
 	require.Contains(t, install("--uninstall"), "`--state root` with the next installation")
 	require.Equal(t, "shared inactive ", m.stateOf())

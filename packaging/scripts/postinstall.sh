@@ -57,22 +57,19 @@ next_step() {
 	fi
 }
 
-# units_changed says whether the units are others than before: see preinstall.
-units_changed() {
-	changed=yes
-	if cksum /usr/lib/systemd/system/genv-* | cmp -s - /run/genv-units; then changed=; fi
-	rm -f /run/genv-units
-	[ "$changed" ]
-}
+# Containers can lose their GPUs when systemd loads all units again, so it does that only for others than it loaded last. It
+# compares no more than times (NeedDaemonReload), and an older package has older files.
+loaded=/var/lib/genv/loaded-units
+units=$(cksum /usr/lib/systemd/system/genv-*)
+note_loaded() { printf '%s\n' "$units" >$loaded || :; }
 # Without a running systemd, as in a container or a chroot, the rest is not needed.
 if [ ! -d /run/systemd/system ]; then
-	rm -f /run/genv-units
+	note_loaded # by the next boot
 	[ "$upgrade" ] || next_step
 	exit 0
 fi
 systemd-tmpfiles --create genv.conf || :
-# Containers can lose their GPUs when systemd loads all units again.
-if units_changed; then systemctl daemon-reload || :; fi
+if [ "$units" != "$(cat $loaded 2>/dev/null)" ] && systemctl daemon-reload; then note_loaded; fi
 invoke=systemctl
 if command -v deb-systemd-invoke >/dev/null; then invoke=deb-systemd-invoke; fi # honours policy-rc.d
 if [ -z "$upgrade" ]; then

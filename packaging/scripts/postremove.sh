@@ -17,5 +17,8 @@ if [ "$1" = purge ]; then
 	# belong to users, and genv 1.4.3 uses it too.
 fi
 case "$1" in
-remove | purge | 0) [ ! -d /run/systemd/system ] || systemctl daemon-reload || : ;; # in an upgrade, postinstall does
+remove | purge | 0) # in an upgrade, postinstall does
+	rm -f /var/lib/genv/loaded-units
+	[ ! -d /run/systemd/system ] || systemctl daemon-reload || :
+	;;
 esac

@@ -41,8 +41,8 @@ func installCommand(h hostFlags) *cli.Command {
 		Usage: "install this genv on the hosts, with the lines of sudoers that a controller needs; " +
 			"or upgrade or uninstall it",
 		Flags: o.flags(ownHosts, append(command.OutputFlags(&o.output),
-			command.Bool(&o.check, "check", "change nothing; print what is installed and what would be done, "+
-				"and exit with 10 if something would change"),
+			command.Bool(&o.check, "check", "change nothing; print what is installed and what would be done, and exit with "+
+				"10 if something would change; with 3 if a host would be refused, as one with another version without --upgrade"),
 			command.Bool(&o.Upgrade, "upgrade",
 				"replace another version of genv; connected controllers continue with the new one"),
 			command.Bool(&o.ShellSetup, "shell-setup", "put genv into the interactive shells of all users, "+

@@ -7,7 +7,10 @@ say() { printf '%s %s\n' "$token" "$*"; }
 limited() {
   if command -v timeout >/dev/null; then timeout "$@"; else shift; "$@"; fi
 }
-# same says whether a unit needn't be loaded: containers can lose their GPUs when systemd loads all units again.
 same() { [ "$(cat "$1" 2>/dev/null; echo .)" = "$2." ]; }
+# outdated says whether systemd has loaded other units than those that are there. Containers can lose their GPUs when it
+# loads all units again, so reload does that only then.
+outdated() { systemctl show --property=LoadState,NeedDaemonReload "$@" 2>/dev/null | grep -q '=not-found$\|=yes$'; }
+reload() { ! outdated "$@" || systemctl daemon-reload; }
 # Root alone can open this file. A folder would not do: any user can open one and lock it.
 lock_file=/run/genv-install.lock

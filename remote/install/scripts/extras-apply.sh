@@ -19,8 +19,10 @@ shells() {
   printf '%s\n' "case \$- in *i*) [ ! -x $path ] || eval \"\$(timeout -k 1 5 $path shell --init --shell $kind 2>/dev/null)\" || : ;; esac $mark" >>"$1"
 }
 unit() {
-  same "$units/genv-enforce.service" "$enforce" ||
-    { printf '%s' "$enforce" >"$units/genv-enforce.service" && systemctl daemon-reload; } || return
+  if new "$units/genv-enforce.service" && ! same "$units/genv-enforce.service" "$enforce"; then
+    printf '%s' "$enforce" >"$units/genv-enforce.service" || return
+  fi
+  reload genv-enforce.service || return
   limited 90 systemctl try-restart genv-enforce.service
 }
 add() {

@@ -12,18 +12,18 @@ safe() {
     d=${d%/*}
   done
 }
+new() { [ -n "$again" ] || [ ! -e "$1" ]; }
 shell_files() {
   for file in /etc/bash.bashrc /etc/bashrc /etc/zsh/zshrc /etc/zshrc; do [ ! -f "$file" ] || echo "$file"; done
 }
 # lacking prints a line for each thing that isn't there; with $again also for those that come from the program.
 lacking() {
   [ -n "$extras" ] || return 0
-  new() { [ -n "$again" ] || [ ! -e "$1" ]; }
   if [ "$share" != "$path/share" ] && new "$share/bash-completion/completions/genv" && safe "$share/man/man1" &&
     safe "$share/bash-completion/completions" && safe "$share/zsh/site-functions" && safe "$share/fish/vendor_completions.d"; then
     echo "man pages and completion below $share"
   fi
-  if [ -d /run/systemd/system ] && new "$units/genv-enforce.service"; then echo "genv-enforce.service, for a machine alone; it is not enabled"; fi
+  if [ -d /run/systemd/system ] && { new "$units/genv-enforce.service" || outdated genv-enforce.service; }; then echo "genv-enforce.service, for a machine alone; it is not enabled"; fi
   if [ -d /run/systemd/system ] && [ -d "${tmpfiles%/*}" ] && [ ! -e "$tmpfiles" ] && [ ! -e /usr/lib/tmpfiles.d/genv.conf ]; then echo "$tmpfiles, so that the state is kept"; fi
   if [ "$path" != "$usual" ] && [ ! -e "$usual" ] && [ ! -L "$usual" ] && [ -w "${usual%/*}" ]; then echo "a link at $usual"; fi
   [ -n "$shell_setup" ] || return 0

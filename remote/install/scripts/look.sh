@@ -85,7 +85,7 @@ say not-new "$(not_new)"
 [ ! -e /var/lib/genv/host/owner.json ] || say owned
 [ ! -d /run/systemd/system ] || say systemd
 for unit in genv-host.socket genv-host.service; do
-  [ ! -f "$units/$unit" ] || say unit "$(sha256sum <"$units/$unit" | cut -d ' ' -f 1)"
+  [ ! -f "$units/$unit" ] || say unit "$(sha256sum <"$units/$unit" | cut -d ' ' -f 1)$(! outdated "$unit" || echo ', not loaded')"
 done
 linked=yes
 for shim in docker nvidia-smi; do

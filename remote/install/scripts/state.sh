@@ -10,7 +10,7 @@ trap '' HUP INT TERM PIPE
 all='genv-host.socket genv-host.service'
 if [ "$state" = shared ]; then
   # shellcheck disable=SC2086 # a word per unit
-  why=$(limited 90 systemctl disable --now $all 2>&1) || [ ! -e "$units/genv-host.service" ] || fail "$why"
+  why=$(limited 90 systemctl --no-reload disable --now $all 2>&1) || [ ! -e "$units/genv-host.service" ] || fail "$why"
   step stopped
   why=$(limited 60 "$path" host handover 2>&1 </dev/null) || fail "$why"
   if [ -e "$units/genv-host.socket" ] || [ -e "$units/genv-host.service" ]; then
@@ -21,12 +21,11 @@ if [ "$state" = shared ]; then
   exit 0
 fi
 put() {
-  (umask 022; printf '%s' "$2" >"$units/.genv-install-$1" && mv -fT "$units/.genv-install-$1" "$units/$1") 2>&1
+  same "$units/$1" "$2" || (umask 022; printf '%s' "$2" >"$units/.genv-install-$1" && mv -fT "$units/.genv-install-$1" "$units/$1") 2>&1
 }
-if ! same "$units/genv-host.socket" "$socket" || ! same "$units/genv-host.service" "$service"; then
-  why=$(put genv-host.socket "$socket" && put genv-host.service "$service") || fail "$why"
-  why=$(systemctl daemon-reload 2>&1) || fail "$why"
-fi
+why=$(put genv-host.socket "$socket" && put genv-host.service "$service") || fail "$why"
+# shellcheck disable=SC2086 # a word per unit
+why=$(reload $all 2>&1) || fail "$why"
 step units
 restart=try-restart
 if [ "$state" = root ]; then

@@ -57,13 +57,14 @@ if [ -n "$extras" ]; then
   [ "$(cat "$tmpfiles" 2>/dev/null)" != "$spares" ] || remove "$tmpfiles"
   all=genv-enforce.service
   [ -z "$purge" ] || all="$all genv-host.socket genv-host.service"
-  for unit in $all; do
-    if [ -e "$units/$unit" ]; then
-      limited 90 systemctl disable --now "$unit" >/dev/null 2>&1
-      remove "$units/$unit"
-      systemctl daemon-reload
-    fi
-  done
+  there=
+  for unit in $all; do [ ! -e "$units/$unit" ] || there="$there $unit"; done
+  if [ -n "$there" ]; then
+    # shellcheck disable=SC2086 # a word per unit
+    limited 90 systemctl --no-reload disable --now $there >/dev/null 2>&1
+    for unit in $there; do remove "$units/$unit"; done
+    systemctl daemon-reload
+  fi
   for file in $(shell_files); do
     if grep -qF "$mark" "$file"; then sed -i "\\|$mark\$|d" "$(readlink -f "$file")"; fi
   done
