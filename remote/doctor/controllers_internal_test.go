@@ -22,6 +22,14 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
+// Short names for rows: controllers and hosts, and whether a controller is lost, or has given its lease back.
+type (
+	all   = []election.Registration
+	hosts = []HostReport
+)
+
+const up, down = false, true
+
 func registered(id string, lost bool) election.Registration {
 	return election.Registration{
 		Candidate: election.Candidate{ID: id, Name: "genv on jump-" + id + ", process 7"}, Host: "jump-" + id, Version: "2.0.0",
@@ -31,14 +39,14 @@ func registered(id string, lost bool) election.Registration {
 
 // with is a registered controller with hosts and a policy.
 func with(id, hosts, policy string) election.Registration {
-	r := registered(id, false)
+	r := registered(id, up)
 	r.HostsDigest, r.Policy = hosts, policy
 	return r
 }
 
 // reaching is a registered controller, some of whose 4 hosts answered.
 func reaching(id string, answered int) election.Registration {
-	r := registered(id, false)
+	r := registered(id, up)
 	r.Hosts, r.Answered = 4, &answered
 	return r
 }
@@ -51,13 +59,14 @@ func lostAt(id string, answered int) election.Registration {
 }
 
 func leaderOf(id string) *election.Leader {
-	return &election.Leader{Candidate: registered(id, false).Candidate, Since: noon.Add(-time.Minute)}
+	return &election.Leader{Candidate: registered(id, up).Candidate, Since: noon.Add(-time.Minute)}
 }
 
 const cluster = 0xcafe
 
 func electionOf(leader *election.Leader, list ...election.Registration) *Election {
-	e := &Election{Key: "/k", Cluster: cluster, Leader: leader, Registered: list, Memory: noon.Add(-8 * time.Second), Members: 3, Health: "etcdctl endpoint health"}
+	e := &Election{Key: "/k", Cluster: cluster, Leader: leader, Registered: list, Memory: noon.Add(-8 * time.Second), Members: 3,
+		Health: "etcdctl endpoint health"}
 	if leader != nil {
 		e.Epoch = 9
 	}
@@ -105,27 +114,36 @@ func rows(d *FleetReport) string {
 func TestTheElection(t *testing.T) {
 	for name, row := range map[string]struct {
 		leader     *election.Leader
-		registered []election.Registration
+		registered all
 		rows       string
 		causes     string
 		detail     string
 	}{
-		"a leader and a standby":       {leaderOf("2"), []election.Registration{registered("1", false), registered("2", false)}, "etcd leader standby", "", `"genv on jump-2, process 7" leads since 2026-03-01T11:59:00Z, with epoch 9; genv 2.0.0, 2 hosts, the last cycle ended 4s ago; its memory was written to etcd 8s ago`},
-		"none at all":                  {nil, nil, "etcd leader", "no-leader", "no controller of this election leads, so it enforces nothing"},
-		"standbys alone":               {nil, []election.Registration{registered("1", false)}, "etcd leader standby", "no-leader", "no controller of this election leads, so it enforces nothing"},
-		"no standby":                   {leaderOf("1"), []election.Registration{registered("1", false)}, "etcd leader standby", "no-standby", "there is no standby: if the leader fails, nothing is enforced"},
-		"of another version":           {&election.Leader{Candidate: election.Candidate{Name: "a controller of another version"}}, []election.Registration{registered("1", false)}, "etcd leader standby", "", `"a controller of another version" leads`},
-		"a restart that isn't written": {&election.Leader{Candidate: election.Candidate{ID: "1", Name: "genv on jump-1, process 6"}}, []election.Registration{registered("1", false)}, "etcd leader standby", "", `"genv on jump-1, process 6" leads`},
-		"one is lost":                  {leaderOf("2"), []election.Registration{registered("1", true), registered("2", false), registered("3", false)}, "etcd leader standby lost", "controller-lost", `"genv on jump-1, process 7" is lost: it was killed, or can't reach etcd`},
-		"other hosts":                  {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), with("2", "h2", "p1")}, "etcd leader standby", "standby-differs", `"genv on jump-1, process 7" has other hosts than the leader: if it leads, it enforces those`},
-		"another policy":               {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), with("2", "h1", "p2")}, "etcd leader standby", "standby-differs", `"genv on jump-1, process 7" has another policy than the leader: if it leads, it enforces that`},
-		"the same":                     {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), with("2", "h1", "p1")}, "etcd leader standby", "", `"genv on jump-1, process 7"; genv 2.0.0, 2 hosts, the last cycle ended 4s ago`},
-		"of an older genv":             {leaderOf("2"), []election.Registration{with("1", "h1", "p1"), registered("2", false)}, "etcd leader standby", "", ""},
-		"the leader reaches half":      {leaderOf("2"), []election.Registration{reaching("1", 4), reaching("2", 2)}, "etcd leader standby", "", "2 of 4 hosts answer"},
-		"neither reaches a host":       {leaderOf("2"), []election.Registration{reaching("1", 0), reaching("2", 0)}, "etcd leader standby", "", "0 of 4 hosts answer"},
-		"a standby of an older genv":   {leaderOf("2"), []election.Registration{registered("1", false), reaching("2", 0)}, "etcd leader standby", "", ""},
-		"a lost one reached more":      {leaderOf("2"), []election.Registration{reaching("3", 0), reaching("2", 0), lostAt("1", 4)}, "etcd leader standby lost", "controller-lost", "is lost"},
-		"without a leader both":        {nil, []election.Registration{with("1", "h1", "p1"), with("2", "h2", "p2")}, "etcd leader standby standby", "no-leader", ""},
+		"a leader and a standby": {leaderOf("2"), all{registered("1", up), registered("2", up)}, "etcd leader standby", "",
+			`"genv on jump-2, process 7" leads since 2026-03-01T11:59:00Z, with epoch 9; genv 2.0.0, 2 hosts, ` +
+				`the last cycle ended 4s ago; memory in etcd of 8s ago`},
+		"none at all":    {nil, nil, "etcd leader", "no-leader", "no controller leads, so nothing is enforced"},
+		"standbys alone": {nil, all{registered("1", up)}, "etcd leader standby", "no-leader", "no controller leads, so nothing is enforced"},
+		"no standby":     {leaderOf("1"), all{registered("1", up)}, "etcd leader standby", "no-standby", "no standby would replace the leader"},
+		"of another version": {&election.Leader{Candidate: election.Candidate{Name: "a controller of another version"}}, all{registered("1", up)},
+			"etcd leader standby", "", `"a controller of another version" leads`},
+		"a restart that isn't written": {&election.Leader{Candidate: election.Candidate{ID: "1", Name: "genv on jump-1, process 6"}},
+			all{registered("1", up)}, "etcd leader standby", "", `"genv on jump-1, process 6" leads`},
+		"one is lost": {leaderOf("2"), all{registered("1", down), registered("2", up), registered("3", up)}, "etcd leader standby lost",
+			"controller-lost", `"genv on jump-1, process 7" was killed, or can't reach etcd`},
+		"other hosts": {leaderOf("2"), all{with("1", "h1", "p1"), with("2", "h2", "p1")}, "etcd leader standby", "standby-differs",
+			`"genv on jump-1, process 7" has other hosts than the leader`},
+		"another policy": {leaderOf("2"), all{with("1", "h1", "p1"), with("2", "h1", "p2")}, "etcd leader standby", "standby-differs",
+			`"genv on jump-1, process 7" has another policy than the leader`},
+		"the same": {leaderOf("2"), all{with("1", "h1", "p1"), with("2", "h1", "p1")}, "etcd leader standby", "",
+			`"genv on jump-1, process 7"; genv 2.0.0, 2 hosts, the last cycle ended 4s ago`},
+		"of an older genv":           {leaderOf("2"), all{with("1", "h1", "p1"), registered("2", up)}, "etcd leader standby", "", ""},
+		"the leader reaches half":    {leaderOf("2"), all{reaching("1", 4), reaching("2", 2)}, "etcd leader standby", "", "2 of 4 hosts answer"},
+		"neither reaches a host":     {leaderOf("2"), all{reaching("1", 0), reaching("2", 0)}, "etcd leader standby", "", "0 of 4 hosts answer"},
+		"a standby of an older genv": {leaderOf("2"), all{registered("1", up), reaching("2", 0)}, "etcd leader standby", "", ""},
+		"a lost one reached more": {leaderOf("2"), all{reaching("3", 0), reaching("2", 0), lostAt("1", 4)}, "etcd leader standby lost",
+			"controller-lost", "was killed"},
+		"without a leader both": {nil, all{with("1", "h1", "p1"), with("2", "h2", "p2")}, "etcd leader standby standby", "no-leader", ""},
 	} {
 		d, causes := judged(electionOf(row.leader, row.registered...))
 		require.Equal(t, row.rows, rows(&d), name)
@@ -140,13 +158,14 @@ func TestTheElection(t *testing.T) {
 
 func TestALateLeader(t *testing.T) {
 	causeOf := func(change func(*election.Registration)) string {
-		r, leader := registered("1", false), leaderOf("1")
+		r, leader := registered("1", up), leaderOf("1")
 		leader.Since = noon.Add(-time.Hour)
 		change(&r)
-		_, causes := judged(electionOf(leader, r, registered("2", false)))
+		_, causes := judged(electionOf(leader, r, registered("2", up)))
 		return strings.Join(causes, " ")
 	}
-	for age, late := range map[time.Duration]string{-time.Minute: "", 0: "", 30 * time.Second: "", 31 * time.Second: "leader-late", time.Hour: "leader-late", -24 * time.Hour: "leader-clock"} {
+	for age, late := range map[time.Duration]string{-time.Minute: "", 0: "", 30 * time.Second: "", 31 * time.Second: "leader-late", time.Hour: "leader-late",
+		-24 * time.Hour: "leader-clock"} {
 		require.Equal(t, late, causeOf(func(r *election.Registration) { r.Cycled = noon.Add(-age) }), age)
 	}
 	require.Equal(t, "leader-late", causeOf(func(r *election.Registration) { r.Cycled = time.Time{} }), "it never ended a cycle")
@@ -155,35 +174,42 @@ func TestALateLeader(t *testing.T) {
 func TestControllersOfHosts(t *testing.T) {
 	elected, other := fence.Election(cluster, "/k"), fence.Folder("x")
 	old, bad := noting("old", &agent.Acting{}), noting("bad", &agent.Acting{Refuses: true, Unknown: "damaged"})
-	ok := electionOf(leaderOf("1"), registered("1", false), registered("2", false))
+	ok := electionOf(leaderOf("1"), registered("1", up), registered("2", up))
 	vacant := electionOf(nil)
-	byLeader := said("a", fence.Election(1, "/k"), 9, false)
+	byLeader := said("a", fence.Election(1, "/k"), 9, up)
 	byLeader.acting.Lease.Name = leaderOf("1").Name
 	for name, row := range map[string]struct {
 		election *Election
-		hosts    []HostReport
+		hosts    hosts
 		causes   string
 		detail   string // of the first host
 	}{
-		"all the same":             {nil, []HostReport{said("a", other, 3, false), said("b", other, 3, false), fresh, old}, "", `acts: "by folder:x", since 2026-03-01T12:00:00Z by epoch 3 of its state folder`},
-		"one has released":         {nil, []HostReport{said("b", elected, 3, true), said("a", other, 3, false)}, "", `no controller acts; the last one was "by election:cafe//k", since 2026-03-01T12:00:00Z by epoch 3 of etcd`},
-		"an earlier epoch":         {ok, []HostReport{said("a", elected, 8, false), said("b", elected, 9, false)}, "", `acts: "by election:cafe//k"`},
-		"two without an election":  {nil, []HostReport{said("a", other, 3, false), said("b", elected, 9, false), said("c", elected, 9, false)}, "a other-controller", `"by folder:x", since 2026-03-01T12:00:00Z by epoch 3 of its state folder, and another controller on other hosts`},
-		"one outside the election": {ok, []HostReport{said("a", other, 3, false), said("b", other, 9, false), said("c", elected, 9, false)}, "a other-controller b other-controller", "the host refuses the controllers of this election"},
-		"another cluster":          {ok, []HostReport{said("a", fence.Election(1, "/k"), 9, false)}, "a other-controller", `"by election:1//k"`},
-		"released by another one":  {ok, []HostReport{said("a", fence.Election(cluster, "/j"), 9, true), said("b", elected, 9, false)}, "a other-election", "the controllers of this one are refused"},
-		"released before a leader": {vacant, []HostReport{said("a", fence.Election(1, "/k"), 9, true)}, "a other-election no-leader", "the controllers of this one are refused"},
-		"released by a folder":     {ok, []HostReport{said("a", other, 9, true)}, "a no-controller", "so nothing is enforced here"},
-		"not in the leader's list": {ok, []HostReport{said("a", elected, 9, false), fresh, said("b", other, 3, true)}, "new no-controller b no-controller", "acts"},
-		"all have released":        {nil, []HostReport{said("a", other, 3, true), fresh}, "", "no controller acts; the last one was"},
-		"none has acted":           {nil, []HostReport{fresh}, "", "no controller has acted yet"},
-		"etcd was set up again":    {ok, []HostReport{said("a", elected, 10, true), said("b", elected, 11, false), said("c", elected, 9, false)}, "a later-epoch b later-epoch", "etcd was set up again as it was, or restored"},
-		"a later epoch by itself":  {vacant, []HostReport{said("a", elected, 10, true)}, "no-leader", "no controller acts"},
-		"another one acts":         {vacant, []HostReport{said("a", other, 3, false)}, "a other-controller no-leader", "by folder:x"},
-		"etcd was restored":        {ok, []HostReport{byLeader}, "a other-cluster", "no standby can take over here"},
-		"unknown is not none":      {nil, []HostReport{bad, fresh}, "bad controller-unknown", "none may: damaged"},
-		"can't refuse":             {ok, []HostReport{old}, "old genv-refuses-none", "can't refuse a controller that was replaced"},
-		"can't refuse, and alone":  {nil, []HostReport{old}, "", "lets each controller act"},
+		"all the same": {nil, hosts{said("a", other, 3, up), said("b", other, 3, up), fresh, old}, "",
+			`acts: "by folder:x", since 2026-03-01T12:00:00Z by epoch 3 of its state folder`},
+		"one has released": {nil, hosts{said("b", elected, 3, down), said("a", other, 3, up)}, "",
+			`no controller acts; the last one was "by election:cafe//k", since 2026-03-01T12:00:00Z by epoch 3 of etcd`},
+		"an earlier epoch": {ok, hosts{said("a", elected, 8, up), said("b", elected, 9, up)}, "", `acts: "by election:cafe//k"`},
+		"two without an election": {nil, hosts{said("a", other, 3, up), said("b", elected, 9, up), said("c", elected, 9, up)}, "a other-controller",
+			`"by folder:x", since 2026-03-01T12:00:00Z by epoch 3 of its state folder, and another one on other hosts`},
+		"one outside the election": {ok, hosts{said("a", other, 3, up), said("b", other, 9, up), said("c", elected, 9, up)},
+			"a other-controller b other-controller", "the host refuses this election's controllers"},
+		"another cluster": {ok, hosts{said("a", fence.Election(1, "/k"), 9, up)}, "a other-controller", `"by election:1//k"`},
+		"released by another one": {ok, hosts{said("a", fence.Election(cluster, "/j"), 9, down), said("b", elected, 9, up)}, "a other-election",
+			"the host waits for its next leader"},
+		"released before a leader": {vacant, hosts{said("a", fence.Election(1, "/k"), 9, down)}, "a other-election no-leader",
+			"the host waits for its next leader"},
+		"released by a folder":     {ok, hosts{said("a", other, 9, down)}, "a no-controller", "so nothing is enforced here"},
+		"not in the leader's list": {ok, hosts{said("a", elected, 9, up), fresh, said("b", other, 3, down)}, "new no-controller b no-controller", "acts"},
+		"all have released":        {nil, hosts{said("a", other, 3, down), fresh}, "", "no controller acts; the last one was"},
+		"none has acted":           {nil, hosts{fresh}, "", "no controller has acted yet"},
+		"etcd was set up again": {ok, hosts{said("a", elected, 10, down), said("b", elected, 11, up), said("c", elected, 9, up)},
+			"a later-epoch b later-epoch", "a later epoch than the leader's, and refuses it"},
+		"a later epoch by itself": {vacant, hosts{said("a", elected, 10, down)}, "no-leader", "no controller acts"},
+		"another one acts":        {vacant, hosts{said("a", other, 3, up)}, "a other-controller no-leader", "by folder:x"},
+		"etcd was restored":       {ok, hosts{byLeader}, "a other-cluster", "an epoch of another etcd"},
+		"unknown is not none":     {nil, hosts{bad, fresh}, "bad controller-unknown", "since which may can't be read: damaged"},
+		"can't refuse":            {ok, hosts{old}, "old genv-refuses-none", "can't refuse a controller that was replaced"},
+		"can't refuse, and alone": {nil, hosts{old}, "", "lets each controller act"},
 	} {
 		d, causes := judged(row.election, row.hosts...)
 		require.Equal(t, row.causes, strings.Join(causes, " "), name)
@@ -202,12 +228,13 @@ func TestEtcd(t *testing.T) {
 		cause  doctor.Cause
 		detail string
 	}{
-		"in order":             {func(*Election) {}, "", "3 members answer for the election /k"},
-		"a member is lost":     {func(e *Election) { e.Silent = []string{"b:2379: refused"} }, "etcd-members-silent", "1 of 3 members of etcd don't answer: b:2379: refused"},
+		"in order": {func(*Election) {}, "", "3 members answer for the election /k"},
+		"a member is lost": {func(e *Election) { e.Silent = []string{"b:2379: refused"} }, "etcd-members-silent",
+			"1 of 3 members of etcd don't answer: b:2379: refused"},
 		"two members":          {func(e *Election) { e.Silent = []string{"b", "c"} }, "etcd-members-silent", "2 of 3 members of etcd don't answer: b; c"},
-		"its space is used up": {func(e *Election) { e.OutOfSpace = true }, "etcd-full", "etcd's space is used up: no other controller can take over, and the memory of the leader isn't kept"},
+		"its space is used up": {func(e *Election) { e.OutOfSpace = true }, "etcd-full", "etcd's space is used up, so no other controller can take over"},
 	} {
-		e := electionOf(leaderOf("1"), registered("1", false), registered("2", false))
+		e := electionOf(leaderOf("1"), registered("1", up), registered("2", up))
 		row.change(e)
 		d, _ := judged(e)
 		require.Equal(t, row.cause, d.Controllers[0].Cause, name)
@@ -219,7 +246,7 @@ func TestEtcd(t *testing.T) {
 func TestHostsWithoutEtcd(t *testing.T) {
 	e := electionOf(nil)
 	e.Err, e.Silent = errors.New("no majority"), []string{"a", "b"}
-	d, causes := judged(e, said("a", fence.Election(cluster, "/k"), 9, false), said("b", fence.Folder("x"), 7, false), said("c", fence.Folder("x"), 7, true))
+	d, causes := judged(e, said("a", fence.Election(cluster, "/k"), 9, up), said("b", fence.Folder("x"), 7, up), said("c", fence.Folder("x"), 7, down))
 	require.Equal(t, []string{"etcd-silent"}, causes)
 	require.Equal(t, "etcd", rows(&d))
 	require.Contains(t, d.Controllers[0].Detail, "etcd doesn't say which controller leads: no majority")

@@ -109,7 +109,7 @@ func (e *examination) conclude() HostReport {
 	for _, name := range doctor.Names() {
 		c, made := e.found[name]
 		if !made {
-			c = doctor.Unknown(name, "not tried, because of what failed before")
+			c = doctor.Unknown(name, "not tried")
 		}
 		e.Checks = append(e.Checks, c)
 	}

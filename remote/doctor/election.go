@@ -107,10 +107,10 @@ func (e *Election) checks(now time.Time) []doctor.Check {
 	}
 	if e.Leader != nil && len(standbys) == 0 {
 		list = append(list, doctor.Problem(standbyRow, "no-standby",
-			"there is no standby: if the leader fails, nothing is enforced"))
+			"no standby would replace the leader"))
 	}
 	for _, r := range lost {
-		list = append(list, doctor.Problem(lostRow, "controller-lost", "%s is lost: it was killed, or can't reach etcd",
+		list = append(list, doctor.Problem(lostRow, "controller-lost", "%s was killed, or can't reach etcd",
 			quoted(r.Name)).
 			Next("look at `systemctl status genv-controller` on "+orItsHost(r)))
 	}
@@ -142,53 +142,52 @@ func (e *Election) checkEtcd() doctor.Check {
 		doctor.If(e.Err != nil && etcd.Refused(e.Err), "etcd-refuses", "etcd doesn't say which controller leads: %v",
 			e.Err),
 		doctor.If(e.Err != nil, "etcd-silent", "etcd doesn't say which controller leads: %v", e.Err).Next(look),
-		doctor.If(e.OutOfSpace, "etcd-full", "etcd's space is used up: no other controller can take over, and the "+
-			"memory of the leader isn't kept").
-			Next("free it with etcdctl: compact, defrag, and then alarm disarm"),
+		doctor.If(e.OutOfSpace, "etcd-full", "etcd's space is used up, so no other controller can take over").
+			Next("free it with etcdctl: compact, defrag, then alarm disarm"),
 		doctor.If(len(e.Silent) > 0, "etcd-members-silent", "%d of %d members of etcd don't answer: %s", len(e.Silent),
 			e.Members, strings.Join(e.Silent, "; ")).
-			Next(look+": without a majority of its members no controller can lead"),
+			Next(look+": no majority, no leader"),
 		doctor.If(true, "", "%d %s for the election %s", e.Members, answer, e.Key))
 }
 
 func (e *Election) checkLeader(now time.Time) doctor.Check {
 	r, _, _ := e.controllers()
 	if e.Leader == nil {
-		return doctor.Problem(leaderRow, "no-leader", "no controller of this election leads, so it enforces nothing")
+		return doctor.Problem(leaderRow, "no-leader", "no controller leads, so nothing is enforced")
 	}
 	seen := fmt.Sprintf("%s leads since %s, with epoch %d", quoted(e.Leader.Name),
 		e.Leader.Since.UTC().Format(time.RFC3339), e.Epoch)
 	if r == nil {
 		return doctor.Good(leaderRow, "%s", seen)
 	}
-	memory := "its memory isn't in etcd yet: a controller that takes over would start times again"
+	memory := "its memory isn't in etcd yet"
 	if !e.Memory.IsZero() {
-		memory = "its memory was written to etcd " + ago(e.Memory, now)
+		memory = "memory in etcd of " + ago(e.Memory, now)
 	}
-	look := "look at `systemctl status genv-controller` on " + orItsHost(r) + ", and compare the clocks"
+	look := "look at `systemctl status genv-controller` on " + orItsHost(r) + ", and at the clocks"
 	limit := max(time.Duration(late*r.Interval*float64(time.Second)), lateAfter)
 	last, what := r.Cycled, "the last cycle of the leader ended"
 	if last.IsZero() {
-		last, what = e.Leader.Since, "the leader has not completed a cycle since it became the leader,"
+		last, what = e.Leader.Since, "the leader has completed no cycle: it leads since"
 	}
 	return doctor.First(leaderRow,
 		doctor.If(now.Sub(last) > limit, "leader-late", "%s %s", what, ago(last, now)).
 			Next(look),
-		doctor.If(last.Sub(now) > aheadAfter, "leader-clock", "the clock of the leader is ahead of this one by more than "+
-			"2 minutes, so whether its cycles are late isn't known").Next(look),
+		doctor.If(last.Sub(now) > aheadAfter, "leader-clock",
+			"the leader's clock is ahead of this one by over 2 minutes").Next(look),
 		doctor.If(true, "", "%s; %s; %s", seen, about(r, now), memory))
 }
 
 // checkStandby says whether a standby would enforce something else than the leader.
 func checkStandby(r, leader *election.Registration, now time.Time) doctor.Check {
-	differ := func(own, leads, what, that, file string) doctor.Check {
+	differ := func(own, leads, what, file string) doctor.Check {
 		return doctor.If(own != "" && leads != "" && own != leads, "standby-differs",
-			"%s has %s than the leader: if it leads, it enforces %s", quoted(r.Name), what, that).
+			"%s has %s than the leader", quoted(r.Name), what).
 			Next("use the same " + file + ", then `systemctl reload genv-controller` on " + orItsHost(r))
 	}
 	return doctor.First(standbyRow,
-		differ(r.HostsDigest, leader.HostsDigest, "other hosts", "those", "hosts.yaml"),
-		differ(r.Policy, leader.Policy, "another policy", "that", "policy.yaml"),
+		differ(r.HostsDigest, leader.HostsDigest, "other hosts", "hosts.yaml"),
+		differ(r.Policy, leader.Policy, "another policy", "policy.yaml"),
 		doctor.If(true, "", "%s; %s", quoted(r.Name), about(r, now)))
 }
 
@@ -217,7 +216,7 @@ func (e *examination) askActing(ctx context.Context) {
 	switch {
 	case e.Acting == nil || slices.ContainsFunc(slices.Collect(maps.Values(e.found)), hasFailed):
 	case sudo.Cause == "no-root":
-		e.add(doctor.Unknown(doctor.Controller, "only root's genv says it (`genv usage serve`)"))
+		e.add(doctor.Unknown(doctor.Controller, "only root's genv says it"))
 	case e.Genv.Protocol == 0: // genv 1.4.3 can't say it
 		e.acting = &agent.Acting{}
 	default:
@@ -273,23 +272,20 @@ func checkActing(a *agent.Acting, e *Election, source string) doctor.Check {
 	leads := elects && e.Leader != nil
 	outside := acts(a) && !own
 	c := doctor.First(doctor.Controller,
-		doctor.If(a.Unknown != "", "controller-unknown", "genv can't read which controller may act, so none may: %s",
+		doctor.If(a.Unknown != "", "controller-unknown", "no controller may act, since which may can't be read: %s",
 			a.Unknown),
 		doctor.If(!a.Refuses && elects, "genv-refuses-none", "its genv can't refuse a controller that was replaced"),
 		doctor.If(!a.Refuses, "", "its genv lets each controller act"),
 		doctor.If(elects && e.Err != nil, doctor.Unsure, "%s; whether it should isn't known without etcd", seen),
 		doctor.If(own && leads && n.Epoch > e.Epoch, "later-epoch",
-			"the host knows a later epoch of this election than that of the leader, and refuses the leader: etcd was "+
-				"set up again as it was, or restored"),
+			"the host knows a later epoch than the leader's, and refuses it"),
 		doctor.If(acts(a) && own, "", "%s", seen),
-		doctor.If(outside && !elects, "other-controller", "%s, and another controller on other hosts", seen).
-			Next("if that isn't intended, end one of them, and start the other one once with --take-over"),
+		doctor.If(outside && !elects, "other-controller", "%s, and another one on other hosts", seen).
+			Next("if that isn't intended, end one, and start the other once with --take-over"),
 		doctor.If(outside && leads && e.Leader.Name == n.Name, "other-cluster",
-			"the leader acts with an epoch from another etcd cluster, so no standby can take over here"),
-		doctor.If(outside, "other-controller", "%s, so the host refuses the controllers of this election", seen),
-		doctor.If(elects && n.Elected() && !own, "other-election",
-			"%s, and the host waits for the next leader of its election: the controllers of this one are "+
-				"refused", seen),
+			"the leader acts with an epoch of another etcd"),
+		doctor.If(outside, "other-controller", "%s: the host refuses this election's controllers", seen),
+		doctor.If(elects && n.Elected() && !own, "other-election", "%s: the host waits for its next leader", seen),
 		doctor.If(leads, "no-controller", "%s, so nothing is enforced here", seen),
 		doctor.If(true, "", "%s", seen))
 	if c.Cause == "other-controller" && !elects {

@@ -21,7 +21,7 @@ func (e *examination) checkGenv(ctx context.Context, s survey) {
 	e.Genv = doctor.GenvProgram{Path: doctor.OneLine(path), Version: s.version}
 	if path == "" {
 		e.add(doctor.Problem(doctor.Genv, doctor.Cause(remote.GenvMissing), "there is no genv on the host").
-			Next("install it: `genv remote install -H HOST`, or set `genv:` for it in hosts.yaml"))
+			Next("install it: `genv remote install -H HOST`, or set `genv:` in hosts.yaml"))
 		e.unseen()
 		return
 	}
@@ -51,7 +51,7 @@ func (e *examination) checkGenv(ctx context.Context, s survey) {
 func (e *examination) unseen() {
 	for _, name := range doctor.HostNames() {
 		if _, made := e.found[name]; !made {
-			e.add(doctor.Unknown(name, "only the host's own `genv doctor` shows it"))
+			e.add(doctor.Unknown(name, "only the host's `genv doctor` shows it"))
 		}
 	}
 }
@@ -75,7 +75,7 @@ func (e *examination) hostDocument(ctx context.Context, path string) (*doctor.Ho
 		if err == nil {
 			return nil, &remote.Error{
 				Class: remote.InvalidOutput, Err: invalid,
-				Next: "run `genv doctor --format json` on the host and look at what it prints",
+				Next: "run `genv doctor --format json` on the host",
 			}
 		}
 	}
@@ -102,8 +102,8 @@ func (e *examination) checkVersion(s survey, failure error) doctor.Check {
 			"%s, protocol %d, and this genv speaks protocol "+
 				"%d", seen, e.Genv.Protocol, frame.Version).Next(remote.Version.NextStep()), e.found[doctor.Genv])
 	case version143().MatchString(s.version):
-		return doctor.Problem(doctor.Genv, "genv-1.4.3", "%s: it reports no start times, UUIDs and outcomes, and has "+
-			"no `genv doctor`", seen)
+		return doctor.Problem(doctor.Genv, "genv-1.4.3", "%s: it has no start times, UUIDs, outcomes and "+
+			"`genv doctor`", seen)
 	case ok && known.Class == remote.CommandFailed && unknownCommand().MatchString(known.Stderr):
 		return doctor.Problem(doctor.Genv, "genv-older", "%s: it has no `genv doctor`", seen)
 	}
@@ -129,9 +129,8 @@ func (e *examination) checkProgram(s survey) doctor.Check {
 		doctor.If(e.host.NoSudo, "", ""),
 		doctor.If(root.path == "", missing, "sudo doesn't find genv; it is at %s",
 			s.genv()).Next(set+"install genv at "+remote.DefaultGenv),
-		doctor.If(login.path == "", "genv-not-in-login-path",
-			"sudo finds %s, and the login finds no genv: commands that only look "+
-				"fail", root.path).Next(set+"link it to "+remote.DefaultGenv),
+		doctor.If(login.path == "", "genv-not-in-login-path", "sudo finds %s, and the login no genv",
+			root.path).Next(set+"link it to "+remote.DefaultGenv),
 		doctor.If(login.file != root.file, "genv-two-programs", "the login finds %s, and sudo %s", login.path,
 			root.path),
 		doctor.If(true, "", ""))
@@ -195,7 +194,7 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 	parts := sections(out.Stdout, e.token)
 	if _, complete := parts["end"]; !complete {
 		if class := remote.ClassOf(err); err == nil || class == remote.CommandFailed || class == remote.GenvMissing {
-			said := "the login works, but it runs another program than the one that was asked for"
+			said := "the login runs another program than the one that was asked for"
 			if err != nil {
 				said += ": " + err.Error()
 			}

@@ -110,24 +110,20 @@ func (e *examination) checkSudo(s *survey) doctor.Check {
 	covered := "covers usage " + allowed + " of " + path
 	check := doctor.First(doctor.Sudo,
 		doctor.If(e.host.NoSudo && s.uid == "0", "", "not needed: the login is root"),
-		doctor.If(e.host.NoSudo, "no-root", "genv runs without root here (`sudo: false`): it shows GPUs and "+
-			"environments, and nothing can be enforced").
-			Next("remove `sudo: false` for it from hosts.yaml and allow genv in sudoers: "+remote.SudoersLine(account,
-				path)),
+		doctor.If(e.host.NoSudo, "no-root", "genv runs without root (`sudo: false`): nothing can be enforced").
+			Next("remove `sudo: false` from hosts.yaml, and write into sudoers: "+remote.SudoersLine(account, path)),
 		doctor.If(s.sudoTook >= sudoSlow, "sudo-slow", "`sudo -n -l` took about %s", s.sudoTook),
 		doctor.If(t.UID == "", doctor.Unsure, "sudo was not tried"),
 		doctor.If(t.NeedsTTY && t.Runs == "", "sudo-requires-tty", "%v", refusal.Err).Next(refusal.Next),
-		doctor.If(t.Genv == "" && t.Lists && t.Runs == "", "",
-			"sudo answers; what it allows of genv can't be tried, since none was found"),
+		doctor.If(t.Genv == "" && t.Lists && t.Runs == "", "", "sudo answers, and no genv was found to try"),
 		doctor.If(allowed != "" && refusal.Class == remote.SudoRefused, doctor.Cause(remote.SudoRefused),
 			"%s, and not %s", covered, missing).Next(step),
 		doctor.If(refusal.Class != "", doctor.Cause(refusal.Class), "%v", refusal.Err).Next(refusal.Next),
-		doctor.If(!t.Lists, "", "runs usage serve of %s; what else it allows is not known, since it lists nothing "+
-			"without a password (listpw)", path),
+		doctor.If(!t.Lists, "", "runs usage serve of %s, and lists nothing else without a password (listpw)", path),
 		doctor.If(missing != "", doctor.Cause(remote.SudoRefused), "%s, and not %s", covered, missing).Next(step),
 		doctor.If(slices.Contains(t.Allows, remote.AllowsEverything), "sudo-covers-everything",
-			"covers every command: who gets hold of the account is root").Next("give the controller an account of its "+
-			"own, and "+step),
+			"covers every command, so the account is root").
+			Next("give the controller an account of its own, and "+step),
 		doctor.If(slices.Contains(t.Allows, remote.AllowsAllOfGenv), "sudo-covers-all-of-genv",
 			"covers all of %s, which can run any program as root (`genv lock`)", path).Next(step),
 		doctor.If(true, "", "%s", covered))

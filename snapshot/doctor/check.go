@@ -264,7 +264,7 @@ func Decode(data []byte) (*HostDocument, error) {
 		case Warning, Failed:
 			c.Cause = Cause(text.OneLine(text.Cut(string(given[at].Cause), 64)))
 			if _, c.NextStep = meaningOf(c.Cause); c.NextStep == "" {
-				c.NextStep = "run `genv doctor` on the host, which has a newer genv and knows the next step"
+				c.NextStep = "run `genv doctor` on the host: its genv is newer"
 			}
 		default:
 			return nil, fmt.Errorf("%w: the status of %s is %q", ErrInvalid, name, text.Cut(string(c.Status), 32))

@@ -24,7 +24,7 @@ func CheckNamespace(inode uint64, refusal string) Check {
 		If(inode == 0, Unsure, "/proc doesn't show the PID namespace"),
 		If(refusal != "", "other-pid-namespace", "%s", refusal),
 		If(inode == initialPID, "", "the initial PID namespace"),
-		If(true, "", "PID namespace %d, which is not the initial one and is that of the state files", inode))
+		If(true, "", "PID namespace %d, that of the state files", inode))
 }
 
 // CheckServices judges genv's units by the output of showUnits: lines KEY=VALUE, with
@@ -73,8 +73,7 @@ func WithTrial(c Check, t *snapshot.Trial) Check {
 		If(t.Unable != "", "nothing-can-end", "nothing can be ended there: %s", t.Unable),
 		If(t.State != "", "nothing-can-be-detached", "nothing can be detached there: %s", t.State)), c)
 	if t.NoPidfds {
-		found.Detail += "; no pidfds (Linux before 5.3, or a filter of system calls): processes are verified right " +
-			"before kill(2)"
+		found.Detail += "; no pidfds: processes are verified right before kill(2)"
 	}
 	return found
 }
@@ -185,7 +184,7 @@ func CheckDriver(d DriverCall) Check {
 	seen := fmt.Sprintf("driver %s, %s, nvidia-smi took %s", cmp.Or(d.Version(), "unknown"), count,
 		d.Took.Round(precision))
 	if d.Restricted {
-		seen += "; a guard may hide others, and these have other indices"
+		seen += "; a guard may hide others, and change indices"
 	}
 	cause := causeOf(d.Err)
 	return First(DriverState,
@@ -196,9 +195,9 @@ func CheckDriver(d DriverCall) Check {
 		If(failed > 0, "gpu-failed", "%s%s", seen, unsure),
 		If(unsure != "", "gpu-values-unknown", "%s%s", seen, unsure),
 		If(len(d.Modes.Warnings) > 0, "driver-warning", "%s; it says: %s", seen, strings.Join(d.Modes.Warnings, "; ")),
-		If(off != "", "persistence-off", "%s; persistence mode is off on GPU %s", seen, off),
+		If(off != "", "persistence-off", "%s; persistence mode off on GPU %s", seen, off),
 		If(d.Took > slowCall, "nvidia-smi-slow", "%s", seen),
-		If(hidden != "", "persistence-unknown", "%s; the persistence mode of GPU %s is unknown", seen, hidden),
+		If(hidden != "", "persistence-unknown", "%s; persistence mode unknown on GPU %s", seen, hidden),
 		If(true, "", "%s, persistence mode on", seen))
 }
 
@@ -297,9 +296,9 @@ func CheckGuard(kernel Check, g *GuardState) Check {
 		fine.Detail = OneLine(fmt.Sprintf("%s; the guard is %s", kernel.Detail, g.shown()))
 	}
 	return First(Guard,
-		If(g.Mode == snapshot.GuardUnable, "guard-unable", "%s, and the host can't do it: %s (%s)", g.order(), g.Reason,
+		If(g.Mode == snapshot.GuardUnable, "guard-unable", "%s, and can't be done: %s (%s)", g.order(), g.Reason,
 			kernel.Detail),
-		If(g.over(), "guard-not-renewed", "%s, and not since; every open is allowed (%s)", g.order(), kernel.Detail),
+		If(g.over(), "guard-not-renewed", "%s, and not since: all is allowed (%s)", g.order(), kernel.Detail),
 		fine)
 }
 
@@ -317,7 +316,7 @@ func CompareGuard(own Check, g *GuardState, wanted snapshot.GuardMode) Check {
 	case wanted == "" || wanted == snapshot.GuardOff:
 		return own
 	case g == nil:
-		return Unknown(Guard, "%sit is unknown what the guard does: %s", says, own.Detail)
+		return Unknown(Guard, "%swhat the guard does is unknown: %s", says, own.Detail)
 	}
 	return First(Guard,
 		If(g.Mode == wanted, "", "%s, as the policy says", own.Detail),
@@ -325,7 +324,7 @@ func CompareGuard(own Check, g *GuardState, wanted snapshot.GuardMode) Check {
 			"%sthe host has no kernel for it: %s", says, own.Detail),
 		If(g.Mode == snapshot.GuardUnable, "guard-unable", "%sthe host can't do it: %s", says, g.Reason),
 		If(g.Veto || g.Ordered == snapshot.GuardOff, "guard-turned-off", "%sthe guard is off: %s", says, g.Reason),
-		If(g.Ordered == "", "guard-not-ordered", "%sno controller has ordered it since the host was started", says),
+		If(g.Ordered == "", "guard-not-ordered", "%snone was ordered since the host was started", says),
 		If(g.over(), "guard-not-ordered", "%s%s, and not since", says, g.order()),
 		If(g.Ordered != wanted, "guard-other-order", "%s%s", says, g.order()),
 		If(true, "guard-unable", "%sthe guard is %s", says, g.shown()))

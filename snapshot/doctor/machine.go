@@ -97,9 +97,8 @@ func clock() Check {
 	_, err := unix.Adjtimex(&now)
 	return First(Clock,
 		If(err != nil, Unsure, "adjtimex: %v", err),
-		If(now.Status&unix.STA_UNSYNC != 0, "clock-unsynchronized",
-			"the kernel says that the clock is not synchronized"),
-		If(true, "", "synchronized, as the kernel says"))
+		If(now.Status&unix.STA_UNSYNC != 0, "clock-unsynchronized", "not synchronized"),
+		If(true, "", "synchronized"))
 }
 
 // noCommand is a number that bpf(2) doesn't define.

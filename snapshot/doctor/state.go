@@ -52,7 +52,7 @@ func CheckState(s StateFacts) Check {
 	f := s.Folder
 	if f == nil || s.Err != nil {
 		return Worst(First(StateFolder,
-			If(s.Missing, "", "%s is not there yet: the first genv command makes it", s.Path),
+			If(s.Missing, "", "%s is not there yet", s.Path),
 			If(s.Err != nil, "state-unreadable", "%v", s.Err),
 			If(true, Unsure, "%s could not be looked at", s.Path)), root)
 	}
@@ -65,8 +65,8 @@ func CheckState(s StateFacts) Check {
 		found = append(found, f.check(s.Path+"/"+f.Name, s.bits(0o666)))
 	}
 	for _, name := range s.Lost {
-		found = append(found, Problem(StateFolder, "state-lost",
-			"%s/%s is missing, although root saw it since the machine was started", s.Path, name))
+		found = append(found, Problem(StateFolder, "state-lost", "%s/%s is missing, which root saw since the "+
+			"machine was started", s.Path, name))
 	}
 	locked := First(StateFolder, If(s.Holder != "", "state-locked", "%s/genv.lock is held by %s", s.Path, s.Holder))
 	return Worst(append(found, locked, root)...)
@@ -91,7 +91,7 @@ func (s *StateFacts) inOrder() Check {
 	case s.Owned:
 		unread += "; it is root's"
 	case s.Systemd && cause == "":
-		cause, unread = "state-shared", "; every user writes it, and can forge, remove or lock what others have there"
+		cause, unread = "state-shared", "; every user can forge, remove or lock what others have there"
 	}
 	return Problem(StateFolder, cause, "%s, uid %d, mode %04o, %s%s", s.Path, s.Folder.UID, s.Folder.permissions(),
 		text.Plural(len(s.Files), "file"), unread)
@@ -103,7 +103,7 @@ func (f *FileFacts) check(path string, bits uint32) Check {
 		If(!f.Mode.IsRegular(), "state-unsafe", "%s of uid %d is %s", path, f.UID, kindOf(f.Mode)),
 		If(f.Links > 1, "state-unsafe", "%s of uid %d has %d hard links", path, f.UID, f.Links),
 		If(f.Size > MaxStateFile && f.Name != lockName, "state-unsafe",
-			"%s of uid %d has %d bytes, more than genv ever writes", path, f.UID, f.Size),
+			"%s of uid %d has %d bytes, more than genv writes", path, f.UID, f.Size),
 		If(f.Content != nil, "state-corrupt", "%s of uid %d: %v", path, f.UID, f.Content),
 		f.narrowed(path, bits, f.Name != lockName),
 		If(len(f.Odd) > 0, "state-odd", "%s of uid %d: %s", path, f.UID, strings.Join(f.Odd, "; ")))

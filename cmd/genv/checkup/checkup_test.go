@@ -22,7 +22,7 @@ func TestWriteHost(t *testing.T) {
 	require.Equal(t, `CHECK     STATUS   FOUND
 genv      ok       v1
 disk      failed   no room
-                   next: free space or inodes there: the record of what is done can't be written
+                   next: free space or inodes there: nothing can be recorded
 This is what a user without root can see; `+"`sudo genv doctor`"+` may see more.
 `, b.String())
 }
