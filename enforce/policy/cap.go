@@ -3,6 +3,7 @@ package policy
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,76 +16,44 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Cap is one of the list of caps, as the file has it.
+// Cap is one of the list of caps: as the judge has it, but for what depends on the time, and as the file has it.
 type Cap struct {
-	Name     string
-	Place    strictyaml.Place
-	Kind     enforce.CapKind
-	Limit    enforce.CapLimit // of everybody whom it is about, without By
-	By       []personLimit    // by person; nil for one limit
-	Users    people
-	Of       gpuSelection
-	Together bool
-	PerHost  bool
-	Every    string // month or week, of GPU hours
-	When     *Schedule
-	Waiting  *people // nil for a cap that holds always
-	Warn     *enforce.Warn
-
-	written string // the amount
+	enforce.Cap
+	place   strictyaml.Place
+	limit   enforce.CapLimit // of everybody whom it is about, without by
+	by      []personLimit    // by person; nil for one limit
+	users   selection
+	hosts   selection
+	labels  map[string]string
+	waiting *selection // nil for a cap that holds always
+	every   string     // month or week, of GPU hours
+	when    *Schedule
 	zone    *time.Location
+	written string // the amount
 }
 
 // personLimit is the limit of somebody: of a person, of the members of a group, or of all others.
 type personLimit struct {
-	who   person
+	who   entry
 	limit enforce.CapLimit
 }
 
-// person is an account, a group of the file, a Unix group, or everybody.
-type person struct {
+// entry names people or hosts.
+type entry struct {
 	written string // as in the file
-	users   map[string]bool
-	unix    string // the name of a Unix group
+	has     func(name string) enforce.Membership
+	users   map[string]bool // a user, or those of a group of the file; nil for others
 }
 
-// people are those in one of the entries, less those of without. Without entries it is everybody else.
-type people struct{ entries, without []person }
+// selection is what one of the entries names, less what one of without does. Without entries it is all others.
+type selection struct{ entries, without []entry }
 
-// gpuSelection is which GPUs a cap is about: all that is set must match.
-type gpuSelection struct {
-	hosts, withoutHosts []hostEntry
-	writtenHosts        []string
-	labels              map[string]string
-	model               string // a glob
-}
-
-// hostEntry is hosts by name, or a group of the inventory.
-type hostEntry struct {
-	pattern text.HostPattern
-	group   string
-	place   strictyaml.Place // of a group
-}
-
-// unixGroups says who is in a Unix group.
-type unixGroups = func(user snapshot.Username, group string) enforce.Membership
-
-func (p *person) has(user snapshot.Username, unix unixGroups) enforce.Membership {
-	switch {
-	case p.unix != "":
-		return unix(user, p.unix)
-	case p.written == "*" || p.users[string(user)]:
-		return enforce.Member
-	}
-	return enforce.NotMember
-}
-
-func (p *people) has(user snapshot.Username, unix unixGroups) enforce.Membership {
+func (s *selection) has(name string) enforce.Membership {
 	in := enforce.Member
-	if len(p.entries) > 0 {
-		in = hasAny(p.entries, user, unix)
+	if len(s.entries) > 0 {
+		in = hasAny(s.entries, name)
 	}
-	switch out := hasAny(p.without, user, unix); {
+	switch out := hasAny(s.without, name); {
 	case in == enforce.NotMember || out == enforce.Member:
 		return enforce.NotMember
 	case out == enforce.MembershipUnknown:
@@ -93,9 +62,9 @@ func (p *people) has(user snapshot.Username, unix unixGroups) enforce.Membership
 	return in
 }
 
-func hasAny(list []person, user snapshot.Username, unix unixGroups) (most enforce.Membership) {
+func hasAny(list []entry, name string) (most enforce.Membership) {
 	for i := range list {
-		switch list[i].has(user, unix) {
+		switch list[i].has(name) {
 		case enforce.Member:
 			return enforce.Member
 		case enforce.MembershipUnknown:
@@ -105,31 +74,56 @@ func hasAny(list []person, user snapshot.Username, unix unixGroups) (most enforc
 	return most
 }
 
+func memberIf(is bool) enforce.Membership {
+	if is {
+		return enforce.Member
+	}
+	return enforce.NotMember
+}
+
+// all is what an empty selection is called.
+func (s *selection) text(all string) string {
+	words := func(list []entry) string {
+		var names []string
+		for i := range list {
+			names = append(names, list[i].written)
+		}
+		return strings.Join(names, ", ")
+	}
+	if len(s.entries) > 0 {
+		all = words(s.entries)
+	}
+	if len(s.without) > 0 {
+		all += " but " + words(s.without)
+	}
+	return all
+}
+
 // limitOf is the limit of a person: by name, else the largest of the groups, else of all others. While a membership is
 // unknown it is the largest that the person might have.
-func (c *Cap) limitOf(user snapshot.Username, unix unixGroups) (limit enforce.CapLimit, about bool) {
-	if c.By == nil {
-		return c.Limit, true
+func (c *Cap) limitOf(user snapshot.Username) (limit enforce.CapLimit, about bool) {
+	if c.by == nil {
+		return c.limit, true
 	}
 	var all *enforce.CapLimit
 	unknown := false
-	larger := func(other enforce.CapLimit) { limit = enforce.CapLimit{Value: max(limit.Value, other.Value)} }
-	for i := range c.By {
-		by := &c.By[i]
-		isGroup := by.who.unix != "" || strings.HasPrefix(by.who.written, "@")
-		switch member := by.who.has(user, unix); {
+	for i := range c.by {
+		by := &c.by[i]
+		member := by.who.has(string(user))
+		switch {
 		case by.who.written == "*":
 			all = &by.limit
+			continue
 		case member == enforce.NotMember:
-		case !isGroup:
+			continue
+		case !strings.ContainsAny(by.who.written[:1], "@%"):
 			return by.limit, true
 		case member == enforce.MembershipUnknown:
 			unknown = true
-			larger(by.limit)
 		default:
 			about = true
-			larger(by.limit)
 		}
+		limit.Value = max(limit.Value, by.limit.Value)
 	}
 	switch {
 	case about:
@@ -137,35 +131,19 @@ func (c *Cap) limitOf(user snapshot.Username, unix unixGroups) (limit enforce.Ca
 	case all == nil: // who may be a member of no group has no cap
 		return enforce.CapLimit{}, false
 	case unknown:
-		larger(*all)
-		return limit, true
+		return enforce.CapLimit{Value: max(limit.Value, all.Value)}, true
 	}
 	return *all, true
 }
 
-// onHost reports whether a host is one of them. Without the inventory no host is, where one of its groups is named.
-func (f *File) onHost(g *gpuSelection, host snapshot.Hostname, labels map[string]string) bool {
-	known := true
-	matches := func(e hostEntry) bool {
-		if e.group == "" {
-			return e.pattern.Matches(string(host))
-		}
-		members, ok := f.HostGroups[e.group]
-		known = known && ok
-		return slices.ContainsFunc(members, func(name string) bool {
-			return text.FoldHost(name) == text.FoldHost(string(host))
-		})
-	}
-	on := len(g.hosts) == 0 || slices.ContainsFunc(g.hosts, matches)
-	if !on || slices.ContainsFunc(g.withoutHosts, matches) || !known {
-		return false
-	}
-	for key, value := range g.labels {
+// onHost reports whether its GPUs may be on a host. Those of a group of the inventory are on none without the inventory.
+func (c *Cap) onHost(host snapshot.Hostname, labels map[string]string) bool {
+	for key, value := range c.labels {
 		if has, ok := labels[key]; !ok || has != value {
 			return false
 		}
 	}
-	return true
+	return c.hosts.has(string(host)) == enforce.Member
 }
 
 // MatchModel reports whether a glob matches the driver's name of a GPU; unknown names are matched by none.
@@ -174,73 +152,64 @@ func MatchModel(glob, model string) bool {
 	return model != "" && text.MatchGlob(fold(glob), fold(model))
 }
 
-// ID names the cap in findings: its name or, without one, a digest of what it says.
-func (c *Cap) ID() string {
-	if c.Name != "" {
-		return c.Name
+// complete sets what the judge asks for.
+func (c *Cap) complete() {
+	if c.ID = c.Name; c.ID == "" {
+		sum := sha256.Sum256([]byte(c.String()))
+		c.ID = hex.EncodeToString(sum[:4])
 	}
-	sum := sha256.Sum256([]byte(c.String()))
-	return hex.EncodeToString(sum[:4])
+	c.Place, c.Scheduled = c.place.String(), c.when != nil
+	c.OnHost, c.Limit = c.onHost, c.limitOf
+	memberOf := func(people *selection) func(snapshot.Username) enforce.Membership {
+		return func(user snapshot.Username) enforce.Membership { return people.has(string(user)) }
+	}
+	c.Member = memberOf(&c.users)
+	if c.Model != "" {
+		c.OfModel = func(model string) bool { return MatchModel(c.Model, model) }
+	}
+	if c.waiting != nil {
+		c.Waiting, c.WaitingAnybody = memberOf(c.waiting), len(c.waiting.entries)+len(c.waiting.without) == 0
+	}
 }
 
-// capAt is a cap as it holds at a moment; ok is false if it doesn't.
-func (f *File) capAt(c *Cap, now time.Time, unix unixGroups) (held *enforce.Cap, ok bool) {
-	holds := c.When == nil || now.IsZero() || c.When.Contains(now)
-	if !holds && c.Kind != enforce.CapHours {
-		return nil, false
+// Caps implements enforce.Policy.
+func (f *File) Caps(at time.Time) (list []*enforce.Cap) {
+	for _, c := range f.CapList {
+		held := c.Cap
+		held.Resting = c.when != nil && !at.IsZero() && !c.when.Contains(at)
+		if c.Kind == enforce.CapHours {
+			held.Period, held.PeriodEnd = c.period(at)
+		} else if held.Resting {
+			continue
+		}
+		list = append(list, &held)
 	}
-	held = &enforce.Cap{
-		ID: c.ID(), Name: c.Name, Place: c.Place.String(), Kind: c.Kind, Together: c.Together, PerHost: c.PerHost,
-		Scheduled: c.When != nil, Resting: !holds, Warn: c.Warn,
-		OnHost: func(host snapshot.Hostname, labels map[string]string) bool { return f.onHost(&c.Of, host, labels) },
-		Limit:  func(user snapshot.Username) (enforce.CapLimit, bool) { return c.limitOf(user, unix) },
-		Member: func(user snapshot.Username) enforce.Membership { return c.Users.has(user, unix) },
-	}
-	if c.Of.model != "" {
-		held.Model, held.OfModel = c.Of.model, func(model string) bool { return MatchModel(c.Of.model, model) }
-	}
-	if c.Waiting != nil {
-		held.Waiting = func(user snapshot.Username) enforce.Membership { return c.Waiting.has(user, unix) }
-		held.WaitingAnybody = len(c.Waiting.entries)+len(c.Waiting.without) == 0
-	}
-	if c.Kind == enforce.CapHours {
-		held.Period, held.PeriodEnd = c.period(now)
-	}
-	return held, true
+	return list
 }
 
 // period is the month or week in which hours count.
 func (c *Cap) period(now time.Time) (begin, end time.Time) {
 	year, month, day := now.In(c.zone).Date()
-	if c.Every == "month" {
+	if c.every == "month" {
 		return time.Date(year, month, 1, 0, 0, 0, 0, c.zone), time.Date(year, month+1, 1, 0, 0, 0, 0, c.zone)
 	}
 	monday := day - (int(now.In(c.zone).Weekday())+6)%7
 	return time.Date(year, month, monday, 0, 0, 0, 0, c.zone), time.Date(year, month, monday+7, 0, 0, 0, 0, c.zone)
 }
 
-// Caps implements enforce.Policy.
-func (f *File) Caps(at time.Time) (list []*enforce.Cap) {
-	unix := f.unixGroups()
-	for _, c := range f.CapList {
-		if held, holds := f.capAt(c, at, unix); holds {
-			list = append(list, held)
-		}
-	}
-	return list
+// reservation is who may reserve what.
+type reservation struct {
+	users selection
+	rule  snapshot.BookingRule
 }
 
 // Booking implements enforce.Policy: the first rule about the person is the one that counts.
 func (f *File) Booking(user snapshot.Username) (rule *snapshot.BookingRule, known bool) {
-	unix := f.unixGroups()
-	user = f.Accounts.Name(user)
-	for i := range f.Reservations {
-		r := &f.Reservations[i]
-		switch r.Users.has(user, unix) {
+	for i := range f.reservations {
+		r := f.reservations[i]
+		switch r.users.has(string(f.Accounts.Name(user))) {
 		case enforce.Member:
-			return &snapshot.BookingRule{
-				GPUs: r.GPUs, AtOnce: r.AtOnce, Longest: r.Longest, Ahead: r.Ahead, Pause: r.Pause,
-			}, true
+			return &r.rule, true
 		case enforce.MembershipUnknown:
 			return nil, false
 		}
@@ -250,109 +219,92 @@ func (f *File) Booking(user snapshot.Username) (rule *snapshot.BookingRule, know
 
 // AskUnix has the policy ask who is in Unix groups: nss.GroupMembers' Member, say. It is called before Settings.
 func (f *File) AskUnix(ask func(user, group string) (member, known bool)) {
-	f.UnixGroups = func() func(snapshot.Username, string) enforce.Membership {
-		return func(user snapshot.Username, group string) enforce.Membership {
-			switch member, known := ask(string(user), group); {
-			case !known:
-				return enforce.MembershipUnknown
-			case member:
-				return enforce.Member
-			}
-			return enforce.NotMember
+	f.UnixGroups = func(user snapshot.Username, group string) enforce.Membership {
+		member, known := ask(string(user), group)
+		if !known {
+			return enforce.MembershipUnknown
 		}
+		return memberIf(member)
 	}
 }
 
-// unixGroups says what is known now of who is in which Unix group.
-func (f *File) unixGroups() unixGroups {
-	if f.UnixGroups != nil {
-		return f.UnixGroups()
+// inUnixGroup says what is known now of whether a user is in a Unix group.
+func (f *File) inUnixGroup(user, group string) enforce.Membership {
+	if f.UnixGroups == nil {
+		return enforce.MembershipUnknown
 	}
-	return func(snapshot.Username, string) enforce.Membership { return enforce.MembershipUnknown }
+	return f.UnixGroups(snapshot.Username(user), group)
 }
 
 // UnixGroupNames are the Unix groups that the policy names, sorted.
 func (f *File) UnixGroupNames() []string {
 	names := make(map[string]bool)
-	for _, c := range f.CapList {
-		lists := [][]person{c.Users.entries, c.Users.without}
-		if c.Waiting != nil {
-			lists = append(lists, c.Waiting.entries, c.Waiting.without)
-		}
-		for _, by := range c.By {
-			lists = append(lists, []person{by.who})
-		}
-		for _, p := range slices.Concat(lists...) {
-			if p.unix != "" {
-				names[p.unix] = true
-			}
-		}
-	}
-	for _, res := range f.Reservations {
-		for _, p := range slices.Concat(res.Users.entries, res.Users.without) {
-			if p.unix != "" {
-				names[p.unix] = true
-			}
+	for _, r := range f.References {
+		if r.Kind == ToUnixGroup {
+			names[r.Name] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(names))
 }
 
+// UseHostGroups has caps know the hosts of the groups of the inventory, which is read only if a cap names one. Its
+// error is also that of groups that aren't there, each a *strictyaml.ParseError.
+func (f *File) UseHostGroups(read func() (map[string][]string, error)) (err error) {
+	var unknown []error
+	for _, r := range f.References {
+		group, isGroup := strings.CutPrefix(r.Name, "@")
+		if r.Kind != ToHost || !isGroup {
+			continue
+		}
+		if f.HostGroups == nil {
+			if f.HostGroups, err = read(); err != nil {
+				return err
+			}
+		}
+		if _, known := f.HostGroups[group]; !known {
+			hint := text.Hint(group, slices.Sorted(maps.Keys(f.HostGroups)), "add it there, or name hosts")
+			unknown = append(unknown, &strictyaml.ParseError{
+				Place: r.Place, Message: fmt.Sprintf("@%s: no such host group in the inventory; %s", group, hint),
+			})
+		}
+	}
+	return errors.Join(unknown...)
+}
+
 // String is what the cap says, in words.
 func (c *Cap) String() string {
-	hosts := "all hosts"
-	if len(c.Of.writtenHosts) > 0 {
-		hosts = strings.Join(c.Of.writtenHosts, ", ")
-	}
 	s := c.amount()
-	if !c.Together && c.By == nil {
+	if !c.Together && c.by == nil {
 		s += " each"
 	}
-	s += c.Of.String() + " on " + hosts
+	s += c.gpus() + " on " + c.hosts.text("all hosts")
 	if c.PerHost {
 		s += ", each by itself, "
 	} else {
 		s += " together, "
 	}
 	if c.Together {
-		s += "shared by " + c.Users.String()
+		s += "shared by "
 	} else {
-		s += "for " + c.Users.String()
+		s += "for "
 	}
-	if c.When != nil {
-		s += ", in schedule " + c.When.Name
+	s += c.users.text("everybody")
+	if c.when != nil {
+		s += ", in schedule " + c.when.Name
 	}
-	if c.Waiting != nil {
-		s += ", as far as others wait: " + c.Waiting.String()
-	}
-	return s
-}
-
-func (p *people) String() string {
-	words := func(list []person) string {
-		var names []string
-		for _, who := range list {
-			names = append(names, who.written)
-		}
-		return strings.Join(names, ", ")
-	}
-	s := "everybody"
-	if len(p.entries) > 0 {
-		s = words(p.entries)
-	}
-	if len(p.without) > 0 {
-		s += " but " + words(p.without)
+	if c.waiting != nil {
+		s += ", as far as others wait: " + c.waiting.text("everybody")
 	}
 	return s
 }
 
-// String is the model and the labels, in words.
-func (g *gpuSelection) String() (s string) {
-	if g.model != "" {
-		s += " of model " + g.model
+// gpus is the model and the labels of its GPUs, in words.
+func (c *Cap) gpus() (s string) {
+	if c.Model != "" {
+		s += " of model " + c.Model
 	}
-	for _, key := range slices.Sorted(maps.Keys(g.labels)) {
-		s += fmt.Sprintf(" with label %s=%s", key, g.labels[key])
+	for _, key := range slices.Sorted(maps.Keys(c.labels)) {
+		s += fmt.Sprintf(" with label %s=%s", key, c.labels[key])
 	}
 	return s
 }

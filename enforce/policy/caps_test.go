@@ -3,6 +3,7 @@ package policy_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -96,13 +97,11 @@ func TestLimitsByPerson(t *testing.T) {
 groups: {students: [alice, bob], staff: [bob]}
 caps: [{name: c, gpus: {"*": 1, "@students": 2, "@staff": 5, "%nlp": 7, alice: 3}}, {name: d, gpus: {"%nlp": 7}}, {name: e, gpus: 1, users: ["!%nlp"]}]`)
 	known := map[snapshot.Username]enforce.Membership{"nora": enforce.Member, "alice": enforce.NotMember, "bob": enforce.NotMember, "dora": enforce.NotMember}
-	file.UnixGroups = func() func(snapshot.Username, string) enforce.Membership {
-		return func(user snapshot.Username, _ string) enforce.Membership {
-			if m, ok := known[user]; ok {
-				return m
-			}
-			return enforce.MembershipUnknown
+	file.UnixGroups = func(user snapshot.Username, _ string) enforce.Membership {
+		if m, ok := known[user]; ok {
+			return m
 		}
+		return enforce.MembershipUnknown
 	}
 	caps := file.Caps(time.Now())
 	for user, want := range map[snapshot.Username]int64{"alice": 3, "bob": 5, "nora": 7, "dora": 1, "who": 7} {
@@ -168,7 +167,7 @@ func TestExemptFromCaps(t *testing.T) {
 	}{
 		{policy.Who{User: "bob", Rule: enforce.RuleCaps}, "", "0,1,2"},
 		{policy.Who{User: "bob", Rule: "d"}, "0,2", "0,1,2"},
-		{policy.Who{User: "bob", Rule: enforce.Rule(file.CapList[2].ID())}, "0,1", "0,1,2"},
+		{policy.Who{User: "bob", Rule: enforce.Rule(file.CapList[2].ID)}, "0,1", "0,1,2"},
 		{policy.Who{Host: "a", Rule: enforce.RuleCaps}, "0,1,2", ""},
 		{policy.Who{Host: "a", Rule: "c"}, "0,1,2", "1,2"},
 		{policy.Who{User: "bob", Rule: enforce.RuleIdle}, "0,1,2", "0,1,2"},
@@ -220,7 +219,7 @@ caps:
 		"cap d | all but 1 of the working GPUs with label use=train on all hosts, each by itself, shared by everybody, in schedule office, warn: {for: 30m} (not now) | caps, p.yaml:7:6",
 		"cap e | GPUs (1 for *, 2 for carol) on gpu-[01-04] together, for everybody | caps, p.yaml:8:6",
 		"cap g | 1 GPU each on all hosts together, for everybody, as far as others wait: dora, warn: {for: 1m} | caps, p.yaml:10:6",
-		"cap " + file.CapList[7].ID() + " | 8 environments each on all hosts together, for everybody | caps, p.yaml:11:6",
+		"cap " + file.CapList[7].ID + " | 8 environments each on all hosts together, for everybody | caps, p.yaml:11:6",
 	}, lines)
 }
 
@@ -277,6 +276,18 @@ func TestWarningsThatAreShort(t *testing.T) {
 	}
 }
 
+// warned are the warnings of a kind, or of a name, with these GPUs by host and model.
+func warned(file *policy.File, of string, gpus map[string]map[string]int) []policy.Warning {
+	list := file.Warnings(func(yield func(enforce.Query, map[string]int) bool) {
+		for host, byModel := range gpus {
+			if !yield(enforce.Query{Host: snapshot.Hostname(host)}, byModel) {
+				return
+			}
+		}
+	})
+	return slices.DeleteFunc(list, func(w policy.Warning) bool { return w.Kind != of && w.Name != of })
+}
+
 func TestCapWarnings(t *testing.T) {
 	const head = `schedules: {day: [{hours: 8-18}], none: [{days: sat, from: 2026-12-21, to: 2026-12-22}]}
 groups: {empty: [], staff: [ann]}
@@ -311,7 +322,7 @@ caps: [`
 		`{gpus: {"*": 1, bob: 9}}, {gpus: 5, users: [bob], together: true}`: "",
 	} {
 		var said []string
-		for _, w := range parse(t, head+caps+"]").CapWarnings() {
+		for _, w := range warned(parse(t, head+caps+"]"), "cap", nil) {
 			said = append(said, w.Message)
 		}
 		if want == "" {
@@ -325,12 +336,10 @@ caps: [`
 
 func TestCapsThatTakeAll(t *testing.T) {
 	file := parse(t, `caps: [{gpus: -2, per: host, of: {model: "A100*"}}, {gpus: -2, name: together}]`)
-	hosts := func(yield func(enforce.Query, map[string]int) bool) {
-		_ = yield(enforce.Query{Host: "a"}, map[string]int{"A100": 8}) && yield(enforce.Query{Host: "b"}, nil) &&
-			yield(enforce.Query{Host: "c"}, map[string]int{"A100": 2, "V100": 6})
-	}
-	require.Equal(t, "on c nothing may be taken: it has 2 GPUs", file.TakesAll(file.CapList[0], hosts))
-	require.Empty(t, file.TakesAll(file.CapList[1], hosts))
+	said := warned(file, "cap", map[string]map[string]int{"a": {"A100": 8}, "b": nil, "c": {"A100": 2, "V100": 6}})
+	require.Len(t, said, 1)
+	require.Equal(t, "on c nothing may be taken: it has 2 GPUs", said[0].Message)
+	require.Equal(t, file.CapList[0].ID, said[0].Name)
 }
 
 // A policy with caps or idle that sees only people who use environments is told so.
@@ -341,7 +350,7 @@ func TestWhoDoesNotCount(t *testing.T) {
 		"defaults: {non-env-processes: count}\ncaps: [{gpus: 1}]":                      true,
 		"caps: [{gpus: 1}]\noverrides: [{hosts: [a], set: {non-env-processes: true}}]": true, "defaults: {grace: 10s}": true,
 	} {
-		require.Equal(t, counts, parse(t, text).CountsNoneOutside() == nil, text)
+		require.Equal(t, counts, len(warned(parse(t, text), "non-env-processes", nil)) == 0, text)
 	}
 }
 
@@ -355,7 +364,7 @@ func TestPoliciesOfSites(t *testing.T) {
 		require.NoError(t, err)
 		file, err := policy.Parse(path, data)
 		require.NoError(t, err)
-		require.Empty(t, file.CapWarnings(), path)
+		require.Empty(t, warned(file, "cap", nil), path)
 		require.Empty(t, file.Ignored, path)
 	}
 }

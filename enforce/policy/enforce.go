@@ -2,13 +2,11 @@ package policy
 
 import (
 	"encoding/binary"
-	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/guard"
-	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -30,7 +28,7 @@ func (f *File) Settings(q enforce.Query) *enforce.Settings {
 	merged := f.merged(layers, q.User)
 	settings = &merged.Settings
 	if mode := settings.Guard.Mode; q.User == "" { // it is a host's
-		settings.Guard = f.Exemptions.guard(mode, f.Accounts)
+		settings.Guard = f.exemptions.guard(mode, f.Accounts)
 	} else {
 		settings.Guard = guard.PolicySetting{}
 	}
@@ -61,7 +59,7 @@ func (f *File) keyOf(key []byte, user snapshot.Username, layers []layer) []byte 
 }
 
 // guard is a mode of the kernel guard with those who are exempt from it.
-func (e *Exemptions) guard(m guard.Mode, accounts Aliases) guard.PolicySetting {
+func (e *exemptions) guard(m guard.Mode, accounts Aliases) guard.PolicySetting {
 	if m == guard.Off {
 		return guard.PolicySetting{}
 	}
@@ -80,14 +78,9 @@ func (f *File) Account(user snapshot.Username) snapshot.Username { return f.Acco
 
 // Fleet implements enforce.Policy.
 func (f *File) Fleet() enforce.Fleet {
-	return enforce.Fleet{
-		PauseCaps: f.PauseCaps.On, Interval: f.Interval,
-		TellUsers: f.TellUsers.On || f.Mail != nil, Unprotected: f.Unprotected, Contact: f.Contact,
-		Limits: safety.Limits{
-			Fleet: f.Limits.Fleet.limit(), PerUser: f.Limits.PerUser.limit(), PerHost: f.Limits.PerHost.limit(),
-			Throttle: f.Limits.Throttle.On,
-		},
-	}
+	fleet := f.OfFleet
+	fleet.TellUsers = fleet.TellUsers || f.Mail != nil
+	return fleet
 }
 
 // Names implements enforce.Policy: an override or a cap names a user, or a group of the file that has the user.
@@ -97,15 +90,11 @@ func (f *File) Names(user snapshot.Username) bool {
 			return true
 		}
 	}
-	is := func(p person) bool { return p.users[string(user)] }
+	is := func(e entry) bool { return e.users[string(user)] }
 	return slices.ContainsFunc(f.CapList, func(c *Cap) bool {
-		return slices.ContainsFunc(c.Users.entries, is) ||
-			slices.ContainsFunc(c.By, func(by personLimit) bool { return is(by.who) })
+		return slices.ContainsFunc(c.users.entries, is) ||
+			slices.ContainsFunc(c.by, func(by personLimit) bool { return is(by.who) })
 	})
-}
-
-func (l *Limit) limit() safety.Limit {
-	return safety.Limit{Terminations: l.MaxTerminations.Value, Detachments: l.MaxDetachments.Value}
 }
 
 // Exempt implements enforce.Policy. The reason is what is exempt, and the place in
@@ -119,49 +108,17 @@ func (l *Limit) limit() safety.Limit {
 // labels, and as one of a user only by the user who is proved to have started it. A device is exempt by its UUID; for
 // an index see ExemptIndices.
 func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
-	e := &f.Exemptions
 	user, uid, env := ownerOf(s)
-	user = f.Accounts.Name(user)
-	if from, ok := e.Host(s.Host); ok {
-		return fmt.Sprintf("host %s: %s", s.Host, from), true
+	what, from := f.exemptions.find(&candidate{s, f.Accounts.Name(user), uid, env})
+	if what == "" {
+		return "", false
 	}
-	if from, ok := e.User(user); ok {
-		return fmt.Sprintf("user %s: %s", user, from), true
-	}
-	if uid != nil {
-		if from, ok := e.UID(*uid); ok {
-			return fmt.Sprintf("uid %d: %s", *uid, from), true
-		}
-	}
-	if s.Process != nil && s.Process.UserUnknown {
-		if from, ok := e.anyUser(); ok { // it may be an exempt one
-			return fmt.Sprintf("a user whose name could not be looked up: %s", from), true
-		}
-	}
-	if s.Process != nil {
-		if from, ok := e.Container(s.Process); ok {
-			return fmt.Sprintf("%s: %s", s.Process.ContainerName(), from), true
-		}
-		if from, ok := e.Process(s.Process.Name, user); ok {
-			return fmt.Sprintf("process %s: %s", s.Process.Name, from), true
-		}
-	}
-	if env != nil {
-		if from, ok := e.Environment(f.Accounts.Name(env.Username), env.Config.Name); ok {
-			return fmt.Sprintf("environment %s: %s", env.EID, from), true
-		}
-	}
-	if s.Device != nil {
-		if from, ok := e.uuids[s.Device.UUID]; ok {
-			return fmt.Sprintf("device: %s", from), true
-		}
-	}
-	return "", false
+	return what + ": " + from.String(), true
 }
 
 // ExemptIndices implements enforce.Policy.
 func (f *File) ExemptIndices(host snapshot.Hostname) []enforce.ExemptGPU {
-	list, _ := f.Exemptions.indices(host)
+	list, _ := f.exemptions.indices(host)
 	return list
 }
 

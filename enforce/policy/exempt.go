@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,85 +15,66 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Exemptions are what no rule applies to. Each method also returns the entry that
-// it found.
-type Exemptions struct {
-	users map[snapshot.Username]Source
-	uids  map[snapshot.UID]Source
-	uuids map[snapshot.GPUUUID]Source
-
-	processes, environments, hosts, devices, containers []exemptEntry
+// exemptions are what no rule applies to.
+type exemptions struct {
+	users   map[snapshot.Username]Source
+	uids    map[snapshot.UID]Source
+	uuids   map[snapshot.GPUUUID]Source
+	devices []exemptIndices
+	// entries are those of hosts, processes, environments and containers.
+	entries []exemptEntry
 }
 
-// exemptEntry is an entry of the file. Fields that its list doesn't use are empty.
+// exemptEntry says in words what of a subject it names; empty if it names something else.
 type exemptEntry struct {
-	name, image       string // in which * is any text
-	match, matchImage *regexp.Regexp
-	key, value        string // of a container's label
-
-	user  snapshot.Username
-	host  text.HostPattern
-	index text.HostPattern // of devices, with the entry as name
 	from  Source
+	names func(*candidate) string
 }
 
-// find returns the first entry that matches.
-func find(list []exemptEntry, matches func(*exemptEntry) bool) (Source, bool) {
-	for i := range list {
-		if matches(&list[i]) {
-			return list[i].from, true
+// exemptIndices are devices of hosts by their indices.
+type exemptIndices struct {
+	written     string
+	host, index text.HostPattern
+	from        Source
+}
+
+// candidate is a subject with its owner, as far as that can be believed.
+type candidate struct {
+	enforce.Subject
+	user snapshot.Username
+	uid  *snapshot.UID
+	env  *snapshot.Environment
+}
+
+// find is what of a subject is exempt, in words, and the entry; empty for nothing.
+func (e *exemptions) find(c *candidate) (what string, from Source) {
+	if from, ok := e.users[c.user]; ok {
+		return "user " + string(c.user), from
+	}
+	if c.uid != nil {
+		if from, ok := e.uids[*c.uid]; ok {
+			return fmt.Sprintf("uid %d", *c.uid), from
 		}
 	}
-	return Source{}, false
-}
-
-// User says whether a user is exempt.
-func (e *Exemptions) User(user snapshot.Username) (Source, bool) {
-	from, ok := e.users[user]
-	return from, ok
-}
-
-// anyUser says whether any user is exempt by name, and returns the first entry.
-func (e *Exemptions) anyUser() (first Source, found bool) {
-	for _, from := range e.users {
-		if !found || from.Place.Line < first.Place.Line {
-			first, found = from, true
+	if c.Process != nil && c.Process.UserUnknown && len(e.users) > 0 { // it may be an exempt one
+		first := slices.MinFunc(slices.Collect(maps.Values(e.users)), func(a, b Source) int { return a.Place.Line - b.Place.Line })
+		return "a user whose name could not be looked up", first
+	}
+	for i := range e.entries {
+		if what := e.entries[i].names(c); what != "" {
+			return what, e.entries[i].from
 		}
 	}
-	return first, found
-}
-
-// UID says whether a numeric user id is exempt.
-func (e *Exemptions) UID(uid snapshot.UID) (Source, bool) {
-	from, ok := e.uids[uid]
-	return from, ok
-}
-
-// Host says whether a host is exempt.
-func (e *Exemptions) Host(host snapshot.Hostname) (Source, bool) {
-	return find(e.hosts, func(h *exemptEntry) bool { return h.host.Matches(string(host)) })
-}
-
-// commLength is how much of a process's name the kernel keeps: TASK_COMM_LEN
-// less the NUL, see proc_pid_comm(5).
-const commLength = 15
-
-// Process says whether a process with this name is exempt; user is its owner, ""
-// if that is not known. Users can give any name to their own processes.
-func (e *Exemptions) Process(name string, user snapshot.Username) (Source, bool) {
-	return find(e.processes, func(p *exemptEntry) bool {
-		cut := len(name) == commLength && strings.HasPrefix(p.name, name)
-		return (cut || p.match.MatchString(name)) && (p.user == "" || p.user == user)
-	})
-}
-
-// Environment says whether an environment is exempt, by its owner and name.
-func (e *Exemptions) Environment(user snapshot.Username, name string) (Source, bool) {
-	return find(e.environments, func(x *exemptEntry) bool { return x.user == user && x.match.MatchString(name) })
+	if c.Device != nil {
+		if from, ok := e.uuids[c.Device.UUID]; ok {
+			return "device", from
+		}
+	}
+	return "", Source{}
 }
 
 // indices are the devices of a host that are exempt by an index, each once, and the entries of the file.
-func (e *Exemptions) indices(host snapshot.Hostname) (list []enforce.ExemptGPU, from []Source) {
+func (e *exemptions) indices(host snapshot.Hostname) (list []enforce.ExemptGPU, from []Source) {
 	for i := range e.devices {
 		entry := &e.devices[i]
 		if !entry.host.Matches(string(host)) {
@@ -102,56 +84,11 @@ func (e *Exemptions) indices(host snapshot.Hostname) (list []enforce.ExemptGPU, 
 			n, _ := strconv.Atoi(written) // which was checked
 			index := snapshot.DeviceIndex(n)
 			if !slices.ContainsFunc(list, func(other enforce.ExemptGPU) bool { return other.Index == index }) {
-				list, from = append(list, enforce.ExemptGPU{Index: index, Entry: entry.name}), append(from, entry.from)
+				list, from = append(list, enforce.ExemptGPU{Index: index, Entry: entry.written}), append(from, entry.from)
 			}
 		}
 	}
 	return list, from
-}
-
-// Container says whether the container of a process is exempt. Only one of root's runtime
-// can be: a user of a rootless one would choose its name and labels. What the runtime did
-// not tell may be what an entry names.
-func (e *Exemptions) Container(p *snapshot.Process) (Source, bool) {
-	if !p.OfRootsRuntime() {
-		return Source{}, false
-	}
-	return find(e.containers, func(x *exemptEntry) bool { return x.isOf(p.ContainerInfo) })
-}
-
-// isOf compares an entry with what is known of a container. An entry that names an image or a label never
-// matches one that is known only by its cgroup (LXC, systemd-nspawn). Of one that its runtime did not describe
-// these are unknown, and may be those of the entry.
-func (x *exemptEntry) isOf(c *snapshot.ContainerInfo) bool {
-	if c.Unknown {
-		return x.name == "" || c.Name == "" || x.match.MatchString(c.Name)
-	}
-	label, labelled := c.Labels[x.key]
-	return (x.name == "" || x.match.MatchString(c.Name)) &&
-		(x.image == "" || c.Image != "" && x.matchImage.MatchString(c.Image)) &&
-		(x.key == "" || labelled && label == x.value || !labelled && c.LabelsCut)
-}
-
-// readContainer reads a name, an image and a label, of which one has to be there.
-func (e *Exemptions) readContainer(n *strictyaml.Node) {
-	x, labelled := exemptEntry{from: exemptAt(n)}, false
-	n.Map(strictyaml.Keys{
-		"name":  func(n *strictyaml.Node) { x.name = strings.TrimPrefix(n.Text(), "/") },
-		"image": func(n *strictyaml.Node) { x.image = n.Text() },
-		"label": func(n *strictyaml.Node) {
-			key, value, found := strings.Cut(n.Text(), "=")
-			if !found || key == "" {
-				n.Failf("%q is not a label; write it as KEY=VALUE", n.Text())
-			}
-			x.key, x.value, labelled = key, value, true
-		},
-	})
-	if n.IsMap() && x.name == "" && x.image == "" && !labelled {
-		n.Failf("a container is identified by its name, image or label, as in {name: web, image: \"lab/*\", label: " +
-			"team=vision}")
-	}
-	x.match, x.matchImage = glob(x.name), glob(x.image)
-	e.containers = append(e.containers, x)
 }
 
 // Aliases are the names that users have besides the one under which rules know them: an
@@ -168,70 +105,98 @@ func (a Aliases) Name(user snapshot.Username) snapshot.Username {
 }
 
 func (r *reader) readExempt(n *strictyaml.Node) {
-	e := &r.file.Exemptions
+	e := &r.file.exemptions
 	e.users, e.uids, e.uuids = map[snapshot.Username]Source{}, map[snapshot.UID]Source{}, map[snapshot.GPUUUID]Source{}
+	each := func(read func(*strictyaml.Node)) func(*strictyaml.Node) {
+		return func(n *strictyaml.Node) { n.List(read) }
+	}
 	n.Map(strictyaml.Keys{
-		"users":        r.exemptUsers,
-		"uids":         func(n *strictyaml.Node) { n.List(e.readUID) },
-		"processes":    func(n *strictyaml.Node) { n.List(r.exemptProcess) },
-		"containers":   func(n *strictyaml.Node) { n.List(e.readContainer) },
-		"environments": func(n *strictyaml.Node) { n.List(r.exemptEnvironment) },
-		"hosts":        func(n *strictyaml.Node) { n.List(r.exemptHost) },
-		"devices":      func(n *strictyaml.Node) { n.List(r.exemptDevice) },
+		"users": each(func(n *strictyaml.Node) {
+			users, _ := r.readUserOrGroup(n)
+			for _, user := range users {
+				e.users[snapshot.Username(user)] = exemptAt(n)
+			}
+		}),
+		"uids":         each(func(n *strictyaml.Node) { e.uids[snapshot.UID(n.Int(0, 1<<32-2))] = exemptAt(n) }),
+		"processes":    each(r.exemptProcess),
+		"containers":   each(e.readContainer),
+		"environments": each(r.exemptEnvironment),
+		"hosts": each(func(n *strictyaml.Node) {
+			hosts := r.readHosts(n, n.Text())
+			e.add(n, func(c *candidate) string { return named(hosts.Matches(string(c.Host)), "host ", c.Host) })
+		}),
+		"devices": each(r.exemptDevice),
 	})
 }
 
 func exemptAt(n *strictyaml.Node) Source { return Source{Place: n.Place(), By: "exempt"} }
 
-func (r *reader) exemptUsers(n *strictyaml.Node) {
-	n.List(func(item *strictyaml.Node) {
-		users, _ := r.readUserOrGroup(item)
-		for _, user := range users {
-			r.file.Exemptions.users[snapshot.Username(user)] = exemptAt(item)
-		}
-	})
+func (e *exemptions) add(n *strictyaml.Node, names func(*candidate) string) {
+	e.entries = append(e.entries, exemptEntry{exemptAt(n), names})
 }
 
-func (e *Exemptions) readUID(n *strictyaml.Node) {
-	e.uids[snapshot.UID(n.Int(0, 1<<32-2))] = exemptAt(n)
+// named is what an entry names, if it does.
+func named[T ~string](is bool, kind string, name T) string {
+	if !is {
+		return ""
+	}
+	return kind + string(name)
 }
 
-// exemptProcess reads a name, or a mapping that also names the owner.
+// commLength is how much of a process's name the kernel keeps: TASK_COMM_LEN
+// less the NUL, see proc_pid_comm(5).
+const commLength = 15
+
+// exemptProcess reads a name, or a mapping that also names the owner. Users can give any name to their own processes.
 func (r *reader) exemptProcess(n *strictyaml.Node) {
-	p := exemptEntry{from: exemptAt(n)}
+	var name string
+	var user snapshot.Username
 	if n.IsMap() {
-		n.Map(r.owned(&p))
-		if p.name == "" {
+		n.Map(r.owned(&name, &user))
+		if name == "" {
 			n.Failf("the name of the process is missing; add `name:`")
 		}
 	} else {
-		p.name = n.Text()
+		name = n.Text()
 	}
-	p.match = glob(p.name)
-	r.file.Exemptions.processes = append(r.file.Exemptions.processes, p)
+	match := glob(name)
+	r.file.exemptions.add(n, func(c *candidate) string {
+		if c.Process == nil || user != "" && user != c.user {
+			return ""
+		}
+		comm := c.Process.Name
+		isCut := len(comm) == commLength && strings.HasPrefix(name, comm)
+		return named(isCut || match.MatchString(comm), "process ", comm)
+	})
 }
 
 // owned are the keys of a name and its owner.
-func (r *reader) owned(e *exemptEntry) strictyaml.Keys {
+func (r *reader) owned(name *string, user *snapshot.Username) strictyaml.Keys {
 	return strictyaml.Keys{
-		"name": func(n *strictyaml.Node) { e.name = n.Text() },
-		"user": func(n *strictyaml.Node) { e.user = snapshot.Username(strings.Join(r.readUser(n), "")) },
+		"name": func(n *strictyaml.Node) { *name = n.Text() },
+		"user": func(n *strictyaml.Node) { *user = snapshot.Username(strings.Join(r.readUser(n), "")) },
 	}
 }
 
 // exemptEnvironment reads an owner and a name. A name alone is refused: any user could give it to an environment and
 // would be exempt. So would be a user who asks for an id on a host while it is free: that form does nothing any more.
 func (r *reader) exemptEnvironment(n *strictyaml.Node) {
-	x, host, eid := exemptEntry{from: exemptAt(n)}, "", ""
-	keys := r.owned(&x)
+	var name, host, eid string
+	var user snapshot.Username
+	keys := r.owned(&name, &user)
 	keys["eid"] = func(n *strictyaml.Node) { eid = n.Scalar() }
 	keys["host"] = func(n *strictyaml.Node) { host = n.Text() }
 	n.Map(keys)
 	switch {
-	case x.name != "" && x.user != "" && eid == "" && host == "":
-		x.match = glob(x.name)
-		r.file.Exemptions.environments = append(r.file.Exemptions.environments, x)
-	case eid != "" && host != "" && x.name == "" && x.user == "":
+	case name != "" && user != "" && eid == "" && host == "":
+		match := glob(name)
+		r.file.exemptions.add(n, func(c *candidate) string {
+			if c.env == nil || user != r.file.Accounts.Name(c.env.Username) {
+				return ""
+			}
+			return named(match.MatchString(c.env.Config.Name), "environment ", c.env.EID)
+		})
+	case eid != "" && host != "" && name == "" && user == "":
 		r.ignore(fmt.Sprintf("{host: %s, eid: %s}", host, eid),
 			"write {user: bob, name: train}: any user may ask for an id that is free")(n)
 	case n.IsMap():
@@ -239,22 +204,66 @@ func (r *reader) exemptEnvironment(n *strictyaml.Node) {
 	}
 }
 
-func (r *reader) exemptHost(n *strictyaml.Node) {
-	e := &r.file.Exemptions
-	e.hosts = append(e.hosts, exemptEntry{host: r.readHosts(n, n.Text()), from: exemptAt(n)})
+// exemptContainer is a name, an image and a label; what is empty isn't asked for.
+type exemptContainer struct {
+	name, image, key, value string
+	match, matchImage       *regexp.Regexp
+}
+
+// readContainer reads a name, an image and a label, of which one has to be there. Only a container of root's runtime can
+// be exempt: a user of a rootless one would choose its name and labels.
+func (e *exemptions) readContainer(n *strictyaml.Node) {
+	var x exemptContainer
+	var label string
+	n.Map(strictyaml.Keys{
+		"name":  func(n *strictyaml.Node) { x.name = strings.TrimPrefix(n.Text(), "/") },
+		"image": func(n *strictyaml.Node) { x.image = n.Text() },
+		"label": func(n *strictyaml.Node) {
+			found := false
+			label = n.Text()
+			if x.key, x.value, found = strings.Cut(label, "="); !found || x.key == "" {
+				n.Failf("%q is not a label; write it as KEY=VALUE", label)
+			}
+		},
+	})
+	if n.IsMap() && x.name+x.image+label == "" {
+		n.Failf("a container is identified by its name, image or label, as in {name: web, image: \"lab/*\", label: " +
+			"team=vision}")
+	}
+	x.match, x.matchImage = glob(x.name), glob(x.image)
+	e.add(n, func(c *candidate) string {
+		is := c.Process != nil && c.Process.OfRootsRuntime() && x.isOf(c.Process.ContainerInfo)
+		if !is {
+			return ""
+		}
+		return c.Process.ContainerName()
+	})
+}
+
+// isOf compares an entry with what is known of a container. An entry that names an image or a label never
+// matches one that is known only by its cgroup (LXC, systemd-nspawn). Of one that its runtime did not describe
+// these are unknown, and may be those of the entry.
+func (x *exemptContainer) isOf(c *snapshot.ContainerInfo) bool {
+	if c.Unknown {
+		return x.name == "" || c.Name == "" || x.match.MatchString(c.Name)
+	}
+	label, labelled := c.Labels[x.key]
+	return (x.name == "" || x.match.MatchString(c.Name)) &&
+		(x.image == "" || c.Image != "" && x.matchImage.MatchString(c.Image)) &&
+		(x.key == "" || labelled && label == x.value || !labelled && c.LabelsCut)
 }
 
 // readUnprotected reads names of daemons that are protected by default. Any other
 // name is refused: it has no effect, so it is a misspelling.
 func (r *reader) readUnprotected(n *strictyaml.Node) {
 	n.List(func(item *strictyaml.Node) {
-		r.file.Unprotected = append(r.file.Unprotected, item.OneOf(safety.Protected()...))
+		r.file.OfFleet.Unprotected = append(r.file.OfFleet.Unprotected, item.OneOf(safety.Protected()...))
 	})
 }
 
 // exemptDevice reads host:index, both with ranges, or the UUID of a device.
 func (r *reader) exemptDevice(n *strictyaml.Node) {
-	e, written := &r.file.Exemptions, n.Text()
+	e, written := &r.file.exemptions, n.Text()
 	if isUUID(written) {
 		e.uuids[snapshot.GPUUUID(written)] = exemptAt(n)
 		return
@@ -273,9 +282,7 @@ func (r *reader) exemptDevice(n *strictyaml.Node) {
 			return
 		}
 	}
-	e.devices = append(e.devices, exemptEntry{
-		name: written, host: r.readHosts(n, written[:colon]), index: index, from: exemptAt(n),
-	})
+	e.devices = append(e.devices, exemptIndices{written, r.readHosts(n, written[:colon]), index, exemptAt(n)})
 }
 
 // isUUID says whether a device is named by its UUID.

@@ -4,16 +4,18 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/order"
+	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
 // File is a policy file. In the zero File all rules are off; Default applies
@@ -29,29 +31,25 @@ type File struct {
 	Groups map[string][]string
 	// Schedules are the times that overrides may name.
 	Schedules map[string]*Schedule
-	// CapList are the caps of the list, in the order of the file. Reservations are who may reserve what.
+	// CapList are the caps of the list, in the order of the file.
 	CapList      []*Cap
-	Reservations []Reservation
+	reservations []reservation
 	// UnixGroups is what is known now of who is in which Unix group; nil if nothing is.
-	UnixGroups func() func(user snapshot.Username, group string) enforce.Membership
+	UnixGroups func(user snapshot.Username, group string) enforce.Membership
 	// HostGroups are the hosts of the groups of the inventory.
 	HostGroups map[string][]string
-	// Interval is the time between two looks at a host; 0 for a single cycle.
-	Interval   time.Duration
-	Exemptions Exemptions
-	// Unprotected are daemons that may be ended although they are among
-	// safety.Protected.
-	Unprotected []string
-	Limits      Limits
-	PauseCaps   Value[bool] // while hosts are unreachable; otherwise their GPUs don't count
-	// TellUsers says whether users get messages on their terminals.
-	TellUsers Value[bool]
-	Contact   string // whom to ask about the policy, as users read it; empty for none
+	exemptions exemptions
+	// OfFleet is what applies to the fleet as a whole; TellUsers is that of terminals alone.
+	OfFleet enforce.Fleet
+	// fleetFrom is where settings of OfFleet come from, by their keys.
+	fleetFrom map[string]Source
 	Hooks     []Hook
 	Mail      *Mail // nil for none
 
 	// Ignored are the keys of the file that do nothing any more.
-	Ignored []Ignored
+	Ignored []Warning
+	// References are the users, hosts, labels and so on that the file names, in its order.
+	References []Reference
 
 	// Flags take precedence over the file, and UserFlags over Flags. Their Sources
 	// name the flag. Nothing here is changed once Settings was called.
@@ -64,38 +62,33 @@ type File struct {
 	settings map[string]*enforce.Settings // what Settings returned, by what it follows from
 }
 
-// Limits are the safety limits on the actions of a cycle. A limit that is not On
-// does not apply.
-type Limits struct {
-	Fleet, PerUser, PerHost Limit
-	// Throttle is on for "over-limit: throttle", and off for "over-limit: hold".
-	Throttle Value[bool]
-}
-
-// Limit is how much may be done in a cycle in the fleet, to a user on a host, or on a host.
-type Limit struct {
-	MaxTerminations Value[int] // processes
-	MaxDetachments  Value[int] // devices
-}
-
-// each lists the limits by their keys in the file, in the order of Explain.
-func (l *Limits) each() iter.Seq2[string, *Value[int]] {
-	return func(yield func(string, *Value[int]) bool) {
-		of := []*Limit{&l.Fleet, &l.PerUser, &l.PerHost}
-		for i, suffix := range limitSuffixes {
-			if !yield("max-terminations"+suffix, &of[i].MaxTerminations) ||
-				!yield("max-detachments"+suffix, &of[i].MaxDetachments) {
-				return
-			}
-		}
+// limitSettings are the keys of `limits:`, and fleetSettings those at the top of a file.
+var (
+	limitSettings = []strictyaml.Setting[enforce.Fleet]{
+		newLimit("max-terminations", func(f *enforce.Fleet) *int { return &f.Limits.Fleet.Terminations }),
+		newLimit("max-detachments", func(f *enforce.Fleet) *int { return &f.Limits.Fleet.Detachments }),
+		newLimit("max-terminations-per-user", func(f *enforce.Fleet) *int { return &f.Limits.PerUser.Terminations }),
+		newLimit("max-detachments-per-user", func(f *enforce.Fleet) *int { return &f.Limits.PerUser.Detachments }),
+		newLimit("max-terminations-per-host", func(f *enforce.Fleet) *int { return &f.Limits.PerHost.Terminations }),
+		newLimit("max-detachments-per-host", func(f *enforce.Fleet) *int { return &f.Limits.PerHost.Detachments }),
+		strictyaml.NewChoice("over-limit", "throttle", "hold", func(f *enforce.Fleet) *bool { return &f.Limits.Throttle }),
 	}
-}
-
-// limitSuffixes are the ends of the keys of limits: in the fleet, for a user, on a host.
-var limitSuffixes = []string{"", "-per-user", "-per-host"}
+	fleetSettings = []strictyaml.Setting[enforce.Fleet]{
+		strictyaml.NewChoice("unreachable", "hold", "ignore", func(f *enforce.Fleet) *bool { return &f.PauseCaps }),
+		strictyaml.NewSwitch("tell-users", func(f *enforce.Fleet) *bool { return &f.TellUsers }),
+	}
+)
 
 // maxLimit is the most that a limit can be.
 const maxLimit = 1_000_000
+
+// newLimit makes a limit of which 0 is off.
+func newLimit(key string, at func(*enforce.Fleet) *int) strictyaml.Setting[enforce.Fleet] {
+	read := func(n *strictyaml.Node) int { return n.Int(0, maxLimit) }
+	s := strictyaml.NewSetting(key, at, "", read, strconv.Itoa)
+	s.Read = func(f *enforce.Fleet, n *strictyaml.Node) { *at(f) = read(n) }
+	return s
+}
 
 // Event is what a hook is called for.
 type Event string
@@ -128,18 +121,14 @@ func Default() *File {
 		Defaults: Settings{Settings: enforce.Settings{
 			EnvDevices: true, EnvMemory: true, Grace: order.DefaultGrace, MaxAge: enforce.DefaultMaxAge,
 		}},
-		Limits: Limits{
-			Fleet:    Limit{MaxTerminations: Value[int]{On: true, Value: 1000}},
-			Throttle: Value[bool]{From: builtIn},
-		},
-		PauseCaps: Value[bool]{From: builtIn},
-		TellUsers: Value[bool]{On: true, From: builtIn},
+		OfFleet:   enforce.Fleet{Limits: safety.Limits{Fleet: safety.Limit{Terminations: 1000}}, TellUsers: true},
+		fleetFrom: make(map[string]Source),
 	}
 	for _, key := range enforce.Keys() {
 		f.Defaults.Set(key.Key, builtIn)
 	}
-	for _, limit := range f.Limits.each() {
-		limit.From = builtIn
+	for _, key := range slices.Concat(limitSettings, fleetSettings) {
+		f.fleetFrom[key.Key] = builtIn
 	}
 	return f
 }

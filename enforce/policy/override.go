@@ -3,7 +3,6 @@ package policy
 import (
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -187,13 +186,12 @@ type Explanation struct {
 func (f *File) Explain(q enforce.Query, known ...enforce.ExemptGPU) []Explanation {
 	q.User = f.Accounts.Name(q.User)
 	var list []Explanation
-	if from, ok := f.Exemptions.Host(q.Host); ok {
-		list = append(list, Explanation{"exempt", "host " + string(q.Host), from.String()})
+	for _, c := range []candidate{{Subject: enforce.Subject{Host: q.Host}}, {user: q.User}} {
+		if what, from := f.exemptions.find(&c); what != "" {
+			list = append(list, Explanation{"exempt", what, from.String()})
+		}
 	}
-	if from, ok := f.Exemptions.User(q.User); ok {
-		list = append(list, Explanation{"exempt", "user " + string(q.User), from.String()})
-	}
-	indices, from := f.Exemptions.indices(q.Host)
+	indices, from := f.exemptions.indices(q.Host)
 	for i, e := range indices {
 		gpu := "GPU " + e.Index.String() + ", as of the first good look at the host"
 		for _, k := range known {
@@ -214,41 +212,30 @@ func (f *File) Explain(q enforce.Query, known ...enforce.ExemptGPU) []Explanatio
 		if c.Warn != nil {
 			value += ", warn: " + c.Warn.String()
 		}
-		switch member := c.Users.has(q.User, f.unixGroups()); {
-		case q.User != "" && member == enforce.NotMember:
+		switch member := c.Member(q.User); {
+		case q.Host != "" && !c.onHost(q.Host, q.Labels), q.User != "" && member == enforce.NotMember:
 			continue
 		case q.User != "" && member == enforce.MembershipUnknown:
 			value += " (if the user is in it, which is unknown)"
 		}
-		if q.Host != "" && !f.onHost(&c.Of, q.Host, q.Labels) {
-			continue
-		}
-		if c.When != nil && !c.When.Contains(q.At) {
+		if c.when != nil && !c.when.Contains(q.At) {
 			value += " (not now)"
 		}
-		list = append(list, Explanation{"cap " + c.ID(), value, Source{c.Place, "caps"}.String()})
+		list = append(list, Explanation{"cap " + c.ID, value, Source{c.place, "caps"}.String()})
 	}
 	if q.User != "" {
 		list = append(list, f.explainBooking(q.User)...)
 		list = append(list, f.explainUnix(q.User)...)
 	}
-	for key, limit := range f.Limits.each() {
-		text := "off"
-		if limit.On {
-			text = strconv.Itoa(limit.Value)
-		}
-		list = append(list, Explanation{key, text, limit.From.String()})
+	for _, key := range slices.Concat(limitSettings, fleetSettings) {
+		list = append(list, Explanation{key.Key, key.Text(&f.OfFleet), f.fleetFrom[key.Key].String()})
 	}
-	return append(list,
-		Explanation{"over-limit", onOffText(f.Limits.Throttle, "throttle", "hold"), f.Limits.Throttle.From.String()},
-		Explanation{"unreachable", onOffText(f.PauseCaps, "hold", "ignore"), f.PauseCaps.From.String()},
-		Explanation{"tell-users", onOffText(f.TellUsers, "on", "off"), f.TellUsers.From.String()},
-	)
+	return list
 }
 
 // explainBooking says what a user may reserve, if the policy says who may.
 func (f *File) explainBooking(user snapshot.Username) []Explanation {
-	if len(f.Reservations) == 0 {
+	if len(f.reservations) == 0 {
 		return nil
 	}
 	value := "nothing"
@@ -263,11 +250,10 @@ func (f *File) explainBooking(user snapshot.Username) []Explanation {
 
 // explainUnix says what is known of a user in the Unix groups that the policy names.
 func (f *File) explainUnix(user snapshot.Username) (list []Explanation) {
-	is := f.unixGroups()
 	for _, group := range f.UnixGroupNames() {
 		value := map[enforce.Membership]string{
 			enforce.Member: "member", enforce.NotMember: "not a member", enforce.MembershipUnknown: "unknown",
-		}[is(user, group)]
+		}[f.inUnixGroup(string(user), group)]
 		list = append(list, Explanation{"group %" + group, value, "accounts of this machine"})
 	}
 	return list

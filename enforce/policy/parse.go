@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -59,18 +60,12 @@ func readDocument(doc *strictyaml.Document, text string, accounts Aliases) *read
 		{"exempt", r.readExempt},
 		{"unprotected", r.readUnprotected},
 		{"limits", r.readLimits},
-		{"unreachable", func(n *strictyaml.Node) {
-			r.file.PauseCaps = onOff(n.OneOf("ignore", "hold") == "hold", Source{n.Place(), "the file"})
-		}},
-		{"tell-users", func(n *strictyaml.Node) {
-			r.file.TellUsers = onOff(n.Bool(), Source{n.Place(), "the file"})
-		}},
-		{"contact", func(n *strictyaml.Node) { r.file.Contact = n.Text() }},
+		{"contact", func(n *strictyaml.Node) { r.file.OfFleet.Contact = n.Text() }},
 		{"hooks", func(n *strictyaml.Node) { n.List(r.readHook) }},
 		{"mail", r.readMail},
 	}
 	nodes := map[string]*strictyaml.Node{}
-	keys := strictyaml.Keys{}
+	keys := r.fleetKeys(fleetSettings, "the file")
 	for _, part := range parts {
 		keys[part.key] = func(n *strictyaml.Node) { nodes[part.key] = n }
 	}
@@ -84,49 +79,45 @@ func readDocument(doc *strictyaml.Document, text string, accounts Aliases) *read
 		}
 	}
 	if m := r.file.Mail; m != nil {
-		r.file.Contact = cmp.Or(r.file.Contact, m.Contact, m.ReplyTo)
-		m.Contact = cmp.Or(m.Contact, r.file.Contact)
+		contact := &r.file.OfFleet.Contact
+		*contact = cmp.Or(*contact, m.Contact, m.ReplyTo)
+		m.Contact = cmp.Or(m.Contact, *contact)
 	}
+	slices.SortStableFunc(r.file.References, func(a, b Reference) int {
+		return cmp.Or(cmp.Compare(a.Place.Line, b.Place.Line), cmp.Compare(a.Place.Column, b.Place.Column))
+	})
 	return r
 }
 
-func (r *reader) readLimits(n *strictyaml.Node) {
-	keys := strictyaml.Keys{
-		"over-limit": func(n *strictyaml.Node) {
-			r.file.Limits.Throttle = onOff(n.OneOf("hold", "throttle") == "throttle", Source{n.Place(), "limits"})
-		},
-	}
-	for key, limit := range r.file.Limits.each() {
-		keys[key] = func(n *strictyaml.Node) {
-			v := n.Int(0, maxLimit)
-			*limit = Value[int]{On: v > 0, Value: v, From: Source{n.Place(), "limits"}}
+// fleetKeys read settings of the fleet, which are part of something in the file.
+func (r *reader) fleetKeys(settings []strictyaml.Setting[enforce.Fleet], by string) strictyaml.Keys {
+	keys := strictyaml.Keys{}
+	for _, s := range settings {
+		keys[s.Key] = func(n *strictyaml.Node) {
+			s.Read(&r.file.OfFleet, n)
+			r.file.fleetFrom[s.Key] = Source{n.Place(), by}
 		}
 	}
-	earlier := strictyaml.Keys{}
-	for _, suffix := range limitSuffixes {
-		earlier["max-percent"+suffix] = r.ignore("max-percent"+suffix, "use max-terminations"+suffix+", a number")
-	}
-	n.Map(keys, earlier)
+	return keys
 }
 
-// Ignored is a key that does nothing any more. The rest of the file applies: a policy that can't be
-// read would stop enforcement.
-type Ignored struct {
-	Key     string
-	Place   strictyaml.Place
-	Message string // what to use instead, in one line
+func (r *reader) readLimits(n *strictyaml.Node) {
+	earlier := strictyaml.Keys{}
+	for _, suffix := range []string{"", "-per-user", "-per-host"} {
+		earlier["max-percent"+suffix] = r.ignore("max-percent"+suffix, "use max-terminations"+suffix+", a number")
+	}
+	n.Map(r.fleetKeys(limitSettings, "limits"), earlier)
 }
 
 // useSchedules is what there is instead of extend and fair-share.
 const useSchedules = "use overrides with a schedule, or genv remote exempt --for"
 
-// ignore reads the value of a key that does nothing any more.
+// ignore reads the value of a key that does nothing any more. The rest of the file applies: a policy that can't be
+// read would stop enforcement.
 func (r *reader) ignore(key, instead string) func(*strictyaml.Node) {
 	return func(n *strictyaml.Node) {
-		r.file.Ignored = append(r.file.Ignored, Ignored{
-			Key: key, Place: n.Place(), Message: fmt.Sprintf("%s is ignored, and the next version refuses it: remove "+
-				"it, and %s", key, instead),
-		})
+		r.file.Ignored = append(r.file.Ignored, Warning{n.Place(), "key", key, fmt.Sprintf(
+			"%s is ignored, and the next version refuses it: remove it, and %s", key, instead)})
 	}
 }
 
@@ -135,8 +126,6 @@ type reader struct {
 	file *File
 	doc  *strictyaml.Document
 	zone *time.Location // nil if the file names none
-	// references are the users, hosts and labels that were read.
-	references []Reference
 }
 
 func (r *reader) readGroups(n *strictyaml.Node) {
@@ -181,11 +170,16 @@ func (r *reader) readUserOrGroup(n *strictyaml.Node) (users []string, isGroup bo
 	if !isGroup {
 		return r.readUser(n), false
 	}
+	return r.readGroup(n, group), true
+}
+
+// readGroup are the users of a group that n names.
+func (r *reader) readGroup(n *strictyaml.Node, group string) []string {
 	users, err := r.group(group)
 	if err != nil {
 		n.Failf("@%s: %v", group, err)
 	}
-	return users, true
+	return users
 }
 
 // Reference is a name in a policy of something that is defined elsewhere: an account, or
@@ -207,20 +201,10 @@ const (
 	ToModel     = "model"
 )
 
-// References lists the users, hosts and labels of a policy, in the order of the file. Its
-// error is that of Parse.
-func References(name string, data []byte) ([]Reference, error) {
-	r := read(name, data, nil)
-	slices.SortStableFunc(r.references, func(a, b Reference) int {
-		return cmp.Or(cmp.Compare(a.Place.Line, b.Place.Line), cmp.Compare(a.Place.Column, b.Place.Column))
-	})
-	return r.references, r.doc.Err()
-}
-
 // refers notes what a node names.
 func (r *reader) refers(n *strictyaml.Node, to Reference) {
 	to.Place = n.Place()
-	r.references = append(r.references, to)
+	r.file.References = append(r.file.References, to)
 }
 
 // readHook reads an item of `hooks:`.

@@ -23,7 +23,7 @@ const (
 
 // readCap reads one item of `caps:`.
 func (r *reader) readCap(n *strictyaml.Node) {
-	c := &Cap{Place: n.Place(), zone: r.location()}
+	c := &Cap{place: n.Place(), zone: r.location()}
 	amounts, kind, before := 0, "", r.doc.Errors()
 	amount := func(key string, k enforce.CapKind) func(*strictyaml.Node) {
 		return func(n *strictyaml.Node) {
@@ -36,14 +36,14 @@ func (r *reader) readCap(n *strictyaml.Node) {
 		"memory":       amount("memory", enforce.CapMemory),
 		"environments": amount("environments", enforce.CapEnvironments),
 		"gpu-hours":    amount("gpu-hours", enforce.CapHours),
-		"every":        func(n *strictyaml.Node) { c.Every = n.OneOf("month", "week") },
+		"every":        func(n *strictyaml.Node) { c.every = n.OneOf("month", "week") },
 		"name":         func(n *strictyaml.Node) { c.Name = readCapName(n) },
 		"together":     func(n *strictyaml.Node) { c.Together = n.Bool() },
 		"per":          func(n *strictyaml.Node) { c.PerHost = n.OneOf("host") == "host" },
-		"of":           func(n *strictyaml.Node) { r.readGPUs(n, &c.Of) },
-		"users":        func(n *strictyaml.Node) { c.Users = r.readPeople(n, "users", "; leave it out for everybody") },
-		"when":         func(n *strictyaml.Node) { c.When = r.readWhen(n) },
-		"while":        func(n *strictyaml.Node) { c.Waiting = r.readWhile(n) },
+		"of":           func(n *strictyaml.Node) { r.readGPUs(n, c) },
+		"users":        func(n *strictyaml.Node) { c.users = r.readPeople(n, "users", "; leave it out for everybody") },
+		"when":         func(n *strictyaml.Node) { c.when = r.readWhen(n) },
+		"while":        func(n *strictyaml.Node) { c.waiting = r.readWhile(n) },
 		"warn":         func(n *strictyaml.Node) { c.Warn = readCapWarn(n) },
 	}, partsOf())
 	if !n.IsMap() || r.doc.Errors() > before {
@@ -69,34 +69,35 @@ func (c *Cap) check(n *strictyaml.Node, amounts int, kind string) {
 		n.Failf("a cap has one of gpus, memory, environments and gpu-hours")
 		return
 	}
-	special := c.Limit.Percent || c.Limit.AllBut
+	special := c.limit.Percent || c.limit.AllBut
 	for _, wrong := range []struct {
 		is      bool
 		message string
 	}{
-		{c.Kind == enforce.CapHours && c.Every == "", "gpu-hours: the period is missing; add `every: month` or `every: week`"},
-		{c.Kind != enforce.CapHours && c.Every != "", "every: it belongs to gpu-hours; remove it"},
+		{c.Kind == enforce.CapHours && c.every == "", "gpu-hours: the period is missing; add `every: month` or `every: week`"},
+		{c.Kind != enforce.CapHours && c.every != "", "every: it belongs to gpu-hours; remove it"},
 		{special && c.Kind != enforce.CapGPUs, kind + ": N% and -N are for gpus alone"},
-		{c.Together && c.By != nil, kind + ": people who share a cap have one amount; remove together, or write one number"},
-		{c.Waiting != nil && c.Kind != enforce.CapGPUs && c.Kind != enforce.CapHours, "while: it is for gpus alone"},
-		{c.Kind == enforce.CapHours && (c.PerHost || c.Waiting != nil), "gpu-hours: they have neither per nor while"},
-		{c.Kind == enforce.CapEnvironments && c.Of.model != "", "environments: they have no model"},
+		{c.Together && c.by != nil, kind + ": people who share a cap have one amount; remove together, or write one number"},
+		{c.waiting != nil && c.Kind != enforce.CapGPUs && c.Kind != enforce.CapHours, "while: it is for gpus alone"},
+		{c.Kind == enforce.CapHours && (c.PerHost || c.waiting != nil), "gpu-hours: they have neither per nor while"},
+		{c.Kind == enforce.CapEnvironments && c.Model != "", "environments: they have no model"},
 	} {
 		if wrong.is {
 			n.Failf("%s", wrong.message)
 		}
 	}
-	if c.Warn == nil && (special || c.Waiting != nil) {
+	if c.Warn == nil && (special || c.waiting != nil) {
 		c.Warn = &enforce.Warn{For: defaultWarn}
 	}
 }
 
 func (r *reader) addCap(n *strictyaml.Node, c *Cap) {
+	c.complete()
 	for _, other := range r.file.CapList {
 		switch {
 		case c.Name != "" && c.Name == other.Name:
 			n.Failf("the cap at %s has the name %s, too", other.Place, c.Name)
-		case c.ID() == other.ID():
+		case c.ID == other.ID:
 			n.Failf("the cap at %s says the same; give them names, or remove one", other.Place)
 		}
 	}
@@ -124,7 +125,7 @@ func isCapName(name string) bool {
 // readLimit reads an amount, or a mapping of amounts by person.
 func (c *Cap) readLimit(r *reader, n *strictyaml.Node, key string) {
 	if !n.IsMap() {
-		c.Limit = readAmount(n, c.Kind)
+		c.limit = readAmount(n, c.Kind)
 		c.written = n.Scalar()
 		return
 	}
@@ -134,10 +135,10 @@ func (c *Cap) readLimit(r *reader, n *strictyaml.Node, key string) {
 		if by.limit.Percent || by.limit.AllBut {
 			value.Failf("%s: by person it is a number", key)
 		}
-		c.By = append(c.By, by)
+		c.by = append(c.by, by)
 		words = append(words, value.Scalar()+" for "+by.who.written)
 	})
-	if len(c.By) == 0 {
+	if len(c.by) == 0 {
 		n.Failf("%s: write a number, or numbers by person, as in {\"*\": 1, alice: 2}", key)
 	}
 	c.written = strings.Join(words, ", ")
@@ -149,13 +150,13 @@ func (c *Cap) amount() string {
 		enforce.CapGPUs: "GPU", enforce.CapEnvironments: "environment", enforce.CapHours: "GPU hour",
 	}[c.Kind]
 	switch {
-	case c.Limit.AllBut:
-		return fmt.Sprintf("all but %d of the working GPUs", c.Limit.Value)
-	case c.Limit.Percent:
+	case c.limit.AllBut:
+		return fmt.Sprintf("all but %d of the working GPUs", c.limit.Value)
+	case c.limit.Percent:
 		return c.written + " of the working GPUs"
 	case c.Kind == enforce.CapMemory:
 		noun = c.written + " of GPU memory"
-	case c.By != nil:
+	case c.by != nil:
 		noun += "s (" + c.written + ")"
 	case c.written == "1":
 		noun = "1 " + noun
@@ -163,7 +164,7 @@ func (c *Cap) amount() string {
 		noun = c.written + " " + noun + "s"
 	}
 	if c.Kind == enforce.CapHours {
-		noun += " a " + c.Every
+		noun += " a " + c.every
 	}
 	return noun
 }
@@ -201,53 +202,57 @@ func readAmount(n *strictyaml.Node, kind enforce.CapKind) enforce.CapLimit {
 }
 
 // readPerson reads a name, *, "@group" of the file or "%unixgroup".
-func (r *reader) readPerson(n *strictyaml.Node, name string) person {
-	p := person{written: name}
+func (r *reader) readPerson(n *strictyaml.Node, name string) entry {
+	e := entry{written: name}
 	switch {
 	case name == "*" || name == "":
+		e.has = func(string) enforce.Membership { return enforce.Member }
+		return e
 	case name[0] == '%':
-		if p.unix = name[1:]; text.CheckUsername(p.unix) != nil {
+		group := name[1:]
+		if text.CheckUsername(group) != nil {
 			n.Failf("%q is not a Unix group", name)
 		}
-		r.refers(n, Reference{Kind: ToUnixGroup, Name: p.unix})
-	case name[0] == '@':
-		users, err := r.group(name[1:])
-		if err != nil {
-			n.Failf("%s: %v", name, err)
-		}
-		p.users = setOf(users)
-	default:
-		p.users = setOf(r.readUserName(n, name))
+		r.refers(n, Reference{Kind: ToUnixGroup, Name: group})
+		e.has = func(user string) enforce.Membership { return r.file.inUnixGroup(user, group) }
+		return e
 	}
-	return p
+	var users []string
+	if group, isGroup := strings.CutPrefix(name, "@"); isGroup {
+		users = r.readGroup(n, group)
+	} else {
+		users = r.readUserName(n, name)
+	}
+	e.users = make(map[string]bool, len(users))
+	for _, user := range users {
+		e.users[user] = true
+	}
+	e.has = func(user string) enforce.Membership { return memberIf(e.users[user]) }
+	return e
 }
 
-func setOf(names []string) map[string]bool {
-	set := make(map[string]bool, len(names))
-	for _, name := range names {
-		set[name] = true
-	}
-	return set
-}
-
-// readPeople reads a list of people, some of whom are left out by "!". An empty list would be everybody.
-func (r *reader) readPeople(n *strictyaml.Node, key, otherwise string) (p people) {
+// readSelection reads a list of people or hosts, some of which are left out by "!". An empty list would be all.
+func (r *reader) readSelection(n *strictyaml.Node, read func(*strictyaml.Node, string) entry, empty string) (s selection) {
 	n.List(func(item *strictyaml.Node) {
 		if name, without := strings.CutPrefix(item.Text(), "!"); without {
-			p.without = append(p.without, r.readPerson(item, name))
+			s.without = append(s.without, read(item, name))
 		} else {
-			p.entries = append(p.entries, r.readPerson(item, name))
+			s.entries = append(s.entries, read(item, name))
 		}
 	})
-	if n.IsList() && len(p.entries)+len(p.without) == 0 {
-		n.Failf("%s: name users or groups%s", key, otherwise)
+	if n.IsList() && len(s.entries)+len(s.without) == 0 {
+		n.Failf("%s", empty)
 	}
-	return p
+	return s
+}
+
+func (r *reader) readPeople(n *strictyaml.Node, key, otherwise string) selection {
+	return r.readSelection(n, r.readPerson, key+": name users or groups"+otherwise)
 }
 
 // readWhile reads for whom a cap holds while they wait.
-func (r *reader) readWhile(n *strictyaml.Node) *people {
-	var waiting people
+func (r *reader) readWhile(n *strictyaml.Node) *selection {
+	var waiting selection
 	given, before := false, r.doc.Errors()
 	n.Map(strictyaml.Keys{"waiting": func(n *strictyaml.Node) {
 		if given = true; n.IsText() {
@@ -266,40 +271,42 @@ func (r *reader) readWhile(n *strictyaml.Node) *people {
 	return &waiting
 }
 
-func (r *reader) readGPUs(n *strictyaml.Node, g *gpuSelection) {
+func (r *reader) readGPUs(n *strictyaml.Node, c *Cap) {
 	n.Map(strictyaml.Keys{
 		"hosts": func(n *strictyaml.Node) {
-			n.List(func(item *strictyaml.Node) {
-				g.writtenHosts = append(g.writtenHosts, item.Text())
-				switch name, without := strings.CutPrefix(item.Text(), "!"); {
-				case without:
-					g.withoutHosts = append(g.withoutHosts, r.readHostEntry(item, name))
-				case name != "*":
-					g.hosts = append(g.hosts, r.readHostEntry(item, name))
-				}
-			})
-			if slices.Contains(g.writtenHosts, "*") {
-				g.hosts = nil
-			}
-			if n.IsList() && len(g.writtenHosts) == 0 {
-				n.Failf("hosts: name hosts; leave it out for all")
-			}
+			c.hosts = r.readSelection(n, r.readHostEntry, "hosts: name hosts; leave it out for all")
 		},
-		"labels": func(n *strictyaml.Node) { g.labels = r.readLabels(n) },
+		"labels": func(n *strictyaml.Node) { c.labels = r.readLabels(n) },
 		"model": func(n *strictyaml.Node) {
-			g.model = n.Text()
-			r.refers(n, Reference{Kind: ToModel, Name: g.model})
+			c.Model = n.Text()
+			r.refers(n, Reference{Kind: ToModel, Name: c.Model})
 		},
 	})
 }
 
-// readHostEntry reads a pattern of hosts, or the name of a group of the inventory.
-func (r *reader) readHostEntry(n *strictyaml.Node, name string) hostEntry {
-	if group, isGroup := strings.CutPrefix(name, "@"); isGroup {
+// readHostEntry reads a pattern of hosts, *, or the name of a group of the inventory.
+func (r *reader) readHostEntry(n *strictyaml.Node, name string) entry {
+	e := entry{written: name}
+	group, isGroup := strings.CutPrefix(name, "@")
+	switch {
+	case name == "*":
+		e.has = func(string) enforce.Membership { return enforce.Member }
+	case isGroup:
 		r.refers(n, Reference{Kind: ToHost, Name: name})
-		return hostEntry{group: group, place: n.Place()}
+		e.has = func(host string) enforce.Membership {
+			hosts, known := r.file.HostGroups[group]
+			if !known {
+				return enforce.MembershipUnknown
+			}
+			return memberIf(slices.ContainsFunc(hosts, func(other string) bool {
+				return text.FoldHost(other) == text.FoldHost(host)
+			}))
+		}
+	default:
+		pattern := r.readHosts(n, name)
+		e.has = func(host string) enforce.Membership { return memberIf(pattern.Matches(host)) }
 	}
-	return hostEntry{pattern: r.readHosts(n, name)}
+	return e
 }
 
 func readCapWarn(n *strictyaml.Node) *enforce.Warn {
@@ -313,31 +320,23 @@ func readCapWarn(n *strictyaml.Node) *enforce.Warn {
 	return &warn
 }
 
-// Reservation is who may reserve GPUs, and how many for how long.
-type Reservation struct {
-	Users  people
-	GPUs   int
-	AtOnce int
-	// Longest is for how long, Ahead how long before, and Pause how long after another one.
-	Longest, Ahead, Pause time.Duration
-}
-
 // readReservation reads one item of `reservations:`.
 func (r *reader) readReservation(n *strictyaml.Node) {
-	var res Reservation
+	var res reservation
 	given, before := false, r.doc.Errors()
+	upTo := func(d *time.Duration) func(*strictyaml.Node) {
+		return func(n *strictyaml.Node) { *d = n.Duration(time.Minute, maxReserve) }
+	}
 	n.Map(strictyaml.Keys{
-		"users":   func(n *strictyaml.Node) { given, res.Users = true, r.readPeople(n, "users", "") },
-		"gpus":    func(n *strictyaml.Node) { res.GPUs = n.Int(1, maxLimit) },
-		"at-once": func(n *strictyaml.Node) { res.AtOnce = n.Int(1, maxLimit) },
-		"longest": func(n *strictyaml.Node) { res.Longest = n.Duration(time.Minute, maxReserve) },
-		"ahead":   func(n *strictyaml.Node) { res.Ahead = n.Duration(time.Minute, maxReserve) },
-		"pause":   func(n *strictyaml.Node) { res.Pause = n.Duration(time.Minute, maxReserve) },
+		"users":   func(n *strictyaml.Node) { given, res.users = true, r.readPeople(n, "users", "") },
+		"gpus":    func(n *strictyaml.Node) { res.rule.GPUs = n.Int(1, maxLimit) },
+		"at-once": func(n *strictyaml.Node) { res.rule.AtOnce = n.Int(1, maxLimit) },
+		"longest": upTo(&res.rule.Longest), "ahead": upTo(&res.rule.Ahead), "pause": upTo(&res.rule.Pause),
 	})
 	if n.IsMap() && !given && r.doc.Errors() == before {
 		n.Failf("reservations: say who may reserve; add `users:`")
 	}
-	r.file.Reservations = append(r.file.Reservations, res)
+	r.file.reservations = append(r.file.reservations, res)
 }
 
 const maxReserve = 366 * 24 * time.Hour

@@ -3,6 +3,8 @@ package policy_test
 import (
 	"os"
 	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,8 +36,8 @@ func ask(t *testing.T, file *policy.File, host, user string) {
 		require.NotEmpty(t, e.Value, e.Key)
 		require.NotEmpty(t, e.From, e.Key)
 	}
-	file.Exemptions.Process(user, "")
-	file.Exemptions.Environment(q.User, host)
+	isExempt(file, "process "+user+" of ")
+	isExempt(file, "environment "+host+" of "+user)
 	file.ExemptIndices(q.Host)
 }
 
@@ -107,7 +109,7 @@ func TestDefault(t *testing.T) {
 		require.Equal(t, enforce.Settings{EnvDevices: true, EnvMemory: true, Grace: 10 * time.Second, MaxAge: time.Minute}, s.Settings, name)
 		require.Equal(t, "built in", s.From["grace"].String())
 	}
-	require.False(t, policy.Default().PauseCaps.On)
+	require.False(t, policy.Default().Fleet().PauseCaps)
 }
 
 func TestSchedules(t *testing.T) {
@@ -157,65 +159,57 @@ schedules:
 	}
 }
 
+// isExempt reports whether what is named as "user raz", "uid 0", "host a", "process NAME of USER" or "environment NAME of
+// USER" is exempt.
+func isExempt(file *policy.File, what string) bool {
+	kind, name, _ := strings.Cut(what, " ")
+	name, user, _ := strings.Cut(name, " of ")
+	id, _ := strconv.Atoi(name)
+	uid := snapshot.UID(id)
+	env := &snapshot.Environment{Username: snapshot.Username(user), Config: snapshot.EnvConfig{Name: name}}
+	process := &snapshot.Process{Name: name, Username: snapshot.Username(user), UID: new(snapshot.UID(4711))}
+	_, exempt := file.Exempt(map[string]enforce.Subject{
+		"user": {User: snapshot.Username(name)}, "uid": {Process: &snapshot.Process{UID: &uid}},
+		"host": {Host: snapshot.Hostname(name)}, "process": {Process: process}, "environment": {Environment: env},
+	}[kind])
+	return exempt
+}
+
 func TestExemptions(t *testing.T) {
-	e := &example(t).Exemptions
-	yes := func(_ policy.Source, ok bool) bool { return ok }
-
-	require.True(t, yes(e.User("raz")), "by his group")
-	require.True(t, yes(e.User("root")))
-	require.False(t, yes(e.User("carol")))
-	require.False(t, yes(e.User("")))
-	require.True(t, yes(e.UID(0)))
-	require.False(t, yes(e.UID(1000)))
-	require.False(t, yes(e.Host("gpu-01")))
-
-	require.Equal(t, []enforce.ExemptGPU{{Index: 0, Entry: "gpu-01:0"}}, example(t).ExemptIndices("gpu-01"))
-	require.Len(t, example(t).ExemptIndices("GPU-01"), 1)
-	require.Empty(t, example(t).ExemptIndices("gpu-02"))
-
-	require.True(t, yes(e.Process("nvidia-cuda-mps-server", "")))
-	require.True(t, yes(e.Process("nvidia-cuda-mps", "")), "as the kernel cuts it")
-	require.False(t, yes(e.Process("nvidia", "")))
-	require.False(t, yes(e.Process("nvidia-cuda-mps-server2", "")))
-	require.True(t, yes(e.Process("Xorg.bin", "root")))
-	require.False(t, yes(e.Process("Xorg", "eve")), "a name that any user can choose")
-	require.False(t, yes(e.Process("Xorg", "")))
-	require.False(t, yes(e.Process("", "")))
-
-	require.True(t, yes(e.Environment("carol", "llm/llama3/11434")))
-	require.False(t, yes(e.Environment("eve", "llm/llama3/11434")), "a name that any user can choose")
-	require.False(t, yes(e.Environment("carol", "train")))
-
-	from, _ := e.User("raz")
-	require.Regexp(t, `^exempt, policy\.example\.yaml:\d+:\d+$`, from.String())
-}
-
-func TestNoExemptionsWithoutFile(t *testing.T) {
-	e := &policy.Default().Exemptions
-	for _, ok := range []bool{
-		second(e.User("")), second(e.UID(0)), second(e.Host("")),
-		second(e.Process("", "")), second(e.Environment("", "")),
-	} {
-		require.False(t, ok)
-	}
-}
-
-func second(_ policy.Source, ok bool) bool { return ok }
-
-func TestMoreExemptions(t *testing.T) {
-	file := parse(t, "exempt:\n  hosts: [\"a[1-2]\"]\n  devices: [GPU-12, MIG-3, \"::1:0\", \"b[1-2]:[0,2-3]\"]\n  processes: [\"a*b*c\", \"(x\"]\n")
-	e := &file.Exemptions
-	require.True(t, second(e.Host("A2")))
-	require.False(t, second(e.Host("a3")))
+	file := example(t)
+	require.Equal(t, []enforce.ExemptGPU{{Index: 0, Entry: "gpu-01:0"}}, file.ExemptIndices("gpu-01"))
+	require.Len(t, file.ExemptIndices("GPU-01"), 1)
+	require.Empty(t, file.ExemptIndices("gpu-02"))
+	more := parse(t, "exempt:\n  hosts: [\"a[1-2]\"]\n  devices: [GPU-12, MIG-3, \"::1:0\", \"b[1-2]:[0,2-3]\"]\n  processes: [\"a*b*c\", \"(x\"]\n")
+	require.Equal(t, []enforce.ExemptGPU{{Index: 0, Entry: "b[1-2]:[0,2-3]"}, {Index: 2, Entry: "b[1-2]:[0,2-3]"}, {Index: 3, Entry: "b[1-2]:[0,2-3]"}}, more.ExemptIndices("b2"))
+	require.Equal(t, []enforce.ExemptGPU{{Index: 0, Entry: "::1:0"}}, more.ExemptIndices("::1"))
 	for uuid, want := range map[snapshot.GPUUUID]bool{"GPU-12": true, "MIG-3": true, "GPU-1": false, "": false} {
-		_, exempt := file.Exempt(enforce.Subject{Host: "x", Device: &snapshot.Device{Index: 9, UUID: uuid}})
+		_, exempt := more.Exempt(enforce.Subject{Host: "x", Device: &snapshot.Device{Index: 9, UUID: uuid}})
 		require.Equal(t, want, exempt, uuid)
 	}
-	require.Equal(t, []enforce.ExemptGPU{{Index: 0, Entry: "b[1-2]:[0,2-3]"}, {Index: 2, Entry: "b[1-2]:[0,2-3]"}, {Index: 3, Entry: "b[1-2]:[0,2-3]"}}, file.ExemptIndices("b2"))
-	require.Equal(t, []enforce.ExemptGPU{{Index: 0, Entry: "::1:0"}}, file.ExemptIndices("::1"))
-	require.True(t, second(e.Process("a-b\nc", "")))
-	require.False(t, second(e.Process("a-c-b", "")))
-	require.True(t, second(e.Process("(x", "")), "no regular expression")
+	type rows = map[string]bool
+	for file, rows := range map[*policy.File]rows{
+		file: {
+			"user raz": true, "user root": true, "user carol": false, "user ": false, "uid 0": true, "uid 1000": false,
+			"host gpu-01": false, "process nvidia-cuda-mps-server of ": true, "process nvidia of ": false,
+			"process nvidia-cuda-mps of ":         true, // as the kernel cuts it
+			"process nvidia-cuda-mps-server2 of ": false, "process Xorg.bin of root": true, "process  of ": false,
+			"process Xorg of eve": false, "process Xorg of ": false, // a name that any user can choose
+			"environment llm/llama3/11434 of carol": true, "environment llm/llama3/11434 of eve": false,
+			"environment train of carol": false,
+		},
+		more: {
+			"host A2": true, "host a3": false, "process a-b\nc of ": true, "process a-c-b of ": false,
+			"process (x of ": true, // no regular expression
+		},
+		policy.Default(): {"user ": false, "uid 0": false, "host ": false, "process  of ": false, "environment  of ": false},
+	} {
+		for what, want := range rows {
+			require.Equal(t, want, isExempt(file, what), what)
+		}
+	}
+	reason, _ := file.Exempt(enforce.Subject{User: "raz"})
+	require.Regexp(t, `^user raz: exempt, policy\.example\.yaml:\d+:\d+$`, reason)
 }
 
 func TestExample(t *testing.T) {
@@ -241,7 +235,7 @@ func TestExample(t *testing.T) {
 	require.Equal(t, []policy.Event{policy.OnHold}, file.Hooks[1].On)
 	require.Equal(t, 2, file.Hooks[1].Retries)
 	require.True(t, file.Hooks[2].Slack)
-	require.Equal(t, 200, file.Limits.Fleet.MaxDetachments.Value)
+	require.Equal(t, 200, file.Fleet().Limits.Fleet.Detachments)
 }
 
 func TestExplain(t *testing.T) {

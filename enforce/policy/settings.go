@@ -10,14 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
-// Value is a setting and where it comes from. The zero Value is not set.
-type Value[T any] struct {
-	// On is false for a setting that is switched off, and then has no Value.
-	On    bool
-	Value T
-	From  Source
-}
-
 // Source is where a value comes from. The zero Source means that there is none.
 type Source struct {
 	// Place is where it is in the file; zero for a built-in value.
@@ -129,13 +121,4 @@ func readWarn(n *strictyaml.Node, ofAll func(*strictyaml.Node), ruleWarns strict
 			n.Failf("the warning of idle is part of it: write idle: {after: 1h, warn: 1h}")
 		}})
 	}
-}
-
-func onOff(on bool, from Source) Value[bool] { return Value[bool]{On: on, Value: on, From: from} }
-
-func onOffText(v Value[bool], on, off string) string {
-	if v.On {
-		return on
-	}
-	return off
 }

@@ -2,7 +2,6 @@ package policy_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -127,8 +126,8 @@ func TestIgnoredKeys(t *testing.T) {
 		file := parse(t, row.text)
 		var got []ignored
 		for _, i := range file.Ignored {
-			require.Equal(t, i.Key+ignoredKey+instead[i.Key], i.Message)
-			got = append(got, ignored{i.Key, i.Place.String()})
+			require.Equal(t, i.Name+ignoredKey+instead[i.Name], i.Message)
+			got = append(got, ignored{i.Name, i.Place.String()})
 		}
 		require.Equal(t, row.want, got, row.text)
 		require.Equal(t, 1, *file.Settings(enforce.Query{User: "eve"}).MaxDevices)
@@ -173,10 +172,8 @@ mail:
   addresses: {alice: a@example.org}
   opt-out: [bob, "@staff"]
 `
-	references, err := policy.References("p.yaml", []byte(text))
-	require.NoError(t, err)
 	var got []string
-	for _, r := range references {
+	for _, r := range parse(t, text).References {
 		got = append(got, strings.TrimSpace(fmt.Sprintf("%d:%d %s %s %s", r.Place.Line, r.Place.Column, r.Kind, r.Name, r.Value)))
 	}
 	require.Equal(t, []string{
@@ -187,13 +184,7 @@ mail:
 		"15:15 user alice", "16:13 user bob",
 	}, got)
 
-	_, err = policy.References("p.yaml", []byte("groups: 3"))
-	require.Error(t, err)
-	example, err := os.ReadFile("../../policy.example.yaml")
-	require.NoError(t, err)
-	references, err = policy.References("policy.example.yaml", example)
-	require.NoError(t, err)
-	require.NotEmpty(t, references)
+	require.NotEmpty(t, example(t).References)
 }
 
 func TestMaxAgeOfAHost(t *testing.T) {
@@ -283,8 +274,8 @@ func TestActsAtOnce(t *testing.T) {
 		file, err := policy.Parse("p.yaml", []byte(text))
 		require.NoError(t, err, text)
 		at := 0
-		if place := file.ActsAtOnce(); place != nil {
-			at = place.Line
+		for _, w := range warned(file, "warn", nil) {
+			at = w.Place.Line
 		}
 		require.Equal(t, line, at, text)
 	}

@@ -152,14 +152,12 @@ func lostBy(t *testing.T, file *policy.File, at time.Time, warned time.Duration,
 }
 
 // unix answers for Unix groups, as GROUP: "members".
-func unix(groups map[string]string) func() func(snapshot.Username, string) enforce.Membership {
-	return func() func(snapshot.Username, string) enforce.Membership {
-		return func(user snapshot.Username, group string) enforce.Membership {
-			if slices.Contains(strings.Fields(groups[group]), string(user)) {
-				return enforce.Member
-			}
-			return enforce.NotMember
+func unix(groups map[string]string) func(snapshot.Username, string) enforce.Membership {
+	return func(user snapshot.Username, group string) enforce.Membership {
+		if slices.Contains(strings.Fields(groups[group]), string(user)) {
+			return enforce.Member
 		}
+		return enforce.NotMember
 	}
 }
 
@@ -325,7 +323,7 @@ func TestAShareWhileAHostIsAway(t *testing.T) {
 // 20 GPU hours a week: what was used counts, also what of it was before a restart of the controller.
 func TestHoursOfAWeek(t *testing.T) {
 	file := parse(t, "timezone: Europe/Zurich\ndefaults: {non-env-processes: count}\ncaps: [{name: week, gpu-hours: 20, every: week, warn: 15m}]")
-	file.Interval = time.Minute
+	file.OfFleet.Interval = time.Minute
 	zurich, err := time.LoadLocation("Europe/Zurich")
 	require.NoError(t, err)
 	at := time.Date(2026, 11, 19, 12, 0, 0, 0, zurich)

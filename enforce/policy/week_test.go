@@ -76,7 +76,7 @@ func newLab(t *testing.T, seed uint64) *lab {
 		t: t, random: rand.New(rand.NewPCG(seed, 1)), file: parse(t, labPolicy), broken: map[string]bool{}, failed: map[int]time.Time{},
 		began: time.Date(2026, 11, 16, 0, 0, 0, 0, time.Local), warnedAt: map[string]time.Time{}, ended: map[string]int{},
 	}
-	l.now, l.file.Interval = l.began, labStep
+	l.now, l.file.OfFleet.Interval = l.began, labStep
 	owners := make([]string, 0, 6)
 	for n := range 6 {
 		owners = append(owners, string(personName(n)))

@@ -145,7 +145,7 @@ func (o *LoopFlags) Read(c *cli.Context) (Options, error) {
 	options.Unix = o.unix
 	options.Policy.AskUnix(o.unix.Member)
 	if options.loops() { // single cycles count no hours
-		options.Policy.Interval = options.Interval
+		options.Policy.OfFleet.Interval = options.Interval
 	}
 	if options.ExitCode && !options.DryRun {
 		return options, command.WrongFlag("exit-code", " needs --dry-run")
@@ -336,7 +336,7 @@ func (l *loop) enable(c *controller.Options, options *Options) {
 	l.guard.ID, l.guard.By = l.announce(options)
 	l.guard.Interval = options.Interval
 	c.Companions = []controller.Companion{&l.guard}
-	if options.Policy.TellUsers.On {
+	if options.Policy.OfFleet.TellUsers {
 		c.Companions = append(c.Companions, &l.messages)
 	}
 	if mailer := l.mail.configure(options, mayBegin); mailer != nil {
@@ -361,7 +361,7 @@ func (l *loop) allowances(options *Options) *companions.Allowances {
 		by = "genv enforce"
 	}
 	return &companions.Allowances{
-		By: by, Contact: options.Policy.Contact, Page: options.Listen.Web.Page(),
+		By: by, Contact: options.Policy.OfFleet.Contact, Page: options.Listen.Web.Page(),
 		OneHost: options.LocalName != "", Interval: options.Interval, Tell: options.Allow,
 	}
 }

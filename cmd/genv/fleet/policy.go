@@ -169,13 +169,6 @@ func (o *checkOptions) checkNames(c *cli.Context, document *CheckDocument, data 
 	if err != nil {
 		return err
 	}
-	for _, key := range file.Ignored {
-		document.warn(key.Place, "key", key.Key, key.Message)
-	}
-	references, err := policy.References(document.File, data)
-	if err != nil {
-		return err
-	}
 	var known policycheck.Known
 	if known.Hosts, known.Groups, err = readInventory(o.Getenv, o.inventory); err != nil {
 		return err
@@ -193,27 +186,6 @@ func (o *checkOptions) checkNames(c *cli.Context, document *CheckDocument, data 
 			known.Models[name] = host.GPUs
 		}
 	}
-	o.checkCaps(document, file, &known)
-	// Of `genv enforce` here, which remembers its GPUs without a name: caps are checked without it.
-	if own, err := os.Hostname(); err == nil && len(known.Hosts) > 0 {
-		known.Hosts = append(known.Hosts, remote.Host{Name: own})
-	}
-	o.checkMail(document, file)
-	known.Accounts = policycheck.Ask(c.Context, references, nss.Getent)
-	result := policycheck.Check(references, known)
-	document.Warnings = append(document.Warnings, result.Warnings...)
-	document.Unchecked = append(document.Unchecked, result.Unchecked...)
-	slices.SortStableFunc(document.Warnings, func(a, b policycheck.Warning) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-	})
-	return nil
-}
-
-// checkCaps looks for caps that take nothing, or everything, and says who doesn't count.
-func (o *checkOptions) checkCaps(document *CheckDocument, file *policy.File, known *policycheck.Known) {
-	for _, w := range file.CapWarnings() {
-		document.warn(w.Place, "cap", w.Key, w.Message)
-	}
 	hosts := func(yield func(enforce.Query, map[string]int) bool) {
 		for i := range known.Hosts {
 			name := snapshot.Hostname(known.Hosts[i].Name)
@@ -222,26 +194,22 @@ func (o *checkOptions) checkCaps(document *CheckDocument, file *policy.File, kno
 			}
 		}
 	}
-	for _, c := range file.CapList {
-		if message := file.TakesAll(c, hosts); message != "" {
-			document.warn(c.Place, "cap", c.ID(), message)
-		}
-		if message := file.MeansShare(c, hosts); message != "" {
-			document.warn(c.Place, hintKind, c.ID(), message)
-		}
+	for _, w := range file.Warnings(hosts) {
+		document.warn(w.Place, w.Kind, w.Name, w.Message)
 	}
-	if at := file.ActsAtOnce(); at != nil {
-		document.warn(*at, hintKind, "warn",
-			"it acts without a warning: with warn: 10m under `defaults:`, people are told before")
+	// Of `genv enforce` here, which remembers its GPUs without a name: caps are checked without it.
+	if own, err := os.Hostname(); err == nil && len(known.Hosts) > 0 {
+		known.Hosts = append(known.Hosts, remote.Host{Name: own})
 	}
-	if at := file.EndsNothing(); at != nil {
-		document.warn(*at, "key", string(enforce.RuleIdle), "`end` ends nothing: GPUs with a process are not idle without "+
-			"`below:` or `below-power:`, such as below: 5")
-	}
-	if at := file.CountsNoneOutside(); at != nil {
-		document.warn(*at, hintKind, string(enforce.RuleNonEnvProcesses),
-			"people outside of environments don't count: write non-env-processes: count under `defaults:`")
-	}
+	o.checkMail(document, file)
+	known.Accounts = policycheck.Ask(c.Context, file.References, nss.Getent)
+	result := policycheck.Check(file.References, known)
+	document.Warnings = append(document.Warnings, result.Warnings...)
+	document.Unchecked = append(document.Unchecked, result.Unchecked...)
+	slices.SortStableFunc(document.Warnings, func(a, b policycheck.Warning) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return nil
 }
 
 // checkMail looks for warnings that may be over before their mail arrives.
@@ -250,18 +218,16 @@ func (o *checkOptions) checkMail(document *CheckDocument, file *policy.File) {
 		return
 	}
 	for _, at := range file.WarnsFor(enforcement.MailGather + file.Mail.Timeout) {
-		document.warn(at, hintKind, "warn",
+		document.warn(at, policy.Hint, "warn",
 			"the warning may be over before its mail arrives, which leaves within a minute: write 5m or more")
 	}
 }
-
-const hintKind = "hint"
 
 // refusable is how many of the warnings --strict refuses.
 func refusable(d *CheckDocument) (n int) {
 	_, others := policycheck.SplitAccounts(d.Warnings)
 	for i := range others {
-		if others[i].Kind != hintKind {
+		if others[i].Kind != policy.Hint {
 			n++
 		}
 	}
@@ -275,7 +241,7 @@ func (o *checkOptions) writeCheck(d *CheckDocument, wrong error) error {
 	accounts, others := policycheck.SplitAccounts(d.Warnings)
 	for _, w := range others {
 		kind := "warning"
-		if w.Kind == hintKind {
+		if w.Kind == policy.Hint {
 			kind = "advice"
 		}
 		o.Warn(fmt.Sprintf("%s:%d:%d: %s: %s", d.File, w.Line, w.Column, kind, w.Message))

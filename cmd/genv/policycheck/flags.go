@@ -158,11 +158,11 @@ const maxPolicyBytes = 4 << 20
 // parsePolicy reads a policy for the accounts that it names, and those of flags.
 func parsePolicy(c *cli.Context, path string, names []string) (*policy.File, error) {
 	return parse(path, func(data []byte) (*policy.File, error) {
-		references, err := policy.References(path, data)
+		file, err := policy.Parse(path, data)
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range references {
+		for _, r := range file.References {
 			if r.Kind == policy.ToUser {
 				names = append(names, r.Name)
 			}

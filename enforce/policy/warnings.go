@@ -1,0 +1,243 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/strictyaml"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// Warning is about something in a policy that has no effect, or may not be what was meant.
+type Warning struct {
+	Place   strictyaml.Place
+	Kind    string // key or cap, of one without effect; Hint for advice
+	Name    string // the key, or the ID of the cap
+	Message string // in one line, with what to write instead
+}
+
+// Hint is the kind of warnings that are advice.
+const Hint = "hint"
+
+// Warnings are what is wrong with a policy besides errors, for hosts with their GPUs by model; nil for unknown GPUs.
+func (f *File) Warnings(hosts iter.Seq2[enforce.Query, map[string]int]) []Warning {
+	list := slices.Clone(f.Ignored)
+	add := func(at strictyaml.Place, kind, name, message string) {
+		if at.Line > 0 && message != "" {
+			list = append(list, Warning{at, kind, name, message})
+		}
+	}
+	for i, c := range f.CapList {
+		add(c.place, "cap", c.ID, f.takesNothing(i))
+		add(c.place, "cap", c.ID, c.takesAll(hosts))
+		add(c.place, Hint, c.ID, c.meansShare(hosts))
+	}
+	add(f.actsAtOnce(), Hint, "warn", "it acts without a warning: with warn: 10m under `defaults:`, people are told before")
+	add(f.endsNothing(), "key", string(enforce.RuleIdle), "`end` ends nothing: GPUs with a process are not idle without "+
+		"`below:` or `below-power:`, such as below: 5")
+	add(f.countsNoneOutside(), Hint, string(enforce.RuleNonEnvProcesses),
+		"people outside of environments don't count: write non-env-processes: count under `defaults:`")
+	return list
+}
+
+// takesNothing is why a cap can never take anything; empty if it can.
+func (f *File) takesNothing(index int) string {
+	c := f.CapList[index]
+	if why := f.neverBinds(c); why != "" {
+		return "the cap takes nothing: " + why
+	}
+	for i, other := range f.CapList {
+		if i != index && other.implies(c) && !(c.implies(other) && index < i) {
+			return fmt.Sprintf("the cap takes nothing: the one at %s allows no more, for the same people and GPUs", other.Place)
+		}
+	}
+	return ""
+}
+
+// neverBinds is why a cap can't be exceeded; empty if it can.
+func (f *File) neverBinds(c *Cap) string {
+	all := func(is func(entry) bool) bool {
+		return len(c.users.entries) > 0 && !slices.ContainsFunc(c.users.entries, func(e entry) bool { return !is(e) })
+	}
+	isExempt := func(e entry) bool {
+		for user := range e.users {
+			if _, exempt := f.exemptions.users[snapshot.Username(user)]; !exempt {
+				return false
+			}
+		}
+		return e.users != nil
+	}
+	switch {
+	case c.limit.Percent && c.limit.Value == 100:
+		return "100% are all GPUs"
+	case c.limit.AllBut && c.limit.Value == 0:
+		return "-0 leaves out none"
+	case all(func(e entry) bool { return e.users != nil && len(e.users) == 0 }):
+		return "its groups have no members"
+	case all(isExempt):
+		return "its users are exempt"
+	case c.when != nil && !slices.ContainsFunc(c.when.entries, func(h hours) bool { _, ever := h.common(&h); return ever }):
+		return fmt.Sprintf("schedule %s has no hours", c.when.Name)
+	}
+	return ""
+}
+
+// implies reports whether a cap holds wherever another is kept: it is about all of the other's people, GPUs and times,
+// allows no more, and its warning is the same.
+func (c *Cap) implies(other *Cap) bool {
+	less := c.limit.Value <= other.limit.Value
+	if c.limit.AllBut {
+		less = c.limit.Value >= other.limit.Value
+	}
+	sameWarn := c.Warn == nil && other.Warn == nil || c.Warn != nil && other.Warn != nil && *c.Warn == *other.Warn
+	sameUsers := c.users.text("") == "" || c.users.text("") == other.users.text("")
+	gpus := func(c *Cap) string { return c.gpus() + c.hosts.text("") }
+	isShare := c.limit.Percent || c.limit.AllBut // of other GPUs it is another number
+	return c.by == nil && other.by == nil && c.Kind == other.Kind && c.every == other.every && less && sameWarn &&
+		c.limit.Percent == other.limit.Percent && c.limit.AllBut == other.limit.AllBut &&
+		sameUsers && (gpus(c) == gpus(other) || gpus(c) == "" && !isShare) && (!isShare || c.PerHost == other.PerHost) &&
+		(c.when == nil || c.when == other.when) && c.waiting == nil &&
+		(c.Together || !other.Together) && (!c.PerHost || other.PerHost)
+}
+
+// takesAll says in words where a cap of all but some GPUs of each host leaves none, since the host has no more; empty
+// if that is on no host. Unknown hosts are left out.
+func (c *Cap) takesAll(hosts iter.Seq2[enforce.Query, map[string]int]) string {
+	if !c.PerHost || !c.limit.AllBut {
+		return ""
+	}
+	for q, byModel := range hosts {
+		if n := c.gpusOf(q, byModel); n > 0 && n <= c.limit.Value {
+			return fmt.Sprintf("on %s nothing may be taken: it has %s", q.Host, text.Plural(int(n), "GPU"))
+		}
+	}
+	return ""
+}
+
+// meansShare says in words where a cap allows more GPUs than there are, as somebody writes who means a share of them;
+// empty if it doesn't, or if the GPUs of a host are unknown.
+func (c *Cap) meansShare(hosts iter.Seq2[enforce.Query, map[string]int]) string {
+	isNumber := c.Kind == enforce.CapGPUs && c.by == nil && !c.limit.Percent && !c.limit.AllBut
+	if !isNumber || c.limit.Value < 10 || c.limit.Value > 100 {
+		return ""
+	}
+	there, where := int64(0), "there are"
+	for q, byModel := range hosts {
+		n := c.gpusOf(q, byModel)
+		switch {
+		case byModel == nil:
+			return ""
+		case c.PerHost:
+			there, where = max(there, n), "a host has"
+		default:
+			there += n
+		}
+	}
+	if there == 0 || c.limit.Value <= there {
+		return ""
+	}
+	return fmt.Sprintf("%d GPUs are more than the %d that %s: write %d%% for a share of them", c.limit.Value, there,
+		where, c.limit.Value)
+}
+
+// gpusOf is how many GPUs of a host a cap is about.
+func (c *Cap) gpusOf(q enforce.Query, byModel map[string]int) int64 {
+	if !c.onHost(q.Host, q.Labels) {
+		return 0
+	}
+	return c.Count(byModel)
+}
+
+// actsAtOnce is the first place of a cap or rule of the file that acts without a warning, of which the file says
+// nothing; zero for none.
+func (f *File) actsAtOnce() (first strictyaml.Place) {
+	says := func(s *Settings, key string) bool { return s.From[key].Place.Line > 0 }
+	if says(&f.Defaults, "warn") {
+		return first
+	}
+	add := func(at strictyaml.Place) {
+		if first.Line == 0 || cmp.Or(at.Line-first.Line, at.Column-first.Column) < 0 {
+			first = at
+		}
+	}
+	for _, c := range f.CapList {
+		if c.Warn == nil {
+			add(c.place)
+		}
+	}
+	for _, s := range f.written() {
+		for _, rule := range enforce.RuleNames() {
+			warns := says(s, "warn") || says(s, enforce.WarnOfRule+rule) ||
+				rule == string(enforce.RuleIdle) && s.Idle != nil && s.Idle.Warn != nil
+			setting, _ := enforce.Rule(rule).Setting()
+			if says(s, rule) && !warns && !slices.Contains([]string{"off", "count"}, setting.Text(&s.Settings)) {
+				add(s.From[rule].Place)
+			}
+		}
+	}
+	return first
+}
+
+// countsNoneOutside is the place of the first cap, or of idle, if people outside of environments count for none; zero
+// if they do, or if there is none.
+func (f *File) countsNoneOutside() (first strictyaml.Place) {
+	for _, s := range f.written() {
+		if s.NonEnvProcesses || s.CountOutside {
+			return strictyaml.Place{}
+		}
+		if s.Idle != nil && first.Line == 0 {
+			first = s.From[string(enforce.RuleIdle)].Place
+		}
+	}
+	if first.Line == 0 && len(f.CapList) > 0 {
+		first = f.CapList[0].place
+	}
+	return first
+}
+
+// endsNothing is the place of an idle rule that is to end processes, and for which no GPU with one is idle; zero for
+// none.
+func (f *File) endsNothing() strictyaml.Place {
+	for _, s := range f.written() {
+		if i := s.Idle; i != nil && i.End && i.Below == 0 && i.BelowPower == 0 {
+			return s.From[string(enforce.RuleIdle)].Place
+		}
+	}
+	return strictyaml.Place{}
+}
+
+// written are the settings of the defaults and of each override.
+func (f *File) written() []*Settings {
+	list := []*Settings{&f.Defaults}
+	for i := range f.Overrides {
+		list = append(list, &f.Overrides[i].Set)
+	}
+	return list
+}
+
+// WarnsFor lists the places of warnings that are shorter than a time.
+func (f *File) WarnsFor(less time.Duration) (list []strictyaml.Place) {
+	add := func(warn *enforce.Warn, at strictyaml.Place) {
+		if warn != nil && warn.For > 0 && warn.For < less {
+			list = append(list, at)
+		}
+	}
+	for _, s := range f.written() {
+		add(&s.Warn, s.From["warn"].Place)
+		for rule, warn := range s.RuleWarns {
+			add(&warn, s.From[enforce.WarnOfRule+string(rule)].Place)
+		}
+		if s.Idle != nil {
+			add(s.Idle.Warn, s.From[string(enforce.RuleIdle)].Place)
+		}
+	}
+	for _, c := range f.CapList {
+		add(c.Warn, c.place)
+	}
+	return list
+}
