@@ -1,20 +1,18 @@
-// Package sshclient runs commands on hosts over SSH (a remote.Runner) for administrators who already reach the hosts
-// with OpenSSH: with the same configuration, keys, jump hosts and host key rules, on connections that stay open.
+// Package sshclient runs commands on hosts over SSH (a remote.Runner), with OpenSSH's configuration, keys, jump hosts
+// and host key rules, on connections that stay open.
 //
 //	client, err := sshclient.New(sshclient.Options{})
 //	defer client.Close()
 //	output, err := client.Run(ctx, host, host.Genv("usage", "snapshot"))
 //
 // Every error is a *remote.Error. A host with an unknown key is refused, even with `StrictHostKeyChecking no` in
-// ssh_config: accept-new is the only value that adds keys, and only Options.InsecureHostKeys, which is for one run,
-// accepts all. The package dials and runs, once: when and how often a failed host is tried again is the caller's
-// decision (remote/agent). Only the failure of a jump host is remembered for a moment, for all hosts behind it.
+// ssh_config: only accept-new adds keys, and only Options.InsecureHostKeys accepts all. It tries once: remote/agent
+// decides when a failed host is tried again. The failure of a jump host is kept for a moment, for all hosts behind it.
 //
-// The package provides no terminal, forwards nothing, and never asks for a password.
-// Where the administrator wants it, it runs ssh(1) for its commands. That asks no question, accepts
-// no unknown host key, whatever ssh_config says, and ends with its command, as do its children.
+// The package provides no terminal, forwards nothing, and never asks for a password. It may run ssh(1) for commands,
+// which asks no question, accepts no unknown host key, and ends with its command and its children.
 //
-// It ends no program on the host: when a connection closes, the program there only gets the end of its stdin.
+// It ends no program on the host: that only gets the end of its stdin when a connection closes.
 package sshclient
 
 import (
@@ -42,29 +40,20 @@ type Options struct {
 	// ConnectTimeout is for name resolution, TCP and the exchange of keys together, of each host on the way; 0 is
 	// ssh_config's ConnectTimeout, or else 10 s.
 	ConnectTimeout time.Duration
-	// LoginTimeout is for the login that follows, and for its first session; 0 is a minute, and at least
-	// ConnectTimeout.
-	LoginTimeout time.Duration
-	// CommandTimeout is for a command from its start; 0 is 30 s. The deadline of a context applies as well.
-	CommandTimeout time.Duration
+	LoginTimeout   time.Duration // for what follows, to the first session; 0 is a minute, and at least ConnectTimeout
+	CommandTimeout time.Duration // of a command; 0 is 30 s. The deadline of a context applies as well
 
-	// User is the name to log in with, as ssh -l, except on jump hosts.
-	User string
-	// ConfigFile is ssh -F: a file instead of the user's and the system's ssh_config, "none" for no file.
-	ConfigFile string
-	// OpenSSH is the ssh program that resolves ssh_config; empty is the one in PATH, "none" is none.
-	OpenSSH string
+	User       string // to log in with, as ssh -l, except on jump hosts
+	ConfigFile string // as ssh -F, instead of the user's and the system's; "none" for no file
+	OpenSSH    string // the ssh program that resolves ssh_config; empty is the one in PATH, "none" is none
 
-	// MaxStdout limits a command's output, in bytes; 0 is 32 MiB. A command that writes more is closed.
-	MaxStdout int64
+	MaxStdout int64 // of a command, in bytes; 0 is 32 MiB. A command that writes more is closed
 
 	// Prompt asks for a key's passphrase on a terminal; nil where there is none.
-	Prompt func(question string) ([]byte, error)
-	// InsecureHostKeys accepts every host key, with a warning for each host.
-	InsecureHostKeys bool
-	// KeepAlive is the interval of keep-alive requests if ssh_config has no ServerAliveInterval; 0 is 15 s.
-	KeepAlive time.Duration
-	Log       zerolog.Logger
+	Prompt           func(question string) ([]byte, error)
+	InsecureHostKeys bool          // accept every host key, with a warning for each host
+	KeepAlive        time.Duration // the interval if ssh_config has no ServerAliveInterval; 0 is 15 s
+	Log              zerolog.Logger
 }
 
 func (o Options) withDefaults() Options {
@@ -89,7 +78,7 @@ type Client struct {
 	keyring  *auth.Keyring
 	hostKeys *hostkeys.Cache
 	names    *nss.Resolver
-	dials    dialLimits
+	dials    sync.Map // of chan struct{}: the places for logins, by where they go
 
 	lifetime context.Context // ends with Close, and ends the connections
 	end      context.CancelCauseFunc
@@ -191,8 +180,7 @@ func (c *Client) Forget(hosts ...remote.Host) {
 	}
 }
 
-// Disconnect closes the connection to a host, such as one that does not answer any
-// more. The next command makes another one.
+// Disconnect closes the connection to a host, such as one that does not answer. The next command makes another one.
 func (c *Client) Disconnect(h remote.Host) {
 	if p := c.existing(h); p != nil {
 		p.disconnect()
@@ -207,11 +195,9 @@ func (c *Client) existing(h remote.Host) *sharedConn {
 
 // Way is how a host is reached, as far as that is known without a connection to it.
 type Way struct {
-	Settings config.HostConfig
-	// Addresses are those of the host's name. They are empty behind a jump host or a
-	// ProxyCommand, where another machine resolves the name, and where ssh(1) does.
-	Addresses []netip.Addr
-	OpenSSH   bool // reached by running ssh(1)
+	Settings  config.HostConfig
+	Addresses []netip.Addr // of the host's name; none where another machine or ssh(1) resolves it
+	OpenSSH   bool         // reached by running ssh(1)
 }
 
 // Direct says whether a plain TCP connection leads to the host.
@@ -219,13 +205,13 @@ func (w Way) Direct() bool {
 	return !w.OpenSSH && len(w.Settings.ProxyJump) == 0 && w.Settings.ProxyCommand == ""
 }
 
-// Resolve reads the configuration of a host. That may take a run of ssh(1), of which only so many run at a time.
+// Resolve reads the configuration of a host. That may take a run of ssh(1).
 func (c *Client) Resolve(ctx context.Context, h remote.Host) {
 	_, _ = c.resolve(ctx, c.endpointOf(h)) // who connects gets the error
 }
 
-// Way reads the configuration and resolves the host's name. Its error is of the class Configuration, of the class
-// Unreachable if the name has no address, or Timeout. With the latter two, the settings are known.
+// Way reads the configuration and resolves the host's name. Its error is of the class Configuration, or, with settings,
+// of the class Unreachable if the name has no address, or Timeout.
 func (c *Client) Way(ctx context.Context, h remote.Host) (Way, error) {
 	settings, err := c.resolve(c.lifetime, c.endpointOf(h))
 	w := Way{Settings: settings, OpenSSH: h.OpenSSH}
@@ -250,28 +236,23 @@ func (c *Client) Way(ctx context.Context, h remote.Host) (Way, error) {
 	return w, noAddress(settings.HostName, err)
 }
 
-// Shown is the machine that refused or did not finish a login, if the error is of a login
-// that failed after the machine had shown its host key.
+// Shown is the machine that had shown its host key before the login failed, of which the error is.
 func Shown(err error) (remote.Peer, bool) {
-	shown, ok := errors.AsType[*shownKey](err)
-	if !ok {
-		return remote.Peer{}, false
+	if shown, ok := errors.AsType[*shownKey](err); ok {
+		return shown.peer, shown.peer.Known()
 	}
-	return shown.peer, shown.peer.Known()
+	return remote.Peer{}, false
 }
 
-// Peer is the machine of the host's last connection, with the addresses of the
-// connection itself; false if there was none.
+// Peer is the machine of the host's last connection; false if there was none.
 func (c *Client) Peer(h remote.Host) (remote.Peer, bool) {
-	conn := c.lastConnection(h)
-	if conn == nil {
-		return remote.Peer{}, false
+	if conn := c.lastConnection(h); conn != nil {
+		return conn.peer, conn.peer.Known()
 	}
-	return conn.peer, conn.peer.Known()
+	return remote.Peer{}, false
 }
 
-// LoginTook is how long the login of the host's last connection took, from the first byte to the first session; 0 if
-// that is not known.
+// LoginTook is how long the login of the host's last connection took, to its first session; 0 if that is not known.
 func (c *Client) LoginTook(h remote.Host) time.Duration {
 	conn := c.lastConnection(h)
 	if conn == nil {
@@ -293,8 +274,7 @@ func (c *Client) lastConnection(h remote.Host) *connection {
 	return p.conn
 }
 
-// peerOf is the machine that a connection led to. Behind a jump host or a
-// ProxyCommand, the address of the connection is not that of the host.
+// peerOf is the machine that a connection led to.
 func peerOf(t resolvedEndpoint, conn net.Conn, key ssh.PublicKey) remote.Peer {
 	if key == nil {
 		return remote.Peer{}

@@ -32,9 +32,8 @@ func (c *Client) connectTimeout(s config.HostConfig) time.Duration {
 type resolvedEndpoint struct {
 	endpoint
 	config.HostConfig
-	chain []endpoint // itself, after the endpoints that are reached through it
-	// within has the context of the attempt end after a time from now on, whatever it was before.
-	within func(time.Duration)
+	chain  []endpoint          // itself, after the endpoints that are reached through it
+	within func(time.Duration) // from now on, until the context of the attempt ends
 }
 
 func (t resolvedEndpoint) address() string { return net.JoinHostPort(t.HostName, strconv.Itoa(t.Port)) }
@@ -42,8 +41,7 @@ func (t resolvedEndpoint) address() string { return net.JoinHostPort(t.HostName,
 // maxJumps is far more than any chain has.
 const maxJumps = 16
 
-// connect makes a connection that is ready for commands. Waiting for a turn, or for a jump host, takes none of its
-// time.
+// connect makes a connection that is ready for commands. Waiting for a turn or a jump host takes none of its time.
 func (c *Client) connect(e endpoint, chain []endpoint) (*connection, error) {
 	if slices.Contains(chain, e) || len(chain) > maxJumps {
 		return nil, remote.Errorf(remote.Configuration, "ProxyJump of %s leads back to itself", e.Host)
@@ -57,7 +55,7 @@ func (c *Client) connect(e endpoint, chain []endpoint) (*connection, error) {
 	for {
 		ctx, cancel := context.WithCancelCause(c.lifetime)
 		var after atomic.Int64
-		timer := time.AfterFunc(time.Hour, func() { cancel(errTimeout{time.Duration(after.Load())}) })
+		timer := time.AfterFunc(time.Hour, func() { cancel(notWithin(time.Duration(after.Load()))) })
 		timer.Stop()
 		t.within = func(d time.Duration) { after.Store(int64(d)); timer.Reset(d) }
 		l, err := c.login(ctx, t)
@@ -92,7 +90,7 @@ func (c *Client) resolve(ctx context.Context, e endpoint) (config.HostConfig, er
 }
 
 func (c *Client) login(ctx context.Context, t resolvedEndpoint) (*connection, error) {
-	release, err := c.dials.acquire(ctx, t.via+" "+t.address(), dialsPerAddress)
+	release, err := c.turn(ctx, t.via+" "+t.address(), dialsPerAddress)
 	if err != nil {
 		return nil, stopped(ctx, "while waiting to connect to "+t.HostName)
 	}
@@ -110,8 +108,7 @@ func (c *Client) login(ctx context.Context, t resolvedEndpoint) (*connection, er
 	return l, nil
 }
 
-// handshake does the handshake and the login. When ctx ends it closes the
-// connection, which is the only way to stop them.
+// handshake does the handshake and the login. When ctx ends it closes the connection: nothing else stops them.
 func (c *Client) handshake(ctx context.Context, t resolvedEndpoint, conn net.Conn) (*connection, error) {
 	began := time.Now()
 	check, err := c.hostKeyCheck(ctx, t)
@@ -173,10 +170,10 @@ type shownKey struct {
 
 func (e *shownKey) Unwrap() error { return e.error }
 
-type errTimeout struct{ after time.Duration }
-
-func (e errTimeout) Error() string { return fmt.Sprintf("not within %s", e.after) }
-func (e errTimeout) Unwrap() error { return context.DeadlineExceeded }
+// notWithin is the cause of the end of a context that had a time.
+func notWithin(d time.Duration) error {
+	return text.Worded("not within "+d.String(), context.DeadlineExceeded)
+}
 
 func (c *Client) addresses(ctx context.Context, s config.HostConfig) ([]netip.AddrPort, error) {
 	found, err := c.names.Addresses(ctx, cmp.Or(map[string]string{"inet": "ip4", "inet6": "ip6"}[s.AddressFamily],
@@ -206,7 +203,7 @@ func noAddress(name string, err error) *remote.Error {
 const stagger = 250 * time.Millisecond
 
 // dialHost connects to the first address of the host's name that answers. The error is that of the first one that
-// failed; it is of the class Configuration if this machine has no address as BindAddress or BindInterface says.
+// failed, of the class Configuration if this machine has no address as BindAddress or BindInterface says.
 func (c *Client) dialHost(ctx context.Context, s config.HostConfig) (won net.Conn, failed error) {
 	type result struct {
 		conn net.Conn
@@ -264,8 +261,7 @@ func (c *Client) dialFrom(ctx context.Context, s config.HostConfig, to netip.Add
 	return dialer.DialContext(ctx, "tcp", to.String())
 }
 
-// source is the address of this machine from which ssh would connect: that of BindAddress, or else the first one
-// of BindInterface, loopback and link-local ones last.
+// source is where ssh would connect from: BindAddress, or the first address of BindInterface, local ones last.
 func (c *Client) source(ctx context.Context, s config.HostConfig, to netip.Addr) (netip.Addr, error) {
 	if s.BindAddress != "" {
 		family := "ip6"

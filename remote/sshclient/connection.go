@@ -20,8 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
-// sessionsPerConnection limits the commands at the same time on one connection. The
-// limit of sshd is 10 (sshd_config(5), MaxSessions).
+// sessionsPerConnection limits the commands at a time on one connection. sshd has 10 (sshd_config(5), MaxSessions).
 const sessionsPerConnection = 2
 
 type connection struct {
@@ -118,8 +117,7 @@ type keepAlive struct {
 }
 
 // keepAlive sends a request in each interval in which nothing was heard, and closes the connection after count
-// intervals without an answer: the library would wait forever for a host that is frozen or unreachable. Between two
-// requests there is only a timer: a goroutine for each host would take more memory.
+// intervals without an answer: the library would wait forever. It has a timer, since a goroutine takes more memory.
 func (c *Client) keepAlive(l *connection, interval time.Duration, count int) {
 	k := &keepAlive{conn: l, interval: interval, count: count}
 	k.mu.Lock()
@@ -157,17 +155,15 @@ func (k *keepAlive) asks() bool {
 	return false
 }
 
-// transport connects to the host's sshd: through jump hosts, a command, or TCP. The
-// caller calls release when the login is over.
+// transport connects to the host's sshd: through jump hosts, a command, or TCP. release ends the login's place.
 func (c *Client) transport(ctx context.Context, t resolvedEndpoint) (conn net.Conn, release func(), err error) {
 	if len(t.ProxyJump) > 0 {
 		return c.jump(ctx, t)
 	}
 	t.within(c.connectTimeout(t.HostConfig))
-	switch {
-	case t.ProxyCommand != "":
+	if t.ProxyCommand != "" {
 		conn, err = c.proxyCommand(t.ProxyCommand)
-	default:
+	} else {
 		conn, err = c.dial(ctx, t)
 	}
 	return conn, func() {}, err
@@ -192,7 +188,7 @@ func (c *Client) dial(ctx context.Context, t resolvedEndpoint) (net.Conn, error)
 		return nil, remote.Errorf(remote.Configuration, "too many open files: raise the limit with `ulimit -n`: %w",
 			err)
 	case isDrop(err):
-		err = &droppedError{err}
+		err = dropped(err)
 	}
 	return nil, remote.Errorf(remote.Unreachable, "no connection to %s: %w", t.address(), err)
 }
@@ -214,7 +210,7 @@ func (c *Client) jump(ctx context.Context, t resolvedEndpoint) (net.Conn, func()
 	if err != nil {
 		return nil, nil, remote.Errorf(remote.ClassOf(err), "jump host %s: %w", e.Host, err)
 	}
-	leave, err := c.dials.acquire(ctx, "via "+e.via+" "+e.Host, dialsPerJump)
+	leave, err := c.turn(ctx, "via "+e.via+" "+e.Host, dialsPerJump)
 	if err != nil {
 		return nil, nil, stopped(ctx, "while waiting to connect through jump host "+e.Host)
 	}
@@ -256,13 +252,6 @@ type channel interface {
 	Start(commandLine string) error
 	Wait() error
 	Close() error
-}
-
-// exited is the error of a command that failed, of either kind of channel.
-type exited interface {
-	error
-	ExitStatus() int
-	Signal() string
 }
 
 // ownLogin is a login of our own. A client by ssh.NewClient has three more goroutines: wait does what they would.
@@ -318,10 +307,9 @@ const (
 	placeFor = 2 * time.Second
 )
 
-type dialLimits struct{ slots sync.Map } // of chan struct{}
-
-func (d *dialLimits) acquire(ctx context.Context, name string, limit int) (release func(), err error) {
-	value, _ := d.slots.LoadOrStore(name, make(chan struct{}, limit))
+// turn waits for one of as many places as there are for logins to the same name.
+func (c *Client) turn(ctx context.Context, name string, limit int) (release func(), err error) {
+	value, _ := c.dials.LoadOrStore(name, make(chan struct{}, limit))
 	slots := value.(chan struct{})
 	select {
 	case slots <- struct{}{}:
@@ -334,8 +322,8 @@ func (d *dialLimits) acquire(ctx context.Context, name string, limit int) (relea
 // spareDescriptors are for files, agents and child processes.
 const spareDescriptors = 128
 
-// EnoughDescriptors returns an error if the limit of open files is too low for connections to that many hosts. Package
-// os has raised the soft limit to the hard limit before.
+// EnoughDescriptors returns an error if the limit of open files, which package os has raised as far as it may, is too
+// low for connections to that many hosts.
 func EnoughDescriptors(hosts int) error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

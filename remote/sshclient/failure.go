@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
@@ -29,14 +30,11 @@ func stopped(ctx context.Context, where string) *remote.Error {
 	return remote.Errorf(remote.Cancelled, "%s: stopped: %w", where, cause)
 }
 
-// droppedError is a connection that ended before the handshake: what a server does
-// that has too many logins under way, and what a bastion does to a ProxyCommand.
-type droppedError struct{ cause error }
-
-func (e *droppedError) Error() string {
-	return "the connection was closed before the handshake (too many logins at once? MaxStartups): " + e.cause.Error()
+// dropped is the error of a connection that ended before the handshake, as when too many logins are under way there.
+func dropped(cause error) error {
+	return text.Worded("the connection was closed before the handshake (too many logins at once? MaxStartups): "+
+		cause.Error(), cause, remote.ErrBusy)
 }
-func (e *droppedError) Unwrap() []error { return []error{e.cause, remote.ErrBusy} }
 
 // handshakeError classifies an error of the SSH library by how far the login came.
 func handshakeError(ctx context.Context, t resolvedEndpoint, check *hostKeyCheck, login *auth.Login, said string,
@@ -74,7 +72,7 @@ func handshakeError(ctx context.Context, t resolvedEndpoint, check *hostKeyCheck
 	case t.ProxyCommand != "":
 		return remote.Errorf(remote.Unreachable, "no connection to %s through its ProxyCommand: %w", t.Host, err)
 	case isDrop(err):
-		return remote.Errorf(remote.Unreachable, "%s: %w", t.address(), &droppedError{err})
+		return remote.Errorf(remote.Unreachable, "%s: %w", t.address(), dropped(err))
 	}
 	return remote.Errorf(remote.Unreachable, "what answers at %s does not speak our SSH: %w", t.address(), err)
 }
@@ -82,9 +80,8 @@ func handshakeError(ctx context.Context, t resolvedEndpoint, check *hostKeyCheck
 // manyKeys is how many keys an sshd takes by default (sshd_config(5), MaxAuthTries).
 const manyKeys = 6
 
-// endedByKeys reports whether the server ended the login because of the keys that it
-// was offered: sshd says "Too many authentication failures", others that no method
-// is left (reason 14 in RFC 4253), and others just close the connection.
+// endedByKeys reports whether the server ended the login because of the keys that it was offered: sshd says "Too many
+// authentication failures", others that no method is left (reason 14 in RFC 4253), or just close the connection.
 func endedByKeys(login *auth.Login, err error) bool {
 	said := strings.ToLower(err.Error())
 	return strings.Contains(said, "too many authentication") || strings.Contains(said, "disconnect, reason 14:") ||
@@ -98,19 +95,25 @@ func isDrop(err error) bool {
 
 // printableError is err with its text made safe for a terminal: servers have a say in it.
 func printableError(err error) error {
-	if s := err.Error(); text.Printable(s) != s {
-		return &escapedError{err}
+	said := err.Error()
+	if safe := text.Printable(said); safe != said {
+		return text.Worded(safe, err)
 	}
 	return err
 }
 
-type escapedError struct{ error }
+// exitOf is the exit status of a command, and the signal that ended it, which ssh(1) does not say.
+func exitOf(err error) (status int, signal string, exited bool) {
+	if e, ok := errors.AsType[*ssh.ExitError](err); ok {
+		return e.ExitStatus(), e.Signal(), true
+	}
+	if e, ok := errors.AsType[*exec.ExitError](err); ok && e.Exited() {
+		return e.ExitCode(), "", true
+	}
+	return 0, "", false
+}
 
-func (e *escapedError) Error() string { return text.Printable(e.error.Error()) }
-func (e *escapedError) Unwrap() error { return e.error }
-
-// verdict is the error of a command that has ended. Output of captures, and of
-// stderr, that exceeded its limit is an error too.
+// verdict is the error of a command that has ended, or that wrote more than captures or stderr take.
 func (s *Session) verdict(captures ...*capture) error {
 	for _, c := range append(captures, s.stderr) {
 		if c.overflowed() {
@@ -118,19 +121,19 @@ func (s *Session) verdict(captures ...*capture) error {
 				"up", s.host, c.limit, c.name)
 		}
 	}
-	exit, hasExited := errors.AsType[exited](s.failed)
+	status, signal, exited := exitOf(s.failed)
 	over, _ := s.conn.link.(*sshLogin)
 	switch {
 	case s.failed == nil:
 		return nil
 	case errors.Is(s.failed, errSSH) && s.conn.alive():
 		return s.sshFailed(over)
-	case hasExited:
+	case exited:
 		var stdout []byte
 		for _, c := range captures {
 			stdout = c.bytes()
 		}
-		return exitError(s.host, exit.ExitStatus(), exit.Signal(), s.Stderr(), stdout)
+		return exitError(s.host, status, signal, s.Stderr(), stdout)
 	case s.conn.endsSoon():
 		return remote.Errorf(remote.OutcomeUnknown, "%s: cut off while the command ran: %w", s.host, s.conn.reason())
 	}
@@ -138,8 +141,7 @@ func (s *Session) verdict(captures ...*capture) error {
 		printableError(s.failed))
 }
 
-// Messages of sudo, sudo-rs and shells, in the C locale; these have the same exit status. They say
-// what to look for: remote.Diagnose tries what sudo does. remote.SudoSays has more.
+// Messages of sudo, sudo-rs and shells, in the C locale, beside those of remote.SudoSays: they share exit statuses.
 var (
 	sudoMissing = text.Pattern(`(?m)(^|[ :])sudo: (command )?not found|[Uu]nknown command: '?sudo`)
 	notFound    = text.Pattern(`(?m)^sudo(?:-rs)?: (\S+): command not found`)
@@ -152,8 +154,8 @@ const statusCrashed = 2
 // maxSaid is how much of the end of stdout is looked at for a reason, in bytes.
 const maxSaid = 4096
 
-// exitError classifies the failure of a command. Where it wrote nothing to stderr, the last line of
-// stdout says why, as of nologin(8), of a session that is refused, and of nvidia-smi.
+// exitError classifies the failure of a command. Where stderr is empty, the last line of stdout says why, as of
+// nologin(8), of a session that is refused, and of nvidia-smi.
 func exitError(host string, status int, signal string, stderr, stdout []byte) *remote.Error {
 	said := string(stderr)
 	last := cmp.Or(text.LastLine(said), text.LastLine(string(stdout[max(0, len(stdout)-maxSaid):])))

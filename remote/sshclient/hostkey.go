@@ -60,8 +60,7 @@ func (c *Client) hostKeyCheck(ctx context.Context, t resolvedEndpoint) (*hostKey
 	return check, nil
 }
 
-// knownToAll has keys of hosts for all accounts, as ssh's own file has them. An ssh_config that names other
-// files than that leaves it out too.
+// knownToAll has keys of hosts for all accounts, as ssh's own file. Where ssh_config leaves that out, it is, too.
 const sshKnownToAll, knownToAll = "/etc/ssh/ssh_known_hosts", "/etc/genv/ssh_known_hosts"
 
 // files are those that decide on the key.
@@ -120,8 +119,7 @@ func (k *hostKeyCheck) callback(_ string, peer net.Addr, key ssh.PublicKey) erro
 	return nil
 }
 
-// verify checks a key in the order of ssh (sshconnect.c, verify_host_key). DNS is
-// not asked, whatever VerifyHostKeyDNS says: a key counts only if it is known.
+// verify checks a key in the order of ssh (sshconnect.c, verify_host_key), but asks no DNS (VerifyHostKeyDNS).
 func (k *hostKeyCheck) verify(peer net.Addr, key ssh.PublicKey) error {
 	if err := k.target.CheckSize(key); err != nil {
 		return remote.Errorf(remote.HostKey, "the host key of %s is refused: %w", k.target.Host, err)
@@ -140,8 +138,7 @@ func (k *hostKeyCheck) verify(peer net.Addr, key ssh.PublicKey) error {
 	return err
 }
 
-// verifyAddress is CheckHostIP: the key must not differ from one that is known of
-// the address. The address is not added to known_hosts.
+// verifyAddress is CheckHostIP: the key must not differ from one that is known of the address, which is never added.
 func (k *hostKeyCheck) verifyAddress(name hostkeys.Name, key ssh.PublicKey) error {
 	host := k.client.hostKeys.Lookup(k.files(), name)
 	host, err := k.ask(host, name)
@@ -237,8 +234,7 @@ func (k *hostKeyCheck) addCommand(key ssh.PublicKey, toAll bool) string {
 	}
 }
 
-// outdatedError is the failure of a login that is worth another one once its cause has changed: known_hosts, the files
-// of the keys, or the socket at the ControlPath.
+// outdatedError is of a login that is worth another one once its cause, files or a socket, has changed.
 type outdatedError struct {
 	error
 	outdated func() bool
@@ -249,9 +245,8 @@ func (e *outdatedError) Unwrap() error { return e.error }
 // Outdated is for remote.Outdated.
 func (e *outdatedError) Outdated() bool { return e.outdated() }
 
-// loginKey is the host key of a connection. The first one is checked; in the key exchanges that follow on the same
-// connection, the host has to show the same one, and nothing is asked again, as in ssh (sshconnect.c, verify_host_key).
-// Of a connection that is logged in no more is kept than the sum of the key, since there are thousands.
+// loginKey is the host key of a connection. The first one is checked; in later key exchanges the host has to show the
+// same one, as in ssh (sshconnect.c, verify_host_key). After the login only its sum is kept: there are thousands.
 type loginKey struct {
 	mu    sync.Mutex
 	known func()        // called when the key has been found right

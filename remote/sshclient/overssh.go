@@ -136,7 +136,7 @@ func (s *Session) sshFailed(l *sshLogin) *remote.Error {
 	err := errors.New(cmp.Or(text.LastLine(said), "exit status 255"))
 	e := &remote.Error{Class: remote.OpenSSH, Err: fmt.Errorf("%s: ssh: %w", s.host, err), Stderr: said}
 	if proxyDropped().MatchString(said) {
-		e.Err = fmt.Errorf("%s: ssh: %w", s.host, &droppedError{err})
+		e.Err = fmt.Errorf("%s: ssh: %w", s.host, dropped(err))
 	}
 	stamp := l.stamp()
 	e.Err = &outdatedError{e.Err, func() bool { return l.stamp() != stamp }}
@@ -149,8 +149,8 @@ func (s *Session) sshFailed(l *sshLogin) *remote.Error {
 // stamp is different after what a login depends on has changed.
 func (l *sshLogin) stamp() string { return stampOf(l.path) + folder.Stamp(l.keys...) }
 
-// stampOf is different after this user has made or removed a socket. What others make
-// there, in a folder for all, must not cause a login that is refused each time.
+// stampOf is different after this user has made or removed a socket. One that others make in a folder for all must not
+// cause logins.
 func stampOf(path string) string {
 	info, err := os.Lstat(path)
 	if err != nil {

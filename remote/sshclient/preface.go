@@ -45,9 +45,8 @@ func skipPreface(r io.ByteReader) error {
 	return fmt.Errorf("%d lines came, and none was the version of an SSH server", maxPrefaceLines)
 }
 
-// afterPreface is a connection without what comes before the version string. It has a
-// buffer for both, since the library reads the version byte by byte, and a host that sends
-// as much as is allowed would cost seconds of processor time.
+// afterPreface is a connection without what comes before the version string. It has a buffer for both: the library
+// reads byte by byte, and a host that sends as much as it may would cost seconds of processor time.
 type afterPreface struct {
 	net.Conn
 	skipped bool
@@ -80,8 +79,8 @@ func (a *afterPreface) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// capture keeps what a command writes, up to a limit. It returns no error, after which the SSH library would hang: more
-// output is dropped, and onOverflow is called once, which ends the command.
+// capture keeps what a command writes, up to a limit. More is dropped, and onOverflow is called once, which ends the
+// command. It returns no error, after which the SSH library would hang.
 type capture struct {
 	name       string // stdout or stderr
 	limit      int64
@@ -117,8 +116,7 @@ func (c *capture) overflowed() bool {
 	return c.overflow
 }
 
-// drain reads everything. The buffer is small, since it is in use as long as a command runs,
-// on thousands of hosts at the same time; io.Copy would need twice the stack.
+// drain reads everything. It waits for thousands of hosts at a time: io.Copy would need twice the stack.
 func drain(r io.Reader, c *capture) {
 	buffer := make([]byte, 256)
 	for {

@@ -20,10 +20,8 @@ const maxStderr = 256 << 10
 
 // Session is a running command on a host. Its Stdin and Stdout are for one goroutine each.
 type Session struct {
-	// Stdin is what the command reads, until it is closed.
-	Stdin io.WriteCloser
-	// Stdout is what the command writes. The caller must read it to the end or close the session.
-	Stdout io.Reader
+	Stdin  io.WriteCloser // what the command reads
+	Stdout io.Reader      // what it writes: the caller must read it to the end, or close the session
 
 	client  *Client
 	host    string
@@ -37,8 +35,7 @@ type Session struct {
 	once    sync.Once
 }
 
-// Start starts a command and returns when the host has accepted it. ctx only applies
-// to connecting and starting. The caller must close the session.
+// Start starts a command and returns when the host has accepted it, while ctx lasts. The caller closes the session.
 func (c *Client) Start(ctx context.Context, h remote.Host, command remote.Command) (*Session, error) {
 	s, err := c.open(ctx, h)
 	if err != nil {
@@ -59,8 +56,7 @@ func (c *Client) Start(ctx context.Context, h remote.Host, command remote.Comman
 	return s, nil
 }
 
-// open opens a session on the host's connection. A connection that turns out to be
-// broken is replaced once: no command has been sent yet.
+// open opens a session on the host's connection. A broken one is replaced once: no command has been sent yet.
 func (c *Client) open(ctx context.Context, h remote.Host) (*Session, error) {
 	p, err := c.shared(c.endpointOf(h))
 	if err != nil {
@@ -80,7 +76,7 @@ func (c *Client) open(ctx context.Context, h remote.Host) (*Session, error) {
 
 // atMost is ctx with a deadline.
 func (c *Client) atMost(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, d, errTimeout{d})
+	return context.WithTimeoutCause(ctx, d, notWithin(d))
 }
 
 // openOn opens a session. The first one of a connection belongs to the login: PAM's modules may take their time.
@@ -110,8 +106,7 @@ func (c *Client) openOn(ctx context.Context, l *connection, host string) (*Sessi
 	}, nil
 }
 
-// channel opens a channel for a command. A host refuses it while there are too many:
-// it is requested again on the same connection until ctx ends.
+// channel opens a channel for a command. It is requested until ctx ends where the host has too many.
 func (c *Client) channel(ctx context.Context, l *connection, host string) (channel, error) {
 	session, err := remote.UntilAdmitted(ctx, func() (channel, error) { return within(ctx, l, l.link.newSession) },
 		refusedForNow)
@@ -128,10 +123,9 @@ func (c *Client) channel(ctx context.Context, l *connection, host string) (chann
 	return nil, remote.Errorf(remote.Unreachable, "%s: %w", host, l.reason())
 }
 
-// within waits for a call of the SSH library, which has no context. When ctx ends, the connection is closed, which ends
-// the call. That does not end a NewSession that began just when the connection ended (the library registers the channel
-// after it has notified all channels), so after the end of the connection a call has closeGrace to return. Then its
-// goroutine is abandoned, so Close must not wait for it.
+// within waits for a call of the SSH library, which has no context: when ctx ends, the connection is closed. That does
+// not end a NewSession that began just then (the library registers the channel after it has notified all channels). So
+// a call has closeGrace to return after that, and then its goroutine is abandoned: Close must not wait for it.
 func within[T any](ctx context.Context, l *connection, call func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -163,8 +157,7 @@ func within[T any](ctx context.Context, l *connection, call func() (T, error)) (
 	}
 }
 
-// start requests the host to run a command line. It may run from then on, so a
-// connection that ends without an answer leaves the outcome unknown.
+// start requests the host to run a command line. A connection that ends without an answer leaves the outcome unknown.
 func (s *Session) start(ctx context.Context, commandLine string) error {
 	if ctx.Err() != nil {
 		return stopped(ctx, s.host+": before the command was started")
@@ -213,8 +206,8 @@ func (s *Session) Stderr() []byte {
 	return s.stderr.bytes()
 }
 
-// Wait returns when the command has ended: nil for exit status 0, else an
-// *remote.Error. Stdout must have been read to its end, or the session closed.
+// Wait returns when the command has ended: nil for exit status 0, else an *remote.Error. Stdout must have been read to
+// its end, or the session closed.
 func (s *Session) Wait() error {
 	<-s.ended
 	return s.verdict()
@@ -224,8 +217,8 @@ func (s *Session) Wait() error {
 func (s *Session) Read(p []byte) (int, error)  { return s.Stdout.Read(p) }
 func (s *Session) Write(p []byte) (int, error) { return s.Stdin.Write(p) }
 
-// Close ends the session; the command sees the end of its stdin. The connection to a
-// host that does not end it within a second is closed. It is safe to call twice.
+// Close ends the session; the command sees the end of its stdin. If the host doesn't end it within a second, the
+// connection is closed. It is safe to call twice.
 func (s *Session) Close() {
 	s.once.Do(func() {
 		defer s.release()
@@ -248,8 +241,8 @@ func (s *Session) Close() {
 	})
 }
 
-// Run runs a command and waits until it ends, its timeout is over or ctx ends. Its error is a *remote.Error; the Output
-// is what was received until then. After a Timeout, Cancelled or OutcomeUnknown the command may have been carried out.
+// Run runs a command until it ends, its timeout is over or ctx ends, and returns what was received. After a Timeout,
+// Cancelled or OutcomeUnknown the command may have been carried out.
 func (c *Client) Run(ctx context.Context, h remote.Host, command remote.Command) (remote.Output, error) {
 	s, err := c.open(ctx, h)
 	if err != nil {
@@ -278,8 +271,7 @@ func (c *Client) Run(ctx context.Context, h remote.Host, command remote.Command)
 	return out, err
 }
 
-// transfer writes the input and reads the output. It closes the channel that it
-// returns when the command has ended and its output is read.
+// transfer writes the input and reads the output. Its channel is closed when the command has ended and all is read.
 func (s *Session) transfer(command remote.Command, stdout *capture) <-chan struct{} {
 	ended := make(chan struct{})
 	var copying sync.WaitGroup

@@ -14,16 +14,14 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
-// endpoint identifies a connection: the host, and the hops of a jump chain that
-// replace the host's own ProxyJump (ssh -J).
+// endpoint identifies a connection: the host, and the hops that replace its own ProxyJump (ssh -J).
 type endpoint struct {
 	config.Lookup
 	via     string // hops, separated by commas; empty for those of ssh_config
 	openSSH bool   // reached by running ssh(1), as the administrator said
 }
 
-// sharedConn is the connection to an endpoint, if there is one: all commands for a
-// host, and all hosts behind a jump host, share it.
+// sharedConn is the connection to an endpoint, if there is one, for all commands and for all hosts behind it.
 type sharedConn struct {
 	client   *Client
 	endpoint endpoint
@@ -42,8 +40,8 @@ type attempt struct {
 	ended time.Time
 }
 
-// connected returns the open connection, or makes one. The attempt has its own deadline, so that it continues for other
-// callers when one gives up. chain are the endpoints that are reached through this one.
+// connected returns the open connection, or makes one: the attempt goes on for other callers when one gives up. chain
+// are the endpoints that are reached through this one.
 func (p *sharedConn) connected(ctx context.Context, chain []endpoint) (*connection, error) {
 	a, err := p.begin(chain)
 	if err != nil {
@@ -93,18 +91,12 @@ func (p *sharedConn) dial(chain []endpoint) (*connection, error) {
 	return p.client.connect(p.endpoint, chain)
 }
 
-// usable reports whether another caller may use the attempt: it is under way, or
-// its connection is open. The sharedConn's mu is held.
-//
-// The failure of a jump host is also the answer for every host behind it that asks soon after: a thousand of them don't
-// wait for the same timeout one after the other, and don't have sshd lock this machine out for a key that it refuses
-// (sshd_config(5), PerSourcePenalties).
+// usable reports whether another caller may use the attempt: it is under way, or its connection is open. The failure of
+// a jump host is for a time the answer for every host behind it: a thousand hosts don't wait for the same timeout one
+// after the other, and don't have sshd lock this machine out (sshd_config(5), PerSourcePenalties).
 func (a *attempt) usable(jump bool) bool {
-	if a.ended.IsZero() {
-		return true
-	}
-	if a.err == nil {
-		return a.conn.alive()
+	if a.ended.IsZero() || a.err == nil {
+		return a.ended.IsZero() || a.conn.alive()
 	}
 	var soon time.Duration
 	switch remote.ClassOf(a.err) {
@@ -137,12 +129,9 @@ func (p *sharedConn) close() {
 	}
 }
 
-// Probe finds out whether a host's sshd answers, without a login: it connects and
-// waits for the first byte. A host that is down costs one TCP connect then.
-//
-// The error wraps remote.ErrNoProbe where a jump host, a ProxyCommand or ssh(1) is on
-// the way. It is of the class Unreachable where no connection was made, and of the
-// class Timeout where one was made and stayed silent until ctx ended.
+// Probe finds out whether a host's sshd answers, without a login: it connects and waits for the first byte. The error
+// wraps remote.ErrNoProbe where a jump host, a ProxyCommand or ssh(1) is on the way. It is of the class Unreachable
+// without a connection, and of the class Timeout with one that stayed silent until ctx ended.
 func (c *Client) Probe(ctx context.Context, h remote.Host) error {
 	e := c.endpointOf(h)
 	if e.openSSH {
@@ -185,8 +174,8 @@ func (g *greetedConn) Read(p []byte) (int, error) { return g.all.Read(p) }
 // greetedFor is how long a connection that was greeted is kept for the login.
 const greetedFor = 10 * time.Second
 
-// keep keeps a connection for the login that follows: a server may count one without a login as
-// an attack (PerSourcePenalties of sshd_config(5)).
+// keep keeps a connection for the login that follows: one without a login may count as an attack (PerSourcePenalties of
+// sshd_config(5)).
 func (c *Client) keep(e endpoint, conn net.Conn) {
 	if old := c.kept(e); old != nil {
 		_ = old.Close()

@@ -53,8 +53,7 @@ func wholeSeconds(d time.Duration) string {
 	return strconv.Itoa(int((d + time.Second - 1) / time.Second))
 }
 
-// sshEnvironment is that of this program, with the messages of sudo and shells in English on
-// hosts that take variables (SendEnv).
+// sshEnvironment has sudo and shells speak English on hosts that take variables (SendEnv).
 func sshEnvironment() []string {
 	localized := func(variable string) bool {
 		return strings.HasPrefix(variable, "LC_") || strings.HasPrefix(variable, "LANG")
@@ -64,8 +63,7 @@ func sshEnvironment() []string {
 
 const sshGrace = 500 * time.Millisecond
 
-// sshFailedStatus is the exit status of ssh if it could not run the command, or lost the
-// connection. A command that ends with it can't be told apart.
+// sshFailedStatus is that of an ssh that did not run the command, or lost the connection, and perhaps of the command.
 const sshFailedStatus = 255
 
 // errSSH is returned by Wait for the exit status 255: ssh's last words on stderr say why.
@@ -73,14 +71,6 @@ var errSSH = errors.New("ssh failed")
 
 // errEnded is returned by Start after end: the connection was closed meanwhile.
 var errEnded = errors.New("the session has ended")
-
-type statusError int
-
-func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
-
-// ExitStatus and Signal make it an exited. ssh does not say which signal ended a command.
-func (e statusError) ExitStatus() int { return int(e) }
-func (statusError) Signal() string    { return "" }
 
 // processGroup is a command of ours with its children.
 type processGroup struct {
@@ -97,8 +87,8 @@ func startGroup(command *exec.Cmd) (*processGroup, error) {
 	return &processGroup{command: command, ended: make(chan struct{})}, command.Start()
 }
 
-// reap waits for the command, and may end the children that it left behind. Otherwise it waits for those that have its
-// stderr open, too: until then, signals reach them.
+// reap waits for the command, and may end the children that it left behind. Otherwise it waits, too, for those that
+// have its stderr open, which signals reach until then.
 func (g *processGroup) reap(children bool) {
 	if children {
 		for unix.Waitid(unix.P_PID, g.command.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
@@ -135,15 +125,12 @@ func (g *processGroup) end(signal unix.Signal, within time.Duration) {
 // sshProcess is an ssh that runs one command: a channel.
 type sshProcess struct {
 	login *sshLogin
-	pipes [3]pipe // stdin, stdout, stderr
+	pipes [3]struct{ ours, theirs *os.File } // the ends of stdin, stdout, stderr
 
 	mu     sync.Mutex
 	ssh    *processGroup // nil if it was not started
 	ending bool          // end was called
 }
-
-// pipe has one end for us and one for ssh.
-type pipe struct{ ours, theirs *os.File }
 
 func (l *sshLogin) newProcess() (*sshProcess, error) {
 	s := &sshProcess{login: l}
@@ -153,8 +140,8 @@ func (l *sshLogin) newProcess() (*sshProcess, error) {
 			s.closePipes()
 			return nil, err
 		}
-		if s.pipes[i] = (pipe{reader, writer}); i == 0 {
-			s.pipes[i] = pipe{writer, reader}
+		if s.pipes[i].ours, s.pipes[i].theirs = reader, writer; i == 0 {
+			s.pipes[i].ours, s.pipes[i].theirs = writer, reader
 		}
 	}
 	return s, nil
@@ -171,8 +158,7 @@ func (s *sshProcess) StdinPipe() (io.WriteCloser, error) { return s.pipes[0].our
 func (s *sshProcess) StdoutPipe() (io.Reader, error)     { return s.pipes[1].ours, nil }
 func (s *sshProcess) StderrPipe() (io.Reader, error)     { return s.pipes[2].ours, nil }
 
-// Start starts ssh, in a process group of its own. Whether the host has accepted the
-// command is not known before it writes something.
+// Start starts ssh in a process group of its own. That the host has accepted the command shows when it writes.
 func (s *sshProcess) Start(commandLine string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,8 +188,8 @@ func (s *sshProcess) Start(commandLine string) error {
 	return nil
 }
 
-// Wait returns when ssh has ended: nil for a command that succeeded, a statusError for one
-// that failed, errSSH, or another error if the status of the command is not known.
+// Wait returns when ssh has ended: nil for a command that succeeded, an *exec.ExitError for one that failed, errSSH, or
+// another error if the status of the command is not known.
 func (s *sshProcess) Wait() error {
 	<-s.ssh.ended
 	exit, ok := errors.AsType[*exec.ExitError](s.ssh.err)
@@ -215,7 +201,7 @@ func (s *sshProcess) Wait() error {
 	case exit.ExitCode() == sshFailedStatus:
 		return errSSH
 	}
-	return statusError(exit.ExitCode())
+	return exit
 }
 
 // end ends ssh and its children, without waiting. What was not started yet can't be started any more.
@@ -245,8 +231,7 @@ func (s *sshProcess) Close() error {
 const proxyGrace = 2 * time.Second
 
 // proxyCommand runs a ProxyCommand as OpenSSH does: by a shell that `exec` replaces, with one end of a socket as its
-// stdin and stdout. The administrator wrote it; the names that tokens insert were checked not to contain anything that
-// a shell interprets.
+// stdin and stdout. The administrator wrote it, and what tokens insert has nothing that a shell interprets.
 func (c *Client) proxyCommand(line string) (net.Conn, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -291,27 +276,26 @@ func (p *proxyConn) Close() error {
 	return err
 }
 
-// explain adds the last line that the command wrote to stderr to the error of its
-// connection. It waits a moment for a command that is ending.
+// explain adds the last line of stderr of the command, which may be ending, to the error of its connection.
 func (p *proxyConn) explain(err error, greeted bool) error {
-	dropped := false
+	busy := false
 	if isDrop(err) && !greeted {
-		dropped = p.dropped()
+		busy = p.serverIsBusy()
 	} else {
 		p.endsWithin(proxyGrace / 10)
 	}
 	if line := text.LastLine(p.stderr.String()); line != "" {
 		err = fmt.Errorf("%w (ProxyCommand: %s)", err, line)
 	}
-	if dropped {
-		err = &droppedError{err}
+	if busy {
+		err = dropped(err)
 	}
 	return err
 }
 
-// dropped says whether a server closed the connection, as one does that is busy: the bastion, which ssh then reports,
-// or the host behind it, without a word. Commands that fail in another way fail every time.
-func (p *proxyConn) dropped() bool {
+// serverIsBusy says whether a server closed the connection: the bastion, as ssh reports, or the host behind it, without
+// a word. Commands that fail in another way fail every time.
+func (p *proxyConn) serverIsBusy() bool {
 	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite() // ends a command that waits for more
 	}
