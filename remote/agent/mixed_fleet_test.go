@@ -106,12 +106,40 @@ func startOlderHost(t *testing.T, commit string, command remote.Command) agent.S
 }
 
 // refusedSession is one that sudo refuses: sudoers of 64d3d9ab allow `usage serve *`, with an argument alone.
-type refusedSession struct{}
+type refusedSession struct{ because error }
 
 func (refusedSession) Read([]byte) (int, error)    { return 0, io.EOF }
 func (refusedSession) Write(b []byte) (int, error) { return len(b), nil }
 func (refusedSession) Close()                      {}
-func (refusedSession) Wait() error                 { return remote.Errorf(remote.Sudo, "sudo wants a password") }
+func (s refusedSession) Wait() error               { return s.because }
+
+// failsAtOnce is a network in which nothing is reached.
+type failsAtOnce struct{ neverReached }
+
+func (failsAtOnce) Run(context.Context, remote.Host, remote.Command) (remote.Output, error) {
+	return remote.Output{}, remote.Errorf(remote.Unreachable, "it is off")
+}
+
+var wantsPassword = remote.Errorf(remote.Sudo, "sudo wants a password")
+
+// TestWhySudoFailsWithTheFlag: of two failures it is the one that says more.
+func TestWhySudoFailsWithTheFlag(t *testing.T) {
+	full := remote.Errorf(remote.Auth, "error initializing I/O plugin")
+	for _, row := range []struct{ without, with, want error }{{wantsPassword, full, full}, {wantsPassword, wantsPassword, wantsPassword}, {full, wantsPassword, full}} {
+		pool := &agent.Pool{
+			Network: failsAtOnce{}, Timeout: 5 * time.Second, Log: zerolog.Nop(),
+			Start: func(_ context.Context, _ remote.Host, command remote.Command) (agent.Session, error) {
+				if slices.Contains(command.Args, "--token") {
+					return refusedSession{row.with}, nil
+				}
+				return refusedSession{row.without}, nil
+			},
+		}
+		_, err := pool.Snapshot(t.Context(), remote.Host{Name: "gpu01"})
+		pool.Close()
+		require.ErrorContains(t, err, row.want.Error())
+	}
+}
 
 // TestTheControllerEnforcesOnOlderHosts: it understands what they say, and they what it orders.
 func TestTheControllerEnforcesOnOlderHosts(t *testing.T) {
@@ -122,7 +150,7 @@ func TestTheControllerEnforcesOnOlderHosts(t *testing.T) {
 				Network: neverReached{}, Timeout: 5 * time.Second, Log: zerolog.Nop(),
 				Start: func(_ context.Context, _ remote.Host, command remote.Command) (agent.Session, error) {
 					if wantsFlag && !slices.Contains(command.Args, "--token") {
-						return refusedSession{}, nil
+						return refusedSession{wantsPassword}, nil
 					}
 					return startOlderHost(t, commit, command), nil
 				},

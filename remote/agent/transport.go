@@ -140,16 +140,22 @@ func hasNoServe(err error) bool {
 func (c *Conn) openStream(ctx context.Context) (*streamTransport, error) {
 	return remote.UntilNotBusy(ctx, func() (*streamTransport, error) {
 		t, err := c.greet(ctx)
-		refused := slices.Contains([]remote.Class{remote.Sudo, remote.SudoRefused}, remote.ClassOf(err))
-		if !refused || !c.tokenFlag.CompareAndSwap(false, true) {
+		if !sudoRefuses(err) || !c.tokenFlag.CompareAndSwap(false, true) {
 			return t, err
 		}
-		if withFlag, again := c.greet(ctx); again == nil { // sudoers are of an earlier version: `usage serve *`
-			return withFlag, nil
+		withFlag, again := c.greet(ctx) // sudoers may be of an earlier version: `usage serve *`
+		if again != nil {
+			c.tokenFlag.Store(false)
 		}
-		c.tokenFlag.Store(false)
-		return t, err
+		if sudoRefuses(again) {
+			return nil, err
+		}
+		return withFlag, again
 	})
+}
+
+func sudoRefuses(err error) bool {
+	return remote.ClassOf(err) == remote.Sudo || remote.ClassOf(err) == remote.SudoRefused
 }
 
 func (c *Conn) greet(ctx context.Context) (*streamTransport, error) {
