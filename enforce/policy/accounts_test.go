@@ -52,8 +52,8 @@ func TestARuleForANameHoldsForTheAccount(t *testing.T) {
 			require.Equal(t, 4, *file.Settings(enforce.Query{User: asked}).MaxDevices)
 			explained := file.Explain(enforce.Query{User: asked})
 			require.Equal(t, policy.Explanation{Key: "exempt", Value: "user bob", From: "exempt, p.yaml:4:18"}, explained[0])
-			address, known := file.Mail.Address(asked)
-			require.True(t, known)
+			address, err := file.Mail.Address(asked)
+			require.NoError(t, err)
 			require.Equal(t, "b@example.org", address)
 			require.True(t, file.Mail.OptedOut(asked))
 		}

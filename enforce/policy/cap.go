@@ -138,12 +138,7 @@ func (c *Cap) limitOf(user snapshot.Username) (limit enforce.CapLimit, about boo
 
 // onHost reports whether its GPUs may be on a host. Those of a group of the inventory are on none without the inventory.
 func (c *Cap) onHost(host snapshot.Hostname, labels map[string]string) bool {
-	for key, value := range c.labels {
-		if has, ok := labels[key]; !ok || has != value {
-			return false
-		}
-	}
-	return c.hosts.has(string(host)) == enforce.Member
+	return hasLabels(labels, c.labels) && c.hosts.has(string(host)) == enforce.Member
 }
 
 // MatchModel reports whether a glob matches the driver's name of a GPU; unknown names are matched by none.

@@ -85,13 +85,9 @@ func (f *File) Fleet() enforce.Fleet {
 
 // Names implements enforce.Policy: an override or a cap names a user, or a group of the file that has the user.
 func (f *File) Names(user snapshot.Username) bool {
-	for i := range f.Overrides {
-		if f.Overrides[i].userRank(string(user)) > 0 {
-			return true
-		}
-	}
 	is := func(e entry) bool { return e.users[string(user)] }
-	return slices.ContainsFunc(f.CapList, func(c *Cap) bool {
+	overrides := func(o Override) bool { return o.users[string(user)] > 0 }
+	return slices.ContainsFunc(f.overrides, overrides) || slices.ContainsFunc(f.CapList, func(c *Cap) bool {
 		return slices.ContainsFunc(c.users.entries, is) ||
 			slices.ContainsFunc(c.by, func(by personLimit) bool { return is(by.who) })
 	})

@@ -236,17 +236,8 @@ func (l ExemptionList) Remove(w Who) (ExemptionList, Exemption, bool) {
 
 // Expire returns the list without the exemptions that have ended, and those.
 func (l ExemptionList) Expire(now time.Time) (left, expired ExemptionList) {
-	if !slices.ContainsFunc(l, func(e Exemption) bool { return e.ended(now) }) {
-		return l, nil
-	}
-	for _, e := range l {
-		if e.ended(now) {
-			expired = append(expired, e)
-		} else {
-			left = append(left, e)
-		}
-	}
-	return left, expired
+	return slices.DeleteFunc(slices.Clone(l), func(e Exemption) bool { return e.ended(now) }),
+		slices.DeleteFunc(slices.Clone(l), func(e Exemption) bool { return !e.ended(now) })
 }
 
 // ended reports whether an exemption doesn't hold any more. One that would last for longer
@@ -277,43 +268,15 @@ func (l ExemptionList) Follow(cluster snapshot.Cluster) ExemptionList {
 	return list
 }
 
-// At returns the list with the times that the wall clock now gives them, as
-// enforce.Memory.At does.
-func (l ExemptionList) At(now time.Time) ExemptionList {
-	return l.with(func(e *Exemption) {
-		length, rest := e.Until.Sub(e.Created), e.Until.Sub(e.From)
-		e.Until = now.Add(e.Until.Sub(now)).Round(time.Second).UTC()
-		e.Created = e.Until.Add(-length)
-		if !e.From.IsZero() {
-			e.From = e.Until.Add(-rest)
-		}
-	})
-}
-
-// From returns the list with the same times, measured by the monotonic clock of now from
-// here on: a clock that is set changes nothing.
-func (l ExemptionList) From(now time.Time) ExemptionList {
-	return l.with(func(e *Exemption) { e.move(func(t time.Time) time.Time { return now.Add(t.Sub(now)) }) })
-}
-
-// Earlier returns the list with all times earlier by d.
-func (l ExemptionList) Earlier(d time.Duration) ExemptionList {
-	return l.with(func(e *Exemption) { e.move(func(t time.Time) time.Time { return t.Add(-d) }) })
-}
-
-// move changes all its times.
-func (e *Exemption) move(to func(time.Time) time.Time) {
-	e.Created, e.Until = to(e.Created), to(e.Until)
-	if !e.From.IsZero() {
-		e.From = to(e.From)
-	}
-}
-
-// with returns the list with each exemption changed.
-func (l ExemptionList) with(change func(*Exemption)) ExemptionList {
+// Move returns the list with all times changed.
+func (l ExemptionList) Move(to func(time.Time) time.Time) ExemptionList {
 	list := slices.Clone(l)
 	for i := range list {
-		change(&list[i])
+		e := &list[i]
+		e.Created, e.Until = to(e.Created), to(e.Until)
+		if !e.From.IsZero() {
+			e.From = to(e.From)
+		}
 	}
 	return list
 }

@@ -26,7 +26,7 @@ type File struct {
 	// Defaults apply where no override does. Settings that the file leaves out
 	// have the values of Default.
 	Defaults  Settings
-	Overrides []Override
+	overrides []Override
 	// Groups are the users of each group, with nested groups resolved.
 	Groups map[string][]string
 	// Schedules are the times that overrides may name.
@@ -110,7 +110,6 @@ type Hook struct {
 	On      []Event
 	Timeout time.Duration // for each try
 	Retries int           // after the first try
-	From    Source
 }
 
 // Default is the policy without a file and without flags: that of 1.4.3, with a

@@ -57,8 +57,6 @@ type Mail struct {
 	InAll   int           // mails an hour
 	Digest  time.Duration // for how long what is beyond is collected
 	Timeout time.Duration // for each try
-
-	From Source
 }
 
 // OptedOut says whether a user gets no mail.
@@ -66,10 +64,22 @@ func (m *Mail) OptedOut(user snapshot.Username) bool {
 	return slices.Contains(m.OptOut, string(m.accounts.Name(user)))
 }
 
-// Address is the address of a user that the policy names.
-func (m *Mail) Address(user snapshot.Username) (address string, known bool) {
-	address, known = m.Addresses[m.accounts.Name(user)]
-	return address, known
+// ErrNoAddress is why a user gets no mail.
+var ErrNoAddress = errors.New("no mail address is known for this user")
+
+// Address is where mail to a user goes. No address is made of a name that isn't a plain account name: hosts report names,
+// and a host may be hostile.
+func (m *Mail) Address(user snapshot.Username) (string, error) {
+	switch address, known := m.Addresses[m.accounts.Name(user)]; {
+	case known:
+		return address, nil
+	case m.AddressTemplate == nil:
+		return "", ErrNoAddress
+	case !PlainName(user):
+		return "", fmt.Errorf("the name of the user is not one that a mail address is made of: %s",
+			text.Quoted(string(user), maxShownAddress))
+	}
+	return addressFrom(m.AddressTemplate, user)
 }
 
 // ParseAddress checks that a text is one mail address and nothing else, such as
@@ -93,18 +103,6 @@ const (
 	maxAddress      = 254 // RFC 5321
 	maxShownAddress = 80
 )
-
-// ErrUserName says that no address is made of a name.
-var ErrUserName = errors.New("the name of the user is not one that a mail address is made of")
-
-// TemplatedAddress is the address of a user by the template. A name that isn't a plain
-// account name is refused: hosts report names, and a host may be hostile.
-func (m *Mail) TemplatedAddress(user snapshot.Username) (string, error) {
-	if !PlainName(user) {
-		return "", fmt.Errorf("%w: %s", ErrUserName, text.Quoted(string(user), maxShownAddress))
-	}
-	return addressFrom(m.AddressTemplate, user)
-}
 
 // PlainName says whether a name is that of an ordinary account: letters, digits and
 // . _ -, at most 64, and no dash or dot at its beginning.
@@ -139,10 +137,7 @@ const (
 func (r *reader) readMail(n *strictyaml.Node) {
 	m := &Mail{
 		TLS: StartTLS, PerUser: mailsPerUser, InAll: mailsInAll, Digest: mailDigest, Timeout: mailTimeout,
-		accounts: r.file.Accounts, Addresses: make(map[snapshot.Username]string), From: Source{
-			Place: n.Place(),
-			By:    "mail",
-		},
+		accounts: r.file.Accounts, Addresses: make(map[snapshot.Username]string),
 	}
 	plaintext, program, before := false, false, r.doc.Errors()
 	var tlsAt *strictyaml.Node
@@ -214,26 +209,26 @@ func (m *Mail) check(n, tlsAt *strictyaml.Node, plaintext, program bool) {
 	}
 }
 
-// readPath reads the full path of a file.
-func readPath(n *strictyaml.Node) string {
-	path := n.Text()
-	if path != "" && !filepath.IsAbs(path) {
-		n.Failf("%q is not a full path; write it as /etc/genv/name", path)
+// readAs reads a text of some kind; empty, with an error, for another one.
+func readAs(n *strictyaml.Node, kind string, is func(string) bool) string {
+	s := n.Text()
+	if s != "" && !is(s) {
+		n.Failf("%q is not %s", s, kind)
 		return ""
 	}
-	return path
+	return s
 }
 
-// readServer reads host:port.
+func readPath(n *strictyaml.Node) string {
+	return readAs(n, "a full path; write it as /etc/genv/name", filepath.IsAbs)
+}
+
 func readServer(n *strictyaml.Node) string {
-	server := n.Text()
-	host, port, err := net.SplitHostPort(server)
-	number, notNumber := strconv.Atoi(port)
-	if server != "" && (err != nil || host == "" || notNumber != nil || number < 1 || number > 65535) {
-		n.Failf("%q is not a server with its port; write it as mail.example.org:587", server)
-		return ""
-	}
-	return server
+	return readAs(n, "a server with its port; write it as mail.example.org:587", func(s string) bool {
+		host, port, err := net.SplitHostPort(s)
+		number, notNumber := strconv.ParseUint(port, 10, 16)
+		return err == nil && host != "" && notNumber == nil && number > 0
+	})
 }
 
 func readAddress(n *strictyaml.Node) string {
@@ -249,20 +244,16 @@ func readAddress(n *strictyaml.Node) string {
 }
 
 // readSender reads an address, with or without a name before it.
-func readSender(n *strictyaml.Node) netmail.Address {
-	s := n.Text()
-	if s == "" {
-		return netmail.Address{}
-	}
-	sender, err := netmail.ParseAddress(s)
-	if err == nil {
-		_, err = ParseAddress(sender.Address)
-	}
-	if err != nil {
-		n.Failf("%q is not a sender; write it as genv@example.org or genv <genv@example.org>", s)
-		return netmail.Address{}
-	}
-	return *sender
+func readSender(n *strictyaml.Node) (sender netmail.Address) {
+	readAs(n, "a sender; write it as genv@example.org or genv <genv@example.org>", func(s string) bool {
+		parsed, err := netmail.ParseAddress(s)
+		if err == nil {
+			sender = *parsed
+			_, err = ParseAddress(sender.Address)
+		}
+		return err == nil
+	})
+	return sender
 }
 
 func (r *reader) readAddresses(n *strictyaml.Node, addresses map[snapshot.Username]string) {

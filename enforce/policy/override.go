@@ -14,63 +14,40 @@ import (
 // Override is settings for some hosts, users and times. All that it names must
 // match: one of the hosts, every label, one of the users, and the schedule.
 type Override struct {
-	Hosts  []text.HostPattern // none for every host
-	Labels map[string]string
-	// Users are named one by one, Members by their groups. If both are empty, it is
-	// every user.
-	Users   []string
-	Members []string
-	When    *Schedule // nil for always
-	Set     Settings
-	Place   strictyaml.Place
+	hosts  []text.HostPattern // none for every host
+	labels map[string]string
+	users  map[string]int // their ranks: 2 of those by name, 1 of members of groups
+	when   *Schedule      // nil for always
+	set    Settings
+	place  strictyaml.Place
 
 	// The hosts and users as they are written in the file.
 	writtenHosts, writtenUsers []string
 }
 
 // matches says whether the override applies to a query, and how specific it is.
-func (o *Override) matches(q enforce.Query) (rank, bool) {
-	var r rank
-	if len(o.Users)+len(o.Members) > 0 {
-		if r[0] = o.userRank(string(q.User)); r[0] == 0 {
-			return rank{}, false
-		}
-	}
-	if len(o.Hosts) > 0 {
-		if r[1] = o.hostRank(string(q.Host)); r[1] == 0 {
-			return rank{}, false
-		}
-	}
-	for key, value := range o.Labels {
-		if has, ok := q.Labels[key]; !ok || has != value {
-			return rank{}, false
-		}
-	}
-	r[2] = len(o.Labels)
-	if o.When != nil {
-		if !o.When.Contains(q.At) {
-			return rank{}, false
-		}
+func (o *Override) matches(q enforce.Query) (r rank, ok bool) {
+	r = rank{o.users[string(q.User)], o.hostRank(string(q.Host)), len(o.labels), 0}
+	if o.when != nil {
 		r[3] = 1
 	}
-	return r, true
+	return r, (r[0] > 0 || len(o.writtenUsers) == 0) && (r[1] > 0 || len(o.hosts) == 0) && hasLabels(q.Labels, o.labels) &&
+		(o.when == nil || o.when.Contains(q.At))
 }
 
-// userRank is 2 for a user by name, 1 for a member of a group, 0 for neither.
-func (o *Override) userRank(user string) int {
-	switch {
-	case slices.Contains(o.Users, user):
-		return 2
-	case slices.Contains(o.Members, user):
-		return 1
+// hasLabels reports whether all that are wanted are among labels.
+func hasLabels(labels, wanted map[string]string) bool {
+	for key, value := range wanted {
+		if has, ok := labels[key]; !ok || has != value {
+			return false
+		}
 	}
-	return 0
+	return true
 }
 
 // hostRank is 2 for a name, 1 for a pattern with ranges, 0 for neither.
-func (o *Override) hostRank(host string) int {
-	best := 0
-	for _, p := range o.Hosts {
+func (o *Override) hostRank(host string) (best int) {
+	for _, p := range o.hosts {
 		switch {
 		case !p.Matches(host):
 		case p.Count() == 1:
@@ -85,36 +62,31 @@ func (o *Override) hostRank(host string) int {
 // overlap is the first minute of the week at which two overrides with schedules apply to the same host and user and are
 // equally specific, and a setting that both have.
 func (o *Override) overlap(other *Override) (minute int, key string, found bool) {
-	users := func(o *Override) []string { return slices.Concat(o.Users, o.Members) }
 	hosts := func(o *Override) (names []string) {
-		for _, p := range o.Hosts {
+		for _, p := range o.hosts {
 			names = append(names, p.Expand()...)
 		}
 		return names
 	}
-	if o.When == nil || other.When == nil || !maps.Equal(o.Labels, other.Labels) ||
-		!alike(users(o), users(other), o.userRank, other.userRank) ||
-		!alike(hosts(o), hosts(other), o.hostRank, other.hostRank) {
+	sameUser := len(o.writtenUsers)+len(other.writtenUsers) == 0
+	for user, rank := range o.users {
+		sameUser = sameUser || other.users[user] == rank
+	}
+	sameHost := len(o.hosts)+len(other.hosts) == 0 ||
+		slices.ContainsFunc(hosts(o), func(host string) bool { return o.hostRank(host) == other.hostRank(host) })
+	if o.when == nil || other.when == nil || !maps.Equal(o.labels, other.labels) || !sameUser || !sameHost {
 		return 0, "", false
 	}
-	at := slices.IndexFunc(keys(), func(k enforce.Setting) bool { return o.Set.has(k.Key) && other.Set.has(k.Key) })
-	if minute, found = o.When.common(other.When); !found || at < 0 {
+	at := slices.IndexFunc(keys(), func(k enforce.Setting) bool { return o.set.has(k.Key) && other.set.has(k.Key) })
+	if minute, found = o.when.common(other.when); !found || at < 0 {
 		return 0, "", false
 	}
 	return minute, keys()[at].Key, true
 }
 
-// alike says whether two overrides select one of their names by the same rank. Without names they select all.
-func alike(names, others []string, rank, otherRank func(string) int) bool {
-	if len(names) == 0 || len(others) == 0 {
-		return len(names) == len(others)
-	}
-	return slices.ContainsFunc(names, func(n string) bool { return rank(n) == otherRank(n) })
-}
-
 // String describes what the override is for.
 func (o *Override) String() string {
-	var parts []string
+	var parts, labels []string
 	add := func(name string, words ...string) {
 		if len(words) > 0 {
 			parts = append(parts, name+" "+strings.Join(words, ", "))
@@ -122,13 +94,12 @@ func (o *Override) String() string {
 	}
 	add("users", o.writtenUsers...)
 	add("hosts", o.writtenHosts...)
-	var labels []string
-	for _, key := range slices.Sorted(maps.Keys(o.Labels)) {
-		labels = append(labels, key+"="+o.Labels[key])
+	for _, key := range slices.Sorted(maps.Keys(o.labels)) {
+		labels = append(labels, key+"="+o.labels[key])
 	}
 	add("labels", labels...)
-	if o.When != nil {
-		add("schedule", o.When.Name)
+	if o.when != nil {
+		add("schedule", o.when.Name)
 	}
 	return "override for " + strings.Join(parts, "; ")
 }
@@ -139,14 +110,14 @@ type rank = [4]int
 // Resolve returns what applies to a host, a user and a time: each setting from
 // the most specific place that has it, with that place. A part of the query that is
 // empty selects nothing: without a User, overrides for users do not apply.
-// Exemptions are separate; see File.Exemptions.
+// Exemptions are separate.
 func (f *File) Resolve(q enforce.Query) Settings { return f.merged(f.layers(q), q.User) }
 
 // layers are the overrides that match, the most specific one last.
 func (f *File) layers(q enforce.Query) []layer {
 	var layers []layer
-	for i := range f.Overrides {
-		if rank, ok := f.Overrides[i].matches(q); ok {
+	for i := range f.overrides {
+		if rank, ok := f.overrides[i].matches(q); ok {
 			layers = append(layers, layer{rank, i})
 		}
 	}
@@ -159,7 +130,7 @@ func (f *File) layers(q enforce.Query) []layer {
 func (f *File) merged(layers []layer, user snapshot.Username) Settings {
 	result := f.Defaults
 	for _, l := range layers {
-		result.merge(&f.Overrides[l.override].Set)
+		result.merge(&f.overrides[l.override].set)
 	}
 	result.merge(&f.Flags)
 	if own, ok := f.UserFlags[user]; ok {
@@ -261,36 +232,37 @@ func (f *File) explainUnix(user snapshot.Username) (list []Explanation) {
 
 // readOverride reads one item of `overrides:`.
 func (r *reader) readOverride(n *strictyaml.Node) {
-	o := Override{Place: n.Place()}
+	o := Override{place: n.Place(), users: map[string]int{}}
 	var set *strictyaml.Node
 	before := r.doc.Errors()
 	failed := func() bool { return r.doc.Errors() > before }
 	n.Map(strictyaml.Keys{
 		"hosts":  func(n *strictyaml.Node) { r.readHostList(n, &o) },
-		"labels": func(n *strictyaml.Node) { o.Labels = r.readLabels(n) },
+		"labels": func(n *strictyaml.Node) { o.labels = r.readLabels(n) },
 		"users":  func(n *strictyaml.Node) { r.readUsers(n, &o) },
-		"when":   func(n *strictyaml.Node) { o.When = r.readWhen(n) },
+		"when":   func(n *strictyaml.Node) { o.when = r.readWhen(n) },
 		"set":    func(n *strictyaml.Node) { set = n },
 	})
+	scope := o.scope()
 	switch {
 	case !n.IsMap() || set == nil && failed(): // it may be under a misspelt key
 		return
 	case set == nil:
 		n.Failf("the override sets nothing; add `set:` with the settings that differ")
 		return
-	case len(o.Hosts)+len(o.Labels)+len(o.Users)+len(o.Members) == 0 && o.When == nil && !failed():
+	case scope == 0 && o.when == nil && !failed():
 		n.Failf("the override applies to all users and hosts at all times; name hosts, labels, users or " +
 			"when, or move it to `defaults:`")
 	}
-	r.readSettings(set, &o.Set, o.scope(), o.String())
-	for i := range r.file.Overrides {
-		if minute, key, found := o.overlap(&r.file.Overrides[i]); found && !failed() {
+	r.readSettings(set, &o.set, scope, o.String())
+	for i := range r.file.overrides {
+		other := &r.file.overrides[i]
+		if minute, key, found := o.overlap(other); found && !failed() {
 			n.Failf("on %s both schedule %s here and schedule %s at %s set %s for the same hosts and users; write "+
-				"hours that do not overlap", clock(minute), o.When.Name, r.file.Overrides[i].When.Name,
-				r.file.Overrides[i].Place, key)
+				"hours that do not overlap", clock(minute), o.when.Name, other.when.Name, other.place, key)
 		}
 	}
-	r.file.Overrides = append(r.file.Overrides, o)
+	r.file.overrides = append(r.file.overrides, o)
 }
 
 func (r *reader) readLabels(n *strictyaml.Node) map[string]string {
@@ -306,7 +278,7 @@ func (r *reader) readLabels(n *strictyaml.Node) map[string]string {
 // scope is what the override selects by, apart from the time.
 func (o *Override) scope() enforce.Scope {
 	var s enforce.Scope
-	if len(o.Hosts)+len(o.Labels) > 0 {
+	if len(o.hosts)+len(o.labels) > 0 {
 		s |= enforce.ByHost
 	}
 	if len(o.writtenUsers) > 0 {
@@ -315,27 +287,31 @@ func (o *Override) scope() enforce.Scope {
 	return s
 }
 
-// readUsers reads a list of users and groups into an override.
+// readUsers reads a list of users and groups into an override. An empty list would be everybody.
 func (r *reader) readUsers(n *strictyaml.Node, o *Override) {
 	n.List(func(item *strictyaml.Node) {
 		users, isGroup := r.readUserOrGroup(item)
+		rank := 2
 		if isGroup {
-			o.Members = append(o.Members, users...)
-		} else {
-			o.Users = append(o.Users, users...)
+			rank = 1
 		}
-		if isGroup || len(users) > 0 {
-			o.writtenUsers = append(o.writtenUsers, item.Text())
+		for _, user := range users {
+			o.users[user] = max(o.users[user], rank)
 		}
+		o.writtenUsers = append(o.writtenUsers, item.Text())
 	})
+	if n.IsList() && len(o.writtenUsers) == 0 {
+		n.Failf("users: name users or groups; leave it out for everybody")
+	}
 }
 
-// readHostList reads a list of host patterns into an override.
+// readHostList reads a list of host patterns into an override. An empty list would be all hosts.
 func (r *reader) readHostList(n *strictyaml.Node, o *Override) {
 	n.List(func(item *strictyaml.Node) {
-		if text := item.Text(); text != "" {
-			o.Hosts = append(o.Hosts, r.readHosts(item, text))
-			o.writtenHosts = append(o.writtenHosts, text)
-		}
+		o.hosts = append(o.hosts, r.readHosts(item, item.Text()))
+		o.writtenHosts = append(o.writtenHosts, item.Text())
 	})
+	if n.IsList() && len(o.hosts) == 0 {
+		n.Failf("hosts: name hosts; leave it out for all")
+	}
 }

@@ -211,7 +211,6 @@ func (r *reader) refers(n *strictyaml.Node, to Reference) {
 func (r *reader) readHook(n *strictyaml.Node) {
 	hook := Hook{
 		On: []Event{OnWarn, OnAct, OnHold}, Timeout: 5 * time.Second, Retries: 2,
-		From: Source{Place: n.Place(), By: "hooks"},
 	}
 	targets := 0
 	n.Map(strictyaml.Keys{
@@ -246,11 +245,8 @@ func readCommand(n *strictyaml.Node) []string {
 }
 
 func readURL(n *strictyaml.Node) string {
-	text := n.Text()
-	u, err := url.Parse(text)
-	if text != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-		n.Failf("%q is not a web address; write it as https://chat.example.org/hooks/1", text)
-		return ""
-	}
-	return text
+	return readAs(n, "a web address; write it as https://chat.example.org/hooks/1", func(s string) bool {
+		u, err := url.Parse(s)
+		return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
+	})
 }

@@ -98,6 +98,8 @@ func TestRefusedOverrides(t *testing.T) {
 		{"a mapping of overrides", "overrides:\n  bob: {}", "p.yaml:2:3: overrides: expected a list, as in `- item`, but found a mapping"},
 		{"a share without its sign", "caps:\n  - gpus: \"50\"", "p.yaml:2:11: \"50\" is text: write 50 for a number, or 50% for a share"},
 		{"a time as a rule with keys", "defaults:\n  idle: 2h", "p.yaml:2:9: idle: expected a mapping, as in `idle: {after: 2h, below: 5%}`, but found text \"2h\""},
+		{"of nobody", "overrides:\n  - hosts: [a]\n    users: []\n    set: {idle: false}", "p.yaml:3:12: users: name users or groups; leave it out for everybody"},
+		{"on no host", "overrides:\n  - users: [bob]\n    hosts: []\n    set: {idle: false}", "p.yaml:3:12: hosts: name hosts; leave it out for all"},
 		{"text as override", "overrides:\n  - bob", "p.yaml:2:5: expected a mapping, as in `key: value`, but found text \"bob\""},
 		{"unknown group", "overrides:\n  - users: [\"@stundets\"]\n    set: {idle: false}\ngroups:\n  students: [a]", "p.yaml:2:13: @stundets: no such group in `groups:`; did you mean \"students\"?"},
 		{"no groups", "overrides:\n  - users: [\"@x\"]\n    set: {idle: false}", "p.yaml:2:13: @x: no such group in `groups:`; add it there"},

@@ -103,6 +103,13 @@ func TestSettingsAreOverriddenOneByOne(t *testing.T) {
 	require.Nil(t, eve.MaxEnvs)
 }
 
+// An override for a group without members is for nobody.
+func TestOverrideForAnEmptyGroup(t *testing.T) {
+	file := parse(t, `{groups: {none: []}, overrides: [{hosts: [a], users: ["@none"], set: {max-duration: 1h}}]}`)
+	require.Zero(t, file.Settings(enforce.Query{Host: "a", User: "bob"}).MaxDuration)
+	require.Zero(t, file.Settings(enforce.Query{Host: "a"}).MaxDuration)
+}
+
 func TestDefault(t *testing.T) {
 	for name, file := range map[string]*policy.File{"built in": policy.Default(), "a file that says nothing of it": parse(t, "unreachable: hold")} {
 		s := file.Resolve(enforce.Query{Host: "h", User: "u"})

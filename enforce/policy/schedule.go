@@ -52,10 +52,10 @@ func (r *reader) readWhen(n *strictyaml.Node) *Schedule {
 // readHours reads an item of a schedule: days, hours on each of them, and dates.
 func (s *Schedule) readHours(n *strictyaml.Node) {
 	var on []int
-	e := hours{of: dayMinutes{0, minutesADay}}
+	e := hours{end: minutesADay}
 	n.Map(strictyaml.Keys{
 		"days":  func(n *strictyaml.Node) { on = readDays(n) },
-		"hours": func(n *strictyaml.Node) { e.of = readClock(n) },
+		"hours": func(n *strictyaml.Node) { e.begin, e.end = readClock(n) },
 		"from":  func(n *strictyaml.Node) { e.from = readDate(n) },
 		"to":    func(n *strictyaml.Node) { e.to = readDate(n) },
 	})
@@ -69,7 +69,7 @@ func (s *Schedule) readHours(n *strictyaml.Node) {
 	const twice = "%s is in the schedule twice; write hours that do not overlap"
 	for _, day := range on {
 		if e.days[day] {
-			n.Failf(twice, clock(day*minutesADay+e.of.from))
+			n.Failf(twice, clock(day*minutesADay+e.begin))
 			return
 		}
 		e.days[day] = true
@@ -114,24 +114,22 @@ func readDays(n *strictyaml.Node) []int {
 	return on
 }
 
-// readClock reads 8-18 or 08:00-18:30.
-func readClock(n *strictyaml.Node) dayMinutes {
+// readClock reads 8-18 or 08:00-18:30, as minutes of a day.
+func readClock(n *strictyaml.Node) (begin, end int) {
 	text := n.Text()
-	if text == "" {
-		return dayMinutes{0, minutesADay}
-	}
 	first, last, isRange := strings.Cut(text, "-")
-	from, ok1 := minuteOf(first)
-	to, ok2 := minuteOf(last)
-	if !isRange || !ok1 || !ok2 || from == minutesADay {
+	begin, ok1 := minuteOf(first)
+	end, ok2 := minuteOf(last)
+	switch {
+	case text == "": // which was said
+	case !isRange || !ok1 || !ok2 || begin == minutesADay:
 		n.Failf("hours: %q is not a range of hours; write them as 8-18 or 08:00-18:30", text)
-		return dayMinutes{0, minutesADay}
-	}
-	if from == to {
+	case begin == end:
 		n.Failf("hours: %q ends when it begins; leave them out for the whole day", text)
-		return dayMinutes{0, minutesADay}
+	default:
+		return begin, end
 	}
-	return dayMinutes{from, to}
+	return 0, minutesADay
 }
 
 // minuteOf reads a time of the day, up to 24:00.
@@ -154,17 +152,14 @@ type Schedule struct {
 	entries []hours
 }
 
-// hours are an item of a schedule: hours that begin on days of the week from Monday on, between two days that are both
-// included. Days are counted from 1970-01-01; 0 is no such bound.
+// hours are an item of a schedule: from one minute of a day up to, but not including, another, on days of the week from
+// Monday on, between two days that are both included. Hours that end before they begin continue on the next day. Days are
+// counted from 1970-01-01; 0 is no such bound.
 type hours struct {
-	days     [7]bool
-	of       dayMinutes
-	from, to int
+	days       [7]bool
+	begin, end int
+	from, to   int
 }
-
-// dayMinutes is from one minute of a day up to, but not including, another. Hours that end before they begin continue
-// on the next day.
-type dayMinutes struct{ from, to int }
 
 const (
 	minutesADay  = 24 * 60
@@ -177,8 +172,8 @@ func (h *hours) on(day int) (from, to int, ok bool) {
 	if day < h.from || h.to != 0 && day > h.to || !h.days[(day-firstMonday+7)%7] {
 		return 0, 0, false
 	}
-	from, to = day*minutesADay+h.of.from, day*minutesADay+h.of.to
-	if h.of.to <= h.of.from {
+	from, to = day*minutesADay+h.begin, day*minutesADay+h.end
+	if h.end <= h.begin {
 		to += minutesADay
 	}
 	return from, to, true

@@ -214,8 +214,8 @@ func (f *File) endsNothing() strictyaml.Place {
 // written are the settings of the defaults and of each override.
 func (f *File) written() []*Settings {
 	list := []*Settings{&f.Defaults}
-	for i := range f.Overrides {
-		list = append(list, &f.Overrides[i].Set)
+	for i := range f.overrides {
+		list = append(list, &f.overrides[i].set)
 	}
 	return list
 }

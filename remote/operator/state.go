@@ -110,10 +110,11 @@ func (f *file) sum() string {
 
 // at is the state with its times by the clock of now, as enforce.Memory.At has them.
 func (s State) at(now time.Time) State {
-	s.Exemptions = s.Exemptions.At(now)
+	wall := func(t time.Time) time.Time { return now.Add(t.Sub(now)).Round(time.Second).UTC() }
+	s.Exemptions = s.Exemptions.Move(wall)
 	if s.Hold != nil {
 		hold := *s.Hold
-		hold.Since = now.Add(-now.Sub(hold.Since)).Round(time.Second).UTC()
+		hold.Since = wall(hold.Since)
 		s.Hold = &hold
 	}
 	return s
@@ -137,6 +138,7 @@ func (s State) Encode(now time.Time) ([]byte, error) {
 }
 
 // Decode reads what Encode wrote, or says why it can't be believed. A clock that was set back lengthens no exemption.
+// From here on times are measured by the monotonic clock of now: a clock that is set changes nothing.
 func Decode(data []byte, now time.Time) (State, error) {
 	var f file
 	if err := json.Unmarshal(data, &f); err != nil {
@@ -162,9 +164,8 @@ func Decode(data []byte, now time.Time) (State, error) {
 	if len(s.Exemptions) > policy.MaxExemptions {
 		return State{}, fmt.Errorf("it has %d exemptions", len(s.Exemptions))
 	}
-	if back := f.Time.Sub(now); back > 0 {
-		s.Exemptions = s.Exemptions.Earlier(back)
-	}
+	back := max(f.Time.Sub(now), 0)
+	s.Exemptions = s.Exemptions.Move(func(t time.Time) time.Time { return now.Add(t.Sub(now) - back) })
 	return s, nil
 }
 

@@ -39,7 +39,6 @@ func (s *Folder) LoadOperator(now time.Time) (operator.State, error) {
 		state = operator.Lost(now)
 		return state, errors.Join(err, s.KeepOperator(state, now))
 	}
-	state.Exemptions = state.Exemptions.From(now)
 	return state, nil
 }
 

@@ -137,7 +137,6 @@ func (d *sharedMemory) decode(now, followed time.Time) (m controller.FleetMemory
 		lost = fmt.Errorf("what operators asked for is not known, so enforcement is on hold until an operator "+
 			"releases it: %w", lost)
 	}
-	state.Exemptions = state.Exemptions.From(now)
 	m.Operator = state
 	return m, errors.Join(err, lost)
 }

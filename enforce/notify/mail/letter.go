@@ -3,7 +3,6 @@ package mail
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	netmail "net/mail"
 	"slices"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/policy"
-	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -54,20 +52,6 @@ func (l *Letter) write(settings *policy.Mail, now time.Time) (err error) {
 	l.Text = subject + "\n" + body
 	l.data, err = format(settings, l.To, l.id, subject, body, now)
 	return err
-}
-
-// errNoAddress is why a user gets no mail.
-var errNoAddress = errors.New("no mail address is known for this user")
-
-// addressOf is where mail to a user goes.
-func addressOf(settings *policy.Mail, user snapshot.Username) (string, error) {
-	switch address, known := settings.Address(user); {
-	case known:
-		return address, nil
-	case settings.AddressTemplate != nil:
-		return settings.TemplatedAddress(user)
-	}
-	return "", errNoAddress
 }
 
 // Compose is the subject and the text of a letter. Both are safe to show: what users chose is quoted and escaped.

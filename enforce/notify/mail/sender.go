@@ -238,7 +238,7 @@ func (l *Letter) copied() Letter { return Letter{User: l.User, data: l.data} }
 // deliver sends a letter now, and notes the address and the text.
 func (s *Sender) deliver(ctx context.Context, copyTo string, l *Letter) (err error) {
 	if l.To = copyTo; copyTo == "" {
-		if l.To, err = addressOf(s.Settings, l.User); err == nil {
+		if l.To, err = s.Settings.Address(l.User); err == nil {
 			err = l.write(s.Settings, s.Now())
 		}
 	}
@@ -293,7 +293,7 @@ func NextStep(err error) string {
 		return ""
 	case errors.Is(err, ErrOptedOut):
 		return "name another user"
-	case errors.Is(err, errNoAddress):
+	case errors.Is(err, policy.ErrNoAddress):
 		return "name the user under `addresses:` of `mail:`, or add a `template:`"
 	case f.server:
 		return "check `smtp:`, `tls:`, `ca-file:` and `password-file:` of `mail:`, and that this machine " +
