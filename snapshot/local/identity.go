@@ -18,14 +18,14 @@ import (
 type observation struct {
 	// process has the environment of its environ alone, and neither Usage nor Inherited.
 	process snapshot.Process
-	// ancestors are those of the process, the nearest first, and at last the leader of its session, which may be gone.
-	// lineageErr is why they are incomplete.
+	// ancestors come nearest first, and at last the leader of its session, which may be gone. lineageErr is why they are
+	// incomplete.
 	ancestors  []proc.ID
 	lineageErr error
 	// environErr is why the environ doesn't show the environment. It becomes a warning unless an ancestor shows it.
 	environErr error
 	warnings   []string
-	// member is the process in its container, and asked says that its ContainerInfo needn't be asked for.
+	// member is the process in its container. asked: its ContainerInfo needn't be asked for.
 	member container.ContainedProcess
 	asked  bool
 }
@@ -44,10 +44,12 @@ type programRun struct {
 
 func runOf(stat proc.Stat) programRun { return programRun{stat.Start, stat.EnvAddress, stat.Name} }
 
-// processDetails are cached for a while: they rarely change while a process runs the same
-// program under the same parent and uid, and take longer to read than everything else.
+// processDetails are cached for a while: they rarely change while a process runs the same program under the same parent
+// and uid, and take longer to read than everything else.
 type processDetails struct {
-	of        detailsKey
+	run       programRun
+	parent    snapshot.PID
+	uid       snapshot.UID
 	at        time.Time
 	owner     snapshot.UID
 	ownerErr  error // why the owner is unknown
@@ -59,17 +61,10 @@ type processDetails struct {
 	stall     proc.Stall // what holds its memory, once that is known
 }
 
-type detailsKey struct {
-	programRun
-	parent snapshot.PID
-	uid    snapshot.UID
-}
-
 // detailsTTL is for how long details and owners are cached at most.
 const detailsTTL = time.Minute
 
-// detailsTTLOf is for how long the details of one process are cached. They expire at
-// different times, so that no snapshot reads those of all the processes of a host.
+// detailsTTLOf differs between processes, so that no snapshot reads the details of all the processes of a host.
 func detailsTTLOf(pid snapshot.PID) time.Duration {
 	return detailsTTL - time.Duration(pid%20)*time.Second
 }
@@ -103,6 +98,7 @@ type observer struct {
 	before, after processCache
 	quotas        proc.Quotas
 	unseen        []snapshot.Process // that the driver lists, with their devices
+	hidden        error              // what /proc says of a process that it hides (hidepid); nil for none
 }
 
 // observe reads a process, but its environ only if the process or its program is new. What can't be read is unknown,
@@ -113,7 +109,7 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 		return observation{}, err
 	}
 	if err != nil {
-		return observation{process: snapshot.Process{PID: pid}, environErr: err}, nil
+		return o.hides(pid, err), nil
 	}
 	defer func() { _ = h.Close() }() // it was only read
 	stat, statErr := h.Stat()
@@ -121,8 +117,8 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 		statErr = proc.ErrGone
 	}
 	uid, uidErr := h.RealUID()
-	if errors.Is(statErr, proc.ErrUnreadable) && errors.Is(uidErr, proc.ErrUnreadable) { // hidepid
-		return observation{process: snapshot.Process{PID: pid}, environErr: statErr}, nil
+	if errors.Is(statErr, proc.ErrUnreadable) && errors.Is(uidErr, proc.ErrUnreadable) {
+		return o.hides(pid, statErr), nil
 	}
 	account, _ := o.awaitAccount(uid)
 	h.Quota = o.quotas.Of(proc.Payer{UID: account})
@@ -161,6 +157,11 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 		o.after.details[pid] = d
 	}
 	return seen, nil
+}
+
+func (o *observer) hides(pid snapshot.PID, err error) observation {
+	o.hidden = err
+	return observation{process: snapshot.Process{PID: pid}, environErr: err}
 }
 
 // unreadable is why a process can't be read within bounds, if that is what err says.
@@ -243,12 +244,13 @@ func readClaim(h *proc.Handle) (snapshot.EnvID, error) {
 
 // details returns the cached details if they are still valid. The error is about the ancestors.
 func (o *observer) details(h *proc.Handle, stat proc.Stat, uid snapshot.UID) (d processDetails, err error) {
-	key := detailsKey{runOf(stat), stat.PPID, uid}
+	run := runOf(stat)
 	d, known := o.before.details[h.PID]
-	if known && d.of == key && key.envAddress != 0 && o.now.Sub(d.at) < detailsTTLOf(h.PID) {
+	if same := known && d.run == run && d.parent == stat.PPID && d.uid == uid; same && run.envAddress != 0 &&
+		o.now.Sub(d.at) < detailsTTLOf(h.PID) {
 		return d, nil
 	}
-	d = processDetails{of: key, at: o.now}
+	d = processDetails{run: run, parent: stat.PPID, uid: uid, at: o.now}
 	owner, rootless := h.OwnerOfUID(uid, o.userNamespace)
 	d.owner, d.ownerErr = o.awaitAccount(owner)
 	if !o.brief {

@@ -18,10 +18,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// observe reads the processes that use devices from /proc, except for what is in the cache.
-func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices *deviceList,
-	before processCache,
-) (*observer, []observation, []string) {
+// observe reads the processes that use devices from /proc, except for what is in the cache. A Brief look, which can't
+// say that processes are hidden, has an error then.
+func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices *deviceList, before processCache,
+) (*observer, []observation, []string, error) {
 	used, warnings := usage.Processes(devices.index)
 	if warning := devices.hiddenWarning(); warning != "" {
 		warnings = slices.Insert(warnings, 0, warning)
@@ -54,7 +54,10 @@ func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices 
 		o.prove(seen)
 	}
 	c.askAboutContainers(ctx, o, seen)
-	return o, seen, warnings
+	if c.Brief && o.hidden != nil {
+		return nil, nil, nil, fmt.Errorf("processes on GPUs are hidden from this user: %w", o.hidden)
+	}
+	return o, seen, warnings, nil
 }
 
 // startOf is the start time of a process that was started at a time; the highest one where either is unknown.

@@ -306,6 +306,12 @@ func TestAHiddenProcessIsUnknown(t *testing.T) {
 	s = m.snapshot()
 	require.Equal(t, want, s.Processes)
 	require.Len(t, s.Warnings, 1)
+
+	m.Brief = true // no process would be "no processes"
+	_, err := m.Snapshot(t.Context())
+	require.ErrorContains(t, err, "hidepid")
+	_, _, err = m.Processes(t.Context())
+	require.ErrorContains(t, err, "hidepid")
 }
 
 func TestAnEnvironIsReadAgainOnlyWhenItMayBeAnother(t *testing.T) {

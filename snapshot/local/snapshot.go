@@ -61,7 +61,10 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 		return nil, err
 	}
 	c.locate(asking, age.Oldest, &usage, devices)
-	observer, seen, warnings := c.observe(ctx, usage, devices, c.cached().processes)
+	observer, seen, warnings, err := c.observe(ctx, usage, devices, c.cached().processes)
+	if err != nil {
+		return nil, err
+	}
 	files, unread := c.readFiles(ctx, devices)
 	if unread != nil && (c.Brief || ctx.Err() != nil || !errors.Is(unread, errNoStateFiles)) {
 		return nil, unread
@@ -202,8 +205,11 @@ func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string
 	if err != nil {
 		return nil, nil, err
 	}
-	observer, seen, warnings := c.observe(ctx, usage, devices,
+	observer, seen, warnings, err := c.observe(ctx, usage, devices,
 		processCache{proved: c.cached().processes.proved, unverified: c.cached().processes.claims})
+	if err != nil {
+		return nil, nil, err
+	}
 	warnings = append(remarks(devices.warnings, usage.Warnings), warnings...)
 	var files state.Files
 	if len(seen) > 0 {
