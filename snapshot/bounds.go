@@ -15,10 +15,8 @@ const (
 	MaxProcesses          = 8192
 	MaxProcessesOfAccount = 512
 	MaxEnvironments       = 4096
-	// maxAttached is how many attachments of environments there are.
-	maxAttached = 8192
-	// maxMore is how many accounts More names.
-	maxMore = 1024
+	maxAttached           = 8192 // attachments of environments
+	maxMore               = 1024 // accounts
 )
 
 // More is what an account has beyond these bounds. It isn't in the snapshot: its GPUs are in use.
@@ -53,16 +51,16 @@ func (s *Snapshot) Bound() {
 		s.attached() <= maxAttached && len(s.More) <= maxMore {
 		return
 	}
-	cut := &cutting{s: s, of: make(map[int64]*More)}
-	cut.environments()
-	cut.processes()
+	cut := make(excess)
+	s.cutEnvironments(cut)
+	s.cutProcesses(cut)
 	for _, before := range s.More {
-		m := cut.more(before.UID)
+		m := cut.of(before.UID)
 		m.Processes, m.Environments = m.Processes+before.Processes, m.Environments+before.Environments
 		m.GPUs = append(m.GPUs, before.GPUs...)
 	}
 	s.More = nil
-	for _, m := range cut.of {
+	for _, m := range cut {
 		slices.Sort(m.GPUs)
 		m.GPUs = slices.Compact(m.GPUs)
 		s.More = append(s.More, *m)
@@ -83,50 +81,53 @@ func (s *Snapshot) attached() (n int) {
 	return n
 }
 
-type cutting struct {
-	s  *Snapshot
-	of map[int64]*More
-}
+// excess is what is cut, by account.
+type excess map[int64]*More
 
-func (c *cutting) more(uid *UID) *More {
+func (e excess) of(uid *UID) *More {
 	account := accountOf(uid)
-	if c.of[account] == nil {
-		c.of[account] = &More{UID: uid}
+	if e[account] == nil {
+		e[account] = &More{UID: uid}
 	}
-	return c.of[account]
+	return e[account]
 }
 
-func (c *cutting) processes() {
-	all := c.s.Processes
+// keep are the items that aren't left out. cut is called for the others.
+func keep[T any](items []T, left map[int]bool, cut func(*T)) []T {
+	if len(left) == 0 {
+		return items
+	}
+	kept := make([]T, 0, len(items)-len(left))
+	for i := range items {
+		if left[i] {
+			cut(&items[i])
+		} else {
+			kept = append(kept, items[i])
+		}
+	}
+	return kept
+}
+
+func (s *Snapshot) cutProcesses(e excess) {
+	all := s.Processes
 	of := func(i int) (int64, int) { return accountOf(all[i].UID), 1 }
 	oldest := func(i, j int) int {
 		return cmp.Or(cmp.Compare(all[i].Start, all[j].Start), cmp.Compare(all[i].PID, all[j].PID))
 	}
 	left := beyond(len(all), of, MaxProcessesOfAccount, MaxProcesses, oldest)
-	if len(left) == 0 {
-		return
-	}
-	kept := make([]Process, 0, len(all)-len(left))
-	for i := range all {
-		if !left[i] {
-			kept = append(kept, all[i])
-			continue
-		}
-		m := c.more(all[i].UID)
+	s.Processes = keep(all, left, func(p *Process) {
+		m := e.of(p.UID)
 		m.Processes++
-		for _, u := range all[i].Usage {
-			m.GPUs = append(m.GPUs, u.Index)
-		}
-	}
-	c.s.Processes = kept
+		m.GPUs = append(m.GPUs, p.Indices()...)
+	})
 }
 
-// environments cuts environments and their attachments. Which processes are in them isn't known then.
-func (c *cutting) environments() {
-	all := c.s.Environments
+// cutEnvironments cuts their attachments, too. Which processes are in them isn't known then.
+func (s *Snapshot) cutEnvironments(e excess) {
+	all := s.Environments
 	attached := make(map[EnvID]int)
-	for i := range c.s.Devices {
-		for _, a := range c.s.Devices[i].Attachments {
+	for i := range s.Devices {
+		for _, a := range s.Devices[i].Attachments {
 			attached[a.EID]++
 		}
 	}
@@ -137,27 +138,21 @@ func (c *cutting) environments() {
 	}
 	left := beyond(len(all), one, math.MaxInt, MaxEnvironments, oldest)
 	maps.Copy(left, beyond(len(all), attachments, math.MaxInt, maxAttached, oldest))
-	if len(left) == 0 {
-		return
-	}
-	gone, kept := make(map[EnvID]*More), make([]Environment, 0, len(all)-len(left))
-	for i := range all {
-		if !left[i] {
-			kept = append(kept, all[i])
-			continue
-		}
-		m := c.more(&all[i].UID)
+	gone := make(map[EnvID]*More)
+	s.Environments = keep(all, left, func(env *Environment) {
+		m := e.of(&env.UID)
 		m.Environments++
-		gone[all[i].EID] = m
+		gone[env.EID] = m
+	})
+	if len(gone) > 0 {
+		s.forget(gone)
 	}
-	c.s.Environments = kept
-	c.forget(gone)
 }
 
 // forget removes the attachments of environments that were cut, and marks processes that may be in them.
-func (c *cutting) forget(gone map[EnvID]*More) {
-	for i := range c.s.Devices {
-		d := &c.s.Devices[i]
+func (s *Snapshot) forget(gone map[EnvID]*More) {
+	for i := range s.Devices {
+		d := &s.Devices[i]
 		d.Attachments = slices.DeleteFunc(slices.Clone(d.Attachments), func(a Attachment) bool {
 			m := gone[a.EID]
 			if m != nil {
@@ -166,15 +161,15 @@ func (c *cutting) forget(gone map[EnvID]*More) {
 			return m != nil
 		})
 	}
-	for i := range c.s.Processes {
-		if p := &c.s.Processes[i]; gone[p.EID] != nil || gone[p.Inherited] != nil {
+	for i := range s.Processes {
+		if p := &s.Processes[i]; gone[p.EID] != nil || gone[p.Inherited] != nil {
 			p.EID, p.Inherited, p.EnvUnknown = "", "", true
 		}
 	}
 }
 
-// beyond are those of n entries to leave out, so that each account has at most each, and all together most: who has
-// most loses the newest. Who isn't known may be many. of says whose an entry is, and its size.
+// beyond are the entries to leave out, so that each account has at most each, and all together most: who has most loses
+// the newest. Accounts that aren't known may be many. of is the account and size of an entry.
 func beyond(n int, of func(i int) (account int64, size int), each, most int, oldest func(i, j int) int) map[int]bool {
 	left, byAccount, sizes := make(map[int]bool), make(map[int64][]int), make(map[int64]int)
 	for i := range n {

@@ -19,8 +19,7 @@ type Host struct {
 	// AskedAt is by the monotonic clock; zero for just now. IsNew says that no cycle has judged the Snapshot before.
 	AskedAt time.Time
 	IsNew   bool
-	// Round is that of the last tick before it was asked. Snapshots of one round count once where a policy counts
-	// cycles. 0 is a round of its own.
+	// Round is that of the last tick before it was asked; 0 is a round of its own. A policy counts each round once.
 	Round int
 	Took  time.Duration // until the answer came
 }
@@ -43,14 +42,7 @@ func (c Cluster) where(is func(*Host) bool) (list []Host) {
 }
 
 // CountAnswered is how many hosts have a snapshot.
-func (c Cluster) CountAnswered() (n int) {
-	for i := range c.Hosts {
-		if c.Hosts[i].answered() {
-			n++
-		}
-	}
-	return n
-}
+func (c Cluster) CountAnswered() int { return len(c.Answered()) }
 
 // ProcessKey identifies a process in the cluster for as long as it runs.
 type ProcessKey struct {

@@ -9,8 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ContainerInfo is what root's look found out about a container, from its runtime, root's records and the kernel: never
-// from the container itself. Unknown fields are empty.
+// ContainerInfo is what its runtime, root's records and the kernel say about a container: never the container itself.
 type ContainerInfo struct {
 	Runtime string `json:"runtime,omitempty"` // "docker", for example
 	Name    string `json:"name,omitempty"`
@@ -25,18 +24,15 @@ type ContainerInfo struct {
 	// EID is the environment that it was started in.
 	EID EnvID `json:"eid,omitempty"`
 	// UID is the user who is proved to have started it.
-	UID   *UID           `json:"started_by_uid,omitempty"`
-	User  Username       `json:"started_by,omitempty"`
-	Proof ContainerProof `json:"proof,omitempty"`
+	UID   *UID     `json:"started_by_uid,omitempty"`
+	User  Username `json:"started_by,omitempty"`
+	Proof string   `json:"proof,omitempty"` // see ProofRecord; empty if it isn't proved
 }
 
-// ContainerProof is how it was proved who started a container; empty if it wasn't.
-type ContainerProof string
-
-// The proofs. The texts appear in JSON.
+// How it was proved who started a container. The texts appear in JSON.
 const (
-	ProofRecord   ContainerProof = "record"   // root's hook recorded the user
-	ProofRootless ContainerProof = "rootless" // its user namespace belongs to the user
+	ProofRecord   = "record"   // root's hook recorded the user
+	ProofRootless = "rootless" // its user namespace belongs to the user
 )
 
 // The limits of what a host may report about a container.
@@ -47,28 +43,23 @@ const (
 
 var unprovedUID UID
 
-// CountedUID is the uid that rules count a process for: its own or, in a container of root's runtime, where any uid can
-// be chosen, the one who is proved to have started it, else 0, which counts for no user. Nil if the host reports no
-// uids.
-func (p *Process) CountedUID() *UID {
+// Counted is the account that rules count a process for, by the host's name and uid: its own or, in a container of
+// root's runtime, where any uid can be chosen, the one that is proved, else 0, which counts for no user. Nil if not
+// reported.
+func (p *Process) Counted() (Username, *UID) {
 	switch c := p.ContainerInfo; {
 	case c == nil || p.UID == nil:
-		return p.UID
+		return p.Username, p.UID
 	case c.UID != nil:
-		return c.UID
+		return c.User, c.UID
 	}
-	return &unprovedUID
+	return "", &unprovedUID
 }
 
-// CountedUser is the host's name for CountedUID; empty also if it has none, or if the user of a container isn't proved.
-func (p *Process) CountedUser() Username {
-	switch c := p.ContainerInfo; {
-	case c == nil || p.UID == nil:
-		return p.Username
-	case c.UID != nil:
-		return c.User
-	}
-	return ""
+// CountedUID is the uid of Counted.
+func (p *Process) CountedUID() *UID {
+	_, uid := p.Counted()
+	return uid
 }
 
 // Unproved says that any user with access to the runtime may have started its container: it counts for no user.
@@ -82,8 +73,7 @@ func (p *Process) OfRootsRuntime() bool {
 	return p.ContainerInfo != nil && p.ContainerInfo.Proof != ProofRootless
 }
 
-// Reported is the user whom a finding names: of a container the one who is proved to have started it; of an unproved
-// one root, if root's uid runs it, and else no user.
+// Reported is the user whom a finding names: Counted, but root for an unproved container of root's uid, and else none.
 func (p *Process) Reported() (Username, *UID) {
 	switch {
 	case p.ContainerInfo == nil || p.UID != nil && *p.UID == 0 && p.Unproved():
@@ -91,7 +81,7 @@ func (p *Process) Reported() (Username, *UID) {
 	case p.Unproved():
 		return "", nil
 	}
-	return p.CountedUser(), p.CountedUID()
+	return p.Counted()
 }
 
 // WithoutLabels is a copy for findings, which are kept; nil for nil.
@@ -148,7 +138,7 @@ func (c *ContainerInfo) check() error {
 	return cmp.Or(
 		CheckText("runtime", c.Runtime), CheckText("container name", c.Name), CheckText("image", c.Image),
 		CheckName("eid", string(c.EID)),
-		CheckText("started_by", string(c.User)), CheckText("proof", string(c.Proof)),
+		CheckText("started_by", string(c.User)), CheckText("proof", c.Proof),
 	)
 }
 

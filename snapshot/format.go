@@ -12,9 +12,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The format of our own hosts and controllers (genv usage serve) is the model itself, as the tags of its fields say.
-// Keys may be added: a decoder ignores those that it doesn't know. The types here add what tags can't say: where null
-// must differ from 0, the value is a pointer, and some values have another place in JSON than in the model.
+// The format of our own hosts and controllers is the model itself, by the tags of its fields. A decoder ignores other
+// keys. These types add what tags can't say: a pointer where null differs from 0, or another place in JSON than in the
+// model.
 type (
 	documentOf struct {
 		plain
@@ -146,8 +146,8 @@ func (d *Device) document() deviceOf {
 	return doc
 }
 
-// DecodeNative reads what EncodeNative writes. What can't be read of an item is left out and named in the Warnings; an
-// error, which wraps ErrInvalid, is about the whole.
+// DecodeNative reads what EncodeNative writes. What can't be read of an item is left out, with a warning; an error,
+// which wraps ErrInvalid, is about the whole.
 func DecodeNative(data []byte) (*Snapshot, error) {
 	var d documentOf
 	var r reader

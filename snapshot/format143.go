@@ -20,8 +20,7 @@ var ErrInvalid = errors.New("not a valid genv document")
 // ErrOtherVersion is wrapped, besides ErrInvalid, if an object has keys that 1.4.3 does not know.
 var ErrOtherVersion = errors.New("the keys are those of another version")
 
-// The documents of 1.4.3, which takes exactly these keys. They are written with these types, and read, after a check of
-// the keys, as the model.
+// The documents of 1.4.3, with exactly these keys. They are written with these types, and read as the model.
 type (
 	document143[P, E, D any] struct {
 		Processes    processes143[P]    `json:"processes"`
@@ -96,9 +95,8 @@ func EncodeDevices(d []Device) ([]byte, error) {
 	return encode143(devices143[device143]{devicesOf(expressibleDevices(d))})
 }
 
-// Expressible says whether 1.4.3's format can express the process: null for "eid" means outside all environments there,
-// and memory can't be unknown. Others are omitted, so that its controller ends none by a guess; the host names them on
-// stderr.
+// Expressible says whether 1.4.3's format can express the process: its null for "eid" means outside all environments,
+// and memory can't be unknown. Others are omitted, so that its controller ends none by a guess, and named on stderr.
 func (p *Process) Expressible() bool {
 	unknown := func(u DeviceUsage) bool { return !u.Memory.Known() }
 	return !p.EnvUnknown && len(p.Usage) > 0 && !slices.ContainsFunc(p.Usage, unknown)
@@ -252,8 +250,8 @@ func decode143[Exact, Doc, Model any](data []byte, read func(*Doc, *reader) (Mod
 	return model, r.warnings(), err
 }
 
-// rows143 names rows with unknown memory. The first of two rows of one device gets the attachments of both: it isn't
-// known which is right, and no environment is to lose one.
+// rows143 names rows with unknown memory. Two rows of a device are one with the attachments of both: no environment is
+// to lose one.
 func rows143(r *reader, rows []deviceOf) (list []deviceOf) {
 	first := make(map[DeviceIndex]int)
 	for i, row := range rows {
@@ -277,8 +275,7 @@ func rows143(r *reader, rows []deviceOf) (list []deviceOf) {
 	return list
 }
 
-// UnmarshalExact is json.Unmarshal for objects with exactly the keys of their Go type, in which only pointers may be
-// null. Its error wraps ErrInvalid.
+// UnmarshalExact is json.Unmarshal for objects with exactly the keys of their type; only pointers may be null.
 func UnmarshalExact[T any](data []byte, into *T) error {
 	var r reader
 	err := r.unmarshalExact(data, into, reflect.TypeFor[T]())

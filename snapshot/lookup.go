@@ -13,8 +13,7 @@ func (d *Device) ComputesLess(below int) bool {
 	return below > 0 && d.Utilization != nil && *d.Utilization < below
 }
 
-// DrawsLess reports whether it is known to draw less than below per cent of its power limit. That says nothing about
-// each MIG instance.
+// DrawsLess reports whether it is known to draw less than below per cent of its limit: unknown for MIG instances.
 func (d *Device) DrawsLess(below int) bool {
 	if d.MIGMode || len(d.Instances) > 0 || d.Power == nil || d.PowerLimit == nil {
 		return false
@@ -50,8 +49,8 @@ func Find[T any](items []T, matches func(*T) bool) *T {
 	return nil
 }
 
-// Described are the registered devices, with what nvidia-smi found out about them and others that it found. What is
-// registered wins. It changes neither list.
+// Described are the registered devices with what nvidia-smi found about them, and others that it found. It changes
+// neither list.
 func Described(registered, found []Device) []Device {
 	devices := slices.Clone(registered)
 	for _, d := range found {

@@ -30,8 +30,7 @@ const (
 	ByAncestor         // its nearest ancestor of the same account that is in an environment
 )
 
-// Carries says whether the process keeps an environment alive: not with an environ that names none, since its user may
-// have removed the name on purpose.
+// Carries says whether the process keeps an environment alive: not if its environ names none, perhaps on purpose.
 func (o *Owner) Carries(eid EnvID) bool {
 	return eid != "" && o.EID == eid && (o.Basis != ByAncestor || o.Unread != nil)
 }
@@ -47,7 +46,7 @@ type Relative struct {
 }
 
 // Answer is the environment that a process was found in. It holds while the process lives and its environ can't be
-// read. Without one the process has left, whatever its environ names.
+// read. Without one the process has left.
 type Answer struct {
 	PID   PID       `json:"pid"`
 	Start StartTime `json:"start"`
@@ -83,9 +82,8 @@ func (r *Register) Has(pid PID) bool { return len(r.environments[pid]) > 0 }
 func (r *Register) Knows(a Answer) bool { return r.answers[a.PID] == a }
 
 // Owner is in which environment a process is: the one that it is registered in; else that its environ names; else that
-// its container was started in; else the last answer; else that of its nearest ancestor of the same account, or of any
-// for a process of root. The lineage is the process and its ancestors, the nearest first; an error in it says that one
-// isn't known. container is empty for none.
+// of its container; else the last answer; else that of its nearest ancestor of the same account, or of any for a
+// process of root. The lineage begins with the process; an error in it says that a relative isn't known.
 func (r *Register) Owner(lineage iter.Seq2[Relative, error], container EnvID) Owner {
 	var o Owner
 	var account UID
@@ -156,7 +154,7 @@ func (r *Register) answer(k *Relative) (Answer, bool) {
 }
 
 // registered is the environment of its own account that a process is registered in: every user may write any PID into
-// the state files. Root's processes count for none, since all processes descend from PID 1.
+// the state files. Root's processes count for none, since all descend from PID 1.
 func (r *Register) registered(k *Relative) (EnvID, error) {
 	environments := r.environments[k.PID]
 	if start := r.starts[k.PID]; len(environments) == 0 || start != 0 && k.Start != 0 && start != k.Start {
@@ -187,8 +185,8 @@ func (e *Environment) Account() (Username, *UID) {
 	return e.Username, &e.UID
 }
 
-// Account is whose the process is, as findings name it: Reported, with the name from the environment if the host has
-// none. On hosts without uids, as of 1.4.3, it is that of the claimed environment; nil for none.
+// Account is whose the process is, as findings name it: Reported, with the environment's name if the host has none. On
+// hosts without uids, as of 1.4.3, it is that of the claimed environment; nil for none.
 func (p *Process) Account(claimed *Environment) (Username, *UID) {
 	user, uid := p.Reported()
 	name, owner := claimed.Account()

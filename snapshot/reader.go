@@ -125,8 +125,7 @@ func tooMany(n int, what string, limit int) error {
 
 var errTwice = errors.New("it is listed twice")
 
-// kept is what is read of the items of a list, without those that can't be read and the second of one id. It refuses
-// more than limit.
+// kept is what can be read of a list, without the second item of an id. More than limit are refused.
 func kept[Doc, Model any, ID comparable](
 	r *reader, items []Doc, name string, limit int, read func(*Doc, *reader) (Model, error), id func(*Model) ID,
 ) ([]Model, error) {

@@ -194,8 +194,7 @@ const (
 	MaxAskers = 256
 )
 
-// queue reads waits and reservations. A list that the host doesn't send stays unknown, and so does one of a host on
-// which users write the state: they could make up any.
+// queue reads waits and reservations. They are unknown if the host doesn't send them, or if its users write the state.
 func (r *reader) queue(s *Snapshot) (err error) {
 	if s.Service != nil && !*s.Service {
 		s.Waits, s.Reservations = nil, nil

@@ -43,8 +43,7 @@ type Snapshot struct {
 	FirstUID *UID `json:"first_uid,omitempty"`
 	// Trial is what the host found when it tried what acting there needs; nil if not reported.
 	Trial *Trial `json:"trial,omitempty"`
-	// Waits are who waits for GPUs there, and Reservations the bookings that hold or still count; nil if not reported,
-	// as by all but root's service.
+	// Waits are who waits for GPUs there, and Reservations those that hold or still count; nil if not reported.
 	Waits        []Wait        `json:"waits,omitzero"`
 	Reservations []Reservation `json:"reservations,omitzero"`
 	// Skew is how far the host's own clock is ahead of this machine's; nil if unknown. Reservations are by the host's.
@@ -94,20 +93,19 @@ type Process struct {
 	Command string `json:"command,omitempty"`
 	// PrivateCommand replaces Name and Command where /proc hides it: for its owner, root and operators.
 	PrivateCommand string `json:"private_command,omitempty"`
-	// Container is its container's id by its cgroup, or UnnamedContainer if only its PID namespace shows one. Empty
-	// also for none.
+	// Container is its container's id by its cgroup; UnnamedContainer if only its PID namespace shows one; empty for
+	// none.
 	Container string `json:"container,omitempty"`
 	// ContainerInfo is what root's look found out about it; nil for nothing, or for a container of a user.
 	ContainerInfo *ContainerInfo `json:"container_info,omitempty"`
-	// Inherited is the environment of the nearest ancestor that is registered in one of its own uid, whatever the
-	// process's environ says. Empty also for none.
+	// Inherited is the environment of the nearest ancestor that is registered in one of its own uid; empty for none.
 	Inherited EnvID `json:"inherited_eid,omitempty"`
 	// EnvOverwritten says, with EnvUnknown, that the process overwrote its environ, as with a title.
 	EnvOverwritten bool `json:"env_overwritten,omitempty"`
 	// Unreadable is why root could not read its environ within bounds; nil where it could.
 	Unreadable *Unreadable `json:"unreadable,omitempty"`
-	// NodeMissing says that the driver lists it, and it has no device node open or mapped: the PID may be another's.
-	// NodeHolder is another process of its user that has one and isn't listed; 0 for none.
+	// NodeMissing: the driver lists it, and it has no device node open or mapped, so the PID may be another's.
+	// NodeHolder is a process of its user that has one and isn't listed; 0 for none.
 	NodeMissing bool `json:"unproved,omitempty"`
 	NodeHolder  PID  `json:"unproved_holder,omitempty"`
 	// Username is the host's name for UID; empty also if it has none.
@@ -231,8 +229,7 @@ type Attachment struct {
 	EID       EnvID  `json:"eid"`
 	GPUMemory Memory `json:"gpu_memory"` // capacity; unknown for "all of it"
 	Time      Date   `json:"time"`       // when it was attached, as its user wrote it
-	// Since is from when its age counts: between root's last look without it and its first one with it. 0 if not
-	// reported.
+	// Since is from when its age counts: within root's last look without it and its first one with it; 0 if unknown.
 	Since StartTime `json:"-"` // beside
 	// Instances are the MIG instances that it is about; empty for the whole device. Not in the 1.4.3 format.
 	Instances []GPUUUID `json:"-"` // beside
@@ -264,8 +261,8 @@ func (s *Snapshot) When(since StartTime, written Date) time.Time {
 type Instance struct {
 	UUID    GPUUUID `json:"uuid"`              // "MIG-…"
 	Profile string  `json:"profile,omitempty"` // such as "1g.10gb"; empty if it is unknown
-	// Total is its memory, and Pool the GPU instance of that: instances with the same one share it. Unknown and empty
-	// if not reported.
+	// Total is its memory, and Pool the GPU instance of that, which several may share; unknown and empty if not
+	// reported.
 	Total Memory `json:"total_memory,omitzero"`
 	Pool  string `json:"pool,omitempty"`
 }
@@ -283,8 +280,8 @@ func (d *Device) Divide(instances []Instance) {
 	}
 }
 
-// Memory is how much memory it has at most, by its profile (`nvidia-smi -L`). Total counts only without one: it is from
-// the list of processes, where a process's name could make it smaller.
+// Memory is how much memory it has at most, by its profile (`nvidia-smi -L`), else Total, which a process's name could
+// make smaller in the list of processes.
 func (i Instance) Memory() Memory {
 	for part := range strings.SplitSeq(i.Profile, ".") {
 		size, _, _ := strings.Cut(part, "+") // as in 1g.10gb+me

@@ -91,7 +91,7 @@ func TestClaim(t *testing.T) {
 func uidOf(n snapshot.UID) *snapshot.UID { return &n }
 
 func TestWhoseAProcessInAContainerIs(t *testing.T) {
-	proved := func(p snapshot.ContainerProof) *snapshot.ContainerInfo {
+	proved := func(p string) *snapshot.ContainerInfo {
 		return &snapshot.ContainerInfo{UID: uidOf(1001), User: "alice", Proof: p}
 	}
 	for name, row := range map[string]struct {
@@ -108,8 +108,9 @@ func TestWhoseAProcessInAContainerIs(t *testing.T) {
 		"as root, not proved":          {snapshot.Process{UID: uidOf(0), Username: "root", Container: "web", ContainerInfo: &snapshot.ContainerInfo{}}, uidOf(0), ""},
 		"as another user, not proved":  {snapshot.Process{UID: uidOf(1002), Username: "bob", Container: "web", ContainerInfo: &snapshot.ContainerInfo{}}, uidOf(0), ""},
 	} {
-		require.Equal(t, row.uid, row.process.CountedUID(), name)
-		require.Equal(t, row.user, row.process.CountedUser(), name)
+		user, uid := row.process.Counted()
+		require.Equal(t, row.uid, uid, name)
+		require.Equal(t, row.user, user, name)
 	}
 }
 

@@ -19,8 +19,7 @@ type Hostname string
 // Username is a Linux account name; empty if the host did not report it.
 type Username string
 
-// EnvID identifies an environment on its host: in 1.4.3 the PID of the first shell, but any short printable text is
-// valid. Empty for a process outside all environments.
+// EnvID identifies an environment on its host: any short printable text, in 1.4.3 a PID. Empty for none.
 type EnvID string
 
 // NoEnvironment is how the lines of 1.4.3 say that a process is in no environment.
@@ -71,8 +70,8 @@ func (i DeviceIndex) String() string { return strconv.Itoa(int(i)) }
 // ClaimVariable is the variable by which a process claims its environment.
 const ClaimVariable = "GENV_ENVIRONMENT_ID"
 
-// Claim is the environment that this value of ClaimVariable claims. An id that can't be shown and stored (CheckName),
-// which 1.4.3 takes, has one made of its hash.
+// Claim is the environment that a value of ClaimVariable claims. An id that can't be shown, which 1.4.3 takes, is
+// replaced by one of its hash.
 func Claim(value string) EnvID {
 	if CheckName("eid", value) != nil {
 		sum := sha256.Sum256([]byte(value))
@@ -105,8 +104,7 @@ func CheckText(name, s string) error {
 // dateLayout is how 1.4.3 writes dates: the host's local time, without a zone.
 const dateLayout = "02/01/2006 15:04:05"
 
-// Date is a time on a host's own wall clock, in whole seconds and without a zone, as in the state files. The zero Date
-// means that there is none.
+// Date is a time on a host's own wall clock, in whole seconds and without a zone. The zero Date is none.
 type Date struct {
 	// second counts from the beginning of year 1: a time.Time would be three times as large, with a pointer.
 	second int64
@@ -163,7 +161,7 @@ func (d *Date) UnmarshalText(text []byte) (err error) {
 }
 
 // Memory is an amount of memory: a whole number with a unit b, k, m, g (1000s) or ki, mi, gi (1024s), or of bytes. It
-// keeps the text, so that state files don't change. The zero Memory is unknown or not given, which is not 0 bytes.
+// keeps the text, so that state files don't change. The zero Memory is unknown, which is not 0 bytes.
 type Memory struct {
 	text  string
 	bytes int64
@@ -192,8 +190,7 @@ func MiB(n int64) Memory {
 	return Memory{text: strconv.FormatInt(n, 10) + "mi", bytes: n << 20}
 }
 
-// MachineKiB is all memory of a machine, in Linux's unit: the total of a device that shares it, where 1.4.3 needs a
-// number.
+// MachineKiB is all memory of a machine: the total of a device that shares it, where 1.4.3 needs a number.
 func MachineKiB(n int64) Memory {
 	return Memory{text: strconv.FormatInt(n, 10) + "ki", bytes: n << 10}
 }

@@ -58,8 +58,8 @@ func (h *HostView) HidesOn(env *EnvView, index snapshot.DeviceIndex) bool {
 // UserOf names the user of a process for caps and limits: "" when the host doesn't report its uid, and for root,
 // which no cap counts.
 func (h *HostView) UserOf(p *snapshot.Process) snapshot.Username {
-	uid := p.CountedUID()
-	switch user := p.CountedUser(); {
+	user, uid := p.Counted()
+	switch {
 	case uid == nil || *uid == 0:
 		return ""
 	case user != "":

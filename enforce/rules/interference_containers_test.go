@@ -303,7 +303,7 @@ func (f *forgery) change() change.Change {
 	case 2:
 		return change.Change{Detach: &change.Detach{EID: eid, Indices: indices, Unregistered: f.coin()}}
 	case 3:
-		return change.Change{Configure: &change.Configure{EID: eid, Set: config, Clear: []change.ConfigField{change.Name, change.GPUMemory, change.GPUs}[:f.IntN(4)]}}
+		return change.Change{Configure: &change.Configure{EID: eid, Set: config, Clear: []string{change.Name, change.GPUMemory, change.GPUs}[:f.IntN(4)]}}
 	}
 	return change.Change{Leave: &change.Leave{PID: pid, Kernel: kernel, Own: f.coin()}}
 }

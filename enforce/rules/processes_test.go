@@ -102,7 +102,13 @@ func TestMaxProcessAge(t *testing.T) {
 		change(&policy.all)
 		return policy
 	}
-	exempt := func(s enforce.Subject) bool { return s.Process != nil && s.Process.CountedUser() == "bob" }
+	exempt := func(s enforce.Subject) bool {
+		if s.Process == nil {
+			return false
+		}
+		user, _ := s.Process.Counted()
+		return user == "bob"
+	}
 	outside := with(func(s *enforce.Settings) { s.UnknownOutside = true })
 	ofBob := stated{asked: func(q enforce.Query, s *enforce.Settings) {
 		if q.User == "bob" {

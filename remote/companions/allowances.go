@@ -232,8 +232,8 @@ func peopleOf(s *snapshot.Snapshot) map[snapshot.UID]snapshot.Username {
 		}
 	}
 	for i := range s.Processes {
-		if p := &s.Processes[i]; p.CountedUID() != nil {
-			add(*p.CountedUID(), p.CountedUser())
+		if user, uid := s.Processes[i].Counted(); uid != nil {
+			add(*uid, user)
 		}
 	}
 	for i := range s.Waits {

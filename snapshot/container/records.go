@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,17 +29,17 @@ const maxRecordFile = 16 << 10
 // RecordsDir is the folder of the records in root's run folder.
 func RecordsDir(run string) string { return filepath.Join(run, recordsFolder) }
 
-func recordNote(id string) folder.Note[recordFile] {
-	return folder.Note[recordFile]{
+func recordNote(id string) folder.Note[Record] {
+	return folder.Note[Record]{
 		Name: id + ".json", Max: maxRecordFile, Mode: 0o644, Invalid: ErrInvalidRecord,
-		Check: func(f *recordFile) error {
+		Check: func(r *Record) error {
 			switch {
-			case f.Schema != recordSchema:
-				return fmt.Errorf("%w: schema %d", ErrInvalidRecord, f.Schema)
-			case f.ID != id:
+			case r.Schema != recordSchema:
+				return fmt.Errorf("%w: schema %d", ErrInvalidRecord, r.Schema)
+			case r.ID != id:
 				return fmt.Errorf("%w: it is about another container", ErrInvalidRecord)
 			}
-			return f.check()
+			return r.check()
 		},
 	}
 }
@@ -62,7 +63,8 @@ func WriteRecord(run string, r Record) error {
 	if err := d.Hold(recordsLock, recordsLockWithin); err != nil {
 		return err
 	}
-	return recordNote(r.ID).Put(d, recordFile{recordSchema, r})
+	r.Schema = recordSchema
+	return recordNote(r.ID).Put(d, r)
 }
 
 // ReadRecord reads the record of a container, if only root (or the caller, on a simulated host) can have written it.
@@ -71,8 +73,7 @@ func ReadRecord(run, id string) (Record, error) {
 	if !IsID(id) {
 		return Record{}, errNoID
 	}
-	f, err := recordNote(id).Read(RecordsDir(run))
-	return f.Record, err
+	return recordNote(id).Read(RecordsDir(run))
 }
 
 // RemoveRecord removes the record of a container, which may be missing; unless same is nil, only if it is still about
@@ -124,33 +125,23 @@ var ErrInvalidRecord = errors.New("invalid record of a container")
 
 var errNoID = fmt.Errorf("%w: its id is not 64 hexadecimal digits", ErrInvalidRecord)
 
-// How it was proved for which user a container was started; empty if nothing is, and Record.UID is nil then.
-const (
-	// ProofToken: the user's shim had a one-time token from root's service, bound to its socket peer's uid.
-	ProofToken = "token"
-	// ProofRootless: the container's user namespace belongs to the user. Earlier versions wrote
-	// it; a container that still runs keeps its environment.
-	ProofRootless = "rootless"
-)
+// ProofToken: the user's shim had a one-time token from root's service, bound to its socket peer's uid.
+const ProofToken = "token"
 
 const recordSchema = 1
 
 // Record is what the hook knows about one container.
 type Record struct {
+	Schema    int            `json:"schema"`
 	ID        string         `json:"id"`            // 64 hexadecimal digits, in lower case
 	EID       snapshot.EnvID `json:"eid"`           // the environment that it was started in; empty for none
 	UID       *snapshot.UID  `json:"uid,omitempty"` // the user for whom it was started; nil if that isn't proved
-	Proof     string         `json:"proof"`         // how that was proved
+	Proof     string         `json:"proof"`         // ProofToken, or empty if nothing is proved
 	Runtime   string         `json:"runtime"`       // the engine, "docker" for example; empty if unknown
 	StartedAt time.Time      `json:"started_at"`
 	// PID and Start are the container's init, or what makes it: see RunningInits. 0 for none.
 	PID   snapshot.PID       `json:"pid,omitempty"`
 	Start snapshot.StartTime `json:"start,omitempty"`
-}
-
-type recordFile struct {
-	Schema int `json:"schema"`
-	Record
 }
 
 func (r *Record) check() error {
@@ -159,7 +150,7 @@ func (r *Record) check() error {
 		return errNoID
 	case r.EID != "" && snapshot.Claim(string(r.EID)) != r.EID:
 		return fmt.Errorf("%w: no environment has its eid", ErrInvalidRecord)
-	case r.Proof != "" && r.Proof != ProofToken && r.Proof != ProofRootless:
+	case r.Proof != "" && r.Proof != ProofToken:
 		return fmt.Errorf("%w: an unknown proof", ErrInvalidRecord)
 	case (r.Proof == "") != (r.UID == nil):
 		return fmt.Errorf("%w: a uid and its proof come together", ErrInvalidRecord)
@@ -188,16 +179,11 @@ type RunningInits struct {
 	mu      sync.Mutex
 	changed time.Time // when the folder had changed last
 	stable  bool      // it was read so much later that no other change has the same time
-	inits   map[registered]snapshot.StartTime
+	inits   []Record
 }
 
 // tick is longer than the resolution of the times of files.
 const tick = 100 * time.Millisecond
-
-type registered struct {
-	eid snapshot.EnvID
-	pid snapshot.PID
-}
 
 // Keeps is for disk.Config. A process that started at another time than the one that was recorded only has its PID.
 // With 0 it is unknown when the process started, and the PID alone counts.
@@ -212,16 +198,16 @@ func (k *RunningInits) Keeps(eid snapshot.EnvID, pid snapshot.PID, start snapsho
 		k.changed, k.stable = info.ModTime(), time.Since(info.ModTime()) > tick
 		k.inits = initsIn(k.Run)
 	}
-	recorded, known := k.inits[registered{eid, pid}]
-	return known && (start == 0 || start == recorded)
+	return slices.ContainsFunc(k.inits, func(r Record) bool {
+		return r.EID == eid && r.PID == pid && (start == 0 || start == r.Start)
+	})
 }
 
-func initsIn(run string) map[registered]snapshot.StartTime {
-	inits := map[registered]snapshot.StartTime{}
+func initsIn(run string) (inits []Record) {
 	ids, _ := ListRecords(run) // what can't be listed keeps nothing
 	for _, id := range ids {
 		if r, err := ReadRecord(run, id); err == nil && r.PID != 0 {
-			inits[registered{r.EID, r.PID}] = r.Start
+			inits = append(inits, r)
 		}
 	}
 	return inits

@@ -20,8 +20,8 @@ type Activation struct {
 	At     snapshot.Date
 }
 
-// Activate registers the environment if it is new, and the process or kernel in it: for its user and root alone, and in
-// the PID namespace of the state. The error wraps ErrRequest, ErrNotOwner or ErrActive, and nothing has changed.
+// Activate registers the environment if it is new, and the process or kernel in it: for its user and root alone. The
+// error wraps ErrRequest, ErrNotOwner or ErrActive, and nothing has changed.
 func (f *Files) Activate(a Activation) error {
 	if err := a.check(); err != nil {
 		return err
@@ -88,8 +88,8 @@ func enter(env *snapshot.Environment, a Activation) {
 	env.Config = env.Config.With(a.Config)
 }
 
-// Deactivate removes a process from its environment, which ends with its last process or kernel, and with it its
-// attachments: in a Store only with all processes, see Successors.
+// Deactivate removes a process from its environment, which ends with its last process or kernel, and its attachments
+// with it. In a Store other processes keep it: see Successors.
 func (f *Files) Deactivate(pid snapshot.PID) {
 	if env := f.EnvironmentOf(pid); env != nil {
 		f.Leave(pid, env.UID)

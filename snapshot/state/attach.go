@@ -28,8 +28,8 @@ type AttachRequest struct {
 
 // Availability is what the asker knows of the devices.
 type Availability struct {
-	// States are those of devices that aren't known to be unused: see gpus.States for the order. Failed and unusable
-	// ones are attached never, and MIG ones by Instances alone.
+	// States are those of devices that aren't known to be unused: see gpus.States. Failed and unusable ones are never
+	// attached.
 	States map[snapshot.DeviceIndex]gpus.State `json:"states,omitzero"`
 	// Last are attached after others in the same state, in this order: see gpus.Last.
 	Last []snapshot.DeviceIndex `json:"last,omitzero"`
@@ -48,10 +48,9 @@ type InstanceRequest struct {
 	Shares bool `json:"shares,omitempty"`
 }
 
-// Attach attaches an environment to devices, and returns all that it is attached to then. The order is that of Room.
-// After an error, which wraps ErrRequest, ErrUnavailable or ErrNoDevices, nothing has changed. An environment has a
-// whole device alone, or several share it by capacity. As in 1.4.3, it need not be registered; then its attachments end
-// when the state is read next.
+// Attach attaches an environment to devices, the best first (see Room), and returns all that it has then. An
+// environment has a whole device alone, or several share it by capacity. After an error, which wraps ErrRequest,
+// ErrUnavailable or ErrNoDevices, nothing has changed. As in 1.4.3, the environment need not be registered.
 func (f *Files) Attach(r AttachRequest) ([]snapshot.DeviceIndex, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -239,8 +238,8 @@ func (r *AttachRequest) fits(d *snapshot.Device) bool {
 	return r.Memory.Bytes() <= room
 }
 
-// Resize changes the capacity on its devices; unknown is the whole device. Without room the error wraps ErrUnavailable.
-// Attachments to MIG instances stay as they are.
+// Resize changes the capacity on its devices, except that of MIG instances; unknown is the whole device. Without room
+// the error wraps ErrUnavailable.
 func (f *Files) Resize(eid snapshot.EnvID, memory snapshot.Memory) error {
 	r := AttachRequest{EID: eid, Memory: memory}
 	for i := range f.Devices {

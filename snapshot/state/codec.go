@@ -35,16 +35,15 @@ func (c Contents) Equal(o Contents) bool {
 // Same says whether two contents of a file are the same; no file is not an empty one.
 func Same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
-// Limits of the state files, which any user may write, well below what a controller reads: else a valid file would
-// exempt the host from enforcement.
+// Limits of the state files, which any user may write: far below a controller's, or a valid file would exempt the host.
 const (
 	maxValues      = 1 << 18 // of each file, counted by the commas between them
 	maxOlderValues = 1 << 14 // of a file of an older version: a conversion takes kilobytes for each
 	maxAttachments = 10_000  // of all devices
 )
 
-// Decode reads a state file, also of versions before 1.4.3. What can't be read of an entry is left out, and a warning
-// names it. An error, which wraps snapshot.ErrInvalid, is about the whole file.
+// Decode reads a state file, also of versions before 1.4.3. What can't be read of an entry is left out, with a warning.
+// An error, which wraps snapshot.ErrInvalid, is about the whole file.
 func (f *Files) Decode(file File, data []byte) (err error) {
 	if n := bytes.Count(data, []byte{','}); n > maxValues {
 		return fmt.Errorf("%w: %d values, more than the limit of %d", snapshot.ErrInvalid, n, maxValues)
@@ -162,10 +161,9 @@ func (f *Files) NoDevice(index snapshot.DeviceIndex) error {
 	}
 }
 
-// converted is the content of a state file of an older version of genv in the format of 1.4.3, which converts it too,
-// and by which it is checked then; ok is false for what no older version wrote. Up to 0.9.0 environments are an object,
-// by their id; names, settings, processes and kernels may be missing. Up to 0.8.0 devices are an object, by their
-// index, and what 1.4.3 calls attachments is an object, by the id of the environment.
+// converted is a state file of an older version in the format of 1.4.3, which converts it too, and by which it is
+// checked then; ok is false for another one. Up to 0.9.0 environments are an object, by their id, and some keys may be
+// missing. Up to 0.8.0 devices are an object, by their index, and attachments are one, by the id of the environment.
 func converted(file File, data []byte) (content []byte, ok bool) {
 	var document map[string]json.RawMessage
 	var older map[string]map[string]any

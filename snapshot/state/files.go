@@ -88,8 +88,8 @@ func (f *Files) EnvironmentOf(pid snapshot.PID) *snapshot.Environment {
 	return snapshot.Find(f.Environments, func(e *snapshot.Environment) bool { return slices.Contains(e.PIDs, pid) })
 }
 
-// EnvironmentOfKernel is where a user's Jupyter kernel is registered, and for root any user's; nil for nowhere. The ids
-// of kernels are no secret: another user's with the same id is another kernel.
+// EnvironmentOfKernel is where a user's Jupyter kernel is registered, and for root any user's; nil for nowhere. Another
+// user's with the same id is another kernel.
 func (f *Files) EnvironmentOfKernel(id string, uid snapshot.UID) *snapshot.Environment {
 	has := func(e *snapshot.Environment) bool { return slices.Contains(e.KernelIDs, id) }
 	own := func(e *snapshot.Environment) bool { return e.UID == uid && has(e) }
@@ -157,8 +157,8 @@ func (f *Files) Warn(format string, args ...any) {
 	f.Warnings = append(f.Warnings, fmt.Sprintf(format, args...))
 }
 
-// MergeDevices updates the registered devices to a complete answer of nvidia-smi: it adds new ones, corrects their
-// memory, and removes those that weren't found and aren't attached. Warnings name what it could not do.
+// MergeDevices updates the registered devices to a complete answer of nvidia-smi. Those that weren't found are removed
+// unless they are attached. Warnings name what it could not do.
 func (f *Files) MergeDevices(found []snapshot.Device) {
 	kept := make([]snapshot.Device, 0, len(found))
 	for _, d := range f.Devices {

@@ -29,8 +29,8 @@ const (
 	clockRest = time.Minute
 )
 
-// Reserve adds a reservation to those of a host that knows so many GPUs, or returns the one that has its ID. Its error
-// is an UnavailableError, or wraps ErrRequest.
+// Reserve adds a reservation, or returns the one that has its ID. known is how many GPUs the host has. The error is an
+// UnavailableError, or wraps ErrRequest.
 func Reserve(list []snapshot.Reservation, r snapshot.Reservation, by Booker, known int, now time.Time) (
 	[]snapshot.Reservation, snapshot.Reservation, error,
 ) {
@@ -107,8 +107,8 @@ func checkRoom(list []snapshot.Reservation, r *snapshot.Reservation, known int, 
 	return nil
 }
 
-// moreThan finds the first time at which a reservation and those of a list are more GPUs than most: how many the list
-// has then, when that is, and when the first of these ends. It returns 0 where they never are.
+// moreThan finds when a reservation and those of a list are first more GPUs than most: how many the list has then, when
+// that is, and when the first of these ends; 0 for never.
 func moreThan(most int, list []snapshot.Reservation, r *snapshot.Reservation) (reserved int, at, until string) {
 	begins := []time.Time{r.From}
 	for i := range list {
@@ -153,8 +153,7 @@ func (by *Booker) check(list []snapshot.Reservation, r *snapshot.Reservation, no
 	return checkTogether(here, r, rule.GPUs)
 }
 
-// checkTogether refuses more GPUs at once than most, with those that the person has reserved here, also by root. 0 is
-// any number.
+// checkTogether refuses more GPUs at once than most, with all that the person has reserved here. 0 is any number.
 func checkTogether(here []snapshot.Reservation, r *snapshot.Reservation, most int) error {
 	have, at, until := moreThan(most, here, r)
 	if most == 0 || have == 0 {
@@ -193,9 +192,8 @@ func at(t time.Time) *time.Time {
 	return &t
 }
 
-// End ends reservations that are over, so that no clock begins them again, or lapse, and forgets what counts no more.
-// By a clock that isn't believed, which may be in the future, nothing is over for good. changed says whether it did
-// anything.
+// End ends reservations that are over or lapse, and forgets what counts no more. By a clock that isn't believed,
+// nothing is over for good. changed says whether it did anything.
 func End(list []snapshot.Reservation, lapse map[string]bool, now time.Time, believed bool) (
 	left []snapshot.Reservation, changed bool,
 ) {
@@ -237,8 +235,8 @@ func usedUntil(b *snapshot.Reservation) time.Time {
 	return until
 }
 
-// Overbooked is how many GPUs people have beyond what running reservations leave them: attached, or used by the
-// processes of these people. What somebody has within an own reservation, and what root has, isn't counted.
+// Overbooked is how many GPUs people have attached or use beyond what running reservations leave them. What somebody
+// has within an own reservation, and what root has, isn't counted.
 func (f *Files) Overbooked(list []snapshot.Reservation, at time.Time, used map[snapshot.DeviceIndex][]snapshot.UID,
 ) int {
 	running, reserved := snapshot.RunningAt(list, at)

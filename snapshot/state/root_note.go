@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -9,13 +10,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// RootNote is what root noted of its looks at the state files, in one boot. Users write times themselves: one counts
-// within the last look without the attachment and the first one with it.
+// RootNote is what root's looks at the state files found in one boot. Users write times themselves: one counts within
+// the last look without the attachment and the first one with it.
 type RootNote struct {
 	At           snapshot.StartTime `json:"at"` // when the last look was; 0 for none
 	Environments []SeenEnvironment  `json:"envs,omitempty"`
 	Attachments  []seenAttachment   `json:"attachments,omitempty"`
-	Devices      []seenDevice       `json:"devices,omitempty"` // when nvidia-smi was asked last
+	// GPUs are the devices when nvidia-smi was asked last.
+	GPUs map[snapshot.DeviceIndex]snapshot.GPUUUID `json:"gpus,omitempty"`
 	// Registered says that there was a devices.json.
 	Registered bool `json:"registered,omitempty"`
 	// Earlier are environments that were registered before and are in no file any more, oldest first.
@@ -54,11 +56,6 @@ type seenAttachment struct {
 	GPUs    []snapshot.GPUUUID `json:"gpus,omitempty"`
 }
 
-type seenDevice struct {
-	Index snapshot.DeviceIndex `json:"device"`
-	UUID  snapshot.GPUUUID     `json:"uuid"`
-}
-
 // maxEarlier bounds the environments that are remembered: any user can register any number of them.
 const maxEarlier = 4096
 
@@ -77,8 +74,7 @@ func (s *RootNote) ByKey() map[EnvironmentKey]*SeenEnvironment {
 	return noted
 }
 
-// Apply adds to the files what is noted: which GPUs the indices are, and since when things count. What is attached
-// again, or written with another time, is new.
+// Apply adds to the files which GPUs the indices are, and since when things count. What is attached again is new.
 func (s *RootNote) Apply(f *Files) {
 	f.earlier = make(map[EnvironmentOwner]bool, len(s.Earlier))
 	for _, e := range s.Earlier {
@@ -98,10 +94,9 @@ func (s *RootNote) Apply(f *Files) {
 }
 
 func (s *RootNote) applyDevices(f *Files) {
-	for _, d := range s.Devices {
-		if known := f.Device(d.Index); known != nil {
-			known.UUID = d.UUID
-		}
+	for i := range f.Devices {
+		d := &f.Devices[i]
+		d.UUID = cmp.Or(s.GPUs[d.Index], d.UUID)
 	}
 	attachments := make(map[attachmentKey]*seenAttachment, len(s.Attachments))
 	for i := range s.Attachments {
@@ -185,15 +180,15 @@ func (f *Files) WasRegistered(eid snapshot.EnvID, uid snapshot.UID) bool {
 	return f.earlier[EnvironmentOwner{eid, uid}]
 }
 
-// Look sets Since of what is new, and returns what is known then. Before the first look nothing is, so ages begin with
-// it. wall is in the machine's zone; now counts as start times do. start is that of a registered process. 0 is unknown.
+// Look sets Since of what is new, and returns what is known then. Ages begin with the first look. wall is in the
+// machine's zone; now counts as start times do; start is that of a registered process. 0 is unknown.
 func (s *RootNote) Look(f *Files, wall time.Time, now snapshot.StartTime,
 	start func(*snapshot.Environment, snapshot.PID) snapshot.StartTime,
 ) RootNote {
 	if now == 0 {
 		return *s
 	}
-	next := RootNote{At: now, Registered: f.Devices != nil}
+	next := RootNote{At: now, Registered: f.Devices != nil, GPUs: map[snapshot.DeviceIndex]snapshot.GPUUUID{}}
 	for i := range f.Environments {
 		e := &f.Environments[i]
 		e.Since = s.since(e.Since, e.Creation, wall, now)
@@ -206,7 +201,7 @@ func (s *RootNote) Look(f *Files, wall time.Time, now snapshot.StartTime,
 	for i := range f.Devices {
 		d := &f.Devices[i]
 		if d.UUID != "" {
-			next.Devices = append(next.Devices, seenDevice{d.Index, d.UUID})
+			next.GPUs[d.Index] = d.UUID
 		}
 		for k := range d.Attachments {
 			a := &d.Attachments[k]
@@ -220,7 +215,7 @@ func (s *RootNote) Look(f *Files, wall time.Time, now snapshot.StartTime,
 	return next
 }
 
-// KeepEarlier adds the environments of the look before that aren't registered now. In files of all users, nothing says
+// KeepEarlier adds the environments of the look before that aren't registered now: in files of all users, nothing says
 // whether they have ended.
 func (s *RootNote) KeepEarlier(before *RootNote) {
 	registered := make(map[EnvironmentOwner]bool, len(s.Environments))
@@ -259,5 +254,5 @@ func (s *RootNote) Same(o *RootNote) bool {
 	}
 	return slices.EqualFunc(s.Environments, o.Environments, sameEnvironment) &&
 		slices.EqualFunc(s.Attachments, o.Attachments, sameAttachment) &&
-		slices.Equal(s.Devices, o.Devices) && slices.Equal(s.Earlier, o.Earlier) && s.Registered == o.Registered
+		maps.Equal(s.GPUs, o.GPUs) && slices.Equal(s.Earlier, o.Earlier) && s.Registered == o.Registered
 }

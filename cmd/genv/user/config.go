@@ -201,7 +201,7 @@ func (o *configOptions) change(eid snapshot.EnvID, saved *snapshot.EnvConfig) (c
 		case o.load && text == "":
 			continue // it was not saved
 		case o.clear:
-			configure.Clear = append(configure.Clear, change.ConfigField(s.Name))
+			configure.Clear = append(configure.Clear, s.Name)
 			continue
 		}
 		if err := s.Set(&config, text); err != nil {

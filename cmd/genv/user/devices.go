@@ -159,7 +159,7 @@ func (o *devicesOptions) files(c *cli.Context) (state.Files, error) {
 	if o.reset {
 		found, err := who.Machine.ListDevices(c.Context)
 		if err == nil {
-			err = who.Store.ResetDevices(c.Context, found)
+			err = who.Store.Reset(c.Context, state.Devices, found...)
 		}
 		if err != nil {
 			return state.Files{}, err

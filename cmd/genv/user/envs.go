@@ -145,7 +145,7 @@ func (o *envsOptions) files(c *cli.Context) (state.Files, error) {
 		return state.Files{}, err
 	}
 	if o.reset {
-		if err := who.Store.ResetEnvironments(c.Context); err != nil {
+		if err := who.Store.Reset(c.Context, state.Envs); err != nil {
 			return state.Files{}, err
 		}
 	}

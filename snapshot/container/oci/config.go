@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -53,31 +54,23 @@ type Hook struct {
 	Timeout *int     `json:"timeout,omitempty"` // seconds
 }
 
-// rule allows or denies devices in the container's cgroup.
-type deviceRule struct {
-	Allow bool   `json:"allow"`
-	Type  string `json:"type"`
-	Major *int64 `json:"major"`
-	Minor *int64 `json:"minor"`
-}
-
-func (r deviceRule) isAboutAll() bool {
-	return (r.Type == "" || r.Type == "a") && (r.Major == nil || *r.Major < 0) && (r.Minor == nil || *r.Minor < 0)
-}
-
 // Parse reads a config.json. Its error wraps ErrGarbled.
 func Parse(data []byte) (*ContainerConfig, error) {
-	// configJSON is the part of a config.json that a ContainerConfig has.
-	type configJSON struct {
-		Process *struct {
+	var read struct {
+		Process struct {
 			Env []string `json:"env"`
 		} `json:"process"`
 		Annotations map[string]string `json:"annotations"`
 		Hooks       map[string][]Hook `json:"hooks"`
-		Linux       *struct {
+		Linux       struct {
 			Devices   []DeviceNode `json:"devices"`
-			Resources *struct {
-				Devices []deviceRule `json:"devices"`
+			Resources struct {
+				Devices []struct { // rules of the container's cgroup
+					Allow bool   `json:"allow"`
+					Type  string `json:"type"`
+					Major *int64 `json:"major"`
+					Minor *int64 `json:"minor"`
+				} `json:"devices"`
 			} `json:"resources"`
 			Namespaces []struct {
 				Type string `json:"type"`
@@ -85,28 +78,20 @@ func Parse(data []byte) (*ContainerConfig, error) {
 		} `json:"linux"`
 	}
 	c := &ContainerConfig{}
-	var read configJSON
 	if err := errors.Join(json.Unmarshal(data, &read), json.Unmarshal(data, &c.whole)); err != nil {
 		return nil, fmt.Errorf("%w: %s", ErrGarbled, text.Cut(text.OneLine(err.Error()), maxReason))
 	}
 	if err := checkSpelling(c.whole); err != nil {
 		return nil, err
 	}
-	c.Annotations, c.Hooks = read.Annotations, read.Hooks
-	if read.Process != nil {
-		c.Env = read.Process.Env
+	c.Annotations, c.Hooks, c.Env, c.Devices = read.Annotations, read.Hooks, read.Process.Env, read.Linux.Devices
+	for _, n := range read.Linux.Namespaces {
+		c.InUserNamespace = c.InUserNamespace || n.Type == "user"
 	}
-	if l := read.Linux; l != nil {
-		c.Devices = l.Devices
-		for _, n := range l.Namespaces {
-			c.InUserNamespace = c.InUserNamespace || n.Type == "user"
-		}
-		if l.Resources != nil {
-			for _, r := range l.Resources.Devices { // the last one counts
-				if r.isAboutAll() {
-					c.AllDevices = r.Allow
-				}
-			}
+	all := func(number *int64) bool { return number == nil || *number < 0 }
+	for _, r := range read.Linux.Resources.Devices { // the last one counts
+		if (r.Type == "" || r.Type == "a") && all(r.Major) && all(r.Minor) {
+			c.AllDevices = r.Allow
 		}
 	}
 	return c, nil
@@ -184,9 +169,7 @@ func (c *ContainerConfig) AddHook(stage string, h Hook) {
 // Encode is the config.json with the changes.
 func (c *ContainerConfig) Encode() ([]byte, error) {
 	next := object{}
-	for name, value := range c.whole {
-		next[name] = value
-	}
+	maps.Copy(next, c.whole)
 	err := change(next, "process", func(process object) error { return put(process, "env", c.Env) })
 	if len(c.added) > 0 {
 		err = errors.Join(err, change(next, "hooks", func(hooks object) error {

@@ -27,8 +27,7 @@ type Change struct {
 	Leave     *Leave     `json:"leave,omitempty"`
 }
 
-// Enter registers a process or a Jupyter kernel in an environment, new or not. The process belongs to the asker; root
-// may register any.
+// Enter registers a process of the asker, or of anybody for root, or a Jupyter kernel in an environment, new or not.
 type Enter struct {
 	// EID is the environment. If it is empty, a new one is named after the process.
 	EID    snapshot.EnvID `json:"eid,omitempty"`
@@ -44,8 +43,8 @@ type Enter struct {
 	Whole bool `json:"whole,omitempty"`
 }
 
-// Attach attaches an environment to devices: without a number, to as many as are configured, else one. Unknown Memory
-// is that of the environment.
+// Attach attaches as many devices as are configured, else one, unless a number is given. Unknown Memory is that of the
+// environment.
 type Attach struct {
 	state.AttachRequest
 	// Configured attaches nothing if no number is configured.
@@ -69,20 +68,17 @@ type Detach struct {
 type Configure struct {
 	EID snapshot.EnvID `json:"eid"`
 	// Clear are the settings to remove, before those in Set are set.
-	Clear []ConfigField      `json:"clear,omitzero"`
+	Clear []string           `json:"clear,omitzero"`
 	Set   snapshot.EnvConfig `json:"set,omitzero"`
 	// Resize also changes the capacity on attached devices: on all, or nothing if there is no room.
 	Resize bool `json:"resize,omitempty"`
 }
 
-// ConfigField names a setting of an environment.
-type ConfigField string
-
-// The settings, with the names that people use.
+// The settings of an environment, with the names that people use.
 const (
-	Name      ConfigField = "name"
-	GPUMemory ConfigField = "gpu-memory"
-	GPUs      ConfigField = "gpus"
+	Name      = "name"
+	GPUMemory = "gpu-memory"
+	GPUs      = "gpus"
 )
 
 // Leave removes a process or a Jupyter kernel from its environment, if it is in one.
@@ -104,8 +100,7 @@ type Result struct {
 	Instances []Part `json:"mig,omitempty"`
 	// Refused is why nothing was attached, although that was asked for.
 	Refused string `json:"refused,omitempty"`
-	// Remaining are the processes that still run in an environment after its last registered one: it lasts until they
-	// end.
+	// Remaining are the processes that still run in an environment after its last registered one, and keep it.
 	Remaining []snapshot.PID `json:"remaining,omitempty"`
 }
 
@@ -180,8 +175,8 @@ type Requester struct {
 	Reserved []snapshot.Reservation
 	Instant  time.Time
 	Used     map[snapshot.DeviceIndex][]snapshot.UID
-	// Caps returns an error, which wraps state.ErrCap, if the policy doesn't allow the files after the change; entered
-	// says that there is one environment more. Nil allows all.
+	// Caps returns an error, which wraps state.ErrCap, if the policy doesn't allow the files after the change; nil
+	// allows all. entered says that there is one environment more.
 	Caps func(f *state.Files, r *Result, entered bool) error
 }
 
@@ -208,7 +203,7 @@ func (c Change) Prepare(by Requester) (Requester, error) {
 }
 
 // userOf is the user for whom a process is registered: its owner, and for a kernel (PID 0) the asker. Only root may ask
-// for another user's process.
+// for another's.
 func (by Requester) userOf(pid snapshot.PID) (snapshot.UID, error) {
 	if pid == 0 {
 		return by.UID, nil
@@ -225,7 +220,7 @@ func (by Requester) userOf(pid snapshot.PID) (snapshot.UID, error) {
 }
 
 // What a user may take of a state file, and all users together, in units of weight: bytes, and more for what takes
-// more. No genv reads a file with more than 8 MiB or 2^18 values.
+// more.
 const (
 	maxShare  = 64 << 10 // about 450 environments
 	maxWeight = 1_000_000

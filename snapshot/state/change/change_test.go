@@ -349,7 +349,7 @@ func TestConfigureResizes(t *testing.T) {
 			}
 			c := &change.Configure{EID: "10", Resize: !row.alone}
 			if row.set == "" {
-				c.Clear = []change.ConfigField{change.GPUMemory}
+				c.Clear = []string{change.GPUMemory}
 			} else {
 				c.Set.GPUMemory = gib(row.set)
 			}

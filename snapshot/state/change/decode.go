@@ -98,8 +98,8 @@ func (d *Detach) check() error { return cmp.Or(checkEID(d.EID), checkIndices(d.I
 
 func (c *Configure) check() error {
 	for _, setting := range c.Clear {
-		if !slices.Contains([]ConfigField{Name, GPUMemory, GPUs}, setting) {
-			return state.Refuse("there is no setting %s", text.Quoted(string(setting), maxReason))
+		if !slices.Contains([]string{Name, GPUMemory, GPUs}, setting) {
+			return state.Refuse("there is no setting %s", text.Quoted(setting, maxReason))
 		}
 	}
 	return cmp.Or(checkEID(c.EID), checkConfig(c.Set))

@@ -121,7 +121,7 @@ func anyChange(r *rand.Rand) change.Change {
 	case 2:
 		return change.Change{Detach: &change.Detach{EID: eid, Indices: indices, Unregistered: r.IntN(2) == 0}}
 	case 3:
-		return change.Change{Configure: &change.Configure{EID: eid, Set: config, Clear: []change.ConfigField{change.Name, change.GPUMemory, change.GPUs}[:r.IntN(4)]}}
+		return change.Change{Configure: &change.Configure{EID: eid, Set: config, Clear: []string{change.Name, change.GPUMemory, change.GPUs}[:r.IntN(4)]}}
 	}
 	return change.Change{Leave: &change.Leave{PID: pid, Kernel: kernel, Own: r.IntN(2) == 0}}
 }

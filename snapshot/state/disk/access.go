@@ -35,12 +35,12 @@ func (s *Store) accessTo(dir stateDir, force bool) folderAccess {
 		return folderAccess{mayClean: true}
 	}
 	now, err := s.noteAbout(dir)
-	if err != nil {
-		return denied(dir, err.Error())
+	var root *folder.Folder
+	if err == nil {
+		root, err = s.notesOf(dir, true)
 	}
-	root, err := s.notesOf(dir, true)
 	if err != nil {
-		return denied(dir, err.Error())
+		return folderAccess{}.deny(dir, err.Error())
 	}
 	ours := root != nil && root.IsOurs()
 	a := folderAccess{mayClean: true, root: root, writable: ours, seen: readSeen(root), now: now}
@@ -92,8 +92,6 @@ func (s *Store) isOwn(dir stateDir) bool {
 
 const privateFolder = "another folder than the one that root's genv knows:" +
 	" this login or service has a /var/tmp of its own (PrivateTmp= of a systemd unit, pam_namespace)"
-
-func denied(dir stateDir, why string) folderAccess { return folderAccess{}.deny(dir, why) }
 
 func (a folderAccess) deny(dir stateDir, why string) folderAccess {
 	a.mayClean, a.writable = false, false

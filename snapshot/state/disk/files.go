@@ -104,21 +104,17 @@ func (t *transaction) loadFile(ctx context.Context, file state.File) error {
 			before = data
 		}
 		t.step("unreadable " + file.String())
-		if attempt == attempts || !sleep(ctx, pause) {
-			changed := time.Unix(st.Mtim.Unix()).In(t.Now().Location())
-			return fmt.Errorf("%s: %w: %w; it belongs to %s and was last changed at %s: what it said is unknown;"+
-				" restore it, or begin again with %s", t.dir.Join(file.String()), ErrCorrupt, cause,
-				system.DescribeUser(st.Uid), changed.Format(time.DateTime), resetCommand(file))
+		if attempt < attempts {
+			select {
+			case <-time.After(pause):
+				continue
+			case <-ctx.Done():
+			}
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
+		changed := time.Unix(st.Mtim.Unix()).In(t.Now().Location())
+		return fmt.Errorf("%s: %w: %w; it belongs to %s and was last changed at %s: what it said is unknown;"+
+			" restore it, or begin again with %s", t.dir.Join(file.String()), ErrCorrupt, cause,
+			system.DescribeUser(st.Uid), changed.Format(time.DateTime), resetCommand(file))
 	}
 }
 

@@ -3,7 +3,6 @@ package disk
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"slices"
@@ -43,11 +42,11 @@ func (s *Store) lockedOnce(ctx context.Context, f func(stateDir) error) error {
 	if dir.owned && !dir.IsOurs() {
 		return s.errOwned()
 	}
-	lock, err := s.lock(ctx, dir.Folder, lockFile, dir.mode(ownedLockMode))
+	file, err := lock(ctx, dir.Folder, lockFile, dir.mode(ownedLockMode))
 	if err != nil {
 		return err
 	}
-	defer unlock(lock)
+	defer unlock(file)
 	switch owner, err := s.Owner(); {
 	case err != nil:
 		return err
@@ -58,7 +57,7 @@ func (s *Store) lockedOnce(ctx context.Context, f func(stateDir) error) error {
 }
 
 // lock takes the exclusive flock on a file of the folder, which it creates, and waits until ctx ends.
-func (s *Store) lock(ctx context.Context, dir *folder.Folder, name string, mode uint32) (*os.File, error) {
+func lock(ctx context.Context, dir *folder.Folder, name string, mode uint32) (*os.File, error) {
 	for ctx.Err() == nil {
 		if err := dir.Ensure(name, mode); err != nil {
 			return nil, err
@@ -70,7 +69,7 @@ func (s *Store) lock(ctx context.Context, dir *folder.Folder, name string, mode 
 		if err != nil {
 			return nil, err
 		}
-		if err := s.flock(ctx, file, &st); err != nil {
+		if err := flock(ctx, file, &st); err != nil {
 			_ = file.Close()
 			return nil, err
 		}
@@ -82,30 +81,14 @@ func (s *Store) lock(ctx context.Context, dir *folder.Folder, name string, mode 
 	return nil, &BusyError{Path: dir.Join(name), Cause: ctx.Err()}
 }
 
-// flock polls: a blocking flock(2) has no deadline, and would occupy a thread after ctx has ended.
-func (s *Store) flock(ctx context.Context, file *os.File, st *unix.Stat_t) error {
+func flock(ctx context.Context, file *os.File, st *unix.Stat_t) error {
 	begun := time.Now()
-	for {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, unix.EINTR):
-			continue
-		case !errors.Is(err, unix.EWOULDBLOCK):
-			return fmt.Errorf("lock %s: %w", file.Name(), err)
-		}
-		if !sleep(ctx, pauseAfter(time.Since(begun))) {
-			holder := proc.LockHolderOf(system.RealProc, st)
-			return &BusyError{Path: file.Name(), Waited: time.Since(begun), Holder: holder, Cause: ctx.Err()}
-		}
+	err := folder.Flock(ctx, file, unix.LOCK_EX)
+	if errors.Is(err, folder.ErrLocked) {
+		holder := proc.LockHolderOf(system.RealProc, st)
+		return &BusyError{Path: file.Name(), Waited: time.Since(begun), Holder: holder, Cause: ctx.Err()}
 	}
-}
-
-// pauseAfter is the time until the next attempt: short for some seconds, as the lock is usually held, then longer, so
-// that a job that waits for hours costs nothing.
-func pauseAfter(waited time.Duration) time.Duration {
-	return min(max(waited/10_000, 2*time.Millisecond), 100*time.Millisecond)
+	return err
 }
 
 // unlock releases the lock at once, even if a child that is just being started still has the descriptor.
@@ -151,7 +134,7 @@ func (s *Store) LockDevices(ctx context.Context, indices []snapshot.DeviceIndex)
 			release()
 			return nil, state.Refuse("GPU %d: an index can't be negative", index)
 		}
-		file, err := s.lock(ctx, dir, LockOf(index), folder.SharedMode)
+		file, err := lock(ctx, dir, LockOf(index), folder.SharedMode)
 		if err != nil {
 			release()
 			return nil, err

@@ -115,8 +115,8 @@ func TestLostStateIsUnknown(t *testing.T) {
 				if loss == "a folder" || loss == "leased" {
 					return // root removes it first
 				}
-				require.NoError(t, store.ResetEnvironments(t.Context()))
-				require.NoError(t, store.ResetDevices(t.Context(), gpus(2)))
+				require.NoError(t, store.Reset(t.Context(), state.Envs))
+				require.NoError(t, store.Reset(t.Context(), state.Devices, gpus(2)...))
 				files := read(t, store)
 				require.Empty(t, files.Environments)
 				require.Len(t, files.Devices, 2)

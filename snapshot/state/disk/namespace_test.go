@@ -109,7 +109,7 @@ func TestAResetClaimsTheFolderForThisNamespace(t *testing.T) {
 	store := disk.New(dir, disk.Config{RootDir: root, System: machine})
 	files := read(t, store)
 	require.True(t, files.LivenessUnknown)
-	require.NoError(t, store.ResetEnvironments(t.Context()))
+	require.NoError(t, store.Reset(t.Context(), state.Envs))
 	files = read(t, store)
 	require.False(t, files.LivenessUnknown)
 	require.Empty(t, files.Environments)

@@ -171,19 +171,11 @@ func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (s
 	return s.finish(ctx, t, t.readable(err))
 }
 
-// ResetEnvironments replaces envs.json, also a corrupt one, by one without environments, when a user asks for it.
-func (s *Store) ResetEnvironments(ctx context.Context) error {
-	return s.reset(ctx, state.Envs, &state.Files{})
-}
-
-// ResetDevices is it for devices.json, with the devices that nvidia-smi found and no attachments.
-func (s *Store) ResetDevices(ctx context.Context, found []snapshot.Device) error {
+// Reset replaces a state file, also a corrupt one, when a user asks for it: by one without environments, or with the
+// devices that nvidia-smi found and no attachments.
+func (s *Store) Reset(ctx context.Context, name state.File, found ...snapshot.Device) error {
 	var fresh state.Files
 	fresh.MergeDevices(found)
-	return s.reset(ctx, state.Devices, &fresh)
-}
-
-func (s *Store) reset(ctx context.Context, name state.File, fresh *state.Files) error {
 	data, err := fresh.Encode(name)
 	if err != nil {
 		return err

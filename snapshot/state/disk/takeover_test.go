@@ -328,7 +328,7 @@ func TestRootsStateThatIsLostOrCorrupt(t *testing.T) {
 	seen, err := h.store.Examine()
 	require.NoError(t, err)
 	require.Equal(t, []state.File{state.Envs}, seen.Lost)
-	require.NoError(t, h.store.ResetEnvironments(t.Context()))
+	require.NoError(t, h.store.Reset(t.Context(), state.Envs))
 	h.requireState(t)
 }
 
@@ -339,7 +339,7 @@ func writeAsUser(args []string) error {
 	fmt.Println(len(files.Environments), files.Warnings, err, store.MayWrite())
 	_, err = store.ReadRaw(context.Background())
 	fmt.Println(err)
-	fmt.Println(errors.Is(store.Update(context.Background(), enter(9)), disk.ErrOwned), errors.Is(store.ResetEnvironments(context.Background()), disk.ErrOwned))
+	fmt.Println(errors.Is(store.Update(context.Background(), enter(9)), disk.ErrOwned), errors.Is(store.Reset(context.Background(), state.Envs), disk.ErrOwned))
 	_, err = store.RegisterDevices(context.Background(), gpus(1))
 	fmt.Println(err)
 	for _, dir := range []string{args[0], filepath.Join(args[1], "host"), args[1]} {

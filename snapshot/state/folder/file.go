@@ -1,6 +1,7 @@
 package folder
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -174,8 +175,6 @@ func (d *Folder) Ensure(name string, mode uint32) error {
 // ErrLocked is wrapped when another process holds a lock.
 var ErrLocked = errors.New("another process holds the lock")
 
-const lockPause = 10 * time.Millisecond
-
 // Lock takes the exclusive flock(2) on a file, which it creates, and waits for it at most for a time. Closing the file
 // releases it. It is for folders as of CheckPrivate.
 func (d *Folder) Lock(name string, within time.Duration) (*os.File, error) {
@@ -201,20 +200,34 @@ func (d *Folder) lock(name string, access, how int, within time.Duration) (*os.F
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: d.Join(name), Err: err}
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
 	file := os.NewFile(uintptr(fd), d.Join(name))
-	for begun := time.Now(); ; time.Sleep(lockPause) {
-		err := unix.Flock(fd, how|unix.LOCK_NB)
-		busy := errors.Is(err, unix.EWOULDBLOCK)
+	if err := Flock(ctx, file, how); err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// Flock takes a flock(2), and polls until ctx ends, which is ErrLocked: a blocking one would occupy a thread. The
+// pauses are short for some seconds, as a lock is usually held, then longer: a job may wait for hours.
+func Flock(ctx context.Context, file *os.File, how int) error {
+	for begun := time.Now(); ; {
+		err := unix.Flock(int(file.Fd()), how|unix.LOCK_NB)
 		switch {
 		case err == nil:
-			return file, nil
-		case errors.Is(err, unix.EINTR), busy && time.Since(begun) < within:
+			return nil
+		case errors.Is(err, unix.EINTR):
 			continue
-		case busy:
-			err = ErrLocked
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return fmt.Errorf("lock %s: %w", file.Name(), err)
 		}
-		_ = file.Close()
-		return nil, fmt.Errorf("lock %s: %w", file.Name(), err)
+		select {
+		case <-time.After(min(max(time.Since(begun)/10_000, 2*time.Millisecond), 100*time.Millisecond)):
+		case <-ctx.Done():
+			return fmt.Errorf("lock %s: %w", file.Name(), ErrLocked)
+		}
 	}
 }
 
