@@ -111,15 +111,12 @@ func processesOf(processes []Process) []processOf {
 	list := make([]processOf, len(processes))
 	for i := range processes {
 		p := &processes[i]
-		d := processOf{Process: p, EID: orNull(p.EID), Usage: make([]usageOf, len(p.Usage))}
+		types := make(map[DeviceIndex]ProcessType)
+		d := processOf{Process: p, EID: orNull(p.EID), Usage: make([]usageOf, len(p.Usage)), Types: types}
 		for k := range p.Usage {
 			u := &p.Usage[k]
-			d.Usage[k] = usageOf{&u.Index, *u}
-			if u.Type != "" {
-				if d.Types == nil {
-					d.Types = make(map[DeviceIndex]ProcessType, len(p.Usage))
-				}
-				d.Types[u.Index] = u.Type
+			if d.Usage[k] = (usageOf{&u.Index, *u}); u.Type != "" {
+				types[u.Index] = u.Type
 			}
 		}
 		list[i] = d
@@ -128,15 +125,12 @@ func processesOf(processes []Process) []processOf {
 }
 
 func (d *Device) document() deviceOf {
-	doc := deviceOf{Index: &d.Index, Device: d, TotalMemory: &d.TotalMemory}
+	doc := deviceOf{Index: &d.Index, Device: d, TotalMemory: &d.TotalMemory, Since: make(map[EnvID]StartTime)}
 	if d.Unified {
 		doc.TotalMemory = nil
 	}
 	for _, a := range d.Attachments {
 		if a.Since != 0 {
-			if doc.Since == nil {
-				doc.Since = make(map[EnvID]StartTime, len(d.Attachments))
-			}
 			doc.Since[a.EID] = a.Since
 		}
 		if len(a.Instances) > 0 {

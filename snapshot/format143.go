@@ -146,20 +146,13 @@ func devicesOf(devices []Device) []device143 {
 
 // judgedUsage leaves out uses of devices that no rule is about: a 1.4.3 controller judges all that it is shown.
 func judgedUsage(s *Snapshot) []Process {
-	spared := make(map[DeviceIndex]bool)
-	for i := range s.Devices {
-		if d := &s.Devices[i]; !d.Judged() {
-			spared[d.Index] = true
-		}
-	}
-	if len(spared) == 0 {
-		return s.Processes
+	spared := func(u DeviceUsage) bool {
+		d := s.Device(u.Index)
+		return d != nil && !d.Judged()
 	}
 	processes := slices.Clone(s.Processes)
 	for i := range processes {
-		processes[i].Usage = slices.DeleteFunc(slices.Clone(processes[i].Usage), func(u DeviceUsage) bool {
-			return spared[u.Index]
-		})
+		processes[i].Usage = slices.DeleteFunc(slices.Clone(processes[i].Usage), spared)
 	}
 	return processes
 }

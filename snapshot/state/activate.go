@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -42,7 +43,8 @@ func (f *Files) Activate(a Activation) error {
 	} else if err := f.CheckOwner(a.EID, a.UID); err != nil {
 		return err
 	}
-	enter(env, a)
+	env.PIDs, env.KernelIDs = with(env.PIDs, a.PID), with(env.KernelIDs, a.KernelID)
+	env.Config = env.Config.With(a.Config)
 	f.Answers = without(f.Answers, func(old snapshot.Answer) bool { return old.PID == a.PID })
 	return nil
 }
@@ -54,14 +56,8 @@ func (a *Activation) check() error {
 	if a.PID < 0 || (a.PID == 0 && a.KernelID == "") {
 		return Refuse("an environment needs a process or a Jupyter kernel")
 	}
-	for name, text := range map[string]string{
-		"the environment id": string(a.EID), "the username": string(a.Username), "the kernel id": a.KernelID,
-	} {
-		if err := CheckName(name, text); err != nil {
-			return err
-		}
-	}
-	return CheckConfig(a.Config)
+	return cmp.Or(CheckName("the environment id", string(a.EID)), CheckName("the username", string(a.Username)),
+		CheckName("the kernel id", a.KernelID), CheckConfig(a.Config))
 }
 
 // elsewhere is the other environment in which it is. A kernel is of the user of its environment, also for root.
@@ -76,16 +72,6 @@ func (f *Files) elsewhere(a Activation) *snapshot.Environment {
 		}
 	}
 	return nil
-}
-
-func enter(env *snapshot.Environment, a Activation) {
-	if a.PID != 0 && !slices.Contains(env.PIDs, a.PID) {
-		env.PIDs = append(slices.Clone(env.PIDs), a.PID)
-	}
-	if a.KernelID != "" && !slices.Contains(env.KernelIDs, a.KernelID) {
-		env.KernelIDs = append(slices.Clone(env.KernelIDs), a.KernelID)
-	}
-	env.Config = env.Config.With(a.Config)
 }
 
 // Deactivate removes a process from its environment, which ends with its last process or kernel, and its attachments

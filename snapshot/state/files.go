@@ -78,6 +78,23 @@ func without[T any](items []T, remove func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(items), remove)
 }
 
+// with adds an item that isn't zero to a copy of a list, unless the list has it.
+func with[T comparable](items []T, item T) []T {
+	if item == *new(T) || slices.Contains(items, item) {
+		return items
+	}
+	return append(slices.Clone(items), item)
+}
+
+// FreeID is the id of a new environment: a name, with a number if there is an environment of that name.
+func (f *Files) FreeID(name string) snapshot.EnvID {
+	eid := snapshot.EnvID(name)
+	for n := 2; f.Environment(eid) != nil; n++ {
+		eid = snapshot.EnvID(fmt.Sprintf("%s-%d", name, n))
+	}
+	return eid
+}
+
 // Environment returns the registered environment with an id, or nil.
 func (f *Files) Environment(eid snapshot.EnvID) *snapshot.Environment {
 	return snapshot.FindEnvironment(f.Environments, eid)

@@ -183,13 +183,8 @@ func Cancel(list []snapshot.Reservation, id string, by snapshot.UID, now time.Ti
 		return list, list[i], nil
 	}
 	list = slices.Clone(list)
-	list[i].Ended = at(now)
+	list[i].Ended = new(now.UTC().Truncate(time.Second))
 	return list, list[i], nil
-}
-
-func at(t time.Time) *time.Time {
-	t = t.UTC().Truncate(time.Second)
-	return &t
 }
 
 // End ends reservations that are over or lapse, and forgets what counts no more. By a clock that isn't believed,
@@ -205,10 +200,9 @@ func End(list []snapshot.Reservation, lapse map[string]bool, now time.Time, beli
 		case b.Ended != nil:
 		case !believed:
 		case !b.Holds(now):
-			until := b.Until
-			b.Ended, changed = &until, true
+			b.Ended, changed = new(b.Until), true
 		case lapse[b.ID]:
-			b.Ended, b.Lapsed, changed = at(now), true, true
+			b.Ended, b.Lapsed, changed = new(now.UTC().Truncate(time.Second)), true, true
 		}
 		if other := latest[b.UID]; b.Ended != nil && (other == nil || usedUntil(b).After(usedUntil(other))) {
 			latest[b.UID] = b

@@ -125,10 +125,10 @@ func (s *RootNote) applyDevices(f *Files) {
 const maxGPUs = 64
 
 func withGPU(gpus []snapshot.GPUUUID, now snapshot.GPUUUID) []snapshot.GPUUUID {
-	if now == "" || len(gpus) == maxGPUs || slices.Contains(gpus, now) {
+	if len(gpus) == maxGPUs {
 		return gpus
 	}
-	return append(slices.Clone(gpus), now)
+	return with(gpus, now)
 }
 
 // identify marks devices of which the attachments aren't known: an index was more than one GPU since, or the GPU has

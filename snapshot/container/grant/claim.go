@@ -157,7 +157,8 @@ func (c Claim) own(f *state.Files, g Granted) (Granted, error) {
 	if err != nil {
 		return g, err
 	}
-	eid := c.freeID(f)
+	const short = 12 // digits of the ID, as docker prints it
+	eid := f.FreeID(c.Container[:min(short, len(c.Container))])
 	config := snapshot.EnvConfig{Name: c.Called, GPUMemory: c.Memory}
 	if c.Count > 0 {
 		config.GPUs = &c.Count
@@ -175,16 +176,6 @@ func (c Claim) own(f *state.Files, g Granted) (Granted, error) {
 	}
 	g.EID, g.Name, g.Memory, g.Own, g.Registered = eid, config.Name, c.Memory, true, true
 	return g.with(f, attached, c.Hardware), nil
-}
-
-// freeID is the container's ID as docker prints it, unless there is an environment of that name.
-func (c Claim) freeID(f *state.Files) snapshot.EnvID {
-	const short = 12
-	eid := snapshot.EnvID(c.Container[:min(short, len(c.Container))])
-	for n := 2; f.Environment(eid) != nil; n++ {
-		eid = snapshot.EnvID(fmt.Sprintf("%s-%d", c.Container[:min(short, len(c.Container))], n))
-	}
-	return eid
 }
 
 // explained adds to an error who has the devices.

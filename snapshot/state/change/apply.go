@@ -124,7 +124,7 @@ func (e *Enter) apply(f *state.Files, by Requester) (Result, error) {
 	}
 	eid := e.EID
 	if eid == "" && e.PID != 0 {
-		eid = freeID(f, e.PID)
+		eid = f.FreeID(fmt.Sprint(e.PID)) // as in 1.4.3, where an earlier process with this PID left none
 	}
 	before := f.AttachedTo(eid)
 	err = f.Activate(state.Activation{
@@ -143,15 +143,6 @@ func (e *Enter) apply(f *state.Files, by Requester) (Result, error) {
 		}
 	}
 	return resultOf(f, eid, before), nil
-}
-
-// freeID is the PID, as in 1.4.3, unless there still is an environment that an earlier process with this PID began.
-func freeID(f *state.Files, pid snapshot.PID) snapshot.EnvID {
-	eid := snapshot.EnvID(fmt.Sprint(pid))
-	for n := 2; f.Environment(eid) != nil; n++ {
-		eid = snapshot.EnvID(fmt.Sprintf("%d-%d", pid, n))
-	}
-	return eid
 }
 
 func resultOf(f *state.Files, eid snapshot.EnvID, before []snapshot.DeviceIndex) Result {
