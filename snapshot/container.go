@@ -89,9 +89,9 @@ func (c *ContainerInfo) WithoutLabels() *ContainerInfo {
 	if c == nil {
 		return nil
 	}
-	brief := *c
+	brief := new(*c)
 	brief.Labels, brief.LabelsCut = nil, false
-	return &brief
+	return brief
 }
 
 // BoundedLabels are the first labels by their keys that a host may report; cut says that others were left out.

@@ -20,6 +20,8 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/nss"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -241,7 +243,7 @@ func (h *host) Read(ctx context.Context) (state.Files, error) {
 	if err != nil {
 		return state.Files{}, err
 	}
-	files, err := disk.New(h.state, disk.Config{System: alive{system.New("/proc")}}).Read(ctx)
+	files, err := disk.New(h.state, disk.Config{System: alive{system.New(proc.FS{}, nss.Passwd{})}}).Read(ctx)
 	if doubt != nil {
 		doubt(&files)
 	}

@@ -65,8 +65,7 @@ func (a api) do(ctx context.Context, method, path string) ([]byte, error) {
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		var shown *url.Error
-		if errors.As(err, &shown) {
+		if shown, ok := errors.AsType[*url.Error](err); ok {
 			err = shown.Err // without the address, which says nothing
 		}
 		return nil, fmt.Errorf("ask %s: %w", a.socket, text.Late(err, 0))

@@ -99,8 +99,7 @@ func (s *Lookup) update(wanted map[proc.Cgroup]bool, found, entries map[proc.Cgr
 		case e == nil:
 			e = &knownContainer{found: true, info: snapshot.ContainerInfo{Runtime: place.Runtime, Unknown: true}}
 		case still:
-			same := *before
-			e = &same
+			e = new(*before)
 			fallthrough
 		default:
 			if !e.late {
@@ -160,8 +159,7 @@ func (m *ContainedProcess) info(e *knownContainer) *snapshot.ContainerInfo {
 		}
 		return &info
 	case m.Rootless && m.Place.ID != "":
-		uid := m.UID
-		return &snapshot.ContainerInfo{Runtime: m.Place.Runtime, UID: &uid, Proof: snapshot.ProofRootless}
+		return &snapshot.ContainerInfo{Runtime: m.Place.Runtime, UID: new(m.UID), Proof: snapshot.ProofRootless}
 	}
 	return nil
 }

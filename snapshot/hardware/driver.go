@@ -114,8 +114,7 @@ func (info *information) set(key, value string) error {
 	case "Device Minor":
 		n, err := strconv.ParseUint(value, 10, minorBits)
 		ok = err == nil && info.Minor == nil
-		minor := int(n)
-		info.Minor = &minor
+		info.Minor = new(int(n))
 	case "GPU Excluded", "GPU Blacklisted", "Blacklisted":
 		info.excluded = value == "Yes"
 	}

@@ -54,11 +54,6 @@ type StateFiles interface {
 	FolderID() (string, error)
 }
 
-// Containers finds out about containers; *container.Lookup implements it.
-type Containers interface {
-	Look(ctx context.Context, members []container.ContainedProcess) []*snapshot.ContainerInfo
-}
-
 // Collector collects the snapshots of this machine. Its exported fields are set before its first use; then it is safe
 // for concurrent use. It caches what rarely changes, so that a second snapshot takes less work.
 type Collector struct {
@@ -78,8 +73,8 @@ type Collector struct {
 	Service func() (bool, error)
 	// Reservations reads those of the host; nil where there are none, and an error where they are unknown.
 	Reservations func() ([]snapshot.Reservation, error)
-	// Containers finds out about the containers of processes; nil to report their ids alone.
-	Containers Containers
+	// Containers is container.Lookup.Look; nil to report the ids of containers alone.
+	Containers func(context.Context, []container.ContainedProcess) []*snapshot.ContainerInfo
 	Types      *nvidiasmi.Types // Types finds the types of processes; nil leaves them unknown
 
 	mu    sync.Mutex

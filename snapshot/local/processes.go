@@ -103,7 +103,7 @@ func (c *Collector) askAboutContainers(ctx context.Context, o *observer, seen []
 	if len(members) == 0 {
 		return
 	}
-	for i, info := range c.Containers.Look(ctx, members) {
+	for i, info := range c.Containers(ctx, members) {
 		of[i].process.ContainerInfo = info
 		if d, ok := o.after.details[members[i].PID]; ok && (info == nil || !info.Unknown) {
 			d.info, d.asked = info, true

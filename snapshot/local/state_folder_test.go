@@ -59,9 +59,7 @@ func BenchmarkContainers(b *testing.B) {
 		for i := range count {
 			inits = append(inits, 1000+i)
 		}
-		m.Containers = &container.Lookup{
-			Engines: jobs{}, Run: b.TempDir(), Proc: m.Proc, Wait: time.Minute,
-		}
+		m.Containers = (&container.Lookup{Engines: jobs{}, Run: b.TempDir(), Proc: m.Proc, Wait: time.Minute}).Look
 		for i, init := range inits {
 			pid, group := 5000+i, "/user.slice"
 			if contained {
@@ -129,7 +127,7 @@ func (c *containers) Look(_ context.Context, members []container.ContainedProces
 func TestContainersAreAskedForOnce(t *testing.T) {
 	m := newMachine(t)
 	known := &containers{info: &snapshot.ContainerInfo{Name: "web", EID: "7"}}
-	m.Containers = known
+	m.Containers = known.Look
 	m.process(20, 0, 20, "HOME=/\x00")
 	m.process(30, 0, 30, "GENV_ENVIRONMENT_ID=8\x00")
 	m.process(40, 0, 40, "HOME=/\x00")
@@ -160,7 +158,7 @@ func TestDetailsOfContainersExpireOneAfterTheOther(t *testing.T) {
 	m, now := newMachine(t), time.Now()
 	m.Now = func() time.Time { return now }
 	known := &containers{info: &snapshot.ContainerInfo{Name: "web"}}
-	m.Containers = known
+	m.Containers = known.Look
 	const count = 40
 	for pid := 100; pid < 100+count; pid++ {
 		m.process(pid, 0, 20, "HOME=/\x00")

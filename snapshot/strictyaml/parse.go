@@ -124,8 +124,7 @@ func parseBytes(data []byte) (file *ast.File, err error) {
 // which host patterns and groups contain.
 func (d *Document) syntaxError(err error) {
 	at, message := d.place(1, 1), err.Error()
-	var e yaml.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[yaml.Error](err); ok {
 		message = e.GetMessage()
 		if token := e.GetToken(); token != nil && token.Position != nil {
 			at = d.place(token.Position.Line, token.Position.Column)

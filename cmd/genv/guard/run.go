@@ -157,7 +157,7 @@ func (p *guardCommands) leave(given guard.Order, log zerolog.Logger) error {
 func NewKeeper(p *command.Program, log zerolog.Logger) *guard.Keeper {
 	pins := pinsOf(p.Getenv)
 	reports := newReporter(p, log)
-	on := system.On(proc.FS{Reader: p.Reader})
+	on := system.New(proc.FS{Reader: p.Reader}, nss.Passwd{})
 	store := disk.New(disk.Dir(p.Getenv), disk.Config{ // without names of users, which a directory service may delay
 		Now: p.Now, RootDir: disk.RootDir(p.Getenv), LockTimeout: stateLock, System: on,
 	})

@@ -84,7 +84,7 @@ func (p *hostCommands) openHost() *host {
 	}
 	if os.Geteuid() == 0 {
 		source := containers(p.Getenv, here.Machine.Proc)
-		here.Machine.Containers, options.Containers = source, source
+		here.Machine.Containers, options.Containers = source.Look, source
 	}
 	return &host{
 		Host:        here,

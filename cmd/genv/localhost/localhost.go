@@ -10,6 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/local"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
@@ -44,7 +45,7 @@ func Open(p command.Program) *Host {
 		Keeps: containers.Keeps, Contained: contained(p.Getenv),
 	}
 	processes := proc.FS{Reader: p.Reader}
-	options.System = system.On(processes)
+	options.System = system.New(processes, nss.Passwd{})
 	if p.Getenv("GENV_ROOT_DIR") == "" { // users of simulated hosts need no accounts
 		options.Lacks = processes.AllAccounts().Lacks
 	}

@@ -180,8 +180,8 @@ func (c Claim) own(f *state.Files, g Granted) (Granted, error) {
 
 // explained adds to an error who has the devices.
 func explained(err error) error {
-	var unavailable *state.UnavailableError
-	if !errors.As(err, &unavailable) || len(unavailable.Conflicts) == 0 {
+	unavailable, ok := errors.AsType[*state.UnavailableError](err)
+	if !ok || len(unavailable.Conflicts) == 0 {
 		return err
 	}
 	var holders []string

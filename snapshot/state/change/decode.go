@@ -196,8 +196,7 @@ func EncodeError(err error) json.RawMessage {
 			w.Classes[name] = true
 		}
 	}
-	var unavailable *state.UnavailableError
-	if errors.As(err, &unavailable) {
+	if unavailable, ok := errors.AsType[*state.UnavailableError](err); ok {
 		w.Unavailable = bounded(unavailable)
 	}
 	data, err := json.Marshal(w)

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -29,7 +31,7 @@ func TestCache(t *testing.T) {
 	}
 	put([]snapshot.Environment{env}, []snapshot.Device{device})
 	now := time.Now() // within the tick in which the files were written
-	machine := &counting{System: system.New("/proc")}
+	machine := &counting{System: system.New(proc.FS{}, nss.Passwd{})}
 	cache := disk.NewCache(disk.New(dir, disk.Config{System: machine, Now: func() time.Time { return now }}))
 	same := func() {
 		t.Helper()

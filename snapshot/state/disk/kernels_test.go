@@ -40,7 +40,7 @@ func notFound(t *testing.T) error {
 
 func TestKernelsOfProcesses(t *testing.T) {
 	me := snapshot.UID(os.Getuid())
-	machine := system.NewWith(procFolder(t, map[string]string{
+	machine := system.New(procFolder(t, map[string]string{
 		"1/cmdline":    "init\x00",
 		"7/cmdline":    "python\x00-m\x00ipykernel_launcher\x00-f\x00/home/a/.local/share/jupyter/runtime/kernel-0f1e-22.json\x00",
 		"8/cmdline":    "python\x00--f=/run/user/1/kernel-v2-1234abc.json\x00",
@@ -114,7 +114,7 @@ func TestKernelsOfFiles(t *testing.T) {
 			if tt.unlike {
 				uid++
 			}
-			machine := system.NewWith(procFolder(t, proc), accounts(t, uid, home, tt.getent))
+			machine := system.New(procFolder(t, proc), accounts(t, uid, home, tt.getent))
 			k := system.Kernel{ID: tt.id, UID: me}
 			require.Equal(t, map[system.Kernel]system.Liveness{k: tt.want}, machine.Kernels([]system.Kernel{k}))
 		})
@@ -128,7 +128,7 @@ func TestKernelFilesOfOthers(t *testing.T) {
 	require.NoError(t, os.MkdirAll(runtime, 0o755))
 	put(t, runtime, "kernel-k.json", "{}")
 	k := system.Kernel{ID: "k", UID: 4001}
-	machine := system.NewWith(procFolder(t, map[string]string{"1/cmdline": "init\x00"}), accounts(t, 4001, home, nil))
+	machine := system.New(procFolder(t, map[string]string{"1/cmdline": "init\x00"}), accounts(t, 4001, home, nil))
 	require.Equal(t, system.Gone, machine.Kernels([]system.Kernel{k})[k], "root's file in a user's folder")
 	require.NoError(t, os.Lchown(filepath.Join(runtime, "kernel-k.json"), 4001, 4001))
 	require.Equal(t, system.Alive, machine.Kernels([]system.Kernel{k})[k])
@@ -213,7 +213,7 @@ func TestAccountsThatHang(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	machine := system.NewWith(procFolder(t, map[string]string{"1/cmdline": "init\x00"}), users)
+	machine := system.New(procFolder(t, map[string]string{"1/cmdline": "init\x00"}), users)
 	mine := system.Kernel{ID: "k", UID: snapshot.UID(os.Getuid())}
 	want, asked := map[system.Kernel]system.Liveness{mine: system.Alive}, []system.Kernel{mine}
 	for i := range 20 {
@@ -234,7 +234,7 @@ func TestAKernelFolderThatHangs(t *testing.T) {
 		return nil, errors.New("too late")
 	}
 	t.Cleanup(func() { close(waiting) })
-	machine := system.NewWith(procFolder(t, map[string]string{"1/cmdline": "init\x00"}), users)
+	machine := system.New(procFolder(t, map[string]string{"1/cmdline": "init\x00"}), users)
 	k := system.Kernel{ID: "k", UID: snapshot.UID(os.Getuid())}
 	for range 20 { // only the first waits
 		require.Equal(t, map[system.Kernel]system.Liveness{k: system.Unknown}, machine.Kernels([]system.Kernel{k}))
@@ -271,7 +271,7 @@ func TestManyKernelsNamedManyTimes(t *testing.T) {
 	for i := range kernels {
 		asked = append(asked, system.Kernel{ID: fmt.Sprint(i), UID: me}, system.Kernel{ID: "7", UID: snapshot.UID(1_000_000 + i)})
 	}
-	machine := system.NewWith(procFolder(t, proc), accounts(t, os.Getuid(), t.TempDir(), notFound(t)))
+	machine := system.New(procFolder(t, proc), accounts(t, os.Getuid(), t.TempDir(), notFound(t)))
 	begun := time.Now()
 	lives := machine.Kernels(asked)
 	require.Less(t, time.Since(begun), 20*time.Second)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -134,7 +135,7 @@ func TestAStalledProcessIsReadWithoutTheLock(t *testing.T) {
 	reader := &proc.ReaderProcess{Command: []string{"/proc/self/exe", "read"}}
 	defer reader.Close()
 	dir := sharedDir(t)
-	machine := &lockFree{System: system.On(proc.FS{Reader: reader}), t: t, dir: dir}
+	machine := &lockFree{System: system.New(proc.FS{Reader: reader}, nss.Passwd{}), t: t, dir: dir}
 	store := disk.New(dir, disk.Config{System: machine})
 	_, err := store.RegisterDevices(t.Context(), gpus(1))
 	require.NoError(t, err)

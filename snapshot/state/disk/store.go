@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
@@ -74,7 +75,7 @@ type Store struct {
 // New returns the Store for a folder, which is created on first use.
 func New(dir string, o Config) *Store {
 	if o.System == nil {
-		o.System = system.New(system.RealProc)
+		o.System = system.New(proc.FS{}, nss.Passwd{})
 	}
 	if o.Now == nil {
 		o.Now = system.Now

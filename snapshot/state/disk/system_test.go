@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
@@ -18,7 +20,7 @@ import (
 )
 
 // procFolder is a /proc made of files, with PID 1 in it unless it hides.
-func procFolder(t *testing.T, entries map[string]string) string {
+func procFolder(t *testing.T, entries map[string]string) proc.FS {
 	t.Helper()
 	root := t.TempDir()
 	for name, content := range entries {
@@ -26,7 +28,7 @@ func procFolder(t *testing.T, entries map[string]string) string {
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	}
-	return root
+	return proc.FS{Root: root}
 }
 
 const (
@@ -40,7 +42,7 @@ func TestProcProcess(t *testing.T) {
 	machine := system.New(procFolder(t, map[string]string{
 		"1/stat": initLine, "1/cmdline": "init\x00", "sys/kernel/random/boot_id": "d0f5db2e-268c-4e81-b39e-277a5b8587e7\n",
 		"7/stat": shellLine, "7/status": status, "8/stat": zombie, "9/stat": "garbage", "10/stat": shellLine,
-	}))
+	}), nss.Passwd{})
 	require.Equal(t, "d0f5db2e-268c-4e81-b39e-277a5b8587e7", machine.BootID())
 	require.Equal(t, system.ProcessStatus{Liveness: system.Alive, Start: 4711, Owner: uidOf(1001)}, machine.Process(7))
 	require.Equal(t, system.ProcessStatus{Liveness: system.Gone}, machine.Process(8), "a zombie")
@@ -50,7 +52,7 @@ func TestProcProcess(t *testing.T) {
 }
 
 func TestProcThatHidesTheProcessesOfOthers(t *testing.T) {
-	machine := system.New(procFolder(t, map[string]string{"7/stat": shellLine, "7/cmdline": "sh\x00"}))
+	machine := system.New(procFolder(t, map[string]string{"7/stat": shellLine, "7/cmdline": "sh\x00"}), nss.Passwd{})
 	require.Equal(t, system.Unknown, machine.Process(11).Liveness)
 	k := system.Kernel{ID: "k", UID: 4001}
 	require.Equal(t, map[system.Kernel]system.Liveness{k: system.Unknown}, machine.Kernels([]system.Kernel{k}))

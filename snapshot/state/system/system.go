@@ -2,7 +2,7 @@
 // which namespaces and since which boot this program runs, and the names of users. It changes nothing. What can't be
 // known is Unknown, and never Gone.
 //
-//	s := system.New("/proc")
+//	s := system.New(proc.FS{}, nss.Passwd{})
 //	gone := s.Process(pid).Liveness == system.Gone
 package system
 
@@ -62,19 +62,10 @@ type System interface {
 // RealProc is where the kernel's own /proc is mounted.
 const RealProc = "/proc"
 
-// New returns the System that a /proc file system describes.
-func New(root string) System { return NewWith(root, nss.Passwd{}) }
-
-// NewWith is New, with another way to look up accounts.
-func NewWith(root string, accounts nss.Passwd) System {
-	return procfs{root: root, fs: proc.FS{Root: root}, accounts: accounts, kernelsPending: &sync.Map{}}
-}
-
-// On is New with the Reader of a /proc file system.
-func On(fs proc.FS) System {
-	p := NewWith(cmp.Or(fs.Root, RealProc), nss.Passwd{}).(procfs)
-	p.fs.Reader = fs.Reader
-	return p
+// New returns the System that a /proc file system describes. Accounts are looked up in accounts.
+func New(fs proc.FS, accounts nss.Passwd) System {
+	fs.Root = cmp.Or(fs.Root, RealProc)
+	return procfs{root: fs.Root, fs: fs, accounts: accounts, kernelsPending: &sync.Map{}}
 }
 
 type procfs struct {

@@ -97,7 +97,7 @@ func TestTheLookForKernelFilesEndsInTime(t *testing.T) {
 	require.NoError(t, os.MkdirAll(runtime, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(runtime, "kernel-k.json"), []byte("{}"), 0o600))
 	require.NoError(t, os.WriteFile(passwd, []byte("me:x:"+strconv.FormatUint(uint64(me), 10)+":1::"+home+":/bin/sh\n"), 0o600))
-	machine := NewWith(t.TempDir(), nss.Passwd{File: passwd}).(procfs)
+	machine := New(proc.FS{Root: t.TempDir()}, nss.Passwd{File: passwd}).(procfs)
 	k := Kernel{ID: "k", UID: me}
 	folders, complete := machine.runtimeFolders(t.Context(), me, nil)
 	require.True(t, complete)
@@ -113,7 +113,7 @@ func TestKernelsWhileAProcessIsNotRead(t *testing.T) {
 	require.NoError(t, child.Start())
 	t.Cleanup(func() { _ = child.Process.Kill(); _ = child.Wait() })
 	pid, me := snapshot.PID(child.Process.Pid), snapshot.UID(os.Getuid())
-	machine := New(RealProc).(procfs)
+	machine := New(proc.FS{}, nss.Passwd{}).(procfs)
 	mine, others := Kernel{ID: "k", UID: me}, Kernel{ID: "k", UID: me + 1}
 	require.Equal(t, map[Kernel]Liveness{mine: Gone, others: Gone}, machine.runningKernels([]snapshot.PID{pid}, []Kernel{mine, others}))
 	machine.fs.Reader = &proc.ReaderProcess{Command: []string{"sh", "-c", "echo {}; exec sleep 60"}} // a helper that starts, and doesn't answer
@@ -122,7 +122,7 @@ func TestKernelsWhileAProcessIsNotRead(t *testing.T) {
 
 // A folder that doesn't answer holds the helper, and not this process, which couldn't end then.
 func TestAKernelFolderThatDoesNotAnswer(t *testing.T) {
-	machine, k := New(RealProc).(procfs), Kernel{ID: "k", UID: snapshot.UID(os.Getuid())}
+	machine, k := New(proc.FS{}, nss.Passwd{}).(procfs), Kernel{ID: "k", UID: snapshot.UID(os.Getuid())}
 	machine.fs.Reader = &proc.ReaderProcess{Command: []string{"sh", "-c", "echo {}; exec sleep 60"}}
 	require.Equal(t, Unknown, machine.kernelFile(t.TempDir(), k))
 	began := time.Now()
@@ -141,7 +141,7 @@ func TestManyKernelFoldersThatDoNotAnswer(t *testing.T) {
 		lines += fmt.Sprintf("u%d:x:%d:1::%s:/bin/sh\n", uid, uid, home)
 	}
 	require.NoError(t, os.WriteFile(file, []byte(lines), 0o600))
-	machine := NewWith(RealProc, nss.Passwd{File: file}).(procfs)
+	machine := New(proc.FS{}, nss.Passwd{File: file}).(procfs)
 	machine.fs.Reader = &proc.ReaderProcess{Command: []string{"sh", "-c", "echo {}; exec sleep 60"}}
 	began := time.Now()
 	for k, now := range machine.kernelFiles(nil, kernels) {
