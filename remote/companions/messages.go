@@ -29,12 +29,8 @@ import (
 )
 
 // Messages shows users on their terminals what is wrong and what is done. It remembers how much each was shown.
+// All of it is kept over a restart.
 type Messages struct {
-	remembered
-}
-
-// remembered is what is kept over a restart.
-type remembered struct {
 	controller.Budget[snapshot.UID]
 	// Warned are the warnings that are running, and Exempted the findings that ended by an exemption, by their ids.
 	Warned   map[string]*warned `json:"warned,omitempty"`
@@ -54,7 +50,7 @@ type batch struct {
 func (*Messages) Name() string { return "messages" }
 
 // Memory implements controller.MemoryKeeper.
-func (m *Messages) Memory() any { return &m.remembered }
+func (m *Messages) Memory() any { return m }
 
 // Plan implements controller.Companion.
 func (m *Messages) Plan(

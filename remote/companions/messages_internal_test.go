@@ -113,7 +113,7 @@ func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
 
 // TestManyExemptions: what is remembered of these is bounded, and the warnings that run are kept.
 func TestManyExemptions(t *testing.T) {
-	m := &Messages{remembered: remembered{Warned: map[string]*warned{"idle/a/5": {}}, Exempted: make(map[string]bool)}}
+	m := &Messages{Warned: map[string]*warned{"idle/a/5": {}}, Exempted: make(map[string]bool)}
 	for i := range maxExempted + 1 {
 		m.Exempted[fmt.Sprint(i)] = true
 	}

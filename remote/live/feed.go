@@ -63,9 +63,10 @@ type Feed struct {
 	mu       sync.Mutex
 	options  Options
 	state    lastCycle
-	idle     idleGPUs
-	events   []FleetEvent // the last ones
-	count    uint64       // of all events
+	looked   time.Time          // for idle GPUs
+	idle     map[gpuKey]idleFor // those of that look, and since when each computes nothing
+	events   []FleetEvent       // the last ones
+	count    uint64             // of all events
 	watchers map[*Watcher]struct{}
 	watched  time.Time // when somebody looked last
 }
@@ -86,18 +87,8 @@ func (f *Feed) Configure(options Options) {
 
 // Consume implements controller.Sink.
 func (f *Feed) Consume(cycle *controller.Cycle, events []enforce.Event) {
-	if f.add(cycle, events); !cycle.Ended || cycle.Stopped {
-		return
-	}
-	f.mu.Lock()
-	now := f.options.Now()
-	due := f.idle.due(now)
-	f.mu.Unlock()
-	if due {
-		fleet := f.present()
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.idle.look(fleet, now)
+	if f.add(cycle, events); cycle.Ended && !cycle.Stopped {
+		f.lookForIdle()
 	}
 }
 
@@ -265,40 +256,42 @@ type idleFor struct {
 	since time.Time
 }
 
-// idleGPUs are those of the last look, and since when each computes nothing.
-type idleGPUs struct {
-	looked time.Time
-	gpus   map[gpuKey]idleFor
+// lookForIdle sees now and then which GPUs compute nothing.
+func (f *Feed) lookForIdle() {
+	f.mu.Lock()
+	now, before := f.options.Now(), f.idle
+	age := now.Sub(f.looked)
+	f.mu.Unlock()
+	if age >= 0 && age < lookEvery {
+		return
+	}
+	idle := idleGPUs(f.present(), before, now)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.looked, f.idle = now, idle
 }
 
-// due reports whether it is time for a look.
-func (l *idleGPUs) due(now time.Time) bool {
-	return l.looked.IsZero() || now.Before(l.looked) || now.Sub(l.looked) >= lookEvery
-}
-
-// look sees which GPUs compute nothing. One of a host that failed is seen again when it answers.
-func (l *idleGPUs) look(f *FleetState, now time.Time) {
-	before := l.gpus
-	l.looked, l.gpus = now, make(map[gpuKey]idleFor)
+// idleGPUs are those that compute nothing. One of a host that failed is seen again when it answers.
+func idleGPUs(f *FleetState, before map[gpuKey]idleFor, now time.Time) map[gpuKey]idleFor {
+	idle := make(map[gpuKey]idleFor)
 	for i := range f.Hosts {
-		h := &f.Hosts[i]
-		for j := range h.GPUs {
-			g, key := &h.GPUs[j], gpuKey{h.Name, h.GPUs[j].Index}
+		for j := range f.Hosts[i].GPUs {
+			g, key := &f.Hosts[i].GPUs[j], gpuKey{f.Hosts[i].Name, f.Hosts[i].GPUs[j].Index}
 			if g.State != gpus.Attached && g.State != gpus.Idle {
 				continue
 			}
-			users := fmt.Sprintf("%q", g.Users())
-			l.gpus[key] = idleFor{users, now}
-			if known := before[key]; !known.since.IsZero() && known.users == users {
-				l.gpus[key] = known
+			idle[key] = idleFor{fmt.Sprintf("%q", g.Users()), now}
+			if known, found := before[key]; found && known.users == idle[key].users {
+				idle[key] = known
 			}
 		}
 	}
+	return idle
 }
 
 // IdleSince implements Source.
 func (f *Feed) IdleSince(host snapshot.Hostname, gpu snapshot.DeviceIndex) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.idle.gpus[gpuKey{host, gpu}].since
+	return f.idle[gpuKey{host, gpu}].since
 }

@@ -87,10 +87,10 @@ func hideHost(h *FleetHost, shown func(snapshot.Username) bool) FleetHost {
 	if h.Waiting != nil {
 		host.Waiting = new(*h.Waiting)
 		host.Waiting.People = slices.Clone(h.Waiting.People)
-	}
-	for i := 0; h.Waiting != nil && i < len(h.Waiting.People); i++ {
-		if p := &host.Waiting.People[i]; !shown(p.User) {
-			p.User = ""
+		for i := range host.Waiting.People {
+			if p := &host.Waiting.People[i]; !shown(p.User) {
+				p.User = ""
+			}
 		}
 	}
 	for i := range h.GPUs {

@@ -149,17 +149,17 @@ func oneHost(list ...gpus.GPU) *FleetState {
 func TestIdleSince(t *testing.T) {
 	feed := NewFeed(Options{Now: time.Now})
 	later := midnight.Add(time.Minute)
-	feed.idle.look(oneHost(held(gpus.Attached, "alice"), held(gpus.Idle, "bob"), held(gpus.Busy, "bob"), held(gpus.Free)), midnight)
-	feed.idle.look(oneHost(held(gpus.Idle, "alice"), held(gpus.Idle, "alice"), held(gpus.Busy, "bob"), held(gpus.Free)), later)
+	feed.idle = idleGPUs(oneHost(held(gpus.Attached, "alice"), held(gpus.Idle, "bob"), held(gpus.Busy, "bob"), held(gpus.Free)), feed.idle, midnight)
+	feed.idle = idleGPUs(oneHost(held(gpus.Idle, "alice"), held(gpus.Idle, "alice"), held(gpus.Busy, "bob"), held(gpus.Free)), feed.idle, later)
 	require.Equal(t, midnight, feed.IdleSince("a", 0))
 	require.Equal(t, later, feed.IdleSince("a", 1), "of another user")
 	require.Zero(t, feed.IdleSince("a", 2))
 	require.Zero(t, feed.IdleSince("a", 3))
 	failed := oneHost(held(gpus.Unknown))
 	failed.Hosts[0].Failure = &remote.Failure{}
-	feed.idle.look(failed, later.Add(time.Minute))
+	feed.idle = idleGPUs(failed, feed.idle, later.Add(time.Minute))
 	require.Zero(t, feed.IdleSince("a", 0), "it isn't known while the host fails")
-	feed.idle.look(oneHost(held(gpus.Idle, "alice")), later.Add(2*time.Minute))
+	feed.idle = idleGPUs(oneHost(held(gpus.Idle, "alice")), feed.idle, later.Add(2*time.Minute))
 	require.Equal(t, later.Add(2*time.Minute), feed.IdleSince("a", 0))
 }
 

@@ -105,26 +105,23 @@ const (
 	MarkUnused   Mark = 'a' // attached, or held by processes, and idle
 )
 
+// marks are those of GPUs about which there is nothing else to say.
+var marks = map[gpus.State]Mark{
+	gpus.Failed: MarkFailed, gpus.Unusable: MarkUnusable, gpus.Unknown: MarkUnknown, gpus.Busy: MarkBusy,
+	gpus.Free: MarkFree, gpus.MIG: MarkMIG, gpus.Attached: MarkUnused, gpus.Idle: MarkUnused,
+}
+
 // Mark is the mark of a GPU of a host.
 func (v *Index) Mark(host snapshot.Hostname, g *gpus.GPU) Mark {
 	_, exempt := v.Exempt(host, g)
-	switch {
-	case g.State == gpus.Failed:
-		return MarkFailed
-	case g.State == gpus.Unusable:
-		return MarkUnusable
-	case g.State == gpus.Unknown:
-		return MarkUnknown
+	switch mark := marks[g.State]; {
+	case mark == MarkFailed, mark == MarkUnusable, mark == MarkUnknown:
+		return mark
 	case v.found[gpuKey{host, g.Index}]:
 		return MarkFinding
 	case exempt:
 		return MarkExempt
-	case g.State == gpus.Busy:
-		return MarkBusy
-	case g.State == gpus.Free:
-		return MarkFree
-	case g.State == gpus.MIG:
-		return MarkMIG
+	default:
+		return mark
 	}
-	return MarkUnused
 }

@@ -51,46 +51,41 @@ func Genv143(hosts []Scraped) []byte {
 	}
 	g := begin(families143, "genv_", common)
 	for i := range hosts {
-		hosts[i].write(func(name string, value float64, labels ...string) {
-			if hosts[i].Name != "" {
-				labels = append([]string{string(hosts[i].Name)}, labels...)
-			}
-			g.add(name, value, labels...)
-		})
+		if name := string(hosts[i].Name); name != "" {
+			g.host = []string{name}
+		}
+		hosts[i].write(g)
 	}
 	return g.text()
 }
 
-// adder adds a sample to a family, with the values of the family's labels.
-type adder func(family string, value float64, labels ...string)
-
-func (h *Scraped) write(add adder) {
-	add("is_installed", number(h.Installed))
+func (h *Scraped) write(g *gauges) {
+	g.add("is_installed", number(h.Installed))
 	if h.Snapshot == nil {
 		return
 	}
 	for i := range h.Snapshot.Devices {
 		d := &h.Snapshot.Devices[i]
-		addKnown(add, "device_utilization", d.Utilization, d.Index.String())
-		addKnown(add, "device_temperature", d.Temperature, d.Index.String())
-		addMemory(add, "device_memory_used_bytes", d.UsedMemory, d.Index.String())
-		addMemory(add, "device_memory_total_bytes", d.Capacity(), d.Index.String())
+		addKnown(g, "device_utilization", d.Utilization, d.Index.String())
+		addKnown(g, "device_temperature", d.Temperature, d.Index.String())
+		addMemory(g, "device_memory_used_bytes", d.UsedMemory, d.Index.String())
+		addMemory(g, "device_memory_total_bytes", d.Capacity(), d.Index.String())
 	}
 	if h.Installed {
-		writeEnvironments(add, h.Snapshot)
-		writeProcesses(add, h.Snapshot)
+		writeEnvironments(g, h.Snapshot)
+		writeProcesses(g, h.Snapshot)
 	}
 }
 
-func addKnown[N int | int64](add adder, family string, value *N, labels ...string) {
+func addKnown[N int | int64](g *gauges, family string, value *N, labels ...string) {
 	if value != nil {
-		add(family, float64(*value), labels...)
+		g.add(family, float64(*value), labels...)
 	}
 }
 
-func addMemory(add adder, family string, m snapshot.Memory, labels ...string) {
+func addMemory(g *gauges, family string, m snapshot.Memory, labels ...string) {
 	if m.Known() {
-		add(family, float64(m.Bytes()), labels...)
+		g.add(family, float64(m.Bytes()), labels...)
 	}
 }
 
@@ -101,8 +96,8 @@ type tally struct {
 	devices                 map[snapshot.DeviceIndex]bool
 }
 
-func writeEnvironments(add adder, s *snapshot.Snapshot) {
-	add("environments_total", float64(len(s.Environments)))
+func writeEnvironments(g *gauges, s *snapshot.Snapshot) {
+	g.add("environments_total", float64(len(s.Environments)))
 	environments := make(map[snapshot.EnvID]*tally, len(s.Environments))
 	for i := range s.Environments {
 		environments[s.Environments[i].EID] = &tally{devices: make(map[snapshot.DeviceIndex]bool)}
@@ -117,16 +112,16 @@ func writeEnvironments(add adder, s *snapshot.Snapshot) {
 			}
 		}
 	}
-	add("attached_devices_total", float64(attached))
+	g.add("attached_devices_total", float64(attached))
 	countProcesses(environments, s)
 	users, names := make(map[string]*tally), []string{} // in the order of their first environments
 	for i := range s.Environments {
 		e := &s.Environments[i]
 		has, name := environments[e.EID], cmp.Or(string(e.Username), fmt.Sprintf("uid %d", e.UID))
 		if !has.unknown {
-			add("environment_processes_total", float64(has.processes), string(e.EID))
+			g.add("environment_processes_total", float64(has.processes), string(e.EID))
 		}
-		add("environment_attached_devices_total", float64(len(has.devices)), string(e.EID))
+		g.add("environment_attached_devices_total", float64(len(has.devices)), string(e.EID))
 		u := users[name]
 		if u == nil {
 			u = &tally{devices: make(map[snapshot.DeviceIndex]bool)}
@@ -135,14 +130,14 @@ func writeEnvironments(add adder, s *snapshot.Snapshot) {
 		u.environments, u.processes, u.unknown = u.environments+1, u.processes+has.processes, u.unknown || has.unknown
 		maps.Copy(u.devices, has.devices)
 	}
-	add("users_total", float64(len(names)))
+	g.add("users_total", float64(len(names)))
 	for _, name := range names {
 		u := users[name]
-		add("user_environments_total", float64(u.environments), name)
+		g.add("user_environments_total", float64(u.environments), name)
 		if !u.unknown {
-			add("user_processes_total", float64(u.processes), name)
+			g.add("user_processes_total", float64(u.processes), name)
 		}
-		add("user_attached_devices_total", float64(len(u.devices)), name)
+		g.add("user_attached_devices_total", float64(len(u.devices)), name)
 	}
 }
 
@@ -166,8 +161,8 @@ func countProcesses(environments map[snapshot.EnvID]*tally, s *snapshot.Snapshot
 	}
 }
 
-func writeProcesses(add adder, s *snapshot.Snapshot) {
-	add("processes_total", float64(len(s.Processes)))
+func writeProcesses(g *gauges, s *snapshot.Snapshot) {
+	g.add("processes_total", float64(len(s.Processes)))
 	registered := snapshot.ByID(s.Environments)
 	for i := range s.Processes {
 		p := &s.Processes[i]
@@ -176,9 +171,9 @@ func writeProcesses(add adder, s *snapshot.Snapshot) {
 			eid = string(p.EID)
 		}
 		if !p.EnvUnknown {
-			add("process_devices_total", float64(len(p.Usage)), pid, eid)
+			g.add("process_devices_total", float64(len(p.Usage)), pid, eid)
 			for _, u := range p.Usage {
-				addMemory(add, "process_used_gpu_memory_bytes", u.Memory, pid, eid, u.Index.String())
+				addMemory(g, "process_used_gpu_memory_bytes", u.Memory, pid, eid, u.Index.String())
 			}
 		}
 		if p.Container == "" {
@@ -188,7 +183,7 @@ func writeProcesses(add adder, s *snapshot.Snapshot) {
 		if c := p.ContainerInfo; c != nil {
 			name, image, user = cmp.Or(c.Name, name), c.Image, gpus.UserName(c.User, c.UID)
 		}
-		add("process_container_info", 1, pid, usage.Cut(name), usage.Cut(image), usage.Cut(string(user)))
+		g.add("process_container_info", 1, pid, usage.Cut(name), usage.Cut(image), usage.Cut(string(user)))
 	}
 }
 

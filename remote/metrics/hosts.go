@@ -46,45 +46,46 @@ var hostFamilies = []family{
 func Hosts(hosts []live.FleetHost) []byte {
 	g := begin(hostFamilies, "", "host ")
 	for i := range hosts {
-		writeHost(g.add, &hosts[i])
-		writeStates(g.add, &hosts[i])
-		if h := &hosts[i]; h.Failure == nil {
+		h := &hosts[i]
+		g.host = []string{string(h.Name)}
+		writeHost(g, h)
+		writeStates(g, h)
+		if h.Failure == nil {
 			for j := range h.GPUs[:min(len(h.GPUs), maxGPUs)] {
-				writeGPU(g.add, &h.GPUs[j], string(h.Name))
+				writeGPU(g, &h.GPUs[j])
 			}
 		}
 	}
 	return g.text()
 }
 
-func writeHost(add adder, h *live.FleetHost) {
-	name := string(h.Name)
-	add("genv_host_up", number(h.Failure == nil), name)
+func writeHost(g *gauges, h *live.FleetHost) {
+	g.add("genv_host_up", number(h.Failure == nil))
 	if h.Failure != nil {
-		add("genv_host_failure", 1, name, usage.Cut(string(h.Failure.Class)))
+		g.add("genv_host_failure", 1, usage.Cut(string(h.Failure.Class)))
 	}
 	for family, mode := range map[string]snapshot.GuardMode{
 		"genv_host_guard": h.Guard.Mode, "genv_host_guard_policy": h.Guard.Policy,
 	} {
 		if mode != "" {
-			add(family, 1, name, string(mode))
+			g.add(family, 1, string(mode))
 		}
 	}
 	if h.Failure == nil && h.Unable != "" {
-		add("genv_host_unable", 1, name)
+		g.add("genv_host_unable", 1)
 	}
 	if h.Service != nil {
-		add("genv_host_service", number(*h.Service), name)
+		g.add("genv_host_service", number(*h.Service))
 	}
 	if h.Waiting != nil {
-		add("genv_waiting_gpus", float64(h.Waiting.GPUs), name)
-		add("genv_longest_wait_seconds", float64(h.Waiting.Longest), name)
+		g.add("genv_waiting_gpus", float64(h.Waiting.GPUs))
+		g.add("genv_longest_wait_seconds", float64(h.Waiting.Longest))
 	}
-	addKnown(add, "genv_reserved_gpus", h.Reserved, name)
+	addKnown(g, "genv_reserved_gpus", h.Reserved)
 }
 
 // writeStates writes how many GPUs of a model are in each state. The models are in the order of the GPUs.
-func writeStates(add adder, h *live.FleetHost) {
+func writeStates(g *gauges, h *live.FleetHost) {
 	type modelState struct {
 		model string
 		state gpus.State
@@ -104,25 +105,25 @@ func writeStates(add adder, h *live.FleetHost) {
 	for _, model := range models {
 		for _, state := range gpus.States() {
 			if h.Failure == nil || state == gpus.Unknown {
-				add("genv_gpus", float64(counts[modelState{model, state}]), string(h.Name), model, string(state))
+				g.add("genv_gpus", float64(counts[modelState{model, state}]), model, string(state))
 			}
 		}
 	}
 }
 
-func writeGPU(add adder, g *gpus.GPU, host string) {
-	index, uuid := g.Index.String(), usage.Cut(string(g.UUID))
-	add("genv_gpu_info", 1, host, index, uuid, usage.Cut(g.Model))
-	if g.State == gpus.Failed {
-		add("genv_gpu_failed", 1, host, index, uuid)
+func writeGPU(g *gauges, gpu *gpus.GPU) {
+	index, uuid := gpu.Index.String(), usage.Cut(string(gpu.UUID))
+	g.add("genv_gpu_info", 1, index, uuid, usage.Cut(gpu.Model))
+	if gpu.State == gpus.Failed {
+		g.add("genv_gpu_failed", 1, index, uuid)
 	}
-	if g.Utilization != nil {
-		add("genv_gpu_utilization_ratio", float64(*g.Utilization)/100, host, index)
+	if gpu.Utilization != nil {
+		g.add("genv_gpu_utilization_ratio", float64(*gpu.Utilization)/100, index)
 	}
-	addKnown(add, "genv_gpu_memory_used_bytes", g.MemoryUsed, host, index)
-	addKnown(add, "genv_gpu_memory_size_bytes", g.MemoryTotal, host, index)
-	if g.State == gpus.Unknown && *cmp.Or(g.MemoryUsed, new(int64)) != 0 {
-		add("genv_gpu_memory_unattributed_bytes", float64(*g.MemoryUsed), host, index)
+	addKnown(g, "genv_gpu_memory_used_bytes", gpu.MemoryUsed, index)
+	addKnown(g, "genv_gpu_memory_size_bytes", gpu.MemoryTotal, index)
+	if gpu.State == gpus.Unknown && *cmp.Or(gpu.MemoryUsed, new(int64)) != 0 {
+		g.add("genv_gpu_memory_unattributed_bytes", float64(*gpu.MemoryUsed), index)
 	}
 }
 

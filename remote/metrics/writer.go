@@ -38,18 +38,25 @@ func (w *Writer) family(kind, name, help string, labels []string) {
 }
 
 // Sample writes a sample of the family, with the values of its labels in their order.
-func (w *Writer) Sample(value float64, labels ...string) {
+func (w *Writer) Sample(value float64, labels ...string) { w.sample(value, nil, labels) }
+
+// sample has the first labels apart from the others.
+func (w *Writer) sample(value float64, first, others []string) {
 	w.text = append(w.text, w.name...)
 	separator := byte('{')
-	for i, label := range labels {
+	for i, name := range w.labels[:len(first)+len(others)] {
 		w.text = append(w.text, separator)
-		w.text = append(w.text, w.labels[i]...)
+		w.text = append(w.text, name...)
 		w.text = append(w.text, '=', '"')
-		w.text = appendLabel(w.text, label)
+		if i < len(first) {
+			w.text = appendLabel(w.text, first[i])
+		} else {
+			w.text = appendLabel(w.text, others[i-len(first)])
+		}
 		w.text = append(w.text, '"')
 		separator = ','
 	}
-	if len(labels) > 0 {
+	if separator == ',' {
 		w.text = append(w.text, '}')
 	}
 	w.text = append(w.text, ' ')
@@ -83,11 +90,12 @@ type family struct{ name, labels, help string }
 type gauges struct {
 	families []family
 	writers  map[string]*Writer
+	host     []string // the value of the label that all samples have first; none without such a label
 }
 
 // begin begins families, with what their names and labels begin with.
-func begin(families []family, prefix, labels string) gauges {
-	g := gauges{families, make(map[string]*Writer, len(families))}
+func begin(families []family, prefix, labels string) *gauges {
+	g := &gauges{families: families, writers: make(map[string]*Writer, len(families))}
 	for _, f := range families {
 		g.writers[f.name] = new(Writer)
 		g.writers[f.name].Gauge(prefix+f.name, f.help, strings.Fields(labels+f.labels)...)
@@ -95,11 +103,11 @@ func begin(families []family, prefix, labels string) gauges {
 	return g
 }
 
-func (g gauges) add(family string, value float64, labels ...string) {
-	g.writers[family].Sample(value, labels...)
+func (g *gauges) add(family string, value float64, labels ...string) {
+	g.writers[family].sample(value, g.host, labels)
 }
 
-func (g gauges) text() (text []byte) {
+func (g *gauges) text() (text []byte) {
 	for _, f := range g.families {
 		text = append(text, g.writers[f.name].text...)
 	}

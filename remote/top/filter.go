@@ -133,9 +133,8 @@ func (f Filter) matches(r *tabRow) bool {
 
 // matches reports whether one of the values meets the condition; for != and !~ all. Unknown meets none on a number.
 func (t *condition) matches(list []gpus.Value) bool {
-	switch t.operator {
-	case "!=", "!~":
-		return !slices.ContainsFunc(list, func(v gpus.Value) bool { return t.equals(v) })
+	if strings.HasPrefix(t.operator, "!") {
+		return !slices.ContainsFunc(list, t.equals)
 	}
 	return slices.ContainsFunc(list, t.meets)
 }

@@ -118,7 +118,8 @@ func viewed(t testing.TB, fleet *live.FleetState, width, height int) *Model {
 }
 
 func (m *Model) update(fleet *live.FleetState, events ...live.FleetEvent) {
-	m.Update(updateMsg{update: Update{Fleet: fleet, Events: events, Origin: "controller"}})
+	m.take(&Update{Fleet: fleet, Events: events, Origin: "controller"}, nil)
+	m.Update(nil)
 }
 
 // press presses keys: names, characters, or texts that are typed.

@@ -137,7 +137,7 @@ func TestALongMessageHidesNoSelectedRow(t *testing.T) {
 	for h := 4; h < 16; h++ {
 		m := viewed(t, sample(), 60, h)
 		m.press("2", "G")
-		m.Update(answerMsg{text: strings.Repeat("a long answer ", 9), err: errors.New("refused at last")})
+		m.Update(m.answer(strings.Repeat("a long answer ", 9), errors.New("refused at last")))
 		screen := m.screen()
 		require.Contains(t, strings.Join(screen, "\n"), "\n> ", h)
 		require.LessOrEqual(t, len(screen), h)

@@ -210,7 +210,7 @@ func (m *Model) ssh() tea.Cmd {
 		if err != nil {
 			err = fmt.Errorf("ssh: %w: %s", err, text.LastLine(said.String()))
 		}
-		return answerMsg{err: err}
+		return m.answer("", err)
 	})
 }
 
@@ -223,11 +223,15 @@ func sshCommand(arguments func(host string) []string, host string) (*exec.Cmd, e
 	return exec.Command("ssh", slices.Concat(arguments(host), []string{"--", host})...), nil
 }
 
-func (m *Model) answered(msg answerMsg) {
-	if msg.err != nil {
-		msg.text = strings.TrimSpace(msg.text + " " + msg.err.Error())
+// answer is the message that shows what came of a command.
+func (m *Model) answer(text string, err error) tea.Msg {
+	return func() tea.Cmd {
+		if err != nil {
+			text = strings.TrimSpace(text + " " + err.Error())
+		}
+		m.message = draw.Shown(text)
+		return nil
 	}
-	m.message = draw.Shown(msg.text)
 }
 
 var help = []string{

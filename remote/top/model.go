@@ -85,16 +85,6 @@ type cursor struct {
 	backward bool
 }
 
-type updateMsg struct {
-	update Update
-	err    error
-}
-
-type answerMsg struct {
-	text string
-	err  error
-}
-
 func newModel(ctx context.Context, options Options) *Model {
 	return &Model{
 		options: options, context: ctx, painter: draw.Painter{Colour: options.Colour}, now: options.Now(),
@@ -108,7 +98,10 @@ func (m *Model) Init() tea.Cmd { return tea.Batch(m.next(), tick()) }
 func (m *Model) next() tea.Cmd {
 	return func() tea.Msg {
 		update, err := m.options.Source.Next(m.context)
-		return updateMsg{update, err}
+		return func() tea.Cmd {
+			m.take(&update, err)
+			return m.next()
+		}
 	}
 }
 
@@ -126,11 +119,8 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.painter.Many = msg.Profile >= colorprofile.ANSI256
 	case time.Time:
 		return m, tick()
-	case updateMsg:
-		m.take(msg)
-		return m, m.next()
-	case answerMsg:
-		m.answered(msg)
+	case func() tea.Cmd: // what came of a command
+		return m, msg()
 	case tea.PasteMsg:
 		if m.mode == typing {
 			m.input.add(msg.Content)
@@ -142,17 +132,17 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 }
 
 // take takes what the source has, or why it has nothing.
-func (m *Model) take(msg updateMsg) {
-	m.err = msg.err
+func (m *Model) take(u *Update, err error) {
+	m.err = err
 	switch {
-	case msg.err != nil || msg.update.Fleet == nil:
+	case err != nil || u.Fleet == nil:
 	case m.paused:
 		if m.waiting != nil {
-			msg.update.Events = withEvents(m.waiting.Events, msg.update.Events)
+			u.Events = withEvents(m.waiting.Events, u.Events)
 		}
-		m.waiting = &msg.update
+		m.waiting = u
 	default:
-		m.show(&msg.update)
+		m.show(u)
 	}
 }
 

@@ -156,16 +156,15 @@ func (m *Model) cancel() {
 func (m *Model) send(list []operator.Instruction) tea.Cmd {
 	ctx, act := m.context, m.options.Act
 	return func() tea.Msg {
-		var done answerMsg
+		var done []string
 		for i := range list {
 			answer, err := act(ctx, &list[i])
 			if err != nil {
-				done.err = fmt.Errorf("refused: %s: %w", summary(&list[i]), err)
-				break
+				return m.answer(strings.Join(done, "; "), fmt.Errorf("refused: %s: %w", summary(&list[i]), err))
 			}
-			done.text = strings.TrimPrefix(done.text+"; "+answer.Text, "; ")
+			done = append(done, answer.Text)
 		}
-		return done
+		return m.answer(strings.Join(done, "; "), nil)
 	}
 }
 

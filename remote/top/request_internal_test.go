@@ -171,7 +171,7 @@ func TestRefusals(t *testing.T) {
 	m.run("5", "e", "8", "enter", "why", "enter", "y")
 	require.Contains(t, m.message, `refused: exempt user alice on host gpu-1`)
 	require.Contains(t, m.message, `there is\x1b[2J no exemption`)
-	m.answered(answerMsg{err: errors.New("exit status 255")})
+	m.Update(m.answer("", errors.New("exit status 255")))
 	require.Equal(t, "exit status 255", m.message)
 }
 

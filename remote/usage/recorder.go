@@ -21,14 +21,15 @@
 // waits for a disk or a server, and kill -9 loses a minute at most. What can't be written is kept in memory, within
 // bounds.
 //
-//	r := usage.StartRecorder(usage.RecorderOptions{Open: open, Now: time.Now, In: time.Local, Log: log})
+//	r := &usage.Recorder{Open: open, Now: time.Now, In: time.Local, Log: log}
+//	r.Start()
 //	sinks = append(sinks, r)
 //	defer r.Close()
 //
 // A Reader reads reports for viewers meanwhile: with connections of its own, one report at a time, each with a time
 // limit, and again only after a minute.
 //
-//	r := usage.NewReader(usage.ReaderOptions{Open: open, Now: time.Now})
+//	r := usage.NewReader(open, time.Now, nil)
 //	document, err := r.Report(ctx, usage.Query{By: usage.ByUser, Since: since, Until: until})
 package usage
 
@@ -47,8 +48,14 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 )
 
-// RecorderOptions are what a Recorder needs.
-type RecorderOptions struct {
+// DefaultMaxWaiting is a week of 1,000 hosts and 300 users, in about 50 MB.
+const DefaultMaxWaiting = 250_000
+
+// writeEvery is the time between two writes, if cycles are more frequent.
+const writeEvery = time.Minute
+
+// Recorder counts what cycles show. It is a controller.Sink, and safe for concurrent use.
+type Recorder struct {
 	// Open opens the store. It is called in the background, and again after an error.
 	Open func() (Store, error)
 	// Replace, if set, gives a damaged store another name, so that Open begins a new one.
@@ -60,20 +67,10 @@ type RecorderOptions struct {
 	Shared bool
 	// MaxWaiting is how many sums may wait to be written; 0 for DefaultMaxWaiting.
 	MaxWaiting int
-}
 
-// DefaultMaxWaiting is a week of 1,000 hosts and 300 users, in about 50 MB.
-const DefaultMaxWaiting = 250_000
-
-// writeEvery is the time between two writes, if cycles are more frequent.
-const writeEvery = time.Minute
-
-// Recorder counts what cycles show. It is a controller.Sink, and safe for concurrent use.
-type Recorder struct {
-	options RecorderOptions
-	wake    chan struct{} // something is to be written
-	end     chan struct{} // closed by Close
-	ended   chan struct{}
+	wake  chan struct{} // something is to be written
+	end   chan struct{} // closed by Close
+	ended chan struct{}
 
 	mu     sync.Mutex
 	meter  *Meter
@@ -83,17 +80,11 @@ type Recorder struct {
 	woken  time.Time // when wake was sent last
 }
 
-// StartRecorder begins to record. Call Close at the end.
-func StartRecorder(options RecorderOptions) *Recorder {
-	if options.MaxWaiting == 0 {
-		options.MaxWaiting = DefaultMaxWaiting
-	}
-	r := &Recorder{
-		options: options, meter: NewMeter(options.In), wake: make(chan struct{}, 1), end: make(chan struct{}),
-		ended: make(chan struct{}),
-	}
+// Start begins to record. Call Close at the end.
+func (r *Recorder) Start() {
+	r.MaxWaiting, r.meter = cmp.Or(r.MaxWaiting, DefaultMaxWaiting), NewMeter(r.In)
+	r.wake, r.end, r.ended = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	go (&dbWriter{Recorder: r, entry: Entry{Sums: make(Sums)}}).run()
-	return r
 }
 
 // Configure sets the time between two cycles. Nothing is known about a time much longer than that without one.
@@ -110,9 +101,9 @@ func (r *Recorder) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := r.options.Now()
+	now := r.Now()
 	switch {
-	case r.options.Shared && cycle.Standby:
+	case r.Shared && cycle.Standby:
 		if r.begun != 0 && !r.paused { // another one leads, and counts from its first look on: this is written at once
 			r.meter.Forget()
 			r.paused, r.woken = true, now.Add(-writeEvery)
@@ -144,7 +135,7 @@ const closeTimeout = 15 * time.Second
 func (r *Recorder) Close() {
 	r.mu.Lock()
 	if r.begun != 0 && !r.paused {
-		r.looked = r.options.Now()
+		r.looked = r.Now()
 		r.meter.Settle(r.looked)
 	}
 	r.mu.Unlock()
@@ -152,7 +143,7 @@ func (r *Recorder) Close() {
 	select {
 	case <-r.ended:
 	case <-time.After(closeTimeout):
-		r.options.Log.Warn().Msg("the usage database could not be written before the end: what was counted last is " +
+		r.Log.Warn().Msg("the usage database could not be written before the end: what was counted last is " +
 			"missing in it")
 	}
 }
@@ -222,9 +213,9 @@ func (w *dbWriter) write(ended bool) {
 	w.entry.Mark = Mark{Until: until, Ended: ended || w.standby}
 	w.entry.Since = cmp.Or(w.entry.Since, begun, until)
 	err := w.add(ctx)
-	if errors.Is(err, ErrDamaged) && w.options.Replace != nil {
+	if errors.Is(err, ErrDamaged) && w.Replace != nil {
 		w.closeStore()
-		if failed := w.options.Replace(err); failed != nil {
+		if failed := w.Replace(err); failed != nil {
 			err = errors.Join(err, failed)
 		} else {
 			err = w.add(ctx)
@@ -278,7 +269,7 @@ func (w *dbWriter) open(ctx context.Context) error {
 	if w.store != nil {
 		return nil
 	}
-	opened, err := w.options.Open()
+	opened, err := w.Open()
 	if err != nil {
 		return err
 	}
@@ -293,9 +284,9 @@ func (w *dbWriter) open(ctx context.Context) error {
 	}
 	w.entry.Gaps = append(w.entry.Gaps, Gap{Since: last.Until, Until: w.entry.Since})
 	if !last.Ended {
-		w.options.Log.Warn().Msgf("the last run ended without writing what it had counted last: the usage database "+
+		w.Log.Warn().Msgf("the last run ended without writing what it had counted last: the usage database "+
 			"has nothing of up to a minute before its end, and of the time until now: since %s",
-			time.Unix(last.Until, 0).In(w.options.In).Format(time.DateTime))
+			time.Unix(last.Until, 0).In(w.In).Format(time.DateTime))
 	}
 	return nil
 }
@@ -308,21 +299,21 @@ func (w *dbWriter) failed(err error, ended bool) {
 		if ended {
 			next = "what was counted last is missing in it"
 		}
-		w.options.Log.Warn().Err(err).Msg("the usage database can't be written: " + next)
+		w.Log.Warn().Err(err).Msg("the usage database can't be written: " + next)
 	}
 	waiting := 0
 	if w.pending != nil {
 		waiting = len(w.pending.Sums)
 	}
-	for len(w.entry.Sums)+waiting > w.options.MaxWaiting {
+	for len(w.entry.Sums)+waiting > w.MaxWaiting {
 		hour, ok := w.entry.Sums.DropOldestHour()
 		if !ok {
 			return
 		}
 		w.dropped = true
 		w.entry.Gaps = append(w.entry.Gaps, Gap{Since: hour, Until: hour + 3600})
-		w.options.Log.Warn().Msgf("too much usage waits to be written: the hour from %s is missing in the usage "+
-			"database", time.Unix(hour, 0).In(w.options.In).Format(time.DateTime))
+		w.Log.Warn().Msgf("too much usage waits to be written: the hour from %s is missing in the usage "+
+			"database", time.Unix(hour, 0).In(w.In).Format(time.DateTime))
 	}
 }
 
@@ -335,12 +326,12 @@ func (w *dbWriter) written() {
 	if w.dropped {
 		result = "some hours are missing"
 	}
-	w.options.Log.Warn().Msg("the usage database is written again: " + result)
+	w.Log.Warn().Msg("the usage database is written again: " + result)
 	w.said, w.dropped = "", false
 }
 
 func (w *dbWriter) tidy(ctx context.Context) {
-	now := w.options.Now()
+	now := w.Now()
 	if since := now.Sub(w.tidied); since >= 0 && since < tidyEvery {
 		return
 	}
@@ -350,6 +341,6 @@ func (w *dbWriter) tidy(ctx context.Context) {
 		early = fmt.Sprintf("what is too old could not be removed: %v", err)
 	}
 	if early != "" {
-		w.options.Log.Warn().Msg("usage database: " + early)
+		w.Log.Warn().Msg("usage database: " + early)
 	}
 }

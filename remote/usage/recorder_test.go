@@ -135,13 +135,13 @@ func (s *said) String() string {
 }
 
 func start(t *testing.T, open func() (usage.Store, error), maxWaiting int) *run {
-	return startWith(t, usage.RecorderOptions{Open: open, MaxWaiting: maxWaiting})
+	return startWith(t, &usage.Recorder{Open: open, MaxWaiting: maxWaiting})
 }
 
-func startWith(t *testing.T, o usage.RecorderOptions) *run {
+func startWith(t *testing.T, r *usage.Recorder) *run {
 	log := new(said)
-	o.Now, o.In, o.Log = time.Now, time.UTC, zerolog.New(log)
-	r := usage.StartRecorder(o)
+	r.Now, r.In, r.Log = time.Now, time.UTC, zerolog.New(log)
+	r.Start()
 	r.Configure(10 * time.Second)
 	return &run{Recorder: r, t: t, log: log}
 }
@@ -262,9 +262,9 @@ func TestUnsure(t *testing.T) {
 func TestLeadersFollowEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := new(kept)
-		first := startWith(t, usage.RecorderOptions{Open: k.open, Shared: true})
+		first := startWith(t, &usage.Recorder{Open: k.open, Shared: true})
 		first.cycles(10)
-		second := startWith(t, usage.RecorderOptions{Open: k.open, Shared: true})
+		second := startWith(t, &usage.Recorder{Open: k.open, Shared: true})
 		second.standby = true
 		second.cycles(3)
 		synctest.Wait()
@@ -295,7 +295,7 @@ func TestLeadersFollowEachOther(t *testing.T) {
 func TestAStandbyMakesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{fails: errors.New("no such server")}
-		r := startWith(t, usage.RecorderOptions{Open: k.open, Shared: true})
+		r := startWith(t, &usage.Recorder{Open: k.open, Shared: true})
 		r.cycles(10)
 		r.standby = true
 		r.cycles(20)

@@ -40,6 +40,8 @@ type Report struct {
 	Total    ReportRow   `json:"total"`                   // each GPU once
 	LeftOut  int         `json:"rows_left_out,omitempty"` // by --top
 	Days     Days        `json:"-"`                       // of all rows
+
+	read time.Time // by a Reader
 }
 
 // ReportRow is a user, a group, a host, a model or a day.
@@ -150,15 +152,6 @@ func ShortTime(seconds int64) string { return text.ShortDuration(time.Duration(s
 // Percent is a share, in per cent.
 func Percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 
-// ReaderOptions are what a Reader needs.
-type ReaderOptions struct {
-	// Open opens the store to read it. It is called for each report that isn't kept.
-	Open func() (Store, error)
-	Now  func() time.Time
-	// Groups are the groups of users; nil where reports by group aren't possible.
-	Groups Groups
-}
-
 // ReadTimeout is how long a report may take, waiting included: enough for a year of 1,000 hosts on a slow disk.
 const ReadTimeout = 15 * time.Second
 
@@ -180,27 +173,27 @@ type Groups func(ctx context.Context, users []string) func(user string) []string
 
 // Reader reads reports. It is safe for concurrent use.
 type Reader struct {
-	options ReaderOptions
+	open    func() (Store, error)
+	now     func() time.Time
+	groups  Groups
 	reading chan struct{} // has room for the one who reads
 
 	mu   sync.Mutex
-	kept map[Query]kept
+	kept map[Query]*Report
 }
 
-type kept struct {
-	at time.Time
-	*Report
-}
-
-// NewReader returns a Reader, which opens nothing yet.
-func NewReader(options ReaderOptions) *Reader {
-	return &Reader{options: options, reading: make(chan struct{}, 1), kept: make(map[Query]kept)}
+// NewReader returns a Reader. It opens the store for each report that isn't kept. Without groups there are no reports
+// by group.
+func NewReader(open func() (Store, error), now func() time.Time, groups Groups) *Reader {
+	return &Reader{
+		open: open, now: now, groups: groups, reading: make(chan struct{}, 1), kept: make(map[Query]*Report),
+	}
 }
 
 // Report is a report, which is at most a minute old. Several viewers may have the same one: it must not be changed.
 // Besides those above, errors are those of the store.
 func (r *Reader) Report(ctx context.Context, q Query) (*Report, error) {
-	if found, ok := r.known(q); ok {
+	if found := r.known(q); found != nil {
 		return found, nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, ReadTimeout, ErrBusy)
@@ -214,7 +207,7 @@ func (r *Reader) Report(ctx context.Context, q Query) (*Report, error) {
 	if ctx.Err() != nil { // both were ready
 		return nil, context.Cause(ctx)
 	}
-	if found, ok := r.known(q); ok { // somebody else asked for it meanwhile
+	if found := r.known(q); found != nil { // somebody else asked for it meanwhile
 		return found, nil
 	}
 	found, err := r.read(ctx, q)
@@ -229,31 +222,36 @@ func (r *Reader) Report(ctx context.Context, q Query) (*Report, error) {
 	if len(r.kept) >= maxReports {
 		clear(r.kept)
 	}
-	r.kept[q] = kept{r.options.Now(), found}
+	found.read = r.now()
+	r.kept[q] = found
 	return found, nil
 }
 
-func (r *Reader) known(q Query) (*Report, bool) {
+// known is a report that was read a short while ago; nil for none.
+func (r *Reader) known(q Query) *Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	found, ok := r.kept[q]
-	age := r.options.Now().Sub(found.at)
-	return found.Report, ok && age >= 0 && age < freshFor
+	if found := r.kept[q]; found != nil {
+		if age := r.now().Sub(found.read); age >= 0 && age < freshFor {
+			return found
+		}
+	}
+	return nil
 }
 
 func (r *Reader) read(ctx context.Context, q Query) (*Report, error) {
 	switch {
 	case !slices.Contains(Choices(), q.By):
 		return nil, fmt.Errorf("there are no reports by %q", q.By)
-	case q.By == ByGroup && r.options.Groups == nil:
+	case q.By == ByGroup && r.groups == nil:
 		return nil, ErrNoGroups
 	}
-	s, err := r.options.Open()
+	s, err := r.open()
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	return Read(ctx, s, q, r.options.Groups)
+	return Read(ctx, s, q, r.groups)
 }
 
 // Read reads a report from a store. ByGroup needs groups.

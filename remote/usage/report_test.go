@@ -156,14 +156,12 @@ func (s *slow) Report(ctx context.Context, q usage.Query) (*usage.Report, error)
 func (s *slow) Close() error { s.closed++; return nil }
 
 func readerOf(s *slow) *usage.Reader {
-	return usage.NewReader(usage.ReaderOptions{
-		Now: time.Now, Open: func() (usage.Store, error) { s.set++; return s, nil },
-		Groups: func(_ context.Context, users []string) func(string) []string {
-			if users[0] != "alice" {
-				return func(string) []string { return []string{"another user"} }
-			}
-			return func(string) []string { return []string{"vision", "speech"} }
-		},
+	open := func() (usage.Store, error) { s.set++; return s, nil }
+	return usage.NewReader(open, time.Now, func(_ context.Context, users []string) func(string) []string {
+		if users[0] != "alice" {
+			return func(string) []string { return []string{"another user"} }
+		}
+		return func(string) []string { return []string{"vision", "speech"} }
 	})
 }
 
@@ -178,10 +176,11 @@ func TestReports(t *testing.T) {
 	}
 	_, err := readerOf(&slow{}).Report(t.Context(), usage.Query{By: "week"})
 	require.ErrorContains(t, err, "week")
-	_, err = usage.NewReader(usage.ReaderOptions{Now: time.Now}).Report(t.Context(), usage.Query{By: usage.ByGroup})
+	_, err = usage.NewReader(nil, time.Now, nil).Report(t.Context(), usage.Query{By: usage.ByGroup})
 	require.ErrorIs(t, err, usage.ErrNoGroups)
 	broken := errors.New("broken")
-	_, err = usage.NewReader(usage.ReaderOptions{Now: time.Now, Open: func() (usage.Store, error) { return nil, broken }}).Report(t.Context(), usage.Query{By: usage.ByHost})
+	fails := func() (usage.Store, error) { return nil, broken }
+	_, err = usage.NewReader(fails, time.Now, nil).Report(t.Context(), usage.Query{By: usage.ByHost})
 	require.ErrorIs(t, err, broken)
 }
 

@@ -47,13 +47,11 @@ func history(t *testing.T, now time.Time, days int, first snapshot.Username) *us
 		Gaps: []usage.Gap{{Since: begin.Unix() + 7200, Until: begin.Unix() + 10800}},
 	}))
 	require.NoError(t, s.Close())
-	return usage.NewReader(usage.ReaderOptions{
-		Open: func() (usage.Store, error) { return store.OpenToRead(t.Context(), path, store.Options{In: time.Local}) },
-		Now:  func() time.Time { return now },
-		Groups: func(context.Context, []string) func(string) []string {
-			return func(user string) []string { return []string{"group-" + user[:min(1, len(user))]} }
-		},
-	})
+	open := func() (usage.Store, error) { return store.OpenToRead(t.Context(), path, store.Options{In: time.Local}) }
+	groups := func(context.Context, []string) func(string) []string {
+		return func(user string) []string { return []string{"group-" + user[:min(1, len(user))]} }
+	}
+	return usage.NewReader(open, func() time.Time { return now }, groups)
 }
 
 func document(t *testing.T, handler http.Handler, path string, change ...func(*http.Request)) (d usage.Report) {
@@ -137,7 +135,7 @@ func TestReportOfNone(t *testing.T) {
 	var failure atomic.Value
 	failed := 0
 	options.Failed = func(error) { failed++ }
-	options.Usage = usage.NewReader(usage.ReaderOptions{Now: time.Now, Open: func() (usage.Store, error) { return nil, failure.Load().(error) }}) //nolint:forcetypeassert // set below
+	options.Usage = usage.NewReader(func() (usage.Store, error) { return nil, failure.Load().(error) }, time.Now, nil) //nolint:forcetypeassert // set below
 	handler = web.New(f.feed, options)
 	for _, test := range []struct {
 		err    error

@@ -99,12 +99,12 @@ func (o *UsageFlags) readPlace(leader string) (err error) {
 // keep keeps usage of a controller with a folder, and reads it.
 func (o *UsageFlags) keep(dir string) (*usage.Recorder, func(func() map[string][]string) *usage.Reader) {
 	place, shared := o.url, o.url != on
-	options := usage.RecorderOptions{Now: o.now, In: time.Local, Log: o.log, Shared: shared}
+	recorder := &usage.Recorder{Now: o.now, In: time.Local, Log: o.log, Shared: shared}
 	if !shared {
 		place = filepath.Join(dir, store.FileName)
-		options.Replace = func(why error) error { return setDamagedApart(place, why, o.now(), o.log) }
+		recorder.Replace = func(why error) error { return setDamagedApart(place, why, o.now(), o.log) }
 	}
-	options.Open = func() (s usage.Store, err error) {
+	recorder.Open = func() (s usage.Store, err error) {
 		to := o.options
 		if to.Pseudonyms, err = pseudonyms(dir, o.names); err != nil {
 			return nil, err
@@ -112,12 +112,10 @@ func (o *UsageFlags) keep(dir string) (*usage.Recorder, func(func() map[string][
 		return o.open(place, to)
 	}
 	read := func() (usage.Store, error) { return store.OpenToRead(context.Background(), place, o.options) }
-	return usage.StartRecorder(options), func(groups func() map[string][]string) *usage.Reader {
-		return usage.NewReader(usage.ReaderOptions{
-			Open: read, Now: o.now,
-			Groups: func(ctx context.Context, users []string) func(string) []string {
-				return groupsOf(ctx, groups(), users)
-			},
+	recorder.Start()
+	return recorder, func(groups func() map[string][]string) *usage.Reader {
+		return usage.NewReader(read, o.now, func(ctx context.Context, users []string) func(string) []string {
+			return groupsOf(ctx, groups(), users)
 		})
 	}
 }
