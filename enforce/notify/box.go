@@ -76,10 +76,19 @@ var ErrTooManyUsers = errors.New("notices for too many users are kept already")
 
 // Keep keeps a notice for its user, and on which terminals it appeared. It is for root.
 func (b Box) Keep(uid snapshot.UID, message string, terminals []string, now time.Time) error {
-	n := KeptNotice{Time: now, Text: message, Terminals: terminals}
-	dir, err := b.open()
+	err := b.keep(uid, KeptNotice{
+		ID: rand.Text()[:12], Time: now.UTC(), Text: text.Cut(message, maxKeptText), Terminals: terminals,
+	})
 	if err != nil {
 		return fmt.Errorf("keep a notice: %w", err)
+	}
+	return nil
+}
+
+func (b Box) keep(uid snapshot.UID, n KeptNotice) error {
+	dir, err := b.open()
+	if err != nil {
+		return err
 	}
 	defer dir.Close()
 	note := noteOf(uid)
@@ -87,13 +96,13 @@ func (b Box) Keep(uid snapshot.UID, message string, terminals []string, now time
 	defer cancel()
 	names := b.Accounts.Names(ctx, uid)
 	if err := folder.MoveFormer(dir.Join(note.Name), names); err != nil {
-		return fmt.Errorf("keep a notice: %w", err)
+		return err
 	}
 	kept, err := note.ReadIn(dir)
 	if err != nil {
 		kept = keptNotices{Schema: schema}
 		if err := makeRoom(dir, n.Time); err != nil {
-			return fmt.Errorf("keep a notice: %w", err)
+			return err
 		}
 	}
 	kept.Notices = recent(kept.Notices, n.Time)
@@ -101,15 +110,11 @@ func (b Box) Keep(uid snapshot.UID, message string, terminals []string, now time
 		oldest := max(0, slices.IndexFunc(list, func(n KeptNotice) bool { return len(n.Terminals) > 0 }))
 		kept.Notices = slices.Delete(list, oldest, oldest+1)
 	}
-	n.ID, n.Time, n.Text = rand.Text()[:12], n.Time.UTC(), text.Cut(n.Text, maxKeptText)
 	kept.Notices = append(kept.Notices, n)
-	if err = note.Put(dir, kept); err == nil {
-		err = folder.AllowToRead(dir.Join(note.Name), uint32(uid), names)
+	if err := note.Put(dir, kept); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("keep a notice: %w", err)
-	}
-	return nil
+	return folder.AllowToRead(dir.Join(note.Name), uint32(uid), names)
 }
 
 // open opens the folder and locks it until it is closed. Users may enter it, and not list it.

@@ -202,9 +202,9 @@ func TestAnActionIsCarriedOutAtOnce(t *testing.T) {
 
 func TestWhatIsRefused(t *testing.T) {
 	for says, a := range map[string]operator.Instruction{
-		"changed: there is no exemption of user bob":                           {Kind: operator.Unexempt, User: "bob"},
-		"changed: enforcement is not on hold":                                  {Kind: operator.Release},
-		"invalid: terminate is not available any more: policies end processes": {Kind: "terminate", Host: "a"},
+		"changed: there is no exemption of user bob": {Kind: operator.Unexempt, User: "bob"},
+		"changed: enforcement is not on hold":        {Kind: operator.Release},
+		"invalid: unknown action terminate":          {Kind: "terminate", Host: "a"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := run(t, visited(), nil)

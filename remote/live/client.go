@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -75,17 +76,7 @@ func (c *Client) Events(ctx context.Context, after uint64) (EventsDocument, erro
 }
 
 func (c *Client) get(ctx context.Context, path string, header http.Header) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address+path, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	if header != nil {
-		request.Header = header
-	}
-	response, err := c.http.Do(request)
-	if failed := (*url.Error)(nil); errors.As(err, &failed) {
-		err = failed.Err // the address says nothing: it is always the socket's
-	}
+	response, err := c.ask(ctx, http.MethodGet, path, header, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +86,23 @@ func (c *Client) get(ctx context.Context, path string, header http.Header) (*htt
 		return nil, fmt.Errorf("the controller answers %s: %s", response.Status, strings.TrimSpace(string(text)))
 	}
 	return response, nil
+}
+
+// ask sends a request, once. Its error doesn't name the address, which is always the socket's.
+func (c *Client) ask(
+	ctx context.Context, method, path string, header http.Header, body []byte,
+) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, address+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.GetBody = nil
+	maps.Copy(request.Header, header)
+	response, err := c.http.Do(request)
+	if failed := (*url.Error)(nil); errors.As(err, &failed) {
+		err = failed.Err
+	}
+	return response, err
 }
 
 func decode(body io.Reader, value any) error {
@@ -119,13 +127,7 @@ func SendAction(ctx context.Context, path string, action operator.Instruction) (
 	}
 	client := NewClient(path)
 	defer client.Close()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address+ActionsPath, bytes.NewReader(body))
-	if err != nil {
-		return answer, err
-	}
-	request.GetBody = nil // it is sent once
-	request.Header.Set("Content-Type", "application/json")
-	response, err := client.http.Do(request)
+	response, err := client.ask(ctx, http.MethodPost, ActionsPath, http.Header{"Content-Type": {"application/json"}}, body)
 	if err != nil {
 		return answer, fmt.Errorf("ask the controller: %w", err)
 	}

@@ -139,18 +139,16 @@ func RefuseActions(because *operator.Refusal) Do {
 	}
 }
 
-// Usernames finds the name of a uid; empty if it has none.
-type Usernames func(ctx context.Context, uid snapshot.UID) snapshot.Username
-
 var refusalStatus = map[operator.Code]int{
 	operator.Invalid: http.StatusBadRequest, operator.Forbidden: http.StatusForbidden,
 	operator.Changed: http.StatusConflict, operator.Busy: http.StatusTooManyRequests,
 }
 
 // NewActions returns the handler of POST ActionsPath, for a unix socket only. The server has to use socket.WithPeer.
-func NewActions(do Do, names Usernames) http.Handler {
+// name is that of a uid; empty if it has none.
+func NewActions(do Do, name func(context.Context, snapshot.UID) snapshot.Username) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, err := serveAction(w, r, do, names)
+		answer, err := serveAction(w, r, do, name)
 		w.Header().Set("Cache-Control", "no-store")
 		if err == nil {
 			send(w, r, http.StatusOK, answer)
@@ -164,7 +162,9 @@ func NewActions(do Do, names Usernames) http.Handler {
 	})
 }
 
-func serveAction(w http.ResponseWriter, r *http.Request, do Do, names Usernames) (operator.Answer, error) {
+func serveAction(
+	w http.ResponseWriter, r *http.Request, do Do, name func(context.Context, snapshot.UID) snapshot.Username,
+) (operator.Answer, error) {
 	peer, known := socket.PeerOf(r.Context())
 	if own := snapshot.UID(os.Geteuid()); !known || peer.UID != 0 && peer.UID != own { //nolint:gosec // a uid fits
 		return operator.Answer{}, operator.Refuse(operator.Forbidden, "Run it with sudo.",
@@ -175,7 +175,7 @@ func serveAction(w http.ResponseWriter, r *http.Request, do Do, names Usernames)
 		return operator.Answer{}, err
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // that of the request would end what follows
-	return do(r.Context(), PersonOf(r.Context(), peer, names), action)
+	return do(r.Context(), PersonOf(r.Context(), peer, name), action)
 }
 
 // readAction reads an action, and refuses what it doesn't understand in full.
@@ -187,9 +187,6 @@ func readAction(w http.ResponseWriter, r *http.Request) (operator.Instruction, e
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxActionBytes))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&action); err != nil {
-		if removed := operator.CheckRemoved(action.Kind); removed != nil {
-			return action, removed
-		}
 		return action, operator.RefuseInvalid("not an action: %v", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
@@ -199,10 +196,12 @@ func readAction(w http.ResponseWriter, r *http.Request) (operator.Instruction, e
 }
 
 // PersonOf names a peer, with the user who logged in if that is another one: who used sudo.
-func PersonOf(ctx context.Context, peer socket.Peer, names Usernames) operator.Author {
-	person := operator.Author{UID: peer.UID, Name: names(ctx, peer.UID)}
+func PersonOf(
+	ctx context.Context, peer socket.Peer, name func(context.Context, snapshot.UID) snapshot.Username,
+) operator.Author {
+	person := operator.Author{UID: peer.UID, Name: name(ctx, peer.UID)}
 	if peer.Login != nil && *peer.Login != peer.UID {
-		person.Login, person.LoginName = peer.Login, names(ctx, *peer.Login)
+		person.Login, person.LoginName = peer.Login, name(ctx, *peer.Login)
 	}
 	return person
 }

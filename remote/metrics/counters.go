@@ -163,21 +163,21 @@ func (c *Counters) Text(enforcing bool) []byte {
 func (c *Counters) writeActions(w *Writer) {
 	w.Counter("genv_terminations_total", "Processes that hosts were to end, by rule and by what came of it.", "rule",
 		"status")
-	for _, rule := range rules() {
-		for _, status := range statuses() {
-			w.Sample(float64(c.terminations[ruleAnd{rule, string(status)}]), string(rule), string(status))
-		}
-	}
+	sampleRules(w, c.terminations, statuses())
 	w.Counter("genv_detachments_total", "GPUs that were detached, by rule.", "rule")
 	for _, rule := range rules() {
 		w.Sample(float64(c.detachments[rule]), string(rule))
 	}
 	w.Counter("genv_warnings_total", "Messages to users about findings, by rule and whether one of their terminals "+
 		"showed them.", "rule", "delivered")
+	sampleRules(w, c.warnings, []string{"true", "false"})
+}
+
+// sampleRules writes a sample for each rule and each value of another label.
+func sampleRules[T ~string](w *Writer, counts map[ruleAnd]uint64, values []T) {
 	for _, rule := range rules() {
-		for _, delivered := range []bool{true, false} {
-			text := strconv.FormatBool(delivered)
-			w.Sample(float64(c.warnings[ruleAnd{rule, text}]), string(rule), text)
+		for _, value := range values {
+			w.Sample(float64(counts[ruleAnd{rule, string(value)}]), string(rule), string(value))
 		}
 	}
 }

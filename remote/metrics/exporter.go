@@ -159,17 +159,13 @@ func Findings(f *live.FleetState) []byte {
 	if !f.Enforcing || f.Cycle == 0 {
 		return nil
 	}
-	counts := make(map[ruleAnd]int)
+	counts := make(map[ruleAnd]uint64)
 	for i := range f.Findings {
 		counts[ruleAnd{f.Findings[i].Rule, string(f.Findings[i].Decision)}]++
 	}
 	var w Writer
 	w.Gauge("genv_findings", "Findings of the last cycle, by rule and by what is done about them.", "rule", "decision")
-	for _, rule := range rules() {
-		for _, decision := range decisions() {
-			w.Sample(float64(counts[ruleAnd{rule, string(decision)}]), string(rule), string(decision))
-		}
-	}
+	sampleRules(&w, counts, decisions())
 	w.Value("genv_held", "Users and hosts for which a safety limit keeps actions back.",
 		float64(len(f.HeldUsers)+len(f.HeldHosts)))
 	w.Value("genv_rules_on_hold", "Whether an operator has rules do nothing (1).", number(f.Hold != nil))

@@ -27,18 +27,6 @@ const (
 	Explain Verb = "explain"
 )
 
-// removed are kinds that versions before this one know.
-var removed = []Verb{"terminate", "warn", "detach"}
-
-// CheckRemoved returns a *Refusal for a kind that only earlier versions know.
-func CheckRemoved(kind Verb) error {
-	if !slices.Contains(removed, kind) {
-		return nil
-	}
-	return Refuse(Invalid, "Log in on the host (`o` in `genv remote top`); `genv remote exempt` and `hold` stop rules.",
-		"%s is not available any more: policies end processes", kind)
-}
-
 // ActionSchema is the schema of an Action.
 const ActionSchema = "genv.live.action/1"
 
@@ -140,9 +128,6 @@ var fieldsOf = map[Verb]string{
 // Check returns a *Refusal of the code Invalid if an action is incomplete or says more than its kind has a use for: it
 // may have been meant otherwise. A reason is always needed, except to end a hold or an exemption.
 func (a *Instruction) Check() error {
-	if err := CheckRemoved(a.Kind); err != nil {
-		return err
-	}
 	used, known := fieldsOf[a.Kind]
 	e, err := a.Exemption(), error(nil)
 	switch {

@@ -94,7 +94,8 @@ func (m *Model) enter() {
 }
 
 func (m *Model) into(tab tabID, scope rowID) {
-	m.way = append(m.way, visited{m.tab, m.scope, *m.cursor()})
+	from, of, at := m.tab, m.scope, *m.cursor()
+	m.way = append(m.way, func() { m.tab, m.scope, m.cursors[from] = from, of, at })
 	m.tab, m.scope = tab, scope
 	m.cursors[tab] = cursor{sort: m.cursors[tab].sort, backward: m.cursors[tab].backward}
 	m.arrange()
@@ -103,9 +104,8 @@ func (m *Model) into(tab tabID, scope rowID) {
 // back undoes the last Enter, or else the filter.
 func (m *Model) back() {
 	if last := len(m.way) - 1; last >= 0 {
-		p := m.way[last]
-		m.way, m.tab, m.scope = m.way[:last], p.tab, p.scope
-		m.cursors[m.tab] = p.cursor
+		m.way[last]()
+		m.way = m.way[:last]
 	} else {
 		m.filter = Filter{}
 	}

@@ -45,8 +45,8 @@ type Model struct {
 	waiting *Update // what came while it was paused
 
 	tab     tabID
-	scope   rowID     // of the row that was entered
-	way     []visited // to go back with Esc
+	scope   rowID    // of the row that was entered
+	way     []func() // each goes back to where Enter was pressed
 	cursors [tabCount]cursor
 	tagged  map[rowID]bool
 	filter  Filter
@@ -67,12 +67,6 @@ const (
 	confirm      // a request
 	read         // details or help, until a key is pressed
 )
-
-type visited struct {
-	tab    tabID
-	scope  rowID // of the row that was entered
-	cursor cursor
-}
 
 // cursor is which row of a tab is selected, and how the rows are sorted.
 type cursor struct {

@@ -26,21 +26,23 @@ type Amounts struct {
 	Detached   int64 `json:"detached"`
 }
 
+// Fields are pointers to all amounts, in the order above.
+func (a *Amounts) Fields() [10]*int64 {
+	return [...]*int64{
+		&a.Attached, &a.Used, &a.Computing, &a.Idle, &a.Unknown, &a.Unmeasured, &a.Memory, &a.Findings, &a.Terminated,
+		&a.Detached,
+	}
+}
+
 // Add adds other amounts.
 func (a *Amounts) Add(b *Amounts) { a.add(b, 1) }
 
 // add adds other amounts n times.
 func (a *Amounts) add(b *Amounts, n int64) {
-	a.Attached += n * b.Attached
-	a.Used += n * b.Used
-	a.Computing += n * b.Computing
-	a.Idle += n * b.Idle
-	a.Unknown += n * b.Unknown
-	a.Unmeasured += n * b.Unmeasured
-	a.Memory += n * b.Memory
-	a.Findings += n * b.Findings
-	a.Terminated += n * b.Terminated
-	a.Detached += n * b.Detached
+	more := b.Fields()
+	for i, sum := range a.Fields() {
+		*sum += n * *more[i]
+	}
 }
 
 // SumKind is by what a sum is.

@@ -185,7 +185,8 @@ func sentence(err error) string {
 func (s *server) reportPage(w http.ResponseWriter, r *http.Request) {
 	// reportBody is what the page of a report shows.
 	type reportBody struct {
-		usageBody
+		*usage.Report
+		Chart  *chart // nil if nothing is recorded
 		Asked  asked
 		Choose []string
 		Ranges []int
@@ -202,7 +203,7 @@ func (s *server) reportPage(w http.ResponseWriter, r *http.Request) {
 	s.servePage(w, r, a.values(), func(p *page, _ *http.Request) (string, any) {
 		p.Title, p.Query = "GPU usage by "+d.By, template.URL(a.values()) //nolint:gosec // Values.Encode has escaped it
 		return "report", reportBody{
-			Asked: a, usageBody: usageBody{d, newChart(d)},
+			Report: d, Chart: newChart(d), Asked: a,
 			Choose: choices(p.Hidden), Ranges: ranges, Latest: p.Now.Local().Format(time.DateOnly),
 		}
 	})

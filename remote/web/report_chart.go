@@ -161,21 +161,17 @@ func shortDate(date string) string {
 	return date
 }
 
-// usageBody is what a report shows.
-type usageBody struct {
-	*usage.Report
-	Chart *chart // nil if nothing is recorded
-}
-
 // WriteReport writes a report as a file of its own, which needs nothing else and has no script.
 func WriteReport(w io.Writer, d *usage.Report) error {
 	style, err := staticFiles.ReadFile("static/style.css")
 	if err != nil {
 		return err
 	}
-	return templates().ExecuteTemplate(w, "reportFile", struct {
-		Title string
-		Style template.CSS
-		Body  usageBody
-	}{"GPU usage by " + d.By, template.CSS(style), usageBody{d, newChart(d)}}) //nolint:gosec // it is ours
+	type usageBody struct {
+		*usage.Report
+		Chart *chart // nil if nothing is recorded
+	}
+	return templates().ExecuteTemplate(w, "reportFile", map[string]any{
+		"Title": "GPU usage by " + d.By, "Style": template.CSS(style), "Body": usageBody{d, newChart(d)}, //nolint:gosec // it is ours
+	})
 }

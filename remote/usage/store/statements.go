@@ -39,19 +39,17 @@ const (
 
 var sumTables = []sumTable{hourSums, daySums}
 
-// columns are those of usage.Amounts, which are summed up. A peak follows.
+// columns are those of usage.Amounts in the order of their Fields, which are summed up. A peak follows.
 var columns = []string{
-	"attached", "used", "computing", "idle", "unknown", "unmeasured", "memory", "findings",
-	"terminated", "detached",
+	"attached", "used", "computing", "idle", "unknown", "unmeasured", "memory", "findings", "terminated", "detached",
 }
 
 // amountsOf are the values of columns, and the peak.
-func amountsOf(s *usage.Sum) []any {
-	a := &s.Amounts
-	return []any{
-		&a.Attached, &a.Used, &a.Computing, &a.Idle, &a.Unknown, &a.Unmeasured, &a.Memory,
-		&a.Findings, &a.Terminated, &a.Detached, &s.Peak,
+func amountsOf(s *usage.Sum) (values []any) {
+	for _, value := range s.Fields() {
+		values = append(values, value)
 	}
+	return append(values, &s.Peak)
 }
 
 // columnTypes declare the columns with amounts.
