@@ -1,6 +1,7 @@
 package companions
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"slices"
@@ -161,7 +162,7 @@ func (a *Allowances) of(cycle *controller.Cycle, h *snapshot.Host) *service.Allo
 	}
 	places := make(map[string]int)
 	people := peopleOf(h.Snapshot)
-	for _, uid := range toldPeople(h.Snapshot, people) {
+	for _, uid := range slices.Sorted(maps.Keys(people)) {
 		name := people[uid]
 		p := service.Person{Booking: bookingOf(cycle, h.Name, name)}
 		query.User = name
@@ -218,12 +219,21 @@ func bookingOf(cycle *controller.Cycle, on snapshot.Hostname, user snapshot.User
 	return booking
 }
 
-// peopleOf are those with processes or environments on a host, who wait, and who asked lately, with their names there.
+// peopleOf are at most maxPeople of those who wait on a host, who asked lately, and who have environments or processes
+// there, in this order, with their names there.
 func peopleOf(s *snapshot.Snapshot) map[snapshot.UID]snapshot.Username {
 	people := make(map[snapshot.UID]snapshot.Username)
 	add := func(uid snapshot.UID, name snapshot.Username) {
-		if people[uid] == "" {
-			people[uid] = name
+		if _, known := people[uid]; uid != 0 && (known || len(people) < maxPeople) { // no cap counts root
+			people[uid] = cmp.Or(people[uid], name)
+		}
+	}
+	for i := range s.Waits {
+		add(s.Waits[i].UID, s.Waits[i].Username)
+	}
+	if s.Asked != nil {
+		for _, who := range s.Asked.People {
+			add(who.UID, who.Username)
 		}
 	}
 	for i := range s.Environments {
@@ -236,43 +246,10 @@ func peopleOf(s *snapshot.Snapshot) map[snapshot.UID]snapshot.Username {
 			add(*uid, user)
 		}
 	}
-	for i := range s.Waits {
-		add(s.Waits[i].UID, s.Waits[i].Username)
-	}
-	if s.Asked != nil {
-		for _, who := range s.Asked.People {
-			add(who.UID, who.Username)
-		}
-	}
-	delete(people, 0) // root, whom no cap counts
 	for uid, name := range people {
-		if name == "" {
-			people[uid] = gpus.UserName("", &uid)
-		}
+		people[uid] = gpus.UserName(name, &uid)
 	}
 	return people
-}
-
-// toldPeople are at most maxPeople of these, always in the same order: those who wait or asked before others.
-func toldPeople(s *snapshot.Snapshot, people map[snapshot.UID]snapshot.Username) []snapshot.UID {
-	all := slices.Sorted(maps.Keys(people))
-	if len(all) <= maxPeople {
-		return all
-	}
-	last := make(map[snapshot.UID]int)
-	for _, uid := range all {
-		last[uid] = 1
-	}
-	for i := range s.Waits {
-		last[s.Waits[i].UID] = 0
-	}
-	if s.Asked != nil {
-		for _, who := range s.Asked.People {
-			last[who.UID] = 0
-		}
-	}
-	slices.SortStableFunc(all, func(a, b snapshot.UID) int { return last[a] - last[b] })
-	return slices.Sorted(slices.Values(all[:maxPeople]))
 }
 
 // rulesOf are the settings for a query, and that somebody is exempt.

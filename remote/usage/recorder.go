@@ -7,19 +7,13 @@
 //	meter.Count(now, events) // findings, terminations and detachments
 //	sums := meter.Take()     // what has to be stored
 //
-// Time between two looks counts for what the earlier one showed. So each second counts exactly once, and what begins
-// and ends between two looks isn't counted. Amounts are in whole seconds: sums are exact. A device that several users
-// share counts once for each of them, and once in the sums of its host, its model and the fleet.
+// Time between two looks counts for what the earlier one showed, in whole seconds: each second counts exactly once. A
+// device that several users share counts once for each of them, and once in the sums of its host, its model and the
+// fleet. A host that doesn't answer, or no look for longer than MaxGap, is unknown time for what was attached before. A
+// clock that is set moves no amounts, and the time in which a machine is suspended isn't counted.
 //
-// A host that doesn't answer has unknown time, for what was attached to its devices when it answered last. Before a
-// host has answered once, and when it has been removed from the fleet, nothing is counted. Without a look for longer
-// than MaxGap, that time is unknown too. A clock that is set moves no amounts: time is measured by the monotonic
-// clock, and counted in the hours before the look that ends it. So the time in which a machine is suspended isn't
-// counted.
-//
-// A Recorder has what a controller sees counted, and writes it to a store in the background, once a minute: no cycle
-// waits for a disk or a server, and kill -9 loses a minute at most. What can't be written is kept in memory, within
-// bounds.
+// A Recorder writes what a controller sees to a store in the background, once a minute: no cycle waits for a disk or a
+// server, and kill -9 loses a minute at most. What can't be written is kept in memory, within bounds.
 //
 //	r := &usage.Recorder{Open: open, Now: time.Now, In: time.Local, Log: log}
 //	r.Start()

@@ -252,7 +252,17 @@ func (k *keyPair) parse(n *strictyaml.Node) {
 // config reads the files. It doesn't offer HTTP/2, as the program may be built without that, and
 // no resumption, which could outlive the certificates of clients.
 func (k *keyPair) config() (*tls.Config, error) {
-	pair, err := k.read()
+	files := make(map[string][]byte)
+	for _, path := range []string{k.cert, k.key, k.clientCA} {
+		if path != "" {
+			data, err := folder.ReadRegular(path, maxAccessFile)
+			if err != nil {
+				return nil, err
+			}
+			files[path] = data
+		}
+	}
+	pair, err := tls.X509KeyPair(files[k.cert], files[k.key])
 	if err != nil {
 		return nil, fmt.Errorf("%s with %s: %w", k.cert, k.key, err)
 	}
@@ -260,28 +270,11 @@ func (k *keyPair) config() (*tls.Config, error) {
 		MinVersion: k.minVersion, NextProtos: []string{"http/1.1"}, SessionTicketsDisabled: true,
 		Certificates: []tls.Certificate{pair}, ClientAuth: k.clientAuth,
 	}
-	if k.clientCA == "" {
-		return config, nil
-	}
-	data, err := folder.ReadRegular(k.clientCA, maxAccessFile)
-	if err != nil {
-		return nil, err
-	}
-	config.ClientCAs = x509.NewCertPool()
-	if !config.ClientCAs.AppendCertsFromPEM(data) {
-		return nil, fmt.Errorf("%s holds no certificate", k.clientCA)
+	if k.clientCA != "" {
+		config.ClientCAs = x509.NewCertPool()
+		if !config.ClientCAs.AppendCertsFromPEM(files[k.clientCA]) {
+			return nil, fmt.Errorf("%s holds no certificate", k.clientCA)
+		}
 	}
 	return config, nil
-}
-
-func (k *keyPair) read() (pair tls.Certificate, err error) {
-	cert, err := folder.ReadRegular(k.cert, maxAccessFile)
-	if err != nil {
-		return pair, err
-	}
-	key, err := folder.ReadRegular(k.key, maxAccessFile)
-	if err != nil {
-		return pair, err
-	}
-	return tls.X509KeyPair(cert, key)
 }

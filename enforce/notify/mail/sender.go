@@ -7,13 +7,11 @@
 //	unsent := sender.Close(10 * time.Second)
 //
 // What comes within a minute is one mail. A user gets at most `per-user` mails in an interval of the policy (`digest`);
-// what is over waits for its end and is one mail then. Hosts and the fleet have limits too, since a host may make up
-// users and findings. What doesn't fit is counted. What waits is lost if the program is killed.
+// what is over is one mail at its end. Hosts and the fleet have limits too, since a host may make up users and findings.
 //
 // A mail is sent at most once: when the connection is lost between its end and the server's answer, it is not sent
-// again. One that fails or hangs delays neither the caller nor, beyond the timeout of a try, other mails.
-//
-// The package neither decides what a user gets to know nor keeps a record: see enforce/notify and Sender.Done.
+// again. One that fails or hangs delays neither the caller nor, beyond the timeout of a try, other mails. What waits is
+// lost if the program is killed.
 package mail
 
 import (

@@ -5,16 +5,13 @@
 //	s, err := store.Open(ctx, "postgres://genv@db.lab/genv", store.Options{Fleet: "lab", In: time.Local})
 //	defer s.Close()
 //
-// Both have the same tables and statements; where the databases differ, package-internal drivers say
-// how. An entry is one transaction.
+// Both have the same tables and statements. An entry is one transaction.
 //
-// One process writes to a file. Others may read meanwhile (OpenToRead), and neither waits for the other:
-// the database has a write-ahead log. After kill -9 all entries are there that Add returned for; after
-// a power failure the last ones may be missing, and nothing else.
+// One process writes to a file. Others may read meanwhile, and neither waits for the other. After kill -9 all entries
+// are there that Add returned for; after a power failure the last ones may be missing.
 //
-// A database on a server may have several fleets, and a fleet several writers: controllers of which one
-// leads after the other. Whether an entry was kept isn't known if the server is lost while it commits:
-// entries have ids, so it may be added again.
+// A database on a server may have several fleets, and a fleet several controllers of which one leads after the other.
+// If the server is lost while it commits, the entry may be added again: it has an id.
 package store
 
 import (
