@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -142,25 +141,27 @@ func (l *Denials) check() error {
 
 // denialWriter keeps the list of denials, and passes new ones on; other opens go to those who wait for them.
 type denialWriter struct {
-	reader proc.ReaderProcess // remembers which processes do not answer: the stat of one in execve(2) can take for ever
 	*Keeper
+	reader  proc.ReaderProcess // remembers which processes do not answer: the stat of one in execve(2) can take for ever
 	opens   *watch.OpenLog
-	events  chan Denial
-	missed  atomic.Uint64  // events that there was no room for
-	writing sync.WaitGroup // what writes files, after the last event as well
-	devices atomic.Pointer[[]hardware.BusDevice]
+	writing sync.WaitGroup // what writes opens
+
+	mu      sync.Mutex
+	devices []hardware.BusDevice // by which minors are named
+	list    Denials
+	added   bool // to the list since it was written
 }
 
-const (
-	maxEvents = 4096
-	// writePause is how long events are collected before the list is written.
-	writePause = 200 * time.Millisecond
-)
+// writePause is how long denials are collected before the list is written.
+const writePause = 200 * time.Millisecond
 
 func startDenialWriter(ctx context.Context, k *Keeper) *denialWriter {
-	d := &denialWriter{Keeper: k, opens: watch.NewOpenLog(k.RunDir), events: make(chan Denial, maxEvents)}
-	d.know(nil)
-	d.writing.Go(func() { d.keep(ctx) })
+	d := &denialWriter{Keeper: k, opens: watch.NewOpenLog(k.RunDir)}
+	var err error
+	if d.list, err = ReadDenials(k.RunDir); err != nil {
+		k.Log.Warn().Err(err).Msg("the denials so far can't be read: they are forgotten")
+		d.list = NewDenials()
+	}
 	d.writing.Go(func() {
 		d.opens.Run(ctx, func(err error) {
 			k.Log.Error().Err(err).Msg("opens of GPUs can't be reported to those who wait for them")
@@ -169,10 +170,13 @@ func startDenialWriter(ctx context.Context, k *Keeper) *denialWriter {
 	return d
 }
 
-// know sets the devices by which minors are named.
-func (d *denialWriter) know(devices []hardware.BusDevice) { d.devices.Store(&devices) }
+// end writes what was denied last. The context has ended, and take is not called any more.
+func (d *denialWriter) end() {
+	d.write()
+	d.writing.Wait()
+}
 
-// take is called for each event of the kernel.
+// take is called for each event of the kernel, one after the other: the kernel keeps and counts those that wait.
 func (d *denialWriter) take(e Event) {
 	// Without a PID, root's would be those of every look's nvidia-smi.
 	if e.Kind != Denied && (e.PID != 0 || e.UID != 0) {
@@ -185,57 +189,48 @@ func (d *denialWriter) take(e Event) {
 	if uid == proc.UnknownAccount {
 		uid = e.UID
 	}
-	o := Denial{UID: uid, Subordinate: uid != e.UID, PID: e.PID, Minor: e.Minor, Denied: e.Kind == Denied}
+	open := Denial{UID: uid, Subordinate: uid != e.UID, PID: e.PID, Minor: e.Minor, Denied: e.Kind == Denied}
 	if stat, err := (proc.FS{Reader: &d.reader}).Stat(e.PID); err == nil && e.PID != 0 &&
 		snapshot.CheckText("name", stat.Name) == nil {
-		o.Name = stat.Name
+		open.Name = stat.Name
 	}
-	for _, device := range *d.devices.Load() {
-		if device.Minor != nil && *device.Minor == e.Minor {
-			index := device.Index
-			o.Index, o.UUID = &index, device.UUID
-		}
-	}
-	select {
-	case d.events <- o:
-	default:
-		d.missed.Add(1)
+	if denial, isNew := d.add(open); isNew {
+		d.pass(&denial)
 	}
 }
 
-// keep adds events to the list, and writes it.
-func (d *denialWriter) keep(ctx context.Context) {
-	list, err := ReadDenials(d.RunDir)
-	if err != nil {
-		d.Log.Warn().Err(err).Msg("the denials so far can't be read: they are forgotten")
-		list = NewDenials()
-	}
-	var write <-chan time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			if write != nil {
-				d.write(&list)
-			}
-			return
-		case o := <-d.events:
-			denial, isNew := list.Add(o, time.Now())
-			if isNew {
-				d.pass(&denial)
-			}
-			if write == nil {
-				write = time.After(writePause)
-			}
-		case <-write:
-			write = nil
-			d.write(&list)
+// add adds an open to the list, which is written soon.
+func (d *denialWriter) add(open Denial) (_ Denial, isNew bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, device := range d.devices {
+		if device.Minor != nil && *device.Minor == open.Minor {
+			open.Index, open.UUID = &device.Index, device.UUID
 		}
 	}
+	if !d.added {
+		d.added = true
+		time.AfterFunc(writePause, d.write)
+	}
+	return d.list.Add(open, time.Now())
 }
 
-func (d *denialWriter) write(list *Denials) {
-	list.Dropped += d.missed.Swap(0)
-	if err := WriteDenials(d.RunDir, *list); err != nil {
+// know sets the devices by which minors are named.
+func (d *denialWriter) know(devices []hardware.BusDevice) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.devices = devices
+}
+
+// write writes the list, if there is something new in it.
+func (d *denialWriter) write() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.added {
+		return
+	}
+	d.added = false
+	if err := WriteDenials(d.RunDir, d.list); err != nil {
 		d.Log.Error().Err(err).Msg("the denials can't be written")
 	}
 }

@@ -32,7 +32,6 @@ type lockedKeeper struct {
 	*Keeper
 	watch   *stateWatch
 	learned chan func() // what the workers found
-	glances *worker
 	looks   *worker
 	lists   *worker
 	names   *worker // of exempt users
@@ -51,7 +50,8 @@ type lockedKeeper struct {
 	wantedUsers atomic.Pointer[[]snapshot.Username]
 
 	problems problems
-	present  present
+	mode     Mode   // what the guard does now
+	reason   string // why it is off, or less than was ordered
 	written  Status
 	removed  bool // whatever an earlier Keeper left in the kernel
 }
@@ -62,9 +62,8 @@ func (s *lockedKeeper) run(ctx context.Context) error {
 	defer func() {
 		cancel()
 		s.release()
-		s.glances.wait()
 		s.looks.wait()
-		s.denials.writing.Wait() // the denials of the last moment are written
+		s.denials.end()
 	}()
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
@@ -75,7 +74,9 @@ func (s *lockedKeeper) run(ctx context.Context) error {
 			return nil
 		case <-s.watch.changed:
 			s.readOrder()
-			s.request()
+			if s.order.Mode != Off {
+				s.looks.request()
+			}
 		case learn := <-s.learned:
 			learn()
 		case <-ticks.C:
@@ -92,14 +93,6 @@ func (s *lockedKeeper) begin(ctx context.Context) {
 		s.problems.set("inotify", "changes are noticed only once a second: "+err.Error())
 	}
 	go s.watch.run(ctx)
-	s.glances = startWorker(ctx, s.learned, func(context.Context) func() {
-		e := s.glance()
-		return func() {
-			if e.err == nil { // else a look finds out more
-				s.view.glance = &e
-			}
-		}
-	})
 	s.looks = startWorker(ctx, s.learned, func(ctx context.Context) func() {
 		e := s.look(ctx)
 		return func() {
@@ -138,29 +131,20 @@ func (s *lockedKeeper) follow() {
 	}
 }
 
-// request starts to read the state files, unless the guard is to be off.
-func (s *lockedKeeper) request() {
-	if s.order.Mode == Off {
-		return
-	}
-	s.glances.request()
-	s.looks.request()
-}
-
 // again looks at what may have changed without an event of inotify.
 func (s *lockedKeeper) again() {
 	s.follow()
 	if s.order.Mode == Off {
 		return
 	}
-	if place, _, err := s.Place(); err != nil {
-		s.request() // which says why
-	} else if now := disk.VersionsIn(place); now != s.versions {
-		s.versions = now
-		s.request()
+	var now disk.Versions
+	place, _, err := s.Place()
+	if err == nil {
+		now = disk.VersionsIn(place)
 	}
-	if time.Since(s.lookedAt) >= lookEvery {
-		s.looks.request()
+	if err != nil || now != s.versions || time.Since(s.lookedAt) >= lookEvery {
+		s.versions = now
+		s.looks.request() // which also says why there is no place
 	}
 	if len(s.view.devices) == 0 || time.Since(s.listedAt) >= listEvery {
 		s.lists.request()
@@ -200,12 +184,6 @@ const (
 	// openEvery is how often it is tried to attach a guard that could not be attached.
 	openEvery = 10 * time.Second
 )
-
-// present is what the guard does at this moment, for its status.
-type present struct {
-	mode   Mode
-	reason string // why it is off, or less than was ordered
-}
 
 // step does what the order, the state files and the kernel call for at this moment.
 func (s *lockedKeeper) step(ctx context.Context) {
@@ -247,7 +225,7 @@ func (s *lockedKeeper) offReason(now At) string {
 
 // turnOff ends the guard in the kernel at once. The first time, that is also one that an earlier Keeper left.
 func (s *lockedKeeper) turnOff(reason string) {
-	s.present = present{Off, reason}
+	s.mode, s.reason = Off, reason
 	if s.loaded == nil && s.removed {
 		return
 	}
@@ -272,7 +250,7 @@ func (s *lockedKeeper) keep(ctx context.Context, now At) {
 	switch plan, ok := s.view.plan(&s.order); {
 	case ok && s.failed(s.loaded.write(plan)):
 	case !ok && s.loaded.left == nil: // nothing is known, so nothing is denied
-		s.present = present{Off, "it waits for the state files and the list of GPUs"}
+		s.mode, s.reason = Off, "it waits for the state files and the list of GPUs"
 	default:
 		s.renew(now)
 	}
@@ -286,7 +264,7 @@ func (s *lockedKeeper) start(ctx context.Context) bool {
 	g, err := s.open(ctx)
 	if err != nil {
 		s.failedAt = time.Now()
-		s.present = present{Off, "the guard can't be attached"}
+		s.mode, s.reason = Off, "the guard can't be attached"
 		s.problems.set("kernel", err.Error())
 		return false
 	}
@@ -300,7 +278,6 @@ func (s *lockedKeeper) start(ctx context.Context) bool {
 		s.view.tookOver(g.left)
 		s.Log.Info().Msg("took over the guard of another process")
 	}
-	s.glances.request()
 	s.looks.request()
 	s.lists.request()
 	return true
@@ -317,8 +294,8 @@ func (s *lockedKeeper) renew(now At) {
 	if s.failed(s.loaded.renew(c, now.Time)) {
 		return
 	}
-	if next := (present{m, reason}); next != s.present {
-		s.present = next
+	if m != s.mode || reason != s.reason {
+		s.mode, s.reason = m, reason
 		s.Log.Info().Stringer("mode", m).Int("devices", s.loaded.plan.Guarded.Len()).
 			Int("users", len(s.loaded.plan.Allowed)).Str("reason", reason).Msg("guard on")
 	}
@@ -335,7 +312,7 @@ func (s *lockedKeeper) failed(err error) bool {
 		return true
 	}
 	s.failedAt = time.Now()
-	s.present = present{Off, "the guard in the kernel failed"}
+	s.mode, s.reason = Off, "the guard in the kernel failed"
 	s.problems.set("kernel", err.Error())
 	return true
 }

@@ -75,14 +75,14 @@ func (s *lockedKeeper) publish(now At) {
 
 func (s *lockedKeeper) status() Status {
 	st := Status{
-		Mode: s.present.mode, Reason: s.present.reason, Veto: s.veto, Keeper: snapshot.PID(os.Getpid()),
+		Mode: s.mode, Reason: s.reason, Veto: s.veto, Keeper: snapshot.PID(os.Getpid()),
 		KeeperStart: s.began,
 		Devices:     []Device{}, Users: []AllowedUser{}, Problems: s.problems.list(),
 	}
 	if s.order.ID != "" {
 		st.Order, st.Given, st.FirstUID = &s.order, s.order.Given, s.order.First()
 	}
-	if s.present.mode == Off || s.loaded == nil {
+	if s.mode == Off || s.loaded == nil {
 		return st
 	}
 	st.Unpinned = s.loaded.unpinned
