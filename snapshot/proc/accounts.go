@@ -21,14 +21,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// Accounts says which account a uid belongs to. With subordinate uids (subuid(5)), an account can run processes with
-// thousands of uids, also outside its user namespaces (set-uid). A uid with an account of its own is that account's.
-//
-// A uid is the owner's if exactly one account has it in a range. root and dockremap give theirs to others: such a uid,
-// like one of several owners or of an unknown one, counts as its number. If the ranges are not in subuid(5) but in a
-// directory, which can't be asked by uid, the account of a high uid without one of its own is unknown.
-//
-// The zero value is for this machine. It is safe for concurrent use.
+// Accounts says which account a uid belongs to: its own, or the only one that has it as a subordinate uid (subuid(5)).
+// Such uids of root and dockremap, which give theirs to others, of several owners and of unknown ones count as their
+// numbers. If the ranges are in a directory, which can't be asked by uid, the account of a high uid without one of its
+// own is unknown. The zero value is for this machine. It is safe for concurrent use.
 type Accounts struct {
 	Etc string // the folder of subuid, nsswitch.conf and passwd; empty for /etc
 
@@ -68,8 +64,8 @@ var ErrAccountUnknown = errors.New("the account of a subordinate uid is unknown"
 
 var errAsking = fmt.Errorf("%w yet", ErrAccountUnknown)
 
-// Of is the account that a uid belongs to, without waiting for a directory: until there is an answer the error wraps
-// ErrAccountUnknown, and the uid, for what is shared out then, is the first of the range, or UnknownAccount.
+// Of is the account that a uid belongs to. It doesn't wait for a directory: until that answers, the error wraps
+// ErrAccountUnknown, and the uid, for quotas, is the first of the range, or UnknownAccount.
 func (a *Accounts) Of(uid snapshot.UID) (snapshot.UID, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -113,8 +109,7 @@ func (a *Accounts) Wait(ctx context.Context, uid snapshot.UID) (account snapshot
 
 const resolveWithin = time.Second
 
-// Resolve is Wait for people who act for themselves: where the account stays unknown, it is the
-// uid alone, by which the kernel lets them act as well.
+// Resolve is Wait for people who act for themselves: an unknown account is the uid, as for the kernel.
 func (a *Accounts) Resolve(ctx context.Context, uid snapshot.UID) snapshot.UID {
 	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
 	defer cancel()
@@ -125,8 +120,7 @@ func (a *Accounts) Resolve(ctx context.Context, uid snapshot.UID) snapshot.UID {
 	return account
 }
 
-// Lacks says whether a uid certainly has no account, neither its own nor one that it is
-// subordinate to. It waits for the answer until ctx ends.
+// Lacks says whether a uid certainly belongs to no account. It waits for the answer until ctx ends.
 func (a *Accounts) Lacks(ctx context.Context, uid snapshot.UID) bool {
 	lacks := false
 	err := a.wait(ctx, func() error {
@@ -271,8 +265,7 @@ type subuids struct {
 // maxSubuids bounds the files, in bytes.
 const maxSubuids = 4 << 20
 
-// read reads the files again if they have changed, and looks for that at most once a second. A
-// file that others than root may have written counts as empty.
+// read looks once a second whether the files have changed. One that others than root may have written counts as empty.
 func (s *subuids) read(now time.Time) {
 	if now.Sub(s.looked).Abs() <= time.Second {
 		return
@@ -316,10 +309,8 @@ func parseSubuids(text string) (ranges []subuidRange) {
 		first, err := strconv.ParseUint(fields[1], 10, 32)
 		count, countErr := strconv.ParseUint(fields[2], 10, 32)
 		if err == nil && countErr == nil && count > 0 {
-			ranges = append(ranges, subuidRange{
-				snapshot.UID(first), snapshot.UID(min(first+count-1, math.MaxUint32)),
-				fields[0],
-			})
+			last := min(first+count-1, math.MaxUint32)
+			ranges = append(ranges, subuidRange{snapshot.UID(first), snapshot.UID(last), fields[0]})
 		}
 	}
 	return ranges

@@ -33,9 +33,8 @@ type Cgroup struct {
 	Nested bool
 }
 
-// ParsePlace finds the container of a process in /proc/PID/cgroup (cgroups(7), v1, v2 and hybrid), as made by Docker,
-// Podman, containerd, nerdctl, CRI-O, Kubernetes, LXC, systemd-nspawn or Apptainer. With nested containers it is the
-// outermost one. Slices, services, and the scopes of users and of batch systems are not containers.
+// ParsePlace finds the container of a process in /proc/PID/cgroup (cgroups(7), v1, v2 and hybrid), of nested ones the
+// outermost. The names show it, which are claims where a user may have made the cgroup (Cgroup.Delegated).
 func ParsePlace(data []byte) Cgroup {
 	for line := range bytes.Lines(data) {
 		// hierarchy:controllers:path; the path may hold colons.
@@ -129,11 +128,9 @@ var byPrefix = map[string]string{
 // maxContainer is the maximum length of a container's id, in bytes.
 const maxContainer = 128
 
-// Container is the process's container by its cgroup, or snapshot.UnnamedContainer if only its PID namespace, which is
-// not that of PID 1, shows one. It is empty if there is none, or if the kernel doesn't show it.
-//
-// Users can put their own processes into a cgroup with any name, or into a PID namespace, but not the processes of
-// other users, and they can't leave a PID namespace. So a container may remove an exemption, but never grants one.
+// Container is the process's container by its cgroup, or snapshot.UnnamedContainer if only its PID namespace shows one;
+// empty for none, or if the kernel doesn't show it. Users can put their own processes into any cgroup or PID namespace:
+// a container may remove an exemption, but never grants one.
 func (h *Handle) Container() Cgroup {
 	place := h.Place()
 	if place.ID == "" && h.InInnerNamespace() {

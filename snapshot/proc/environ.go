@@ -15,20 +15,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ErrOverwritten says that a process has overwritten or hidden the environment with which it was started, as programs
-// do that set a title (setproctitle). It comes with ErrUnreadable: the original content is unknown.
+// ErrOverwritten says that a process has overwritten or hidden the environment with which it was started, as for a title
+// (setproctitle). It comes with ErrUnreadable.
 var ErrOverwritten = errors.New("the process has overwritten its environment")
 
-// Environ looks a variable up in /proc/PID/environ, the environment with which the process was started, without later
-// changes. The owner of the process chose it, so it is a claim and not a proof. The value is raw bytes.
-//
-// found is false only if the process certainly was started without the variable. The error is ErrUnreadable if the
-// environ is not intact (see ParseEnviron), may not be read, or is that of a kernel thread. It is also ErrOverwritten
-// if we may read the memory of the process, and the environment in it is not intact. Stat.NoEnviron recognizes a
-// process that was started with an empty environment, as by `env -i`. The error is ErrGone if the process has ended.
-//
-// One of more than MaxEnviron bytes is not read: ErrTooLarge. With a ReaderProcess the error may also be ErrStalled or
-// ErrNotRead. All of these are ErrUnreadable, too.
+// Environ looks a variable up in the environment with which the process was started: a claim of its owner, of any bytes.
+// found is false only if the process certainly was started without it. The error is ErrGone, or ErrUnreadable: also
+// ErrOverwritten if the environment in its memory is not intact (see ParseEnviron), ErrTooLarge with more than
+// MaxEnviron bytes, and with a ReaderProcess ErrStalled or ErrNotRead.
 func (h *Handle) Environ(key string) (value string, found bool, err error) {
 	if !h.isOther() {
 		return h.environ(key)
@@ -78,8 +72,7 @@ func (h *Handle) environ(key string) (value string, found bool, err error) {
 	return "", false, h.noEnviron()
 }
 
-// openMemory opens a file of /proc that belongs to the memory which the process has now; -1 if there is none. It is
-// empty after execve(2) has replaced that memory.
+// openMemory opens a file of the memory that the process has now, which is empty after execve(2); -1 for none.
 func (h *Handle) openMemory() (fd int) {
 	open := func(name string) bool {
 		var err error
@@ -98,8 +91,8 @@ func (h *Handle) openMemory() (fd int) {
 	return -1
 }
 
-// memoryInUse says whether a process certainly still has the memory of openMemory: then it has not changed its program
-// since, even if it has moved its environment (PR_SET_MM of prctl(2)).
+// memoryInUse says whether a process certainly still has the memory of openMemory, and so runs the same program, even if
+// it has moved its environment (PR_SET_MM of prctl(2)).
 func memoryInUse(fd int) bool {
 	n, err := uninterrupted(func() (int, error) { return unix.Pread(fd, make([]byte, 1), 0) })
 	return err == nil && n > 0
@@ -110,8 +103,7 @@ func (h *Handle) noEnviron() error {
 	return h.checkGone(fmt.Errorf("%w: PID %d", ErrGone, h.PID))
 }
 
-// environBytes reads the environ of the process, or of another thread: after the first
-// thread has ended, the process itself shows none, while other threads still run.
+// environBytes reads the environ of the process, or after its first thread has ended, of another one.
 func (h *Handle) environBytes() ([]byte, error) {
 	data, err := h.environOf("environ")
 	if len(data) > 0 {
@@ -129,8 +121,7 @@ func (h *Handle) environBytes() ([]byte, error) {
 	return data, err
 }
 
-// environOf reads an environ. If it is longer than execve(2) allows, its process has
-// moved it (PR_SET_MM of prctl(2)), and the result is a NUL, which is not intact.
+// environOf reads an environ. One that is longer than execve(2) allows was moved: the result is a NUL, not intact.
 func (h *Handle) environOf(name string) ([]byte, error) {
 	data, err := readAt(h.dir, name, environLimit+1)
 	if err != nil {
@@ -169,8 +160,8 @@ func (h *Handle) otherThreads() (folders []string) {
 	return folders
 }
 
-// checkGone verifies an ErrGone of environ: for a process without memory of its own, such as a kernel thread, or one
-// after the end of its first thread, recent kernels return ESRCH although the process exists.
+// checkGone verifies an ErrGone of environ: without memory of its own, as of a kernel thread or after the end of the
+// first thread, a process exists although recent kernels return ESRCH.
 func (h *Handle) checkGone(err error) error {
 	if !errors.Is(err, ErrGone) {
 		return err
@@ -194,13 +185,9 @@ func (fs FS) Environ(pid snapshot.PID, key string) (value string, found bool, er
 	return p.Environ(key)
 }
 
-// ParseEnviron looks a variable up in the content of /proc/PID/environ: entries of any bytes, each of which ends with a
-// NUL. The first entry with the name counts, as for getenv(3).
-//
-// intact is false, and nothing is found, unless each entry looks like NAME=value. A program that sets a title writes it
-// over its environment and fills the rest with NULs: the title may contain a "=" ("n.py --lr=1"), and what looks like
-// our variable after it may be part of another value. execve(2) accepts any text as an entry, but entries without "="
-// or with a space in the name are rare, and the result is only unknown then.
+// ParseEnviron looks a variable up in the content of /proc/PID/environ, where each entry ends with a NUL. The first one
+// counts, as for getenv(3). intact is false, and nothing is found, unless each entry looks like NAME=value: a title that
+// is written over the environment may contain a "=", and what follows may be part of another value.
 func ParseEnviron(data []byte, key string) (value string, found, intact bool) {
 	if len(data) == 0 || data[len(data)-1] != 0 {
 		return "", false, false
@@ -220,8 +207,7 @@ func ParseEnviron(data []byte, key string) (value string, found, intact bool) {
 	return value, found, true
 }
 
-// isName says whether a variable may have this name: bash's functions (BASH_FUNC_x%%) and names with dots, dashes or
-// parentheses are in use, but no spaces, and no names that begin like an option.
+// isName says whether a variable may have this name. bash's functions have others than letters (BASH_FUNC_x%%).
 func isName(name []byte) bool {
 	if name[0] == '-' {
 		return false
@@ -238,8 +224,7 @@ func isName(name []byte) bool {
 // TASK_COMM_LEN of include/linux/sched.h, without the NUL at the end.
 const NameLength = 15
 
-// Command is the name of the command for people: that in stat, which the process may
-// change, or the full name of its program if the kernel has truncated that one.
+// Command is the command's name for people: that in stat, or its program's if the kernel has truncated that.
 func (h *Handle) Command(stat Stat) string {
 	if len(stat.Name) < NameLength || stat.IsKernelThread() {
 		return stat.Name
@@ -265,8 +250,8 @@ func (fs FS) Program(pid snapshot.PID) string {
 	return name
 }
 
-// IsInstalledWith says whether a process runs the file with a name in the folder of the program of another one, as that
-// one sees it. False is also unknown.
+// IsInstalledWith says whether a process runs the file with a name beside the program of another one. False is also
+// unknown.
 func (fs FS) IsInstalledWith(other snapshot.PID, name string, pid snapshot.PID) bool {
 	same, err := soon(fs, pid, func() (bool, error) {
 		program, err := os.Readlink(fs.path(other) + "/exe")
@@ -277,8 +262,8 @@ func (fs FS) IsInstalledWith(other snapshot.PID, name string, pid snapshot.PID) 
 	return err == nil && same
 }
 
-// CommandLine is the command line for people: printable, with spaces between the arguments, truncated to
-// snapshot.MaxCommand bytes. The process may have overwritten it. It is empty if there is none or it can't be read.
+// CommandLine is the command line for people: printable, of at most snapshot.MaxCommand bytes. The process may have
+// overwritten it. It is empty if there is none or it can't be read.
 func (h *Handle) CommandLine() string {
 	data, _ := h.Arguments(2 * snapshot.MaxCommand) // more would be truncated
 	data = bytes.ReplaceAll(bytes.TrimRight(data, "\x00"), []byte{0}, []byte{' '})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -125,16 +126,24 @@ func (h *Handle) read(name string, limit int) ([]byte, error) {
 	return data, nil
 }
 
-// readAt returns at most limit bytes of a file. It does not use os.File, which makes
-// twice as many system calls: a host reads dozens of these files in each cycle.
+// readAt returns at most limit bytes of a file.
 func readAt(dir int, name string, limit int) ([]byte, error) {
+	return readTimes(dir, name, limit, math.MaxInt)
+}
+
+// readOnce is it for a file of which the kernel shows as much as fits at one read: stat or status.
+func readOnce(dir int, name string, limit int) ([]byte, error) { return readTimes(dir, name, limit, 1) }
+
+// readTimes reads a file so many times at most. It does not use os.File, which makes twice as many system calls: a host
+// reads dozens of these files in each cycle.
+func readTimes(dir int, name string, limit, times int) ([]byte, error) {
 	fd, err := openAt(dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = unix.Close(fd) }()      // it was only read
-	data := make([]byte, 0, min(limit, 2<<10)) // most files are read with one call
-	for len(data) < limit {
+	defer func() { _ = unix.Close(fd) }()          // it was only read
+	data := make([]byte, 0, min(limit, statLimit)) // most files are read with one call
+	for ; len(data) < limit && times > 0; times-- {
 		if len(data) == cap(data) {
 			data = slices.Grow(data, cap(data))
 		}
@@ -148,21 +157,6 @@ func readAt(dir int, name string, limit int) ([]byte, error) {
 		data = data[:len(data)+n]
 	}
 	return data, nil
-}
-
-// readOnce returns at most limit bytes of a file of which the kernel shows as much as fits at one read: stat or status.
-func readOnce(dir int, name string, limit int) ([]byte, error) {
-	fd, err := openAt(dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = unix.Close(fd) }() // it was only read
-	data := make([]byte, limit)
-	n, err := uninterrupted(func() (int, error) { return unix.Read(fd, data) })
-	if err != nil {
-		return nil, &os.PathError{Op: "read", Path: name, Err: err}
-	}
-	return data[:n], nil
 }
 
 func openAt(dir int, name string, flags int) (int, error) {
@@ -206,9 +200,8 @@ func (h *Handle) link(name string) (string, error) {
 	return target, nil
 }
 
-// classify wraps ErrGone or ErrUnreadable around an error of a system call. Where /proc is mounted with hidepid=2, the
-// processes of other users, or the files in their folders, are missing like those of processes that have ended. PID 1
-// always runs, so if it is missing too, the process is unknown. Only for one that has ended the error is ESRCH.
+// classify wraps ErrGone or ErrUnreadable around an error of a system call. With hidepid=2, processes of others are
+// missing like those that have ended: then PID 1, which always runs, is missing, too. ESRCH is only of an ended one.
 func (fs FS) classify(pid snapshot.PID, err error) error {
 	if errors.Is(err, os.ErrNotExist) {
 		if _, statErr := os.Stat(filepath.Join(fs.root(), "1")); statErr != nil {
@@ -257,8 +250,8 @@ func isBootID(text string) bool {
 	return true
 }
 
-// HasEnded says whether the process of a pidfd has ended, also if it is a zombie, which signal 0
-// doesn't say: then the pidfd is readable (pidfd_open(2)). An error means that this is unknown.
+// HasEnded says whether the process of a pidfd has ended, also if it is a zombie: then the pidfd is readable
+// (pidfd_open(2)). An error means that this is unknown.
 func HasEnded(pidfd int) (bool, error) {
 	ready := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}} //nolint:gosec // descriptors are small
 	n, err := uninterrupted(func() (int, error) { return unix.Poll(ready, 0) })
@@ -271,7 +264,7 @@ func HasEnded(pidfd int) (bool, error) {
 // Hiding says whether /proc hides the processes of other users: its mount options hidepid and gid (proc(5)).
 type Hiding struct {
 	On    bool
-	Group string // the number of a group from which nothing is hidden; empty for none
+	Group string // the gid from which nothing is hidden; empty for none
 }
 
 // Hiding is that of this host. What can't be read counts as hidden.

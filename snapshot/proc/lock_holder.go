@@ -68,8 +68,8 @@ func LockHolderOf(root string, st *unix.Stat_t) *LockHolder {
 //
 //	1: FLOCK  ADVISORY  WRITE 1234 08:02:131 0 EOF
 //
-// Lines with "->" are processes that wait. Some file systems (btrfs, overlayfs) show another device there than stat(2)
-// does, so if no line has both the device and the inode, one with the inode counts.
+// Lines with "->" are processes that wait. Some file systems (btrfs, overlayfs) show another device than stat(2) does:
+// if no line has both, one with the inode counts.
 func findHolder(locks string, st *unix.Stat_t) snapshot.PID {
 	inode := strconv.FormatUint(st.Ino, 10)
 	device := fmt.Sprintf("%02x:%02x", unix.Major(st.Dev), unix.Minor(st.Dev))

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mounts are those that this process sees. The long list is read again only when the kernel reports a mount, and each
-// minute, since options that change through another mount namespace are not reported.
+// mounts are those that this process sees. The list is read again when the kernel reports a mount, and each minute:
+// options that change through another mount namespace are not reported.
 type mounts struct {
 	mu   sync.Mutex
 	file *os.File // nil before the first reading and after one that failed
@@ -39,8 +39,8 @@ func ParseMounts(mountinfo, text string) iter.Seq[Mount] {
 			}
 			// 36 35 98:0 /root /point options… - type source options
 			mount, system, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
-			at, of := strings.Split(mount, " "), strings.Split(system,
-				" ") // users choose sources, also empty ones, and points: only " " is escaped
+			// Users choose sources, also empty ones, and points: only " " is escaped.
+			at, of := strings.Split(mount, " "), strings.Split(system, " ")
 			if len(at) > 4 && len(of) > 2 && !yield(Mount{at[2], at[3], at[4], of[0], of[2]}) {
 				return
 			}

@@ -153,8 +153,7 @@ func (s *nodeSearch) maps(dir int) (has bool, err error) {
 	return has, err
 }
 
-// mapsOf looks at the maps in a folder; read is false if there are none. The path in a line is what the process
-// made of it, so the file itself is looked at.
+// mapsOf looks at the maps in a folder; read is false if there are none. It looks at the file, not at its path.
 func (s *nodeSearch) mapsOf(dir int, folder string) (has, read bool, err error) {
 	data, err := readAt(dir, folder+"maps", maxNodeMaps+1)
 	switch {
@@ -193,8 +192,8 @@ func mapFile(addresses string) (string, error) {
 	return fmt.Sprintf("map_files/%x-%x", begin, end), err
 }
 
-// HasFile says whether there is a regular file at a path that belongs to a user. Where its file system doesn't answer
-// (FUSE, a broken NFS), that is ErrUnreadable: the helper looks, since no signal ends a process that waits for one.
+// HasFile says whether there is a regular file at a path that belongs to a user. The helper looks: where the file system
+// doesn't answer (FUSE, a broken NFS), that is ErrUnreadable.
 func (fs FS) HasFile(path string, uid snapshot.UID) (bool, error) {
 	switch {
 	case fs.Reader == nil:

@@ -14,12 +14,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Owner is the account for which a process counts: that of its real uid, or of the owner of its user namespace if a
-// user made that: with the subordinate uids of rootless containers, one user could count as many.
-//
-// With nested namespaces, the outermost one below our own counts: its owner is a user of this machine. If that is root
-// (Docker's userns-remap, systemd's PrivateUsers), root has chosen the uids, and the real uid counts. The real uid also
-// counts if the kernel doesn't show us the namespace. The error also wraps ErrAccountUnknown.
+// Owner is the account for which a process counts: that of its real uid, or of the user who made the outermost user
+// namespace below our own that it is in, as in rootless containers. If root made that (Docker's userns-remap, systemd's
+// PrivateUsers), or the kernel doesn't show it, the real uid counts. The error also wraps ErrAccountUnknown.
 func (h *Handle) Owner() (snapshot.UID, error) {
 	uid, err := h.RealUID()
 	if err != nil {
@@ -35,8 +32,8 @@ func (fs FS) UserNamespace() string {
 	return name
 }
 
-// InUserNamespace says whether this process is root only in the namespace of a user, as the
-// processes of a rootless container engine are: the owner of "/" is not root there.
+// InUserNamespace says whether this process is root only in the namespace of a user, as of a rootless container engine:
+// the owner of "/" is not root there.
 func InUserNamespace() bool {
 	info, err := os.Stat("/")
 	if err != nil || os.Geteuid() != 0 {
@@ -56,8 +53,8 @@ func PeerOf(conn syscall.RawConn) (peer *unix.Ucred, err error) {
 	return peer, nil
 }
 
-// OwnerOfUID is the uid by which Owner finds the account of a process with a real uid, given our own user namespace.
-// rootless says that it is in a user namespace that the owner created, as in a rootless container.
+// OwnerOfUID is the uid by which Owner finds the account, from the real uid and our own user namespace. rootless says
+// that the owner made the namespace of the process.
 func (h *Handle) OwnerOfUID(uid snapshot.UID, ours string) (owner snapshot.UID, rootless bool) {
 	theirs, err := h.link("ns/user")
 	if err != nil || ours == "" || ours == theirs {
@@ -116,8 +113,7 @@ func inodeOf(dir int, name string) (uint64, bool) {
 	return st.Ino, err == nil
 }
 
-// CheckNamespace returns an error if the PIDs of this /proc are not those of our own PID
-// namespace, as in a container that mounts the /proc of its host.
+// CheckNamespace returns an error if this /proc is of another PID namespace, as in a container with that of its host.
 func (fs FS) CheckNamespace() error {
 	self, err := os.Readlink(filepath.Join(fs.root(), "self"))
 	if err != nil {
@@ -134,8 +130,7 @@ func (fs FS) Namespace(pid snapshot.PID) (string, error) {
 	return soon(fs, pid, func() (string, error) { return os.Readlink(fs.path(pid) + "/ns/pid") })
 }
 
-// RealUID is that of the user who started the process. A set-uid program changes the effective uid, and with it
-// the owner of /proc/PID, who is root if the process is not dumpable, but not the real uid.
+// RealUID is that of the user who started the process. A set-uid program changes the effective uid, not this one.
 func (h *Handle) RealUID() (uid snapshot.UID, err error) {
 	status, err := readOnce(h.dir, "status", statusLimit)
 	if err == nil {
@@ -150,8 +145,8 @@ func (h *Handle) RealUID() (uid snapshot.UID, err error) {
 // statusLimit is more than the lines up to the uid take. The rest can be long: a process has up to 65,536 groups.
 const statusLimit = 1 << 10
 
-// InInnerNamespace says whether the process is in a PID namespace inside that of this /proc, for as long as it runs.
-// Every user may read the status, which shows that, too, unless many groups are in it.
+// InInnerNamespace says whether the process is in a PID namespace inside that of this /proc. Every user may read the
+// status, which shows that unless many groups are in it.
 func (h *Handle) InInnerNamespace() bool {
 	theirs, err := h.link("ns/pid")
 	ours, oursErr := os.Readlink(h.fs.root() + "/self/ns/pid")
@@ -172,8 +167,7 @@ func (fs FS) IsThread(pid snapshot.PID) (bool, error) {
 	return len(group) == 1 && string(group[0]) != strconv.Itoa(int(pid)), nil
 }
 
-// UID is the account of the real uid of the process: Owner without a look at its namespaces, which
-// can stall while it starts a program. The error also wraps ErrAccountUnknown.
+// UID is Owner without a look at namespaces, which can stall while the process starts a program.
 func (h *Handle) UID() (snapshot.UID, error) {
 	uid, err := h.RealUID()
 	if err != nil {
@@ -209,8 +203,7 @@ func ParseUID(data []byte) (snapshot.UID, error) {
 	return snapshot.UID(uid), nil
 }
 
-// statusFields are those of a line of /proc/PID/status; nil without it. The first line contains the command's
-// name, in which the kernel escapes newlines, so that no process can add a line.
+// statusFields are those of a line of /proc/PID/status; nil without it. The kernel escapes newlines in names.
 func statusFields(status []byte, key string) [][]byte {
 	for line := range bytes.Lines(status) {
 		if rest, ok := bytes.CutPrefix(line, []byte(key)); ok {

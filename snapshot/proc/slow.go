@@ -175,8 +175,7 @@ type Payer struct {
 // Quotas are those of one look.
 type Quotas map[Payer]*Quota
 
-// Of is the Quota of an account. The person as whom this runs has ten times as much, unless that is root: they make
-// nothing slow but for themselves, and what isn't read may be a job of theirs.
+// Of is the Quota of an account. The person as whom this runs, unless that is root, has ten times as much.
 func (q Quotas) Of(a Payer) *Quota {
 	if q[a] == nil {
 		q[a] = &Quota{}
@@ -196,7 +195,7 @@ type Stall struct {
 }
 
 // Stall finds out what holds the memory of the process, which counts for owner (see OwnerOfUID). It is zero if that
-// isn't known, or if the Quota is used up: users can have many threads and mounts.
+// isn't known, or if the Quota is used up.
 func (h *Handle) Stall(owner snapshot.UID, rootless bool) (s Stall) {
 	if h.Quota.left(maxStallTime) == 0 {
 		return s

@@ -10,15 +10,9 @@
 //	eid, found, err := h.Environ("GENV_ENVIRONMENT_ID")
 //
 // All that is read through a Handle is of one process, even if its PID is given to another one. What is unknown is the
-// error ErrUnreadable and never a "no"; if a process has overwritten its environment, also ErrOverwritten.
-//
-// ParsePlace finds the container that a process is in by the names of its cgroups. It is pure and asks no runtime: a
-// name is a claim where a user may have made the cgroup (Cgroup.Delegated).
-//
-// The owner of a process decides how long its environ, cmdline, maps and fd take to read. A ReaderProcess has them read
-// by another program, which it kills if that takes too long.
-//
-// It sends no other signals and writes nothing. Sources: proc(5), the kernel's filesystems/proc.rst and fs/proc.
+// error ErrUnreadable, never a "no". The owner of a process decides how long its environ, cmdline, maps and fd take to
+// read: a ReaderProcess has another program read them, which it kills if that takes too long. The package sends no
+// other signals and writes nothing. Sources: proc(5), the kernel's filesystems/proc.rst and fs/proc.
 package proc
 
 import (
@@ -47,12 +41,11 @@ type Stat struct {
 	Flags   uint64       // PF_… of include/linux/sched.h
 	Threads int
 	Start   snapshot.StartTime
-	// EnvAddress is the address of the environment in its memory (env_start, field 50). The kernel chooses it at random
-	// at every execve(2), so a process with the same PID, start and address has the same environ. It is 0 if the kernel
-	// does not show it to us, during execve(2), and if the process has no memory of its own.
+	// EnvAddress is where its environment is in its memory (env_start, field 50), at random for each execve(2): with the
+	// same PID, start and address, the environ is the same. It is 0 if the kernel doesn't show it to us, during
+	// execve(2), and without memory of its own.
 	EnvAddress uint64
-	// NoEnviron says that it was started with an empty environment: env_end (field 51) is env_start. They differ if a
-	// program wrote its title over its environment.
+	// NoEnviron: it was started with an empty environment (env_end, field 51, is env_start), and has no title over it.
 	NoEnviron bool
 	EnvSize   uint64 // the size of the environment in its memory, in bytes; 0 also if it isn't shown
 }
@@ -60,8 +53,8 @@ type Stat struct {
 // kernelThread is PF_KTHREAD of include/linux/sched.h.
 const kernelThread = 0x00200000
 
-// Gone says that the process has ended, and may be waiting for its parent (a zombie). A process with a first thread
-// that has ended while others still run has the same state, but more than one thread: it is not gone.
+// Gone says that the process has ended, also if it waits for its parent (a zombie). With more than one thread, only the
+// first one has ended.
 func (s Stat) Gone() bool {
 	return s.State == 'X' || s.State == 'x' || s.State == 'Z' && s.Threads <= 1
 }
@@ -79,15 +72,21 @@ func (s Stat) image() [2]uint64 { return [2]uint64{uint64(s.Start), s.EnvAddress
 func (h *Handle) Stat() (Stat, error) { return h.statOf("stat") }
 
 // statOf reads the stat of the process, or of one of its threads.
-func (h *Handle) statOf(name string) (Stat, error) {
-	data, err := soon(h.fs, h.PID, func() ([]byte, error) { return readOnce(h.dir, name, statLimit) })
-	if err != nil {
-		return Stat{}, h.fs.classify(h.PID, err)
+func (h *Handle) statOf(name string) (Stat, error) { return h.fs.statAt(h.PID, h.dir, name) }
+
+// Stat reads /proc/PID/stat. A single file needs no Handle: an open file of /proc is of one process.
+func (fs FS) Stat(pid snapshot.PID) (Stat, error) {
+	if pid <= 0 {
+		return Stat{}, fmt.Errorf("%w: %d is not a PID", ErrGone, pid)
 	}
-	return statFrom(h.PID, data)
+	return fs.statAt(pid, unix.AT_FDCWD, fs.path(pid)+"/stat")
 }
 
-func statFrom(pid snapshot.PID, data []byte) (Stat, error) {
+func (fs FS) statAt(pid snapshot.PID, dir int, name string) (Stat, error) {
+	data, err := soon(fs, pid, func() ([]byte, error) { return readOnce(dir, name, statLimit) })
+	if err != nil {
+		return Stat{}, fs.classify(pid, err)
+	}
 	stat, err := ParseStat(data)
 	if err != nil {
 		return Stat{}, fmt.Errorf("%w: PID %d: %w", ErrUnreadable, pid, err)
@@ -95,21 +94,8 @@ func statFrom(pid snapshot.PID, data []byte) (Stat, error) {
 	return stat, nil
 }
 
-// Stat reads /proc/PID/stat. A single file needs no Handle: an open file of /proc is of one process.
-func (fs FS) Stat(pid snapshot.PID) (Stat, error) {
-	if pid <= 0 {
-		return Stat{}, fmt.Errorf("%w: %d is not a PID", ErrGone, pid)
-	}
-	path := fs.path(pid) + "/stat"
-	data, err := soon(fs, pid, func() ([]byte, error) { return readOnce(unix.AT_FDCWD, path, statLimit) })
-	if err != nil {
-		return Stat{}, fs.classify(pid, err)
-	}
-	return statFrom(pid, data)
-}
-
-// Alive says whether the process with that PID and start time still runs. If start is 0, which is unknown, any process
-// with the PID counts. The error ErrUnreadable means that it is unknown.
+// Alive says whether the process with that PID and start time runs; with start 0, any with the PID. ErrUnreadable means
+// that this is unknown.
 func (fs FS) Alive(pid snapshot.PID, start snapshot.StartTime) (bool, error) {
 	stat, err := fs.Stat(pid)
 	if errors.Is(err, ErrGone) {
@@ -136,8 +122,8 @@ const statLimit = 2 << 10
 
 var errStat = errors.New("not a line of /proc/PID/stat")
 
-// ParseStat parses the line in /proc/PID/stat. The name is in parentheses and may contain spaces, parentheses and
-// newlines itself, so the fields are counted from the last ")": field 3 is the first one after it.
+// ParseStat parses the line in /proc/PID/stat. The name may contain any characters, so that field 3 is the first one
+// after the last ")".
 func ParseStat(data []byte) (Stat, error) {
 	open, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
 	if open < 0 || end < open {
@@ -239,16 +225,14 @@ type ID struct {
 	Start snapshot.StartTime `json:"start"`
 }
 
-// AncestorFinder finds the ancestors of many processes, and reads each ancestor once.
-// It is for one moment, and not safe for concurrent use.
+// AncestorFinder finds the ancestors of many processes in one look, and reads each once. Not for concurrent use.
 type AncestorFinder struct {
 	fs    FS
 	limit int // ancestors beyond this many are ignored
 	seen  map[snapshot.PID]Stat
 }
 
-// maxAncestors is far more than processes usually have. Ignoring those beyond is no error: otherwise a user could make
-// the environment of a process unknown by nesting it deeply.
+// maxAncestors is far more than processes have. More are no error, or deep nesting would make an environment unknown.
 const maxAncestors = 256
 
 // NewAncestorFinder returns an AncestorFinder for at most 256 ancestors of a process.
@@ -292,8 +276,7 @@ func (f *AncestorFinder) walk(of Stat) ([]ID, error) {
 	return ancestors, nil
 }
 
-// Ancestors lists all ancestors of one process, as AncestorFinder.Ancestors does. If
-// they can't all be read, there is only an error.
+// Ancestors lists all ancestors of one process. If they can't all be read, there is only an error.
 func (fs FS) Ancestors(pid snapshot.PID) ([]ID, error) {
 	stat, err := fs.Stat(pid)
 	if err != nil {
