@@ -263,23 +263,22 @@ func processesOf(g *GPU) string {
 	list := make([]string, len(g.Processes))
 	for i := range g.Processes {
 		p := &g.Processes[i]
-		words := []string{nameOf(p.User), strconv.Itoa(int(p.PID))}
+		list[i] = nameOf(p.User) + " " + strconv.Itoa(int(p.PID))
 		if p.Memory != nil {
-			words = append(words, text.GiB(*p.Memory))
+			list[i] += " " + text.GiB(*p.Memory)
 		}
 		if command := p.ShownCommand(); command != "" {
-			words = append(words, command)
+			list[i] += " " + command
 		}
 		if p.Type.Draws() {
-			words = append(words, "("+string(p.Type)+")")
+			list[i] += " (" + string(p.Type) + ")"
 		}
 		for _, instance := range p.Instances {
-			words = append(words, "on "+string(instance))
+			list[i] += " on " + string(instance)
 		}
 		if container := p.ContainerText(); container != "" {
-			words = append(words, "("+container+")")
+			list[i] += " (" + container + ")"
 		}
-		list[i] = strings.Join(words, " ")
 	}
 	return strings.Join(list, "; ")
 }

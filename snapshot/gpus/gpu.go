@@ -1,11 +1,9 @@
-// Package gpus joins a host's snapshot into rows that answer the question asked most: who
-// uses which GPU, and which are free?
+// Package gpus joins a host's snapshot into rows: who uses which GPU, and which are free? It is pure, and only reads.
+// Values that the host did not report are nil or empty, never zero.
 //
 //	for _, g := range gpus.Of(s) {
 //		fmt.Println(g.Index, g.State, g.Users())
 //	}
-//
-// It is pure, and only reads. Values that the host did not report are nil or empty, never zero.
 package gpus
 
 import (
@@ -192,22 +190,9 @@ func (c *StateCounts) Add(list ...GPU) {
 func (c StateCounts) In(state State) int { return *c.of(state) }
 
 func (c *StateCounts) of(state State) *int {
-	switch state {
-	case Free:
-		return &c.Free
-	case MIG:
-		return &c.MIG
-	case Attached:
-		return &c.Attached
-	case Idle:
-		return &c.Idle
-	case Busy:
-		return &c.Busy
-	case Failed:
-		return &c.Failed
-	case Unusable:
-		return &c.Unusable
-	case Unknown:
+	counts := [...]*int{&c.Free, &c.MIG, &c.Attached, &c.Idle, &c.Busy, &c.Unknown, &c.Unusable, &c.Failed} // as States
+	if i := slices.Index(States(), state); i >= 0 {
+		return counts[i]
 	}
 	return &c.Unknown
 }

@@ -1,6 +1,5 @@
 // Package nss finds accounts and addresses as other programs of this machine do: by nsswitch.conf(5), which may name
-// sssd, LDAP or mDNS. A program without cgo only reads /etc/passwd and /etc/hosts, and asks DNS. What it doesn't find
-// there, this package asks getent(1), which every glibc system has.
+// sssd, LDAP or mDNS. Without cgo, Go only reads /etc/passwd and /etc/hosts, and asks DNS; this package asks getent(1).
 //
 //	account, err := nss.Passwd{}.WithUID(ctx, 1001) // nss.ErrNoAccount if there certainly is none
 //	addresses, err := nss.NewResolver().Addresses(ctx, "ip", "printer.local")
@@ -59,8 +58,7 @@ var ErrNoAccount = errors.New("there is no such account")
 
 const findWithin = 5 * time.Second
 
-// Passwd finds accounts. The zero value is for this machine. Package os/user is not used: without
-// cgo it makes an account of $USER and $HOME for a user of this process who is not in the file.
+// Passwd finds accounts. The zero value is for this machine. Without cgo, os/user would make one of $USER and $HOME.
 type Passwd struct {
 	// File is read first, since an unreachable directory service can take seconds; empty for /etc/passwd.
 	File string
@@ -195,8 +193,8 @@ func Services(nsswitch, database string) (services []string) {
 	return services
 }
 
-// Answering returns an error if a directory service can't be asked. getent(1) reports such an account as one that isn't
-// there; so root, whom the files have, is asked for behind services that end the search where they don't answer.
+// Answering returns an error if a directory service can't be asked, which getent(1) doesn't tell from a missing account:
+// so it asks for root, whom the files have, behind services that end the search where they don't answer.
 func Answering(ctx context.Context, directories []string) error {
 	return answering(ctx, "passwd", directories)
 }
@@ -216,8 +214,7 @@ func answering(ctx context.Context, database string, directories []string) error
 	return nil
 }
 
-// Getent asks a database of the system such as passwd for keys with getent(1), which also asks
-// directory services, or lists it without keys. It ends soon after ctx.
+// Getent asks a database such as passwd for keys with getent(1), or lists it without keys. It ends soon after ctx.
 func Getent(ctx context.Context, database string, keys ...string) ([]byte, error) {
 	if len(keys) > 0 {
 		keys = append([]string{"--"}, keys...)

@@ -22,9 +22,9 @@ const (
 	asksAtOnce    = 8
 )
 
-// GroupMembers says who is in which Unix group, by NSS: as `id -G -- USER` and `getent group NAME` tell it. (getent
-// initgroups leaves out the primary group, and answers for accounts that don't exist.) It never waits, but keeps the
-// answers that Refresh got; with Wait, it asks at once. Its methods may be called at the same time.
+// GroupMembers says who is in which Unix group, as `id -G -- USER` and `getent group NAME` tell it. (getent initgroups
+// leaves out the primary group, and answers for accounts that don't exist.) It keeps the answers that Refresh got, and
+// never waits; with Wait, it asks at once. Its methods may be called at the same time.
 type GroupMembers struct {
 	Now func() time.Time
 	// Ask runs one of the two programs.
@@ -51,8 +51,7 @@ func NewGroups(now func() time.Time) *GroupMembers {
 	}
 }
 
-// directoriesReady asks those of accounts, of groups, and of the groups of accounts: `id -G` silently leaves out groups
-// of a directory that is down.
+// directoriesReady asks all that know accounts or groups: `id -G` silently leaves out those of one that is down.
 func directoriesReady(ctx context.Context) error {
 	nsswitch, _ := os.ReadFile("/etc/nsswitch.conf") // without it there are files alone
 	if err := Answering(ctx, Directories(string(nsswitch))); err != nil {

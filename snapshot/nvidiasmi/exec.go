@@ -26,9 +26,9 @@ type Exec struct {
 	// Env is the environment; nil is that of this process. LC_ALL=C is added for
 	// English texts, and GENV_BYPASS=1 so that genv's shim runs the real nvidia-smi.
 	Env []string
-	// Lock is the path of a lock file in a folder of the caller's own, which is created if necessary; empty for none.
-	// All processes with the same lock file run the program one at a time: while it hangs in the kernel, the others get
-	// ErrHung. With DetailsArgs it is the file with ".details" after its name.
+	// Lock is the path of a lock file in a folder of the caller's own, which is made if necessary; empty for none. With
+	// it, processes run the program one at a time: while it hangs in the kernel, the others get ErrHung. With DetailsArgs
+	// its name has ".details" at the end.
 	Lock string
 }
 
@@ -120,8 +120,8 @@ func hasExited(pid int) bool {
 	return err == nil && info.Signo != 0
 }
 
-// Find searches for the real nvidia-smi in path, a list of folders like PATH, and skips genv's own shim: files that
-// are the program self (os.Executable), unless that is empty. It ignores relative folders, since it may run as root.
+// Find searches for the real nvidia-smi in path, a list of folders like PATH, and skips genv's own shim: files that are
+// the program self. It ignores relative folders, since it may run as root.
 func Find(path, self string) (string, error) {
 	own, _ := os.Stat(self) // nil if there is none: then nothing is skipped
 	for _, dir := range filepath.SplitList(path) {
@@ -140,8 +140,8 @@ func Find(path, self string) (string, error) {
 	return "", fmt.Errorf("%w (PATH is %q)", ErrNotInstalled, path)
 }
 
-// lock is a locked file while nvidia-smi runs. The program inherits the descriptor, and flock(2) locks belong to the
-// open file, so a program that hangs in the kernel keeps the lock after the genv that started it was killed.
+// lock is a locked file while nvidia-smi runs. The program inherits the descriptor (flock(2)), so one that hangs in the
+// kernel keeps the lock after the genv that started it was killed.
 type lock struct{ file *os.File }
 
 // Only the caller can use the lock. In its folder, root also keeps what other users read.
@@ -200,8 +200,8 @@ func ownFolder(dir string) bool {
 	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == os.Geteuid() && st.Mode&0o022 == 0
 }
 
-// tryLock takes the lock, or returns what is known about the process that holds it. The file is never removed: if /run
-// is on a disk, creating and removing a file takes as long as running a program.
+// tryLock takes the lock, or returns what is known about the process that holds it. The file is never removed: on a disk
+// that takes as long as running a program.
 func tryLock(path string) (*lock, lockHolder, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, lockFileMode)
 	if err != nil {
@@ -220,8 +220,7 @@ func tryLock(path string) (*lock, lockHolder, error) {
 	return nil, h, err
 }
 
-// note writes which process runs and since when (Unix time), for the error of those who
-// wait. It overwrites the previous note, which has the same length.
+// note writes which process runs and since when (Unix time), for the error of those who wait. All have the same length.
 func (l *lock) note(pid int, since int64) {
 	if l == nil {
 		return
@@ -229,8 +228,8 @@ func (l *lock) note(pid int, since int64) {
 	_, _ = l.file.WriteAt(fmt.Appendf(nil, "%10d %20d\n", pid, since), 0) // it only makes ErrHung say more
 }
 
-// release closes our descriptor, and unlocks the file if the program has ended normally, even if a child still has it.
-// Otherwise the file stays locked as long as the program or a child has it.
+// release unlocks the file if the program has ended normally, even if a child still has it. Otherwise it stays locked as
+// long as the program or a child has it.
 func (l *lock) release(ended bool) {
 	if l == nil {
 		return

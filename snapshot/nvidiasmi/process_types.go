@@ -44,7 +44,7 @@ type gpuAccount struct {
 }
 
 // maxUntyped is after how many answers the processes of an account are ones that end before nvidia-smi says what they
-// are, on purpose or not. A program that was just started is waited for, unless it is one of these.
+// are. A program that was just started is waited for, unless it is one of these.
 const maxUntyped = 3
 
 type gpuUse struct {
@@ -59,11 +59,10 @@ type knownUse struct {
 	uid   *snapshot.UID
 }
 
-// Set sets what is known about displays and types. If it has to ask, it waits until ctx ends, at most every 30 s.
-// Unknown types are pending on GPUs with an active display, or where that is unknown; but processes of an account that
-// has only short ones there, typed by no answer, compute unless they may draw. Without mayDraw all may.
-//
-// Any user may be able to make nvidia-smi hang or fail at this question, and so may a sick GPU.
+// Set sets what is known about displays and types. If it has to ask, it waits until ctx ends, at most every 30 s: any
+// user, or a sick GPU, may make nvidia-smi hang at this question. Unknown types are pending on GPUs with an active
+// display, or where that is unknown; but processes of an account that has only short ones there, typed by no answer,
+// compute unless they may draw. Without mayDraw all may.
 func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID,
 	now time.Time, source TypeSource, mayDraw MayDraw,
 ) {
@@ -138,9 +137,9 @@ func (t *Types) isDark(gpu snapshot.GPUUUID) bool {
 }
 
 // follow notes which uses there are. It returns whether something is unknown about them.
-func (t *Types) follow(s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID, now time.Time, due bool) (
-	unknown bool,
-) {
+func (t *Types) follow(
+	s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID, now time.Time, due bool,
+) (unknown bool) {
 	uses := make(map[gpuUse]knownUse, len(t.uses))
 	each(s, gpus, func(p *snapshot.Process, _ *snapshot.DeviceUsage, key gpuUse) {
 		known, found := t.uses[key]

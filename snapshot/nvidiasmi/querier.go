@@ -9,13 +9,11 @@
 //
 // A defective GPU can block nvidia-smi in the kernel for minutes, even against SIGKILL. So a Querier has at most one
 // call in progress: its caller gets ErrTimeout at the deadline, later ones ErrHung until it returns. A lock file
-// (Exec.Lock) extends this to all genv processes, even after the caller was killed. Details, which read more, have a
-// call and a lock of their own: if they hang, the others go on.
+// (Exec.Lock) extends this to all genv processes, even after the caller was killed. Details have a call and a lock of
+// their own: if they hang, the others go on.
 //
-// The parsers are pure. A value that the driver does not report, such as "[N/A]", is unknown and never 0. The package
-// does not read /proc and does not know users: that is the work of snapshot/local.
-//
-// The facts are from nvidia-smi(1) and from the output of drivers.
+// The parsers are pure. A value that the driver does not report, such as "[N/A]", is unknown and never 0. The facts are
+// from nvidia-smi(1) and from the output of drivers.
 package nvidiasmi
 
 import (
@@ -200,9 +198,9 @@ type call struct {
 // longestCall is for how long a call may go on that outlives its caller.
 const longestCall = 2 * time.Minute
 
-// Keep has calls go on until ctx ends when those who wait give up, and keeps their answers for the next ones: a driver
-// that needs longer is slow, not without an answer. At most one call for each question is outstanding. It is called
-// before the first question; end ends the calls, as far as the kernel allows.
+// Keep has calls go on when those who wait give up, one for each question, until ctx ends, and keeps their answers for
+// the next ones: a driver that needs longer is slow, not without an answer. It is called before the first question; end
+// ends the calls, as far as the kernel allows.
 func (q *Querier) Keep(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	for _, one := range []*Querier{q, q.details} {
@@ -231,8 +229,8 @@ func WithoutCall(ctx context.Context) context.Context {
 // MayCall says whether ctx isn't one of WithoutCall.
 func MayCall(ctx context.Context) bool { return ctx.Value(withoutCall{}) == nil }
 
-// ask returns the answer of a call that began after ask was called. If none comes in time, it returns the last answer,
-// unless that is older than oldest. The call goes on also if ctx has ended already.
+// ask returns the answer of a call that began after ask was called; if none comes in time, the last one, unless that is
+// older than oldest. The call goes on also if ctx has ended already.
 func (q *Querier) ask(ctx context.Context, args []string, oldest time.Duration) reply {
 	asked := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, 2*q.timeout)
@@ -264,13 +262,12 @@ func (q *Querier) ask(ctx context.Context, args []string, oldest time.Duration) 
 func (q *Querier) earlier(args []string, oldest time.Duration, why error) reply {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	last := q.question(args).last
-	if last == nil || errors.Is(why, context.Canceled) || time.Since(last.Began) > oldest {
-		return reply{err: why}
+	if last := q.question(args).last; last != nil && !errors.Is(why, context.Canceled) && time.Since(last.Began) <= oldest {
+		late := *last
+		late.Late = true
+		return late
 	}
-	late := *last
-	late.Late = true
-	return late
+	return reply{err: why}
 }
 
 // question is the one with these arguments; q.mu is held.

@@ -10,14 +10,12 @@
 //	}
 //
 // Opening is not using: nvidia-smi and every NVML program open all nodes. So an event only leads to a look, and an
-// opener that has ended again, such as the nvidia-smi of a look itself, to none. Looks have at least 100 ms between
-// them, and fewer follow those that showed nothing new: pace.go decides that, and is pure.
+// opener that has ended again to none. Looks have at least 100 ms between them, and fewer follow those that showed
+// nothing new: pace.go decides that, and is pure.
 //
 // Opens of the nodes in DevDir are watched by fanotify (Linux 5.13, as root) with the PID of the opener, otherwise by
-// inotify without it (MethodOf). The kernel guard reports opens through all nodes of a device: the process that keeps
-// it writes them to guard-opens.json in root's run folder (OpenLog), at once and then at most every 100 ms, the last
-// 256 with a count, so that a late reader notices what it missed. What can't be watched is left to the interval between
-// looks.
+// inotify without it (MethodOf). The process that keeps the kernel guard writes opens through all nodes of a device to
+// guard-opens.json in root's run folder (OpenLog).
 package watch
 
 import (
@@ -97,8 +95,7 @@ func (w *Watcher) turn() {
 	w.turned = make(chan struct{})
 }
 
-// Look notes that a look begins. The caller calls done with what it showed, nil if it failed. Looks wait for each
-// other.
+// Look notes that a look begins. The caller calls done with what it showed, nil if it failed. Looks wait for each other.
 func (w *Watcher) Look() (done func(*snapshot.Snapshot)) {
 	w.looking.Lock()
 	w.mu.Lock()
