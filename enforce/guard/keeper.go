@@ -14,11 +14,8 @@
 // may hang, such as files of users and of the driver, apart from what renews the lease.
 //
 // An order (guard-order.json) has a lease: who gave it gives it again before the lease ends. Without a valid order
-// everything opens. guard.json says what the guard does, guard-denials.json what was denied (no user can take all the
-// room in it), and guard-opens.json who else opened a device (watch.OpenLog).
-//
-// The package doesn't talk to the kernel itself, so that controllers and policies can name modes
-// and orders without the code that does.
+// everything opens. guard.json says what the guard does, guard-denials.json what was denied, and guard-opens.json who
+// else opened a device (watch.OpenLog). The code that talks to the kernel is in package kernel alone.
 package guard
 
 import (
@@ -71,7 +68,7 @@ type Keeper struct {
 
 const (
 	lockFile = "guard.lock"
-	// lockPause is the time between two attempts to take the lock.
+	// lockPause is how long an attempt to take the lock waits.
 	lockPause = 250 * time.Millisecond
 )
 
@@ -91,13 +88,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 
 // lock waits for the lock; without an error or a lock, ctx has ended.
 func (k *Keeper) lock(ctx context.Context) (*os.File, error) {
-	dir, err := folder.MakePublic(k.RunDir)
-	if err != nil {
-		return nil, fmt.Errorf("keep the guard: %w", err)
-	}
-	defer dir.Close()
-	for waits := false; ; waits = true {
-		lock, err := dir.Lock(lockFile, 0)
+	for waits := false; ctx.Err() == nil; waits = true {
+		lock, err := tryLock(k.RunDir)
 		switch {
 		case err == nil:
 			return lock, nil
@@ -106,27 +98,25 @@ func (k *Keeper) lock(ctx context.Context) (*os.File, error) {
 		case !waits && k.Waiting != nil:
 			k.Waiting(err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil, nil
-		case <-time.After(lockPause):
-		}
 	}
+	return nil, nil
 }
 
 // TryLock takes the Keeper's lock for a short task of the caller, who closes it. Without an error it is nil if a Keeper
-// holds the lock. It waits for a moment: a program that a process starts holds its locks, too, until it runs.
+// holds the lock.
 func TryLock(runDir string) (*os.File, error) {
+	lock, err := tryLock(runDir)
+	return lock, folder.Ignore(err, folder.ErrLocked)
+}
+
+// tryLock waits for lockPause: a program that a process starts holds its locks, too, until it runs.
+func tryLock(runDir string) (*os.File, error) {
 	dir, err := folder.MakePublic(runDir)
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	lock, err := dir.Lock(lockFile, lockPause)
-	if errors.Is(err, folder.ErrLocked) {
-		return nil, nil
-	}
-	return lock, err
+	return dir.Lock(lockFile, lockPause)
 }
 
 // Now is what the clocks of this machine show.

@@ -186,22 +186,22 @@ func (a *Survey) Collect(ctx context.Context) snapshot.Cluster {
 // Distinct leaves one result for each machine, as merge does, for results that are not snapshots: only
 // the same address and host key say that two names are one machine then.
 func Distinct[T any](a *Survey, results []remote.Result[T]) ([]remote.Result[T], []Duplicate) {
-	names, leads := make([]string, len(results)), make([]lead, len(results))
+	leads := make([]lead, len(results))
 	for i, r := range results {
-		names[i] = r.Host.Name
+		leads[i].name = r.Host.Name
 		if r.Err == nil {
-			leads[i] = lead{answered: true, peer: a.Link.About(r.Host).Peer}
+			leads[i].answered, leads[i].peer = true, a.Link.About(r.Host).Peer
 		}
 	}
 	var kept []remote.Result[T]
 	var list []Duplicate
 	var machines Machines
-	for i, first := range machines.group(names, leads) {
+	for i, first := range machines.group(leads) {
 		if i == first {
 			kept = append(kept, results[i])
 			continue
 		}
-		list = append(list, machines.duplicate(names[i], names[first]))
+		list = append(list, machines.duplicate(leads[i].name, leads[first].name))
 	}
 	return kept, list
 }

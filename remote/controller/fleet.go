@@ -119,13 +119,13 @@ type Look struct {
 // merge keeps one host for each machine, with the first of the machine's names and the snapshot of the first name that
 // answered. So nothing changes while one of the names fails.
 func merge(asked []remote.Host, all snapshot.Cluster, known Machines, about func(remote.Host) agent.About) Look {
-	names, leads, vias := leadsOf(asked, all, about)
-	groups := known.group(names, leads)
+	leads := leadsOf(asked, all, about)
+	groups := known.group(leads)
 	n := len(all.Hosts)
 	m := Look{
 		Cluster: snapshot.Cluster{Hosts: make([]snapshot.Host, 0, n)},
 		reached: make(map[snapshot.Hostname]remote.Host, n), Via: make(map[snapshot.Hostname]agent.Via, n),
-		machines: known.next(names, groups),
+		machines: known.next(leads, groups),
 	}
 	at := make([]int, n) // where the host of a machine is in the cluster
 	for i, first := range groups {
@@ -133,14 +133,14 @@ func merge(asked []remote.Host, all snapshot.Cluster, known Machines, about func
 		if i == first {
 			at[i] = len(m.Cluster.Hosts)
 			m.Cluster.Hosts = append(m.Cluster.Hosts, h)
-			m.reach(h.Name, asked[i], vias[i])
+			m.reach(h.Name, asked[i], leads[i].via)
 			continue
 		}
 		if same := &m.Cluster.Hosts[at[first]]; same.Snapshot == nil && h.Snapshot != nil {
 			same.Snapshot, same.Err, same.AskedAt, same.Round, same.IsNew = h.Snapshot, nil, h.AskedAt, h.Round, h.IsNew
-			m.reach(same.Name, asked[i], vias[i])
+			m.reach(same.Name, asked[i], leads[i].via)
 		}
-		m.Duplicates = append(m.Duplicates, m.machines.duplicate(names[i], names[first]))
+		m.Duplicates = append(m.Duplicates, m.machines.duplicate(leads[i].name, leads[first].name))
 	}
 	return m
 }
@@ -153,28 +153,27 @@ func (m *Look) reach(name snapshot.Hostname, answered remote.Host, via agent.Via
 	}
 }
 
-// leadsOf returns the name of each host, where it leads, and how those that answered were spoken with.
-func leadsOf(
-	asked []remote.Host, all snapshot.Cluster, about func(remote.Host) agent.About,
-) ([]string, []lead, []agent.Via) {
-	n := len(all.Hosts)
-	names, leads, vias := make([]string, n), make([]lead, n), make([]agent.Via, n)
+// leadsOf are where the names of hosts lead.
+func leadsOf(asked []remote.Host, all snapshot.Cluster, about func(remote.Host) agent.About) []lead {
+	leads := make([]lead, len(all.Hosts))
 	for i := range all.Hosts {
-		names[i] = asked[i].Name
+		leads[i].name = asked[i].Name
 		if s := all.Hosts[i].Snapshot; s != nil && all.Hosts[i].Err == nil {
 			host := about(asked[i])
-			leads[i], vias[i] = lead{answered: true, token: s.Token, tokens: s.Tokens, peer: host.Peer}, host.Via
+			leads[i] = lead{asked[i].Name, true, s.Token, s.Tokens, host.Peer, host.Via}
 		}
 	}
-	return names, leads, vias
+	return leads
 }
 
 // lead is what is known about where a name leads.
 type lead struct {
+	name     string
 	answered bool
 	token    string // see snapshot.Snapshot
 	tokens   []string
 	peer     remote.Peer
+	via      agent.Via
 }
 
 // Machines remembers which names are one machine, for the cycles in which not all
@@ -188,31 +187,24 @@ type Machines struct {
 
 // duplicate says that a name is the same machine as another. It is New only once.
 func (m *Machines) duplicate(name, sameAs string) Duplicate {
-	return Duplicate{Name: snapshot.Hostname(name), SameAs: snapshot.Hostname(sameAs), New: m.report(name, sameAs)}
-}
-
-// report remembers that a pair of names is reported, and reports whether that is new.
-func (m *Machines) report(a, b string) bool {
-	pair := [2]string{min(a, b), max(a, b)}
-	if m.reported[pair] {
-		return false
-	}
+	pair := [2]string{min(name, sameAs), max(name, sameAs)}
+	d := Duplicate{Name: snapshot.Hostname(name), SameAs: snapshot.Hostname(sameAs), New: !m.reported[pair]}
 	if m.reported == nil {
 		m.reported = make(map[[2]string]bool)
 	}
 	m.reported[pair] = true
-	return true
+	return d
 }
 
 // group finds the names that are one machine: for each name the index of the first of them.
-func (m Machines) group(names []string, leads []lead) grouping {
-	g := make(grouping, len(names))
+func (m Machines) group(leads []lead) grouping {
+	g := make(grouping, len(leads))
 	for i := range g {
 		g[i] = i
 	}
 	g.byToken(leads)
 	g.byPeer(leads)
-	g.bySilence(m.Twins, names, leads)
+	g.bySilence(m.Twins, leads)
 	return g
 }
 
@@ -220,16 +212,16 @@ func (m Machines) group(names []string, leads []lead) grouping {
 const maxTwins = 8
 
 // next is what to remember of a grouping: names that left the fleet are forgotten.
-func (m Machines) next(names []string, g grouping) Machines {
+func (m Machines) next(leads []lead, g grouping) Machines {
 	members := make(map[int][]string)
 	for i, first := range g {
 		if i == first {
 			continue
 		}
 		if members[first] == nil {
-			members[first] = []string{names[first]}
+			members[first] = []string{leads[first].name}
 		}
-		members[first] = append(members[first], names[i])
+		members[first] = append(members[first], leads[i].name)
 	}
 	next := Machines{Twins: make(map[string][]string), reported: make(map[[2]string]bool, len(m.reported))}
 	for _, list := range members {
@@ -238,8 +230,9 @@ func (m Machines) next(names []string, g grouping) Machines {
 			next.Twins[name] = slices.DeleteFunc(others, func(other string) bool { return other == name })
 		}
 	}
+	inFleet := func(name string) bool { return slices.ContainsFunc(leads, func(l lead) bool { return l.name == name }) }
 	for pair := range m.reported {
-		if slices.Contains(names, pair[0]) && slices.Contains(names, pair[1]) {
+		if inFleet(pair[0]) && inFleet(pair[1]) {
 			next.reported[pair] = true
 		}
 	}
@@ -297,20 +290,20 @@ func (g grouping) byPeer(leads []lead) {
 
 // bySilence joins a name that did not answer, and that was one machine with others before, to the
 // first of them that did, or to the first if none did.
-func (g grouping) bySilence(twins map[string][]string, names []string, leads []lead) {
+func (g grouping) bySilence(twins map[string][]string, leads []lead) {
 	if len(twins) == 0 {
 		return
 	}
-	at := make(map[string]int, len(names))
-	for i, name := range names {
-		at[name] = i
+	at := make(map[string]int, len(leads))
+	for i := range leads {
+		at[leads[i].name] = i
 	}
-	for i, name := range names {
+	for i := range leads {
 		if leads[i].answered {
 			continue
 		}
 		with := -1
-		for _, twin := range twins[name] {
+		for _, twin := range twins[leads[i].name] {
 			if j, known := at[twin]; known && (with < 0 || leads[j].answered && !leads[with].answered) {
 				with = j
 			}

@@ -315,7 +315,10 @@ func BenchmarkMachines(b *testing.B) {
 
 // groupWith groups names, and remembers that for the next time.
 func groupWith(m *Machines, names []string, leads []lead) grouping {
-	g := m.group(names, leads)
-	*m = m.next(names, g)
+	for i, name := range names {
+		leads[i].name = name
+	}
+	g := m.group(leads)
+	*m = m.next(leads, g)
 	return g
 }

@@ -199,7 +199,7 @@ func (patient) Execute(_ context.Context, _ remote.Host, o order.Order) (agent.E
 // elected again and not act meanwhile. What came of it is shown when it is known.
 func TestARoleThatEndsDuringALongOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		leader, standby := looping(patient{}), looping(patient{})
+		leader, standby := looping(patient), looping(patient)
 		standby.Policy, standby.DryRun = nil, true
 		term, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
@@ -229,7 +229,7 @@ func untilWaiting(t *testing.T, c *controller.Controller) {
 // A loop ends after its number of cycles, also if the one before it passed that number when it ended.
 func TestCyclesThatWerePassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := looping(patient{})
+		c := looping(patient)
 		untilWaiting(t, c)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
 		defer cancel()
@@ -245,7 +245,7 @@ func TestCyclesThatWerePassed(t *testing.T) {
 // What writes the memory has ended when Finish returns: the program may write it itself then.
 func TestFinishWaitsForTheWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := looping(patient{})
+		c := looping(patient)
 		var writing atomic.Int32
 		c.Store = storeFunc(func(controller.Saved) error {
 			writing.Add(1)

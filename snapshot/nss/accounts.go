@@ -159,7 +159,7 @@ func (p Passwd) find(ctx context.Context, key string, wanted func(Account) bool)
 
 func (p Passwd) answering(ctx context.Context) error {
 	nsswitch, _ := os.ReadFile(cmp.Or(p.Nsswitch, "/etc/nsswitch.conf")) // without it no directory is asked
-	return Answering(ctx, Directories(string(nsswitch)))
+	return Answering(ctx, "passwd", Directories(string(nsswitch), "passwd"))
 }
 
 // NotFound says whether getent(1) didn't find all keys.
@@ -169,10 +169,8 @@ func NotFound(err error) bool {
 	return ok && exit.ExitCode() == status
 }
 
-// Directories are the services of nsswitch.conf(5) that ask others for accounts.
-func Directories(nsswitch string) []string { return directories(nsswitch, "passwd") }
-
-func directories(nsswitch, database string) []string {
+// Directories are the services of a database in nsswitch.conf(5) that ask others.
+func Directories(nsswitch, database string) []string {
 	return slices.DeleteFunc(Services(nsswitch, database), func(service string) bool {
 		return slices.Contains([]string{"files", "compat", "db", "systemd"}, service)
 	})
@@ -193,14 +191,9 @@ func Services(nsswitch, database string) (services []string) {
 	return services
 }
 
-// Answering returns an error if a directory service can't be asked, which getent(1) doesn't tell from a missing account:
-// so it asks for root, whom the files have, behind services that end the search where they don't answer.
-func Answering(ctx context.Context, directories []string) error {
-	return answering(ctx, "passwd", directories)
-}
-
-// answering is Answering for a database in which root has the number 0.
-func answering(ctx context.Context, database string, directories []string) error {
+// Answering returns an error if a directory service can't be asked, which getent(1) doesn't tell from a missing entry:
+// so it asks for number 0, which the files have, behind services that end the search where they don't answer.
+func Answering(ctx context.Context, database string, directories []string) error {
 	if len(directories) == 0 {
 		return nil
 	}

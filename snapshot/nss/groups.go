@@ -54,11 +54,11 @@ func NewGroups(now func() time.Time) *GroupMembers {
 // directoriesReady asks all that know accounts or groups: `id -G` silently leaves out those of one that is down.
 func directoriesReady(ctx context.Context) error {
 	nsswitch, _ := os.ReadFile("/etc/nsswitch.conf") // without it there are files alone
-	if err := Answering(ctx, Directories(string(nsswitch))); err != nil {
+	if err := Answering(ctx, "passwd", Directories(string(nsswitch), "passwd")); err != nil {
 		return err
 	}
-	ofGroups := append(directories(string(nsswitch), "group"), directories(string(nsswitch), "initgroups")...)
-	return answering(ctx, "group", ofGroups)
+	return Answering(ctx, "group",
+		append(Directories(string(nsswitch), "group"), Directories(string(nsswitch), "initgroups")...))
 }
 
 // groupAnswer is what is known of a group or person. A change holds when two answers agree that are apart by groupsAge.

@@ -234,7 +234,7 @@ func (a *Accounts) lookUp(keys, directories []string) (map[string]snapshot.UID, 
 	case errors.Is(err, exec.ErrNotFound): // /etc/passwd has all accounts
 		err = nil
 	case nss.NotFound(err):
-		err = nss.Answering(ctx, directories)
+		err = nss.Answering(ctx, "passwd", directories)
 	}
 	return found, err
 }
@@ -277,7 +277,7 @@ func (s *subuids) read(now time.Time) {
 	}
 	nsswitch, _ := folder.ReadTrusted(s.etc, "nsswitch.conf", maxSubuids)
 	s.stamp, s.ranges, s.source = stamp, nil, ""
-	s.directories = nss.Directories(string(nsswitch))
+	s.directories = nss.Directories(string(nsswitch), "passwd")
 	if sources := nss.Services(string(nsswitch), "subid"); len(sources) > 0 && sources[0] != "files" {
 		s.source = sources[0]
 	} else {
