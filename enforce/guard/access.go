@@ -19,8 +19,7 @@ type facts struct {
 	ExemptUIDs []snapshot.UID // of the order's exempt users
 }
 
-// registration names an environment by its id and the user for whom it is registered: in a
-// file that everybody may write, an id can be there twice.
+// registration names an environment: in a file that everybody may write, an id can be there twice.
 type registration struct {
 	EID snapshot.EnvID
 	UID snapshot.UID
@@ -83,8 +82,7 @@ func (f *facts) judged(d *hardware.BusDevice) Device {
 	return out
 }
 
-// owners are the guarded users of environments by id. If an id is there twice, which only a
-// forger writes, it counts for each proven user: each could attach an environment as well.
+// owners are the guarded users of environments by id. One that is there twice counts for each proven user.
 func (f *facts) owners() map[snapshot.EnvID][]snapshot.UID {
 	owners := make(map[snapshot.EnvID][]snapshot.UID, len(f.Files.Environments))
 	for i := range f.Files.Environments {

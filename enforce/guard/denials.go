@@ -117,8 +117,8 @@ var denialsNote = folder.Note[Denials]{
 // WriteDenials replaces the denialsFile in root's run folder. Only root may read it.
 func WriteDenials(dir string, l Denials) error { return denialsNote.Write(dir, l) }
 
-// ReadDenials returns the list in the denialsFile; an empty one if there is none. The error wraps
-// folder.ErrUnsafe if others than root could have written it, or snapshot.ErrInvalid.
+// ReadDenials returns the list in the denialsFile; an empty one if there is none. The error wraps folder.ErrUnsafe or
+// snapshot.ErrInvalid.
 func ReadDenials(dir string) (Denials, error) {
 	l, err := denialsNote.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -37,15 +37,13 @@ import (
 
 // Keeper keeps the guard of a host. All fields are required unless they say otherwise.
 type Keeper struct {
-	RunDir string // root's run folder: orders, status, denials and the lock
-	Veto   string // a file that turns the guard off as long as it exists
-	// Open attaches the guard in the kernel or takes over the pinned one, and Remove ends
-	// a pinned one at once, no matter who attached it.
-	Open   func() (Kernel, error)
-	Remove func() error
+	RunDir string                 // root's run folder: orders, status, denials and the lock
+	Veto   string                 // a file that turns the guard off as long as it exists
+	Open   func() (Kernel, error) // attaches the guard in the kernel, or takes over the pinned one
+	Remove func() error           // ends a pinned one at once, no matter who attached it
 
-	// Place is the folder in which the state files are now, and whether only root may write them: then what they say
-	// about owners is true. Its error says that this is not known, and that the files say nothing.
+	// Place is where the state files are now, and whether only root may write them: then what they say about owners is
+	// true. With an error they say nothing.
 	Place func() (dir string, owned bool, err error)
 	// Read returns the state files without what has ended, as disk.Store.Read does.
 	Read    func(ctx context.Context) (state.Files, error)
@@ -72,8 +70,8 @@ const (
 	lockPause = 250 * time.Millisecond
 )
 
-// Run keeps the guard until ctx ends, and waits first as long as another process does. It leaves the guard in the
-// kernel to the next Keeper, or to the end of its lease. An error means that the run folder can't be used.
+// Run keeps the guard until ctx ends, and waits first as long as another process does. The guard in the kernel stays
+// until its lease ends. An error means that the run folder can't be used.
 func (k *Keeper) Run(ctx context.Context) error {
 	lock, err := k.lock(ctx)
 	if err != nil || lock == nil {
@@ -209,8 +207,8 @@ func (g *loaded) write(p access) error {
 	return nil
 }
 
-// renew sets mode and lease in the kernel. The deadline that people see, and with it guard.json, changes after a third
-// of the lease, or with the mode.
+// renew sets mode and lease in the kernel. The deadline in guard.json changes after a third of the lease, or with the
+// mode.
 func (g *loaded) renew(c Control, now time.Time) error {
 	if err := g.SetControl(c); err != nil {
 		return fmt.Errorf("renew the guard: %w", err)
@@ -234,19 +232,16 @@ type Kernel interface {
 
 // Errors of a Kernel by what the caller does about them.
 var (
-	// ErrFull: there are more users than the guard has room for; those who did not fit
-	// have no permission. Don't use Enforce.
+	// ErrFull: there are more users than the guard has room for; the others have no permission. Don't use Enforce.
 	ErrFull = errors.New("too many users for the kernel guard")
-	// ErrRemoved: somebody removed the guard since Open, by hand or with Remove, and every
-	// open is allowed. Stop, or Open again if the administrator wants it.
+	// ErrRemoved: somebody removed the guard since Open, and every open is allowed. Open it again if that is wanted.
 	ErrRemoved = errors.New("the kernel guard was removed")
 )
 
 // Control is what the guard does, and for how long.
 type Control struct {
 	Mode Mode
-	// Lease is how long from now the guard acts. Then it lets everything through, until
-	// the next SetControl. 0 ends it now.
+	// Lease is how long from now the guard acts. Then it lets everything through. 0 ends it now.
 	Lease time.Duration
 	// FirstUID is the first uid that is guarded; users below it, and root, are never denied. It is not 0.
 	FirstUID snapshot.UID
@@ -271,8 +266,8 @@ const (
 	Opened                         // an allowed open
 )
 
-// Event is an open of a guarded device, or access(2) with R_OK or W_OK: by an ordinary user, or if it is Opened also by
-// root. At most ten a second are reported of a kind, user (of Opened, process where it is known) and device.
+// Event is an open of a guarded device, or access(2) with R_OK or W_OK, by an ordinary user; Opened also by root. At
+// most ten a second are reported of a kind, user (of Opened, process where it is known) and device.
 type Event struct {
 	Kind  EventKind
 	UID   snapshot.UID // real, in the initial user namespace

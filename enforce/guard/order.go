@@ -124,8 +124,8 @@ func (o *Order) First() snapshot.UID {
 	return o.FirstUID
 }
 
-// ExemptsDevice says whether every user may open a device. Its index doesn't count if the order
-// has the UUIDs of all exempt ones: it may be another's by now.
+// ExemptsDevice says whether every user may open a device. If the order has the UUIDs of all exempt ones, no index
+// counts: it may be another's by now.
 func (o *Order) ExemptsDevice(index snapshot.DeviceIndex, uuid snapshot.GPUUUID) bool {
 	if uuid != "" && len(o.ExemptUUIDs) == len(o.ExemptDevices) {
 		return slices.Contains(o.ExemptUUIDs, uuid)
@@ -192,8 +192,7 @@ type PolicySetting struct {
 	ExemptUIDs  []snapshot.UID
 }
 
-// At is a moment: by the wall clock, for people, and by the kernel's clock, which counts
-// suspended time and is never set.
+// At is a time: by the wall clock, for people, and by the kernel's clock, which counts suspended time and is never set.
 type At struct {
 	Time      time.Time
 	BootID    string
@@ -241,8 +240,7 @@ var (
 	ErrReplaced = errors.New("the guard has got another order")
 )
 
-// GiveOrder gives an order to the host with this run folder, which replaces the one before.
-// With an empty id it gets a new one. Only root gives orders.
+// GiveOrder gives an order, which replaces the one before. With an empty id it gets a new one. Only root gives orders.
 func GiveOrder(dir string, o Order, id string, now At) (Order, error) {
 	holds, _, err := OfferOrder(dir, o, id, now, func(Order, error) bool { return true })
 	return holds, err
@@ -271,8 +269,7 @@ func OfferOrder(dir string, o Order, id string, now At,
 	return holds, given && err == nil, err
 }
 
-// RenewOrder gives an order again, so that its lease begins again. With ErrReplaced another one
-// was given meanwhile, which is returned and stays.
+// RenewOrder begins an order's lease again. With ErrReplaced another one was given since, which is returned and stays.
 func RenewOrder(dir string, g Order, now At) (Order, error) {
 	holds, err := locked(dir, func(d *folder.Folder, present Order, err error) (Order, error) {
 		switch {
@@ -289,8 +286,7 @@ func RenewOrder(dir string, g Order, now At) (Order, error) {
 	return holds, err
 }
 
-// WithdrawOrder takes an order back, unless another one was given meanwhile, which is
-// ErrReplaced: the guard then has no order, and any controller may give one.
+// WithdrawOrder takes an order back, so that any controller may give one, unless another one was given: ErrReplaced.
 func WithdrawOrder(dir string, g Order) error {
 	_, err := locked(dir, func(d *folder.Folder, present Order, err error) (Order, error) {
 		switch {
@@ -304,8 +300,7 @@ func WithdrawOrder(dir string, g Order) error {
 	return err
 }
 
-// locked passes to change what ReadOrder returns. No other order is given meanwhile. It makes the run folder if it is
-// missing.
+// locked passes to change what ReadOrder returns. No other order is given meanwhile.
 func locked(dir string, change func(d *folder.Folder, present Order, err error) (Order, error)) (Order, error) {
 	d, err := folder.MakePublic(dir) // users read guard.json
 	if err != nil {
@@ -327,8 +322,8 @@ func writeOrder(d *folder.Folder, o Order, id string, now At) (Order, error) {
 	})
 }
 
-// ReadOrder returns the last order that was given, whether or not its lease has ended. The error wraps ErrNoOrder if
-// there is none, folder.ErrUnsafe if others than root could have written it, or snapshot.ErrInvalid.
+// ReadOrder returns the last order, also after its lease. The error wraps ErrNoOrder, folder.ErrUnsafe or
+// snapshot.ErrInvalid.
 func ReadOrder(dir string) (Order, error) {
 	s, err := orderNote.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -178,8 +178,7 @@ func exists(path string) bool {
 }
 
 const (
-	// maxLease is the longest lease that the kernel gets. An order may hold for longer, but
-	// if its Keeper dies, the guard stays as it was, and that may be wrong soon.
+	// maxLease is the longest lease that the kernel gets: if its Keeper dies, the guard stays as it was.
 	maxLease = time.Minute
 	// openEvery is how often it is tried to attach a guard that could not be attached.
 	openEvery = 10 * time.Second
@@ -317,8 +316,8 @@ func (s *lockedKeeper) failed(err error) bool {
 	return true
 }
 
-// wasRemoved follows the removal of the guard. By hand, that is the same as an order to turn it
-// off; it may also be a part of a veto or of an order that this session doesn't know yet.
+// wasRemoved follows the removal of the guard: by hand, like an order to turn it off, or as a part of a veto or of an
+// order that this session doesn't know yet.
 func (s *lockedKeeper) wasRemoved() {
 	s.readOrder()
 	now, err := s.now()

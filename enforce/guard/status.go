@@ -188,8 +188,7 @@ func WriteStatus(dir string, s Status) error {
 	return statusNote.Put(d, s)
 }
 
-// ReadStatus reads it. The error wraps ErrNoStatus if there is none, folder.ErrUnsafe if
-// others than root could have written it, or snapshot.ErrInvalid.
+// ReadStatus reads it. The error wraps ErrNoStatus, folder.ErrUnsafe or snapshot.ErrInvalid.
 func ReadStatus(dir string) (Status, error) {
 	s, err := statusNote.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -208,8 +207,7 @@ func (s *Status) Now(at time.Time) Mode {
 
 const awaitEvery = 5 * time.Millisecond
 
-// Await waits until the kernel lets a user open devices that were attached, or until ctx ends. Where no guard is on,
-// it doesn't wait.
+// Await waits until the kernel lets a user open devices that were attached, if a guard is on, or until ctx ends.
 func Await(ctx context.Context, runDir string, uid snapshot.UID, devices []snapshot.DeviceIndex) {
 	for {
 		s, err := ReadStatus(runDir)

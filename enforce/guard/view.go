@@ -179,8 +179,7 @@ func (k *Keeper) prove(files *state.Files, owned bool) map[registration]bool {
 	return proven
 }
 
-// hasOwn says whether a process of the environment's uid is registered in it. An owner that
-// the kernel doesn't report may be that user.
+// hasOwn says whether a process of the environment's uid, or of an unknown one, is registered in it.
 func (k *Keeper) hasOwn(e *snapshot.Environment, asked map[snapshot.PID]system.ProcessStatus) bool {
 	for _, pid := range e.PIDs {
 		now, known := asked[pid]

@@ -11,9 +11,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-// stateWatch notifies of changes of files with some names in some folders. A folder may be replaced, or removed and
-// made again: follow finds that, and has to be called from time to time. Changes may be missed, as where the kernel
-// has no inotify instance left: look at the files from time to time as well.
+// stateWatch notifies of changes of files with some names in some folders. follow finds folders that were replaced or
+// made again. Changes may be missed, as where the kernel has no inotify instance left.
 type stateWatch struct {
 	names   []string
 	changed chan struct{} // a change in at least one folder; buffered
@@ -25,8 +24,7 @@ type stateWatch struct {
 const watchEvents = unix.IN_CLOSE_WRITE | unix.IN_MODIFY | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_CREATE |
 	unix.IN_DELETE | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ATTRIB | unix.IN_ONLYDIR
 
-// newStateWatch returns a watch that follows no folder yet. The error says why there is no inotify;
-// the watch then never notifies.
+// newStateWatch returns a watch that follows no folder yet. With an error there is no inotify, and it never notifies.
 func newStateWatch(names ...string) (*stateWatch, error) {
 	w := &stateWatch{names: names, changed: make(chan struct{}, 1)}
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
@@ -79,8 +77,7 @@ func (w *stateWatch) run(ctx context.Context) {
 	}
 }
 
-// worker does one kind of work on request, in a goroutine of its own, since it may hang.
-// Requests that come while it is busy are one.
+// worker does one kind of work on request in its own goroutine, since it may hang. Requests while it is busy are one.
 type worker struct {
 	requests chan struct{}
 	ended    chan struct{} // closed when its goroutine has ended
@@ -121,8 +118,7 @@ func (w *worker) wait() {
 	}
 }
 
-// rest waits four times as long as the work took: a user who changes large state files all
-// the time gets a fifth of a processor.
+// rest waits four times as long as the work took: who changes large state files all the time gets a fifth of a processor.
 func rest(ctx context.Context, worked time.Duration) {
 	if worked < time.Millisecond {
 		return

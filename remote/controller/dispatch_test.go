@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -58,19 +59,9 @@ func (g *graceful) Execute(_ context.Context, h remote.Host, o order.Order) (age
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, pid := range pids {
-		g.hosts[h.Name] = remove(g.hosts[h.Name], pid)
+		g.hosts[h.Name] = slices.DeleteFunc(g.hosts[h.Name], func(one snapshot.PID) bool { return one == pid })
 	}
 	return done, nil
-}
-
-func remove(pids []snapshot.PID, gone snapshot.PID) []snapshot.PID {
-	var rest []snapshot.PID
-	for _, pid := range pids {
-		if pid != gone {
-			rest = append(rest, pid)
-		}
-	}
-	return rest
 }
 
 func (g *graceful) start(host string, pid snapshot.PID) {
@@ -84,7 +75,7 @@ func (g *graceful) start(host string, pid snapshot.PID) {
 func TestOrdersAreNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &graceful{hosts: map[string][]snapshot.PID{"a": {5}}, begun: time.Now()}
-		c := &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: g, Fanout: 2}, Now: time.Now, Policy: strict{}}}
+		c := controllerOf(g, strict{}, "a", "b")
 		time.AfterFunc(2500*time.Millisecond, func() { g.start("b", 8) })
 		time.AfterFunc(4500*time.Millisecond, func() { g.start("a", 6) })
 		var starts []time.Duration
@@ -117,7 +108,7 @@ func TestOrdersUnderWayAreWaitedForAtTheEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := &graceful{hosts: map[string][]snapshot.PID{"a": {5}}, begun: time.Now()}
-				c := &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}}, Link: g, Fanout: 1}, Now: time.Now, Policy: strict{}}}
+				c := controllerOf(g, strict{}, "a")
 				ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
 				defer cancel()
 				var last controller.Cycle
@@ -153,10 +144,8 @@ func TestHooksGetCompleteOutcomes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &graceful{hosts: map[string][]snapshot.PID{"a": {5}}, begun: time.Now()}
 		var hooks noticed
-		c := &controller.Controller{Options: controller.Options{
-			Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}}, Link: g, Fanout: 1}, Now: time.Now, Policy: strict{},
-			Sinks: []controller.Sink{hooksink.Sink{Queue: &hooks, Now: time.Now}},
-		}}
+		c := controllerOf(g, strict{}, "a")
+		c.Sinks = []controller.Sink{hooksink.Sink{Queue: &hooks, Now: time.Now}}
 		broken := errors.New("broken pipe")
 		err := controller.Loop(t.Context(), c, controller.Schedule{Interval: time.Second}, func(controller.Cycle) error { return broken })
 		require.ErrorIs(t, err, broken)
@@ -189,18 +178,15 @@ func (f *failing) Execute(context.Context, remote.Host, order.Order) (agent.Exec
 func TestAnotherClassOfFailureIsAnEvent(t *testing.T) {
 	var kinds []string
 	link := &failing{}
-	c := &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}}, Link: link, Fanout: 1}, Now: time.Now, Sinks: []controller.Sink{sinkFunc(func(events []enforce.Event) {
+	c := controllerOf(link, nil, "a")
+	c.Sinks = []controller.Sink{sinkOf(func(_ *controller.Cycle, events []enforce.Event) {
 		for _, e := range events {
 			kinds = append(kinds, fmt.Sprintf("%s %s", e.Kind, remote.ClassOf(e.Err)))
 		}
-	})}}}
+	})}
 	for _, class := range []remote.Class{remote.Unreachable, remote.Unreachable, remote.HostKeyChanged, remote.HostKeyChanged} {
 		link.err = remote.Errorf(class, "no")
 		cycleOf(t.Context(), c, strict{})
 	}
 	require.Equal(t, []string{"host-lost unreachable", "host-lost host-key-changed"}, kinds)
 }
-
-type sinkFunc func([]enforce.Event)
-
-func (f sinkFunc) Consume(_ *controller.Cycle, events []enforce.Event) { f(events) }

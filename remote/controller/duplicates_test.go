@@ -58,7 +58,8 @@ func TestOneMachineUnderTwoNamesIsJudgedOnce(t *testing.T) {
 				f.hosts[i+1] = remote.Host{Name: f.hosts[i+1].Name, Address: f.Hosts()[0].Address}
 			}
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
-			c := &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: f.hosts, Link: f.streams, Fanout: 8}, Now: time.Now, Audit: &audit.Log{Path: path}}}
+			c := f.controller(len(f.hosts))
+			c.Audit = &audit.Log{Path: path}
 			first := cycleOf(t.Context(), c, capped(tt.cap))
 			require.Empty(t, first.Cluster.Failed())
 			require.Len(t, first.Cluster.Hosts, len(tt.hosts)-len(tt.duplicates))
@@ -76,15 +77,7 @@ func TestOneMachineUnderTwoNamesIsJudgedOnce(t *testing.T) {
 			for _, d := range cycleOf(t.Context(), c, capped(100)).Duplicates {
 				require.False(t, d.New, "it is said once")
 			}
-			recorded := 0
-			_, err := audit.Scan(path, func(r *audit.Record) error {
-				if r.Kind == audit.KindDuplicate {
-					recorded++
-				}
-				return nil
-			})
-			require.NoError(t, err)
-			require.Equal(t, len(tt.duplicates), recorded)
+			require.Len(t, recordsOf(t, path, audit.KindDuplicate), len(tt.duplicates))
 		})
 	}
 }
@@ -107,7 +100,7 @@ func TestProvedByToken(t *testing.T) {
 				handlers = append(handlers, genvhost.New(machine("m", folder)).WithTokens(runs[i%tt.runs]))
 			}
 			f := startFleet(t, 3*time.Second, handlers...)
-			c := &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: f.hosts[:1], Link: f.streams, Fanout: 8}, Now: time.Now}}
+			c := f.controller(1)
 			cycleOf(t.Context(), c, capped(100))
 			before := cycleOf(t.Context(), c, capped(100)).Cluster.Hosts[0].Snapshot
 			require.Empty(t, before.Tokens)
@@ -136,7 +129,8 @@ func startMachines(t *testing.T, snapshots ...*snapshot.Snapshot) (*fleet, []*ge
 func TestTheSecondNameServesWhileTheFirstFails(t *testing.T) {
 	link := &names{down: map[string]bool{}, sent: map[string]int{}}
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	c := &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}, {Name: "c"}}, Link: link, Fanout: 8}, Now: time.Now, Audit: &audit.Log{Path: path}}}
+	c := controllerOf(link, nil, "a", "b", "c")
+	c.Audit = &audit.Log{Path: path}
 	policy := strict{warn: enforce.Warn{Cycles: 4}}
 	for number, down := range []string{"", "a", "", "b", "a"} {
 		link.down = map[string]bool{down: true}
@@ -149,15 +143,9 @@ func TestTheSecondNameServesWhileTheFirstFails(t *testing.T) {
 		require.Equal(t, number+1, cycle.Plan.Findings[0].Cycles, "it has been there without a break")
 	}
 	require.Equal(t, map[string]int{"b": 1, "c": 1}, link.sent, "in the fifth cycle, in which a fails")
-	kinds := map[audit.RecordKind]int{}
-	_, err := audit.Scan(path, func(r *audit.Record) error {
-		kinds[r.Kind]++
-		return nil
-	})
-	require.NoError(t, err)
-	require.Zero(t, kinds[audit.KindFailed])
-	require.Zero(t, kinds[audit.KindCleared])
-	require.Equal(t, 1, kinds[audit.KindDuplicate])
+	require.Empty(t, recordsOf(t, path, audit.KindFailed))
+	require.Empty(t, recordsOf(t, path, audit.KindCleared))
+	require.Len(t, recordsOf(t, path, audit.KindDuplicate), 1)
 
 	link.down = map[string]bool{"a": true, "b": true}
 	cycle := cycleOf(t.Context(), c, policy)
@@ -195,12 +183,10 @@ func TestOldHostsAreKnownByTheirConnections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			old := genvhost.New(machine("", "")).Old()
 			f := startFleet(t, 3*time.Second, old, genvhost.New(machine("", "")).Old())
-			hosts := f.hosts
 			if same {
-				address := f.Hosts()[0].Address
-				hosts = []remote.Host{hosts[0], {Name: "alias", Address: address}}
+				f.hosts[1] = remote.Host{Name: "alias", Address: f.Hosts()[0].Address}
 			}
-			c := &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: hosts, Link: f.streams, Fanout: 8}, Now: time.Now}}
+			c := f.controller(2)
 			cycle := cycleOf(t.Context(), c, capped(2))
 			require.Empty(t, cycle.Cluster.Failed())
 			require.Equal(t, same, len(cycle.Duplicates) == 1)

@@ -3,6 +3,7 @@ package controller_test
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +16,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/safety"
-	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -216,11 +216,9 @@ func TestEarlyCycles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWakeful("a", "b")
-				c := &controller.Controller{Options: controller.Options{
-					Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2}, Policy: row.policy, Now: time.Now,
-				}}
-				if row.policy == nil {
-					c.Policy = warned(enforce.Warn{})
+				c := controllerOf(w, warned(enforce.Warn{}), "a", "b")
+				if row.policy != nil {
+					c.Policy = row.policy
 				}
 				if row.prepare != nil {
 					row.prepare(w, c)
@@ -256,10 +254,7 @@ func TestAHostThatAlwaysWakes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWakeful("a", "b")
 				w.hosts["a"].always, w.hosts["a"].changes = true, row.changes
-				c := &controller.Controller{Options: controller.Options{
-					Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
-					Policy: strict{constant: constant{NonEnvProcesses: true}}, Now: time.Now,
-				}}
+				c := controllerOf(w, warned(enforce.Warn{}), "a", "b")
 				go func() {
 					at(35)
 					w.starts("b", 9)
@@ -280,11 +275,8 @@ func TestWhatAnEarlyCycleShows(t *testing.T) {
 		w := newWakeful("a", "b")
 		w.hosts["b"].processes = []snapshot.PID{3}
 		var seen []controller.Cycle
-		c := &controller.Controller{Options: controller.Options{
-			Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
-			Policy: strict{constant: constant{NonEnvProcesses: true}, warn: enforce.Warn{For: time.Hour}}, Now: time.Now,
-			Sinks: []controller.Sink{sinkOf(func(cycle *controller.Cycle, _ []enforce.Event) { seen = append(seen, *cycle) })},
-		}}
+		c := controllerOf(w, warned(enforce.Warn{For: time.Hour}), "a", "b")
+		c.Sinks = []controller.Sink{sinkOf(func(cycle *controller.Cycle, _ []enforce.Event) { seen = append(seen, *cycle) })}
 		go func() {
 			at(3)
 			w.starts("a", 5)
@@ -310,24 +302,13 @@ func TestWhatAnEarlyCycleShows(t *testing.T) {
 	})
 }
 
-// recorded is the record of what is done.
-type recorded struct{ items []audit.Record }
-
-func (r *recorded) Append(records ...audit.Record) error {
-	r.items = append(r.items, slices.DeleteFunc(records, func(r audit.Record) bool { return len(r.Judged) == 0 })...)
-	return nil
-}
-func (*recorded) Reserve(int64) error { return nil }
-
 // The record says from when the snapshot is that was judged.
 func TestTheTimeOfASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, record := newWakeful("a", "b"), new(recorded)
+		w := newWakeful("a", "b")
 		w.hosts["b"].processes = []snapshot.PID{4}
-		c := &controller.Controller{Options: controller.Options{
-			Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
-			Policy: warned(enforce.Warn{}), Now: time.Now, Audit: record,
-		}}
+		c, path := controllerOf(w, warned(enforce.Warn{}), "a", "b"), filepath.Join(t.TempDir(), "audit.jsonl")
+		c.Audit = &audit.Log{Path: path}
 		go func() {
 			for i := range 2 {
 				at(3)
@@ -337,8 +318,8 @@ func TestTheTimeOfASnapshot(t *testing.T) {
 		err := controller.Loop(t.Context(), c, controller.Schedule{Interval: 10 * time.Second, Cycles: 2}, func(controller.Cycle) error { return nil })
 		require.NoError(t, err)
 		var titles []string
-		for i := range record.items {
-			titles = append(titles, record.items[i].Judged[0])
+		for _, r := range recordsOf(t, path, audit.KindOrder) {
+			titles = append(titles, r.Judged[0])
 		}
 		begun := func(s time.Duration) string { return w.begun.Add(s*time.Second).UTC().Format(time.DateTime) + " UTC" }
 		require.Equal(t, []string{"snapshot of b, " + begun(0), "snapshot of a, " + begun(3), "snapshot of a, " + begun(6)}, titles)
@@ -350,18 +331,15 @@ func TestASlowDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWakeful("a", "b")
 		var found []string
-		c := &controller.Controller{Options: controller.Options{
-			Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: w, Fanout: 2},
-			Policy: warned(enforce.Warn{}), Now: time.Now,
-			Store: savesIn(5 * time.Second),
-			Sinks: []controller.Sink{sinkOf(func(_ *controller.Cycle, events []enforce.Event) {
-				for _, e := range events {
-					if e.Kind == enforce.EventActing {
-						found = append(found, fmt.Sprintf("%.0f %s", time.Since(w.begun).Seconds(), e.Host))
-					}
+		c := controllerOf(w, warned(enforce.Warn{}), "a", "b")
+		c.Store = savesIn(5 * time.Second)
+		c.Sinks = []controller.Sink{sinkOf(func(_ *controller.Cycle, events []enforce.Event) {
+			for _, e := range events {
+				if e.Kind == enforce.EventActing {
+					found = append(found, fmt.Sprintf("%.0f %s", time.Since(w.begun).Seconds(), e.Host))
 				}
-			})},
-		}}
+			}
+		})}
 		go func() {
 			at(6) // the save of the first cycle is over
 			w.starts("a", 5)

@@ -210,16 +210,11 @@ func TestNoActionIfHeldDryOrPending(t *testing.T) {
 			}
 			require.Empty(t, p.signals)
 			require.Empty(t, p.messages)
-			findings := 0
-			_, err := audit.Scan(path, func(r *audit.Record) error {
-				if r.Kind == audit.KindFinding {
-					findings++
-					require.Equal(t, tt.decision, r.Decision)
-				}
-				return nil
-			})
-			require.NoError(t, err)
-			require.Equal(t, 4, findings, "once each, however many cycles")
+			findings := recordsOf(t, path, audit.KindFinding)
+			require.Len(t, findings, 4, "once each, however many cycles")
+			for i := range findings {
+				require.Equal(t, tt.decision, findings[i].Decision)
+			}
 		})
 	}
 }
@@ -259,16 +254,11 @@ func TestActionsDoNotDependOnNotifications(t *testing.T) {
 	require.Len(t, cycle.Notified, 4)
 	require.ErrorIs(t, cycle.Notified[0].Err, agent.ErrCannotNotify)
 	require.Len(t, p.signals, 4)
-	said := 0
-	_, err := audit.Scan(path, func(r *audit.Record) error {
-		if r.Kind == audit.KindNotified {
-			said++
-			require.Equal(t, agent.ErrCannotNotify.Error(), r.Reason)
-		}
-		return nil
-	})
-	require.NoError(t, err)
-	require.Equal(t, 4, said)
+	said := recordsOf(t, path, audit.KindNotified)
+	require.Len(t, said, 4)
+	for i := range said {
+		require.Equal(t, agent.ErrCannotNotify.Error(), said[i].Reason)
+	}
 }
 
 // hookEvents are the events that hooks got.
@@ -308,7 +298,8 @@ func TestOutcomesFromPrintedLines(t *testing.T) {
 
 func outcomesFromLines(t *testing.T, old *oldHost) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	c := &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}}, Link: old, Fanout: 1}, Now: time.Now, Audit: &audit.Log{Path: path}}}
+	c := controllerOf(old, nil, "a")
+	c.Audit = &audit.Log{Path: path}
 	cycle := cycleOf(t.Context(), c, strict{})
 	require.Equal(t, []string{"Terminating process 5 from environment N/A that is running on GPU(s) 0"}, cycle.Results[0].Execution.Lines,
 		"it ends for being in no environment, whatever it claims")

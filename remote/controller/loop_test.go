@@ -43,9 +43,7 @@ func (l *slow) Execute(context.Context, remote.Host, order.Order) (agent.Executi
 	return agent.Execution{}, nil
 }
 
-func looping(l controller.Link) *controller.Controller {
-	return &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}}, Link: l, Fanout: 1}, Now: time.Now}}
-}
+func looping(l controller.Link) *controller.Controller { return controllerOf(l, nil, "a") }
 
 // TestCyclesKeepTime: cycles begin at multiples of the interval after the first,
 // whatever they take; none overlaps, and none is made up for.
@@ -141,7 +139,7 @@ func TestSteps(t *testing.T) {
 		"it is stopped in a wait": {schedule: controller.Schedule{Interval: 5 * time.Second}, order: time.Hour, stop: 4990 * time.Millisecond},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			c := looping(takesTime{row.order})
+			c := looping(takesTime{order: row.order})
 			ctx := t.Context()
 			if row.stop > 0 {
 				var cancel context.CancelFunc
@@ -164,16 +162,11 @@ func TestSteps(t *testing.T) {
 }
 
 // takesTime is a Link to a host on which an order takes a while.
-type takesTime struct{ order time.Duration }
-
-func (takesTime) Notify(context.Context, remote.Host, []agent.Message) ([]agent.Receipt, error) {
-	return nil, agent.ErrCannotNotify
+type takesTime struct {
+	plain
+	order time.Duration
 }
 
-func (takesTime) Guard(context.Context, remote.Host, agent.GuardRequest) (agent.GuardAnswer, error) {
-	return agent.GuardAnswer{}, agent.ErrCannotGuard
-}
-func (takesTime) About(remote.Host) agent.About { return agent.About{} }
 func (takesTime) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, error) {
 	return busy(1), nil
 }
@@ -184,16 +177,7 @@ func (l takesTime) Execute(_ context.Context, _ remote.Host, o order.Order) (age
 }
 
 // patient is a Link to a host on which an order takes an hour.
-type patient struct{ plain }
-
-func (patient) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, error) {
-	return busy(1), nil
-}
-
-func (patient) Execute(_ context.Context, _ remote.Host, o order.Order) (agent.Execution, error) {
-	time.Sleep(time.Hour)
-	return agent.Execution{Outcomes: []order.Outcome{{PID: o.Terminate[0].Process.PID, Status: order.StatusTerminated}}}, nil
-}
+var patient = takesTime{order: time.Hour}
 
 // A leader that becomes a standby doesn't wait until a process has had its grace, or it could be
 // elected again and not act meanwhile. What came of it is shown when it is known.

@@ -40,6 +40,28 @@ func once(ctx context.Context, c *controller.Controller) (cycle controller.Cycle
 	return cycle
 }
 
+// controllerOf is a controller of hosts that a Link leads to.
+func controllerOf(link controller.Link, policy enforce.Policy, names ...string) *controller.Controller {
+	c := &controller.Controller{Options: controller.Options{Survey: controller.Survey{Link: link, Fanout: len(names)}, Policy: policy, Now: time.Now}}
+	for _, name := range names {
+		c.Hosts = append(c.Hosts, remote.Host{Name: name})
+	}
+	return c
+}
+
+// recordsOf are the records of a kind.
+func recordsOf(t *testing.T, path string, kind audit.RecordKind) (list []audit.Record) {
+	t.Helper()
+	_, err := audit.Scan(path, func(r *audit.Record) error {
+		if r.Kind == kind {
+			list = append(list, *r)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	return list
+}
+
 // loopOf runs a loop with a policy.
 func loopOf(ctx context.Context, c *controller.Controller, policy enforce.Policy, s controller.Schedule, each func(controller.Cycle) error) error {
 	c.Policy = policy
@@ -69,16 +91,9 @@ func TestTheRecordOfAHostIsBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
 			cycleOf(t.Context(), sameUser(t, map[string]int{"a": 1000}).controller(&audit.Log{Path: path}), strict{warn: tt.warn})
-			var texts []string
-			_, err := audit.Scan(path, func(r *audit.Record) error {
-				if r.Kind == audit.KindFinding {
-					texts = append(texts, r.Text)
-				}
-				return nil
-			})
-			require.NoError(t, err)
-			require.Len(t, texts, tt.records)
-			require.Equal(t, tt.last, texts[len(texts)-1])
+			records := recordsOf(t, path, audit.KindFinding)
+			require.Len(t, records, tt.records)
+			require.Equal(t, tt.last, records[len(records)-1].Text)
 		})
 	}
 }
@@ -141,6 +156,11 @@ func (u usage) same(t *testing.T) {
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// controller is one of the first n hosts.
+func (f *fleet) controller(n int) *controller.Controller {
+	return &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: f.hosts[:n], Link: f.streams, Fanout: n}, Now: time.Now}}
+}
 
 // fleet is hosts in this process, and a Link to them over SSH.
 type fleet struct {

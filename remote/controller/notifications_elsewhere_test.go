@@ -132,13 +132,9 @@ func TestNotificationsOfACapOnEachHost(t *testing.T) {
 
 // recipients are the hosts on which the record says that users were notified.
 func recipients(t *testing.T, path string) (hosts []string) {
-	_, err := audit.Scan(path, func(r *audit.Record) error {
-		if r.Kind == audit.KindNotified {
-			hosts = append(hosts, string(r.Host))
-		}
-		return nil
-	})
-	require.NoError(t, err)
+	for _, r := range recordsOf(t, path, audit.KindNotified) {
+		hosts = append(hosts, string(r.Host))
+	}
 	return hosts
 }
 

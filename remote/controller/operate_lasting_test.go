@@ -1,7 +1,6 @@
 package controller_test
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -102,7 +101,7 @@ func TestTheEndOfAnExemptionThatCannotBeRecorded(t *testing.T) {
 	var said []string
 	log := &full{Log: audit.Log{Path: filepath.Join(t.TempDir(), "audit.jsonl")}}
 	c := newFakeFleet(t).controller(log)
-	c.Sinks = []controller.Sink{sinkFunc(func(events []enforce.Event) {
+	c.Sinks = []controller.Sink{sinkOf(func(_ *controller.Cycle, events []enforce.Event) {
 		for _, e := range events {
 			said = append(said, e.Text)
 		}
@@ -144,7 +143,7 @@ func TestALostFileOfOperators(t *testing.T) {
 	state, err := store.LoadOperator(noonUTC)
 	require.NoError(t, err)
 	require.True(t, state.Empty(), "there never was one")
-	writeFile(t, filepath.Join(dir, "operator.json"), `{"schema":"genv.controller.operator/1"`)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "operator.json"), []byte(`{"schema":"genv.controller.operator/1"`), 0o600))
 	state, err = store.LoadOperator(noonUTC)
 	require.ErrorContains(t, err, "damaged")
 	require.NotNil(t, state.Hold)
@@ -160,10 +159,5 @@ func TestALostFileOfOperators(t *testing.T) {
 	require.ErrorIs(t, err, statedir.ErrInUse)
 	defer second.Close()
 	require.ErrorIs(t, second.KeepOperator(state, noonUTC), statedir.ErrInUse)
-	require.NoError(t, errors.Join(store.Close()))
-}
-
-func writeFile(t *testing.T, path, content string) {
-	t.Helper()
-	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	require.NoError(t, store.Close())
 }

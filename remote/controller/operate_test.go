@@ -116,11 +116,9 @@ var alice = operator.Author{UID: 0, Name: "root", Login: new(snapshot.UID(1000))
 func run(t *testing.T, h *twoHosts, change func(*controller.Controller)) *running {
 	t.Helper()
 	r := &running{twoHosts: h, t: t, queue: controller.NewQueue(), log: &audit.Log{Path: filepath.Join(t.TempDir(), "audit.jsonl")}}
-	r.c = &controller.Controller{Options: controller.Options{
-		Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}, {Name: "b"}}, Link: h, Fanout: 2},
-		Policy: constant{Grace: 3 * time.Second, Kill: true}, Audit: r.log, Now: time.Now,
-	}}
-	r.c.Sinks = append(r.c.Sinks, sinkFunc(func(events []enforce.Event) {
+	r.c = controllerOf(h, constant{Grace: 3 * time.Second, Kill: true}, "a", "b")
+	r.c.Audit = r.log
+	r.c.Sinks = append(r.c.Sinks, sinkOf(func(_ *controller.Cycle, events []enforce.Event) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.events = append(r.events, events...)

@@ -19,7 +19,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/policy"
-	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/companions"
 	"github.com/seed-3119e985/genv/remote/controller"
@@ -85,11 +84,9 @@ func TestWhoHasLeft(t *testing.T) {
 func TestAfterAReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, queue, hangup := visited(), controller.NewQueue(), make(chan os.Signal)
-		options := controller.Options{
-			Survey: controller.Survey{Hosts: []remote.Host{{Name: "a"}}, Link: h, Fanout: 1},
-			Policy: constant{}, ActUnrecorded: true, Now: time.Now,
-		}
-		c := &controller.Controller{Options: options}
+		c := controllerOf(h, constant{}, "a")
+		c.ActUnrecorded = true
+		options := c.Options
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
@@ -164,11 +161,9 @@ func TestGuardsOfAFleet(t *testing.T) {
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "audit.log")
 	var seen []enforce.Event
-	c := &controller.Controller{Options: controller.Options{
-		Survey: controller.Survey{Hosts: f.hosts, Link: f.streams, Fanout: 8}, Now: time.Now, Audit: &audit.Log{Path: path},
-		Sinks:      []controller.Sink{sinkFunc(func(events []enforce.Event) { seen = append(seen, events...) })},
-		Companions: []controller.Companion{&companions.Guards{}},
-	}}
+	c := f.controller(3)
+	c.Audit, c.Companions = &audit.Log{Path: path}, []controller.Companion{&companions.Guards{}}
+	c.Sinks = []controller.Sink{sinkOf(func(_ *controller.Cycle, events []enforce.Event) { seen = append(seen, events...) })}
 	said := func() (texts []string) {
 		for i := range seen {
 			if seen[i].Kind == enforce.EventGuard {

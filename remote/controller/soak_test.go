@@ -192,7 +192,7 @@ func TestSoakFlappingFleet(t *testing.T) {
 	length, long := soakTime(t)
 	before := resources(t)
 	s := openSoak(t, 20261120, long)
-	c := &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: s.fleet.hosts, Link: s.streams, Fanout: len(s.hosts)}, Now: time.Now}}
+	c := s.fleet.controller(len(s.hosts))
 	for begun := time.Now(); len(c.Collect(t.Context()).Failed()) > 0; { // the logins, which take longer than a question may
 		require.Less(t, time.Since(begun), settleTime)
 	}
@@ -311,7 +311,7 @@ func TestSoakDeadHosts(t *testing.T) {
 		}
 		f := startFleet(t, timeout, handlers...)
 		f.streams.Fanout = 64
-		c := &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: f.hosts, Link: f.streams, Fanout: soakHosts}, Now: time.Now}}
+		c := f.controller(soakHosts)
 		require.Len(t, c.Collect(t.Context()).Answered(), soakHosts)
 		for _, h := range hosts {
 			h.KeepTimes()

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -18,13 +17,12 @@ import (
 // spreadFleet is 41 hosts, which listen after 1 second: full cycles spread their looks over one
 // second, from h00 at 10 s to h40 at 11 s.
 func spreadFleet(policy enforce.Policy) (*wakeful, *controller.Controller) {
-	names, hosts := make([]string, 41), make([]remote.Host, 41)
+	names := make([]string, 41)
 	for i := range names {
 		names[i] = fmt.Sprintf("h%02d", i)
-		hosts[i] = remote.Host{Name: names[i]}
 	}
 	w := newWakeful(names...)
-	c := &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: hosts, Link: w, Fanout: len(hosts)}, Policy: policy, Now: time.Now}}
+	c := controllerOf(w, policy, names...)
 	go func() {
 		at(1)
 		for _, name := range names {

@@ -1,5 +1,4 @@
-// Package guard has `genv guard`, which shows, runs and ends the kernel guard of this
-// machine, and the Keeper of this machine's guard for the other commands that run one.
+// Package guard has `genv guard`, and the Keeper of this machine's guard for the other commands that run one.
 package guard
 
 import (
@@ -86,8 +85,7 @@ func (p *guardCommands) author(how string) string {
 	return fmt.Sprintf("%s with `%s`", text.Cut(cmp.Or(p.Getenv("SUDO_USER"), "root"), 64), how)
 }
 
-// off ends the guard: first in the kernel, whatever else fails. A veto needs no order: as soon
-// as its file is removed, the orders before hold again.
+// off ends the guard: first in the kernel, whatever else fails. A veto needs no order: those before hold after it.
 func (p *guardCommands) off(c *cli.Context, lasting bool) error {
 	if err := needsRoot(c); err != nil {
 		return err

@@ -19,8 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// reporter records denials in the audit log of this host, where the user's `genv history` finds
-// them, and shows them to the user.
+// reporter records denials in the audit log of this host, for `genv history`, and shows them to the user.
 type reporter struct {
 	log       zerolog.Logger
 	now       func() time.Time
@@ -47,9 +46,7 @@ const (
 	// recordEvery is how often the same user and device are in the audit log: some programs open all devices all day.
 	recordEvery = 10 * time.Minute
 	noticeEvery = time.Minute
-	// collectFor is how long the devices of one notice are collected: programs that look
-	// for a GPU open one after the other.
-	collectFor = 200 * time.Millisecond
+	collectFor  = 200 * time.Millisecond // the devices of one notice: programs open one after the other
 	// maxRemembered bounds what is remembered of users.
 	maxRemembered = 10_000
 )

@@ -24,8 +24,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// run guards this machine: it gives an order, gives it again before its lease ends, and
-// keeps the guard unless another process does. A signal ends the guard.
+// run guards this machine until a signal: it gives an order, renews it, and keeps the guard unless another process does.
 func (p *guardCommands) run(c *cli.Context, flags *options) error {
 	o, err := p.readOrder(c, flags)
 	if err != nil {
@@ -106,8 +105,8 @@ func (p pins) possible() error {
 	return nil
 }
 
-// renew gives the order again, three times within its lease. It ends everything if the
-// guard is turned off meanwhile; another order that replaces this one is followed.
+// renew gives the order again, three times within its lease. It ends everything if the guard is turned off; another
+// order that replaces this one is followed.
 func (p *guardCommands) renew(ctx context.Context, end func(), log zerolog.Logger, given guard.Order) error {
 	dir := disk.RunDir(p.Getenv)
 	every := time.NewTicker(min(given.Lease/3, time.Second))
@@ -152,8 +151,7 @@ func (p *guardCommands) leave(given guard.Order, log zerolog.Logger) error {
 	return errors.Join(err, p.remove(guard.Status{Reason: "`genv guard run` has ended"}))
 }
 
-// NewKeeper is the Keeper of this machine's guard. It serves `genv guard run` and a
-// controller's stream alike: the one that holds the lock works.
+// NewKeeper is the Keeper of this machine's guard, for `genv guard run` and a controller's stream alike.
 func NewKeeper(p *command.Program, log zerolog.Logger) *guard.Keeper {
 	pins := pinsOf(p.Getenv)
 	reports := newReporter(p, log)
@@ -182,8 +180,7 @@ type pins struct {
 	err error // why there can't be one
 }
 
-// pinsOf reads GENV_GUARD_PINS and GENV_GUARD_CGROUP. A simulated host must have its own:
-// the guard of the machine that it runs on isn't its business.
+// pinsOf reads GENV_GUARD_PINS and GENV_GUARD_CGROUP. A simulated host must have its own.
 func pinsOf(getenv func(string) string) pins {
 	p := pins{Location: kernel.Location{Dir: getenv("GENV_GUARD_PINS"), Cgroup: getenv("GENV_GUARD_CGROUP")}}
 	if getenv("GENV_ROOT_DIR") != "" && (p.Dir == "" || p.Cgroup == "") {

@@ -105,8 +105,7 @@ func (d *StatusDocument) takeOver(said *guard.Status, now time.Time) {
 	d.Keeper, d.Devices, d.UsersLeftOut = said.Keeper, said.Devices, said.UsersLeftOut
 }
 
-// keeperEnded says whether the process that kept the guard has certainly ended: a guard without
-// pins has then ended with it.
+// keeperEnded says whether the process that kept the guard has certainly ended, and with it a guard without pins.
 func keeperEnded(said *guard.Status) bool {
 	alive, err := proc.FS{}.Alive(said.Keeper, said.KeeperStart)
 	return err == nil && !alive

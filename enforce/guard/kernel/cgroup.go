@@ -49,8 +49,7 @@ func findCgroup(path string) (cgroup, error) {
 	return cgroup{path: path, id: s.Ino}, nil
 }
 
-// cgroup2Mount finds in the text of /proc/PID/mountinfo where the root of the cgroup2
-// hierarchy is mounted: at /sys/fs/cgroup, or next to cgroup v1 in a folder of its own.
+// cgroup2Mount finds in /proc/PID/mountinfo where the root of the cgroup2 hierarchy is mounted.
 func cgroup2Mount(mountinfo string) (string, error) {
 	for m := range proc.ParseMounts(mountinfo, " - cgroup2 ") {
 		if m.Kind == "cgroup2" && m.Root == "/" {
@@ -64,8 +63,7 @@ func cgroup2Mount(mountinfo string) (string, error) {
 // unescaped undoes how mountinfo writes paths.
 var unescaped = strings.NewReplacer(`\134`, `\`, `\040`, " ", `\011`, "\t", `\012`, "\n")
 
-// attach attaches the program next to others; their verdicts count as well. The program is
-// in the kernel already, so EPERM can't be a missing permission.
+// attach attaches the program next to others. It is in the kernel already, so EPERM can't be a missing permission.
 func (c cgroup) attach(program *ebpf.Program) (l bpfLink, id uint32, err error) {
 	folder, err := os.Open(c.path)
 	if err != nil {
@@ -118,8 +116,8 @@ const (
 	allowMulti    = 2
 )
 
-// programsAt lists the programs of one folder. At the guard's own one each must have been
-// attached with BPF_F_ALLOW_MULTI; above it, one that may be overridden isn't an obstacle.
+// programsAt lists the programs of one folder. At the guard's own one each needs BPF_F_ALLOW_MULTI; above it, one that
+// may be overridden isn't an obstacle.
 func programsAt(path string, own bool) ([]Program, error) {
 	ids, flags, err := queryPrograms(path)
 	if err != nil {
@@ -177,9 +175,8 @@ func queryPrograms(path string) (ids []uint32, flags uint32, err error) {
 	return ids[:query.count], query.attachFlags, nil
 }
 
-// bpfLink is a bpf_link: while a descriptor or a pin of it exists, the program is attached. The library's own link
-// package asks the kernel for features whenever a program that imports it starts, and its links are closed when they
-// become unreachable. This one is closed by Close alone.
+// bpfLink is a bpf_link: while a descriptor or a pin of it exists, the program is attached. The library's link package
+// asks the kernel for features at each start, and closes links that become unreachable.
 type bpfLink int
 
 // linkFacts is what the kernel says about a link.

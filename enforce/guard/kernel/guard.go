@@ -1,14 +1,13 @@
 // Package kernel is the guard inside the kernel: a BPF program at the root of cgroup2 that denies, or only reports, a
-// user's open of a device that the user may not use. It knows minor numbers and uids; who may use what, and for how
-// long, is decided elsewhere (package guard).
+// user's open of a device. It knows minor numbers and uids; who may use what, and for how long, package guard decides.
 //
 // The program lets an open through unless all of this is certain: it is an open of a guarded NVIDIA device node
 // (character device, major 195), the lease has not ended, the process's real uid is an ordinary user's, and that uid
 // has no permission for the minor. Other nodes of the driver (nvidiactl, nvidia-modeset, nvidia-uvm, nvidia-caps) and
 // mknod(2) are never denied. Descriptors that are open already stay usable.
 //
-// The program and its maps are pinned in a bpffs, so that they outlive the process until the lease ends; the next
-// process takes them over without a gap. Probe says what a kernel lacks; Open then fails with ErrUnsupported.
+// The program and its maps are pinned in a bpffs, and so outlive the process until the lease ends; the next process
+// takes them over without a gap. Probe says what a kernel lacks; Open then fails with ErrUnsupported.
 //
 //	g, err := kernel.Open(kernel.Location{})
 //	err = g.SetMinors(guarded)
@@ -41,13 +40,9 @@ const DefaultDir = "/sys/fs/bpf/genv"
 
 // Location says where the guard is.
 type Location struct {
-	// Dir is the folder for the pins, in a mounted bpffs; it is made for root alone. Empty is DefaultDir.
-	Dir string
-	// Unpinned keeps the guard in this process: it ends with the process.
-	Unpinned bool
-	// Cgroup is the folder in a cgroup2 hierarchy to guard, with all cgroups below it.
-	// Empty is the root of the hierarchy.
-	Cgroup string
+	Dir      string // for the pins, in a mounted bpffs, made for root alone; empty for DefaultDir
+	Unpinned bool   // the guard is kept in this process, and ends with it
+	Cgroup   string // the folder in a cgroup2 hierarchy to guard, with all below it; empty for its root
 
 	major int32 // of the devices; 0 is the NVIDIA driver's. Tests have no such driver
 }
@@ -70,8 +65,8 @@ type Guard struct {
 // noLink is in place of a link that only its pin holds.
 const noLink bpfLink = -1
 
-// Open attaches the guard, or takes over the one that is pinned, with its lease, control and permissions, and replaces
-// its program by this version's without a gap. A new guard allows everything until SetControl.
+// Open attaches the guard, or takes over the one that is pinned, and replaces its program by this version's without a
+// gap. A new guard allows everything until SetControl.
 func Open(o Location) (*Guard, error) {
 	cg, err := findCgroup(o.Cgroup)
 	if err != nil {
@@ -97,8 +92,7 @@ func Open(o Location) (*Guard, error) {
 	return openPinned(dir, cg, o.deviceMajor())
 }
 
-// openPinned attaches a new guard and pins it, the link last: what a process that is killed
-// here leaves behind guards nothing, and is replaced by the next one.
+// openPinned attaches a new guard and pins it, the link last: what a process that is killed here leaves guards nothing.
 func openPinned(dir string, cg cgroup, major int32) (*Guard, error) {
 	g, err := openUnpinned(cg, major)
 	if err != nil {
@@ -137,8 +131,7 @@ func openUnpinned(cg cgroup, major int32) (*Guard, error) {
 	return &Guard{cgroup: cg, linkID: id, maps: m, allowed: map[snapshot.UID]guard.Minors{}, link: l}, nil
 }
 
-// Close ends the use of the guard by this process. A pinned one stays, and acts until its
-// lease ends; one that is not pinned is gone.
+// Close ends the use of the guard by this process. A pinned one acts until its lease ends; another one is gone.
 func (g *Guard) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -183,16 +176,14 @@ func (g *Guard) checkLink(l bpfLink) error {
 	return nil
 }
 
-// control is Control as the program reads it. It is one element of a hash map, which the
-// kernel replaces as a whole: the program never sees half of a change.
+// control is Control as the program reads it: an element of a hash map, which the kernel replaces as a whole.
 type control struct {
 	Deadline uint64 // CLOCK_BOOTTIME, ns
 	Mode     uint32
 	FirstUID uint32
 }
 
-// SetControl sets mode, lease and first uid, from now on and all at once. ErrRemoved means
-// that nothing is guarded any more.
+// SetControl sets mode, lease and first uid, all at once. ErrRemoved means that nothing is guarded any more.
 func (g *Guard) SetControl(c guard.Control) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -316,8 +307,7 @@ func (m *maps) replaceProgram(l bpfLink, major int32) error {
 	return classify("replace the program", l.update(program))
 }
 
-// Remove ends the guard that is pinned in dir at once: everything is let through. It is the
-// same as removing the folder by hand, and no error if there is none.
+// Remove ends the guard that is pinned in dir at once, like removing the folder by hand. It is no error if there is none.
 func Remove(dir string) error {
 	dir = cmp.Or(dir, DefaultDir)
 	if l, err := pinnedLink(linkPin(dir)); err == nil {

@@ -39,8 +39,8 @@ type namedMap struct {
 	spec ebpf.MapSpec
 }
 
-// all lists the maps. The hashes are not allocated beforehand: the kernel then replaces and
-// frees elements by RCU, and the program can't read one that serves another key by now.
+// all lists the maps. The hashes are not allocated beforehand: then the program can't read an element that serves
+// another key by now.
 func (m *maps) all() []namedMap {
 	return []namedMap{
 		{"control", &m.control, ebpf.MapSpec{
@@ -139,9 +139,8 @@ func parseRecord(b []byte) (e guard.Event, ok bool) {
 	}, true
 }
 
-// Events calls handle with each event, oldest first, until the context ends; its error is then the context's. Each
-// event is read once, so a machine has one reader at a time. Without one, events are kept as far as the buffer has
-// room.
+// Events calls handle with each event, oldest first, until the context ends, with its error. Each is read once, so a
+// machine has one reader at a time; until then they are kept as far as the buffer has room.
 func (g *Guard) Events(ctx context.Context, handle func(guard.Event)) error {
 	reader, err := ringbuf.NewReader(g.maps.events)
 	if err != nil {
@@ -167,9 +166,8 @@ func (g *Guard) Events(ctx context.Context, handle func(guard.Event)) error {
 // MaxUsers is how many users the guard has room for.
 const MaxUsers = 65536
 
-// SetAllowed says which minors each user may open; users who are not in the map may open no guarded one. Only what
-// differs from before is written, and permissions are given before others are taken away. With ErrFull, some users of
-// the map have no permission; the rest was set.
+// SetAllowed says which minors each user may open; others may open no guarded one. Only what differs is written, and
+// permissions are given before others are taken away. With ErrFull, some users have no permission; the rest was set.
 func (g *Guard) SetAllowed(allowed map[snapshot.UID]guard.Minors) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -225,8 +223,7 @@ func (m *maps) readAllowed() (map[snapshot.UID]guard.Minors, error) {
 	return allowed, nil
 }
 
-// SetMinors says which devices are guarded. Allowed opens of these are events, too, in every mode as long as the
-// lease lasts.
+// SetMinors says which devices are guarded. Allowed opens of these are events, too, as long as the lease lasts.
 func (g *Guard) SetMinors(guarded guard.Minors) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

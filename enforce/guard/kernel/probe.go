@@ -28,8 +28,7 @@ type Support struct {
 	Why       string    `json:"why,omitempty"` // why it isn't
 	Abilities []Ability `json:"abilities"`
 	Programs  []Program `json:"programs"`
-	// Err is nil if Open with the same Location can work, or with Location.Unpinned if there isn't a bpffs; otherwise
-	// it has a class of this package.
+	// Err is nil if Open can work, with Location.Unpinned if there isn't a bpffs; otherwise it has a class below.
 	Err error `json:"-"`
 }
 
@@ -173,20 +172,17 @@ func (f probedFacts) conflict() error {
 
 // Errors by what the caller does about them.
 var (
-	// ErrUnsupported: this kernel, or this container, lacks what the guard needs. That
-	// stays so until a reboot: enforce by polling.
+	// ErrUnsupported: this kernel, or this container, lacks what the guard needs, until a reboot: enforce by polling.
 	ErrUnsupported = errors.New("the kernel guard is not supported here")
 	// ErrPermission: this process may not load or pin BPF programs. Run it as root.
 	ErrPermission = errors.New("no permission for the kernel guard")
 	// ErrNoBPFFS: there is no bpffs to pin the guard in. Mount one, or use Location.Unpinned.
 	ErrNoBPFFS = errors.New("no bpffs")
-	// ErrConflict: another program holds the cgroup, or a parent of it, for itself alone.
-	// Remove that program, or enforce by polling.
+	// ErrConflict: another program holds the cgroup, or a parent, for itself alone. Remove it, or enforce by polling.
 	ErrConflict = errors.New("another program is in the way of the kernel guard")
 )
 
-// classify gives an error of bpf(2) its class. Root without CAP_BPF, and a kernel that is
-// locked down, answer with EPERM.
+// classify gives an error of bpf(2) its class. EPERM is also root's without CAP_BPF, or in a kernel that is locked down.
 func classify(what string, err error) error {
 	switch {
 	case err == nil:
@@ -199,8 +195,7 @@ func classify(what string, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrUnsupported, what, err)
 }
 
-// isPassing says whether an error is about what this process or the machine lacks at the
-// moment: it says nothing about the guard.
+// isPassing says whether an error is about what this process or the machine lacks now, and not about the guard.
 func isPassing(err error) bool {
 	return slices.ContainsFunc([]error{unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.EINTR},
 		func(passing error) bool { return errors.Is(err, passing) })

@@ -108,8 +108,7 @@ func (m *maps) isGuardedOpen(major int32) asm.Instructions {
 	)...)
 }
 
-// isInLease goes on while the lease lasts: for ordinary users to the verdict, for others, which
-// are never denied, to the event.
+// isInLease goes on while the lease lasts: for ordinary users to the verdict, for others to the event.
 func (m *maps) isInLease() asm.Instructions {
 	return append(asm.Instructions{
 		asm.StoreImm(asm.RFP, stackKey, 0, asm.Word),
@@ -161,8 +160,8 @@ func (m *maps) isAllowed() asm.Instructions {
 	)...)
 }
 
-// isFirst goes on to write the event, unless one of its kind, uid and minor was written just now; for allowed opens of
-// its process, so that one that only looks hides no other. What fails here or in write changes no verdict.
+// isFirst goes on to write the event, unless one of its kind, uid and minor was written just now, or of an allowed open,
+// of its process: one that only looks hides no other. What fails here or in write changes no verdict.
 func (m *maps) isFirst(withPID bool) asm.Instructions {
 	code := asm.Instructions{asm.StoreMem(asm.RFP, stackKey, rUID, asm.Word).WithSymbol("report")}
 	if withPID {
