@@ -142,7 +142,7 @@ func (l *Denials) check() error {
 // denialWriter keeps the list of denials, and passes new ones on; other opens go to those who wait for them.
 type denialWriter struct {
 	*Keeper
-	reader  proc.ReaderProcess // remembers which processes do not answer: the stat of one in execve(2) can take for ever
+	reader  proc.ReaderProcess // remembers which processes don't answer: the stat of one in execve(2) can take for ever
 	opens   *watch.OpenLog
 	writing sync.WaitGroup // what writes opens
 

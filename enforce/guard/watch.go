@@ -118,7 +118,7 @@ func (w *worker) wait() {
 	}
 }
 
-// rest waits four times as long as the work took: who changes large state files all the time gets a fifth of a processor.
+// rest waits four times as long as the work took: who changes large state files all the time gets a fifth of a CPU.
 func rest(ctx context.Context, worked time.Duration) {
 	if worked < time.Millisecond {
 		return

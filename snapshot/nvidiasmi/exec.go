@@ -27,8 +27,8 @@ type Exec struct {
 	// English texts, and GENV_BYPASS=1 so that genv's shim runs the real nvidia-smi.
 	Env []string
 	// Lock is the path of a lock file in a folder of the caller's own, which is made if necessary; empty for none. With
-	// it, processes run the program one at a time: while it hangs in the kernel, the others get ErrHung. With DetailsArgs
-	// its name has ".details" at the end.
+	// it, processes run the program one at a time: while it hangs in the kernel, the others get ErrHung. With
+	// DetailsArgs its name has ".details" at the end.
 	Lock string
 }
 
@@ -200,8 +200,8 @@ func ownFolder(dir string) bool {
 	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == os.Geteuid() && st.Mode&0o022 == 0
 }
 
-// tryLock takes the lock, or returns what is known about the process that holds it. The file is never removed: on a disk
-// that takes as long as running a program.
+// tryLock takes the lock, or returns what is known about the process that holds it. The file is never removed: on a
+// disk that takes as long as running a program.
 func tryLock(path string) (*lock, lockHolder, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, lockFileMode)
 	if err != nil {
@@ -228,8 +228,8 @@ func (l *lock) note(pid int, since int64) {
 	_, _ = l.file.WriteAt(fmt.Appendf(nil, "%10d %20d\n", pid, since), 0) // it only makes ErrHung say more
 }
 
-// release unlocks the file if the program has ended normally, even if a child still has it. Otherwise it stays locked as
-// long as the program or a child has it.
+// release unlocks the file if the program has ended normally, even if a child still has it. Otherwise it stays locked
+// as long as the program or a child has it.
 func (l *lock) release(ended bool) {
 	if l == nil {
 		return

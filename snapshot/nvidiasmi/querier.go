@@ -262,12 +262,13 @@ func (q *Querier) ask(ctx context.Context, args []string, oldest time.Duration) 
 func (q *Querier) earlier(args []string, oldest time.Duration, why error) reply {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if last := q.question(args).last; last != nil && !errors.Is(why, context.Canceled) && time.Since(last.Began) <= oldest {
-		late := *last
-		late.Late = true
-		return late
+	last := q.question(args).last
+	if last == nil || errors.Is(why, context.Canceled) || time.Since(last.Began) > oldest {
+		return reply{err: why}
 	}
-	return reply{err: why}
+	late := *last
+	late.Late = true
+	return late
 }
 
 // question is the one with these arguments; q.mu is held.

@@ -15,13 +15,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ErrOverwritten says that a process has overwritten or hidden the environment with which it was started, as for a title
-// (setproctitle). It comes with ErrUnreadable.
+// ErrOverwritten says that a process has overwritten or hidden the environment with which it was started, as for a
+// title (setproctitle). It comes with ErrUnreadable.
 var ErrOverwritten = errors.New("the process has overwritten its environment")
 
-// Environ looks a variable up in the environment with which the process was started: a claim of its owner, of any bytes.
-// found is false only if the process certainly was started without it. The error is ErrGone, or ErrUnreadable: also
-// ErrOverwritten if the environment in its memory is not intact (see ParseEnviron), ErrTooLarge with more than
+// Environ looks a variable up in the environment with which the process was started: a claim of its owner, of any
+// bytes. found is false only if the process certainly was started without it. The error is ErrGone, or ErrUnreadable:
+// also ErrOverwritten if the environment in its memory is not intact (see ParseEnviron), ErrTooLarge with more than
 // MaxEnviron bytes, and with a ReaderProcess ErrStalled or ErrNotRead.
 func (h *Handle) Environ(key string) (value string, found bool, err error) {
 	if !h.isOther() {
@@ -91,8 +91,8 @@ func (h *Handle) openMemory() (fd int) {
 	return -1
 }
 
-// memoryInUse says whether a process certainly still has the memory of openMemory, and so runs the same program, even if
-// it has moved its environment (PR_SET_MM of prctl(2)).
+// memoryInUse says whether a process certainly still has the memory of openMemory, and so runs the same program, even
+// if it has moved its environment (PR_SET_MM of prctl(2)).
 func memoryInUse(fd int) bool {
 	n, err := uninterrupted(func() (int, error) { return unix.Pread(fd, make([]byte, 1), 0) })
 	return err == nil && n > 0
@@ -186,8 +186,8 @@ func (fs FS) Environ(pid snapshot.PID, key string) (value string, found bool, er
 }
 
 // ParseEnviron looks a variable up in the content of /proc/PID/environ, where each entry ends with a NUL. The first one
-// counts, as for getenv(3). intact is false, and nothing is found, unless each entry looks like NAME=value: a title that
-// is written over the environment may contain a "=", and what follows may be part of another value.
+// counts, as for getenv(3). intact is false, and nothing is found, unless each entry looks like NAME=value: a title
+// that is written over the environment may contain a "=", and what follows may be part of another value.
 func ParseEnviron(data []byte, key string) (value string, found, intact bool) {
 	if len(data) == 0 || data[len(data)-1] != 0 {
 		return "", false, false

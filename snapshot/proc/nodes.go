@@ -192,8 +192,8 @@ func mapFile(addresses string) (string, error) {
 	return fmt.Sprintf("map_files/%x-%x", begin, end), err
 }
 
-// HasFile says whether there is a regular file at a path that belongs to a user. The helper looks: where the file system
-// doesn't answer (FUSE, a broken NFS), that is ErrUnreadable.
+// HasFile says whether there is a regular file at a path that belongs to a user. The helper looks: where the file
+// system doesn't answer (FUSE, a broken NFS), that is ErrUnreadable.
 func (fs FS) HasFile(path string, uid snapshot.UID) (bool, error) {
 	switch {
 	case fs.Reader == nil:

@@ -36,8 +36,8 @@ const (
 )
 
 // ReaderProcess reads what the owner of a process can make large or slow (environ, cmdline, maps, fd) in another
-// process, the helper: a user's file system (FUSE) can hold the reader of these files for any time. It starts the helper
-// when it is first needed, and kills one that takes too long. It is safe for concurrent use.
+// process, the helper: a user's file system (FUSE) can hold the reader of these files for any time. It starts the
+// helper when it is first needed, and kills one that takes too long. It is safe for concurrent use.
 type ReaderProcess struct {
 	// Command starts a helper, a program that calls ServeReader with its stdin and stdout.
 	Command []string
@@ -123,8 +123,8 @@ func (h *Handle) ask(q readRequest, within time.Duration) (readAnswer, error) {
 	return a, a.err()
 }
 
-// ask waits for an answer. A late one is ErrStalled, also for stalledFor after it: the helper is killed, and until it has
-// ended no other one reads that process. ErrNotRead means that there is no time.
+// ask waits for an answer. A late one is ErrStalled, also for stalledFor after it: the helper is killed, and until it
+// has ended no other one reads that process. ErrNotRead means that there is no time.
 func (r *ReaderProcess) ask(q readRequest, within time.Duration) (readAnswer, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,8 +217,8 @@ type helper struct {
 // selfExe is the file of this program.
 const selfExe = "/proc/self/exe"
 
-// program is the path to start a program by: of this one its own, as sudo's log_subcmds needs it, or selfExe if there is
-// another file by now.
+// program is the path to start a program by: of this one its own, as sudo's log_subcmds needs it, or selfExe if there
+// is another file by now.
 func program(path string) string {
 	named, err := os.Executable()
 	there, statErr := os.Stat(named)

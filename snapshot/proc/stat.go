@@ -41,8 +41,8 @@ type Stat struct {
 	Flags   uint64       // PF_… of include/linux/sched.h
 	Threads int
 	Start   snapshot.StartTime
-	// EnvAddress is where its environment is in its memory (env_start, field 50), at random for each execve(2): with the
-	// same PID, start and address, the environ is the same. It is 0 if the kernel doesn't show it to us, during
+	// EnvAddress is where its environment is in its memory (env_start, field 50), at random for each execve(2): with
+	// the same PID, start and address, the environ is the same. It is 0 if the kernel doesn't show it to us, during
 	// execve(2), and without memory of its own.
 	EnvAddress uint64
 	// NoEnviron: it was started with an empty environment (env_end, field 51, is env_start), and has no title over it.

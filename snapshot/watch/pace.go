@@ -10,8 +10,8 @@ import (
 const (
 	// floor is the least time between the begins of two looks.
 	floor = 100 * time.Millisecond
-	// delay is how long an opener gets to begin to use the device; after several in vain, those of a user get longer, up
-	// to delayMost: most that only ask for GPUs have ended by then.
+	// delay is how long an opener gets to begin to use the device; after several in vain, those of a user get longer,
+	// up to delayMost: most that only ask for GPUs have ended by then.
 	delay     = 20 * time.Millisecond
 	delayMost = 2 * time.Second
 	// delayFree is how many looks for openers of a user may show nothing new before that.

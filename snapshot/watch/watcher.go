@@ -95,7 +95,7 @@ func (w *Watcher) turn() {
 	w.turned = make(chan struct{})
 }
 
-// Look notes that a look begins. The caller calls done with what it showed, nil if it failed. Looks wait for each other.
+// Look notes that a look begins, one at a time. The caller calls done with what it showed, nil if it failed.
 func (w *Watcher) Look() (done func(*snapshot.Snapshot)) {
 	w.looking.Lock()
 	w.mu.Lock()

@@ -307,7 +307,7 @@ func (m *maps) replaceProgram(l bpfLink, major int32) error {
 	return classify("replace the program", l.update(program))
 }
 
-// Remove ends the guard that is pinned in dir at once, like removing the folder by hand. It is no error if there is none.
+// Remove ends the guard that is pinned in dir at once, like removing the folder by hand. None there is no error.
 func Remove(dir string) error {
 	dir = cmp.Or(dir, DefaultDir)
 	if l, err := pinnedLink(linkPin(dir)); err == nil {

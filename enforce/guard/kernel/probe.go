@@ -182,7 +182,7 @@ var (
 	ErrConflict = errors.New("another program is in the way of the kernel guard")
 )
 
-// classify gives an error of bpf(2) its class. EPERM is also root's without CAP_BPF, or in a kernel that is locked down.
+// classify gives an error of bpf(2) its class. Root gets EPERM without CAP_BPF, or in a kernel that is locked down.
 func classify(what string, err error) error {
 	switch {
 	case err == nil:

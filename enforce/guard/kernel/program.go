@@ -160,8 +160,8 @@ func (m *maps) isAllowed() asm.Instructions {
 	)...)
 }
 
-// isFirst goes on to write the event, unless one of its kind, uid and minor was written just now, or of an allowed open,
-// of its process: one that only looks hides no other. What fails here or in write changes no verdict.
+// isFirst goes on to write the event, unless one of its kind, uid and minor was written just now, or of an allowed
+// open, of its process: one that only looks hides no other. What fails here or in write changes no verdict.
 func (m *maps) isFirst(withPID bool) asm.Instructions {
 	code := asm.Instructions{asm.StoreMem(asm.RFP, stackKey, rUID, asm.Word).WithSymbol("report")}
 	if withPID {
