@@ -124,10 +124,14 @@ func (f *Files) Room(r AttachRequest) (free []*snapshot.Device) {
 	return free
 }
 
-// CheckCount refuses more GPUs than the host has.
-func (f *Files) CheckCount(n int) error {
-	if total := len(f.Devices); n > total {
+// CheckRequest refuses more GPUs than the host has, and more memory than any of them.
+func (f *Files) CheckRequest(r AttachRequest) error {
+	n, total, most := max(r.Count, len(r.Indices)), len(f.Devices), f.largest()
+	switch {
+	case n > total:
 		return Unavailable("Requested more devices (%d) than total available (%d)", n, total)
+	case r.Memory.Known() && most.Known() && most.Bytes() < r.Memory.Bytes():
+		return Unavailable("No GPU of this host has %s of memory: the largest one has %s", r.Memory, most)
 	}
 	return nil
 }
@@ -135,10 +139,8 @@ func (f *Files) CheckCount(n int) error {
 // tooMany is the error for a request of which only some devices are available.
 func (f *Files) tooMany(r AttachRequest, available int) error {
 	e := &UnavailableError{TooFew: true}
-	if err := f.CheckCount(r.Count); err != nil {
+	if err := f.CheckRequest(r); err != nil {
 		e.Reason = err.Error()
-	} else if most := f.largest(); r.Memory.Known() && most.Known() && most.Bytes() < r.Memory.Bytes() {
-		e.Reason = fmt.Sprintf("No GPU of this host has %s of memory: the largest one has %s", r.Memory, most)
 	} else {
 		e.Reason = fmt.Sprintf("Requested more devices (%d) than currently available (%d)", r.Count, available)
 		e.Conflicts = f.conflicts(r.EID, nil)

@@ -16,6 +16,9 @@ type Booker struct {
 	UID       snapshot.UID
 	Rule      *snapshot.BookingRule  // nil for none
 	Elsewhere []snapshot.Reservation // of the same person on other hosts
+	// Caps refuses a reservation of so many GPUs if the person then has so many reserved at once, on this host and on
+	// all hosts. Nil refuses none.
+	Caps func(asked, here, everywhere int) error
 }
 
 // MaxReservations is how many reservations that hold a person may have on a host.
@@ -147,10 +150,25 @@ func (by *Booker) check(list []snapshot.Reservation, r *snapshot.Reservation, no
 		return Unavailable("you may reserve at most %s ahead: the latest start is %s", text.FormatDuration(rule.Ahead),
 			snapshot.When(now.Add(rule.Ahead).In(r.From.Location())))
 	}
-	if why := rule.TooMany(slices.Concat(here, by.Elsewhere), r, now); why != "" {
+	everywhere := slices.Concat(here, by.Elsewhere)
+	if why := rule.TooMany(everywhere, r, now); why != "" {
 		return Unavailable("%s", why)
 	}
+	if by.Caps != nil {
+		if err := by.Caps(r.GPUs, atOnce(here, r), atOnce(everywhere, r)); err != nil {
+			return err
+		}
+	}
 	return checkTogether(here, r, rule.GPUs)
+}
+
+// atOnce is how many GPUs a reservation and those of a list are at most at a time.
+func atOnce(list []snapshot.Reservation, r *snapshot.Reservation) (n int) {
+	for have, more := 0, true; more; more = have > 0 {
+		n = have + r.GPUs
+		have, _, _ = moreThan(n, list, r)
+	}
+	return n
 }
 
 // checkTogether refuses more GPUs at once than most, with all that the person has reserved here. 0 is any number.

@@ -115,6 +115,7 @@ func (o *activateOptions) waitForRoom(f *fleet, c *cli.Context, request state.At
 		return host, err
 	}
 	queue := f.wait(ctx, request.Count, nil, roomEvery)
+	defer func() { withdraw(); queue.hosts.Wait() }()
 	fmt.Fprintf(o.Err, "Waiting for %s on one of %s. Ctrl-C ends it.\n", text.Plural(request.Count, "free GPU"),
 		text.Plural(len(f.Hosts), "host"))
 	for pause := 5 * time.Second; ; pause = roomEvery { // first the queues, which others use, too

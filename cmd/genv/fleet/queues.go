@@ -20,10 +20,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// queues are one wait, with one id, in the queues of hosts. Each offer is taken once, by pause; whoever uses it ends
-// the waits with the context.
+// queues are one wait, with one id, in the queues of hosts. Each offer is taken once, by pause. When the context ends,
+// the others are withdrawn.
 type queues struct {
 	offers chan *offer
+	hosts  sync.WaitGroup // that are waited on
 
 	mu     sync.Mutex
 	places map[string]service.Place // on the hosts that have the wait in their queue
@@ -35,8 +36,11 @@ type offer struct {
 	gpus []snapshot.DeviceIndex
 }
 
-// keptFor is how long a host keeps what it offers.
-const keptFor = time.Minute
+// keptFor is how long a host keeps what it offers, and withdrawnWithin how long it may take to withdraw that.
+const (
+	keptFor         = time.Minute
+	withdrawnWithin = 3 * time.Second
+)
 
 // wait waits on hosts for so many GPUs, of those that suit (nil for any), as this user and not as root. If the offer of
 // a host isn't used, the host is waited on again after a time.
@@ -52,22 +56,16 @@ func (f *fleet) wait(
 		} else if suits != nil {
 			continue
 		}
-		go q.wait(ctx, f, host, own, again)
+		q.hosts.Go(func() { q.wait(ctx, f, host, own, again) })
 	}
 	return q
 }
 
 // wait waits on one host, and again after each offer. A host without a queue is left to others.
 func (q *queues) wait(ctx context.Context, f *fleet, host remote.Host, args []string, again time.Duration) {
-	for offered := false; ; {
-		if gpus := q.waitOnce(ctx, f, host, args); gpus != nil {
-			offered = true
-			select {
-			case q.offers <- &offer{host, gpus}:
-			case <-time.After(keptFor):
-			case <-ctx.Done():
-			}
-		} else if !offered {
+	for known := false; ; {
+		known = q.waitOnce(ctx, f, host, args) || known
+		if !known {
 			return
 		}
 		select {
@@ -78,24 +76,42 @@ func (q *queues) wait(ctx context.Context, f *fleet, host remote.Host, args []st
 	}
 }
 
-// waitOnce waits on a host until it keeps GPUs for this user; nil if it has no queue, or the connection ended.
-func (q *queues) waitOnce(ctx context.Context, f *fleet, host remote.Host, args []string) []snapshot.DeviceIndex {
+// waitOnce waits on a host until it keeps GPUs for this user, and these are taken or kept no more. It says whether there
+// was an offer: else the host has no queue, or the connection ended.
+func (q *queues) waitOnce(ctx context.Context, f *fleet, host remote.Host, args []string) (offered bool) {
 	as := host
 	as.NoSudo = true
 	session, err := f.client.Start(ctx, as, as.Genv(args...))
 	if err != nil {
-		return nil
+		return false
 	}
 	defer session.Close()
-	defer context.AfterFunc(ctx, session.Close)()
-	for lines := bufio.NewScanner(session.Stdout); ; { // a longer line than its 64 KiB ends it
+	withdraw := func() {
+		_, _ = session.Stdin.Write([]byte("withdraw\n")) // its command ends
+		time.AfterFunc(withdrawnWithin, session.Close)
+	}
+	stop := context.AfterFunc(ctx, withdraw)
+	defer stop()
+	for lines := bufio.NewScanner(session.Stdout); lines.Scan(); { // a longer line than its 64 KiB ends it
 		var place service.Place
-		answered := lines.Scan() && json.Unmarshal(lines.Bytes(), &place) == nil
-		waits := answered && place.Offered == nil
-		if q.put(host.Name, place, waits); !waits {
-			return place.Offered
+		if json.Unmarshal(lines.Bytes(), &place) != nil {
+			break
+		}
+		if q.put(host.Name, place, place.Offered == nil); place.Offered == nil {
+			continue
+		}
+		stop()
+		select {
+		case q.offers <- &offer{host, place.Offered}:
+			return true
+		case <-time.After(keptFor):
+			return true
+		case <-ctx.Done():
+			withdraw()
 		}
 	}
+	q.put(host.Name, service.Place{}, false)
+	return false
 }
 
 // put notes the place on a host, or that it has none.

@@ -88,8 +88,8 @@ func (w *waiter) run(c *cli.Context) (err error) {
 	snapshotter := &controller.Snapshotter{Survey: *w.fleet.asker()}
 	snapshotter.Link = newWaitLink(w.fleet)
 	ctx, withdraw := giveUpAfter(c.Context, w.within)
-	defer withdraw()
 	begun, queue, offered := w.Now(), new(queues), (*offer)(nil)
+	defer func() { withdraw(); queue.hosts.Wait() }()
 	for said := false; ; said = true {
 		seen := snapshotter.Look(ctx)
 		w.fleet.progress.End()

@@ -168,44 +168,44 @@ func (b *changes) reservations() *service.Reservations {
 	}
 }
 
-// holders finds who has a GPU of this host: attached, or used by a process.
-func (b *changes) holders(ctx context.Context) (map[snapshot.UID]bool, error) {
-	s, err := b.Snapshot(ctx)
-	if err != nil {
-		return nil, err
+// mayHold says whether the owner of a reservation has a GPU of this host, attached or used by a process. Where it is
+// unknown who uses GPUs that nobody else has, and these are enough for all of the reservation, it may be the owner.
+func mayHold(s *snapshot.Snapshot, b *snapshot.Reservation) bool {
+	owners, unknown := make(map[snapshot.DeviceIndex]map[snapshot.UID]bool), make(map[snapshot.DeviceIndex]bool)
+	add := func(uid *snapshot.UID, list []snapshot.DeviceIndex) {
+		for _, index := range list {
+			if uid == nil {
+				unknown[index] = true
+				continue
+			}
+			if owners[index] == nil {
+				owners[index] = make(map[snapshot.UID]bool)
+			}
+			owners[index][*uid] = true
+		}
 	}
-	return holdersIn(s)
-}
-
-// errHoldersUnknown says that anybody may have a GPU.
-var errHoldersUnknown = errors.New("it is unknown whose processes are on the GPUs")
-
-func holdersIn(s *snapshot.Snapshot) (map[snapshot.UID]bool, error) {
-	held := make(map[snapshot.UID]bool)
 	for i := range s.Devices {
 		if s.Devices[i].ProcessesUnknown {
-			return nil, errHoldersUnknown
+			add(nil, []snapshot.DeviceIndex{s.Devices[i].Index})
 		}
 	}
 	for i := range s.Processes {
-		switch uid := s.Processes[i].CountedUID(); {
-		case len(s.Processes[i].Usage) == 0:
-		case uid == nil:
-			return nil, errHoldersUnknown
-		default:
-			held[*uid] = true
-		}
+		add(s.Processes[i].CountedUID(), s.Processes[i].Indices())
 	}
 	for _, more := range s.More {
-		if more.UID == nil {
-			return nil, errHoldersUnknown
-		}
-		held[*more.UID] = true
+		add(more.UID, more.GPUs)
 	}
 	for i := range s.Environments {
-		if env := &s.Environments[i]; len(snapshot.AttachedTo(s.Devices, env.EID)) > 0 {
-			held[env.UID] = true
+		add(&s.Environments[i].UID, snapshot.AttachedTo(s.Devices, s.Environments[i].EID))
+	}
+	may := 0
+	for i := range s.Devices {
+		switch index := s.Devices[i].Index; {
+		case owners[index][b.UID]:
+			return true
+		case unknown[index] && owners[index] == nil:
+			may++
 		}
 	}
-	return held, nil
+	return may >= b.GPUs
 }

@@ -170,25 +170,41 @@ func TestRecentAnswers(t *testing.T) {
 	require.Equal(t, 4, get(time.Hour, nothing))
 }
 
-// Where it is unknown who uses a GPU, nobody is said to hold nothing.
-func TestHolders(t *testing.T) {
-	alice := snapshot.UID(4001)
-	used := []snapshot.DeviceUsage{{Index: 0}}
+// Where it is unknown who uses a GPU that no one else has, it may be the owner, if all of a reservation may be the owner's.
+func TestMayHold(t *testing.T) {
+	alice, bob := snapshot.UID(4001), snapshot.UID(4002)
+	uses := func(uid *snapshot.UID, list ...snapshot.DeviceIndex) snapshot.Process {
+		p := snapshot.Process{UID: uid}
+		for _, index := range list {
+			p.Usage = append(p.Usage, snapshot.DeviceUsage{Index: index})
+		}
+		return p
+	}
+	type processes = []snapshot.Process
 	for name, tt := range map[string]struct {
-		s    snapshot.Snapshot
-		want map[snapshot.UID]bool // nil for unknown
+		processes processes
+		more      []snapshot.More
+		unknown   bool // who uses GPU 1
+		want      bool
 	}{
-		"nobody":     {snapshot.Snapshot{Devices: []snapshot.Device{{}}}, map[snapshot.UID]bool{}},
-		"a process":  {snapshot.Snapshot{Processes: []snapshot.Process{{UID: &alice, Usage: used}}}, map[snapshot.UID]bool{alice: true}},
-		"no GPU":     {snapshot.Snapshot{Processes: []snapshot.Process{{}}}, map[snapshot.UID]bool{}},
-		"more":       {snapshot.Snapshot{More: []snapshot.More{{UID: &alice}}}, map[snapshot.UID]bool{alice: true}},
-		"whose":      {snapshot.Snapshot{Processes: []snapshot.Process{{Usage: used}}}, nil},
-		"whose more": {snapshot.Snapshot{More: []snapshot.More{{}}}, nil},
-		"a GPU":      {snapshot.Snapshot{Devices: []snapshot.Device{{}, {ProcessesUnknown: true}}}, nil},
+		"nobody":                  {},
+		"one of two":              {processes: processes{uses(&alice, 0)}, want: true},
+		"another person":          {processes: processes{uses(&bob, 0, 1)}},
+		"no GPU":                  {processes: processes{uses(nil), uses(&alice)}},
+		"more":                    {more: []snapshot.More{{UID: &alice, GPUs: []snapshot.DeviceIndex{0}}}, want: true},
+		"whose":                   {processes: processes{uses(nil, 0), uses(nil, 1)}, want: true},
+		"whose, of one":           {processes: processes{uses(nil, 0)}},
+		"whose, and another's":    {processes: processes{uses(nil, 0, 1), uses(&bob, 1)}},
+		"whose, and attached":     {processes: processes{uses(nil, 0, 2)}},
+		"whose more":              {more: []snapshot.More{{GPUs: []snapshot.DeviceIndex{0, 1}}}, want: true},
+		"a GPU, and whose":        {processes: processes{uses(nil, 0)}, unknown: true, want: true},
+		"a GPU that is not known": {unknown: true},
 	} {
-		held, err := holdersIn(&tt.s)
-		require.Equal(t, tt.want == nil, err != nil, name)
-		require.Equal(t, tt.want, held, name)
+		s := snapshot.Snapshot{
+			Processes: tt.processes, More: tt.more, Environments: []snapshot.Environment{{EID: "b", UID: bob}},
+			Devices: []snapshot.Device{{}, {Index: 1, ProcessesUnknown: tt.unknown}, {Index: 2, Attachments: []snapshot.Attachment{{EID: "b"}}}},
+		}
+		require.Equal(t, tt.want, mayHold(&s, &snapshot.Reservation{UID: alice, GPUs: 2}), name)
 	}
 }
 

@@ -90,7 +90,10 @@ func (p *hostCommands) hostServe(c *cli.Context) error {
 	booked := backend.reservations()
 	work.Go(func() {
 		h.upkeep(ctx, log, rounds, func() error {
-			return booked.Tend(p.Now(), func() (map[snapshot.UID]bool, error) { return backend.holders(ctx) })
+			return booked.Tend(p.Now(), func() (func(*snapshot.Reservation) bool, error) {
+				s, err := backend.Snapshot(ctx)
+				return func(b *snapshot.Reservation) bool { return mayHold(s, b) }, err
+			})
 		})
 	})
 	work.Go(func() { enforcement.PingWatchdog(ctx, log, rounds.moves) })

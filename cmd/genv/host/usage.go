@@ -179,7 +179,7 @@ func (p *hostCommands) usageWaitCommand() *cli.Command {
 	r, index := new(service.WaitRequest), ""
 	return &cli.Command{
 		Name:  "wait",
-		Usage: "wait in the queue of this host until GPUs are kept for this user, or stdin is closed; print JSON lines",
+		Usage: "wait in the queue of this host until GPUs are kept for this user; end with stdin; print JSON lines",
 		Flags: []cli.Flag{
 			command.Int(&r.GPUs, "gpus", "wait for `N` free GPUs").AtLeast(1),
 			command.String(&index, "index", "only these GPUs: `INDEX`, or several with commas"),
@@ -196,25 +196,28 @@ func (p *hostCommands) usageWaitCommand() *cli.Command {
 	}
 }
 
-// usageWait has no queue to wait in where the state isn't root's: then its error is service.ErrNotRunning.
+// usageWait has no queue to wait in where the state isn't root's: then its error is service.ErrNotRunning. An offer
+// stays when stdin is closed, and is withdrawn if a line comes there.
 func (p *hostCommands) usageWait(ctx context.Context, r *service.WaitRequest) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	host, offered := p.openHost(), false
 	go func() {
-		_, _ = io.Copy(io.Discard, p.In) // until who waits has gone
-		cancel()
-	}()
-	var offered []snapshot.DeviceIndex
-	_, err := p.openHost().Service.Wait(ctx, *r, func(place *service.Place) {
-		if place == nil || offered != nil {
-			return
+		defer cancel()
+		if n, _ := p.In.Read(make([]byte, 1)); n > 0 {
+			_ = host.Service.Withdraw(ctx, r.ID) // otherwise it is over in a minute
 		}
-		if json.NewEncoder(p.Out).Encode(place) != nil || place.Offered != nil {
-			offered = place.Offered
+	}()
+	_, err := host.Service.Wait(ctx, *r, func(place *service.Place) {
+		switch {
+		case place == nil:
+		case offered, json.NewEncoder(p.Out).Encode(place) != nil: // the offer is over, or who waits has gone
 			cancel()
+		default:
+			offered = place.Offered != nil
 		}
 	})
-	if offered != nil {
+	if offered {
 		err = nil
 	}
 	return err

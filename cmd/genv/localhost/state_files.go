@@ -172,7 +172,7 @@ func (h *Host) changeWhenFree(ctx context.Context, c change.Change, tell func(*s
 		}
 		files := state.Files{Devices: s.Devices, Environments: s.Environments}
 		wanted, err := c.Wanted(&files, h.UID(ctx))
-		if err != nil || max(wanted.Count, len(wanted.Indices)) > len(s.Devices) {
+		if err != nil || files.CheckRequest(wanted) != nil {
 			return h.Change(ctx, c) // which says why
 		}
 		result, err := h.Change(ctx, c.Within(free))

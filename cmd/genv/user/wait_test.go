@@ -1,6 +1,7 @@
 package user_test
 
 import (
+	"bufio"
 	"math"
 	"os"
 	"strings"
@@ -97,6 +98,7 @@ func TestWait(t *testing.T) {
 	for _, row := range [][2]string{
 		{"genv run --wait true", "--wait: say for how many GPUs, as with --gpus 2"},
 		{"genv run --wait=no --gpus 1 true", "wait"},
+		{"genv run --wait --gpus 1 --gpu-memory 90g true", "No GPU of this host has 90g of memory"},
 		{"genv run --wait --gpus 3 true", "Requested more devices (3) than total available (2)"},
 		{"genv run -o --wait --gpus 1 true", "leave out --over-subscribe"},
 	} {
@@ -125,9 +127,46 @@ func TestWaitWithoutAQueue(t *testing.T) {
 	r := u.run("genv", "run", "--wait=1", "--gpus", "1", "true")
 	require.Equal(t, 75, r.Code)
 	require.Contains(t, r.Err, "Waiting: too few GPUs are free. This host keeps no queue, so no place is kept: it is looked at every 10 s\n")
+	require.Contains(t, u.run("genv", "run", "--wait", "--gpus", "1", "--gpu-memory", "90g", "true").Err, "No GPU of this host has 90g of memory")
 	require.NoError(t, holder.Process.Signal(syscall.SIGTERM))
 	_ = holder.Wait()
 	require.Equal(t, genvtest.Result{Out: "0\n"}, u.run("genv", "run", "-q", "--wait", "--gpus", "1", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"))
+}
+
+// TestUsageWait is a wait of another machine: what it is offered is kept when it ends, unless it says that it isn't wanted.
+func TestUsageWait(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	s.serve()
+	s.devices(2)
+	alice, bob := s.person("alice", 4242), s.person("bob", 4243)
+	holder := bob.open("bash")
+	require.Equal(t, said{}, holder.say("genv activate --gpus 2"))
+	for _, last := range []string{"withdraw\n", ""} {
+		waits := alice.command("genv", "usage", "wait", "--gpus", "1", "--id", "x")
+		in, err := waits.StdinPipe()
+		require.NoError(t, err)
+		out, err := waits.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, waits.Start())
+		lines := bufio.NewScanner(out)
+		require.True(t, lines.Scan())
+		require.Equal(t, `{"place":1,"people":1,"gpus":1,"free":0}`, lines.Text())
+		require.Equal(t, said{}, holder.say("genv detach --index 1"))
+		require.True(t, lines.Scan())
+		require.Contains(t, lines.Text(), `"offered":[1]`)
+		_, err = in.Write([]byte(last))
+		require.NoError(t, err)
+		require.NoError(t, in.Close())
+		require.False(t, lines.Scan())
+		require.NoError(t, waits.Wait())
+		attached := func() bool { return holder.sayAll("genv attach --index 1").status == "" }
+		if last != "" {
+			require.Eventually(t, attached, 20*time.Second, 100*time.Millisecond)
+			continue
+		}
+		require.Never(t, attached, time.Second, 100*time.Millisecond)
+	}
 }
 
 func TestPlaceText(t *testing.T) {

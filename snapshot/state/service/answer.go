@@ -113,6 +113,8 @@ func (s *Server) answer(ctx context.Context, r *Request, by callerProcess) (Answ
 		return s.reserve(ctx, r.Reserve, by)
 	case r.Cancel != "":
 		return s.cancel(r.Cancel, by)
+	case r.Withdraw != "":
+		return Answer{}, s.withdraw(r.Withdraw, by)
 	}
 	asked, err := change.Decode(r.Change)
 	if err != nil && !by.contained {

@@ -224,6 +224,12 @@ func (c Client) Wait(ctx context.Context, r WaitRequest, tell func(*Place)) (cha
 	}
 }
 
+// Withdraw ends what a wait of this user, with this id, was offered: it isn't wanted.
+func (c Client) Withdraw(ctx context.Context, id string) error {
+	_, err := c.ask(ctx, Request{Withdraw: id})
+	return err
+}
+
 func (c Client) waitOnce(ctx context.Context, r Request, tell func(*Place)) (answer Answer, err error) {
 	conn, err := c.open(ctx)
 	if err != nil {

@@ -41,6 +41,8 @@ type Request struct {
 	Reserve *snapshot.Reservation `json:"reserve,omitempty"`
 	Cancel  string                `json:"cancel,omitempty"`
 	Wait    *WaitRequest          `json:"wait,omitempty"` // each Waiting of an answer is followed by another one
+	// Withdraw is the id of a wait that doesn't want what it was offered.
+	Withdraw string `json:"withdraw,omitempty"`
 }
 
 // TokenRequest asks for a token that proves, to root's container runtime, who starts a container.
@@ -102,7 +104,7 @@ func decodeRequest(line []byte) (r Request, err error) {
 	asked := 0
 	for _, set := range []bool{
 		r.Change != nil, r.Look != "", r.Status, r.Token != nil, r.Redeem != "", r.Allow != nil,
-		r.Allowance, r.Wait != nil, r.Reserve != nil, r.Cancel != "",
+		r.Allowance, r.Wait != nil, r.Reserve != nil, r.Cancel != "", r.Withdraw != "",
 	} {
 		if set {
 			asked++

@@ -89,26 +89,27 @@ func (r *Reservations) All() ([]snapshot.Reservation, error) {
 	return r.list, err
 }
 
-// Tend ends what is over or lapses. held, who has GPUs of this host, is asked only where that matters.
-func (r *Reservations) Tend(now time.Time, held func() (map[snapshot.UID]bool, error)) error {
+// Tend ends what is over or lapses. look, which says whether GPUs of a reservation may be held, is called only where
+// that matters.
+func (r *Reservations) Tend(now time.Time, look func() (held func(*snapshot.Reservation) bool, err error)) error {
 	list, err := r.All()
 	if err != nil {
 		return err
 	}
 	believed, since := r.believed(), now.Sub(r.looked)
 	looks := believed && (since < 0 || since >= holdersEvery)
-	var holders map[snapshot.UID]bool
-	var unknown error
+	held := func(*snapshot.Reservation) bool { return true }
 	if looks {
 		r.looked = now
 		if running, _ := snapshot.RunningAt(list, now); len(running) > 0 {
-			holders, unknown = held()
+			if known, err := look(); err == nil {
+				held = known
+			}
 		}
 	}
 	_, err = r.change(func(list []snapshot.Reservation) ([]snapshot.Reservation, snapshot.Reservation, error) {
 		var lapse map[string]bool
 		if looks {
-			held := func(uid snapshot.UID) bool { return unknown != nil || holders[uid] }
 			list, lapse = lapsing(list, now, !r.noted, held)
 			r.noted = true
 		}
@@ -121,7 +122,7 @@ func (r *Reservations) Tend(now time.Time, held func() (map[snapshot.UID]bool, e
 // lapsing notes since when nothing of running reservations is held, and returns for which that is too long. What an
 // earlier service noted is by a clock that may have been set since: at least one more look shows it. While it is
 // unknown who holds GPUs, the time begins again.
-func lapsing(list []snapshot.Reservation, now time.Time, first bool, held func(snapshot.UID) bool) (
+func lapsing(list []snapshot.Reservation, now time.Time, first bool, held func(*snapshot.Reservation) bool) (
 	next []snapshot.Reservation, lapse map[string]bool,
 ) {
 	next, lapse = slices.Clone(list), make(map[string]bool)
@@ -129,7 +130,7 @@ func lapsing(list []snapshot.Reservation, now time.Time, first bool, held func(s
 		b := &next[i]
 		switch {
 		case b.Ended != nil:
-		case !b.Runs(now) || held(b.UID):
+		case !b.Runs(now) || held(b):
 			b.Unheld = nil
 		case b.Unheld == nil:
 			b.Unheld = &now
@@ -168,10 +169,8 @@ func (s *Server) reserve(ctx context.Context, r *snapshot.Reservation, by caller
 	}
 	asked.Username = s.Username(ctx, asked.UID)
 	known, err := s.Reservations.GPUs(ctx)
-	if booking := (*Booking)(nil); err == nil && uid != 0 {
-		if booking, err = s.bookingOf(ctx, uid, asked.GPUs, known); booking != nil {
-			booker.Rule, booker.Elsewhere = &booking.BookingRule, booking.Elsewhere
-		}
+	if err == nil && uid != 0 {
+		err = s.addRule(ctx, &booker, known)
 	}
 	if err != nil {
 		return Answer{}, err
@@ -210,20 +209,21 @@ type Booking struct {
 // askAgain is how soon the enforcer of the policy is asked again about somebody of whom it doesn't know enough yet.
 const askAgain = 200 * time.Millisecond
 
-// bookingOf is what the policy lets a person reserve; nil for nothing, and an error while that is unknown, or if an own
-// cap doesn't allow so many.
-func (s *Server) bookingOf(ctx context.Context, uid snapshot.UID, gpus, known int) (*Booking, error) {
+// addRule adds what the policy lets a person reserve, and the person's own caps. Its error says that it is unknown.
+func (s *Server) addRule(ctx context.Context, by *state.Booker, known int) error {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
 	var person Person
-	begun, t := time.Now(), s.allowanceFor(ctx, uid)
-	for isKnown := false; ; t = s.lookAgain(ctx, uid) {
+	t := s.allowanceFor(ctx, by.UID)
+	for isKnown := false; ; t = s.lookAgain(ctx, by.UID) {
 		if !t.holds(s.Now()) {
-			return nil, state.Unavailable("only root may reserve GPUs while no policy is enforced here")
+			return state.Unavailable("only root may reserve GPUs while no policy is enforced here")
 		}
-		if person, isKnown = t.People[uid]; isKnown && (person.Booking == nil || !person.Booking.Unknown) {
+		if person, isKnown = t.People[by.UID]; isKnown && (person.Booking == nil || !person.Booking.Unknown) {
 			break
 		}
-		if time.Since(begun) > lookWithin || ctx.Err() != nil {
-			return nil, state.Unavailable("it isn't known yet what the policy lets you reserve here: try it " +
+		if ctx.Err() != nil {
+			return state.Unavailable("it isn't known yet what the policy lets you reserve here: try it " +
 				"again in a minute")
 		}
 		select { // the controller asks the directory of accounts about somebody who is new to it
@@ -231,16 +231,25 @@ func (s *Server) bookingOf(ctx context.Context, uid snapshot.UID, gpus, known in
 		case <-ctx.Done():
 		}
 	}
-	for i := range person.Caps {
-		u := &person.Caps[i]
-		c := t.cap(u)
-		others := known - len(c.GPUs)
-		if c.Counts == "gpus" && !c.While && !c.Together && int64(gpus-others) > u.Limit {
-			return nil, state.Unavailable("%s allows you %s: reserve at most %d here", cmp.Or(c.Name, c.Rule, "a cap"),
-				text.CapAmount(c.Counts, u.Limit), max(0, int64(others)+u.Limit))
-		}
+	if b := person.Booking; b != nil {
+		by.Rule, by.Elsewhere = &b.BookingRule, b.Elsewhere
 	}
-	return person.Booking, nil
+	by.Caps = func(asked, here, everywhere int) error {
+		for i := range person.Caps {
+			u := &person.Caps[i]
+			c := t.cap(u)
+			others, booked := known-len(c.GPUs), here
+			if c.Rule != "" { // it is about all GPUs of all hosts
+				booked = everywhere
+			}
+			if room := int64(others-booked) + u.Limit; c.Counts == "gpus" && !c.While && !c.Together && room < 0 {
+				return state.Unavailable("%s allows you %s: reserve at most %d here at that time",
+					cmp.Or(c.Name, c.Rule, "a cap"), text.CapAmount(c.Counts, u.Limit), max(0, int64(asked)+room))
+			}
+		}
+		return nil
+	}
+	return nil
 }
 
 // Reserve books GPUs. If no answer comes it asks again: a reservation is made once, by its ID.

@@ -44,51 +44,57 @@ func (h *host) reservations() *service.Reservations {
 	}
 }
 
+// book reserves two GPUs for an hour, unless change says something else, and returns what is said.
+func (h *host) book(t *testing.T, uid int, id string, from time.Duration, change func(*snapshot.Reservation)) string {
+	t.Helper()
+	r := snapshot.Reservation{ID: id, UID: alice, GPUs: 2, From: time.Now().Add(from), Until: time.Now().Add(from + time.Hour)}
+	if change != nil {
+		change(&r)
+	}
+	data, err := json.Marshal(r)
+	require.NoError(t, err)
+	output, _ := child(t, uid, "reserve", h.socket, string(data)).CombinedOutput() // it says why it failed
+	return strings.TrimSpace(string(output))
+}
+
+func (h *host) cancel(t *testing.T, uid int, id string) string {
+	output, _ := child(t, uid, "reserve", h.socket, "{}", id).CombinedOutput()
+	return strings.TrimSpace(string(output))
+}
+
+func (h *host) allow(t *testing.T, a service.Allowance) {
+	t.Helper()
+	a.ForMS = 60_000
+	require.NoError(t, h.client().Allow(t.Context(), a))
+}
+
 // TestReservations: what the policy says decides who may reserve, and from its start others are refused what is reserved.
 func TestReservations(t *testing.T) {
 	proctest.NeedRoot(t)
 	h := newHost(t, 4)
 	h.reserves = h.reservations()
 	h.serve(t, service.Bounds{})
-	book := func(uid int, id string, from time.Duration, change func(*snapshot.Reservation)) string {
-		t.Helper()
-		r := snapshot.Reservation{ID: id, UID: alice, GPUs: 2, From: time.Now().Add(from), Until: time.Now().Add(from + time.Hour)}
-		if change != nil {
-			change(&r)
-		}
-		data, err := json.Marshal(r)
-		require.NoError(t, err)
-		output, _ := child(t, uid, "reserve", h.socket, string(data)).CombinedOutput() // it says why it failed
-		return strings.TrimSpace(string(output))
-	}
-	cancel := func(uid int, id string) string {
-		output, _ := child(t, uid, "reserve", h.socket, "{}", id).CombinedOutput()
-		return strings.TrimSpace(string(output))
-	}
-	require.Contains(t, book(alice, "a", 0, nil), "only root may reserve GPUs while no policy is enforced here")
-	client := h.client()
-	allow := func(a service.Allowance) {
-		a.ForMS = 60_000
-		require.NoError(t, client.Allow(t.Context(), a))
-	}
-	allow(service.Allowance{})
-	require.Contains(t, book(alice, "a", 0, nil), "it isn't known yet what the policy lets you reserve here")
+	require.Contains(t, h.book(t, alice, "a", 0, nil), "only root may reserve GPUs while no policy is enforced here")
+	h.allow(t, service.Allowance{})
+	begun := time.Now()
+	require.Contains(t, h.book(t, alice, "a", 0, nil), "it isn't known yet what the policy lets you reserve here")
+	require.Less(t, time.Since(begun), 5*time.Second, "it is asked for once, though more than one look fits into that")
 	elsewhere := snapshot.Reservation{ID: "e", GPUs: 1, From: time.Now().Add(time.Hour), Until: time.Now().Add(2 * time.Hour)}
-	allow(service.Allowance{People: map[snapshot.UID]service.Person{
+	h.allow(t, service.Allowance{People: map[snapshot.UID]service.Person{
 		alice:   {Booking: &service.Booking{BookingRule: snapshot.BookingRule{GPUs: 2, AtOnce: 1}}},
 		mallory: {Booking: &service.Booking{BookingRule: snapshot.BookingRule{AtOnce: 1}, Elsewhere: []snapshot.Reservation{elsewhere}}},
 		4003:    {},
 	}})
-	require.Contains(t, book(4003, "a", 0, nil), "the policy lets you reserve nothing here")
-	require.Contains(t, book(mallory, "a", 0, nil), "you have 1 reservation, and 1 may be at once")
-	require.Contains(t, book(alice, "a", 0, func(r *snapshot.Reservation) { r.GPUs = 3 }), "you may reserve at most 2 GPUs at once")
-	require.Contains(t, book(alice, "a", 0, func(r *snapshot.Reservation) { r.Reason = "\x1b]0;x" }), "control character")
-	require.Equal(t, "uid 4001 GPUs 2 ended false", book(alice, "a", 0, func(r *snapshot.Reservation) { r.UID = mallory }), "it is the asker's own")
-	require.Contains(t, book(mallory, "a", 0, nil), "another person's reservation has the id a")
-	require.Contains(t, book(0, "a", 0, func(r *snapshot.Reservation) { r.UID = 0 }), "another person's reservation has the id a")
-	require.Contains(t, book(0, "r", 0, func(r *snapshot.Reservation) { r.UID = 0 }), "say for whom, with --user")
-	require.Equal(t, "uid 4001 GPUs 2 ended false", book(alice, "a", 0, nil), "once")
-	require.Equal(t, "uid 4001 GPUs 1 ended false", book(0, "b", 2*time.Hour, func(r *snapshot.Reservation) { r.GPUs = 1 }), "root books for others, beyond the policy")
+	require.Contains(t, h.book(t, 4003, "a", 0, nil), "the policy lets you reserve nothing here")
+	require.Contains(t, h.book(t, mallory, "a", 0, nil), "you have 1 reservation, and 1 may be at once")
+	require.Contains(t, h.book(t, alice, "a", 0, func(r *snapshot.Reservation) { r.GPUs = 3 }), "you may reserve at most 2 GPUs at once")
+	require.Contains(t, h.book(t, alice, "a", 0, func(r *snapshot.Reservation) { r.Reason = "\x1b]0;x" }), "control character")
+	require.Equal(t, "uid 4001 GPUs 2 ended false", h.book(t, alice, "a", 0, func(r *snapshot.Reservation) { r.UID = mallory }), "it is the asker's own")
+	require.Contains(t, h.book(t, mallory, "a", 0, nil), "another person's reservation has the id a")
+	require.Contains(t, h.book(t, 0, "a", 0, func(r *snapshot.Reservation) { r.UID = 0 }), "another person's reservation has the id a")
+	require.Contains(t, h.book(t, 0, "r", 0, func(r *snapshot.Reservation) { r.UID = 0 }), "say for whom, with --user")
+	require.Equal(t, "uid 4001 GPUs 2 ended false", h.book(t, alice, "a", 0, nil), "once")
+	require.Equal(t, "uid 4001 GPUs 1 ended false", h.book(t, 0, "b", 2*time.Hour, func(r *snapshot.Reservation) { r.GPUs = 1 }), "root books for others, beyond the policy")
 
 	require.Equal(t, []string{"now []", "now [0 1]"}, h.ask(t, mallory, `{"enter":{"eid":"m","pid":PID}}`, `{"attach":{"eid":"m","count":2}}`))
 	answers := h.ask(t, mallory, `{"enter":{"eid":"m","pid":PID}}`, `{"attach":{"eid":"m","count":3}}`, `{"attach":{"eid":"m","count":2}}`)
@@ -105,11 +111,44 @@ func TestReservations(t *testing.T) {
 	require.Equal(t, []string{"now []", "now [0 1]"}, h.ask(t, alice, `{"enter":{"eid":"a","pid":PID}}`, `{"attach":{"eid":"a","count":2}}`))
 	require.Equal(t, []string{"now []", "now [0 1 2 3]"}, h.ask(t, 0, `{"enter":{"eid":"r","pid":PID}}`, `{"attach":{"eid":"r","count":4}}`))
 
-	require.Contains(t, cancel(mallory, "a"), "another person's")
-	require.Contains(t, cancel(alice, "c"), "this host has no reservation c")
-	require.Equal(t, "uid 4001 GPUs 2 ended true", cancel(alice, "a"))
+	require.Contains(t, h.cancel(t, mallory, "a"), "another person's")
+	require.Contains(t, h.cancel(t, alice, "c"), "this host has no reservation c")
+	require.Equal(t, "uid 4001 GPUs 2 ended true", h.cancel(t, alice, "a"))
 	require.Equal(t, []string{"now []", "now [0 1 2]"}, h.ask(t, mallory, `{"enter":{"eid":"m","pid":PID}}`, `{"attach":{"eid":"m","count":3}}`))
-	require.Equal(t, "uid 4001 GPUs 1 ended true", cancel(0, "b"))
+	require.Equal(t, "uid 4001 GPUs 1 ended true", h.cancel(t, 0, "b"))
+}
+
+// TestReservationsWithinCaps: the reservations of a person count together, where the cap is surely about them.
+func TestReservationsWithinCaps(t *testing.T) {
+	proctest.NeedRoot(t)
+	h := newHost(t, 4)
+	h.reserves = h.reservations()
+	h.serve(t, service.Bounds{})
+	require.Equal(t, "uid 4001 GPUs 2 ended false", h.book(t, 0, "a", 0, nil))
+	own := service.Cap{Rule: "max-devices-per-user", Counts: "gpus", GPUs: []snapshot.DeviceIndex{0, 1, 2}}
+	hers := service.Person{Booking: &service.Booking{}, Caps: []service.CapUse{{Limit: 2}}}
+	allowed := func(elsewhere ...snapshot.Reservation) {
+		hers.Booking.Elsewhere = elsewhere
+		h.allow(t, service.Allowance{Caps: []service.Cap{own}, People: map[snapshot.UID]service.Person{alice: hers}})
+	}
+	one := func(r *snapshot.Reservation) { r.GPUs = 1 }
+	allowed()
+	require.Contains(t, h.book(t, alice, "b", 0, nil), "max-devices-per-user allows you 2 GPUs: reserve at most 1 here at that time")
+	require.Equal(t, "uid 4001 GPUs 1 ended false", h.book(t, alice, "c", 10*time.Minute, one), "one GPU isn't of the cap")
+	require.Contains(t, h.book(t, alice, "d", 10*time.Minute, one), "reserve at most 0 here at that time")
+	require.Equal(t, "uid 4001 GPUs 1 ended true", h.cancel(t, alice, "c"))
+	elsewhere := snapshot.Reservation{ID: "e", GPUs: 1, From: time.Now(), Until: time.Now().Add(time.Hour)}
+	allowed(elsewhere)
+	require.Contains(t, h.book(t, alice, "e", 0, one), "reserve at most 0 here at that time")
+	own.Rule = ""
+	allowed(elsewhere)
+	require.Equal(t, "uid 4001 GPUs 1 ended false", h.book(t, alice, "e", 0, one), "the cap may be about this host alone")
+	require.Equal(t, "uid 4001 GPUs 1 ended true", h.cancel(t, alice, "e"))
+}
+
+// none is a host of which nothing is held.
+func none() (func(*snapshot.Reservation) bool, error) {
+	return func(*snapshot.Reservation) bool { return false }, nil
 }
 
 // A reservation lapses of which nothing was held for half an hour without a break; while that is unknown, it doesn't.
@@ -136,14 +175,12 @@ func TestAReservationLapses(t *testing.T) {
 		}))
 		lapsed := 0
 		for minute := range 60 {
-			require.NoError(t, r.Tend(now.Add(time.Duration(minute)*time.Minute), func() (map[snapshot.UID]bool, error) {
-				switch tt.holds(minute) {
-				case held:
-					return map[snapshot.UID]bool{alice: true}, nil
-				case unheld:
-					return map[snapshot.UID]bool{mallory: true}, nil
+			require.NoError(t, r.Tend(now.Add(time.Duration(minute)*time.Minute), func() (func(*snapshot.Reservation) bool, error) {
+				var err error
+				if tt.holds(minute) == unknown {
+					err = errors.New("nvidia-smi doesn't answer")
 				}
-				return nil, errors.New("nvidia-smi doesn't answer")
+				return func(b *snapshot.Reservation) bool { return b.UID == alice && tt.holds(minute) == held }, err
 			}), name)
 			list, err := h.store.Reservations()
 			require.NoError(t, err)
@@ -153,7 +190,7 @@ func TestAReservationLapses(t *testing.T) {
 			require.Nil(t, list[1].Ended, name)
 		}
 		require.Equal(t, tt.lapses, lapsed, name)
-		require.NoError(t, r.Tend(now.Add(time.Hour), func() (map[snapshot.UID]bool, error) { return nil, nil }))
+		require.NoError(t, r.Tend(now.Add(time.Hour), none))
 		list, err := h.store.Reservations()
 		require.NoError(t, err)
 		require.NotNil(t, list[0].Ended, name)
@@ -170,7 +207,6 @@ func TestReservationsAfterARestart(t *testing.T) {
 	}))
 	tend := func(r *service.Reservations, minute int) snapshot.Reservation {
 		t.Helper()
-		none := func() (map[snapshot.UID]bool, error) { return nil, nil }
 		require.NoError(t, r.Tend(now.Add(time.Duration(minute)*time.Minute), none))
 		list, err := h.store.Reservations()
 		require.NoError(t, err)

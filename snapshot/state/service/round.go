@@ -65,7 +65,9 @@ func (s *Server) round(ctx context.Context) {
 		s.give(waiting[id], chosen)
 	}
 	q.mu.Lock()
-	candidates = slices.DeleteFunc(candidates, func(c candidate) bool { return waiting[c.id].done })
+	candidates = slices.DeleteFunc(candidates, func(c candidate) bool {
+		return waiting[c.id].done || q.offerTo(c.id) != nil
+	})
 	q.keep(look, waiting, nil, now)
 	if inOrder(candidates, have, now); len(candidates) > 0 {
 		q.tell(candidates, waiting, now)
@@ -201,15 +203,39 @@ func (q *waits) took(uid snapshot.UID, list []snapshot.DeviceIndex) {
 // letPass notes that a user took nothing of an offer, also if its command has ended. Its waits without a change begin
 // again behind others: else GPUs would be kept for them minute after minute; q.mu is held.
 func (q *waits) letPass(uid snapshot.UID, now time.Duration) {
-	if q.passed == nil {
-		q.passed = make(map[snapshot.UID]time.Duration)
-	}
-	q.passed[uid] = now + passedFor
+	q.comesBehind(uid, now+passedFor)
 	for _, w := range q.list {
 		if w.UID == uid && w.change == nil {
 			w.since = now
 		}
 	}
+}
+
+// withdraw ends an offer that a user doesn't want, as another host's was taken. For a minute the user comes behind
+// others, so that who withdraws again and again keeps nothing from them. What a controller has freed for it stays.
+func (s *Server) withdraw(id string, by callerProcess) error {
+	if by.contained {
+		return errContained
+	}
+	q := &s.waits
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	own := func(o offer) bool { return o.id == id && o.uid == by.account }
+	freed := slices.ContainsFunc(q.offers, func(o offer) bool { return own(o) && !o.told })
+	if freed || !slices.ContainsFunc(q.offers, own) {
+		return nil
+	}
+	q.offers = slices.DeleteFunc(q.offers, own)
+	q.comesBehind(by.account, sinceBoot()+offerFor)
+	q.wake()
+	return nil
+}
+
+func (q *waits) comesBehind(uid snapshot.UID, until time.Duration) {
+	if q.passed == nil {
+		q.passed = make(map[snapshot.UID]time.Duration)
+	}
+	q.passed[uid] = max(q.passed[uid], until)
 }
 
 // counted is how many GPUs each person has, or is offered; q.mu is held.
@@ -257,7 +283,8 @@ func (q *waits) unkept(w *wait, free []snapshot.DeviceIndex) []snapshot.DeviceIn
 	return append(own, free...)
 }
 
-// offered notes for which waits a controller frees GPUs: they are kept for these alone once they are free.
+// offered notes for which waits a controller frees GPUs: they are kept for these alone once they are free. What is
+// offered to another wait already, as by another controller, is refused.
 func (q *waits) offered(list map[string][]snapshot.DeviceIndex, possible map[string]int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -265,8 +292,11 @@ func (q *waits) offered(list map[string][]snapshot.DeviceIndex, possible map[str
 	now := sinceBoot()
 	q.offers = slices.DeleteFunc(q.offers, func(o offer) bool { return !o.told && o.by == 0 && list[o.id] == nil })
 	for _, w := range q.list {
-		known := slices.ContainsFunc(q.offers, func(o offer) bool { return o.id == w.ID })
-		if next := list[w.ID]; len(next) > 0 && len(next) <= maxOwnGPUs && !known && now >= q.passed[w.UID] {
+		next := list[w.ID]
+		known := slices.ContainsFunc(q.offers, func(o offer) bool {
+			return o.id == w.ID || len(without(o.gpus, next)) < len(o.gpus)
+		})
+		if len(next) > 0 && len(next) <= maxOwnGPUs && !known && now >= q.passed[w.UID] {
 			q.offers = append(q.offers, offer{id: w.ID, uid: w.UID, gpus: next})
 		}
 	}

@@ -27,19 +27,19 @@ type candidate struct {
 	behind bool // all others, as its user let an offer pass
 }
 
-// keptBack is which wait is the first one for which there is not enough, and since when something is kept back for
-// it, and for how long. A wait that is overdue keeps it until it begins, but for as long at most: else long jobs of
-// others could let it wait for ever. Without such a wait it is what was kept back last: the user's next command goes
-// on with it.
+// keptBack is which wait is the first one for which there is not enough, and since when something is kept back; 0
+// before that. The time is a user's, who goes on with it in the next command.
 type keptBack struct {
-	id     string // empty for none
+	id     string // empty for no such wait
 	since  time.Duration
-	length time.Duration
-	uid    snapshot.UID // of the wait
+	uid    snapshot.UID // of the wait with which the time began
+	served bool         // this user's wait has begun or ended since
 }
 
 // keeps says whether what is free is kept back, rather than left to those behind.
-func (h keptBack) keeps(now time.Duration) bool { return h.id != "" && now-h.since < h.length }
+func (h keptBack) keeps(now time.Duration) bool {
+	return h.id != "" && (h.since == 0 || now-h.since < keepBackFor)
+}
 
 // decide says which waits get which GPUs. The queue is one of people: who has fewest (have) comes first, then who waits
 // longest, and last who let an offer pass. last is what it returned before.
@@ -68,7 +68,7 @@ func decide(
 			taken[index] = true
 		}
 	}
-	if next.id == "" && given[last.id] == nil {
+	if next.id == "" {
 		next = last.without()
 	}
 	return given, next
@@ -80,15 +80,14 @@ func (h keptBack) without() keptBack {
 	return h
 }
 
-// passedTo is what is kept back for the first wait now. The time goes on while waits come and go, so that no number of
-// them keeps GPUs back for longer. It begins with something to keep, and again when the one before begins.
+// passedTo is what is kept back for the first wait now. The time begins with something to keep, and goes on while waits
+// come and go, so that no number of them keeps GPUs back for longer. It begins again for another user when the one
+// before is served, and for the same one not: short jobs in a loop would keep everything.
 func (h keptBack) passedTo(c *candidate, begins, anything bool, now time.Duration) keptBack {
-	another := h.id == "" && h.uid != c.uid
-	if another || begins || now-h.since >= 2*h.length || h.keeps(now) && !anything {
-		h.since = now
-	}
-	if h.id, h.uid, h.length = c.id, c.uid, keepBackFor; now-c.since > overdue {
-		h.length = overdue
+	h.served = h.served || begins || h.id == ""
+	h.id = c.id
+	if begun := h.since != 0 && now-h.since < 2*keepBackFor; anything && (!begun || h.served && h.uid != c.uid) {
+		h.since, h.uid, h.served = now, c.uid, false
 	}
 	return h
 }

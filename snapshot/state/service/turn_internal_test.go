@@ -39,13 +39,17 @@ func TestDecide(t *testing.T) {
 		"a day is not over":              {[]candidate{{"a", 1, 1, gpusOf(1), 76 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, map[snapshot.UID]int{1: 7}, keptBack{}, "map[b:[0]]", "a"},
 		"over a cap is passed over":      {[]candidate{{"a", 1, 1, gpusOf(1), 90 * hour, true, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{}, "map[b:[0]]", ""},
 		"the first holds":                {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{}, "map[]", "a"},
-		"it goes on to hold":             {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{"a", now - 29*time.Minute, keepBackFor, 1}, "map[]", "a"},
+		"it goes on to hold":             {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{"a", now - 29*time.Minute, 1, false}, "map[]", "a"},
 		"it holds what suits it":         {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(2), 99 * hour, false, false}}, nil, keptBack{}, "map[b:[1]]", "a"},
-		"others pass after half an hour": {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{"a", now - 31*time.Minute, keepBackFor, 1}, "map[b:[0]]", "a passes"},
-		"for half an hour":               {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{"a", now - hour, keepBackFor, 1}, "map[]", "a"},
-		"another one goes on to hold":    {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{"gone", now - 31*time.Minute, keepBackFor, 1}, "map[b:[0]]", "a passes"},
+		"others pass after half an hour": {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{"a", now - 31*time.Minute, 1, false}, "map[b:[0]]", "a passes"},
+		"for half an hour":               {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{"a", now - hour, 1, false}, "map[]", "a"},
+		"another one goes on to hold":    {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{"gone", now - 31*time.Minute, 1, false}, "map[b:[0]]", "a passes"},
 		"who let an offer pass":          {[]candidate{{"a", 1, 1, gpusOf(1), 75 * hour, false, true}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, map[snapshot.UID]int{2: 7}, keptBack{}, "map[b:[0]]", "a"},
-		"it has begun":                   {[]candidate{{"c", 3, 1, gpusOf(2), 80 * hour, false, false}, {"a", 1, 2, gpusOf(2), 90 * hour, false, false}, {"b", 2, 1, gpusOf(2), 99 * hour, false, false}}, nil, keptBack{"c", now - 31*time.Minute, keepBackFor, 1}, "map[c:[0]]", "a"},
+		"it has begun":                   {[]candidate{{"c", 3, 1, gpusOf(2), 80 * hour, false, false}, {"a", 1, 2, gpusOf(2), 90 * hour, false, false}, {"b", 2, 1, gpusOf(2), 99 * hour, false, false}}, nil, keptBack{"c", now - 31*time.Minute, 3, false}, "map[c:[0]]", "a"},
+		"the same user's has begun":      {[]candidate{{"c", 1, 1, gpusOf(2), 80 * hour, false, false}, {"a", 1, 2, gpusOf(2), 90 * hour, false, false}, {"b", 2, 1, gpusOf(2), 99 * hour, false, false}}, map[snapshot.UID]int{2: 9}, keptBack{"c", now - 31*time.Minute, 1, false}, "map[b:[1] c:[0]]", "a passes"},
+		"nothing was kept so far":        {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{"a", 0, 1, false}, "map[]", "a"},
+		"nothing is free any more":       {[]candidate{{"a", 1, 2, nil, 90 * hour, false, false}}, nil, keptBack{"a", now - 31*time.Minute, 1, false}, "map[]", "a passes"},
+		"over a day holds no longer":     {[]candidate{{"a", 1, 2, gpusOf(1), 60 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{"a", now - 31*time.Minute, 1, false}, "map[b:[0]]", "a passes"},
 	} {
 		given, next := decide(row.candidates, row.have, row.last, now)
 		require.Equal(t, row.want, fmt.Sprint(given), name)
@@ -70,7 +74,7 @@ func TestKeptBackForAPerson(t *testing.T) {
 		"others may pass":             {1, 2, 31 * time.Minute, false},
 		"for as long":                 {1, 2, time.Hour, true},
 		"another person":              {2, 2, 31 * time.Minute, true},
-		"who got what was waited for": {1, 1, 31 * time.Minute, true},
+		"who got what was waited for": {1, 1, 31 * time.Minute, false},
 	} {
 		first := candidate{id: "a1", uid: 1, gpus: 2, free: gpusOf(1), since: now}
 		_, kept := decide([]candidate{first}, nil, keptBack{}, now)
@@ -142,35 +146,40 @@ func TestPropertyQueue(t *testing.T) {
 	}
 }
 
-// TestAWaitForAllGPUs: while others always wait for one, whose jobs last for hours, a wait for all begins after a day.
-func TestAWaitForAllGPUs(t *testing.T) {
-	const gpus, job = 4, 5 * time.Hour
-	ends, last := [gpus]time.Duration{}, keptBack{}
-	for now := time.Duration(0); now < 48*time.Hour; now += 10 * time.Minute {
-		list := []candidate{{id: "all", uid: 1, gpus: gpus}}
-		for i := range gpus {
-			list = append(list, candidate{id: fmt.Sprint(now, i), uid: snapshot.UID(2 + i), gpus: 1, since: now})
-			if now == 0 {
-				ends[i] = time.Duration(i) * 75 * time.Minute
-			}
-		}
-		for i := range list {
-			for k, end := range ends {
-				if end <= now {
-					list[i].free = append(list[i].free, snapshot.DeviceIndex(k))
-				}
-			}
-		}
+// TestALoopOfShortJobs: who waits again as soon as a job ends, which takes no time, keeps what is free from another for
+// half of the time.
+func TestALoopOfShortJobs(t *testing.T) {
+	last, kept := keptBack{}, 0
+	const start, minutes = 100 * time.Hour, 300
+	for minute := range minutes {
+		now := start + time.Duration(minute)*time.Minute
+		free := 2 + min(1, minute%5/4) // the third one is free from time to time
+		loop := candidate{id: fmt.Sprint("loop", minute/5), uid: 1, gpus: 3, free: gpusOf(free), since: now}
+		other := candidate{id: "other", uid: 2, gpus: 1, free: gpusOf(free), since: start}
 		var given map[string][]snapshot.DeviceIndex
-		given, last = decide(list, nil, last, now)
-		if given["all"] != nil {
-			require.Greater(t, now, overdue)
-			require.Less(t, now, overdue+job)
-			return
-		}
-		for _, chosen := range given {
-			ends[chosen[0]] = now + job
+		given, last = decide([]candidate{loop, other}, map[snapshot.UID]int{2: 1}, last, now)
+		if free == 2 && given["other"] == nil {
+			kept++
 		}
 	}
-	t.Fatal("it waits for ever")
+	require.InDelta(t, minutes/2*4/5, kept, 10)
+}
+
+// TestAWaitForAllGPUs goes first after a day. Also then it holds what is free for half an hour, and others pass for as
+// long.
+func TestAWaitForAllGPUs(t *testing.T) {
+	last, passed := keptBack{}, 0
+	for now := 2 * overdue; now < 2*overdue+5*time.Hour; now += 10 * time.Minute {
+		all := candidate{id: "all", uid: 1, gpus: 4, free: gpusOf(1), since: 1}
+		other := candidate{id: fmt.Sprint(now), uid: 2, gpus: 1, free: gpusOf(1), since: now}
+		var given map[string][]snapshot.DeviceIndex
+		if given, last = decide([]candidate{all, other}, nil, last, now); given[other.id] != nil {
+			passed++
+		}
+	}
+	require.Equal(t, 15, passed, "three of six times an hour")
+	all := candidate{id: "all", uid: 1, gpus: 4, free: gpusOf(4), since: 1}
+	other := candidate{id: "other", uid: 2, gpus: 1, free: gpusOf(4), since: 2 * overdue}
+	given, _ := decide([]candidate{all, other}, map[snapshot.UID]int{1: 3}, last, 2*overdue+5*time.Hour)
+	require.Len(t, given["all"], 4, "though it has more")
 }

@@ -268,7 +268,7 @@ func (s *Server) prepare(ctx context.Context, w *wait) error {
 	if len(r.Indices) > 0 {
 		w.GPUs, w.Suits = len(r.Indices), r.Indices
 	}
-	return files.CheckCount(w.GPUs)
+	return files.CheckRequest(r)
 }
 
 // leave takes a command out of the queue. What it was offered stays with its user for the rest of the time.

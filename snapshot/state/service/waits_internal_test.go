@@ -77,6 +77,46 @@ func TestAllWaitsFitIntoASnapshot(t *testing.T) {
 	require.Error(t, q.admit(w))
 }
 
+// TestTwoOffersOfOneGPU: the second one, as of another controller, is refused.
+func TestTwoOffersOfOneGPU(t *testing.T) {
+	q := &waits{changed: make(chan struct{}, 1)}
+	for uid, id := range []string{"a", "b", "c"} {
+		w := &wait{}
+		w.ID, w.UID = id, snapshot.UID(uid)
+		q.list = append(q.list, w)
+	}
+	q.offers = []offer{{id: "a", gpus: gpusOf(2), by: time.Hour}}
+	q.offered(map[string][]snapshot.DeviceIndex{"b": {1, 2}, "c": {2}}, nil)
+	require.Len(t, q.offers, 2)
+	require.Equal(t, "c", q.offers[1].id)
+}
+
+// TestAnOfferThatIsWithdrawn is free for others at once, and isn't let pass; one that a controller freed GPUs for is.
+func TestAnOfferThatIsWithdrawn(t *testing.T) {
+	s, now := &Server{}, sinceBoot()
+	q := &s.waits
+	q.offers = []offer{{id: "a", uid: 1, gpus: gpusOf(2), by: now + offerFor, told: true}}
+	require.ErrorIs(t, s.withdraw("a", callerProcess{account: 1, contained: true}), errContained)
+	for _, other := range []struct {
+		id  string
+		uid snapshot.UID
+	}{{"a", 2}, {"b", 1}} {
+		require.NoError(t, s.withdraw(other.id, callerProcess{account: other.uid}))
+		require.Len(t, q.offers, 1)
+	}
+	q.offers = append(q.offers, offer{id: "a", uid: 1, gpus: gpusOf(1)})
+	require.NoError(t, s.withdraw("a", callerProcess{account: 1}))
+	require.Len(t, q.offers, 2)
+	q.offers = q.offers[:1]
+	require.NoError(t, s.withdraw("a", callerProcess{account: 1}))
+	require.Empty(t, q.offers)
+	require.Less(t, q.passed[1], now+2*offerFor)
+	q.passed[1] = now + passedFor
+	q.offers = []offer{{id: "a", uid: 1, told: true}}
+	require.NoError(t, s.withdraw("a", callerProcess{account: 1}))
+	require.Equal(t, now+passedFor, q.passed[1], "what was let pass before stays so")
+}
+
 // TestAnOfferIsKeptFromTheFirstOne in the queue, too, for whom all else is kept back.
 func TestAnOfferIsKeptFromTheFirstOne(t *testing.T) {
 	const now = time.Hour
@@ -87,7 +127,7 @@ func TestAnOfferIsKeptFromTheFirstOne(t *testing.T) {
 		look.Devices = append(look.Devices, snapshot.Device{Index: index})
 	}
 	q := &waits{offers: []offer{{id: "c", uid: 2, gpus: gpusOf(3), by: now + offerFor, told: true}}}
-	q.keptBack = keptBack{id: "b", since: now, length: keepBackFor}
+	q.keptBack = keptBack{id: "b", since: now}
 	given := map[string][]snapshot.DeviceIndex{"d": {3}}
 	begins := &wait{}
 	begins.UID = 3
@@ -177,12 +217,13 @@ func TestWhoTakesNothingKeepsNothing(t *testing.T) {
 	}
 	q.list = []*wait{waits("c1", carol, 3)}
 	offered("c1[1 2 3]")
+	require.Equal(t, gpuList{1, 2, 3}, (<-q.list[0].events).Waiting.Offered, "no place is said instead")
 	second, other := waits("c2", carol, 3), waits("b1", bob, 1)
 	q.list = []*wait{second, other}
 	offered("c1[1 2 3]")
 	q.offers[0].by = 1
 	offered("b1[1]")
-	require.Equal(t, 2, second.place.Number)
+	require.Equal(t, 1, second.place.Number, "of those who are offered nothing")
 
 	q.list, q.offers = []*wait{second}, nil
 	offered()
