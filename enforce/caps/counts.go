@@ -251,17 +251,14 @@ func (n *counted) from(h *judging.HostView) enforce.CapCount {
 	return count
 }
 
-// Result is what was found beside the findings.
-type Result struct {
-	Counts    enforce.Counts
-	ForWaits  []enforce.ForWait
-	Uncounted enforce.Uncounted
-}
-
-func (c *counting) result() Result {
-	r := Result{Counts: &counts{counting: c}, Uncounted: c.uncounted}
-	for _, w := range c.forWaits {
-		r.ForWaits = append(r.ForWaits, w.ForWait)
+// conclude adds to the judgement what was found beside the findings.
+func (c *counting) conclude() {
+	c.Counts = &counts{counting: c}
+	for _, n := range c.forWaits {
+		w := enforce.ForWait{Host: n.h.Name, ID: n.ID, Possible: n.possible}
+		if n.gets() {
+			w.GPUs, w.Possible = n.free, 0
+		}
+		c.ForWaits = append(c.ForWaits, w)
 	}
-	return r
 }

@@ -30,6 +30,7 @@ type HeldDevice struct {
 	// Of a choice:
 	Stays bool // its attachments stay, although it is to go
 
+	whole        *HeldDevice   // of a part that is to go: what was chosen
 	mates        []*HeldDevice // the devices of the host that count
 	cost         int8
 	chosen, gone bool // whether it is to go, and whether it no longer counts then

@@ -3,6 +3,6 @@
 // (choice.go): never more than the excess, and those devices first that cost their people least, and adds findings
 // about that to the judgement. It is pure.
 //
-//	result := caps.Judge(j)
-//	for _, c := range result.Counts.On("gpu-01", "alice") { … }
+//	caps.Judge(j)
+//	for _, c := range j.Counts.On("gpu-01", "alice") { … }
 package caps

@@ -45,8 +45,7 @@ type counting struct {
 	booked     map[*judging.HostView][]booking
 	people     map[*judging.HostView][]*held // who has something there, and caps
 	owners     map[*judging.EnvView]*held
-	forWaits   []forWait
-	uncounted  enforce.Uncounted
+	forWaits   []*need
 	// reserved are devices that people hold within own reservations that run.
 	reserved map[*HeldDevice]bool
 }

@@ -13,7 +13,7 @@ import (
 // Judge takes environments and GPUs from people who are over a cap: never more than the excess, unless one process
 // holds several GPUs, and those first that cost them least. What one cap takes doesn't count for the next. The caps
 // with a key of their own, which each person may have differently, come before those of the list.
-func Judge(j *judging.Judgement) Result {
+func Judge(j *judging.Judgement) {
 	c := newCounting(j)
 	c.markIdle()
 	c.markReserved()
@@ -39,7 +39,7 @@ func Judge(j *judging.Judgement) Result {
 		j.Notes = append(j.Notes, enforce.Note{Text: "some hosts did not answer: GPUs there don't count toward per-user " +
 			"caps"})
 	}
-	return c.result()
+	c.conclude()
 }
 
 // ownCaps are the caps of a person with a key of their own.
@@ -66,11 +66,11 @@ func (c *counting) findUncounted() {
 			p := &h.Snapshot.Processes[i]
 			if user := h.PersonRunning(p); user != "" && h.In[i] == nil && !h.Exempt[p.PID] && len(p.Usage) > 0 {
 				people[user] = true
-				c.uncounted.Processes++
+				c.Uncounted.Processes++
 			}
 		}
 	}
-	c.uncounted.People = len(people)
+	c.Uncounted.People = len(people)
 }
 
 // judgeListed applies a cap of the list: to each person or to all together, on each host or on all.

@@ -11,25 +11,20 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// lostDevice is what a person has of a device that is to go.
-type lostDevice struct {
-	*HeldDevice
-	whole *HeldDevice // as it was chosen
-}
-
 // lostBy is what people lose, by their numbers, by devices that were chosen.
-func lostBy(chosen []*HeldDevice) map[int][]lostDevice {
-	lost := make(map[int][]lostDevice)
+func lostBy(chosen []*HeldDevice) map[int][]*HeldDevice {
+	lost := make(map[int][]*HeldDevice)
 	for _, whole := range chosen {
 		for _, part := range whole.Whose() {
-			lost[part.Owner] = append(lost[part.Owner], lostDevice{part, whole})
+			part.whole = whole
+			lost[part.Owner] = append(lost[part.Owner], part)
 		}
 	}
 	return lost
 }
 
 // lose has a finding take environments' devices, and devices.
-func (c *capOn) lose(f *enforce.Finding, due bool, envs []heldEnv, devices []lostDevice) {
+func (c *capOn) lose(f *enforce.Finding, due bool, envs []heldEnv, devices []*HeldDevice) {
 	named := make(map[*snapshot.Process]bool)
 	end := func(h *judging.HostView, p *snapshot.Process) { // once
 		if !named[p] {
@@ -64,7 +59,7 @@ func (c *capOn) lose(f *enforce.Finding, due bool, envs []heldEnv, devices []los
 
 // add adds the findings about a person who is to lose environments or devices: of people who share a cap, who loses
 // nothing has none.
-func (c *capOn) add(u *held, f enforce.Finding, envs []heldEnv, devices []lostDevice) (acts bool) {
+func (c *capOn) add(u *held, f enforce.Finding, envs []heldEnv, devices []*HeldDevice) (acts bool) {
 	n := len(envs) + len(devices)
 	f.User, f.ID, f.HostsMissing = u.user, c.key()+"/"+string(u.user), len(c.Missing)
 	if c.host != nil {
@@ -101,7 +96,7 @@ func cut[T any](list []T, from, to int) []T {
 }
 
 // addPart adds a finding about some of what is to go, and reports whether something is done about it.
-func (c *capOn) addPart(u *held, f enforce.Finding, envs []heldEnv, devices []lostDevice) (acts bool) {
+func (c *capOn) addPart(u *held, f enforce.Finding, envs []heldEnv, devices []*HeldDevice) (acts bool) {
 	count := *f.Count // each has its own
 	count.Hosts = len(f.CountedOn)
 	f.Count = &count
@@ -146,7 +141,7 @@ func (c *capOn) excess(counted []*HeldDevice, used int64) *enforce.CapExcess {
 }
 
 // whyOf says why a person loses these.
-func whyOf(devices []lostDevice) string {
+func whyOf(devices []*HeldDevice) string {
 	var reasons []string
 	for _, d := range devices {
 		if why := d.whole.Why(); !strings.Contains(strings.Join(reasons, ", "), why) {

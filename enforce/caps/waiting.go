@@ -12,20 +12,19 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// forWait is what there is for a wait, with its WaitKey.
-type forWait struct {
-	enforce.ForWait
-	key string
-}
-
 // need is what a wait lacks on a host.
 type need struct {
 	*snapshot.Wait
 	h    *judging.HostView
 	user *held
 	key  string                 // see WaitKey
-	free []snapshot.DeviceIndex // that it would get
+	free []snapshot.DeviceIndex // that it gets, or would get
+	// possible is how many GPUs it could have: all that it waits for, if it gets them.
+	possible int
 }
+
+// gets reports whether it gets what it waits for.
+func (n *need) gets() bool { return n.possible == n.GPUs }
 
 // lacks is how many GPUs it needs beside those.
 func (n *need) lacks() int { return n.GPUs - len(n.free) }
@@ -45,15 +44,11 @@ func (c *counting) judgeWaiting(listed *enforce.Cap, each []*capOn) {
 		if c.served[n.key] {
 			continue
 		}
-		possible := c.take(over, n)
-		w := forWait{enforce.ForWait{Host: n.h.Name, ID: n.ID, Possible: possible}, n.key}
-		if possible == n.GPUs {
-			c.served[n.key] = true
-			w.GPUs, w.Possible = n.free, 0
-		}
-		c.forWaits = append(c.forWaits, w)
+		c.take(over, n)
+		c.served[n.key] = n.gets()
+		c.forWaits = append(c.forWaits, n)
 	}
-	c.forWaits = slices.DeleteFunc(c.forWaits, func(w forWait) bool { return w.GPUs == nil && c.served[w.key] })
+	c.forWaits = slices.DeleteFunc(c.forWaits, func(n *need) bool { return !n.gets() && c.served[n.key] })
 }
 
 // keepTaken keeps for waits what was taken for them: it may not be free yet.
@@ -66,8 +61,7 @@ func (c *counting) keepTaken() {
 				c.served[c.WaitKey(w)] = true
 			}
 			if known && taken.Host == h.Name {
-				kept := enforce.ForWait{Host: h.Name, ID: w.ID, GPUs: taken.GPUs}
-				c.forWaits = append(c.forWaits, forWait{kept, c.WaitKey(w)})
+				c.forWaits = append(c.forWaits, &need{Wait: w, h: h, free: taken.GPUs, possible: w.GPUs})
 			}
 		}
 	}
@@ -184,8 +178,8 @@ func (c *counting) free(h *judging.HostView, by time.Time) (free []snapshot.Devi
 	return free
 }
 
-// take has people lose what a wait lacks, if all of it may be taken. It returns how many GPUs the wait gets, or could.
-func (c *counting) take(over []*capOn, n *need) (possible int) {
+// take has people lose what a wait lacks, if all of it may be taken, and finds how many GPUs the wait could have.
+func (c *counting) take(over []*capOn, n *need) {
 	of := make(map[*HeldDevice]*capOn)
 	var list []*HeldDevice
 	has, may := make(map[int]int), make(map[int]int)
@@ -207,16 +201,15 @@ func (c *counting) take(over []*capOn, n *need) (possible int) {
 		most += on.mayTake
 	}
 	var chosen []*HeldDevice
-	possible = min(c.mayHave(n, true), len(n.free)+min(most, len(list)), n.GPUs)
-	for ; possible > len(n.free); possible-- {
-		if chosen = Exactly(list, possible-len(n.free), has, may); chosen != nil {
+	n.possible = min(c.mayHave(n, true), len(n.free)+min(most, len(list)), n.GPUs)
+	for ; n.possible > len(n.free); n.possible-- {
+		if chosen = Exactly(list, n.possible-len(n.free), has, may); chosen != nil {
 			break
 		}
 	}
-	if possible == n.GPUs {
+	if n.gets() {
 		c.loseFor(n, chosen, of)
 	}
-	return possible
 }
 
 // loseFor adds the findings about what was chosen for a wait. Something is done about them once all of them are due.

@@ -29,7 +29,11 @@ type Judgement struct {
 	Next     enforce.Memory // starts with what is still valid of before
 	Findings []enforce.Finding
 	Notes    []enforce.Note
-	Ask      map[snapshot.Hostname]bool // hosts to ask before something is done
+	// Uncounted, ForWaits and Counts are those of the plan.
+	Uncounted enforce.Uncounted
+	ForWaits  []enforce.ForWait
+	Counts    enforce.Counts
+	Ask       map[snapshot.Hostname]bool // hosts to ask before something is done
 
 	ExemptDevices map[snapshot.Hostname][]snapshot.DeviceIndex
 }

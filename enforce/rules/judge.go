@@ -37,11 +37,10 @@ func Judge(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memor
 			j.apply(apply)
 		}
 	}
-	result := caps.Judge(j.Judgement)
+	caps.Judge(j.Judgement)
 	j.KeepAbsent()
 
 	plan = j.plan()
-	plan.Counts, plan.ForWaits, plan.Uncounted = result.Counts, result.ForWaits, result.Uncounted
 	j.holdBack(&plan) // what exceeds the safety limits
 	events = j.events(&plan, cluster)
 	return plan, j.Next, events
@@ -148,6 +147,7 @@ func (j *judge) plan() enforce.Plan {
 	}
 	plan := enforce.Plan{
 		Findings: j.Findings, Notes: j.Notes, TellUsers: j.Fleet.TellUsers, ExemptDevices: j.ExemptDevices,
+		Counts: j.Counts, ForWaits: j.ForWaits, Uncounted: j.Uncounted,
 	}
 	if j.Fleet.Limits.Paused == "" {
 		plan.Ask = slices.Sorted(maps.Keys(j.Ask))
