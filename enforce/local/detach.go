@@ -12,9 +12,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// detach removes attachments, all of them in one update of the state files: the lock is taken once, and the files are
-// either the old ones or the new ones. The environments that keep a device are noted, but not if only the disk is
-// full: their processes end all the same, and the next cycle detaches them.
+// detach removes attachments, all in one update of the state files: these are either the old ones or the new ones. The
+// environments that keep a device are noted, but not if only the disk is full: their processes end all the same, and
+// the next cycle detaches them.
 func (x *execution) detach(ctx context.Context, items []order.Detachment) []order.Outcome {
 	outcomes := make([]order.Outcome, len(items))
 	if len(items) == 0 {
@@ -70,7 +70,7 @@ func (x *execution) detach(ctx context.Context, items []order.Detachment) []orde
 
 // checkDetachment objects to a device that is another GPU now, or was judged to be unused and isn't.
 func (x *execution) checkDetachment(d *order.Detachment, now *inspection, files *state.Files) objection {
-	if o := otherGPU(d.Device, x.gpus, now.gpus, files); o.raised() || !d.Unused {
+	if o := x.otherGPU(d.Device, now, files); o.raised() || !d.Unused {
 		return o
 	}
 	for pid, p := range now.processes {
@@ -103,8 +103,8 @@ func detachOne(item *order.Detachment, files *state.Files, uid snapshot.UID) (st
 }
 
 // stillAttached are the environments that kept a device which the order takes away, each with the reason. Their
-// processes are not signalled: either the state files can't be trusted now, or the id names another environment than
-// the judged one, and a process may be another one too, unless its start time is known.
+// processes are not signalled: the state files can't be trusted now, or the id names another environment than the
+// judged one, and a process may be another one too, unless its start time is known.
 func stillAttached(outcomes []order.Outcome) map[snapshot.EnvID]objection {
 	out := map[snapshot.EnvID]objection{}
 	for _, o := range outcomes {

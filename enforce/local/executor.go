@@ -1,5 +1,5 @@
-// Package local carries out an order on this machine: it detaches environments
-// from devices, ends processes, and returns the outcome of each item.
+// Package local carries out an order on this machine: it detaches environments from devices, ends processes, and
+// returns the outcome of each item.
 //
 //	machine := &snapshotlocal.Collector{SMI: client, StateFiles: store} // of snapshot/local
 //	x := local.New(machine, store, local.ExecutorOptions{Grace: 10 * time.Second})
@@ -7,16 +7,15 @@
 //		fmt.Println(outcome.PID, outcome.Status, outcome.Reason)
 //	}
 //
-// It doesn't decide who must end: package enforce did, from an older snapshot. So a process is signalled only if it
-// still is what was judged: a pidfd is opened, then the GPUs and /proc are read again; if its process was alive all
-// that time and has the judged start time, devices and environment, it is signalled through that pidfd, never by a
-// reused PID. Without pidfds, the start time is read again right before kill(2).
+// Package enforce judged an older snapshot. So a process is signalled only if it still is what was judged: a pidfd is
+// opened, then the GPUs and /proc are read again; if its process was alive all that time and has the judged start time,
+// devices and environment, it is signalled through that pidfd, never by a reused PID. Without pidfds, the start time is
+// read again right before kill(2).
 //
 // Some processes are never signalled, whatever an order contains: PID 1, kernel threads, genv itself and its
 // ancestors, and system daemons (see safety.Protected).
 //
-// Each step is complete in itself: if genv dies halfway, there is nothing to
-// repair, and the next cycle starts from a new snapshot.
+// Each step is complete in itself: if genv dies halfway, there is nothing to repair.
 package local
 
 import (
@@ -40,8 +39,8 @@ import (
 
 // Inspector reads which processes use this machine's devices now; the Collector of snapshot/local is one.
 type Inspector interface {
-	// Processes asks the driver and the state files, never a cache, and adds warnings. PID, the devices of Usage, EID,
-	// Inherited, EnvUnknown and EnvOverwritten are read, nothing else. After an error nothing is signalled.
+	// Processes asks the driver and the state files, never a cache. Only PID, the devices of Usage, EID, Inherited,
+	// EnvUnknown and EnvOverwritten are read. After an error nothing is signalled.
 	Processes(ctx context.Context) (processes []snapshot.Process, warnings []string, err error)
 	// Devices reads what is attached from the state files.
 	Devices(ctx context.Context) (devices []snapshot.Device, warnings []string, err error)
@@ -53,31 +52,25 @@ type Inspector interface {
 
 // StateFiles are this machine's state files; *disk.Store is one.
 type StateFiles interface {
-	// Update passes the content of the state files to change under their lock, and
-	// writes what is different afterwards. After an error nothing was written.
+	// Update has change change their content under their lock, and writes it. After an error nothing was written.
 	Update(ctx context.Context, change func(*state.Files) error) error
 }
 
 // ExecutorOptions configure an Executor. The zero value sends SIGTERM and does not wait, as 1.4.3 does.
 type ExecutorOptions struct {
-	// Grace is how long processes have to end after SIGTERM if the order doesn't say; 0 to not wait.
-	Grace time.Duration
+	Grace time.Duration // for processes after SIGTERM if the order doesn't say; 0 to not wait
 	// Kill sends SIGKILL, even if the order does not ask for it, to what still runs, and still is what was judged,
 	// when the grace is over. Without a grace there is no SIGKILL.
-	Kill     bool
-	KillWait time.Duration // how long a process has to end after SIGKILL; 0 for order.KillWait
-	// Unprotected are names of daemons (such as "nvidia-cuda-mps-server") that may be signalled although they are
-	// among safety.Protected, in addition to those of the order.
-	Unprotected []string
-	// UID is the user that genv runs as. Like all commands, it changes the environments of others as root (0) alone.
-	UID        snapshot.UID
-	Containers Containers      // Containers has containers stopped; nil to signal their processes only
-	Asked      *asked.Register // the list of the processes that were asked to end; nil to keep none
-	Proc       proc.FS         // the proc file system; the zero FS is /proc
+	Kill        bool
+	KillWait    time.Duration   // how long a process has to end after SIGKILL; 0 for order.KillWait
+	Unprotected []string        // names among safety.Protected that may be signalled, besides those of the order
+	UID         snapshot.UID    // of genv: only root (0) changes the environments of others
+	Containers  Containers      // has containers stopped; nil to signal their processes only
+	Asked       *asked.Register // the list of the processes that were asked to end; nil to keep none
+	Proc        proc.FS         // the proc file system; the zero FS is /proc
 }
 
-// Executor carries out orders on this machine. It is safe for concurrent use. Use
-// the same one in all cycles: it remembers processes between them.
+// Executor carries out orders on this machine. It is safe for concurrent use, and remembers processes between cycles.
 type Executor struct {
 	inspector  Inspector
 	stateFiles StateFiles
@@ -98,11 +91,9 @@ func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Execut
 	}
 }
 
-// Execute carries out an order once, first the detachments, then the terminations, and returns the outcome of each
-// item: those of order.Detach in their order, then those of order.Terminate in theirs. Nothing is retried. When ctx
-// ends, no further step is begun; items that were not begun are StatusFailed.
-//
-// Calls don't wait for each other. An order that is passed twice is carried out twice: the caller must prevent that.
+// Execute carries out an order, and returns the outcomes of the items of order.Detach in their order, then those of
+// order.Terminate in theirs. Nothing is retried. When ctx ends, no further step is begun; items that were not begun are
+// StatusFailed. Calls don't wait for each other. An order that is passed twice is carried out twice.
 func (x *Executor) Execute(ctx context.Context, o order.Order) []order.Outcome {
 	e := &execution{Executor: x, id: o.ID, gpus: o.GPUs, Options: o.Options}
 	e.Grace, e.Kill = cmp.Or(o.Grace, x.options.Grace), x.options.Kill || o.Kill
@@ -118,16 +109,16 @@ func (x *Executor) As(asker asked.Authority) *Executor {
 	return &other
 }
 
-// OnWarning returns an Executor with the same memory that calls f with what went wrong and is
-// no outcome of an item, in the goroutine of Execute.
+// OnWarning returns an Executor with the same memory that calls f, in the goroutine of Execute, with what went wrong
+// besides the outcomes.
 func (x *Executor) OnWarning(f func(text string)) *Executor {
 	other := *x
 	other.onWarning = f
 	return &other
 }
 
-// OnAction returns an Executor with the same memory that calls f with 1.4.3's line
-// for each action, right after it, in the goroutine of Execute.
+// OnAction returns an Executor with the same memory that calls f, in the goroutine of Execute, with 1.4.3's line after
+// each action.
 func (x *Executor) OnAction(f func(line string)) *Executor {
 	other := *x
 	other.onAction = f
@@ -148,9 +139,9 @@ func (x *Executor) proc() proc.FS { return x.options.Proc }
 type execution struct {
 	*Executor
 	order.Options
-	id       string                       // of the order
-	gpus     uuids                        // of the order
-	attached map[snapshot.EnvID]objection // the environments that kept a device, see stillAttached
+	id       string                                    // of the order
+	gpus     map[snapshot.DeviceIndex]snapshot.GPUUUID // of the order
+	attached map[snapshot.EnvID]objection              // the environments that kept a device, see stillAttached
 	// stops are the requests to stop containers, and stopping is their context: they go on when that of the order ends.
 	stops    sync.WaitGroup
 	stopping context.Context
@@ -159,9 +150,7 @@ type execution struct {
 // processRecord is what an Executor remembers of a process between cycles.
 type processRecord struct {
 	unkillable bool // SIGKILL did not end it
-	// evasions counts how often it was not signalled since something was different that it may have changed itself:
-	// its environ, which it can write to, or some of its devices.
-	evasions int
+	evasions   int  // how often it was not signalled for what it may have changed itself: its environ, or some devices
 }
 
 // memories are shared by the orders that are carried out at the same time.
@@ -197,37 +186,35 @@ func (m *memories) removeDead(fs proc.FS) {
 }
 
 // maxEvasions is how often that counts as chance: an honest process may start a program in another environment, or
-// free a device, between the judgement and the signal. One that did so each time would otherwise never be signalled.
+// free a device, between the judgement and the signal.
 const maxEvasions = 2
 
 // inspection is what the Inspector read right before the signals.
 type inspection struct {
 	processes map[snapshot.PID]*snapshot.Process
-	gpus      uuids // nil if the order names none
-	// environments reads the registered environments, once, and only if needed.
+	gpus      map[snapshot.DeviceIndex]snapshot.GPUUUID // nil if the order names none
+	// These read what is registered and attached, once, and only if needed.
 	environments func() ([]snapshot.Environment, error)
-	devices      func() ([]snapshot.Device, error) // likewise
+	devices      func() ([]snapshot.Device, error)
 }
 
 // inspect reads which processes use devices now. It comes after the pidfds are
 // opened: a process that lives through it is the one that the driver reports.
-func (x *execution) inspect(ctx context.Context) (*inspection, error) {
-	var gpus uuids
+func (x *execution) inspect(ctx context.Context) (now *inspection, err error) {
+	now = &inspection{
+		processes:    make(map[snapshot.PID]*snapshot.Process),
+		environments: once(ctx, x.inspector.Environments), devices: once(ctx, x.inspector.Devices),
+	}
 	if len(x.gpus) > 0 { // first, so that the processes are on these
-		var err error
-		if gpus, err = x.inspector.GPUs(ctx); err != nil {
+		if now.gpus, err = x.inspector.GPUs(ctx); err != nil {
 			return nil, err
 		}
 	}
 	processes, _, err := x.inspector.Processes(ctx) // its warnings are about other processes
-	if err != nil {
-		return nil, err
-	}
-	byPID := make(map[snapshot.PID]*snapshot.Process, len(processes))
 	for i := range processes {
-		byPID[processes[i].PID] = &processes[i]
+		now.processes[processes[i].PID] = &processes[i]
 	}
-	return &inspection{byPID, gpus, once(ctx, x.inspector.Environments), once(ctx, x.inspector.Devices)}, nil
+	return now, err
 }
 
 func once[T any](ctx context.Context, read func(context.Context) (T, []string, error)) func() (T, error) {

@@ -26,17 +26,13 @@ type target struct {
 	start   snapshot.StartTime // as read by the last verification
 	state   byte               // of /proc/PID/stat, likewise
 
-	// earlier is what another order asked it; nil for nothing. So grace is how long the order waits for it, and mayKill
-	// says whether SIGKILL may follow then.
-	earlier *asked.Earlier
-	grace   time.Duration
-	mayKill bool
+	earlier *asked.Earlier // what another order asked it; nil for nothing
+	grace   time.Duration  // how long the order waits for it
+	mayKill bool           // SIGKILL may follow then
 
-	// stopping is the container that its engine was asked to stop; nil for none. failedStop
-	// then has the error of that, if it failed, and engineErr is why it was not asked.
-	stopping   *container.Running
-	failedStop chan error
-	engineErr  error
+	stopping   *container.Running // that its engine was asked to stop; nil for none
+	failedStop chan error         // has the error of that, if it failed
+	engineErr  error              // why the engine was not asked
 }
 
 func (t *target) key() proc.ID { return proc.ID{PID: t.judged.PID, Start: t.start} }
@@ -54,8 +50,8 @@ func (t *target) conclude(o objection) {
 // joined is two reasons, of which each may be empty.
 func joined(a, b string) string { return strings.Trim(a+"; "+b, "; ") }
 
-// poll waits until one of the processes has ended or the timeout is over, and says which have ended: all their threads
-// are gone and have released their devices. A zombie has ended.
+// poll waits until a process has ended or the timeout is over, and says which have ended: all their threads are gone
+// and have released their devices. A zombie has ended.
 func poll(targets []*target, timeout time.Duration) ([]bool, error) {
 	polled := make([]unix.PollFd, len(targets))
 	for i, t := range targets {
@@ -76,9 +72,9 @@ func poll(targets []*target, timeout time.Duration) ([]bool, error) {
 	return ended, nil
 }
 
-// reference is one process. A pidfd refers to it for as long as it is open, however often its PID is reused
-// (pidfd_open(2)). Linux before 5.3 has none, and filters of system calls may refuse it: there it is the process
-// with the PID that started then, and that is read again right before each signal.
+// reference is one process, however often its PID is reused (pidfd_open(2)). Linux before 5.3 has no pidfds, and
+// filters of system calls may refuse them: then it is the process with the PID that started at start, which is read
+// again right before each signal.
 type reference struct {
 	pidfd int // or noPidfd
 	pid   snapshot.PID

@@ -19,9 +19,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Terminals shows messages to users on their terminals, as write(1) does: on terminals that belong to them according
-// to the kernel, and only while they accept messages (mesg(1): the group may write). Of those that one program shows,
-// such as the panes of a tmux server, the one that was used last gets the message.
+// Terminals shows messages to users on their terminals, as write(1) does: those that belong to them and accept messages
+// (mesg(1): the group may write). Of those that one program shows, as a tmux server, the one that was used last gets
+// it.
 type Terminals struct {
 	Dev  string           // where the terminals are; empty for /dev
 	Host string           // named in the message; empty for "this host"
@@ -55,9 +55,9 @@ type ShownOn struct {
 	InUse     bool     // somebody typed on one of them in the last 10 minutes
 }
 
-// Notify shows a text to a user. Control characters of the text are escaped. It waits for no
-// terminal: one that accepts no output (Ctrl-S) is skipped. By changing its line discipline, a user can make the
-// kernel hold anyone who opens it: then the result is zero, also for later texts until that ends.
+// Notify shows a text to a user, with control characters escaped. A terminal that accepts no output (Ctrl-S) is
+// skipped. By its line discipline, a user can make the kernel hold anyone who opens it: then the result is zero, also
+// for later texts until that ends.
 func (t Terminals) Notify(uid snapshot.UID, text string) ShownOn {
 	if _, stuck := held.Load(uid); stuck {
 		return ShownOn{}
@@ -169,8 +169,8 @@ func show(path string, uid snapshot.UID, message []byte) bool {
 	return err == nil && n == len(message)
 }
 
-// Linux refuses a non-blocking write (EAGAIN) while another process writes to the terminal, and while the terminal is
-// stopped (Ctrl-S). So the write is repeated, for so short a time that a stopped terminal delays nothing.
+// Linux refuses a non-blocking write (EAGAIN) while another process writes to the terminal, and while it is stopped
+// (Ctrl-S). So the write is repeated for a short time.
 const (
 	maxWriteRetries = 5
 	writeRetryPause = 2 * time.Millisecond

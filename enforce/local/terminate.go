@@ -165,7 +165,7 @@ func (x *execution) signalOne(ctx context.Context, t *target, now *inspection, s
 const pollInterval = 50 * time.Millisecond
 
 // wait waits until the targets have ended or the timeout is over, concludes those that ended with status, and returns
-// the others. Its error is why it did not wait until then.
+// the others. Its error is why it gave up before.
 func wait(ctx context.Context, targets []*target, timeout time.Duration, status order.OutcomeStatus) ([]*target, error) {
 	for deadline := time.Now().Add(timeout); ; {
 		remaining := max(0, time.Until(deadline))
@@ -233,9 +233,8 @@ func (x *execution) findContainer(ctx context.Context, t *target, now *inspectio
 	return &running
 }
 
-// stop has the engine stop the target's container. The kernel drops SIGTERM for the first process of a container
-// unless it handles it, so the engine, which follows with SIGKILL, is asked instead of the process. If it can't, the
-// target gets the signal itself, and the outcome says so.
+// stop has the engine stop the target's container, with SIGKILL in the end: the kernel drops SIGTERM for the first
+// process of a container that doesn't handle it. If it can't, the target gets the signal itself.
 func (x *execution) stop(t *target, running container.Running) {
 	t.stopping = &running
 	grace := x.Grace
@@ -253,8 +252,7 @@ func (x *execution) stop(t *target, running container.Running) {
 	})
 }
 
-// awaitStops waits for the containers that did not end by themselves: their engines kill
-// them now. It returns the targets that still run.
+// awaitStops waits for the containers that engines kill now. It returns the targets that still run.
 func (x *execution) awaitStops(ctx context.Context, left []*target) ([]*target, error) {
 	var stopping, others []*target
 	for _, t := range left {
@@ -289,8 +287,8 @@ func (t *target) containerReason() string {
 	}
 }
 
-// begin notes that the targets are asked to end, and finds those that were asked before. The
-// caller passes to signalled those that were asked now, or before.
+// begin notes that the targets are asked to end, and finds those that were asked before. The caller passes to signalled
+// those that were asked, now or before.
 func (x *execution) begin(targets []*target) (signalled func([]*target)) {
 	if x.options.Asked == nil || len(targets) == 0 {
 		return func([]*target) {}

@@ -18,8 +18,8 @@ import (
 
 // verify objects unless the process to which a target refers is still what was judged.
 //
-// compare reads by PID, which is reused only after its process was reaped. So the reference is asked last whether its
-// process is still there: if so, all that was read is of it.
+// compare reads by PID, which is reused only after its process was reaped. If the process of the reference is still
+// there after it, all that was read is of it.
 func (x *execution) verify(t *target, now *inspection) objection {
 	o := x.compare(t, now)
 	ended, err := poll([]*target{t}, 0)
@@ -56,7 +56,7 @@ func (x *execution) compare(t *target, now *inspection) objection {
 		return o
 	}
 	for _, u := range t.judged.Usage {
-		if o := otherGPU(u.Index, x.gpus, now.gpus, nil); o.raised() {
+		if o := x.otherGPU(u.Index, now, nil); o.raised() {
 			return o
 		}
 	}
@@ -111,23 +111,25 @@ type objection struct {
 
 func (o objection) raised() bool { return o.status != "" }
 
-func gone() objection { return objection{status: order.StatusGone} }
-
-func changed(format string, args ...any) objection {
-	return objection{status: order.StatusChanged, reason: fmt.Sprintf(format, args...)}
-}
-
 func (o objection) evasiveIf(evasive bool) objection {
 	o.evasive = evasive
 	return o
 }
 
-func refused(format string, args ...any) objection {
-	return objection{status: order.StatusRefused, reason: fmt.Sprintf(format, args...)}
+func because(status order.OutcomeStatus, format string, args ...any) objection {
+	return objection{status: status, reason: fmt.Sprintf(format, args...)}
 }
 
+func gone() objection { return objection{status: order.StatusGone} }
+
+func changed(format string, args ...any) objection {
+	return because(order.StatusChanged, format, args...)
+}
+func refused(format string, args ...any) objection {
+	return because(order.StatusRefused, format, args...)
+}
 func failed(format string, args ...any) objection {
-	return objection{status: order.StatusFailed, reason: fmt.Sprintf(format, args...)}
+	return because(order.StatusFailed, format, args...)
 }
 
 func unreadable(err error) objection {
@@ -155,13 +157,9 @@ func sendError(err error) objection {
 
 func notBegun(ctx context.Context) objection { return failed("not begun: %v", context.Cause(ctx)) }
 
-// checkEnvironment compares the environment that a process is in (see snapshot.Register) with the one that was judged.
-// The environ may name another one since the inspection.
-//
-// Of one that counts for its account, the environment doesn't matter: checkIdentity has compared the account.
-//
-// A process that was judged as outside any environment, and is outside now, is
-// what was judged, whatever its environ claims now.
+// checkEnvironment compares the environment that a process is in (see snapshot.Register) with the one that was judged:
+// its environ may name another one since the inspection. Of one that counts for its account it doesn't matter. One that
+// was judged as outside any environment, and is outside now, is what was judged, whatever its environ claims.
 func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.UID) objection {
 	listed := now.processes[t.judged.PID]
 	if listed == nil || t.item.Counted { // without one it uses no device any more, see checkDevices
@@ -194,8 +192,7 @@ func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.U
 	if o.raised() && t.item.Outside() && now.outside(&seen, uid) {
 		return objection{}
 	}
-	// A process that claims nothing, and claimed nothing when it was judged, did not
-	// cause the change: the environment of an ancestor changed.
+	// One that claims nothing, and claimed nothing when it was judged, didn't cause the change, but an ancestor did.
 	caused := claimed || madeUnreadable || seen.EnvOverwritten || t.judged.EnvUnknown ||
 		t.judged.EID != t.judged.Inherited
 	return o.evasiveIf(o.raised() && byItself && caused)
@@ -210,8 +207,7 @@ func checkUnreadable(listed *snapshot.Process) objection {
 	return changed("it can be read now, or its user has not caused that it can't").evasiveIf(readable)
 }
 
-// checkSameEnvironment objects unless a process is in the environment that was
-// judged, or, as was judged, still hides which one it is in.
+// checkSameEnvironment objects unless a process is in the judged environment, or still hides which one it is in.
 func checkSameEnvironment(judged, now *snapshot.Process) objection {
 	switch {
 	case now.EnvUnknown && judged.EnvUnknown && now.EnvOverwritten && judged.EnvOverwritten:
@@ -229,8 +225,7 @@ func checkSameEnvironment(judged, now *snapshot.Process) objection {
 }
 
 // checkDevices compares the devices in use with those that were judged. Outside any environment a process was judged
-// for each, so one is enough. In one, all must still be in use: those that are left may be the environment's own. More
-// devices make no difference.
+// for each, so one is enough. In one, all must still be in use: the others may be the environment's own.
 func checkDevices(t *target, listed *snapshot.Process) objection {
 	if o := checkAnyDevice(t.judged, listed); o.raised() || t.item.Outside() {
 		return o
@@ -281,17 +276,14 @@ func unused(freed []snapshot.DeviceIndex) string {
 	return "it does not use GPU(s) " + text.JoinIndices(freed) + " any more"
 }
 
-// uuids are which GPU each index is.
-type uuids = map[snapshot.DeviceIndex]snapshot.GPUUUID
-
 // otherGPU objects to a device that isn't the GPU any more that the order names, or isn't the
 // one to which it is attached by root's note. files may be nil.
-func otherGPU(index snapshot.DeviceIndex, named, now uuids, files *state.Files) objection {
-	uuid := named[index]
+func (x *execution) otherGPU(index snapshot.DeviceIndex, now *inspection, files *state.Files) objection {
+	uuid := x.gpus[index]
 	if uuid == "" {
 		return objection{}
 	}
-	if now[index] != uuid {
+	if now.gpus[index] != uuid {
 		return changed("GPU %s is another GPU now than was judged: the GPUs were renumbered", index)
 	}
 	if files != nil {

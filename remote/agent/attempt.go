@@ -19,8 +19,8 @@ type attempt struct {
 	end    func()        // closes done
 }
 
-// loginTimeout is how long a host may take from the connection to genv's greeting. A login may be slow, over PAM or a
-// home folder, and so may be a sudo that looks up names: that is worth the wait, since it is for many requests.
+// loginTimeout is how long a host may take from the connection to genv's greeting: PAM, a home folder and a sudo that
+// looks up names may be slow, and the login is for many requests.
 const loginTimeout = time.Minute
 
 // begin begins an attempt after a pause; first, if set, is done before it. c.mu is held.
@@ -92,8 +92,7 @@ func (c *Conn) try(a *attempt) {
 	}
 }
 
-// probe finds out whether a login is due: at once if the host was never tried, or
-// can't be probed; otherwise when it answers.
+// probe finds out whether a login is due: when the host answers, or was never tried, or can't be probed.
 func (c *Conn) probe(ctx context.Context) (pause time.Duration, login bool, err error) {
 	c.mu.Lock()
 	failure := c.failure
@@ -115,9 +114,8 @@ func (c *Conn) probe(ctx context.Context) (pause time.Duration, login bool, err 
 	return pause, login, err
 }
 
-// login logs in to the host and finds out how it can be asked. A host that was lost is also asked for a snapshot, which
-// is dropped: one that greets and then hangs, over a file server for example, does not come back into the cycles. One
-// that says why it has none does: its driver may only be slow.
+// login logs in to the host and finds out how it can be asked. A host that was lost is also asked for a snapshot: one
+// that greets and then hangs does not come back into the cycles. One that says why it has none does.
 func (c *Conn) login(a *attempt) (transport, error) {
 	c.mu.Lock()
 	lost, failing := c.failure != nil, c.failing

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,11 +21,9 @@ import (
 
 // Backend is a host as Answers see it. It is safe for concurrent use.
 type Backend interface {
-	// Snapshot returns the host's snapshot as snapshot.EncodeNative writes it. It may give
-	// up when ctx ends. Without Measured, that age is left to the host.
+	// Snapshot returns the host's snapshot as snapshot.EncodeNative writes it. It may give up when ctx ends.
 	Snapshot(ctx context.Context, age local.Age) ([]byte, error)
-	// Execute carries out an order, to its end even if the controller has hung up.
-	// It acts only while asker holds its right.
+	// Execute carries out an order, to its end even if the controller has hung up, while asker holds its right.
 	Execute(ctx context.Context, o order.Order, asker asked.Authority) (Execution, error)
 	// Notify shows messages on users' terminals, or keeps them for their next login.
 	Notify(messages []Message) ([]Receipt, error)
@@ -48,9 +47,8 @@ func NewViewGreeting(genv string) frame.Greeting {
 	}
 }
 
-// ViewHandler is that of a genv without root. It changes nothing: the client may be anyone with a login, so an order
-// of theirs is refused, whatever it contains. document returns one of genv 1.4.3, devices or envs, and may give up
-// when ctx ends.
+// ViewHandler is that of a genv without root, for anyone with a login: it refuses whatever changes something. document
+// returns one of genv 1.4.3, devices or envs, and may give up when ctx ends.
 func ViewHandler(document func(ctx context.Context, part string) ([]byte, error)) Handler {
 	return func(_ context.Context, r Call) ([]byte, error) {
 		switch r.Name {
@@ -66,20 +64,17 @@ func ViewHandler(document func(ctx context.Context, part string) ([]byte, error)
 // Answers answer one controller out of a Backend.
 type Answers struct {
 	Backend Backend
-	// Fence refuses controllers that were replaced; nil for a host without CapabilityFence.
-	Fence Fence
+	Fence   Fence // nil for a host without CapabilityFence
 	// Guard gives or renews an order for the kernel guard and says what that does; nil for a host without the
 	// capability RequestGuard. It must be quick: other requests wait for it.
 	Guard func(context.Context, GuardRequest) (GuardAnswer, error)
 	// Event waits until something may have changed since the last snapshot began; nil for a host without
 	// CapabilityEvents. Its error is the cause of ctx's end, or why there are no events.
 	Event func(context.Context) error
-	// Tokens keeps the token of a conversation, and returns those of others: see SnapshotAnswer. It may be nil.
-	Tokens func(own string) ([]string, error)
-	// Allow passes on what the policy allows there, and waits for nothing. It may be nil.
-	Allow func(*service.Allowance)
-	// Try tries what acting on the host needs. It may be nil.
-	Try func(context.Context) *snapshot.Trial
+	// These may be nil.
+	Tokens func(own string) ([]string, error)    // keeps a token, and returns others: see SnapshotAnswer
+	Allow  func(*service.Allowance)              // passes on what the policy allows, and waits for nothing
+	Try    func(context.Context) *snapshot.Trial // tries what acting on the host needs
 
 	codes    atomic.Bool // see SnapshotRequest.Codes
 	revision uint64
@@ -90,17 +85,16 @@ type Answers struct {
 // renew admits the request for a lease that comes with one for a snapshot, or else that of an earlier one. Any
 // controller may look without a lease. A host is taken over once: then another one may do it, too.
 func (a *Answers) renew(r *fence.LeaseRequest) error {
+	asked := cmp.Or(r, a.lease)
 	if r != nil {
 		kept := *r
 		kept.TakeOver = false
 		a.lease = &kept
-	} else {
-		r = a.lease
 	}
-	if r == nil {
+	if asked == nil {
 		return nil
 	}
-	return a.admit(r)
+	return a.admit(asked)
 }
 
 // Fence decides which controller may act on a host; *fence.LeaseFile is one. It is safe for concurrent use.

@@ -17,20 +17,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
-// Commands asks hosts by one genv command for each request, in the 1.4.3 format: `genv usage snapshot` and `genv usage
-// execute`. It works with hosts of any version. It does not try a host again that fails, except for connections that a
-// busy sshd dropped at random.
+// Commands asks hosts of any version by one genv command for each request, in the 1.4.3 format: `genv usage snapshot`
+// and `genv usage execute`. It tries again only if a busy sshd dropped a connection at random.
 type Commands struct {
 	Network Network
-	// Measure has nvidia-smi asked for each snapshot, since the 1.4.3 format has no
-	// room for the utilization, temperature and power of devices.
-	Measure bool
-	// Log gets what can't be read of the parts of a snapshot.
-	Log zerolog.Logger
-	// slow is how long sudo and genv took when this way was found: each command may take that longer.
-	slow time.Duration
-	// types are those of the processes of one host; nil if they are not asked for.
-	types *nvidiasmi.Types
+	Measure bool             // ask nvidia-smi for what the 1.4.3 format lacks: utilization, temperature, power
+	Log     zerolog.Logger   // gets what can't be read of the parts of a snapshot
+	slow    time.Duration    // that sudo and genv took when this way was found: commands may take that longer
+	types   *nvidiasmi.Types // of the processes of one host; nil if they are not asked for
 }
 
 func (Commands) via() Via { return ViaCommands }
@@ -69,8 +63,7 @@ func (c Commands) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sna
 	return s, nil
 }
 
-// measure adds the values that nvidia-smi, run as the login user, reports about the
-// devices. If it fails or hangs, the values are unknown and the snapshot stays valid.
+// measure adds what nvidia-smi reports to the login about the devices; if it fails or hangs, that is unknown.
 func (c Commands) measure(ctx context.Context, host remote.Host, s *snapshot.Snapshot) {
 	ctx, cancel := leavingTime(ctx, 3, 4)
 	defer cancel()
@@ -217,8 +210,8 @@ func lines(text []byte) []string {
 	return strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' || r == '\r' })
 }
 
-// withoutRoot is the failure of a host that can't be enforced, since genv runs there as a
-// login without root: its snapshot would lack what other users' processes belong to.
+// withoutRoot is the failure of a host where genv runs without root: its snapshot would lack what the processes of
+// others belong to.
 func withoutRoot(host remote.Host) error {
 	next := "have sudo run genv as root there (`sudo -n genv usage serve`): look for runas_default and " +
 		"`Runas` in sudoers"
@@ -239,8 +232,7 @@ func withoutRoot(host remote.Host) error {
 // whichUser prints the effective uid of the login, on a line of its own.
 const whichUser = `echo; echo "genv-uid $(id -u)"`
 
-// requireRoot returns an error unless genv runs as root: one without `usage serve` doesn't
-// say it. sudo runs commands as root, so only a login without sudo is asked.
+// requireRoot returns an error unless genv runs as root, as with sudo: one without `usage serve` doesn't say it.
 func (c Commands) requireRoot(ctx context.Context, host remote.Host) error {
 	if !host.NoSudo {
 		return nil
@@ -274,9 +266,9 @@ func (c Commands) About(host remote.Host) About {
 }
 
 // Visible is as much of a host's snapshot as every login sees, without sudo: the devices, as registered and as
-// nvidia-smi measures them, the environments, and the processes that use devices, without the environments that they
-// are in. Via says whether it comes from genv, or from nvidia-smi and /proc alone. The latter is for hosts without
-// genv: where the login just doesn't find it, it is an error, since devices may be attached there.
+// nvidia-smi measures them, the environments, and the processes that use devices, without their environments. Via says
+// whether it comes from genv, or from nvidia-smi and /proc alone, as of a host without genv. Where the login just
+// doesn't find genv, it is an error, since devices may be attached there.
 func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Snapshot, via Via, err error) {
 	host.NoSudo = true
 	devices, err := c.Devices(ctx, host)
@@ -317,8 +309,7 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 	return s, ViaCommands, nil
 }
 
-// asRoot is a look with the indices of root, if nvidia-smi shows the login fewer devices than
-// are registered, as a guard does.
+// asRoot is a look with the indices of root, if nvidia-smi shows the login fewer devices, as with a guard.
 func (c Commands) asRoot(ctx context.Context, host remote.Host, s *snapshot.Snapshot, err error,
 	registered int,
 ) (*snapshot.Snapshot, error) {

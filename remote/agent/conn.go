@@ -35,7 +35,7 @@ type Conn struct {
 }
 
 // reconnectWait is how long a call waits for a host that was cut off to be reconnected. One where genv ended in order
-// (it was idle, or replaced) is there: it is waited for half of the Timeout.
+// is there: it is waited for half of the Timeout.
 const reconnectWait = time.Second
 
 func (c *Conn) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
@@ -151,8 +151,7 @@ func (c *Conn) streamWith(capability string) (t *streamTransport, connected bool
 	return nil, current != nil
 }
 
-// execute has the host carry out an order, in the way that it understands. It begins nothing with a host that was lost
-// since it was asked: what was seen of it may not be true any more.
+// execute has the host carry out an order. It begins nothing with a host that was lost since it was asked.
 func (c *Conn) execute(ctx context.Context, o order.Order) (Execution, error) {
 	c.mu.Lock()
 	t, asked := c.transport, c.asked
@@ -183,8 +182,7 @@ func (c *Conn) lose(t transport, why error) {
 	c.begin(0, func() { c.discard(t, why) })
 }
 
-// discard closes a transport, and the connection under it unless the host only
-// hung up: whatever is wrong with it, the next one begins afresh.
+// discard closes a transport, and the connection under it unless the host only hung up.
 func (c *Conn) discard(t transport, why error) {
 	if !errors.Is(why, errCut) {
 		c.pool.Network.Disconnect(c.host)

@@ -86,8 +86,7 @@ func fromText(said string) refusedError {
 	return refusedError{code, said}
 }
 
-// The next steps of a controller that a host refuses: one that was elected, one with a state folder, and one
-// whose predecessor has ended.
+// The next steps of a controller that a host refuses.
 const (
 	electedStep = "leave this controller running: it continues as a standby. If it still claims to lead, " +
 		"check its log and `genv remote doctor -H @all`"
@@ -98,8 +97,7 @@ const (
 		"--leader has changed"
 )
 
-// refusedByHost is the error of a refusal. lease is what the controller asked for; nil for none, as of one that was
-// elected and isn't any more.
+// refusedByHost is the error of a refusal. lease is what the controller asked for; nil for none.
 func refusedByHost(err error, lease *fence.LeaseRequest) *remote.Error {
 	e := &remote.Error{Class: remote.Replaced, Err: err}
 	switch refused, ok := errors.AsType[*refusedError](err); {
@@ -155,8 +153,7 @@ func (t *streamTransport) explain(ctx context.Context, err error) error {
 	return why
 }
 
-// cut says why a stream ended at the other end. That the host wrote too much is
-// that host's error; after all other ends the host may do better the next time.
+// cut says why a stream ended at the other end. After all ends but a host's own error it may do better the next time.
 func (t *streamTransport) cut(ctx context.Context, err error) error {
 	known, reason := t.closeReason(ctx)
 	switch {

@@ -19,10 +19,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Lease asks hosts for a lease from the next snapshot on. Those that can do it refuse everything of the controllers
-// that this one replaced, and everything of this one once it is replaced: that fails with the class remote.Replaced. A
-// nil request asks for none, as a Pool does that isn't told so. After another one this controller only looks again:
-// hosts take all that comes on a connection for that of the controller that asked for a lease on it, so these end.
+// Lease asks hosts for a lease from the next snapshot on. Those that can do it refuse all that comes of a controller
+// that was replaced: that fails with the class remote.Replaced. nil asks for none, as at first. After another request
+// it also ends the connections, on which hosts take all for that of the controller that asked.
 func (p *Pool) Lease(r *fence.LeaseRequest) {
 	if r != nil {
 		asked := *r
@@ -51,8 +50,7 @@ func (p *Pool) connections() []*Conn {
 	return slices.Collect(maps.Values(p.conns))
 }
 
-// Allow has hosts told, by name, with each snapshot from the next one on, what the policy allows there; nil for
-// nothing.
+// Allow has hosts told, by name, with each snapshot from the next one on, what the policy allows there.
 func (p *Pool) Allow(byHost map[snapshot.Hostname]*service.Allowance) { p.allowances.Store(&byHost) }
 
 func (p *Pool) allowance(host string) *service.Allowance {
@@ -62,8 +60,7 @@ func (p *Pool) allowance(host string) *service.Allowance {
 	return nil
 }
 
-// leaseFor is the request for a host; nil for none. A host that was taken over once isn't
-// taken over again: since then another controller may have done so.
+// leaseFor is the request for a host. It is taken over once: since then another controller may have done so.
 func leaseFor(asked *fence.LeaseRequest, tookOver bool) *fence.LeaseRequest {
 	if asked == nil {
 		return nil
@@ -99,18 +96,12 @@ func giveBack(ctx context.Context, conns []*Conn) {
 	calls.Wait()
 }
 
-// RequestActing asks which controller a host lets act, and has it try what acting needs.
-const RequestActing = "acting"
-
 // Acting is what a host says about the controller that it lets act.
 type Acting struct {
-	Lease *fence.Lease `json:"noted,omitempty"` // nil for none
-	// Unknown is why the host can't say, and then it lets no controller act.
-	Unknown string `json:"noted_unknown,omitempty"`
-	// Trial is what the host found when it tried, just now, what acting there needs; nil if it didn't.
-	Trial *snapshot.Trial `json:"trial,omitempty"`
-	// Refuses says that the host refuses other controllers; without that it gives no leases.
-	Refuses bool `json:"-"`
+	Lease   *fence.Lease    `json:"noted,omitempty"`         // nil for none
+	Unknown string          `json:"noted_unknown,omitempty"` // why the host can't say, and lets no controller act
+	Trial   *snapshot.Trial `json:"trial,omitempty"`         // of what acting there needs, just now; nil for none
+	Refuses bool            `json:"-"`                       // other controllers; without that it gives no leases
 }
 
 func (a *Answers) acting(ctx context.Context, _ struct{}) (answer Acting, _ error) {
@@ -139,8 +130,7 @@ func (a Acting) bounded() Acting {
 	return b
 }
 
-// Acting asks a host which controller acts there. A genv that is too old to say it is an error of the
-// class remote.Version.
+// Acting asks a host which controller acts there; remote.Version is the class for a genv that is too old to say it.
 func (p *Pool) Acting(ctx context.Context, host remote.Host) (Acting, error) {
 	return onConn(p, host, func(c *Conn) (answer Acting, err error) {
 		t, err := c.connected(ctx)

@@ -22,49 +22,39 @@ const (
 	RequestSnapshot = "snapshot"
 	RequestExecute  = "execute"
 	RequestPing     = "ping"
-	// RequestNotify shows messages to users on their terminals, as write(1) does.
-	// Its name on the wire is older than its name here.
-	RequestNotify = "tell"
-	// RequestWait waits until something may have changed on the host since its last snapshot.
-	RequestWait = "wait"
-	// RequestGiveBack gives the lease of the host back: the controller has ended.
-	RequestGiveBack = "release"
-	// RequestDevices and RequestEnvironments are all that a host answers to a login
-	// without root, besides RequestPing: what every login may see there. The answers are
-	// the documents of `genv usage snapshot --type devices` and `--type envs`.
+	RequestNotify   = "tell"    // show messages to users on their terminals, as write(1) does
+	RequestWait     = "wait"    // until something may have changed on the host since its last snapshot
+	RequestGiveBack = "release" // the lease of the host: the controller has ended
+	RequestGuard    = "guard"   // also a capability; the answer says if the host's kernel has no guard
+	RequestActing   = "acting"  // also a capability: which controller may act; the host tries what acting needs
+	// RequestDevices and RequestEnvironments are for every login, without root: the documents of `genv usage snapshot
+	// --type devices` and `--type envs`.
 	RequestDevices      = "devices"
 	RequestEnvironments = "envs"
 )
 
-// CapabilityFence is among the capabilities of a host that refuses a controller that was replaced.
-const CapabilityFence = "fence"
-
-// CapabilityEvents is among the capabilities of a host that answers a RequestWait.
-const CapabilityEvents = "events"
-
-// CapabilityOver is among the capabilities of a host that knows Message.Over.
-const CapabilityOver = "over"
+// What only some hosts can do.
+const (
+	CapabilityFence  = "fence"  // refuse a controller that was replaced
+	CapabilityEvents = "events" // answer a RequestWait
+	CapabilityOver   = "over"   // know Message.Over
+)
 
 // SnapshotRequest asks for a snapshot, unless it is still the one of Revision.
 type SnapshotRequest struct {
 	Revision uint64 `json:"revision"` // of the snapshot at hand; 0 for none
-	// AgeMS is how old the utilization, temperature and power of the devices may be, in
-	// milliseconds; 0 leaves that to the host. A host with an older genv ignores it.
+	// AgeMS is how old the utilization, temperature and power of the devices may be; 0 leaves that to the host.
 	AgeMS int64 `json:"age_ms,omitempty"`
-	// WithinMS is how long the controller waits for the answer, and MaxAgeMS how old an answer of
-	// the driver may be where none comes in that time; in milliseconds. Without them the host waits
-	// as long as it likes, and uses no earlier answer.
+	// WithinMS is how long the controller waits for the answer, and MaxAgeMS how old an answer of the driver may be
+	// where none comes in that time. Without them the host waits as long as it likes, and uses no earlier answer.
 	WithinMS int64 `json:"within_ms,omitempty"`
 	MaxAgeMS int64 `json:"max_age_ms,omitempty"`
-	// Types asks for the types of processes. Only an older genv doesn't send them unless it is asked.
-	Types bool `json:"types,omitempty"`
-	// Allowance is what the policy allows there, from a controller that enforces it. A host with
-	// an older genv ignores it.
-	Allowance *service.Allowance `json:"allowance,omitempty"`
-	// Codes asks for codes in refusals, from now on. An older genv ignores it.
-	Codes bool `json:"codes,omitempty"`
-	// Lease asks for a lease; nil from a controller that asks for none, or only looks. Only hosts with CapabilityFence
-	// get it. Earlier versions send it in the first request and when it has changed.
+	// Types asks for the types of processes: an older genv doesn't send them by itself.
+	Types     bool               `json:"types,omitempty"`
+	Allowance *service.Allowance `json:"allowance,omitempty"` // what the policy allows there; nil if nothing is
+	Codes     bool               `json:"codes,omitempty"`     // asks for codes in refusals, from now on
+	// Lease asks for a lease. Only hosts with CapabilityFence get it. Earlier versions send it in the first request and
+	// when it has changed.
 	Lease *fence.LeaseRequest `json:"claim,omitempty"`
 }
 
@@ -77,13 +67,11 @@ func bounded(ms int64) time.Duration {
 type SnapshotAnswer struct {
 	Revision uint64          `json:"revision"`
 	Snapshot json.RawMessage `json:"snapshot,omitempty"` // snapshot.EncodeNative
-	// SinceBootMS is how long ago the host was booted, in milliseconds, with a snapshot; 0 if
-	// that is unknown, as to an older genv.
+	// SinceBootMS is how long ago the host was booted, with a snapshot; 0 if that is unknown.
 	SinceBootMS int64 `json:"since_boot_ms,omitempty"`
 	// ClockMS is what the host's clock says, in milliseconds since 1970; 0 from an older genv.
 	ClockMS int64 `json:"clock_ms,omitempty"`
-	// Tokens are those of other conversations with this machine and state folder, the last minutes'.
-	// Missing if the host can't keep them, or has an older genv.
+	// Tokens are those of other conversations with this machine and state folder, the last minutes', if they are kept.
 	Tokens []string `json:"tokens,omitzero"`
 }
 
@@ -113,18 +101,15 @@ type NotifyRequest struct {
 // Message is for the terminals of one user.
 type Message struct {
 	UID  snapshot.UID `json:"uid"`
-	Text string       `json:"text"` // lines of plain text
-	// IDs are the findings that it is about, for the host's log.
-	IDs []string `json:"ids,omitempty"`
-	// DueMS is in how many milliseconds it is due what the message warns of; 0 if it warns of nothing, or that isn't
-	// known.
+	Text string       `json:"text"`          // lines of plain text
+	IDs  []string     `json:"ids,omitempty"` // the findings that it is about, for the host's log
+	// DueMS is in how many milliseconds is due what the message warns of; 0 if that isn't known, or it warns of
+	// nothing.
 	DueMS int64 `json:"due_ms,omitempty"`
-	// Over says that warnings of IDs are over. That is only recorded, for `genv why`.
-	Over bool `json:"over,omitempty"`
+	Over  bool  `json:"over,omitempty"` // warnings of IDs are over: that is only recorded, for `genv why`
 }
 
-// NotifyAnswer says on how many terminals each message was shown, in the order of
-// the request. A user who is not logged in, or takes no messages, has none.
+// NotifyAnswer says on how many terminals each message was shown, in the order of the request.
 type NotifyAnswer struct {
 	Terminals []int `json:"terminals"`
 	// Kept says which messages are kept for the next login of their user; missing from an older genv.
@@ -157,10 +142,6 @@ func answerOf(list []Receipt) NotifyAnswer {
 // ErrCannotNotify says that the genv on the host cannot show messages to users.
 var ErrCannotNotify = errors.New("genv on this host cannot show messages to users")
 
-// RequestGuard is the name of the request, and the capability of hosts that understand it. Such a
-// host may still have a kernel without a guard: its answer says so.
-const RequestGuard = "guard"
-
 // ErrCannotGuard means that the genv on the host knows no guard. Poll it.
 var ErrCannotGuard = errors.New("genv on this host knows no kernel guard")
 
@@ -185,11 +166,9 @@ type GuardState struct {
 	Mode   guard.Mode `json:"mode"` // of the kernel at this moment
 	LeftMS int64      `json:"left_ms,omitempty"`
 	// Reason is why the mode is not the one that was ordered; empty if it is, or if the order is too new to tell.
-	Reason string `json:"reason,omitempty"`
-	// Problems are what an administrator has to know, a line each.
-	Problems []string `json:"problems,omitempty"`
-	// Denied is how many opens were denied within the last hour, or would have been in mode enforce. Who and
-	// when is known on the host.
+	Reason   string   `json:"reason,omitempty"`
+	Problems []string `json:"problems,omitempty"` // for an administrator, a line each
+	// Denied is how many opens were denied within the last hour, or would have been in mode enforce.
 	Denied uint64 `json:"denied,omitempty"`
 }
 
@@ -224,8 +203,7 @@ func (a *Answers) guard(ctx context.Context, request GuardRequest) (GuardAnswer,
 	return a.Guard(ctx, request)
 }
 
-// Guard gives or renews a host's order for its kernel guard. The error is
-// ErrCannotGuard if the genv there knows no guard. It is not worth a login.
+// Guard gives or renews a host's order for its kernel guard, or is ErrCannotGuard. It is not worth a login.
 func (p *Pool) Guard(ctx context.Context, host remote.Host, order GuardRequest) (GuardAnswer, error) {
 	return onConn(p, host, func(c *Conn) (answer GuardAnswer, err error) {
 		t, connected := c.streamWith(RequestGuard)
@@ -242,7 +220,7 @@ func (p *Pool) Guard(ctx context.Context, host remote.Host, order GuardRequest) 
 
 // WaitRequest waits for an event.
 type WaitRequest struct {
-	MaxMS int64 `json:"max_ms"` // in milliseconds; the answer comes by then
+	MaxMS int64 `json:"max_ms"` // the answer comes by then
 }
 
 // WaitAnswer ends a wait.
@@ -272,9 +250,9 @@ var ErrNoEvents = errors.New("the host reports no events")
 
 var errNotAsked = errors.New("the host has not been asked for a snapshot on this connection")
 
-// Await waits until something may have changed on a host since its last snapshot, for some minutes at most. Then done
-// is called, once, in a goroutine of its own: woke is false if nothing changed. The error is ErrNoEvents if the genv
-// there can't say, and another one if the host isn't connected: a wait is never worth a login.
+// Await waits until something may have changed on a host since its last snapshot, for some minutes at most. Then it
+// calls done, in a goroutine: woke is false if nothing changed. The error is ErrNoEvents if the genv there can't say,
+// and another one if the host isn't connected: a wait is never worth a login.
 func (p *Pool) Await(ctx context.Context, host remote.Host, done func(woke bool, err error)) {
 	leave, err := p.beginCall()
 	if err != nil {

@@ -16,11 +16,10 @@
 //	snapshot, err := pool.Snapshot(ctx, host)
 //
 // A Conn asks through a transport: the stream, or for a genv 1.4.3 one command per request, or for a host without genv
-// nvidia-smi and /proc, read only. Whatever breaks the protocol ends the connection, and nothing of what came is used.
+// nvidia-smi and /proc, read only. What breaks the protocol ends the connection, and nothing of what came is used.
 //
-// A remote.Backoff decides when a host that fails is tried again, which a Pool does in the
-// background, for a minute after the host was last asked for. A request is never repeated,
-// except one for a snapshot after an orderly end of the connection.
+// A remote.Backoff decides when a Pool tries a host that fails again, in the background, for a minute after it was last
+// asked for. Only a request for a snapshot is repeated, after an orderly end of the connection.
 package agent
 
 import (
@@ -47,8 +46,7 @@ type Network interface {
 	Peer(host remote.Host) (remote.Peer, bool)
 	// Resolve finds out how a host is reached, for the connections that follow. It may have to wait for its turn.
 	Resolve(ctx context.Context, host remote.Host)
-	// Probe finds out whether a host answers, without a login. The error wraps
-	// remote.ErrNoProbe where that can't be found out.
+	// Probe finds out whether a host answers, without a login; remote.ErrNoProbe where it can't.
 	Probe(ctx context.Context, host remote.Host) error
 	// Disconnect closes the connection to a host that does not answer any more.
 	Disconnect(host remote.Host)
@@ -66,17 +64,14 @@ type Pool struct {
 	// Fanout is how many hosts at a time are logged in to or given commands, and how many commands at a time carry out
 	// orders; 0 means no bound. A request on a connection that is there does not wait.
 	Fanout int
-	// DeviceAge, if set, is asked for each snapshot how old the utilization, temperature and power of devices may be; 0
-	// leaves that to the hosts, which need not know them then. It is called from many goroutines.
+	// DeviceAge is how old the utilization, temperature and power of devices may be; nil or 0 leaves that to the hosts.
+	// MaxAge is how old an answer of a host's driver may be where none comes in time; nil for enforce.DefaultMaxAge.
+	// Both are called from many goroutines.
 	DeviceAge func() time.Duration
-	// MaxAge is how old an answer of a host's driver may be where none comes in time; nil for
-	// enforce.DefaultMaxAge. It is called from many goroutines.
-	MaxAge func(remote.Host) time.Duration
-	// Measure has the nvidia-smi of hosts with genv 1.4.3 asked too, for each snapshot.
-	Measure bool
-	// Types has hosts asked for the types of processes that don't send them by themselves, as enforcement needs them.
-	Types bool
-	Log   zerolog.Logger
+	MaxAge    func(remote.Host) time.Duration
+	Measure   bool // have nvidia-smi asked for each snapshot on hosts with genv 1.4.3
+	Types     bool // have the types of processes asked for where hosts don't send them, as enforcement needs them
+	Log       zerolog.Logger
 
 	mu      sync.Mutex
 	conns   map[string]*Conn
@@ -94,8 +89,7 @@ type Pool struct {
 // errPoolClosed ends calls that come after Close.
 var errPoolClosed = remote.Errorf(remote.Cancelled, "the connections to all hosts are closed")
 
-// beginCall counts a call until leave, unless the pool is closed. What a call begins in the
-// background is counted while the call is, so that Close can wait for both.
+// beginCall counts a call until leave, unless the pool is closed. So Close can wait for it, and for what it begins.
 func (p *Pool) beginCall() (leave func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,8 +125,7 @@ func (p *Pool) conn(host remote.Host) *Conn {
 }
 
 // Keep keeps the connections to hosts that are still reached in the same way, and ends those to all others, which it
-// returns. Hosts that are not listed any more note that this controller has ended for them: see Release. Hosts without
-// `usage serve` are asked for it again.
+// returns. Hosts that aren't listed get their lease back. Hosts without `usage serve` are asked for it again.
 func (p *Pool) Keep(hosts []remote.Host) (over []remote.Host) {
 	kept := make(map[string]remote.Host, len(hosts))
 	for _, h := range hosts {
@@ -173,8 +166,7 @@ func sameWay(a, b remote.Host) bool {
 		a.GenvPath == b.GenvPath && a.NoSudo == b.NoSudo && a.OpenSSH == b.OpenSSH
 }
 
-// Close ends all connections and waits until they are closed, and until the calls
-// under way have returned. Later calls return an error.
+// Close ends all connections and waits until they are closed and all calls have returned. Later calls are an error.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -192,14 +184,14 @@ func (p *Pool) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapsh
 	return taken, err
 }
 
-// Execute has a host carry out an order, once. An error of the class OutcomeUnknown means that it may have been carried
-// out, in part or whole; one that wraps ErrNotSent that it was not.
+// Execute has a host carry out an order, once. After an error of the class OutcomeUnknown it may have been carried out,
+// in part or whole; after one that wraps ErrNotSent it was not.
 func (p *Pool) Execute(ctx context.Context, host remote.Host, o order.Order) (Execution, error) {
 	return onConn(p, host, func(c *Conn) (Execution, error) { return c.execute(ctx, o) })
 }
 
-// Notify has a host show messages to its users, and returns what became of each. The error is ErrCannotNotify if the
-// host can't do it. It is not worth a login. Those that are Over come last; an older genv doesn't get them.
+// Notify has a host show messages to its users, and returns what became of each, or ErrCannotNotify. It is not worth a
+// login. Those that are Over come last; an older genv doesn't get them.
 func (p *Pool) Notify(ctx context.Context, host remote.Host, messages []Message) ([]Receipt, error) {
 	return onConn(p, host, func(c *Conn) ([]Receipt, error) {
 		t, _ := c.streamWith(RequestNotify)
@@ -242,8 +234,8 @@ func (p *Pool) timeOf(t transport) time.Duration {
 	return p.Timeout
 }
 
-// timeFor is the deadline of an order. The driver is asked again before each signal, perhaps after
-// a call that is under way. A command does not wait for processes: genv 1.4.3 knows no grace.
+// timeFor is the deadline of an order: the driver is asked again before each signal, perhaps after a call under way.
+// genv 1.4.3 does not wait for processes.
 func (p *Pool) timeFor(t transport, o order.Order) time.Duration {
 	if t.via() != ViaStream {
 		return p.timeOf(t)
@@ -255,8 +247,8 @@ func (p *Pool) timeFor(t transport, o order.Order) time.Duration {
 	return limit
 }
 
-// enter waits until a call may begin on a transport: a command needs a place. It waits for at most as long as commands
-// to all hosts may take: Timeout, if there are no more than Fanout.
+// enter waits until a call may begin on a transport: a command needs a place, for which it waits at most as long as
+// commands to all hosts may take.
 func (p *Pool) enter(ctx context.Context, places slots, t transport) (leave func(), err error) {
 	if t.via() == ViaStream {
 		return func() {}, nil

@@ -19,10 +19,9 @@ import (
 // Call is a request of a controller at the host.
 type Call struct {
 	*frame.Frame
-	// Token is that of the conversation; empty if it was given as an argument, which others can see.
-	Token string
-	// Wanted ends when the answer is not waited for any more: the controller has hung up, or Serve is to end. What only
-	// informs may stop then; what acts heeds the handler's own context, so that it is not left half done.
+	Token string // of the conversation; empty if it was given as an argument, which others can see
+	// Wanted ends when the answer is not waited for any more. What only informs may stop then; what acts heeds the
+	// handler's own context, so that it is not left half done.
 	Wanted context.Context
 }
 
@@ -37,15 +36,13 @@ var ErrIdle = errors.New("nothing was asked for too long")
 
 // Responder is the host's end of one conversation.
 type Responder struct {
-	// Token is what the greeting begins with; the end that starts the program chose it. With
-	// ReadToken it is the first line of the input instead: sudoers need not allow arguments then.
-	Token     string
-	ReadToken bool
+	Token     string // what the greeting begins with, as the end that starts the program chose it
+	ReadToken bool   // the token is the first line of the input instead: sudoers need not allow arguments then
 	Greeting  frame.Greeting
 	Handler   Handler
 	Idle      time.Duration // how long to wait for a request, and for an answer to be taken
-	// Replaced, if set, says whether another program is now where this one was started
-	// from. Then Serve ends between two requests, so that controllers connect to it.
+	// Replaced, if set, says whether another program is where this one was started from. Then Serve ends between two
+	// requests, so that controllers connect to it.
 	Replaced func() bool
 
 	wanted  context.Context // ends when the controller hangs up
@@ -67,11 +64,10 @@ type Responder struct {
 // its place is complete by then.
 const replacedCheck = time.Second
 
-// Serve greets and answers requests until in ends, ctx ends, or Idle is over. The end of in is the ordinary end, and no
-// error. Orders (RequestExecute) are carried out in the background, at most 16 at a time, and so is a RequestWait,
-// which ends the one before; all other requests are answered one after the other. Serve returns when the requests that
-// were begun are handled to their end, as far as the handler heeds its contexts. A read or a write that waits when
-// Serve returns goes on until its file is closed or the program ends.
+// Serve greets and answers requests until in ends, which is no error, ctx ends, or Idle is over. Orders
+// (RequestExecute) are carried out in the background, at most 16 at a time, and so is a RequestWait, which ends the one
+// before; all other requests are answered one after the other. Serve returns when the requests that were begun are
+// handled. A read or a write that waits then goes on until its file is closed or the program ends.
 func (c *Responder) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -126,8 +122,7 @@ func (c *Responder) Serve(ctx context.Context, in io.Reader, out io.Writer) erro
 // maxToken is how long a token may be, in bytes.
 const maxToken = 128
 
-// token is the token. An input that ends at once has an empty one: that is how a host is
-// asked whether the program runs at all.
+// token is the token. An input that ends at once has an empty one: so a host is asked whether the program runs.
 func (c *Responder) token(ctx context.Context, in io.Reader) (string, error) {
 	if !c.ReadToken {
 		return c.Token, nil
@@ -250,12 +245,11 @@ func refusalFrame(request *frame.Frame, err error) *frame.Frame {
 // maxRefusal is how long the words of a refusal may be, in bytes.
 const maxRefusal = 64 << 10
 
-// maxQueued is how many requests may wait for those before them. They are read at once, so that it is known
-// since when they wait.
+// maxQueued is how many requests may wait for those before them. They are read at once, to know since when they wait.
 const maxQueued = 8
 
-// read reads requests in a goroutine of its own, since a read of a pipe cannot be made to heed ctx, and since the end
-// of the requests is to be noticed while one is being handled.
+// read reads requests in a goroutine of its own: a read of a pipe can't heed ctx, and the end of the requests is to be
+// noticed while one is being handled.
 func (c *Responder) read(ctx context.Context, in io.Reader) {
 	defer close(c.requests)
 	for last := uint64(0); ; {

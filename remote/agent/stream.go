@@ -24,8 +24,8 @@ var (
 	errNotRead = errors.New("the host did not read a request")
 )
 
-// Stream is the controller's end of `genv usage serve`. It is safe for concurrent use: several calls may be under way.
-// After an error that wraps neither ErrRefused nor ErrNotSent all calls fail, and the caller closes the session.
+// Stream is the controller's end of `genv usage serve`. It is safe for concurrent use. After an error that wraps
+// neither ErrRefused nor ErrNotSent all calls fail, and the caller closes the session.
 type Stream struct {
 	Greeting frame.Greeting
 	// WriteTimeout is how long a request may take to be sent, set before the first
@@ -49,8 +49,8 @@ type callEnd struct {
 }
 
 // OpenStream reads the greeting and returns the stream. The error wraps frame.ErrNoGreeting, frame.ErrVersion,
-// frame.ErrProtocol, or is the cause of ctx's end. A goroutine reads from in until it ends, which is when the caller
-// closes the session, also after an error.
+// frame.ErrProtocol, or is the cause of ctx's end. A goroutine reads from in until the caller closes the session, also
+// after an error.
 func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) (*Stream, error) {
 	buffered := bufio.NewReaderSize(in, 512) // one for each host; larger frames are read past it
 	greeting, err := within(ctx, func() (frame.Greeting, error) { return frame.ReadGreeting(buffered, token) })
@@ -63,9 +63,9 @@ func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) 
 }
 
 // Call asks for name with a body, and waits for the answer. When the deadline of ctx passes first, the stream is
-// broken: the host hangs. When ctx is cancelled, other calls that are under way go on, and the answer is dropped. So it
-// is when a call of mayBeLate is late; but if the late one before has not been answered either, or a snapshot isn't
-// there after maxLate, the stream is broken.
+// broken: the host hangs. When ctx is cancelled, or a call of mayBeLate is late, the answer is dropped, and other calls
+// go on; but the stream is broken if the late one before has not been answered either, or a snapshot isn't there after
+// maxLate.
 func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, error) {
 	f, answer := &frame.Frame{Kind: frame.KindRequest, Name: name, Body: body}, make(chan callEnd, 1)
 	if err := s.begin(ctx, f, answer); err != nil {
@@ -87,21 +87,21 @@ func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, er
 	return nil, fmt.Errorf("%w: %w", errAbandoned, context.Cause(ctx))
 }
 
-// mayBeLate says whether a connection outlives a late answer to a request: to messages and orders for a guard,
-// since an order may be under way, and to a snapshot, since a slow host keeps what nvidia-smi said for the next one.
+// mayBeLate says whether a connection outlives a late answer: to messages and orders for a guard, since an order may be
+// under way, and to a snapshot, since a slow host keeps what nvidia-smi said for the next one.
 func mayBeLate(name string) bool {
 	return name == RequestNotify || name == RequestGuard || name == RequestSnapshot
 }
 
-// maxLate is how long after its time a snapshot may come. It is short, since a host that was frozen or
-// cut off, and doesn't know its connections any more, is to be in the cycles soon after it is back.
+// maxLate is how long after its time a snapshot may come: a host that was frozen, and doesn't know its connections any
+// more, is to be in the cycles soon after it is back.
 const maxLate = 3 * time.Second
 
 // errAbandoned is wrapped when an answer will be dropped and the stream is good.
 var errAbandoned = errors.New("the answer is not waited for")
 
-// begin gives a request its id and has it written. One request is written at a time, so that ids ascend on the wire.
-// After an error nothing was sent, and answer gets nothing; otherwise it gets one end.
+// begin gives a request its id and has it written, one at a time, so that ids ascend on the wire. After an error
+// nothing was sent, and answer gets nothing; otherwise it gets one end.
 func (s *Stream) begin(ctx context.Context, f *frame.Frame, answer chan<- callEnd) error {
 	if err := f.Check(); err != nil {
 		return err
@@ -229,8 +229,7 @@ func (s *Stream) deliver(f *frame.Frame) error {
 	return nil
 }
 
-// within waits for work that waits for the host, or for the end of ctx: then
-// the work goes on until the session is closed, and its result is dropped.
+// within waits for work, or for the end of ctx: then the work goes on until the session is closed, and is dropped.
 func within[T any](ctx context.Context, work func() (T, error)) (T, error) {
 	type result struct {
 		value T

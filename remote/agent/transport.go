@@ -26,8 +26,7 @@ import (
 // Via is how a host is asked. The texts appear in JSON.
 type Via string
 
-// The ways, the best first. Which one it is, is found out when a host is connected,
-// and kept until the connection is lost.
+// The ways, the best first. Which one it is, is found out when a host is connected.
 const (
 	ViaStream   Via = "stream"    // genv usage serve: a message per request
 	ViaCommands Via = "commands"  // genv usage snapshot and execute: genv 1.4.3
@@ -36,9 +35,7 @@ const (
 
 // Capabilities are what only some hosts can do.
 type Capabilities struct {
-	// Snapshot means whole snapshots, with processes. A genv that runs without root has
-	// none: it can't see what the processes of other users belong to.
-	Snapshot bool
+	Snapshot bool // whole ones, with processes: a genv without root can't see what those of others belong to
 	Execute  bool // carry out orders
 	Notify   bool // show messages to users on their terminals
 	Over     bool // record that warnings are over
@@ -46,8 +43,8 @@ type Capabilities struct {
 	Fence    bool // refuse a controller that was replaced
 }
 
-// transport is a way to ask a connected host: a *streamTransport, *Commands or
-// *readOnly. It is safe for concurrent use.
+// transport is a way to ask a connected host: a *streamTransport, *Commands or *readOnly. It is safe for concurrent
+// use.
 type transport interface {
 	via() Via
 	can() Capabilities
@@ -135,8 +132,7 @@ func hasNoServe(err error) bool {
 	return ok && strings.Contains(e.Stderr, "invalid choice: 'serve'")
 }
 
-// openStream starts `genv usage serve` and reads its greeting. Where ssh(1) is run, a busy
-// sshd is only noticed when there is no greeting.
+// openStream starts `genv usage serve` and reads its greeting. Over ssh(1), a busy sshd shows when none comes.
 func (c *Conn) openStream(ctx context.Context) (*streamTransport, error) {
 	return remote.UntilNotBusy(ctx, func() (*streamTransport, error) {
 		t, err := c.greet(ctx)
@@ -202,8 +198,7 @@ func (c *Conn) greet(ctx context.Context) (*streamTransport, error) {
 	return nil, before.explain(c.host.Name, classify(ctx, err))
 }
 
-// preface keeps the end of what a login prints before the greeting: where none comes it says why,
-// as nologin(8) does, a session that is refused, or an rc file that asks a question.
+// preface keeps the end of what a login prints before the greeting: where none comes it says why, as nologin(8) does.
 type preface struct {
 	io.Reader
 	over atomic.Bool
@@ -221,12 +216,10 @@ func (p *preface) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// capabilityControllers is that of hosts of versions that take the token as a flag. Without the flag they greet with an
-// empty one.
+// capabilityControllers is that of versions that take the token as a flag, and greet with an empty one without it.
 const capabilityControllers = "controllers"
 
-// explain adds the last line to an error that doesn't say more than a status, or nothing. What takes too long here is
-// the login or sudo.
+// explain adds the last line to an error that says no more than a status. What takes too long is the login or sudo.
 func (p *preface) explain(host string, err error) error {
 	said := text.LastLine(p.end.String())
 	if said != "" {
@@ -246,8 +239,7 @@ func (p *preface) explain(host string, err error) error {
 	return err
 }
 
-// fallbackAge is for how long a host without `usage serve` is not asked for it
-// again: it may have been given another genv since.
+// fallbackAge is for how long a host without `usage serve` isn't asked for it again: it may have another genv then.
 const fallbackAge = time.Hour
 
 type streamTransport struct {
@@ -332,8 +324,7 @@ func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snap
 	return t.last, nil
 }
 
-// skew is how far the host's clock is ahead, or what it was before if that differs by less than a second: the
-// snapshot is then the same.
+// skew is how far the host's clock is ahead, or what it was before if it differs by less than a second.
 func (a *SnapshotAnswer) skew(now time.Time, before *time.Duration) *time.Duration {
 	if a.ClockMS == 0 {
 		return nil
@@ -364,8 +355,7 @@ func (t *streamTransport) changed(answer *SnapshotAnswer) (*snapshot.Snapshot, e
 	return taken, nil
 }
 
-// Execute sends an order, once, and checks that each item has its outcome. Once
-// it is sent, whatever goes wrong leaves the outcome unknown.
+// Execute sends an order, once, and checks that each item has its outcome. Whatever goes wrong then leaves it unknown.
 func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, o order.Order) (Execution, error) {
 	encoded, err := order.EncodeNative(o)
 	if err != nil {

@@ -63,9 +63,9 @@ func checkOutcomes(sent order.Order, outcomes []order.Outcome) error {
 	return nil
 }
 
-// jsonIn is the JSON object that a command's output ends with. What a login shell prints first may hold braces, whole
-// objects, or no newline at its end; each whole object goes to before. After the last one only blanks may follow. If
-// there is none, it is what begins at the first brace, which is no JSON; nil without a brace.
+// jsonIn is the JSON object that a command's output ends with, before blanks. What a login shell prints first may hold
+// braces, whole objects, or no newline at its end; each whole object goes to before. If there is none, it is what
+// begins at the first brace, which is no JSON; nil without a brace.
 func jsonIn(output []byte, before func(object []byte)) []byte {
 	first := bytes.IndexByte(output, '{')
 	if first < 0 {

@@ -3,15 +3,15 @@
 //	elector := election.New(election.Options{Cluster: client, Key: "/genv/lab", Self: self, Clock: clock})
 //	err := elector.Run(ctx, election.Roles{Stand: watch, Lead: enforce, Changed: log})
 //
-// The leader is the one that made the key KEY/leader, which depends on its lease. The revision of the cluster in which
-// the key was made is its epoch: each later leader has a higher one. A leader that can't renew its lease leads until
-// the lease would have ended, counted from when the last renewal that a majority of etcd's members confirmed was sent;
-// so it has stopped before etcd lets another one lead.
+// The leader made the key KEY/leader, which depends on its lease. Its epoch is the revision of the cluster in which it
+// did: each later leader has a higher one. A leader that can't renew its lease leads until the lease would have ended,
+// counted from when the last renewal that a majority of etcd's members confirmed was sent: it stops before another
+// leads.
 //
 // Each controller, also a standby, is registered while it runs: see Registrar and Registered.
 //
-// Leadership decides, and is pure; Elector asks etcd and keeps the time. What a leader does, and
-// that hosts refuse one that was replaced, is decided elsewhere (remote/agent/fence).
+// Leadership decides, and is pure; Elector asks etcd and keeps the time. Hosts refuse a leader that was replaced:
+// remote/agent/fence.
 package election
 
 import (
@@ -25,7 +25,7 @@ import (
 
 // LeaseStore is what an Elector asks; *etcd.Gateway is one.
 type LeaseStore interface {
-	Grant(ctx context.Context, ttl time.Duration) (etcd.Lease, error)
+	Grant(ctx context.Context, ttl time.Duration) (lease int64, granted time.Duration, err error)
 	// Renew renews a lease, and reads a key after it. ttl is 0 for a lease that has ended. A renewal that
 	// a majority of etcd's members doesn't confirm is an error.
 	Renew(ctx context.Context, lease int64, key string) (ttl time.Duration, entry *etcd.KeyValue, err error)
@@ -38,15 +38,10 @@ type LeaseStore interface {
 
 // The times of an election.
 const (
-	// TTL is how long a leader that says nothing still leads.
-	TTL = 5 * time.Second
-	// renewEvery is how often a leader renews its lease.
-	renewEvery = time.Second
-	// askEvery is how often a standby asks whether the key is there, and a leader tries again after an error.
-	askEvery = 100 * time.Millisecond
-	// resignWithin is how long etcd may take when a leader ends in order: long enough to ask a second
-	// member if the first one hangs.
-	resignWithin = 2 * time.Second
+	TTL          = 5 * time.Second        // how long a leader that says nothing still leads
+	renewEvery   = time.Second            // how often a leader renews its lease
+	askEvery     = 100 * time.Millisecond // how often a standby asks for the key, and a leader tries again
+	resignWithin = 2 * time.Second        // for etcd when a leader ends in order: enough to ask a second member
 )
 
 // Options are what an Elector needs.
@@ -58,8 +53,7 @@ type Options struct {
 	// Clock never goes back, and goes on while the machine sleeps; Now is for people.
 	Clock func() time.Duration
 	Now   func() time.Time
-	// Works, if set, says whether this controller does its work. One that hangs neither campaigns nor
-	// renews its lease, so that another one leads.
+	// Works, if set, says whether this controller works. One that hangs neither campaigns nor renews its lease.
 	Works func() bool
 }
 
@@ -71,19 +65,14 @@ type Status struct {
 	Epoch   uint64
 	Cluster uint64
 	// Leader is who leads, if that is another one; nil if it isn't known.
-	Leader *Leader
-	// OtherPolicy says that the Leader has another policy than this controller.
-	OtherPolicy bool
-	// Err is why etcd can't be asked; nil if it answered last.
-	Err error
-	// Answered is when etcd answered last: of a leader, that it still leads.
-	Answered time.Time
-	// Followed is when another controller was last seen to lead; zero if none was.
-	Followed time.Time
+	Leader      *Leader
+	OtherPolicy bool      // the Leader has another policy than this controller
+	Err         error     // why etcd can't be asked; nil if it answered last
+	Answered    time.Time // when etcd answered last: of a leader, that it still leads
+	Followed    time.Time // when another controller was last seen to lead; zero if none was
 }
 
-// Elector takes part in an election. Its methods are safe for concurrent use, but Run and Campaign, of which
-// one is called, once.
+// Elector takes part in an election. Its methods are safe for concurrent use, but Run or Campaign is called once.
 type Elector struct {
 	Options
 	changed chan struct{}
@@ -103,16 +92,14 @@ func New(options Options) *Elector {
 	}
 }
 
-// Leads reports whether this controller may act now. It is asked right before each act: a
-// program that was stopped may have lost its lease since it asked last.
+// Leads reports whether this controller may act now. It is asked right before each act: a program may be stopped.
 func (e *Elector) Leads() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.state.Role(e.Clock()) == Leading
 }
 
-// LeadsWith reports whether this controller may act now on what it judged as the leader of an
-// epoch. If it was elected again since, another one may have led in between.
+// LeadsWith reports whether this controller may act now on what it judged as the leader of an epoch.
 func (e *Elector) LeadsWith(epoch uint64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -135,12 +122,11 @@ func (e *Elector) SetPolicy(digest string) {
 	e.policy = digest
 }
 
-// Changed gets a value when the Role, the epoch, the leader or whether etcd answers has changed since. Several changes
-// may be one value.
+// Changed gets a value after the Role, the epoch, the leader or whether etcd answers has changed, perhaps several
+// times.
 func (e *Elector) Changed() <-chan struct{} { return e.changed }
 
-// Campaign campaigns and leads until ctx ends. Then it leads no more, and resigns, so that another
-// one can lead at once.
+// Campaign campaigns and leads until ctx ends. Then it resigns, so that another one can lead at once.
 func (e *Elector) Campaign(ctx context.Context) {
 	for ctx.Err() == nil {
 		remote.Sleep(ctx, e.step(ctx))
@@ -182,7 +168,7 @@ func (e *Elector) campaign(ctx context.Context) time.Duration {
 // stand makes the key of the leader. If another controller made it before, that is returned.
 func (e *Elector) stand(ctx context.Context) (other *etcd.KeyValue, err error) {
 	sent := e.Clock()
-	lease, err := e.Cluster.Grant(ctx, TTL)
+	lease, ttl, err := e.Cluster.Grant(ctx, TTL)
 	if err != nil {
 		return nil, err
 	}
@@ -191,13 +177,13 @@ func (e *Elector) stand(ctx context.Context) (other *etcd.KeyValue, err error) {
 	if err != nil {
 		return nil, err
 	}
-	made, err := e.Cluster.Create(ctx, LeaderKey(e.Key), value, lease.ID)
+	made, err := e.Cluster.Create(ctx, LeaderKey(e.Key), value, lease)
 	if err != nil || !made.Own {
-		e.revoke(ctx, lease.ID)
+		e.revoke(ctx, lease)
 		return &made.KeyValue, err
 	}
 	e.set(func(s *Leadership, status *Status) {
-		*s = s.Won(lease.ID, made.Created, sent, lease.TTL)
+		*s = s.Won(lease, made.Created, sent, ttl)
 		*status = Status{
 			Since: since, Epoch: made.Created, Cluster: made.Cluster, Answered: since, Followed: status.Followed,
 		}
@@ -215,8 +201,7 @@ func (e *Elector) value(since time.Time) (value []byte, policy string, err error
 	return value, policy, err
 }
 
-// statePolicy writes the key of this controller if it has another policy since. What fails is tried again with the next
-// renewal.
+// statePolicy writes the key of this controller if it has another policy since. The next renewal tries again.
 func (e *Elector) statePolicy(ctx context.Context, state Leadership) {
 	value, policy, err := e.value(e.Status().Since)
 	if err != nil || policy == e.stated ||
@@ -267,7 +252,7 @@ func (e *Elector) renew(ctx context.Context, state Leadership, left time.Duratio
 	return max(0, renewEvery-(e.Clock()-sent))
 }
 
-// retire gives up what may be left of a lease that has expired: then this controller campaigns again, for a new epoch.
+// retire gives up what may be left of a lease that has expired, to campaign again for a new epoch.
 func (e *Elector) retire(ctx context.Context, state Leadership) time.Duration {
 	e.set(func(*Leadership, *Status) {}) // it leads no more
 	err := e.Cluster.Revoke(ctx, state.lease)

@@ -286,9 +286,9 @@ func TestARunningControllerIsRememberedAgain(t *testing.T) {
 
 func TestWhatIsNoRegistration(t *testing.T) {
 	r := newCluster()
-	lost, err := r.Grant(t.Context(), 7*24*time.Hour)
+	lost, _, err := r.Grant(t.Context(), 7*24*time.Hour)
 	require.NoError(t, err)
-	r.leases[lost.ID] = time.Now().Add(time.Hour)
+	r.leases[lost] = time.Now().Add(time.Hour)
 	for key, value := range map[string]string{
 		"/k/controllers/1@jump-1": `{"schema":"genv.election.controller/1","id":"1","host":"jump-1","name":"it"}`,
 		"/k/controllers/2@jump-1": `{"schema":"genv.election.controller/1","id":"1","host":"jump-1","name":"another key"}`,
@@ -297,9 +297,9 @@ func TestWhatIsNoRegistration(t *testing.T) {
 		"/k/controllers/1@jump-2": `{"schema":"genv.election.controller/1","id":"1","host":"jump-2","name":"a copy","pid":9}`,
 		"/k/leader":               `{"schema":"genv.election.controller/1","id":"1","name":"no controller's key"}`,
 	} {
-		r.others[key] = etcd.KeyValue{Key: key, Value: []byte(value)}
+		r.others[key] = etcd.KeyValue{Key: []byte(key), Value: []byte(value)}
 		if strings.HasSuffix(key, "jump-2") {
-			r.others[key] = etcd.KeyValue{Key: key, Value: []byte(value), Lease: lost.ID}
+			r.others[key] = etcd.KeyValue{Key: []byte(key), Value: []byte(value), Lease: lost}
 		}
 	}
 	list, err := election.Registered(t.Context(), r, "/k")

@@ -199,16 +199,16 @@ func (c *cluster) end(lease int64) {
 	maps.DeleteFunc(c.others, func(_ string, e etcd.KeyValue) bool { return e.Lease == lease })
 }
 
-func (c *cluster) Grant(ctx context.Context, ttl time.Duration) (etcd.Lease, error) {
+func (c *cluster) Grant(ctx context.Context, ttl time.Duration) (lease int64, granted time.Duration, err error) {
 	if err := c.answer(ctx); err != nil {
-		return etcd.Lease{}, err
+		return 0, 0, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.revision++
 	id := int64(c.revision) //nolint:gosec // a small number
 	c.leases[id], c.ttls[id] = time.Now().Add(ttl), ttl
-	return etcd.Lease{ID: id, TTL: ttl}, nil
+	return id, ttl, nil
 }
 
 func (c *cluster) Renew(ctx context.Context, id int64, key string) (time.Duration, *etcd.KeyValue, error) {
@@ -247,7 +247,7 @@ func (c *cluster) Put(ctx context.Context, key string, value []byte, lease int64
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.puts++
-	c.others[key] = etcd.KeyValue{Key: key, Value: value, Lease: lease}
+	c.others[key] = etcd.KeyValue{Key: []byte(key), Value: value, Lease: lease}
 	return nil
 }
 
@@ -296,7 +296,7 @@ func (c *cluster) Create(ctx context.Context, key string, value []byte, lease in
 	defer c.mu.Unlock()
 	if c.key == nil {
 		c.revision++
-		c.key = &etcd.KeyValue{Key: key, Value: value, Created: c.revision, Lease: lease}
+		c.key = &etcd.KeyValue{Key: []byte(key), Value: value, Created: c.revision, Lease: lease}
 	}
 	if c.lost {
 		return etcd.Creation{}, errSilent

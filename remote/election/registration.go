@@ -21,15 +21,12 @@ type Registration struct {
 	// Cycled is when its last cycle ended, by its own clock, and Interval the time from cycle to cycle, in seconds.
 	Cycled   time.Time `json:"cycled,omitzero"`
 	Interval float64   `json:"interval,omitempty"`
-	// Hosts is how many hosts it has. HostsDigest and Policy are the same for the same hosts and
-	// for equal policies, and empty from an older genv.
+	// HostsDigest and Policy are the same for the same hosts and for equal policies, and empty from an older genv.
 	Hosts       int    `json:"hosts,omitempty"`
 	HostsDigest string `json:"hosts_digest,omitempty"`
 	Policy      string `json:"policy,omitempty"`
-	// Answered is how many of the Hosts answered in the last cycle; nil before one, and from an older genv.
-	Answered *int `json:"answered,omitempty"`
-	// Lost says that it ended without saying so, or can't reach etcd: it is not in the value.
-	Lost bool `json:"-"`
+	Answered    *int   `json:"answered,omitempty"` // of the Hosts, in the last cycle; nil if that isn't known
+	Lost        bool   `json:"-"`                  // it ended without saying so, or can't reach etcd
 }
 
 const registrationSchema = "genv.election.controller/1"
@@ -46,19 +43,15 @@ func (r *Registration) name() string { return r.ID + "@" + r.Host }
 
 // The times of registrations.
 const (
-	// RegisteredFor is how long a controller may say nothing until it is lost, and registerEvery how often it does.
-	RegisteredFor = 10 * time.Second
-	registerEvery = 2 * time.Second
-	// rewriteEvery is when a registration is written again that hasn't changed: an operator may have deleted it, to
-	// forget those that are lost.
-	rewriteEvery = time.Minute
-	// keepLost is how long a controller that is lost is remembered.
-	keepLost = 7 * 24 * time.Hour
+	RegisteredFor = 10 * time.Second // how long a controller may say nothing until it is lost
+	registerEvery = 2 * time.Second  // how often it says something
+	rewriteEvery  = time.Minute      // how often it writes what hasn't changed: an operator may have deleted all
+	keepLost      = 7 * 24 * time.Hour
 )
 
 // Registry is what Registered and a Registrar ask; *etcd.Gateway is one.
 type Registry interface {
-	Grant(ctx context.Context, ttl time.Duration) (etcd.Lease, error)
+	Grant(ctx context.Context, ttl time.Duration) (lease int64, granted time.Duration, err error)
 	KeepAlive(ctx context.Context, lease int64) (ttl time.Duration, err error)
 	// TimeToLive is for how long a lease lasts yet, and for how long after a renewal; 0 for one that has ended.
 	TimeToLive(ctx context.Context, lease int64) (left, granted time.Duration, err error)
@@ -67,8 +60,7 @@ type Registry interface {
 	List(ctx context.Context, prefix string) ([]etcd.KeyValue, error)
 }
 
-// Registered are the controllers of an election that run, and those that are Lost, by their
-// names. What can't be read, as of another version, is left out.
+// Registered are the controllers of an election that run or are Lost, by their names. What can't be read is left out.
 func Registered(ctx context.Context, r Registry, key string) (list []Registration, err error) {
 	prefix := registeredPrefix(key)
 	entries, err := r.List(ctx, prefix)
@@ -78,7 +70,7 @@ func Registered(ctx context.Context, r Registry, key string) (list []Registratio
 	for _, e := range entries {
 		var s storedRegistration
 		if json.Unmarshal(e.Value, &s) != nil || s.Schema != registrationSchema ||
-			s.name() != strings.TrimPrefix(e.Key, prefix) {
+			s.name() != strings.TrimPrefix(string(e.Key), prefix) {
 			continue
 		}
 		left, granted, err := r.TimeToLive(ctx, e.Lease)
@@ -94,8 +86,8 @@ func Registered(ctx context.Context, r Registry, key string) (list []Registratio
 	return list, nil
 }
 
-// Registrar keeps a controller registered, by a key with a lease that it renews. Its methods are safe for concurrent
-// use, but Run, which is called once.
+// Registrar keeps a controller registered, by a key with a lease that it renews. Set is safe for concurrent use, and
+// Run is called once.
 type Registrar struct {
 	cluster Registry
 	key     string
@@ -108,8 +100,7 @@ type Registrar struct {
 	self Registration
 }
 
-// NewRegistrar returns a Registrar for an election with this key. refused is called once, by Run, when
-// etcd refuses a registration: the user may not be allowed to write these keys.
+// NewRegistrar returns a Registrar for an election with this key. Run calls refused once when etcd refuses it.
 func NewRegistrar(cluster Registry, key string, self Registration, refused func(error)) *Registrar {
 	return &Registrar{cluster: cluster, key: registeredPrefix(key) + self.name(), self: self, refused: refused}
 }
@@ -121,8 +112,8 @@ func (r *Registrar) Set(change func(*Registration)) {
 	change(&r.self)
 }
 
-// Run registers the controller until ctx ends. Then it takes the registration back. While etcd
-// doesn't answer it tries again and again: the election says that.
+// Run registers the controller until ctx ends, and takes the registration back then. While etcd doesn't answer, which
+// the election says, it tries again.
 func (r *Registrar) Run(ctx context.Context) {
 	said := false
 	ticker := time.NewTicker(registerEvery)
@@ -161,11 +152,10 @@ func (r *Registrar) register(ctx context.Context) error {
 		}
 	}
 	if ttl == 0 { // it is the first one, or has ended
-		lease, err := r.cluster.Grant(ctx, keepLost)
-		if err != nil {
+		if r.lease, _, err = r.cluster.Grant(ctx, keepLost); err != nil {
 			return err
 		}
-		r.lease, r.written = lease.ID, nil
+		r.written = nil
 	}
 	now := time.Now()
 	if bytes.Equal(value, r.written) && now.Sub(r.wrote) < rewriteEvery {

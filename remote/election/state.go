@@ -18,16 +18,13 @@ type Role string
 
 // The roles.
 const (
-	// Standby waits until no other controller leads.
-	Standby Role = "standby"
-	// Leading may act.
-	Leading Role = "leading"
-	// Expired led, and can't reach etcd: its lease may have ended, so another one may lead.
-	Expired Role = "expired"
+	Standby Role = "standby" // it waits until no other controller leads
+	Leading Role = "leading" // it may act
+	Expired Role = "expired" // it led, and can't reach etcd: another one may lead
 )
 
-// Leadership is what a controller knows of its part in an election. It is a value. The zero Leadership is that of a
-// standby. Times are readings of one clock that never goes back, and goes on while the machine sleeps.
+// Leadership is what a controller knows of its part in an election, a value. The zero Leadership is that of a standby.
+// Times are readings of the Clock of Options.
 type Leadership struct {
 	leads bool          // it made the key, and doesn't know that it is gone
 	lease int64         // on which the key depends
@@ -51,8 +48,8 @@ func (s Leadership) Won(lease int64, epoch uint64, sent, ttl time.Duration) Lead
 	return Leadership{leads: true, lease: lease, epoch: epoch, until: sent + ttl}
 }
 
-// Renewed is the state after the lease was renewed: the request was sent at a time, and the answer came at now. One
-// that comes too late doesn't make an expired leader lead again, since it has told what depends on it that it doesn't.
+// Renewed is the state after the lease was renewed: the request was sent at a time, and the answer came at now. A late
+// one doesn't make an expired leader lead again.
 func (s Leadership) Renewed(lease int64, sent, ttl, now time.Duration) Leadership {
 	if s.Role(now) == Leading && lease == s.lease {
 		s.until = max(s.until, sent+ttl)
@@ -106,8 +103,7 @@ func decode(value []byte) Leader {
 // LeaderKey is the key that only a leader has made.
 func LeaderKey(key string) string { return key + "/leader" }
 
-// LeaderOf is what the key of the leader says; nil if no controller leads. The
-// epoch is that of the leader, and the cluster is etcd's.
+// LeaderOf is what the key of the leader says, and its epoch; nil if no controller leads. The cluster is etcd's id.
 func LeaderOf(ctx context.Context, c *etcd.Gateway, key string) (leader *Leader, epoch, cluster uint64, err error) {
 	entry, cluster, err := c.Look(ctx, LeaderKey(key))
 	if err != nil || entry == nil {
@@ -122,24 +118,19 @@ type Shown struct {
 	Role  Role      `json:"role"`
 	Since time.Time `json:"since"`
 	Epoch uint64    `json:"epoch,omitempty"` // of a leader
-	// Leader is another controller that leads.
-	Leader      string    `json:"leader,omitempty"`
+
+	Leader      string    `json:"leader,omitempty"` // another controller that leads
 	LeaderSince time.Time `json:"leader_since,omitzero"`
-	// OtherPolicy says that its policy is another one.
-	OtherPolicy bool   `json:"other_policy,omitempty"`
-	Error       string `json:"error,omitempty"` // why etcd doesn't answer, or refuses
-	// Refused says that etcd answered so.
-	Refused bool `json:"refused,omitempty"`
-	// Answered is when etcd answered last.
-	Answered time.Time `json:"answered,omitzero"`
-	// Memory is when this leader wrote its memory last.
-	Memory time.Time `json:"memory,omitzero"`
-	// Unknown says that this standby doesn't know yet which controller leads.
-	Unknown bool `json:"unknown,omitempty"`
+	OtherPolicy bool      `json:"other_policy,omitempty"` // that one has another policy
+
+	Error    string    `json:"error,omitempty"`   // why etcd doesn't answer, or refuses
+	Refused  bool      `json:"refused,omitempty"` // etcd answered so
+	Answered time.Time `json:"answered,omitzero"` // when etcd answered last
+	Memory   time.Time `json:"memory,omitzero"`   // when this leader wrote its memory last
+	Unknown  bool      `json:"unknown,omitempty"` // this standby doesn't know yet which controller leads
 }
 
-// LeaderKnown reports whether a standby knows which controller leads, or that none does: etcd has answered
-// since it is one.
+// LeaderKnown reports whether a standby knows who leads, or that none does: etcd has answered since it is one.
 func (s *Status) LeaderKnown() bool {
 	return s.Leader != nil || !s.Answered.IsZero() && !s.Answered.Before(s.Since)
 }
@@ -205,17 +196,14 @@ func SinceBoot() time.Duration {
 	return up
 }
 
-// Term is by what right a leader acts: an epoch of a cluster of etcd. The zero Term is that of a
-// controller that doesn't lead.
-type Term struct {
-	Epoch, Cluster uint64
-}
+// Term is by what right a leader acts: an epoch of a cluster of etcd. It is zero for a controller that doesn't lead.
+type Term struct{ Epoch, Cluster uint64 }
 
 // Roles is what a controller does in an election.
 type Roles struct {
-	// Stand is called while the controller doesn't lead, and Lead for each term in which it does. Their
-	// contexts end with it. That of Lead may begin nothing (see remote.MayBegin) from the moment on
-	// at which another controller may lead, also if this program was stopped and hasn't noticed yet.
+	// Stand is called while the controller doesn't lead, and Lead for each term in which it does. Their contexts end
+	// with it. That of Lead may begin nothing (see remote.MayBegin) once another controller may lead, also if this
+	// program was stopped and hasn't noticed yet.
 	Stand func(context.Context) error
 	Lead  func(context.Context, Term) error
 	// Changed is called when the role, the epoch, the leader or whether etcd answers has changed.
@@ -225,16 +213,14 @@ type Roles struct {
 // ErrNotLeading is why a controller that was replaced sends nothing any more.
 var ErrNotLeading = remote.Errorf(remote.Cancelled, "not sent: this controller doesn't lead any more")
 
-// errElected is why a standby that has to act waits for no host any more: hosts that hang have had
-// their time, and are not waited for again before they answer.
+// errElected is why a standby that has to act waits for no host any more.
 var errElected = remote.Errorf(remote.Timeout, "it didn't answer before this controller had to act: %w", remote.ErrLate)
 
-// resignAfter bounds how long a leader keeps leading after its run was stopped, so that it can
-// store the results of messages under way for the next leader.
+// resignAfter bounds how long a leader leads after its run was stopped, to store what it learns for the next one.
 const resignAfter = 4 * time.Second
 
 // Run campaigns, and calls what the roles of this controller are, until ctx ends or one of them returns before it is
-// over, and returns its error. A leader resigns after that: what it does then can still be stored for the next one.
+// over, and returns its error. Then a leader resigns.
 func (e *Elector) Run(ctx context.Context, roles Roles) error {
 	longer, resign := remote.Outlasting(ctx, resignAfter)
 	var campaign sync.WaitGroup

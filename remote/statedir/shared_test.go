@@ -85,7 +85,7 @@ func (s *cluster) put(guard string, created uint64, key string, modified uint64,
 		return etcd.ErrConflict
 	}
 	s.revision++
-	s.entries[key] = etcd.KeyValue{Key: key, Value: value, Modified: s.revision}
+	s.entries[key] = etcd.KeyValue{Key: []byte(key), Value: value, Modified: s.revision}
 	return nil
 }
 
@@ -211,7 +211,7 @@ func TestAHoldDoesNotAge(t *testing.T) {
 	require.Equal(t, m.Rules.Hours, got.Rules.Hours, "nor do GPU hours")
 
 	for _, value := range []string{"", "x", "\x1f\x8b damaged"} {
-		c.entries[documentKey] = etcd.KeyValue{Key: documentKey, Value: []byte(value), Modified: 99}
+		c.entries[documentKey] = etcd.KeyValue{Key: []byte(documentKey), Value: []byte(value), Modified: 99}
 		got, err = leader(t, c, "b", &now).Load(t.Context())
 		require.ErrorContains(t, err, "damaged", "%q", value)
 		require.Contains(t, got.Operator.Hold.Reason, "can't be read")
@@ -352,7 +352,7 @@ func FuzzShared(f *testing.F) {
 	}
 	f.Add(c.entries[documentKey].Value)
 	f.Fuzz(func(t *testing.T, value []byte) {
-		c.entries[documentKey] = etcd.KeyValue{Key: documentKey, Value: value, Modified: 1}
+		c.entries[documentKey] = etcd.KeyValue{Key: []byte(documentKey), Value: value, Modified: 1}
 		got, err := store.Load(t.Context())
 		require.True(t, err != nil || got.Rules.Resumed)
 	})

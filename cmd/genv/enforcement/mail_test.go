@@ -102,7 +102,7 @@ type store struct {
 func (s *store) elect(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.put(etcd.KeyValue{Key: election.LeaderKey(electionKey), Value: []byte(name)})
+	s.put(etcd.KeyValue{Key: []byte(election.LeaderKey(electionKey)), Value: []byte(name)})
 }
 
 func (s *store) fail(err error) {
@@ -111,8 +111,8 @@ func (s *store) fail(err error) {
 	s.failed = err
 }
 
-func (*store) Grant(_ context.Context, ttl time.Duration) (etcd.Lease, error) {
-	return etcd.Lease{ID: 1, TTL: ttl}, nil
+func (*store) Grant(_ context.Context, ttl time.Duration) (lease int64, granted time.Duration, err error) {
+	return 1, ttl, nil
 }
 
 func (s *store) Renew(ctx context.Context, _ int64, key string) (time.Duration, *etcd.KeyValue, error) {
@@ -132,13 +132,13 @@ func (s *store) Revoke(context.Context, int64) error {
 func (s *store) Create(_ context.Context, key string, value []byte, _ int64) (etcd.Creation, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return etcd.Creation{KeyValue: s.put(etcd.KeyValue{Key: key, Value: value}), Own: true}, nil
+	return etcd.Creation{KeyValue: s.put(etcd.KeyValue{Key: []byte(key), Value: value}), Own: true}, nil
 }
 
 func (s *store) put(e etcd.KeyValue) etcd.KeyValue {
 	s.revision++
 	e.Created, e.Modified = s.revision, s.revision
-	s.entries[e.Key] = e
+	s.entries[string(e.Key)] = e
 	return e
 }
 
@@ -162,7 +162,7 @@ func (s *store) PutAfter(_ context.Context, guard string, created uint64, key st
 	if s.entries[guard].Created != created || s.entries[key].Modified != modified {
 		return 0, etcd.ErrConflict
 	}
-	return s.put(etcd.KeyValue{Key: key, Value: value}).Modified, nil
+	return s.put(etcd.KeyValue{Key: []byte(key), Value: value}).Modified, nil
 }
 
 const electionKey = "/genv/lab"

@@ -6,8 +6,7 @@
 //	// earlier[i] is nil: processes[i] may be asked now
 //	err = end(signalled)
 //
-// The list is about processes of this boot, so it is not synced to the disk: what a crash of
-// the machine can lose is over then. It is written before a signal, and again after it.
+// The list is about processes of this boot, so it isn't synced. It is written before a signal, and again after it.
 package asked
 
 import (
@@ -38,9 +37,9 @@ func Path(getenv func(string) string) string {
 	return filepath.Join(disk.RunDir(getenv), disk.RootFile(getenv, "asked"))
 }
 
-// Begin notes the processes that are to be asked to end, except those that were asked before: these have an Earlier in
-// their place, and must not be asked. After an error nothing is noted, and other controllers may ask the processes
-// once more. The caller passes to end which processes got the signal. The others may be asked by the next order.
+// Begin notes the processes that are to be asked to end, except those with an Earlier, which were asked before and must
+// not be asked. The caller passes to end which processes got the signal: the next order may ask the others. After an
+// error nothing is noted.
 func (r *Register) Begin(request EndRequest, processes []proc.ID) (
 	end func(signalled []proc.ID) error, _ []*Earlier, _ error,
 ) {
@@ -133,8 +132,7 @@ func (r *Register) check(f *askedList) error {
 // Authority is by what right an order is carried out.
 type Authority struct {
 	Name string // of the controller; "" if it isn't known
-	// Hold keeps all other controllers from taking its place until release is called. With
-	// an error, another one has done so. It is nil if none can.
+	// Hold keeps other controllers from taking its place until release is called, or says that one has. nil: none can.
 	Hold func() (release func(), err error)
 }
 
@@ -153,8 +151,8 @@ type Earlier struct {
 	Sent bool
 }
 
-// Rest is how long an order waits for a process, and whether SIGKILL may follow: only if it certainly had SIGTERM, and
-// all of its grace, which doesn't begin again. A nil Earlier: the order itself asked.
+// Rest is how long an order waits for a process, and whether SIGKILL may follow: only if it certainly had SIGTERM and
+// all of its grace. A nil Earlier: the order itself asked.
 func (e *Earlier) Rest(grace time.Duration) (wait time.Duration, mayKill bool) {
 	if e == nil {
 		return grace, true
@@ -174,8 +172,8 @@ type askedProcess struct {
 }
 
 const (
-	// after is how long after its grace a process that was asked by one controller is not
-	// asked again by another one: as long as a controller leaves alone what survived SIGTERM.
+	// after is how long after its grace a process isn't asked again by another controller: as long as a controller
+	// leaves alone what survived SIGTERM.
 	after = time.Minute
 	// maxEntries bounds the list. The processes that are asked when it is full may be asked twice.
 	maxEntries = 4096

@@ -2,8 +2,8 @@
 // keys and transactions, as much as an election and the memory of a leader need.
 //
 //	client := etcd.New(etcd.Config{Endpoints: []string{"http://a:2379", "http://b:2379"}})
-//	lease, err := client.Grant(ctx, 5*time.Second)
-//	created, err := client.Create(ctx, "/genv/lab", []byte("jump-1"), lease.ID)
+//	lease, ttl, err := client.Grant(ctx, 5*time.Second)
+//	created, err := client.Create(ctx, "/genv/lab", []byte("jump-1"), lease)
 //
 // Each call asks the member that answered last, and then the others in turn, each for a second. etcd's own client isn't
 // used, since gRPC makes each start of the program slower. There are no watches: who waits for a change asks again.
@@ -24,6 +24,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Config says how a cluster is reached.
@@ -124,9 +126,9 @@ func IsFull(err error) bool {
 	return ok && refused.Code == codeExhausted && strings.Contains(refused.Message, noSpace)
 }
 
-// call asks the cluster. A *MemberError says that a member refused the request; every other error
-// that none of them answered, and then whether the request was carried out isn't known. It takes
-// at most a second for each member, and up to four times that if the token is missing or has expired.
+// call asks the cluster. A *MemberError says that a member refused the request; after any other error it isn't known
+// whether the request was carried out. It takes at most a second for each member, and up to four times that if the
+// token is missing or has expired.
 func (c *Gateway) call(ctx context.Context, path string, request, answer any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -180,13 +182,12 @@ func (c *Gateway) setToken(token string) {
 	c.token = token
 }
 
-// try asks one member after the other, from that which answered last, or from the next one if that
-// didn't answer in time since.
+// try asks one member after the other, from the one that answered last, or the next one if that didn't since.
 func (c *Gateway) try(ctx context.Context, path, token string, body []byte, answer any) error {
 	c.mu.Lock()
 	first := c.current
 	c.mu.Unlock()
-	var failed unanswered
+	var failed []error
 	for i := range c.config.Endpoints {
 		at := (first + i) % len(c.config.Endpoints)
 		asked := time.Now()
@@ -205,11 +206,14 @@ func (c *Gateway) try(ctx context.Context, path, token string, body []byte, answ
 			break
 		}
 	}
-	return failed
+	members := make([]string, len(failed))
+	for i, err := range failed {
+		members[i] = err.Error()
+	}
+	return text.Worded("etcd doesn't answer: "+strings.Join(members, "; "), failed...)
 }
 
-// skip has the next call begin with the member after one that didn't answer, unless another call has
-// found one already. ctx may have left too little time to ask that one now.
+// skip has the next call begin with the member after one that didn't answer, unless another call found one already.
 func (c *Gateway) skip(at int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

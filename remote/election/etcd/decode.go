@@ -95,21 +95,7 @@ func (f *gatewayError) asError() *MemberError {
 	return e
 }
 
-// unanswered is why none of the members that were asked answered, one error for each.
-type unanswered []error
-
-func (u unanswered) Error() string {
-	members := make([]string, len(u))
-	for i, err := range u {
-		members[i] = err.Error()
-	}
-	return "etcd doesn't answer: " + strings.Join(members, "; ")
-}
-
-func (u unanswered) Unwrap() []error { return u }
-
-// explain says why a member doesn't answer, for operators: an error of TLS alone tells few what to
-// change. The words between parentheses name flags of `genv remote enforce`.
+// explain says why a member doesn't answer, for operators, with the flags of `genv remote enforce` to change.
 func (c *Gateway) explain(endpoint string, err error) error {
 	if request, ok := errors.AsType[*url.Error](err); ok {
 		err = request.Err // without the method and the path

@@ -152,7 +152,7 @@ func TestAnEmptyAnswerIsNotAnEmptyEtcd(t *testing.T) {
 		require.ErrorContains(t, err, "not an answer of etcd", answer)
 		_, err = c.KeepAlive(t.Context(), 7)
 		require.ErrorContains(t, err, "not an answer of etcd", answer)
-		_, err = c.Grant(t.Context(), time.Second)
+		_, _, err = c.Grant(t.Context(), time.Second)
 		require.ErrorContains(t, err, "not an answer of etcd", answer)
 		_, err = c.PutAfter(t.Context(), "/k", 1, "/k", 1, nil)
 		require.ErrorContains(t, err, "not an answer of etcd", answer)

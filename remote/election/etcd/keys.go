@@ -11,27 +11,14 @@ import (
 	"time"
 )
 
-// KeyValue is a key with its value.
+// KeyValue is a key with its value. Created and Modified are the revisions of the cluster in which the key was created
+// and its value was written last.
 type KeyValue struct {
-	Key   string
-	Value []byte // nil from Keys
-	// Created and Modified are the revisions of the cluster in which the key was created and
-	// its value was written last.
-	Created, Modified uint64
-	Lease             int64 // on which it depends; 0 for none
-}
-
-// entryMessage is an entry in requests and answers.
-type entryMessage struct {
 	Key      []byte `json:"key"`
 	Value    []byte `json:"value,omitempty"`
 	Created  uint64 `json:"create_revision,string,omitempty"`
 	Modified uint64 `json:"mod_revision,string,omitempty"`
-	Lease    int64  `json:"lease,string,omitempty"`
-}
-
-func (m *entryMessage) entry() KeyValue {
-	return KeyValue{string(m.Key), m.Value, m.Created, m.Modified, m.Lease}
+	Lease    int64  `json:"lease,string,omitempty"` // on which it depends; 0 for none
 }
 
 type rangeRequest struct {
@@ -41,8 +28,8 @@ type rangeRequest struct {
 }
 
 type rangeAnswer struct {
-	Header  header         `json:"header"`
-	Entries []entryMessage `json:"kvs"`
+	Header  header     `json:"header"`
+	Entries []KeyValue `json:"kvs"`
 }
 
 type header struct {
@@ -69,18 +56,6 @@ func modifiedIn(key string, revision uint64) compare {
 	return compare{Key: []byte(key), Target: "MOD", Result: "EQUAL", Modified: &revision}
 }
 
-// operation is one of a transaction; one field is set.
-type operation struct {
-	Put   *entryMessage `json:"request_put,omitempty"`
-	Range *rangeRequest `json:"request_range,omitempty"`
-}
-
-type transaction struct {
-	If   []compare   `json:"compare"`
-	Then []operation `json:"success"`
-	Else []operation `json:"failure,omitempty"`
-}
-
 type transactionResult struct {
 	Header    header `json:"header"`
 	Succeeded bool   `json:"succeeded"`
@@ -89,13 +64,16 @@ type transactionResult struct {
 	} `json:"responses"`
 }
 
-// transact writes a key if all conditions hold. Otherwise it does something else; with nothing to do then, the error is
-// ErrConflict.
-func (c *Gateway) transact(ctx context.Context, put entryMessage, otherwise []operation, conditions ...compare) (
+// transact writes a key if all conditions hold. Otherwise it reads the key, or the error is ErrConflict.
+func (c *Gateway) transact(ctx context.Context, put KeyValue, read bool, conditions ...compare) (
 	result transactionResult, err error,
 ) {
-	err = c.call(ctx, "/v3/kv/txn", transaction{conditions, []operation{{Put: &put}}, otherwise}, &result)
-	if err == nil && !result.Succeeded && otherwise == nil {
+	request := map[string]any{"compare": conditions, "success": []any{map[string]any{"request_put": put}}}
+	if read {
+		request["failure"] = []any{map[string]any{"request_range": rangeRequest{Key: put.Key}}}
+	}
+	err = c.call(ctx, "/v3/kv/txn", request, &result)
+	if err == nil && !result.Succeeded && !read {
 		err = ErrConflict
 	}
 	return result, err
@@ -111,8 +89,8 @@ type Creation struct {
 // Create makes a key that depends on a lease, unless there is one. The key that is there is
 // the caller's Own also if it is from a try of which the answer was lost.
 func (c *Gateway) Create(ctx context.Context, key string, value []byte, lease int64) (made Creation, err error) {
-	put := entryMessage{Key: []byte(key), Value: value, Lease: lease}
-	o, err := c.transact(ctx, put, []operation{{Range: &rangeRequest{Key: put.Key}}}, createdIn(key, 0))
+	put := KeyValue{Key: []byte(key), Value: value, Lease: lease}
+	o, err := c.transact(ctx, put, true, createdIn(key, 0))
 	switch {
 	case err != nil:
 		return made, err
@@ -123,13 +101,13 @@ func (c *Gateway) Create(ctx context.Context, key string, value []byte, lease in
 	default:
 		put = o.Responses[0].Range.Entries[0]
 	}
-	return Creation{put.entry(), o.Header.Cluster, put.Lease == lease && lease != 0 || o.Succeeded}, nil
+	return Creation{put, o.Header.Cluster, put.Lease == lease && lease != 0 || o.Succeeded}, nil
 }
 
 // Update writes a key that was created in a revision, and depends on a lease; ErrConflict if it is another one.
 func (c *Gateway) Update(ctx context.Context, key string, created uint64, value []byte, lease int64) error {
-	put := entryMessage{Key: []byte(key), Value: value, Lease: lease}
-	_, err := c.transact(ctx, put, nil, createdIn(key, created))
+	put := KeyValue{Key: []byte(key), Value: value, Lease: lease}
+	_, err := c.transact(ctx, put, false, createdIn(key, created))
 	return err
 }
 
@@ -151,26 +129,19 @@ func (c *Gateway) get(ctx context.Context, key string) (*KeyValue, header, error
 	if err != nil || len(answer.Entries) == 0 {
 		return nil, answer.Header, err
 	}
-	first := answer.Entries[0].entry()
-	return &first, answer.Header, nil
+	return &answer.Entries[0], answer.Header, nil
 }
 
 // List are the entries of the keys with a prefix, with their values.
 func (c *Gateway) List(ctx context.Context, prefix string) ([]KeyValue, error) {
 	var answer rangeAnswer
-	if err := c.call(ctx, "/v3/kv/range", rangeRequest{Key: []byte(prefix), End: after(prefix)}, &answer); err != nil {
-		return nil, err
-	}
-	list := make([]KeyValue, len(answer.Entries))
-	for i := range answer.Entries {
-		list[i] = answer.Entries[i].entry()
-	}
-	return list, nil
+	err := c.call(ctx, "/v3/kv/range", rangeRequest{Key: []byte(prefix), End: after(prefix)}, &answer)
+	return answer.Entries, err
 }
 
 // Put writes a key, which then depends on a lease, and on no other one; 0 for none.
 func (c *Gateway) Put(ctx context.Context, key string, value []byte, lease int64) error {
-	return c.call(ctx, "/v3/kv/put", entryMessage{Key: []byte(key), Value: value, Lease: lease}, &struct{}{})
+	return c.call(ctx, "/v3/kv/put", KeyValue{Key: []byte(key), Value: value, Lease: lease}, &struct{}{})
 }
 
 // after is the first key that doesn't have the prefix.
@@ -188,21 +159,14 @@ func after(prefix string) []byte {
 // ErrConflict says that nothing was written: another controller leads, or the key was modified since.
 var ErrConflict = errors.New("another controller leads, or wrote in the meantime")
 
-// PutAfter writes a key, and returns the revision in which it did, if the key guard was created in a revision, and the
-// key was modified in a revision; 0 for one that isn't there. Otherwise the error is ErrConflict. So a write that
-// arrives late changes nothing that was written meanwhile.
+// PutAfter writes a key if the key guard was created in a revision, and the key was modified in a revision; 0 for one
+// that isn't there. It returns the new revision, or ErrConflict: a late write changes nothing that came before it.
 func (c *Gateway) PutAfter(ctx context.Context, guard string, created uint64, key string, modified uint64,
 	value []byte,
 ) (uint64, error) {
-	put := entryMessage{Key: []byte(key), Value: value}
-	o, err := c.transact(ctx, put, nil, createdIn(guard, created), modifiedIn(key, modified))
+	put := KeyValue{Key: []byte(key), Value: value}
+	o, err := c.transact(ctx, put, false, createdIn(guard, created), modifiedIn(key, modified))
 	return o.Header.Revision, err
-}
-
-// Lease is what keys may depend on: they are deleted when it ends.
-type Lease struct {
-	ID  int64
-	TTL time.Duration // for which it lasts from now on
 }
 
 // leaseMessage is a lease in requests and answers; the gateway writes 64-bit numbers as text.
@@ -213,12 +177,12 @@ type leaseMessage struct {
 
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
 
-// Grant makes a lease of ttl, rounded down to seconds; less than 1 s is an error of etcd. The
-// cluster may give a longer one.
-func (c *Gateway) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
+// Grant makes a lease, on which keys may depend, that lasts for ttl, rounded down to seconds; less than 1 s is an error
+// of etcd. The cluster may give a longer one.
+func (c *Gateway) Grant(ctx context.Context, ttl time.Duration) (id int64, granted time.Duration, err error) {
 	var answer leaseMessage
-	err := c.call(ctx, "/v3/lease/grant", leaseMessage{TTL: int64(ttl / time.Second)}, &answer)
-	return Lease{answer.ID, seconds(answer.TTL)}, err
+	err = c.call(ctx, "/v3/lease/grant", leaseMessage{TTL: int64(ttl / time.Second)}, &answer)
+	return answer.ID, seconds(answer.TTL), err
 }
 
 // KeepAlive has a lease last for its whole TTL again, which it returns; 0 if it has ended.
@@ -242,10 +206,9 @@ func (c *Gateway) keepAlive(ctx context.Context, id int64) (ttl time.Duration, t
 // errTerm says that a renewal may have been that of an earlier leader of etcd.
 var errTerm = errors.New("etcd elected another leader of its members meanwhile")
 
-// Renew is KeepAlive and then, unless the lease has ended, Get. It fails if a majority of the members
-// doesn't confirm the renewal: a member with a disk that hangs answers keep-alives although the others
-// have elected another leader, and have ended the lease (https://github.com/etcd-io/etcd/issues/15247).
-// Reads need a majority, and both answers must be of the same term.
+// Renew is KeepAlive and then, unless the lease has ended, Get. Reads need a majority of the members, and both answers
+// must be of the same term, or it fails: a member with a disk that hangs answers keep-alives although the others have
+// another leader and have ended the lease (https://github.com/etcd-io/etcd/issues/15247).
 func (c *Gateway) Renew(ctx context.Context, id int64, key string) (ttl time.Duration, entry *KeyValue, err error) {
 	ttl, term, err := c.keepAlive(ctx, id)
 	if err != nil || ttl == 0 {
@@ -291,8 +254,7 @@ type Member struct {
 	Err     error  // why it doesn't answer or, if it is Refused, what it doesn't do; nil if it answered
 }
 
-// Members asks each member alone, all at the same time, for at most a second: calls go to the first
-// that answers, so that what is wrong with another one would show when the first is lost.
+// Members asks each member alone, all at once, for at most a second: a call only shows what is wrong with the first.
 func (c *Gateway) Members(ctx context.Context, key string) []Member {
 	members := make([]Member, len(c.config.Endpoints))
 	var asked sync.WaitGroup
@@ -321,8 +283,8 @@ func (c *Gateway) clusterOf(ctx context.Context, endpoint, key string) (uint64, 
 	return answer.Header.Cluster, err
 }
 
-// OutOfSpace reports whether etcd has raised the alarm that a member's space is used up: until an
-// operator ends it, etcd renews leases and answers reads, but neither writes nor grants leases.
+// OutOfSpace reports whether etcd has raised the alarm that a member's space is used up: until an operator ends it,
+// etcd neither writes nor grants leases.
 func (c *Gateway) OutOfSpace(ctx context.Context) (bool, error) {
 	var status struct {
 		Errors []string `json:"errors"` // alarms, such as "memberID:10276657743932975437 alarm:NOSPACE "
