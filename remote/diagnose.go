@@ -15,9 +15,8 @@ import (
 
 const diagnoseTimeout = 5 * time.Second
 
-// Diagnose finds out why sudo did not run genv on a host. What sudo allows, and why it refuses, is tried there, since
-// the texts of its implementations differ. The result is err with the right class, and with a next step that names the
-// path of genv on that host. It is err itself if it has another cause, or the cause can't be found.
+// Diagnose finds out why sudo did not run genv on a host, by trying it there: texts of sudo differ. The result is err
+// with the right class, and a next step that names the path of genv there, or err itself if the cause isn't found.
 func Diagnose(ctx context.Context, runner Runner, host Host, err error) error {
 	known, ok := errors.AsType[*Error](err)
 	if runner == nil || !ok || known.Next != "" ||
@@ -58,14 +57,12 @@ const diagnosisMark = "genv-diagnosis"
 const LoginStep = "let the login run commands: look at its shell and that one's rc files, for ForceCommand in " +
 	"sshd_config, and command= in authorized_keys"
 
-// TrySudo is a program for sh that tries what sudo allows, and says it in lines for ParseTrial that begin with $m; $1
-// is the genv, and $2 "sudo", or "login" for commands that do without sudo: the host would log a user who has no
-// rights. With "doctor" the command is also started where sudo lists nothing, and it is tried what else sudo allows.
-// It looks for genv in the path of sudo, then in the usual folders, and last in the path of the login; a program that
-// others than root can change must not be in sudoers. Only where sudo lists the command as allowed it is started:
-// `usage serve` ends at once when it reads nothing. sudoers of an earlier version allow it with an argument alone.
-// The terminal of script(1) shows whether one is all that is missing. It is one line without exclamation marks, so
-// that any login shell passes it on.
+// TrySudo is a program for sh that tries what sudo allows, and says it in lines for ParseTrial that begin with $m; $1 is
+// the genv, and $2 "sudo", or "login" for commands without sudo: the host would log a user who has no rights. It looks
+// for genv in the path of sudo, then in the usual folders, and last in the path of the login; a program that others than
+// root can change must not be in sudoers. Only where sudo lists the command as allowed it is started: `usage serve` ends
+// at once when it reads nothing. With "doctor" it is started anyway, and it is tried what else sudo allows. The terminal
+// of script(1) shows whether one is missing. Any login shell passes on one line without exclamation marks.
 const TrySudo = `LC_ALL=C; export LC_ALL; exec </dev/null; say() { echo "$m $*"; }; t() { if command -v timeout ` +
 	`>/dev/null; then timeout 2 "$@"; else "$@"; fi; }; echo; ` +
 	`say uid "$(id -u)"; say user "$(id -un)"; ` +
@@ -143,8 +140,8 @@ func (t *Trial) broken() bool {
 
 var plainPath = text.Pattern(`^/[A-Za-z0-9_./+-]{1,255}$`)
 
-// ParseTrial reads what TrySudo printed, among whatever the login printed. Paths with unusual
-// characters are dropped. It is false unless the trial came to its end.
+// ParseTrial reads what TrySudo printed, among whatever the login printed, without paths that have unusual characters.
+// It is false unless the trial came to its end.
 func ParseTrial(stdout []byte, mark string) (t Trial, ok bool) {
 	for line := range bytes.SplitSeq(stdout, []byte("\n")) {
 		rest, marked := bytes.CutPrefix(line, []byte(mark+" "))
@@ -289,12 +286,10 @@ func SudoStep(class Class, account, genv string) string {
 // DefaultGenv is the default path of genv on a host.
 const DefaultGenv = "/usr/local/bin/genv"
 
-// SudoersFile is the name of the file with our lines. Of all rules that match the last one counts,
-// so it sorts behind the others.
+// SudoersFile is the name of the file with our lines. The last rule that matches counts, so it sorts behind others.
 const SudoersFile = "zz-genv"
 
-// SudoersAccount is how an account is written in sudoers(5): by its name only if that can't mean
-// anything else there. It is USER if neither is known.
+// SudoersAccount is an account in sudoers(5): its name only if that can't mean anything else; USER if it isn't known.
 func SudoersAccount(name, uid string) string {
 	switch {
 	case name != "" && name[0] != '-' && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") == "":
@@ -305,9 +300,8 @@ func SudoersAccount(name, uid string) string {
 	return "USER"
 }
 
-// SudoersLine is the line of sudoers(5) for a controller that logs in as an account. It allows the commands of a
-// controller, but none that runs a program for its caller, such as `genv lock` and `genv run`. sudo accepts each
-// without further arguments alone: not every sudo knows wildcards in them.
+// SudoersLine is the line of sudoers(5) for a controller that logs in as an account, with none of the commands that run
+// a program for their caller, such as `genv run`. sudo accepts each without further arguments alone.
 func SudoersLine(account, genv string) string {
 	commands := []string{
 		"usage snapshot", "usage snapshot --type devices", "usage snapshot --type envs",

@@ -159,9 +159,8 @@ type Cause struct {
 	NextSteps []string
 }
 
-// Causes puts failures together that have the same cause: errors of a class that differ in
-// nothing but the host's own name, address, port, key, PIDs and durations. The class with
-// the most hosts comes first, and in it the cause with the most hosts.
+// Causes puts failures together that differ in nothing but the host's own name, address, port, key, PIDs and durations.
+// The class with the most hosts comes first, and in it the cause with the most hosts.
 func Causes(failures []Failure) []Cause {
 	type group struct {
 		Cause

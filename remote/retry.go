@@ -18,18 +18,17 @@ const (
 	// banner. The SYN that the kernel sends again after 1 s is within it.
 	ProbeTimeout = 1500 * time.Millisecond
 
-	// A key that was accepted before may be refused while a host boots (pam_nologin(8)). This many attempts are too few
-	// for sshd to lock this machine out (sshd_config(5), PerSourcePenalties).
+	// A key that was accepted before may be refused while a host boots (pam_nologin(8)). So few attempts don't have
+	// sshd lock this machine out (sshd_config(5), PerSourcePenalties).
 	authRetries = 5
 
-	// silentProbes is how many probes in a row may find a host that accepts connections but does not begin its banner,
-	// before a login is tried with the longer deadline that it has.
+	// silentProbes is how many probes in a row may be accepted without a banner, before a login with its longer
+	// deadline.
 	silentProbes = 4
 )
 
 // pauses are for failures that need an administrator: the pause after the first one, doubled up to the last. sshd locks
-// out an address at which logins keep failing, and with it all other users of this machine, so refused logins wait for
-// minutes.
+// out an address at which logins keep failing, so refused logins wait for minutes.
 var pauses = map[Class]struct{ first, last time.Duration }{
 	HostKey:        {10 * time.Second, 2 * time.Minute},
 	HostKeyChanged: {time.Minute, 10 * time.Minute},
@@ -41,12 +40,10 @@ var pauses = map[Class]struct{ first, last time.Duration }{
 	Configuration:  {loginPause, 30 * time.Second},
 }
 
-// RetryFor is for how long a host is tried in the background after it was asked
-// for. With longer intervals between cycles it is tried when it is asked next.
+// RetryFor is for how long a host is tried in the background after it was asked for.
 const RetryFor = time.Minute
 
-// Backoff is the policy by which a host that fails is tried again: sshclient dials once, and package agent asks a
-// Backoff what to do after each failure.
+// Backoff is the policy by which package agent tries a host again that fails.
 //
 //		pause, login := backoff.AfterProbe(err, took)
 //		pause := backoff.AfterLogin(err, failing)
@@ -73,8 +70,8 @@ type Backoff struct {
 // Connected notes a success.
 func (b *Backoff) Connected() { *b = Backoff{reached: true} }
 
-// AfterProbe notes a failed probe that took so long, and returns how long to wait before the next one. A login is due
-// instead if the host keeps accepting connections.
+// AfterProbe notes a failed probe that took so long, and returns the pause before the next one, or that a login is due
+// instead, since the host keeps accepting connections.
 func (b *Backoff) AfterProbe(err error, took time.Duration) (pause time.Duration, login bool) {
 	b.count(Unreachable)
 	if ClassOf(err) != Timeout {
@@ -88,8 +85,8 @@ func (b *Backoff) AfterProbe(err error, took time.Duration) (pause time.Duration
 	return max(0, period-rand.N(spread+1)-took), false //nolint:gosec // spreads load, guards no secret
 }
 
-// AfterLogin notes a failed login, and returns how long to wait before the next
-// one; failing is how many hosts there are with failed logins.
+// AfterLogin notes a failed login, and returns the pause before the next one; failing is how many hosts have failed
+// ones.
 func (b *Backoff) AfterLogin(err error, failing int) time.Duration {
 	class := ClassOf(err)
 	b.count(class)
@@ -162,8 +159,8 @@ func repeat[T any](ctx context.Context, do func() (T, error),
 // tick is the time between the moments at which attempts begin in the background.
 const tick = 100 * time.Millisecond
 
-// Together shortens a pause so that it ends at such a moment. Waking up the process costs more than a probe does: a
-// thousand hosts that are down cost half as much when they are probed 30 at a time.
+// Together shortens a pause so that it ends at such a moment: a thousand hosts that are down cost half as much when
+// they are probed 30 at a time.
 func Together(pause time.Duration) time.Duration {
 	now := time.Now()
 	return max(0, now.Add(pause).Truncate(tick).Sub(now.Round(0)))

@@ -9,8 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// MaxBytes is how long an order may be that is read: far more than a host of 1024
-// devices needs, and little enough to fit in any memory.
+// MaxBytes is how long an order may be that is read: far more than a host of 1024 devices needs.
 const MaxBytes = 16 << 20
 
 // maxDevices is one more than the highest device index that the codec of package snapshot reads.
@@ -36,8 +35,8 @@ type nativeOrder struct {
 }
 
 // Encode143 writes an order as `genv usage execute` of 1.4.3 reads it: one line, without a newline, and without start
-// times, grace, SIGKILL, names or finding ids. Unknown environments or memory it can't express: an error, so that no
-// item is left out silently (check Process.Expressible first).
+// times, grace, SIGKILL, names or finding ids. Unknown environments or memory, which it can't express, are an error
+// (check Process.Expressible first).
 func Encode143(o Order) ([]byte, error) {
 	processes := o.processes()
 	for i := range processes {
@@ -53,8 +52,7 @@ func Encode143(o Order) ([]byte, error) {
 	return snapshot.Marshal(d)
 }
 
-// EncodeNative writes what is to be done, with all that is known of the processes. The Options of the order, its ID and
-// its reasons are sent next to it.
+// EncodeNative writes what is to be done, with all that is known of the processes, without Options, ID and reasons.
 func EncodeNative(o Order) ([]byte, error) {
 	shared, err := o.document143(snapshot.EncodeNativeProcesses)
 	if err != nil {
@@ -112,9 +110,8 @@ func (o *Order) document143(encode func([]snapshot.Process) ([]byte, error)) (d 
 	return d, nil
 }
 
-// Decode143 reads what a controller of 1.4.3, or Encode143, wrote. Every field is checked; an error wraps
-// snapshot.ErrInvalid and names the place, and then nothing of the order may be carried out. The order of the items is
-// the Order's own, whatever order they were written in.
+// Decode143 reads what a controller of 1.4.3, or Encode143, wrote, and sorts the items. Every field is checked; an
+// error wraps snapshot.ErrInvalid and names the place, and then nothing of the order may be carried out.
 func Decode143(data []byte) (Order, error) {
 	var d order143
 	if err := checkSize(data); err != nil {

@@ -28,8 +28,8 @@ type Order struct {
 
 	Options
 
-	// GPUs are the UUIDs of the devices that it names, as far as they are known: an index that
-	// is another GPU by now is left alone. A 1.4.3 host doesn't know of them.
+	// GPUs are the UUIDs of the devices that it names, as far as they are known: an index that is another GPU by now is
+	// left alone. Not for 1.4.3.
 	GPUs map[snapshot.DeviceIndex]snapshot.GPUUUID
 
 	ID string // what the controller's log calls it; empty for none
@@ -38,8 +38,7 @@ type Order struct {
 // DefaultGrace is how long a host gives processes if the order leaves that to it.
 const DefaultGrace = 10 * time.Second
 
-// KillWait is how long a process has to end after SIGKILL: the kernel and the driver take seconds to free a large GPU's
-// memory.
+// KillWait is how long a process has to end after SIGKILL: it takes seconds to free a large GPU's memory.
 const KillWait = 10 * time.Second
 
 // OfHost is the order of one host.
@@ -57,18 +56,16 @@ type Options struct {
 	Unprotected []string `json:"unprotected,omitempty"`
 }
 
-// Termination names a process as it was judged: PID, start time, devices and
-// environment. The host signals it only if all of them are still the same.
+// Termination names a process as it was judged: PID, start time, devices and environment. The host signals it only if
+// all of them are still the same.
 type Termination struct {
 	Process snapshot.Process
 	Reasons
 
-	// Unattached are the devices for which it ends if they aren't attached to its environment, and for nothing else.
-	// A host finds out right before whether they still aren't.
+	// Unattached are the devices for which alone it ends, if they still aren't attached to its environment then.
 	Unattached []snapshot.DeviceIndex
 
-	Counted bool // Counted says that it ends for what its account uses, whatever its environment is
-
+	Counted         bool  // it ends for what its account uses, whatever its environment is
 	InNoEnvironment *bool // the answer of Outside; nil if the controller did not send it
 }
 
@@ -76,8 +73,7 @@ type Termination struct {
 type Detachment struct {
 	Device      snapshot.DeviceIndex
 	Environment snapshot.Environment
-	// Unused: it was judged to be used by nothing of the environment or its user. A host checks that again.
-	Unused bool
+	Unused      bool // it was judged to be used by nothing of the environment or its user: a host checks that again
 	Reasons
 }
 
@@ -166,8 +162,8 @@ func (d Detachment) objectOf(show func(string) string) string {
 	return fmt.Sprintf("environment %s of user %s from device %s", show(string(e.EID)), show(user), d.Device)
 }
 
-// Outside reports whether the process ends because it is in no environment. The native
-// format says it, and 1.4.3 ends a process without an id for nothing else.
+// Outside reports whether the process ends because it is in no environment: the native format says it, and 1.4.3 ends
+// one without an id for nothing else.
 func (t *Termination) Outside() bool {
 	if t.InNoEnvironment != nil {
 		return *t.InNoEnvironment

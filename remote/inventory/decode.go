@@ -35,7 +35,7 @@ func (f *fleet) add(file yamlFile) error {
 	doc := strictyaml.Parse(file.path, file.data)
 	f.addDocument(doc)
 	if err := doc.Err(); err != nil {
-		return usageError{err}
+		return usagef("%w", err)
 	}
 	return nil
 }

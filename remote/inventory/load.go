@@ -42,22 +42,17 @@ import (
 
 // Selection is the flags that select hosts.
 type Selection struct {
-	// Hosts are the values of -H, each a list separated by commas.
-	Hosts []string
-	// HostFile is the value of --hostfile, plain or YAML; "" for none.
-	HostFile string
+	Hosts    []string // the values of -H, each a list separated by commas
+	HostFile string   // the value of --hostfile, plain or YAML; "" for none
 	// Exclude are the values of -x, written like those of -H, without files. One that is not a host of the selection or
 	// the inventory is an error: it may be a misspelt name.
 	Exclude []string
-	// User is the value of -l, "" for none. It takes precedence over the user of a
-	// YAML file, but not over the one of user@host.
-	User string
+	User    string // the value of -l: it precedes the user of a YAML file, but not that of user@host
 	// DefaultFiles are where names, groups and labels are looked up if no YAML file is
 	// given: in the first that exists. OpenDefault opens it; nil for the Open of Load.
 	DefaultFiles []string
 	OpenDefault  Open
-	// All selects all hosts of the default file if neither Hosts nor HostFile name any.
-	All bool
+	All          bool // of the default file, if neither Hosts nor HostFile name any
 }
 
 // Load returns the hosts of a selection in the order in which they are named,
@@ -176,16 +171,9 @@ func (sel Selection) findFleet(files []yamlFile, needed bool, open Open) (*fleet
 // names the flag, or the file, line and column, and what to write instead.
 var ErrUsage = errors.New("usage error")
 
-// usageError wraps ErrUsage without repeating its text.
-type usageError struct{ err error }
-
-// Error is one line, whatever characters the names of files and hosts contain.
-func (e usageError) Error() string { return text.Printable(e.err.Error()) }
-
-func (e usageError) Unwrap() []error { return []error{ErrUsage, e.err} }
-
 func usagef(format string, args ...any) error {
-	return usageError{fmt.Errorf(format, args...)}
+	err := fmt.Errorf(format, args...)
+	return text.Worded(text.Printable(err.Error()), ErrUsage, err) // one line, whatever the names contain
 }
 
 // Open opens a file for reading. A file that does not exist is fs.ErrNotExist.

@@ -1,6 +1,6 @@
-// Package statedir keeps the memory of a controller, and what operators asked for: in a folder (--state-dir), so that
-// a restart continues where the last run stopped, and for an election also in etcd, so that the next leader continues
-// where the last one stopped. It also changes what operators asked for while no controller runs.
+// Package statedir keeps the memory of a controller, and what operators asked for: in a folder (--state-dir), and for
+// an election also in etcd, so that the next run or leader continues where the last one stopped. It also changes what
+// operators asked for while no controller runs.
 //
 //	folder, err := statedir.Open("/var/lib/genv-controller")
 //	store := &statedir.Shared{Folder: folder, Cluster: client, Key: "/genv/lab", Self: id, Epoch: epoch}
@@ -26,8 +26,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Folder keeps a controller's memory in a folder, from run to run. Only one controller
-// at a time can use the folder: Open locks it. It is a controller.Store.
+// Folder keeps a controller's memory in a folder that one controller at a time can use: Open locks it. It is a
+// controller.Store.
 type Folder struct {
 	Now func() time.Time // time.Now from Open
 
@@ -38,8 +38,7 @@ type Folder struct {
 // ErrInUse says that another controller is using the folder.
 var ErrInUse = errors.New("another controller is using this folder")
 
-// Open opens a folder, and creates it if it is missing. With ErrInUse it also returns
-// a Folder, which can be read but doesn't write.
+// Open opens a folder, and creates it if it is missing. With ErrInUse it also returns a Folder, which doesn't write.
 func Open(dir string) (*Folder, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -103,8 +102,7 @@ func (s *Folder) takeLock() error {
 	return nil
 }
 
-// checkOwn refuses a folder or file that another user could have written: what it says
-// could keep that user's processes from being ended.
+// checkOwn refuses a folder or file that another user could have written, to keep processes from being ended.
 func checkOwn(path string, status *unix.Stat_t) error {
 	if int(status.Uid) != os.Geteuid() || status.Mode&0o002 != 0 {
 		return fmt.Errorf("%s belongs to another user or may be written by every user: name another folder, or "+
@@ -152,8 +150,8 @@ func (s *Folder) ID() (string, error) {
 	return id, s.folder.Put(idName, []byte(id+"\n"), 0o600, true)
 }
 
-// NextEpoch counts the starts of controllers that use the folder, from 1 on. It returns a number that no earlier start
-// had, and that is on the disk. A count that can't be read is an error: hosts refuse a lower one of the same ID.
+// NextEpoch counts the starts of controllers that use the folder, from 1 on. The number is on the disk when it returns.
+// A count that can't be read is an error: hosts refuse a lower one of the same ID.
 func (s *Folder) NextEpoch() (uint64, error) {
 	if s.lock == nil {
 		return 0, ErrInUse
@@ -181,8 +179,7 @@ const (
 	epochName = "epoch"
 )
 
-// Load reads the memory of an earlier run, and what operators asked for. A missing file is no error. It implements
-// controller.Store.
+// Load implements controller.Store: it reads the memory of an earlier run, and what operators asked for, if any.
 func (s *Folder) Load(context.Context) (controller.FleetMemory, error) {
 	m, _, err := s.load(s.Now())
 	return m, err
@@ -216,7 +213,7 @@ func (s *Folder) loadMemory(now time.Time) (m controller.FleetMemory, written ti
 	return m, written, err
 }
 
-// Save writes the memory. A folder that another controller uses is left as it is. It implements controller.Store.
+// Save implements controller.Store. A folder that another controller uses is left as it is.
 func (s *Folder) Save(_ context.Context, saved controller.Saved) error {
 	if s.lock == nil {
 		return nil

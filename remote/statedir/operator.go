@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/operator"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
 // What operators asked for is in a file of its own: it holds however long no controller
@@ -20,8 +21,8 @@ const (
 	maxOperatorBytes = 4 << 20
 )
 
-// LoadOperator reads what operators asked for, in this or an earlier run. With an error,
-// which says why it can't be known, enforcement is on hold; a missing file is no error.
+// LoadOperator reads what operators asked for. Where that can't be known, enforcement is on hold; a missing file is no
+// error.
 func (s *Folder) LoadOperator(now time.Time) (operator.State, error) {
 	data, err := s.read(operatorName, maxOperatorBytes)
 	switch {
@@ -61,8 +62,8 @@ func (s *Folder) KeepOperator(state operator.State, now time.Time) error {
 func (s *Folder) putOperator(data []byte) (err error) {
 	if len(data) > 0 {
 		err = s.folder.Put(operatorName, data, 0o600, true)
-	} else if err = s.folder.Remove(operatorName); errors.Is(err, fs.ErrNotExist) {
-		err = nil
+	} else {
+		err = folder.Ignore(s.folder.Remove(operatorName), fs.ErrNotExist)
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", operatorName, err)
@@ -77,8 +78,8 @@ const (
 	maxUnrecorded  = 4 << 20 // bytes
 )
 
-// Operate carries out an action that lasts while no controller uses the folder, and returns
-// a line about it. It is recorded first: in log or, if that is nil, for the next controller.
+// Operate carries out an action that lasts while no controller uses the folder, and returns a line about it. It is
+// recorded first: in log or, if that is nil, for the next controller.
 func (s *Folder) Operate(
 	who operator.Author, a *operator.Instruction, log controller.Recorder, now time.Time,
 ) (string, error) {

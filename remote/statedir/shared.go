@@ -22,8 +22,7 @@ import (
 // Cluster is where Shared keeps the memory; *etcd.Gateway is one.
 type Cluster interface {
 	Get(ctx context.Context, key string) (*etcd.KeyValue, error)
-	// PutAfter writes nothing, and returns etcd.ErrConflict, if the key guard was not created in a revision, or key was
-	// modified in another one than it was.
+	// PutAfter writes nothing, and returns etcd.ErrConflict, unless guard was created, and key modified, in a revision.
 	PutAfter(
 		ctx context.Context, guard string, created uint64, key string, modified uint64, value []byte,
 	) (uint64, error)
@@ -61,8 +60,7 @@ const (
 	// maxDocument is how many bytes of JSON are read: anyone who can write to etcd may have made it up.
 	maxDocument = 256 << 20
 
-	// saveWithin is how long etcd may take to keep a memory: long enough to ask a second member if the first one hangs.
-	// Then what waits for it is sent anyway.
+	// saveWithin is how long etcd may take to keep a memory: enough to ask a second member. What waits is sent then.
 	saveWithin = 2 * time.Second
 	// loadTries is how often a new leader asks, each time for as long as saveWithin, while it leads.
 	loadTries = 10
@@ -83,8 +81,8 @@ func (e *NotSharedError) Error() string {
 
 func (e *NotSharedError) Unwrap() error { return e.Err }
 
-// Load returns the memory of the leader before: from etcd or, if this controller wrote that, from its folder, which has
-// also what could not be written to etcd. It implements controller.Store.
+// Load implements controller.Store: it returns the memory of the leader before, from etcd or, if this controller wrote
+// that, from its folder, which has also what could not be written to etcd.
 func (s *Shared) Load(ctx context.Context) (controller.FleetMemory, error) {
 	now := s.Folder.Now()
 	own, ownTime, ownErr := s.Folder.load(now)
@@ -110,9 +108,9 @@ func (s *Shared) Load(ctx context.Context) (controller.FleetMemory, error) {
 // writesWithin is how old a document is at most whose leader leads, as a rule.
 const writesWithin = 15 * time.Second
 
-// decode returns the memory of a document, with times by the clock of this controller. That of the leader was ahead
-// if the document is of the future, and behind if the leader was seen long after it. If instead it could not write, or
-// does so rarely, what is found counts as younger than it is.
+// decode returns the memory of a document, with times by the clock of this controller. That of the leader was ahead if
+// the document is of the future, and behind if the leader was seen long after it, or else what is found counts as
+// younger than it is.
 func (d *sharedMemory) decode(now, followed time.Time) (m controller.FleetMemory, err error) {
 	behind := min(0, now.Sub(d.Time))
 	if late := followed.Sub(d.Time); late > writesWithin {
@@ -144,8 +142,7 @@ func (d *sharedMemory) decode(now, followed time.Time) (m controller.FleetMemory
 // errDamaged says that the document is there, and can't be read.
 var errDamaged = errors.New("it is damaged")
 
-// read reads the document; nil if there is none. Nothing may be done before it is known what operators asked for, so it
-// asks again while this controller leads.
+// read reads the document; nil if there is none. It asks again while this controller leads: nothing may be done before.
 func (s *Shared) read(ctx context.Context) (*sharedMemory, error) {
 	var entry *etcd.KeyValue
 	var err error
@@ -180,8 +177,8 @@ func (s *Shared) get(ctx context.Context) (*etcd.KeyValue, error) {
 	return entry, nil
 }
 
-// Save writes the memory to the folder and to etcd. A *NotSharedError says that it is only in the folder: this leader
-// goes on, but no other controller can take over as things are. It implements controller.Store.
+// Save implements controller.Store. A *NotSharedError says that the memory is only in the folder: this leader goes on,
+// but no other controller can take over as things are.
 func (s *Shared) Save(ctx context.Context, saved controller.Saved) error {
 	kept := s.Folder.Save(ctx, saved)
 	if err := s.share(ctx, saved); err != nil {

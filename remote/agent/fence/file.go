@@ -17,8 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// LeaseFile has the lease of a host. It is safe for concurrent use, by other processes too. It must
-// not be copied after its first use.
+// LeaseFile has the lease of a host. It is safe for concurrent use, by other processes too.
 type LeaseFile struct {
 	Path string // see Path
 	Now  func() time.Time
@@ -44,9 +43,8 @@ type storedLease struct {
 	Lease
 }
 
-// Admit decides on a request, which is nil for a controller that asks for no lease. If it returns nil, the lease is on
-// the disk, and what the controller sent may be done. Otherwise nothing may be done: the error is a *RefusedError, or
-// says why the lease can't be read or written.
+// Admit decides on a request; nil asks for no lease. Without an error the lease is on the disk, and what the controller
+// sent may be done. The error is a *RefusedError, or says why the lease can't be read or written.
 func (f *LeaseFile) Admit(r *LeaseRequest) error {
 	if r != nil {
 		if err := r.Check(); err != nil {
@@ -68,9 +66,8 @@ func (f *LeaseFile) GiveBack(r *LeaseRequest) error {
 	return f.update(false, nil, func(l *Lease) (*Lease, error) { return l.GiveBack(r), nil })
 }
 
-// Hold admits a request that was admitted before, and keeps the lease as it is until release is called: so no other
-// controller begins between this answer and what is done because of it. With an error, which is as of Admit, nothing
-// may be done.
+// Hold admits a request that was admitted before, and keeps the lease as it is until release is called: no other
+// controller begins before that. Its error is as of Admit.
 func (f *LeaseFile) Hold(r *LeaseRequest) (release func(), err error) {
 	var lock *os.File // nil where none is needed, since no lease can be given
 	var lease *Lease
@@ -112,9 +109,9 @@ func unlessRefused(err error) error {
 	return fmt.Errorf("which controller may act on this host is not known, so nothing is done: %w", err)
 }
 
-// update changes the lease under the lock. The lock is only taken for a change, so that a folder that became read-only,
-// or a genv that hangs, doesn't keep a host from what needs none. For the same reason a lease of the controller with
-// a request needn't be renewed. Without create, a folder that is missing stays so.
+// update changes the lease under the lock, which is only taken for a change: a folder that became read-only, or a genv
+// that hangs, keeps no host from what needs none. For the same reason a lease of the controller with a request needn't
+// be renewed. Without create, a folder that is missing stays so.
 func (f *LeaseFile) update(create bool, r *LeaseRequest, change func(*Lease) (*Lease, error)) error {
 	open := folder.OpenTrusted
 	if create {
@@ -165,8 +162,8 @@ func (f *LeaseFile) replace(dir *folder.Folder, within time.Duration, change fun
 	return f.file().Put(dir, storedLease{schema, *next})
 }
 
-// read reads the lease; nil if there is none. One that is damaged is an error: it may have been that of a higher epoch.
-// What is read is safe on the disk: who wrote it may have been killed before it had the folder synced.
+// read reads the lease; nil if there is none. One that is damaged may have been of a higher epoch: an error. What is
+// read is safe on the disk then: who wrote it may have been killed before it had the folder synced.
 func (f *LeaseFile) read(dir *folder.Folder, name string) (*Lease, error) {
 	data, st, err := dir.Read(name, maxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -199,13 +196,11 @@ func (f *LeaseFile) file() folder.Note[storedLease] {
 
 var errDamaged = errors.New("it doesn't say which controller acts")
 
-// tokensFor is for how long a token is kept that no request renews. A conversation that has ended
-// proves for that long what its last snapshot came from.
+// tokensFor is for how long a token is kept that no request renews, and proves what its last snapshot came from.
 const tokensFor = 10 * time.Minute
 
-// Tokens keeps the token of a conversation with a controller, a file that only root can list, and
-// returns those of the others about the same state folder. A controller to which a name shows
-// what it gave to another name knows that they lead to one machine, and no other machine can show it.
+// Tokens keeps the token of a conversation with a controller, a file that only root can list, and returns those of the
+// others about the same state folder. Two names of which one shows what the other was given lead to one machine.
 func Tokens(run, stateFolder, own string, now time.Time) ([]string, error) {
 	d, err := folder.MakeTrusted(run)
 	if err != nil {

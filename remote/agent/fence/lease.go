@@ -1,8 +1,7 @@
 // Package fence keeps a controller that was replaced from acting on a host.
 //
 // A controller that runs in a loop asks each host for a lease. Root's genv on the host writes it to the disk before it
-// answers, and refuses every other controller. So a controller that was frozen, or cut off, and doesn't know yet that
-// another one took its place, does no harm.
+// answers, and refuses every other controller: one that was frozen, or cut off, does no harm when it is back.
 //
 //	file := &fence.LeaseFile{Path: fence.Path(os.Getenv), Now: time.Now}
 //	err := file.Admit(request) // *RefusedError: another controller has the host
@@ -23,22 +22,15 @@ import (
 // LeaseRequest asks for a lease. Its keys are those of the claims of earlier versions, so that hosts and controllers of
 // different versions understand each other.
 type LeaseRequest struct {
-	// Who has the lease: an election, or the controllers with one state folder; see Election and Folder.
-	Who string `json:"source"`
-	// Epoch is higher for each later leader of the election, or start of the controller: from 1 on.
-	Epoch uint64 `json:"epoch"`
-	// Controller is not empty. Earlier versions know by it, and by Start, who has an epoch.
-	Controller string `json:"controller"`
-	Name       string `json:"name"` // of the controller, for people
-	// Start is another one at each start of a controller: two that use copies of a state folder may have the same
-	// epoch.
-	Start string `json:"start,omitempty"`
-	// Seconds is for how long the lease is wanted. Earlier versions don't say it.
-	Seconds int `json:"seconds,omitempty"`
-	// TakeOver asks for the lease even if somebody else has it.
-	TakeOver bool `json:"take_over,omitempty"`
-	// Back tells hosts of earlier versions that the controller may get a lease again that it gave back.
-	Back bool `json:"back,omitempty"`
+	Who        string `json:"source"`     // has the lease: see Election and Folder
+	Epoch      uint64 `json:"epoch"`      // from 1 on, higher for each later leader, or start of the controller
+	Controller string `json:"controller"` // not empty: earlier versions know by it, and by Start, who has an epoch
+	Name       string `json:"name"`       // of the controller, for people
+	// Start is another one at each start: controllers with copies of a state folder may have the same epoch.
+	Start    string `json:"start,omitempty"`
+	Seconds  int    `json:"seconds,omitempty"`   // how long the lease is wanted; earlier versions don't say it
+	TakeOver bool   `json:"take_over,omitempty"` // even if somebody else has the lease
+	Back     bool   `json:"back,omitempty"`      // tells earlier versions: it may get again what it gave back
 }
 
 const (
@@ -75,8 +67,7 @@ func Election(cluster uint64, key string) string {
 // Elected reports whether the lease is that of an election.
 func (r *LeaseRequest) Elected() bool { return strings.HasPrefix(r.Who, electionPrefix) }
 
-// leases reports whether the request is for a lease. Single cycles make none, and neither do controllers without a
-// state folder.
+// leases reports whether the request is for a lease, unlike that of a single cycle, or without a state folder.
 func (r *LeaseRequest) leases() bool { return r != nil && !strings.HasPrefix(r.Who, runPrefix) }
 
 // ID names the controller of a request, whatever its epoch; "" for none.
@@ -112,12 +103,10 @@ func (r *LeaseRequest) sameStart(other *LeaseRequest) bool {
 // Lease is the lease that a host gave last.
 type Lease struct {
 	LeaseRequest
-	Since time.Time `json:"since"` // when it was given first; this and Until are by the host's clock
-	// Until is when it ends unless it is renewed; zero if an earlier version gave it, which doesn't say it.
-	Until     time.Time `json:"until,omitzero"`
+	Since     time.Time `json:"since"`          // when it was given first; this and Until are by the host's clock
+	Until     time.Time `json:"until,omitzero"` // unless it is renewed; zero from an earlier version
 	GivenBack bool      `json:"released,omitempty"`
-	// Replaced is from whom it was taken over. The same start can't take it over again, even if it never got the answer
-	// to its first request.
+	// Replaced is from whom it was taken over. The same start can't do that again, even if the answer was lost.
 	Replaced *Replacement `json:"replaced,omitempty"`
 }
 
@@ -152,8 +141,7 @@ type RefusedError struct {
 	Foreign bool
 }
 
-// Error is what controllers of versions before refusals had codes know it by: "refused: " begins all texts, and
-// "refused: replaced by " those that aren't Foreign.
+// Error is what earlier versions know it by: "refused: " begins all texts, "refused: replaced by " those not Foreign.
 func (e *RefusedError) Error() string {
 	name, since := text.Quoted(e.Name, maxShown), e.Since.UTC().Format(time.RFC3339)
 	switch {
@@ -169,7 +157,7 @@ func (e *RefusedError) Error() string {
 }
 
 // Admit decides on a request, and returns the lease to keep: the same one if there is nothing new. l is nil if the host
-// gave none, and r if the controller asks for none. The error is a *RefusedError.
+// gave none, and r if none is asked for. The error is a *RefusedError.
 func (l *Lease) Admit(r *LeaseRequest, now time.Time) (*Lease, error) {
 	switch {
 	case !r.leases():
@@ -224,8 +212,7 @@ func (l *Lease) until(r *LeaseRequest, now time.Time) *Lease {
 	return l
 }
 
-// GiveBack returns the lease to keep when the controller with this request has ended: the same one if there is nothing
-// new.
+// GiveBack returns the lease to keep when the controller with this request has ended, perhaps the same one.
 func (l *Lease) GiveBack(r *LeaseRequest) *Lease {
 	if !l.isOf(r) || l.GivenBack {
 		return l

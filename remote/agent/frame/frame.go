@@ -34,9 +34,8 @@ const (
 )
 
 // Frame is a message: a header of 4 bytes "gnv1", 1 byte of kind, 1 byte of the name's length, 2 bytes of zero, 8 bytes
-// of id, 4 bytes of the body's length; the name; the body; and 4 bytes of CRC-32C over all before. Numbers are
-// big-endian. SSH guards what it carries; the checksum is for what gets into the stream before it, such as a line that
-// a login script prints late.
+// of id, 4 bytes of the body's length; the name; the body; and 4 bytes of CRC-32C over all before, in case a login
+// script prints something late. Numbers are big-endian.
 type Frame struct {
 	Kind Kind
 	Name string // what a request asks for
@@ -50,7 +49,7 @@ const headerLength = 20
 
 var magic = [4]byte{'g', 'n', 'v', '1'}
 
-// castagnoli is made when it is first needed: to make it takes a good part of what the start of a command takes.
+// castagnoli is made when it is first needed: that takes a good part of the start of a command.
 var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
 // Append encodes the frame behind b.
@@ -163,8 +162,7 @@ type Greeting struct {
 // Can says whether the host knows a request.
 func (g Greeting) Can(request string) bool { return slices.Contains(g.Capabilities, request) }
 
-// Beacon is the line before the greeting. The end that starts the command makes up
-// the token, so that no banner holds it by chance or by intent.
+// Beacon is the line before the greeting. The end that starts the command makes up the token: no banner holds it.
 func Beacon(token string) []byte { return []byte("\ngenv-serve " + token + "\n") }
 
 // Encode returns the greeting behind its beacon.

@@ -2,8 +2,7 @@
 //
 //	s, err := readonly.Reading{Runner: client}.Snapshot(ctx, host)
 //
-// There are no environments on such a host, and the login can't read what its processes
-// claim, so every process is unknown: nothing can be judged there, and nothing is done.
+// There are no environments on such a host, and every process is unknown: nothing is judged there.
 package readonly
 
 import (
@@ -25,8 +24,7 @@ import (
 // Reading runs commands on hosts.
 type Reading struct{ remote.Runner }
 
-// Snapshot has no names of users: it is judged, and what others report about such a host
-// proves nothing about the user of a process.
+// Snapshot has no names of users: what others report about such a host proves nothing about them.
 func (r Reading) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
 	s, err := r.Look(ctx, host)
 	if err == nil && len(s.Processes) > 0 {
@@ -120,8 +118,8 @@ func smi[T any](ctx context.Context, r Reading, host remote.Host, args []string,
 	return value, &remote.Error{Class: class, Err: err}
 }
 
-// indices are those of the devices. It also sets the Instances of the devices, which only `nvidia-smi
-// -L` lists, and of the processes on them.
+// indices are those of the devices. It also sets the Instances of the devices and of the processes on them, which only
+// `nvidia-smi -L` lists.
 func (r Reading) indices(ctx context.Context, host remote.Host, devices []snapshot.Device,
 	usage *nvidiasmi.Usage,
 ) map[snapshot.GPUUUID]snapshot.DeviceIndex {
@@ -155,8 +153,7 @@ func (r Reading) indices(ctx context.Context, host remote.Host, devices []snapsh
 	return indices
 }
 
-// markUnreported marks the devices of which the driver doesn't report the processes: all of
-// them, if it says so of one that isn't known.
+// markUnreported marks the devices of which the driver doesn't report the processes: all, if one isn't known.
 func markUnreported(devices []snapshot.Device, unreported []snapshot.GPUUUID,
 	indices map[snapshot.GPUUUID]snapshot.DeviceIndex,
 ) {
@@ -186,15 +183,14 @@ func (r Reading) Published(ctx context.Context, host remote.Host) []hardware.Bus
 	return list
 }
 
-// ShowsNone says whether nvidia-smi failed since a guard lets the login open no device:
-// nvidia-smi(1), RETURN VALUE, 4 and 6.
+// ShowsNone says whether a guard lets the login open no device: nvidia-smi(1), RETURN VALUE, 4 and 6.
 func ShowsNone(err error) bool {
 	failed, ok := errors.AsType[*nvidiasmi.ExitError](err)
 	return ok && (failed.ExitCode == 4 || failed.ExitCode == 6)
 }
 
-// Renumbered is a look with the devices as root sees them, found by UUID: where a guard shows a login only some
-// devices, its nvidia-smi counts these from 0. Of the others only what root has published is known.
+// Renumbered is a look with the devices as root has published them, found by UUID: where a guard shows a login only
+// some, its nvidia-smi counts these from 0.
 func Renumbered(s *snapshot.Snapshot, known []hardware.BusDevice) *snapshot.Snapshot {
 	index := map[snapshot.DeviceIndex]snapshot.DeviceIndex{} // by that of the login
 	devices := hardware.Devices(known)

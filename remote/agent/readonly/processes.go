@@ -16,11 +16,10 @@ import (
 )
 
 // describeProcesses prints the time zone of the host's clock, whether genv's state files are there, and what /proc,
-// ps(1) and getent(1) show of the processes with the PIDs $@, as far as the host has these programs: how /proc is
-// mounted, status (proc_pid_status(5)), lines "Cgroup PID …", "User " with a line of passwd(5), and last of all
-// "Command PID …", which users choose: no line that follows one can be anything else. Each is one line: the kernel
-// and ps escape newlines. Without a uid, getent would print all users. It is one line without exclamation marks, so
-// that any login shell passes it on (see remote.Quote).
+// ps(1) and getent(1) show of the processes with the PIDs $@: how /proc is mounted, status (proc_pid_status(5)), lines
+// "Cgroup PID …", "User " with a line of passwd(5), and last of all "Command PID …", which users choose: what follows
+// one can't be anything else. The kernel and ps escape newlines. Without a uid, getent would print all users. Any login
+// shell passes it on, since it is one line without exclamation marks (see remote.Quote).
 const describeProcesses = `(unset TZ; date +"Clock %z"); ` +
 	`if [ -e "${GENV_TMPDIR:-/var/tmp/genv}/devices.json" ]; then echo Registered; fi; ` +
 	`[ $# -gt 0 ] || exit 0; ` +
@@ -52,8 +51,8 @@ type Descriptions struct {
 	byPID     map[string]*snapshot.Process
 	Names     map[snapshot.UID]snapshot.Username // the host's
 	UTCOffset *int                               // of the host's clock, in seconds; nil if it is unknown
-	// Registered says that the host has state files, so that devices may be attached there.
-	Registered bool
+
+	Registered bool // the host has state files, so that devices may be attached there
 
 	mounts  string            // at /proc, as in mountinfo
 	name    string            // the last one

@@ -14,27 +14,15 @@ import (
 )
 
 const (
-	// agentTimeout bounds one request: an agent may ask its user to confirm, or to touch a FIDO key.
-	agentTimeout = 10 * time.Second
-
-	// askedUser is a duration that means that the agent asked its user: without that it signs within milliseconds.
-	askedUser = time.Second
-
-	// listTTL is how long the list of an agent's keys is cached: a hundred hosts that
-	// are dialled at the same time need it once.
-	listTTL = 5 * time.Second
-
-	// silentTTL is how long a key is not used after the agent's user gave no answer for
-	// it: otherwise each of a hundred logins would wait for that answer again.
-	silentTTL = time.Minute
-
-	// agentRequests is how many requests an agent gets at a time. The queue of an
-	// ssh-agent has 128 places, and a connection beyond them is refused.
+	agentTimeout = 10 * time.Second // of a request: an agent may ask its user to confirm, or to touch a FIDO key
+	askedUser    = time.Second      // an agent that takes so long has asked its user
+	listTTL      = 5 * time.Second  // a hundred hosts that are dialled at the same time need the list once
+	silentTTL    = time.Minute      // a key for which the user gave no answer is not used for so long
+	// agentRequests is how many requests an agent gets at a time: the queue of an ssh-agent has 128 places.
 	agentRequests = 16
 )
 
-// keyAgent is an ssh-agent. Every request has a connection of its own: a late answer
-// can't be taken for the answer to another request.
+// keyAgent is an ssh-agent. Every request has a connection of its own, so that no late answer is taken for another.
 type keyAgent struct {
 	path     string
 	keyring  *Keyring

@@ -24,6 +24,7 @@ type identity struct {
 	public  ssh.PublicKey // as far as ssh knows it before it signs; nil if it doesn't
 	signer  ssh.Signer    // nil when only the agent can sign, and for certificates
 	problem error         // why there is no signer
+	stamp   string        // of the file when it was read
 }
 
 // identities are the key files that exist, in their order, each followed by the
@@ -61,12 +62,6 @@ func (id identity) unasked(batchMode bool) identity {
 	return id
 }
 
-// keyFile is a configured key as it was read last.
-type keyFile struct {
-	identity
-	stamp string // of the file
-}
-
 func (k *Keyring) file(path string) identity {
 	info, err := os.Stat(path)
 	switch {
@@ -77,14 +72,14 @@ func (k *Keyring) file(path string) identity {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	file := keyFile{identity{path: path}, folder.Stamp(path)}
+	file := identity{path: path, stamp: folder.Stamp(path)}
 	if known := k.files[path]; known.stamp == file.stamp {
-		return known.identity
+		return known
 	}
 	file.public = publicOf(path)
 	file.signer, file.problem = k.read(path, file.public, info)
 	k.files[path] = file
-	return file.identity
+	return file
 }
 
 // maxKeyFile is far more than the size of any key, in bytes.
@@ -189,25 +184,18 @@ func ownedByUs(info fs.FileInfo) bool {
 // and only once in this process.
 type lockedKey struct {
 	public ssh.PublicKey
-	done   <-chan struct{} // closed when the keyring is
-	ask    func()          // asks on the first call, in the background
-
-	known  chan struct{} // closed when the other fields may be read
-	signer ssh.AlgorithmSigner
-	err    error
+	done   <-chan struct{}                     // closed when the keyring is
+	ask    func() (ssh.AlgorithmSigner, error) // asks on the first call
 }
 
 func (k *Keyring) lockedSigner(path string, public ssh.PublicKey, content []byte) ssh.Signer {
-	l := &lockedKey{public: public, done: k.lifetime.Done(), known: make(chan struct{})}
-	l.ask = sync.OnceFunc(func() {
-		go func() { // reading from a terminal cannot be cancelled; Close does not wait for it
-			defer close(l.known)
-			if l.signer, l.err = k.ask(path, content); l.err != nil {
-				k.log.Warn().Err(l.err).Msg("a key is not used")
-			}
-		}()
-	})
-	return l
+	return &lockedKey{public, k.lifetime.Done(), sync.OnceValues(func() (ssh.AlgorithmSigner, error) {
+		signer, err := k.ask(path, content)
+		if err != nil {
+			k.log.Warn().Err(err).Msg("a key is not used")
+		}
+		return signer, err
+	})}
 }
 
 func (k *Keyring) ask(path string, content []byte) (ssh.AlgorithmSigner, error) {
@@ -237,13 +225,19 @@ func (l *lockedKey) Sign(rand io.Reader, data []byte) (*ssh.Signature, error) {
 }
 
 func (l *lockedKey) SignWithAlgorithm(rand io.Reader, data []byte, algorithm string) (*ssh.Signature, error) {
-	l.ask()
+	var signer ssh.AlgorithmSigner
+	var err error
+	known := make(chan struct{})
+	go func() { // reading from a terminal cannot be cancelled; Close does not wait for it
+		defer close(known)
+		signer, err = l.ask()
+	}()
 	select {
-	case <-l.known:
-		if l.err != nil {
-			return nil, l.err
+	case <-known:
+		if err != nil {
+			return nil, err
 		}
-		return l.signer.SignWithAlgorithm(rand, data, algorithm)
+		return signer.SignWithAlgorithm(rand, data, algorithm)
 	case <-l.done:
 		return nil, errors.New("the keyring was closed before the passphrase was entered")
 	}

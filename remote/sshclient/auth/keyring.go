@@ -14,19 +14,16 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
-// Prompt asks the user for a passphrase on a terminal.
-type Prompt func(question string) ([]byte, error)
-
 // Keyring keeps the keys that were read, and what agents have. It is safe for concurrent use.
 type Keyring struct {
-	prompt   Prompt
+	prompt   func(question string) ([]byte, error) // asks for a passphrase on a terminal; nil where there is none
 	log      zerolog.Logger
 	lifetime context.Context // ends with Close
 	end      context.CancelFunc
 
 	mu     sync.Mutex
 	agents map[string]*keyAgent
-	files  map[string]keyFile
+	files  map[string]identity
 
 	asking   sync.Mutex // one question at a time on a terminal
 	answered atomic.Int64
@@ -34,8 +31,8 @@ type Keyring struct {
 
 // NewKeyring opens nothing yet. prompt is nil where there is no terminal: keys
 // with a passphrase are then used through the agent or not at all.
-func NewKeyring(prompt Prompt, log zerolog.Logger) *Keyring {
-	k := &Keyring{prompt: prompt, log: log, agents: map[string]*keyAgent{}, files: map[string]keyFile{}}
+func NewKeyring(prompt func(question string) ([]byte, error), log zerolog.Logger) *Keyring {
+	k := &Keyring{prompt: prompt, log: log, agents: map[string]*keyAgent{}, files: map[string]identity{}}
 	k.lifetime, k.end = context.WithCancel(context.Background())
 	return k
 }
@@ -57,9 +54,9 @@ type Keys struct {
 	Notes   []string
 }
 
-// Keys are those that ssh would offer, in its order: the certificates of CertificateFile; the agent's keys that are
-// configured too; the agent's others unless IdentitiesOnly; key files, each followed by the certificate next to it
-// unless there is a CertificateFile. Without those that no private key was found for.
+// Keys are those that ssh would offer and that can sign, in its order: the certificates of CertificateFile; the agent's
+// keys that are configured too; the agent's others unless IdentitiesOnly; key files, each followed by the certificate
+// next to it unless there is a CertificateFile.
 func (k *Keyring) Keys(s config.HostConfig) Keys {
 	var keys Keys
 	inAgent, err := k.agentKeys(s.IdentityAgent)

@@ -1,9 +1,8 @@
 // Package auth finds the keys that a user may log in with, as ssh(1) does: those of the agent, key files in all of
-// OpenSSH's formats, and certificates, in ssh's order; and offers them to a server until it accepts one or hangs up. It
-// opens no SSH connection.
+// OpenSSH's formats, and certificates, in ssh's order; and offers them to a server until it accepts one or hangs up.
 //
-// A private key with a passphrase is used through the agent, or after asking for
-// the passphrase once; a FIDO key is only used through the agent.
+// A private key with a passphrase is used through the agent, or after asking for it once; a FIDO key only through the
+// agent.
 //
 //	keyring := auth.NewKeyring(nil, log)
 //	defer keyring.Close()
@@ -29,8 +28,7 @@ import (
 // ErrNoMoreKeys ends a login when the server has refused all keys.
 var ErrNoMoreKeys = errors.New("no key was accepted")
 
-// Login offers keys to one server, in order, until it accepts one or ends the
-// connection. It is used for one login, by one goroutine.
+// Login offers keys to one server, in order, until it accepts one or ends the connection, in one goroutine.
 type Login struct {
 	offers []*offer
 	keys   int // the offers that come first, one for each key
@@ -41,8 +39,8 @@ type Login struct {
 	unsigned bool     // the agent did not sign with a key that was accepted
 }
 
-// NeedsOpenSSH says whether the login failed in a way in which that of ssh(1) may succeed: the server wants more than a
-// key, or takes GSSAPI, or the agent only signs for ssh, as with keys that are restricted to destinations (ssh-add -h).
+// NeedsOpenSSH says whether ssh(1) may succeed: the server wants more than a key, or takes GSSAPI, or the agent only
+// signs for ssh, as with keys that are restricted to destinations (ssh-add -h).
 func (l *Login) NeedsOpenSSH() bool {
 	return l.unsigned || slices.Contains(l.allowed, "gssapi-with-mic") ||
 		l.allowed != nil && !slices.Contains(l.allowed, "publickey")
@@ -71,8 +69,8 @@ func signatures(signer ssh.AlgorithmSigner) []string {
 	return []string{hostkeys.Plain(signer.PublicKey()).Type()}
 }
 
-// addExact adds RSA keys again, after all others, with one algorithm each: a server need not accept all that it says it
-// knows (PubkeyAcceptedAlgorithms of sshd_config(5)), and need not say what it knows (RFC 8308). The algorithm that was
+// addExact adds RSA keys again, after all others, with one algorithm each: a server need not accept all that it knows
+// (PubkeyAcceptedAlgorithms of sshd_config(5)), and need not say what it knows (RFC 8308). The algorithm that was
 // probably used before comes last.
 func (l *Login) addExact() {
 	for _, rank := range []int{1, 2, 0} {
@@ -93,8 +91,7 @@ func (l *Login) note(key ssh.PublicKey, what string) {
 	l.notes = append(l.notes, describe(key)+" "+what)
 }
 
-// Next is the ssh.ClientAuthCallback of the login. A key that can't sign, since it
-// is locked or the agent refuses, ends an attempt; the next one continues after it.
+// Next is the ssh.ClientAuthCallback of the login. After a key that can't sign, the next attempt continues.
 func (l *Login) Next(now *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 	l.allowed = now.AllowedMethods
 	if !slices.Contains(now.AllowedMethods, "publickey") {

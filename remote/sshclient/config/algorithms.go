@@ -9,8 +9,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// algorithmList is a keyword of ssh_config that lists algorithms, by their names in OpenSSH 10 (`ssh -Q`,
-// myproposal.h).
+// algorithmList is a keyword of ssh_config that lists algorithms, by their names in OpenSSH 10 (myproposal.h).
 type algorithmList struct {
 	name     string   // as ssh_config(5) writes the keyword
 	defaults []string // the list without the keyword
@@ -75,8 +74,7 @@ func isRC4(name string) bool { return strings.HasPrefix(name, "arcfour") }
 // isObsolete says that newer versions of ssh do not accept the name.
 func isObsolete(name string) bool { return strings.HasPrefix(name, "ssh-dss") }
 
-// implemented is everything that the library has, except for RC4. What is insecure is only used
-// if ssh_config switches it on.
+// implemented is what the library has, except for RC4. What is insecure is only used if ssh_config switches it on.
 func implemented() ssh.Algorithms {
 	all, insecure := ssh.SupportedAlgorithms(), ssh.InsecureAlgorithms()
 	return ssh.Algorithms{
@@ -99,8 +97,8 @@ func withCertificates(names []string) []string {
 	return all
 }
 
-// isValid reports whether a value has no names but those that ssh and genv know, separated
-// by commas, after `+`, `-`, `^` or nothing. Others, and patterns except after `-`, are left to ssh.
+// isValid reports whether a value has only names that ssh and genv know, separated by commas, after `+`, `-`, `^` or
+// nothing. Patterns are only known after `-`.
 func (l algorithmList) isValid(value string) bool {
 	kind, items := operator(value)
 	known := slices.DeleteFunc(slices.Concat(l.defaults, l.here), isObsolete)
@@ -140,9 +138,8 @@ func (l algorithmList) expand(value string) (names []string) {
 	return names
 }
 
-// fixedHostKeyOrder reports whether a value of HostKeyAlgorithms decides on the order of
-// the types. `ssh -G` prints no operator, but the names: those that `+` and `-` leave
-// are in the order of the defaults, and what `+` adds comes after them.
+// fixedHostKeyOrder reports whether a value of HostKeyAlgorithms decides on the order of the types. `ssh -G` prints the
+// names alone: those that `+` and `-` leave in the order of the defaults, and then what `+` adds.
 func fixedHostKeyOrder(value string, asWritten bool) bool {
 	kind, items := operator(value)
 	if value == "" || kind == '+' || kind == '-' {
@@ -162,8 +159,8 @@ func fixedHostKeyOrder(value string, asWritten bool) bool {
 	return false
 }
 
-// algorithms sets the lists, as far as they are implemented here. A list of which
-// nothing is left is an error: the library would take its own instead.
+// algorithms sets the lists, as far as they are implemented here. An empty one is an error: the library would take its
+// own instead.
 func (r raw) algorithms(s *HostConfig) error {
 	for _, l := range algorithmLists() {
 		names := l.defaults

@@ -153,7 +153,7 @@ type line struct {
 // included is Include under another name: the library would look for the files itself, and in other places than ssh.
 const included = "included"
 
-// parse has the library read a file, except for lines that it would read in another way than ssh: these are refused.
+// parse has the library read a file, and refuses the lines that it would read in another way than ssh.
 func (f *files) parse(path, content string, r root, depth int, within [][]string) (parsed []line) {
 	var text strings.Builder
 	number := 0
@@ -237,8 +237,8 @@ func cut(line string) (keyword, value string) {
 // withoutSSH ends the error for a line that is left to ssh.
 const withoutSSH = " cannot be honoured without ssh: install the OpenSSH client"
 
-// leftToSSH is what in a line is left to ssh, or empty: what the library, or another version of OpenSSH,
-// reads in another way, and keywords that are not ours.
+// leftToSSH is what in a line is left to ssh, or empty: what the library, or another OpenSSH, reads in another way, and
+// keywords that are not ours.
 func leftToSSH(keyword, value string) string {
 	h, ok := honoured()[keyword]
 	bare, _, comment := strings.Cut(value, "#")

@@ -34,26 +34,22 @@ type HostConfig struct {
 	AcceptNew        bool // StrictHostKeyChecking accept-new: otherwise an unknown key is refused
 	HashKnownHosts   bool
 	CheckHostIP      bool
-	// KnownHostsCommand is a program and its arguments, for no shell. In these, NUL
-	// bytes followed by f, H, I, K or t stand for tokens of the handshake.
+	// KnownHostsCommand is a program and its arguments, for no shell. In these, NUL and H stand for the host's name.
 	KnownHostsCommand []string
 
-	// Algorithms in the order of preference, each of which the SSH library has. The resolver leaves no list empty.
-	// PubkeyAcceptedAlgorithms are for keys of the user (nil: ssh's default), CASignatureAlgorithms for the authorities
-	// of host certificates.
+	// Algorithms in the order of preference, each of which the SSH library has; no list is empty. Those of
+	// PubkeyAcceptedAlgorithms are for keys of the user, of CASignatureAlgorithms for authorities of host certificates.
 	KexAlgorithms, Ciphers, MACs                                       []string
 	HostKeyAlgorithms, PubkeyAcceptedAlgorithms, CASignatureAlgorithms []string
-	// FixedHostKeyOrder says that HostKeyAlgorithms is a list of its own, or begins with
-	// `^`: then the types of known keys don't go first (ssh_config(5), HostKeyAlgorithms).
-	FixedHostKeyOrder bool
-	RequiredRSASize   int // in bits, of host keys and keys of the user
+	FixedHostKeyOrder                                                  bool // the types of known keys don't go first (ssh_config(5), HostKeyAlgorithms)
+	RequiredRSASize                                                    int  // in bits, of host keys and keys of the user
 
 	ConnectTimeout      time.Duration // 0: not set
 	ServerAliveInterval time.Duration // 0: not set
 	ServerAliveCountMax int
 	AddressFamily       string // any, inet or inet6
-	// BindAddress is an address or a name of this machine to connect from, BindInterface a network
-	// interface of which the address is taken if there is no BindAddress; empty: the kernel chooses.
+	// BindAddress is an address or a name of this machine to connect from, or else BindInterface has the address;
+	// empty: the kernel chooses.
 	BindAddress, BindInterface string
 }
 
@@ -101,8 +97,7 @@ const commandTokens = "CdHhikLlnpru"
 // ProxyUseFdpass with a ProxyCommand.
 var leftOut = []string{"knownhostscommand", "proxyusefdpass", "revokedhostkeys"}
 
-// restrictions sets what limits the algorithms and keys of a login, and refuses a
-// configuration that allows none of the logins that genv has.
+// restrictions sets what limits the algorithms and keys of a login. One that allows no login of ours is an error.
 func (r raw) restrictions(s *HostConfig) error {
 	err := r.algorithms(s) // first: also where no login is allowed, the host's key is of interest
 	if value := r.first("pubkeyauthentication"); oneOf("no", "false")(value) {
@@ -147,8 +142,8 @@ func (s HostConfig) CheckSize(key ssh.PublicKey) error {
 	return nil
 }
 
-// SignatureAlgorithms are those of PubkeyAcceptedAlgorithms that a key or
-// certificate of the user can sign with; none if the key must not be used.
+// SignatureAlgorithms are those of PubkeyAcceptedAlgorithms (nil: ssh's default) that a key or certificate of the user
+// can sign with; none if the key must not be used.
 func (s HostConfig) SignatureAlgorithms(key ssh.PublicKey) []string {
 	able := []string{key.Type()}
 	switch key.Type() {

@@ -23,7 +23,7 @@ const (
 // honoured are the keywords of HostConfig, with the values that ssh accepts. Any
 // other value is left to ssh, or refused.
 var honoured = sync.OnceValue(func() map[string]keyword {
-	return map[string]keyword{
+	all := map[string]keyword{
 		"hostname":                 {one, onlyTokens("h")},
 		"user":                     {one, onlyTokens("")},
 		"port":                     {one, isNumber(1, 65535)},
@@ -52,15 +52,13 @@ var honoured = sync.OnceValue(func() map[string]keyword {
 		"pubkeyauthentication":     {one, oneOf("yes", "no", "true", "false", "unbound", "host-bound")},
 		"preferredauthentications": {one, onlyTokens("")},
 		"requiredrsasize":          {one, isNumber(0, math.MaxInt32)},
-		"kexalgorithms":            {one, isListOf("kexalgorithms")},
-		"ciphers":                  {one, isListOf("ciphers")},
-		"macs":                     {one, isListOf("macs")},
-		"hostkeyalgorithms":        {one, isListOf("hostkeyalgorithms")},
-		"casignaturealgorithms":    {one, isListOf("casignaturealgorithms")},
-		"pubkeyacceptedalgorithms": {one, isListOf("pubkeyacceptedalgorithms")},
 		"refuseconnection":         {one, onlyTokens("")},
 		"pkcs11provider":           {one, onlyTokens("")},
 	}
+	for _, l := range algorithmLists() {
+		all[l.keyword()] = keyword{one, l.isValid}
+	}
+	return all
 })
 
 type keyword struct {
@@ -68,12 +66,12 @@ type keyword struct {
 	valid func(string) bool
 }
 
-// aliases are earlier names of keywords, which ssh still accepts and an older one prints:
-// before 8.5, PubkeyAcceptedKeyTypes was the name; RSAMinSize is Red Hat's of 8.7.
+// aliases are earlier names of keywords, which ssh still accepts: PubkeyAcceptedKeyTypes before 8.5, RSAMinSize in Red
+// Hat's 8.7.
 var aliases = map[string]string{"pubkeyacceptedkeytypes": "pubkeyacceptedalgorithms", "rsaminsize": "requiredrsasize"}
 
-// ignored are the keywords of ssh_config(5) that change nothing for genv, or that are only
-// read when they are needed (see ControlPath). What is in none of the lists is left to ssh.
+// ignored are the keywords of ssh_config(5) that change nothing for genv, or are only read when they are needed (see
+// ControlPath). What is in none of the lists is left to ssh.
 var ignored = lazily(`addkeystoagent canonicaldomains canonicalizefallbacklocal canonicalizemaxdots
 canonicalizepermittedcnames challengeresponseauthentication channeltimeout clearallforwardings compression
 connectionattempts controlmaster controlpath controlpersist dynamicforward enableescapecommandline enablesshkeysign
@@ -94,13 +92,6 @@ func oneOf(values ...string) func(string) bool {
 
 func isFlag(value string) bool { return oneOf("yes", "no", "true", "false")(value) }
 func isNone(value string) bool { return strings.EqualFold(value, "none") }
-
-func isListOf(keyword string) func(string) bool {
-	return func(value string) bool {
-		i := slices.IndexFunc(algorithmLists(), func(l algorithmList) bool { return l.keyword() == keyword })
-		return algorithmLists()[i].isValid(value)
-	}
-}
 
 func isNumber(from, to int) func(string) bool {
 	return func(value string) bool {

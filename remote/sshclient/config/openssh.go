@@ -13,8 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// askOpenSSH runs `ssh -G`, which prints what ssh would do without connecting. The host's name is a separate argument,
-// not part of a shell command. Only so many run at a time.
+// askOpenSSH runs `ssh -G`, which prints what ssh would do without connecting. Only so many run at a time.
 func (r *Resolver) askOpenSSH(ctx context.Context, q Lookup) (raw, error) {
 	select {
 	case r.running <- struct{}{}:
@@ -43,11 +42,8 @@ func (r *Resolver) askOpenSSH(ctx context.Context, q Lookup) (raw, error) {
 	return parseOpenSSH(out.String()), nil
 }
 
-// ControlPath is the socket of the ssh that may run as master for a host, as ssh would use it; empty for none. With
-// `ControlMaster yes` or `ask` ssh uses none, since it is to be the master itself.
-//
-// It always asks ssh, which may put a hash into the name that differs between its
-// versions (%C). Without ssh there is no master.
+// ControlPath is the socket of the ssh that may run as master for a host; empty for none, as with `ControlMaster yes`
+// or `ask`, where ssh is to be the master itself. ssh is asked: its versions have different hashes in the name (%C).
 func (r *Resolver) ControlPath(ctx context.Context, q Lookup) (string, error) {
 	if err := Valid(q); err != nil || r.ssh == "" {
 		return "", err
@@ -66,8 +62,7 @@ func (r *Resolver) ControlPath(ctx context.Context, q Lookup) (string, error) {
 // Program is the path of ssh(1); empty where it is not installed.
 func (r *Resolver) Program() string { return r.ssh }
 
-// Destination is the arguments of ssh(1) for a host: the configuration file, what takes
-// precedence over it, and the name.
+// Destination is the arguments of ssh(1) for a host: the configuration file, what precedes it, and the name.
 func (r *Resolver) Destination(q Lookup) []string {
 	var arguments []string
 	if r.options.File != "" {
@@ -99,8 +94,7 @@ func sshProblem(text string, cause error) error {
 	return &Error{Problem: "ssh -G: " + strings.TrimSpace(text)}
 }
 
-// parseOpenSSH reads `keyword value` lines. A value in which ssh has replaced the
-// tokens already gets its percent signs back as %%.
+// parseOpenSSH reads `keyword value` lines. Where ssh has replaced the tokens already, percent signs become %%.
 func parseOpenSSH(text string) raw {
 	values := raw{}
 	for line := range strings.Lines(text) {
@@ -122,8 +116,7 @@ func parseOpenSSH(text string) raw {
 	return values
 }
 
-// paths splits a list of paths. ssh doesn't quote them: a word that doesn't begin
-// like a path is the rest of a path with a space.
+// paths splits a list of paths, which ssh doesn't quote: other words are the rest of a path with a space.
 func paths(text string) (all []string) {
 	for word := range strings.SplitSeq(text, " ") {
 		if len(all) > 0 && !strings.ContainsAny(word[:min(1, len(word))], "/~%$") {

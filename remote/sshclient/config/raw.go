@@ -47,8 +47,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Problem)
 }
 
-// NeedsOpenSSH reports whether the configuration is one that ssh(1) can honour, and genv's own SSH can't: it
-// forbids a login with a key, allows only algorithms that the library lacks, or needs what we leave out.
+// NeedsOpenSSH reports whether the configuration is one that ssh(1) can honour, and genv's own SSH can't.
 func (e *Error) NeedsOpenSSH() bool {
 	return e.keyword == "pubkeyauthentication" || e.keyword == "preferredauthentications" ||
 		slices.Contains(leftOut, e.keyword) ||
@@ -185,8 +184,7 @@ type identity struct {
 // noHome is a folder that does not exist, so that there are no files in it.
 const noHome = "/nonexistent"
 
-// whoAmI finds the account of the real uid. $USER and $HOME may be those of another
-// user (`sudo -E`, `su`), so they don't count.
+// whoAmI finds the account of the real uid: $USER and $HOME may be those of another user (`sudo -E`, `su`).
 func whoAmI(o ResolverOptions) identity {
 	who := identity{uid: fmt.Sprint(os.Getuid())}
 	if account, err := (nss.Passwd{}).Own(context.Background()); err == nil {
@@ -203,8 +201,7 @@ func whoAmI(o ResolverOptions) identity {
 	return who
 }
 
-// ownFolder is the folder if it belongs to this user: without an account, as in
-// many containers, $HOME is used only then.
+// ownFolder is the folder if it belongs to this user: without an account, as in containers, $HOME is used only then.
 func ownFolder(folder string) string {
 	info, err := os.Stat(folder)
 	if err != nil || !filepath.IsAbs(folder) {
@@ -240,8 +237,8 @@ func (w identity) path(name string) string {
 	return strings.TrimSuffix(home+"/"+rest, "/")
 }
 
-// tokens replaces those that ssh_config(5) lists for file names and ProxyCommand. An unknown one is kept, since `ssh
-// -G` has expanded some values already. More tokens with their values may follow.
+// tokens replaces those that ssh_config(5) lists for file names and ProxyCommand, and more that follow with their
+// values. An unknown one is kept, since `ssh -G` has expanded some values already.
 func (w identity) tokens(q Lookup, s HostConfig, more ...string) *strings.Replacer {
 	long, _ := os.Hostname() // empty when the kernel has none, as in OpenSSH
 	short, _, _ := strings.Cut(long, ".")
@@ -254,8 +251,7 @@ func (w identity) tokens(q Lookup, s HostConfig, more ...string) *strings.Replac
 	)...)
 }
 
-// environment replaces ${NAME}, the only form of OpenSSH. Variables that are not
-// set were refused before, see environmentSet.
+// environment replaces ${NAME}, the only form of OpenSSH; environmentSet has refused those that are not set.
 func environment(text string) string {
 	for {
 		before, rest, found := strings.Cut(text, "${")
@@ -267,8 +263,8 @@ func environment(text string) string {
 	}
 }
 
-// knownHostsCommand splits and expands KnownHostsCommand. What is only known in the handshake is marked with a NUL byte
-// in place of the percent sign, which the values of other tokens can't contain.
+// knownHostsCommand splits and expands KnownHostsCommand. What is only known in the handshake has a NUL byte, which no
+// value contains, in place of the percent sign.
 func (w identity) knownHostsCommand(text string, q Lookup, s HostConfig) []string {
 	command := strings.Fields(unlessNone(text))
 	tokens := w.tokens(q, s, "%H", "\x00H")

@@ -1,17 +1,15 @@
 // Package config reads the OpenSSH configuration of a host: the fields of
 // ssh_config that genv uses, with Include, tokens, `~` and ${ENV}.
 //
-// Plain files are read by kevinburke/ssh_config: one process per host costs milliseconds of CPU time. Which lines it
-// would read in another way than ssh, or not at all (Match), is known: a file with one of them is left to `ssh -G`,
-// which has the last word where ssh is installed. Where it is not, such a line is an *Error that names the file and the
-// line, never silently a default.
+// Plain files are read by kevinburke/ssh_config: one process per host costs milliseconds of CPU time. A file with a
+// line that it would read in another way than ssh, or not at all (Match), is left to `ssh -G`. Where ssh isn't
+// installed, such a line is an *Error that names the file and the line, never silently a default.
 //
 //	resolver := config.New(config.ResolverOptions{})
 //	hostConfig, err := resolver.Resolve(ctx, config.Lookup{Host: "gpu-07"})
 //
-// The package opens no connection and checks no key. It ignores forwardings, environment and terminal options, which
-// change nothing for genv. ControlPath is only read for a host that is reached by running ssh(1). Algorithm lists are
-// those of ssh_config, or else the defaults of OpenSSH, as far as the SSH library has them.
+// The package opens no connection and checks no key. It ignores forwardings, environment and terminal options.
+// Algorithm lists are those of ssh_config, or else the defaults of OpenSSH, as far as the SSH library has them.
 package config
 
 import (
@@ -113,8 +111,8 @@ func (r *Resolver) resolve(ctx context.Context, q Lookup) (HostConfig, error) {
 	return s, validTarget(s, r.who)
 }
 
-// read uses the local reader if that understands every line, since one process per host makes the first cycle slow;
-// otherwise ssh. Without ssh the error is that of the reader. The lines are those that the local reader selected.
+// read uses the local reader if that understands every line, otherwise ssh. Without ssh the error is that of the
+// reader. The lines are those that the local reader selected.
 func (r *Resolver) read(ctx context.Context, q Lookup) (raw, []line, error) {
 	values, lines, err := r.files.evaluate(q)
 	if err == nil || r.ssh == "" {
@@ -185,8 +183,8 @@ func validTarget(s HostConfig, who identity) error {
 	return nil
 }
 
-// evaluate reads the configuration for a host, and returns the lines it came from;
-// its error is the *Error of the first line anywhere that cannot be honoured.
+// evaluate reads the configuration for a host, and returns the lines it came from, or the *Error of the first line
+// anywhere that cannot be honoured.
 func (f *files) evaluate(q Lookup) (raw, []line, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -238,8 +236,8 @@ func (l *line) counts(before []line) bool {
 	return true
 }
 
-// MatchesAny says whether a pattern of ssh_config or known_hosts matches and no
-// negated one does. As in OpenSSH, `*` is any text, and `?` any one byte.
+// MatchesAny says whether a pattern of ssh_config or known_hosts matches and no negated one does. As in OpenSSH, `*` is
+// any text, and `?` any one byte.
 func MatchesAny(patterns []string, name string) bool {
 	found := false
 	for _, pattern := range patterns {
@@ -255,8 +253,7 @@ func MatchesAny(patterns []string, name string) bool {
 	return found
 }
 
-// usualSpelling is the usual spelling of an address, by which ssh looks it up in
-// known_hosts: ::1 for 0:0:0:0:0:0:0:1. A name is returned as it is.
+// usualSpelling is that of an address, by which ssh looks it up in known_hosts: ::1 for 0:0:0:0:0:0:0:1.
 func usualSpelling(name string) string {
 	if a, err := netip.ParseAddr(name); err == nil {
 		return a.String()

@@ -1,7 +1,6 @@
 // Package hostkeys decides on a host's key as OpenSSH does: known_hosts files with hashed names, patterns, ports,
-// @cert-authority and @revoked, and KnownHostsCommand. A host certificate that is not accepted counts as the key in it,
-// and a host that is not known with its port is looked up without. A file that changes is read again; one that can't be
-// read, or a bad line, is skipped with a warning, and refuses a host only if its key is not found elsewhere.
+// @cert-authority and @revoked, and KnownHostsCommand. A file that changes is read again; one that can't be read, or a
+// bad line, is skipped with a warning, and refuses a host only if its key is not found elsewhere.
 //
 // It differs from OpenSSH where that is safer: a key that is revoked for the name without its port is never accepted,
 // and `accept-new` adds no key while one of the host's files can't be read.
@@ -10,8 +9,6 @@
 //	host := store.Lookup([]string{"/home/alice/.ssh/known_hosts"}, hostkeys.Name{Host: "gpu-07", Port: 22})
 //	config.HostKeyAlgorithms = host.Algorithms(hostConfig.HostKeyAlgorithms)
 //	err := host.Check(key, rules, time.Now()) // *Unknown, *Changed
-//
-// The package asks no DNS, and opens no connection.
 package hostkeys
 
 import (
@@ -69,8 +66,8 @@ type Rules struct {
 	Hash      bool                        // HashKnownHosts
 }
 
-// Algorithms are the host key algorithms to ask the host for, in the order in which ssh asks for them: its own if the
-// most preferred one is known of the host, else those that are known first. So ssh and genv are shown the same key.
+// Algorithms are the host key algorithms in the order in which ssh asks for them, so that it is shown the same key:
+// those of keys that are known first, unless the most preferred one is known.
 func (h *Known) Algorithms(preferred []string) []string {
 	kinds, authorities := map[string]bool{}, false
 	for _, e := range h.entries {

@@ -92,8 +92,7 @@ func readFile(name string) ([]byte, error) {
 }
 
 // Accept adds the key of an unknown host to known_hosts, for StrictHostKeyChecking accept-new; of a certificate, the
-// key in it. Programs that append at the same time, such as OpenSSH, each write a whole line. No key is added while one
-// of the host's files can't be read, since the host may be known there.
+// key in it. None is added while one of the host's files can't be read, since the host may be known there.
 func (s *Cache) Accept(h *Known, key ssh.PublicKey, rules Rules, now time.Time) error {
 	if rules.AddTo == "" {
 		return errors.New("there is no user known_hosts file to add the key to")
@@ -180,8 +179,8 @@ const (
 	grace     = 2 * time.Second // for its children, after its end
 )
 
-// output runs a command, made with the same ctx, in a process group of its own, and
-// returns what it wrote to stdout. The error has the last line of its stderr.
+// output runs a command, made with ctx, in a process group of its own, and returns its stdout, or the last line of its
+// stderr as the error.
 func (s *Cache) output(ctx context.Context, command *exec.Cmd) ([]byte, error) {
 	select {
 	case s.running <- struct{}{}:
@@ -234,8 +233,7 @@ type knownKey struct {
 	key        string   // in the format of the SSH protocol
 }
 
-// parse reads the lines of a known_hosts file, and returns how many are not in its format, and the number of the first
-// one with its error.
+// parse reads a known_hosts file. bad is how many lines are not in its format, first the number of the first one.
 func parse(file string, content []byte) (entries []knownKey, bad, first int, why error) {
 	number := 0
 	for line := range bytes.Lines(content) {
