@@ -118,9 +118,12 @@ func (c *Conn) probe(ctx context.Context) (pause time.Duration, login bool, err 
 // that greets and then hangs does not come back into the cycles. One that says why it has none does.
 func (c *Conn) login(a *attempt) (transport, error) {
 	c.mu.Lock()
-	lost, failing := c.failure != nil, c.failing
+	lost, failing, wanted := c.failure != nil, c.failing, c.attempt == a
 	a.waits = false
 	c.mu.Unlock()
+	if !wanted { // it was cancelled while its host was probed
+		return nil, notBegun(context.Canceled)
+	}
 	if failing { // a quarter of the places, so that such hosts don't delay the others
 		if err := c.pool.retries.acquire(a.ctx); err != nil {
 			return nil, err

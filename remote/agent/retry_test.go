@@ -282,6 +282,22 @@ func TestFailuresThatLast(t *testing.T) {
 	}
 }
 
+// TestNoLoginAfterClose: the fourth silent probe is followed by a login, but not if Close has ended it.
+func TestNoLoginAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := pretend(hung)
+		pool := n.pool()
+		pool.Fanout = 0
+		cycles(t, pool, []remote.Host{{Name: "a"}}, func(int) bool {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			return n.probes == 4
+		})
+		pool.Close()
+		require.Equal(t, 1, n.logins)
+	})
+}
+
 // TestNotAskedForLong: a host is not tried unknown to a controller that
 // asks seldom, and is tried at once when it is asked.
 func TestNotAskedForLong(t *testing.T) {
