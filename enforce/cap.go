@@ -47,7 +47,8 @@ type Cap struct {
 	WaitingAnybody bool
 	// Warn is its own warning; nil for that of the rule.
 	Warn *Warn
-	// Period begins the time in which the hours of CapHours count; PeriodEnd ends it.
+	// Period begins the time in which the hours of CapHours count; PeriodEnd ends it, and the hours of a schedule in which
+	// another cap holds.
 	Period, PeriodEnd time.Time
 }
 
@@ -110,6 +111,7 @@ func ModelOf(d *snapshot.Device) string { return strings.TrimPrefix(d.Name, "NVI
 
 // CapExcess is by how much a person, or people together, are over a cap of the policy's list.
 type CapExcess struct {
+	ID    string `json:"id,omitempty"` // its name or, without one, a digest of what it says
 	Name  string `json:"name,omitempty"`
 	Place string `json:"place"` // in the policy
 	// Counts says what Used and Limit are: GPUs, bytes, environments or seconds of GPUs.
@@ -117,7 +119,7 @@ type CapExcess struct {
 	Used     int64     `json:"used"`
 	Limit    int64     `json:"limit"`
 	Together bool      `json:"together,omitempty"` // people share it
-	Until    time.Time `json:"until,omitzero"`     // when the hours count from 0 again
+	Until    time.Time `json:"until,omitzero"`     // when its schedule ends, or the hours count from 0 again
 	// Where are the GPUs that count for it; missing for environments.
 	Where []CountedGPUs `json:"where,omitempty"`
 	// WaitsFor says for whom they are lost, of a cap that holds as far as others wait: "bob waits for 2 GPUs".
@@ -141,7 +143,7 @@ func (e *CapExcess) String() string {
 	if e.Counts == CapMemory.String() || e.Counts == CapHours.String() {
 		used = e.Amount(e.Used)
 	}
-	return text.Shown(cmp.Or(e.Name, e.Place)) + ": " + used + " of " + e.Amount(e.Limit)
+	return text.Shown(cmp.Or(e.ID, e.Name)) + ": " + used + " of " + e.Amount(e.Limit)
 }
 
 // String is what a cap counts, in JSON.
@@ -158,10 +160,13 @@ func (e *CapExcess) line(f *Finding) string {
 		return "A cap of the policy is exceeded"
 	}
 	which := "a cap"
-	if e.Name != "" {
-		which = "cap " + text.Shown(e.Name)
+	if id := cmp.Or(e.ID, e.Name); id != "" {
+		which = "cap " + text.Shown(id)
 	}
-	where := ""
+	where, until := "", ""
+	if !e.Until.IsZero() {
+		until = " until " + snapshot.When(e.Until)
+	}
 	if n := len(f.CountedOn); n > 1 {
 		where = fmt.Sprintf(" on %d hosts", n)
 	}
@@ -170,11 +175,11 @@ func (e *CapExcess) line(f *Finding) string {
 			e.Amount(e.Limit), which)
 	}
 	if e.Together {
-		return fmt.Sprintf("User %s is to give back GPUs: %sthose who share %s have %s%s, and %s allowed", f.User,
-			e.whoWaits(), which, e.Amount(e.Used), where, e.allowed())
+		return fmt.Sprintf("User %s is to give back GPUs: %sthose who share %s have %s%s, and %s allowed%s", f.User,
+			e.whoWaits(), which, e.Amount(e.Used), where, e.allowed(), until)
 	}
-	return fmt.Sprintf("User %s has %s%s, %sand %s allows %s", f.User, e.Amount(e.Used), where, e.whoWaits(), which,
-		e.Amount(e.Limit))
+	return fmt.Sprintf("User %s has %s%s, %sand %s allows %s%s", f.User, e.Amount(e.Used), where, e.whoWaits(), which,
+		e.Amount(e.Limit), until)
 }
 
 // whoWaits is for whom it is, as the beginning of a sentence; empty for none.

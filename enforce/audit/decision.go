@@ -35,34 +35,28 @@ func (e *HistoryEntry) Answer(now time.Time) []string {
 	// the lines of an order are 1.4.3's
 	plain := strings.ReplaceAll(e.Text, " from environment "+snapshot.NoEnvironment+" ", " in no environment ")
 	said := strings.Split(plain, "\n")
-	for i, line := range said {
-		if in, follows, ok := strings.Cut(strings.TrimPrefix(line, warnsOf), " "); ok && strings.HasPrefix(line, warnsOf) {
-			left, err := text.ParseDuration(in)
-			if left -= now.Sub(e.Time); err == nil && left > 0 {
-				said[i] = warnsOf + text.ShortDuration(left) + " " + follows
-			}
-		}
+	due := clock(e.Due)
+	if left := e.Due.Sub(now); left > 0 { // what was said counts from then
+		due += ", in " + text.ShortDuration(left)
 	}
-	if !e.Due.IsZero() && len(e.IDs) == 1 && len(said) > 2 { // a warning of one finding
+	if due != "" && len(e.IDs) == 1 && len(said) > 2 { // a warning of one finding
+		l.add("Warned", clock(e.Time))
 		l.add("What", said[0])
 		l.add("Follows", said[1])
+		l.add("Due", due)
 		l.add("What to do", said[2:]...)
-		l.add("Due", clock(e.Due))
 	} else {
 		l.add("What", said...)
-		l.add("Due", clock(e.Due))
+		l.add("Due", due)
 		l.add("Outcome", e.outcome())
+		l.add("Time", clock(e.Time))
 	}
 	l.add("Because", e.because()...)
 	l.add("What to do", e.advice()...)
-	l.add("Time", clock(e.Time))
 	l.add("Notified", clock(e.Notified))
 	l.add("Decision", e.ID)
 	return l
 }
-
-// warnsOf is how notify.UserMessage begins to say what follows, before the time that is left.
-const warnsOf = "Unless this changes, in "
 
 type lines []string
 

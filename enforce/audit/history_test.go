@@ -225,8 +225,12 @@ func TestLatest(t *testing.T) {
 			require.Equal(t, row.want, got)
 		})
 	}
-	require.Equal(t, []string{"What       You have 3 GPUs.", "Follows    Unless this changes, in 8m process 4 will be ended.", "What to do Give one back."}, warning.Answer(at(12))[:3])
-	require.Contains(t, warning.Answer(now)[3], "Due        ")
+	shown := warning.Answer(at(12))
+	require.Equal(t, []string{"What       You have 3 GPUs.", "Follows    Unless this changes, in 10m process 4 will be ended."}, shown[1:3], "as it was said")
+	require.Regexp(t, "^Warned     2026-11-20 ..:10:00 ", shown[0])
+	require.Regexp(t, "^Due        2026-11-20 ..:20:00 .*, in 8m$", shown[3])
+	require.Equal(t, "What to do Give one back.", shown[4])
+	require.Regexp(t, "^Due        2026-11-20 ..:20:00 [^,]*$", warning.Answer(at(21))[3])
 
 	two.Text = "You have 3 GPUs.\nIn 10m process 4 will be ended.\nIt is idle.\nIn 20m process 5 will be ended.\nEnd it."
 	require.Equal(t, []string{"What       You have 3 GPUs.", "           In 10m process 4 will be ended.", "           It is idle.", "           In 20m process 5 will be ended.", "           End it."}, two.Answer(now)[:5])

@@ -46,12 +46,8 @@ func (c *counting) working(listed *enforce.Cap, on *judging.HostView) (n int64, 
 		}
 	}
 	if len(unseen) > 0 {
-		name := "the cap at " + listed.Place
-		if listed.Name != "" {
-			name = "cap " + text.Shown(listed.Name)
-		}
-		name += " takes nothing before these hosts were seen once, for at most a day: "
-		c.Notes = append(c.Notes, enforce.Note{Text: name +
+		c.Notes = append(c.Notes, enforce.Note{Text: "cap " + text.Shown(listed.ID) +
+			" takes nothing before these hosts were seen once, for at most a day: " +
 			strings.Join(unseen[:min(len(unseen), enforce.MaxWhere)], ", ")})
 	}
 	c.bases[listed] = base{n, len(unseen) == 0}

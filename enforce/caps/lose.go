@@ -121,10 +121,11 @@ func (c *capOn) addPart(u *held, f enforce.Finding, envs []heldEnv, devices []*H
 
 func (c *capOn) excess(counted []*HeldDevice, used int64) *enforce.CapExcess {
 	over := &enforce.CapExcess{
-		Name: c.Name, Place: c.Place, Counts: c.Kind.String(), Used: used, Limit: c.limit, Together: c.Together,
+		ID: c.ID, Name: c.Name, Place: c.Place, Counts: c.Kind.String(), Used: used, Limit: c.limit, Together: c.Together,
+		Until: c.PeriodEnd,
 	}
 	if c.Kind == enforce.CapHours {
-		over.Used, over.Limit, over.Until = c.spent, c.allowed, c.PeriodEnd
+		over.Used, over.Limit = c.spent, c.allowed
 	}
 	for _, d := range counted {
 		host := d.Host.Name

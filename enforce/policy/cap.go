@@ -172,10 +172,13 @@ func (f *File) Caps(at time.Time) (list []*enforce.Cap) {
 	for _, c := range f.CapList {
 		held := c.Cap
 		held.Resting = c.when != nil && !at.IsZero() && !c.when.Contains(at)
-		if c.Kind == enforce.CapHours {
+		switch {
+		case c.Kind == enforce.CapHours:
 			held.Period, held.PeriodEnd = c.period(at)
-		} else if held.Resting {
+		case held.Resting:
 			continue
+		case c.when != nil && !at.IsZero():
+			held.PeriodEnd = c.when.until(at)
 		}
 		list = append(list, &held)
 	}

@@ -220,18 +220,35 @@ func clock(minute int) string {
 var days = []string{"mon", "tue", "wed", "thu", "fri", "sat", "sun"}
 
 // Contains says whether a time is within the schedule.
-func (s *Schedule) Contains(t time.Time) bool {
-	local := t.In(s.zone)
-	day := dayOf(local)
-	minute := day*minutesADay + local.Hour()*60 + local.Minute()
-	return slices.ContainsFunc(s.entries, func(h hours) bool {
-		for _, begun := range []int{day, day - 1} {
-			if from, to, ok := h.on(begun); ok && minute >= from && minute < to {
-				return true
+func (s *Schedule) Contains(t time.Time) bool { return s.endOf(s.minuteOf(t)) > 0 }
+
+// until is when the hours end in which a time is; zero if they go on for a month or more.
+func (s *Schedule) until(t time.Time) time.Time {
+	first := s.minuteOf(t)
+	end := first
+	for next := s.endOf(end); next > 0; next = s.endOf(end) {
+		if end = next; end-first > 31*minutesADay {
+			return time.Time{}
+		}
+	}
+	return time.Date(1970, 1, 1, 0, end, 0, 0, s.zone)
+}
+
+// endOf is the last end of the items that a minute since 1970 is in; 0 if it is in none.
+func (s *Schedule) endOf(minute int) (end int) {
+	for i := range s.entries {
+		for _, day := range []int{minute/minutesADay - 1, minute / minutesADay} {
+			if from, to, ok := s.entries[i].on(day); ok && minute >= from && minute < to {
+				end = max(end, to)
 			}
 		}
-		return false
-	})
+	}
+	return end
+}
+
+func (s *Schedule) minuteOf(t time.Time) int {
+	local := t.In(s.zone)
+	return dayOf(local)*minutesADay + local.Hour()*60 + local.Minute()
 }
 
 // dayOf is the number of a day, counted from 1970-01-01.

@@ -238,6 +238,17 @@ func TestRulesOfSites(t *testing.T) {
 	}
 }
 
+// A person reads which cap it is, by the name that all commands know, and until when it holds.
+func TestNameAndEndOfACap(t *testing.T) {
+	file := parse(t, "timezone: UTC\n"+firstDay)
+	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	_, plan := lostBy(t, file, at, 0, site{name: "a", has: []has{{"fay", 3, "one"}}})
+	require.Len(t, plan.Findings, 1)
+	id := file.CapList[1].ID
+	require.Equal(t, "User fay has 3 GPUs, and cap "+id+" allows 2 GPUs until Fri 2026-11-20 20:00 UTC", plan.Findings[0].String())
+	require.Equal(t, id+": 3 of 2 GPUs", plan.Findings[0].Cap.String())
+}
+
 // Who waits makes others lose what it lacks on one host, or nothing; and is told what would be possible.
 func TestRulesOfSitesWhileOthersWait(t *testing.T) {
 	const (

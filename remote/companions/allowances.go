@@ -288,7 +288,7 @@ func use(told *service.Allowance, places map[string]int, c *enforce.CapCount, no
 		place = len(told.Caps)
 		places[key] = place
 		told.Caps = append(told.Caps, service.Cap{
-			Name: c.Name, Rule: string(c.Rule), Model: strings.Trim(c.Model, "*"), Counts: c.Counts, GPUs: c.GPUs, Together: c.Together, PerHost: c.PerHost,
+			ID: c.ID, Name: c.Name, Rule: string(c.Rule), Model: strings.Trim(c.Model, "*"), Counts: c.Counts, GPUs: c.GPUs, Together: c.Together, PerHost: c.PerHost,
 			While: c.While, Until: c.Until,
 		})
 	}

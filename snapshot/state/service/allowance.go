@@ -50,6 +50,7 @@ type Rule struct {
 
 // Cap is a cap that holds now for people of this host.
 type Cap struct {
+	ID   string `json:"id,omitempty"`   // its name or, without one, a digest of what it says
 	Name string `json:"name,omitempty"` // as people are shown it
 	Rule string `json:"rule,omitempty"` // the setting that it is, as max-devices-per-user; empty for one of the list
 	// Model is that of its GPUs, as in A100; empty for all.
@@ -62,7 +63,7 @@ type Cap struct {
 	PerHost  bool                   `json:"per_host,omitempty"` // this host is counted by itself
 	// While says that it holds only as far as others wait, so that nothing is refused for it.
 	While bool      `json:"while,omitempty"`
-	Until time.Time `json:"until,omitzero"` // when hours count from 0 again
+	Until time.Time `json:"until,omitzero"` // when its schedule ends, or hours count from 0 again
 }
 
 // Person is what holds for one person.

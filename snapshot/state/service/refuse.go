@@ -175,10 +175,10 @@ func (c *Cap) label() string {
 	switch {
 	case c.Rule != "":
 		return text.Printable(c.Rule)
-	case c.Name == "":
+	case c.ID+c.Name == "": // of an earlier controller
 		return "a cap of the policy"
 	}
-	return "cap " + text.Shown(c.Name)
+	return "cap " + text.Shown(cmp.Or(c.ID, c.Name))
 }
 
 func day(t time.Time) string { return t.Format("2 January") }
@@ -216,7 +216,7 @@ func (a *Allowance) String() string {
 func (a *Allowance) CapTexts(p Person) (list []Rule) {
 	for i := range p.Caps {
 		c := a.cap(&p.Caps[i])
-		list = append(list, Rule{cmp.Or(c.Name, c.Rule, c.Counts), c.status(&p.Caps[i])})
+		list = append(list, Rule{cmp.Or(c.ID, c.Name, c.Rule, c.Counts), c.status(&p.Caps[i])})
 	}
 	return list
 }
@@ -241,6 +241,9 @@ func (c *Cap) status(u *CapUse) string {
 	}
 	if c.PerHost {
 		s += " on this host"
+	}
+	if !c.Until.IsZero() && c.Counts != "gpu-hours" {
+		s += " until " + snapshot.When(c.Until.Local())
 	}
 	if c.While {
 		s += ", as far as others wait"

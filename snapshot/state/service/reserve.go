@@ -1,7 +1,6 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -244,7 +243,7 @@ func (s *Server) addRule(ctx context.Context, by *state.Booker, known int) error
 			}
 			if room := int64(others-booked) + u.Limit; c.Counts == "gpus" && !c.While && !c.Together && room < 0 {
 				return state.Unavailable("%s allows you %s: reserve at most %d here at that time",
-					cmp.Or(c.Name, c.Rule, "a cap"), text.CapAmount(c.Counts, u.Limit), max(0, int64(asked)+room))
+					c.label(), text.CapAmount(c.Counts, u.Limit), max(0, int64(asked)+room))
 			}
 		}
 		return nil
