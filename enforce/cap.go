@@ -111,7 +111,7 @@ func ModelOf(d *snapshot.Device) string { return strings.TrimPrefix(d.Name, "NVI
 
 // CapExcess is by how much a person, or people together, are over a cap of the policy's list.
 type CapExcess struct {
-	ID    string `json:"id,omitempty"` // its name or, without one, a digest of what it says
+	ID    string `json:"id,omitempty"` // its name, else a digest of what it says
 	Name  string `json:"name,omitempty"`
 	Place string `json:"place"` // in the policy
 	// Counts says what Used and Limit are: GPUs, bytes, environments or seconds of GPUs.
@@ -119,7 +119,7 @@ type CapExcess struct {
 	Used     int64     `json:"used"`
 	Limit    int64     `json:"limit"`
 	Together bool      `json:"together,omitempty"` // people share it
-	Until    time.Time `json:"until,omitzero"`     // when its schedule ends, or the hours count from 0 again
+	Until    time.Time `json:"until,omitzero"`     // when its schedule or period ends
 	// Where are the GPUs that count for it; missing for environments.
 	Where []CountedGPUs `json:"where,omitempty"`
 	// WaitsFor says for whom they are lost, of a cap that holds as far as others wait: "bob waits for 2 GPUs".
