@@ -2,16 +2,25 @@
 package user
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -101,4 +110,168 @@ func (o *stateOptions) checkReset(who *hostUser) error {
 			"`sudo genv devices --reset`")
 	}
 	return nil
+}
+
+type hostUser struct {
+	*localhost.Host
+	uid    snapshot.UID   // the account
+	eid    snapshot.EnvID // the environment that the shell claims to be in; empty for none
+	sudoed bool           // started by sudo, directly or not
+}
+
+func (p *userCommands) person() *hostUser {
+	here := localhost.Open(p.Program)
+	return &hostUser{
+		Host:   here,
+		uid:    here.UID(context.Background()),
+		eid:    snapshot.EnvID(p.Getenv("GENV_ENVIRONMENT_ID")),
+		sudoed: p.Getenv("SUDO_UID") != "",
+	}
+}
+
+// active is the environment of this shell. sudo drops the variable with its ID; then
+// an ancestor process may show that there is one.
+func (w *hostUser) active(ctx context.Context) (snapshot.EnvID, error) {
+	switch {
+	case w.eid != "":
+		return w.eid, nil
+	case !w.sudoed:
+		return "", errNotActive
+	}
+	files, err := w.StateFiles(ctx)
+	if err != nil {
+		return "", err
+	}
+	parents, err := w.Machine.Proc.Ancestors(snapshot.PID(os.Getpid()))
+	if err != nil {
+		return "", errNotActive // none that this user may see
+	}
+	for _, parent := range parents {
+		if env := files.EnvironmentOf(parent.PID); env != nil {
+			return "", fmt.Errorf("sudo hides that this shell is in environment %s: "+
+				"run `sudo -E env PATH=$PATH genv …` instead", text.Shown(string(env.EID)))
+		}
+	}
+	return "", errNotActive
+}
+
+// here is the environment of this shell, with the state files. Its ID counts only for its user and root.
+func (w *hostUser) here(ctx context.Context) (files state.Files, env *snapshot.Environment, err error) {
+	eid, err := w.active(ctx)
+	if err == nil {
+		files, err = w.StateFiles(ctx)
+	}
+	if err == nil {
+		env, err = w.mine(&files, eid)
+	}
+	return files, env, err
+}
+
+// caller is the shell to change. Under sudo there is none, even if the shell was initialised.
+func (p *userCommands) caller(who *hostUser) (shell.Caller, error) {
+	caller, err := shell.CallerFrom(p.Getenv)
+	if err != nil && who.sudoed && who.eid != "" {
+		err = errors.New("sudo can't change this shell: run it without sudo, " +
+			"or `genv devices attach` with sudo and then `genv attach --refresh` without")
+	}
+	return caller, err
+}
+
+// callerOf is the shell of --shell, which 1.4.3 initialised, or else caller.
+func (p *userCommands) callerOf(shell143 string, who *hostUser, old shell.Shell143) (shell.Caller, error) {
+	if shell143 != "" {
+		return old.Caller(shell143, p.Out)
+	}
+	return p.caller(who)
+}
+
+func (w *hostUser) mine(b *state.Files, eid snapshot.EnvID) (*snapshot.Environment, error) {
+	return b.Environment(eid), w.ended(eid, b.CheckOwner(eid, w.uid))
+}
+
+func (w *hostUser) changeIn(ctx context.Context, eid snapshot.EnvID, c change.Change) (change.Result, error) {
+	result, err := w.Change(ctx, c)
+	return result, w.ended(eid, err)
+}
+
+// ended is an error about an environment, which says what to do if it is that of this shell and has ended.
+func (w *hostUser) ended(eid snapshot.EnvID, err error) error {
+	if errors.Is(err, state.ErrNoEnvironment) && eid == w.eid {
+		err = errEnded(eid)
+	}
+	return err
+}
+
+// named is the environment of --eid, or else the one of this shell.
+func (w *hostUser) named(c *cli.Context, eid string) (snapshot.EnvID, error) {
+	if !c.IsSet("eid") {
+		return w.active(c.Context)
+	}
+	if err := snapshot.CheckText("--eid", eid); err != nil || eid == "" {
+		return "", command.WrongFlag("eid", " %q is not an environment ID: `genv envs` lists them", eid)
+	}
+	return snapshot.EnvID(eid), nil
+}
+
+// owner is alice(1001), or the uid alone where it has no name.
+func owner(uid snapshot.UID, name string) string {
+	if name == "" {
+		return fmt.Sprint(uid)
+	}
+	return fmt.Sprintf("%s(%d)", name, uid)
+}
+
+// shownOwner is the owner of an environment for a sentence.
+func shownOwner(e *snapshot.Environment) string {
+	if e.Username == "" {
+		return owner(e.UID, "")
+	}
+	return owner(e.UID, text.Shown(string(e.Username)))
+}
+
+// In the words of 1.4.3.
+var (
+	errNotActive = errors.New("Not running in an active environment")     //nolint:staticcheck // 1.4.3's words
+	errActive    = errors.New("Already running in an active environment") //nolint:staticcheck // 1.4.3's words
+)
+
+// errEnded means that the environment of this shell no longer exists: the state
+// files were reset, or the processes that were registered in it have ended.
+func errEnded(eid snapshot.EnvID) error {
+	const ended = "Environment %s of this shell has ended: run `genv deactivate`, and then `genv activate` for a new " +
+		"one"
+	return fmt.Errorf(ended, text.Shown(string(eid))) //nolint:staticcheck // as 1.4.3's words above
+}
+
+// advised is the text of an error, with the next step if the cause doesn't say it. The environments that have the
+// GPUs that were refused follow, each on a line.
+func advised(err error) string {
+	for _, advice := range []struct {
+		step   string
+		causes []error
+	}{
+		{"nothing was changed: make room there, then run it again", []error{unix.ENOSPC, unix.EDQUOT}},
+		{"nothing was changed: remount it read-write, or set GENV_TMPDIR on the whole host", []error{unix.EROFS}},
+		{"genv can't attach GPUs until then", []error{nvidiasmi.ErrNoDevices}},
+	} {
+		if slices.ContainsFunc(advice.causes, func(cause error) bool { return errors.Is(err, cause) }) {
+			return text.OneLine(err.Error()) + "; " + advice.step
+		}
+	}
+	if unavailable, ok := errors.AsType[*state.UnavailableError](err); ok && len(unavailable.Conflicts) > 0 {
+		const most = 16
+		lines := []string{err.Error()}
+		for _, holder := range unavailable.Conflicts[:min(most, len(unavailable.Conflicts))] {
+			lines = append(lines, holder.String())
+		}
+		if more := len(unavailable.Conflicts) - most; more > 0 {
+			lines = append(lines, fmt.Sprintf("and %d more; `genv gpus` lists them", more))
+		}
+		return strings.Join(lines, "\n    ")
+	}
+	if path, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(path, fs.ErrPermission) {
+		return text.OneLine(err.Error()) + "; ask its owner or root for permission, or set GENV_TMPDIR on the whole " +
+			"host"
+	}
+	return err.Error()
 }

@@ -2,8 +2,11 @@ package service_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
+	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -11,8 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container/grant"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
+	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
@@ -94,4 +99,79 @@ func TestSubordinateUIDsAreTheirAccount(t *testing.T) {
 		refused := fmt.Sprintf("error: not a valid request: uid %d has no account on this host, so it gets no environment", uid)
 		require.Equal(t, []string{refused, refused}, h.ask(t, uid, `{"enter":{"eid":"x","pid":PID}}`, `{"enter":{"eid":"x","kernel_id":"k"}}`))
 	}
+}
+
+// A connection of a process that has ended is not served: with the uids of a user namespace
+// one user could otherwise be counted as thousands.
+func TestAConnectionThatOutlivesItsProcess(t *testing.T) {
+	proctest.NeedRoot(t)
+	h := newHost(t, 1)
+	listener, err := service.Listen(h.socket) // it accepts later
+	require.NoError(t, err)
+	const users = 8
+	connect := func(uid int) {
+		fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+		require.NoError(t, err)
+		conn := os.NewFile(uintptr(fd), "connection")
+		t.Cleanup(func() { _ = conn.Close() })
+		connecting := child(t, uid, "connect", h.socket)
+		connecting.Stdin = conn
+		output, err := connecting.CombinedOutput()
+		require.NoError(t, err, string(output))
+	}
+	for i := range users {
+		connect(1_500_000_000 + i)
+		connect(mallory)
+	}
+	h.serveOn(t, listener, service.Bounds{Connections: 2 * users, PerUser: users, Burst: users, Rate: 1e-6, Send: time.Minute})
+	require.Eventually(t, func() bool {
+		status, err := h.client().Status(t.Context())
+		require.NoError(t, err)
+		return status.Connections == 1
+	}, 10*time.Second, time.Second, "each look is one of the few requests that root has, too")
+	require.Contains(t, h.ask(t, mallory, `{"enter":{"eid":"a","pid":PID}}`)[0], "too many requests", "they cost credit")
+}
+
+// A token proves the user at the other end of the socket, once, and to root alone.
+func TestTokensProveWhoAsked(t *testing.T) {
+	proctest.NeedRoot(t)
+	h := newHost(t, 1)
+	_, stop := h.serve(t, service.Bounds{})
+	ask := func(uid int, flags uintptr, args ...string) (string, error) {
+		cmd := child(t, uid, "token", append([]string{h.socket}, args...)...)
+		cmd.SysProcAttr.Cloneflags = flags
+		output, err := cmd.CombinedOutput()
+		return strings.TrimSpace(string(output)), err
+	}
+	hers, err := ask(alice, 0, "10")
+	require.NoError(t, err, hers)
+	output, err := ask(mallory, 0, "", hers)
+	require.Error(t, err)
+	require.Contains(t, output, "only root's container runtime redeems tokens")
+	output, err = ask(0, syscall.CLONE_NEWPID, "", hers)
+	require.Error(t, err)
+	require.Contains(t, output, "only root's container runtime", "root of a container is not root of the host")
+	output, err = ask(0, 0, "", hers)
+	require.NoError(t, err, output)
+	require.Equal(t, "uid 4001 eid 10", output, "what others tried has not used it up")
+	output, err = ask(0, 0, "", hers)
+	require.Error(t, err)
+	require.Contains(t, output, "the token was used before")
+
+	output, err = ask(alice, syscall.CLONE_NEWPID, "10")
+	require.Error(t, err, "a container can have processes of any uid")
+	require.Contains(t, output, "another PID namespace")
+	output, err = ask(alice, 0, "a\nb")
+	require.Error(t, err)
+	require.Contains(t, output, state.ErrRequest.Error())
+
+	last, err := ask(alice, 0, "")
+	require.NoError(t, err, last)
+	stop()
+	require.NoError(t, os.RemoveAll(h.socket))
+	h.serve(t, service.Bounds{})
+	_, err = h.client().Redeem(context.Background(), last)
+	require.ErrorIs(t, err, state.ErrRequest, "it was of another service")
+	_, err = h.client().Redeem(context.Background(), strings.Repeat("x", grant.MaxToken+1))
+	require.ErrorIs(t, err, state.ErrRequest)
 }
