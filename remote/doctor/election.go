@@ -35,13 +35,10 @@ type Election struct {
 	Health     string // the command by which an operator looks at the members
 }
 
-// etcdTimeout is how long etcd may take, with all of its members.
-const etcdTimeout = 10 * time.Second
-
-// AskEtcd asks for the election with a key and, meanwhile, how etcd is. Ask the hosts first: then an
+// AskEtcd asks for the election with a key and, meanwhile, how etcd is, for 10 s at most. Ask the hosts first: then an
 // epoch that they know can't be later than the leader's.
 func AskEtcd(ctx context.Context, config etcd.Config, key, health string) *Election {
-	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	client := etcd.New(config)
 	defer client.Close()
@@ -79,17 +76,7 @@ const (
 	lostRow    doctor.Name = "lost"
 )
 
-const (
-	// late is after how many intervals without a cycle a leader is late, and lateAfter after how long at least.
-	late      = 3
-	lateAfter = 30 * time.Second
-	// aheadAfter is by how much the clock of a leader may be ahead of this one.
-	aheadAfter = 2 * time.Minute
-
-	maxShown = 100 // characters of a controller's name
-)
-
-func quoted(name string) string { return text.Quoted(name, maxShown) }
+func quoted(name string) string { return text.Quoted(name, 100) }
 
 // checks are the rows about the election.
 func (e *Election) checks(now time.Time) []doctor.Check {
@@ -165,7 +152,7 @@ func (e *Election) checkLeader(now time.Time) doctor.Check {
 		memory = "memory in etcd of " + ago(e.Memory, now)
 	}
 	look := "look at `systemctl status genv-controller` on " + orItsHost(r) + ", and at the clocks"
-	limit := max(time.Duration(late*r.Interval*float64(time.Second)), lateAfter)
+	limit := max(time.Duration(3*r.Interval*float64(time.Second)), 30*time.Second) // without a cycle
 	last, what := r.Cycled, "the last cycle of the leader ended"
 	if last.IsZero() {
 		last, what = e.Leader.Since, "the leader has completed no cycle: it leads since"
@@ -173,7 +160,7 @@ func (e *Election) checkLeader(now time.Time) doctor.Check {
 	return doctor.First(leaderRow,
 		doctor.If(now.Sub(last) > limit, "leader-late", "%s %s", what, ago(last, now)).
 			Next(look),
-		doctor.If(last.Sub(now) > aheadAfter, "leader-clock",
+		doctor.If(last.Sub(now) > 2*time.Minute, "leader-clock",
 			"the leader's clock is ahead of this one by over 2 minutes").Next(look),
 		doctor.If(true, "", "%s; %s; %s", seen, about(r, now), memory))
 }

@@ -61,9 +61,9 @@ func (e *examination) unseen() {
 func (e *examination) hostDocument(ctx context.Context, path string) (*doctor.HostDocument, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout*3/4)
 	defer cancel()
+	within := min(max(e.Timeout/3, time.Second), 10*time.Second).Round(time.Second) // for nvidia-smi
 	args := []string{
-		"sh", "-c", `echo; echo "$0"; exec "$@"`, e.token, path, "doctor", "--format", "json", "--timeout",
-		e.smiTimeout().String(),
+		"sh", "-c", `echo; echo "$0"; exec "$@"`, e.token, path, "doctor", "--format", "json", "--timeout", within.String(),
 	}
 	out, err := e.run(ctx, remote.Command{Args: args})
 	_, data, found := strings.Cut("\n"+string(out.Stdout), "\n"+e.token+"\n")
@@ -83,11 +83,6 @@ func (e *examination) hostDocument(ctx context.Context, path string) (*doctor.Ho
 		err = remote.Errorf(remote.InvalidOutput, "`genv doctor` printed nothing")
 	}
 	return nil, err
-}
-
-// smiTimeout is how long nvidia-smi may take on the host: well below our own deadline.
-func (e *examination) smiTimeout() time.Duration {
-	return min(max(e.Timeout/3, time.Second), 10*time.Second).Round(time.Second)
 }
 
 var version143 = text.Pattern(`^(0\.\d{1,3}|1\.[0-4])\.\d{1,3}$`)

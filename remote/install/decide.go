@@ -48,7 +48,7 @@ func (p *Plan) files() bool { return p.Program != nil || p.Sudoers != "" || p.Sh
 
 // Decide compares what a host has with what it is to have. The error is why it can't be
 // given that, with the next step; nothing has been changed then.
-func Decide(w *Options, program *Binary, login Login, s *Survey) (*Plan, error) {
+func Decide(w *Options, program *Binary, s *Survey) (*Plan, error) {
 	if err := decidePackage(w.Path, s); err != nil {
 		return nil, err
 	}
@@ -56,11 +56,15 @@ func Decide(w *Options, program *Binary, login Login, s *Survey) (*Plan, error) 
 	if s.Sum != program.Sum {
 		plan.Program = program
 	}
-	plan.decideShims(w.Path, s)
+	// Where others than root could turn a write by root elsewhere, they are left out.
+	if f := unsafe(s.ShimFolders); f != nil && hasShims(w.Path) {
+		plan.Shims = false
+		plan.note("the shims are not linked: %s", f.why())
+	}
 	if err := decideTools(s); err != nil {
 		return nil, err
 	}
-	if err := plan.decidePlace(w, login, s); err != nil {
+	if err := plan.decidePlace(w, s); err != nil {
 		return nil, err
 	}
 	if err := plan.decideSudoers(w, s); err != nil {
@@ -135,7 +139,8 @@ func (p *Plan) decideState(w *Options, s *Survey) error {
 		p.note("every user writes the state: %s; `--state root` lets root own it", s.NotNew)
 	}
 	if has && p.State == "" { // they run the program that is there
-		p.Units = p.Program != nil || !slices.Equal(s.Units, []string{sumOf(hostSocket), sumOf(unitFor(hostService, w.Path))})
+		units := []string{sumOf(hostSocket), sumOf(unitFor(hostService, w.Path))}
+		p.Units = p.Program != nil || !slices.Equal(s.Units, units)
 	}
 	return nil
 }
@@ -174,7 +179,7 @@ func decideTools(s *Survey) error {
 }
 
 // decidePlace checks the file and the folders that lead to it.
-func (p *Plan) decidePlace(w *Options, login Login, s *Survey) error {
+func (p *Plan) decidePlace(w *Options, s *Survey) error {
 	switch {
 	case s.Other:
 		return refuse("remove it, or use another --path", "%s is there and is not a file", w.Path)
@@ -182,7 +187,7 @@ func (p *Plan) decidePlace(w *Options, login Login, s *Survey) error {
 		return refuse("use --path with the file itself, or remove the link", "%s is a symbolic link to %s", w.Path,
 			s.Link)
 	case s.Sum != "" && p.Program != nil && !w.Upgrade:
-		return refuse("replace it with --upgrade", "%s is another genv: %s", w.Path, describe(login.Version, s.Sum))
+		return refuse("replace it with --upgrade", "%s is another genv: %s", w.Path, describe(s.Version, s.Sum))
 	}
 	return decideFolders(w.Path, s)
 }
@@ -205,14 +210,6 @@ func decideFolders(path string, s *Survey) error {
 			f.Path), "%s", f.why())
 	}
 	return nil
-}
-
-// decideShims leaves them out where others than root could turn a write by root elsewhere.
-func (p *Plan) decideShims(path string, s *Survey) {
-	if f := unsafe(s.ShimFolders); f != nil && hasShims(path) {
-		p.Shims = false
-		p.note("the shims are not linked: %s", f.why())
-	}
 }
 
 // decideSudoers keeps the accounts that the file allows already, also that of earlier versions, which

@@ -17,9 +17,8 @@ import (
 const place = remote.DefaultGenv
 
 var (
-	login = install.Login{UID: "1000", User: "admin", System: "Linux", Machine: "x86_64", Version: "v1"}
-	sumA  = strings.Repeat("a", 64)
-	sumB  = strings.Repeat("b", 64)
+	sumA = strings.Repeat("a", 64)
+	sumB = strings.Repeat("b", 64)
 )
 
 func wanted() *install.Options {
@@ -31,7 +30,7 @@ var binary = &install.Binary{Data: make([]byte, 1<<20), Sum: sumB, Arch: "amd64"
 // complete is a host that has all that wanted says.
 func complete() *install.Survey {
 	return &install.Survey{
-		Found: place, Sum: sumB, Folders: []install.Folder{{Path: "/usr/local/bin", UID: "0", Mode: "755"}},
+		Found: place, Sum: sumB, Version: "v1", Folders: []install.Folder{{Path: "/usr/local/bin", UID: "0", Mode: "755"}},
 		AccountUID: "1000", Shims: true, RulesSum: sumA, RulesFolder: &install.Folder{UID: "0", Mode: "755"},
 		Rules: strings.Split(strings.TrimSuffix(install.Sudoers(place, "", "admin"), "\n"), "\n"),
 	}
@@ -99,7 +98,7 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, s := wanted(), complete()
 			tt.change(w, s)
-			plan, err := install.Decide(w, binary, login, s)
+			plan, err := install.Decide(w, binary, s)
 			require.NoError(t, err)
 			require.Equal(t, tt.result, plan.Result)
 			require.Equal(t, tt.program, plan.Program != nil)
@@ -141,7 +140,7 @@ func TestDecideRefuses(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			w, s := wanted(), complete()
 			change(w, s)
-			_, err := install.Decide(w, binary, login, s)
+			_, err := install.Decide(w, binary, s)
 			require.ErrorContains(t, err, want)
 			require.NotEmpty(t, remote.NextStepOf(err))
 		})
@@ -227,7 +226,7 @@ func TestDecideState(t *testing.T) {
 			w, s := wanted(), complete()
 			w.State, w.Upgrade = tt.wanted, true
 			tt.change(s)
-			plan, err := install.Decide(w, binary, login, s)
+			plan, err := install.Decide(w, binary, s)
 			require.NoError(t, err)
 			require.Equal(t, tt.state, plan.State)
 			require.Equal(t, tt.units, plan.Units)
@@ -237,6 +236,6 @@ func TestDecideState(t *testing.T) {
 	}
 	w := wanted()
 	w.State = install.StateRoot
-	_, err := install.Decide(w, binary, login, complete())
+	_, err := install.Decide(w, binary, complete())
 	require.ErrorContains(t, err, "needs systemd")
 }

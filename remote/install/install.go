@@ -62,8 +62,7 @@ type Options struct {
 
 const (
 	defaultTimeout = 10 * time.Minute
-	// askTimeout is for a script that uploads nothing.
-	askTimeout = time.Minute
+	askTimeout     = time.Minute // for a script that uploads nothing
 )
 
 // Installer installs genv on hosts. It is safe for concurrent use.
@@ -99,7 +98,7 @@ type installation struct {
 	*Installer
 	host    remote.Host
 	wanted  Options // with Path, and Account unless root logs in
-	login   Login
+	login   values  // what it says without root
 	access  rootAccess
 	found   *Survey
 	outcome Outcome
@@ -155,17 +154,17 @@ func (i *Installer) on(ctx context.Context, h remote.Host, do func(context.Conte
 
 // plan decides what is to be done.
 func (v *installation) plan() (*Plan, error) {
-	arch := architecture[v.login.Machine]
+	system, machine := v.login.one("system"), v.login.one("machine")
+	arch := architecture[machine]
 	program := v.Programs[arch]
 	switch {
-	case v.login.System != "Linux" || arch == "":
-		return nil, refuse("genv runs on Linux on amd64 and arm64", "the host is %s on %s", v.login.System,
-			v.login.Machine)
+	case system != "Linux" || arch == "":
+		return nil, refuse("genv runs on Linux on amd64 and arm64", "the host is %s on %s", system, machine)
 	case program == nil:
 		return nil, refuse(fmt.Sprintf("name a genv for it with --binary-%s FILE", arch),
 			"the host is %s, and this genv is for %s", arch, strings.Join(slices.Sorted(maps.Keys(v.Programs)), ", "))
 	}
-	plan, err := Decide(&v.wanted, program, v.login, v.found)
+	plan, err := Decide(&v.wanted, program, v.found)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +172,7 @@ func (v *installation) plan() (*Plan, error) {
 	v.outcome.Sudoers, v.outcome.Shims = plan.Sudoers != "", plan.Shims
 	v.outcome.Now = &Version{Sum: program.Sum}
 	if plan.Program == nil {
-		v.outcome.Now.Version = v.login.Version
+		v.outcome.Now.Version = v.found.Version
 	}
 	return plan, nil
 }
@@ -193,14 +192,13 @@ func (v *installation) look(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	answer, err := v.ask(ctx, asLogin, loginScript)
-	if err != nil {
+	var err error
+	if v.login, err = v.ask(ctx, rootAccess{direct: true}, loginScript); err != nil {
 		return err
 	}
-	v.login = answer.login()
-	v.access.direct = v.login.UID == "0"
+	v.access.direct = v.login.one("uid") == "0"
 	if v.wanted.Account == "" && !v.access.direct {
-		v.wanted.Account = v.login.User
+		v.wanted.Account = v.login.one("user")
 	}
 	v.outcome.Account = v.wanted.Account
 	if v.wanted.Account != "" {
@@ -212,7 +210,7 @@ func (v *installation) look(ctx context.Context) error {
 		return err
 	}
 	if v.found.Sum != "" {
-		v.outcome.Before = &Version{Version: v.login.Version, Sum: v.found.Sum}
+		v.outcome.Before = &Version{Version: v.found.Version, Sum: v.found.Sum}
 	}
 	return nil
 }
@@ -221,7 +219,7 @@ func (v *installation) look(ctx context.Context) error {
 func (v *installation) becomeRoot(ctx context.Context) error {
 	if v.host.NoSudo && !v.access.direct {
 		return refuse("log in as root, or remove `sudo: false` for it from hosts.yaml",
-			"the login %s is not root, and sudo is not to be used on this host", v.login.User)
+			"the login %s is not root, and sudo is not to be used on this host", v.login.one("user"))
 	}
 	answer, err := v.ask(ctx, v.access, lookScripts)
 	if err != nil && !v.access.direct && len(answer) == 0 && mayBeSudo(err) {
@@ -236,7 +234,7 @@ func (v *installation) becomeRoot(ctx context.Context) error {
 		answer, err = v.ask(ctx, v.access, lookScripts)
 	}
 	if err == nil {
-		v.found = answer.survey()
+		v.found = answer.survey(text.Cut(v.login.one("version"), 80))
 	}
 	return err
 }
@@ -256,24 +254,19 @@ func (v *installation) variables() variables {
 		{"shims", v.shims()},
 		{"account", v.wanted.Account},
 		{"key", v.wanted.Key},
-		{"units", unitsFolder},
+		{"units", "/etc/systemd/system"},
 		{"extras", yes(v.wanted.Extras)},
 		{"shell_setup", yes(v.wanted.ShellSetup)},
 		{"again", ""},
 	}
 }
 
-// shimsOf is where `make install` puts the shims of a program.
-func shimsOf(program string) string {
-	return path.Join(path.Dir(path.Dir(program)), "lib", "genv", "shims")
-}
-
-// shims is that folder; empty if others than root decide what it is.
+// shims is the folder where `make install` puts them for a program; empty if others than root decide what it is.
 func (v *installation) shims() string {
 	if v.found != nil && unsafe(v.found.ShimFolders) != nil {
 		return ""
 	}
-	return shimsOf(v.wanted.Path)
+	return path.Join(path.Dir(path.Dir(v.wanted.Path)), "lib", "genv", "shims")
 }
 
 // hasShims says whether the links that the shims are lead to a program: it must be in a folder bin.
@@ -327,9 +320,6 @@ type Binary struct {
 	Arch string // as Go names it
 }
 
-// maxProgram bounds what is read and uploaded, in bytes.
-const maxProgram = 256 << 20
-
 // architecture is that of a machine as uname(1) names it, and by the number in the header of an ELF file.
 var architecture = map[string]string{
 	"x86_64": "amd64", "amd64": "amd64", "62": "amd64", "aarch64": "arm64", "arm64": "arm64", "183": "arm64",
@@ -338,7 +328,8 @@ var architecture = map[string]string{
 // NewProgram checks that data is a genv for Linux.
 func NewProgram(data []byte) (*Binary, error) {
 	const (
-		header      = 64 // bytes
+		maxProgram  = 256 << 20 // bytes, as the header
+		header      = 64
 		elf64Little = "\x7fELF\x02\x01"
 	)
 	switch {

@@ -240,7 +240,7 @@ func FuzzSudoers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		w, s := wanted(), complete()
 		s.Rules = strings.Split(text, "\n")
-		plan, err := install.Decide(w, binary, login, s)
+		plan, err := install.Decide(w, binary, s)
 		require.NoError(t, err)
 		for _, line := range joined(plan.Sudoers) {
 			name, _, _ := strings.Cut(line, " ")

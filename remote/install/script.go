@@ -45,9 +45,6 @@ var (
 	enforceService string
 )
 
-// unitsFolder is where the units are put.
-const unitsFolder = "/etc/systemd/system"
-
 // unitFor is a unit for a program at a path.
 func unitFor(unit, path string) string { return strings.ReplaceAll(unit, "/usr/bin/genv", path) }
 
@@ -69,13 +66,9 @@ func receive(token string) string {
 
 // rootAccess is how commands become root on a host.
 type rootAccess struct {
-	direct bool // without sudo, since the login is root
-	// secret is sudo's password; nil for none.
-	secret []byte
+	direct bool   // without sudo, since the login is root
+	secret []byte // sudo's password; nil for none
 }
-
-// asLogin runs commands without root.
-var asLogin = rootAccess{direct: true}
 
 // asRoot is the command that runs a program of sh as root. The password, which sudo has accepted
 // before, is the first line of stdin, and not sudo's own: sudo-rs takes more of that than a line. Only
@@ -91,11 +84,6 @@ func (a rootAccess) asRoot(program string) []string {
 		`if v | sudo -S -p "" -v >/dev/null 2>&1 && sudo -n true </dev/null >/dev/null 2>&1; ` +
 		`then unset p; sudo -n sh -c "$1"; s=$?; sudo -k; exit $s; fi; ` +
 		`{ v; unset p; cat; } | sudo -k -S -p "" sh -c "$1"`, "sh", program}
-}
-
-// tryPassword is the command that has sudo read a password, once, and runs a program of sh.
-func tryPassword(program string) []string { // -k: sudo takes it also if it remembers an earlier one
-	return []string{"sh", "-c", `LC_ALL=C; export LC_ALL; exec sudo -k -S -p "" sh -c "$1"`, "sh", program}
 }
 
 // input is the stdin of a script up to its end.
@@ -167,12 +155,14 @@ func interrupted(err error, answer values) error {
 	}
 }
 
-// check gives the password to sudo alone, without anything behind it that sudo would take for the next try.
+// check gives the password to sudo alone, once, without anything behind it that sudo would take for the next try.
 func (i *Installer) check(ctx context.Context, h remote.Host, secret []byte) error {
 	const mark = "genv-password-accepted"
 	input := append(append(make([]byte, 0, len(secret)+1), secret...), '\n')
 	defer clear(input)
-	out, err := i.Runner.Run(ctx, h, remote.Command{Args: tryPassword("echo; echo " + mark), Stdin: input})
+	const try = `LC_ALL=C; export LC_ALL; exec sudo -k -S -p "" sh -c "$1"` // -k: also if sudo remembers an earlier one
+	args := []string{"sh", "-c", try, "sh", "echo; echo " + mark}
+	out, err := i.Runner.Run(ctx, h, remote.Command{Args: args, Stdin: input})
 	err = withoutSecret(err, secret)
 	if bytes.Contains(append([]byte("\n"), out.Stdout...), []byte("\n"+mark+"\n")) {
 		return nil
@@ -209,12 +199,10 @@ func needsRights(err error) error {
 // host has accepted it, one host at a time tries it, and when a host has refused it, no other one is given it.
 type Password struct {
 	secret []byte
-	turn   chan passwordState // holds the state while no host tries
-}
-
-type passwordState struct {
-	accepted bool   // by some host
-	refused  string // the host that refused it
+	turn   chan struct{} // has a value while no host tries; who takes it may use the following
+	// accepted says that some host did, and refused is the host that refused it.
+	accepted bool
+	refused  string
 }
 
 // NewPassword takes over the bytes of a password. It has one line.
@@ -222,8 +210,8 @@ func NewPassword(secret []byte) (*Password, error) {
 	if len(secret) == 0 || bytes.ContainsAny(secret, "\n\r\x00") {
 		return nil, errors.New("the password is empty, or has a character that sudo doesn't take")
 	}
-	p := &Password{secret: secret, turn: make(chan passwordState, 1)}
-	p.turn <- passwordState{}
+	p := &Password{secret: secret, turn: make(chan struct{}, 1)}
+	p.turn <- struct{}{}
 	return p, nil
 }
 
@@ -233,37 +221,31 @@ func (p *Password) Wipe() { clear(p.secret) }
 // try gives the password to a host by means of check, which says whether the host accepted
 // it. An error of check says nothing about the password.
 func (p *Password) try(ctx context.Context, host string, check func([]byte) error) error {
-	var now passwordState
 	select {
-	case now = <-p.turn:
+	case <-p.turn:
 	case <-ctx.Done():
 		return remote.Errorf(remote.Cancelled, "while another host was asked whether the password is right: %w",
 			context.Cause(ctx))
 	}
-	if now.refused != "" {
-		p.turn <- now
-		return refusedBefore(now.refused)
+	defer func() { p.turn <- struct{}{} }()
+	if p.refused != "" {
+		e := remote.Errorf(remote.Cancelled, "not tried: %s refused the password", p.refused)
+		e.Next = "run it again with the right password, for hosts that have the same one"
+		return e
 	}
-	atOnce := now.accepted // with other hosts
+	atOnce := p.accepted // with other hosts
 	if atOnce {
-		p.turn <- now
+		p.turn <- struct{}{}
 	}
 	err := check(p.secret)
 	if atOnce {
-		now = <-p.turn
+		<-p.turn
 	}
 	if errors.Is(err, errPasswordRefused) {
-		now.refused = host
+		p.refused = host
 	}
-	now.accepted = now.accepted || err == nil
-	p.turn <- now
+	p.accepted = p.accepted || err == nil
 	return err
-}
-
-func refusedBefore(host string) error {
-	e := remote.Errorf(remote.Cancelled, "not tried: %s refused the password", host)
-	e.Next = "run it again with the right password, for hosts that have the same one"
-	return e
 }
 
 // errPasswordRefused is wrapped when sudo took the password for a wrong one.

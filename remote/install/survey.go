@@ -10,19 +10,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Login is what a host says without root.
-type Login struct {
-	UID     string
-	User    string
-	System  string // such as Linux
-	Machine string // such as x86_64
-	Version string // of the genv at the path; empty if it is missing or doesn't run
-}
-
 // Survey is what decides whether genv can be installed on a host, as root sees it.
 type Survey struct {
 	Found       string // the genv that sudo finds; empty for none
 	Sum         string // of the file at the path; empty for none
+	Version     string // what it says to the login; empty if it is missing or doesn't run
 	Link        string // where the path leads to, if it is a symbolic link
 	Other       bool   // the path is neither a file nor a link
 	Folders     []Folder
@@ -97,19 +89,10 @@ func (v values) one(key string) string {
 
 func (v values) has(key string) bool { return len(v[key]) > 0 }
 
-func (v values) login() Login {
-	return Login{
-		UID: v.one("uid"), User: v.one("user"), System: v.one("system"), Machine: v.one("machine"),
-		Version: text.Cut(v.one("version"), maxVersion),
-	}
-}
-
-// maxVersion is how long the name of a version may be, in bytes.
-const maxVersion = 80
-
-func (v values) survey() *Survey {
+// survey is what root sees, with the version that the login has got.
+func (v values) survey(version string) *Survey {
 	s := &Survey{
-		Found: v.one("found"), Sum: sum(v.one("file")), Link: v.one("link"), Other: v.has("other"),
+		Found: v.one("found"), Sum: sum(v.one("file")), Version: version, Link: v.one("link"), Other: v.has("other"),
 		Missing: v["missing"], AccountUID: v.one("account"), HasKey: v.has("key"), SSHRefuses: v["ssh-refuses"],
 		SudoPath: v.one("sudo-path"), Shims: v.has("shims"),
 		RulesSum: sum(v.one("rule-file")), Rules: v["rule"], RulesLink: v.has("rule-link"),

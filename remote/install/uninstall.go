@@ -46,7 +46,7 @@ func (v *installation) planUninstall(ctx context.Context) (variables, error) {
 		return nil, err
 	}
 	o := &v.outcome
-	o.Arch, o.Result, o.Shims = architecture[v.login.Machine], Unchanged, s.Shims && v.shims() != ""
+	o.Arch, o.Result, o.Shims = architecture[v.login.one("machine")], Unchanged, s.Shims && v.shims() != ""
 	_, known := rulesOf(s.Rules, v.wanted.Path)
 	_, oldKnown := rulesOf(s.OldRules, v.wanted.Path)
 	rules, earlier := s.RulesSum != "" && known && !s.RulesLink, s.OldSum != "" && oldKnown && !s.OldLink

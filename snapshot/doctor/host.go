@@ -156,16 +156,18 @@ func (d DriverCall) Version() string {
 	return ""
 }
 
-// slowCall is how long a call may take: each cycle of enforcement makes two.
-const slowCall = 2 * time.Second
-
 // CheckDriver judges a call of nvidia-smi.
 func CheckDriver(d DriverCall) Check {
-	off := gpus(d.Modes.GPUs, func(g *nvidiasmi.GPU) bool { return g.Persistence != nil && !*g.Persistence })
-	hidden := gpus(d.Modes.GPUs, func(g *nvidiasmi.GPU) bool { return g.Persistence == nil && !g.Failed })
+	var off, hidden []snapshot.DeviceIndex
 	failed, unsure := 0, ""
 	for i := range d.Modes.GPUs {
 		g := &d.Modes.GPUs[i]
+		switch {
+		case g.Persistence != nil && !*g.Persistence:
+			off = append(off, g.Index)
+		case g.Persistence == nil && !g.Failed:
+			hidden = append(hidden, g.Index)
+		}
 		if g.Failed {
 			failed++
 		}
@@ -195,9 +197,10 @@ func CheckDriver(d DriverCall) Check {
 		If(failed > 0, "gpu-failed", "%s%s", seen, unsure),
 		If(unsure != "", "gpu-values-unknown", "%s%s", seen, unsure),
 		If(len(d.Modes.Warnings) > 0, "driver-warning", "%s; it says: %s", seen, strings.Join(d.Modes.Warnings, "; ")),
-		If(off != "", "persistence-off", "%s; persistence mode off on GPU %s", seen, off),
-		If(d.Took > slowCall, "nvidia-smi-slow", "%s", seen),
-		If(hidden != "", "persistence-unknown", "%s; persistence mode unknown on GPU %s", seen, hidden),
+		If(off != nil, "persistence-off", "%s; persistence mode off on GPU %s", seen, text.JoinIndices(off)),
+		If(d.Took > 2*time.Second, "nvidia-smi-slow", "%s", seen),
+		If(hidden != nil, "persistence-unknown", "%s; persistence mode unknown on GPU %s", seen,
+			text.JoinIndices(hidden)),
 		If(true, "", "%s, persistence mode on", seen))
 }
 
@@ -222,22 +225,8 @@ func causeOf(err error) Cause {
 	return "nvidia-smi-failed"
 }
 
-// gpus are the indices of those that match, as people write them.
-func gpus(list []nvidiasmi.GPU, matches func(*nvidiasmi.GPU) bool) string {
-	var words []string
-	for i := range list {
-		if matches(&list[i]) {
-			words = append(words, list[i].Index.String())
-		}
-	}
-	return strings.Join(words, ",")
-}
-
-// maxDetail is how long a text of a host may be, in bytes.
-const maxDetail = 600
-
-// OneLine is a foreign text for a detail.
-func OneLine(foreign string) string { return text.OneLine(text.Cut(foreign, maxDetail)) }
+// OneLine is a foreign text for a detail, of at most 600 bytes.
+func OneLine(foreign string) string { return text.OneLine(text.Cut(foreign, 600)) }
 
 // GuardState is what the kernel guard of a host does, and what it was ordered.
 type GuardState struct {
@@ -276,7 +265,12 @@ func (g *GuardState) order() string {
 func CheckKernel(release, mounts string, bpf bool) Check {
 	var major, minor int
 	parsed, _ := fmt.Sscanf(release, "%d.%d", &major, &minor) // such as 6.1.0-18-amd64
-	seen, cgroup2 := "Linux "+release, cgroup2In(mounts)
+	seen, cgroup2 := "Linux "+release, ""
+	for line := range strings.Lines(mounts) {
+		if f := strings.Fields(line); cgroup2 == "" && len(f) >= 3 && f[2] == "cgroup2" {
+			cgroup2 = f[1]
+		}
+	}
 	return First(Guard,
 		If(parsed < 2 || major <= 0, Unsure, "the kernel's version is unknown (%q)", OneLine(release)),
 		If(major < 5 || major == 5 && minor < 8, "old-kernel", "%s", seen),
@@ -328,14 +322,4 @@ func CompareGuard(own Check, g *GuardState, wanted snapshot.GuardMode) Check {
 		If(g.over(), "guard-not-ordered", "%s%s, and not since", says, g.order()),
 		If(g.Ordered != wanted, "guard-other-order", "%s%s", says, g.order()),
 		If(true, "guard-unable", "%sthe guard is %s", says, g.shown()))
-}
-
-// cgroup2In finds where cgroup2 is mounted in the text of /proc/self/mounts; empty if it isn't.
-func cgroup2In(mounts string) string {
-	for line := range strings.Lines(mounts) {
-		if f := strings.Fields(line); len(f) >= 3 && f[2] == "cgroup2" {
-			return f[1]
-		}
-	}
-	return ""
 }

@@ -101,11 +101,9 @@ func clock() Check {
 		If(true, "", "synchronized"))
 }
 
-// noCommand is a number that bpf(2) doesn't define.
-const noCommand = 1 << 30
-
 // hasBPF says whether the kernel has bpf(2): an unknown command is refused, and nothing is loaded.
 func hasBPF() bool {
+	const noCommand = 1 << 30
 	_, _, err := unix.Syscall(unix.SYS_BPF, noCommand, 0, 0)
 	return err != unix.ENOSYS
 }
@@ -116,15 +114,13 @@ func (m *Machine) hasSystemd() bool {
 	return err == nil
 }
 
-// showUnits has systemctl show what CheckServices reads of genv's units.
-const showUnits = "show --no-pager --property=Id,LoadState,ActiveState,UnitFileState " +
-	"genv-host.service genv-guard.service genv-enforce.service genv-controller.service"
-
 func (m *Machine) checkServices(ctx context.Context) Check {
+	const show = "show --no-pager --property=Id,LoadState,ActiveState,UnitFileState " +
+		"genv-host.service genv-guard.service genv-enforce.service genv-controller.service"
 	if !m.hasSystemd() {
 		return CheckServices(true, "", nil)
 	}
-	out, err := m.Run(ctx, "systemctl", strings.Fields(showUnits)...)
+	out, err := m.Run(ctx, "systemctl", strings.Fields(show)...)
 	if err != nil {
 		said, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 		err = fmt.Errorf("systemctl: %w%s", err, OneLine(strings.TrimSuffix(": "+said, ": ")))
@@ -158,12 +154,10 @@ func (m *Machine) state(ctx context.Context) StateFacts {
 	}
 	s.Path, s.Owned = path, owned
 	here, err := statFolder(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		s.Missing = true
-		return s
-	case err != nil:
-		s.Err = err
+	if s.Missing = errors.Is(err, fs.ErrNotExist); err != nil {
+		if !s.Missing {
+			s.Err = err
+		}
 		return s
 	}
 	if s.Folder = &here; !here.Mode.IsDir() {

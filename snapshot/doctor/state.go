@@ -7,10 +7,9 @@ import (
 	"io/fs"
 	"strings"
 
-	"github.com/seed-3119e985/genv/snapshot/text"
-
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // StateFacts is what was found in the place of the state folder. Facts that are unknown are nil.
@@ -137,19 +136,11 @@ func (f *FileFacts) permissions() uint32 {
 }
 
 func kindOf(m fs.FileMode) string {
-	switch {
-	case m.IsRegular():
-		return "a file"
-	case m.IsDir():
-		return "a folder"
-	case m&fs.ModeSymlink != 0:
-		return "a symbolic link"
-	case m&fs.ModeNamedPipe != 0:
-		return "a FIFO"
-	case m&fs.ModeSocket != 0:
-		return "a socket"
+	kinds := map[fs.FileMode]string{
+		0: "a file", fs.ModeDir: "a folder", fs.ModeSymlink: "a symbolic link", fs.ModeNamedPipe: "a FIFO",
+		fs.ModeSocket: "a socket",
 	}
-	return "a device"
+	return cmp.Or(kinds[m.Type()], "a device")
 }
 
 // MaxStateFile bounds a state file, in bytes.

@@ -24,13 +24,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
-// How old answers to users may be: nvidia-smi can take seconds, and users may ask often.
-const (
-	looksFor    = time.Second
-	listingsFor = 5 * time.Second
-	// lookWithin is less than users wait: afterwards they get what was seen last.
-	lookWithin = 8 * time.Second
-)
+// looksFor is how old answers to users may be: users may ask often.
+const looksFor = time.Second
 
 // changes is the service.Backend of this host.
 type changes struct {
@@ -56,7 +51,7 @@ func (b *changes) Change(
 }
 
 func (b *changes) listDevices(ctx context.Context) ([]snapshot.Device, error) {
-	return b.listings.get(listingsFor, func() ([]snapshot.Device, error) {
+	return b.listings.get(5*time.Second, func() ([]snapshot.Device, error) {
 		return b.host.Machine.ListDevices(context.WithoutCancel(ctx))
 	})
 }
@@ -72,24 +67,21 @@ func (b *changes) Look(ctx context.Context, name string, by service.Viewer) (jso
 	case "envs":
 		return b.envs.get(looksFor, document)
 	case "gpus":
-		return b.lookAtGPUs(ctx, by)
+		s, err := b.Snapshot(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(gpus.Of(b.visibleTo(s, by)))
 	}
 	return nil, fmt.Errorf("%w: there is no such document", state.ErrRequest)
-}
-
-func (b *changes) lookAtGPUs(ctx context.Context, by service.Viewer) (json.RawMessage, error) {
-	s, err := b.Snapshot(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(gpus.Of(b.visibleTo(s, by)))
 }
 
 // Snapshot implements service.Backend.
 func (b *changes) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	ctx = context.WithoutCancel(ctx)
 	return b.gpus.get(looksFor, func() (*snapshot.Snapshot, error) {
-		age := local.Age{Oldest: enforce.DefaultMaxAge, Until: time.Now().Add(lookWithin)}
+		// Users wait longer than 8 s: afterwards they get what was seen last.
+		age := local.Age{Oldest: enforce.DefaultMaxAge, Until: time.Now().Add(8 * time.Second)}
 		s, err := b.host.snapshot(ctx, age)
 		if errors.Is(err, nvidiasmi.ErrTimeout) { // it was not asked before
 			s, err = b.host.snapshot(ctx, local.Age{Oldest: enforce.DefaultMaxAge})

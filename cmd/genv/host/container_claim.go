@@ -35,15 +35,11 @@ type claimed struct {
 	record container.Record
 }
 
-// errRootless is why a container of a user's own engine gets nothing: this process is root only
-// in a namespace of that user, and can't judge what it sees of the state files from there.
-var errRootless = fmt.Errorf("%w: this runtime doesn't give GPUs to containers of rootless engines: use --runtime "+
-	"runc, or remove it from ~/.config/docker/daemon.json", grant.ErrRefused)
-
 // claim gives a container its environment. Its error is a whole message.
 func (r *runtime) claim(ctx context.Context, request grant.GPURequest) (*claimed, error) {
-	if proc.InUserNamespace() {
-		return nil, errRootless
+	if proc.InUserNamespace() { // it is root there alone, and can't judge what it sees of the state files
+		return nil, fmt.Errorf("%w: this runtime doesn't give GPUs to containers of rootless engines: use --runtime "+
+			"runc, or remove it from ~/.config/docker/daemon.json", grant.ErrRefused)
 	}
 	pid := snapshot.PID(os.Getpid())
 	stat, err := r.host.Machine.Proc.Stat(pid)
@@ -111,7 +107,7 @@ func (r *runtime) proof(ctx context.Context, request grant.GPURequest) (*grant.H
 	}
 	switch {
 	case errors.Is(err, service.ErrNotRunning):
-		return nil, errNoService
+		return nil, errors.New("root's service doesn't run (`genv host serve`)")
 	case err != nil:
 		return nil, err
 	}
@@ -156,7 +152,7 @@ func (c *claimed) writeConfig(config *oci.ContainerConfig) error {
 			env = append(env, name+"="+value)
 		}
 	}
-	timeout := int(hookWithin.Seconds())
+	timeout := 30 // seconds for which the real runtime waits: the lock of the state files may take some
 	for stage, what := range map[string]string{"createRuntime": hookStart, "poststop": hookStop} {
 		config.AddHook(stage, oci.Hook{
 			Path: self, Args: []string{"genv", HookCommand, what, string(order)}, Env: env, Timeout: &timeout,
@@ -173,7 +169,6 @@ type hookOrder struct {
 	Registered bool   `json:"registered,omitempty"`
 }
 
-// dockerConfig is where dockerd's configuration is.
 const dockerConfig = "/etc/docker/daemon.json"
 
 // daemonConfig is the part of a daemon.json that is about runtimes (dockerd(8)).

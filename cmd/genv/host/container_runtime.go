@@ -127,7 +127,7 @@ func (r *runtime) prepare(ctx context.Context) (*claimed, error) {
 		}
 		return r.give(ctx, config, request)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	prepared, err := r.give(ctx, config, request)
 	if err != nil { // it needs no GPU, and so not genv
@@ -151,9 +151,6 @@ func (r *runtime) give(ctx context.Context, config *oci.ContainerConfig, request
 	return prepared, nil
 }
 
-// patience is how long a container that asks for no GPU waits for genv.
-const patience = 3 * time.Second
-
 func notDockers(id string) error {
 	return fmt.Errorf("%w: the container's id %s isn't one of Docker's", grant.ErrRefused, text.Quoted(id, 60))
 }
@@ -173,8 +170,6 @@ func (c *runcCall) engineName() string {
 	}
 	return ""
 }
-
-var errNoService = errors.New("root's service doesn't run (`genv host serve`)")
 
 // report says why a container can't be started: on stderr, and in the file from which the
 // engine takes the message of `docker run`.
@@ -201,12 +196,6 @@ const (
 	hookStart = "start" // the container's init exists, and has not started its program
 	hookStop  = "stop"  // the container has ended
 )
-
-// hookWithin is how long the real runtime waits for a hook. The lock of the state files may take some seconds.
-const hookWithin = 30 * time.Second
-
-// maxState bounds the state of a container on stdin, in bytes.
-const maxState = 1 << 20
 
 type hookCall struct {
 	command.Program
@@ -240,7 +229,7 @@ func (h *hookCall) run(ctx context.Context, args []string) error {
 	if err := json.Unmarshal([]byte(args[1]), &h.hookOrder); err != nil {
 		return fmt.Errorf("the hook's order: %w", err)
 	}
-	if err := json.NewDecoder(io.LimitReader(h.In, maxState)).Decode(&h.state); err != nil {
+	if err := json.NewDecoder(io.LimitReader(h.In, 1<<20)).Decode(&h.state); err != nil {
 		return fmt.Errorf("the container's state: %w", err)
 	}
 	if !container.IsID(h.state.ID) {

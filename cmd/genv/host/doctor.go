@@ -89,12 +89,9 @@ func (p *hostCommands) guardState() *doctor.GuardState {
 	return g
 }
 
-// programTimeout is how long a program that a check needs may take.
-const programTimeout = 5 * time.Second
-
-// runProgram runs a program in the C locale, and returns what it printed.
+// runProgram runs a program in the C locale, for 5 s at most, and returns what it printed.
 func runProgram(ctx context.Context, program string, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, programTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(cmd.Environ(), "LC_ALL=C")

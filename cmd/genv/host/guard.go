@@ -9,12 +9,9 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"github.com/urfave/cli/v2"
 
-	keeper "github.com/seed-3119e985/genv/cmd/genv/guard"
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
 // guarded is the kernel guard of this machine as a controller orders it. From the first
@@ -29,32 +26,18 @@ type guarded struct {
 	stop    func() // ends keep; nil before the first order
 }
 
-// openGuard returns the guard of this machine. It does nothing before the first order.
-func (p *hostCommands) openGuard(c *cli.Context) *guarded {
-	log := p.Logger(c)
-	return &guarded{
-		dir: disk.RunDir(p.Getenv), now: guard.Now, log: log,
-		keep: func(ctx context.Context) { keepTrying(ctx, log, keeper.NewKeeper(&p.Program, log).Run) },
-	}
-}
-
-// How long keepTrying waits after the first error, and at most.
-const (
-	keepPause     = 250 * time.Millisecond
-	keepPauseMost = 30 * time.Second
-)
-
 // keepTrying keeps the guard until ctx ends: again after an error, which is logged once as long as it is the same.
 func keepTrying(ctx context.Context, log zerolog.Logger, keep func(context.Context) error) {
-	pause, said := keepPause, ""
+	const least, most = 250 * time.Millisecond, 30 * time.Second
+	pause, said := least, ""
 	for {
 		begun := time.Now()
 		err := keep(ctx)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		if time.Since(begun) > keepPauseMost { // it was kept for a while
-			pause, said = keepPause, ""
+		if time.Since(begun) > most { // it was kept for a while
+			pause, said = least, ""
 		}
 		if text := err.Error(); text != said {
 			said = text
@@ -65,7 +48,7 @@ func keepTrying(ctx context.Context, log zerolog.Logger, keep func(context.Conte
 			return
 		case <-time.After(pause):
 		}
-		pause = min(2*pause, keepPauseMost)
+		pause = min(2*pause, most)
 	}
 }
 

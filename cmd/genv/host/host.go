@@ -69,21 +69,17 @@ type host struct {
 	withoutService bool   // the state files are not root's
 }
 
-// executeGrace is how long processes have to end if the order doesn't say it. It is well below a controller's timeout
-// for a command, so that the outcome can be reported.
-const executeGrace = 10 * time.Second
-
 func (p *hostCommands) openHost() *host {
 	here := localhost.Open(p.Program)
 	options := enforcelocal.ExecutorOptions{
-		Grace: executeGrace, UID: snapshot.UID(os.Geteuid()),
-		Asked: p.askedList(here.Machine.Proc), Proc: here.Machine.Proc,
+		Grace: 10 * time.Second, // well below a controller's timeout for a command, so that the outcome can be reported
+		UID:   snapshot.UID(os.Geteuid()), Asked: p.askedList(here.Machine.Proc), Proc: here.Machine.Proc,
 	}
 	if p.SharedAccount != nil {
 		options.UID = 0
 	}
-	if os.Geteuid() == 0 {
-		source := containers(p.Getenv, here.Machine.Proc)
+	if os.Geteuid() == 0 { // which learns about the containers of this machine, and has them stopped
+		source := &container.Lookup{Engines: container.Engines{}, Run: disk.RunDir(p.Getenv), Proc: here.Machine.Proc}
 		here.Machine.Containers, options.Containers = source.Look, source
 	}
 	return &host{
@@ -151,12 +147,9 @@ func (h *host) forController(s *snapshot.Snapshot, err error) (*snapshot.Snapsho
 	return s, err
 }
 
-// triedFor is how old a trial may be: what stands in the way may come and go.
-const triedFor = time.Minute
-
-// tryToEnd tries what ending a process and detaching a GPU need.
+// tryToEnd tries what ending a process and detaching a GPU need, once a minute: what stands in the way may come and go.
 func (h *host) tryToEnd() *snapshot.Trial {
-	t, _ := h.trial.get(triedFor, func() (*snapshot.Trial, error) {
+	t, _ := h.trial.get(time.Minute, func() (*snapshot.Trial, error) {
 		t := h.executor.Try()
 		if err := h.Store.TryWrite(); t != nil && err != nil {
 			t.State = err.Error()
@@ -238,12 +231,6 @@ func (h *host) stopWatching() {
 	}
 }
 
-// containers is where root learns about the containers of this machine, and has them stopped.
-func containers(getenv func(string) string, fs proc.FS) *container.Lookup {
-	engines := container.Engines{}
-	return &container.Lookup{Engines: engines, Run: disk.RunDir(getenv), Proc: fs}
-}
-
 // nameStarter adds the name of the user who is proved to have started the container of a
 // process, for whom the process counts.
 func (h *host) nameStarter(p *snapshot.Process) {
@@ -259,29 +246,20 @@ func (h *host) nameStarter(p *snapshot.Process) {
 	p.ContainerInfo = &info
 }
 
-// recordsEvery is how often root's looks remove the records of containers that have ended.
-const recordsEvery = 10 * time.Minute
-
-// pruneRecords removes the records of containers of which no hook was called at the end, for hosts without root's
-// service. What is left keeps no environment alive, and proves nothing.
+// pruneRecords removes the records of containers of which no hook was called at the end, every 10 minutes, for hosts
+// without root's service. What is left keeps no environment alive, and proves nothing.
 func (h *host) pruneRecords() {
 	now := h.record.now()
-	if age := now.Sub(h.recordsPruned); os.Geteuid() != 0 || age >= 0 && age < recordsEvery {
+	if age := now.Sub(h.recordsPruned); os.Geteuid() != 0 || age >= 0 && age < 10*time.Minute {
 		return
 	}
 	h.recordsPruned = now
 	_ = container.PruneRecords(disk.RunDir(h.getenv), h.StartOf) // the next look tries again
 }
 
-// How often engines are asked whether containers that may be started again still exist, and how long one may take.
-const (
-	notesEvery  = 10 * time.Minute
-	notesWithin = 10 * time.Second
-)
-
-// pruneRestarts forgets for whom containers were started that have been removed.
+// pruneRestarts forgets for whom containers were started that have been removed. Engines are asked for 10 s at most.
 func (h *host) pruneRestarts(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, notesWithin)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	notes := grant.RestartNotes{Dir: disk.RootDir(h.getenv), Now: h.Machine.Now}
 	return notes.Prune(func(note grant.RestartNote) bool {
@@ -311,41 +289,32 @@ func (p *hostCommands) askedList(fs proc.FS) *asked.Register {
 	return &asked.Register{Path: asked.Path(p.Getenv), BootID: boot, SinceBoot: proc.SinceBoot}
 }
 
-const (
-	// namesWithin is how long a cycle asks for the names of users at most, and nameWithin for one.
-	namesWithin = 3 * time.Second
-	nameWithin  = 2 * time.Second
-	// namelessFor is how long the name of a user without one isn't asked for again: a
-	// directory service that is down may look like one that doesn't know the user.
-	namelessFor = time.Minute
-)
+// namesWithin is how long a cycle asks for the names of users at most.
+const namesWithin = 3 * time.Second
 
 // userNames are the names of users, as far as they are known. A directory service may
 // be slow, so each name is asked for only once in a session.
 type userNames struct {
 	now      func() time.Time
 	accounts nss.Passwd
-	known    map[snapshot.UID]userName
-}
-
-// userName is the name of a user at a time; empty for none.
-type userName struct {
-	name snapshot.Username
-	at   time.Time
+	known    map[snapshot.UID]snapshot.Username // empty for none
+	asked    map[snapshot.UID]time.Time         // when
 }
 
 // of is the name of a user, or unknown.
 func (n *userNames) of(uid snapshot.UID) (name snapshot.Username, unknown bool) {
-	user, known := n.known[uid]
-	return user.name, !known
+	name, known := n.known[uid]
+	return name, !known
 }
 
-// ask asks for the names of the owners of processes. Those that can't be asked for stay unknown until the next call.
+// ask asks for the names of the owners of processes. Those that can't be asked for stay unknown until the next call. For
+// a user without a name it asks again after a minute: a directory service that is down may look like one that doesn't
+// know the user.
 func (n *userNames) ask(ctx context.Context, s *snapshot.Snapshot) {
 	ctx, cancel := context.WithTimeout(ctx, namesWithin)
 	defer cancel()
 	if n.known == nil {
-		n.known = make(map[snapshot.UID]userName)
+		n.known, n.asked = make(map[snapshot.UID]snapshot.Username), make(map[snapshot.UID]time.Time)
 	}
 	asked := make(map[snapshot.UID]bool)
 	uids := make([]*snapshot.UID, 0, len(s.Processes))
@@ -359,8 +328,8 @@ func (n *userNames) ask(ctx context.Context, s *snapshot.Snapshot) {
 		if uid == nil || asked[*uid] {
 			continue
 		}
-		user, known := n.known[*uid]
-		if known && (user.name != "" || n.now().Sub(user.at) < namelessFor) {
+		name, known := n.known[*uid]
+		if known && (name != "" || n.now().Sub(n.asked[*uid]) < time.Minute) {
 			continue
 		}
 		asked[*uid] = true
@@ -369,14 +338,14 @@ func (n *userNames) ask(ctx context.Context, s *snapshot.Snapshot) {
 			continue
 		}
 		if name, err := n.lookUp(ctx, *uid); err == nil {
-			n.known[*uid] = userName{name, n.now()}
+			n.known[*uid], n.asked[*uid] = name, n.now()
 		}
 	}
 }
 
 // lookUp is the name of a user, or "" for none. An error means that it is unknown.
 func (n *userNames) lookUp(ctx context.Context, uid snapshot.UID) (snapshot.Username, error) {
-	ctx, cancel := context.WithTimeout(ctx, nameWithin)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	account, err := n.accounts.WithUID(ctx, uid)
 	if errors.Is(err, nss.ErrNoAccount) {

@@ -64,9 +64,9 @@ func TestUserNames(t *testing.T) {
 	down = nil
 	requireNames("vip", false, false, 2)
 	requireNames("vip", false, false, 0)
-	now = now.Add(namelessFor)
+	now = now.Add(time.Minute)
 	requireNames("vip", false, false, 1)
-	now, down = now.Add(namelessFor), errors.New("timeout")
+	now, down = now.Add(time.Minute), errors.New("timeout")
 	requireNames("vip", false, true, 1)
 	down = exec.ErrNotFound
 	requireNames("vip", false, false, 1)

@@ -17,6 +17,8 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
+	keeper "github.com/seed-3119e985/genv/cmd/genv/guard"
+	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -28,20 +30,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
-// gcPercentServed makes the garbage collector run rarely: there is little garbage, and
-// processor time costs a host more than some megabytes.
-const gcPercentServed = 400
-
 // devicesFor is for how long a list of devices is used again. It is renewed at once
 // for a process on a device that isn't in it.
 const devicesFor = time.Minute
 
-type serveOptions struct {
-	token string
-	idle  time.Duration
-}
-
-func (p *hostCommands) usageServe(c *cli.Context, o *serveOptions) error {
+func (p *hostCommands) usageServe(c *cli.Context, token string, idle time.Duration) error {
 	if err := endWithParent(os.Getppid()); err != nil {
 		return err
 	}
@@ -49,14 +42,14 @@ func (p *hostCommands) usageServe(c *cli.Context, o *serveOptions) error {
 	defer host.SMI.Keep(c.Context)()
 	host.Machine.DeviceListTTL, host.Machine.Types = devicesFor, new(nvidiasmi.Types)
 	host.Machine.StateFiles = disk.NewCache(host.Store)
-	debug.SetGCPercent(gcPercentServed)
+	debug.SetGCPercent(400) // there is little garbage, and processor time costs a host more than some megabytes
 	coarseTimers()
 	goruntime.GOMAXPROCS(1) // one step follows the other, and to wake up a second processor for each would cost more
 	host.log = p.Logger(c)
 	defer host.stopWatching()
 	answers := &agent.Answers{Backend: host, Event: host.Wait}
 	server := &agent.Responder{
-		Token: o.token, ReadToken: !c.IsSet("token"), Idle: o.idle, Handler: answers.Handle,
+		Token: token, ReadToken: !c.IsSet("token"), Idle: idle, Handler: answers.Handle,
 		Greeting: agent.NewGreeting(p.Version, agent.CapabilityEvents), Replaced: replaced,
 	}
 	answers.Try = host.try
@@ -77,7 +70,9 @@ func (p *hostCommands) usageServe(c *cli.Context, o *serveOptions) error {
 		server.Greeting.Capabilities = append(server.Greeting.Capabilities, agent.CapabilityFence, agent.RequestActing)
 	}
 	if os.Geteuid() == 0 {
-		g := p.openGuard(c)
+		g := &guarded{dir: disk.RunDir(p.Getenv), now: guard.Now, log: host.log, keep: func(ctx context.Context) {
+			keepTrying(ctx, host.log, keeper.NewKeeper(&p.Program, host.log).Run)
+		}}
 		defer g.close()
 		answers.Guard = g.Order
 		server.Greeting.Capabilities = append(server.Greeting.Capabilities, agent.RequestGuard)

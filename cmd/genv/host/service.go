@@ -56,10 +56,6 @@ func (p *hostCommands) serviceCommand() *cli.Command {
 	}
 }
 
-// upkeepEvery is how often what has ended is cleaned up, and the copy for genv 1.4.3
-// compared: 1.4.3's readers can't do either.
-const upkeepEvery = 10 * time.Second
-
 // hostServe owns the state of this host until SIGTERM. What it has answered is durable, so
 // that it may be killed at any moment.
 func (p *hostCommands) hostServe(c *cli.Context) error {
@@ -165,7 +161,7 @@ func (h *host) upkeep(ctx context.Context, log zerolog.Logger, rounds *pulse, te
 		rounds.beat()
 		_, err := h.Devices(ctx, false)
 		err = errors.Join(err, tend(), h.Store.Publish(), container.PruneRecords(disk.RunDir(h.getenv), h.StartOf))
-		if time.Since(notesAt) > notesEvery {
+		if time.Since(notesAt) > 10*time.Minute {
 			err, notesAt = errors.Join(err, h.pruneRestarts(ctx)), time.Now()
 		}
 		if err != nil && ctx.Err() == nil && err.Error() != failed { // once, not each time
@@ -178,7 +174,7 @@ func (h *host) upkeep(ctx context.Context, log zerolog.Logger, rounds *pulse, te
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(upkeepEvery):
+		case <-time.After(10 * time.Second): // 1.4.3's readers clean up nothing, and compare nothing
 		}
 	}
 }
@@ -260,11 +256,8 @@ func (p *hostCommands) printStatus(d *StatusDocument) {
 	}
 }
 
-// sayEvery is how often it is said that another process holds the lock.
-const sayEvery = time.Minute
-
 // takeOver makes the state root's, if it isn't yet. Before that any user may hold the lock of
-// the state files for any time: it waits until ctx ends, and says for whom.
+// the state files for any time: it waits until ctx ends, and says for whom, once a minute.
 func (h *host) takeOver(ctx context.Context, log zerolog.Logger) error {
 	said := time.Time{}
 	for {
@@ -275,7 +268,7 @@ func (h *host) takeOver(ctx context.Context, log zerolog.Logger) error {
 			return nil
 		case !ok:
 			return fmt.Errorf("take over the state of this host: %w", err)
-		case time.Since(said) > sayEvery:
+		case time.Since(said) > time.Minute:
 			said = time.Now()
 			text := h.heldBy(ctx, busy)
 			log.Warn().Msg(text)

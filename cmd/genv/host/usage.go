@@ -29,8 +29,7 @@ import (
 )
 
 func (p *hostCommands) usageCommand() *cli.Command {
-	part, format := "", ""
-	serve := &serveOptions{idle: 10 * time.Minute}
+	part, format, token, idle := "", "", "", 10*time.Minute
 	return &cli.Command{
 		Name:  "usage",
 		Usage: "commands that a controller runs on this host",
@@ -55,13 +54,11 @@ func (p *hostCommands) usageCommand() *cli.Command {
 				Name:  "serve",
 				Usage: "answer a controller's requests on stdin and stdout until it closes the connection",
 				Flags: []cli.Flag{
-					command.String(&serve.token, "token", "begin the greeting with `TOKEN`, so that it is found after "+
-						"banners; "+
+					command.String(&token, "token", "begin the greeting with `TOKEN`, so that it is found after banners; "+
 						"otherwise the first line of stdin has it"),
-					command.Duration(&serve.idle, "idle", "end after this `TIME` without a request, in seconds or as "+
-						"10m"),
+					command.Duration(&idle, "idle", "end after this `TIME` without a request, in seconds or as 10m"),
 				},
-				Action: func(c *cli.Context) error { return p.usageServe(c, serve) },
+				Action: func(c *cli.Context) error { return p.usageServe(c, token, idle) },
 			},
 		},
 	}
