@@ -95,25 +95,22 @@ func (a *application) set(values map[string]configValue) error {
 
 // applies says whether a flag that isn't given is to be set.
 func (a *application) applies(name string) bool {
-	flag := FlagOf(a.context.Command, name)
+	c := a.context
+	flag := FlagOf(c.Command, name)
 	if flag == nil || flag.unless != "" && a.program.Getenv(flag.unless) != "" {
 		return false
 	}
 	// A dry run may run alongside a controller, which has this log and these listeners.
-	dryRun := a.context.Bool("dry-run")
+	dryRun := c.Bool("dry-run")
 	switch {
 	case flag.keys&loop != 0:
-		return !dryRun && !a.runsOnce()
+		interval, err := text.ParseDuration(c.String("interval")) // which isn't checked yet
+		runsOnce := err == nil && interval == 0                   // it serves nothing then
+		return !dryRun && !runsOnce
 	case flag.keys&record != 0:
 		return !dryRun
 	}
 	return flag.keys&Site != 0
-}
-
-// runsOnce says whether the command is a loop that runs once: it serves nothing then.
-func (a *application) runsOnce() bool {
-	interval, err := text.ParseDuration(a.context.String("interval")) // which isn't checked yet
-	return err == nil && interval == 0
 }
 
 // findPolicy sets --policy to the default file, if there is one. It stays the same at a
@@ -138,9 +135,8 @@ func (a *application) setFlag(name, word string) error {
 
 // GivesAny says whether the command line gives a flag other than these.
 func GivesAny(c *cli.Context, but ...string) bool {
-	return slices.ContainsFunc(c.Command.Flags, func(f cli.Flag) bool {
-		flag, ours := f.(*Flag)
-		return ours && flag.given && !flag.configured && !slices.Contains(but, flag.names[0])
+	return slices.ContainsFunc(own(c.Command.Flags), func(f *Flag) bool {
+		return f.given && !f.configured && !slices.Contains(but, f.names[0])
 	})
 }
 

@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -225,7 +226,8 @@ func (f configFile) read(known configKeys, section string, key, value *strictyam
 		key.Failf("%s can't be set here: %s", name, known.refusal(name))
 	case len(known.sections(name)) > 0:
 		sections := text.Shorten("`"+strings.Join(known.sections(name), ":`, `")+":`", 200)
-		key.Failf("%s is not a flag of %s; write it under %s", name, sectionTitle(section), sections)
+		of := map[string]string{topSection: "all commands", remoteSection: "all commands of genv remote"}[section]
+		key.Failf("%s is not a flag of %s; write it under %s", name, cmp.Or(of, "genv remote "+section), sections)
 	default:
 		names := sorted(known[section])
 		if section == topSection {

@@ -58,11 +58,9 @@ type configKeys map[string]map[string]*Flag
 func configKeysOf(commands []*cli.Command) configKeys {
 	k := configKeys{}
 	for _, cmd := range commands {
-		for _, flag := range cmd.Flags {
-			if f, ours := flag.(*Flag); ours {
-				for _, section := range sectionsFor(cmd, f) {
-					k.put(section, f)
-				}
+		for _, f := range own(cmd.Flags) {
+			for _, section := range sectionsFor(cmd, f) {
+				k.put(section, f)
 			}
 		}
 	}
@@ -78,6 +76,7 @@ func sectionsFor(cmd *cli.Command, flag *Flag) []string {
 		return []string{""}
 	}
 	var sections []string
+	takesHosts := func(cmd *cli.Command) bool { return Takes(cmd, "hostfile") }
 	if !slices.ContainsFunc(cmd.Subcommands, takesHosts) { // else it would be theirs, too
 		sections = append(sections, cmd.Name)
 	}
@@ -89,8 +88,6 @@ func sectionsFor(cmd *cli.Command, flag *Flag) []string {
 	}
 	return sections
 }
-
-func takesHosts(cmd *cli.Command) bool { return Takes(cmd, "hostfile") }
 
 func (k configKeys) put(section string, flag *Flag) {
 	key := flag.names[0]
@@ -123,16 +120,6 @@ func ConfigKeys(commands []*cli.Command, section string) []string {
 }
 
 func sorted[V any](values map[string]V) []string { return slices.Sorted(maps.Keys(values)) }
-
-func sectionTitle(section string) string {
-	switch section {
-	case topSection:
-		return "all commands"
-	case remoteSection:
-		return "all commands of genv remote"
-	}
-	return "genv remote " + section
-}
 
 // ConfigSchema is the JSON Schema of a config.yaml for the flags of some commands. It has the help of the flags.
 func ConfigSchema(commands []*cli.Command) map[string]any {

@@ -129,21 +129,18 @@ func Duration(to *time.Duration, names, usage string) *Flag {
 		*to, _ = text.ParseDuration(word) // check has the error
 		return nil
 	})
-	f.check = (*Flag).checkDuration
-	return f
-}
-
-func (f *Flag) checkDuration() error {
-	d, err := text.ParseDuration(f.String())
-	switch {
-	case !f.given:
+	f.check = func(f *Flag) error {
+		switch d, err := text.ParseDuration(f.String()); {
+		case !f.given:
+			return nil
+		case err != nil:
+			return WrongFlag(f.names[0], " %w", err)
+		case d == 0 && !f.orZero:
+			return WrongFlag(f.names[0], " %q: write a duration of more than 0", f.String())
+		}
 		return nil
-	case err != nil:
-		return WrongFlag(f.names[0], " %w", err)
-	case d == 0 && !f.orZero:
-		return WrongFlag(f.names[0], " %q: write a duration of more than 0", f.String())
 	}
-	return nil
+	return f
 }
 
 // OrZero lets a duration be 0, too.
@@ -281,20 +278,30 @@ func Placeholder(flag cli.DocGenerationFlag) string {
 
 // FlagOf is the flag of a command with a name; nil if it has none.
 func FlagOf(command *cli.Command, name string) *Flag {
-	for _, flag := range command.Flags {
-		if f, ours := flag.(*Flag); ours && slices.Contains(f.names, name) {
+	for _, f := range own(command.Flags) {
+		if slices.Contains(f.names, name) {
 			return f
 		}
 	}
 	return nil
 }
 
+// own are the flags of this package.
+func own(flags []cli.Flag) (own []*Flag) {
+	for _, flag := range flags {
+		if f, ours := flag.(*Flag); ours {
+			own = append(own, f)
+		}
+	}
+	return own
+}
+
 // Takes says whether a command has a flag.
 func Takes(command *cli.Command, flag string) bool { return FlagOf(command, flag) != nil }
 
 func checkValues(c *cli.Context) error {
-	for _, flag := range c.Command.Flags {
-		if f, ours := flag.(*Flag); ours && f.check != nil {
+	for _, f := range own(c.Command.Flags) {
+		if f.check != nil {
 			if err := f.check(f); err != nil {
 				return err
 			}
@@ -344,17 +351,14 @@ func TimestampFlag(o *render.Output) cli.Flag {
 	return Bool(&o.Timestamp, "timestamp", "print times instead of ages").Config(Output)
 }
 
-// layouts are how users write a time; without a zone it is local.
-var layouts = []string{
-	time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02",
-}
-
-// Time reads a time; now if the text is empty.
+// Time reads a time, which is local without a zone; now if the text is empty.
 func (p *Program) Time(text string) (time.Time, error) {
 	if text == "" {
 		return p.Now(), nil
 	}
-	for _, layout := range layouts {
+	for _, layout := range []string{
+		time.RFC3339, "2006-01-02T15:04:05", time.DateTime, "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly,
+	} {
 		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
 			return t, nil
 		}

@@ -15,14 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 )
 
-// The layout of --help.
-const (
-	margin     = 3
-	gap        = 2
-	textIndent = 10  // of a text that has no room next to its name
-	leastRoom  = 30  // for a text next to its name
-	mostWidth  = 120 // longer lines are hard to read
-)
+const margin = 3 // of --help
 
 // printHelp is a cli.HelpPrinter. As with package cli, a closed pipe is the reader's wish.
 func printHelp(w io.Writer, _ string, of any) {
@@ -38,7 +31,7 @@ func printHelp(w io.Writer, _ string, of any) {
 
 // WriteHelp writes a page as --help prints it: wrapped to the width of the terminal, or not at all if that is 0.
 func WriteHelp(w io.Writer, p *HelpPage, width int) error {
-	h := helpText{width: min(width, mostWidth)}
+	h := helpText{width: min(width, 120)} // longer lines are hard to read
 	h.section("NAME", p.Name+" - "+p.Usage)
 	p.write(&h)
 	_, err := io.WriteString(w, strings.TrimPrefix(h.String(), "\n"))
@@ -81,6 +74,11 @@ func (h *helpText) columns(title string, rows []Explained) {
 	if len(rows) == 0 {
 		return
 	}
+	const (
+		gap        = 2
+		textIndent = 10 // of a text that has no room next to its name
+		leastRoom  = 30 // for a text next to its name
+	)
 	names, texts := 0, 0
 	for _, row := range rows {
 		names = max(names, utf8.RuneCountInString(row.Name))
@@ -318,12 +316,9 @@ func writeAll(dir string, cmd *cli.Command, name, version string) error {
 // FileName is the name of the page, which is that of its file without the section.
 func (p *HelpPage) FileName() string { return strings.ReplaceAll(p.Name, " ", "-") }
 
-// manWidth is how wide the text of a man page is: so much of 80 columns that man(7) leaves.
-const manWidth = 70 + margin
-
 // Man is the page in the language of man(7): the text of --help, with exit codes, variables, files and other pages.
 func (p *HelpPage) Man(version string) string {
-	h := helpText{width: manWidth}
+	h := helpText{width: 70 + margin} // so much of 80 columns that man(7) leaves
 	p.write(&h)
 	h.columns("EXIT STATUS", p.exitStatus())
 	h.columns("ENVIRONMENT", p.factsOf("ENVIRONMENT"))

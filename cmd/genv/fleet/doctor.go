@@ -61,9 +61,6 @@ func (o *doctorOptions) readLeader() error {
 	return err
 }
 
-// maxDoctorOutput bounds what a command of ours may print on a host, in bytes.
-const maxDoctorOutput = 4 << 20
-
 func (o *doctorOptions) run(c *cli.Context) error {
 	config, err := o.readConfig(c)
 	if err != nil {
@@ -72,7 +69,7 @@ func (o *doctorOptions) run(c *cli.Context) error {
 	if err := o.readLeader(); err != nil {
 		return err
 	}
-	config.SSH.MaxStdout = maxDoctorOutput
+	config.SSH.MaxStdout = 4 << 20
 	f, err := o.open(config)
 	if err != nil {
 		return err
@@ -132,11 +129,11 @@ func (f *fleet) examine(
 	_, duplicates := controller.Distinct(asker, results)
 	examined := make([]remotedoctor.HostReport, len(results))
 	for i, r := range results {
-		if r.Value == nil { // it was stopped before this one
+		if r.Value != nil {
+			examined[i] = *r.Value
+		} else { // it was stopped before this one
 			examined[i] = remotedoctor.NotBegun(r.Host, r.Err)
-			continue
 		}
-		examined[i] = *r.Value
 	}
 	var election *remotedoctor.Election
 	if leader.Key != "" {

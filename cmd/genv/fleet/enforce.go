@@ -124,16 +124,12 @@ func ageForViewers(feed *live.Feed, interval time.Duration, hosts int) func() ti
 		age = 0 // as the hosts do
 	}
 	return func() time.Duration {
-		if feed.Watched(viewersStay) {
+		if feed.Watched(90 * time.Second) { // viewers that scrape metrics come once a minute
 			return age
 		}
 		return 0
 	}
 }
-
-// viewersStay is after how long without a look at the fleet viewers have gone: those that
-// scrape metrics come once a minute.
-const viewersStay = 90 * time.Second
 
 // reloaded continues with other hosts.
 func (f *fleet) reloaded(next *hostConfig, pool *agent.Pool) {
@@ -143,18 +139,13 @@ func (f *fleet) reloaded(next *hostConfig, pool *agent.Pool) {
 }
 
 // reach sets which hosts a run is about, and how it reaches them. It asks all at a time: over a connection that is
-// open a question costs next to nothing, and the pool bounds the logins.
+// open a question costs next to nothing, and the pool bounds the logins. A cycle counts as stuck after the time that
+// each host may need, its timeout twice, with as many at a time as are logged in to.
 func (f *fleet) reach(o *enforcement.Options, config *hostConfig, link controller.Link) {
 	o.Hosts, o.Link, o.Fanout = config.Hosts, link, len(config.Hosts)
 	o.StopAtFailure, o.Quiet = config.StopAtFailure, config.Quiet
-	o.CycleLimit, o.Progress = config.cycleLimit(), f.progress
-}
-
-// cycleLimit is after how long a cycle counts as stuck: each host may need its
-// timeout twice, as many at a time as are logged in to.
-func (config *hostConfig) cycleLimit() time.Duration {
 	rounds := time.Duration(len(config.Hosts)/max(config.Fanout, 1) + 1)
-	return rounds * 2 * (config.SSH.CommandTimeout + time.Minute)
+	o.CycleLimit, o.Progress = rounds*2*(config.SSH.CommandTimeout+time.Minute), f.progress
 }
 
 // readLoopConfig is readConfig for a command that asks all hosts at an interval.

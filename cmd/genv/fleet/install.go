@@ -102,15 +102,13 @@ func (o *installOptions) read(c *cli.Context) (config hostConfig, err error) {
 	return config, err
 }
 
-// controllerKey is the public key of the controller's account, which the package makes.
-const controllerKey = "/etc/genv/controller.pub"
-
 // readAccount has hosts get the controller's account with its key, where config.yaml names one and no flag does.
 func (o *installOptions) readAccount() error {
 	account, err := command.Account(o.Getenv)
 	if err != nil || account == "" || o.Account != "" {
 		return err
 	}
+	const controllerKey = "/etc/genv/controller.pub" // which the package makes
 	o.Account = account
 	data, err := os.ReadFile(controllerKey)
 	if err != nil && o.uninstall {

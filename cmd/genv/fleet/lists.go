@@ -295,10 +295,8 @@ type selectedHost struct {
 func hostsCommand(h hostFlags) *cli.Command {
 	o := &listFlags{hostFlags: h}
 	return &cli.Command{
-		Name:   "hosts",
-		Usage:  "list the hosts that -H selects, and how they would be reached; it connects to none",
-		Flags:  o.tableFlags(allHosts),
-		Action: o.hosts,
+		Name: "hosts", Usage: "list the hosts that -H selects, and how they would be reached; it connects to none",
+		Flags: o.tableFlags(allHosts), Action: o.hosts,
 	}
 }
 
@@ -319,19 +317,15 @@ func (o *listFlags) hosts(c *cli.Context) error {
 		if h.Labels == nil {
 			document.Hosts[i].Labels = map[string]string{}
 		}
+		var labels []string
+		for _, key := range slices.Sorted(maps.Keys(h.Labels)) {
+			labels = append(labels, key+"="+h.Labels[key])
+		}
 		port := strings.TrimPrefix(strconv.Itoa(h.Port), "0")
 		sudo := map[bool]string{true: "no", false: "yes"}[h.NoSudo]
-		t.Add(h.Name, h.Address, port, h.User, sudo, labelsText(h.Labels))
+		t.Add(h.Name, h.Address, port, h.User, sudo, strings.Join(labels, " "))
 	}
 	o.noSummary = o.noSummary || o.output.Format == "csv"
 	return o.print(document, t, 0, "%s selected; what is empty is left to ssh_config",
 		text.Plural(len(config.Hosts), "host"))
-}
-
-func labelsText(labels map[string]string) string {
-	var words []string
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		words = append(words, key+"="+labels[key])
-	}
-	return strings.Join(words, " ")
 }

@@ -28,8 +28,7 @@ import (
 
 func policyCommand(p command.Program) *cli.Command {
 	return &cli.Command{
-		Name:        "policy",
-		Category:    command.Configured,
+		Name: "policy", Category: command.Configured,
 		Usage:       "check and explain policy files, and try out their notices",
 		Subcommands: []*cli.Command{policyCheckCommand(p), policyTestNotifyCommand(p), policyExplainCommand(p)},
 	}
@@ -201,26 +200,20 @@ func (o *checkOptions) checkNames(c *cli.Context, document *CheckDocument, data 
 	if own, err := os.Hostname(); err == nil && len(known.Hosts) > 0 {
 		known.Hosts = append(known.Hosts, remote.Host{Name: own})
 	}
-	o.checkMail(document, file)
+	if file.Mail != nil {
+		for _, at := range file.WarnsFor(enforcement.MailGather + file.Mail.Timeout) {
+			document.warn(at, policy.Hint, "warn",
+				"the warning may be over before its mail arrives, which leaves within a minute: write 5m or more")
+		}
+	}
 	known.Accounts = policycheck.Ask(c.Context, file.References, nss.Getent)
-	result := policycheck.Check(file.References, known)
-	document.Warnings = append(document.Warnings, result.Warnings...)
-	document.Unchecked = append(document.Unchecked, result.Unchecked...)
+	warnings, notChecked := policycheck.Check(file.References, known)
+	document.Warnings = append(document.Warnings, warnings...)
+	document.Unchecked = append(document.Unchecked, notChecked...)
 	slices.SortStableFunc(document.Warnings, func(a, b policycheck.Warning) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	return nil
-}
-
-// checkMail looks for warnings that may be over before their mail arrives.
-func (o *checkOptions) checkMail(document *CheckDocument, file *policy.File) {
-	if file.Mail == nil {
-		return
-	}
-	for _, at := range file.WarnsFor(enforcement.MailGather + file.Mail.Timeout) {
-		document.warn(at, policy.Hint, "warn",
-			"the warning may be over before its mail arrives, which leaves within a minute: write 5m or more")
-	}
 }
 
 // refusable is how many of the warnings --strict refuses.

@@ -73,16 +73,12 @@ func (o *explainOptions) run(c *cli.Context) (err error) {
 	unix := nss.NewGroups(time.Now)
 	unix.Wait = 5 * time.Second
 	file.AskUnix(unix.Member)
-	return o.writeExplanation(append(file.Explain(o.query, o.exemptGPUs()...), o.countedNow(c)...))
-}
-
-// exemptGPUs are the GPUs of the host that a controller on this machine knows to be exempt by an index.
-func (o *explainOptions) exemptGPUs() (known []enforce.ExemptGPU) {
+	var exempt []enforce.ExemptGPU // by an index, as a controller on this machine knows
 	memories, _ := remembered(o.Getenv)
 	for _, rules := range memories {
-		known = append(known, rules.ExemptGPUs[o.query.Host]...)
+		exempt = append(exempt, rules.ExemptGPUs[o.query.Host]...)
 	}
-	return known
+	return o.writeExplanation(append(file.Explain(o.query, exempt...), o.countedNow(c)...))
 }
 
 // addLabels adds the labels that the inventory has for the host.
@@ -136,19 +132,15 @@ type ExplainDocument struct {
 	Settings []policy.Explanation `json:"settings"`
 }
 
-// errExpired is what a host says that isn't told any more what holds there.
-func errExpired(told *service.Allowance) error {
-	return fmt.Errorf("%s enforces a policy on this host, and has not said since %s what holds here, so genv doesn't know "+
-		"it: ask %s, or use --policy FILE", cmp.Or(told.By, "a controller"), told.Since.Local().Format(time.DateTime),
-		cmp.Or(told.Contact, "your administrator"))
-}
-
 // writeTold prints what a controller told this host about who asks.
 func (o *explainOptions) writeTold(told *service.Allowance) error {
-	if told.Expired {
-		return errExpired(told)
+	since := told.Since.Local().Format(time.DateTime)
+	if told.Expired { // the host isn't told any more
+		return fmt.Errorf("%s enforces a policy on this host, and has not said since %s what holds here, so genv "+
+			"doesn't know it: ask %s, or use --policy FILE", cmp.Or(told.By, "a controller"), since,
+			cmp.Or(told.Contact, "your administrator"))
 	}
-	from := fmt.Sprintf("%s, since %s", told.By, told.Since.Local().Format(time.DateTime))
+	from := fmt.Sprintf("%s, since %s", told.By, since)
 	rules, person := told.Rules, service.Person{}
 	for _, person = range told.People {
 		if person.Rules != nil {

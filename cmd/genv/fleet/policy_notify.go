@@ -78,13 +78,10 @@ func testMail(c *cli.Context, p *command.Program, file *policy.File, user snapsh
 		kind = "copy"
 	}
 	for _, to := range file.Mail.CopyTo[len(results)-1:] {
-		tests = append(tests, noticeTest{kind: kind, to: to, err: errNothingToCopy})
+		tests = append(tests, noticeTest{kind: kind, to: to, err: errors.New("not sent: there is no mail to copy")})
 	}
 	return tests
 }
-
-// errNothingToCopy is why a copy was not tried.
-var errNothingToCopy = errors.New("not sent: there is no mail to copy")
 
 func hookTests(results []hooks.Post) (tests []noticeTest) {
 	for _, r := range results {

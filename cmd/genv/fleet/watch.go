@@ -122,10 +122,6 @@ func (r *recent[V]) note(host remote.Host, value V, isNew bool) {
 	}
 }
 
-// sudoAgain is how long genv waits before it tries sudo again on a host that refused it:
-// hosts log each refusal, and may send mail about it.
-const sudoAgain = time.Hour
-
 // visibleLink asks hosts on which sudo refuses genv for what every login sees. It is for
 // commands that only show what is there.
 type visibleLink struct {
@@ -138,7 +134,8 @@ type visibleLink struct {
 // each answer. The pool must not have been used yet.
 func (f *fleet) visible(pool *agent.Pool, interval time.Duration) *visibleLink {
 	pool.Measure, pool.DeviceAge = true, func() time.Duration { return interval / 2 }
-	refused := &recent[agent.Via]{now: f.Now, lasts: sudoAgain}
+	// Hosts log each refusal of sudo, and may send mail about it: so it is tried again after an hour.
+	refused := &recent[agent.Via]{now: f.Now, lasts: time.Hour}
 	return &visibleLink{Pool: pool, commands: f.commands(), refused: refused}
 }
 
@@ -167,18 +164,16 @@ func (l *visibleLink) About(host remote.Host) agent.About {
 	return about
 }
 
-// refusedAgain is how long a host that refused a login isn't asked again: sshd locks out
-// an address at which logins keep failing, and with it all other users of this machine.
-const refusedAgain = 10 * time.Minute
-
 // waitLink asks hosts again and again for what every login sees, and never with sudo: it is for `genv remote wait`.
+// A host that refused a login isn't asked for 10 minutes: sshd locks out an address at which logins keep failing, and
+// with it all other users of this machine.
 type waitLink struct {
 	agent.Commands
 	refused *recent[error] // why hosts can't be reached until somebody changes something
 }
 
 func newWaitLink(f *fleet) *waitLink {
-	return &waitLink{Commands: f.commands(), refused: &recent[error]{now: f.Now, lasts: refusedAgain}}
+	return &waitLink{Commands: f.commands(), refused: &recent[error]{now: f.Now, lasts: 10 * time.Minute}}
 }
 
 // Snapshot implements controller.Link.

@@ -70,8 +70,6 @@ var direct = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-const readyEvery = 200 * time.Millisecond
-
 // WaitReady waits until the server answers. Its error is that of the context.
 func (c Client) WaitReady(ctx context.Context) error {
 	for {
@@ -81,7 +79,7 @@ func (c Client) WaitReady(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(readyEvery):
+		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }
@@ -94,15 +92,8 @@ func (c Client) Load(ctx context.Context, model string, progress io.Writer) erro
 	if !errors.Is(err, ErrModel) {
 		return err
 	}
-	if err := c.pull(ctx, model, progress); err != nil {
-		return err
-	}
-	return c.call(ctx, "POST", "/api/generate", load, nil)
-}
-
-func (c Client) pull(ctx context.Context, model string, progress io.Writer) error {
 	last := ""
-	return c.call(ctx, "POST", "/api/pull", map[string]any{"model": model}, func(line []byte) error {
+	err = c.call(ctx, "POST", "/api/pull", map[string]any{"model": model}, func(line []byte) error {
 		var step struct{ Status string }
 		if err := json.Unmarshal(line, &step); err != nil {
 			return garbled(line)
@@ -113,6 +104,10 @@ func (c Client) pull(ctx context.Context, model string, progress io.Writer) erro
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return c.call(ctx, "POST", "/api/generate", load, nil)
 }
 
 // Chat sends a conversation, and returns the answer. Its parts are written as they come.
@@ -314,12 +309,9 @@ func listens(line string, port int) (uid snapshot.UID, ok bool) {
 // DefaultPort is Ollama's.
 const DefaultPort = 11434
 
-// tried is how many ports FreePort tries.
-const tried = 100
-
 // FreePort is the first port from DefaultPort on at which nothing listens at an interface. Its error says what to do.
 func FreePort(host string) (port int, err error) {
-	for port = DefaultPort; port < DefaultPort+tried; port++ {
+	for port = DefaultPort; port < DefaultPort+100; port++ {
 		listener, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 		switch {
 		case err == nil:

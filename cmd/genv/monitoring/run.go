@@ -209,13 +209,9 @@ func (config *ExportConfig) file(template string, port int) ([]byte, error) {
 	if err != nil || strings.HasSuffix(template, ".json") {
 		return text, err
 	}
+	scrape := fmt.Sprintf("%dms", max(config.Interval.Milliseconds(), 1)) // each collection once
 	return []byte(strings.NewReplacer("DIR", config.ConfigDir, "TARGET", config.target(port), "INTERVAL",
-		scrapeInterval(config.Interval)).Replace(string(text))), nil
-}
-
-// scrapeInterval is how often Prometheus scrapes: each collection once. It knows no less than a millisecond.
-func scrapeInterval(interval time.Duration) string {
-	return fmt.Sprintf("%dms", max(interval.Milliseconds(), 1))
+		scrape).Replace(string(text))), nil
 }
 
 // publish writes the configuration files. Other users may write to the folder above
@@ -242,24 +238,19 @@ func publish(config ExportConfig, port int, getenv func(string) string) error {
 
 // openFolder opens the folder for the files, and creates it if it is missing.
 func openFolder(path, stateDir string) (*folder.Folder, error) {
-	parent, err := openParent(filepath.Dir(path), stateDir)
+	above, open := filepath.Dir(path), folder.Open // the state folder is for all users
+	if state, err := filepath.Abs(stateDir); err != nil || above != state {
+		if err := os.MkdirAll(above, 0o755); err != nil { // for this one
+			return nil, err
+		}
+		open = folder.OpenExisting
+	}
+	parent, err := open(above)
 	if err != nil {
 		return nil, err
 	}
 	defer parent.Close()
 	return private(parent, filepath.Base(path))
-}
-
-// openParent opens the folder in which the folder for the files is. The state folder is
-// for all users; others are made for this one.
-func openParent(path, stateDir string) (*folder.Folder, error) {
-	if state, err := filepath.Abs(stateDir); err == nil && path == state {
-		return folder.Open(path)
-	}
-	if err := os.MkdirAll(path, 0o755); err != nil {
-		return nil, err
-	}
-	return folder.OpenExisting(path)
 }
 
 // private opens a folder to which only its owner can write, this user or root, and

@@ -228,9 +228,6 @@ func (o *exemptOptions) write(d *ExemptDocument) error {
 	return t.Write(o.Out)
 }
 
-// accountsWithin is how long accounts are asked for in all. A directory service may be slow, or down.
-const accountsWithin = 3 * time.Second
-
 // knownNames are the hosts and users that an exemption may name. The controller knows the users who have or use GPUs;
 // other users have an account on this machine, or on the hosts alone.
 type knownNames struct {
@@ -242,7 +239,7 @@ type knownNames struct {
 // checkNames refuses to exempt a host or a user that certainly doesn't exist: nothing would be protected. Where that
 // can't be known it warns.
 func (o *controllerOptions) checkNames(ctx context.Context, at exemptions, actions ...operator.Instruction) error {
-	ctx, cancel := context.WithTimeout(ctx, accountsWithin)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // a directory service may be slow, or down
 	defer cancel()
 	var known knownNames
 	known.hosts, known.users = at.names(ctx)

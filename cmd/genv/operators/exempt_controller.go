@@ -67,11 +67,9 @@ type runningController struct {
 func (r *runningController) where() (path, stateDir string) { return r.path, "" }
 func (r *runningController) close()                         { r.client.Close() }
 
-// beginWithin is how long a controller may take for its first cycle, before which it shows no exemptions.
-const beginWithin = 20 * time.Second
-
+// state waits 20 s for the first cycle of a controller, before which it shows no exemptions.
 func (r *runningController) state(ctx context.Context) (operator.State, error) {
-	ctx, cancel := context.WithTimeout(ctx, beginWithin)
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	for {
 		switch fleet, err := r.client.Fleet(ctx); {
@@ -120,8 +118,7 @@ type stoppedController struct {
 func (o *controllerOptions) stoppedController(readOnly bool) (*stoppedController, error) {
 	dir := o.stateDir
 	if dir == "" {
-		dirs := enforcement.ControllerDirs(o.Getenv)
-		switch len(dirs) {
+		switch dirs := enforcement.ControllerDirs(o.Getenv); len(dirs) {
 		case 0:
 			return nil, command.UsageError("no controller runs, and none has run here: " +
 				"name its folder with --state-dir DIR, or its socket with --socket PATH")
@@ -129,8 +126,7 @@ func (o *controllerOptions) stoppedController(readOnly bool) (*stoppedController
 			dir = dirs[0]
 		default:
 			return nil, command.UsageError("no controller runs, and there are the folders %s: name one with "+
-				"--state-dir DIR",
-				strings.Join(dirs, " and "))
+				"--state-dir DIR", strings.Join(dirs, " and "))
 		}
 	}
 	s := &stoppedController{controllerOptions: o, dir: dir}

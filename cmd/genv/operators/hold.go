@@ -19,34 +19,19 @@ import (
 
 // Commands are those of `genv remote`.
 func Commands(with command.Program) []*cli.Command {
-	return []*cli.Command{exemptCommand(with), holdCommand(with), releaseCommand(with)}
+	return []*cli.Command{
+		exemptCommand(with),
+		// Hosts are held by an exemption for as long as one may last.
+		holdOrRelease(with, "hold", "have rules do nothing until genv remote release: on all hosts, or on some for at "+
+			"most 30 days", operator.Instruction{Kind: operator.Hold},
+			operator.Instruction{Kind: operator.Exempt, Hours: policy.MaxExemption.Hours()}),
+		holdOrRelease(with, "release", "end what genv remote hold began", operator.Instruction{Kind: operator.Release},
+			operator.Instruction{Kind: operator.Unexempt}),
+	}
 }
 
-// holdCommand is `genv remote hold`. Hosts are held by an exemption for as long as one may last.
-func holdCommand(p command.Program) *cli.Command {
-	return holdOrRelease(p, "hold", "have rules do nothing until genv remote release: on all hosts, or on some for at "+
-		"most 30 days", func(reason string, host snapshot.Hostname) operator.Instruction {
-		if host == "" {
-			return operator.Instruction{Kind: operator.Hold, Reason: reason}
-		}
-		return operator.Instruction{Kind: operator.Exempt, Host: host, Hours: policy.MaxExemption.Hours(), Reason: reason}
-	})
-}
-
-func releaseCommand(p command.Program) *cli.Command {
-	return holdOrRelease(p, "release", "end what genv remote hold began",
-		func(reason string, host snapshot.Hostname) operator.Instruction {
-			if host == "" {
-				return operator.Instruction{Kind: operator.Release, Reason: reason}
-			}
-			return operator.Instruction{Kind: operator.Unexempt, Host: host, Reason: reason}
-		})
-}
-
-// holdOrRelease is a command that has an action done for each host that is named, or once for all.
-func holdOrRelease(
-	p command.Program, name, usage string, action func(reason string, host snapshot.Hostname) operator.Instruction,
-) *cli.Command {
+// holdOrRelease is a command that has an action done once for all hosts, or another one for each that is named.
+func holdOrRelease(p command.Program, name, usage string, forAll, forOne operator.Instruction) *cli.Command {
 	var host []string
 	var reason string
 	o := &controllerOptions{Program: p}
@@ -66,8 +51,10 @@ func holdOrRelease(
 			}
 			actions := make([]operator.Instruction, len(hosts))
 			for i, host := range hosts {
-				actions[i] = action(reason, host)
-				actions[i].Schema = operator.ActionSchema
+				if actions[i] = forOne; host == "" {
+					actions[i] = forAll
+				}
+				actions[i].Schema, actions[i].Host, actions[i].Reason = operator.ActionSchema, host, reason
 				if err := actions[i].Check(); err != nil {
 					return withNextStep(err)
 				}

@@ -31,14 +31,8 @@ type KnownNames struct {
 // Getent asks a database such as passwd for keys, or lists it without keys; see nss.Getent.
 type Getent func(ctx context.Context, database string, keys ...string) ([]byte, error)
 
-const (
-	// askWithin is how long the accounts are asked for in all. A directory service may be slow, or down.
-	askWithin = 5 * time.Second
-	// listWithin is how long the list for suggestions may take.
-	listWithin = time.Second
-	// keysAtATime bounds a command line.
-	keysAtATime = 500
-)
+// askWithin is how long the accounts are asked for in all. A directory service may be slow, or down.
+const askWithin = 5 * time.Second
 
 // Ask asks for the users that references name, and for groups of the names that no user has.
 func Ask(ctx context.Context, references []policy.Reference, getent Getent) KnownNames {
@@ -64,7 +58,13 @@ func Ask(ctx context.Context, references []policy.Reference, getent Getent) Know
 		return a
 	}
 	groups, _ := lines(ctx, getent, "group", unknown) // it only makes a message better
-	a.Groups, a.All = entries(groups), listed(ctx, getent)
+	a.Groups = entries(groups)
+	listing, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	for _, account := range (nss.Passwd{Getent: getent}).All(listing) {
+		a.All = append(a.All, account.Name)
+	}
+	slices.Sort(a.All)
 	for _, name := range unknown {
 		if slices.Contains(a.All, name) { // getent takes a name of digits for a uid
 			a.Users[name] = true
@@ -75,7 +75,7 @@ func Ask(ctx context.Context, references []policy.Reference, getent Getent) Know
 
 // lines are a database's entries of keys, as far as there are any.
 func lines(ctx context.Context, getent Getent, database string, keys []string) (lines []byte, err error) {
-	for part := range slices.Chunk(keys, keysAtATime) {
+	for part := range slices.Chunk(keys, 500) {
 		out, err := getent(ctx, database, part...)
 		if err != nil && !nss.NotFound(err) {
 			if ctx.Err() != nil {
@@ -95,17 +95,6 @@ func entries(out []byte) map[string]bool {
 			names[name] = true
 		}
 	}
-	return names
-}
-
-// listed are all users that getent lists.
-func listed(ctx context.Context, getent Getent) (names []string) {
-	ctx, cancel := context.WithTimeout(ctx, listWithin)
-	defer cancel()
-	for _, account := range (nss.Passwd{Getent: getent}).All(ctx) {
-		names = append(names, account.Name)
-	}
-	slices.Sort(names)
 	return names
 }
 
@@ -145,7 +134,8 @@ func sameUsers(ctx context.Context, names []string, passwd []byte, getent Getent
 			uids = append(uids, uid)
 		}
 	}
-	preferred, err := accounts(ctx, slices.Compact(slices.Sorted(slices.Values(uids))), getent)
+	slices.Sort(uids)
+	preferred, err := accounts(ctx, slices.Compact(uids), getent)
 	if err != nil {
 		return nil, err
 	}

@@ -2,8 +2,7 @@
 // users without an account, and hosts and labels that the inventory doesn't have. They may be misspelt, and then no
 // user or host gets the rules that were meant for them.
 //
-//	checked := policycheck.Check(references, policycheck.Known{Hosts: hosts, Groups: groups, Accounts: accounts})
-//	for _, w := range checked.Warnings { … }
+//	warnings, notChecked := policycheck.Check(references, policycheck.Known{Hosts: hosts, Groups: groups})
 //
 // Package policy knows what a policy may say. Accounts are asked for with getent(1), within a bounded time; what could
 // not be asked is reported as not checked, and never as unknown.
@@ -33,13 +32,6 @@ type Known struct {
 	ModelsErr error
 }
 
-// Result is what was found.
-type Result struct {
-	Warnings []Warning
-	// Unchecked says what could not be checked, and why; one line for each.
-	Unchecked []string
-}
-
 // Warning is a name in a policy that nothing knows.
 type Warning struct {
 	Line   int `json:"line"`
@@ -54,13 +46,12 @@ type Warning struct {
 }
 
 // Check compares the names of a policy with what is known. Each unknown name is a warning
-// at the first place where it is.
-func Check(references []policy.Reference, known Known) Result {
-	var result Result
+// at the first place where it is. A line of notChecked says what could not be checked, and why.
+func Check(references []policy.Reference, known Known) (warnings []Warning, notChecked []string) {
 	unchecked := func(isUnknown bool, why string, kinds ...string) {
 		named := func(r policy.Reference) bool { return slices.Contains(kinds, r.Kind) }
 		if isUnknown && slices.ContainsFunc(references, named) {
-			result.Unchecked = append(result.Unchecked, why)
+			notChecked = append(notChecked, why)
 		}
 	}
 	const noInventory = "s: no inventory was found; name one with -H hosts.yaml"
@@ -79,11 +70,10 @@ func Check(references []policy.Reference, known Known) Result {
 		message, name, account := known.check(r)
 		if key := r.Kind + name; message != "" && !seen[key] {
 			seen[key] = true
-			warning := Warning{r.Place.Line, r.Place.Column, r.Kind, name, message, account}
-			result.Warnings = append(result.Warnings, warning)
+			warnings = append(warnings, Warning{r.Place.Line, r.Place.Column, r.Kind, name, message, account})
 		}
 	}
-	return result
+	return warnings, notChecked
 }
 
 // check is what is wrong with a name, empty if nothing is; the name, with the value of a label; and how a user without

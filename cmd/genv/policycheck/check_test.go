@@ -69,40 +69,43 @@ func TestCheck(t *testing.T) {
 		{"label rack=22", "no host of the inventory has the label rack=22; the values of rack are 1"},
 	} {
 		t.Run(test.reference, func(t *testing.T) {
-			result := Check(references(test.reference), known)
-			require.Empty(t, result.Unchecked)
+			warnings, notChecked := Check(references(test.reference), known)
+			require.Empty(t, notChecked)
 			if test.want == "" {
-				require.Empty(t, result.Warnings)
+				require.Empty(t, warnings)
 				return
 			}
-			require.Len(t, result.Warnings, 1)
-			result.Warnings[0].account = ""
+			require.Len(t, warnings, 1)
+			warnings[0].account = ""
 			kind, name, _ := strings.Cut(test.reference, " ")
-			require.Equal(t, []Warning{{Line: 1, Column: 3, Kind: string(kind), Name: name, Message: test.want}}, result.Warnings)
+			require.Equal(t, []Warning{{Line: 1, Column: 3, Kind: string(kind), Name: name, Message: test.want}}, warnings)
 		})
 	}
-	result := Check(references("user zoe", "host x", "user zoe"), known)
-	require.Len(t, result.Warnings, 2, "a name is said once")
-	require.Equal(t, 1, result.Warnings[0].Line)
+	warnings, _ := Check(references("user zoe", "host x", "user zoe"), known)
+	require.Len(t, warnings, 2, "a name is said once")
+	require.Equal(t, 1, warnings[0].Line)
 }
 
 func TestWhatCouldNotBeChecked(t *testing.T) {
 	all := references("user zoe", "host x", "label a=b")
-	result := Check(all, Known{Accounts: KnownNames{Err: errors.New("no answer")}})
-	require.Empty(t, result.Warnings, "unknown is not wrong")
+	warnings, notChecked := Check(all, Known{Accounts: KnownNames{Err: errors.New("no answer")}})
+	require.Empty(t, warnings, "unknown is not wrong")
 	require.Equal(t, []string{
 		"hosts: no inventory was found; name one with -H hosts.yaml", "labels: no inventory was found; name one with -H hosts.yaml", "users: no answer",
-	}, result.Unchecked)
-	result = Check(references("model A100"), Known{ModelsErr: errors.New("permission denied")})
-	require.Equal(t, []string{"models: what a controller has seen can't be read: permission denied; run this as its account (sudo -u ACCOUNT)"}, result.Unchecked)
-	require.Empty(t, Check(nil, Known{Accounts: KnownNames{Err: errors.New("no answer")}}), "there was nothing to check")
+	}, notChecked)
+	_, notChecked = Check(references("model A100"), Known{ModelsErr: errors.New("permission denied")})
+	require.Equal(t, []string{"models: what a controller has seen can't be read: permission denied; run this as its account (sudo -u ACCOUNT)"}, notChecked)
+	warnings, notChecked = Check(nil, Known{Accounts: KnownNames{Err: errors.New("no answer")}})
+	require.Empty(t, warnings)
+	require.Empty(t, notChecked, "there was nothing to check")
 }
 
 // Users who have no account here are one line; a group in place of a user, and other names, stay as they are.
 func TestUsersWithoutAnAccount(t *testing.T) {
 	known := Known{Hosts: []remote.Host{{Name: "a"}}, Accounts: KnownNames{Users: map[string]bool{"alice": true}, Groups: map[string]bool{"staff": true}, All: []string{"alice"}}}
 	split := func(words ...string) (string, []Warning) {
-		return SplitAccounts(Check(references(words...), known).Warnings)
+		warnings, _ := Check(references(words...), known)
+		return SplitAccounts(warnings)
 	}
 	line, others := split("user zoe", "user alicf", "user bob", "user zoe", "user alice", "user staff", "host x")
 	require.Equal(t, `3 users have no account on this machine: alicf (did you mean "alice"?), zoe, bob; the hosts may know them`, line)
@@ -170,7 +173,7 @@ func TestNameOfDigits(t *testing.T) {
 		}
 		return nil, exited(2)
 	})
-	warnings := Check(references("user 20231234", "user 20231235"), Known{Accounts: a}).Warnings
+	warnings, _ := Check(references("user 20231234", "user 20231235"), Known{Accounts: a})
 	require.Len(t, warnings, 1)
 	require.Equal(t, `20231235 (did you mean "20231234"?)`, warnings[0].account)
 }
@@ -186,7 +189,8 @@ func TestAFailingDirectoryMeansNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := Ask(t.Context(), references("user zoe"), test.getent)
 			require.ErrorContains(t, a.Err, test.want)
-			require.Empty(t, Check(references("user zoe"), Known{Accounts: a}).Warnings)
+			warnings, _ := Check(references("user zoe"), Known{Accounts: a})
+			require.Empty(t, warnings)
 		})
 	}
 	ended, cancel := context.WithCancel(t.Context())

@@ -107,8 +107,7 @@ func (o *RuleFlags) override(c *cli.Context, file *policy.File) error {
 		}
 	}
 	if c.IsSet("max-devices-per-user") {
-		n := o.maxDevices
-		file.Flags.MaxDevices = &n
+		file.Flags.MaxDevices = new(o.maxDevices)
 		file.Flags.Set("max-devices-per-user", fromFlag("max-devices-per-user"))
 	}
 	return nil
@@ -151,9 +150,6 @@ func userCaps(words []string) (map[string]int, error) {
 	}
 	return caps, nil
 }
-
-// maxPolicyBytes is how much of a policy file is read.
-const maxPolicyBytes = 4 << 20
 
 // parsePolicy reads a policy for the accounts that it names, and those of flags.
 func parsePolicy(c *cli.Context, path string, names []string) (*policy.File, error) {
@@ -199,17 +195,18 @@ func aliases(c *cli.Context, names []string) policy.Aliases {
 
 // ReadPolicyFile reads the text of a policy, which may come through a pipe.
 func ReadPolicyFile(path string) ([]byte, error) {
+	const most = 4 << 20 // bytes
 	f, err := command.OpenAtOnce(path)
 	if err != nil {
 		return nil, command.UsageError("the policy: %w", err)
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxPolicyBytes+1))
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err != nil {
 		return nil, command.UsageError("the policy: %w", err)
 	}
-	if len(data) > maxPolicyBytes {
-		return nil, command.UsageError("%s is too long: at most %d bytes are read", path, maxPolicyBytes)
+	if len(data) > most {
+		return nil, command.UsageError("%s is too long: at most %d bytes are read", path, most)
 	}
 	return data, nil
 }

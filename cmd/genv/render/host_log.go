@@ -76,7 +76,7 @@ func (l *HostLog) Look(cluster snapshot.Cluster, now time.Time) []string {
 		}
 	}
 	if first {
-		return l.firstLines(failures[isLost], len(cluster.Hosts))
+		return firstLines(failures[isLost], len(cluster.Hosts))
 	}
 	lines := backLines(back)
 	for _, change := range []string{isLost, isChanged, isUnsteady} {
@@ -169,7 +169,7 @@ func (l *HostLog) answers(name snapshot.Hostname, now time.Time) (r returned, sa
 }
 
 // firstLines are about the hosts that fail from the start.
-func (l *HostLog) firstLines(failures []remote.Failure, total int) []string {
+func firstLines(failures []remote.Failure, total int) []string {
 	var b strings.Builder
 	WriteFailures(&b, failures, total)
 	if b.Len() == 0 {

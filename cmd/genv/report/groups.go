@@ -87,13 +87,11 @@ func primaryGroups(ctx context.Context, getent policycheck.Getent, users []strin
 	return found
 }
 
+// keyFile has the key of pseudonyms, in the folder of a controller. With the same key a user always has the same
+// pseudonym, and who has it can find out the user's name.
 const (
-	// keyFile has the key of pseudonyms, in the folder of a controller. With the same key a user always has the
-	// same pseudonym, and who has it can find out the user's name.
 	keyFile = "pseudonyms.key"
 	keySize = 32 // bytes
-	// lockWithin is how long another process may take to make it.
-	lockWithin = 10 * time.Second
 )
 
 // pseudonyms replace names of users after a time, if it isn't 0. dir is the folder in which a loop keeps its memory.
@@ -115,7 +113,7 @@ func ensureKey(dir string) ([]byte, error) {
 		return nil, err
 	}
 	defer opened.Close()
-	file, err := opened.Lock(keyFile, lockWithin) // another process may be making it
+	file, err := opened.Lock(keyFile, 10*time.Second) // another process may be making it
 	if err != nil {
 		return nil, err
 	}

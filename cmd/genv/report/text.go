@@ -106,9 +106,6 @@ func keyOf(by, key string) string {
 	return text.PrintableLines(key)
 }
 
-// longKey is how much of a key is shown at least, in characters.
-const longKey = 32
-
 // table is the rows as text, with as many columns as a terminal of a width has room for; all with 0, for none.
 func table(d *usage.Report, output render.Output, width int) string {
 	hours := func(of func(*usage.ReportRow) int64) func(*usage.ReportRow) string {
@@ -144,7 +141,7 @@ func table(d *usage.Report, output render.Output, width int) string {
 			t.Rows[j].Cells = append(t.Rows[j].Cells, draw.Text(c.cell(&d.Rows[j])))
 		}
 	}
-	t.Columns[0].Least = longKey
+	t.Columns[0].Least = 32 // characters of a key
 	t.Fit(width)
 	var b strings.Builder
 	t.Write(&b, !output.NoHeader)
