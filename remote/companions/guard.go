@@ -127,7 +127,7 @@ func (g *Guards) order(exempt []snapshot.DeviceIndex, h *snapshot.Host, s guard.
 	if s.Mode == guard.Off {
 		return wanted
 	}
-	wanted.Lease = guardLease(g.Interval)
+	wanted.LeaseMS = guardLease(g.Interval).Milliseconds()
 	for i := range h.Snapshot.Devices {
 		d := &h.Snapshot.Devices[i]
 		if !slices.Contains(exempt, d.Index) {
@@ -187,7 +187,7 @@ func (g *trackedGuard) learn(said *controller.Learned, host snapshot.Hostname, r
 	g.underWay = false
 	switch {
 	case err == nil:
-		g.deadline = r.begun.Add(r.Order.Lease)
+		g.deadline = r.begun.Add(r.Order.Lease())
 		g.say(said, host, g.state(r))
 		g.denials(said, host, r)
 		return

@@ -100,7 +100,7 @@ exempt: {users: [zoe], uids: [7], devices: ["h2:[1-2]"], hosts: [h4], processes:
 	var l link
 	require.NoError(t, asks[1].Send(t.Context(), &l, remote.Host{}))
 	require.Equal(t, agent.GuardRequest{ID: "controller c1", Order: guard.Order{
-		Mode: guard.Enforce, Lease: time.Minute, ExemptUsers: []snapshot.Username{"zoe"}, ExemptUIDs: []snapshot.UID{7},
+		Mode: guard.Enforce, LeaseMS: 60_000, ExemptUsers: []snapshot.Username{"zoe"}, ExemptUIDs: []snapshot.UID{7},
 		ExemptDevices: []snapshot.DeviceIndex{1, 2}, ExemptUUIDs: []snapshot.GPUUUID{"GPU-b"}, By: "genv remote enforce (root on jump)",
 	}}, l.request)
 	require.NoError(t, l.request.Order.Check())

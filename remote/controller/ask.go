@@ -12,16 +12,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Link is what the controller needs of the genv on its hosts; *agent.Pool and
-// agent.Commands provide it. Errors are *remote.Error.
+// Link is what the controller needs of the genv on its hosts; *agent.Pool provides it. Errors are *remote.Error.
 type Link interface {
 	// Snapshot asks a host for its snapshot.
 	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
-	// Execute has a host carry out an order, once. An error of the class
-	// OutcomeUnknown means that it may have been carried out, in part or whole.
+	// Execute has a host carry out an order, once. After OutcomeUnknown it may have been carried out, in part or whole.
 	Execute(ctx context.Context, host remote.Host, o order.Order) (agent.Execution, error)
-	// Notify shows messages to users of a host, and returns what became of each.
-	// agent.ErrCannotNotify: the host can't do it.
+	// Notify shows messages to users of a host, and returns what became of each; or agent.ErrCannotNotify.
 	Notify(ctx context.Context, host remote.Host, messages []agent.Message) ([]agent.Receipt, error)
 	// Guard gives or renews the order for a host's kernel guard. agent.ErrCannotGuard: the host has none.
 	Guard(ctx context.Context, host remote.Host, request agent.GuardRequest) (agent.GuardAnswer, error)
@@ -34,11 +31,9 @@ type Survey struct {
 	Hosts  []remote.Host
 	Link   Link
 	Fanout int // hosts at a time
-	// StopAtFailure ends the questions at the first host that fails. A Controller then
-	// ends the cycle, and does nothing on any host.
+	// StopAtFailure ends the questions at the first host that fails. A Controller then does nothing on any host.
 	StopAtFailure bool
-	// Progress, if set, is called with the number of hosts that answered or failed,
-	// first of all with 0. The calls come from many goroutines.
+	// Progress, if set, is called with how many hosts answered or failed, first with 0, from many goroutines.
 	Progress func(done, total int)
 }
 
@@ -153,8 +148,7 @@ func waitUntil(ctx context.Context, t time.Time) {
 	<-ctx.Done()
 }
 
-// Snapshotter collects snapshots again and again, and judges nothing: for commands that only
-// show what is there. It is not safe for concurrent use.
+// Snapshotter collects snapshots again and again, and judges nothing. It is not safe for concurrent use.
 type Snapshotter struct {
 	Survey
 	machines Machines
@@ -172,19 +166,15 @@ func (a *Survey) Collect(ctx context.Context) snapshot.Cluster {
 	results := Ask(ctx, a, a.Link.Snapshot)
 	cluster := snapshot.Cluster{Hosts: make([]snapshot.Host, len(results))}
 	for i, r := range results {
-		cluster.Hosts[i] = snapshot.Host{
-			Name: snapshot.Hostname(r.Host.Name), Labels: r.Host.Labels, Snapshot: r.Value,
-			Err: r.Err,
-		}
-		if r.Err != nil {
-			cluster.Hosts[i].Snapshot = nil
+		cluster.Hosts[i] = snapshot.Host{Name: snapshot.Hostname(r.Host.Name), Labels: r.Host.Labels, Err: r.Err}
+		if r.Err == nil {
+			cluster.Hosts[i].Snapshot = r.Value
 		}
 	}
 	return cluster
 }
 
-// Distinct leaves one result for each machine, as merge does, for results that are not snapshots: only
-// the same address and host key say that two names are one machine then.
+// Distinct leaves one result for each machine: of those with the same address and host key.
 func Distinct[T any](a *Survey, results []remote.Result[T]) ([]remote.Result[T], []Duplicate) {
 	leads := make([]lead, len(results))
 	for i, r := range results {

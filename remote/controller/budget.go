@@ -11,9 +11,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/quota"
 )
 
-// Budget is what each user of each host may use up in an hour: of messages, of the record, of the
-// log. What one host causes never takes anything from another one, and what a user causes there
-// never takes all from the others. It has no clock. The zero Budget is unspent.
+// Budget is what each user of each host may use up in an hour, of messages or of the record. What one host causes never
+// takes anything from another one, and a user never takes all from the others. The zero Budget is unspent.
 type Budget[A comparable] struct {
 	Users map[snapshot.Hostname]map[A]Spent `json:"users,omitempty"`
 }
@@ -26,19 +25,17 @@ type Spent struct {
 	said       bool      // Over said it
 }
 
-// Share is how much a user, and all users of a host, may use up; 0 for no bound. With a bound for the
-// host a user may have no more than an eighth of what is left: however many have their part, others have one, too.
+// Share is how much a user, and all users of a host, may use up; 0 for no bound. With a bound for the host a user may
+// have no more than an eighth of what is left.
 type Share struct{ User, Host int }
 
 const (
 	budgetHour = time.Hour
-	// maxAccounts bounds what is remembered for one host, since a host may make up users: what
-	// more of them cause is suppressed, and counted together.
+	// maxAccounts bounds what is remembered for one host, which may make up users: more are suppressed, and counted.
 	maxAccounts = 1024
 )
 
-// Spend uses up n, if that much is left. It returns what was spent in the hour before, if this
-// is the first time in another one, and what is spent now.
+// Spend uses up n, if that is left. It returns what is spent now and, at the first time in an hour, in the one before.
 func (b *Budget[A]) Spend(
 	host snapshot.Hostname, user A, n int, share Share, now time.Time,
 ) (before, after Spent, ok bool) {
@@ -89,8 +86,7 @@ func (b *Budget[A]) Refund(host snapshot.Hostname, user A, n int) {
 	}
 }
 
-// Forget drops hours that have ended. One in which something was suppressed is kept for
-// another hour, so that Spend can return it.
+// Forget drops hours that have ended; one in which something was suppressed after another hour, for Spend to return.
 func (b *Budget[A]) Forget(now time.Time) {
 	for host, users := range b.Users {
 		maps.DeleteFunc(users, func(_ A, w Spent) bool {
@@ -111,8 +107,8 @@ type Over[A comparable] struct {
 	Ended bool // the hour is over; otherwise more may follow
 }
 
-// Over returns what was suppressed: when that begins, and the rest when the hour has ended. Then it is forgotten. Spend
-// forgets it, too, so that Over comes first in each cycle.
+// Over returns what was suppressed, when that begins, and the rest when the hour has ended, and forgets it. Spend does,
+// too: Over comes first in each cycle.
 func (b *Budget[A]) Over(now time.Time) []Over[A] {
 	var list []Over[A]
 	for host, users := range b.Users {

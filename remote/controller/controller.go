@@ -5,12 +5,8 @@
 //	c := &controller.Controller{Options: controller.Options{Survey: fleet, Policy: policy, Now: time.Now}}
 //	err := controller.Loop(ctx, c, controller.Schedule{Interval: 10 * time.Second}, show)
 //
-// Only Delivery.Send changes hosts; in a dry run it is not called. Hosts are asked through a Link, which remote/agent
-// provides. The package prints nothing: a Cycle has what was seen, concluded and done, and Sinks get the events.
-//
-// Loop takes one event after the other (events.go), and Controller.cycle is what happens at each: it learns what came
-// of deliveries, takes in answers, judges all hosts, records, saves the memory, and sends deliveries: orders, and what
-// companions plan.
+// Loop takes one event after the other (events.go), and Controller.cycle is what happens at each. Only Delivery.Send
+// changes hosts. The package prints nothing: a Cycle has what was seen, concluded and done, and Sinks get the events.
 package controller
 
 import (
@@ -42,8 +38,8 @@ type Options struct {
 	// Audit keeps the record; nil for none. What cannot be recorded is not done, unless ActUnrecorded.
 	Audit         Recorder
 	ActUnrecorded bool
-	// Store, if set, keeps the memory: before orders are sent, when operators ask for something, and otherwise every
-	// 10 seconds. OnSave, if set, is told in the background what came of each time.
+	// Store, if set, keeps the memory: before deliveries, when operators ask for something, and otherwise every 10 s.
+	// OnSave, if set, is told in the background what came of each time.
 	Store  Store
 	OnSave func(error)
 	// Companions plan what else is sent because of a cycle, such as messages to users.
@@ -70,8 +66,7 @@ type background struct {
 	writer  stateWriter
 }
 
-// Configure has a controller go on with other options, and with the orders under way. It must not be
-// called while a cycle runs.
+// Configure has a controller go on with other options, and with the orders under way. No cycle may run.
 func (c *Controller) Configure(options Options) {
 	c.Options = options
 	c.fleet = c.fleet.of(options.Hosts)
@@ -98,8 +93,8 @@ func (c *Controller) Encode(now time.Time) (Saved, error) {
 	return memory.Encode(now)
 }
 
-// save saves the memory in the background, if it changed and was not saved a short while ago, or at once if it is
-// urgent. What it returns is done when the memory is kept; nil if it is not saved.
+// save saves the memory in the background, if it changed and is urgent or was not saved a short while ago. What it
+// returns is done when the memory is kept; nil if it is not saved.
 func (c *Controller) save(ctx context.Context, urgent bool) *saving {
 	since := c.Now().Sub(c.background.saved)
 	if !c.background.unsaved || c.Store == nil || c.DryRun || remote.MayBegin(ctx) != nil ||
@@ -160,8 +155,8 @@ func (c *Controller) cycle(ctx context.Context, e *loopEvent) {
 // mayBegin reports whether something may still be begun: the run goes on, and this controller leads.
 func mayBegin(ctx context.Context) bool { return ctx.Err() == nil && remote.MayBegin(ctx) == nil }
 
-// see takes in the answers of hosts, and reports whether they are to be judged. A dry run is judged only
-// when each host has answered or failed, and so is the first judgement with StopAtFailure.
+// see takes in the answers of hosts, and reports whether they are to be judged: in a dry run, and the first time with
+// StopAtFailure, when each host has answered or failed.
 func (c *Controller) see(ctx context.Context, e *loopEvent) bool {
 	c.fleet = c.fleet.with(e.answers, c.Memory.Machines, c.Link.About)
 	c.round.see(&c.fleet, c.Memory.Operator)
@@ -199,8 +194,7 @@ func (c *Controller) remember(next enforce.Memory, orders []*sentOrder) {
 	c.Memory.Rules, c.Memory.Machines, c.background.unsaved = next, c.fleet.machines, true
 }
 
-// plan returns what is sent because of a cycle: what companions want, and then the orders. The events are all of the
-// cycle.
+// plan returns what is sent because of a cycle, what companions want and then the orders, and all events of the cycle.
 func (c *Controller) plan(events []enforce.Event, orders []*sentOrder) (deliveries []*Delivery, all []enforce.Event) {
 	cycle := &c.round
 	cycle.Policy, cycle.Now, cycle.Items = c.policy(c.Now()), c.Now(), itemsOf(orders)

@@ -20,8 +20,7 @@ import (
 type Cycle struct {
 	Run    string // of the controller, as in the log
 	Number int
-	// Early is how many times the fleet was judged since the tick, besides the first, and Earlier how many
-	// times between the two ticks before.
+	// Early is how often the fleet was judged since the tick, besides the first, and Earlier between the two before.
 	Early, Earlier int
 	Start          time.Time
 	Took           time.Duration // until all hosts had answered, and their orders had ended
@@ -36,8 +35,7 @@ type Cycle struct {
 	DryRun bool
 	// Standby says that another controller acts, or may: this one only looks.
 	Standby bool
-	// Results are those of the orders that ended in this cycle, in the order of the plan; some may have been sent in
-	// earlier ones. UnderWay are those that hosts are still carrying out.
+	// Results are of orders that ended in this cycle, also of ones sent earlier. UnderWay are those that go on.
 	Results  []OrderResult
 	UnderWay []order.OfHost
 	// Stopped says that nothing was judged: because of StopAtFailure, or because the run is ending.
@@ -88,8 +86,7 @@ func (cycle *Cycle) see(f *knownFleet, asked operator.State) {
 	cycle.operator(asked)
 }
 
-// Unable are the hosts that answered and where nothing can be done, as they found out, or what was ordered failed as a
-// whole; each with the reason.
+// Unable are the hosts that answered and where nothing can be done, or what was ordered failed as a whole, and why.
 func (cycle *Cycle) Unable() map[snapshot.Hostname]string {
 	reasons := make(map[snapshot.Hostname]string)
 	for i := range cycle.Cluster.Hosts {
@@ -111,8 +108,7 @@ func (cycle *Cycle) Unable() map[snapshot.Hostname]string {
 // operator shows what operators asked for that lasts.
 func (cycle *Cycle) operator(s operator.State) { cycle.Hold, cycle.Exemptions = s.Hold, s.Exemptions }
 
-// add adds a plan to what was judged since the tick. A finding that was acted on, or waits only for another look, stays
-// as it was judged before.
+// add adds a plan to what was judged since the tick. A finding that was acted on, or waits for a look, stays as it was.
 func (cycle *Cycle) add(plan enforce.Plan) {
 	before := cycle.Plan
 	before.Orders, cycle.unsent = before.Orders[:len(before.Orders)-cycle.unsent], 0
@@ -179,8 +175,7 @@ type OrderResult struct {
 }
 
 // Sink consumes events, once each and in order, and then the cycle that has Ended, without events. It is never called
-// from two goroutines at a time and must not wait for anything slow. The record and the messages to users are not
-// sinks: the record comes before anything is sent, and messages are sent to the hosts with the orders.
+// from two goroutines at a time and must not wait for anything slow.
 type Sink interface {
 	Consume(cycle *Cycle, events []enforce.Event)
 }

@@ -13,8 +13,7 @@ import (
 // Delivery is what is sent to a host: an order, messages to its users, or what its guard is asked.
 type Delivery struct {
 	Host snapshot.Hostname
-	// Send sends it, in the background. It is called once, if something may be begun, with the host under the name
-	// that answered.
+	// Send sends it, in the background, once, if something may be begun, to the host under the name that answered.
 	Send func(ctx context.Context, link Link, host remote.Host) error
 	// Err is that of Send, or why it was not sent.
 	Err error
@@ -25,8 +24,8 @@ type Delivery struct {
 	cycle, position int                     // when it was sent, and where the host is in the fleet
 }
 
-// Companion plans what is sent because of a cycle besides orders, and learns what came of it. It is never called from
-// two goroutines at a time, and must not wait for anything slow.
+// Companion plans what is sent besides orders, and learns what came of it. It is never called from two goroutines at a
+// time, and must not wait for anything slow.
 type Companion interface {
 	// Name is that of its memory.
 	Name() string
@@ -62,8 +61,8 @@ type dispatcher struct {
 	ended    mailbox[*Delivery]
 }
 
-// dispatch is the only place from which orders, messages and guards are sent. What one call sends to a host is sent one
-// after the other. It waits in the background until the memory is safe, if that is not nil.
+// dispatch is the only place from which orders, messages and guards are sent, to each host one after the other. It
+// waits in the background until the memory is safe.
 func (d *dispatcher) dispatch(ctx context.Context, to Survey, f *knownFleet, deliveries []*Delivery, safe *saving) {
 	byHost := make(map[snapshot.Hostname][]*Delivery)
 	for _, one := range deliveries {
@@ -109,9 +108,8 @@ func (d *dispatcher) take() []*Delivery {
 	return list
 }
 
-// stateWriter writes the state of a loop in the background, so that the loop does not wait for the disk. Each state is
-// the whole one, so the newest replaces those that still wait: however slow the disk is, something is safe after two
-// writes at most. The zero stateWriter is ready for use. It is safe for concurrent use.
+// stateWriter writes the state of a loop in the background. The newest state replaces those that still wait: however
+// slow the disk is, it is safe after two writes at most. The zero stateWriter is ready for use, also concurrently.
 type stateWriter struct {
 	mu     sync.Mutex
 	newest func() error // writes the newest state; nil when it is written

@@ -24,17 +24,16 @@ type Schedule struct {
 	// Cycles ends the loop after so many ticks; 0 means never.
 	Cycles int
 
-	// Hangup brings SIGHUP; nil for none. Reload is called for each, when no tick's answers are waited for or
-	// something else comes first. It may Configure the controller.
+	// Hangup brings SIGHUP; nil for none. Reload is called for each, unless a tick's answers are waited for. It may
+	// Configure the controller.
 	Hangup <-chan os.Signal
 	Reload func()
 	// Actions brings what operators ask for; nil for none.
 	Actions *Queue
-	// Settle is how long the outcomes of orders are waited for when ctx ends; 0 is as long as
-	// they take. A Loop of a controller that continues this one has those that come later.
+	// Settle is how long outcomes are waited for when ctx ends; 0 is as long as they take. A later Loop has the others.
 	Settle time.Duration
-	// Step, if set, is called at each tick with 0, and before each wait with its length, also one for orders: a loop
-	// that is not stuck gets to the next step.
+	// Step, if set, is called at each tick with 0, and before each wait with its length: a loop that isn't stuck gets
+	// to the next step.
 	Step func(wait time.Duration)
 }
 
@@ -115,8 +114,7 @@ func (l *loop) next(ctx context.Context) *loopEvent {
 	return e
 }
 
-// isReady reports whether an event is to be dealt with now. Answers of a tick wait for each other to be judged
-// together, so that limits are for all.
+// isReady reports whether an event is to be dealt with now. Answers of a tick are judged together: limits are for all.
 func (l *loop) isReady(ctx context.Context, e *loopEvent, now time.Time) bool {
 	switch {
 	case ctx.Err() != nil, len(e.actions) > 0:
@@ -134,8 +132,8 @@ func (l *loop) isReady(ctx context.Context, e *loopEvent, now time.Time) bool {
 		len(e.answers) > 0 && (e.urgent || now.Sub(e.first) >= enforce.FreshFor)
 }
 
-// mayTick reports whether it is time for a tick. One is left out if no host could be asked, since all are being
-// asked, while answers of the one before are waited for, and before what has to be judged as a whole is complete.
+// mayTick reports whether it is time for a tick. One is left out if all hosts are being asked, and before what has to
+// be judged as a whole is complete.
 func (l *loop) mayTick(now time.Time) bool {
 	if l.tick.IsZero() || now.Before(l.tick) {
 		return false
@@ -275,8 +273,7 @@ func (l *loop) stopListening() {
 	l.wake = nil
 }
 
-// turns are when hosts that listen are asked at a tick: one after the other, since what happens there is known
-// from their events.
+// turns are when hosts that listen are asked at a tick: one after the other, since events say what happens there.
 func (l *loop) turns() map[string]time.Time {
 	turns := make(map[string]time.Time)
 	var listening []string

@@ -116,8 +116,7 @@ type Look struct {
 	machines Machines                          // to remember
 }
 
-// merge keeps one host for each machine, with the first of the machine's names and the snapshot of the first name that
-// answered. So nothing changes while one of the names fails.
+// merge keeps one host for each machine, with its first name, and the snapshot of the first name that answered.
 func merge(asked []remote.Host, all snapshot.Cluster, known Machines, about func(remote.Host) agent.About) Look {
 	leads := leadsOf(asked, all, about)
 	groups := known.group(leads)
@@ -254,8 +253,7 @@ func (g grouping) join(i, j int) {
 	}
 }
 
-// byToken joins names of which one shows what was given to the other. What hosts say about themselves proves nothing:
-// one that shows what another one says would take its place, which would then not be judged any more.
+// byToken joins names of which one shows what was given to the other. What hosts say about themselves proves nothing.
 func (g grouping) byToken(leads []lead) {
 	given := make(map[string]int, len(leads))
 	for i := range leads {
@@ -288,8 +286,7 @@ func (g grouping) byPeer(leads []lead) {
 	}
 }
 
-// bySilence joins a name that did not answer, and that was one machine with others before, to the
-// first of them that did, or to the first if none did.
+// bySilence joins a name that did not answer to the first of its former twins that did, or to the first if none did.
 func (g grouping) bySilence(twins map[string][]string, leads []lead) {
 	if len(twins) == 0 {
 		return

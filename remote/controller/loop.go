@@ -10,8 +10,8 @@ import (
 )
 
 // Loop enforces until the schedule is over, ctx ends, or each returns an error, which it then returns. each is called
-// with what was done since a tick, when all hosts have answered and their orders have ended, or at the next
-// tick. When ctx ends, no order is begun any more, and the outcomes of those under way are waited for.
+// with what was done since a tick, when orders and answers have ended, or at the next tick. When ctx ends, no order is
+// begun any more, and the outcomes of those under way are waited for.
 func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error) error {
 	l := newLoop(ctx, c, s)
 	defer l.close()
@@ -44,8 +44,7 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 	}
 }
 
-// Finish waits for the orders that are still under way after a Loop that had to Settle, and until the memory is
-// written.
+// Finish waits for the orders that are under way after a Loop that had to Settle, and until the memory is written.
 func (c *Controller) Finish(ctx context.Context, each func(Cycle) error) error {
 	l := newLoop(ctx, c, Schedule{})
 	defer l.close()
@@ -53,8 +52,8 @@ func (c *Controller) Finish(ctx context.Context, each func(Cycle) error) error {
 	return l.finish(ctx, each)
 }
 
-// judge has the controller act on an event, asks the hosts that it wants to hear again, and notes when the next
-// judgement of answers may be: judging takes at most a tenth of the time, with pauses of at most mostPause.
+// judge has the controller act on an event, asks hosts again, and notes when the next judgement may be: judging takes
+// at most a tenth of the time, with pauses of at most mostPause.
 func (l *loop) judge(ctx context.Context, e *loopEvent) {
 	begun := time.Now()
 	l.cycle(ctx, e)

@@ -16,8 +16,7 @@ import (
 
 // Store keeps the memory of a controller from run to run and, with an election, from leader to leader.
 type Store interface {
-	// Load returns the memory to continue with. It can be used even if there is an error, which says
-	// what of it could not be read.
+	// Load returns the memory to continue with, also with an error, which says what could not be read.
 	Load(ctx context.Context) (FleetMemory, error)
 	// Save keeps a memory. It may be called in the background, but not twice at a time.
 	Save(ctx context.Context, saved Saved) error
@@ -27,8 +26,7 @@ type Store interface {
 type Saved struct {
 	// Memory is what Decode reads; empty if it doesn't fit into the Store.
 	Memory json.RawMessage `json:"memory,omitempty"`
-	// Operator is what operators asked for; see operator.State.Encode. It is apart since it doesn't age, and empty if
-	// they asked for nothing.
+	// Operator is what operators asked for, which doesn't age; empty for nothing. See operator.State.Encode.
 	Operator json.RawMessage `json:"operator,omitempty"`
 }
 
@@ -45,8 +43,7 @@ const (
 	MaxSaved = 1 << 30
 )
 
-// Encode returns the memory as it is now. Its times are by the clock of now: if that was set since, none of them
-// becomes older or younger.
+// Encode returns the memory as it is now, with its times by the clock of now, also if that was set since.
 func (m *FleetMemory) Encode(now time.Time) (saved Saved, err error) {
 	memory := *m
 	memory.Rules = m.Rules.At(now)
@@ -63,8 +60,8 @@ func (m *FleetMemory) Encode(now time.Time) (saved Saved, err error) {
 	return saved, nil
 }
 
-// DecodeMemory reads Saved.Memory, with its times by the clock of now. The error says why it can't be continued: of one
-// that is too old there are still the GPU hours.
+// DecodeMemory reads Saved.Memory, with its times by the clock of now. The error says why it can't be continued; of one
+// that is too old there are the GPU hours.
 func DecodeMemory(data []byte, now time.Time) (m FleetMemory, written time.Time, err error) {
 	var s savedMemory
 	if err := json.Unmarshal(data, &s); err != nil {
@@ -115,13 +112,11 @@ func (m FleetMemory) For(hosts []remote.Host) (FleetMemory, error) {
 // saveEvery is how often a memory is saved that changes in every cycle.
 const saveEvery = 10 * time.Second
 
-// MaxMemoryAge is how old a memory may be to be continued: what happened in the meantime is not
-// known, so "without a break" would be a guess.
+// MaxMemoryAge is how old a memory may be to be continued: after it, "without a break" would be a guess.
 const MaxMemoryAge = time.Hour
 
-// FleetMemory is what a controller keeps from cycle to cycle, and on disk from run to run.
-// Rules is replaced when a judgement counts: when it is recorded, if there is a record. What came of orders is added to
-// it, and operators' requests change the rest.
+// FleetMemory is what a controller keeps from cycle to cycle, and on disk from run to run. Rules is replaced when a
+// judgement counts: when it is recorded, if there is a record.
 type FleetMemory struct {
 	Rules    enforce.Memory `json:"rules"`
 	Machines Machines       `json:"machines"`

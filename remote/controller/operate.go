@@ -120,8 +120,7 @@ func (c *Controller) expire(ctx context.Context, now time.Time) {
 	c.emit(&c.round, events)
 }
 
-// maxWaiting is how many actions may wait for the loop. It carries them out one at a time,
-// each with a record on the disk.
+// maxWaiting is how many actions may wait for the loop, which carries out one at a time.
 const maxWaiting = 64
 
 // Queue carries the actions of operators to a Loop. It is safe for concurrent use.
@@ -145,8 +144,7 @@ type pendingAction struct {
 	err    error
 }
 
-// Do has the loop carry an action out, and waits for the answer. A *operator.Refusal as the
-// error says that nothing was done.
+// Do has the loop carry an action out, and waits for the answer. After a *operator.Refusal nothing was done.
 func (q *Queue) Do(ctx context.Context, who operator.Author, a operator.Instruction) (operator.Answer, error) {
 	if err := a.Check(); err != nil {
 		return operator.Answer{}, err

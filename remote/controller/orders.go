@@ -116,8 +116,7 @@ var nothingDone = []remote.Class{
 	remote.Configuration, remote.Cancelled, remote.Replaced,
 }
 
-// outcomes are what came of each item, as far as that is known: from the
-// host's outcomes; or of 1.4.3, which has none, from its lines.
+// outcomes are what came of each item, as far as that is known: of 1.4.3, which reports none, from its lines.
 func (r *OrderResult) outcomes() []order.Outcome {
 	if r.Err == nil && r.Execution.Outcomes != nil {
 		return r.Execution.Outcomes
@@ -169,9 +168,8 @@ func (r *OrderResult) Undone(because ...order.OutcomeStatus) (reason string) {
 // maxHostWords is how many characters of a line of a host's own are shown.
 const maxHostWords = 128
 
-// shownLines are a host's lines as they are shown. Those about the order are genv's own: 1.4.3 prints names and ids
-// that users choose as they are, and names the environment that a process claims although it is in none. All others may
-// contain anything that a user of the host wants an administrator to read.
+// shownLines are a host's lines as they are shown. Those about the order are put into genv's own words: 1.4.3 prints
+// names that users choose as they are, and environments that processes claim. All others are quoted.
 func shownLines(o order.Order, lines []string) []string {
 	shown := make(map[string]string)
 	for i := range o.Detach {

@@ -186,7 +186,7 @@ func TestGuardsOfAFleet(t *testing.T) {
 	requests, orders = able.taken()
 	require.Len(t, requests, 1)
 	require.Equal(t, guard.Enforce, requests[0].Order.Mode)
-	require.Equal(t, time.Minute, requests[0].Order.Lease)
+	require.Equal(t, time.Minute, requests[0].Order.Lease())
 	require.Equal(t, []snapshot.Username{"zoe"}, requests[0].Order.ExemptUsers)
 	require.Equal(t, 1, orders, "polling goes on")
 	_, orders = older.taken()

@@ -27,8 +27,7 @@ func (c *Controller) record(cycle *Cycle, records []audit.Record) {
 	}
 }
 
-// recordFirst records what was found, and the items that are about to be done, before anything is sent. The error
-// says that nothing may be done, since it can't be recorded.
+// recordFirst records what was found, and what is about to be done. After an error nothing may be done.
 func (c *Controller) recordFirst(
 	cycle *Cycle, events []enforce.Event, duplicates []Duplicate, items []audit.Record,
 ) error {
@@ -50,8 +49,7 @@ func (c *Controller) recordFirst(
 // bytesPerItem is what the records of an item's outcome need at most, except from a host that returns a lot of text.
 const bytesPerItem = 2 << 10
 
-// recordsAnHour is how many bytes of the record about what was found on a host are written in an hour, a ninth of them
-// about one user. Honest hosts have less. What is done is always recorded.
+// recordsAnHour is how many bytes are recorded of what was found on a host in an hour, a ninth of them about one user.
 const recordsAnHour = 4 << 20
 
 // bounded leaves out records beyond the budgets of their users on their hosts.

@@ -22,15 +22,14 @@ type Active struct {
 	EID     snapshot.EnvID
 	Config  snapshot.EnvConfig
 	Devices []snapshot.DeviceIndex // the attached ones
-	// UUIDs are those of Devices, on a guarded host: there, a user's programs see only these devices, and count them
-	// from 0. nil for the indices. An entry may be several MIG instances of the device, with commas.
+	// UUIDs are those of Devices, on a guarded host, where a user's programs see only these devices; nil for the
+	// indices. An entry may be several MIG instances of the device, with commas.
 	UUIDs []snapshot.GPUUUID
 	// Parts are the devices of which it has MIG instances.
 	Parts []change.Part
 }
 
-// environmentVariables are those that an environment sets in its shells. GENV_SHELL
-// marks an active shell, and shells that were started from it.
+// environmentVariables are those that an environment sets in its shells. GENV_SHELL marks them as active.
 var environmentVariables = []string{
 	"GENV_SHELL", "GENV_ENVIRONMENT_ID", "GENV_ENVIRONMENT_NAME", "GENV_GPU_MEMORY", "GENV_GPUS",
 	"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES",
@@ -71,9 +70,9 @@ func Update(a Active) Edit {
 // Deactivate is the change that gives a shell back what it had.
 func Deactivate() Edit { return Edit{Restore: environmentVariables} }
 
-// VisibleDevices is the value of CUDA_VISIBLE_DEVICES: indices, or UUIDs if they are given. Without any it is "-1",
-// which hides all: CUDA takes the devices before the first invalid index (CUDA C++ Programming Guide, "CUDA Environment
-// Variables"), whereas some programs take an empty value for a missing one.
+// VisibleDevices is the value of CUDA_VISIBLE_DEVICES: indices, or UUIDs if they are given. Without any it is "-1", an
+// invalid index, which hides all (CUDA C++ Programming Guide, "CUDA Environment Variables"): some programs take an
+// empty value for a missing one.
 func (a *Active) VisibleDevices() string {
 	switch {
 	case len(a.Devices) == 0:
@@ -100,8 +99,7 @@ func count(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-// ErrNotInitialised means that no initialised shell waits for an answer. Its text is
-// 1.4.3's, which ends with an empty line when printed.
+// ErrNotInitialised means that no initialised shell waits for an answer. Its text is 1.4.3's.
 //
 //nolint:revive,staticcheck // its words, as they are
 var ErrNotInitialised = errors.New(`Your shell is not properly initialized at the moment.
@@ -113,16 +111,14 @@ You should also add it to your ~/.bashrc or any equivalent file.
 
 // Caller is the shell that runs this command through its genv function.
 type Caller struct {
-	Kind Kind
-	// PID is what the shell reports: it must be checked that it is a process of the
-	// user before it is written to the state files.
-	PID    snapshot.PID
+	Kind   Kind
+	PID    snapshot.PID // as the shell reports it: check that it is the user's before it gets into the state files
 	answer io.Writer
 	render func(Edit) (string, error)
 }
 
 // CallerFrom finds the calling shell by the variables that the genv function sets for one call. Programs that this one
-// starts don't inherit its descriptor: the shell waits until all processes have closed it.
+// starts don't inherit its descriptor, for whose end the shell waits.
 func CallerFrom(getenv func(string) string) (Caller, error) {
 	kind, err := ParseKind(getenv("GENV_SHELL_KIND"))
 	fd, fdErr := strconv.ParseUint(getenv("GENV_SHELL_FD"), 10, 16)
@@ -139,8 +135,7 @@ func CallerFrom(getenv func(string) string) (Caller, error) {
 	}, nil
 }
 
-// Apply has the shell make the change, once the program ends with status 0. It
-// is called once, after everything that can fail.
+// Apply has the shell make the change, once the program ends with status 0. It is called once, after all that can fail.
 func (c Caller) Apply(change Edit) error {
 	code, err := c.render(change)
 	if err != nil {
@@ -158,16 +153,14 @@ type Edit struct {
 	Unset   []string   // variables that this environment doesn't have
 	Restore []string   // to leave the environment: variables that get back what they were, as PATH and PS1 do
 	Enter   bool       // add the folder of the shims to PATH, as the first entry, and Prefix to PS1
-	// Prefix is that of PS1, from the function Prompt; empty to leave PS1 alone. Without Enter it replaces the one that
-	// is there, if there is one: not after --no-prompt.
+	// Prefix is that of PS1, from Prompt; empty to leave PS1 alone. Without Enter it replaces the one that is there.
 	Prefix string
 }
 
 // Variable is an exported variable.
 type Variable struct{ Name, Value string }
 
-// Render writes the change as code for an initialised shell. Every value is
-// quoted; a name or a value that no shell can hold is ErrUnquotable.
+// Render writes the change as code for an initialised shell. What no shell can hold is ErrUnquotable.
 func (c Edit) Render() (string, error) {
 	var code script
 	for _, v := range c.Set {
@@ -235,8 +228,7 @@ func (s *script) finish() (string, error) {
 //	GENV_ENVS         the variables that were set, to be unset by deactivate
 //	GENV_BACKUP_ENVS  those that had a value, which GENV_BACKUP_ENV_NAME holds
 //
-// The code for such a shell only uses export and unset, and keeps the same lists, so that
-// it also works in zsh and when 1.4.3 is installed again.
+// The code for such a shell only uses export and unset, and keeps these lists, for zsh and for 1.4.3.
 const (
 	listSet      = "GENV_ENVS"
 	listBackups  = "GENV_BACKUP_ENVS"
@@ -261,8 +253,7 @@ func (s Shell143) Caller(pid string, out io.Writer) (Caller, error) {
 	return Caller{PID: snapshot.PID(n), answer: out, render: s.Render}, nil
 }
 
-// Render writes a change as code for the shell. Without Enter the prompt stays: 1.4.3 doesn't show in it which
-// environment is active.
+// Render writes a change as code for the shell. Without Enter the prompt stays, as in 1.4.3.
 func (s Shell143) Render(change Edit) (string, error) {
 	code := &script143{shell: s}
 	if len(change.Restore) > 0 {
@@ -290,8 +281,7 @@ func (s Shell143) Render(change Edit) (string, error) {
 	return code.finish()
 }
 
-// renderInitialised is for a shell that this genv has initialised. If 1.4.3 has activated it
-// before, deactivate also undoes that.
+// renderInitialised is for a shell that this genv has initialised. It also undoes an activation by 1.4.3.
 func (s Shell143) renderInitialised(change Edit) (string, error) {
 	code, err := change.Render()
 	if err != nil || len(change.Restore) == 0 || !s.Active() {
@@ -337,8 +327,7 @@ func (c *script143) prompt(prefix string) {
 }
 
 // restore undoes the changes of all variables in the lists, and of more. A variable that is in the list more than once
-// is unset: at its second change, 1.4.3 has replaced the backup of the user's value by its own first value. Such a
-// CUDA_VISIBLE_DEVICES would name devices that are no longer attached.
+// is unset: at its second change, 1.4.3 has replaced the backup of the user's value by its own.
 func (c *script143) restore(more []string) {
 	set, backups := c.shell.list(listSet), c.shell.list(listBackups)
 	names := append(slices.Clone(set), more...)

@@ -1,14 +1,12 @@
-// Package shell writes the code that an activated shell evaluates, and finds the
-// programs that the shims replace. Its sub-packages smi and docker are the shims.
+// Package shell writes the code that an activated shell evaluates. Its sub-packages smi and docker are the shims.
 //
 // A shell is initialised with
 //
 //	eval "$(genv shell --init)"
 //
 // which defines a function named genv. For the commands that change the shell (activate, deactivate, attach, detach,
-// config) the function runs the program with one more file descriptor, to which the program writes code for the shell;
-// the standard streams stay the user's own. The shell evaluates the code only if the program ends with status 0, so
-// that a command that fails doesn't change it. Such a command does
+// config) the function runs the program with one more file descriptor, and evaluates the code that the program writes
+// to it, if that ends with status 0. Such a command does
 //
 //	caller, err := shell.CallerFrom(os.Getenv) // ErrNotInitialised: print it
 //	…                                          // change the state files
@@ -16,8 +14,7 @@
 //
 // A shell that genv 1.4.3 initialised evaluates what such a command prints: see Shell143.
 //
-// The shell itself keeps the former values of its variables, in variables that are not
-// exported, since only the shell knows what was set, unset and exported.
+// The shell itself keeps the former values of its variables, in variables that are not exported.
 package shell
 
 import (
@@ -44,15 +41,13 @@ type InitOptions struct {
 	Exe string
 	// Shims is the folder that an active shell has first in PATH, from EnsureShims; empty for none.
 	Shims string
-	// Notices is the file with the notices for the user, NoticesRead the user's own, which is older while one is
-	// unread.
+	// Notices is the file with the notices for the user, and NoticesRead the user's own, older while one is unread.
 	Notices, NoticesRead string
 	// Preactivate has the shell activate itself; nil for no.
 	Preactivate Preactivation
 }
 
-// Init is the code that initialises a shell. It sets no variable that a
-// program can see: what is seen comes with activation.
+// Init is the code that initialises a shell. It sets no variable that a program can see.
 func Init(o InitOptions) (string, error) {
 	templates := map[Kind]string{Bash: initBash, Zsh: initZsh}
 	template, ok := templates[o.Kind]
@@ -74,8 +69,7 @@ func Init(o InitOptions) (string, error) {
 	return code + activation, err
 }
 
-// Deinit is the code that removes the functions of Init, and those of 1.4.3. Variables of an
-// active environment stay: deactivate first.
+// Deinit is the code that removes the functions of Init, and those of 1.4.3. Deactivate first: variables stay.
 func Deinit(kind Kind) string {
 	if kind == Zsh {
 		return "unfunction -m genv '_genv_*' '__genv_*'"
@@ -83,8 +77,7 @@ func Deinit(kind Kind) string {
 	return "unset -f genv $(compgen -A function _genv_) $(compgen -A function __genv_)"
 }
 
-// withoutComments drops the lines that are comments: they are for readers of the
-// source, not for every shell that starts.
+// withoutComments drops the lines that are comments.
 func withoutComments(template string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(template) {
@@ -118,8 +111,7 @@ func activation(p Preactivation) (string, error) {
 // ErrUnquotable means that a shell can't represent a text or a name.
 var ErrUnquotable = errors.New("cannot be given to a shell")
 
-// Quote makes one word of a text for bash and zsh, with any options set. Only a
-// NUL byte is refused, since no shell variable can hold one.
+// Quote makes one word of a text for bash and zsh, with any options set. Only a NUL byte is refused.
 func Quote(text string) (string, error) {
 	if strings.ContainsRune(text, 0) {
 		return "", fmt.Errorf("%q %w: it contains a NUL byte", text, ErrUnquotable)
@@ -137,8 +129,8 @@ func checkName(text string) error {
 	return nil
 }
 
-// Prompt is the prefix of the prompt of an active shell. Shells expand a prompt each time that they show it (bash's
-// promptvars, zsh's prompt_subst), whatever is quoted: what could start an expansion becomes a question mark.
+// Prompt is the prefix of the prompt of an active shell. What could start an expansion, which shells do whenever they
+// show it (bash's promptvars, zsh's prompt_subst), becomes a question mark.
 func Prompt(environment string) string {
 	return "(genv:" + strings.Map(harmless, environment) + ") "
 }
@@ -162,8 +154,7 @@ const (
 // ErrUnknownShell means that a shell is not one of the Kinds.
 var ErrUnknownShell = errors.New("unknown shell")
 
-// ParseKind recognises a shell by a name, a path or a process's own name, such as
-// "bash", "-zsh", "/usr/bin/zsh-5.9" or what /proc/PID/comm holds.
+// ParseKind recognises a shell by a name, a path or a process's own name, such as "-zsh" or "/usr/bin/zsh-5.9".
 func ParseKind(name string) (Kind, error) {
 	base := strings.TrimPrefix(filepath.Base(strings.TrimSpace(name)), "-")
 	base, _, _ = strings.Cut(base, "-")
@@ -238,8 +229,8 @@ func PreactivationFrom(getenv func(string) string) Preactivation {
 	return p
 }
 
-// Environ is the variables as NAME=VALUE, for env(1) or a process. The values are not quoted. The shell function of
-// 1.4.3 evaluates the name that it is given, so it gets none that is more than a plain word.
+// Environ is the variables as NAME=VALUE, not quoted. The shell function of 1.4.3 evaluates the name: it gets none that
+// is more than a plain word.
 func (p Preactivation) Environ() []string {
 	environ := []string{preactivate + "=1"}
 	for _, f := range preactivateFlags {

@@ -46,8 +46,8 @@ func ShimsDir(exe string, getenv func(string) string) (dir string, err error) {
 	return filepath.Join(home, ".cache", "genv", "shims"), nil
 }
 
-// EnsureShims makes sure that a folder holds the shims, links to the genv at an absolute path. It is made 0700. One
-// that others than its owner, this user or root, can write is ErrUnsafeShims.
+// EnsureShims makes sure that a folder, made 0700, holds the shims, links to the genv at an absolute path. One that
+// others than its owner, this user or root, can write is ErrUnsafeShims.
 func EnsureShims(dir, exe string) error {
 	if checkShims(dir, exe) == nil {
 		return nil
@@ -111,8 +111,7 @@ func checkOwner(dir string) error {
 	return nil
 }
 
-// checkHome refuses to create folders in another user's folder: under `sudo -E` the
-// home is the user's and the process is root's.
+// checkHome refuses to create folders in another user's folder, as root with the user's home under `sudo -E`.
 func checkHome(dir string) error {
 	parent := filepath.Dir(dir)
 	info, err := os.Stat(parent)
@@ -141,8 +140,8 @@ func link(target, path string) error {
 	return nil
 }
 
-// FindReal finds the program that a shim replaces: the first in PATH that is neither the genv at self nor the shim of
-// another genv. Relative folders are ignored. If there is none, the error is exec.ErrNotFound.
+// FindReal finds the program that a shim replaces: the first in absolute folders of PATH that is neither the genv at
+// self nor the shim of another genv. Without one, the error is exec.ErrNotFound.
 func FindReal(program, path, self string) (string, error) {
 	own, err := os.Stat(self)
 	if err != nil {

@@ -5,9 +5,9 @@
 //	w.Watch(hosts) // after each full cycle: those that answered
 //	for looks := range w.Looks() { … }
 //
-// Each host is asked in a goroutine of its own, so that none delays another; while it is waited for it has none, since
-// these take memory. Whatever a host answers, it is asked at most ten times a second, and less often while its snapshot
-// doesn't change or is large. What comes from all hosts is passed on together.
+// Each host is asked in a goroutine of its own, so that none delays another; while it is waited for it has none.
+// Whatever a host answers, it is asked at most ten times a second, and less often while its snapshot doesn't change or
+// is large. What comes from all hosts is passed on together.
 package wake
 
 import (
@@ -28,9 +28,9 @@ import (
 // Link is how hosts are waited for and asked; *agent.Pool is one.
 type Link interface {
 	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
-	// Await waits until something may have changed on a host since its last snapshot, for some minutes at most, and
-	// calls done then, once, in a goroutine of its own: woke is false if nothing did. An error means that the host has
-	// to be asked at intervals; with agent.ErrNoEvents, as long as its genv is the same.
+	// Await calls done, once, in a goroutine of its own, when something may have changed on a host since its last
+	// snapshot, or after some minutes with woke false. After an error the host has to be asked at intervals; after
+	// agent.ErrNoEvents, as long as its genv is the same.
 	Await(ctx context.Context, host remote.Host, done func(woke bool, err error))
 }
 
@@ -235,17 +235,15 @@ func afterCycle(ctx context.Context, again <-chan struct{}) {
 	}
 }
 
-// A host is asked at most once per floor. After burst answers without a change it is asked at
-// most once per refill: our hosts say themselves when a look is worth it, and stay below that.
+// A host is asked at most once per floor, and after burst answers without a change once per refill.
 const (
 	floor  = 100 * time.Millisecond
 	burst  = 50
 	refill = 500 * time.Millisecond
 )
 
-// The more a host reports, the less often it is asked: decoding and judging an entry takes
-// the controller some 40 µs, and hosts can make entries up. Hosts with more than maxEntries
-// are left to full cycles, since judging them would keep others waiting.
+// The more a host reports, the less often it is asked: an entry takes the controller some 40 µs, and hosts can make
+// entries up. Hosts with more than maxEntries are left to full cycles.
 const (
 	perEntry   = 200 * time.Microsecond
 	maxEntries = 4000
@@ -253,8 +251,7 @@ const (
 	textEach   = 1024 // bytes
 )
 
-// entries is how much there is to decode and judge in a snapshot. Users can make what
-// processes report long, too: usagesEach and textEach of that take as long as an entry.
+// entries is how much there is to decode and judge in a snapshot: usagesEach and textEach take as long as an entry.
 func entries(s *snapshot.Snapshot) int {
 	if s == nil {
 		return 0
@@ -303,10 +300,9 @@ func (p *pacing) asked(now time.Time, changed bool, entries int) {
 	}
 }
 
-// The looks of a full cycle are spread at hosts that report events, so that the cycle takes neither the controller nor
-// a machine or network that hosts share all at once: violations are dealt with meanwhile. Each has gap to itself, or
-// less if that would take longer than a part of the interval or spreadMost. Shorter intervals than spreadFrom are not
-// spread: who wants them wants the full cycle soon.
+// The looks of a full cycle are spread at hosts that report events, so that violations are dealt with in between. Each
+// has gap to itself, or less if that would take longer than a part of the interval or spreadMost. Intervals below
+// spreadFrom are not spread.
 const (
 	gap        = 25 * time.Millisecond
 	part       = 4
@@ -328,8 +324,8 @@ const (
 	never   = math.MaxInt64
 )
 
-// Listens reports whether a look at a host would show nothing that its events don't: it is waited for, which is known
-// to work, and has not woken since its last look. It may be called from any goroutine. A nil Watch waits for no host.
+// Listens reports whether a look at a host would show nothing that its events don't: waiting for it works, and it has
+// not woken since its last look. It may be called from any goroutine. A nil Watch waits for no host.
 func (w *Watch) Listens(host string) bool {
 	if w == nil {
 		return false

@@ -25,8 +25,8 @@ type ContainerEnvironment struct {
 // Device is an attached device, or one of the attached MIG instances of a device.
 type Device struct {
 	Index snapshot.DeviceIndex
-	// UUID is that of the device on a guarded host: a docker daemon of the user's own sees only these devices, and
-	// counts them from 0. Of a MIG instance it is always given. Empty for the index.
+	// UUID is that of a MIG instance, or on a guarded host of the device: the user's own docker daemon counts only
+	// attached devices. Empty for the index.
 	UUID snapshot.GPUUUID
 }
 
@@ -156,8 +156,8 @@ func line(fields []string) (string, error) {
 // cdi is how --device names GPUs by the Container Device Interface.
 const cdi = "nvidia.com/gpu="
 
-// cdi rewrites one such flag, which names one device or all. Root makes the names, so they are always root's indices,
-// except for MIG instances: a device in MIG mode has no name of its own, and its instances have their UUIDs.
+// cdi rewrites one such flag, which names one device or all. The names are root's indices, or UUIDs of MIG instances: a
+// device in MIG mode has no name of its own.
 func (env ContainerEnvironment) cdi(value string) ([]string, error) {
 	devices, err := env.pick("--device "+value, strings.TrimPrefix(value, cdi))
 	var args []string
@@ -189,8 +189,7 @@ func join(devices []Device) string {
 	return strings.Join(names, ",")
 }
 
-// byUUID reads a list of UUIDs of attached devices, as CUDA_VISIBLE_DEVICES has them on a
-// guarded host and with MIG instances.
+// byUUID reads a list of UUIDs of attached devices, as CUDA_VISIBLE_DEVICES may have them.
 func (env ContainerEnvironment) byUUID(list string) (devices []Device, ok bool) {
 	for uuid := range strings.SplitSeq(list, ",") {
 		i := slices.IndexFunc(env.Devices, func(d Device) bool { return uuid != "" && string(d.UUID) == uuid })
@@ -206,7 +205,7 @@ func (env ContainerEnvironment) byUUID(list string) (devices []Device, ok bool) 
 var ErrUnknownFlag = errors.New("unknown flag")
 
 // flagSet has the flags of a command, with their dashes and separated by spaces. As in the Go package pflag a switch
-// takes a value only after "=", any other flag the next argument, and short ones may be grouped ("-ite A=b").
+// takes a value only after "=", others the next argument, and short ones may be grouped ("-ite A=b").
 type flagSet struct{ switches, valued string }
 
 // The flags before the command: docker(1).
@@ -241,8 +240,8 @@ type flag struct {
 	args  []string
 }
 
-// read reads flags up to "--" or the first argument that isn't a flag. There is no rest
-// if the last argument is a flag without its value: what is added would become the value.
+// read reads flags up to "--" or the first argument that isn't a flag. There is no rest if the last flag lacks its
+// value: what is added would become the value.
 func (s flagSet) read(args []string) (flags []flag, rest []string, err error) {
 	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' && args[0] != "--" {
 		f, err := s.one(args)

@@ -9,8 +9,8 @@
 //	docker run --runtime nvidia …      the same, whatever the image says
 //
 // Each gets -e GENV_ENVIRONMENT_ID and GENV_ENVIRONMENT_NAME. Asking for more than is attached is an error. Only
-// docker's own arguments, before the image, are read or changed, never the container's command. GENV_BYPASS=1 skips all
-// this: it only helps users, and enforcement doesn't depend on it.
+// docker's own arguments, before the image, are read or changed. GENV_BYPASS=1 skips all this: enforcement doesn't
+// depend on it.
 package docker
 
 import (
@@ -38,8 +38,8 @@ type Shim struct {
 	Exec func(path string, argv, environ []string) error
 }
 
-// RunOwn becomes docker for `genv docker`: containers get an environment of their own. token
-// is asked only for calls that start a container, and returns "" if there is none.
+// RunOwn becomes docker for `genv docker`: containers get an environment of their own. token is asked only for calls
+// that start a container, and returns "" if there is none.
 func (s Shim) RunOwn(over bool, token func() string) error {
 	call, ok, err := parseOwn(s.Args)
 	if err != nil {
@@ -112,8 +112,8 @@ type StartCommand struct {
 	rest  []string // from the image on
 }
 
-// Parse finds the flags of `docker [container] run|create`; ok is false for every other command, and for one that
-// docker refuses since a value or the image is missing. An error is ErrUnknownFlag.
+// Parse finds the flags of `docker [container] run|create`; ok is false for every other command, and for one that lacks
+// a value or the image. An error is ErrUnknownFlag.
 func Parse(args []string) (call StartCommand, ok bool, err error) { return parse(args, runFlags) }
 
 // parseOwn is Parse for `genv docker`, which has flags of its own.
@@ -134,8 +134,8 @@ func parse(args []string, known flagSet) (call StartCommand, ok bool, err error)
 	return call, len(call.rest) > 0, err
 }
 
-// Args is the command line in the environment. Its error is ErrNotAttached,
-// ErrTooMany, ErrNoDevices or ErrRequest, and is a whole message.
+// Args is the command line in the environment. Its error is ErrNotAttached, ErrTooMany, ErrNoDevices or ErrRequest, and
+// is a whole message.
 func (c StartCommand) Args(env ContainerEnvironment) ([]string, error) {
 	args := slices.Clone(c.head)
 	variables := []string{snapshot.ClaimVariable + "=" + string(env.EID)}
@@ -189,8 +189,8 @@ func (env ContainerEnvironment) flag(f flag) ([]string, error) {
 	return f.args, nil
 }
 
-// visible is the value for NVIDIA_VISIBLE_DEVICES; empty to set none. NVIDIA's runtime, which may be the default one,
-// obeys the variable of the image, which is "all" in the images of CUDA: so it is set also if no GPU is asked for.
+// visible is the value for NVIDIA_VISIBLE_DEVICES; empty to set none. NVIDIA's runtime obeys that of the image, which
+// is "all" for CUDA: so it is set also if no GPU is asked for.
 func (env ContainerEnvironment) visible(flags []flag) (string, error) {
 	devices := join(env.Devices)
 	for _, f := range slices.Backward(flags) { // the last one counts
@@ -225,8 +225,7 @@ const (
 	ownValued   = " --gpu-memory "
 )
 
-// own is the command line for a container with an environment of its own: the flags of genv
-// become variables, which genv's container runtime reads.
+// own is the command line for a container with its own environment: genv's flags become variables for its runtime.
 func (c StartCommand) own(over, token bool) ([]string, error) {
 	args := slices.Clone(c.head)
 	var variables []string

@@ -1,16 +1,14 @@
-// Package smi is the shim of nvidia-smi: it runs the real one and shows what of its output concerns one environment,
-// that is its devices and processes, with the environment's memory capacity as a device's total.
+// Package smi is the shim of nvidia-smi: it runs the real one and shows the devices and processes of one environment,
+// with the environment's memory capacity as a device's total.
 //
-// It understands the table, -L, --query-gpu and --query-compute-apps. For all else (-q, loops, dmon, topo, changes of
-// settings …) the real program replaces it, and an output that it doesn't understand is shown unchanged: a shim may
-// show too much, but nothing that is wrong. Enforcement doesn't depend on it.
+// It understands the table, -L, --query-gpu and --query-compute-apps. For all else the real program replaces it, and an
+// output that it doesn't understand is shown unchanged. Enforcement doesn't depend on it.
 //
 //	call, ok := smi.Parse([]string{"--query-gpu=name", "--format=csv"})
 //	// run nvidia-smi with call.Args(), then
 //	out, ok = call.Rewrite(out, view)
 //
-// In the table, the used memory of a device is that of the environment's processes. Elsewhere
-// it stays that of the whole device: not every output has the memory of each process.
+// In the table, the used memory of a device is that of the environment's processes; elsewhere that of the device.
 package smi
 
 import (
@@ -63,8 +61,7 @@ func (s Shim) Run(ctx context.Context) (status int, err error) {
 	return s.rewritten(ctx, call, view)
 }
 
-// rewritten runs the real program and shows its output in the view. Errors, and what
-// isn't understood, are shown as they are.
+// rewritten runs the real program and shows its output in the view. What isn't understood is shown as it is.
 func (s Shim) rewritten(ctx context.Context, call CommandLine, view View) (int, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, s.Real, call.Args(view)...)
@@ -148,8 +145,7 @@ var (
 	forms = map[string]form{"": table, "L": list, "format gpus": gpus, "apps format": apps}
 )
 
-// Parse understands a command line, without the program's name. What it doesn't
-// know is not ok: it is for the real program only.
+// Parse understands a command line, without the program's name. What it doesn't know, not ok, is for the real program.
 func Parse(args []string) (CommandLine, bool) {
 	values := map[string]string{}
 	for i := 0; i < len(args); i++ {
@@ -183,8 +179,8 @@ func Parse(args []string) (CommandLine, bool) {
 	return c, ok
 }
 
-// Outside is whether the call selects a device that the view doesn't have, or where numbers
-// mean nothing only such devices: the answer is NoDevices.
+// Outside is whether the call selects a device that the view doesn't have, or where numbers mean nothing only such
+// devices: the answer is NoDevices.
 func (c CommandLine) Outside(v View) bool {
 	if v.Renumbered && c.selected != "" {
 		return v.uuids(c.selected) == ""
@@ -199,8 +195,8 @@ const (
 	NoDevicesStatus = 6
 )
 
-// Args are the arguments for the real program: to a query the field is added by
-// which rows are chosen, and where numbers mean nothing, devices are selected by UUID.
+// Args are the arguments for the real program: to a query the field is added by which rows are chosen, and where
+// numbers mean nothing, devices are selected by UUID.
 func (c CommandLine) Args(v View) []string {
 	args := slices.Clone(c.args)
 	for i, arg := range args {
@@ -265,8 +261,7 @@ type Device struct {
 	Capacity snapshot.Memory  // shown as the total where it is less; unknown for none
 }
 
-// find finds an attached device of which nvidia-smi prints the number and, where numbers
-// mean nothing, something else; nil when it isn't attached.
+// find finds an attached device by the number that nvidia-smi prints or, where numbers mean nothing, something else.
 func (v View) find(number string, same func(*Device) bool) *Device {
 	if !v.Renumbered {
 		return v.device(number)
@@ -293,8 +288,7 @@ func named(uuid string) func(*Device) bool {
 	return func(d *Device) bool { return d.UUID != "" && string(d.UUID) == uuid }
 }
 
-// renumber writes a device's own index over the number in a part of a line, in the same
-// width unless there is no room for it.
+// renumber writes a device's own index over the number in a part of a line, in the same width if there is room.
 func (d *Device) renumber(line string, start, end int) string {
 	index := d.Index.String()
 	for len(index) > end-start && start > 1 && line[start-1] == ' ' && line[start-2] == ' ' {

@@ -49,8 +49,7 @@ func rewriteTable(out string, v View) (string, bool) {
 	return strings.Join(t.kept, "\n"), t.devices && t.apps && t.rows == nil
 }
 
-// showUsed replaces what a device has in use by what the environment's processes use there,
-// as 1.4.3 does: 0MiB on an idle device. Where that isn't known, the device's own number stays.
+// showUsed replaces a device's used memory by that of the environment's processes, as 1.4.3 does, if that is known.
 func (t *tableRewriter) showUsed() {
 	used := map[string]int64{} // in MiB, by device; -1 for unknown
 	for _, row := range t.kept {
