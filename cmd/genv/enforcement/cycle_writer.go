@@ -18,10 +18,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// cycleWriter shows cycles to people, event by event, or as one JSON document a line.
-//
-// Its stdout has 1.4.3's lines: findings, and what was done. Everything else, such as hosts
-// that are lost or findings that are over, is for the log on stderr.
+// cycleWriter shows cycles to people, event by event, or as one JSON document a line. Its stdout has 1.4.3's lines:
+// findings, and what was done. Everything else is for the log on stderr.
 type cycleWriter struct {
 	out, err  io.Writer
 	now       func() time.Time
@@ -318,8 +316,8 @@ const (
 	plain  = "\x1b[0m"
 )
 
-// coloured is a line in the colour of what it says, which its words say too: what is done
-// and who is lost in red, what may be done in yellow, and what is well again in green.
+// coloured is a line in the colour of what it says: what is done and who is lost in red, what may be done in yellow,
+// and what is well again in green.
 func coloured(line, says string, colourful bool) string {
 	if !colourful {
 		return line

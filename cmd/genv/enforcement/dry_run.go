@@ -145,8 +145,7 @@ func processes(n int) string {
 	return fmt.Sprintf("%d processes", n)
 }
 
-// userDocument is what rules find of a user, and what would be done. A process or GPU that several rules find
-// counts once.
+// userDocument is what rules find of a user, each process and GPU once, and what would be done.
 type userDocument struct {
 	User      snapshot.Username   `json:"user"`           // or uid 1234 without a name, empty if unknown
 	Rules     []enforce.Rule      `json:"rules"`          // of the findings

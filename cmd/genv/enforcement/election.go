@@ -60,8 +60,7 @@ func (l *loop) takePart(ctx context.Context, options *Options) error {
 	return nil
 }
 
-// resign prepares the end of the run in its last role: the memory is saved for the next leader, and what mail waits is
-// sent.
+// resign prepares the end of the run in its last role: the memory is saved for the next leader, and mail is sent.
 func (l *loop) resign() {
 	if l.store != nil && l.mayAct() == nil {
 		l.saveNow(l.store)
@@ -135,8 +134,7 @@ func (l *loop) sayElection(status *election.Status, takeOver bool) {
 	event.Msg(line)
 }
 
-// electionLine is what the log says of the election: also that a standby takes no host over. It is
-// empty until etcd says who leads.
+// electionLine is what the log says of the election; empty until etcd says who leads.
 func electionLine(status *election.Status, takeOver bool) string {
 	if status.Role == election.Standby && status.Err == nil && !status.LeaderKnown() {
 		return ""
@@ -148,8 +146,7 @@ func electionLine(status *election.Status, takeOver bool) string {
 	return line
 }
 
-// drain is how long a role waits for the outcomes of orders when it ends: a process may have a long
-// grace, and another term may begin.
+// drain is how long a role waits for outcomes when it ends: a process may have a long grace, and another term begin.
 const drain = 3 * time.Second
 
 // wrote notes what came of writing the memory to etcd.
@@ -193,8 +190,8 @@ func (l *loop) registration(self election.Candidate, options *Options) election.
 	return r
 }
 
-// configured has a registration say how the controller is configured: a standby with other hosts
-// or another policy than the leader would enforce something else after a fail-over.
+// configured has a registration say how the controller is configured: a standby with other hosts or another policy
+// would enforce something else.
 func configured(r *election.Registration, options *Options) {
 	r.Interval, r.HostsDigest, r.Policy = options.Interval.Seconds(), digestOf(options.Hosts), options.Policy.Digest()
 }
@@ -233,8 +230,8 @@ const (
 	roomToLead = 1 << 20
 )
 
-// noteRecord notes whether a cycle could be recorded. A controller that can't record may do nothing, so it leaves the
-// lead to another one until it can. A standby records nothing, so it tries.
+// noteRecord notes whether a cycle could be recorded: a controller that can't record leaves the lead to another one. A
+// standby records nothing, so it tries.
 func (l *loop) noteRecord(cycle *controller.Cycle) {
 	switch {
 	case l.part == nil || l.record == nil || l.options.ActUnrecorded || cycle.Stopped:

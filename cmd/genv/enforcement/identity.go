@@ -35,8 +35,8 @@ type runIdentity struct {
 	Start    string // another one for each run
 }
 
-// identityOf is who a run with a state folder is; nil for none. A single cycle asks for no lease, and may run beside a
-// loop with the same folder: it needs no id that lasts.
+// identityOf is who a run with a state folder is; nil for none. A single cycle may run beside a loop with the same
+// folder: it needs no id that lasts.
 func identityOf(ctx context.Context, folder *statedir.Folder, loops bool) (runIdentity, error) {
 	self := runIdentity{PID: os.Getpid(), Start: rand.Text()}
 	if folder != nil {
@@ -63,8 +63,7 @@ func accountOf(name snapshot.Username, uid snapshot.UID) string {
 // announces reports whether hosts are told who enforces them: something is enforced.
 func (o *Options) announces() bool { return !o.DryRun && !o.LookOnly && o.Announce != nil }
 
-// announce has the hosts of options know who enforces them. It returns how their guards know the
-// run; empty if nothing is enforced.
+// announce has the hosts know who enforces them. It returns how their guards know the run; empty for nothing.
 func (l *loop) announce(options *Options) (id, by string) {
 	if !options.announces() || !l.acts() {
 		return "", ""
@@ -79,8 +78,7 @@ func (l *loop) announce(options *Options) (id, by string) {
 // leaseIntervals is for how many intervals hosts are asked for a lease. They give one for a minute at least.
 const leaseIntervals = 3
 
-// maxPerson bounds the name of an account in a lease, in bytes: hosts refuse a name of more
-// than 256, of which the rest may take 176.
+// maxPerson bounds the name of an account in a lease, in bytes: of the 256 that hosts take, the rest may need 176.
 const maxPerson = 64
 
 // name is what people read of the run.
@@ -94,8 +92,8 @@ func (r *runIdentity) lease(who string, epoch uint64, takeOver bool) *fence.Leas
 	}
 }
 
-// leaseOf is the request of a loop for a lease: the state folder counts its starts. A single cycle asks for none. Hosts
-// give none to a loop without a folder, by which they would know it again: they refuse it, or let it act.
+// leaseOf is the request of a loop for a lease: the state folder counts its starts. A single cycle asks for none. To a
+// loop without a folder hosts give none: they refuse it, or let it act.
 func leaseOf(folder *statedir.Folder, options *Options, self *runIdentity) (*fence.LeaseRequest, error) {
 	switch {
 	case options.TakeOver && !options.loops():
@@ -129,10 +127,9 @@ func Self(ctx context.Context) operator.Author {
 	return live.PersonOf(ctx, socket.Self(), system.Username)
 }
 
-// sayOlder warns, once, of an etcd that counts again from a lower revision: most hosts refuse this controller
-// because of a later epoch, and etcd confirms that it leads. Until etcd has confirmed that with a request from
-// after the refusal, which takes no longer than the lease, another controller may lead: this one may have been
-// stopped for a while, or a member of etcd.
+// sayOlder warns, once, of an etcd that counts again from a lower revision: most hosts refuse this controller because
+// of a later epoch, and etcd confirms that it leads, with a request from after the refusal. Until then, which takes no
+// longer than the lease, another controller may lead.
 func (l *loop) sayOlder(cycle *controller.Cycle) {
 	switch {
 	case l.part == nil || l.saidLater:
@@ -172,9 +169,8 @@ func refusedByElection(cycle *controller.Cycle) bool {
 	return first != nil
 }
 
-// replaced ends a run if most hosts refused it, since another controller acts on them. What a
-// few hosts say does not end it, also while no other one can be reached: they may lie, and
-// then nothing would be enforced on the others. It is an *command.ExitError.
+// replaced ends a run, with a *command.ExitError, if most hosts refused it, since another controller acts on them. A
+// few hosts don't end it, also while no other one can be reached: they may lie.
 func (l *loop) replaced(cycle *controller.Cycle) error {
 	l.sayOlder(cycle)
 	refused, first := mostRefused(cycle, func(err error) bool { // after a later epoch it finds out that it doesn't lead

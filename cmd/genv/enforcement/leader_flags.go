@@ -19,8 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 )
 
-// Leader is what the flags about a leader say. Without a Key there is no election. Few set more than the first flag, so
-// that help leaves them to config.yaml.
+// Leader is what the flags about a leader say. Without a Key there is no election.
 type Leader struct {
 	Key  string
 	Etcd etcd.Config
@@ -53,8 +52,7 @@ const LeaderUsage = "act only while this controller leads among those with the s
 // Off says that no election is asked about.
 func (l *Leader) Off() bool { return l.url == "off" }
 
-// Read reads what the flags name. acts says that the command runs in a loop and isn't a dry run: others don't take
-// part.
+// Read reads what the flags name. acts says that the command is a loop that acts: others don't take part.
 func (l *Leader) Read(getenv func(string) string, acts bool) error {
 	l.Key, l.Etcd = "", etcd.Config{}
 	if l.url == "" {
@@ -161,8 +159,8 @@ func (l *Leader) inClearText() (members []string) {
 	return members
 }
 
-// CheckMembers asks each member of etcd once, before the election: one that doesn't answer is a warning, as it may be
-// started later, and members of different clusters are an error, since each cluster would have a leader of its own.
+// CheckMembers asks each member of etcd once, before the election. One that doesn't answer is a warning, and members of
+// different clusters, each of which would have a leader of its own, are an error.
 func (l *Leader) CheckMembers(ctx context.Context, log zerolog.Logger) error {
 	if l.Key == "" {
 		return nil
@@ -200,8 +198,7 @@ func shown(clusters map[uint64][]string) string {
 	return strings.Join(parts, ", ")
 }
 
-// Health is the command by which an operator sees how the members are. It asks for the password of
-// the user, if there is one.
+// Health is the command by which an operator sees how the members are. It may ask for a password.
 func (l *Leader) Health() string {
 	args := []string{"etcdctl", "--endpoints", strings.Join(l.Etcd.Endpoints, ",")}
 	for _, flag := range [][2]string{

@@ -100,8 +100,8 @@ func nextStep(err error) string {
 	return "; next: `etcdctl endpoint health`"
 }
 
-// defaultStateDir is systemd's StateDirectory=, or else the user's own folder by the XDG base directory specification;
-// empty if there is neither. name distinguishes what a user runs.
+// defaultStateDir is systemd's StateDirectory=, or else the user's own XDG_STATE_HOME; empty if there is neither. name
+// distinguishes what a user runs.
 func defaultStateDir(getenv func(string) string, name string) string {
 	if dir, _, _ := strings.Cut(getenv("STATE_DIRECTORY"), ":"); dir != "" {
 		return dir
@@ -122,8 +122,7 @@ const controllerName = "controller"
 // serviceStateDir is where the controller that systemd runs keeps its state.
 const serviceStateDir = "/var/lib/genv-controller"
 
-// ControllerDirs are where a controller may have kept its state, if none is given: that of
-// the service, and one's own. Those that are missing are left out.
+// ControllerDirs are the existing folders in which a controller may have kept its state: the service's, and one's own.
 func ControllerDirs(getenv func(string) string) (dirs []string) {
 	for _, dir := range []string{serviceStateDir, defaultStateDir(getenv, controllerName)} {
 		if _, err := os.Stat(dir); dir != "" && !errors.Is(err, fs.ErrNotExist) {
@@ -133,8 +132,7 @@ func ControllerDirs(getenv func(string) string) (dirs []string) {
 	return slices.Compact(dirs)
 }
 
-// openFolder opens the folder in which runs keep their memory; nil for none. Only a folder that was asked for and can't
-// be used is an error.
+// openFolder opens the folder in which runs keep their memory; nil for none. It fails only if it was asked for.
 func openFolder(p *command.Program, options *Options, name string, log zerolog.Logger) (*statedir.Folder, error) {
 	path := cmp.Or(options.StateDir, defaultStateDir(p.Getenv, name))
 	if path == "" || options.LookOnly {

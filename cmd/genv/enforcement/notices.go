@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// MailGather is how long the first message to a user waits for others. A loop with a longer interval waits less:
-	// all of a cycle comes at once. By then the memory has been saved that says that the user was told.
+	// MailGather is how long the first message to a user waits for others; with a longer interval less: all come at
+	// once. By then the memory has been saved that says that the user was told.
 	MailGather, leastGather = time.Minute, 3 * time.Second
 	// mailWithin is how long a leader that ends tries to send mails, before the next one leads.
 	mailWithin = 2 * time.Second
@@ -32,8 +32,8 @@ type mailer struct {
 	former sync.WaitGroup
 }
 
-// configure begins to send mail as a policy says; mayBegin is asked before each. What waits for the server of the
-// policy before is sent by the new one. The result is nil for no mail.
+// configure begins to send mail as a policy says, also what waits from before; mayBegin is asked before each. The
+// result is nil for no mail.
 func (m *mailer) configure(options *Options, mayBegin func() error) companions.Mailer {
 	settings := options.Policy.Mail
 	var next *mail.Sender

@@ -27,8 +27,7 @@ import (
 	hostservice "github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
-// Options are all that a run needs to know. They are read once, and again for a reload: what the flags say first,
-// with the policy that they name, and then which hosts there are, and how they are reached.
+// Options are all that a run needs to know. They are read once, and again for a reload.
 type Options struct {
 	Policy        *policy.File
 	Unix          *nss.GroupMembers // says who is in the Unix groups of the policy; nil for none
@@ -52,25 +51,20 @@ type Options struct {
 	// Feed, if set, has the live state, and it is served where Listen says. A reload doesn't change them.
 	Feed   *live.Feed
 	Listen listeners.Endpoints
-	// OpenUsage, if set, keeps who used what in the folder of a loop's memory, and reads it for viewers with the users
-	// of the policy's groups, as they are then. A reload doesn't change it.
+	// OpenUsage, if set, keeps who used what in the folder of a loop's memory, and reads it for viewers with the groups
+	// of the policy. A reload doesn't change it.
 	OpenUsage func(dir string) (*usage.Recorder, func(groups func() map[string][]string) *usage.Reader)
-	// LookOnly is for a Policy without rules in a DryRun: nothing is kept, and hosts that
-	// are lost or back are all that is printed.
-	LookOnly bool
+	LookOnly  bool // a DryRun without rules: nothing is kept, and only hosts that are lost or back are printed
 
-	Hosts  []remote.Host
-	Link   controller.Link
-	Fanout int // hosts that are asked at a time
-	// LocalName is the name of this machine, if it is the only host: it has none in
-	// Hosts, and goes by this one in the policy.
-	LocalName     snapshot.Hostname
-	StopAtFailure bool          // end a cycle at the first host that fails
-	Quiet         bool          // don't print which hosts failed
-	CycleLimit    time.Duration // after which a cycle that waits for no orders counts as stuck
+	Hosts         []remote.Host
+	Link          controller.Link
+	Fanout        int               // hosts that are asked at a time
+	LocalName     snapshot.Hostname // of this machine in the policy, if it is the only host, without a name in Hosts
+	StopAtFailure bool              // end a cycle at the first host that fails
+	Quiet         bool              // don't print which hosts failed
+	CycleLimit    time.Duration     // after which a cycle that waits for no orders counts as stuck
 	Progress      *render.Progress
-	// Announce, if set, has the hosts told who enforces them, and asked for a lease, which is nil
-	// for a single cycle and for a standby.
+	// Announce, if set, tells the hosts who enforces them, and asks for a lease: nil in a single cycle and a standby.
 	Announce func(id string, lease *fence.LeaseRequest)
 	// Allow, if set, has the hosts told by name what the policy allows there; nil for nothing.
 	Allow func(map[snapshot.Hostname]*hostservice.Allowance)
@@ -164,8 +158,7 @@ func (o *LoopFlags) Read(c *cli.Context) (Options, error) {
 	return options, nil
 }
 
-// UseHostGroups has the caps of a policy know the groups of an inventory: of the files that are named, or of the
-// default one.
+// UseHostGroups has the caps of a policy know the groups of an inventory, of files that are named or the default one.
 func UseHostGroups(file *policy.File, named inventory.Selection, getenv func(string) string) error {
 	named.DefaultFiles, named.OpenDefault = command.ConfigPaths(getenv, command.HostsFile), command.OpenConfig
 	err := file.UseHostGroups(func() (groups map[string][]string, err error) {
@@ -184,8 +177,7 @@ const unixWait = 5 * time.Second
 // roomOfRecord is how much of the record's disk stays allocated for it, in bytes: 10,000 records or so.
 const roomOfRecord = 8 << 20
 
-// openAuditLog opens the log, so that one that can't be written is an error
-// before anything is done; nil if there is none. The group of readers may read it.
+// openAuditLog opens the log, so that one that can't be written is an error before anything is done; nil for none.
 func (o *Options) openAuditLog(readers int) (*audit.Log, error) {
 	if o.AuditLog == "" || o.AuditLog == "off" {
 		return nil, nil //nolint:nilnil // no log is asked for

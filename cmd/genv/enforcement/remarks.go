@@ -48,8 +48,8 @@ func remarkOfRecord(cycle *controller.Cycle) string {
 		cycle.Unrecorded)
 }
 
-// failuresOfCycle lists the hosts that did not answer, those where an order failed or has an unknown outcome, and those
-// where nothing can be done, each once.
+// failuresOfCycle lists the hosts that did not answer, where an order failed or has an unknown outcome, and where
+// nothing can be done, each once.
 func failuresOfCycle(cycle *controller.Cycle) []remote.Failure {
 	failures := render.FailuresIn(cycle.Cluster)
 	for _, a := range cycle.Results {
@@ -116,8 +116,7 @@ func (w *cycleWriter) released(cycle *controller.Cycle, now time.Time) {
 	}
 }
 
-// exit has the exit code of a cycle; nil for 0. If the loop ends, hosts and orders that were
-// cancelled by that don't count as failures.
+// exit has the exit code of a cycle; nil for 0. What the end of the loop cancelled is no failure.
 func (l *loop) exit(cycle *controller.Cycle, ends bool) error {
 	failures := failuresOfCycle(cycle)
 	if ends {
@@ -152,7 +151,7 @@ type printedFinding struct {
 }
 
 // say says whether a decision about a finding is to be printed. What is done about one that stays, and fails, changes
-// again and again: that is printed once. Of an order that is under way, what is done is printed, and what comes of it.
+// again and again: that is printed once.
 func (f *printedFinding) say(d enforce.Decision, now time.Time) bool {
 	at, said := f.said[d]
 	if d == enforce.DecisionUnderWay || said && (d == enforce.DecisionAct || d == enforce.DecisionStuck ||
@@ -183,8 +182,7 @@ func waitOf(f *enforce.Finding, now time.Time) string {
 	return ""
 }
 
-// repeats lets a line through when it is new, and when it has been repeated for an hour, then for two more hours, four,
-// and so on: what happens in every cycle must not hide everything else.
+// repeats lets a line through when it is new, and when it has been repeated for an hour, then for two more, four, ….
 type repeats struct {
 	known map[string]*repeat
 	tidy  time.Time
@@ -225,8 +223,7 @@ func (r *repeats) admit(line string, now time.Time) (remark string, ok bool) {
 	return fmt.Sprintf(" (%d times within %s)", e.times, text.ShortDuration(now.Sub(e.first))), true
 }
 
-// summary counts what happens, and says it once in a period: that the loop is alive, and
-// how it is. A nil summary does nothing.
+// summary counts what happens, and says it once in a period. A nil summary does nothing.
 type summary struct {
 	period time.Duration
 	since  time.Time

@@ -1,5 +1,5 @@
-// Package enforcement runs the enforcement loop for `genv enforce` and `genv remote enforce`: their flags, the policy
-// and its hooks, the audit log, what each cycle prints, and reloads. It doesn't know how hosts are reached.
+// Package enforcement runs the loop of `genv enforce` and `genv remote enforce`: their flags, the policy and its hooks,
+// the audit log, what each cycle prints, and reloads. It doesn't know how hosts are reached.
 package enforcement
 
 import (
@@ -38,8 +38,7 @@ import (
 )
 
 // Run enforces until the number of cycles is reached or ctx ends, and prints each cycle. At SIGHUP it continues with
-// what reload returns; an error of reload is logged, and changes nothing. Run's error has the exit code of the last
-// cycle that ran to its end.
+// what reload returns; an error of that changes nothing. Run's error has the exit code of the last whole cycle.
 func Run(ctx context.Context, p *command.Program, log zerolog.Logger, options Options,
 	reload func() (Options, error),
 ) error {
@@ -142,8 +141,7 @@ func (l *loop) shown(options *Options) listeners.Content {
 // maxEnded is how many entries of the record are kept for the pages of people.
 const maxEnded = 4096
 
-// endedBefore reads once what the record has of the 14 days before a time, at most the last maxEnded entries, and
-// whether that is all.
+// endedBefore reads once, of the 14 days before a time, at most maxEnded entries of the record, and if that is all.
 func endedBefore(path string, start time.Time) func() (list []audit.HistoryEntry, complete bool) {
 	return sync.OnceValues(func() ([]audit.HistoryEntry, bool) {
 		list, damage, err := audit.History(path, audit.Filter{Since: start.Add(-14 * 24 * time.Hour), Until: start})
@@ -159,8 +157,7 @@ func (l *loop) do(ctx context.Context, who operator.Author, a operator.Instructi
 	return l.queue.Do(ctx, who, a)
 }
 
-// enforce runs the loop: with an election that of a standby, and that of a leader in each term in which this
-// controller leads.
+// enforce runs the loop: with an election that of a standby, and that of a leader in each term.
 func (l *loop) enforce(ctx context.Context) error {
 	if l.part == nil {
 		if l.folder != nil {
@@ -226,8 +223,7 @@ type loop struct {
 	unrecorded   int            // cycles that could not be recorded, one after the other
 	unable       atomic.Bool    // to record, so that it doesn't lead
 	part         *participation // in an election; nil for none
-	// term ends with the term in which it leads, and says whether anything may be begun; nil without an election, and
-	// for a standby.
+	// term is that in which it leads, and says if it may begin something; nil without an election and in a standby.
 	term context.Context //nolint:containedctx // it is the life of the term
 	// readUsage reads the usage for viewers, with the groups as they are then.
 	readUsage func(groups func() map[string][]string) *usage.Reader
@@ -307,8 +303,7 @@ func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
 	return l.replaced(cycle)
 }
 
-// sayFullDisks names the disks of the record and the memory that are full, now and then. What stays allocated there is
-// used up at some time.
+// sayFullDisks names the disks of the record and the memory that are full, now and then.
 func (l *loop) sayFullDisks() {
 	look := func(what, path string) {
 		if c := doctor.CheckSpace(what, path); c.Cause == "disk-full" {

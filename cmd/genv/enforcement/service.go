@@ -20,8 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// service makes the loop one that runs for weeks: it receives SIGHUP, and notifies
-// systemd of its state, if that is the parent (sd_notify(3)).
+// service makes the loop one that runs for weeks: it receives SIGHUP, and notifies systemd of its state (sd_notify(3)).
 type service struct {
 	log        zerolog.Logger
 	hangup     chan os.Signal
@@ -40,13 +39,11 @@ type service struct {
 // stepSlack is how late the loop may be for its next step.
 const stepSlack = time.Minute
 
-// gcPercent runs the garbage collector at a sixth of the usual growth: what lives here are
-// a fleet's connections, which are many and don't change, and as much again in garbage would
-// be wasted. A cycle adds little: of 10,000 hosts some 5 KB each. GOGC overrides it.
+// gcPercent runs the garbage collector at a sixth of the usual growth: what lives here are a fleet's connections, which
+// don't change, and a cycle adds little: of 10,000 hosts some 5 KB each. GOGC overrides it.
 const gcPercent = 16
 
-// startService starts a service, which receives SIGHUP if it is a loop. The context
-// ends with ctx and when the service is closed.
+// startService starts a service, which receives SIGHUP if it is a loop. The context ends with ctx, or with the service.
 func startService(ctx context.Context, log zerolog.Logger, isLoop bool) (context.Context, *service) {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &service{
@@ -81,8 +78,7 @@ func (s *service) close() {
 // notify sends a state to systemd, if there is one.
 func (s *service) notify(state string) { NotifySystemd(s.log, state) }
 
-// status is what `systemctl status` shows. What is left of the cycle is to show it, which doesn't take
-// as long as a cycle may.
+// status is what `systemctl status` shows. What is left of the cycle, to show it, takes less time than a cycle may.
 func (s *service) status(cycle *controller.Cycle) {
 	s.within(0)
 	hold := ""
@@ -129,8 +125,7 @@ func stderrIsTerminal() bool {
 	return render.IsTerminal(os.Stderr) //nolint:forbidigo // the program's own terminal, not a place to write
 }
 
-// notifyWithin is how long the receiver of a notification may take. It doesn't read any while it is
-// stopped, for example with Ctrl-Z, and the kernel queues only a few.
+// notifyWithin is how long the receiver of a notification may take. While it is stopped, the kernel queues only a few.
 const notifyWithin = time.Second
 
 // NotifySystemd sends a state to systemd. What fails is only logged.
@@ -158,8 +153,8 @@ func send(state string) error {
 	return err
 }
 
-// PingWatchdog keeps systemd from restarting this service until ctx ends, as long as works
-// returns true. Without WatchdogSec= in the unit it returns at once.
+// PingWatchdog keeps systemd from restarting this service until ctx ends, as long as it works. Without WatchdogSec= in
+// the unit it returns at once.
 func PingWatchdog(ctx context.Context, log zerolog.Logger, works func() bool) {
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
