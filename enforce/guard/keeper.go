@@ -1,7 +1,7 @@
 // Package guard keeps the kernel guard of a host: it carries out the last order by telling the
 // program in the kernel (package kernel) who may open what, for as long as the order holds.
 //
-//	order := guard.Order{Mode: guard.Enforce, Lease: time.Minute, By: "alice"}
+//	order := guard.Order{Mode: guard.Enforce, LeaseMS: 60_000, By: "alice"}
 //	given, err := guard.GiveOrder("/run/genv", order, "", at)
 //	given, err = guard.RenewOrder("/run/genv", given, at) // ErrReplaced: there is another order now
 //	status, err := guard.ReadStatus("/run/genv")

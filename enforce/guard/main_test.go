@@ -314,7 +314,7 @@ func (h *host) keep(k *Keeper) (stop func()) {
 // give gives an order.
 func (h *host) give(m Mode, lease time.Duration, change ...func(*Order)) Order {
 	h.Helper()
-	o := Order{Mode: m, Lease: lease, By: "the test"}
+	o := Order{Mode: m, LeaseMS: lease.Milliseconds(), By: "the test"}
 	for _, c := range change {
 		c(&o)
 	}

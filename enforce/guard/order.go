@@ -1,8 +1,8 @@
 package guard
 
 import (
+	"cmp"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,9 +27,6 @@ const (
 // Order is what the guard of a host shall do.
 type Order struct {
 	Mode Mode `json:"mode"`
-	// Lease is how long the order holds without being given again, in whole milliseconds;
-	// it has no meaning in mode off.
-	Lease time.Duration `json:"-"`
 	// FirstUID is the first uid that is guarded; 0 is that of the host (system.FirstUID).
 	FirstUID snapshot.UID `json:"first_uid,omitempty"`
 	// Exempt users may open every GPU, and every user exempt GPUs.
@@ -38,6 +35,7 @@ type Order struct {
 	ExemptDevices []snapshot.DeviceIndex `json:"exempt_devices,omitempty"`
 	ExemptUUIDs   []snapshot.GPUUUID     `json:"exempt_uuids,omitempty"`
 	By            string                 `json:"by"` // who gave it, for people
+	LeaseMS       int64                  `json:"lease_ms,omitempty"`
 
 	// ID is the same in all renewals, and Given is when the order was given last, by the wall clock. Both are
 	// empty before it was given.
@@ -48,44 +46,16 @@ type Order struct {
 	ends   time.Duration // since boot
 }
 
-type orderFields Order
-
-// orderWire is an Order as JSON.
-type orderWire struct {
-	orderFields
-	LeaseMS int64 `json:"lease_ms,omitempty"`
-}
-
-// MarshalJSON writes the order in one form for files and the protocol.
-func (o Order) MarshalJSON() ([]byte, error) { return json.Marshal(o.wire()) }
-
-func (o *Order) wire() orderWire { return orderWire{orderFields(*o), o.Lease.Milliseconds()} }
-
-// UnmarshalJSON reads what MarshalJSON writes, and checks it as Check does.
-func (o *Order) UnmarshalJSON(data []byte) error {
-	var w orderWire
-	if err := json.Unmarshal(data, &w); err != nil {
-		return err
-	}
-	return o.set(&w)
-}
-
-func (o *Order) set(w *orderWire) error {
-	if w.LeaseMS < 0 || w.LeaseMS > MaxLease.Milliseconds() {
-		return invalidOrder("a lease of %d ms", w.LeaseMS)
-	}
-	*o = Order(w.orderFields)
-	o.Lease = time.Duration(w.LeaseMS) * time.Millisecond
-	return o.Check()
-}
+// Lease is how long the order holds without being given again; it has no meaning in mode off.
+func (o *Order) Lease() time.Duration { return time.Duration(o.LeaseMS) * time.Millisecond }
 
 // Check refuses an order that no host could carry out. The error wraps snapshot.ErrInvalid.
 func (o *Order) Check() error {
 	switch {
 	case !o.Mode.Valid():
 		return invalidOrder("%s", o.Mode)
-	case o.Mode != Off && (o.Lease < MinLease || o.Lease > MaxLease):
-		return invalidOrder("a lease of %s: expected %s to %s", o.Lease, MinLease, MaxLease)
+	case o.LeaseMS < 0 || o.LeaseMS > MaxLease.Milliseconds() || o.Mode != Off && o.Lease() < MinLease:
+		return invalidOrder("a lease of %d ms: expected %s to %s", o.LeaseMS, MinLease, MaxLease)
 	case max(len(o.ExemptUsers), len(o.ExemptUIDs), len(o.ExemptDevices), len(o.ExemptUUIDs)) > maxExempt:
 		return invalidOrder("more than %d exempt users or GPUs", maxExempt)
 	case len(o.By) > maxBy:
@@ -201,7 +171,7 @@ type At struct {
 
 // Left is how long the order holds from now on; 0 if it doesn't any more.
 func (o *Order) Left(now At) time.Duration {
-	if o.bootID != now.BootID || now.SinceBoot < o.ends-o.Lease { // of another boot
+	if o.bootID != now.BootID || now.SinceBoot < o.ends-o.Lease() { // of another boot
 		return 0
 	}
 	return max(0, o.ends-now.SinceBoot)
@@ -211,7 +181,7 @@ func (o *Order) Left(now At) time.Duration {
 type storedOrder struct {
 	Schema string `json:"schema"`
 	ID     string `json:"id"`
-	orderWire
+	Order
 	Time   time.Time `json:"time"`
 	BootID string    `json:"boot_id"`
 	EndsMS int64     `json:"ends_ms"` // since boot
@@ -315,11 +285,8 @@ func locked(dir string, change func(d *folder.Folder, present Order, err error) 
 }
 
 func writeOrder(d *folder.Folder, o Order, id string, now At) (Order, error) {
-	o.ID, o.Given, o.bootID, o.ends = id, now.Time, now.BootID, now.SinceBoot+o.Lease
-	return o, orderNote.Put(d, storedOrder{
-		Schema: orderSchema, ID: id, orderWire: o.wire(), Time: now.Time.UTC(), BootID: o.bootID,
-		EndsMS: o.ends.Milliseconds(),
-	})
+	o.ID, o.Given, o.bootID, o.ends = id, now.Time, now.BootID, now.SinceBoot+o.Lease()
+	return o, orderNote.Put(d, storedOrder{orderSchema, id, o, now.Time.UTC(), o.bootID, o.ends.Milliseconds()})
 }
 
 // ReadOrder returns the last order, also after its lease. The error wraps ErrNoOrder, folder.ErrUnsafe or
@@ -332,10 +299,7 @@ func ReadOrder(dir string) (Order, error) {
 	if err != nil {
 		return Order{}, err
 	}
-	var o Order
-	if err := o.set(&s.orderWire); err != nil {
-		return Order{}, err
-	}
+	o := s.Order
 	o.ID, o.Given, o.bootID, o.ends = s.ID, s.Time, s.BootID, time.Duration(s.EndsMS)*time.Millisecond
 	return o, nil
 }
@@ -344,5 +308,5 @@ func (s *storedOrder) check() error {
 	if s.ID == "" || len(s.ID) > maxOrderID {
 		return errors.New("its id is missing or too long")
 	}
-	return folder.CheckSchema(s.Schema, orderSchema)
+	return cmp.Or(folder.CheckSchema(s.Schema, orderSchema), s.Order.Check())
 }

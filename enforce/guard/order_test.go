@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -25,7 +26,7 @@ func after(d time.Duration) guard.At {
 
 func enforce() guard.Order {
 	return guard.Order{
-		Mode: guard.Enforce, Lease: time.Minute, FirstUID: 2000, ExemptUsers: []snapshot.Username{"ann"}, ExemptUIDs: []snapshot.UID{7},
+		Mode: guard.Enforce, LeaseMS: 60_000, FirstUID: 2000, ExemptUsers: []snapshot.Username{"ann"}, ExemptUIDs: []snapshot.UID{7},
 		ExemptDevices: []snapshot.DeviceIndex{3}, ExemptUUIDs: []snapshot.GPUUUID{"GPU-a"}, By: "alice",
 	}
 }
@@ -36,8 +37,8 @@ func TestCheck(t *testing.T) {
 		"off":               func(o *guard.Order) { o.Mode = guard.Off },
 		"off without lease": func(o *guard.Order) { *o = guard.Order{By: "alice"} },
 		"watch":             func(o *guard.Order) { o.Mode = guard.Watch },
-		"a short lease":     func(o *guard.Order) { o.Lease = time.Second },
-		"a day":             func(o *guard.Order) { o.Lease = 24 * time.Hour },
+		"a short lease":     func(o *guard.Order) { o.LeaseMS = 1000 },
+		"a day":             func(o *guard.Order) { o.LeaseMS = 86_400_000 },
 		"uid 1":             func(o *guard.Order) { o.FirstUID = 1 },
 		"the last device":   func(o *guard.Order) { o.ExemptDevices = []snapshot.DeviceIndex{1023} },
 		"no author":         func(o *guard.Order) { o.By = "" },
@@ -53,10 +54,10 @@ func TestCheck(t *testing.T) {
 	}
 	for name, change := range map[string]func(*guard.Order){
 		"an unknown mode":     func(o *guard.Order) { o.Mode = 7 },
-		"no lease":            func(o *guard.Order) { o.Lease = 0 },
-		"a negative lease":    func(o *guard.Order) { o.Lease = -time.Second },
-		"less than a second":  func(o *guard.Order) { o.Lease = 999 * time.Millisecond },
-		"more than a day":     func(o *guard.Order) { o.Lease = 25 * time.Hour },
+		"no lease":            func(o *guard.Order) { o.LeaseMS = 0 },
+		"a negative lease":    func(o *guard.Order) { o.LeaseMS = -1000 },
+		"less than a second":  func(o *guard.Order) { o.LeaseMS = 999 },
+		"more than a day":     func(o *guard.Order) { o.LeaseMS = 90_000_000 },
 		"a device below zero": func(o *guard.Order) { o.ExemptDevices = []snapshot.DeviceIndex{-1} },
 		"a device too high":   func(o *guard.Order) { o.ExemptDevices = []snapshot.DeviceIndex{1024} },
 		"a user without name": func(o *guard.Order) { o.ExemptUsers = []snapshot.Username{""} },
@@ -77,7 +78,7 @@ func TestUnmarshalRefuses(t *testing.T) {
 		`{"mode":"on","lease_ms":60000}`, `{"mode":"watch","lease_ms":60000,"exempt_devices":[5000]}`, `[]`, ``,
 	} {
 		var o guard.Order
-		err := json.Unmarshal([]byte(text), &o)
+		err := cmp.Or(json.Unmarshal([]byte(text), &o), o.Check())
 		if text == `{}` { // off, without an author
 			require.NoError(t, err)
 			require.Equal(t, guard.Order{}, o)

@@ -162,7 +162,7 @@ func (s *lockedKeeper) readOrder() {
 		return
 	default:
 		if s.order.ID != given.ID || s.order.Mode != given.Mode {
-			s.Log.Info().Stringer("mode", given.Mode).Dur("lease", given.Lease).Str("by", given.By).
+			s.Log.Info().Stringer("mode", given.Mode).Dur("lease", given.Lease()).Str("by", given.By).
 				Msg("order for the guard")
 		}
 		s.order = given

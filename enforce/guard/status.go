@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -165,7 +166,9 @@ const (
 
 var statusNote = folder.Note[Status]{
 	Name: statusFile, Max: maxStatus, Mode: 0o644, Invalid: snapshot.ErrInvalid,
-	Check: func(s *Status) error { return folder.CheckSchema(s.Schema, statusSchema) },
+	Check: func(s *Status) error {
+		return cmp.Or(folder.CheckSchema(s.Schema, statusSchema), cmp.Or(s.Order, &Order{}).Check())
+	},
 }
 
 // ErrNoStatus means that no guard was on since the machine was started.

@@ -68,7 +68,7 @@ func (p *guardCommands) readOrder(c *cli.Context, flags *options) (guard.Order, 
 	if o.Mode, err = guard.ParseMode(flags.mode); err != nil || o.Mode == guard.Off {
 		return o, command.UsageError("missing --mode: write --mode watch or --mode enforce")
 	}
-	o.Lease = flags.lease.Truncate(time.Millisecond)
+	o.LeaseMS = flags.lease.Milliseconds()
 	first := flags.firstUID
 	if c.IsSet("first-uid") && first < 1 || first > math.MaxUint32 {
 		return o, command.WrongFlag("first-uid", " %d: write a uid from 1", first)
@@ -109,9 +109,9 @@ func (p pins) possible() error {
 // order that replaces this one is followed.
 func (p *guardCommands) renew(ctx context.Context, end func(), log zerolog.Logger, given guard.Order) error {
 	dir := disk.RunDir(p.Getenv)
-	every := time.NewTicker(min(given.Lease/3, time.Second))
+	every := time.NewTicker(min(given.Lease()/3, time.Second))
 	defer every.Stop()
-	for due, mine := time.Now().Add(given.Lease/3), true; ; {
+	for due, mine := time.Now().Add(given.Lease()/3), true; ; {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -119,7 +119,7 @@ func (p *guardCommands) renew(ctx context.Context, end func(), log zerolog.Logge
 		}
 		present, err := guard.ReadOrder(dir)
 		if err == nil && present.ID == given.ID && !time.Now().Before(due) {
-			due = time.Now().Add(given.Lease / 3)
+			due = time.Now().Add(given.Lease() / 3)
 			var now guard.At
 			if now, err = guard.Now(); err == nil {
 				present, err = guard.RenewOrder(dir, given, now)

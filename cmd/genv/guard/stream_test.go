@@ -82,7 +82,7 @@ func (c *stream) ask(name string, request, answer any) {
 }
 
 func asked(m guard.Mode, lease time.Duration) agent.GuardRequest {
-	return agent.GuardRequest{ID: agent.GuardPrefix + "c1", Order: guard.Order{Mode: m, Lease: lease, By: "genv remote enforce"}}
+	return agent.GuardRequest{ID: agent.GuardPrefix + "c1", Order: guard.Order{Mode: m, LeaseMS: lease.Milliseconds(), By: "genv remote enforce"}}
 }
 
 // TestAControllerGuardsAHost: from the order over the stream to the kernel and back, and

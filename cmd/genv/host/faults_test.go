@@ -212,7 +212,7 @@ func TestMain(m *testing.M) {
 // TestDoctorKnowsTheOrderOfTheGuard: what the guard was ordered is compared with what it does.
 func TestDoctorKnowsTheOrderOfTheGuard(t *testing.T) {
 	now := time.Now().UTC().Truncate(time.Second)
-	order := guard.Order{Mode: guard.Enforce, Lease: time.Minute, By: "bob on jump"}
+	order := guard.Order{Mode: guard.Enforce, LeaseMS: 60_000, By: "bob on jump"}
 	for name, row := range map[string]struct {
 		status *guard.Status
 		want   doctor.GuardState

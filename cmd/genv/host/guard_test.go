@@ -36,7 +36,7 @@ func openGuarded(t *testing.T) (g *guarded, kept chan string) {
 func ask(m guard.Mode, controller string) agent.GuardRequest {
 	r := agent.GuardRequest{ID: agent.GuardPrefix + controller, Order: guard.Order{Mode: m, By: "genv remote enforce"}}
 	if m != guard.Off {
-		r.Order.Lease = time.Minute
+		r.Order.LeaseMS = 60_000
 	}
 	return r
 }
