@@ -1,5 +1,4 @@
-// Package environment has what commands on this host and on a fleet have in
-// common about environments: settings as flags, what --query prints, and JSON.
+// Package environment has what commands on this host and on a fleet share about environments.
 package environment
 
 import (
@@ -29,8 +28,7 @@ type Configurable struct {
 	Set  func(*snapshot.EnvConfig, string) error
 }
 
-// leastMemory is less than any process on a GPU needs. A capacity below it is a number
-// without its unit, and enforcement would end all of the environment's processes.
+// leastMemory is less than any process on a GPU needs: a capacity below it is a number without its unit.
 const leastMemory = 1_000_000
 
 // SetMemory sets the memory on each device from a text such as 4g.
@@ -157,7 +155,7 @@ func Bytes(m snapshot.Memory) *int64 {
 }
 
 // Queries are the values of `--query` and what each prints of a T.
-type Queries[T any] map[string]func(T) string
+type Queries[T any] map[string]func(*T) string
 
 // Flag chooses them.
 func (q Queries[T]) Flag(to *[]string) cli.Flag {
@@ -166,18 +164,20 @@ func (q Queries[T]) Flag(to *[]string) cli.Flag {
 		"`WHAT` to print, several values allowed: "+strings.Join(names, " ")).OneOf(names...)
 }
 
-// Row is what each of the chosen ones prints.
-func (q Queries[T]) Row(chosen []string, of T) []string {
-	row := make([]string, len(chosen))
-	for i, name := range chosen {
-		row[i] = q[name](of)
+// Rows are what the chosen ones print of each.
+func (q Queries[T]) Rows(chosen []string, list []T) [][]string {
+	rows := make([][]string, len(list))
+	for i := range list {
+		for _, name := range chosen {
+			rows[i] = append(rows[i], q[name](&list[i]))
+		}
 	}
-	return row
+	return rows
 }
 
 // QueriesOn are those about environments of a host.
-func QueriesOn(host string) Queries[*snapshot.Environment] {
-	return Queries[*snapshot.Environment]{
+func QueriesOn(host string) Queries[snapshot.Environment] {
+	return Queries[snapshot.Environment]{
 		"hostname":          func(*snapshot.Environment) string { return host },
 		"eid":               func(e *snapshot.Environment) string { return string(e.EID) },
 		"uid":               func(e *snapshot.Environment) string { return fmt.Sprint(e.UID) },

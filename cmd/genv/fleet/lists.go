@@ -213,9 +213,7 @@ func (o *queryOptions) write(a answers[[]snapshot.Environment]) error {
 	}
 	var rows [][]string
 	for _, r := range a.of {
-		for i := range r.Value {
-			rows = append(rows, environment.QueriesOn(r.Host.Name).Row(o.queries, &r.Value[i]))
-		}
+		rows = append(rows, environment.QueriesOn(r.Host.Name).Rows(o.queries, r.Value)...)
 	}
 	return render.WriteCSV(o.Out, rows)
 }

@@ -17,7 +17,7 @@ import (
 
 // deviceQueries are the values of `genv devices query --query` and what each prints.
 // As in 1.4.3, the items of a list are separated by spaces, and have none.
-var deviceQueries = environment.Queries[*snapshot.Device]{
+var deviceQueries = environment.Queries[snapshot.Device]{
 	"index":        func(d *snapshot.Device) string { return d.Index.String() },
 	"total_memory": func(d *snapshot.Device) string { return d.TotalMemory.String() },
 	"eids": func(d *snapshot.Device) string {
@@ -61,11 +61,7 @@ func (o *devicesOptions) query(c *cli.Context) error {
 	if o.Format == "json" {
 		return render.WriteJSON(o.Out, localDevicesOf(&files))
 	}
-	rows := make([][]string, len(files.Devices))
-	for i := range files.Devices {
-		rows[i] = deviceQueries.Row(o.queries, &files.Devices[i])
-	}
-	return render.WriteCSV(o.Out, rows)
+	return render.WriteCSV(o.Out, deviceQueries.Rows(o.queries, files.Devices))
 }
 
 func nameOf(b *state.Files, eid snapshot.EnvID) string {
@@ -191,10 +187,9 @@ func (o *devicesOptions) list(c *cli.Context) error {
 	return t.Write(o.Out)
 }
 
-// attachTo attaches the requested devices, or by default as many as are configured. Unlike attach it does what
-// programs know from `devices attach` of 1.4.3: without a configured number it attaches none, and from more than the
-// number it goes down to it. An environment that isn't registered belongs to no user; as in 1.4.3 devices can be
-// attached to it, until the state files are next cleaned up.
+// attachTo attaches the requested devices, or by default as many as are configured. Unlike attach it does as 1.4.3 did:
+// without a configured number it attaches none, it goes down to the number, and devices can be attached to an
+// environment that isn't registered, until the state files are next cleaned up.
 func (o *devicesOptions) attachTo(c *cli.Context) error {
 	request, _, err := o.attach.request(c, o.Getenv)
 	var config snapshot.EnvConfig

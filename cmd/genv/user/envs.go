@@ -131,11 +131,7 @@ func (o *envsOptions) query(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	queries, rows := environment.QueriesOn(hostname), make([][]string, len(files.Environments))
-	for i := range files.Environments {
-		rows[i] = queries.Row(o.queries, &files.Environments[i])
-	}
-	return render.WriteCSV(o.Out, rows)
+	return render.WriteCSV(o.Out, environment.QueriesOn(hostname).Rows(o.queries, files.Environments))
 }
 
 // files are the state files with the environments, after --reset.

@@ -56,9 +56,7 @@ func TestLockExcludesFlockBothWays(t *testing.T) {
 	}
 	holder := u.command("flock", file("3"), "sh", "-c", "echo held; read line")
 	in, out := proctest.StartPiped(t, holder)
-	held, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, "held\n", held)
+	require.Equal(t, "held\n", (&output{bufio.NewReader(out), t}).line())
 
 	marker := s.path("ran")
 	waiting := u.command("genv", "lock", "touch", marker)
@@ -84,29 +82,6 @@ func (u *account) orHeld(r genvtest.Result, path string) genvtest.Result {
 	return r
 }
 
-func TestLockPassesSignalsOn(t *testing.T) {
-	_, _, u := active(t)
-	for name, signal := range map[string]syscall.Signal{
-		"TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
-	} {
-		cmd := u.command("genv", "lock", "sh", "-c", `trap "echo got; exit 5" `+name+`; echo ready; while :; do sleep 0.05; done`)
-		cmd.SysProcAttr.Setsid = true // no terminal
-		out, err := cmd.StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, cmd.Start())
-		lines := bufio.NewReader(out)
-		ready, err := lines.ReadString('\n')
-		require.NoError(t, err)
-		require.Equal(t, "ready\n", ready)
-		require.NoError(t, cmd.Process.Signal(signal))
-		got, err := lines.ReadString('\n')
-		require.NoError(t, err)
-		require.Equal(t, "got\n", got, name)
-		_ = cmd.Wait() // the status is looked at
-		require.Equal(t, 5, cmd.ProcessState.ExitCode(), name)
-	}
-}
-
 // Who is interrupted while waiting for a lock doesn't run the command.
 func TestLockGivesUpWhenInterrupted(t *testing.T) {
 	s, _, u := active(t)
@@ -119,19 +94,16 @@ func TestLockGivesUpWhenInterrupted(t *testing.T) {
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	lines := bufio.NewReader(stderr)
-	waiting, err := lines.ReadString('\n')
-	require.NoError(t, err)
+	lines := output{bufio.NewReader(stderr), t}
+	waiting := lines.line()
 	require.Contains(t, waiting, "waiting for "+held.Name())
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-	gaveUp, err := lines.ReadString('\n')
-	require.NoError(t, err)
+	gaveUp := lines.line()
 	require.Contains(t, gaveUp, "3.lock is held by")
 	for _, line := range []string{waiting, gaveUp} {
 		require.Contains(t, line, strconv.Itoa(os.Getpid()), "the holder is named")
 	}
-	_ = cmd.Wait() // the status is looked at
-	require.Equal(t, 1, cmd.ProcessState.ExitCode())
+	require.Equal(t, 1, exitCode(cmd))
 	require.NoFileExists(t, s.path("ran"))
 }
 
@@ -144,11 +116,10 @@ func TestCtrlCComesOnce(t *testing.T) {
 	terminal, err := pty.Start(cmd)
 	require.NoError(t, err)
 	defer terminal.Close()
-	lines := bufio.NewReader(terminal)
+	lines := output{bufio.NewReader(terminal), t}
 	expect := func(want string) {
 		for {
-			line, err := lines.ReadString('\n')
-			require.NoError(t, err, "before %q", want)
+			line := lines.line()
 			if strings.Contains(line, want) {
 				return
 			}
@@ -161,8 +132,7 @@ func TestCtrlCComesOnce(t *testing.T) {
 	expect("got 1")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	expect("end 1")
-	_ = cmd.Wait() // the status is looked at
-	require.Equal(t, 3, cmd.ProcessState.ExitCode())
+	require.Equal(t, 3, exitCode(cmd))
 }
 
 // TestAHostMaySpareProcesses: with GENV_TERMINATE_PROCESSES=0 a report detaches,

@@ -76,40 +76,60 @@ func TestRunHasTheCommandsStatus(t *testing.T) {
 	require.Equal(t, noEnvironments, u.environments())
 }
 
-// started is `genv run` of a shell script that says "ready" first.
-func (u *account) started(script string, flags ...string) (*exec.Cmd, *bufio.Reader) {
-	u.t.Helper()
-	words := append(append([]string{"genv", "run", "-q"}, flags...), "sh", "-c", script)
-	cmd := u.command(words...)
-	cmd.SysProcAttr.Setsid = true // no terminal
-	out, err := cmd.StdoutPipe()
-	require.NoError(u.t, err)
-	require.NoError(u.t, cmd.Start())
-	lines := bufio.NewReader(out)
-	ready, err := lines.ReadString('\n')
-	require.NoError(u.t, err)
-	require.Equal(u.t, "ready\n", ready)
-	return cmd, lines
+// output is lines that a command writes.
+type output struct {
+	*bufio.Reader
+	t *testing.T
 }
 
-func TestRunPassesSignalsOn(t *testing.T) {
+func (o *output) line() string {
+	o.t.Helper()
+	line, err := o.ReadString('\n')
+	require.NoError(o.t, err)
+	return line
+}
+
+func outputOf(t *testing.T, cmd *exec.Cmd) *output {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	return &output{bufio.NewReader(out), t}
+}
+
+// started is a genv command that runs a shell script, which says "ready" first.
+func (u *account) started(words, script string) (*exec.Cmd, *output) {
+	u.t.Helper()
+	cmd := u.command(append(strings.Fields(words), "sh", "-c", script)...)
+	cmd.SysProcAttr.Setsid = true // no terminal
+	out := outputOf(u.t, cmd)
+	require.Equal(u.t, "ready\n", out.line())
+	return cmd, out
+}
+
+// exitCode waits for a command, which may fail.
+func exitCode(cmd *exec.Cmd) int {
+	_ = cmd.Wait()
+	return cmd.ProcessState.ExitCode()
+}
+
+func TestSignalsArePassedOn(t *testing.T) {
+	_, _, locked := active(t)
 	u := newStation(t).me()
 	for name, signal := range map[string]syscall.Signal{
 		"TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
 	} {
-		cmd, lines := u.started(`trap "echo got; exit 5" `+name+`; echo ready; while :; do sleep 0.05; done`, "--gpus", "1")
-		require.NoError(t, cmd.Process.Signal(signal))
-		got, err := lines.ReadString('\n')
-		require.NoError(t, err)
-		require.Equal(t, "got\n", got, name)
-		_ = cmd.Wait() // the status is looked at
-		require.Equal(t, 5, cmd.ProcessState.ExitCode(), name)
+		for words, u := range map[string]*account{"genv run -q --gpus 1": u, "genv lock": locked} {
+			cmd, lines := u.started(words, `trap "echo got; exit 5" `+name+`; echo ready; while :; do sleep 0.05; done`)
+			require.NoError(t, cmd.Process.Signal(signal))
+			require.Equal(t, "got\n", lines.line(), name)
+			require.Equal(t, 5, exitCode(cmd), name)
+		}
 		require.Equal(t, noEnvironments, u.environments(), name)
 	}
-	cmd, _ := u.started("echo ready; exec sleep 1000000")
+	cmd, _ := u.started("genv run -q", "echo ready; exec sleep 1000000")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-	_ = cmd.Wait() // the status is looked at
-	require.Equal(t, 128+15, cmd.ProcessState.ExitCode())
+	require.Equal(t, 128+15, exitCode(cmd))
 	require.Equal(t, noEnvironments, u.environments())
 }
 
@@ -128,12 +148,7 @@ func TestRunIsStoppedWithItsCommand(t *testing.T) {
 	u := newStation(t).me()
 	cmd := u.command("genv", "run", "-q", "sh", "-c", "echo $$; exec sleep 1000000")
 	cmd.SysProcAttr.Setpgid = true // a job of its own, as a shell makes it
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	text, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
-	command, err := strconv.Atoi(strings.TrimSpace(text))
+	command, err := strconv.Atoi(strings.TrimSpace(outputOf(t, cmd).line()))
 	require.NoError(t, err)
 	both := func(state string) func() bool {
 		return func() bool {
@@ -153,28 +168,23 @@ func TestRunIsStoppedWithItsCommand(t *testing.T) {
 		require.Eventually(t, both("SR"), 10*time.Second, 10*time.Millisecond)
 	}
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-	_ = cmd.Wait() // the status is looked at
-	require.Equal(t, 128+15, cmd.ProcessState.ExitCode())
+	require.Equal(t, 128+15, exitCode(cmd))
 }
 
 // Where it could not be continued, as in a session of its own, a stop is ignored as it is for any program.
 func TestRunIsNotStoppedForEver(t *testing.T) {
 	u := newStation(t).me()
-	cmd, lines := u.started("echo ready; sleep 0.3; echo on")
+	cmd, lines := u.started("genv run -q", "echo ready; sleep 0.3; echo on")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTSTP))
-	on, err := lines.ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, "on\n", on)
+	require.Equal(t, "on\n", lines.line())
 	require.NoError(t, cmd.Wait())
 }
 
 // `genv run` killed by SIGKILL: the environment goes on with the command, and ends with it.
 func TestTheEnvironmentOfAKilledRunEndsWithTheCommand(t *testing.T) {
 	u := newStation(t).me()
-	cmd, lines := u.started("echo ready; echo $$; exec sleep 1000000", "--gpus", "2")
-	text, err := lines.ReadString('\n')
-	require.NoError(t, err)
-	command, err := strconv.Atoi(strings.TrimSpace(text))
+	cmd, lines := u.started("genv run -q --gpus 2", "echo ready; echo $$; exec sleep 1000000")
+	command, err := strconv.Atoi(strings.TrimSpace(lines.line()))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = syscall.Kill(command, syscall.SIGKILL) })
 	eid := strconv.Itoa(cmd.Process.Pid)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -19,11 +18,9 @@ const WaitsFile = "waits.json"
 // noted is a wait as it is noted, so that it keeps its place when a new service begins. Times are since boot.
 type noted struct {
 	snapshot.Wait
-	PID     snapshot.PID       `json:"pid,omitempty"` // 0 for one that can't be found again
-	Start   snapshot.StartTime `json:"start,omitempty"`
-	SinceMS int64              `json:"since_boot_ms"`
-
-	since time.Duration
+	PID   snapshot.PID       `json:"pid,omitempty"` // 0 for one that can't be found again
+	Start snapshot.StartTime `json:"start,omitempty"`
+	Since time.Duration      `json:"since_boot_ns"`
 }
 
 type waitsNote struct {
@@ -34,24 +31,16 @@ type waitsNote struct {
 
 var waitsFile = folder.Note[waitsNote]{Name: WaitsFile, Max: 4 << 20, Mode: 0o644, Invalid: snapshot.ErrInvalid}
 
-func (n *waitsNote) load(run string) (err error) {
-	*n, err = waitsFile.Read(run)
-	for i := range n.Waits {
-		n.Waits[i].since = time.Duration(n.Waits[i].SinceMS) * time.Millisecond
-	}
-	return err
-}
-
 // Waits are who waits for GPUs, as noted in a run folder; nil if unknown. alive says whether a process runs.
 func Waits(run string, alive func(snapshot.PID, snapshot.StartTime) bool) []snapshot.Wait {
-	var note waitsNote
-	if err := note.load(run); err != nil {
+	note, err := waitsFile.Read(run)
+	if err != nil {
 		return nil
 	}
 	list, now := []snapshot.Wait{}, sinceBoot()
 	for i := range note.Waits {
-		if n := &note.Waits[i]; n.since <= now && (n.PID == 0 || alive(n.PID, n.Start)) {
-			n.Seconds, n.Passed = int64((now - n.since).Seconds()), now < note.Passed[n.UID]
+		if n := &note.Waits[i]; n.Since <= now && (n.PID == 0 || alive(n.PID, n.Start)) {
+			n.Seconds, n.Passed = int64((now - n.Since).Seconds()), now < note.Passed[n.UID]
 			list = append(list, n.Wait)
 		}
 	}
@@ -65,20 +54,16 @@ func (s *Server) note(now time.Duration) {
 		return
 	}
 	maps.DeleteFunc(q.passed, func(_ snapshot.UID, until time.Duration) bool { return until <= now })
-	next := waitsNote{Waits: slices.Clone(q.disconnected), Passed: q.passed}
+	next := waitsNote{Waits: append([]noted{}, q.disconnected...), Passed: q.passed}
 	for _, w := range q.list {
 		if w.done {
 			continue
 		}
 		n := w.noted
-		n.SinceMS = n.since.Milliseconds()
 		if o := q.offerTo(w.ID); o != nil {
 			n.Offered = o.gpus
 		}
 		next.Waits = append(next.Waits, n)
-	}
-	if next.Waits == nil {
-		next.Waits = []noted{}
 	}
 	data, err := json.Marshal(next)
 	if err == nil && string(data) != q.file {
@@ -96,8 +81,8 @@ func (s *Server) loadWaits() {
 	if s.Run == "" {
 		return
 	}
-	var note waitsNote
-	if err := note.load(filepath.Clean(s.Run)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	note, err := waitsFile.Read(s.Run)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.failed(err)
 	}
 	q.disconnected, q.passed = note.Waits, note.Passed
@@ -108,6 +93,6 @@ func (s *Server) loadWaits() {
 func (s *Server) stillDisconnected(list []noted, now time.Duration) []noted {
 	return slices.DeleteFunc(slices.Clone(list), func(n noted) bool {
 		alive, err := s.Proc.Alive(n.PID, n.Start)
-		return n.PID == 0 || n.since > now || err == nil && !alive
+		return n.PID == 0 || n.Since > now || err == nil && !alive
 	})
 }

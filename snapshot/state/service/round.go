@@ -48,7 +48,7 @@ func (s *Server) round(ctx context.Context) {
 		free, missing := w.room(look, states, last)
 		waiting[w.ID], w.barred = w, s.barred(look, w, has, free, missing)
 		candidates = append(candidates, candidate{
-			id: w.ID, uid: w.UID, gpus: missing, free: q.unkept(w, free), since: w.since,
+			id: w.ID, uid: w.UID, gpus: missing, free: q.unkept(w, free), since: w.Since,
 			barred: w.barred != "", behind: w.change == nil && now < q.passed[w.UID],
 		})
 	}
@@ -206,7 +206,7 @@ func (q *waits) letPass(uid snapshot.UID, now time.Duration) {
 	q.comesBehind(uid, now+passedFor)
 	for _, w := range q.list {
 		if w.UID == uid && w.change == nil {
-			w.since = now
+			w.Since = now
 		}
 	}
 }
@@ -348,20 +348,31 @@ func (q *waits) keptFrom(uid snapshot.UID) (list []snapshot.DeviceIndex) {
 
 // tell says to those who wait where they are, if that has changed; q.mu is held.
 func (q *waits) tell(sorted []candidate, waiting map[string]*wait, now time.Duration) {
-	for id, p := range places(sorted) {
-		w := waiting[id]
-		if n, known := q.possible[id]; known {
+	people, own := make(map[snapshot.UID]int), make(map[snapshot.UID]int)
+	for _, c := range sorted {
+		if people[c.uid] == 0 {
+			people[c.uid] = len(people) + 1
+		}
+	}
+	first := waiting[sorted[0].id]
+	for _, c := range sorted {
+		w := waiting[c.id]
+		p := Place{
+			Number: people[c.uid], People: len(people), GPUs: c.gpus, Free: len(c.free), Own: own[c.uid],
+			Barred: w.barred,
+		}
+		own[c.uid]++
+		if n, known := q.possible[c.id]; known {
 			p.Possible = &n
 		}
 		for _, o := range q.offers {
-			if o.id == id && !o.told {
+			if o.id == c.id && !o.told {
 				p.Freed = o.gpus
 			}
 		}
-		p.Barred = w.barred
-		if first := waiting[sorted[0].id]; first.UID != w.UID {
+		if first.UID != w.UID {
 			shown := first.Wait
-			shown.ID, shown.Seconds = "", int64((now - first.since).Truncate(time.Minute).Seconds())
+			shown.ID, shown.Seconds = "", int64((now - first.Since).Truncate(time.Minute).Seconds())
 			p.First = &shown
 		}
 		if !reflect.DeepEqual(w.place, p) {

@@ -36,11 +36,8 @@ func TestPeopleChangeRootsStateOverTheSocket(t *testing.T) {
 		`{"enter":{"eid":"a","pid":PID}}`, `{"attach":{"eid":"a","count":2}}`, `{"detach":{"eid":"a","indices":[0]}}`))
 	require.Empty(t, h.files(t).Environments, "its process has ended")
 
-	sleeper := exec.Command("sleep", "1000")
-	sleeper.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: alice, Gid: alice}}
-	require.NoError(t, sleeper.Start())
-	t.Cleanup(func() { _ = sleeper.Process.Kill(); _ = sleeper.Wait() })
-	enter := fmt.Sprintf(`{"enter":{"eid":"a","pid":%d,"attach":true,"config":{"gpus":1}}}`, sleeper.Process.Pid)
+	sleeper := proctest.Sleeper(t, alice)
+	enter := fmt.Sprintf(`{"enter":{"eid":"a","pid":%d,"attach":true,"config":{"gpus":1}}}`, sleeper)
 	require.Equal(t, []string{"now [0]"}, h.ask(t, alice, enter))
 	files := h.files(t)
 	require.Len(t, files.Environments, 1)
@@ -49,7 +46,7 @@ func TestPeopleChangeRootsStateOverTheSocket(t *testing.T) {
 
 	for _, refused := range []string{
 		enter, `{"attach":{"eid":"a","count":2}}`, `{"detach":{"eid":"a"}}`, `{"configure":{"eid":"a","set":{"name":"x"}}}`,
-		fmt.Sprintf(`{"leave":{"pid":%d}}`, sleeper.Process.Pid),
+		fmt.Sprintf(`{"leave":{"pid":%d}}`, sleeper),
 		`{"enter":{"eid":"b","pid":1}}`, `{"enter":{"eid":"a","pid":PID}}`,
 	} {
 		answer := h.ask(t, mallory, refused)
@@ -65,11 +62,8 @@ func TestWhatAUserCannotForge(t *testing.T) {
 	proctest.NeedRoot(t)
 	h := newHost(t, 4)
 	h.serve(t, service.Bounds{})
-	bob := exec.Command("sleep", "1000")
-	bob.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: alice, Gid: alice}}
-	require.NoError(t, bob.Start())
-	t.Cleanup(func() { _ = bob.Process.Kill(); _ = bob.Wait() })
-	require.Equal(t, []string{"now [0]"}, h.ask(t, alice, fmt.Sprintf(`{"enter":{"eid":"alices","pid":%d,"attach":true,"config":{"gpus":1}}}`, bob.Process.Pid)))
+	hers := proctest.Sleeper(t, alice)
+	require.Equal(t, []string{"now [0]"}, h.ask(t, alice, fmt.Sprintf(`{"enter":{"eid":"alices","pid":%d,"attach":true,"config":{"gpus":1}}}`, hers)))
 	before := h.files(t)
 
 	sh := func(script string) string {
@@ -83,11 +77,11 @@ func TestWhatAUserCannotForge(t *testing.T) {
 	forged := `[{"eid": "f", "uid": 0, "username": "root", "creation": "20/11/2026 10:00:00", "config": {"name": null, "gpu_memory": null, "gpus": null}, "pids": [1], "kernel_ids": []}]`
 	for name, row := range map[string]struct{ script, request string }{
 		"an environment of an exempt owner":      {`echo '` + forged + `' >$S/envs.json || echo '` + forged + `' >$R/host/envs.json`, `{"enter":{"eid":"f","pid":1}}`},
-		"an environment of alice":                {`sed -i s/4001/4001/ $S/envs.json || mv $S/envs.json $S/x`, fmt.Sprintf(`{"enter":{"eid":"f","pid":%d}}`, bob.Process.Pid)},
+		"an environment of alice":                {`sed -i s/4001/4001/ $S/envs.json || mv $S/envs.json $S/x`, fmt.Sprintf(`{"enter":{"eid":"f","pid":%d}}`, hers)},
 		"attachments of alice":                   {`trap "rm -f /tmp/genv-forged.$$" EXIT; cp $S/devices.json /tmp/genv-forged.$$ && mv /tmp/genv-forged.$$ $S/devices.json`, `{"attach":{"eid":"alices","count":4}}`},
 		"attachments of nobody":                  {`ln -sf /dev/null $R/host/devices.json || ln -f /etc/hostname $S/devices.json`, `{"attach":{"eid":"nobody","count":1,"unregistered":false}}`},
 		"an uid without an account":              {`touch $R/host/new || touch $S/new`, `{"enter":{"eid":"f","pid":99999999}}`},
-		"envs.json is removed":                   {`rm -f $S/envs.json || rm -rf $S || mv $S $S.old || rm -f $R/host/envs.json`, `{"leave":{"pid":` + strconv.Itoa(bob.Process.Pid) + `}}`},
+		"envs.json is removed":                   {`rm -f $S/envs.json || rm -rf $S || mv $S $S.old || rm -f $R/host/envs.json`, `{"leave":{"pid":` + fmt.Sprint(hers) + `}}`},
 		"state is truncated":                     {`: >$R/host/envs.json || : >$S/envs.json || truncate -s 0 $R/host/seen.json`, `{"detach":{"eid":"alices"}}`},
 		"the owner's note is removed":            {`rm -f $R/host/owner.json || mv $R/host $R/h || mkdir $R/x`, `{"configure":{"eid":"alices","set":{"name":"run this"}}}`},
 		"a socket of one's own":                  {`rm -f $RUN/host.sock || mv $RUN/host.sock $RUN/x || touch $RUN/host.lock`, `{"attach":{"eid":"alices","count":3}}`},

@@ -130,22 +130,3 @@ type Place struct {
 	// Offered are GPUs that are kept for it for a minute; the rest is not set then.
 	Offered []snapshot.DeviceIndex `json:"offered,omitempty"`
 }
-
-func places(list []candidate) map[string]Place {
-	people, own := make(map[snapshot.UID]int), make(map[snapshot.UID]int)
-	all := make(map[string]Place, len(list))
-	for _, c := range list {
-		if people[c.uid] == 0 {
-			people[c.uid] = len(people) + 1
-		}
-		all[c.id] = Place{
-			Number: people[c.uid], GPUs: c.gpus, Free: len(c.free), Own: own[c.uid],
-		}
-		own[c.uid]++
-	}
-	for id, p := range all {
-		p.People = len(people)
-		all[id] = p
-	}
-	return all
-}

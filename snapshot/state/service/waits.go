@@ -186,9 +186,9 @@ func (s *Server) enter(ctx context.Context, r *WaitRequest, by callerProcess) (*
 	if err := q.admit(w); err != nil {
 		return nil, err
 	}
-	w.since = sinceBoot()
+	w.Since = sinceBoot()
 	if at := w.among(q.disconnected); at >= 0 {
-		w.since = q.disconnected[at].since
+		w.Since = q.disconnected[at].Since
 		q.disconnected = slices.Delete(q.disconnected, at, at+1)
 	}
 	q.list = append(q.list, w)

@@ -20,7 +20,7 @@ func TestWhoTakesNothingGoesBehind(t *testing.T) {
 	const now = 2 * time.Hour
 	add := func(q *waits, id string, uid snapshot.UID, since time.Duration, asked *change.Change) {
 		w := &wait{change: asked, events: make(chan Answer, 1)}
-		w.ID, w.UID, w.GPUs, w.since = id, uid, 1, since
+		w.ID, w.UID, w.GPUs, w.Since = id, uid, 1, since
 		q.list = append(q.list, w)
 	}
 	q := &waits{offers: []offer{{id: "m1", uid: 2, gpus: gpusOf(1), by: now - time.Second, told: true}}}
@@ -31,7 +31,7 @@ func TestWhoTakesNothingGoesBehind(t *testing.T) {
 	q.expire(nil, map[snapshot.DeviceIndex]gpus.State{0: gpus.Free}, now)
 	require.Empty(t, q.offers)
 	for i, want := range []time.Duration{now, now, 3 * time.Minute, time.Hour} {
-		require.Equal(t, want, q.list[i].since, i)
+		require.Equal(t, want, q.list[i].Since, i)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestWhoLetsAnOfferPass(t *testing.T) {
 	list := map[string][]snapshot.DeviceIndex{}
 	for uid := range snapshot.UID(4) {
 		w := &wait{events: make(chan Answer, 1)}
-		w.ID, w.UID, w.GPUs, w.since = fmt.Sprint("new", uid), uid, 1, now
+		w.ID, w.UID, w.GPUs, w.Since = fmt.Sprint("new", uid), uid, 1, now
 		after.waits.list = append(after.waits.list, w)
 		list[w.ID] = []snapshot.DeviceIndex{snapshot.DeviceIndex(uid)}
 	}
@@ -203,7 +203,7 @@ func TestWhoTakesNothingKeepsNothing(t *testing.T) {
 	q := &s.waits
 	waits := func(id string, uid snapshot.UID, gpus int) *wait {
 		w := &wait{events: make(chan Answer, 1), ctx: t.Context()}
-		w.ID, w.UID, w.GPUs, w.since = id, uid, gpus, sinceBoot()
+		w.ID, w.UID, w.GPUs, w.Since = id, uid, gpus, sinceBoot()
 		return w
 	}
 	offered := func(want ...string) {
