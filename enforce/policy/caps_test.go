@@ -3,7 +3,6 @@ package policy_test
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,6 +16,16 @@ import (
 )
 
 func TestRefusedCaps(t *testing.T) {
+	for text, want := range map[string]string{
+		"gpus: ":            "p.yaml:1:9: gpus: expected a number, as in `0`, but found nothing",
+		"gpus: [1]":         "p.yaml:1:15: gpus: expected a number, as in `0`, but found a list",
+		"gpus: 1, when: []": "p.yaml:1:24: when: expected text, as in `word`, but found a list",
+		"memory: []":        "p.yaml:1:17: memory: expected text, as in `word`, but found a list",
+	} {
+		err := policy.Check("p.yaml", []byte("caps: [{"+text+"}]"))
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "\n", "each is said once")
+	}
 	for _, tt := range []struct{ name, caps, want string }{
 		{"no amount", "{name: a}", "p.yaml:1:9: a cap has one of gpus, memory, environments and gpu-hours"},
 		{"two amounts", "{gpus: 1, memory: 1g}", "p.yaml:1:9: a cap has one of gpus, memory"},
@@ -48,6 +57,14 @@ func TestRefusedCaps(t *testing.T) {
 		{"two that say the same", "{gpus: 1}, {gpus: 1}", "the cap at p.yaml:1:9 says the same"},
 		{"an unknown key", "{gpu: 1}", "unknown key \"gpu\"; did you mean \"gpus\"?"},
 		{"hosts beside of", "{gpus: 1, hosts: [a]}", "hosts: it is a part of `of`: write of: {hosts: …}"},
+		{"nobody after !", `{gpus: 1, users: ["!"]}`, `p.yaml:1:26: there is no name after the "!"`},
+		{"not not", `{gpus: 1, users: ["!!bob"]}`, `p.yaml:1:26: "!bob" is not a user name`},
+		{"all but, by person", `{gpus: {"!bob": 1}}`, `p.yaml:1:16: "!bob" is not a user name`},
+		{"a Unix group without a name", `{gpus: 1, users: ["%"]}`, `p.yaml:1:26: "%" is not a Unix group`},
+		{"no host after !", `{gpus: 1, of: {hosts: ["!"]}}`, `p.yaml:1:31: there is no name after the "!"`},
+		{"for anybody in a list", "{gpus: 1, while: {waiting: [anybody]}}", "p.yaml:1:35: waiting: write anybody without brackets"},
+		{"for everybody in a list", `{gpus: 1, while: {waiting: ["*"]}}`, "p.yaml:1:35: waiting: write anybody without brackets"},
+		{"memory without a unit", "{memory: 320}", "p.yaml:1:17: memory: 320 is 320 bytes; write it with a unit, as in 80g"},
 		{"65 caps", "{gpus: 1, name: c0}, " + manyCaps(64), "there are more than 64 caps"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -78,7 +95,7 @@ func manyCaps(n int) string {
 // All that the rules of sites use can be read.
 func TestAcceptedCaps(t *testing.T) {
 	for _, caps := range []string{
-		"{gpus: 4}", "{memory: 320g}", "{environments: 8}", "{gpu-hours: 0.5, every: month, together: true}", manyCaps(64),
+		"{gpus: 4}", "{memory: 320g}", "{environments: 8}", "{gpu-hours: 0.5, every: month, together: true}", manyCaps(64), `{gpus: 1, users: ["%domain users", "!%LAB\\\\guests"]}`,
 		`{name: nlp paid 4, users: ["!%nlp"], together: true, of: {labels: {pool: shared}}, gpus: -4, while: {waiting: ["%nlp"]}, warn: 30m}`,
 		"{name: share, gpus: 2, while: {waiting: anybody}}", `{gpus: 1, of: {hosts: ["gpu-[01-09]", "!gpu-04"], model: "a100*"}}`,
 		`{gpus: {"*": 1, "%students": 0, alice: 2}}`, "{gpus: 1, warn: false}", "{gpus: 1, warn: {cycles: 3}}",
@@ -281,100 +298,6 @@ func TestCapsOfGroupsOfHosts(t *testing.T) {
 	require.Empty(t, on())
 	file.HostGroups = map[string][]string{"big": {"gpu-1"}}
 	require.Equal(t, []string{"in GPU-1", "out gpu-2"}, on())
-}
-
-// Caps that can never take anything are warned of, and no others are.
-func TestWarningsThatAreShort(t *testing.T) {
-	for text, want := range map[string]int{
-		"defaults: {warn: {for: 30s}}":                           1,
-		"defaults: {warn: {for: 2m}}":                            0,
-		"defaults: {warn: false}":                                0,
-		"defaults: {warn: {cycles: 3}}":                          0,
-		"defaults: {warn: {for: 10m, rules: {env-memory: 10s}}}": 1,
-		"defaults: {idle: {after: 1h, warn: 59s}}":               1,
-		"caps: [{gpus: 1, warn: 5s}]":                            1,
-		"overrides: [{hosts: [a], set: {warn: {for: 1s}}}]":      1,
-	} {
-		require.Len(t, parse(t, text+"\n").WarnsFor(time.Minute), want, text)
-	}
-}
-
-// warned are the warnings of a kind, or of a name, with these GPUs by host and model.
-func warned(file *policy.File, of string, gpus map[string]map[string]int) []policy.Warning {
-	list := file.Warnings(func(yield func(enforce.Query, map[string]int) bool) {
-		for host, byModel := range gpus {
-			if !yield(enforce.Query{Host: snapshot.Hostname(host)}, byModel) {
-				return
-			}
-		}
-	})
-	return slices.DeleteFunc(list, func(w policy.Warning) bool { return w.Kind != of && w.Name != of })
-}
-
-func TestCapWarnings(t *testing.T) {
-	const head = `schedules: {day: [{hours: 8-18}], none: [{days: sat, from: 2026-12-21, to: 2026-12-22}]}
-groups: {empty: [], staff: [ann]}
-exempt: {users: [ann]}
-caps: [`
-	for caps, want := range map[string]string{
-		`{gpus: 100%}`:                                                        "100% are all GPUs",
-		`{gpus: -0, together: true}`:                                          "-0 leaves out none",
-		`{gpus: 1, users: ["@empty"]}`:                                        "its groups have no members",
-		`{gpus: 1, users: ["@staff"]}`:                                        "its users are exempt",
-		`{gpus: 1, when: none}`:                                               "schedule none has no hours",
-		`{gpus: 4}, {gpus: 6}`:                                                "the one at p.yaml:4:9 allows no more",
-		`{gpus: 6}, {gpus: 4}`:                                                "the one at p.yaml:4:20 allows no more",
-		`{gpus: 2, together: true}, {gpus: 2, users: [bob]}`:                  "the one at p.yaml:4:9 allows no more",
-		`{gpus: 4}, {gpus: 4, of: {model: "A100*"}}`:                          "the one at p.yaml:4:9 allows no more",
-		`{gpus: 4}, {gpus: 4, per: host}`:                                     "the one at p.yaml:4:9 allows no more",
-		`{gpus: 4}, {name: b, gpus: 4}`:                                       "p.yaml:4:9 allows no more",
-		`{gpu-hours: 4, every: week}, {gpu-hours: 5, every: week, when: day}`: "allows no more",
-
-		`{gpus: 6}, {gpus: 2, when: day}`:                                   "",
-		`{gpus: 2, when: day}, {gpus: 2, users: [bob]}`:                     "",
-		`{gpus: 4, warn: 1d}, {gpus: 6}`:                                    "",
-		`{gpus: 4, per: host}, {gpus: 6}`:                                   "",
-		`{gpus: 4}, {gpus: 6, together: true}`:                              "",
-		`{gpus: 4, of: {model: "A100*"}}, {gpus: 6}`:                        "",
-		`{gpus: 4, users: [bob]}, {gpus: 6, users: [dora]}`:                 "",
-		`{gpus: 2, while: {waiting: anybody}}, {gpus: 6, warn: 30m}`:        "",
-		`{gpus: 50%, of: {model: "A*"}}, {gpus: 75%}`:                       "",
-		`{gpus: 50%}, {gpus: 75%, of: {model: "A*"}}`:                       "",
-		`{gpus: -1}, {gpus: 50%}, {gpus: 1, users: ["%empty", "@empty"]}`:   "",
-		`{gpu-hours: 4, every: week}, {gpu-hours: 5, every: month}`:         "",
-		`{gpus: {"*": 1, bob: 9}}, {gpus: 5, users: [bob], together: true}`: "",
-	} {
-		var said []string
-		for _, w := range warned(parse(t, head+caps+"]"), "cap", nil) {
-			said = append(said, w.Message)
-		}
-		if want == "" {
-			require.Empty(t, said, caps)
-			continue
-		}
-		require.Len(t, said, 1, caps)
-		require.Contains(t, said[0], want, caps)
-	}
-}
-
-func TestCapsThatTakeAll(t *testing.T) {
-	file := parse(t, `caps: [{gpus: -2, per: host, of: {model: "A100*"}}, {gpus: -2, name: together}]`)
-	said := warned(file, "cap", map[string]map[string]int{"a": {"A100": 8}, "b": nil, "c": {"A100": 2, "V100": 6}})
-	require.Len(t, said, 1)
-	require.Equal(t, "on c nothing may be taken: it has 2 GPUs", said[0].Message)
-	require.Equal(t, file.CapList[0].ID, said[0].Name)
-}
-
-// A policy with caps or idle that sees only people who use environments is told so.
-func TestWhoDoesNotCount(t *testing.T) {
-	for text, counts := range map[string]bool{
-		"caps: [{gpus: 1}]": false, "defaults: {idle: {after: 1h}}": false,
-		"overrides: [{hosts: [a], set: {idle: {after: 1h}}}]": false, "defaults: {idle: false}": true,
-		"defaults: {non-env-processes: count}\ncaps: [{gpus: 1}]":                      true,
-		"caps: [{gpus: 1}]\noverrides: [{hosts: [a], set: {non-env-processes: true}}]": true, "defaults: {grace: 10s}": true,
-	} {
-		require.Equal(t, counts, len(warned(parse(t, text), "non-env-processes", nil)) == 0, text)
-	}
 }
 
 // The rules of real sites can be read as they are written, and none of their caps is without effect.

@@ -156,7 +156,10 @@ func (r *reader) readUserName(n *strictyaml.Node, user string) []string {
 	switch {
 	case user == "":
 		return nil
-	case err != nil || user[0] == '@':
+	case user[0] == '%':
+		n.Failf("%q: Unix groups are for caps and reservations alone; write one name, or \"@group\"", user)
+		return nil
+	case err != nil || strings.ContainsAny(user[:1], "@!*"):
 		n.Failf("%q is not a user name; write one name, or \"@group\"", user)
 		return nil
 	}

@@ -125,18 +125,17 @@ func isCapName(name string) bool {
 // readLimit reads an amount, or a mapping of amounts by person.
 func (c *Cap) readLimit(r *reader, n *strictyaml.Node, key string) {
 	if !n.IsMap() {
-		c.limit = readAmount(n, c.Kind)
-		c.written = n.Scalar()
+		c.limit, c.written = r.readAmount(n, c.Kind)
 		return
 	}
 	var words []string
 	n.Each(func(name, value *strictyaml.Node) {
-		by := personLimit{who: r.readPerson(name, name.Text()), limit: readAmount(value, c.Kind)}
-		if by.limit.Percent || by.limit.AllBut {
+		limit, written := r.readAmount(value, c.Kind)
+		if limit.Percent || limit.AllBut {
 			value.Failf("%s: by person it is a number", key)
 		}
-		c.by = append(c.by, by)
-		words = append(words, value.Scalar()+" for "+by.who.written)
+		c.by = append(c.by, personLimit{r.readPerson(name, name.Text()), limit})
+		words = append(words, written+" for "+name.Text())
 	})
 	if len(c.by) == 0 {
 		n.Failf("%s: write a number, or numbers by person, as in {\"*\": 1, alice: 2}", key)
@@ -154,8 +153,10 @@ func (c *Cap) amount() string {
 		return fmt.Sprintf("all but %d of the working GPUs", c.limit.Value)
 	case c.limit.Percent:
 		return c.written + " of the working GPUs"
-	case c.Kind == enforce.CapMemory:
+	case c.Kind == enforce.CapMemory && c.by == nil:
 		noun = c.written + " of GPU memory"
+	case c.Kind == enforce.CapMemory:
+		noun = "GPU memory (" + c.written + ")"
 	case c.by != nil:
 		noun += "s (" + c.written + ")"
 	case c.written == "1":
@@ -171,34 +172,49 @@ func (c *Cap) amount() string {
 
 var percent = text.Pattern(`%$`)
 
-func readAmount(n *strictyaml.Node, kind enforce.CapKind) enforce.CapLimit {
-	written := n.Scalar()
+// readAmount reads how much a cap allows, also as it is written.
+func (r *reader) readAmount(n *strictyaml.Node, kind enforce.CapKind) (limit enforce.CapLimit, written string) {
+	before := r.doc.Errors()
 	switch {
 	case kind == enforce.CapMemory:
+		written = n.Scalar()
 		bytes, err := text.ParseMemory(written)
-		if err != nil {
+		switch limit.Value = bytes; {
+		case r.doc.Errors() > before: // which said it
+		case err != nil:
 			n.Failf("memory: %v", err)
+		case bytes > 0 && bytes < 1<<20:
+			n.Failf("memory: %s is %d bytes; write it with a unit, as in 80g", written, bytes)
 		}
-		return enforce.CapLimit{Value: bytes}
 	case kind == enforce.CapHours:
+		written = n.Scalar()
 		hours, err := strconv.ParseFloat(written, 64)
-		if err != nil || !(hours >= 0 && hours <= 1e9) {
+		if r.doc.Errors() == before && (err != nil || !(hours >= 0 && hours <= 1e9)) {
 			n.Failf("gpu-hours: %q is not a number of hours", written)
 		}
-		return enforce.CapLimit{Value: int64(math.Round(hours * 3600))}
+		limit.Value = int64(math.Round(hours * 3600))
 	case n.Matches(percent()):
+		written = n.Scalar()
 		value, err := strconv.Atoi(strings.TrimSuffix(written, "%"))
 		if err != nil || value < 1 || value > 100 {
 			n.Failf("%q is not from 1%% to 100%%", written)
 		}
-		return enforce.CapLimit{Value: int64(value), Percent: true}
+		limit = enforce.CapLimit{Value: int64(value), Percent: true}
+	case n.IsText() && kind == enforce.CapGPUs && isDigits(n.Scalar()):
+		n.Failf("%q is text: write %s for a number, or %s%% for a share", n.Scalar(), n.Scalar(), n.Scalar())
+	default:
+		value := n.Int(-maxLimit, maxLimit)
+		if r.doc.Errors() == before {
+			written = n.Scalar()
+		}
+		limit = enforce.CapLimit{Value: int64(max(value, -value)), AllBut: strings.HasPrefix(written, "-")}
 	}
-	if _, err := strconv.ParseUint(written, 10, 31); err == nil && n.IsText() && kind == enforce.CapGPUs {
-		n.Failf("%q is text: write %s for a number, or %s%% for a share", written, written, written)
-		return enforce.CapLimit{}
-	}
-	value := n.Int(-maxLimit, maxLimit)
-	return enforce.CapLimit{Value: int64(max(value, -value)), AllBut: strings.HasPrefix(written, "-")}
+	return limit, written
+}
+
+func isDigits(s string) bool {
+	_, err := strconv.ParseUint(s, 10, 31)
+	return err == nil
 }
 
 // readPerson reads a name, *, "@group" of the file or "%unixgroup".
@@ -233,14 +249,19 @@ func (r *reader) readPerson(n *strictyaml.Node, name string) entry {
 
 // readSelection reads a list of people or hosts, some of which are left out by "!". An empty list would be all.
 func (r *reader) readSelection(n *strictyaml.Node, read func(*strictyaml.Node, string) entry, empty string) (s selection) {
+	isEmpty := n.IsList()
 	n.List(func(item *strictyaml.Node) {
-		if name, without := strings.CutPrefix(item.Text(), "!"); without {
+		isEmpty = false
+		switch name, without := strings.CutPrefix(item.Text(), "!"); {
+		case without && name == "":
+			item.Failf("there is no name after the \"!\"")
+		case without:
 			s.without = append(s.without, read(item, name))
-		} else {
+		default:
 			s.entries = append(s.entries, read(item, name))
 		}
 	})
-	if n.IsList() && len(s.entries)+len(s.without) == 0 {
+	if isEmpty {
 		n.Failf("%s", empty)
 	}
 	return s
@@ -264,6 +285,9 @@ func (r *reader) readWhile(n *strictyaml.Node) *selection {
 			return
 		}
 		waiting = r.readPeople(n, "waiting", ", or write anybody")
+		if slices.ContainsFunc(waiting.entries, func(e entry) bool { return e.written == "*" || e.written == "anybody" }) {
+			n.Failf("waiting: write anybody without brackets")
+		}
 	}})
 	if n.IsMap() && !given && r.doc.Errors() == before {
 		n.Failf("while: write {waiting: [users]} or {waiting: anybody}")

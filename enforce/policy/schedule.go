@@ -42,7 +42,7 @@ func (r *reader) readSchedules(n *strictyaml.Node) {
 // readWhen reads the name of a schedule.
 func (r *reader) readWhen(n *strictyaml.Node) *Schedule {
 	known := slices.Sorted(maps.Keys(r.file.Schedules))
-	if len(known) == 0 && n.Text() != "" {
+	if len(known) == 0 && n.IsText() {
 		n.Failf("when: there are no schedules in the file; add some under `schedules:`")
 		return nil
 	}
@@ -94,6 +94,9 @@ func readDays(n *strictyaml.Node) []int {
 				last = first
 			}
 			from, to := slices.Index(days, first), slices.Index(days, last)
+			if word == "" {
+				return // which was said
+			}
 			if from < 0 || to < 0 {
 				n.Failf("days: %q is not known; write them as mon-fri, with mon, tue, wed, thu, fri, sat, sun", word)
 				return

@@ -263,20 +263,3 @@ func TestExplainWarningsOfRules(t *testing.T) {
 	idle := parse(t, "defaults: {idle: {after: 1h, below: 5%, warn: false}}").Explain(enforce.Query{})
 	require.Contains(t, idle, policy.Explanation{Key: "idle", Value: "{after: 1h, below: 5%, warn: false}", From: "defaults, p.yaml:1:19"})
 }
-
-// TestActsAtOnce: what people are not told of before is named where it is written, unless the file says that they aren't.
-func TestActsAtOnce(t *testing.T) {
-	for text, line := range map[string]int{
-		"defaults: {env-memory: true}\ncaps: [{gpus: 2}]": 1, "overrides:\n  - hosts: [a]\n    set:\n      idle: {after: 1h}": 4,
-		"caps:\n  - {gpus: 3, warn: 1h}\n  - {gpus: 2}": 3, "defaults: {warn: 1h}\ncaps: [{gpus: 2}]": 0, "defaults: {warn: false}\ncaps: [{gpus: 2}]": 0,
-		"defaults: {non-env-processes: count, env-devices: false, idle: {after: 1h, warn: false}}": 0, "contact: me": 0,
-	} {
-		file, err := policy.Parse("p.yaml", []byte(text))
-		require.NoError(t, err, text)
-		at := 0
-		for _, w := range warned(file, "warn", nil) {
-			at = w.Place.Line
-		}
-		require.Equal(t, line, at, text)
-	}
-}

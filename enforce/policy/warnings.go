@@ -72,7 +72,15 @@ func (f *File) neverBinds(c *Cap) string {
 		}
 		return e.users != nil
 	}
+	leavesOut := func(s *selection) bool { // those that it names, or all
+		isOut := func(e entry) bool {
+			return slices.ContainsFunc(s.without, func(out entry) bool { return out.written == e.written })
+		}
+		return isOut(entry{written: "*"}) || len(s.entries) > 0 && !slices.ContainsFunc(s.entries, func(e entry) bool { return !isOut(e) })
+	}
 	switch {
+	case leavesOut(&c.users) || leavesOut(&c.hosts):
+		return "all that it names is left out by \"!\""
 	case c.limit.Percent && c.limit.Value == 100:
 		return "100% are all GPUs"
 	case c.limit.AllBut && c.limit.Value == 0:
