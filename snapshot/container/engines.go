@@ -31,8 +31,8 @@ const maxHeader = 64 << 10
 // api is an engine's API on a unix socket.
 type api struct{ socket string }
 
-// inspect asks about a container. The error is ErrNotFound if the engine has none with
-// this id; with fs.ErrNotExist there is no such engine.
+// inspect asks about a container. The error is ErrNotFound if the engine has none with this id; fs.ErrNotExist for no
+// engine.
 func (a api) inspect(ctx context.Context, id string) (Details, error) {
 	body, err := a.do(ctx, http.MethodGet, "/containers/"+url.PathEscape(id)+"/json")
 	if err != nil {
@@ -41,8 +41,7 @@ func (a api) inspect(ctx context.Context, id string) (Details, error) {
 	return ParseDocker(body, id)
 }
 
-// stop has the engine stop a container: it sends the container's stop signal, waits, and
-// kills it. It returns when the container has stopped.
+// stop has the engine stop a container: it sends the container's stop signal, waits, and kills it.
 func (a api) stop(ctx context.Context, id string, grace time.Duration) error {
 	seconds := int((grace + time.Second - 1) / time.Second)
 	_, err := a.do(ctx, http.MethodPost, "/containers/"+url.PathEscape(id)+"/stop?t="+strconv.Itoa(seconds))
@@ -121,8 +120,7 @@ var (
 	ErrUnknown = errors.New("what the container is could not be found out")
 )
 
-// Details are what an engine knows about a container. Texts may be whatever the engine's
-// users chose, but are printable, and short enough for a snapshot.
+// Details are what an engine knows about a container. Texts are printable, and short enough for a snapshot.
 type Details struct {
 	Name   string // without Docker's leading slash
 	Image  string // as it was named when the container was made, with its tag

@@ -25,8 +25,8 @@ const (
 	maxAgeWithoutInit = 30 * time.Second
 )
 
-// recall returns what is known about the containers of processes, and for those that have to
-// be asked about, whether a user can have made their cgroups.
+// recall returns what is known about the containers of processes, and of which to ask: true if a user can have made the
+// cgroup.
 func (s *Lookup) recall(members []ContainedProcess, now time.Time) (
 	wanted map[proc.Cgroup]bool, entries map[proc.Cgroup]*knownContainer,
 ) {
@@ -69,8 +69,8 @@ func (e *knownContainer) isFresh(now time.Time) bool {
 	return age >= 0 && age < limit
 }
 
-// shows says whether a process, as it was just read, shows that it belongs to the run of the
-// container that an entry is about. It needn't be below the first one, as with `docker exec`.
+// shows says whether a process, as just read, belongs to the run that an entry is about. With `docker exec` it needn't
+// be below the first one.
 func (e *knownContainer) shows(m *ContainedProcess) bool {
 	if e.init == 0 || e.init == m.PID && m.Start != 0 && e.start == m.Start {
 		return true
@@ -86,8 +86,7 @@ func (s *Lookup) runs(e *knownContainer) bool {
 	return err == nil && stat.Start == e.start && !stat.Gone()
 }
 
-// update puts what was found out into entries. What is known stays known while the container
-// runs, and what there was no time for is asked again in the next look.
+// update puts what was found out into entries. What is known stays known while the container runs.
 func (s *Lookup) update(wanted map[proc.Cgroup]bool, found, entries map[proc.Cgroup]*knownContainer, now time.Time) {
 	for place := range wanted {
 		before, e := entries[place], found[place]
@@ -134,8 +133,8 @@ type ContainedProcess struct {
 	Place    proc.Cgroup
 	Rootless bool // Rootless says that the process is in a user namespace that UID made
 	UID      snapshot.UID
-	// Ancestors are those of the process as they were just read; empty if they are older. A
-	// container's first process among them needn't be looked for.
+	// Ancestors are those of the process as just read; empty if older. A container's init among them needn't be looked
+	// for.
 	Ancestors      []proc.ID
 	InnerNamespace bool // InnerNamespace says that it is in another PID namespace than the machine's
 }
@@ -145,8 +144,8 @@ func (m *ContainedProcess) inspectable() bool {
 	return m.Place.ID != "" && m.Place.ID != snapshot.UnnamedContainer && m.Place.Runtime != proc.Apptainer
 }
 
-// ofUser says that a user can have made the cgroup or the user namespace. That proves nothing for the user: with
-// root's engine, one can make a container below another's slice, or a namespace in it as any uid.
+// ofUser says that a user can have made the cgroup or the user namespace. That proves nothing: with root's engine, one
+// can make a container below another's slice, or a namespace in it as any uid.
 func (m *ContainedProcess) ofUser() bool { return m.Rootless || m.Place.Delegated }
 
 func (m *ContainedProcess) info(e *knownContainer) *snapshot.ContainerInfo {

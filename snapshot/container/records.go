@@ -44,8 +44,8 @@ func recordNote(id string) folder.Note[Record] {
 	}
 }
 
-// WriteRecord writes or replaces the record of a container, for everybody to read. Only root calls it. Missing folders
-// are created; an error, ErrInvalidRecord included, leaves the old record.
+// WriteRecord writes or replaces the record of a container, for everybody to read. Only root calls it. An error leaves
+// the old record.
 func WriteRecord(run string, r Record) error {
 	if err := r.check(); err != nil {
 		return err
@@ -67,8 +67,8 @@ func WriteRecord(run string, r Record) error {
 	return recordNote(r.ID).Put(d, r)
 }
 
-// ReadRecord reads the record of a container, if only root (or the caller, on a simulated host) can have written it.
-// The error is fs.ErrNotExist if the hook has recorded nothing; with any other one that is unknown.
+// ReadRecord reads the record of a container, if only root can have written it. The error is fs.ErrNotExist if the hook
+// has recorded nothing; with any other one that is unknown.
 func ReadRecord(run, id string) (Record, error) {
 	if !IsID(id) {
 		return Record{}, errNoID
@@ -76,8 +76,8 @@ func ReadRecord(run, id string) (Record, error) {
 	return recordNote(id).Read(RecordsDir(run))
 }
 
-// RemoveRecord removes the record of a container, which may be missing; unless same is nil, only if it is still about
-// the process of that one: a container that was started again keeps its record. Only root calls it.
+// RemoveRecord removes the record of a container, if it is there and, unless same is nil, about the process of that
+// one: a container that was started again keeps its record. Only root calls it.
 func RemoveRecord(run, id string, same *Record) error {
 	if !IsID(id) {
 		return errNoID
@@ -167,12 +167,12 @@ func (r *Record) check() error {
 // maxRuntime is the maximum length of a runtime's name.
 const maxRuntime = 64
 
-// IsID says whether a text can be the ID of a container of Docker, Podman, containerd or
-// CRI-O: 64 hexadecimal digits in lower case. Only such a text becomes a file's name.
+// IsID says whether a text can be the ID of a container: 64 hexadecimal digits in lower case. Only such a text becomes
+// a file's name.
 func IsID(id string) bool { return len(id) == 64 && strings.Trim(id, "0123456789abcdef") == "" }
 
-// RunningInits says which processes keep environments of other users alive: inits of containers by the records in a
-// run folder, which are read again only after a change. It is safe for concurrent use.
+// RunningInits says which processes keep environments of other users alive: inits of containers by the records in a run
+// folder. It reads them only after a change, and is safe for concurrent use.
 type RunningInits struct {
 	Run string
 
@@ -185,8 +185,8 @@ type RunningInits struct {
 // tick is longer than the resolution of the times of files.
 const tick = 100 * time.Millisecond
 
-// Keeps is for disk.Config. A process that started at another time than the one that was recorded only has its PID.
-// With 0 it is unknown when the process started, and the PID alone counts.
+// Keeps is for disk.Config. A process that started at another time only has the PID of the recorded one. 0 is unknown:
+// then the PID alone counts.
 func (k *RunningInits) Keeps(eid snapshot.EnvID, pid snapshot.PID, start snapshot.StartTime) bool {
 	info, err := os.Stat(RecordsDir(k.Run))
 	if err != nil {

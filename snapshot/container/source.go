@@ -114,8 +114,8 @@ func (s *Lookup) ask(
 	s.keep(wanted, entries, now)
 }
 
-// askAll finds out about the containers that are, or are not, in cgroups of users. It asks
-// engines until asking ends, and reads the hook's records until reading ends.
+// askAll finds out about the containers that are, or are not, in cgroups of users. It asks engines until asking ends,
+// and reads the hook's records until reading ends.
 func (s *Lookup) askAll(asking, reading context.Context, wanted map[proc.Cgroup]bool, ofUsers bool,
 	found map[proc.Cgroup]*knownContainer,
 ) (inTime int) {
@@ -177,8 +177,8 @@ func (s *Lookup) first(pid snapshot.PID) (start snapshot.StartTime, place proc.C
 	return stat.Start, h.Place(), true
 }
 
-// readRecord adds what root's hook has recorded when this first process of the container
-// was made. A record of an earlier start of the container proves nothing.
+// readRecord adds what root's hook has recorded for this run of the container: a record of an earlier start proves
+// nothing.
 func (s *Lookup) readRecord(e *knownContainer, id string) {
 	r, err := ReadRecord(s.Run, id)
 	if err != nil {
@@ -209,8 +209,8 @@ var ErrNotInit = errors.New("it is not the first process of a container")
 // askInit is for how long an engine is asked for a container that is to be stopped.
 const askInit = 5 * time.Second
 
-// Init returns the container that has this process as its first one now. Nothing is taken
-// from what was known before. Its error wraps ErrNotInit, or one of Engines.Inspect or of package proc.
+// Init returns the container that has this process as its first one now. Its error wraps ErrNotInit, or one of
+// Engines.Inspect or of package proc.
 func (s *Lookup) Init(ctx context.Context, pid snapshot.PID) (Running, error) {
 	h, err := s.Proc.Open(pid)
 	if err != nil {
@@ -241,8 +241,8 @@ func (s *Lookup) Init(ctx context.Context, pid snapshot.PID) (Running, error) {
 	return Running{place: m.Place, Text: process.ContainerName()}, nil
 }
 
-// Stop has the engine stop a container, and returns when it has stopped. The caller makes sure that the first process
-// is still that of Init. Its error wraps one of Engines.Stop.
+// Stop has the engine stop a container, and waits for that. The caller makes sure that the first process is still that
+// of Init. Its error wraps one of Engines.Stop.
 func (s *Lookup) Stop(ctx context.Context, r Running, grace time.Duration) error {
 	if err := s.Engines.Stop(ctx, r.place, grace); err != nil {
 		return fmt.Errorf("stop %s: %w", r.Text, err)

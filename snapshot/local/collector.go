@@ -43,8 +43,7 @@ type SMI interface {
 
 // StateFiles are the state files; *disk.Store implements it.
 type StateFiles interface {
-	// Read returns the contents of the state files after a cleanup. With
-	// state.ErrNoDevices the environments are still valid.
+	// Read returns the contents of the state files after a cleanup. With state.ErrNoDevices the environments are valid.
 	Read(ctx context.Context) (state.Files, error)
 	// RegisterDevices registers the devices that nvidia-smi found.
 	RegisterDevices(ctx context.Context, found []snapshot.Device) (state.Files, error)
@@ -54,16 +53,16 @@ type StateFiles interface {
 	FolderID() (string, error)
 }
 
-// Collector collects the snapshots of this machine. Its exported fields are set before its first use; then it is safe
-// for concurrent use. It caches what rarely changes, so that a second snapshot takes less work.
+// Collector collects the snapshots of this machine. It is safe for concurrent use once its exported fields are set. It
+// caches what rarely changes.
 type Collector struct {
 	SMI        SMI
 	Proc       proc.FS // the zero FS is /proc
 	StateFiles StateFiles
-	// Hardware is what root has published about the devices, and what nvidia-smi may show
-	// this process. Its Proc is that of the field Proc if it is empty.
+	// Hardware is what root has published about the devices, and what nvidia-smi may show. Its Proc is Proc if it is
+	// empty.
 	Hardware hardware.Catalog
-	// DeviceListTTL is how long devices are cached, 0 for not at all; measurements such as UsedMemory are as old. If a
+	// DeviceListTTL is how long devices are cached, with measurements such as UsedMemory; 0 for not at all. If a
 	// process uses a device that isn't listed, the list is read at once.
 	DeviceListTTL time.Duration
 	Now           func() time.Time // the clock for the caches; nil is system.Now

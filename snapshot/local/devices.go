@@ -69,8 +69,8 @@ func (c *Collector) readDevices(ctx context.Context, oldest time.Duration) (*dev
 	return l, nil
 }
 
-// devicesFor returns a list with every device in usage that nvidia-smi knows: the cached
-// one if it is younger than measured and complete, else a new one.
+// devicesFor returns a list with every device in usage that nvidia-smi knows: the cached one if it is younger than
+// measured and complete, else a new one.
 func (c *Collector) devicesFor(
 	ctx context.Context, usage *nvidiasmi.Usage, measured, oldest time.Duration,
 ) (*deviceList, error) {
@@ -118,8 +118,7 @@ func (l *deviceList) lacks(usage *nvidiasmi.Usage) bool {
 	})
 }
 
-// addInstances adds the MIG instances of each device, which only `nvidia-smi -L` lists, and how
-// much memory they have, if that can be found out.
+// addInstances adds the MIG instances of each device, which only `nvidia-smi -L` lists, and their memory if known.
 func (c *Collector) addInstances(ctx context.Context, oldest time.Duration, l *deviceList) error {
 	listed, err := c.SMI.List(ctx, oldest)
 	if err != nil {
@@ -178,8 +177,8 @@ func (c *Collector) locate(ctx context.Context, oldest time.Duration, usage *nvi
 	c.update(func(kept *cache) { kept.located = after })
 }
 
-// unreported are the devices of which the driver doesn't report the processes, in ascending
-// order: all of them, if it says so of one that isn't in the list.
+// unreported are the devices of which the driver doesn't report the processes, in ascending order: all, if one isn't
+// listed.
 func (l *deviceList) unreported(usage nvidiasmi.Usage) []snapshot.DeviceIndex {
 	var found, all []snapshot.DeviceIndex
 	for i := range l.devices {

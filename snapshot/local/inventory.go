@@ -17,8 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ErrIncomplete means that nvidia-smi shows this user fewer devices than the driver has, so that they can't be
-// registered: others would vanish, and these have other indices for root.
+// ErrIncomplete means that nvidia-smi shows this user fewer devices than the driver has: these can't be registered.
 var ErrIncomplete = errors.New("nvidia-smi shows this user only some of this host's GPUs: `sudo genv usage " +
 	"snapshot` registers all of them")
 
@@ -29,8 +28,7 @@ func (c *Collector) hardware() hardware.Catalog {
 }
 
 // ListDevices lists the devices to register, without attachments: nvidia-smi's, or for users on a guarded host those
-// that root has published. The error is nvidia-smi's, hardware.ErrNotPublished or ErrIncomplete. Where root's
-// nvidia-smi lists fewer than the driver has, those in the state files stay.
+// that root has published. The error is nvidia-smi's, hardware.ErrNotPublished or ErrIncomplete.
 func (c *Collector) ListDevices(ctx context.Context) ([]snapshot.Device, error) {
 	if c.hardware().Restricted(c.now()) {
 		return c.published()
@@ -50,8 +48,8 @@ func (c *Collector) ListDevices(ctx context.Context) ([]snapshot.Device, error) 
 	return c.complete(devices, registered)
 }
 
-// complete are the devices to register. Of root's nvidia-smi they count also if there are fewer than the driver has,
-// and those that it doesn't list stay as they are registered. For other users, ErrIncomplete.
+// complete are the devices to register. Root's count also if there are fewer than the driver has, and what isn't listed
+// stays as it is registered. For other users that is ErrIncomplete.
 func (c *Collector) complete(devices *deviceList, registered []snapshot.Device) ([]snapshot.Device, error) {
 	source := c.hardware()
 	if source.Restricted(c.now()) {
@@ -72,8 +70,8 @@ func (c *Collector) complete(devices *deviceList, registered []snapshot.Device) 
 	return found, nil
 }
 
-// published are the devices that root has published. Those that come from the driver's /proc
-// folder alone can't be registered, since their memory is unknown.
+// published are the devices that root has published. Those of the driver's /proc folder alone have no known memory, and
+// can't be registered.
 func (c *Collector) published() ([]snapshot.Device, error) {
 	known, err := c.hardware().Known()
 	if err != nil {
@@ -104,8 +102,7 @@ func (c *Collector) GPUs(ctx context.Context) (map[snapshot.DeviceIndex]snapshot
 	return l.uuids(), nil
 }
 
-// readRestricted lists the devices that root has published. nvidia-smi measures those that
-// it shows this process, under numbers that differ from root's: they are matched by UUID.
+// readRestricted lists the devices that root has published, with what nvidia-smi shows this process of them, by UUID.
 func (c *Collector) readRestricted(ctx context.Context, oldest time.Duration, at time.Time) (*deviceList, error) {
 	known, err := c.hardware().Known()
 	if err != nil {
@@ -152,8 +149,7 @@ func hidesAll(err error) bool {
 	return errors.Is(err, nvidiasmi.ErrNoDevices) || errors.Is(err, nvidiasmi.ErrPermission)
 }
 
-// Hidden are the devices of which nvidia-smi shows this process nothing, according to the
-// list that was read last: whether they are in use is unknown.
+// Hidden are the devices of which nvidia-smi shows this process nothing: whether they are in use is unknown.
 func (c *Collector) Hidden() []snapshot.DeviceIndex {
 	return cmp.Or(c.cached().devices, &deviceList{}).hidden
 }

@@ -17,8 +17,8 @@ var (
 	errNoAccount    = errors.New("the account of the process is unknown")
 )
 
-// resolve finds the environments of processes in the state files, which are read after the processes, so that no
-// environment of one can be missing. With readErr, or PIDs of another namespace, only an environ shows one.
+// resolve finds the environments of processes in the state files, which are read after the processes, so that none is
+// missing. With readErr, or PIDs of another namespace, only an environ shows one.
 func (o *observer) resolve(seen []observation, files state.Files, readErr error) ([]snapshot.Process, []string) {
 	if readErr != nil || files.LivenessUnknown {
 		readErr, files = errNoStateFiles, state.Files{}
@@ -64,8 +64,7 @@ func (o *observer) assign(s *observation, readErr error) snapshot.Owner {
 	return owner
 }
 
-// remember notes an answer that the process may stop to show: that of its environ, or that of an ancestor where its
-// environ can't be read.
+// remember notes an answer that the process may stop to show.
 func (o *observer) remember(s *observation, owner *snapshot.Owner,
 	environments map[snapshot.EnvID]*snapshot.Environment,
 ) {
@@ -170,8 +169,8 @@ func (o *observer) claimOf(a proc.ID) (snapshot.EnvID, error) {
 	return eid, err
 }
 
-// dropped makes the environment of a process unknown if no file has it any more, although root's genv saw it for that
-// user: genv 1.4.3 drops it with its shell, jobs or not, and any user can replace shared files. It returns a warning.
+// dropped makes the environment of a process unknown if no file has it any more, although root saw it for that user:
+// genv 1.4.3 drops it with its shell, jobs or not, and any user can replace shared files. It returns a warning.
 func dropped(s *snapshot.Snapshot, files *state.Files) []string {
 	found := 0
 	for i := range s.Processes {

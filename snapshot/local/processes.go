@@ -112,8 +112,8 @@ func (c *Collector) askAboutContainers(ctx context.Context, o *observer, seen []
 	}
 }
 
-// prove finds out which processes have, or had, a node of the driver. What is unreadable or over the quota isn't
-// spared: only a finished search finds none. Those with few files come first, the others in any order.
+// prove finds out which processes have, or had, a node of the driver: only a finished search finds none. Those with few
+// files come first, the others in any order.
 func (o *observer) prove(seen []observation) {
 	order, files := rand.Perm(len(seen)), make([]int64, len(seen))
 	for i := range seen {
@@ -147,8 +147,8 @@ func accountOf(p *snapshot.Process) (a proc.Payer) {
 	return a
 }
 
-// findHolders finds, for each process that isn't proved, one of the same user that has a node open and that
-// the driver doesn't list: it may be the one that computes.
+// findHolders finds, for each process that isn't proved, one of the same user that has a node open and that the driver
+// doesn't list: it may be the one that computes.
 func (o *observer) findHolders(seen []observation) {
 	listed, missing := make(map[snapshot.PID]bool), make(map[snapshot.UID][]*snapshot.Process)
 	for i := range seen {
@@ -179,8 +179,8 @@ func (o *observer) findHolders(seen []observation) {
 // majorDRI is the major number of the nodes in /dev/dri (Documentation/admin-guide/devices.txt).
 const majorDRI = 226
 
-// mayDraw says whether a process may be one of a desktop: it has a node of /dev/dri open, or nvidia-smi says that
-// another process of its account draws. True is also unknown.
+// mayDraw says whether a process may be one of a desktop: it has a node of /dev/dri open, or another process of its
+// account draws. True is also unknown.
 func (o *observer) mayDraw(p *snapshot.Process, drawing map[snapshot.PID]snapshot.ProcessType) bool {
 	for pid := range drawing {
 		if uid, err := o.fs.UID(pid); err != nil || p.UID == nil || uid == *p.UID {

@@ -32,9 +32,8 @@ type Age struct {
 // typesWithin is how long a snapshot waits for the types of processes: much less than rules wait for a snapshot.
 const typesWithin = time.Second
 
-// Snapshot collects a snapshot. It calls nvidia-smi twice, or once if the list of devices is cached, and twice more
-// where devices have MIG instances. The processes are in ascending order of PID. An error means that nothing is known;
-// it wraps an error of nvidiasmi or the context's. If the state files can't be read, what is attached is unknown (see
+// Snapshot collects a snapshot, with the processes in ascending order of PID. An error means that nothing is known; it
+// wraps an error of nvidiasmi or the context's. If the state files can't be read, what is attached is unknown (see
 // Device.Unidentified); a Brief one, which can't say that, is their error.
 func (c *Collector) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	return c.SnapshotWithin(ctx, Age{Measured: c.DeviceListTTL})
@@ -238,8 +237,8 @@ func (c *Collector) Environments(ctx context.Context) ([]snapshot.Environment, [
 	return files.Environments, fileWarnings(files), nil
 }
 
-// Devices is the part of a snapshot that `--type devices` prints, and its warnings. It runs nvidia-smi only when the
-// state files hold no devices yet. The error may also be one of ListDevices.
+// Devices is the part of a snapshot that `--type devices` prints, and its warnings. It runs nvidia-smi only when no
+// devices are registered yet. The error may also be one of ListDevices.
 func (c *Collector) Devices(ctx context.Context) ([]snapshot.Device, []string, error) {
 	files, err := c.StateFiles.Read(ctx)
 	if errors.Is(err, state.ErrNoDevices) {
@@ -254,8 +253,8 @@ func (c *Collector) Devices(ctx context.Context) ([]snapshot.Device, []string, e
 	return files.Devices, fileWarnings(files), nil
 }
 
-// readFiles reads the state files, and registers the devices if other ones are registered. The
-// error wraps errNoStateFiles if that is why nothing is known of them.
+// readFiles reads the state files, and registers the devices if others are registered. An error about them wraps
+// errNoStateFiles.
 func (c *Collector) readFiles(ctx context.Context, devices *deviceList) (state.Files, error) {
 	files, err := c.StateFiles.Read(ctx)
 	if err != nil && !errors.Is(err, state.ErrNoDevices) {

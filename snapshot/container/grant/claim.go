@@ -36,8 +36,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Nobody is the uid of an environment of which the user isn't proved: the one that the
-// kernel shows for users that don't exist, and that account's usual name.
+// Nobody is the uid of an environment of which the user isn't proved, as the kernel shows for users that don't exist.
 const (
 	Nobody         snapshot.UID      = 65534
 	NobodyUsername snapshot.Username = "nobody"
@@ -56,8 +55,8 @@ type Claim struct {
 	Username  snapshot.Username    // of the proved user
 	Hardware  []hardware.BusDevice // of this machine, as far as known
 	state.Availability
-	// Shared says that every user writes the state files, so that no user can be proved:
-	// then a container may use the devices of the environment that it claims.
+	// Shared says that every user writes the state files, so that no user can be proved: then a container may use the
+	// devices of the environment that it claims.
 	Shared bool
 }
 
@@ -234,8 +233,7 @@ func (c Claim) wanted(f *state.Files, all []snapshot.DeviceIndex) (list []snapsh
 	return slices.Compact(list), nil
 }
 
-// index is the device of a name: an index, or a UUID, also one that is cut short as NVIDIA's
-// programs allow. An attached MIG instance has one, too.
+// index is the device of a name: an index, a UUID, also one that is cut short, or that of an attached MIG instance.
 func (c Claim) index(f *state.Files, name string) (snapshot.DeviceIndex, error) {
 	if list, err := text.ParseIndices[snapshot.DeviceIndex](name); err == nil && len(list) == 1 {
 		return list[0], nil

@@ -49,7 +49,7 @@ func (r *GPURequest) AsksForGPUs() bool {
 }
 
 // Asked reads what a container asks for. nvidia says that the next runtime obeys NVIDIA_VISIBLE_DEVICES, which many
-// images set; otherwise only NVIDIA's hook does. The error wraps ErrRequest; only who asks for GPUs has one.
+// images set; otherwise only NVIDIA's hook does. Only who asks for GPUs gets an error, which wraps ErrRequest.
 func Asked(c *oci.ContainerConfig, nvidia bool) (GPURequest, error) {
 	r := GPURequest{
 		Token: c.Getenv(TokenVariable), EID: snapshot.Claim(c.Getenv(snapshot.ClaimVariable)),
@@ -152,8 +152,8 @@ func hasNVIDIAHook(c *oci.ContainerConfig) bool {
 	return false
 }
 
-// cdi begins the name of a GPU of the Container Device Interface, and cdiAnnotation the
-// name of an annotation that lists such names (its specification, "Annotations").
+// cdi begins the name of a GPU of the Container Device Interface. An annotation that cdiAnnotation begins lists such
+// names.
 const (
 	cdi           = "nvidia.com/gpu="
 	cdiAnnotation = "cdi.k8s.io/"
@@ -180,8 +180,7 @@ const (
 	maxGPUMinor = 253 // above it are nvidia-modeset and nvidiactl
 )
 
-// askByNode reads the device nodes: of --device /dev/nvidia0, and what an engine that
-// injects CDI devices itself, as dockerd does, has made of them.
+// askByNode reads the device nodes: of --device /dev/nvidia0, or made of CDI devices by an engine, as by dockerd.
 func (r *GPURequest) askByNode(c *oci.ContainerConfig) {
 	for _, d := range c.Devices {
 		if d.Type == "c" && d.Major == nvidiaMajor && d.Minor >= 0 && d.Minor <= maxGPUMinor {

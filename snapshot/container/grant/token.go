@@ -162,8 +162,8 @@ func (n RestartNotes) Write(note RestartNote, token string) error {
 	return restartNote(note.ID).Put(dir, note)
 }
 
-// Find returns the note about a container that an engine starts again with a token. The error
-// wraps ErrUnknownStart where there is none for this container, engine and token.
+// Find returns the note about a container that an engine starts again with a token. The error wraps ErrUnknownStart for
+// none.
 func (n RestartNotes) Find(id, runtime, token string) (RestartNote, error) {
 	if !container.IsID(id) || token == "" {
 		return RestartNote{}, ErrUnknownStart
@@ -183,8 +183,8 @@ func (n RestartNotes) path() string { return filepath.Join(n.Dir, restartFolder)
 
 func (n RestartNotes) old(note RestartNote) bool { return n.Now().Sub(note.Started) > RestartLife }
 
-// Prune removes the notes about containers that are gone, and those that are too old. gone
-// asks the engine; it is false if that is unknown. Only root calls it.
+// Prune removes the notes about containers that are gone, and old ones. gone is false if that is unknown. Only root
+// calls it.
 func (n RestartNotes) Prune(gone func(RestartNote) bool) error {
 	ids, err := container.ListNotes(n.path())
 	if err != nil || len(ids) == 0 {

@@ -103,8 +103,8 @@ const maxReason = 200
 // object is a JSON object of which the values are not changed.
 type object map[string]json.RawMessage
 
-// checkSpelling refuses names that differ from the specification's only by capital letters: Go's decoder, and so runc,
-// accepts them too, and two of one name would mean different things to different programs.
+// checkSpelling refuses names that differ from the specification's only by capital letters: runc accepts them too, and
+// two of one name would mean different things to different programs.
 func checkSpelling(whole object) error {
 	known := map[string][]string{
 		"": {"process", "hooks", "annotations", "linux"}, "process": {"env"},
@@ -232,8 +232,8 @@ const (
 	maxBytes = 16 << 20
 )
 
-// Read reads the config.json of a bundle. The error wraps folder.ErrUnsafe for a file that no container engine writes,
-// such as a symbolic link or one of gigabytes, fs.ErrNotExist, or ErrGarbled.
+// Read reads the config.json of a bundle. The error wraps folder.ErrUnsafe for a file that no engine writes, such as a
+// link, fs.ErrNotExist, or ErrGarbled.
 func Read(bundle string) (*ContainerConfig, error) {
 	dir, err := folder.OpenExisting(bundle)
 	if err != nil {

@@ -28,8 +28,7 @@ type folderAccess struct {
 	now, noted folderNote
 }
 
-// accessTo is what this genv may do with the state folder. With force, root claims it for its own namespaces. The
-// caller closes root.
+// accessTo is what this genv may do with the state folder. With force, root claims it. The caller closes root.
 func (s *Store) accessTo(dir stateDir, force bool) folderAccess {
 	if s.RootDir == "" {
 		return folderAccess{mayClean: true}
@@ -61,8 +60,8 @@ func (s *Store) accessTo(dir stateDir, force bool) folderAccess {
 	return a
 }
 
-// notesOf opens the folder of root's note: root's own folder, if the files are there. Root creates it if it may; else
-// none is nil without an error.
+// notesOf opens the folder of root's note, which is root's own folder if the files are there; none is nil without an
+// error.
 func (s *Store) notesOf(dir stateDir, create bool) (*folder.Folder, error) {
 	if dir.owned {
 		return folder.OpenExisting(dir.Path)
@@ -74,8 +73,7 @@ func (s *Store) notesOf(dir stateDir, create bool) (*folder.Folder, error) {
 	return root, nil
 }
 
-// isOwn says whether a state folder is on this container's own file system, or below the mount of root's notes. One
-// that it got from its host has a mount of its own.
+// isOwn says whether a state folder is on this container's own file system, or below the mount of root's notes.
 func (s *Store) isOwn(dir stateDir) bool {
 	if dir.owned || system.IsOwn(system.Mountinfo(system.RealProc), dir.Path) {
 		return true

@@ -14,8 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// Cache is a Store that reads again and again: while files and processes are unchanged, Read takes no lock. It is safe
-// for concurrent use.
+// Cache is a Store that takes no lock to read while files and processes are unchanged. It is safe for concurrent use.
 type Cache struct {
 	*Store
 

@@ -11,9 +11,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// removeDead removes what has ended: processes, kernels, environments without either, and their attachments. What is
-// unknown has not ended. A process that doesn't belong to its environment doesn't keep it alive, since any user can
-// register any.
+// removeDead removes what has ended: processes, kernels, environments without either, and their attachments. A process
+// that doesn't belong to its environment doesn't keep it alive, since any user can register any.
 func (t *transaction) removeDead() {
 	kernels := t.running.kernelStates(registeredKernels(&t.files))
 	var empty []*snapshot.Environment
@@ -54,8 +53,7 @@ func registeredKernels(f *state.Files) (kernels []system.Kernel) {
 	return kernels
 }
 
-// belongs is false if a registered process is certainly not the environment's: another user's, or root's without its id
-// (with sudo it has it).
+// belongs is false if a registered process is certainly another user's, or root's without the id of the environment.
 func (t *transaction) belongs(env *snapshot.Environment, pid snapshot.PID) bool {
 	now := t.process(pid)
 	switch owner := now.Owner; {
@@ -71,8 +69,8 @@ func (t *transaction) belongs(env *snapshot.Environment, pid snapshot.PID) bool 
 	return listed && p.UID == 0 && (p.Environ.IsUnknown() || owner.Carries(env.EID))
 }
 
-// registerRemaining registers what still runs in environments without a living registered process. unsure are those in
-// which there may be others: they stay. Only here it is worth a walk through /proc.
+// registerRemaining registers what still runs in environments without a living registered process. Those in unsure
+// stay.
 func (t *transaction) registerRemaining(empty []*snapshot.Environment) (unsure map[snapshot.EnvID]bool) {
 	for _, env := range empty {
 		if t.rebooted(env) {

@@ -79,8 +79,8 @@ func (t *transaction) markFiles() {
 
 func (t *transaction) loadError() error { return cmp.Or(t.errs[:]...) }
 
-// loadFile reads and decodes a file, several times: 1.4.3 writes it in place, and may give back the lock before it has
-// finished. Of devices.json all must be read: an attachment that is left out would be none.
+// loadFile reads and decodes a file, several times: 1.4.3 writes it in place, maybe without the lock. Of devices.json
+// all must be read: an attachment that is left out would be none.
 func (t *transaction) loadFile(ctx context.Context, file state.File) error {
 	const attempts, pause = 5, 10 * time.Millisecond
 	var before []byte
@@ -157,8 +157,8 @@ func checkReadable(file state.File, data []byte) error {
 }
 
 // replace writes the files that are not nil, all or none: under temporary names, synced, then renamed, envs.json first.
-// Killed between the two, there are attachments of an environment that doesn't exist, which the next reader removes. An
-// error of the disk after a rename says that the change may have been made.
+// Killed between the two, there are attachments of no environment, which the next reader removes. An error of the disk
+// after a rename says that the change may have been made.
 func (t *transaction) replace(next state.Contents) (err error) {
 	var files []folder.Staged
 	defer func() {

@@ -113,8 +113,8 @@ func (s *Store) openLocks() (locks, parent *folder.Folder, err error) {
 	return locks, parent, nil
 }
 
-// LockDevices takes the exclusive locks of devices in index order, until release is called or the process ends; it
-// waits until ctx ends. flock(1) and the SDK of 1.4.3 use them too. A BusyError names the holder.
+// LockDevices takes the locks of devices in index order, and waits until ctx ends, which is a BusyError. They are held
+// until release is called or the process ends. flock(1) and the SDK of 1.4.3 use them too.
 func (s *Store) LockDevices(ctx context.Context, indices []snapshot.DeviceIndex) (release func(), err error) {
 	dir, parent, err := s.openLocks()
 	if err != nil {

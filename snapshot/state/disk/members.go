@@ -57,8 +57,8 @@ const maxAncestors = 256
 
 var errNoClaim = errors.New("the environ doesn't say the environment")
 
-// lineage is a process and its ancestors among the processes of its user. The last one is the leader of its session,
-// which may be gone: its PID isn't given away before the session ends.
+// lineage is a process and its ancestors among the processes of its user, and at last the leader of its session: it may
+// be gone, and its PID isn't given away before the session ends.
 func lineage(p system.RunningProcess, own map[snapshot.PID]system.RunningProcess) iter.Seq2[snapshot.Relative, error] {
 	uid := func() (snapshot.UID, error) { return p.UID, nil }
 	unread := func() (snapshot.EnvID, error) { return "", errNoClaim }
@@ -89,8 +89,7 @@ func (t *transaction) registered(also snapshot.PID, in snapshot.EnvID) *snapshot
 	return snapshot.NewRegister(environments, t.startTimes(), t.files.Answers)
 }
 
-// membersByUser is membersOf for the users of environments without processes. complete is false where some may be
-// hidden.
+// membersByUser is membersOf for the users of environments. complete is false where some processes may be hidden.
 func (t *transaction) membersByUser(environments []*snapshot.Environment, excluded func(system.RunningProcess) bool) (
 	of func(*snapshot.Environment) members, complete bool,
 ) {

@@ -20,8 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// Where root owns the state, the state files are in ownedName, in the folder of root's notes. ownerFile says of which
-// state folder, from the takeover to the handover.
+// Where root owns the state, the state files are in the folder ownedName. ownerFile says of which state folder.
 const (
 	ownedName = "host"
 	ownerFile = "owner.json"
@@ -142,8 +141,7 @@ func (s *Store) open() (stateDir, error) {
 	return stateDir{dir, false}, err
 }
 
-// Where is the folder of the state files, for looks without a lock, and whether it is root's. The error is Owner's, or
-// ErrTampered.
+// Where is the folder of the state files, and whether it is root's. The error is Owner's, or ErrTampered.
 func (s *Store) Where() (dir string, owned bool, err error) {
 	if dir, err := s.OwnedDir(); dir != "" || err != nil {
 		return dir, true, err
@@ -277,8 +275,8 @@ var reservations = folder.Note[reservationNote]{
 	},
 }
 
-// Reservations are those of this host, never nil; with an error they are unknown. It is fs.ErrNotExist where root
-// doesn't own the state, or its service hasn't run yet.
+// Reservations are those of this host, never nil; with an error they are unknown. It is fs.ErrNotExist where root's
+// service doesn't own the state, or hasn't run yet.
 func (s *Store) Reservations() ([]snapshot.Reservation, error) {
 	dir, owner, err := s.openOwned()
 	if err != nil || owner == nil {

@@ -50,15 +50,15 @@ type Config struct {
 	LockTimeout time.Duration    // for the lock on the state files; 0 is DefaultLockTimeout
 	// RootDir is the folder of root's notes, as of RootDir; empty for none: then the PIDs are of our namespaces.
 	RootDir string
-	// Username is the name of a uid, or "" for none. With it, an environment has that name, and is an OwnerMismatch if
-	// the file has another one. It is called without any lock. Nil doesn't ask.
+	// Username is the name of a uid, or "" for none: an environment has that name, and is an OwnerMismatch if the file
+	// has another one. It is called without any lock. Nil doesn't ask.
 	Username func(context.Context, snapshot.UID) snapshot.Username
 	// Lacks says that a uid certainly has no account, and so no name. It is called as Username is; nil doesn't ask.
 	Lacks func(context.Context, snapshot.UID) bool
 	// Mark adds to the files what is kept elsewhere, after each reading; nil adds nothing.
 	Mark func(*state.Files)
-	// Keeps says whether root has recorded that a process keeps an environment alive, as a container's init. The start
-	// is 0 if unknown. It is called under the lock; nil for none.
+	// Keeps says whether root has recorded that a process keeps an environment alive, as a container's init; nil for
+	// none. The start is 0 if unknown. It is called under the lock.
 	Keeps func(snapshot.EnvID, snapshot.PID, snapshot.StartTime) bool
 	// Contained says that this is in a container of genv's runtime: foreign PIDs are as they have to be.
 	Contained bool
@@ -86,10 +86,10 @@ func New(dir string, o Config) *Store {
 	return &Store{Config: o, dir: dir, step: func(string) {}}
 }
 
-// Read returns the contents of the state files after a cleanup, which removes what has ended: processes, kernels,
-// environments and attachments. As 1.4.3 does, it writes the result back; if it cannot, a warning says so. If root's
-// genv doesn't get the lock for some seconds, it reads without it and writes nothing. With state.ErrNoDevices the
-// environments are valid. The error wraps ErrBusy, ErrCorrupt, ErrLost or folder.ErrUnsafe if that is the cause.
+// Read returns the contents of the state files after a cleanup of what has ended, which it writes back, as 1.4.3 does,
+// or warns. If root's genv doesn't get the lock for some seconds, it reads without it and writes nothing. With
+// state.ErrNoDevices the environments are valid. The error wraps ErrBusy, ErrCorrupt, ErrLost or folder.ErrUnsafe if
+// that is the cause.
 func (s *Store) Read(ctx context.Context) (state.Files, error) {
 	files, _, err := s.read(ctx)
 	return files, err
@@ -139,8 +139,8 @@ func (s *Store) finish(ctx context.Context, t *transaction, err error) (state.Fi
 }
 
 // Update reads the files under the lock as Read does, calls change, and writes the differences: nothing after an error
-// of change, which it returns. After another error the files are intact; it says if they may have changed. change is
-// called again if processes have to be read first.
+// of change, which it returns. After another error the files are intact. change is called again if processes have to be
+// read first.
 func (s *Store) Update(ctx context.Context, change func(*state.Files) error) error {
 	_, err := s.update(ctx, s.LockTimeout, change)
 	return err
@@ -172,8 +172,8 @@ func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (s
 	return s.finish(ctx, t, t.readable(err))
 }
 
-// Reset replaces a state file, also a corrupt one, when a user asks for it: by one without environments, or with the
-// devices that nvidia-smi found and no attachments.
+// Reset replaces a state file, also a corrupt one: by one without environments, or with found devices and no
+// attachments.
 func (s *Store) Reset(ctx context.Context, name state.File, found ...snapshot.Device) error {
 	var fresh state.Files
 	fresh.MergeDevices(found)

@@ -123,7 +123,7 @@ func (s *Store) checkOther(dir *folder.Folder) error {
 }
 
 // HandOver is the reverse of TakeOver: every user may write the state files again. Until the note about the owner is
-// removed nothing has changed; another call ends what is interrupted later. It needs root, and no service may run.
+// removed nothing has changed, and another call ends it. It needs root, and no service may run.
 func (s *Store) HandOver(ctx context.Context, move func(*state.Files) error) (done bool, err error) {
 	_, err = s.transact(ctx, s.LockTimeout, func(t *transaction) error {
 		if !t.dir.owned {
@@ -183,8 +183,8 @@ func (t *transaction) moveBack(move func(*state.Files) error) error {
 	return nil
 }
 
-// unseal lets every user write to the state folder again. Root's files with the mode of the copy are the copy's: a user
-// may have moved others there before.
+// unseal lets every user write to the state folder again, and to the files of the copy, by their mode: a user may have
+// moved others there.
 func unseal(dir *folder.Folder) error {
 	if st, err := dir.Status(); err != nil || st.Mode&0o002 != 0 {
 		return err
@@ -214,8 +214,8 @@ func unseal(dir *folder.Folder) error {
 	return dir.Own(0o777)
 }
 
-// Publish writes the copy of root's state files for 1.4.3 again, if it isn't what it should be. That the folder was
-// replaced is an error, after it was mended.
+// Publish writes the copy of root's state files for 1.4.3 again, if it isn't what it should be. It mends a folder that
+// was replaced, which is an error then.
 func (s *Store) Publish() error {
 	dir, owner, err := s.openOwned()
 	if owner == nil || err != nil {
@@ -240,8 +240,7 @@ func (s *Store) Publish() error {
 }
 
 // publish writes the copy into the state folder, which only root may write then. All may lock the lock files, since
-// 1.4.3 only reads with the lock. The caller holds the lock of root's files. A folder that was replaced is an error in
-// the end.
+// 1.4.3 only reads with the lock. The caller holds the lock of root's files.
 func (s *Store) publish(contents state.Contents, durable bool) (err error) {
 	dir, err := s.openShared()
 	if err != nil {
@@ -302,8 +301,8 @@ func seal(dir *folder.Folder) error {
 
 func sealed(st *unix.Stat_t) bool { return int(st.Uid) == os.Geteuid() && st.Mode&0o7777 == 0o755 }
 
-// ownLocks makes the folder of the devices' locks root's, with a file for each that every user may lock, and none can
-// replace. What isn't a folder is moved away. dir is sealed.
+// ownLocks makes the folder of the devices' locks root's, with a file for each that all may lock, and none can replace.
+// dir is sealed.
 func (s *Store) ownLocks(dir *folder.Folder, devices []byte) error {
 	locks, err := dir.SharedSub(locksName)
 	if errors.Is(err, folder.ErrUnsafe) {
@@ -329,8 +328,8 @@ func (s *Store) ownLocks(dir *folder.Folder, devices []byte) error {
 	return err
 }
 
-// ownLock makes a lock file root's, which every user may lock. It stays the same file, since a user may hold it, unless
-// it can't be locked, or has content that not all may read: a user may have moved it here.
+// ownLock makes a lock file root's, which every user may lock. It stays the same file, which a user may hold, unless it
+// can't be locked, or has content that not all may read: a user may have moved it here.
 func (s *Store) ownLock(dir *folder.Folder, name string) error {
 	if err := dir.Ensure(name, folder.SharedMode); err != nil {
 		return err

@@ -164,9 +164,9 @@ func (s *Store) updateOrRead(ctx context.Context, change func(*state.Files) erro
 	return t, err
 }
 
-// readUnlocked reads the files without the lock, and writes nothing. Files are replaced as a whole, so two equal
-// readings are what the lock would show; else the error is busy, which is nil for root's files. Of these the last
-// reading counts.
+// readUnlocked reads the files without the lock, and writes nothing. Two equal readings are what the lock would show,
+// since files are replaced as a whole; else the error is busy, which is nil for root's files: of these the last reading
+// counts.
 func (s *Store) readUnlocked(
 	ctx context.Context, busy *BusyError, clean func(*transaction) error,
 ) (t *transaction, err error) {

@@ -175,8 +175,7 @@ func (d *Folder) Ensure(name string, mode uint32) error {
 // ErrLocked is wrapped when another process holds a lock.
 var ErrLocked = errors.New("another process holds the lock")
 
-// Lock takes the exclusive flock(2) on a file, which it creates, and waits for it at most for a time. Closing the file
-// releases it. It is for folders as of CheckPrivate.
+// Lock takes the exclusive flock(2) on a file of a folder as of CheckPrivate, which it creates, until it is closed.
 func (d *Folder) Lock(name string, within time.Duration) (*os.File, error) {
 	return d.lock(name, unix.O_RDWR, unix.LOCK_EX, within)
 }
@@ -211,7 +210,7 @@ func (d *Folder) lock(name string, access, how int, within time.Duration) (*os.F
 }
 
 // Flock takes a flock(2), and polls until ctx ends, which is ErrLocked: a blocking one would occupy a thread. The
-// pauses are short for some seconds, as a lock is usually held, then longer: a job may wait for hours.
+// pauses grow, since a job may wait for hours.
 func Flock(ctx context.Context, file *os.File, how int) error {
 	for begun := time.Now(); ; {
 		err := unix.Flock(int(file.Fd()), how|unix.LOCK_NB)

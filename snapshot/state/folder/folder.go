@@ -19,8 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnsafe is wrapped if a file is anything that genv doesn't create, or another user can change a folder that must be
-// trusted. It was not read.
+// ErrUnsafe is wrapped if a file isn't one that genv creates, or other users can change what must be trusted.
 var ErrUnsafe = errors.New("unsafe state file")
 
 // ErrTampered is wrapped if a user has mounted a file system over the folder, or in it: it may never answer.
@@ -76,8 +75,7 @@ func Open(path string) (*Folder, error) {
 // OpenExisting opens a folder, and follows links in its path.
 func OpenExisting(path string) (*Folder, error) { return openDir(unix.AT_FDCWD, path, 0) }
 
-// openLink opens the target of a link, if no other user made it: every user may write /var/tmp. Owner and target are
-// read through one descriptor.
+// openLink opens the target of a link, if no other user made it: every user may write /var/tmp.
 func openLink(path string) (*Folder, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

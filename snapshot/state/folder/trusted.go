@@ -75,7 +75,7 @@ const (
 const accountsAttribute = "trusted.genv.accounts"
 
 // MoveFormer moves a file, and those with a longer name, into a folder of root's, if other accounts than these were
-// allowed to read it: a uid may be given to somebody else. Without accounts nothing is moved.
+// allowed to read it: a uid may be given to somebody else.
 func MoveFormer(path string, accounts []string) error {
 	value := make([]byte, 4<<10)
 	n, err := unix.Lgetxattr(path, accountsAttribute, value)

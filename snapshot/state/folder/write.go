@@ -23,8 +23,8 @@ type Staged struct {
 	size       int
 }
 
-// Stage writes a file under a temporary name, and syncs it if it is to be durable. The name is always the same, since
-// only the holder of the lock writes it; if a user made a folder there, it is another one.
+// Stage writes a file under a temporary name, and syncs it if it is to be durable. Only the holder of the lock writes
+// it, so the name is always the same, unless a user made a folder there.
 func (d *Folder) Stage(name string, data []byte, mode uint32, durable bool) (Staged, error) {
 	file := Staged{Name: name, temp: name + tempSuffix, size: len(data)}
 	err := d.Remove(file.temp)

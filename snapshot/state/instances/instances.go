@@ -25,8 +25,8 @@ import (
 // Notes are those of all users of a host: a file for each uid, in a folder of their own.
 type Notes struct {
 	Dir string // the state folder of the host
-	// Owned is the folder of the state files if they are root's, else empty: root writes all notes there. With an error
-	// that isn't known. Nil for never.
+	// Owned is the folder of the state files if they are root's, else empty; nil for never. Root writes all notes
+	// there.
 	Owned func() (string, error)
 }
 
@@ -111,8 +111,7 @@ const (
 	maxWarnings = 20
 )
 
-// add replaces a user's notes about the same attachments, and drops those about none. The caller is that user or root,
-// and holds the lock.
+// add replaces a user's notes about the same attachments, and drops those about none. The caller is that user or root.
 func (n Notes) add(files *state.Files, uid snapshot.UID, list []attachmentNote) error {
 	dir, owned, err := n.open(true)
 	if err != nil {
@@ -140,8 +139,7 @@ func (n Notes) add(files *state.Files, uid snapshot.UID, list []attachmentNote) 
 	return dir.Give(name(uid), uint32(uid)) // root gives them back
 }
 
-// list are the notes about attachments that are there, by the files of their users alone; what is wrong with these is a
-// warning.
+// list are the notes about attachments that are there, by the files of their users; what is wrong is a warning.
 func (n Notes) list(files *state.Files) (list []attachmentNote, warnings []string) {
 	dir, owned, err := n.open(false)
 	if errors.Is(err, fs.ErrNotExist) {

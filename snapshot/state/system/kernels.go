@@ -21,8 +21,8 @@ type Kernel struct {
 }
 
 // Kernels says which kernels live: a process of their user names the connection file (kernel-ID.json) in its command
-// line or, as while they restart, that file is in a runtime folder of their user. For other users than root and their
-// own, and where something is hidden or doesn't answer, one that isn't found is Unknown.
+// line or, as while they restart, that file is in a runtime folder of their user. What may be hidden, or doesn't
+// answer, is Unknown.
 func (p procfs) Kernels(kernels []Kernel) map[Kernel]Liveness {
 	pids, err := p.fs.PIDs()
 	if err != nil {
@@ -43,8 +43,8 @@ func (p procfs) Kernels(kernels []Kernel) map[Kernel]Liveness {
 	return lives
 }
 
-// runningKernels says which kernels have a process. Users choose how many there are, and how many a command line names,
-// so neither is walked through for the other.
+// runningKernels says which kernels have a process. Users choose how many processes there are, and how many kernels a
+// command line names, so neither is walked through for the other.
 func (p procfs) runningKernels(pids []snapshot.PID, kernels []Kernel) map[Kernel]Liveness {
 	lives, byID := make(map[Kernel]Liveness, len(kernels)), map[string][]Kernel{}
 	missing := Unknown
@@ -126,8 +126,8 @@ func (p procfs) owner(pid snapshot.PID) (snapshot.UID, error) {
 }
 
 // Others wait for their turn while files are looked for, and a user can make a folder that never answers (FUSE, a
-// broken NFS): all folders together may take kernelsWithin. Whoever is still looked for then has unknown kernels, and
-// is looked for again once that has ended.
+// broken NFS): all folders together may take kernelsWithin. The others' kernels are unknown, and looked for again
+// later.
 const (
 	kernelsWithin  = time.Second
 	maxKernelUsers = 64 // in one look, since any user can register any uid
@@ -219,8 +219,7 @@ var runtimeVariables = []struct{ name, below string }{
 	{"HOME", ".local/share/jupyter/runtime"},
 }
 
-// runtimeFolders are where a user's Jupyter may keep the files of kernels, by the account and by the variables of
-// processes. complete is false if there may be others.
+// runtimeFolders are where a user's Jupyter may keep the files of kernels. complete is false if there may be others.
 func (p procfs) runtimeFolders(ctx context.Context, uid snapshot.UID, pids []snapshot.PID) (
 	folders []string, complete bool,
 ) {

@@ -16,7 +16,7 @@ func Mountinfo(procRoot string) string {
 }
 
 // IsPrivate says whether another folder of its file system is mounted at a path, as by PrivateTmp= and
-// pam_namespace(8). A subvolume at its own place isn't.
+// pam_namespace(8).
 func IsPrivate(mountinfo, path string) (private bool) {
 	for m := range proc.ParseMounts(mountinfo, " "+path+" ") {
 		if m.Point == path { // the last one covers the others
@@ -58,7 +58,7 @@ func treeAt(mountinfo, path string) (tree [2]string, known bool) {
 var escaped = strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`)
 
 // UsersMount describes a file system that a user has mounted at a path or below it; empty for none. It doesn't touch
-// it, since it may never answer.
+// it.
 func UsersMount(mountinfo, path string) string {
 	path = escaped.Replace(path)
 	for m := range proc.ParseMounts(mountinfo, path) {

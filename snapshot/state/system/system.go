@@ -54,8 +54,7 @@ type System interface {
 	Namespaces() Namespaces
 	// Uptime is the start time of a process that starts now; 0 if unknown.
 	Uptime() snapshot.StartTime
-	// Running lists the processes of the wanted uids, without zombies and kernel threads; not complete where some may
-	// be hidden.
+	// Running lists the processes of the wanted uids, without zombies and kernel threads.
 	Running(wanted func(snapshot.UID) bool) (list []RunningProcess, complete bool)
 }
 
