@@ -64,11 +64,6 @@ type processDetails struct {
 // detailsTTL is for how long details and owners are cached at most.
 const detailsTTL = time.Minute
 
-// detailsTTLOf differs between processes, so that no snapshot reads the details of all the processes of a host.
-func detailsTTLOf(pid snapshot.PID) time.Duration {
-	return detailsTTL - time.Duration(pid%20)*time.Second
-}
-
 // processCache is what one snapshot read of processes, for the next one.
 type processCache struct {
 	claims map[snapshot.PID]environClaim
@@ -246,8 +241,9 @@ func readClaim(h *proc.Handle) (snapshot.EnvID, error) {
 func (o *observer) details(h *proc.Handle, stat proc.Stat, uid snapshot.UID) (d processDetails, err error) {
 	run := runOf(stat)
 	d, known := o.before.details[h.PID]
-	if same := known && d.run == run && d.parent == stat.PPID && d.uid == uid; same && run.envAddress != 0 &&
-		o.now.Sub(d.at) < detailsTTLOf(h.PID) {
+	same := known && d.run == run && d.parent == stat.PPID && d.uid == uid && run.envAddress != 0
+	// they expire one after the other: no snapshot reads those of all the processes of a host
+	if same && o.now.Sub(d.at) < detailsTTL-time.Duration(h.PID%20)*time.Second {
 		return d, nil
 	}
 	d = processDetails{run: run, parent: stat.PPID, uid: uid, at: o.now}

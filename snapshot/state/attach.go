@@ -58,17 +58,16 @@ func (f *Files) Attach(r AttachRequest) ([]snapshot.DeviceIndex, error) {
 	if f.Devices == nil {
 		return nil, ErrNoDevices
 	}
-	if len(r.Instances) > 0 {
-		if err := f.attachInstances(r); err != nil {
-			return nil, err
-		}
-		return f.AttachedTo(r.EID), nil
+	var chosen []*snapshot.Device
+	var err error
+	switch {
+	case len(r.Instances) > 0:
+		err = f.attachInstances(r)
+	case len(r.Indices) > 0:
+		chosen, err = f.chooseIndices(r)
+	default:
+		chosen, err = f.chooseCount(r)
 	}
-	choose := f.chooseCount
-	if len(r.Indices) > 0 {
-		choose = f.chooseIndices
-	}
-	chosen, err := choose(r)
 	if err != nil {
 		return nil, err
 	}
@@ -335,12 +334,15 @@ func (f *Files) attachInstances(r AttachRequest) error {
 			return Unavailable("%s", reason)
 		}
 		own := d.Attachment(r.EID)
+		taken := func(a snapshot.Attachment) bool { // by another environment
+			return a.EID != r.EID && (len(a.Instances) == 0 || slices.Contains(a.Instances, wanted.UUID))
+		}
 		switch {
 		case own != nil && slices.Contains(own.Instances, wanted.UUID):
 			continue
 		case own != nil && len(own.Instances) == 0:
 			return Refuse("the environment has all of GPU %s: detach that first", wanted.Index)
-		case !r.OverSubscribe && !instanceFree(d, r.EID, wanted.UUID):
+		case !r.OverSubscribe && slices.ContainsFunc(d.Attachments, taken):
 			reason := fmt.Sprintf("MIG instance %s of GPU %d is not available", wanted.UUID, wanted.Index)
 			return &UnavailableError{Reason: reason, Conflicts: f.conflicts(r.EID, &wanted.Index)}
 		}
@@ -360,13 +362,6 @@ func (f *Files) attachInstances(r AttachRequest) error {
 	}
 	f.Devices = devices
 	return nil
-}
-
-// instanceFree says whether all other attachments to a device are to other instances of it.
-func instanceFree(d *snapshot.Device, eid snapshot.EnvID, uuid snapshot.GPUUUID) bool {
-	return !slices.ContainsFunc(d.Attachments, func(a snapshot.Attachment) bool {
-		return a.EID != eid && (len(a.Instances) == 0 || slices.Contains(a.Instances, uuid))
-	})
 }
 
 // together is the capacity on a device with another instance: as configured, or the sum; unknown if one is unknown.

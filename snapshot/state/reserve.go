@@ -139,7 +139,7 @@ func (by *Booker) check(list []snapshot.Reservation, r *snapshot.Reservation, no
 		return Unavailable("the policy lets you reserve nothing here: ask your administrator, who may do it for you " +
 			"(genv reserve --user)")
 	}
-	here := slices.DeleteFunc(slices.Clone(list), func(b snapshot.Reservation) bool { return b.UID != r.UID })
+	here := without(list, func(b snapshot.Reservation) bool { return b.UID != r.UID })
 	switch length := r.Until.Sub(r.From); {
 	case rule.GPUs > 0 && r.GPUs > rule.GPUs:
 		return Unavailable("you may reserve at most %s at once", text.Plural(rule.GPUs, "GPU"))
@@ -226,20 +226,15 @@ func End(list []snapshot.Reservation, lapse map[string]bool, now time.Time, beli
 			latest[b.UID] = b
 		}
 	}
-	left = slices.DeleteFunc(slices.Clone(next), func(b snapshot.Reservation) bool {
+	left = without(next, func(b snapshot.Reservation) bool {
 		return b.Ended != nil && (b.ID != latest[b.UID].ID || believed && now.Sub(*b.Ended) > keepEnded)
 	})
-	for ended := endedFirst(left); len(ended) > snapshot.MaxReserved-snapshot.MaxReservations; ended = ended[1:] {
+	ended := without(left, func(b snapshot.Reservation) bool { return b.Ended == nil })
+	slices.SortFunc(ended, func(a, b snapshot.Reservation) int { return usedUntil(&a).Compare(usedUntil(&b)) })
+	for ; len(ended) > snapshot.MaxReserved-snapshot.MaxReservations; ended = ended[1:] { // who counts least goes
 		left = slices.DeleteFunc(left, func(b snapshot.Reservation) bool { return b.ID == ended[0].ID })
 	}
 	return left, changed || len(left) != len(list)
-}
-
-// endedFirst are those that ended, who counts least first.
-func endedFirst(list []snapshot.Reservation) []snapshot.Reservation {
-	ended := slices.DeleteFunc(slices.Clone(list), func(b snapshot.Reservation) bool { return b.Ended == nil })
-	slices.SortFunc(ended, func(a, b snapshot.Reservation) int { return usedUntil(&a).Compare(usedUntil(&b)) })
-	return ended
 }
 
 func usedUntil(b *snapshot.Reservation) time.Time {

@@ -192,7 +192,7 @@ func (p hostPart) reach(name string, from int, ends []bool) {
 	rest := name[from:]
 	switch {
 	case p.ranges != nil:
-		for n := 1; n <= min(len(rest), maxDigits) && isDigit(rest[n-1]); n++ {
+		for n := 1; n <= min(len(rest), maxDigits) && isNumber(rest[:n]); n++ {
 			for _, r := range p.ranges {
 				ends[from+n] = ends[from+n] || r.contains(rest[:n])
 			}
@@ -312,8 +312,6 @@ func parseRange(text string) (numberRange, error) {
 func isNumber(text string) bool {
 	return text != "" && len(text) <= maxDigits && strings.Trim(text, "0123456789") == ""
 }
-
-func isDigit(b byte) bool { return b >= '0' && b <= '9' }
 
 func checkLiteral(text string) error {
 	for _, r := range text {

@@ -14,7 +14,13 @@ import (
 // removeDead removes what has ended: processes, kernels, environments without either, and their attachments. A process
 // that doesn't belong to its environment doesn't keep it alive, since any user can register any.
 func (t *transaction) removeDead() {
-	kernels := t.running.kernelStates(registeredKernels(&t.files))
+	var registered []system.Kernel
+	for i := range t.files.Environments {
+		for _, id := range t.files.Environments[i].KernelIDs {
+			registered = append(registered, system.Kernel{ID: id, UID: t.files.Environments[i].UID})
+		}
+	}
+	kernels := t.running.kernelStates(registered)
 	var empty []*snapshot.Environment
 	for i := range t.files.Environments {
 		env := &t.files.Environments[i]
@@ -44,15 +50,6 @@ func (t *transaction) findOwner(env *snapshot.Environment) {
 	}
 }
 
-func registeredKernels(f *state.Files) (kernels []system.Kernel) {
-	for i := range f.Environments {
-		for _, id := range f.Environments[i].KernelIDs {
-			kernels = append(kernels, system.Kernel{ID: id, UID: f.Environments[i].UID})
-		}
-	}
-	return kernels
-}
-
 // belongs is false if a registered process is certainly another user's, or root's without the id of the environment.
 func (t *transaction) belongs(env *snapshot.Environment, pid snapshot.PID) bool {
 	now := t.process(pid)
@@ -80,7 +77,7 @@ func (t *transaction) registerRemaining(empty []*snapshot.Environment) (unsure m
 	if empty = slices.DeleteFunc(empty, t.rebooted); len(empty) == 0 {
 		return nil
 	}
-	membersOf, complete := t.membersByUser(empty, isSelf)
+	membersOf, complete := t.membersByUser(empty)
 	unsure = map[snapshot.EnvID]bool{}
 	for _, env := range empty {
 		m := membersOf(env)

@@ -3,6 +3,7 @@ package disk
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"slices"
@@ -40,7 +41,7 @@ func (s *Store) lockedOnce(ctx context.Context, f func(stateDir) error) error {
 	}
 	defer dir.Close()
 	if dir.owned && !dir.IsOurs() {
-		return s.errOwned()
+		return fmt.Errorf("%w: uid %d can't change %s", ErrOwned, os.Geteuid(), s.OwnedPath())
 	}
 	file, err := lock(ctx, dir.Folder, lockFile, dir.mode(ownedLockMode))
 	if err != nil {

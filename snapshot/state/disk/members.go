@@ -90,7 +90,7 @@ func (t *transaction) registered(also snapshot.PID, in snapshot.EnvID) *snapshot
 }
 
 // membersByUser is membersOf for the users of environments. complete is false where some processes may be hidden.
-func (t *transaction) membersByUser(environments []*snapshot.Environment, excluded func(system.RunningProcess) bool) (
+func (t *transaction) membersByUser(environments []*snapshot.Environment) (
 	of func(*snapshot.Environment) members, complete bool,
 ) {
 	uids, empty := make([]snapshot.UID, 0, len(environments)), map[snapshot.EnvID]bool{}
@@ -107,7 +107,9 @@ func (t *transaction) membersByUser(environments []*snapshot.Environment, exclud
 		t.running.emptied = empty
 	}
 	registered := t.registered(0, "")
-	ofUser := once(func(uid snapshot.UID) members { return membersOf(registered, uid, byUser[uid], excluded) })
+	// this process may carry the id of an environment, and doesn't keep it alive
+	isSelf := func(p system.RunningProcess) bool { return int(p.PID) == os.Getpid() }
+	ofUser := once(func(uid snapshot.UID) members { return membersOf(registered, uid, byUser[uid], isSelf) })
 	return func(env *snapshot.Environment) members {
 		m := ofUser(env.UID)
 		m.unsure = m.unsure || !known[env.EID] || !t.running.covers(env.UID) // it may have got a process since
@@ -135,9 +137,6 @@ func byAge(processes []system.RunningProcess) []system.RunningProcess {
 		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
 	})
 }
-
-// isSelf is this process, which may carry the id of an environment, and doesn't keep it alive.
-func isSelf(p system.RunningProcess) bool { return int(p.PID) == os.Getpid() }
 
 // findSuccessors are the processes that keep an environment when one leaves it, except that one and those down to the
 // one that asks, such as $(…). If one could not be read in time, the one that leaves stays registered.

@@ -149,10 +149,6 @@ func (s *Store) Where() (dir string, owned bool, err error) {
 	return s.dir, false, s.tampered()
 }
 
-func (s *Store) errOwned() error {
-	return fmt.Errorf("%w: uid %d can't change %s", ErrOwned, os.Geteuid(), s.OwnedPath())
-}
-
 // DefaultRootDir is the folder of root's notes about state folders, and of the state that root owns.
 const DefaultRootDir = "/var/lib/genv"
 

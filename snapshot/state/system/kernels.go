@@ -150,7 +150,11 @@ func (p procfs) kernelFiles(pids []snapshot.PID, kernels map[snapshot.UID][]Kern
 		}
 		asked++
 		go func() {
-			answer := p.kernelFilesOf(ctx, uid, pids, list)
+			folders, complete := p.runtimeFolders(ctx, uid, pids)
+			answer := make(map[Kernel]Liveness, len(list))
+			for _, k := range list {
+				answer[k] = p.kernelFileIn(ctx, folders, complete, k)
+			}
 			p.kernelsPending.Delete(uid) // before the answer: who has it may ask again at once
 			answers <- answer
 		}()
@@ -164,15 +168,6 @@ func (p procfs) kernelFiles(pids []snapshot.PID, kernels map[snapshot.UID][]Kern
 		}
 	}
 	return all
-}
-
-func (p procfs) kernelFilesOf(ctx context.Context, uid snapshot.UID, pids []snapshot.PID, list []Kernel) map[Kernel]Liveness {
-	folders, complete := p.runtimeFolders(ctx, uid, pids)
-	lives := make(map[Kernel]Liveness, len(list))
-	for _, k := range list {
-		lives[k] = p.kernelFileIn(ctx, folders, complete, k)
-	}
-	return lives
 }
 
 // kernelFileIn says whether one of the folders has the file of a kernel. complete says that no other folder can.
