@@ -76,49 +76,29 @@ func crowded(b *testing.B) *snapshot.Snapshot {
 	return s
 }
 
-func BenchmarkNative(b *testing.B) {
-	s := crowded(b)
-	data, err := snapshot.EncodeNative(s)
-	require.NoError(b, err)
-	b.Run("encode", func(b *testing.B) {
-		b.SetBytes(int64(len(data)))
-		b.ReportAllocs()
-		for b.Loop() {
-			_, err := snapshot.EncodeNative(s)
-			require.NoError(b, err)
-		}
-	})
-	b.Run("decode", func(b *testing.B) {
-		b.SetBytes(int64(len(data)))
-		b.ReportAllocs()
-		for b.Loop() {
-			_, err := snapshot.DecodeNative(data)
-			require.NoError(b, err)
-		}
-	})
-}
-
-// BenchmarkCodec is the same in the 1.4.3 format.
 func BenchmarkCodec(b *testing.B) {
 	s := crowded(b)
-	data, err := snapshot.EncodeSnapshot(s)
-	require.NoError(b, err)
-	b.Run("encode", func(b *testing.B) {
-		b.SetBytes(int64(len(data)))
-		b.ReportAllocs()
-		for b.Loop() {
-			_, err := snapshot.EncodeSnapshot(s)
-			require.NoError(b, err)
+	for name, format := range map[string]struct {
+		encode func(*snapshot.Snapshot) ([]byte, error)
+		decode func([]byte) (*snapshot.Snapshot, error)
+	}{
+		"native": {snapshot.EncodeNative, snapshot.DecodeNative}, "1.4.3": {snapshot.EncodeSnapshot, snapshot.DecodeSnapshot},
+	} {
+		data, err := format.encode(s)
+		require.NoError(b, err)
+		for what, run := range map[string]func() error{
+			"encode": func() error { _, err := format.encode(s); return err },
+			"decode": func() error { _, err := format.decode(data); return err },
+		} {
+			b.Run(name+"/"+what, func(b *testing.B) {
+				b.SetBytes(int64(len(data)))
+				b.ReportAllocs()
+				for b.Loop() {
+					require.NoError(b, run())
+				}
+			})
 		}
-	})
-	b.Run("decode", func(b *testing.B) {
-		b.SetBytes(int64(len(data)))
-		b.ReportAllocs()
-		for b.Loop() {
-			_, err := snapshot.DecodeSnapshot(data)
-			require.NoError(b, err)
-		}
-	})
+	}
 }
 
 // 1.4.3 crashes on an unknown key, and acts on a value even if it is a guess.

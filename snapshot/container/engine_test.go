@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -137,55 +136,6 @@ func TestASlowEngine(t *testing.T) {
 	h.Wait = time.Hour
 	require.True(t, h.look(member(10, "/docker/"+id))[0].Unknown)
 	require.Equal(t, 1, d.requests())
-}
-
-// BenchmarkManyContainers is the first look at 10,000 containers, which their engine has to be
-// asked about, and a later look. heap-MB is what stays in memory.
-func BenchmarkManyContainers(b *testing.B) {
-	h := newHost(b)
-	d := h.withDaemon()
-	h.Wait = time.Hour
-	var members []container.ContainedProcess
-	for i := range 10_000 {
-		each, pid := fmt.Sprintf("%064x", i), 100+i
-		h.process(pid, 100, "/docker/"+each)
-		d.run(each, "job", pid)
-		members = append(members, member(snapshot.PID(pid), "/docker/"+each))
-		members[i].Start = 100
-	}
-	fresh := func() *container.Lookup {
-		return &container.Lookup{Engines: h.Engines, Run: h.Run, Proc: h.Proc, Wait: h.Wait, Now: h.Now}
-	}
-	heap := func() float64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return float64(m.HeapAlloc) / 1e6
-	}
-	first := func(b *testing.B) {
-		var source *container.Lookup
-		before := heap()
-		for b.Loop() {
-			source = fresh()
-			require.False(b, source.Look(b.Context(), members)[9999].Unknown)
-		}
-		b.ReportMetric(heap()-before, "heap-MB")
-		runtime.KeepAlive(source)
-	}
-	b.Run("asked", first)
-	b.Run("later", func(b *testing.B) {
-		source := fresh()
-		source.Look(b.Context(), members)
-		for b.Loop() {
-			source.Look(b.Context(), members)
-		}
-	})
-	h.Wait = 0
-	b.Run("bounded", func(b *testing.B) {
-		for b.Loop() {
-			fresh().Look(b.Context(), members)
-		}
-	})
 }
 
 // repeat writes a text so often, or until the client has gone, and waits between two writes.

@@ -299,28 +299,3 @@ func TestInit(t *testing.T) {
 	_, err = h.Init(t.Context(), 13)
 	require.ErrorIs(t, err, proc.ErrGone)
 }
-
-// BenchmarkLook is what 100 known containers add to a snapshot in which each has a new
-// process: its first one, or another one. With older processes, a snapshot asks nothing.
-func BenchmarkLook(b *testing.B) {
-	h := newHost(b)
-	var inits, others []container.ContainedProcess
-	for i := range 100 {
-		each := fmt.Sprintf("%064x", i)
-		h.process(100+i, 100, "/docker/"+each)
-		h.known[each] = container.Details{Name: "job", Init: snapshot.PID(100 + i)}
-		others = append(others, member(snapshot.PID(1000+i), "/docker/"+each))
-		inits = append(inits, member(snapshot.PID(100+i), "/docker/"+each))
-		inits[i].Start = 100
-	}
-	h.Wait = time.Hour
-	for name, members := range map[string][]container.ContainedProcess{"first": inits, "another": others} {
-		b.Run(name, func(b *testing.B) {
-			h.Look(b.Context(), members)
-			b.ReportAllocs()
-			for b.Loop() {
-				h.Look(b.Context(), members)
-			}
-		})
-	}
-}

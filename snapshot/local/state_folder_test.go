@@ -3,8 +3,6 @@ package local_test
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
-	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 func TestStateFolder(t *testing.T) {
@@ -31,81 +28,6 @@ func TestStateFolder(t *testing.T) {
 	s, err = other.Snapshot(t.Context())
 	require.NoError(t, err)
 	require.NotEqual(t, folder, s.StateFolder)
-}
-
-// jobs is an engine; the id of each container is its first process.
-type jobs struct{}
-
-func (jobs) Stop(context.Context, proc.Cgroup, time.Duration) error {
-	return container.ErrNoEngine
-}
-
-func (jobs) Inspect(_ context.Context, place proc.Cgroup) (container.Details, error) {
-	init, err := strconv.ParseInt(place.ID, 16, 32)
-	return container.Details{Name: "job", Init: snapshot.PID(init)}, err
-}
-
-// BenchmarkContainers compares snapshots of 100 processes, each the second one in a container of its own, with
-// snapshots of 100 processes outside containers, in turns in one run: ratio and more-µs are medians. "known" is a host
-// where nothing has changed since the last snapshot; "renewed" one where all that is known about processes is as old
-// as is allowed, as once in a minute.
-func BenchmarkContainers(b *testing.B) {
-	const count = 100
-	host := func(contained, executed bool) (*machine, *time.Time) {
-		m, now := newMachine(b), time.Now()
-		m.Now = func() time.Time { return now }
-		m.DeviceListTTL = 24 * time.Hour
-		var inits []int
-		for i := range count {
-			inits = append(inits, 1000+i)
-		}
-		m.Containers = (&container.Lookup{Engines: jobs{}, Run: b.TempDir(), Proc: m.Proc, Wait: time.Minute}).Look
-		for i, init := range inits {
-			pid, group := 5000+i, "/user.slice"
-			if contained {
-				group = fmt.Sprintf("/docker/%064x", init)
-			}
-			for _, p := range []int{init, pid} {
-				m.process(p, 0, 20, "HOME=/\x00")
-				m.write(fmt.Sprint(p, "/cgroup"), "0::"+group+"\n")
-				if contained {
-					m.write(fmt.Sprint(p, "/status"), fmt.Sprintf("Name:\tpython3\nUid:\t0\t0\t0\t0\nNSpid:\t%d\t1\n", p))
-				}
-			}
-			if !executed {
-				m.write(fmt.Sprint(pid, "/stat"), statOf(pid, init, "python3", "S", 20, 1020))
-			}
-			m.smi.apps += fmt.Sprintf("GPU-0, %d, 1\n", pid)
-		}
-		return m, &now
-	}
-	for name, age := range map[string]time.Duration{"known": 0, "often": 5 * time.Second, "renewed": time.Minute, "executed": time.Minute} {
-		b.Run(name, func(b *testing.B) {
-			outside, outsideNow := host(false, name == "executed")
-			inside, insideNow := host(true, name == "executed")
-			took := func(m *machine, now *time.Time) time.Duration {
-				*now = now.Add(age)
-				begun := time.Now()
-				s, err := m.Snapshot(b.Context())
-				took := time.Since(begun)
-				require.NoError(b, err)
-				require.Len(b, s.Processes, count)
-				require.Equal(b, m == inside, s.Processes[0].ContainerInfo != nil && strings.HasPrefix(s.Processes[0].ContainerInfo.Name, "job"))
-				return took
-			}
-			took(outside, outsideNow)
-			took(inside, insideNow)
-			var more, ratio []float64
-			for b.Loop() {
-				without, with := took(outside, outsideNow), took(inside, insideNow)
-				more, ratio = append(more, float64(with-without)/1e3), append(ratio, float64(with)/float64(without))
-			}
-			slices.Sort(more)
-			slices.Sort(ratio)
-			b.ReportMetric(more[len(more)/2], "more-µs")
-			b.ReportMetric(ratio[len(ratio)/2], "ratio")
-		})
-	}
 }
 
 // containers says the same of every member, and counts the questions.
