@@ -12,9 +12,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -28,28 +27,10 @@ const maxAnswer = 4 << 20
 // maxHeader bounds the header of an answer, in bytes.
 const maxHeader = 64 << 10
 
-// api is an engine's API on a unix socket.
-type api struct{ socket string }
-
-// inspect asks about a container. The error is ErrNotFound if the engine has none with this id; fs.ErrNotExist for no
-// engine.
-func (a api) inspect(ctx context.Context, id string) (Details, error) {
-	body, err := a.do(ctx, http.MethodGet, "/containers/"+url.PathEscape(id)+"/json")
-	if err != nil {
-		return Details{}, err
-	}
-	return ParseDocker(body, id)
-}
-
-// stop has the engine stop a container: it sends the container's stop signal, waits, and kills it.
-func (a api) stop(ctx context.Context, id string, grace time.Duration) error {
-	seconds := int((grace + time.Second - 1) / time.Second)
-	_, err := a.do(ctx, http.MethodPost, "/containers/"+url.PathEscape(id)+"/stop?t="+strconv.Itoa(seconds))
-	return err
-}
-
-func (a api) do(ctx context.Context, method, path string) ([]byte, error) {
-	if _, err := os.Stat(a.socket); err != nil {
+// ask asks the API of an engine on a unix socket. The error is ErrNotFound if the engine has no such container, and
+// fs.ErrNotExist if there is no such engine.
+func ask(ctx context.Context, socket, method, path string) ([]byte, error) {
+	if _, err := os.Stat(socket); err != nil {
 		return nil, err
 	}
 	request, err := http.NewRequestWithContext(ctx, method, "http://engine"+path, nil)
@@ -58,7 +39,8 @@ func (a api) do(ctx context.Context, method, path string) ([]byte, error) {
 	}
 	client := http.Client{
 		Transport: &http.Transport{
-			DialContext: a.dial, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
+			DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, socket) },
+			DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -67,19 +49,19 @@ func (a api) do(ctx context.Context, method, path string) ([]byte, error) {
 		if shown, ok := errors.AsType[*url.Error](err); ok {
 			err = shown.Err // without the address, which says nothing
 		}
-		return nil, fmt.Errorf("ask %s: %w", a.socket, text.Late(err, 0))
+		return nil, fmt.Errorf("ask %s: %w", socket, text.Late(err, 0))
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("ask %s: %w", a.socket, text.Late(err, 0))
+		return nil, fmt.Errorf("ask %s: %w", socket, text.Late(err, 0))
 	case len(body) > maxAnswer:
-		return nil, fmt.Errorf("ask %s: the answer is longer than %d bytes", a.socket, maxAnswer)
+		return nil, fmt.Errorf("ask %s: the answer is longer than %d bytes", socket, maxAnswer)
 	case response.StatusCode == http.StatusNotFound:
 		return nil, ErrNotFound
 	case response.StatusCode/100 != 2 && response.StatusCode != http.StatusNotModified: // it had stopped already
-		return nil, fmt.Errorf("ask %s: HTTP status %d: %s", a.socket, response.StatusCode,
+		return nil, fmt.Errorf("ask %s: HTTP status %d: %s", socket, response.StatusCode,
 			text.Quoted(string(body), 200))
 	}
 	return body, nil
@@ -88,24 +70,24 @@ func (a api) do(ctx context.Context, method, path string) ([]byte, error) {
 // errForeign: a user's process listens, and could say anything.
 var errForeign = errors.New("it is not root who listens there")
 
-// dial connects to the socket, on which only root's engine may listen (or the caller's, in a test).
-func (a api) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+// dial connects to a socket, on which only root's engine may listen (or the caller's, in a test).
+func dial(ctx context.Context, socket string) (net.Conn, error) {
 	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "unix", a.socket)
+	conn, err := dialer.DialContext(ctx, "unix", socket)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkPeer(conn.(*net.UnixConn)); err != nil {
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err == nil {
+		err = checkPeer(raw)
+	}
+	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
 }
 
-func checkPeer(conn *net.UnixConn) error {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return err
-	}
+func checkPeer(raw syscall.RawConn) error {
 	peer, err := proc.PeerOf(raw)
 	if err == nil && peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
 		err = errForeign
@@ -179,20 +161,13 @@ type Engines struct {
 	Root string // put before the paths of their sockets; empty for none
 }
 
-// apis are those that may know a container. Docker's second socket is where /var/run isn't a link to /run.
-func (e Engines) apis(runtime string) (list []api) {
-	docker, podman := []string{"/run/docker.sock", "/var/run/docker.sock"}, []string{"/run/podman/podman.sock"}
-	var sockets []string
-	switch runtime {
-	case proc.Docker:
-		sockets = docker
-	case proc.Podman:
-		sockets = podman
-	case "":
-		sockets = slices.Concat(docker, podman)
+// sockets are those of engines that may know a container. Docker has a second one where /var/run isn't a link to /run.
+func (e Engines) sockets(runtime string) (list []string) {
+	if runtime == proc.Docker || runtime == "" {
+		list = append(list, filepath.Join(e.Root, "/run/docker.sock"), filepath.Join(e.Root, "/var/run/docker.sock"))
 	}
-	for _, socket := range sockets {
-		list = append(list, api{filepath.Join(e.Root, socket)})
+	if runtime == proc.Podman || runtime == "" {
+		list = append(list, filepath.Join(e.Root, "/run/podman/podman.sock"))
 	}
 	return list
 }
@@ -200,8 +175,12 @@ func (e Engines) apis(runtime string) (list []api) {
 // Inspect asks the engine of a container. The error is ErrNotFound, or wraps ErrUnknown if none answers.
 func (e Engines) Inspect(ctx context.Context, place proc.Cgroup) (Details, error) {
 	missing, failed := false, error(nil)
-	for _, api := range e.apis(place.Runtime) {
-		details, err := api.inspect(ctx, place.ID)
+	for _, socket := range e.sockets(place.Runtime) {
+		var details Details
+		body, err := ask(ctx, socket, http.MethodGet, "/containers/"+url.PathEscape(place.ID)+"/json")
+		if err == nil {
+			details, err = ParseDocker(body, place.ID)
+		}
 		switch {
 		case err == nil:
 			return details, nil
@@ -223,9 +202,10 @@ var ErrNoEngine = errors.New("no container engine that could stop it answers on 
 // Stop has the engine stop a container: stop signal, grace, SIGKILL; it returns then. The error is ErrNotFound, or may
 // wrap ErrNoEngine; after any other one it is unknown whether it stops.
 func (e Engines) Stop(ctx context.Context, place proc.Cgroup, grace time.Duration) error {
+	path := fmt.Sprintf("/containers/%s/stop?t=%d", url.PathEscape(place.ID), (grace+time.Second-1)/time.Second)
 	result := ErrNoEngine
-	for _, api := range e.apis(place.Runtime) {
-		switch err := api.stop(ctx, place.ID, grace); {
+	for _, socket := range e.sockets(place.Runtime) {
+		switch _, err := ask(ctx, socket, http.MethodPost, path); {
 		case errors.Is(err, ErrNotFound):
 			result = err
 		case !errors.Is(err, fs.ErrNotExist):
