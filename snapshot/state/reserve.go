@@ -125,11 +125,14 @@ func moreThan(most int, list []snapshot.Reservation, r *snapshot.Reservation) (r
 		if reserved == 0 || reserved+r.GPUs <= most {
 			continue
 		}
-		first := slices.MinFunc(running, func(a, b snapshot.Reservation) int { return a.Until.Compare(b.Until) })
 		zone := r.From.Location()
-		return reserved, snapshot.When(from.In(zone)), snapshot.When(first.Until.In(zone))
+		return reserved, snapshot.When(from.In(zone)), snapshot.When(firstEnd(running).In(zone))
 	}
 	return 0, "", ""
+}
+
+func firstEnd(list []snapshot.Reservation) time.Time {
+	return slices.MinFunc(list, func(a, b snapshot.Reservation) int { return a.Until.Compare(b.Until) }).Until
 }
 
 // check refuses what the policy doesn't allow, with what it does.
@@ -251,13 +254,10 @@ func (f *Files) Overbooked(list []snapshot.Reservation, at time.Time, used map[s
 		return 0
 	}
 	covered := make(map[snapshot.UID]int)
-	newest := &running[0]
 	for i := range running {
 		covered[running[i].UID] += running[i].GPUs
-		if !running[i].Made.Before(newest.Made) {
-			newest = &running[i]
-		}
 	}
+	newest := slices.MaxFunc(running, func(a, b snapshot.Reservation) int { return a.Made.Compare(b.Made) })
 	owners := make(map[snapshot.EnvID]snapshot.UID, len(f.Environments))
 	for i := range f.Environments {
 		owners[f.Environments[i].EID] = f.Environments[i].UID
@@ -269,16 +269,13 @@ func (f *Files) Overbooked(list []snapshot.Reservation, at time.Time, used map[s
 			people = append(people, owners[a.EID]) // root's if it isn't registered
 		}
 		slices.Sort(people)
-		others := false
+		others := 0
 		for _, uid := range slices.Compact(people) {
-			if uid != 0 {
-				covered[uid]--
-				others = others || covered[uid] < 0
+			if covered[uid]--; uid != 0 && covered[uid] < 0 {
+				others = 1
 			}
 		}
-		if others {
-			counted++
-		}
+		counted += others
 	}
 	return max(0, counted-max(0, newest.Known-reserved))
 }
@@ -289,20 +286,15 @@ func CheckReserved(list []snapshot.Reservation, before, after int, now time.Time
 		return nil
 	}
 	running, reserved := snapshot.RunningAt(list, now)
-	names, until := []string{}, running[0].Until
+	var names []string
 	for i := range running {
-		b := &running[i]
-		if name := gpus.ShownUser(gpus.UserName(b.Username, &b.UID)); !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-		if b.Until.Before(until) {
-			until = b.Until
-		}
+		names = with(names, gpus.ShownUser(gpus.UserName(running[i].Username, &running[i].UID)))
 	}
 	who := names[0]
 	if len(names) > 1 {
 		who = fmt.Sprintf("%d people", len(names))
 	}
 	return Unavailable("%s of this host are reserved by %s, until %s: too few are left for this, and nothing was "+
-		"changed; genv reserve --list shows more", text.Plural(reserved, "GPU"), who, snapshot.When(until.Local()))
+		"changed; genv reserve --list shows more", text.Plural(reserved, "GPU"), who,
+		snapshot.When(firstEnd(running).Local()))
 }

@@ -171,7 +171,7 @@ func (n Notes) open(write bool) (dir *folder.Folder, owned bool, err error) {
 			return nil, false, err
 		}
 	}
-	open, at, sub := folder.Open, n.Dir, (*folder.Folder).Sub
+	open, at := folder.Open, n.Dir
 	if owned = path != ""; owned {
 		open, at = folder.OpenExisting, path
 	}
@@ -182,13 +182,13 @@ func (n Notes) open(write bool) (dir *folder.Folder, owned bool, err error) {
 	defer parent.Close()
 	switch {
 	case write && owned:
-		sub = (*folder.Folder).PrivateSub
+		dir, err = parent.PrivateSub(folderName)
 	case write:
-		sub = (*folder.Folder).SharedSub
-	}
-	dir, err = sub(parent, folderName)
-	if err == nil && owned && !write {
-		err = dir.CheckPrivate()
+		dir, err = parent.SharedSub(folderName)
+	default:
+		if dir, err = parent.Sub(folderName); err == nil && owned {
+			err = dir.CheckPrivate()
+		}
 	}
 	if err != nil {
 		dir.Close()
