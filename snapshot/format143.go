@@ -302,8 +302,7 @@ func (r *reader) checkKeys(name string, data []byte, t reflect.Type) error {
 	if err := unmarshal(data, &fields); err != nil {
 		return err
 	}
-	for i := range t.NumField() {
-		field := t.Field(i)
+	for field := range t.Fields() {
 		key := field.Tag.Get("json")
 		value, ok := fields[key]
 		if !ok {

@@ -196,8 +196,7 @@ func (r *reader) fit(path string, v any, t reflect.Type) any {
 	switch {
 	case v == nil:
 	case t.Kind() == reflect.Struct && isObject:
-		for i := range t.NumField() {
-			field := t.Field(i)
+		for field := range t.Fields() {
 			key, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if value, ok := object[key]; ok {
 				object[key] = r.fit(path+"."+key, value, field.Type)

@@ -17,20 +17,18 @@ const information6200 = "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 10\nGPU 
 	"Video BIOS: \t 96.00.99.00.01\nBus Type: \t PCIe\nDMA Size: \t 52 bits\nDMA Mask: \t 0xfffffffffffff\n" +
 	"Bus Location: \t 0000:62:00.0\nDevice Minor: \t 5\nGPU Firmware: \t 535.129.03\nGPU Excluded:\t No\n"
 
-func number(n int) *int { return &n }
-
 func TestParseInformation(t *testing.T) {
-	h100 := BusDevice{Name: "NVIDIA H100 80GB HBM3", UUID: "GPU-9221d5d1-b60b-a624-bf14-0a1819cfda3b", Address: "0000:62:00.0", Minor: number(5)}
+	h100 := BusDevice{Name: "NVIDIA H100 80GB HBM3", UUID: "GPU-9221d5d1-b60b-a624-bf14-0a1819cfda3b", Address: "0000:62:00.0", Minor: new(5)}
 	for name, tt := range map[string]struct {
 		text string
 		want information
 	}{
 		"all":                       {information6200, information{BusDevice: h100}},
-		"only a minor":              {"Device Minor: 0\n", information{BusDevice: BusDevice{Minor: number(0)}}},
-		"no newline at the end":     {"Device Minor: 3", information{BusDevice: BusDevice{Minor: number(3)}}},
-		"not initialized":           {"GPU UUID: GPU-????????-????-????-????-????????????\nDevice Minor: 3", information{BusDevice: BusDevice{Minor: number(3)}}},
-		"excluded":                  {"Device Minor: 1\nGPU Excluded:\t Yes\n", information{BusDevice: BusDevice{Minor: number(1)}, excluded: true}},
-		"excluded by older drivers": {"Device Minor: 1\nBlacklisted:\t Yes\n", information{BusDevice: BusDevice{Minor: number(1)}, excluded: true}},
+		"only a minor":              {"Device Minor: 0\n", information{BusDevice: BusDevice{Minor: new(0)}}},
+		"no newline at the end":     {"Device Minor: 3", information{BusDevice: BusDevice{Minor: new(3)}}},
+		"not initialized":           {"GPU UUID: GPU-????????-????-????-????-????????????\nDevice Minor: 3", information{BusDevice: BusDevice{Minor: new(3)}}},
+		"excluded":                  {"Device Minor: 1\nGPU Excluded:\t Yes\n", information{BusDevice: BusDevice{Minor: new(1)}, excluded: true}},
+		"excluded by older drivers": {"Device Minor: 1\nBlacklisted:\t Yes\n", information{BusDevice: BusDevice{Minor: new(1)}, excluded: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := parseInformation([]byte(tt.text))
@@ -92,10 +90,10 @@ func TestFromDriver(t *testing.T) {
 	got, err := FromDriver(proc)
 	require.NoError(t, err)
 	require.Equal(t, []BusDevice{
-		{Index: 0, UUID: "GPU-a", Minor: number(3), Address: "0000:09:00.0", Name: "A100"},
-		{Index: 1, UUID: "GPU-b", Minor: number(0), Address: "0000:0a:00.0"},
-		{Index: 2, UUID: "GPU-c", Minor: number(2), Address: "0000:c1:00.0"},
-		{Index: 3, UUID: "GPU-d", Minor: number(1), Address: "0001:01:00.0"},
+		{Index: 0, UUID: "GPU-a", Minor: new(3), Address: "0000:09:00.0", Name: "A100"},
+		{Index: 1, UUID: "GPU-b", Minor: new(0), Address: "0000:0a:00.0"},
+		{Index: 2, UUID: "GPU-c", Minor: new(2), Address: "0000:c1:00.0"},
+		{Index: 3, UUID: "GPU-d", Minor: new(1), Address: "0001:01:00.0"},
 	}, got)
 	require.Equal(t, 5, Count(proc))
 }
@@ -129,13 +127,13 @@ func TestIdentifiedMatchesByUUIDOnly(t *testing.T) {
 		{Index: 3},
 	}
 	got := Identified(found, []BusDevice{
-		{Index: 0, UUID: "GPU-b", Minor: number(7), Address: "0000:01:00.0"},
-		{Index: 1, UUID: "GPU-a", Minor: number(9), Address: "0000:02:00.0"},
-		{Index: 2, Minor: number(8)},
+		{Index: 0, UUID: "GPU-b", Minor: new(7), Address: "0000:01:00.0"},
+		{Index: 1, UUID: "GPU-a", Minor: new(9), Address: "0000:02:00.0"},
+		{Index: 2, Minor: new(8)},
 	})
 	require.Equal(t, []BusDevice{
-		{Index: 0, UUID: "GPU-a", Name: "A100", Bytes: new(int64(40960 << 20)), Minor: number(9), Address: "0000:02:00.0"},
-		{Index: 1, UUID: "GPU-b", Minor: number(7), Address: "0000:01:00.0"},
+		{Index: 0, UUID: "GPU-a", Name: "A100", Bytes: new(int64(40960 << 20)), Minor: new(9), Address: "0000:02:00.0"},
+		{Index: 1, UUID: "GPU-b", Minor: new(7), Address: "0000:01:00.0"},
 		{Index: 2, UUID: "GPU-c"},
 		{Index: 3},
 	}, got)

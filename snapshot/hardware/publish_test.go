@@ -17,12 +17,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-func minor(n int) *int { return &n }
-
 func list() []hardware.BusDevice {
 	return []hardware.BusDevice{
-		{Index: 0, UUID: "GPU-a", Minor: minor(1), Address: "0000:01:00.0", Name: "A100", Bytes: new(int64(40960 << 20))},
-		{Index: 1, UUID: "GPU-b", Minor: minor(0), Address: "0000:02:00.0", Name: "A100"},
+		{Index: 0, UUID: "GPU-a", Minor: new(1), Address: "0000:01:00.0", Name: "A100", Bytes: new(int64(40960 << 20))},
+		{Index: 1, UUID: "GPU-b", Minor: new(0), Address: "0000:02:00.0", Name: "A100"},
 		{Index: 2, Bytes: new(int64(1000))},
 	}
 }
@@ -172,16 +170,20 @@ func TestGuard(t *testing.T) {
 		"what others can write is unknown": {`{"mode":"off"}`, 0o666, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			path := filepath.Join(dir, "guard.json")
-			require.NoError(t, os.WriteFile(path, []byte(tt.text), 0o600))
-			require.NoError(t, os.Chmod(path, tt.mode))
-			require.Equal(t, tt.want, hardware.Catalog{Run: dir}.Guard(now))
+			require.Equal(t, tt.want, guardedBy(t, tt.text, tt.mode).Guard(now))
 		})
 	}
 	require.Equal(t, &snapshot.Guard{Mode: snapshot.GuardOff}, hardware.Catalog{Run: t.TempDir()}.Guard(now), "none since the machine was started")
 	require.Equal(t, &snapshot.Guard{Mode: snapshot.GuardOff}, hardware.Catalog{Run: t.TempDir()}.Guard(now))
 	require.Nil(t, hardware.Catalog{}.Guard(now))
+}
+
+func guardedBy(t *testing.T, file string, mode os.FileMode) hardware.Catalog {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "guard.json")
+	require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
+	require.NoError(t, os.Chmod(path, mode))
+	return hardware.Catalog{Run: dir}
 }
 
 func TestIsGuarded(t *testing.T) {
@@ -203,11 +205,7 @@ func TestIsGuarded(t *testing.T) {
 		"everybody may write it": {`{"mode":"enforce"}`, 0o666, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			path := filepath.Join(dir, "guard.json")
-			require.NoError(t, os.WriteFile(path, []byte(tt.text), 0o600))
-			require.NoError(t, os.Chmod(path, tt.mode))
-			require.Equal(t, tt.want, hardware.Catalog{Run: dir}.Guarded(now))
+			require.Equal(t, tt.want, guardedBy(t, tt.text, tt.mode).Guarded(now))
 		})
 	}
 	require.False(t, hardware.Catalog{Run: t.TempDir()}.Guarded(now), "no file")

@@ -15,7 +15,6 @@ import (
 )
 
 func uid(n snapshot.UID) *snapshot.UID { return &n }
-func per(cent int) *int                { return &cent }
 
 func TestSnapshot(t *testing.T) {
 	m := newMachine(t)
@@ -43,9 +42,9 @@ func TestSnapshot(t *testing.T) {
 		},
 		Environments: []snapshot.Environment{env},
 		Devices: []snapshot.Device{
-			{Index: 0, TotalMemory: snapshot.MiB(81559), UUID: "GPU-0", Name: "H100", UsedMemory: snapshot.MiB(10), Utilization: per(0), Temperature: per(31), Power: &watts},
+			{Index: 0, TotalMemory: snapshot.MiB(81559), UUID: "GPU-0", Name: "H100", UsedMemory: snapshot.MiB(10), Utilization: new(0), Temperature: new(31), Power: &watts},
 			{
-				Index: 1, TotalMemory: snapshot.MiB(81559), UUID: "GPU-1", Name: "H100", UsedMemory: snapshot.MiB(20), Utilization: per(50),
+				Index: 1, TotalMemory: snapshot.MiB(81559), UUID: "GPU-1", Name: "H100", UsedMemory: snapshot.MiB(20), Utilization: new(50),
 				Attachments: []snapshot.Attachment{{EID: "2020"}},
 			},
 		},

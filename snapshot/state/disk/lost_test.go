@@ -1,7 +1,6 @@
 package disk_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -272,16 +271,7 @@ func failToWrite(args []string) error {
 		return err
 	}
 	store := storeWithNotes(args[0], args[1])
-	var err error
-	switch args[2] {
-	case "takeover":
-		_, _, err = store.TakeOver(context.Background(), nil)
-	case "handover":
-		_, err = store.HandOver(context.Background(), nil)
-	case "change":
-		err = store.Update(context.Background(), enter(20))
-	}
-	if !errors.Is(err, syscall.EFBIG) {
+	if err := move(store, args[2]); !errors.Is(err, syscall.EFBIG) {
 		return fmt.Errorf("not the error of a full disk: %w", err)
 	}
 	return nil

@@ -141,7 +141,7 @@ func byAge(processes []system.RunningProcess) []system.RunningProcess {
 // findSuccessors are the processes that keep an environment when one leaves it, except that one and those down to the
 // one that asks, such as $(…). If one could not be read in time, the one that leaves stays registered.
 func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID {
-	list, _ := t.running.processes(env.UID)
+	list := t.running.processes(env.UID)
 	path := processesUpTo(list, leaving, cmp.Or(t.files.Asker, snapshot.PID(os.Getpid())))
 	m := membersOf(t.registered(leaving, env.EID), env.UID, list, func(p system.RunningProcess) bool {
 		return p.PID == leaving || path[p.PID]
@@ -200,16 +200,16 @@ func (s *Store) afterReading(transaction func(*running) error) error {
 	}
 }
 
-// processes lists the living processes of some users. complete is false where some may be missing.
-func (r *running) processes(users ...snapshot.UID) (list []system.RunningProcess, complete bool) {
+// processes lists the living processes of some users, as far as they are known.
+func (r *running) processes(users ...snapshot.UID) []system.RunningProcess {
 	if !r.covers(users...) {
 		for _, uid := range users {
 			r.wanted[uid] = true
 		}
 		r.unread = r.readings < maxReadings
-		return nil, false
+		return nil
 	}
-	return r.list, r.complete
+	return r.list
 }
 
 func (r *running) covers(users ...snapshot.UID) bool {

@@ -169,8 +169,11 @@ func moveAndDie(args []string) error {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		}
 	})
-	var err error
-	switch args[2] {
+	return fmt.Errorf("lived on past the step %q: %w", args[3], move(store, args[2]))
+}
+
+func move(store *disk.Store, what string) (err error) {
+	switch what {
 	case "takeover":
 		_, _, err = store.TakeOver(context.Background(), nil)
 	case "handover":
@@ -178,7 +181,7 @@ func moveAndDie(args []string) error {
 	case "change":
 		err = store.Update(context.Background(), enter(20))
 	}
-	return fmt.Errorf("lived on past the step %q: %w", args[3], err)
+	return err
 }
 
 // What is killed at any step of a takeover or of a handover has lost nothing: the state is

@@ -39,8 +39,7 @@ func (s *Store) begin(dir stateDir, known *running) *transaction {
 		starts: map[snapshot.PID]snapshot.StartTime{},
 	}
 	t.rootProcesses = sync.OnceValue(func() map[snapshot.PID]system.RunningProcess {
-		list, _ := t.running.processes(0)
-		return byPID(list)
+		return byPID(t.running.processes(0))
 	})
 	t.useSeen()
 	return t
