@@ -5,15 +5,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nss"
@@ -177,26 +174,18 @@ func (b Box) Notices(uid snapshot.UID, now time.Time) ([]KeptNotice, error) {
 
 // notices also returns when the file was written; zero if there is none.
 func (b Box) notices(uid snapshot.UID, now time.Time) (_ []KeptNotice, written time.Time, _ error) {
-	f, err := os.OpenFile(b.Path(uid), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	info, err := os.Lstat(b.Path(uid)) // before it is read: a later one is looked at again
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, time.Time{}, nil
 	}
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFile))
+	data, err := folder.ReadRegular(b.Path(uid), maxFile)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
 	kept, err := noteOf(uid).Decode(data)
-	if err != nil {
-		return nil, time.Time{}, err
-	}
 	list := recent(kept.Notices, now)
-	return list[max(0, len(list)-maxNotices):], info.ModTime(), nil
+	return list[max(0, len(list)-maxNotices):], info.ModTime(), err
 }

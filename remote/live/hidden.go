@@ -41,11 +41,15 @@ func (f *Feed) hidden(from *FleetState) *FleetState {
 func withoutNames(f *FleetState) *FleetState {
 	h := &FleetState{
 		Schema: f.Schema, Revision: f.Revision, Run: f.Run, Cycle: f.Cycle, Time: f.Time, Took: f.Took,
-		Interval: f.Interval, Enforcing: f.Enforcing, DryRun: f.DryRun, Hosts: make([]FleetHost, len(f.Hosts)),
-		Users: []FleetUser{}, Findings: make([]Finding, len(f.Findings)), Notes: []enforce.Note{},
-		Failed: make([]remote.Failure, len(f.Failed)), Duplicates: f.Duplicates, HeldUsers: []safety.Held{},
-		HeldHosts: make([]safety.Held, len(f.HeldHosts)), Exemptions: policy.ExemptionList{},
-		Unrecorded: hideText(f.Unrecorded),
+		Interval: f.Interval, Enforcing: f.Enforcing, DryRun: f.DryRun, Duplicates: f.Duplicates,
+		Users: []FleetUser{}, Notes: []enforce.Note{}, HeldUsers: []safety.Held{}, Exemptions: policy.ExemptionList{},
+		Unrecorded: hideText(f.Unrecorded), Findings: each(f.Findings, hideFinding), Failed: each(f.Failed, hideFailure),
+		Hosts: each(f.Hosts, func(h *FleetHost) FleetHost {
+			return hideHost(h, func(snapshot.Username) bool { return false })
+		}),
+		HeldHosts: each(f.HeldHosts, func(h *safety.Held) safety.Held {
+			return safety.Held{Host: h.Host, Terminations: h.Terminations, Detachments: h.Detachments, Because: hiddenText}
+		}),
 	}
 	if f.Hold != nil {
 		h.Hold = &operator.OnHold{Since: f.Hold.Since, By: hiddenText, Reason: hiddenText}
@@ -56,27 +60,23 @@ func withoutNames(f *FleetState) *FleetState {
 			Memory: e.Memory, Refused: e.Refused, Leader: hideText(e.Leader), Error: hideText(e.Error),
 		}
 	}
-	for i := range f.Hosts {
-		h.Hosts[i] = hideHost(&f.Hosts[i], func(snapshot.Username) bool { return false })
-	}
-	for i := range f.Findings {
-		h.Findings[i] = hideFinding(&f.Findings[i])
-	}
-	for i := range f.Failed {
-		h.Failed[i] = hideFailure(&f.Failed[i])
-	}
-	for i, held := range f.HeldHosts {
-		h.HeldHosts[i] = safety.Held{
-			Host: held.Host, Terminations: held.Terminations, Detachments: held.Detachments, Because: hiddenText,
-		}
-	}
 	return h
+}
+
+// each is a list of what each value becomes.
+func each[T any](list []T, become func(*T) T) []T {
+	result := make([]T, len(list))
+	for i := range list {
+		result[i] = become(&list[i])
+	}
+	return result
 }
 
 // hideHost hides what belongs to users other than those that are shown.
 func hideHost(h *FleetHost, shown func(snapshot.Username) bool) FleetHost {
 	host := FleetHost{
-		Name: h.Name, Via: h.Via, Seen: h.Seen, Changed: h.Changed, GPUs: make([]gpus.GPU, len(h.GPUs)),
+		Name: h.Name, Via: h.Via, Seen: h.Seen, Changed: h.Changed,
+		GPUs: each(h.GPUs, func(g *gpus.GPU) gpus.GPU { return hideGPU(g, shown) }),
 		// the reason may name somebody
 		Guard: HostGuard{Mode: h.Guard.Mode, Policy: h.Guard.Policy}, Service: h.Service,
 		Reservations: hideReservations(h.Reservations, shown), Reserved: h.Reserved, Unable: hideText(h.Unable),
@@ -86,39 +86,34 @@ func hideHost(h *FleetHost, shown func(snapshot.Username) bool) FleetHost {
 	}
 	if h.Waiting != nil {
 		host.Waiting = new(*h.Waiting)
-		host.Waiting.People = slices.Clone(h.Waiting.People)
-		for i := range host.Waiting.People {
-			if p := &host.Waiting.People[i]; !shown(p.User) {
-				p.User = ""
+		host.Waiting.People = each(h.Waiting.People, func(p *WaitingPerson) WaitingPerson {
+			if !shown(p.User) {
+				return WaitingPerson{GPUs: p.GPUs, Seconds: p.Seconds}
 			}
-		}
-	}
-	for i := range h.GPUs {
-		host.GPUs[i] = hideGPU(&h.GPUs[i], shown)
+			return *p
+		})
 	}
 	return host
 }
 
 func hideGPU(g *gpus.GPU, shown func(snapshot.Username) bool) gpus.GPU {
-	hidden := gpus.GPU{
+	return gpus.GPU{
 		Index: g.Index, UUID: g.UUID, Model: g.Model, Driver: g.Driver, State: g.State, Problem: g.Problem,
 		MIGMode: g.MIGMode, Display: g.Display, MemoryUsed: g.MemoryUsed, MemoryTotal: g.MemoryTotal,
 		Utilization: g.Utilization, Temperature: g.Temperature, Power: g.Power, Instances: g.Instances,
-		Attached: make([]gpus.Attachment, len(g.Attached)), Processes: make([]gpus.Process, len(g.Processes)),
+		Attached: each(g.Attached, func(a *gpus.Attachment) gpus.Attachment {
+			if !shown(a.User) {
+				return gpus.Attachment{Since: a.Since, Memory: a.Memory}
+			}
+			return *a
+		}),
+		Processes: each(g.Processes, func(p *gpus.Process) gpus.Process {
+			if !shown(p.User) {
+				return gpus.Process{Memory: p.Memory}
+			}
+			return *p
+		}),
 	}
-	for i := range g.Attached {
-		a := &g.Attached[i]
-		if hidden.Attached[i] = *a; !shown(a.User) {
-			hidden.Attached[i] = gpus.Attachment{Since: a.Since, Memory: a.Memory}
-		}
-	}
-	for i := range g.Processes {
-		p := &g.Processes[i]
-		if hidden.Processes[i] = *p; !shown(p.User) {
-			hidden.Processes[i] = gpus.Process{Memory: p.Memory}
-		}
-	}
-	return hidden
 }
 
 func hideFinding(f *Finding) Finding {
@@ -145,7 +140,7 @@ func hideEvent(e *FleetEvent) {
 
 // hideReservations leaves out who has reserved, and why, except for users that are shown.
 func hideReservations(list []Booking, shown func(snapshot.Username) bool) []Booking {
-	list = slices.Clone(list)
+	list = slices.Clone(list) // nil stays nil
 	for i := range list {
 		if !shown(list[i].User) {
 			id := fnv.New64a() // its owner may have chosen it

@@ -46,45 +46,45 @@ func (s *scene) rows(tab tabID) []tabRow {
 	var rows []tabRow
 	switch tab {
 	case tabHosts:
-		rows = make([]tabRow, len(f.Hosts))
-		for i := range f.Hosts {
-			rows[i] = tabRow{id: rowID{host: f.Hosts[i].Name}, host: &f.Hosts[i]}
-		}
+		rows = rowsOf(f.Hosts, func(h *live.FleetHost) tabRow { return tabRow{id: rowID{host: h.Name}, host: h} })
 	case tabGPUs:
 		rows = make([]tabRow, 0, s.Counts.Total())
 		for i := range f.Hosts {
 			rows = gpuRows(rows, &f.Hosts[i])
 		}
 	case tabUsers:
-		for i := range f.Users {
-			rows = append(rows, tabRow{id: rowID{user: f.Users[i].Name}, user: &f.Users[i]})
-		}
+		rows = rowsOf(f.Users, func(u *live.FleetUser) tabRow { return tabRow{id: rowID{user: u.Name}, user: u} })
 	case tabFindings:
-		for i := range f.Findings {
-			p := &f.Findings[i]
-			rows = append(rows, tabRow{
-				id: rowID{finding: p.ID, host: p.Host, pid: p.PID, user: p.User}, finding: p,
-				host: s.Host(p.Host),
-			})
-		}
+		rows = rowsOf(f.Findings, func(p *live.Finding) tabRow {
+			id := rowID{finding: p.ID, host: p.Host, pid: p.PID, user: p.User}
+			return tabRow{id: id, finding: p, host: s.Host(p.Host)}
+		})
 	case tabProcesses:
 		rows = make([]tabRow, 0, s.Counts.Total()) // about as many
 		for i := range f.Hosts {
 			rows = processRows(rows, &f.Hosts[i])
 		}
 	case tabHistory:
-		for i := len(s.events) - 1; i >= 0; i-- { // the last one first
-			e := &s.events[i]
-			rows = append(rows, tabRow{id: rowID{event: e.Number, host: e.Host}, event: e, host: s.Host(e.Host)})
-		}
+		rows = rowsOf(s.events, func(e *live.FleetEvent) tabRow {
+			return tabRow{id: rowID{event: e.Number, host: e.Host}, event: e, host: s.Host(e.Host)}
+		})
+		slices.Reverse(rows) // the last one first
 	case tabFailed:
-		for i := range f.Failed {
-			name := snapshot.Hostname(f.Failed[i].Host)
-			rows = append(rows, tabRow{id: rowID{host: name}, failure: &f.Failed[i], host: s.Host(name)})
-		}
+		rows = rowsOf(f.Failed, func(f *remote.Failure) tabRow {
+			name := snapshot.Hostname(f.Host)
+			return tabRow{id: rowID{host: name}, failure: f, host: s.Host(name)}
+		})
 	}
 	for i := range rows {
 		rows[i].id.tab, rows[i].scene = tab, s
+	}
+	return rows
+}
+
+func rowsOf[T any](list []T, row func(*T) tabRow) []tabRow {
+	rows := make([]tabRow, len(list))
+	for i := range list {
+		rows[i] = row(&list[i])
 	}
 	return rows
 }
