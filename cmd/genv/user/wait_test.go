@@ -214,7 +214,7 @@ func TestWhatIsAllowed(t *testing.T) {
 	}
 	hers, his := alice.open("bash"), bob.open("bash")
 	const active, attached = "Environment is active (hers)\n", "Attached to GPUs at indices 0,1\n"
-	require.Equal(t, said{text: "Attached GPUs 0, 1 (H100 80GB HBM3)\n"}, hers.sayAll("genv activate --id hers --gpus 2"))
+	require.Equal(t, said{text: "Attached GPUs 0, 1 (H100 80GB HBM3)\n"}, hers.sayAll("genv activate --id hers --gpus 2").withoutDelay())
 	require.Equal(t, active+attached, statusOf(hers), "no controller has said it")
 
 	allow(service.CapUse{Limit: 3, Here: 2, GPUs: all[:2], Elsewhere: 1, Hosts: []snapshot.Hostname{"gpu-03"}, SeenMS: 4000}, service.CapUse{Limit: 4})
@@ -225,19 +225,19 @@ func TestWhatIsAllowed(t *testing.T) {
 		require.Equal(t, "1", elsewhere.status)
 		require.Regexp(t, "^genv: no hosts are selected; .*; https://gpus.example.org shows all hosts; questions: room 1.23\n$", elsewhere.text)
 	}
-	refused := hers.sayAll("genv attach --count 3")
+	refused := hers.sayAll("genv attach --count 3").withoutDelay()
 	require.Equal(t, "1", refused.status)
 	require.Regexp(t, "^beyond a cap of the policy: max-devices-per-user allows you 3 GPUs, and with this it would be 4 GPUs: you have 2 GPUs on this host "+
-		"\\(GPU 0,1\\) and 1 GPU on gpu-03, as seen \\d+s ago. Give back what you need less: genv detach --index 1 in its shell.\n$", refused.text)
+		"\\(GPU 0,1\\) and 1 GPU on gpu-03, as seen \\d+[sm] ago. Give back what you need less: genv detach --index 1 in its shell.\n$", refused.text)
 	require.Equal(t, active+attached+"3 of 3 GPUs\n", statusOf(hers), "nothing changed")
 	require.Equal(t, "1", hers.sayAll("genv devices attach --index 5").status)
 	refused = hers.sayAll("(unset GENV_ENVIRONMENT_ID; genv run --gpus 1 echo ran)")
 	require.NotContains(t, refused.text, "ran\n")
 	require.Contains(t, refused.text, "with this it would be 4 GPUs")
-	require.Empty(t, hers.sayAll("genv attach --count 2").status, "nothing more is asked for")
-	require.Equal(t, "Attached GPUs 2, 3, 4, 5 (H100 80GB HBM3)\n", his.sayAll("genv activate --id his --gpus 4").text, "he may have 4")
-	require.Equal(t, said{}, his.say("genv deactivate"))
-	entered := his.sayAll("genv activate --id his --gpus 5")
+	require.Empty(t, hers.sayAll("genv attach --count 2").withoutDelay().status, "nothing more is asked for")
+	require.Equal(t, "Attached GPUs 2, 3, 4, 5 (H100 80GB HBM3)\n", his.sayAll("genv activate --id his --gpus 4").withoutDelay().text, "he may have 4")
+	require.Equal(t, said{}, his.say("genv deactivate").withoutDelay())
+	entered := his.sayAll("genv activate --id his --gpus 5").withoutDelay()
 	require.Regexp(t, "^No GPU was attached: beyond a cap of the policy: .* would be 5 GPUs", entered.text)
 	require.Empty(t, entered.status)
 	require.Equal(t, "Environment is active (his)\nDetached from GPUs\n0 of 4 GPUs\n", statusOf(his))

@@ -32,7 +32,6 @@ const (
 type group struct {
 	letter Letter
 	host   snapshot.Hostname // that added the user
-	first  time.Time         // when the oldest item came
 	began  time.Time         // the interval
 	sent   int
 	known  []string // the last items: a message that may not have reached a terminal is repeated, and mail is not
@@ -56,7 +55,7 @@ func (s *Sender) Add(n *notify.UserMessage, run string, cycle int) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, g := s.Now(), s.groups[n.User]
+	g := s.groups[n.User]
 	if g == nil {
 		added := 0
 		for _, other := range s.groups {
@@ -67,15 +66,15 @@ func (s *Sender) Add(n *notify.UserMessage, run string, cycle int) error {
 		if len(s.groups) >= maxUsers || added >= maxUsersPerHost {
 			return ErrNoRoom
 		}
-		g = &group{host: n.Host, began: now}
+		g = &group{host: n.Host, began: s.Now()}
 		s.groups[n.User] = g
 	}
-	g.add(n, now)
+	g.add(n)
 	g.letter.User, g.letter.Run, g.letter.Cycle = n.User, run, cycle
 	return nil
 }
 
-func (g *group) add(n *notify.UserMessage, now time.Time) {
+func (g *group) add(n *notify.UserMessage) {
 	stage := n.ID
 	if n.Pending {
 		stage += " pending"
@@ -84,9 +83,6 @@ func (g *group) add(n *notify.UserMessage, now time.Time) {
 		return
 	}
 	g.known = append(g.known[max(0, len(g.known)-maxKnown+1):], stage)
-	if len(g.letter.Items) == 0 {
-		g.first = now
-	}
 	if len(g.letter.Items) < maxItems {
 		g.letter.Items = append(g.letter.Items, *n)
 	} else {
@@ -112,7 +108,7 @@ func (s *Sender) due(now time.Time, closing bool) (letters []Letter) {
 		case len(g.letter.Items) == 0 && ended:
 			delete(s.groups, user)
 		case len(g.letter.Items) == 0 || !closing && !ended && (g.sent >= s.Settings.PerUser ||
-			!over(g.first, s.Gather, now)):
+			!over(g.letter.Items[0].At, s.Gather, now)):
 		case s.admit(g.letter.Items):
 			l := g.letter
 			if ended { // another interval begins

@@ -27,7 +27,7 @@ func newWaiting() *waiting {
 }
 
 func (w *waiting) add(user snapshot.Username, host string, id int) error {
-	n := &notify.UserMessage{User: user, ID: fmt.Sprint(host, id), Host: snapshot.Hostname(host), Rule: "idle"}
+	n := &notify.UserMessage{User: user, ID: fmt.Sprint(host, id), Host: snapshot.Hostname(host), Rule: "idle", At: w.now}
 	return w.Add(n, "run", 7)
 }
 

@@ -176,36 +176,27 @@ const maxPassword = 1024 // bytes
 // ReadPassword reads a password: the first line of a file that belongs to root or to the
 // account of this program, and that other users can't read and the group can't change.
 func ReadPassword(path string) (string, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	var file unix.Stat_t
+	if err := unix.Stat(path, &file); err != nil {
+		return "", &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	data, err := folder.ReadRegular(path, maxPassword)
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
-	var owner unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &owner); err != nil {
-		return "", err
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxPassword+1))
 	password, rest, _ := strings.Cut(string(data), "\n")
 	password = strings.TrimSuffix(password, "\r")
-	wrong := ""
-	switch mode := owner.Mode & 0o777; {
-	case owner.Mode&unix.S_IFMT != unix.S_IFREG:
-		wrong = "it is not a regular file"
-	case owner.Uid != 0 && int(owner.Uid) != os.Geteuid():
-		wrong = "it belongs to another user; chown it to root or to the account that runs this"
+	switch mode := file.Mode & 0o777; {
+	case file.Uid != 0 && int(file.Uid) != os.Geteuid():
+		err = errors.New("it belongs to another user; chown it to root or to the account that runs this")
 	case mode&0o027 != 0:
-		wrong = fmt.Sprintf("its mode is %#o, so that others may read or change it; chmod it to 0600 or 0640", mode)
-	case err != nil:
-		return "", err
-	case len(data) > maxPassword:
-		wrong = fmt.Sprintf("it is longer than %d bytes", maxPassword)
+		err = fmt.Errorf("its mode is %#o, so that others may read or change it; chmod it to 0600 or 0640", mode)
 	case strings.TrimSpace(rest) != "":
-		wrong = "it has more than one line"
+		err = errors.New("it has more than one line")
 	case password == "":
-		wrong = "it holds no password"
+		err = errors.New("it holds no password")
 	default:
 		return password, nil
 	}
-	return "", fmt.Errorf("%s: %s", path, wrong)
+	return "", fmt.Errorf("%s: %w", path, err)
 }
