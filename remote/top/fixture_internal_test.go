@@ -100,10 +100,8 @@ func sampleEvents() []live.FleetEvent {
 	}
 }
 
-// silent is a Source with nothing more.
-type silent struct{}
-
-func (silent) Next(ctx context.Context) (Update, error) {
+// silent is a Next with nothing more.
+func silent(ctx context.Context) (Update, error) {
 	<-ctx.Done()
 	return Update{}, ctx.Err()
 }
@@ -111,7 +109,7 @@ func (silent) Next(ctx context.Context) (Update, error) {
 // viewed is a Model that shows a fleet on a screen of a size.
 func viewed(t testing.TB, fleet *live.FleetState, width, height int) *Model {
 	t.Helper()
-	m := newModel(context.Background(), Options{Source: silent{}, Now: func() time.Time { return noon }})
+	m := newModel(context.Background(), Options{Next: silent, Now: func() time.Time { return noon }})
 	m.Update(tea.WindowSizeMsg{Width: width, Height: height})
 	m.update(fleet, sampleEvents()...)
 	return m

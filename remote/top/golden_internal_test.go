@@ -113,7 +113,7 @@ func TestSelectedRowHasOneBackground(t *testing.T) {
 		{"NO_COLOR", false, colorprofile.TrueColor, "7", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := newModel(context.Background(), Options{Source: silent{}, Now: func() time.Time { return noon }, Colour: c.colour})
+			m := newModel(context.Background(), Options{Next: silent, Now: func() time.Time { return noon }, Colour: c.colour})
 			m.Update(tea.ColorProfileMsg{Profile: c.profile})
 			m.Update(tea.WindowSizeMsg{Width: 120, Height: 16})
 			m.update(sample())
@@ -179,7 +179,7 @@ func TestHostileTexts(t *testing.T) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			m, _ := acting(t)
 			m.painter.Colour = true
-			m.options.Source, m.origin = silent{}, ""
+			m.options.Next, m.origin = silent, ""
 			m.options.SSH = func(string) []string { return nil }
 			m.update(hostile(s), live.FleetEvent{Number: 9, Time: noon, Kind: "new", Host: snapshot.Hostname(s), User: snapshot.Username(s), Text: s})
 			for tab := range tabCount {

@@ -1,7 +1,7 @@
 // Package top is the live view of a fleet on a terminal: `genv remote top`.
 //
-//	source := …                                    // a controller's socket, or looks of this program
-//	err := top.Run(ctx, top.Options{Source: source, In: os.Stdin, Out: os.Stdout, Now: time.Now})
+//	controller := top.Follow(live.NewClient(path))   // or top.OfFeed, of looks of this program
+//	err := top.Run(ctx, top.Options{Next: controller.Next, In: os.Stdin, Out: os.Stdout, Now: time.Now})
 //
 // A Model has what is shown and which row is selected. Its Update takes keys and changes of the fleet, and its View
 // draws the rows that fit on the screen; both are free of I/O. A row is selected by its identity, such as a process's
@@ -91,7 +91,7 @@ func (m *Model) Init() tea.Cmd { return tea.Batch(m.next(), tick()) }
 
 func (m *Model) next() tea.Cmd {
 	return func() tea.Msg {
-		update, err := m.options.Source.Next(m.context)
+		update, err := m.options.Next(m.context)
 		return func() tea.Cmd {
 			m.take(&update, err)
 			return m.next()
@@ -233,7 +233,7 @@ func (m *Model) forgetTags() {
 
 // Options are what a view needs from outside.
 type Options struct {
-	Source Updates
+	Next   Next
 	In     io.Reader
 	Out    io.Writer // a terminal, for Run
 	Now    func() time.Time

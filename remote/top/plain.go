@@ -21,7 +21,7 @@ import (
 func Plain(ctx context.Context, w io.Writer, options Options, cycles int) (*live.FleetState, error) {
 	p := plainWriter{out: w, options: options, shown: make(map[snapshot.Hostname]string)}
 	for number := 0; ctx.Err() == nil; {
-		update, err := options.Source.Next(ctx)
+		update, err := options.Next(ctx)
 		switch {
 		case ctx.Err() != nil:
 		case err != nil && cycles > 0 && p.fleet == nil:

@@ -10,14 +10,11 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 )
 
-// Updates has the present state of a fleet.
-type Updates interface {
-	// Next waits for a change, and returns what is there then. The first call doesn't wait. An error says why there is
-	// nothing new, and the next call tries again after a moment.
-	Next(ctx context.Context) (Update, error)
-}
+// Next waits for a change of a fleet, and returns what is there then. The first call doesn't wait. An error says why
+// there is nothing new, and the next call tries again after a moment.
+type Next func(ctx context.Context) (Update, error)
 
-// Update is what Updates have.
+// Update is the present state of a fleet.
 type Update struct {
 	Fleet *live.FleetState
 	// Events are those since the last Update, the oldest first.
@@ -26,35 +23,22 @@ type Update struct {
 	Origin string
 }
 
-// OfFeed has the updates of a feed in this process. Its Close ends the watch.
-func OfFeed(feed live.Source, origin string) *FeedSource {
-	return &FeedSource{feed: feed, watch: feed.Watch(), origin: origin}
+// OfFeed has the updates of a feed in this process until stop is called.
+func OfFeed(feed live.Source, origin string) (next Next, stop func()) {
+	watch, after := feed.Watch(), uint64(0)
+	return func(ctx context.Context) (Update, error) {
+		select {
+		case <-ctx.Done():
+			return Update{}, ctx.Err()
+		case <-watch.C:
+		}
+		u := Update{Fleet: feed.Fleet(), Events: feed.Events(after), Origin: origin}
+		if last := len(u.Events) - 1; last >= 0 {
+			after = u.Events[last].Number
+		}
+		return u, nil
+	}, watch.Close
 }
-
-// FeedSource implements Updates.
-type FeedSource struct {
-	feed   live.Source
-	watch  *live.Watcher
-	origin string
-	after  uint64 // the number of the last event
-}
-
-// Next implements Updates.
-func (s *FeedSource) Next(ctx context.Context) (Update, error) {
-	select {
-	case <-ctx.Done():
-		return Update{}, ctx.Err()
-	case <-s.watch.C:
-	}
-	u := Update{Fleet: s.feed.Fleet(), Events: s.feed.Events(s.after), Origin: s.origin}
-	if last := len(u.Events) - 1; last >= 0 {
-		s.after = u.Events[last].Number
-	}
-	return u, nil
-}
-
-// Close ends the watch.
-func (s *FeedSource) Close() { s.watch.Close() }
 
 // maxEvents is how many events are kept for the history.
 const maxEvents = 4096
@@ -90,7 +74,7 @@ func Follow(client *live.Client) *SocketSource { return &SocketSource{client: cl
 // Close ends the connections.
 func (f *SocketSource) Close() { f.client.Close() }
 
-// Next implements Updates.
+// Next is a Next.
 func (f *SocketSource) Next(ctx context.Context) (Update, error) {
 	for {
 		if !remote.Sleep(ctx, time.Until(f.free)) {

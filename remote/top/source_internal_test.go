@@ -44,13 +44,13 @@ func cycle(run string, number int) *controller.Cycle {
 }
 
 // until takes updates until one is as expected, and returns it with the events of all.
-func until(t *testing.T, s Updates, ok func(Update, error) bool) (Update, []live.FleetEvent) {
+func until(t *testing.T, next Next, ok func(Update, error) bool) (Update, []live.FleetEvent) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var events []live.FleetEvent
 	for {
-		u, err := s.Next(ctx)
+		u, err := next(ctx)
 		require.NoError(t, ctx.Err())
 		events = append(events, u.Events...)
 		if ok(u, err) {
@@ -66,18 +66,18 @@ func TestFollowAControllerThatGoesAndComesBack(t *testing.T) {
 	stop := serve(t, path, feed)
 	f := Follow(live.NewClient(path))
 	defer f.Close()
-	u, _ := until(t, f, func(_ Update, err error) bool { return err == nil })
+	u, _ := until(t, f.Next, func(_ Update, err error) bool { return err == nil })
 	require.Equal(t, 1, u.Fleet.Cycle)
 	require.Equal(t, "controller", u.Origin)
 	feed.Consume(cycle("r", 2), []enforce.Event{{Kind: enforce.EventHostLost, Host: "b"}})
-	_, events := until(t, f, func(u Update, _ error) bool { return u.Fleet != nil && u.Fleet.Cycle == 2 && len(u.Events) == 1 })
+	_, events := until(t, f.Next, func(u Update, _ error) bool { return u.Fleet != nil && u.Fleet.Cycle == 2 && len(u.Events) == 1 })
 	require.Len(t, events, 1)
 
 	stop()
-	_, _ = until(t, f, func(_ Update, err error) bool { return err != nil })
+	_, _ = until(t, f.Next, func(_ Update, err error) bool { return err != nil })
 	feed.Consume(cycle("r", 3), []enforce.Event{{Kind: enforce.EventHostBack, Host: "b"}})
 	stop = serve(t, path, feed)
-	_, events = until(t, f, func(u Update, _ error) bool { return u.Fleet != nil && u.Fleet.Cycle == 3 && len(u.Events) > 0 })
+	_, events = until(t, f.Next, func(u Update, _ error) bool { return u.Fleet != nil && u.Fleet.Cycle == 3 && len(u.Events) > 0 })
 	require.Equal(t, uint64(2), events[0].Number, "it goes on after the last event")
 	require.Len(t, events, 1)
 
@@ -86,7 +86,7 @@ func TestFollowAControllerThatGoesAndComesBack(t *testing.T) {
 	other.Consume(cycle("other", 1), []enforce.Event{{Kind: enforce.EventHostLost, Host: "b"}})
 	stop = serve(t, path, other)
 	defer stop()
-	_, events = until(t, f, func(u Update, _ error) bool { return u.Fleet != nil && u.Fleet.Run == "other" && len(u.Events) > 0 })
+	_, events = until(t, f.Next, func(u Update, _ error) bool { return u.Fleet != nil && u.Fleet.Run == "other" && len(u.Events) > 0 })
 	require.Equal(t, uint64(1), events[len(events)-1].Number, "another controller counts from 1")
 }
 
@@ -103,18 +103,18 @@ func TestFollowEndsAtOnce(t *testing.T) {
 
 func TestOfFeed(t *testing.T) {
 	feed := live.NewFeed(live.Options{Now: time.Now})
-	s := OfFeed(feed, "own looks")
-	defer s.Close()
+	next, stop := OfFeed(feed, "own looks")
+	defer stop()
 	feed.Consume(cycle("r", 1), []enforce.Event{{Kind: enforce.EventHostLost, Host: "b", Err: errors.New("gone")}})
-	u, events := until(t, s, func(u Update, _ error) bool { return u.Fleet.Cycle == 1 })
+	u, events := until(t, next, func(u Update, _ error) bool { return u.Fleet.Cycle == 1 })
 	require.Equal(t, "own looks", u.Origin)
 	require.Len(t, events, 1)
 	feed.Consume(cycle("r", 2).AtEnd(), nil)
-	_, events = until(t, s, func(u Update, _ error) bool { return u.Fleet.Cycle == 2 })
+	_, events = until(t, next, func(u Update, _ error) bool { return u.Fleet.Cycle == 2 })
 	require.Empty(t, events, "each event comes once")
 }
 
-// list is a Source of updates and errors; then the context ends.
+// list has updates and errors; then the context ends.
 type list struct {
 	items  []any
 	cancel context.CancelFunc
@@ -136,7 +136,7 @@ func (l *list) Next(ctx context.Context) (Update, error) {
 func plainLines(t *testing.T, options Options, cycles int, items ...any) ([]string, *live.FleetState, error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	options.Source, options.Now = &list{items, cancel}, func() time.Time { return noon }
+	options.Next, options.Now = (&list{items, cancel}).Next, func() time.Time { return noon }
 	var out bytes.Buffer
 	fleet, err := Plain(ctx, &out, options, cycles)
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")

@@ -123,7 +123,7 @@ func (o *topOptions) run(c *cli.Context) error {
 		return err
 	}
 	defer source.close()
-	options.Source = source
+	options.Next = source.Next
 	if o.allowActions {
 		options.Act, options.NoAct = source.act, ""
 	}
@@ -171,7 +171,7 @@ func (o *topOptions) topHosts(c *cli.Context) (hosts map[snapshot.Hostname]bool,
 // topSource is a running controller, or looks of this program for as long as there is no controller: never both.
 type topSource struct {
 	follower *top.SocketSource // nil while there is no controller
-	looks    *top.FeedSource
+	looks    top.Next
 	looking  context.Context //nolint:containedctx // ends when a controller was started
 	stop     func()          // ends the looks; nil for none
 
@@ -231,13 +231,13 @@ func (s *topSource) controller() string {
 	return s.path
 }
 
-// Next implements top.Updates.
+// Next is a top.Next.
 func (s *topSource) Next(ctx context.Context) (top.Update, error) {
 	if s.follower == nil {
 		within, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(s.looking, cancel)()
-		update, err := s.looks.Next(within)
+		update, err := s.looks(within)
 		if err == nil || ctx.Err() != nil || s.controller() == "" {
 			return update, err
 		}
@@ -275,11 +275,12 @@ func (s *topSource) look(ctx context.Context, f *fleet, interval time.Duration, 
 	ctx, cancel := context.WithCancel(ctx)
 	feed := live.NewFeed(live.Options{Now: f.Now, Interval: interval})
 	pool, stopped := f.pool(), make(chan struct{})
-	s.looks, s.looking = top.OfFeed(feed, "own looks"), ctx
+	looks, end := top.OfFeed(feed, "own looks")
+	s.looks, s.looking = looks, ctx
 	s.stop = func() {
 		cancel()
 		<-stopped
-		s.looks.Close()
+		end()
 		pool.Close()
 		f.close()
 	}
