@@ -197,8 +197,7 @@ func messageOf(f *enforce.Finding, follows string, now time.Time) UserMessage {
 		if len(f.Detach) > 0 {
 			follows += "; what runs there then ends, too"
 		}
-		follows = fmt.Sprintf("what is too much will be taken back, idle GPUs first (as things are now, %s)",
-			follows)
+		follows = fmt.Sprintf("what is too much will be taken back, idle GPUs first (as things are now, %s)", follows)
 	}
 	return UserMessage{
 		ID: f.ID, Rule: f.Rule, Line: lineOf(f),

@@ -185,9 +185,7 @@ type Reader struct {
 // NewReader returns a Reader. It opens the store for each report that isn't kept. Without groups there are no reports
 // by group.
 func NewReader(open func() (Store, error), now func() time.Time, groups Groups) *Reader {
-	return &Reader{
-		open: open, now: now, groups: groups, reading: make(chan struct{}, 1), kept: make(map[Query]*Report),
-	}
+	return &Reader{open: open, now: now, groups: groups, reading: make(chan struct{}, 1), kept: make(map[Query]*Report)}
 }
 
 // Report is a report, which is at most a minute old. Several viewers may have the same one: it must not be changed.

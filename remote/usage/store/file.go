@@ -68,23 +68,20 @@ func (s *Store) checkFile(path string) error {
 }
 
 // prepare makes the tables of a new database, and brings an older one up to date.
-func (file) prepare(t *tx) error {
-	found, _, err := t.number("PRAGMA user_version")
-	if err != nil {
-		return err
-	}
+func (file) prepare(t *tx) {
+	found, _ := t.number("PRAGMA user_version")
 	if found > fileVersion {
-		return fmt.Errorf("%w: its version is %d, and this one knows %d", usage.ErrNewer, found, fileVersion)
+		t.err = fmt.Errorf("%w: its version is %d, and this one knows %d", usage.ErrNewer, found, fileVersion)
 	}
-	if !t.writes || found == fileVersion {
-		return nil
+	if t.err != nil || !t.writes || found == fileVersion {
+		return
 	}
 	script := "DROP TABLE IF EXISTS hours; DROP TABLE IF EXISTS days; DROP TABLE IF EXISTS devices; DROP TABLE IF " +
 		"EXISTS month_sums; DELETE FROM facts WHERE name IN ('days', 'removed', 'months');\n"
 	if found == 0 {
 		script = fileSchema
 	}
-	return t.run(script + fmt.Sprintf("PRAGMA user_version = %d", fileVersion))
+	t.run(script + fmt.Sprintf("PRAGMA user_version = %d", fileVersion))
 }
 
 var fileSchema = "CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;\n" +
@@ -103,24 +100,18 @@ func (f *databaseFacts) byName() map[string]any {
 	}
 }
 
-func (file) facts(t *tx) (f databaseFacts, err error) {
+func (file) facts(t *tx) (f databaseFacts) {
 	for name, value := range f.byName() {
-		if err := t.row("SELECT value FROM facts WHERE name = $1", name).Scan(value); err != nil &&
-			!errors.Is(err, sql.ErrNoRows) {
-			return f, err
-		}
+		t.rows([]any{value}, func() {}, "SELECT value FROM facts WHERE name = $1", name)
 	}
-	return f, nil
+	return f
 }
 
-func (file) saveFacts(t *tx) error {
+func (file) saveFacts(t *tx) {
 	for name, value := range t.byName() {
-		if err := t.run("INSERT INTO facts VALUES ($1, $2) ON CONFLICT DO UPDATE SET value = excluded.value WHERE "+
-			"value <> excluded.value", name, value); err != nil {
-			return err
-		}
+		t.run("INSERT INTO facts VALUES ($1, $2) ON CONFLICT DO UPDATE SET value = excluded.value WHERE value <> "+
+			"excluded.value", name, value)
 	}
-	return nil
 }
 
 // removeNames writes the used names again, over pages with all of them: SQLite leaves copies in divided pages.
@@ -129,15 +120,12 @@ func (file) removeNames(ctx context.Context, s *Store) error {
 		return s.translated(err)
 	}
 	defer func() { _, _ = s.db.ExecContext(ctx, "PRAGMA secure_delete = 0") }() // it only costs time
-	return s.transaction(ctx, func(t *tx) error {
-		var found bool
-		err := t.row("SELECT EXISTS (SELECT 1 FROM names WHERE " + unusedNames + ")").Scan(&found)
-		if err != nil || !found {
-			return err
+	return s.transaction(ctx, func(t *tx) {
+		if unused, _ := t.number("SELECT EXISTS (SELECT 1 FROM names WHERE " + unusedNames + ")"); unused > 0 {
+			t.run("DROP TABLE IF EXISTS temp.kept; CREATE TEMP TABLE kept AS SELECT id, name FROM names WHERE NOT (" +
+				unusedNames + "); DELETE FROM names; INSERT INTO names SELECT id, name FROM temp.kept; DROP TABLE " +
+				"temp.kept")
 		}
-		return t.run("DROP TABLE IF EXISTS temp.kept; CREATE TEMP TABLE kept AS SELECT id, name FROM names WHERE " +
-			"NOT (" + unusedNames + "); DELETE FROM names; INSERT INTO names SELECT id, name FROM temp.kept; DROP " +
-			"TABLE temp.kept")
 	})
 }
 

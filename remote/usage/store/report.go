@@ -14,23 +14,17 @@ import (
 
 // Mark is up to when usage is kept.
 func (s *Store) Mark(ctx context.Context) (mark usage.Mark, err error) {
-	err = s.transaction(ctx, func(t *tx) error {
-		mark = t.databaseFacts.Mark
-		return nil
-	})
+	err = s.transaction(ctx, func(t *tx) { mark = t.databaseFacts.Mark })
 	return mark, err
 }
 
 // Report sums up what is kept of a time, as of one moment. Groups are the caller's to make: it has users for them.
 func (s *Store) Report(ctx context.Context, q usage.Query) (report *usage.Report, err error) {
-	err = s.transaction(ctx, func(t *tx) error {
-		report, err = t.report(&q)
-		return err
-	})
+	err = s.transaction(ctx, func(t *tx) { report = t.report(&q) })
 	return report, err
 }
 
-func (t *tx) report(q *usage.Query) (*usage.Report, error) {
+func (t *tx) report(q *usage.Query) *usage.Report {
 	parts := partsOf(q.Since, q.Until, t.hours, t.options.In)
 	since, until, by := q.Since, q.Until, "r.name"
 	if len(parts) > 0 {
@@ -41,21 +35,16 @@ func (t *tx) report(q *usage.Query) (*usage.Report, error) {
 	}
 	total, rows := usage.Sum{}, make(map[string]*sumRow)
 	for _, p := range parts {
-		err := t.sum(p, usage.OfAll, "r.name", "r.name", func(r *sumRow) { total.Add(&r.Sum) })
-		if err == nil {
-			err = t.sum(p, q.Kind(), "min(r.name)", by, func(r *sumRow) {
-				if q.By == usage.ByDay {
-					r.name = t.dateOf(r.start)
-				}
-				if rows[r.name] == nil {
-					rows[r.name] = &sumRow{name: r.name, id: r.id}
-				}
-				rows[r.name].Add(&r.Sum)
-			})
-		}
-		if err != nil {
-			return nil, err
-		}
+		t.sum(p, usage.OfAll, "r.name", "r.name", func(r *sumRow) { total.Add(&r.Sum) })
+		t.sum(p, q.Kind(), "min(r.name)", by, func(r *sumRow) {
+			if q.By == usage.ByDay {
+				r.name = t.dateOf(r.start)
+			}
+			if rows[r.name] == nil {
+				rows[r.name] = &sumRow{name: r.name, id: r.id}
+			}
+			rows[r.name].Add(&r.Sum)
+		})
 	}
 	at := func(second int64) time.Time { return time.Unix(second, 0).In(t.options.In) }
 	report := &usage.Report{
@@ -67,15 +56,12 @@ func (t *tx) report(q *usage.Query) (*usage.Report, error) {
 		report.Rows = append(report.Rows, usage.ReportRow{Key: name, Amounts: row.Amounts, Peak: &row.Peak})
 	}
 	report.Arrange()
-	err := error(nil)
 	if q.Days && q.By != usage.ByDay {
-		err = t.addDays(report.Days, parts, q, slices.Collect(maps.Values(rows)))
+		t.addDays(report.Days, parts, q, slices.Collect(maps.Values(rows)))
 	}
-	if err == nil {
-		report.Missing, _, err = t.number("SELECT CAST(coalesce(sum({least}(until, $2) - {greatest}(since, $1)), 0) "+
-			"AS bigint) FROM gaps WHERE {fleet}{part} AND since < $2 AND until > $1", since, until)
-	}
-	return report, err
+	report.Missing, _ = t.number("SELECT CAST(coalesce(sum({least}(until, $2) - {greatest}(since, $1)), 0) AS bigint) "+
+		"FROM gaps WHERE {fleet}{part} AND since < $2 AND until > $1", since, until)
+	return report
 }
 
 func (t *tx) dateOf(start int64) string {
@@ -88,7 +74,7 @@ const (
 )
 
 // addDays adds the sums by day, of the names that have most, and of all others together.
-func (t *tx) addDays(days usage.Days, parts []periodTable, q *usage.Query, rows []*sumRow) error {
+func (t *tx) addDays(days usage.Days, parts []periodTable, q *usage.Query, rows []*sumRow) {
 	slices.SortFunc(rows, func(a, b *sumRow) int {
 		return cmp.Or(cmp.Compare(max(b.Attached, b.Used), max(a.Attached, a.Used)), cmp.Compare(a.name, b.name))
 	})
@@ -101,13 +87,9 @@ func (t *tx) addDays(days usage.Days, parts []periodTable, q *usage.Query, rows 
 		ids += ", " + strconv.FormatInt(row.id, 10)
 	}
 	for _, p := range parts {
-		err := t.sum(p, q.Kind(), "CASE WHEN r.name IN ("+ids+") THEN r.name ELSE 0 END", "r.start, 2",
+		t.sum(p, q.Kind(), "CASE WHEN r.name IN ("+ids+") THEN r.name ELSE 0 END", "r.start, 2",
 			func(r *sumRow) { days.Add(r.name, t.dateOf(r.start), &r.Amounts) })
-		if err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
 // sumRow is the sum of a name, or of others.
@@ -118,11 +100,11 @@ type sumRow struct {
 }
 
 // sum hands over sums of a part of the time, grouped by expressions over rows r. id is that of the name; 0 for others.
-func (t *tx) sum(p periodTable, kind usage.SumKind, id, by string, add func(*sumRow)) error {
+func (t *tx) sum(p periodTable, kind usage.SumKind, id, by string, add func(*sumRow)) {
 	var r sumRow
 	columns := append([]any{&r.name, &r.start, &r.id}, amountsOf(&r.Sum)...)
 	// The names are joined to the sums: joining them to what is summed up takes twice as long.
-	return t.rows(columns, func() { add(&r) }, fmt.Sprintf("SELECT coalesce(n.name, '%s'), s.* FROM (SELECT "+
+	t.rows(columns, func() { add(&r) }, fmt.Sprintf("SELECT coalesce(n.name, '%s'), s.* FROM (SELECT "+
 		"min(r.start) AS start, %s AS id, %s FROM %s r WHERE {fleet} AND r.kind = $1 AND r.start >= $2 AND "+
 		"r.start < $3 GROUP BY %s) s LEFT JOIN names n ON n.id = s.id WHERE n.id > 0 OR s.id = 0",
 		usage.Others, id, summed(), p.sumTable, by), int(kind), p.since, p.until)

@@ -116,111 +116,91 @@ ALTER TABLE fleets DROP COLUMN IF EXISTS days;
 UPDATE version SET version = 2`
 
 // prepare makes the tables of a new database, and enters the fleet; to read it only finds it.
-func (server) prepare(t *tx) error {
+func (server) prepare(t *tx) {
 	if t.writes {
 		// Two that begin at the same time: the number is any that others don't use.
-		if err := t.run("SELECT pg_advisory_xact_lock(7233173)"); err != nil {
-			return err
-		}
+		t.run("SELECT pg_advisory_xact_lock(7233173)")
 	}
-	found, err := versionOf(t)
+	found := versionOf(t)
 	switch {
-	case err != nil:
-		return err
+	case t.err != nil:
+		return
 	case !t.writes && found == 0:
-		return fmt.Errorf("%w: no controller has written to this database", usage.ErrNone)
+		t.err = fmt.Errorf("%w: no controller has written to this database", usage.ErrNone)
+		return
 	case !t.writes:
-		return findFleet(t)
+		findFleet(t)
+		return
 	case found == 0:
-		err = t.run(serverSchema())
+		t.run(serverSchema())
 	case found < serverVersion:
-		err = t.run(serverUpgrade)
-	}
-	if err != nil {
-		return err
+		t.run(serverUpgrade)
 	}
 	t.name = valid(t.options.Fleet)
-	if err := t.run("INSERT INTO fleets (name) VALUES ($1) ON CONFLICT DO NOTHING", t.name); err != nil {
-		return err
-	}
-	t.fleet, _, err = t.number("SELECT id FROM fleets WHERE name = $1", t.name)
+	t.run("INSERT INTO fleets (name) VALUES ($1) ON CONFLICT DO NOTHING", t.name)
+	t.fleet, _ = t.number("SELECT id FROM fleets WHERE name = $1", t.name)
 	t.words = serverWords(t.fleet)
-	return err
 }
 
-func findFleet(t *tx) error {
+func findFleet(t *tx) {
 	var names []string
 	var id int64
 	var name string
-	err := t.rows([]any{&id, &name}, func() {
+	t.rows([]any{&id, &name}, func() {
 		if name == valid(t.options.Fleet) || t.options.Fleet == "" {
 			t.fleet, t.name = id, name
 		}
 		names = append(names, text.Printable(name))
 	}, "SELECT id, name FROM fleets ORDER BY name")
-	switch {
-	case err != nil:
-		return err
+	switch list := strings.Join(names, ", "); {
+	case t.err != nil:
 	case t.fleet == 0:
-		return fmt.Errorf("%w: the fleets in this database are: %s", usage.ErrNone, strings.Join(names, ", "))
+		t.err = fmt.Errorf("%w: the fleets in this database are: %s", usage.ErrNone, list)
 	case t.options.Fleet == "" && len(names) > 1:
-		return fmt.Errorf("%w: say which one of the fleets in this database: %s", usage.ErrNone,
-			strings.Join(names, ", "))
+		t.err = fmt.Errorf("%w: say which one of the fleets in this database: %s", usage.ErrNone, list)
 	}
 	t.words = serverWords(t.fleet)
-	return nil
 }
 
 // versionOf is the version of the schema; 0 for a database without tables.
-func versionOf(t *tx) (int64, error) {
-	there, _, err := t.number("SELECT count(*) FROM pg_tables WHERE schemaname = 'genv_usage' AND tablename " +
-		"= 'version'")
-	if err != nil || there == 0 {
-		return 0, err
+func versionOf(t *tx) (found int64) {
+	there, _ := t.number("SELECT count(*) FROM pg_tables WHERE schemaname = 'genv_usage' AND tablename = 'version'")
+	if there > 0 {
+		found, _ = t.number("SELECT version FROM version")
 	}
-	found, _, err := t.number("SELECT version FROM version")
-	if err == nil && found > serverVersion {
-		err = fmt.Errorf("%w: its version is %d, and this one knows %d", usage.ErrNewer, found, serverVersion)
+	if found > serverVersion {
+		t.err = fmt.Errorf("%w: its version is %d, and this one knows %d", usage.ErrNewer, found, serverVersion)
 	}
-	return found, err
+	return found
 }
 
 // facts locks the fleet, so that its writers write one after the other.
-func (server) facts(t *tx) (f databaseFacts, err error) {
+func (server) facts(t *tx) (f databaseFacts) {
 	lock := ""
 	if t.writes {
 		lock = " FOR UPDATE"
 	}
-	err = t.row("SELECT begun, hours, nameless FROM fleets WHERE id = $1"+lock, t.fleet).
-		Scan(&f.begun, &f.hours, &f.nameless)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = fmt.Errorf("the fleet %q is gone from the database: start the controller again", t.name)
+	t.scan([]any{&f.begun, &f.hours, &f.nameless}, "SELECT begun, hours, nameless FROM fleets WHERE id = $1"+lock, t.fleet)
+	if errors.Is(t.err, sql.ErrNoRows) {
+		t.err = fmt.Errorf("the fleet %q is gone from the database: start the controller again", t.name)
 	}
-	if err != nil {
-		return f, err
-	}
-	err = t.rows([]any{&f.Until, &f.Ended}, func() {}, "SELECT until, ended FROM marks WHERE {fleet}{part}")
-	return f, err
+	t.rows([]any{&f.Until, &f.Ended}, func() {}, "SELECT until, ended FROM marks WHERE {fleet}{part}")
+	return f
 }
 
-func (server) saveFacts(t *tx) error {
-	err := t.run("UPDATE fleets SET begun = $2, hours = $3, nameless = $4 WHERE id = $1", t.fleet, t.begun, t.hours,
-		t.nameless)
-	if err == nil && t.databaseFacts.Mark != (usage.Mark{}) {
-		err = t.run("INSERT INTO marks (fleet, part, until, ended) VALUES ({id,}{'',}$1, $2) ON CONFLICT (fleet, "+
-			"part) DO UPDATE SET until = excluded.until, ended = excluded.ended",
-			t.Until, t.Ended)
+func (server) saveFacts(t *tx) {
+	t.run("UPDATE fleets SET begun = $2, hours = $3, nameless = $4 WHERE id = $1", t.fleet, t.begun, t.hours, t.nameless)
+	if t.databaseFacts.Mark != (usage.Mark{}) {
+		t.run("INSERT INTO marks (fleet, part, until, ended) VALUES ({id,}{'',}$1, $2) ON CONFLICT (fleet, part) DO "+
+			"UPDATE SET until = excluded.until, ended = excluded.ended", t.Until, t.Ended)
 	}
-	return err
 }
 
 // removeNames lets no row get a name meanwhile: addNames has locked the table until its transaction ends.
 func (server) removeNames(ctx context.Context, s *Store) error {
-	err := s.change(ctx, func(t *tx) error {
-		if err := t.run("LOCK TABLE names IN SHARE ROW EXCLUSIVE MODE"); err != nil {
-			return err
-		}
-		return t.run("DELETE FROM names WHERE " + unusedNames)
+	err := s.change(ctx, func(t *tx) {
+		t.run("LOCK TABLE names IN SHARE ROW EXCLUSIVE MODE")
+		t.run("DELETE FROM names WHERE " + unusedNames)
 	})
 	if err != nil {
 		return err

@@ -73,10 +73,10 @@ type Store struct {
 // dialect is where SQLite and PostgreSQL differ in more than words.
 type dialect interface {
 	// prepare makes or finds the tables, and the fleet.
-	prepare(t *tx) error
+	prepare(t *tx)
 	// facts are those of the database, of which no other writer changes them during the transaction.
-	facts(t *tx) (databaseFacts, error)
-	saveFacts(t *tx) error
+	facts(t *tx) databaseFacts
+	saveFacts(t *tx)
 	// removeNames removes the names that no row has any more, and what is left of them.
 	removeNames(ctx context.Context, s *Store) error
 	translated(err error) error // with the errors of package usage
@@ -90,10 +90,12 @@ type databaseFacts struct {
 	usage.Mark
 }
 
+// tx is a transaction. After an error, which it keeps, it does nothing and finds nothing.
 type tx struct {
 	*sql.Tx
 	*Store
 	ctx context.Context //nolint:containedctx // of one call
+	err error
 	databaseFacts
 }
 
@@ -141,21 +143,21 @@ func (s *Store) Fleet() string { return s.name }
 func (s *Store) Close() error { return s.db.Close() }
 
 // transaction does something as a whole or not at all.
-func (s *Store) transaction(ctx context.Context, f func(*tx) error) error {
-	return s.change(ctx, func(t *tx) (err error) {
-		if t.databaseFacts, err = s.facts(t); err != nil {
-			return err
-		}
+func (s *Store) transaction(ctx context.Context, f func(*tx)) error {
+	return s.change(ctx, func(t *tx) {
+		t.databaseFacts = s.facts(t)
 		before := t.databaseFacts
-		if err = f(t); err == nil && t.databaseFacts != before {
-			err = s.saveFacts(t)
+		if t.err == nil {
+			f(t)
 		}
-		return err
+		if t.databaseFacts != before {
+			s.saveFacts(t)
+		}
 	})
 }
 
 // change is a transaction in a database that may have no tables.
-func (s *Store) change(ctx context.Context, f func(*tx) error) error {
+func (s *Store) change(ctx context.Context, f func(*tx)) error {
 	if s.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.timeout)
@@ -165,12 +167,12 @@ func (s *Store) change(ctx context.Context, f func(*tx) error) error {
 	if err != nil {
 		return s.translated(err)
 	}
-	if err = f(&tx{Tx: begun, Store: s, ctx: ctx}); err != nil {
+	t := &tx{Tx: begun, Store: s, ctx: ctx}
+	if f(t); t.err != nil {
 		_ = begun.Rollback() // if that fails, the connection is closed
-	} else {
-		err = begun.Commit()
+		return s.translated(t.err)
 	}
-	return s.translated(err)
+	return s.translated(begun.Commit())
 }
 
 // begin begins a transaction. A connection to a server from before may have been lost since: it is tried twice.
@@ -195,48 +197,52 @@ func (s *Store) begin(ctx context.Context) (begun *sql.Tx, err error) {
 }
 
 // each does something in one transaction after the other, until nothing is to be done.
-func (s *Store) each(ctx context.Context, f func(*tx) (done bool, err error)) (some bool, err error) {
+func (s *Store) each(ctx context.Context, f func(*tx) (done bool)) (some bool, err error) {
 	for {
-		var done bool
-		err := s.transaction(ctx, func(t *tx) (err error) {
-			done, err = f(t)
-			return err
-		})
-		if err != nil || !done {
+		done := false
+		if err = s.transaction(ctx, func(t *tx) { done = f(t) }); err != nil || !done {
 			return some, err
 		}
 		some = true
 	}
 }
 
-func (t *tx) run(statement string, args ...any) error {
-	_, err := t.ExecContext(t.ctx, t.words.Replace(statement), args...)
-	return err
+func (t *tx) run(statement string, args ...any) {
+	if t.err == nil {
+		_, t.err = t.ExecContext(t.ctx, t.words.Replace(statement), args...)
+	}
 }
 
-func (t *tx) row(query string, args ...any) *sql.Row {
-	return t.QueryRowContext(t.ctx, t.words.Replace(query), args...)
+// scan reads the first row of a query.
+func (t *tx) scan(columns []any, query string, args ...any) {
+	if t.err == nil {
+		t.err = t.QueryRowContext(t.ctx, t.words.Replace(query), args...).Scan(columns...)
+	}
 }
 
 // number is the first column of the first row of a query; found is false if it is NULL.
-func (t *tx) number(query string, args ...any) (value int64, found bool, err error) {
+func (t *tx) number(query string, args ...any) (value int64, found bool) {
 	var number sql.NullInt64
-	err = t.row(query, args...).Scan(&number)
-	return number.Int64, number.Valid, err
+	t.scan([]any{&number}, query, args...)
+	return number.Int64, number.Valid
 }
 
 // rows calls f for each row of a query, which is scanned to columns.
-func (t *tx) rows(columns []any, f func(), query string, args ...any) error {
+func (t *tx) rows(columns []any, f func(), query string, args ...any) {
+	if t.err != nil {
+		return
+	}
 	found, err := t.QueryContext(t.ctx, t.words.Replace(query), args...)
 	if err != nil {
-		return err
+		t.err = err
+		return
 	}
 	defer found.Close()
 	for found.Next() {
-		if err := found.Scan(columns...); err != nil {
-			return err
+		if t.err = found.Scan(columns...); t.err != nil {
+			return
 		}
 		f()
 	}
-	return found.Err()
+	t.err = found.Err()
 }

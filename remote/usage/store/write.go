@@ -18,29 +18,26 @@ func (s *Store) Add(ctx context.Context, e *usage.Entry) error {
 	if !s.writes {
 		return errReadOnly
 	}
-	return s.transaction(ctx, func(t *tx) error {
-		if isNew, err := t.isNew(e.ID); err != nil || !isNew {
-			return err
+	return s.transaction(ctx, func(t *tx) {
+		if t.isNew(e.ID) {
+			t.addSums(e.Sums)
+			t.addMark(e)
 		}
-		if err := t.addSums(e.Sums); err != nil {
-			return err
-		}
-		return t.addMark(e)
 	})
 }
 
 // isNew notes the id of an entry on a server. In a file an entry that failed isn't there.
-func (t *tx) isNew(id string) (isNew bool, err error) {
-	if !t.shared || id == "" {
-		return true, nil
+func (t *tx) isNew(id string) bool {
+	isNew := !t.shared || id == ""
+	if !isNew {
+		t.rows([]any{&id}, func() { isNew = true },
+			"INSERT INTO entries ({fleet,}id) VALUES ({id,}$1) ON CONFLICT DO NOTHING RETURNING id", id)
 	}
-	err = t.rows([]any{&id}, func() { isNew = true },
-		"INSERT INTO entries ({fleet,}id) VALUES ({id,}$1) ON CONFLICT DO NOTHING RETURNING id", id)
-	return isNew, err
+	return isNew
 }
 
 // addSums adds to the sums of hours and days. Names that differ only in what databases don't take are the same.
-func (t *tx) addSums(sums usage.Sums) error {
+func (t *tx) addSums(sums usage.Sums) {
 	byHour, byDay, list := make(usage.Sums), make(usage.Sums), []string{}
 	for key, sum := range sums {
 		// in an hour that has pseudonyms already, it is the pseudonym
@@ -53,18 +50,13 @@ func (t *tx) addSums(sums usage.Sums) error {
 		key.Hour = usage.DayOf(key.Hour, t.options.In)
 		byDay.Add(key, &sum)
 	}
-	names, err := t.addNames(list)
-	if err == nil {
-		err = t.insert(hourSums, byHour, names)
-	}
-	if err == nil {
-		err = t.insert(daySums, byDay, names)
-	}
-	return err
+	names := t.addNames(list)
+	t.insert(hourSums, byHour, names)
+	t.insert(daySums, byDay, names)
 }
 
 // insert adds rows in the order of their keys: so pages are written one after the other.
-func (t *tx) insert(to sumTable, sums usage.Sums, names map[string]int64) error {
+func (t *tx) insert(to sumTable, sums usage.Sums, names map[string]int64) {
 	keys := slices.SortedFunc(maps.Keys(sums), func(a, b usage.SumKey) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Hour, b.Hour),
 			cmp.Compare(names[a.Name], names[b.Name]))
@@ -75,73 +67,51 @@ func (t *tx) insert(to sumTable, sums usage.Sums, names map[string]int64) error 
 			sum := sums[key]
 			list.add(append([]any{int64(key.Kind), key.Hour, names[key.Name]}, amountsOf(&sum)...)...)
 		}
-		if err := t.run(to.upsert(list.text.String()), list.args...); err != nil {
-			return err
-		}
+		t.run(to.upsert(list.text.String()), list.args...)
 	}
-	return nil
 }
 
 // addNames gives ids to names that have none, in their order: so writers don't wait for each other in a circle.
-func (t *tx) addNames(names []string) (map[string]int64, error) {
+func (t *tx) addNames(names []string) map[string]int64 {
 	if t.shared { // no other writer removes names that have no rows yet
-		if err := t.run("LOCK TABLE names IN ROW EXCLUSIVE MODE"); err != nil {
-			return nil, err
-		}
+		t.run("LOCK TABLE names IN ROW EXCLUSIVE MODE")
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	ids, err := t.known(names)
-	if err != nil {
-		return nil, err
-	}
+	ids := t.known(names)
 	missing := slices.DeleteFunc(names, func(name string) bool { _, found := ids[name]; return found })
 	for chunk := range slices.Chunk(missing, maxRows) {
 		list := listOf(chunk)
-		if err := t.run("INSERT INTO names (name) "+list.text.String()+" ON CONFLICT DO NOTHING",
-			list.args...); err != nil {
-			return nil, err
-		}
+		t.run("INSERT INTO names (name) "+list.text.String()+" ON CONFLICT DO NOTHING", list.args...)
 	}
-	added, err := t.known(missing)
-	maps.Copy(ids, added)
-	return ids, err
+	maps.Copy(ids, t.known(missing))
+	return ids
 }
 
 // addMark notes how far usage is kept, and the gaps. A late entry ends the gap that another controller found.
-func (t *tx) addMark(e *usage.Entry) error {
-	if err := t.closeGaps(usage.Gap{Since: e.Since, Until: e.Until}); err != nil {
-		return err
-	}
-	if err := t.addGaps(e.Gaps); err != nil {
-		return err
-	}
+func (t *tx) addMark(e *usage.Entry) {
+	t.closeGaps(usage.Gap{Since: e.Since, Until: e.Until})
+	t.addGaps(e.Gaps)
 	if e.Until >= t.Until || !t.shared {
 		t.databaseFacts.Mark = e.Mark
 	}
 	if t.begun == 0 || t.begun > e.Since {
 		t.begun = e.Since
 	}
-	return nil
 }
 
-func (t *tx) addGaps(gaps []usage.Gap) error {
+func (t *tx) addGaps(gaps []usage.Gap) {
 	for _, gap := range gaps {
-		err := t.run("INSERT INTO gaps ({fleet,}{part,}since, until) VALUES ({id,}{'',}$1, $2) "+
-			"ON CONFLICT ({fleet,}{part,}since) DO UPDATE SET until = {greatest}(gaps.until, excluded.until)",
-			gap.Since, gap.Until)
-		if err != nil {
-			return err
-		}
+		t.run("INSERT INTO gaps ({fleet,}{part,}since, until) VALUES ({id,}{'',}$1, $2) ON CONFLICT ({fleet,}{part,}since) "+
+			"DO UPDATE SET until = {greatest}(gaps.until, excluded.until)", gap.Since, gap.Until)
 	}
-	return nil
 }
 
 // closeGaps takes a time that is known out of the gaps.
-func (t *tx) closeGaps(known usage.Gap) error {
+func (t *tx) closeGaps(known usage.Gap) {
 	var gap usage.Gap
 	var rest []usage.Gap
-	err := t.rows([]any{&gap.Since, &gap.Until}, func() {
+	t.rows([]any{&gap.Since, &gap.Until}, func() {
 		before, after := usage.Gap{Since: gap.Since, Until: known.Since}, usage.Gap{Since: known.Until, Until: gap.Until}
 		for _, part := range []usage.Gap{before, after} {
 			if part.Since < part.Until {
@@ -150,10 +120,7 @@ func (t *tx) closeGaps(known usage.Gap) error {
 		}
 	}, "DELETE FROM gaps WHERE {fleet}{part} AND since < $2 AND until > $1 RETURNING since, until", known.Since,
 		known.Until)
-	if err != nil {
-		return err
-	}
-	return t.addGaps(rest)
+	t.addGaps(rest)
 }
 
 // Tidy removes what is older than is kept, and gives users of old days their pseudonyms. Once a day it removes names
@@ -166,25 +133,26 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err erro
 	hours := usage.DayOf(now.Add(-s.options.KeepHours).Unix(), s.options.In)
 	days := usage.DayOf(now.Add(-s.options.KeepDays).Unix(), s.options.In)
 	for from, before := range map[sumTable]int64{hourSums: hours, daySums: days} {
-		_, err := s.each(ctx, func(t *tx) (bool, error) { // so each change is small
-			start, found, err := t.oldest(from)
-			if err != nil || !found || start >= before {
-				return false, err
+		_, err := s.each(ctx, func(t *tx) bool { // so each change is small
+			start, found := t.oldest(from)
+			if !found || start >= before {
+				return false
 			}
-			return true, t.remove(from, start)
+			t.remove(from, start)
+			return true
 		})
 		if err != nil {
 			return "", err
 		}
 	}
-	renamed, err := s.each(ctx, func(t *tx) (bool, error) { return t.usePseudonyms(now) })
+	renamed, err := s.each(ctx, func(t *tx) bool { return t.usePseudonyms(now) })
 	if err != nil && !errors.Is(err, usage.ErrFull) {
 		return "", err
 	}
 	tidied := false // on this day already
-	err = s.transaction(ctx, func(t *tx) error {
+	err = s.transaction(ctx, func(t *tx) {
 		tidied = t.hours == hours
-		return t.forgetOld(hours, days)
+		t.forgetOld(hours, days)
 	})
 	if err == nil && (renamed || !tidied) {
 		err = s.removeNames(ctx, s)
@@ -196,7 +164,7 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err erro
 }
 
 // oldest is the first start in a table. The index is by kind: each has its own.
-func (t *tx) oldest(in sumTable) (start int64, found bool, err error) {
+func (t *tx) oldest(in sumTable) (start int64, found bool) {
 	first := make([]string, usage.OfAll)
 	for i := range first {
 		first[i] = fmt.Sprintf("SELECT min(r.start) AS start FROM %s r WHERE {fleet} AND r.kind = %d", in, i+1)
@@ -204,20 +172,20 @@ func (t *tx) oldest(in sumTable) (start int64, found bool, err error) {
 	return t.number("SELECT min(start) FROM (" + strings.Join(first, " UNION ALL ") + ") f")
 }
 
-func (t *tx) remove(from sumTable, start int64) error {
-	return t.run(fmt.Sprintf("DELETE FROM %s AS r WHERE {fleet}%s AND r.start = $1", from, allKinds), start)
+func (t *tx) remove(from sumTable, start int64) {
+	t.run(fmt.Sprintf("DELETE FROM %s AS r WHERE {fleet}%s AND r.start = $1", from, allKinds), start)
 }
 
 // forgetOld removes old gaps, and notes from when on there are hours and days.
-func (t *tx) forgetOld(hours, days int64) error {
+func (t *tx) forgetOld(hours, days int64) {
 	t.hours = max(t.hours, hours)
 	if t.begun != 0 {
 		t.begun = max(t.begun, days)
 	}
-	if err := t.run("DELETE FROM gaps WHERE {fleet} AND until < $1", days); err != nil || !t.shared {
-		return err
+	t.run("DELETE FROM gaps WHERE {fleet} AND until < $1", days)
+	if t.shared {
+		t.run("DELETE FROM entries WHERE {fleet} AND at < now() - interval '" + keepEntries + "'")
 	}
-	return t.run("DELETE FROM entries WHERE {fleet} AND at < now() - interval '" + keepEntries + "'")
 }
 
 // makeRoom removes the oldest hours of a file until a tenth of it is free.
@@ -226,20 +194,21 @@ func (s *Store) makeRoom(ctx context.Context) (early string, err error) {
 		return "", nil // its administrator sees to the disk
 	}
 	var until int64
-	_, err = s.each(ctx, func(t *tx) (bool, error) {
+	_, err = s.each(ctx, func(t *tx) bool {
 		var pages, unused int64
-		err := t.row("SELECT page_count, freelist_count FROM pragma_page_count(), pragma_freelist_count()").
-			Scan(&pages, &unused)
-		if err != nil || s.options.MaxBytes-(pages-unused)*pageSize >= s.options.MaxBytes/10 {
-			return false, err
+		t.scan([]any{&pages, &unused},
+			"SELECT page_count, freelist_count FROM pragma_page_count(), pragma_freelist_count()")
+		if s.options.MaxBytes-(pages-unused)*pageSize >= s.options.MaxBytes/10 {
+			return false
 		}
-		start, found, err := t.oldest(hourSums)
-		if err != nil || !found {
-			return false, err
+		start, found := t.oldest(hourSums)
+		if !found {
+			return false
 		}
 		until = max(until, start)
 		t.hours = max(t.hours, usage.NextDay(start, t.options.In)) // reports of that day are of the whole day
-		return true, t.remove(hourSums, start)
+		t.remove(hourSums, start)
+		return true
 	})
 	if until > 0 {
 		early = fmt.Sprintf("it has reached its size of %d MB: what it kept by hour until %s was removed, and what it "+
@@ -250,7 +219,7 @@ func (s *Store) makeRoom(ctx context.Context) (early string, err error) {
 }
 
 // known are the ids of names, as far as they have ids.
-func (t *tx) known(names []string) (map[string]int64, error) {
+func (t *tx) known(names []string) map[string]int64 {
 	ids, list := make(map[string]int64), make([]string, 0, len(names))
 	for _, name := range names {
 		list = append(list, valid(name))
@@ -259,25 +228,16 @@ func (t *tx) known(names []string) (map[string]int64, error) {
 		var id int64
 		var name string
 		list := listOf(chunk)
-		err := t.rows([]any{&id, &name}, func() { ids[name] = id },
+		t.rows([]any{&id, &name}, func() { ids[name] = id },
 			"SELECT id, name FROM names WHERE name IN ("+list.text.String()+")", list.args...)
-		if err != nil {
-			return nil, err
-		}
 	}
-	return ids, nil
+	return ids
 }
 
 // rename gives what users had in a time to other names.
-func (t *tx) rename(names map[string]string, since, until int64) error {
-	former, err := t.known(slices.Collect(maps.Keys(names)))
-	if err != nil {
-		return err
-	}
-	next, err := t.addNames(slices.Collect(maps.Values(names)))
-	if err != nil {
-		return err
-	}
+func (t *tx) rename(names map[string]string, since, until int64) {
+	former := t.known(slices.Collect(maps.Keys(names)))
+	next := t.addNames(slices.Collect(maps.Values(names)))
 	var pairs valuesList
 	for user, name := range names {
 		if id, found := former[valid(user)]; found && id != next[name] {
@@ -285,56 +245,43 @@ func (t *tx) rename(names map[string]string, since, until int64) error {
 		}
 	}
 	if pairs.text.Len() == 0 {
-		return nil
+		return
 	}
 	renamed := "WITH renamed (former, next) AS MATERIALIZED (" + pairs.text.String() + ") "
 	for _, in := range sumTables {
 		of := fmt.Sprintf("{fleet} AND r.kind = %d AND r.start >= %d AND r.start < %d", usage.OfUser, since, until)
 		// SQLite reads the first one of a CROSS JOIN once, and not once for each user.
-		err := t.run(renamed + in.upsert(fmt.Sprintf("SELECT {id,}r.kind, r.start, renamed.next, %s FROM %s r CROSS "+
-			"JOIN renamed WHERE renamed.former = r.name AND %s GROUP BY r.kind, r.start, renamed.next", summed(), in,
-			of)))
-		if err == nil {
-			err = t.run(fmt.Sprintf("%sDELETE FROM %s AS r WHERE %s AND r.name IN (SELECT former FROM renamed)",
-				renamed, in, of))
-		}
-		if err != nil {
-			return err
-		}
+		t.run(renamed + in.upsert(fmt.Sprintf("SELECT {id,}r.kind, r.start, renamed.next, %s FROM %s r CROSS JOIN "+
+			"renamed WHERE renamed.former = r.name AND %s GROUP BY r.kind, r.start, renamed.next", summed(), in, of)))
+		t.run(fmt.Sprintf("%sDELETE FROM %s AS r WHERE %s AND r.name IN (SELECT former FROM renamed)", renamed, in, of))
 	}
-	return nil
 }
 
 // unusedNames is a condition for the names that no row has any more.
 const unusedNames = "id NOT IN (SELECT name FROM hour_sums UNION SELECT name FROM day_sums)"
 
 // usePseudonyms gives pseudonyms to the users of one day that has become old enough, if there is one.
-func (t *tx) usePseudonyms(now time.Time) (done bool, err error) {
+func (t *tx) usePseudonyms(now time.Time) (done bool) {
 	before := usage.DayOf(now.Add(-t.options.Pseudonyms.After).Unix(), t.options.In)
 	if t.options.Pseudonyms.Of == nil || before <= t.nameless {
-		return false, nil
+		return false
 	}
 	const during = " r WHERE {fleet} AND r.kind = $1 AND r.start >= $2 AND r.start < $3"
-	first, found, err := t.number("SELECT min(start) FROM (SELECT min(r.start) AS start FROM hour_sums"+during+
+	first, found := t.number("SELECT min(start) FROM (SELECT min(r.start) AS start FROM hour_sums"+during+
 		" UNION ALL SELECT min(r.start) AS start FROM day_sums"+during+") f", int64(usage.OfUser), t.nameless, before)
-	if err != nil || !found {
-		return false, err
+	if !found {
+		return false
 	}
 	day := usage.DayOf(first, t.options.In)
 	next := usage.NextDay(day, t.options.In)
 	names, user := make(map[string]string), ""
-	err = t.rows([]any{&user}, func() {
+	t.rows([]any{&user}, func() {
 		if pseudonym := valid(t.options.Pseudonyms.Of(user)); pseudonym != user {
 			names[user] = pseudonym
 		}
 	}, "SELECT name FROM names WHERE id IN (SELECT r.name FROM hour_sums"+during+
 		" UNION SELECT r.name FROM day_sums"+during+")", int64(usage.OfUser), day, next)
-	if err != nil {
-		return false, err
-	}
-	if err := t.rename(names, day, next); err != nil {
-		return false, err
-	}
+	t.rename(names, day, next)
 	t.nameless = next
-	return true, nil
+	return true
 }
