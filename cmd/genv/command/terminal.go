@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"os/exec"
@@ -26,7 +27,8 @@ const MonitorName = "genv: monitor"
 
 // terminal is root's terminal, and the one that it relays to.
 type terminal struct {
-	fd           int
+	tty          *os.File
+	fd           int // of tty
 	master       *os.File
 	cookedOutput bool        // another program's output comes to it, too, as in `genv remote gpus | less`
 	granted      bool        // the program has asked for the terminal, and gets what is typed
@@ -43,13 +45,13 @@ func relay(args []string) (int, error) {
 	defer func() { _ = asks.Close() }()
 	attr := os.ProcAttr{Env: os.Environ(), Files: append(files, nil, tells), Sys: &syscall.SysProcAttr{Setsid: true}}
 	var t *terminal
-	if fd := terminalOf(files); fd >= 0 {
+	if tty := terminalOf(files); tty != nil {
 		master, slave, err := pty.Open()
 		if err != nil {
 			return 0, fmt.Errorf("a terminal for the controller's account: %w", err)
 		}
 		defer func() { _ = master.Close() }()
-		t = &terminal{fd: fd, master: master, cookedOutput: !term.IsTerminal(1)}
+		t = &terminal{tty: tty, fd: int(tty.Fd()), master: master, cookedOutput: !term.IsTerminal(1)}
 		t.resize()
 		for i := range files {
 			if term.IsTerminal(i) {
@@ -72,17 +74,15 @@ func relay(args []string) (int, error) {
 	return t.attend(monitor, asks, signals), nil
 }
 
-// terminalOf is root's controlling terminal, or another one that root's process has; -1 for none.
-func terminalOf(files []*os.File) int {
+// terminalOf is root's controlling terminal, or another one that root's process has; nil for none.
+func terminalOf(files []*os.File) *os.File {
 	if fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY, 0); err == nil {
-		return fd
+		return os.NewFile(uintptr(fd), "/dev/tty")
 	}
-	for i := range files {
-		if term.IsTerminal(i) {
-			return i
-		}
+	if i := slices.IndexFunc(files, func(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }); i >= 0 {
+		return files[i]
 	}
-	return -1
+	return nil
 }
 
 // attend passes on signals and what is typed, stops and goes on with the program, and returns its exit code.
@@ -159,12 +159,7 @@ func exitCode(status unix.WaitStatus) int {
 	return status.ExitStatus()
 }
 
-func (t *terminal) resize() {
-	size, err := unix.IoctlGetWinsize(t.fd, unix.TIOCGWINSZ)
-	if err == nil {
-		_ = unix.IoctlSetWinsize(int(t.master.Fd()), unix.TIOCSWINSZ, size) // it keeps its size then
-	}
-}
+func (t *terminal) resize() { _ = pty.InheritSize(t.tty, t.master) } // else it keeps its size
 
 // take has the program get all keys, Ctrl-C too, once it has asked for the terminal and while root's process is in the
 // foreground.
@@ -232,21 +227,8 @@ func (t *terminal) show() (wait func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		written := make([]byte, 32<<10)
-		for {
-			n, err := t.master.Read(written)
-			for rest := written[:n]; len(rest) > 0; {
-				w, err := unix.Write(t.fd, rest)
-				if err != nil && !errors.Is(err, unix.EINTR) {
-					_ = t.master.Close() // root's terminal is gone: the program's is, too
-					return
-				}
-				rest = rest[max(w, 0):]
-			}
-			if err != nil {
-				return // no process has it any more
-			}
-		}
+		_, _ = io.Copy(t.tty, t.master) // until no process has the program's terminal any more, or root's is gone
+		_ = t.master.Close()
 	}()
 	return func() {
 		select {
