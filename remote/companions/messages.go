@@ -244,7 +244,7 @@ const messagesAnHour = 20
 func admit(
 	l *controller.Budget[snapshot.UID], host snapshot.Hostname, uid snapshot.UID, now time.Time,
 ) (note string, ok bool) {
-	before, spent, ok := l.Spend(host, uid, 1, controller.Share{User: messagesAnHour}, now)
+	before, spent, ok := l.Spend(host, uid, 1, messagesAnHour, 0, now)
 	switch {
 	case !ok:
 		return "", false

@@ -25,19 +25,17 @@ type Spent struct {
 	said       bool      // Over said it
 }
 
-// Share is how much a user, and all users of a host, may use up; 0 for no bound. With a bound for the host a user may
-// have no more than an eighth of what is left.
-type Share struct{ User, Host int }
-
 const (
 	budgetHour = time.Hour
 	// maxAccounts bounds what is remembered for one host, which may make up users: more are suppressed, and counted.
 	maxAccounts = 1024
 )
 
-// Spend uses up n, if that is left. It returns what is spent now and, at the first time in an hour, in the one before.
+// Spend uses up n, if that is left of what a user, and all users of a host, may use up; 0 for no bound. With a bound for
+// the host a user may have no more than an eighth of what is left. It returns what is spent now and, at the first time
+// in an hour, in the one before.
 func (b *Budget[A]) Spend(
-	host snapshot.Hostname, user A, n int, share Share, now time.Time,
+	host snapshot.Hostname, user A, n, ofUser, ofHost int, now time.Time,
 ) (before, after Spent, ok bool) {
 	users := b.Users[host]
 	_, known := users[user]
@@ -62,8 +60,8 @@ func (b *Budget[A]) Spend(
 			all += w.Sent
 		}
 	}
-	ok = !full && (share.User == 0 || after.Sent+n <= share.User) &&
-		(share.Host == 0 || quota.Leaves(after.Sent+n, all, share.Host))
+	ok = !full && (ofUser == 0 || after.Sent+n <= ofUser) &&
+		(ofHost == 0 || quota.Leaves(after.Sent+n, all, ofHost))
 	if ok {
 		after.Sent += n
 	} else {

@@ -83,7 +83,7 @@ func (c *Controller) spend(r *audit.Record) bool {
 		user = snapshot.Username(fmt.Sprintf("uid %d", *r.UID))
 	}
 	line, err := json.Marshal(r)
-	_, _, ok := c.Memory.recorded.Spend(host, user, len(line), Share{Host: recordsAnHour}, c.Now())
+	_, _, ok := c.Memory.recorded.Spend(host, user, len(line), 0, recordsAnHour, c.Now())
 	return ok || err != nil
 }
 

@@ -43,7 +43,7 @@ func (e Exec) Run(ctx context.Context, args ...string) (RunResult, error) {
 	}
 	cmd := e.command(ctx, args)
 	out, err := run(ctx, cmd, lock)
-	lock.release(ctx.Err() == nil)
+	release(lock, ctx.Err() == nil)
 	var exited *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
@@ -68,9 +68,9 @@ func (e Exec) command(ctx context.Context, args []string) *exec.Cmd {
 }
 
 // run runs a program, which inherits the lock. It is waited for after its output, so that no thread waits meanwhile.
-func run(ctx context.Context, cmd *exec.Cmd, lock *lock) (out RunResult, err error) {
+func run(ctx context.Context, cmd *exec.Cmd, lock *os.File) (out RunResult, err error) {
 	if lock != nil {
-		cmd.ExtraFiles = []*os.File{lock.file}
+		cmd.ExtraFiles = []*os.File{lock}
 	}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -83,7 +83,7 @@ func run(ctx context.Context, cmd *exec.Cmd, lock *lock) (out RunResult, err err
 	if err := cmd.Start(); err != nil {
 		return out, err
 	}
-	lock.note(cmd.Process.Pid, time.Now().Unix())
+	note(lock, cmd.Process.Pid, time.Now().Unix())
 	isOver := func() bool { return ctx.Err() != nil || hasExited(cmd.Process.Pid) }
 	read := make(chan []byte, 1)
 	go func() { read <- readAll(stderr, isOver) }()
@@ -140,10 +140,6 @@ func Find(path, self string) (string, error) {
 	return "", fmt.Errorf("%w (PATH is %q)", ErrNotInstalled, path)
 }
 
-// lock is a locked file while nvidia-smi runs. The program inherits the descriptor (flock(2)), so one that hangs in the
-// kernel keeps the lock after the genv that started it was killed.
-type lock struct{ file *os.File }
-
 // Only the caller can use the lock. In its folder, root also keeps what other users read.
 const (
 	lockDirMode  = 0o755
@@ -151,8 +147,9 @@ const (
 )
 
 // acquire takes the lock, and waits for it until shortly before ctx ends. The error is ErrHung, or the cause of ctx. If
-// a lock file can't be created safely, the lock is nil and the program runs without it.
-func acquire(ctx context.Context, path string) (*lock, error) {
+// a lock file can't be created safely, the lock is nil and the program runs without it. The program inherits the file
+// (flock(2)), so one that hangs in the kernel keeps the lock after the genv that started it was killed.
+func acquire(ctx context.Context, path string) (*os.File, error) {
 	if path == "" || !ownFolder(filepath.Dir(path)) {
 		return nil, nil
 	}
@@ -202,15 +199,14 @@ func ownFolder(dir string) bool {
 
 // tryLock takes the lock, or returns what is known about the process that holds it. The file is never removed: on a
 // disk that takes as long as running a program.
-func tryLock(path string) (*lock, lockHolder, error) {
+func tryLock(path string) (*os.File, lockHolder, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, lockFileMode)
 	if err != nil {
 		return nil, lockHolder{}, err
 	}
 	if err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
-		l := &lock{file}
-		l.note(0, 0)
-		return l, lockHolder{}, nil
+		note(file, 0, 0)
+		return file, lockHolder{}, nil
 	}
 	h := readLockHolder(file)
 	_ = file.Close() // it was only read
@@ -221,23 +217,17 @@ func tryLock(path string) (*lock, lockHolder, error) {
 }
 
 // note writes which process runs and since when (Unix time), for the error of those who wait. All have the same length.
-func (l *lock) note(pid int, since int64) {
-	if l == nil {
-		return
-	}
-	_, _ = l.file.WriteAt(fmt.Appendf(nil, "%10d %20d\n", pid, since), 0) // it only makes ErrHung say more
+func note(lock *os.File, pid int, since int64) {
+	_, _ = lock.WriteAt(fmt.Appendf(nil, "%10d %20d\n", pid, since), 0) // it only makes ErrHung say more
 }
 
 // release unlocks the file if the program has ended normally, even if a child still has it. Otherwise it stays locked
 // as long as the program or a child has it.
-func (l *lock) release(ended bool) {
-	if l == nil {
-		return
+func release(lock *os.File, ended bool) {
+	if lock != nil && ended {
+		_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN)
 	}
-	if ended {
-		_ = unix.Flock(int(l.file.Fd()), unix.LOCK_UN)
-	}
-	_ = l.file.Close()
+	_ = lock.Close() // nil is no lock
 }
 
 // lockHolder is the content of a lock file: the program that runs.

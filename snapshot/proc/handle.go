@@ -53,17 +53,14 @@ func (fs FS) AllAccounts() *Accounts {
 	return fs.Accounts
 }
 
-// Machine is what is known of the machine on which this runs, for every FS that is its /proc.
-type Machine struct {
+// here is what is known of the machine on which this runs, for every FS that is its /proc.
+var here struct {
 	accounts Accounts
 	mounts   mounts
 	bootID   atomic.Pointer[string] // nil before it was read; it stays for as long as this program runs
 	// lockHolders remembers which ones don't answer: reading the stat during execve(2) can take for ever.
 	lockHolders ReaderProcess
 }
-
-// here is this one.
-var here Machine
 
 const machineRoot = "/proc"
 

@@ -78,11 +78,10 @@ func (c cgroup) attach(program *ebpf.Program) (l bpfLink, id uint32, err error) 
 	if err != nil {
 		return noLink, 0, err
 	}
-	facts, err := l.facts()
-	if err != nil {
+	if id, _, err = l.facts(); err != nil {
 		return noLink, 0, errors.Join(err, l.Close())
 	}
-	return l, facts.id, nil
+	return l, id, nil
 }
 
 // Program is another program that judges opens of devices.
@@ -179,12 +178,6 @@ func queryPrograms(path string) (ids []uint32, flags uint32, err error) {
 // asks the kernel for features at each start, and closes links that become unreachable.
 type bpfLink int
 
-// linkFacts is what the kernel says about a link.
-type linkFacts struct {
-	id     uint32
-	cgroup uint64 // 0 for a link that is detached
-}
-
 // The commands of bpf(2) that are used here.
 const (
 	cmdObjPin     = 6
@@ -271,7 +264,8 @@ func (l bpfLink) detach() error {
 	return err
 }
 
-func (l bpfLink) facts() (linkFacts, error) {
+// facts are the link's id, and its cgroup: 0 for a link that is detached.
+func (l bpfLink) facts() (id uint32, cgroup uint64, err error) {
 	var info struct {
 		kind, id, program, _ uint32
 		cgroup               uint64
@@ -280,18 +274,18 @@ func (l bpfLink) facts() (linkFacts, error) {
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	pin.Pin(&info)
-	_, err := bpf(cmdObjInfo, &struct {
+	_, err = bpf(cmdObjInfo, &struct {
 		fd, size uint32
 		info     uint64
 	}{uint32(l), uint32(unsafe.Sizeof(info)), uint64(uintptr(unsafe.Pointer(&info)))})
 	const kindCgroup = 3
 	switch {
 	case err != nil:
-		return linkFacts{}, classify("look at the link", err)
+		return 0, 0, classify("look at the link", err)
 	case info.kind != kindCgroup, info.attachType != uint32(ebpf.AttachCGroupDevice):
-		return linkFacts{}, fmt.Errorf("%w: the pinned link is not a guard's", errNotPinned)
+		return 0, 0, fmt.Errorf("%w: the pinned link is not a guard's", errNotPinned)
 	}
-	return linkFacts{id: info.id, cgroup: info.cgroup}, nil
+	return info.id, info.cgroup, nil
 }
 
 // Close closes the descriptor.

@@ -166,11 +166,11 @@ func (g *Guard) attached() error {
 }
 
 func (g *Guard) checkLink(l bpfLink) error {
-	facts, err := l.facts()
+	id, cgroup, err := l.facts()
 	switch {
 	case err != nil:
 		return err
-	case facts.id != g.linkID, facts.cgroup != g.cgroup.id:
+	case id != g.linkID, cgroup != g.cgroup.id:
 		return fmt.Errorf("%w: another one has taken its place, or its cgroup is gone", guard.ErrRemoved)
 	}
 	return nil
@@ -272,11 +272,11 @@ func takeOver(dir string, cg cgroup, major int32) (*Guard, error) {
 		return nil, fmt.Errorf("%w: %w", errNotPinned, err)
 	}
 	defer l.Close()
-	facts, err := l.facts()
+	id, cgroup, err := l.facts()
 	if err != nil {
 		return nil, err
 	}
-	if facts.cgroup != cg.id {
+	if cgroup != cg.id {
 		return nil, fmt.Errorf("%w: it is attached to another cgroup", errNotPinned)
 	}
 	m, err := loadMaps(dir)
@@ -286,7 +286,7 @@ func takeOver(dir string, cg cgroup, major int32) (*Guard, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", errNotPinned, err)
 	}
-	g := &Guard{dir: dir, cgroup: cg, linkID: facts.id, maps: m, link: noLink}
+	g := &Guard{dir: dir, cgroup: cg, linkID: id, maps: m, link: noLink}
 	if err = m.replaceProgram(l, major); err == nil {
 		g.allowed, err = m.readAllowed()
 	}
@@ -346,11 +346,11 @@ func Inspect(dir string) (guard.KernelState, error) {
 		return guard.KernelState{}, inspectError(err)
 	}
 	defer l.Close()
-	facts, err := l.facts()
+	_, cgroup, err := l.facts()
 	switch {
 	case err != nil:
 		return guard.KernelState{}, err
-	case facts.cgroup == 0:
+	case cgroup == 0:
 		return guard.KernelState{}, fmt.Errorf("%w: it is pinned, but its cgroup is gone", guard.ErrRemoved)
 	}
 	m, err := loadMaps(dir)
