@@ -27,8 +27,6 @@ type listItem struct {
 	known    bool // number is its own
 }
 
-const maxNotes = 20
-
 var errMissing = errors.New("it is missing or not understood")
 
 func (r *reader) at(id EnvID, number int) {
@@ -57,6 +55,7 @@ func (r *reader) leaveOut(what string, err error) {
 }
 
 func (r *reader) note(note string) {
+	const maxNotes = 20
 	if len(r.notes) == maxNotes {
 		r.more++
 		return

@@ -328,11 +328,9 @@ type Trial struct {
 	NoPidfds bool `json:"no_pidfds,omitempty"`
 }
 
-// maxTrialText is how much of a text of a host is kept, in bytes.
-const maxTrialText = 1024
-
 // Bounded is the trial with bounded texts; nil for none.
 func (t *Trial) Bounded() *Trial {
+	const maxTrialText = 1024 // how much of a text of a host is kept, in bytes
 	if t == nil {
 		return nil
 	}
@@ -373,11 +371,9 @@ type Guard struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// maxGuardReason is how much of a reason is kept, in bytes.
-const maxGuardReason = 1024
-
 // known is the guard if this version knows its mode, with a bounded reason; else nil.
 func (g *Guard) known() *Guard {
+	const maxGuardReason = 1024 // how much of a reason is kept, in bytes
 	if g == nil || !slices.Contains([]GuardMode{GuardOff, GuardWatch, GuardEnforce, GuardUnable}, g.Mode) {
 		return nil
 	}

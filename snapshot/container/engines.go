@@ -24,12 +24,10 @@ import (
 // maxAnswer bounds an answer of an engine, in bytes.
 const maxAnswer = 4 << 20
 
-// maxHeader bounds the header of an answer, in bytes.
-const maxHeader = 64 << 10
-
 // ask asks the API of an engine on a unix socket. The error is ErrNotFound if the engine has no such container, and
 // fs.ErrNotExist if there is no such engine.
 func ask(ctx context.Context, socket, method, path string) ([]byte, error) {
+	const maxHeader = 64 << 10 // bounds the header of an answer, in bytes
 	if _, err := os.Stat(socket); err != nil {
 		return nil, err
 	}

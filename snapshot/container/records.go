@@ -24,12 +24,11 @@ const recordsLock = ".lock"
 // recordsLockWithin is for how long that lock is waited for. It is held for a moment.
 const recordsLockWithin = 5 * time.Second
 
-const maxRecordFile = 16 << 10
-
 // RecordsDir is the folder of the records in root's run folder.
 func RecordsDir(run string) string { return filepath.Join(run, recordsFolder) }
 
 func recordNote(id string) folder.Note[Record] {
+	const maxRecordFile = 16 << 10
 	return folder.Note[Record]{
 		Name: id + ".json", Max: maxRecordFile, Mode: 0o644, Invalid: ErrInvalidRecord,
 		Check: func(r *Record) error {
@@ -145,6 +144,7 @@ type Record struct {
 }
 
 func (r *Record) check() error {
+	const maxRuntime = 64 // the maximum length of a runtime's name
 	switch {
 	case !IsID(r.ID):
 		return errNoID
@@ -164,9 +164,6 @@ func (r *Record) check() error {
 	return nil
 }
 
-// maxRuntime is the maximum length of a runtime's name.
-const maxRuntime = 64
-
 // IsID says whether a text can be the ID of a container: 64 hexadecimal digits in lower case. Only such a text becomes
 // a file's name.
 func IsID(id string) bool { return len(id) == 64 && strings.Trim(id, "0123456789abcdef") == "" }
@@ -182,12 +179,10 @@ type RunningInits struct {
 	inits   []Record
 }
 
-// tick is longer than the resolution of the times of files.
-const tick = 100 * time.Millisecond
-
 // Keeps is for disk.Config. A process that started at another time only has the PID of the recorded one. 0 is unknown:
 // then the PID alone counts.
 func (k *RunningInits) Keeps(eid snapshot.EnvID, pid snapshot.PID, start snapshot.StartTime) bool {
+	const tick = 100 * time.Millisecond // longer than the resolution of the times of files
 	info, err := os.Stat(RecordsDir(k.Run))
 	if err != nil {
 		return false

@@ -206,12 +206,10 @@ type Running struct {
 // ErrNotInit means that a process is not, or not any more, the first one of a container of root's.
 var ErrNotInit = errors.New("it is not the first process of a container")
 
-// askInit is for how long an engine is asked for a container that is to be stopped.
-const askInit = 5 * time.Second
-
 // Init returns the container that has this process as its first one now. Its error wraps ErrNotInit, or one of
 // Engines.Inspect or of package proc.
 func (s *Lookup) Init(ctx context.Context, pid snapshot.PID) (Running, error) {
+	const askInit = 5 * time.Second // for how long an engine is asked for a container that is to be stopped
 	h, err := s.Proc.Open(pid)
 	if err != nil {
 		return Running{}, err

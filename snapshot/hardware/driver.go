@@ -21,9 +21,6 @@ var ErrGarbled = errors.New("not understood")
 // driverFolder is where the driver has a folder for each of its GPUs, below /proc.
 const driverFolder = "driver/nvidia/gpus"
 
-// maxInformation bounds a file of the driver, in bytes: it has a dozen lines.
-const maxInformation = 64 << 10
-
 // Count is how many GPUs the driver has, which is cheap to ask; 0 if that is unknown. Excluded ones count too, so
 // nvidia-smi may list fewer. proc is where /proc is mounted; empty for /proc.
 func Count(proc string) int {
@@ -40,6 +37,7 @@ func folderIn(proc string) string { return filepath.Join(cmp.Or(proc, "/proc"), 
 // driver knows it. Excluded ones (NVreg_ExcludedGpus) are left out, as in nvidia-smi. proc is where /proc is; empty
 // for /proc. The error is fs.ErrNotExist without a driver; else nothing is known, as with ErrGarbled.
 func FromDriver(proc string) ([]BusDevice, error) {
+	const maxInformation = 64 << 10 // bounds a file of the driver, in bytes: it has a dozen lines
 	entries, err := os.ReadDir(folderIn(proc))
 	if err != nil {
 		return nil, fmt.Errorf("list the driver's GPUs: %w", err)
@@ -129,13 +127,12 @@ const minorBits = 20
 
 // knownUUID is empty for what the driver writes as long as it doesn't know a UUID: "GPU-????????-…".
 func knownUUID(value string) snapshot.GPUUUID {
+	const maxUUID = 128
 	if len(value) > maxUUID || !strings.HasPrefix(value, "GPU-") || !text.IsMadeOf(value, "-") {
 		return ""
 	}
 	return snapshot.GPUUUID(value)
 }
-
-const maxUUID = 128
 
 // parseAddress parses "domain:bus:device.function", all in hexadecimal.
 func parseAddress(address string) (at [4]uint64, err error) {

@@ -207,11 +207,9 @@ func (c *Collector) publishLook(s *snapshot.Snapshot) {
 	_ = lastLook.Put(d, LastLook{lastLookSchema, c.now(), list})
 }
 
-// lastLookAge is how old a look of root's may be that counts.
-const lastLookAge = time.Minute
-
 // LastLook is what root's genv saw within the last minute; ok is false if that isn't known.
 func (c *Collector) LastLook() (l LastLook, ok bool) {
+	const lastLookAge = time.Minute // how old a look of root's may be that counts
 	run := c.hardware().Run
 	if run == "" {
 		return l, false

@@ -78,9 +78,8 @@ func slowWarning(at time.Time) string {
 	return fmt.Sprintf("nvidia-smi is slow and has not answered in time: its list of processes is up to %s old", age)
 }
 
-const maxUnseen = 8
-
 func (o *observer) unseenWarnings() (warnings []string) {
+	const maxUnseen = 8
 	for i := range o.unseen[:min(len(o.unseen), maxUnseen)] {
 		p := &o.unseen[i]
 		warnings = append(warnings, fmt.Sprintf("process %d, which the driver lists on GPU %s, can't be seen: it "+
@@ -178,12 +177,10 @@ func (o *observer) findHolders(seen []observation) {
 	}
 }
 
-// majorDRI is the major number of the nodes in /dev/dri (Documentation/admin-guide/devices.txt).
-const majorDRI = 226
-
 // mayDraw says whether a process may be one of a desktop: it has a node of /dev/dri open, or another process of its
 // account draws. True is also unknown.
 func (o *observer) mayDraw(p *snapshot.Process, drawing map[snapshot.PID]snapshot.ProcessType) bool {
+	const majorDRI = 226 // the major number of the nodes in /dev/dri (Documentation/admin-guide/devices.txt)
 	for pid := range drawing {
 		if uid, err := o.fs.UID(pid); err != nil || p.UID == nil || uid == *p.UID {
 			return true

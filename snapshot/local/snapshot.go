@@ -29,9 +29,6 @@ type Age struct {
 	Until  time.Time // when waiting for an answer ends; zero for the end of the context
 }
 
-// typesWithin is how long a snapshot waits for the types of processes: much less than rules wait for a snapshot.
-const typesWithin = time.Second
-
 // Snapshot collects a snapshot, with the processes in ascending order of PID. An error means that nothing is known; it
 // wraps an error of nvidiasmi or the context's. If the state files can't be read, what is attached is unknown (see
 // Device.Unidentified); a Brief one, which can't say that, is their error.
@@ -41,6 +38,8 @@ func (c *Collector) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 
 // SnapshotWithin is Snapshot with answers of nvidia-smi that are as old as age allows.
 func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snapshot, error) {
+	// typesWithin is how long a snapshot waits for the types of processes: much less than rules wait for a snapshot.
+	const typesWithin = time.Second
 	asking := ctx
 	if !age.Until.IsZero() {
 		var cancel context.CancelFunc
@@ -165,11 +164,9 @@ func (o *observer) doubtful(processes []snapshot.Process) (devices []snapshot.De
 	return devices
 }
 
-// busyPercent is the utilization above which something computes.
-const busyPercent = 5
-
 // unexplained are the devices that computed in two measurements without a process.
 func (c *Collector) unexplained(usage nvidiasmi.Usage, l *deviceList) (devices []snapshot.DeviceIndex) {
+	const busyPercent = 5 // the utilization above which something computes
 	before, after := c.cached().loaded, make(map[snapshot.GPUUUID]time.Time)
 	used := usage.GPUs()
 	for i := range l.devices {

@@ -102,9 +102,8 @@ func (f *Files) Remember(answers []snapshot.Answer) {
 	}
 }
 
-const maxAnswers = 512
-
 func (f *Files) answer(a snapshot.Answer) {
+	const maxAnswers = 512
 	n := 0
 	for i := range f.Answers {
 		if f.Answers[i].UID == a.UID {

@@ -122,9 +122,8 @@ func (s *RootNote) applyDevices(f *Files) {
 	f.identify()
 }
 
-const maxGPUs = 64
-
 func withGPU(gpus []snapshot.GPUUUID, now snapshot.GPUUUID) []snapshot.GPUUUID {
+	const maxGPUs = 64
 	if len(gpus) == maxGPUs {
 		return gpus
 	}
@@ -154,10 +153,9 @@ func (f *Files) identify() {
 	}
 }
 
-const maxRenumbered = 20
-
 // WarnRenumbered adds warnings about attachments that have to be made again.
 func (f *Files) WarnRenumbered() {
+	const maxRenumbered = 20
 	named := 0
 	for i := range f.Devices {
 		d := &f.Devices[i]

@@ -102,10 +102,9 @@ func (n *Node) Matches(pattern *regexp.Regexp) bool {
 	return n.kind == word && pattern.MatchString(n.text)
 }
 
-// durationPattern is the syntax of text.ParseDuration.
-const durationPattern = `^([0-9]+d)?(([0-9.]+(ns|us|µs|μs|ms|s|m|h))*|0)$|^[0-9.]+$`
-
 func (n *Node) describeDuration(low, high time.Duration) bool {
+	// durationPattern is the syntax of text.ParseDuration.
+	const durationPattern = `^([0-9]+d)?(([0-9.]+(ns|us|µs|μs|ms|s|m|h))*|0)$|^[0-9.]+$`
 	if n.kind == number {
 		return n.detail(map[string]any{"minimum": low.Seconds(), "maximum": high.Seconds()})
 	}

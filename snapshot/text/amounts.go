@@ -82,9 +82,6 @@ func Megabytes(bytes int64) string { return fmt.Sprintf("%dm", bytes/1e6) }
 
 const day = 24 * time.Hour
 
-// maxSeconds is the largest number of seconds without a unit: more do not fit into a time.Duration.
-const maxSeconds = 1e9
-
 // ParseDuration reads a duration that is not negative, as in flags and policy files: 10 (seconds), 500ms, 10s, 15m,
 // 1h30m, 7d or 1d12h. A day is 24 hours. Its error says how to write one.
 func ParseDuration(s string) (time.Duration, error) {
@@ -100,6 +97,7 @@ func ParseDuration(s string) (time.Duration, error) {
 
 // parseSeconds reads a decimal number without a unit.
 func parseSeconds(s string) (time.Duration, bool) {
+	const maxSeconds = 1e9 // the largest number of seconds without a unit: more do not fit into a time.Duration
 	if strings.Trim(s, "0123456789.") != "" {
 		return 0, false
 	}

@@ -82,13 +82,11 @@ func harmless(r rune) rune {
 	return r
 }
 
-// maxUsername is the length of an account name in bytes.
-const maxUsername = 256
-
 // CheckUsername returns an error unless a name can be that of an account. NSS may give any name
 // that fits into a field of passwd(5), such as ann@corp.example, CORP\jdoe or First Last. A comma
 // separates names, and a dash at the beginning would be an option of ssh.
 func CheckUsername(name string) error {
+	const maxUsername = 256 // the length of an account name in bytes
 	switch {
 	case name == "":
 		return errors.New("the user name is empty")

@@ -179,6 +179,7 @@ func (c Claim) own(f *state.Files, g Granted) (Granted, error) {
 
 // explained adds to an error who has the devices.
 func explained(err error) error {
+	const maxHolders = 8
 	unavailable, ok := errors.AsType[*state.UnavailableError](err)
 	if !ok || len(unavailable.Conflicts) == 0 {
 		return err
@@ -189,8 +190,6 @@ func explained(err error) error {
 	}
 	return fmt.Errorf("%w (%s)", err, strings.Join(holders, "; "))
 }
-
-const maxHolders = 8
 
 func listed(devices []snapshot.DeviceIndex) string {
 	if len(devices) == 0 {

@@ -108,8 +108,6 @@ var ErrUnknownStart = errors.New("no earlier start of this container proves its 
 // restartFolder is the folder of the notes in the folder of what root's genv keeps.
 const restartFolder = "container-users"
 
-const maxRestartNote = 4 << 10
-
 // RestartNotes are those in root's folder Dir, /var/lib/genv usually.
 type RestartNotes struct {
 	Dir string
@@ -132,6 +130,7 @@ func hashedToken(token string) string {
 }
 
 func restartNote(id string) folder.Note[RestartNote] {
+	const maxRestartNote = 4 << 10
 	return folder.Note[RestartNote]{
 		Name: id + ".json", Max: maxRestartNote, Mode: 0o600, Invalid: ErrUnknownStart,
 		Check: func(n *RestartNote) error {

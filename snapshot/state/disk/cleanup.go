@@ -106,9 +106,6 @@ func once[K comparable, V any](ask func(K) V) func(K) V {
 
 const namesWithin = 5 * time.Second
 
-// maxUnproven users without a registered process are looked up: any user can write any uid.
-const maxUnproven = 64
-
 // flagOwners marks environments with processes of other owners. It takes no lock, since names can take seconds.
 func (s *Store) flagOwners(ctx context.Context, f *state.Files) {
 	ctx, cancel := context.WithTimeout(ctx, namesWithin)
@@ -137,6 +134,7 @@ func (s *Store) flagOwners(ctx context.Context, f *state.Files) {
 
 // nameOwners sets the user names of the environments, first of those that have a registered process of their user.
 func (s *Store) nameOwners(ctx context.Context, f *state.Files, proven map[snapshot.UID]bool) {
+	const maxUnproven = 64 // users without a registered process are looked up: any user can write any uid
 	unproven, unnamed := 0, 0
 	name := once(func(uid snapshot.UID) *snapshot.Username { // empty for certainly none, nil if it isn't known
 		if !proven[uid] {

@@ -12,9 +12,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// maxSuccessors are registered in place of those that ended. When these have ended too, others are searched for.
-const maxSuccessors = 16
-
 func byPID(list []system.RunningProcess) map[snapshot.PID]system.RunningProcess {
 	processes := make(map[snapshot.PID]system.RunningProcess, len(list))
 	for _, p := range list {
@@ -35,6 +32,8 @@ func membersOf(
 	r *snapshot.Register, uid snapshot.UID, processes []system.RunningProcess,
 	excluded func(system.RunningProcess) bool,
 ) members {
+	// maxSuccessors are registered in place of those that ended. When these have ended too, others are searched for.
+	const maxSuccessors = 16
 	own := byPID(slices.DeleteFunc(slices.Clone(processes), func(p system.RunningProcess) bool { return p.UID != uid }))
 	m := members{of: map[snapshot.EnvID][]system.RunningProcess{}}
 	for _, p := range byAge(processes) {
@@ -53,13 +52,12 @@ func membersOf(
 	return m
 }
 
-const maxAncestors = 256
-
 var errNoClaim = errors.New("the environ doesn't say the environment")
 
 // lineage is a process and its ancestors among the processes of its user, and at last the leader of its session: it may
 // be gone, and its PID isn't given away before the session ends.
 func lineage(p system.RunningProcess, own map[snapshot.PID]system.RunningProcess) iter.Seq2[snapshot.Relative, error] {
+	const maxAncestors = 256
 	uid := func() (snapshot.UID, error) { return p.UID, nil }
 	unread := func() (snapshot.EnvID, error) { return "", errNoClaim }
 	return func(yield func(snapshot.Relative, error) bool) {
@@ -186,8 +184,6 @@ type running struct {
 
 var errUnread = errors.New("processes or kernels have to be read")
 
-const maxReadings = 3
-
 // afterReading runs a transaction, and again after each reading that it needs.
 func (s *Store) afterReading(transaction func(*running) error) error {
 	r := &running{system: s.System, wanted: map[snapshot.UID]bool{}, emptied: map[snapshot.EnvID]bool{}}
@@ -202,6 +198,7 @@ func (s *Store) afterReading(transaction func(*running) error) error {
 
 // processes lists the living processes of some users, as far as they are known.
 func (r *running) processes(users ...snapshot.UID) []system.RunningProcess {
+	const maxReadings = 3
 	if !r.covers(users...) {
 		for _, uid := range users {
 			r.wanted[uid] = true

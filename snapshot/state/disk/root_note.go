@@ -172,12 +172,6 @@ func (s *Store) Examine() (Examination, error) {
 // seenFile is root's note about a state folder: which it is, its boot and namespaces, and what root saw there.
 const seenFile = "seen.json"
 
-// maxSeen bounds the note, in bytes.
-const maxSeen = 2 * maxFileSize
-
-// seenEvery is how old the time of the last look in the note may be, if nothing else changes.
-const seenEvery = time.Minute
-
 type folderNote struct {
 	Path   string `json:"path"`
 	Device uint64 `json:"device"`
@@ -209,6 +203,7 @@ func (s *Store) noteAbout(dir stateDir) (folderNote, error) {
 
 // readSeen returns nil if there is no readable note.
 func readSeen(root *folder.Folder) *seenNote {
+	const maxSeen = 2 * maxFileSize // bounds the note, in bytes
 	var n seenNote
 	if root == nil || !root.ReadJSON(seenFile, maxSeen, &n) {
 		return nil
@@ -255,6 +250,7 @@ func (t *transaction) startOf(env *snapshot.Environment, pid snapshot.PID) snaps
 }
 
 func (t *transaction) noteLook(start snapshot.StartTime) {
+	const seenEvery = time.Minute // how old the time of the last look in the note may be, if nothing else changes
 	next := t.look(start)
 	same := t.seen.At != 0 && next.Same(&t.seen) && start.Sub(t.seen.At) < seenEvery
 	if t.files.KeepsNote && t.access.now.BootID != "" && !(same && t.access.noted == t.access.now) {
@@ -285,9 +281,6 @@ func (t *transaction) rebooted(env *snapshot.Environment) bool {
 // answersFile has what looks and commands found out about processes: see state.Files.Answers. Users write it, too.
 const answersFile = "genv.answers.json"
 
-// maxAnswersFile is in bytes; a larger file is ignored.
-const maxAnswersFile = 4 << 20
-
 type answersNote struct {
 	BootID  string            `json:"boot_id"`
 	Answers []snapshot.Answer `json:"answers"`
@@ -295,6 +288,7 @@ type answersNote struct {
 
 // readAnswers reads the answers of this boot. If anything is wrong with the file there are none, which is harmless.
 func (t *transaction) readAnswers() {
+	const maxAnswersFile = 4 << 20 // in bytes; a larger file is ignored
 	var n answersNote
 	if t.dir.ReadJSON(answersFile, maxAnswersFile, &n) && n.BootID == t.System.BootID() {
 		t.answers, t.files.Answers = n.Answers, slices.Clone(n.Answers)
@@ -321,11 +315,10 @@ func (t *transaction) forgetAnswers() {
 	})
 }
 
-// rememberWithin bounds the wait for the lock: the next look remembers what this one couldn't.
-const rememberWithin = 200 * time.Millisecond
-
 // Remember keeps what a look of root found out about processes, so that it holds when they don't show it any more.
 func (s *Store) Remember(ctx context.Context, answers []snapshot.Answer) error {
+	// rememberWithin bounds the wait for the lock: the next look remembers what this one couldn't.
+	const rememberWithin = 200 * time.Millisecond
 	if os.Geteuid() != 0 || !s.MayWrite() {
 		return nil
 	}

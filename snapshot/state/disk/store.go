@@ -277,12 +277,6 @@ type Versions [len(stateFiles)]unix.Stat_t
 // NewCache returns a Cache of a store.
 func NewCache(s *Store) *Cache { return &Cache{Store: s} }
 
-// minAge is how old a file must be to be cached: one that is written twice within a tick looks unchanged.
-const minAge = 2 * time.Second
-
-// maxCacheTime bounds how long a change that is not noticed has no effect.
-const maxCacheTime = time.Minute
-
 // Remember is Store.Remember. The next Read shows it.
 func (c *Cache) Remember(ctx context.Context, answers []snapshot.Answer) error {
 	c.mu.Lock()
@@ -323,6 +317,7 @@ func (c *Cache) RegisterDevices(ctx context.Context, found []snapshot.Device) (s
 }
 
 func (c *Cache) upToDate() bool {
+	const maxCacheTime = time.Minute // bounds how long a change that is not noticed has no effect
 	if !c.last.valid || time.Since(c.last.at) > maxCacheTime {
 		return false
 	}
@@ -352,6 +347,8 @@ func VersionsIn(dir string) (v Versions) {
 
 // cacheable says whether a later change of the files will change their versions.
 func (v Versions) cacheable(now time.Time) bool {
+	// minAge is how old a file must be to be cached: one that is written twice within a tick looks unchanged.
+	const minAge = 2 * time.Second
 	return !slices.ContainsFunc(v[:], func(file unix.Stat_t) bool {
 		return file.Ino == 0 || now.Sub(time.Unix(file.Ctim.Unix())) < minAge
 	})

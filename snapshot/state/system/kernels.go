@@ -89,10 +89,9 @@ func unsure(lives map[Kernel]Liveness, kernels []Kernel) {
 	}
 }
 
-// maxCommandLine is in bytes: the file is among the first arguments, and megabytes would make others wait.
-const maxCommandLine = 64 << 10
-
 func (p procfs) commandLine(pid snapshot.PID, quota *proc.Quota) (string, error) {
+	// maxCommandLine is in bytes: the file is among the first arguments, and megabytes would make others wait.
+	const maxCommandLine = 64 << 10
 	h, err := p.fs.Open(pid)
 	if err != nil {
 		return "", err
