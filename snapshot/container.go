@@ -11,20 +11,17 @@ import (
 
 // ContainerInfo is what its runtime, root's records and the kernel say about a container: never the container itself.
 type ContainerInfo struct {
-	Runtime string `json:"runtime,omitempty"` // "docker", for example
-	Name    string `json:"name,omitempty"`
-	Image   string `json:"image,omitempty"` // as named when it was made
-	// Labels are chosen by who started it.
-	Labels    map[string]string `json:"labels,omitempty"`
+	Runtime   string            `json:"runtime,omitempty"` // "docker", for example
+	Name      string            `json:"name,omitempty"`
+	Image     string            `json:"image,omitempty"`      // as named when it was made
+	Labels    map[string]string `json:"labels,omitempty"`     // chosen by who started it
 	LabelsCut bool              `json:"labels_cut,omitempty"` // there are more
 	// Unknown says that its runtime, one of root's, did not tell its image and labels.
 	Unknown bool `json:"unknown,omitempty"`
 	// Init says that the container ends with the process.
-	Init bool `json:"init,omitempty"`
-	// EID is the environment that it was started in.
-	EID EnvID `json:"eid,omitempty"`
-	// UID is the user who is proved to have started it.
-	UID   *UID     `json:"started_by_uid,omitempty"`
+	Init  bool     `json:"init,omitempty"`
+	EID   EnvID    `json:"eid,omitempty"`            // the environment that it was started in
+	UID   *UID     `json:"started_by_uid,omitempty"` // the user who is proved to have started it
 	User  Username `json:"started_by,omitempty"`
 	Proof string   `json:"proof,omitempty"` // see ProofRecord; empty if it isn't proved
 }

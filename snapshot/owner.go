@@ -7,14 +7,11 @@ import (
 
 // Owner says in which environment a process is, and why. Its account is the kernel's uid: see Relative.
 type Owner struct {
-	EID   EnvID // empty for none, or if it is unknown
-	Basis Basis // of EID
-	// Inherited is Process.Inherited.
-	Inherited EnvID
-	// Unread is why the environ of the process doesn't say its environment; nil if it does.
-	Unread error
-	// Unknown is why it isn't known whether the process is in an environment; nil if it is known.
-	Unknown error
+	EID       EnvID // empty for none, or if it is unknown
+	Basis     Basis // of EID
+	Inherited EnvID // Process.Inherited
+	Unread    error // why the environ of the process doesn't say its environment; nil if it does
+	Unknown   error // why it isn't known whether the process is in an environment; nil if it is known
 }
 
 // Basis says what an Owner rests on.
@@ -38,9 +35,8 @@ func (o *Owner) Carries(eid EnvID) bool {
 // Relative is a process, or one of its ancestors. UID and Claim are only called if they are needed.
 type Relative struct {
 	PID   PID
-	Start StartTime // 0 if unknown
-	// UID is the account that it counts for.
-	UID func() (UID, error)
+	Start StartTime           // 0 if unknown
+	UID   func() (UID, error) // the account that it counts for
 	// Claim is the environment that its environ names; empty for none. The error says why that isn't known.
 	Claim func() (EnvID, error)
 }

@@ -130,18 +130,14 @@ func (r *BookingRule) pauseUntil(own []Reservation, b *Reservation) (earliest ti
 
 // Wait is a command that waits for GPUs of a host: an open connection to root's service, and over with it.
 type Wait struct {
-	// ID is the same in the queues of all hosts in which one command waits.
-	ID       string   `json:"id"`
-	UID      UID      `json:"uid"`
-	Username Username `json:"user,omitempty"` // the host's name for UID; empty if it has none
-	// GPUs is how many the command asks for, in all.
-	GPUs int `json:"gpus"`
-	// Suits are the GPUs that it would take; nil for any.
-	Suits []DeviceIndex `json:"suits,omitempty"`
+	ID       string        `json:"id"` // the same in the queues of all hosts in which one command waits
+	UID      UID           `json:"uid"`
+	Username Username      `json:"user,omitempty"`  // the host's name for UID; empty if it has none
+	GPUs     int           `json:"gpus"`            // how many the command asks for, in all
+	Suits    []DeviceIndex `json:"suits,omitempty"` // the GPUs that it would take; nil for any
 	// Seconds is for how long it has been waiting, by the host's monotonic clock.
-	Seconds int64 `json:"seconds"`
-	// Offered are the GPUs that are free and kept for this wait alone.
-	Offered []DeviceIndex `json:"offered,omitempty"`
+	Seconds int64         `json:"seconds"`
+	Offered []DeviceIndex `json:"offered,omitempty"` // the GPUs that are free and kept for this wait alone
 	// Passed says that an offer was not taken in the last 24 hours: nothing is taken from others for it.
 	Passed bool `json:"passed,omitempty"`
 }
@@ -154,10 +150,9 @@ type Reservation struct {
 	GPUs     int       `json:"gpus"`
 	From     time.Time `json:"from"`
 	Until    time.Time `json:"until"`
-	Made     time.Time `json:"made"` // when it was booked
-	// Known is how many GPUs the host had when it was booked.
-	Known  int    `json:"known"`
-	Reason string `json:"reason,omitempty"` // as its owner wrote it
+	Made     time.Time `json:"made"`             // when it was booked
+	Known    int       `json:"known"`            // how many GPUs the host had when it was booked
+	Reason   string    `json:"reason,omitempty"` // as its owner wrote it
 	// ByRoot says that root booked it, beyond what the policy lets its owner do.
 	ByRoot bool `json:"by_root,omitempty"`
 	// Unheld is since when nothing of it is held while it runs; nil otherwise.

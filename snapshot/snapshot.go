@@ -35,8 +35,7 @@ type Snapshot struct {
 	// only that proves that two names are one machine. Nil if not shown.
 	Token  string   `json:"-"`
 	Tokens []string `json:"-"`
-	// Guard is what the host's kernel guard does; nil if not reported.
-	Guard *Guard `json:"guard,omitempty"`
+	Guard  *Guard   `json:"guard,omitempty"` // what the host's kernel guard does; nil if not reported
 	// Service says whether root owns the state files there (genv host serve); nil if not reported.
 	Service *bool `json:"service,omitempty"`
 	// FirstUID is the first uid of people, UID_MIN of login.defs(5); nil if not reported.
@@ -47,9 +46,8 @@ type Snapshot struct {
 	Waits        []Wait        `json:"waits,omitzero"`
 	Reservations []Reservation `json:"reservations,omitzero"`
 	// Skew is how far the host's own clock is ahead of this machine's; nil if unknown. Reservations are by the host's.
-	Skew *time.Duration `json:"-"`
-	// Asked is who asked for GPUs lately; nil if not reported.
-	Asked *Asked `json:"asked,omitempty"`
+	Skew  *time.Duration `json:"-"`
+	Asked *Asked         `json:"asked,omitempty"` // who asked for GPUs lately; nil if not reported
 	// More is what accounts have beyond the bounds of a snapshot: see Bound.
 	More []More `json:"more,omitempty"`
 	// Warnings are messages for people about problems that the model can't express, one line each.
@@ -106,10 +104,9 @@ type Process struct {
 	Unreadable *Unreadable `json:"unreadable,omitempty"`
 	// NodeMissing: the driver lists it, and it has no device node open or mapped, so the PID may be another's.
 	// NodeHolder is a process of its user that has one and isn't listed; 0 for none.
-	NodeMissing bool `json:"unproved,omitempty"`
-	NodeHolder  PID  `json:"unproved_holder,omitempty"`
-	// Username is the host's name for UID; empty also if it has none.
-	Username Username `json:"user,omitempty"`
+	NodeMissing bool     `json:"unproved,omitempty"`
+	NodeHolder  PID      `json:"unproved_holder,omitempty"`
+	Username    Username `json:"user,omitempty"` // the host's name for UID; empty also if it has none
 	// UserUnknown says that the host could not look up the name of UID now.
 	UserUnknown bool `json:"user_unknown,omitempty"`
 	// Protected is the name of the daemon that the process is, if the host refuses to terminate that daemon.
@@ -196,10 +193,9 @@ type Device struct {
 
 	// The fields below are not in the 1.4.3 format.
 
-	UUID GPUUUID `json:"uuid,omitempty"`
-	Name string  `json:"name,omitempty"`
-	// Driver is the version of the driver; empty if not reported.
-	Driver string `json:"driver,omitempty"`
+	UUID   GPUUUID `json:"uuid,omitempty"`
+	Name   string  `json:"name,omitempty"`
+	Driver string  `json:"driver,omitempty"` // the version of the driver; empty if not reported
 	// Unidentified says that this may not be the GPU that was attached: what is attached to it is unknown.
 	Unidentified bool `json:"unidentified,omitempty"`
 	// Unified says that it shares the machine's memory: TotalMemory is then all of that, where it is known.

@@ -14,11 +14,10 @@ type Activation struct {
 	EID      snapshot.EnvID
 	UID      snapshot.UID // of the caller, as reported by the kernel
 	Username snapshot.Username
-	PID      snapshot.PID // 0 for none
-	KernelID string       // empty for none
-	// Config is that of a new environment; in an existing one it replaces what is set.
-	Config snapshot.EnvConfig
-	At     snapshot.Date
+	PID      snapshot.PID       // 0 for none
+	KernelID string             // empty for none
+	Config   snapshot.EnvConfig // that of a new environment; in an existing one it replaces what is set
+	At       snapshot.Date
 }
 
 // Activate registers the environment if it is new, and the process or kernel in it: for its user and root alone. The

@@ -32,8 +32,7 @@ type Files struct {
 	KeepsNote bool
 	// Answers say in which environments processes were found before, and which of them have left.
 	Answers []snapshot.Answer
-	// Asker is the process that asks for a change; 0 for this one.
-	Asker snapshot.PID
+	Asker   snapshot.PID // the process that asks for a change; 0 for this one
 	// FindSuccessors lists what still runs in an environment that its last registered process leaves; nil if unknown.
 	FindSuccessors func(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID
 

@@ -118,9 +118,8 @@ type RestartNotes struct {
 type RestartNote struct {
 	ID string `json:"id"`
 	Holder
-	Runtime string `json:"runtime"`
-	// Token is the hash of the token.
-	Token   string    `json:"token"`
+	Runtime string    `json:"runtime"`
+	Token   string    `json:"token"` // the hash of the token
 	Started time.Time `json:"started"`
 }
 

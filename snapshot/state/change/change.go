@@ -66,9 +66,8 @@ type Detach struct {
 
 // Configure changes settings of an environment.
 type Configure struct {
-	EID snapshot.EnvID `json:"eid"`
-	// Clear are the settings to remove, before those in Set are set.
-	Clear []string           `json:"clear,omitzero"`
+	EID   snapshot.EnvID     `json:"eid"`
+	Clear []string           `json:"clear,omitzero"` // the settings to remove, before those in Set are set
 	Set   snapshot.EnvConfig `json:"set,omitzero"`
 	// Resize also changes the capacity on attached devices: on all, or nothing if there is no room.
 	Resize bool `json:"resize,omitempty"`
@@ -98,8 +97,7 @@ type Result struct {
 	Now    []snapshot.DeviceIndex `json:"now,omitempty"`
 	// Instances are the MIG instances of those in Now that are attached by instance.
 	Instances []Part `json:"mig,omitempty"`
-	// Refused is why nothing was attached, although that was asked for.
-	Refused string `json:"refused,omitempty"`
+	Refused   string `json:"refused,omitempty"` // why nothing was attached, although that was asked for
 	// Remaining are the processes that still run in an environment after its last registered one, and keep it.
 	Remaining []snapshot.PID `json:"remaining,omitempty"`
 }
@@ -162,8 +160,7 @@ func (c Change) Apply(f *state.Files, by Requester) (Result, error) {
 // Requester is who asks for a change, as the kernel and whoever applies it say: nothing is taken from a request.
 type Requester struct {
 	UID snapshot.UID
-	// PID is the process that asks: it doesn't keep an environment that it leaves.
-	PID snapshot.PID
+	PID snapshot.PID // the process that asks: it doesn't keep an environment that it leaves
 	Now snapshot.Date
 	// Owner is the account of a process. It is called under the lock of the state files.
 	Owner func(snapshot.PID) (snapshot.UID, error)

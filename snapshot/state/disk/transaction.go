@@ -31,12 +31,11 @@ type transaction struct {
 	// noted and earlierBoot are what the note says of environments, of this boot or of an earlier one.
 	noted, earlierBoot map[state.EnvironmentKey]*state.SeenEnvironment
 
-	answers []snapshot.Answer                   // as they were read
-	starts  map[snapshot.PID]snapshot.StartTime // of processes that are registered now
-	process func(snapshot.PID) system.ProcessStatus
-	running *running
-	// rootProcesses are the processes of root, listed once.
-	rootProcesses func() map[snapshot.PID]system.RunningProcess
+	answers       []snapshot.Answer                   // as they were read
+	starts        map[snapshot.PID]snapshot.StartTime // of processes that are registered now
+	process       func(snapshot.PID) system.ProcessStatus
+	running       *running
+	rootProcesses func() map[snapshot.PID]system.RunningProcess // the processes of root, listed once
 }
 
 // begin reads root's note, and what this genv may do with the folder. The caller closes access.root.

@@ -131,9 +131,8 @@ type Note[T any] struct {
 	Name    string
 	Max     int64 // bytes
 	Mode    uint32
-	Durable bool // it is safe on the disk once it is written
-	// Invalid is wrapped by errors about content that isn't a T, or that Check refuses.
-	Invalid error
+	Durable bool           // it is safe on the disk once it is written
+	Invalid error          // wrapped by errors about content that isn't a T, or that Check refuses
 	Check   func(*T) error // nil for none
 }
 
