@@ -71,8 +71,7 @@ func (c *Collector) readDevices(ctx context.Context, oldest time.Duration) (*dev
 
 // devicesFor returns a list with every device in usage that nvidia-smi knows: the cached one if it is younger than
 // measured and complete, else a new one.
-func (c *Collector) devicesFor(
-	ctx context.Context, usage *nvidiasmi.Usage, measured, oldest time.Duration,
+func (c *Collector) devicesFor(ctx context.Context, usage *nvidiasmi.Usage, measured, oldest time.Duration,
 ) (*deviceList, error) {
 	if l := c.cached().devices; l != nil {
 		if l.toParents(usage); !l.lacks(usage) && c.now().Sub(l.at) < measured {

@@ -62,8 +62,7 @@ func (t *transaction) useSeen() {
 	}
 }
 
-func (s *Store) transact(
-	ctx context.Context, timeout time.Duration, run func(*transaction) error,
+func (s *Store) transact(ctx context.Context, timeout time.Duration, run func(*transaction) error,
 ) (*transaction, error) {
 	t := &transaction{Store: s}
 	err := s.afterReading(func(known *running) error {
@@ -77,8 +76,7 @@ func (s *Store) transact(
 }
 
 // update is transact for a change. After an error of writing, its files are valid.
-func (s *Store) update(
-	ctx context.Context, timeout time.Duration, change func(*state.Files) error,
+func (s *Store) update(ctx context.Context, timeout time.Duration, change func(*state.Files) error,
 ) (*transaction, error) {
 	return s.transact(ctx, timeout, func(t *transaction) error {
 		uptime := s.System.Uptime()
@@ -172,8 +170,7 @@ func (s *Store) updateOrRead(ctx context.Context, change func(*state.Files) erro
 // readUnlocked reads the files without the lock, and writes nothing. Two equal readings are what the lock would show,
 // since files are replaced as a whole; else the error is busy, which is nil for root's files: of these the last reading
 // counts.
-func (s *Store) readUnlocked(
-	ctx context.Context, busy *BusyError, clean func(*transaction) error,
+func (s *Store) readUnlocked(ctx context.Context, busy *BusyError, clean func(*transaction) error,
 ) (t *transaction, err error) {
 	err = s.afterReading(func(known *running) error {
 		t = &transaction{}
