@@ -63,7 +63,7 @@ func (t *transaction) belongs(env *snapshot.Environment, pid snapshot.PID) bool 
 	}
 	p, listed := t.rootProcesses()[pid]
 	owner := t.registered(0, "").Owner(lineage(p, nil), "")
-	return listed && p.UID == 0 && (p.Environ.IsUnknown() || owner.Carries(env.EID))
+	return listed && p.UID == 0 && (p.IsUnknown() || owner.Carries(env.EID))
 }
 
 // registerRemaining registers what still runs in environments without a living registered process. Those in unsure

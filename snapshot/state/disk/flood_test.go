@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -121,7 +122,7 @@ func TestManyEnvironmentsAndNestedProcessesTakeLittleTime(t *testing.T) {
 	for i := range envs {
 		envs[i] = strings.Replace(one, `"eid":"1","uid":1`, fmt.Sprintf(`"eid":"%d","uid":%d`, i, alice), 1)
 		pid := snapshot.PID(100 + i)
-		machine.running = append(machine.running, system.RunningProcess{PID: pid, Parent: pid - 1, Start: snapshot.StartTime(pid), UID: alice, Environ: system.EnvironWiped})
+		machine.running = append(machine.running, system.RunningProcess{PID: pid, Parent: pid - 1, Start: snapshot.StartTime(pid), UID: alice, Unread: proc.ErrOverwritten})
 	}
 	dir := recordedFolder(t)
 	put(t, dir, "envs.json", `{"envs": [`+strings.Join(envs, ",")+`]}`)

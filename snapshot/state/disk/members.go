@@ -45,8 +45,8 @@ func membersOf(
 			if len(m.of[owner.EID]) < maxSuccessors {
 				m.of[owner.EID] = append(m.of[owner.EID], p)
 			}
-		case owner.Unknown != nil && p.Environ.IsUnknown() && p.PID != 1:
-			m.unsure, m.late = true, m.late || p.Environ == system.EnvironLate
+		case owner.Unknown != nil && p.IsUnknown() && p.PID != 1:
+			m.unsure, m.late = true, m.late || p.IsLate()
 		}
 	}
 	return m
@@ -59,20 +59,18 @@ var errNoClaim = errors.New("the environ doesn't say the environment")
 func lineage(p system.RunningProcess, own map[snapshot.PID]system.RunningProcess) iter.Seq2[snapshot.Relative, error] {
 	const maxAncestors = 256
 	uid := func() (snapshot.UID, error) { return p.UID, nil }
-	unread := func() (snapshot.EnvID, error) { return "", errNoClaim }
 	return func(yield func(snapshot.Relative, error) bool) {
 		at, living := p, true
 		for n := 0; living && n < maxAncestors; n++ {
-			claim := unread
-			if eid := at.EID; at.Environ == system.EnvironRead {
-				claim = func() (snapshot.EnvID, error) { return eid, nil }
-			}
+			eid, unread := at.EID, at.Unread
+			claim := func() (snapshot.EnvID, error) { return eid, unread }
 			if !yield(snapshot.Relative{PID: at.PID, Start: at.Start, UID: uid, Claim: claim}, nil) {
 				return
 			}
 			at, living = own[at.Parent]
 		}
-		yield(snapshot.Relative{PID: p.Session, Start: own[p.Session].Start, UID: uid, Claim: unread}, nil)
+		claim := func() (snapshot.EnvID, error) { return "", errNoClaim }
+		yield(snapshot.Relative{PID: p.Session, Start: own[p.Session].Start, UID: uid, Claim: claim}, nil)
 	}
 }
 

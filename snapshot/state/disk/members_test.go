@@ -1,6 +1,7 @@
 package disk_test
 
 import (
+	"io/fs"
 	"os"
 	"strconv"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -17,7 +19,7 @@ const alice, bob = snapshot.UID(1001), snapshot.UID(1002)
 
 // job is a process that carries an id.
 func job(pid snapshot.PID, uid snapshot.UID, eid snapshot.EnvID) system.RunningProcess {
-	return system.RunningProcess{PID: pid, Parent: 1, Start: snapshot.StartTime(pid), UID: uid, Environ: system.EnvironRead, EID: eid, Name: "python"}
+	return system.RunningProcess{PID: pid, Parent: 1, Start: snapshot.StartTime(pid), UID: uid, EID: eid, Name: "python"}
 }
 
 func with(r system.RunningProcess, change func(*system.RunningProcess)) system.RunningProcess {
@@ -28,10 +30,10 @@ func with(r system.RunningProcess, change func(*system.RunningProcess)) system.R
 // An environment lives as long as its user's work: 1102 of alice, of which nothing that is registered lives.
 func TestAnEnvironmentLastsWhileItsUsersProcessesRun(t *testing.T) {
 	wiped := func(parent snapshot.PID) func(*system.RunningProcess) {
-		return func(r *system.RunningProcess) { r.Environ, r.EID, r.Parent = system.EnvironWiped, "", parent }
+		return func(r *system.RunningProcess) { r.Unread, r.EID, r.Parent = proc.ErrOverwritten, "", parent }
 	}
 	hidden := func(name string) func(*system.RunningProcess) {
-		return func(r *system.RunningProcess) { r.Environ, r.EID, r.Name = system.EnvironHidden, "", name }
+		return func(r *system.RunningProcess) { r.Unread, r.EID, r.Name = fs.ErrPermission, "", name }
 	}
 	tests := []struct {
 		name    string
@@ -76,8 +78,8 @@ func TestProcessesOfOthersKeepNoEnvironmentAlive(t *testing.T) {
 	of := func(uid snapshot.UID) system.ProcessStatus {
 		return system.ProcessStatus{Liveness: system.Alive, Owner: &uid}
 	}
-	root := func(eid snapshot.EnvID, environ system.Environ) []system.RunningProcess {
-		return []system.RunningProcess{with(job(7, 0, eid), func(r *system.RunningProcess) { r.Environ = environ })}
+	root := func(eid snapshot.EnvID, unread error) []system.RunningProcess {
+		return []system.RunningProcess{with(job(7, 0, eid), func(r *system.RunningProcess) { r.Unread = unread })}
 	}
 	tests := []struct {
 		name    string
@@ -88,15 +90,15 @@ func TestProcessesOfOthersKeepNoEnvironmentAlive(t *testing.T) {
 	}{
 		{"another user's", 7, of(bob), nil, false},
 		{"PID 1", 1, of(0), nil, false},
-		{"root's", 7, of(0), root("", system.EnvironRead), false},
-		{"root's in another", 7, of(0), root("9", system.EnvironRead), false},
-		{"root's with a title", 7, of(0), root("", system.EnvironWiped), false},
+		{"root's", 7, of(0), root("", nil), false},
+		{"root's in another", 7, of(0), root("9", nil), false},
+		{"root's with a title", 7, of(0), root("", proc.ErrOverwritten), false},
 		{"a kernel thread", 7, of(0), nil, false},
 		{"the init of another's container", 8, of(bob), nil, false},
 
 		{"its user's", 7, of(alice), nil, true},
-		{"root's, by sudo", 7, of(0), root("1102", system.EnvironRead), true},
-		{"root's, as a user sees it", 7, of(0), root("", system.EnvironHidden), true},
+		{"root's, by sudo", 7, of(0), root("1102", nil), true},
+		{"root's, as a user sees it", 7, of(0), root("", fs.ErrPermission), true},
 		{"the init of its container", 9, of(0), nil, true},
 		{"of any user", 9, of(bob), nil, true},
 		{"an owner that can't be told", 7, system.ProcessStatus{Liveness: system.Alive}, nil, true},
@@ -177,11 +179,11 @@ func TestDeactivateKeepsTheEnvironmentOfRunningJobs(t *testing.T) {
 		{"the shell, its $(…) and genv are no jobs", []system.RunningProcess{shell, subshell, caller}, nil},
 		{"a job still runs", []system.RunningProcess{shell, subshell, caller, job(50, alice, "1102")}, []snapshot.PID{50}},
 		{"another user's does not count", []system.RunningProcess{job(50, bob, "1102")}, nil},
-		{"what may not be read does not hold who leaves", []system.RunningProcess{with(job(50, alice, ""), func(r *system.RunningProcess) { r.Environ = system.EnvironHidden })}, nil},
-		{"what was not read in time may be a job", []system.RunningProcess{shell, caller, with(job(50, alice, ""), func(r *system.RunningProcess) { r.Environ = system.EnvironLate })}, []snapshot.PID{1102}},
-		{"the caller was not read in time", []system.RunningProcess{shell, with(caller, func(r *system.RunningProcess) { r.Environ = system.EnvironLate })}, nil},
-		{"nor was another user's", []system.RunningProcess{with(job(50, bob, ""), func(r *system.RunningProcess) { r.Environ = system.EnvironLate })}, nil},
-		{"a known job is enough", []system.RunningProcess{job(50, alice, "1102"), with(job(51, alice, ""), func(r *system.RunningProcess) { r.Environ = system.EnvironLate })}, []snapshot.PID{50}},
+		{"what may not be read does not hold who leaves", []system.RunningProcess{with(job(50, alice, ""), func(r *system.RunningProcess) { r.Unread = fs.ErrPermission })}, nil},
+		{"what was not read in time may be a job", []system.RunningProcess{shell, caller, with(job(50, alice, ""), func(r *system.RunningProcess) { r.Unread = proc.ErrNotRead })}, []snapshot.PID{1102}},
+		{"the caller was not read in time", []system.RunningProcess{shell, with(caller, func(r *system.RunningProcess) { r.Unread = proc.ErrNotRead })}, nil},
+		{"nor was another user's", []system.RunningProcess{with(job(50, bob, ""), func(r *system.RunningProcess) { r.Unread = proc.ErrNotRead })}, nil},
+		{"a known job is enough", []system.RunningProcess{job(50, alice, "1102"), with(job(51, alice, ""), func(r *system.RunningProcess) { r.Unread = proc.ErrNotRead })}, []snapshot.PID{50}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -253,7 +255,7 @@ func TestAfterARebootNoProcessRuns(t *testing.T) {
 	began(t, store, machine)
 	_ = read(t, store)
 	machine.boot, machine.hidden = "boot-2", true
-	machine.running = []system.RunningProcess{with(job(50, alice, ""), func(r *system.RunningProcess) { r.Environ = system.EnvironHidden })}
+	machine.running = []system.RunningProcess{with(job(50, alice, ""), func(r *system.RunningProcess) { r.Unread = fs.ErrPermission })}
 	files := read(t, store)
 	require.Empty(t, files.Environments)
 	require.Zero(t, machine.walks)

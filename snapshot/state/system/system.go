@@ -187,19 +187,6 @@ func zoneIn(path string) *time.Location {
 	return zone
 }
 
-// Environ says what could be read of a process's environ.
-type Environ int
-
-const (
-	EnvironHidden Environ = iota // this user may not read it, or it is too large
-	EnvironLate                  // it was not read in time: another look may know it
-	EnvironRead
-	EnvironWiped // the process has overwritten its environ, or never had one
-)
-
-// IsUnknown says that the process may be in any environment.
-func (e Environ) IsUnknown() bool { return e == EnvironHidden || e == EnvironLate }
-
 // RunningProcess is a living process, with what says which environment it is in.
 type RunningProcess struct {
 	PID, Parent snapshot.PID
@@ -207,8 +194,18 @@ type RunningProcess struct {
 	Start       snapshot.StartTime
 	UID         snapshot.UID // the account
 	Name        string
-	Environ     Environ
 	EID         snapshot.EnvID // the environment that the environ names; empty for none
+	Unread      error          // why the environ doesn't say that; nil if it does
+}
+
+// IsLate says that the environ was not read in time: another look may know it.
+func (p *RunningProcess) IsLate() bool {
+	return errors.Is(p.Unread, proc.ErrStalled) || errors.Is(p.Unread, proc.ErrNotRead)
+}
+
+// IsUnknown says that the process may be in any environment: it hasn't just overwritten its environ.
+func (p *RunningProcess) IsUnknown() bool {
+	return p.IsLate() || errors.Is(p.Unread, fs.ErrPermission) || errors.Is(p.Unread, proc.ErrTooLarge)
 }
 
 // Uptime is the start time of a process that starts now.
@@ -263,17 +260,11 @@ func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool, quotas
 	r.Parent, r.Session, r.Start, r.Name = stat.PPID, stat.Session, stat.Start, stat.Name
 	process.Quota = quotas.Of(proc.Payer{UID: r.UID})
 	value, _, err := process.Environ(snapshot.ClaimVariable)
-	switch {
-	case err == nil:
-		r.Environ, r.EID = EnvironRead, snapshot.Claim(value)
-	case errors.Is(err, proc.ErrGone):
+	if errors.Is(err, proc.ErrGone) {
 		return r, err
-	case errors.Is(err, proc.ErrStalled), errors.Is(err, proc.ErrNotRead):
-		r.Environ = EnvironLate
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, proc.ErrTooLarge):
-		r.Environ = EnvironHidden
-	default:
-		r.Environ = EnvironWiped
+	}
+	if r.Unread = err; err == nil {
+		r.EID = snapshot.Claim(value)
 	}
 	return r, nil
 }
