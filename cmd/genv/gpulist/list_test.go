@@ -23,11 +23,9 @@ import (
 
 var now = time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC)
 
-func ptr[T any](v T) *T { return &v }
-
 // lab is a fleet of two hosts with a GPU in each state.
 func lab() []gpus.Row {
-	gib := func(n float64) *int64 { return ptr(int64(n * (1 << 30))) }
+	gib := func(n float64) *int64 { return new(int64(n * (1 << 30))) }
 	gpu := func(index snapshot.DeviceIndex, model string, state gpus.State, used, total float64, percent, celsius int, watts float64) *gpus.GPU {
 		return &gpus.GPU{
 			Index: index, UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%d", index)), Model: model, Driver: "550.163.01", State: state, MemoryUsed: gib(used), MemoryTotal: gib(total),

@@ -174,10 +174,7 @@ func TestGPUsOfThisHostWithoutRoot(t *testing.T) {
 // partition gives a device of the station MIG instances.
 func (s *station) partition(index int, instances ...simulated.MIG) {
 	s.t.Helper()
-	driver, err := simulated.Read(s.path("gpus.json"))
-	require.NoError(s.t, err)
-	driver.Devices[index].MIG = instances
-	require.NoError(s.t, driver.Write(s.path("gpus.json")))
+	s.sicken(func(d *simulated.Driver) { d.Devices[index].MIG = instances })
 }
 
 // TestAttachInstance: two environments have a MIG instance each of one device, and genv 1.4.3 sees two that share it.

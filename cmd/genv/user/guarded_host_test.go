@@ -37,14 +37,12 @@ func guarded(t *testing.T, mode string, visible map[int][]int) *station {
 // show has nvidia-smi show users these devices.
 func (s *station) show(visible map[int][]int) {
 	s.t.Helper()
-	host, err := gpus.Read(s.path("gpus.json"))
-	require.NoError(s.t, err)
-	host.Visible = visible
-	for i := range host.Devices {
-		minor := len(host.Devices) - 1 - i
-		host.Devices[i].Minor = &minor
-	}
-	require.NoError(s.t, host.Write(s.path("gpus.json")))
+	s.sicken(func(d *gpus.Driver) {
+		d.Visible = visible
+		for i := range d.Devices {
+			d.Devices[i].Minor = new(len(d.Devices) - 1 - i)
+		}
+	})
 }
 
 // guard has the keeper of the guard say which mode is on.

@@ -101,10 +101,7 @@ func TestAttachAvoidsBusyDevicesThatAGuardHides(t *testing.T) {
 		shell.sayAll("genv attach --index 0").text)
 	require.Equal(t, genvtest.Result{Out: "0,1,2\n"}, alice.run("genv", "devices", "attach", "--eid", shell.pid(), "--count", "3"), "nothing new, no warning")
 
-	host, err := gpus.Read(s.path("gpus.json"))
-	require.NoError(t, err)
-	host.Devices[3].Fault = gpus.Broken
-	require.NoError(t, host.Write(s.path("gpus.json")))
+	s.sicken(func(d *gpus.Driver) { d.Devices[3].Fault = gpus.Broken })
 	require.Eventually(t, func() bool { return strings.Contains(alice.run("genv", "gpus").Out, "failed") }, 30*time.Second, 10*time.Millisecond)
 	require.Equal(t, said{text: "Attached GPUs 0, 1, 2, 4 (H100 80GB HBM3)\n"}, shell.sayAll("genv attach --count 4"), "device 3 has failed")
 	require.Contains(t, shell.sayAll("genv attach --index 3").text, "GPU 3 has failed and is given to no user")

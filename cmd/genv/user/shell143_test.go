@@ -156,13 +156,11 @@ func TestAnActiveShellIsInitialisedAgain(t *testing.T) {
 // uses has nvidia-smi show processes on devices.
 func (s *station) uses(on map[snapshot.PID]int) {
 	s.t.Helper()
-	host, err := gpus.Read(s.path("gpus.json"))
-	require.NoError(s.t, err)
-	for pid, device := range on {
-		used := int64(1000)
-		host.Apps = append(host.Apps, gpus.App{PID: int(pid), Device: device, UsedMiB: &used, Name: fmt.Sprintf("job-%d", pid)})
-	}
-	require.NoError(s.t, host.Write(s.path("gpus.json")))
+	s.sicken(func(d *gpus.Driver) {
+		for pid, device := range on {
+			d.Apps = append(d.Apps, gpus.App{PID: int(pid), Device: device, UsedMiB: new(int64(1000)), Name: fmt.Sprintf("job-%d", pid)})
+		}
+	})
 }
 
 func TestNvidiaSMIShowsTheEnvironment(t *testing.T) {
@@ -176,10 +174,8 @@ func TestNvidiaSMIShowsTheEnvironment(t *testing.T) {
 		var pid snapshot.PID
 		_, err := fmt.Sscan(mine, &pid)
 		require.NoError(t, err)
-		outsider := s.me().command("/bin/sleep", "1000000")
-		require.NoError(t, outsider.Start())
-		t.Cleanup(func() { _ = outsider.Process.Kill(); _ = outsider.Wait() })
-		s.uses(map[snapshot.PID]int{pid: 2, snapshot.PID(outsider.Process.Pid): 5})
+		outsider := startSleeper(t, s.me().uid)
+		s.uses(map[snapshot.PID]int{pid: 2, outsider: 5})
 
 		lines := strings.SplitAfter(all, "\n")
 		require.Equal(t, said{text: lines[2] + lines[5]}, shell.say("nvidia-smi -L"))
@@ -189,7 +185,7 @@ func TestNvidiaSMIShowsTheEnvironment(t *testing.T) {
 		table := shell.say("nvidia-smi")
 		require.Empty(t, table.status)
 		require.Contains(t, table.text, pidText(pid))
-		require.NotContains(t, table.text, pidText(snapshot.PID(outsider.Process.Pid)))
+		require.NotContains(t, table.text, pidText(outsider))
 		require.Equal(t, 2, strings.Count(table.text, "/   3814MiB"), table.text)
 		require.Contains(t, shell.say("nvidia-smi -q -x").text, "<product_name>")
 		require.Equal(t, shell.say("GENV_BYPASS=1 nvidia-smi --no-such-flag"), shell.say("nvidia-smi --no-such-flag"), "what is not known is passed on, with its status")

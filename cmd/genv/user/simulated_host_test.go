@@ -19,8 +19,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// empty while nothing was built
-
 // station is a GPU host of eight simulated devices, for people of several uids.
 type station struct {
 	t     *testing.T

@@ -102,7 +102,7 @@ func (s *Server) answer(ctx context.Context, r *Request, by callerProcess) (Answ
 		document, err := s.Backend.Look(ctx, r.Look, viewer)
 		return Answer{Document: document}, err
 	case r.Token != nil:
-		return s.issue(r.Token.EID, by)
+		return s.issue(*r.Token, by)
 	case r.Redeem != "":
 		return s.redeem(r.Redeem, by)
 	case r.Allow != nil:
@@ -228,7 +228,7 @@ func (s *Server) redeem(text string, by callerProcess) (Answer, error) {
 
 // Token asks for a token that proves who starts a container, in an environment or (if eid is empty) in one of its own.
 func (c Client) Token(ctx context.Context, eid snapshot.EnvID) (string, error) {
-	answer, err := c.ask(ctx, Request{Token: &TokenRequest{EID: eid}})
+	answer, err := c.ask(ctx, Request{Token: &eid})
 	if err == nil && answer.Token == "" {
 		err = errors.New("the service gave no token")
 	}

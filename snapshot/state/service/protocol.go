@@ -32,7 +32,7 @@ type Request struct {
 	Change  json.RawMessage `json:"change,omitempty"` // a change.Change
 	Look    string          `json:"look,omitempty"`   // a document of root's view: see Backend
 	Status  bool            `json:"status,omitempty"`
-	Token   *TokenRequest   `json:"token,omitempty"`  // for a container that the client starts
+	Token   *snapshot.EnvID `json:"token,omitempty"`  // of what container: see Client.Token
 	Redeem  string          `json:"redeem,omitempty"` // a token; only root asks
 	Allow   *Allowance      `json:"allow,omitempty"`  // only root says it
 	// Allowance asks for that of the user who asks.
@@ -43,11 +43,6 @@ type Request struct {
 	Wait    *WaitRequest          `json:"wait,omitempty"` // each Waiting of an answer is followed by another one
 	// Withdraw is the id of a wait that doesn't want what it was offered.
 	Withdraw string `json:"withdraw,omitempty"`
-}
-
-// TokenRequest asks for a token that proves, to root's container runtime, who starts a container.
-type TokenRequest struct {
-	EID snapshot.EnvID `json:"eid,omitempty"` // in which the container is to run; empty for its own
 }
 
 // Answer is what the service answers: the result, or an error.

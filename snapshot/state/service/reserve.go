@@ -63,21 +63,19 @@ func (r *Reservations) read() error {
 }
 
 // change changes them, on the disk first.
-func (r *Reservations) change(by func([]snapshot.Reservation) ([]snapshot.Reservation, snapshot.Reservation, error)) (
-	made snapshot.Reservation, err error,
-) {
+func (r *Reservations) change(by func([]snapshot.Reservation) ([]snapshot.Reservation, error)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.read(); err != nil {
-		return made, err
+		return err
 	}
-	list, made, err := by(r.list)
+	list, err := by(r.list)
 	if err == nil && !slices.Equal(list, r.list) {
 		if err = r.Save(list); err == nil {
 			r.list = list
 		}
 	}
-	return made, err
+	return err
 }
 
 // All are the reservations now.
@@ -106,16 +104,15 @@ func (r *Reservations) Tend(now time.Time, look func() (held func(*snapshot.Rese
 			}
 		}
 	}
-	_, err = r.change(func(list []snapshot.Reservation) ([]snapshot.Reservation, snapshot.Reservation, error) {
+	return r.change(func(list []snapshot.Reservation) ([]snapshot.Reservation, error) {
 		var lapse map[string]bool
 		if looks {
 			list, lapse = lapsing(list, now, !r.noted, held)
 			r.noted = true
 		}
 		list, _ = state.End(list, lapse, now, believed)
-		return list, snapshot.Reservation{}, nil
+		return list, nil
 	})
-	return err
 }
 
 // lapsing notes since when nothing of running reservations is held, and returns for which that is too long. What an
@@ -174,12 +171,12 @@ func (s *Server) reserve(ctx context.Context, r *snapshot.Reservation, by caller
 	if err != nil {
 		return Answer{}, err
 	}
-	made, err := s.Reservations.change(func(list []snapshot.Reservation) (
-		[]snapshot.Reservation, snapshot.Reservation, error,
-	) {
+	var made snapshot.Reservation
+	err = s.Reservations.change(func(list []snapshot.Reservation) (next []snapshot.Reservation, err error) {
 		// so that no number of cancelled ones fills the disk
 		list, _ = state.End(list, nil, s.Now(), s.Reservations.believed())
-		return state.Reserve(list, asked, booker, known, s.Now())
+		next, made, err = state.Reserve(list, asked, booker, known, s.Now())
+		return next, err
 	})
 	return Answer{Reservation: &made}, err
 }
@@ -189,12 +186,12 @@ func (s *Server) cancel(id string, by callerProcess) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	made, err := s.Reservations.change(func(list []snapshot.Reservation) (
-		[]snapshot.Reservation, snapshot.Reservation, error,
-	) {
-		return state.Cancel(list, id, uid, s.Now())
+	var ended snapshot.Reservation
+	err = s.Reservations.change(func(list []snapshot.Reservation) (next []snapshot.Reservation, err error) {
+		next, ended, err = state.Cancel(list, id, uid, s.Now())
+		return next, err
 	})
-	return Answer{Reservation: &made}, err
+	return Answer{Reservation: &ended}, err
 }
 
 // Booking is what a policy lets a person reserve, and what the person has reserved on other hosts.
