@@ -21,19 +21,18 @@ const (
 	HostKeyChanged Class = "host-key-changed" // the host's key has changed, or is revoked
 	Auth           Class = "auth"             // no key was accepted
 	OpenSSH        Class = "openssh"          // ssh(1), which was run for the host, failed
-	// sudo requires a password, or is missing
-	Sudo           Class = "sudo"
-	SudoRefused    Class = "sudo-refused"    // no line in sudoers covers genv's commands
-	GenvMissing    Class = "genv-missing"    // genv is not where sudo looks for it
-	Version        Class = "version"         // genv's version is incompatible
-	InvalidOutput  Class = "invalid-output"  // the output is not in the expected format
-	Timeout        Class = "timeout"         // connected, but no answer in time
-	OutcomeUnknown Class = "outcome-unknown" // cut off while an order ran: it is never sent again
-	CommandFailed  Class = "command-failed"  // the command itself failed
-	Configuration  Class = "configuration"   // ssh_config or a key file can't be used
-	InstallRefused Class = "install-refused" // genv can't be installed there; nothing was changed
-	Replaced       Class = "replaced"        // another controller acts on the host: nothing was done
-	Cancelled      Class = "cancelled"       // genv was stopped before
+	Sudo           Class = "sudo"             // sudo requires a password, or is missing
+	SudoRefused    Class = "sudo-refused"     // no line in sudoers covers genv's commands
+	GenvMissing    Class = "genv-missing"     // genv is not where sudo looks for it
+	Version        Class = "version"          // genv's version is incompatible
+	InvalidOutput  Class = "invalid-output"   // the output is not in the expected format
+	Timeout        Class = "timeout"          // connected, but no answer in time
+	OutcomeUnknown Class = "outcome-unknown"  // cut off while an order ran: it is never sent again
+	CommandFailed  Class = "command-failed"   // the command itself failed
+	Configuration  Class = "configuration"    // ssh_config or a key file can't be used
+	InstallRefused Class = "install-refused"  // genv can't be installed there; nothing was changed
+	Replaced       Class = "replaced"         // another controller acts on the host: nothing was done
+	Cancelled      Class = "cancelled"        // genv was stopped before
 )
 
 // Error is a failure on a host.
@@ -41,8 +40,7 @@ type Error struct {
 	Class  Class
 	Err    error  // the cause, never nil
 	Stderr string // of the command, up to a maximum size
-	// Next is the next step if it differs from that of the class, else empty.
-	Next string
+	Next   string // the next step if it differs from that of the class, else empty
 }
 
 // Error has no words of Go for a deadline: people read it.
@@ -151,12 +149,10 @@ func FailureOf(host string, err error) Failure {
 
 // Cause is why one or more hosts failed.
 type Cause struct {
-	Class Class
-	// Error is the text of the hosts' errors, shortened, with "…" for what differs between them.
-	Error string
-	Hosts []string // in the order of the failures
-	// NextSteps are those of the hosts, each once.
-	NextSteps []string
+	Class     Class
+	Error     string   // the text of the hosts' errors, shortened, with "…" for what differs between them
+	Hosts     []string // in the order of the failures
+	NextSteps []string // those of the hosts, each once
 }
 
 // Causes puts failures together that differ in nothing but the host's own name, address, port, key, PIDs and durations.

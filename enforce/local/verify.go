@@ -103,10 +103,9 @@ func (x *execution) checkIdentity(t *target, stat proc.Stat, uid snapshot.UID) o
 
 // objection is why a process isn't signalled. The zero value is none.
 type objection struct {
-	status order.OutcomeStatus
-	reason string
-	// evasive: the process itself may have caused it, as often as it likes (see processRecord.evasions).
-	evasive bool
+	status  order.OutcomeStatus
+	reason  string
+	evasive bool // the process itself may have caused it, as often as it likes (see processRecord.evasions)
 }
 
 func (o objection) raised() bool { return o.status != "" }

@@ -170,8 +170,7 @@ func (t *streamTransport) cut(ctx context.Context, err error) error {
 }
 
 var (
-	// errCut is wrapped when a stream ended at the other end.
-	errCut = errors.New("the connection was cut off")
+	errCut = errors.New("the connection was cut off") // wrapped when a stream ended at the other end
 	// errHungUp is wrapped when the host's genv ended in order: it was idle, or was replaced by another program.
 	errHungUp = fmt.Errorf("%w: genv on the host ended in order", errCut)
 )

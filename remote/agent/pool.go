@@ -57,8 +57,7 @@ type Network interface {
 type Pool struct {
 	Start   Start
 	Network Network
-	// Timeout is the deadline of a request. An order has the time that its processes get to end on top.
-	Timeout time.Duration
+	Timeout time.Duration // the deadline of a request. An order has the time that its processes get to end on top.
 	// Patience is how long a request waits for the first login to its host, which goes on after it; 0 is to its end.
 	Patience time.Duration
 	// Fanout is how many hosts at a time are logged in to or given commands, and how many commands at a time carry out

@@ -204,10 +204,9 @@ type Roles struct {
 	// Stand is called while the controller doesn't lead, and Lead for each term in which it does. Their contexts end
 	// with it. That of Lead may begin nothing (see remote.MayBegin) once another controller may lead, also if this
 	// program was stopped and hasn't noticed yet.
-	Stand func(context.Context) error
-	Lead  func(context.Context, Term) error
-	// Changed is called when the role, the epoch, the leader or whether etcd answers has changed.
-	Changed func(Status)
+	Stand   func(context.Context) error
+	Lead    func(context.Context, Term) error
+	Changed func(Status) // called when the role, the epoch, the leader or whether etcd answers has changed
 }
 
 // ErrNotLeading is why a controller that was replaced sends nothing any more.

@@ -22,9 +22,8 @@ import (
 
 // sshCommand is the command line of ssh for a host.
 type sshCommand struct {
-	program string // the path of ssh
-	// arguments are the configuration file and the destination, the last one after "--".
-	arguments      []string
+	program        string        // the path of ssh
+	arguments      []string      // the configuration file and the destination, the last one after "--"
 	connectTimeout time.Duration // 0: that of ssh_config
 	keepAlive      time.Duration // 0: that of ssh_config
 }

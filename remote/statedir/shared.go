@@ -31,13 +31,12 @@ type Cluster interface {
 // Shared keeps the memory of the controllers of an election in etcd, for the next leader, and in the leader's own
 // folder. It is a controller.Store for one term of a leader.
 type Shared struct {
-	Folder  *Folder
-	Cluster Cluster
-	Key     string // of the election
-	Self    string // the id of this controller
-	Epoch   uint64 // of the term
-	// Followed is when another controller was last seen to lead, by the clock of this one; zero if none was.
-	Followed time.Time
+	Folder   *Folder
+	Cluster  Cluster
+	Key      string    // of the election
+	Self     string    // the id of this controller
+	Epoch    uint64    // of the term
+	Followed time.Time // when another controller was last seen to lead, by the clock of this one; zero if none was
 
 	known    bool   // modified is known
 	modified uint64 // the revision in which the document was written last
@@ -54,17 +53,14 @@ type sharedMemory struct {
 }
 
 const (
-	schema = "genv.controller.shared/1"
-	// maxShared is how many bytes a document may have, compressed: requests to etcd have at most 1.5 MiB.
-	maxShared = 1 << 20
-	// maxDocument is how many bytes of JSON are read: anyone who can write to etcd may have made it up.
-	maxDocument = 256 << 20
+	schema      = "genv.controller.shared/1"
+	maxShared   = 1 << 20   // how many bytes a document may have, compressed: requests to etcd have at most 1.5 MiB
+	maxDocument = 256 << 20 // how many bytes of JSON are read: anyone who can write to etcd may have made it up
 
 	// saveWithin is how long etcd may take to keep a memory: enough to ask a second member. What waits is sent then.
 	saveWithin = 2 * time.Second
-	// loadTries is how often a new leader asks, each time for as long as saveWithin, while it leads.
-	loadTries = 10
-	loadAgain = 100 * time.Millisecond
+	loadTries  = 10 // how often a new leader asks, each time for as long as saveWithin, while it leads
+	loadAgain  = 100 * time.Millisecond
 )
 
 func sharedKey(key string) string { return key + "/memory/document" }

@@ -15,29 +15,22 @@ import (
 
 // Job is a process to be started on a machine.
 type Job struct {
-	// User is who starts it; see Machine.Account.
-	User string
+	User string // who starts it; see Machine.Account
 	// Env is its environment beyond USER, HOME and PATH, as NAME=value; see
 	// Env.Var for one that puts it in an environment of genv.
-	Env []string
-	// Bare starts it with an empty environ, like a process that hides its own.
-	Bare bool
-	// Uses are the devices that it seems to use; none for a process that nvidia-smi does not show.
-	Uses []Use
+	Env  []string
+	Bare bool  // starts it with an empty environ, like a process that hides its own
+	Uses []Use // the devices that it seems to use; none for a process that nvidia-smi does not show
 	// Opens has it open the nodes of the devices that it uses, and keep them open, as a CUDA
 	// program does. It needs an environ; its command is the default one.
-	Opens bool
-	// Files are what it has open, from descriptor 3 on.
-	Files []*os.File
-	// IgnoreTerm makes it ignore SIGTERM.
-	IgnoreTerm bool
+	Opens      bool
+	Files      []*os.File // what it has open, from descriptor 3 on
+	IgnoreTerm bool       // makes it ignore SIGTERM
 	// Command is what it runs until it is ended; nil for sleep. If Speaks, it prints a line when it is ready.
-	Command []string
-	Speaks  bool
-	// Name is what ps and nvidia-smi show; empty for the program.
-	Name string
-	// Contained starts it in a PID namespace of its own, as containers are.
-	Contained bool
+	Command   []string
+	Speaks    bool
+	Name      string // what ps and nvidia-smi show; empty for the program
+	Contained bool   // starts it in a PID namespace of its own, as containers are
 }
 
 // Use is how much of a device a job seems to use.

@@ -39,8 +39,7 @@ type Machine struct {
 	// reported by the kernel as those of nodes are, while an open of a node without its driver fails.
 	Dev string
 
-	// Fault is how its nvidia-smi fails, a gpus.Fault… text; empty for not at all. Set it before anything runs.
-	Fault string
+	Fault string // how its nvidia-smi fails, a gpus.Fault… text; empty for not at all. Set it before anything runs.
 	// Account finds the account under which a user's jobs run, for which the
 	// caller must be root. nil runs all jobs as the caller, whatever their user.
 	Account func(user string) (Account, error)

@@ -147,8 +147,7 @@ type EndRequest struct {
 type Earlier struct {
 	Ago  time.Duration // since when it was asked
 	Left time.Duration // until the end of its grace; negative once that is over
-	// Sent says that the process got the signal; otherwise the genv that was to send it may have been killed before.
-	Sent bool
+	Sent bool          // the process got the signal; otherwise the genv that was to send it may have been killed before
 }
 
 // Rest is how long an order waits for a process, and whether SIGKILL may follow: only if it certainly had SIGTERM and
@@ -174,9 +173,8 @@ type askedProcess struct {
 const (
 	// after is how long after its grace a process isn't asked again by another controller: as long as a controller
 	// leaves alone what survived SIGTERM.
-	after = time.Minute
-	// maxEntries bounds the list. The processes that are asked when it is full may be asked twice.
-	maxEntries = 4096
+	after      = time.Minute
+	maxEntries = 4096 // bounds the list. The processes that are asked when it is full may be asked twice.
 )
 
 // earlier is what is in the way of a request, by the entries of a process, the latest last;

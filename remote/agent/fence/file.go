@@ -32,10 +32,9 @@ func Path(getenv func(string) string) string {
 }
 
 const (
-	schema   = "genv.host.controller/1"
-	maxBytes = 64 << 10
-	// lockWithin is how long another genv may hold the lock: it only writes a small file.
-	lockWithin = 5 * time.Second
+	schema     = "genv.host.controller/1"
+	maxBytes   = 64 << 10
+	lockWithin = 5 * time.Second // how long another genv may hold the lock: it only writes a small file
 )
 
 type storedLease struct {

@@ -30,15 +30,12 @@ import (
 
 // ResolverOptions say which files and program to use; the zero value is what ssh(1) does by default.
 type ResolverOptions struct {
-	// File is ssh's -F: a file instead of the user's and the system's; "none" for no file.
-	File string
-	// SSH is the ssh program; empty for the one in PATH, "none" for none.
-	SSH string
+	File string // ssh's -F: a file instead of the user's and the system's; "none" for no file
+	SSH  string // the ssh program; empty for the one in PATH, "none" for none
 	// User and Home replace the user's name and home folder; SystemFile replaces /etc/ssh/ssh_config. They are for
 	// tests, with SSH set to "none", since ssh can't use others.
 	User, Home, SystemFile string
-	// Timeout is for a run of ssh; 0 is 10 s. Waiting for its turn takes none of it.
-	Timeout time.Duration
+	Timeout                time.Duration // for a run of ssh; 0 is 10 s. Waiting for its turn takes none of it.
 }
 
 // Resolver answers queries and caches the answers until a configuration file changes. It is safe for concurrent use.

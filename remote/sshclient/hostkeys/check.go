@@ -220,11 +220,10 @@ func (c *check) certificate(cert *ssh.Certificate) error {
 
 // Unknown is the error for a host without a known key.
 type Unknown struct {
-	Name string // as in known_hosts
-	Key  ssh.PublicKey
-	also error // what could not be read, and why a certificate was not accepted
-	// Refused says that a known authority signed its certificate, which was not accepted.
-	Refused bool
+	Name    string // as in known_hosts
+	Key     ssh.PublicKey
+	also    error // what could not be read, and why a certificate was not accepted
+	Refused bool  // a known authority signed its certificate, which was not accepted
 }
 
 func (e *Unknown) Error() string {

@@ -87,8 +87,7 @@ type clientConn struct {
 // When the session or the connection ends, the whole process group is killed.
 type Exec struct {
 	Machine *testfleet.Machine
-	// Environ is added to the machine's environment variables.
-	Environ []string
+	Environ []string // added to the machine's environment variables
 }
 
 // statusFailed is that of a shell that can't be started.

@@ -36,8 +36,7 @@ func RequirePostgres(t testing.TB) {
 
 // PostgresServer is a running server.
 type PostgresServer struct {
-	// Address is that on which it listens, with the port.
-	Address string
+	Address string // that on which it listens, with the port
 
 	t       testing.TB
 	bin     string // the folder of the programs

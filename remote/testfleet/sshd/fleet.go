@@ -94,14 +94,10 @@ func (f *Fleet) home(user string) string { return filepath.Join(f.Dir, "home", u
 
 // Options describe a fleet.
 type Options struct {
-	// Hosts are the fleet, at least one, at most 250.
-	Hosts []HostOptions
-	// AcceptEnv are patterns of the variables that clients may set (sshd_config(5)).
-	AcceptEnv []string
-	// Env are more variables of each login, as NAME=value.
-	Env []string
-	// Genv is the program that the hosts find as genv; empty for none.
-	Genv string
+	Hosts     []HostOptions // the fleet, at least one, at most 250
+	AcceptEnv []string      // patterns of the variables that clients may set (sshd_config(5))
+	Env       []string      // more variables of each login, as NAME=value
+	Genv      string        // the program that the hosts find as genv; empty for none
 	// Installable gives the fleet an empty /usr/local and an empty /etc/sudoers.d of its own, which sudo reads.
 	// Without it they are the machine's, and sudo ignores the latter.
 	Installable bool
@@ -109,13 +105,10 @@ type Options struct {
 
 // HostOptions describe a host.
 type HostOptions struct {
-	Name string
-	// GPUs is how many devices of 81559 MiB the host has; 0 for 8.
-	GPUs int
-	// Rights are those of the login that ssh_config names for the host.
-	Rights Rights
-	// Fault is how the host's nvidia-smi fails, a gpus.Fault… text; empty for not at all.
-	Fault string
+	Name   string
+	GPUs   int    // how many devices of 81559 MiB the host has; 0 for 8
+	Rights Rights // those of the login that ssh_config names for the host
+	Fault  string // how the host's nvidia-smi fails, a gpus.Fault… text; empty for not at all
 }
 
 // Named makes hosts with these names and nothing out of the ordinary.
@@ -132,33 +125,23 @@ type Rights string
 
 // The rights; the zero value is MaySudo.
 const (
-	// MaySudo: everything, without a password, and genv is there.
-	MaySudo Rights = "operator"
-	// NeedsPassword: sudo wants a password, which is Password; sudo -n cannot give it.
-	NeedsPassword Rights = "needs-password"
-	// NotInSudoers: sudo does not know the user.
-	NotInSudoers Rights = "not-in-sudoers"
-	// NoSudo: there is no sudo on the host.
-	NoSudo Rights = "no-sudo"
-	// NoGenv: sudo works and there is no genv, not even in /usr/local/bin.
-	NoGenv Rights = "no-genv"
-	// OnlyUsage: what remote.SudoersLine allows, without a password.
-	OnlyUsage Rights = "only-usage"
-	// OnlyUsageBefore: as OnlyUsage, with the line of an earlier version, which allows `usage serve` with arguments alone.
-	OnlyUsageBefore Rights = "only-usage-before"
+	MaySudo         Rights = "operator"          // everything, without a password, and genv is there
+	NeedsPassword   Rights = "needs-password"    // sudo wants a password, which is Password; sudo -n cannot give it
+	NotInSudoers    Rights = "not-in-sudoers"    // sudo does not know the user
+	NoSudo          Rights = "no-sudo"           // there is no sudo on the host
+	NoGenv          Rights = "no-genv"           // sudo works and there is no genv, not even in /usr/local/bin
+	OnlyUsage       Rights = "only-usage"        // what remote.SudoersLine allows, without a password
+	OnlyUsageBefore Rights = "only-usage-before" // as OnlyUsage, with the line of an earlier version, which allows `usage serve` with arguments alone
 	// OnlySnapshot: `genv usage snapshot` alone, without a password. sudo finds
 	// genv in its secure_path, and the login doesn't.
 	OnlySnapshot Rights = "only-snapshot"
-	// MaySudo143: as MaySudo, but the genv on the host speaks the formats of 1.4.3 alone.
-	MaySudo143 Rights = "operator-143"
-	// AllOfGenv: every command of genv, without a password, which is too much.
-	AllOfGenv Rights = "all-of-genv"
+	MaySudo143   Rights = "operator-143" // as MaySudo, but the genv on the host speaks the formats of 1.4.3 alone
+	AllOfGenv    Rights = "all-of-genv"  // every command of genv, without a password, which is too much
 	// OnlyUsageNoGenv: what remote.SudoersLine allows, but there is no genv.
 	OnlyUsageNoGenv Rights = "only-usage-no-genv"
 	// FromDirectory: as OnlyUsage, for an account with a name that sudoers can't contain; the line has its uid.
 	FromDirectory Rights = "ann@corp.example"
-	// NeedsTTY: as MaySudo, but sudo refuses a login without a terminal.
-	NeedsTTY Rights = "needs-tty"
+	NeedsTTY      Rights = "needs-tty" // as MaySudo, but sudo refuses a login without a terminal
 )
 
 // Start runs a fleet until the end of the test, or skips the test where none
