@@ -1,11 +1,14 @@
 package config
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+
+	"golang.org/x/crypto/ssh"
 
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -133,4 +136,180 @@ func tokensAmong(tokens, value string) bool {
 		}
 		value = after[1:]
 	}
+}
+
+// algorithmList is a keyword of ssh_config that lists algorithms, by their names in OpenSSH 10 (myproposal.h).
+type algorithmList struct {
+	name     string   // as ssh_config(5) writes the keyword
+	defaults []string // the list without the keyword
+	here     []string // what the library has
+	field    func(*HostConfig) *[]string
+}
+
+// The lists are made when they are needed first: most commands of genv connect to no host.
+var (
+	defaultSignatures = lazily(`ssh-ed25519 ecdsa-sha2-nistp256 ecdsa-sha2-nistp384 ecdsa-sha2-nistp521
+sk-ssh-ed25519@openssh.com sk-ecdsa-sha2-nistp256@openssh.com webauthn-sk-ecdsa-sha2-nistp256@openssh.com
+rsa-sha2-512 rsa-sha2-256`)
+	defaultKeyTypes = sync.OnceValue(func() []string {
+		return append(strings.Fields(`ssh-ed25519-cert-v01@openssh.com ecdsa-sha2-nistp256-cert-v01@openssh.com
+ecdsa-sha2-nistp384-cert-v01@openssh.com ecdsa-sha2-nistp521-cert-v01@openssh.com sk-ssh-ed25519-cert-v01@openssh.com
+sk-ecdsa-sha2-nistp256-cert-v01@openssh.com rsa-sha2-512-cert-v01@openssh.com rsa-sha2-256-cert-v01@openssh.com`),
+			defaultSignatures()...)
+	})
+	defaultKexes = lazily(`mlkem768x25519-sha256 sntrup761x25519-sha512 sntrup761x25519-sha512@openssh.com
+curve25519-sha256 curve25519-sha256@libssh.org ecdh-sha2-nistp256 ecdh-sha2-nistp384 ecdh-sha2-nistp521
+diffie-hellman-group-exchange-sha256 diffie-hellman-group16-sha512 diffie-hellman-group18-sha512
+diffie-hellman-group14-sha256`)
+	defaultCiphers = lazily(`chacha20-poly1305@openssh.com aes128-gcm@openssh.com aes256-gcm@openssh.com aes128-ctr
+aes192-ctr aes256-ctr`)
+	defaultMACs = lazily(`umac-64-etm@openssh.com umac-128-etm@openssh.com hmac-sha2-256-etm@openssh.com
+hmac-sha2-512-etm@openssh.com hmac-sha1-etm@openssh.com umac-64@openssh.com umac-128@openssh.com hmac-sha2-256
+hmac-sha2-512 hmac-sha1`)
+)
+
+// lazily is a list of words that is split when it is needed first.
+func lazily(words string) func() []string {
+	return sync.OnceValue(func() []string { return strings.Fields(words) })
+}
+
+var algorithmLists = sync.OnceValue(func() []algorithmList {
+	has := implemented()
+	kexes := append(has.KeyExchanges, "curve25519-sha256@libssh.org")
+	return []algorithmList{
+		{"KexAlgorithms", defaultKexes(), kexes, func(s *HostConfig) *[]string { return &s.KexAlgorithms }},
+		{"Ciphers", defaultCiphers(), has.Ciphers, func(s *HostConfig) *[]string { return &s.Ciphers }},
+		{"MACs", defaultMACs(), has.MACs, func(s *HostConfig) *[]string { return &s.MACs }},
+		{
+			"HostKeyAlgorithms", defaultKeyTypes(), has.HostKeys,
+			func(s *HostConfig) *[]string { return &s.HostKeyAlgorithms },
+		},
+		{
+			"PubkeyAcceptedAlgorithms", defaultKeyTypes(), withCertificates(has.PublicKeyAuths),
+			func(s *HostConfig) *[]string { return &s.PubkeyAcceptedAlgorithms },
+		},
+		{
+			"CASignatureAlgorithms", defaultSignatures(), has.PublicKeyAuths,
+			func(s *HostConfig) *[]string { return &s.CASignatureAlgorithms },
+		},
+	}
+})
+
+// keyword is the name in lower case.
+func (l algorithmList) keyword() string { return strings.ToLower(l.name) }
+
+func isRC4(name string) bool { return strings.HasPrefix(name, "arcfour") }
+
+// isObsolete says that newer versions of ssh do not accept the name.
+func isObsolete(name string) bool { return strings.HasPrefix(name, "ssh-dss") }
+
+// implemented is what the library has, except for RC4. What is insecure is only used if ssh_config switches it on.
+func implemented() ssh.Algorithms {
+	all, insecure := ssh.SupportedAlgorithms(), ssh.InsecureAlgorithms()
+	return ssh.Algorithms{
+		KeyExchanges:   append(all.KeyExchanges, insecure.KeyExchanges...),
+		Ciphers:        slices.DeleteFunc(append(all.Ciphers, insecure.Ciphers...), isRC4),
+		MACs:           append(all.MACs, insecure.MACs...),
+		HostKeys:       append(all.HostKeys, insecure.HostKeys...),
+		PublicKeyAuths: append(all.PublicKeyAuths, insecure.PublicKeyAuths...),
+	}
+}
+
+const certificate = "-cert-v01@openssh.com"
+
+// withCertificates adds the certificate type of each key type.
+func withCertificates(names []string) []string {
+	all := slices.Clone(names)
+	for _, name := range names {
+		all = append(all, strings.TrimSuffix(name, "@openssh.com")+certificate)
+	}
+	return all
+}
+
+// isValid reports whether a value has only names that ssh and genv know, separated by commas, after `+`, `-`, `^` or
+// nothing. Patterns are only known after `-`.
+func (l algorithmList) isValid(value string) bool {
+	kind, items := operator(value)
+	known := slices.DeleteFunc(slices.Concat(l.defaults, l.here), isObsolete)
+	for item := range strings.SplitSeq(items, ",") {
+		if item == "" || kind != '-' && !slices.Contains(known, item) {
+			return false
+		}
+	}
+	return true
+}
+
+// operator splits off the `+`, `-` or `^` at the beginning of a list; 0 is none.
+func operator(value string) (byte, string) {
+	if value != "" && strings.ContainsRune("+-^", rune(value[0])) {
+		return value[0], value[1:]
+	}
+	return 0, value
+}
+
+// expand returns the names that a valid value means, in ssh's order.
+func (l algorithmList) expand(value string) (names []string) {
+	kind, items := operator(value)
+	listed := strings.Split(items, ",")
+	switch kind {
+	case '-':
+		return slices.DeleteFunc(slices.Clone(l.defaults), func(name string) bool { return MatchesAny(listed, name) })
+	case '+':
+		listed = slices.Concat(l.defaults, listed)
+	case '^':
+		listed = slices.Concat(listed, l.defaults)
+	}
+	for _, name := range listed {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// fixedHostKeyOrder reports whether a value of HostKeyAlgorithms decides on the order of the types. `ssh -G` prints the
+// names alone: those that `+` and `-` leave in the order of the defaults, and then what `+` adds.
+func fixedHostKeyOrder(value string, asWritten bool) bool {
+	kind, items := operator(value)
+	if value == "" || kind == '+' || kind == '-' {
+		return false
+	}
+	last := 0
+	for name := range strings.SplitSeq(items, ",") {
+		at := slices.Index(defaultKeyTypes(), name)
+		if at < 0 {
+			at = len(defaultKeyTypes())
+		}
+		if asWritten || at < last {
+			return true
+		}
+		last = at
+	}
+	return false
+}
+
+// algorithms sets the lists, as far as they are implemented here. An empty one is an error: the library would take its
+// own instead.
+func (r raw) algorithms(s *HostConfig) error {
+	for _, l := range algorithmLists() {
+		names := l.defaults
+		values, set := r[l.keyword()]
+		if set {
+			names = l.expand(values[0])
+		}
+		left := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(l.here, name) })
+		if len(left) == 0 {
+			return &Error{keyword: l.keyword(), Problem: fmt.Sprintf(
+				"genv has none of the algorithms that %s %s allows; it has %s", l.name, r.first(l.keyword()),
+				strings.Join(l.here, ","))}
+		}
+		*l.field(s) = left
+	}
+	return nil
+}
+
+// Implements says whether the library has an algorithm of a keyword of ssh_config(5).
+func Implements(keyword, name string) bool {
+	return slices.ContainsFunc(algorithmLists(),
+		func(l algorithmList) bool { return l.name == keyword && slices.Contains(l.here, name) })
 }
