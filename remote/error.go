@@ -199,11 +199,9 @@ func Causes(failures []Failure) []Cause {
 	return causes
 }
 
-// mark replaces a part of an error that may differ between hosts.
-const mark = "\x00"
+const mark = "\x00" // replaces a part of an error that may differ between hosts
 
-// maxCompared is how many bytes of an error decide about its cause.
-const maxCompared = 2048
+const maxCompared = 2048 // how many bytes of an error decide about its cause
 
 // ownPieces matches what is a host's own, whatever its name: addresses, ports, PIDs and durations. The fingerprint of a
 // key isn't taken out, since people have to check it.

@@ -156,8 +156,7 @@ func repeat[T any](ctx context.Context, do func() (T, error),
 	}
 }
 
-// tick is the time between the moments at which attempts begin in the background.
-const tick = 100 * time.Millisecond
+const tick = 100 * time.Millisecond // the time between the moments at which attempts begin in the background
 
 // Together shortens a pause so that it ends at such a moment: a thousand hosts that are down cost half as much when
 // they are probed 30 at a time.

@@ -241,8 +241,7 @@ func (n *inspection) outside(seen *snapshot.Process, uid snapshot.UID) bool {
 	return env == nil || env.UID != uid && uid != 0 && env.EID != seen.Inherited
 }
 
-// endWithin is how long a process of our own may take to end.
-const endWithin = 5 * time.Second
+const endWithin = 5 * time.Second // how long a process of our own may take to end
 
 // Try starts a helper that reads processes, and ends it as Execute does; nil where there is no helper.
 func (x *Executor) Try() *snapshot.Trial {

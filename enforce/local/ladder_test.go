@@ -22,8 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// aMoment is a wait that is to run out.
-const aMoment = 20 * time.Millisecond
+const aMoment = 20 * time.Millisecond // a wait that is to run out
 
 func TestIgnoredSIGTERM(t *testing.T) {
 	c := ready(t, "stubborn", in("7"))

@@ -106,8 +106,7 @@ func titled() {
 	}
 }
 
-// person is a uid that is not a system account.
-const person = 54321
+const person = 54321 // a uid that is not a system account
 
 // child is a real process.
 type child struct {
@@ -308,8 +307,7 @@ func (s *scene) terminateIn(t *testing.T, ctx context.Context, processes ...snap
 	return outcomes
 }
 
-// oneGrace is more than any of these processes needs to end.
-const oneGrace = time.Minute
+const oneGrace = time.Minute // more than any of these processes needs to end
 
 var errDriver = errors.New("the driver is ill")
 

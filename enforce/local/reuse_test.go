@@ -257,8 +257,7 @@ func begin() error {
 	return nil
 }
 
-// noPidfdVariable names the error that system calls about pidfds give in the tests.
-const noPidfdVariable = "GENV_TEST_NO_PIDFD"
+const noPidfdVariable = "GENV_TEST_NO_PIDFD" // names the error that system calls about pidfds give in the tests
 
 var noPidfdErrors = map[string]unix.Errno{"ENOSYS": unix.ENOSYS, "EPERM": unix.EPERM}
 

@@ -28,11 +28,9 @@ type Terminals struct {
 	Now  func() time.Time // the clock; nil for time.Now
 }
 
-// maxTerminals is on how many terminals of a user a message appears at most: on those that were used last.
-const maxTerminals = 8
+const maxTerminals = 8 // on how many terminals of a user a message appears at most: on those that were used last
 
-// maxMessage is how long a message may be, in bytes.
-const maxMessage = 2000
+const maxMessage = 2000 // how long a message may be, in bytes
 
 type terminal struct {
 	path   string
@@ -43,11 +41,9 @@ type terminal struct {
 // held are the users of whom a terminal is still being opened.
 var held sync.Map
 
-// showWithin is how long the terminals of one user may take.
-const showWithin = 500 * time.Millisecond
+const showWithin = 500 * time.Millisecond // how long the terminals of one user may take
 
-// inUse is how long a terminal counts as in use after input: a detached tmux pane has no reader.
-const inUse = 10 * time.Minute
+const inUse = 10 * time.Minute // how long a terminal counts as in use after input: a detached tmux pane has no reader
 
 // ShownOn is where a text was shown.
 type ShownOn struct {

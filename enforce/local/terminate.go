@@ -161,8 +161,7 @@ func (x *execution) signalOne(ctx context.Context, t *target, now *inspection, s
 	return objection{}
 }
 
-// pollInterval bounds one call of poll, so that the end of a context is noticed.
-const pollInterval = 50 * time.Millisecond
+const pollInterval = 50 * time.Millisecond // bounds one call of poll, so that the end of a context is noticed
 
 // wait waits until the targets have ended or the timeout is over, concludes those that ended with status, and returns
 // the others. Its error is why it gave up before.

@@ -12,8 +12,7 @@ import (
 // MaxBytes is how long an order may be that is read: far more than a host of 1024 devices needs.
 const MaxBytes = 16 << 20
 
-// maxDevices is one more than the highest device index that the codec of package snapshot reads.
-const maxDevices = 1024
+const maxDevices = 1024 // one more than the highest device index that the codec of package snapshot reads
 
 // document143 names the keys of 1.4.3. It decodes an object by its exact set of keys: nothing may be added.
 type order143 struct {

@@ -25,8 +25,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// latest bounds how late a request arrives that was sent, frozen or resent.
-const latest = time.Minute
+const latest = time.Minute // bounds how late a request arrives that was sent, frozen or resent
 
 // signalled is a line of a host's own record: a process got a signal.
 type signalled struct {

@@ -241,8 +241,7 @@ func (r *ExecuteRequest) order() (order.Order, error) {
 	return o, nil
 }
 
-// maxMessages is how many messages one request may have.
-const maxMessages = 1024
+const maxMessages = 1024 // how many messages one request may have
 
 func (a *Answers) notify(_ context.Context, request NotifyRequest) (NotifyAnswer, error) {
 	if len(request.Messages) > maxMessages {

@@ -84,8 +84,7 @@ func leavingTime(ctx context.Context, parts, of time.Duration) (context.Context,
 	return context.WithTimeout(ctx, time.Until(deadline)*parts/of)
 }
 
-// typesWithin is how long a snapshot waits for the types of processes.
-const typesWithin = 10 * time.Second
+const typesWithin = 10 * time.Second // how long a snapshot waits for the types of processes
 
 // setTypes sets the types of processes as nvidia-smi, run as the login user, tells them.
 func (c Commands) setTypes(ctx context.Context, host remote.Host, s *snapshot.Snapshot) {
@@ -203,8 +202,7 @@ func usageSnapshot[T any](ctx context.Context, c Commands, host remote.Host, par
 	return value, lines(out.Stderr), err
 }
 
-// maxBanner is how many lines a login may print before those of genv.
-const maxBanner = 1024
+const maxBanner = 1024 // how many lines a login may print before those of genv
 
 func lines(text []byte) []string {
 	return strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' || r == '\r' })

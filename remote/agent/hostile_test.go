@@ -24,8 +24,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
-// timeout is that of the pools below.
-const timeout = 10 * time.Second
+const timeout = 10 * time.Second // that of the pools below
 
 // scripted is a Network of hosts that are asked over pipes, in the time of a test
 // bubble. Fields that are nil do no harm.

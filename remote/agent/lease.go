@@ -70,8 +70,7 @@ func leaseFor(asked *fence.LeaseRequest, tookOver bool) *fence.LeaseRequest {
 	return &r
 }
 
-// giveBackWithin is how long hosts have to note that this controller has ended.
-const giveBackWithin = time.Second
+const giveBackWithin = time.Second // how long hosts have to note that this controller has ended
 
 // GiveBack gives back the leases of the hosts that are connected, so that any controller may follow. A host that
 // doesn't hear of it goes on refusing others for a day.
@@ -118,8 +117,7 @@ func (a *Answers) acting(ctx context.Context, _ struct{}) (answer Acting, _ erro
 	return answer, nil
 }
 
-// maxUnknown is how long a reason of a host may be, in bytes.
-const maxUnknown = 256
+const maxUnknown = 256 // how long a reason of a host may be, in bytes
 
 // bounded is the answer of a host with what can be true of it.
 func (a Acting) bounded() Acting {

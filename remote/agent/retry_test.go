@@ -62,8 +62,7 @@ func (n *pretended) now(count *int) (mode, <-chan struct{}) {
 	return n.mode, n.changed
 }
 
-// connectTimeout is that of a failed login.
-const connectTimeout = 10 * time.Second
+const connectTimeout = 10 * time.Second // that of a failed login
 
 func (n *pretended) Probe(ctx context.Context, _ remote.Host) error {
 	if n.jump {

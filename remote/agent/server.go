@@ -119,8 +119,7 @@ func (c *Responder) Serve(ctx context.Context, in io.Reader, out io.Writer) erro
 	}
 }
 
-// maxToken is how long a token may be, in bytes.
-const maxToken = 128
+const maxToken = 128 // how long a token may be, in bytes
 
 // token is the token. An input that ends at once has an empty one: so a host is asked whether the program runs.
 func (c *Responder) token(ctx context.Context, in io.Reader) (string, error) {
@@ -242,8 +241,7 @@ func refusalFrame(request *frame.Frame, err error) *frame.Frame {
 	return &frame.Frame{Kind: frame.KindRefusal, ID: request.ID, Body: []byte(text[:min(len(text), maxRefusal)])}
 }
 
-// maxRefusal is how long the words of a refusal may be, in bytes.
-const maxRefusal = 64 << 10
+const maxRefusal = 64 << 10 // how long the words of a refusal may be, in bytes
 
 // maxQueued is how many requests may wait for those before them. They are read at once, to know since when they wait.
 const maxQueued = 8

@@ -76,8 +76,7 @@ func oneLeads(t *testing.T, a, b *candidate) {
 	})
 }
 
-// patience is how late a busy machine may be.
-const patience = 20 * time.Second
+const patience = 20 * time.Second // how late a busy machine may be
 
 // Over a real etcd of three members: one leads at a time, whatever fails.
 func TestThreeMembers(t *testing.T) {

@@ -118,8 +118,7 @@ func newFleet() *fleet {
 	return &fleet{index: map[string]int{}, places: map[string]string{}, groups: map[string][]string{}}
 }
 
-// everyone is the group of all hosts, which every fleet has.
-const everyone = "all"
+const everyone = "all" // the group of all hosts, which every fleet has
 
 func (f *fleet) host(name string) (remote.Host, bool) {
 	i, ok := f.index[text.FoldHost(name)]
@@ -157,8 +156,7 @@ func (f *fleet) groupNames() []string {
 // in names the files of the fleet, for messages.
 func (f *fleet) in() string { return strings.Join(f.files, ", ") }
 
-// maxHosts is how many hosts a selection may have before exclusion.
-const maxHosts = 100_000
+const maxHosts = 100_000 // how many hosts a selection may have before exclusion
 
 func names(hosts []remote.Host) []string {
 	list := make([]string, len(hosts))

@@ -22,8 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// defaultConnectTimeout applies if neither the caller nor ssh_config sets one.
-const defaultConnectTimeout = 10 * time.Second
+const defaultConnectTimeout = 10 * time.Second // applies if neither the caller nor ssh_config sets one
 
 func (c *Client) connectTimeout(s config.HostConfig) time.Duration {
 	return positive(positive(c.options.ConnectTimeout, s.ConnectTimeout), defaultConnectTimeout)
@@ -38,8 +37,7 @@ type resolvedEndpoint struct {
 
 func (t resolvedEndpoint) address() string { return net.JoinHostPort(t.HostName, strconv.Itoa(t.Port)) }
 
-// maxJumps is far more than any chain has.
-const maxJumps = 16
+const maxJumps = 16 // far more than any chain has
 
 // connect makes a connection that is ready for commands. Waiting for a turn or a jump host takes none of its time.
 func (c *Client) connect(e endpoint, chain []endpoint) (*connection, error) {

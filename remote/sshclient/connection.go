@@ -319,8 +319,7 @@ func (c *Client) turn(ctx context.Context, name string, limit int) (release func
 	}
 }
 
-// spareDescriptors are for files, agents and child processes.
-const spareDescriptors = 128
+const spareDescriptors = 128 // for files, agents and child processes
 
 // EnoughDescriptors returns an error if the limit of open files, which package os has raised as far as it may, is too
 // low for connections to that many hosts.

@@ -77,8 +77,7 @@ func handshakeError(ctx context.Context, t resolvedEndpoint, check *hostKeyCheck
 	return remote.Errorf(remote.Unreachable, "what answers at %s does not speak our SSH: %w", t.address(), err)
 }
 
-// manyKeys is how many keys an sshd takes by default (sshd_config(5), MaxAuthTries).
-const manyKeys = 6
+const manyKeys = 6 // how many keys an sshd takes by default (sshd_config(5), MaxAuthTries)
 
 // endedByKeys reports whether the server ended the login because of the keys that it was offered: sshd says "Too many
 // authentication failures", others that no method is left (reason 14 in RFC 4253), or just close the connection.
@@ -151,8 +150,7 @@ var (
 
 const statusCrashed = 2
 
-// maxSaid is how much of the end of stdout is looked at for a reason, in bytes.
-const maxSaid = 4096
+const maxSaid = 4096 // how much of the end of stdout is looked at for a reason, in bytes
 
 // exitError classifies the failure of a command. Where stderr is empty, the last line of stdout says why, as of
 // nologin(8), of a session that is refused, and of nvidia-smi.

@@ -173,8 +173,7 @@ func TestCertificatesAndAgents(t *testing.T) {
 	}
 }
 
-// debianPython is the one that Debian's python3-paramiko is for, whatever comes first in PATH.
-const debianPython = "/usr/bin/python3"
+const debianPython = "/usr/bin/python3" // the one that Debian's python3-paramiko is for, whatever comes first in PATH
 
 // TestServerWithoutServerSigAlgs: the server does not say which RSA signatures it
 // knows, and ends the connection when it is offered one that it doesn't know.

@@ -12,11 +12,9 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 )
 
-// closeGrace is how long a host may take to end a session before its connection is closed.
-const closeGrace = time.Second
+const closeGrace = time.Second // how long a host may take to end a session before its connection is closed
 
-// maxStderr limits what a command may write to stderr, in bytes.
-const maxStderr = 256 << 10
+const maxStderr = 256 << 10 // limits what a command may write to stderr, in bytes
 
 // Session is a running command on a host. Its Stdin and Stdout are for one goroutine each.
 type Session struct {

@@ -171,8 +171,7 @@ type greetedConn struct {
 
 func (g *greetedConn) Read(p []byte) (int, error) { return g.all.Read(p) }
 
-// greetedFor is how long a connection that was greeted is kept for the login.
-const greetedFor = 10 * time.Second
+const greetedFor = 10 * time.Second // how long a connection that was greeted is kept for the login
 
 // keep keeps a connection for the login that follows: one without a login may count as an attack (PerSourcePenalties of
 // sshd_config(5)).

@@ -226,8 +226,7 @@ func (s *sshProcess) Close() error {
 	return nil
 }
 
-// proxyGrace is how long a ProxyCommand has to end after SIGHUP.
-const proxyGrace = 2 * time.Second
+const proxyGrace = 2 * time.Second // how long a ProxyCommand has to end after SIGHUP
 
 // proxyCommand runs a ProxyCommand as OpenSSH does: by a shell that `exec` replaces, with one end of a socket as its
 // stdin and stdout. The administrator wrote it, and what tokens insert has nothing that a shell interprets.

@@ -101,8 +101,7 @@ func (s *Shared) Load(ctx context.Context) (controller.FleetMemory, error) {
 	return m, err
 }
 
-// writesWithin is how old a document is at most whose leader leads, as a rule.
-const writesWithin = 15 * time.Second
+const writesWithin = 15 * time.Second // how old a document is at most whose leader leads, as a rule
 
 // decode returns the memory of a document, with times by the clock of this controller. That of the leader was ahead if
 // the document is of the future, and behind if the leader was seen long after it, or else what is found counts as

@@ -132,8 +132,7 @@ func TestActivateWritesStateAsGenvDoes(t *testing.T) {
 	require.Equal(t, os.FileMode(0o777), info.Mode().Perm())
 }
 
-// promptEnd spares a program with the race detector its second of waiting at its end.
-const promptEnd = "GORACE=atexit_sleep_ms=0"
+const promptEnd = "GORACE=atexit_sleep_ms=0" // spares a program with the race detector its second of waiting at its end
 
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "nvidia-smi" {

@@ -111,8 +111,7 @@ func readRest(r io.Reader, header []byte) (*Frame, error) {
 	return checkFrame(header, rest, nameLength)
 }
 
-// firstRoom is how much of a frame there is room for before it has arrived, in bytes.
-const firstRoom = 4 << 10
+const firstRoom = 4 << 10 // how much of a frame there is room for before it has arrived, in bytes
 
 // fill is io.ReadFull that returns io.EOF whatever is missing. A goroutine for each host waits in
 // it, with half of the stack that it would need in io.ReadFull.
@@ -142,11 +141,9 @@ func checkFrame(header, rest []byte, nameLength int) (*Frame, error) {
 // Version is the protocol that this package speaks.
 const Version = 1
 
-// maxNoise is how much a login may print before the greeting, in bytes.
-const maxNoise = 1 << 20
+const maxNoise = 1 << 20 // how much a login may print before the greeting, in bytes
 
-// maxGreeting is how long the greeting's body may be, in bytes.
-const maxGreeting = 64 << 10
+const maxGreeting = 64 << 10 // how long the greeting's body may be, in bytes
 
 // ErrNoGreeting says that the output ended, or went on for too long, without
 // our greeting in it: there is no `usage serve` at the other end.

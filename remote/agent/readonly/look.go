@@ -223,8 +223,7 @@ func Renumbered(s *snapshot.Snapshot, known []hardware.BusDevice) *snapshot.Snap
 	return &renumbered
 }
 
-// dataMark is the line before the data of a program that prints no JSON.
-const dataMark = "genv-data"
+const dataMark = "genv-data" // the line before the data of a program that prints no JSON
 
 // marked is the command that prints dataMark, on a line of its own, and then runs a program.
 func marked(args ...string) []string {
@@ -259,5 +258,4 @@ func smiAnswer(out remote.Output) (answer nvidiasmi.RunResult, ok bool) {
 	return nvidiasmi.RunResult{Stdout: data[:end], Stderr: out.Stderr, ExitCode: code}, err == nil && code != notFound
 }
 
-// notFound is the exit code of a shell that doesn't find the program.
-const notFound = 127
+const notFound = 127 // the exit code of a shell that doesn't find the program

@@ -263,8 +263,7 @@ type Address struct {
 
 const defaultPort = "2379"
 
-// maxKey bounds a key, in bytes: hosts refuse a source of more than 512.
-const maxKey = 256
+const maxKey = 256 // bounds a key, in bytes: hosts refuse a source of more than 512
 
 // ParseURL reads an URL: etcd:// or etcds:// for TLS, members separated by commas, and a key.
 func ParseURL(url string) (Address, error) {

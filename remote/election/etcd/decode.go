@@ -83,8 +83,7 @@ var ErrCommonName = errors.New("etcd has users, and then refuses client certific
 // errNoGateway is the answer of the port for other members, and of an etcd without its JSON gateway.
 var errNoGateway = errors.New("not an answer of etcd: HTTP status 404")
 
-// maxMessage is how much of a message is kept, in bytes.
-const maxMessage = 300
+const maxMessage = 300 // how much of a message is kept, in bytes
 
 // asError is what a member refused, and why.
 func (f *gatewayError) asError() *MemberError {

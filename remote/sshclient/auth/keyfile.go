@@ -82,8 +82,7 @@ func (k *Keyring) file(path string) identity {
 	return file
 }
 
-// maxKeyFile is far more than the size of any key, in bytes.
-const maxKeyFile = 1 << 20
+const maxKeyFile = 1 << 20 // far more than the size of any key, in bytes
 
 // read reads a private key; there is none, and no error, in the file of a public key.
 func (k *Keyring) read(path string, public ssh.PublicKey, info fs.FileInfo) (ssh.Signer, error) {

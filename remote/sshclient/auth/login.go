@@ -113,8 +113,7 @@ func (l *Login) Next(now *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 // Offered is how many keys were offered so far.
 func (l *Login) Offered() int { return min(l.next, l.keys) }
 
-// maxNamed is how many keys Tried names.
-const maxNamed = 10
+const maxNamed = 10 // how many keys Tried names
 
 // Tried describes the keys that were offered, and the notes, in one line, for an error.
 func (l *Login) Tried() string {

@@ -87,11 +87,9 @@ func ParseHop(item string) (Lookup, error) {
 	return q, Valid(q)
 }
 
-// minRSASize is the size in bits below which OpenSSH refuses every RSA key (SSH_RSA_MINIMUM_MODULUS_SIZE).
-const minRSASize = 1024
+const minRSASize = 1024 // the size in bits below which OpenSSH refuses every RSA key (SSH_RSA_MINIMUM_MODULUS_SIZE)
 
-// commandTokens are those of KnownHostsCommand, except for what is only known in the handshake.
-const commandTokens = "CdHhikLlnpru"
+const commandTokens = "CdHhikLlnpru" // those of KnownHostsCommand, except for what is only known in the handshake
 
 // leftOut are rare keywords that ssh(1) alone honours: KnownHostsCommand with quotes or other tokens,
 // ProxyUseFdpass with a ProxyCommand.

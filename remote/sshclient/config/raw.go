@@ -181,8 +181,7 @@ type identity struct {
 	uid, home string
 }
 
-// noHome is a folder that does not exist, so that there are no files in it.
-const noHome = "/nonexistent"
+const noHome = "/nonexistent" // a folder that does not exist, so that there are no files in it
 
 // whoAmI finds the account of the real uid: $USER and $HOME may be those of another user (`sudo -E`, `su`).
 func whoAmI(o ResolverOptions) identity {

@@ -77,8 +77,7 @@ func (s *Cache) load(name string) *knownHosts {
 	return f
 }
 
-// maxFile bounds what is read of one file, in bytes.
-const maxFile = 64 << 20
+const maxFile = 64 << 20 // bounds what is read of one file, in bytes
 
 func readFile(name string) ([]byte, error) {
 	info, err := os.Stat(name)
@@ -149,8 +148,7 @@ func appendLine(name, line string) (err error) {
 	return err
 }
 
-// nameToken is the token %H of ssh_config's KnownHostsCommand, which is only known in the handshake.
-const nameToken = "\x00H"
+const nameToken = "\x00H" // the token %H of ssh_config's KnownHostsCommand, which is only known in the handshake
 
 // Ask runs ssh_config's KnownHostsCommand, as config.HostConfig has it, and returns the host with the lines that it
 // printed for the name. As in ssh, a command that fails is an error, and one that isn't there is not.

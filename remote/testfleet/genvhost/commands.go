@@ -18,8 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// idle is longer than any test.
-const idle = time.Hour
+const idle = time.Hour // longer than any test
 
 // Handle implements inprocess.Handler. What it does not expect is an error.
 func (h *Host) Handle(ctx context.Context, r *inprocess.Request) int {

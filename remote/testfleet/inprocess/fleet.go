@@ -91,8 +91,7 @@ func newKey() (ssh.Signer, error) {
 	return ssh.NewSignerFromKey(private)
 }
 
-// portAttempts is how often another free port is tried when the first host's is taken on another address.
-const portAttempts = 16
+const portAttempts = 16 // how often another free port is tried when the first host's is taken on another address
 
 // listen opens all listeners on one port.
 func (f *Fleet) listen() (err error) {

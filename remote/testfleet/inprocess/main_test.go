@@ -118,8 +118,7 @@ func TestExecWithoutTheProgram(t *testing.T) {
 	require.Contains(t, got.stderr, "not found")
 }
 
-// patience bounds what must happen; nothing is measured by it.
-const patience = 20 * time.Second
+const patience = 20 * time.Second // bounds what must happen; nothing is measured by it
 
 // greet answers a command with a line that tells what arrived.
 var greet = inprocess.Func(func(_ context.Context, r *inprocess.Request) int {
@@ -197,11 +196,9 @@ func status(t *testing.T, err error) int {
 
 func fleetPort(f *inprocess.Fleet) string { return strconv.Itoa(f.Port) }
 
-// helperVariable makes this test binary play a program: the genv of a machine, or a job.
-const helperVariable = "GENV_SIM_TEST_HELPER"
+const helperVariable = "GENV_SIM_TEST_HELPER" // makes this test binary play a program: the genv of a machine, or a job
 
-// promptEnd spares a program with the race detector its second of waiting at its end.
-const promptEnd = "GORACE=atexit_sleep_ms=0"
+const promptEnd = "GORACE=atexit_sleep_ms=0" // spares a program with the race detector its second of waiting at its end
 
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "nvidia-smi" {

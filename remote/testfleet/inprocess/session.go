@@ -90,8 +90,7 @@ type Exec struct {
 	Environ []string // added to the machine's environment variables
 }
 
-// statusFailed is that of a shell that can't be started.
-const statusFailed = 127
+const statusFailed = 127 // that of a shell that can't be started
 
 // drainDelay is how long a child's own children may hold its streams open, or
 // its client may leave them unread, after it has ended.

@@ -40,8 +40,7 @@ func RequireEtcd(t testing.TB) {
 	proctest.NeedPrograms(t, "etcd")
 }
 
-// startWithin is how long a member may take to answer: it is slow on a busy machine.
-const startWithin = time.Minute
+const startWithin = time.Minute // how long a member may take to answer: it is slow on a busy machine
 
 // EtcdCluster is a running cluster.
 type EtcdCluster struct {

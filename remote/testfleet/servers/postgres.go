@@ -21,8 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// postgresPrograms is where Debian has those of PostgreSQL.
-const postgresPrograms = "/usr/lib/postgresql/*/bin"
+const postgresPrograms = "/usr/lib/postgresql/*/bin" // where Debian has those of PostgreSQL
 
 // RequirePostgres skips the test where there is no PostgreSQL or this isn't root: the server refuses to run
 // as root, and runs as postgres.

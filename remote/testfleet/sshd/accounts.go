@@ -26,8 +26,7 @@ var accounts = append([]string{
 // sitePeople are those of the rules of sites. The controller's machine knows them, too, with the group chem.
 var sitePeople = []string{"kim", "lee", "gus", "eve", "fay", "xia", "yan", "zoe", "ada", "bo"}
 
-// firstUID is in a range that neither distributions nor systemd assign (https://systemd.io/UIDS-GIDS).
-const firstUID = 60801
+const firstUID = 60801 // in a range that neither distributions nor systemd assign (https://systemd.io/UIDS-GIDS)
 
 // UID is the user id of one of the fleet's accounts: a person, root or an
 // administrator's login. It is the group id, too.

@@ -222,8 +222,7 @@ func (f *Fleet) addHosts() error {
 	return listener.Close()
 }
 
-// defaultGPUs is how many devices a host has, unless its options say otherwise.
-const defaultGPUs = 8
+const defaultGPUs = 8 // how many devices a host has, unless its options say otherwise
 
 // Build builds a command of this module, such as "cmd/genv", for as long as the
 // test lasts, and returns the program's path.
