@@ -183,7 +183,6 @@ func ParseTrial(stdout []byte, mark string) (t Trial, ok bool) {
 	return t, ok
 }
 
-// explain is err with the result of the trial.
 func (t *Trial) explain(host Host, known *Error, err error) error {
 	e := &Error{Class: known.Class, Err: err, Stderr: known.Stderr}
 	missing := t.Genv == ""

@@ -135,7 +135,6 @@ func (x *Executor) hold() (release func(), err error) {
 
 func (x *Executor) proc() proc.FS { return x.options.Proc }
 
-// execution is one order that an Executor carries out.
 type execution struct {
 	*Executor
 	order.Options
@@ -165,7 +164,6 @@ func (m *memories) get(key proc.ID) processRecord {
 	return m.of[key]
 }
 
-// change changes what is remembered of a process, and returns it.
 func (m *memories) change(key proc.ID, change func(*processRecord)) processRecord {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -175,7 +173,6 @@ func (m *memories) change(key proc.ID, change func(*processRecord)) processRecor
 	return changed
 }
 
-// removeDead removes the processes that have ended.
 func (m *memories) removeDead(fs proc.FS) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -17,7 +17,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// target is a process that is to end.
 type target struct {
 	item    *order.Termination
 	judged  *snapshot.Process // the item's
@@ -47,7 +46,6 @@ func (t *target) conclude(o objection) {
 	}
 }
 
-// joined is two reasons, of which each may be empty.
 func joined(a, b string) string { return strings.Trim(a+"; "+b, "; ") }
 
 // poll waits until a process has ended or the timeout is over, and says which have ended: all their threads are gone
@@ -159,7 +157,6 @@ func (x *execution) checkItem(ctx context.Context, item *order.Termination) obje
 	return objection{}
 }
 
-// openProcess refers to the process that has the PID now.
 func openProcess(fs proc.FS, pid snapshot.PID) (reference, objection) {
 	r := reference{pid: pid, proc: fs}
 	fd, err := unix.PidfdOpen(int(pid), 0) // always close-on-exec

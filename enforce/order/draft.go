@@ -50,7 +50,6 @@ func (u *UnderWay) Add(o *Order) {
 	}
 }
 
-// attachmentKey is an attachment on a host.
 type attachmentKey struct {
 	device snapshot.DeviceIndex
 	eid    snapshot.EnvID

@@ -90,7 +90,6 @@ func (o *Order) processes() []snapshot.Process {
 	return processes
 }
 
-// document143 is what both formats have.
 func (o *Order) document143(encode func([]snapshot.Process) ([]byte, error)) (d order143, err error) {
 	if d.Terminate, err = encode(o.processes()); err != nil {
 		return d, fmt.Errorf("encode order: %w", err)

@@ -109,7 +109,6 @@ type Fence interface {
 	Given() (*fence.Lease, error) // the last lease; nil for none
 }
 
-// admit is Fence.Admit, on a host that has one.
 func (a *Answers) admit(r *fence.LeaseRequest) error {
 	if a.Fence == nil {
 		return nil

@@ -104,7 +104,6 @@ func numberOf(index snapshot.DeviceIndex) snapshot.GPUUUID {
 	return snapshot.GPUUUID(strconv.Itoa(int(index)))
 }
 
-// typeSource asks a host for the types of processes.
 type typeSource struct {
 	look readonly.Reading
 	host remote.Host

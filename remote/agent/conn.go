@@ -135,7 +135,6 @@ func (c *Conn) ask(ctx context.Context, t transport) (taken *snapshot.Snapshot, 
 	return taken, err
 }
 
-// current is the transport; nil if the host isn't connected.
 func (c *Conn) current() transport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,7 +198,6 @@ func (c *Conn) reset() {
 	c.setFailing(false)
 }
 
-// ended is called when a stream ended without being asked to.
 func (c *Conn) ended(t *streamTransport, why error) {
 	c.mu.Lock()
 	current := c.transport == t
@@ -222,7 +220,6 @@ func (c *Conn) reconsider() {
 	}
 }
 
-// close ends the connection and all calls for good.
 func (c *Conn) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -57,7 +57,6 @@ func coded(err error) error {
 	return errors.New(string(data))
 }
 
-// refusalOf is a refusal at the controller.
 func refusalOf(body []byte) error {
 	var r refusedError
 	if json.Unmarshal(body, &r) != nil || r.Code == "" {

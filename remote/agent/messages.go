@@ -58,7 +58,6 @@ type SnapshotRequest struct {
 	Lease *fence.LeaseRequest `json:"claim,omitempty"`
 }
 
-// bounded is a number of milliseconds as a duration.
 func bounded(ms int64) time.Duration {
 	return time.Duration(min(max(ms, 0), time.Hour.Milliseconds())) * time.Millisecond
 }
@@ -122,7 +121,6 @@ type Receipt struct {
 	Kept      bool // for the next login of the user
 }
 
-// shown is the answer message by message.
 func (a NotifyAnswer) shown() []Receipt {
 	list := make([]Receipt, len(a.Terminals))
 	for i, n := range a.Terminals {

@@ -85,7 +85,6 @@ type Pool struct {
 	allowances atomic.Pointer[map[snapshot.Hostname]*service.Allowance]
 }
 
-// errPoolClosed ends calls that come after Close.
 var errPoolClosed = remote.Errorf(remote.Cancelled, "the connections to all hosts are closed")
 
 // beginCall counts a call until leave, unless the pool is closed. So Close can wait for it, and for what it begins.
@@ -225,7 +224,6 @@ func (p *Pool) About(host remote.Host) About {
 	return a
 }
 
-// timeOf is the deadline of a request on a transport.
 func (p *Pool) timeOf(t transport) time.Duration {
 	if c, ok := t.(*Commands); ok {
 		return p.Timeout + c.slow

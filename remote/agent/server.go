@@ -267,7 +267,6 @@ func (c *Responder) read(ctx context.Context, in io.Reader) {
 	}
 }
 
-// receive reads the request after the one with the id last.
 func receive(in io.Reader, last uint64) (*frame.Frame, error) {
 	f, err := frame.Read(in)
 	switch {

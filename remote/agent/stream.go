@@ -148,7 +148,6 @@ func (s *Stream) abandon(id uint64, late bool) bool {
 	return true
 }
 
-// failWithout breaks the stream unless an answer has come.
 func (s *Stream) failWithout(id uint64) {
 	s.mu.Lock()
 	_, missing := s.calls[id]

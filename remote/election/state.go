@@ -275,7 +275,6 @@ func (e *Elector) watch(ctx context.Context, term Term, changed func(Status), en
 	}
 }
 
-// term is that in which this controller leads now.
 func (e *Elector) term() Term {
 	s := e.Status()
 	if s.Role != Leading {

@@ -29,7 +29,6 @@ type hostSettings struct {
 	labels map[string]string
 }
 
-// add reads a YAML file into the fleet.
 func (f *fleet) add(file yamlFile) error {
 	f.files = append(f.files, file.path)
 	doc := strictyaml.Parse(file.path, file.data)

@@ -240,7 +240,6 @@ func isYAML(path string, data []byte) bool {
 	return false
 }
 
-// plainLines are the hosts of a plain file, one per line.
 func plainLines(path string, data []byte) []word {
 	var words []word
 	number := 0
@@ -259,7 +258,6 @@ func withoutComment(line string) string {
 	return strings.TrimSpace(line)
 }
 
-// splitAll splits the values of a flag at their commas.
 func splitAll(values []string, flag string) []word {
 	var items []word
 	for _, value := range values {

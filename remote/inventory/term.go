@@ -27,7 +27,6 @@ func (w word) isNarrowing() bool {
 	return strings.HasPrefix(w.text, notSign) || strings.HasPrefix(w.text, andSign)
 }
 
-// sortTerms sorts the words of -H and those of -x.
 func sortTerms(words, excluded []word) (terms, error) {
 	var t terms
 	for _, w := range words {
@@ -114,7 +113,6 @@ func (f *fleet) matching(name string, others []string) ([]string, error) {
 	return found, nil
 }
 
-// errNoFleet is why a pattern can't be looked up.
 var errNoFleet = errors.New("no hosts.yaml was found to look it up in; name one with --hostfile")
 
 func (s *selected) narrow(t terms, f *fleet) error {

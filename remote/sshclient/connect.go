@@ -67,7 +67,6 @@ func (c *Client) connect(e endpoint, chain []endpoint) (*connection, error) {
 	}
 }
 
-// resolve reads the configuration.
 func (c *Client) resolve(ctx context.Context, e endpoint) (config.HostConfig, error) {
 	settings, err := c.resolver.Resolve(ctx, e.Lookup)
 	if err != nil {

@@ -52,7 +52,6 @@ func (c *Client) newConnection(s config.HostConfig, over carrier) (*connection, 
 	return l, nil
 }
 
-// hasOpened notes that a session was opened, which took so long.
 func (l *connection) hasOpened(took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,7 +89,6 @@ func (l *connection) end(why error) {
 	}
 }
 
-// reason is why the connection is over.
 func (l *connection) reason() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -63,7 +63,6 @@ func (c *Client) hostKeyCheck(ctx context.Context, t resolvedEndpoint) (*hostKey
 // knownToAll has keys of hosts for all accounts, as ssh's own file. Where ssh_config leaves that out, it is, too.
 const sshKnownToAll, knownToAll = "/etc/ssh/ssh_known_hosts", "/etc/genv/ssh_known_hosts"
 
-// files are those that decide on the key.
 func (k *hostKeyCheck) files() []string {
 	files := slices.Concat(k.target.UserKnownHosts, k.target.GlobalKnownHosts)
 	if slices.Contains(k.target.GlobalKnownHosts, sshKnownToAll) {
@@ -274,7 +273,6 @@ func (k *loginKey) callback(host string, peer net.Addr, key ssh.PublicKey) error
 	return err
 }
 
-// loggedIn forgets what only a login needs.
 func (k *loginKey) loggedIn() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

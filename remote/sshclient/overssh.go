@@ -130,7 +130,6 @@ func (p *sharedConn) expected(ctx context.Context, settings config.HostConfig) r
 	return remote.Peer{Address: strings.ToLower(t.address()), Through: "ssh", HostKey: ssh.FingerprintSHA256(key)}
 }
 
-// sshFailed is the error of a command for which ssh failed.
 func (s *Session) sshFailed(l *sshLogin) *remote.Error {
 	said := string(s.Stderr())
 	err := errors.New(cmp.Or(text.LastLine(said), "exit status 255"))
@@ -146,7 +145,6 @@ func (s *Session) sshFailed(l *sshLogin) *remote.Error {
 	return e
 }
 
-// stamp is different after what a login depends on has changed.
 func (l *sshLogin) stamp() string { return stampOf(l.path) + folder.Stamp(l.keys...) }
 
 // stampOf is different after this user has made or removed a socket. One that others make in a folder for all must not

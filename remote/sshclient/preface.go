@@ -103,7 +103,6 @@ func (c *capture) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// bytes is a copy of what was kept so far.
 func (c *capture) bytes() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()

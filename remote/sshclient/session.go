@@ -72,7 +72,6 @@ func (c *Client) open(ctx context.Context, h remote.Host) (*Session, error) {
 	}
 }
 
-// atMost is ctx with a deadline.
 func (c *Client) atMost(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, d, notWithin(d))
 }

@@ -189,7 +189,6 @@ func (c *Client) keep(e endpoint, conn net.Conn) {
 	})
 }
 
-// kept takes the connection that is kept; nil for none.
 func (c *Client) kept(e endpoint) net.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,7 +197,6 @@ func (c *Client) kept(e endpoint) net.Conn {
 	return conn
 }
 
-// drop closes a connection that no login has taken.
 func (c *Client) drop(e endpoint, conn net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,7 +20,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// sshCommand is the command line of ssh for a host.
 type sshCommand struct {
 	program        string        // the path of ssh
 	arguments      []string      // the configuration file and the destination, the last one after "--"
@@ -71,7 +70,6 @@ var errSSH = errors.New("ssh failed")
 // errEnded is returned by Start after end: the connection was closed meanwhile.
 var errEnded = errors.New("the session has ended")
 
-// processGroup is a command of ours with its children.
 type processGroup struct {
 	command *exec.Cmd
 	ended   chan struct{} // closed when the command has ended

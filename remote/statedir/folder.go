@@ -330,7 +330,6 @@ func (s *Folder) Operate(
 	return line, nil
 }
 
-// keepUnrecorded adds a record to those that wait.
 func (s *Folder) keepUnrecorded(more ...audit.Record) error {
 	records, err := s.unrecorded()
 	if err != nil {
@@ -339,7 +338,6 @@ func (s *Folder) keepUnrecorded(more ...audit.Record) error {
 	return s.folder.PutJSON(unrecordedName, append(records, more...), 0o600, true)
 }
 
-// unrecorded are the records that wait.
 func (s *Folder) unrecorded() ([]audit.Record, error) {
 	data, _, err := s.folder.Read(unrecordedName, maxUnrecorded)
 	if errors.Is(err, fs.ErrNotExist) {

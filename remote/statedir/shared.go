@@ -157,7 +157,6 @@ func (s *Shared) read(ctx context.Context) (*sharedMemory, error) {
 	return d, err
 }
 
-// get asks etcd, for as long as it may take.
 func (s *Shared) get(ctx context.Context) (*etcd.KeyValue, error) {
 	ctx, cancel := context.WithTimeout(ctx, saveWithin)
 	defer cancel()
@@ -222,7 +221,6 @@ func Written(ctx context.Context, cluster Cluster, key string) (time.Time, error
 // writers are kept, since each has tables of almost a megabyte.
 var writers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// pack returns a value as JSON, compressed.
 func pack(value any) ([]byte, error) {
 	var b bytes.Buffer
 	w := writers.Get().(*gzip.Writer)

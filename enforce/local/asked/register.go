@@ -77,7 +77,6 @@ func short(id string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// file is the file.
 type askedList struct {
 	Schema    string         `json:"schema"`
 	BootID    string         `json:"boot_id"`
@@ -192,7 +191,6 @@ func earlier(entries []*askedProcess, r *EndRequest, now time.Duration) *Earlier
 	return &Earlier{Ago: now - e.Begun, Left: e.Until - now, Sent: e.Sent}
 }
 
-// with adds what is asked now, and forgets what is over.
 func with(list []askedProcess, r *EndRequest, turn string, processes []proc.ID, now time.Duration) []askedProcess {
 	list = slices.DeleteFunc(list, func(e askedProcess) bool { return now >= e.Until+after })
 	for _, p := range processes[:min(len(processes), max(0, maxEntries-len(list)))] {

@@ -85,7 +85,6 @@ var errNoGateway = errors.New("not an answer of etcd: HTTP status 404")
 
 const maxMessage = 300 // how much of a message is kept, in bytes
 
-// asError is what a member refused, and why.
 func (f *gatewayError) asError() *MemberError {
 	var text string
 	_ = json.Unmarshal(f.Error, &text) // the same as the message, in some versions alone

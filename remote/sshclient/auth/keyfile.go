@@ -53,7 +53,6 @@ func Files(s config.HostConfig) []string {
 	return files
 }
 
-// unasked is the identity if genv may not ask for its passphrase.
 func (id identity) unasked(batchMode bool) identity {
 	if _, locked := id.signer.(*lockedKey); locked && batchMode {
 		id.signer, id.problem = nil, fmt.Errorf("%s is locked with a passphrase, and BatchMode in ssh_config forbids "+

@@ -136,7 +136,6 @@ func (k *Keys) addCertificate(path string, public ssh.PublicKey, private []ssh.S
 	}
 }
 
-// find is the signer of a public key, or nil.
 func find(signers []ssh.Signer, public ssh.PublicKey) ssh.Signer {
 	for _, signer := range signers {
 		if sameKey(public, signer.PublicKey()) {

@@ -153,7 +153,6 @@ func describe(key ssh.PublicKey) string {
 	return key.Type() + " " + hostkeys.Fingerprint(key)
 }
 
-// offer is a key that is offered with one of some signatures.
 type offer struct {
 	ssh.AlgorithmSigner
 	login      *Login

@@ -101,7 +101,6 @@ func (f *files) read(path string, r root, depth int, within [][]string) []line {
 	return f.parse(path, string(content), r, depth, within)
 }
 
-// trusted is the check that ssh does for the user's own files.
 func trusted(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && (stat.Uid == 0 || int(stat.Uid) == os.Getuid()) && info.Mode().Perm()&0o022 == 0

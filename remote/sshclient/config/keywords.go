@@ -13,7 +13,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// arity is how many words a keyword has.
 type arity int
 
 const (
@@ -195,7 +194,6 @@ var algorithmLists = sync.OnceValue(func() []algorithmList {
 	}
 })
 
-// keyword is the name in lower case.
 func (l algorithmList) keyword() string { return strings.ToLower(l.name) }
 
 func isRC4(name string) bool { return strings.HasPrefix(name, "arcfour") }
@@ -217,7 +215,6 @@ func implemented() ssh.Algorithms {
 
 const certificate = "-cert-v01@openssh.com"
 
-// withCertificates adds the certificate type of each key type.
 func withCertificates(names []string) []string {
 	all := slices.Clone(names)
 	for _, name := range names {

@@ -202,7 +202,6 @@ func (c *check) compare(key ssh.PublicKey, entries []*knownKey) error {
 	}
 }
 
-// certificate checks all but the authority of a certificate.
 func (c *check) certificate(cert *ssh.Certificate) error {
 	switch checker := (ssh.CertChecker{Clock: func() time.Time { return c.now }}); {
 	case cert.CertType != ssh.HostCert:

@@ -299,7 +299,6 @@ func (e *knownKey) matches(name string) bool {
 	return bytes.Equal(nameHash(e.salt, name), e.hash)
 }
 
-// nameHash is what known_hosts has in place of a name.
 func nameHash(salt []byte, name string) []byte {
 	mac := hmac.New(sha1.New, salt)
 	mac.Write([]byte(name))
