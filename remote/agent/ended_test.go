@@ -79,9 +79,8 @@ func (neverReached) Run(ctx context.Context, _ remote.Host, _ remote.Command) (r
 	<-ctx.Done()
 	return remote.Output{}, remote.Errorf(remote.Cancelled, "stopped")
 }
-func (neverReached) Peer(remote.Host) (remote.Peer, bool) { return remote.Peer{}, false }
-func (neverReached) Resolve(context.Context, remote.Host) {}
-
+func (neverReached) Peer(remote.Host) (remote.Peer, bool)     { return remote.Peer{}, false }
+func (neverReached) Resolve(context.Context, remote.Host)     {}
 func (neverReached) Probe(context.Context, remote.Host) error { return remote.ErrNoProbe }
 func (neverReached) Disconnect(remote.Host)                   {}
 

@@ -147,8 +147,7 @@ type streamTransport struct {
 	tookOver *atomic.Bool // of the Conn
 }
 
-func (*streamTransport) via() Via { return ViaStream }
-
+func (*streamTransport) via() Via            { return ViaStream }
 func (t *streamTransport) can() Capabilities { return t.able }
 
 func ableTo(g frame.Greeting) Capabilities {

@@ -120,20 +120,14 @@ type fake struct {
 	open map[net.Conn]bool
 
 	// accept, if set, has a new connection first, with its number from 1; false means that it is done with it.
-	accept func(conn net.Conn, number int32) bool
-	// refuse refuses every key; also is one more that is taken.
-	refuse bool
-	// accepting is how long it takes to accept a key.
-	accepting time.Duration
+	accept    func(conn net.Conn, number int32) bool
+	refuse    bool          // refuses every key; also is one more that is taken
+	accepting time.Duration // how long it takes to accept a key
 	also      ssh.PublicKey
-	// session, if set, tells whether a session is refused.
-	session func(number int32) bool
-	// command is what a command does; the channel is closed after it.
-	command func(ch ssh.Channel, line string, conn net.Conn)
-	// why is sent when a key is refused, as PAM's messages are.
-	why string
-	// banner is sent before the login.
-	banner string
+	session   func(number int32) bool                          // if set, tells whether a session is refused
+	command   func(ch ssh.Channel, line string, conn net.Conn) // what a command does; the channel is closed after it
+	why       string                                           // sent when a key is refused, as PAM's messages are
+	banner    string                                           // sent before the login
 }
 
 func newKey(t testing.TB) (ssh.Signer, []byte) {

@@ -25,8 +25,7 @@ func request(who string, epoch uint64, id string) *fence.LeaseRequest {
 	return &fence.LeaseRequest{Who: who, Epoch: epoch, Controller: id, Name: "genv on " + id}
 }
 
-func taking(r *fence.LeaseRequest) *fence.LeaseRequest { r.TakeOver = true; return r }
-
+func taking(r *fence.LeaseRequest) *fence.LeaseRequest                { r.TakeOver = true; return r }
 func started(r *fence.LeaseRequest, start string) *fence.LeaseRequest { r.Start = start; return r }
 
 // given is a lease that a host gave earlier.

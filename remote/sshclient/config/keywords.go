@@ -195,8 +195,7 @@ var algorithmLists = sync.OnceValue(func() []algorithmList {
 })
 
 func (l algorithmList) keyword() string { return strings.ToLower(l.name) }
-
-func isRC4(name string) bool { return strings.HasPrefix(name, "arcfour") }
+func isRC4(name string) bool            { return strings.HasPrefix(name, "arcfour") }
 
 // isObsolete says that newer versions of ssh do not accept the name.
 func isObsolete(name string) bool { return strings.HasPrefix(name, "ssh-dss") }

@@ -90,8 +90,7 @@ func (v view) Load(d Device) int {
 }
 
 func (v view) Celsius(d Device) int { return 31 + v.Load(d)/3 }
-
-func (v view) Watt(d Device) int { return cmp.Or(d.Watt, 70+5*v.Load(d)) }
+func (v view) Watt(d Device) int    { return cmp.Or(d.Watt, 70+5*v.Load(d)) }
 
 // BusID is the PCI address of the device.
 func (d Device) BusID() string { return fmt.Sprintf("00000000:%02X:00.0", d.place()) }

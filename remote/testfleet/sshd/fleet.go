@@ -81,15 +81,12 @@ func (f *Fleet) Close() error {
 	return errors.Join(err, os.RemoveAll(f.Dir))
 }
 
-func (f *Fleet) bin() string { return filepath.Join(f.Dir, "bin") }
-
+func (f *Fleet) bin() string    { return filepath.Join(f.Dir, "bin") }
 func (f *Fleet) bin143() string { return filepath.Join(f.Dir, "bin143") }
 
 // Genv143 is the path of the genv on hosts with the rights MaySudo143, if there are any.
-func (f *Fleet) Genv143() string { return filepath.Join(f.bin143(), "genv") }
-
-func (f *Fleet) driver() string { return filepath.Join(f.Dir, "driver") }
-
+func (f *Fleet) Genv143() string         { return filepath.Join(f.bin143(), "genv") }
+func (f *Fleet) driver() string          { return filepath.Join(f.Dir, "driver") }
 func (f *Fleet) home(user string) string { return filepath.Join(f.Dir, "home", user) }
 
 // Options describe a fleet.
