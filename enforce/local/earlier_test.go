@@ -83,7 +83,7 @@ func TestEarlierOrder(t *testing.T) {
 			up.now += row.ago
 
 			s := newScene(local.ExecutorOptions{Asked: register}, judged)
-			got := s.x.As(asked.Authority{Name: row.as}).Execute(t.Context(), newOrder("2", row.wait, row.kill, judged))[0]
+			got := s.x.As(asked.Authority{Name: row.as}, s.note, ignore).Execute(t.Context(), newOrder("2", row.wait, row.kill, judged))[0]
 			require.Equal(t, row.status, got.Status, got.Reason)
 			require.Len(t, s.lines, row.lines)
 			if row.lines < 2 {
@@ -109,7 +109,7 @@ func TestOrdersAtTheSameTime(t *testing.T) {
 	var orders sync.WaitGroup
 	for _, name := range []string{"a", "b", "c"} {
 		x := local.New(&machine{apps: []snapshot.Process{judged}}, nil, local.ExecutorOptions{Asked: register})
-		x = x.As(asked.Authority{Name: name}).OnAction(func(string) { lines.Add(1) })
+		x = x.As(asked.Authority{Name: name}, func(string) { lines.Add(1) }, ignore)
 		orders.Go(func() { x.Execute(context.Background(), newOrder(name, aMoment, false, judged)) })
 	}
 	orders.Wait()
@@ -143,10 +143,10 @@ func TestAReplacedControllersOrder(t *testing.T) {
 			}}
 			register := (&uptime{}).register(t)
 			s := newScene(local.ExecutorOptions{Asked: register}, judged)
-			x := s.x.As(asker).OnAction(func(line string) {
+			x := s.x.As(asker, func(line string) {
 				require.Equal(t, 1, held, "while it acts, no other one begins")
-				s.lines = append(s.lines, line)
-			})
+				s.note(line)
+			}, ignore)
 			got := x.Execute(t.Context(), newOrder("1", aMoment, true, judged))[0]
 			require.Equal(t, row.status, got.Status, got.Reason)
 			require.Len(t, s.lines, row.lines)
@@ -158,7 +158,7 @@ func TestAReplacedControllersOrder(t *testing.T) {
 			if row.lines > 0 {
 				return
 			}
-			other := s.x.As(asked.Authority{Name: "b"})
+			other := s.x.As(asked.Authority{Name: "b"}, s.note, ignore)
 			require.Equal(t, order.StatusKilled, other.Execute(t.Context(), newOrder("2", aMoment, true, judged))[0].Status)
 			require.Len(t, s.lines, 2, "who didn't act is not in the way of who may")
 		})
@@ -171,7 +171,7 @@ func TestAReplacedControllerDetachesNothing(t *testing.T) {
 	mine := environment("7", snapshot.UID(os.Getuid()), "me")
 	s.stateFiles.content = state.Files{Environments: []snapshot.Environment{mine}, Devices: []snapshot.Device{device(0, "7")}}
 	refuses := asked.Authority{Hold: func() (func(), error) { return nil, errReplaced }}
-	got := s.x.As(refuses).Execute(t.Context(), detaching(mine, 0))[0]
+	got := s.x.As(refuses, s.note, ignore).Execute(t.Context(), detaching(mine, 0))[0]
 	require.Equal(t, order.StatusFailed, got.Status)
 	require.Contains(t, got.Reason, errReplaced.Error())
 	require.Equal(t, []snapshot.Device{device(0, "7")}, s.stateFiles.content.Devices)
@@ -186,7 +186,7 @@ func TestTheListCannotBeWritten(t *testing.T) {
 	require.NoError(t, os.Mkdir(register.Path, 0o700))
 	s := newScene(local.ExecutorOptions{Asked: register}, judged)
 	var warnings []string
-	x := s.x.OnWarning(func(text string) { warnings = append(warnings, text) })
+	x := s.x.As(asked.Authority{}, s.note, func(text string) { warnings = append(warnings, text) })
 	require.Equal(t, order.StatusTerminated, x.Execute(t.Context(), newOrder("1", oneGrace, false, judged))[0].Status)
 	require.Len(t, warnings, 1)
 	require.Contains(t, warnings[0], "another controller may ask them once more")

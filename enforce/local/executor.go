@@ -76,8 +76,8 @@ type Executor struct {
 	stateFiles StateFiles
 	options    ExecutorOptions
 	memories   *memories
-	onAction   func(line string)
-	onWarning  func(text string)
+	onAction   func(line string) // see As
+	onWarning  func(line string)
 	asker      asked.Authority
 }
 
@@ -102,26 +102,11 @@ func (x *Executor) Execute(ctx context.Context, o order.Order) []order.Outcome {
 	return append(detached, e.terminate(ctx, o.Terminate)...)
 }
 
-// As returns an Executor with the same memory that carries out the orders of a controller.
-func (x *Executor) As(asker asked.Authority) *Executor {
+// As returns an Executor with the same memory that carries out the orders of a controller. In the goroutine of Execute
+// it calls onAction with 1.4.3's line after each action, and onWarning with what went wrong besides the outcomes.
+func (x *Executor) As(asker asked.Authority, onAction, onWarning func(line string)) *Executor {
 	other := *x
-	other.asker = asker
-	return &other
-}
-
-// OnWarning returns an Executor with the same memory that calls f, in the goroutine of Execute, with what went wrong
-// besides the outcomes.
-func (x *Executor) OnWarning(f func(text string)) *Executor {
-	other := *x
-	other.onWarning = f
-	return &other
-}
-
-// OnAction returns an Executor with the same memory that calls f, in the goroutine of Execute, with 1.4.3's line after
-// each action.
-func (x *Executor) OnAction(f func(line string)) *Executor {
-	other := *x
-	other.onAction = f
+	other.asker, other.onAction, other.onWarning = asker, onAction, onWarning
 	return &other
 }
 

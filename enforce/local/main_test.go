@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	snapshotlocal "github.com/seed-3119e985/genv/snapshot/local"
@@ -284,9 +285,12 @@ type scene struct {
 
 func newScene(o local.ExecutorOptions, apps ...snapshot.Process) *scene {
 	s := &scene{machine: &machine{apps: apps}, stateFiles: &stateFiles{}}
-	s.x = local.New(s.machine, s.stateFiles, o).OnAction(func(line string) { s.lines = append(s.lines, line) })
+	s.x = local.New(s.machine, s.stateFiles, o).As(asked.Authority{}, s.note, ignore)
 	return s
 }
+
+func (s *scene) note(line string) { s.lines = append(s.lines, line) }
+func ignore(string)               {}
 
 // terminate carries out an order of terminations.
 func (s *scene) terminate(t *testing.T, processes ...snapshot.Process) []order.Outcome {

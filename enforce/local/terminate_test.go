@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	snapshotlocal "github.com/seed-3119e985/genv/snapshot/local"
@@ -258,11 +259,13 @@ func TestConcurrentOrders(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	signalled, done := make(chan string, 1), make(chan []order.Outcome, 1)
-	go func() { done <- s.x.OnAction(func(line string) { signalled <- line }).Execute(ctx, ending(slow)) }()
+	go func() {
+		done <- s.x.As(asked.Authority{}, func(line string) { signalled <- line }, ignore).Execute(ctx, ending(slow))
+	}()
 	require.Equal(t, ending(slow).Terminate[0].String(), <-signalled)
 
 	var lines []string
-	outcomes := s.x.OnAction(func(line string) { lines = append(lines, line) }).Execute(t.Context(), ending(fast))
+	outcomes := s.x.As(asked.Authority{}, func(line string) { lines = append(lines, line) }, ignore).Execute(t.Context(), ending(fast))
 	require.Equal(t, order.StatusTerminated, outcomes[0].Status)
 	require.Equal(t, []string{ending(fast).Terminate[0].String()}, lines)
 	gentle.endedBy(unix.SIGTERM)

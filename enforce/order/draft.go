@@ -77,7 +77,8 @@ func (d *Draft) EndsBy(p *snapshot.Process, by time.Time) bool {
 
 // DetachesBy reports whether an environment loses a device anyway, or will by a time; the zero time is now.
 func (d *Draft) DetachesBy(device snapshot.DeviceIndex, eid snapshot.EnvID, by time.Time) bool {
-	return d.detaches(device, eid) || isBy(d.detaching, attachmentKey{device, eid}, by)
+	key := attachmentKey{device, eid}
+	return d.detachments[key] != nil || d.UnderWay.detaching[key] || isBy(d.detaching, key, by)
 }
 
 func isBy[K comparable](due map[K]time.Time, key K, by time.Time) bool {
@@ -122,12 +123,6 @@ func item[K comparable, V any](items *map[K]*V, key K, made func() V) *V {
 		(*items)[key] = new(made())
 	}
 	return (*items)[key]
-}
-
-// detaches reports whether an environment loses a device anyway.
-func (d *Draft) detaches(device snapshot.DeviceIndex, eid snapshot.EnvID) bool {
-	_, ok := d.detachments[attachmentKey{device, eid}]
-	return ok || d.UnderWay.Detaches(device, eid)
 }
 
 // Order is the draft as an order. The lines are those of the findings, by their ids.

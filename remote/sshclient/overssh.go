@@ -111,11 +111,6 @@ func (p *sharedConn) overSSH() (*connection, error) {
 // openSSHStep is the next step where ssh(1) can do what our own login can't.
 const openSSHStep = "use --ssh openssh, or `ssh: openssh` for the host in hosts.yaml"
 
-// masterStep is the next step where a login needs its user.
-func masterStep(host string) string {
-	return "log in by hand and leave it running: ssh -fN -o ControlMaster=auto " + remote.Quote(host)
-}
-
 // expected is the machine of which known_hosts has a key, which ssh checks.
 func (p *sharedConn) expected(ctx context.Context, settings config.HostConfig) remote.Peer {
 	t := resolvedEndpoint{endpoint: p.endpoint, HostConfig: settings}
@@ -140,7 +135,7 @@ func (s *Session) sshFailed(l *sshLogin) *remote.Error {
 	stamp := l.stamp()
 	e.Err = &outdatedError{e.Err, func() bool { return l.stamp() != stamp }}
 	if l.path != "" {
-		e.Next = masterStep(l.host)
+		e.Next = "log in by hand and leave it running: ssh -fN -o ControlMaster=auto " + remote.Quote(l.host)
 	}
 	return e
 }

@@ -182,11 +182,8 @@ func (c *Client) keep(e endpoint, conn net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.greeted[e] = conn
-	stop := context.AfterFunc(c.lifetime, func() { c.drop(e, conn) })
-	time.AfterFunc(greetedFor, func() {
-		stop()
-		c.drop(e, conn)
-	})
+	limited, cancel := context.WithTimeout(c.lifetime, greetedFor)
+	context.AfterFunc(limited, func() { cancel(); c.drop(e, conn) })
 }
 
 func (c *Client) kept(e endpoint) net.Conn {

@@ -189,7 +189,7 @@ func (h *host) carryOut(
 	}
 	items := h.record.items(o, refused)
 	warnings = h.record.append(items)
-	executor := h.executor.As(asker).OnAction(say).OnWarning(func(text string) { warnings = append(warnings, text) })
+	executor := h.executor.As(asker, say, func(text string) { warnings = append(warnings, text) })
 	outcomes := executor.Execute(ctx, o)
 	for _, t := range refused {
 		outcomes = append(outcomes, order.Outcome{

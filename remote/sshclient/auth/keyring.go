@@ -170,8 +170,7 @@ type keyAgent struct {
 	listed  time.Time
 	failed  error
 
-	mu     sync.Mutex
-	silent map[string]time.Time // when there was no answer for a key, by its blob
+	silent sync.Map // of time.Time: when there was no answer for a key, by its blob
 }
 
 // agentKeys are the keys of the agent in its order; nil without an agent.
@@ -182,10 +181,7 @@ func (k *Keyring) agentKeys(path string) ([]ssh.Signer, error) {
 	k.mu.Lock()
 	a := k.agents[path]
 	if a == nil {
-		a = &keyAgent{
-			path: path, keyring: k, requests: make(chan struct{}, agentRequests),
-			silent: map[string]time.Time{},
-		}
+		a = &keyAgent{path: path, keyring: k, requests: make(chan struct{}, agentRequests)}
 		k.agents[path] = a
 	}
 	k.mu.Unlock()
@@ -250,7 +246,8 @@ func (k *agentKey) Sign(rand io.Reader, data []byte) (*ssh.Signature, error) {
 }
 
 func (k *agentKey) SignWithAlgorithm(_ io.Reader, data []byte, algorithm string) (signature *ssh.Signature, err error) {
-	if k.agent.isSilent(k.public) {
+	blob := string(k.public.Marshal())
+	if since, ok := k.agent.silent.Load(blob); ok && time.Since(since.(time.Time)) < silentTTL {
 		return nil, errSilent
 	}
 	var flags agent.SignatureFlags
@@ -272,23 +269,10 @@ func (k *agentKey) SignWithAlgorithm(_ io.Reader, data []byte, algorithm string)
 		k.agent.keyring.answeredNow()
 	}
 	if late {
-		k.agent.noteSilent(k.public)
+		k.agent.silent.Store(blob, time.Now())
 		return nil, errSilent
 	}
 	return signature, err
-}
-
-func (a *keyAgent) isSilent(key ssh.PublicKey) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	since, ok := a.silent[string(key.Marshal())]
-	return ok && time.Since(since) < silentTTL
-}
-
-func (a *keyAgent) noteSilent(key ssh.PublicKey) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.silent[string(key.Marshal())] = time.Now()
 }
 
 var (

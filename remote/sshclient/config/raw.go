@@ -212,12 +212,6 @@ func ownFolder(folder string) string {
 	return folder
 }
 
-// noUser is the error if there is no name to log in with; ssh refuses to run then.
-func (w identity) noUser() error {
-	return &Error{Problem: fmt.Sprintf("there is no user name to log in with: this machine has no account for uid "+
-		"%s; set User in ssh_config or `user:` in hosts.yaml", w.uid)}
-}
-
 // path makes a file name absolute as OpenSSH does, from `~` and `~name`.
 func (w identity) path(name string) string {
 	name = environment(name)

@@ -166,8 +166,9 @@ func Valid(q Lookup) error {
 }
 
 func validTarget(s HostConfig, who identity) error {
-	if s.User == "" {
-		return who.noUser()
+	if s.User == "" { // ssh refuses to run then
+		return &Error{Problem: fmt.Sprintf("there is no user name to log in with: this machine has no account for uid "+
+			"%s; set User in ssh_config or `user:` in hosts.yaml", who.uid)}
 	}
 	if !hostName().MatchString(s.HostName) {
 		return &Error{Problem: fmt.Sprintf("HostName %q in ssh_config is not a host name", s.HostName)}

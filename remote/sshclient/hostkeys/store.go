@@ -296,13 +296,9 @@ func (e *knownKey) matches(name string) bool {
 	if e.hash == nil {
 		return config.MatchesAny(e.patterns, name)
 	}
-	return bytes.Equal(nameHash(e.salt, name), e.hash)
-}
-
-func nameHash(salt []byte, name string) []byte {
-	mac := hmac.New(sha1.New, salt)
+	mac := hmac.New(sha1.New, e.salt)
 	mac.Write([]byte(name))
-	return mac.Sum(nil)
+	return bytes.Equal(mac.Sum(nil), e.hash)
 }
 
 // entriesOf are those of a name, which is in lower case.
