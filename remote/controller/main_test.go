@@ -182,8 +182,7 @@ func startFleet(t *testing.T, timeout time.Duration, handlers ...inprocess.Handl
 	f.Fleet, err = inprocess.Start(t.TempDir(), 0, servers...)
 	require.NoError(t, err)
 	t.Cleanup(f.Close)
-	f.client, err = sshclient.New(sshclient.Options{ConfigFile: f.SSHConfig(), CommandTimeout: timeout})
-	require.NoError(t, err)
+	f.client = sshclient.New(sshclient.Options{ConfigFile: f.SSHConfig(), CommandTimeout: timeout})
 	t.Cleanup(f.client.Close)
 	f.streams = &agent.Pool{Start: agent.StartWith(f.client.Start), Network: f.client, Timeout: timeout, Log: zerolog.Nop()}
 	t.Cleanup(f.streams.Close)

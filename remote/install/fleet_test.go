@@ -63,9 +63,7 @@ func (f *fleet) sudoPath() string {
 func startFleet(t *testing.T, hosts ...sshd.HostOptions) *fleet {
 	t.Helper()
 	f := &fleet{Fleet: sshd.Start(t, sshd.Options{Hosts: hosts, Installable: true}), t: t}
-	var err error
-	f.client, err = sshclient.New(sshclient.Options{ConfigFile: f.SSHConfig()})
-	require.NoError(t, err)
+	f.client = sshclient.New(sshclient.Options{ConfigFile: f.SSHConfig()})
 	t.Cleanup(f.client.Close)
 	return f
 }

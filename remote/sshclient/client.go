@@ -1,7 +1,7 @@
 // Package sshclient runs commands on hosts over SSH (a remote.Runner), with OpenSSH's configuration, keys, jump hosts
 // and host key rules, on connections that stay open.
 //
-//	client, err := sshclient.New(sshclient.Options{})
+//	client := sshclient.New(sshclient.Options{})
 //	defer client.Close()
 //	output, err := client.Run(ctx, host, host.Genv("usage", "snapshot"))
 //
@@ -16,7 +16,6 @@
 package sshclient
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -43,7 +42,6 @@ type Options struct {
 	LoginTimeout   time.Duration // for what follows, to the first session; 0 is a minute, and at least ConnectTimeout
 	CommandTimeout time.Duration // of a command; 0 is 30 s. The deadline of a context applies as well
 
-	User       string // to log in with, as ssh -l, except on jump hosts
 	ConfigFile string // as ssh -F, instead of the user's and the system's; "none" for no file
 	OpenSSH    string // the ssh program that resolves ssh_config; empty is the one in PATH, "none" is none
 
@@ -99,12 +97,7 @@ var (
 )
 
 // New makes a Client without connecting to a host.
-func New(o Options) (*Client, error) {
-	if o.User != "" {
-		if err := config.Valid(config.Lookup{Host: "host", User: o.User}); err != nil {
-			return nil, &remote.Error{Class: remote.Configuration, Err: err}
-		}
-	}
+func New(o Options) *Client {
 	o = o.withDefaults()
 	c := &Client{
 		options:  o,
@@ -116,7 +109,7 @@ func New(o Options) (*Client, error) {
 		greeted:  map[endpoint]net.Conn{},
 	}
 	c.lifetime, c.end = context.WithCancelCause(context.Background())
-	return c, nil
+	return c
 }
 
 // Close ends every connection and waits for the client's goroutines; running commands return an error.
@@ -161,7 +154,7 @@ func (c *Client) shared(e endpoint) (*sharedConn, error) {
 
 func (c *Client) endpointOf(h remote.Host) endpoint {
 	return endpoint{openSSH: h.OpenSSH, Lookup: config.Lookup{
-		Host: h.Name, HostName: h.Address, User: cmp.Or(c.options.User, h.User), Port: h.Port,
+		Host: h.Name, HostName: h.Address, User: h.User, Port: h.Port,
 	}}
 }
 
@@ -223,10 +216,7 @@ func (c *Client) Way(ctx context.Context, h remote.Host) (Way, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.connectTimeout(settings))
 	defer cancel()
-	addresses, err := c.addresses(ctx, settings)
-	for _, a := range addresses {
-		w.Addresses = append(w.Addresses, a.Addr())
-	}
+	w.Addresses, err = c.addresses(ctx, settings)
 	switch {
 	case err == nil:
 		return w, nil

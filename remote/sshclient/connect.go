@@ -172,14 +172,9 @@ func notWithin(d time.Duration) error {
 	return text.Worded("not within "+d.String(), context.DeadlineExceeded)
 }
 
-func (c *Client) addresses(ctx context.Context, s config.HostConfig) ([]netip.AddrPort, error) {
-	found, err := c.names.Addresses(ctx, cmp.Or(map[string]string{"inet": "ip4", "inet6": "ip6"}[s.AddressFamily],
-		"ip"), s.HostName)
-	list := make([]netip.AddrPort, len(found))
-	for i, a := range found {
-		list[i] = netip.AddrPortFrom(a, uint16(s.Port))
-	}
-	return list, err
+func (c *Client) addresses(ctx context.Context, s config.HostConfig) ([]netip.Addr, error) {
+	family := cmp.Or(map[string]string{"inet": "ip4", "inet6": "ip6"}[s.AddressFamily], "ip")
+	return c.names.Addresses(ctx, family, s.HostName)
 }
 
 // noAddress is the error of a name that isn't there, or that can't be looked up.
@@ -220,7 +215,7 @@ func (c *Client) dialHost(ctx context.Context, s config.HostConfig) (won net.Con
 			if len(left) == 0 {
 				continue
 			}
-			to := left[0]
+			to := netip.AddrPortFrom(left[0], uint16(s.Port))
 			left = left[1:]
 			running++
 			go func() {

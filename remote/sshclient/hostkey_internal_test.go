@@ -36,8 +36,7 @@ func line(name string, key ssh.PublicKey) string {
 func shown(t *testing.T, o Options, host resolvedEndpoint, peer net.Addr, key ssh.PublicKey) error {
 	t.Helper()
 	o.ConfigFile, o.OpenSSH = "none", "none"
-	c, err := New(o)
-	require.NoError(t, err)
+	c := New(o)
 	defer c.Close()
 	check, err := c.hostKeyCheck(t.Context(), host)
 	require.NoError(t, err)
@@ -181,8 +180,7 @@ func TestAddCommand(t *testing.T) {
 		"HostKeyAlias": {alias, "ssh -o StrictHostKeyChecking=ask g true", "echo 'alias " + written + "' | sudo tee -a /etc/genv/ssh_known_hosts"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := New(Options{ConfigFile: "none", OpenSSH: "none"})
-			require.NoError(t, err)
+			c := New(Options{ConfigFile: "none", OpenSSH: "none"})
 			defer c.Close()
 			check, err := c.hostKeyCheck(t.Context(), resolvedEndpoint{endpoint: endpoint{Lookup: config.Lookup{Host: "g"}}, HostConfig: tt.host})
 			require.NoError(t, err)
@@ -204,8 +202,7 @@ func TestTheKeyOfALogin(t *testing.T) {
 	right, other := testKey(t, "right"), testKey(t, "other")
 	known := filepath.Join(t.TempDir(), "known_hosts")
 	require.NoError(t, os.WriteFile(known, []byte(line("gpu", right)+line("gpu", other)), 0o600))
-	c, err := New(Options{ConfigFile: "none", OpenSSH: "none"})
-	require.NoError(t, err)
+	c := New(Options{ConfigFile: "none", OpenSSH: "none"})
 	defer c.Close()
 	check, err := c.hostKeyCheck(t.Context(), resolvedEndpoint{HostConfig: config.HostConfig{HostName: "gpu", Port: 22, UserKnownHosts: []string{known}}})
 	require.NoError(t, err)

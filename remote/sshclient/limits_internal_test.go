@@ -95,8 +95,7 @@ Host *
   GlobalKnownHostsFile none
 `), 0o600))
 	synctest.Test(t, func(t *testing.T) {
-		c, err := New(Options{ConfigFile: file, OpenSSH: "none", ConnectTimeout: time.Hour})
-		require.NoError(t, err)
+		c := New(Options{ConfigFile: file, OpenSSH: "none", ConnectTimeout: time.Hour})
 		var a, b bastion
 		a.lend(t, c, "bastion-a")
 		b.lend(t, c, "bastion-b")
@@ -128,8 +127,7 @@ func TestSlowHostsBehindABastion(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("Host *-*\n ProxyJump bastion\nHost *\n IdentityAgent none\n IdentityFile none\n"+
 		" UserKnownHostsFile none\n GlobalKnownHostsFile none\n"), 0o600))
 	synctest.Test(t, func(t *testing.T) {
-		c, err := New(Options{ConfigFile: file, OpenSSH: "none"})
-		require.NoError(t, err)
+		c := New(Options{ConfigFile: file, OpenSSH: "none"})
 		b := bastion{takes: func(host string) time.Duration {
 			if strings.HasPrefix(host, "slow") {
 				return time.Minute
@@ -230,11 +228,10 @@ func TestNamesThatCannotBeLookedUp(t *testing.T) { //nolint:paralleltest // it r
 	} {
 		t.Run(name, func(t *testing.T) {
 			net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: dial}
-			c, err := New(Options{ConfigFile: "none", OpenSSH: "none", ConnectTimeout: time.Second})
-			require.NoError(t, err)
+			c := New(Options{ConfigFile: "none", OpenSSH: "none", ConnectTimeout: time.Second})
 			defer c.Close()
 			host := remote.Host{Name: "gpu-01.example"}
-			_, err = c.Run(t.Context(), host, remote.Command{Args: []string{"true"}})
+			_, err := c.Run(t.Context(), host, remote.Command{Args: []string{"true"}})
 			limited, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			_, way := c.Way(limited, host)

@@ -38,8 +38,7 @@ func (o *hostFlags) open(config hostConfig) (*fleet, error) {
 	if err := sshclient.EnoughDescriptors(len(config.Hosts)); err != nil {
 		return nil, err
 	}
-	client, err := sshclient.New(config.SSH)
-	return &fleet{config, o.Program, client, render.NewProgress(o.Err)}, err
+	return &fleet{config, o.Program, sshclient.New(config.SSH), render.NewProgress(o.Err)}, nil
 }
 
 func (o *hostFlags) openHosts(c *cli.Context) (*fleet, error) {

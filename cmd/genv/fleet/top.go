@@ -142,10 +142,9 @@ func (o *topOptions) run(c *cli.Context) error {
 
 // sshArguments are those of ssh before a host, with which it trusts the keys that genv trusts.
 func (o *topOptions) sshArguments(ctx context.Context, host string) (arguments []string) {
-	if client, err := sshclient.New(sshclient.Options{ConfigFile: o.sshConfig}); err == nil {
-		defer client.Close()
-		arguments = client.KnownHosts(ctx, remote.Host{Name: host})
-	}
+	client := sshclient.New(sshclient.Options{ConfigFile: o.sshConfig})
+	defer client.Close()
+	arguments = client.KnownHosts(ctx, remote.Host{Name: host})
 	if o.sshConfig != "" {
 		arguments = append(arguments, "-F", o.sshConfig)
 	}
