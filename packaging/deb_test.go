@@ -14,8 +14,7 @@ import (
 const withSecondProgram = `cd /tmp && dpkg-deb --raw-extract genv.deb old && mkdir -p old/usr/libexec/genv && echo program >old/usr/libexec/genv/genv-remote &&
 	dpkg-deb -Znone --build old old.deb >/dev/null && dpkg --install old.deb`
 
-// TestLifeOfADeb installs, upgrades, removes and purges where systemd doesn't run, as in
-// a container.
+// TestLifeOfADeb installs, upgrades, removes and purges where systemd doesn't run, as in a container.
 func TestLifeOfADeb(t *testing.T) {
 	m := startMachine(t)
 	m.install("v1.0.0")
@@ -186,8 +185,7 @@ func TestUnitsAreHardened(t *testing.T) {
 	}
 }
 
-// TestTheGuardsServiceHasNoMountsOfItsOwn: the guard's pins are in /sys/fs/bpf, which all of
-// the machine has to see.
+// TestTheGuardsServiceHasNoMountsOfItsOwn: the guard's pins are in /sys/fs/bpf, which all of the machine has to see.
 func TestTheGuardsServiceHasNoMountsOfItsOwn(t *testing.T) {
 	unit, err := os.ReadFile("systemd/genv-guard.service")
 	require.NoError(t, err)

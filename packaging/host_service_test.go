@@ -162,8 +162,7 @@ func (m *machine) asGuardable() {
 	require.NotEqual(m.t, "1", strings.TrimSpace(m.must("stat", "-c", "%i", "/sys/fs/cgroup")), "not the root cgroup of the real machine")
 }
 
-// opens says whether an account may open the node of the GPU at an index, from a service in a
-// cgroup of its own.
+// opens says whether an account may open the node of the GPU at an index, from a service in a cgroup of its own.
 func (m *machine) opens(account string, index int) bool {
 	m.t.Helper()
 	node := fmt.Sprintf("/dev/nvidia%d", 1-index)

@@ -94,8 +94,7 @@ func (c *controlled) next() (document, error) {
 	return d, json.Unmarshal(c.lines.Bytes(), &d)
 }
 
-// cycles is how long the next n cycles take. The controller runs for these only:
-// it is stopped (SIGSTOP) between calls.
+// cycles is how long the next n cycles take. The controller runs for these only: it is stopped (SIGSTOP) between calls.
 func (c *controlled) cycles(n int) ([]time.Duration, error) {
 	if err := c.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		return nil, err

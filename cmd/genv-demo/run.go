@@ -104,8 +104,7 @@ caps:
 hooks: [{command: [%s, %s], events: [warn]}]
 `
 
-// play shows all scenes. An error is one of the demo itself; a wrong result is
-// in the exit code.
+// play shows all scenes. An error is one of the demo itself; a wrong result is in the exit code.
 func (d *demo) play() (int, error) {
 	d.introduce(d.stage)
 	if err := d.configure("config.yaml", d.config("")); err != nil {
@@ -193,8 +192,7 @@ func (d *demo) config(further string) string {
 	return fmt.Sprintf("ssh-config: %s\nenforce: {state-dir: %s}\n%s", d.fleet.SSHConfig(), filepath.Join(d.dir, "state"), further)
 }
 
-// run runs a command as a person would type it: genv remote with the demo's
-// configuration files.
+// run runs a command as a person would type it: genv remote with the demo's configuration files.
 func (d *demo) run(words ...string) error {
 	args := append([]string{"remote"}, words...)
 	d.command("genv " + strings.Join(args, " "))
@@ -243,8 +241,7 @@ func (s *stage) differences(ctx context.Context, enforced bool) (list []string) 
 	return list
 }
 
-// environmentDiffers compares an environment and its host's state files with the
-// scene; "" means that they are equal.
+// environmentDiffers compares an environment and its host's state files with the scene; "" means that they are equal.
 func (s *stage) environmentDiffers(spec envSpec, enforced bool) string {
 	env := s.envs[envKey{spec.host, spec.user}]
 	if !env.Shell.Running() {

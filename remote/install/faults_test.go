@@ -240,7 +240,9 @@ func TestUninstall(t *testing.T) {
 	old := genv(t, "v1")
 	rules := filepath.Join(f.SudoersFolder(), remote.SudoersFile)
 	f.reset(old)
-	outcome, err := f.installer(old).CheckUninstall(t.Context(), host)
+	i := f.installer(old)
+	i.Options.Check = true
+	outcome, err := i.Uninstall(t.Context(), host)
 	require.NoError(t, err)
 	require.Equal(t, install.Uninstalled, outcome.Result)
 	f.requireWorking(old)

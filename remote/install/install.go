@@ -46,6 +46,8 @@ type Options struct {
 	// Account is who may run genv by sudoers; empty is the login.
 	Account string
 	Key     string // with which a controller logs in as the account, which is made if missing; empty for none
+	// Check changes nothing: the outcome is what would be done.
+	Check bool
 	// Upgrade replaces another genv at Path.
 	Upgrade bool
 	// State is who is to own the state, StateRoot or StateShared; empty to have root own it on a new host, and to
@@ -104,19 +106,14 @@ type installation struct {
 	outcome Outcome
 }
 
-// Check says what Install would do.
-func (i *Installer) Check(ctx context.Context, h remote.Host) (*Outcome, error) {
-	return i.on(ctx, h, func(_ context.Context, v *installation) error {
-		_, err := v.plan()
-		return err
-	})
-}
-
 // Install installs genv on a host. If the connection is lost, the host has the old genv or the new one.
 func (i *Installer) Install(ctx context.Context, h remote.Host) (*Outcome, error) {
 	return i.on(ctx, h, func(ctx context.Context, v *installation) error {
 		plan, err := v.plan()
-		if err == nil && (plan.files() || plan.Clean) {
+		if err != nil || v.wanted.Check {
+			return err
+		}
+		if plan.files() || plan.Clean {
 			err = v.apply(ctx, plan)
 		}
 		if err == nil && (plan.State != "" || plan.Units) {

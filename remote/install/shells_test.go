@@ -46,8 +46,8 @@ func TestLoginShells(t *testing.T) {
 			if _, err := exec.LookPath(shell); err != nil {
 				t.Skip("there is no " + shell + " on this machine")
 			}
-			i := &install.Installer{Runner: localShell{t, shell, ""}, Options: install.Options{Path: "/nowhere/bin/genv"}}
-			_, err := i.Check(t.Context(), remote.Host{Name: "here", NoSudo: true})
+			i := &install.Installer{Runner: localShell{t, shell, ""}, Options: install.Options{Path: "/nowhere/bin/genv", Check: true}}
+			_, err := i.Install(t.Context(), remote.Host{Name: "here", NoSudo: true})
 			require.Equal(t, remote.InstallRefused, remote.ClassOf(err), "%v", err)
 			require.Regexp(t, "and this genv is for|is not root", err.Error(), "which comes after all that was asked")
 		})
@@ -76,9 +76,9 @@ func TestWhomSSHDRefuses(t *testing.T) {
 		require.NoError(t, proctest.WriteProgram(filepath.Join(dir, "sshd"), []byte("#!/bin/sh\nprintf '"+said+"\\n'\n")))
 		i := &install.Installer{
 			Runner: localShell{t, "sh", dir}, Programs: programs,
-			Options: install.Options{Path: "/nowhere/bin/genv", Account: "root", Key: "ssh-ed25519 AAAA"},
+			Options: install.Options{Path: "/nowhere/bin/genv", Account: "root", Key: "ssh-ed25519 AAAA", Check: true},
 		}
-		outcome, err := i.Check(t.Context(), remote.Host{Name: "here", NoSudo: true})
+		outcome, err := i.Install(t.Context(), remote.Host{Name: "here", NoSudo: true})
 		require.NoError(t, err)
 		notes := strings.Join(outcome.Notes, "\n")
 		require.Equal(t, want != "", strings.Contains(notes, "sshd refuses logins of root: "+want), "%s: %s", said, notes)

@@ -6,20 +6,15 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 )
 
-// CheckUninstall says what Uninstall would do.
-func (i *Installer) CheckUninstall(ctx context.Context, h remote.Host) (*Outcome, error) {
-	return i.on(ctx, h, func(ctx context.Context, v *installation) error {
-		_, err := v.planUninstall(ctx)
-		return err
-	})
-}
-
 // Uninstall removes the program and what came with it. State, logs and the account stay; with Options.Purge only the
 // account, since its uid must not be given to another one.
 func (i *Installer) Uninstall(ctx context.Context, h remote.Host) (*Outcome, error) {
 	return i.on(ctx, h, func(ctx context.Context, v *installation) error {
 		vars, err := v.planUninstall(ctx)
-		if err == nil && v.found.handsOver() {
+		if err != nil || v.wanted.Check {
+			return err
+		}
+		if v.found.handsOver() {
 			err = v.changeState(ctx, StateShared)
 		}
 		if err != nil || v.outcome.Result == Unchanged && len(v.found.Leftovers) == 0 {

@@ -263,9 +263,8 @@ func closedPort(t *testing.T) string {
 	return port
 }
 
-// TestDoctorNamesEachFault: a fleet of hosts with one fault each, over real sshd and sudo.
-// Each fault is named in its check, with its next step; the checks before it are in order,
-// and no host delays another one.
+// TestDoctorNamesEachFault: a fleet of hosts with one fault each, over real sshd and sudo. Each fault is named in its
+// check, with its next step; the checks before it are in order, and no host delays another one.
 func TestDoctorNamesEachFault(t *testing.T) {
 	hosts := sickHosts()
 	f, inventory := openSickFleet(t, hosts)

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -25,11 +24,11 @@ import (
 type installOptions struct {
 	listFlags
 	install.Options
-	programs         map[string]*install.Binary
-	amd64, arm64     string // files
-	check, uninstall bool
-	askPassword      bool
-	password         *install.Password
+	programs     map[string]*install.Binary
+	amd64, arm64 string // files
+	uninstall    bool
+	askPassword  bool
+	password     *install.Password
 }
 
 func installCommand(h hostFlags) *cli.Command {
@@ -41,8 +40,8 @@ func installCommand(h hostFlags) *cli.Command {
 		Usage: "install this genv on the hosts, with the lines of sudoers that a controller needs; " +
 			"or upgrade or uninstall it",
 		Flags: o.flags(ownHosts, append(command.OutputFlags(&o.output),
-			command.Bool(&o.check, "check", "change nothing; print what is installed and what would be done, and exit with "+
-				"10 if something would change; with 3 if a host would be refused, as one with another version without --upgrade"),
+			command.Bool(&o.Check, "check", "change nothing; print what is installed and what would be done, and exit "+
+				"with 10 if something would change, or with 3 if a host would be refused, such as one that needs --upgrade"),
 			command.Bool(&o.Upgrade, "upgrade",
 				"replace another version of genv; connected controllers continue with the new one"),
 			command.Bool(&o.ShellSetup, "shell-setup", "put genv into the interactive shells of all users, "+
@@ -191,29 +190,21 @@ func (o *installOptions) run(c *cli.Context) error {
 	}
 	defer f.close()
 	i := &install.Installer{Runner: f.client, Programs: o.programs, Options: o.Options, Password: o.password}
-	results := controller.Ask(c.Context, f.asker(), o.work(i))
+	work := i.Install
+	if o.uninstall {
+		work = i.Uninstall
+	}
+	results := controller.Ask(c.Context, f.asker(), work)
 	failures := render.FailuresOf(results)
 	f.report(failures, nil)
 	changed, err := o.write(results, failures)
 	if err == nil {
 		err = f.exit(failures, nil)
 	}
-	if err == nil && o.check && changed {
+	if err == nil && o.Check && changed {
 		return &command.ExitError{Code: command.ExitWork}
 	}
 	return err
-}
-
-func (o *installOptions) work(i *install.Installer) func(context.Context, remote.Host) (*install.Outcome, error) {
-	switch {
-	case o.uninstall && o.check:
-		return i.CheckUninstall
-	case o.uninstall:
-		return i.Uninstall
-	case o.check:
-		return i.Check
-	}
-	return i.Install
 }
 
 // InstallDocument is the JSON of `genv remote install`; docs/json.md describes it.
@@ -232,7 +223,7 @@ type installedHost struct {
 // write prints what became of the hosts, and says whether something changed on one.
 func (o *installOptions) write(results []remote.Result[*install.Outcome], failures []remote.Failure) (bool, error) {
 	document := InstallDocument{
-		Schema: "genv.remote.install/1", Check: o.check, Hosts: []installedHost{}, Failed: failures,
+		Schema: "genv.remote.install/1", Check: o.Check, Hosts: []installedHost{}, Failed: failures,
 	}
 	changed := false
 	table := o.output.Table(render.Col("HOST", 6), render.Col("ARCH", 6), render.Col("PATH", 6),
@@ -246,7 +237,7 @@ func (o *installOptions) write(results []remote.Result[*install.Outcome], failur
 		document.Hosts = append(document.Hosts, h)
 		changed = changed || h.Result != install.Unchanged
 		result := h.Result
-		if o.check && h.Result != install.Unchanged {
+		if o.Check && h.Result != install.Unchanged {
 			result = "would be " + result
 		}
 		same := h.Before != nil && h.Now != nil && h.Before.Version == h.Now.Version && h.Before.Sum != h.Now.Sum

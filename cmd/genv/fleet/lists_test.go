@@ -185,8 +185,7 @@ Total 16 devices with 12 available on 2 hosts
 	require.Equal(t, command.ExitSomeFailed, first.Code, "whether the others answered before or were stopped")
 }
 
-// TestHostsThatTalkNonsense: each is named with its cause, memory stays
-// bounded, and the healthy host's answer is used.
+// TestHostsThatTalkNonsense: each is named with its cause, memory stays bounded, and the healthy host's answer is used.
 func TestHostsThatTalkNonsense(t *testing.T) {
 	good := &snapshot.Snapshot{Devices: []snapshot.Device{{TotalMemory: snapshot.MiB(80000)}}}
 	whole, err := snapshot.EncodeDevices(good.Devices)

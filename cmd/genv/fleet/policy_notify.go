@@ -48,22 +48,46 @@ func policyTestNotify(
 		return command.UsageError("nothing was sent: the policy has neither `mail:` nor `hooks:`; docs/policy.md " +
 			"describes them")
 	}
-	tests := append(testMail(c, p, file, user), hookTests(hooks.SendTest(c.Context, file.Hooks, user, p.Now()))...)
-	return writeNoticeTests(p, tests)
+	table := render.Output{Format: "tui"}.Table(render.Col("KIND", 9), render.Col("TO", 0), render.Col("RESULT", 0))
+	failed, next := 0, []string(nil)
+	add := func(kind, to, done string, err error, step string) {
+		to = text.OneLine(to)
+		if err != nil {
+			failed++
+			if done = text.OneLine(err.Error()); !strings.HasPrefix(done, "not sent: ") {
+				done = "failed: " + done
+			}
+			if step != "" {
+				next = append(next, fmt.Sprintf("%s to %s: next: %s", kind, to, step))
+			}
+		}
+		table.Add(kind, to, done)
+	}
+	testMail(c, p, file, user, add)
+	for _, r := range hooks.SendTest(c.Context, file.Hooks, user, p.Now()) {
+		if r.Webhook {
+			add("webhook", r.To, "the server has taken it", r.Err,
+				"check the address in the policy, and the log of that server")
+		} else {
+			add("command", r.To, "exit status 0", r.Err,
+				"run it yourself as the controller's account, and read its log")
+		}
+	}
+	if err := table.Write(p.Out); err != nil || failed == 0 {
+		return err
+	}
+	p.Warn(next...)
+	return &command.ExitError{Code: command.ExitFailed, Err: fmt.Errorf("%d of %s did not succeed", failed,
+		text.Plural(table.Len(), "test"))}
 }
 
-// noticeTest is what became of a test.
-type noticeTest struct {
-	kind, to string
-	done     string // what was done; empty if it failed
-	err      error
-	next     string // after an error; empty for none
-}
-
-// testMail sends a mail and its copies, unless the user gets none.
-func testMail(c *cli.Context, p *command.Program, file *policy.File, user snapshot.Username) (tests []noticeTest) {
+// testMail sends a mail and its copies, unless the user gets none. It adds what was done, or the error and the next step.
+func testMail(
+	c *cli.Context, p *command.Program, file *policy.File, user snapshot.Username,
+	add func(kind, to, done string, err error, step string),
+) {
 	if file.Mail == nil {
-		return nil
+		return
 	}
 	results := []mail.Letter{{Err: mail.ErrOptedOut}}
 	if !file.Mail.OptedOut(user) {
@@ -71,55 +95,11 @@ func testMail(c *cli.Context, p *command.Program, file *policy.File, user snapsh
 	}
 	kind := "mail"
 	for _, r := range results {
-		tests = append(tests, noticeTest{
-			kind: kind, to: cmp.Or(r.To, string(user)), done: file.Mail.SMTP + file.Mail.Sendmail +
-				" has taken it", err: r.Err, next: mail.NextStep(r.Err),
-		})
+		done := file.Mail.SMTP + file.Mail.Sendmail + " has taken it"
+		add(kind, cmp.Or(r.To, string(user)), done, r.Err, mail.NextStep(r.Err))
 		kind = "copy"
 	}
 	for _, to := range file.Mail.CopyTo[len(results)-1:] {
-		tests = append(tests, noticeTest{kind: kind, to: to, err: errors.New("not sent: there is no mail to copy")})
+		add(kind, to, "", errors.New("not sent: there is no mail to copy"), "")
 	}
-	return tests
-}
-
-func hookTests(results []hooks.Post) (tests []noticeTest) {
-	for _, r := range results {
-		t := noticeTest{
-			kind: "command", to: r.To, done: "exit status 0", err: r.Err,
-			next: "run it yourself as the controller's account, and read its log",
-		}
-		if r.Webhook {
-			t.kind, t.done, t.next = "webhook", "the server has taken it", "check the address in the policy, and the log "+
-				"of that server"
-		}
-		tests = append(tests, t)
-	}
-	return tests
-}
-
-// writeNoticeTests prints what became of tests, with the next steps, and fails if one failed.
-func writeNoticeTests(p *command.Program, tests []noticeTest) error {
-	table := render.Output{Format: "tui"}.Table(render.Col("KIND", 9), render.Col("TO", 0), render.Col("RESULT", 0))
-	failed := 0
-	for _, t := range tests {
-		result := t.done
-		if t.err != nil {
-			failed++
-			if result = text.OneLine(t.err.Error()); !strings.HasPrefix(result, "not sent: ") {
-				result = "failed: " + result
-			}
-		}
-		table.Add(t.kind, text.OneLine(t.to), result)
-	}
-	if err := table.Write(p.Out); err != nil || failed == 0 {
-		return err
-	}
-	for _, t := range tests {
-		if t.err != nil && t.next != "" {
-			p.Warn(fmt.Sprintf("%s to %s: next: %s", t.kind, text.OneLine(t.to), t.next))
-		}
-	}
-	return &command.ExitError{Code: command.ExitFailed, Err: fmt.Errorf("%d of %s did not succeed", failed,
-		text.Plural(len(tests), "test"))}
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -174,23 +174,21 @@ type topSource struct {
 	looking  context.Context //nolint:containedctx // ends when a controller was started
 	stop     func()          // ends the looks; nil for none
 
-	mu   sync.Mutex
-	path string // of the controller's socket; empty while there is none
+	path atomic.Pointer[string] // of the controller's socket; empty while there is none
 }
 
 // source connects to the controller, or begins to look at the hosts.
 func (o *topOptions) source(c *cli.Context) (*topSource, error) {
-	s := &topSource{path: o.from}
+	s := new(topSource)
+	s.path.Store(&o.from)
 	if o.from != "" {
 		s.follower = top.Follow(live.NewClient(o.from))
 		return s, nil
 	}
 	config, err := o.readLoopConfig(c, o.interval)
-	switch {
-	case err != nil && o.socket == socket.Off:
-		return nil, fmt.Errorf("no controller is asked: %w", err)
-	case err != nil:
-		return nil, fmt.Errorf("no running controller was found: %w", err)
+	if err != nil {
+		why := map[bool]string{true: "no controller is asked", false: "no running controller was found"}
+		return nil, fmt.Errorf("%s: %w", why[o.socket == socket.Off], err)
 	}
 	if !o.plain { // the screen is the view's
 		config.SSH.Prompt, config.SSH.Log = nil, zerolog.Nop()
@@ -199,16 +197,13 @@ func (o *topOptions) source(c *cli.Context) (*topSource, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.look(c.Context, f, o.interval, func() string { return o.appeared(c) })
+	s.look(c.Context, f, o.interval, func() string { // the socket of a controller that was started since
+		if o.socket == socket.Off {
+			return ""
+		}
+		return runningController(c.Context, o.Getenv)
+	})
 	return s, nil
-}
-
-// appeared is the socket of a controller that was started since; empty for none.
-func (o *topOptions) appeared(c *cli.Context) string {
-	if o.socket == socket.Off {
-		return ""
-	}
-	return runningController(c.Context, o.Getenv)
 }
 
 // runningController is the path of the socket of a controller that runs on this machine; empty for none.
@@ -223,13 +218,6 @@ func runningController(ctx context.Context, getenv func(string) string) string {
 	return path
 }
 
-// controller is the path of the controller's socket; empty while there is none.
-func (s *topSource) controller() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.path
-}
-
 // Next is a top.Next.
 func (s *topSource) Next(ctx context.Context) (top.Update, error) {
 	if s.follower == nil {
@@ -237,11 +225,11 @@ func (s *topSource) Next(ctx context.Context) (top.Update, error) {
 		defer cancel()
 		defer context.AfterFunc(s.looking, cancel)()
 		update, err := s.looks(within)
-		if err == nil || ctx.Err() != nil || s.controller() == "" {
+		if err == nil || ctx.Err() != nil || *s.path.Load() == "" {
 			return update, err
 		}
 		s.stop()
-		s.stop, s.follower = nil, top.Follow(live.NewClient(s.controller()))
+		s.stop, s.follower = nil, top.Follow(live.NewClient(*s.path.Load()))
 	}
 	return s.follower.Next(ctx)
 }
@@ -256,7 +244,7 @@ func (s *topSource) close() {
 }
 
 func (s *topSource) act(ctx context.Context, action *operator.Instruction) (operator.Answer, error) {
-	path := s.controller()
+	path := *s.path.Load()
 	if path == "" {
 		return operator.Answer{}, errors.New("actions need a running controller: start `genv remote enforce`")
 	}
@@ -293,9 +281,7 @@ func (s *topSource) look(ctx context.Context, f *fleet, interval time.Duration, 
 			return
 		}
 		if path := appeared(); path != "" {
-			s.mu.Lock()
-			s.path = path
-			s.mu.Unlock()
+			s.path.Store(&path)
 			cancel()
 		}
 	}}

@@ -22,8 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// mixedFleet is a host with our genv and one with 1.4.3; alice has an environment with
-// device 0 on each.
+// mixedFleet is a host with our genv and one with 1.4.3; alice has an environment with device 0 on each.
 func mixedFleet(t *testing.T) (f *sshd.Fleet, envs map[string]*testfleet.Env) {
 	hosts := []sshd.HostOptions{{Name: "ours", Rights: sshd.MaySudo}, {Name: "old", Rights: sshd.MaySudo143}}
 	f = sshd.Start(t, sshd.Options{Hosts: hosts, Genv: genvtest.Program(t), AcceptEnv: []string{"GENV_PREACTIVATE*"}})
@@ -36,8 +35,7 @@ func mixedFleet(t *testing.T) (f *sshd.Fleet, envs map[string]*testfleet.Env) {
 	return f, envs
 }
 
-// callsOfSudo puts a sudo first in the path of every login that refuses and notes what it
-// was called with.
+// callsOfSudo puts a sudo first in the path of every login that refuses and notes what it was called with.
 func callsOfSudo(t *testing.T, f *sshd.Fleet) (called func() string) {
 	calls := filepath.Join(f.Dir, "calls")
 	require.NoError(t, os.WriteFile(calls, nil, 0o666))
@@ -118,8 +116,7 @@ func TestEnforcementTakesRoot(t *testing.T) {
 	}
 }
 
-// TestServeWithoutRoot: a login without root may look, and whatever order it sends is
-// refused.
+// TestServeWithoutRoot: a login without root may look, and whatever order it sends is refused.
 func TestServeWithoutRoot(t *testing.T) {
 	t.Parallel()
 	f, envs := mixedFleet(t)
@@ -161,8 +158,7 @@ func TestServeWithoutRoot(t *testing.T) {
 	require.NoError(t, session.Wait())
 }
 
-// TestExecuteWithoutRoot: `usage execute` gives a user no more than `genv devices detach`
-// does.
+// TestExecuteWithoutRoot: `usage execute` gives a user no more than `genv devices detach` does.
 func TestExecuteWithoutRoot(t *testing.T) {
 	t.Parallel()
 	f, envs := mixedFleet(t)

@@ -110,9 +110,8 @@ func Main(m *testing.M) {
 	}))
 }
 
-// passOnIgnoredSignals keeps signals that these tests were started to ignore, as nohup and
-// sh's & do, from being ignored by the programs that the tests start: a signal that is
-// caught is reset in a child.
+// passOnIgnoredSignals keeps signals that these tests were started to ignore, as nohup and sh's & do, from being
+// ignored by the programs that the tests start: a signal that is caught is reset in a child.
 func passOnIgnoredSignals() {
 	caught := make(chan os.Signal, 1)
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
@@ -146,8 +145,7 @@ func Run(t *testing.T, args ...string) Result {
 	return Result{Out: out.String(), Err: errs.String(), Code: code}
 }
 
-// Getenv is the environment with a state folder of its own: each run of enforce
-// begins without a memory.
+// Getenv is the environment with a state folder of its own: each run of enforce begins without a memory.
 func Getenv(t *testing.T) func(string) string {
 	dir := t.TempDir()
 	return func(name string) string {

@@ -57,8 +57,7 @@ gpu-server-…  alice  User alice is using 3
 	}
 }
 
-// TestWideCharacters: they don't shift the columns of a terminal; in a pipe a character is
-// a character, as with 1.4.3.
+// TestWideCharacters: they don't shift the columns of a terminal; in a pipe a character is a character, as with 1.4.3.
 func TestWideCharacters(t *testing.T) {
 	header := []string{"NAME", "USER", "ID"}
 	rows := [][]string{{"项目训练", "alice", "7"}, {"e\u0301te\u0301", "bob", "8"}}
@@ -93,8 +92,7 @@ func TestAges(t *testing.T) {
 	}
 }
 
-// TestProgress: the line is there while people wait, no matter for whom, and
-// never afterwards.
+// TestProgress: the line is there while people wait, no matter for whom, and never afterwards.
 func TestProgress(t *testing.T) {
 	const second, none = time.Second + time.Millisecond, ""
 	line := func(text string) string { return "\r\x1b[K" + text + " hosts …" }
@@ -219,4 +217,23 @@ func TestOrdinaryCSVIsUnchanged(t *testing.T) {
 	w.Flush()
 	require.NoError(t, WriteCSV(&is, [][]string{row}))
 	require.Equal(t, was.String(), is.String())
+}
+
+func TestWrap(t *testing.T) {
+	for _, c := range []struct {
+		name, text    string
+		indent, width int
+		want          string
+	}{
+		{"a pipe", "one two three four five six", 2, 0, "one two three four five six"},
+		{"too little room", "one two three four five six", 70, 80, "one two three four five six"},
+		{"it fits exactly", "one two three four five", 0, 23, "one two three four five"},
+		{"one character less", "one two three four five", 0, 22, "one two three four\nfive"},
+		{"an indent", "one two three four five", 3, 25, "one two three four\n   five"},
+		{"a word that is too long", "a averylongwordwithoutanyspaceinit b", 0, 20, "a\naverylongwordwithoutanyspaceinit\nb"},
+		{"characters, not bytes", "öööö öööö öööö öööö", 0, 20, "öööö öööö öööö öööö"},
+		{"nothing", "", 3, 80, ""},
+	} {
+		require.Equal(t, c.want, Wrap(c.text, c.indent, c.width), c.name)
+	}
 }
