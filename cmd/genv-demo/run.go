@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,7 +17,10 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/term"
+
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // The exit codes of the demo.
@@ -113,24 +117,22 @@ func (d *demo) play() (int, error) {
 	enforce := append([]string{"enforce", "-H", "@all"}, rules...)
 	d.title("First a look at the fleet: which GPUs no environment has. Its hosts.yaml is in a folder of the demo.")
 	d.command("export GENV_CONFIG_DIR=" + d.dir)
-	if err := d.run("devices"); err != nil {
-		return 0, err
+	err := d.run("devices")
+	show := func(title string, words ...string) {
+		if err == nil {
+			d.title(title)
+			err = d.run(words...)
+		}
 	}
-	d.title("Which GPUs of gpu-04 are free, and who uses the others? (You play all users, so each process is yours.)")
-	if err := d.run("gpus", "-H", "gpu-04"); err != nil {
-		return 0, err
-	}
-	d.title("What would be done? A dry run asks every host, applies the rules, and changes nothing.")
-	if err := d.run(append(enforce, "--dry-run", "--cycles", "1")...); err != nil {
-		return 0, err
-	}
+	show("Which GPUs of gpu-04 are free, and who uses the others? (You play all users, so each process is yours.)",
+		"gpus", "-H", "gpu-04")
+	show("What would be done? A dry run asks every host, applies the rules, and changes nothing.",
+		append(enforce, "--dry-run", "--cycles", "1")...)
 	differences := d.differences(d.ctx, false)
-	d.title("Now for real, two cycles a second apart: the second finds nothing left to do.")
-	if err := d.run(append(enforce, "--interval", "1", "--cycles", "2")...); err != nil {
-		return 0, err
-	}
-	d.title("Two GPUs of erin's are available again.")
-	if err := d.run("gpus", "-H", "gpu-04"); err != nil {
+	show("Now for real, two cycles a second apart: the second finds nothing left to do.",
+		append(enforce, "--interval", "1", "--cycles", "2")...)
+	show("Two GPUs of erin's are available again.", "gpus", "-H", "gpu-04")
+	if err != nil {
 		return 0, err
 	}
 	told, err := d.showCap()
@@ -210,14 +212,11 @@ func (d *demo) run(words ...string) error {
 	return err
 }
 
-// endingDelay is how long it may take until this program, as the parent, sees
-// the ends of all processes that genv has ended.
-const endingDelay = 3 * time.Second
-
 // differences lists what differs from the scene: before enforcement every
 // process runs and every device is attached; after it, those without a violation.
 func (s *stage) differences(ctx context.Context, enforced bool) (list []string) {
-	ctx, cancel := context.WithTimeout(ctx, endingDelay)
+	// So long it may take until this program, as the parent, sees the ends of all processes that genv has ended.
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	for i, spec := range s.specs {
 		job := s.jobs[i]
@@ -261,4 +260,104 @@ func (s *stage) environmentDiffers(spec envSpec, enforced bool) string {
 		return fmt.Sprintf("%s on %s is attached to GPUs %v, not %v", spec.user, spec.host, got, want)
 	}
 	return ""
+}
+
+// screen prints the demo, with colours only on a terminal whose user has not set NO_COLOR (https://no-color.org).
+type screen struct {
+	out     io.Writer
+	colours bool
+}
+
+func newScreen(out io.Writer, getenv func(string) string) screen {
+	file, ok := out.(*os.File)
+	terminal := ok && term.IsTerminal(int(file.Fd()))
+	return screen{out: out, colours: terminal && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"}
+}
+
+const (
+	bold  = "1"
+	dim   = "2"
+	red   = "31"
+	green = "32"
+	cyan  = "36"
+)
+
+func (s screen) paint(colour, text string) string {
+	if !s.colours {
+		return text
+	}
+	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+}
+
+func (s screen) title(text string) { fmt.Fprintf(s.out, "\n%s\n", s.paint(bold, text)) }
+
+func (s screen) say(text string) { fmt.Fprint(s.out, text) }
+
+func (s screen) row(name, text string) { s.say(fmt.Sprintf("  %-16s %s\n", name, text)) }
+
+func (s screen) command(line string) { fmt.Fprintf(s.out, "%s\n", s.paint(cyan, "$ "+line)) }
+
+// item prints a line with a green check mark, or with a red cross and what is wrong.
+func (s screen) item(text, problem string) {
+	if problem == "" {
+		fmt.Fprintf(s.out, "%s %s\n", s.paint(green, "✓"), text)
+		return
+	}
+	fmt.Fprintf(s.out, "%s %s   %s\n", s.paint(red, "✗"), text, s.paint(red, problem))
+}
+
+// introduce shows the hosts, the processes, and which of them break a rule.
+func (s screen) introduce(on *stage) {
+	devices := 0
+	for _, spec := range hostSpecs {
+		devices += spec.devices
+	}
+	s.title(fmt.Sprintf("%d GPU hosts with %d GPUs, all on this machine", len(hostSpecs), devices))
+	fmt.Fprintf(s.out, "The GPUs are simulated. The SSH servers (%s to %s, port %d)\n"+
+		"and the processes are real; all of them are yours and end with this demo.\n",
+		hostSpecs[0].address, hostSpecs[len(hostSpecs)-1].address, on.fleet.Port)
+	if on.fleet.Port != port {
+		fmt.Fprintf(s.out, "Another program listens on port %d, so the hosts are on port %d.\n", port, on.fleet.Port)
+	}
+	fmt.Fprintf(s.out, "\n%s\n", s.paint(dim, fmt.Sprintf("  %-8s %-7s %8s  %-11s %3s %9s", "HOST", "USER", "PID", "PROCESS", "GPU", "MEMORY")))
+	for i, spec := range on.specs {
+		s.item(fmt.Sprintf("%-8s %-7s %8d  %-11s %3d %9s",
+			spec.host, cmp.Or(spec.user, "-"), on.jobs[i].PID, spec.program, spec.device, text.GiB(spec.miB<<20)), spec.violation)
+	}
+	for _, env := range envSpecs {
+		for _, a := range env.attached {
+			if a.violation != "" {
+				s.item(fmt.Sprintf("%-8s %-7s %8s  %-11s %3d %9s", env.host, env.user, "", "(attached)", a.device, ""), a.violation)
+			}
+		}
+	}
+}
+
+// conclude shows the result of the checks.
+func (s screen) conclude(differences []string) {
+	if len(differences) > 0 {
+		s.title("The result is wrong:")
+		for _, d := range differences {
+			s.item("", d)
+		}
+		return
+	}
+	ended, detached := 0, 0
+	jobs := slices.Concat(jobSpecs, laterSpecs)
+	for _, spec := range jobs {
+		if spec.violation != "" {
+			ended++
+		}
+	}
+	for _, env := range envSpecs {
+		for _, a := range env.attached {
+			if a.violation != "" {
+				detached++
+			}
+		}
+	}
+	s.title("Checked from outside of genv:")
+	s.item(fmt.Sprintf("the %d processes that broke a rule have ended, and %d GPUs were detached", ended, detached), "")
+	s.item(fmt.Sprintf("the other %d processes and %d shells still run", len(jobs)-ended, len(envSpecs)), "")
+	s.item("the dry run had changed nothing", "")
 }

@@ -93,8 +93,7 @@ func (e *Election) checks(now time.Time) []doctor.Check {
 		list = append(list, checkStandby(r, cmp.Or(leader, new(election.Registration)), now))
 	}
 	if e.Leader != nil && len(standbys) == 0 {
-		list = append(list, doctor.Problem(standbyRow, "no-standby",
-			"no standby would replace the leader"))
+		list = append(list, doctor.Problem(standbyRow, "no-standby", "no standby would replace the leader"))
 	}
 	for _, r := range lost {
 		list = append(list, doctor.Problem(lostRow, "controller-lost", "%s was killed, or can't reach etcd",

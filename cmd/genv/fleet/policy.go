@@ -246,8 +246,7 @@ func (o *checkOptions) writeCheck(d *CheckDocument, wrong error) error {
 		o.Warn("Not checked: " + line)
 	}
 	if !d.OK {
-		return command.UsageError("%s: %s, which --strict makes an error", d.File,
-			text.Plural(refusable(d), "warning"))
+		return command.UsageError("%s: %s, which --strict makes an error", d.File, text.Plural(refusable(d), "warning"))
 	}
 	_, err := fmt.Fprintf(o.Out, "%s: OK\n", d.File)
 	return err

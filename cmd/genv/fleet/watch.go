@@ -223,8 +223,7 @@ func (o *monitorOptions) run(c *cli.Context) error {
 	snapshotter := &controller.Snapshotter{Survey: *f.asker()}
 	snapshotter.Link = f.visible(pool, o.Interval)
 	snapshotter.Fanout = len(config.Hosts)
-	return monitoring.Run(c.Context, &o.Program, o.ExportConfig, f.collector(snapshotter),
-		config.SSH.CommandTimeout)
+	return monitoring.Run(c.Context, &o.Program, o.ExportConfig, f.collector(snapshotter), config.SSH.CommandTimeout)
 }
 
 // collector asks all hosts for their metrics, and prints which are lost or back, with the time. Its error ends the run,

@@ -3,6 +3,7 @@ package render
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,9 +16,8 @@ import (
 // HostLog says of the hosts of a loop when they are lost and when they are back, once each.
 // The zero HostLog knows no host.
 type HostLog struct {
-	known  map[snapshot.Hostname]*hostState
-	steps  map[string]time.Time // when each next step was said
-	looked bool
+	known map[snapshot.Hostname]*hostState // nil before the first look
+	steps map[string]time.Time             // when each next step was said
 
 	// Lost and Back are how many hosts were lost, and came back, so far.
 	Lost, Back int
@@ -30,24 +30,21 @@ type hostState struct {
 	atStart bool         // it has failed since the first look, and may have before
 	losses  []time.Time  // the latest ones
 	silent  bool         // its changes are too many to be said
-	said    bool         // that it is lost
 }
 
 const (
 	flapLosses = 3              // as many losses
-	flapWindow = time.Hour      // within this time make a host unsteady:
-	steadyTime = flapWindow     // it is said again when it has not changed for this long
+	flapWindow = time.Hour      // within this time make a host unsteady, until it has not changed for as long
 	stepsAgain = 24 * time.Hour // a next step is said again after this
 )
 
 // Look compares a cluster with the one before, and returns lines about hosts that are lost,
 // fail for another reason, or are back.
 func (l *HostLog) Look(cluster snapshot.Cluster, now time.Time) []string {
-	if l.known == nil {
+	first := l.known == nil
+	if first {
 		l.known, l.steps = make(map[snapshot.Hostname]*hostState), make(map[string]time.Time)
 	}
-	first := !l.looked
-	l.looked = true
 	failures := make(map[string][]remote.Failure) // by what is said of them
 	var back []returned
 	present := make(map[snapshot.Hostname]bool, len(cluster.Hosts))
@@ -55,26 +52,20 @@ func (l *HostLog) Look(cluster snapshot.Cluster, now time.Time) []string {
 	for i := range cluster.Hosts {
 		h := &cluster.Hosts[i]
 		present[h.Name] = true
-		if h.Err == nil && h.Snapshot == nil {
-			continue // it is being asked for the first time
-		}
-		if h.Err == nil {
+		switch {
+		case h.Err != nil:
+			failed++
+			f := remote.FailureOf(string(h.Name), h.Err)
+			if change := l.fails(h.Name, f.Class, first, now); change != "" {
+				failures[change] = append(failures[change], f)
+			}
+		case h.Snapshot != nil: // else it is being asked for the first time
 			if r, ok := l.answers(h.Name, now); ok {
 				back = append(back, r)
 			}
-			continue
-		}
-		failed++
-		f := remote.FailureOf(string(h.Name), h.Err)
-		if change := l.fails(h.Name, f.Class, first, now); change != "" {
-			failures[change] = append(failures[change], f)
 		}
 	}
-	for name := range l.known {
-		if !present[name] {
-			delete(l.known, name)
-		}
-	}
+	maps.DeleteFunc(l.known, func(name snapshot.Hostname, _ *hostState) bool { return !present[name] })
 	if first {
 		return firstLines(failures[isLost], len(cluster.Hosts))
 	}
@@ -121,12 +112,11 @@ func (l *HostLog) fails(name snapshot.Hostname, class remote.Class, first bool, 
 			h.silent = true
 			return isUnsteady
 		}
-		h.said = true
 		return isLost
 	}
 	switch {
-	case h.silent && now.Sub(h.since) >= steadyTime:
-		h.silent, h.said, h.class = false, true, class
+	case h.silent && now.Sub(h.since) >= flapWindow:
+		h.silent, h.class = false, class
 		return isChanged
 	case h.class != class:
 		h.class = class
@@ -156,9 +146,8 @@ func (l *HostLog) answers(name snapshot.Hostname, now time.Time) (r returned, sa
 	case h.class != "":
 		l.Back++
 		h.class, h.since = "", now
-		say, h.said = h.said && !h.silent, false
-		return r, say
-	case h.silent && now.Sub(h.since) >= steadyTime:
+		return r, !h.silent
+	case h.silent && now.Sub(h.since) >= flapWindow:
 		h.silent = false
 		r.steady, say = true, true
 	}
