@@ -103,13 +103,22 @@ func (o *stateOptions) fileFlags() []cli.Flag {
 	}
 }
 
-// checkReset protects the other users: the state files are those of all.
-func (o *stateOptions) checkReset(who *hostUser) error {
-	if o.reset && who.uid != 0 {
+// clear clears a state file with --reset: the devices that list finds remain. Only root may, since it is that of all.
+func (o *stateOptions) clear(
+	ctx context.Context, who *hostUser, file state.File, list func(context.Context) ([]snapshot.Device, error),
+) error {
+	switch {
+	case !o.reset:
+		return nil
+	case who.uid != 0:
 		return errors.New("--reset clears the state of all users: only root may, with `sudo genv envs --reset` or " +
 			"`sudo genv devices --reset`")
 	}
-	return nil
+	found, err := list(ctx)
+	if err == nil {
+		err = who.Store.Reset(ctx, file, found...)
+	}
+	return err
 }
 
 type hostUser struct {

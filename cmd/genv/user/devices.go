@@ -149,17 +149,8 @@ func (p *userCommands) devicesCommand() *cli.Command {
 // files are the state files with the devices, after --reset.
 func (o *devicesOptions) files(c *cli.Context) (state.Files, error) {
 	who := o.person()
-	if err := o.checkReset(who); err != nil {
+	if err := o.clear(c.Context, who, state.Devices, who.Machine.ListDevices); err != nil {
 		return state.Files{}, err
-	}
-	if o.reset {
-		found, err := who.Machine.ListDevices(c.Context)
-		if err == nil {
-			err = who.Store.Reset(c.Context, state.Devices, found...)
-		}
-		if err != nil {
-			return state.Files{}, err
-		}
 	}
 	files, err := who.Devices(c.Context, o.noCleanup)
 	o.Warn(files.Warnings...)

@@ -1,6 +1,7 @@
 package user
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -137,13 +138,9 @@ func (o *envsOptions) query(c *cli.Context) error {
 // files are the state files with the environments, after --reset.
 func (o *envsOptions) files(c *cli.Context) (state.Files, error) {
 	who := o.person()
-	if err := o.checkReset(who); err != nil {
+	none := func(context.Context) ([]snapshot.Device, error) { return nil, nil }
+	if err := o.clear(c.Context, who, state.Envs, none); err != nil {
 		return state.Files{}, err
-	}
-	if o.reset {
-		if err := who.Store.Reset(c.Context, state.Envs); err != nil {
-			return state.Files{}, err
-		}
 	}
 	read := who.StateFiles
 	if o.noCleanup {

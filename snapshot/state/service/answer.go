@@ -148,8 +148,10 @@ func (s *Server) changeWithinCaps(ctx context.Context, asked change.Change, by c
 	return result, err
 }
 
-func (s *Server) requester(ctx context.Context, by callerProcess, named *processes) change.Requester {
-	asker := change.Requester{
+// requester is who asks for a change. The caller closes the processes that it names.
+func (s *Server) requester(ctx context.Context, by callerProcess) (asker change.Requester, named *processes) {
+	named = &processes{fs: s.Proc, by: by, held: map[snapshot.PID]*proc.Handle{}}
+	asker = change.Requester{
 		UID: by.account, Now: snapshot.DateOf(s.Now()), Owner: named.owner,
 		Username: func(uid snapshot.UID) snapshot.Username {
 			if by.name != "" && uid == by.account {
@@ -172,7 +174,7 @@ func (s *Server) requester(ctx context.Context, by callerProcess, named *process
 	if by.unknown == nil {
 		asker.PID = by.pid
 	}
-	return asker
+	return asker, named
 }
 
 // change makes a change for a client. A registered process that has ended since is removed again. With untold, the
@@ -183,9 +185,8 @@ func (s *Server) change(
 	if by.contained {
 		return change.Result{}, errContained
 	}
-	named := &processes{fs: s.Proc, by: by, held: map[snapshot.PID]*proc.Handle{}}
+	asker, named := s.requester(ctx, by)
 	defer named.close()
-	asker := s.requester(ctx, by, named)
 	if asked.Leave != nil && asked.Leave.PID != 0 && by.unknown != nil {
 		return change.Result{}, by.unknown
 	}

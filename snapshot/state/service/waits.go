@@ -246,9 +246,9 @@ func (s *Server) prepare(ctx context.Context, w *wait) error {
 	if err != nil {
 		return err
 	}
-	named := &processes{fs: s.Proc, by: w.by, held: map[snapshot.PID]*proc.Handle{}}
+	asker, named := s.requester(ctx, w.by)
 	defer named.close()
-	if _, err := w.change.Prepare(s.requester(ctx, w.by, named)); err != nil {
+	if _, err := w.change.Prepare(asker); err != nil {
 		return err
 	}
 	files := state.Files{Devices: look.Devices, Environments: look.Environments}
