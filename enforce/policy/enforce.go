@@ -12,8 +12,8 @@ import (
 
 var _ enforce.Policy = (*File)(nil)
 
-// Settings implements enforce.Policy. What follows from the same overrides and flags is found
-// out once: there are few such combinations, and for a large fleet it is asked 50,000 times a cycle.
+// Settings implements enforce.Policy. What follows from the same overrides and flags is merged once: a large fleet asks
+// 50,000 times a cycle.
 func (f *File) Settings(q enforce.Query) *enforce.Settings {
 	q.User = f.Accounts.Name(q.User)
 	layers := f.layers(q)
@@ -93,16 +93,10 @@ func (f *File) Names(user snapshot.Username) bool {
 	})
 }
 
-// Exempt implements enforce.Policy. The reason is what is exempt, and the place in
-// the file. Users and uids are exempt by the uid that the kernel reports for a
-// process. An environment or an attachment is not exempt by its owner, which is a
-// claim of the state files, and neither is a process of another user in it. A
-// process in a container is not exempt because it runs as root. Where the host
-// doesn't report uids, as 1.4.3 doesn't, the owner of the environment counts.
-//
-// A process in a container of root's runtime is exempt by the container's name, image and
-// labels, and as one of a user only by the user who is proved to have started it. A device is exempt by its UUID; for
-// an index see ExemptIndices.
+// Exempt implements enforce.Policy. The reason is what is exempt, and the place in the file. Users and uids are exempt by
+// the uid that the kernel reports for a process; where the host doesn't report uids, as 1.4.3 doesn't, by the owner of
+// the environment. A process in a container is one of the user who is proved to have started it. A device is exempt by
+// its UUID; for an index see ExemptIndices.
 func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
 	user, uid, env := ownerOf(s)
 	what, from := f.exemptions.find(&candidate{s, f.Accounts.Name(user), uid, env})

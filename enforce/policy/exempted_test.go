@@ -16,22 +16,16 @@ import (
 )
 
 // everything is a policy with all rules.
-type everything struct{}
-
-func (everything) Settings(enforce.Query) *enforce.Settings {
+func everything() *policy.File {
 	one, bytes := 1, snapshot.MustMemory("1")
-	return &enforce.Settings{
+	file := policy.Default()
+	file.Defaults.Settings = enforce.Settings{
 		NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: &one, MaxMemory: &bytes, MaxEnvs: &one,
 		Idle: &enforce.Idle{}, MaxDuration: time.Hour,
 	}
+	file.OfFleet = enforce.Fleet{}
+	return file
 }
-func (everything) Exempt(enforce.Subject) (string, bool)                   { return "", false }
-func (everything) Booking(snapshot.Username) (*snapshot.BookingRule, bool) { return nil, true }
-func (everything) Caps(time.Time) []*enforce.Cap                           { return nil }
-func (everything) ExemptIndices(snapshot.Hostname) []enforce.ExemptGPU     { return nil }
-func (everything) Account(user snapshot.Username) snapshot.Username        { return user }
-func (everything) Names(snapshot.Username) bool                            { return false }
-func (everything) Fleet() enforce.Fleet                                    { return enforce.Fleet{} }
 
 // cluster has two hosts on which bob and carol break the same rules: on each, each has a
 // process outside on device 0 or 1, and two environments with an idle device each.
@@ -64,7 +58,7 @@ func cluster() snapshot.Cluster {
 func found(list policy.ExemptionList, now time.Time) []string { return foundIn(cluster(), list, now) }
 
 func foundIn(cluster snapshot.Cluster, list policy.ExemptionList, now time.Time) []string {
-	exempted := policy.WithExemptions(everything{}, list, now)
+	exempted := policy.WithExemptions(everything(), list, now)
 	plan, _, _ := rules.Judge(exempted, cluster, enforce.Memory{}, now)
 	var all []string
 	for i := range plan.Findings {
@@ -153,13 +147,13 @@ func TestAnExemptDeviceFollowsItsGPU(t *testing.T) {
 func TestAUserWithoutAKnownName(t *testing.T) {
 	uid := snapshot.UID(7)
 	p := &snapshot.Process{PID: 1, UID: &uid, UserUnknown: true}
-	exempted := policy.WithExemptions(everything{}, policy.ExemptionList{exempt(policy.Who{User: "bob", Host: "a"})}, noon)
+	exempted := policy.WithExemptions(everything(), policy.ExemptionList{exempt(policy.Who{User: "bob", Host: "a"})}, noon)
 	_, there := exempted.Exempt(enforce.Subject{Host: "a", Process: p})
 	_, elsewhere := exempted.Exempt(enforce.Subject{Host: "b", Process: p})
 	require.True(t, there)
 	require.False(t, elsewhere)
 
-	exempted = policy.WithExemptions(everything{}, policy.ExemptionList{exempt(policy.Who{User: "uid 7"})}, noon)
+	exempted = policy.WithExemptions(everything(), policy.ExemptionList{exempt(policy.Who{User: "uid 7"})}, noon)
 	_, named := exempted.Exempt(enforce.Subject{Host: "a", Process: &snapshot.Process{PID: 1, UID: &uid}})
 	require.True(t, named)
 }
@@ -169,7 +163,7 @@ func TestAUserWithoutAKnownName(t *testing.T) {
 func TestClaimsAreNotExempt(t *testing.T) {
 	mallory, zero := snapshot.UID(1009), snapshot.UID(0)
 	env := &snapshot.Environment{EID: "100", UID: 1001, Username: "bob"}
-	exempted := policy.WithExemptions(everything{}, policy.ExemptionList{exempt(policy.Who{User: "bob"}), exempt(policy.Who{User: "root"})}, noon)
+	exempted := policy.WithExemptions(everything(), policy.ExemptionList{exempt(policy.Who{User: "bob"}), exempt(policy.Who{User: "root"})}, noon)
 	for _, s := range []enforce.Subject{
 		{Host: "a", Process: &snapshot.Process{PID: 1, UID: &mallory, Username: "mallory", EID: "100"}, Environment: env},
 		{Host: "a", Process: &snapshot.Process{PID: 1, UID: &mallory, EID: "100"}, Environment: env},
@@ -192,7 +186,7 @@ func TestContainersAreNotExemptByTheirUid(t *testing.T) {
 	started := func(by *snapshot.UID, user snapshot.Username) *snapshot.ContainerInfo {
 		return &snapshot.ContainerInfo{Name: "web", UID: by, User: user, Proof: snapshot.ProofRecord}
 	}
-	exempted := policy.WithExemptions(everything{}, policy.ExemptionList{exempt(policy.Who{User: "bob"}), exempt(policy.Who{User: "root"})}, noon)
+	exempted := policy.WithExemptions(everything(), policy.ExemptionList{exempt(policy.Who{User: "bob"}), exempt(policy.Who{User: "root"})}, noon)
 	for name, row := range map[string]struct {
 		process snapshot.Process
 		exempt  bool

@@ -61,26 +61,23 @@ func (w *Who) IsOf(index snapshot.DeviceIndex, uuid snapshot.GPUUUID) bool {
 }
 
 // String names who is exempt, as in "user bob on host gpu-1 from rule idle".
-func (w *Who) String() string {
-	var parts []string
+func (w *Who) String() (s string) {
 	if w.User != "" {
-		parts = append(parts, "user "+text.Shown(string(w.User)))
+		s = "user " + text.Shown(string(w.User)) + " on "
 	}
 	if w.Device != nil {
-		parts = append(parts, "GPU "+w.Device.String())
-	}
-	if w.Host != "" && len(parts) > 0 {
-		parts = append(parts, "on")
+		s += "GPU " + w.Device.String() + " on "
 	}
 	if w.Host != "" {
-		parts = append(parts, "host "+text.Shown(string(w.Host)))
+		s += "host " + text.Shown(string(w.Host))
 	}
+	s = strings.TrimSuffix(s, " on ")
 	if _, isRule := w.Rule.Setting(); isRule {
-		parts = append(parts, "from rule "+string(w.Rule))
+		s += " from rule " + string(w.Rule)
 	} else if w.Rule != "" {
-		parts = append(parts, "from cap "+text.Shown(string(w.Rule)))
+		s += " from cap " + text.Shown(string(w.Rule))
 	}
-	return strings.Join(parts, " ")
+	return s
 }
 
 // String is a line about it.
@@ -252,16 +249,15 @@ func (l ExemptionList) Follow(cluster snapshot.Cluster) ExemptionList {
 	list := slices.Clone(l)
 	for i := range list {
 		e := &list[i]
-		at := slices.IndexFunc(cluster.Hosts, func(h snapshot.Host) bool {
-			return e.Device != nil && h.Name == e.Host &&
-				h.Snapshot != nil
-		})
-		if at < 0 {
-			continue
-		}
-		for _, d := range cluster.Hosts[at].Snapshot.Devices {
-			if d.UUID != "" && e.IsOf(d.Index, d.UUID) {
-				e.Device, e.UUID = &d.Index, d.UUID
+		for k := range cluster.Hosts {
+			h := &cluster.Hosts[k]
+			if e.Device == nil || h.Name != e.Host || h.Snapshot == nil {
+				continue
+			}
+			for _, d := range h.Snapshot.Devices {
+				if d.UUID != "" && e.IsOf(d.Index, d.UUID) {
+					e.Device, e.UUID = &d.Index, d.UUID
+				}
 			}
 		}
 	}

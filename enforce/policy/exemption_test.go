@@ -167,7 +167,7 @@ func BenchmarkJudgeWithExemptions(b *testing.B) {
 	for i := range policy.MaxExemptions {
 		list = append(list, exempt(policy.Who{User: snapshot.Username(fmt.Sprint("user", i))}))
 	}
-	for name, policy := range map[string]enforce.Policy{"without": everything{}, "with": policy.WithExemptions(everything{}, list, noon)} {
+	for name, policy := range map[string]enforce.Policy{"without": everything(), "with": policy.WithExemptions(everything(), list, noon)} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				rules.Judge(policy, big, enforce.Memory{}, noon)

@@ -107,10 +107,8 @@ func (o *Override) String() string {
 // rank is how specific an override is, by user, host, labels and time; the higher one wins.
 type rank = [4]int
 
-// Resolve returns what applies to a host, a user and a time: each setting from
-// the most specific place that has it, with that place. A part of the query that is
-// empty selects nothing: without a User, overrides for users do not apply.
-// Exemptions are separate.
+// Resolve returns what applies to a host, a user and a time: each setting from the most specific place that has it, with
+// that place. A part of the query that is empty selects nothing. Exemptions are separate.
 func (f *File) Resolve(q enforce.Query) Settings { return f.merged(f.layers(q), q.User) }
 
 // layers are the overrides that match, the most specific one last.

@@ -22,7 +22,7 @@ func Parse(name string, data []byte) (*File, error) { return ParseFor(name, data
 
 // ParseFor is Parse for these accounts.
 func ParseFor(name string, data []byte, accounts Aliases) (*File, error) {
-	r := read(name, data, accounts)
+	r := readDocument(strictyaml.Parse(name, data), string(data), accounts)
 	if err := r.doc.Err(); err != nil {
 		return nil, err
 	}
@@ -30,15 +30,15 @@ func ParseFor(name string, data []byte, accounts Aliases) (*File, error) {
 }
 
 // Check returns all problems of a policy file, one line for each, or nil.
-func Check(name string, data []byte) error { return read(name, data, nil).doc.All() }
+func Check(name string, data []byte) error {
+	doc := strictyaml.Parse(name, data)
+	readDocument(doc, "", nil)
+	return doc.All()
+}
 
 // Schema is the JSON Schema of a policy file.
 func Schema() map[string]any {
 	return strictyaml.Describe(func(doc *strictyaml.Document) { readDocument(doc, "", nil) })
-}
-
-func read(name string, data []byte, accounts Aliases) *reader {
-	return readDocument(strictyaml.Parse(name, data), string(data), accounts)
 }
 
 // readDocument reads the parts in the order in which they refer to each other,

@@ -24,8 +24,9 @@ type Warning struct {
 // Hint is the kind of warnings that are advice.
 const Hint = "hint"
 
-// Warnings are what is wrong with a policy besides errors, for hosts with their GPUs by model; nil for unknown GPUs.
-func (f *File) Warnings(hosts iter.Seq2[enforce.Query, map[string]int]) []Warning {
+// Warnings are what is wrong with a policy besides errors, for hosts with their GPUs by model, nil for unknown GPUs, and
+// where a mail leaves within a time.
+func (f *File) Warnings(hosts iter.Seq2[enforce.Query, map[string]int], mailed time.Duration) []Warning {
 	list := slices.Clone(f.Ignored)
 	add := func(at strictyaml.Place, kind, name, message string) {
 		if at.Line > 0 && message != "" {
@@ -42,6 +43,11 @@ func (f *File) Warnings(hosts iter.Seq2[enforce.Query, map[string]int]) []Warnin
 		"`below:` or `below-power:`, such as below: 5")
 	add(f.countsNoneOutside(), Hint, string(enforce.RuleNonEnvProcesses),
 		"people outside of environments don't count: write non-env-processes: count under `defaults:`")
+	if f.Mail != nil {
+		for _, at := range f.warnsFor(mailed + f.Mail.Timeout) {
+			add(at, Hint, "warn", "the warning may be over before its mail arrives, which leaves within a minute: write 5m or more")
+		}
+	}
 	return list
 }
 
@@ -228,8 +234,8 @@ func (f *File) written() []*Settings {
 	return list
 }
 
-// WarnsFor lists the places of warnings that are shorter than a time.
-func (f *File) WarnsFor(less time.Duration) (list []strictyaml.Place) {
+// warnsFor lists the places of warnings that are shorter than a time.
+func (f *File) warnsFor(less time.Duration) (list []strictyaml.Place) {
 	add := func(warn *enforce.Warn, at strictyaml.Place) {
 		if warn != nil && warn.For > 0 && warn.For < less {
 			list = append(list, at)

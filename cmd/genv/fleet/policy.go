@@ -193,18 +193,12 @@ func (o *checkOptions) checkNames(c *cli.Context, document *CheckDocument, data 
 			}
 		}
 	}
-	for _, w := range file.Warnings(hosts) {
+	for _, w := range file.Warnings(hosts, enforcement.MailGather) {
 		document.warn(w.Place, w.Kind, w.Name, w.Message)
 	}
 	// Of `genv enforce` here, which remembers its GPUs without a name: caps are checked without it.
 	if own, err := os.Hostname(); err == nil && len(known.Hosts) > 0 {
 		known.Hosts = append(known.Hosts, remote.Host{Name: own})
-	}
-	if file.Mail != nil {
-		for _, at := range file.WarnsFor(enforcement.MailGather + file.Mail.Timeout) {
-			document.warn(at, policy.Hint, "warn",
-				"the warning may be over before its mail arrives, which leaves within a minute: write 5m or more")
-		}
 	}
 	known.Accounts = policycheck.Ask(c.Context, file.References, nss.Getent)
 	warnings, notChecked := policycheck.Check(file.References, known)
