@@ -99,7 +99,8 @@ func (f *File) Names(user snapshot.Username) bool {
 // its UUID; for an index see ExemptIndices.
 func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
 	user, uid, env := ownerOf(s)
-	what, from := f.exemptions.find(&candidate{s, f.Accounts.Name(user), uid, env})
+	s.User, s.Environment = f.Accounts.Name(user), env
+	what, from := f.exemptions.find(s, uid)
 	if what == "" {
 		return "", false
 	}

@@ -28,7 +28,7 @@ type exemptions struct {
 // exemptEntry says in words what of a subject it names; empty if it names something else.
 type exemptEntry struct {
 	from  Source
-	names func(*candidate) string
+	names func(enforce.Subject) string
 }
 
 // exemptIndices are devices of hosts by their indices.
@@ -38,35 +38,28 @@ type exemptIndices struct {
 	from        Source
 }
 
-// candidate is a subject with its owner, as far as that can be believed.
-type candidate struct {
-	enforce.Subject
-	user snapshot.Username
-	uid  *snapshot.UID
-	env  *snapshot.Environment
-}
-
-// find is what of a subject is exempt, in words, and the entry; empty for nothing.
-func (e *exemptions) find(c *candidate) (what string, from Source) {
-	if from, ok := e.users[c.user]; ok {
-		return "user " + string(c.user), from
+// find is what of a subject is exempt, in words, and the entry; empty for nothing. User, uid and Environment are whose it
+// is, as far as that can be believed.
+func (e *exemptions) find(s enforce.Subject, uid *snapshot.UID) (what string, from Source) {
+	if from, ok := e.users[s.User]; ok {
+		return "user " + string(s.User), from
 	}
-	if c.uid != nil {
-		if from, ok := e.uids[*c.uid]; ok {
-			return fmt.Sprintf("uid %d", *c.uid), from
+	if uid != nil {
+		if from, ok := e.uids[*uid]; ok {
+			return fmt.Sprintf("uid %d", *uid), from
 		}
 	}
-	if c.Process != nil && c.Process.UserUnknown && len(e.users) > 0 { // it may be an exempt one
+	if s.Process != nil && s.Process.UserUnknown && len(e.users) > 0 { // it may be an exempt one
 		first := slices.MinFunc(slices.Collect(maps.Values(e.users)), func(a, b Source) int { return a.Place.Line - b.Place.Line })
 		return "a user whose name could not be looked up", first
 	}
 	for i := range e.entries {
-		if what := e.entries[i].names(c); what != "" {
+		if what := e.entries[i].names(s); what != "" {
 			return what, e.entries[i].from
 		}
 	}
-	if c.Device != nil {
-		if from, ok := e.uuids[c.Device.UUID]; ok {
+	if s.Device != nil {
+		if from, ok := e.uuids[s.Device.UUID]; ok {
 			return "device", from
 		}
 	}
@@ -123,7 +116,7 @@ func (r *reader) readExempt(n *strictyaml.Node) {
 		"environments": each(r.exemptEnvironment),
 		"hosts": each(func(n *strictyaml.Node) {
 			hosts := r.readHosts(n, n.Text())
-			e.add(n, func(c *candidate) string { return named(hosts.Matches(string(c.Host)), "host ", c.Host) })
+			e.add(n, func(s enforce.Subject) string { return named(hosts.Matches(string(s.Host)), "host ", s.Host) })
 		}),
 		"devices": each(r.exemptDevice),
 	})
@@ -131,7 +124,7 @@ func (r *reader) readExempt(n *strictyaml.Node) {
 
 func exemptAt(n *strictyaml.Node) Source { return Source{Place: n.Place(), By: "exempt"} }
 
-func (e *exemptions) add(n *strictyaml.Node, names func(*candidate) string) {
+func (e *exemptions) add(n *strictyaml.Node, names func(enforce.Subject) string) {
 	e.entries = append(e.entries, exemptEntry{exemptAt(n), names})
 }
 
@@ -160,11 +153,11 @@ func (r *reader) exemptProcess(n *strictyaml.Node) {
 		name = n.Text()
 	}
 	match := glob(name)
-	r.file.exemptions.add(n, func(c *candidate) string {
-		if c.Process == nil || user != "" && user != c.user {
+	r.file.exemptions.add(n, func(s enforce.Subject) string {
+		if s.Process == nil || user != "" && user != s.User {
 			return ""
 		}
-		comm := c.Process.Name
+		comm := s.Process.Name
 		isCut := len(comm) == commLength && strings.HasPrefix(name, comm)
 		return named(isCut || match.MatchString(comm), "process ", comm)
 	})
@@ -190,11 +183,13 @@ func (r *reader) exemptEnvironment(n *strictyaml.Node) {
 	switch {
 	case name != "" && user != "" && eid == "" && host == "":
 		match := glob(name)
-		r.file.exemptions.add(n, func(c *candidate) string {
-			if c.env == nil || user != r.file.Accounts.Name(c.env.Username) {
+		r.file.exemptions.add(n, func(s enforce.Subject) string {
+			env := s.Environment
+			is := env != nil && user == r.file.Accounts.Name(env.Username) && match.MatchString(env.Config.Name)
+			if !is {
 				return ""
 			}
-			return named(match.MatchString(c.env.Config.Name), "environment ", c.env.EID)
+			return "environment " + string(env.EID)
 		})
 	case eid != "" && host != "" && name == "" && user == "":
 		r.ignore(fmt.Sprintf("{host: %s, eid: %s}", host, eid),
@@ -204,53 +199,43 @@ func (r *reader) exemptEnvironment(n *strictyaml.Node) {
 	}
 }
 
-// exemptContainer is a name, an image and a label; what is empty isn't asked for.
-type exemptContainer struct {
-	name, image, key, value string
-	match, matchImage       *regexp.Regexp
-}
-
 // readContainer reads a name, an image and a label, of which one has to be there. Only a container of root's runtime can
 // be exempt: a user of a rootless one would choose its name and labels.
 func (e *exemptions) readContainer(n *strictyaml.Node) {
-	var x exemptContainer
-	var label string
+	var name, image, label string
 	n.Map(strictyaml.Keys{
-		"name":  func(n *strictyaml.Node) { x.name = strings.TrimPrefix(n.Text(), "/") },
-		"image": func(n *strictyaml.Node) { x.image = n.Text() },
+		"name":  func(n *strictyaml.Node) { name = strings.TrimPrefix(n.Text(), "/") },
+		"image": func(n *strictyaml.Node) { image = n.Text() },
 		"label": func(n *strictyaml.Node) {
-			found := false
-			label = n.Text()
-			if x.key, x.value, found = strings.Cut(label, "="); !found || x.key == "" {
+			if label = n.Text(); strings.Index(label, "=") < 1 {
 				n.Failf("%q is not a label; write it as KEY=VALUE", label)
 			}
 		},
 	})
-	if n.IsMap() && x.name+x.image+label == "" {
+	if n.IsMap() && name+image+label == "" {
 		n.Failf("a container is identified by its name, image or label, as in {name: web, image: \"lab/*\", label: " +
 			"team=vision}")
 	}
-	x.match, x.matchImage = glob(x.name), glob(x.image)
-	e.add(n, func(c *candidate) string {
-		is := c.Process != nil && c.Process.OfRootsRuntime() && x.isOf(c.Process.ContainerInfo)
+	matchName, matchImage := glob(name), glob(image)
+	key, value, _ := strings.Cut(label, "=")
+	e.add(n, func(s enforce.Subject) string {
+		if s.Process == nil || !s.Process.OfRootsRuntime() {
+			return ""
+		}
+		c := s.Process.ContainerInfo
+		is := name == "" || matchName.MatchString(c.Name)
+		if c.Unknown { // its runtime did not describe it: what is unknown may be that of the entry
+			is = is || c.Name == ""
+		} else { // one that is known only by its cgroup (LXC, systemd-nspawn) has neither image nor label
+			has, labelled := c.Labels[key]
+			is = is && (image == "" || c.Image != "" && matchImage.MatchString(c.Image)) &&
+				(label == "" || labelled && has == value || !labelled && c.LabelsCut)
+		}
 		if !is {
 			return ""
 		}
-		return c.Process.ContainerName()
+		return s.Process.ContainerName()
 	})
-}
-
-// isOf compares an entry with what is known of a container. An entry that names an image or a label never
-// matches one that is known only by its cgroup (LXC, systemd-nspawn). Of one that its runtime did not describe
-// these are unknown, and may be those of the entry.
-func (x *exemptContainer) isOf(c *snapshot.ContainerInfo) bool {
-	if c.Unknown {
-		return x.name == "" || c.Name == "" || x.match.MatchString(c.Name)
-	}
-	label, labelled := c.Labels[x.key]
-	return (x.name == "" || x.match.MatchString(c.Name)) &&
-		(x.image == "" || c.Image != "" && x.matchImage.MatchString(c.Image)) &&
-		(x.key == "" || labelled && label == x.value || !labelled && c.LabelsCut)
 }
 
 // readUnprotected reads names of daemons that are protected by default. Any other

@@ -155,8 +155,8 @@ type Explanation struct {
 func (f *File) Explain(q enforce.Query, known ...enforce.ExemptGPU) []Explanation {
 	q.User = f.Accounts.Name(q.User)
 	var list []Explanation
-	for _, c := range []candidate{{Subject: enforce.Subject{Host: q.Host}}, {user: q.User}} {
-		if what, from := f.exemptions.find(&c); what != "" {
+	for _, s := range []enforce.Subject{{Host: q.Host}, {User: q.User}} {
+		if what, from := f.exemptions.find(s, nil); what != "" {
 			list = append(list, Explanation{"exempt", what, from.String()})
 		}
 	}
