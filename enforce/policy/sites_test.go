@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -161,37 +162,18 @@ func unix(groups map[string]string) func(snapshot.Username, string) enforce.Memb
 	}
 }
 
-const (
-	permission = `
-groups: {privileged: [ada, ben]}
-caps:
-  - gpus: {"*": 8, carl: 16}
-  - {name: big, of: {model: "A100*"}, gpus: {"*": 0, "@privileged": 8}}`
-	teaching = `
-groups: {g1: [ann, bo], g2: [cyd, dan]}
-schedules: {school: [{days: mon-fri, hours: 8-20}]}
-caps:
-  - {name: g1, users: ["@g1"], together: true, gpus: 1}
-  - {name: g2, users: ["@g2"], together: true, gpus: 1}
-  - {name: school, users: ["@g1", "@g2"], gpus: 0, when: school}`
-	members = `
-groups: {guests: [gus]}
-caps:
-  - {name: chem, users: ["%chem"], together: true, gpus: 12}
-  - {name: guests, users: ["@guests"], gpus: 1}
-overrides: [{users: ["@guests"], set: {max-process-age: 36h}}]`
-	debugging = `
-schedules: {day: [{days: mon-fri, hours: 9-18}]}
-caps: [{name: debugging, of: {labels: {use: train}}, per: host, together: true, gpus: -1, when: day}]`
-	fairUse = `
-caps:
-  - {gpus: 50%}
-  - {name: ai group, users: ["%ai"], together: true, gpus: 75%}`
-	firstDay = `
-schedules: {office: [{days: mon-fri, hours: 8-20}]}
-defaults: {non-env-processes: count, warn: 30m}
-caps: [{gpus: 6}, {gpus: 2, when: office}]`
-)
+// The policies of sites, by their files in testdata/sites.
+const permission, weekly, teaching, members, contributors, share, debugging, fairUse, firstDay = "01", "02", "03", "04", "05", "06", "07", "11", "12"
+
+// ofSite is the policy of a site, word for word, with what follows its number in further lines; or another one.
+func ofSite(t *testing.T, text string) *policy.File {
+	if number, more, _ := strings.Cut(text, "\n"); len(number) == 2 {
+		data, err := os.ReadFile("testdata/sites/" + number + ".yaml")
+		require.NoError(t, err)
+		text = string(data) + more
+	}
+	return parse(t, text)
+}
 
 // The rules of real sites, and what must follow once warnings are over.
 func TestRulesOfSites(t *testing.T) {
@@ -231,16 +213,19 @@ func TestRulesOfSites(t *testing.T) {
 		{"one job over three", firstDay, friday, 30 * time.Minute, []site{{name: "a", has: []has{{"fay", 3, "one"}}}}, "fay: a/0 a/1 a/2"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			file := parse(t, tt.policy)
+			file := ofSite(t, tt.policy)
 			file.UnixGroups = unix(groups)
 			require.Equal(t, tt.want, lost(t, file, tt.at, tt.warned, tt.sites...))
 		})
 	}
+	guests := ofSite(t, members)
+	require.Equal(t, 36*time.Hour, guests.Settings(enforce.Query{User: "gus"}).MaxProcessAge)
+	require.Zero(t, guests.Settings(enforce.Query{User: "kim"}).MaxProcessAge)
 }
 
 // A person reads which cap it is, by the name that all commands know, and until when it holds.
 func TestNameAndEndOfACap(t *testing.T) {
-	file := parse(t, "timezone: UTC\n"+firstDay)
+	file := ofSite(t, firstDay+"\ntimezone: UTC")
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	_, plan := lostBy(t, file, at, 0, site{name: "a", has: []has{{"fay", 3, "one"}}})
 	require.Len(t, plan.Findings, 1)
@@ -252,12 +237,8 @@ func TestNameAndEndOfACap(t *testing.T) {
 // Who waits makes others lose what it lacks on one host, or nothing; and is told what would be possible.
 func TestRulesOfSitesWhileOthersWait(t *testing.T) {
 	const (
-		contributors = `
-defaults: {non-env-processes: count}
-caps:
-  - {name: nlp paid 4, users: ["!%nlp"], together: true, of: {labels: {pool: shared}}, gpus: -4, while: {waiting: ["%nlp"]}, warn: 30m}`
-		share = "caps:\n  - {name: share, gpus: 2, while: {waiting: anybody}}"
-		owner = `caps: [{name: owners, users: ["!%nlp"], together: true, gpus: 0, while: {waiting: ["%nlp"]}, warn: 30m}]`
+		outside = contributors + "\ndefaults: {non-env-processes: count}"
+		owner   = `caps: [{name: owners, users: ["!%nlp"], together: true, gpus: 0, while: {waiting: ["%nlp"]}, warn: 30m}]`
 	)
 	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)
 	shared := map[string]string{"pool": "shared"}
@@ -277,9 +258,9 @@ caps:
 		{"two of whoever has most", contributors, []site{five("a", nora(2), has{"bob", 3, "busy"}, has{"tim", 2, "busy"}), five("b", nil, has{"tim", 4, "busy"}, has{"bob", 1, "busy"})}, "tim: a/3 a/4", ""},
 		{"the group has three, and one waits for one", contributors, []site{five("a", nora(1), has{"bob", 5, "busy"}), nlp3}, "bob: a/4", ""},
 		{"the group has three, and one waits for two", contributors, []site{five("a", nora(2), has{"bob", 5, "busy"}), nlp3}, "", "nora 2: 1"},
-		{"a job on four isn't ended for one", contributors, []site{five("a", nora(1), has{"bob", 4, "one"}, has{"ben", 1, "busy"}), five("b", nil, has{"tim", 5, "busy"})}, "", "nora 1: 0"},
-		{"a job on two isn't ended where one has to go", contributors, []site{five("a", nora(2), has{"bob", 2, "one"}, has{"ben", 3, "busy"}), five("b", nil, has{"tim", 5, "busy"})}, "", "nora 2: 0"},
-		{"a job on two is ended for two", contributors, []site{five("a", nora(2), has{"bob", 2, "one"}, has{"ben", 1, "busy"}), five("b", nil, has{"bob", 5, "busy"})}, "bob: a/0 a/1", ""},
+		{"a job on four isn't ended for one", outside, []site{five("a", nora(1), has{"bob", 4, "one"}, has{"ben", 1, "busy"}), five("b", nil, has{"tim", 5, "busy"})}, "", "nora 1: 0"},
+		{"a job on two isn't ended where one has to go", outside, []site{five("a", nora(2), has{"bob", 2, "one"}, has{"ben", 3, "busy"}), five("b", nil, has{"tim", 5, "busy"})}, "", "nora 2: 0"},
+		{"a job on two is ended for two", outside, []site{five("a", nora(2), has{"bob", 2, "one"}, has{"ben", 1, "busy"}), five("b", nil, has{"bob", 5, "busy"})}, "bob: a/0 a/1", ""},
 		{"what is free is enough", contributors, []site{{name: "a", labels: shared, free: 2, waits: nora(2), has: []has{{"bob", 3, "busy"}}}, five("b", nil, has{"tim", 5, "busy"})}, "", ""},
 		{"what is free is a part", contributors, []site{{name: "a", labels: shared, free: 1, waits: nora(2), has: []has{{"bob", 4, "busy"}}}, five("b", nil, has{"tim", 5, "busy"})}, "bob: a/3", ""},
 		{"an idle one first", contributors, []site{five("a", nora(1), has{"bob", 1, "attached"}, has{"bob", 3, "busy"}, has{"tim", 1, "busy"}), five("b", nil, has{"tim", 5, "busy"})}, "bob: a/0", ""},
@@ -292,14 +273,14 @@ caps:
 		{"a fair share, nobody waits", share, []site{tim6()}, "", ""},
 		{"somebody who has none", share, []site{tim6("uma 2")}, "tim: a/4 a/5", ""},
 		{"more than a fair share", share, []site{tim6("uma 3")}, "", "uma 3: 2"},
-		{"one is free, and another cap allows no more", "defaults: {non-env-processes: count}\n" + share + "\n  - {name: umas, users: [uma], gpus: 1}", []site{{name: "a", free: 1, waits: []string{"uma 2"}, has: []has{{"tim", 6, "one"}}}}, "", "uma 2: 1"},
+		{"one is free, and another cap allows no more", "defaults: {non-env-processes: count}\ncaps: [{name: share, gpus: 2, while: {waiting: anybody}}, {name: umas, users: [uma], gpus: 1}]", []site{{name: "a", free: 1, waits: []string{"uma 2"}, has: []has{{"tim", 6, "one"}}}}, "", "uma 2: 1"},
 		{"oneself", share, []site{tim6("tim 1")}, "", "tim 1: 0"},
 		{"an offer was let pass", share, []site{{name: "a", passed: true, waits: []string{"uma 2"}, has: []has{{"tim", 6, "busy"}}}}, "", ""},
 		{"who has as many", share, []site{{name: "a", waits: []string{"uma 1"}, has: []has{{"tim", 3, "busy"}}}, {name: "b", has: []has{{"uma", 1, "busy"}}}}, "tim: a/2", ""},
 		{"an exempt person", "exempt: {users: [bob]}\n" + owner, []site{{name: "a", waits: nora(1), has: []has{{"bob", 2, "busy"}}}}, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			file := parse(t, tt.policy)
+			file := ofSite(t, tt.policy)
 			file.UnixGroups = unix(map[string]string{"nlp": "nora ben"})
 			words, plan := lostBy(t, file, noon, 30*time.Minute, tt.sites...)
 			require.Equal(t, tt.want, words)
@@ -315,9 +296,30 @@ caps:
 	}
 }
 
+// Who stops waiting during the warning makes nobody lose anything.
+func TestWhoStopsWaiting(t *testing.T) {
+	file := ofSite(t, contributors)
+	file.UnixGroups = unix(map[string]string{"nlp": "nora"})
+	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)
+	var memory enforce.Memory
+	for minute := range 45 {
+		now := at.Add(time.Duration(minute) * time.Minute)
+		a := site{name: "a", labels: map[string]string{"pool": "shared"}, has: []has{{"bob", 5, "busy"}}}
+		if minute < 29 {
+			a.waits = []string{"nora 2"}
+		}
+		h := a.host(t, at)
+		h.AskedAt = now
+		plan, next, _ := rules.Judge(file, snapshot.Cluster{Hosts: []snapshot.Host{h}}, memory, now)
+		require.Equal(t, minute < 29, len(plan.Findings) > 0, "minute %d", minute)
+		require.Empty(t, plan.Orders, "minute %d", minute)
+		memory = next
+	}
+}
+
 // A host that stops answering leaves the base of a share as it was.
 func TestAShareWhileAHostIsAway(t *testing.T) {
-	file := parse(t, fairUse)
+	file := ofSite(t, fairUse)
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)
 	a := site{name: "a", has: []has{{"bob", 4, "busy"}}}
 	var memory enforce.Memory
@@ -333,7 +335,7 @@ func TestAShareWhileAHostIsAway(t *testing.T) {
 
 // 20 GPU hours a week: what was used counts, also what of it was before a restart of the controller.
 func TestHoursOfAWeek(t *testing.T) {
-	file := parse(t, "timezone: Europe/Zurich\ndefaults: {non-env-processes: count}\ncaps: [{name: week, gpu-hours: 20, every: week, warn: 15m}]")
+	file := ofSite(t, weekly)
 	file.OfFleet.Interval = time.Minute
 	zurich, err := time.LoadLocation("Europe/Zurich")
 	require.NoError(t, err)
