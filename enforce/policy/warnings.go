@@ -67,9 +67,10 @@ func (f *File) takesNothing(index int) string {
 
 // neverBinds is why a cap can't be exceeded; empty if it can.
 func (f *File) neverBinds(c *Cap) string {
-	all := func(is func(entry) bool) bool {
-		return len(c.users.entries) > 0 && !slices.ContainsFunc(c.users.entries, func(e entry) bool { return !is(e) })
+	all := func(list []entry, is func(entry) bool) bool {
+		return len(list) > 0 && !slices.ContainsFunc(list, func(e entry) bool { return !is(e) })
 	}
+	isEmpty := func(e entry) bool { return e.users != nil && len(e.users) == 0 }
 	isExempt := func(e entry) bool {
 		for user := range e.users {
 			if _, exempt := f.exemptions.users[snapshot.Username(user)]; !exempt {
@@ -82,7 +83,11 @@ func (f *File) neverBinds(c *Cap) string {
 		isOut := func(e entry) bool {
 			return slices.ContainsFunc(s.without, func(out entry) bool { return out.written == e.written })
 		}
-		return isOut(entry{written: "*"}) || len(s.entries) > 0 && !slices.ContainsFunc(s.entries, func(e entry) bool { return !isOut(e) })
+		return isOut(entry{written: "*"}) || all(s.entries, isOut)
+	}
+	people := slices.Clone(c.users.entries)
+	for _, by := range c.by {
+		people = append(people, by.who)
 	}
 	switch {
 	case leavesOut(&c.users) || leavesOut(&c.hosts):
@@ -91,9 +96,9 @@ func (f *File) neverBinds(c *Cap) string {
 		return "100% are all GPUs"
 	case c.limit.AllBut && c.limit.Value == 0:
 		return "-0 leaves out none"
-	case all(func(e entry) bool { return e.users != nil && len(e.users) == 0 }):
+	case all(people, isEmpty) || c.waiting != nil && all(c.waiting.entries, isEmpty):
 		return "its groups have no members"
-	case all(isExempt):
+	case all(people, isExempt):
 		return "its users are exempt"
 	case c.when != nil && !slices.ContainsFunc(c.when.entries, func(h hours) bool { _, ever := h.common(&h); return ever }):
 		return fmt.Sprintf("schedule %s has no hours", c.when.Name)

@@ -36,6 +36,9 @@ caps: [`
 		`{gpus: -0, together: true}`:                                          "-0 leaves out none",
 		`{gpus: 1, users: ["@empty"]}`:                                        "its groups have no members",
 		`{gpus: 1, users: ["@staff"]}`:                                        "its users are exempt",
+		`{gpus: {"@empty": 1}}`:                                               "its groups have no members",
+		`{gpus: {ann: 1}}`:                                                    "its users are exempt",
+		`{gpus: 1, while: {waiting: ["@empty"]}}`:                             "its groups have no members",
 		`{gpus: 1, users: ["!*"]}`:                                            `all that it names is left out by "!"`,
 		`{gpus: 1, users: ["%chem", "!%chem"]}`:                               `all that it names is left out by "!"`,
 		`{gpus: 1, of: {hosts: ["a", "!a"]}}`:                                 `all that it names is left out by "!"`,
@@ -61,6 +64,7 @@ caps: [`
 		`{gpus: 50%}, {gpus: 75%, of: {model: "A*"}}`:                        "",
 		`{gpus: -1}, {gpus: 50%}, {gpus: 1, users: ["%empty", "@empty"]}`:    "",
 		`{gpu-hours: 4, every: week}, {gpu-hours: 5, every: month}`:          "",
+		`{gpus: {"*": 1, ann: 9}}`:                                           "",
 		`{gpus: {"*": 1, bob: 9}}, {gpus: 5, users: [bob], together: true}`:  "",
 	} {
 		var said []string
