@@ -88,7 +88,8 @@ type cache struct {
 	located map[located]snapshot.GPUUUID
 	state   []string // the warnings about the state files
 	// loaded are the devices that computed without a process, and when that was measured first.
-	loaded map[snapshot.GPUUUID]time.Time
+	loaded    map[snapshot.GPUUUID]time.Time
+	published LastLook // by this process
 }
 
 func (c *Collector) cached() cache {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -189,27 +190,39 @@ var lastLook = folder.Note[LastLook]{
 	Check: func(l *LastLook) error { return folder.CheckSchema(l.Schema, lastLookSchema) },
 }
 
+// lastLookAge is how old a look of root's may be that counts, and publishEvery how often one that found what the one
+// before found is published again.
+const (
+	lastLookAge  = time.Minute
+	publishEvery = lastLookAge / 6
+)
+
 // publishLook keeps what root's look found. Without it, users whose look takes too long get no GPUs.
 func (c *Collector) publishLook(s *snapshot.Snapshot) {
 	source := c.hardware()
 	if !source.Root || source.Run == "" {
 		return
 	}
-	list := gpus.Of(s)
-	for i := range list {
-		list[i].Attached, list[i].Processes = nil, nil
+	found := LastLook{lastLookSchema, c.now(), gpus.Of(s)}
+	for i := range found.GPUs {
+		found.GPUs[i].Attached, found.GPUs[i].Processes = nil, nil
+	}
+	last := c.cached().published
+	if found.Time.Sub(last.Time).Abs() < publishEvery && reflect.DeepEqual(found.GPUs, last.GPUs) {
+		return
 	}
 	d, err := folder.MakePublic(source.Run)
 	if err != nil {
 		return
 	}
 	defer d.Close()
-	_ = lastLook.Put(d, LastLook{lastLookSchema, c.now(), list})
+	if lastLook.Put(d, found) == nil {
+		c.update(func(kept *cache) { kept.published = found })
+	}
 }
 
 // LastLook is what root's genv saw within the last minute; ok is false if that isn't known.
 func (c *Collector) LastLook() (l LastLook, ok bool) {
-	const lastLookAge = time.Minute // how old a look of root's may be that counts
 	run := c.hardware().Run
 	if run == "" {
 		return l, false

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -193,4 +194,26 @@ func TestRootPublishesWhatItFinds(t *testing.T) {
 	require.NoError(t, os.WriteFile(m.Hardware.Run, nil, 0o600))
 	_ = m.snapshot() // a folder that can't be written is no error
 	require.Empty(t, m.files.Warnings)
+}
+
+// TestALookThatFoundNothingNew is published again only after some seconds: to write a file at each look costs a host
+// more than the look.
+func TestALookThatFoundNothingNew(t *testing.T) {
+	m, now := newMachine(t), time.Now()
+	m.Now = func() time.Time { return now }
+	m.Hardware, m.smi.devices = hardware.Catalog{Run: filepath.Join(t.TempDir(), "run"), Root: true}, allFour
+	age := func() time.Duration {
+		now = now.Add(4 * time.Second)
+		m.snapshot()
+		last, known := m.LastLook()
+		require.True(t, known)
+		return now.Sub(last.Time)
+	}
+	require.Zero(t, age())
+	require.Equal(t, 4*time.Second, age())
+	m.smi.devices = strings.Replace(allFour, "31,", "32,", 1)
+	require.Zero(t, age(), "a temperature changed")
+	require.Equal(t, 4*time.Second, age())
+	require.Equal(t, 8*time.Second, age())
+	require.Zero(t, age())
 }
