@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"reflect"
 	goruntime "runtime"
 	"runtime/debug"
@@ -17,6 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	keeper "github.com/seed-3119e985/genv/cmd/genv/guard"
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
@@ -43,7 +43,7 @@ func (p *hostCommands) usageServe(c *cli.Context, token string, idle time.Durati
 	host.Machine.DeviceListTTL, host.Machine.Types = devicesFor, new(nvidiasmi.Types)
 	host.Machine.StateFiles = disk.NewCache(host.Store)
 	debug.SetGCPercent(400) // there is little garbage, and processor time costs a host more than some megabytes
-	coarseTimers()
+	enforcement.CoarseTimers()
 	goruntime.GOMAXPROCS(1) // one step follows the other, and to wake up a second processor for each would cost more
 	host.log = p.Logger(c)
 	defer host.stopWatching()
@@ -89,15 +89,6 @@ func (p *hostCommands) usageServe(c *cli.Context, token string, idle time.Durati
 		return nil
 	}
 	return err
-}
-
-// coarseTimers lets the kernel have the timers of this process late by a millisecond. Otherwise Go's runtime wakes up
-// every 50 µs or so, as long as anything runs, to look whether a thread waits: a tenth of what a snapshot takes.
-func coarseTimers() {
-	threads, _ := os.ReadDir("/proc/self/task") // this only saves time
-	for _, thread := range threads {
-		_ = os.WriteFile(filepath.Join("/proc", thread.Name(), "timerslack_ns"), []byte("1000000"), 0)
-	}
 }
 
 // polled is a pipe or a socket that Go's runtime polls, so that no thread waits for it: after each request, the next
