@@ -73,7 +73,7 @@ type Answers struct {
 	Event func(context.Context) error
 	// These may be nil.
 	Tokens func(own string) ([]string, error)    // keeps a token, and returns others: see SnapshotAnswer
-	Allow  func(*service.Allowance)              // passes on what the policy allows, and waits for nothing
+	Allow  func(*service.Allowance)              // passes on what the policy allows, nil for as before; waits for nothing
 	Try    func(context.Context) *snapshot.Trial // tries what acting on the host needs
 
 	codes    atomic.Bool // see SnapshotRequest.Codes
@@ -175,7 +175,7 @@ func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest, r *Call
 	if err := a.renew(request.Lease); err != nil {
 		return answer, err
 	}
-	if request.Allowance != nil && a.Allow != nil && (a.lease != nil || a.admit(nil) == nil) {
+	if a.Allow != nil && (request.Allowance == nil || a.lease != nil || a.admit(nil) == nil) {
 		a.Allow(request.Allowance)
 	}
 	age := local.Age{Measured: bounded(request.AgeMS), Oldest: bounded(request.MaxAgeMS)}

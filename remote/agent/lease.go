@@ -50,7 +50,7 @@ func (p *Pool) connections() []*Conn {
 	return slices.Collect(maps.Values(p.conns))
 }
 
-// Allow has hosts told, by name, with each snapshot from the next one on, what the policy allows there.
+// Allow has hosts told, by name, with the next snapshot, what the policy allows there: each value once on a connection.
 func (p *Pool) Allow(byHost map[snapshot.Hostname]*service.Allowance) { p.allowances.Store(&byHost) }
 
 func (p *Pool) allowance(host string) *service.Allowance {

@@ -50,9 +50,10 @@ type SnapshotRequest struct {
 	WithinMS int64 `json:"within_ms,omitempty"`
 	MaxAgeMS int64 `json:"max_age_ms,omitempty"`
 	// Types asks for the types of processes: an older genv doesn't send them by itself.
-	Types     bool               `json:"types,omitempty"`
-	Allowance *service.Allowance `json:"allowance,omitempty"` // what the policy allows there; nil if nothing is
-	Codes     bool               `json:"codes,omitempty"`     // asks for codes in refusals, from now on
+	Types bool `json:"types,omitempty"`
+	// Allowance is what the policy allows there: if it is new, also if only its time begins again.
+	Allowance *service.Allowance `json:"allowance,omitempty"`
+	Codes     bool               `json:"codes,omitempty"` // asks for codes in refusals, from now on
 	// Lease asks for a lease. Only hosts with CapabilityFence get it. Earlier versions send it in the first request and
 	// when it has changed.
 	Lease *fence.LeaseRequest `json:"claim,omitempty"`

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/readonly"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
 // Via is how a host is asked. The texts appear in JSON.
@@ -143,6 +144,7 @@ type streamTransport struct {
 	mu       sync.Mutex
 	revision uint64
 	last     *snapshot.Snapshot // of that revision
+	told     *service.Allowance // that the host has
 
 	tookOver *atomic.Bool // of the Conn
 }
@@ -172,11 +174,15 @@ func (t *streamTransport) close() {
 // Snapshot asks for the snapshot. One that did not change is the same value as before.
 func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
 	t.mu.Lock()
-	revision, last := t.revision, t.last
+	revision, last, told := t.revision, t.last, t.told
 	t.mu.Unlock()
 	request := SnapshotRequest{
 		Revision: revision, MaxAgeMS: enforce.DefaultMaxAge.Milliseconds(),
-		Types: t.pool.Types, Allowance: t.pool.allowance(host.Name), Codes: true,
+		Types: t.pool.Types, Codes: true,
+	}
+	allowance := t.pool.allowance(host.Name)
+	if allowance != told {
+		request.Allowance = allowance
 	}
 	if t.pool.DeviceAge != nil {
 		request.AgeMS = t.pool.DeviceAge().Milliseconds()
@@ -197,6 +203,9 @@ func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snap
 	if request.Lease != nil {
 		t.tookOver.Store(true)
 	}
+	t.mu.Lock()
+	t.told = allowance
+	t.mu.Unlock()
 	if answer.Snapshot != nil {
 		return t.changed(&answer)
 	}

@@ -168,22 +168,25 @@ type allowances struct {
 	mu      sync.Mutex
 	busy    bool
 	last    *service.Allowance
-	at      time.Time // when the last one was passed on
+	at      time.Time          // when the last one was passed on
+	missed  *service.Allowance // that the service didn't take yet; nil for none
 }
 
 // passWithin is how long the service may take to note it.
 const passWithin = 2 * time.Second
 
-// renew passes on an allowance that is new, or of which a third of the time is over. It doesn't wait for the
-// service; what the service doesn't take is tried again the next time.
+// renew passes on an allowance that is new, or of which a quarter of the time is over; nil is one that was told before.
+// It doesn't wait for the service; what the service doesn't take is tried again the next time.
 func (a *allowances) renew(next *service.Allowance) {
-	if next == nil {
-		return
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	holds := time.Since(a.at) < time.Duration(next.ForMS)*time.Millisecond/3
-	if a.busy || holds && reflect.DeepEqual(next, a.last) {
+	a.missed = cmp.Or(next, a.missed)
+	if next = a.missed; next == nil || a.busy {
+		return
+	}
+	a.missed = nil
+	holds := time.Since(a.at) < time.Duration(next.ForMS)*time.Millisecond/4
+	if holds && reflect.DeepEqual(next, a.last) {
 		return
 	}
 	a.busy, a.last, a.at = true, next, time.Now()
@@ -194,7 +197,7 @@ func (a *allowances) renew(next *service.Allowance) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if a.busy = false; err != nil { // the service may start later
-			a.last = nil
+			a.last, a.missed = nil, cmp.Or(a.missed, next)
 		}
 	})
 }
