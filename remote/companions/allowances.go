@@ -93,7 +93,7 @@ func (a *Allowances) renewed(cycle *controller.Cycle, h *snapshot.Host, last *to
 		}
 	}
 	if cycle.Now.Sub(last.at) < a.lease()/3 && same(last.Allowance, next.Allowance) {
-		last.number, last.since = next.number, next.since
+		last.by, last.number, last.since = next.by, next.number, next.since
 		return last
 	}
 	return next
