@@ -108,13 +108,13 @@ func (a *asking) ask(asker Survey, now func() time.Time, round int, atTick bool,
 			s, err := asker.Link.Snapshot(ctx, h)
 			came := time.Now()
 			a.answers.put(hostAnswer{
-				host: h, askedAt: askedAt, came: came, took: came.Sub(start), round: round, snapshot: s, err: err,
+				name: h.Name, askedAt: askedAt, came: came, took: came.Sub(start), round: round, snapshot: s, err: err,
 			})
 			return true, err
 		})
 		for _, r := range results {
 			if !r.Value {
-				a.answers.put(hostAnswer{host: r.Host, askedAt: now(), came: time.Now(), round: round, err: r.Err})
+				a.answers.put(hostAnswer{name: r.Host.Name, askedAt: now(), came: time.Now(), round: round, err: r.Err})
 			}
 		}
 	})
@@ -122,8 +122,8 @@ func (a *asking) ask(asker Survey, now func() time.Time, round int, atTick bool,
 
 // ended notes that a host has answered, and reports whether it was asked at the last tick.
 func (a *asking) ended(answer *hostAnswer) (atTick bool) {
-	atTick = a.underWay[answer.host.Name]
-	delete(a.underWay, answer.host.Name)
+	atTick = a.underWay[answer.name]
+	delete(a.underWay, answer.name)
 	if atTick {
 		a.open--
 		a.done = a.open == 0

@@ -168,7 +168,7 @@ func (l *loop) wait(ctx context.Context, e *loopEvent, now time.Time) {
 	case looks := <-l.wake.Looks():
 		for _, look := range looks {
 			l.add(e, hostAnswer{
-				host: look.Host, askedAt: l.Now().Add(-time.Since(look.Asked)), came: look.Came,
+				name: look.Host.Name, askedAt: l.Now().Add(-time.Since(look.Asked)), came: look.Came,
 				round: l.fleet.round, snapshot: look.Snapshot,
 			})
 			e.urgent = true
@@ -238,14 +238,14 @@ func (l *loop) take(e *loopEvent, answers []hostAnswer) {
 
 func (l *loop) add(e *loopEvent, a hostAnswer) {
 	if len(e.answers) == 0 {
-		e.first = time.Now()
+		e.first, e.answers = time.Now(), make([]hostAnswer, 0, l.asking.open+1)
 	}
 	e.answers = append(e.answers, a)
 }
 
 // shows reports whether an answer shows another use of GPUs than the one before.
 func (l *loop) shows(a *hostAnswer) bool {
-	last := l.fleet.lastOf(a.host.Name)
+	last := l.fleet.lastOf(a.name)
 	return last != nil && last != a.snapshot && !watch.SameUse(last, a.snapshot)
 }
 

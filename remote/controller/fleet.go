@@ -13,7 +13,7 @@ import (
 
 // hostAnswer is what came of asking a host for its snapshot.
 type hostAnswer struct {
-	host     remote.Host
+	name     string    // of the host
 	askedAt  time.Time // by the monotonic clock, and when it came
 	came     time.Time
 	took     time.Duration
@@ -26,37 +26,37 @@ type hostAnswer struct {
 type knownFleet struct {
 	hosts []remote.Host
 	last  []snapshot.Host // of each of hosts
+	at    map[string]int  // where each is among these, by name
 	round int             // of the last tick
 	Look
 }
 
 // of returns the fleet with other hosts. What is known of those with the same name stays.
 func (f knownFleet) of(hosts []remote.Host) knownFleet {
-	last := make([]snapshot.Host, len(hosts))
+	last, at := make([]snapshot.Host, len(hosts)), make(map[string]int, len(hosts))
 	for i, h := range hosts {
-		last[i] = snapshot.Host{Name: snapshot.Hostname(h.Name), Labels: h.Labels}
-		if at := slices.IndexFunc(f.hosts, func(known remote.Host) bool { return known.Name == h.Name }); at >= 0 {
-			last[i] = f.last[at]
-			last[i].Labels = h.Labels
+		last[i] = snapshot.Host{Name: snapshot.Hostname(h.Name)}
+		if before, known := f.at[h.Name]; known {
+			last[i] = f.last[before]
 		}
+		last[i].Labels, at[h.Name] = h.Labels, i
 	}
-	f.hosts, f.last = hosts, last
+	f.hosts, f.last, f.at = hosts, last, at
 	return f
 }
 
 // with returns the fleet with answers that came. Those of a host that is not in the fleet any more are dropped.
 func (f knownFleet) with(answers []hostAnswer, known Machines, about func(remote.Host) agent.About) knownFleet {
-	byName := make(map[string]*hostAnswer, len(answers))
-	for i := range answers {
-		byName[answers[i].host.Name] = &answers[i]
-	}
 	f.last = slices.Clone(f.last)
 	for i := range f.last {
-		h := &f.last[i]
-		if h.IsNew = false; byName[string(h.Name)] == nil {
+		f.last[i].IsNew = false
+	}
+	for _, a := range answers {
+		at, known := f.at[a.name]
+		if !known {
 			continue
 		}
-		a := byName[string(h.Name)]
+		h := &f.last[at]
 		h.Snapshot, h.Err, h.AskedAt, h.Round, h.IsNew = a.snapshot, a.err, a.askedAt, a.round,
 			time.Since(a.came) <= enforce.FreshFor
 		if h.Took = a.took; h.Err != nil {
@@ -83,8 +83,8 @@ func (f *knownFleet) answered() bool {
 
 // lastOf is the last snapshot of a host; nil for none.
 func (f *knownFleet) lastOf(name string) *snapshot.Snapshot {
-	at := slices.IndexFunc(f.hosts, func(h remote.Host) bool { return h.Name == name })
-	if at < 0 {
+	at, known := f.at[name]
+	if !known {
 		return nil
 	}
 	return f.last[at].Snapshot
