@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -33,42 +34,62 @@ func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 		m.mode, m.details = browse, nil
 		return nil
 	}
-	if m.move(name) {
-		return nil
+	if do := actions[cmp.Or(aliases[name], name)]; do != nil {
+		do(m)
 	}
-	return m.command(name)
+	switch name {
+	case "q":
+		return tea.Quit
+	case "ctrl+l":
+		return tea.ClearScreen
+	case "ctrl+z":
+		return tea.Suspend
+	case "o":
+		return m.ssh()
+	case "t", "w", "d":
+		m.message = name + " is not available any more: o is ssh to the host, e exempts, h holds everything"
+	}
+	return nil
 }
 
-// move moves the selection, or to another tab.
-func (m *Model) move(name string) bool {
-	c, page := m.cursor(), max(1, m.page())
-	switch name {
-	case "down", "j":
-		if c.gone { // what followed the row that is gone has its place now
-			m.choose(c.at)
-		} else {
-			m.choose(c.at + 1)
-		}
-	case "up", "k":
-		m.choose(c.at - 1)
-	case "pgdown":
-		m.choose(c.at + page)
-	case "pgup":
-		m.choose(c.at - page)
-	case "g", "home":
-		m.choose(0)
-	case "G", "end":
-		m.choose(len(m.rows) - 1)
-	case "tab", "right":
-		m.open((m.tab + 1) % tabCount)
-	case "shift+tab", "left":
-		m.open((m.tab + tabCount - 1) % tabCount)
-	case "1", "2", "3", "4", "5", "6", "7":
-		m.open(tabID(name[0] - '1'))
-	default:
-		return false
+// aliases are other names of keys in actions.
+var aliases = map[string]string{"j": "down", "k": "up", "g": "home", "G": "end", "right": "tab", "left": "shift+tab"}
+
+// actions are what keys do, besides those that have the terminal do something.
+var actions = map[string]func(*Model){
+	"down":      (*Model).down,
+	"up":        func(m *Model) { m.choose(m.cursor().at - 1) },
+	"pgdown":    func(m *Model) { m.choose(m.cursor().at + max(1, m.page())) },
+	"pgup":      func(m *Model) { m.choose(m.cursor().at - max(1, m.page())) },
+	"home":      func(m *Model) { m.choose(0) },
+	"end":       func(m *Model) { m.choose(len(m.rows) - 1) },
+	"tab":       func(m *Model) { m.open((m.tab + 1) % tabCount) },
+	"shift+tab": func(m *Model) { m.open((m.tab + tabCount - 1) % tabCount) },
+	"1":         func(m *Model) { m.open(tabHosts) },
+	"2":         func(m *Model) { m.open(tabGPUs) },
+	"3":         func(m *Model) { m.open(tabUsers) },
+	"4":         func(m *Model) { m.open(tabFindings) },
+	"5":         func(m *Model) { m.open(tabProcesses) },
+	"6":         func(m *Model) { m.open(tabHistory) },
+	"7":         func(m *Model) { m.open(tabFailed) },
+	"enter":     (*Model).enter,
+	"esc":       (*Model).back,
+	"/":         func(m *Model) { m.ask("filter: ", m.filter.String(), m.setFilter) },
+	"s":         (*Model).sortByNext,
+	"S":         (*Model).reverse,
+	"space":     (*Model).tag,
+	"p":         (*Model).pause,
+	"?":         func(m *Model) { m.mode, m.details = read, help },
+	"e":         func(m *Model) { m.begin(operator.Exempt) },
+	"h":         (*Model).holdOrRelease,
+}
+
+func (m *Model) down() {
+	at := m.cursor().at
+	if !m.cursor().gone { // else what followed the row that is gone has its place now
+		at++
 	}
-	return true
+	m.choose(at)
 }
 
 // open shows all of a tab.
@@ -145,49 +166,24 @@ func (m *Model) selectedOrSay() *tabRow {
 	return r
 }
 
-// command does what a key is for that doesn't move.
-func (m *Model) command(name string) tea.Cmd {
-	switch name {
-	case "enter":
-		m.enter()
-	case "esc":
-		m.back()
-	case "/":
-		m.ask("filter: ", m.filter.String(), m.setFilter)
-	case "s":
-		m.sortByNext()
-	case "S":
-		m.cursor().backward = !m.cursor().backward
-		m.arrange()
-	case "space":
-		m.tag()
-	case "p":
-		if m.paused = !m.paused; !m.paused && m.waiting != nil {
-			m.show(m.waiting)
-			m.waiting = nil
-		}
-	case "?":
-		m.mode, m.details = read, help
-	case "q":
-		return tea.Quit
-	case "ctrl+l":
-		return tea.ClearScreen
-	case "ctrl+z":
-		return tea.Suspend
-	case "o":
-		return m.ssh()
-	case "t", "w", "d":
-		m.message = name + " is not available any more: o is ssh to the host, e exempts, h holds everything"
-	case "e":
-		m.begin(operator.Exempt)
-	case "h":
-		kind := operator.Hold
-		if m.scene != nil && m.scene.Hold != nil {
-			kind = operator.Release
-		}
-		m.begin(kind)
+func (m *Model) reverse() {
+	m.cursor().backward = !m.cursor().backward
+	m.arrange()
+}
+
+func (m *Model) pause() {
+	if m.paused = !m.paused; !m.paused && m.waiting != nil {
+		m.show(m.waiting)
+		m.waiting = nil
 	}
-	return nil
+}
+
+func (m *Model) holdOrRelease() {
+	kind := operator.Hold
+	if m.scene != nil && m.scene.Hold != nil {
+		kind = operator.Release
+	}
+	m.begin(kind)
 }
 
 // ssh opens a shell on the selected row's host, with this program suspended.
