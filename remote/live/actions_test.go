@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -229,23 +230,14 @@ func TestTheUserWhoUsedSudo(t *testing.T) {
 // Without a unix socket the peer is not known.
 func TestNotOverTCP(t *testing.T) {
 	var a asked
-	recorder := &recorder{header: http.Header{}}
+	recorder := httptest.NewRecorder()
 	request, err := http.NewRequestWithContext(t.Context(), "POST", live.ActionsPath, strings.NewReader("{}"))
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", "application/json")
 	live.NewActions(a.do, nil).ServeHTTP(recorder, request)
-	require.Equal(t, 403, recorder.status)
+	require.Equal(t, 403, recorder.Code)
 	require.Empty(t, a.actions)
 }
-
-type recorder struct {
-	header http.Header
-	status int
-}
-
-func (r *recorder) Header() http.Header         { return r.header }
-func (r *recorder) Write(p []byte) (int, error) { return len(p), nil }
-func (r *recorder) WriteHeader(status int)      { r.status = status }
 
 func TestWatchRefuses(t *testing.T) {
 	path := serveActions(t, live.RefuseActions(operator.Refuse(operator.Unable, "Ask enforce.", "it changes nothing")))

@@ -12,17 +12,14 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/operator"
 )
 
-// Client reads the state of a controller over its socket, and is safe for concurrent use. Close it after use.
+// Client reads the state of a controller over its socket, one call after the other. Close it after use.
 type Client struct {
-	http http.Client
-
-	mu    sync.Mutex
+	http  http.Client
 	etag  string
 	fleet *FleetState // of etag
 }
@@ -43,23 +40,18 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Fleet returns the present state: the same one as before if nothing has changed. It must not be changed.
 func (c *Client) Fleet(ctx context.Context) (*FleetState, error) {
-	c.mu.Lock()
-	etag, known := c.etag, c.fleet
-	c.mu.Unlock()
-	response, err := c.get(ctx, "/api/v1/fleet", http.Header{"If-None-Match": {etag}})
+	response, err := c.get(ctx, "/api/v1/fleet", http.Header{"If-None-Match": {c.etag}})
 	if err != nil {
 		return nil, err
 	}
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusNotModified {
-		return known, nil
+		return c.fleet, nil
 	}
 	fleet := new(FleetState)
 	if err := decode(response.Body, fleet); err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.etag, c.fleet = response.Header.Get("ETag"), fleet
 	return fleet, nil
 }

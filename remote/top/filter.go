@@ -73,23 +73,20 @@ func splitWords(s string) (words []string, err error) {
 	return words, nil
 }
 
+// termPattern has a field, an operator, the longer ones first, and a value.
+var termPattern = text.Pattern(`(?s)^([^=!~<>]*)(!=|!~|<=|>=|[=~<>])(.*)$`)
+
 func parseTerm(word string) (condition, error) {
-	at := strings.IndexAny(word, "=!~<>")
-	if at < 0 {
+	if !strings.ContainsAny(word, "=!~<>") {
 		return condition{operator: "~", value: strings.ToLower(word)}, nil
 	}
-	name, rest := strings.ToLower(word[:at]), word[at:]
-	var t condition
-	for _, operator := range []string{"!=", "!~", "<=", ">=", "=", "~", "<", ">"} { // the longer ones first
-		if value, found := strings.CutPrefix(rest, operator); found {
-			t.operator, t.value = operator, strings.ToLower(value)
-			break
-		}
+	parts := termPattern().FindStringSubmatch(word)
+	if parts == nil {
+		return condition{}, fmt.Errorf("%s: write != or !~ after the field", text.Shown(word))
 	}
+	name, t := strings.ToLower(parts[1]), condition{operator: parts[2], value: strings.ToLower(parts[3])}
 	i := slices.IndexFunc(fields(), func(f field) bool { return f.name == name })
 	switch {
-	case t.operator == "":
-		return t, fmt.Errorf("%s: write != or !~ after the field", text.Shown(word))
 	case i < 0:
 		return t, fmt.Errorf("unknown field %s (%s)", text.Shown(name),
 			text.Hint(name, fieldNames(), "the fields are "+strings.Join(fieldNames(), " ")))

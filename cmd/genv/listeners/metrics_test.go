@@ -45,10 +45,30 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
+// get asks for a URL over a connection of its own, and returns the status and the content.
+func get(t *testing.T, transport *http.Transport, url string, change func(*http.Request)) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	require.NoError(t, err)
+	change(request)
+	transport.DisableKeepAlives = true
+	answer, err := transport.RoundTrip(request)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return answer.StatusCode, string(body)
+}
+
+// withMetrics is a feed and its metrics.
+func withMetrics(feed *live.Feed) listeners.Content {
+	counters := metrics.NewCounters(time.Now(), time.Second)
+	return listeners.Content{Feed: feed, Metrics: &metrics.Exporter{Feed: feed, Counters: counters, Now: time.Now, Version: "v7"}}
+}
+
 func TestMetrics(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	feed := live.NewFeed(live.Options{Now: time.Now})
-	shown := listeners.Content{Feed: feed, Metrics: &metrics.Exporter{Feed: feed, Counters: metrics.NewCounters(time.Now(), time.Second), Now: time.Now, Version: "v7"}}
+	shown := withMetrics(live.NewFeed(live.Options{Now: time.Now}))
 	config := listeners.Endpoints{Socket: listeners.Socket{Path: path}, Metrics: netip.MustParseAddrPort("127.0.0.1:0")}
 	open, err := listeners.Open(t.Context(), config, shown, zerolog.Nop())
 	require.NoError(t, err)
@@ -57,15 +77,7 @@ func TestMetrics(t *testing.T) {
 	url := open.Addresses[1]
 	require.Regexp(t, `^http://127\.0\.0\.1:\d+/metrics$`, url)
 	ask := func(host, path string) (int, string) {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSuffix(url, "/metrics")+path, http.NoBody)
-		require.NoError(t, err)
-		request.Host, request.Close = host, true
-		answer, err := http.DefaultClient.Do(request)
-		require.NoError(t, err)
-		defer answer.Body.Close()
-		body, err := io.ReadAll(answer.Body)
-		require.NoError(t, err)
-		return answer.StatusCode, string(body)
+		return get(t, new(http.Transport), strings.TrimSuffix(url, "/metrics")+path, func(r *http.Request) { r.Host = host })
 	}
 	for host, want := range map[string]int{
 		"localhost:9400": http.StatusOK, "LOCALHOST.": http.StatusOK, "127.0.0.1": http.StatusOK, "127.9.9.9:80": http.StatusOK, "[::1]:9400": http.StatusOK,
@@ -89,19 +101,13 @@ func TestMetrics(t *testing.T) {
 
 // TestMetricsOnEveryAddress: Prometheus comes by whichever name.
 func TestMetricsOnEveryAddress(t *testing.T) {
-	feed := live.NewFeed(live.Options{Now: time.Now})
-	shown := listeners.Content{Feed: feed, Metrics: &metrics.Exporter{Feed: feed, Counters: metrics.NewCounters(time.Now(), time.Second), Now: time.Now}}
+	shown := withMetrics(live.NewFeed(live.Options{Now: time.Now}))
 	open, err := listeners.Open(t.Context(), listeners.Endpoints{Metrics: netip.MustParseAddrPort("0.0.0.0:0")}, shown, zerolog.Nop())
 	require.NoError(t, err)
 	defer open.Close()
 	_, port, _ := strings.Cut(strings.TrimPrefix(open.Addresses[0], "http://["), "]:")
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:"+port, http.NoBody)
-	require.NoError(t, err)
-	request.Host, request.Close = "jump.lab:9400", true
-	answer, err := http.DefaultClient.Do(request)
-	require.NoError(t, err)
-	defer answer.Body.Close()
-	require.Equal(t, http.StatusOK, answer.StatusCode)
+	code, _ := get(t, new(http.Transport), "http://127.0.0.1:"+port, func(r *http.Request) { r.Host = "jump.lab:9400" })
+	require.Equal(t, http.StatusOK, code)
 }
 
 // TestMetricsOfTheWebPage: without users where it hides their names.
@@ -116,16 +122,9 @@ func TestMetricsOfTheWebPage(t *testing.T) {
 	for names, want := range map[web.Names]bool{web.AllNames: true, web.NoNames: false} {
 		open, err := listeners.Open(t.Context(), listeners.Endpoints{Web: listeners.Web{Address: netip.MustParseAddrPort("127.0.0.1:0"), Names: names}}, shown, zerolog.Nop())
 		require.NoError(t, err)
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, open.Addresses[0]+"metrics", http.NoBody)
-		require.NoError(t, err)
-		request.Close = true
-		answer, err := http.DefaultClient.Do(request)
-		require.NoError(t, err)
-		text, err := io.ReadAll(answer.Body)
-		require.NoError(t, err)
-		require.NoError(t, answer.Body.Close())
-		require.Equal(t, want, strings.Contains(string(text), "alice"), names)
-		require.Contains(t, string(text), `genv_host_up{host="gpu-1"} 1`)
+		_, text := get(t, new(http.Transport), open.Addresses[0]+"metrics", func(*http.Request) {})
+		require.Equal(t, want, strings.Contains(text, "alice"), names)
+		require.Contains(t, text, `genv_host_up{host="gpu-1"} 1`)
 		open.Close()
 	}
 }

@@ -30,7 +30,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/listeners"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/metrics"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -201,17 +200,8 @@ func TestWebOnASocket(t *testing.T) {
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", dir+"/web")
 	}}
-	defer transport.CloseIdleConnections()
 	ask := func(host, user string) (int, string) {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+"/", http.NoBody)
-		require.NoError(t, err)
-		request.Header.Set("X-Forwarded-User", user)
-		response, err := (&http.Client{Transport: transport}).Do(request)
-		require.NoError(t, err)
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		require.NoError(t, err)
-		return response.StatusCode, string(body)
+		return get(t, transport, "http://"+host+"/", func(r *http.Request) { r.Header.Set("X-Forwarded-User", user) })
 	}
 	status, body := ask("gpus.example.org", "alice")
 	require.Equal(t, http.StatusOK, status)
@@ -258,9 +248,7 @@ func TestMetricsWithTLS(t *testing.T) {
 	} {
 		config, err := read(false, "--metrics", "127.0.0.1:0", "--web-config", dir+"/"+file)
 		require.NoError(t, err)
-		feed := seen()
-		shown := listeners.Content{Feed: feed, Metrics: &metrics.Exporter{Feed: feed, Counters: metrics.NewCounters(time.Now(), time.Second), Now: time.Now}}
-		l, err := listeners.Open(t.Context(), config, shown, zerolog.Nop())
+		l, err := listeners.Open(t.Context(), config, withMetrics(seen()), zerolog.Nop())
 		require.NoError(t, err)
 		address := l.Addresses[0]
 		require.Equal(t, file != "users", strings.HasPrefix(address, "https://"), file)
@@ -296,14 +284,8 @@ func TestAFileThatBreaks(t *testing.T) {
 	l, err := listeners.Open(t.Context(), config, listeners.Content{Feed: seen()}, zerolog.New(zerolog.SyncWriter(&log)))
 	require.NoError(t, err)
 	status := func(user string) int {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, l.Addresses[0], http.NoBody)
-		require.NoError(t, err)
-		request.SetBasicAuth(user, "password")
-		request.Close = true
-		response, err := http.DefaultClient.Do(request)
-		require.NoError(t, err)
-		require.NoError(t, response.Body.Close())
-		return response.StatusCode
+		code, _ := get(t, new(http.Transport), l.Addresses[0], func(r *http.Request) { r.SetBasicAuth(user, "password") })
+		return code
 	}
 	require.Equal(t, http.StatusOK, status("alice"))
 	require.NoError(t, os.WriteFile(dir+"/users", []byte("basic_auth_usres: {}\n"), 0o600))
