@@ -4,7 +4,7 @@
 //	feed := live.NewFeed(live.Options{Now: time.Now})
 //	c.Sinks = append(c.Sinks, feed)              // the controller's events
 //	fleet := feed.Fleet()                        // what is there now
-//	watch := feed.Watch(); defer watch.Close()   // and when it changes
+//	changes, stop := feed.Watch(); defer stop()  // and when it changes
 //
 // A Feed asks no host anything: it keeps what the cycles of a controller saw and decided. Taking a cycle costs next to
 // nothing; the documents are derived when somebody looks, once for all viewers. A viewer is only woken, and fetches
@@ -67,13 +67,13 @@ type Feed struct {
 	idle     map[gpuKey]idleFor // those of that look, and since when each computes nothing
 	events   []FleetEvent       // the last ones
 	count    uint64             // of all events
-	watchers map[*Watcher]struct{}
+	watchers map[chan struct{}]bool
 	watched  time.Time // when somebody looked last
 }
 
 // NewFeed returns a Feed that has seen no cycle yet.
 func NewFeed(options Options) *Feed {
-	f := &Feed{watchers: make(map[*Watcher]struct{})}
+	f := &Feed{watchers: make(map[chan struct{}]bool)}
 	f.Configure(options)
 	return f
 }
@@ -207,36 +207,26 @@ func (f *Feed) Events(after uint64) []FleetEvent {
 	return slices.Clone(f.events[begin:])
 }
 
-// Watcher is woken when there is something new.
-type Watcher struct {
-	// C gets a value after changes. Several changes may be one value.
-	C    chan struct{}
-	feed *Feed
-}
-
-// Watch returns a Watcher, which is woken at once for what is there already. The caller closes it.
-func (f *Feed) Watch() *Watcher {
+// Watch returns a channel that gets a value at once for what is there already, and after changes until stop is called.
+// Several changes may be one value.
+func (f *Feed) Watch() (changes <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)
 	c <- struct{}{}
-	w := &Watcher{c, f}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.watchers[w] = struct{}{}
-	return w
-}
-
-// Close ends a Watcher.
-func (w *Watcher) Close() {
-	w.feed.mu.Lock()
-	defer w.feed.mu.Unlock()
-	delete(w.feed.watchers, w)
+	f.watchers[c] = true
+	return c, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.watchers, c)
+	}
 }
 
 // wake wakes all watchers, and waits for none. The caller holds the lock.
 func (f *Feed) wake() {
-	for w := range f.watchers {
+	for c := range f.watchers {
 		select {
-		case w.C <- struct{}{}:
+		case c <- struct{}{}:
 		default: // it has yet to notice the last change
 		}
 	}

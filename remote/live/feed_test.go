@@ -235,7 +235,8 @@ func TestWatched(t *testing.T) {
 	s := newStage()
 	require.False(t, s.Watched(time.Hour), "there was no viewer yet")
 	s.Position()
-	s.Watch().Close()
+	_, stop := s.Watch()
+	stop()
 	s.Consume(s.cycle.AtEnd(), nil)
 	require.False(t, s.Watched(time.Hour))
 	s.Fleet()
@@ -276,25 +277,25 @@ func TestEventsAreBounded(t *testing.T) {
 // TestViewers: cycles wait for none of them, and those that wait are woken.
 func TestViewers(t *testing.T) {
 	s := newStage(answered("a", "alice"))
-	asleep := s.Watch()
-	defer asleep.Close()
-	<-asleep.C // for what is there already
+	asleep, stop := s.Watch()
+	defer stop()
+	<-asleep // for what is there already
 	for range 1000 {
 		s.run(nil, lost(1)...)
 	}
-	<-asleep.C
+	<-asleep
 	select {
-	case <-asleep.C:
+	case <-asleep:
 		require.Fail(t, "several changes are one value")
 	default:
 	}
-	gone := s.Watch()
-	<-gone.C
-	gone.Close()
-	gone.Close()
+	gone, stop := s.Watch()
+	<-gone
+	stop()
+	stop()
 	s.run(nil)
 	select {
-	case <-gone.C:
+	case <-gone:
 		require.Fail(t, "it was closed")
 	default:
 	}
@@ -308,12 +309,12 @@ func TestManyViewers(t *testing.T) {
 	s.Configure(live.Options{Now: func() time.Time { return start }, Enforcing: true})
 	var work sync.WaitGroup
 	for range viewers {
-		watch := s.Watch()
+		changes, stop := s.Watch()
 		work.Go(func() {
-			defer watch.Close()
+			defer stop()
 			var revision, last uint64
 			for last < cycles {
-				<-watch.C
+				<-changes
 				f := s.Fleet()
 				if f.Revision < revision {
 					t.Errorf("revision %d after %d", f.Revision, revision)

@@ -229,8 +229,8 @@ func (h *feedHandler) stream(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	watch := h.feed.Watch()
-	defer watch.Close()
+	changes, stop := h.feed.Watch()
+	defer stop()
 	ping := time.NewTicker(pingEvery)
 	defer ping.Stop()
 	for {
@@ -241,7 +241,7 @@ func (h *feedHandler) stream(w http.ResponseWriter, r *http.Request) {
 		case <-ping.C:
 			s.buffer.WriteString(": ping\n\n")
 			err = s.flush()
-		case <-watch.C:
+		case <-changes:
 			if !remote.Sleep(r.Context(), together) {
 				return
 			}

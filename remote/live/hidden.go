@@ -185,8 +185,8 @@ type Source interface {
 	Events(after uint64) []FleetEvent
 	// Position says how far it is. It is cheap.
 	Position() Position
-	// Watch returns a Watcher, which the caller closes.
-	Watch() *Watcher
+	// Watch returns a channel that gets a value after changes, until stop is called.
+	Watch() (changes <-chan struct{}, stop func())
 	// IdleSince is since when a GPU is attached or held by the same users and computes nothing; zero if it isn't.
 	IdleSince(host snapshot.Hostname, gpu snapshot.DeviceIndex) time.Time
 }

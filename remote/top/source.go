@@ -25,19 +25,20 @@ type Update struct {
 
 // OfFeed has the updates of a feed in this process until stop is called.
 func OfFeed(feed live.Source, origin string) (next Next, stop func()) {
-	watch, after := feed.Watch(), uint64(0)
+	changes, stop := feed.Watch()
+	after := uint64(0)
 	return func(ctx context.Context) (Update, error) {
 		select {
 		case <-ctx.Done():
 			return Update{}, ctx.Err()
-		case <-watch.C:
+		case <-changes:
 		}
 		u := Update{Fleet: feed.Fleet(), Events: feed.Events(after), Origin: origin}
 		if last := len(u.Events) - 1; last >= 0 {
 			after = u.Events[last].Number
 		}
 		return u, nil
-	}, watch.Close
+	}, stop
 }
 
 // maxEvents is how many events are kept for the history.
