@@ -6,9 +6,9 @@ import (
 	"hash/fnv"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
+
+	ics "github.com/arran4/golang-ical"
 
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -119,14 +119,10 @@ func (s *server) calendar(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte(calendarOf(fleet))) // the program may have gone
 }
 
-// calendarOf is a calendar as in RFC 5545.
+// calendarOf is a calendar as in RFC 5545, in which control characters can't be.
 func calendarOf(f *live.FleetState) string {
-	var b strings.Builder
-	add := func(name, value string) { b.WriteString(folded(name + ":" + value)) }
-	const utc = "20060102T150405Z"
-	add("BEGIN", "VCALENDAR")
-	add("VERSION", "2.0")
-	add("PRODID", "-//genv//reservations//EN")
+	c := ics.NewCalendar()
+	c.SetProductId("-//genv//reservations//EN")
 	for i := range f.Hosts {
 		host := string(f.Hosts[i].Name)
 		for _, r := range f.Hosts[i].Reservations {
@@ -134,39 +130,15 @@ func calendarOf(f *live.FleetState) string {
 			if r.User != "" {
 				what = string(r.User) + ": " + what
 			}
-			add("BEGIN", "VEVENT")
-			add("UID", escapeText(r.ID+"@"+host))
-			add("DTSTAMP", f.Time.UTC().Format(utc))
-			add("DTSTART", r.From.UTC().Format(utc))
-			add("DTEND", r.Until.UTC().Format(utc))
-			add("SUMMARY", escapeText(what))
+			event := c.AddEvent(text.OneLine(r.ID + "@" + host))
+			event.SetDtStampTime(f.Time)
+			event.SetStartAt(r.From)
+			event.SetEndAt(r.Until)
+			event.SetSummary(text.OneLine(what))
 			if r.Reason != "" {
-				add("DESCRIPTION", escapeText(r.Reason))
+				event.SetDescription(text.OneLine(r.Reason))
 			}
-			add("END", "VEVENT")
 		}
 	}
-	add("END", "VCALENDAR")
-	return b.String()
-}
-
-// escapeText is a text as a value; control characters can't be in one.
-func escapeText(s string) string {
-	return strings.NewReplacer(`\`, `\\`, ";", `\;`, ",", `\,`).Replace(text.OneLine(s))
-}
-
-// folded is a line of at most 75 bytes, with the rest on lines that begin with a blank.
-func folded(line string) string {
-	var b strings.Builder
-	room := 75
-	for _, r := range line {
-		n := utf8.RuneLen(r)
-		if n > room {
-			b.WriteString("\r\n ")
-			room = 74
-		}
-		b.WriteRune(r)
-		room -= n
-	}
-	return b.String() + "\r\n"
+	return c.Serialize(ics.WithNewLineWindows)
 }
