@@ -59,26 +59,20 @@ func (d *desk) command(words ...string) *exec.Cmd {
 	return cmd
 }
 
-// benchmarked is a command and its name in the benchmark's output.
-type benchmarked struct {
-	name  string
-	words []string
-}
-
 // commands are what runs at every prompt and in every job, what the shims run
 // (the programs), and the least that the Python package could do.
-func (d *desk) commands() []benchmarked {
-	commands := []benchmarked{
-		{"status", []string{d.genv, "status"}},
-		{"devices", []string{d.genv, "devices"}},
-		{"nvidia-smi/shim", []string{d.shim("nvidia-smi")}},
-		{"nvidia-smi/program", []string{d.machine.NvidiaSMI()}},
-		{"docker/shim", []string{d.shim("docker"), "ps"}},
-		{"docker/program", []string{filepath.Join(d.machine.Bin(), "docker"), "ps"}},
+func (d *desk) commands() map[string][]string {
+	commands := map[string][]string{
+		"status":             {d.genv, "status"},
+		"devices":            {d.genv, "devices"},
+		"nvidia-smi/shim":    {d.shim("nvidia-smi")},
+		"nvidia-smi/program": {d.machine.NvidiaSMI()},
+		"docker/shim":        {d.shim("docker"), "ps"},
+		"docker/program":     {filepath.Join(d.machine.Bin(), "docker"), "ps"},
 	}
 	// The interpreter itself: what PATH has may be a script that looks for it.
 	if python, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output(); err == nil {
-		commands = append(commands, benchmarked{"python3", []string{strings.TrimSpace(string(python)), "-c", "pass"}})
+		commands["python3"] = []string{strings.TrimSpace(string(python)), "-c", "pass"}
 	}
 	return commands
 }
@@ -87,10 +81,10 @@ func (d *desk) commands() []benchmarked {
 // than its program, and at most half of the time that python3 takes to start.
 func BenchmarkCommand(b *testing.B) {
 	d := newDesk(b)
-	for _, c := range d.commands() {
-		b.Run(c.name, func(b *testing.B) {
+	for name, words := range d.commands() {
+		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				out, err := d.command(c.words...).CombinedOutput()
+				out, err := d.command(words...).CombinedOutput()
 				require.NoError(b, err, string(out))
 			}
 		})
@@ -100,9 +94,9 @@ func BenchmarkCommand(b *testing.B) {
 // What BenchmarkCommand measures are commands that work.
 func TestCommandsOfTheBenchmark(t *testing.T) {
 	d := newDesk(t)
-	for _, c := range d.commands() {
-		out, err := d.command(c.words...).CombinedOutput()
-		require.NoError(t, err, "%s: %s", c.name, out)
+	for name, words := range d.commands() {
+		out, err := d.command(words...).CombinedOutput()
+		require.NoError(t, err, "%s: %s", name, out)
 	}
 	out, err := d.command(d.genv, "status").Output()
 	require.NoError(t, err)

@@ -154,10 +154,7 @@ func replayLocal(t *testing.T, steps []recorded, envs []snapshot.Environment, de
 			envs[i].PIDs[j] = live
 		}
 	}
-	data, err := snapshot.EncodeEnvironments(envs)
-	require.NoError(t, err)
-	require.NoError(t, os.MkdirAll(s.state, 0o777))
-	require.NoError(t, os.WriteFile(filepath.Join(s.state, "envs.json"), data, 0o666))
+	s.write(envs, nil)
 	if devices != "" {
 		require.NoError(t, os.WriteFile(filepath.Join(s.state, "devices.json"), []byte(devices), 0o666))
 	}
@@ -278,16 +275,24 @@ func (s *station) recordedBooks(t *testing.T) {
 	attach(1, "1667", snapshot.Memory{})
 	attach(0, "2020", snapshot.MustMemory("4g"))
 	attach(3, "2020", snapshot.MustMemory("4g"))
-	envs, err := snapshot.EncodeEnvironments([]snapshot.Environment{
+	s.write([]snapshot.Environment{
 		{EID: "1667", UID: 1001, Username: "alice", Creation: created, PIDs: []snapshot.PID{startSleeper(t, 1001)}},
 		{EID: "2020", UID: 1002, Username: "bob", Creation: created, PIDs: []snapshot.PID{startSleeper(t, 1002)}},
-	})
-	require.NoError(t, err)
-	document, err := snapshot.EncodeDevices(devices)
-	require.NoError(t, err)
-	require.NoError(t, os.MkdirAll(s.state, 0o777))
-	require.NoError(t, os.WriteFile(filepath.Join(s.state, "envs.json"), envs, 0o666))
-	require.NoError(t, os.WriteFile(filepath.Join(s.state, "devices.json"), document, 0o666))
+	}, devices)
+}
+
+// write writes the state files, without devices if there are none.
+func (s *station) write(environments []snapshot.Environment, devices []snapshot.Device) {
+	s.t.Helper()
+	envs, err := snapshot.EncodeEnvironments(environments)
+	require.NoError(s.t, err)
+	require.NoError(s.t, os.MkdirAll(s.state, 0o777))
+	require.NoError(s.t, os.WriteFile(filepath.Join(s.state, "envs.json"), envs, 0o666))
+	if devices != nil {
+		document, err := snapshot.EncodeDevices(devices)
+		require.NoError(s.t, err)
+		require.NoError(s.t, os.WriteFile(filepath.Join(s.state, "devices.json"), document, 0o666))
+	}
 }
 
 func appOf(pid snapshot.PID, device int, usedMiB int64) gpus.App {
@@ -297,10 +302,7 @@ func appOf(pid snapshot.PID, device int, usedMiB int64) gpus.App {
 // apps are all that nvidia-smi shows from now on.
 func (s *station) apps(apps ...gpus.App) {
 	s.t.Helper()
-	host, err := gpus.Read(s.path("gpus.json"))
-	require.NoError(s.t, err)
-	host.Apps = apps
-	require.NoError(s.t, host.Write(s.path("gpus.json")))
+	s.sicken(func(d *gpus.Driver) { d.Apps = apps })
 }
 
 // startSleeper is a process of a user for the time of the test.

@@ -46,16 +46,11 @@ func (s *station) activate143(shell *terminal) {
 	require.NoError(s.t, err)
 	env := snapshot.Environment{EID: snapshot.EnvID(pid), UID: snapshot.UID(s.me().uid), Creation: created, PIDs: []snapshot.PID{snapshot.PID(shell.cmd.Process.Pid)}}
 	env.Config = snapshot.EnvConfig{Name: "my-env", GPUMemory: snapshot.MustMemory("4g"), GPUs: &gpus}
-	envs, err := snapshot.EncodeEnvironments([]snapshot.Environment{env})
-	require.NoError(s.t, err)
 	require.Zero(s.t, s.me().run("genv", "devices").Code) // makes devices.json
 	devices, err := snapshot.DecodeDevices([]byte(s.stateFiles()["devices.json"]))
 	require.NoError(s.t, err)
 	devices[0].Attachments = []snapshot.Attachment{{EID: env.EID, GPUMemory: env.Config.GPUMemory, Time: created}}
-	text, err := snapshot.EncodeDevices(devices)
-	require.NoError(s.t, err)
-	require.NoError(s.t, os.WriteFile(filepath.Join(s.state, "envs.json"), envs, 0o666))
-	require.NoError(s.t, os.WriteFile(filepath.Join(s.state, "devices.json"), text, 0o666))
+	s.write([]snapshot.Environment{env}, devices)
 	require.Equal(s.t, said{}, shell.say(strings.Join([]string{
 		"export GENV_SHELL=1 GENV_ENVIRONMENT_ID=" + pid + " GENV_ENVIRONMENT_NAME=my-env GENV_GPU_MEMORY=4g GENV_GPUS=1 CUDA_VISIBLE_DEVICES=0",
 		`export GENV_BACKUP_ENV_PATH="$PATH" PATH="/opt/genv-1.4.3/shims:$PATH"`,

@@ -62,11 +62,7 @@ type waiter struct {
 func (h *host) waiter(t *testing.T, uid int, id string, gpus int) *waiter {
 	t.Helper()
 	cmd := child(t, uid, "wait", h.socket, id, fmt.Sprint(gpus))
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
+	in, out := proctest.StartPiped(t, cmd)
 	w := &waiter{t, cmd, in, make(chan string, 1000)}
 	go func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
