@@ -47,8 +47,8 @@ type Cap struct {
 	WaitingAnybody bool
 	// Warn is its own warning; nil for that of the rule.
 	Warn *Warn
-	// Period begins the time in which the hours of CapHours count; PeriodEnd ends it, and the hours of a schedule in which
-	// another cap holds.
+	// Period begins the time in which the hours of CapHours count; PeriodEnd ends it, and the hours in which a cap of a
+	// schedule holds.
 	Period, PeriodEnd time.Time
 }
 

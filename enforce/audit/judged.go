@@ -48,7 +48,7 @@ type explainer struct {
 func (e *explainer) termination(p *snapshot.Process) []string {
 	lines := []string{e.title, processLine(p)}
 	for _, usage := range p.Usage[:min(len(p.Usage), maxDevices)] {
-		lines = append(lines, e.device(usage.Index)...)
+		lines = append(lines, e.device(usage.Index))
 	}
 	// not one of another user
 	env := e.Environment(p.EID)
@@ -59,16 +59,12 @@ func (e *explainer) termination(p *snapshot.Process) []string {
 }
 
 func (e *explainer) detachment(d *order.Detachment) []string {
-	lines := append([]string{e.title}, e.device(d.Device)...)
-	lines = append(lines, e.environment(&d.Environment))
-	if d.Environment.OwnerMismatch {
-		return bounded(lines) // its owner is unknown
-	}
+	lines := []string{e.title, e.device(d.Device), e.environment(&d.Environment)}
 	more := 0
 	for i := range e.Processes {
 		p := &e.Processes[i]
 		switch {
-		case p.Uses(d.Device) == nil || p.UID == nil || *p.UID != d.Environment.UID:
+		case d.Environment.OwnerMismatch || p.Uses(d.Device) == nil || p.UID == nil || *p.UID != d.Environment.UID:
 		case len(lines) >= 3+maxProcesses:
 			more++
 		default:
@@ -119,11 +115,11 @@ func userText(name snapshot.Username, uid *snapshot.UID) string {
 	return fmt.Sprintf("user %s (uid %d)", shown(string(name)), *uid)
 }
 
-// device says how full a device is; nothing if the snapshot doesn't have it.
-func (e *explainer) device(index snapshot.DeviceIndex) []string {
+// device says how full a device is; empty if the snapshot doesn't have it.
+func (e *explainer) device(index snapshot.DeviceIndex) string {
 	d := e.Device(index)
 	if d == nil {
-		return nil
+		return ""
 	}
 	line := fmt.Sprintf("GPU %s", d.Index)
 	if d.Name != "" {
@@ -145,7 +141,7 @@ func (e *explainer) device(index snapshot.DeviceIndex) []string {
 	if d.Power != nil && d.PowerLimit != nil {
 		line += fmt.Sprintf(", drawing %.0f of %.0f W", *d.Power, *d.PowerLimit)
 	}
-	return []string{line}
+	return line
 }
 
 // environment is an environment with its attachments.
@@ -178,9 +174,10 @@ func known(m snapshot.Memory) string {
 	return text.GiB(m.Bytes())
 }
 
-// bounded are lines that can be shown anywhere.
+// bounded are the lines that aren't empty, as they can be shown anywhere.
 func bounded(lines []string) []string {
-	lines = slices.Clone(lines[:min(len(lines), MaxJudgedLines)])
+	lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
+	lines = lines[:min(len(lines), MaxJudgedLines)]
 	for i := range lines {
 		lines[i] = text.Shorten(text.OneLine(lines[i]), maxLine)
 	}

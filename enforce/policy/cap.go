@@ -136,7 +136,7 @@ func (c *Cap) limitOf(user snapshot.Username) (limit enforce.CapLimit, about boo
 	return *all, true
 }
 
-// onHost reports whether its GPUs may be on a host. Those of a group of the inventory are on none without the inventory.
+// onHost reports whether its GPUs may be on a host. Without the inventory no host is in one of its groups.
 func (c *Cap) onHost(host snapshot.Hostname, labels map[string]string) bool {
 	return hasLabels(labels, c.labels) && c.hosts.has(string(host)) == enforce.Member
 }

@@ -93,10 +93,10 @@ func (f *File) Names(user snapshot.Username) bool {
 	})
 }
 
-// Exempt implements enforce.Policy. The reason is what is exempt, and the place in the file. Users and uids are exempt by
-// the uid that the kernel reports for a process; where the host doesn't report uids, as 1.4.3 doesn't, by the owner of
-// the environment. A process in a container is one of the user who is proved to have started it. A device is exempt by
-// its UUID; for an index see ExemptIndices.
+// Exempt implements enforce.Policy. The reason is what is exempt, and the place in the file. Users and uids are exempt
+// by the uid that the kernel reports for a process; where the host doesn't report uids, as 1.4.3 doesn't, by the owner
+// of the environment. A process in a container is one of the user who is proved to have started it. A device is exempt
+// by its UUID; for an index see ExemptIndices.
 func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
 	user, uid, env := ownerOf(s)
 	s.User, s.Environment = f.Accounts.Name(user), env

@@ -38,8 +38,8 @@ type exemptIndices struct {
 	from        Source
 }
 
-// find is what of a subject is exempt, in words, and the entry; empty for nothing. User, uid and Environment are whose it
-// is, as far as that can be believed.
+// find is what of a subject is exempt, in words, and the entry; empty for nothing. User, uid and Environment are whose
+// it is, as far as that can be believed.
 func (e *exemptions) find(s enforce.Subject, uid *snapshot.UID) (what string, from Source) {
 	if from, ok := e.users[s.User]; ok {
 		return "user " + string(s.User), from
@@ -50,8 +50,8 @@ func (e *exemptions) find(s enforce.Subject, uid *snapshot.UID) (what string, fr
 		}
 	}
 	if s.Process != nil && s.Process.UserUnknown && len(e.users) > 0 { // it may be an exempt one
-		first := slices.MinFunc(slices.Collect(maps.Values(e.users)), func(a, b Source) int { return a.Place.Line - b.Place.Line })
-		return "a user whose name could not be looked up", first
+		byLine := func(a, b Source) int { return a.Place.Line - b.Place.Line }
+		return "a user whose name could not be looked up", slices.MinFunc(slices.Collect(maps.Values(e.users)), byLine)
 	}
 	for i := range e.entries {
 		if what := e.entries[i].names(s); what != "" {
@@ -77,7 +77,8 @@ func (e *exemptions) indices(host snapshot.Hostname) (list []enforce.ExemptGPU, 
 			n, _ := strconv.Atoi(written) // which was checked
 			index := snapshot.DeviceIndex(n)
 			if !slices.ContainsFunc(list, func(other enforce.ExemptGPU) bool { return other.Index == index }) {
-				list, from = append(list, enforce.ExemptGPU{Index: index, Entry: entry.written}), append(from, entry.from)
+				list = append(list, enforce.ExemptGPU{Index: index, Entry: entry.written})
+				from = append(from, entry.from)
 			}
 		}
 	}
@@ -199,8 +200,8 @@ func (r *reader) exemptEnvironment(n *strictyaml.Node) {
 	}
 }
 
-// readContainer reads a name, an image and a label, of which one has to be there. Only a container of root's runtime can
-// be exempt: a user of a rootless one would choose its name and labels.
+// readContainer reads a name, an image and a label, of which one has to be there. Only a container of root's runtime
+// can be exempt: a user of a rootless one would choose its name and labels.
 func (e *exemptions) readContainer(n *strictyaml.Node) {
 	var name, image, label string
 	n.Map(strictyaml.Keys{

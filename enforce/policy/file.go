@@ -71,7 +71,8 @@ var (
 		newLimit("max-detachments-per-user", func(f *enforce.Fleet) *int { return &f.Limits.PerUser.Detachments }),
 		newLimit("max-terminations-per-host", func(f *enforce.Fleet) *int { return &f.Limits.PerHost.Terminations }),
 		newLimit("max-detachments-per-host", func(f *enforce.Fleet) *int { return &f.Limits.PerHost.Detachments }),
-		strictyaml.NewChoice("over-limit", "throttle", "hold", func(f *enforce.Fleet) *bool { return &f.Limits.Throttle }),
+		strictyaml.NewChoice("over-limit", "throttle", "hold",
+			func(f *enforce.Fleet) *bool { return &f.Limits.Throttle }),
 	}
 	fleetSettings = []strictyaml.Setting[enforce.Fleet]{
 		strictyaml.NewChoice("unreachable", "hold", "ignore", func(f *enforce.Fleet) *bool { return &f.PauseCaps }),

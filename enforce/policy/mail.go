@@ -67,8 +67,8 @@ func (m *Mail) OptedOut(user snapshot.Username) bool {
 // ErrNoAddress is why a user gets no mail.
 var ErrNoAddress = errors.New("no mail address is known for this user")
 
-// Address is where mail to a user goes. No address is made of a name that isn't a plain account name: hosts report names,
-// and a host may be hostile.
+// Address is where mail to a user goes. No address is made of a name that isn't a plain account name: hosts report
+// names, and a host may be hostile.
 func (m *Mail) Address(user snapshot.Username) (string, error) {
 	switch address, known := m.Addresses[m.accounts.Name(user)]; {
 	case known:

@@ -31,8 +31,8 @@ func (o *Override) matches(q enforce.Query) (r rank, ok bool) {
 	if o.when != nil {
 		r[3] = 1
 	}
-	return r, (r[0] > 0 || len(o.writtenUsers) == 0) && (r[1] > 0 || len(o.hosts) == 0) && hasLabels(q.Labels, o.labels) &&
-		(o.when == nil || o.when.Contains(q.At))
+	ofUser, onHost := r[0] > 0 || len(o.writtenUsers) == 0, r[1] > 0 || len(o.hosts) == 0
+	return r, ofUser && onHost && hasLabels(q.Labels, o.labels) && (o.when == nil || o.when.Contains(q.At))
 }
 
 // hasLabels reports whether all that are wanted are among labels.
@@ -107,8 +107,8 @@ func (o *Override) String() string {
 // rank is how specific an override is, by user, host, labels and time; the higher one wins.
 type rank = [4]int
 
-// Resolve returns what applies to a host, a user and a time: each setting from the most specific place that has it, with
-// that place. A part of the query that is empty selects nothing. Exemptions are separate.
+// Resolve returns what applies to a host, a user and a time: each setting from the most specific place that has it,
+// with that place. A part of the query that is empty selects nothing. Exemptions are separate.
 func (f *File) Resolve(q enforce.Query) Settings { return f.merged(f.layers(q), q.User) }
 
 // layers are the overrides that match, the most specific one last.

@@ -74,10 +74,12 @@ func (c *Cap) check(n *strictyaml.Node, amounts int, kind string) {
 		is      bool
 		message string
 	}{
-		{c.Kind == enforce.CapHours && c.every == "", "gpu-hours: the period is missing; add `every: month` or `every: week`"},
+		{c.Kind == enforce.CapHours && c.every == "", "gpu-hours: the period is missing; add `every: month` or " +
+			"`every: week`"},
 		{c.Kind != enforce.CapHours && c.every != "", "every: it belongs to gpu-hours; remove it"},
 		{special && c.Kind != enforce.CapGPUs, kind + ": N% and -N are for gpus alone"},
-		{c.Together && c.by != nil, kind + ": people who share a cap have one amount; remove together, or write one number"},
+		{c.Together && c.by != nil, kind + ": people who share a cap have one amount; remove together, or write one " +
+			"number"},
 		{c.waiting != nil && c.Kind != enforce.CapGPUs && c.Kind != enforce.CapHours, "while: it is for gpus alone"},
 		{c.Kind == enforce.CapHours && (c.PerHost || c.waiting != nil), "gpu-hours: they have neither per nor while"},
 		{c.Kind == enforce.CapEnvironments && c.Model != "", "environments: they have no model"},
@@ -248,7 +250,8 @@ func (r *reader) readPerson(n *strictyaml.Node, name string) entry {
 }
 
 // readSelection reads a list of people or hosts, some of which are left out by "!". An empty list would be all.
-func (r *reader) readSelection(n *strictyaml.Node, read func(*strictyaml.Node, string) entry, empty string) (s selection) {
+func (r *reader) readSelection(n *strictyaml.Node, read func(*strictyaml.Node, string) entry, empty string,
+) (s selection) {
 	isEmpty := n.IsList()
 	n.List(func(item *strictyaml.Node) {
 		isEmpty = false
@@ -285,7 +288,8 @@ func (r *reader) readWhile(n *strictyaml.Node) *selection {
 			return
 		}
 		waiting = r.readPeople(n, "waiting", ", or write anybody")
-		if slices.ContainsFunc(waiting.entries, func(e entry) bool { return e.written == "*" || e.written == "anybody" }) {
+		isAnybody := func(e entry) bool { return e.written == "*" || e.written == "anybody" }
+		if slices.ContainsFunc(waiting.entries, isAnybody) {
 			n.Failf("waiting: write anybody without brackets")
 		}
 	}})

@@ -156,8 +156,8 @@ type Schedule struct {
 }
 
 // hours are an item of a schedule: from one minute of a day up to, but not including, another, on days of the week from
-// Monday on, between two days that are both included. Hours that end before they begin continue on the next day. Days are
-// counted from 1970-01-01; 0 is no such bound.
+// Monday on, between two days that are both included. Hours that end before they begin continue on the next day. Days
+// are counted from 1970-01-01; 0 is no such bound.
 type hours struct {
 	days       [7]bool
 	begin, end int

@@ -100,10 +100,13 @@ func (r *reader) readSettings(n *strictyaml.Node, s *Settings, selects enforce.S
 	ofAll := read["warn"]
 	read["warn"] = func(n *strictyaml.Node) { readWarn(n, ofAll, ruleWarns) }
 	hints := strictyaml.Keys{"extend": r.ignore("extend", useSchedules)}
-	for what, amount := range map[string]string{"devices": "gpus: 4", "gpus": "gpus: 4", "memory": "memory: 80g", "envs": "environments: 4"} {
+	for what, amount := range map[string]string{
+		"devices": "gpus: 4", "gpus": "gpus: 4", "memory": "memory: 80g", "envs": "environments: 4",
+	} {
 		key := "max-" + what + "-per-group"
 		hints[key] = func(n *strictyaml.Node) {
-			n.Failf("%s: write it as a cap that a group shares: caps: [{users: [\"@group\"], together: true, %s}]", key, amount)
+			n.Failf("%s: write it as a cap that a group shares: caps: [{users: [\"@group\"], together: true, %s}]", key,
+				amount)
 		}
 	}
 	hints["max-gpus-per-user"] = func(n *strictyaml.Node) { n.Failf("max-gpus-per-user: write max-devices-per-user") }

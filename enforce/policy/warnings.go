@@ -24,8 +24,8 @@ type Warning struct {
 // Hint is the kind of warnings that are advice.
 const Hint = "hint"
 
-// Warnings are what is wrong with a policy besides errors, for hosts with their GPUs by model, nil for unknown GPUs, and
-// where a mail leaves within a time.
+// Warnings are what is wrong with a policy besides errors, for hosts with their GPUs by model, nil for unknown GPUs,
+// and where a mail leaves within a time.
 func (f *File) Warnings(hosts iter.Seq2[enforce.Query, map[string]int], mailed time.Duration) []Warning {
 	list := slices.Clone(f.Ignored)
 	add := func(at strictyaml.Place, kind, name, message string) {
@@ -38,14 +38,16 @@ func (f *File) Warnings(hosts iter.Seq2[enforce.Query, map[string]int], mailed t
 		add(c.place, "cap", c.ID, c.takesAll(hosts))
 		add(c.place, Hint, c.ID, c.meansShare(hosts))
 	}
-	add(f.actsAtOnce(), Hint, "warn", "it acts without a warning: with warn: 10m under `defaults:`, people are told before")
-	add(f.endsNothing(), "key", string(enforce.RuleIdle), "`end` ends nothing: GPUs with a process are not idle without "+
-		"`below:` or `below-power:`, such as below: 5")
+	add(f.actsAtOnce(), Hint, "warn",
+		"it acts without a warning: with warn: 10m under `defaults:`, people are told before")
+	add(f.endsNothing(), "key", string(enforce.RuleIdle),
+		"`end` ends nothing: GPUs with a process are not idle without `below:` or `below-power:`, such as below: 5")
 	add(f.countsNoneOutside(), Hint, string(enforce.RuleNonEnvProcesses),
 		"people outside of environments don't count: write non-env-processes: count under `defaults:`")
 	if f.Mail != nil {
 		for _, at := range f.warnsFor(mailed + f.Mail.Timeout) {
-			add(at, Hint, "warn", "the warning may be over before its mail arrives, which leaves within a minute: write 5m or more")
+			add(at, Hint, "warn",
+				"the warning may be over before its mail arrives, which leaves within a minute: write 5m or more")
 		}
 	}
 	return list
@@ -59,7 +61,8 @@ func (f *File) takesNothing(index int) string {
 	}
 	for i, other := range f.CapList {
 		if i != index && other.implies(c) && !(c.implies(other) && index < i) {
-			return fmt.Sprintf("the cap takes nothing: the one at %s allows no more, for the same people and GPUs", other.Place)
+			return fmt.Sprintf("the cap takes nothing: the one at %s allows no more, for the same people and GPUs",
+				other.Place)
 		}
 	}
 	return ""
@@ -85,6 +88,7 @@ func (f *File) neverBinds(c *Cap) string {
 		}
 		return isOut(entry{written: "*"}) || all(s.entries, isOut)
 	}
+	isEver := func(h hours) bool { _, ever := h.common(&h); return ever }
 	people := slices.Clone(c.users.entries)
 	for _, by := range c.by {
 		people = append(people, by.who)
@@ -100,7 +104,7 @@ func (f *File) neverBinds(c *Cap) string {
 		return "its groups have no members"
 	case all(people, isExempt):
 		return "its users are exempt"
-	case c.when != nil && !slices.ContainsFunc(c.when.entries, func(h hours) bool { _, ever := h.common(&h); return ever }):
+	case c.when != nil && !slices.ContainsFunc(c.when.entries, isEver):
 		return fmt.Sprintf("schedule %s has no hours", c.when.Name)
 	}
 	return ""
@@ -119,7 +123,8 @@ func (c *Cap) implies(other *Cap) bool {
 	isShare := c.limit.Percent || c.limit.AllBut // of other GPUs it is another number
 	return c.by == nil && other.by == nil && c.Kind == other.Kind && c.every == other.every && less && sameWarn &&
 		c.limit.Percent == other.limit.Percent && c.limit.AllBut == other.limit.AllBut &&
-		sameUsers && (gpus(c) == gpus(other) || gpus(c) == "" && !isShare) && (!isShare || c.PerHost == other.PerHost) &&
+		sameUsers && (gpus(c) == gpus(other) || gpus(c) == "" && !isShare) &&
+		(!isShare || c.PerHost == other.PerHost) &&
 		(c.when == nil || c.when == other.when) && c.waiting == nil &&
 		(c.Together || !other.Together) && (!c.PerHost || other.PerHost)
 }

@@ -76,8 +76,8 @@ func (h Held) String() string {
 	if h.partly {
 		taken = "Only some actions"
 	}
-	return fmt.Sprintf("Safety limit exceeded: %s. %s taken %s in this cycle (kept back: %d terminations, %d detachments)",
-		h.Because, taken, h.Whom(), h.Terminations, h.Detachments)
+	return fmt.Sprintf("Safety limit exceeded: %s. %s taken %s in this cycle (kept back: %d terminations, "+
+		"%d detachments)", h.Because, taken, h.Whom(), h.Terminations, h.Detachments)
 }
 
 // Whom says against whom, and where, they are.
