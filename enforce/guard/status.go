@@ -183,12 +183,7 @@ func WriteStatus(dir string, s Status) error {
 	if data, err := json.Marshal(s); err == nil && len(data) >= maxStatus { // a thousand long names are exempt
 		s.Order, s.UsersLeftOut, s.Users = nil, s.UsersLeftOut+len(s.Users), []AllowedUser{}
 	}
-	d, err := folder.MakePublic(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return statusNote.Put(d, s)
+	return statusNote.Publish(dir, s)
 }
 
 // ReadStatus reads it. The error wraps ErrNoStatus, folder.ErrUnsafe or snapshot.ErrInvalid.

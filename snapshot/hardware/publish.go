@@ -68,12 +68,8 @@ func Publish(dir string, list []BusDevice) (changed bool, err error) {
 	if old, err := Read(dir); err == nil && same(old, list) {
 		return false, nil
 	}
-	d, err := folder.MakePublic(dir)
-	if err != nil {
-		return false, err
-	}
-	defer d.Close()
-	return true, devicesNote.Put(d, published{devicesSchema, list})
+	err = devicesNote.Publish(dir, published{devicesSchema, list})
+	return err == nil, err
 }
 
 func same(a, b []BusDevice) bool {

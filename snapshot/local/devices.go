@@ -63,7 +63,7 @@ func (c *Collector) readDevices(ctx context.Context, oldest time.Duration) (*dev
 		}
 	}
 	if slices.ContainsFunc(l.devices, func(g nvidiasmi.GPU) bool { return g.MayBeDivided() }) {
-		_ = c.addInstances(ctx, oldest, l) // without them it is a device as others
+		c.addInstances(ctx, oldest, l)
 	}
 	_, _ = c.hardware().Publish(l.toRegister()) // without it, a user on a guarded host is told that it is missing
 	return l, nil
@@ -83,7 +83,7 @@ func (c *Collector) devicesFor(ctx context.Context, usage *nvidiasmi.Usage, meas
 		return nil, err
 	}
 	if l.toParents(usage); usage.NamesInstance() {
-		_ = c.addInstances(ctx, oldest, l) // without them it isn't known whose they are
+		c.addInstances(ctx, oldest, l)
 		l.toParents(usage)
 	}
 	l.unlisted = map[snapshot.GPUUUID]bool{}
@@ -118,11 +118,8 @@ func (l *deviceList) lacks(usage *nvidiasmi.Usage) bool {
 }
 
 // addInstances adds the MIG instances of each device, which only `nvidia-smi -L` lists, and their memory if known.
-func (c *Collector) addInstances(ctx context.Context, oldest time.Duration, l *deviceList) error {
-	listed, err := c.SMI.List(ctx, oldest)
-	if err != nil {
-		return err
-	}
+func (c *Collector) addInstances(ctx context.Context, oldest time.Duration, l *deviceList) {
+	listed, _ := c.SMI.List(ctx, oldest) // without it a device is as others, and whose its instances are isn't known
 	if slices.ContainsFunc(listed, func(d snapshot.Device) bool { return len(d.Instances) > 0 }) {
 		l.details, _ = c.SMI.Details(ctx, oldest) // without it their memory is what the profiles say
 	}
@@ -139,7 +136,6 @@ func (c *Collector) addInstances(ctx context.Context, oldest time.Duration, l *d
 			l.devices[i].Divide(d.Instances)
 		}
 	}
-	return nil
 }
 
 type located struct {
@@ -214,22 +210,17 @@ func (l *deviceList) uuids() map[snapshot.DeviceIndex]snapshot.GPUUUID {
 	return uuids
 }
 
-// identifies says whether the registered indices are the GPUs of root's note, if this process can tell.
-func (l *deviceList) identifies(files *state.Files) bool {
-	return !files.KeepsNote || !slices.ContainsFunc(l.devices, func(g nvidiasmi.GPU) bool {
-		known := files.Device(g.Index)
-		return g.UUID != "" && known != nil && known.UUID != g.UUID
-	})
-}
-
-// matches says whether exactly these devices are registered. A device with unknown memory can't be registered.
-func (l *deviceList) matches(registered []snapshot.Device) bool {
-	left := make(map[snapshot.DeviceIndex]*snapshot.Device, len(registered))
-	for i := range registered {
-		left[registered[i].Index] = &registered[i]
+// areRegistered says whether exactly these devices are registered, and as the GPUs of root's note if this process keeps
+// it. A device with unknown memory can't be registered.
+func (l *deviceList) areRegistered(files *state.Files) bool {
+	left := make(map[snapshot.DeviceIndex]*snapshot.Device, len(files.Devices))
+	for i := range files.Devices {
+		left[files.Devices[i].Index] = &files.Devices[i]
 	}
 	for _, d := range l.toRegister() {
-		if d.TotalMemory.Known() && (left[d.Index] == nil || !left[d.Index].SameTotal(&d)) {
+		was := left[d.Index]
+		if d.TotalMemory.Known() && (was == nil || !was.SameTotal(&d)) ||
+			files.KeepsNote && d.UUID != "" && was != nil && was.UUID != d.UUID {
 			return false
 		}
 		delete(left, d.Index)

@@ -126,10 +126,7 @@ func (c *Collector) readRestricted(ctx context.Context, oldest time.Duration, at
 			hidden = append(hidden, d.Index)
 		}
 		g.Index, g.Name = d.Index, cmp.Or(d.Name, g.Name)
-		if d.Bytes != nil {
-			g.TotalMemory = d.TotalMemory()
-		}
-		g.Instances = d.Instances
+		g.TotalMemory, g.Instances = cmp.Or(d.TotalMemory(), g.TotalMemory), d.Instances
 		devices[i] = g
 	}
 	l := newDeviceList(nvidiasmi.Listing{GPUs: devices, Warnings: seen.Warnings}, at)
@@ -211,12 +208,7 @@ func (c *Collector) publishLook(s *snapshot.Snapshot) {
 	if found.Time.Sub(last.Time).Abs() < publishEvery && reflect.DeepEqual(found.GPUs, last.GPUs) {
 		return
 	}
-	d, err := folder.MakePublic(source.Run)
-	if err != nil {
-		return
-	}
-	defer d.Close()
-	if lastLook.Put(d, found) == nil {
+	if lastLook.Publish(source.Run, found) == nil {
 		c.update(func(kept *cache) { kept.published = found })
 	}
 }

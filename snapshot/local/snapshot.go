@@ -257,7 +257,7 @@ func (c *Collector) readFiles(ctx context.Context, devices *deviceList) (state.F
 	if err != nil && !errors.Is(err, state.ErrNoDevices) {
 		return state.Files{}, fmt.Errorf("%w: %w", errNoStateFiles, err)
 	}
-	if err == nil && devices.matches(files.Devices) && devices.identifies(&files) {
+	if err == nil && devices.areRegistered(&files) {
 		return files, nil
 	}
 	found, registerErr := c.complete(devices, files.Devices)

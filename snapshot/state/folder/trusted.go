@@ -180,6 +180,16 @@ func (n Note[T]) Write(dir string, v T) error {
 	return n.Put(d, v)
 }
 
+// Publish is Write for a folder as of MakePublic.
+func (n Note[T]) Publish(dir string, v T) error {
+	d, err := MakePublic(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return n.Put(d, v)
+}
+
 // Put is Write in an open folder.
 func (n Note[T]) Put(d *Folder, v T) error { return d.PutJSON(n.Name, v, n.Mode, n.Durable) }
 
