@@ -36,7 +36,7 @@ func recordedBooks() state.Files {
 func TestAttach(t *testing.T) {
 	memory := snapshot.MustMemory
 	unusable := map[snapshot.DeviceIndex]use.State{2: use.Unusable, 4: use.MIG}
-	tests := []struct {
+	for _, tt := range []struct {
 		name    string
 		request state.AttachRequest
 		want    indices
@@ -62,8 +62,7 @@ func TestAttach(t *testing.T) {
 		{"over-subscribed: unknown ones, too", state.AttachRequest{EID: "9", Indices: indices{5}, OverSubscribe: true, Availability: state.Availability{Only: indices{}}}, indices{5}},
 		{"an instance", state.AttachRequest{EID: "9", Instances: []state.InstanceRequest{{Index: 4, UUID: "MIG-a"}}, Availability: state.Availability{States: unusable}}, indices{4}},
 		{"over-subscribed: more than the memory", state.AttachRequest{EID: "9", Indices: indices{2}, Memory: memory("999g"), OverSubscribe: true}, indices{2}},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := recordedBooks()
 			tt.request.At = at("12:00:00")
@@ -84,7 +83,7 @@ func TestAttachRecordsCapacityAndTime(t *testing.T) {
 
 func TestAttachRefusesAndChangesNothing(t *testing.T) {
 	memory := snapshot.MustMemory
-	tests := []struct {
+	for _, tt := range []struct {
 		name    string
 		request state.AttachRequest
 		is      error
@@ -107,8 +106,7 @@ func TestAttachRefusesAndChangesNothing(t *testing.T) {
 		{"both ways", state.AttachRequest{EID: "9", Count: 1, Indices: indices{2}}, state.ErrRequest, "not a valid request: give a number of GPUs or their indices, not both"},
 		{"zero memory", state.AttachRequest{EID: "9", Count: 1, Memory: memory("0g")}, state.ErrRequest, "not a valid request: a capacity of 0g must be greater than zero"},
 		{"no id", state.AttachRequest{Count: 1}, state.ErrRequest, "not a valid request: an environment needs an id"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := recordedBooks()
 			_, err := b.Attach(tt.request)
@@ -141,7 +139,7 @@ func TestCapacitiesThatOverflowLeaveNoRoom(t *testing.T) {
 }
 
 func TestDetach(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name    string
 		eid     snapshot.EnvID
 		indices indices
@@ -152,8 +150,7 @@ func TestDetach(t *testing.T) {
 		{"one that it has not", "1667", indices{5}, indices{0, 1}},
 		{"one that there is not", "1667", indices{99}, indices{0, 1}},
 		{"an environment without any", "9", nil, nil},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := recordedBooks()
 			require.Equal(t, tt.want, b.Detach(tt.eid, tt.indices...))

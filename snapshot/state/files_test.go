@@ -40,7 +40,7 @@ func TestActivateRegistersANewEnvironment(t *testing.T) {
 
 func TestActivateEntersAnEnvironment(t *testing.T) {
 	three := 3
-	tests := []struct {
+	for _, tt := range []struct {
 		name       string
 		activation state.Activation
 		pids       []snapshot.PID
@@ -82,8 +82,7 @@ func TestActivateEntersAnEnvironment(t *testing.T) {
 			[]string{"k-1"},
 			*configOf("my-env", 3),
 		},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := aliceAndBob()
 			require.NoError(t, b.Activate(tt.activation))
@@ -104,7 +103,7 @@ func configOf(name string, devices int) *snapshot.EnvConfig {
 
 func TestActivateRefusesAndChangesNothing(t *testing.T) {
 	none := 0
-	tests := []struct {
+	for _, tt := range []struct {
 		name       string
 		activation state.Activation
 		is         error
@@ -122,8 +121,7 @@ func TestActivateRefusesAndChangesNothing(t *testing.T) {
 		{"a control character in the username", state.Activation{EID: "n", UID: 1001, PID: 12, Username: "a\x00"}, state.ErrRequest},
 		{"more devices than a file can have", state.Activation{EID: "n", UID: 1001, PID: 12, Config: *configOf("", 1<<31)}, state.ErrRequest},
 		{"no devices", state.Activation{EID: "n", UID: 1001, PID: 12, Config: snapshot.EnvConfig{GPUs: &none}}, state.ErrRequest},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := aliceAndBob()
 			require.ErrorIs(t, b.Activate(tt.activation), tt.is)
@@ -133,7 +131,7 @@ func TestActivateRefusesAndChangesNothing(t *testing.T) {
 }
 
 func TestDeactivate(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name  string
 		pids  []snapshot.PID
 		ended snapshot.EnvID // the environment that is no more
@@ -143,8 +141,7 @@ func TestDeactivate(t *testing.T) {
 		{"the last", []snapshot.PID{20}, "2020"},
 		{"one that is in none", []snapshot.PID{99}, ""},
 		{"no process at all", []snapshot.PID{0}, ""},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := aliceAndBob()
 			for _, pid := range tt.pids {
@@ -207,7 +204,7 @@ func device(index snapshot.DeviceIndex, memory string, attachments ...snapshot.A
 
 func TestMerge(t *testing.T) {
 	held := attachment("1667", "")
-	tests := []struct {
+	for _, tt := range []struct {
 		name                   string
 		files, found, expected []snapshot.Device
 		notes                  int
@@ -229,8 +226,7 @@ func TestMerge(t *testing.T) {
 		{"a new one without a known memory", gpus(1), append(gpus(1), device(1, "")), gpus(1), 1},
 		{"one that is gone", gpus(2), gpus(1), gpus(1), 0},
 		{"one that is gone but attached", []snapshot.Device{device(0, "4g", held)}, nil, []snapshot.Device{device(0, "4g", held)}, 1},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := state.Files{Devices: tt.files}
 			b.MergeDevices(tt.found)

@@ -86,7 +86,7 @@ func TestParseErrorsSayWhatToWrite(t *testing.T) {
 }
 
 func TestMatches(t *testing.T) {
-	tests := []struct {
+	for _, test := range []struct {
 		pattern, name string
 		want          bool
 	}{
@@ -107,8 +107,7 @@ func TestMatches(t *testing.T) {
 		{"[1-20][1-20]", "1111", true},
 		{"[1-2][3]", "13", true},
 		{"[1-2][3]", "1", false},
-	}
-	for _, test := range tests {
+	} {
 		p, err := text.ParseHosts(test.pattern)
 		require.NoError(t, err)
 		require.Equal(t, test.want, p.Matches(test.name), "%s against %s", test.pattern, test.name)
@@ -116,7 +115,7 @@ func TestMatches(t *testing.T) {
 }
 
 func TestSplit(t *testing.T) {
-	tests := []struct {
+	for _, test := range []struct {
 		list string
 		want []string
 	}{
@@ -129,8 +128,7 @@ func TestSplit(t *testing.T) {
 		{"[::1]:22,b", []string{"[::1]:22", "b"}},
 		{"a,,b", []string{"a", "", "b"}},
 		{"", []string{""}},
-	}
-	for _, test := range tests {
+	} {
 		require.Equal(t, test.want, text.SplitHosts(test.list), test.list)
 	}
 }
@@ -181,7 +179,7 @@ func TestMatchGlob(t *testing.T) {
 }
 
 func TestHostGlobs(t *testing.T) {
-	tests := []struct {
+	for _, test := range []struct {
 		glob, name string
 		want       bool
 	}{
@@ -205,8 +203,7 @@ func TestHostGlobs(t *testing.T) {
 		{"*[1-3]", "gpu4", false},
 		{"?", "", false},
 		{"*b", "aaaa", false},
-	}
-	for _, test := range tests {
+	} {
 		g, err := text.ParseHostGlob(test.glob)
 		require.NoError(t, err)
 		require.Equal(t, test.want, g.Matches(test.name), "%s against %s", test.glob, test.name)

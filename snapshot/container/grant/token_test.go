@@ -168,7 +168,7 @@ func newNotes(t *testing.T) (n grant.RestartNotes, now *time.Time) {
 }
 
 func TestANoteIsGoodForItsContainerAlone(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name, id, runtime, token string
 		after                    time.Duration
 		proves                   bool
@@ -182,8 +182,7 @@ func TestANoteIsGoodForItsContainerAlone(t *testing.T) {
 		{"another engine", id, "podman", "secret", 0, false},
 		{"an unknown engine", id, "", "secret", 0, false},
 		{"what is no id", "../" + id[3:], "docker", "secret", 0, false},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n, now := newNotes(t)
 			*now = begun.Add(tt.after)

@@ -154,7 +154,7 @@ func TestStateFilesThatHoldTooMuchAreCorrupt(t *testing.T) {
 		}
 		return `{"devices":[` + strings.Join(list, ",") + `]}`
 	}
-	tests := []struct {
+	for _, tt := range []struct {
 		name, file, content string
 		corrupt             bool
 	}{
@@ -167,8 +167,7 @@ func TestStateFilesThatHoldTooMuchAreCorrupt(t *testing.T) {
 		{"names full of commas", "envs.json", environments(2_000, strings.Repeat(",", 256), "k"), true},
 		{"many attachments", "devices.json", devices(8, 1_250), false},
 		{"too many attachments", "devices.json", devices(8, 1_251), true},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := recordedFolder(t)
 			put(t, dir, tt.file, tt.content)

@@ -74,7 +74,7 @@ func TestKernelsOfFiles(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, nil, 0o600))
 	}
 	runtime := ".local/share/jupyter/runtime"
-	tests := []struct {
+	for _, tt := range []struct {
 		name    string
 		id      string
 		home    func(home string)
@@ -99,8 +99,7 @@ func TestKernelsOfFiles(t *testing.T) {
 		{name: "in a relative folder", id: "k", environ: func(string) string { return "JUPYTER_RUNTIME_DIR=r" }, want: system.Gone},
 		{name: "no account", id: "k", unlike: true, getent: notFound(t), want: system.Gone},
 		{name: "an account that can't be asked for", id: "k", unlike: true, getent: errors.New("timeout"), want: system.Unknown},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			home := t.TempDir()
 			if tt.home != nil {

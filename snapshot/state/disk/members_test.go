@@ -35,7 +35,7 @@ func TestAnEnvironmentLastsWhileItsUsersProcessesRun(t *testing.T) {
 	hidden := func(name string) func(*system.RunningProcess) {
 		return func(r *system.RunningProcess) { r.Unread, r.EID, r.Name = fs.ErrPermission, "", name }
 	}
-	tests := []struct {
+	for _, tt := range []struct {
 		name    string
 		running []system.RunningProcess
 		hidden  bool
@@ -54,8 +54,7 @@ func TestAnEnvironmentLastsWhileItsUsersProcessesRun(t *testing.T) {
 		{"but a login is not", []system.RunningProcess{with(job(50, alice, ""), hidden("sshd"))}, false, nil},
 		{"nor is another user's process", []system.RunningProcess{with(job(50, bob, ""), hidden("python"))}, false, nil},
 		{"where /proc hides others nothing is known", nil, true, []snapshot.PID{1102}},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			machine := &fakeSystem{processes: map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}}, running: tt.running, hidden: tt.hidden}
 			store := disk.New(sharedDir(t), disk.Config{System: machine})
@@ -81,7 +80,7 @@ func TestProcessesOfOthersKeepNoEnvironmentAlive(t *testing.T) {
 	root := func(eid snapshot.EnvID, unread error) []system.RunningProcess {
 		return []system.RunningProcess{with(job(7, 0, eid), func(r *system.RunningProcess) { r.Unread = unread })}
 	}
-	tests := []struct {
+	for _, tt := range []struct {
 		name    string
 		pid     snapshot.PID
 		process system.ProcessStatus
@@ -102,8 +101,7 @@ func TestProcessesOfOthersKeepNoEnvironmentAlive(t *testing.T) {
 		{"the init of its container", 9, of(0), nil, true},
 		{"of any user", 9, of(bob), nil, true},
 		{"an owner that can't be told", 7, system.ProcessStatus{Liveness: system.Alive}, nil, true},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			machine := &fakeSystem{}
 			inits := map[snapshot.PID]snapshot.EnvID{8: "9", 9: "1102"}
@@ -170,7 +168,7 @@ func TestDeactivateKeepsTheEnvironmentOfRunningJobs(t *testing.T) {
 	subshell := with(job(1103, alice, "1102"), func(r *system.RunningProcess) { r.Parent = 1102 })
 	caller := with(job(self, alice, "1102"), func(r *system.RunningProcess) { r.Parent = 1103 })
 	shell := job(1102, alice, "1102") // started in the environment, as in tmux
-	tests := []struct {
+	for _, tt := range []struct {
 		name    string
 		running []system.RunningProcess
 		want    []snapshot.PID
@@ -184,8 +182,7 @@ func TestDeactivateKeepsTheEnvironmentOfRunningJobs(t *testing.T) {
 		{"the caller was not read in time", []system.RunningProcess{shell, with(caller, func(r *system.RunningProcess) { r.Unread = proc.ErrNotRead })}, nil},
 		{"nor was another user's", []system.RunningProcess{with(job(50, bob, ""), func(r *system.RunningProcess) { r.Unread = proc.ErrNotRead })}, nil},
 		{"a known job is enough", []system.RunningProcess{job(50, alice, "1102"), with(job(51, alice, ""), func(r *system.RunningProcess) { r.Unread = proc.ErrNotRead })}, []snapshot.PID{50}},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			machine := &fakeSystem{running: tt.running}
 			store := disk.New(sharedDir(t), disk.Config{System: machine})

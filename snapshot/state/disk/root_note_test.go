@@ -37,7 +37,7 @@ var elsewhere = system.Namespaces{PID: 4026532999, User: 4026531837}
 // Who may drop what looks dead: 1102 is dead as this genv sees it.
 func TestOnlyTheOwnPIDNamespaceCleansUp(t *testing.T) {
 	const boot = "boot-1"
-	tests := []struct {
+	for _, tt := range []struct {
 		name     string
 		in       system.Namespaces
 		initial  []system.Namespaces // who kept notes before, in this order
@@ -52,8 +52,7 @@ func TestOnlyTheOwnPIDNamespaceCleansUp(t *testing.T) {
 		{name: "the host of such a machine", in: here, initial: []system.Namespaces{elsewhere}},
 		{name: "another user namespace", in: system.Namespaces{PID: here.PID, User: 4026532777}, initial: []system.Namespaces{here}},
 		{name: "not known", in: system.Namespaces{PID: here.PID}},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, root := sharedDir(t), rootDir(t)
 			machine := &fakeSystem{boot: boot, processes: map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}}}

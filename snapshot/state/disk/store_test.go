@@ -185,7 +185,7 @@ func TestReadDropsTheDeadAndWritesThatBack(t *testing.T) {
 }
 
 func TestCleanup(t *testing.T) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name    string
 		process system.Liveness
 		kernel  system.Liveness
@@ -196,8 +196,7 @@ func TestCleanup(t *testing.T) {
 		{"the process cannot be seen", system.Unknown, system.Gone, true},
 		{"the kernel lives", system.Gone, system.Alive, true},
 		{"the kernel cannot be seen", system.Gone, system.Unknown, true},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			machine := &fakeSystem{
 				processes: map[snapshot.PID]system.ProcessStatus{7: {Liveness: tt.process}},
@@ -251,7 +250,7 @@ func TestOwnersThatTheKernelContradicts(t *testing.T) {
 	names := func(_ context.Context, uid snapshot.UID) snapshot.Username {
 		return map[snapshot.UID]snapshot.Username{1001: "alice"}[uid]
 	}
-	tests := []struct {
+	for _, tt := range []struct {
 		name      string
 		uid       snapshot.UID
 		username  snapshot.Username
@@ -268,8 +267,7 @@ func TestOwnersThatTheKernelContradicts(t *testing.T) {
 		{"another user's among its own", 1001, "alice", []system.ProcessStatus{uid(1001), uid(1002)}, true},
 		{"root's alone", 1001, "alice", []system.ProcessStatus{uid(0)}, true},
 		{"another name", 1001, "bob", []system.ProcessStatus{uid(1001)}, true},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			machine := &fakeSystem{processes: map[snapshot.PID]system.ProcessStatus{}}
 			store := disk.New(sharedDir(t), disk.Config{System: machine, Username: names})

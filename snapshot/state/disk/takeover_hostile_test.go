@@ -201,7 +201,7 @@ func started(ticks snapshot.StartTime) system.ProcessStatus {
 
 func TestAProcessIsIdentifiedByItsStartTime(t *testing.T) {
 	unseen := system.ProcessStatus{Liveness: system.Unknown}
-	tests := []struct {
+	for _, tt := range []struct {
 		name  string
 		then  system.ProcessStatus
 		now   system.ProcessStatus
@@ -217,8 +217,7 @@ func TestAProcessIsIdentifiedByItsStartTime(t *testing.T) {
 		{"an unknown boot", started(100), started(100), "", nil, true},
 		{"1.4.3 after a reboot", started(100), started(100), "boot-2", createdLater, true},
 		{"a note that is lost", started(100), started(200), "boot-1", removeSeen, true},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, root := sharedDir(t), rootDir(t)
 			machine := &fakeSystem{boot: "boot-1", uptime: 5000, processes: map[snapshot.PID]system.ProcessStatus{7: tt.then}}
