@@ -49,14 +49,11 @@ func (f *Files) Activate(a Activation) error {
 }
 
 func (a *Activation) check() error {
-	if a.EID == "" {
-		return Refuse("an environment needs an id")
-	}
 	if a.PID < 0 || (a.PID == 0 && a.KernelID == "") {
 		return Refuse("an environment needs a process or a Jupyter kernel")
 	}
-	return cmp.Or(CheckName("the environment id", string(a.EID)), CheckName("the username", string(a.Username)),
-		CheckName("the kernel id", a.KernelID), CheckConfig(a.Config))
+	return cmp.Or(CheckEID(a.EID), CheckName("the username", string(a.Username)), CheckName("the kernel id", a.KernelID),
+		CheckConfig(a.Config))
 }
 
 // elsewhere is the other environment in which it is. A kernel is of the user of its environment, also for root.

@@ -84,10 +84,6 @@ func attach(d *snapshot.Device, a snapshot.Attachment) {
 
 func (r *AttachRequest) check() error {
 	switch {
-	case r.EID == "":
-		return Refuse("an environment needs an id")
-	case r.Memory.Known() && r.Memory.Bytes() == 0:
-		return Refuse("a capacity of %s must be greater than zero", r.Memory)
 	case r.Count != 0 && len(r.Indices) > 0:
 		return Refuse("give a number of GPUs or their indices, not both")
 	case len(r.Instances) > 0 && (r.Count != 0 || len(r.Indices) > 0):
@@ -95,7 +91,7 @@ func (r *AttachRequest) check() error {
 	case len(r.Instances) == 0 && r.Count < 1 && len(r.Indices) == 0:
 		return Refuse("%d GPUs: ask for at least 1", r.Count)
 	}
-	return CheckName("the environment id", string(r.EID))
+	return cmp.Or(CheckEID(r.EID), CheckMemory(r.Memory))
 }
 
 func (f *Files) chooseCount(r AttachRequest) ([]*snapshot.Device, error) {

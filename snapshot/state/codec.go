@@ -134,6 +134,26 @@ func CheckName(name, value string) error {
 	return nil
 }
 
+// CheckEID is CheckName for the id of an environment.
+func CheckEID(eid snapshot.EnvID) error {
+	if eid == "" {
+		return Refuse("an environment needs an id")
+	}
+	return CheckName("the environment id", string(eid))
+}
+
+// CheckMemory refuses a capacity of nothing, and one that is written too long. The error wraps ErrRequest.
+func CheckMemory(m snapshot.Memory) error {
+	const maxMemory = 64 // bytes of the text
+	switch {
+	case len(m.String()) > maxMemory:
+		return Refuse("an amount of memory is longer than %d bytes", maxMemory)
+	case m.Known() && m.Bytes() == 0:
+		return Refuse("a capacity of %s must be greater than zero", m)
+	}
+	return nil
+}
+
 // UnavailableError says which of the requested devices are not available. It wraps ErrUnavailable.
 type UnavailableError struct {
 	Reason string `json:"reason"`

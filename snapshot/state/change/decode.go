@@ -23,7 +23,6 @@ import (
 const (
 	MaxBytes   = 64 << 10 // of its JSON
 	maxIndices = 1024     // in one list; no host has more devices
-	maxMemory  = 64       // bytes of the text of an amount
 	maxReason  = 200      // bytes of an error of package json, which repeats the input
 )
 
@@ -75,8 +74,8 @@ func (a *Attach) check() error {
 	if a.Count < 0 || a.Count > math.MaxInt32 {
 		count = state.Refuse("%d GPUs", a.Count)
 	}
-	return cmp.Or(checkEID(a.EID), count, checkIndices(a.Indices), checkAvailability(&a.Availability),
-		checkMemory(a.Memory), a.checkInstances())
+	return cmp.Or(state.CheckEID(a.EID), count, checkIndices(a.Indices), checkAvailability(&a.Availability),
+		state.CheckMemory(a.Memory), a.checkInstances())
 }
 
 func (a *Attach) checkInstances() error {
@@ -87,14 +86,14 @@ func (a *Attach) checkInstances() error {
 		if err := snapshot.CheckInstance(wanted.UUID); err != nil {
 			return state.Refuse("%w", err)
 		}
-		if err := cmp.Or(checkIndices([]snapshot.DeviceIndex{wanted.Index}), checkMemory(wanted.Memory)); err != nil {
+		if err := cmp.Or(checkIndices([]snapshot.DeviceIndex{wanted.Index}), state.CheckMemory(wanted.Memory)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *Detach) check() error { return cmp.Or(checkEID(d.EID), checkIndices(d.Indices)) }
+func (d *Detach) check() error { return cmp.Or(state.CheckEID(d.EID), checkIndices(d.Indices)) }
 
 func (c *Configure) check() error {
 	for _, setting := range c.Clear {
@@ -102,7 +101,7 @@ func (c *Configure) check() error {
 			return state.Refuse("there is no setting %s", text.Quoted(setting, maxReason))
 		}
 	}
-	return cmp.Or(checkEID(c.EID), checkConfig(c.Set))
+	return cmp.Or(state.CheckEID(c.EID), checkConfig(c.Set))
 }
 
 func (l *Leave) check() error { return checkMember(l.PID, l.Kernel) }
@@ -114,25 +113,8 @@ func checkMember(pid snapshot.PID, kernel string) error {
 	return state.CheckName("the kernel id", kernel)
 }
 
-func checkEID(eid snapshot.EnvID) error {
-	if eid == "" {
-		return state.Refuse("an environment needs an id")
-	}
-	return state.CheckName("the environment id", string(eid))
-}
-
 func checkConfig(c snapshot.EnvConfig) error {
-	return cmp.Or(state.CheckConfig(c), checkMemory(c.GPUMemory))
-}
-
-func checkMemory(m snapshot.Memory) error {
-	switch {
-	case len(m.String()) > maxMemory:
-		return state.Refuse("an amount of memory is longer than %d bytes", maxMemory)
-	case m.Known() && m.Bytes() == 0:
-		return state.Refuse("a capacity of %s must be greater than zero", m)
-	}
-	return nil
+	return cmp.Or(state.CheckConfig(c), state.CheckMemory(c.GPUMemory))
 }
 
 func checkAvailability(a *state.Availability) error {
