@@ -61,8 +61,11 @@ func Decide(w *Options, program *Binary, s *Survey) (*Plan, error) {
 		plan.Shims = false
 		plan.note("the shims are not linked: %s", f.why())
 	}
-	if err := decideTools(s); err != nil {
-		return nil, err
+	for _, tool := range s.Missing { // of those that the script calls; visudo only for sudoers
+		if tool != "visudo" {
+			return nil, refuse("install "+tool+" on the host (the package coreutils has it)", "there is no %s on the host",
+				tool)
+		}
 	}
 	if err := plan.decidePlace(w, s); err != nil {
 		return nil, err
@@ -162,17 +165,6 @@ func decidePackage(path string, s *Survey) error {
 		if p.File == path || p.File == s.Found {
 			return refuse("upgrade the package "+p.Name+" on the host instead, or remove it first",
 				"%s belongs to the package %s", p.File, p.Name)
-		}
-	}
-	return nil
-}
-
-// decideTools needs the programs that the script calls; visudo only for sudoers.
-func decideTools(s *Survey) error {
-	for _, tool := range s.Missing {
-		if tool != "visudo" {
-			return refuse("install "+tool+" on the host (the package coreutils has it)", "there is no %s on the host",
-				tool)
 		}
 	}
 	return nil

@@ -83,21 +83,16 @@ func Main(m *testing.M) {
 		}
 	}
 	passOnIgnoredSignals()
-	if err := os.Setenv("GENV_AUDIT_LOG", "off"); err != nil { // or tests that run as root write into this machine's own
-		panic(err)
-	}
-	if err := os.Setenv("GENV_SOCKET", "off"); err != nil { // the runs of enforce would all open the same one
-		panic(err)
-	}
-	if err := os.Setenv("GENV_CONFIG_DIR", "off"); err != nil { // or tests read what this machine's administrator configured
-		panic(err)
-	}
-	root, err := os.MkdirTemp("", "genv-root-") // likewise
+	root, err := os.MkdirTemp("", "genv-root-")
 	if err == nil {
 		err = os.Chmod(root, 0o755)
 	}
-	if err == nil {
-		err = errors.Join(os.Setenv("GENV_ROOT_DIR", root), os.Setenv("GENV_DEV_DIR", filepath.Join(root, "dev")))
+	// Tests neither read nor write what this machine has, and runs of enforce don't open the same socket.
+	for name, value := range map[string]string{
+		"GENV_AUDIT_LOG": "off", "GENV_SOCKET": "off", "GENV_CONFIG_DIR": "off", "GENV_ROOT_DIR": root,
+		"GENV_DEV_DIR": filepath.Join(root, "dev"),
+	} {
+		err = errors.Join(err, os.Setenv(name, value))
 	}
 	if err != nil {
 		panic(err)
