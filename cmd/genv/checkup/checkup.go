@@ -91,8 +91,7 @@ func (s *Style) writeChecks(b *strings.Builder, checks []doctor.Check) {
 		fmt.Fprintf(b, "%-*s%s", name, c.Name, s.coloured(fmt.Sprintf("%-*s", status, c.Status), c.Status))
 		s.wrap(b, name+status, text.OneLine(c.Detail))
 		if c.NextStep != "" {
-			b.WriteString(strings.Repeat(" ", name+status) + "next: ")
-			s.wrap(b, name+status+len("next: "), text.OneLine(c.NextStep))
+			s.writeItem(b, strings.Repeat(" ", name+status)+"next: ", c.NextStep)
 		}
 	}
 }

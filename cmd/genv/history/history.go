@@ -303,10 +303,8 @@ func writeDecisions(
 	case len(entries) == 0 && id != "":
 		return command.UsageError("no decision %s is recorded in %s: the history lists those that are", id, path)
 	case output.Format == "json":
-		return render.WriteJSON(p.Out, EntriesDocument{
-			Schema:  "genv.history/1",
-			Entries: append([]audit.HistoryEntry{}, entries...),
-		})
+		entries = append([]audit.HistoryEntry{}, entries...) // an empty list, not null
+		return render.WriteJSON(p.Out, EntriesDocument{Schema: "genv.history/1", Entries: entries})
 	case output.Format == "csv":
 		return table(output, entries).Write(p.Out)
 	case len(entries) == 0:

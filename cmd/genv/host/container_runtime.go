@@ -117,22 +117,19 @@ func (r *runtime) prepare(ctx context.Context) (*claimed, error) {
 	if err != nil {
 		return nil, err
 	}
-	asks := request.AsksForGPUs()
-	if !asks && request.Token == "" {
-		return nil, nil
-	}
-	if asks {
-		if !container.IsID(r.id) {
-			return nil, notDockers(r.id)
-		}
+	switch {
+	case request.AsksForGPUs() && !container.IsID(r.id):
+		return nil, notDockers(r.id)
+	case request.AsksForGPUs():
 		return r.give(ctx, config, request)
+	case request.Token == "":
+		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	prepared, err := r.give(ctx, config, request)
 	if err != nil { // it needs no GPU, and so not genv
 		r.Warn("genv: the container runs without an environment: " + err.Error())
-		return nil, nil
 	}
 	return prepared, nil
 }

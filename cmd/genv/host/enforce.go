@@ -46,24 +46,15 @@ func (p *hostCommands) enforceCommand() *cli.Command {
 	}
 }
 
-// labelsOf reads KEY=VALUE.
-func labelsOf(words []string) (map[string]string, error) {
+// enforceHere runs the controller's loop over a single host: this machine.
+func (p *hostCommands) enforceHere(c *cli.Context, flags *enforcement.LoopFlags, words []string) error {
 	labels := make(map[string]string)
 	for _, word := range words {
 		key, value, ok := strings.Cut(word, "=")
 		if !ok || key == "" {
-			return nil, command.WrongFlag("label", " %q: write KEY=VALUE, such as use=train", text.Printable(word))
+			return command.WrongFlag("label", " %q: write KEY=VALUE, such as use=train", text.Printable(word))
 		}
 		labels[key] = value
-	}
-	return labels, nil
-}
-
-// enforceHere runs the controller's loop over a single host: this machine.
-func (p *hostCommands) enforceHere(c *cli.Context, flags *enforcement.LoopFlags, words []string) error {
-	labels, err := labelsOf(words)
-	if err != nil {
-		return err
 	}
 	host := p.openHost()
 	defer host.SMI.Keep(c.Context)()

@@ -307,9 +307,9 @@ func (n *userNames) of(uid snapshot.UID) (name snapshot.Username, unknown bool) 
 	return name, !known
 }
 
-// ask asks for the names of the owners of processes. Those that can't be asked for stay unknown until the next call. For
-// a user without a name it asks again after a minute: a directory service that is down may look like one that doesn't
-// know the user.
+// ask asks for the names of the owners of processes. Those that can't be asked for stay unknown until the next call.
+// For a user without a name it asks again after a minute: a directory service that is down may look like one that
+// doesn't know the user.
 func (n *userNames) ask(ctx context.Context, s *snapshot.Snapshot) {
 	ctx, cancel := context.WithTimeout(ctx, namesWithin)
 	defer cancel()

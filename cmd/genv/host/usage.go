@@ -54,8 +54,8 @@ func (p *hostCommands) usageCommand() *cli.Command {
 				Name:  "serve",
 				Usage: "answer a controller's requests on stdin and stdout until it closes the connection",
 				Flags: []cli.Flag{
-					command.String(&token, "token", "begin the greeting with `TOKEN`, so that it is found after banners; "+
-						"otherwise the first line of stdin has it"),
+					command.String(&token, "token", "begin the greeting with `TOKEN`, so that it is found after "+
+						"banners; otherwise the first line of stdin has it"),
 					command.Duration(&idle, "idle", "end after this `TIME` without a request, in seconds or as 10m"),
 				},
 				Action: func(c *cli.Context) error { return p.usageServe(c, token, idle) },
@@ -247,7 +247,8 @@ func (p *hostCommands) gpusHere(c *cli.Context, o *gpulist.Flags) error {
 	all, warnings, err := host.gpus(c.Context)
 	if errors.Is(err, nvidiasmi.ErrNotInstalled) {
 		if path, _ := command.FindConfig(p.Getenv, command.HostsFile); path != "" {
-			return fmt.Errorf("this machine has no NVIDIA driver: `genv remote gpus` lists the GPUs of the hosts in %s", path)
+			return fmt.Errorf("this machine has no NVIDIA driver: `genv remote gpus` lists the GPUs of the hosts in %s",
+				path)
 		}
 	}
 	if err != nil {

@@ -54,10 +54,9 @@ func (o *UsageFlags) Flags() []cli.Flag {
 const (
 	on  = "on"
 	off = "off"
-)
 
-// minKeep is the shortest time for which usage is kept: less is no use.
-const minKeep = 24 * time.Hour
+	minKeep = 24 * time.Hour // the shortest time for which usage is kept: less is no use
+)
 
 // Read returns what opens the usage database in the folder of a controller, or on a server; nil for none. leader is
 // the key of the controllers' election; empty for none.
