@@ -65,8 +65,10 @@ func leaderOf(id string) *election.Leader {
 const cluster = 0xcafe
 
 func electionOf(leader *election.Leader, list ...election.Registration) *Election {
-	e := &Election{Key: "/k", Cluster: cluster, Leader: leader, Registered: list, Memory: noon.Add(-8 * time.Second), Members: 3,
-		Health: "etcdctl endpoint health"}
+	e := &Election{
+		Key: "/k", Cluster: cluster, Leader: leader, Registered: list, Memory: noon.Add(-8 * time.Second), Members: 3,
+		Health: "etcdctl endpoint health",
+	}
 	if leader != nil {
 		e.Epoch = 9
 	}
@@ -112,6 +114,7 @@ func rows(d *FleetReport) string {
 }
 
 func TestTheElection(t *testing.T) {
+	one, two, three, lost := registered("1", up), registered("2", up), registered("3", up), registered("1", down)
 	for name, row := range map[string]struct {
 		leader     *election.Leader
 		registered all
@@ -119,34 +122,64 @@ func TestTheElection(t *testing.T) {
 		causes     string
 		detail     string
 	}{
-		"a leader and a standby": {leaderOf("2"), all{registered("1", up), registered("2", up)}, "etcd leader standby", "",
+		"a leader and a standby": {
+			leaderOf("2"),
+			all{one, two},
+			"leader standby", "",
 			`"genv on jump-2, process 7" leads since 2026-03-01T11:59:00Z, with epoch 9; genv 2.0.0, 2 hosts, ` +
-				`the last cycle ended 4s ago; memory in etcd of 8s ago`},
-		"none at all":    {nil, nil, "etcd leader", "no-leader", "no controller leads, so nothing is enforced"},
-		"standbys alone": {nil, all{registered("1", up)}, "etcd leader standby", "no-leader", "no controller leads, so nothing is enforced"},
-		"no standby":     {leaderOf("1"), all{registered("1", up)}, "etcd leader standby", "no-standby", "no standby would replace the leader"},
-		"of another version": {&election.Leader{Candidate: election.Candidate{Name: "a controller of another version"}}, all{registered("1", up)},
-			"etcd leader standby", "", `"a controller of another version" leads`},
-		"a restart that isn't written": {&election.Leader{Candidate: election.Candidate{ID: "1", Name: "genv on jump-1, process 6"}},
-			all{registered("1", up)}, "etcd leader standby", "", `"genv on jump-1, process 6" leads`},
-		"one is lost": {leaderOf("2"), all{registered("1", down), registered("2", up), registered("3", up)}, "etcd leader standby lost",
-			"controller-lost", `"genv on jump-1, process 7" was killed, or can't reach etcd`},
-		"other hosts": {leaderOf("2"), all{with("1", "h1", "p1"), with("2", "h2", "p1")}, "etcd leader standby", "standby-differs",
-			`"genv on jump-1, process 7" has other hosts than the leader`},
-		"another policy": {leaderOf("2"), all{with("1", "h1", "p1"), with("2", "h1", "p2")}, "etcd leader standby", "standby-differs",
-			`"genv on jump-1, process 7" has another policy than the leader`},
-		"the same": {leaderOf("2"), all{with("1", "h1", "p1"), with("2", "h1", "p1")}, "etcd leader standby", "",
-			`"genv on jump-1, process 7"; genv 2.0.0, 2 hosts, the last cycle ended 4s ago`},
-		"of an older genv":           {leaderOf("2"), all{with("1", "h1", "p1"), registered("2", up)}, "etcd leader standby", "", ""},
-		"the leader reaches half":    {leaderOf("2"), all{reaching("1", 4), reaching("2", 2)}, "etcd leader standby", "", "2 of 4 hosts answer"},
-		"neither reaches a host":     {leaderOf("2"), all{reaching("1", 0), reaching("2", 0)}, "etcd leader standby", "", "0 of 4 hosts answer"},
-		"a standby of an older genv": {leaderOf("2"), all{registered("1", up), reaching("2", 0)}, "etcd leader standby", "", ""},
-		"a lost one reached more": {leaderOf("2"), all{reaching("3", 0), reaching("2", 0), lostAt("1", 4)}, "etcd leader standby lost",
-			"controller-lost", "was killed"},
-		"without a leader both": {nil, all{with("1", "h1", "p1"), with("2", "h2", "p2")}, "etcd leader standby standby", "no-leader", ""},
+				`the last cycle ended 4s ago; memory in etcd of 8s ago`,
+		},
+		"none at all":    {nil, nil, "leader", "no-leader", "no controller leads, so nothing is enforced"},
+		"standbys alone": {nil, all{one}, "leader standby", "no-leader", "no controller leads, so nothing is enforced"},
+		"no standby":     {leaderOf("1"), all{one}, "leader standby", "no-standby", "no standby would replace the leader"},
+		"of another version": {
+			&election.Leader{Candidate: election.Candidate{Name: "a controller of another version"}},
+			all{one},
+			"leader standby", "", `"a controller of another version" leads`,
+		},
+		"a restart that isn't written": {
+			&election.Leader{Candidate: election.Candidate{ID: "1", Name: "genv on jump-1, process 6"}},
+			all{one},
+			"leader standby", "", `"genv on jump-1, process 6" leads`,
+		},
+		"one is lost": {
+			leaderOf("2"),
+			all{lost, two, three},
+			"leader standby lost",
+			"controller-lost", `"genv on jump-1, process 7" was killed, or can't reach etcd`,
+		},
+		"other hosts": {
+			leaderOf("2"),
+			all{with("1", "h1", "p1"), with("2", "h2", "p1")},
+			"leader standby", "standby-differs",
+			`"genv on jump-1, process 7" has other hosts than the leader`,
+		},
+		"another policy": {
+			leaderOf("2"),
+			all{with("1", "h1", "p1"), with("2", "h1", "p2")},
+			"leader standby", "standby-differs",
+			`"genv on jump-1, process 7" has another policy than the leader`,
+		},
+		"the same": {
+			leaderOf("2"),
+			all{with("1", "h1", "p1"), with("2", "h1", "p1")},
+			"leader standby", "",
+			`"genv on jump-1, process 7"; genv 2.0.0, 2 hosts, the last cycle ended 4s ago`,
+		},
+		"of an older genv":           {leaderOf("2"), all{with("1", "h1", "p1"), two}, "leader standby", "", ""},
+		"the leader reaches half":    {leaderOf("2"), all{reaching("1", 4), reaching("2", 2)}, "leader standby", "", "2 of 4 hosts answer"},
+		"neither reaches a host":     {leaderOf("2"), all{reaching("1", 0), reaching("2", 0)}, "leader standby", "", "0 of 4 hosts answer"},
+		"a standby of an older genv": {leaderOf("2"), all{one, reaching("2", 0)}, "leader standby", "", ""},
+		"a lost one reached more": {
+			leaderOf("2"),
+			all{reaching("3", 0), reaching("2", 0), lostAt("1", 4)},
+			"leader standby lost",
+			"controller-lost", "was killed",
+		},
+		"without a leader both": {nil, all{with("1", "h1", "p1"), with("2", "h2", "p2")}, "leader standby standby", "no-leader", ""},
 	} {
 		d, causes := judged(electionOf(row.leader, row.registered...))
-		require.Equal(t, row.rows, rows(&d), name)
+		require.Equal(t, "etcd "+row.rows, rows(&d), name)
 		require.Equal(t, row.causes, strings.Join(causes, " "), name)
 		require.Contains(t, fmt.Sprint(d.Controllers), row.detail, name)
 		for _, c := range d.Controllers {
@@ -164,8 +197,10 @@ func TestALateLeader(t *testing.T) {
 		_, causes := judged(electionOf(leader, r, registered("2", up)))
 		return strings.Join(causes, " ")
 	}
-	for age, late := range map[time.Duration]string{-time.Minute: "", 0: "", 30 * time.Second: "", 31 * time.Second: "leader-late", time.Hour: "leader-late",
-		-24 * time.Hour: "leader-clock"} {
+	for age, late := range map[time.Duration]string{
+		-time.Minute: "", 0: "", 30 * time.Second: "", 31 * time.Second: "leader-late", time.Hour: "leader-late",
+		-24 * time.Hour: "leader-clock",
+	} {
 		require.Equal(t, late, causeOf(func(r *election.Registration) { r.Cycled = noon.Add(-age) }), age)
 	}
 	require.Equal(t, "leader-late", causeOf(func(r *election.Registration) { r.Cycled = time.Time{} }), "it never ended a cycle")
@@ -184,26 +219,52 @@ func TestControllersOfHosts(t *testing.T) {
 		causes   string
 		detail   string // of the first host
 	}{
-		"all the same": {nil, hosts{said("a", other, 3, up), said("b", other, 3, up), fresh, old}, "",
-			`acts: "by folder:x", since 2026-03-01T12:00:00Z by epoch 3 of its state folder`},
-		"one has released": {nil, hosts{said("b", elected, 3, down), said("a", other, 3, up)}, "",
-			`no controller acts; the last one was "by election:cafe//k", since 2026-03-01T12:00:00Z by epoch 3 of etcd`},
+		"all the same": {
+			nil,
+			hosts{said("a", other, 3, up), said("b", other, 3, up), fresh, old},
+			"",
+			`acts: "by folder:x", since 2026-03-01T12:00:00Z by epoch 3 of its state folder`,
+		},
+		"one has released": {
+			nil,
+			hosts{said("b", elected, 3, down), said("a", other, 3, up)},
+			"",
+			`no controller acts; the last one was "by election:cafe//k", since 2026-03-01T12:00:00Z by epoch 3 of etcd`,
+		},
 		"an earlier epoch": {ok, hosts{said("a", elected, 8, up), said("b", elected, 9, up)}, "", `acts: "by election:cafe//k"`},
-		"two without an election": {nil, hosts{said("a", other, 3, up), said("b", elected, 9, up), said("c", elected, 9, up)}, "a other-controller",
-			`"by folder:x", since 2026-03-01T12:00:00Z by epoch 3 of its state folder, and another one on other hosts`},
-		"one outside the election": {ok, hosts{said("a", other, 3, up), said("b", other, 9, up), said("c", elected, 9, up)},
-			"a other-controller b other-controller", "the host refuses this election's controllers"},
+		"two without an election": {
+			nil,
+			hosts{said("a", other, 3, up), said("b", elected, 9, up), said("c", elected, 9, up)},
+			"a other-controller",
+			`"by folder:x", since 2026-03-01T12:00:00Z by epoch 3 of its state folder, and another one on other hosts`,
+		},
+		"one outside the election": {
+			ok,
+			hosts{said("a", other, 3, up), said("b", other, 9, up), said("c", elected, 9, up)},
+			"a other-controller b other-controller", "the host refuses this election's controllers",
+		},
 		"another cluster": {ok, hosts{said("a", fence.Election(1, "/k"), 9, up)}, "a other-controller", `"by election:1//k"`},
-		"released by another one": {ok, hosts{said("a", fence.Election(cluster, "/j"), 9, down), said("b", elected, 9, up)}, "a other-election",
-			"the host waits for its next leader"},
-		"released before a leader": {vacant, hosts{said("a", fence.Election(1, "/k"), 9, down)}, "a other-election no-leader",
-			"the host waits for its next leader"},
+		"released by another one": {
+			ok,
+			hosts{said("a", fence.Election(cluster, "/j"), 9, down), said("b", elected, 9, up)},
+			"a other-election",
+			"the host waits for its next leader",
+		},
+		"released before a leader": {
+			vacant,
+			hosts{said("a", fence.Election(1, "/k"), 9, down)},
+			"a other-election no-leader",
+			"the host waits for its next leader",
+		},
 		"released by a folder":     {ok, hosts{said("a", other, 9, down)}, "a no-controller", "so nothing is enforced here"},
 		"not in the leader's list": {ok, hosts{said("a", elected, 9, up), fresh, said("b", other, 3, down)}, "new no-controller b no-controller", "acts"},
 		"all have released":        {nil, hosts{said("a", other, 3, down), fresh}, "", "no controller acts; the last one was"},
 		"none has acted":           {nil, hosts{fresh}, "", "no controller has acted yet"},
-		"etcd was set up again": {ok, hosts{said("a", elected, 10, down), said("b", elected, 11, up), said("c", elected, 9, up)},
-			"a later-epoch b later-epoch", "a later epoch than the leader's, and refuses it"},
+		"etcd was set up again": {
+			ok,
+			hosts{said("a", elected, 10, down), said("b", elected, 11, up), said("c", elected, 9, up)},
+			"a later-epoch b later-epoch", "a later epoch than the leader's, and refuses it",
+		},
 		"a later epoch by itself": {vacant, hosts{said("a", elected, 10, down)}, "no-leader", "no controller acts"},
 		"another one acts":        {vacant, hosts{said("a", other, 3, up)}, "a other-controller no-leader", "by folder:x"},
 		"etcd was restored":       {ok, hosts{byLeader}, "a other-cluster", "an epoch of another etcd"},
@@ -229,8 +290,10 @@ func TestEtcd(t *testing.T) {
 		detail string
 	}{
 		"in order": {func(*Election) {}, "", "3 members answer for the election /k"},
-		"a member is lost": {func(e *Election) { e.Silent = []string{"b:2379: refused"} }, "etcd-members-silent",
-			"1 of 3 members of etcd don't answer: b:2379: refused"},
+		"a member is lost": {
+			func(e *Election) { e.Silent = []string{"b:2379: refused"} }, "etcd-members-silent",
+			"1 of 3 members of etcd don't answer: b:2379: refused",
+		},
 		"two members":          {func(e *Election) { e.Silent = []string{"b", "c"} }, "etcd-members-silent", "2 of 3 members of etcd don't answer: b; c"},
 		"its space is used up": {func(e *Election) { e.OutOfSpace = true }, "etcd-full", "etcd's space is used up, so no other controller can take over"},
 	} {

@@ -67,21 +67,32 @@ func TestNoConnection(t *testing.T) {
 		next         string
 		nameIsNotYet bool
 	}{
-		{name: "bad configuration", wayErr: remote.Errorf(remote.Configuration, "x"), check: doctor.NameResolution, status: doctor.Failed,
-			cause: "configuration", next: "--ssh-config", nameIsNotYet: true},
-		{name: "no route", err: remote.Errorf(remote.Unreachable, "x: %w", syscall.EHOSTUNREACH), check: doctor.TCP, status: doctor.Failed, cause: "no-route",
-			next: "ip route"},
-		{name: "packets lost", err: remote.Errorf(remote.Unreachable, "x: %w", context.DeadlineExceeded), check: doctor.TCP, status: doctor.Failed,
-			cause: "no-answer", next: "firewall"},
-		{name: "no SSH", err: remote.Errorf(remote.Unreachable, "what answers does not speak our SSH"), check: doctor.TCP, status: doctor.Failed,
-			cause: "unreachable", next: "check that the host is up"},
-		{name: "key file unusable", err: remote.Errorf(remote.Configuration, "id_x"), check: doctor.Login, status: doctor.Failed, cause: "configuration",
-			next: "correct the named file"},
+		{
+			name: "bad configuration", wayErr: remote.Errorf(remote.Configuration, "x"), check: doctor.NameResolution,
+			cause: "configuration", next: "--ssh-config", nameIsNotYet: true,
+		},
+		{name: "no route", err: remote.Errorf(remote.Unreachable, "x: %w", syscall.EHOSTUNREACH), check: doctor.TCP, cause: "no-route", next: "ip route"},
+		{
+			name: "packets lost", err: remote.Errorf(remote.Unreachable, "x: %w", context.DeadlineExceeded), check: doctor.TCP,
+			cause: "no-answer", next: "firewall",
+		},
+		{
+			name: "no SSH", err: remote.Errorf(remote.Unreachable, "what answers does not speak our SSH"), check: doctor.TCP,
+			cause: "unreachable", next: "check that the host is up",
+		},
+		{
+			name: "key file unusable", err: remote.Errorf(remote.Configuration, "id_x"), check: doctor.Login, cause: "configuration",
+			next: "correct the named file",
+		},
 		{name: "stopped", err: remote.Errorf(remote.Cancelled, "x"), check: doctor.TCP, status: doctor.Skipped, cause: "cancelled", next: "again"},
-		{name: "jump host refuses", way: jump, err: remote.Errorf(remote.Auth, "jump host bastion: no"), check: doctor.Login, status: doctor.Failed,
-			cause: "auth", next: "ssh -v", nameIsNotYet: true},
-		{name: "behind a jump host", way: jump, err: remote.Errorf(remote.Unreachable, "no connection from jump host"), check: doctor.TCP,
-			status: doctor.Failed, cause: "unreachable", next: "ssh HOST true", nameIsNotYet: true},
+		{
+			name: "jump host refuses", way: jump, err: remote.Errorf(remote.Auth, "jump host bastion: no"), check: doctor.Login,
+			cause: "auth", next: "ssh -v", nameIsNotYet: true,
+		},
+		{
+			name: "behind a jump host", way: jump, err: remote.Errorf(remote.Unreachable, "no connection from jump host"), check: doctor.TCP,
+			cause: "unreachable", next: "ssh HOST true", nameIsNotYet: true,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			n := &network{way: tt.way, wayErr: tt.wayErr, run: func(context.Context, []string) (string, error) { return "", tt.err }}
@@ -90,7 +101,7 @@ func TestNoConnection(t *testing.T) {
 			}
 			h := examine(t.Context(), n, remote.Host{})
 			c := h.Check(tt.check)
-			require.Equal(t, tt.status, c.Status, "%+v", h.Checks)
+			require.Equal(t, cmp.Or(tt.status, doctor.Failed), c.Status, "%+v", h.Checks)
 			require.Equal(t, tt.cause, c.Cause)
 			require.Contains(t, c.NextStep, tt.next)
 			require.NotNil(t, h.Failure)
@@ -168,14 +179,13 @@ func TestSudo(t *testing.T) {
 	}{
 		{name: "narrow", sudo: all, status: doctor.OK},
 		{name: "it lists nothing (listpw)", sudo: g + "runs=usage+serve", status: doctor.OK},
-		{name: "no sudo", sudo: g + "nosudo", status: doctor.Failed, cause: "sudo", next: "install sudo"},
-		{name: "a terminal", sudo: g + "tty", status: doctor.Failed, cause: "sudo-requires-tty", next: "`Defaults:admin !requiretty`"},
-		{name: "no rights, or a password", sudo: g, status: doctor.Failed, cause: "sudo", next: "NOPASSWD"},
-		{name: "a later rule", sudo: most + "allows=usage+serve entry=/etc/sudoers.d/lab-admins", status: doctor.Failed, cause: "sudo", next: "zz-genv"},
-		{name: "another path", sudo: g + "lists", status: doctor.Failed, cause: "sudo-refused", next: "/usr/local/bin/genv usage serve"},
-		{name: "without serve", sudo: most, status: doctor.Failed, cause: "sudo-refused", next: "usage serve`"},
-		{name: "without execute", sudo: g + "lists allows=usage+serve allows=usage+snapshot runs=usage+serve", status: doctor.Failed, cause: "sudo-refused",
-			next: "execute"},
+		{name: "no sudo", sudo: g + "nosudo", cause: "sudo", next: "install sudo"},
+		{name: "a terminal", sudo: g + "tty", cause: "sudo-requires-tty", next: "`Defaults:admin !requiretty`"},
+		{name: "no rights, or a password", sudo: g, cause: "sudo", next: "NOPASSWD"},
+		{name: "a later rule", sudo: most + "allows=usage+serve entry=/etc/sudoers.d/lab-admins", cause: "sudo", next: "zz-genv"},
+		{name: "another path", sudo: g + "lists", cause: "sudo-refused", next: "/usr/local/bin/genv usage serve"},
+		{name: "without serve", sudo: most, cause: "sudo-refused", next: "usage serve`"},
+		{name: "without execute", sudo: g + "lists allows=usage+serve allows=usage+snapshot runs=usage+serve", cause: "sudo-refused", next: "execute"},
 		{name: "everything", sudo: all + "allows=everything", status: doctor.Warning, cause: "sudo-covers-everything", next: "of its own"},
 		{name: "all of genv", sudo: all + "allows=all-of-genv", status: doctor.Warning, cause: "sudo-covers-all-of-genv", next: "sudo -l"},
 		{name: "without genv", sudo: "sudo lists", status: doctor.OK},
@@ -185,7 +195,7 @@ func TestSudo(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			h := examine(t.Context(), answering(tt.sudo, cmp.Or(tt.who, who), genv, "version\nv1\n", "end\n"), remote.Host{NoSudo: tt.noSudo})
 			c := h.Check(doctor.Sudo)
-			require.Equal(t, tt.status, c.Status, "%+v", c)
+			require.Equal(t, cmp.Or(tt.status, doctor.Failed), c.Status, "%+v", c)
 			require.Equal(t, tt.cause, c.Cause)
 			require.Contains(t, c.NextStep, tt.next)
 			require.Equal(t, doctor.OK, h.Check(doctor.Login).Status)
@@ -228,7 +238,7 @@ func TestGuardOfThePolicy(t *testing.T) {
 			}
 			h := d.Examine(t.Context(), host)
 			c := h.Check(doctor.Guard)
-			require.Equal(t, tt.status, c.Status, "%+v", c)
+			require.Equal(t, cmp.Or(tt.status, doctor.Failed), c.Status, "%+v", c)
 			require.Equal(t, tt.cause, c.Cause)
 		})
 	}
