@@ -230,7 +230,8 @@ func lineOf(f *enforce.Finding) string {
 
 // called says how its owner calls the environment of a finding; empty if it has no name.
 func called(f *enforce.Finding, o *Owners) string {
-	if env := o.Environment(f.Host, f.EID); env != nil && env.Config.Name != "" && f.Rule != enforce.RuleNonEnvProcesses {
+	env := o.Environment(f.Host, f.EID)
+	if env != nil && env.Config.Name != "" && f.Rule != enforce.RuleNonEnvProcesses {
 		return fmt.Sprintf(" Environment %s is %s.", text.Shown(string(f.EID)), text.Shown(env.Config.Name))
 	}
 	return ""

@@ -183,7 +183,9 @@ func (b *batch) notified(err error) (list []controller.Notified) {
 			shown = b.shown[i]
 		}
 		for _, n := range about {
-			list = append(list, controller.Notified{UserMessage: n, Terminals: shown.Terminals, Kept: shown.Kept, Err: err})
+			list = append(list, controller.Notified{
+				UserMessage: n, Terminals: shown.Terminals, Kept: shown.Kept, Err: err,
+			})
 		}
 	}
 	for _, n := range b.suppressed {
@@ -328,8 +330,8 @@ func (m *Messages) addLasting(
 			if before := m.Warned[id]; !before.Hold.Equal(h.Since) {
 				before.Hold = h.Since
 				for _, n := range before.Messages {
-					add(n, fmt.Sprintf("nothing is done about it while enforcement is on hold, as it is since %s (%s); what is due "+
-						"then is done at once", notify.Clock(h.Since), text.OneLine(h.Reason)))
+					add(n, fmt.Sprintf("nothing is done about it while enforcement is on hold, as it is since %s (%s); "+
+						"what is due then is done at once", notify.Clock(h.Since), text.OneLine(h.Reason)))
 				}
 			}
 		}
@@ -341,7 +343,8 @@ func (m *Messages) addLasting(
 func exemptionOf(cycle *controller.Cycle, n *notify.UserMessage) *policy.Exemption {
 	for i := range cycle.Exemptions {
 		e := &cycle.Exemptions[i]
-		rule := e.Rule == "" || e.Rule == n.Rule || strings.HasPrefix(n.ID, string(enforce.RuleCaps)+"/"+string(e.Rule)+"/")
+		rule := e.Rule == "" || e.Rule == n.Rule ||
+			strings.HasPrefix(n.ID, string(enforce.RuleCaps)+"/"+string(e.Rule)+"/")
 		user := e.User == "" || cycle.Policy.Account(e.User) == cycle.Policy.Account(n.User)
 		if rule && user && (e.Host == "" || e.Host == n.Host) && e.Device == nil && e.Begun(cycle.Now) {
 			return e

@@ -119,7 +119,8 @@ func SendAction(ctx context.Context, path string, action operator.Instruction) (
 	}
 	client := NewClient(path)
 	defer client.Close()
-	response, err := client.ask(ctx, http.MethodPost, ActionsPath, http.Header{"Content-Type": {"application/json"}}, body)
+	header := http.Header{"Content-Type": {"application/json"}}
+	response, err := client.ask(ctx, http.MethodPost, ActionsPath, header, body)
 	if err != nil {
 		return answer, fmt.Errorf("ask the controller: %w", err)
 	}

@@ -43,12 +43,15 @@ func withoutNames(f *FleetState) *FleetState {
 		Schema: f.Schema, Revision: f.Revision, Run: f.Run, Cycle: f.Cycle, Time: f.Time, Took: f.Took,
 		Interval: f.Interval, Enforcing: f.Enforcing, DryRun: f.DryRun, Duplicates: f.Duplicates,
 		Users: []FleetUser{}, Notes: []enforce.Note{}, HeldUsers: []safety.Held{}, Exemptions: policy.ExemptionList{},
-		Unrecorded: hideText(f.Unrecorded), Findings: each(f.Findings, hideFinding), Failed: each(f.Failed, hideFailure),
+		Unrecorded: hideText(f.Unrecorded),
+		Findings:   each(f.Findings, hideFinding), Failed: each(f.Failed, hideFailure),
 		Hosts: each(f.Hosts, func(h *FleetHost) FleetHost {
 			return hideHost(h, func(snapshot.Username) bool { return false })
 		}),
 		HeldHosts: each(f.HeldHosts, func(h *safety.Held) safety.Held {
-			return safety.Held{Host: h.Host, Terminations: h.Terminations, Detachments: h.Detachments, Because: hiddenText}
+			return safety.Held{
+				Host: h.Host, Terminations: h.Terminations, Detachments: h.Detachments, Because: hiddenText,
+			}
 		}),
 	}
 	if f.Hold != nil {

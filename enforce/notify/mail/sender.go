@@ -7,7 +7,7 @@
 //	unsent := sender.Close(10 * time.Second)
 //
 // What comes within a minute is one mail. A user gets at most `per-user` mails in an interval of the policy (`digest`);
-// what is over is one mail at its end. Hosts and the fleet have limits too, since a host may make up users and findings.
+// what is over is one mail at its end. Hosts and the fleet have limits, since a host may make up users and findings.
 //
 // A mail is sent at most once: when the connection is lost between its end and the server's answer, it is not sent
 // again. One that fails or hangs delays neither the caller nor, beyond the timeout of a try, other mails. What waits is
@@ -219,7 +219,8 @@ func (s *Sender) finish(r *route, l Letter) {
 	s.mu.Unlock()
 	switch {
 	case r.copyTo != "" && l.Err != nil:
-		s.Warn(fmt.Errorf("the copy to %s of a mail to %s was not sent: %w", r.copyTo, text.Shown(string(l.User)), l.Err))
+		user := text.Shown(string(l.User))
+		s.Warn(fmt.Errorf("the copy to %s of a mail to %s was not sent: %w", r.copyTo, user, l.Err))
 	case r.copyTo == "" && !ended:
 		for _, c := range s.routes[1:] {
 			if l.Err == nil && !strings.EqualFold(c.copyTo, l.To) {
@@ -272,7 +273,8 @@ func failureOf(err error) (f failure) {
 // It returns what became of them, the mail first; without the mail there are no copies. The Sender isn't started.
 func (s *Sender) SendTest(ctx context.Context, user snapshot.Username) []Letter {
 	l := Letter{
-		User: user, Items: []notify.UserMessage{{ID: "test", Line: notify.TestText, At: s.Now()}}, Test: true, id: newID(),
+		User: user, Test: true, id: newID(),
+		Items: []notify.UserMessage{{ID: "test", Line: notify.TestText, At: s.Now()}},
 	}
 	l.Err = s.deliver(ctx, "", &l)
 	results := []Letter{l}

@@ -176,11 +176,11 @@ func versionOf(t *tx) (found int64) {
 
 // facts locks the fleet, so that its writers write one after the other.
 func (server) facts(t *tx) (f databaseFacts) {
-	lock := ""
+	query := "SELECT begun, hours, nameless FROM fleets WHERE id = $1"
 	if t.writes {
-		lock = " FOR UPDATE"
+		query += " FOR UPDATE"
 	}
-	t.scan([]any{&f.begun, &f.hours, &f.nameless}, "SELECT begun, hours, nameless FROM fleets WHERE id = $1"+lock, t.fleet)
+	t.scan([]any{&f.begun, &f.hours, &f.nameless}, query, t.fleet)
 	if errors.Is(t.err, sql.ErrNoRows) {
 		t.err = fmt.Errorf("the fleet %q is gone from the database: start the controller again", t.name)
 	}
@@ -189,7 +189,8 @@ func (server) facts(t *tx) (f databaseFacts) {
 }
 
 func (server) saveFacts(t *tx) {
-	t.run("UPDATE fleets SET begun = $2, hours = $3, nameless = $4 WHERE id = $1", t.fleet, t.begun, t.hours, t.nameless)
+	t.run("UPDATE fleets SET begun = $2, hours = $3, nameless = $4 WHERE id = $1", t.fleet, t.begun, t.hours,
+		t.nameless)
 	if t.databaseFacts.Mark != (usage.Mark{}) {
 		t.run("INSERT INTO marks (fleet, part, until, ended) VALUES ({id,}{'',}$1, $2) ON CONFLICT (fleet, part) DO "+
 			"UPDATE SET until = excluded.until, ended = excluded.ended", t.Until, t.Ended)
