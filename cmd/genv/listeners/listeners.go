@@ -136,16 +136,19 @@ type Listeners struct {
 // Open opens what a Endpoints asks for. If it fails, nothing is open.
 func Open(ctx context.Context, config Endpoints, shown Content, log zerolog.Logger) (*Listeners, error) {
 	l := &Listeners{shown: shown, log: log}
-	for _, open := range []func() error{
-		func() error { return l.openAccess(config.Access) },
-		func() error { return l.openSocket(ctx, config.Socket) },
-		func() error { return l.openMetrics(ctx, config.Metrics) },
-		func() error { return l.openWeb(ctx, config.Web, config.Access) },
-	} {
-		if err := open(); err != nil {
-			l.Close()
-			return nil, err
-		}
+	err := l.openAccess(config.Access)
+	if err == nil {
+		err = l.openSocket(ctx, config.Socket)
+	}
+	if err == nil {
+		err = l.openMetrics(ctx, config.Metrics)
+	}
+	if err == nil {
+		err = l.openWeb(ctx, config.Web, config.Access)
+	}
+	if err != nil {
+		l.Close()
+		return nil, err
 	}
 	return l, nil
 }
@@ -223,21 +226,16 @@ type Socket struct {
 
 func (o *Flags) readSocket(c *cli.Context, getenv func(string) string, once bool) (Socket, error) {
 	path, given := o.socket, c.IsSet("socket")
-	switch {
-	case given && path == "":
-		return Socket{}, command.WrongFlag("socket", ": write a path, or off")
-	case !given && c.Bool("dry-run"): // it runs alongside a controller, which has that socket
-		return Socket{}, nil
-	case !given:
+	if !given {
 		path = getenv(socket.Variable)
 	}
 	switch {
-	case path == socket.Off:
+	case given && path == "":
+		return Socket{}, command.WrongFlag("socket", ": write a path, or off")
+	case path == socket.Off, !given && (once || c.Bool("dry-run")): // a dry run leaves the socket to a controller
 		return Socket{}, nil
-	case once && given:
-		return Socket{}, needsLoop("socket")
 	case once:
-		return Socket{}, nil
+		return Socket{}, needsLoop("socket")
 	case path == "":
 		return Socket{Path: socket.DefaultPath(getenv, os.Geteuid())}, nil
 	}
