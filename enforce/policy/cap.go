@@ -21,7 +21,7 @@ type Cap struct {
 	enforce.Cap
 	place   strictyaml.Place
 	limit   enforce.CapLimit // of everybody whom it is about, without by
-	by      []personLimit    // by person; nil for one limit
+	by      []entry          // by person, each with a limit; nil for one limit
 	users   selection
 	hosts   selection
 	labels  map[string]string
@@ -32,17 +32,12 @@ type Cap struct {
 	written string // the amount
 }
 
-// personLimit is the limit of somebody: of a person, of the members of a group, or of all others.
-type personLimit struct {
-	who   entry
-	limit enforce.CapLimit
-}
-
 // entry names people or hosts.
 type entry struct {
 	written string // as in the file
 	has     func(name string) enforce.Membership
-	users   map[string]bool // a user, or those of a group of the file; nil for others
+	users   map[string]bool  // a user, or those of a group of the file; nil for others
+	limit   enforce.CapLimit // what each of them may have
 }
 
 // selection is what one of the entries names, less what one of without does. Without entries it is all others.
@@ -109,14 +104,14 @@ func (c *Cap) limitOf(user snapshot.Username) (limit enforce.CapLimit, about boo
 	unknown := false
 	for i := range c.by {
 		by := &c.by[i]
-		member := by.who.has(string(user))
+		member := by.has(string(user))
 		switch {
-		case by.who.written == "*":
+		case by.written == "*":
 			all = &by.limit
 			continue
 		case member == enforce.NotMember:
 			continue
-		case !strings.ContainsAny(by.who.written[:1], "@%"):
+		case !strings.ContainsAny(by.written[:1], "@%"):
 			return by.limit, true
 		case member == enforce.MembershipUnknown:
 			unknown = true

@@ -88,8 +88,7 @@ func (f *File) Names(user snapshot.Username) bool {
 	is := func(e entry) bool { return e.users[string(user)] }
 	overrides := func(o Override) bool { return o.users[string(user)] > 0 }
 	return slices.ContainsFunc(f.overrides, overrides) || slices.ContainsFunc(f.CapList, func(c *Cap) bool {
-		return slices.ContainsFunc(c.users.entries, is) ||
-			slices.ContainsFunc(c.by, func(by personLimit) bool { return is(by.who) })
+		return slices.ContainsFunc(slices.Concat(c.users.entries, c.by), is)
 	})
 }
 

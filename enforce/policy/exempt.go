@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -50,8 +51,10 @@ func (e *exemptions) find(s enforce.Subject, uid *snapshot.UID) (what string, fr
 		}
 	}
 	if s.Process != nil && s.Process.UserUnknown && len(e.users) > 0 { // it may be an exempt one
-		byLine := func(a, b Source) int { return a.Place.Line - b.Place.Line }
-		return "a user whose name could not be looked up", slices.MinFunc(slices.Collect(maps.Values(e.users)), byLine)
+		inFile := func(a, b Source) int {
+			return cmp.Or(a.Place.Line-b.Place.Line, a.Place.Column-b.Place.Column)
+		}
+		return "a user whose name could not be looked up", slices.MinFunc(slices.Collect(maps.Values(e.users)), inFile)
 	}
 	for i := range e.entries {
 		if what := e.entries[i].names(s); what != "" {

@@ -136,7 +136,9 @@ func (c *Cap) readLimit(r *reader, n *strictyaml.Node, key string) {
 		if limit.Percent || limit.AllBut {
 			value.Failf("%s: by person it is a number", key)
 		}
-		c.by = append(c.by, personLimit{r.readPerson(name, name.Text()), limit})
+		who := r.readPerson(name, name.Text())
+		who.limit = limit
+		c.by = append(c.by, who)
 		words = append(words, written+" for "+name.Text())
 	})
 	if len(c.by) == 0 {

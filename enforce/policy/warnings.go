@@ -89,10 +89,7 @@ func (f *File) neverBinds(c *Cap) string {
 		return isOut(entry{written: "*"}) || all(s.entries, isOut)
 	}
 	isEver := func(h hours) bool { _, ever := h.common(&h); return ever }
-	people := slices.Clone(c.users.entries)
-	for _, by := range c.by {
-		people = append(people, by.who)
-	}
+	people := slices.Concat(c.users.entries, c.by)
 	switch {
 	case leavesOut(&c.users) || leavesOut(&c.hosts):
 		return "all that it names is left out by \"!\""
