@@ -39,8 +39,10 @@ func (e *HistoryEntry) Answer(now time.Time) []string {
 	if left := e.Due.Sub(now); left > 0 { // what was said counts from then
 		due += ", in " + text.ShortDuration(left)
 	}
+	at := clock(e.Time)
 	if due != "" && len(e.IDs) == 1 && len(said) > 2 { // a warning of one finding
-		l.add("Warned", clock(e.Time))
+		l.add("Warned", at)
+		at = ""
 		l.add("What", said[0])
 		l.add("Follows", said[1])
 		l.add("Due", due)
@@ -49,10 +51,10 @@ func (e *HistoryEntry) Answer(now time.Time) []string {
 		l.add("What", said...)
 		l.add("Due", due)
 		l.add("Outcome", e.outcome())
-		l.add("Time", clock(e.Time))
 	}
 	l.add("Because", e.because()...)
 	l.add("What to do", e.advice()...)
+	l.add("Time", at)
 	l.add("Notified", clock(e.Notified))
 	l.add("Decision", e.ID)
 	return l

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -97,8 +96,7 @@ func openRead(name string) (*os.File, error) {
 
 // Matches says whether the filter selects a record.
 func (f *Filter) Matches(r *Record) bool {
-	return (f.User == "" || r.User == f.User || r.UID != nil &&
-		strconv.FormatUint(uint64(*r.UID), 10) == string(f.User)) &&
+	return (f.User == "" || r.User == f.User || r.UID != nil && fmt.Sprint(*r.UID) == string(f.User)) &&
 		(f.Host == "" || r.Host == f.Host) &&
 		(f.PID == 0 || r.PID == f.PID) &&
 		(f.Rule == "" || slices.Contains(r.rules(), f.Rule)) &&
