@@ -75,7 +75,7 @@ type Status struct {
 // Elector takes part in an election. Its methods are safe for concurrent use, but Run or Campaign is called once.
 type Elector struct {
 	Options
-	changed chan struct{}
+	changed chan struct{} // gets a value after the role, the epoch, the leader or whether etcd answers has changed
 
 	mu     sync.Mutex
 	state  Leadership
@@ -92,18 +92,11 @@ func New(options Options) *Elector {
 	}
 }
 
-// Leads reports whether this controller may act now. It is asked right before each act: a program may be stopped.
-func (e *Elector) Leads() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.state.Role(e.Clock()) == Leading
-}
-
-// LeadsWith reports whether this controller may act now on what it judged as the leader of an epoch.
+// LeadsWith reports whether this controller may act now on what it judged as the leader of an epoch. It is asked right
+// before each act: a program may be stopped.
 func (e *Elector) LeadsWith(epoch uint64) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.state.Role(e.Clock()) == Leading && e.status.Epoch == epoch
+	s := e.Status()
+	return s.Role == Leading && s.Epoch == epoch
 }
 
 // Status is what is known now.
@@ -121,10 +114,6 @@ func (e *Elector) SetPolicy(digest string) {
 	defer e.mu.Unlock()
 	e.policy = digest
 }
-
-// Changed gets a value after the Role, the epoch, the leader or whether etcd answers has changed, perhaps several
-// times.
-func (e *Elector) Changed() <-chan struct{} { return e.changed }
 
 // Campaign campaigns and leads until ctx ends. Then it resigns, so that another one can lead at once.
 func (e *Elector) Campaign(ctx context.Context) {
