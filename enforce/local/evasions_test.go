@@ -24,7 +24,7 @@ import (
 // carryOut carries out one termination, because of findings with these ids.
 func (s *scene) carryOut(judged snapshot.Process, because ...string) order.Outcome {
 	item := order.Termination{Process: judged, Reasons: order.Reasons{Because: because}}
-	return s.x.Execute(context.Background(), order.Order{Terminate: []order.Termination{item}})[0]
+	return s.x.Execute(context.Background(), order.Order{Terminate: []order.Termination{item}, Options: s.Options})[0]
 }
 
 // TestOutsideProcessIsTerminatedWhateverItClaims: a process can write another id into
@@ -88,7 +88,7 @@ func TestCountedProcessIsTerminatedWhateverItsEnvironment(t *testing.T) {
 					}
 				}
 				items := []order.Termination{{Process: p, Counted: change != "not counted", Reasons: order.Reasons{Because: []string{"idle/a/1/1"}}}}
-				got := s.x.Execute(t.Context(), order.Order{Terminate: items})[0]
+				got := s.x.Execute(t.Context(), order.Order{Terminate: items, Options: s.Options})[0]
 				require.Equal(t, want, got.Status, "%s %+v %s: %s", name, judged, change, got.Reason)
 			}
 		}
@@ -169,7 +169,7 @@ func TestEvasionsAreCountedPerProcess(t *testing.T) {
 // TestEvasionAfterSIGTERM: a process learns from SIGTERM when to become another one.
 func TestEvasionAfterSIGTERM(t *testing.T) {
 	c := ready(t, "stubborn", in("7"))
-	s := newScene(local.ExecutorOptions{Grace: aMoment, Kill: true})
+	s := newScene(local.ExecutorOptions{Grace: aMoment}).killing()
 	s.machine.then = func() {
 		s.machine.apps = []snapshot.Process{{PID: c.pid(), Usage: usage(0, 1)}}
 		if s.machine.asked%2 == 0 {
@@ -358,7 +358,7 @@ func TestAThreadThatWaitsForFUSE(t *testing.T) {
 	stat, err := proc.FS{}.Stat(pid)
 	require.NoError(t, err)
 	p := snapshot.Process{PID: pid, UID: &uid, Start: stat.Start, Usage: usage(0), EnvUnknown: true, Unreadable: &snapshot.Unreadable{Why: "stalled", ByUser: true}}
-	s := newScene(local.ExecutorOptions{Grace: time.Second, Kill: true, KillWait: time.Second}, p)
+	s := newScene(local.ExecutorOptions{Grace: time.Second, KillWait: time.Second}, p).killing()
 	got := s.terminate(t, p)[0]
 	require.Equal(t, order.StatusSurvived, got.Status, got.Reason)
 	require.Equal(t, "it did not end within 1s of SIGKILL: a thread waits for a FUSE file system, and ends when its server does", got.Reason)

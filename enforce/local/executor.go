@@ -56,18 +56,14 @@ type StateFiles interface {
 	Update(ctx context.Context, change func(*state.Files) error) error
 }
 
-// ExecutorOptions configure an Executor. The zero value sends SIGTERM and does not wait, as 1.4.3 does.
+// ExecutorOptions configure an Executor. The zero value does not wait for the end of processes, as 1.4.3 does.
 type ExecutorOptions struct {
-	Grace time.Duration // for processes after SIGTERM if the order doesn't say; 0 to not wait
-	// Kill sends SIGKILL, even if the order does not ask for it, to what still runs, and still is what was judged,
-	// when the grace is over. Without a grace there is no SIGKILL.
-	Kill        bool
-	KillWait    time.Duration   // how long a process has to end after SIGKILL; 0 for order.KillWait
-	Unprotected []string        // names among safety.Protected that may be signalled, besides those of the order
-	UID         snapshot.UID    // of genv: only root (0) changes the environments of others
-	Containers  Containers      // has containers stopped; nil to signal their processes only
-	Asked       *asked.Register // the list of the processes that were asked to end; nil to keep none
-	Proc        proc.FS         // the proc file system; the zero FS is /proc
+	Grace      time.Duration   // for processes after SIGTERM if the order doesn't say; 0 to not wait
+	KillWait   time.Duration   // how long a process has to end after SIGKILL; 0 for order.KillWait
+	UID        snapshot.UID    // of genv: only root (0) changes the environments of others
+	Containers Containers      // has containers stopped; nil to signal their processes only
+	Asked      *asked.Register // the list of the processes that were asked to end; nil to keep none
+	Proc       proc.FS         // the proc file system; the zero FS is /proc
 }
 
 // Executor carries out orders on this machine. It is safe for concurrent use, and remembers processes between cycles.
@@ -96,8 +92,7 @@ func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Execut
 // StatusFailed. Calls don't wait for each other. An order that is passed twice is carried out twice.
 func (x *Executor) Execute(ctx context.Context, o order.Order) []order.Outcome {
 	e := &execution{Executor: x, id: o.ID, gpus: o.GPUs, Options: o.Options}
-	e.Grace, e.Kill = cmp.Or(o.Grace, x.options.Grace), x.options.Kill || o.Kill
-	e.Unprotected = slices.Concat(x.options.Unprotected, o.Unprotected)
+	e.Grace = cmp.Or(o.Grace, x.options.Grace)
 	detached := e.detach(ctx, o.Detach)
 	return append(detached, e.terminate(ctx, o.Terminate)...)
 }

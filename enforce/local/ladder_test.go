@@ -36,7 +36,7 @@ func TestIgnoredSIGTERM(t *testing.T) {
 	require.Len(t, s.lines, 1)
 	c.answers()
 
-	s = newScene(local.ExecutorOptions{Grace: aMoment, Kill: true}, judged)
+	s = newScene(local.ExecutorOptions{Grace: aMoment}, judged).killing()
 	require.Equal(t, order.StatusKilled, s.terminate(t, judged)[0].Status)
 	require.Len(t, s.lines, 2)
 	require.Contains(t, s.lines[1], "Killing process ")
@@ -73,7 +73,7 @@ func TestVerifyBeforeSIGKILL(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := ready(t, "stubborn", in("7"))
 			judged := c.judged("7", 0)
-			s := newScene(local.ExecutorOptions{Grace: aMoment, Kill: true}, snapshot.Process{PID: c.pid(), Usage: usage(0)})
+			s := newScene(local.ExecutorOptions{Grace: aMoment}, snapshot.Process{PID: c.pid(), Usage: usage(0)}).killing()
 			s.machine.then = func() {
 				if s.machine.asked == 2 {
 					r.change(s.machine)
@@ -91,7 +91,7 @@ func TestVerifyBeforeSIGKILL(t *testing.T) {
 func TestEndBetweenWaitAndSIGKILL(t *testing.T) {
 	c := ready(t, "stubborn", in("7"))
 	judged := c.judged("7", 0)
-	s := newScene(local.ExecutorOptions{Grace: aMoment, Kill: true}, judged)
+	s := newScene(local.ExecutorOptions{Grace: aMoment}, judged).killing()
 	s.machine.then = func() {
 		if s.machine.asked == 2 {
 			require.NoError(t, c.in.Close())
@@ -129,8 +129,8 @@ func TestContextEnd(t *testing.T) {
 		first, second := ready(t, "stubborn", in("7")), ready(t, "gentle", in("7"))
 		processes := []snapshot.Process{first.judged("7", 0), second.judged("7", 0)}
 		ctx, cancel := context.WithCancelCause(context.Background())
-		s := newScene(local.ExecutorOptions{}, processes...)
-		s.x = local.New(s.machine, s.stateFiles, local.ExecutorOptions{Grace: oneGrace, Kill: true}).As(asked.Authority{}, func(string) { cancel(goodbye) }, ignore)
+		s := newScene(local.ExecutorOptions{}, processes...).killing()
+		s.x = local.New(s.machine, s.stateFiles, local.ExecutorOptions{Grace: oneGrace}).As(asked.Authority{}, func(string) { cancel(goodbye) }, ignore)
 		got := s.terminateIn(t, ctx, processes...)
 		require.Equal(t, order.StatusSignalled, got[0].Status)
 		require.Equal(t, "SIGTERM was sent, but waiting for the end was given up: goodbye", got[0].Reason)
@@ -146,7 +146,7 @@ func TestUnkillableProcessIsReportedOnce(t *testing.T) {
 	proctest.NeedRoot(t)
 	c, release := unkillable(t)
 	judged := c.judged("7", 0)
-	s := newScene(local.ExecutorOptions{Grace: aMoment, Kill: true, KillWait: aMoment}, judged)
+	s := newScene(local.ExecutorOptions{Grace: aMoment, KillWait: aMoment}, judged).killing()
 
 	got := s.terminate(t, judged)[0]
 	require.Equal(t, order.StatusSurvived, got.Status)

@@ -277,15 +277,22 @@ func (b *stateFiles) Update(_ context.Context, change func(*state.Files) error) 
 
 // scene is an Executor and its fakes.
 type scene struct {
-	machine    *machine
-	stateFiles *stateFiles
-	lines      []string
-	x          *local.Executor
+	machine       *machine
+	stateFiles    *stateFiles
+	lines         []string
+	x             *local.Executor
+	order.Options // of its orders
 }
 
 func newScene(o local.ExecutorOptions, apps ...snapshot.Process) *scene {
 	s := &scene{machine: &machine{apps: apps}, stateFiles: &stateFiles{}}
 	s.x = local.New(s.machine, s.stateFiles, o).As(asked.Authority{}, s.note, ignore)
+	return s
+}
+
+// killing has SIGKILL follow, and some daemons be ended.
+func (s *scene) killing(unprotected ...string) *scene {
+	s.Kill, s.Unprotected = true, unprotected
 	return s
 }
 
@@ -298,7 +305,7 @@ func (s *scene) terminate(t *testing.T, processes ...snapshot.Process) []order.O
 }
 
 func (s *scene) terminateIn(t *testing.T, ctx context.Context, processes ...snapshot.Process) []order.Outcome { //nolint:revive // t first, as everywhere in tests
-	var o order.Order
+	o := order.Order{Options: s.Options}
 	for _, p := range processes {
 		o.Terminate = append(o.Terminate, order.Termination{Process: p})
 	}

@@ -40,7 +40,7 @@ func TestUntouchablePIDs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := snapshot.Process{PID: snapshot.PID(r.pid), Usage: usage(0)}
-			s := newScene(local.ExecutorOptions{Grace: oneGrace, Kill: true, Unprotected: safety.Protected()}, p)
+			s := newScene(local.ExecutorOptions{Grace: oneGrace}, p).killing(safety.Protected()...)
 			got := s.terminate(t, p)[0]
 			require.Equal(t, order.StatusRefused, got.Status)
 			require.Contains(t, got.Reason, r.reason)
@@ -55,7 +55,7 @@ func TestKernelThreadIsRefused(t *testing.T) {
 		t.Skip("no kernel thread is to be seen from this PID namespace; the next test needs none")
 	}
 	p := snapshot.Process{PID: pid, Usage: usage(0)}
-	s := newScene(local.ExecutorOptions{Grace: oneGrace, Kill: true, Unprotected: safety.Protected()}, p)
+	s := newScene(local.ExecutorOptions{Grace: oneGrace}, p).killing(safety.Protected()...)
 	got := s.terminate(t, p)[0]
 	require.Equal(t, order.StatusRefused, got.Status)
 	require.Equal(t, "it is a kernel thread", got.Reason)
@@ -81,7 +81,7 @@ func TestKernelThreadFlag(t *testing.T) {
 	write(t, root, c.pid(), "status", "Name:\tx\nUid:\t0\t0\t0\t0\n")
 	p := c.judged("", 0)
 	p.Start = 0
-	s := newScene(local.ExecutorOptions{Grace: oneGrace, Kill: true, Proc: proc.FS{Root: root}}, p)
+	s := newScene(local.ExecutorOptions{Grace: oneGrace, Proc: proc.FS{Root: root}}, p).killing()
 	require.Equal(t, "it is a kernel thread", s.terminate(t, p)[0].Reason)
 	c.answers()
 }
@@ -135,7 +135,7 @@ func TestSystemDaemonsAreProtected(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) {
 			c := ready(t, "gentle", called(t, r.name), as(r.uid))
 			judged := c.judged("", 0)
-			s := newScene(local.ExecutorOptions{Grace: oneGrace, Kill: true}, judged)
+			s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged).killing()
 			got := s.terminate(t, judged)[0]
 			require.Equal(t, order.StatusRefused, got.Status)
 			require.Equal(t, "it is "+r.name+", which is never signalled unless it is named in the policy", got.Reason)
@@ -144,11 +144,6 @@ func TestSystemDaemonsAreProtected(t *testing.T) {
 
 			o := order.Order{Terminate: []order.Termination{{Process: judged}}, Options: order.Options{Unprotected: []string{r.name}}}
 			require.Equal(t, order.StatusTerminated, s.x.Execute(context.Background(), o)[0].Status)
-
-			c = ready(t, "gentle", called(t, r.name), as(r.uid))
-			judged = c.judged("", 0)
-			s = newScene(local.ExecutorOptions{Grace: oneGrace, Unprotected: []string{r.name}}, judged)
-			require.Equal(t, order.StatusTerminated, s.terminate(t, judged)[0].Status)
 		})
 	}
 }
@@ -233,6 +228,4 @@ func TestProtectedName(t *testing.T) {
 	root := snapshot.UID(0)
 	require.Empty(t, x.ProtectedName(&snapshot.Process{PID: 1 << 30, UID: &root}), "it has ended")
 	require.Empty(t, x.ProtectedName(&snapshot.Process{PID: 1}), "its owner is not known")
-	named := local.New(nil, nil, local.ExecutorOptions{Unprotected: []string{"nvidia-persistenced"}})
-	require.Empty(t, named.ProtectedName(start("nvidia-persistenced", 0)))
 }

@@ -145,7 +145,7 @@ func TestChangedProcessIsNotSignalled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := ready(t, "gentle", r.options...)
 			judged := c.judged(r.eid, 0, 1)
-			s := newScene(local.ExecutorOptions{Grace: oneGrace, Kill: true}, snapshot.Process{PID: c.pid(), Usage: usage(0, 1)})
+			s := newScene(local.ExecutorOptions{Grace: oneGrace}, snapshot.Process{PID: c.pid(), Usage: usage(0, 1)}).killing()
 			s.machine.envs = []snapshot.Environment{environment("8", snapshot.UID(os.Getuid()), "me")}
 			if r.change != nil {
 				r.change(&judged, s.machine)
@@ -185,7 +185,7 @@ func TestEndedProcessIsGone(t *testing.T) {
 			judged := c.judged("7", 0)
 			require.NoError(t, unix.Kill(int(c.pid()), unix.SIGKILL))
 			end(t, c)
-			s := newScene(local.ExecutorOptions{Grace: oneGrace, Kill: true}, judged)
+			s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged).killing()
 			require.Equal(t, order.StatusGone, s.terminate(t, judged)[0].Status)
 			require.Empty(t, s.lines)
 		})
@@ -208,7 +208,7 @@ func TestEndDuringInspectionIsGone(t *testing.T) {
 func TestNoWaitWithoutGrace(t *testing.T) {
 	c := ready(t, "stubborn", in("7"))
 	judged := c.judged("7", 0)
-	s := newScene(local.ExecutorOptions{Kill: true}, judged)
+	s := newScene(local.ExecutorOptions{}, judged).killing()
 	require.Equal(t, order.Outcome{PID: c.pid(), EID: "7", Status: order.StatusSignalled}, s.terminate(t, judged)[0])
 	require.Len(t, s.lines, 1)
 	c.answers()

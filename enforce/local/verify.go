@@ -311,7 +311,7 @@ func (x *Executor) ProtectedName(p *snapshot.Process) string {
 	if err != nil {
 		return ""
 	}
-	return x.protectedBy(stat, *p.UID, x.options.Unprotected)
+	return x.protectedBy(stat, *p.UID, nil)
 }
 
 // protectedBy is the name for which a process is protected, unless it is one of the names in unprotected, or "".
