@@ -126,9 +126,11 @@ func gone() objection { return objection{status: order.StatusGone} }
 func changed(format string, args ...any) objection {
 	return because(order.StatusChanged, format, args...)
 }
+
 func refused(format string, args ...any) objection {
 	return because(order.StatusRefused, format, args...)
 }
+
 func failed(format string, args ...any) objection {
 	return because(order.StatusFailed, format, args...)
 }

@@ -87,8 +87,7 @@ type preface struct {
 	end  text.Tail
 }
 
-// maxPreface is how much of it is kept, in bytes.
-const maxPreface = 512
+const maxPreface = 512 // how much of what a login prints is kept, in bytes
 
 func (p *preface) Read(b []byte) (int, error) {
 	n, err := p.Reader.Read(b)

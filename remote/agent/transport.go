@@ -235,8 +235,7 @@ func (a *SnapshotAnswer) skew(now time.Time, before *time.Duration) *time.Durati
 	return &skew
 }
 
-// maxSinceBoot is more than any host runs.
-const maxSinceBoot = 50 * 365 * 24 * time.Hour
+const maxSinceBoot = 50 * 365 * 24 * time.Hour // more than any host runs
 
 func (t *streamTransport) changed(answer *SnapshotAnswer) (*snapshot.Snapshot, error) {
 	taken, err := snapshot.DecodeNative(answer.Snapshot)
