@@ -121,18 +121,15 @@ func (m *Machine) show(p *Process, cmd *exec.Cmd, job Job) error {
 	if len(job.Uses) == 0 {
 		return nil
 	}
-	host, err := gpus.Read(m.GPUs)
-	if err != nil {
-		return errors.Join(err, p.end())
-	}
-	for _, u := range job.Uses {
-		app := gpus.App{PID: int(p.PID), Start: uint64(p.start), Device: int(u.Device), Name: cmd.Args[0], Load: u.Load}
-		if u.MiB >= 0 {
-			app.UsedMiB = &u.MiB
+	return m.changeDriver(func(host *gpus.Driver) {
+		for _, u := range job.Uses {
+			app := gpus.App{PID: int(p.PID), Start: uint64(p.start), Device: int(u.Device), Name: cmd.Args[0], Load: u.Load}
+			if u.MiB >= 0 {
+				app.UsedMiB = &u.MiB
+			}
+			host.Apps = append(host.Apps, app)
 		}
-		host.Apps = append(host.Apps, app)
-	}
-	return host.Write(m.GPUs)
+	})
 }
 
 // Process is a job that was started: a child of this process, which reaps it as soon as it ends.

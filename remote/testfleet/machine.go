@@ -134,6 +134,10 @@ func (m *Machine) WriteProc() error {
 func (m *Machine) ChangeDriver(change func(*gpus.Driver)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.changeDriver(change)
+}
+
+func (m *Machine) changeDriver(change func(*gpus.Driver)) error {
 	driver, err := gpus.Read(m.GPUs)
 	if err != nil {
 		return err

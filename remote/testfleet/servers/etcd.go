@@ -94,7 +94,7 @@ func (c *EtcdCluster) beginAll() {
 		}
 	})
 	for i := range c.members {
-		c.begin(i)
+		c.Restart(i)
 	}
 	for i := range c.members {
 		c.await(i)
@@ -139,9 +139,6 @@ func (c *EtcdCluster) Kill(i int) {
 	m.cmd = nil
 }
 
-// Restart starts a member that was killed.
-func (c *EtcdCluster) Restart(i int) { c.begin(i) }
-
 // Await waits until all members answer.
 func (c *EtcdCluster) Await() {
 	c.t.Helper()
@@ -150,7 +147,8 @@ func (c *EtcdCluster) Await() {
 	}
 }
 
-func (c *EtcdCluster) begin(i int) {
+// Restart starts a member that was killed.
+func (c *EtcdCluster) Restart(i int) {
 	c.t.Helper()
 	m := c.members[i]
 	var peers []string
@@ -201,7 +199,7 @@ func (c *EtcdCluster) Forget() {
 		require.NoError(c.t, os.RemoveAll(filepath.Join(m.dir, "data")))
 	}
 	for i := range c.members {
-		c.begin(i)
+		c.Restart(i)
 	}
 	c.Await()
 }
