@@ -138,19 +138,16 @@ type memories struct {
 	of map[proc.ID]processRecord
 }
 
-func (m *memories) get(key proc.ID) processRecord {
+// record returns what is remembered of a process, after a change; nil for none.
+func (m *memories) record(key proc.ID, change func(*processRecord)) processRecord {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.of[key]
-}
-
-func (m *memories) change(key proc.ID, change func(*processRecord)) processRecord {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	changed := m.of[key]
-	change(&changed)
-	m.of[key] = changed
-	return changed
+	kept := m.of[key]
+	if change != nil {
+		change(&kept)
+		m.of[key] = kept
+	}
+	return kept
 }
 
 func (m *memories) removeDead(fs proc.FS) {

@@ -102,7 +102,7 @@ func (x *execution) sendSIGKILL(ctx context.Context, targets []*target) {
 		}
 		t.conclude(o)
 		if err == nil {
-			x.memories.change(t.key(), func(m *processRecord) { m.unkillable = true })
+			x.memories.record(t.key(), func(m *processRecord) { m.unkillable = true })
 		}
 	}
 }

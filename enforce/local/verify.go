@@ -77,7 +77,7 @@ func (x *execution) compare(t *target, now *inspection) objection {
 	if !o.evasive {
 		return o
 	}
-	m := x.memories.change(t.key(), func(m *processRecord) { m.evasions++ })
+	m := x.memories.record(t.key(), func(m *processRecord) { m.evasions++ })
 	if m.evasions > maxEvasions {
 		return checkAnyDevice(t.judged, listed)
 	}
@@ -93,7 +93,7 @@ func (x *execution) checkIdentity(t *target, stat proc.Stat, uid snapshot.UID) o
 		return changed("the PID was given to another process, which started at another time")
 	case judged.UID != nil && *judged.UID != uid:
 		return changed("it belongs to uid %d, and uid %d was judged", uid, *judged.UID)
-	case x.memories.get(t.key()).unkillable:
+	case x.memories.record(t.key(), nil).unkillable:
 		return objection{status: order.StatusSurvived, reason: "SIGKILL was sent to it in an earlier cycle and has " +
 			"not ended it; it is not signalled again"}
 	}

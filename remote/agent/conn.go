@@ -135,15 +135,16 @@ func (c *Conn) ask(ctx context.Context, t transport) (taken *snapshot.Snapshot, 
 	return taken, err
 }
 
-func (c *Conn) current() transport {
+// current is the transport, nil for none, and whether it answered a Snapshot.
+func (c *Conn) current() (t transport, asked bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.transport
+	return c.transport, c.asked
 }
 
 // streamWith is the stream to the host, if it is connected and has a capability; nil otherwise.
 func (c *Conn) streamWith(capability string) (t *streamTransport, connected bool) {
-	current := c.current()
+	current, _ := c.current()
 	if t, ok := current.(*streamTransport); ok && t.stream.Greeting.Can(capability) {
 		return t, true
 	}
@@ -152,9 +153,7 @@ func (c *Conn) streamWith(capability string) (t *streamTransport, connected bool
 
 // execute has the host carry out an order. It begins nothing with a host that was lost since it was asked.
 func (c *Conn) execute(ctx context.Context, o order.Order) (Execution, error) {
-	c.mu.Lock()
-	t, asked := c.transport, c.asked
-	c.mu.Unlock()
+	t, asked := c.current()
 	if t == nil || !asked {
 		return Execution{}, remote.Errorf(remote.Unreachable, "%s was lost before the order was sent", c.host.Name)
 	}

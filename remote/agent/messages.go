@@ -267,9 +267,7 @@ func (p *Pool) Await(ctx context.Context, host remote.Host, done func(woke bool,
 
 // awaitEvent waits on a connection on which the host was asked for a snapshot.
 func (c *Conn) awaitEvent(ctx context.Context) (woke bool, err error) {
-	c.mu.Lock()
-	current, asked := c.transport, c.asked
-	c.mu.Unlock()
+	current, asked := c.current()
 	t, ok := current.(*streamTransport)
 	switch {
 	case !asked || current == nil:

@@ -218,7 +218,7 @@ type About struct {
 func (p *Pool) About(host remote.Host) About {
 	peer, _ := p.Network.Peer(host)
 	a := About{Peer: peer}
-	if t := p.conn(host).current(); t != nil {
+	if t, _ := p.conn(host).current(); t != nil {
 		a.Via, a.Can = t.via(), t.can()
 	}
 	return a
