@@ -16,7 +16,7 @@ import (
 
 // openStream starts `genv usage serve` and reads its greeting. Over ssh(1), a busy sshd shows when none comes.
 func (c *Conn) openStream(ctx context.Context) (*streamTransport, error) {
-	return remote.UntilNotBusy(ctx, func() (*streamTransport, error) {
+	t, err := remote.UntilNotBusy(ctx, func() (*streamTransport, error) {
 		t, err := c.greet(ctx)
 		if !sudoRefuses(err) || !c.tokenFlag.CompareAndSwap(false, true) {
 			return t, err
@@ -30,6 +30,11 @@ func (c *Conn) openStream(ctx context.Context) (*streamTransport, error) {
 		}
 		return withFlag, again
 	})
+	if err == nil && !t.can().Snapshot {
+		c.pool.running.Go(t.close)
+		return nil, withoutRoot(c.host)
+	}
+	return t, err
 }
 
 func sudoRefuses(err error) bool {
@@ -58,11 +63,7 @@ func (c *Conn) greet(ctx context.Context) (*streamTransport, error) {
 		t.able = ableTo(t.stream.Greeting)
 		c.tokenFlag.Store(flag && t.stream.Greeting.Can(capabilityControllers))
 	}
-	switch {
-	case err == nil && !t.can().Snapshot:
-		c.pool.running.Go(t.close)
-		return nil, withoutRoot(c.host)
-	case err == nil:
+	if err == nil {
 		t.stream.WriteTimeout = c.pool.Timeout
 		return t, nil
 	}

@@ -75,7 +75,7 @@ type Status struct {
 // Elector takes part in an election. Its methods are safe for concurrent use, but Run or Campaign is called once.
 type Elector struct {
 	Options
-	changed chan struct{} // gets a value after the role, the epoch, the leader or whether etcd answers has changed
+	changed chan struct{}
 
 	mu     sync.Mutex
 	state  Leadership
@@ -91,6 +91,9 @@ func New(options Options) *Elector {
 		status: Status{Role: Standby, Since: options.Now()},
 	}
 }
+
+// Leads reports whether this controller may act now.
+func (e *Elector) Leads() bool { return e.Status().Role == Leading }
 
 // LeadsWith reports whether this controller may act now on what it judged as the leader of an epoch. It is asked right
 // before each act: a program may be stopped.
@@ -114,6 +117,9 @@ func (e *Elector) SetPolicy(digest string) {
 	defer e.mu.Unlock()
 	e.policy = digest
 }
+
+// Changed gets a value after the Role, the epoch, the leader or whether etcd answers has changed, perhaps several times.
+func (e *Elector) Changed() <-chan struct{} { return e.changed }
 
 // Campaign campaigns and leads until ctx ends. Then it resigns, so that another one can lead at once.
 func (e *Elector) Campaign(ctx context.Context) {
