@@ -1,7 +1,7 @@
 // Package top is the live view of a fleet on a terminal: `genv remote top`.
 //
-//	controller := top.Follow(live.NewClient(path))   // or top.OfFeed, of looks of this program
-//	err := top.Run(ctx, top.Options{Next: controller.Next, In: os.Stdin, Out: os.Stdout, Now: time.Now})
+//	next := top.Follow(client)   // or top.OfFeed, of looks of this program
+//	err := top.Run(ctx, top.Options{Next: next, In: os.Stdin, Out: os.Stdout, Now: time.Now})
 //
 // A Model has what is shown and which row is selected. Its Update takes keys and changes of the fleet, and its View
 // draws the rows that fit on the screen; both are free of I/O. A row is selected by its identity, such as a process's

@@ -60,54 +60,47 @@ const (
 	retryEvery = time.Second
 )
 
-// SocketSource has the updates of a controller's socket. It connects again when the controller was away.
-type SocketSource struct {
-	client *live.Client
-	free   time.Time        // when it may be asked again
-	fleet  *live.FleetState // the last one; nil before the first, and after an error
-	run    string           // of the controller
-	after  uint64           // the number of its last event
+// Follow has the updates of a controller. It connects again when the controller was away.
+func Follow(client *live.Client) Next {
+	var free time.Time        // when it may be asked again
+	var last *live.FleetState // nil before the first, and after an error
+	ask := asker(client)
+	return func(ctx context.Context) (Update, error) {
+		for {
+			if !remote.Sleep(ctx, time.Until(free)) {
+				return Update{}, ctx.Err()
+			}
+			begun := time.Now()
+			u, err := ask(ctx)
+			if err != nil {
+				free, last = time.Now().Add(retryEvery), nil
+				return Update{}, fmt.Errorf("the controller doesn't answer (%w); trying again every second", err)
+			}
+			free = time.Now().Add(max(askEvery, pauseFactor*time.Since(begun)))
+			if u.Fleet != last || len(u.Events) > 0 {
+				last = u.Fleet
+				return u, nil
+			}
+		}
+	}
 }
 
-// Follow follows a controller. The caller closes the SocketSource.
-func Follow(client *live.Client) *SocketSource { return &SocketSource{client: client} }
-
-// Close ends the connections.
-func (f *SocketSource) Close() { f.client.Close() }
-
-// Next is a Next.
-func (f *SocketSource) Next(ctx context.Context) (Update, error) {
-	for {
-		if !remote.Sleep(ctx, time.Until(f.free)) {
-			return Update{}, ctx.Err()
-		}
-		begun := time.Now()
-		u, err := f.ask(ctx)
+// asker asks for the present state, and the events since the last time. Another controller counts from 1.
+func asker(client *live.Client) Next {
+	run, after := "", uint64(0)
+	return func(ctx context.Context) (Update, error) {
+		fleet, err := client.Fleet(ctx)
 		if err != nil {
-			f.free, f.fleet = time.Now().Add(retryEvery), nil
-			return Update{}, fmt.Errorf("the controller doesn't answer (%w); trying again every second", err)
+			return Update{}, err
 		}
-		f.free = time.Now().Add(max(askEvery, pauseFactor*time.Since(begun)))
-		if u.Fleet != f.fleet || len(u.Events) > 0 {
-			f.fleet = u.Fleet
-			return u, nil
+		if fleet.Run != run {
+			run, after = fleet.Run, 0
 		}
+		events, err := client.Events(ctx, after)
+		if err != nil || events.Run != run { // it was started again meanwhile
+			return Update{Fleet: fleet, Origin: "controller"}, err
+		}
+		after = events.Last
+		return Update{Fleet: fleet, Events: withEvents(nil, events.Events), Origin: "controller"}, nil
 	}
-}
-
-// ask is the present state, and the events since the last time. Another controller counts from 1.
-func (f *SocketSource) ask(ctx context.Context) (Update, error) {
-	fleet, err := f.client.Fleet(ctx)
-	if err != nil {
-		return Update{}, err
-	}
-	if fleet.Run != f.run {
-		f.run, f.after = fleet.Run, 0
-	}
-	events, err := f.client.Events(ctx, f.after)
-	if err != nil || events.Run != f.run { // it was started again meanwhile
-		return Update{Fleet: fleet, Origin: "controller"}, err
-	}
-	f.after = events.Last
-	return Update{Fleet: fleet, Events: withEvents(nil, events.Events), Origin: "controller"}, nil
 }

@@ -122,7 +122,7 @@ func (o *topOptions) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	defer source.close()
+	defer func() { source.stop() }()
 	options.Next = source.Next
 	if o.allowActions {
 		options.Act, options.NoAct = source.act, ""
@@ -169,10 +169,10 @@ func (o *topOptions) topHosts(c *cli.Context) (hosts map[snapshot.Hostname]bool,
 
 // topSource is a running controller, or looks of this program for as long as there is no controller: never both.
 type topSource struct {
-	follower *top.SocketSource // nil while there is no controller
+	follower top.Next // nil while there is no controller
 	looks    top.Next
 	looking  context.Context //nolint:containedctx // ends when a controller was started
-	stop     func()          // ends the looks; nil for none
+	stop     func()          // ends the looks, or the connection to the controller
 
 	path atomic.Pointer[string] // of the controller's socket; empty while there is none
 }
@@ -182,7 +182,7 @@ func (o *topOptions) source(c *cli.Context) (*topSource, error) {
 	s := new(topSource)
 	s.path.Store(&o.from)
 	if o.from != "" {
-		s.follower = top.Follow(live.NewClient(o.from))
+		s.follow(o.from)
 		return s, nil
 	}
 	config, err := o.readLoopConfig(c, o.interval)
@@ -229,18 +229,14 @@ func (s *topSource) Next(ctx context.Context) (top.Update, error) {
 			return update, err
 		}
 		s.stop()
-		s.stop, s.follower = nil, top.Follow(live.NewClient(*s.path.Load()))
+		s.follow(*s.path.Load())
 	}
-	return s.follower.Next(ctx)
+	return s.follower(ctx)
 }
 
-func (s *topSource) close() {
-	if s.follower != nil {
-		s.follower.Close()
-	}
-	if s.stop != nil {
-		s.stop()
-	}
+func (s *topSource) follow(path string) {
+	client := live.NewClient(path)
+	s.follower, s.stop = top.Follow(client), client.Close
 }
 
 func (s *topSource) act(ctx context.Context, action *operator.Instruction) (operator.Answer, error) {
