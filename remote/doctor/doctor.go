@@ -310,7 +310,12 @@ func (e *examination) checkSudo(s *survey) doctor.Check {
 	if refusal == nil || e.host.NoSudo {
 		refusal = &remote.Error{Err: errors.New("")}
 	}
-	allowed, missing := coverage(t)
+	coverage := map[bool][]string{} // of what a controller needs
+	for _, command := range []string{"snapshot", "execute", "serve"} {
+		has := slices.Contains(t.Allows, "usage "+command) || command == "serve" && t.Runs != ""
+		coverage[has] = append(coverage[has], command)
+	}
+	allowed, missing := strings.Join(coverage[true], ", "), strings.Join(coverage[false], ", ")
 	covered := "covers usage " + allowed + " of " + path
 	check := doctor.First(doctor.Sudo,
 		doctor.If(e.host.NoSudo && s.uid == "0", "", "not needed: the login is root"),
@@ -335,14 +340,4 @@ func (e *examination) checkSudo(s *survey) doctor.Check {
 		check.NextStep = remote.PersonalStep
 	}
 	return check
-}
-
-// coverage is what sudo allows of that which a controller needs, and what it doesn't.
-func coverage(t *remote.Trial) (allowed, missing string) {
-	found := map[bool][]string{}
-	for _, command := range []string{"snapshot", "execute", "serve"} {
-		has := slices.Contains(t.Allows, "usage "+command) || command == "serve" && t.Runs != ""
-		found[has] = append(found[has], command)
-	}
-	return strings.Join(found[true], ", "), strings.Join(found[false], ", ")
 }

@@ -131,22 +131,17 @@ func AsAccountBeside(ctx context.Context, p Program, args []string) int {
 	gid := uint32(account.GID)
 	credential := &syscall.Credential{Uid: uint32(account.UID), Gid: gid, Groups: []uint32{gid}}
 	if local, err := user.Lookup(account.Name); err == nil {
-		credential.Groups = append(credential.Groups, groupsOf(local)...)
+		ids, _ := local.GroupIds() // without them it has its own group
+		for _, id := range ids {
+			if gid, err := strconv.ParseUint(id, 10, 32); err == nil {
+				credential.Groups = append(credential.Groups, uint32(gid))
+			}
+		}
 	}
 	return monitor(&exec.Cmd{
 		Path: "/proc/self/exe", Args: args, Env: environmentOf(account),
 		SysProcAttr: &syscall.SysProcAttr{Credential: credential},
 	})
-}
-
-func groupsOf(account *user.User) (gids []uint32) {
-	ids, _ := account.GroupIds() // without them it has its own group
-	for _, id := range ids {
-		if gid, err := strconv.ParseUint(id, 10, 32); err == nil {
-			gids = append(gids, uint32(gid))
-		}
-	}
-	return gids
 }
 
 // environmentOf is what the account's program is told of root's environment: how to show things, how to reach hooks and

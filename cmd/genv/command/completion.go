@@ -248,18 +248,15 @@ func (p *place) offered() (flags []cli.DocGenerationFlag) {
 	for _, flag := range append(p.flags()[1:], cli.HelpFlag) {
 		visible, hides := flag.(cli.VisibleFlag)
 		documented, ok := flag.(cli.DocGenerationFlag)
-		if ok && (!hides || visible.IsVisible()) && !p.isUsed(flag) {
+		f, ours := flag.(*Flag)
+		isUsed := !(ours && f.isList) && slices.ContainsFunc(slices.Concat(p.given...), func(g givenFlag) bool {
+			return slices.Contains(namesOf(flag), g.name)
+		})
+		if ok && (!hides || visible.IsVisible()) && !isUsed {
 			flags = append(flags, documented)
 		}
 	}
 	return flags
-}
-
-func (p *place) isUsed(flag cli.Flag) bool {
-	f, ours := flag.(*Flag)
-	return !(ours && f.isList) && slices.ContainsFunc(slices.Concat(p.given...), func(g givenFlag) bool {
-		return slices.Contains(namesOf(flag), g.name)
-	})
 }
 
 // flagOf is the flag of the last command that a word such as --format or --form names; nil if there is none.

@@ -60,7 +60,14 @@ func configKeysOf(commands []*cli.Command) configKeys {
 	for _, cmd := range commands {
 		for _, f := range own(cmd.Flags) {
 			for _, section := range sectionsFor(cmd, f) {
-				k.put(section, f)
+				key := f.names[0]
+				if key == "host" && section != "" {
+					key = "hosts"
+				}
+				if k[section] == nil {
+					k[section] = map[string]*Flag{}
+				}
+				k[section][key] = f
 			}
 		}
 	}
@@ -87,17 +94,6 @@ func sectionsFor(cmd *cli.Command, flag *Flag) []string {
 		sections = append(sections, remoteSection)
 	}
 	return sections
-}
-
-func (k configKeys) put(section string, flag *Flag) {
-	key := flag.names[0]
-	if key == "host" && section != "" {
-		key = "hosts"
-	}
-	if k[section] == nil {
-		k[section] = map[string]*Flag{}
-	}
-	k[section][key] = flag
 }
 
 // sections are those with a key, or all with "".

@@ -277,13 +277,6 @@ func (p *HelpPage) factsOf(kind string) (entries []Explained) {
 	return entries
 }
 
-func (p *HelpPage) exitStatus() []Explained {
-	if p.Name == "genv run" || p.Name == "genv lock" {
-		return []Explained{{"0 to 255", "that of the command"}, {"1", "genv failed, and says why; nothing was changed"}}
-	}
-	return p.factsOf("EXIT STATUS")
-}
-
 // manCommand is `genv man`, which writes all man pages. root is the whole program.
 func manCommand(root func() *cli.App) *cli.Command {
 	return &cli.Command{
@@ -320,7 +313,12 @@ func (p *HelpPage) FileName() string { return strings.ReplaceAll(p.Name, " ", "-
 func (p *HelpPage) Man(version string) string {
 	h := helpText{width: 70 + margin} // so much of 80 columns that man(7) leaves
 	p.write(&h)
-	h.columns("EXIT STATUS", p.exitStatus())
+	status := p.factsOf("EXIT STATUS")
+	if p.Name == "genv run" || p.Name == "genv lock" {
+		const failed = "genv failed, and says why; nothing was changed"
+		status = []Explained{{"0 to 255", "that of the command"}, {"1", failed}}
+	}
+	h.columns("EXIT STATUS", status)
 	h.columns("ENVIRONMENT", p.factsOf("ENVIRONMENT"))
 	h.columns("FILES", p.factsOf("FILES"))
 	if pages := p.seeAlso(); len(pages) > 0 {
