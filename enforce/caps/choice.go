@@ -165,9 +165,11 @@ func (c *Choice) giveBack() {
 		}
 	}
 	for _, d := range order { // each of its processes, if what else ends is enough, with what ends anyway then
+		var tried []*HeldDevice
 		for _, use := range slices.SortedFunc(slices.Values(d.Uses), Use.compare) {
-			if d.chosen {
-				c.giveBackAll(d.usedBy(use))
+			if used := d.usedBy(use); d.chosen && !slices.Equal(used, tried) {
+				tried = used
+				c.giveBackAll(used)
 			}
 		}
 	}
