@@ -55,7 +55,7 @@ func (o *Order) Check() error {
 	case !o.Mode.Valid():
 		return invalidOrder("%s", o.Mode)
 	case o.LeaseMS < 0 || o.LeaseMS > MaxLease.Milliseconds() || o.Mode != Off && o.Lease() < MinLease:
-		return invalidOrder("a lease of %d ms: expected %s to %s", o.LeaseMS, MinLease, MaxLease)
+		return invalidOrder("a lease of %s: expected %s to %s", o.Lease(), MinLease, MaxLease)
 	case max(len(o.ExemptUsers), len(o.ExemptUIDs), len(o.ExemptDevices), len(o.ExemptUUIDs)) > maxExempt:
 		return invalidOrder("more than %d exempt users or GPUs", maxExempt)
 	case len(o.By) > maxBy:
