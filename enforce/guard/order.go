@@ -308,5 +308,5 @@ func (s *storedOrder) check() error {
 	if s.ID == "" || len(s.ID) > maxOrderID {
 		return errors.New("its id is missing or too long")
 	}
-	return cmp.Or(folder.CheckSchema(s.Schema, orderSchema), s.Order.Check())
+	return cmp.Or(folder.CheckSchema(s.Schema, orderSchema), s.Check())
 }

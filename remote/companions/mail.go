@@ -12,19 +12,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Mailer sends mail. Add must not wait. Its error is why the user gets no mail.
-type Mailer interface {
-	Add(n *notify.UserMessage, run string, cycle int) error
-}
-
-// Mail sends users mail about what is wrong and what is done. In a dry run its Mailer only says what would be sent.
-type Mail struct{ Mailer Mailer }
+// Mail sends users mail about what is wrong and what is done; in a dry run it only says what would be sent. It must not
+// wait. Its error is why the user gets no mail.
+type Mail func(n *notify.UserMessage, run string, cycle int) error
 
 // Name implements controller.Companion.
 func (Mail) Name() string { return "mail" }
 
 // Plan implements controller.Companion: it passes on what users are notified of, and records who gets no mail.
-func (m Mail) Plan(
+func (send Mail) Plan(
 	cycle *controller.Cycle, events []enforce.Event,
 ) (_ []*controller.Delivery, refused controller.Learned) {
 	owners := notify.NewOwners(cycle.Cluster)
@@ -35,7 +31,7 @@ func (m Mail) Plan(
 	for _, host := range slices.Sorted(maps.Keys(all)) {
 		for i := range all[host] {
 			n := &all[host][i]
-			if err := m.Mailer.Add(n, cycle.Run, cycle.Number); err != nil && !cycle.DryRun {
+			if err := send(n, cycle.Run, cycle.Number); err != nil && !cycle.DryRun {
 				refused.Records = append(refused.Records, audit.Record{
 					Kind: audit.KindNotified, Channel: audit.ChannelMail, IDs: []string{n.ID}, Host: n.Host,
 					User: n.User, UID: &n.UID,

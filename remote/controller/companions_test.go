@@ -44,7 +44,7 @@ func (m *mails) Add(n *notify.UserMessage, run string, cycle int) error {
 // mailing is a controller of a fleet that mails to m.
 func mailing(p *fakeFleet, log controller.Recorder, m *mails) *controller.Controller {
 	c := p.controller(log)
-	c.Companions = append(c.Companions, companions.Mail{Mailer: m})
+	c.Companions = append(c.Companions, companions.Mail(m.Add))
 	return c
 }
 
@@ -99,7 +99,7 @@ func TestNoMailFromACycleThatIsNotRecorded(t *testing.T) {
 	require.Empty(t, sent.list)
 }
 
-// A dry run has the Mailer say what would be sent, and neither records nor shows it.
+// A dry run says what mail would be sent, and neither records nor shows it.
 func TestADryRunRecordsNoMail(t *testing.T) {
 	p := named(t, "alice", "opted")
 	path := filepath.Join(t.TempDir(), "audit.jsonl")

@@ -192,7 +192,7 @@ func TestSoakFlappingFleet(t *testing.T) {
 	length, long := soakTime(t)
 	before := resources(t)
 	s := openSoak(t, 20261120, long)
-	c := s.fleet.controller(len(s.hosts))
+	c := s.controller(len(s.hosts))
 	for begun := time.Now(); len(c.Collect(t.Context()).Failed()) > 0; { // the logins, which take longer than a question may
 		require.Less(t, time.Since(begun), settleTime)
 	}

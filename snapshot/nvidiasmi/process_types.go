@@ -18,10 +18,6 @@ type TypeSource interface {
 	Details(ctx context.Context, oldest time.Duration) (Details, error)
 }
 
-// MayDraw says whether a process may be one of a desktop, by more than its type; drawing are those that nvidia-smi
-// says to draw. True is also unknown.
-type MayDraw func(p *snapshot.Process, drawing map[snapshot.PID]snapshot.ProcessType) bool
-
 // Types finds out the types of processes on GPUs with an active display, which only Details tells. What an answer
 // says of a process is kept. The zero Types knows none. It is safe for concurrent use.
 type Types struct {
@@ -62,31 +58,28 @@ type knownUse struct {
 // Set sets what is known about displays and types. If it has to ask, it waits until ctx ends, at most every 30 s: any
 // user, or a sick GPU, may make nvidia-smi hang at this question. Unknown types are pending on GPUs with an active
 // display, or where that is unknown; but processes of an account that has only short ones there, typed by no answer,
-// compute unless they may draw. Without mayDraw all may.
+// compute unless they may draw, which mayDraw says by more than a type (drawing are those that nvidia-smi says to draw;
+// true is also unknown). Without mayDraw all may.
 func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID,
-	now time.Time, source TypeSource, mayDraw MayDraw,
+	now time.Time, source TypeSource,
+	mayDraw func(p *snapshot.Process, drawing map[snapshot.PID]snapshot.ProcessType) bool,
 ) {
 	short, drawing := t.set(ctx, s, gpus, now, source)
 	if mayDraw == nil {
 		return
 	}
-	for _, use := range short { // mayDraw reads files, for which no other look waits
-		if !mayDraw(use.process, drawing) {
+	for use, process := range short { // mayDraw reads files, for which no other look waits
+		if !mayDraw(process, drawing) {
 			use.Type = snapshot.TypeCompute
 		}
 	}
 }
 
-// shortUse is of a process that has no type, and of an account that has only short ones.
-type shortUse struct {
-	process *snapshot.Process
-	*snapshot.DeviceUsage
-}
-
-// set is Set without mayDraw; drawing are the processes that nvidia-smi says to draw.
+// set is Set without mayDraw; short are the uses without a type of accounts that have only short ones, and drawing the
+// processes that nvidia-smi says to draw.
 func (t *Types) set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID,
 	now time.Time, source TypeSource,
-) (short []shortUse, drawing map[snapshot.PID]snapshot.ProcessType) {
+) (short map[*snapshot.DeviceUsage]*snapshot.Process, drawing map[snapshot.PID]snapshot.ProcessType) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	due := t.asked.IsZero() || now.Sub(t.asked) >= typesEvery
@@ -98,13 +91,14 @@ func (t *Types) set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot
 	case unknown: // the answer to an earlier question may have come
 		t.learn(WithoutCall(ctx), source)
 	}
+	short = map[*snapshot.DeviceUsage]*snapshot.Process{}
 	each(s, gpus, func(p *snapshot.Process, u *snapshot.DeviceUsage, key gpuUse) {
 		if u.Type = t.uses[key].kind; u.Type != "" || t.isDark(key.gpu) {
 			return
 		}
 		u.Type = snapshot.TypePending
 		if p.UID != nil && t.untyped[gpuAccount{key.gpu, *p.UID}] >= maxUntyped {
-			short = append(short, shortUse{p, u})
+			short[u] = p
 		}
 	})
 	for i := range s.Devices {

@@ -252,7 +252,7 @@ func TestTypesDoNotDelayOthers(t *testing.T) {
 func TestProcessesThatMayDrawDoNotDelayOthers(t *testing.T) {
 	var types nvidiasmi.Types
 	now, asked, uid := time.Now(), "", snapshot.UID(1000)
-	look := func(pid snapshot.PID, mayDraw nvidiasmi.MayDraw) snapshot.ProcessType {
+	look := func(pid snapshot.PID, mayDraw func(*snapshot.Process, map[snapshot.PID]snapshot.ProcessType) bool) snapshot.ProcessType {
 		l := short(pid, "")
 		s := &snapshot.Snapshot{Processes: []snapshot.Process{{PID: pid, Start: 1, UID: &uid, Usage: []snapshot.DeviceUsage{{}}}}}
 		now = now.Add(l.after)

@@ -57,7 +57,7 @@ func TestControllersOfAnElection(t *testing.T) {
 	require.Eventually(t, func() bool {
 		d, code = doctorSays(t, args...)
 		bad := slices.ContainsFunc(d.Controllers, func(c doctor.Check) bool { return c.Status != doctor.OK })
-		return !bad && strings.Contains(row(&d, "leader").Detail, "its memory was written to etcd") && strings.Contains(row(&d, "leader").Detail, "the last cycle ended")
+		return !bad && strings.Contains(row(&d, "leader").Detail, "memory in etcd of") && strings.Contains(row(&d, "leader").Detail, "the last cycle ended")
 	}, time.Minute, 500*time.Millisecond, "the second one is registered")
 	require.Equal(t, command.ExitOK, code)
 	leader := nameOf(first.background)

@@ -76,7 +76,7 @@ func TestReadLeader(t *testing.T) {
 		"--leader-cert, --leader-key:":         "--leader " + tlsURL + " --leader-cert DIR/key --leader-key DIR/cert",
 		"write USER:PASSWORD into it":          "--leader " + url + " --leader-login DIR/nobody",
 		"so that others may read or change it": "--leader " + url + " --leader-login DIR/open",
-		"--leader-login: open":                 "--leader " + url + " --leader-login DIR/none",
+		"no such file or directory":            "--leader " + url + " --leader-login DIR/none",
 	} {
 		_, err := readLeader(true, nil, strings.Fields(strings.ReplaceAll(args, "DIR", dir))...)
 		require.ErrorContains(t, err, why, args)

@@ -61,7 +61,7 @@ func TestMailAfterAReload(t *testing.T) {
 	old.Answer("EHLO", "421 closed")
 	var recorded records
 	m := &mailer{log: zerolog.Nop(), record: recorded.add, now: time.Now}
-	require.NoError(t, m.configure(mailSetup(old), leads).Add(about("alice"), "run", 7))
+	require.NoError(t, m.configure(mailSetup(old), leads)(about("alice"), "run", 7))
 	m.configure(mailSetup(next), leads)
 	require.Eventually(t, func() bool { return len(next.Mails()) == 1 }, time.Minute, time.Millisecond)
 	m.close(time.Minute)
@@ -82,7 +82,7 @@ func TestMailThatIsNotSent(t *testing.T) {
 	s.Answer("EHLO", "421 closed")
 	var recorded records
 	m := &mailer{log: zerolog.Nop(), record: recorded.add, now: time.Now}
-	require.NoError(t, m.configure(mailSetup(s), leads).Add(about("bob"), "run", 7))
+	require.NoError(t, m.configure(mailSetup(s), leads)(about("bob"), "run", 7))
 	require.Nil(t, m.configure(mailSetup(nil), leads))
 	m.close(time.Minute)
 	require.Empty(t, s.Mails())

@@ -10,7 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
-	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/companions"
 	"github.com/seed-3119e985/genv/remote/hooks"
 )
@@ -34,7 +33,7 @@ type mailer struct {
 
 // configure begins to send mail as a policy says, also what waits from before; mayBegin is asked before each. The
 // result is nil for no mail.
-func (m *mailer) configure(options *Options, mayBegin func() error) companions.Mailer {
+func (m *mailer) configure(options *Options, mayBegin func() error) companions.Mail {
 	settings := options.Policy.Mail
 	var next *mail.Sender
 	if settings != nil && !options.DryRun {
@@ -57,10 +56,19 @@ func (m *mailer) configure(options *Options, mayBegin func() error) companions.M
 	switch {
 	case settings == nil:
 		return nil
-	case options.DryRun:
-		return dryMailer{m.log, options.Policy}
+	case !options.DryRun:
+		return next.Add
 	}
-	return next
+	return func(n *notify.UserMessage, run string, cycle int) error {
+		if err := mail.Refuse(settings, n.User); err != nil {
+			return err
+		}
+		subject, body := mail.Compose(
+			mail.Letter{User: n.User, Items: []notify.UserMessage{*n}, Run: run, Cycle: cycle}, settings)
+		m.log.Info().Str("user", string(n.User)).Str("subject", subject).Str("text", body).
+			Msg("dry run: this mail would be sent")
+		return nil
+	}
 }
 
 // replace ends the present sender in the background. What it could not send is sent by the next one.
@@ -114,24 +122,6 @@ func (m *mailer) close(within time.Duration) {
 
 // errNotSent is why a mail was lost.
 var errNotSent = errors.New("not sent: the mail server didn't take it before the run, or `mail:` of the policy, ended")
-
-// dryMailer says which mails would be sent.
-type dryMailer struct {
-	log    zerolog.Logger
-	policy *policy.File
-}
-
-// Add implements companions.Mailer.
-func (d dryMailer) Add(n *notify.UserMessage, run string, cycle int) error {
-	if err := mail.Refuse(d.policy.Mail, n.User); err != nil {
-		return err
-	}
-	l := mail.Letter{User: n.User, Items: []notify.UserMessage{*n}, Run: run, Cycle: cycle}
-	subject, body := mail.Compose(l, d.policy.Mail)
-	d.log.Info().Str("user", string(l.User)).Str("subject", subject).Str("text", body).
-		Msg("dry run: this mail would be sent")
-	return nil
-}
 
 // hooksTimeout is how long the end of a run waits for hooks to finish.
 const hooksTimeout = 10 * time.Second

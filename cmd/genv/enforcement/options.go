@@ -331,8 +331,8 @@ func (l *loop) enable(c *controller.Options, options *Options) {
 	if options.Policy.OfFleet.TellUsers {
 		c.Companions = append(c.Companions, &l.messages)
 	}
-	if mailer := l.mail.configure(options, mayBegin); mailer != nil {
-		c.Companions = append(c.Companions, companions.Mail{Mailer: mailer})
+	if send := l.mail.configure(options, mayBegin); send != nil {
+		c.Companions = append(c.Companions, send)
 	}
 	if options.Allow != nil && options.loops() {
 		c.Companions = append(c.Companions, l.allowances(options))
