@@ -31,9 +31,9 @@ const (
 	maxAccounts = 1024
 )
 
-// Spend uses up n, if that is left of what a user, and all users of a host, may use up; 0 for no bound. With a bound for
-// the host a user may have no more than an eighth of what is left. It returns what is spent now and, at the first time
-// in an hour, in the one before.
+// Spend uses up n, if that is left of what a user, and all users of a host, may use up; 0 for no bound. With a bound
+// for the host a user may have no more than an eighth of what is left. It returns what is spent now and, at the first
+// time in an hour, in the one before.
 func (b *Budget[A]) Spend(
 	host snapshot.Hostname, user A, n, ofUser, ofHost int, now time.Time,
 ) (before, after Spent, ok bool) {

@@ -85,7 +85,7 @@ func (h *Handle) openMemory() (fd int) {
 		}
 		return true
 	}
-	if open("maps") || slices.ContainsFunc(h.otherThreads(), func(thread string) bool { return open(thread + "maps") }) {
+	if open("maps") || slices.ContainsFunc(h.otherThreads(), func(of string) bool { return open(of + "maps") }) {
 		return fd
 	}
 	return -1

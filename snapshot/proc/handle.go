@@ -202,8 +202,8 @@ func (h *Handle) link(name string) (string, error) {
 func (fs FS) classify(pid snapshot.PID, err error) error {
 	if errors.Is(err, os.ErrNotExist) {
 		if _, statErr := os.Stat(filepath.Join(fs.root(), "1")); statErr != nil {
-			return fmt.Errorf("%w: PID %d: %s hides the processes of others (hidepid); run it as root", ErrUnreadable, pid,
-				fs.root())
+			return fmt.Errorf("%w: PID %d: %s hides the processes of others (hidepid); run it as root", ErrUnreadable,
+				pid, fs.root())
 		}
 		return fmt.Errorf("%w: PID %d", ErrGone, pid)
 	}

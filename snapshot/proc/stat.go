@@ -151,7 +151,7 @@ func ParseStat(data []byte) (Stat, error) {
 		case 7: // as new_encode_dev of include/linux/kdev_t.h
 			tty, err := strconv.ParseInt(string(field), 10, 32)
 			bad = cmp.Or(bad, err)
-			stat.TTY = unix.Mkdev(uint32(tty)>>8&0xfff, uint32(tty)&0xff|uint32(tty)>>12&0xfff00) //nolint:gosec // its bits
+			stat.TTY = unix.Mkdev(uint32(tty)>>8&0xfff, uint32(tty)&0xff|uint32(tty)>>12&0xfff00) //nolint:gosec // bits
 		case 9:
 			stat.Flags = number(field, 64)
 		case 20:

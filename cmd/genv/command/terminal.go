@@ -128,7 +128,8 @@ func (t *terminal) attend(monitor *os.Process, asks *os.File, signals <-chan os.
 // others.
 func passedOn(others ...os.Signal) chan os.Signal {
 	signals := make(chan os.Signal, 16)
-	all := slices.Concat(others, []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP})
+	all := append(slices.Clip(others), unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1,
+		unix.SIGUSR2, unix.SIGTSTP)
 	signal.Notify(signals, slices.DeleteFunc(all, signal.Ignored)...)
 	return signals
 }
@@ -241,7 +242,7 @@ func (t *terminal) show() (wait func()) {
 // monitor starts a program, passes on signals and stops with it. It returns the exit code of the program.
 func monitor(program *exec.Cmd) int {
 	tells := os.NewFile(4, "tells")
-	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // before Linux 5.11, root's shell leaves its own open
+	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // else, before Linux 5.11, root's shell's are open
 	unix.CloseOnExec(3)
 	unix.CloseOnExec(4)
 	signals := passedOn(unix.SIGWINCH)                                             // until the program asks for the terminal, it is in the background there

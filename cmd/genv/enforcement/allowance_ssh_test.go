@@ -36,8 +36,7 @@ func TestWhatAFleetAllows(t *testing.T) {
 
 	screen, text := logIn(t, "alice"), ""
 	began := time.Now()
-	_, err := f.Host("gpu-02").Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0, 1, 2}})
-	require.NoError(t, err)
+	genvtest.Activate(t, f.Host("gpu-02"), testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0, 1, 2}})
 	for !strings.Contains(text, "User alice has 3 GPUs, and may have 2.") {
 		require.Less(t, time.Since(began), time.Minute, text)
 		text += screen.text(t)
@@ -79,8 +78,7 @@ func serveOn(t *testing.T, f *sshd.Fleet) service.Client {
 func TestWhatAFleetFreesForReservations(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", Rights: sshd.MaySudo}}, Genv: genvtest.Program(t)})
 	host := f.Host("gpu-01")
-	_, err := host.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0, 1}})
-	require.NoError(t, err)
+	genvtest.Activate(t, host, testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0, 1}})
 	root := serveOn(t, f)
 	devices, err := host.Devices()
 	require.NoError(t, err)

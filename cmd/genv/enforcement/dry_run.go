@@ -134,8 +134,8 @@ func uncounted(u enforce.Uncounted) string {
 	if u.People != 1 {
 		people = fmt.Sprintf("%d people", u.People)
 	}
-	return fmt.Sprintf("; for caps and idle %s of %s outside of environments don't count: non-env-processes: count has "+
-		"them count", processes(u.Processes), people)
+	return fmt.Sprintf("; for caps and idle %s of %s outside of environments don't count: non-env-processes: count "+
+		"has them count", processes(u.Processes), people)
 }
 
 func processes(n int) string {

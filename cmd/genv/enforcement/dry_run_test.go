@@ -47,10 +47,8 @@ func TestTryAPolicy(t *testing.T) {
 	}
 	try := []string{"--dry-run", "--policy", strict, "--socket", "off", "--audit-log", filepath.Join(dir, "try.jsonl"), "--state-dir", filepath.Join(dir, "try")}
 
-	env, err := host.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0, 1}})
-	require.NoError(t, err)
-	own, err := host.StartJob(testfleet.Job{User: "alice", Env: append(genvtest.Outside, env.Var()), Uses: []testfleet.Use{{Device: 0, MiB: 10}, {Device: 1, MiB: 10}}})
-	require.NoError(t, err)
+	env := genvtest.Activate(t, host, testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0, 1}})
+	own := genvtest.StartJob(t, host, testfleet.Job{User: "alice", Env: append(genvtest.Outside, env.Var()), Uses: []testfleet.Use{{Device: 0, MiB: 10}, {Device: 1, MiB: 10}}})
 	before := begin("--dry-run", "--policy", strict) // with the controller's own folder, before it starts
 	for _, path := range sockets {
 		require.NoFileExists(t, path)
@@ -60,8 +58,7 @@ func TestTryAPolicy(t *testing.T) {
 		require.FileExists(t, path)
 	}
 	violate := func() {
-		job, err := host.StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 5, MiB: 10}}})
-		require.NoError(t, err)
+		job := genvtest.StartOutside(t, host, "bob", testfleet.Use{Device: 5, MiB: 10})
 		require.Eventually(t, func() bool { return !job.Running() }, time.Minute, 10*time.Millisecond, "%s", controller.said())
 	}
 	violate()
@@ -101,22 +98,18 @@ func TestTryAPolicy(t *testing.T) {
 func TestEventsOverSSH(t *testing.T) {
 	t.Parallel()
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Genv: genvtest.Program(t)})
-	env, err := f.Host("gpu-01").Activate(testfleet.Environment{User: "carol", Devices: nil})
-	require.NoError(t, err)
+	env := genvtest.Activate(t, f.Host("gpu-01"), testfleet.Environment{User: "carol", Devices: nil})
 	require.NoError(t, f.Host("gpu-01").Attach(env, 1, time.Now()))
-	flood, err := f.Host("gpu-01").StartJob(testfleet.Job{User: "alice", Command: []string{
+	flood := genvtest.StartJob(t, f.Host("gpu-01"), testfleet.Job{User: "alice", Command: []string{
 		"/bin/sh", "-c", `while :; do : <"$0"; done`, filepath.Join(f.Host("gpu-01").Dev, "nvidia3"),
 	}})
-	require.NoError(t, err)
 	d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02", "--interval", "120", "--state-dir", t.TempDir(), "--non-env-processes")
 	d.next(func(c enforcement.CycleDocument) bool { return c.Answered == 2 })
 
 	begun := time.Now()
-	honest, err := f.Host("gpu-01").StartJob(testfleet.Job{User: "carol", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 1, MiB: 10}}, Opens: true})
-	require.NoError(t, err)
+	honest := genvtest.StartJob(t, f.Host("gpu-01"), testfleet.Job{User: "carol", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 1, MiB: 10}}, Opens: true})
 	for _, host := range []string{"gpu-02", "gpu-01", "gpu-02"} {
-		p, err := f.Host(host).StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}, Opens: true})
-		require.NoError(t, err)
+		p := genvtest.StartJob(t, f.Host(host), testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}, Opens: true})
 		select {
 		case <-p.Ended():
 		case <-time.After(time.Minute):

@@ -33,12 +33,9 @@ func TestOneMachineUnderSeveralNames(t *testing.T) {
 	const named = "gpu-01,first,gpu-01.lab.example,%s,gpu-02"
 	hosts := fmt.Sprintf(named, one.Address)
 
-	env, err := one.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0, 1}})
-	require.NoError(t, err)
-	job, err := one.StartJob(testfleet.Job{User: "alice", Env: append(genvtest.Outside, env.Var()), Uses: []testfleet.Use{{Device: 0, MiB: 10}, {Device: 1, MiB: 10}}})
-	require.NoError(t, err)
-	rogue, err := one.StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 5, MiB: 10}}})
-	require.NoError(t, err)
+	env := genvtest.Activate(t, one, testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0, 1}})
+	job := genvtest.StartJob(t, one, testfleet.Job{User: "alice", Env: append(genvtest.Outside, env.Var()), Uses: []testfleet.Use{{Device: 0, MiB: 10}, {Device: 1, MiB: 10}}})
+	rogue := genvtest.StartOutside(t, one, "bob", testfleet.Use{Device: 5, MiB: 10})
 	want := []controller.Duplicate{}
 	for _, name := range []string{"first", "gpu-01.lab.example", one.Address} {
 		want = append(want, controller.Duplicate{Name: snapshot.Hostname(name), SameAs: "gpu-01"})
@@ -127,15 +124,13 @@ func TestTwoAddresses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01", "gpu-02"), Genv: genvtest.Program(t)})
 			honest := f.Host("gpu-02")
-			_, err := honest.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
-			require.NoError(t, err)
+			genvtest.Activate(t, honest, testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
 			theirs := tt.same(honest)
 			for i, path := range tt.same(f.Host("gpu-01")) {
 				require.NoError(t, os.RemoveAll(path))
 				require.NoError(t, os.Symlink(theirs[i], path))
 			}
-			rogue, err := honest.StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 5, MiB: 10}}})
-			require.NoError(t, err)
+			rogue := genvtest.StartOutside(t, honest, "bob", testfleet.Use{Device: 5, MiB: 10})
 			r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02", "--interval", "50ms", "--cycles", "2", "--non-env-processes", "--format", "json")
 			require.Zero(t, r.Code, r.Err)
 			var document enforcement.CycleDocument

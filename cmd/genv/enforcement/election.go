@@ -50,8 +50,8 @@ func (l *loop) takePart(ctx context.Context, options *Options) error {
 			Cluster: client, Key: key, Self: candidate, Clock: election.SinceBoot, Now: time.Now, Works: l.mayLead,
 		}),
 		registrar: election.NewRegistrar(client, key, l.registration(candidate, options), func(err error) {
-			l.log.Warn().AnErr("etcd", err).Msg("etcd refuses to register this controller: `genv remote doctor` doesn't " +
-				"show it as it is")
+			l.log.Warn().AnErr("etcd", err).Msg("etcd refuses to register this controller: `genv remote doctor` " +
+				"doesn't show it as it is")
 		}),
 		client: client,
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 )
@@ -32,10 +33,9 @@ func (e *electors) violateCounted(host, dir string, number int) counted {
 	file := filepath.Join(dir, fmt.Sprint(number))
 	require.NoError(e.t, os.WriteFile(file, nil, 0o600))
 	require.NoError(e.t, os.Chmod(file, 0o666)) //nolint:gosec // a user of the fleet writes it
-	job, err := e.fleet.Host(host).StartJob(testfleet.Job{
+	job := genvtest.StartJob(e.t, e.fleet.Host(host), testfleet.Job{
 		User: "alice", Uses: []testfleet.Use{{Device: 0, MiB: 100}}, Command: []string{"/bin/sh", "-c", countTerm, file}, Speaks: true,
 	})
-	require.NoError(e.t, err)
 	return counted{job, file}
 }
 

@@ -32,8 +32,7 @@ import (
 func TestAHostsGenvIsKilledWithinAnOrder(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
 	h := f.Host("gpu-01")
-	job, err := h.StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, IgnoreTerm: true, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
-	require.NoError(t, err)
+	job := genvtest.StartJob(t, h, testfleet.Job{User: "bob", Env: genvtest.Outside, IgnoreTerm: true, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
 	dir := t.TempDir()
 	log, file := filepath.Join(dir, "audit.jsonl"), filepath.Join(dir, "policy.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("defaults: {non-env-processes: true, grace: 3s, kill: true}\n"), 0o600))
@@ -138,10 +137,8 @@ func TestThePolicyInForceStaysInForce(t *testing.T) {
 func TestAnOrderIsFinishedThoughNobodyListens(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
 	h := f.Host("gpu-01")
-	env, err := h.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
-	require.NoError(t, err)
-	job, err := h.StartJob(testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
-	require.NoError(t, err)
+	env := genvtest.Activate(t, h, testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
+	job := genvtest.StartJob(t, h, testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
 	envs, err := snapshot.EncodeEnvironments([]snapshot.Environment{env.Environment})
 	require.NoError(t, err)
 	input := fmt.Sprintf(`{"terminate": {"processes": [{"pid": %d, "used_gpu_memory": [{"index": 0, "gpu_memory": "10mi"}], "eid": "%s"}]}, "detach": {"0": %s}}`,
@@ -183,8 +180,7 @@ func TestUpgradeUnderALoop(t *testing.T) {
 			require.Equal(t, agent.ViaStream, c.Via["gpu-01"])
 			return len(servedBy(t, place)) == 1
 		})
-		job, err := f.Host("gpu-01").StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
-		require.NoError(t, err)
+		job := genvtest.StartOutside(t, f.Host("gpu-01"), "bob", testfleet.Use{Device: 0, MiB: 10})
 		d.next(func(c enforcement.CycleDocument) bool {
 			require.Empty(t, c.Failed)
 			return !job.Running()

@@ -91,8 +91,7 @@ func TestLeasesByRootsLooks(t *testing.T) {
 	hour := b.policy("defaults: {max-duration: 1h, non-env-processes: false}\n")
 	require.Zero(t, b.enforce("gpu-01", "--policy", hour).Code)
 	for i, lie := range []time.Duration{-8 * time.Hour, 9 * time.Hour} {
-		_, err := b.Host("gpu-01").Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{snapshot.DeviceIndex(i)}, At: time.Now().Add(lie)})
-		require.NoError(t, err)
+		genvtest.Activate(t, b.Host("gpu-01"), testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{snapshot.DeviceIndex(i)}, At: time.Now().Add(lie)})
 	}
 	bob := b.activate("gpu-01", "bob")
 	attach := exec.Command("ssh", "-F", b.SSHConfig(), "-l", "bob", "gpu-01", `[ "$TZ" = Asia/Tokyo ] && genv devices attach --index 2 --eid `+string(bob.EID))
@@ -150,25 +149,21 @@ func TestDesktops(t *testing.T) {
 			return len(data)
 		}
 		draws := func(device snapshot.DeviceIndex) *testfleet.Process {
-			p, err := h.StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: device, MiB: 25}}})
-			require.NoError(t, err)
+			p := genvtest.StartOutside(t, h, "bob", testfleet.Use{Device: device, MiB: 25})
 			require.NoError(t, h.ChangeDriver(func(d *gpus.Driver) {
 				d.Devices[0].Display = true
 				d.Apps[len(d.Apps)-1].Type = "C+G"
 			}))
 			return p
 		}
-		env, err := h.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{2}})
-		require.NoError(t, err)
-		honest, err := h.StartJob(testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 2, MiB: 25}}})
-		require.NoError(t, err)
+		env := genvtest.Activate(t, h, testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{2}})
+		honest := genvtest.StartJob(t, h, testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 2, MiB: 25}}})
 		answers("")
 		require.Zero(t, enforce("non-env-processes: true"), "no display is active")
 		desktop, context := draws(0), draws(1)
 		require.Equal(t, 1, enforce("non-env-processes: false"), "types come with the snapshot")
 		answers("exec sleep 1000")
-		carol, err := h.Activate(testfleet.Environment{User: "carol", Devices: []snapshot.DeviceIndex{2}})
-		require.NoError(t, err)
+		carol := genvtest.Activate(t, h, testfleet.Environment{User: "carol", Devices: []snapshot.DeviceIndex{2}})
 		require.Equal(t, 1, enforce("non-env-processes: true}\noverrides:\n  - {users: [carol], set: {max-devices-per-user: 0}"))
 		require.True(t, desktop.Running(), "there is no answer yet")
 		ends(context, "any job can open an EGL context: no screen is active there")
@@ -195,16 +190,14 @@ func TestGraphicsContexts(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "ours", GPUs: 3}}, Genv: genvtest.Program(t)})
 	h := f.Hosts()[0]
 	start := func(user, name, kind string, device snapshot.DeviceIndex) *testfleet.Process {
-		p, err := h.StartJob(testfleet.Job{User: user, Env: genvtest.Outside, Uses: []testfleet.Use{{Device: device, MiB: 25}}})
-		require.NoError(t, err)
+		p := genvtest.StartOutside(t, h, user, testfleet.Use{Device: device, MiB: 25})
 		require.NoError(t, h.ChangeDriver(func(d *gpus.Driver) {
 			d.Devices[0].Display = true
 			d.Apps[len(d.Apps)-1].Type, d.Apps[len(d.Apps)-1].Name = kind, name
 		}))
 		return p
 	}
-	holder, err := h.StartJob(testfleet.Job{User: "alice", Env: genvtest.Outside}) // such as nvtop
-	require.NoError(t, err)
+	holder := genvtest.StartJob(t, h, testfleet.Job{User: "alice", Env: genvtest.Outside}) // such as nvtop
 	uuid := make([]string, 3)
 	require.NoError(t, h.ChangeDriver(func(d *gpus.Driver) {
 		for i := range d.Devices {
@@ -275,9 +268,7 @@ func TestNamesOfADirectory(t *testing.T) {
 		return genvtest.Run(t, "remote", "-F", f.SSHConfig(), "-H", "ann@corp.example@gpu-01", "enforce", "--interval", "0", "--policy", path, "--state-dir", dir)
 	}
 	start := func(user string) *testfleet.Process {
-		p, err := f.Host("gpu-01").StartJob(testfleet.Job{User: user, Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
-		require.NoError(t, err)
-		return p
+		return genvtest.StartOutside(t, f.Host("gpu-01"), user, testfleet.Use{Device: 0, MiB: 10})
 	}
 	dana, bob := start(sshd.Dana), start("bob")
 	r := enforce(`exempt: {users: ['CORP\dana']}` + "\n")

@@ -42,8 +42,7 @@ func TestMailOverRealSSH(t *testing.T) {
 	s := mailtest.Start(t)
 	jobs := map[string]*testfleet.Process{}
 	for i, user := range []string{"alice", "bob"} {
-		p, err := f.Host("gpu-01").StartJob(testfleet.Job{User: user, Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: int64(10 + i)}}})
-		require.NoError(t, err)
+		p := genvtest.StartOutside(t, f.Host("gpu-01"), user, testfleet.Use{Device: 0, MiB: int64(10 + i)})
 		jobs[user] = p
 	}
 	dir := t.TempDir()
@@ -124,8 +123,7 @@ func TestNoticesAtTheNextLogin(t *testing.T) {
 	}
 	pids := map[string]string{}
 	for _, host := range []string{"in-bash", "in-zsh"} {
-		p, err := f.Host(host).StartJob(testfleet.Job{User: f.Host(host).User, Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
-		require.NoError(t, err)
+		p := genvtest.StartOutside(t, f.Host(host), f.Host(host).User, testfleet.Use{Device: 0, MiB: 10})
 		pids[host] = fmt.Sprintf("Process %d is not running in a GPU environment", p.PID)
 	}
 	dir := t.TempDir()
@@ -185,8 +183,7 @@ func TestNoticesAtTheNextLogin(t *testing.T) {
 		defer time.AfterFunc(time.Minute, func() { _ = here.Process.Kill() }).Stop()
 		lines := bufio.NewScanner(out)
 		require.True(t, lines.Scan())
-		p, err := f.Host("in-bash").StartJob(testfleet.Job{User: f.Host("in-bash").User, Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
-		require.NoError(t, err)
+		p := genvtest.StartOutside(t, f.Host("in-bash"), f.Host("in-bash").User, testfleet.Use{Device: 0, MiB: 10})
 		enforce()
 		message := fmt.Sprintf("Process %d is not running in a GPU environment", p.PID)
 		for !strings.Contains(lines.Text(), message) {

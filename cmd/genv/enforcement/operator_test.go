@@ -27,8 +27,7 @@ import (
 func TestAnOperatorOverRealSSH(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
 	host := f.Host("gpu-01")
-	job, err := host.StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: 100}}})
-	require.NoError(t, err)
+	job := genvtest.StartOutside(t, host, "bob", testfleet.Use{Device: 0, MiB: 100})
 	dir := t.TempDir()
 	path, log := filepath.Join(dir, "s"), filepath.Join(dir, "audit.jsonl")
 	args := []string{
@@ -37,7 +36,7 @@ func TestAnOperatorOverRealSSH(t *testing.T) {
 	daemon := startDaemon(t, nil, args...)
 	daemon.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
 	v := genvtest.View(t, path)
-	_, err = live.SendAction(t.Context(), path, operator.Instruction{Kind: operator.Hold, Reason: "until Monday"})
+	_, err := live.SendAction(t.Context(), path, operator.Instruction{Kind: operator.Hold, Reason: "until Monday"})
 	require.NoError(t, err)
 	_, err = live.SendAction(t.Context(), path, operator.Instruction{Kind: operator.Exempt, User: "bob", Hours: 4, Reason: "deadline"})
 	require.NoError(t, err)

@@ -65,14 +65,11 @@ func TestASlowDriverIsNotALostOne(t *testing.T) {
 	for host, delay := range map[string]time.Duration{"gpu-01": 900 * time.Millisecond, "gpu-02": 1600 * time.Millisecond} {
 		h := f.Host(host)
 		require.NoError(t, h.ChangeDriver(func(d *gpus.Driver) { d.DelayMS = int(delay.Milliseconds()) }))
-		env, err := h.Activate(testfleet.Environment{User: "carol"})
-		require.NoError(t, err)
+		env := genvtest.Activate(t, h, testfleet.Environment{User: "carol"})
 		require.NoError(t, h.Attach(env, 1, time.Now()))
-		p, err := h.StartJob(testfleet.Job{User: "carol", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 1, MiB: 10}}})
-		require.NoError(t, err)
+		p := genvtest.StartJob(t, h, testfleet.Job{User: "carol", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 1, MiB: 10}}})
 		honest = append(honest, p)
-		p, err = h.StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
-		require.NoError(t, err)
+		p = genvtest.StartOutside(t, h, "bob", testfleet.Use{Device: 0, MiB: 10})
 		others = append(others, p)
 	}
 	d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02", "--interval", "1", "--command-timeout", "1500ms", "--state-dir", t.TempDir(), "--non-env-processes")
@@ -143,13 +140,10 @@ func TestUnproved(t *testing.T) {
 	require.NoError(t, err)
 	open := os.NewFile(uintptr(fd), node)
 	defer open.Close()
-	env, err := h.Activate(testfleet.Environment{User: "bob"})
-	require.NoError(t, err)
+	env := genvtest.Activate(t, h, testfleet.Environment{User: "bob"})
 	require.NoError(t, h.Attach(env, 0, time.Now()))
 	job := func(of []string, files []*os.File, uses ...testfleet.Use) *testfleet.Process {
-		p, err := h.StartJob(testfleet.Job{User: "bob", Env: of, Uses: uses, Files: files})
-		require.NoError(t, err)
-		return p
+		return genvtest.StartJob(t, h, testfleet.Job{User: "bob", Env: of, Uses: uses, Files: files})
 	}
 	use := testfleet.Use{Device: 0, MiB: 10}
 	holder := job(genvtest.Outside, []*os.File{open})

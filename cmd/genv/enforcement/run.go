@@ -69,7 +69,7 @@ func (l *loop) run(ctx context.Context, options Options) error {
 	ctx, l.service = startService(ctx, log, options.Interval > 0)
 	defer l.service.close()
 	if options.Unix != nil && options.loops() {
-		defer inBackground(ctx, options.Unix.Run)()
+		l.service.work.Go(func() { options.Unix.Run(ctx) })
 	}
 	if options.Feed != nil {
 		l.counters = metrics.NewCounters(p.Now(), options.Interval)
@@ -253,7 +253,7 @@ func (l *loop) sayWhere(addresses []string, options *Options) {
 
 // reloaded reads the hosts and the policy again, after a SIGHUP.
 func (l *loop) reloaded() {
-	if l.service.onTerminal && !stderrIsTerminal() { // the kernel sends SIGHUP then, too, and it ends a program as usual
+	if l.service.onTerminal && !stderrIsTerminal() { // the kernel sends SIGHUP then, too, which ends a program
 		l.service.cancel()
 		return
 	}
@@ -362,19 +362,5 @@ func (l *loop) recordWaiting(dryRun bool) {
 	}
 	if err := l.folder.RecordWaiting(l.record); err != nil {
 		l.log.Warn().Err(err).Msg("what operators asked for while no controller ran is not recorded yet")
-	}
-}
-
-// inBackground runs something until end is called, which waits for it.
-func inBackground(ctx context.Context, run func(context.Context)) (end func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		run(ctx)
-	}()
-	return func() {
-		cancel()
-		<-ended
 	}
 }

@@ -120,15 +120,12 @@ func (s *realSite) start(name, host, user string, env *testfleet.Env, load int, 
 		}
 		job.Uses = append(job.Uses, use)
 	}
-	p, err := s.Host(host).StartJob(job)
-	require.NoError(s.t, err)
+	p := genvtest.StartJob(s.t, s.Host(host), job)
 	s.jobs[name] = p
 }
 
 func (s *realSite) activate(host, user string, on ...snapshot.DeviceIndex) *testfleet.Env {
-	env, err := s.Host(host).Activate(testfleet.Environment{User: user, Devices: on})
-	require.NoError(s.t, err)
-	return env
+	return genvtest.Activate(s.t, s.Host(host), testfleet.Environment{User: user, Devices: on})
 }
 
 // requireEnded checks which jobs have ended: these, and no others.

@@ -47,18 +47,14 @@ func (b *bent) policy(text string) string {
 }
 
 func (b *bent) activate(host, user string, devices ...snapshot.DeviceIndex) *testfleet.Env {
-	env, err := b.Host(host).Activate(testfleet.Environment{User: user, Devices: devices})
-	require.NoError(b.t, err)
-	return env
+	return genvtest.Activate(b.t, b.Host(host), testfleet.Environment{User: user, Devices: devices})
 }
 
 func (b *bent) job(host string, job testfleet.Job) *testfleet.Process {
 	if job.Uses == nil {
 		job.Uses = []testfleet.Use{{Device: 0, MiB: 10}}
 	}
-	p, err := b.Host(host).StartJob(job)
-	require.NoError(b.t, err)
-	return p
+	return genvtest.StartJob(b.t, b.Host(host), job)
 }
 
 // using is a use of devices.
@@ -267,8 +263,7 @@ func TestForeignTextStaysInQuotes(t *testing.T) {
 	h := f.Host("gpu-01")
 	bob, carol := logIn(t, "bob"), logIn(t, "carol")
 	start := func(user, claim string, device int) snapshot.PID {
-		p, err := h.StartJob(testfleet.Job{User: user, Env: append(genvtest.Outside, snapshot.ClaimVariable+"="+claim), Uses: []testfleet.Use{{Device: snapshot.DeviceIndex(device), MiB: 10}}})
-		require.NoError(t, err)
+		p := genvtest.StartJob(t, h, testfleet.Job{User: user, Env: append(genvtest.Outside, snapshot.ClaimVariable+"="+claim), Uses: []testfleet.Use{{Device: snapshot.DeviceIndex(device), MiB: 10}}})
 		return p.PID
 	}
 	persuasive, plain := start("bob", persuasion, 0), start("carol", "1102", 1)

@@ -97,8 +97,7 @@ func TestAFrozenControllerDoesNoHarm(t *testing.T) {
 	frozen := begin("frozen", "--non-env-processes")
 	frozen.signal(syscall.SIGSTOP)
 	next := begin("next", "--take-over")
-	job, err := f.Host("gpu-01").StartJob(testfleet.Job{User: "alice", Uses: []testfleet.Use{{Device: 0, MiB: 100}}}) // a violation for the frozen one alone
-	require.NoError(t, err)
+	job := genvtest.StartJob(t, f.Host("gpu-01"), testfleet.Job{User: "alice", Uses: []testfleet.Use{{Device: 0, MiB: 100}}}) // a violation for the frozen one alone
 	frozen.signal(syscall.SIGCONT)
 	frozen.exits(command.ExitReplaced)
 	next.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
@@ -117,11 +116,10 @@ func TestEachProcessIsAskedOnce(t *testing.T) {
 	begin := func(name string, more ...string) *background {
 		return startDaemon(t, nil, append([]string{"-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "1", "--policy", policy, "--state-dir", filepath.Join(dir, name), "--audit-log", filepath.Join(dir, name+".jsonl")}, more...)...)
 	}
-	job, err := f.Host("gpu-01").StartJob(testfleet.Job{
+	job := genvtest.StartJob(t, f.Host("gpu-01"), testfleet.Job{
 		User: "alice", Uses: []testfleet.Use{{Device: 0, MiB: 100}}, Speaks: true,
 		Command: []string{"/bin/sh", "-c", `trap 'echo SIGTERM >> "$0"' TERM; echo ready; while :; do sleep 0.1; done`, signals},
 	})
-	require.NoError(t, err)
 	first := begin("first")
 	require.Eventually(t, func() bool { _, err := os.Stat(signals); return err == nil }, time.Minute, 10*time.Millisecond)
 	second := begin("second", "--take-over")
@@ -161,8 +159,7 @@ func TestASecondInterrupt(t *testing.T) {
 		return startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "1", "--policy", policy, "--state-dir", filepath.Join(dir, name), "--audit-log", filepath.Join(dir, name+".jsonl"))
 	}
 	first := begin("first")
-	job, err := f.Host("gpu-01").StartJob(testfleet.Job{User: "alice", Uses: []testfleet.Use{{Device: 0, MiB: 100}}, IgnoreTerm: true})
-	require.NoError(t, err)
+	job := genvtest.StartJob(t, f.Host("gpu-01"), testfleet.Job{User: "alice", Uses: []testfleet.Use{{Device: 0, MiB: 100}}, IgnoreTerm: true}) // a violation for the frozen one alone
 	first.next(func(c enforcement.CycleDocument) bool {
 		return len(c.Findings) > 0 && c.Findings[0].Decision == "under-way"
 	})

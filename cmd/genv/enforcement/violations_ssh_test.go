@@ -51,8 +51,7 @@ func (l *lab) activate(host, user string, minute int, capacity string, devices .
 	if capacity != "" {
 		config.GPUMemory = snapshot.MustMemory(capacity)
 	}
-	env, err := l.Host(host).Activate(testfleet.Environment{User: user, Config: config, At: l.start})
-	require.NoError(l.t, err)
+	env := genvtest.Activate(l.t, l.Host(host), testfleet.Environment{User: user, Config: config, At: l.start})
 	for i, d := range devices {
 		require.NoError(l.t, l.Host(host).Attach(env, d, l.start.Add(time.Duration(minute+i)*time.Minute)))
 	}
@@ -66,8 +65,7 @@ func (l *lab) job(fate map[string]*testfleet.Process, name, host, user string, e
 	if env != nil {
 		job.Env = append(job.Env, env.Var())
 	}
-	p, err := l.Host(host).StartJob(job)
-	require.NoError(l.t, err)
+	p := genvtest.StartJob(l.t, l.Host(host), job)
 	fate[name] = p
 }
 
@@ -94,11 +92,9 @@ func (l *lab) carol() {
 	e := l.activate("gpu-03", "carol", 0, "", 1, 2)
 	l.job(l.honest, "carol's job on both her devices", "gpu-03", "carol", e, testfleet.Use{Device: 1, MiB: 70000}, testfleet.Use{Device: 2, MiB: 70000})
 	l.job(l.guilty, "carol outside any environment", "gpu-03", "carol", nil, testfleet.Use{Device: 4, MiB: 10})
-	p, err := l.Host("gpu-01").StartJob(testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=bogus"}, Uses: []testfleet.Use{{Device: 7, MiB: 10}}})
-	require.NoError(l.t, err)
+	p := genvtest.StartJob(l.t, l.Host("gpu-01"), testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=bogus"}, Uses: []testfleet.Use{{Device: 7, MiB: 10}}})
 	l.guilty["carol with a bogus environment"] = p
-	p, err = l.Host("gpu-01").StartJob(testfleet.Job{User: "carol"})
-	require.NoError(l.t, err)
+	p = genvtest.StartJob(l.t, l.Host("gpu-01"), testfleet.Job{User: "carol"})
 	l.honest["carol's job without a GPU"] = p
 }
 
@@ -183,10 +179,8 @@ func TestHostsThatFail(t *testing.T) {
 		sshd.HostOptions{Name: "lost", Fault: gpus.FaultLost})
 	f := sshd.Start(t, sshd.Options{Hosts: hosts, Genv: genvtest.Program(t)})
 	untouched := spoil(t, f)
-	job, err := f.Host("good").StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
-	require.NoError(t, err)
-	bystander, err := f.Host("corrupt").StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
-	require.NoError(t, err)
+	job := genvtest.StartOutside(t, f.Host("good"), "bob", testfleet.Use{Device: 0, MiB: 10})
+	bystander := genvtest.StartOutside(t, f.Host("corrupt"), "bob", testfleet.Use{Device: 0, MiB: 10})
 
 	r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "good,corrupt,link,fifo,huge,password,nosudoer,nogenv,mismatch,lost",
 		"--interval", "0", "--non-env-processes", "--format", "json")

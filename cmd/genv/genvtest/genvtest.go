@@ -265,3 +265,34 @@ func ProgramWith(t *testing.T, more string) string {
 	require.NoError(t, exec.Command("sh", "-c", `printf %s "$1" >>"$0"`, program, more).Run()) // not written by this process
 	return program
 }
+
+// StartJob starts a job on a host.
+func StartJob(t testing.TB, on interface {
+	StartJob(testfleet.Job) (*testfleet.Process, error)
+}, job testfleet.Job,
+) *testfleet.Process {
+	t.Helper()
+	p, err := on.StartJob(job)
+	require.NoError(t, err)
+	return p
+}
+
+// StartOutside starts a job outside of environments that uses GPUs.
+func StartOutside(t testing.TB, on interface {
+	StartJob(testfleet.Job) (*testfleet.Process, error)
+}, user string, uses ...testfleet.Use,
+) *testfleet.Process {
+	t.Helper()
+	return StartJob(t, on, testfleet.Job{User: user, Env: Outside, Uses: uses})
+}
+
+// Activate activates an environment on a host.
+func Activate(t testing.TB, on interface {
+	Activate(testfleet.Environment) (*testfleet.Env, error)
+}, e testfleet.Environment,
+) *testfleet.Env {
+	t.Helper()
+	env, err := on.Activate(e)
+	require.NoError(t, err)
+	return env
+}
