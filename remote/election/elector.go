@@ -118,7 +118,7 @@ func (e *Elector) SetPolicy(digest string) {
 	e.policy = digest
 }
 
-// Changed gets a value after the Role, the epoch, the leader or whether etcd answers has changed, perhaps several times.
+// Changed gets a value after the Role, the epoch, the leader or whether etcd answers has changed, perhaps often.
 func (e *Elector) Changed() <-chan struct{} { return e.changed }
 
 // Campaign campaigns and leads until ctx ends. Then it resigns, so that another one can lead at once.
