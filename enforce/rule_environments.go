@@ -91,7 +91,7 @@ func readIdle(n *strictyaml.Node) Idle {
 		"after": func(n *strictyaml.Node) { hasAfter, idle.After = true, n.Duration(time.Minute, year) },
 		"below": func(n *strictyaml.Node) { idle.Below = readPercent(n) },
 		"end":   func(n *strictyaml.Node) { idle.End = n.Bool() },
-		"warn":  func(n *strictyaml.Node) { warn := readWarn(n); idle.Warn = &warn },
+		"warn":  func(n *strictyaml.Node) { idle.Warn = new(ReadWarn(n)) },
 
 		"below-power": func(n *strictyaml.Node) { idle.BelowPower = readPercent(n) },
 	})

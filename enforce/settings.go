@@ -193,7 +193,7 @@ func newRuleWarn(rule Rule) strictyaml.Setting[Settings] {
 	}
 	return strictyaml.Setting[Settings]{
 		Key:  WarnOfRule + string(rule),
-		Read: func(s *Settings, n *strictyaml.Node) { set(s, readWarn(n)) },
+		Read: func(s *Settings, n *strictyaml.Node) { set(s, ReadWarn(n)) },
 		Text: func(s *Settings) string {
 			warn, own := s.RuleWarns[rule]
 			if !own {
@@ -205,8 +205,8 @@ func newRuleWarn(rule Rule) strictyaml.Setting[Settings] {
 	}
 }
 
-// readWarn reads a warning, or false for none.
-func readWarn(n *strictyaml.Node) Warn {
+// ReadWarn reads a warning, or false for none.
+func ReadWarn(n *strictyaml.Node) Warn {
 	var s Settings
 	warnSetting.Read(&s, n)
 	return s.Warn

@@ -100,11 +100,9 @@ func TestAcceptedCaps(t *testing.T) {
 		"{name: share, gpus: 2, while: {waiting: anybody}}", `{gpus: 1, of: {hosts: ["gpu-[01-09]", "!gpu-04"], model: "a100*"}}`,
 		`{gpus: {"*": 1, "%students": 0, alice: 2}}`, "{gpus: 1, warn: false}", "{gpus: 1, warn: {cycles: 3}}",
 	} {
-		_, err := policy.Parse("p.yaml", []byte("caps: ["+caps+"]"))
-		require.NoError(t, err, caps)
+		parse(t, "caps: ["+caps+"]")
 	}
-	_, err := policy.Parse("p.yaml", []byte(`reservations: [{users: ["%lab"], gpus: 3, longest: 1d, ahead: 14d, at-once: 1, pause: 1d}]`))
-	require.NoError(t, err)
+	parse(t, `reservations: [{users: ["%lab"], gpus: 3, longest: 1d, ahead: 14d, at-once: 1, pause: 1d}]`)
 }
 
 // A limit by person is that of the name, else the largest of the groups, else that of all others; while a membership is
@@ -313,8 +311,7 @@ func TestPoliciesOfSites(t *testing.T) {
 
 // TestBooking: the first rule about a person says what may be reserved.
 func TestBooking(t *testing.T) {
-	f, err := policy.Parse("p.yaml", []byte("reservations:\n- {users: [alice], gpus: 4}\n- {users: [\"%staff\"], gpus: 2, longest: 3d, ahead: 30d, at-once: 1, pause: 1d}\n- {users: [\"*\", \"!bob\"], gpus: 1}\n"))
-	require.NoError(t, err)
+	f := parse(t, "reservations:\n- {users: [alice], gpus: 4}\n- {users: [\"%staff\"], gpus: 2, longest: 3d, ahead: 30d, at-once: 1, pause: 1d}\n- {users: [\"*\", \"!bob\"], gpus: 1}\n")
 	known := true
 	f.AskUnix(func(user, group string) (bool, bool) { return user == "carol" && group == "staff", known })
 	for user, want := range map[snapshot.Username]*snapshot.BookingRule{
@@ -333,8 +330,7 @@ func TestBooking(t *testing.T) {
 
 // A system account counts if an override or a cap names it.
 func TestNamedSystemAccounts(t *testing.T) {
-	f, err := policy.Parse("p.yaml", []byte(`{groups: {services: [gitlab]}, caps: [{gpus: 1, users: [jupyter, "!render"]}, {gpus: {"@services": 2}}], overrides: [{users: [slurm], set: {idle: {after: 2h}}}]}`))
-	require.NoError(t, err)
+	f := parse(t, `{groups: {services: [gitlab]}, caps: [{gpus: 1, users: [jupyter, "!render"]}, {gpus: {"@services": 2}}], overrides: [{users: [slurm], set: {idle: {after: 2h}}}]}`)
 	for user, want := range map[snapshot.Username]bool{"jupyter": true, "gitlab": true, "slurm": true, "render": false, "www-data": false} {
 		require.Equal(t, want, f.Names(user), user)
 	}

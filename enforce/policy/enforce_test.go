@@ -105,15 +105,6 @@ exempt: {users: [zoe]}
 	}
 }
 
-// A user may ask for an id while it is free, and would be exempt.
-func TestNoEnvironmentIsExemptByItsID(t *testing.T) {
-	file := parse(t, "exempt:\n  environments: [{user: dave, name: train}, {host: h, eid: 5}]\n")
-	require.Len(t, file.Ignored, 1)
-	require.Equal(t, "p.yaml:2:46", file.Ignored[0].Place.String())
-	require.Equal(t, "{host: h, eid: 5} is ignored, and the next version refuses it: remove it, and write "+
-		"{user: bob, name: train}: any user may ask for an id that is free", file.Ignored[0].Message)
-}
-
 func TestExemptSubjects(t *testing.T) {
 	file := parse(t, `
 exempt:

@@ -179,8 +179,7 @@ func BenchmarkJudgeWithExemptions(b *testing.B) {
 // TestAnExemptionThatBeginsLater: a job of four days has three at most, until the exemption for a deadline begins.
 func TestAnExemptionThatBeginsLater(t *testing.T) {
 	at := func(day, hour int) time.Time { return time.Date(2026, 12, day, hour, 0, 0, 0, time.UTC) }
-	file, err := policy.Parse("p.yaml", []byte("defaults: {max-process-age: 3d, warn: 1d}"))
-	require.NoError(t, err)
+	file := parse(t, "defaults: {max-process-age: 3d, warn: 1d}")
 	e := policy.Exemption{
 		Who: policy.Who{User: "bob", Rule: enforce.RuleMaxProcessAge}, Reason: "paper", By: "root", Created: at(-1, 12), From: at(1, 0), Until: at(8, 0),
 	}

@@ -44,7 +44,7 @@ func (r *reader) readCap(n *strictyaml.Node) {
 		"users":        func(n *strictyaml.Node) { c.users = r.readPeople(n, "users", "; leave it out for everybody") },
 		"when":         func(n *strictyaml.Node) { c.when = r.readWhen(n) },
 		"while":        func(n *strictyaml.Node) { c.waiting = r.readWhile(n) },
-		"warn":         func(n *strictyaml.Node) { c.Warn = readCapWarn(n) },
+		"warn":         func(n *strictyaml.Node) { c.Warn = new(enforce.ReadWarn(n)) },
 	}, partsOf())
 	if !n.IsMap() || r.doc.Errors() > before {
 		return
@@ -337,17 +337,6 @@ func (r *reader) readHostEntry(n *strictyaml.Node, name string) entry {
 		e.has = func(host string) enforce.Membership { return memberIf(pattern.Matches(host)) }
 	}
 	return e
-}
-
-func readCapWarn(n *strictyaml.Node) *enforce.Warn {
-	var s enforce.Settings
-	for _, key := range enforce.RuleWarns() {
-		if key.Key == enforce.WarnOfRule+string(enforce.RuleCaps) {
-			key.Read(&s, n)
-		}
-	}
-	warn := s.RuleWarns[enforce.RuleCaps]
-	return &warn
 }
 
 // readReservation reads one item of `reservations:`.

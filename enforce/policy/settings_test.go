@@ -29,8 +29,7 @@ exempt:
 `
 
 func TestGuardOfAHost(t *testing.T) {
-	f, err := policy.Parse("p.yaml", []byte(guardPolicy))
-	require.NoError(t, err)
+	f := parse(t, guardPolicy)
 	noon := time.Date(2026, 11, 23, 11, 0, 0, 0, time.UTC) // a Monday
 	night := noon.Add(12 * time.Hour)
 	for _, c := range []struct {
@@ -71,8 +70,7 @@ func TestErrorsOfTheGuardKey(t *testing.T) {
 }
 
 func TestGuardAndExemptionsOfOperators(t *testing.T) {
-	f, err := policy.Parse("p.yaml", []byte(guardPolicy))
-	require.NoError(t, err)
+	f := parse(t, guardPolicy)
 	now := time.Date(2026, 11, 23, 11, 0, 0, 0, time.UTC)
 	list := policy.ExemptionList{}
 	for _, who := range []policy.Who{
@@ -96,15 +94,16 @@ func TestGuardAndExemptionsOfOperators(t *testing.T) {
 // Keys of an earlier version don't stop enforcement: they are named, whatever their value, and the
 // rest of the file applies.
 func TestIgnoredKeys(t *testing.T) {
-	const ignoredKey = " is ignored, and the next version refuses it: remove it, and use "
+	const ignoredKey = " is ignored, and the next version refuses it: remove it, and "
 	instead := map[string]string{
-		"command":              "`template:` or `addresses:`",
-		"extend":               "overrides with a schedule, or genv remote exempt --for",
-		"format":               "`slack:` to write to a chat",
-		"templates":            "`contact:` to say who to ask, or a hook for texts of your own",
-		"fair-share":           "overrides with a schedule, or genv remote exempt --for",
-		"max-percent":          "max-terminations, a number",
-		"max-percent-per-host": "max-terminations-per-host, a number",
+		"{host: h, eid: 5}":    "write {user: bob, name: train}: any user may ask for an id that is free",
+		"command":              "use `template:` or `addresses:`",
+		"extend":               "use overrides with a schedule, or genv remote exempt --for",
+		"format":               "use `slack:` to write to a chat",
+		"templates":            "use `contact:` to say who to ask, or a hook for texts of your own",
+		"fair-share":           "use overrides with a schedule, or genv remote exempt --for",
+		"max-percent":          "use max-terminations, a number",
+		"max-percent-per-host": "use max-terminations-per-host, a number",
 	}
 	type ignored struct{ key, place string }
 	for _, row := range []struct {
@@ -120,6 +119,7 @@ func TestIgnoredKeys(t *testing.T) {
 		{"defaults: {max-devices-per-user: 1}\nhooks: [{command: [/bin/x], format: slack}, {webhook: 'https://x', format: [x]}]\n", []ignored{{"format", "p.yaml:2:37"}, {"format", "p.yaml:2:76"}}},
 		{"defaults: {max-devices-per-user: 1}\ntemplates: {slack: '{{nope'}\n", []ignored{{"templates", "p.yaml:2:13"}}},
 		{"defaults: {max-devices-per-user: 1}\ntemplates:\n  mail-body: |\n    {{.User}\n\n  terminal: >\n    x\n", []ignored{{"templates", "p.yaml:3:3"}}},
+		{"defaults: {max-devices-per-user: 1}\nexempt:\n  environments: [{user: dave, name: train}, {host: h, eid: 5}]\n", []ignored{{"{host: h, eid: 5}", "p.yaml:3:46"}}},
 		{"defaults: {max-devices-per-user: 1}\nlimits: {max-percent: 50, max-percent-per-host: x}\n", []ignored{{"max-percent", "p.yaml:2:23"}, {"max-percent-per-host", "p.yaml:2:49"}}},
 	} {
 		require.NoError(t, policy.Check("p.yaml", []byte(row.text)), row.text)
@@ -188,13 +188,12 @@ mail:
 }
 
 func TestMaxAgeOfAHost(t *testing.T) {
-	f, err := policy.Parse("p.yaml", []byte(`
+	f := parse(t, `
 defaults: {max-age: 90s}
 overrides:
   - {hosts: [gpu-02], set: {max-age: 5m}}
   - {labels: {gpu: h100}, set: {max-age: false}}
-`))
-	require.NoError(t, err)
+`)
 	require.Equal(t, 90*time.Second, f.Settings(enforce.Query{Host: "gpu-01"}).MaxAge)
 	require.Equal(t, 5*time.Minute, f.Settings(enforce.Query{Host: "gpu-02"}).MaxAge)
 	require.Zero(t, f.Settings(enforce.Query{Host: "gpu-03", Labels: map[string]string{"gpu": "h100"}}).MaxAge)

@@ -125,8 +125,7 @@ func TestActsAtOnce(t *testing.T) {
 		"caps:\n  - {gpus: 3, warn: 1h}\n  - {gpus: 2}": 3, "defaults: {warn: 1h}\ncaps: [{gpus: 2}]": 0, "defaults: {warn: false}\ncaps: [{gpus: 2}]": 0,
 		"defaults: {non-env-processes: count, env-devices: false, idle: {after: 1h, warn: false}}": 0, "contact: me": 0,
 	} {
-		file, err := policy.Parse("p.yaml", []byte(text))
-		require.NoError(t, err, text)
+		file := parse(t, text)
 		at := 0
 		for _, w := range warned(file, "warn", nil) {
 			at = w.Place.Line
