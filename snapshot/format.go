@@ -124,22 +124,6 @@ func processesOf(processes []Process) []processOf {
 	return list
 }
 
-func (d *Device) document() deviceOf {
-	doc := deviceOf{Index: &d.Index, Device: d, TotalMemory: &d.TotalMemory, Since: make(map[EnvID]StartTime)}
-	if d.Unified {
-		doc.TotalMemory = nil
-	}
-	for _, a := range d.Attachments {
-		if a.Since != 0 {
-			doc.Since[a.EID] = a.Since
-		}
-		if len(a.Instances) > 0 {
-			doc.Parts = append(doc.Parts, partOf{a.EID, a.Instances})
-		}
-	}
-	return doc
-}
-
 // DecodeNative reads what EncodeNative writes. What can't be read of an item is left out, with a warning; an error,
 // which wraps ErrInvalid, is about the whole.
 func DecodeNative(data []byte) (*Snapshot, error) {
@@ -308,46 +292,6 @@ func (d *environmentOf) read(r *reader) (Environment, error) {
 		e.Config.GPUs = nil
 	}
 	return *e, nil
-}
-
-func (doc *deviceOf) read(r *reader) (Device, error) {
-	d := cmp.Or(doc.Device, &Device{})
-	if doc.Index != nil {
-		d.Index = *doc.Index
-		r.at("", int(d.Index))
-	}
-	d.Unified, d.TotalMemory = doc.TotalMemory == nil, orZero(doc.TotalMemory)
-	attachments, err := kept(r, d.Attachments, "attachment", maxAttachments, (*Attachment).read, idOfAttachment)
-	d.Attachments = attachments
-	d.Utilization = measured(r, "utilization", d.Utilization, checkUtilization)
-	d.Temperature = measured(r, "temperature", d.Temperature, CheckTemperature)
-	d.Power = measured(r, "power", d.Power, CheckPower)
-	d.PowerLimit = measured(r, "power_limit", d.PowerLimit, CheckPower)
-	cleanText(r, "name", &d.Name)
-	cleanText(r, "driver", &d.Driver)
-	cleanText(r, "problem", &d.Problem)
-	cleanText(r, "reason", &d.Unusable)
-	if r.leavesOut("uuid", CheckText("it", string(d.UUID))) {
-		d.UUID, d.Unidentified = "", true
-	}
-	d.Instances = slices.DeleteFunc(d.Instances[:min(len(d.Instances), maxInstances)], func(i Instance) bool {
-		err := cmp.Or(CheckInstance(i.UUID), CheckText("profile", i.Profile), CheckText("pool", i.Pool))
-		return r.leavesOut("an instance", err)
-	})
-	for i := range d.Attachments {
-		d.Attachments[i].Since = doc.Since[d.Attachments[i].EID]
-	}
-	for _, part := range doc.Parts {
-		a := d.Attachment(r.id(part.EID))
-		switch {
-		case a == nil:
-		case r.leavesOut("attached_mig", CheckInstances(part.Instances)):
-			d.Unidentified = true // what is attached to the device is unknown
-		default:
-			a.Instances = part.Instances
-		}
-	}
-	return *d, cmp.Or(checkIndex(doc.Index), err)
 }
 
 func (a *Attachment) read(r *reader) (Attachment, error) {

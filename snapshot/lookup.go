@@ -8,19 +8,6 @@ func (s *Snapshot) Environment(eid EnvID) *Environment { return FindEnvironment(
 // Device returns the device at an index, or nil.
 func (s *Snapshot) Device(index DeviceIndex) *Device { return FindDevice(s.Devices, index) }
 
-// ComputesLess reports whether the device is known to compute less than below per cent.
-func (d *Device) ComputesLess(below int) bool {
-	return below > 0 && d.Utilization != nil && *d.Utilization < below
-}
-
-// DrawsLess reports whether it is known to draw less than below per cent of its limit: unknown for MIG instances.
-func (d *Device) DrawsLess(below int) bool {
-	if d.MIGMode || len(d.Instances) > 0 || d.Power == nil || d.PowerLimit == nil {
-		return false
-	}
-	return *d.Power*100 < *d.PowerLimit*float64(below)
-}
-
 // Attachment returns the attachment of an environment to the device, or nil.
 func (d *Device) Attachment(eid EnvID) *Attachment {
 	return Find(d.Attachments, func(a *Attachment) bool { return a.EID == eid })
@@ -65,27 +52,6 @@ func Described(registered, found []Device) []Device {
 		}
 	}
 	return devices
-}
-
-// Works reports whether the device works, and CUDA can use it or a part of it.
-func (d *Device) Works() bool { return !d.Failed && d.Unusable == "" }
-
-// Judged says whether rules apply to the device: it works, it is known which GPU it is, and it can be attached.
-func (d *Device) Judged() bool {
-	return !d.Failed && !d.Unidentified && (d.Unified || d.TotalMemory.Known())
-}
-
-// SameTotal compares the total memory, in whatever notation, and whether it is that of the machine.
-func (d *Device) SameTotal(o *Device) bool {
-	return d.TotalMemory.Bytes() == o.TotalMemory.Bytes() && d.TotalMemory.OfMachine() == o.TotalMemory.OfMachine()
-}
-
-// Capacity is how much memory the device has of its own; unknown also if it shares that of the machine.
-func (d *Device) Capacity() Memory {
-	if d.Unified {
-		return Memory{}
-	}
-	return d.TotalMemory
 }
 
 // AttachedTo lists the indices of those devices that an environment is attached to, in the order of the devices.

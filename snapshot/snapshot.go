@@ -8,10 +8,7 @@
 package snapshot
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -185,52 +182,6 @@ func (c EnvConfig) With(other EnvConfig) EnvConfig {
 	return c
 }
 
-// Device is a GPU of the host.
-type Device struct {
-	Index       DeviceIndex  `json:"index"`
-	TotalMemory Memory       `json:"total_memory"`
-	Attachments []Attachment `json:"attachments"`
-
-	// The fields below are not in the 1.4.3 format.
-
-	UUID   GPUUUID `json:"uuid,omitempty"`
-	Name   string  `json:"name,omitempty"`
-	Driver string  `json:"driver,omitempty"` // the version of the driver; empty if not reported
-	// Unidentified says that this may not be the GPU that was attached: what is attached to it is unknown.
-	Unidentified bool `json:"unidentified,omitempty"`
-	// Unified says that it shares the machine's memory: TotalMemory is then all of that, where it is known.
-	Unified bool `json:"-"` // total_memory is null
-	// Failed says that it doesn't work, and Problem what the driver says of it, or of a value.
-	Failed  bool   `json:"failed,omitempty"`
-	Problem string `json:"problem,omitempty"`
-	// Unusable is why CUDA can't use it although it works; empty if it can, or if that isn't reported.
-	Unusable string `json:"unusable,omitempty"`
-	// MIGMode says that CUDA can use its MIG instances alone.
-	MIGMode bool `json:"mig_mode,omitempty"`
-	// Display says whether a screen was active on it when nvidia-smi was last asked for that; nil if not reported.
-	Display     *bool    `json:"display,omitempty"`
-	UsedMemory  Memory   `json:"used_memory,omitzero"`
-	Utilization *int     `json:"utilization,omitempty"` // per cent over the driver's last sample; nil if not reported
-	Temperature *int     `json:"temperature,omitempty"` // degrees Celsius; nil if not reported
-	Power       *float64 `json:"power,omitempty"`       // watts; nil if not reported
-	PowerLimit  *float64 `json:"power_limit,omitempty"` // likewise: the most that it may draw
-	// Instances are its MIG instances; empty also if they are not reported.
-	Instances []Instance `json:"mig,omitempty"`
-	// ProcessesUnknown says that there may be processes that the driver doesn't report, or that can't be seen.
-	ProcessesUnknown bool `json:"processes_unknown,omitempty"`
-}
-
-// Attachment gives an environment the right to use a device.
-type Attachment struct {
-	EID       EnvID  `json:"eid"`
-	GPUMemory Memory `json:"gpu_memory"` // capacity; unknown for "all of it"
-	Time      Date   `json:"time"`       // when it was attached, as its user wrote it
-	// Since is from when its age counts: within root's last look without it and its first one with it; 0 if unknown.
-	Since StartTime `json:"-"` // beside
-	// Instances are the MIG instances that it is about; empty for the whole device. Not in the 1.4.3 format.
-	Instances []GPUUUID `json:"-"` // beside
-}
-
 // Location is the time zone of the host's wall clock, or that of this machine if the host did not report it.
 func (s *Snapshot) Location() *time.Location {
 	if s.UTCOffset == nil {
@@ -251,67 +202,6 @@ func (s *Snapshot) When(since StartTime, written Date) time.Time {
 		return time.Time{}
 	}
 	return written.In(s.Location())
-}
-
-// Instance is a part of a device that works as a device of its own (MIG).
-type Instance struct {
-	UUID    GPUUUID `json:"uuid"`              // "MIG-…"
-	Profile string  `json:"profile,omitempty"` // such as "1g.10gb"; empty if it is unknown
-	// Total is its memory, and Pool the GPU instance of that, which several may share; unknown and empty if not
-	// reported.
-	Total Memory `json:"total_memory,omitzero"`
-	Pool  string `json:"pool,omitempty"`
-}
-
-// MayBeDivided says whether the device may have MIG instances: the driver measures no utilization of such a device.
-func (d *Device) MayBeDivided() bool {
-	return d.MIGMode || d.Utilization == nil && d.UsedMemory.Known() && !d.Failed
-}
-
-// Divide sets all MIG instances of the device. The MIG mode outlives a reboot, and the instances don't.
-func (d *Device) Divide(instances []Instance) {
-	d.Instances = instances
-	if d.MIGMode && len(instances) == 0 && d.Unusable == "" {
-		d.Unusable = "it is in MIG mode and has no instance"
-	}
-}
-
-// Memory is how much memory it has at most, by its profile (`nvidia-smi -L`), else Total, which a process's name could
-// make smaller in the list of processes.
-func (i Instance) Memory() Memory {
-	for part := range strings.SplitSeq(i.Profile, ".") {
-		size, _, _ := strings.Cut(part, "+") // as in 1g.10gb+me
-		if digits, isSize := strings.CutSuffix(size, "gb"); isSize {
-			if gib, err := strconv.ParseUint(digits, 10, 16); err == nil && gib > 0 {
-				return MiB(int64(gib) << 10)
-			}
-		}
-	}
-	return i.Total
-}
-
-// maxInstances is far above the 7 GPU instances with 7 compute instances of a device.
-const maxInstances = 64 * maxDevices
-
-// CheckInstance returns an error, which wraps ErrInvalid, unless a text can be the UUID of a MIG instance.
-func CheckInstance(uuid GPUUUID) error {
-	if !strings.HasPrefix(string(uuid), "MIG-") || len(uuid) > 128 || !text.IsMadeOf(string(uuid), "-/") {
-		return fmt.Errorf("%w: %s is not the UUID of a MIG instance", ErrInvalid, text.Quoted(string(uuid), 80))
-	}
-	return nil
-}
-
-// CheckInstances is CheckInstance for a list, which must not be too long.
-func CheckInstances(list []GPUUUID) error {
-	if len(list) > maxInstances {
-		return tooMany(len(list), "MIG instances", maxInstances)
-	}
-	for _, uuid := range list {
-		if err := CheckInstance(uuid); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Trial is what root's genv found when it tried to read processes by a helper, to signal one, and to write the state.

@@ -22,7 +22,7 @@ type Judgement struct {
 	Missing []snapshot.Hostname             // that did not
 	Cluster []snapshot.Host                 // all, with their labels
 	ByName  map[snapshot.Hostname]*HostView // all hosts of the cluster; nil for those that did not answer
-	// waiting are hosts that have not answered yet since this controller began, and didn't fail either.
+	// Unanswered are hosts that have not answered yet since this controller began, and didn't fail either.
 	Unanswered map[snapshot.Hostname]bool
 	advances   bool // it is the first look at a host of another round
 

@@ -12,7 +12,7 @@
 // A scrape asks no host anything.
 //
 // The names of `genv monitor` are those of genv 1.4.3, which existing dashboards use (genv143.go). A running controller
-// has names of its own: gauges of its present state (hosts.go, fleet.go), and what its Counters counted (counters.go).
+// has names of its own: gauges of its present state (hosts.go, controller.go), and what its Counters counted (counters.go).
 // A new family goes into one of these files and into docs/monitoring.md.
 //
 // Unknown is an absent series, never 0: a value that a host did not report, the processes of an environment if it can't
@@ -22,14 +22,10 @@ package metrics
 import (
 	"encoding/json"
 	"net/http"
-	"runtime"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/order"
-	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/live"
 )
 
@@ -124,70 +120,6 @@ func write(w http.ResponseWriter, r *http.Request, texts ...[]byte) {
 			return // the client has gone
 		}
 	}
-}
-
-// otherRule is the label of what happens for a reason that isn't known.
-const otherRule enforce.Rule = "other"
-
-// rules are all that can be a label.
-func rules() []enforce.Rule { return append(enforce.Rules(), otherRule) }
-
-func decisions() []enforce.Decision {
-	return []enforce.Decision{
-		enforce.DecisionAct, enforce.DecisionWait, enforce.DecisionHold, enforce.DecisionDryRun, enforce.DecisionStuck,
-		enforce.DecisionUnderWay, enforce.DecisionNone,
-	}
-}
-
-func statuses() []order.OutcomeStatus {
-	return []order.OutcomeStatus{
-		order.StatusTerminated, order.StatusKilled, order.StatusSignalled, order.StatusSurvived, order.StatusGone,
-		order.StatusChanged, order.StatusRefused, order.StatusFailed, order.StatusUnknown,
-	}
-}
-
-// Build has which program it is.
-func Build(version string) []byte {
-	var w Writer
-	w.Gauge("genv_build_info", "1 for the controller, with its version.", "version", "goversion")
-	w.Sample(1, version, runtime.Version())
-	return w.Text()
-}
-
-// Findings has what the last cycle found and decided; nothing if it judged nothing.
-func Findings(f *live.FleetState) []byte {
-	if !f.Enforcing || f.Cycle == 0 {
-		return nil
-	}
-	counts := make(map[ruleAnd]uint64)
-	for i := range f.Findings {
-		counts[ruleAnd{f.Findings[i].Rule, string(f.Findings[i].Decision)}]++
-	}
-	var w Writer
-	w.Gauge("genv_findings", "Findings of the last cycle, by rule and by what is done about them.", "rule", "decision")
-	sampleRules(&w, counts, decisions())
-	w.Value("genv_held", "Users and hosts for which a safety limit keeps actions back.",
-		float64(len(f.HeldUsers)+len(f.HeldHosts)))
-	w.Value("genv_rules_on_hold", "Whether an operator has rules do nothing (1).", number(f.Hold != nil))
-	if e := f.Election; e != nil {
-		w.Value("genv_leader", "Whether this controller leads (1).", number(e.Role == election.Leading))
-		w.Value("genv_leader_since_timestamp_seconds", "Since when this controller leads, or doesn't.",
-			float64(e.Since.Unix()))
-		w.Value("genv_leader_etcd_up", "Whether etcd answers (1).", number(e.Error == ""))
-		if !e.Answered.IsZero() {
-			w.Value("genv_leader_etcd_answered_timestamp_seconds",
-				"When etcd answered last; to a leader, that its term goes on.", float64(e.Answered.Unix()))
-		}
-		if e.Role == election.Leading {
-			w.Value("genv_leader_epoch", "The epoch with which this controller leads.", float64(e.Epoch))
-			if !e.Memory.IsZero() {
-				w.Value("genv_leader_memory_timestamp_seconds", "When this leader wrote its memory to etcd last.",
-					float64(e.Memory.Unix()))
-			}
-		}
-	}
-	w.Value("genv_unrecorded", "Whether the record can't be written (1).", number(f.Unrecorded != ""))
-	return w.Text()
 }
 
 // serveTargets answers with a target for the controller and one for each host, all at the address under which the

@@ -52,64 +52,6 @@ func Of(s *snapshot.Snapshot) []GPU {
 	return list
 }
 
-func gpuOf(s *snapshot.Snapshot, d *snapshot.Device, environments map[snapshot.EnvID]*snapshot.Environment) GPU {
-	g := GPU{
-		Index: d.Index, UUID: d.UUID, Model: d.Name, Driver: d.Driver, Problem: Problem(d.Problem),
-		MemoryUsed: bytesOf(d.UsedMemory), MemoryTotal: bytesOf(d.Capacity()), Utilization: d.Utilization,
-		Temperature: d.Temperature, Power: d.Power, Processes: []Process{},
-		MIGMode: d.MIGMode || len(d.Instances) > 0, Display: d.Display,
-	}
-	for _, instance := range d.Instances {
-		g.Instances = append(g.Instances, Instance{instance.UUID, instance.Profile, bytesOf(instance.Total)})
-	}
-	if !d.Unidentified || len(d.Attachments) > 0 {
-		g.Attached = make([]Attachment, 0, len(d.Attachments))
-	}
-	for _, a := range d.Attachments {
-		attached := Attachment{
-			EID: a.EID, Memory: bytesOf(a.GPUMemory), Instances: a.Instances, Since: s.When(a.Since, a.Time),
-		}
-		if e := environments[a.EID]; e != nil { // else it isn't registered any more
-			attached.Name, attached.User = e.Config.Name, UserName(e.Username, &e.UID)
-		}
-		g.Attached = append(g.Attached, attached)
-	}
-	return g
-}
-
-// own are those of a list of MIG instances that the GPU has.
-func (g *GPU) own(list []snapshot.GPUUUID) (own []snapshot.GPUUUID) {
-	for _, instance := range g.Instances {
-		if slices.Contains(list, instance.UUID) {
-			own = append(own, instance.UUID)
-		}
-	}
-	return own
-}
-
-func processOf(p *snapshot.Process, usage snapshot.DeviceUsage, claimed *snapshot.Environment) Process {
-	described := Process{
-		PID: p.PID, Start: p.Start, User: UserName(p.Account(claimed)), EID: p.EID,
-		Command: p.CommandOrName(), PrivateCommand: p.PrivateCommand,
-		Memory: bytesOf(usage.Memory), Container: p.Container, Unproved: p.NodeMissing,
-	}
-	if usage.Type != snapshot.TypePending {
-		described.Type = usage.Type
-	}
-	if c := p.ContainerInfo; c != nil {
-		described.ContainerName, described.Image, described.StartedBy = c.Name, c.Image, UserName(c.User, c.UID)
-	}
-	return described
-}
-
-func bytesOf(m snapshot.Memory) *int64 {
-	if !m.Known() {
-		return nil
-	}
-	amount := m.Bytes()
-	return &amount
-}
-
 // fails says whether the driver knows the GPU and can't measure anything of it.
 func (g *GPU) fails() bool {
 	return g.UUID != "" && g.MemoryUsed == nil && g.Utilization == nil && g.Temperature == nil && g.Power == nil

@@ -1,0 +1,208 @@
+package snapshot
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// Device is a GPU of the host.
+type Device struct {
+	Index       DeviceIndex  `json:"index"`
+	TotalMemory Memory       `json:"total_memory"`
+	Attachments []Attachment `json:"attachments"`
+
+	// The fields below are not in the 1.4.3 format.
+
+	UUID   GPUUUID `json:"uuid,omitempty"`
+	Name   string  `json:"name,omitempty"`
+	Driver string  `json:"driver,omitempty"` // the version of the driver; empty if not reported
+	// Unidentified says that this may not be the GPU that was attached: what is attached to it is unknown.
+	Unidentified bool `json:"unidentified,omitempty"`
+	// Unified says that it shares the machine's memory: TotalMemory is then all of that, where it is known.
+	Unified bool `json:"-"` // total_memory is null
+	// Failed says that it doesn't work, and Problem what the driver says of it, or of a value.
+	Failed  bool   `json:"failed,omitempty"`
+	Problem string `json:"problem,omitempty"`
+	// Unusable is why CUDA can't use it although it works; empty if it can, or if that isn't reported.
+	Unusable string `json:"unusable,omitempty"`
+	// MIGMode says that CUDA can use its MIG instances alone.
+	MIGMode bool `json:"mig_mode,omitempty"`
+	// Display says whether a screen was active on it when nvidia-smi was last asked for that; nil if not reported.
+	Display     *bool    `json:"display,omitempty"`
+	UsedMemory  Memory   `json:"used_memory,omitzero"`
+	Utilization *int     `json:"utilization,omitempty"` // per cent over the driver's last sample; nil if not reported
+	Temperature *int     `json:"temperature,omitempty"` // degrees Celsius; nil if not reported
+	Power       *float64 `json:"power,omitempty"`       // watts; nil if not reported
+	PowerLimit  *float64 `json:"power_limit,omitempty"` // likewise: the most that it may draw
+	// Instances are its MIG instances; empty also if they are not reported.
+	Instances []Instance `json:"mig,omitempty"`
+	// ProcessesUnknown says that there may be processes that the driver doesn't report, or that can't be seen.
+	ProcessesUnknown bool `json:"processes_unknown,omitempty"`
+}
+
+// MayBeDivided says whether the device may have MIG instances: the driver measures no utilization of such a device.
+func (d *Device) MayBeDivided() bool {
+	return d.MIGMode || d.Utilization == nil && d.UsedMemory.Known() && !d.Failed
+}
+
+// Divide sets all MIG instances of the device. The MIG mode outlives a reboot, and the instances don't.
+func (d *Device) Divide(instances []Instance) {
+	d.Instances = instances
+	if d.MIGMode && len(instances) == 0 && d.Unusable == "" {
+		d.Unusable = "it is in MIG mode and has no instance"
+	}
+}
+
+// Attachment gives an environment the right to use a device.
+type Attachment struct {
+	EID       EnvID  `json:"eid"`
+	GPUMemory Memory `json:"gpu_memory"` // capacity; unknown for "all of it"
+	Time      Date   `json:"time"`       // when it was attached, as its user wrote it
+	// Since is from when its age counts: within root's last look without it and its first one with it; 0 if unknown.
+	Since StartTime `json:"-"` // beside
+	// Instances are the MIG instances that it is about; empty for the whole device. Not in the 1.4.3 format.
+	Instances []GPUUUID `json:"-"` // beside
+}
+
+// Instance is a part of a device that works as a device of its own (MIG).
+type Instance struct {
+	UUID    GPUUUID `json:"uuid"`              // "MIG-…"
+	Profile string  `json:"profile,omitempty"` // such as "1g.10gb"; empty if it is unknown
+	// Total is its memory, and Pool the GPU instance of that, which several may share; unknown and empty if not
+	// reported.
+	Total Memory `json:"total_memory,omitzero"`
+	Pool  string `json:"pool,omitempty"`
+}
+
+// Memory is how much memory it has at most, by its profile (`nvidia-smi -L`), else Total, which a process's name could
+// make smaller in the list of processes.
+func (i Instance) Memory() Memory {
+	for part := range strings.SplitSeq(i.Profile, ".") {
+		size, _, _ := strings.Cut(part, "+") // as in 1g.10gb+me
+		if digits, isSize := strings.CutSuffix(size, "gb"); isSize {
+			if gib, err := strconv.ParseUint(digits, 10, 16); err == nil && gib > 0 {
+				return MiB(int64(gib) << 10)
+			}
+		}
+	}
+	return i.Total
+}
+
+// maxInstances is far above the 7 GPU instances with 7 compute instances of a device.
+const maxInstances = 64 * maxDevices
+
+// CheckInstance returns an error, which wraps ErrInvalid, unless a text can be the UUID of a MIG instance.
+func CheckInstance(uuid GPUUUID) error {
+	if !strings.HasPrefix(string(uuid), "MIG-") || len(uuid) > 128 || !text.IsMadeOf(string(uuid), "-/") {
+		return fmt.Errorf("%w: %s is not the UUID of a MIG instance", ErrInvalid, text.Quoted(string(uuid), 80))
+	}
+	return nil
+}
+
+// CheckInstances is CheckInstance for a list, which must not be too long.
+func CheckInstances(list []GPUUUID) error {
+	if len(list) > maxInstances {
+		return tooMany(len(list), "MIG instances", maxInstances)
+	}
+	for _, uuid := range list {
+		if err := CheckInstance(uuid); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Device) document() deviceOf {
+	doc := deviceOf{Index: &d.Index, Device: d, TotalMemory: &d.TotalMemory, Since: make(map[EnvID]StartTime)}
+	if d.Unified {
+		doc.TotalMemory = nil
+	}
+	for _, a := range d.Attachments {
+		if a.Since != 0 {
+			doc.Since[a.EID] = a.Since
+		}
+		if len(a.Instances) > 0 {
+			doc.Parts = append(doc.Parts, partOf{a.EID, a.Instances})
+		}
+	}
+	return doc
+}
+
+func (doc *deviceOf) read(r *reader) (Device, error) {
+	d := cmp.Or(doc.Device, &Device{})
+	if doc.Index != nil {
+		d.Index = *doc.Index
+		r.at("", int(d.Index))
+	}
+	d.Unified, d.TotalMemory = doc.TotalMemory == nil, orZero(doc.TotalMemory)
+	attachments, err := kept(r, d.Attachments, "attachment", maxAttachments, (*Attachment).read, idOfAttachment)
+	d.Attachments = attachments
+	d.Utilization = measured(r, "utilization", d.Utilization, checkUtilization)
+	d.Temperature = measured(r, "temperature", d.Temperature, CheckTemperature)
+	d.Power = measured(r, "power", d.Power, CheckPower)
+	d.PowerLimit = measured(r, "power_limit", d.PowerLimit, CheckPower)
+	cleanText(r, "name", &d.Name)
+	cleanText(r, "driver", &d.Driver)
+	cleanText(r, "problem", &d.Problem)
+	cleanText(r, "reason", &d.Unusable)
+	if r.leavesOut("uuid", CheckText("it", string(d.UUID))) {
+		d.UUID, d.Unidentified = "", true
+	}
+	d.Instances = slices.DeleteFunc(d.Instances[:min(len(d.Instances), maxInstances)], func(i Instance) bool {
+		err := cmp.Or(CheckInstance(i.UUID), CheckText("profile", i.Profile), CheckText("pool", i.Pool))
+		return r.leavesOut("an instance", err)
+	})
+	for i := range d.Attachments {
+		d.Attachments[i].Since = doc.Since[d.Attachments[i].EID]
+	}
+	for _, part := range doc.Parts {
+		a := d.Attachment(r.id(part.EID))
+		switch {
+		case a == nil:
+		case r.leavesOut("attached_mig", CheckInstances(part.Instances)):
+			d.Unidentified = true // what is attached to the device is unknown
+		default:
+			a.Instances = part.Instances
+		}
+	}
+	return *d, cmp.Or(checkIndex(doc.Index), err)
+}
+
+// ComputesLess reports whether the device is known to compute less than below per cent.
+func (d *Device) ComputesLess(below int) bool {
+	return below > 0 && d.Utilization != nil && *d.Utilization < below
+}
+
+// DrawsLess reports whether it is known to draw less than below per cent of its limit: unknown for MIG instances.
+func (d *Device) DrawsLess(below int) bool {
+	if d.MIGMode || len(d.Instances) > 0 || d.Power == nil || d.PowerLimit == nil {
+		return false
+	}
+	return *d.Power*100 < *d.PowerLimit*float64(below)
+}
+
+// Works reports whether the device works, and CUDA can use it or a part of it.
+func (d *Device) Works() bool { return !d.Failed && d.Unusable == "" }
+
+// Judged says whether rules apply to the device: it works, it is known which GPU it is, and it can be attached.
+func (d *Device) Judged() bool {
+	return !d.Failed && !d.Unidentified && (d.Unified || d.TotalMemory.Known())
+}
+
+// SameTotal compares the total memory, in whatever notation, and whether it is that of the machine.
+func (d *Device) SameTotal(o *Device) bool {
+	return d.TotalMemory.Bytes() == o.TotalMemory.Bytes() && d.TotalMemory.OfMachine() == o.TotalMemory.OfMachine()
+}
+
+// Capacity is how much memory the device has of its own; unknown also if it shares that of the machine.
+func (d *Device) Capacity() Memory {
+	if d.Unified {
+		return Memory{}
+	}
+	return d.TotalMemory
+}
