@@ -180,7 +180,7 @@ func TestWhy(t *testing.T) {
 	require.NoError(t, (&audit.Log{Path: path}).Append(item))
 	out, err = show()
 	require.NoError(t, err)
-	require.Regexp(t, `^What       Terminating process 7 in no environment that is running on GPU\(s\) 0\nOutcome    unknown: .*\nTime .*\nBecause    x\\x1b\[2J\nWhat to do End it, and start it in an environment.*\nDecision   [0-9a-f]{8}\n$`, out)
+	require.Regexp(t, `^What       Terminating process 7 in no environment that is running on GPU\(s\) 0\nOutcome    unknown: .*\nBecause    x\\x1b\[2J\nWhat to do End it, and start it in an environment.*\nTime .*\nDecision   [0-9a-f]{8}\n$`, out)
 	out, err = show("-v")
 	require.NoError(t, err)
 	require.Regexp(t, `^Decision   [0-9a-f]{8}\nTime .*\nWhat       Terminating process 7 from environment N/A that is running on GPU\(s\) 0\nOutcome    unknown: .*\nBecause    x\\x1b\[2J\nJudged     process 7\\x1b\[2J\n$`, out)
