@@ -12,7 +12,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
-	"github.com/seed-3119e985/genv/cmd/genv/monitoring"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
@@ -25,7 +24,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/inventory"
-	"github.com/seed-3119e985/genv/remote/metrics"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/nss"
@@ -133,37 +131,6 @@ func (l *localLink) Guard(context.Context, remote.Host, agent.GuardRequest) (age
 }
 
 func (l *localLink) About(remote.Host) agent.About { return agent.About{} }
-
-func (p *hostCommands) monitorCommand() *cli.Command {
-	config := new(monitoring.ExportConfig)
-	return &cli.Command{
-		Name: "monitor", Usage: "export metrics of this machine for Prometheus, and configuration for it and Grafana",
-		Flags:  config.Flags(p.Getenv),
-		Action: func(c *cli.Context) error { return p.monitorHere(c, config) },
-	}
-}
-
-func (p *hostCommands) monitorHere(c *cli.Context, config *monitoring.ExportConfig) error {
-	if err := config.Check(); err != nil {
-		return err
-	}
-	host := p.openHost()
-	failed := ""
-	collect := func(ctx context.Context) ([]metrics.Scraped, error) {
-		s, err := host.snapshot(ctx, local.Age{})
-		switch {
-		case ctx.Err() != nil:
-			return nil, nil
-		case err == nil:
-			failed = ""
-		case err.Error() != failed: // once, not in each collection
-			failed = err.Error()
-			p.Warn("no metrics of the GPUs, environments and processes: " + failed)
-		}
-		return []metrics.Scraped{{Installed: true, Snapshot: s}}, nil
-	}
-	return monitoring.Run(c.Context, &p.Program, *config, collect, 2*nvidiasmi.DefaultTimeout)
-}
 
 // hostRecord writes this host's audit log. If it can't be written, that is a warning,
 // and actions are still carried out: the log of the controller decides about that.

@@ -1,355 +1,308 @@
-// Package host has the commands that root runs on a GPU host: `genv usage` for controllers,
-// `genv enforce`, `genv monitor`, `genv doctor`, `genv gpus`, the service `genv host`, and
-// `genv guard`; and what container engines call there: a runtime in place of runc, and hooks.
 package host
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"os"
-	"slices"
+	"os/signal"
+	"path/filepath"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/activation"
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/rs/zerolog"
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/cmd/genv/guard"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
-	"github.com/seed-3119e985/genv/enforce/audit"
-	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
-	"github.com/seed-3119e985/genv/enforce/local/asked"
-	"github.com/seed-3119e985/genv/enforce/order"
-	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/agent/fence"
+	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
-	"github.com/seed-3119e985/genv/snapshot/container/grant"
-	"github.com/seed-3119e985/genv/snapshot/local"
-	"github.com/seed-3119e985/genv/snapshot/nss"
-	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/instances"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
-	"github.com/seed-3119e985/genv/snapshot/watch"
+	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-type hostCommands struct{ command.Program }
-
-// Commands are what root runs on a GPU host.
-func Commands(with command.Program) []*cli.Command {
-	p := &hostCommands{with}
-	return []*cli.Command{
-		guard.Command(with), p.doctorCommand(), p.enforceCommand(), p.gpusCommand(), p.serviceCommand(),
-		p.monitorCommand(), p.usageCommand(),
-	}
-}
-
-// host is this machine, for enforcement.
-type host struct {
-	*localhost.Host
-	privileged  bool // it sees and may change what belongs to other users
-	noTerminate bool // only detach devices: GENV_TERMINATE_PROCESSES=0
-	noMessages  bool // don't write to users' terminals: GENV_TELL=off
-	getenv      func(string) string
-
-	executor *enforcelocal.Executor
-	record   *hostRecord
-	names    userNames // of those who own processes
-
-	recordsPruned time.Time
-	trial         recent[*snapshot.Trial] // of what acting needs, besides nvidia-smi
-
-	log      zerolog.Logger // of what is watched
-	watching sync.Mutex
-	watcher  *watch.Watcher // nil until somebody waits
-
-	// Of the last snapshot:
-	stateFolder    string // empty if it is unknown
-	withoutService bool   // the state files are not root's
-}
-
-func (p *hostCommands) openHost() *host {
-	here := localhost.Open(p.Program)
-	options := enforcelocal.ExecutorOptions{
-		Grace: 10 * time.Second, // well below a controller's timeout for a command, so that the outcome can be reported
-		UID:   snapshot.UID(os.Geteuid()), Asked: p.askedList(here.Machine.Proc), Proc: here.Machine.Proc,
-	}
-	if p.SharedAccount != nil {
-		options.UID = 0
-	}
-	if os.Geteuid() == 0 { // which learns about the containers of this machine, and has them stopped
-		source := &container.Lookup{Engines: container.Engines{}, Run: disk.RunDir(p.Getenv), Proc: here.Machine.Proc}
-		here.Machine.Containers, options.Containers = source.Look, source
-	}
-	return &host{
-		Host:        here,
-		privileged:  options.UID == 0,
-		noTerminate: p.Getenv("GENV_TERMINATE_PROCESSES") == "0",
-		noMessages:  p.Getenv("GENV_TELL") == "off",
-		getenv:      p.Getenv,
-		executor:    enforcelocal.New(here.Machine, here.Store, options),
-		record: &hostRecord{
-			path: localhost.HostLog(p.Getenv), now: p.Now, by: p.Getenv("SUDO_USER"), proc: here.Machine.Proc,
+func (p *hostCommands) serviceCommand() *cli.Command {
+	format := ""
+	return &cli.Command{
+		Name:  "host",
+		Usage: "the service that owns the state of this host",
+		Subcommands: []*cli.Command{
+			{
+				Name: "serve", Action: p.hostServe,
+				Usage: "own the state of this host, and make the changes that users ask for, until SIGTERM",
+			},
+			{
+				Name: "handover", Action: p.hostHandover,
+				Usage: "give the state back to all users, after the service has been stopped",
+			},
+			p.setupDockerCommand(),
+			{
+				Name: "status", Usage: "say who owns the state of this host, and whether the service runs",
+				Flags:  []cli.Flag{command.FormatFlag(&format, "tui", "json")},
+				Action: func(c *cli.Context) error { return p.hostStatus(c, format) },
+			},
 		},
-		names: userNames{now: p.Now},
 	}
 }
 
-// snapshot is this machine's snapshot, with what enforcement needs to know about its
-// processes and its clock. The answers of nvidia-smi are as old as age allows.
-func (h *host) snapshot(ctx context.Context, age local.Age) (*snapshot.Snapshot, error) {
-	h.pruneRecords()
-	s, err := h.Machine.SnapshotWithin(ctx, age)
+// hostServe owns the state of this host until SIGTERM. What it has answered is durable, so
+// that it may be killed at any moment.
+func (p *hostCommands) hostServe(c *cli.Context) error {
+	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	log := p.Logger(c)
+	lock, err := p.lockService()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	h := p.openHost()
+	defer h.SMI.Keep(ctx)()
+	if err := h.takeOver(ctx, log); err != nil || ctx.Err() != nil {
+		return err
+	}
+	listener, err := p.listen()
+	if err != nil {
+		return err
+	}
+	var work sync.WaitGroup
+	defer work.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	rounds := new(pulse)
+	rounds.beat()
+	backend := &changes{host: h}
+	booked := backend.reservations()
+	work.Go(func() {
+		h.upkeep(ctx, log, rounds, func() error {
+			return booked.Tend(p.Now(), func() (func(*snapshot.Reservation) bool, error) {
+				s, err := backend.Snapshot(ctx)
+				return func(b *snapshot.Reservation) bool { return mayHold(s, b) }, err
+			})
+		})
+	})
+	work.Go(func() { enforcement.PingWatchdog(ctx, log, rounds.moves) })
+	server := &service.Server{
+		Backend: backend, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Username,
+		Lacks: h.Lacks, Run: disk.RunDir(p.Getenv), Reservations: booked,
+		Failed: func(err error) { log.Warn().Err(err).Msg("a connection failed") },
+	}
+	enforcement.NotifySystemd(log, daemon.SdNotifyReady)
+	log.Info().Str("state", h.Store.OwnedPath()).Str("socket", localhost.SocketPath(p.Getenv)).
+		Msg("the service owns the state of this host")
+	err = server.Serve(ctx, listener)
+	enforcement.NotifySystemd(log, daemon.SdNotifyStopping)
+	return err
+}
+
+// lockService makes sure that one service runs. Its error is command.UsageError if another one does.
+func (p *hostCommands) lockService() (*os.File, error) {
+	dir := disk.RunDir(p.Getenv)
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { // users connect to the socket in it
+		return nil, err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "host.lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	h.stateFolder, h.withoutService = s.StateFolder, s.Service != nil && !*s.Service
-	if s.Service != nil && *s.Service {
-		s.Waits = service.Waits(disk.RunDir(h.getenv), h.mayRun)
-		if asked, err := service.AskedNote.Read(disk.RunDir(h.getenv)); err == nil {
-			s.Asked = &asked
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = lock.Close()
+		return nil, command.UsageError("the service runs already: `genv host status` shows it; to stop it, " +
+			"`systemctl stop genv-host.socket genv-host.service`")
+	}
+	return lock, nil
+}
+
+// listen takes the socket from systemd, or opens it.
+func (p *hostCommands) listen() (*net.UnixListener, error) {
+	listeners, err := activation.Listeners()
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range listeners {
+		if unixListener, ok := l.(*net.UnixListener); ok {
+			unixListener.SetUnlinkOnClose(false) // it is systemd's
+			return unixListener, nil
 		}
 	}
-	h.names.ask(ctx, s)
-	for i := range s.Processes {
-		p := &s.Processes[i]
-		p.Protected = h.executor.ProtectedName(p)
+	return service.Listen(localhost.SocketPath(p.Getenv))
+}
+
+// stuckAfter is how long one round of upkeep may take: the watchdog is not pinged for the one that hangs.
+const stuckAfter = 2 * time.Minute
+
+// pulse is when the last round of upkeep began. It is safe for concurrent use.
+type pulse struct{ last atomic.Pointer[time.Time] }
+
+func (p *pulse) beat() { p.last.Store(new(time.Now())) }
+
+// moves reports whether that is not too long ago.
+func (p *pulse) moves() bool { return time.Since(*p.last.Load()) < stuckAfter }
+
+// upkeep registers the devices, cleans up what has ended, tends what else the service keeps, and keeps the copy for
+// genv 1.4.3 as it should be.
+func (h *host) upkeep(ctx context.Context, log zerolog.Logger, rounds *pulse, tend func() error) {
+	failed, notesAt := "", time.Time{}
+	for {
+		rounds.beat()
+		_, err := h.Devices(ctx, false)
+		err = errors.Join(err, tend(), h.Store.Publish(), container.PruneRecords(disk.RunDir(h.getenv), h.StartOf))
+		if time.Since(notesAt) > 10*time.Minute {
+			err, notesAt = errors.Join(err, h.pruneRestarts(ctx)), time.Now()
+		}
+		if err != nil && ctx.Err() == nil && err.Error() != failed { // once, not each time
+			failed = err.Error()
+			log.Warn().Err(err).Msg("the state of this host could not be kept up to date")
+		}
+		if err == nil {
+			failed = ""
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(10 * time.Second): // 1.4.3's readers clean up nothing, and compare nothing
+		}
+	}
+}
+
+// hostHandover gives the state back.
+func (p *hostCommands) hostHandover(c *cli.Context) error {
+	lock, err := p.lockService()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	h := p.openHost()
+	given, err := h.Store.HandOver(c.Context, func(files *state.Files) error {
+		return h.Instances.Move(files, instances.Notes{Dir: disk.Dir(p.Getenv)})
+	})
+	if err != nil {
+		return fmt.Errorf("give the state of this host back: %w", err)
+	}
+	format := "The state of this host doesn't belong to root: all users write it in %s.\n"
+	if given {
+		format = "The state of this host is in %s again, where all users write it.\n"
+	}
+	fmt.Fprintf(p.Out, format, disk.Dir(p.Getenv))
+	return nil
+}
+
+// StatusDocument is the JSON of `genv host status`; docs/json.md describes it.
+type StatusDocument struct {
+	Schema   string          `json:"schema"`
+	Owner    string          `json:"owner"`              // "root", or "users" where all write the state
+	Since    *time.Time      `json:"since,omitempty"`    // when root took the state over
+	StateDir string          `json:"state_dir"`          // of the state files
+	CopyDir  string          `json:"copy_dir,omitempty"` // of the copy for genv 1.4.3
+	Socket   string          `json:"socket"`
+	Service  *service.Status `json:"service"`         // null if it can't be reached
+	Error    string          `json:"error,omitempty"` // why not
+}
+
+func (p *hostCommands) hostStatus(c *cli.Context, format string) error {
+	here := localhost.Open(p.Program)
+	owner, err := here.Store.Owner()
+	if err != nil {
+		return err
+	}
+	d := StatusDocument{Schema: "genv.host/1", Owner: "users", StateDir: disk.Dir(p.Getenv), Socket: here.Service.Path}
+	if owner != nil {
+		d.Owner, d.Since, d.CopyDir, d.StateDir = "root", &owner.Since, owner.StateDir, here.Store.OwnedPath()
+	}
+	switch status, err := here.Service.Status(c.Context); {
+	case err == nil:
+		d.Service = &status
+	case !errors.Is(err, service.ErrNotRunning) || owner != nil:
+		d.Error = err.Error()
+	}
+	if format == "json" {
+		return render.WriteJSON(p.Out, d)
+	}
+	p.printStatus(&d)
+	return nil
+}
+
+func (p *hostCommands) printStatus(d *StatusDocument) {
+	line := func(name, value string) { fmt.Fprintf(p.Out, "%-10s %s\n", name, value) }
+	local := func(t time.Time) string { return t.In(p.Now().Location()).Format(time.DateTime) }
+	if d.Owner == "root" {
+		line("State", fmt.Sprintf("root's, in %s, since %s", d.StateDir, local(*d.Since)))
+		line("Copy", d.CopyDir+", for genv 1.4.3 to read")
+	} else {
+		line("State", fmt.Sprintf("every user's, in %s", d.StateDir))
+	}
+	switch s := d.Service; {
+	case s != nil:
+		line("Service", fmt.Sprintf("process %d (genv %s) on %s since %s", s.PID, s.Genv, d.Socket, local(s.Since)))
+		line("Requests", fmt.Sprintf("%d served, %d refused as too many, %d open", s.Served, s.Refused, s.Connections))
+	case d.Error != "":
+		line("Service", d.Error)
+	default:
+		line("Service", "not running; `systemctl enable --now genv-host.socket` lets root own the state")
+	}
+}
+
+// takeOver makes the state root's, if it isn't yet. Before that any user may hold the lock of
+// the state files for any time: it waits until ctx ends, and says for whom, once a minute.
+func (h *host) takeOver(ctx context.Context, log zerolog.Logger) error {
+	said := time.Time{}
+	for {
+		err := h.takeOverOnce(ctx, log)
+		busy, ok := errors.AsType[*disk.BusyError](err)
 		switch {
-		case h.SharedAccount != nil:
-			h.SharedAccount(p)
-		case p.UID != nil:
-			p.Username, p.UserUnknown = h.names.of(*p.UID)
-		}
-		h.nameStarter(p)
-	}
-	return s, nil
-}
-
-// mayRun says whether a process that began at a time isn't known to have ended.
-func (h *host) mayRun(pid snapshot.PID, start snapshot.StartTime) bool {
-	alive, err := h.Machine.Proc.Alive(pid, start)
-	return alive || err != nil
-}
-
-// forController is a snapshot for a controller, which shows it to others: what /proc hides from them is
-// marked as private.
-func (h *host) forController(s *snapshot.Snapshot, err error) (*snapshot.Snapshot, error) {
-	if err == nil && h.privileged && h.SharedAccount == nil {
-		s.Trial = h.tryToEnd()
-		s.Warnings = slices.Concat(s.Warnings, s.Trial.Warnings())
-	}
-	if err == nil && len(s.Processes) > 0 && h.Machine.Proc.Hiding().On {
-		for i := range s.Processes {
-			s.Processes[i].HideCommand()
+		case ctx.Err() != nil, err == nil:
+			return nil
+		case !ok:
+			return fmt.Errorf("take over the state of this host: %w", err)
+		case time.Since(said) > time.Minute:
+			said = time.Now()
+			text := h.heldBy(ctx, busy)
+			log.Warn().Msg(text)
+			enforcement.NotifySystemd(log, "STATUS="+text)
 		}
 	}
-	return s, err
 }
 
-// tryToEnd tries what ending a process and detaching a GPU need, once a minute: what stands in the way may come and go.
-func (h *host) tryToEnd() *snapshot.Trial {
-	t, _ := h.trial.get(time.Minute, func() (*snapshot.Trial, error) {
-		t := h.executor.Try()
-		if err := h.Store.TryWrite(); t != nil && err != nil {
-			t.State = err.Error()
+// heldBy says which process keeps the state from being taken over.
+func (h *host) heldBy(ctx context.Context, busy *disk.BusyError) string {
+	by := busy.Holder.String()
+	if busy.Holder != nil && busy.Holder.UID != nil {
+		if name := system.Username(ctx, *busy.Holder.UID); name != "" {
+			by += fmt.Sprintf(" (%q)", name)
 		}
-		return t, nil
+	}
+	return fmt.Sprintf("the state of this host can't be taken over yet: %s is held by %s; waiting until it ends or is "+
+		"killed", busy.Path, by)
+}
+
+func (h *host) takeOverOnce(ctx context.Context, log zerolog.Logger) error {
+	dir := disk.Dir(h.getenv)
+	owned := func() (string, error) { return h.Store.OwnedPath(), nil }
+	done, warnings, err := h.Store.TakeOver(ctx, func(files *state.Files) error {
+		return instances.Notes{Dir: dir}.Move(files, instances.Notes{Dir: dir, Owned: owned})
 	})
-	return t
-}
-
-// try is tryToEnd, and also asks nvidia-smi.
-func (h *host) try(ctx context.Context) *snapshot.Trial {
-	t := h.tryToEnd().Bounded()
-	if t == nil || t.Unable != "" {
-		return t
+	if err != nil {
+		return err
 	}
-	if _, err := h.Machine.ListDevices(ctx); err != nil && ctx.Err() == nil {
-		t.Unable = err.Error()
+	for _, warning := range warnings {
+		log.Warn().Msg(warning)
 	}
-	return t
-}
-
-func (h *host) execution(ctx context.Context, o order.Order, asker asked.Authority) agent.Execution {
-	var done agent.Execution
-	done.Outcomes, done.Warnings = h.carryOut(ctx, o, asker,
-		func(line string) { done.Lines = append(done.Lines, line) })
-	return done
-}
-
-// carryOut carries out an order, and calls say with a line for each action. The
-// warnings are about the audit log of this host, and its list of processes that were asked.
-func (h *host) carryOut(
-	ctx context.Context, o order.Order, asker asked.Authority, say func(string),
-) (_ []order.Outcome, warnings []string) {
-	refused := []order.Termination(nil)
-	if h.noTerminate {
-		refused, o.Terminate = o.Terminate, nil
+	if done {
+		log.Info().Str("from", dir).Msg("the state of this host was taken over: `genv host handover` gives it back")
 	}
-	items := h.record.items(o, refused)
-	warnings = h.record.append(items)
-	executor := h.executor.As(asker, say, func(text string) { warnings = append(warnings, text) })
-	outcomes := executor.Execute(ctx, o)
-	for _, t := range refused {
-		outcomes = append(outcomes, order.Outcome{
-			PID: t.Process.PID, EID: t.Process.EID, Status: order.StatusRefused,
-			Reason: "GENV_TERMINATE_PROCESSES=0 on this host",
-		})
-	}
-	return outcomes, append(warnings, h.record.append(audit.OutcomeRecords(items, outcomes))...)
-}
-
-// Wait is for agent.Answers. The machine is watched from the first call on, so that it costs nothing otherwise.
-func (h *host) Wait(ctx context.Context) error {
-	h.watching.Lock()
-	if h.watcher == nil {
-		h.watcher = h.Watch(h.getenv, h.log)
-	}
-	watcher := h.watcher
-	h.watching.Unlock()
-	return watcher.Wait(ctx)
-}
-
-// look is snapshot, after which a Wait begins again.
-func (h *host) look(ctx context.Context, age local.Age) (s *snapshot.Snapshot, err error) {
-	h.watching.Lock()
-	watcher := h.watcher
-	h.watching.Unlock()
-	if watcher != nil {
-		done := watcher.Look()
-		defer func() { done(s) }()
-	}
-	return h.snapshot(ctx, age)
-}
-
-func (h *host) stopWatching() {
-	h.watching.Lock()
-	defer h.watching.Unlock()
-	if h.watcher != nil {
-		h.watcher.Close()
-	}
-}
-
-// nameStarter adds the name of the user who is proved to have started the container of a
-// process, for whom the process counts.
-func (h *host) nameStarter(p *snapshot.Process) {
-	if p.ContainerInfo == nil || p.UID == nil {
-		return
-	}
-	p.UserUnknown = false // the name of its own uid says nothing about whose it is
-	if p.ContainerInfo.UID == nil {
-		return
-	}
-	info := *p.ContainerInfo // the other one is kept for the next snapshot
-	info.User, p.UserUnknown = h.names.of(*info.UID)
-	p.ContainerInfo = &info
-}
-
-// pruneRecords removes the records of containers of which no hook was called at the end, every 10 minutes, for hosts
-// without root's service. What is left keeps no environment alive, and proves nothing.
-func (h *host) pruneRecords() {
-	now := h.record.now()
-	if age := now.Sub(h.recordsPruned); os.Geteuid() != 0 || age >= 0 && age < 10*time.Minute {
-		return
-	}
-	h.recordsPruned = now
-	_ = container.PruneRecords(disk.RunDir(h.getenv), h.StartOf) // the next look tries again
-}
-
-// pruneRestarts forgets for whom containers were started that have been removed. Engines are asked for 10 s at most.
-func (h *host) pruneRestarts(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	notes := grant.RestartNotes{Dir: disk.RootDir(h.getenv), Now: h.Machine.Now}
-	return notes.Prune(func(note grant.RestartNote) bool {
-		if note.Runtime == "" || ctx.Err() != nil { // any engine may have it
-			return false
-		}
-		_, err := container.Engines{}.Inspect(ctx, proc.Cgroup{ID: note.ID, Runtime: note.Runtime})
-		return errors.Is(err, container.ErrNotFound) && ctx.Err() == nil
-	})
-}
-
-// openFence keeps controllers that were replaced from acting on this host; nil without root, which acts for none.
-func (p *hostCommands) openFence(h *host) agent.Fence {
-	if !h.privileged {
-		return nil
-	}
-	return &fence.LeaseFile{Path: fence.Path(p.Getenv), Now: p.Now}
-}
-
-// askedList is the list of the processes of this host that were asked to end; nil without
-// root, since only root may write it.
-func (p *hostCommands) askedList(fs proc.FS) *asked.Register {
-	boot, err := fs.BootID()
-	if err != nil || os.Geteuid() != 0 || p.SharedAccount != nil {
-		return nil
-	}
-	return &asked.Register{Path: asked.Path(p.Getenv), BootID: boot, SinceBoot: proc.SinceBoot}
-}
-
-// namesWithin is how long a cycle asks for the names of users at most.
-const namesWithin = 3 * time.Second
-
-// userNames are the names of users, as far as they are known. A directory service may
-// be slow, so each name is asked for only once in a session.
-type userNames struct {
-	now      func() time.Time
-	accounts nss.Passwd
-	known    map[snapshot.UID]snapshot.Username // empty for none
-	asked    map[snapshot.UID]time.Time         // when
-}
-
-// of is the name of a user, or unknown.
-func (n *userNames) of(uid snapshot.UID) (name snapshot.Username, unknown bool) {
-	name, known := n.known[uid]
-	return name, !known
-}
-
-// ask asks for the names of the owners of processes. Those that can't be asked for stay unknown until the next call.
-// For a user without a name it asks again after a minute: a directory service that is down may look like one that
-// doesn't know the user.
-func (n *userNames) ask(ctx context.Context, s *snapshot.Snapshot) {
-	ctx, cancel := context.WithTimeout(ctx, namesWithin)
-	defer cancel()
-	if n.known == nil {
-		n.known, n.asked = make(map[snapshot.UID]snapshot.Username), make(map[snapshot.UID]time.Time)
-	}
-	asked := make(map[snapshot.UID]bool)
-	uids := make([]*snapshot.UID, 0, len(s.Processes))
-	for i := range s.Processes {
-		uids = append(uids, s.Processes[i].UID)
-		if info := s.Processes[i].ContainerInfo; info != nil {
-			uids = append(uids, info.UID)
-		}
-	}
-	for _, uid := range uids {
-		if uid == nil || asked[*uid] {
-			continue
-		}
-		name, known := n.known[*uid]
-		if known && (name != "" || n.now().Sub(n.asked[*uid]) < time.Minute) {
-			continue
-		}
-		asked[*uid] = true
-		delete(n.known, *uid)
-		if ctx.Err() != nil {
-			continue
-		}
-		if name, err := n.lookUp(ctx, *uid); err == nil {
-			n.known[*uid], n.asked[*uid] = name, n.now()
-		}
-	}
-}
-
-// lookUp is the name of a user, or "" for none. An error means that it is unknown.
-func (n *userNames) lookUp(ctx context.Context, uid snapshot.UID) (snapshot.Username, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	account, err := n.accounts.WithUID(ctx, uid)
-	if errors.Is(err, nss.ErrNoAccount) {
-		err = nil
-	}
-	return account.Username(), err
+	return nil
 }

@@ -366,3 +366,22 @@ func FuzzParseCall(f *testing.F) {
 		require.True(t, strings.HasSuffix("\n"+line, "\n"+strings.Join(rest, "\n")) || len(rest) == 0)
 	})
 }
+
+// A round of upkeep that hangs keeps systemd's watchdog from being pinged, and rounds that are slow don't.
+func TestTheWatchdogFollowsUpkeep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rounds := new(pulse)
+		rounds.beat()
+		time.Sleep(stuckAfter - time.Second)
+		require.True(t, rounds.moves(), "the first round takes long")
+		for range 5 {
+			rounds.beat()
+			time.Sleep(stuckAfter - time.Second)
+			require.True(t, rounds.moves())
+		}
+		time.Sleep(time.Second)
+		require.False(t, rounds.moves(), "it hangs")
+		rounds.beat()
+		require.True(t, rounds.moves())
+	})
+}

@@ -1,0 +1,79 @@
+// Package host has the commands that root runs on a GPU host: `genv usage` for controllers,
+// `genv enforce`, `genv monitor`, `genv doctor`, `genv gpus`, the service `genv host`, and
+// `genv guard`; and what container engines call there: a runtime in place of runc, and hooks.
+package host
+
+import (
+	"os"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/guard"
+	"github.com/seed-3119e985/genv/cmd/genv/localhost"
+	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
+	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/agent/fence"
+	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/container"
+	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/state/disk"
+)
+
+type hostCommands struct{ command.Program }
+
+// Commands are what root runs on a GPU host.
+func Commands(with command.Program) []*cli.Command {
+	p := &hostCommands{with}
+	return []*cli.Command{
+		guard.Command(with), p.doctorCommand(), p.enforceCommand(), p.gpusCommand(), p.serviceCommand(),
+		p.monitorCommand(), p.usageCommand(),
+	}
+}
+
+func (p *hostCommands) openHost() *host {
+	here := localhost.Open(p.Program)
+	options := enforcelocal.ExecutorOptions{
+		Grace: 10 * time.Second, // well below a controller's timeout for a command, so that the outcome can be reported
+		UID:   snapshot.UID(os.Geteuid()), Asked: p.askedList(here.Machine.Proc), Proc: here.Machine.Proc,
+	}
+	if p.SharedAccount != nil {
+		options.UID = 0
+	}
+	if os.Geteuid() == 0 { // which learns about the containers of this machine, and has them stopped
+		source := &container.Lookup{Engines: container.Engines{}, Run: disk.RunDir(p.Getenv), Proc: here.Machine.Proc}
+		here.Machine.Containers, options.Containers = source.Look, source
+	}
+	return &host{
+		Host:        here,
+		privileged:  options.UID == 0,
+		noTerminate: p.Getenv("GENV_TERMINATE_PROCESSES") == "0",
+		noMessages:  p.Getenv("GENV_TELL") == "off",
+		getenv:      p.Getenv,
+		executor:    enforcelocal.New(here.Machine, here.Store, options),
+		record: &hostRecord{
+			path: localhost.HostLog(p.Getenv), now: p.Now, by: p.Getenv("SUDO_USER"), proc: here.Machine.Proc,
+		},
+		names: userNames{now: p.Now},
+	}
+}
+
+// openFence keeps controllers that were replaced from acting on this host; nil without root, which acts for none.
+func (p *hostCommands) openFence(h *host) agent.Fence {
+	if !h.privileged {
+		return nil
+	}
+	return &fence.LeaseFile{Path: fence.Path(p.Getenv), Now: p.Now}
+}
+
+// askedList is the list of the processes of this host that were asked to end; nil without
+// root, since only root may write it.
+func (p *hostCommands) askedList(fs proc.FS) *asked.Register {
+	boot, err := fs.BootID()
+	if err != nil || os.Geteuid() != 0 || p.SharedAccount != nil {
+		return nil
+	}
+	return &asked.Register{Path: asked.Path(p.Getenv), BootID: boot, SinceBoot: proc.SinceBoot}
+}
