@@ -56,6 +56,15 @@ type Options struct {
 	Unprotected []string `json:"unprotected,omitempty"`
 }
 
+// Lasts is how long a host waits at most for processes to end.
+func (o *Options) Lasts() time.Duration {
+	grace := cmp.Or(o.Grace, DefaultGrace)
+	if o.Kill {
+		return grace + KillWait
+	}
+	return grace
+}
+
 // Termination names a process as it was judged: PID, start time, devices and environment. The host signals it only if
 // all of them are still the same.
 type Termination struct {

@@ -23,7 +23,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -237,11 +236,7 @@ func (p *Pool) timeFor(t transport, o order.Order) time.Duration {
 	if t.via() != ViaStream {
 		return p.timeOf(t)
 	}
-	limit := 4*p.Timeout + cmp.Or(o.Grace, order.DefaultGrace)
-	if o.Kill {
-		limit += order.KillWait
-	}
-	return limit
+	return 4*p.Timeout + o.Lasts()
 }
 
 // enter waits until a call may begin on a transport: a command needs a place, for which it waits at most as long as
