@@ -27,7 +27,7 @@ const (
 	Explain Verb = "explain"
 )
 
-// ActionSchema is the schema of an Action.
+// ActionSchema is the schema of an Instruction.
 const ActionSchema = "genv.live.action/1"
 
 // Instruction is what a person asks for, as JSON. Fields that a kind has no use for stay empty.
