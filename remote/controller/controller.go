@@ -130,7 +130,7 @@ var errNoStore = errors.New("not saved, so it is lost at a restart: this run kee
 
 // cycle is what happens at an event: what came in is judged with all that is known, and acted on.
 func (c *Controller) cycle(ctx context.Context, e *loopEvent) {
-	c.learn(e.ended)
+	c.learn(e.ended) // what came of deliveries of earlier cycles
 	c.operate(ctx, e.actions)
 	if !c.see(ctx, e) {
 		return
@@ -232,6 +232,7 @@ func (c *Controller) learn(ended []*Delivery) {
 		all.add(d.learn(d))
 	}
 	c.Memory.Rules, c.background.unsaved = c.Memory.Rules.WarnAgain(all.Unwarned), true
+	c.record(&c.round, c.beyond()) // of the hour before: bounded forgets it
 	c.round.Records = c.bounded(all.Records)
 	c.record(&c.round, c.round.Records)
 	c.emit(&c.round, all.Events)

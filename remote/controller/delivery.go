@@ -21,7 +21,7 @@ type Delivery struct {
 	Content any
 
 	learn           func(*Delivery) Learned // takes in what came of it
-	cycle, position int                     // when it was sent, and where the host is in the fleet
+	cycle, position int                     // the number of its round, and where the host is in the fleet
 }
 
 // Companion plans what is sent besides orders, and learns what came of it. It is never called from two goroutines at a
@@ -61,13 +61,18 @@ type dispatcher struct {
 	ended    mailbox[*Delivery]
 }
 
-// dispatch is the only place from which orders, messages and guards are sent, to each host one after the other. It
-// waits in the background until the memory is safe.
+// dispatch is the only place from which orders, messages and guards are sent: those of one cycle to each host one after
+// the other. It waits in the background until the memory is saved, or that has failed. A host may have left the fleet.
 func (d *dispatcher) dispatch(ctx context.Context, to Survey, f *knownFleet, deliveries []*Delivery, safe *saving) {
 	byHost := make(map[snapshot.Hostname][]*Delivery)
 	for _, one := range deliveries {
-		byHost[one.Host] = append(byHost[one.Host], one)
 		d.underWay++
+		if _, known := f.reached[one.Host]; known {
+			byHost[one.Host] = append(byHost[one.Host], one)
+		} else {
+			one.Err = remote.Errorf(remote.Cancelled, "%s is no host of the fleet any more", one.Host)
+			d.ended.put(one)
+		}
 	}
 	byName := make(map[string][]*Delivery, len(byHost))
 	var hosts []remote.Host

@@ -24,8 +24,8 @@ type Schedule struct {
 	// Cycles ends the loop after so many ticks; 0 means never.
 	Cycles int
 
-	// Hangup brings SIGHUP; nil for none. Reload is called for each, unless a tick's answers are waited for. It may
-	// Configure the controller.
+	// Hangup brings SIGHUP; nil for none. Reload is called for each, when a tick's answers have come, or before the
+	// next event. It may Configure the controller.
 	Hangup <-chan os.Signal
 	Reload func()
 	// Actions brings what operators ask for; nil for none.
@@ -66,8 +66,8 @@ type loopEvent struct {
 	first  time.Time // when the first of answers came
 }
 
-// isEmpty reports whether there is only a tick.
-func (e *loopEvent) isEmpty() bool {
+// onlyTick reports whether there is nothing to judge yet: hosts are asked.
+func (e *loopEvent) onlyTick() bool {
 	return e.tick && !e.reload && !e.complete && len(e.answers)+len(e.ended)+len(e.actions) == 0
 }
 
@@ -114,7 +114,8 @@ func (l *loop) next(ctx context.Context) *loopEvent {
 	return e
 }
 
-// isReady reports whether an event is to be dealt with now. Answers of a tick are judged together: limits are for all.
+// isReady reports whether an event is to be dealt with now. Answers of a tick are judged together, since limits are for
+// all of them; but they wait for the others for FreshFor at most, and for none if one of them shows a change.
 func (l *loop) isReady(ctx context.Context, e *loopEvent, now time.Time) bool {
 	switch {
 	case ctx.Err() != nil, len(e.actions) > 0:

@@ -189,6 +189,14 @@ func TestTheRecordOfAnHour(t *testing.T) {
 	before := len(log)
 	require.Greater(t, found("a", "alice", 10), 10)
 	require.Regexp(t, `^and \d+ more records within an hour, of findings that are left out$`, log[before].Text, "the rest of the hour before")
+
+	found("a", "eve", 10_000)
+	found("a", "eve", 1)
+	now, before = now.Add(budgetHour), len(log)
+	c.learn([]*Delivery{{learn: func(*Delivery) Learned {
+		return Learned{Records: []audit.Record{{Kind: audit.KindNotified, Reason: "suppressed", Host: "a", User: "eve"}}}
+	}}})
+	require.Regexp(t, `^and \d+ more records within an hour, of findings that are left out$`, log[before].Text, "what fails to be told is no less counted")
 }
 
 // TestWhatWasNotSent: of the plans of a round, only the orders that couldn't be recorded are not shown as sent.

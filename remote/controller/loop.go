@@ -19,15 +19,18 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 		e := l.next(ctx)
 		if e.tick {
 			if err := l.show(each); err != nil {
+				l.learn(e.ended)
 				return errors.Join(err, l.finish(ctx, nil))
 			}
-			l.begin()
-		}
-		if e.isEmpty() {
-			continue
 		}
 		if e.reload {
 			l.reload()
+		}
+		if e.tick {
+			l.begin()
+		}
+		if e.onlyTick() {
+			continue
 		}
 		l.judge(ctx, e)
 		if ctx.Err() != nil {
@@ -154,7 +157,7 @@ func (l *loop) showLast(ctx context.Context, each func(Cycle) error) error {
 	if each == nil {
 		each = func(Cycle) error { return nil }
 	}
-	l.save(ctx, false)
+	l.save(ctx, true)
 	return l.show(each)
 }
 

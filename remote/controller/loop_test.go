@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -245,4 +247,93 @@ func TestFinishWaitsForTheWriter(t *testing.T) {
 		}))
 		require.Zero(t, writing.Load())
 	})
+}
+
+// leaving is a Companion that once has something for a host that isn't in the fleet.
+type leaving struct{ learnt chan error }
+
+func (leaving) Name() string { return "leaving" }
+
+func (leaving) Plan(cycle *controller.Cycle, _ []enforce.Event) ([]*controller.Delivery, controller.Learned) {
+	if cycle.Early > 0 {
+		return nil, controller.Learned{}
+	}
+	return []*controller.Delivery{{Host: "gone", Send: func(context.Context, controller.Link, remote.Host) error { return nil }}}, controller.Learned{}
+}
+
+func (l leaving) Learn(_ *controller.Cycle, d *controller.Delivery) controller.Learned {
+	l.learnt <- d.Err
+	return controller.Learned{}
+}
+
+// TestADeliveryToAHostThatLeft ends at once: nothing waits for it.
+func TestADeliveryToAHostThatLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, l := looping(&slow{takes: []time.Duration{0}}), leaving{make(chan error, 9)}
+		c.Companions = []controller.Companion{l}
+		begun := time.Now()
+		require.NoError(t, loopOf(t.Context(), c, usual, controller.Schedule{}, func(controller.Cycle) error { return nil }))
+		require.Less(t, time.Since(begun), time.Second)
+		require.Equal(t, remote.Cancelled, remote.ClassOf(<-l.learnt))
+	})
+}
+
+// takesEach is a Link to hosts of which a snapshot takes a time each. It notes when each was asked first.
+type takesEach struct {
+	plain
+	takes map[string]time.Duration
+	first *sync.Map // of time.Time, by name
+}
+
+func (l takesEach) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot, error) {
+	l.first.LoadOrStore(h.Name, time.Now())
+	time.Sleep(l.takes[h.Name])
+	return &snapshot.Snapshot{}, nil
+}
+
+func (takesEach) Execute(context.Context, remote.Host, order.Order) (agent.Execution, error) {
+	return agent.Execution{}, nil
+}
+
+// TestAReloadComesBeforeTheTick: the hosts of the new files are asked then, not those of the old ones.
+func TestAReloadComesBeforeTheTick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun, hangup := time.Now(), make(chan os.Signal, 1)
+		link := takesEach{takes: map[string]time.Duration{"slow": 15 * time.Second}, first: new(sync.Map)}
+		c := controllerOf(link, nil, "a", "slow")
+		schedule := controller.Schedule{Interval: 10 * time.Second, Cycles: 4, Hangup: hangup, Reload: func() {
+			options := c.Options
+			options.Hosts = append(options.Hosts, remote.Host{Name: "new"})
+			c.Configure(options)
+		}}
+		time.AfterFunc(5*time.Second, func() { hangup <- syscall.SIGHUP })
+		require.NoError(t, loopOf(t.Context(), c, usual, schedule, func(controller.Cycle) error { return nil }))
+		asked, known := link.first.Load("new")
+		require.True(t, known)
+		require.Equal(t, 10*time.Second, asked.(time.Time).Sub(begun))
+	})
+}
+
+// TestWhatIsLearntLastIsSaved: who takes over from a leader that ends leaves alone what survived SIGTERM.
+func TestWhatIsLearntLastIsSaved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		c := looping(survives{})
+		var saved controller.Saved
+		c.Store = storeFunc(func(s controller.Saved) error { saved = s; return nil })
+		require.NoError(t, loopOf(ctx, c, strict{}, controller.Schedule{Interval: time.Minute}, func(controller.Cycle) error { return nil }))
+		want, err := c.Encode(time.Now())
+		require.NoError(t, err)
+		require.NotEmpty(t, c.Memory.Rules.Stuck)
+		require.Equal(t, string(want.Memory), string(saved.Memory))
+	})
+}
+
+// survives is a Link to a host on which a process can't be ended.
+type survives struct{ takesTime }
+
+func (survives) Execute(_ context.Context, _ remote.Host, o order.Order) (agent.Execution, error) {
+	time.Sleep(5 * time.Second)
+	return agent.Execution{Outcomes: []order.Outcome{{PID: o.Terminate[0].Process.PID, Status: order.StatusRefused, Reason: "no"}}}, nil
 }
