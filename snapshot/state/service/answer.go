@@ -65,14 +65,15 @@ func (s *Server) say(conn net.Conn, answer Answer, within time.Duration) error {
 	return writeLine(conn, answer)
 }
 
-// untilClosed ends the context when the client closes the connection: what it asked for isn't begun any more.
+// untilClosed ends the context when the client closes the connection, or sends more than its request: what it asked for
+// isn't begun any more.
 func untilClosed(ctx context.Context, conn *net.UnixConn) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	_ = conn.SetReadDeadline(time.Time{})
 	go func() {
 		defer close(done)
-		if n, err := conn.Read(make([]byte, 1)); n == 0 && !errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 			cancel()
 		}
 	}()

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -88,6 +89,9 @@ func (s *Server) barred(
 	if c := s.overCaps(look, w, has, missing); c != nil {
 		return fmt.Sprintf("%s allows no more now", c.label())
 	}
+	if t := s.allowed.Load(); t == w.refusedBy && t.holds(s.Now()) {
+		return "a cap of the policy allows no more now"
+	}
 	if s.reserved(look, w, free, missing) {
 		return "the GPUs that are free are reserved"
 	}
@@ -144,6 +148,10 @@ func (s *Server) give(w *wait, chosen []snapshot.DeviceIndex) {
 	defer q.mu.Unlock()
 	switch {
 	case isGone(err): // it waits on
+		if errors.Is(err, state.ErrCap) {
+			w.refusedBy = s.allowed.Load()
+			q.wake()
+		}
 		return
 	case err != nil:
 		w.say(failure(err))
@@ -179,7 +187,7 @@ func (q *waits) expire(has map[keptGPU]bool, states map[snapshot.DeviceIndex]gpu
 		case taken && at >= 0:
 			q.list[at].done = true
 			q.list[at].say(Answer{Result: &change.Result{}})
-		case o.told && free && !taken:
+		case (o.told || at >= 0 && q.list[at].refusedBy != nil) && free && !taken:
 			q.letPass(o.uid, now)
 		}
 		if at >= 0 {

@@ -68,6 +68,8 @@ type wait struct {
 	barred string      // see Place
 	done   bool
 	ctx    context.Context // ends with the connection
+	// refusedBy has the cap that refused its change: it is passed over until more is said.
+	refusedBy *allowanceState
 }
 
 // offer is GPUs that are kept for a wait, or after its end for its user.

@@ -231,3 +231,15 @@ func TestWhoTakesNothingKeepsNothing(t *testing.T) {
 	q.passed[carol] -= offerFor
 	offered("c2[1 2 3]")
 }
+
+// TestAnOfferThatACapRefuses is let pass: nothing is taken from others for it again and again.
+func TestAnOfferThatACapRefuses(t *testing.T) {
+	for by, passed := range map[*allowanceState]bool{nil: false, {}: true} {
+		w := &wait{change: &change.Change{}, refusedBy: by}
+		w.ID, w.UID = "a", 1
+		q := &waits{list: []*wait{w}, offers: []offer{{id: "a", uid: 1, gpus: gpusOf(1), by: time.Hour}}}
+		q.expire(nil, map[snapshot.DeviceIndex]gpus.State{0: gpus.Free}, time.Hour)
+		require.Empty(t, q.offers)
+		require.Equal(t, passed, q.passed[1] > 0)
+	}
+}

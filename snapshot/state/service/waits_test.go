@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -260,4 +261,45 @@ func TestAWaitForMoreThanThereIs(t *testing.T) {
 	h.serve(t, service.Bounds{})
 	h.waiter(t, mallory, "m1", 0).says("1 of 1") // for two
 	h.waiter(t, alice, "a1", 1).says("now [0]")
+}
+
+// TestAWaitEndsWithItsConnection, whatever the client sent before: else it would stand in the queue for ever.
+func TestAWaitEndsWithItsConnection(t *testing.T) {
+	proctest.NeedRoot(t)
+	h := newHost(t, 2)
+	h.serve(t, service.Bounds{})
+	h.waiter(t, alice, "a1", 1).says("now [0]")
+	conn, err := net.Dial("unix", h.socket)
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = fmt.Fprintln(conn, `{"version":1,"wait":{"id":"b","gpus":2}}`)
+	require.NoError(t, err)
+	_, err = bufio.NewReader(conn).ReadString('\n')
+	require.NoError(t, err)
+	_, err = fmt.Fprintln(conn, "more")
+	require.NoError(t, err)
+	time.Sleep(100 * time.Millisecond) // so that it is read first
+	require.NoError(t, conn.Close())
+	require.Eventually(t, func() bool { return len(h.waits()) == 0 }, 10*time.Second, 10*time.Millisecond)
+}
+
+// TestAWaitThatACapRefuses: whatever the cap counts, those behind it pass.
+func TestAWaitThatACapRefuses(t *testing.T) {
+	proctest.NeedRoot(t)
+	h := newHost(t, 1)
+	h.serve(t, service.Bounds{})
+	limit := func(amount snapshot.Memory) {
+		h.allow(t, service.Allowance{
+			Caps:   []service.Cap{{Counts: "memory", GPUs: []snapshot.DeviceIndex{0}}},
+			People: map[snapshot.UID]service.Person{alice: {Caps: []service.CapUse{{Limit: amount.Bytes()}}}, mallory: {}},
+		})
+	}
+	limit(snapshot.MustMemory("40g"))
+	first := h.waiter(t, alice, "a1", 1)
+	first.says("1 of 1 after 0 [] a cap of the policy allows no more now")
+	second := h.waiter(t, mallory, "m1", 1)
+	second.says("now [0]")
+	limit(snapshot.MustMemory("80g"))
+	second.end()
+	first.says("now [0]")
 }
