@@ -264,14 +264,17 @@ func (l ExemptionList) Follow(cluster snapshot.Cluster) ExemptionList {
 	return list
 }
 
-// Move returns the list with all times changed.
+// Move returns the list with all times changed: the ends by to, and the others with them. By itself each could come into
+// another order, as times of two clocks, or rounded ones.
 func (l ExemptionList) Move(to func(time.Time) time.Time) ExemptionList {
 	list := slices.Clone(l)
 	for i := range list {
 		e := &list[i]
-		e.Created, e.Until = to(e.Created), to(e.Until)
+		length, rest := e.Until.Sub(e.Created), e.Until.Sub(e.From)
+		e.Until = to(e.Until)
+		e.Created = e.Until.Add(-length)
 		if !e.From.IsZero() {
-			e.From = to(e.From)
+			e.From = e.Until.Add(-rest)
 		}
 	}
 	return list

@@ -153,6 +153,23 @@ func TestTheLongestExemption(t *testing.T) {
 	require.Len(t, left, 1)
 }
 
+// A clock that is set before an exemption begins, or whole seconds, make no exemption that none may be.
+func TestMovedExemptions(t *testing.T) {
+	now := time.Now()
+	later, short := exempt(policy.Who{User: "bob"}), exempt(policy.Who{User: "alice"})
+	later.Created, later.From, later.Until = now, now.Round(0).Add(time.Minute), now.Round(0).Add(3*time.Hour)
+	short.Created, short.Until = noon.Add(600*time.Millisecond), noon.Add(900*time.Millisecond)
+	list := policy.ExemptionList{later, short}.Move(func(t time.Time) time.Time {
+		if t.Round(0) != t { // that of the machine has a monotonic reading
+			t = t.Add(time.Hour)
+		}
+		return t.Round(time.Second)
+	})
+	for i := range list {
+		require.NoError(t, list[i].Check())
+	}
+}
+
 // BenchmarkJudge judges 500 pairs of hosts, without exemptions and with as many as there
 // may be.
 func BenchmarkJudgeWithExemptions(b *testing.B) {
