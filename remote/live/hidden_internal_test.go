@@ -146,6 +146,11 @@ func oneHost(list ...gpus.GPU) *FleetState {
 	return &FleetState{Hosts: []FleetHost{{Name: "a", GPUs: list}}}
 }
 
+func TestTheMarkOfAStateOfALaterGenv(t *testing.T) {
+	f := oneHost(held("frozen"))
+	require.Equal(t, MarkUnknown, NewIndex(f).Mark("a", &f.Hosts[0].GPUs[0]))
+}
+
 func TestIdleSince(t *testing.T) {
 	feed := NewFeed(Options{Now: time.Now})
 	later := midnight.Add(time.Minute)

@@ -1,6 +1,8 @@
 package live
 
 import (
+	"cmp"
+
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
@@ -114,7 +116,7 @@ var marks = map[gpus.State]Mark{
 // Mark is the mark of a GPU of a host.
 func (v *Index) Mark(host snapshot.Hostname, g *gpus.GPU) Mark {
 	_, exempt := v.Exempt(host, g)
-	switch mark := marks[g.State]; {
+	switch mark := cmp.Or(marks[g.State], MarkUnknown); {
 	case mark == MarkFailed, mark == MarkUnusable, mark == MarkUnknown:
 		return mark
 	case v.found[gpuKey{host, g.Index}]:
