@@ -65,10 +65,12 @@ type EnvView struct {
 	Settings *enforce.Settings // of its user here
 }
 
-// Working is how many GPUs work and aren't exempt.
+// Working is how many GPUs work and are judged.
 func (h *HostView) Working() (n int) {
-	for _, gpus := range h.GpusByModel {
-		n += gpus
+	for _, d := range h.Devices {
+		if d.Works() {
+			n++
+		}
 	}
 	return n
 }

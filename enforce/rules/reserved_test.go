@@ -187,6 +187,9 @@ func TestOwnersAreTold(t *testing.T) {
 		{"one that CUDA can't use", "a | dev 0 | dev 1 failed | dev 2 unusable | dev 3 failed", [][]snapshot.Reservation{{bookedBy("alice", 2, 20, 90)}}, []string{
 			"alice: User alice: reservation alice lacks 1 of its 2 GPUs: too few GPUs of this host work or are judged",
 		}},
+		{"one of which it is unknown which GPU it is", "a | dev 0 | dev 1 failed | dev 2 who? | dev 3 failed", [][]snapshot.Reservation{{bookedBy("alice", 2, 20, 90)}}, []string{
+			"alice: User alice: reservation alice lacks 1 of its 2 GPUs: too few GPUs of this host work or are judged",
+		}},
 		{"two GPUs failed, and others that have reserved come later", "a | dev 0 | dev 1 | dev 2 failed | dev 3 failed", [][]snapshot.Reservation{{
 			bookedBy("bob", 2, -60, 10), bookedBy("alice", 2, 10, 20, madeAt(-50)), bookedBy("carol", 2, 20, 90, madeAt(-40)),
 		}}, nil},
