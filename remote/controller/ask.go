@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -194,4 +195,41 @@ func Distinct[T any](a *Survey, results []remote.Result[T]) ([]remote.Result[T],
 		list = append(list, machines.duplicate(leads[i].name, leads[first].name))
 	}
 	return kept, list
+}
+
+// mailbox has what goroutines have finished, for one that takes it. They never wait for that.
+type mailbox[T any] struct {
+	work sync.WaitGroup // of these goroutines
+
+	mu     sync.Mutex
+	list   []T
+	signal chan struct{}
+}
+
+// ready has a value when there is something to take.
+func (m *mailbox[T]) ready() chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.signal == nil {
+		m.signal = make(chan struct{}, 1)
+	}
+	return m.signal
+}
+
+func (m *mailbox[T]) put(one T) {
+	m.mu.Lock()
+	m.list = append(m.list, one)
+	m.mu.Unlock()
+	select {
+	case m.ready() <- struct{}{}:
+	default: // it has yet to notice the one before
+	}
+}
+
+func (m *mailbox[T]) take() []T {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := m.list
+	m.list = nil
+	return list
 }

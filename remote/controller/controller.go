@@ -72,61 +72,23 @@ func (c *Controller) Configure(options Options) {
 	c.fleet = c.fleet.of(options.Hosts)
 }
 
-// policy is that of the file, with what operators asked for.
-func (c *Controller) policy(now time.Time) enforce.Policy {
-	return c.Memory.Operator.Policy(c.Policy, now)
+// loopEvent is what a cycle begins with.
+type loopEvent struct {
+	tick     bool // all hosts are to be asked
+	reload   bool
+	answers  []hostAnswer
+	complete bool // all hosts that were asked at the last tick have answered, or failed
+	ended    []*Delivery
+	actions  []*pendingAction
+
+	urgent bool      // an answer shows that something has changed
+	first  time.Time // when the first of answers came
 }
 
-// emit passes events on.
-func (c *Controller) emit(cycle *Cycle, events []enforce.Event) {
-	for _, sink := range c.Sinks {
-		sink.Consume(cycle, events)
-	}
+// onlyTick reports whether there is nothing to judge yet: hosts are asked.
+func (e *loopEvent) onlyTick() bool {
+	return e.tick && !e.reload && !e.complete && len(e.answers)+len(e.ended)+len(e.actions) == 0
 }
-
-// Encode returns the memory as it is now, with what companions remember.
-func (c *Controller) Encode(now time.Time) (Saved, error) {
-	memory, err := c.Memory.withCompanions(c.Companions)
-	if err != nil {
-		return Saved{}, fmt.Errorf("encode the memory: %w", err)
-	}
-	return memory.Encode(now)
-}
-
-// save saves the memory in the background, if it changed and is urgent or was not saved a short while ago. What it
-// returns is done when the memory is kept; nil if it is not saved.
-func (c *Controller) save(ctx context.Context, urgent bool) *saving {
-	since := c.Now().Sub(c.background.saved)
-	if !c.background.unsaved || c.Store == nil || c.DryRun || remote.MayBegin(ctx) != nil ||
-		!urgent && since >= 0 && since < saveEvery {
-		return nil
-	}
-	store, told, ctx := c.Store, c.OnSave, context.WithoutCancel(ctx)
-	saved, err := c.Encode(c.Now())
-	c.background.saved, c.background.unsaved = c.Now(), false
-	return c.background.writer.Write(func() error {
-		if err == nil {
-			err = store.Save(ctx, saved)
-		}
-		if told != nil {
-			told(err)
-		}
-		return err
-	})
-}
-
-// keep saves what operators asked for, and waits for it. The error says what a restart, or another leader, forgets.
-func (c *Controller) keep(ctx context.Context) error {
-	if c.Store == nil {
-		return errNoStore
-	}
-	c.background.unsaved = true
-	return c.save(ctx, true).wait()
-}
-
-// errNoStore is why a restart forgets what operators asked for.
-var errNoStore = errors.New("not saved, so it is lost at a restart: this run keeps no memory; --state-dir DIR " +
-	"gives it a folder")
 
 // cycle is what happens at an event: what came in is judged with all that is known, and acted on.
 func (c *Controller) cycle(ctx context.Context, e *loopEvent) {
@@ -238,8 +200,8 @@ func (c *Controller) learn(ended []*Delivery) {
 	c.emit(&c.round, all.Events)
 }
 
-// begin begins a round, in which all hosts are asked. It has what came of earlier ones since the last was shown.
-func (c *Controller) begin() {
+// beginRound begins a round, in which all hosts are asked. It has what came of earlier ones since the last was shown.
+func (c *Controller) beginRound() {
 	before := &c.round
 	c.round = Cycle{
 		Standby: c.Policy == nil, Run: before.Run, Number: before.Number + 1, Start: c.Now(), DryRun: c.DryRun,
@@ -255,8 +217,8 @@ func (c *Controller) begin() {
 	c.round.operator(c.Memory.Operator)
 }
 
-// end ends a round, and returns it as it is shown.
-func (c *Controller) end(took time.Duration) Cycle {
+// endRound ends a round, and returns it as it is shown.
+func (c *Controller) endRound(took time.Duration) Cycle {
 	cycle := &c.round
 	cycle.Took, cycle.Ended, cycle.UnderWay = took, true, c.Memory.Rules.UnderWay
 	cycle.operator(c.Memory.Operator)
@@ -270,3 +232,59 @@ func (c *Controller) end(took time.Duration) Cycle {
 	cycle.Ended, cycle.Results, cycle.Notified, cycle.Records = false, nil, nil, nil
 	return ended
 }
+
+// policy is that of the file, with what operators asked for.
+func (c *Controller) policy(now time.Time) enforce.Policy {
+	return c.Memory.Operator.Policy(c.Policy, now)
+}
+
+// emit passes events on.
+func (c *Controller) emit(cycle *Cycle, events []enforce.Event) {
+	for _, sink := range c.Sinks {
+		sink.Consume(cycle, events)
+	}
+}
+
+// Encode returns the memory as it is now, with what companions remember.
+func (c *Controller) Encode(now time.Time) (Saved, error) {
+	memory, err := c.Memory.withCompanions(c.Companions)
+	if err != nil {
+		return Saved{}, fmt.Errorf("encode the memory: %w", err)
+	}
+	return memory.Encode(now)
+}
+
+// save saves the memory in the background, if it changed and is urgent or was not saved a short while ago. What it
+// returns is done when the memory is kept; nil if it is not saved.
+func (c *Controller) save(ctx context.Context, urgent bool) *saving {
+	since := c.Now().Sub(c.background.saved)
+	if !c.background.unsaved || c.Store == nil || c.DryRun || remote.MayBegin(ctx) != nil ||
+		!urgent && since >= 0 && since < saveEvery {
+		return nil
+	}
+	store, told, ctx := c.Store, c.OnSave, context.WithoutCancel(ctx)
+	saved, err := c.Encode(c.Now())
+	c.background.saved, c.background.unsaved = c.Now(), false
+	return c.background.writer.Write(func() error {
+		if err == nil {
+			err = store.Save(ctx, saved)
+		}
+		if told != nil {
+			told(err)
+		}
+		return err
+	})
+}
+
+// keep saves what operators asked for, and waits for it. The error says what a restart, or another leader, forgets.
+func (c *Controller) keep(ctx context.Context) error {
+	if c.Store == nil {
+		return errNoStore
+	}
+	c.background.unsaved = true
+	return c.save(ctx, true).wait()
+}
+
+// errNoStore is why a restart forgets what operators asked for.
+var errNoStore = errors.New("not saved, so it is lost at a restart: this run keeps no memory; --state-dir DIR " +
+	"gives it a folder")

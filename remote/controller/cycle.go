@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -185,4 +186,19 @@ func (cycle *Cycle) AtEnd() *Cycle {
 	ended := *cycle
 	ended.Ended = true
 	return &ended
+}
+
+// Undone is why nothing of the order was done, although something had one of these outcomes; empty if that isn't so.
+func (r *OrderResult) Undone(because ...order.OutcomeStatus) (reason string) {
+	for _, o := range r.outcomes() {
+		switch o.Status {
+		default:
+			if slices.Contains(because, o.Status) {
+				reason = cmp.Or(reason, fmt.Sprintf("%s: %s", o.Status, o.Reason))
+			}
+		case order.StatusTerminated, order.StatusKilled, order.StatusSignalled, order.StatusDetached:
+			return ""
+		}
+	}
+	return reason
 }

@@ -53,24 +53,6 @@ func nextStart(start, now time.Time, interval time.Duration) time.Time {
 	return start.Add(rounds * interval)
 }
 
-// loopEvent is what a cycle begins with.
-type loopEvent struct {
-	tick     bool // all hosts are to be asked
-	reload   bool
-	answers  []hostAnswer
-	complete bool // all hosts that were asked at the last tick have answered, or failed
-	ended    []*Delivery
-	actions  []*pendingAction
-
-	urgent bool      // an answer shows that something has changed
-	first  time.Time // when the first of answers came
-}
-
-// onlyTick reports whether there is nothing to judge yet: hosts are asked.
-func (e *loopEvent) onlyTick() bool {
-	return e.tick && !e.reload && !e.complete && len(e.answers)+len(e.ended)+len(e.actions) == 0
-}
-
 // loop brings a Controller the events of a Schedule, one after the other. It belongs to one goroutine.
 type loop struct {
 	*Controller

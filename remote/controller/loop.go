@@ -100,7 +100,7 @@ func nextDue(plan *enforce.Plan, now time.Time) time.Time {
 // begin asks all hosts, at a tick.
 func (l *loop) begin() {
 	l.step(0)
-	l.Controller.begin()
+	l.beginRound()
 	l.begun, l.shown, l.asked = time.Now(), false, make(map[snapshot.Hostname]bool)
 	l.last = l.Interval == 0 || l.Cycles > 0 && l.round.Number >= l.Cycles
 	l.asking.tick(l.Survey, l.Now, l.fleet.round, l.turns())
@@ -121,7 +121,7 @@ func (l *loop) show(each func(Cycle) error) error {
 		return nil
 	}
 	l.shown = true
-	return each(l.end(time.Since(l.begun)))
+	return each(l.endRound(time.Since(l.begun)))
 }
 
 // finish waits for the orders under way when the loop ends.
@@ -131,7 +131,7 @@ func (l *loop) finish(ctx context.Context, each func(Cycle) error) error {
 		return nil
 	}
 	if l.shown {
-		l.Controller.begin()
+		l.beginRound()
 		l.shown, l.round.Plan = false, enforce.Plan{}
 	}
 	l.round.Stopped = l.round.judged == 0

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -148,21 +147,6 @@ func (r *OrderResult) outcomes() []order.Outcome {
 		list = append(list, said(item, []string{t.String(), t.Raw()}, order.StatusSignalled))
 	}
 	return list
-}
-
-// Undone is why nothing of the order was done, although something had one of these outcomes; empty if that isn't so.
-func (r *OrderResult) Undone(because ...order.OutcomeStatus) (reason string) {
-	for _, o := range r.outcomes() {
-		switch o.Status {
-		default:
-			if slices.Contains(because, o.Status) {
-				reason = cmp.Or(reason, fmt.Sprintf("%s: %s", o.Status, o.Reason))
-			}
-		case order.StatusTerminated, order.StatusKilled, order.StatusSignalled, order.StatusDetached:
-			return ""
-		}
-	}
-	return reason
 }
 
 // maxHostWords is how many characters of a line of a host's own are shown.
