@@ -56,8 +56,8 @@ func (p *hostCommands) usageServe(c *cli.Context, token string, idle time.Durati
 	allowance := &allowances{pass: host.Service.Allow}
 	defer allowance.close()
 	answers.Allow = func(a *service.Allowance) {
-		if !host.withoutService {
-			allowance.renew(a)
+		if allowance.note(a); !host.withoutService {
+			allowance.renew(nil)
 		}
 	}
 	if f := p.openFence(host); f != nil {
@@ -178,9 +178,9 @@ const passWithin = 2 * time.Second
 // renew passes on an allowance that is new, or of which a quarter of the time is over; nil is one that was told before.
 // It doesn't wait for the service; what the service doesn't take is tried again the next time.
 func (a *allowances) renew(next *service.Allowance) {
+	a.note(next)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.missed = cmp.Or(next, a.missed)
 	if next = a.missed; next == nil || a.busy {
 		return
 	}
@@ -200,6 +200,13 @@ func (a *allowances) renew(next *service.Allowance) {
 			a.last, a.missed = nil, cmp.Or(a.missed, next)
 		}
 	})
+}
+
+// note keeps an allowance for the next renewal: when the service starts, it is not to learn an earlier one.
+func (a *allowances) note(next *service.Allowance) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.missed = cmp.Or(next, a.missed)
 }
 
 func (a *allowances) close() { a.passing.Wait() }
