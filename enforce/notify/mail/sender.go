@@ -80,9 +80,12 @@ type Letter struct {
 // route sends letters one after the other. What may succeed later is tried again, and delays no other letter meanwhile.
 type route struct {
 	copyTo  string // where all of them go; empty for each user's address
-	turn    sync.Mutex
-	failing bool // the server, and Warn was called for it
-	waiting int  // letters; guarded by the mutex of the Sender
+	waiting int    // letters; guarded by the mutex of the Sender
+
+	turn     sync.Mutex
+	failures int       // of the server, one after the other; Warn was called for the first one
+	last     error     // of these
+	resume   time.Time // when the server is asked again
 }
 
 const (
@@ -168,13 +171,17 @@ func (s *Sender) put(r *route, l Letter) {
 // work sends a letter, and tries again what may succeed later.
 func (s *Sender) work(r *route, l Letter) {
 	begun := s.Now()
-	for tries := 1; ; tries++ {
-		l.Err = s.try(r, &l)
+	for tries := 0; ; {
+		wait, err := s.try(r, &l)
+		if l.Err = err; wait == 0 {
+			tries++
+			wait = pause(s.Pause, tries)
+		}
 		switch {
 		case l.Err == nil, failureOf(l.Err).final:
 		case !errors.Is(l.Err, errEnded) && s.Now().Sub(begun) >= s.GiveUp:
 			l.Err = fmt.Errorf("given up after %d tries: %w", tries, l.Err)
-		case !errors.Is(l.Err, errEnded) && s.sleep(pause(s.Pause, tries)):
+		case !errors.Is(l.Err, errEnded) && s.sleep(wait):
 			continue
 		default:
 			l.Err = errEnded
@@ -184,27 +191,43 @@ func (s *Sender) work(r *route, l Letter) {
 	}
 }
 
-// try sends a letter once, when it is its turn.
-func (s *Sender) try(r *route, l *Letter) error {
+// try sends a letter once, when it is its turn. While the server fails, which it would do for each letter, it is left
+// alone: wait is for how long.
+func (s *Sender) try(r *route, l *Letter) (wait time.Duration, err error) {
 	r.turn.Lock()
 	defer r.turn.Unlock()
 	if s.context.Err() != nil {
-		return errEnded
+		return 0, errEnded
 	}
-	err := s.deliver(s.context, r.copyTo, l)
-	f := failureOf(err)
-	if err != nil && !f.final && s.context.Err() != nil { // which is not a failure of the server
-		return errEnded
+	if wait = r.resume.Sub(s.Now()); r.failures > 0 && wait > 0 {
+		return wait, r.last
 	}
-	if f.server && !r.failing {
-		prefix := ""
-		if r.copyTo != "" {
-			prefix = "copies to " + r.copyTo + ": "
-		}
-		s.Warn(fmt.Errorf("%smail waits, and is tried again: %w", prefix, err))
+	err = s.deliver(s.context, r.copyTo, l)
+	if err != nil && !failureOf(err).final && s.context.Err() != nil { // which is not a failure of the server
+		return 0, errEnded
 	}
-	r.failing = err != nil && (r.failing || f.server)
-	return err
+	s.learn(r, err)
+	return 0, err
+}
+
+// learn notes whether the server fails.
+func (s *Sender) learn(r *route, err error) {
+	if err == nil {
+		r.failures = 0
+	}
+	if !failureOf(err).server {
+		return
+	}
+	r.failures++
+	r.last, r.resume = err, s.Now().Add(pause(s.Pause, r.failures))
+	if r.failures > 1 {
+		return
+	}
+	prefix := ""
+	if r.copyTo != "" {
+		prefix = "copies to " + r.copyTo + ": "
+	}
+	s.Warn(fmt.Errorf("%smail waits, and is tried again: %w", prefix, err))
 }
 
 // finish passes on what became of a letter. Of copies only failures matter.

@@ -152,6 +152,19 @@ func TestOneRefusalDelaysNoOther(t *testing.T) {
 	require.Len(t, o.Close(time.Minute), 1)
 }
 
+// A server that fails, or refuses the login, isn't asked for each letter.
+func TestAServerThatFailsIsAskedOnce(t *testing.T) {
+	s := mailtest.Start(t)
+	s.Answer("EHLO", "421 not now")
+	o := open(settings(s), func(o *mail.Sender) { o.Pause = time.Hour })
+	for range 10 {
+		o.Send(letter("alice"))
+	}
+	require.Len(t, o.Close(time.Minute), 10)
+	require.Len(t, s.Commands(), 2, "EHLO and HELO")
+	require.Len(t, o.warned, 1)
+}
+
 func TestAddresses(t *testing.T) {
 	for name, tt := range map[string]struct {
 		user, says string
