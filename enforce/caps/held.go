@@ -41,7 +41,7 @@ type counting struct {
 	bases      map[*enforce.Cap]base
 	models     map[string]int // a number for each model that somebody has
 	selections map[*enforce.Cap]*selection
-	served     map[string]bool // waits that get what they lack
+	served     map[string]*need // waits that get what they lack, by their keys
 	booked     map[*judging.HostView][]booking
 	people     map[*judging.HostView][]*held // who has something there, and caps
 	owners     map[*judging.EnvView]*held
@@ -55,7 +55,7 @@ type counting struct {
 func newCounting(j *judging.Judgement) *counting {
 	c := &counting{
 		Judgement: j, byUser: make(map[snapshot.Username]*held), list: j.Policy.Caps(j.Now),
-		bases: make(map[*enforce.Cap]base), served: make(map[string]bool), booked: make(map[*judging.HostView][]booking),
+		bases: make(map[*enforce.Cap]base), served: make(map[string]*need), booked: make(map[*judging.HostView][]booking),
 		reserved: make(map[*HeldDevice]bool), models: make(map[string]int), selections: make(map[*enforce.Cap]*selection),
 		people: make(map[*judging.HostView][]*held), owners: make(map[*judging.EnvView]*held),
 	}

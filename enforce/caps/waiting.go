@@ -41,14 +41,15 @@ func (c *counting) judgeWaiting(listed *enforce.Cap, each []*capOn) {
 		return
 	}
 	for _, n := range c.needs(listed, by) {
-		if c.served[n.key] {
+		if c.served[n.key] != nil {
 			continue
 		}
-		c.take(over, n)
-		c.served[n.key] = n.gets()
+		if c.take(over, n); n.gets() {
+			c.served[n.key] = n
+		}
 		c.forWaits = append(c.forWaits, n)
 	}
-	c.forWaits = slices.DeleteFunc(c.forWaits, func(n *need) bool { return !n.gets() && c.served[n.key] })
+	c.forWaits = slices.DeleteFunc(c.forWaits, func(n *need) bool { return !n.gets() && c.served[n.key] != nil })
 }
 
 // keepTaken keeps for waits what was taken for them: it may not be free yet.
@@ -56,12 +57,18 @@ func (c *counting) keepTaken() {
 	for _, h := range c.Hosts {
 		for i := range h.Snapshot.Waits {
 			w := &h.Snapshot.Waits[i]
-			taken, known := c.Next.TakenFor[c.WaitKey(w)]
-			if known {
-				c.served[c.WaitKey(w)] = true
+			key := c.WaitKey(w)
+			taken, known := c.Next.TakenFor[key]
+			if !known {
+				continue
 			}
-			if known && taken.Host == h.Name {
-				c.forWaits = append(c.forWaits, &need{Wait: w, h: h, free: taken.GPUs, possible: w.GPUs})
+			n := &need{Wait: w, h: h, key: key, possible: w.GPUs}
+			if taken.Host == h.Name {
+				n.user, n.free = c.of(w.Username), taken.GPUs
+				c.forWaits = append(c.forWaits, n)
+			}
+			if n.free != nil || c.served[key] == nil {
+				c.served[key] = n
 			}
 		}
 	}
@@ -119,7 +126,9 @@ func (c *counting) needs(listed *enforce.Cap, by time.Time) (needs []*need) {
 			}
 			switch {
 			case n.lacks() <= 0:
-				c.served[n.key] = true
+				if n.user = c.of(user); c.served[n.key] == nil {
+					c.served[n.key] = n
+				}
 			case n.UID == 0 || user == "" || n.Passed || listed.Waiting(user) != enforce.Member ||
 				!listed.OnHost(h.Name, h.Labels):
 			default:
@@ -271,8 +280,14 @@ func (c *counting) mayHave(n *need, whileWaiting bool) int {
 	if n.user.settings == nil { // exempt
 		return may
 	}
+	left := func(limit int, devices []*HeldDevice, by *capOn) int {
+		if whileWaiting {
+			limit -= c.promised(n, by)
+		}
+		return limit - len(Counted(devices, time.Time{}))
+	}
 	if limit := n.user.settings.MaxDevices; limit != nil {
-		may = min(may, *limit-len(Counted(n.user.devices, time.Time{})))
+		may = min(may, left(*limit, n.user.devices, nil))
 	}
 	for _, listed := range c.list {
 		if listed.Resting || listed.Waiting != nil && !whileWaiting ||
@@ -291,10 +306,27 @@ func (c *counting) mayHave(n *need, whileWaiting bool) int {
 		case !on.known, on.about && listed.Kind == enforce.CapHours && on.spent > on.allowed:
 			may = 0
 		case on.about && listed.Kind == enforce.CapGPUs:
-			may = min(may, int(on.limit)-len(Counted(on.devices(), time.Time{})))
+			may = min(may, left(int(on.limit), on.devices(), &on))
 		}
 	}
 	return max(min(may, c.mayHaveBeside(n)), 0)
+}
+
+// promised is how many GPUs other waits get that a cap, or (nil) one about all, counts with those of a wait.
+func (c *counting) promised(n *need, by *capOn) (count int) {
+	for key, other := range c.served {
+		together := by != nil && by.Together && other.user != nil && by.Member(other.user.user) == enforce.Member
+		if key == n.key || other.user != n.user && !together ||
+			by != nil && (by.host != nil && by.host != other.h || !by.OnHost(other.h.Name, other.h.Labels)) {
+			continue
+		}
+		for _, index := range other.free {
+			if d := other.h.Devices[index]; by == nil || d != nil && by.IsAboutModel(enforce.ModelOf(d)) {
+				count++
+			}
+		}
+	}
+	return count
 }
 
 // wants reports whether a wait may get GPUs that a cap is about.

@@ -78,6 +78,8 @@ func TestNothingIsTakenForWhatIsNoNeed(t *testing.T) {
 		{"all are used by outsiders, too", nil, "a | env 1 alice u1001 | env 5 dave u1004 | dev 0 1@01 5@02", []snapshot.Wait{carol}, ""},
 		{"another cap allows her none", []*enforce.Cap{listed("carols", 0, about("carol"))}, guests, []snapshot.Wait{carol}, ""},
 		{"she may be under such a cap", []*enforce.Cap{listed("carols", 0, about("carol?"))}, guests, []snapshot.Wait{carol}, ""},
+		{"she waits twice, and may have one", []*enforce.Cap{listed("carols", 1, about("carol"))}, guests, []snapshot.Wait{carol, carol}, "a detach 2 2"},
+		{"she waits twice, and may have two", []*enforce.Cap{listed("carols", 2, about("carol"))}, guests, []snapshot.Wait{carol, carol}, "a detach 1 2; a detach 2 2"},
 		{"another cap takes one anyway", []*enforce.Cap{listed("bobs", 1, about("bob"))}, guests, []snapshot.Wait{carol}, "a detach 2 2"},
 		{"a MIG GPU isn't taken", nil, "a | env 1 alice u1001 | dev 0 mig 1@01", []snapshot.Wait{carol}, ""},
 	} {
@@ -92,6 +94,27 @@ func TestNothingIsTakenForWhatIsNoNeed(t *testing.T) {
 			memory.Judge(policy, cluster, noon(0))
 			require.Equal(t, tt.want, planText(memory.Judge(policy, cluster, noon(30))))
 		})
+	}
+}
+
+// TestWaitsOfSeveral who share a cap take no more than all of them may have.
+func TestWaitsOfSeveral(t *testing.T) {
+	owners := listed("owners", 0, together, about("alice bob"), whileWaiting("carol"))
+	all := owners.Waiting
+	owners.Waiting = func(u snapshot.Username) enforce.Membership { return max(all(u), all("carol")) }
+	waits := []snapshot.Wait{waitOf(1), waitOf(1), waitOf(1)}
+	waits[1].ID, waits[1].UID, waits[1].Username = "x", 1004, "dave"
+	waits[2].ID, waits[2].UID, waits[2].Username = "y", 1004, "dave"
+	for limit, want := range []string{"", "a detach 2 2", "a detach 1 2; a detach 2 2"} {
+		policy := stated{list: []*enforce.Cap{listed("shared", int64(limit), together, about("carol dave")), owners}}
+		var memory controllerMemory
+		cluster := withWaits(t, guests, waits...)
+		memory.Judge(policy, cluster, noon(0))
+		require.Equal(t, want, planText(memory.Judge(policy, cluster, noon(30))))
+		if limit == 1 {
+			freed := withWaits(t, strings.TrimSuffix(guests, " 2@03"), waits...)
+			require.Empty(t, memory.Judge(policy, freed, noon(31)).Findings, "nor before somebody has it")
+		}
 	}
 }
 
