@@ -70,7 +70,7 @@ func checkDeb(t *testing.T, deb string) {
 	}
 	require.Equal(t, "/etc/genv/config.yaml /etc/genv/policy.yaml", strings.Join(strings.Fields(output(t, "dpkg-deb", "--info", deb, "conffiles")), " "))
 	require.Equal(t, "1.0.0\n", output(t, "dpkg-deb", "--field", deb, "Version"))
-	for _, script := range []string{"preinst", "postinst", "prerm", "postrm"} {
+	for _, script := range []string{"postinst", "prerm", "postrm"} {
 		require.Contains(t, output(t, "dpkg-deb", "--info", deb, script), "#!/bin/sh\n")
 	}
 }
