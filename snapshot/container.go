@@ -38,7 +38,7 @@ const (
 	maxLabelLength     = 256 // of a key, and of a value, in bytes
 )
 
-var unprovedUID UID
+var uncountedUID UID
 
 // Counted is the account that rules count a process for, by the host's name and uid: its own or, in a container of
 // root's runtime, where any uid can be chosen, the one that is proved, else 0, which counts for no user. Nil if not
@@ -50,7 +50,7 @@ func (p *Process) Counted() (Username, *UID) {
 	case c.UID != nil:
 		return c.User, c.UID
 	}
-	return "", &unprovedUID
+	return "", &uncountedUID
 }
 
 // CountedUID is the uid of Counted.
@@ -59,8 +59,9 @@ func (p *Process) CountedUID() *UID {
 	return uid
 }
 
-// Unproved says that any user with access to the runtime may have started its container: it counts for no user.
-func (p *Process) Unproved() bool {
+// StartedByUnknown says that any user with access to the runtime may have started its container, so that the process
+// counts for no user. NodeMissing, which is "unproved" in JSON, is another thing.
+func (p *Process) StartedByUnknown() bool {
 	uid := p.CountedUID()
 	return p.Container != "" && uid != nil && *uid == 0
 }
@@ -70,12 +71,12 @@ func (p *Process) OfRootsRuntime() bool {
 	return p.ContainerInfo != nil && p.ContainerInfo.Proof != ProofRootless
 }
 
-// Reported is the user whom a finding names: Counted, but root for an unproved container of root's uid, and else none.
+// Reported is the user whom a finding names: Counted. If it is StartedByUnknown, it is root for root's uid, else none.
 func (p *Process) Reported() (Username, *UID) {
 	switch {
-	case p.ContainerInfo == nil || p.UID != nil && *p.UID == 0 && p.Unproved():
+	case p.ContainerInfo == nil || p.UID != nil && *p.UID == 0 && p.StartedByUnknown():
 		return p.Username, p.UID
-	case p.Unproved():
+	case p.StartedByUnknown():
 		return "", nil
 	}
 	return p.Counted()

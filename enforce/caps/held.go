@@ -184,7 +184,7 @@ func (c *counting) addUsesOf(u *held, h *judging.HostView, in *judging.EnvView, 
 // addProcess adds a process, in an environment or in none, that ends when the user loses the device.
 func (c *counting) addProcess(u *held, d *HeldDevice, in *judging.EnvView, p *snapshot.Process) {
 	d.Uses = append(d.Uses, Use{Process: p, Attached: c.attached(u, in, d.Index)})
-	if !p.Unproved() { // else any user may have started it
+	if !p.StartedByUnknown() { // else any user may have started it
 		d.Used = Sum(d.Used, p.Uses(d.Index).Memory, snapshot.Memory{})
 	}
 }

@@ -112,7 +112,7 @@ func (c *Contents) Relieve(index snapshot.DeviceIndex, capacity int64, pending f
 			continue
 		}
 		unproved.Used += bytes(p)
-		if p.Unproved() {
+		if p.StartedByUnknown() {
 			others = append(others, p)
 			continue
 		}

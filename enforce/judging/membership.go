@@ -81,7 +81,7 @@ func (h *HostView) OutsideByPolicy(p *snapshot.Process) bool {
 // where the host doesn't report that, the user of its environment; "" in a container that
 // counts for no user.
 func (h *HostView) TargetOf(p *snapshot.Process) snapshot.Username {
-	if user := h.UserOf(p); user != "" || p.Unproved() {
+	if user := h.UserOf(p); user != "" || p.StartedByUnknown() {
 		return user
 	}
 	if env := h.environmentOf(p); env != nil {

@@ -119,7 +119,7 @@ func ownerOf(s enforce.Subject) (user snapshot.Username, uid *snapshot.UID, env 
 	switch {
 	case p == nil:
 		return s.User, nil, s.Environment
-	case p.Unproved():
+	case p.StartedByUnknown():
 		return "", nil, nil // any user who may start containers can be any user in one
 	case p.UID == nil:
 		user, _ = p.Account(s.Environment)

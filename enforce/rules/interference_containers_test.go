@@ -152,7 +152,7 @@ func (x *intrusion) fates(t *testing.T, cycles []snapshot.Cluster) (fates []map[
 		for _, finding := range plan.Findings {
 			unproved := finding.User == ""
 			for _, ref := range finding.Terminate {
-				unproved = unproved || processAt(cluster, ref).Unproved()
+				unproved = unproved || processAt(cluster, ref).StartedByUnknown()
 			}
 			if unproved {
 				require.NotContains(t, []snapshot.Username{"alice", "bob", "carol", "prof", "m"}, finding.User)

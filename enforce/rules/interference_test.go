@@ -343,7 +343,7 @@ func (f *forgery) checkGain(t *testing.T, seed uint64, plan enforce.Plan) {
 				continue
 			}
 			f.checkProcess(t, seed, h, p)
-			if h.Snapshot.Environment(p.EID) != nil && !p.Unproved() {
+			if h.Snapshot.Environment(p.EID) != nil && !p.StartedByUnknown() {
 				for _, u := range p.Usage {
 					if u.Index != 5 && !f.sparedOn(h, u.Index) {
 						devices[fmt.Sprint(h.Name, u.Index)] = true
@@ -372,9 +372,9 @@ func (f *forgery) checkProcess(t *testing.T, seed uint64, h snapshot.Host, p *sn
 	}
 	e := h.Snapshot.Environment(p.EID)
 	if f.policy.all.NonEnvProcesses {
-		require.True(t, e != nil && (e.UID == uidM || p.Unproved()), "seed %d: process %d is in no environment of M's and goes on", seed, p.PID)
+		require.True(t, e != nil && (e.UID == uidM || p.StartedByUnknown()), "seed %d: process %d is in no environment of M's and goes on", seed, p.PID)
 	}
-	if f.policy.all.EnvDevices && e != nil && (e.UID == uidM || p.Unproved()) {
+	if f.policy.all.EnvDevices && e != nil && (e.UID == uidM || p.StartedByUnknown()) {
 		for _, u := range p.Usage {
 			require.True(t, u.Index == 5 || h.Snapshot.Device(u.Index).Attachment(p.EID) != nil, "seed %d: process %d goes on with device %d", seed, p.PID, u.Index)
 		}

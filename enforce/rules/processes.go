@@ -68,7 +68,7 @@ func (j *judge) envDevices(h *judging.HostView) {
 			if foreign, rule := j.notAttached(h, env, p); len(foreign) > 0 {
 				f := enforce.Finding{Rule: enforce.RuleEnvDevices, User: env.Env.Username, UID: env.UID(), Devices: foreign}
 				settings := env.Settings
-				if p.Unproved() {
+				if p.StartedByUnknown() {
 					f.User, f.UID = p.Reported()
 					settings = j.settingsReported(h, &f)
 				}
@@ -141,7 +141,7 @@ func (j *judge) endProcess(h *judging.HostView, p *snapshot.Process, settings *e
 // ownersOf are parts of the keys of whose process a finding is about: a person's warning goes on whatever of theirs it
 // is about. Of unproved containers it isn't known whose they are: all of an environment on a device have one together.
 func (j *judge) ownersOf(h *judging.HostView, p *snapshot.Process, f *enforce.Finding) (owners []string) {
-	if !p.Unproved() {
+	if !p.StartedByUnknown() {
 		if user := cmp.Or(h.UserOf(p), f.User); user != "" {
 			return []string{"user/" + string(user)}
 		}
