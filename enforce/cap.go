@@ -23,15 +23,15 @@ type Cap struct {
 	Place string
 
 	Kind CapKind
-	// Limit is for all people together, if Together is set. Otherwise it is each person's; about is false
-	// for somebody for whom the cap says nothing. While a membership is unknown it is the largest that the person
-	// might have.
+	// Limit is how much all people may have together if Together is set, and otherwise how much a person may have.
+	// about is false for a person of whom the cap says nothing. While it is unknown in which groups the person is, the
+	// limit is the largest that may apply.
 	Limit func(snapshot.Username) (limit CapLimit, about bool)
-	// Member says whether somebody is one of those whom it is about.
+	// Member says whether the cap is about somebody.
 	Member func(snapshot.Username) Membership
 
 	// OnHost and OfModel select its GPUs: by the host with its labels, and by the driver's name of the GPU without a
-	// leading "NVIDIA "; an empty model is an unknown one. OfModel is nil for GPUs of all models.
+	// leading "NVIDIA ", empty if unknown. OfModel is nil for GPUs of all models.
 	OnHost  func(host snapshot.Hostname, labels map[string]string) bool
 	OfModel func(model string) bool
 	Model   string // as OfModel is written; empty for all
@@ -39,16 +39,16 @@ type Cap struct {
 	Together  bool // people share it
 	PerHost   bool // each host is counted by itself
 	Scheduled bool // it holds at some times only
-	Resting   bool // it doesn't hold now: one of GPU hours counts all the same
-	// Waiting are those for whom it holds only as far as they wait; nil for a cap that holds always. WaitingAnybody
-	// says that these are all: then nothing is taken for somebody who has as many of its GPUs as the one who would
-	// lose.
+	Resting   bool // it doesn't hold now; a cap of GPU hours still counts them
+	// Waiting selects the people for whom GPUs are taken while they wait; nil for a cap that always holds.
+	// WaitingAnybody selects everybody. Then a person loses GPUs only to somebody who has fewer of the cap's GPUs. For
+	// example, bob waits and has 2: ann, who has 2, loses none, and carl, who has 3, may lose one.
 	Waiting        func(snapshot.Username) Membership
 	WaitingAnybody bool
 	// Warn is its own warning; nil for that of the rule.
 	Warn *Warn
-	// Period begins the time in which the hours of CapHours count; PeriodEnd ends it, and the hours in which a cap of a
-	// schedule holds.
+	// Period is when the month or week of CapHours began, and PeriodEnd when it ends. For another cap with a schedule,
+	// PeriodEnd is when it stops holding.
 	Period, PeriodEnd time.Time
 }
 
@@ -91,7 +91,7 @@ const (
 	MembershipUnknown
 )
 
-// IsAboutModel reports whether a cap is about GPUs of a model; unknown models are in none that names some.
+// IsAboutModel reports whether a cap is about GPUs of a model. A cap that names models leaves out an unknown model.
 func (c *Cap) IsAboutModel(model string) bool {
 	return c.OfModel == nil || model != "" && c.OfModel(model)
 }
@@ -122,7 +122,7 @@ type CapExcess struct {
 	Until    time.Time `json:"until,omitzero"`     // when its schedule or period ends
 	// Where are the GPUs that count for it; missing for environments.
 	Where []CountedGPUs `json:"where,omitempty"`
-	// WaitsFor says for whom they are lost, of a cap that holds as far as others wait: "bob waits for 2 GPUs".
+	// WaitsFor says for whom they are lost, if the cap has a while: "bob waits for 2 GPUs".
 	WaitsFor string `json:"waits_for,omitempty"`
 	// Why says why just these are lost.
 	Why string `json:"why,omitempty"`
@@ -182,7 +182,7 @@ func (e *CapExcess) line(f *Finding) string {
 		e.Amount(e.Limit), until)
 }
 
-// whoWaits is for whom it is, as the beginning of a sentence; empty for none.
+// whoWaits is WaitsFor as the beginning of a sentence; empty if it is empty.
 func (e *CapExcess) whoWaits() string {
 	if e.WaitsFor == "" {
 		return ""
@@ -204,7 +204,7 @@ const (
 	RuleMaxMemoryPerUser  Rule = "max-memory-per-user"
 )
 
-// adviceGiveBack is for when nothing is left to give back, or it is not known what: see Finding.Advice.
+// adviceGiveBack is the advice if nothing is left to give back, or if it is unknown what is: see Finding.Advice.
 const adviceGiveBack = adviceEndJobs + "; in the shell of an environment genv detach --index N gives a GPU back."
 
 const adviceEndJobs = "Before you take more GPUs, end jobs that you need less"

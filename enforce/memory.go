@@ -19,50 +19,48 @@ import (
 type Memory struct {
 	// Time is when the last cycle was judged.
 	Time time.Time `json:"time"`
-	// Round is the last one of which a snapshot was judged.
+	// Round is the number of the last round from which a snapshot was judged.
 	Round int `json:"round,omitempty"`
-	// Findings are those that events were about, by their IDs.
+	// Findings are the findings that events reported, by their IDs.
 	Findings map[string]KnownFinding `json:"findings,omitempty"`
-	// Present is since when something is there without a break, by the keys of
-	// judging.CheckDue.
+	// Present says since when each thing has been there without a break, by the keys of judging.CheckDue.
 	Present map[string]Presence `json:"present,omitempty"`
-	// Uses are since when people have their GPUs, by UseKey.
+	// Uses says since when people have had their GPUs, by UseKey.
 	Uses map[string]Use `json:"uses,omitempty"`
 	// Released are devices that were detached because they were idle, while processes still use them: true until
 	// they compute again.
 	Released map[snapshot.AttachmentKey]bool `json:"released,omitempty"`
 	// Hours are what caps of GPU hours count, by the IDs of the caps.
 	Hours map[string]Hours `json:"hours,omitempty"`
-	// TakenFor is what was taken lately for commands that wait, by account and ID.
+	// TakenFor says which GPUs were taken lately for commands that wait, by account and ID.
 	TakenFor map[string]Taken `json:"taken_for,omitempty"`
-	// ExemptGPUs are which GPUs are exempt by an index of the policy.
+	// ExemptGPUs says which GPUs are exempt by an index of the policy.
 	ExemptGPUs map[snapshot.Hostname][]ExemptGPU `json:"exempt_gpus,omitempty"`
-	// Stuck are processes that can't be ended, each with the reason. LeftAlone is until
-	// when a process that got SIGTERM, or may have got it, gets no other, and one that was refused isn't tried again.
+	// Stuck are processes that can't be ended, each with the reason. LeftAlone says until when a process gets no
+	// further SIGTERM. Such a process got SIGTERM or may have got it, or its host refused to end it.
 	Stuck     map[snapshot.ProcessKey]string    `json:"stuck,omitempty"`
 	LeftAlone map[snapshot.ProcessKey]time.Time `json:"left_alone,omitempty"`
-	// Seen is since when attachments and environments count, on hosts that don't say it.
+	// Seen says since when attachments and environments count, on hosts that don't report that.
 	Seen map[snapshot.AttachmentKey]Seen `json:"seen,omitempty"`
-	// Hosts are those of the last cycle.
+	// Hosts says what is known of the hosts of the last cycle.
 	Hosts map[snapshot.Hostname]KnownHost `json:"hosts,omitempty"`
 
-	// Notes are those of the last cycle.
+	// Notes are the notes of the last cycle.
 	Notes map[Note]bool `json:"-"`
-	// UnderWay are the orders that hosts are still carrying out. What they are
-	// about is not judged.
+	// UnderWay are the orders that hosts still carry out. No second order is given for what they act on.
 	UnderWay []order.OfHost `json:"-"`
-	// Ended are the orders that ended after their hosts were asked last: the snapshots still have what they were about,
-	// which is not judged either.
+	// Ended are the orders that ended after their hosts were last asked for a snapshot. That snapshot still shows the
+	// processes and attachments of these orders, so no second order is given for them either.
 	Ended []order.OfHost `json:"-"`
 	// Resumed says that it was read from disk: the next events include what was
 	// known before, so that a display starts complete.
 	Resumed bool `json:"-"`
-	// Interval is what was done and said since the last tick: limits hold for all of it together.
+	// Interval counts the actions and messages since the last tick: the limits apply to their sum.
 	Interval safety.Interval `json:"-"`
 }
 
-// At returns the memory with the times that the wall clock now gives them: each is as
-// long ago as the monotonic clock says.
+// At returns the memory with its times corrected to the wall clock of now: each time stays as long ago as the monotonic
+// clock says. If the wall clock was set an hour forward, for example, all times become an hour later.
 func (m Memory) At(now time.Time) Memory {
 	return m.withTimes(func(t time.Time) time.Time { return now.Add(-now.Sub(t)) })
 }
@@ -130,23 +128,23 @@ type KnownHost struct {
 	Acted time.Time `json:"-"`
 }
 
-// Presence is since when something is there without a break. One of less than an eighth of the warning is none: else
-// a pause of a minute would begin a warning of a day again.
+// Presence says since when something has been there without a break. A gap shorter than an eighth of the warning is not
+// a break: with a warning of 8 hours, a user who is within a cap for only 50 minutes doesn't get a new warning.
 type Presence struct {
 	Since  time.Time `json:"since"`
 	Cycles int       `json:"cycles"` // rounds in which it was there, the last one included
 	Warn   Warn      `json:"warn,omitzero"`
-	// Gone is the first look without it, and Missed in how many rounds it was not there; zero while it is.
+	// Gone is the first look without it, and Missed counts the rounds without it; both are zero while it is there.
 	Gone   time.Time `json:"gone,omitzero"`
 	Missed int       `json:"missed,omitempty"`
-	// Host is where it is; empty for what is on several hosts, which are On.
+	// Host is where it is. If it is on several hosts, Host is empty and On lists them.
 	Host snapshot.Hostname   `json:"host,omitempty"`
 	On   []snapshot.Hostname `json:"on,omitempty"`
-	// AskedAgain is since when hosts are asked once more, before a rule of the fleet acts; zero if they aren't.
+	// AskedAgain is since when hosts are asked once more before a rule of the fleet acts; zero if they aren't.
 	AskedAgain time.Time `json:"-"`
 }
 
-// Next begins the memory of the cycle that follows m, which is of so many hosts.
+// Next begins the memory of the cycle after m. hosts is how many hosts that cycle has.
 func (m Memory) Next(now time.Time, hosts int) Memory {
 	takenFor := copyOf(m.TakenFor)
 	maps.DeleteFunc(takenFor, func(_ string, t Taken) bool { return now.Sub(t.At) >= keepsTaken })
@@ -174,13 +172,12 @@ func (p Presence) Began(with Presence) bool {
 	return p.Since.Equal(with.Since) && p.Cycles == with.Cycles
 }
 
-// IsOver reports whether what was there is gone for an eighth of its warning or longer.
+// IsOver reports whether the presence has ended: it has been gone for an eighth of its warning or longer.
 func (p Presence) IsOver(now time.Time) bool {
 	return !p.Gone.IsZero() && 8*now.Sub(p.Gone) >= p.Warn.For && 8*p.Missed >= p.Warn.Cycles
 }
 
-// Due reports whether something has been there for as long as warn wants, and if not,
-// the earliest time at which it will have been.
+// Due reports whether the presence has lasted as long as warn says, and the earliest time at which it has.
 func (p Presence) Due(warn Warn, now time.Time) (bool, time.Time) {
 	at := p.Since.Add(warn.For)
 	return (warn.Cycles == 0 || p.Cycles > warn.Cycles) && !now.Before(at), at
@@ -199,7 +196,7 @@ func mapped[K comparable, V any](m map[K]V, to func(V) V) map[K]V {
 	return c
 }
 
-// Use is since when a person has had a GPU, whatever the environment or process. Times are zero while that isn't so.
+// Use says since when a person has had a GPU, in any environments and processes. A time is zero while it doesn't apply.
 type Use struct {
 	// Attached is since when it is attached, and Detached since when it is not.
 	Attached time.Time `json:"attached,omitzero"`
@@ -207,12 +204,12 @@ type Use struct {
 	// Idle is since when it is unused or computes little, and LowPower since when it is unused or draws little power.
 	Idle     time.Time `json:"idle,omitzero"`
 	LowPower time.Time `json:"low_power,omitzero"`
-	// Gone is since when the person doesn't have it. A break of less than Break is none.
+	// Gone is since when the person doesn't have the GPU. If that lasts less than Break, the other times go on.
 	Gone  time.Time     `json:"gone,omitzero"`
 	Break time.Duration `json:"break_ns,omitempty"`
 }
 
-// IdleFor is for how long it has been idle.
+// IdleFor is for how long the GPU has been idle; negative if it isn't idle.
 func (u Use) IdleFor(at time.Time) time.Duration {
 	lasted := time.Duration(-1)
 	for _, since := range []time.Time{u.Idle, u.LowPower} {
@@ -223,42 +220,41 @@ func (u Use) IdleFor(at time.Time) time.Duration {
 	return lasted
 }
 
-// Seen is since when an attachment counts, or an environment, on a host whose root keeps no
-// note of that: of genv 1.4.3, say.
+// Seen says since when an attachment or environment counts on a host without a note of that, as with genv 1.4.3.
 type Seen struct {
 	Written snapshot.Date `json:"written"`
 	Since   time.Time     `json:"since"`
 }
 
-// Hours is for how long people had GPUs that a cap of GPU hours is about, in a period.
+// Hours says for how long, in a period, each person had GPUs that a cap of GPU hours is about.
 type Hours struct {
 	Period  time.Time                     `json:"period"` // when it began
 	Seconds map[snapshot.Username]float64 `json:"seconds"`
 }
 
-// Taken is what is kept for a wait since its GPUs were taken from others.
+// Taken are the GPUs that are kept for a wait after they were taken from others.
 type Taken struct {
 	At   time.Time              `json:"at"`
 	Host snapshot.Hostname      `json:"host,omitempty"`
 	GPUs []snapshot.DeviceIndex `json:"gpus"`
 }
 
-// keepsTaken is for how long nothing more is taken for a wait for which something was taken: its GPUs are freed, and
-// then kept for it for a minute.
+// keepsTaken is for how long nothing more is taken for a wait after GPUs were taken for it. In this time the GPUs
+// become free, and then the host keeps them for the wait for a minute.
 const keepsTaken = 2 * time.Minute
 
-// ExemptGPU is a GPU that a policy exempts by its index on a host. An index is a name that can move, so it means the
-// GPU that had it at the first good look after the entry appeared.
+// ExemptGPU is a GPU that a policy exempts by its index on a host. An index can move to another GPU. So the entry means
+// the GPU that had the index at the first good look after the entry appeared.
 type ExemptGPU struct {
 	Index snapshot.DeviceIndex `json:"index"`
 	Entry string               `json:"entry"` // as the policy has it
 	UUID  snapshot.GPUUUID     `json:"uuid,omitempty"`
 }
 
-// Learn returns the memory with what came of an order, outcome by outcome. A process that even SIGKILL did not end
-// hangs in the kernel: it stays in the findings, and no further attempt is made while it is there. One that its host
-// refused to end is tried again after a while, and one that survived SIGTERM alone, which may be saving its work. If
-// the outcome is unknown, what Begin noted stays. Nothing further is done on the host before it is asked again.
+// Learn returns the memory with the outcomes of an order. A process that survived SIGKILL hangs in the kernel: it stays
+// in the findings, and no further attempt is made while it exists. A process that survived SIGTERM alone may be saving
+// its work: it is tried again after againAfter, as is a process that its host refused to end. If an outcome is unknown,
+// what Begin noted stays. The host is asked for a new snapshot before anything else is done there.
 func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time) Memory {
 	m.Hosts = copyOf(m.Hosts)
 	host := m.Hosts[sent.Host]
@@ -292,10 +288,9 @@ func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time
 	return m
 }
 
-// Begin returns the memory with an order that is sent to a host, and End without the
-// order with this ID. Until the processes have had their grace, they get no second
-// SIGTERM if the connection or the controller dies: many programs take that for an
-// order to end at once, whatever they are saving.
+// Begin returns the memory with an order that is about to be sent. It leaves the order's processes alone until their
+// grace is over, so that they get no second SIGTERM if the connection or the controller dies: many programs end at once
+// at a second SIGTERM, even while they save their work.
 func (m Memory) Begin(o order.OfHost, now time.Time) Memory {
 	m.UnderWay = append(slices.Clone(m.UnderWay), o)
 	m.LeftAlone = copyOf(m.LeftAlone)
@@ -308,7 +303,7 @@ func (m Memory) Begin(o order.OfHost, now time.Time) Memory {
 	return m
 }
 
-// End is described with Begin.
+// End returns the memory after the order with this ID has ended: the order moves from UnderWay to Ended.
 func (m Memory) End(id string) Memory {
 	m.Ended = slices.Clone(m.Ended)
 	m.UnderWay = slices.DeleteFunc(slices.Clone(m.UnderWay), func(o order.OfHost) bool {
@@ -320,8 +315,8 @@ func (m Memory) End(id string) Memory {
 	return m
 }
 
-// WarnAgain returns the memory with users not yet warned of findings, by their IDs.
-// Users who were notified of an action are not notified again.
+// WarnAgain returns the memory in which the users of the findings with these IDs count as not yet warned. Users who
+// were notified of an action are not notified again.
 func (m Memory) WarnAgain(ids []string) Memory {
 	if len(ids) == 0 {
 		return m
@@ -336,6 +331,6 @@ func (m Memory) WarnAgain(ids []string) Memory {
 	return m
 }
 
-// againAfter is how long a process that survived SIGTERM, or was refused, is left alone: a minute, less what its
-// outcome may come after a tick, or each minute's tick would just be missed.
+// againAfter is how long a process is left alone after it survived SIGTERM, or after its host refused to end it. The
+// outcome comes shortly after a tick, so a full minute would end just after the tick one minute later, and miss it.
 const againAfter = time.Minute - 500*time.Millisecond

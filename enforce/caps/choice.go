@@ -9,10 +9,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// The cost of losing a device. One of which the use is only reported, without a uid of the user, goes before
-// one that is proven to be in use: someone who forges state on one host can't have a job ended on another.
+// The costs of losing a device, the lowest first. A device with only reported use (without a uid of the user) goes
+// before a device with proven use, so that someone who forges state on one host can't have a job ended on another.
 const (
-	costGone int8 = iota // what uses it was told to end, or can't be ended: nothing else is lost in its place
+	costGone int8 = iota // its processes were told to end, or can't be ended: no other device is lost instead
 	costIdle
 	costEndsAnyway
 	costReported
@@ -30,21 +30,21 @@ func (d *HeldDevice) Why() string {
 // Choice selects devices that a user is to lose. Nothing is in an order yet.
 type Choice struct {
 	By     time.Time // when it will be made; zero for now
-	Excess int64     // how much is to go
+	Excess int64     // how much the user is to lose
 	Weight func(*HeldDevice) int64
-	// MayKeep is how much memory processes on busy devices may use in all without one being ended. Capacities of
-	// environments don't count for it: state files only claim them.
+	// MayKeep is how much memory the processes on busy devices may use together: up to that, none of them is ended.
+	// Capacities of environments don't count for it: state files only claim them.
 	MayKeep int64
 
-	freed, used int64                     // how much goes by what is chosen, and what processes on busy devices use
-	ending      map[*snapshot.Process]int // by how many chosen devices processes end
+	freed, used int64                     // how much goes by the choice, and what processes on other busy devices use
+	ending      map[*snapshot.Process]int // how many chosen devices a process uses: above 0 it ends
 	chosen      []*HeldDevice
-	most        map[int]int // how many devices each person has that don't go
+	most        map[int]int // how many devices each person keeps
 }
 
-// Counted lists those of a user's devices, by host, that count for the caps: without those that the user loses anyway,
-// now or by a time. A device that exempt processes use counts only if a process of the user's own uid uses it, too:
-// otherwise a job elsewhere could end for it.
+// Counted lists the devices of a user that count for the caps, by host. A device that the user loses anyway, now or by
+// a time, doesn't count. A device that exempt processes use counts only if a process of the user's own uid uses it,
+// too: otherwise a job of the user elsewhere could end for it.
 func Counted(devices []*HeldDevice, by time.Time) []*HeldDevice {
 	c := &Choice{By: by}
 	list := make([]*HeldDevice, 0, len(devices))
@@ -59,7 +59,7 @@ func Counted(devices []*HeldDevice, by time.Time) []*HeldDevice {
 	return list
 }
 
-// Dearest are n of a person's devices, or all: those that cost most to lose, and of these the oldest.
+// Dearest are n of a person's devices, or all if there are fewer: first those that cost most to lose, then the oldest.
 func Dearest(devices []*HeldDevice, n int) []*HeldDevice {
 	list := slices.SortedFunc(slices.Values(Counted(devices, time.Time{})), func(a, b *HeldDevice) int {
 		return cmp.Or(cmp.Compare(b.cost, a.cost), newerFirst(b, a))
@@ -67,9 +67,8 @@ func Dearest(devices []*HeldDevice, n int) []*HeldDevice {
 	return list[:min(n, len(list))]
 }
 
-// Devices chooses among the devices that count until it is enough: idle ones first, then those of processes
-// that end anyway, then the others; within each the newest attachment first, then by host and index. The more
-// a choice is proven to hurt, the later it is made.
+// Devices chooses among the devices that count until enough goes: idle ones first, then those of processes that end
+// anyway, then the others. Among equals the newest attachment goes first, then the order is by host and index.
 func (c *Choice) Devices(counted []*HeldDevice) []*HeldDevice {
 	c.ending, c.most = make(map[*snapshot.Process]int), make(map[int]int)
 	for from, to := 0, 0; from < len(counted); from = to {
@@ -96,7 +95,7 @@ func (c *Choice) Devices(counted []*HeldDevice) []*HeldDevice {
 	return slices.DeleteFunc(c.chosen, func(d *HeldDevice) bool { return !d.chosen })
 }
 
-// countOwners counts a device for those who have it, if several people share the cap.
+// countOwners adds n to the devices of each person who has a device, if several people share the cap.
 func (c *Choice) countOwners(d *HeldDevice, n int) {
 	for _, part := range d.Parts {
 		c.most[part.Owner] += n
@@ -108,8 +107,9 @@ func (c *Choice) enough(cost int8) bool {
 	return c.freed >= c.Excess || cost == costBusy && c.used <= c.MayKeep
 }
 
-// takeFrom chooses among devices of the same cost: first those that take no more than the excess, and then, if
-// that is not enough, the one that takes the least more. A device takes more if its processes use others.
+// takeFrom chooses among devices of the same cost. First it takes devices while no more than the excess goes. If that
+// isn't enough, it takes the device by which the least more goes, and begins again. More than the device goes if its
+// processes use other devices.
 func (c *Choice) takeFrom(cost int8, devices []*HeldDevice) {
 	for len(devices) > 0 && !c.enough(cost) {
 		var over []*HeldDevice
@@ -130,8 +130,8 @@ func (c *Choice) takeFrom(cost int8, devices []*HeldDevice) {
 	}
 }
 
-// take chooses a device. Once its processes end, what else they alone used on the host goes
-// before the next device that is in use.
+// take chooses a device, so that its processes end. The other devices of the host that only these processes used are
+// taken next, before another device that is in use.
 func (c *Choice) take(d *HeldDevice) {
 	c.set(d, true)
 	c.chosen = append(c.chosen, d)
@@ -149,9 +149,11 @@ func (c *Choice) take(d *HeldDevice) {
 	}
 }
 
-// giveBack undoes choices that turned out not to be needed: the busiest and oldest first, of the same age those on
-// which most depends. What is in use is given back with all that its processes hold, also if what ends anyway is
-// enough instead. Then attachments are kept where ending the processes frees enough.
+// giveBack undoes choices that turned out not to be needed. It tries the busiest devices first, then the oldest, then
+// those with which most goes. A device in use is given back with all chosen devices that its processes use. At last,
+// attachments are kept where it is enough that the processes end. For example, 2 GPUs are to go; GPU 0 of job A is
+// chosen, and GPU 1 of the older job B, which uses GPUs 1 and 2. Job B ends, so takeWhatEnds chooses GPU 2, too. GPUs 1
+// and 2 are needed, as GPU 0 alone isn't enough. GPU 0 isn't needed then: it is given back, and job A goes on.
 func (c *Choice) giveBack() {
 	busy := slices.ContainsFunc(c.chosen, func(d *HeldDevice) bool { return len(d.Uses) > 0 })
 	if c.freed < c.Excess || c.freed == c.Excess && !busy {
@@ -164,7 +166,7 @@ func (c *Choice) giveBack() {
 			c.giveBackAll(d.withProcesses())
 		}
 	}
-	for _, d := range order { // each of its processes, if what else ends is enough, with what ends anyway then
+	for _, d := range order { // give back all that one of its processes uses, if the rest is enough
 		var tried []*HeldDevice
 		for _, use := range slices.SortedFunc(slices.Values(d.Uses), Use.compare) {
 			if used := d.usedBy(use); d.chosen && !slices.Equal(used, tried) {
@@ -188,8 +190,9 @@ func (c *Choice) giveBack() {
 	}
 }
 
-// takeWhatEnds chooses what nothing uses any more once the processes of what is chosen end. Others go by that alone:
-// one of these may be enough to end a process, instead of one that another process uses, too.
+// takeWhatEnds chooses the devices that are no longer in use once the processes on the chosen devices end. It returns
+// as others those that go without being chosen, since no attachment keeps them. For example, P and Q use GPU 1, which
+// was chosen, and only P uses GPU 0. If GPU 0 is enough, giveBack can now give GPU 1 back: P ends, and Q goes on.
 func (c *Choice) takeWhatEnds() (taken, others []*HeldDevice) {
 	for _, d := range slices.Clone(c.chosen) {
 		if len(d.Uses) == 0 {
@@ -213,7 +216,7 @@ func (c *Choice) takeWhatEnds() (taken, others []*HeldDevice) {
 
 // oldestFirst are the chosen devices, the busiest and oldest first.
 func (c *Choice) oldestFirst() []*HeldDevice {
-	without := make(map[*HeldDevice]int64, len(c.chosen)) // how much would still go
+	without := make(map[*HeldDevice]int64, len(c.chosen)) // how much would go without the device
 	for _, d := range c.chosen {
 		c.set(d, false)
 		without[d] = c.freed
@@ -225,7 +228,7 @@ func (c *Choice) oldestFirst() []*HeldDevice {
 	})
 }
 
-// withProcesses are the chosen devices that the processes on one use.
+// withProcesses are a device, and the other chosen devices that its processes use.
 func (d *HeldDevice) withProcesses() []*HeldDevice {
 	all := []*HeldDevice{d}
 	for _, use := range d.Uses {
@@ -238,7 +241,7 @@ func (d *HeldDevice) withProcesses() []*HeldDevice {
 	return all
 }
 
-// usedBy are the chosen devices that a process uses.
+// usedBy are the chosen devices of the host that a process uses.
 func (d *HeldDevice) usedBy(use Use) []*HeldDevice {
 	return slices.DeleteFunc(slices.Clone(d.mates), func(mate *HeldDevice) bool {
 		return !mate.chosen || use.Process.Uses(mate.Index) == nil
@@ -250,7 +253,7 @@ func (u Use) compare(other Use) int {
 	return cmp.Or(cmp.Compare(u.Process.Start, other.Process.Start), cmp.Compare(u.Process.PID, other.Process.PID))
 }
 
-// giveBackAll gives devices back if what is left to go is enough.
+// giveBackAll gives all these devices back if enough goes without them.
 func (c *Choice) giveBackAll(devices []*HeldDevice) {
 	for _, d := range devices {
 		c.set(d, false)
@@ -269,7 +272,7 @@ func (c *Choice) freedWith(d *HeldDevice) int64 {
 	return c.freed
 }
 
-// set chooses a device or gives it back, and finds which other ones go because its processes end.
+// set chooses a device or gives it back, and finds which other devices go because its processes end.
 func (c *Choice) set(d *HeldDevice, chosen bool) {
 	d.chosen = chosen
 	c.update(d)
@@ -302,8 +305,8 @@ func (c *Choice) update(d *HeldDevice) {
 // Leaves reports whether the user loses a device anyway, now.
 func (d *HeldDevice) Leaves() bool { return (&Choice{}).leaves(d) }
 
-// leaves reports whether the user loses a device anyway, so that it no longer counts. Processes that use it
-// without an attachment must end for that, too.
+// leaves reports whether the user loses a device anyway, so that it no longer counts: all its attachments end, and all
+// processes that use it without an attachment.
 func (c *Choice) leaves(d *HeldDevice) bool {
 	if len(d.Envs) == 0 && d.Unknown == judging.Proven {
 		return false

@@ -24,8 +24,8 @@ type booking struct {
 	from  time.Time         // by the clock of this machine
 }
 
-// findBookings finds the reservations that count, by start: those that run, and those of which the warning has begun.
-// What a host doesn't say is unknown, and nothing is done for it.
+// findBookings finds the reservations that count, sorted by start: those that run, and those that start within the
+// warning. If a host doesn't report its clock, nothing is done for its reservations.
 func (c *counting) findBookings() {
 	tooMany := c.tooMany()
 	for _, h := range c.Hosts {
@@ -62,8 +62,9 @@ func (c *counting) accountOf(b *snapshot.Reservation) snapshot.Username {
 	return c.Policy.Account(gpus.UserName(b.Username, &b.UID))
 }
 
-// tooMany are reservations that are too many with others that the same person made before on other hosts, and why.
-// Hosts refuse that, but two may have been asked at the same time. What root booked counts, and is none too many.
+// tooMany are the reservations that a person may not have together with those that were made before, and why. Hosts
+// refuse such a reservation, but two hosts may have been asked at the same time. A reservation that root made for the
+// person counts, and is never too many itself.
 func (c *counting) tooMany() map[*snapshot.Reservation]string {
 	of := make(map[snapshot.Username][]*snapshot.Reservation)
 	for _, h := range c.Hosts {
@@ -94,7 +95,7 @@ func (c *counting) tooMany() map[*snapshot.Reservation]string {
 	return why
 }
 
-// tell adds what the owner of a reservation is told. Nothing is done about it.
+// tell adds a finding that informs the owner of a reservation, and has no action.
 func (c *counting) tell(h *judging.HostView, b *snapshot.Reservation, kind, what, follows string) {
 	uid := b.UID
 	c.Add(enforce.Finding{
@@ -106,7 +107,7 @@ func (c *counting) tell(h *judging.HostView, b *snapshot.Reservation, kind, what
 	})
 }
 
-// markReserved marks what people hold within own reservations that run.
+// markReserved marks the devices that people hold within their own reservations that run.
 func (c *counting) markReserved() {
 	for h, list := range c.booked {
 		running := slices.DeleteFunc(slices.Clone(list), func(b booking) bool { return !b.Runs(h.Clock()) })
@@ -114,7 +115,7 @@ func (c *counting) markReserved() {
 	}
 }
 
-// heldWithin are the devices of a host that the owners of reservations hold within these: those that cost most to lose.
+// heldWithin are the devices that the owners of reservations hold on a host, up to the number reserved: see Dearest.
 func (c *counting) heldWithin(h *judging.HostView, list []booking) map[*HeldDevice]bool {
 	reserved := make(map[snapshot.Username]int)
 	for _, b := range list {
@@ -135,7 +136,7 @@ func onHost(devices []*HeldDevice, h *judging.HostView) []*HeldDevice {
 	return slices.DeleteFunc(slices.Clone(devices), func(d *HeldDevice) bool { return d.Host != h })
 }
 
-// isSparedOn reports whether somebody holds a device within an own reservation.
+// isSparedOn reports whether somebody holds a device within a reservation of their own.
 func (c *capOn) isSparedOn(d *HeldDevice) bool {
 	for other := range c.spared {
 		if other.Host == d.Host && other.Index == d.Index {
@@ -145,14 +146,15 @@ func (c *capOn) isSparedOn(d *HeldDevice) bool {
 	return false
 }
 
-// judgeReservations takes from people what they have beyond what reservations leave them: each reservation is a cap for
-// all others together on its host, with those that begin before it.
+// judgeReservations applies each reservation as a cap on its host, which all people share. The cap allows what this
+// reservation and the earlier ones leave. For example, of 8 GPUs 2 are reserved from 9:00 and 4 more from 10:00: the
+// first cap allows 6 GPUs, the second one 2. What owners hold within their reservations doesn't count for it.
 func (c *counting) judgeReservations() {
 	for _, h := range c.Hosts {
 		list := c.booked[h]
 		for i := range list {
 			if on, ok := c.leaves(h, list[:i+1]); ok {
-				// its time runs also before somebody is in its way
+				// its warning runs even while people have no more than it allows
 				c.CountPresence(h, &enforce.Finding{}, *on.Warn, on.key())
 				on.judgeDevices()
 			}
@@ -161,7 +163,7 @@ func (c *counting) judgeReservations() {
 	}
 }
 
-// leaves is what the last of some reservations leaves to others, when it begins.
+// leaves is the cap of the last of some reservations: what all of them leave to others when the last one begins.
 func (c *counting) leaves(h *judging.HostView, list []booking) (on capOn, ok bool) {
 	last := &list[len(list)-1]
 	begins := last.From
@@ -202,8 +204,7 @@ func (b *booking) says(h *judging.HostView) string {
 		text.Plural(b.GPUs, "GPU"), snapshot.When(b.From.In(h.Zone)), snapshot.When(b.Until.In(h.Zone)))
 }
 
-// tellOfFailed tells the owners of reservations of a host that has too few working GPUs for them. The one that was made
-// last lacks them first.
+// tellOfFailed tells owners if a host has too few working GPUs: the reservation that was made last lacks them first.
 func (c *counting) tellOfFailed(h *judging.HostView, list []booking) {
 	var before []snapshot.Reservation
 	for _, b := range slices.SortedFunc(slices.Values(list), func(a, b booking) int {

@@ -22,14 +22,14 @@ type Judgement struct {
 	Missing []snapshot.Hostname             // that did not
 	Cluster []snapshot.Host                 // all, with their labels
 	ByName  map[snapshot.Hostname]*HostView // all hosts of the cluster; nil for those that did not answer
-	// Unanswered are hosts that have not answered yet since this controller began, and didn't fail either.
+	// Unanswered are hosts that have neither answered nor failed since this controller began.
 	Unanswered map[snapshot.Hostname]bool
-	advances   bool // it is the first look at a host of another round
+	advances   bool // a snapshot is the first one of its host from another round
 
 	Next     enforce.Memory // starts with what is still valid of before
 	Findings []enforce.Finding
 	Notes    []enforce.Note
-	// Uncounted, ForWaits and Counts are those of the plan.
+	// Uncounted, ForWaits and Counts become the plan's.
 	Uncounted enforce.Uncounted
 	ForWaits  []enforce.ForWait
 	Counts    enforce.Counts
@@ -79,8 +79,8 @@ func New(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory,
 	return j
 }
 
-// setTime sets when the host was asked, and for how long it didn't answer before. A look is fresh in the first cycle
-// that judges it, and for enforce.FreshFor, unless it was asked for before the outcome of an order came.
+// setTime sets when the host was asked, and for how long it didn't answer before. A snapshot is fresh in the first
+// cycle that judges it and for enforce.FreshFor, unless the outcome of an order came after it was asked for.
 func (h *HostView) setTime(known enforce.KnownHost, now time.Time) {
 	h.At, h.advances = h.host.AskedAt, h.host.Round == 0 || h.host.Round != known.Round
 	if h.At.IsZero() {
@@ -94,7 +94,7 @@ func (h *HostView) setTime(known enforce.KnownHost, now time.Time) {
 	h.fresh = (h.IsNew || now.Sub(h.At) <= enforce.FreshFor) && !h.Acted
 }
 
-// markUnderWay adds to the drafts the orders that hosts are still carrying out, and those that ended after the look.
+// markUnderWay notes the orders that each host still carries out, or that ended after its snapshot was asked for.
 func (j *Judgement) markUnderWay() {
 	for i := range j.Before.Ended {
 		o := &j.Before.Ended[i]
@@ -116,8 +116,8 @@ func (j *Judgement) markUnderWay() {
 }
 
 // Clock is a warning, with at least one key that measures it. A key names what must be there without a break: a
-// process; or user, host and device. The key that was there longest counts, so restarting a process doesn't reset the
-// time.
+// process; or user, host and device. Of several keys the one that has been there longest counts, so restarting a
+// process doesn't reset the time.
 type Clock struct {
 	warn enforce.Warn
 	keys []string
@@ -126,11 +126,13 @@ type Clock struct {
 // NewClock is a clock with at least one key.
 func NewClock(warn enforce.Warn, keys ...string) Clock { return Clock{warn, keys} }
 
-// CheckDue sets Since of a finding, and reports whether it is time to act on it: whether one of the clocks is over at
-// the time of the host's snapshot. If one is over by now, but the snapshot is old, the finding is Deferred. The host is
-// nil for a finding about several. The caller adds the finding next.
+// CheckDue sets Since of a finding, and reports whether it is time to act on it. It is time if the warning of a clock
+// was over when the host was asked for its snapshot, and the snapshot is fresh. If a warning is over now, but was not
+// over then or the snapshot isn't fresh, the finding is Deferred: the host is asked again first. For example, a warning
+// ends at 12:00:05, and the snapshot is of 12:00:04: at 12:00:06 the finding is Deferred. The host is nil for a finding
+// about several hosts. The caller adds the finding next.
 func (j *Judgement) CheckDue(h *HostView, f *enforce.Finding, clocks ...Clock) (due bool) {
-	over := false // by now, and not only by the host's snapshot
+	over := false // whether a warning is over now; due is whether one was over at the host's snapshot
 	for i, c := range clocks {
 		oldest := j.CountPresence(h, f, c.warn, c.keys[0])
 		for _, key := range c.keys[1:] {
@@ -155,7 +157,7 @@ func (j *Judgement) CheckDue(h *HostView, f *enforce.Finding, clocks ...Clock) (
 	return due
 }
 
-// At is the moment of a host's snapshot; for what is about several hosts, now.
+// At is when a host was asked for its snapshot; without a host, for findings about several, it is now.
 func (j *Judgement) At(h *HostView) time.Time {
 	if h == nil {
 		return j.Now
@@ -163,8 +165,8 @@ func (j *Judgement) At(h *HostView) time.Time {
 	return h.At
 }
 
-// DueAt is the earliest time at which a finding with these keys is due; zero if it is due now. It is asked before
-// CheckDue: rules leave out of a warning what ends before that time anyway.
+// DueAt is the earliest time at which a finding with these keys is due; zero if it is due now. Rules call it before
+// CheckDue: they don't warn of processes and attachments that end before that time anyway.
 func (j *Judgement) DueAt(h *HostView, warn enforce.Warn, keys []string) time.Time {
 	oldest := j.Presence(h, keys[0])
 	for _, key := range keys[1:] {
@@ -187,7 +189,7 @@ func Later(a, b time.Time) time.Time {
 	return a
 }
 
-// CountPresence counts a key of a finding once in this cycle, and returns how long it has been there.
+// CountPresence counts a key of a finding once in this cycle, and returns its presence.
 func (j *Judgement) CountPresence(h *HostView, f *enforce.Finding, warn enforce.Warn, key string) enforce.Presence {
 	p := j.Presence(h, key)
 	p.Warn, p.On = warn, f.CountedOn
@@ -195,7 +197,7 @@ func (j *Judgement) CountPresence(h *HostView, f *enforce.Finding, warn enforce.
 	return p
 }
 
-// Presence is what CountPresence counts.
+// Presence returns the presence of a key as of this cycle, without noting it.
 func (j *Judgement) Presence(h *HostView, key string) enforce.Presence {
 	if p, counted := j.Next.Present[key]; counted {
 		return p
@@ -217,8 +219,9 @@ func (j *Judgement) Presence(h *HostView, key string) enforce.Presence {
 	return p
 }
 
-// remembered is a presence as it was, later by the time for which its host didn't answer, and whether this look is of
-// another round. What is on several hosts may have been there all the time: then it isn't later.
+// remembered returns a presence from the last cycle, and whether a new round began since. The time in which its host
+// didn't answer doesn't count: Since and Gone move later by it. After 10 minutes without an answer, for example, Since
+// moves from 12:00 to 12:10. A presence on several hosts moves only while it is gone: else it may never have ended.
 func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, advances bool) {
 	p = j.Before.Present[key]
 	silence, advances := time.Duration(0), j.advances
@@ -239,8 +242,8 @@ func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, adv
 	return p, advances
 }
 
-// isOfProcess says whether a key is about one process. It goes with the process, of which there may be many: the key of
-// its user keeps the time.
+// isOfProcess says whether a key is about one process. Such a key is dropped when its process is gone, as there may be
+// very many of them: the key of the user keeps the time.
 func isOfProcess(key string) bool {
 	rule, rest, _ := strings.Cut(key, "/")
 	parts := strings.Split(rest, "/")
@@ -252,7 +255,8 @@ func isOfProcess(key string) bool {
 	return err == nil
 }
 
-// KeepAbsent keeps what is absent for less than an eighth of its warning, or may be on a host that doesn't answer.
+// KeepAbsent keeps the presences that have been absent for less than an eighth of their warning, and those that may be
+// on a host that doesn't answer.
 func (j *Judgement) KeepAbsent() {
 	silent := func(name snapshot.Hostname) bool {
 		h, inFleet := j.ByName[name]
@@ -324,15 +328,15 @@ func (j *Judgement) End(f *enforce.Finding, due bool, h *HostView, p *snapshot.P
 	j.askFirst(f, h)
 }
 
-// askFirst has a host asked on which something is due by an old look. What an order did there is left to show itself,
-// or to the next tick: a process that was signalled may be saving its work.
+// askFirst has a host asked again if a finding there is Deferred. It doesn't if an order ended there after the
+// snapshot: a signalled process may be saving its work. The host itself reports its end, or the next tick shows it.
 func (j *Judgement) askFirst(f *enforce.Finding, h *HostView) {
 	if f.Deferred && f.Host != "" && !h.Acted {
 		j.Ask[h.Name] = true
 	}
 }
 
-// LoseDevice notes that an environment is to lose a device; if it is due, in the order as well.
+// LoseDevice notes that an environment is to lose a device. If the finding is due, the host's order says so, too.
 func (j *Judgement) LoseDevice(f *enforce.Finding, due bool, h *HostView, env *EnvView, index snapshot.DeviceIndex) {
 	if h.UnderWay.Detaches(index, env.Env.EID) {
 		f.UnderWay++
