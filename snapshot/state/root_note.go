@@ -10,15 +10,16 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// RootNote is what root's looks at the state files found in one boot. Users write times themselves: one counts within
-// the last look without the attachment and the first one with it.
+// RootNote is what root's looks at the state files found since the boot. Users write the times of attachments
+// themselves, so root's looks bound them. For example, an attachment says 9:00; root's look of 10:00 didn't find it,
+// and that of 10:05 did: it counts from 10:00.
 type RootNote struct {
 	At           snapshot.StartTime `json:"at"` // when the last look was; 0 for none
 	Environments []SeenEnvironment  `json:"envs,omitempty"`
 	Attachments  []seenAttachment   `json:"attachments,omitempty"`
-	// GPUs are the devices when nvidia-smi was asked last.
+	// GPUs says which GPU each index was when nvidia-smi was asked last.
 	GPUs map[snapshot.DeviceIndex]snapshot.GPUUUID `json:"gpus,omitempty"`
-	// Registered says that there was a devices.json.
+	// Registered says that the last look found a devices.json.
 	Registered bool `json:"registered,omitempty"`
 	// Earlier are environments that were registered before and are in no file any more, oldest first.
 	Earlier []EnvironmentOwner `json:"earlier,omitempty"`
@@ -30,7 +31,7 @@ type EnvironmentOwner struct {
 	UID snapshot.UID   `json:"uid"`
 }
 
-// EnvironmentKey identifies an environment in the files. One with another time of creation is another one.
+// EnvironmentKey identifies an environment in the files. With another time of creation it is another environment.
 type EnvironmentKey struct {
 	EnvironmentOwner
 	Written snapshot.Date `json:"creation"`
@@ -48,7 +49,7 @@ type attachmentKey struct {
 	Index snapshot.DeviceIndex `json:"device"`
 }
 
-// seenAttachment is an attachment, and when its age begins. GPUs are those that its index was since it was made.
+// seenAttachment is an attachment, and when its age begins. GPUs are all that its index has been since it was made.
 type seenAttachment struct {
 	attachmentKey
 	Written snapshot.Date      `json:"time"`
@@ -74,7 +75,8 @@ func (s *RootNote) ByKey() map[EnvironmentKey]*SeenEnvironment {
 	return noted
 }
 
-// Apply adds to the files which GPUs the indices are, and since when things count. What is attached again is new.
+// Apply sets in the files which GPUs the indices are, and since when environments and attachments count. An attachment
+// that was made again is new, unless its index had become another GPU.
 func (s *RootNote) Apply(f *Files) {
 	f.earlier = make(map[EnvironmentOwner]bool, len(s.Earlier))
 	for _, e := range s.Earlier {
@@ -130,8 +132,8 @@ func withGPU(gpus []snapshot.GPUUUID, now snapshot.GPUUUID) []snapshot.GPUUUID {
 	return with(gpus, now)
 }
 
-// identify marks devices of which the attachments aren't known: an index was more than one GPU since, or the GPU has
-// another index. Jobs may run on any of them.
+// identify marks the devices with unknown attachments. After an attachment was made, its index became another GPU, or
+// the GPU got another index: its jobs may run on any of these GPUs.
 func (f *Files) identify() {
 	byUUID := make(map[snapshot.GPUUUID]*snapshot.Device, len(f.Devices))
 	for i := range f.Devices {
@@ -173,13 +175,13 @@ func (f *Files) WarnRenumbered() {
 	}
 }
 
-// WasRegistered says whether root saw it registered for this user in this boot: 1.4.3 drops it with its shell.
+// WasRegistered says whether root saw the environment of this user in this boot: 1.4.3 drops it when its shell ends.
 func (f *Files) WasRegistered(eid snapshot.EnvID, uid snapshot.UID) bool {
 	return f.earlier[EnvironmentOwner{eid, uid}]
 }
 
-// Look sets Since of what is new, and returns what is known then. Ages begin with the first look. wall is in the
-// machine's zone; now counts as start times do; start is that of a registered process. 0 is unknown.
+// Look sets Since of what is new, and returns the next note. No age begins before the first look. wall is in the
+// machine's zone; now counts as start times do; start returns the start time of a registered process, 0 if unknown.
 func (s *RootNote) Look(f *Files, wall time.Time, now snapshot.StartTime,
 	start func(*snapshot.Environment, snapshot.PID) snapshot.StartTime,
 ) RootNote {
@@ -213,8 +215,8 @@ func (s *RootNote) Look(f *Files, wall time.Time, now snapshot.StartTime,
 	return next
 }
 
-// KeepEarlier adds the environments of the look before that aren't registered now: in files of all users, nothing says
-// whether they have ended.
+// KeepEarlier adds the environments of the look before that aren't registered now: files that all users write don't say
+// whether these have ended.
 func (s *RootNote) KeepEarlier(before *RootNote) {
 	registered := make(map[EnvironmentOwner]bool, len(s.Environments))
 	for i := range s.Environments {
@@ -228,7 +230,7 @@ func (s *RootNote) KeepEarlier(before *RootNote) {
 	s.Earlier = earlier[max(0, len(earlier)-maxEarlier):]
 }
 
-// since is when the age of something begins that is known since then, or new if that is 0.
+// since is when the age of something begins: at known, or if that is 0 at the time that its user wrote, within bounds.
 func (s *RootNote) since(known snapshot.StartTime, written snapshot.Date, wall time.Time, now snapshot.StartTime,
 ) snapshot.StartTime {
 	switch {

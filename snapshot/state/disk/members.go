@@ -54,8 +54,8 @@ func membersOf(
 
 var errNoClaim = errors.New("the environ doesn't say the environment")
 
-// lineage is a process and its ancestors among the processes of its user, and at last the leader of its session: it may
-// be gone, and its PID isn't given away before the session ends.
+// lineage is a process and its ancestors among the processes of its user, and at last the leader of its session. The
+// leader may have ended, but no other process gets its PID before the session ends.
 func lineage(p system.RunningProcess, own map[snapshot.PID]system.RunningProcess) iter.Seq2[snapshot.Relative, error] {
 	const maxAncestors = 256
 	uid := func() (snapshot.UID, error) { return p.UID, nil }
@@ -134,8 +134,9 @@ func byAge(processes []system.RunningProcess) []system.RunningProcess {
 	})
 }
 
-// findSuccessors are the processes that keep an environment when one leaves it, except that one and those down to the
-// one that asks, such as $(…). If one could not be read in time, the one that leaves stays registered.
+// findSuccessors are the processes that keep an environment alive after a process has left it. The leaving process
+// doesn't count, nor does the process that asks, nor those between the two, such as the subshell of $(…). If none is
+// found and a process could not be read in time, the leaving process stays registered.
 func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID {
 	list := t.running.processes(env.UID)
 	path := processesUpTo(list, leaving, cmp.Or(t.files.Asker, snapshot.PID(os.Getpid())))
@@ -148,7 +149,7 @@ func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot
 	return t.register(m.of[env.EID])
 }
 
-// processesUpTo are a process and its ancestors below the given one, or the process alone.
+// processesUpTo are a process and its ancestors below the given one; the process alone if that is not its ancestor.
 func processesUpTo(list []system.RunningProcess, ancestor, pid snapshot.PID) map[snapshot.PID]bool {
 	processes := byPID(list)
 	path := map[snapshot.PID]bool{pid: true}
@@ -162,8 +163,8 @@ func processesUpTo(list []system.RunningProcess, ancestor, pid snapshot.PID) map
 	return path
 }
 
-// running is what /proc says about processes and kernels. Users can make that slow, so it isn't read under the lock: a
-// transaction that needs more ends with errUnread, and begins again. What isn't read then is unknown.
+// running is what /proc says about processes and kernels. Users can make reading slow, so /proc isn't read under the
+// lock: a transaction that needs more ends with errUnread, and begins again. What stays unread is unknown.
 type running struct {
 	system   system.System
 	readings int

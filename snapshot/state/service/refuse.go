@@ -16,8 +16,8 @@ import (
 
 var errUntold = errors.New("the controller has said nothing about this user yet")
 
-// withinCaps refuses a change that a cap doesn't allow. Who is over one may keep what is there. Without a controller,
-// to root, and to people of whom nothing is known, nothing is refused: it is taken back later.
+// withinCaps refuses a change that a cap doesn't allow. A user who is over a cap may keep what is there. Nothing is
+// refused without a controller, to root, and to people of whom nothing is known: a controller takes it back later.
 func (s *Server) withinCaps(uid snapshot.UID, untold bool) func(*state.Files, *change.Result, bool) error {
 	t, now := s.allowed.Load(), s.Now()
 	if uid == 0 || !t.holds(now) {
@@ -48,7 +48,7 @@ func without(list, others []snapshot.DeviceIndex) []snapshot.DeviceIndex {
 		func(i snapshot.DeviceIndex) bool { return slices.Contains(others, i) })
 }
 
-// overCaps is a cap of which a wait would have more than it allows its user, whichever GPUs it gets; nil for none.
+// overCaps is a cap that a wait would exceed for its user, whichever GPUs it gets; nil if there is none.
 func (s *Server) overCaps(look *snapshot.Snapshot, w *wait, has map[keptGPU]bool, missing int) *Cap {
 	t := s.allowed.Load()
 	if w.UID == 0 || !t.holds(s.Now()) {
@@ -56,7 +56,7 @@ func (s *Server) overCaps(look *snapshot.Snapshot, w *wait, has map[keptGPU]bool
 	}
 	for _, u := range t.People[w.UID].Caps {
 		c := t.cap(&u)
-		room, others := u.Limit-u.Elsewhere, 0 // GPUs that it may get and the cap isn't about
+		room, others := u.Limit-u.Elsewhere, 0 // others: GPUs that suit the wait, and don't count for the cap
 		if c.Counts == "gpu-hours" && room > 0 {
 			continue
 		}
@@ -88,7 +88,7 @@ type wanted struct {
 	age     time.Duration // since the host was told
 }
 
-// check adds what this host sees itself to what is known.
+// check adds what this host counts itself to what the controller said, and refuses what is over the cap then.
 func (w *wanted) check(added []snapshot.DeviceIndex, entered bool) error {
 	here := w.Here
 	own := append(w.files.OwnAttached(w.uid), w.result.Now...) // Now may be of an environment that isn't registered
@@ -183,8 +183,8 @@ func (c *Cap) label() string {
 
 func day(t time.Time) string { return t.Format("2 January") }
 
-// Away says for how long a controller has said nothing that is late; empty if it isn't. It should after a third of
-// ForMS.
+// Away says for how long the controller has said nothing, once that is more than half of ForMS; else it is empty. The
+// controller should say something each third of ForMS.
 func (a *Allowance) Away() string {
 	if !a.Expired && a.AgeMS <= a.ForMS/2 {
 		return ""

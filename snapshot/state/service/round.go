@@ -76,7 +76,7 @@ func (s *Server) round(ctx context.Context) {
 	s.note(now)
 }
 
-// barred says why a wait can't have its GPUs now, whoever comes first; empty if it can.
+// barred says why a wait couldn't have its GPUs now even if it came first; empty if it could.
 func (s *Server) barred(
 	look *snapshot.Snapshot, w *wait, has map[keptGPU]bool, free []snapshot.DeviceIndex, missing int,
 ) string {
@@ -98,7 +98,7 @@ func (s *Server) barred(
 	return ""
 }
 
-// reserved says whether too few GPUs would be left for reservations.
+// reserved says whether too few GPUs would be left for reservations if the wait got its GPUs.
 func (s *Server) reserved(look *snapshot.Snapshot, w *wait, free []snapshot.DeviceIndex, missing int) bool {
 	if s.Reservations == nil || w.UID == 0 || len(free) < missing {
 		return false
@@ -119,7 +119,7 @@ func (s *Server) reserved(look *snapshot.Snapshot, w *wait, free []snapshot.Devi
 	return files.Overbooked(list, s.Now(), used) > before
 }
 
-// offer keeps GPUs for waits without a change of which it is the turn, and takes these out of given; q.mu is held.
+// offer keeps the given GPUs for the waits without a change, and takes these waits out of given; q.mu is held.
 func (q *waits) offer(given map[string][]snapshot.DeviceIndex, waiting map[string]*wait, now time.Duration) {
 	maps.DeleteFunc(given, func(id string, chosen []snapshot.DeviceIndex) bool {
 		w := waiting[id]
@@ -131,13 +131,13 @@ func (q *waits) offer(given map[string][]snapshot.DeviceIndex, waiting map[strin
 	})
 }
 
-// give makes the change of a wait of which it is the turn. It may take long, so that q.mu isn't held.
+// give makes the change of a wait that gets GPUs. It may take long, so q.mu isn't held.
 func (s *Server) give(w *wait, chosen []snapshot.DeviceIndex) {
 	ctx, cancel := context.WithTimeout(w.ctx, changeWithin)
 	defer cancel()
 	result, err := s.change(ctx, w.change.Within(chosen), w.by, false)
 	if err == nil && w.ctx.Err() != nil {
-		// If this fails, it ends with its process.
+		// If this fails, the change ends with its process.
 		_, _ = s.change(context.WithoutCancel(w.ctx), undo(w.change, &result), w.by, false)
 	}
 	q := &s.waits
@@ -162,7 +162,7 @@ func (s *Server) give(w *wait, chosen []snapshot.DeviceIndex) {
 	q.offers = slices.DeleteFunc(q.offers, func(o offer) bool { return o.id == w.ID })
 }
 
-// undo takes back a change of which the client has ended.
+// undo is the change that takes back another change, after the client has ended.
 func undo(c *change.Change, r *change.Result) change.Change {
 	if c.Enter != nil {
 		return change.Change{Leave: &change.Leave{PID: c.Enter.PID, Kernel: c.Enter.Kernel}}
@@ -170,7 +170,7 @@ func undo(c *change.Change, r *change.Result) change.Change {
 	return change.Change{Detach: &change.Detach{EID: r.EID, Indices: without(r.Now, r.Before)}}
 }
 
-// expire ends offers that are over or of which a GPU is in use, and begins those of which all are free; q.mu is held.
+// expire ends offers that are over or have a GPU in use, and begins those with all GPUs free; q.mu is held.
 func (q *waits) expire(has map[keptGPU]bool, states map[snapshot.DeviceIndex]gpus.State, now time.Duration) {
 	for i := 0; i < len(q.offers); i++ {
 		o := &q.offers[i]
@@ -191,14 +191,14 @@ func (q *waits) expire(has map[keptGPU]bool, states map[snapshot.DeviceIndex]gpu
 			q.letPass(o.uid, now)
 		}
 		if at >= 0 {
-			q.list[at].place = Place{} // it is told again where it is
+			q.list[at].place = Place{} // it is told its place again
 		}
 		q.offers = slices.Delete(q.offers, i, i+1)
 		i--
 	}
 }
 
-// took notes what a user has attached, of whatever was offered.
+// took notes which offers to a user are taken: the user attached some of their GPUs.
 func (q *waits) took(uid snapshot.UID, list []snapshot.DeviceIndex) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -208,8 +208,8 @@ func (q *waits) took(uid snapshot.UID, list []snapshot.DeviceIndex) {
 	}
 }
 
-// letPass notes that a user took nothing of an offer, also if its command has ended. Its waits without a change begin
-// again behind others: else GPUs would be kept for them minute after minute; q.mu is held.
+// letPass notes that a user took no GPU of an offer, even if the command has ended. The user's waits without a change
+// begin again behind the others: else GPUs would be kept for them minute after minute; q.mu is held.
 func (q *waits) letPass(uid snapshot.UID, now time.Duration) {
 	q.comesBehind(uid, now+passedFor)
 	for _, w := range q.list {
@@ -219,8 +219,9 @@ func (q *waits) letPass(uid snapshot.UID, now time.Duration) {
 	}
 }
 
-// withdraw ends an offer that a user doesn't want, as another host's was taken. For a minute the user comes behind
-// others, so that who withdraws again and again keeps nothing from them. What a controller has freed for it stays.
+// withdraw ends an offer that a user doesn't want, since the user took another host's. For a minute the user comes
+// behind the others, so that a user who withdraws again and again keeps no GPUs from them. GPUs that a controller frees
+// for the wait stay offered.
 func (s *Server) withdraw(id string, by callerProcess) error {
 	if by.contained {
 		return errContained
@@ -262,7 +263,7 @@ func (q *waits) counted(has map[keptGPU]bool) map[snapshot.UID]int {
 	return have
 }
 
-// offerTo is what a wait was told that it may have; nil for nothing. q.mu is held.
+// offerTo is the offer that a wait was told; nil if there is none. q.mu is held.
 func (q *waits) offerTo(id string) *offer {
 	for i := range q.offers {
 		if o := &q.offers[i]; o.id == id && o.told {
@@ -272,11 +273,11 @@ func (q *waits) offerTo(id string) *offer {
 	return nil
 }
 
-// unkept are those of free GPUs that are not kept for others than a wait, its own first; q.mu is held.
+// unkept are the free GPUs without those that are kept for other waits; those kept for w come first; q.mu is held.
 func (q *waits) unkept(w *wait, free []snapshot.DeviceIndex) []snapshot.DeviceIndex {
 	var own []snapshot.DeviceIndex
 	for _, o := range q.offers {
-		mine := o.id == w.ID || o.told && o.uid == w.UID && w.change != nil // or the user's, of `genv remote wait`
+		mine := o.id == w.ID || o.told && o.uid == w.UID && w.change != nil // offered to the user's `genv remote wait`
 		for _, index := range o.gpus {
 			at := slices.Index(free, index)
 			if at < 0 {
@@ -291,8 +292,8 @@ func (q *waits) unkept(w *wait, free []snapshot.DeviceIndex) []snapshot.DeviceIn
 	return append(own, free...)
 }
 
-// offered notes for which waits a controller frees GPUs: they are kept for these alone once they are free. What is
-// offered to another wait already, as by another controller, is refused.
+// offered notes for which waits a controller frees GPUs. Once the GPUs are free, they are kept for these waits alone. A
+// wait gets none of them if one is already offered to another wait, for example by another controller.
 func (q *waits) offered(list map[string][]snapshot.DeviceIndex, possible map[string]int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -311,8 +312,8 @@ func (q *waits) offered(list map[string][]snapshot.DeviceIndex, possible map[str
 	q.wake()
 }
 
-// keep notes which GPUs only some user may attach without waiting; q.mu is held. What is offered to somebody, or given
-// now, isn't kept back for the first one in the queue.
+// keep notes which GPUs only one user may attach without waiting: those that are offered or given to the user's waits,
+// and for the first wait in the queue all others that suit it, as long as keptBack.keeps; q.mu is held.
 func (q *waits) keep(
 	look *snapshot.Snapshot, waiting map[string]*wait, given map[string][]snapshot.DeviceIndex, now time.Duration,
 ) {
@@ -354,7 +355,7 @@ func (q *waits) keptFrom(uid snapshot.UID) (list []snapshot.DeviceIndex) {
 	return list
 }
 
-// tell says to those who wait where they are, if that has changed; q.mu is held.
+// tell sends each wait its place in the queue if that has changed; q.mu is held.
 func (q *waits) tell(sorted []candidate, waiting map[string]*wait, now time.Duration) {
 	people, own := make(map[snapshot.UID]int), make(map[snapshot.UID]int)
 	for _, c := range sorted {

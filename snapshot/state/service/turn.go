@@ -9,11 +9,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// How long free GPUs are kept for the first one in the queue, after which those behind may pass for as long; and when a
-// wait goes before all younger ones.
 const (
+	// keepBackFor is how long free GPUs are kept for the first wait. Then those behind may pass it for as long.
 	keepBackFor = 30 * time.Minute
-	overdue     = 24 * time.Hour
+	// overdue is after how long a wait goes before all younger waits.
+	overdue = 24 * time.Hour
 )
 
 // candidate is a wait as decide sees it. Times are since boot.
@@ -27,22 +27,22 @@ type candidate struct {
 	behind bool // all others, as its user let an offer pass
 }
 
-// keptBack is which wait is the first one for which there is not enough, and since when something is kept back; 0
-// before that. The time is a user's, who goes on with it in the next command.
+// keptBack is the first wait for which too few GPUs are free, and since when free GPUs are kept back for it; 0 before
+// that. The time belongs to the user: it goes on when the user's next command waits.
 type keptBack struct {
-	id     string // empty for no such wait
+	id     string // empty if there is no such wait
 	since  time.Duration
 	uid    snapshot.UID // of the wait with which the time began
 	served bool         // this user's wait has begun or ended since
 }
 
-// keeps says whether what is free is kept back, rather than left to those behind.
+// keeps says whether free GPUs are kept back, rather than given to the waits behind.
 func (h keptBack) keeps(now time.Duration) bool {
 	return h.id != "" && (h.since == 0 || now-h.since < keepBackFor)
 }
 
-// decide says which waits get which GPUs. The queue is one of people: who has fewest (have) comes first, then who waits
-// longest, and last who let an offer pass. last is what it returned before.
+// decide says which waits get which GPUs. Overdue waits come first, then the person with the fewest GPUs (have), then
+// the oldest wait; a user who let an offer pass comes last. last is the keptBack that the call before returned.
 func decide(
 	candidates []candidate, have map[snapshot.UID]int, last keptBack, now time.Duration,
 ) (given map[string][]snapshot.DeviceIndex, next keptBack) {
@@ -74,15 +74,16 @@ func decide(
 	return given, next
 }
 
-// without is it while there is no such wait.
+// without returns h for the time in which there is no such wait.
 func (h keptBack) without() keptBack {
 	h.id = ""
 	return h
 }
 
-// passedTo is what is kept back for the first wait now. The time begins with something to keep, and goes on while waits
-// come and go, so that no number of them keeps GPUs back for longer. It begins again for another user when the one
-// before is served, and for the same one not: short jobs in a loop would keep everything.
+// passedTo returns what is kept back now that c is the first wait. begins says whether the first wait before begins,
+// and anything whether there are free GPUs to keep. The time goes on when another wait becomes the first one, so that
+// many waits keep GPUs back no longer than one. It begins again after 2*keepBackFor, or for another user after a wait
+// of the user before has begun or ended. For the same user it goes on: short jobs in a loop would keep everything.
 func (h keptBack) passedTo(c *candidate, begins, anything bool, now time.Duration) keptBack {
 	h.served = h.served || begins || h.id == ""
 	h.id = c.id
@@ -118,15 +119,15 @@ type Place struct {
 	People int `json:"people"`
 	GPUs   int `json:"gpus"` // that it still needs
 	Free   int `json:"free"` // of those that suit it
-	// First is who comes first, if that is another person.
+	// First is the wait that comes first, if it is another person's.
 	First *snapshot.Wait `json:"first,omitempty"`
 	Own   int            `json:"own_before,omitempty"` // waits of the same person before it
-	// Barred says why others pass: an offer, a cap, reservations, or too few GPUs that work. Empty if they don't.
+	// Barred says why others pass it: an offer, a cap, reservations, or too few working GPUs. Empty if they don't.
 	Barred string `json:"barred_by,omitempty"`
 	// Freed are GPUs that a controller takes back for it.
 	Freed []snapshot.DeviceIndex `json:"freed,omitempty"`
-	// Possible is how many GPUs it could have, as a controller says that frees some; nil for as many.
+	// Possible is how many GPUs it could have, if a controller says that these are fewer than it waits for; else nil.
 	Possible *int `json:"possible,omitempty"`
-	// Offered are GPUs that are kept for it for a minute; the rest is not set then.
+	// Offered are GPUs that are kept for it for a minute; then no other field is set.
 	Offered []snapshot.DeviceIndex `json:"offered,omitempty"`
 }

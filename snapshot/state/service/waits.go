@@ -31,18 +31,18 @@ const (
 	maxOwnWaits = 64 // of a person
 	maxWaitID   = 64 // bytes
 
-	// offerFor is how long GPUs are kept for a wait, and passedFor how long none are taken for a user who let them
-	// pass.
+	// offerFor is how long GPUs are kept for a wait. passedFor is how long no GPUs are taken from others for a user who
+	// let an offer pass.
 	offerFor  = time.Minute
 	passedFor = 24 * time.Hour
-	// returnWithin is how long commands have to connect again to a new service, before anything is given.
+	// returnWithin is how long at most a new service gives no GPUs, so that waiting commands can connect again.
 	returnWithin = 5 * time.Second
-	// How often the queue looks at the host while somebody waits, and at most.
+	// lookEvery is the time between two looks at the host while somebody waits, and roundFloor the shortest such time.
 	lookEvery  = 5 * time.Second
 	roundFloor = 100 * time.Millisecond
 )
 
-// waits are who waits for GPUs on this host. Times are since boot.
+// waits is the queue for GPUs on this host. Times are since boot.
 type waits struct {
 	mu           sync.Mutex
 	list         []*wait
@@ -50,21 +50,21 @@ type waits struct {
 	offers       []offer
 	keptBack     keptBack
 	kept         []keptGPU
-	passed       map[snapshot.UID]time.Duration // until when nothing is taken from others for who let an offer pass
+	passed       map[snapshot.UID]time.Duration // until when nothing is taken for a user who let an offer pass
 	possible     map[string]int                 // as the controller says
-	file         string                         // what is noted, as JSON
+	file         string                         // the note on disk, as JSON
 	failed       string                         // why the last look failed
-	unnoted      string                         // why the last note could not be written: what it says is of before
+	unnoted      string                         // why the last note could not be written; empty if it was
 	begun        time.Duration
 	changed      chan struct{}
 }
 
 type wait struct {
 	noted
-	change *change.Change // nil for one that is told of its offer
+	change *change.Change // nil if GPUs are only offered to it
 	by     callerProcess
-	events chan Answer // the last one that was not sent
-	place  Place       // that was said last
+	events chan Answer // the last answer, until it is sent
+	place  Place       // that the client was told last
 	barred string      // see Place
 	done   bool
 	ctx    context.Context // ends with the connection
@@ -72,18 +72,18 @@ type wait struct {
 	refusedBy *allowanceState
 }
 
-// offer is GPUs that are kept for a wait, or after its end for its user.
+// offer is some GPUs that are kept for a wait; when the wait has ended, for its user.
 type offer struct {
 	id   string
 	uid  snapshot.UID
 	gpus []snapshot.DeviceIndex
 	by   time.Duration // when it is over; 0 until its GPUs are seen free
 	told bool          // the command was told that it may have them
-	// taken says that the user attached some of them, though a look may come when they are free again.
+	// taken says that the user attached some of them. The next look may not show that: they may be free again.
 	taken bool
 }
 
-// keptGPU is a GPU that others than a user may not attach now.
+// keptGPU is a GPU that only this user may attach now.
 type keptGPU struct {
 	index snapshot.DeviceIndex
 	uid   snapshot.UID
@@ -97,11 +97,11 @@ func sinceBoot() time.Duration {
 func (q *waits) wake() {
 	select {
 	case q.changed <- struct{}{}:
-	default: // it will be
+	default: // a wake-up is pending already
 	}
 }
 
-// empty says that there is nothing to look at the host for; q.mu is held.
+// empty says that no wait or offer needs a look at the host; q.mu is held.
 func (q *waits) empty() bool { return len(q.list)+len(q.disconnected)+len(q.offers) == 0 }
 
 // serveWaits looks at the queue when something changed, and from time to time while somebody waits.
@@ -130,7 +130,8 @@ func (s *Server) serveWaits(ctx context.Context) {
 	}
 }
 
-// wait serves a connection that waits, until it is its turn. Once it is in the queue, it doesn't count for the user.
+// wait serves the connection of a command that waits, until its turn. Once the command is in the queue, release is
+// called: the connection no longer counts toward the user's limit.
 func (s *Server) wait(ctx context.Context, conn *net.UnixConn, r *WaitRequest, by callerProcess, release func()) {
 	ctx, cancel := untilClosed(ctx, conn)
 	defer cancel()
@@ -198,7 +199,7 @@ func (s *Server) enter(ctx context.Context, r *WaitRequest, by callerProcess) (*
 	return w, nil
 }
 
-// among is where a wait is that has connected again; -1 for nowhere.
+// among is the index of a wait in a list of waits that may connect again; -1 if it isn't there.
 func (w *wait) among(list []noted) int {
 	return slices.IndexFunc(list, func(n noted) bool {
 		return n.ID == w.ID && n.UID == w.UID && n.PID == w.PID && n.Start == w.Start
@@ -214,13 +215,13 @@ func (w *wait) check() error {
 	return nil
 }
 
-// More GPUs than a host has, and higher numbers, but few enough that all waits fit into a snapshot.
+// Bounds above the number of GPUs of any host, and above their indices, but so low that all waits fit into a snapshot.
 const (
 	maxOwnGPUs = 128
 	maxIndex   = 1024
 )
 
-// admit refuses what is too much; q.mu is held.
+// admit refuses a wait that is one too many, or that has the id of another; q.mu is held.
 func (q *waits) admit(w *wait) error {
 	own := 0
 	taken := slices.ContainsFunc(q.disconnected, func(n noted) bool { return n.ID == w.ID && n.UID != w.UID })
@@ -282,7 +283,7 @@ func (q *waits) leave(w *wait) {
 	q.wake()
 }
 
-// say has an answer be sent, in the place of one that was not; q.mu is held.
+// say has an answer sent, and replaces an answer that was not sent yet; q.mu is held.
 func (w *wait) say(a Answer) {
 	select {
 	case <-w.events:
@@ -319,7 +320,7 @@ func (w *wait) room(look *snapshot.Snapshot, states map[snapshot.DeviceIndex]gpu
 	return free, max(missing, 0)
 }
 
-// usable is how many GPUs of a host suit it and work. For more it would hold what is free, and never get it.
+// usable is how many GPUs of a host suit the wait and work. A wait for more would keep free GPUs back, and never begin.
 func (w *wait) usable(look *snapshot.Snapshot) (n int) {
 	for i := range look.Devices {
 		d := &look.Devices[i]
@@ -351,7 +352,8 @@ func heldBy(look *snapshot.Snapshot) map[keptGPU]bool {
 	return has
 }
 
-// peopleOn are those with processes on the GPUs of a host: what is proved, and no system account's or desktop's.
+// peopleOn are the users with processes on the GPUs of a host. Processes without proof, of system accounts and of the
+// desktop don't count.
 func peopleOn(look *snapshot.Snapshot) map[snapshot.DeviceIndex][]snapshot.UID {
 	people := make(map[snapshot.DeviceIndex][]snapshot.UID)
 	for i := range look.Processes {
