@@ -34,15 +34,15 @@ type toldHost struct {
 	*service.Allowance
 	at time.Time
 	by *snapshot.Snapshot
-	// Other hosts were asked for the sake of a question with this number, since a time.
+	// number is that of the last question for which other hosts were asked, and since is when they were asked.
 	number uint64
 	since  time.Time
 }
 
-// othersWithin is how long these have to answer.
+// othersWithin is how long the other hosts have to answer before the question is answered without them.
 const othersWithin = time.Second
 
-// maxPeople is about how many people a host is told.
+// maxPeople bounds the people about whom a host is told something.
 const maxPeople = 1024
 
 // Name implements controller.Companion.
@@ -78,8 +78,8 @@ func (*Allowances) Learn(*controller.Cycle, *controller.Delivery) controller.Lea
 	return controller.Learned{}
 }
 
-// renewed is what a host is told from now on. If somebody asked there, it is told at once, and before that the hosts
-// are asked on which they have something, unless they were just now.
+// renewed is what a host is told from now on. If a user asked there, the host is looked at again at once, since it is
+// told with a look. Before that, the other hosts on which the user has something are asked, unless they were just now.
 func (a *Allowances) renewed(cycle *controller.Cycle, h *snapshot.Host, last *toldHost) *toldHost {
 	if last == nil {
 		last = &toldHost{Allowance: new(service.Allowance)}
@@ -99,15 +99,15 @@ func (a *Allowances) renewed(cycle *controller.Cycle, h *snapshot.Host, last *to
 	return next
 }
 
-// goesOn reports whether nothing changed on a host. What changed on others it is told soon, or when somebody asks
-// there.
+// goesOn reports whether nothing changed on a host, so that it is told the same. What changed on other hosts it is told
+// within a third of the lease, or when somebody asks there.
 func (a *Allowances) goesOn(cycle *controller.Cycle, h *snapshot.Host, last *toldHost) bool {
 	s := h.Snapshot
 	return s == last.by && cycle.Now.Sub(last.at) < a.lease()/3 && (s.Asked == nil || s.Asked.Number == last.Asked) &&
 		len(s.Waits)+len(last.Offers)+len(last.Possible) == 0
 }
 
-// ask answers a question, unless other hosts are asked first.
+// ask answers a question, unless other hosts have to be asked first.
 func (a *Allowances) ask(cycle *controller.Cycle, t *toldHost, asked *snapshot.Asked) {
 	old := notFresh(cycle, t.Allowance, asked)
 	switch {
@@ -119,7 +119,7 @@ func (a *Allowances) ask(cycle *controller.Cycle, t *toldHost, asked *snapshot.A
 	}
 }
 
-// same reports whether two say the same, whenever that was seen.
+// same reports whether two allowances differ at most in when something was seen.
 func same(a, b *service.Allowance) bool {
 	timeless := func(a *service.Allowance) service.Allowance {
 		copied := *a
@@ -136,7 +136,7 @@ func same(a, b *service.Allowance) bool {
 	return reflect.DeepEqual(timeless(a), timeless(b))
 }
 
-// notFresh are the hosts on which those who asked have something, as an older look shows.
+// notFresh are the hosts on which the users who asked have something, and that were not asked just now.
 func notFresh(cycle *controller.Cycle, a *service.Allowance, asked *snapshot.Asked) (old []snapshot.Hostname) {
 	for _, who := range asked.People {
 		for _, u := range a.People[who.UID].Caps {
@@ -150,7 +150,7 @@ func notFresh(cycle *controller.Cycle, a *service.Allowance, asked *snapshot.Ask
 	})
 }
 
-// lease is how long a host is told something.
+// lease is for how long what a host is told holds, unless it is renewed.
 func (a *Allowances) lease() time.Duration { return max(time.Minute, 3*a.Interval) }
 
 // of is what a host is told.
@@ -252,7 +252,7 @@ func peopleOf(s *snapshot.Snapshot) map[snapshot.UID]snapshot.Username {
 	return people
 }
 
-// rulesOf are the settings for a query, and that somebody is exempt.
+// rulesOf are the settings for a query, or the reason for which the host or the user is exempt.
 func (a *Allowances) rulesOf(policy enforce.Policy, q enforce.Query) []service.Rule {
 	for _, subject := range []enforce.Subject{{Host: q.Host}, {Host: q.Host, User: q.User}} {
 		if reason, exempt := policy.Exempt(subject); exempt {

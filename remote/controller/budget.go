@@ -11,8 +11,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/quota"
 )
 
-// Budget is what each user of each host may use up in an hour, of messages or of the record. What one host causes never
-// takes anything from another one, and a user never takes all from the others. The zero Budget is unspent.
+// Budget counts what each user of each host uses up in an hour, of messages or of the record. Each host has its own
+// bound, and one user can't use up all of it. The zero Budget is unspent.
 type Budget[A comparable] struct {
 	Users map[snapshot.Hostname]map[A]Spent `json:"users,omitempty"`
 }
@@ -22,18 +22,19 @@ type Spent struct {
 	Since      time.Time `json:"since"`
 	Sent       int       `json:"sent"`
 	Suppressed int       `json:"suppressed,omitempty"` // how often there was nothing left
-	said       bool      // Over said it
+	said       bool      // Over returned it
 }
 
 const (
 	budgetHour = time.Hour
-	// maxAccounts bounds what is remembered for one host, which may make up users: more are suppressed, and counted.
+	// maxAccounts bounds the users remembered for a host, which may make them up: others are suppressed, and counted.
 	maxAccounts = 1024
 )
 
-// Spend uses up n, if that is left of what a user, and all users of a host, may use up; 0 for no bound. With a bound
-// for the host a user may have no more than an eighth of what is left. It returns what is spent now and, at the first
-// time in an hour, in the one before.
+// Spend uses up n for a user if the bounds allow it: ofUser for the user, ofHost for all users of the host; 0 is no
+// bound. With ofHost, a user may have used up no more than an eighth of what the host has left. For example, ofHost is
+// 800 and the users used up 160 of it: a user may use up 80 in all. after is what the user has spent in this hour. At
+// the first call in an hour, before is what the user spent in the hour before; else it is zero.
 func (b *Budget[A]) Spend(
 	host snapshot.Hostname, user A, n, ofUser, ofHost int, now time.Time,
 ) (before, after Spent, ok bool) {
@@ -76,7 +77,7 @@ func (w *Spent) ended(now time.Time) bool {
 	return age >= budgetHour || age < 0
 }
 
-// Refund gives back what was used up.
+// Refund gives back n of what was used up.
 func (b *Budget[A]) Refund(host snapshot.Hostname, user A, n int) {
 	if w, known := b.Users[host][user]; known {
 		w.Sent = max(0, w.Sent-n)
@@ -84,7 +85,8 @@ func (b *Budget[A]) Refund(host snapshot.Hostname, user A, n int) {
 	}
 }
 
-// Forget drops hours that have ended; one in which something was suppressed after another hour, for Spend to return.
+// Forget drops hours that have ended. It keeps an hour in which something was suppressed for another hour, so that
+// Spend can return it as before.
 func (b *Budget[A]) Forget(now time.Time) {
 	for host, users := range b.Users {
 		maps.DeleteFunc(users, func(_ A, w Spent) bool {
@@ -97,7 +99,7 @@ func (b *Budget[A]) Forget(now time.Time) {
 	}
 }
 
-// Over is what was suppressed of a user.
+// Over is how much was suppressed for a user.
 type Over[A comparable] struct {
 	Host  snapshot.Hostname
 	User  A
@@ -105,8 +107,8 @@ type Over[A comparable] struct {
 	Ended bool // the hour is over; otherwise more may follow
 }
 
-// Over returns what was suppressed, when that begins, and the rest when the hour has ended, and forgets it. Spend does,
-// too: Over comes first in each cycle.
+// Over returns what was suppressed for each user: once when that begins in an hour, and the rest when the hour has
+// ended. Then it drops the hours that have ended. Spend drops them, too, so call Over first in each cycle.
 func (b *Budget[A]) Over(now time.Time) []Over[A] {
 	var list []Over[A]
 	for host, users := range b.Users {

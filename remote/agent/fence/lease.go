@@ -1,7 +1,7 @@
 // Package fence keeps a controller that was replaced from acting on a host.
 //
 // A controller that runs in a loop asks each host for a lease. Root's genv on the host writes it to the disk before it
-// answers, and refuses every other controller: one that was frozen, or cut off, does no harm when it is back.
+// answers, and refuses every other controller. So a controller that was frozen or cut off does no harm when it is back.
 //
 //	file := &fence.LeaseFile{Path: fence.Path(os.Getenv), Now: time.Now}
 //	err := file.Admit(request) // *RefusedError: another controller has the host
@@ -26,11 +26,11 @@ type LeaseRequest struct {
 	Epoch      uint64 `json:"epoch"`      // from 1 on, higher for each later leader, or start of the controller
 	Controller string `json:"controller"` // not empty: earlier versions know by it, and by Start, who has an epoch
 	Name       string `json:"name"`       // of the controller, for people
-	// Start is another one at each start: controllers with copies of a state folder may have the same epoch.
+	// Start differs at each start of a controller: controllers with copies of a state folder may have the same epoch.
 	Start    string `json:"start,omitempty"`
 	Seconds  int    `json:"seconds,omitempty"`   // how long the lease is wanted; earlier versions don't say it
 	TakeOver bool   `json:"take_over,omitempty"` // even if somebody else has the lease
-	Back     bool   `json:"back,omitempty"`      // tells earlier versions: it may get again what it gave back
+	Back     bool   `json:"back,omitempty"`      // tells earlier versions: it may get a lease again after giving it back
 }
 
 const (
@@ -49,17 +49,17 @@ const (
 	// shortest is how long a lease lasts at least, and longest at most.
 	shortest = time.Minute
 	longest  = 24 * time.Hour
-	// FreeAfter is how long after its end a lease that was not given back keeps others from getting one.
+	// FreeAfter is how long others have to wait after the end of a lease that was not given back.
 	FreeAfter = 24 * time.Hour
 )
 
-// Folder is who has the leases of the controllers with a state folder of this id.
+// Folder is the Who of controllers with the state folder of this id.
 func Folder(id string) string { return folderPrefix + id }
 
-// Run is who asks hosts to refuse it, or to let it act, and gets no lease: a controller without a state folder.
+// Run is the Who of a controller without a state folder. Hosts let it act or refuse it, but give it no lease.
 func Run(id string) string { return runPrefix + id }
 
-// Election is who has the leases of the controllers that elect a leader under a key of an etcd cluster.
+// Election is the Who of controllers that elect a leader under a key of an etcd cluster.
 func Election(cluster uint64, key string) string {
 	return fmt.Sprintf("%s%x/%s", electionPrefix, cluster, key)
 }
@@ -67,7 +67,7 @@ func Election(cluster uint64, key string) string {
 // Elected reports whether the lease is that of an election.
 func (r *LeaseRequest) Elected() bool { return strings.HasPrefix(r.Who, electionPrefix) }
 
-// leases reports whether the request is for a lease, unlike that of a single cycle, or without a state folder.
+// leases reports whether a lease is asked for. A single cycle, or a controller without a state folder, asks for none.
 func (r *LeaseRequest) leases() bool { return r != nil && !strings.HasPrefix(r.Who, runPrefix) }
 
 // ID names the controller of a request, whatever its epoch; "" for none.
@@ -106,7 +106,8 @@ type Lease struct {
 	Since     time.Time `json:"since"`          // when it was given first; this and Until are by the host's clock
 	Until     time.Time `json:"until,omitzero"` // unless it is renewed; zero from an earlier version
 	GivenBack bool      `json:"released,omitempty"`
-	// Replaced is from whom it was taken over. The same start can't do that again, even if the answer was lost.
+	// Replaced is the controller from which the lease was taken over. Without a restart it can't take the lease over
+	// again, even if it never got the answer to its own take-over.
 	Replaced *Replacement `json:"replaced,omitempty"`
 }
 
@@ -127,7 +128,8 @@ func (l *Lease) Runs(now time.Time) bool {
 	return l != nil && !l.GivenBack && (l.Until.IsZero() || now.Before(l.Until))
 }
 
-// free reports whether anybody may get the next lease. An election goes on when its leader has given the lease back.
+// free reports whether a controller of another Who may get the next lease. A lease that the leader of an election gave
+// back is for the next leader.
 func (l *Lease) free(now time.Time) bool {
 	return l.GivenBack && !l.Elected() || !l.Until.IsZero() && now.Sub(l.Until) >= FreeAfter
 }
@@ -191,12 +193,12 @@ func (l *Lease) follow(r *LeaseRequest, now time.Time) (*Lease, error) {
 
 func give(r *LeaseRequest, now time.Time) *Lease {
 	l := &Lease{LeaseRequest: *r, Since: now.Truncate(time.Second).UTC()}
-	l.TakeOver, l.Back = false, false // it is asked once
+	l.TakeOver, l.Back = false, false // they are of one request only
 	return l.until(r, now)
 }
 
-// renew returns the lease with a later end. It stays the same one for half of its time, so that not each request
-// writes.
+// renew returns the lease with a later end. In the first half of its time it returns l itself, so that not each request
+// writes to the disk.
 func (l *Lease) renew(r *LeaseRequest, now time.Time) *Lease {
 	left := l.Until.Sub(now)
 	if !l.GivenBack && left > r.duration()/2 && left <= r.duration() {
@@ -212,7 +214,7 @@ func (l *Lease) until(r *LeaseRequest, now time.Time) *Lease {
 	return l
 }
 
-// GiveBack returns the lease to keep when the controller with this request has ended, perhaps the same one.
+// GiveBack returns the lease to keep when the controller with this request has ended: l itself if it has no lease.
 func (l *Lease) GiveBack(r *LeaseRequest) *Lease {
 	if !l.isOf(r) || l.GivenBack {
 		return l

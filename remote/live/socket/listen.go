@@ -1,6 +1,6 @@
 // Package socket is what genv serves HTTP on. It opens and finds the unix socket of a controller, and says who is at
-// the other end of a connection; Serve, for TCP as for unix sockets, has bounds: clients that are slow, that stop
-// reading, or that are many hold up neither the others nor the end, and can't exhaust the program.
+// the other end of a connection. Serve, for TCP and unix sockets, has bounds: slow clients, clients that stop reading,
+// and very many clients delay neither other clients nor the shutdown, and can't exhaust the program.
 //
 //	listener, err := socket.Listen(ctx, path)
 //	defer listener.Close()
@@ -8,7 +8,7 @@
 //	defer stop()
 //	peer, known := socket.PeerOf(request.Context()) // in a handler
 //
-// A socket belongs to one living controller. One that a dead controller left is replaced; nothing else is ever removed.
+// A socket belongs to one living controller. The socket of a dead controller is replaced; nothing else is ever removed.
 package socket
 
 import (
@@ -42,7 +42,7 @@ type Listener struct {
 	lock *os.File // held for as long as the socket is open
 }
 
-// Listen opens a socket, in the place of one that no process listens on any more. It makes a missing folder.
+// Listen opens a socket. It replaces a socket on which no process listens any more, and makes a missing folder.
 func Listen(ctx context.Context, path string) (*Listener, error) {
 	if err := prepareFolder(filepath.Dir(path)); err != nil {
 		return nil, err
@@ -255,7 +255,7 @@ func loginOf(fd int, pid snapshot.PID) *snapshot.UID {
 	if err != nil {
 		return nil
 	}
-	// Only now: while the process is there, its PID is of no other one.
+	// Checked last: as long as the process exists, no other process has its PID.
 	if err := unix.PidfdSendSignal(pidfd, 0, nil, 0); err != nil && err != unix.EPERM {
 		return nil
 	}
@@ -278,7 +278,7 @@ const (
 	common = "/run/" + folder + "/" + Name // only root makes folders there
 )
 
-// Variable names the socket for controllers and those who look at them; Off is its value for none.
+// Variable is the environment variable that names the socket, for controllers and viewers; its value Off means none.
 const (
 	Variable = "GENV_SOCKET"
 	Off      = "off"
@@ -323,8 +323,8 @@ func isSocket(path string, of func(owner int) bool) bool {
 	return err == nil && stat.Mode&unix.S_IFMT == unix.S_IFSOCK && of(int(stat.Uid))
 }
 
-// Dial connects to the controller that listens on a socket. It refuses a process of another user than root, oneself and
-// the owner of the folder: in /tmp anybody could listen, show what isn't so, and take actions that nothing comes of.
+// Dial connects to the controller that listens on a socket. The process that listens must belong to root, to the caller
+// or to the owner of the folder. In /tmp, for example, anybody could listen, show false data and ignore requests.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err != nil {
