@@ -14,7 +14,7 @@ import (
 // RuleCaps is about what people have beyond a cap of the policy's list.
 const RuleCaps Rule = "caps"
 
-// Cap says that of some GPUs, some people may have at most so much. A policy has a list of them.
+// Cap limits how much of some GPUs some people may have. A policy has a list of caps.
 type Cap struct {
 	// ID names it in findings: its name or, without one, a digest of what it says.
 	ID   string
@@ -70,7 +70,7 @@ type CapLimit struct {
 	AllBut  bool  // Value is how many of the working GPUs are to be left
 }
 
-// OfBase is the limit where so many GPUs work.
+// OfBase is the limit for a number of working GPUs.
 func (l CapLimit) OfBase(working int64) int64 {
 	switch {
 	case l.Percent:
@@ -84,7 +84,7 @@ func (l CapLimit) OfBase(working int64) int64 {
 // Membership says whether somebody is in a group.
 type Membership int8
 
-// The memberships. One is unknown while the directory doesn't answer.
+// The memberships; MembershipUnknown while the directory doesn't answer.
 const (
 	NotMember Membership = iota
 	Member
@@ -96,7 +96,7 @@ func (c *Cap) IsAboutModel(model string) bool {
 	return c.OfModel == nil || model != "" && c.OfModel(model)
 }
 
-// Count is how many of some GPUs, by model, it is about.
+// Count is how many of the given GPUs, counted by model, the cap is about.
 func (c *Cap) Count(byModel map[string]int) (n int64) {
 	for model, gpus := range byModel {
 		if c.IsAboutModel(model) {
@@ -258,9 +258,9 @@ func number(limit *int) *int64 {
 	return &n
 }
 
-// capsRule is that of the policy's list; see Cap.
+// capsRule is the rule of the policy's list of caps; see Cap.
 var capsRule = rule{
-	// A list is no value of Settings: Settings keeps none of it.
+	// The list isn't kept in Settings.
 	Setting: Setting{strictyaml.Setting[Settings]{Key: string(RuleCaps), Copy: func(_, _ *Settings) {}}, ByUser},
 	advice:  adviceGiveBack,
 	line:    func(f Finding) string { return f.Cap.line(&f) },
@@ -274,7 +274,7 @@ func readMemory(n *strictyaml.Node) snapshot.Memory {
 	return m
 }
 
-// Caps calls yield for each cap of a person with a key of its own, until that returns false.
+// Caps calls yield for each cap that has a key of its own in the settings, until yield returns false.
 func (s *Settings) Caps(yield func(rule Rule, kind CapKind, limit int64) bool) {
 	for i := range rules {
 		if rules[i].limit == nil {

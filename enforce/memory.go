@@ -27,8 +27,8 @@ type Memory struct {
 	Present map[string]Presence `json:"present,omitempty"`
 	// Uses says since when people have had their GPUs, by UseKey.
 	Uses map[string]Use `json:"uses,omitempty"`
-	// Released are devices that were detached because they were idle, while processes still use them: true until
-	// they compute again.
+	// Released are devices that were detached because they were idle, but that processes still use. The value is true
+	// until they compute again.
 	Released map[snapshot.AttachmentKey]bool `json:"released,omitempty"`
 	// Hours are what caps of GPU hours count, by the IDs of the caps.
 	Hours map[string]Hours `json:"hours,omitempty"`
@@ -113,7 +113,7 @@ const (
 
 // KnownHost is what is known of a host.
 type KnownHost struct {
-	// Answered reports whether it ever did.
+	// Answered reports whether the host ever answered.
 	Answered bool `json:"answered,omitempty"`
 	// Lost is the kind of error of a host that doesn't answer; empty if it does.
 	Lost string `json:"lost,omitempty"`
@@ -124,7 +124,7 @@ type KnownHost struct {
 	Round  int       `json:"round,omitempty"`
 	// GPUs are how many of its GPUs work and aren't exempt, by model; nil for a host that was never seen.
 	GPUs map[string]int `json:"gpus,omitempty"`
-	// Acted is when the outcome of the last order came: a snapshot from before shows what was.
+	// Acted is when the outcome of the last order came. A snapshot that was asked for before is out of date.
 	Acted time.Time `json:"-"`
 }
 
@@ -183,7 +183,7 @@ func (p Presence) Due(warn Warn, now time.Time) (bool, time.Time) {
 	return (warn.Cycles == 0 || p.Cycles > warn.Cycles) && !now.Before(at), at
 }
 
-// copyOf is a copy that can be added to, and mapped one with other values.
+// copyOf is a copy of a map that can be added to. mapped is such a copy with other values.
 func copyOf[K comparable, V any](m map[K]V) map[K]V {
 	return mapped(m, func(v V) V { return v })
 }

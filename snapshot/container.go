@@ -40,9 +40,9 @@ const (
 
 var uncountedUID UID
 
-// Counted is the account that rules count a process for, by the host's name and uid: its own or, in a container of
-// root's runtime, where any uid can be chosen, the one that is proved, else 0, which counts for no user. Nil if not
-// reported.
+// Counted is the account for which rules count a process, by the host's name and uid. In a container of root's runtime
+// any uid can be chosen: there it is the user who is proved to have started the container, else uid 0, which counts for
+// no user. Elsewhere it is the process's own uid; nil if that isn't reported.
 func (p *Process) Counted() (Username, *UID) {
 	switch c := p.ContainerInfo; {
 	case c == nil || p.UID == nil:
@@ -71,7 +71,7 @@ func (p *Process) OfRootsRuntime() bool {
 	return p.ContainerInfo != nil && p.ContainerInfo.Proof != ProofRootless
 }
 
-// Reported is the user whom a finding names: Counted. If it is StartedByUnknown, it is root for root's uid, else none.
+// Reported is the user whom a finding names: Counted, but if StartedByUnknown then root for root's uid, and else none.
 func (p *Process) Reported() (Username, *UID) {
 	switch {
 	case p.ContainerInfo == nil || p.UID != nil && *p.UID == 0 && p.StartedByUnknown():

@@ -102,7 +102,7 @@ func (c *Choice) countOwners(d *HeldDevice, n int) {
 	}
 }
 
-// enough reports whether no device of a cost need go any more.
+// enough reports whether no further device of a cost has to go.
 func (c *Choice) enough(cost int8) bool {
 	return c.freed >= c.Excess || cost == costBusy && c.used <= c.MayKeep
 }
@@ -317,7 +317,7 @@ func (c *Choice) leaves(d *HeldDevice) bool {
 		!slices.ContainsFunc(d.Uses, func(use Use) bool { return !use.Attached && !c.ends(d.Host, use.Process) })
 }
 
-// ends reports whether a process ends anyway, or by what is chosen if it can be ended.
+// ends reports whether a process ends anyway, or because of the choice if it can be ended.
 func (c *Choice) ends(h *judging.HostView, p *snapshot.Process) bool {
 	return h.EndsBy(p, c.By) || c.ending[p] > 0 && !h.Stuck(p)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// maxSkew is how far the clock of a host may be from this machine's without being named.
+// maxSkew is how far the clock of a host may differ from this machine's without a note.
 const maxSkew = time.Minute
 
 // booking is a reservation that hasn't ended by the host's own clock.
@@ -79,7 +79,7 @@ func (c *counting) tooMany() map[*snapshot.Reservation]string {
 		if !known || rule == nil || len(list) < 2 {
 			continue
 		}
-		slices.SortStableFunc(list, func(a, b *snapshot.Reservation) int { // where it is the same time, the later host's
+		slices.SortStableFunc(list, func(a, b *snapshot.Reservation) int { // of the same time, in the order of the hosts
 			return a.Made.Compare(b.Made)
 		})
 		var before []snapshot.Reservation
@@ -249,7 +249,7 @@ func (c *counting) mayHaveBeside(n *need) int {
 	if !ok {
 		return n.GPUs
 	}
-	own := 0 // that are reserved for the person, and not held yet
+	own := 0 // GPUs that are reserved for the person, and not held yet
 	for _, b := range running {
 		if b.owner == n.user.user {
 			own += b.GPUs

@@ -48,7 +48,7 @@ const maxPeople = 1024
 // Name implements controller.Companion.
 func (*Allowances) Name() string { return "allowances" }
 
-// Plan implements controller.Companion. Hosts of which there is a new snapshot are told something new.
+// Plan implements controller.Companion. A host is told something new when there is a new snapshot of it.
 func (a *Allowances) Plan(cycle *controller.Cycle, _ []enforce.Event) ([]*controller.Delivery, controller.Learned) {
 	if cycle.DryRun {
 		return nil, controller.Learned{}

@@ -24,7 +24,7 @@ import (
 type LeaseRequest struct {
 	Who        string `json:"source"`     // has the lease: see Election and Folder
 	Epoch      uint64 `json:"epoch"`      // from 1 on, higher for each later leader, or start of the controller
-	Controller string `json:"controller"` // not empty: earlier versions know by it, and by Start, who has an epoch
+	Controller string `json:"controller"` // not empty: by it, and by Start, earlier versions tell who has an epoch
 	Name       string `json:"name"`       // of the controller, for people
 	// Start differs at each start of a controller: controllers with copies of a state folder may have the same epoch.
 	Start    string `json:"start,omitempty"`
@@ -143,7 +143,8 @@ type RefusedError struct {
 	Foreign bool
 }
 
-// Error is what earlier versions know it by: "refused: " begins all texts, "refused: replaced by " those not Foreign.
+// Error returns a text that earlier versions recognise: it begins with "refused: ", and if the error isn't Foreign with
+// "refused: replaced by ".
 func (e *RefusedError) Error() string {
 	name, since := text.Quoted(e.Name, maxShown), e.Since.UTC().Format(time.RFC3339)
 	switch {

@@ -18,11 +18,11 @@ import (
 
 // WaitRequest asks for a place in the queue of this host.
 type WaitRequest struct {
-	// ID is made by the client, and the same when it connects again, and on other hosts where it waits for the same.
+	// ID is made by the client. It stays the same when the client connects again, and on all hosts where it waits.
 	ID string `json:"id"`
 	// Change, a change.Change, is made when it is its turn. Without one, its GPUs are kept for its user for a minute.
 	Change json.RawMessage `json:"change,omitempty"`
-	// GPUs and Suits are of one without a Change: see snapshot.Wait.
+	// GPUs and Suits are set if there is no Change: see snapshot.Wait.
 	GPUs  int                    `json:"gpus,omitempty"`
 	Suits []snapshot.DeviceIndex `json:"suits,omitempty"`
 }
