@@ -57,7 +57,8 @@ func (s *service) paceGC() {
 	}
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
-	percent := max(gcPercent, int(100*leastGarbage/max(1, live[0].Value.Uint64()))/gcPercent*gcPercent)
+	known := max(leastGarbage, live[0].Value.Uint64()) // 0 before the first collection
+	percent := max(gcPercent, int(100*leastGarbage/known)/gcPercent*gcPercent)
 	if percent != s.percent { // to set it stops the program for a moment
 		debug.SetGCPercent(percent)
 		s.percent = percent
