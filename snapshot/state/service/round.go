@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"time"
 
@@ -46,8 +45,10 @@ func (s *Server) round(ctx context.Context) {
 		if w.done || w.ctx.Err() != nil || q.offerTo(w.ID) != nil {
 			continue
 		}
-		free, missing := w.room(look, states, last)
-		waiting[w.ID], w.barred = w, s.barred(look, w, has, free, missing)
+		free, missing, err := w.room(look, states, last)
+		if waiting[w.ID], w.barred = w, s.barred(look, w, has, free, missing); err != nil {
+			w.barred = "it would be refused: " + text.OneLine(err.Error())
+		}
 		candidates = append(candidates, candidate{
 			id: w.ID, uid: w.UID, gpus: missing, free: q.unkept(w, free), since: w.Since,
 			barred: w.barred != "", behind: w.change == nil && now < q.passed[w.UID],
@@ -313,7 +314,9 @@ func (q *waits) offered(list map[string][]snapshot.DeviceIndex, possible map[str
 }
 
 // keep notes which GPUs only one user may attach without waiting: those that are offered or given to the user's waits,
-// and for the first wait in the queue all others that suit it, as long as keptBack.keeps; q.mu is held.
+// and for the first wait in the queue all others that suit it, as long as keptBack.keeps; q.mu is held. That time begins
+// with something that others could have, even if it is nothing for the first wait itself: a part of a GPU, or a small
+// one. MIG instances are not kept: nobody waits for them.
 func (q *waits) keep(
 	look *snapshot.Snapshot, waiting map[string]*wait, given map[string][]snapshot.DeviceIndex, now time.Duration,
 ) {
@@ -334,12 +337,26 @@ func (q *waits) keep(
 	if first == nil || first.done || !q.keptBack.keeps(now) {
 		return
 	}
-	for i := range look.Devices {
-		index := look.Devices[i].Index
-		if !offered[index] && (first.Suits == nil || slices.Contains(first.Suits, index)) {
-			q.kept = append(q.kept, keptGPU{index, first.UID})
+	list := gpus.Of(look)
+	for i := range list {
+		g := &list[i]
+		if offered[g.Index] || g.MIGMode || first.Suits != nil && !slices.Contains(first.Suits, g.Index) {
+			continue
+		}
+		q.kept = append(q.kept, keptGPU{g.Index, first.UID})
+		if h := &q.keptBack; h.since == 0 && hasRoom(look, g) {
+			h.since, h.uid, h.served = now, first.UID, false
 		}
 	}
+}
+
+// hasRoom says whether somebody could have a GPU, or a part of one.
+func hasRoom(look *snapshot.Snapshot, g *gpus.GPU) bool {
+	files := state.Files{Devices: look.Devices}
+	part := files.Room(state.AttachRequest{Memory: snapshot.MiB(1)})
+	return g.State == gpus.Free || slices.ContainsFunc(part, func(d *snapshot.Device) bool {
+		return d.Index == g.Index && len(d.Attachments) > 0
+	})
 }
 
 // keptFrom are the GPUs that a user may not attach now without waiting.
@@ -353,40 +370,4 @@ func (q *waits) keptFrom(uid snapshot.UID) (list []snapshot.DeviceIndex) {
 	}
 	slices.Sort(list)
 	return list
-}
-
-// tell sends each wait its place in the queue if that has changed; q.mu is held.
-func (q *waits) tell(sorted []candidate, waiting map[string]*wait, now time.Duration) {
-	people, own := make(map[snapshot.UID]int), make(map[snapshot.UID]int)
-	for _, c := range sorted {
-		if people[c.uid] == 0 {
-			people[c.uid] = len(people) + 1
-		}
-	}
-	first := waiting[sorted[0].id]
-	for _, c := range sorted {
-		w := waiting[c.id]
-		p := Place{
-			Number: people[c.uid], People: len(people), GPUs: c.gpus, Free: len(c.free), Own: own[c.uid],
-			Barred: w.barred,
-		}
-		own[c.uid]++
-		if n, known := q.possible[c.id]; known {
-			p.Possible = &n
-		}
-		for _, o := range q.offers {
-			if o.id == c.id && !o.told {
-				p.Freed = o.gpus
-			}
-		}
-		if first.UID != w.UID {
-			shown := first.Wait
-			shown.ID, shown.Seconds = "", int64((now - first.Since).Truncate(time.Minute).Seconds())
-			p.First = &shown
-		}
-		if !reflect.DeepEqual(w.place, p) {
-			w.place = p
-			w.say(Answer{Waiting: &p})
-		}
-	}
 }

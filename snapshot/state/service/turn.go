@@ -3,6 +3,7 @@ package service
 import (
 	"cmp"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -130,4 +131,40 @@ type Place struct {
 	Possible *int `json:"possible,omitempty"`
 	// Offered are GPUs that are kept for it for a minute; then no other field is set.
 	Offered []snapshot.DeviceIndex `json:"offered,omitempty"`
+}
+
+// tell sends each wait its place in the queue if that has changed; q.mu is held.
+func (q *waits) tell(sorted []candidate, waiting map[string]*wait, now time.Duration) {
+	people, own := make(map[snapshot.UID]int), make(map[snapshot.UID]int)
+	for _, c := range sorted {
+		if people[c.uid] == 0 {
+			people[c.uid] = len(people) + 1
+		}
+	}
+	first := waiting[sorted[0].id]
+	for _, c := range sorted {
+		w := waiting[c.id]
+		p := Place{
+			Number: people[c.uid], People: len(people), GPUs: c.gpus, Free: len(c.free), Own: own[c.uid],
+			Barred: w.barred,
+		}
+		own[c.uid]++
+		if n, known := q.possible[c.id]; known {
+			p.Possible = &n
+		}
+		for _, o := range q.offers {
+			if o.id == c.id && !o.told {
+				p.Freed = o.gpus
+			}
+		}
+		if first.UID != w.UID {
+			shown := first.Wait
+			shown.ID, shown.Seconds = "", int64((now - first.Since).Truncate(time.Minute).Seconds())
+			p.First = &shown
+		}
+		if !reflect.DeepEqual(w.place, p) {
+			w.place = p
+			w.say(Answer{Waiting: &p})
+		}
+	}
 }

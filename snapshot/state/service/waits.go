@@ -292,17 +292,17 @@ func (w *wait) say(a Answer) {
 	w.events <- a
 }
 
-// room are the GPUs of a look that a wait could have now, the best first, and how many it still needs.
+// room are the GPUs of a look that a wait could have now, the best first, and how many it still needs. An error says
+// that its change would fail.
 func (w *wait) room(look *snapshot.Snapshot, states map[snapshot.DeviceIndex]gpus.State, last []snapshot.DeviceIndex) (
-	free []snapshot.DeviceIndex, missing int,
+	free []snapshot.DeviceIndex, missing int, err error,
 ) {
 	files := state.Files{Devices: slices.Clone(look.Devices), Environments: look.Environments}
 	r := state.AttachRequest{EID: "", Count: w.GPUs}
 	missing = w.GPUs
 	if w.change != nil {
-		var err error
 		if r, err = w.change.Wanted(&files, w.UID); err != nil {
-			return nil, 1 // its change would fail now
+			return nil, 1, err
 		}
 		has := files.AttachedTo(r.EID)
 		missing -= len(has)
@@ -310,14 +310,14 @@ func (w *wait) room(look *snapshot.Snapshot, states map[snapshot.DeviceIndex]gpu
 			missing = len(without(w.Suits, has))
 		}
 	}
-	r.Last, r.OverSubscribe = last, false
+	r.Availability, r.OverSubscribe = state.Availability{Last: last}, false // not as the client says it is
 	for _, d := range files.Room(r) {
 		shared := len(d.Attachments) > 0 && states[d.Index] != gpus.Unknown
 		if (states[d.Index] == gpus.Free || shared) && (w.Suits == nil || slices.Contains(w.Suits, d.Index)) {
 			free = append(free, d.Index)
 		}
 	}
-	return free, max(missing, 0)
+	return free, max(missing, 0), nil
 }
 
 // usable is how many GPUs of a host suit the wait and work. A wait for more would keep free GPUs back, and never begin.
