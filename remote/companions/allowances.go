@@ -210,8 +210,8 @@ func bookingOf(cycle *controller.Cycle, on snapshot.Hostname, user snapshot.User
 		}
 		for _, b := range h.Snapshot.Reservations {
 			if cycle.Policy.Account(gpus.UserName(b.Username, &b.UID)) == account {
-				booking.Elsewhere = append(booking.Elsewhere, snapshot.Reservation{ // no more than the rule needs
-					From: b.From, Until: b.Until, Ended: b.Ended, Lapsed: b.Lapsed,
+				booking.Elsewhere = append(booking.Elsewhere, snapshot.Reservation{ // no more than the rule and caps need
+					GPUs: b.GPUs, From: b.From, Until: b.Until, Ended: b.Ended, Lapsed: b.Lapsed,
 				})
 			}
 		}

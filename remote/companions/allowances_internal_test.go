@@ -133,7 +133,7 @@ func TestBookingOf(t *testing.T) {
 	cycle := &controller.Cycle{Policy: file}
 	cycle.Cluster.Hosts = []snapshot.Host{{Name: "a", Snapshot: reserved("alice", "1")}, {Name: "b", Snapshot: reserved("alice", "2")}, {Name: "c", Snapshot: reserved("bob", "3")}, {Name: "d"}}
 	require.Equal(t, &service.Booking{
-		BookingRule: snapshot.BookingRule{GPUs: 2, AtOnce: 1}, Elsewhere: []snapshot.Reservation{{Until: guardNoon}}, // all that the rule needs
+		BookingRule: snapshot.BookingRule{GPUs: 2, AtOnce: 1}, Elsewhere: []snapshot.Reservation{{GPUs: 1, Until: guardNoon}}, // all that the rule and caps need
 	}, bookingOf(cycle, "a", "alice"))
 	require.Nil(t, bookingOf(cycle, "a", "bob"), "nothing")
 	require.Equal(t, &service.Booking{Unknown: true}, bookingOf(cycle, "a", "carol"))
