@@ -234,7 +234,7 @@ func TestRemovedAlongWithAVetoOrAnOrder(t *testing.T) {
 	}
 }
 
-// TestDoubtTakesNothingAway: what was allowed stays allowed, and more can be where the files can be read.
+// TestDoubtTakesNothingAway: what was allowed stays allowed, and more can be.
 func TestDoubtTakesNothingAway(t *testing.T) {
 	t.Parallel()
 	for name, doubt := range map[string]func(h *host){
@@ -246,9 +246,7 @@ func TestDoubtTakesNothingAway(t *testing.T) {
 			h := newGuarded(t)
 			h.set(func() { doubt(h) })
 			h.write(attachments{bob: {1}})
-			if h.readErr == nil {
-				h.soon("Bob's new attachment", h.may(bob, 1))
-			}
+			h.soon("Bob's new attachment", h.may(bob, 1))
 			h.soon("it says so", func() bool { return len(h.status().Problems) > 0 })
 			require.True(t, h.pins.may(alice, 3), "she keeps her device")
 			require.False(t, h.pins.may(bob, 3), "there is a guard")
@@ -309,17 +307,60 @@ func TestNothingIsDeniedBeforeAnythingIsKnown(t *testing.T) {
 	}
 }
 
-// TestWhatHangsHoldsNothingUp: while a look doesn't end, what was allowed stays, and the guard can be turned off.
+// TestWhatHangsHoldsNothingUp: a look that never ends doesn't keep an attachment waiting.
 func TestWhatHangsHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	h := newGuarded(t)
 	h.set(func() { h.hang = make(chan struct{}) })
 	h.write(attachments{bob: {1}})
-	time.Sleep(2 * tick)
-	require.True(t, h.pins.may(alice, 3))
-	h.soon("still on", h.mayNot(bob, 0))
+	h.soon("Bob's device", h.may(bob, 1))
+	require.True(t, h.pins.may(alice, 3), "a glance takes nothing away at once")
 	h.give(Off, 0)
 	h.soon("off", func() bool { return !h.isAttached() })
+}
+
+// TestALateLookTakesAway: what a user can delay, such as reading a process, keeps no attachment that is gone.
+func TestALateLookTakesAway(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		owned bool
+		begin attachments // before the Keeper begins; nil if looks hang only later
+		then  attachments
+		away  bool // alice's device 0
+	}{
+		"detached":             {then: attachments{alice: nil, bob: {0}}, away: true},
+		"her environment ends": {then: attachments{bob: {0}}, away: true},
+		"still attached":       {then: attachments{alice: {0}, bob: {0}}},
+		"emptied":              {then: attachments{}},
+		"emptied by root":      {owned: true, then: attachments{}, away: true},
+		"before the first look, of which users may forge the files": {begin: attachments{bob: {0}}},
+		"before the first look, of root's files":                    {owned: true, begin: attachments{bob: {0}}, away: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t)
+			h.owned = tt.owned
+			if tt.begin != nil {
+				h.hang = make(chan struct{})
+				h.write(tt.begin)
+				h.give(Enforce, time.Minute)
+				h.keep(h.keeper())
+			} else {
+				h.write(attachments{alice: {0}})
+				h.give(Enforce, time.Minute)
+				h.keep(h.keeper())
+				h.soon("the guard", h.mayNot(bob, 0))
+				h.set(func() { h.hang = make(chan struct{}) })
+				h.write(tt.then)
+			}
+			if tt.away {
+				h.soon("it is taken away", h.mayNot(alice, 0))
+				return
+			}
+			time.Sleep(lateAfter + 2*tick)
+			require.True(t, h.pins.may(alice, 3))
+		})
+	}
 }
 
 func TestOnlyRootMayWriteTheState(t *testing.T) {

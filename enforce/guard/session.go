@@ -32,6 +32,7 @@ type lockedKeeper struct {
 	*Keeper
 	watch   *stateWatch
 	learned chan func() // what the workers found
+	glances *worker
 	looks   *worker
 	lists   *worker
 	names   *worker // of exempt users
@@ -62,6 +63,7 @@ func (s *lockedKeeper) run(ctx context.Context) error {
 	defer func() {
 		cancel()
 		s.release()
+		s.glances.wait()
 		s.looks.wait()
 		s.denials.end()
 	}()
@@ -74,9 +76,7 @@ func (s *lockedKeeper) run(ctx context.Context) error {
 			return nil
 		case <-s.watch.changed:
 			s.readOrder()
-			if s.order.Mode != Off {
-				s.looks.request()
-			}
+			s.request()
 		case learn := <-s.learned:
 			learn()
 		case <-ticks.C:
@@ -93,6 +93,14 @@ func (s *lockedKeeper) begin(ctx context.Context) {
 		s.problems.set("inotify", "changes are noticed only once a second: "+err.Error())
 	}
 	go s.watch.run(ctx)
+	s.glances = startWorker(ctx, s.learned, func(context.Context) func() {
+		e := s.glance()
+		return func() {
+			if e.err == nil { // else a look finds out more
+				s.view.glance = &e
+			}
+		}
+	})
 	s.looks = startWorker(ctx, s.learned, func(ctx context.Context) func() {
 		e := s.look(ctx)
 		return func() {
@@ -131,20 +139,29 @@ func (s *lockedKeeper) follow() {
 	}
 }
 
+// request starts to read the state files, unless the guard is to be off.
+func (s *lockedKeeper) request() {
+	if s.order.Mode == Off {
+		return
+	}
+	s.glances.request()
+	s.looks.request()
+}
+
 // again looks at what may have changed without an event of inotify.
 func (s *lockedKeeper) again() {
 	s.follow()
 	if s.order.Mode == Off {
 		return
 	}
-	var now disk.Versions
-	place, _, err := s.Place()
-	if err == nil {
-		now = disk.VersionsIn(place)
-	}
-	if err != nil || now != s.versions || time.Since(s.lookedAt) >= lookEvery {
+	if place, _, err := s.Place(); err != nil {
+		s.request() // which says why
+	} else if now := disk.VersionsIn(place); now != s.versions {
 		s.versions = now
-		s.looks.request() // which also says why there is no place
+		s.request()
+	}
+	if time.Since(s.lookedAt) >= lookEvery {
+		s.looks.request()
 	}
 	if len(s.view.devices) == 0 || time.Since(s.listedAt) >= listEvery {
 		s.lists.request()
@@ -277,6 +294,7 @@ func (s *lockedKeeper) start(ctx context.Context) bool {
 		s.view.tookOver(g.left)
 		s.Log.Info().Msg("took over the guard of another process")
 	}
+	s.glances.request()
 	s.looks.request()
 	s.lists.request()
 	return true

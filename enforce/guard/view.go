@@ -1,10 +1,10 @@
 package guard
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,9 +18,10 @@ import (
 
 // view is what a session knows of the host.
 type view struct {
-	look  *evidence               // the last good one; nil for none yet
-	kept  map[snapshot.UID]Minors // what was allowed before there was doubt
-	doubt string                  // why nothing is taken away from users now, or empty
+	look   *evidence               // the last good one; nil for none yet
+	glance *evidence               // newer than look, or nil
+	kept   map[snapshot.UID]Minors // what was allowed before there was doubt
+	doubt  string                  // why nothing is taken away from users now, or empty
 
 	devices []hardware.BusDevice
 	known   bool // there was a list of devices
@@ -30,16 +31,25 @@ type view struct {
 
 // looked notes what a look at the state files saw. allowed is what is allowed so far.
 func (v *view) looked(e evidence, allowed map[snapshot.UID]Minors) {
-	if v.kept, v.doubt = nil, e.doubt(); v.doubt != "" {
+	v.doubt = e.doubt()
+	overtaken := v.glance != nil && e.begun.Before(v.glance.begun)
+	switch {
+	case v.doubt != "":
 		v.kept = allowed
+	case !overtaken:
+		v.kept = nil
 	}
-	if e.err == nil {
-		v.look = &e
+	if e.err != nil {
+		return
+	}
+	v.look = &e
+	if !overtaken {
+		v.glance = nil
 	}
 }
 
 // reset forgets what the state files said, since it gets old while the guard is off.
-func (v *view) reset() { v.look, v.kept, v.doubt = nil, nil, "" }
+func (v *view) reset() { v.look, v.glance, v.kept, v.doubt = nil, nil, nil, "" }
 
 // tookOver notes what an earlier Keeper allowed: it holds until the first good look.
 func (v *view) tookOver(allowed map[snapshot.UID]Minors) {
@@ -48,16 +58,53 @@ func (v *view) tookOver(allowed map[snapshot.UID]Minors) {
 	}
 }
 
+// lateAfter is how soon a look has to follow a glance. A process that can't be read may delay looks for
+// as long as its user likes.
+const lateAfter = 2 * time.Second
+
+// decides is the evidence that may take access away: the last look. If no look followed a glance for lateAfter, the
+// glance may, with what the last look said of processes. A glance never may before the first look, or if it found the
+// files empty: any user can empty them unless only root writes them.
+func (v *view) decides() *evidence {
+	g := v.glance
+	switch {
+	case g == nil || time.Since(g.begun) < lateAfter:
+		return v.look
+	case !g.owned && (v.look == nil || len(g.files.Environments) == 0 || len(g.files.Devices) == 0):
+		return v.look
+	}
+	late := evidence{files: g.files, proven: maps.Clone(g.proven)}
+	if v.look != nil {
+		maps.Copy(late.proven, v.look.proven)
+		late.files.Devices = slices.Clone(g.files.Devices)
+		for i := range late.files.Devices {
+			d := &late.files.Devices[i]
+			known := v.look.files.Device(d.Index)
+			d.Unidentified = known != nil && known.Unidentified
+		}
+	}
+	return &late
+}
+
 // plan is who may open what. ok is false as long as too little is known to deny anything.
 func (v *view) plan(o *Order) (_ access, ok bool) {
-	if v.look == nil && v.kept == nil || !v.known {
+	look := v.decides()
+	if look == nil && v.kept == nil || !v.known {
 		return access{}, false
 	}
-	look := cmp.Or(v.look, &evidence{})
-	return accessOf(facts{
-		Files: &look.files, Proven: look.proven, Devices: v.devices, Order: o,
+	facts := facts{
+		Files: &state.Files{}, Devices: v.devices, Order: o,
 		ExemptUIDs: slices.Concat(o.ExemptUIDs, v.users.uids),
-	}).with(v.kept), true
+	}
+	if look != nil {
+		facts.Files, facts.Proven = &look.files, look.proven
+	}
+	p := accessOf(facts)
+	if v.glance != nil {
+		facts.Files, facts.Proven = &v.glance.files, v.glance.proven
+		p = p.with(accessOf(facts).Allowed)
+	}
+	return p.with(v.kept), true
 }
 
 // listed notes the list of devices, or why there is none.
@@ -137,6 +184,8 @@ func (k *Keeper) resolve(ctx context.Context, names []snapshot.Username) exempte
 
 // evidence is what the state files say, and what the kernel says about it.
 type evidence struct {
+	begun  time.Time // when reading began
+	owned  bool      // only root may write the files
 	files  state.Files
 	proven map[registration]bool
 	err    error // why there is no evidence at all
@@ -153,26 +202,58 @@ func (e *evidence) doubt() string {
 	return ""
 }
 
-// look reads the state files as every genv does, which removes what has ended.
-func (k *Keeper) look(ctx context.Context) (e evidence) {
-	_, owned, err := k.Place()
-	if err == nil {
-		e.files, err = k.Read(ctx)
+// maxStateFile bounds a state file, in bytes, as package disk does.
+const maxStateFile = 8 << 20
+
+// glance reads the state files as they are, without a lock and without a cleanup: whatever else hangs, a new attachment
+// is noticed. It takes something away only where a look is late: a file may be half written.
+func (k *Keeper) glance() evidence {
+	e := evidence{begun: time.Now()}
+	var place string
+	if place, e.owned, e.err = k.Place(); e.err != nil {
+		return e
 	}
-	if e.err = folder.Ignore(err, state.ErrNoDevices); e.err == nil {
-		e.proven = k.prove(&e.files, owned)
+	dir, err := folder.OpenExisting(place)
+	if err != nil {
+		return evidence{err: err}
+	}
+	defer dir.Close()
+	for _, file := range []state.File{state.Envs, state.Devices} {
+		var data []byte
+		if data, _, e.err = dir.Read(file.String(), maxStateFile); e.err == nil {
+			e.err = e.files.Decode(file, data)
+		}
+		if e.err != nil {
+			return e
+		}
+	}
+	e.proven = k.prove(&e.files, e.owned, false)
+	return e
+}
+
+// look reads the state files as every genv does, which removes what has ended.
+func (k *Keeper) look(ctx context.Context) evidence {
+	e := evidence{begun: time.Now()}
+	if _, e.owned, e.err = k.Place(); e.err != nil {
+		return e
+	}
+	if e.files, e.err = k.Read(ctx); errors.Is(e.err, state.ErrNoDevices) {
+		e.err = nil
+	}
+	if e.err == nil {
+		e.proven = k.prove(&e.files, e.owned, true)
 	}
 	return e
 }
 
-// prove says which environments are their user's: those in which a living process of that uid, or a Jupyter kernel, is
-// registered. If only root may write the files, or if no PID means anything here, all are.
-func (k *Keeper) prove(files *state.Files, owned bool) map[registration]bool {
+// prove says which environments are their user's: those in which a living process of that uid is registered, or after a
+// cleanup a Jupyter kernel. If only root may write the files, or if no PID means anything here, all are.
+func (k *Keeper) prove(files *state.Files, owned, clean bool) map[registration]bool {
 	proven := make(map[registration]bool, len(files.Environments))
 	asked := map[snapshot.PID]system.ProcessStatus{}
 	for i := range files.Environments {
 		e := &files.Environments[i]
-		if owned || files.LivenessUnknown || len(e.KernelIDs) > 0 || k.hasOwn(e, asked) {
+		if owned || files.LivenessUnknown || clean && len(e.KernelIDs) > 0 || k.hasOwn(e, asked) {
 			proven[registration{EID: e.EID, UID: e.UID}] = true
 		}
 	}
