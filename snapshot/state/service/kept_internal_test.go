@@ -34,15 +34,17 @@ func TestNothingIsKeptBackForEver(t *testing.T) {
 		"a part of one is free":     {[]snapshot.Device{device(0, "80g", part)}, change.Attach{}, gpusOf(1)},
 		"a smaller one is free":     {[]snapshot.Device{device(0, "80g", whole), device(1, "10g")}, change.Attach{AttachRequest: state.AttachRequest{Memory: snapshot.MustMemory("20g")}}, gpusOf(2)},
 		"MIG instances are free":    {[]snapshot.Device{device(0, "80g", part), {Index: 1, MIGMode: true}}, change.Attach{}, gpusOf(1)},
+		"it never gets two":         {[]snapshot.Device{device(0, "80g"), {Index: 1, MIGMode: true}}, change.Attach{AttachRequest: state.AttachRequest{Count: 2}}, nil},
+		"nor two that are so large": {[]snapshot.Device{device(0, "80g"), device(1, "10g")}, change.Attach{AttachRequest: state.AttachRequest{Count: 2, Memory: snapshot.MustMemory("20g")}}, nil},
 		"its environment has ended": {[]snapshot.Device{device(0, "80g")}, change.Attach{AttachRequest: state.AttachRequest{EID: "ended"}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tt.ask.EID == "" {
 				tt.ask.EID = "own"
 			}
-			tt.ask.Count = 1
+			tt.ask.Count = max(tt.ask.Count, 1)
 			w := &wait{change: &change.Change{Attach: &tt.ask}, events: make(chan Answer, 1), ctx: t.Context()}
-			w.ID, w.UID, w.GPUs, w.Since = "w", 1, 1, sinceBoot()
+			w.ID, w.UID, w.GPUs, w.Since = "w", 1, tt.ask.Count, sinceBoot()
 			s := &Server{Now: time.Now, Backend: &fixedHost{look: snapshot.Snapshot{
 				Devices: tt.devices, Environments: []snapshot.Environment{{EID: "own", UID: 1}, {EID: "other", UID: 2}},
 			}}}

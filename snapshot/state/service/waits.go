@@ -322,9 +322,17 @@ func (w *wait) room(look *snapshot.Snapshot, states map[snapshot.DeviceIndex]gpu
 
 // usable is how many GPUs of a host suit the wait and work. A wait for more would keep free GPUs back, and never begin.
 func (w *wait) usable(look *snapshot.Snapshot) (n int) {
-	for i := range look.Devices {
-		d := &look.Devices[i]
-		if suits := w.Suits == nil || slices.Contains(w.Suits, d.Index); suits && d.Works() {
+	empty := state.Files{Devices: slices.Clone(look.Devices), Environments: look.Environments}
+	for i := range empty.Devices {
+		empty.Devices[i].Attachments = nil
+	}
+	var r state.AttachRequest
+	if w.change != nil {
+		r, _ = w.change.Wanted(&empty, w.UID) // what fails is barred anyway
+	}
+	r.Availability = state.Availability{}
+	for _, d := range empty.Room(r) {
+		if d.Works() && !d.MIGMode && (w.Suits == nil || slices.Contains(w.Suits, d.Index)) {
 			n++
 		}
 	}
