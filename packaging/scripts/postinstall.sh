@@ -53,7 +53,8 @@ next_step() {
 		echo "genv: /etc/genv/policy.yaml on this machine alone. A jump host does that for all: /usr/share/doc/genv/README.md"
 	else
 		echo "genv: next, on this jump host: name the GPU hosts in /etc/genv/hosts.yaml, as \`hosts: [gpu-01.lab]\`, see their"
-		echo "genv: GPUs with \`genv remote gpus\`, and go on with step 3 of /usr/share/doc/genv/README.md"
+		echo "genv: GPUs with \`genv remote gpus\`, not as root but as somebody who may ssh there, and go on with step 3 of"
+		echo "genv: /usr/share/doc/genv/README.md"
 	fi
 }
 

@@ -69,7 +69,7 @@ func (o *topOptions) read(c *cli.Context) (filter top.Filter, err error) {
 	case !o.plain && (o.cycles > 0 || o.once):
 		return filter, command.WrongFlag("once", " and --cycles need --plain")
 	case !o.plain && !render.IsTerminal(o.Out):
-		return filter, command.UsageError("the output is not a terminal: --plain prints lines")
+		return filter, command.UsageError("the output is not a terminal: --plain prints lines, and with --once it ends")
 	}
 	if o.once {
 		o.cycles = 1

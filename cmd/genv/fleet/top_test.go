@@ -257,7 +257,7 @@ func TestTopWithoutAController(t *testing.T) {
 	require.Regexp(t, `^\S+ a: 1 of 2 GPUs free, 1 busy; memory 3\.9/160 GiB; utilization \?; users alice\n$`, r.Out)
 	r = genvtest.Run(t, "remote", "top", "--socket", path)
 	require.Equal(t, 1, r.Code)
-	require.Contains(t, r.Err, "the output is not a terminal: --plain prints lines")
+	require.Contains(t, r.Err, "the output is not a terminal: --plain prints lines, and with --once it ends")
 	r = genvtest.Run(t, "remote", "top", "--plain", "--socket", path+"x")
 	require.Equal(t, 1, r.Code)
 	require.Contains(t, r.Err, "no controller listens there; start `genv remote enforce` or `genv remote watch` with this --socket, or look at the hosts: --socket off -H HOSTS")

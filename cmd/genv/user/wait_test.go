@@ -224,7 +224,7 @@ func TestWhatIsAllowed(t *testing.T) {
 	refused := hers.sayAll("genv attach --count 3").withoutDelay()
 	require.Equal(t, "1", refused.status)
 	require.Regexp(t, "^beyond a cap of the policy: max-devices-per-user allows you 3 GPUs, and with this it would be 4 GPUs: you have 2 GPUs on this host "+
-		"\\(GPU 0,1\\) and 1 GPU on gpu-03, as seen \\d+[sm] ago. Give back what you need less: genv detach --index 1 in its shell.\n$", refused.text)
+		"\\(GPU 0,1\\) and 1 GPU on gpu-03, as seen \\d+[sm] ago. Give back what you need less: genv detach --index 1 in its shell, or end its command.\n$", refused.text)
 	require.Equal(t, active+attached+"3 of 3 GPUs\n", statusOf(hers), "nothing changed")
 	require.Equal(t, "1", hers.sayAll("genv devices attach --index 5").status)
 	refused = hers.sayAll("(unset GENV_ENVIRONMENT_ID; genv run --gpus 1 echo ran)")

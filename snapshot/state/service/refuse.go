@@ -164,7 +164,7 @@ func (w *wanted) help(added, own []snapshot.DeviceIndex) string {
 	case w.cap.Counts == "environments":
 		return "End one that you need no more: genv deactivate, or exit its shells."
 	case len(kept) > 0:
-		return fmt.Sprintf("Give back what you need less: genv detach --index %s in its shell.", kept[len(kept)-1])
+		return fmt.Sprintf("Give back what you need less: genv detach --index %s in its shell, or end its command.", kept[len(kept)-1])
 	case w.Here == 0 && w.Elsewhere == 0:
 		return "Ask for less."
 	}

@@ -69,7 +69,7 @@ func TestWithinCaps(t *testing.T) {
 			cap: gpus(Cap{Rule: "max-devices-per-user"}), use: CapUse{Limit: 2, Here: 1, GPUs: gpuList{0}},
 			envs: map[snapshot.EnvID]gpuList{"e": {0, 1, 2}}, before: gpuList{0},
 			want: "max-devices-per-user allows you 2 GPUs, and with this it would be 3 GPUs: you have 1 GPU on this host (GPU 0). " +
-				"Give back what you need less: genv detach --index 0 in its shell.",
+				"Give back what you need less: genv detach --index 0 in its shell, or end its command.",
 		},
 		"with what is elsewhere": {
 			cap: gpus(Cap{}), use: elsewhere, envs: map[snapshot.EnvID]gpuList{"e": {0, 1}},
