@@ -91,19 +91,26 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 		c.Types.Set(within, s, devices.uuids(), c.now(), c.SMI, observer.mayDraw)
 		cancel()
 	}
+	c.describeHost(s, &files)
+	return s, nil
+}
+
+// describeHost adds what is true of the host, and what was left out, and publishes the look.
+func (c *Collector) describeHost(s *snapshot.Snapshot, files *state.Files) {
 	_, offset := c.now().Zone()
 	s.UTCOffset = &offset
 	s.Skew = new(time.Duration) // it is this machine
 	if since, err := proc.SinceBoot(); err == nil {
 		s.Boot = c.now().Add(-since)
 	}
-	s.Warnings = append(s.Warnings, dropped(s, &files)...)
+	s.Warnings = append(s.Warnings, dropped(s, files)...)
 	c.publishLook(s)
+	var err error
 	if s.BootID, err = c.Proc.BootID(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
 	}
 	if c.Brief {
-		return s, nil
+		return
 	}
 	c.noteRuns(s)
 	first := system.FirstUID()
@@ -121,7 +128,6 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	if s.StateFolder, err = c.StateFiles.FolderID(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())
 	}
-	return s, nil
 }
 
 // noteRuns finds out which environments are those of `genv run`.
