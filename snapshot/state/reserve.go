@@ -45,8 +45,8 @@ func Reserve(list []snapshot.Reservation, r snapshot.Reservation, by Booker, kno
 	}
 	now = now.Truncate(time.Second)
 	r.From, r.Until = r.From.Truncate(time.Second), r.Until.Truncate(time.Second)
-	if r.From.Before(now) && now.Sub(r.From) <= clockRest {
-		r.From = now.In(r.From.Location())
+	if late := now.Sub(r.From); 0 < late && late <= clockRest {
+		r.From, r.Until = r.From.Add(late), r.Until.Add(late)
 	}
 	err := cmp.Or(checkBooking(&r, known, now), checkRoom(list, &r, known, now))
 	if err == nil && by.UID != 0 {

@@ -95,6 +95,9 @@ func TestReserve(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Contains(t, list, made, name)
 		require.Equal(t, "a", made.ID, name)
+		if len(list) > len(tt.have) {
+			require.Equal(t, tt.ask.Until.Sub(tt.ask.From), made.Until.Sub(made.From), "%s: a late command is no shorter", name)
+		}
 		again, same, err := state.Reserve(list, tt.ask, state.Booker{UID: tt.as}, 8, bookingTime(0))
 		require.NoError(t, err, name)
 		require.Equal(t, list, again, "%s: a request that comes again makes nothing", name)
