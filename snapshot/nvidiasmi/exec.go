@@ -50,6 +50,8 @@ func (e Exec) Run(ctx context.Context, args ...string) (RunResult, error) {
 		return RunResult{}, context.Cause(ctx)
 	case errors.Is(err, os.ErrNotExist):
 		return RunResult{}, fmt.Errorf("%w: %w", ErrNotInstalled, err)
+	case errors.Is(err, os.ErrPermission):
+		return RunResult{}, fmt.Errorf("%w: %w", ErrRefused, err)
 	case len(out.Stdout) > maxOutput, len(out.Stderr) > maxOutput:
 		return RunResult{}, fmt.Errorf("%w: it printed more than %d bytes", ErrGarbled, maxOutput)
 	case err != nil && !errors.As(err, &exited): // Failure says what an exit code means

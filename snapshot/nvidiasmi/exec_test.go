@@ -40,16 +40,19 @@ func TestExec(t *testing.T) {
 	require.Equal(t, 9, out.ExitCode)
 }
 
-func TestExecOfAMissingProgram(t *testing.T) {
-	_, err := nvidiasmi.Exec{Path: filepath.Join(t.TempDir(), "nvidia-smi")}.Run(t.Context())
-	require.ErrorIs(t, err, nvidiasmi.ErrNotInstalled)
-}
-
-func TestExecOfAFileThatIsNotAProgram(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "nvidia-smi")
-	require.NoError(t, proctest.WriteProgram(path, []byte("\x7fELF nonsense")))
-	_, err := nvidiasmi.Exec{Path: path}.Run(t.Context())
-	require.ErrorIs(t, err, nvidiasmi.ErrFailed)
+func TestExecOfWhatDoesNotStart(t *testing.T) {
+	folder := t.TempDir()
+	at := func(name string) string { return filepath.Join(folder, name) }
+	require.NoError(t, proctest.WriteProgram(at("nonsense"), []byte("\x7fELF nonsense")))
+	require.NoError(t, os.WriteFile(at("refused"), []byte("#!/bin/sh"), 0o644)) // as sudo's `Defaults intercept` refuses it
+	for name, want := range map[string]error{
+		"missing":  nvidiasmi.ErrNotInstalled,
+		"nonsense": nvidiasmi.ErrFailed,
+		"refused":  nvidiasmi.ErrRefused,
+	} {
+		_, err := nvidiasmi.Exec{Path: at(name)}.Run(t.Context())
+		require.ErrorIs(t, err, want, name)
+	}
 }
 
 func TestExecBoundsTheOutput(t *testing.T) {
