@@ -26,9 +26,8 @@ type Filter struct {
 	terms []condition
 }
 
-// condition is one condition. A term without a field looks for its value in all texts of a row.
 type condition struct {
-	field    *field
+	field    *field // nil for a word alone, which is looked for in all texts of a row
 	operator string // = != ~ !~ < <= > >=
 	value    string // in lower case
 	number   float64
@@ -40,9 +39,9 @@ func (f Filter) String() string { return f.text }
 // maxFilterLength bounds the length of a filter in bytes.
 const maxFilterLength = 1000
 
-// ParseFilter reads a filter: conditions that must all be met, with spaces between them. A condition is a field, an
-// operator and a value, as in host~gpu-1 user=bob util<5 mem>=40g state=finding, or a word alone. Values with spaces
-// are put in quotation marks. The operators are = and !=, ~ (contains) and !~, and < <= > >= for numbers.
+// ParseFilter reads conditions that must all be met, with spaces between them. A condition is a field, an operator and
+// a value, or a word alone. Values with spaces are put in quotation marks. The operators are = and !=, ~ (contains) and
+// !~, and < <= > >= for numbers.
 func ParseFilter(s string) (Filter, error) {
 	if len(s) > maxFilterLength {
 		return Filter{}, fmt.Errorf("the filter is longer than %d characters", maxFilterLength)
@@ -130,35 +129,21 @@ func (f Filter) matches(r *tabRow) bool {
 
 // matches reports whether one of the values meets the condition; for != and !~ all. Unknown meets none on a number.
 func (t *condition) matches(list []gpus.Value) bool {
-	if strings.HasPrefix(t.operator, "!") {
-		return !slices.ContainsFunc(list, t.equals)
-	}
-	return slices.ContainsFunc(list, t.meets)
+	return slices.ContainsFunc(list, t.meets) != strings.HasPrefix(t.operator, "!")
 }
 
-// equals ignores that the operator may be negative.
-func (t *condition) equals(v gpus.Value) bool {
+// meets ignores that the operator may be negative.
+func (t *condition) meets(v gpus.Value) bool {
 	switch {
 	case v.IsNumber:
-		return v.Number == t.number
+		is := "<=>"[cmp.Compare(v.Number, t.number)+1]
+		return strings.IndexByte(t.operator, is) >= 0
+	case strings.ContainsAny(t.operator, "<>"):
+		return false
 	case strings.HasSuffix(t.operator, "~"):
 		return strings.Contains(strings.ToLower(v.Text), t.value)
 	}
 	return strings.EqualFold(v.Text, t.value)
-}
-
-func (t *condition) meets(v gpus.Value) bool {
-	switch t.operator {
-	case "<":
-		return v.IsNumber && v.Number < t.number
-	case "<=":
-		return v.IsNumber && v.Number <= t.number
-	case ">":
-		return v.IsNumber && v.Number > t.number
-	case ">=":
-		return v.IsNumber && v.Number >= t.number
-	}
-	return t.equals(v)
 }
 
 // field is what rows of some tabs can be filtered by.
@@ -169,7 +154,6 @@ type field struct {
 	values func(*tabRow) []gpus.Value
 }
 
-// percentOrNumber reads a number with or without a per cent sign.
 func percentOrNumber(s string) (float64, error) {
 	n, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
 	if err != nil || math.IsNaN(n) {
@@ -183,7 +167,6 @@ func bytesOf(s string) (float64, error) {
 	return float64(n), err
 }
 
-// fields are all of them. Those of GPUs are columns of gpus.
 var fields = sync.OnceValue(func() []field {
 	onGPUs := []tabID{tabHosts, tabGPUs, tabProcesses}
 	onStates := []tabID{tabHosts, tabGPUs, tabFindings, tabProcesses, tabHistory}
@@ -313,11 +296,7 @@ func rulesOf(r *tabRow) (values []gpus.Value) {
 	case r.event != nil:
 		return texts(r.event.Rule)
 	case r.process != nil:
-		f := findingOf(r)
-		if f == nil {
-			return nil
-		}
-		return texts(f.Rule)
+		found = r.scene.FindingsOf(r.id.host, r.id.pid)
 	case r.gpu != nil:
 		found = r.scene.FindingsAbout(r.id.host, r.gpu.GPU)
 	}
@@ -381,7 +360,6 @@ func indicesOf(r *tabRow) (values []gpus.Value) {
 	return values
 }
 
-// guardOf is what a row of the hosts has to say about a guard.
 func guardOf(r *tabRow) []gpus.Value {
 	if r.host.Guard.String() == "" {
 		return nil

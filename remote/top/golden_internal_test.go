@@ -329,10 +329,11 @@ func TestADeviceWithMIG(t *testing.T) {
 				m.press(string(rune('1' + i)))
 			}
 		}
-		shown := strings.Join(m.frame(), "\n")
+		shown := strings.Join(m.screen(), "\n")
 		require.Contains(t, shown, want, tab)
 		require.NotContains(t, shown, "idle ", tab)
 		require.NotContains(t, shown, "0%", tab)
+		require.Contains(t, shown, "genv top | 1 host | 1 GPU: ")
 	}
 }
 

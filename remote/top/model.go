@@ -3,14 +3,11 @@
 //	next := top.Follow(client)   // or top.OfFeed, of looks of this program
 //	err := top.Run(ctx, top.Options{Next: next, In: os.Stdin, Out: os.Stdout, Now: time.Now})
 //
-// A Model has what is shown and which row is selected. Its Update takes keys and changes of the fleet, and its View
-// draws the rows that fit on the screen; both are free of I/O. A row is selected by its identity, such as a process's
-// host, PID and start time. When it is gone no other row takes its place until a key moves the selection.
+// A Model's Update and View are free of I/O. A row is selected by its identity, such as a process's host, PID and start
+// time: when it is gone, no other row takes its place until a key moves the selection. Plain prints the same as lines,
+// for screen readers and logs.
 //
-// Plain prints the same as lines, for screen readers and logs.
-//
-// The package asks no host anything, and changes nothing itself: actions are requests to
-// the controller, which decides on them.
+// The package asks no host anything, and changes nothing itself: actions are requests to the controller, which decides.
 package top
 
 import (
@@ -32,7 +29,7 @@ import (
 // Model is the state of the view.
 type Model struct {
 	options Options
-	context context.Context //nolint:containedctx // of the program: its commands take no other argument
+	context context.Context //nolint:containedctx // for commands, which take no argument
 	painter draw.Painter
 
 	width, height int
@@ -46,7 +43,7 @@ type Model struct {
 
 	tab     tabID
 	scope   rowID    // of the row that was entered
-	way     []func() // each goes back to where Enter was pressed
+	way     []func() // back to where Enter was pressed
 	cursors [tabCount]cursor
 	tagged  map[rowID]bool
 	filter  Filter
@@ -125,7 +122,6 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// take takes what the source has, or why it has nothing.
 func (m *Model) take(u *Update, err error) {
 	m.err = err
 	switch {
@@ -150,7 +146,6 @@ func (m *Model) show(u *Update) {
 	m.forgetTags()
 }
 
-// arrange lists the rows of the tab, and finds the selected one among them.
 func (m *Model) arrange() {
 	if m.scene == nil {
 		return
@@ -175,7 +170,7 @@ func (m *Model) arrange() {
 	m.find()
 }
 
-// find finds the selected row by its identity. No other row takes its place.
+// find finds the selected row by its identity.
 func (m *Model) find() {
 	c := m.cursor()
 	if !c.chosen {
@@ -192,7 +187,6 @@ func (m *Model) find() {
 	m.scroll()
 }
 
-// choose selects a row by its position, after a key.
 func (m *Model) choose(at int) {
 	c := m.cursor()
 	if len(m.rows) == 0 {
@@ -212,7 +206,7 @@ func (m *Model) scroll() {
 
 func (m *Model) cursor() *cursor { return &m.cursors[m.tab] }
 
-// selected is the row on which keys act; nil if it is gone or there is none.
+// selected is the row on which keys act; nil for none.
 func (m *Model) selected() *tabRow {
 	c := m.cursor()
 	if !c.chosen || c.gone || c.at >= len(m.rows) || m.rows[c.at].id != c.id {
@@ -239,14 +233,13 @@ type Options struct {
 	Now    func() time.Time
 	Colour bool
 	Filter Filter // at the beginning
-	// Hosts limits what is shown to these hosts; nil for all. Users are counted on all.
+	// Hosts limits what is shown; nil for all. Users are counted on all.
 	Hosts map[snapshot.Hostname]bool
-	// SSH returns the arguments of ssh before a host.
-	SSH func(host string) []string
-	// Act asks the controller for something; nil if this view may not. NoAct then says why, and what to do about it.
+	SSH   func(host string) []string // the arguments of ssh before a host
+	// Act asks the controller for something; nil if this view may not: NoAct says why, and the next step.
 	Act   func(context.Context, *operator.Instruction) (operator.Answer, error)
 	NoAct string
-	// Failures, if set, gets the hosts that failed since the last time, before Plain prints them.
+	// Failures, if set, gets the hosts that newly failed, before Plain prints them.
 	Failures func(failures []remote.Failure, total int)
 }
 
@@ -262,7 +255,6 @@ func Run(ctx context.Context, options Options) error {
 	return err
 }
 
-// only leaves out rows of other hosts than those that are asked for.
 func (o *Options) only(rows []tabRow) []tabRow {
 	if o.Hosts == nil {
 		return rows

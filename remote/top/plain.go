@@ -16,8 +16,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-// Plain prints a line per host, and again when the host has changed, until ctx ends or a
-// number of cycles was printed; 0 is any number. It returns the last fleet that it printed.
+// Plain prints a line per host, and again when the host has changed, until ctx ends or a number of cycles was printed;
+// 0 is any number. It returns the last fleet that it printed.
 func Plain(ctx context.Context, w io.Writer, options Options, cycles int) (*live.FleetState, error) {
 	p := plainWriter{out: w, options: options, shown: make(map[snapshot.Hostname]string)}
 	for number := 0; ctx.Err() == nil; {
@@ -46,9 +46,9 @@ type plainWriter struct {
 	options Options
 	fleet   *live.FleetState
 	shown   map[snapshot.Hostname]string // the last line of each host
-	failure string                       // why there is nothing new; empty if there is
+	failure string                       // why there is nothing new
 	alerts  []string                     // the last ones about the controller
-	broken  error                        // out can't be written
+	broken  error                        // of out
 }
 
 func (p *plainWriter) print(line string) {
@@ -110,7 +110,7 @@ func (p *plainWriter) write(fleet *live.FleetState) {
 	}
 }
 
-// alert prints what is new of the alerts about the controller, and what is over.
+// alert prints which alerts about the controller are new, and which are over.
 func (p *plainWriter) alert(now []string) {
 	for _, line := range now {
 		if !slices.Contains(p.alerts, line) {

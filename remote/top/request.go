@@ -14,10 +14,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-// maxActions bounds a request, so that people can read what they confirm.
+// maxActions bounds a request to what people can read before they confirm.
 const maxActions = 20
 
-// begin prepares a request about the tagged rows, or the selected one, or all hosts. It stays bound to these rows.
+// begin prepares a request about the tagged rows, or the selected one, or all hosts.
 func (m *Model) begin(kind operator.Verb) {
 	if m.options.Act == nil {
 		m.message = cmp.Or(m.options.NoAct, "this view is read-only")
@@ -45,7 +45,7 @@ func (m *Model) begin(kind operator.Verb) {
 	}
 }
 
-// exempted are the narrowest exemptions of the tagged rows, or of the selected one; the error says why there are none.
+// exempted are the narrowest exemptions of the tagged rows, or of the selected one.
 func (m *Model) exempted() (list []operator.Instruction, err error) {
 	targets := slices.DeleteFunc(slices.Clone(m.rows), func(r tabRow) bool { return !m.tagged[r.id] })
 	if len(targets) == 0 {
@@ -72,7 +72,7 @@ func (m *Model) exempted() (list []operator.Instruction, err error) {
 	return list, nil
 }
 
-// exemptions are those that a row may be meant to have, the narrowest first.
+// exemptions are those that somebody may want for a row, the narrowest first.
 func exemptions(r *tabRow) []operator.Instruction {
 	user, host := append(usersOf(r), "")[0], r.id.host
 	switch {
@@ -82,9 +82,7 @@ func exemptions(r *tabRow) []operator.Instruction {
 	case r.finding != nil:
 		rule := r.finding.Rule
 		return []operator.Instruction{
-			{User: user, Host: host, Rule: rule},
-			{User: user, Rule: rule},
-			{Host: host, Rule: rule},
+			{User: user, Host: host, Rule: rule}, {User: user, Rule: rule}, {Host: host, Rule: rule},
 		}
 	case r.process != nil && user == "": // not all of the host for one process
 		return nil
@@ -114,7 +112,7 @@ func (m *Model) setReason(typed string) error {
 	return err
 }
 
-// complete adds what was typed to the request, unless the controller would refuse that.
+// complete adds to the request, unless the controller would refuse that.
 func (m *Model) complete(add func(*operator.Instruction)) error {
 	next := slices.Clone(m.request)
 	for i := range next {
@@ -127,7 +125,6 @@ func (m *Model) complete(add func(*operator.Instruction)) error {
 	return nil
 }
 
-// decided acts on a key while a request is to be confirmed.
 func (m *Model) decided(name string) tea.Cmd {
 	switch name {
 	case "y", "Y":
@@ -168,7 +165,6 @@ func (m *Model) send(list []operator.Instruction) tea.Cmd {
 	}
 }
 
-// summary is an action with its full identity, for people.
 func summary(a *operator.Instruction) string {
 	if a.Kind == operator.Exempt {
 		e := a.Exemption()
@@ -177,7 +173,6 @@ func summary(a *operator.Instruction) string {
 	return string(a.Kind) + " everything that rules do, on all hosts"
 }
 
-// question is what is to be confirmed.
 func question(list []operator.Instruction) []string {
 	lines := []string{"Ask the controller to:"}
 	for i := range list {

@@ -19,9 +19,9 @@ type scene struct {
 	*live.Index
 	events  []live.FleetEvent // the oldest first
 	now     func() time.Time
-	guarded bool     // there is something to say about the guard of a host
+	guarded bool     // a host's guard is worth a column
 	owned   bool     // root owns the state of a host
-	waiting []string // who waits for what; nil for nobody
+	waiting []string // who waits for what
 	booked  []string // what is reserved, now or in the next day
 }
 
@@ -127,7 +127,6 @@ func sum[N int | int64](a, b *N) *N {
 	return &total
 }
 
-// failureOf is why a host didn't answer; nil if it did.
 func failureOf(h *live.FleetHost) *remote.Failure {
 	if h == nil {
 		return nil
@@ -165,7 +164,7 @@ func (id rowID) String() string {
 	return "host " + draw.Shown(string(id.host))
 }
 
-// tabRow is a line of a tab. It has the fields that are of the tab; they belong to the fleet, and are not changed.
+// tabRow is a line of a tab, and has the fields of that tab. They belong to the fleet, and are not changed.
 type tabRow struct {
 	id      rowID
 	scene   *scene
@@ -184,10 +183,10 @@ func (r *tabRow) now() time.Time { return r.scene.now() }
 type processUse struct {
 	*gpus.Process
 	gpus   []*gpus.GPU
-	memory *int64 // of all of them; nil if it is unknown for one
+	memory *int64 // nil if it is unknown for one
 }
 
-// of reports whether a row belongs to the host, GPU or user that an id names. The empty one names everything.
+// of reports whether a row belongs to the host, GPU or user that an id names; to an empty one all do.
 func (r *tabRow) of(id *rowID) bool {
 	switch {
 	case id.tab == tabUsers:
@@ -200,7 +199,6 @@ func (r *tabRow) of(id *rowID) bool {
 	return true
 }
 
-// usersOf are the users whom a row is about.
 func usersOf(r *tabRow) []snapshot.Username {
 	switch {
 	case r.user != nil:

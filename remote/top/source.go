@@ -10,17 +10,15 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 )
 
-// Next waits for a change of a fleet, and returns what is there then. The first call doesn't wait. An error says why
-// there is nothing new, and the next call tries again after a moment.
+// Next waits for a change of a fleet, and returns what is there then. The first call doesn't wait. After an error the
+// next call tries again after a moment.
 type Next func(ctx context.Context) (Update, error)
 
 // Update is the present state of a fleet.
 type Update struct {
-	Fleet *live.FleetState
-	// Events are those since the last Update, the oldest first.
-	Events []live.FleetEvent
-	// Origin says who looked at the hosts, such as "controller".
-	Origin string
+	Fleet  *live.FleetState
+	Events []live.FleetEvent // since the last Update, the oldest first
+	Origin string            // who looked at the hosts, such as "controller"
 }
 
 // OfFeed has the updates of a feed in this process until stop is called.
@@ -53,17 +51,15 @@ func withEvents(kept, more []live.FleetEvent) []live.FleetEvent {
 }
 
 const (
-	// askEvery is the time between two questions; or pauseFactor times what an answer takes, which large fleets need.
-	askEvery    = 500 * time.Millisecond
+	askEvery    = 500 * time.Millisecond // or pauseFactor times what an answer takes, for large fleets
 	pauseFactor = 9
-	// retryEvery is the time between two attempts to reach a controller that is gone.
-	retryEvery = time.Second
+	retryEvery  = time.Second // to reach a controller that is gone
 )
 
 // Follow has the updates of a controller. It connects again when the controller was away.
 func Follow(client *live.Client) Next {
-	var free time.Time        // when it may be asked again
-	var last *live.FleetState // nil before the first, and after an error
+	var free time.Time // when it may be asked again
+	var last *live.FleetState
 	ask := asker(client)
 	return func(ctx context.Context) (Update, error) {
 		for {
@@ -85,7 +81,7 @@ func Follow(client *live.Client) Next {
 	}
 }
 
-// asker asks for the present state, and the events since the last time. Another controller counts from 1.
+// asker asks for the present state, and the events since the last time. Each controller counts from 1.
 func asker(client *live.Client) Next {
 	run, after := "", uint64(0)
 	return func(ctx context.Context) (Update, error) {

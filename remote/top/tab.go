@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -28,7 +27,6 @@ const (
 	tabCount
 )
 
-// tabs are what the tabs are called, and their columns.
 var tabs = [tabCount]struct {
 	name    string
 	columns func() []column
@@ -48,7 +46,7 @@ type column struct {
 	compare func(a, b *tabRow) int // nil if it can't be sorted by
 }
 
-// flexible is a column that is at least so wide, and that may be cut to that.
+// flexible is a column that may be cut to a width.
 func flexible(name string, least, order int) draw.ColumnLayout {
 	return draw.ColumnLayout{Name: name, Width: least, Least: least, Order: order}
 }
@@ -61,7 +59,7 @@ func right(name string, width, order int) draw.ColumnLayout {
 	return draw.ColumnLayout{Name: name, Width: width, Order: order, Right: true}
 }
 
-// worded is a column of a text, which the rows can be sorted by.
+// worded is a column of a text, by which rows can be sorted.
 func worded(as draw.ColumnLayout, value func(*tabRow) string) column {
 	return column{as, words(value), by(value)}
 }
@@ -87,7 +85,7 @@ func words(value func(*tabRow) string) func(*tabRow) draw.Cell {
 	return func(r *tabRow) draw.Cell { return draw.Text(draw.Shown(value(r))) }
 }
 
-// columns are the columns of a tab. s may be nil.
+// columns are those of a tab. s may be nil.
 func (s *scene) columns(tab tabID) []column {
 	if tab == tabHosts {
 		return append(hostColumns(), s.rareColumns()...)
@@ -95,12 +93,11 @@ func (s *scene) columns(tab tabID) []column {
 	return tabs[tab].columns()
 }
 
-// by compares rows by a value of theirs.
 func by[T cmp.Ordered](value func(*tabRow) T) func(a, b *tabRow) int {
 	return func(a, b *tabRow) int { return cmp.Compare(value(a), value(b)) }
 }
 
-// known compares rows by a value that may be unknown. Rows without it are the smallest.
+// known compares rows by a value. Rows for which it is unknown are the smallest.
 func known[T cmp.Ordered](value func(*tabRow) *T) func(a, b *tabRow) int {
 	return func(a, b *tabRow) int {
 		x, y := value(a), value(b)
@@ -120,7 +117,6 @@ func hostColumn() column {
 	return worded(flexible("HOST", 10, 0), func(r *tabRow) string { return string(r.id.host) })
 }
 
-// gpuColumns are those that all lists of GPUs have, and how old that is.
 func gpuColumns() (list []column) {
 	for _, c := range gpus.Columns() {
 		if c.Name == "" {
@@ -173,7 +169,6 @@ func indices(r *tabRow) string {
 	return text.JoinIndices(list)
 }
 
-// memoryColumn is a column of an amount, if it is known.
 func memoryColumn(order int, bytes func(*tabRow) *int64) column {
 	return column{right("MEM", 8, order), words(func(r *tabRow) string {
 		if bytes(r) == nil {
@@ -183,23 +178,14 @@ func memoryColumn(order int, bytes func(*tabRow) *int64) column {
 	}), known(bytes)}
 }
 
-// processStateCell says whether a process computes, and whether there is a finding.
 func processStateCell(r *tabRow) draw.Cell {
-	if findingOf(r) != nil {
+	if len(rulesOf(r)) > 0 {
 		return draw.Styled("! finding", draw.Red)
 	}
 	if slices.ContainsFunc(r.process.gpus, func(g *gpus.GPU) bool { return g.State != gpus.Idle }) {
 		return draw.Styled("A busy", draw.Cyan)
 	}
 	return draw.Styled("a idle", draw.Yellow)
-}
-
-// findingOf is what was found about a process; nil for nothing.
-func findingOf(r *tabRow) *live.Finding {
-	if list := r.scene.FindingsOf(r.id.host, r.id.pid); len(list) > 0 {
-		return list[0]
-	}
-	return nil
 }
 
 func userColumns() []column {
@@ -215,7 +201,7 @@ func userColumns() []column {
 	}
 }
 
-// capCell is n/m: how many devices of those that the policy allows.
+// capCell is n/m: the devices, and how many the policy allows.
 func capCell(r *tabRow) draw.Cell {
 	if r.user.Cap == nil {
 		return draw.Styled("-", draw.Faint)
@@ -262,7 +248,6 @@ func dueCell(r *tabRow) draw.Cell {
 	return draw.Text(string(f.Decision))
 }
 
-// why is the line of a finding, and what it waits for.
 func why(r *tabRow) string {
 	if r.finding.Waits == "" {
 		return r.finding.Line
@@ -283,7 +268,7 @@ func historyColumns() []column {
 	}
 }
 
-// timeCell has the date if the event isn't of today.
+// timeCell has the date of an earlier day.
 func timeCell(r *tabRow) draw.Cell {
 	now := r.now()
 	at := r.event.Time.In(now.Location())

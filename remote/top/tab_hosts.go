@@ -39,7 +39,6 @@ func seen(h *live.FleetHost) time.Time {
 	return h.Seen
 }
 
-// modelsOf are the models of a host's GPUs, each once, without the maker.
 func modelsOf(h *live.FleetHost) string {
 	var models []string
 	for i := range h.GPUs {
@@ -120,7 +119,6 @@ func gpusOf(r *tabRow) []*gpus.GPU {
 	return nil
 }
 
-// usedMemory is that of all GPUs; nil if it is unknown for one.
 func usedMemory(r *tabRow) *int64 {
 	return total(gpusOf(r), func(g *gpus.GPU) *int64 { return g.MemoryUsed })
 }
@@ -170,7 +168,6 @@ func findingsCell(r *tabRow) draw.Cell {
 	return draw.Text("0")
 }
 
-// ageCell says how old what is shown of a host is.
 func ageCell(r *tabRow) draw.Cell {
 	at := seen(r.host)
 	if at.IsZero() {
@@ -202,8 +199,7 @@ func short(d time.Duration) string {
 	return text.FormatDuration(max(d, 0).Truncate(unit))
 }
 
-// rareColumns are those that are there only if there is something to say: about who waits, what is reserved, the
-// kernel guard, and whether root owns the state.
+// rareColumns are those that are shown only if there is something to say. s may be nil.
 func (s *scene) rareColumns() (list []column) {
 	if s == nil {
 		return nil
@@ -274,16 +270,4 @@ func serviceState(r *tabRow) string {
 		return "-"
 	}
 	return r.host.ServiceState()
-}
-
-// guardAlert says why the guard of the host that a tab is narrowed to doesn't do what it should; empty if it does.
-func (m *Model) guardAlert() string {
-	if m.scene == nil || m.scope.host == "" {
-		return ""
-	}
-	h := m.scene.Host(m.scope.host)
-	if h == nil || !h.Guard.Differs() {
-		return ""
-	}
-	return "Kernel guard of " + draw.Shown(string(h.Name)) + ": " + draw.Shown(h.Guard.String())
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/text"
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
@@ -23,7 +24,7 @@ func (m *Model) View() tea.View {
 	return v
 }
 
-// frame is the lines of the screen: as many as it has at most, and none wider.
+// frame is the lines of the screen.
 func (m *Model) frame() []string {
 	if m.width <= 0 || m.height <= 0 {
 		return nil
@@ -31,7 +32,7 @@ func (m *Model) frame() []string {
 	lines := append(m.head(), m.body()...)
 	if m.height >= 2 {
 		foot := m.foot()
-		lines = append(lines, make([]string, m.height)...) // empty ones
+		lines = append(lines, make([]string, m.height)...)
 		lines = append(lines[:m.height-len(foot)], foot...)
 	}
 	for i := range lines {
@@ -40,7 +41,6 @@ func (m *Model) frame() []string {
 	return lines
 }
 
-// head is what is above the body.
 func (m *Model) head() []string {
 	lines := []string{m.header()}
 	if m.height >= 6 {
@@ -79,7 +79,7 @@ func (m *Model) body() []string {
 	return m.cut(lines)
 }
 
-// cut leaves out lines for which the body has no room.
+// cut leaves out what doesn't fit.
 func (m *Model) cut(lines []string) []string { return lines[:min(len(lines), m.room())] }
 
 func (m *Model) table(rows []tabRow) *draw.Table {
@@ -116,7 +116,6 @@ func (m *Model) empty() string {
 	return "none"
 }
 
-// wrapped are texts as lines, as wide as the body.
 func (m *Model) wrapped(texts []string) []string {
 	return strings.Split(ansi.Wrap(strings.Join(texts, "\n"), max(1, m.width-1), ""), "\n")
 }
@@ -137,7 +136,6 @@ func (m *Model) foot() []string {
 	return lines
 }
 
-// footer is what is typed or asked, or a message, or which keys there are.
 func (m *Model) footer() string {
 	switch {
 	case m.mode == confirm:
@@ -165,7 +163,7 @@ func (m *Model) footer() string {
 	return m.painter.Paint(left+strings.Repeat(" ", max(0, m.width-draw.Width(left)-len(right)))+right, as)
 }
 
-// typingLine shows the end of what is typed, and what is wrong with it; empty for nothing.
+// typingLine shows the end of what is typed, after what is wrong with it.
 func (m *Model) typingLine(wrong string) string {
 	line := m.input.prompt + draw.Shown(m.input.text)
 	if wrong != "" {
@@ -203,7 +201,7 @@ func (m *Model) describe(r *tabRow) []string {
 	return append(lines, "", "As of "+m.now.Format(time.TimeOnly)+".")
 }
 
-// old says how old the data are, if they are; empty if they are fresh.
+// old says how old the data are; empty if they are fresh.
 func (m *Model) old() string {
 	if m.scene == nil {
 		return ""
@@ -215,7 +213,7 @@ func (m *Model) old() string {
 	return "OLD: " + short(age)
 }
 
-// header says which controller has these data and how the fleet is, as far as there is room.
+// header is as much as there is room for.
 func (m *Model) header() string {
 	if m.scene == nil {
 		return m.painter.Paint("genv top", draw.Bold)
@@ -228,7 +226,7 @@ func (m *Model) header() string {
 	if old := m.old(); old != "" {
 		parts = append(parts, m.painter.Paint(old, draw.Reverse, draw.Red))
 	}
-	hosts := fmt.Sprintf("%d hosts", len(f.Hosts))
+	hosts := text.Plural(len(f.Hosts), "host")
 	if n := len(f.Failed); n > 0 {
 		hosts += m.painter.Paint(fmt.Sprintf(", %d failed", n), draw.Red)
 	}
@@ -253,7 +251,7 @@ func (m *Model) counts() string {
 			names = append(names, m.painter.Paint(fmt.Sprintf("%d %s", n, state), stateStyle(state)))
 		}
 	}
-	return fmt.Sprintf("%d GPUs: %s", m.scene.Counts.Total(), strings.Join(names, ", "))
+	return fmt.Sprintf("%s: %s", text.Plural(m.scene.Counts.Total(), "GPU"), strings.Join(names, ", "))
 }
 
 func (m *Model) activity() string {
@@ -279,23 +277,22 @@ func (m *Model) alerts() []string {
 	if m.err != nil {
 		list = append(list, "No new data: "+draw.Shown(m.err.Error()))
 	}
-	if m.scene != nil {
-		list = append(list, alertsOf(m.scene.FleetState)...)
-	}
-	if guard := m.guardAlert(); guard != "" {
-		list = append(list, guard)
+	s := cmp.Or(m.scene, &scene{Index: live.NewIndex(new(live.FleetState))})
+	list = append(list, alertsOf(s.FleetState)...)
+	if h := s.Host(m.scope.host); h != nil && h.Guard.Differs() {
+		list = append(list, "Kernel guard of "+draw.Shown(string(h.Name))+": "+draw.Shown(h.Guard.String()))
 	}
 	for i := range list {
 		list[i] = m.painter.Paint(list[i], draw.Bold, draw.Red)
 	}
-	if m.scene != nil && leads(m.scene.Election) {
-		list = append(list, draw.Shown(m.scene.Election.String()))
+	if leads(s.Election) {
+		list = append(list, draw.Shown(s.Election.String()))
 	}
-	if m.scene != nil && m.scene.waiting != nil {
-		list = append(list, "Waiting: "+strings.Join(m.scene.waiting, "; "))
+	if s.waiting != nil {
+		list = append(list, "Waiting: "+strings.Join(s.waiting, "; "))
 	}
-	if m.scene != nil && m.scene.booked != nil {
-		list = append(list, "Reserved: "+strings.Join(m.scene.booked, "; "))
+	if s.booked != nil {
+		list = append(list, "Reserved: "+strings.Join(s.booked, "; "))
 	}
 	return list[:min(len(list), max(0, (m.height-4)/4))]
 }
@@ -306,7 +303,7 @@ func leads(e *election.Shown) bool { return e != nil && e.Role == election.Leadi
 func (m *Model) tabs() string {
 	var b strings.Builder
 	for tab := range tabCount {
-		name, as := fmt.Sprintf("%d:%s", tab+1, tabs[tab].name), draw.Faint // 2 GPUs would look like a number of them
+		name, as := fmt.Sprintf("%d:%s", tab+1, tabs[tab].name), draw.Faint // without the colon, "2 GPUs" is a number
 		if n := m.tabCount(tab); n > 0 {
 			name, as = fmt.Sprintf("%s(%d)", name, n), draw.Red
 		}
@@ -325,7 +322,7 @@ func (m *Model) tabs() string {
 	return b.String()
 }
 
-// tabCount is a number worth to be seen from all tabs.
+// tabCount is a number that is worth a look from all tabs.
 func (m *Model) tabCount(tab tabID) int {
 	switch {
 	case m.scene == nil:
