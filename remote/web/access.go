@@ -23,22 +23,21 @@ import (
 // lookEvery is how often a file is looked at for changes, if anybody connects.
 const lookEvery = time.Second
 
-// Access is who may use a TCP listener: a file with a certificate and users, in the format that
-// Prometheus' exporters call web.config.file. It follows changes of the file and of those that it
-// names. While they can't be used, what was read before stays in force.
+// Access is who may use a TCP listener: a file in the format that Prometheus' exporters call web.config.file. It
+// follows changes of the file and of those that it names. While they can't be used, what was read before stays in force.
 type Access struct {
 	path   string
 	now    func() time.Time
 	failed func(error)
 	turns  quota.Turns[string] // one check runs at a time, and clients take turns
-	key    []byte              // of remembered passwords, so that what is in memory can't be compared with anything
+	key    []byte              // of remembered passwords
 
 	mu     sync.Mutex
 	looked time.Time
 	files  []string // that were read last, also if they can't be used
 	state  string   // of the files
 	rules  *accessRules
-	right  map[[sha256.Size]byte]time.Time // passwords, and until when they are remembered
+	right  map[[sha256.Size]byte]time.Time // until when passwords are remembered
 }
 
 // OpenAccess reads a file. failed is called when a change of it can't be used.
@@ -54,7 +53,7 @@ func OpenAccess(path string, now func() time.Time, failed func(error)) (*Access,
 	return a, nil
 }
 
-// set puts rules in force. They are read once more at the next look, in case that a file changed meanwhile.
+// set puts rules in force. They are read once more at the next look: a file may have changed meanwhile.
 func (a *Access) set(rules *accessRules) {
 	a.rules, a.files, a.state, a.right = rules, rules.files, "", make(map[[sha256.Size]byte]time.Time)
 }
@@ -62,7 +61,7 @@ func (a *Access) set(rules *accessRules) {
 // Demands are what clients need.
 type Demands struct {
 	TLS, Passwords bool
-	Certificates   bool // of clients, that are verified
+	Certificates   bool // of clients, which are verified
 }
 
 // Demands are those of the file.
@@ -86,7 +85,6 @@ func (a *Access) TLS() *tls.Config {
 	}
 }
 
-// current are the rules of the moment.
 func (a *Access) current() *accessRules {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -142,7 +140,7 @@ const maxCost = 14
 const maxAccessFile = 4 << 20
 
 type accessRules struct {
-	files   []string          // that were read
+	files   []string          // that it consists of: after itself a certificate, its key and a client CA
 	tls     *tls.Config       // nil for none
 	hashes  map[string][]byte // by user
 	slowest []byte            // the hash that takes longest, for unknown users
@@ -161,22 +159,25 @@ func readAccess(path string) (*accessRules, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, pair := &accessRules{files: []string{path}}, keyPair{dir: filepath.Dir(path)}
+	r := &accessRules{files: []string{path}}
+	var server *strictyaml.Node
 	doc := strictyaml.Parse(path, data)
-	doc.Root().Map(strictyaml.Keys{"tls_server_config": pair.parse, "basic_auth_users": r.parseUsers})
+	doc.Root().Map(strictyaml.Keys{
+		"tls_server_config": func(n *strictyaml.Node) {
+			server = n
+			r.parseTLS(n)
+		},
+		"basic_auth_users": r.parseUsers,
+	})
 	if failed := (*strictyaml.ParseError)(nil); errors.As(doc.Err(), &failed) {
 		failed.Source = "" // the line may have the hash of a password
 		return nil, failed
 	}
-	if pair.node == nil {
+	if server == nil {
 		return r, nil
 	}
-	r.files = append(r.files, pair.cert, pair.key)
-	if pair.clientCA != "" {
-		r.files = append(r.files, pair.clientCA)
-	}
-	if r.tls, err = pair.config(); err != nil {
-		return r, fmt.Errorf("%s: %w", pair.node.Place(), err)
+	if err := r.readCertificates(); err != nil {
+		return r, fmt.Errorf("%s: %w", server.Place(), err)
 	}
 	return r, nil
 }
@@ -208,73 +209,63 @@ func (r *accessRules) parseUsers(n *strictyaml.Node) {
 	}
 }
 
-type keyPair struct {
-	dir  string // in which relative paths are
-	node *strictyaml.Node
-
-	cert, key, clientCA string
-	clientAuth          tls.ClientAuthType
-	minVersion          uint16
-}
-
-func (k *keyPair) parse(n *strictyaml.Node) {
-	k.node, k.minVersion = n, tls.VersionTLS12
+// parseTLS doesn't offer HTTP/2, as the program may be built without that, and no resumption, which could outlive the
+// certificates of clients.
+func (r *accessRules) parseTLS(n *strictyaml.Node) {
+	r.tls = &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, SessionTicketsDisabled: true}
+	var cert, key, clientCA string
 	file := func(path *string) func(*strictyaml.Node) {
 		return func(n *strictyaml.Node) {
 			if *path = n.Text(); *path != "" && !filepath.IsAbs(*path) {
-				*path = filepath.Join(k.dir, *path)
+				*path = filepath.Join(filepath.Dir(r.files[0]), *path)
 			}
 		}
 	}
 	n.Map(strictyaml.Keys{
-		"cert_file": file(&k.cert), "key_file": file(&k.key), "client_ca_file": file(&k.clientCA),
+		"cert_file": file(&cert), "key_file": file(&key), "client_ca_file": file(&clientCA),
 		"client_auth_type": func(n *strictyaml.Node) {
-			k.clientAuth = clientAuthTypes[n.OneOf("NoClientCert", "RequestClientCert", "RequireClientCert",
+			r.tls.ClientAuth = clientAuthTypes[n.OneOf("NoClientCert", "RequestClientCert", "RequireClientCert",
 				"RequireAnyClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert")]
 		},
 		"min_version": func(n *strictyaml.Node) {
 			if n.OneOf("TLS12", "TLS13") == "TLS13" {
-				k.minVersion = tls.VersionTLS13
+				r.tls.MinVersion = tls.VersionTLS13
 			}
 		},
 	})
-	verifies := k.clientAuth >= tls.VerifyClientCertIfGiven
+	verifies := r.tls.ClientAuth >= tls.VerifyClientCertIfGiven
 	switch {
-	case k.cert == "" || k.key == "":
+	case cert == "" || key == "":
 		n.Failf("write both cert_file and key_file")
-	case verifies && k.clientCA == "":
+	case verifies && clientCA == "":
 		n.Failf("client_auth_type needs client_ca_file, which has the certificates of those who may sign")
-	case !verifies && k.clientCA != "":
+	case !verifies && clientCA != "":
 		n.Failf("client_ca_file is not used; add `client_auth_type: RequireAndVerifyClientCert`")
+	}
+	if r.files = append(r.files, cert, key); verifies {
+		r.files = append(r.files, clientCA)
 	}
 }
 
-// config reads the files. It doesn't offer HTTP/2, as the program may be built without that, and
-// no resumption, which could outlive the certificates of clients.
-func (k *keyPair) config() (*tls.Config, error) {
-	files := make(map[string][]byte)
-	for _, path := range []string{k.cert, k.key, k.clientCA} {
-		if path != "" {
-			data, err := folder.ReadRegular(path, maxAccessFile)
-			if err != nil {
-				return nil, err
-			}
-			files[path] = data
+func (r *accessRules) readCertificates() error {
+	var contents [][]byte
+	for _, path := range r.files[1:] {
+		data, err := folder.ReadRegular(path, maxAccessFile)
+		if err != nil {
+			return err
 		}
+		contents = append(contents, data)
 	}
-	pair, err := tls.X509KeyPair(files[k.cert], files[k.key])
+	pair, err := tls.X509KeyPair(contents[0], contents[1])
 	if err != nil {
-		return nil, fmt.Errorf("%s with %s: %w", k.cert, k.key, err)
+		return fmt.Errorf("%s with %s: %w", r.files[1], r.files[2], err)
 	}
-	config := &tls.Config{
-		MinVersion: k.minVersion, NextProtos: []string{"http/1.1"}, SessionTicketsDisabled: true,
-		Certificates: []tls.Certificate{pair}, ClientAuth: k.clientAuth,
-	}
-	if k.clientCA != "" {
-		config.ClientCAs = x509.NewCertPool()
-		if !config.ClientCAs.AppendCertsFromPEM(files[k.clientCA]) {
-			return nil, fmt.Errorf("%s holds no certificate", k.clientCA)
+	r.tls.Certificates = []tls.Certificate{pair}
+	if len(contents) > 2 {
+		r.tls.ClientCAs = x509.NewCertPool()
+		if !r.tls.ClientCAs.AppendCertsFromPEM(contents[2]) {
+			return fmt.Errorf("%s holds no certificate", r.files[3])
 		}
 	}
-	return config, nil
+	return nil
 }

@@ -26,26 +26,12 @@ type gpuRow struct {
 	IdleSince time.Time
 }
 
-// findingTable and gpuTable are what the templates of these names need.
-type findingTable struct {
-	Rows []*live.Finding
-	Now  time.Time
-}
-
-type gpuTable struct {
-	Columns []gpus.Column
-	Rows    []gpuRow
-	Hidden  bool
-	now     time.Time
-}
-
 func hostPage(p *page, r *http.Request) (string, any) {
-	// hostBody is what the page of a host shows.
 	type hostBody struct {
 		*live.FleetHost
 		Counts   gpus.StateCounts
-		GPUs     gpuTable
-		Findings findingTable
+		GPUs     []gpuRow
+		Findings []*live.Finding
 		Events   []live.FleetEvent
 	}
 	h := p.Fleet.Host(snapshot.Hostname(r.PathValue("host")))
@@ -60,25 +46,28 @@ func hostPage(p *page, r *http.Request) (string, any) {
 	for j := range h.GPUs {
 		rows[j] = gpus.Row{Host: h.Name, GPU: &h.GPUs[j]}
 	}
-	body.GPUs = p.gpuTable(rows, "Host")
+	body.GPUs = p.gpuRows(rows)
 	body.Findings = p.findings(func(f *live.Finding) bool { return f.Host == h.Name })
 	body.Events = p.events(func(e *live.FleetEvent) bool { return e.Host == h.Name })
 	return "host", body
 }
 
-// gpuTable lists GPUs without some columns.
-func (p *page) gpuTable(list []gpus.Row, without string) gpuTable {
-	t := gpuTable{Hidden: p.Hidden, now: p.Now, Columns: slices.DeleteFunc(gpus.Columns(), func(c gpus.Column) bool {
-		return c.Page == "" || c.Page == without
-	})}
+func (p *page) gpuRows(list []gpus.Row) (rows []gpuRow) {
 	for i := range list {
 		r := &list[i]
-		t.Rows = append(t.Rows, gpuRow{r, p.cell(r.Host, r.GPU), p.view.IdleSince(r.Host, r.Index)})
+		rows = append(rows, gpuRow{r, p.cell(r.Host, r.GPU), p.view.IdleSince(r.Host, r.Index)})
 	}
-	return t
+	return rows
 }
 
-// userPage serves the page of a user. The database is asked before the page is rendered: it may be slow.
+// Columns are those of a table of GPUs, without the host on its own page.
+func (p *page) Columns() []gpus.Column {
+	return slices.DeleteFunc(gpus.Columns(), func(c gpus.Column) bool {
+		return c.Page == "" || c.Page == "Host" && strings.HasPrefix(p.Path, "/h/")
+	})
+}
+
+// userPage asks the database before the page is rendered: it may be slow.
 func (s *server) userPage(w http.ResponseWriter, r *http.Request) {
 	user := snapshot.Username(r.PathValue("user"))
 	hours := s.hours(r.Context(), user)
@@ -87,11 +76,10 @@ func (s *server) userPage(w http.ResponseWriter, r *http.Request) {
 
 // ofUser is of a user who has or had something. With hidden names it says the same of all others, if they exist or not.
 func (p *page) ofUser(user snapshot.Username, hours *usage.ReportRow, recorded func() ([]audit.HistoryEntry, bool)) (string, any) {
-	// userBody is what the page of a user shows.
 	type userBody struct {
 		live.FleetUser
-		GPUs     gpuTable
-		Findings findingTable
+		GPUs     []gpuRow
+		Findings []*live.Finding
 		Ended    []live.FleetEvent // what was done
 		Recorded bool              // Ended has what was done before this run
 		Partly   bool              // and some of that may be missing
@@ -119,7 +107,7 @@ func (p *page) ofUser(user snapshot.Username, hours *usage.ReportRow, recorded f
 		p.Title = "No user of this name has been seen lately."
 		return "", nil
 	}
-	body.GPUs = p.gpuTable(p.Fleet.GPUsOf(user), "")
+	body.GPUs = p.gpuRows(p.Fleet.GPUsOf(user))
 	body.Findings = p.findings(func(f *live.Finding) bool { return f.User == user })
 	p.Title = name(user)
 	return "userPage", body
@@ -144,9 +132,8 @@ func endedBefore(entries []audit.HistoryEntry, user snapshot.Username, most int)
 }
 
 func findingsPage(p *page, _ *http.Request) (string, any) {
-	// findingsBody is what the page of findings shows.
 	type findingsBody struct {
-		Findings findingTable
+		Findings []*live.Finding
 		Events   []live.FleetEvent
 	}
 	p.Title = "Findings"
@@ -155,21 +142,19 @@ func findingsPage(p *page, _ *http.Request) (string, any) {
 }
 
 // findings are those that are selected: what is done now before what waits.
-func (p *page) findings(selected func(*live.Finding) bool) findingTable {
-	t := findingTable{Now: p.Now}
+func (p *page) findings(selected func(*live.Finding) bool) (list []*live.Finding) {
 	for _, pending := range []bool{false, true} {
 		for i := range p.Fleet.Findings {
 			if f := &p.Fleet.Findings[i]; f.Pending == pending && selected(f) {
-				t.Rows = append(t.Rows, f)
+				list = append(list, f)
 			}
 		}
 	}
-	return t
+	return list
 }
 
 // events are the last ones that are selected, the newest first.
-func (p *page) events(selected func(*live.FleetEvent) bool) []live.FleetEvent {
-	var list []live.FleetEvent
+func (p *page) events(selected func(*live.FleetEvent) bool) (list []live.FleetEvent) {
 	for _, e := range slices.Backward(p.view.Events(0)) {
 		if selected(&e) {
 			list = append(list, e)
@@ -182,14 +167,14 @@ func (p *page) events(selected func(*live.FleetEvent) bool) []live.FleetEvent {
 }
 
 // Since is for how long something is the case.
-func (t gpuTable) Since(since time.Time) string { return span(t.now.Sub(since)) }
+func (p *page) Since(since time.Time) string { return span(p.Now.Sub(since)) }
 
 // Idle is for how long a GPU was seen idle; empty for less than a minute.
-func (t gpuTable) Idle(since time.Time) string {
-	if since.IsZero() || t.now.Sub(since) < time.Minute {
+func (p *page) Idle(since time.Time) string {
+	if since.IsZero() || p.Now.Sub(since) < time.Minute {
 		return ""
 	}
-	return span(t.now.Sub(since))
+	return p.Since(since)
 }
 
 // Exemptions are those that name a user or a host; all without either.

@@ -64,17 +64,11 @@ func (f hostFilter) selects(h *live.FleetHost) bool {
 // Dense reports whether hosts are drawn small.
 func (p *page) Dense() bool { return len(p.Fleet.Hosts) >= manyHosts }
 
-// modelRow is what is free of a model, and where.
 type modelRow struct {
 	Model  string
 	Counts gpus.StateCounts
-	Free   []freeAt // where most are free
+	Free   []tile // where some are free, those with most first
 	Search string
-}
-
-type freeAt struct {
-	Host snapshot.Hostname
-	N    int
 }
 
 type tile struct {
@@ -84,7 +78,6 @@ type tile struct {
 }
 
 func overview(p *page, r *http.Request) (string, any) {
-	// overviewBody is what the first page shows.
 	type overviewBody struct {
 		Filter hostFilter
 		Models []modelRow
@@ -135,12 +128,12 @@ func modelsOf(f *live.FleetState) []modelRow {
 			}
 		}
 		for model, n := range free {
-			rows[model].Free = append(rows[model].Free, freeAt{h.Name, n})
+			rows[model].Free = append(rows[model].Free, tile{FleetHost: h, Counts: gpus.StateCounts{Free: n}})
 		}
 	}
 	list := make([]modelRow, 0, len(rows))
 	for _, row := range rows {
-		slices.SortStableFunc(row.Free, func(a, b freeAt) int { return cmp.Compare(b.N, a.N) })
+		slices.SortStableFunc(row.Free, func(a, b tile) int { return cmp.Compare(b.Counts.Free, a.Counts.Free) })
 		row.Search = "/?" + hostFilter{Model: model(row.Model), Free: true}.key() + "#hosts"
 		list = append(list, *row)
 	}
@@ -150,7 +143,6 @@ func modelsOf(f *live.FleetState) []modelRow {
 	return list[:min(len(list), maxModels)]
 }
 
-// cell is how a mark looks, and what it means.
 type cell struct {
 	mark         live.Mark
 	Class, Means string
@@ -159,7 +151,7 @@ type cell struct {
 // Letter is the mark.
 func (c *cell) Letter() string { return string(rune(c.mark)) }
 
-// html is one GPU in the grid of hosts. For thousands of them a template takes several times as long.
+// html is one GPU in the grid of hosts. For thousands of them a template is several times slower.
 func (c *cell) html() template.HTML {
 	return template.HTML(`<i class="` + c.Class + `">` + c.Letter() + `</i>`) //nolint:gosec // constants only
 }
@@ -185,7 +177,7 @@ func (p *page) cell(host snapshot.Hostname, g *gpus.GPU) *cell {
 // Legend explains the letters.
 func (*page) Legend() []cell { return cells }
 
-// words are the numbers of a host's GPUs, for those who don't see the letters.
+// words are for those who don't see the letters.
 func words(c gpus.StateCounts) string {
 	var list []string
 	words := []string{"free", "MIG", "busy", "idle", "unknown", "unusable", "failed"}
@@ -223,7 +215,6 @@ func barOf(rects string) template.HTML {
 		rects + `</svg>`) //nolint:gosec // numbers only
 }
 
-// memoryBar is how full a memory is.
 func memoryBar(used, total *int64) template.HTML {
 	if used == nil || total == nil || *total <= 0 {
 		return ""

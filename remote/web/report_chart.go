@@ -1,6 +1,7 @@
 package web
 
 import (
+	"fmt"
 	"html/template"
 	"io"
 	"math"
@@ -14,18 +15,17 @@ import (
 // chart is a picture of GPU hours by day, stacked by what the rows of a report are. Widths are in per cent, so that
 // it fits every screen; heights are in pixels.
 type chart struct {
-	By, Unit string // day, or month for a long time
-	Lines    []chartLine
+	By, Unit string       // day, or month for a long time
+	Lines    []chartLabel // of the grid, with their hours
 	Columns  []chartColumn
 	Series   []chartSeries
 	Idle     bool // some of it was idle
 	Unknown  bool // of some it isn't known
 }
 
-// chartLine is a line of the grid, with its hours.
-type chartLine struct {
-	Y     float64
-	Label string
+type chartLabel struct {
+	X, Y float64
+	Text string
 }
 
 // chartColumn is a day.
@@ -45,10 +45,8 @@ type chartSeries struct {
 type chartPart struct {
 	chartSeries
 	Used, Idle, Unknown       int64
-	UsedAt, IdleAt, UnknownAt chartRect
+	UsedAt, IdleAt, UnknownAt template.HTMLAttr
 }
-
-type chartRect struct{ Y, Height float64 }
 
 const (
 	chartTop     = 14.0  // the uppermost line
@@ -58,7 +56,7 @@ const (
 	chartMaxDays = 100   // beyond, columns are months
 )
 
-// newChart draws a document; nil if nothing is recorded.
+// newChart returns nil if nothing is recorded.
 func newChart(d *usage.Report) *chart {
 	keys, days := d.Days.Largest(chartColours)
 	c := &chart{By: d.By, Unit: "day"}
@@ -115,13 +113,13 @@ func (c *chartColumn) total() (sum int64) {
 	return sum
 }
 
-// draw places everything, for the most seconds of a day.
+// draw places everything. most is in seconds, of a day.
 func (c *chart) draw(most float64) {
 	step := stepOf(most / 3600)
 	top := math.Ceil(most/3600/step) * step
 	for hours := 0.0; hours <= top+step/2; hours += step {
 		y := chartTop + chartHeight*(1-hours/top)
-		c.Lines = append(c.Lines, chartLine{y, strconv.FormatFloat(hours, 'g', 6, 64)})
+		c.Lines = append(c.Lines, chartLabel{0, y, strconv.FormatFloat(hours, 'g', 6, 64)})
 	}
 	every, width := (len(c.Columns)+chartLabels-1)/chartLabels, 100/float64(len(c.Columns))
 	for i := range c.Columns {
@@ -132,10 +130,10 @@ func (c *chart) draw(most float64) {
 			column.Label = shortDate(column.Date)
 		}
 		y := chartTop + chartHeight
-		place := func(seconds int64) chartRect {
+		place := func(seconds int64) template.HTMLAttr {
 			height := chartHeight * float64(seconds) / 3600 / top
 			y -= height
-			return chartRect{y, height}
+			return template.HTMLAttr(fmt.Sprintf(`y="%.1f" height="%.1f"`, y, height)) //nolint:gosec // numbers only
 		}
 		for j := range column.Parts {
 			p := &column.Parts[j]

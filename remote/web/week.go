@@ -15,20 +15,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// week is a picture of the reservations of a week from today on: hosts down, hours across. Widths are in per cent, so
-// that it fits every screen; heights are in pixels.
+// week is a picture of the reservations of a week from today on: hosts down, hours across. Its units are those of a
+// chart.
 type week struct {
-	Days, Hosts []weekLabel
+	Days, Hosts []chartLabel
 	Rows        []weekRow
 	More        int // rows
 	Height      int
 	Now         string // where it is
-}
-
-type weekLabel struct {
-	X    string
-	Y    int
-	Text string
 }
 
 // weekRow is a reservation, in the table and in the picture.
@@ -67,7 +61,7 @@ func newWeek(f *live.FleetState, now time.Time) *week {
 	w := &week{Height: weekTop, Now: percent(at(now))}
 	for day := range weekDays {
 		date := begin.AddDate(0, 0, day)
-		w.Days = append(w.Days, weekLabel{X: percent(at(date)), Text: date.Format("Mon 2")})
+		w.Days = append(w.Days, chartLabel{X: at(date), Text: date.Format("Mon 2")})
 	}
 	for i := range f.Hosts {
 		h := &f.Hosts[i]
@@ -81,7 +75,7 @@ func newWeek(f *live.FleetState, now time.Time) *week {
 				continue
 			}
 			if len(lanes) == 0 {
-				w.Hosts = append(w.Hosts, weekLabel{Y: w.Height + 16, Text: hostName(h.Name)})
+				w.Hosts = append(w.Hosts, chartLabel{Y: float64(w.Height + 16), Text: hostName(h.Name)})
 				w.Height += weekHeight
 			}
 			lane := slices.IndexFunc(lanes, func(until time.Time) bool { return !until.After(r.From) })
