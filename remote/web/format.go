@@ -19,9 +19,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Lengths of foreign texts, in characters.
 const (
-	maxCommand = 80
+	maxCommand = 80 // characters
 	maxLine    = 400
 )
 
@@ -37,7 +36,7 @@ var functions = template.FuncMap{
 	"via":      func(via agent.Via) string { return unusual[via] }, "first": first, "more": more, "due": due,
 }
 
-// maxItems is how much of a list is shown, unless a template says: hosts and users may make it as long as they like.
+// maxItems is how much of a list is shown, unless a template says: hosts and users can make it as long as they like.
 const maxItems = 20
 
 // first is the beginning of a list; more is how much is left out.
@@ -57,7 +56,6 @@ func ago(now, t time.Time) string {
 	return span(now.Sub(t)) + " ago"
 }
 
-// span is a duration in its two largest units.
 func span(d time.Duration) string {
 	d = max(d, 0)
 	switch s := int64(d / time.Second); {
@@ -74,10 +72,8 @@ func span(d time.Duration) string {
 
 func clock(t time.Time) string { return t.Local().Format("15:04:05") }
 
-// stamp is a time as programs read it.
 func stamp(t time.Time) string { return t.Format(time.RFC3339) }
 
-// bytesText is an amount of memory; – if it is unknown.
 func bytesText(value any) string {
 	switch v := value.(type) {
 	case int64:
@@ -104,7 +100,6 @@ func name(of any) string { return gpus.ShownUser(snapshot.Username(fmt.Sprint(of
 
 func hostName(h snapshot.Hostname) string { return text.Shorten(text.Printable(string(h)), 64) }
 
-// model is a GPU's model without its maker.
 func model(s string) string {
 	if s == "" {
 		return "unknown model"
@@ -116,7 +111,7 @@ func command(s string) string { return text.Shorten(text.OneLine(s), maxCommand)
 
 func line(s string) string { return text.Shorten(text.OneLine(s), maxLine) }
 
-// userPath is a user's page; empty for a name that can't be in a path.
+// userPath is empty for a name that can't be in a path.
 func userPath(user snapshot.Username) string { return pathOf("/u/", string(user)) }
 
 func hostPath(host snapshot.Hostname) string { return pathOf("/h/", string(host)) }
@@ -130,8 +125,8 @@ func pathOf(prefix, name string) string {
 
 var decisions = map[enforce.Decision]string{
 	enforce.DecisionAct: "acts now", enforce.DecisionWait: "waiting", enforce.DecisionHold: "kept back",
-	enforce.DecisionDryRun: "dry run",
-	enforce.DecisionStuck:  "stuck", enforce.DecisionUnderWay: "under way", enforce.DecisionNone: "reported",
+	enforce.DecisionDryRun: "dry run", enforce.DecisionStuck: "stuck", enforce.DecisionUnderWay: "under way",
+	enforce.DecisionNone: "reported",
 }
 
 func kind(k enforce.EventKind) string { return strings.ReplaceAll(string(k), "-", " ") }
@@ -141,15 +136,13 @@ var states = map[gpus.State]string{
 	gpus.Unknown: "unknown", gpus.Failed: "failed", gpus.Unusable: "unusable", gpus.MIG: "MIG, not used",
 }
 
-// unusual is what is to be said about how a host is asked.
 var unusual = map[agent.Via]string{
 	agent.ViaCommands: "an older genv", agent.ViaReadOnly: "no genv on this host: nothing is enforced there",
 }
 
-// usageName is the name of a row of a report: a user, a host, a model, a day or a group.
+// usageName is the name of a row of a report.
 func usageName(key string) string { return line(cmp.Or(key, "(unknown)")) }
 
-// roundHours are seconds as hours, with a decimal place if there are few.
 func roundHours(seconds int64) string {
 	const many = 1000
 	if seconds < many*3600 {
@@ -158,7 +151,6 @@ func roundHours(seconds int64) string {
 	return strconv.FormatInt((seconds+1800)/3600, 10)
 }
 
-// due is when something is done about a finding.
 func due(now time.Time, f *live.Finding) string {
 	switch {
 	case !f.Pending:

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/quota"
 )
 
-// contentPolicy is what browsers may do with the pages. They contain no scripts and styles.
+// contentPolicy allows no scripts and styles in pages.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
@@ -29,7 +29,6 @@ var userHeaders = []string{"X-Forwarded-User", "X-Auth-Request-User"}
 
 type userKey struct{}
 
-// userOf is who asks; empty if that isn't known.
 func userOf(r *http.Request) snapshot.Username {
 	user, _ := r.Context().Value(userKey{}).(snapshot.Username)
 	return user
@@ -64,8 +63,8 @@ func (s *server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// AnswersTo reports whether a Host header has a name of loopback, or one of others. Otherwise another site could have
-// its visitors' browsers read what is served on loopback (DNS rebinding).
+// AnswersTo reports whether a Host header has a name of loopback, or one of others. Without that, any web site could
+// read the page through its visitors' browsers (DNS rebinding).
 func AnswersTo(host string, others []string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -80,7 +79,7 @@ func AnswersTo(host string, others []string) bool {
 	})
 }
 
-// authenticate is who asks, if that is known, and whether the request may go on.
+// authenticate returns StatusOK if the request may go on, and who asks, if that is known.
 func (s *server) authenticate(r *http.Request) (snapshot.Username, int) {
 	switch {
 	case s.options.Access != nil:
@@ -96,7 +95,7 @@ func (s *server) knowsUsers() bool {
 	return s.options.Proxied || s.options.Access != nil && s.options.Access.Demands().Passwords
 }
 
-// headerUser is the user that a proxy names. Two names mean that one of them may come from the browser.
+// headerUser is the user that a proxy names. One of two different names may come from the browser.
 func headerUser(header http.Header) (snapshot.Username, int) {
 	var user string
 	for _, name := range userHeaders {
@@ -115,11 +114,10 @@ func headerUser(header http.Header) (snapshot.Username, int) {
 
 // Bounds of how much a server works for those who guess passwords.
 const (
-	maxWaiting = 32 // checks of a client
-	maxRight   = 1024
-	rightFor   = 10 * time.Minute
-	// maxUserName is the longest name in bytes that somebody may log in with.
-	maxUserName = 256
+	maxWaiting  = 32 // checks of a client
+	maxRight    = 1024
+	rightFor    = 10 * time.Minute
+	maxUserName = 256 // bytes
 )
 
 // Protect asks for a password where the file has users. Only /-/…, which says nothing about anybody, is for all.
@@ -134,7 +132,7 @@ func (a *Access) Protect(next http.Handler) http.Handler {
 	})
 }
 
-// demand sets the headers of a refused login, and returns what to say.
+// demand sets the headers of a refused login, and returns its text.
 func demand(header http.Header, status int) string {
 	if status == http.StatusServiceUnavailable {
 		header.Set("Retry-After", "2")
@@ -144,7 +142,7 @@ func demand(header http.Header, status int) string {
 	return "A user name and a password are required."
 }
 
-// login is who asks, if the file has users, and whether the request may go on.
+// login is authenticate by the file's users.
 func (a *Access) login(r *http.Request) (snapshot.Username, int) {
 	if a.current().hashes == nil || strings.HasPrefix(r.URL.Path, "/-/") {
 		return "", http.StatusOK
@@ -162,7 +160,7 @@ func (a *Access) login(r *http.Request) (snapshot.Username, int) {
 	return snapshot.Username(user), http.StatusOK
 }
 
-// clientOf is whose turn a check takes: an address, or a network of IPv6, of which a client may have all addresses.
+// clientOf is an address, or a network of IPv6: a client may have all addresses of that.
 func clientOf(remote string) string {
 	address, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -176,8 +174,8 @@ func clientOf(remote string) string {
 	return network.String()
 }
 
-// check reports whether a user has a password. What was right is remembered for some minutes, unless the files change.
-// A check of an unknown user takes as long as one of a known user. The error says that nothing was checked.
+// check reports whether a user has a password, after as much time for an unknown user as for a known one. What was
+// right is remembered until the files change. The error says that nothing was checked.
 func (a *Access) check(ctx context.Context, client, user, password string) (bool, error) {
 	if _, _, known := a.lookUp(user, password); known {
 		return true, nil
@@ -204,7 +202,7 @@ func (a *Access) check(ctx context.Context, client, user, password string) (bool
 	return right, nil
 }
 
-// lookUp is the hash to compare with, and whether this was found right before.
+// lookUp is the hash to compare with, and whether this is known to be right.
 func (a *Access) lookUp(user, password string) (hash []byte, id [sha256.Size]byte, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

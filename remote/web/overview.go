@@ -33,7 +33,7 @@ func filterOf(r *http.Request) hostFilter {
 	return hostFilter{text.Cut(strings.TrimSpace(q.Get("q")), 64), text.Cut(q.Get("model"), 256), q.Get("free") != ""}
 }
 
-// Any reports whether it leaves anything out.
+// Any reports whether anything is left out.
 func (f hostFilter) Any() bool { return f != hostFilter{} }
 
 func (f hostFilter) key() string {
@@ -112,7 +112,7 @@ func (p *page) tile(h *live.FleetHost) tile {
 	return t
 }
 
-// modelsOf are the models of the fleet, those with the most free GPUs first.
+// modelsOf has the models with the most free GPUs first.
 func modelsOf(f *live.FleetState) []modelRow {
 	rows := make(map[string]*modelRow)
 	for i := range f.Hosts {
@@ -156,7 +156,7 @@ func (c *cell) html() template.HTML {
 	return template.HTML(`<i class="` + c.Class + `">` + c.Letter() + `</i>`) //nolint:gosec // constants only
 }
 
-// cells are those of all marks, in the order of the legend.
+// cells are in the order of the legend.
 var cells = []cell{
 	{live.MarkFree, "f", "free"},
 	{live.MarkMIG, "f", "MIG mode, not used"},

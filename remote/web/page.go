@@ -24,17 +24,16 @@ import (
 //go:embed templates
 var templateFiles embed.FS
 
-// templates are parsed when the first page is asked for.
 var templates = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/*.html"))
 })
 
-// pageFunc is what a page shows: the name of its template, and its data. An empty name is for what there isn't.
+// pageFunc returns a template and its data. An empty name is for a page that doesn't exist.
 type pageFunc func(p *page, r *http.Request) (name string, body any)
 
 type page struct {
 	Title   string
-	Path    string // of the menu's entry
+	Path    string
 	Fleet   *live.Index
 	Hidden  bool         // names of others are hidden
 	Me      bool         // it may be known who asks
@@ -56,7 +55,7 @@ func (s *server) page(of pageFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { s.servePage(w, r, filterOf(r).key(), of) }
 }
 
-// servePage serves a page; key is what it shows besides its path and its viewer.
+// servePage has in key what the page shows besides its path and its viewer.
 func (s *server) servePage(w http.ResponseWriter, r *http.Request, key string, of pageFunc) {
 	v, now := s.view(r), s.options.Now()
 	fleet := v.Fleet()
@@ -93,7 +92,6 @@ func (s *server) render(of pageFunc, r *http.Request, v *viewer, fleet *live.Fle
 	return newRendered(status, b.Bytes()), nil
 }
 
-// refuse says in a page why there is nothing else.
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
 	p := &page{Title: http.StatusText(status), Fleet: live.NewIndex(&live.FleetState{}), Version: staticVersion(), Body: why}
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
@@ -108,12 +106,11 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, status int, why 
 //go:embed static
 var staticFiles embed.FS
 
-// staticKinds are the files that pages refer to.
 var staticKinds = map[string]string{
 	"style.css": "text/css; charset=utf-8", "live.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml",
 }
 
-// staticVersion changes with the content of the files.
+// staticVersion changes with the files.
 var staticVersion = sync.OnceValue(func() string {
 	hash := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(staticKinds)) {
@@ -123,7 +120,7 @@ var staticVersion = sync.OnceValue(func() string {
 	return hex.EncodeToString(hash.Sum(nil)[:8])
 })
 
-// static serves the script and the styles, which may be kept for as long as their version is the same.
+// static allows browsers to keep files of this version.
 func static(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	kind, exists := staticKinds[name]
@@ -140,10 +137,8 @@ func static(w http.ResponseWriter, r *http.Request) {
 }
 
 const (
-	// freshFor is how long a rendered page is served, however many browsers ask: its ages are right to this.
-	freshFor = 2 * time.Second
-	// maxPages bounds how many pages of a revision are kept. One of 1,000 hosts takes half a megabyte.
-	maxPages = 64
+	freshFor = 2 * time.Second // a rendered page is served for so long, and its ages are right to this
+	maxPages = 64              // of a revision. One of 1,000 hosts takes half a megabyte.
 )
 
 // rendered is a page, as it is and compressed.
@@ -163,7 +158,6 @@ type pageCache struct {
 	pages    map[string]func() (*rendered, error)
 }
 
-// get is a page, which is rendered unless that was just done.
 func (c *pageCache) get(
 	key string, revision uint64, now time.Time, render func() (*rendered, error),
 ) (*rendered, error) {

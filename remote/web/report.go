@@ -20,7 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// ranges are the times that a report can be about, in days; own dates besides them.
+// ranges are the times that a report can be about besides own dates, in days.
 var ranges = []int{7, 30, 90}
 
 const (
@@ -28,7 +28,7 @@ const (
 	maxTop     = 1000
 )
 
-// asked is what a report is to be about, as a request says.
+// asked is what a request wants to know.
 type asked struct {
 	Days         int    // of the last ones; 0 for own dates
 	Since, Until string // own dates; until midnight before the last one
@@ -49,7 +49,7 @@ var (
 		"unless --usage-db is off")
 )
 
-// readReport reads what a request asks for. Its error says what is wrong with that.
+// readReport returns an error for the viewer.
 func readReport(values url.Values, hidden bool, now time.Time) (a asked, err error) {
 	a = asked{Days: ranges[0], Top: defaultTop, Since: values.Get("since"), Until: values.Get("until")}
 	a.query.Days = true
@@ -112,7 +112,7 @@ func (a *asked) values() string {
 	return values.Encode()
 }
 
-// report is the report that a request asks for, as the viewer may see it.
+// report is what the viewer may see.
 func (s *server) report(r *http.Request, v *viewer) (a asked, d *usage.Report, status int, err error) {
 	if s.options.Usage == nil {
 		return a, nil, http.StatusNotFound, errNone
@@ -156,7 +156,7 @@ func (s *server) report(r *http.Request, v *viewer) (a asked, d *usage.Report, s
 // hoursTimeout is how long the page of a user waits for the usage database.
 const hoursTimeout = 2 * time.Second
 
-// hours is what a user had in the last days; nil if nothing is recorded, or can't be read: reports say why.
+// hours is what a user had in the last days; nil if nothing is recorded or can't be read, which reports say.
 func (s *server) hours(ctx context.Context, user snapshot.Username) *usage.ReportRow {
 	if s.options.Usage == nil {
 		return nil
@@ -176,14 +176,12 @@ func (s *server) hours(ctx context.Context, user snapshot.Username) *usage.Repor
 	return &d.Rows[i]
 }
 
-// sentence is an error as a sentence.
 func sentence(err error) string {
 	first, size := utf8.DecodeRuneInString(err.Error())
 	return string(unicode.ToUpper(first)) + err.Error()[size:] + "."
 }
 
 func (s *server) reportPage(w http.ResponseWriter, r *http.Request) {
-	// reportBody is what the page of a report shows.
 	type reportBody struct {
 		*usage.Report
 		Chart  *chart // nil if nothing is recorded

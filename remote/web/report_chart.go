@@ -41,7 +41,7 @@ type chartSeries struct {
 	Key    string
 }
 
-// chartPart is what one series has of a day, in seconds, and where the three are drawn.
+// chartPart is what one series has of a day, in seconds, and where that is drawn.
 type chartPart struct {
 	chartSeries
 	Used, Idle, Unknown       int64
@@ -143,7 +143,7 @@ func (c *chart) draw(most float64) {
 	}
 }
 
-// stepOf is the distance of the lines of a grid up to some hours: 1, 2 or 5 times a power of ten.
+// stepOf is the distance of the grid's lines in hours: 1, 2 or 5 times a power of ten.
 func stepOf(hours float64) float64 {
 	least := hours / 4
 	power := math.Pow(10, math.Floor(math.Log10(least)))
@@ -159,7 +159,7 @@ func shortDate(date string) string {
 	return date
 }
 
-// WriteReport writes a report as a file of its own, which needs nothing else and has no script.
+// WriteReport writes a page that needs no other file, and has no script.
 func WriteReport(w io.Writer, d *usage.Report) error {
 	style, err := staticFiles.ReadFile("static/style.css")
 	if err != nil {

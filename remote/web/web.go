@@ -2,13 +2,9 @@
 //
 //	handler := web.New(feed, web.Options{Now: time.Now, Names: web.AllNames})
 //
-// It only reads. The pages are rendered on the server and work without JavaScript; where
-// there is some, they follow the server-sent events of remote/live. Everything that
-// comes from hosts and users is escaped by html/template, and shortened.
-//
-// A handler answers requests of loopback's names and of Options.Hosts only, as otherwise
-// any web site could read the page through the browsers of its visitors (DNS rebinding).
-// What a viewer may see is decided once, by a live.Source, and not by the pages.
+// It only reads. The pages are rendered on the server and work without JavaScript; with it, they follow the server-sent
+// events of remote/live. What comes from hosts and users is escaped by html/template, and shortened. What a viewer may
+// see is decided once, by a live.Source, and not by the pages.
 package web
 
 import (
@@ -36,22 +32,17 @@ const (
 type Options struct {
 	Now   func() time.Time
 	Names Names
-	// Hosts are the names that requests may be for, besides those of loopback.
-	Hosts []string
+	Hosts []string // that requests may be for, besides loopback
 	// Access has the users who may look; nil for everybody who can connect.
 	Access *Access
-	// Proxied says that requests come from a proxy that is trusted to say in a header who
-	// the user is. It must be false unless only the proxy can connect.
+	// Proxied says that a trusted proxy says in a header who the user is. Only the proxy may be able to connect then.
 	Proxied bool
-	// Failed is called with errors that aren't the viewer's; nil for nothing.
-	Failed func(error)
-	// Usage reads reports of who used what; nil for none.
-	Usage *usage.Reader
-	// Recorded is what was ended before this run, as the record has it, the oldest first, and whether that is all of
-	// it; nil for no record.
+	Failed  func(error)   // called with errors that aren't the viewer's; nil for nothing
+	Usage   *usage.Reader // nil for none
+	// Recorded is what was ended before this run, the oldest first, and whether that is all of it; nil for no record.
 	Recorded func() (list []audit.HistoryEntry, complete bool)
-	// Mount adds handlers of other paths, such as /metrics; nil for none. They get the same
-	// checks. hideUsers says that they must show the name of no user.
+	// Mount adds handlers of other paths, such as /metrics, with the same checks; nil for none. With hideUsers they
+	// must name no user.
 	Mount func(mux *http.ServeMux, hideUsers bool)
 }
 
@@ -62,20 +53,20 @@ type server struct {
 	pages   pageCache
 
 	mu    sync.Mutex
-	views map[snapshot.Username]*viewer // by what they may see; "" for those who have no name of their own
+	views map[snapshot.Username]*viewer // "" for those who have no name of their own
 }
 
-// viewer is what viewers with the same rights get to see.
+// viewer is what viewers with the same rights see.
 type viewer struct {
 	live.Source
 	self snapshot.Username // only if it makes a difference
 	api  http.Handler
 }
 
-// maxViews bounds how many users' views are kept, each with its last documents.
+// maxViews bounds the views that are kept, each with its last documents.
 const maxViews = 32
 
-// New returns the handler of a feed.
+// New returns the handler of a feed, for requests to loopback and Options.Hosts: see AnswersTo.
 func New(feed *live.Feed, options Options) http.Handler {
 	s := &server{feed: feed, options: options, mux: http.NewServeMux(), views: make(map[snapshot.Username]*viewer)}
 	for path, page := range map[string]pageFunc{"/{$}": overview, "/h/{host}": hostPage, "/findings": findingsPage, "/week": weekPage} {
@@ -120,7 +111,6 @@ func (s *server) view(r *http.Request) *viewer {
 	return v
 }
 
-// api serves the documents and events of what a viewer may see.
 func (s *server) api(w http.ResponseWriter, r *http.Request) {
 	if s.options.Names == OwnName { // the tags of documents don't say what they show
 		r.Header.Del("If-None-Match")
@@ -128,7 +118,6 @@ func (s *server) api(w http.ResponseWriter, r *http.Request) {
 	s.view(r).api.ServeHTTP(w, r)
 }
 
-// me leads users to their own page.
 func (s *server) me(w http.ResponseWriter, r *http.Request) {
 	path := userPath(userOf(r))
 	if path == "" {

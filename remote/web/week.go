@@ -25,7 +25,7 @@ type week struct {
 	Now         string // where it is
 }
 
-// weekRow is a reservation, in the table and in the picture.
+// weekRow is for the table and the picture.
 type weekRow struct {
 	Host snapshot.Hostname
 	live.Booking
@@ -95,14 +95,13 @@ func newWeek(f *live.FleetState, now time.Time) *week {
 	return w
 }
 
-// colourOf is the same for a user on all hosts; others may have the same.
 func colourOf(user snapshot.Username) int {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(user))
 	return int(hash.Sum32() % chartColours)
 }
 
-// calendar is a feed for calendar programs. Names are in it only where every viewer may see them.
+// calendar has names only where every viewer may see them.
 func (s *server) calendar(w http.ResponseWriter, _ *http.Request) {
 	fleet := s.feed.For("").Fleet()
 	if s.options.Names == AllNames {
@@ -113,7 +112,7 @@ func (s *server) calendar(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte(calendarOf(fleet))) // the program may have gone
 }
 
-// calendarOf is a calendar as in RFC 5545, in which control characters can't be.
+// calendarOf is a calendar as in RFC 5545. It can't have control characters.
 func calendarOf(f *live.FleetState) string {
 	c := ics.NewCalendar()
 	c.SetProductId("-//genv//reservations//EN")
