@@ -24,8 +24,7 @@ type Client struct {
 	fleet *FleetState // of etag
 }
 
-// address is any: the socket is the only one.
-const address = "http://controller"
+const address = "http://controller" // any: the socket is the only one
 
 // NewClient returns the client of a socket. It doesn't connect yet.
 func NewClient(path string) *Client {
@@ -35,10 +34,10 @@ func NewClient(path string) *Client {
 	return &Client{http: http.Client{Transport: &http.Transport{DialContext: dial}}}
 }
 
-// Close closes the connections. It doesn't end calls under way: their contexts do.
+// Close closes the connections. Calls under way end by their contexts.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Fleet returns the present state: the same one as before if nothing has changed. It must not be changed.
+// Fleet returns the present state, or the same value as before if nothing has changed. It must not be changed.
 func (c *Client) Fleet(ctx context.Context) (*FleetState, error) {
 	response, err := c.get(ctx, "/api/v1/fleet", http.Header{"If-None-Match": {c.etag}})
 	if err != nil {
@@ -80,7 +79,7 @@ func (c *Client) get(ctx context.Context, path string, header http.Header) (*htt
 	return response, nil
 }
 
-// ask sends a request, once. Its error doesn't name the address, which is always the socket's.
+// ask sends a request, once. Its error doesn't name the address, which isn't that of the socket.
 func (c *Client) ask(
 	ctx context.Context, method, path string, header http.Header, body []byte,
 ) (*http.Response, error) {
@@ -106,8 +105,8 @@ func decode(body io.Reader, value any) error {
 
 const maxAnswer = 64 << 10
 
-// SendAction asks the controller with a socket to carry an action out, and waits for the answer. A *operator.Refusal as
-// the error says that nothing was done. With any other error that is not known: look again before repeating it.
+// SendAction asks a controller to carry an action out, and waits for the answer. After a *operator.Refusal nothing was
+// done. After any other error that is unknown: look again before repeating it.
 func SendAction(ctx context.Context, path string, action operator.Instruction) (answer operator.Answer, err error) {
 	action.Schema = operator.ActionSchema
 	if err := action.Check(); err != nil {

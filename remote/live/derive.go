@@ -22,7 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// lastCycle is what a cycle left behind, and what is derived from it when somebody looks.
+// lastCycle is what a cycle left behind. Documents are derived from it when somebody looks.
 type lastCycle struct {
 	cycle    controller.Cycle
 	hosts    map[snapshot.Hostname]answered
@@ -37,7 +37,7 @@ type answered struct {
 	snapshot *snapshot.Snapshot // nil if it never answered
 }
 
-// fleet derives the document. before is the one of an earlier state, from which what is the same is kept.
+// fleet derives the document. It takes what hasn't changed from an earlier one.
 func (m *lastCycle) fleet(before *FleetState) *FleetState {
 	cycle := &m.cycle
 	f := &FleetState{
@@ -76,7 +76,7 @@ func (m *lastCycle) fleet(before *FleetState) *FleetState {
 	return f
 }
 
-// host describes a host, or returns what it was before, if that is the same.
+// host describes a host. It takes what hasn't changed from before.
 func (m *lastCycle) host(h *snapshot.Host, before *FleetHost, unable map[snapshot.Hostname]string) FleetHost {
 	last := m.hosts[h.Name]
 	host := FleetHost{
@@ -109,17 +109,16 @@ func (m *lastCycle) host(h *snapshot.Host, before *FleetHost, unable map[snapsho
 	return host
 }
 
-// same reports whether nothing has changed, except for when the host was seen.
+// same reports whether nothing has changed but when the host was seen.
 func (h *FleetHost) same(before *FleetHost) bool {
-	failed, failedBefore := h.Failure, before.Failure
 	return h.snapshot == before.snapshot && h.Via == before.Via && h.Guard == before.Guard &&
 		h.Unable == before.Unable && maps.Equal(h.Labels, before.Labels) &&
 		slices.Equal(h.Reservations, before.Reservations) &&
 		(h.Failure != nil || *cmp.Or(h.Reserved, new(int)) == *cmp.Or(before.Reserved, new(int))) &&
-		(failed == nil) == (failedBefore == nil) && (failed == nil || *failed == *failedBefore)
+		*cmp.Or(h.Failure, new(remote.Failure)) == *cmp.Or(before.Failure, new(remote.Failure))
 }
 
-// unknown are the GPUs of a host that doesn't answer any more: only what they are is known.
+// unknown keeps only what the GPUs of a host that doesn't answer are.
 func unknown(rows []gpus.GPU) []gpus.GPU {
 	rows = slices.Clone(rows)
 	for i, g := range rows {
@@ -156,7 +155,6 @@ func (m *lastCycle) users(f *FleetState) []FleetUser {
 	return users
 }
 
-// usersByName are users for whom something is added up.
 type usersByName map[snapshot.Username]*FleetUser
 
 func (m usersByName) user(name snapshot.Username) *FleetUser {
@@ -175,7 +173,7 @@ func (m usersByName) list() []FleetUser {
 	return users
 }
 
-// usersOf is what each user has of the GPUs of a host, each GPU once for each user.
+// usersOf counts each GPU once for each user.
 func usersOf(rows []gpus.GPU) []FleetUser {
 	all := make(usersByName)
 	for i := range rows {
@@ -216,12 +214,12 @@ type HostGuard struct {
 	Policy snapshot.GuardMode `json:"policy,omitempty"`
 }
 
-// Differs reports whether the guard doesn't do what it should, or can't.
+// Differs reports whether the guard doesn't do what the policy says, or can't.
 func (g HostGuard) Differs() bool {
 	return g.Policy != "" && g.Policy != g.Mode || g.Mode == snapshot.GuardUnable
 }
 
-// String is what people have to know; empty for a guard that is off or unknown, if it needn't be on. It is not escaped.
+// String is for people, and not escaped. It is empty for a guard that needn't be on and is off or unknown.
 func (g HostGuard) String() string {
 	if g.Policy == "" && (g.Mode == "" || g.Mode == snapshot.GuardOff) {
 		return ""
@@ -250,7 +248,7 @@ func (m *lastCycle) guard(h *snapshot.Host, s *snapshot.Snapshot) (g HostGuard) 
 	return g
 }
 
-// FleetEvent is an event of the controller about one finding, host or item of an order, as JSON shows it.
+// FleetEvent is an event of the controller about one finding, host or item of an order.
 type FleetEvent struct {
 	Number   uint64              `json:"number"` // 1, 2, … of this controller
 	Time     time.Time           `json:"time"`
@@ -278,13 +276,13 @@ func byID(list []enforce.Finding) map[string]*enforce.Finding {
 	return m
 }
 
-// eventsOf are what viewers get to see of an event of the controller; before returns the findings of the last cycle.
+// eventsOf are what viewers see of an event; before returns the findings of the last cycle.
 func eventsOf(e *enforce.Event, before func() map[string]*enforce.Finding) []FleetEvent {
 	base := FleetEvent{Kind: e.Kind, Host: e.Host, ID: e.ID, Decision: e.Decision, Text: e.Text}
 	switch e.Kind {
 	case enforce.EventNew, enforce.EventChanged, enforce.EventDue:
 		if acts := e.Decision == enforce.DecisionAct; acts != (e.Kind == enforce.EventDue) {
-			return nil // one event is enough to say that a finding is new and acted on at once
+			return nil // one event is enough for a finding that is acted on at once
 		}
 		base.about(e.Finding)
 	case enforce.EventHostLost:
@@ -312,7 +310,6 @@ func eventsOf(e *enforce.Event, before func() map[string]*enforce.Finding) []Fle
 	return []FleetEvent{base}
 }
 
-// about makes an event one about a finding.
 func (e *FleetEvent) about(f *enforce.Finding) {
 	e.User, e.PID, e.Rule, e.Host, e.Text = f.User, f.PID, f.Rule, f.Host, f.Line()
 }
@@ -350,12 +347,12 @@ func outcomes(base FleetEvent, e *enforce.Event) []FleetEvent {
 	return list
 }
 
-// isAbout reports whether an outcome, as the host has it, is that of an item.
+// isAbout reports whether an outcome from a host is that of an item.
 func isAbout(item *audit.Record, o order.Outcome) bool {
 	return item.PID == o.PID && (o.PID != 0 || item.EID == o.EID && item.Device != nil && *item.Device == o.Device)
 }
 
-// itemOf is the item of an order that an outcome is about: its user, what it is, and because of which findings.
+// itemOf describes the item of an order that an outcome is about.
 func itemOf(sent *order.Order, o order.Outcome) (user snapshot.Username, what string, because []string) {
 	what = fmt.Sprintf("GPU %s of environment %s", o.Device, o.EID.Shown())
 	if o.PID != 0 {

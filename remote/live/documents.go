@@ -40,7 +40,6 @@ type EventsDocument struct {
 	Events []FleetEvent `json:"events"`
 }
 
-// hostOf is a host with the findings about it; false if the fleet has no such host.
 func hostOf(f *FleetState, name string) (document any, found bool) {
 	i := slices.IndexFunc(f.Hosts, func(h FleetHost) bool { return string(h.Name) == name })
 	if i < 0 {
@@ -50,7 +49,6 @@ func hostOf(f *FleetState, name string) (document any, found bool) {
 	return HostDocument{Schema: "genv.live.host/1", FleetHost: f.Hosts[i], Findings: selected(f.Findings, about)}, true
 }
 
-// userOf is a user with GPUs and findings; false if the user has nothing.
 func userOf(f *FleetState, name string) (document any, found bool) {
 	i := slices.IndexFunc(f.Users, func(u FleetUser) bool { return string(u.Name) == name })
 	if i < 0 {
@@ -81,7 +79,7 @@ func selected[T any](list []T, is func(*T) bool) []T {
 	return append([]T{}, slices.DeleteFunc(slices.Clone(list), func(v T) bool { return !is(&v) })...)
 }
 
-// GPUs is who uses which GPU, and which are free, as JSON shows it. Those of hosts that failed aren't counted.
+// GPUs is who uses which GPU, and which are free. Those of hosts that failed aren't counted.
 type GPUs struct {
 	Schema     string                 `json:"schema"` // genv.remote.gpus/1
 	Total      int                    `json:"total"`
@@ -103,7 +101,7 @@ type HostGPUs struct {
 	Waits []snapshot.Wait `json:"waits,omitzero"`
 }
 
-// ListGPUs lists the GPUs of hosts. It does not change them.
+// ListGPUs lists the GPUs of hosts.
 func ListGPUs(hosts []HostGPUs, failed []remote.Failure, duplicates []controller.Duplicate) *GPUs {
 	list := &GPUs{
 		Schema: "genv.remote.gpus/1", Hosts: append([]HostGPUs{}, hosts...),

@@ -1,14 +1,13 @@
-// Package live is the present state of a fleet, for those who look at it: the live view,
-// the web page, the metrics and the socket.
+// Package live is the present state of a fleet, for the live view, the web page, the metrics and the socket.
 //
 //	feed := live.NewFeed(live.Options{Now: time.Now})
 //	c.Sinks = append(c.Sinks, feed)              // the controller's events
 //	fleet := feed.Fleet()                        // what is there now
 //	changes, stop := feed.Watch(); defer stop()  // and when it changes
 //
-// A Feed asks no host anything: it keeps what the cycles of a controller saw and decided. Taking a cycle costs next to
-// nothing; the documents are derived when somebody looks, once for all viewers. A viewer is only woken, and fetches
-// what it wants: one that is slow or gone holds nothing up, and misses events that are no longer kept.
+// A Feed asks no host anything: it keeps what the cycles of a controller saw and decided. Documents are derived when
+// somebody looks, once for all viewers. A viewer is only woken, and fetches what it wants: one that is slow holds
+// nothing up, and misses events that are no longer kept.
 //
 // NewHandler serves a Feed over HTTP: JSON documents, and server-sent events that say when there is something new.
 //
@@ -20,9 +19,8 @@
 //	/api/v1/events?after=N Events, genv.live.events/1
 //	/events                server-sent events: "fleet", "event" and "missed"
 //
-// It is for a unix socket as for a web server, and only reads; Client is for the other side. Who may connect sees
-// everything: the listener decides who may. NewActions, for a unix socket only, takes what a person asks a controller
-// to do, from root and the controller's account; SendAction is for the other side.
+// It only reads, and shows everything to whoever may connect; Client is for the other side. NewActions, for a unix
+// socket only, takes what root and the controller's account ask a controller to do; SendAction is for the other side.
 package live
 
 import (
@@ -44,14 +42,11 @@ const maxEvents = 4096
 
 // Options are what a Feed needs to know besides the cycles.
 type Options struct {
-	Now func() time.Time
-	// Interval is the time between two cycles. Enforcing is false if nothing is judged.
-	Interval  time.Duration
-	Enforcing bool
-	// Election, if set, says who leads, for a controller with --leader.
-	Election func() *election.Shown
-	// Policy has the caps of users; nil for none.
-	Policy enforce.Policy
+	Now       func() time.Time
+	Interval  time.Duration          // between two cycles
+	Enforcing bool                   // false if nothing is judged
+	Election  func() *election.Shown // nil without --leader
+	Policy    enforce.Policy         // for the caps of users; nil for none
 }
 
 // Feed has the present state of a fleet. It is safe for concurrent use.
@@ -63,10 +58,10 @@ type Feed struct {
 	mu       sync.Mutex
 	options  Options
 	state    lastCycle
-	looked   time.Time          // for idle GPUs
-	idle     map[gpuKey]idleFor // those of that look, and since when each computes nothing
-	events   []FleetEvent       // the last ones
-	count    uint64             // of all events
+	looked   time.Time // for idle GPUs
+	idle     map[gpuKey]idleFor
+	events   []FleetEvent // the last ones
+	count    uint64       // of all events
 	watchers map[chan struct{}]bool
 	watched  time.Time // when somebody looked last
 }
@@ -92,7 +87,6 @@ func (f *Feed) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	}
 }
 
-// add takes in events, and their cycle as the present state.
 func (f *Feed) add(cycle *controller.Cycle, events []enforce.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,7 +115,7 @@ func (f *Feed) add(cycle *controller.Cycle, events []enforce.Event) {
 	f.wake()
 }
 
-// fairly are the newest maxEvents events. Hosts with many make room: what one makes up must not hide others' events.
+// fairly are the newest maxEvents events. Hosts with many make room, so that none can hide others' events.
 func fairly(events []FleetEvent) []FleetEvent {
 	counts := make(map[snapshot.Hostname]int)
 	for i := range events {
@@ -157,7 +151,7 @@ func (f *Feed) take(cycle *controller.Cycle) {
 	}
 }
 
-// Fleet is the present state. It must not be changed. The cycles don't wait while it is derived.
+// Fleet is the present state, which must not be changed. Cycles don't wait while it is derived.
 func (f *Feed) Fleet() *FleetState {
 	f.mu.Lock()
 	f.watched = f.options.Now()
@@ -165,7 +159,6 @@ func (f *Feed) Fleet() *FleetState {
 	return f.present()
 }
 
-// present derives the state unless that was done.
 func (f *Feed) present() *FleetState {
 	f.deriving.Lock()
 	defer f.deriving.Unlock()
@@ -207,8 +200,8 @@ func (f *Feed) Events(after uint64) []FleetEvent {
 	return slices.Clone(f.events[begin:])
 }
 
-// Watch returns a channel that gets a value at once for what is there already, and after changes until stop is called.
-// Several changes may be one value.
+// Watch returns a channel that gets a value at once, and after changes until stop is called. Several changes may be one
+// value.
 func (f *Feed) Watch() (changes <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)
 	c <- struct{}{}
@@ -232,21 +225,19 @@ func (f *Feed) wake() {
 	}
 }
 
-// lookEvery is how often is seen which GPUs compute nothing.
-const lookEvery = time.Minute
+const lookEvery = time.Minute // for idle GPUs
 
 type gpuKey struct {
 	host  snapshot.Hostname
 	index snapshot.DeviceIndex
 }
 
-// idleFor is since when a GPU computes nothing, for the same users.
+// idleFor is since when a GPU computes nothing for the same users.
 type idleFor struct {
 	users string
 	since time.Time
 }
 
-// lookForIdle sees now and then which GPUs compute nothing.
 func (f *Feed) lookForIdle() {
 	f.mu.Lock()
 	now, before := f.options.Now(), f.idle
@@ -261,7 +252,7 @@ func (f *Feed) lookForIdle() {
 	f.looked, f.idle = now, idle
 }
 
-// idleGPUs are those that compute nothing. One of a host that failed is seen again when it answers.
+// idleGPUs are those that compute nothing. Those of a host that failed begin again.
 func idleGPUs(f *FleetState, before map[gpuKey]idleFor, now time.Time) map[gpuKey]idleFor {
 	idle := make(map[gpuKey]idleFor)
 	for i := range f.Hosts {

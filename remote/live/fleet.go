@@ -19,7 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// FleetState is the state of a fleet after a cycle, as JSON shows it. It is shared by all viewers, and never changed.
+// FleetState is the state of a fleet after a cycle. It is shared by all viewers, and never changed.
 type FleetState struct {
 	Schema string `json:"schema"` // genv.live.fleet/1
 	// Revision grows with each change, and begins again with each run.
@@ -52,8 +52,8 @@ type FleetState struct {
 	Unrecorded string `json:"unrecorded,omitempty"`
 }
 
-// Exempt returns the first exemption that concerns a GPU of a host, or somebody who is attached to it or uses it, and
-// whether it has begun: those that have go first. It is nil for none. What a policy file exempts is not among them.
+// Exempt returns the first exemption of operators that concerns a GPU or one of its users, and whether it has begun:
+// those that have go first. It is nil for none.
 func (f *FleetState) Exempt(host snapshot.Hostname, gpu *gpus.GPU) (found *policy.Exemption, begun bool) {
 	if len(f.Exemptions) == 0 {
 		return nil, false
@@ -101,7 +101,7 @@ type FleetHost struct {
 	Changed uint64 `json:"changed"`
 
 	snapshot *snapshot.Snapshot // of Seen
-	users    []FleetUser        // of this host
+	users    []FleetUser
 }
 
 // Waiting is how many commands wait for GPUs of a host.
@@ -191,7 +191,7 @@ type Booking struct {
 	Reason string            `json:"reason,omitempty"`
 }
 
-// BookingsOf are those of a snapshot, by their start, and how many GPUs are reserved at a time; nil if unknown.
+// BookingsOf are those of a snapshot by their start, and how many GPUs are reserved at a time; nil if unknown.
 func BookingsOf(s *snapshot.Snapshot, at time.Time) (list []Booking, reserved *int) {
 	if s.Reservations == nil {
 		return nil, nil
@@ -207,7 +207,7 @@ func BookingsOf(s *snapshot.Snapshot, at time.Time) (list []Booking, reserved *i
 	return list, &now
 }
 
-// String says who has reserved what, in the zone of this machine.
+// String is for people, in the zone of this machine.
 func (r *Booking) String() string {
 	s := fmt.Sprintf("%s reserved by %s from %s to %s", text.Plural(r.GPUs, "GPU"), gpus.ShownUser(r.User),
 		snapshot.When(r.From.Local()), snapshot.When(r.Until.Local()))
@@ -217,5 +217,4 @@ func (r *Booking) String() string {
 	return s
 }
 
-// maxReason is how many characters of a reason are shown.
-const maxReason = 60
+const maxReason = 60 // characters

@@ -22,53 +22,53 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-type feedHandler struct{ feed Source }
-
 // NewHandler returns the handler of a feed, or of what may be seen of it. It answers GET and HEAD.
 func NewHandler(feed Source) http.Handler {
-	h := &feedHandler{feed: feed}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/v1/fleet", h.part("", func(f *FleetState, _ string) (any, bool) { return f, true }))
-	mux.HandleFunc("GET /api/v1/gpus", h.part("",
-		func(f *FleetState, _ string) (any, bool) { return f.AllGPUs(), true }))
-	mux.HandleFunc("GET /api/v1/findings", h.part("", func(f *FleetState, _ string) (any, bool) {
-		return FindingsDocument{Schema: "genv.live.findings/1", Findings: f.Findings}, true
-	}))
-	mux.HandleFunc("GET /api/v1/hosts/{name}", h.part("host", hostOf))
-	mux.HandleFunc("GET /api/v1/users/{name}", h.part("user", userOf))
-	mux.HandleFunc("GET /api/v1/events", h.events)
-	mux.HandleFunc("GET /events", h.stream)
+	for path, part := range map[string]func(f *FleetState, name string) (any, bool){
+		"fleet": func(f *FleetState, _ string) (any, bool) { return f, true },
+		"gpus":  func(f *FleetState, _ string) (any, bool) { return f.AllGPUs(), true },
+		"findings": func(f *FleetState, _ string) (any, bool) {
+			return FindingsDocument{Schema: "genv.live.findings/1", Findings: f.Findings}, true
+		},
+		"hosts/{name}": hostOf,
+		"users/{name}": userOf,
+	} {
+		mux.HandleFunc("GET /api/v1/"+path, func(w http.ResponseWriter, r *http.Request) { servePart(feed, part, w, r) })
+	}
+	mux.HandleFunc("GET /api/v1/events", func(w http.ResponseWriter, r *http.Request) { serveEvents(feed, w, r) })
+	mux.HandleFunc("GET /events", func(w http.ResponseWriter, r *http.Request) { serveStream(feed, w, r) })
 	return mux
 }
 
-// part serves the state or a part of it, or that there is no such thing as the one that the path names.
-func (h *feedHandler) part(what string, of func(f *FleetState, name string) (any, bool)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		now := h.feed.Position()
-		if etag := etagOf(now.Run, now.Revision); matches(r, etag) {
-			w.Header().Set("ETag", etag)
-			w.Header().Set("Cache-Control", "no-cache")
-			w.WriteHeader(http.StatusNotModified)
-			return
-		}
-		fleet := h.feed.Fleet()
-		value, known := of(fleet, r.PathValue("name"))
-		if !known {
-			http.Error(w, "unknown "+what, http.StatusNotFound)
-			return
-		}
-		sendJSON(w, r, etagOf(fleet.Run, fleet.Revision), value)
+// servePart serves the state, or what part finds in it.
+func servePart(
+	feed Source, part func(f *FleetState, name string) (any, bool), w http.ResponseWriter, r *http.Request,
+) {
+	now := feed.Position()
+	if etag := etagOf(now.Run, now.Revision); matches(r, etag) {
+		w.Header().Set("ETag", etag)
+		w.Header().Set("Cache-Control", "no-cache")
+		w.WriteHeader(http.StatusNotModified)
+		return
 	}
+	fleet := feed.Fleet()
+	value, known := part(fleet, r.PathValue("name"))
+	if !known {
+		http.Error(w, "unknown host or user", http.StatusNotFound)
+		return
+	}
+	sendJSON(w, r, etagOf(fleet.Run, fleet.Revision), value)
 }
 
-func (h *feedHandler) events(w http.ResponseWriter, r *http.Request) {
+func serveEvents(feed Source, w http.ResponseWriter, r *http.Request) {
 	after, err := number(r.FormValue("after"))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	position := h.feed.Position()
-	document := EventsDocument{Schema: "genv.live.events/1", Run: position.Run, Events: h.feed.Events(after)}
+	position := feed.Position()
+	document := EventsDocument{Schema: "genv.live.events/1", Run: position.Run, Events: feed.Events(after)}
 	if list := document.Events; len(list) > 0 {
 		document.Last, document.Missed = list[len(list)-1].Number, list[0].Number-after-1
 	} else {
@@ -77,7 +77,7 @@ func (h *feedHandler) events(w http.ResponseWriter, r *http.Request) {
 	sendJSON(w, r, "", document)
 }
 
-// number reads a number of an event; 0 if it is missing.
+// number reads the number of an event; 0 if it is missing.
 func number(text string) (uint64, error) {
 	if text == "" {
 		return 0, nil
@@ -124,7 +124,7 @@ func send(w http.ResponseWriter, r *http.Request, status int, document any) {
 	}
 }
 
-// ActionsPath is where actions are sent to.
+// ActionsPath is where actions are sent.
 const ActionsPath = "/api/v1/actions"
 
 const maxActionBytes = 16 << 10
@@ -144,8 +144,8 @@ var refusalStatus = map[operator.Code]int{
 	operator.Changed: http.StatusConflict, operator.Busy: http.StatusTooManyRequests,
 }
 
-// NewActions returns the handler of POST ActionsPath, for a unix socket only. The server has to use socket.WithPeer.
-// name is that of a uid; empty if it has none.
+// NewActions returns the handler of POST ActionsPath, for a unix socket only, with socket.WithPeer. name is that of a
+// uid; empty if it has none.
 func NewActions(do Do, name func(context.Context, snapshot.UID) snapshot.Username) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, err := serveAction(w, r, do, name)
@@ -174,7 +174,7 @@ func serveAction(
 	if err != nil {
 		return operator.Answer{}, err
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // that of the request would end what follows
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // else that of the request ends what follows
 	return do(r.Context(), PersonOf(r.Context(), peer, name), action)
 }
 
@@ -195,7 +195,7 @@ func readAction(w http.ResponseWriter, r *http.Request) (operator.Instruction, e
 	return action, nil
 }
 
-// PersonOf names a peer, with the user who logged in if that is another one: who used sudo.
+// PersonOf names a peer, and the user who logged in, if that is another one who used sudo.
 func PersonOf(
 	ctx context.Context, peer socket.Peer, name func(context.Context, snapshot.UID) snapshot.Username,
 ) operator.Author {
@@ -207,29 +207,26 @@ func PersonOf(
 }
 
 const (
-	// together is how long changes are gathered into one message: the beginning and the end of a cycle are often one.
-	together = 50 * time.Millisecond
-	// pingEvery is how often something is sent that makes a connection to a viewer who has gone break.
-	pingEvery = 15 * time.Second
-	// maxBatch bounds how many events are encoded at a time.
-	maxBatch = 64
+	together  = 50 * time.Millisecond // changes in this time are one message: a cycle often begins and ends in it
+	pingEvery = 15 * time.Second      // breaks connections to viewers who have gone
+	maxBatch  = 64                    // events that are encoded at a time
 )
 
-// stream sends server-sent events: from now on, or those after the number in `after` or Last-Event-ID.
-func (h *feedHandler) stream(w http.ResponseWriter, r *http.Request) {
-	s := stream{feed: h.feed, w: w, control: http.NewResponseController(w)}
+// serveStream sends server-sent events: from now on, or those after the number in `after` or Last-Event-ID.
+func serveStream(feed Source, w http.ResponseWriter, r *http.Request) {
+	s := stream{feed: feed, w: w, control: http.NewResponseController(w)}
 	if err := s.begin(r); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	_ = s.control.SetReadDeadline(time.Time{}) // the request has been read; else its deadline would end this
+	_ = s.control.SetReadDeadline(time.Time{}) // else that of the request ends this
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no") // a proxy passes them on at once
 	if r.Method == http.MethodHead {
 		return
 	}
-	changes, stop := h.feed.Watch()
+	changes, stop := feed.Watch()
 	defer stop()
 	ping := time.NewTicker(pingEvery)
 	defer ping.Stop()
@@ -253,7 +250,7 @@ func (h *feedHandler) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// stream is one viewer's. Its buffer has one batch of events at most.
+// stream is that of one viewer. Its buffer has one batch of events at most.
 type stream struct {
 	feed    Source
 	w       http.ResponseWriter
@@ -264,7 +261,7 @@ type stream struct {
 	buffer  bytes.Buffer
 }
 
-// begin reads after which event to begin. The numbers of another run don't count.
+// begin reads after which event to begin. A number of another run means the first.
 func (s *stream) begin(r *http.Request) (err error) {
 	now := s.feed.Position()
 	s.run, s.after = now.Run, now.Events
@@ -323,7 +320,7 @@ func (s *stream) add(kind, id string, data any) {
 	fmt.Fprintf(&s.buffer, "event: %s\ndata: %s\n\n", kind, body)
 }
 
-// flush writes, and gives up on a viewer that doesn't read: see the deadlines of the server.
+// flush gives up on a viewer that doesn't read: see the deadlines of the server.
 func (s *stream) flush() error {
 	if _, err := s.buffer.WriteTo(s.w); err != nil {
 		return err

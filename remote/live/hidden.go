@@ -16,9 +16,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// What viewers get is built from harmless fields: a field that is added to a document is hidden until it is added here.
+// What viewers get is built from harmless fields: a new field of a document is hidden until it is added here.
 
-// hiddenText is instead of a text that could contain a name.
+// hiddenText replaces texts that could contain a name.
 const hiddenText = "details are hidden"
 
 func hideText(text string) string {
@@ -28,7 +28,7 @@ func hideText(text string) string {
 	return hiddenText
 }
 
-// hidden is a document without the names of users. It is derived once for all viewers.
+// hidden is derived once for all viewers.
 func (f *Feed) hidden(from *FleetState) *FleetState {
 	f.deriving.Lock()
 	defer f.deriving.Unlock()
@@ -66,7 +66,6 @@ func withoutNames(f *FleetState) *FleetState {
 	return h
 }
 
-// each is a list of what each value becomes.
 func each[T any](list []T, become func(*T) T) []T {
 	result := make([]T, len(list))
 	for i := range list {
@@ -75,7 +74,7 @@ func each[T any](list []T, become func(*T) T) []T {
 	return result
 }
 
-// hideHost hides what belongs to users other than those that are shown.
+// hideHost hides what belongs to users who aren't shown.
 func hideHost(h *FleetHost, shown func(snapshot.Username) bool) FleetHost {
 	host := FleetHost{
 		Name: h.Name, Via: h.Via, Seen: h.Seen, Changed: h.Changed,
@@ -133,7 +132,7 @@ func hideFailure(f *remote.Failure) remote.Failure {
 	return remote.Failure{Host: f.Host, Class: f.Class, Error: string(f.Class), NextStep: f.Class.NextStep()}
 }
 
-// hideEvent leaves what happened to somebody, not to whom.
+// hideEvent leaves what happened, not to whom.
 func hideEvent(e *FleetEvent) {
 	*e = FleetEvent{
 		Number: e.Number, Time: e.Time, Cycle: e.Cycle, Kind: e.Kind, Host: e.Host, Rule: e.Rule,
@@ -141,7 +140,7 @@ func hideEvent(e *FleetEvent) {
 	}
 }
 
-// hideReservations leaves out who has reserved, and why, except for users that are shown.
+// hideReservations hides who has reserved, and why, except for users who are shown.
 func hideReservations(list []Booking, shown func(snapshot.Username) bool) []Booking {
 	list = slices.Clone(list) // nil stays nil
 	for i := range list {
@@ -154,7 +153,7 @@ func hideReservations(list []Booking, shown func(snapshot.Username) bool) []Book
 	return list
 }
 
-// reveal is a document without names, except for what belongs to the user.
+// reveal adds to a document without names what belongs to the user.
 func (r *restricted) reveal(hidden, all *FleetState) *FleetState {
 	f := *hidden
 	f.Hosts, f.Findings = slices.Clone(hidden.Hosts), slices.Clone(hidden.Findings)
@@ -194,9 +193,9 @@ type Source interface {
 	IdleSince(host snapshot.Hostname, gpu snapshot.DeviceIndex) time.Time
 }
 
-// For is what a user may see who may not see the names of others; an empty name is someone who may see none. What
-// others could put a name into is left out: texts, environments, commands, containers and process ids, labels, the
-// errors and warnings of hosts. What stays are the names of hosts and models, states and numbers.
+// For is what a user may see who may not see the names of others, or any names if user is empty. What others could put
+// a name into is left out: texts, environments, commands, containers and process ids, labels, the errors and warnings of
+// hosts. The names of hosts and models, states and numbers stay.
 func (f *Feed) For(user snapshot.Username) Source { return &restricted{f, user} }
 
 // Public is a Feed with all names, without the command lines that /proc hides on their hosts.
@@ -217,7 +216,6 @@ func (p public) Fleet() *FleetState {
 	return &f
 }
 
-// publicGPUs are GPUs without command lines that /proc hides.
 func publicGPUs(list []gpus.GPU) []gpus.GPU {
 	private := func(p gpus.Process) bool { return p.PrivateCommand != "" }
 	if !slices.ContainsFunc(list, func(g gpus.GPU) bool { return slices.ContainsFunc(g.Processes, private) }) {

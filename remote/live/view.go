@@ -7,7 +7,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// Index is a FleetState with what viewers look up in it: a host may make up thousands of findings and processes.
+// Index makes look-ups in a FleetState fast: a host may make up thousands of findings and processes.
 type Index struct {
 	*FleetState
 	Counts gpus.StateCounts // of all hosts
@@ -16,7 +16,7 @@ type Index struct {
 	findings map[snapshot.Hostname][]*Finding
 	gpus     map[gpuKey][]*Finding
 	pids     map[hostPID][]*Finding
-	found    map[gpuKey]bool // the GPUs with a finding, or with processes that are ended because of one
+	found    map[gpuKey]bool // GPUs with a finding, or with processes that are ended because of one
 }
 
 type hostPID struct {
@@ -24,7 +24,7 @@ type hostPID struct {
 	pid  snapshot.PID
 }
 
-// NewIndex looks at a FleetState once for all that is asked later.
+// NewIndex reads a FleetState once for all look-ups.
 func NewIndex(f *FleetState) *Index {
 	v := &Index{
 		FleetState: f, hosts: make(map[snapshot.Hostname]*FleetHost, len(f.Hosts)),
@@ -51,7 +51,7 @@ func NewIndex(f *FleetState) *Index {
 	return v
 }
 
-// add notes what a finding is about. The processes that are ended because of it may be on other hosts.
+// add notes what a finding is about. Processes that are ended because of it may be on other hosts.
 func (v *Index) add(f *Finding, ended map[hostPID]bool) {
 	if f.Host != "" {
 		v.findings[f.Host] = append(v.findings[f.Host], f)
@@ -71,7 +71,7 @@ func (v *Index) add(f *Finding, ended map[hostPID]bool) {
 	}
 }
 
-// Host is a host of the fleet; nil if it has none of this name.
+// Host is the host of a name; nil for none.
 func (v *Index) Host(name snapshot.Hostname) *FleetHost { return v.hosts[name] }
 
 // FindingsOn are those on a host.
@@ -94,7 +94,7 @@ func (v *Index) FindingsAbout(host snapshot.Hostname, g *gpus.GPU) []*Finding {
 // Mark is a GPU in one character, for views that show many.
 type Mark byte
 
-// The marks. Each GPU has the first one that is true of it, in this order.
+// The marks. A GPU has the first one that is true of it.
 const (
 	MarkFailed   Mark = 'F'
 	MarkUnusable Mark = 'U'
@@ -107,7 +107,7 @@ const (
 	MarkUnused   Mark = 'a' // attached, or held by processes, and idle
 )
 
-// marks are those of GPUs about which there is nothing else to say.
+// marks are those of GPUs without findings and exemptions.
 var marks = map[gpus.State]Mark{
 	gpus.Failed: MarkFailed, gpus.Unusable: MarkUnusable, gpus.Unknown: MarkUnknown, gpus.Busy: MarkBusy,
 	gpus.Free: MarkFree, gpus.MIG: MarkMIG, gpus.Attached: MarkUnused, gpus.Idle: MarkUnused,

@@ -1,6 +1,6 @@
-// Package socket is what genv serves HTTP on. It opens and finds the unix socket of a controller, and says who is at
-// the other end of a connection. Serve, for TCP and unix sockets, has bounds: slow clients, clients that stop reading,
-// and very many clients delay neither other clients nor the shutdown, and can't exhaust the program.
+// Package socket opens and finds the unix socket of a controller, and says who is at the other end of a connection.
+// Serve, for TCP and unix sockets, has bounds: slow clients, clients that stop reading, and very many clients delay
+// neither other clients nor the shutdown, and can't exhaust the program.
 //
 //	listener, err := socket.Listen(ctx, path)
 //	defer listener.Close()
@@ -30,7 +30,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// Group may connect to a socket, if the controller may give it files; otherwise only its own account and root may.
+// Group may connect to a socket, if the controller may give files to it. Its own account and root always may.
 const Group = "genv"
 
 // ErrInUse is wrapped when a living process has the socket.
@@ -42,7 +42,7 @@ type Listener struct {
 	lock *os.File // held for as long as the socket is open
 }
 
-// Listen opens a socket. It replaces a socket on which no process listens any more, and makes a missing folder.
+// Listen replaces a socket on which no process listens any more, and makes a missing folder.
 func Listen(ctx context.Context, path string) (*Listener, error) {
 	if err := prepareFolder(filepath.Dir(path)); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// prepareFolder makes the folder of a socket, and refuses one in which others could replace files.
+// prepareFolder refuses a folder in which others could replace files.
 func prepareFolder(dir string) error {
 	mode := os.FileMode(0o755)
 	if os.Geteuid() != 0 {
@@ -89,7 +89,7 @@ func prepareFolder(dir string) error {
 	return nil
 }
 
-// lockFor makes sure that two controllers which start at the same time don't both replace a dead socket.
+// lockFor keeps two controllers that start at the same time from both replacing a dead socket.
 func lockFor(ctx context.Context, path string) (*os.File, error) {
 	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -125,7 +125,7 @@ func listen(ctx context.Context, path string) (net.Listener, error) {
 			return nil, err
 		}
 	}
-	// Linux takes the mode of the file from the descriptor: no moment with a wider one.
+	// Linux takes the file's mode from the descriptor, so that it is never wider.
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var failed error
 		err := c.Control(func(fd uintptr) { failed = unix.Fchmod(int(fd), 0o600) })
@@ -186,7 +186,7 @@ func ListenTCP(ctx context.Context, address string, port int) (net.Listener, err
 	return listener, nil
 }
 
-// Peer is the process that opened the other end of a connection, as the kernel reports it. It may have ended.
+// Peer is the process at the other end of a connection, as the kernel reports it. It may have ended.
 type Peer struct {
 	PID snapshot.PID
 	UID snapshot.UID
@@ -196,7 +196,7 @@ type Peer struct {
 
 type peerKey struct{}
 
-// WithPeer is for http.Server.ConnContext: handlers then find the Peer with PeerOf.
+// WithPeer is for http.Server.ConnContext, so that handlers find the Peer with PeerOf.
 func WithPeer(ctx context.Context, conn net.Conn) context.Context {
 	peer, err := peerOf(conn)
 	if err != nil {
@@ -220,7 +220,7 @@ func Self() Peer {
 	return self
 }
 
-// peerOf asks the kernel. For a connection to a listener, it is the process that listens.
+// peerOf returns the process that listens if conn is a connection to a listener.
 func peerOf(conn net.Conn) (Peer, error) {
 	unixConn, ok := conn.(*net.UnixConn)
 	if !ok {
@@ -239,9 +239,8 @@ func peerOf(conn net.Conn) (Peer, error) {
 	return peer, err
 }
 
-// loginOf is the user who logged in and started the process at the other end of a socket,
-// whatever the process became since, as by sudo: see loginuid in proc(5). It is nil if the
-// kernel doesn't know, as for services, or if it can't be said of which process it is.
+// loginOf is the user who logged in before the process at the other end of a socket was started, also through sudo: see
+// loginuid in proc(5). It is nil if the kernel doesn't know, as for services, or if the process is uncertain.
 func loginOf(fd int, pid snapshot.PID) *snapshot.UID {
 	pidfd, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
 	if err != nil { // before Linux 6.5
@@ -271,7 +270,7 @@ func parseLogin(text string) *snapshot.UID {
 	return new(snapshot.UID(n))
 }
 
-// Name is the name of the socket in its folder, and folder the folder's.
+// Name is that of the socket in its folder.
 const (
 	Name   = "controller.sock"
 	folder = "genv-controller"
@@ -284,8 +283,8 @@ const (
 	Off      = "off"
 )
 
-// DefaultPath is where a controller with this environment and uid opens its socket: in systemd's RuntimeDirectory=, in
-// /run for root, and else in the user's XDG_RUNTIME_DIR; empty if there is none of these.
+// DefaultPath is where a controller opens its socket: in systemd's RuntimeDirectory=, in /run for root, and else in the
+// user's XDG_RUNTIME_DIR; empty if there is none of these.
 func DefaultPath(getenv func(string) string, uid int) string {
 	dir, _, _ := strings.Cut(getenv("RUNTIME_DIRECTORY"), ":")
 	switch user := getenv("XDG_RUNTIME_DIR"); {
@@ -299,8 +298,8 @@ func DefaultPath(getenv func(string) string, uid int) string {
 	return ""
 }
 
-// Find returns the socket of a running controller: the one that GENV_SOCKET names, or else
-// the user's own or the one in /run, if there is one; empty if there is none.
+// Find returns the socket of a running controller: the one that GENV_SOCKET names, or else the user's own or the one in
+// /run; empty if there is none.
 func Find(getenv func(string) string, uid int) string {
 	named, own := getenv(Variable), DefaultPath(getenv, uid)
 	switch {
@@ -323,8 +322,8 @@ func isSocket(path string, of func(owner int) bool) bool {
 	return err == nil && stat.Mode&unix.S_IFMT == unix.S_IFSOCK && of(int(stat.Uid))
 }
 
-// Dial connects to the controller that listens on a socket. The process that listens must belong to root, to the caller
-// or to the owner of the folder. In /tmp, for example, anybody could listen, show false data and ignore requests.
+// Dial connects to a controller. The process that listens must belong to root, to the caller or to the owner of the
+// folder: in /tmp, any user could listen, show false data and ignore requests.
 func Dial(ctx context.Context, path string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err != nil {
@@ -337,7 +336,7 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 	return conn, nil
 }
 
-// Answers reports whether a process listens on a socket. An error says that there may be one.
+// Answers reports whether a process listens on a socket. After an error there may be one.
 func Answers(ctx context.Context, path string) (bool, error) {
 	conn, err := Dial(ctx, path)
 	switch {

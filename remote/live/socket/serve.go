@@ -21,11 +21,10 @@ const (
 	piece        = 64 << 10
 )
 
-// stopTimeout is for how long the end waits for answers that are being written.
-const stopTimeout = 500 * time.Millisecond
+const stopTimeout = 500 * time.Millisecond // for answers that are being written
 
-// Serve answers requests until the listener is closed by the returned function, which ends the contexts of requests and
-// waits for answers only for a short time. Handlers find who is at the other end of a unix socket with PeerOf.
+// Serve answers requests until stop is called, which closes the listener, ends the contexts of requests and waits a
+// short time for answers. Handlers find who is at the other end of a unix socket with PeerOf.
 func Serve(listener net.Listener, handler http.Handler) (failed <-chan error, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	open := new(connections)
@@ -47,7 +46,7 @@ func Serve(listener net.Listener, handler http.Handler) (failed <-chan error, st
 	}
 }
 
-// patient gives clients some time for each piece of an answer, and so as long as they need for all of it.
+// patient gives clients some time for each piece of an answer, and as long as they need for all of it.
 func patient(handler http.Handler, forPiece time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler.ServeHTTP(&writer{w, http.NewResponseController(w), forPiece}, r)
@@ -78,9 +77,8 @@ func (w *writer) Write(p []byte) (written int, err error) {
 // Unwrap is for http.ResponseController.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// connections are those that are open, the oldest first. Beyond maxConnections the oldest of
-// the user with most is closed: with a limit on new ones, or if it were the oldest of all, a user who
-// opens that many would shut others out, such as an administrator who ends something.
+// connections are those that are open, the oldest first. Beyond maxConnections the oldest of the user with most is
+// closed. If new ones were refused, or the oldest of all closed, one user could shut others out.
 type connections struct {
 	mu   sync.Mutex
 	open []connection
