@@ -13,17 +13,17 @@ import (
 type attempt struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	timer  *time.Timer   // until it begins; nil if it begins at once
-	waits  bool          // the login is not under way yet: for its time, or for an answer to a probe
-	done   chan struct{} // closed when it is over, or not waited for any more
+	timer  *time.Timer   // begins it; nil if it begins at once
+	waits  bool          // for its time or for an answer to a probe: the login isn't under way
+	done   chan struct{} // closed when it is over, or isn't waited for any more
 	end    func()        // closes done
 }
 
-// loginTimeout is how long a host may take from the connection to genv's greeting: PAM, a home folder and a sudo that
-// looks up names may be slow, and the login is for many requests.
+// loginTimeout is the time from the connection to genv's greeting: PAM, a home folder or a sudo that looks up names may
+// be slow, and the login is for many requests.
 const loginTimeout = time.Minute
 
-// begin begins an attempt after a pause; first, if set, is done before it. c.mu is held.
+// begin begins an attempt after a pause, with first, if set, as its first step; c.mu is held.
 func (c *Conn) begin(pause time.Duration, first func()) {
 	a := &attempt{done: make(chan struct{})}
 	a.end = sync.OnceFunc(func() { close(a.done) })
@@ -47,7 +47,7 @@ func (c *Conn) begin(pause time.Duration, first func()) {
 	})
 }
 
-// cancelAttempt ends the attempt that is under way or due later; c.mu is held.
+// cancelAttempt ends the attempt that is under way or due; c.mu is held.
 func (c *Conn) cancelAttempt() {
 	a := c.attempt
 	if a == nil {
@@ -71,7 +71,7 @@ func (c *Conn) try(a *attempt) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.attempt != a { // it is not wanted any more
+	if c.attempt != a { // cancelled
 		if t != nil {
 			c.pool.running.Go(t.close)
 		}
@@ -92,7 +92,7 @@ func (c *Conn) try(a *attempt) {
 	}
 }
 
-// probe finds out whether a login is due: when the host answers, or was never tried, or can't be probed.
+// probe says whether a login is due: if the host answers, was never tried, or can't be probed.
 func (c *Conn) probe(ctx context.Context) (pause time.Duration, login bool, err error) {
 	c.mu.Lock()
 	failure := c.failure
@@ -114,17 +114,17 @@ func (c *Conn) probe(ctx context.Context) (pause time.Duration, login bool, err 
 	return pause, login, err
 }
 
-// login logs in to the host and finds out how it can be asked. A host that was lost is also asked for a snapshot: one
-// that greets and then hangs does not come back into the cycles. One that says why it has none does.
+// login logs in to the host and finds its transport. A host that was lost is also asked for a snapshot, so that one
+// that greets and then hangs doesn't return to the cycles. One that says why it has none does.
 func (c *Conn) login(a *attempt) (transport, error) {
 	c.mu.Lock()
 	lost, failing, wanted := c.failure != nil, c.failing, c.attempt == a
 	a.waits = false
 	c.mu.Unlock()
-	if !wanted { // it was cancelled while its host was probed
+	if !wanted { // cancelled during the probe
 		return nil, notBegun(context.Canceled)
 	}
-	if failing { // a quarter of the places, so that such hosts don't delay the others
+	if failing { // such hosts get a quarter of the places, and don't delay the others
 		if err := c.pool.retries.acquire(a.ctx); err != nil {
 			return nil, err
 		}
@@ -136,7 +136,7 @@ func (c *Conn) login(a *attempt) (transport, error) {
 	}
 	leave := sync.OnceFunc(c.pool.logins.release)
 	defer leave()
-	defer time.AfterFunc(c.pool.Timeout, leave).Stop() // who takes longer waits, and doesn't delay others
+	defer time.AfterFunc(c.pool.Timeout, leave).Stop() // a slow login doesn't delay others
 	if patience := c.pool.Patience; patience > 0 {
 		defer time.AfterFunc(patience, func() { c.beSlow(a) }).Stop()
 	}
@@ -144,7 +144,7 @@ func (c *Conn) login(a *attempt) (transport, error) {
 	defer cancel()
 	t, err := c.dial(ctx)
 	if remote.ClassOf(err) == remote.InvalidOutput {
-		c.pool.Network.Disconnect(c.host) // whatever is wrong may be so on this connection alone
+		c.pool.Network.Disconnect(c.host) // perhaps only this connection is at fault
 	}
 	if err != nil || !lost {
 		return t, err
@@ -158,7 +158,7 @@ func (c *Conn) login(a *attempt) (transport, error) {
 	return t, nil
 }
 
-// beSlow ends the wait for a first login, which goes on.
+// beSlow ends the wait for a first login, but not the login.
 func (c *Conn) beSlow(a *attempt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,7 +182,7 @@ func (c *Conn) adopt(t transport) {
 	}
 }
 
-// setFailing notes whether the login failed last; c.mu is held.
+// setFailing notes whether the last login failed; c.mu is held.
 func (c *Conn) setFailing(failing bool) {
 	switch {
 	case failing && !c.failing:

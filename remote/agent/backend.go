@@ -19,17 +19,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
-// Backend is a host as Answers see it. It is safe for concurrent use.
+// Backend is the host. It is safe for concurrent use.
 type Backend interface {
 	// Snapshot returns the host's snapshot as snapshot.EncodeNative writes it. It may give up when ctx ends.
 	Snapshot(ctx context.Context, age local.Age) ([]byte, error)
-	// Execute carries out an order, to its end even if the controller has hung up, while asker holds its right.
+	// Execute carries out an order while asker holds its right, also if the controller has hung up.
 	Execute(ctx context.Context, o order.Order, asker asked.Authority) (Execution, error)
 	// Notify shows messages on users' terminals, or keeps them for their next login.
 	Notify(messages []Message) ([]Receipt, error)
 }
 
-// NewGreeting is the greeting of a host that answers through Answers. more are capabilities that only some have.
+// NewGreeting is the greeting of a host with Answers. more are capabilities that only some have.
 func NewGreeting(genv string, more ...string) frame.Greeting {
 	return frame.Greeting{
 		Protocol: frame.Version, Genv: genv,
@@ -39,7 +39,7 @@ func NewGreeting(genv string, more ...string) frame.Greeting {
 	}
 }
 
-// NewViewGreeting is the greeting of a host that answers by a ViewHandler.
+// NewViewGreeting is the greeting of a host with a ViewHandler.
 func NewViewGreeting(genv string) frame.Greeting {
 	return frame.Greeting{
 		Protocol: frame.Version, Genv: genv,
@@ -47,12 +47,12 @@ func NewViewGreeting(genv string) frame.Greeting {
 	}
 }
 
-// ViewHandler is that of a genv without root, for anyone with a login: it refuses whatever changes something. document
-// returns one of genv 1.4.3, devices or envs, and may give up when ctx ends.
+// ViewHandler is that of a genv without root, which refuses to change anything. document returns one of genv 1.4.3,
+// devices or envs, and may give up when ctx ends.
 func ViewHandler(document func(ctx context.Context, part string) ([]byte, error)) Handler {
 	return func(_ context.Context, r Call) ([]byte, error) {
 		switch r.Name {
-		case RequestDevices, RequestEnvironments: // which are called as their documents
+		case RequestDevices, RequestEnvironments: // as the documents are called
 			return document(r.Wanted, r.Name)
 		case RequestPing:
 			return r.Body, nil
@@ -65,25 +65,25 @@ func ViewHandler(document func(ctx context.Context, part string) ([]byte, error)
 type Answers struct {
 	Backend Backend
 	Fence   Fence // nil for a host without CapabilityFence
-	// Guard gives or renews an order for the kernel guard and says what that does; nil for a host without the
-	// capability RequestGuard. It must be quick: other requests wait for it.
+	// Guard gives or renews an order for the kernel guard; nil for a host without the capability RequestGuard. It must
+	// be quick: other requests wait for it.
 	Guard func(context.Context, GuardRequest) (GuardAnswer, error)
 	// Event waits until something may have changed since the last snapshot began; nil for a host without
 	// CapabilityEvents. Its error is the cause of ctx's end, or why there are no events.
 	Event func(context.Context) error
 	// These may be nil.
-	Tokens func(own string) ([]string, error)    // keeps a token, and returns others: see SnapshotAnswer
-	Allow  func(*service.Allowance)              // passes on what the policy allows, nil for as before; waits for nothing
+	Tokens func(own string) ([]string, error)    // keeps a token, and returns the others: see SnapshotAnswer
+	Allow  func(*service.Allowance)              // passes on what the policy allows, nil for no change, without waiting
 	Try    func(context.Context) *snapshot.Trial // tries what acting on the host needs
 
 	codes    atomic.Bool // see SnapshotRequest.Codes
 	revision uint64
 	last     []byte              // the snapshot of that revision
-	lease    *fence.LeaseRequest // of the controller; nil if it asked for none
+	lease    *fence.LeaseRequest // the controller's; nil for none
 }
 
-// renew admits the request for a lease that comes with one for a snapshot, or else that of an earlier one. Any
-// controller may look without a lease. A host is taken over once: then another one may do it, too.
+// renew admits the request for a lease of this or an earlier request. Any controller may look without a lease. A host
+// is taken over once: after that, another controller may do so.
 func (a *Answers) renew(r *fence.LeaseRequest) error {
 	asked := cmp.Or(r, a.lease)
 	if r != nil {
@@ -99,10 +99,9 @@ func (a *Answers) renew(r *fence.LeaseRequest) error {
 
 // Fence decides which controller may act on a host; *fence.LeaseFile is one. It is safe for concurrent use.
 type Fence interface {
-	// Admit returns an error if nothing may be done for a controller with this request, which is nil for one without.
+	// Admit returns an error if the controller with this request, nil for none, may do nothing.
 	Admit(r *fence.LeaseRequest) error
-	// Hold is Admit once more, right before something is done for the controller, and keeps
-	// others from being admitted in its place until release is called.
+	// Hold is Admit right before an action, and lets no other controller follow until release is called.
 	Hold(r *fence.LeaseRequest) (release func(), err error)
 	// GiveBack notes that the controller with this request has ended.
 	GiveBack(r *fence.LeaseRequest) error
@@ -116,7 +115,7 @@ func (a *Answers) admit(r *fence.LeaseRequest) error {
 	return a.Fence.Admit(r)
 }
 
-// Handle is a Handler. Only RequestExecute and RequestWait may be handled concurrently.
+// Handle is a Handler. Only RequestExecute and RequestWait may run concurrently.
 func (a *Answers) Handle(ctx context.Context, r Call) ([]byte, error) {
 	body, err := a.handle(ctx, r)
 	if err != nil && a.codes.Load() {
@@ -192,7 +191,7 @@ func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest, r *Call
 	}
 	answer.Revision, answer.ClockMS = a.revision, time.Now().UnixMilli()
 	if a.Tokens != nil && r.Token != "" {
-		answer.Tokens, _ = a.Tokens(r.Token) // without them nothing is proved
+		answer.Tokens, _ = a.Tokens(r.Token) // without them, they are unknown
 	}
 	if request.Revision != a.revision {
 		answer.Snapshot = encoded
@@ -215,7 +214,7 @@ func (a *Answers) execute(ctx context.Context, request ExecuteRequest) (done Exe
 	return done, err
 }
 
-// asker is by what right an order of a controller with this request acts.
+// asker is the right by which an order of a controller with this request acts.
 func (a *Answers) asker(r *fence.LeaseRequest) asked.Authority {
 	if a.Fence == nil {
 		return asked.Authority{}
@@ -240,7 +239,7 @@ func (r *ExecuteRequest) order() (order.Order, error) {
 	return o, nil
 }
 
-const maxMessages = 1024 // how many messages one request may have
+const maxMessages = 1024 // of a request
 
 func (a *Answers) notify(_ context.Context, request NotifyRequest) (NotifyAnswer, error) {
 	if len(request.Messages) > maxMessages {

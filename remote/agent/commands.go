@@ -17,24 +17,22 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 )
 
-// Commands asks hosts of any version by one genv command for each request, in the 1.4.3 format: `genv usage snapshot`
-// and `genv usage execute`. It tries again only if a busy sshd dropped a connection at random.
+// Commands asks hosts of any version with the commands and in the format of 1.4.3: `genv usage snapshot` and `genv
+// usage execute`. It repeats one only if a busy sshd dropped the connection at random.
 type Commands struct {
 	Network Network
-	Measure bool             // ask nvidia-smi for what the 1.4.3 format lacks: utilization, temperature, power
-	Log     zerolog.Logger   // gets what can't be read of the parts of a snapshot
-	slow    time.Duration    // that sudo and genv took when this way was found: commands may take that longer
+	Measure bool             // ask nvidia-smi for utilization, temperature and power, which the 1.4.3 format lacks
+	Log     zerolog.Logger   // gets what can't be read in a part of a snapshot
+	slow    time.Duration    // how long sudo and genv took at the login: commands may take that much longer
 	types   *nvidiasmi.Types // of the processes of one host; nil if they are not asked for
 }
 
-func (Commands) via() Via { return ViaCommands }
-func (Commands) can() Capabilities {
-	return Capabilities{Snapshot: true, Execute: true}
-}
+func (Commands) via() Via          { return ViaCommands }
+func (Commands) can() Capabilities { return Capabilities{Snapshot: true, Execute: true} }
 
 func (Commands) close() {}
 
-// run runs a command; when sudo or genv did not run, the error says why.
+// run runs a command. If sudo or genv did not run, the error says why.
 func (c Commands) run(ctx context.Context, host remote.Host, command remote.Command) (remote.Output, error) {
 	if deadline, ok := ctx.Deadline(); ok && c.slow > 0 {
 		command.Timeout = time.Until(deadline)
@@ -63,7 +61,7 @@ func (c Commands) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Sna
 	return s, nil
 }
 
-// measure adds what nvidia-smi reports to the login about the devices; if it fails or hangs, that is unknown.
+// measure adds what nvidia-smi measures for the login. What fails or hangs is unknown.
 func (c Commands) measure(ctx context.Context, host remote.Host, s *snapshot.Snapshot) {
 	ctx, cancel := leavingTime(ctx, 3, 4)
 	defer cancel()
@@ -75,7 +73,7 @@ func (c Commands) measure(ctx context.Context, host remote.Host, s *snapshot.Sna
 	s.Devices = snapshot.Described(s.Devices, found)
 }
 
-// leavingTime has a part of the time that is left, so that the snapshot is returned in time.
+// leavingTime limits a step to a part of the time that is left for the snapshot.
 func leavingTime(ctx context.Context, parts, of time.Duration) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -84,9 +82,9 @@ func leavingTime(ctx context.Context, parts, of time.Duration) (context.Context,
 	return context.WithTimeout(ctx, time.Until(deadline)*parts/of)
 }
 
-const typesWithin = 10 * time.Second // how long a snapshot waits for the types of processes
+const typesWithin = 10 * time.Second // a snapshot waits for the types of processes
 
-// setTypes sets the types of processes as nvidia-smi, run as the login user, tells them.
+// setTypes sets the types that nvidia-smi shows to the login.
 func (c Commands) setTypes(ctx context.Context, host remote.Host, s *snapshot.Snapshot) {
 	ctx, cancel := leavingTime(ctx, 1, 2)
 	defer cancel()
@@ -99,7 +97,7 @@ func (c Commands) setTypes(ctx context.Context, host remote.Host, s *snapshot.Sn
 	c.types.Set(ctx, s, numbered, time.Now(), typeSource{readonly.Reading{Runner: c.Network}, host}, nil)
 }
 
-// numberOf stands for the UUID of a GPU: the 1.4.3 format has only its index.
+// numberOf stands for a GPU's UUID, which the 1.4.3 format lacks.
 func numberOf(index snapshot.DeviceIndex) snapshot.GPUUUID {
 	return snapshot.GPUUUID(strconv.Itoa(int(index)))
 }
@@ -110,7 +108,7 @@ type typeSource struct {
 }
 
 func (s typeSource) Devices(ctx context.Context, _ time.Duration) (nvidiasmi.Listing, error) {
-	if !nvidiasmi.MayCall(ctx) { // no call goes on there
+	if !nvidiasmi.MayCall(ctx) {
 		return nvidiasmi.Listing{}, nvidiasmi.ErrTimeout
 	}
 	numbered := nvidiasmi.Listing{Time: nvidiasmi.Time{Began: time.Now()}}
@@ -139,12 +137,12 @@ func (c Commands) Environments(ctx context.Context, host remote.Host) ([]snapsho
 	return part(ctx, c, host, snapshot.ReadEnvironments, "envs")
 }
 
-// part asks for a part of a snapshot. What can't be read of it is left out.
+// part asks for a part of a snapshot, and leaves out what can't be read.
 func part[T any](ctx context.Context, c Commands, host remote.Host, read func([]byte) (T, []string, error),
 	name string,
 ) (T, error) {
 	var odd []string
-	host.NoSudo = true // every login may see it, and hosts log each sudo that they refuse, or send mail about it
+	host.NoSudo = true // every login may see it, and a host logs or mails each sudo that it refuses
 	value, _, err := usageSnapshot(ctx, c, host, func(data []byte) (value T, err error) {
 		value, odd, err = read(data)
 		return value, err
@@ -207,8 +205,7 @@ func lines(text []byte) []string {
 	return strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' || r == '\r' })
 }
 
-// withoutRoot is the failure of a host where genv runs without root: its snapshot would lack what the processes of
-// others belong to.
+// withoutRoot is the error where genv runs without root, which can't see the environments of other users' processes.
 func withoutRoot(host remote.Host) error {
 	next := "have sudo run genv as root there (`sudo -n genv usage serve`): look for runas_default and " +
 		"`Runas` in sudoers"
@@ -226,10 +223,10 @@ func withoutRoot(host remote.Host) error {
 	}
 }
 
-// whichUser prints the effective uid of the login, on a line of its own.
+// whichUser prints the login's effective uid on a line of its own.
 const whichUser = `echo; echo "genv-uid $(id -u)"`
 
-// requireRoot returns an error unless genv runs as root, as with sudo: one without `usage serve` doesn't say it.
+// requireRoot returns an error unless genv runs as root. A genv without `usage serve` doesn't say whether it does.
 func (c Commands) requireRoot(ctx context.Context, host remote.Host) error {
 	if !host.NoSudo {
 		return nil
@@ -262,10 +259,10 @@ func (c Commands) About(host remote.Host) About {
 	return About{Via: ViaCommands, Peer: peer}
 }
 
-// Visible is as much of a host's snapshot as every login sees, without sudo: the devices, as registered and as
-// nvidia-smi measures them, the environments, and the processes that use devices, without their environments. Via says
-// whether it comes from genv, or from nvidia-smi and /proc alone, as of a host without genv. Where the login just
-// doesn't find genv, it is an error, since devices may be attached there.
+// Visible is what every login sees without sudo: the devices, as registered and as nvidia-smi measures them, the
+// environments, and the processes on devices, without their environments. via says whether it comes from genv, or from
+// nvidia-smi and /proc where there is no genv. If the login just doesn't find genv, it is an error: devices may be
+// attached there.
 func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Snapshot, via Via, err error) {
 	host.NoSudo = true
 	devices, err := c.Devices(ctx, host)
@@ -285,7 +282,7 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 		return nil, ViaCommands, err
 	}
 	s, _, err = c.visible(ctx, host)
-	// it is not genv that is missing
+	// Here, nvidia-smi is missing, and not genv.
 	if s, err = c.asRoot(ctx, host, s, err, len(devices)); err != nil && remote.ClassOf(err) == remote.GenvMissing {
 		err = &remote.Error{
 			Class: remote.CommandFailed, Err: err,
@@ -296,7 +293,7 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 		return nil, ViaCommands, err
 	}
 	s.Devices, s.Environments = snapshot.Described(devices, s.Devices), environments
-	// of older versions of genv it is unknown
+	// An older genv doesn't say it.
 	if q, _, err := usageSnapshot(ctx, c, host, snapshot.DecodeNative, "--type", "queue"); err == nil {
 		s.Waits, s.Reservations = q.Waits, q.Reservations
 	}
@@ -306,7 +303,7 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 	return s, ViaCommands, nil
 }
 
-// asRoot is a look with the indices of root, if nvidia-smi shows the login fewer devices, as with a guard.
+// asRoot gives a look root's indices if nvidia-smi shows the login fewer devices, as with a guard.
 func (c Commands) asRoot(ctx context.Context, host remote.Host, s *snapshot.Snapshot, err error,
 	registered int,
 ) (*snapshot.Snapshot, error) {
@@ -323,8 +320,8 @@ func (c Commands) asRoot(ctx context.Context, host remote.Host, s *snapshot.Snap
 	return readonly.Renumbered(s, known), nil
 }
 
-// visible is what nvidia-smi and /proc show, with the names of the processes' users and the time zone of the host's
-// clock, in which attachments have their times. registered says that the host has genv's state files.
+// visible is what nvidia-smi and /proc show, with user names and the time zone that attachments have their times in.
+// registered: the host has genv's state files.
 func (c Commands) visible(ctx context.Context, host remote.Host) (s *snapshot.Snapshot, registered bool, err error) {
 	look := readonly.Reading{Runner: c.Network}
 	s, err = look.Look(ctx, host)

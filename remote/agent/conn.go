@@ -13,29 +13,28 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Conn is the connection to one host, if there is one, and otherwise what is done
-// to get one. Its mutex is never held during a call.
+// Conn is the connection to one host, or the attempts to get one. Its mutex is never held during a call.
 type Conn struct {
 	pool *Pool
 	host remote.Host
 
 	mu        sync.Mutex
 	transport transport // nil unless it is connected
-	since     time.Time // the transport was made
+	since     time.Time // when the transport was made
 	asked     bool      // the transport answered a Snapshot
-	attempt   *attempt  // to connect, under way or due later; nil for none
+	attempt   *attempt  // under way or due later; nil for none
 	failure   error     // why there is no transport; nil if it was never tried
-	failing   bool      // the login failed last: it counts in pool.failing
-	wanted    time.Time // a snapshot was asked for
+	failing   bool      // the last login failed: it counts in pool.failing
+	wanted    time.Time // when a snapshot was last asked for
 	closed    bool      // the Conn was removed from its Pool
 	backoff   remote.Backoff
 
-	tookOver  atomic.Bool // the host admitted this controller's claim
-	tokenFlag atomic.Bool // the host takes the token as a flag
+	tookOver  atomic.Bool // the host admitted this controller's lease
+	tokenFlag atomic.Bool // the token is sent as a flag
 }
 
-// reconnectWait is how long a call waits for a host that was cut off to be reconnected. One where genv ended in order
-// is there: it is waited for half of the Timeout.
+// reconnectWait is how long a call waits for the reconnection of a host that was cut off. After an orderly end of genv
+// it waits half of the Timeout.
 const reconnectWait = time.Second
 
 func (c *Conn) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
@@ -45,8 +44,7 @@ func (c *Conn) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	}
 	taken, err := c.ask(ctx, t)
 	if err != nil && errors.Is(err, errCut) && ctx.Err() == nil {
-		// The connection was made in an earlier cycle and had ended since. Asking for
-		// a snapshot changes nothing, so it may be repeated.
+		// An earlier connection had ended.
 		if t, err = c.connected(ctx); err == nil {
 			taken, err = c.ask(ctx, t)
 		}
@@ -54,8 +52,8 @@ func (c *Conn) snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	return taken, err
 }
 
-// connected returns the transport. A host that was never tried is waited for, with Patience. One that was lost is
-// not: the attempt to reach it continues in the background, so that dead hosts don't delay the others.
+// connected returns the transport. It waits for the first login to a host, with Patience. A host that was lost is tried
+// in the background, so that dead hosts don't delay others.
 func (c *Conn) connected(ctx context.Context) (t transport, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,7 +89,7 @@ func (c *Conn) notInFleet() error {
 	return remote.Errorf(remote.Cancelled, "%s is not in the fleet any more", c.host.Name)
 }
 
-// await waits for an attempt as long as its host is to be waited for; c.mu is released meanwhile.
+// await waits for an attempt as long as the host's last failure allows, without c.mu.
 func (c *Conn) await(ctx context.Context, a *attempt) error {
 	var late <-chan time.Time
 	switch {
@@ -135,7 +133,7 @@ func (c *Conn) ask(ctx context.Context, t transport) (taken *snapshot.Snapshot, 
 	return taken, err
 }
 
-// current is the transport, nil for none, and whether it answered a Snapshot.
+// current is the transport, nil for none, and whether it has answered a Snapshot.
 func (c *Conn) current() (t transport, asked bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,7 +149,7 @@ func (c *Conn) streamWith(capability string) (t *streamTransport, connected bool
 	return nil, current != nil
 }
 
-// execute has the host carry out an order. It begins nothing with a host that was lost since it was asked.
+// execute has the host carry out an order, unless the host was lost since its snapshot.
 func (c *Conn) execute(ctx context.Context, o order.Order) (Execution, error) {
 	t, asked := c.current()
 	if t == nil || !asked {
@@ -169,7 +167,7 @@ func (c *Conn) execute(ctx context.Context, o order.Order) (Execution, error) {
 		func(ctx context.Context) (Execution, error) { return t.Execute(ctx, c.host, o) })
 }
 
-// lose ends a transport because of an error, and begins an attempt to get another.
+// lose ends a transport after an error, and begins to reconnect.
 func (c *Conn) lose(t transport, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,7 +186,7 @@ func (c *Conn) discard(t transport, why error) {
 	t.close()
 }
 
-// reset closes the transport, if there is one, and forgets what was wrong with the host before; c.mu is held.
+// reset closes the transport, if any, and forgets earlier failures; c.mu is held.
 func (c *Conn) reset() {
 	if t := c.transport; t != nil {
 		c.pool.running.Go(t.close)
@@ -227,7 +225,7 @@ func (c *Conn) close() {
 	c.closed = true
 }
 
-// call makes a call on a transport within a time, and loses the transport if the call shows that it is broken.
+// call makes a call within a time, and loses the transport if the call shows that it is broken.
 func call[T any](ctx context.Context, c *Conn, t transport, limit time.Duration,
 	do func(context.Context) (T, error),
 ) (value T, err error) {
@@ -248,7 +246,7 @@ func request[A any](ctx context.Context, c *Conn, t *streamTransport, limit time
 	})
 }
 
-// broken reports whether a transport can't be used any more after an error.
+// broken reports whether an error makes a transport unusable.
 func broken(ctx context.Context, err error) bool {
 	switch {
 	case errors.Is(err, ErrRefused), errors.Is(err, errAbandoned):
@@ -263,7 +261,7 @@ func broken(ctx context.Context, err error) bool {
 	return true
 }
 
-// notBegun is the error of what was to be done when its context ended.
+// notBegun is the error of a step that ctx ended before it began.
 func notBegun(cause error) error {
 	return remote.Errorf(remote.Cancelled, "stopped before it was begun: %w", cause)
 }

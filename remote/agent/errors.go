@@ -13,7 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/frame"
 )
 
-// ErrRefused is wrapped when the host understood a request and could not do it. The connection is still good.
+// ErrRefused is wrapped if the host understood a request and can't do it. The connection is still good.
 var ErrRefused = errors.New("the host says")
 
 // ErrLater says that a host has seen a later controller of the same election or state folder.
@@ -23,12 +23,11 @@ var ErrLater = errors.New("a later controller acts on the host")
 const (
 	codeFailed  = "failed"  // it can't do it
 	codeLater   = "later"   // a later controller of the same election or state folder has the lease
-	codeForeign = "foreign" // somebody else has it
-	codeEnded   = "ended"   // somebody else had it, and has ended: see fromText
+	codeForeign = "foreign" // another controller has it
+	codeEnded   = "ended"   // the leader of another election had it, and has ended: see fromText
 )
 
-// refusedError is the answer of a host that refuses a request: JSON for a controller that asks for codes, else the text
-// alone.
+// refusedError is the refusal of a host: JSON for a controller that asks for codes, else the text alone.
 type refusedError struct {
 	Code string `json:"code"`
 	Text string `json:"text"` // for people
@@ -41,7 +40,7 @@ func (e *refusedError) Is(target error) bool {
 	return target == ErrRefused || target == ErrLater && e.Code == codeLater
 }
 
-// coded makes an error of a host one with the JSON of a refusal as its text.
+// coded encodes an error of a host as the JSON of a refusal.
 func coded(err error) error {
 	text := err.Error()
 	r := refusedError{codeFailed, text[:min(len(text), maxRefusalKept)]}
@@ -66,7 +65,7 @@ func refusalOf(body []byte) error {
 	return &r
 }
 
-// fromText is the refusal of a host of the versions that send texts only.
+// fromText reads the refusal of a version that sends texts only.
 func fromText(said string) refusedError {
 	const (
 		refused = "refused: "
@@ -96,7 +95,7 @@ const (
 		"--leader has changed"
 )
 
-// refusedByHost is the error of a refusal. lease is what the controller asked for; nil for none.
+// refusedByHost classifies a refusal. lease is what the controller asked for; nil for none.
 func refusedByHost(err error, lease *fence.LeaseRequest) *remote.Error {
 	e := &remote.Error{Class: remote.Replaced, Err: err}
 	switch refused, ok := errors.AsType[*refusedError](err); {
@@ -112,11 +111,11 @@ func refusedByHost(err error, lease *fence.LeaseRequest) *remote.Error {
 	return e
 }
 
-// maxRefusalKept is how much is kept of the text with which a host refuses, in bytes: it is shown to the administrator.
+// maxRefusalKept is how much of a host's refusal is kept for the administrator, in bytes.
 const maxRefusalKept = 4096
 
-// classify gives an error its class. ctx is that of the call; an error of a stream
-// that a call has ended has no call any more, but the cause of the call's end.
+// classify gives an error its class. ctx is that of the call, if any. A stream that a call ended has the cause of that
+// call's end as its error.
 func classify(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, new(*remote.Error)):
@@ -152,7 +151,7 @@ func (t *streamTransport) explain(ctx context.Context, err error) error {
 	return why
 }
 
-// cut says why a stream ended at the other end. After all ends but a host's own error it may do better the next time.
+// cut says why a stream ended at the other end. errCut is wrapped unless a new connection would fail in the same way.
 func (t *streamTransport) cut(ctx context.Context, err error) error {
 	known, reason := t.closeReason(ctx)
 	switch {
@@ -174,7 +173,7 @@ var (
 	errHungUp = fmt.Errorf("%w: genv on the host ended in order", errCut)
 )
 
-// closeReason says whether it is known why the session's output ended, and the reason: nil if genv ended in order.
+// closeReason says whether it is known why the session's output ended; reason is nil if genv ended in order.
 func (t *streamTransport) closeReason(ctx context.Context) (known bool, reason error) {
 	over := make(chan error, 1)
 	t.pool.running.Go(func() { over <- t.session.Wait() })

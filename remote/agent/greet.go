@@ -14,14 +14,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// openStream starts `genv usage serve` and reads its greeting. Over ssh(1), a busy sshd shows when none comes.
+// openStream starts `genv usage serve` and reads its greeting. Over ssh(1), a busy sshd shows only here.
 func (c *Conn) openStream(ctx context.Context) (*streamTransport, error) {
 	t, err := remote.UntilNotBusy(ctx, func() (*streamTransport, error) {
 		t, err := c.greet(ctx)
 		if !sudoRefuses(err) || !c.tokenFlag.CompareAndSwap(false, true) {
 			return t, err
 		}
-		withFlag, again := c.greet(ctx) // sudoers may be of an earlier version: `usage serve *`
+		withFlag, again := c.greet(ctx) // sudoers of an earlier version may allow `usage serve *` alone
 		if again != nil {
 			c.tokenFlag.Store(false)
 		}
@@ -62,17 +62,16 @@ func (c *Conn) greet(ctx context.Context) (*streamTransport, error) {
 		before.over.Store(true)
 		t.able = ableTo(t.stream.Greeting)
 		c.tokenFlag.Store(flag && t.stream.Greeting.Can(capabilityControllers))
-	}
-	if err == nil {
 		t.stream.WriteTimeout = c.pool.Timeout
 		return t, nil
 	}
-	if errors.Is(err, frame.ErrNoGreeting) && !flag && strings.Contains(before.end.String(), string(frame.Beacon(""))) {
+	noGreeting := errors.Is(err, frame.ErrNoGreeting)
+	if noGreeting && !flag && strings.Contains(before.end.String(), string(frame.Beacon(""))) {
 		c.tokenFlag.Store(true)
 		c.pool.running.Go(session.Close)
 		return c.greet(ctx)
 	}
-	if errors.Is(err, frame.ErrNoGreeting) && errors.Is(err, io.EOF) {
+	if noGreeting && errors.Is(err, io.EOF) {
 		if _, reason := t.closeReason(ctx); reason != nil {
 			err = reason
 		}
@@ -81,14 +80,14 @@ func (c *Conn) greet(ctx context.Context) (*streamTransport, error) {
 	return nil, before.explain(c.host.Name, classify(ctx, err))
 }
 
-// preface keeps the end of what a login prints before the greeting: where none comes it says why, as nologin(8) does.
+// preface keeps the end of what a login prints before the greeting. It says why there is none, as nologin(8) does.
 type preface struct {
 	io.Reader
 	over atomic.Bool
 	end  text.Tail
 }
 
-const maxPreface = 512 // how much of what a login prints is kept, in bytes
+const maxPreface = 512 // bytes
 
 func (p *preface) Read(b []byte) (int, error) {
 	n, err := p.Reader.Read(b)
@@ -98,10 +97,10 @@ func (p *preface) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// capabilityControllers is that of versions that take the token as a flag, and greet with an empty one without it.
+// capabilityControllers is that of versions that take the token as a flag, and without it greet with an empty one.
 const capabilityControllers = "controllers"
 
-// explain adds the last line to an error that says no more than a status. What takes too long is the login or sudo.
+// explain adds the last line to an error that has only a status. If it took too long, that is the login or sudo.
 func (p *preface) explain(host string, err error) error {
 	said := text.LastLine(p.end.String())
 	if said != "" {

@@ -19,9 +19,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Lease asks hosts for a lease from the next snapshot on. Those that can do it refuse all that comes of a controller
-// that was replaced: that fails with the class remote.Replaced. nil asks for none, as at first. After another request
-// it also ends the connections, on which hosts take all for that of the controller that asked.
+// Lease asks hosts for a lease from the next snapshot on. Hosts that know leases refuse a controller that was replaced:
+// an error of the class remote.Replaced. nil, as at first, asks for none. After another request, nil also ends the
+// connections: for hosts, all that comes on them is from the controller that asked.
 func (p *Pool) Lease(r *fence.LeaseRequest) {
 	if r != nil {
 		asked := *r
@@ -50,7 +50,7 @@ func (p *Pool) connections() []*Conn {
 	return slices.Collect(maps.Values(p.conns))
 }
 
-// Allow has hosts told, by name, with the next snapshot, what the policy allows there: each value once on a connection.
+// Allow sends hosts, with their next snapshots, what the policy allows there: each value once on a connection.
 func (p *Pool) Allow(byHost map[snapshot.Hostname]*service.Allowance) { p.allowances.Store(&byHost) }
 
 func (p *Pool) allowance(host string) *service.Allowance {
@@ -60,7 +60,7 @@ func (p *Pool) allowance(host string) *service.Allowance {
 	return nil
 }
 
-// leaseFor is the request for a host. It is taken over once: since then another controller may have done so.
+// leaseFor is the request for a host, which is taken over once: another controller may have taken it over since.
 func leaseFor(asked *fence.LeaseRequest, tookOver bool) *fence.LeaseRequest {
 	if asked == nil {
 		return nil
@@ -70,10 +70,10 @@ func leaseFor(asked *fence.LeaseRequest, tookOver bool) *fence.LeaseRequest {
 	return &r
 }
 
-const giveBackWithin = time.Second // how long hosts have to note that this controller has ended
+const giveBackWithin = time.Second
 
-// GiveBack gives back the leases of the hosts that are connected, so that any controller may follow. A host that
-// doesn't hear of it goes on refusing others for a day.
+// GiveBack gives back the leases of connected hosts, so that any controller may follow. Another host refuses others for
+// a day.
 func (p *Pool) GiveBack(ctx context.Context) {
 	leave, err := p.beginCall()
 	if err != nil {
@@ -99,8 +99,8 @@ func giveBack(ctx context.Context, conns []*Conn) {
 type Acting struct {
 	Lease   *fence.Lease    `json:"noted,omitempty"`         // nil for none
 	Unknown string          `json:"noted_unknown,omitempty"` // why the host can't say, and lets no controller act
-	Trial   *snapshot.Trial `json:"trial,omitempty"`         // of what acting there needs, just now; nil for none
-	Refuses bool            `json:"-"`                       // other controllers; without that it gives no leases
+	Trial   *snapshot.Trial `json:"trial,omitempty"`         // of what acting needs, made for this answer; nil for none
+	Refuses bool            `json:"-"`                       // other controllers; false if it gives no leases
 }
 
 func (a *Answers) acting(ctx context.Context, _ struct{}) (answer Acting, _ error) {
@@ -117,9 +117,9 @@ func (a *Answers) acting(ctx context.Context, _ struct{}) (answer Acting, _ erro
 	return answer, nil
 }
 
-const maxUnknown = 256 // how long a reason of a host may be, in bytes
+const maxUnknown = 256 // bytes
 
-// bounded is the answer of a host with what can be true of it.
+// bounded keeps what can be true of a host's answer.
 func (a Acting) bounded() Acting {
 	b := Acting{Unknown: text.Cut(a.Unknown, maxUnknown), Trial: a.Trial.Bounded(), Refuses: true}
 	if a.Lease != nil && a.Lease.Check() == nil {
@@ -128,7 +128,7 @@ func (a Acting) bounded() Acting {
 	return b
 }
 
-// Acting asks a host which controller acts there; remote.Version is the class for a genv that is too old to say it.
+// Acting asks a host which controller acts there. The class is remote.Version if its genv is too old to say it.
 func (p *Pool) Acting(ctx context.Context, host remote.Host) (Acting, error) {
 	return onConn(p, host, func(c *Conn) (answer Acting, err error) {
 		t, err := c.connected(ctx)
@@ -144,13 +144,13 @@ func (p *Pool) Acting(ctx context.Context, host remote.Host) (Acting, error) {
 	})
 }
 
-// AskOnce is the input of a `genv usage serve` that is only asked RequestActing: see ReadOnce.
+// AskOnce is the input of a `genv usage serve` that gets one request, RequestActing: see ReadOnce.
 func AskOnce(token string) []byte {
 	f := frame.Frame{Kind: frame.KindRequest, Name: RequestActing, ID: 1, Body: []byte("{}")}
 	return f.Append([]byte(token + "\n"))
 }
 
-// ReadOnce reads what such a genv prints. The trial is nil if it didn't try anything.
+// ReadOnce reads the output. The trial is nil if there was none.
 func ReadOnce(output io.Reader, token string) (*frame.Greeting, *snapshot.Trial, error) {
 	in := bufio.NewReader(output)
 	greeting, err := frame.ReadGreeting(in, token)

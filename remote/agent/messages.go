@@ -22,13 +22,12 @@ const (
 	RequestSnapshot = "snapshot"
 	RequestExecute  = "execute"
 	RequestPing     = "ping"
-	RequestNotify   = "tell"    // show messages to users on their terminals, as write(1) does
-	RequestWait     = "wait"    // until something may have changed on the host since its last snapshot
-	RequestGiveBack = "release" // the lease of the host: the controller has ended
+	RequestNotify   = "tell"    // show messages on users' terminals
+	RequestWait     = "wait"    // until something may have changed since the last snapshot
+	RequestGiveBack = "release" // the lease: the controller has ended
 	RequestGuard    = "guard"   // also a capability; the answer says if the host's kernel has no guard
-	RequestActing   = "acting"  // also a capability: which controller may act; the host tries what acting needs
-	// RequestDevices and RequestEnvironments are for every login, without root: the documents of `genv usage snapshot
-	// --type devices` and `--type envs`.
+	RequestActing   = "acting"  // also a capability: which controller may act, with a trial of what acting needs
+	// These are for every login, without root: the documents of `genv usage snapshot --type devices` and `--type envs`.
 	RequestDevices      = "devices"
 	RequestEnvironments = "envs"
 )
@@ -42,20 +41,17 @@ const (
 
 // SnapshotRequest asks for a snapshot, unless it is still the one of Revision.
 type SnapshotRequest struct {
-	Revision uint64 `json:"revision"` // of the snapshot at hand; 0 for none
-	// AgeMS is how old the utilization, temperature and power of the devices may be; 0 leaves that to the host.
-	AgeMS int64 `json:"age_ms,omitempty"`
-	// WithinMS is how long the controller waits for the answer, and MaxAgeMS how old an answer of the driver may be
-	// where none comes in that time. Without them the host waits as long as it likes, and uses no earlier answer.
+	Revision uint64 `json:"revision"`         // of the last snapshot; 0 for none
+	AgeMS    int64  `json:"age_ms,omitempty"` // how old measurements of devices may be; 0 leaves that to the host
+	// WithinMS is how long the controller waits, and MaxAgeMS how old an answer of the driver may be if none comes in
+	// that time. Without them the host waits as long as it takes, and uses no earlier answer.
 	WithinMS int64 `json:"within_ms,omitempty"`
 	MaxAgeMS int64 `json:"max_age_ms,omitempty"`
-	// Types asks for the types of processes: an older genv doesn't send them by itself.
-	Types bool `json:"types,omitempty"`
-	// Allowance is what the policy allows there: if it is new, also if only its time begins again.
+	Types    bool  `json:"types,omitempty"` // asks an older genv for the types of processes
+	// Allowance is what the policy allows there, if that is new or its time begins again.
 	Allowance *service.Allowance `json:"allowance,omitempty"`
 	Codes     bool               `json:"codes,omitempty"` // asks for codes in refusals, from now on
-	// Lease asks for a lease. Only hosts with CapabilityFence get it. Earlier versions send it in the first request and
-	// when it has changed.
+	// Lease is for hosts with CapabilityFence. Earlier versions send it in the first request and when it changes.
 	Lease *fence.LeaseRequest `json:"claim,omitempty"`
 }
 
@@ -67,11 +63,10 @@ func bounded(ms int64) time.Duration {
 type SnapshotAnswer struct {
 	Revision uint64          `json:"revision"`
 	Snapshot json.RawMessage `json:"snapshot,omitempty"` // snapshot.EncodeNative
-	// SinceBootMS is how long ago the host was booted, with a snapshot; 0 if that is unknown.
+	// SinceBootMS is how long ago the host was booted; 0 if that is unknown, or without a snapshot.
 	SinceBootMS int64 `json:"since_boot_ms,omitempty"`
-	// ClockMS is what the host's clock says, in milliseconds since 1970; 0 from an older genv.
-	ClockMS int64 `json:"clock_ms,omitempty"`
-	// Tokens are those of other conversations with this machine and state folder, the last minutes', if they are kept.
+	ClockMS     int64 `json:"clock_ms,omitempty"` // the host's clock, since 1970; 0 from an older genv
+	// Tokens are those of other conversations with this machine and state folder in the last minutes, if they are kept.
 	Tokens []string `json:"tokens,omitzero"`
 }
 
@@ -82,11 +77,10 @@ type ExecuteRequest struct {
 	order.Options
 	ID string `json:"id,omitempty"` // of the order in the controller's log
 	order.AllReasons
-	// Lease is that of the controller: see SnapshotRequest.
-	Lease *fence.LeaseRequest `json:"claim,omitempty"`
+	Lease *fence.LeaseRequest `json:"claim,omitempty"` // see SnapshotRequest
 }
 
-// Execution is the answer to an ExecuteRequest: what the host reports to have done.
+// Execution is what a host reports to have done.
 type Execution struct {
 	Lines    []string        `json:"lines"`              // as genv 1.4.3 prints them
 	Outcomes []order.Outcome `json:"outcomes"`           // one for each item; nil from genv 1.4.3
@@ -102,18 +96,16 @@ type NotifyRequest struct {
 type Message struct {
 	UID  snapshot.UID `json:"uid"`
 	Text string       `json:"text"`          // lines of plain text
-	IDs  []string     `json:"ids,omitempty"` // the findings that it is about, for the host's log
-	// DueMS is in how many milliseconds is due what the message warns of; 0 if that isn't known, or it warns of
-	// nothing.
+	IDs  []string     `json:"ids,omitempty"` // of the findings that it is about, for the host's log
+	// DueMS is in how many milliseconds the action is due that the message warns of; 0 if unknown or for no warning.
 	DueMS int64 `json:"due_ms,omitempty"`
-	Over  bool  `json:"over,omitempty"` // warnings of IDs are over: that is only recorded, for `genv why`
+	Over  bool  `json:"over,omitempty"` // the warnings of IDs are over: only recorded, for `genv why`
 }
 
-// NotifyAnswer says on how many terminals each message was shown, in the order of the request.
+// NotifyAnswer has the number of terminals that showed each message, in the order of the request.
 type NotifyAnswer struct {
-	Terminals []int `json:"terminals"`
-	// Kept says which messages are kept for the next login of their user; missing from an older genv.
-	Kept []bool `json:"kept,omitempty"`
+	Terminals []int  `json:"terminals"`
+	Kept      []bool `json:"kept,omitempty"` // for the next login; missing from an older genv
 }
 
 // Receipt is what became of a message.
@@ -141,18 +133,16 @@ func answerOf(list []Receipt) NotifyAnswer {
 // ErrCannotNotify says that the genv on the host cannot show messages to users.
 var ErrCannotNotify = errors.New("genv on this host cannot show messages to users")
 
-// ErrCannotGuard means that the genv on the host knows no guard. Poll it.
+// ErrCannotGuard says that the genv on the host knows no guard: enforce by polling.
 var ErrCannotGuard = errors.New("genv on this host knows no kernel guard")
 
-// GuardPrefix begins the IDs of the orders of controllers. An order without it was given on the host itself.
+// GuardPrefix begins the IDs of controllers' orders; others were given on the host itself.
 const GuardPrefix = "controller "
 
 // GuardRequest gives or renews an order.
 type GuardRequest struct {
-	// ID names the controller, with GuardPrefix: its orders are one that is renewed.
-	ID string `json:"id"`
-	// Order with the mode off ends the order of this controller only.
-	Order guard.Order `json:"order"`
+	ID    string      `json:"id"`    // GuardPrefix and the controller, of which all orders are one that is renewed
+	Order guard.Order `json:"order"` // with the mode off it ends the order of this controller only
 }
 
 // GuardAnswer is what the guard does.
@@ -160,15 +150,14 @@ type GuardAnswer struct {
 	State GuardState `json:"state"`
 }
 
-// GuardState is what the guard of a host does. A new order may take a second to show.
+// GuardState is what a host's guard does. A new order may take a second to show.
 type GuardState struct {
-	Mode   guard.Mode `json:"mode"` // of the kernel at this moment
+	Mode   guard.Mode `json:"mode"` // of the kernel now
 	LeftMS int64      `json:"left_ms,omitempty"`
-	// Reason is why the mode is not the one that was ordered; empty if it is, or if the order is too new to tell.
+	// Reason is why the mode is not the ordered one; empty if it is, or if the order is too new to tell.
 	Reason   string   `json:"reason,omitempty"`
 	Problems []string `json:"problems,omitempty"` // for an administrator, a line each
-	// Denied is how many opens were denied within the last hour, or would have been in mode enforce.
-	Denied uint64 `json:"denied,omitempty"`
+	Denied   uint64   `json:"denied,omitempty"`   // opens that were, or in mode watch would be, denied in the last hour
 }
 
 // The bounds of what is kept of an answer.
@@ -177,7 +166,7 @@ const (
 	maxProblems = 16
 )
 
-// Bounded is an answer as far as a controller believes it: a host may say anything.
+// Bounded keeps what a controller can believe of an answer.
 func (a GuardAnswer) Bounded() GuardAnswer {
 	line := func(said string) string { return text.Cut(text.OneLine(text.Cut(said, maxText)), maxText) }
 	s := &a.State
@@ -202,7 +191,7 @@ func (a *Answers) guard(ctx context.Context, request GuardRequest) (GuardAnswer,
 	return a.Guard(ctx, request)
 }
 
-// Guard gives or renews a host's order for its kernel guard, or is ErrCannotGuard. It is not worth a login.
+// Guard gives or renews a host's order for its guard, or returns ErrCannotGuard. It doesn't log in.
 func (p *Pool) Guard(ctx context.Context, host remote.Host, order GuardRequest) (GuardAnswer, error) {
 	return onConn(p, host, func(c *Conn) (answer GuardAnswer, err error) {
 		t, connected := c.streamWith(RequestGuard)
@@ -224,10 +213,10 @@ type WaitRequest struct {
 
 // WaitAnswer ends a wait.
 type WaitAnswer struct {
-	Woke bool `json:"woke"` // something happened; false if the time is over or another wait began
+	Woke bool `json:"woke"` // false if the time is over or another wait began
 }
 
-// maxWait is how long a wait takes at most: a host that answers none within that is not reachable any more.
+// maxWait is how long a wait takes at most: a host that doesn't answer by then is unreachable.
 const maxWait = 5 * time.Minute
 
 func (a *Answers) wait(ctx context.Context, request WaitRequest) (WaitAnswer, error) {
@@ -244,14 +233,14 @@ func (a *Answers) wait(ctx context.Context, request WaitRequest) (WaitAnswer, er
 	return WaitAnswer{Woke: err == nil}, err
 }
 
-// ErrNoEvents says that a host does not report when something happens there: it has to be asked at intervals.
+// ErrNoEvents says that a host can't report changes: ask it at intervals.
 var ErrNoEvents = errors.New("the host reports no events")
 
 var errNotAsked = errors.New("the host has not been asked for a snapshot on this connection")
 
-// Await waits until something may have changed on a host since its last snapshot, for some minutes at most. Then it
-// calls done, in a goroutine: woke is false if nothing changed. The error is ErrNoEvents if the genv there can't say,
-// and another one if the host isn't connected: a wait is never worth a login.
+// Await waits, some minutes at most, until something may have changed on a host since its last snapshot. Then it calls
+// done in a goroutine; woke is false if nothing changed. The error is ErrNoEvents, or another one if the host isn't
+// connected: a wait doesn't log in.
 func (p *Pool) Await(ctx context.Context, host remote.Host, done func(woke bool, err error)) {
 	leave, err := p.beginCall()
 	if err != nil {

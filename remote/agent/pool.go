@@ -1,6 +1,6 @@
 // Package agent is both ends of the connection between the controller and the genv on a host, which answers requests
-// over stdin and stdout of a command that stays, `genv usage serve`: a request costs a message, not a login.
-// docs/protocol.md has the bytes.
+// over stdin and stdout of one command, `genv usage serve`: a request costs a message, not a login. docs/protocol.md
+// has the bytes.
 //
 // On a host a Responder answers out of a Backend:
 //
@@ -9,16 +9,15 @@
 //	s.Greeting = agent.NewGreeting(version)
 //	err := s.Serve(ctx, stdin, stdout)
 //
-// On the controller a Pool has a Conn for each host, in one of the states idle,
-// dialing, greeting, ready, asking, lost and backing off:
+// On the controller a Pool has a Conn for each host:
 //
 //	pool := &agent.Pool{Start: agent.StartWith(client.Start), Network: client, Timeout: 10 * time.Second}
 //	snapshot, err := pool.Snapshot(ctx, host)
 //
-// A Conn asks through a transport: the stream, or for a genv 1.4.3 one command per request, or for a host without genv
-// nvidia-smi and /proc, read only. What breaks the protocol ends the connection, and nothing of what came is used.
+// A Conn asks through a transport: the stream, one command per request for genv 1.4.3, or nvidia-smi and /proc, read
+// only, where there is no genv. An error of the protocol ends the connection, and nothing that came with it is used.
 //
-// A remote.Backoff decides when a Pool tries a host that fails again, in the background, for a minute after it was last
+// A host that fails is tried again in the background, when a remote.Backoff says so, for a minute after it was last
 // asked for. Only a request for a snapshot is repeated, after an orderly end of the connection.
 package agent
 
@@ -41,34 +40,33 @@ import (
 // Network is how hosts are reached; *sshclient.Client is one. It tries once.
 type Network interface {
 	remote.Runner
-	// Peer is the machine of the host's last connection; false if there was none.
+	// Peer is the machine that the host's last connection led to; false if there was none.
 	Peer(host remote.Host) (remote.Peer, bool)
-	// Resolve finds out how a host is reached, for the connections that follow. It may have to wait for its turn.
+	// Resolve finds out how a host is reached, for later connections. It may wait for its turn.
 	Resolve(ctx context.Context, host remote.Host)
-	// Probe finds out whether a host answers, without a login; remote.ErrNoProbe where it can't.
+	// Probe finds out, without a login, whether a host answers; remote.ErrNoProbe where it can't.
 	Probe(ctx context.Context, host remote.Host) error
-	// Disconnect closes the connection to a host that does not answer any more.
+	// Disconnect closes the connection to a host that doesn't answer.
 	Disconnect(host remote.Host)
 }
 
-// Pool keeps a connection to every host. Its fields are set before its first
-// use; then it is safe for concurrent use. Close ends it.
+// Pool keeps a connection to every host. Its fields are set before its first use; then it is safe for concurrent use.
 type Pool struct {
 	Start   Start
 	Network Network
-	Timeout time.Duration // the deadline of a request. An order has the time that its processes get to end on top.
-	// Patience is how long a request waits for the first login to its host, which goes on after it; 0 is to its end.
+	Timeout time.Duration // of a request; an order has the time that its processes get to end on top
+	// Patience is how long a request waits for the first login to its host, which goes on; 0 is to its end.
 	Patience time.Duration
 	// Fanout is how many hosts at a time are logged in to or given commands, and how many commands at a time carry out
-	// orders; 0 means no bound. A request on a connection that is there does not wait.
+	// orders; 0 means no bound. A request on an open connection doesn't wait.
 	Fanout int
 	// DeviceAge is how old the utilization, temperature and power of devices may be; nil or 0 leaves that to the hosts.
-	// MaxAge is how old an answer of a host's driver may be where none comes in time; nil for enforce.DefaultMaxAge.
-	// Both are called from many goroutines.
+	// MaxAge is how old an answer of the driver may be if none comes in time; nil for enforce.DefaultMaxAge. Both are
+	// called from many goroutines.
 	DeviceAge func() time.Duration
 	MaxAge    func(remote.Host) time.Duration
-	Measure   bool // have nvidia-smi asked for each snapshot on hosts with genv 1.4.3
-	Types     bool // have the types of processes asked for where hosts don't send them, as enforcement needs them
+	Measure   bool // run nvidia-smi for each snapshot on hosts with genv 1.4.3
+	Types     bool // ask for the types of processes where hosts don't send them, as enforcement needs them
 	Log       zerolog.Logger
 
 	mu      sync.Mutex
@@ -76,17 +74,17 @@ type Pool struct {
 	logins  slots
 	retries slots          // logins to hosts after logins that failed
 	orders  slots          // commands that carry out orders
-	failing atomic.Int32   // hosts where the last login failed
-	running sync.WaitGroup // calls, and what is done in the background
+	failing atomic.Int32   // hosts at which the last login failed
+	running sync.WaitGroup // calls and background work
 	closed  bool
 
-	lease      atomic.Pointer[fence.LeaseRequest] // nil for one that asks for none
+	lease      atomic.Pointer[fence.LeaseRequest] // nil for none
 	allowances atomic.Pointer[map[snapshot.Hostname]*service.Allowance]
 }
 
 var errPoolClosed = remote.Errorf(remote.Cancelled, "the connections to all hosts are closed")
 
-// beginCall counts a call until leave, unless the pool is closed. So Close can wait for it, and for what it begins.
+// beginCall counts a call until leave, so that Close waits for it and what it begins. A closed pool is an error.
 func (p *Pool) beginCall() (leave func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,8 +119,8 @@ func (p *Pool) conn(host remote.Host) *Conn {
 	return c
 }
 
-// Keep keeps the connections to hosts that are still reached in the same way, and ends those to all others, which it
-// returns. Hosts that aren't listed get their lease back. Hosts without `usage serve` are asked for it again.
+// Keep keeps the connections to hosts that are reached as before, and ends and returns the others. Hosts that aren't
+// listed get their lease back. Hosts without `usage serve` are asked for it again.
 func (p *Pool) Keep(hosts []remote.Host) (over []remote.Host) {
 	kept := make(map[string]remote.Host, len(hosts))
 	for _, h := range hosts {
@@ -163,7 +161,7 @@ func sameWay(a, b remote.Host) bool {
 		a.GenvPath == b.GenvPath && a.NoSudo == b.NoSudo && a.OpenSSH == b.OpenSSH
 }
 
-// Close ends all connections and waits until they are closed and all calls have returned. Later calls are an error.
+// Close ends all connections and waits for them and for all calls. Later calls are an error.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -176,19 +174,19 @@ func (p *Pool) Close() {
 func (p *Pool) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
 	taken, err := onConn(p, host, func(c *Conn) (*snapshot.Snapshot, error) { return c.snapshot(ctx) })
 	if err != nil && remote.ClassOf(err) == remote.OutcomeUnknown {
-		err = &remote.Error{Class: remote.Unreachable, Err: err} // a snapshot changes nothing, so nothing is unknown
+		err = &remote.Error{Class: remote.Unreachable, Err: err} // a snapshot changes nothing
 	}
 	return taken, err
 }
 
 // Execute has a host carry out an order, once. After an error of the class OutcomeUnknown it may have been carried out,
-// in part or whole; after one that wraps ErrNotSent it was not.
+// also in part; after one that wraps ErrNotSent it was not.
 func (p *Pool) Execute(ctx context.Context, host remote.Host, o order.Order) (Execution, error) {
 	return onConn(p, host, func(c *Conn) (Execution, error) { return c.execute(ctx, o) })
 }
 
-// Notify has a host show messages to its users, and returns what became of each, or ErrCannotNotify. It is not worth a
-// login. Those that are Over come last; an older genv doesn't get them.
+// Notify has a host show messages to its users, and returns what became of each; ErrCannotNotify if it can't or isn't
+// connected. Messages that are Over come last; an older genv doesn't get them.
 func (p *Pool) Notify(ctx context.Context, host remote.Host, messages []Message) ([]Receipt, error) {
 	return onConn(p, host, func(c *Conn) ([]Receipt, error) {
 		t, _ := c.streamWith(RequestNotify)
@@ -208,9 +206,9 @@ func (p *Pool) Notify(ctx context.Context, host remote.Host, messages []Message)
 
 // About is what is known about a host without asking it.
 type About struct {
-	Via  Via // how the host is asked; empty while that is not known
+	Via  Via // empty while it is not known
 	Can  Capabilities
-	Peer remote.Peer // what the connection leads to
+	Peer remote.Peer
 }
 
 // About returns what is known about a host.
@@ -231,7 +229,7 @@ func (p *Pool) timeOf(t transport) time.Duration {
 }
 
 // timeFor is the deadline of an order: the driver is asked again before each signal, perhaps after a call under way.
-// genv 1.4.3 does not wait for processes.
+// genv 1.4.3 doesn't wait for processes.
 func (p *Pool) timeFor(t transport, o order.Order) time.Duration {
 	if t.via() != ViaStream {
 		return p.timeOf(t)
@@ -239,7 +237,7 @@ func (p *Pool) timeFor(t transport, o order.Order) time.Duration {
 	return 4*p.Timeout + o.Lasts()
 }
 
-// enter waits until a call may begin on a transport: a command needs a place, for which it waits at most as long as
+// enter waits until a call may begin on a transport. A command needs a place, for which it waits at most as long as
 // commands to all hosts may take.
 func (p *Pool) enter(ctx context.Context, places slots, t transport) (leave func(), err error) {
 	if t.via() == ViaStream {

@@ -19,34 +19,34 @@ import (
 // Call is a request of a controller at the host.
 type Call struct {
 	*frame.Frame
-	Token string // of the conversation; empty if it was given as an argument, which others can see
-	// Wanted ends when the answer is not waited for any more. What only informs may stop then; what acts heeds the
-	// handler's own context, so that it is not left half done.
+	Token string // of the conversation; empty if it came as an argument, which others can see
+	// Wanted ends when nothing waits for the answer any more. What only informs may stop then; what acts heeds the
+	// handler's own context, so that it isn't left half done.
 	Wanted context.Context
 }
 
-// Handler returns the answer to a request. The text of an error is sent to the controller; the connection stays open.
+// Handler answers a request. The text of an error is sent to the controller; the connection stays open.
 type Handler func(ctx context.Context, request Call) ([]byte, error)
 
-// ErrReplaced says that another program took the place of this one.
+// ErrReplaced says that the program's file was replaced by another one.
 var ErrReplaced = errors.New("the program was replaced")
 
-// ErrIdle says that for too long no request came, or no answer was taken.
+// ErrIdle says that no request came, or no answer was taken, for too long.
 var ErrIdle = errors.New("nothing was asked for too long")
 
 // Responder is the host's end of one conversation.
 type Responder struct {
-	Token     string // what the greeting begins with, as the end that starts the program chose it
-	ReadToken bool   // the token is the first line of the input instead: sudoers need not allow arguments then
+	Token     string // with which the greeting begins, as the other end chose it
+	ReadToken bool   // the token is the first line of the input instead: then sudoers need not allow arguments
 	Greeting  frame.Greeting
 	Handler   Handler
-	Idle      time.Duration // how long to wait for a request, and for an answer to be taken
-	// Replaced, if set, says whether another program is where this one was started from. Then Serve ends between two
-	// requests, so that controllers connect to it.
+	Idle      time.Duration // to wait for a request, and for an answer to be taken
+	// Replaced, if set, says whether the program's file is another one now. Then Serve ends between two requests, and
+	// controllers connect to the new one.
 	Replaced func() bool
 
 	wanted  context.Context // ends when the controller hangs up
-	hungUp  func()          // ends it
+	hungUp  func()          // ends wanted
 	out     io.Writer
 	writing sync.Mutex
 	secret  string // see Call.Token
@@ -55,19 +55,19 @@ type Responder struct {
 	failed   error             // why no more requests come; io.EOF is their end
 	orders   *errgroup.Group
 	underWay atomic.Int32     // orders
-	check    <-chan time.Time // when Replaced is asked; nil for never
-	replaced bool             // it was true when it was last asked
-	endWait  func()           // ends the wait under way; nil for none
+	check    <-chan time.Time // when to ask Replaced; nil for never
+	replaced bool             // its last answer
+	endWait  func()           // nil for no wait under way
 }
 
-// replacedCheck is how often Replaced is asked. Serve ends when it was true twice: a program that is being copied to
-// its place is complete by then.
+// replacedCheck is how often Replaced is asked. Serve ends when it was true twice: by then a program is copied
+// completely.
 const replacedCheck = time.Second
 
 // Serve greets and answers requests until in ends, which is no error, ctx ends, or Idle is over. Orders
 // (RequestExecute) are carried out in the background, at most 16 at a time, and so is a RequestWait, which ends the one
-// before; all other requests are answered one after the other. Serve returns when the requests that were begun are
-// handled. A read or a write that waits then goes on until its file is closed or the program ends.
+// before; other requests are answered one after the other. Serve returns when those that were begun are handled. A read
+// or a write that waits then goes on until its file is closed or the program ends.
 func (c *Responder) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -121,7 +121,7 @@ func (c *Responder) Serve(ctx context.Context, in io.Reader, out io.Writer) erro
 
 const maxToken = 128 // how long a token may be, in bytes
 
-// token is the token. An input that ends at once has an empty one: so a host is asked whether the program runs.
+// token reads the token. It is empty if the input ends at once, as when a host is asked whether the program runs.
 func (c *Responder) token(ctx context.Context, in io.Reader) (string, error) {
 	if !c.ReadToken {
 		return c.Token, nil
@@ -175,11 +175,11 @@ func (c *Responder) next(ctx context.Context) (*frame.Frame, error) {
 	}
 }
 
-// begin begins an order in the background, unless too many are under way.
+// begin carries out an order in the background, unless too many are under way.
 func (c *Responder) begin(ctx context.Context, f *frame.Frame) error {
 	if c.underWay.Load() >= enforce.MaxOrdersUnderWay {
-		return c.reply(ctx, refusalFrame(f, fmt.Errorf("%d orders are under way on this host: this one was not begun",
-			enforce.MaxOrdersUnderWay)))
+		return c.reply(ctx, f, nil, fmt.Errorf("%d orders are under way on this host: this one was not begun",
+			enforce.MaxOrdersUnderWay))
 	}
 	c.underWay.Add(1)
 	c.orders.Go(func() error {
@@ -202,7 +202,7 @@ func (c *Responder) wait(ctx context.Context, f *frame.Frame) {
 	})
 }
 
-// answer handles a request, of which the answer is waited for until wanted ends.
+// answer handles a request; nothing waits for the answer after wanted ends.
 func (c *Responder) answer(ctx, wanted context.Context, request *frame.Frame) error {
 	body, err := c.Handler(ctx, Call{request, c.secret, wanted})
 	switch {
@@ -211,20 +211,23 @@ func (c *Responder) answer(ctx, wanted context.Context, request *frame.Frame) er
 	case err == nil && len(body) > frame.MaxBody:
 		err = fmt.Errorf("an answer of %d bytes is too long", len(body))
 	}
-	if err != nil {
-		return c.reply(ctx, refusalFrame(request, err))
-	}
-	return c.reply(ctx, &frame.Frame{Kind: frame.KindAnswer, ID: request.ID, Body: body})
+	return c.reply(ctx, request, body, err)
 }
 
-func (c *Responder) reply(ctx context.Context, f *frame.Frame) error {
+// reply sends the answer to a request, or the text of why it failed.
+func (c *Responder) reply(ctx context.Context, request *frame.Frame, body []byte, failed error) error {
+	f := frame.Frame{Kind: frame.KindAnswer, ID: request.ID, Body: body}
+	if failed != nil {
+		text := failed.Error()
+		f.Kind, f.Body = frame.KindRefusal, []byte(text[:min(len(text), maxRefusal)])
+	}
 	if err := c.send(ctx, f.Append(nil)); err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
 	return nil
 }
 
-// send waits until something is written: a controller that is frozen, or cut off without notice, takes nothing.
+// send writes a message. A controller that is frozen, or cut off without notice, doesn't take it.
 func (c *Responder) send(ctx context.Context, message []byte) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Idle, ErrIdle)
 	defer cancel()
@@ -236,18 +239,12 @@ func (c *Responder) send(ctx context.Context, message []byte) error {
 	return err
 }
 
-func refusalFrame(request *frame.Frame, err error) *frame.Frame {
-	text := err.Error()
-	return &frame.Frame{Kind: frame.KindRefusal, ID: request.ID, Body: []byte(text[:min(len(text), maxRefusal)])}
-}
+const maxRefusal = 64 << 10 // of a text, in bytes
 
-const maxRefusal = 64 << 10 // how long the words of a refusal may be, in bytes
-
-// maxQueued is how many requests may wait for those before them. They are read at once, to know since when they wait.
+// maxQueued is how many requests may wait for earlier ones. They are read at once, to know since when they wait.
 const maxQueued = 8
 
-// read reads requests in a goroutine of its own: a read of a pipe can't heed ctx, and the end of the requests is to be
-// noticed while one is being handled.
+// read reads requests in a goroutine: reading a pipe can't heed ctx, and a controller may hang up while one is handled.
 func (c *Responder) read(ctx context.Context, in io.Reader) {
 	defer close(c.requests)
 	for last := uint64(0); ; {

@@ -15,9 +15,9 @@ import (
 )
 
 var (
-	// ErrNotSent is wrapped, with the reason, when nothing of a request was sent: whatever it asks for is not done.
+	// ErrNotSent is wrapped if nothing of a request was sent, so that nothing of it is done.
 	ErrNotSent = errors.New("not sent")
-	// ErrEnded is wrapped when the other end is gone: between two messages, or before it took the whole of one.
+	// ErrEnded is wrapped if the other end is gone, between two messages or before it took a whole one.
 	ErrEnded = errors.New("the connection ended")
 
 	// errNotRead breaks a stream to a host that does not read its requests.
@@ -28,8 +28,7 @@ var (
 // neither ErrRefused nor ErrNotSent all calls fail, and the caller closes the session.
 type Stream struct {
 	Greeting frame.Greeting
-	// WriteTimeout is how long a request may take to be sent, set before the first
-	// Call; then the stream is broken, since the host does not read. 0 means no limit.
+	// WriteTimeout is how long the host may take to read a request, set before the first Call; 0 means no limit.
 	WriteTimeout time.Duration
 
 	out     io.Writer
@@ -37,43 +36,42 @@ type Stream struct {
 
 	mu     sync.Mutex
 	last   uint64
-	calls  map[uint64]chan<- callEnd // under way, with room for one; nil for those that are not waited for any more
-	late   uint64                    // the last call of mayBeLate that was not answered in time
-	broken error
+	calls  map[uint64]chan<- *frame.Frame // under way, with room for one; nil if the answer is not waited for any more
+	late   uint64                         // the last call of mayBeLate that was not answered in time
+	broken error                          // set once, and before the channels of calls are closed
 	onEnd  func(why error)
 }
 
-type callEnd struct {
-	body []byte
-	err  error
-}
-
-// OpenStream reads the greeting and returns the stream. The error wraps frame.ErrNoGreeting, frame.ErrVersion,
-// frame.ErrProtocol, or is the cause of ctx's end. A goroutine reads from in until the caller closes the session, also
-// after an error.
+// OpenStream reads the greeting. The error wraps frame.ErrNoGreeting, frame.ErrVersion or frame.ErrProtocol, or is the
+// cause of ctx's end. A goroutine reads from in until the caller closes the session, also after an error.
 func OpenStream(ctx context.Context, in io.Reader, out io.Writer, token string) (*Stream, error) {
 	buffered := bufio.NewReaderSize(in, 512) // one for each host; larger frames are read past it
 	greeting, err := within(ctx, func() (frame.Greeting, error) { return frame.ReadGreeting(buffered, token) })
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{Greeting: greeting, out: out, writing: newSlots(1), calls: make(map[uint64]chan<- callEnd)}
+	s := &Stream{Greeting: greeting, out: out, writing: newSlots(1), calls: make(map[uint64]chan<- *frame.Frame)}
 	go s.read(buffered)
 	return s, nil
 }
 
-// Call asks for name with a body, and waits for the answer. When the deadline of ctx passes first, the stream is
-// broken: the host hangs. When ctx is cancelled, or a call of mayBeLate is late, the answer is dropped, and other calls
-// go on; but the stream is broken if the late one before has not been answered either, or a snapshot isn't there after
-// maxLate.
+// Call asks for name with a body. A deadline of ctx that passes breaks the stream: the host hangs. When ctx is
+// cancelled, or a call of mayBeLate is late, only the answer is dropped; but the stream is broken if the late one
+// before has not been answered either, or a snapshot isn't there after maxLate.
 func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, error) {
-	f, answer := &frame.Frame{Kind: frame.KindRequest, Name: name, Body: body}, make(chan callEnd, 1)
+	f, answer := &frame.Frame{Kind: frame.KindRequest, Name: name, Body: body}, make(chan *frame.Frame, 1)
 	if err := s.begin(ctx, f, answer); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
 	select {
-	case r := <-answer:
-		return r.body, r.err
+	case r, ok := <-answer:
+		switch {
+		case !ok:
+			return nil, s.broken
+		case r.Kind == frame.KindRefusal:
+			return nil, refusalOf(r.Body)
+		}
+		return r.Body, nil
 	case <-ctx.Done():
 	}
 	missed := errors.Is(context.Cause(ctx), context.DeadlineExceeded)
@@ -87,22 +85,22 @@ func (s *Stream) Call(ctx context.Context, name string, body []byte) ([]byte, er
 	return nil, fmt.Errorf("%w: %w", errAbandoned, context.Cause(ctx))
 }
 
-// mayBeLate says whether a connection outlives a late answer: to messages and orders for a guard, since an order may be
-// under way, and to a snapshot, since a slow host keeps what nvidia-smi said for the next one.
+// mayBeLate says whether a connection outlives a late answer: to a message or an order for a guard, since other orders
+// may be under way, and to a snapshot, since a slow host keeps nvidia-smi's answer for the next one.
 func mayBeLate(name string) bool {
 	return name == RequestNotify || name == RequestGuard || name == RequestSnapshot
 }
 
-// maxLate is how long after its time a snapshot may come: a host that was frozen, and doesn't know its connections any
-// more, is to be in the cycles soon after it is back.
+// maxLate is how late a snapshot may be: a host that was frozen and has lost its connections must return to the cycles
+// soon.
 const maxLate = 3 * time.Second
 
 // errAbandoned is wrapped when an answer will be dropped and the stream is good.
 var errAbandoned = errors.New("the answer is not waited for")
 
 // begin gives a request its id and has it written, one at a time, so that ids ascend on the wire. After an error
-// nothing was sent, and answer gets nothing; otherwise it gets one end.
-func (s *Stream) begin(ctx context.Context, f *frame.Frame, answer chan<- callEnd) error {
+// nothing was sent; otherwise answer gets one frame, or is closed.
+func (s *Stream) begin(ctx context.Context, f *frame.Frame, answer chan<- *frame.Frame) error {
 	if err := f.Check(); err != nil {
 		return err
 	}
@@ -132,7 +130,7 @@ func (s *Stream) begin(ctx context.Context, f *frame.Frame, answer chan<- callEn
 	return nil
 }
 
-// abandon forgets who waits for an answer. One answer may be late at a time: it is false if another one is.
+// abandon drops the answer to a call. It returns false if it is late and another late one is missing.
 func (s *Stream) abandon(id uint64, late bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +155,7 @@ func (s *Stream) failWithout(id uint64) {
 	}
 }
 
-// fail ends all calls with why, unless the stream was broken before.
+// fail ends all calls with why, unless the stream is broken already.
 func (s *Stream) fail(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +165,7 @@ func (s *Stream) fail(why error) {
 	s.broken = why
 	for _, answer := range s.calls {
 		if answer != nil {
-			answer <- callEnd{err: why}
+			close(answer)
 		}
 	}
 	s.calls = nil
@@ -176,7 +174,7 @@ func (s *Stream) fail(why error) {
 	}
 }
 
-// whenEnded has f called, once, in a goroutine of its own, when the stream is or becomes broken.
+// whenEnded has f called, once and in a goroutine, when the stream is or becomes broken.
 func (s *Stream) whenEnded(f func(why error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,7 +185,7 @@ func (s *Stream) whenEnded(f func(why error)) {
 	s.onEnd = f
 }
 
-// read gives every call its answer until in ends or breaks the protocol.
+// read delivers answers until in ends or breaks the protocol.
 func (s *Stream) read(in io.Reader) {
 	for {
 		f, err := frame.Read(in)
@@ -210,25 +208,23 @@ func (s *Stream) deliver(f *frame.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	answer, underWay := s.calls[f.ID]
-	r := callEnd{body: f.Body}
 	switch {
 	case s.broken != nil:
 		return s.broken
 	case !underWay:
 		return fmt.Errorf("%w: an answer to request %d, which is not under way", frame.ErrProtocol, f.ID)
-	case f.Kind == frame.KindRefusal:
-		r = callEnd{err: refusalOf(f.Body)}
-	case f.Kind != frame.KindAnswer:
+	case f.Kind != frame.KindAnswer && f.Kind != frame.KindRefusal:
 		return fmt.Errorf("%w: a frame of the kind %q for an answer", frame.ErrProtocol, f.Kind)
 	}
 	delete(s.calls, f.ID)
 	if answer != nil {
-		answer <- r
+		answer <- f
 	}
 	return nil
 }
 
-// within waits for work, or for the end of ctx: then the work goes on until the session is closed, and is dropped.
+// within waits for work or the end of ctx. Then the work goes on until the session is closed, and its result is
+// dropped.
 func within[T any](ctx context.Context, work func() (T, error)) (T, error) {
 	type result struct {
 		value T

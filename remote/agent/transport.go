@@ -25,7 +25,7 @@ import (
 // Via is how a host is asked. The texts appear in JSON.
 type Via string
 
-// The ways, the best first. Which one it is, is found out when a host is connected.
+// The ways, best first, of which a connection takes the first that the host has.
 const (
 	ViaStream   Via = "stream"    // genv usage serve: a message per request
 	ViaCommands Via = "commands"  // genv usage snapshot and execute: genv 1.4.3
@@ -34,22 +34,21 @@ const (
 
 // Capabilities are what only some hosts can do.
 type Capabilities struct {
-	Snapshot bool // whole ones, with processes: a genv without root can't see what those of others belong to
+	Snapshot bool // with processes: a genv without root can't see other users' environments
 	Execute  bool // carry out orders
-	Notify   bool // show messages to users on their terminals
+	Notify   bool // show messages on users' terminals
 	Over     bool // record that warnings are over
 	Guard    bool // take orders for the kernel guard
 	Fence    bool // refuse a controller that was replaced
 }
 
-// transport is a way to ask a connected host: a *streamTransport, *Commands or *readOnly. It is safe for concurrent
-// use.
+// transport asks a connected host: a *streamTransport, *Commands or *readOnly. It is safe for concurrent use.
 type transport interface {
 	via() Via
 	can() Capabilities
 	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
 	Execute(ctx context.Context, host remote.Host, o order.Order) (Execution, error)
-	// close ends the calls that are under way.
+	// close ends the calls under way.
 	close()
 }
 
@@ -124,14 +123,14 @@ var viaTexts = map[Via]string{
 	ViaReadOnly: "there is no genv on this host: it is only read, and nothing is enforced",
 }
 
-// hasNoServe distinguishes a genv without `usage serve` from one that failed:
-// Python's argparse, with which 1.4.3 reads its command line, says so.
+// hasNoServe tells a genv without `usage serve` from one that failed by the text of Python's argparse, which 1.4.3
+// uses.
 func hasNoServe(err error) bool {
 	e, ok := errors.AsType[*remote.Error](err)
 	return ok && strings.Contains(e.Stderr, "invalid choice: 'serve'")
 }
 
-// fallbackAge is for how long a host without `usage serve` isn't asked for it again: it may have another genv then.
+// fallbackAge is how long a host without `usage serve` isn't asked for it again: it may have another genv then.
 const fallbackAge = time.Hour
 
 type streamTransport struct {
@@ -171,7 +170,7 @@ func (t *streamTransport) close() {
 	t.session.Close()
 }
 
-// Snapshot asks for the snapshot. One that did not change is the same value as before.
+// Snapshot asks for the snapshot. An unchanged one is the same value as before.
 func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
 	t.mu.Lock()
 	revision, last, told := t.revision, t.last, t.told
@@ -223,7 +222,7 @@ func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snap
 	return t.last, nil
 }
 
-// skew is how far the host's clock is ahead, or what it was before if it differs by less than a second.
+// skew is how far the host's clock is ahead: the value before if they differ by less than a second.
 func (a *SnapshotAnswer) skew(now time.Time, before *time.Duration) *time.Duration {
 	if a.ClockMS == 0 {
 		return nil
@@ -235,7 +234,7 @@ func (a *SnapshotAnswer) skew(now time.Time, before *time.Duration) *time.Durati
 	return &skew
 }
 
-const maxSinceBoot = 50 * 365 * 24 * time.Hour // more than any host runs
+const maxSinceBoot = 50 * 365 * 24 * time.Hour
 
 func (t *streamTransport) changed(answer *SnapshotAnswer) (*snapshot.Snapshot, error) {
 	taken, err := snapshot.DecodeNative(answer.Snapshot)
@@ -253,7 +252,8 @@ func (t *streamTransport) changed(answer *SnapshotAnswer) (*snapshot.Snapshot, e
 	return taken, nil
 }
 
-// Execute sends an order, once, and checks that each item has its outcome. Whatever goes wrong then leaves it unknown.
+// Execute sends an order, once. The outcome is unknown after any error but ErrRefused and ErrNotSent, or if an item has
+// no outcome.
 func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, o order.Order) (Execution, error) {
 	encoded, err := order.EncodeNative(o)
 	if err != nil {

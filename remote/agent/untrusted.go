@@ -11,14 +11,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// What is kept of what a host says for people: it is shown to the administrator.
+// What is kept of a host's texts, which the administrator reads.
 const (
 	maxLine     = 4096 // bytes
 	maxReason   = 1024 // bytes
-	maxWarnings = 64   // lines, in addition to two for each item
+	maxWarnings = 64   // lines, and two more for each item
 )
 
-// boundLines keeps as many lines as there can be, and of each the beginning.
+// boundLines keeps the first lines, and of each the beginning.
 func boundLines(lines []string, limit int) []string {
 	kept := lines[:min(len(lines), limit)]
 	for i, line := range kept {
@@ -33,7 +33,7 @@ func shortenReasons(outcomes []order.Outcome) {
 	}
 }
 
-// shortened is the beginning of what a host says, in memory of its own.
+// shortened is the beginning of a host's text, in memory of its own.
 func shortened(said string, limit int) string {
 	if len(said) <= limit {
 		return said
@@ -41,8 +41,7 @@ func shortened(said string, limit int) string {
 	return strings.Clone(text.Cut(said, limit))
 }
 
-// checkOutcomes checks that there is one outcome for each item, in the order of the
-// order: the detachments, then the terminations.
+// checkOutcomes checks that each item has one outcome, in the order's order: detachments, then terminations.
 func checkOutcomes(sent order.Order, outcomes []order.Outcome) error {
 	if items := len(sent.Detach) + len(sent.Terminate); len(outcomes) != items {
 		return remote.Errorf(remote.InvalidOutput, "%d outcomes came for %d items", len(outcomes), items)
@@ -63,15 +62,15 @@ func checkOutcomes(sent order.Order, outcomes []order.Outcome) error {
 	return nil
 }
 
-// jsonIn is the JSON object that a command's output ends with, before blanks. What a login shell prints first may hold
-// braces, whole objects, or no newline at its end; each whole object goes to before. If there is none, it is what
-// begins at the first brace, which is no JSON; nil without a brace.
+// jsonIn is the JSON object at the end of a command's output, with the blanks that follow. A login shell may print
+// braces, whole objects, or no newline before it; each whole object goes to before. Without such an object it is the
+// text from the first brace, which is no JSON; nil without a brace.
 func jsonIn(output []byte, before func(object []byte)) []byte {
 	first := bytes.IndexByte(output, '{')
 	if first < 0 {
 		return nil
 	}
-	effort := 4 * len(output) // a host must not keep the controller busy with braces
+	effort := 4 * len(output) // bounds what a host can cost the controller with braces
 	for at := first; effort > 0; {
 		var bad *json.SyntaxError
 		if !errors.As(json.Unmarshal(output[at:], &struct{}{}), &bad) {

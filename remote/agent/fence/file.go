@@ -17,16 +17,16 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// LeaseFile has the lease of a host. It is safe for concurrent use, by other processes too.
+// LeaseFile has the lease of a host. It is safe for concurrent use, also by other processes.
 type LeaseFile struct {
 	Path string // see Path
 	Now  func() time.Time
 
 	mu     sync.Mutex
-	synced string // which file is known to be safe on the disk
+	synced string // the version that is known to be safe on the disk
 }
 
-// Path is the file: in root's folder.
+// Path is the file in root's folder.
 func Path(getenv func(string) string) string {
 	return filepath.Join(disk.RootDir(getenv), disk.RootFile(getenv, "controller"))
 }
@@ -34,7 +34,7 @@ func Path(getenv func(string) string) string {
 const (
 	schema     = "genv.host.controller/1"
 	maxBytes   = 64 << 10
-	lockWithin = 5 * time.Second // how long another genv may hold the lock: it only writes a small file
+	lockWithin = 5 * time.Second // another genv only writes a small file under the lock
 )
 
 type storedLease struct {
@@ -42,8 +42,8 @@ type storedLease struct {
 	Lease
 }
 
-// Admit decides on a request; nil asks for no lease. Without an error the lease is on the disk, and what the controller
-// sent may be done. The error is a *RefusedError, or says why the lease can't be read or written.
+// Admit decides on a request, nil for none. Without an error the lease is on the disk, and the controller may act. The
+// error is a *RefusedError, or says why the lease can't be read or written.
 func (f *LeaseFile) Admit(r *LeaseRequest) error {
 	if r != nil {
 		if err := r.Check(); err != nil {
@@ -53,22 +53,22 @@ func (f *LeaseFile) Admit(r *LeaseRequest) error {
 	return unlessRefused(f.update(r.leases(), r, func(l *Lease) (*Lease, error) { return l.Admit(r, f.Now()) }))
 }
 
-// Given is the lease that was given last, for those who only look; nil if there is none.
+// Given is the last lease, to look at; nil for none.
 func (f *LeaseFile) Given() (*Lease, error) {
 	var given *Lease
 	err := f.update(false, nil, func(l *Lease) (*Lease, error) { given = l; return l, nil })
 	return given, err
 }
 
-// GiveBack notes that the controller with the lease has ended, if it is the one with this request.
+// GiveBack notes the end of the controller with this request, if it has the lease.
 func (f *LeaseFile) GiveBack(r *LeaseRequest) error {
 	return f.update(false, nil, func(l *Lease) (*Lease, error) { return l.GiveBack(r), nil })
 }
 
-// Hold admits a request that was admitted before, and keeps the lease as it is until release is called: no other
-// controller begins before that. Its error is as of Admit.
+// Hold admits a request once more, and keeps the lease as it is until release is called, so that no other controller
+// begins before. The error is as of Admit.
 func (f *LeaseFile) Hold(r *LeaseRequest) (release func(), err error) {
-	var lock *os.File // nil where none is needed, since no lease can be given
+	var lock *os.File // nil while no lease can be given
 	var lease *Lease
 	dir, err := folder.OpenTrusted(filepath.Dir(f.Path))
 	switch {
@@ -91,7 +91,7 @@ func (f *LeaseFile) Hold(r *LeaseRequest) (release func(), err error) {
 	return func() { _ = lock.Close() }, nil
 }
 
-// checkHeld admits a request of the controller that has the lease, or one for none.
+// checkHeld admits a request for no lease, or of the controller that has it.
 func checkHeld(l *Lease, r *LeaseRequest, now time.Time) error {
 	_, err := l.Admit(r, now)
 	if err == nil && r.leases() && (!l.isOf(r) || l.GivenBack) {
@@ -108,9 +108,9 @@ func unlessRefused(err error) error {
 	return fmt.Errorf("which controller may act on this host is not known, so nothing is done: %w", err)
 }
 
-// update changes the lease under the lock, which is only taken for a change: a folder that became read-only, or a genv
-// that hangs, keeps no host from what needs none. For the same reason a lease of the controller with a request needn't
-// be renewed. Without create, a folder that is missing stays so.
+// update changes the lease, under the lock, which it takes only for a change: a read-only folder or a genv that hangs
+// must not stop what needs none. For the same reason it need not renew a lease that the request's controller has.
+// Without create, a missing folder stays so.
 func (f *LeaseFile) update(create bool, r *LeaseRequest, change func(*Lease) (*Lease, error)) error {
 	open := folder.OpenTrusted
 	if create {
@@ -161,8 +161,8 @@ func (f *LeaseFile) replace(dir *folder.Folder, within time.Duration, change fun
 	return f.file().Put(dir, storedLease{schema, *next})
 }
 
-// read reads the lease; nil if there is none. One that is damaged may have been of a higher epoch: an error. What is
-// read is safe on the disk then: who wrote it may have been killed before it had the folder synced.
+// read reads the lease; nil for none. A damaged one is an error, since it may have been of a higher epoch. What it
+// returns is safe on the disk, also if its writer was killed before it synced the folder.
 func (f *LeaseFile) read(dir *folder.Folder, name string) (*Lease, error) {
 	data, st, err := dir.Read(name, maxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -195,11 +195,11 @@ func (f *LeaseFile) file() folder.Note[storedLease] {
 
 var errDamaged = errors.New("it doesn't say which controller acts")
 
-// tokensFor is for how long a token is kept that no request renews, and proves what its last snapshot came from.
+// tokensFor is how long a token is kept without a request, and proves where its last snapshot came from.
 const tokensFor = 10 * time.Minute
 
-// Tokens keeps the token of a conversation with a controller, a file that only root can list, and returns those of the
-// others about the same state folder. Two names of which one shows what the other was given lead to one machine.
+// Tokens keeps a conversation's token as a file that only root can list, and returns the other ones about the same
+// state folder. Two names lead to one machine if one shows what the other was given.
 func Tokens(run, stateFolder, own string, now time.Time) ([]string, error) {
 	d, err := folder.MakeTrusted(run)
 	if err != nil {

@@ -1,12 +1,12 @@
 // Package fence keeps a controller that was replaced from acting on a host.
 //
-// A controller that runs in a loop asks each host for a lease. Root's genv on the host writes it to the disk before it
-// answers, and refuses every other controller. So a controller that was frozen or cut off does no harm when it is back.
+// A controller that runs in a loop asks each host for a lease. Root's genv there writes it to the disk before it
+// answers, and refuses other controllers. So a controller that returns after a freeze or a cut does no harm.
 //
 //	file := &fence.LeaseFile{Path: fence.Path(os.Getenv), Now: time.Now}
 //	err := file.Admit(request) // *RefusedError: another controller has the host
 //
-// What a request says is believed, since anyone who can send one is root on the host.
+// What a request says is believed: anyone who can send one is root on the host.
 package fence
 
 import (
@@ -19,18 +19,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// LeaseRequest asks for a lease. Its keys are those of the claims of earlier versions, so that hosts and controllers of
-// different versions understand each other.
+// LeaseRequest asks for a lease. Its JSON keys are those of the claims of earlier versions.
 type LeaseRequest struct {
-	Who        string `json:"source"`     // has the lease: see Election and Folder
-	Epoch      uint64 `json:"epoch"`      // from 1 on, higher for each later leader, or start of the controller
+	Who        string `json:"source"`     // see Election, Folder and Run
+	Epoch      uint64 `json:"epoch"`      // from 1 on; each later leader, or start of the controller, has a higher one
 	Controller string `json:"controller"` // not empty: by it, and by Start, earlier versions tell who has an epoch
 	Name       string `json:"name"`       // of the controller, for people
-	// Start differs at each start of a controller: controllers with copies of a state folder may have the same epoch.
+	// Start differs at each start of a controller: copies of a state folder may have the same epoch.
 	Start    string `json:"start,omitempty"`
-	Seconds  int    `json:"seconds,omitempty"`   // how long the lease is wanted; earlier versions don't say it
+	Seconds  int    `json:"seconds,omitempty"`   // of the lease; missing from earlier versions
 	TakeOver bool   `json:"take_over,omitempty"` // even if somebody else has the lease
-	Back     bool   `json:"back,omitempty"`      // tells earlier versions: it may get a lease again after giving it back
+	Back     bool   `json:"back,omitempty"`      // tells earlier versions that it may get a lease again after giving it back
 }
 
 const (
@@ -46,20 +45,19 @@ const (
 
 // The times of leases.
 const (
-	// shortest is how long a lease lasts at least, and longest at most.
 	shortest = time.Minute
 	longest  = 24 * time.Hour
-	// FreeAfter is how long others have to wait after the end of a lease that was not given back.
+	// FreeAfter is how long others wait after the end of a lease that was not given back.
 	FreeAfter = 24 * time.Hour
 )
 
 // Folder is the Who of controllers with the state folder of this id.
 func Folder(id string) string { return folderPrefix + id }
 
-// Run is the Who of a controller without a state folder. Hosts let it act or refuse it, but give it no lease.
+// Run is the Who of a controller without a state folder, which gets no lease.
 func Run(id string) string { return runPrefix + id }
 
-// Election is the Who of controllers that elect a leader under a key of an etcd cluster.
+// Election is the Who of controllers that elect a leader by a key of an etcd cluster.
 func Election(cluster uint64, key string) string {
 	return fmt.Sprintf("%s%x/%s", electionPrefix, cluster, key)
 }
@@ -67,10 +65,10 @@ func Election(cluster uint64, key string) string {
 // Elected reports whether the lease is that of an election.
 func (r *LeaseRequest) Elected() bool { return strings.HasPrefix(r.Who, electionPrefix) }
 
-// leases reports whether a lease is asked for. A single cycle, or a controller without a state folder, asks for none.
+// leases reports whether a lease is asked for: not for a single cycle, or without a state folder.
 func (r *LeaseRequest) leases() bool { return r != nil && !strings.HasPrefix(r.Who, runPrefix) }
 
-// ID names the controller of a request, whatever its epoch; "" for none.
+// ID names the controller, whatever its epoch; "" for none.
 func (r *LeaseRequest) ID() string {
 	if r == nil {
 		return ""
@@ -95,30 +93,30 @@ func (r *LeaseRequest) duration() time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// sameStart reports whether requests with the same owner and epoch are from one start of a controller.
+// sameStart reports whether requests with one owner and epoch are from one start of a controller.
 func (r *LeaseRequest) sameStart(other *LeaseRequest) bool {
 	return r.Controller == other.Controller && (r.Start == other.Start || r.Start == "" || other.Start == "")
 }
 
-// Lease is the lease that a host gave last.
+// Lease is the last lease of a host. Its times are by the host's clock.
 type Lease struct {
 	LeaseRequest
-	Since     time.Time `json:"since"`          // when it was given first; this and Until are by the host's clock
+	Since     time.Time `json:"since"`          // when it was first given
 	Until     time.Time `json:"until,omitzero"` // unless it is renewed; zero from an earlier version
 	GivenBack bool      `json:"released,omitempty"`
-	// Replaced is the controller from which the lease was taken over. Without a restart it can't take the lease over
-	// again, even if it never got the answer to its own take-over.
+	// Replaced had the lease before it was taken over. It can't take it over again without a restart, even if it never
+	// got the answer to its own take-over.
 	Replaced *Replacement `json:"replaced,omitempty"`
 }
 
-// Replacement is the controller that was replaced when somebody else took its lease over.
+// Replacement is a controller that was replaced when another one took its lease over.
 type Replacement struct {
 	Who   string `json:"source"`
 	Epoch uint64 `json:"epoch"`
 	Start string `json:"start,omitempty"`
 }
 
-// isOf reports whether a request is of the controller that was replaced, or of an earlier one.
+// isOf reports whether a request is of that controller, or of an earlier one.
 func (p *Replacement) isOf(r *LeaseRequest) bool {
 	return p != nil && p.Who == r.Who && (r.Epoch <= p.Epoch || r.Start != "" && r.Start == p.Start)
 }
@@ -128,8 +126,8 @@ func (l *Lease) Runs(now time.Time) bool {
 	return l != nil && !l.GivenBack && (l.Until.IsZero() || now.Before(l.Until))
 }
 
-// free reports whether a controller of another Who may get the next lease. A lease that the leader of an election gave
-// back is for the next leader.
+// free reports whether a controller of another Who may get the lease. One that the leader of an election gave back is
+// for the next leader.
 func (l *Lease) free(now time.Time) bool {
 	return l.GivenBack && !l.Elected() || !l.Until.IsZero() && now.Sub(l.Until) >= FreeAfter
 }
@@ -137,14 +135,14 @@ func (l *Lease) free(now time.Time) bool {
 // RefusedError says that a host does not do what a controller sent: another one has the lease.
 type RefusedError struct {
 	Name  string    // of the other controller
-	Since time.Time // since when it has the lease
-	Until time.Time // when that ended; zero if it runs
-	// Foreign says that the other one isn't of the same election or state folder: their epochs can't be compared.
+	Since time.Time // when it got the lease
+	Until time.Time // when the lease ended; zero if it runs
+	// Foreign: it isn't of the same election or state folder, so epochs can't be compared.
 	Foreign bool
 }
 
-// Error returns a text that earlier versions recognise: it begins with "refused: ", and if the error isn't Foreign with
-// "refused: replaced by ".
+// Error returns a text that earlier versions recognise: it begins with "refused: ", and unless the error is Foreign
+// with "refused: replaced by ".
 func (e *RefusedError) Error() string {
 	name, since := text.Quoted(e.Name, maxShown), e.Since.UTC().Format(time.RFC3339)
 	switch {
@@ -159,8 +157,8 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("refused: %s acts on this host, since %s", name, since)
 }
 
-// Admit decides on a request, and returns the lease to keep: the same one if there is nothing new. l is nil if the host
-// gave none, and r if none is asked for. The error is a *RefusedError.
+// Admit decides on a request, nil for none, and returns the lease to keep, which is l if nothing is new. The error is a
+// *RefusedError.
 func (l *Lease) Admit(r *LeaseRequest, now time.Time) (*Lease, error) {
 	switch {
 	case !r.leases():
@@ -194,12 +192,12 @@ func (l *Lease) follow(r *LeaseRequest, now time.Time) (*Lease, error) {
 
 func give(r *LeaseRequest, now time.Time) *Lease {
 	l := &Lease{LeaseRequest: *r, Since: now.Truncate(time.Second).UTC()}
-	l.TakeOver, l.Back = false, false // they are of one request only
+	l.TakeOver, l.Back = false, false // are of one request only
 	return l.until(r, now)
 }
 
-// renew returns the lease with a later end. In the first half of its time it returns l itself, so that not each request
-// writes to the disk.
+// renew returns the lease with a later end. In the first half of its time it is l itself, so that few requests write to
+// the disk.
 func (l *Lease) renew(r *LeaseRequest, now time.Time) *Lease {
 	left := l.Until.Sub(now)
 	if !l.GivenBack && left > r.duration()/2 && left <= r.duration() {
@@ -215,7 +213,7 @@ func (l *Lease) until(r *LeaseRequest, now time.Time) *Lease {
 	return l
 }
 
-// GiveBack returns the lease to keep when the controller with this request has ended: l itself if it has no lease.
+// GiveBack returns the lease to keep after the end of the controller with this request: l if it has no lease.
 func (l *Lease) GiveBack(r *LeaseRequest) *Lease {
 	if !l.isOf(r) || l.GivenBack {
 		return l
@@ -225,7 +223,7 @@ func (l *Lease) GiveBack(r *LeaseRequest) *Lease {
 	return &next
 }
 
-// isOf reports whether the start of a controller that makes a request has the lease.
+// isOf reports whether the controller that makes a request has the lease.
 func (l *Lease) isOf(r *LeaseRequest) bool {
 	return l != nil && r.leases() && l.Who == r.Who && l.Epoch == r.Epoch && l.sameStart(r)
 }

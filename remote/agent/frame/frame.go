@@ -1,5 +1,5 @@
-// Package frame is how the messages of a conversation with a host are written: frames, and the greeting
-// before them (docs/protocol.md). What they ask and answer belongs to remote/agent.
+// Package frame has the format of messages between controller and host: frames, and the greeting before them
+// (docs/protocol.md). Their contents belong to remote/agent.
 package frame
 
 import (
@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// MaxBody is how long a frame's body may be, in bytes.
+// MaxBody limits a frame's body, in bytes.
 const MaxBody = 32 << 20
 
-// ErrProtocol is wrapped by every error that says the other end did not keep to
-// the protocol: garbled, too long, out of order, or another version.
+// ErrProtocol is wrapped if the other end broke the protocol: a message is garbled, too long, out of order, or of
+// another version.
 var ErrProtocol = errors.New("the other end does not keep to the protocol")
 
 // Kind is what a frame is.
@@ -34,8 +34,8 @@ const (
 )
 
 // Frame is a message: a header of 4 bytes "gnv1", 1 byte of kind, 1 byte of the name's length, 2 bytes of zero, 8 bytes
-// of id, 4 bytes of the body's length; the name; the body; and 4 bytes of CRC-32C over all before, in case a login
-// script prints something late. Numbers are big-endian.
+// of id, 4 bytes of the body's length; the name; the body; and 4 bytes of CRC-32C over all before, since a login script
+// may print something late. Numbers are big-endian.
 type Frame struct {
 	Kind Kind
 	Name string // what a request asks for
@@ -49,7 +49,7 @@ const headerLength = 20
 
 var magic = [4]byte{'g', 'n', 'v', '1'}
 
-// castagnoli is made when it is first needed: that takes a good part of the start of a command.
+// castagnoli is made when it is first needed: that takes a good part of a command's start.
 var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
 // Append encodes the frame behind b.
@@ -73,8 +73,8 @@ func (f *Frame) Check() error {
 	return nil
 }
 
-// Read reads a frame. The body grows as it arrives, so that a header that
-// lies costs no memory. io.EOF means that the stream ended between frames.
+// Read reads a frame. Its room grows as the body arrives, whatever length the header has. io.EOF means that the stream
+// ended between frames.
 func Read(r io.Reader) (*Frame, error) {
 	header := make([]byte, headerLength)
 	n, err := fill(r, header)
@@ -103,7 +103,7 @@ func readRest(r io.Reader, header []byte) (*Frame, error) {
 		}
 		n, err := fill(r, rest[len(rest):min(cap(rest), length)])
 		if rest = rest[:len(rest)+n]; err != nil {
-			// not wrapped: it isn't an orderly end
+			// Not wrapped: this is no orderly end.
 			return nil, fmt.Errorf("%w: cut after %d of %d bytes of a frame: %s", ErrProtocol, len(rest), length,
 				err.Error())
 		}
@@ -111,10 +111,10 @@ func readRest(r io.Reader, header []byte) (*Frame, error) {
 	return checkFrame(header, rest, nameLength)
 }
 
-const firstRoom = 4 << 10 // how much of a frame there is room for before it has arrived, in bytes
+const firstRoom = 4 << 10 // for a frame before it has arrived, in bytes
 
-// fill is io.ReadFull that returns io.EOF whatever is missing. A goroutine for each host waits in
-// it, with half of the stack that it would need in io.ReadFull.
+// fill is io.ReadFull, but returns io.EOF whatever is missing. A goroutine for each host waits in it, with half the
+// stack.
 func fill(r io.Reader, b []byte) (n int, err error) {
 	for n < len(b) && err == nil {
 		var more int
@@ -141,12 +141,12 @@ func checkFrame(header, rest []byte, nameLength int) (*Frame, error) {
 // Version is the protocol that this package speaks.
 const Version = 1
 
-const maxNoise = 1 << 20 // how much a login may print before the greeting, in bytes
+const (
+	maxNoise    = 1 << 20  // what a login may print before the greeting, in bytes
+	maxGreeting = 64 << 10 // the greeting's body, in bytes
+)
 
-const maxGreeting = 64 << 10 // how long the greeting's body may be, in bytes
-
-// ErrNoGreeting says that the output ended, or went on for too long, without
-// our greeting in it: there is no `usage serve` at the other end.
+// ErrNoGreeting says that the output ended, or went on for too long, without our greeting: no `usage serve` runs there.
 var ErrNoGreeting = errors.New("no greeting came")
 
 // Greeting is the first message, from the host.
@@ -159,7 +159,7 @@ type Greeting struct {
 // Can says whether the host knows a request.
 func (g Greeting) Can(request string) bool { return slices.Contains(g.Capabilities, request) }
 
-// Beacon is the line before the greeting. The end that starts the command makes up the token: no banner holds it.
+// Beacon is the line before the greeting. The end that starts the command chooses the token, so no banner holds it.
 func Beacon(token string) []byte { return []byte("\ngenv-serve " + token + "\n") }
 
 // Encode returns the greeting behind its beacon.

@@ -1,8 +1,8 @@
-// Package readonly looks at a host that has no genv, with nvidia-smi and /proc, as the login and without sudo.
+// Package readonly looks at a host without genv, with nvidia-smi and /proc, as the login and without sudo.
 //
 //	s, err := readonly.Reading{Runner: client}.Snapshot(ctx, host)
 //
-// There are no environments on such a host, and every process is unknown: nothing is judged there.
+// Such a host has no environments, and every process is unknown: nothing is judged there.
 package readonly
 
 import (
@@ -24,7 +24,7 @@ import (
 // Reading runs commands on hosts.
 type Reading struct{ remote.Runner }
 
-// Snapshot has no names of users: what others report about such a host proves nothing about them.
+// Snapshot has no user names: what others report about such a host proves nothing about them.
 func (r Reading) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
 	s, err := r.Look(ctx, host)
 	if err == nil && len(s.Processes) > 0 {
@@ -33,7 +33,7 @@ func (r Reading) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snap
 	return s, err
 }
 
-// Look is what nvidia-smi shows. If that is only that a GPU is lost, root's genv says which there are.
+// Look is what nvidia-smi shows. If it only says that a GPU is lost, the list of GPUs is that of root's genv.
 func (r Reading) Look(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
 	listing, err := r.list(ctx, host)
 	if errors.Is(err, nvidiasmi.ErrGPULost) {
@@ -64,13 +64,13 @@ func (r Reading) Look(ctx context.Context, host remote.Host) (*snapshot.Snapshot
 	return s, nil
 }
 
-// What is kept of what a host says for people.
+// Bounds of a host's warnings.
 const (
 	maxWarnings = 64
 	maxWarning  = 4096 // bytes
 )
 
-// Devices are the devices of a host, without attachments.
+// Devices are a host's devices, without attachments.
 func (r Reading) Devices(ctx context.Context, host remote.Host) ([]snapshot.Device, error) {
 	listing, err := r.list(ctx, host)
 	return devicesOf(listing), err
@@ -82,7 +82,7 @@ func (r Reading) list(ctx context.Context, host remote.Host) (nvidiasmi.Listing,
 	})
 }
 
-// Details are the details of the GPUs of a host.
+// Details are the details of a host's GPUs.
 func (r Reading) Details(ctx context.Context, host remote.Host) (nvidiasmi.Details, error) {
 	return smi(ctx, r, host, nvidiasmi.DetailsArgs(), nvidiasmi.ParseDetails)
 }
@@ -95,7 +95,7 @@ func devicesOf(listing nvidiasmi.Listing) []snapshot.Device {
 	return devices
 }
 
-// smi runs nvidia-smi on a host and parses its answer. What it printed is in the error.
+// smi runs nvidia-smi on a host and parses the answer.
 func smi[T any](ctx context.Context, r Reading, host remote.Host, args []string,
 	parse func(nvidiasmi.RunResult) (T, error),
 ) (value T, err error) {
@@ -118,7 +118,7 @@ func smi[T any](ctx context.Context, r Reading, host remote.Host, args []string,
 	return value, &remote.Error{Class: class, Err: err}
 }
 
-// indices are those of the devices. It also sets the Instances of the devices and of the processes on them, which only
+// indices are those of the devices. It also sets the Instances of the devices and their processes, which only
 // `nvidia-smi -L` lists.
 func (r Reading) indices(ctx context.Context, host remote.Host, devices []snapshot.Device,
 	usage *nvidiasmi.Usage,
@@ -153,7 +153,7 @@ func (r Reading) indices(ctx context.Context, host remote.Host, devices []snapsh
 	return indices
 }
 
-// markUnreported marks the devices of which the driver doesn't report the processes: all, if one isn't known.
+// markUnreported marks the devices with unreported processes: all, if one of these isn't known.
 func markUnreported(devices []snapshot.Device, unreported []snapshot.GPUUUID,
 	indices map[snapshot.GPUUUID]snapshot.DeviceIndex,
 ) {
@@ -167,10 +167,10 @@ func markUnreported(devices []snapshot.Device, unreported []snapshot.GPUUUID,
 	}
 }
 
-// published prints the devices that root's genv has published on the host. Only root can make a folder in /run.
+// published prints the devices that root's genv has published. Only root can make a folder in /run.
 const published = `d=/run/genv; [ -z "$GENV_ROOT_DIR" ] || d=$GENV_ROOT_DIR/run; cat "$d/devices.json"`
 
-// Published are the devices of a host as root sees them; nil if root's genv has published none.
+// Published are a host's devices as root sees them; nil if there are none.
 func (r Reading) Published(ctx context.Context, host remote.Host) []hardware.BusDevice {
 	out, err := r.Run(ctx, host, remote.Command{Args: marked("sh", "-c", published)})
 	if err != nil {
@@ -189,8 +189,8 @@ func ShowsNone(err error) bool {
 	return ok && (failed.ExitCode == 4 || failed.ExitCode == 6)
 }
 
-// Renumbered is a look with the devices as root has published them, found by UUID: where a guard shows a login only
-// some, its nvidia-smi counts these from 0.
+// Renumbered is a look with the devices that root has published, by UUID: where a guard hides some from the login, its
+// nvidia-smi counts the others from 0.
 func Renumbered(s *snapshot.Snapshot, known []hardware.BusDevice) *snapshot.Snapshot {
 	index := map[snapshot.DeviceIndex]snapshot.DeviceIndex{} // by that of the login
 	devices := hardware.Devices(known)
@@ -223,14 +223,14 @@ func Renumbered(s *snapshot.Snapshot, known []hardware.BusDevice) *snapshot.Snap
 	return &renumbered
 }
 
-const dataMark = "genv-data" // the line before the data of a program that prints no JSON
+const dataMark = "genv-data" // a line before the data of a program that prints no JSON
 
-// marked is the command that prints dataMark, on a line of its own, and then runs a program.
+// marked prints dataMark on a line of its own and then runs a program.
 func marked(args ...string) []string {
 	return append([]string{"sh", "-c", `echo; echo "$0"; exec "$@"`, dataMark}, args...)
 }
 
-// dataIn is the output after dataMark; all of it if there is no mark.
+// dataIn is the output after dataMark; all without a mark.
 func dataIn(output []byte) []byte {
 	if _, data, found := bytes.Cut(output, []byte("\n"+dataMark+"\n")); found {
 		return data
@@ -238,7 +238,7 @@ func dataIn(output []byte) []byte {
 	return output
 }
 
-// markedSMI is marked for nvidia-smi, of which the exit code comes after its output.
+// markedSMI is marked for nvidia-smi, with the exit code after the output.
 func markedSMI(args ...string) []string {
 	return append([]string{
 		"sh", "-c",

@@ -16,10 +16,10 @@ import (
 )
 
 // describeProcesses prints the time zone of the host's clock, whether genv's state files are there, and what /proc,
-// ps(1) and getent(1) show of the processes with the PIDs $@: how /proc is mounted, status (proc_pid_status(5)), lines
-// "Cgroup PID …", "User " with a line of passwd(5), and last of all "Command PID …", which users choose: what follows
-// one can't be anything else. The kernel and ps escape newlines. Without a uid, getent would print all users. Any login
-// shell passes it on, since it is one line without exclamation marks (see remote.Quote).
+// ps(1) and getent(1) show of the processes with the PIDs $@: the mounts of /proc, status (proc_pid_status(5)), lines
+// "Cgroup PID …", "User " with a line of passwd(5), and last "Command PID …", which users choose: what follows one
+// can't be anything else. The kernel and ps escape newlines. getent without a uid would print all users. Any login
+// shell passes it on: it is one line without exclamation marks (see remote.Quote).
 const describeProcesses = `(unset TZ; date +"Clock %z"); ` +
 	`if [ -e "${GENV_TMPDIR:-/var/tmp/genv}/devices.json" ]; then echo Registered; fi; ` +
 	`[ $# -gt 0 ] || exit 0; ` +
@@ -32,7 +32,7 @@ const describeProcesses = `(unset TZ; date +"Clock %z"); ` +
 	`[ -z "$uids" ] || timeout 3 getent passwd $uids | sed "s/^/User /"; ` +
 	`LC_ALL=C.UTF-8 ps -ww -o pid=,args= -p "$pids" | sed "s/^ */Command /" | cut -c1-1024`
 
-// Describe adds the owners, commands and containers of processes, as far as they are visible.
+// Describe adds the visible owners, commands and containers of processes.
 func (r Reading) Describe(ctx context.Context, host remote.Host, processes []snapshot.Process) Descriptions {
 	d := Descriptions{byPID: make(map[string]*snapshot.Process), Names: make(map[snapshot.UID]snapshot.Username)}
 	args := []string{"sh", "-c", describeProcesses, "sh"}
@@ -41,7 +41,7 @@ func (r Reading) Describe(ctx context.Context, host remote.Host, processes []sna
 		args = append(args, pid)
 		d.byPID[pid] = &processes[i]
 	}
-	out, _ := r.Run(ctx, host, remote.Command{Args: marked(args...)}) // what came is used, and more is not needed
+	out, _ := r.Run(ctx, host, remote.Command{Args: marked(args...)}) // partial output is used, too
 	d.parse(dataIn(out.Stdout))
 	return d
 }
@@ -52,11 +52,11 @@ type Descriptions struct {
 	Names     map[snapshot.UID]snapshot.Username // the host's
 	UTCOffset *int                               // of the host's clock, in seconds; nil if it is unknown
 
-	Registered bool // the host has state files, so that devices may be attached there
+	Registered bool // the host has state files, so devices may be attached there
 
 	mounts  string            // at /proc, as in mountinfo
-	name    string            // the last one
-	process *snapshot.Process // the one that is read; nil for none
+	name    string            // of the process that is read
+	process *snapshot.Process // nil if its PID isn't read yet
 }
 
 func (d *Descriptions) parse(data []byte) {
@@ -99,8 +99,7 @@ func (d *Descriptions) parse(data []byte) {
 	}
 }
 
-// parseStatus reads a line of one /proc/PID/status behind the other. A name cannot hold a
-// newline there: the kernel escapes it.
+// parseStatus reads a line of one /proc/PID/status after another. The kernel escapes newlines in names.
 func (d *Descriptions) parseStatus(line string) {
 	key, value, _ := strings.Cut(line, ":\t")
 	switch key {
@@ -119,7 +118,7 @@ func (d *Descriptions) parseStatus(line string) {
 	}
 }
 
-// parseCommand reads a line of ps(1). A name in brackets is that of a process without a command line.
+// parseCommand reads a line of ps(1). A name in brackets means that there is no command line.
 func (d *Descriptions) parseCommand(key, value string) {
 	pid, command, _ := strings.Cut(value, " ")
 	p := d.byPID[pid]
