@@ -6,13 +6,13 @@
 //	output, err := client.Run(ctx, host, host.Genv("usage", "snapshot"))
 //
 // Every error is a *remote.Error. A host with an unknown key is refused, even with `StrictHostKeyChecking no` in
-// ssh_config: only accept-new adds keys, and only Options.InsecureHostKeys accepts all. It tries once: remote/agent
-// decides when a failed host is tried again. The failure of a jump host is kept for a moment, for all hosts behind it.
+// ssh_config: only accept-new adds keys, and only Options.InsecureHostKeys accepts all. The package tries once:
+// remote/agent repeats. A jump host's failure is kept for a time, for all hosts behind it.
 //
-// The package provides no terminal, forwards nothing, and never asks for a password. It may run ssh(1) for commands,
-// which asks no question, accepts no unknown host key, and ends with its command and its children.
+// It provides no terminal, forwards nothing, and never asks for a password. It may run ssh(1) for commands, which asks
+// no question, accepts no unknown host key, and ends with its command and its children.
 //
-// It ends no program on the host: that only gets the end of its stdin when a connection closes.
+// It ends no program on the host, which only gets the end of its stdin when a connection closes.
 package sshclient
 
 import (
@@ -36,21 +36,21 @@ import (
 
 // Options of a Client. The zero value is what ssh(1) does, with timeouts and limits.
 type Options struct {
-	// ConnectTimeout is for name resolution, TCP and the exchange of keys together, of each host on the way; 0 is
-	// ssh_config's ConnectTimeout, or else 10 s.
+	// ConnectTimeout is for name resolution, TCP and the exchange of keys together, of each host on the way; 0 is that
+	// of ssh_config, or else 10 s.
 	ConnectTimeout time.Duration
-	LoginTimeout   time.Duration // for what follows, to the first session; 0 is a minute, and at least ConnectTimeout
-	CommandTimeout time.Duration // of a command; 0 is 30 s. The deadline of a context applies as well
+	LoginTimeout   time.Duration // from there to the first session; 0 is a minute; at least ConnectTimeout
+	CommandTimeout time.Duration // 0 is 30 s. The deadline of a context applies as well
 
 	ConfigFile string // as ssh -F, instead of the user's and the system's; "none" for no file
-	OpenSSH    string // the ssh program that resolves ssh_config; empty is the one in PATH, "none" is none
+	OpenSSH    string // the program that resolves ssh_config; empty is the ssh in PATH, "none" is none
 
-	MaxStdout int64 // of a command, in bytes; 0 is 32 MiB. A command that writes more is closed
+	MaxStdout int64 // in bytes; 0 is 32 MiB. A command that writes more is closed
 
 	// Prompt asks for a key's passphrase on a terminal; nil where there is none.
 	Prompt           func(question string) ([]byte, error)
 	InsecureHostKeys bool          // accept every host key, with a warning for each host
-	KeepAlive        time.Duration // the interval if ssh_config has no ServerAliveInterval; 0 is 15 s
+	KeepAlive        time.Duration // an interval for ssh_config without ServerAliveInterval; 0 is 15 s
 	Log              zerolog.Logger
 }
 
@@ -76,13 +76,13 @@ type Client struct {
 	keyring  *auth.Keyring
 	hostKeys *hostkeys.Cache
 	names    *nss.Resolver
-	dials    sync.Map // of chan struct{}: the places for logins, by where they go
+	dials    sync.Map // of chan struct{}: the places for logins, by destination
 
 	lifetime context.Context // ends with Close, and ends the connections
 	end      context.CancelCauseFunc
 	running  sync.WaitGroup // every goroutine of the client
 
-	greeted map[endpoint]net.Conn // by probes, for the logins that follow; guarded by mu
+	greeted map[endpoint]net.Conn // by probes, for later logins; guarded by mu
 
 	mu     sync.Mutex
 	conns  map[endpoint]*sharedConn
@@ -112,7 +112,7 @@ func New(o Options) *Client {
 	return c
 }
 
-// Close ends every connection and waits for the client's goroutines; running commands return an error.
+// Close ends every connection and waits for the client's goroutines. Running commands return an error.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -127,7 +127,7 @@ func (c *Client) Close() {
 	c.running.Wait()
 }
 
-// spawn runs f in a goroutine that Close waits for. It returns false if the client is closed.
+// spawn runs f in a goroutine that Close waits for; false if the client is closed.
 func (c *Client) spawn(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,8 +158,7 @@ func (c *Client) endpointOf(h remote.Host) endpoint {
 	}}
 }
 
-// Forget closes the connections to hosts that left the fleet. Commands on them
-// end; hosts that use one of them as a jump host connect again.
+// Forget closes the connections to hosts that left the fleet, also for hosts behind them.
 func (c *Client) Forget(hosts ...remote.Host) {
 	for _, h := range hosts {
 		c.mu.Lock()
@@ -173,7 +172,7 @@ func (c *Client) Forget(hosts ...remote.Host) {
 	}
 }
 
-// Disconnect closes the connection to a host, such as one that does not answer. The next command makes another one.
+// Disconnect closes the connection to a host, such as one that doesn't answer. The next command makes another one.
 func (c *Client) Disconnect(h remote.Host) {
 	if p := c.existing(h); p != nil {
 		p.disconnect()
@@ -186,11 +185,11 @@ func (c *Client) existing(h remote.Host) *sharedConn {
 	return c.conns[c.endpointOf(h)]
 }
 
-// Way is how a host is reached, as far as that is known without a connection to it.
+// Way is how a host is reached, as far as that is known without connecting.
 type Way struct {
 	Settings  config.HostConfig
 	Addresses []netip.Addr // of the host's name; none where another machine or ssh(1) resolves it
-	OpenSSH   bool         // reached by running ssh(1)
+	OpenSSH   bool         // by running ssh(1)
 }
 
 // Direct says whether a plain TCP connection leads to the host.
@@ -198,18 +197,18 @@ func (w Way) Direct() bool {
 	return !w.OpenSSH && len(w.Settings.ProxyJump) == 0 && w.Settings.ProxyCommand == ""
 }
 
-// Resolve reads the configuration of a host. That may take a run of ssh(1).
+// Resolve reads a host's configuration, which may take a run of ssh(1).
 func (c *Client) Resolve(ctx context.Context, h remote.Host) {
-	_, _ = c.resolve(ctx, c.endpointOf(h)) // who connects gets the error
+	_, _ = c.resolve(ctx, c.endpointOf(h)) // connecting returns the error
 }
 
-// Way reads the configuration and resolves the host's name. Its error is of the class Configuration, or, with settings,
-// of the class Unreachable if the name has no address, or Timeout.
+// Way reads the configuration and resolves the host's name. The error's class is Configuration, or, with settings,
+// Unreachable for a name without an address, or Timeout.
 func (c *Client) Way(ctx context.Context, h remote.Host) (Way, error) {
 	settings, err := c.resolve(c.lifetime, c.endpointOf(h))
 	w := Way{Settings: settings, OpenSSH: h.OpenSSH}
 	if h.OpenSSH {
-		return w, nil // ssh itself says what is wrong with the configuration
+		return w, nil // ssh reports a wrong configuration
 	}
 	if err != nil || !w.Direct() {
 		return w, err
@@ -226,9 +225,9 @@ func (c *Client) Way(ctx context.Context, h remote.Host) (Way, error) {
 	return w, noAddress(settings.HostName, err)
 }
 
-// Shown is the machine that had shown its host key before the login failed, of which the error is.
+// Shown is the machine that had shown its host key before its login failed with err.
 func Shown(err error) (remote.Peer, bool) {
-	if shown, ok := errors.AsType[*shownKey](err); ok {
+	if shown, ok := errors.AsType[*loginError](err); ok {
 		return shown.peer, shown.peer.Known()
 	}
 	return remote.Peer{}, false
@@ -242,7 +241,7 @@ func (c *Client) Peer(h remote.Host) (remote.Peer, bool) {
 	return remote.Peer{}, false
 }
 
-// LoginTook is how long the login of the host's last connection took, to its first session; 0 if that is not known.
+// LoginTook is how long the last login to the host took, to its first session; 0 if unknown.
 func (c *Client) LoginTook(h remote.Host) time.Duration {
 	conn := c.lastConnection(h)
 	if conn == nil {
@@ -253,7 +252,7 @@ func (c *Client) LoginTook(h remote.Host) time.Duration {
 	return conn.took
 }
 
-// lastConnection may be over; it is nil if there was none.
+// lastConnection may be over; nil for none.
 func (c *Client) lastConnection(h remote.Host) *connection {
 	p := c.existing(h)
 	if p == nil {

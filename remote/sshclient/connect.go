@@ -22,7 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-const defaultConnectTimeout = 10 * time.Second // applies if neither the caller nor ssh_config sets one
+const defaultConnectTimeout = 10 * time.Second // without one from the caller or ssh_config
 
 func (c *Client) connectTimeout(s config.HostConfig) time.Duration {
 	return positive(positive(c.options.ConnectTimeout, s.ConnectTimeout), defaultConnectTimeout)
@@ -31,15 +31,15 @@ func (c *Client) connectTimeout(s config.HostConfig) time.Duration {
 type resolvedEndpoint struct {
 	endpoint
 	config.HostConfig
-	chain  []endpoint          // itself, after the endpoints that are reached through it
-	within func(time.Duration) // from now on, until the context of the attempt ends
+	chain  []endpoint          // itself, after those that are reached through it
+	within func(time.Duration) // limits the rest of the attempt from now on
 }
 
 func (t resolvedEndpoint) address() string { return net.JoinHostPort(t.HostName, strconv.Itoa(t.Port)) }
 
-const maxJumps = 16 // far more than any chain has
+const maxJumps = 16
 
-// connect makes a connection that is ready for commands. Waiting for a turn or a jump host takes none of its time.
+// connect makes a connection for commands. Waiting for a turn or a jump host doesn't count toward its time.
 func (c *Client) connect(e endpoint, chain []endpoint) (*connection, error) {
 	if slices.Contains(chain, e) || len(chain) > maxJumps {
 		return nil, remote.Errorf(remote.Configuration, "ProxyJump of %s leads back to itself", e.Host)
@@ -105,7 +105,7 @@ func (c *Client) login(ctx context.Context, t resolvedEndpoint) (*connection, er
 	return l, nil
 }
 
-// handshake does the handshake and the login. When ctx ends it closes the connection: nothing else stops them.
+// handshake does the handshake and the login. The end of ctx closes the connection: nothing else stops them.
 func (c *Client) handshake(ctx context.Context, t resolvedEndpoint, conn net.Conn) (*connection, error) {
 	began := time.Now()
 	check, err := c.hostKeyCheck(ctx, t)
@@ -128,7 +128,7 @@ func (c *Client) handshake(ctx context.Context, t resolvedEndpoint, conn net.Con
 		HostKeyAlgorithms: check.algorithms,
 		ClientVersion:     "SSH-2.0-genv",
 		BannerCallback: func(banner string) error {
-			if login.Offered() > 0 { // one that comes before is every login's
+			if login.Offered() > 0 { // an earlier one is every login's
 				said = cmp.Or(text.LastLine(banner), said)
 			}
 			return nil
@@ -138,10 +138,11 @@ func (c *Client) handshake(ctx context.Context, t resolvedEndpoint, conn net.Con
 		if p, ok := conn.(*proxyConn); ok {
 			err = p.explain(err, check.seen)
 		}
-		if err = handshakeError(ctx, t, check, login, said, err); remote.ClassOf(err) == remote.Auth {
-			err = &outdatedError{err, func() bool { return folder.Stamp(files...) != stamp }}
+		failed := &loginError{error: handshakeError(ctx, t, check, login, said, err), peer: peerOf(t, conn, check.key)}
+		if remote.ClassOf(failed) == remote.Auth {
+			failed.outdated = func() bool { return folder.Stamp(files...) != stamp }
 		}
-		return nil, &shownKey{err, peerOf(t, conn, check.key)}
+		return nil, failed
 	}
 	if !stop() { // too late: the connection is being closed
 		_ = sshConn.Close()
@@ -159,15 +160,24 @@ func (c *Client) handshake(ctx context.Context, t resolvedEndpoint, conn net.Con
 	return l, err
 }
 
-// shownKey is a login that failed, and the machine that refused it, if that has shown its host key.
-type shownKey struct {
+// loginError is a login that failed.
+type loginError struct {
 	error
-	peer remote.Peer
+	peer     remote.Peer // the machine, if it had shown its host key
+	outdated func() bool // the cause, files or a socket, has changed, so another login is worth it; nil for that of error
 }
 
-func (e *shownKey) Unwrap() error { return e.error }
+func (e *loginError) Unwrap() error { return e.error }
 
-// notWithin is the cause of the end of a context that had a time.
+// Outdated is for remote.Outdated.
+func (e *loginError) Outdated() bool {
+	if e.outdated == nil {
+		return remote.Outdated(e.error)
+	}
+	return e.outdated()
+}
+
+// notWithin is the cause of a context's end after a time.
 func notWithin(d time.Duration) error {
 	return text.Worded("not within "+d.String(), context.DeadlineExceeded)
 }
@@ -177,7 +187,7 @@ func (c *Client) addresses(ctx context.Context, s config.HostConfig) ([]netip.Ad
 	return c.names.Addresses(ctx, family, s.HostName)
 }
 
-// noAddress is the error of a name that isn't there, or that can't be looked up.
+// noAddress is the error for a name that doesn't exist, or can't be looked up.
 func noAddress(name string, err error) *remote.Error {
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && !dns.IsNotFound {
 		failed := remote.Errorf(remote.Unreachable, "the name %s can't be looked up: %w (%w)", name, err, remote.ErrNoNames)
@@ -194,8 +204,8 @@ func noAddress(name string, err error) *remote.Error {
 // stagger is how long an address may take before the next one is tried too (RFC 8305, section 5).
 const stagger = 250 * time.Millisecond
 
-// dialHost connects to the first address of the host's name that answers. The error is that of the first one that
-// failed, of the class Configuration if this machine has no address as BindAddress or BindInterface says.
+// dialHost connects to the first address that answers. The error is that of the first address that failed, of the class
+// Configuration if this machine has no address for BindAddress or BindInterface.
 func (c *Client) dialHost(ctx context.Context, s config.HostConfig) (won net.Conn, failed error) {
 	type result struct {
 		conn net.Conn
@@ -253,7 +263,7 @@ func (c *Client) dialFrom(ctx context.Context, s config.HostConfig, to netip.Add
 	return dialer.DialContext(ctx, "tcp", to.String())
 }
 
-// source is where ssh would connect from: BindAddress, or the first address of BindInterface, local ones last.
+// source is BindAddress, or the first address of BindInterface, local ones last, as in ssh.
 func (c *Client) source(ctx context.Context, s config.HostConfig, to netip.Addr) (netip.Addr, error) {
 	if s.BindAddress != "" {
 		family := "ip6"

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
-// sessionsPerConnection limits the commands at a time on one connection. sshd has 10 (sshd_config(5), MaxSessions).
+// sessionsPerConnection limits concurrent commands. sshd allows 10 (sshd_config(5), MaxSessions).
 const sessionsPerConnection = 2
 
 type connection struct {
@@ -28,27 +28,36 @@ type connection struct {
 	sessions chan struct{}
 	done     chan struct{} // closed when the connection is over
 	peer     remote.Peer   // the machine at the other end
-	opened   atomic.Bool   // a session was opened: until then the login isn't over
+	opened   atomic.Bool   // a session was opened, which ends the login
 
 	mu   sync.Mutex
 	why  error         // the first reason for its end
-	took time.Duration // the login and the first session; 0 where that is not known, or the user was asked meanwhile
+	took time.Duration // by the login and the first session; 0 if unknown, or if the user was asked
+
+	interval time.Duration // of keepalives
+	count    int           // of intervals without an answer that end the connection
+	beat     sync.Mutex    // guards what follows
+	timer    *time.Timer
+	asked    bool // a keepalive was not answered yet
+	missed   int  // intervals without an answer
 }
 
 func (c *Client) newConnection(s config.HostConfig, over carrier) (*connection, error) {
-	l := &connection{link: over, sessions: make(chan struct{}, sessionsPerConnection), done: make(chan struct{})}
+	l := &connection{
+		link: over, sessions: make(chan struct{}, sessionsPerConnection), done: make(chan struct{}),
+		interval: positive(s.ServerAliveInterval, c.options.KeepAlive), count: positive(s.ServerAliveCountMax, 3),
+	}
 	forget := context.AfterFunc(c.lifetime, func() { l.close(errClosed) }) // also if it has been replaced
 	watch := func() {
 		l.end(l.link.wait())
 		forget()
 		l.link.close()
 	}
-	interval, count := positive(s.ServerAliveInterval, c.options.KeepAlive), positive(s.ServerAliveCountMax, 3)
 	if !c.spawn(watch) {
 		l.link.close()
 		return nil, &remote.Error{Class: remote.Cancelled, Err: errClosed}
 	}
-	c.keepAlive(l, interval, count)
+	c.keepAlive(l)
 	return l, nil
 }
 
@@ -69,7 +78,7 @@ func (l *connection) alive() bool {
 	}
 }
 
-// endsSoon says whether the connection is over, or will be in a moment: its sessions end slightly earlier.
+// endsSoon says whether the connection is ending: its sessions end slightly earlier.
 func (l *connection) endsSoon() bool {
 	select {
 	case <-l.done:
@@ -79,7 +88,7 @@ func (l *connection) endsSoon() bool {
 	}
 }
 
-// end records why the connection is over; only the first reason is kept.
+// end records the first reason for the connection's end.
 func (l *connection) end(why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,57 +112,45 @@ func (l *connection) close(why error) {
 	l.link.close()
 }
 
-type keepAlive struct {
-	conn     *connection
-	interval time.Duration
-	count    int
-
-	mu     sync.Mutex
-	timer  *time.Timer
-	asked  bool
-	missed int // intervals without an answer
+// keepAlive sends a request in each interval in which nothing was heard, and closes the connection after count intervals
+// without an answer: the library would wait forever. A timer takes less memory than a goroutine.
+func (c *Client) keepAlive(l *connection) {
+	l.beat.Lock()
+	defer l.beat.Unlock()
+	l.timer = time.AfterFunc(l.interval, func() { c.spawn(l.tick) })
 }
 
-// keepAlive sends a request in each interval in which nothing was heard, and closes the connection after count
-// intervals without an answer: the library would wait forever. It has a timer, since a goroutine takes more memory.
-func (c *Client) keepAlive(l *connection, interval time.Duration, count int) {
-	k := &keepAlive{conn: l, interval: interval, count: count}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.timer = time.AfterFunc(interval, func() { c.spawn(k.tick) })
-}
-
-func (k *keepAlive) tick() {
-	if k.asks() && k.conn.link.ping() == nil {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.asked, k.missed = false, 0
+func (l *connection) tick() {
+	if l.asks() && l.link.ping() == nil {
+		l.beat.Lock()
+		defer l.beat.Unlock()
+		l.asked, l.missed = false, 0
 	}
 }
 
-// asks says whether to send a request now. While there is one without an answer, it counts intervals instead.
-func (k *keepAlive) asks() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !k.conn.alive() {
+// asks says whether to send a request now. While one is not answered, it counts intervals instead.
+func (l *connection) asks() bool {
+	l.beat.Lock()
+	defer l.beat.Unlock()
+	if !l.alive() {
 		return false
 	}
-	k.timer.Reset(k.interval)
-	if k.conn.link.heard() {
-		k.missed = 0
+	l.timer.Reset(l.interval)
+	if l.link.heard() {
+		l.missed = 0
 		return false
 	}
-	if !k.asked {
-		k.asked = true
+	if !l.asked {
+		l.asked = true
 		return true
 	}
-	if k.missed++; k.missed >= k.count {
-		k.conn.close(fmt.Errorf("no sign of life for %s", k.interval*time.Duration(k.count)))
+	if l.missed++; l.missed >= l.count {
+		l.close(fmt.Errorf("no sign of life for %s", l.interval*time.Duration(l.count)))
 	}
 	return false
 }
 
-// transport connects to the host's sshd: through jump hosts, a command, or TCP. release ends the login's place.
+// transport connects to the host's sshd through jump hosts, a command, or TCP. release ends the login's place.
 func (c *Client) transport(ctx context.Context, t resolvedEndpoint) (conn net.Conn, release func(), err error) {
 	if len(t.ProxyJump) > 0 {
 		return c.jump(ctx, t)
@@ -180,7 +177,7 @@ func (c *Client) dial(ctx context.Context, t resolvedEndpoint) (net.Conn, error)
 		return nil, stopped(ctx, "while connecting to "+t.address())
 	case errors.As(err, new(*remote.Error)): // no address to connect to or from
 		return nil, err
-	case ctx.Err() != nil: // packets are lost, nothing answers
+	case ctx.Err() != nil: // nothing answers
 		return nil, remote.Errorf(remote.Unreachable, "no connection to %s: %w", t.address(), context.Cause(ctx))
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return nil, remote.Errorf(remote.Configuration, "too many open files: raise the limit with `ulimit -n`: %w",
@@ -191,7 +188,7 @@ func (c *Client) dial(ctx context.Context, t resolvedEndpoint) (net.Conn, error)
 	return nil, remote.Errorf(remote.Unreachable, "no connection to %s: %w", t.address(), err)
 }
 
-// jump reaches the host through the last hop of its chain. The hop's connection is shared by all hosts behind it.
+// jump reaches the host through the last hop, whose connection all hosts behind it share.
 func (c *Client) jump(ctx context.Context, t resolvedEndpoint) (net.Conn, func(), error) {
 	e, err := lastHop(t.HostConfig)
 	if err != nil {
@@ -228,12 +225,12 @@ func (c *Client) jump(ctx context.Context, t resolvedEndpoint) (net.Conn, func()
 	return conn, release, nil
 }
 
-// carrier is what a connection runs over: our own login, or ssh(1).
+// carrier carries a connection: our own login, or ssh(1).
 type carrier interface {
 	newSession() (channel, error)
 	// ping returns when the other end has answered, or the link has ended.
 	ping() error
-	// heard says whether something came from the other end since it was last asked.
+	// heard says whether something was received since the last call.
 	heard() bool
 	// dial connects from the host to another address.
 	dial(ctx context.Context, host string, port int) (net.Conn, error)
@@ -252,7 +249,7 @@ type channel interface {
 	Close() error
 }
 
-// ownLogin is a login of our own. A client by ssh.NewClient has three more goroutines: wait does what they would.
+// ownLogin is our own login. ssh.NewClient would start three more goroutines: wait does their work.
 type ownLogin struct {
 	client   *ssh.Client
 	channels <-chan ssh.NewChannel
@@ -264,7 +261,7 @@ func (l ownLogin) newSession() (channel, error) { return l.client.NewSession() }
 func (l ownLogin) heard() bool                  { return l.read.Swap(false) }
 func (l ownLogin) close()                       { _ = l.client.Close() } // it may be closed already
 
-// wait refuses all that the host asks for until the link has ended.
+// wait refuses all requests of the host until the link ends.
 func (l ownLogin) wait() error {
 	for {
 		select {
@@ -291,7 +288,7 @@ func (l ownLogin) dial(ctx context.Context, host string, port int) (net.Conn, er
 	return l.client.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 }
 
-// refusedForNow says whether the host has refused a session, because there are too many. Nothing was begun.
+// refusedForNow says whether the host refused a session since there are too many: nothing was begun.
 func refusedForNow(err error) bool {
 	_, refused := errors.AsType[*ssh.OpenChannelError](err)
 	return refused
@@ -301,11 +298,11 @@ func refusedForNow(err error) bool {
 const (
 	dialsPerAddress = 8
 	dialsPerJump    = 32
-	// placeFor is how long a login has its place at a jump host: hosts that are slow, or down, don't delay the others.
+	// placeFor is how long a login keeps its place at a jump host: slow or dead hosts must not delay the others.
 	placeFor = 2 * time.Second
 )
 
-// turn waits for one of as many places as there are for logins to the same name.
+// turn waits for one of the places for logins to the same name.
 func (c *Client) turn(ctx context.Context, name string, limit int) (release func(), err error) {
 	value, _ := c.dials.LoadOrStore(name, make(chan struct{}, limit))
 	slots := value.(chan struct{})
@@ -319,8 +316,8 @@ func (c *Client) turn(ctx context.Context, name string, limit int) (release func
 
 const spareDescriptors = 128 // for files, agents and child processes
 
-// EnoughDescriptors returns an error if the limit of open files, which package os has raised as far as it may, is too
-// low for connections to that many hosts.
+// EnoughDescriptors returns an error if the limit of open files, which package os has raised, is too low for so many
+// hosts.
 func EnoughDescriptors(hosts int) error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// stopped is the error of something that ctx ended.
+// stopped is the error of a step that ctx ended.
 func stopped(ctx context.Context, where string) *remote.Error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, context.DeadlineExceeded) {
@@ -30,13 +30,13 @@ func stopped(ctx context.Context, where string) *remote.Error {
 	return remote.Errorf(remote.Cancelled, "%s: stopped: %w", where, cause)
 }
 
-// dropped is the error of a connection that ended before the handshake, as when too many logins are under way there.
+// dropped is the error of a connection that ended before the handshake, as when too many logins are under way.
 func dropped(cause error) error {
 	return text.Worded("the connection was closed before the handshake (too many logins at once? MaxStartups): "+
 		cause.Error(), cause, remote.ErrBusy)
 }
 
-// handshakeError classifies an error of the SSH library by how far the login came.
+// handshakeError classifies an error by how far the login came.
 func handshakeError(ctx context.Context, t resolvedEndpoint, check *hostKeyCheck, login *auth.Login, said string,
 	err error,
 ) error {
@@ -77,10 +77,10 @@ func handshakeError(ctx context.Context, t resolvedEndpoint, check *hostKeyCheck
 	return remote.Errorf(remote.Unreachable, "what answers at %s does not speak our SSH: %w", t.address(), err)
 }
 
-const manyKeys = 6 // how many keys an sshd takes by default (sshd_config(5), MaxAuthTries)
+const manyKeys = 6 // that sshd takes by default (sshd_config(5), MaxAuthTries)
 
-// endedByKeys reports whether the server ended the login because of the keys that it was offered: sshd says "Too many
-// authentication failures", others that no method is left (reason 14 in RFC 4253), or just close the connection.
+// endedByKeys reports whether the server ended the login because of the keys: sshd says "Too many authentication
+// failures", others that no method is left (reason 14 in RFC 4253), or just close the connection.
 func endedByKeys(login *auth.Login, err error) bool {
 	said := strings.ToLower(err.Error())
 	return strings.Contains(said, "too many authentication") || strings.Contains(said, "disconnect, reason 14:") ||
@@ -92,7 +92,7 @@ func isDrop(err error) bool {
 		errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed)
 }
 
-// printableError is err with its text made safe for a terminal: servers have a say in it.
+// printableError is err with a text that is safe for a terminal: servers contribute to it.
 func printableError(err error) error {
 	said := err.Error()
 	if safe := text.Printable(said); safe != said {
@@ -101,7 +101,7 @@ func printableError(err error) error {
 	return err
 }
 
-// exitOf is the exit status of a command, and the signal that ended it, which ssh(1) does not say.
+// exitOf is a command's exit status and the signal that ended it, which ssh(1) doesn't say.
 func exitOf(err error) (status int, signal string, exited bool) {
 	if e, ok := errors.AsType[*ssh.ExitError](err); ok {
 		return e.ExitStatus(), e.Signal(), true
@@ -112,7 +112,7 @@ func exitOf(err error) (status int, signal string, exited bool) {
 	return 0, "", false
 }
 
-// verdict is the error of a command that has ended, or that wrote more than captures or stderr take.
+// verdict is the error of a command that has ended, or wrote more than captures or stderr take.
 func (s *Session) verdict(captures ...*capture) error {
 	for _, c := range append(captures, s.stderr) {
 		if c.overflowed() {
@@ -140,20 +140,20 @@ func (s *Session) verdict(captures ...*capture) error {
 		printableError(s.failed))
 }
 
-// Messages of sudo, sudo-rs and shells, in the C locale, beside those of remote.SudoSays: they share exit statuses.
+// Messages of sudo, sudo-rs and shells, in the C locale, besides those of remote.SudoSays: they share exit statuses.
 var (
 	sudoMissing = text.Pattern(`(?m)(^|[ :])sudo: (command )?not found|[Uu]nknown command: '?sudo`)
 	notFound    = text.Pattern(`(?m)^sudo(?:-rs)?: (\S+): command not found`)
-	// crash is how the Go runtime begins when a program of ours crashes, which then exits with statusCrashed.
+	// crash begins the output of a Go program that crashes, with statusCrashed.
 	crash = text.Pattern(`(?m)^(panic|fatal error): .*$`)
 )
 
 const statusCrashed = 2
 
-const maxSaid = 4096 // how much of the end of stdout is looked at for a reason, in bytes
+const maxSaid = 4096 // of stdout, in which a reason is looked for, in bytes
 
-// exitError classifies the failure of a command. Where stderr is empty, the last line of stdout says why, as of
-// nologin(8), of a session that is refused, and of nvidia-smi.
+// exitError classifies the failure of a command. Without stderr, the last line of stdout is the reason, as from
+// nologin(8), for a refused session, and from nvidia-smi.
 func exitError(host string, status int, signal string, stderr, stdout []byte) *remote.Error {
 	said := string(stderr)
 	last := cmp.Or(text.LastLine(said), text.LastLine(string(stdout[max(0, len(stdout)-maxSaid):])))
@@ -184,7 +184,7 @@ func exitError(host string, status int, signal string, stderr, stdout []byte) *r
 	return e(remote.CommandFailed, "exit status %d%s", status, detail)
 }
 
-// negotiationError is the error for a host that has no algorithm of a kind that ssh_config allows.
+// negotiationError is the error for a host without a common algorithm of a kind.
 func negotiationError(t resolvedEndpoint, e *ssh.AlgorithmNegotiationError) *remote.Error {
 	keyword := "Compression"
 	switch {

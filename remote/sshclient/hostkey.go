@@ -20,19 +20,19 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// hostKeyCheck is the check of the host key in a handshake, and its result.
+// hostKeyCheck is the check of a host key in a handshake, and its result.
 type hostKeyCheck struct {
 	client     *Client
 	ctx        context.Context // of the login
 	target     resolvedEndpoint
-	name       hostkeys.Name // under which the key is looked up
+	name       hostkeys.Name // to look up
 	rules      hostkeys.Rules
 	host       *hostkeys.Known
-	stamp      string // of the files that were read
+	stamp      string // of the files
 	algorithms []string
 
 	seen    bool          // the host has sent a key
-	key     ssh.PublicKey // the accepted key, or the one in the accepted certificate
+	key     ssh.PublicKey // the accepted one, or the one in the accepted certificate
 	refused error         // why the key was refused
 }
 
@@ -60,7 +60,7 @@ func (c *Client) hostKeyCheck(ctx context.Context, t resolvedEndpoint) (*hostKey
 	return check, nil
 }
 
-// knownToAll has keys of hosts for all accounts, as ssh's own file. Where ssh_config leaves that out, it is, too.
+// knownToAll has host keys for all accounts, like ssh's own file, and is used where that is.
 const sshKnownToAll, knownToAll = "/etc/ssh/ssh_known_hosts", "/etc/genv/ssh_known_hosts"
 
 func (k *hostKeyCheck) files() []string {
@@ -71,7 +71,7 @@ func (k *hostKeyCheck) files() []string {
 	return files
 }
 
-// KnownHosts are options with which ssh(1) knows the keys for all accounts that this client knows.
+// KnownHosts are options by which ssh(1) knows the keys in knownToAll, too.
 func (c *Client) KnownHosts(ctx context.Context, h remote.Host) []string {
 	settings, err := c.resolve(ctx, c.endpointOf(h))
 	if err != nil {
@@ -87,7 +87,7 @@ func knownHostsOptions(global []string) []string {
 	return []string{"-o", "GlobalKnownHostsFile=" + strings.Join(append(slices.Clip(global), knownToAll), " ")}
 }
 
-// ask adds the lines of KnownHostsCommand, if there is one.
+// ask adds the lines of KnownHostsCommand, if any.
 func (k *hostKeyCheck) ask(host *hostkeys.Known, name hostkeys.Name) (*hostkeys.Known, error) {
 	if len(k.target.KnownHostsCommand) == 0 {
 		return host, nil
@@ -111,7 +111,7 @@ func (k *hostKeyCheck) unusable(err error) error {
 func (k *hostKeyCheck) callback(_ string, peer net.Addr, key ssh.PublicKey) error {
 	k.seen = true
 	if err := k.verify(peer, key); err != nil {
-		k.refused = &outdatedError{err, func() bool { return folder.Stamp(k.files()...) != k.stamp }}
+		k.refused = &loginError{error: err, outdated: func() bool { return folder.Stamp(k.files()...) != k.stamp }}
 		return k.refused
 	}
 	k.key = hostkeys.Plain(key)
@@ -137,7 +137,7 @@ func (k *hostKeyCheck) verify(peer net.Addr, key ssh.PublicKey) error {
 	return err
 }
 
-// verifyAddress is CheckHostIP: the key must not differ from one that is known of the address, which is never added.
+// verifyAddress is CheckHostIP: no other key may be known for the address. None is added.
 func (k *hostKeyCheck) verifyAddress(name hostkeys.Name, key ssh.PublicKey) error {
 	host := k.client.hostKeys.Lookup(k.files(), name)
 	host, err := k.ask(host, name)
@@ -151,7 +151,7 @@ func (k *hostKeyCheck) verifyAddress(name hostkeys.Name, key ssh.PublicKey) erro
 	return nil
 }
 
-// changedError names the files to correct: they needn't be those of the user.
+// changedError names the files to correct, which needn't be the user's.
 func changedError(err error, changed *hostkeys.Changed) error {
 	refused := remote.Errorf(remote.HostKeyChanged, "%w; nothing was sent", err)
 	refused.Next = remote.ChangedKeyStep("remove the old one: " + removeCommand(changed))
@@ -161,7 +161,7 @@ func changedError(err error, changed *hostkeys.Changed) error {
 	return refused
 }
 
-// removeCommand is the command that removes the old keys of a host, wherever they are.
+// removeCommand removes the old keys of a host, wherever they are.
 func removeCommand(changed *hostkeys.Changed) string {
 	var commands []string
 	for _, place := range changed.Known {
@@ -180,7 +180,7 @@ func removeCommand(changed *hostkeys.Changed) string {
 	return strings.Join(commands, " && ")
 }
 
-// checkResult decides on a key by the result of the look-up in known_hosts.
+// checkResult decides by the result of the look-up in known_hosts.
 func (c *Client) checkResult(k *hostKeyCheck, key ssh.PublicKey, err error) error {
 	t := k.target
 	if err == nil {
@@ -213,7 +213,7 @@ func (c *Client) checkResult(k *hostKeyCheck, key ssh.PublicKey, err error) erro
 	}
 }
 
-// addCommand is the command that adds the host's key to known_hosts: to the file for all accounts, if it is used.
+// addCommand adds the host's key to known_hosts, in the file for all accounts if that is used.
 func (k *hostKeyCheck) addCommand(key ssh.PublicKey, toAll bool) string {
 	t, add := k.target, " | sudo tee -a "+knownToAll
 	if !toAll {
@@ -233,23 +233,12 @@ func (k *hostKeyCheck) addCommand(key ssh.PublicKey, toAll bool) string {
 	}
 }
 
-// outdatedError is of a login that is worth another one once its cause, files or a socket, has changed.
-type outdatedError struct {
-	error
-	outdated func() bool
-}
-
-func (e *outdatedError) Unwrap() error { return e.error }
-
-// Outdated is for remote.Outdated.
-func (e *outdatedError) Outdated() bool { return e.outdated() }
-
-// loginKey is the host key of a connection. The first one is checked; in later key exchanges the host has to show the
-// same one, as in ssh (sshconnect.c, verify_host_key). After the login only its sum is kept: there are thousands.
+// loginKey is the host key of a connection. The first one is checked; later key exchanges must show the same
+// (sshconnect.c, verify_host_key). After the login only its sum is kept: there are thousands.
 type loginKey struct {
 	mu    sync.Mutex
-	known func()        // called when the key has been found right
-	check *hostKeyCheck // nil once it is logged in
+	known func()        // called when the key is accepted
+	check *hostKeyCheck // nil after the login
 	sum   [sha256.Size]byte
 }
 

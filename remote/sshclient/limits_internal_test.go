@@ -180,17 +180,18 @@ func TestKeepAliveAsksSilentHosts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			over := new(silent)
-			conn := &connection{link: over, done: make(chan struct{})}
-			k := &keepAlive{conn: conn, interval: time.Hour, count: 3, timer: time.NewTimer(time.Hour)}
-			defer k.timer.Stop()
+			conn := &connection{
+				link: over, done: make(chan struct{}), interval: time.Hour, count: 3, timer: time.NewTimer(time.Hour),
+			}
+			defer conn.timer.Stop()
 			asked := 0
 			for _, what := range c.intervals {
 				over.read.Store(what == 'h')
-				if k.asks() {
+				if conn.asks() {
 					asked++
 				}
 				if what == 'a' {
-					k.asked, k.missed = false, 0
+					conn.asked, conn.missed = false, 0
 				}
 			}
 			require.Equal(t, c.asked, asked)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/sshclient/auth"
@@ -22,10 +23,13 @@ import (
 
 // sshLogin is a host that is reached by running ssh(1) for each command.
 type sshLogin struct {
-	sshCommand
-	host string
-	path string   // the ControlPath; empty for none
-	keys []string // the files from which keys and certificates come
+	program        string        // the path of ssh
+	arguments      []string      // the configuration file and the destination, the last one after "--"
+	connectTimeout time.Duration // 0: that of ssh_config
+	keepAlive      time.Duration // 0: that of ssh_config
+	host           string
+	path           string   // the ControlPath; empty for none
+	keys           []string // the files of keys and certificates
 
 	closed chan struct{}
 	mu     sync.Mutex
@@ -46,11 +50,11 @@ func (l *sshLogin) newSession() (channel, error) {
 	return s, nil
 }
 
-// ssh itself finds a host that does not answer any more.
+// ssh itself finds out that a host doesn't answer.
 func (l *sshLogin) ping() error { return nil }
 func (l *sshLogin) heard() bool { return true }
 
-// A jump host has a login of our own.
+// Jump hosts use our own login.
 func (l *sshLogin) dial(context.Context, string, int) (net.Conn, error) {
 	return nil, errors.ErrUnsupported
 }
@@ -73,7 +77,7 @@ func (l *sshLogin) close() {
 	close(l.closed)
 }
 
-// overSSH makes the connection of a host that ssh(1) reaches. Whether it does is only known when a command runs.
+// overSSH makes a connection by ssh(1). Whether the host is reachable, only a command shows.
 func (p *sharedConn) overSSH() (*connection, error) {
 	c := p.client
 	switch {
@@ -88,30 +92,28 @@ func (p *sharedConn) overSSH() (*connection, error) {
 	if err != nil {
 		return nil, remote.Errorf(remote.Configuration, "%s: %w", p.endpoint.Host, err)
 	}
-	settings, _ := c.resolve(c.lifetime, p.endpoint) // what our own login can't do with it doesn't matter
-	command := sshCommand{
+	settings, _ := c.resolve(c.lifetime, p.endpoint) // ssh may honour what our own login can't
+	l, err := c.newConnection(settings, &sshLogin{
 		program: c.resolver.Program(),
 		arguments: slices.Concat(
 			knownHostsOptions(settings.GlobalKnownHosts), c.resolver.Destination(p.endpoint.Lookup)),
 		connectTimeout: c.connectTimeout(settings),
 		keepAlive:      positive(settings.ServerAliveInterval, c.options.KeepAlive),
-	}
-	l, err := c.newConnection(settings, &sshLogin{
-		sshCommand: command, host: p.endpoint.Host, path: path, keys: auth.Files(settings), closed: make(chan struct{}),
-		open: map[*sshProcess]bool{},
+		host:           p.endpoint.Host, path: path, keys: auth.Files(settings),
+		closed: make(chan struct{}), open: map[*sshProcess]bool{},
 	})
 	if err == nil {
-		ctx, cancel := c.atMost(c.lifetime, defaultConnectTimeout)
+		ctx, cancel := atMost(c.lifetime, defaultConnectTimeout)
 		defer cancel()
 		l.peer = p.expected(ctx, settings)
 	}
 	return l, err
 }
 
-// openSSHStep is the next step where ssh(1) can do what our own login can't.
+// openSSHStep is the next step where ssh(1) can do more than our own login.
 const openSSHStep = "use --ssh openssh, or `ssh: openssh` for the host in hosts.yaml"
 
-// expected is the machine of which known_hosts has a key, which ssh checks.
+// expected is the machine with the known key, which ssh checks.
 func (p *sharedConn) expected(ctx context.Context, settings config.HostConfig) remote.Peer {
 	t := resolvedEndpoint{endpoint: p.endpoint, HostConfig: settings}
 	check, err := p.client.hostKeyCheck(ctx, t)
@@ -133,7 +135,7 @@ func (s *Session) sshFailed(l *sshLogin) *remote.Error {
 		e.Err = fmt.Errorf("%s: ssh: %w", s.host, dropped(err))
 	}
 	stamp := l.stamp()
-	e.Err = &outdatedError{e.Err, func() bool { return l.stamp() != stamp }}
+	e.Err = &loginError{error: e.Err, outdated: func() bool { return l.stamp() != stamp }}
 	if l.path != "" {
 		e.Next = "log in by hand and leave it running: ssh -fN -o ControlMaster=auto " + remote.Quote(l.host)
 	}
@@ -142,8 +144,7 @@ func (s *Session) sshFailed(l *sshLogin) *remote.Error {
 
 func (l *sshLogin) stamp() string { return stampOf(l.path) + folder.Stamp(l.keys...) }
 
-// stampOf is different after this user has made or removed a socket. One that others make in a folder for all must not
-// cause logins.
+// stampOf changes when this user makes or removes a socket. Sockets of others in a shared folder must not cause logins.
 func stampOf(path string) string {
 	info, err := os.Lstat(path)
 	if err != nil {

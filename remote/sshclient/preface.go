@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 )
 
-// What OpenSSH accepts before a server's version string (RFC 4253, section 4.2), such as what a ProxyCommand prints: so
-// many lines, and so many bytes in each. The SSH library only takes lines of 255 bytes.
+// What OpenSSH accepts before a server's version string (RFC 4253, section 4.2), such as output of a ProxyCommand. The
+// SSH library takes lines of up to 255 bytes.
 const (
 	maxPrefaceLines = 1024
 	maxPrefaceLine  = 8192
@@ -19,7 +19,7 @@ const (
 
 const versionPrefix = "SSH-"
 
-// skipPreface reads up to and including the beginning of the version string.
+// skipPreface reads to the end of versionPrefix.
 func skipPreface(r io.ByteReader) error {
 	for range maxPrefaceLines {
 		matched := 0
@@ -45,13 +45,13 @@ func skipPreface(r io.ByteReader) error {
 	return fmt.Errorf("%d lines came, and none was the version of an SSH server", maxPrefaceLines)
 }
 
-// afterPreface is a connection without what comes before the version string. It has a buffer for both: the library
-// reads byte by byte, and a host that sends as much as it may would cost seconds of processor time.
+// afterPreface is a connection without what precedes the version string. It buffers both: the library reads byte by
+// byte, and a host that sends as much as it may would cost seconds of CPU time.
 type afterPreface struct {
 	net.Conn
 	skipped bool
-	buffer  *bufio.Reader // nil once it is empty and the version has been read
-	version string        // of it, what was read and not returned yet
+	buffer  *bufio.Reader // nil when it is empty and the version has been read
+	version string        // the part of it that was read and not returned yet
 	heard   atomic.Bool   // something was read since this was set to false
 }
 
@@ -71,7 +71,7 @@ func (a *afterPreface) Read(p []byte) (int, error) {
 	case a.buffer != nil && (a.buffer.Buffered() > 0 || len(p) == 1):
 		return a.buffer.Read(p)
 	}
-	a.buffer = nil // it would be kept for as long as the connection
+	a.buffer = nil // frees it before the connection ends
 	n, err := a.Conn.Read(p)
 	if n > 0 {
 		a.heard.Store(true)
@@ -79,7 +79,7 @@ func (a *afterPreface) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// capture keeps what a command writes, up to a limit. More is dropped, and onOverflow is called once, which ends the
+// capture keeps what a command writes, up to a limit. More is dropped, and calls onOverflow once, which ends the
 // command. It returns no error, after which the SSH library would hang.
 type capture struct {
 	name       string // stdout or stderr
@@ -115,7 +115,7 @@ func (c *capture) overflowed() bool {
 	return c.overflow
 }
 
-// drain reads everything. It waits for thousands of hosts at a time: io.Copy would need twice the stack.
+// drain reads everything, with half the stack of io.Copy, for thousands of hosts at a time.
 func drain(r io.Reader, c *capture) {
 	buffer := make([]byte, 256)
 	for {

@@ -12,14 +12,14 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 )
 
-const closeGrace = time.Second // how long a host may take to end a session before its connection is closed
+const closeGrace = time.Second // for a host to end a session, before its connection is closed
 
-const maxStderr = 256 << 10 // limits what a command may write to stderr, in bytes
+const maxStderr = 256 << 10 // of a command, in bytes
 
 // Session is a running command on a host. Its Stdin and Stdout are for one goroutine each.
 type Session struct {
 	Stdin  io.WriteCloser // what the command reads
-	Stdout io.Reader      // what it writes: the caller must read it to the end, or close the session
+	Stdout io.Reader      // what it writes: the caller reads it to the end, or closes the session
 
 	client  *Client
 	host    string
@@ -27,19 +27,19 @@ type Session struct {
 	channel channel
 	stderr  *capture
 	ended   chan struct{} // closed when the command has ended and stderr is read
-	failed  error         // the error of the SSH library, valid after ended
-	begun   bool          // the command was started: ended will be closed
+	failed  error         // of the SSH library, valid after ended
+	begun   bool          // ended will be closed
 	release func()
 	once    sync.Once
 }
 
-// Start starts a command and returns when the host has accepted it, while ctx lasts. The caller closes the session.
+// Start starts a command, and returns when the host has accepted it. The caller closes the session.
 func (c *Client) Start(ctx context.Context, h remote.Host, command remote.Command) (*Session, error) {
 	s, err := c.open(ctx, h)
 	if err != nil {
 		return nil, err
 	}
-	limited, cancel := c.atMost(ctx, c.options.LoginTimeout)
+	limited, cancel := atMost(ctx, c.options.LoginTimeout)
 	defer cancel()
 	if err := s.start(limited, command.ShellLine()); err != nil {
 		s.Close()
@@ -54,7 +54,7 @@ func (c *Client) Start(ctx context.Context, h remote.Host, command remote.Comman
 	return s, nil
 }
 
-// open opens a session on the host's connection. A broken one is replaced once: no command has been sent yet.
+// open opens a session on the host's connection. A broken one is replaced once: no command was sent yet.
 func (c *Client) open(ctx context.Context, h remote.Host) (*Session, error) {
 	p, err := c.shared(c.endpointOf(h))
 	if err != nil {
@@ -72,17 +72,17 @@ func (c *Client) open(ctx context.Context, h remote.Host) (*Session, error) {
 	}
 }
 
-func (c *Client) atMost(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+func atMost(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, d, notWithin(d))
 }
 
-// openOn opens a session. The first one of a connection belongs to the login: PAM's modules may take their time.
+// openOn opens a session. The first one belongs to the login: PAM modules may take their time.
 func (c *Client) openOn(ctx context.Context, l *connection, host string) (*Session, error) {
 	timeout, began := c.options.CommandTimeout, time.Now()
 	if !l.opened.Load() {
 		timeout = max(timeout, c.options.LoginTimeout)
 	}
-	ctx, cancel := c.atMost(ctx, timeout)
+	ctx, cancel := atMost(ctx, timeout)
 	defer cancel()
 	select {
 	case l.sessions <- struct{}{}:
@@ -103,7 +103,7 @@ func (c *Client) openOn(ctx context.Context, l *connection, host string) (*Sessi
 	}, nil
 }
 
-// channel opens a channel for a command. It is requested until ctx ends where the host has too many.
+// channel opens a channel for a command, with repeated requests where the host has too many.
 func (c *Client) channel(ctx context.Context, l *connection, host string) (channel, error) {
 	session, err := remote.UntilAdmitted(ctx, func() (channel, error) { return within(ctx, l, l.link.newSession) },
 		refusedForNow)
@@ -120,9 +120,9 @@ func (c *Client) channel(ctx context.Context, l *connection, host string) (chann
 	return nil, remote.Errorf(remote.Unreachable, "%s: %w", host, l.reason())
 }
 
-// within waits for a call of the SSH library, which has no context: when ctx ends, the connection is closed. That does
-// not end a NewSession that began just then (the library registers the channel after it has notified all channels). So
-// a call has closeGrace to return after that, and then its goroutine is abandoned: Close must not wait for it.
+// within waits for a call of the SSH library, which has no context: when ctx ends, the connection is closed. That
+// doesn't end a NewSession that just began (the library registers the channel after it has notified all channels). So a
+// call has closeGrace to return, and then its goroutine is abandoned: Close must not wait for it.
 func within[T any](ctx context.Context, l *connection, call func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -154,7 +154,7 @@ func within[T any](ctx context.Context, l *connection, call func() (T, error)) (
 	}
 }
 
-// start requests the host to run a command line. A connection that ends without an answer leaves the outcome unknown.
+// start has the host run a command line. If the connection ends without an answer, the outcome is unknown.
 func (s *Session) start(ctx context.Context, commandLine string) error {
 	if ctx.Err() != nil {
 		return stopped(ctx, s.host+": before the command was started")
@@ -192,10 +192,10 @@ func (s *Session) start(ctx context.Context, commandLine string) error {
 	return nil
 }
 
-// abort ends the session without waiting, so that a reader can call it.
+// abort ends the session without waiting: readers call it.
 func (s *Session) abort() { s.client.spawn(func() { _ = s.channel.Close() }) }
 
-// Stderr is what the command has written to stderr so far. Above maxStderr the session is ended.
+// Stderr is what the command has written to stderr so far. More than maxStderr ends the session.
 func (s *Session) Stderr() []byte {
 	if s.stderr == nil {
 		return nil
@@ -203,19 +203,19 @@ func (s *Session) Stderr() []byte {
 	return s.stderr.bytes()
 }
 
-// Wait returns when the command has ended: nil for exit status 0, else an *remote.Error. Stdout must have been read to
-// its end, or the session closed.
+// Wait returns when the command has ended: nil for exit status 0, else an *remote.Error. First, read Stdout to its end
+// or close the session.
 func (s *Session) Wait() error {
 	<-s.ended
 	return s.verdict()
 }
 
-// Read reads from Stdout, and Write writes to Stdin.
+// Read reads from Stdout, Write writes to Stdin.
 func (s *Session) Read(p []byte) (int, error)  { return s.Stdout.Read(p) }
 func (s *Session) Write(p []byte) (int, error) { return s.Stdin.Write(p) }
 
-// Close ends the session; the command sees the end of its stdin. If the host doesn't end it within a second, the
-// connection is closed. It is safe to call twice.
+// Close ends the session, and after a second its connection; the command gets the end of its stdin. It may be called
+// twice.
 func (s *Session) Close() {
 	s.once.Do(func() {
 		defer s.release()
@@ -238,15 +238,15 @@ func (s *Session) Close() {
 	})
 }
 
-// Run runs a command until it ends, its timeout is over or ctx ends, and returns what was received. After a Timeout,
-// Cancelled or OutcomeUnknown the command may have been carried out.
+// Run runs a command until it ends, or its timeout or ctx does, and returns what was received. After Timeout, Cancelled
+// or OutcomeUnknown the command may have been carried out.
 func (c *Client) Run(ctx context.Context, h remote.Host, command remote.Command) (remote.Output, error) {
 	s, err := c.open(ctx, h)
 	if err != nil {
 		return remote.Output{}, err
 	}
 	defer s.Close()
-	ctx, cancel := c.atMost(ctx, cmp.Or(command.Timeout, c.options.CommandTimeout))
+	ctx, cancel := atMost(ctx, cmp.Or(command.Timeout, c.options.CommandTimeout))
 	defer cancel()
 	if err := s.start(ctx, command.ShellLine()); err != nil {
 		return remote.Output{}, err
@@ -268,7 +268,7 @@ func (c *Client) Run(ctx context.Context, h remote.Host, command remote.Command)
 	return out, err
 }
 
-// transfer writes the input and reads the output. Its channel is closed when the command has ended and all is read.
+// transfer writes the input and reads the output, until the command has ended and all is read.
 func (s *Session) transfer(command remote.Command, stdout *capture) <-chan struct{} {
 	ended := make(chan struct{})
 	var copying sync.WaitGroup

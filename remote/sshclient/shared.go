@@ -14,25 +14,25 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
-// endpoint identifies a connection: the host, and the hops that replace its own ProxyJump (ssh -J).
+// endpoint identifies a connection: the host, and the hops that replace its ProxyJump (ssh -J).
 type endpoint struct {
 	config.Lookup
-	via     string // hops, separated by commas; empty for those of ssh_config
-	openSSH bool   // reached by running ssh(1), as the administrator said
+	via     string // the hops, separated by commas; empty for those of ssh_config
+	openSSH bool   // reached by running ssh(1)
 }
 
-// sharedConn is the connection to an endpoint, if there is one, for all commands and for all hosts behind it.
+// sharedConn is the connection to an endpoint, if any, for all commands and all hosts behind it.
 type sharedConn struct {
 	client   *Client
 	endpoint endpoint
 
 	mu      sync.Mutex
-	conn    *connection // the last one that was made, which may be over
+	conn    *connection // the last one, which may be over
 	attempt *attempt    // the last one, which may be under way
-	closed  bool        // an attempt under way is to be closed
+	closed  bool        // ends an attempt under way
 }
 
-// attempt is an attempt to connect, which several callers may wait for.
+// attempt is one to connect, for which several callers may wait.
 type attempt struct {
 	done  chan struct{} // closed when the other fields may be read
 	conn  *connection
@@ -40,8 +40,8 @@ type attempt struct {
 	ended time.Time
 }
 
-// connected returns the open connection, or makes one: the attempt goes on for other callers when one gives up. chain
-// are the endpoints that are reached through this one.
+// connected returns the open connection, or makes one. The attempt goes on if a caller gives up. chain are the
+// endpoints that are reached through this one.
 func (p *sharedConn) connected(ctx context.Context, chain []endpoint) (*connection, error) {
 	a, err := p.begin(chain)
 	if err != nil {
@@ -91,9 +91,9 @@ func (p *sharedConn) dial(chain []endpoint) (*connection, error) {
 	return p.client.connect(p.endpoint, chain)
 }
 
-// usable reports whether another caller may use the attempt: it is under way, or its connection is open. The failure of
-// a jump host is for a time the answer for every host behind it: a thousand hosts don't wait for the same timeout one
-// after the other, and don't have sshd lock this machine out (sshd_config(5), PerSourcePenalties).
+// usable reports whether another caller may use the attempt: it is under way, its connection is open, or it is the
+// recent failure of a jump host. That is the answer for every host behind it: a thousand must not wait for the same
+// timeout one after the other, nor have sshd lock this machine out (sshd_config(5), PerSourcePenalties).
 func (a *attempt) usable(jump bool) bool {
 	if a.ended.IsZero() || a.err == nil {
 		return a.ended.IsZero() || a.conn.alive()
@@ -110,7 +110,7 @@ func (a *attempt) usable(jump bool) bool {
 	return jump && !errors.Is(a.err, remote.ErrBusy) && time.Since(a.ended) < soon && !remote.Outdated(a.err)
 }
 
-// disconnect ends the connection; the next command makes another one.
+// disconnect ends the connection. The next command makes another one.
 func (p *sharedConn) disconnect() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +119,7 @@ func (p *sharedConn) disconnect() {
 	}
 }
 
-// close ends the connection for good; an attempt under way ends with the lifetime.
+// close ends the connection for good, and an attempt under way when that is over.
 func (p *sharedConn) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,9 +129,9 @@ func (p *sharedConn) close() {
 	}
 }
 
-// Probe finds out whether a host's sshd answers, without a login: it connects and waits for the first byte. The error
-// wraps remote.ErrNoProbe where a jump host, a ProxyCommand or ssh(1) is on the way. It is of the class Unreachable
-// without a connection, and of the class Timeout with one that stayed silent until ctx ended.
+// Probe finds out whether a host's sshd answers: it connects and waits for the first byte, without a login. The error
+// wraps remote.ErrNoProbe where a jump host, a ProxyCommand or ssh(1) is on the way. Its class is Unreachable without a
+// connection, and Timeout for one that stayed silent until ctx ended.
 func (c *Client) Probe(ctx context.Context, h remote.Host) error {
 	e := c.endpointOf(h)
 	if e.openSSH {
@@ -143,7 +143,7 @@ func (c *Client) Probe(ctx context.Context, h remote.Host) error {
 	}
 	conn, err := c.dialHost(ctx, settings)
 	if remote.ClassOf(err) == remote.Configuration && err != nil {
-		return remote.ErrNoProbe // the same
+		return remote.ErrNoProbe // likewise
 	}
 	if errors.As(err, new(*remote.Error)) {
 		return err
@@ -163,7 +163,7 @@ func (c *Client) Probe(ctx context.Context, h remote.Host) error {
 	return nil
 }
 
-// greetedConn is a connection of which the first bytes were read.
+// greetedConn is a connection that was read from.
 type greetedConn struct {
 	net.Conn
 	all io.Reader
@@ -171,10 +171,10 @@ type greetedConn struct {
 
 func (g *greetedConn) Read(p []byte) (int, error) { return g.all.Read(p) }
 
-const greetedFor = 10 * time.Second // how long a connection that was greeted is kept for the login
+const greetedFor = 10 * time.Second
 
-// keep keeps a connection for the login that follows: one without a login may count as an attack (PerSourcePenalties of
-// sshd_config(5)).
+// keep keeps a connection for greetedFor, for a login: without one it may count as an attack (sshd_config(5),
+// PerSourcePenalties).
 func (c *Client) keep(e endpoint, conn net.Conn) {
 	if old := c.kept(e); old != nil {
 		_ = old.Close()

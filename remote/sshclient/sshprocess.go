@@ -20,38 +20,31 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-type sshCommand struct {
-	program        string        // the path of ssh
-	arguments      []string      // the configuration file and the destination, the last one after "--"
-	connectTimeout time.Duration // 0: that of ssh_config
-	keepAlive      time.Duration // 0: that of ssh_config
-}
-
-// sshAlways is what no ssh_config overrides: what comes first on the command line wins.
+// sshAlways comes first on the command line, so no ssh_config overrides it.
 var sshAlways = []string{
 	"-T", "-a", "-x", "-oBatchMode=yes", "-oStrictHostKeyChecking=yes", "-oControlMaster=no",
 	"-oClearAllForwardings=yes",
 	"-oPermitLocalCommand=no", "-oLogLevel=ERROR",
 }
 
-// running is the command line that runs another one on the host.
-func (c sshCommand) running(line string) []string {
-	words := append([]string{c.program}, sshAlways...)
-	if c.connectTimeout > 0 {
-		words = append(words, "-oConnectTimeout="+wholeSeconds(c.connectTimeout))
+// running is the command line of ssh that runs another one on the host.
+func (l *sshLogin) running(line string) []string {
+	words := append([]string{l.program}, sshAlways...)
+	if l.connectTimeout > 0 {
+		words = append(words, "-oConnectTimeout="+wholeSeconds(l.connectTimeout))
 	}
-	if c.keepAlive > 0 {
-		words = append(words, "-oServerAliveInterval="+wholeSeconds(c.keepAlive))
+	if l.keepAlive > 0 {
+		words = append(words, "-oServerAliveInterval="+wholeSeconds(l.keepAlive))
 	}
-	return append(append(words, c.arguments...), line)
+	return append(append(words, l.arguments...), line)
 }
 
-// wholeSeconds rounds up: 0 would mean that there is no limit.
+// wholeSeconds rounds up: 0 would mean no limit.
 func wholeSeconds(d time.Duration) string {
 	return strconv.Itoa(int((d + time.Second - 1) / time.Second))
 }
 
-// sshEnvironment has sudo and shells speak English on hosts that take variables (SendEnv).
+// sshEnvironment has sudo and shells speak English on hosts that accept variables (SendEnv).
 func sshEnvironment() []string {
 	localized := func(variable string) bool {
 		return strings.HasPrefix(variable, "LC_") || strings.HasPrefix(variable, "LANG")
@@ -61,13 +54,13 @@ func sshEnvironment() []string {
 
 const sshGrace = 500 * time.Millisecond
 
-// sshFailedStatus is that of an ssh that did not run the command, or lost the connection, and perhaps of the command.
+// sshFailedStatus is the exit status of an ssh that ran no command or lost the connection, but perhaps of the command.
 const sshFailedStatus = 255
 
-// errSSH is returned by Wait for the exit status 255: ssh's last words on stderr say why.
+// errSSH is the error of Wait for sshFailedStatus: ssh's last words on stderr say why.
 var errSSH = errors.New("ssh failed")
 
-// errEnded is returned by Start after end: the connection was closed meanwhile.
+// errEnded is the error of Start after end.
 var errEnded = errors.New("the session has ended")
 
 type processGroup struct {
@@ -76,7 +69,7 @@ type processGroup struct {
 	err     error         // of the command, valid after ended
 
 	mu   sync.Mutex
-	gone bool // its PID may belong to another process
+	gone bool // the PID may be another process's
 }
 
 func startGroup(command *exec.Cmd) (*processGroup, error) {
@@ -84,8 +77,8 @@ func startGroup(command *exec.Cmd) (*processGroup, error) {
 	return &processGroup{command: command, ended: make(chan struct{})}, command.Start()
 }
 
-// reap waits for the command, and may end the children that it left behind. Otherwise it waits, too, for those that
-// have its stderr open, which signals reach until then.
+// reap waits for the command, and kills its children if asked. Else it waits for those that have its stderr open;
+// signals reach them until then.
 func (g *processGroup) reap(children bool) {
 	if children {
 		for unix.Waitid(unix.P_PID, g.command.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
@@ -98,7 +91,7 @@ func (g *processGroup) reap(children bool) {
 	close(g.ended)
 }
 
-// forget ends signals: the PID may belong to another process now.
+// forget ends signals, since the PID may be another process's.
 func (g *processGroup) forget() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -113,7 +106,7 @@ func (g *processGroup) signal(signal unix.Signal) {
 	}
 }
 
-// end ends the command and its children, without waiting: by SIGKILL if they don't end within a time after a signal.
+// end signals the command and its children, and kills them after a time.
 func (g *processGroup) end(signal unix.Signal, within time.Duration) {
 	g.signal(signal)
 	time.AfterFunc(within, func() { g.signal(unix.SIGKILL) })
@@ -150,12 +143,12 @@ func (s *sshProcess) closePipes() {
 	}
 }
 
-// These are the ends of pipes that we have.
+// Our ends of the pipes.
 func (s *sshProcess) StdinPipe() (io.WriteCloser, error) { return s.pipes[0].ours, nil }
 func (s *sshProcess) StdoutPipe() (io.Reader, error)     { return s.pipes[1].ours, nil }
 func (s *sshProcess) StderrPipe() (io.Reader, error)     { return s.pipes[2].ours, nil }
 
-// Start starts ssh in a process group of its own. That the host has accepted the command shows when it writes.
+// Start starts ssh in its own process group. Only output shows that the host has accepted the command.
 func (s *sshProcess) Start(commandLine string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,8 +178,8 @@ func (s *sshProcess) Start(commandLine string) error {
 	return nil
 }
 
-// Wait returns when ssh has ended: nil for a command that succeeded, an *exec.ExitError for one that failed, errSSH, or
-// another error if the status of the command is not known.
+// Wait returns when ssh has ended: nil for success, an *exec.ExitError for a failed command, errSSH, or another error
+// if the command's status is unknown.
 func (s *sshProcess) Wait() error {
 	<-s.ssh.ended
 	exit, ok := errors.AsType[*exec.ExitError](s.ssh.err)
@@ -201,7 +194,7 @@ func (s *sshProcess) Wait() error {
 	return exit
 }
 
-// end ends ssh and its children, without waiting. What was not started yet can't be started any more.
+// end ends ssh and its children without waiting, and prevents a start.
 func (s *sshProcess) end() *processGroup {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,10 +217,10 @@ func (s *sshProcess) Close() error {
 	return nil
 }
 
-const proxyGrace = 2 * time.Second // how long a ProxyCommand has to end after SIGHUP
+const proxyGrace = 2 * time.Second // for a ProxyCommand to end after SIGHUP
 
-// proxyCommand runs a ProxyCommand as OpenSSH does: by a shell that `exec` replaces, with one end of a socket as its
-// stdin and stdout. The administrator wrote it, and what tokens insert has nothing that a shell interprets.
+// proxyCommand runs a ProxyCommand as OpenSSH does: a shell that `exec` replaces, with one end of a socket as stdin and
+// stdout. The administrator wrote it, and tokens insert nothing that a shell interprets.
 func (c *Client) proxyCommand(line string) (net.Conn, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -265,14 +258,14 @@ type proxyConn struct {
 	closed sync.Once
 }
 
-// Close sends SIGHUP to the command and its children, and SIGKILL if they don't end.
+// Close sends SIGHUP to the command and its children, and later SIGKILL.
 func (p *proxyConn) Close() error {
 	err := p.Conn.Close()
 	p.closed.Do(func() { p.end(unix.SIGHUP, proxyGrace) })
 	return err
 }
 
-// explain adds the last line of stderr of the command, which may be ending, to the error of its connection.
+// explain adds the last stderr line of the command, which may be ending, to an error.
 func (p *proxyConn) explain(err error, greeted bool) error {
 	busy := false
 	if isDrop(err) && !greeted {
@@ -289,8 +282,8 @@ func (p *proxyConn) explain(err error, greeted bool) error {
 	return err
 }
 
-// serverIsBusy says whether a server closed the connection: the bastion, as ssh reports, or the host behind it, without
-// a word. Commands that fail in another way fail every time.
+// serverIsBusy says whether a server closed the connection: the bastion, as ssh reports, or silently the host behind
+// it. Other failures of commands repeat.
 func (p *proxyConn) serverIsBusy() bool {
 	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite() // ends a command that waits for more
@@ -309,7 +302,7 @@ func (p *proxyConn) endsWithin(limit time.Duration) bool {
 	}
 }
 
-// proxyDropped is what ssh says when a server drops the connection before its version.
+// proxyDropped is ssh's message when a server drops the connection before its version.
 var proxyDropped = text.Pattern(
 	`(?m)^(kex|ssh)_exchange_identification: .*([Cc]onnection closed by remote host|Connection reset by ` +
 		`peer|Broken pipe)|^Connection (closed|reset) by UNKNOWN port -1`)

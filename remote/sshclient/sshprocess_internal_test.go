@@ -25,7 +25,7 @@ import (
 // TestCommandLines pins what ssh is told. Real ones are in the tests of sshclient.
 func TestSSHCommandLines(t *testing.T) {
 	const fixed = "ssh -T -a -x -oBatchMode=yes -oStrictHostKeyChecking=yes -oControlMaster=no -oClearAllForwardings=yes -oPermitLocalCommand=no -oLogLevel=ERROR "
-	l := sshCommand{program: "ssh", arguments: []string{"-F", "file", "--", "gpu"}}
+	l := &sshLogin{program: "ssh", arguments: []string{"-F", "file", "--", "gpu"}}
 	require.Equal(t, fixed+"-F file -- gpu genv version", strings.Join(l.running("genv version"), " "))
 	l.connectTimeout, l.keepAlive = 1500*time.Millisecond, 15*time.Second
 	require.Equal(t, fixed+"-oConnectTimeout=2 -oServerAliveInterval=15 -F file -- gpu true", strings.Join(l.running("true"), " "))
@@ -45,7 +45,7 @@ func pretend(t *testing.T, script string) *sshProcess {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "ssh")
 	require.NoError(t, proctest.WriteProgram(program, []byte("#!/bin/sh\n"+script)))
-	s, err := (&sshLogin{sshCommand: sshCommand{program: program}}).newProcess()
+	s, err := (&sshLogin{program: program}).newProcess()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	require.NoError(t, s.Start("true"))
@@ -54,7 +54,7 @@ func pretend(t *testing.T, script string) *sshProcess {
 
 // TestEndedBeforeStart: a connection that is closed leaves no ssh behind.
 func TestEndedBeforeStart(t *testing.T) {
-	s, err := (&sshLogin{sshCommand: sshCommand{program: "/bin/true"}}).newProcess()
+	s, err := (&sshLogin{program: "/bin/true"}).newProcess()
 	require.NoError(t, err)
 	s.end()
 	require.ErrorIs(t, s.Start("true"), errEnded)

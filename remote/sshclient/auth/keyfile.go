@@ -18,17 +18,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// identity is a configured key, or a certificate next to one.
+// identity is a configured key, or the certificate next to one.
 type identity struct {
 	path    string
-	public  ssh.PublicKey // as far as ssh knows it before it signs; nil if it doesn't
-	signer  ssh.Signer    // nil when only the agent can sign, and for certificates
+	public  ssh.PublicKey // nil if ssh doesn't know it before it signs
+	signer  ssh.Signer    // nil if only the agent can sign, and for certificates
 	problem error         // why there is no signer
-	stamp   string        // of the file when it was read
+	stamp   string        // of the file as it was read
 }
 
-// identities are the key files that exist, in their order, each followed by the
-// certificate next to it: ssh looks for those if there is no CertificateFile.
+// identities are the key files that exist, in order, each followed by its certificate, which ssh looks for without a
+// CertificateFile.
 func (k *Keyring) identities(s config.HostConfig) (all []identity) {
 	for _, path := range s.IdentityFiles {
 		if file := k.file(path); file.public != nil || file.signer != nil || file.problem != nil {
@@ -44,7 +44,7 @@ func (k *Keyring) identities(s config.HostConfig) (all []identity) {
 	return all
 }
 
-// Files are those from which the keys and certificates of a host come, whether they are there or not.
+// Files are those of a host's keys and certificates, also missing ones.
 func Files(s config.HostConfig) []string {
 	files := slices.Clone(s.CertificateFiles)
 	for _, path := range s.IdentityFiles {
@@ -81,9 +81,9 @@ func (k *Keyring) file(path string) identity {
 	return file
 }
 
-const maxKeyFile = 1 << 20 // far more than the size of any key, in bytes
+const maxKeyFile = 1 << 20 // bytes
 
-// read reads a private key; there is none, and no error, in the file of a public key.
+// read reads a private key; nil without an error for the file of a public key.
 func (k *Keyring) read(path string, public ssh.PublicKey, info fs.FileInfo) (ssh.Signer, error) {
 	if !info.Mode().IsRegular() || info.Size() > maxKeyFile {
 		return nil, fmt.Errorf("%s is not a key file", path)
@@ -93,7 +93,7 @@ func (k *Keyring) read(path string, public ssh.PublicKey, info fs.FileInfo) (ssh
 		return nil, err
 	}
 	if readPublic(path) != nil {
-		return nil, nil // IdentityFile names the public key of one in the agent
+		return nil, nil // IdentityFile may name the public key of one in the agent
 	}
 	if info.Mode().Perm()&0o077 != 0 && (os.Getuid() != 0 || ownedByUs(info)) {
 		return nil, fmt.Errorf("%s can be read by others and is not used: chmod 600 %s", path, path)
@@ -117,8 +117,8 @@ func (k *Keyring) read(path string, public ssh.PublicKey, info fs.FileInfo) (ssh
 	return k.lockedSigner(path, public, content), nil
 }
 
-// publicOf finds the public key of a key file where ssh does: in the file, in the .pub next to it, and in front of the
-// private key in OpenSSH's own format. It is nil if it is in neither.
+// publicOf finds a public key where ssh does: in the file, in the .pub next to it, and in front of the private key in
+// OpenSSH's format; nil if there is none.
 func publicOf(path string) ssh.PublicKey {
 	for _, file := range []string{path, path + ".pub"} {
 		if public := readPublic(file); public != nil {
@@ -136,7 +136,7 @@ func readPublic(path string) ssh.PublicKey {
 	return public
 }
 
-// readKeyFile is the content of a file that may be a key; nil if it can't be one.
+// readKeyFile is the content of a file that may be a key, else nil.
 func readKeyFile(path string) []byte {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxKeyFile {
@@ -149,8 +149,8 @@ func readKeyFile(path string) []byte {
 	return content
 }
 
-// publicInPrivate is the public key that a private key in OpenSSH's format begins
-// with, also one with a passphrase (PROTOCOL.key of OpenSSH); nil in other formats.
+// publicInPrivate is the public key in front of a private one in OpenSSH's format, also of one with a passphrase
+// (PROTOCOL.key of OpenSSH); nil in other formats.
 func publicInPrivate(content []byte) ssh.PublicKey {
 	const magic = "openssh-key-v1\x00"
 	block, _ := pem.Decode(content)
@@ -178,8 +178,8 @@ func ownedByUs(info fs.FileInfo) bool {
 	return ok && int(stat.Uid) == os.Getuid()
 }
 
-// lockedKey is an encrypted key with a known public key: it asks for the passphrase when a server has accepted the key,
-// and only once in this process.
+// lockedKey is an encrypted key with a known public key. It asks for the passphrase once in this process, when a server
+// has accepted the key.
 type lockedKey struct {
 	public ssh.PublicKey
 	done   <-chan struct{}                     // closed when the keyring is
@@ -226,7 +226,7 @@ func (l *lockedKey) SignWithAlgorithm(rand io.Reader, data []byte, algorithm str
 	var signer ssh.AlgorithmSigner
 	var err error
 	known := make(chan struct{})
-	go func() { // reading from a terminal cannot be cancelled; Close does not wait for it
+	go func() { // reading a terminal can't be cancelled; Close doesn't wait for it
 		defer close(known)
 		signer, err = l.ask()
 	}()

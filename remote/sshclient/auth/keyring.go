@@ -19,9 +19,9 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 )
 
-// Keyring keeps the keys that were read, and what agents have. It is safe for concurrent use.
+// Keyring has the keys of files and agents. It is safe for concurrent use.
 type Keyring struct {
-	prompt   func(question string) ([]byte, error) // asks for a passphrase on a terminal; nil where there is none
+	prompt   func(question string) ([]byte, error) // for a passphrase; nil without a terminal
 	log      zerolog.Logger
 	lifetime context.Context // ends with Close
 	end      context.CancelFunc
@@ -34,34 +34,33 @@ type Keyring struct {
 	answered atomic.Int64
 }
 
-// NewKeyring opens nothing yet. prompt is nil where there is no terminal: keys
-// with a passphrase are then used through the agent or not at all.
+// NewKeyring opens nothing yet. Without prompt, keys with a passphrase are used through the agent or not at all.
 func NewKeyring(prompt func(question string) ([]byte, error), log zerolog.Logger) *Keyring {
 	k := &Keyring{prompt: prompt, log: log, agents: map[string]*keyAgent{}, files: map[string]identity{}}
 	k.lifetime, k.end = context.WithCancel(context.Background())
 	return k
 }
 
-// Close ends the requests to agents, and the signing that waits for a passphrase.
+// Close ends requests to agents, and signing that waits for a passphrase.
 func (k *Keyring) Close() { k.end() }
 
-// AnsweredSince reports whether, after start, the user was asked for a passphrase or by an agent, with or without an
-// answer: a deadline that passed meanwhile was not the host's fault.
+// AnsweredSince reports whether, after start, the user was asked for a passphrase or by an agent: then a missed
+// deadline was not the host's fault.
 func (k *Keyring) AnsweredSince(start time.Time) bool {
 	return k.answered.Load() > start.UnixNano()
 }
 
 func (k *Keyring) answeredNow() { k.answered.Store(time.Now().UnixNano()) }
 
-// Keys are the keys to offer, in order, and notes for the administrator in case none is accepted.
+// Keys are the keys to offer, in order, and notes for the administrator if none is accepted.
 type Keys struct {
 	Signers []ssh.Signer
 	Notes   []string
 }
 
-// Keys are those that ssh would offer and that can sign, in its order: the certificates of CertificateFile; the agent's
-// keys that are configured too; the agent's others unless IdentitiesOnly; key files, each followed by the certificate
-// next to it unless there is a CertificateFile.
+// Keys are those that ssh would offer and that can sign, in its order: certificates of CertificateFile; the agent's
+// keys that are configured; the agent's others unless IdentitiesOnly; key files, each followed by the certificate next
+// to it unless there is a CertificateFile.
 func (k *Keyring) Keys(s config.HostConfig) Keys {
 	var keys Keys
 	inAgent, err := k.agentKeys(s.IdentityAgent)
@@ -103,7 +102,7 @@ func (k *Keys) add(signers ...ssh.Signer) {
 	}
 }
 
-// addIdentity adds a key file, or a note why it can't be used; private are all keys that may sign.
+// addIdentity adds a key file, or a note why it can't be used. private are all keys that may sign.
 func (k *Keys) addIdentity(id identity, private []ssh.Signer) {
 	switch certificate, ok := id.public.(*ssh.Certificate); {
 	case ok:
@@ -115,7 +114,7 @@ func (k *Keys) addIdentity(id identity, private []ssh.Signer) {
 	}
 }
 
-// addCertificate adds the certificate of a file with the key that signs for it, or a note why it can't be used.
+// addCertificate adds a certificate with the key that signs for it, or a note why it can't be used.
 func (k *Keys) addCertificate(path string, public ssh.PublicKey, private []ssh.Signer) {
 	certificate, ok := public.(*ssh.Certificate)
 	if !ok || certificate.CertType != ssh.UserCert {
@@ -145,21 +144,21 @@ func find(signers []ssh.Signer, public ssh.PublicKey) ssh.Signer {
 	return nil
 }
 
-// sameKey reports whether two keys, or certificates, are the same; nil is none.
+// sameKey reports whether two keys or certificates are the same; nil is none.
 func sameKey(a, b ssh.PublicKey) bool {
 	return a != nil && b != nil && bytes.Equal(a.Marshal(), b.Marshal())
 }
 
 const (
-	agentTimeout = 10 * time.Second // of a request: an agent may ask its user to confirm, or to touch a FIDO key
-	askedUser    = time.Second      // an agent that takes so long has asked its user
-	listTTL      = 5 * time.Second  // a hundred hosts that are dialled at the same time need the list once
-	silentTTL    = time.Minute      // a key for which the user gave no answer is not used for so long
-	// agentRequests is how many requests an agent gets at a time: the queue of an ssh-agent has 128 places.
+	agentTimeout = 10 * time.Second // of a request: the agent may ask for confirmation, or for a touch of a FIDO key
+	askedUser    = time.Second      // a longer request means that the agent asked its user
+	listTTL      = 5 * time.Second  // so that a hundred hosts at a time share a list
+	silentTTL    = time.Minute      // a key without an answer of the user is not used for so long
+	// agentRequests are sent to an agent at a time: its queue has 128 places.
 	agentRequests = 16
 )
 
-// keyAgent is an ssh-agent. Every request has a connection of its own, so that no late answer is taken for another.
+// keyAgent is an ssh-agent. Each request has its own connection, so that no late answer is taken for another.
 type keyAgent struct {
 	path     string
 	keyring  *Keyring
@@ -170,10 +169,10 @@ type keyAgent struct {
 	listed  time.Time
 	failed  error
 
-	silent sync.Map // of time.Time: when there was no answer for a key, by its blob
+	silent sync.Map // of time.Time: when a key, by its blob, got no answer
 }
 
-// agentKeys are the keys of the agent in its order; nil without an agent.
+// agentKeys are the agent's keys in its order; nil without an agent.
 func (k *Keyring) agentKeys(path string) ([]ssh.Signer, error) {
 	if path == "" {
 		return nil, nil

@@ -1,5 +1,5 @@
-// Package auth finds the keys that a user may log in with, as ssh(1) does: those of the agent, key files in all of
-// OpenSSH's formats, and certificates, in ssh's order; and offers them to a server until it accepts one or hangs up.
+// Package auth finds the keys that a user may log in with, as ssh(1) does: the agent's, key files in OpenSSH's formats,
+// and certificates, in ssh's order. It offers them to a server until it accepts one or hangs up.
 //
 // A private key with a passphrase is used through the agent, or after asking for it once; a FIDO key only through the
 // agent.
@@ -25,22 +25,22 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/hostkeys"
 )
 
-// ErrNoMoreKeys ends a login when the server has refused all keys.
+// ErrNoMoreKeys says that the server refused all keys.
 var ErrNoMoreKeys = errors.New("no key was accepted")
 
-// Login offers keys to one server, in order, until it accepts one or ends the connection, in one goroutine.
+// Login offers keys to one server, in order and in one goroutine.
 type Login struct {
 	offers []*offer
-	keys   int // the offers that come first, one for each key
+	keys   int // the number of keys, which are the first offers
 	next   int // the first offer that was not made
 	notes  []string
 
-	allowed  []string // what the server accepted last
-	unsigned bool     // the agent did not sign with a key that was accepted
+	allowed  []string // the methods that the server accepted last
+	unsigned bool     // the agent did not sign with an accepted key
 }
 
-// NeedsOpenSSH says whether ssh(1) may succeed: the server wants more than a key, or takes GSSAPI, or the agent only
-// signs for ssh, as with keys that are restricted to destinations (ssh-add -h).
+// NeedsOpenSSH says whether ssh(1) may succeed: the server wants more than a key, or takes GSSAPI, or the agent signs
+// for ssh only, as with keys that are restricted to destinations (ssh-add -h).
 func (l *Login) NeedsOpenSSH() bool {
 	return l.unsigned || slices.Contains(l.allowed, "gssapi-with-mic") ||
 		l.allowed != nil && !slices.Contains(l.allowed, "publickey")
@@ -69,9 +69,9 @@ func signatures(signer ssh.AlgorithmSigner) []string {
 	return []string{hostkeys.Plain(signer.PublicKey()).Type()}
 }
 
-// addExact adds RSA keys again, after all others, with one algorithm each: a server need not accept all that it knows
-// (PubkeyAcceptedAlgorithms of sshd_config(5)), and need not say what it knows (RFC 8308). The algorithm that was
-// probably used before comes last.
+// addExact adds RSA keys again at the end, with one algorithm each: a server need not accept all that it knows
+// (sshd_config(5), PubkeyAcceptedAlgorithms), nor say what it knows (RFC 8308). The algorithm that was probably used
+// before comes last.
 func (l *Login) addExact() {
 	for _, rank := range []int{1, 2, 0} {
 		for _, o := range l.offers[:l.keys] {
@@ -91,7 +91,7 @@ func (l *Login) note(key ssh.PublicKey, what string) {
 	l.notes = append(l.notes, describe(key)+" "+what)
 }
 
-// Next is the ssh.ClientAuthCallback of the login. After a key that can't sign, the next attempt continues.
+// Next is the login's ssh.ClientAuthCallback. After a key that can't sign, the next attempt continues.
 func (l *Login) Next(now *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 	l.allowed = now.AllowedMethods
 	if !slices.Contains(now.AllowedMethods, "publickey") {
@@ -110,12 +110,12 @@ func (l *Login) Next(now *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 	return ssh.PublicKeys(batch...), nil
 }
 
-// Offered is how many keys were offered so far.
+// Offered is the number of keys that were offered.
 func (l *Login) Offered() int { return min(l.next, l.keys) }
 
-const maxNamed = 10 // how many keys Tried names
+const maxNamed = 10 // keys in Tried
 
-// Tried describes the keys that were offered, and the notes, in one line, for an error.
+// Tried describes the offered keys, and the notes, in a line for an error.
 func (l *Login) Tried() string {
 	var names []string
 	for _, o := range l.offers[:min(l.Offered(), maxNamed)] {
@@ -131,7 +131,7 @@ func (l *Login) Tried() string {
 	return strings.Join(append([]string{tried}, l.notes...), "; ")
 }
 
-// Expired says which certificates that were offered are not valid at a time; empty for none.
+// Expired says which offered certificates are not valid at a time; empty for none.
 func (l *Login) Expired(now time.Time) string {
 	var all []string
 	for _, o := range l.offers[:l.Offered()] {
@@ -158,7 +158,7 @@ type offer struct {
 	login      *Login
 	index      int
 	signatures []string
-	exact      bool // whatever the server says that it knows
+	exact      bool // with this algorithm, whatever the server says that it knows
 }
 
 // Algorithms makes an offer an ssh.MultiAlgorithmSigner.
@@ -188,7 +188,7 @@ func (o *offer) SignWithAlgorithm(rand io.Reader, data []byte, algorithm string)
 	return signature, err
 }
 
-// namedKey is a key with the name of an algorithm as its type: x/crypto offers it under that one.
+// namedKey has an algorithm's name as its type, by which x/crypto offers the key.
 type namedKey struct {
 	ssh.PublicKey
 	name string
@@ -196,8 +196,8 @@ type namedKey struct {
 
 func (k namedKey) Type() string { return k.name }
 
-// restrict leaves out the keys that ssh_config excludes by PubkeyAcceptedAlgorithms
-// or RequiredRSASize, and limits RSA keys to the signatures that it accepts.
+// restrict leaves out keys that ssh_config excludes (PubkeyAcceptedAlgorithms, RequiredRSASize), and limits RSA keys to
+// the signatures that it accepts.
 func (k *Keys) restrict(s config.HostConfig) {
 	var accepted []ssh.Signer
 	for _, signer := range k.Signers {

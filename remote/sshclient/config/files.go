@@ -18,23 +18,23 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// files are the configuration files, which are read again when one changes.
+// files are the configuration files. They are read again when one changes.
 type files struct {
 	roots []root
 	who   identity
 
 	mu      sync.Mutex
-	watched []string // files and folders that are checked for changes
-	seen    string   // the stamp of the watched files when they were read
-	all     []line   // of all files, in the order in which ssh reads them
-	refused error    // the first line that cannot be honoured
+	watched []string // files and folders to check for changes
+	seen    string   // their stamp when they were read
+	all     []line   // in the order in which ssh reads them
+	refused error    // the first line that can't be honoured
 }
 
 // root is a top-level file, and how ssh treats it.
 type root struct {
-	path, relative string // relative: the folder for relative names in Includes
+	path, relative string // relative: the folder of relative names in Includes
 	must, private  bool   // it must exist; its mode is checked
-	user           bool   // `~` is allowed in Includes
+	user           bool   // Includes may have `~`
 }
 
 func newFiles(o ResolverOptions, who identity) *files {
@@ -54,7 +54,7 @@ func newFiles(o ResolverOptions, who identity) *files {
 	return f
 }
 
-// stamp is different after a file has changed; then the files are read again.
+// stamp changes with the files, which it then reads again.
 func (f *files) stamp() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -144,15 +144,15 @@ type line struct {
 	place   Error // its file and number
 	keyword string
 	words   []string
-	// hosts are lists of patterns, each of which a host has to match: those of its own Host line, and
-	// of those above the Includes that lead to its file.
+	// hosts are lists of patterns, each of which must match: those of its Host line, and of the lines above the
+	// Includes that lead to its file.
 	hosts [][]string
 }
 
-// included is Include under another name: the library would look for the files itself, and in other places than ssh.
+// included replaces Include: the library would look for the files itself, and in other places than ssh.
 const included = "included"
 
-// parse has the library read a file, and refuses the lines that it would read in another way than ssh.
+// parse has the library read a file, without the lines that it reads in another way than ssh, which are refused.
 func (f *files) parse(path, content string, r root, depth int, within [][]string) (parsed []line) {
 	var text strings.Builder
 	number := 0
@@ -193,7 +193,7 @@ func (f *files) parse(path, content string, r root, depth int, within [][]string
 	return parsed
 }
 
-// lines are a line of a file, or those of the files that it includes.
+// lines are a line of a file, or those of files that it includes.
 func (f *files) lines(kv *ssh_config.KV, path string, r root, depth int, hosts [][]string) []line {
 	l := line{place: Error{File: path, Line: kv.Pos().Line}, keyword: kv.Key, words: []string{kv.Value}, hosts: hosts}
 	if kv.Key == included {
@@ -215,7 +215,7 @@ func (f *files) lines(kv *ssh_config.KV, path string, r root, depth int, hosts [
 	return []line{l}
 }
 
-// cut splits a line into its keyword, in lower case, and its value. Without content, both are empty.
+// cut splits a line into its keyword, in lower case, and its value; both are empty without content.
 func cut(line string) (keyword, value string) {
 	line = strings.Trim(line, " \t\r\n\f")
 	if strings.HasPrefix(line, "#") {
@@ -233,11 +233,11 @@ func cut(line string) (keyword, value string) {
 	return cmp.Or(aliases[keyword], keyword), value
 }
 
-// withoutSSH ends the error for a line that is left to ssh.
+// withoutSSH ends the error of a line that only ssh reads.
 const withoutSSH = " cannot be honoured without ssh: install the OpenSSH client"
 
-// leftToSSH is what in a line is left to ssh, or empty: what the library, or another OpenSSH, reads in another way, and
-// keywords that are not ours.
+// leftToSSH says what in a line is left to ssh: what the library or another OpenSSH reads in another way, and unknown
+// keywords; empty for nothing.
 func leftToSSH(keyword, value string) string {
 	h, ok := honoured()[keyword]
 	bare, _, comment := strings.Cut(value, "#")

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// HostConfig is what ssh_config sets for a host, as far as genv uses it. File names are absolute, tokens are expanded.
+// HostConfig is what ssh_config sets for a host and genv uses. File names are absolute, tokens are expanded.
 type HostConfig struct {
-	HostName string // where to connect: a name or an address
+	HostName string // to connect to: a name or an address
 	User     string
 	Port     int
 
-	ProxyJump    []string // hops as written, [user@]host[:port] or ssh://…, first hop first
+	ProxyJump    []string // [user@]host[:port] or ssh://…, first hop first
 	ProxyCommand string   // for /bin/sh -c; empty for none
 
 	IdentityFiles    []string
@@ -31,29 +31,29 @@ type HostConfig struct {
 	UserKnownHosts   []string
 	GlobalKnownHosts []string
 	HostKeyAlias     string
-	AcceptNew        bool // StrictHostKeyChecking accept-new: otherwise an unknown key is refused
+	AcceptNew        bool // StrictHostKeyChecking accept-new; otherwise unknown keys are refused
 	HashKnownHosts   bool
 	CheckHostIP      bool
 	// KnownHostsCommand is a program and its arguments, for no shell. In these, NUL and H stand for the host's name.
 	KnownHostsCommand []string
 
-	// Algorithms in the order of preference, each of which the SSH library has; no list is empty. Those of
-	// PubkeyAcceptedAlgorithms are for keys of the user, of CASignatureAlgorithms for authorities of host certificates.
+	// Algorithms that the SSH library has, by preference; no list is empty. PubkeyAcceptedAlgorithms are for keys of
+	// the user, CASignatureAlgorithms for authorities of host certificates.
 	KexAlgorithms, Ciphers, MACs                                       []string
 	HostKeyAlgorithms, PubkeyAcceptedAlgorithms, CASignatureAlgorithms []string
-	FixedHostKeyOrder                                                  bool // the types of known keys don't go first (ssh_config(5), HostKeyAlgorithms)
-	RequiredRSASize                                                    int  // in bits, of host keys and keys of the user
+	FixedHostKeyOrder                                                  bool // known key types don't go first (ssh_config(5), HostKeyAlgorithms)
+	RequiredRSASize                                                    int  // in bits, of host and user keys
 
 	ConnectTimeout      time.Duration // 0: not set
 	ServerAliveInterval time.Duration // 0: not set
 	ServerAliveCountMax int
 	AddressFamily       string // any, inet or inet6
-	// BindAddress is an address or a name of this machine to connect from, or else BindInterface has the address;
-	// empty: the kernel chooses.
+	// BindAddress is an address or a name of this machine to connect from, or else BindInterface has the address; empty
+	// leaves it to the kernel.
 	BindAddress, BindInterface string
 }
 
-// Lookup is a host as the administrator names it, with the settings that take precedence over ssh_config.
+// Lookup is a host as the administrator names it, with settings that override ssh_config.
 type Lookup struct {
 	Host     string // matched against Host patterns
 	HostName string // empty: left to ssh_config
@@ -61,12 +61,12 @@ type Lookup struct {
 	Port     int    // 0: likewise
 }
 
-// target is where to connect with a value of HostName, which may be empty.
+// target is where to connect, for a HostName that may be empty.
 func (q Lookup) target(hostName string) string {
 	return strings.NewReplacer("%%", "%", "%h", q.Host).Replace(cmp.Or(hostName, q.Host))
 }
 
-// ParseHop reads an item of ProxyJump: [user@]host[:port] or an ssh:// URI (ssh_config(5), ProxyJump).
+// ParseHop reads a hop of ProxyJump: [user@]host[:port] or an ssh:// URI.
 func ParseHop(item string) (Lookup, error) {
 	rest, _ := strings.CutPrefix(item, "ssh://")
 	q := Lookup{Host: strings.TrimSuffix(rest, "/")}
@@ -87,17 +87,17 @@ func ParseHop(item string) (Lookup, error) {
 	return q, Valid(q)
 }
 
-const minRSASize = 1024 // the size in bits below which OpenSSH refuses every RSA key (SSH_RSA_MINIMUM_MODULUS_SIZE)
+const minRSASize = 1024 // bits; OpenSSH refuses smaller keys (SSH_RSA_MINIMUM_MODULUS_SIZE)
 
-const commandTokens = "CdHhikLlnpru" // those of KnownHostsCommand, except for what is only known in the handshake
+const commandTokens = "CdHhikLlnpru" // of KnownHostsCommand, without those that only the handshake knows
 
-// leftOut are rare keywords that ssh(1) alone honours: KnownHostsCommand with quotes or other tokens,
-// ProxyUseFdpass with a ProxyCommand.
+// leftOut are keywords that only ssh(1) honours: KnownHostsCommand with quotes or other tokens, ProxyUseFdpass with a
+// ProxyCommand.
 var leftOut = []string{"knownhostscommand", "proxyusefdpass", "revokedhostkeys"}
 
-// restrictions sets what limits the algorithms and keys of a login. One that allows no login of ours is an error.
+// restrictions sets the limits on algorithms and keys. One that allows no login of ours is an error.
 func (r raw) restrictions(s *HostConfig) error {
-	err := r.algorithms(s) // first: also where no login is allowed, the host's key is of interest
+	err := r.algorithms(s) // first: the host's key is of interest without a login, too
 	if value := r.first("pubkeyauthentication"); oneOf("no", "false")(value) {
 		return &Error{keyword: "pubkeyauthentication", Problem: "PubkeyAuthentication " + value +
 			" cannot be honoured here: genv logs in with a key; set it to yes for this host, or leave the host out"}
@@ -126,7 +126,7 @@ func (r raw) restrictions(s *HostConfig) error {
 	return err
 }
 
-// CheckSize returns an error for an RSA key, or a certificate of one, that is smaller than RequiredRSASize.
+// CheckSize returns an error for an RSA key or certificate that is smaller than RequiredRSASize.
 func (s HostConfig) CheckSize(key ssh.PublicKey) error {
 	if cert, ok := key.(*ssh.Certificate); ok {
 		key = cert.Key
@@ -140,8 +140,8 @@ func (s HostConfig) CheckSize(key ssh.PublicKey) error {
 	return nil
 }
 
-// SignatureAlgorithms are those of PubkeyAcceptedAlgorithms (nil: ssh's default) that a key or certificate of the user
-// can sign with; none if the key must not be used.
+// SignatureAlgorithms are those of PubkeyAcceptedAlgorithms (nil: ssh's default) that a user's key or certificate can
+// sign with; none if it must not be used.
 func (s HostConfig) SignatureAlgorithms(key ssh.PublicKey) []string {
 	able := []string{key.Type()}
 	switch key.Type() {
@@ -157,8 +157,8 @@ func (s HostConfig) SignatureAlgorithms(key ssh.PublicKey) []string {
 	return slices.DeleteFunc(slices.Clone(accepted), func(name string) bool { return !slices.Contains(able, name) })
 }
 
-// AcceptsAuthority reports whether CASignatureAlgorithms allow the signature of a
-// host certificate. OpenSSH treats any other as the plain key in it.
+// AcceptsAuthority reports whether CASignatureAlgorithms allow a host certificate's signature. Otherwise OpenSSH takes
+// it as the plain key in it.
 func (s HostConfig) AcceptsAuthority(cert *ssh.Certificate) bool {
 	return cert.Signature != nil && slices.Contains(s.CASignatureAlgorithms, cert.Signature.Format)
 }

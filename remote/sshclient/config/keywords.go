@@ -22,8 +22,7 @@ const (
 	rest              // all that follows, the first line wins
 )
 
-// honoured are the keywords of HostConfig, with the values that ssh accepts. Any
-// other value is left to ssh, or refused.
+// honoured are the keywords of HostConfig, with the values that ssh accepts. Other values are left to ssh, or refused.
 var honoured = sync.OnceValue(func() map[string]keyword {
 	all := map[string]keyword{
 		"hostname":                 {one, onlyTokens("h")},
@@ -68,12 +67,11 @@ type keyword struct {
 	valid func(string) bool
 }
 
-// aliases are earlier names of keywords, which ssh still accepts: PubkeyAcceptedKeyTypes before 8.5, RSAMinSize in Red
-// Hat's 8.7.
+// aliases are earlier names that ssh still accepts: PubkeyAcceptedKeyTypes before 8.5, RSAMinSize in Red Hat's 8.7.
 var aliases = map[string]string{"pubkeyacceptedkeytypes": "pubkeyacceptedalgorithms", "rsaminsize": "requiredrsasize"}
 
-// ignored are the keywords of ssh_config(5) that change nothing for genv, or are only read when they are needed (see
-// ControlPath). What is in none of the lists is left to ssh.
+// ignored are keywords of ssh_config(5) that change nothing for genv, or are only read when they are needed (see
+// ControlPath). Unlisted ones are left to ssh.
 var ignored = lazily(`addkeystoagent canonicaldomains canonicalizefallbacklocal canonicalizemaxdots
 canonicalizepermittedcnames challengeresponseauthentication channeltimeout clearallforwardings compression
 connectionattempts controlmaster controlpath controlpersist dynamicforward enableescapecommandline enablesshkeysign
@@ -102,13 +100,12 @@ func isNumber(from, to int) func(string) bool {
 	}
 }
 
-// onlyTokens accepts a value without ${ENV} and without other tokens than those given, a letter each, and %%.
+// onlyTokens accepts a value without ${ENV} and without tokens other than %% and those given, a letter each.
 func onlyTokens(tokens string) func(string) bool {
 	return func(value string) bool { return tokensAmong(tokens, value) && !strings.Contains(value, "${") }
 }
 
-// isAgent accepts what ssh accepts for a socket also in blocks for other hosts: a $NAME may be set or not, each
-// ${NAME} has to be set.
+// isAgent accepts what ssh accepts for a socket, also in blocks for other hosts: a $NAME may be unset, a ${NAME} not.
 func isAgent(value string) bool {
 	if name, isVariable := strings.CutPrefix(value, "$"); isVariable && !strings.HasPrefix(name, "{") {
 		return variableName().MatchString(name)
@@ -118,8 +115,7 @@ func isAgent(value string) bool {
 
 var variableName = text.Pattern(`^[A-Za-z0-9_]+$`)
 
-// isFileName accepts the tokens that all versions of OpenSSH since 8.0 have; ${ENV}
-// is checked later, by environmentSet.
+// isFileName accepts the tokens of all OpenSSH versions since 8.0. environmentSet checks ${ENV} later.
 func isFileName(value string) bool {
 	return tokensAmong("dhiLlnpru", value) && strings.Count(value, "${") <= strings.Count(value, "}")
 }
@@ -137,7 +133,7 @@ func tokensAmong(tokens, value string) bool {
 	}
 }
 
-// algorithmList is a keyword of ssh_config that lists algorithms, by their names in OpenSSH 10 (myproposal.h).
+// algorithmList is a keyword that lists algorithms, by their names in OpenSSH 10 (myproposal.h).
 type algorithmList struct {
 	name     string   // as ssh_config(5) writes the keyword
 	defaults []string // the list without the keyword
@@ -145,7 +141,7 @@ type algorithmList struct {
 	field    func(*HostConfig) *[]string
 }
 
-// The lists are made when they are needed first: most commands of genv connect to no host.
+// The lists are made when they are first needed: most commands connect to no host.
 var (
 	defaultSignatures = lazily(`ssh-ed25519 ecdsa-sha2-nistp256 ecdsa-sha2-nistp384 ecdsa-sha2-nistp521
 sk-ssh-ed25519@openssh.com sk-ecdsa-sha2-nistp256@openssh.com webauthn-sk-ecdsa-sha2-nistp256@openssh.com
@@ -167,7 +163,7 @@ hmac-sha2-512-etm@openssh.com hmac-sha1-etm@openssh.com umac-64@openssh.com umac
 hmac-sha2-512 hmac-sha1`)
 )
 
-// lazily is a list of words that is split when it is needed first.
+// lazily splits words when they are first needed.
 func lazily(words string) func() []string {
 	return sync.OnceValue(func() []string { return strings.Fields(words) })
 }
@@ -197,10 +193,10 @@ var algorithmLists = sync.OnceValue(func() []algorithmList {
 func (l algorithmList) keyword() string { return strings.ToLower(l.name) }
 func isRC4(name string) bool            { return strings.HasPrefix(name, "arcfour") }
 
-// isObsolete says that newer versions of ssh do not accept the name.
+// isObsolete says that newer versions of ssh don't accept the name.
 func isObsolete(name string) bool { return strings.HasPrefix(name, "ssh-dss") }
 
-// implemented is what the library has, except for RC4. What is insecure is only used if ssh_config switches it on.
+// implemented is what the library has, without RC4. ssh_config has to switch insecure ones on.
 func implemented() ssh.Algorithms {
 	all, insecure := ssh.SupportedAlgorithms(), ssh.InsecureAlgorithms()
 	return ssh.Algorithms{
@@ -222,8 +218,8 @@ func withCertificates(names []string) []string {
 	return all
 }
 
-// isValid reports whether a value has only names that ssh and genv know, separated by commas, after `+`, `-`, `^` or
-// nothing. Patterns are only known after `-`.
+// isValid reports whether a value lists only names that ssh and genv know, after `+`, `-`, `^` or nothing. After `-`,
+// patterns are allowed.
 func (l algorithmList) isValid(value string) bool {
 	kind, items := operator(value)
 	known := slices.DeleteFunc(slices.Concat(l.defaults, l.here), isObsolete)
@@ -235,7 +231,7 @@ func (l algorithmList) isValid(value string) bool {
 	return true
 }
 
-// operator splits off the `+`, `-` or `^` at the beginning of a list; 0 is none.
+// operator splits off `+`, `-` or `^` in front of a list; 0 is none.
 func operator(value string) (byte, string) {
 	if value != "" && strings.ContainsRune("+-^", rune(value[0])) {
 		return value[0], value[1:]
@@ -243,7 +239,7 @@ func operator(value string) (byte, string) {
 	return 0, value
 }
 
-// expand returns the names that a valid value means, in ssh's order.
+// expand returns the names of a valid value, in ssh's order.
 func (l algorithmList) expand(value string) (names []string) {
 	kind, items := operator(value)
 	listed := strings.Split(items, ",")
@@ -263,8 +259,8 @@ func (l algorithmList) expand(value string) (names []string) {
 	return names
 }
 
-// fixedHostKeyOrder reports whether a value of HostKeyAlgorithms decides on the order of the types. `ssh -G` prints the
-// names alone: those that `+` and `-` leave in the order of the defaults, and then what `+` adds.
+// fixedHostKeyOrder reports whether a value of HostKeyAlgorithms decides on the order of types. `ssh -G` prints names
+// only: the defaults that `+` and `-` leave, in their order, and then those that `+` adds.
 func fixedHostKeyOrder(value string, asWritten bool) bool {
 	kind, items := operator(value)
 	if value == "" || kind == '+' || kind == '-' {
@@ -284,8 +280,7 @@ func fixedHostKeyOrder(value string, asWritten bool) bool {
 	return false
 }
 
-// algorithms sets the lists, as far as they are implemented here. An empty one is an error: the library would take its
-// own instead.
+// algorithms sets the lists that are implemented here. An empty one is an error, since the library would take its own.
 func (r raw) algorithms(s *HostConfig) error {
 	for _, l := range algorithmLists() {
 		names := l.defaults

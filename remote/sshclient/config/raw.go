@@ -18,7 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// raw are values by lower-case keyword, as `ssh -G` prints them: several for keywords that may be repeated, else one.
+// raw are values by lower-case keyword, as `ssh -G` prints them: several for keywords that may be repeated.
 type raw map[string][]string
 
 func (r raw) first(key string) string {
@@ -34,7 +34,7 @@ type Error struct {
 	Line    int    // from 1; 0 for the whole file
 	Problem string
 
-	keyword string // the one with the value that is the cause, if the place is not known yet
+	keyword string // of the value that is the cause, if the place is not known yet
 }
 
 func (e *Error) Error() string {
@@ -47,19 +47,19 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Problem)
 }
 
-// NeedsOpenSSH reports whether the configuration is one that ssh(1) can honour, and genv's own SSH can't.
+// NeedsOpenSSH reports whether ssh(1) can honour the configuration.
 func (e *Error) NeedsOpenSSH() bool {
 	return e.keyword == "pubkeyauthentication" || e.keyword == "preferredauthentications" ||
 		slices.Contains(leftOut, e.keyword) ||
 		slices.ContainsFunc(algorithmLists(), func(l algorithmList) bool { return l.keyword() == e.keyword })
 }
 
-// defaultIdentities are tried when no IdentityFile is configured (ssh(1), -i).
+// defaultIdentities are tried without an IdentityFile (ssh(1), -i).
 var defaultIdentities = []string{
 	"~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ecdsa_sk", "~/.ssh/id_ed25519", "~/.ssh/id_ed25519_sk",
 }
 
-// settings expands raw values for a host, whichever way they were read.
+// settings expands raw values for a host.
 func (r raw) settings(q Lookup, who identity) (HostConfig, error) {
 	s := HostConfig{
 		User:          cmp.Or(r.first("user"), who.user),
@@ -87,7 +87,7 @@ func (r raw) settings(q Lookup, who identity) (HostConfig, error) {
 
 var variable = text.Pattern(`\$\{([^}]*)\}`)
 
-// environmentSet refuses a ${NAME} that is not set, as ssh does.
+// environmentSet refuses an unset ${NAME}, as ssh does.
 func (r raw) environmentSet() error {
 	for _, keyword := range []string{
 		"identityfile", "certificatefile", "identityagent", "userknownhostsfile",
@@ -100,7 +100,7 @@ func (r raw) environmentSet() error {
 	return nil
 }
 
-// firstUnset is the first NAME of a ${NAME} that the environment lacks; empty if it has all.
+// firstUnset is the first NAME of an unset ${NAME}; empty for none.
 func firstUnset(value string) string {
 	for _, match := range variable().FindAllStringSubmatch(value, -1) {
 		if _, set := os.LookupEnv(match[1]); !set {
@@ -175,15 +175,15 @@ func unlessNone(value string) string {
 	return value
 }
 
-// identity is the user who runs genv, for tokens, `~` and ${ENV}.
+// identity is the user of genv, for tokens, `~` and ${ENV}.
 type identity struct {
 	user      string // empty if the system has no account for uid
 	uid, home string
 }
 
-const noHome = "/nonexistent" // a folder that does not exist, so that there are no files in it
+const noHome = "/nonexistent" // has no files
 
-// whoAmI finds the account of the real uid: $USER and $HOME may be those of another user (`sudo -E`, `su`).
+// whoAmI finds the account of the real uid: $USER and $HOME may be another user's (`sudo -E`, `su`).
 func whoAmI(o ResolverOptions) identity {
 	who := identity{uid: fmt.Sprint(os.Getuid())}
 	if account, err := (nss.Passwd{}).Own(context.Background()); err == nil {
@@ -200,7 +200,7 @@ func whoAmI(o ResolverOptions) identity {
 	return who
 }
 
-// ownFolder is the folder if it belongs to this user: without an account, as in containers, $HOME is used only then.
+// ownFolder is the folder if it belongs to this user, as $HOME must without an account, in containers.
 func ownFolder(folder string) string {
 	info, err := os.Stat(folder)
 	if err != nil || !filepath.IsAbs(folder) {
@@ -212,7 +212,7 @@ func ownFolder(folder string) string {
 	return folder
 }
 
-// path makes a file name absolute as OpenSSH does, from `~` and `~name`.
+// path expands `~` and `~name` as OpenSSH does.
 func (w identity) path(name string) string {
 	name = environment(name)
 	if !strings.HasPrefix(name, "~") {
@@ -230,8 +230,8 @@ func (w identity) path(name string) string {
 	return strings.TrimSuffix(home+"/"+rest, "/")
 }
 
-// tokens replaces those that ssh_config(5) lists for file names and ProxyCommand, and more that follow with their
-// values. An unknown one is kept, since `ssh -G` has expanded some values already.
+// tokens replaces those of ssh_config(5) for file names and ProxyCommand, and more, pairs with values. Unknown ones
+// stay, since `ssh -G` has expanded some already.
 func (w identity) tokens(q Lookup, s HostConfig, more ...string) *strings.Replacer {
 	long, _ := os.Hostname() // empty when the kernel has none, as in OpenSSH
 	short, _, _ := strings.Cut(long, ".")
@@ -244,7 +244,7 @@ func (w identity) tokens(q Lookup, s HostConfig, more ...string) *strings.Replac
 	)...)
 }
 
-// environment replaces ${NAME}, the only form of OpenSSH; environmentSet has refused those that are not set.
+// environment replaces ${NAME}, the only form of OpenSSH. environmentSet has refused unset ones.
 func environment(text string) string {
 	for {
 		before, rest, found := strings.Cut(text, "${")
@@ -256,8 +256,8 @@ func environment(text string) string {
 	}
 }
 
-// knownHostsCommand splits and expands KnownHostsCommand. What is only known in the handshake has a NUL byte, which no
-// value contains, in place of the percent sign.
+// knownHostsCommand splits and expands KnownHostsCommand. A NUL byte, which no value contains, replaces the percent
+// sign of what only the handshake knows.
 func (w identity) knownHostsCommand(text string, q Lookup, s HostConfig) []string {
 	command := strings.Fields(unlessNone(text))
 	tokens := w.tokens(q, s, "%H", "\x00H")

@@ -1,15 +1,15 @@
-// Package config reads the OpenSSH configuration of a host: the fields of
-// ssh_config that genv uses, with Include, tokens, `~` and ${ENV}.
+// Package config reads the OpenSSH configuration of a host: the fields of ssh_config that genv uses, with Include,
+// tokens, `~` and ${ENV}.
 //
-// Plain files are read by kevinburke/ssh_config: one process per host costs milliseconds of CPU time. A file with a
-// line that it would read in another way than ssh, or not at all (Match), is left to `ssh -G`. Where ssh isn't
-// installed, such a line is an *Error that names the file and the line, never silently a default.
+// Plain files are read by kevinburke/ssh_config: a process per host costs milliseconds of CPU time. Files with a line
+// that it reads in another way than ssh, or not at all (Match), are left to `ssh -G`. Without ssh, such a line is an
+// *Error with file and line, never silently a default.
 //
 //	resolver := config.New(config.ResolverOptions{})
 //	hostConfig, err := resolver.Resolve(ctx, config.Lookup{Host: "gpu-07"})
 //
-// The package opens no connection and checks no key. It ignores forwardings, environment and terminal options.
-// Algorithm lists are those of ssh_config, or else the defaults of OpenSSH, as far as the SSH library has them.
+// It opens no connection, checks no key, and ignores options of forwardings, environment and terminals. Algorithm lists
+// are those of ssh_config or OpenSSH's defaults, as far as the SSH library has them.
 package config
 
 import (
@@ -32,15 +32,14 @@ import (
 
 // ResolverOptions say which files and program to use; the zero value is what ssh(1) does by default.
 type ResolverOptions struct {
-	File string // ssh's -F: a file instead of the user's and the system's; "none" for no file
-	SSH  string // the ssh program; empty for the one in PATH, "none" for none
-	// User and Home replace the user's name and home folder; SystemFile replaces /etc/ssh/ssh_config. They are for
-	// tests, with SSH set to "none", since ssh can't use others.
+	File string // as ssh -F, instead of the user's and the system's; "none" for no file
+	SSH  string // the program; empty for the ssh in PATH, "none" for none
+	// User, Home and SystemFile replace the user's name and home folder and /etc/ssh/ssh_config in tests without ssh.
 	User, Home, SystemFile string
-	Timeout                time.Duration // for a run of ssh; 0 is 10 s. Waiting for its turn takes none of it.
+	Timeout                time.Duration // of a run of ssh, without the wait for its turn; 0 is 10 s
 }
 
-// Resolver answers queries and caches the answers until a configuration file changes. It is safe for concurrent use.
+// Resolver answers queries, and keeps the answers until a file changes. It is safe for concurrent use.
 type Resolver struct {
 	options ResolverOptions
 	who     identity
@@ -110,8 +109,8 @@ func (r *Resolver) resolve(ctx context.Context, q Lookup) (HostConfig, error) {
 	return s, validTarget(s, r.who)
 }
 
-// read uses the local reader if that understands every line, otherwise ssh. Without ssh the error is that of the
-// reader. The lines are those that the local reader selected.
+// read uses the local reader if it understands every line, else ssh, if there is one. The lines are those that the
+// local reader selected.
 func (r *Resolver) read(ctx context.Context, q Lookup) (raw, []line, error) {
 	values, lines, err := r.files.evaluate(q)
 	if err == nil || r.ssh == "" {
@@ -121,7 +120,7 @@ func (r *Resolver) read(ctx context.Context, q Lookup) (raw, []line, error) {
 	return values, nil, err
 }
 
-// located adds to an error the place of the line that is its cause.
+// located adds to an error the place of its line.
 func located(err error, lines []line) error {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || e.keyword == "" {
@@ -135,13 +134,13 @@ func located(err error, lines []line) error {
 	return err
 }
 
-// hostName matches host names and addresses, and nothing that a shell or the command line of ssh could interpret.
+// hostName matches names and addresses without anything that a shell or ssh's command line interprets.
 var hostName = text.Pattern(`^[\pL\pN_.:\[\]][\pL\pN_.:%\[\]-]*$`)
 
-// userName excludes what a shell interprets, since it can be in a ProxyCommand.
+// userName excludes what a shell interprets: a ProxyCommand may have it.
 var userName = text.Pattern(`^[\pL\pN_.@+\\][\pL\pN_.@+\\ -]*\$?$`)
 
-// Valid refuses names that could be interpreted as an option or by a shell.
+// Valid refuses names that could be taken for an option, or interpreted by a shell.
 func Valid(q Lookup) error {
 	for _, name := range []string{q.Host, q.HostName} {
 		if name != "" && !hostName().MatchString(name) {
@@ -183,15 +182,15 @@ func validTarget(s HostConfig, who identity) error {
 	return nil
 }
 
-// evaluate reads the configuration for a host, and returns the lines it came from, or the *Error of the first line
-// anywhere that cannot be honoured.
+// evaluate reads the configuration for a host, and returns its lines, or the *Error of the first line anywhere that
+// can't be honoured.
 func (f *files) evaluate(q Lookup) (raw, []line, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.refused != nil {
 		return nil, nil, f.refused
 	}
-	var lines []line // the first one of a keyword wins, except for keywords that may be repeated
+	var lines []line // the first one of a keyword wins, except where each counts
 	set := func(keyword, value string) {
 		if value != "" {
 			lines = append(lines, line{keyword: keyword, words: []string{value}})
@@ -221,7 +220,7 @@ func (l *line) isFor(host string) bool {
 	return !slices.ContainsFunc(l.hosts, func(patterns []string) bool { return !MatchesAny(patterns, host) })
 }
 
-// counts says whether a line still adds a value to those before it.
+// counts says whether a line adds a value to those before it.
 func (l *line) counts(before []line) bool {
 	h := honoured()[l.keyword]
 	for _, known := range before {
@@ -236,8 +235,8 @@ func (l *line) counts(before []line) bool {
 	return true
 }
 
-// MatchesAny says whether a pattern of ssh_config or known_hosts matches and no negated one does. As in OpenSSH, `*` is
-// any text, and `?` any one byte.
+// MatchesAny says whether a pattern of ssh_config or known_hosts matches and no negated one does. `*` is any text, and
+// `?` any one byte, as in OpenSSH.
 func MatchesAny(patterns []string, name string) bool {
 	found := false
 	for _, pattern := range patterns {
@@ -253,7 +252,7 @@ func MatchesAny(patterns []string, name string) bool {
 	return found
 }
 
-// usualSpelling is that of an address, by which ssh looks it up in known_hosts: ::1 for 0:0:0:0:0:0:0:1.
+// usualSpelling is that by which ssh looks an address up in known_hosts: ::1 for 0:0:0:0:0:0:0:1.
 func usualSpelling(name string) string {
 	if a, err := netip.ParseAddr(name); err == nil {
 		return a.String()
@@ -263,7 +262,7 @@ func usualSpelling(name string) string {
 
 var unusual = text.Pattern(`(?i)^(0x[\da-f]*|\d+)(\.(0x[\da-f]*|\d+))*$`)
 
-// isUnusual reports whether it takes ssh to say which address is meant: 127.1, 0x7f000001, or a zone by its number.
+// isUnusual reports whether only ssh knows which address is meant: 127.1, 0x7f000001, or a zone by its number.
 func isUnusual(name string) bool {
 	if a, err := netip.ParseAddr(name); err == nil {
 		return a.Zone() != "" && strings.Trim(a.Zone(), "0123456789") == ""
@@ -271,7 +270,7 @@ func isUnusual(name string) bool {
 	return unusual().MatchString(name)
 }
 
-// askOpenSSH runs `ssh -G`, which prints what ssh would do without connecting. Only so many run at a time.
+// askOpenSSH runs `ssh -G`, which prints what ssh would do. Only so many run at a time.
 func (r *Resolver) askOpenSSH(ctx context.Context, q Lookup) (raw, error) {
 	select {
 	case r.running <- struct{}{}:
@@ -284,14 +283,14 @@ func (r *Resolver) askOpenSSH(ctx context.Context, q Lookup) (raw, error) {
 	var out, problems bytes.Buffer
 	ssh := exec.CommandContext(ctx, r.ssh, append([]string{"-G"}, r.Destination(q)...)...)
 	ssh.Stdout, ssh.Stderr = &out, &problems
-	ssh.WaitDelay = time.Second // what `Match exec` started may have its stderr
+	ssh.WaitDelay = time.Second // a child of `Match exec` may have its stderr
 	if err := ssh.Run(); err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		return nil, sshProblem(problems.String(), err)
 	}
-	// The exit status is 0 for a list that ssh would refuse before a login, and the list is not printed.
+	// ssh doesn't print a list that it would refuse, and exits with 0.
 	for complaint := range strings.Lines(problems.String()) {
 		if strings.HasPrefix(complaint, "fill_default_options: ") {
 			return nil, &Error{Problem: "ssh -G: " + strings.TrimSpace(complaint)}
@@ -300,8 +299,8 @@ func (r *Resolver) askOpenSSH(ctx context.Context, q Lookup) (raw, error) {
 	return parseOpenSSH(out.String()), nil
 }
 
-// ControlPath is the socket of the ssh that may run as master for a host; empty for none, as with `ControlMaster yes`
-// or `ask`, where ssh is to be the master itself. ssh is asked: its versions have different hashes in the name (%C).
+// ControlPath is the socket of a host's ssh master; empty for none, as with `ControlMaster yes` or `ask`, where ssh is
+// the master itself. Only ssh knows it: its versions have different hashes in the name (%C).
 func (r *Resolver) ControlPath(ctx context.Context, q Lookup) (string, error) {
 	if err := Valid(q); err != nil || r.ssh == "" {
 		return "", err
@@ -317,10 +316,10 @@ func (r *Resolver) ControlPath(ctx context.Context, q Lookup) (string, error) {
 	return unlessNone(values.first("controlpath")), nil
 }
 
-// Program is the path of ssh(1); empty where it is not installed.
+// Program is the path of ssh(1); empty if it is not installed.
 func (r *Resolver) Program() string { return r.ssh }
 
-// Destination is the arguments of ssh(1) for a host: the configuration file, what precedes it, and the name.
+// Destination is the arguments of ssh(1) for a host.
 func (r *Resolver) Destination(q Lookup) []string {
 	var arguments []string
 	if r.options.File != "" {
@@ -340,7 +339,7 @@ func (r *Resolver) Destination(q Lookup) []string {
 
 var fileLine = text.Pattern(`(?m)^(/?\S+):? line (\d+): (.*)$`)
 
-// sshProblem is the error that ssh printed, with the place it names.
+// sshProblem is the error of ssh, with the place that it names.
 func sshProblem(text string, cause error) error {
 	if m := fileLine().FindStringSubmatch(text); m != nil {
 		line, _ := strconv.Atoi(m[2])
@@ -352,7 +351,7 @@ func sshProblem(text string, cause error) error {
 	return &Error{Problem: "ssh -G: " + strings.TrimSpace(text)}
 }
 
-// parseOpenSSH reads `keyword value` lines. Where ssh has replaced the tokens already, percent signs become %%.
+// parseOpenSSH reads `keyword value` lines. Values with tokens that ssh has replaced get %% for percent signs.
 func parseOpenSSH(text string) raw {
 	values := raw{}
 	for line := range strings.Lines(text) {
@@ -369,12 +368,12 @@ func parseOpenSSH(text string) raw {
 		}
 	}
 	if yes(values.first("batchmode")) && values.first("serveraliveinterval") == "300" {
-		delete(values, "serveraliveinterval") // Debian's default in BatchMode, too long to find a dead host
+		delete(values, "serveraliveinterval") // Debian's default with BatchMode, too long to find a dead host
 	}
 	return values
 }
 
-// paths splits a list of paths, which ssh doesn't quote: other words are the rest of a path with a space.
+// paths splits a list of paths, which ssh doesn't quote: a word that begins no path continues one with a space.
 func paths(text string) (all []string) {
 	for word := range strings.SplitSeq(text, " ") {
 		if len(all) > 0 && !strings.ContainsAny(word[:min(1, len(word))], "/~%$") {

@@ -1,9 +1,9 @@
 // Package hostkeys decides on a host's key as OpenSSH does: known_hosts files with hashed names, patterns, ports,
-// @cert-authority and @revoked, and KnownHostsCommand. A file that changes is read again; one that can't be read, or a
-// bad line, is skipped with a warning, and refuses a host only if its key is not found elsewhere.
+// @cert-authority and @revoked, and KnownHostsCommand. A file that changes is read again. A file that can't be read, or
+// a bad line, is skipped with a warning, and refuses a host only if its key isn't found elsewhere.
 //
-// It differs from OpenSSH where that is safer: a key that is revoked for the name without its port is never accepted,
-// and `accept-new` adds no key while one of the host's files can't be read.
+// It is stricter than OpenSSH in two ways: a key that is revoked for the name without its port is never accepted, and
+// `accept-new` adds no key while one of the host's files can't be read.
 //
 //	store := hostkeys.NewCache(log)
 //	host := store.Lookup([]string{"/home/alice/.ssh/known_hosts"}, hostkeys.Name{Host: "gpu-07", Port: 22})
@@ -21,7 +21,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Name is what a host is looked up by.
+// Name is the name that a host's keys are looked up by.
 type Name struct {
 	Host string // a name or an address, without a port
 	Port int    // 0 for HostKeyAlias, which has none
@@ -41,11 +41,10 @@ type Known struct {
 	paths   []string
 	files   []*knownHosts
 	entries []*knownKey // of the name with its port
-	missing []error     // what could not be read
+	missing []error     // why something could not be read
 }
 
-// Lookup returns what the files say about a host. One that can't be read is
-// skipped with a warning, once for each change.
+// Lookup returns what the files say about a host, without those that can't be read.
 func (s *Cache) Lookup(files []string, name Name) *Known {
 	h := &Known{name: name, paths: files}
 	for _, path := range files {
@@ -66,8 +65,8 @@ type Rules struct {
 	Hash      bool                        // HashKnownHosts
 }
 
-// Algorithms are the host key algorithms in the order in which ssh asks for them, so that it is shown the same key:
-// those of keys that are known first, unless the most preferred one is known.
+// Algorithms are the host key algorithms in ssh's order, so that ssh's key is shown: those of known keys first, unless
+// the most preferred one is known.
 func (h *Known) Algorithms(preferred []string) []string {
 	kinds, authorities := map[string]bool{}, false
 	for _, e := range h.entries {
@@ -90,8 +89,7 @@ func (h *Known) Algorithms(preferred []string) []string {
 	return append(first, last...)
 }
 
-// Expected is the known key that the host would show when it is asked for algorithms in
-// this order; nil if none is known.
+// Expected is the known key that the host shows for this order of algorithms; nil for none.
 func (h *Known) Expected(algorithms []string) ssh.PublicKey {
 	for _, algorithm := range algorithms {
 		for _, e := range h.entries {
@@ -105,7 +103,7 @@ func (h *Known) Expected(algorithms []string) ssh.PublicKey {
 	return nil
 }
 
-// plain is the algorithm of the key in a certificate.
+// plain is the algorithm of a certificate's key.
 func plain(algorithm string) string {
 	name, isCert := strings.CutSuffix(algorithm, "-cert-v01@openssh.com")
 	if isCert && strings.HasPrefix(name, "sk-") {
@@ -125,9 +123,9 @@ func keyType(algorithm string) string {
 	return algorithm
 }
 
-// Check returns nil for a key of the host, else *Unknown or *Changed. It decides as OpenSSH does (sshconnect.c,
-// check_host_key): a certificate that is not accepted counts as the key in it, and a host that is not known with its
-// port is looked up without.
+// Check returns nil for a key of the host, else *Unknown or *Changed, as OpenSSH decides (sshconnect.c,
+// check_host_key): a certificate that isn't accepted counts as the key in it, and a host that isn't known with its port
+// is looked up without.
 func (h *Known) Check(key ssh.PublicKey, rules Rules, now time.Time) error {
 	c := check{Known: h, rules: rules, now: now}
 	return c.key(key, h.entries, h.name.Port == 0 || h.name.Port == 22)
@@ -137,10 +135,10 @@ type check struct {
 	*Known
 	rules   Rules
 	now     time.Time
-	refused error // why the certificate was not accepted
+	refused error // of the certificate
 }
 
-// key checks a key against entries; bare says that they are those of the name without its port.
+// key checks a key against entries, with bare against those of the name without its port.
 func (c *check) key(key ssh.PublicKey, entries []*knownKey, bare bool) error {
 	cert, isCert := key.(*ssh.Certificate)
 	err := c.compare(key, entries)
@@ -170,7 +168,7 @@ func (c *check) key(key ssh.PublicKey, entries []*knownKey, bare bool) error {
 	return err
 }
 
-// compare looks for a key or, for a certificate, for its authority.
+// compare looks for a key, or for a certificate's authority.
 func (c *check) compare(key ssh.PublicKey, entries []*knownKey) error {
 	marker, wanted, inner, isCert := "", key, key, false
 	if cert, ok := key.(*ssh.Certificate); ok {
@@ -221,8 +219,8 @@ func (c *check) certificate(cert *ssh.Certificate) error {
 type Unknown struct {
 	Name    string // as in known_hosts
 	Key     ssh.PublicKey
-	also    error // what could not be read, and why a certificate was not accepted
-	Refused bool  // a known authority signed its certificate, which was not accepted
+	also    error // why something could not be read or a certificate was not accepted
+	Refused bool  // its certificate of a known authority was not accepted
 }
 
 func (e *Unknown) Error() string {
@@ -234,11 +232,11 @@ func (e *Unknown) Error() string {
 	return text
 }
 
-// Changed is the error for a host with a key that differs from the known ones, or that is revoked.
+// Changed is the error for a key that differs from the known ones or is revoked.
 type Changed struct {
 	Name    string
 	Key     ssh.PublicKey
-	Known   []Position // the lines with other keys, or the one that revokes this key
+	Known   []Position // of other keys, or of the line that revokes this one
 	Revoked bool
 }
 
@@ -258,7 +256,7 @@ func Plain(key ssh.PublicKey) ssh.PublicKey {
 	return key
 }
 
-// Fingerprint is that of a key, or of the key in a certificate, as ssh prints it.
+// Fingerprint is that of a key, or of a certificate's key, as ssh prints it.
 func Fingerprint(key ssh.PublicKey) string {
 	return ssh.FingerprintSHA256(Plain(key))
 }

@@ -29,7 +29,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Cache keeps known_hosts files until they change. It is safe for concurrent use.
+// Cache has known_hosts files, and reads those that change again. It is safe for concurrent use.
 type Cache struct {
 	log     zerolog.Logger
 	mu      sync.Mutex
@@ -38,22 +38,22 @@ type Cache struct {
 	writing sync.Mutex    // one append at a time
 }
 
-// maxProcesses bounds the commands that run at the same time: enough that a few which hang delay no other host.
+// maxProcesses bounds the commands at a time: a few that hang delay no other host.
 const maxProcesses = 32
 
-// NewCache returns a Cache that logs warnings about bad lines and files.
+// NewCache returns a Cache that warns of bad lines and files.
 func NewCache(log zerolog.Logger) *Cache {
 	return &Cache{log: log, files: map[string]*knownHosts{}, running: make(chan struct{}, maxProcesses)}
 }
 
-// knownHosts is the content of a known_hosts file at a point in time.
+// knownHosts is a known_hosts file at a point in time.
 type knownHosts struct {
 	stamp   string
 	entries []knownKey
 	err     error // why it could not be read
 }
 
-// load returns a file as it is now; one that does not exist is empty.
+// load returns a file as it is now; a missing one is empty.
 func (s *Cache) load(name string) *knownHosts {
 	stamp := folder.Stamp(name)
 	s.mu.Lock()
@@ -77,7 +77,7 @@ func (s *Cache) load(name string) *knownHosts {
 	return f
 }
 
-const maxFile = 64 << 20 // bounds what is read of one file, in bytes
+const maxFile = 64 << 20 // bytes
 
 func readFile(name string) ([]byte, error) {
 	info, err := os.Stat(name)
@@ -90,8 +90,8 @@ func readFile(name string) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// Accept adds the key of an unknown host to known_hosts, for StrictHostKeyChecking accept-new; of a certificate, the
-// key in it. None is added while one of the host's files can't be read, since the host may be known there.
+// Accept adds the key of an unknown host, or the one in its certificate, to known_hosts (StrictHostKeyChecking
+// accept-new). None is added while one of the host's files can't be read: the host may be known there.
 func (s *Cache) Accept(h *Known, key ssh.PublicKey, rules Rules, now time.Time) error {
 	if rules.AddTo == "" {
 		return errors.New("there is no user known_hosts file to add the key to")
@@ -118,7 +118,7 @@ func (s *Cache) Accept(h *Known, key ssh.PublicKey, rules Rules, now time.Time) 
 	return nil
 }
 
-// appendLine writes a line, with its newline, with one call, under a lock, after ending a cut last line.
+// appendLine writes a line in one call, under a lock, after ending a cut last line.
 func appendLine(name, line string) (err error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
@@ -148,10 +148,10 @@ func appendLine(name, line string) (err error) {
 	return err
 }
 
-const nameToken = "\x00H" // the token %H of ssh_config's KnownHostsCommand, which is only known in the handshake
+const nameToken = "\x00H" // the token %H of KnownHostsCommand, which only the handshake knows
 
-// Ask runs ssh_config's KnownHostsCommand, as config.HostConfig has it, and returns the host with the lines that it
-// printed for the name. As in ssh, a command that fails is an error, and one that isn't there is not.
+// Ask runs KnownHostsCommand as config.HostConfig has it, and returns the host with the lines printed for the name. As
+// in ssh, a command that fails is an error, and a missing one isn't.
 func (s *Cache) Ask(ctx context.Context, h *Known, command []string, name Name) (*Known, error) {
 	with, program := *h, command[0]
 	if _, err := os.Stat(program); err != nil || !filepath.IsAbs(program) {
@@ -174,11 +174,10 @@ func (s *Cache) Ask(ctx context.Context, h *Known, command []string, name Name) 
 
 const (
 	maxOutput = 1 << 20         // of a command, in bytes
-	grace     = 2 * time.Second // for its children, after its end
+	grace     = 2 * time.Second // for its children after its end
 )
 
-// output runs a command, made with ctx, in a process group of its own, and returns its stdout, or the last line of its
-// stderr as the error.
+// output runs a command, made with ctx, in its own process group. The error has the last line of stderr.
 func (s *Cache) output(ctx context.Context, command *exec.Cmd) ([]byte, error) {
 	select {
 	case s.running <- struct{}{}:
@@ -231,7 +230,8 @@ type knownKey struct {
 	key        string   // in the format of the SSH protocol
 }
 
-// parse reads a known_hosts file. bad is how many lines are not in its format, first the number of the first one.
+// parse reads a known_hosts file. bad counts lines that are not in its format, and first is the number of the first
+// one.
 func parse(file string, content []byte) (entries []knownKey, bad, first int, why error) {
 	number := 0
 	for line := range bytes.Lines(content) {
