@@ -7,19 +7,9 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
-	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// facts are what an access follows from.
-type facts struct {
-	Files      *state.Files
-	Proven     map[registration]bool // environments that are, according to the kernel, those of their users
-	Devices    []hardware.BusDevice
-	Order      *Order
-	ExemptUIDs []snapshot.UID // of the order's exempt users
-}
-
-// registration names an environment: in a file that everybody may write, an id can be there twice.
+// registration names an environment: in a file that all users write, an id may occur twice.
 type registration struct {
 	EID snapshot.EnvID
 	UID snapshot.UID
@@ -32,19 +22,19 @@ type access struct {
 	Devices []Device // all, and why some are not guarded
 }
 
-// accessOf decides who may open what. What is unknown is allowed.
-func accessOf(f facts) access {
+// accessOf decides who may open what, by the evidence. What is unknown is allowed.
+func accessOf(e *evidence, devices []hardware.BusDevice, o *Order, exempt []snapshot.UID) access {
 	p := access{Allowed: map[snapshot.UID]Minors{}}
-	for i := range f.Devices {
-		d := f.judged(&f.Devices[i])
+	for i := range devices {
+		d := e.judged(&devices[i], o)
 		if d.Guarded {
 			p.Guarded.Add(*d.Minor)
 		}
 		p.Devices = append(p.Devices, d)
 	}
-	owners := f.owners()
-	for i := range f.Files.Devices {
-		registered := &f.Files.Devices[i]
+	owners := e.owners(o.First())
+	for i := range e.files.Devices {
+		registered := &e.files.Devices[i]
 		at := slices.IndexFunc(p.Devices, func(d Device) bool {
 			return d.Guarded && snapshot.SameGPU(d.Index, d.UUID, registered.Index, registered.UUID)
 		})
@@ -57,23 +47,23 @@ func accessOf(f facts) access {
 			}
 		}
 	}
-	for _, uid := range f.ExemptUIDs {
+	for _, uid := range exempt {
 		p.allow(uid, AllMinors())
 	}
 	return p
 }
 
 // judged says whether a device is guarded.
-func (f *facts) judged(d *hardware.BusDevice) Device {
+func (e *evidence) judged(d *hardware.BusDevice, o *Order) Device {
 	out := Device{Index: d.Index, UUID: d.UUID, Minor: d.Minor}
 	switch {
-	case f.Order.ExemptsDevice(d.Index, d.UUID):
+	case o.ExemptsDevice(d.Index, d.UUID):
 		out.Why = "it is exempt"
 	case d.Minor == nil:
 		out.Why = "the number of its device node is unknown"
 	case !AllMinors().Has(*d.Minor):
 		out.Why = fmt.Sprintf("its device node has number %d, which no GPU of this driver has", *d.Minor)
-	case slices.ContainsFunc(f.Files.Devices,
+	case slices.ContainsFunc(e.files.Devices,
 		func(r snapshot.Device) bool { return r.Unidentified && r.Index == d.Index }):
 		out.Why = "GPUs were renumbered, and what is attached to it is unknown until it is attached again"
 	default:
@@ -82,13 +72,13 @@ func (f *facts) judged(d *hardware.BusDevice) Device {
 	return out
 }
 
-// owners are the guarded users of environments by id. One that is there twice counts for each proven user.
-func (f *facts) owners() map[snapshot.EnvID][]snapshot.UID {
-	owners := make(map[snapshot.EnvID][]snapshot.UID, len(f.Files.Environments))
-	for i := range f.Files.Environments {
-		e := &f.Files.Environments[i]
-		if f.Proven[registration{e.EID, e.UID}] && e.UID != 0 && e.UID >= f.Order.First() {
-			owners[e.EID] = append(owners[e.EID], e.UID)
+// owners are the guarded users of environments by id. An id that occurs twice has each proven user.
+func (e *evidence) owners(first snapshot.UID) map[snapshot.EnvID][]snapshot.UID {
+	owners := make(map[snapshot.EnvID][]snapshot.UID, len(e.files.Environments))
+	for i := range e.files.Environments {
+		env := &e.files.Environments[i]
+		if e.proven[registration{env.EID, env.UID}] && env.UID != 0 && env.UID >= first {
+			owners[env.EID] = append(owners[env.EID], env.UID)
 		}
 	}
 	return owners
@@ -98,7 +88,7 @@ func (p *access) allow(uid snapshot.UID, minors Minors) {
 	p.Allowed[uid] = p.Allowed[uid].Or(minors)
 }
 
-// with is the access with all that was allowed before, too.
+// with adds what was allowed before.
 func (p access) with(before map[snapshot.UID]Minors) access {
 	for uid, minors := range before {
 		p.allow(uid, minors)
@@ -106,10 +96,10 @@ func (p access) with(before map[snapshot.UID]Minors) access {
 	return p
 }
 
-// LastGPU is the highest minor number of major 195 that can be a GPU: 254 is nvidia-modeset, 255 is nvidiactl.
+// LastGPU is the highest GPU's minor of major 195: 254 is nvidia-modeset, 255 is nvidiactl.
 const LastGPU = 253
 
-// Minors is a set of minor numbers of NVIDIA devices, 0 to 255; a number that can't be a GPU's is never added.
+// Minors is a set of minors of NVIDIA devices, 0 to LastGPU.
 type Minors [4]uint64
 
 // AllMinors are all that a GPU can have.
@@ -140,7 +130,7 @@ func (m Minors) Has(minor int) bool {
 	return minor >= 0 && minor < 256 && m[minor/64]&(1<<(minor%64)) != 0
 }
 
-// Or is the set of the minors that are in m or in other.
+// Or is the union of m and other.
 func (m Minors) Or(other Minors) Minors {
 	for i := range m {
 		m[i] |= other[i]

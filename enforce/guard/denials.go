@@ -16,7 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-// Denial is what a user was denied on a device within a minute. The name of the user is not in guard-denials.json.
+// Denial is what a user was denied on a device within a minute. guard-denials.json doesn't have the user's name.
 type Denial struct {
 	First time.Time `json:"first"`
 	Last  time.Time `json:"last"`
@@ -34,22 +34,22 @@ type Denial struct {
 	User        snapshot.Username     `json:"user,omitempty"`
 }
 
-// Denials are the last denials of a host. The one that changed last is at the end.
+// Denials are a host's last ones, in the order of their last change.
 type Denials struct {
 	Schema  string   `json:"schema"`
-	Dropped uint64   `json:"dropped,omitempty"` // denials that there was no room for
+	Dropped uint64   `json:"dropped,omitempty"` // denials without room
 	Denials []Denial `json:"denials"`
 }
 
 const (
-	// DenialWithin is how long opens of a user, device and kind count as one denial.
+	// DenialWithin is the time in which opens of a user, device and kind count as one denial.
 	DenialWithin = time.Minute
-	// MaxDenials is how many denials are kept, and MaxDenialsOfUser how many of one user.
+	// MaxDenials limits all denials that are kept, and MaxDenialsOfUser those of one user.
 	MaxDenials       = 1024
 	MaxDenialsOfUser = 128
 )
 
-// Add counts an open, which has no times and no count. It returns its denial, and whether that is a new one.
+// Add counts an open, given without times and count. It returns its denial, and whether that is new.
 func (l *Denials) Add(open Denial, now time.Time) (_ Denial, isNew bool) {
 	i := slices.IndexFunc(l.Denials, func(d Denial) bool {
 		return d.UID == open.UID && d.Minor == open.Minor && d.Denied == open.Denied &&
@@ -66,7 +66,7 @@ func (l *Denials) Add(open Denial, now time.Time) (_ Denial, isNew bool) {
 	return d, isNew
 }
 
-// makeRoom removes the oldest denial of the user with the most, if there are too many.
+// makeRoom removes, if there are too many, the oldest denial of the user with the most.
 func (l *Denials) makeRoom() {
 	counts := map[snapshot.UID]int{}
 	for i := range l.Denials {
@@ -88,7 +88,7 @@ func (l *Denials) makeRoom() {
 	l.Dropped++
 }
 
-// Recent is how many opens were denied within the last hour, or would have been.
+// Recent is how many opens were denied in the last hour, or would have been.
 func (l *Denials) Recent(now time.Time) (n uint64) {
 	for i := range l.Denials {
 		if l.Denials[i].RecentAt(now) {
@@ -114,11 +114,10 @@ var denialsNote = folder.Note[Denials]{
 	Name: denialsFile, Max: maxDenialsFile, Mode: 0o600, Invalid: snapshot.ErrInvalid, Check: (*Denials).check,
 }
 
-// WriteDenials replaces the denialsFile in root's run folder. Only root may read it.
+// WriteDenials replaces the list in root's run folder, which only root may read.
 func WriteDenials(dir string, l Denials) error { return denialsNote.Write(dir, l) }
 
-// ReadDenials returns the list in the denialsFile; an empty one if there is none. The error wraps folder.ErrUnsafe or
-// snapshot.ErrInvalid.
+// ReadDenials returns the list; an empty one without a file. The error wraps folder.ErrUnsafe or snapshot.ErrInvalid.
 func ReadDenials(dir string) (Denials, error) {
 	l, err := denialsNote.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -139,20 +138,20 @@ func (l *Denials) check() error {
 	return folder.CheckSchema(l.Schema, denialsSchema)
 }
 
-// denialWriter keeps the list of denials, and passes new ones on; other opens go to those who wait for them.
+// denialWriter keeps the list of denials and passes new ones on. Other opens go to the watch.OpenLog.
 type denialWriter struct {
 	*Keeper
-	reader  proc.ReaderProcess // remembers which processes don't answer: the stat of one in execve(2) can take for ever
+	reader  proc.ReaderProcess // remembers processes that don't answer: reading one in execve(2) can take forever
 	opens   *watch.OpenLog
 	writing sync.WaitGroup // what writes opens
 
 	mu      sync.Mutex
-	devices []hardware.BusDevice // by which minors are named
+	devices []hardware.BusDevice // name the minors
 	list    Denials
 	added   bool // to the list since it was written
 }
 
-// writePause is how long denials are collected before the list is written.
+// writePause is how long denials are collected for one write.
 const writePause = 200 * time.Millisecond
 
 func startDenialWriter(ctx context.Context, k *Keeper) *denialWriter {
@@ -170,22 +169,22 @@ func startDenialWriter(ctx context.Context, k *Keeper) *denialWriter {
 	return d
 }
 
-// end writes what was denied last. The context has ended, and take is not called any more.
+// end writes the last denials, after the last take.
 func (d *denialWriter) end() {
 	d.write()
 	d.writing.Wait()
 }
 
-// take is called for each event of the kernel, one after the other: the kernel keeps and counts those that wait.
+// take handles the kernel's events one after the other: the kernel keeps and counts those that wait.
 func (d *denialWriter) take(e Event) {
-	// Without a PID, root's would be those of every look's nvidia-smi.
+	// Root's without a PID would be those of every look's nvidia-smi.
 	if e.Kind != Denied && (e.PID != 0 || e.UID != 0) {
 		d.opens.Add(e.PID)
 	}
 	if e.Kind != Denied && e.Kind != WouldDeny {
 		return
 	}
-	uid, _ := proc.FS{Accounts: d.Accounts}.Account(e.UID) // the range, as long as that isn't known
+	uid, _ := proc.FS{Accounts: d.Accounts}.Account(e.UID) // the range's id while that isn't known
 	if uid == proc.UnknownAccount {
 		uid = e.UID
 	}
@@ -215,14 +214,14 @@ func (d *denialWriter) add(open Denial) (_ Denial, isNew bool) {
 	return d.list.Add(open, time.Now())
 }
 
-// know sets the devices by which minors are named.
+// know sets the devices that name minors.
 func (d *denialWriter) know(devices []hardware.BusDevice) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.devices = devices
 }
 
-// write writes the list, if there is something new in it.
+// write writes the list if it has changed.
 func (d *denialWriter) write() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

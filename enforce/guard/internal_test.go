@@ -20,23 +20,31 @@ const mallory = snapshot.UID(4666)
 
 func number(n int) *int { return &n }
 
+type facts struct {
+	evidence
+	devices []hardware.BusDevice
+	order   *Order
+	exempt  []snapshot.UID
+}
+
+func (f *facts) access() access { return accessOf(&f.evidence, f.devices, f.order, f.exempt) }
+
 // accessFacts are a host with four devices: index 0 has minor 3, 1 has 2, 2 has 1, 3 has 0.
 // Alice has devices 0 and 2 in two environments, Bob has device 1.
 func accessFacts() facts {
-	files := &state.Files{
+	files := state.Files{
 		Environments: []snapshot.Environment{{EID: "a", UID: alice}, {EID: "a2", UID: alice}, {EID: "b", UID: bob}},
 		Devices:      []snapshot.Device{attached(0, "a"), attached(1, "b"), attached(2, "a2"), attached(3)},
 	}
 	return facts{
-		Files:  files,
-		Proven: map[registration]bool{{EID: "a", UID: alice}: true, {EID: "a2", UID: alice}: true, {EID: "b", UID: bob}: true},
-		Devices: []hardware.BusDevice{
+		evidence: evidence{files: files, proven: map[registration]bool{{EID: "a", UID: alice}: true, {EID: "a2", UID: alice}: true, {EID: "b", UID: bob}: true}},
+		devices: []hardware.BusDevice{
 			{Index: 0, UUID: "GPU-0", Minor: number(3)},
 			{Index: 1, UUID: "GPU-1", Minor: number(2)},
 			{Index: 2, UUID: "GPU-2", Minor: number(1)},
 			{Index: 3, UUID: "GPU-3", Minor: number(0)},
 		},
-		Order: &Order{},
+		order: &Order{},
 	}
 }
 
@@ -64,41 +72,41 @@ func TestWhoMayOpenWhat(t *testing.T) {
 		"as attached": {func(*facts) {}, []may{
 			{alice, 0, true}, {alice, 2, true}, {bob, 1, true}, {alice, 1, false}, {alice, 3, false}, {bob, 0, false}, {mallory, 0, false},
 		}},
-		"no process of hers": {func(f *facts) { f.Proven = nil }, []may{{alice, 0, false}, {bob, 1, false}}},
-		"one environment lives": {func(f *facts) { delete(f.Proven, registration{EID: "a", UID: alice}) }, []may{
+		"no process of hers": {func(f *facts) { f.proven = nil }, []may{{alice, 0, false}, {bob, 1, false}}},
+		"one environment lives": {func(f *facts) { delete(f.proven, registration{EID: "a", UID: alice}) }, []may{
 			{alice, 0, false}, {alice, 2, true}, {bob, 1, true},
 		}},
-		"over-subscribed": {func(f *facts) { f.Files.Devices[0] = attached(0, "a", "b") }, []may{{alice, 0, true}, {bob, 0, true}, {mallory, 0, false}}},
+		"over-subscribed": {func(f *facts) { f.files.Devices[0] = attached(0, "a", "b") }, []may{{alice, 0, true}, {bob, 0, true}, {mallory, 0, false}}},
 		"the name says alice, the uid is Mallory's": {func(f *facts) {
-			f.Files.Environments = append(f.Files.Environments, snapshot.Environment{EID: "m", UID: mallory, Username: "alice"})
-			f.Proven[registration{EID: "m", UID: mallory}] = true
-			f.Files.Devices[3] = attached(3, "m")
+			f.files.Environments = append(f.files.Environments, snapshot.Environment{EID: "m", UID: mallory, Username: "alice"})
+			f.proven[registration{EID: "m", UID: mallory}] = true
+			f.files.Devices[3] = attached(3, "m")
 		}, []may{{alice, 3, false}, {mallory, 3, true}, {mallory, 0, false}}},
 		"Mallory registers alice without a process of hers": {func(f *facts) {
-			f.Files.Environments = append(f.Files.Environments, snapshot.Environment{EID: "m", UID: alice})
-			f.Files.Devices[3] = attached(3, "m")
+			f.files.Environments = append(f.files.Environments, snapshot.Environment{EID: "m", UID: alice})
+			f.files.Devices[3] = attached(3, "m")
 		}, []may{{alice, 3, false}, {mallory, 3, false}, {alice, 0, true}}},
 		"Mallory takes Alice's id, without a process": {func(f *facts) {
-			f.Files.Environments = append(f.Files.Environments, snapshot.Environment{EID: "a", UID: mallory})
+			f.files.Environments = append(f.files.Environments, snapshot.Environment{EID: "a", UID: mallory})
 		}, []may{{mallory, 0, false}, {alice, 0, true}}},
 		"Mallory takes Alice's id, as attaching the device would": {func(f *facts) {
-			f.Files.Environments = append(f.Files.Environments, snapshot.Environment{EID: "a", UID: mallory})
-			f.Proven[registration{EID: "a", UID: mallory}] = true
+			f.files.Environments = append(f.files.Environments, snapshot.Environment{EID: "a", UID: mallory})
+			f.proven[registration{EID: "a", UID: mallory}] = true
 		}, []may{{mallory, 0, true}, {alice, 0, true}, {mallory, 2, false}}},
 		"the files are of before a renumbering": {func(f *facts) {
-			f.Files.Devices[0].UUID, f.Files.Devices[1].UUID, f.Files.Devices[2].UUID = "GPU-1", "GPU-9", "GPU-0"
+			f.files.Devices[0].UUID, f.files.Devices[1].UUID, f.files.Devices[2].UUID = "GPU-1", "GPU-9", "GPU-0"
 		}, []may{{alice, 1, true}, {alice, 0, true}, {alice, 2, false}, {bob, 1, false}}},
-		"an attachment of no environment": {func(f *facts) { f.Files.Devices[3] = attached(3, "x") }, []may{{alice, 3, false}, {bob, 3, false}}},
+		"an attachment of no environment": {func(f *facts) { f.files.Devices[3] = attached(3, "x") }, []may{{alice, 3, false}, {bob, 3, false}}},
 		"a device that the host doesn't have": {func(f *facts) {
-			f.Files.Devices = append(f.Files.Devices, attached(9, "b"))
+			f.files.Devices = append(f.files.Devices, attached(9, "b"))
 		}, []may{{bob, 1, true}, {bob, 0, false}}},
-		"exempt user":   {func(f *facts) { f.ExemptUIDs = []snapshot.UID{mallory} }, []may{{mallory, 0, true}, {mallory, 3, true}, {bob, 0, false}}},
-		"nothing there": {func(f *facts) { f.Files = &state.Files{} }, []may{{alice, 0, false}, {bob, 1, false}}},
+		"exempt user":   {func(f *facts) { f.exempt = []snapshot.UID{mallory} }, []may{{mallory, 0, true}, {mallory, 3, true}, {bob, 0, false}}},
+		"nothing there": {func(f *facts) { f.files = state.Files{} }, []may{{alice, 0, false}, {bob, 1, false}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := accessFacts()
 			tt.change(&f)
-			p := accessOf(f)
+			p := f.access()
 			require.Equal(t, MinorsOf(0, 1, 2, 3), p.Guarded)
 			for _, m := range tt.want {
 				require.Equal(t, m.open, p.Allowed[m.user].Has(minors[m.device]), "uid %d, device %d", m.user, m.device)
@@ -109,7 +117,7 @@ func TestWhoMayOpenWhat(t *testing.T) {
 
 func TestWhatIsNotGuarded(t *testing.T) {
 	f := accessFacts()
-	f.Devices = []hardware.BusDevice{
+	f.devices = []hardware.BusDevice{
 		{Index: 0, UUID: "GPU-0", Minor: number(3)},
 		{Index: 1, UUID: "GPU-1"},
 		{Index: 2, UUID: "GPU-2", Minor: number(300)},
@@ -117,8 +125,8 @@ func TestWhatIsNotGuarded(t *testing.T) {
 		{Index: 4, UUID: "GPU-4", Minor: number(4)},
 		{Index: 5, Minor: number(255)},
 	}
-	f.Order = &Order{ExemptDevices: []snapshot.DeviceIndex{3, 4}, ExemptUUIDs: []snapshot.GPUUUID{"GPU-4"}}
-	p := accessOf(f)
+	f.order = &Order{ExemptDevices: []snapshot.DeviceIndex{3, 4}, ExemptUUIDs: []snapshot.GPUUUID{"GPU-4"}}
+	p := f.access()
 	require.Equal(t, MinorsOf(3), p.Guarded)
 	why := map[snapshot.DeviceIndex]string{}
 	for _, d := range p.Devices {
@@ -135,16 +143,17 @@ func TestWhatIsNotGuarded(t *testing.T) {
 
 func TestUsersWhoAreNeverDeniedTakeNoRoom(t *testing.T) {
 	f := accessFacts()
-	f.Files.Environments = []snapshot.Environment{{EID: "a", UID: 0}, {EID: "b", UID: 999}, {EID: "a2", UID: 1000}}
-	f.Proven = map[registration]bool{{EID: "a", UID: 0}: true, {EID: "b", UID: 999}: true, {EID: "a2", UID: 1000}: true}
-	p := accessOf(f)
+	f.files.Environments = []snapshot.Environment{{EID: "a", UID: 0}, {EID: "b", UID: 999}, {EID: "a2", UID: 1000}}
+	f.proven = map[registration]bool{{EID: "a", UID: 0}: true, {EID: "b", UID: 999}: true, {EID: "a2", UID: 1000}: true}
+	p := f.access()
 	require.Equal(t, map[snapshot.UID]Minors{1000: MinorsOf(1)}, p.Allowed)
-	f.Order.FirstUID = 500
-	require.Contains(t, accessOf(f).Allowed, snapshot.UID(999))
+	f.order.FirstUID = 500
+	require.Contains(t, f.access().Allowed, snapshot.UID(999))
 }
 
 func TestWithKeepsWhatWasAllowed(t *testing.T) {
-	p := accessOf(accessFacts()).with(map[snapshot.UID]Minors{alice: MinorsOf(0), mallory: MinorsOf(2)})
+	f := accessFacts()
+	p := f.access().with(map[snapshot.UID]Minors{alice: MinorsOf(0), mallory: MinorsOf(2)})
 	require.Equal(t, map[snapshot.UID]Minors{alice: MinorsOf(0, 1, 3), bob: MinorsOf(2), mallory: MinorsOf(2)}, p.Allowed)
 }
 

@@ -1,5 +1,5 @@
-// Package guard keeps the kernel guard of a host: it carries out the last order by telling the
-// program in the kernel (package kernel) who may open what, for as long as the order holds.
+// Package guard keeps the kernel guard of a host: it tells the program in the kernel (package kernel) who may open
+// what, as long as the last order holds.
 //
 //	order := guard.Order{Mode: guard.Enforce, LeaseMS: 60_000, By: "alice"}
 //	given, err := guard.GiveOrder("/run/genv", order, "", at)
@@ -9,13 +9,13 @@
 //	k := guard.Keeper{RunDir: "/run/genv", Open: …, Read: …, Devices: …}
 //	err := k.Run(ctx) // returns when ctx ends; the guard then stays until its lease ends
 //
-// One Keeper at a time works on a host, the one that holds guard.lock. It follows the state files, the order and the
-// veto with inotify, and looks again every second in case it missed something. It never runs nvidia-smi, and reads what
-// may hang, such as files of users and of the driver, apart from what renews the lease.
+// One Keeper at a time, which holds guard.lock, works on a host. It follows the state files, the order and the veto
+// with inotify, and looks every second for what it missed. It never runs nvidia-smi, and reads what may hang, such as
+// files of users and of the driver, apart from what renews the lease.
 //
-// An order (guard-order.json) has a lease: who gave it gives it again before the lease ends. Without a valid order
-// everything opens. guard.json says what the guard does, guard-denials.json what was denied, and guard-opens.json who
-// else opened a device (watch.OpenLog). The code that talks to the kernel is in package kernel alone.
+// An order (guard-order.json) has a lease, and is renewed by giving it again. Without a valid order everything opens.
+// guard.json says what the guard does, guard-denials.json what was denied, and guard-opens.json who else opened a
+// device (watch.OpenLog).
 package guard
 
 import (
@@ -38,40 +38,39 @@ import (
 // Keeper keeps the guard of a host. All fields are required unless they say otherwise.
 type Keeper struct {
 	RunDir string                 // root's run folder: orders, status, denials and the lock
-	Veto   string                 // a file that turns the guard off as long as it exists
-	Open   func() (Kernel, error) // attaches the guard in the kernel, or takes over the pinned one
-	Remove func() error           // ends a pinned one at once, no matter who attached it
+	Veto   string                 // a file that turns the guard off while it exists
+	Open   func() (Kernel, error) // attaches the guard, or takes over the pinned one
+	Remove func() error           // ends a pinned one at once, whoever attached it
 
-	// Place is where the state files are now, and whether only root may write them: then what they say about owners is
-	// true. With an error they say nothing.
+	// Place is where the state files are now, and whether only root may write them: then they name the true owners.
+	// With an error they say nothing.
 	Place func() (dir string, owned bool, err error)
-	// Read returns the state files without what has ended, as disk.Store.Read does.
+	// Read returns the state files without ended processes, as disk.Store.Read does.
 	Read    func(ctx context.Context) (state.Files, error)
 	Process func(snapshot.PID) system.ProcessStatus
-	// Devices are the devices of the host with their minors. It may hang.
+	// Devices are the host's devices with their minors. It may hang.
 	Devices func() ([]hardware.BusDevice, error)
 	// Accounts are those of the uids that open devices; nil for this machine's.
 	Accounts *proc.Accounts
-	// UserID finds the uid of a user; found is false if there certainly is no such user.
+	// UserID finds a user's uid; found is false if there certainly is none.
 	UserID func(ctx context.Context, name snapshot.Username) (uid snapshot.UID, found bool, err error)
-	// Denied gets each new denial, one at a time; nil for nothing. The list of denials waits for it.
+	// Denied, if set, gets each new denial, one at a time. The list waits for it.
 	Denied func(d Denial)
 	// Clock returns the present time; nil for the machine's clocks.
 	Clock func() (At, error)
 	Log   zerolog.Logger
 
-	// Waiting is called once if another process holds the lock; nil for nothing.
+	// Waiting, if set, is called once if another process holds the lock.
 	Waiting func(err error)
 }
 
 const (
-	lockFile = "guard.lock"
-	// lockPause is how long an attempt to take the lock waits.
-	lockPause = 250 * time.Millisecond
+	lockFile  = "guard.lock"
+	lockPause = 250 * time.Millisecond // of an attempt to take the lock
 )
 
-// Run keeps the guard until ctx ends, and waits first as long as another process does. The guard in the kernel stays
-// until its lease ends. An error means that the run folder can't be used.
+// Run keeps the guard until ctx ends, after any other process. The guard in the kernel stays until its lease ends. An
+// error means that the run folder can't be used.
 func (k *Keeper) Run(ctx context.Context) error {
 	lock, err := k.lock(ctx)
 	if err != nil || lock == nil {
@@ -100,14 +99,14 @@ func (k *Keeper) lock(ctx context.Context) (*os.File, error) {
 	return nil, nil
 }
 
-// TryLock takes the Keeper's lock for a short task of the caller, who closes it. Without an error it is nil if a Keeper
-// holds the lock.
+// TryLock takes the Keeper's lock for a short task of the caller, who closes it; nil without an error if a Keeper has
+// it.
 func TryLock(runDir string) (*os.File, error) {
 	lock, err := tryLock(runDir)
 	return lock, folder.Ignore(err, folder.ErrLocked)
 }
 
-// tryLock waits for lockPause: a program that a process starts holds its locks, too, until it runs.
+// tryLock waits for lockPause: a program that a process starts shares its locks until it runs.
 func tryLock(runDir string) (*os.File, error) {
 	dir, err := folder.MakePublic(runDir)
 	if err != nil {
@@ -130,15 +129,15 @@ func Now() (At, error) {
 	return At{Time: time.Now(), BootID: boot, SinceBoot: since}, nil
 }
 
-// loaded is the guard in the kernel while this Keeper has it open, and what was written to it last.
+// loaded is the open guard in the kernel, and what was written to it last.
 type loaded struct {
 	Kernel
 	stop     func()                  // ends the reading of events
-	left     map[snapshot.UID]Minors // what an earlier Keeper allowed; nil if the guard is new
+	left     map[snapshot.UID]Minors // that an earlier Keeper allowed; nil for a new guard
 	plan     access
 	planned  bool // plan was written
 	unpinned bool // it ends with this process
-	full     bool // there are more users than the kernel has room for
+	full     bool // the kernel lacks room for some users
 	control  Control
 	deadline time.Time // by the wall clock; zero before the first SetControl
 }
@@ -169,7 +168,7 @@ func (s *lockedKeeper) open(ctx context.Context) (*loaded, error) {
 	return g, nil
 }
 
-// release gives up the guard in the kernel and leaves it as it is.
+// release gives up the guard in the kernel, and leaves it as it is.
 func (s *lockedKeeper) release() {
 	if s.loaded == nil {
 		return
@@ -181,7 +180,7 @@ func (s *lockedKeeper) release() {
 	s.loaded = nil
 }
 
-// allowed is who may open what in the kernel at this moment.
+// allowed is who may open what in the kernel now.
 func (g *loaded) allowed() map[snapshot.UID]Minors {
 	switch {
 	case g == nil:
@@ -192,7 +191,7 @@ func (g *loaded) allowed() map[snapshot.UID]Minors {
 	return g.left
 }
 
-// write writes a plan to the kernel, as far as it differs: permissions before what they are exceptions from.
+// write writes what is new in a plan to the kernel: permissions before what they are exceptions from.
 func (g *loaded) write(p access) error {
 	err := g.SetAllowed(p.Allowed)
 	if g.full = errors.Is(err, ErrFull); err != nil && !g.full {
@@ -207,8 +206,8 @@ func (g *loaded) write(p access) error {
 	return nil
 }
 
-// renew sets mode and lease in the kernel. The deadline in guard.json changes after a third of the lease, or with the
-// mode.
+// renew sets mode and lease in the kernel. The deadline in guard.json changes with the mode, or after a third of the
+// lease.
 func (g *loaded) renew(c Control, now time.Time) error {
 	if err := g.SetControl(c); err != nil {
 		return fmt.Errorf("renew the guard: %w", err)
@@ -232,18 +231,18 @@ type Kernel interface {
 
 // Errors of a Kernel by what the caller does about them.
 var (
-	// ErrFull: there are more users than the guard has room for; the others have no permission. Don't use Enforce.
+	// ErrFull: the guard lacks room for some users, who have no permission. Don't use Enforce.
 	ErrFull = errors.New("too many users for the kernel guard")
-	// ErrRemoved: somebody removed the guard since Open, and every open is allowed. Open it again if that is wanted.
+	// ErrRemoved: the guard was removed since Open, and every open is allowed. Open it again if it is wanted.
 	ErrRemoved = errors.New("the kernel guard was removed")
 )
 
 // Control is what the guard does, and for how long.
 type Control struct {
 	Mode Mode
-	// Lease is how long from now the guard acts. Then it lets everything through. 0 ends it now.
+	// Lease is how long from now the guard acts, and then lets everything through; 0 ends it now.
 	Lease time.Duration
-	// FirstUID is the first uid that is guarded; users below it, and root, are never denied. It is not 0.
+	// FirstUID, not 0, is the first uid that is guarded: users below it are never denied.
 	FirstUID snapshot.UID
 }
 
@@ -252,7 +251,7 @@ type KernelState struct {
 	Control        // Lease is what is left of it
 	Dir     string // of the pins; empty if there are none
 	Allowed map[snapshot.UID]Minors
-	// Lost is how many events there was no room for since the guard began.
+	// Lost is how many events found no room since the guard began.
 	Lost uint64
 }
 
@@ -262,12 +261,12 @@ type EventKind uint16
 // The kinds of events.
 const (
 	Denied    EventKind = iota + 1 // the open failed with EPERM
-	WouldDeny                      // the open was allowed only since the mode is watch
+	WouldDeny                      // the open was allowed only because of the mode watch
 	Opened                         // an allowed open
 )
 
-// Event is an open of a guarded device, or access(2) with R_OK or W_OK, by an ordinary user; Opened also by root. At
-// most ten a second are reported of a kind, user (of Opened, process where it is known) and device.
+// Event is an open, or access(2) with R_OK or W_OK, of a guarded device by an ordinary user; Opened also by root. At
+// most ten a second are reported of a kind, device and user (of Opened, process where it is known).
 type Event struct {
 	Kind  EventKind
 	UID   snapshot.UID // real, in the initial user namespace

@@ -27,9 +27,9 @@ const (
 // Order is what the guard of a host shall do.
 type Order struct {
 	Mode Mode `json:"mode"`
-	// FirstUID is the first uid that is guarded; 0 is that of the host (system.FirstUID).
+	// FirstUID is the first uid that is guarded; 0 is the host's (system.FirstUID).
 	FirstUID snapshot.UID `json:"first_uid,omitempty"`
-	// Exempt users may open every GPU, and every user exempt GPUs.
+	// Exempt users may open every GPU, and every user may open exempt GPUs.
 	ExemptUsers   []snapshot.Username    `json:"exempt_users,omitempty"`
 	ExemptUIDs    []snapshot.UID         `json:"exempt_uids,omitempty"`
 	ExemptDevices []snapshot.DeviceIndex `json:"exempt_devices,omitempty"`
@@ -37,8 +37,7 @@ type Order struct {
 	By            string                 `json:"by"` // who gave it, for people
 	LeaseMS       int64                  `json:"lease_ms,omitempty"`
 
-	// ID is the same in all renewals, and Given is when the order was given last, by the wall clock. Both are
-	// empty before it was given.
+	// ID stays the same in renewals. Given is when the order was last given, by the wall clock. Both are empty before.
 	ID    string    `json:"-"`
 	Given time.Time `json:"-"`
 
@@ -46,7 +45,7 @@ type Order struct {
 	ends   time.Duration // since boot
 }
 
-// Lease is how long the order holds without being given again; it has no meaning in mode off.
+// Lease is how long the order holds without a renewal; it has no meaning in mode off.
 func (o *Order) Lease() time.Duration { return time.Duration(o.LeaseMS) * time.Millisecond }
 
 // Check refuses an order that no host could carry out. The error wraps snapshot.ErrInvalid.
@@ -94,8 +93,8 @@ func (o *Order) First() snapshot.UID {
 	return o.FirstUID
 }
 
-// ExemptsDevice says whether every user may open a device. If the order has the UUIDs of all exempt ones, no index
-// counts: it may be another's by now.
+// ExemptsDevice says whether every user may open a device. If all exempt ones have UUIDs, indices don't count: they may
+// have moved.
 func (o *Order) ExemptsDevice(index snapshot.DeviceIndex, uuid snapshot.GPUUUID) bool {
 	if uuid != "" && len(o.ExemptUUIDs) == len(o.ExemptDevices) {
 		return slices.Contains(o.ExemptUUIDs, uuid)
@@ -116,10 +115,10 @@ const (
 // modeNames are the modes as policies, flags and JSON write them.
 var modeNames = [...]string{Off: "off", Watch: "watch", Enforce: "enforce"}
 
-// Modes are all modes as they are written, for help and completion.
+// Modes are the names of all modes, for help and completion.
 func Modes() []string { return append([]string(nil), modeNames[:]...) }
 
-// ParseMode returns the mode of this name; an error says which there are.
+// ParseMode returns the mode of this name.
 func ParseMode(name string) (Mode, error) {
 	for m, n := range modeNames {
 		if n == name {
@@ -162,14 +161,14 @@ type PolicySetting struct {
 	ExemptUIDs  []snapshot.UID
 }
 
-// At is a time: by the wall clock, for people, and by the kernel's clock, which counts suspended time and is never set.
+// At is a time by the wall clock, for people, and by the kernel's clock, which counts suspended time and is never set.
 type At struct {
 	Time      time.Time
 	BootID    string
 	SinceBoot time.Duration
 }
 
-// Left is how long the order holds from now on; 0 if it doesn't any more.
+// Left is how long the order still holds; 0 if it is over.
 func (o *Order) Left(now At) time.Duration {
 	if o.bootID != now.BootID || now.SinceBoot < o.ends-o.Lease() { // of another boot
 		return 0
@@ -188,13 +187,13 @@ type storedOrder struct {
 }
 
 const (
-	// OrderFile is the name of the order's file in the run folder.
+	// OrderFile is in the run folder.
 	OrderFile   = "guard-order.json"
 	orderLock   = "guard-order.lock"
 	orderSchema = "genv.guard-order/1"
 	maxOrder    = 4 << 20 // bytes
 	maxOrderID  = 256     // bytes
-	// orderLockWithin is how long another writer of the order may take.
+	// orderLockWithin is the time for another writer.
 	orderLockWithin = 2 * time.Second
 )
 
@@ -206,18 +205,18 @@ var orderNote = folder.Note[storedOrder]{
 var (
 	// ErrNoOrder: no order was given since the machine was started.
 	ErrNoOrder = errors.New("the guard has no order")
-	// ErrReplaced: another order was given meanwhile. Don't renew the old one.
+	// ErrReplaced: another order was given. Don't renew the old one.
 	ErrReplaced = errors.New("the guard has got another order")
 )
 
-// GiveOrder gives an order, which replaces the one before. With an empty id it gets a new one. Only root gives orders.
+// GiveOrder gives an order, which replaces the one before; an empty id is a new one. Only root gives orders.
 func GiveOrder(dir string, o Order, id string, now At) (Order, error) {
 	holds, _, err := OfferOrder(dir, o, id, now, func(Order, error) bool { return true })
 	return holds, err
 }
 
-// OfferOrder is GiveOrder, unless the order before shall hold: replaces decides, and gets what ReadOrder returns. No
-// other order is given meanwhile. It returns the order that holds, and whether that is the new one.
+// OfferOrder is GiveOrder if replaces, which gets what ReadOrder returns, says so. No other order is given meanwhile.
+// It returns the order that holds, and whether that is the new one.
 func OfferOrder(dir string, o Order, id string, now At,
 	replaces func(present Order, err error) bool,
 ) (holds Order, given bool, err error) {
@@ -239,7 +238,7 @@ func OfferOrder(dir string, o Order, id string, now At,
 	return holds, given && err == nil, err
 }
 
-// RenewOrder begins an order's lease again. With ErrReplaced another one was given since, which is returned and stays.
+// RenewOrder begins an order's lease again. ErrReplaced: another one was given since, which is returned and stays.
 func RenewOrder(dir string, g Order, now At) (Order, error) {
 	holds, err := locked(dir, func(d *folder.Folder, present Order, err error) (Order, error) {
 		switch {
@@ -256,7 +255,7 @@ func RenewOrder(dir string, g Order, now At) (Order, error) {
 	return holds, err
 }
 
-// WithdrawOrder takes an order back, so that any controller may give one, unless another one was given: ErrReplaced.
+// WithdrawOrder takes an order back, so that any controller may give one. ErrReplaced: another one was given since.
 func WithdrawOrder(dir string, g Order) error {
 	_, err := locked(dir, func(d *folder.Folder, present Order, err error) (Order, error) {
 		switch {
@@ -270,7 +269,7 @@ func WithdrawOrder(dir string, g Order) error {
 	return err
 }
 
-// locked passes to change what ReadOrder returns. No other order is given meanwhile.
+// locked passes to change what ReadOrder returns, under the lock.
 func locked(dir string, change func(d *folder.Folder, present Order, err error) (Order, error)) (Order, error) {
 	d, err := folder.MakePublic(dir) // users read guard.json
 	if err != nil {

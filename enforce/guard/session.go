@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// tick is how often a Keeper looks whether it missed a change, and renews the lease.
+	// tick is how often a Keeper looks for missed changes, and renews the lease.
 	tick = time.Second
 	// lookEvery is how often the state files are read without a change: processes end, and with them environments.
 	lookEvery = 5 * time.Second
@@ -27,11 +27,11 @@ const (
 	listEvery = 30 * time.Second
 )
 
-// lockedKeeper is a Keeper that holds the lock. One goroutine runs its methods.
+// lockedKeeper is a Keeper with the lock. One goroutine runs its methods.
 type lockedKeeper struct {
 	*Keeper
 	watch   *stateWatch
-	learned chan func() // what the workers found
+	learned chan func() // the workers' results
 	glances *worker
 	looks   *worker
 	lists   *worker
@@ -39,9 +39,9 @@ type lockedKeeper struct {
 	denials *denialWriter
 
 	began       snapshot.StartTime // of this process; 0 if unknown
-	order       Order              // the last order; its mode is off if there is none
+	order       Order              // the last one; its mode is off if there is none
 	veto        bool
-	loaded      *loaded // the guard in the kernel; nil while it is off
+	loaded      *loaded // nil while the guard is off
 	failedAt    time.Time
 	view        view
 	versions    disk.Versions
@@ -51,10 +51,10 @@ type lockedKeeper struct {
 	wantedUsers atomic.Pointer[[]snapshot.Username]
 
 	problems problems
-	mode     Mode   // what the guard does now
+	mode     Mode   // of the guard now
 	reason   string // why it is off, or less than was ordered
 	written  Status
-	removed  bool // whatever an earlier Keeper left in the kernel
+	removed  bool // the guard that an earlier Keeper left
 }
 
 func (s *lockedKeeper) run(ctx context.Context) error {
@@ -132,7 +132,7 @@ func (s *lockedKeeper) begin(ctx context.Context) {
 	s.readOrder()
 }
 
-// follow watches the files that matter, where they are now. Where that is not known, the next call finds out.
+// follow watches the files where they are now. If that is not known, the next call finds out.
 func (s *lockedKeeper) follow() {
 	if place, _, err := s.Place(); err == nil {
 		s.watch.follow(s.RunDir, filepath.Dir(s.Veto), place)
@@ -148,14 +148,14 @@ func (s *lockedKeeper) request() {
 	s.looks.request()
 }
 
-// again looks at what may have changed without an event of inotify.
+// again looks for changes without an event of inotify.
 func (s *lockedKeeper) again() {
 	s.follow()
 	if s.order.Mode == Off {
 		return
 	}
 	if place, _, err := s.Place(); err != nil {
-		s.request() // which says why
+		s.request() // reports the error
 	} else if now := disk.VersionsIn(place); now != s.versions {
 		s.versions = now
 		s.request()
@@ -187,7 +187,7 @@ func (s *lockedKeeper) readOrder() {
 	s.problems.set("order", "")
 }
 
-// exists says whether there is a file, or may be: a veto that can't be read is one.
+// exists says whether a file may exist: a veto that can't be read is one.
 func exists(path string) bool {
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)
@@ -195,13 +195,13 @@ func exists(path string) bool {
 }
 
 const (
-	// maxLease is the longest lease that the kernel gets: if its Keeper dies, the guard stays as it was.
+	// maxLease limits the kernel's lease: if its Keeper dies, the guard stays as it was.
 	maxLease = time.Minute
-	// openEvery is how often it is tried to attach a guard that could not be attached.
+	// openEvery is how often attaching a guard is tried again.
 	openEvery = 10 * time.Second
 )
 
-// step does what the order, the state files and the kernel call for at this moment.
+// step does what the order, the state files and the kernel call for.
 func (s *lockedKeeper) step(ctx context.Context) {
 	now, err := s.now()
 	if err != nil {
@@ -224,7 +224,7 @@ func (s *lockedKeeper) now() (At, error) {
 	return Now()
 }
 
-// offReason is why the guard has to be off, or empty.
+// offReason is why the guard has to be off; empty if it has not.
 func (s *lockedKeeper) offReason(now At) string {
 	switch {
 	case s.veto:
@@ -239,7 +239,7 @@ func (s *lockedKeeper) offReason(now At) string {
 	return ""
 }
 
-// turnOff ends the guard in the kernel at once. The first time, that is also one that an earlier Keeper left.
+// turnOff ends the guard in the kernel at once, the first time also one that an earlier Keeper left.
 func (s *lockedKeeper) turnOff(reason string) {
 	s.mode, s.reason = Off, reason
 	if s.loaded == nil && s.removed {
@@ -334,8 +334,8 @@ func (s *lockedKeeper) failed(err error) bool {
 	return true
 }
 
-// wasRemoved follows the removal of the guard: by hand, like an order to turn it off, or as a part of a veto or of an
-// order that this session doesn't know yet.
+// wasRemoved follows the guard's removal: by hand, like an order to turn it off, or with a veto or an order that this
+// session doesn't know yet.
 func (s *lockedKeeper) wasRemoved() {
 	s.readOrder()
 	now, err := s.now()

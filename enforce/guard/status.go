@@ -20,13 +20,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// problems are what administrators have to know, by subject. Each change is logged.
+// problems are what administrators should know, by subject. Changes are logged.
 type problems struct {
 	log zerolog.Logger
 	now map[string]string
 }
 
-// set notes a problem; an empty text ends it.
+// set sets a problem; an empty text ends it.
 func (p *problems) set(about, problem string) {
 	if p.now[about] == problem {
 		return
@@ -39,7 +39,7 @@ func (p *problems) set(about, problem string) {
 	p.log.Warn().Str("about", about).Msg(problem)
 }
 
-// forget ends what was a problem of a guard that is on.
+// forget ends the problems of a guard that is on.
 func (p *problems) forget() {
 	for _, about := range []string{"kernel", "pins", "state", "devices", "users"} {
 		p.set(about, "")
@@ -54,7 +54,7 @@ func (p *problems) list() []string {
 	return list
 }
 
-// publish writes guard.json if something in it has changed.
+// publish writes guard.json if something has changed.
 func (s *lockedKeeper) publish(now At) {
 	next := s.status()
 	next.Time, next.Lost = s.written.Time, s.written.Lost
@@ -93,7 +93,7 @@ func (s *lockedKeeper) status() Status {
 	return st
 }
 
-// users are those who may open devices, by index.
+// users are those who may open devices.
 func (g *loaded) users() []AllowedUser {
 	users := make([]AllowedUser, 0, len(g.plan.Allowed))
 	for _, uid := range slices.Sorted(maps.Keys(g.plan.Allowed)) {
@@ -110,24 +110,24 @@ func (g *loaded) users() []AllowedUser {
 	return users
 }
 
-// Status is what the guard of a host does, as the process that keeps it says in guard.json, for everybody to read.
+// Status is what the guard of a host does, as its Keeper says in guard.json, for everybody to read.
 type Status struct {
 	Schema string `json:"schema"`
-	// Mode is what the kernel does until Until, if the file isn't written again.
+	// Mode is that of the kernel until Until, if the file isn't written again.
 	Mode  Mode      `json:"mode"`
 	Until time.Time `json:"until,omitzero"`
 	Time  time.Time `json:"time"` // of writing
-	// Reason is why the mode is not the one that was ordered, or why it is off.
+	// Reason is why the mode is not the ordered one, or why it is off.
 	Reason string `json:"reason,omitempty"`
 	// Order is the last order, also if its time is over.
 	Order *Order    `json:"order,omitempty"`
-	Given time.Time `json:"given,omitzero"` // when it was given last
+	Given time.Time `json:"given,omitzero"` // when it was last given
 	Veto  bool      `json:"veto,omitempty"`
 
 	Keeper snapshot.PID `json:"keeper,omitempty"`
-	// KeeperStart tells the Keeper from a later process with its PID; 0 if unknown.
+	// KeeperStart distinguishes the Keeper from a later process with its PID; 0 if unknown.
 	KeeperStart snapshot.StartTime `json:"keeper_start,omitempty"`
-	// Unpinned: the guard is in the process of its Keeper, and ends with that.
+	// Unpinned: the guard is in its Keeper's process, and ends with it.
 	Unpinned bool         `json:"unpinned,omitempty"`
 	FirstUID snapshot.UID `json:"first_uid,omitempty"`
 	Devices  []Device     `json:"devices"`
@@ -135,7 +135,7 @@ type Status struct {
 	Users        []AllowedUser `json:"users"`
 	UsersLeftOut int           `json:"users_left_out,omitempty"`
 	Problems     []string      `json:"problems,omitempty"`
-	// Lost is how many opens were not reported since the guard began: too many at once.
+	// Lost is how many opens, too many at once, were not reported since the guard began.
 	Lost uint64 `json:"lost,omitempty"`
 }
 
@@ -148,7 +148,7 @@ type Device struct {
 	Why     string               `json:"why,omitempty"` // why it isn't
 }
 
-// AllowedUser is a user who may open guarded devices. The name is not in guard.json.
+// AllowedUser may open guarded devices. guard.json doesn't have the name.
 type AllowedUser struct {
 	UID     snapshot.UID           `json:"uid"`
 	Devices []snapshot.DeviceIndex `json:"devices"`
@@ -160,7 +160,7 @@ const (
 	statusFile   = "guard.json"
 	statusSchema = "genv.guard/1"
 	maxStatus    = 1 << 20 // bytes
-	// MaxUsers is how many users are listed at most.
+	// MaxUsers limits the users that are listed.
 	MaxUsers = 500
 )
 
@@ -186,7 +186,7 @@ func WriteStatus(dir string, s Status) error {
 	return statusNote.Publish(dir, s)
 }
 
-// ReadStatus reads it. The error wraps ErrNoStatus, folder.ErrUnsafe or snapshot.ErrInvalid.
+// ReadStatus reads guard.json. The error wraps ErrNoStatus, folder.ErrUnsafe or snapshot.ErrInvalid.
 func ReadStatus(dir string) (Status, error) {
 	s, err := statusNote.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -195,7 +195,7 @@ func ReadStatus(dir string) (Status, error) {
 	return s, err
 }
 
-// Now is the mode that the kernel is in at a time.
+// Now is the kernel's mode at a time.
 func (s *Status) Now(at time.Time) Mode {
 	if !at.Before(s.Until) {
 		return Off
@@ -205,7 +205,7 @@ func (s *Status) Now(at time.Time) Mode {
 
 const awaitEvery = 5 * time.Millisecond
 
-// Await waits until the kernel lets a user open devices that were attached, if a guard is on, or until ctx ends.
+// Await waits until the kernel lets a user open attached devices, if a guard is on, or until ctx ends.
 func Await(ctx context.Context, runDir string, uid snapshot.UID, devices []snapshot.DeviceIndex) {
 	for {
 		s, err := ReadStatus(runDir)
@@ -220,7 +220,7 @@ func Await(ctx context.Context, runDir string, uid snapshot.UID, devices []snaps
 	}
 }
 
-// lets says whether the user may open these devices, or will not be found among those who may.
+// lets says whether the user may open these devices, or can't be found among those who may.
 func (s *Status) lets(uid snapshot.UID, devices []snapshot.DeviceIndex) bool {
 	if uid == 0 || uid < s.FirstUID || s.UsersLeftOut > 0 {
 		return true

@@ -18,10 +18,10 @@ import (
 
 // view is what a session knows of the host.
 type view struct {
-	look   *evidence               // the last good one; nil for none yet
+	look   *evidence               // the last good one; nil for none
 	glance *evidence               // newer than look, or nil
 	kept   map[snapshot.UID]Minors // what was allowed before there was doubt
-	doubt  string                  // why nothing is taken away from users now, or empty
+	doubt  string                  // why nothing may be taken away now, or empty
 
 	devices []hardware.BusDevice
 	known   bool // there was a list of devices
@@ -29,7 +29,7 @@ type view struct {
 	users exempted
 }
 
-// looked notes what a look at the state files saw. allowed is what is allowed so far.
+// looked adds a look at the state files. allowed is what is allowed so far.
 func (v *view) looked(e evidence, allowed map[snapshot.UID]Minors) {
 	v.doubt = e.doubt()
 	overtaken := v.glance != nil && e.begun.Before(v.glance.begun)
@@ -48,23 +48,23 @@ func (v *view) looked(e evidence, allowed map[snapshot.UID]Minors) {
 	}
 }
 
-// reset forgets what the state files said, since it gets old while the guard is off.
+// reset forgets the state files, which change while the guard is off.
 func (v *view) reset() { v.look, v.glance, v.kept, v.doubt = nil, nil, nil, "" }
 
-// tookOver notes what an earlier Keeper allowed: it holds until the first good look.
+// tookOver adds what an earlier Keeper allowed, which holds until the first good look.
 func (v *view) tookOver(allowed map[snapshot.UID]Minors) {
 	if v.look == nil || v.doubt != "" {
 		v.kept = allowed
 	}
 }
 
-// lateAfter is how soon a look has to follow a glance. A process that can't be read may delay looks for
-// as long as its user likes.
+// lateAfter is the time for a look after a glance: a process that can't be read may delay looks for as long as its user
+// likes.
 const lateAfter = 2 * time.Second
 
-// decides is the evidence that may take access away: the last look. If no look followed a glance for lateAfter, the
-// glance may, with what the last look said of processes. A glance never may before the first look, or if it found the
-// files empty: any user can empty them unless only root writes them.
+// decides is the evidence that may take access away: the last look. If none followed a glance within lateAfter, it is
+// the glance, with what the last look said of processes; but never before the first look or with empty files, unless
+// only root writes them: any user can empty them.
 func (v *view) decides() *evidence {
 	g := v.glance
 	switch {
@@ -86,33 +86,29 @@ func (v *view) decides() *evidence {
 	return &late
 }
 
-// plan is who may open what. ok is false as long as too little is known to deny anything.
+// plan is who may open what; ok is false while too little is known to deny anything.
 func (v *view) plan(o *Order) (_ access, ok bool) {
 	look := v.decides()
 	if look == nil && v.kept == nil || !v.known {
 		return access{}, false
 	}
-	facts := facts{
-		Files: &state.Files{}, Devices: v.devices, Order: o,
-		ExemptUIDs: slices.Concat(o.ExemptUIDs, v.users.uids),
+	if look == nil {
+		look = &evidence{}
 	}
-	if look != nil {
-		facts.Files, facts.Proven = &look.files, look.proven
-	}
-	p := accessOf(facts)
+	exempt := slices.Concat(o.ExemptUIDs, v.users.uids)
+	p := accessOf(look, v.devices, o, exempt)
 	if v.glance != nil {
-		facts.Files, facts.Proven = &v.glance.files, v.glance.proven
-		p = p.with(accessOf(facts).Allowed)
+		p = p.with(accessOf(v.glance, v.devices, o, exempt).Allowed)
 	}
 	return p.with(v.kept), true
 }
 
-// listed notes the list of devices, or why there is none.
+// listed sets the devices, or why they can't be listed.
 func (s *lockedKeeper) listed(devices []hardware.BusDevice, err error) {
 	s.listedAt = time.Now()
 	problem := ""
 	switch {
-	case err != nil: // those that were known are still there
+	case err != nil: // the known ones are still there
 		problem = "the GPUs can't be listed: " + err.Error()
 	case len(devices) == 0:
 		problem = "the driver has no GPUs: nothing is guarded"
@@ -128,11 +124,11 @@ func (s *lockedKeeper) listed(devices []hardware.BusDevice, err error) {
 type exempted struct {
 	names   []snapshot.Username
 	uids    []snapshot.UID
-	missing string // the problem of names that no user has; empty for none
+	missing string // the problem of names without a user; empty for none
 	err     error  // why some are unknown
 }
 
-// knowsUsers says whether the uids of the exempt users are known.
+// knowsUsers returns an error unless all exempt users' uids are known.
 func (v *view) knowsUsers(o *Order) error {
 	switch {
 	case len(o.ExemptUsers) == 0:
@@ -143,7 +139,7 @@ func (v *view) knowsUsers(o *Order) error {
 	return v.users.err
 }
 
-// askForUsers looks up the uids of exempt users as long as not all are known.
+// askForUsers looks up the exempt users' uids while some are unknown.
 func (s *lockedKeeper) askForUsers() {
 	o := &s.order
 	if len(o.ExemptUsers) == 0 {
@@ -159,7 +155,7 @@ func (s *lockedKeeper) askForUsers() {
 	}
 }
 
-// usersWithin bounds the time for finding out uids.
+// usersWithin bounds the look-up of uids.
 const usersWithin = 10 * time.Second
 
 func (k *Keeper) resolve(ctx context.Context, names []snapshot.Username) exempted {
@@ -182,7 +178,7 @@ func (k *Keeper) resolve(ctx context.Context, names []snapshot.Username) exempte
 	return e
 }
 
-// evidence is what the state files say, and what the kernel says about it.
+// evidence is what the state files say, and the kernel about it.
 type evidence struct {
 	begun  time.Time // when reading began
 	owned  bool      // only root may write the files
@@ -191,7 +187,7 @@ type evidence struct {
 	err    error // why there is no evidence at all
 }
 
-// doubt is why nothing may be taken away from users because of it; empty for none.
+// doubt is why nothing may be taken away because of it; empty for none.
 func (e *evidence) doubt() string {
 	switch {
 	case e.err != nil:
@@ -202,11 +198,11 @@ func (e *evidence) doubt() string {
 	return ""
 }
 
-// maxStateFile bounds a state file, in bytes, as package disk does.
+// maxStateFile bounds a state file, in bytes, as in package disk.
 const maxStateFile = 8 << 20
 
-// glance reads the state files as they are, without a lock and without a cleanup: whatever else hangs, a new attachment
-// is noticed. It takes something away only where a look is late: a file may be half written.
+// glance reads the state files as they are, without lock and cleanup, so that new attachments are noticed whatever
+// hangs. A file may be half written: a glance takes something away only if a look is late.
 func (k *Keeper) glance() evidence {
 	e := evidence{begun: time.Now()}
 	var place string
@@ -231,7 +227,7 @@ func (k *Keeper) glance() evidence {
 	return e
 }
 
-// look reads the state files as every genv does, which removes what has ended.
+// look reads the state files as every genv does, and removes what has ended.
 func (k *Keeper) look(ctx context.Context) evidence {
 	e := evidence{begun: time.Now()}
 	if _, e.owned, e.err = k.Place(); e.err != nil {
@@ -246,8 +242,8 @@ func (k *Keeper) look(ctx context.Context) evidence {
 	return e
 }
 
-// prove says which environments are their user's: those in which a living process of that uid is registered, or after a
-// cleanup a Jupyter kernel. If only root may write the files, or if no PID means anything here, all are.
+// prove says which environments are their user's: those with a registered living process of that uid, or after a
+// cleanup a Jupyter kernel. All are if only root may write the files, or if PIDs mean nothing here.
 func (k *Keeper) prove(files *state.Files, owned, clean bool) map[registration]bool {
 	proven := make(map[registration]bool, len(files.Environments))
 	asked := map[snapshot.PID]system.ProcessStatus{}

@@ -11,20 +11,20 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-// stateWatch notifies of changes of files with some names in some folders. follow finds folders that were replaced or
-// made again. Changes may be missed, as where the kernel has no inotify instance left.
+// stateWatch notifies of changed files by name in folders; follow adds new and replaced folders. It may miss changes,
+// as where the kernel has no inotify instance left.
 type stateWatch struct {
 	names   []string
 	changed chan struct{} // a change in at least one folder; buffered
 	file    *os.File      // nil for no inotify
 }
 
-// watchEvents are the changes of files in a folder, and of the folder itself. IN_MODIFY is
-// for 1.4.3, which writes in place and may keep the file open.
+// watchEvents are changes of files and of the folder. IN_MODIFY is for 1.4.3, which writes in place and may keep the
+// file open.
 const watchEvents = unix.IN_CLOSE_WRITE | unix.IN_MODIFY | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_CREATE |
 	unix.IN_DELETE | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ATTRIB | unix.IN_ONLYDIR
 
-// newStateWatch returns a watch that follows no folder yet. With an error there is no inotify, and it never notifies.
+// newStateWatch returns a watch without folders. With an error there is no inotify, and it never notifies.
 func newStateWatch(names ...string) (*stateWatch, error) {
 	w := &stateWatch{names: names, changed: make(chan struct{}, 1)}
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
@@ -35,7 +35,7 @@ func newStateWatch(names ...string) (*stateWatch, error) {
 	return w, nil
 }
 
-// follow begins to watch those folders that are not watched: new ones, and those that were replaced.
+// follow begins to watch new and replaced folders.
 func (w *stateWatch) follow(dirs ...string) {
 	if w.file == nil {
 		return
@@ -46,7 +46,7 @@ func (w *stateWatch) follow(dirs ...string) {
 	}
 	_ = conn.Control(func(fd uintptr) { // fails once run has ended
 		for _, dir := range dirs {
-			_, _ = unix.InotifyAddWatch(int(fd), dir, watchEvents) // one that is missing may be made later
+			_, _ = unix.InotifyAddWatch(int(fd), dir, watchEvents) // a missing one may be made later
 		}
 	})
 }
@@ -80,13 +80,13 @@ func (w *stateWatch) run(ctx context.Context) {
 // worker does one kind of work on request in its own goroutine, since it may hang. Requests while it is busy are one.
 type worker struct {
 	requests chan struct{}
-	ended    chan struct{} // closed when its goroutine has ended
+	ended    chan struct{} // closed with its goroutine's end
 }
 
 // maxPause bounds how long a worker rests.
 const maxPause = time.Second
 
-// startWorker starts a worker. What its work returns is sent to learned.
+// startWorker starts a worker that sends its results to learned.
 func startWorker(ctx context.Context, learned chan<- func(), work func(context.Context) func()) *worker {
 	w := &worker{requests: make(chan struct{}, 1), ended: make(chan struct{})}
 	go func() {
@@ -110,7 +110,7 @@ func startWorker(ctx context.Context, learned chan<- func(), work func(context.C
 	return w
 }
 
-// wait waits until the worker has ended after its context, for a moment: it may hang.
+// wait waits up to maxPause for the end of the worker, which may hang.
 func (w *worker) wait() {
 	select {
 	case <-w.ended:
@@ -118,7 +118,8 @@ func (w *worker) wait() {
 	}
 }
 
-// rest waits four times as long as the work took: who changes large state files all the time gets a fifth of a CPU.
+// rest waits four times as long as the work took, so that large state files that change all the time take a fifth of a
+// CPU.
 func rest(ctx context.Context, worked time.Duration) {
 	if worked < time.Millisecond {
 		return

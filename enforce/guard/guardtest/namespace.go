@@ -1,6 +1,5 @@
-// Package guardtest runs the tests of a package where they may guard devices: in a mount
-// namespace of their own, with device nodes, a bpffs and cgroup2, of which nothing is seen
-// outside. No test attaches anything to the root cgroup of the machine.
+// Package guardtest runs tests that may guard devices: in their own mount namespace, with device nodes, a bpffs and
+// cgroup2, unseen outside. No test attaches anything to the machine's root cgroup.
 //
 //	func TestMain(m *testing.M) { os.Exit(guardtest.Main(m, nil)) }
 //	func TestX(t *testing.T) { guardtest.Need(t); cgroup := filepath.Join(guardtest.Place(), "cgroup", …) }
@@ -22,7 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// RoleVariable says what a process of the tests' program is: tests set it for their children.
+// RoleVariable says what a process of the tests' program is.
 const RoleVariable = "GENV_GUARD_TEST_ROLE"
 
 // inside is the role of the process that runs the tests.
@@ -33,11 +32,10 @@ var (
 	errUnavailable = errors.New("this is not root")
 )
 
-// Place is the folder of the tests' own mounts: bpf, cgroup, and a tmpfs for device nodes.
+// Place is the folder of the tests' mounts: bpf, cgroup, and a tmpfs for device nodes.
 func Place() string { return place }
 
-// Main runs the tests, and returns their exit code. As root they run in a namespace, in which
-// prepare makes what else they need; nil for nothing.
+// Main runs the tests, as root in a namespace after prepare, if set, and returns their exit code.
 func Main(m *testing.M, prepare func() error) int {
 	switch {
 	case os.Getenv(RoleVariable) == inside:

@@ -21,10 +21,10 @@ type cgroup struct {
 	id   uint64 // as links report it: the folder's inode number
 }
 
-// rootID is the ID of a hierarchy's root.
+// rootID is the id of a hierarchy's root.
 const rootID = 1
 
-// findCgroup looks at the folder, or finds the root of the cgroup2 hierarchy.
+// findCgroup looks at the folder, or by default at the root of the cgroup2 hierarchy.
 func findCgroup(path string) (cgroup, error) {
 	if path == "" {
 		mounts, err := proc.FS{}.Mounts()
@@ -49,7 +49,7 @@ func findCgroup(path string) (cgroup, error) {
 	return cgroup{path: path, id: s.Ino}, nil
 }
 
-// cgroup2Mount finds in /proc/PID/mountinfo where the root of the cgroup2 hierarchy is mounted.
+// cgroup2Mount finds the mounted root of the cgroup2 hierarchy in /proc/PID/mountinfo.
 func cgroup2Mount(mountinfo string) (string, error) {
 	for m := range proc.ParseMounts(mountinfo, " - cgroup2 ") {
 		if m.Kind == "cgroup2" && m.Root == "/" {
@@ -63,7 +63,7 @@ func cgroup2Mount(mountinfo string) (string, error) {
 // unescaped undoes how mountinfo writes paths.
 var unescaped = strings.NewReplacer(`\134`, `\`, `\040`, " ", `\011`, "\t", `\012`, "\n")
 
-// attach attaches the program next to others. It is in the kernel already, so EPERM can't be a missing permission.
+// attach attaches the program, which is in the kernel already, next to others. So EPERM can't be a missing permission.
 func (c cgroup) attach(program *ebpf.Program) (l bpfLink, id uint32, err error) {
 	folder, err := os.Open(c.path)
 	if err != nil {
@@ -89,11 +89,11 @@ type Program struct {
 	ID     uint32 `json:"id"`             // as bpftool shows it
 	Name   string `json:"name,omitempty"` // as its maker called it
 	Cgroup string `json:"cgroup"`         // its folder
-	// Exclusive says that it admits no guard: it has no BPF_F_ALLOW_MULTI.
+	// Exclusive: it admits no guard, without BPF_F_ALLOW_MULTI.
 	Exclusive bool `json:"in_the_way"`
 }
 
-// programs lists the programs of others at the cgroup and above it.
+// programs lists others' programs at the cgroup and above it.
 func (c cgroup) programs() ([]Program, error) {
 	var all []Program
 	for path, own := c.path, true; ; path, own = filepath.Dir(path), false {
@@ -116,7 +116,7 @@ const (
 )
 
 // programsAt lists the programs of one folder. At the guard's own one each needs BPF_F_ALLOW_MULTI; above it, one that
-// may be overridden isn't an obstacle.
+// may be overridden is no obstacle.
 func programsAt(path string, own bool) ([]Program, error) {
 	ids, flags, err := queryPrograms(path)
 	if err != nil {
@@ -146,10 +146,10 @@ func nameOf(id uint32) string {
 	return info.Name
 }
 
-// maxPrograms is more than the kernel lets anybody attach to a cgroup.
+// maxPrograms is more than the kernel lets be attached to a cgroup.
 const maxPrograms = 64
 
-// queryPrograms is BPF_PROG_QUERY, with the flags that the library leaves out.
+// queryPrograms is BPF_PROG_QUERY, with the flags, which the library leaves out.
 func queryPrograms(path string) (ids []uint32, flags uint32, err error) {
 	folder, err := os.Open(path)
 	if err != nil {
@@ -174,11 +174,11 @@ func queryPrograms(path string) (ids []uint32, flags uint32, err error) {
 	return ids[:query.count], query.attachFlags, nil
 }
 
-// bpfLink is a bpf_link: while a descriptor or a pin of it exists, the program is attached. The library's link package
-// asks the kernel for features at each start, and closes links that become unreachable.
+// bpfLink is a bpf_link: its program is attached while a descriptor or a pin of it exists. The library's link package
+// asks the kernel for features at each start, and closes unreachable links.
 type bpfLink int
 
-// The commands of bpf(2) that are used here.
+// Commands of bpf(2).
 const (
 	cmdObjPin     = 6
 	cmdObjGet     = 7
@@ -209,7 +209,7 @@ func newLink(program *ebpf.Program, cgroup *os.File) (bpfLink, error) {
 	return bpfLink(fd), nil
 }
 
-// pinnedLink opens the link that is pinned at the path.
+// pinnedLink opens the link at the path.
 func pinnedLink(path string) (bpfLink, error) {
 	fd, err := withPath(cmdObjGet, path, 0)
 	if err != nil {
@@ -258,13 +258,13 @@ func (l bpfLink) update(program *ebpf.Program) error {
 	return err
 }
 
-// detach ends what the link does, no matter who holds it. Kernels before 5.9 can't.
+// detach ends the link, whoever holds it. Kernels before 5.9 can't.
 func (l bpfLink) detach() error {
 	_, err := bpf(cmdLinkDetach, &struct{ link uint32 }{uint32(l)})
 	return err
 }
 
-// facts are the link's id, and its cgroup: 0 for a link that is detached.
+// facts are the link's id and its cgroup, 0 for a detached link.
 func (l bpfLink) facts() (id uint32, cgroup uint64, err error) {
 	var info struct {
 		kind, id, program, _ uint32

@@ -1,13 +1,13 @@
 // Package kernel is the guard inside the kernel: a BPF program at the root of cgroup2 that denies, or only reports, a
-// user's open of a device. It knows minor numbers and uids; who may use what, and for how long, package guard decides.
+// user's open of a device. It knows minors and uids; package guard decides who may use what, and for how long.
 //
 // The program lets an open through unless all of this is certain: it is an open of a guarded NVIDIA device node
 // (character device, major 195), the lease has not ended, the process's real uid is an ordinary user's, and that uid
 // has no permission for the minor. Other nodes of the driver (nvidiactl, nvidia-modeset, nvidia-uvm, nvidia-caps) and
-// mknod(2) are never denied. Descriptors that are open already stay usable.
+// mknod(2) are never denied. Open descriptors stay usable.
 //
-// The program and its maps are pinned in a bpffs, and so outlive the process until the lease ends; the next process
-// takes them over without a gap. Probe says what a kernel lacks; Open then fails with ErrUnsupported.
+// The program and its maps are pinned in a bpffs, and outlive the process until the lease ends; the next process takes
+// them over without a gap. Probe says what a kernel lacks; Open then fails with ErrUnsupported.
 //
 //	g, err := kernel.Open(kernel.Location{})
 //	err = g.SetMinors(guarded)
@@ -40,16 +40,16 @@ const DefaultDir = "/sys/fs/bpf/genv"
 
 // Location says where the guard is.
 type Location struct {
-	Dir      string // for the pins, in a mounted bpffs, made for root alone; empty for DefaultDir
-	Unpinned bool   // the guard is kept in this process, and ends with it
-	Cgroup   string // the folder in a cgroup2 hierarchy to guard, with all below it; empty for its root
+	Dir      string // for the pins, in a bpffs, made for root alone; empty for DefaultDir
+	Unpinned bool   // the guard ends with this process
+	Cgroup   string // the folder in cgroup2 to guard, with all below it; empty for its root
 
-	major int32 // of the devices; 0 is the NVIDIA driver's. Tests have no such driver
+	major int32 // of the devices; 0 is the NVIDIA driver's, which tests lack
 }
 
 func (o Location) deviceMajor() int32 { return cmp.Or(o.major, nvidiaMajor) }
 
-// Guard is the guard in the kernel. Its methods can be called at the same time.
+// Guard is the guard in the kernel. It is safe for concurrent use.
 type Guard struct {
 	dir    string // "" if unpinned
 	cgroup cgroup
@@ -62,11 +62,11 @@ type Guard struct {
 	closed  bool
 }
 
-// noLink is in place of a link that only its pin holds.
+// noLink replaces a link that only its pin holds.
 const noLink bpfLink = -1
 
-// Open attaches the guard, or takes over the one that is pinned, and replaces its program by this version's without a
-// gap. A new guard allows everything until SetControl.
+// Open attaches the guard, or takes over the pinned one and replaces its program by this version's without a gap. A new
+// guard allows everything until SetControl.
 func Open(o Location) (*Guard, error) {
 	cg, err := findCgroup(o.Cgroup)
 	if err != nil {
@@ -92,7 +92,7 @@ func Open(o Location) (*Guard, error) {
 	return openPinned(dir, cg, o.deviceMajor())
 }
 
-// openPinned attaches a new guard and pins it, the link last: what a process that is killed here leaves guards nothing.
+// openPinned attaches a new guard and pins the link last: if the process is killed before, nothing is guarded.
 func openPinned(dir string, cg cgroup, major int32) (*Guard, error) {
 	g, err := openUnpinned(cg, major)
 	if err != nil {
@@ -104,7 +104,7 @@ func openPinned(dir string, cg cgroup, major int32) (*Guard, error) {
 	if err != nil {
 		return nil, errors.Join(err, g.Close(), Remove(dir))
 	}
-	// From here the pin alone holds the link: removing it by hand ends the guard at once.
+	// Only the pin holds the link from here on: removing it by hand ends the guard at once.
 	g.dir = dir
 	err = g.link.Close()
 	g.link = noLink
@@ -131,7 +131,7 @@ func openUnpinned(cg cgroup, major int32) (*Guard, error) {
 	return &Guard{cgroup: cg, linkID: id, maps: m, allowed: map[snapshot.UID]guard.Minors{}, link: l}, nil
 }
 
-// Close ends the use of the guard by this process. A pinned one acts until its lease ends; another one is gone.
+// Close ends this process's use of the guard. A pinned one acts until its lease ends; another one is gone.
 func (g *Guard) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -176,14 +176,14 @@ func (g *Guard) checkLink(l bpfLink) error {
 	return nil
 }
 
-// control is Control as the program reads it: an element of a hash map, which the kernel replaces as a whole.
+// control is Control as the program reads it: a hash map's element, which the kernel replaces as a whole.
 type control struct {
 	Deadline uint64 // CLOCK_BOOTTIME, ns
 	Mode     uint32
 	FirstUID uint32
 }
 
-// SetControl sets mode, lease and first uid, all at once. ErrRemoved means that nothing is guarded any more.
+// SetControl sets mode, lease and first uid at once. ErrRemoved means that nothing is guarded any more.
 func (g *Guard) SetControl(c guard.Control) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -204,7 +204,7 @@ func (g *Guard) SetControl(c guard.Control) error {
 	return nil
 }
 
-// readControl is what the guard does now; a guard for which none was ever set is off.
+// readControl is what the guard does now; off if that was never set.
 func (m *maps) readControl() (guard.Control, error) {
 	var v control
 	switch err := m.control.Lookup(uint32(0), &v); {
@@ -221,13 +221,13 @@ func (m *maps) readControl() (guard.Control, error) {
 	return guard.Control{Mode: guard.Mode(v.Mode), Lease: left, FirstUID: snapshot.UID(v.FirstUID)}, nil
 }
 
-// errNotPinned: there is no guard to take over, or one that can't be taken over.
+// errNotPinned: no guard can be taken over.
 var errNotPinned = errors.New("no guard is pinned")
 
 // linkPin is the pin of the link: while it exists, the guard is attached.
 func linkPin(dir string) string { return filepath.Join(dir, "link") }
 
-// makeDir makes the folder of the pins, for its owner alone, if its parent is a bpffs.
+// makeDir makes the pins' folder, for its owner alone, if its parent is a bpffs.
 func makeDir(dir string) error {
 	if err := isBPFFS(filepath.Dir(dir)); err != nil {
 		return err
@@ -262,7 +262,7 @@ func isBPFFS(dir string) error {
 	return nil
 }
 
-// takeOver continues with what is pinned in dir. errNotPinned means that there is nothing to continue with.
+// takeOver continues with what is pinned in dir; errNotPinned if that can't be done.
 func takeOver(dir string, cg cgroup, major int32) (*Guard, error) {
 	l, err := pinnedLink(linkPin(dir))
 	switch {
@@ -297,7 +297,7 @@ func takeOver(dir string, cg cgroup, major int32) (*Guard, error) {
 	return g, nil
 }
 
-// replaceProgram lets the link run this version's program from now on.
+// replaceProgram has the link run this version's program.
 func (m *maps) replaceProgram(l bpfLink, major int32) error {
 	program, _, err := m.load(major)
 	if err != nil {
@@ -307,7 +307,7 @@ func (m *maps) replaceProgram(l bpfLink, major int32) error {
 	return classify("replace the program", l.update(program))
 }
 
-// Remove ends the guard that is pinned in dir at once, like removing the folder by hand. None there is no error.
+// Remove ends the guard that is pinned in dir, if any, at once, like removing the folder by hand.
 func Remove(dir string) error {
 	dir = cmp.Or(dir, DefaultDir)
 	if l, err := pinnedLink(linkPin(dir)); err == nil {
@@ -327,7 +327,7 @@ func Remove(dir string) error {
 	return nil
 }
 
-// State reads it from the kernel. ErrRemoved means that there is no guard any more.
+// State reads the state from the kernel. ErrRemoved means that there is no guard any more.
 func (g *Guard) State() (guard.KernelState, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -337,8 +337,7 @@ func (g *Guard) State() (guard.KernelState, error) {
 	return g.maps.state(g.dir)
 }
 
-// Inspect reads what is pinned and changes nothing: for a process that only looks. ErrRemoved means that no guard is
-// pinned.
+// Inspect only reads the state of the pinned guard. ErrRemoved means that none is pinned.
 func Inspect(dir string) (guard.KernelState, error) {
 	dir = cmp.Or(dir, DefaultDir)
 	l, err := pinnedLink(linkPin(dir))
@@ -376,7 +375,7 @@ func (m *maps) state(dir string) (guard.KernelState, error) {
 	return s, nil
 }
 
-// inspectError says whether there is no guard, or whether it can't be read.
+// inspectError says whether there is no guard, or it can't be read.
 func inspectError(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w, or never was there: %w", guard.ErrRemoved, err)

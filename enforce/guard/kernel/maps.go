@@ -22,25 +22,25 @@ const (
 	minorCount = 256
 )
 
-// maps are what the program and this process share.
+// maps are shared by the program and this process.
 type maps struct {
 	control *ebpf.Map // hash of one element: control
 	minors  *ebpf.Map // array: the flags of each minor
 	allowed *ebpf.Map // hash: Minors of each uid
 	events  *ebpf.Map // ring buffer: record
-	limits  *ebpf.Map // LRU: when the last event of its kind, uid or process, and minor was
-	lost    *ebpf.Map // array of one element: events for which the ring buffer had no room
+	limits  *ebpf.Map // LRU: when the last event of a kind, uid or process, and minor was
+	lost    *ebpf.Map // array of one element: events that the ring buffer had no room for
 }
 
-// namedMap is a map of maps, its specification, and the name of its pin.
+// namedMap is a map with the name of its pin and its specification.
 type namedMap struct {
 	name string
 	m    **ebpf.Map
 	spec ebpf.MapSpec
 }
 
-// all lists the maps. The hashes are not allocated beforehand: then the program can't read an element that serves
-// another key by now.
+// all lists the maps. The hashes are not preallocated, so that the program can't read an element that another key has
+// by now.
 func (m *maps) all() []namedMap {
 	return []namedMap{
 		{"control", &m.control, ebpf.MapSpec{
@@ -76,7 +76,7 @@ func createMaps() (*maps, error) {
 	return m, nil
 }
 
-// unlimitMemlock lifts the limit that kernels before 5.11 count BPF maps toward.
+// unlimitMemlock lifts the limit that counts BPF maps before Linux 5.11.
 func unlimitMemlock() error {
 	return unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY})
 }
@@ -106,7 +106,7 @@ func (m *maps) pin(dir string) error {
 	return nil
 }
 
-// close closes the file descriptors; what is pinned, or used by the program, stays.
+// close closes the descriptors; what is pinned or used by the program stays.
 func (m *maps) close() {
 	for _, each := range m.all() {
 		if *each.m != nil {
@@ -139,8 +139,8 @@ func parseRecord(b []byte) (e guard.Event, ok bool) {
 	}, true
 }
 
-// Events calls handle with each event, oldest first, until the context ends, with its error. Each is read once, so a
-// machine has one reader at a time; until then they are kept as far as the buffer has room.
+// Events calls handle with each event, oldest first, until ctx ends, with its error. A machine has one reader at a
+// time, since each event is read once; until then the buffer keeps what it has room for.
 func (g *Guard) Events(ctx context.Context, handle func(guard.Event)) error {
 	reader, err := ringbuf.NewReader(g.maps.events)
 	if err != nil {
@@ -163,11 +163,11 @@ func (g *Guard) Events(ctx context.Context, handle func(guard.Event)) error {
 	}
 }
 
-// MaxUsers is how many users the guard has room for.
+// MaxUsers limits the users of a guard.
 const MaxUsers = 65536
 
-// SetAllowed says which minors each user may open; others may open no guarded one. Only what differs is written, and
-// permissions are given before others are taken away. With ErrFull, some users have no permission; the rest was set.
+// SetAllowed says which minors each user may open; others may open no guarded one. Only differences are written, and
+// permissions are given before others are taken away. With ErrFull, some users have none; the rest is set.
 func (g *Guard) SetAllowed(allowed map[snapshot.UID]guard.Minors) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -183,14 +183,14 @@ func (g *Guard) SetAllowed(allowed map[snapshot.UID]guard.Minors) error {
 		}
 		delete(g.allowed, uid)
 	}
-	left, err := g.give(allowed) // those who were taken out have left room
+	left, err := g.give(allowed) // there may be room now
 	if err != nil || left == 0 {
 		return err
 	}
 	return fmt.Errorf("%w: %d of %d have no permission", guard.ErrFull, left, len(allowed))
 }
 
-// give writes the permissions that differ from what is written already, and says how many users there was no room for.
+// give writes permissions that differ from the written ones, and returns how many users there was no room for.
 func (g *Guard) give(allowed map[snapshot.UID]guard.Minors) (left int, err error) {
 	for uid, minors := range allowed {
 		if now, ok := g.allowed[uid]; ok && now == minors {
@@ -223,7 +223,7 @@ func (m *maps) readAllowed() (map[snapshot.UID]guard.Minors, error) {
 	return allowed, nil
 }
 
-// SetMinors says which devices are guarded. Allowed opens of these are events, too, as long as the lease lasts.
+// SetMinors sets the guarded devices. Allowed opens of these are events, too, while the lease lasts.
 func (g *Guard) SetMinors(guarded guard.Minors) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

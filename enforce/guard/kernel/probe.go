@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ability is something that the guard needs or can make use of.
+// Ability is something that the guard needs or can use.
 type Ability struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
@@ -21,18 +21,18 @@ type Ability struct {
 	Detail string `json:"detail,omitempty"` // where it is, or why it is missing
 }
 
-// Support is what the kernel of this machine can do for a guard, and who else judges opens of devices in the same
-// cgroup or above it.
+// Support is what this machine's kernel can do for a guard, and who else judges opens of devices at or above the
+// cgroup.
 type Support struct {
 	Possible  bool      `json:"possible"`
 	Why       string    `json:"why,omitempty"` // why it isn't
 	Abilities []Ability `json:"abilities"`
 	Programs  []Program `json:"programs"`
-	// Err is nil if Open can work, with Location.Unpinned if there isn't a bpffs; otherwise it has a class below.
+	// Err has a class below; nil if Open can work, without a bpffs with Location.Unpinned.
 	Err error `json:"-"`
 }
 
-// Probe says what is there and what is missing, without attaching or pinning anything.
+// Probe says what is there and what is missing. It attaches and pins nothing.
 func Probe(o Location) Support { return gather(o).report() }
 
 type probedFacts struct {
@@ -61,7 +61,7 @@ func gather(o Location) probedFacts {
 	return f
 }
 
-// tryLoading puts the program into the kernel for a moment, attached to nothing.
+// tryLoading loads the program for a moment, attached to nothing.
 func tryLoading() (pids bool, err error) {
 	m, err := createMaps()
 	if err != nil {
@@ -115,7 +115,7 @@ func (f probedFacts) report() Support {
 	return r
 }
 
-// add adds an ability. The first error of one that is needed is the report's.
+// add adds an ability. The first error of a needed one is the report's.
 func (r *Support) add(name string, needed bool, err error, detail, hint string) {
 	if err != nil {
 		detail = err.Error() + hint
@@ -126,7 +126,7 @@ func (r *Support) add(name string, needed bool, err error, detail, hint string) 
 	r.Abilities = append(r.Abilities, Ability{Name: name, OK: err == nil, Needed: needed, Detail: detail})
 }
 
-// whyNotLoaded is what an administrator can make of the error.
+// whyNotLoaded explains the error to an administrator.
 func (f probedFacts) whyNotLoaded() string {
 	switch {
 	case errors.Is(f.loadErr, ErrUnsupported):
@@ -172,17 +172,17 @@ func (f probedFacts) conflict() error {
 
 // Errors by what the caller does about them.
 var (
-	// ErrUnsupported: this kernel, or this container, lacks what the guard needs, until a reboot: enforce by polling.
+	// ErrUnsupported: this kernel or container lacks what the guard needs, until a reboot: enforce by polling.
 	ErrUnsupported = errors.New("the kernel guard is not supported here")
 	// ErrPermission: this process may not load or pin BPF programs. Run it as root.
 	ErrPermission = errors.New("no permission for the kernel guard")
 	// ErrNoBPFFS: there is no bpffs to pin the guard in. Mount one, or use Location.Unpinned.
 	ErrNoBPFFS = errors.New("no bpffs")
-	// ErrConflict: another program holds the cgroup, or a parent, for itself alone. Remove it, or enforce by polling.
+	// ErrConflict: another program holds the cgroup, or a parent, alone. Remove it, or enforce by polling.
 	ErrConflict = errors.New("another program is in the way of the kernel guard")
 )
 
-// classify gives an error of bpf(2) its class. Root gets EPERM without CAP_BPF, or in a kernel that is locked down.
+// classify gives an error of bpf(2) its class. Root gets EPERM without CAP_BPF, or in a locked-down kernel.
 func classify(what string, err error) error {
 	switch {
 	case err == nil:
@@ -195,7 +195,7 @@ func classify(what string, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrUnsupported, what, err)
 }
 
-// isPassing says whether an error is about what this process or the machine lacks now, and not about the guard.
+// isPassing says whether an error is of this process or machine at the moment, not of the guard.
 func isPassing(err error) bool {
 	return slices.ContainsFunc([]error{unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.EINTR},
 		func(passing error) bool { return errors.Is(err, passing) })

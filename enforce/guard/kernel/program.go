@@ -16,10 +16,10 @@ const nvidiaMajor = 195
 
 const programName = "genv_guard"
 
-// eventInterval is the time between two events of the same kind, uid and minor.
+// eventInterval is the time from an event to the next of its kind, uid and minor.
 const eventInterval = 100 * time.Millisecond
 
-// The fields of struct bpf_cgroup_dev_ctx, which the program gets.
+// Fields of struct bpf_cgroup_dev_ctx, the program's argument.
 const (
 	ctxAccess = 0 // the access in the upper half, the type of device in the lower one
 	ctxMajor  = 4
@@ -31,7 +31,7 @@ const (
 	typeMask      = 0xffff
 )
 
-// Where the program keeps what calls of helpers would overwrite, from the frame pointer.
+// Offsets, from the frame pointer, of what calls of helpers would overwrite.
 const (
 	stackDeadline = -8
 	stackMode     = -16 // mode and first uid, as in control
@@ -49,7 +49,7 @@ const (
 	rKind    = asm.R9
 )
 
-// load puts the program into the kernel. The pid helper is there since about 6.1; without it events have no PID.
+// load loads the program. Without the PID helper, which Linux has since about 6.1, events have no PID.
 func (m *maps) load(major int32) (*ebpf.Program, bool, error) {
 	program, err := ebpf.NewProgramWithOptions(m.program(major, true), ebpf.ProgramOptions{LogDisabled: true})
 	if err == nil {
@@ -60,11 +60,11 @@ func (m *maps) load(major int32) (*ebpf.Program, bool, error) {
 			return program, false, nil
 		}
 	}
-	// EACCES would be the verifier's; a missing permission is EPERM.
+	// EACCES is the verifier's; a missing permission is EPERM.
 	return nil, false, classify("load the program", err)
 }
 
-// program is the guard. A jump to "allow" is the answer to every doubt.
+// program is the guard. Every doubt leads to "allow".
 func (m *maps) program(major int32, withPID bool) *ebpf.ProgramSpec {
 	var code asm.Instructions
 	code = append(code, m.isGuardedOpen(major)...)
@@ -108,7 +108,7 @@ func (m *maps) isGuardedOpen(major int32) asm.Instructions {
 	)...)
 }
 
-// isInLease goes on while the lease lasts: for ordinary users to the verdict, for others to the event.
+// isInLease goes on while the lease lasts: ordinary users to the verdict, others to the event.
 func (m *maps) isInLease() asm.Instructions {
 	return append(asm.Instructions{
 		asm.StoreImm(asm.RFP, stackKey, 0, asm.Word),
@@ -130,7 +130,7 @@ func (m *maps) isInLease() asm.Instructions {
 	)...)
 }
 
-// isAllowed decides which kind of event the open is.
+// isAllowed decides on the kind of event.
 func (m *maps) isAllowed() asm.Instructions {
 	return append(asm.Instructions{
 		asm.LoadMem(asm.R1, asm.RFP, stackMode, asm.Word),
@@ -160,8 +160,8 @@ func (m *maps) isAllowed() asm.Instructions {
 	)...)
 }
 
-// isFirst goes on to write the event, unless one of its kind, uid and minor was written just now, or of an allowed
-// open, of its process: one that only looks hides no other. What fails here or in write changes no verdict.
+// isFirst goes on to write the event, unless there was just one of its kind, uid and minor, or for an allowed open, of
+// its process: one that only looks hides no other. Failures here and in write change no verdict.
 func (m *maps) isFirst(withPID bool) asm.Instructions {
 	code := asm.Instructions{asm.StoreMem(asm.RFP, stackKey, rUID, asm.Word).WithSymbol("report")}
 	if withPID {
@@ -230,7 +230,7 @@ func (m *maps) write(withPID bool) asm.Instructions {
 	)...)...)
 }
 
-// lookUp looks up the element of the key on the stack; R0 is its address, or 0.
+// lookUp looks up the key on the stack; R0 is the element's address, or 0.
 func lookUp(m *ebpf.Map) asm.Instructions {
 	return asm.Instructions{
 		asm.LoadMapPtr(asm.R1, m.FD()),
