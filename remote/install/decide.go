@@ -28,15 +28,15 @@ const (
 // Plan is what is to be done on a host.
 type Plan struct {
 	Result  string
-	Program *Binary // is uploaded; nil to leave the one that is there
-	Sudoers string  // the new content of the file; empty to leave it as it is
-	Earlier string  // the checksum of the file of an earlier version, which goes then; empty for none
-	Shims   bool    // the shims are linked
-	Key     string  // the account is made, if it is missing, and may log in with it; empty to leave it as it is
-	Clean   bool    // files of an interrupted installation are removed
-	State   string  // who is to own the state; empty to leave it as it is
-	Units   bool    // the service of root is written, or continues with another program
-	Extras  bool    // man pages and the like are added, or renewed
+	Program *Binary // to upload; nil to leave the one there
+	Sudoers string  // the file's new content; empty to leave it
+	Earlier string  // the checksum of an earlier version's file, which is removed; empty for none
+	Shims   bool    // link the shims
+	Key     string  // lets the account log in, which is made if it is missing; empty to leave it
+	Clean   bool    // remove files of an interrupted installation
+	State   string  // who is to own the state; empty to leave it
+	Units   bool    // write root's service, or restart it with another program
+	Extras  bool    // add or renew man pages and the like
 	Notes   []string
 }
 
@@ -46,8 +46,8 @@ func (p *Plan) Complete() bool { return !p.files() && p.State == "" && !p.Units 
 // files says that the program, sudoers, the shims or the account change.
 func (p *Plan) files() bool { return p.Program != nil || p.Sudoers != "" || p.Shims || p.Key != "" }
 
-// Decide compares what a host has with what it is to have. The error is why it can't be
-// given that, with the next step; nothing has been changed then.
+// Decide compares what a host has with what it is to have. The error, with the next step, is why that can't be done;
+// nothing has been changed then.
 func Decide(w *Options, program *Binary, s *Survey) (*Plan, error) {
 	if err := decidePackage(w.Path, s); err != nil {
 		return nil, err
@@ -56,12 +56,12 @@ func Decide(w *Options, program *Binary, s *Survey) (*Plan, error) {
 	if s.Sum != program.Sum {
 		plan.Program = program
 	}
-	// Where others than root could turn a write by root elsewhere, they are left out.
+	// Others than root could turn root's write elsewhere.
 	if f := unsafe(s.ShimFolders); f != nil && hasShims(w.Path) {
 		plan.Shims = false
 		plan.note("the shims are not linked: %s", f.why())
 	}
-	for _, tool := range s.Missing { // of those that the script calls; visudo only for sudoers
+	for _, tool := range s.Missing { // the scripts call them; visudo only for sudoers
 		if tool != "visudo" {
 			return nil, refuse("install "+tool+" on the host (the package coreutils has it)", "there is no %s on the host",
 				tool)
@@ -95,7 +95,7 @@ func Decide(w *Options, program *Binary, s *Survey) (*Plan, error) {
 	return plan, nil
 }
 
-// decideAccount has a controller log in with its key, as an account that is made if it is missing.
+// decideAccount lets a controller's key log in as an account, which is made if it is missing.
 func (p *Plan) decideAccount(w *Options, s *Survey) {
 	if w.Key != "" && len(s.SSHRefuses) > 0 {
 		lists := make(map[string][]string)
@@ -125,7 +125,7 @@ func (p *Plan) decideAccount(w *Options, s *Survey) {
 	}
 }
 
-// decideState has root own the state of a new host. An upgrade never changes who owns it.
+// decideState lets root own the state of a new host. An upgrade never changes the owner.
 func (p *Plan) decideState(w *Options, s *Survey) error {
 	has := len(s.Units) > 0
 	switch {
@@ -141,7 +141,7 @@ func (p *Plan) decideState(w *Options, s *Survey) error {
 		(strings.Contains(s.NotNew, "1.4.3") || strings.Contains(s.NotNew, "state folder")):
 		p.note("every user writes the state: %s; `--state root` lets root own it", s.NotNew)
 	}
-	if has && p.State == "" { // they run the program that is there
+	if has && p.State == "" { // they run the installed program
 		units := []string{sumOf(hostSocket), sumOf(unitFor(hostService, w.Path))}
 		p.Units = p.Program != nil || !slices.Equal(s.Units, units)
 	}
@@ -152,25 +152,25 @@ func (p *Plan) note(format string, args ...any) {
 	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
 }
 
-// refuse is the error of a host on which nothing was changed.
+// refuse is the error of a host that was not changed.
 func refuse(next, format string, args ...any) error {
 	e := remote.Errorf(remote.InstallRefused, format, args...)
 	e.Next = next
 	return e
 }
 
-// decidePackage leaves files of packages to the package manager.
+// decidePackage leaves packages' files to the package manager.
 func decidePackage(path string, s *Survey) error {
-	for _, p := range s.Packages {
-		if p.File == path || p.File == s.Found {
-			return refuse("upgrade the package "+p.Name+" on the host instead, or remove it first",
-				"%s belongs to the package %s", p.File, p.Name)
+	for _, file := range []string{path, s.Found} {
+		if name := s.Packages[file]; name != "" {
+			return refuse("upgrade the package "+name+" on the host instead, or remove it first",
+				"%s belongs to the package %s", file, name)
 		}
 	}
 	return nil
 }
 
-// decidePlace checks the file and the folders that lead to it.
+// decidePlace checks the file and its folders.
 func (p *Plan) decidePlace(w *Options, s *Survey) error {
 	switch {
 	case s.Other:
@@ -204,8 +204,8 @@ func decideFolders(path string, s *Survey) error {
 	return nil
 }
 
-// decideSudoers keeps the accounts that the file allows already, also that of earlier versions, which
-// goes in the same step. It refuses to write over lines that genv didn't write.
+// decideSudoers keeps the accounts that the file allows already, also the file of earlier versions, which it replaces.
+// It refuses to write over lines that genv didn't write.
 func (p *Plan) decideSudoers(w *Options, s *Survey) error {
 	if w.Account == "" {
 		return nil
@@ -236,9 +236,7 @@ func (p *Plan) decideSudoers(w *Options, s *Survey) error {
 		return refuse("create it for root alone, with a line `@includedir /etc/sudoers.d` in /etc/sudoers",
 			"there is no %s on the host", SudoersFolder)
 	case s.RulesFolder.Unsafe:
-		return refuse("give it to root alone: chmod go-w "+SudoersFolder,
-			"others than root may change what is in %s (uid %s, mode %s)",
-			SudoersFolder, s.RulesFolder.UID, s.RulesFolder.Mode)
+		return refuse("give it to root alone: chmod go-w "+SudoersFolder, "%s", s.RulesFolder.why())
 	case s.RulesLink:
 		return refuse("replace the link with a file, or remove it", "%s is a symbolic link", file)
 	case !known:
@@ -250,19 +248,17 @@ func (p *Plan) decideSudoers(w *Options, s *Survey) error {
 	return nil
 }
 
-// SudoersFolder is the folder of sudoers(5) with files for each purpose; the file of
-// genv has the name remote.SudoersFile, and had oldRulesFile.
+// SudoersFolder has genv's file remote.SudoersFile, and had oldRulesFile (sudoers(5)).
 const (
 	SudoersFolder = "/etc/sudoers.d"
 	oldRulesFile  = "genv"
 )
 
-// securePath is where root's genv looks for programs, such as nvidia-smi, before the folders of the site.
+// securePath is where root's genv looks for programs, such as nvidia-smi, before the site's folders.
 const securePath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Sudoers is the file with which these accounts may run, as root and without a password,
-// what a controller runs of the genv at path, and nothing else. The accounts are as
-// remote.SudoersAccount writes them. What else sudo's own path at the site has stays in it.
+// Sudoers is the file that lets these accounts, as remote.SudoersAccount writes them, run as root and without a
+// password what a controller runs of the genv at path, and nothing else. The site's own secure_path stays in it.
 func Sudoers(path, sitePath string, accounts ...string) string {
 	var b strings.Builder
 	b.WriteString("# Written by `genv remote install`. It allows what a controller of genv runs on a host.\n")
@@ -288,8 +284,7 @@ var (
 	plainPath   = text.Pattern(`^[A-Za-z0-9_.+/:-]{1,1000}$`)
 )
 
-// CheckPath refuses places of the program that don't fit into sudoers or a shell, or that
-// sudo wouldn't find by the name of genv.
+// CheckPath refuses paths of the program that don't fit into sudoers or a shell, or that sudo wouldn't find as genv.
 func CheckPath(path string) error {
 	switch {
 	case len(path) > 200 || !plainFolder().MatchString(path):
@@ -301,14 +296,14 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// oldLine is what earlier versions wrote for an account.
+// oldLine is an account's line of earlier versions.
 func oldLine(account, path string) string {
 	return fmt.Sprintf("%s ALL=(root) NOPASSWD: %[2]s usage snapshot, %[2]s usage snapshot *, %[2]s usage execute, "+
 		"%[2]s usage serve *", account, path)
 }
 
-// rulesOf reads the accounts from a file that Sudoers wrote, or somebody who followed the
-// documentation; false if it has anything else.
+// rulesOf reads the accounts from a file as Sudoers writes it or the documentation has it; false if it has anything
+// else.
 func rulesOf(lines []string, path string) (accounts []string, ok bool) {
 	joined := strings.ReplaceAll(strings.Join(lines, "\n"), "\\\n", " ")
 	for line := range strings.SplitSeq(joined, "\n") {

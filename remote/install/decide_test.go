@@ -33,7 +33,7 @@ var binary = &install.Binary{Data: make([]byte, 1<<20), Sum: sumB, Arch: "amd64"
 func complete() *install.Survey {
 	return &install.Survey{
 		Found: place, Sum: sumB, Version: "v1", Folders: []install.Folder{{Path: "/usr/local/bin", UID: "0", Mode: "755"}},
-		AccountUID: "1000", Shims: true, RulesSum: sumA, RulesFolder: &install.Folder{UID: "0", Mode: "755"},
+		AccountUID: "1000", Shims: true, RulesSum: sumA, RulesFolder: &install.Folder{Path: "/etc/sudoers.d", UID: "0", Mode: "755"},
 		Rules: strings.Split(strings.TrimSuffix(install.Sudoers(place, "", "admin"), "\n"), "\n"),
 	}
 }
@@ -87,7 +87,7 @@ func TestDecide(t *testing.T) {
 		"has a rule with an include":   {func(_ *install.Options, s *install.Survey) { s.Rules = []string{"#includedir /etc/x"} }, install.Unchanged, false, false, false, 1},
 		"finds another genv":           {func(_ *install.Options, s *install.Survey) { s.Found = "/opt/genv" }, install.Unchanged, false, false, false, 1},
 		"has files of a crash":         {func(_ *install.Options, s *install.Survey) { s.Leftovers = []string{"x"} }, install.Unchanged, false, false, false, 0},
-		"has a package of another":     {func(_ *install.Options, s *install.Survey) { s.Packages = []install.Package{{"coreutils", "/bin/ls"}} }, install.Unchanged, false, false, false, 0},
+		"has a package of another":     {func(_ *install.Options, s *install.Survey) { s.Packages = map[string]string{"/bin/ls": "coreutils"} }, install.Unchanged, false, false, false, 0},
 		"has a place without shims": {func(w *install.Options, s *install.Survey) {
 			w.Path, s.Shims = "/opt/genv/genv", false
 			s.Rules = strings.Split(install.Sudoers(w.Path, "", "admin"), "\n")
@@ -119,9 +119,9 @@ func TestDecide(t *testing.T) {
 // TestDecideRefuses: hosts that can't take it.
 func TestDecideRefuses(t *testing.T) {
 	for want, change := range map[string]func(*install.Options, *install.Survey){
-		"belongs to the package genv": func(_ *install.Options, s *install.Survey) { s.Packages = []install.Package{{"genv", place}} },
+		"belongs to the package genv": func(_ *install.Options, s *install.Survey) { s.Packages = map[string]string{place: "genv"} },
 		"/usr/bin/genv belongs to the package genv": func(_ *install.Options, s *install.Survey) {
-			s.Found, s.Packages = "/usr/bin/genv", []install.Package{{"genv", "/usr/bin/genv"}}
+			s.Found, s.Packages = "/usr/bin/genv", map[string]string{"/usr/bin/genv": "genv"}
 		},
 		"is not a file":                            func(_ *install.Options, s *install.Survey) { s.Other = true },
 		"is a symbolic link to /x":                 func(_ *install.Options, s *install.Survey) { s.Link = "/x" },

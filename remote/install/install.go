@@ -1,19 +1,17 @@
-// Package install puts genv on hosts, upgrades it and removes it: the program, its shims
-// and the lines of sudoers(5) with which a controller runs it.
+// Package install installs, upgrades and removes genv on hosts: the program, its shims and the lines of sudoers(5) with
+// which a controller runs it.
 //
 //	installer := install.Installer{
 //		Runner: client, Programs: map[string]*install.Binary{"amd64": program}, Options: install.Options{Upgrade: true},
 //	}
 //	results := remote.Each(ctx, hosts, fanout, installer.Install)
 //
-// For each host it looks first, as the login and then as root, and decides what is to be done; Decide is pure. What
-// changes the host is one script that root runs there with the program on its stdin: everything is written under
-// temporary names in the folders where it belongs, checked there (checksum, a run of the program, visudo), and renamed.
-// So at any moment the host has the old program or the new one, and lines of sudoers that are valid. What an
-// interrupted run leaves behind, the next one removes.
+// It looks at each host, as the login and then as root, and decides; Decide is pure. One script that root runs there,
+// with the program on its stdin, makes the change: it writes everything under temporary names in the folders where it
+// belongs, checks it (checksum, a run of the program, visudo), and renames it. So a host always has the old program or
+// the new one, and valid sudoers. The next run removes what an interrupted one leaves behind.
 //
-// Hosts are known by remote.Host, and commands are run by a remote.Runner. The package
-// prints nothing, asks for no password (see Password), and doesn't install packages.
+// The package prints nothing, asks for no password (see Password), and installs no packages.
 package install
 
 import (
@@ -40,31 +38,24 @@ import (
 
 // Options are what is installed, and how.
 type Options struct {
-	// Path is the place of the program; empty is that of the host's GenvPath if it is
-	// absolute, or else remote.DefaultGenv.
-	Path string
-	// Account is who may run genv by sudoers; empty is the login.
-	Account string
+	// Path is that of the program; empty is the host's absolute GenvPath, or else remote.DefaultGenv.
+	Path    string
+	Account string // may run genv by sudoers; empty is the login
 	Key     string // with which a controller logs in as the account, which is made if missing; empty for none
-	// Check changes nothing: the outcome is what would be done.
-	Check bool
-	// Upgrade replaces another genv at Path.
-	Upgrade bool
-	// State is who is to own the state, StateRoot or StateShared; empty to have root own it on a new host, and to
-	// change nothing on others.
+	Check   bool   // changes nothing: the outcome is what would be done
+	Upgrade bool   // replaces another genv at Path
+	// State is who is to own the state, StateRoot or StateShared; empty lets root own that of a new host.
 	State string
-	// Extras are man pages, completion, the unit of genv-enforce and a link in /usr/bin; ShellSetup puts genv
-	// into the shells of all users, too.
+	// Extras are man pages, completion, the unit of genv-enforce and a link in /usr/bin; ShellSetup also puts genv into
+	// all users' shells.
 	Extras, ShellSetup bool
-	// Purge has Uninstall remove state and logs, too.
-	Purge bool
-	// Timeout is for everything on a host; 0 is 10 minutes.
-	Timeout time.Duration
+	Purge              bool          // has Uninstall remove state and logs, too
+	Timeout            time.Duration // for everything on a host; 0 is 10 minutes
 }
 
 const (
 	defaultTimeout = 10 * time.Minute
-	askTimeout     = time.Minute // for a script that uploads nothing
+	askTimeout     = time.Minute // for a script without an upload
 )
 
 // Installer installs genv on hosts. It is safe for concurrent use.
@@ -99,8 +90,8 @@ type Outcome struct {
 type installation struct {
 	*Installer
 	host    remote.Host
-	wanted  Options // with Path, and Account unless root logs in
-	login   values  // what it says without root
+	wanted  Options // with Path, and with Account unless root logs in
+	login   values  // reported without root
 	access  rootAccess
 	found   *Survey
 	outcome Outcome
@@ -119,9 +110,9 @@ func (i *Installer) Install(ctx context.Context, h remote.Host) (*Outcome, error
 		if err == nil && (plan.State != "" || plan.Units) {
 			err = v.changeState(ctx, plan.State)
 		}
-		if err == nil && plan.Extras { // those of the program that was there before are renewed
-			_, err = v.change(ctx, extrasScript+extrasApplyScript, nil, variables{
-				{"enforce", unitFor(enforceService, v.wanted.Path)}, {"again", yes(plan.Program != nil)},
+		if err == nil && plan.Extras { // an earlier program's are renewed
+			_, err = v.change(ctx, extrasScript+extrasApplyScript, nil, map[string]string{
+				"enforce": unitFor(enforceService, v.wanted.Path), "again": yes(plan.Program != nil),
 			})
 		}
 		if err == nil {
@@ -131,7 +122,7 @@ func (i *Installer) Install(ctx context.Context, h remote.Host) (*Outcome, error
 	})
 }
 
-// on does something on a host, after a look at what it is and has.
+// on does something on a host after a look at it.
 func (i *Installer) on(ctx context.Context, h remote.Host, do func(context.Context, *installation) error) (
 	*Outcome, error,
 ) {
@@ -212,7 +203,7 @@ func (v *installation) look(ctx context.Context) error {
 	return nil
 }
 
-// becomeRoot looks at the host as root: with sudo, and with a password only if sudo wants one.
+// becomeRoot looks at the host as root, by sudo, with a password only if sudo wants one.
 func (v *installation) becomeRoot(ctx context.Context) error {
 	if v.host.NoSudo && !v.access.direct {
 		return refuse("log in as root, or remove `sudo: false` for it from hosts.yaml",
@@ -236,29 +227,29 @@ func (v *installation) becomeRoot(ctx context.Context) error {
 	return err
 }
 
-// mayBeSudo says whether sudo can be why a command failed before it said anything.
+// mayBeSudo says whether sudo may have failed a command.
 func mayBeSudo(err error) bool {
 	class := remote.ClassOf(err)
 	return class == remote.Sudo || class == remote.SudoRefused || class == remote.CommandFailed
 }
 
-// variables are what each script is given; a script may be given others in addition, or in their place.
-func (v *installation) variables() variables {
-	return variables{
-		{"path", v.wanted.Path},
-		{"folder", SudoersFolder},
-		{"rules_file", remote.SudoersFile},
-		{"shims", v.shims()},
-		{"account", v.wanted.Account},
-		{"key", v.wanted.Key},
-		{"units", "/etc/systemd/system"},
-		{"extras", yes(v.wanted.Extras)},
-		{"shell_setup", yes(v.wanted.ShellSetup)},
-		{"again", ""},
+// variables are those of each script; a script may get others in addition, or in their place.
+func (v *installation) variables() map[string]string {
+	return map[string]string{
+		"path":        v.wanted.Path,
+		"folder":      SudoersFolder,
+		"rules_file":  remote.SudoersFile,
+		"shims":       v.shims(),
+		"account":     v.wanted.Account,
+		"key":         v.wanted.Key,
+		"units":       "/etc/systemd/system",
+		"extras":      yes(v.wanted.Extras),
+		"shell_setup": yes(v.wanted.ShellSetup),
+		"again":       "",
 	}
 }
 
-// shims is the folder where `make install` puts them for a program; empty if others than root decide what it is.
+// shims is the folder where `make install` puts them for a program; empty if others than root may change it.
 func (v *installation) shims() string {
 	if v.found != nil && unsafe(v.found.ShimFolders) != nil {
 		return ""
@@ -266,7 +257,7 @@ func (v *installation) shims() string {
 	return path.Join(path.Dir(path.Dir(v.wanted.Path)), "lib", "genv", "shims")
 }
 
-// hasShims says whether the links that the shims are lead to a program: it must be in a folder bin.
+// hasShims says whether the shims' links lead to a program: it must be in a folder bin.
 func hasShims(program string) bool { return path.Base(path.Dir(program)) == "bin" }
 
 // apply carries out a plan.
@@ -277,16 +268,16 @@ func (v *installation) apply(ctx context.Context, plan *Plan) error {
 	if plan.Program != nil {
 		sum, upload = plan.Program.Sum, bytes.NewReader(plan.Program.Data)
 	}
-	answer, err := v.change(ctx, applyScript, upload, variables{
-		{"run", rand.Text()},
-		{"content", plan.Sudoers},
-		{"earlier", plan.Earlier},
-		{"before", v.found.Sum},
-		{"rules_before", v.found.RulesSum},
-		{"seconds", strconv.Itoa(int(time.Until(limit).Seconds()) + 1)},
-		{"link", yes(plan.Shims)},
-		{"key", plan.Key},
-		{"program", sum},
+	answer, err := v.change(ctx, applyScript, upload, map[string]string{
+		"run":          rand.Text(),
+		"content":      plan.Sudoers,
+		"earlier":      plan.Earlier,
+		"before":       v.found.Sum,
+		"rules_before": v.found.RulesSum,
+		"seconds":      strconv.Itoa(int(time.Until(limit).Seconds()) + 1),
+		"link":         yes(plan.Shims),
+		"key":          plan.Key,
+		"program":      sum,
 	})
 	if version := answer.one("version"); version != "" {
 		v.outcome.Now.Version = version
@@ -294,11 +285,10 @@ func (v *installation) apply(ctx context.Context, plan *Plan) error {
 	return err
 }
 
-// changeState gives the state to root, or to all users; empty leaves it to the one that has it, and has the service
-// that is there continue with the program.
+// changeState gives the state to root or to all users; empty restarts the service, if any, with the program.
 func (v *installation) changeState(ctx context.Context, to string) error {
-	_, err := v.change(ctx, stateScript, nil, variables{
-		{"state", to}, {"socket", hostSocket}, {"service", unitFor(hostService, v.wanted.Path)},
+	_, err := v.change(ctx, stateScript, nil, map[string]string{
+		"state": to, "socket": hostSocket, "service": unitFor(hostService, v.wanted.Path),
 	})
 	return err
 }
@@ -317,7 +307,7 @@ type Binary struct {
 	Arch string // as Go names it
 }
 
-// architecture is that of a machine as uname(1) names it, and by the number in the header of an ELF file.
+// architecture is that of a machine's uname(1), or of the number in an ELF header.
 var architecture = map[string]string{
 	"x86_64": "amd64", "amd64": "amd64", "62": "amd64", "aarch64": "arm64", "arm64": "arm64", "183": "arm64",
 }
@@ -352,8 +342,8 @@ func sumOf(data string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// mainPackage is how genv names its package main in itself. It is put together here, since
-// otherwise each program that links this package would contain it.
+// mainPackage is how genv names its package main in itself. Written in one piece, every program that links this package
+// would contain it.
 func mainPackage() []byte {
 	return []byte("path\tgithub.com/" + strings.Join([]string{"seed-3119e985", "genv", "cmd", "genv"}, "/") + "\n")
 }

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/seed-3119e985/genv/remote"
@@ -51,13 +53,10 @@ func unitFor(unit, path string) string { return strings.ReplaceAll(unit, "/usr/b
 // lookScripts are those that say what a host has.
 var lookScripts = newHostScript + extrasScript + lookScript
 
-// variables are what a script is given, by names that this package chooses.
-type variables [][2]string
-
 // receive is a shell's program that reads the script from stdin, between two lines with the token, and runs it with the
-// rest of stdin as its own. What comes before the first token is dropped: that is the password where sudo needs none.
-// Without the second one nothing runs. A script of any length can come so whatever the login shell is, and stays out of
-// the host's list of processes. The text has nothing that csh or fish interpret within single quotes.
+// rest of stdin. What precedes the first token is dropped: the password, if sudo needs none. Without the second token
+// nothing runs. So a script may have any length whatever the login shell is, and isn't in the host's list of processes.
+// The text has nothing that csh or fish interpret within single quotes.
 func receive(token string) string {
 	return strings.ReplaceAll(`l=; until [ "$l" = TOKEN ]; do IFS= read -r l || exit 90; done; `+
 		`n=$(printf "\nx"); n=${n%x}; s=; l=; `+
@@ -66,13 +65,13 @@ func receive(token string) string {
 
 // rootAccess is how commands become root on a host.
 type rootAccess struct {
-	direct bool   // without sudo, since the login is root
+	direct bool   // the login is root
 	secret []byte // sudo's password; nil for none
 }
 
-// asRoot is the command that runs a program of sh as root. The password, which sudo has accepted
-// before, is the first line of stdin, and not sudo's own: sudo-rs takes more of that than a line. Only
-// where sudo doesn't remember that it was given the password the program gets its input behind it.
+// asRoot is the command that runs a program of sh as root. The password, which sudo has accepted, is the first line of
+// stdin, which sudo itself doesn't get: sudo-rs takes more of it than a line. Only where sudo doesn't remember the
+// password, sudo gets it, and the program's input after it.
 func (a rootAccess) asRoot(program string) []string {
 	switch {
 	case a.direct:
@@ -86,18 +85,18 @@ func (a rootAccess) asRoot(program string) []string {
 		`{ v; unset p; cat; } | sudo -k -S -p "" sh -c "$1"`, "sh", program}
 }
 
-// input is the stdin of a script up to its end.
-func (a rootAccess) input(token, script string, vars variables) []byte {
+// input is the stdin of a script up to its end, with the values of variables.
+func (a rootAccess) input(token, script string, vars map[string]string) []byte {
 	var b strings.Builder
 	b.WriteString(token + "\ntoken=" + token + "\n")
-	for _, pair := range vars {
-		b.WriteString(pair[0] + "=" + remote.Quote(pair[1]) + "\n")
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		b.WriteString(name + "=" + remote.Quote(vars[name]) + "\n")
 	}
 	b.WriteString(commonScript + script + token + "\n")
 	if a.secret == nil {
 		return []byte(b.String())
 	}
-	input := make([]byte, 0, len(a.secret)+1+b.Len()) // not appended to, so that no copy of the secret is left
+	input := make([]byte, 0, len(a.secret)+1+b.Len()) // appending would leave copies of the secret
 	input = append(append(input, a.secret...), '\n')
 	return append(input, b.String()...)
 }
@@ -105,12 +104,13 @@ func (a rootAccess) input(token, script string, vars variables) []byte {
 // errIncomplete says that a script ended before its end.
 var errIncomplete = remote.Errorf(remote.InvalidOutput, "the host's answer is not complete")
 
-// run runs a script, and returns what it reported. The upload follows on its stdin; nil for nothing.
-func (v *installation) run(ctx context.Context, a rootAccess, script string, upload io.Reader, more variables) (
-	values, error,
-) {
-	token := rand.Text()
-	input := a.input(token, script, append(v.variables(), more...))
+// run runs a script with the upload, if any, on its stdin, and returns its report.
+func (v *installation) run(ctx context.Context, a rootAccess, script string, upload io.Reader,
+	more map[string]string,
+) (values, error) {
+	token, vars := rand.Text(), v.variables()
+	maps.Copy(vars, more)
+	input := a.input(token, script, vars)
 	defer clear(input)
 	out, err := v.Runner.Run(ctx, v.host, remote.Command{Args: a.asRoot(receive(token)), Stdin: input, Upload: upload})
 	return parseValues(hidden(out.Stdout, a.secret), token), withoutSecret(err, a.secret)
@@ -126,7 +126,9 @@ func (v *installation) ask(ctx context.Context, a rootAccess, script string) (va
 }
 
 // change runs a script that changes the host.
-func (v *installation) change(ctx context.Context, script string, upload io.Reader, more variables) (values, error) {
+func (v *installation) change(ctx context.Context, script string, upload io.Reader, more map[string]string) (
+	values, error,
+) {
 	answer, err := v.run(ctx, v.access, script, upload, more)
 	switch failed := answer.one("failed"); {
 	case failed != "":
@@ -139,7 +141,7 @@ func (v *installation) change(ctx context.Context, script string, upload io.Read
 	return answer, interrupted(err, answer)
 }
 
-// interrupted is the error of a script with an end that wasn't seen.
+// interrupted is the error of a script that didn't report its end.
 func interrupted(err error, answer values) error {
 	e, ok := errors.AsType[*remote.Error](err)
 	if !ok {
@@ -155,12 +157,12 @@ func interrupted(err error, answer values) error {
 	}
 }
 
-// check gives the password to sudo alone, once, without anything behind it that sudo would take for the next try.
+// check gives the password to sudo alone and once, with nothing after it that sudo could take for a second try.
 func (i *Installer) check(ctx context.Context, h remote.Host, secret []byte) error {
 	const mark = "genv-password-accepted"
 	input := append(append(make([]byte, 0, len(secret)+1), secret...), '\n')
 	defer clear(input)
-	const try = `LC_ALL=C; export LC_ALL; exec sudo -k -S -p "" sh -c "$1"` // -k: also if sudo remembers an earlier one
+	const try = `LC_ALL=C; export LC_ALL; exec sudo -k -S -p "" sh -c "$1"` // -k: ignore an earlier password
 	args := []string{"sh", "-c", try, "sh", "echo; echo " + mark}
 	out, err := i.Runner.Run(ctx, h, remote.Command{Args: args, Stdin: input})
 	err = withoutSecret(err, secret)
@@ -195,17 +197,17 @@ func needsRights(err error) error {
 	}
 }
 
-// Password is sudo's password for all hosts. A wrong one is tried once in all, so that it locks no account: until a
-// host has accepted it, one host at a time tries it, and when a host has refused it, no other one is given it.
+// Password is sudo's password for all hosts. A wrong one is tried only once, so that it locks no account: until a host
+// has accepted it, one host at a time tries it, and none gets it after a refusal.
 type Password struct {
 	secret []byte
 	turn   chan struct{} // has a value while no host tries; who takes it may use the following
-	// accepted says that some host did, and refused is the host that refused it.
+	// accepted: some host accepted it. refused is the host that refused it.
 	accepted bool
 	refused  string
 }
 
-// NewPassword takes over the bytes of a password. It has one line.
+// NewPassword takes over the bytes of a password, a single line.
 func NewPassword(secret []byte) (*Password, error) {
 	if len(secret) == 0 || bytes.ContainsAny(secret, "\n\r\x00") {
 		return nil, errors.New("the password is empty, or has a character that sudo doesn't take")
@@ -215,11 +217,10 @@ func NewPassword(secret []byte) (*Password, error) {
 	return p, nil
 }
 
-// Wipe overwrites the password. It can't be used any more.
+// Wipe overwrites the password, which can't be used any more.
 func (p *Password) Wipe() { clear(p.secret) }
 
-// try gives the password to a host by means of check, which says whether the host accepted
-// it. An error of check says nothing about the password.
+// try gives the password to a host by check. Only errPasswordRefused says that it is wrong.
 func (p *Password) try(ctx context.Context, host string, check func([]byte) error) error {
 	select {
 	case <-p.turn:
@@ -251,7 +252,7 @@ func (p *Password) try(ctx context.Context, host string, check func([]byte) erro
 // errPasswordRefused is wrapped when sudo took the password for a wrong one.
 var errPasswordRefused = errors.New("sudo refused the password")
 
-// withoutSecret is an error without the password in its text: a host may repeat what it was sent.
+// withoutSecret removes the password from an error's text: a host may repeat what it was sent.
 func withoutSecret(err error, secret []byte) error {
 	e, ok := errors.AsType[*remote.Error](err)
 	if !ok || len(secret) == 0 {
@@ -264,7 +265,7 @@ func withoutSecret(err error, secret []byte) error {
 	return &remote.Error{Class: e.Class, Err: errors.New(message), Stderr: stderr, Next: e.Next}
 }
 
-// hidden is what a host said, without the password.
+// hidden removes the password from a host's output.
 func hidden(said, secret []byte) []byte {
 	if len(secret) == 0 {
 		return said

@@ -10,40 +10,40 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Survey is what decides whether genv can be installed on a host, as root sees it.
+// Survey is what root sees on a host, from which Decide decides.
 type Survey struct {
 	Found       string // the genv that sudo finds; empty for none
 	Sum         string // of the file at the path; empty for none
 	Version     string // what it says to the login; empty if it is missing or doesn't run
-	Link        string // where the path leads to, if it is a symbolic link
+	Link        string // the target, if the path is a symbolic link
 	Other       bool   // the path is neither a file nor a link
 	Folders     []Folder
-	Packages    []Package
-	Missing     []string // programs that the installation needs
-	AccountUID  string   // of the account for sudoers; empty if it doesn't exist
-	HasKey      bool     // the account has the controller's key
-	SSHRefuses  []string // the lists of sshd_config that keep the account out, such as AllowUsers
-	SudoPath    string   // where sudo looks for programs
-	Shims       bool     // the shims are in their place
-	ShimFolders []Folder // that lead there
-	RulesSum    string   // of the file of sudoers; empty if it is missing
-	Rules       []string // its lines
-	RulesLink   bool     // it is a symbolic link
+	Packages    map[string]string // the names of packages by a file that they own
+	Missing     []string          // programs that the installation needs
+	AccountUID  string            // of the account for sudoers; empty if it doesn't exist
+	HasKey      bool              // the account has the controller's key
+	SSHRefuses  []string          // lists of sshd_config that keep the account out, such as AllowUsers
+	SudoPath    string            // where sudo looks for programs
+	Shims       bool              // the shims are in their place
+	ShimFolders []Folder          // that lead there
+	RulesSum    string            // of the file of sudoers; empty if it is missing
+	Rules       []string          // its lines
+	RulesLink   bool              // it is a symbolic link
 	RulesFolder *Folder
-	// OldSum, OldRules and OldLink are the same of the file that earlier versions wrote.
+	// OldSum, OldRules and OldLink are those of an earlier version's file.
 	OldSum    string
 	OldRules  []string
 	OldLink   bool
 	Leftovers []string // of interrupted installations
 	Lacks     []string // of the extras, in words
 
-	NotNew  string   // why it isn't a host on which root owns the state from the beginning
+	NotNew  string   // why root doesn't own the state by default
 	Owned   bool     // root owns the state
 	Systemd bool     // it runs
-	Units   []string // the checksums of the units of root's service that are there
+	Units   []string // the checksums of root's units
 }
 
-// Folder is a folder on the way to the program.
+// Folder leads to the program.
 type Folder struct {
 	Path   string
 	UID    string
@@ -51,19 +51,16 @@ type Folder struct {
 	Unsafe bool   // users other than root may change what is in it
 }
 
-// Package owns a file.
-type Package struct{ Name, File string }
-
-// values are what a script reported, by key and in order.
+// values are a script's reports, in order, by key.
 type values map[string][]string
 
-// Bounds of what is kept of what a host reports.
+// Bounds of a host's reports.
 const (
 	maxReported = 4096 // lines
 	maxValue    = 4096 // bytes
 )
 
-// parseValues reads the lines that begin with the token of a script, whatever the login printed before and between.
+// parseValues reads the lines that begin with a script's token, whatever the login prints.
 func parseValues(stdout []byte, token string) values {
 	found := make(values)
 	count := 0
@@ -89,10 +86,11 @@ func (v values) one(key string) string {
 
 func (v values) has(key string) bool { return len(v[key]) > 0 }
 
-// survey is what root sees, with the version that the login has got.
+// survey is what root sees, and the version that the login got.
 func (v values) survey(version string) *Survey {
 	s := &Survey{
-		Found: v.one("found"), Sum: sum(v.one("file")), Version: version, Link: v.one("link"), Other: v.has("other"),
+		Packages: map[string]string{},
+		Found:    v.one("found"), Sum: sum(v.one("file")), Version: version, Link: v.one("link"), Other: v.has("other"),
 		Missing: v["missing"], AccountUID: v.one("account"), HasKey: v.has("key"), SSHRefuses: v["ssh-refuses"],
 		SudoPath: v.one("sudo-path"), Shims: v.has("shims"),
 		RulesSum: sum(v.one("rule-file")), Rules: v["rule"], RulesLink: v.has("rule-link"),
@@ -112,7 +110,7 @@ func (v values) survey(version string) *Survey {
 	}
 	for _, line := range v["package"] {
 		name, file, _ := strings.Cut(text.OneLine(line), " ")
-		s.Packages = append(s.Packages, Package{name, path.Clean(file)})
+		s.Packages[path.Clean(file)] = name
 	}
 	return s
 }
@@ -138,7 +136,7 @@ func unsafe(folders []Folder) *Folder {
 	return nil
 }
 
-// sum is a checksum in hexadecimal; something else is "?", so that it is no checksum and not empty.
+// sum is a checksum in hexadecimal, or "?" for anything else that isn't empty.
 func sum(s string) string {
 	if s == "" || len(s) == 64 && strings.Trim(s, "0123456789abcdef") == "" {
 		return s

@@ -6,8 +6,8 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 )
 
-// Uninstall removes the program and what came with it. State, logs and the account stay; with Options.Purge only the
-// account, since its uid must not be given to another one.
+// Uninstall removes the program and its parts. State, logs and the account stay; with Options.Purge only the account,
+// since another one must not get its uid.
 func (i *Installer) Uninstall(ctx context.Context, h remote.Host) (*Outcome, error) {
 	return i.on(ctx, h, func(ctx context.Context, v *installation) error {
 		vars, err := v.planUninstall(ctx)
@@ -28,8 +28,8 @@ func (i *Installer) Uninstall(ctx context.Context, h remote.Host) (*Outcome, err
 	})
 }
 
-// planUninstall decides what to remove. Lines of sudoers that genv did not write stay.
-func (v *installation) planUninstall(ctx context.Context) (variables, error) {
+// planUninstall decides what to remove: no lines of sudoers that genv didn't write.
+func (v *installation) planUninstall(ctx context.Context) (map[string]string, error) {
 	s := v.found
 	if err := decidePackage(v.wanted.Path, s); err != nil {
 		return nil, err
@@ -64,19 +64,19 @@ func (v *installation) planUninstall(ctx context.Context) (variables, error) {
 			return nil, err
 		}
 	}
-	return variables{
-		{"rules", yes(rules)},
-		{"earlier", yes(earlier)},
-		{"program", yes(s.Sum != "")},
-		{"account", v.Options.Account},
-		{"purge", yes(v.wanted.Purge)},
+	return map[string]string{
+		"rules":   yes(rules),
+		"earlier": yes(earlier),
+		"program": yes(s.Sum != ""),
+		"account": v.Options.Account,
+		"purge":   yes(v.wanted.Purge),
 	}, nil
 }
 
-// handsOver says that an uninstallation gives root's state to all users: without the program none could change it.
+// handsOver says that an uninstallation gives root's state to all users, who could not change it without the program.
 func (s *Survey) handsOver() bool { return s.Sum != "" && (len(s.Units) > 0 || s.Owned) }
 
-// mayPurge refuses to remove the state of environments that are active, or that genv 1.4.3 uses.
+// mayPurge refuses to remove the state of active environments, or one that genv 1.4.3 uses.
 func (v *installation) mayPurge(ctx context.Context) error {
 	answer, err := v.ask(ctx, v.access, newHostScript+purgeScript)
 	if err == nil && answer.has("refused") {

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/frame"
 )
 
-// verify runs the program as a controller does: by sudoers where the login or the account
-// isn't root. What stands in the way of acting is a note: the driver may follow.
+// verify runs the program as a controller does: by sudoers unless the login or the account is root. Obstacles to acting
+// are notes, since the driver may follow.
 func (v *installation) verify(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -33,7 +33,7 @@ func (v *installation) verify(ctx context.Context) error {
 	return nil
 }
 
-// greeting starts `genv usage serve` as the account that controllers use, and has it try what acting needs.
+// greeting starts `genv usage serve` as the controllers' account, and has it try what acting needs.
 func (v *installation) greeting(ctx context.Context) (_ *frame.Greeting, warnings []string, _ error) {
 	token, words := rand.Text(), []string{v.wanted.Path, "usage", "serve"}
 	command := remote.Command{Args: words, Stdin: agent.AskOnce(token)}
@@ -56,7 +56,7 @@ func (v *installation) greeting(ctx context.Context) (_ *frame.Greeting, warning
 	return greeting, trial.Warnings(), err
 }
 
-// asAccount is the command with which root runs another one as the account, and by its sudo.
+// asAccount is the command with which root runs another one as the account and by its sudo.
 func (v *installation) asAccount(words []string, stdin []byte) remote.Command {
 	words = append([]string{"sudo", "-n", "-u", v.wanted.Account, "sudo", "-n"}, words...)
 	line := remote.Command{Args: words}.ShellLine()
@@ -69,7 +69,7 @@ func (v *installation) asAccount(words []string, stdin []byte) remote.Command {
 	return remote.Command{Args: v.access.asRoot(receive(begin)), Stdin: input}
 }
 
-// unusable is the error of a program that is in place and can't be used by a controller.
+// unusable is the error of an installed program that controllers can't use.
 func (v *installation) unusable(ctx context.Context, err error) error {
 	if v.wanted.Account == v.login.one("user") && mayBeSudo(err) {
 		host := v.host
@@ -88,8 +88,8 @@ func (v *installation) unusable(ctx context.Context, err error) error {
 	return e
 }
 
-// warnIfNotFound runs genv by the name that controllers use: sudo looks for it in its
-// secure_path, where another genv may come first, or the folder may be missing.
+// warnIfNotFound warns if controllers don't find genv by its name: sudo's secure_path may lack its folder, or lead to
+// another genv first.
 func (v *installation) warnIfNotFound(ctx context.Context) {
 	if v.host.GenvPath == v.wanted.Path || v.found.Found == v.wanted.Path {
 		return
@@ -102,7 +102,7 @@ func (v *installation) warnIfNotFound(ctx context.Context) {
 		"in hosts.yaml", v.wanted.Path))
 }
 
-// failures are what a script says when it gives up, in words, and the next step. %s is the path of the program.
+// failures are the words for a script's failure, and the next step. %s is the path of the program.
 var failures = map[string][2]string{
 	"write": {"a file can't be written", "look for free space and for mounts that are read-only on the host"},
 	"checksum": {
@@ -132,7 +132,7 @@ var failures = map[string][2]string{
 	"changed": {"another process changed the program meanwhile", "run it again"},
 }
 
-// failure is the error of a script that gave up: the host has what it had before. why is what its programs said.
+// failure is the error of a script that gave up, after which the host is as before. why is what its programs said.
 func (v *installation) failure(failed, why string) error {
 	said, known := failures[failed]
 	if !known {
