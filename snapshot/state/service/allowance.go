@@ -15,37 +15,28 @@ import (
 
 // Allowance is what a controller or `genv enforce` tells a host about its policy.
 type Allowance struct {
-	// By is who enforces the policy, and Contact whom users ask about it; empty for none.
-	By      string `json:"by,omitempty"`
-	Contact string `json:"contact,omitempty"`
-	// Page is where people see all hosts; empty if the controller doesn't know.
-	Page string `json:"page,omitempty"`
-	// Rules are the settings that hold here for people of whom People says no others.
-	Rules []Rule `json:"rules,omitempty"`
-	Caps  []Cap  `json:"caps,omitempty"`
+	By      string `json:"by,omitempty"`      // who enforces the policy
+	Contact string `json:"contact,omitempty"` // whom users ask about it; empty for none
+	Page    string `json:"page,omitempty"`    // where people see all hosts; empty if the controller doesn't know
+	Rules   []Rule `json:"rules,omitempty"`   // that hold here for people of whom People says no others
+	Caps    []Cap  `json:"caps,omitempty"`
 	// People are those who have processes or environments here, or asked lately. Of others nothing is known.
-	People map[snapshot.UID]Person `json:"people,omitempty"`
-	// Offers are the GPUs that are freed for waits, by their ids.
-	Offers map[string][]snapshot.DeviceIndex `json:"offers,omitempty"`
-	// Possible is how many GPUs waits could have here, by their ids, where that is fewer than they wait for.
-	Possible map[string]int `json:"possible,omitempty"`
-	// Asked is the Number of the Asked that it answers.
-	Asked uint64 `json:"asked,omitempty"`
-	// Since is when these rules were told first, and Expired that too long ago: then nothing else is known. Root's
-	// service says them.
-	Since   time.Time `json:"since,omitzero"`
-	Expired bool      `json:"expired,omitempty"`
-
+	People   map[snapshot.UID]Person           `json:"people,omitempty"`
+	Offers   map[string][]snapshot.DeviceIndex `json:"offers,omitempty"`   // GPUs freed for waits, by their ids
+	Possible map[string]int                    `json:"possible,omitempty"` // GPUs that waits can have, if too few
+	Asked    uint64                            `json:"asked,omitempty"`    // Number of the Asked that it answers
+	Since    time.Time                         `json:"since,omitzero"`     // of these rules, by root's service
+	Expired  bool                              `json:"expired,omitempty"`  // it holds no more, by root's service
 	// OneHost says that the policy is about this host alone. Otherwise GPUs on all its hosts count together.
 	OneHost bool  `json:"one_host,omitempty"`
 	ForMS   int64 `json:"for_ms,omitempty"` // how long it holds unless it is renewed
 	AgeMS   int64 `json:"age_ms,omitempty"` // how long ago root's service was told it
 }
 
-// CapsUnknown is what people are told while it is Unknown what holds for them.
+// CapsUnknown is what people are told while an Allowance is Unknown.
 const CapsUnknown = "your caps are unknown yet: try again in a minute"
 
-// Unknown says of the answer to somebody that the controller hasn't said yet what holds for that person.
+// Unknown says, of the answer to a person, that the controller hasn't said yet what holds for that person.
 func (a *Allowance) Unknown() bool { return !a.Expired && len(a.People) == 0 }
 
 // Rule is a setting of the policy, as `genv policy explain` prints it.
@@ -56,28 +47,23 @@ type Rule struct {
 
 // Cap is a cap that holds now for people of this host.
 type Cap struct {
-	ID   string `json:"id,omitempty"`   // its name or, without one, a digest of what it says
-	Name string `json:"name,omitempty"` // as people are shown it
-	Rule string `json:"rule,omitempty"` // the setting that it is, as max-devices-per-user; empty for one of the list
-	// Model is that of its GPUs, as in A100; empty for all.
-	Model string `json:"model,omitempty"`
-	// Counts is what it counts: see text.CapAmount.
-	Counts string `json:"counts"`
-	// GPUs are those of this host that it is about.
-	GPUs     []snapshot.DeviceIndex `json:"gpus,omitempty"`
+	ID       string                 `json:"id,omitempty"`       // its name or, without one, a digest of what it says
+	Name     string                 `json:"name,omitempty"`     // as people are shown it
+	Rule     string                 `json:"rule,omitempty"`     // its setting, as max-devices-per-user; else empty
+	Model    string                 `json:"model,omitempty"`    // of its GPUs, as in A100; empty for all
+	Counts   string                 `json:"counts"`             // see text.CapAmount
+	GPUs     []snapshot.DeviceIndex `json:"gpus,omitempty"`     // of this host
 	Together bool                   `json:"together,omitempty"` // people share it
 	PerHost  bool                   `json:"per_host,omitempty"` // this host is counted by itself
-	// While says that it holds only as far as others wait, so that nothing is refused for it.
-	While bool      `json:"while,omitempty"`
-	Until time.Time `json:"until,omitzero"` // when its schedule ends, or hours count from 0 again
+	While    bool                   `json:"while,omitempty"`    // it holds as far as others wait, and refuses nothing
+	Until    time.Time              `json:"until,omitzero"`     // when its schedule ends, or hours count from 0 again
 }
 
 // Person is what holds for one person.
 type Person struct {
-	Caps  []CapUse `json:"caps,omitempty"`
-	Rules []Rule   `json:"rules,omitempty"` // nil for those of the Allowance
-	// Booking is what the person may reserve; nil for nothing.
-	Booking *Booking `json:"booking,omitempty"`
+	Caps    []CapUse `json:"caps,omitempty"`
+	Rules   []Rule   `json:"rules,omitempty"`   // nil for those of the Allowance
+	Booking *Booking `json:"booking,omitempty"` // what the person may reserve; nil for nothing
 }
 
 // CapUse is what a cap counts for a person, or for those who share it, and what it allows.
@@ -88,8 +74,8 @@ type CapUse struct {
 	Elsewhere int64               `json:"elsewhere,omitempty"` // and on other ones
 	Hosts     []snapshot.Hostname `json:"hosts,omitempty"`     // some of these
 	SeenMS    int64               `json:"seen_ms,omitempty"`   // how long ago the oldest of these was seen
-	// GPUs are those of this host that count.
-	GPUs []snapshot.DeviceIndex `json:"gpus,omitempty"`
+
+	GPUs []snapshot.DeviceIndex `json:"gpus,omitempty"` // of this host that count
 }
 
 // Allow tells the host. Only root may.
@@ -104,7 +90,7 @@ func (c Client) Allowance(ctx context.Context) (*Allowance, error) {
 	return answer.Allowance, err
 }
 
-// AskedNote is where root's service notes who asked lately, in the run folder, which controllers watch.
+// AskedNote says who asked lately. Root's service writes it into the run folder, which controllers watch.
 var AskedNote = folder.Note[snapshot.Asked]{
 	Name: "asked.json", Max: 256 << 10, Mode: 0o600, Invalid: snapshot.ErrInvalid,
 }
@@ -116,17 +102,14 @@ type allowanceState struct {
 }
 
 const (
-	// maxAllowance is how long an allowance holds at most.
-	maxAllowance = 24 * time.Hour
-	// askedFor is how long a controller hears of somebody who asked.
-	askedFor = 10 * time.Minute
-	// lookWithin is how long a controller may take to look again.
-	lookWithin = 3 * time.Second
+	maxAllowance = 24 * time.Hour   // how long an allowance holds at most
+	askedFor     = 10 * time.Minute // how long a controller hears of somebody who asked
+	lookWithin   = 3 * time.Second  // how long a controller may take to look again
 )
 
 func (t *allowanceState) holds(now time.Time) bool { return t != nil && now.Before(t.until) }
 
-// allow notes what who enforces a policy says. A single host's says nothing against a fleet's.
+// allow notes an allowance. That of a single host doesn't replace a fleet's.
 func (s *Server) allow(a *Allowance, by callerProcess) (Answer, error) {
 	if !by.isRoot() {
 		return Answer{}, fmt.Errorf("%w: only root says what the policy allows", state.ErrNotOwner)
@@ -151,7 +134,7 @@ func (s *Server) allow(a *Allowance, by callerProcess) (Answer, error) {
 	return Answer{}, nil
 }
 
-// allowance is that of who asks, and nothing about others but sums; none if no controller is known.
+// allowance is that of the person who asks, with nothing about others but sums; none if no controller is known.
 func (s *Server) allowance(ctx context.Context, by callerProcess) Answer {
 	if by.contained {
 		return Answer{}
@@ -183,7 +166,7 @@ func (s *Server) allowance(ctx context.Context, by callerProcess) Answer {
 	return Answer{Allowance: &own}
 }
 
-// allowanceFor is what is known of somebody, after the controller was asked if needed; nil for nothing.
+// allowanceFor is what is known of somebody, after the controller was asked if needed; nil for nothing at all.
 func (s *Server) allowanceFor(ctx context.Context, uid snapshot.UID) *allowanceState {
 	t := s.allowed.Load()
 	if t.holds(s.Now()) && uid != 0 {
@@ -213,7 +196,7 @@ type asker struct {
 	at time.Time
 }
 
-// add adds somebody, and returns who asked lately; a.mu is held.
+// add returns who asked lately, now with who; a.mu is held.
 func (a *askers) add(who snapshot.Asker, now time.Time) (asked snapshot.Asked) {
 	a.list = slices.DeleteFunc(a.list, func(one asker) bool { return one.UID == who.UID || now.Sub(one.at) > askedFor })
 	a.list = append(a.list[max(0, len(a.list)+1-snapshot.MaxAskers):], asker{who, now})
@@ -225,10 +208,10 @@ func (a *askers) add(who snapshot.Asker, now time.Time) (asked snapshot.Asked) {
 	return asked
 }
 
-// lookAgain has the enforcer of the policy look here again, and waits for what it tells then. It returns what is known.
+// lookAgain has the controller look here again, and waits for what it says then. It returns what is known.
 func (s *Server) lookAgain(ctx context.Context, uid snapshot.UID) *allowanceState {
 	who := snapshot.Asker{UID: uid, Username: s.Username(ctx, uid)}
-	s.askers.mu.Lock() // also while it is written, so that the newest note stays
+	s.askers.mu.Lock() // until it is written, so that the newest note stays
 	asked := s.askers.add(who, s.Now())
 	written := s.Run != "" && AskedNote.Write(s.Run, asked) == nil
 	s.askers.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
-// converse answers a request. release ends that the connection counts for the user.
+// converse answers a request. After release, the connection no longer counts for the user.
 func (s *Server) converse(ctx context.Context, conn *net.UnixConn, by callerProcess, release func()) {
 	_ = conn.SetReadDeadline(time.Now().Add(s.admission.bounds.Send))
 	limit := MaxRequest
@@ -65,8 +65,7 @@ func (s *Server) say(conn net.Conn, answer Answer, within time.Duration) error {
 	return writeLine(conn, answer)
 }
 
-// untilClosed ends the context when the client closes the connection, or sends more than its request: what it asked for
-// isn't begun any more.
+// untilClosed ends the context when the client closes the connection, or sends more than its request.
 func untilClosed(ctx context.Context, conn *net.UnixConn) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -130,8 +129,8 @@ func (s *Server) answer(ctx context.Context, r *Request, by callerProcess) (Answ
 	return Answer{Result: &result}, err
 }
 
-// changeWithinCaps makes a change, after another look of the controller if a cap would refuse it. Who enters an
-// environment enters it without GPUs then, unless all is asked for.
+// changeWithinCaps makes a change, after another look of the controller if a cap refuses it. If a cap still does, an
+// Enter that isn't Whole enters without GPUs.
 func (s *Server) changeWithinCaps(ctx context.Context, asked change.Change, by callerProcess) (change.Result, error) {
 	result, err := s.change(ctx, asked, by, true)
 	if errors.Is(err, errUntold) || errors.Is(err, state.ErrCap) {
@@ -163,11 +162,10 @@ func (s *Server) requester(ctx context.Context, by callerProcess) (asker change.
 		Lacks: func(uid snapshot.UID) bool { return s.Lacks != nil && by.name == "" && s.Lacks(ctx, uid) },
 	}
 	if s.Reservations != nil {
-		// Where they can't be read nothing is refused for them, and upkeep reports it.
 		asker.Instant = s.Now()
-		asker.Reserved, _ = s.Reservations.All()
+		asker.Reserved, _ = s.Reservations.All() // upkeep reports an error, and then nothing is refused for them
 		if running, _ := snapshot.RunningAt(asker.Reserved, asker.Instant); len(running) > 0 {
-			if look, err := s.Backend.Snapshot(ctx); err == nil { // else what is attached counts alone
+			if look, err := s.Backend.Snapshot(ctx); err == nil { // else only attachments count
 				asker.Used = peopleOn(look)
 			}
 		}
@@ -178,10 +176,9 @@ func (s *Server) requester(ctx context.Context, by callerProcess) (asker change.
 	return asker, named
 }
 
-// change makes a change for a client. A registered process that has ended since is removed again. With untold, the
+// change makes a change for a client. A process that ends while it is registered is removed again. With untold, the
 // error is errUntold if the controller has to be asked first.
-func (s *Server) change(
-	ctx context.Context, asked change.Change, by callerProcess, untold bool,
+func (s *Server) change(ctx context.Context, asked change.Change, by callerProcess, untold bool,
 ) (change.Result, error) {
 	if by.contained {
 		return change.Result{}, errContained
@@ -208,7 +205,7 @@ func (s *Server) change(
 	return result, err
 }
 
-// issue makes a token for anyone. Whether the environment is that user's is looked at when the container starts.
+// issue makes a token for anyone. Whose the environment is, is checked when the container starts.
 func (s *Server) issue(eid snapshot.EnvID, by callerProcess) (Answer, error) {
 	if by.unknown != nil { // a container can have processes of any uid
 		return Answer{}, by.unknown
@@ -228,7 +225,7 @@ func (s *Server) redeem(text string, by callerProcess) (Answer, error) {
 	return Answer{Holder: &holder}, nil
 }
 
-// Token asks for a token that proves who starts a container, in an environment or (if eid is empty) in one of its own.
+// Token asks for a token that proves who starts a container. It starts in eid or, if that is empty, in one of its own.
 func (c Client) Token(ctx context.Context, eid snapshot.EnvID) (string, error) {
 	answer, err := c.ask(ctx, Request{Token: &eid})
 	if err == nil && answer.Token == "" {
@@ -237,7 +234,7 @@ func (c Client) Token(ctx context.Context, eid snapshot.EnvID) (string, error) {
 	return answer.Token, err
 }
 
-// Redeem returns for whom a container with a token is started. The error wraps state.ErrRequest for a false one.
+// Redeem returns who starts the container with a token. The error wraps state.ErrRequest for a false token.
 func (c Client) Redeem(ctx context.Context, text string) (grant.Holder, error) {
 	if len(text) > grant.MaxToken {
 		return grant.Holder{}, state.Refuse("it is not a token")

@@ -13,17 +13,14 @@ import (
 
 // Changer changes the state files of one host. It may be used by any number of goroutines.
 type Changer struct {
-	Store     *disk.Store
-	Instances instances.Notes
-	// ListDevices asks nvidia-smi, without the lock, for each change that needs more devices than there are: for many
-	// users, from an inventory.
-	ListDevices func(context.Context) ([]snapshot.Device, error)
-	// Turn waits until it is the asker's turn to take the lock; nil doesn't wait.
-	Turn func(context.Context) (release func(), err error)
+	Store       *disk.Store
+	Instances   instances.Notes
+	ListDevices func(context.Context) ([]snapshot.Device, error)  // asks nvidia-smi or, for many users, an inventory
+	Turn        func(context.Context) (release func(), err error) // before the lock; nil doesn't wait
 }
 
-// Change applies a change, and again if nvidia-smi finds more devices than too few. After an error the files are as
-// they were, or it says otherwise: the same change may be asked for again, and is made once.
+// Change applies a change, and again if nvidia-smi finds more devices than too few. After an error nothing has changed,
+// or it says otherwise: the same change may be asked for again, and is made once.
 func (c Changer) Change(ctx context.Context, asked change.Change, by change.Requester) (change.Result, error) {
 	by, err := asked.Prepare(by)
 	if err != nil {
@@ -37,9 +34,7 @@ func (c Changer) Change(ctx context.Context, asked change.Change, by change.Requ
 	return result, err
 }
 
-func (c Changer) apply(ctx context.Context, asked change.Change,
-	by change.Requester,
-) (result change.Result, err error) {
+func (c Changer) apply(ctx context.Context, asked change.Change, by change.Requester) (r change.Result, err error) {
 	if c.Turn != nil {
 		release, err := c.Turn(ctx)
 		if err != nil {
@@ -48,20 +43,17 @@ func (c Changer) apply(ctx context.Context, asked change.Change,
 		defer release()
 	}
 	err = c.Store.Update(ctx, func(f *state.Files) (err error) {
-		result, err = asked.Apply(f, by)
+		r, err = asked.Apply(f, by)
 		if err == nil && asked.Attach != nil && (len(asked.Attach.Instances) > 0 || asked.Attach.Refresh) {
 			err = c.Instances.Save(f, asked.Attach.EID)
 		}
 		return err
 	})
-	if err != nil {
-		return change.Result{}, err
-	}
-	return result, nil
+	return r, err
 }
 
 // WithDevices makes a change, and again with the devices that list finds, without the lock, if too few are registered.
-// The error of list counts where there are none at all.
+// An error of list counts only if there are none at all.
 func WithDevices(ctx context.Context, store *disk.Store, list func(context.Context) ([]snapshot.Device, error),
 	change func() error,
 ) error {

@@ -32,9 +32,8 @@ var (
 
 // Client asks the service of this host.
 type Client struct {
-	Path string // of the socket
-	// Retry is how long a request that is refused as one of too many is repeated; 0 is 10 s.
-	Retry time.Duration
+	Path  string        // of the socket
+	Retry time.Duration // how long a request is repeated that is refused as one of too many; 0 is 10 s
 }
 
 // answerWithin is how long a service may take: longer than it lets a change take.
@@ -50,7 +49,7 @@ func (c Client) Change(ctx context.Context, asked change.Change) (change.Result,
 	return given(answer.Result, err)
 }
 
-// given is what an answer must have.
+// given is a part that an answer must have.
 func given[T any](value *T, err error) (T, error) {
 	if err == nil && value == nil {
 		err = ErrUnknown
@@ -81,18 +80,23 @@ func (c Client) Status(ctx context.Context) (Status, error) {
 	return given(answer.Status, err)
 }
 
-// ask sends a request, and again as long as it is refused for being one of too many.
+// pause waits, and says whether ctx goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// ask sends a request, and again as long as it is refused as one of too many.
 func (c Client) ask(ctx context.Context, r Request) (Answer, error) {
 	retry := cmp.Or(c.Retry, 10*time.Second)
 	r.Version = Version
 	for begun := time.Now(); ; {
 		answer, err := c.askOnce(ctx, r)
-		if !errors.Is(err, ErrBusy) || time.Since(begun) > retry {
-			return answer, err
-		}
-		select {
-		case <-time.After(20*time.Millisecond + rand.N(200*time.Millisecond)): // not all at the same time
-		case <-ctx.Done():
+		if !errors.Is(err, ErrBusy) || time.Since(begun) > retry ||
+			!pause(ctx, 20*time.Millisecond+rand.N(200*time.Millisecond)) { // not all clients at the same time
 			return answer, err
 		}
 	}
@@ -145,13 +149,12 @@ func (a *Answer) err() error {
 	return nil
 }
 
-// How long a client waits for room in the socket's queue, and for one look whether it was interrupted.
 const (
-	connectWithin = 10 * time.Second
-	connectFor    = 200 * time.Millisecond
+	connectWithin = 10 * time.Second       // for room in the socket's queue
+	connectFor    = 200 * time.Millisecond // between two looks whether the client was interrupted
 )
 
-// connect waits for room in the kernel. net.Dialer doesn't, and who tries again and again would be faster.
+// connect waits in the kernel for room. net.Dialer doesn't, so clients that try all the time would be faster.
 func (c Client) connect(ctx context.Context) (*net.UnixConn, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -190,7 +193,7 @@ func checkService(conn *net.UnixConn) error {
 	if err != nil {
 		return err
 	}
-	if server.uid == grant.Nobody && proc.InUserNamespace() { // what root is called in the namespace of a user
+	if server.uid == grant.Nobody && proc.InUserNamespace() { // root, as a user namespace shows it
 		return nil
 	}
 	if server.uid != 0 && int(server.uid) != os.Geteuid() {
@@ -199,9 +202,8 @@ func checkService(conn *net.UnixConn) error {
 	return nil
 }
 
-// Wait stands in the queue of this host and returns what the change has done. tell gets each new place, and nil while
-// the service is away, which keeps it. The error is one of Client.Change, or the cause of ctx's end, which leaves the
-// queue.
+// Wait waits in the queue of this host and returns what the change has done. tell gets each new place, and nil while
+// the service is away, which keeps the place. The error is one of Client.Change, or the cause of ctx's end.
 func (c Client) Wait(ctx context.Context, r WaitRequest, tell func(*Place)) (change.Result, error) {
 	for queued := false; ; {
 		answer, err := c.waitOnce(ctx, Request{Version: Version, Wait: &r}, func(p *Place) {
@@ -217,14 +219,11 @@ func (c Client) Wait(ctx context.Context, r WaitRequest, tell func(*Place)) (cha
 		default:
 			tell(nil)
 		}
-		select {
-		case <-time.After(200*time.Millisecond + rand.N(300*time.Millisecond)):
-		case <-ctx.Done():
-		}
+		pause(ctx, 200*time.Millisecond+rand.N(300*time.Millisecond))
 	}
 }
 
-// Withdraw ends what a wait of this user, with this id, was offered: it isn't wanted.
+// Withdraw gives back what a wait of this user was offered.
 func (c Client) Withdraw(ctx context.Context, id string) error {
 	_, err := c.ask(ctx, Request{Withdraw: id})
 	return err

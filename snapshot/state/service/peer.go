@@ -16,20 +16,17 @@ import (
 
 // callerProcess is the process at the other end of a connection, as the kernel reports it.
 type callerProcess struct {
-	uid snapshot.UID
-	// owner is who made its user namespace, or its own uid; account is that of the owner, who may have many uids.
-	owner, account snapshot.UID
-	groups         []uint32 // as far as they are known
-	pid            snapshot.PID
-	// unknown is why the PIDs that the process names may mean nothing here, or nil.
-	unknown error
-	// contained says that an engine of root's, or an image, chose the uid: it proves nothing.
-	contained bool
-	// name is that of the account where it is known already.
-	name snapshot.Username
+	uid       snapshot.UID
+	owner     snapshot.UID // who made its user namespace, or its own uid
+	account   snapshot.UID // of the owner, who may have many uids
+	groups    []uint32     // as far as they are known
+	pid       snapshot.PID
+	unknown   error             // why the PIDs that the process names may mean nothing here, or nil
+	contained bool              // an engine of root's, or an image, chose the uid: it proves nothing
+	name      snapshot.Username // of the account, if known already
 }
 
-// isRoot says whether it is a process of root, or of this user on a simulated host, on the host itself.
+// isRoot says whether it is root on the host itself, or this user on a simulated host.
 func (p *callerProcess) isRoot() bool { return int(p.uid) == os.Geteuid() && p.unknown == nil }
 
 var errForeign = errors.New("the process that asks is in another PID namespace (a container): it can't register " +
@@ -52,7 +49,7 @@ func credentialsOf(raw syscall.RawConn) (p callerProcess, err error) {
 	}, nil
 }
 
-// groupsOf are the supplementary groups of the other end of a connection (SO_PEERGROUPS, Linux 4.13).
+// groupsOf are the supplementary groups of the other end (SO_PEERGROUPS, Linux 4.13).
 func groupsOf(fd uintptr) []uint32 {
 	groups := make([]uint32, 32)
 	for {
@@ -85,12 +82,12 @@ func (p *callerProcess) identify(raw syscall.RawConn, fs proc.FS, begun snapshot
 		}
 	}
 	if pidfd >= 0 {
-		defer func() { _ = unix.Close(pidfd) }() // nothing was written
+		defer unix.Close(pidfd)
 	}
 	p.examine(fs, pidfd, noPidfd != nil, begun)
 }
 
-// hasEnded says whether a process has ended; without a pidfd (Linux before 5.3) its folder in /proc shows it.
+// hasEnded asks the pidfd or, on Linux before 5.3, the folder in /proc.
 func hasEnded(h *proc.Handle, pidfd int) (bool, error) {
 	if pidfd >= 0 {
 		return proc.HasEnded(pidfd)
@@ -99,7 +96,7 @@ func hasEnded(h *proc.Handle, pidfd int) (bool, error) {
 	return stat.Gone(), err
 }
 
-// examine looks at the process itself, which the pidfd shows to be the one that connected.
+// examine looks at the process in /proc, and then makes sure that it is still the one that connected.
 func (p *callerProcess) examine(fs proc.FS, pidfd int, byPID bool, begun snapshot.StartTime) {
 	if p.pid == 0 { // it can't be seen from here
 		p.unknown, p.contained = errForeign, true
@@ -110,7 +107,7 @@ func (p *callerProcess) examine(fs proc.FS, pidfd int, byPID bool, begun snapsho
 	if err != nil || pidfd < 0 && !byPID {
 		return
 	}
-	defer func() { _ = h.Close() }() // it was only read
+	defer h.Close()
 	stat, err := h.Stat()
 	namespace, nsErr := fs.Namespace(p.pid)
 	ended, endErr := hasEnded(h, pidfd)
@@ -128,14 +125,14 @@ func (p *callerProcess) examine(fs proc.FS, pidfd int, byPID bool, begun snapsho
 	p.unknown = nil
 }
 
-// isContained says whether root's engine gave a process in another PID namespace its uid, by its cgroup: it can make
-// user namespaces as any user. No engine of a user gives uid 0.
+// isContained says whether root's engine, which can make user namespaces as any user, gave a process in another PID
+// namespace its uid. The cgroup shows it. No engine of a user gives uid 0.
 func isContained(h *proc.Handle, uid snapshot.UID) bool {
 	place := h.Place()
 	return uid == 0 || place.ID != "" && !place.Delegated
 }
 
-// processes are those that a request names, held from the first look on: no other process gets their PID.
+// processes are those that a request names. No other process gets their PIDs while they are held.
 type processes struct {
 	fs   proc.FS
 	by   callerProcess
@@ -160,7 +157,7 @@ func (p *processes) owner(pid snapshot.PID) (snapshot.UID, error) {
 	return h.UID()
 }
 
-// gone is a process of the request that has ended since it was looked at; 0 for none.
+// gone is a process that has ended since it was looked at; 0 for none.
 func (p *processes) gone() snapshot.PID {
 	for pid, h := range p.held {
 		if alive(h) != nil {
@@ -172,7 +169,7 @@ func (p *processes) gone() snapshot.PID {
 
 func (p *processes) close() {
 	for _, h := range p.held {
-		_ = h.Close() // it was only read
+		_ = h.Close()
 	}
 }
 

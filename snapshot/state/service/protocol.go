@@ -17,10 +17,10 @@ import (
 // Version is that of the protocol. A service refuses requests of another one.
 const Version = 1
 
-// SocketName is the name of the socket in the folder of what root's genv keeps while the machine runs.
+// SocketName is the name of the socket in root's run folder.
 const SocketName = "host.sock"
 
-// Limits of what is sent, in bytes: a line of JSON in both directions.
+// Limits of a message, a line of JSON in both directions, in bytes.
 const (
 	MaxRequest = 128 << 10
 	maxAnswer  = 32 << 20
@@ -35,31 +35,27 @@ type Request struct {
 	Token   *snapshot.EnvID `json:"token,omitempty"`  // of what container: see Client.Token
 	Redeem  string          `json:"redeem,omitempty"` // a token; only root asks
 	Allow   *Allowance      `json:"allow,omitempty"`  // only root says it
-	// Allowance asks for that of the user who asks.
-	Allowance bool `json:"allowance,omitempty"`
-	// Reserve books GPUs, for who asks; root may say another uid. Cancel is the id of a reservation to end.
-	Reserve *snapshot.Reservation `json:"reserve,omitempty"`
-	Cancel  string                `json:"cancel,omitempty"`
-	Wait    *WaitRequest          `json:"wait,omitempty"` // each Waiting of an answer is followed by another one
-	// Withdraw is the id of a wait that doesn't want what it was offered.
-	Withdraw string `json:"withdraw,omitempty"`
+
+	Allowance bool                  `json:"allowance,omitempty"` // asks for that of the user who asks
+	Reserve   *snapshot.Reservation `json:"reserve,omitempty"`   // for who asks; root may say another uid
+	Cancel    string                `json:"cancel,omitempty"`    // the id of a reservation to end
+	Wait      *WaitRequest          `json:"wait,omitempty"`      // an answer with Waiting is followed by another one
+	Withdraw  string                `json:"withdraw,omitempty"`  // the id of a wait that doesn't want its offer
 }
 
 // Answer is what the service answers: the result, or an error.
 type Answer struct {
-	Version  int             `json:"version"`
-	Result   *change.Result  `json:"result,omitempty"`
-	Document json.RawMessage `json:"document,omitempty"`
-	Status   *Status         `json:"status,omitempty"`
-	Token    string          `json:"token,omitempty"`
-	Holder   *grant.Holder   `json:"holder,omitempty"` // of a redeemed token
-	// Allowance is missing if it is unknown.
-	Allowance   *Allowance            `json:"allowance,omitempty"`
-	Reservation *snapshot.Reservation `json:"reservation,omitempty"` // as it is after Reserve or Cancel
+	Version     int                   `json:"version"`
+	Result      *change.Result        `json:"result,omitempty"`
+	Document    json.RawMessage       `json:"document,omitempty"`
+	Status      *Status               `json:"status,omitempty"`
+	Token       string                `json:"token,omitempty"`
+	Holder      *grant.Holder         `json:"holder,omitempty"`      // of a redeemed token
+	Allowance   *Allowance            `json:"allowance,omitempty"`   // nil if it is unknown
+	Reservation *snapshot.Reservation `json:"reservation,omitempty"` // after Reserve or Cancel
 	Waiting     *Place                `json:"waiting,omitempty"`
 	Error       json.RawMessage       `json:"error,omitempty"` // by change.EncodeError
-	// Busy says that the request was refused since there are too many, and that nothing was done.
-	Busy bool `json:"busy,omitempty"`
+	Busy        bool                  `json:"busy,omitempty"`  // refused as one of too many: nothing was done
 }
 
 // Status is what a service says about itself.
@@ -89,7 +85,7 @@ func readLine(r io.Reader, limit int) ([]byte, error) {
 	return nil, err
 }
 
-// decodeRequest checks what a client sent. Its errors wrap state.ErrRequest.
+// decodeRequest reads a request. Its errors wrap state.ErrRequest.
 func decodeRequest(line []byte) (r Request, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	decoder.DisallowUnknownFields()

@@ -12,10 +12,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// WaitsFile is the name of the note in root's run folder about who waits. It is replaced when a wait begins or ends.
+// WaitsFile is the note in root's run folder about who waits. It is replaced when a wait begins or ends.
 const WaitsFile = "waits.json"
 
-// noted is a wait as it is noted, so that it keeps its place when a new service begins. Times are since boot.
+// noted is a wait in that note, by which it keeps its place in a new service. Times are since boot.
 type noted struct {
 	snapshot.Wait
 	PID   snapshot.PID       `json:"pid,omitempty"` // 0 for one that can't be found again
@@ -24,9 +24,8 @@ type noted struct {
 }
 
 type waitsNote struct {
-	Waits []noted `json:"waits"`
-	// Passed is until when since boot, in nanoseconds, nothing is taken from others for users who let an offer pass.
-	Passed map[snapshot.UID]time.Duration `json:"passed_until_ns,omitempty"`
+	Waits  []noted                        `json:"waits"`
+	Passed map[snapshot.UID]time.Duration `json:"passed_until_ns,omitempty"` // see waits.passed
 }
 
 var waitsFile = folder.Note[waitsNote]{Name: WaitsFile, Max: 4 << 20, Mode: 0o644, Invalid: snapshot.ErrInvalid}
@@ -89,7 +88,7 @@ func (s *Server) loadWaits() {
 	maps.DeleteFunc(q.passed, func(_ snapshot.UID, until time.Duration) bool { return until > q.begun+passedFor })
 }
 
-// stillDisconnected are those waits of an earlier service whose commands run and may connect again.
+// stillDisconnected are the waits of an earlier service that may connect again: their commands run.
 func (s *Server) stillDisconnected(list []noted, now time.Duration) []noted {
 	return slices.DeleteFunc(slices.Clone(list), func(n noted) bool {
 		alive, err := s.Proc.Alive(n.PID, n.Start)

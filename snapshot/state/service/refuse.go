@@ -16,8 +16,8 @@ import (
 
 var errUntold = errors.New("the controller has said nothing about this user yet")
 
-// withinCaps refuses a change that a cap doesn't allow. A user who is over a cap may keep what is there. Nothing is
-// refused without a controller, to root, and to people of whom nothing is known: a controller takes it back later.
+// withinCaps refuses a change that a cap doesn't allow. A user over a cap keeps what is there. Nothing is refused to
+// root, without a controller, and to people of whom nothing is known: a controller takes it back later.
 func (s *Server) withinCaps(uid snapshot.UID, untold bool) func(*state.Files, *change.Result, bool) error {
 	t, now := s.allowed.Load(), s.Now()
 	if uid == 0 || !t.holds(now) {
@@ -63,7 +63,7 @@ func (s *Server) overCaps(look *snapshot.Snapshot, w *wait, has map[keptGPU]bool
 		for i := range look.Devices {
 			switch index := look.Devices[i].Index; {
 			case !slices.Contains(c.GPUs, index):
-				if w.Suits == nil || slices.Contains(w.Suits, index) {
+				if w.suitedBy(index) {
 					others++
 				}
 			case has[keptGPU{index, w.UID}] || slices.Contains(u.GPUs, index):
@@ -88,7 +88,7 @@ type wanted struct {
 	age     time.Duration // since the host was told
 }
 
-// check adds what this host counts itself to what the controller said, and refuses what is over the cap then.
+// check refuses a change if the cap is exceeded by what the controller said and what this host counts itself.
 func (w *wanted) check(added []snapshot.DeviceIndex, entered bool) error {
 	here := w.Here
 	own := append(w.files.OwnAttached(w.uid), w.result.Now...) // Now may be of an environment that isn't registered
@@ -130,7 +130,7 @@ func (w *wanted) weight(index snapshot.DeviceIndex) (n int64) {
 	return n
 }
 
-// refusal says which cap doesn't allow it, what is used and where, how old that is, and what would help.
+// refusal says which cap is exceeded, what is used and where, how old that is, and what would help.
 func (w *wanted) refusal(added, own []snapshot.DeviceIndex, would int64) string {
 	c := w.cap
 	if c.Counts == "gpu-hours" {
@@ -164,7 +164,8 @@ func (w *wanted) help(added, own []snapshot.DeviceIndex) string {
 	case w.cap.Counts == "environments":
 		return "End one that you need no more: genv deactivate, or exit its shells."
 	case len(kept) > 0:
-		return fmt.Sprintf("Give back what you need less: genv detach --index %s in its shell, or end its command.", kept[len(kept)-1])
+		return fmt.Sprintf("Give back what you need less: genv detach --index %s in its shell, or end its command.",
+			kept[len(kept)-1])
 	case w.Here == 0 && w.Elsewhere == 0:
 		return "Ask for less."
 	}
@@ -183,8 +184,8 @@ func (c *Cap) label() string {
 
 func day(t time.Time) string { return t.Format("2 January") }
 
-// Away says for how long the controller has said nothing, once that is more than half of ForMS; else it is empty. The
-// controller should say something each third of ForMS.
+// Away says for how long the controller has said nothing, if that is more than half of ForMS: it should say something
+// each third of it. Else it is empty.
 func (a *Allowance) Away() string {
 	if !a.Expired && a.AgeMS <= a.ForMS/2 {
 		return ""

@@ -16,25 +16,22 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// LapsesAfter is after what time without a break a reservation lapses of which no GPU is held.
+// LapsesAfter is how long no GPU of a reservation may be held before it lapses.
 const LapsesAfter = 30 * time.Minute
 
 const holdersEvery = time.Minute
 
 // Reservations are the bookings of this host. What was answered is safe on the disk.
 type Reservations struct {
-	// Load reads them, or says that there are none yet (fs.ErrNotExist); Save writes them.
-	Load func() ([]snapshot.Reservation, error)
-	Save func([]snapshot.Reservation) error
-	// GPUs is how many GPUs this host knows.
-	GPUs func(context.Context) (int, error)
-	// Believed says whether the clock is: otherwise nothing is over or lapses for good. Nil for always.
-	Believed func() bool
+	Load     func() ([]snapshot.Reservation, error) // fs.ErrNotExist for none yet
+	Save     func([]snapshot.Reservation) error
+	GPUs     func(context.Context) (int, error) // how many GPUs this host knows
+	Believed func() bool                        // the clock; nothing is over or lapses otherwise; nil for always
 
 	mu     sync.Mutex
 	list   []snapshot.Reservation // nil until they were read
-	looked time.Time              // when it was found out who holds GPUs
-	noted  bool                   // since when nothing is held is by this service's clock
+	looked time.Time              // when it was last asked who holds GPUs
+	noted  bool                   // the Unheld times are by this service's clock
 }
 
 // ClockBelieved says whether the clock of this machine is synchronised, or has had an hour for that since the boot.
@@ -46,13 +43,13 @@ func ClockBelieved() bool {
 
 func (r *Reservations) believed() bool { return r.Believed == nil || r.Believed() }
 
-// read has list read, once. Without it nothing is changed.
+// read reads list once. Without it nothing is changed.
 func (r *Reservations) read() error {
 	if r.list != nil {
 		return nil
 	}
 	list, err := r.Load()
-	if errors.Is(err, fs.ErrNotExist) { // it is the first start of this version
+	if errors.Is(err, fs.ErrNotExist) { // the first start of this version
 		list, err = []snapshot.Reservation{}, r.Save([]snapshot.Reservation{})
 	}
 	if err != nil {
@@ -86,8 +83,7 @@ func (r *Reservations) All() ([]snapshot.Reservation, error) {
 	return r.list, err
 }
 
-// Tend ends what is over or lapses. look, which says whether GPUs of a reservation may be held, is called only where
-// that matters.
+// Tend ends what is over or lapses. look says whether GPUs of a reservation may be held. It is called only if needed.
 func (r *Reservations) Tend(now time.Time, look func() (held func(*snapshot.Reservation) bool, err error)) error {
 	list, err := r.All()
 	if err != nil {
@@ -115,9 +111,9 @@ func (r *Reservations) Tend(now time.Time, look func() (held func(*snapshot.Rese
 	})
 }
 
-// lapsing notes since when nothing of running reservations is held, and returns for which that is too long. What an
-// earlier service noted is by a clock that may have been set since: at least one more look shows it. While it is
-// unknown who holds GPUs, the time begins again.
+// lapsing notes since when nothing of running reservations is held, and returns for which that is too long. An earlier
+// service noted it by a clock that may have been set since, so one more look has to confirm it. While it is unknown who
+// holds GPUs, the time begins again.
 func lapsing(list []snapshot.Reservation, now time.Time, first bool, held func(*snapshot.Reservation) bool) (
 	next []snapshot.Reservation, lapse map[string]bool,
 ) {
@@ -140,7 +136,7 @@ func lapsing(list []snapshot.Reservation, now time.Time, first bool, held func(*
 	return next, lapse
 }
 
-// bookable refuses who may not change reservations. For root it returns 0.
+// bookable is who changes reservations, 0 for root, or refuses it.
 func (s *Server) bookable(by callerProcess) (snapshot.UID, error) {
 	switch {
 	case s.Reservations == nil:
@@ -173,8 +169,7 @@ func (s *Server) reserve(ctx context.Context, r *snapshot.Reservation, by caller
 	}
 	var made snapshot.Reservation
 	err = s.Reservations.change(func(list []snapshot.Reservation) (next []snapshot.Reservation, err error) {
-		// so that no number of cancelled ones fills the disk
-		list, _ = state.End(list, nil, s.Now(), s.Reservations.believed())
+		list, _ = state.End(list, nil, s.Now(), s.Reservations.believed()) // cancelled ones don't fill the disk
 		next, made, err = state.Reserve(list, asked, booker, known, s.Now())
 		return next, err
 	})
@@ -198,11 +193,10 @@ func (s *Server) cancel(id string, by callerProcess) (Answer, error) {
 type Booking struct {
 	snapshot.BookingRule
 	Elsewhere []snapshot.Reservation `json:"elsewhere,omitempty"`
-	// Unknown says that it isn't known which rule is about the person.
-	Unknown bool `json:"unknown,omitempty"`
+	Unknown   bool                   `json:"unknown,omitempty"` // which rule is about the person
 }
 
-// askAgain is how soon the enforcer of the policy is asked again about somebody of whom it doesn't know enough yet.
+// askAgain is the pause before the controller is asked again about somebody whom it doesn't know yet.
 const askAgain = 200 * time.Millisecond
 
 // addRule adds what the policy lets a person reserve, and the person's own caps. Its error says that it is unknown.
@@ -222,10 +216,7 @@ func (s *Server) addRule(ctx context.Context, by *state.Booker, known int) error
 			return state.Unavailable("it isn't known yet what the policy lets you reserve here: try it " +
 				"again in a minute")
 		}
-		select { // the controller asks the directory of accounts about somebody who is new to it
-		case <-time.After(askAgain):
-		case <-ctx.Done():
-		}
+		pause(ctx, askAgain) // the controller asks the directory of accounts
 	}
 	if b := person.Booking; b != nil {
 		by.Rule, by.Elsewhere = &b.BookingRule, b.Elsewhere
@@ -235,7 +226,7 @@ func (s *Server) addRule(ctx context.Context, by *state.Booker, known int) error
 			u := &person.Caps[i]
 			c := t.cap(u)
 			others, booked := known-len(c.GPUs), here
-			if c.Rule != "" { // it is about all GPUs of all hosts
+			if c.Rule != "" { // about all GPUs of all hosts
 				booked = everywhere
 			}
 			if room := int64(others-booked) + u.Limit; c.Counts == "gpus" && !c.While && !c.Together && room < 0 {
@@ -270,6 +261,6 @@ func (c Client) untilAnswered(ctx context.Context, r Request) (snapshot.Reservat
 			time.Since(begun) > restartsWithin || ctx.Err() != nil {
 			return given(answer.Reservation, err)
 		}
-		time.Sleep(100 * time.Millisecond)
+		pause(ctx, 100*time.Millisecond)
 	}
 }

@@ -104,12 +104,11 @@ func (s *Server) reserved(look *snapshot.Snapshot, w *wait, free []snapshot.Devi
 	if s.Reservations == nil || w.UID == 0 || len(free) < missing {
 		return false
 	}
-	list, _ := s.Reservations.All() // what can't be read is reported by upkeep
+	list, _ := s.Reservations.All() // upkeep reports an error
 	if running, _ := snapshot.RunningAt(list, s.Now()); len(running) == 0 {
 		return false
 	}
-	files := state.Files{Devices: slices.Clone(look.Devices), Environments: look.Environments}
-	used := peopleOn(look)
+	files, used := filesOf(look), peopleOn(look)
 	before := files.Overbooked(list, s.Now(), used)
 	const eid = "waits"
 	files.Environments = append(slices.Clone(files.Environments), snapshot.Environment{EID: eid, UID: w.UID})
@@ -138,8 +137,8 @@ func (s *Server) give(w *wait, chosen []snapshot.DeviceIndex) {
 	defer cancel()
 	result, err := s.change(ctx, w.change.Within(chosen), w.by, false)
 	if err == nil && w.ctx.Err() != nil {
-		// If this fails, the change ends with its process.
-		_, _ = s.change(context.WithoutCancel(w.ctx), undo(w.change, &result), w.by, false)
+		undone := undo(w.change, &result)
+		_, _ = s.change(context.WithoutCancel(w.ctx), undone, w.by, false) // else it ends with its process
 	}
 	q := &s.waits
 	if err == nil {
@@ -163,7 +162,7 @@ func (s *Server) give(w *wait, chosen []snapshot.DeviceIndex) {
 	q.offers = slices.DeleteFunc(q.offers, func(o offer) bool { return o.id == w.ID })
 }
 
-// undo is the change that takes back another change, after the client has ended.
+// undo is the change that takes back another one, of a client that has ended.
 func undo(c *change.Change, r *change.Result) change.Change {
 	if c.Enter != nil {
 		return change.Change{Leave: &change.Leave{PID: c.Enter.PID, Kernel: c.Enter.Kernel}}
@@ -209,8 +208,8 @@ func (q *waits) took(uid snapshot.UID, list []snapshot.DeviceIndex) {
 	}
 }
 
-// letPass notes that a user took no GPU of an offer, even if the command has ended. The user's waits without a change
-// begin again behind the others: else GPUs would be kept for them minute after minute; q.mu is held.
+// letPass notes that a user took no GPU of an offer. The user's waits without a change begin again behind the others:
+// else GPUs would be kept for them minute after minute; q.mu is held.
 func (q *waits) letPass(uid snapshot.UID, now time.Duration) {
 	q.comesBehind(uid, now+passedFor)
 	for _, w := range q.list {
@@ -220,9 +219,8 @@ func (q *waits) letPass(uid snapshot.UID, now time.Duration) {
 	}
 }
 
-// withdraw ends an offer that a user doesn't want, since the user took another host's. For a minute the user comes
-// behind the others, so that a user who withdraws again and again keeps no GPUs from them. GPUs that a controller frees
-// for the wait stay offered.
+// withdraw ends an offer of GPUs whose user took another host's. For a minute the user comes behind the others, since
+// to withdraw again and again would keep GPUs from them. GPUs that a controller frees for the wait stay offered.
 func (s *Server) withdraw(id string, by callerProcess) error {
 	if by.contained {
 		return errContained
@@ -274,7 +272,7 @@ func (q *waits) offerTo(id string) *offer {
 	return nil
 }
 
-// unkept are the free GPUs without those that are kept for other waits; those kept for w come first; q.mu is held.
+// unkept are the free GPUs that aren't kept for other waits. Those kept for w come first; q.mu is held.
 func (q *waits) unkept(w *wait, free []snapshot.DeviceIndex) []snapshot.DeviceIndex {
 	var own []snapshot.DeviceIndex
 	for _, o := range q.offers {
@@ -293,8 +291,8 @@ func (q *waits) unkept(w *wait, free []snapshot.DeviceIndex) []snapshot.DeviceIn
 	return append(own, free...)
 }
 
-// offered notes for which waits a controller frees GPUs. Once the GPUs are free, they are kept for these waits alone. A
-// wait gets none of them if one is already offered to another wait, for example by another controller.
+// offered notes for which waits a controller frees GPUs. Once these are free, they are kept for these waits alone. A
+// wait gets none if one of them is offered to another wait already.
 func (q *waits) offered(list map[string][]snapshot.DeviceIndex, possible map[string]int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -314,9 +312,9 @@ func (q *waits) offered(list map[string][]snapshot.DeviceIndex, possible map[str
 }
 
 // keep notes which GPUs only one user may attach without waiting: those that are offered or given to the user's waits,
-// and for the first wait in the queue all others that suit it, as long as keptBack.keeps; q.mu is held. That time begins
-// with something that others could have, even if it is nothing for the first wait itself: a part of a GPU, or a small
-// one. MIG instances are not kept: nobody waits for them.
+// and for the first wait in the queue all others that suit it, as long as keptBack.keeps. That time begins with
+// something that others could have, such as a part of a GPU. MIG instances are not kept: nobody waits for them. q.mu is
+// held.
 func (q *waits) keep(
 	look *snapshot.Snapshot, waiting map[string]*wait, given map[string][]snapshot.DeviceIndex, now time.Duration,
 ) {
@@ -340,7 +338,7 @@ func (q *waits) keep(
 	list := gpus.Of(look)
 	for i := range list {
 		g := &list[i]
-		if offered[g.Index] || g.MIGMode || first.Suits != nil && !slices.Contains(first.Suits, g.Index) {
+		if offered[g.Index] || g.MIGMode || !first.suitedBy(g.Index) {
 			continue
 		}
 		q.kept = append(q.kept, keptGPU{g.Index, first.UID})
@@ -350,7 +348,7 @@ func (q *waits) keep(
 	}
 }
 
-// hasRoom says whether somebody could have a GPU, or a part of one.
+// hasRoom says whether somebody could have a GPU or a part of it.
 func hasRoom(look *snapshot.Snapshot, g *gpus.GPU) bool {
 	files := state.Files{Devices: look.Devices}
 	part := files.Room(state.AttachRequest{Memory: snapshot.MiB(1)})

@@ -1,14 +1,12 @@
-// Package service is the socket of root's service on a GPU host where root owns the state: people's commands ask over
-// it for changes (package change, which decides who may), and for root's view of the devices: see docs/host.md.
+// Package service is the socket of root's service on a GPU host where root owns the state: people's commands ask it for
+// changes (package change decides who may), and for root's view of the devices: see docs/host.md.
 //
 //	server := &service.Server{Backend: backend, …}
 //	err := server.Serve(ctx, listener)               // as root
 //	result, err := service.Client{Path: path}.Change(ctx, c)
 //
-// Who asks is what the kernel reports about the other end of the connection, held by a pidfd: nothing of a request says
-// so. One user can't delay others: connections, requests and their rate are bounded for each, what is too much is
-// refused at once, and users take turns at the state files. A Changer applies changes to the state files, in the
-// process of the person who asks and in root's service alike.
+// Who asks is what the kernel reports about the other end of the connection, not what the request says. One user can't
+// delay others: connections and requests are bounded for each, and users take turns at the state files.
 package service
 
 import (
@@ -34,16 +32,16 @@ import (
 
 // Backend is the host that the service serves. Its methods are called by many goroutines.
 type Backend interface {
-	// Change is Changer.Change. It takes the turn before the lock of the state files, and releases it then.
+	// Change is Changer.Change. It has the turn while it holds the lock of the state files.
 	Change(ctx context.Context, c change.Change, by change.Requester,
 		turn func(context.Context) (release func(), err error)) (change.Result, error)
-	// Snapshot returns root's view of the host, as it was at most a second ago.
+	// Snapshot returns root's view of the host, at most a second old.
 	Snapshot(ctx context.Context) (*snapshot.Snapshot, error)
-	// Look returns a document of root's view of the host, by its name, as a viewer may see it.
+	// Look returns a named document of root's view of the host, as a viewer may see it.
 	Look(ctx context.Context, name string, by Viewer) (json.RawMessage, error)
 }
 
-// Viewer is who looks, as the kernel reports it. NoUID is somebody who is not known.
+// Viewer is who looks, as the kernel reports it. NoUID is unknown.
 type Viewer struct {
 	UID    snapshot.UID
 	Groups []uint32
@@ -58,36 +56,30 @@ type Server struct {
 	Now      func() time.Time
 	Username func(context.Context, snapshot.UID) snapshot.Username
 	// Lacks says that a uid certainly has no account, and so gets no environment; nil doesn't ask.
-	Lacks func(context.Context, snapshot.UID) bool
-	// Reservations are kept for this host; nil for none.
-	Reservations *Reservations
-	// Run is root's run folder, in which who waits and who asked is noted; empty for nowhere.
-	Run string
-	// Failed is called with errors that no client sees; nil ignores them.
-	Failed func(error)
+	Lacks        func(context.Context, snapshot.UID) bool
+	Reservations *Reservations // nil for none
+	Run          string        // root's run folder, for notes about who waits and who asked; empty for no notes
+	Failed       func(error)   // is called with errors that no client sees; nil ignores them
 
-	admission admission
-	turns     quota.Turns[snapshot.UID]
-	tokens    grant.Tokens
-	waits     waits
-	allowing  sync.Mutex
-	allowed   atomic.Pointer[allowanceState] // what the policy allows; nil before anybody said it
-	askers    askers
-	since     time.Time
-	served    atomic.Uint64
-	refused   atomic.Uint64
-	users     sync.WaitGroup // of connections
+	admission       admission
+	turns           quota.Turns[snapshot.UID]
+	tokens          grant.Tokens
+	waits           waits
+	allowing        sync.Mutex
+	allowed         atomic.Pointer[allowanceState] // what the policy allows; nil before anybody said it
+	askers          askers
+	since           time.Time
+	served, refused atomic.Uint64
+	users           sync.WaitGroup // of connections
 }
 
-// How long a client may take for the answer, and how long a change may take, with nvidia-smi.
 const (
-	takeWithin   = 5 * time.Second
-	changeWithin = 40 * time.Second
+	takeWithin   = 5 * time.Second  // for a client to read the answer
+	changeWithin = 40 * time.Second // for a change, with nvidia-smi
+	queue        = 128              // connections that the kernel keeps for the service
 )
 
-const queue = 128
-
-// Serve answers requests on a listener until ctx ends, and then what has come so far. It closes the listener.
+// Serve answers requests until ctx ends, and then those that have come so far. It closes the listener.
 func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 	bounds := s.Bounds.withDefaults()
 	s.since = s.Now()
@@ -122,7 +114,7 @@ func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 	}
 }
 
-// keepQueueShort has clients wait for a turn to connect, not behind thousands of connections of one user.
+// keepQueueShort has clients wait for a turn to connect instead of behind thousands of connections of one user.
 func keepQueueShort(listener *net.UnixListener) error {
 	raw, err := listener.SyscallConn()
 	if err != nil {
@@ -139,7 +131,7 @@ func (s *Server) failed(err error) {
 	}
 }
 
-// failedOnce reports an error once, not each time. last is what failed the last time; nil ends that.
+// failedOnce reports an error unless it is the last one again. No error resets last.
 func (s *Server) failedOnce(last *string, err error) {
 	before := *last
 	if *last = ""; err != nil {
@@ -192,11 +184,11 @@ func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
 
 func (s *Server) refuse(conn net.Conn, why error) {
 	s.refused.Add(1)
-	_ = s.say(conn, failure(why), time.Second) // there is room, but this machine may be busy, or the client is gone
+	_ = s.say(conn, failure(why), time.Second) // the client may be gone
 	_ = conn.Close()
 }
 
-// Listen opens the socket, on which every user may connect. The caller makes sure that no other service runs.
+// Listen opens a socket for all users. The caller makes sure that no other service runs.
 func Listen(path string) (*net.UnixListener, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK {
@@ -215,13 +207,13 @@ func Listen(path string) (*net.UnixListener, error) {
 	return listener, nil
 }
 
-// Bounds of what users may ask for. The zero value of a field is the default.
+// Bounds of what users may ask for. A zero field has the default.
 type Bounds struct {
-	Connections int           // of all users at a time; 1024
-	PerUser     int           // connections of one user at a time, and requests that wait; 16
-	Rate        float64       // requests of one user a second, in the long run; 20
-	Burst       int           // requests of one user at once; 100
-	Send        time.Duration // for a request to come; 5 s
+	Connections int           // of all users at a time
+	PerUser     int           // connections of one user at a time, and requests that wait
+	Rate        float64       // requests of one user a second, in the long run
+	Burst       int           // requests of one user at once
+	Send        time.Duration // for a request to come
 }
 
 func (b Bounds) withDefaults() Bounds {
@@ -233,7 +225,7 @@ func (b Bounds) withDefaults() Bounds {
 
 func tooMany(uid snapshot.UID) error { return fmt.Errorf("%w from uid %d, try again", ErrBusy, uid) }
 
-// admission counts the connections of users, and their requests in the last time.
+// admission bounds the connections and the requests of users.
 type admission struct {
 	bounds Bounds
 	now    func() time.Time
@@ -243,14 +235,13 @@ type admission struct {
 	users map[snapshot.UID]*requestCredit
 }
 
-// requestCredit is what a user has asked for. credit are the requests that are left, at a time.
 type requestCredit struct {
 	connections int
-	credit      float64
+	credit      float64 // the requests that were left at a time
 	at          time.Time
 }
 
-// admit says whether another connection of a user is served: then release ends it.
+// admit says whether another connection of a user is served. release ends it.
 func (a *admission) admit(uid snapshot.UID) (release func(), ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -282,7 +273,7 @@ func (a *admission) admit(uid snapshot.UID) (release func(), ok bool) {
 
 const maxIdle = 1024
 
-// forget drops the users who have all their credit again, from time to time.
+// forget drops users with full credit once there are many.
 func (a *admission) forget(now time.Time) {
 	if len(a.users) < maxIdle {
 		return

@@ -11,10 +11,8 @@ import (
 )
 
 const (
-	// keepBackFor is how long free GPUs are kept for the first wait. Then those behind may pass it for as long.
-	keepBackFor = 30 * time.Minute
-	// overdue is after how long a wait goes before all younger waits.
-	overdue = 24 * time.Hour
+	keepBackFor = 30 * time.Minute // how long free GPUs are kept for the first wait; then others pass it for as long
+	overdue     = 24 * time.Hour   // after how long a wait goes before all younger waits
 )
 
 // candidate is a wait as decide sees it. Times are since boot.
@@ -28,13 +26,13 @@ type candidate struct {
 	behind bool // all others, as its user let an offer pass
 }
 
-// keptBack is the first wait for which too few GPUs are free, and since when free GPUs are kept back for it; 0 before
-// that. The time belongs to the user: it goes on when the user's next command waits.
+// keptBack is the first wait for which too few GPUs are free. Free ones are kept back for it. The time belongs to the
+// user: it goes on with the user's next wait.
 type keptBack struct {
-	id     string // empty if there is no such wait
-	since  time.Duration
-	uid    snapshot.UID // of the wait with which the time began
-	served bool         // this user's wait has begun or ended since
+	id     string        // empty if there is no such wait
+	since  time.Duration // 0 before GPUs are kept back
+	uid    snapshot.UID  // of the wait with which the time began
+	served bool          // this user's wait has begun or ended since
 }
 
 // keeps says whether free GPUs are kept back, rather than given to the waits behind.
@@ -75,16 +73,16 @@ func decide(
 	return given, next
 }
 
-// without returns h for the time in which there is no such wait.
+// without is h while there is no such wait.
 func (h keptBack) without() keptBack {
 	h.id = ""
 	return h
 }
 
-// passedTo returns what is kept back now that c is the first wait. begins says whether the first wait before begins,
-// and anything whether there are free GPUs to keep. The time goes on when another wait becomes the first one, so that
-// many waits keep GPUs back no longer than one. It begins again after 2*keepBackFor, or for another user after a wait
-// of the user before has begun or ended. For the same user it goes on: short jobs in a loop would keep everything.
+// passedTo is h now that c is the first wait. begins says whether the first wait before begins, and anything whether
+// there are free GPUs to keep. The time goes on with another first wait, so that many waits keep GPUs back no longer
+// than one. It begins again after 2*keepBackFor, or for another user after a wait of the user before has begun or
+// ended. For the same user it goes on: short jobs in a loop would keep everything.
 func (h keptBack) passedTo(c *candidate, begins, anything bool, now time.Duration) keptBack {
 	h.served = h.served || begins || h.id == ""
 	h.id = c.id
@@ -120,20 +118,17 @@ type Place struct {
 	People int `json:"people"`
 	GPUs   int `json:"gpus"` // that it still needs
 	Free   int `json:"free"` // of those that suit it
-	// First is the wait that comes first, if it is another person's.
-	First *snapshot.Wait `json:"first,omitempty"`
-	Own   int            `json:"own_before,omitempty"` // waits of the same person before it
-	// Barred says why others pass it: an offer, a cap, reservations, or too few working GPUs. Empty if they don't.
-	Barred string `json:"barred_by,omitempty"`
-	// Freed are GPUs that a controller takes back for it.
-	Freed []snapshot.DeviceIndex `json:"freed,omitempty"`
-	// Possible is how many GPUs it could have, if a controller says that these are fewer than it waits for; else nil.
-	Possible *int `json:"possible,omitempty"`
-	// Offered are GPUs that are kept for it for a minute; then no other field is set.
-	Offered []snapshot.DeviceIndex `json:"offered,omitempty"`
+
+	First  *snapshot.Wait `json:"first,omitempty"`      // the wait that comes first, if it is another person's
+	Own    int            `json:"own_before,omitempty"` // waits of the same person before it
+	Barred string         `json:"barred_by,omitempty"`  // why others pass it; empty if they don't
+
+	Freed    []snapshot.DeviceIndex `json:"freed,omitempty"`    // GPUs that a controller takes back for it
+	Possible *int                   `json:"possible,omitempty"` // GPUs it could have, if a controller says: too few
+	Offered  []snapshot.DeviceIndex `json:"offered,omitempty"`  // kept for it for a minute; no other field is set then
 }
 
-// tell sends each wait its place in the queue if that has changed; q.mu is held.
+// tell sends each wait its place in the queue, if it has changed; q.mu is held.
 func (q *waits) tell(sorted []candidate, waiting map[string]*wait, now time.Duration) {
 	people, own := make(map[snapshot.UID]int), make(map[snapshot.UID]int)
 	for _, c := range sorted {

@@ -18,28 +18,23 @@ import (
 
 // WaitRequest asks for a place in the queue of this host.
 type WaitRequest struct {
-	// ID is made by the client. It stays the same when the client connects again, and on all hosts where it waits.
+	// ID is made by the client, once for all hosts where it waits and for all its connections.
 	ID string `json:"id"`
 	// Change, a change.Change, is made when it is its turn. Without one, its GPUs are kept for its user for a minute.
-	Change json.RawMessage `json:"change,omitempty"`
-	// GPUs and Suits are set if there is no Change: see snapshot.Wait.
-	GPUs  int                    `json:"gpus,omitempty"`
-	Suits []snapshot.DeviceIndex `json:"suits,omitempty"`
+	Change json.RawMessage        `json:"change,omitempty"`
+	GPUs   int                    `json:"gpus,omitempty"` // without a Change: see snapshot.Wait
+	Suits  []snapshot.DeviceIndex `json:"suits,omitempty"`
 }
 
 const (
 	maxOwnWaits = 64 // of a person
 	maxWaitID   = 64 // bytes
 
-	// offerFor is how long GPUs are kept for a wait. passedFor is how long no GPUs are taken from others for a user who
-	// let an offer pass.
-	offerFor  = time.Minute
-	passedFor = 24 * time.Hour
-	// returnWithin is how long at most a new service gives no GPUs, so that waiting commands can connect again.
-	returnWithin = 5 * time.Second
-	// lookEvery is the time between two looks at the host while somebody waits, and roundFloor the shortest such time.
-	lookEvery  = 5 * time.Second
-	roundFloor = 100 * time.Millisecond
+	offerFor     = time.Minute            // how long GPUs are kept for a wait
+	passedFor    = 24 * time.Hour         // how long nothing is taken for a user who let an offer pass
+	returnWithin = 5 * time.Second        // how long a new service lets waiting commands connect before it gives GPUs
+	lookEvery    = 5 * time.Second        // between two looks at the host while somebody waits
+	roundFloor   = 100 * time.Millisecond // the shortest such time
 )
 
 // waits is the queue for GPUs on this host. Times are since boot.
@@ -61,26 +56,24 @@ type waits struct {
 
 type wait struct {
 	noted
-	change *change.Change // nil if GPUs are only offered to it
-	by     callerProcess
-	events chan Answer // the last answer, until it is sent
-	place  Place       // that the client was told last
-	barred string      // see Place
-	done   bool
-	ctx    context.Context // ends with the connection
-	// refusedBy has the cap that refused its change: it is passed over until more is said.
-	refusedBy *allowanceState
+	change    *change.Change // nil if GPUs are only offered to it
+	by        callerProcess
+	events    chan Answer // the last answer, until it is sent
+	place     Place       // that the client was told last
+	barred    string      // see Place
+	done      bool
+	ctx       context.Context // ends with the connection
+	refusedBy *allowanceState // with the cap that refused its change: it is passed over until there is another one
 }
 
-// offer is some GPUs that are kept for a wait; when the wait has ended, for its user.
+// offer is some GPUs that are kept for a wait or, when that has ended, for its user.
 type offer struct {
-	id   string
-	uid  snapshot.UID
-	gpus []snapshot.DeviceIndex
-	by   time.Duration // when it is over; 0 until its GPUs are seen free
-	told bool          // the command was told that it may have them
-	// taken says that the user attached some of them. The next look may not show that: they may be free again.
-	taken bool
+	id    string
+	uid   snapshot.UID
+	gpus  []snapshot.DeviceIndex
+	by    time.Duration // when it is over; 0 until its GPUs are seen free
+	told  bool          // the command was told that it may have them
+	taken bool          // the user attached some of them, which may be free again at the next look
 }
 
 // keptGPU is a GPU that only this user may attach now.
@@ -101,10 +94,10 @@ func (q *waits) wake() {
 	}
 }
 
-// empty says that no wait or offer needs a look at the host; q.mu is held.
+// empty says that nothing needs a look at the host; q.mu is held.
 func (q *waits) empty() bool { return len(q.list)+len(q.disconnected)+len(q.offers) == 0 }
 
-// serveWaits looks at the queue when something changed, and from time to time while somebody waits.
+// serveWaits does a round when something changed, and every lookEvery while somebody waits.
 func (s *Server) serveWaits(ctx context.Context) {
 	q := &s.waits
 	for {
@@ -122,23 +115,21 @@ func (s *Server) serveWaits(ctx context.Context) {
 		case <-tick:
 		}
 		s.round(ctx)
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, roundFloor) {
 			return
-		case <-time.After(roundFloor):
 		}
 	}
 }
 
-// wait serves the connection of a command that waits, until its turn. Once the command is in the queue, release is
-// called: the connection no longer counts toward the user's limit.
+// wait serves the connection of a command that waits, until its turn. In the queue it no longer counts toward the
+// user's limit of connections.
 func (s *Server) wait(ctx context.Context, conn *net.UnixConn, r *WaitRequest, by callerProcess, release func()) {
 	ctx, cancel := untilClosed(ctx, conn)
 	defer cancel()
 	w, err := s.enter(ctx, r, by)
 	release()
 	if err != nil {
-		_ = s.say(conn, failure(err), takeWithin) // or the client is gone
+		_ = s.say(conn, failure(err), takeWithin) // the client may be gone
 		return
 	}
 	defer s.waits.leave(w)
@@ -199,7 +190,7 @@ func (s *Server) enter(ctx context.Context, r *WaitRequest, by callerProcess) (*
 	return w, nil
 }
 
-// among is the index of a wait in a list of waits that may connect again; -1 if it isn't there.
+// among is the index of a wait among those that may connect again; -1 if it isn't there.
 func (w *wait) among(list []noted) int {
 	return slices.IndexFunc(list, func(n noted) bool {
 		return n.ID == w.ID && n.UID == w.UID && n.PID == w.PID && n.Start == w.Start
@@ -215,7 +206,7 @@ func (w *wait) check() error {
 	return nil
 }
 
-// Bounds above the number of GPUs of any host, and above their indices, but so low that all waits fit into a snapshot.
+// Bounds above what any host has, but so low that all waits fit into a snapshot.
 const (
 	maxOwnGPUs = 128
 	maxIndex   = 1024
@@ -243,7 +234,7 @@ func (q *waits) admit(w *wait) error {
 	return nil
 }
 
-// prepare finds out how many GPUs a command waits for, and refuses what would be refused when it is its turn.
+// prepare finds out how many GPUs a command waits for, and refuses what would be refused at its turn.
 func (s *Server) prepare(ctx context.Context, w *wait) error {
 	look, err := s.Backend.Snapshot(ctx)
 	if err != nil {
@@ -254,7 +245,7 @@ func (s *Server) prepare(ctx context.Context, w *wait) error {
 	if _, err := w.change.Prepare(asker); err != nil {
 		return err
 	}
-	files := state.Files{Devices: look.Devices, Environments: look.Environments}
+	files := filesOf(look)
 	s.waits.mu.Lock()
 	again := w.among(s.waits.disconnected) >= 0
 	s.waits.mu.Unlock()
@@ -274,7 +265,7 @@ func (s *Server) prepare(ctx context.Context, w *wait) error {
 	return files.CheckRequest(r)
 }
 
-// leave takes a command out of the queue. What it was offered stays with its user for the rest of the time.
+// leave takes a command out of the queue. Its offer stays its user's for the rest of the time.
 func (q *waits) leave(w *wait) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -292,14 +283,21 @@ func (w *wait) say(a Answer) {
 	w.events <- a
 }
 
+// filesOf are state files as a look shows them. Its devices may be changed, but not their attachments.
+func filesOf(look *snapshot.Snapshot) state.Files {
+	return state.Files{Devices: slices.Clone(look.Devices), Environments: look.Environments}
+}
+
+func (w *wait) suitedBy(index snapshot.DeviceIndex) bool {
+	return w.Suits == nil || slices.Contains(w.Suits, index)
+}
+
 // room are the GPUs of a look that a wait could have now, the best first, and how many it still needs. An error says
 // that its change would fail.
 func (w *wait) room(look *snapshot.Snapshot, states map[snapshot.DeviceIndex]gpus.State, last []snapshot.DeviceIndex) (
 	free []snapshot.DeviceIndex, missing int, err error,
 ) {
-	files := state.Files{Devices: slices.Clone(look.Devices), Environments: look.Environments}
-	r := state.AttachRequest{EID: "", Count: w.GPUs}
-	missing = w.GPUs
+	files, r, missing := filesOf(look), state.AttachRequest{Count: w.GPUs}, w.GPUs
 	if w.change != nil {
 		if r, err = w.change.Wanted(&files, w.UID); err != nil {
 			return nil, 1, err
@@ -313,16 +311,16 @@ func (w *wait) room(look *snapshot.Snapshot, states map[snapshot.DeviceIndex]gpu
 	r.Availability, r.OverSubscribe = state.Availability{Last: last}, false // not as the client says it is
 	for _, d := range files.Room(r) {
 		shared := len(d.Attachments) > 0 && states[d.Index] != gpus.Unknown
-		if (states[d.Index] == gpus.Free || shared) && (w.Suits == nil || slices.Contains(w.Suits, d.Index)) {
+		if (states[d.Index] == gpus.Free || shared) && w.suitedBy(d.Index) {
 			free = append(free, d.Index)
 		}
 	}
 	return free, max(missing, 0), nil
 }
 
-// usable is how many GPUs of a host suit the wait and work. A wait for more would keep free GPUs back, and never begin.
+// usable is how many GPUs suit the wait and work. A wait for more would keep free GPUs back, and never begin.
 func (w *wait) usable(look *snapshot.Snapshot) (n int) {
-	empty := state.Files{Devices: slices.Clone(look.Devices), Environments: look.Environments}
+	empty := filesOf(look)
 	for i := range empty.Devices {
 		empty.Devices[i].Attachments = nil
 	}
@@ -332,7 +330,7 @@ func (w *wait) usable(look *snapshot.Snapshot) (n int) {
 	}
 	r.Availability = state.Availability{}
 	for _, d := range empty.Room(r) {
-		if d.Works() && !d.MIGMode && (w.Suits == nil || slices.Contains(w.Suits, d.Index)) {
+		if d.Works() && !d.MIGMode && w.suitedBy(d.Index) {
 			n++
 		}
 	}
@@ -360,8 +358,8 @@ func heldBy(look *snapshot.Snapshot) map[keptGPU]bool {
 	return has
 }
 
-// peopleOn are the users with processes on the GPUs of a host. Processes without proof, of system accounts and of the
-// desktop don't count.
+// peopleOn are the users with processes on the GPUs of a host, without system accounts, the desktop, and processes that
+// aren't proved to use a GPU.
 func peopleOn(look *snapshot.Snapshot) map[snapshot.DeviceIndex][]snapshot.UID {
 	people := make(map[snapshot.DeviceIndex][]snapshot.UID)
 	for i := range look.Processes {
@@ -380,7 +378,7 @@ func peopleOn(look *snapshot.Snapshot) map[snapshot.DeviceIndex][]snapshot.UID {
 	return people
 }
 
-// isGone says whether an error means that a GPU isn't free any more, or a cap doesn't allow it now: the wait goes on.
+// isGone says whether a wait goes on after an error: a GPU isn't free any more, or a cap doesn't allow it now.
 func isGone(err error) bool {
 	return errors.Is(err, state.ErrUnavailable) || errors.Is(err, state.ErrCap) || errors.Is(err, ErrBusy)
 }
