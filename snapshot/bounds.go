@@ -10,7 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/quota"
 )
 
-// What is kept of one host, and of one account there. It is far above what honest ones have.
+// What is kept of one host, and of one account there: far above what honest ones have.
 const (
 	MaxProcesses          = 8192
 	MaxProcessesOfAccount = 512
@@ -19,7 +19,7 @@ const (
 	maxMore               = 1024 // accounts
 )
 
-// More is what an account has beyond these bounds. It isn't in the snapshot: its GPUs are in use.
+// More is what an account has beyond these bounds, and so isn't in the snapshot. Its GPUs are in use.
 type More struct {
 	UID          *UID          `json:"uid"` // nil if it isn't known
 	Processes    int           `json:"processes,omitempty"`
@@ -27,7 +27,7 @@ type More struct {
 	GPUs         []DeviceIndex `json:"gpus"`
 }
 
-// warning says it for people, in each snapshot alike.
+// warning is for people, and the same in each snapshot.
 func (m *More) warning() string {
 	who := "accounts that aren't known have"
 	if m.UID != nil {
@@ -45,7 +45,7 @@ func accountOf(uid *UID) int64 {
 	return int64(*uid)
 }
 
-// Bound cuts what is beyond the bounds: of an account the newest, and of a host the newest of those who have most.
+// Bound cuts what is beyond the bounds: the newest of an account, and of a host the newest of those who have most.
 func (s *Snapshot) Bound() {
 	if len(s.Processes) <= MaxProcessesOfAccount && len(s.Environments) <= MaxEnvironments &&
 		s.attached() <= maxAttached && len(s.More) <= maxMore {
@@ -169,7 +169,7 @@ func (s *Snapshot) forget(gone map[EnvID]*More) {
 }
 
 // beyond are the entries to leave out, so that each account has at most each, and all together most: who has most loses
-// the newest. Accounts that aren't known may be many. of is the account and size of an entry.
+// the newest. An unknown account may be many, so only most bounds it. of is the account and size of an entry.
 func beyond(n int, of func(i int) (account int64, size int), each, most int, oldest func(i, j int) int) map[int]bool {
 	left, byAccount, sizes := make(map[int]bool), make(map[int64][]int), make(map[int64]int)
 	for i := range n {
@@ -178,10 +178,10 @@ func beyond(n int, of func(i int) (account int64, size int), each, most int, old
 		sizes[account] += size
 	}
 	limitOf := func(account int64, limit int) int {
-		if account < 0 {
-			return limit
+		if account >= 0 {
+			limit = min(limit, each)
 		}
-		return min(limit, each)
+		return limit
 	}
 	var bounded []int
 	for account, size := range sizes {

@@ -16,12 +16,10 @@ type Host struct {
 	Labels   map[string]string // chosen by the administrator
 	Snapshot *Snapshot
 	Err      error
-	// AskedAt is by the monotonic clock; zero for just now. IsNew says that no cycle has judged the Snapshot before.
-	AskedAt time.Time
-	IsNew   bool
-	// Round is that of the last tick before it was asked; 0 is a round of its own. A policy counts each round once.
-	Round int
-	Took  time.Duration // until the answer came
+	AskedAt  time.Time     // by the monotonic clock; zero for just now
+	IsNew    bool          // no cycle has judged the Snapshot before
+	Round    int           // of the last tick before it was asked; 0 is its own. A policy counts each round once
+	Took     time.Duration // until the answer came
 }
 
 func (h *Host) answered() bool { return h.Err == nil && h.Snapshot != nil }
@@ -51,7 +49,7 @@ type ProcessKey struct {
 	Start StartTime
 }
 
-// AttachmentKey identifies what attaches an environment to a device in the cluster.
+// AttachmentKey identifies an attachment in the cluster.
 type AttachmentKey struct {
 	Host   Hostname
 	Device string // its Key

@@ -13,20 +13,18 @@ import (
 type ContainerInfo struct {
 	Runtime   string            `json:"runtime,omitempty"` // "docker", for example
 	Name      string            `json:"name,omitempty"`
-	Image     string            `json:"image,omitempty"`      // as named when it was made
-	Labels    map[string]string `json:"labels,omitempty"`     // chosen by who started it
-	LabelsCut bool              `json:"labels_cut,omitempty"` // there are more
-	// Unknown says that its runtime, one of root's, did not tell its image and labels.
-	Unknown bool `json:"unknown,omitempty"`
-	// Init says that the container ends with the process.
-	Init  bool     `json:"init,omitempty"`
-	EID   EnvID    `json:"eid,omitempty"`            // the environment that it was started in
-	UID   *UID     `json:"started_by_uid,omitempty"` // the user who is proved to have started it
-	User  Username `json:"started_by,omitempty"`
-	Proof string   `json:"proof,omitempty"` // see ProofRecord; empty if it isn't proved
+	Image     string            `json:"image,omitempty"`          // as named when it was made
+	Labels    map[string]string `json:"labels,omitempty"`         // chosen by who started it
+	LabelsCut bool              `json:"labels_cut,omitempty"`     // there are more
+	Unknown   bool              `json:"unknown,omitempty"`        // root's runtime didn't tell its image and labels
+	Init      bool              `json:"init,omitempty"`           // the container ends with the process
+	EID       EnvID             `json:"eid,omitempty"`            // the environment that it was started in
+	UID       *UID              `json:"started_by_uid,omitempty"` // the user who is proved to have started it
+	User      Username          `json:"started_by,omitempty"`
+	Proof     string            `json:"proof,omitempty"` // see ProofRecord; empty if it isn't proved
 }
 
-// How it was proved who started a container. The texts appear in JSON.
+// How it was proved who started a container, as in JSON.
 const (
 	ProofRecord   = "record"   // root's hook recorded the user
 	ProofRootless = "rootless" // its user namespace belongs to the user
@@ -38,11 +36,9 @@ const (
 	maxLabelLength     = 256 // of a key, and of a value, in bytes
 )
 
-var uncountedUID UID
-
-// Counted is the account for which rules count a process, by the host's name and uid. In a container of root's runtime
-// any uid can be chosen: there it is the user who is proved to have started the container, else uid 0, which counts for
-// no user. Elsewhere it is the process's own uid; nil if that isn't reported.
+// Counted is the account for which rules count a process, by the host's name and uid: the process's own. In a container
+// of root's runtime any uid can be chosen: there it is the user who is proved to have started the container, else uid
+// 0, which counts for no user.
 func (p *Process) Counted() (Username, *UID) {
 	switch c := p.ContainerInfo; {
 	case c == nil || p.UID == nil:
@@ -50,7 +46,7 @@ func (p *Process) Counted() (Username, *UID) {
 	case c.UID != nil:
 		return c.User, c.UID
 	}
-	return "", &uncountedUID
+	return "", new(UID)
 }
 
 // CountedUID is the uid of Counted.
@@ -60,18 +56,18 @@ func (p *Process) CountedUID() *UID {
 }
 
 // StartedByUnknown says that any user with access to the runtime may have started its container, so that the process
-// counts for no user. NodeMissing, which is "unproved" in JSON, is another thing.
+// counts for no user.
 func (p *Process) StartedByUnknown() bool {
 	uid := p.CountedUID()
 	return p.Container != "" && uid != nil && *uid == 0
 }
 
-// OfRootsRuntime says that a process is in a container of root's runtime, and not in one that a user may have made.
+// OfRootsRuntime says that a process is in a container of root's runtime, not of a user's.
 func (p *Process) OfRootsRuntime() bool {
 	return p.ContainerInfo != nil && p.ContainerInfo.Proof != ProofRootless
 }
 
-// Reported is the user whom a finding names: Counted, but if StartedByUnknown then root for root's uid, and else none.
+// Reported is the user whom a finding names: Counted or, if StartedByUnknown, root for root's uid and else none.
 func (p *Process) Reported() (Username, *UID) {
 	switch {
 	case p.ContainerInfo == nil || p.UID != nil && *p.UID == 0 && p.StartedByUnknown():
@@ -92,7 +88,7 @@ func (c *ContainerInfo) WithoutLabels() *ContainerInfo {
 	return brief
 }
 
-// BoundedLabels are the first labels by their keys that a host may report; cut says that others were left out.
+// BoundedLabels are the labels that a host may report, the first ones by key; cut says that others were left out.
 func BoundedLabels(labels map[string]string) (bounded map[string]string, cut bool) {
 	keys := make([]string, 0, len(labels))
 	for key, value := range labels {
@@ -117,7 +113,7 @@ func checkLabel(key, value string) error {
 	return cmp.Or(CheckText("label", key), CheckText("label", value))
 }
 
-// check returns an error, which wraps ErrInvalid, unless a host may report this.
+// check refuses what no host reports. The error wraps ErrInvalid.
 func (c *ContainerInfo) check() error {
 	if c == nil {
 		return nil
@@ -184,10 +180,8 @@ func ContainerName(id, name, image string) string {
 // StartedBy says who started a container. The user is safe to show; empty if it isn't proved.
 func StartedBy(user string) string { return ", started by " + cmp.Or(user, "an unknown user") }
 
-// maxShownImage is how much of an image's name is shown, in bytes.
-const maxShownImage = 80
-
 func shownImage(image string) string {
+	const maxShownImage = 80 // bytes
 	if len(image) <= maxShownImage && text.IsMadeOf(image, "._:@/+-") && strings.Trim(image, "-") != "" {
 		return image
 	}
@@ -221,7 +215,7 @@ func (p *Process) Describe() string {
 // CommandOrName is the command line of a process, or at least its name.
 func (p *Process) CommandOrName() string { return cmp.Or(p.Command, p.Name) }
 
-// HideCommand makes the command private, where /proc of its host hides it: else texts and pages show it.
+// HideCommand makes the command private, as for a host that hides it in /proc.
 func (p *Process) HideCommand() {
 	p.PrivateCommand, p.Command, p.Name = cmp.Or(p.CommandOrName(), p.PrivateCommand), "", ""
 }

@@ -18,34 +18,28 @@ type Device struct {
 
 	// The fields below are not in the 1.4.3 format.
 
-	UUID   GPUUUID `json:"uuid,omitempty"`
-	Name   string  `json:"name,omitempty"`
-	Driver string  `json:"driver,omitempty"` // the version of the driver; empty if not reported
-	// Unidentified says that this may not be the GPU that was attached: what is attached to it is unknown.
-	Unidentified bool `json:"unidentified,omitempty"`
-	// Unified says that it shares the machine's memory: TotalMemory is then all of that, where it is known.
-	Unified bool `json:"-"` // total_memory is null
-	// Failed says that it doesn't work, and Problem what the driver says of it, or of a value.
-	Failed  bool   `json:"failed,omitempty"`
-	Problem string `json:"problem,omitempty"`
-	// Unusable is why CUDA can't use it although it works; empty if it can, or if that isn't reported.
-	Unusable string `json:"unusable,omitempty"`
-	// MIGMode says that CUDA can use its MIG instances alone.
-	MIGMode bool `json:"mig_mode,omitempty"`
-	// Display says whether a screen was active on it when nvidia-smi was last asked for that; nil if not reported.
-	Display     *bool    `json:"display,omitempty"`
-	UsedMemory  Memory   `json:"used_memory,omitzero"`
-	Utilization *int     `json:"utilization,omitempty"` // per cent over the driver's last sample; nil if not reported
-	Temperature *int     `json:"temperature,omitempty"` // degrees Celsius; nil if not reported
-	Power       *float64 `json:"power,omitempty"`       // watts; nil if not reported
-	PowerLimit  *float64 `json:"power_limit,omitempty"` // likewise: the most that it may draw
-	// Instances are its MIG instances; empty also if they are not reported.
-	Instances []Instance `json:"mig,omitempty"`
+	UUID         GPUUUID    `json:"uuid,omitempty"`
+	Name         string     `json:"name,omitempty"`
+	Driver       string     `json:"driver,omitempty"`       // its version
+	Unidentified bool       `json:"unidentified,omitempty"` // it may be another GPU: what is attached to it is unknown
+	Unified      bool       `json:"-"`                      // TotalMemory is the machine's, and total_memory null
+	Failed       bool       `json:"failed,omitempty"`       // it doesn't work
+	Problem      string     `json:"problem,omitempty"`      // what the driver says of it, or of a value
+	Unusable     string     `json:"unusable,omitempty"`     // why CUDA can't use it although it works; empty if it can
+	MIGMode      bool       `json:"mig_mode,omitempty"`     // CUDA can use its MIG instances alone
+	Display      *bool      `json:"display,omitempty"`      // a screen was active when nvidia-smi was last asked
+	UsedMemory   Memory     `json:"used_memory,omitzero"`
+	Utilization  *int       `json:"utilization,omitempty"` // per cent over the driver's last sample
+	Temperature  *int       `json:"temperature,omitempty"` // degrees Celsius
+	Power        *float64   `json:"power,omitempty"`       // watts
+	PowerLimit   *float64   `json:"power_limit,omitempty"` // watts
+	Instances    []Instance `json:"mig,omitempty"`
+
 	// ProcessesUnknown says that there may be processes that the driver doesn't report, or that can't be seen.
 	ProcessesUnknown bool `json:"processes_unknown,omitempty"`
 }
 
-// MayBeDivided says whether the device may have MIG instances: the driver measures no utilization of such a device.
+// MayBeDivided says whether the device may have MIG instances: the driver measures no utilization then.
 func (d *Device) MayBeDivided() bool {
 	return d.MIGMode || d.Utilization == nil && d.UsedMemory.Known() && !d.Failed
 }
@@ -63,20 +57,19 @@ type Attachment struct {
 	EID       EnvID  `json:"eid"`
 	GPUMemory Memory `json:"gpu_memory"` // capacity; unknown for "all of it"
 	Time      Date   `json:"time"`       // when it was attached, as its user wrote it
-	// Since is from when its age counts: within root's last look without it and its first one with it; 0 if unknown.
-	Since StartTime `json:"-"` // beside
-	// Instances are the MIG instances that it is about; empty for the whole device. Not in the 1.4.3 format.
-	Instances []GPUUUID `json:"-"` // beside
+
+	// The fields below are not in the 1.4.3 format, and beside the attachments in our own: see deviceOf.
+
+	Since     StartTime `json:"-"` // from when its age counts, within bounds of root's looks; 0 if unknown
+	Instances []GPUUUID `json:"-"` // the MIG instances that it is about; empty for the whole device
 }
 
 // Instance is a part of a device that works as a device of its own (MIG).
 type Instance struct {
 	UUID    GPUUUID `json:"uuid"`              // "MIG-…"
-	Profile string  `json:"profile,omitempty"` // such as "1g.10gb"; empty if it is unknown
-	// Total is its memory, and Pool the GPU instance of that, which several may share; unknown and empty if not
-	// reported.
-	Total Memory `json:"total_memory,omitzero"`
-	Pool  string `json:"pool,omitempty"`
+	Profile string  `json:"profile,omitempty"` // such as "1g.10gb"
+	Total   Memory  `json:"total_memory,omitzero"`
+	Pool    string  `json:"pool,omitempty"` // the GPU instance of that memory, which several may share
 }
 
 // Memory is how much memory it has at most, by its profile (`nvidia-smi -L`), else Total, which a process's name could
@@ -178,7 +171,7 @@ func (d *Device) ComputesLess(below int) bool {
 	return below > 0 && d.Utilization != nil && *d.Utilization < below
 }
 
-// DrawsLess reports whether it is known to draw less than below per cent of its limit: unknown for MIG instances.
+// DrawsLess reports whether it is known to draw less than below per cent of its limit, which isn't known with MIG.
 func (d *Device) DrawsLess(below int) bool {
 	if d.MIGMode || len(d.Instances) > 0 || d.Power == nil || d.PowerLimit == nil {
 		return false

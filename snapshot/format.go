@@ -12,25 +12,22 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The format of our own hosts and controllers is the model itself, by the tags of its fields. A decoder ignores other
-// keys. These types add what tags can't say: a pointer where null differs from 0, or another place in JSON than in the
-// model.
+// Our own format is the model itself, by the tags of its fields. A decoder ignores other keys. These types add what
+// tags can't say: a pointer where null differs from 0, or another place in JSON than in the model.
 type (
 	documentOf struct {
-		plain
+		Snapshot
 		Processes    []processOf     `json:"processes"`
 		Environments []environmentOf `json:"envs"`
 		Devices      []deviceOf      `json:"devices"`
 		// Colons is how many colons come before it, so that a missing key is noticed. Older hosts don't say it.
 		Colons int `json:"colons,omitempty"`
 	}
-	plain     Snapshot // without its methods
 	processOf struct {
 		*Process
-		EID   *EnvID    `json:"eid"`
-		Usage []usageOf `json:"used_gpu_memory"`
-		// Types are those of the usages, as far as they are known.
-		Types map[DeviceIndex]ProcessType `json:"types,omitempty"`
+		EID   *EnvID                      `json:"eid"`
+		Usage []usageOf                   `json:"used_gpu_memory"`
+		Types map[DeviceIndex]ProcessType `json:"types,omitempty"` // of the usages, as far as they are known
 	}
 	usageOf struct {
 		Index *DeviceIndex `json:"index"`
@@ -48,7 +45,7 @@ type (
 		Index *DeviceIndex `json:"index"`
 		*Device
 		TotalMemory *Memory `json:"total_memory"` // null for a device that shares the machine's
-		// Since are those of the attachments, and Parts the MIG instances that they are about.
+		// Since and Parts are Since and Instances of the attachments.
 		Since map[EnvID]StartTime `json:"attached_since,omitempty"`
 		Parts []partOf            `json:"attached_mig,omitempty"`
 	}
@@ -64,18 +61,16 @@ const (
 	maxEnvironments = maxObjects
 	maxDevices      = 1024
 	maxAttachments  = 65536
-	maxPIDs         = 65536 // with kernels, of all environments: each is looked up under the lock
-	maxTextLength   = 4096  // bytes
-	// maxWarnings are kept. More don't make the snapshot invalid, since its users can cause warnings.
-	maxWarnings = 256
-	// maxOffset is more than any zone's offset from UTC, in seconds.
-	maxOffset = 24 * 60 * 60
+	maxPIDs         = 65536        // with kernels, of all environments: each is looked up under the lock
+	maxTextLength   = 4096         // bytes
+	maxWarnings     = 256          // are kept; more are no error, since users can cause warnings
+	maxOffset       = 24 * 60 * 60 // seconds from UTC: more than that of any zone
 )
 
 // EncodeNative writes a whole snapshot as one line of JSON.
 func EncodeNative(s *Snapshot) ([]byte, error) {
 	d := documentOf{
-		plain: plain(*s), Processes: processesOf(s.Processes),
+		Snapshot: *s, Processes: processesOf(s.Processes),
 		Environments: make([]environmentOf, len(s.Environments)), Devices: make([]deviceOf, len(s.Devices)),
 	}
 	for i := range s.Environments {
@@ -124,8 +119,8 @@ func processesOf(processes []Process) []processOf {
 	return list
 }
 
-// DecodeNative reads what EncodeNative writes. What can't be read of an item is left out, with a warning; an error,
-// which wraps ErrInvalid, is about the whole.
+// DecodeNative reads what EncodeNative writes. What can't be read of an item is left out, with a warning. An error
+// wraps ErrInvalid.
 func DecodeNative(data []byte) (*Snapshot, error) {
 	var d documentOf
 	var r reader
@@ -142,7 +137,7 @@ func DecodeNative(data []byte) (*Snapshot, error) {
 		r.leaveOut("utc_offset_s", fmt.Errorf("it is %d seconds", o))
 		d.UTCOffset = nil
 	}
-	s := Snapshot(d.plain)
+	s := d.Snapshot
 	cleanText(&r, "boot_id", &s.BootID)
 	cleanText(&r, "state_folder", &s.StateFolder)
 	if err := r.parts(&s, d.Processes, d.Environments, d.Devices); err != nil {
@@ -212,7 +207,7 @@ func idOfDevice(d *Device) DeviceIndex     { return d.Index }
 func idOfUsage(u *DeviceUsage) DeviceIndex { return u.Index }
 func idOfAttachment(a *Attachment) EnvID   { return a.EID }
 
-// keptWarnings limits the number and length of warnings. They are not escaped yet.
+// keptWarnings bounds warnings, and doesn't escape them.
 func keptWarnings(warnings []string) []string {
 	var kept []string
 	for _, w := range warnings[:min(len(warnings), maxWarnings)] {
@@ -224,7 +219,7 @@ func keptWarnings(warnings []string) []string {
 	return kept
 }
 
-// read is the process as far as it can be read. An error that wraps ErrInvalid refuses the whole document.
+// read is the process as far as it can be read. An error that wraps ErrInvalid refuses the document.
 func (d *processOf) read(r *reader) (Process, error) {
 	p := cmp.Or(d.Process, &Process{})
 	r.at("", int(p.PID))

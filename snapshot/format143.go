@@ -20,7 +20,8 @@ var ErrInvalid = errors.New("not a valid genv document")
 // ErrOtherVersion is wrapped, besides ErrInvalid, if an object has keys that 1.4.3 does not know.
 var ErrOtherVersion = errors.New("the keys are those of another version")
 
-// The documents of 1.4.3, with exactly these keys. They are written with these types, and read as the model.
+// The documents of 1.4.3, with exactly these keys. They are written with these types, and read with those of our own
+// format.
 type (
 	document143[P, E, D any] struct {
 		Processes    processes143[P]    `json:"processes"`
@@ -80,23 +81,23 @@ func EncodeSnapshot(s *Snapshot) ([]byte, error) {
 	})
 }
 
-// EncodeProcesses writes the part that `--type processes` prints.
+// EncodeProcesses writes what `--type processes` prints.
 func EncodeProcesses(p []Process) ([]byte, error) {
 	return encode143(processes143[process143]{expressibleProcesses(p)})
 }
 
-// EncodeEnvironments writes the part that `--type envs` prints, which is also the content of envs.json.
+// EncodeEnvironments writes what `--type envs` prints and envs.json has.
 func EncodeEnvironments(e []Environment) ([]byte, error) {
 	return encode143(environments143[environment143]{environmentsOf(e)})
 }
 
-// EncodeDevices writes the part that `--type devices` prints, which is also the content of devices.json.
+// EncodeDevices writes what `--type devices` prints and devices.json has.
 func EncodeDevices(d []Device) ([]byte, error) {
 	return encode143(devices143[device143]{devicesOf(expressibleDevices(d))})
 }
 
 // Expressible says whether 1.4.3's format can express the process: its null for "eid" means outside all environments,
-// and memory can't be unknown. Others are omitted, so that its controller ends none by a guess, and named on stderr.
+// and memory can't be unknown. Its controller isn't shown others, and so ends none by a guess.
 func (p *Process) Expressible() bool {
 	unknown := func(u DeviceUsage) bool { return !u.Memory.Known() }
 	return !p.EnvUnknown && len(p.Usage) > 0 && !slices.ContainsFunc(p.Usage, unknown)
@@ -224,13 +225,12 @@ func strictly[Model any](model Model, odd []string, err error) (Model, error) {
 		err = fmt.Errorf("%w: %s", ErrInvalid, odd[0])
 	}
 	if err != nil {
-		var none Model
-		return none, err
+		return *new(Model), err
 	}
 	return model, nil
 }
 
-// decode143 decodes a document that has exactly the keys of Exact with the types of our own format.
+// decode143 decodes a document with exactly the keys of Exact by the types of our own format.
 func decode143[Exact, Doc, Model any](data []byte, read func(*Doc, *reader) (Model, error)) (
 	model Model, odd []string, err error,
 ) {
@@ -243,8 +243,7 @@ func decode143[Exact, Doc, Model any](data []byte, read func(*Doc, *reader) (Mod
 	return model, r.warnings(), err
 }
 
-// rows143 names rows with unknown memory. Two rows of a device are one with the attachments of both: no environment is
-// to lose one.
+// rows143 names rows with unknown memory. Two rows of a device become one, so that no environment loses an attachment.
 func rows143(r *reader, rows []deviceOf) (list []deviceOf) {
 	first := make(map[DeviceIndex]int)
 	for i, row := range rows {
@@ -319,7 +318,7 @@ func (r *reader) checkKeys(name string, data []byte, t reflect.Type) error {
 	return nil
 }
 
-// checkItems refuses a list of which another version wrote all items; others are only noted.
+// checkItems refuses a list if another version wrote all items, and notes other odd ones.
 func (r *reader) checkItems(data []byte, t reflect.Type) error {
 	var items []json.RawMessage
 	if err := unmarshal(data, &items); err != nil {

@@ -36,8 +36,7 @@ func Find[T any](items []T, matches func(*T) bool) *T {
 	return nil
 }
 
-// Described are the registered devices with what nvidia-smi found about them, and others that it found. It changes
-// neither list.
+// Described are the registered devices with what nvidia-smi found about them, and others that it found.
 func Described(registered, found []Device) []Device {
 	devices := slices.Clone(registered)
 	for _, d := range found {

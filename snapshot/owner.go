@@ -10,8 +10,8 @@ type Owner struct {
 	EID       EnvID // empty for none, or if it is unknown
 	Basis     Basis // of EID
 	Inherited EnvID // Process.Inherited
-	Unread    error // why the environ of the process doesn't say its environment; nil if it does
-	Unknown   error // why it isn't known whether the process is in an environment; nil if it is known
+	Unread    error // why the environ doesn't say the environment; nil if it does
+	Unknown   error // why it isn't known whether the process is in an environment; nil if it is
 }
 
 // Basis says what an Owner rests on.
@@ -35,14 +35,13 @@ func (o *Owner) Carries(eid EnvID) bool {
 // Relative is a process, or one of its ancestors. UID and Claim are only called if they are needed.
 type Relative struct {
 	PID   PID
-	Start StartTime           // 0 if unknown
-	UID   func() (UID, error) // the account that it counts for
-	// Claim is the environment that its environ names; empty for none. The error says why that isn't known.
-	Claim func() (EnvID, error)
+	Start StartTime             // 0 if unknown
+	UID   func() (UID, error)   // the account that it counts for
+	Claim func() (EnvID, error) // the environment that its environ names; empty for none
 }
 
 // Answer is the environment that a process was found in. It holds while the process lives and its environ can't be
-// read. Without one the process has left.
+// read. Without an EID the process has left.
 type Answer struct {
 	PID   PID       `json:"pid"`
 	Start StartTime `json:"start"`
@@ -57,7 +56,7 @@ type Register struct {
 	answers      map[PID]Answer
 }
 
-// NewRegister is of what is in the state files. starts are those of registered processes, as far as they are known.
+// NewRegister is of what the state files say. starts are those of registered processes, as far as they are known.
 func NewRegister(environments []Environment, starts map[PID]StartTime, answers []Answer) *Register {
 	r := &Register{map[PID][]*Environment{}, starts, make(map[PID]Answer, len(answers))}
 	for i := range environments {
@@ -71,15 +70,15 @@ func NewRegister(environments []Environment, starts map[PID]StartTime, answers [
 	return r
 }
 
-// Has says whether a process is registered, in whosever environment.
+// Has says whether a process is registered in any environment.
 func (r *Register) Has(pid PID) bool { return len(r.environments[pid]) > 0 }
 
 // Knows says whether an answer of earlier looks is the same.
 func (r *Register) Knows(a Answer) bool { return r.answers[a.PID] == a }
 
-// Owner is in which environment a process is: the one that it is registered in; else that its environ names; else that
-// of its container; else the last answer; else that of its nearest ancestor of the same account, or of any for a
-// process of root. The lineage begins with the process; an error in it says that a relative isn't known.
+// Owner is in which environment a process is: the one in which it is registered; else that which its environ names;
+// else that of its container; else the last answer; else that of its nearest ancestor of the same account (for a
+// process of root, of any account). The lineage begins with the process. An error in it is an unknown relative.
 func (r *Register) Owner(lineage iter.Seq2[Relative, error], container EnvID) Owner {
 	var o Owner
 	var account UID
@@ -123,7 +122,7 @@ func (r *Register) Owner(lineage iter.Seq2[Relative, error], container EnvID) Ow
 	return o
 }
 
-// own is the environment without a look at the ancestors. A Basis without one says that it has left its environment.
+// own is the environment without a look at the ancestors. A Basis without an environment says that it has left.
 func (r *Register) own(k *Relative, registered EnvID) (EnvID, Basis, error) {
 	claim, unread := k.Claim()
 	answer, answered := r.answer(k)
@@ -149,8 +148,8 @@ func (r *Register) answer(k *Relative) (Answer, bool) {
 	return a, err == nil && uid == a.UID
 }
 
-// registered is the environment of its own account that a process is registered in: every user may write any PID into
-// the state files. Root's processes count for none, since all descend from PID 1.
+// registered is the environment of its own account in which a process is registered: every user may write any PID into
+// the state files. Root's processes are in none, since all descend from PID 1.
 func (r *Register) registered(k *Relative) (EnvID, error) {
 	environments := r.environments[k.PID]
 	if start := r.starts[k.PID]; len(environments) == 0 || start != 0 && k.Start != 0 && start != k.Start {
@@ -181,8 +180,8 @@ func (e *Environment) Account() (Username, *UID) {
 	return e.Username, &e.UID
 }
 
-// Account is whose the process is, as findings name it: Reported, with the environment's name if the host has none. On
-// hosts without uids, as of 1.4.3, it is that of the claimed environment; nil for none.
+// Account is whose the process is, as findings name it: Reported, with the environment's name if the host has none.
+// From hosts that report no uids (1.4.3), it is that of the claimed environment; nil for none.
 func (p *Process) Account(claimed *Environment) (Username, *UID) {
 	user, uid := p.Reported()
 	name, owner := claimed.Account()

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,19 +13,19 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// reader notes what of a document is left out since it can't be read: one odd entry hides no others.
+// reader notes what of a document can't be read and is left out: one odd entry hides no others.
 type reader struct {
 	path   []listItem
 	notes  []string
 	more   int
-	claims bool // what some process claims is of another type than it must have
+	claims bool // the claim of some process has a wrong type
 }
 
-// listItem is an item of a list, by its id, its own number, or the one that it has in the list.
+// listItem is an item of a list, by its id or a number.
 type listItem struct {
 	name, id string
 	number   int
-	known    bool // number is its own
+	known    bool // number is its own, not its place in the list
 }
 
 var errMissing = errors.New("it is missing or not understood")
@@ -34,7 +35,7 @@ func (r *reader) at(id EnvID, number int) {
 	p.id, p.number, p.known = string(id), number, true
 }
 
-// leaveOut notes that a value of the item that is being read, or the whole item, is left out.
+// leaveOut notes that a value of the item that is being read, or with an empty what the item, is left out.
 func (r *reader) leaveOut(what string, err error) {
 	note := ""
 	for _, p := range r.path {
@@ -81,8 +82,7 @@ func (r *reader) warnings() []string {
 const (
 	maxValues  = 1 << 20
 	maxObjects = 1 << 17
-	// maxReason is the maximum length in bytes of an error of package json, which repeats the input.
-	maxReason = 200
+	maxReason  = 200 // bytes of an error of package json, which repeats the input
 )
 
 // CheckAmount refuses more values or objects than a host can have, before they are decoded. Its error wraps ErrInvalid.
@@ -154,7 +154,7 @@ func kept[Doc, Model any, ID comparable](
 	return out, nil
 }
 
-// unmarshal is json.Unmarshal with CheckAmount. A value that doesn't fit its type is null, not 0, which is root.
+// unmarshal is json.Unmarshal with CheckAmount. A value of a wrong type is null, not 0, which is root.
 func (r *reader) unmarshal(data []byte, into any) error {
 	if err := CheckAmount(data); err != nil {
 		return err
@@ -185,7 +185,7 @@ func wrapped(err error) error {
 	return nil
 }
 
-// fit is a value of JSON as far as it fits a type; null for one that doesn't.
+// fit is a value of JSON as far as it fits a type, else null.
 func (r *reader) fit(path string, v any, t reflect.Type) any {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -225,14 +225,14 @@ func (r *reader) fit(path string, v any, t reflect.Type) any {
 	return v
 }
 
-// clean leaves out a text that has a control character or is too long.
+// clean leaves out a text that CheckName refuses.
 func clean[T ~string](r *reader, name string, s *T) {
 	if r.leavesOut(name, CheckName("it", string(*s))) {
 		*s = ""
 	}
 }
 
-// cleanText is clean for texts that are longer than names.
+// cleanText leaves out a text that CheckText refuses.
 func cleanText[T ~string](r *reader, name string, s *T) {
 	if r.leavesOut(name, CheckText("it", string(*s))) {
 		*s = ""
@@ -246,7 +246,7 @@ func checkID(id string) error {
 	return CheckName("it", id)
 }
 
-// id is the id of an environment: its Claim, which is noted if it is another one.
+// id is the Claim of an environment's id. Another one is noted.
 func (r *reader) id(id EnvID) EnvID {
 	safe := Claim(string(id))
 	if safe != id {
@@ -256,13 +256,7 @@ func (r *reader) id(id EnvID) EnvID {
 }
 
 // orZero is the zero value, which means unknown or none, for JSON's null.
-func orZero[T any](v *T) T {
-	if v == nil {
-		var zero T
-		return zero
-	}
-	return *v
-}
+func orZero[T any](v *T) T { return *cmp.Or(v, new(T)) }
 
 func orNull[T ~string](s T) *T {
 	if s == "" {
@@ -290,7 +284,7 @@ func checkIndex(index *DeviceIndex) error {
 	return nil
 }
 
-// measured is a value that a device can have; nil for another one.
+// measured is a value that a device can have, else nil.
 func measured[T any](r *reader, name string, value *T, check func(T) error) *T {
 	if value == nil || r.leavesOut(name, check(*value)) {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// LateCancel is how long before its start a reservation may be cancelled without counting as one that was used.
+// LateCancel is how long before its start a cancelled reservation counts as used.
 const LateCancel = 12 * time.Hour
 
 // Holds says whether it hasn't ended at a moment. It may not have begun.
@@ -20,7 +20,7 @@ func (b *Reservation) Holds(at time.Time) bool { return b.Ended == nil && at.Bef
 // Runs says whether it has begun at a moment and hasn't ended.
 func (b *Reservation) Runs(at time.Time) bool { return b.Holds(at) && !at.Before(b.From) }
 
-// The years in which reservations are: JSON and calendars have no others, in whatever zone.
+// The years of reservations: JSON and calendars have no others, in whatever zone.
 const (
 	firstYear = 1970
 	lastYear  = 9000
@@ -37,7 +37,7 @@ func (b *Reservation) CheckTimes() error {
 	return nil
 }
 
-// Used is when it ends or ended; counts is false if it was cancelled so early that it counts as none.
+// Used is when it ends or ended; counts is false if it was cancelled before LateCancel.
 func (b *Reservation) Used() (until time.Time, counts bool) {
 	switch {
 	case b.Ended == nil:
@@ -48,7 +48,7 @@ func (b *Reservation) Used() (until time.Time, counts bool) {
 	return time.Time{}, false
 }
 
-// RunningAt are those of a list that run at a moment, and how many GPUs they are together.
+// RunningAt are those of a list that run at a moment, and their GPUs together.
 func RunningAt(list []Reservation, at time.Time) (running []Reservation, gpus int) {
 	for i := range list {
 		if list[i].Runs(at) {
@@ -68,7 +68,7 @@ type BookingRule struct {
 	Pause   time.Duration `json:"pause,omitempty"` // from the end of one to the start of the next, on all hosts
 }
 
-// String says it in words: "2 GPUs, at most 3d, 30d ahead, 1 at once, 1d after the last one".
+// String is as in "2 GPUs, at most 3d, 30d ahead, 1 at once, 1d after the last one".
 func (r *BookingRule) String() string {
 	words := []string{"any number of GPUs"}
 	if r.GPUs > 0 {
@@ -132,17 +132,16 @@ func (r *BookingRule) pauseUntil(own []Reservation, b *Reservation) (earliest ti
 type Wait struct {
 	ID       string        `json:"id"` // the same in the queues of all hosts in which one command waits
 	UID      UID           `json:"uid"`
-	Username Username      `json:"user,omitempty"`  // the host's name for UID; empty if it has none
-	GPUs     int           `json:"gpus"`            // how many the command asks for, in all
-	Suits    []DeviceIndex `json:"suits,omitempty"` // the GPUs that it would take; nil for any
-	// Seconds is for how long it has been waiting, by the host's monotonic clock.
-	Seconds int64         `json:"seconds"`
-	Offered []DeviceIndex `json:"offered,omitempty"` // the GPUs that are free and kept for this wait alone
-	// Passed says that an offer was not taken in the last 24 hours: nothing is taken from others for it.
+	Username Username      `json:"user,omitempty"`    // the host's name for UID; empty if it has none
+	GPUs     int           `json:"gpus"`              // how many the command asks for, in all
+	Suits    []DeviceIndex `json:"suits,omitempty"`   // the GPUs that it would take; nil for any
+	Seconds  int64         `json:"seconds"`           // how long it has waited, by the host's monotonic clock
+	Offered  []DeviceIndex `json:"offered,omitempty"` // the GPUs that are free and kept for this wait alone
+	// Passed says that an offer was not taken in the last 24 hours: nothing is freed for it.
 	Passed bool `json:"passed,omitempty"`
 }
 
-// Reservation is a booking of GPUs. Root's service keeps it. Its times are instants by the host's own clock.
+// Reservation is a booking of GPUs, by the host's own clock. Root's service keeps it.
 type Reservation struct {
 	ID       string    `json:"id"`
 	UID      UID       `json:"uid"`
@@ -153,13 +152,11 @@ type Reservation struct {
 	Made     time.Time `json:"made"`             // when it was booked
 	Known    int       `json:"known"`            // how many GPUs the host had when it was booked
 	Reason   string    `json:"reason,omitempty"` // as its owner wrote it
-	// ByRoot says that root booked it, beyond what the policy lets its owner do.
-	ByRoot bool `json:"by_root,omitempty"`
-	// Unheld is since when nothing of it is held while it runs; nil otherwise.
-	Unheld *time.Time `json:"unheld_since,omitempty"`
-	// Ended is when it was cancelled, or lapsed because its GPUs were not held; nil while it holds.
-	Ended  *time.Time `json:"ended,omitempty"`
-	Lapsed bool       `json:"lapsed,omitempty"`
+
+	ByRoot bool       `json:"by_root,omitempty"`      // root booked it, beyond what the policy lets its owner do
+	Unheld *time.Time `json:"unheld_since,omitempty"` // since when nothing of it is held while it runs; else nil
+	Ended  *time.Time `json:"ended,omitempty"`        // when it was over, cancelled or lapsed; nil while it holds
+	Lapsed bool       `json:"lapsed,omitempty"`       // it ended because its GPUs were not held
 }
 
 // Asked is who asked for GPUs lately. A controller tells the host what its caps allow them.
@@ -176,17 +173,13 @@ type Asker struct {
 
 // What a host may have, so that a hostile one can't fill the controller's memory.
 const (
-	MaxWaits        = 2048
-	MaxReservations = 64
-	// MaxReserved is it with reservations that ended, which still count for who may reserve again.
-	MaxReserved = 1024
-	// MaxBookingReason is how long the reason of a reservation may be, in bytes.
-	MaxBookingReason = 200
+	MaxWaits         = 2048
+	MaxReservations  = 64   // that haven't ended
+	MaxReserved      = 1024 // with those that ended, which still count for who may reserve again
+	MaxBookingReason = 200  // bytes
+	MaxAskers        = 256  // people in Asked
 	maxGPUs          = 1024
-	// maxWaited is more than any host runs, in seconds.
-	maxWaited = 50 * 365 * 24 * 3600
-	// MaxAskers is how many people Asked has.
-	MaxAskers = 256
+	maxWaited        = 50 * 365 * 24 * 3600 // seconds: more than any host runs
 )
 
 // queue reads waits and reservations. They are unknown if the host doesn't send them, or if its users write the state.

@@ -70,8 +70,8 @@ func (i DeviceIndex) String() string { return strconv.Itoa(int(i)) }
 // ClaimVariable is the variable by which a process claims its environment.
 const ClaimVariable = "GENV_ENVIRONMENT_ID"
 
-// Claim is the environment that a value of ClaimVariable claims. An id that can't be shown, which 1.4.3 takes, is
-// replaced by one of its hash.
+// Claim is the environment that a value of ClaimVariable claims. An id that can't be shown, as 1.4.3 has some, is
+// replaced by its hash.
 func Claim(value string) EnvID {
 	if CheckName("eid", value) != nil {
 		sum := sha256.Sum256([]byte(value))
@@ -160,8 +160,8 @@ func (d *Date) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Memory is an amount of memory: a whole number with a unit b, k, m, g (1000s) or ki, mi, gi (1024s), or of bytes. It
-// keeps the text, so that state files don't change. The zero Memory is unknown, which is not 0 bytes.
+// Memory is an amount of memory: a whole number of bytes, or with a unit b, k, m, g (1000s) or ki, mi, gi (1024s). It
+// keeps the text, so that state files don't change. The zero Memory is unknown, not 0 bytes.
 type Memory struct {
 	text  string
 	bytes int64
