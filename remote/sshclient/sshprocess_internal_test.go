@@ -121,7 +121,7 @@ func TestChildrenOfAProxyCommandAreEnded(t *testing.T) {
 	t.Cleanup(func() { _ = unix.Kill(-pid, unix.SIGKILL) }) // it has ended
 	go group.reap(false)
 	require.Eventually(t, func() bool { return unix.Kill(pid, 0) == unix.ESRCH }, 10*time.Second, time.Millisecond)
-	group.end(unix.SIGHUP, time.Minute)
+	group.end(unix.SIGTERM, time.Minute) // not SIGHUP, which is ignored below nohup
 	select {
 	case <-group.ended:
 	case <-time.After(10 * time.Second):
