@@ -46,8 +46,7 @@ const (
 // EventGuard is added by the controller: the order for the kernel guard of a host has changed, or what the guard does.
 const EventGuard EventKind = "guard"
 
-// Event is what is new since the last cycle, or what a cycle does. Fields that a
-// kind has no use for are empty.
+// Event is what is new since the last cycle, or what a cycle does. Fields that a kind has no use for are empty.
 type Event struct {
 	Kind EventKind
 	Host snapshot.Hostname

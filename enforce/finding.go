@@ -114,8 +114,7 @@ type DeviceRef struct {
 	EID   snapshot.EnvID       `json:"eid"`
 }
 
-// Line is String followed by the user and the command of the process, as far as
-// they are known.
+// Line is String followed by the user and the command of the process, as far as they are known.
 func (f Finding) Line() string {
 	if known := f.Rule.of(); known != nil && (known.limit != nil || f.Cap != nil || f.Booking != nil) {
 		return f.String() // it names the user already
@@ -188,9 +187,8 @@ func (c CountExcess) where() string {
 	return fmt.Sprintf(" on %d hosts", c.Hosts)
 }
 
-// Affects is the host that a finding is about or, for one about a user, the first host
-// on which something ends because of it. What one host makes up must not use up the
-// events of others.
+// Affects is the host that a finding is about or, for one about a user, the first host on which something ends because
+// of it. What one host makes up must not use up the events of others.
 func (f *Finding) Affects() snapshot.Hostname {
 	switch {
 	case f.Host == "" && len(f.Detach) > 0:

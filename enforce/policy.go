@@ -8,12 +8,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Policy says which rules apply, to whom, where and when. Its answers depend on
-// the arguments alone, and several goroutines may ask it at once. Package enforce/policy
-// reads one from a file.
+// Policy says which rules apply, to whom, where and when. Its answers depend on the arguments alone, and several
+// goroutines may ask it at once. Package enforce/policy reads one from a file.
 type Policy interface {
-	// Settings is what applies to a query. The answers to several queries may share it, so
-	// it is not to be changed.
+	// Settings is what applies to a query. The answers to several queries may share it, so it is not to be changed.
 	Settings(Query) *Settings
 	// Exempt reports whether no rule may touch a subject, and why.
 	Exempt(Subject) (reason string, exempt bool)
@@ -32,9 +30,8 @@ type Policy interface {
 	Fleet() Fleet
 }
 
-// Query asks what applies on a host, for a user, at a moment. The rules of a host
-// are asked for without a user, and a user's caps, which count on all hosts
-// together, without a host.
+// Query asks what applies on a host, for a user, at a moment. The rules of a host are asked for without a user, and a
+// user's caps, which count on all hosts together, without a host.
 type Query struct {
 	Host   snapshot.Hostname
 	Labels map[string]string // of the host
@@ -63,14 +60,12 @@ type Fleet struct {
 	// TellUsers has users notified of what is wrong: on terminals, by mail or both.
 	TellUsers bool
 	Contact   string // whom users ask about the policy; empty for none
-	// Unprotected are names of daemons that may be ended although their host
-	// protects them.
+	// Unprotected are names of daemons that may be ended although their host protects them.
 	Unprotected []string
 }
 
-// Subject is what a policy may exempt: a process, an environment or a device
-// on a host, or a user. What a subject does not have, or what is unknown, is empty
-// or nil. User is set only where the question is about a user's caps.
+// Subject is what a policy may exempt: a process, an environment or a device on a host, or a user. What a subject does
+// not have, or what is unknown, is empty or nil. User is set only where the question is about a user's caps.
 type Subject struct {
 	Host        snapshot.Hostname
 	User        snapshot.Username
@@ -79,8 +74,7 @@ type Subject struct {
 	Process     *snapshot.Process
 }
 
-// Protects reports whether no rule applies to a process: its host would refuse
-// to end it, cycle after cycle.
+// Protects reports whether no rule applies to a process: its host would refuse to end it, cycle after cycle.
 func (f *Fleet) Protects(p *snapshot.Process) bool {
 	return p.Protected != "" && !slices.Contains(f.Unprotected, p.Protected)
 }

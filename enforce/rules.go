@@ -13,8 +13,7 @@ type Rule string
 
 // rule is all that there is to know of a rule. A new one has its value in Settings, and is in rules.
 type rule struct {
-	// Setting switches it on; its Key is the rule's name. What it may differ by says whom and what
-	// can be exempted.
+	// Setting switches it on; its Key is the rule's name. What it may differ by says whom and what can be exempted.
 	Setting
 	advice string // to the user of a finding, in a sentence or two
 	// adviceRun is to people who used `genv run`, where that differs: the environment has no shell.

@@ -14,19 +14,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Settings are what may differ by host, user and time. The zero Settings
-// enforce nothing.
+// Settings are what may differ by host, user and time. The zero Settings enforce nothing.
 type Settings struct {
-	// NonEnvProcesses terminates processes that are in no environment that is
-	// registered on their host.
+	// NonEnvProcesses terminates processes that are in no environment that is registered on their host.
 	NonEnvProcesses bool
 	// CountOutside has processes in no environment count for the people who run them, as what is attached does.
 	CountOutside bool
-	// EnvDevices terminates processes that use a device to which their
-	// environment is not attached.
+	// EnvDevices terminates processes that use a device to which their environment is not attached.
 	EnvDevices bool
-	// EnvMemory terminates processes until their environment is within its
-	// memory capacity again, device by device.
+	// EnvMemory terminates processes until their environment is within its memory capacity again, device by device.
 	EnvMemory bool
 	// EndUnreadable terminates processes of which the user has made unreadable what root judges them by.
 	EndUnreadable bool
@@ -58,8 +54,7 @@ type Settings struct {
 	// that of rules for which it is another one. Idle has its own.
 	Warn      Warn
 	RuleWarns map[Rule]Warn
-	// Grace is how long a process has to end after SIGTERM; Kill has SIGKILL
-	// follow then.
+	// Grace is how long a process has to end after SIGTERM; Kill has SIGKILL follow then.
 	Grace time.Duration
 	Kill  bool
 	Guard guard.PolicySetting // the kernel guard of a host

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// forgetUnseen is after what time a cap goes on without hosts that were never seen.
+// forgetUnseen is when a cap goes on without hosts that were never seen.
 const forgetUnseen = 24 * time.Hour
 
 // base is how many GPUs work of those that a cap is about; known is false while it waits for hosts.
@@ -21,7 +21,7 @@ type base struct {
 	known   bool
 }
 
-// working is the base of a cap on a host or, without one, on all: hosts that don't answer have what they showed last.
+// working is the base of a cap on a host or, without one, on all. Hosts that don't answer have what they showed last.
 func (c *counting) working(listed *enforce.Cap, on *judging.HostView) (n int64, known bool) {
 	if on != nil {
 		return listed.Count(on.GpusByModel), true
@@ -54,7 +54,7 @@ func (c *counting) working(listed *enforce.Cap, on *judging.HostView) (n int64, 
 	return n, len(unseen) == 0
 }
 
-// withoutOutsiders are devices of which none is chosen that somebody else uses or has, too: taking it would free
+// withoutOutsiders are the devices, with those exempt that somebody else uses or has, too: taking them would free
 // nothing.
 func (c *capOn) withoutOutsiders(devices []*HeldDevice) []*HeldDevice {
 	whose := make(map[snapshot.Username]bool, len(c.people))
@@ -82,8 +82,8 @@ func (c *capOn) outsiderOn(d *HeldDevice, whose map[snapshot.Username]bool) bool
 	})
 }
 
-// countHours adds the time since the last look at each host, if it is known what was there in between: that look is at
-// most three intervals older. A period that has begun doesn't begin again, whatever the clock says.
+// countHours adds the time since the last look at each host; see gap. A period that has begun doesn't begin again,
+// whatever the clock says.
 func (c *counting) countHours(listed *enforce.Cap) {
 	hours := c.Before.Hours[listed.ID]
 	if listed.Period.After(hours.Period) {
@@ -107,7 +107,8 @@ func (c *counting) countHours(listed *enforce.Cap) {
 	c.Next.Hours[listed.ID] = hours
 }
 
-// gap is the time since the last look at a host that counts; 0 if the look is old, or the one before too long ago.
+// gap is the time since the last look at a host; 0 if the look is old, or if that was too long ago to know what was
+// there in between.
 func (c *counting) gap(h *judging.HostView) time.Duration {
 	last := c.LastLook(h)
 	if d := h.At.Sub(last); h.IsNew && !last.IsZero() && d > 0 && d <= 3*c.Fleet.Interval {

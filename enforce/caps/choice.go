@@ -9,8 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// The costs of losing a device, the lowest first. A device with only reported use (without a uid of the user) goes
-// before a device with proven use, so that someone who forges state on one host can't have a job ended on another.
+// The costs of losing a device, the lowest first. Reported use (without a uid of the user) goes before proven use, so
+// that forged state on one host can't end a job on another.
 const (
 	costGone int8 = iota // its processes were told to end, or can't be ended: no other device is lost instead
 	costIdle
@@ -32,8 +32,8 @@ type Choice struct {
 	By     time.Time // when it will be made; zero for now
 	Excess int64     // how much the user is to lose
 	Weight func(*HeldDevice) int64
-	// MayKeep is how much memory the processes on busy devices may use together: up to that, none of them is ended.
-	// Capacities of environments don't count for it: state files only claim them.
+	// MayKeep is how much memory the processes on busy devices may use together before one of them ends. Capacities of
+	// environments don't count for it: state files only claim them.
 	MayKeep int64
 
 	freed, used int64                     // how much goes by the choice, and what processes on other busy devices use
@@ -42,9 +42,9 @@ type Choice struct {
 	most        map[int]int // how many devices each person keeps
 }
 
-// Counted lists the devices of a user that count for the caps, by host. A device that the user loses anyway, now or by
-// a time, doesn't count. A device that exempt processes use counts only if a process of the user's own uid uses it,
-// too: otherwise a job of the user elsewhere could end for it.
+// Counted lists the devices of a user that count for the caps, by host. One that the user loses anyway, now or by a
+// time, doesn't count. One that exempt processes use counts only if a process of the user's own uid uses it, too:
+// otherwise a job of the user elsewhere could end for it.
 func Counted(devices []*HeldDevice, by time.Time) []*HeldDevice {
 	c := &Choice{By: by}
 	list := make([]*HeldDevice, 0, len(devices))
@@ -59,7 +59,7 @@ func Counted(devices []*HeldDevice, by time.Time) []*HeldDevice {
 	return list
 }
 
-// Dearest are n of a person's devices, or all if there are fewer: first those that cost most to lose, then the oldest.
+// Dearest are n of a person's devices, or all if there are fewer: those that cost most to lose, then the oldest.
 func Dearest(devices []*HeldDevice, n int) []*HeldDevice {
 	list := slices.SortedFunc(slices.Values(Counted(devices, time.Time{})), func(a, b *HeldDevice) int {
 		return cmp.Or(cmp.Compare(b.cost, a.cost), newerFirst(b, a))
@@ -68,7 +68,7 @@ func Dearest(devices []*HeldDevice, n int) []*HeldDevice {
 }
 
 // Devices chooses among the devices that count until enough goes: idle ones first, then those of processes that end
-// anyway, then the others. Among equals the newest attachment goes first, then the order is by host and index.
+// anyway, then the others. Among equals the newest attachment goes first, then by host and index.
 func (c *Choice) Devices(counted []*HeldDevice) []*HeldDevice {
 	c.ending, c.most = make(map[*snapshot.Process]int), make(map[int]int)
 	for from, to := 0, 0; from < len(counted); from = to {
@@ -107,9 +107,8 @@ func (c *Choice) enough(cost int8) bool {
 	return c.freed >= c.Excess || cost == costBusy && c.used <= c.MayKeep
 }
 
-// takeFrom chooses among devices of the same cost. First it takes devices while no more than the excess goes. If that
-// isn't enough, it takes the device by which the least more goes, and begins again. More than the device goes if its
-// processes use other devices.
+// takeFrom chooses among devices of the same cost. It takes devices while no more than the excess goes. If that isn't
+// enough, it takes the one by which the least more goes (its processes use other devices), and begins again.
 func (c *Choice) takeFrom(cost int8, devices []*HeldDevice) {
 	for len(devices) > 0 && !c.enough(cost) {
 		var over []*HeldDevice
@@ -130,8 +129,8 @@ func (c *Choice) takeFrom(cost int8, devices []*HeldDevice) {
 	}
 }
 
-// take chooses a device, so that its processes end. The other devices of the host that only these processes used are
-// taken next, before another device that is in use.
+// take chooses a device, so that its processes end. The other devices of the host that only these used are taken next,
+// before another one in use.
 func (c *Choice) take(d *HeldDevice) {
 	c.set(d, true)
 	c.chosen = append(c.chosen, d)
@@ -149,11 +148,11 @@ func (c *Choice) take(d *HeldDevice) {
 	}
 }
 
-// giveBack undoes choices that turned out not to be needed. It tries the busiest devices first, then the oldest, then
-// those with which most goes. A device in use is given back with all chosen devices that its processes use. At last,
-// attachments are kept where it is enough that the processes end. For example, 2 GPUs are to go; GPU 0 of job A is
-// chosen, and GPU 1 of the older job B, which uses GPUs 1 and 2. Job B ends, so takeWhatEnds chooses GPU 2, too. GPUs 1
-// and 2 are needed, as GPU 0 alone isn't enough. GPU 0 isn't needed then: it is given back, and job A goes on.
+// giveBack undoes choices that turned out not to be needed: the busiest devices first, then the oldest, then those with
+// which most goes. A device in use is given back with all chosen devices that its processes use. At last, attachments
+// are kept where it is enough that the processes end. For example, 2 GPUs are to go; GPU 0 of job A is chosen, and GPU
+// 1 of the older job B, which uses GPUs 1 and 2. Job B ends, so takeWhatEnds chooses GPU 2, too. GPUs 1 and 2 are
+// needed, as GPU 0 alone isn't enough. So GPU 0 is given back, and job A goes on.
 func (c *Choice) giveBack() {
 	busy := slices.ContainsFunc(c.chosen, func(d *HeldDevice) bool { return len(d.Uses) > 0 })
 	if c.freed < c.Excess || c.freed == c.Excess && !busy {
@@ -228,7 +227,7 @@ func (c *Choice) oldestFirst() []*HeldDevice {
 	})
 }
 
-// withProcesses are a device, and the other chosen devices that its processes use.
+// withProcesses are a device and the other chosen devices that its processes use.
 func (d *HeldDevice) withProcesses() []*HeldDevice {
 	all := []*HeldDevice{d}
 	for _, use := range d.Uses {
@@ -305,8 +304,8 @@ func (c *Choice) update(d *HeldDevice) {
 // Leaves reports whether the user loses a device anyway, now.
 func (d *HeldDevice) Leaves() bool { return (&Choice{}).leaves(d) }
 
-// leaves reports whether the user loses a device anyway, so that it no longer counts: all its attachments end, and all
-// processes that use it without an attachment.
+// leaves reports whether the user loses a device anyway: all its attachments end, and all processes that use it without
+// one.
 func (c *Choice) leaves(d *HeldDevice) bool {
 	if len(d.Envs) == 0 && d.Unknown == judging.Proven {
 		return false
@@ -322,7 +321,7 @@ func (c *Choice) ends(h *judging.HostView, p *snapshot.Process) bool {
 	return h.EndsBy(p, c.By) || c.ending[p] > 0 && !h.Stuck(p)
 }
 
-// costOf is what losing a device costs the user, if the processes of the chosen devices end as well.
+// costOf is what losing a device costs the user, if the processes of the chosen devices end, too.
 func (c *Choice) costOf(d *HeldDevice) (cost int8) {
 	if d.Unknown == judging.Unused { // else something stays that still uses it
 		ends := func(use Use) bool { return c.ends(d.Host, use.Process) || d.Host.Stuck(use.Process) }

@@ -13,14 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// counts is an enforce.Counts. Each thing is counted once, when it is asked for.
-type counts struct {
-	*counting
-	counted map[countKey]*counted
-	gpus    map[gpusKey][]snapshot.DeviceIndex
-}
-
-// countKey names what a cap counts: for a person or, without one, for those who share it.
+// countKey names what a cap counts: for a person or, without one, for those who share it. For counting.gpus it names the GPUs of a host that a cap is about, or all without one.
 type countKey struct {
 	cap  *enforce.Cap // of the list, or nil
 	rule enforce.Rule
@@ -28,20 +21,15 @@ type countKey struct {
 	user *held
 }
 
+// counted is what a cap counts. Each is counted once, when it is asked for.
 type counted struct {
-	on     capOn
+	on     *capOn
 	excess enforce.CapExcess
-	places []place // by host, in the order of the cluster
-	total  int64
 	at     map[*judging.HostView]*place
+	places []*place // the same, in the order of the cluster
+	total  int64
 	most   []*place // those with most of it
 	oldest []*place // those that were looked at first
-}
-
-// gpusKey names the GPUs of a host that a cap is about, or all.
-type gpusKey struct {
-	cap  *enforce.Cap
-	host *judging.HostView
 }
 
 // place is what counts on a host.
@@ -54,30 +42,31 @@ type place struct {
 const maxCountHosts = 8
 
 // On are the caps that hold now for a person, as seen from a host that answered.
-func (n *counts) On(host snapshot.Hostname, user snapshot.Username) (list []enforce.CapCount) {
-	for _, c := range n.about(host, user) {
-		count := c.from(n.ByName[host])
-		count.GPUs = n.gpusOf(n.ByName[host], &c.on)
+func (c *counting) On(host snapshot.Hostname, user snapshot.Username) (list []enforce.CapCount) {
+	h := c.ByName[host]
+	for _, n := range c.countedFor(h, user) {
+		count := n.from(h)
+		count.GPUs = c.gpusOf(h, n.on)
 		list = append(list, count)
 	}
 	return list
 }
 
 // Explain says of each of these what counts, and what would go first, a line each.
-func (n *counts) Explain(host snapshot.Hostname, user snapshot.Username) (lines []string) {
-	for _, c := range n.about(host, user) {
-		name := string(c.on.rule)
-		if c.on.rule == enforce.RuleCaps {
-			name = "cap " + c.on.ID
+func (c *counting) Explain(host snapshot.Hostname, user snapshot.Username) (lines []string) {
+	for _, n := range c.countedFor(c.ByName[host], user) {
+		name := string(n.on.rule)
+		if n.on.rule == enforce.RuleCaps {
+			name = "cap " + n.on.ID
 		}
-		line := fmt.Sprintf("%s: %s of %s", name, c.excess.Amount(c.excess.Used), c.excess.Amount(c.excess.Limit))
-		for _, p := range c.places {
-			line += fmt.Sprintf("; %s on %s", c.excess.Amount(p.amount), text.OneLine(string(p.h.Name)))
+		line := fmt.Sprintf("%s: %s of %s", name, n.excess.Amount(n.excess.Used), n.excess.Amount(n.excess.Limit))
+		for _, p := range n.places {
+			line += fmt.Sprintf("; %s on %s", n.excess.Amount(p.amount), text.OneLine(string(p.h.Name)))
 			if p.gpus != nil {
 				line += " (GPU " + text.JoinIndices(p.gpus) + ")"
 			}
 		}
-		lines = append(lines, line+c.on.firstToGo())
+		lines = append(lines, line+n.on.firstToGo())
 	}
 	return lines
 }
@@ -99,20 +88,19 @@ func (c *capOn) firstToGo() string {
 	return ""
 }
 
-// about is what is counted for a person on a host.
-func (n *counts) about(host snapshot.Hostname, user snapshot.Username) (list []*counted) {
-	if n.ByName[host] == nil {
+// countedFor is what is counted for a person on a host; nothing without a host.
+func (c *counting) countedFor(h *judging.HostView, user snapshot.Username) (list []*counted) {
+	if h == nil {
 		return nil
 	}
-	h, u := n.ByName[host], n.of(user)
+	u := c.of(user)
 	if u.settings == nil {
 		return nil
 	}
-	for own := range n.ownCaps(u) {
-		own.about, own.known = true, true
-		list = append(list, n.count(countKey{rule: own.rule, user: u}, func() capOn { return *own }))
+	for own := range c.ownCaps(u) {
+		list = append(list, c.countOnce(countKey{rule: own.rule, user: u}, func() *capOn { return own }))
 	}
-	for _, listed := range n.list {
+	for _, listed := range c.list {
 		if listed.Resting || listed.Member(u.user) != enforce.Member ||
 			listed.PerHost && !listed.OnHost(h.Name, h.Labels) {
 			continue
@@ -124,74 +112,69 @@ func (n *counts) about(host snapshot.Hostname, user snapshot.Username) (list []*
 		if listed.Together {
 			key.user = nil
 		}
-		c := n.count(key, func() capOn { return n.on(listed, key.host, n.sharing(listed, u)) })
-		if c.on.about && c.on.known {
-			list = append(list, c)
+		n := c.countOnce(key, func() *capOn { return c.on(listed, key.host, c.sharing(listed, u)) })
+		if n.on.about && n.on.known {
+			list = append(list, n)
 		}
 	}
 	return list
 }
 
 // sharing are the people for whom a cap counts together with a person.
-func (n *counts) sharing(listed *enforce.Cap, u *held) []*held {
-	if people := n.members(listed); listed.Together && len(people) > 0 {
+func (c *counting) sharing(listed *enforce.Cap, u *held) []*held {
+	if people := c.members(listed); listed.Together && len(people) > 0 {
 		return people
 	}
 	return []*held{u} // alone, or there is nothing that counts
 }
 
-// count counts once.
-func (n *counts) count(key countKey, find func() capOn) *counted {
-	if known := n.counted[key]; known != nil {
+func (c *counting) countOnce(key countKey, find func() *capOn) *counted {
+	if known := c.counted[key]; known != nil {
 		return known
 	}
-	result := &counted{on: find()}
-	if on := &result.on; on.about && on.known {
-		var used int64
-		used, result.places = on.places()
-		result.excess = *on.excess(nil, used)
-		result.index()
+	n := &counted{on: find()}
+	if n.on.about && n.on.known {
+		n.at = n.on.places()
+		n.index()
+		n.excess = *n.on.excess(nil, n.total)
 	}
-	if n.counted == nil {
-		n.counted, n.gpus = make(map[countKey]*counted), make(map[gpusKey][]snapshot.DeviceIndex)
-	}
-	n.counted[key] = result
-	return result
+	c.counted[key] = n
+	return n
 }
 
 // index prepares for the hosts that ask.
 func (n *counted) index() {
-	n.at = make(map[*judging.HostView]*place, len(n.places))
-	for i := range n.places {
-		p := &n.places[i]
-		n.at[p.h], n.most, n.total = p, append(n.most, p), n.total+p.amount
+	sorted := func(compare func(a, b *place) int) []*place { return slices.SortedFunc(maps.Values(n.at), compare) }
+	byHost := func(a, b *place) int { return cmp.Compare(a.h.Position, b.h.Position) }
+	n.places = sorted(byHost)
+	for _, p := range n.places {
+		n.total += p.amount
 	}
-	n.oldest = slices.Clone(n.most)
-	slices.SortStableFunc(n.oldest, func(a, b *place) int { return a.h.At.Compare(b.h.At) })
-	slices.SortStableFunc(n.most, func(a, b *place) int { return cmp.Compare(b.amount, a.amount) })
+	n.oldest = sorted(func(a, b *place) int { return cmp.Or(a.h.At.Compare(b.h.At), byHost(a, b)) })
+	n.most = sorted(func(a, b *place) int { return cmp.Or(cmp.Compare(b.amount, a.amount), byHost(a, b)) })
 	n.oldest, n.most = n.oldest[:min(len(n.oldest), 2)], n.most[:min(len(n.most), maxCountHosts+1)]
 }
 
 // gpusOf are the GPUs of a host that a cap is about.
-func (n *counts) gpusOf(h *judging.HostView, c *capOn) []snapshot.DeviceIndex {
-	key := gpusKey{c.Cap, h}
-	if c.OnHost == nil {
+func (c *counting) gpusOf(h *judging.HostView, on *capOn) []snapshot.DeviceIndex {
+	key := countKey{cap: on.Cap, host: h}
+	if on.OnHost == nil {
 		key.cap = nil
 	}
-	list, known := n.gpus[key]
-	if !known && c.Kind != enforce.CapEnvironments {
+	list, known := c.gpus[key]
+	if !known && on.Kind != enforce.CapEnvironments {
 		for _, index := range slices.Sorted(maps.Keys(h.Devices)) {
-			if c.OnHost == nil || c.OnHost(h.Name, h.Labels) && c.IsAboutModel(enforce.ModelOf(h.Devices[index])) {
+			if on.OnHost == nil || on.OnHost(h.Name, h.Labels) && on.IsAboutModel(enforce.ModelOf(h.Devices[index])) {
 				list = append(list, index)
 			}
 		}
-		n.gpus[key] = list
+		c.gpus[key] = list
 	}
 	return list
 }
 
-// places is how much counts, and on which hosts.
-func (c *capOn) places() (used int64, list []place) {
+// places are where something counts, and how much.
+func (c *capOn) places() map[*judging.HostView]*place {
 	at := make(map[*judging.HostView]*place)
 	add := func(h *judging.HostView, amount int64) *place {
 		if at[h] == nil {
@@ -201,16 +184,13 @@ func (c *capOn) places() (used int64, list []place) {
 		return at[h]
 	}
 	switch c.Kind {
-	case enforce.CapHours:
-		return c.spent, nil
+	case enforce.CapHours: // they were on hosts that may show nothing now
 	case enforce.CapEnvironments:
 		for _, e := range c.envs() {
 			add(e.h, 1)
-			used++
 		}
 	case enforce.CapGPUs, enforce.CapMemory:
-		var devices []*HeldDevice
-		devices, used = c.count(c.devices(), time.Time{})
+		devices, _ := c.count(c.devices(), time.Time{})
 		for _, d := range devices {
 			amount := int64(1)
 			if c.Kind == enforce.CapMemory {
@@ -220,16 +200,12 @@ func (c *capOn) places() (used int64, list []place) {
 			on.gpus = append(on.gpus, d.Index)
 		}
 	}
-	for _, p := range at {
-		list = append(list, *p)
-	}
-	slices.SortFunc(list, func(a, b place) int { return cmp.Compare(a.h.Position, b.h.Position) })
-	return used, list
+	return at
 }
 
 // from is what was counted as seen from a host.
 func (n *counted) from(h *judging.HostView) enforce.CapCount {
-	c := &n.on
+	c := n.on
 	count := enforce.CapCount{CapExcess: n.excess, Model: c.Model, PerHost: c.PerHost, While: c.Waiting != nil}
 	if c.rule != enforce.RuleCaps {
 		count.Rule = c.rule
@@ -251,9 +227,9 @@ func (n *counted) from(h *judging.HostView) enforce.CapCount {
 	return count
 }
 
-// conclude adds to the judgement what was found beside the findings.
+// conclude adds to the judgement what was found besides the findings.
 func (c *counting) conclude() {
-	c.Counts = &counts{counting: c}
+	c.Counts = c
 	for _, n := range c.forWaits {
 		w := enforce.ForWait{Host: n.h.Name, ID: n.ID, Possible: n.possible}
 		if n.gets() {

@@ -12,16 +12,15 @@ import (
 type HeldDevice struct {
 	*snapshot.Device
 	Host *judging.HostView
-	// Newest is since when the newest attachment counts, in UTC, and Written what its user
-	// wrote, which decides between equal ones; zero without attachments.
+	// Newest is since when the newest attachment counts, in UTC; zero without one. Written is what its user wrote,
+	// which decides between equal ones.
 	Newest, Written snapshot.Date
 	// Unknown is what processes of unknown environments prove about its use, and Exempt what exempt ones do.
 	Unknown, Exempt judging.Evidence
 	Envs            []snapshot.EnvID // that are attached to it
 	Uses            []Use            // by processes that end when the user loses it
 	Capacity, Used  int64            // bytes that environments may use, and that processes use; or UnknownBytes
-	// Owner is whose it is, a number that differs from person to person. Parts are what each of several people has of
-	// it, for one of Together.
+	// Owner is the person's number. Parts are what each of several people has of it, for one of Together.
 	Owner int
 	Model int // a number, too
 	Parts []*HeldDevice
@@ -93,10 +92,10 @@ func (d *HeldDevice) Whose() []*HeldDevice {
 	return d.Parts
 }
 
-// UnknownBytes is an amount that isn't known. What hosts claim is cut to 16 TiB, more than any device has.
+// UnknownBytes is an amount that isn't known. What hosts claim is cut to maxBytes, more than any device has.
 const UnknownBytes, maxBytes = -1, 1 << 44
 
-// Sum adds an amount that a host claims, or the other one if that is not known.
+// Sum adds an amount that a host claims, or the other one if that is unknown.
 func Sum(bytes int64, more, otherwise snapshot.Memory) int64 {
 	if !more.Known() {
 		more = otherwise
@@ -107,8 +106,8 @@ func Sum(bytes int64, more, otherwise snapshot.Memory) int64 {
 	return min(bytes+min(more.Bytes(), maxBytes), maxBytes)
 }
 
-// Memory is how much memory the user has by a device: what environments may use or, if it is more, what processes
-// use, and at most all of it. Unknown is not zero. A device that shares the memory of its machine has none.
+// Memory is how much memory the user has by a device: what environments may use or, if it is more, what processes use,
+// and at most all of it. A device that shares the memory of its machine has none.
 func (d *HeldDevice) Memory() int64 {
 	if d.Unified || d.Capacity == UnknownBytes || d.Used == UnknownBytes && len(d.Envs) == 0 {
 		return UnknownBytes

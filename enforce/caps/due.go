@@ -12,7 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// key is that of the cap's own time, and what the IDs of its findings begin with.
+// key is that of the cap's own time, with which the IDs of its findings begin.
 func (c *capOn) key() string {
 	if c.ID == "" {
 		return string(c.rule)
@@ -50,8 +50,8 @@ func (c *capOn) dueAt() time.Time {
 	return judging.Later(c.DueAt(c.host, c.warnOf(c.people[0]), []string{key}), c.notBefore)
 }
 
-// checkCap is CheckDue for a cap. The time of one that people share runs for all of them; each has a
-// quarter of it since they were named.
+// checkCap is CheckDue for a cap. If people share it, its time runs for all of them; each has a quarter of it since
+// they were named.
 func (c *capOn) checkCap(u *held, f *enforce.Finding) (due bool) {
 	warn := c.warnOf(u)
 	if !c.Together && c.wait == nil {
@@ -70,11 +70,11 @@ func (c *capOn) checkCap(u *held, f *enforce.Finding) (due bool) {
 	return due
 }
 
-// maxLevels is for how many of the things that a person is to lose there is a time of its own.
+// maxLevels is how many of the things that a person is to lose have a time of their own.
 const maxLevels = 64
 
-// levelKey is the key of the time since when somebody is to lose more than so many things. Who is to lose more
-// than the last warning said is warned of what is added, and has no new time for the rest after a short break.
+// levelKey is the key of the time since when somebody is to lose more than so many things. Who is to lose more than the
+// last warning said is warned of what is added; a short break begins no new time for the rest.
 func levelKey(id string, n int) string {
 	if n == 0 {
 		return id
@@ -143,7 +143,7 @@ func (c *counting) looksAt(hosts []snapshot.Hostname) *looks {
 }
 
 // confirmed reports whether the looks at the hosts on which a cap counts something are fresh, and of one moment.
-// Otherwise these hosts are asked once more: somebody who moved a job to another host would be counted twice.
+// Otherwise these hosts are asked once more: a job that moved to another host would count twice.
 func (c *capOn) confirmed(f *enforce.Finding) bool {
 	if c.looks == nil {
 		c.looks = c.looksAt(f.CountedOn)

@@ -18,10 +18,9 @@ type block struct {
 	cost    int8
 }
 
-// Exactly chooses exactly n of the devices that count, all of them of one host, such that no process ends that uses
-// another device, too; nil if that isn't possible. Each person, by HeldDevice.Owner, has so many on all hosts, and
-// loses at most as many as they may. What costs least goes first, within that from the person with the most, and then
-// the newest.
+// Exactly chooses n of the devices that count, all of one host, such that no process ends that uses another device,
+// too; nil if that isn't possible. Each person, by HeldDevice.Owner, has so many on all hosts, and loses at most as
+// many as they may. What costs least goes first, then from the person with the most, then the newest.
 func Exactly(counted []*HeldDevice, n int, has, may map[int]int) (chosen []*HeldDevice) {
 	if n < 1 || n > len(counted) || len(counted) > maxExactly {
 		return nil
@@ -84,8 +83,8 @@ func canComplete(blocks []block, with block, n int) bool {
 	return sums&(1<<n) != 0
 }
 
-// blocksOf are the devices that may be chosen, by block, the newest of each first. Nothing stays on them then: no
-// process that is exempt, can't be ended, or of which the environment or the other devices are unknown.
+// blocksOf are the devices that may be chosen, by block, the newest of each first. Nothing may stay on them: no process
+// that is exempt, can't be ended, or has an unknown environment or device.
 func blocksOf(counted []*HeldDevice) (blocks []block) {
 	at := make(map[snapshot.DeviceIndex]*HeldDevice, len(counted))
 	for _, d := range counted {

@@ -32,7 +32,7 @@ type heldEnv struct {
 	since time.Time
 }
 
-// counting is what users have.
+// counting is what users have. It is an enforce.Counts.
 type counting struct {
 	*judging.Judgement
 	byUser     map[snapshot.Username]*held
@@ -46,18 +46,20 @@ type counting struct {
 	people     map[*judging.HostView][]*held // who has something there, and caps
 	owners     map[*judging.EnvView]*held
 	forWaits   []*need
-	// reserved are devices that people hold within own reservations that run.
-	reserved map[*HeldDevice]bool
+	reserved   map[*HeldDevice]bool // held within own reservations that run
+	counted    map[countKey]*counted
+	gpus       map[countKey][]snapshot.DeviceIndex
 }
 
-// newCounting counts what the users have who have caps, in the order in which they appear. An environment without a
-// user name counts for no user; the processes in it count for their own users.
+// newCounting counts what the users with caps have, in the order in which they appear. An environment without a user
+// name counts for no user; the processes in it count for their own users.
 func newCounting(j *judging.Judgement) *counting {
 	c := &counting{
 		Judgement: j, byUser: make(map[snapshot.Username]*held), list: j.Policy.Caps(j.Now),
 		bases: make(map[*enforce.Cap]base), served: make(map[string]*need), booked: make(map[*judging.HostView][]booking),
 		reserved: make(map[*HeldDevice]bool), models: make(map[string]int), selections: make(map[*enforce.Cap]*selection),
 		people: make(map[*judging.HostView][]*held), owners: make(map[*judging.EnvView]*held),
+		counted: make(map[countKey]*counted), gpus: make(map[countKey][]snapshot.DeviceIndex),
 	}
 	c.findBookings()
 	for _, h := range j.Hosts {
@@ -95,7 +97,11 @@ func (c *counting) count(h *judging.HostView) {
 		}
 	}
 	c.addUses(h)
-	c.addMore(h)
+	for _, p := range h.More { // what isn't in the snapshot
+		if user := c.Policy.Account(h.UserOf(p)); user != "" {
+			c.addUsesOf(c.of(user), h, nil, p)
+		}
+	}
 }
 
 // addEnv counts an environment and its devices for its user.
@@ -107,7 +113,7 @@ func (c *counting) addEnv(u *held, h *judging.HostView, env *judging.EnvView) {
 		d := c.device(u, h, a.Device)
 		d.Envs = append(d.Envs, env.Env.EID)
 		d.Capacity = Sum(d.Capacity, a.GPUMemory, a.Device.TotalMemory)
-		// To the minute, since hosts that are looked at for the first time are so one after the other.
+		// To the minute: hosts that are looked at for the first time are so one after the other.
 		at := snapshot.DateOf(c.Since(h, a.Device.Key(), env.Env.EID, a.Since).UTC().Truncate(time.Minute))
 		if cmp.Or(at.Compare(d.Newest), a.Time.Compare(d.Written)) > 0 {
 			d.Newest, d.Written = at, a.Time
@@ -116,9 +122,9 @@ func (c *counting) addEnv(u *held, h *judging.HostView, env *judging.EnvView) {
 	}
 }
 
-// addUses counts the devices that the users' processes use in a registered environment, or claim to. Otherwise a
-// user could evade the caps by registering environments under another user's name. Processes whose environment is
-// unknown count too, and never end for it. Hosts with genv 1.4.3 report no uids: there only attachments count.
+// addUses counts the devices that the users' processes use in a registered environment, or claim to: else a user could
+// evade the caps by registering environments under another user's name. Processes whose environment is unknown count
+// too, and never end for it. Hosts with genv 1.4.3 report no uids: there only attachments count.
 func (c *counting) addUses(h *judging.HostView) {
 	for i := range h.Snapshot.Processes {
 		p, env := &h.Snapshot.Processes[i], h.In[i]
@@ -143,17 +149,8 @@ func (c *counting) addUses(h *judging.HostView) {
 	}
 }
 
-// addMore counts the devices that users use by what isn't in the snapshot.
-func (c *counting) addMore(h *judging.HostView) {
-	for _, p := range h.More {
-		if user := c.Policy.Account(h.UserOf(p)); user != "" {
-			c.addUsesOf(c.of(user), h, nil, p)
-		}
-	}
-}
-
-// addUsesOf counts the devices that a process of the user uses, in an environment or in none. A device that isn't
-// attached doesn't count if its processes end anyway.
+// addUsesOf counts the devices that a process of the user uses, in an environment or in none. One that isn't attached
+// doesn't count if its processes end anyway.
 func (c *counting) addUsesOf(u *held, h *judging.HostView, in *judging.EnvView, p *snapshot.Process) {
 	if u.settings == nil {
 		return
@@ -194,7 +191,7 @@ func (c *counting) attached(u *held, env *judging.EnvView, index snapshot.Device
 	return env != nil && c.Policy.Account(env.Env.Username) == u.user && env.Attached(index)
 }
 
-// begin begins to count what the user has on a host. All of one host is counted before the next one begins.
+// begin begins to count what the user has on a host. One host is counted after the other.
 func (c *counting) begin(u *held, h *judging.HostView) {
 	if u.last == h {
 		return
@@ -234,7 +231,7 @@ func (c *counting) device(u *held, h *judging.HostView, device *snapshot.Device)
 	return d
 }
 
-// markIdle marks the devices that have been idle for as long as the rule about that allows, whether or not it acts.
+// markIdle marks the devices that have been idle for as long as that rule allows, whether or not it acts.
 func (c *counting) markIdle() {
 	for _, u := range c.inOrder {
 		var inUse []*HeldDevice

@@ -11,8 +11,8 @@ import (
 )
 
 // Judge takes environments and GPUs from people who are over a cap: never more than the excess, unless one process
-// holds several GPUs, and those first that cost them least. What one cap takes doesn't count for the next. The caps
-// with a key of their own, which each person may have differently, come before those of the list.
+// holds several GPUs, and what costs them least first. What one cap takes doesn't count for the next. Caps with a key
+// of their own, which each person may have differently, come before those of the list.
 func Judge(j *judging.Judgement) {
 	c := newCounting(j)
 	c.markIdle()
@@ -34,8 +34,7 @@ func Judge(j *judging.Judgement) {
 		c.judgeListed(listed)
 	}
 	c.judgeReservations()
-	// without their number, so that it is the same note while some are missing
-	if len(c.inOrder) > 0 && len(j.Missing) > 0 {
+	if len(c.inOrder) > 0 && len(j.Missing) > 0 { // without their number: the same note while some are missing
 		j.Notes = append(j.Notes, enforce.Note{Text: "some hosts did not answer: GPUs there don't count toward per-user " +
 			"caps"})
 	}
@@ -46,12 +45,14 @@ func Judge(j *judging.Judgement) {
 func (c *counting) ownCaps(u *held) iter.Seq[*capOn] {
 	return func(yield func(*capOn) bool) {
 		u.settings.Caps(func(rule enforce.Rule, kind enforce.CapKind, limit int64) bool {
-			return yield(&capOn{counting: c, Cap: &enforce.Cap{Kind: kind}, rule: rule, people: []*held{u}, limit: limit})
+			return yield(&capOn{
+				counting: c, Cap: &enforce.Cap{Kind: kind}, rule: rule, people: []*held{u}, limit: limit, about: true, known: true,
+			})
 		})
 	}
 }
 
-// findUncounted finds out who would count for caps and idle if processes outside of environments did.
+// findUncounted counts whom caps and idle would see if processes outside of environments counted.
 func (c *counting) findUncounted() {
 	s := c.Policy.Settings(enforce.Query{At: c.Now})
 	if len(c.list) == 0 && s.MaxDevices == nil && s.MaxMemory == nil && s.Idle == nil {
@@ -84,41 +85,36 @@ func (c *counting) judgeListed(listed *enforce.Cap) {
 		hosts = c.Hosts
 	}
 	var whileWaiting []*capOn
-	judge := func(h *judging.HostView, people []*held) {
-		if isFarOff(listed, people) {
-			return
-		}
-		switch on := c.on(listed, h, people); {
-		case !on.about || !on.known || listed.Resting || listed.Kind == enforce.CapHours && on.spent <= on.allowed:
-		case listed.Waiting != nil:
-			whileWaiting = append(whileWaiting, &on)
-		default:
-			on.judge()
-		}
-	}
 	for _, h := range hosts {
-		if h != nil && !listed.OnHost(h.Name, h.Labels) {
-			continue
-		}
-		here := people
+		here, size := people, 1
 		if h != nil {
+			if !listed.OnHost(h.Name, h.Labels) {
+				continue
+			}
 			here = slices.DeleteFunc(slices.Clone(c.people[h]), func(u *held) bool {
 				return listed.Member(u.user) != enforce.Member
 			})
 		}
-		switch {
-		case listed.Together && len(here) > 0:
-			judge(h, here)
-		case !listed.Together:
-			for i := range here {
-				judge(h, here[i:i+1:i+1])
+		if listed.Together {
+			size = max(1, len(here))
+		}
+		for sharing := range slices.Chunk(here, size) {
+			if isFarOff(listed, sharing) {
+				continue
+			}
+			switch on := c.on(listed, h, sharing); {
+			case !on.about || !on.known || listed.Resting || listed.Kind == enforce.CapHours && on.spent <= on.allowed:
+			case listed.Waiting != nil:
+				whileWaiting = append(whileWaiting, on)
+			default:
+				on.judge()
 			}
 		}
 	}
 	c.judgeWaiting(listed, whileWaiting)
 }
 
-// isFarOff reports whether people have too little for a cap of GPUs, whichever they have: so it is with most.
+// isFarOff reports whether people have too little for a cap of GPUs, whichever they have, as most people do.
 func isFarOff(c *enforce.Cap, people []*held) bool {
 	limit, about := c.Limit(people[0].user)
 	if !about || c.Kind != enforce.CapGPUs || c.Together || limit.Percent || limit.AllBut {
@@ -127,7 +123,7 @@ func isFarOff(c *enforce.Cap, people []*held) bool {
 	return int64(len(people[0].devices)) <= limit.Value
 }
 
-// members are those with something whom a cap is about. Who may be one is neither counted nor taken from.
+// members are the people with something whom a cap is about. Unknown members are neither counted nor taken from.
 func (c *counting) members(listed *enforce.Cap) (people []*held) {
 	for _, u := range c.inOrder {
 		if listed.Member(u.user) == enforce.Member {
@@ -138,12 +134,12 @@ func (c *counting) members(listed *enforce.Cap) (people []*held) {
 }
 
 // on is a cap of the list for people, on one host or on all.
-func (c *counting) on(listed *enforce.Cap, h *judging.HostView, people []*held) capOn {
+func (c *counting) on(listed *enforce.Cap, h *judging.HostView, people []*held) *capOn {
 	user := people[0].user
 	if listed.Together {
 		user = ""
 	}
-	on := capOn{counting: c, Cap: listed, rule: enforce.RuleCaps, host: h, people: people, known: true}
+	on := &capOn{counting: c, Cap: listed, rule: enforce.RuleCaps, host: h, people: people, known: true}
 	limit, about := listed.Limit(user)
 	working := int64(0)
 	if limit.Percent || limit.AllBut {
@@ -173,13 +169,11 @@ type capOn struct {
 	known      bool  // the limit is
 	spent      int64 // seconds of GPUs that were used, of allowed
 	allowed    int64
-	leavesSome bool      // its limit leaves GPUs to others
-	notBefore  time.Time // it acts not before that; zero if that has come
-	// spared are devices that people hold within own reservations: they don't count.
-	spared map[*HeldDevice]bool
+	leavesSome bool                 // its limit leaves GPUs to others
+	notBefore  time.Time            // it acts not before that; zero if that has come
+	spared     map[*HeldDevice]bool // held within own reservations: they don't count
 
-	// Of one that holds as far as others wait: what counts and isn't taken, how many more may be, and what is taken for
-	// a wait.
+	// Of one that holds as far as others wait: what counts and isn't taken, how many of it may be, and what goes for a wait.
 	counted []*HeldDevice
 	mayTake int
 	wait    *need
@@ -219,7 +213,7 @@ func (c *capOn) judgeDevices() {
 	c.takeAll(c.finding(counted, used), choice.Devices(then))
 }
 
-// finding is that the people have so much that counts.
+// finding says that the people have so much that counts.
 func (c *capOn) finding(counted []*HeldDevice, used int64) enforce.Finding {
 	on := hostsOf(counted, func(d *HeldDevice) *judging.HostView { return d.Host })
 	f := enforce.Finding{Rule: c.rule, CountedOn: on, Count: &enforce.CountExcess{Used: len(counted)}}
@@ -255,10 +249,7 @@ func (c *capOn) most() (n int64) {
 	for _, u := range c.people {
 		n += int64(len(u.devices))
 	}
-	if n <= c.limit {
-		return n
-	}
-	if c.OnHost == nil {
+	if n <= c.limit || c.OnHost == nil {
 		return n
 	}
 	n = 0
@@ -272,7 +263,7 @@ func (c *capOn) most() (n int64) {
 	return n
 }
 
-// dropLeaving forgets the devices that people lose anyway: they don't count any more.
+// dropLeaving forgets the devices that people lose anyway: they no longer count.
 func dropLeaving(people []*held) {
 	for _, u := range people {
 		u.devices = slices.DeleteFunc(u.devices, (*HeldDevice).Leaves)
@@ -307,7 +298,7 @@ func (c *capOn) isAbout(d *HeldDevice) bool {
 		c.selection.models[d.Model] && !c.spared[d]
 }
 
-// selection is which hosts, by their position, and models a cap is about.
+// selection says which hosts, by their position, and models a cap is about.
 type selection struct{ hosts, models []bool }
 
 func (c *counting) selectionOf(listed *enforce.Cap) *selection {
@@ -343,7 +334,7 @@ func (c *capOn) count(devices []*HeldDevice, by time.Time) (counted []*HeldDevic
 	return counted, used
 }
 
-// hostsOf are the hosts on which something is; this machine, which has no name, is none.
+// hostsOf are the names of the hosts on which something is; this machine has none.
 func hostsOf[T any](list []T, of func(T) *judging.HostView) []snapshot.Hostname {
 	names := make([]snapshot.Hostname, len(list))
 	for i, item := range list {

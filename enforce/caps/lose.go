@@ -57,8 +57,8 @@ func (c *capOn) lose(f *enforce.Finding, due bool, envs []heldEnv, devices []*He
 	}
 }
 
-// add adds the findings about a person who is to lose environments or devices: of people who share a cap, who loses
-// nothing has none.
+// add adds the findings about a person who is to lose environments or devices. Of people who share a cap, those who
+// lose nothing have none.
 func (c *capOn) add(u *held, f enforce.Finding, envs []heldEnv, devices []*HeldDevice) (acts bool) {
 	n := len(envs) + len(devices)
 	f.User, f.ID, f.HostsMissing = u.user, c.key()+"/"+string(u.user), len(c.Missing)
@@ -156,8 +156,8 @@ func missingText(hosts int) string {
 	return fmt.Sprintf("%d of the hosts did not answer, and the policy says \"unreachable: hold\"", hosts)
 }
 
-// judgeEnvs takes environments beyond the cap: those without any device first, from which there is nothing to
-// take, then those without a process, then the newest. The environments themselves stay: they are people's shells.
+// judgeEnvs takes environments beyond the cap: those without any device first (there is nothing to take), then those
+// without a process, then the newest. The environments themselves stay: they are people's shells.
 func (c *capOn) judgeEnvs() {
 	envs := c.envs()
 	if int64(len(envs)) <= c.limit {

@@ -25,7 +25,7 @@ type booking struct {
 }
 
 // findBookings finds the reservations that count, sorted by start: those that run, and those that start within the
-// warning. If a host doesn't report its clock, nothing is done for its reservations.
+// warning. A host that doesn't report its clock has none.
 func (c *counting) findBookings() {
 	tooMany := c.tooMany()
 	for _, h := range c.Hosts {
@@ -50,7 +50,7 @@ func (c *counting) findBookings() {
 				return cmp.Or(a.From.Compare(b.From), a.Made.Compare(b.Made), cmp.Compare(a.ID, b.ID))
 			})
 			if skew := clock.Sub(h.At).Round(time.Second); skew.Abs() > maxSkew {
-				// to the minute, so that it is the same note each time
+				// to the minute: the same note each time
 				c.Note(h, "its clock differs from this machine's by about %s: its reservations are judged by its own",
 					text.FormatDuration(skew.Abs().Round(time.Minute)))
 			}
@@ -62,9 +62,9 @@ func (c *counting) accountOf(b *snapshot.Reservation) snapshot.Username {
 	return c.Policy.Account(gpus.UserName(b.Username, &b.UID))
 }
 
-// tooMany are the reservations that a person may not have together with those that were made before, and why. Hosts
-// refuse such a reservation, but two hosts may have been asked at the same time. A reservation that root made for the
-// person counts, and is never too many itself.
+// tooMany are the reservations that a person may not have together with those made before, and why. Hosts refuse these,
+// but two hosts may have been asked at the same time. One that root made for the person counts, and is never too many
+// itself.
 func (c *counting) tooMany() map[*snapshot.Reservation]string {
 	of := make(map[snapshot.Username][]*snapshot.Reservation)
 	for _, h := range c.Hosts {
@@ -95,7 +95,7 @@ func (c *counting) tooMany() map[*snapshot.Reservation]string {
 	return why
 }
 
-// tell adds a finding that informs the owner of a reservation, and has no action.
+// tell adds a finding that informs the owner of a reservation, without an action.
 func (c *counting) tell(h *judging.HostView, b *snapshot.Reservation, kind, what, follows string) {
 	uid := b.UID
 	c.Add(enforce.Finding{
@@ -146,9 +146,9 @@ func (c *capOn) isSparedOn(d *HeldDevice) bool {
 	return false
 }
 
-// judgeReservations applies each reservation as a cap on its host, which all people share. The cap allows what this
+// judgeReservations applies each reservation as a cap on its host, which all people share: it allows what this
 // reservation and the earlier ones leave. For example, of 8 GPUs 2 are reserved from 9:00 and 4 more from 10:00: the
-// first cap allows 6 GPUs, the second one 2. What owners hold within their reservations doesn't count for it.
+// first cap allows 6 GPUs, the second one 2. What owners hold within their reservations doesn't count.
 func (c *counting) judgeReservations() {
 	for _, h := range c.Hosts {
 		list := c.booked[h]
@@ -163,7 +163,7 @@ func (c *counting) judgeReservations() {
 	}
 }
 
-// leaves is the cap of the last of some reservations: what all of them leave to others when the last one begins.
+// leaves is the cap of the last of some reservations: what all of them leave to others when it begins.
 func (c *counting) leaves(h *judging.HostView, list []booking) (on capOn, ok bool) {
 	last := &list[len(list)-1]
 	begins := last.From
@@ -204,7 +204,7 @@ func (b *booking) says(h *judging.HostView) string {
 		text.Plural(b.GPUs, "GPU"), snapshot.When(b.From.In(h.Zone)), snapshot.When(b.Until.In(h.Zone)))
 }
 
-// tellOfFailed tells owners if a host has too few working GPUs: the reservation that was made last lacks them first.
+// tellOfFailed tells owners if a host has too few working GPUs: the newest reservation lacks them first.
 func (c *counting) tellOfFailed(h *judging.HostView, list []booking) {
 	var before []snapshot.Reservation
 	for _, b := range slices.SortedFunc(slices.Values(list), func(a, b booking) int {
@@ -223,7 +223,7 @@ func (c *counting) tellOfFailed(h *judging.HostView, list []booking) {
 	}
 }
 
-// mostReserved is how many GPUs others have reserved at most at one time from now on, while a reservation runs.
+// mostReserved is how many GPUs others have reserved at most at one time from now on while a reservation runs.
 func mostReserved(others []snapshot.Reservation, b *snapshot.Reservation, now time.Time) (most int) {
 	begins := b.From
 	if now.After(begins) {

@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// compare says which of two devices goes first: within one cost, of people who share a cap, one of the person with
-// the most.
+// compare says which of two devices goes first: of one cost, and of people who share a cap, one of the person with the
+// most.
 func (c *Choice) compare(d, other *HeldDevice) int {
 	return cmp.Or(cmp.Compare(d.cost, other.cost), cmp.Compare(fewest(c.most, other), fewest(c.most, d)),
 		newerFirst(d, other))
@@ -21,7 +21,7 @@ func newerFirst(d, other *HeldDevice) int {
 		cmp.Compare(d.Host.Position, other.Host.Position), cmp.Compare(d.Index, other.Index))
 }
 
-// fewest is how many devices the person with the fewest has, of those who have one of these. So no one loses one
+// fewest is how many devices the person with the fewest has, of those who have one of these: so people don't lose one
 // because a person with more uses it, too.
 func fewest(has map[int]int, devices ...*HeldDevice) int {
 	least := math.MaxInt
@@ -33,8 +33,8 @@ func fewest(has map[int]int, devices ...*HeldDevice) int {
 	return least
 }
 
-// inTurn are devices of the same cost, the newest first. Of people who share a cap it is the turn of the person with
-// the most.
+// inTurn are devices of the same cost, the newest first. Of people who share a cap it is the turn of the one with the
+// most.
 func (c *Choice) inTurn(devices []*HeldDevice) iter.Seq[*HeldDevice] {
 	slices.SortFunc(devices, newerFirst)
 	if len(c.most) == 0 {
@@ -75,7 +75,7 @@ func (d *HeldDevice) owners() string {
 	return fmt.Sprint(owners)
 }
 
-// withAsMany are the owners of devices who have so many, the person with the newest first.
+// withAsMany are the owners of devices who have so many, the one with the newest first.
 func (c *Choice) withAsMany(n int, left map[string][]*HeldDevice) (all []string) {
 	for owners, list := range left {
 		if len(list) > 0 && fewest(c.most, list[0]) == n {

@@ -19,7 +19,7 @@ type need struct {
 	user *held
 	key  string                 // see WaitKey
 	free []snapshot.DeviceIndex // that it gets, or would get
-	// possible is how many GPUs it could have: all that it waits for, if it gets them.
+	// possible is how many GPUs it could have; all that it waits for, if it gets them.
 	possible int
 }
 
@@ -29,8 +29,8 @@ func (n *need) gets() bool { return n.possible == n.GPUs }
 // lacks is how many GPUs it needs beside those.
 func (n *need) lacks() int { return n.GPUs - len(n.free) }
 
-// judgeWaiting applies a cap that holds only as far as others wait, to each person or to all together. For each wait it
-// takes all that it lacks on one host, or nothing. Its time runs for the wait, no matter who would lose.
+// judgeWaiting applies a cap that holds only as far as others wait. For each wait it takes all that it lacks on one
+// host, or nothing. Its time runs for the wait, no matter who would lose.
 func (c *counting) judgeWaiting(listed *enforce.Cap, each []*capOn) {
 	if len(each) == 0 {
 		return
@@ -52,7 +52,7 @@ func (c *counting) judgeWaiting(listed *enforce.Cap, each []*capOn) {
 	c.forWaits = slices.DeleteFunc(c.forWaits, func(n *need) bool { return !n.gets() && c.served[n.key] != nil })
 }
 
-// keepTaken keeps for waits what was taken for them: it may not be free yet.
+// keepTaken keeps what was taken for waits: it may not be free yet.
 func (c *counting) keepTaken() {
 	for _, h := range c.Hosts {
 		for i := range h.Snapshot.Waits {
@@ -103,7 +103,7 @@ func overBy(each []*capOn, by time.Time) (over []*capOn) {
 	return over
 }
 
-// needs are what those lack for whom a cap holds, each on each host on which it waits, in the order of the queues.
+// needs are what those lack for whom a cap holds, on each host on which they wait, in the order of the queues.
 func (c *counting) needs(listed *enforce.Cap, by time.Time) (needs []*need) {
 	first := make(map[string]int)
 	for _, h := range c.Hosts {
@@ -147,7 +147,7 @@ func (c *counting) needs(listed *enforce.Cap, by time.Time) (needs []*need) {
 }
 
 // mayBegin reports whether the command of a wait might begin, whoever else waits. What a person may have on the host is
-// found out once: a host may have very many waits.
+// found once: a host may have very many waits.
 func (c *counting) mayBegin(n *need, user snapshot.Username, may map[snapshot.Username]int) bool {
 	most := len(n.h.Snapshot.Devices)
 	if n.Passed || n.GPUs > most {
@@ -172,7 +172,7 @@ func (n *need) suits(index snapshot.DeviceIndex) bool {
 	return !kept || id == n.ID
 }
 
-// free are the GPUs of a host that nothing uses, or that nothing uses any more by a time.
+// free are the GPUs of a host that nothing uses, or will use by a time.
 func (c *counting) free(h *judging.HostView, by time.Time) (free []snapshot.DeviceIndex) {
 	h.FindUsers()
 	for i := range h.Snapshot.Devices {
@@ -221,7 +221,7 @@ func (c *counting) take(over []*capOn, n *need) {
 	}
 }
 
-// loseFor adds the findings about what was chosen for a wait. Something is done about them once all of them are due.
+// loseFor adds the findings about what was chosen for a wait. They are acted on once all of them are due.
 func (c *counting) loseFor(n *need, chosen []*HeldDevice, of map[*HeldDevice]*capOn) {
 	var losing []*capOn
 	for _, d := range chosen {
@@ -273,8 +273,8 @@ func (c *capOn) canLose(d *HeldDevice, waiter *held, has int) bool {
 // countOf is how many devices that the cap is about a person has.
 func (c *capOn) countOf(u *held) int { return len(Counted(c.devicesOf(u), time.Time{})) }
 
-// mayHave is how many GPUs somebody who waits may have on the host by every cap, or by those that hold always: the
-// queue of a host passes over who is beyond one of these.
+// mayHave is how many GPUs a person who waits may have on the host by every cap, or by those that always hold: a host's
+// queue passes over people beyond one of these.
 func (c *counting) mayHave(n *need, whileWaiting bool) int {
 	may := n.GPUs
 	if n.user.settings == nil { // exempt
@@ -306,7 +306,7 @@ func (c *counting) mayHave(n *need, whileWaiting bool) int {
 		case !on.known, on.about && listed.Kind == enforce.CapHours && on.spent > on.allowed:
 			may = 0
 		case on.about && listed.Kind == enforce.CapGPUs:
-			may = min(may, left(int(on.limit), on.devices(), &on))
+			may = min(may, left(int(on.limit), on.devices(), on))
 		}
 	}
 	return max(min(may, c.mayHaveBeside(n)), 0)

@@ -8,8 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Contents are the processes and attachments of an environment. The zero Contents is
-// empty.
+// Contents are the processes and attachments of an environment. The zero Contents is empty.
 type Contents struct {
 	Processes   []*snapshot.Process
 	Attachments []Attachment
@@ -43,16 +42,14 @@ type Evidence int8
 // The kinds of evidence, the weakest first.
 const (
 	Unused Evidence = iota
-	// Reported: a process of root in the user's environment uses it, or a process
-	// of a host that doesn't report uids.
+	// Reported: a process of root in the user's environment uses it, or a process of a host that doesn't report uids.
 	Reported
 	// Proven: a process of the user's uid uses it.
 	Proven
 )
 
-// UseBy says what a process that uses a device proves about its use by uid, the
-// user for whom an environment is registered. The process is in that environment,
-// or its environment is unknown.
+// UseBy says what a process that uses a device proves about its use by uid, the user for whom an environment is
+// registered. The process is in that environment, or its environment is unknown.
 func UseBy(uid snapshot.UID, p *snapshot.Process) Evidence {
 	switch {
 	case p.UID == nil || *p.CountedUID() == 0:
@@ -76,8 +73,7 @@ func (c *Contents) Cost(uid snapshot.UID) int8 {
 	return 1 + int8(most)
 }
 
-// Used is what the processes on a device use together, in bytes, and for how many of them the
-// driver reports no figure.
+// Used is what the processes on a device use together, in bytes, and for how many of them the driver reports no figure.
 func (c *Contents) Used(index snapshot.DeviceIndex) (used int64, unknown int) {
 	for p := range c.On(index) {
 		if u := p.Uses(index); u.Memory.Known() {
@@ -128,8 +124,7 @@ func (c *Contents) Relieve(index snapshot.DeviceIndex, capacity int64, pending f
 	return proved, unproved
 }
 
-// Container is the container in which all processes are that end; empty if there is none, or
-// more than one.
+// Container is the container in which all processes are that end; empty if there is none, or more than one.
 func (e Excess) Container() (id string, info *snapshot.ContainerInfo) {
 	for i, p := range e.Ending {
 		if i > 0 && p.Container != id {

@@ -9,10 +9,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// HostView is what the rules see of a host: its snapshot without what is
-// exempt, the indices that they need, and the draft of its order. A snapshot
-// may list many thousand environments (a hostile host's does), so nothing here
-// is looked up by scanning.
+// HostView is what the rules see of a host: its snapshot without what is exempt, the indices that they need, and the
+// draft of its order. A snapshot may list many thousand environments (a hostile host's does), so nothing here is looked
+// up by scanning.
 type HostView struct {
 	j        *Judgement
 	Name     snapshot.Hostname
@@ -40,8 +39,7 @@ type HostView struct {
 	// judge what is attached.
 	drawnOn map[deviceOfEnv]Evidence
 	Kept    map[snapshot.DeviceIndex]string // see KeptGPUs
-	// exemptDevices are those that an operator exempted, that have failed, or that people can't
-	// attach.
+	// exemptDevices are those that an operator exempted, that have failed, or that people can't attach.
 	exemptDevices map[snapshot.DeviceIndex]bool
 	Devices       map[snapshot.DeviceIndex]*snapshot.Device // the others
 	// GpusByModel are how many GPUs work and aren't exempt, whatever is attached to them; those of an unknown model

@@ -77,9 +77,8 @@ func (h *HostView) OutsideByPolicy(p *snapshot.Process) bool {
 	return h.Settings.UnknownOutside && p.EnvUnknown && p.EnvOverwritten
 }
 
-// TargetOf is the user against whom ending a process is directed: its own, or
-// where the host doesn't report that, the user of its environment; "" in a container that
-// counts for no user.
+// TargetOf is the user against whom ending a process is directed: its own, or where the host doesn't report that, the
+// user of its environment; "" in a container that counts for no user.
 func (h *HostView) TargetOf(p *snapshot.Process) snapshot.Username {
 	if user := h.UserOf(p); user != "" || p.StartedByUnknown() {
 		return user

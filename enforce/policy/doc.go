@@ -1,5 +1,4 @@
-// Package policy reads the policy file: which rules apply, to whom, where and
-// when, and what is exempt.
+// Package policy reads the policy file: which rules apply, to whom, where and when, and what is exempt.
 //
 //	file, err := policy.Parse("policy.yaml", data)
 //	if err != nil {
@@ -10,14 +9,12 @@
 //		fmt.Println(e.Key, e.Value, e.From)
 //	}
 //
-// A File is an enforce.Policy. Flags of the command line take precedence over it:
-// see File.Flags.
+// A File is an enforce.Policy. Flags of the command line take precedence over it: see File.Flags.
 //
 // # Which value applies
 //
-// A setting has a built-in value, perhaps one in `defaults:`, and any number in
-// `overrides:`. Of the overrides that select a host, a user and a time, the most
-// specific one that has the setting wins. These are compared, in this order:
+// A setting has a built-in value, perhaps one in `defaults:`, and any number in `overrides:`. Of the overrides that
+// select a host, a user and a time, the most specific one that has the setting wins. These are compared, in this order:
 //
 //  1. users: a user's name, then a group of users, then none
 //  2. hosts: a name, then a pattern of names, then none

@@ -88,9 +88,8 @@ func (e *exemptions) indices(host snapshot.Hostname) (list []enforce.ExemptGPU, 
 	return list, from
 }
 
-// Aliases are the names that users have besides the one under which rules know them: an
-// account of a directory can have several, and so can a uid in /etc/passwd. A rule for one of
-// them holds for all, since they are one user.
+// Aliases are the names that users have besides the one under which rules know them: an account of a directory can have
+// several, and so can a uid in /etc/passwd. A rule for one of them holds for all, since they are one user.
 type Aliases map[snapshot.Username]snapshot.Username
 
 // Name is the name under which rules know a user.
@@ -140,8 +139,7 @@ func named[T ~string](is bool, kind string, name T) string {
 	return kind + string(name)
 }
 
-// commLength is how much of a process's name the kernel keeps: TASK_COMM_LEN
-// less the NUL, see proc_pid_comm(5).
+// commLength is how much of a process's name the kernel keeps: TASK_COMM_LEN less the NUL, see proc_pid_comm(5).
 const commLength = 15
 
 // exemptProcess reads a name, or a mapping that also names the owner. Users can give any name to their own processes.

@@ -17,8 +17,7 @@ import (
 type exempting struct {
 	enforce.Policy
 	at map[Who][]*Exemption // by host and user; one that is empty is any
-	// users is an exemption of some user from all rules, by host: a user without a known
-	// name may be that one.
+	// users is an exemption of some user from all rules, by host: a user without a known name may be that one.
 	users map[snapshot.Hostname]*Exemption
 }
 
@@ -123,9 +122,8 @@ func (p exempting) usersOn(host snapshot.Hostname) (users []snapshot.Username) {
 	return slices.Compact(users)
 }
 
-// turnOff turns off the rules from which somebody is exempt, in settings that concern the
-// exemption. Rules that can't differ by user are on for a host as a whole: a user's processes are
-// exempt by themselves.
+// turnOff turns off the rules from which somebody is exempt, in settings that concern the exemption. Rules that can't
+// differ by user are on for a host as a whole: a user's processes are exempt by themselves.
 func (e *Exemption) turnOff(s *enforce.Settings) {
 	for _, rule := range enforce.Rules() {
 		setting, _ := rule.Setting()

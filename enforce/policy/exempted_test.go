@@ -158,8 +158,7 @@ func TestAUserWithoutAKnownName(t *testing.T) {
 	require.True(t, named)
 }
 
-// No claim makes a user exempt: neither an environment that is registered for an exempt user,
-// nor root in a container.
+// No claim makes a user exempt: neither an environment that is registered for an exempt user, nor root in a container.
 func TestClaimsAreNotExempt(t *testing.T) {
 	mallory, zero := snapshot.UID(1009), snapshot.UID(0)
 	env := &snapshot.Environment{EID: "100", UID: 1001, Username: "bob"}

@@ -171,8 +171,7 @@ func (e *Exemption) Check() error {
 	return errors.Join(CheckReason(e.Reason), e.Who.Check())
 }
 
-// CheckReason returns an error unless a text is a reason: it is shown on terminals and
-// pages.
+// CheckReason returns an error unless a text is a reason: it is shown on terminals and pages.
 func CheckReason(reason string) error {
 	switch {
 	case strings.TrimSpace(reason) == "":
@@ -204,12 +203,10 @@ func (w *Who) ID() string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// ExemptionList are the exemptions that there are, the oldest first. Its methods change no list:
-// they return another.
+// ExemptionList are the exemptions that there are, the oldest first. Its methods change no list: they return another.
 type ExemptionList []Exemption
 
-// Add returns the list with an exemption; one of the same user, host, device and rule is
-// replaced.
+// Add returns the list with an exemption; one of the same user, host, device and rule is replaced.
 func (l ExemptionList) Add(e Exemption) (ExemptionList, error) {
 	if err := e.Check(); err != nil {
 		return l, err

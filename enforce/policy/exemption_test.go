@@ -170,8 +170,7 @@ func TestMovedExemptions(t *testing.T) {
 	}
 }
 
-// BenchmarkJudge judges 500 pairs of hosts, without exemptions and with as many as there
-// may be.
+// BenchmarkJudge judges 500 pairs of hosts, without exemptions and with as many as there may be.
 func BenchmarkJudgeWithExemptions(b *testing.B) {
 	var big snapshot.Cluster
 	for i := range 500 {

@@ -18,13 +18,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
-// File is a policy file. In the zero File all rules are off; Default applies
-// without a file.
+// File is a policy file. In the zero File all rules are off; Default applies without a file.
 type File struct {
 	// Accounts are the other names of users; Settings and Exempt take any.
 	Accounts Aliases
-	// Defaults apply where no override does. Settings that the file leaves out
-	// have the values of Default.
+	// Defaults apply where no override does. Settings that the file leaves out have the values of Default.
 	Defaults  Settings
 	overrides []Override
 	// Groups are the users of each group, with nested groups resolved.

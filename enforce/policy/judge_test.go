@@ -15,8 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// judged is how many processes end on a host of label h100 on which bob has one
-// outside of environments, at a moment.
+// judged is how many processes end on a host of label h100 on which bob has one outside of environments, at a moment.
 func judged(t *testing.T, text string, at time.Time) int {
 	uid := snapshot.UID(1002)
 	process := snapshot.Process{PID: 5, Start: 1, UID: &uid, Username: "bob", Name: "python", Usage: []snapshot.DeviceUsage{{Index: 3}}}

@@ -29,13 +29,11 @@ const (
 
 // Mail says how users get mail.
 type Mail struct {
-	// Sendmail is a program such as /usr/sbin/sendmail, SMTP a server as host:port. One of
-	// the two is set.
+	// Sendmail is a program such as /usr/sbin/sendmail, SMTP a server as host:port. One of the two is set.
 	Sendmail string
 	SMTP     string
 	TLS      TLS
-	// CAFile has the certificates of the authorities that the server's may come from;
-	// empty for those of the system.
+	// CAFile has the certificates of the authorities that the server's may come from; empty for those of the system.
 	CAFile string
 	// User logs in with the password in PasswordFile; empty for no login.
 	User, PasswordFile string

@@ -41,8 +41,7 @@ func Schema() map[string]any {
 	return strictyaml.Describe(func(doc *strictyaml.Document) { readDocument(doc, "", nil) })
 }
 
-// readDocument reads the parts in the order in which they refer to each other,
-// whatever their order in the file.
+// readDocument reads the parts in the order in which they refer to each other, whatever their order in the file.
 func readDocument(doc *strictyaml.Document, text string, accounts Aliases) *reader {
 	r := &reader{file: Default(), doc: doc}
 	r.file.Accounts, r.file.text = accounts, text

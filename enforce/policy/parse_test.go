@@ -330,8 +330,7 @@ func example(t testing.TB) *policy.File {
 	return file
 }
 
-// FuzzParse: any bytes are a policy that can be asked, or errors of one line
-// each with a place.
+// FuzzParse: any bytes are a policy that can be asked, or errors of one line each with a place.
 func FuzzParse(f *testing.F) {
 	data, err := os.ReadFile(filepath.Join("..", "..", "policy.example.yaml"))
 	require.NoError(f, err)

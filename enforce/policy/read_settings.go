@@ -76,8 +76,7 @@ func misplaced() strictyaml.Keys {
 	return list
 }
 
-// readSettings reads a mapping of settings. It refuses those that may not differ
-// by what an override selects.
+// readSettings reads a mapping of settings. It refuses those that may not differ by what an override selects.
 func (r *reader) readSettings(n *strictyaml.Node, s *Settings, selects enforce.Scope, by string) {
 	read, ruleWarns := strictyaml.Keys{}, strictyaml.Keys{}
 	for _, key := range keys() {

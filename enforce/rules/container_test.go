@@ -194,8 +194,7 @@ func TestContainersThatAreLeftAlone(t *testing.T) {
 	}
 }
 
-// Someone who starts containers with alice's id doesn't have her actions held back: they are
-// directed against no user.
+// Someone who starts containers with alice's id doesn't have her actions held back: they are directed against no user.
 func TestUnprovedContainersUseUpNoUsersLimit(t *testing.T) {
 	policy := stated{all: enforce.Settings{EnvDevices: true, EnvMemory: true}, fleet: enforce.Fleet{Limits: safety.Limits{PerUser: safety.Limit{Terminations: 1}}}}
 	const own = `a | env 1 alice u1001 4g | dev 0 1@01 | dev 1 | proc 5 1 u1001 by:alice 1:1`

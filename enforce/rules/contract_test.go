@@ -23,9 +23,8 @@ func pids(plan enforce.Plan) map[snapshot.Hostname][]snapshot.PID {
 	return byHost
 }
 
-// TestRecordedTerminations compares whom we terminate before the caps with
-// what 1.4.3 recorded. Where environments are over their memory, the contract
-// chooses otherwise, and an independent reading of its words says whom.
+// TestRecordedTerminations compares whom we terminate before the caps with what 1.4.3 recorded. Where environments are
+// over their memory, the contract chooses otherwise, and an independent reading of its words says whom.
 func TestRecordedTerminations(t *testing.T) {
 	same := 0
 	for _, c := range recordedCases(t) {
@@ -49,8 +48,7 @@ func TestRecordedTerminations(t *testing.T) {
 	require.Greater(t, same, 20, "enough cases must compare with 1.4.3 itself")
 }
 
-// terminationsByContract reads contract.md word for word, without any of the
-// package's own code: slow and plain.
+// terminationsByContract reads contract.md word for word, without any of the package's own code: slow and plain.
 func terminationsByContract(policy enforce.Settings, s *snapshot.Snapshot) []snapshot.PID {
 	dead := map[snapshot.PID]bool{}
 	for _, p := range s.Processes {
@@ -114,9 +112,8 @@ func relieveByContract(s *snapshot.Snapshot, eid snapshot.EnvID, index snapshot.
 	}
 }
 
-// TestCapsFollowTheContract checks on every recorded case what the contract
-// says of the cap: never more devices than the excess, idle ones before ones
-// that end anyway, these before busy ones, and no other process is touched.
+// TestCapsFollowTheContract checks on every recorded case what the contract says of the cap: never more devices than
+// the excess, idle ones before ones that end anyway, these before busy ones, and no other process is touched.
 func TestCapsFollowTheContract(t *testing.T) {
 	caps := 0
 	for _, c := range recordedCases(t) {
@@ -196,8 +193,7 @@ func checkCap(t *testing.T, cluster snapshot.Cluster, f enforce.Finding, before 
 	require.LessOrEqual(t, worst, best, "idle, then ending anyway, then busy")
 }
 
-// costByContract is 0 for an idle device of the user's, 1 where its processes
-// end anyway, 2 where it is busy.
+// costByContract is 0 for an idle device of the user's, 1 where its processes end anyway, 2 where it is busy.
 func costByContract(h snapshot.Host, d snapshot.Device, user snapshot.Username, ending []snapshot.PID) (cost int, holds bool) {
 	for _, a := range d.Attachments {
 		if e := h.Snapshot.Environment(a.EID); e == nil || e.Username != user {

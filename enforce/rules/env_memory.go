@@ -11,8 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// envMemory brings every environment within its capacity on each device, in the
-// order of the devices.
+// envMemory brings every environment within its capacity on each device, in the order of the devices.
 func (j *judge) envMemory(h *judging.HostView) {
 	if !h.Settings.EnvMemory {
 		return

@@ -16,8 +16,7 @@ import (
 // limits hold their actions back. Plan has all of them.
 const maxHeldEvents = 64
 
-// events compares the plan with what was known. It returns what is new, and remembers
-// that in the next memory.
+// events compares the plan with what was known. It returns what is new, and remembers that in the next memory.
 func (j *judge) events(plan *enforce.Plan, cluster snapshot.Cluster) []enforce.Event {
 	ofHosts := j.hostEvents(cluster)
 	ofFindings, toUsers := j.findingEvents(plan)
@@ -152,8 +151,7 @@ func wantsNotified(f *enforce.Finding) enforce.Notified {
 	return enforce.NotifiedOfAction
 }
 
-// overEvents are of findings that are no longer there. Those of a host that did not
-// answer may still be there.
+// overEvents are of findings that are no longer there. Those of a host that did not answer may still be there.
 func (j *judge) overEvents() []enforce.Event {
 	var over []enforce.Event
 	for id, known := range j.Before.Findings {
@@ -214,8 +212,7 @@ func lostBecause(h *snapshot.Host) string {
 	return "error"
 }
 
-// noteEvents are the notes of the plan and the warnings of the hosts that were not
-// there in the last cycle.
+// noteEvents are the notes of the plan and the warnings of the hosts that were not there in the last cycle.
 func (j *judge) noteEvents(plan *enforce.Plan, cluster snapshot.Cluster) []enforce.Event {
 	var events []enforce.Event
 	add := func(n enforce.Note) {

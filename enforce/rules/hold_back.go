@@ -12,8 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// holdBack takes out of the plan what the safety limits hold back, and marks the findings
-// that have no action left.
+// holdBack takes out of the plan what the safety limits hold back, and marks the findings that have no action left.
 func (j *judge) holdBack(plan *enforce.Plan) {
 	limits := j.Fleet.Limits
 	if len(plan.Orders) == 0 || limits == (safety.Limits{}) {
@@ -94,8 +93,7 @@ func (held heldBack) dropFrom(plan *enforce.Plan) {
 	}
 }
 
-// mark takes them out of a finding. If no other action is left, the
-// finding keeps them and waits.
+// mark takes them out of a finding. If no other action is left, the finding keeps them and waits.
 func (held heldBack) mark(f *enforce.Finding) {
 	terminate, ending := split(f.Terminate, held.end)
 	detach, detaching := split(f.Detach, held.detach)
@@ -110,8 +108,7 @@ func (held heldBack) mark(f *enforce.Finding) {
 	}
 }
 
-// split returns the items that are not held, and the reason why the last of the
-// others is; nil for none.
+// split returns the items that are not held, and the reason why the last of the others is; nil for none.
 func split[T any](items []T, held func(T) *safety.Held) (rest []T, because *safety.Held) {
 	for _, item := range items {
 		if h := held(item); h != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// stated is a policy that says the same to everybody, everywhere, always,
-// unless asked says otherwise.
+// stated is a policy that says the same to everybody, everywhere, always, unless asked says otherwise.
 type stated struct {
 	all    enforce.Settings
 	asked  func(enforce.Query, *enforce.Settings)
@@ -180,9 +179,8 @@ func TestMaxDuration(t *testing.T) {
 	})
 }
 
-// The clock on the wall of a host decides for how long something was attached
-// there.
-// Times that lie: the zone of a host, and what a user wrote, change no age.
+// The clock on the wall of a host decides for how long something was attached there. Times that lie: the zone of a
+// host, and what a user wrote, change no age.
 func TestMaxDurationByTheLooksOfRoot(t *testing.T) {
 	policy := stated{all: enforce.Settings{MaxDuration: time.Hour}}
 	date := func(text string) snapshot.Date {

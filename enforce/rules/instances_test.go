@@ -10,9 +10,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// divide gives each device of the first host two MIG instances, MIG-0a and MIG-0b on device 0.
-// The driver measures no utilization then. alice is attached to the first and bob to the
-// second, and so are their processes.
+// divide gives each device of the first host two MIG instances, MIG-0a and MIG-0b on device 0. The driver measures no
+// utilization then. alice is attached to the first and bob to the second, and so are their processes.
 func divide(c snapshot.Cluster) snapshot.Cluster {
 	s := c.Hosts[0].Snapshot
 	instance := func(index snapshot.DeviceIndex, eid snapshot.EnvID) snapshot.GPUUUID {
@@ -34,8 +33,7 @@ func divide(c snapshot.Cluster) snapshot.Cluster {
 	return c
 }
 
-// TestIdleGoesByProcessesWithMIG: an unknown utilization is no reason to act, whatever the
-// limit is.
+// TestIdleGoesByProcessesWithMIG: an unknown utilization is no reason to act, whatever the limit is.
 func TestIdleGoesByProcessesWithMIG(t *testing.T) {
 	for cluster, want := range map[string]string{
 		`a | env 1 alice | dev 0 1@01 | proc 5 1 0:10`:                                      "",

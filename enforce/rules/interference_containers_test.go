@@ -20,9 +20,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
-// contain puts a process into a container of root's runtime. Someone who starts one chooses its
-// uid, what it is called and the environment whose id it carries. Only who started it can't
-// be chosen: that is proved, or it isn't.
+// contain puts a process into a container of root's runtime. Someone who starts one chooses its uid, what it is called
+// and the environment whose id it carries. Only who started it can't be chosen: that is proved, or it isn't.
 func (f *forgery) contain(p *snapshot.Process, starter snapshot.UID) {
 	uid := pick[snapshot.UID](f, 0, 0, 0, starter)
 	if starter == uidM {
@@ -192,8 +191,7 @@ func TestPropertyUnprovedContainersChangeNoUsersFate(t *testing.T) {
 // root's service for changes. M does so on each of these hosts, and writes any state on the
 // others. Users who keep the rules lose nothing for it where root owns the state.
 
-// newForgeryEverywhere is a fleet in which M was on each host. If mixed is set, M writes the
-// state of some of them.
+// newForgeryEverywhere is a fleet in which M was on each host. If mixed is set, M writes the state of some of them.
 func newForgeryEverywhere(seed uint64, mixed bool) *forgery {
 	f := &forgery{Rand: rand.New(rand.NewPCG(seed, 14)), written: map[snapshot.Hostname]bool{}}
 	for h := range 2 + f.IntN(2) {

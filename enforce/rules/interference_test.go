@@ -16,9 +16,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// Whatever a user M forges on one host, by writing into both state files and by
-// starting processes, no process of a user who keeps the rules ends for it on
-// another host, and M gains nothing that genv's own commands would not give.
+// Whatever a user M forges on one host, by writing into both state files and by starting processes, no process of a
+// user who keeps the rules ends for it on another host, and M gains nothing that genv's own commands would not give.
 
 // uidM is the user who forges. uidNone has no account, so that state files can give it any name.
 const (
@@ -29,9 +28,8 @@ const (
 // names are the accounts of all hosts.
 var names = map[snapshot.UID]snapshot.Username{0: "root", 1001: "alice", 1002: "bob", 1003: "carol", 1009: "prof", uidM: "m"}
 
-// forgery is a random fleet whose users have their processes in environments of
-// their own, a random policy, and a random forgery on its first host. prof is
-// exempt, and so are device 5 of every host and processes named Xorg that run
+// forgery is a random fleet whose users have their processes in environments of their own, a random policy, and a
+// random forgery on its first host. prof is exempt, and so are device 5 of every host and processes named Xorg that run
 // as root.
 type forgery struct {
 	*rand.Rand
@@ -180,8 +178,7 @@ func (f *forgery) forge(before *snapshot.Snapshot) *snapshot.Snapshot {
 	return s
 }
 
-// anyOwner is an owner as a state file can name it: root's genv corrects the name
-// where the uid has an account.
+// anyOwner is an owner as a state file can name it: root's genv corrects the name where the uid has an account.
 func (f *forgery) anyOwner() (snapshot.UID, snapshot.Username) {
 	uid := pick[snapshot.UID](f, 0, 1001, 1001, 1002, 1003, 1009, uidM, uidM, uidNone)
 	if name, ok := names[uid]; ok {
@@ -214,8 +211,7 @@ func (f *forgery) attachments(s *snapshot.Snapshot, before []snapshot.Attachment
 	return list
 }
 
-// processOfM claims what it likes. Its ancestors are M's and root's, and only
-// what is registered for M counts of these.
+// processOfM claims what it likes. Its ancestors are M's and root's, and only what is registered for M counts of these.
 func (f *forgery) processOfM(pid snapshot.PID, s *snapshot.Snapshot) snapshot.Process {
 	p := f.process(pid, uidM)
 	p.Usage = f.usage(nil)
@@ -321,15 +317,13 @@ func (f *forgery) usedBy(host snapshot.Hostname, d order.Detachment) bool {
 	return false
 }
 
-// checkGain: those of M's processes that go on are such as M could have had with
-// genv's own commands: in environments of M's, on devices attached to them, and
-// on no more than the cap allows. A container that M isn't proved to have started may be in
-// any environment, on its devices.
+// checkGain: those of M's processes that go on are such as M could have had with genv's own commands: in environments
+// of M's, on devices attached to them, and on no more than the cap allows. A container that M isn't proved to have
+// started may be in any environment, on its devices.
 func (f *forgery) checkGain(t *testing.T, seed uint64, plan enforce.Plan) {
 	ends, expires := make(map[enforce.ProcessRef]bool), false
 	for _, finding := range plan.Findings {
-		// What is detached for its age counts no more; what goes on using it counts
-		// in the next cycle.
+		// What is detached for its age counts no more; what goes on using it counts in the next cycle.
 		expires = expires || finding.Rule == enforce.RuleIdle || finding.Rule == enforce.RuleMaxDuration
 		for _, ref := range finding.Terminate {
 			ends[ref] = true

@@ -14,10 +14,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Judge judges a cluster by a policy at a moment. It returns the plan, the memory for
-// the next cycle and what changed since the last one, and changes nothing: a caller
-// for whom the cycle does not count keeps the memory that it has. The zero Memory
-// judges this moment alone.
+// Judge judges a cluster by a policy at a moment. It returns the plan, the memory for the next cycle and what changed
+// since the last one, and changes nothing: a caller for whom the cycle does not count keeps the memory that it has. The
+// zero Memory judges this moment alone.
 //
 // All hosts are judged each time, most of them by a snapshot that was judged before. A rule of one host acts only on a
 // snapshot that is new, or at most two seconds old. A rule of the fleet acts only if all snapshots that it counts are.

@@ -85,8 +85,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// Judge changes neither the memory nor what it returned before: a cycle that does not
-// count leaves no trace.
+// Judge changes neither the memory nor what it returned before: a cycle that does not count leaves no trace.
 func TestACycleThatDoesNotCount(t *testing.T) {
 	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 1}}, fleet: enforce.Fleet{TellUsers: true}}
 	cluster := parseCluster(t, `a | dev 0 | proc 5 - 0:10`)
@@ -165,8 +164,7 @@ func TestARoundIsOneCycle(t *testing.T) {
 	require.Equal(t, "a end 5", planText(memory.Judge(policy, cluster, noon(2))), "6 counts from the next round on")
 }
 
-// A host that makes up findings fills neither a log nor a screen: the events about
-// them come cycle by cycle.
+// A host that makes up findings fills neither a log nor a screen: the events about them come cycle by cycle.
 func TestEventsOfAHostAreBounded(t *testing.T) {
 	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 9}}}
 	text := "a | dev 0"
@@ -185,8 +183,7 @@ func TestEventsOfAHostAreBounded(t *testing.T) {
 	}
 }
 
-// What an order under way is about is not judged again: it counts as ended, and
-// nothing else ends in its place.
+// What an order under way is about is not judged again: it counts as ended, and nothing else ends in its place.
 func TestOrdersUnderWay(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

@@ -14,8 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// How a judgement was bent, one row for each way: alice is uid 1001 and keeps the
-// rules, M is uid 1002.
+// How a judgement was bent, one row for each way: alice is uid 1001 and keeps the rules, M is uid 1002.
 func TestMembershipGoesByTheUIDOfTheKernel(t *testing.T) {
 	outside := stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true}}
 	sudo := stated{all: enforce.Settings{NonEnvProcesses: true, SudoUsers: true}}
@@ -120,8 +119,7 @@ func TestMemoryCapEndsOnlyWhatIsUsed(t *testing.T) {
 	require.Equal(t, "b detach 0 2; b end 5", planText(evaluate(policy, parseCluster(t, "a | env 7 alice u1001 12g | dev 0 7@01 | proc 9 7 u1001 by:alice 0:11000"+honest), noon(0))), "what is used is over the cap")
 }
 
-// Forged environments elsewhere take no device on which the user has a process,
-// whatever that process's title hides.
+// Forged environments elsewhere take no device on which the user has a process, whatever that process's title hides.
 func TestMaxEnvsTakesNoDeviceThatIsUsed(t *testing.T) {
 	policy := stated{all: enforce.Settings{MaxEnvs: ptr(1)}}
 	forged := "a | env 7 alice u1001 | env 8 alice u1001 | dev 0 7@01 8@01 | dev 1 8@01\n"

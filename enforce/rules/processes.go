@@ -57,8 +57,7 @@ func (j *judge) settingsReported(h *judging.HostView, f *enforce.Finding) *enfor
 	return h.Ask(j.Policy, f.User, j.Now)
 }
 
-// envDevices ends processes that use a device to which their environment is not
-// attached.
+// envDevices ends processes that use a device to which their environment is not attached.
 func (j *judge) envDevices(h *judging.HostView) {
 	if !h.Settings.EnvDevices {
 		return

@@ -299,8 +299,7 @@ func TestPropertyAnUnreachableHostAddsNoAction(t *testing.T) {
 	}
 }
 
-// endedOutsideCaps are the processes that end for another reason than what a
-// user has on all hosts together.
+// endedOutsideCaps are the processes that end for another reason than what a user has on all hosts together.
 func endedOutsideCaps(plan enforce.Plan) []string {
 	var list []string
 	for _, f := range plan.Findings {

@@ -17,16 +17,13 @@ import (
 //
 //	gpu-1 | env 10 alice 4g | env 20 bob | dev 0 10@1 20@2 | proc 500 10 0:3000 1:200
 //
-// env EID USER [CAPACITY], dev INDEX [EID@[HOUR:]MINUTE …] (or EID~MINUTE, if root's looks don't show it), proc PID EID INDEX:MIB …;
-// EID "-" is none, "?" unknown, MIB "?" unknown. A host that is "down" failed.
-// A device is unidentified with the word "who?".
-// env and proc may have u1001 for a uid (of env, what the state file says; of
-// proc, what the kernel says), and proc by:USER, started-at:HOUR, in:CONTAINER, from:EID (the
-// environment of an ancestor); EID "!" is unknown since overwritten.
-// After INDEX:MIB may come a type, as in 0:25:C+G; a device with an active display says screen.
-// After the index of a device model:A100 is its model, u7 is a utilization of 7 per cent, and m? a memory
-// that is not known, and p? processes that the driver doesn't report; failed and unified are
-// what they say.
+// env EID USER [CAPACITY], dev INDEX [EID@[HOUR:]MINUTE …] (or EID~MINUTE, if root's looks don't show it), proc PID EID
+// INDEX:MIB …; EID "-" is none, "?" unknown, MIB "?" unknown. A host that is "down" failed. A device is unidentified
+// with the word "who?". env and proc may have u1001 for a uid (of env, what the state file says; of proc, what the
+// kernel says), and proc by:USER, started-at:HOUR, in:CONTAINER, from:EID (the environment of an ancestor); EID "!" is
+// unknown since overwritten. After INDEX:MIB may come a type, as in 0:25:C+G; a device with an active display says
+// screen. After the index of a device model:A100 is its model, u7 is a utilization of 7 per cent, and m? a memory that
+// is not known, and p? processes that the driver doesn't report; failed and unified are what they say.
 func parseCluster(t *testing.T, text string) snapshot.Cluster {
 	var c snapshot.Cluster
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {

@@ -112,8 +112,7 @@ func TestDevicesThatNoRuleIsAbout(t *testing.T) {
 	}
 }
 
-// TestUnifiedMemory: a device that shares the memory of its machine is judged like any other,
-// but not for its memory.
+// TestUnifiedMemory: a device that shares the memory of its machine is judged like any other, but not for its memory.
 func TestUnifiedMemory(t *testing.T) {
 	all := stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true}}
 	for _, tt := range []struct {

@@ -124,8 +124,7 @@ func TestAllErrorsOfAFile(t *testing.T) {
 	require.Equal(t, 20, strings.Count(doc.All().Error(), "quotes"), "the rest tends to follow from the first")
 }
 
-// The first error by its place is what an editor jumps to, whatever the order
-// in which the reader asked.
+// The first error by its place is what an editor jumps to, whatever the order in which the reader asked.
 func TestErrIsTheFirstInTheFile(t *testing.T) {
 	doc := strictyaml.Parse("f.yaml", []byte("a: 1\nb: 2\n"))
 	var nodes []*strictyaml.Node
@@ -187,8 +186,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// FuzzParse: any bytes give a tree that can be read whole, or an error that has
-// one line and a place within the file.
+// FuzzParse: any bytes give a tree that can be read whole, or an error that has one line and a place within the file.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"text: a", "list: [a, {b: c}]", "names:\n  a: 1\n  - b\n", "? a\n: b", "a: &x 1\nb: *x", "<<: *x", "---\n---\n", "- - - a",
