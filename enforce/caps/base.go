@@ -73,11 +73,10 @@ func (c *capOn) withoutOutsiders(devices []*HeldDevice) []*HeldDevice {
 
 func (c *capOn) outsiderOn(d *HeldDevice, whose map[snapshot.Username]bool) bool {
 	h := d.Host
-	h.FindUsers()
 	return slices.ContainsFunc(d.Attachments, func(a snapshot.Attachment) bool {
 		env := h.Envs[a.EID]
 		return env == nil || !whose[c.Policy.Account(env.Env.Username)]
-	}) || slices.ContainsFunc(h.Users[d.Index], func(p *snapshot.Process) bool {
+	}) || slices.ContainsFunc(h.UsersOf(d.Index), func(p *snapshot.Process) bool {
 		return !whose[c.Policy.Account(h.UserOf(p))]
 	})
 }

@@ -47,7 +47,7 @@ func (c *capOn) dueAt() time.Time {
 	if !c.Together {
 		key += "/" + string(c.people[0].user)
 	}
-	return judging.Later(c.DueAt(c.host, c.warnOf(c.people[0]), []string{key}), c.notBefore)
+	return judging.Later(c.DueAt(c.host, c.warnOf(c.people[0]), key), c.notBefore)
 }
 
 // checkCap is CheckDue for a cap. If people share it, its time runs for all of them; each has a quarter of it since

@@ -74,7 +74,7 @@ func (c *counting) of(user snapshot.Username) *held {
 	if u := c.byUser[user]; u != nil {
 		return u
 	}
-	u := &held{user: user, number: len(c.byUser)}
+	u := &held{user: user, number: len(c.byUser), here: make(map[snapshot.DeviceIndex]*HeldDevice)}
 	c.byUser[user] = u
 	s := c.Policy.Settings(enforce.Query{User: user, At: c.Now})
 	_, exempt := c.Policy.Exempt(enforce.Subject{User: user})
@@ -108,7 +108,7 @@ func (c *counting) count(h *judging.HostView) {
 func (c *counting) addEnv(u *held, h *judging.HostView, env *judging.EnvView) {
 	c.begin(u, h)
 	since := c.Since(h, judging.OfEnvironment, env.Env.EID, env.Env.Since)
-	u.envs = append(u.envs, heldEnv{env, h, u, env.Cost(env.Env.UID), since})
+	u.envs = append(u.envs, heldEnv{env, h, u, env.Cost(), since})
 	for _, a := range env.Attachments {
 		d := c.device(u, h, a.Device)
 		d.Envs = append(d.Envs, env.Env.EID)
@@ -118,7 +118,7 @@ func (c *counting) addEnv(u *held, h *judging.HostView, env *judging.EnvView) {
 		if cmp.Or(at.Compare(d.Newest), a.Time.Compare(d.Written)) > 0 {
 			d.Newest, d.Written = at, a.Time
 		}
-		d.Exempt = max(d.Exempt, h.ExemptUse(env, a.Device.Index))
+		d.Exempt = max(d.Exempt, env.ExemptUse(a.Device.Index))
 	}
 }
 
@@ -201,7 +201,7 @@ func (c *counting) begin(u *held, h *judging.HostView) {
 	}
 	u.last = h
 	c.people[h] = append(c.people[h], u)
-	u.here = make(map[snapshot.DeviceIndex]*HeldDevice)
+	clear(u.here)
 }
 
 // device is a device of the host that is being counted, added if it is new.
@@ -231,29 +231,28 @@ func (c *counting) device(u *held, h *judging.HostView, device *snapshot.Device)
 	return d
 }
 
-// markIdle marks the devices that have been idle for as long as that rule allows, whether or not it acts.
+// markIdle marks the devices that have been idle for as long as that rule allows, whether or not it acts. A process that
+// uses another device that is in use is in use on all that it uses.
 func (c *counting) markIdle() {
 	for _, u := range c.inOrder {
-		var inUse []*HeldDevice
+		var idle []*HeldDevice
 		for _, d := range u.devices {
-			if d.Idle = c.isIdle(u, d); !d.Idle {
-				inUse = append(inUse, d)
+			rule := d.Host.Ask(u.user).Idle
+			d.Idle = rule != nil &&
+				c.Next.Uses[judging.UseKey(d.Host, u.user, d.Device)].IdleFor(d.Host.At) >= rule.After
+			if d.Idle {
+				idle = append(idle, d)
 			}
 		}
-		for _, busy := range inUse { // a process that uses it is in use on all that it uses
-			for _, d := range u.devices {
-				d.Idle = d.Idle && (d.Host != busy.Host || !slices.ContainsFunc(d.Uses,
-					func(use Use) bool { return use.Process.Uses(busy.Index) != nil }))
-			}
+		if len(idle) == 0 {
+			continue
+		}
+		inUse := slices.DeleteFunc(slices.Clone(u.devices), func(d *HeldDevice) bool { return d.Idle })
+		for _, d := range idle {
+			d.Idle = !slices.ContainsFunc(inUse, func(busy *HeldDevice) bool {
+				uses := func(use Use) bool { return use.Process.Uses(busy.Index) != nil }
+				return d.Host == busy.Host && slices.ContainsFunc(d.Uses, uses)
+			})
 		}
 	}
-}
-
-func (c *counting) isIdle(u *held, d *HeldDevice) bool {
-	h := d.Host
-	rule := h.Ask(c.Policy, u.user, c.Now).Idle
-	if rule == nil {
-		return false
-	}
-	return c.Next.Uses[judging.UseKey(h, u.user, d.Device)].IdleFor(h.At) >= rule.After
 }

@@ -35,7 +35,7 @@ func (c *capOn) lose(f *enforce.Finding, due bool, envs []heldEnv, devices []*He
 	for _, e := range envs {
 		for _, a := range e.Attachments {
 			index := a.Device.Index
-			if e.h.SparesUse(e.EnvView, index) || e.h.HidesOn(e.EnvView, index) {
+			if e.ExemptUse(index) != judging.Unused || e.h.HidesOn(e.EnvView, index) {
 				continue
 			}
 			c.LoseDevice(f, due, e.h, e.EnvView, index)

@@ -191,7 +191,7 @@ func (c *counting) leaves(h *judging.HostView, list []booking) (on capOn, ok boo
 		on.notBefore = last.from
 	}
 	for _, u := range c.inOrder {
-		if !h.Ask(c.Policy, u.user, c.Now).IgnoreReservations {
+		if !h.Ask(u.user).IgnoreReservations {
 			on.people = append(on.people, u)
 		}
 	}
@@ -207,9 +207,10 @@ func (b *booking) says(h *judging.HostView) string {
 // tellOfFailed tells owners if a host has too few working GPUs: the newest reservation lacks them first.
 func (c *counting) tellOfFailed(h *judging.HostView, list []booking) {
 	var before []snapshot.Reservation
-	for _, b := range slices.SortedFunc(slices.Values(list), func(a, b booking) int {
-		return cmp.Or(a.Made.Compare(b.Made), cmp.Compare(a.ID, b.ID))
-	}) {
+	byMade := func(a, b booking) int { return cmp.Or(a.Made.Compare(b.Made), cmp.Compare(a.ID, b.ID)) }
+	list = slices.Clone(list)
+	slices.SortFunc(list, byMade)
+	for _, b := range list {
 		if left := max(0, h.Working()-mostReserved(before, b.Reservation, h.Clock())); left < b.GPUs {
 			follows := "the others are kept for you"
 			if left == 0 {

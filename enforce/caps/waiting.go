@@ -81,7 +81,7 @@ func (c *counting) firstDue(on *capOn) time.Time {
 		for i := range h.Snapshot.Waits {
 			one := *on
 			one.wait = &need{key: c.WaitKey(&h.Snapshot.Waits[i])}
-			if at := c.DueAt(nil, on.warnOf(on.people[0]), []string{one.key()}); at.Before(first) {
+			if at := c.DueAt(nil, on.warnOf(on.people[0]), one.key()); at.Before(first) {
 				first = at
 			}
 		}
@@ -174,13 +174,12 @@ func (n *need) suits(index snapshot.DeviceIndex) bool {
 
 // free are the GPUs of a host that nothing uses, or will use by a time.
 func (c *counting) free(h *judging.HostView, by time.Time) (free []snapshot.DeviceIndex) {
-	h.FindUsers()
 	for i := range h.Snapshot.Devices {
 		d := &h.Snapshot.Devices[i]
 		stays := func(a snapshot.Attachment) bool { return !h.DetachesBy(d.Index, a.EID, by) }
 		goesOn := func(p *snapshot.Process) bool { return !h.EndsBy(p, by) }
 		if d.Works() && !d.Unidentified && !d.ProcessesUnknown && !d.MIGMode &&
-			!slices.ContainsFunc(d.Attachments, stays) && !slices.ContainsFunc(h.Users[d.Index], goesOn) {
+			!slices.ContainsFunc(d.Attachments, stays) && !slices.ContainsFunc(h.UsersOf(d.Index), goesOn) {
 			free = append(free, d.Index)
 		}
 	}
@@ -245,8 +244,8 @@ func (c *counting) loseFor(n *need, chosen []*HeldDevice, of map[*HeldDevice]*ca
 				continue
 			}
 			warn := on.warnOf(u)
-			last = judging.Later(last, judging.Later(c.DueAt(on.host, warn, []string{on.key()}),
-				c.DueAt(on.host, warn.Quarter(), []string{on.key() + "/" + string(u.user)})))
+			last = judging.Later(last, judging.Later(c.DueAt(on.host, warn, on.key()),
+				c.DueAt(on.host, warn.Quarter(), on.key()+"/"+string(u.user))))
 		}
 	}
 	for _, on := range losing {

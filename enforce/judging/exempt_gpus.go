@@ -1,7 +1,6 @@
 package judging
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -26,10 +25,13 @@ func (j *Judgement) keepExemptGPUs() {
 
 // exemptByIndex are the devices that the policy exempts by an index: all, until it is known which ones these are.
 func (h *HostView) exemptByIndex() map[snapshot.DeviceIndex]bool {
-	exempt, all := make(map[snapshot.DeviceIndex]bool), false
+	exempt, all, entries := make(map[snapshot.DeviceIndex]bool), false, h.j.Policy.ExemptIndices(h.Name)
+	if len(entries) == 0 {
+		return exempt
+	}
 	devices := h.Snapshot.Devices
 	old := !slices.ContainsFunc(devices, func(d snapshot.Device) bool { return d.UUID != "" }) // genv 1.4.3 says none
-	for _, e := range h.j.Policy.ExemptIndices(h.Name) {
+	for _, e := range entries {
 		known := slices.IndexFunc(h.j.Before.ExemptGPUs[h.Name], func(k enforce.ExemptGPU) bool {
 			return k.Index == e.Index && k.Entry == e.Entry
 		})
@@ -56,9 +58,10 @@ func (h *HostView) exemptByIndex() map[snapshot.DeviceIndex]bool {
 		}
 	}
 	for i := range devices {
-		exempt[devices[i].Index] = exempt[devices[i].Index] || all
+		if all {
+			exempt[devices[i].Index] = true
+		}
 	}
-	maps.DeleteFunc(exempt, func(_ snapshot.DeviceIndex, is bool) bool { return !is })
 	return exempt
 }
 

@@ -10,8 +10,7 @@ import (
 )
 
 // HostView is what the rules see of a host: its snapshot without what is exempt, the indices that they need, and the
-// draft of its order. A snapshot may list many thousand environments (a hostile host's does), so nothing here is looked
-// up by scanning.
+// draft of its order. A hostile host may list many thousand environments, so nothing here is looked up by scanning.
 type HostView struct {
 	j        *Judgement
 	Name     snapshot.Hostname
@@ -31,36 +30,20 @@ type HostView struct {
 	InOrder  []*EnvView // as the host listed them, without those that are exempt
 	In       []*EnvView // of each process the environment that it is in
 	Envs     map[snapshot.EnvID]*EnvView
-	// Exempt are the processes that no rule may touch, and exemptUses what those
-	// of them that are in an environment use: no cap takes that.
-	Exempt     map[snapshot.PID]bool
-	exemptUses map[deviceOfEnv]Evidence
-	// drawnOn is what processes that draw on a screen use of their environments. It is in use, and rules
-	// judge what is attached.
-	drawnOn map[deviceOfEnv]Evidence
-	Kept    map[snapshot.DeviceIndex]string // see KeptGPUs
+	Exempt   map[snapshot.PID]bool           // no rule may touch these processes
+	Kept     map[snapshot.DeviceIndex]string // see KeptGPUs
 	// exemptDevices are those that an operator exempted, that have failed, or that people can't attach.
 	exemptDevices map[snapshot.DeviceIndex]bool
 	Devices       map[snapshot.DeviceIndex]*snapshot.Device // the others
-	// GpusByModel are how many GPUs work and aren't exempt, whatever is attached to them; those of an unknown model
-	// by "".
+	// GpusByModel are how many GPUs work and aren't exempt, whatever is attached to them; "" is an unknown model.
 	GpusByModel map[string]int
-	// UnknownOn are the processes on a device whose environment is unknown.
-	UnknownOn map[snapshot.DeviceIndex][]*snapshot.Process
-	Holders   []Holder
-	Users     map[snapshot.DeviceIndex][]*snapshot.Process // of devices; nil until FindUsers
-	More      []*snapshot.Process                          // for each account of which something isn't in the snapshot
-	Instances Instances
-	notes     int // how many there are
+	UnknownOn   map[snapshot.DeviceIndex][]*snapshot.Process // processes of unknown environment on a device
+	Holders     []Holder
+	users       map[snapshot.DeviceIndex][]*snapshot.Process // see UsersOf
+	More        []*snapshot.Process                          // for each account of which something isn't in the snapshot
+	instanceOn  map[snapshot.GPUUUID]snapshot.DeviceIndex    // the devices of MIG instances, once they were asked for
+	notes       int                                          // how many there are
 	order.Draft
-}
-
-// EnvView is a registered environment with its processes and attachments.
-type EnvView struct {
-	Contents
-	Env      *snapshot.Environment
-	exempt   bool
-	Settings *enforce.Settings // of its user here
 }
 
 // Working is how many GPUs work and are judged.
@@ -74,37 +57,13 @@ func (h *HostView) Working() (n int) {
 }
 
 // Ask asks the policy about a user on this host, once a cycle.
-func (h *HostView) Ask(policy enforce.Policy, user snapshot.Username, now time.Time) *enforce.Settings {
+func (h *HostView) Ask(user snapshot.Username) *enforce.Settings {
 	s := h.byUser[user]
 	if s == nil {
-		s = policy.Settings(enforce.Query{Host: h.Name, Labels: h.Labels, User: user, At: now})
+		s = h.j.Policy.Settings(enforce.Query{Host: h.Name, Labels: h.Labels, User: user, At: h.j.Now})
 		h.byUser[user] = s
 	}
 	return s
-}
-
-// UID is the owner of the environment, unless its state file is in doubt.
-func (v *EnvView) UID() *snapshot.UID {
-	if v.Env.OwnerMismatch {
-		return nil
-	}
-	return &v.Env.UID
-}
-
-// deviceOfEnv is an attachment on a host.
-type deviceOfEnv struct {
-	device snapshot.DeviceIndex
-	eid    snapshot.EnvID
-}
-
-// SparesUse reports whether an exempt process of the environment uses a device.
-func (h *HostView) SparesUse(env *EnvView, index snapshot.DeviceIndex) bool {
-	return h.ExemptUse(env, index) != Unused
-}
-
-// ExemptUse is what exempt processes of the environment prove about a device's use.
-func (h *HostView) ExemptUse(env *EnvView, index snapshot.DeviceIndex) Evidence {
-	return h.exemptUses[deviceOfEnv{index, env.Env.EID}]
 }
 
 func (h *HostView) key(p *snapshot.Process) snapshot.ProcessKey {
@@ -140,35 +99,36 @@ func (j *Judgement) seeHost(h *HostView) {
 	h.In = make([]*EnvView, len(s.Processes))
 	h.Envs = make(map[snapshot.EnvID]*EnvView, len(s.Environments))
 	h.Devices = make(map[snapshot.DeviceIndex]*snapshot.Device, len(s.Devices))
-	h.Exempt, h.exemptDevices = make(map[snapshot.PID]bool), make(map[snapshot.DeviceIndex]bool)
-	h.exemptUses, h.drawnOn = make(map[deviceOfEnv]Evidence), make(map[deviceOfEnv]Evidence)
+	h.Exempt = make(map[snapshot.PID]bool)
 	h.UnknownOn = make(map[snapshot.DeviceIndex][]*snapshot.Process)
-	h.Instances = Instances{Devices: s.Devices}
-	h.addEnvironments(j.Policy, j.Now)
-	h.addAttachments(j.Policy)
-	h.addProcesses(j.Policy, &j.Fleet)
+	h.addEnvironments()
+	h.addAttachments()
+	h.addProcesses()
 	h.addMore()
 }
 
-func (h *HostView) addEnvironments(policy enforce.Policy, now time.Time) {
-	for i := range h.Snapshot.Environments {
-		view := &EnvView{Env: &h.Snapshot.Environments[i]}
-		_, view.exempt = policy.Exempt(enforce.Subject{Host: h.Name, Environment: view.Env})
+func (h *HostView) addEnvironments() {
+	views := make([]EnvView, len(h.Snapshot.Environments))
+	h.InOrder = make([]*EnvView, 0, len(views))
+	for i := range views {
+		view := &views[i]
+		view.Env = &h.Snapshot.Environments[i]
+		_, view.exempt = h.j.Policy.Exempt(enforce.Subject{Host: h.Name, Environment: view.Env})
 		h.Envs[view.Env.EID] = view
 		if !view.exempt {
-			view.Settings = h.Ask(policy, view.Env.Username, now)
+			view.Settings = h.Ask(view.Env.Username)
 			h.InOrder = append(h.InOrder, view)
 		}
 	}
 }
 
-func (h *HostView) addAttachments(policy enforce.Policy) {
-	byIndex := h.exemptByIndex()
+func (h *HostView) addAttachments() {
+	h.exemptDevices = h.exemptByIndex()
 	h.GpusByModel = make(map[string]int)
 	for i := range h.Snapshot.Devices {
 		d := &h.Snapshot.Devices[i]
-		_, exempt := policy.Exempt(enforce.Subject{Host: h.Name, Device: d})
-		if exempt = exempt || byIndex[d.Index]; exempt {
+		_, exempt := h.j.Policy.Exempt(enforce.Subject{Host: h.Name, Device: d})
+		if exempt = exempt || h.exemptDevices[d.Index]; exempt {
 			h.j.ExemptDevices[h.Name] = append(h.j.ExemptDevices[h.Name], d.Index)
 		} else if d.Works() {
 			h.GpusByModel[enforce.ModelOf(d)]++
@@ -186,7 +146,7 @@ func (h *HostView) addAttachments(policy enforce.Policy) {
 	}
 }
 
-func (h *HostView) addProcesses(policy enforce.Policy, fleet *enforce.Fleet) {
+func (h *HostView) addProcesses() {
 	for i := range h.Snapshot.Processes {
 		p := &h.Snapshot.Processes[i]
 		env := h.environmentOf(p)
@@ -195,17 +155,20 @@ func (h *HostView) addProcesses(policy enforce.Policy, fleet *enforce.Fleet) {
 		if env != nil {
 			subject.Environment = env.Env
 		}
-		_, exempt := policy.Exempt(subject)
-		switch {
-		case exempt || env != nil && env.exempt || fleet.Protects(p) ||
-			h.Settings.LeaveContainers && p.OfRootsRuntime():
-			h.spare(p, env)
-		case p.NodeMissing:
-			h.spare(p, nil) // what is attached is judged as without it
-		case h.ignoresAllUses(p) && slices.ContainsFunc(p.Usage, h.Snapshot.TypeUnknown):
-			h.spare(p, env)
-		case h.ignoresAllUses(p):
-			h.spareDesktop(p, env)
+		_, exempt := h.j.Policy.Exempt(subject)
+		exempt = exempt || env != nil && env.exempt || h.j.Fleet.Protects(p) ||
+			h.Settings.LeaveContainers && p.OfRootsRuntime()
+		switch draws := h.ignoresAllUses(p); {
+		case exempt, !p.NodeMissing && draws && slices.ContainsFunc(p.Usage, h.Snapshot.TypeUnknown):
+			if h.Exempt[p.PID] = true; env != nil {
+				env.exempts = env.with(env.exempts, p, Reported)
+			}
+		case p.NodeMissing: // what is attached is judged as without it
+			h.Exempt[p.PID] = true
+		case draws: // on a desktop
+			if h.Exempt[p.PID] = true; env != nil {
+				env.drawnOn = env.with(env.drawnOn, p, Unused)
+			}
 		case env != nil:
 			env.Processes = append(env.Processes, p)
 		case p.EnvUnknown:
@@ -214,7 +177,7 @@ func (h *HostView) addProcesses(policy enforce.Policy, fleet *enforce.Fleet) {
 	}
 }
 
-// addMore adds what accounts have that isn't in the snapshot: as a process of unknown environment that uses its GPUs.
+// addMore adds what accounts have that isn't in the snapshot, as a process of unknown environment on its GPUs.
 func (h *HostView) addMore() {
 	for i := range h.Snapshot.More {
 		more := &h.Snapshot.More[i]
@@ -233,50 +196,25 @@ func (h *HostView) addUnknown(p *snapshot.Process) {
 	}
 }
 
-// spare exempts a process, and what it uses of its environment.
-func (h *HostView) spare(p *snapshot.Process, env *EnvView) {
-	h.Exempt[p.PID] = true
-	if env == nil {
-		return
-	}
-	for _, u := range p.Usage {
-		use := deviceOfEnv{u.Index, env.Env.EID}
-		h.exemptUses[use] = max(h.exemptUses[use], Reported, UseBy(env.Env.UID, p))
-	}
-}
-
-// spareDesktop exempts a process, and nothing that its environment is attached to.
-func (h *HostView) spareDesktop(p *snapshot.Process, env *EnvView) {
-	if h.spare(p, nil); env == nil {
-		return
-	}
-	for _, u := range p.Usage {
-		use := deviceOfEnv{u.Index, env.Env.EID}
-		h.drawnOn[use] = max(h.drawnOn[use], UseBy(env.Env.UID, p))
-	}
-}
-
-// ignoresAllUses reports whether no rule is about any of a process's uses. One judged use is enough to judge the
-// process.
+// ignoresAllUses reports whether no rule is about any use of a process. One judged use is enough to judge it.
 func (h *HostView) ignoresAllUses(p *snapshot.Process) bool {
 	return len(p.Usage) > 0 && !slices.ContainsFunc(p.Usage,
 		func(u snapshot.DeviceUsage) bool { return !h.IgnoresUse(u) })
 }
 
-// IgnoresUse reports whether no rule is about a use of a device: the device is exempt, or a desktop draws
-// there, or may do so.
+// IgnoresUse reports whether no rule is about a use of a device: the device is exempt, or a desktop draws there or may.
 func (h *HostView) IgnoresUse(u snapshot.DeviceUsage) bool {
 	draws := !h.Settings.JudgeGraphics && (h.Snapshot.TypeUnknown(u) || h.Snapshot.OfDesktop(u))
 	return draws || h.exemptDevices[u.Index]
 }
 
-// WaitKey is what a wait is known by on all its hosts. Its ID alone is public, and others can choose the same.
+// WaitKey is what a wait is known by on all its hosts. Its ID alone is public: others can choose the same.
 func (j *Judgement) WaitKey(w *snapshot.Wait) string {
 	return string(j.Policy.Account(w.Username)) + "/" + w.ID
 }
 
-// KeptGPUs are the GPUs that are kept for a wait alone, with its ID; without one if it is several. A host may have very
-// many waits, so that this is found once.
+// KeptGPUs are the GPUs that are kept for a wait alone, with its ID; "" for several. A host may have very many waits,
+// so this is found once.
 func (h *HostView) KeptGPUs() map[snapshot.DeviceIndex]string {
 	if h.Kept != nil {
 		return h.Kept
@@ -299,26 +237,27 @@ func (h *HostView) KeptGPUs() map[snapshot.DeviceIndex]string {
 	return h.Kept
 }
 
-// FindUsers finds the processes on each device of the host, without daemons that are protected and what draws for a
-// desktop: these are beside everybody's jobs.
-func (h *HostView) FindUsers() {
-	if h.Users != nil {
-		return
+// UsersOf are the processes on a device of the host, without protected daemons and what draws for a desktop: these are
+// beside everybody's jobs.
+func (h *HostView) UsersOf(index snapshot.DeviceIndex) []*snapshot.Process {
+	if h.users != nil {
+		return h.users[index]
 	}
-	h.Users = make(map[snapshot.DeviceIndex][]*snapshot.Process)
-	find := func(p *snapshot.Process) {
+	h.users = make(map[snapshot.DeviceIndex][]*snapshot.Process)
+	add := func(p *snapshot.Process) {
 		for _, use := range p.Usage {
 			if !h.j.Fleet.Protects(p) && !h.IgnoresUse(use) {
-				h.Users[use.Index] = append(h.Users[use.Index], p)
+				h.users[use.Index] = append(h.users[use.Index], p)
 			}
 		}
 	}
 	for i := range h.Snapshot.Processes {
-		find(&h.Snapshot.Processes[i])
+		add(&h.Snapshot.Processes[i])
 	}
 	for _, p := range h.More {
-		find(p)
+		add(p)
 	}
+	return h.users[index]
 }
 
 // Clock is what the host's own clock said when it was asked.

@@ -116,8 +116,8 @@ func (j *Judgement) markUnderWay() {
 }
 
 // Clock is a warning, with at least one key that measures it. A key names what must be there without a break: a
-// process; or user, host and device. Of several keys the one that has been there longest counts, so restarting a
-// process doesn't reset the time.
+// process; or user, host and device. The key that has been there longest counts, so restarting a process doesn't reset
+// the time.
 type Clock struct {
 	warn enforce.Warn
 	keys []string
@@ -126,25 +126,20 @@ type Clock struct {
 // NewClock is a clock with at least one key.
 func NewClock(warn enforce.Warn, keys ...string) Clock { return Clock{warn, keys} }
 
-// CheckDue sets Since of a finding, and reports whether it is time to act on it. It is time if the warning of a clock
-// was over when the host was asked for its snapshot, and the snapshot is fresh. If a warning is over now, but was not
-// over then or the snapshot isn't fresh, the finding is Deferred: the host is asked again first. For example, a warning
-// ends at 12:00:05, and the snapshot is of 12:00:04: at 12:00:06 the finding is Deferred. The host is nil for a finding
-// about several hosts. The caller adds the finding next.
+// CheckDue sets Since of a finding, and reports whether it is time to act on it: the warning of a clock was over when
+// the host was asked for its snapshot, and the snapshot is fresh. If a warning is over only now, or the snapshot is old,
+// the finding is Deferred: the host is asked again first. For example, a warning ends at 12:00:05, and the snapshot is
+// of 12:00:04: at 12:00:06 the finding is Deferred. The host is nil for a finding about several. The caller adds the
+// finding next.
 func (j *Judgement) CheckDue(h *HostView, f *enforce.Finding, clocks ...Clock) (due bool) {
 	over := false // whether a warning is over now; due is whether one was over at the host's snapshot
 	for i, c := range clocks {
-		oldest := j.CountPresence(h, f, c.warn, c.keys[0])
-		for _, key := range c.keys[1:] {
-			if other := j.CountPresence(h, f, c.warn, key); other.Since.Before(oldest.Since) {
-				oldest = other
-			}
-		}
-		isDue, at := oldest.Due(c.warn, j.At(h))
-		isOver, _ := oldest.Due(c.warn, j.Now)
+		p := oldest(c.keys, func(key string) enforce.Presence { return j.CountPresence(h, f, c.warn, key) })
+		isDue, at := p.Due(c.warn, j.At(h))
+		isOver, _ := p.Due(c.warn, j.Now)
 		due, over = due || isDue, over || isOver
 		if i == 0 {
-			f.Since, f.Cycles, f.Due = oldest.Since, oldest.Cycles, at
+			f.Since, f.Cycles, f.Due = p.Since, p.Cycles, at
 		} else if at.After(j.Now) && at.Before(f.Due) {
 			f.Due = at
 		}
@@ -157,7 +152,17 @@ func (j *Judgement) CheckDue(h *HostView, f *enforce.Finding, clocks ...Clock) (
 	return due
 }
 
-// At is when a host was asked for its snapshot; without a host, for findings about several, it is now.
+// oldest is the presence of the keys that has been there longest.
+func oldest(keys []string, of func(key string) enforce.Presence) (longest enforce.Presence) {
+	for i, key := range keys {
+		if p := of(key); i == 0 || p.Since.Before(longest.Since) {
+			longest = p
+		}
+	}
+	return longest
+}
+
+// At is when a host was asked for its snapshot; without one, for findings about several, it is now.
 func (j *Judgement) At(h *HostView) time.Time {
 	if h == nil {
 		return j.Now
@@ -165,16 +170,11 @@ func (j *Judgement) At(h *HostView) time.Time {
 	return h.At
 }
 
-// DueAt is the earliest time at which a finding with these keys is due; zero if it is due now. Rules call it before
-// CheckDue: they don't warn of processes and attachments that end before that time anyway.
-func (j *Judgement) DueAt(h *HostView, warn enforce.Warn, keys []string) time.Time {
-	oldest := j.Presence(h, keys[0])
-	for _, key := range keys[1:] {
-		if other := j.Presence(h, key); other.Since.Before(oldest.Since) {
-			oldest = other
-		}
-	}
-	due, at := oldest.Due(warn, j.At(h))
+// DueAt is the earliest time at which a finding with these keys is due; zero for now. Rules call it before CheckDue:
+// they don't warn of processes and attachments that end before that time anyway.
+func (j *Judgement) DueAt(h *HostView, warn enforce.Warn, keys ...string) time.Time {
+	p := oldest(keys, func(key string) enforce.Presence { return j.Presence(h, key) })
+	due, at := p.Due(warn, j.At(h))
 	if due {
 		return time.Time{}
 	}
@@ -219,9 +219,9 @@ func (j *Judgement) Presence(h *HostView, key string) enforce.Presence {
 	return p
 }
 
-// remembered returns a presence from the last cycle, and whether a new round began since. The time in which its host
-// didn't answer doesn't count: Since and Gone move later by it. After 10 minutes without an answer, for example, Since
-// moves from 12:00 to 12:10. A presence on several hosts moves only while it is gone: else it may never have ended.
+// remembered returns a presence from the last cycle, and whether a new round began since. Time in which its host didn't
+// answer doesn't count: Since and Gone move later by it. After 10 minutes without an answer, for example, Since moves
+// from 12:00 to 12:10. A presence on several hosts moves only while it is gone: else it may never have ended.
 func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, advances bool) {
 	p = j.Before.Present[key]
 	silence, advances := time.Duration(0), j.advances
@@ -242,8 +242,8 @@ func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, adv
 	return p, advances
 }
 
-// isOfProcess says whether a key is about one process. Such a key is dropped when its process is gone, as there may be
-// very many of them: the key of the user keeps the time.
+// isOfProcess says whether a key is about one process. There may be very many: such a key is dropped with its process,
+// and the key of the user keeps the time.
 func isOfProcess(key string) bool {
 	rule, rest, _ := strings.Cut(key, "/")
 	parts := strings.Split(rest, "/")
@@ -291,7 +291,7 @@ func (j *Judgement) KeepAbsent() {
 // Add adds a finding.
 func (j *Judgement) Add(f enforce.Finding) { j.Findings = append(j.Findings, f) }
 
-// maxNotes is how many notes there are about one host: a host that makes things up must not fill the screen.
+// maxNotes is how many notes there are about one host, which may make things up to fill the screen.
 const maxNotes = 256
 
 // Note notes something that could not be judged on a host.
@@ -304,8 +304,8 @@ func (j *Judgement) Note(h *HostView, format string, args ...any) {
 	}
 }
 
-// End adds a process to those that a finding terminates and, if the finding is due, to the host's order. A process
-// that earlier attempts could not end is listed as stuck instead.
+// End adds a process to those that a finding terminates and, if it is due, to the host's order. A process that earlier
+// attempts could not end is listed as stuck instead.
 func (j *Judgement) End(f *enforce.Finding, due bool, h *HostView, p *snapshot.Process) {
 	ref := enforce.ProcessRef{Host: h.Name, PID: p.PID}
 	if h.UnderWay.Ends(p) {
@@ -328,8 +328,8 @@ func (j *Judgement) End(f *enforce.Finding, due bool, h *HostView, p *snapshot.P
 	j.askFirst(f, h)
 }
 
-// askFirst has a host asked again if a finding there is Deferred. It doesn't if an order ended there after the
-// snapshot: a signalled process may be saving its work. The host itself reports its end, or the next tick shows it.
+// askFirst has a host asked again for a Deferred finding, unless an order ended there after the snapshot: a signalled
+// process may be saving its work. The host itself reports its end, or the next tick shows it.
 func (j *Judgement) askFirst(f *enforce.Finding, h *HostView) {
 	if f.Deferred && f.Host != "" && !h.Acted {
 		j.Ask[h.Name] = true

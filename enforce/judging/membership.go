@@ -8,11 +8,11 @@ import (
 )
 
 // The uid that the kernel reports for a process decides who is in an environment, and who uses a device (see
-// Process.CountedUID). What state files, an environ or a title say is a claim of a user: it never makes another
-// user's device busy, exempts another user's process, or counts for another user's cap.
+// Process.CountedUID). What state files, an environ or a title say is a user's claim: it never makes another user's
+// device busy, exempts another user's process, or counts for another user's cap.
 
-// environmentOf is the environment that a process is in; nil when it is in none, or when that is unknown. The policy
-// may admit processes of other users that descend from a process of the environment (sudo -u).
+// environmentOf is the environment that a process is in; nil for none, or if that is unknown. The policy may admit
+// processes of other users that descend from one of the environment (sudo -u).
 func (h *HostView) environmentOf(p *snapshot.Process) *EnvView {
 	if env := h.Envs[p.EID]; env != nil && env.Env.Holds(p) {
 		return env
@@ -34,10 +34,10 @@ func (h *HostView) Claimed(p *snapshot.Process) *EnvView {
 	return nil
 }
 
-// use says how an environment uses a device now. Processes whose environment is unknown count for the environments
-// of their own uid.
+// use says how an environment uses a device now. Processes of unknown environment count for the environments of their
+// uid.
 func (h *HostView) use(env *EnvView, index snapshot.DeviceIndex) Evidence {
-	most := h.drawnOn[deviceOfEnv{index, env.Env.EID}]
+	most := env.drawnOn[index]
 	for p := range env.On(index) {
 		most = max(most, UseBy(env.Env.UID, p))
 	}
@@ -47,16 +47,16 @@ func (h *HostView) use(env *EnvView, index snapshot.DeviceIndex) Evidence {
 	return most
 }
 
-// HidesOn reports whether a process of the environment's user whose environment is unknown uses a device. It may be
-// in this environment or in another one.
+// HidesOn reports whether a process of the environment's user uses a device whose environment is unknown: it may be
+// this one.
 func (h *HostView) HidesOn(env *EnvView, index snapshot.DeviceIndex) bool {
 	return slices.ContainsFunc(h.UnknownOn[index], func(p *snapshot.Process) bool {
 		return UseBy(env.Env.UID, p) == Proven
 	})
 }
 
-// UserOf names the user of a process for caps and limits: "" when the host doesn't report its uid, and for root,
-// which no cap counts.
+// UserOf names the user of a process for caps and limits: "" when the host doesn't report its uid, and for root, which
+// no cap counts.
 func (h *HostView) UserOf(p *snapshot.Process) snapshot.Username {
 	user, uid := p.Counted()
 	switch {
@@ -71,8 +71,7 @@ func (h *HostView) UserOf(p *snapshot.Process) snapshot.Username {
 	return gpus.UserName("", uid)
 }
 
-// OutsideByPolicy reports whether a process of an unknown environment counts as outside: it overwrote its environ
-// itself, and the policy wants that.
+// OutsideByPolicy reports whether the policy counts a process as outside that overwrote its environ itself.
 func (h *HostView) OutsideByPolicy(p *snapshot.Process) bool {
 	return h.Settings.UnknownOutside && p.EnvUnknown && p.EnvOverwritten
 }
@@ -89,28 +88,22 @@ func (h *HostView) TargetOf(p *snapshot.Process) snapshot.Username {
 	return ""
 }
 
-// Instances are the MIG instances of the devices of a host.
-type Instances struct {
-	Devices  []snapshot.Device
-	deviceOf map[snapshot.GPUUUID]snapshot.DeviceIndex // once it was asked for
-}
-
-// Of are the MIG instances that a process uses of devices, or of all without any. Those of
-// no known device may be theirs.
-func (i *Instances) Of(p *snapshot.Process, devices []snapshot.DeviceIndex) []snapshot.GPUUUID {
+// InstancesOf are the MIG instances that a process uses of devices, or of all without any. Those of no known device may
+// be theirs.
+func (h *HostView) InstancesOf(p *snapshot.Process, devices []snapshot.DeviceIndex) []snapshot.GPUUUID {
 	if len(p.Instances) == 0 || len(devices) == 0 {
 		return p.Instances
 	}
-	if i.deviceOf == nil {
-		i.deviceOf = make(map[snapshot.GPUUUID]snapshot.DeviceIndex)
-		for k := range i.Devices {
-			for _, instance := range i.Devices[k].Instances {
-				i.deviceOf[instance.UUID] = i.Devices[k].Index
+	if h.instanceOn == nil {
+		h.instanceOn = make(map[snapshot.GPUUUID]snapshot.DeviceIndex)
+		for i := range h.Snapshot.Devices {
+			for _, instance := range h.Snapshot.Devices[i].Instances {
+				h.instanceOn[instance.UUID] = h.Snapshot.Devices[i].Index
 			}
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(p.Instances), func(uuid snapshot.GPUUUID) bool {
-		index, known := i.deviceOf[uuid]
+		index, known := h.instanceOn[uuid]
 		return known && !slices.Contains(devices, index)
 	})
 }

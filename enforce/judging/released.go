@@ -11,15 +11,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Release notes that a device is detached because it was idle. That rule ends no process, so the processes that
-// still use the device must not end in the next cycle for using it without an attachment: they are left alone until
-// another environment is attached to it, or they compute there.
+// Release notes that a device is detached because it was idle. The processes that still use it must not end in the next
+// cycle for using it without an attachment: they are left alone until another environment is attached to it, or they
+// compute there.
 func (h *HostView) Release(d *snapshot.Device, env *EnvView) {
 	h.j.Next.Released[snapshot.AttachmentKey{Host: h.Name, Device: d.Key(), EID: env.Env.EID}] = true
 }
 
-// nameReleased replaces the indices of released devices by the UUIDs that their hosts say now: an earlier version
-// kept indices, or the host didn't say a UUID.
+// nameReleased replaces the indices of released devices, which an earlier version kept or a host without UUIDs had, by
+// the UUIDs that their hosts say now.
 func (j *Judgement) nameReleased() {
 	for key, still := range maps.Clone(j.Next.Released) {
 		index, err := strconv.Atoi(key.Device)
@@ -33,8 +33,8 @@ func (j *Judgement) nameReleased() {
 	}
 }
 
-// Released reports whether an environment's processes may keep using a device after it was detached, and if not,
-// whether they might until they computed there. A device of which the UUID is unknown now may be any.
+// Released reports whether an environment's processes may keep using a device after it was detached, and whether they
+// might until they computed there. A device of unknown UUID may be any.
 func (j *Judgement) Released(h *HostView, env *EnvView, index snapshot.DeviceIndex) (still, was bool) {
 	d := h.Snapshot.Device(index)
 	if d == nil || len(d.Attachments) > 0 {
@@ -82,8 +82,8 @@ func (h *HostView) withKey(key string) *snapshot.Device {
 	return &h.Snapshot.Devices[at]
 }
 
-// stillUses reports whether an environment's processes use a device without an attachment, or may: it isn't known
-// which one it is now.
+// stillUses reports whether an environment's processes use a device without an attachment, or may: which one it is now
+// may be unknown.
 func (h *HostView) stillUses(eid snapshot.EnvID, key string) bool {
 	env, d := h.Envs[eid], h.withKey(key)
 	if env == nil || d == nil || env.Attached(d.Index) {
@@ -111,7 +111,7 @@ func (h *HostView) stuckBecause(p *snapshot.Process) (reason string, stuck bool)
 	return fmt.Sprintf("it got SIGTERM already, and gets it again in %s if it still runs", text.ShortDuration(left)), true
 }
 
-// forgetEnded drops what the hosts that answered no longer show, and what is of hosts that left the fleet.
+// forgetEnded drops what hosts no longer show, and what is of hosts that left the fleet.
 func (j *Judgement) forgetEnded() {
 	maps.DeleteFunc(j.Next.Released, func(r snapshot.AttachmentKey, _ bool) bool {
 		h, inFleet := j.ByName[r.Host]

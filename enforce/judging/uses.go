@@ -13,7 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// partOfBreak is the part of an allowed time for which the person may be without the GPU, and the time goes on.
+// partOfBreak is the part of an allowed time for which a person may be without the GPU before the time begins again.
 const partOfBreak = 4
 
 // UseKey names a person's use of a device of a host.
@@ -35,7 +35,7 @@ func (h *HostView) PersonOf(env *EnvView) snapshot.Username {
 // usualFirstUID is the first uid of people on a host that doesn't say another one.
 const usualFirstUID = 1000
 
-// Counted is the user for whom a process counts whatever its environment is, since the policy wants it; empty for none.
+// Counted is the user for whom the policy has a process count whatever its environment is; empty for none.
 func (h *HostView) Counted(p *snapshot.Process) snapshot.Username {
 	if !h.Settings.CountOutside {
 		return ""
@@ -43,8 +43,8 @@ func (h *HostView) Counted(p *snapshot.Process) snapshot.Username {
 	return h.PersonRunning(p)
 }
 
-// PersonRunning is whose process it is, if the kernel proves that and it is an account of a person; empty otherwise. A
-// host that doesn't say which these are is of a version that refuses an order with a process of unknown environment.
+// PersonRunning is the account of a person that the kernel proves a process to be of; empty for none. A host without
+// FirstUID is of a version that refuses an order with a process of unknown environment.
 func (h *HostView) PersonRunning(p *snapshot.Process) snapshot.Username {
 	first := snapshot.UID(usualFirstUID)
 	if h.Snapshot.FirstUID != nil {
@@ -87,7 +87,7 @@ func (x *Holder) Key(h *HostView, index snapshot.DeviceIndex) string {
 func (h *HostView) holderOf(i int) (Holder, bool) {
 	p, env := &h.Snapshot.Processes[i], h.In[i]
 	if user := h.Counted(p); user != "" {
-		s := h.Ask(h.j.Policy, user, h.j.Now)
+		s := h.Ask(user)
 		return Holder{p, user, s, true}, s.Idle != nil
 	}
 	if env == nil || env.exempt || env.Settings.Idle == nil || !env.Settings.Idle.End ||
@@ -97,8 +97,8 @@ func (h *HostView) holderOf(i int) (Holder, bool) {
 	return Holder{p, h.PersonOf(env), env.Settings, false}, true
 }
 
-// sparesAll reports whether a process keeps what it uses from being idle, since it is exempt. That of a desktop, of the
-// host or without proof doesn't.
+// sparesAll reports whether an exempt process keeps what it uses from being idle. That of a desktop, of the host or
+// without proof doesn't.
 func (h *HostView) sparesAll(p *snapshot.Process) bool {
 	return !p.NodeMissing && !h.ignoresAllUses(p) && !h.j.Fleet.Protects(p)
 }
@@ -133,7 +133,7 @@ func (j *Judgement) rememberUses(h *HostView) {
 				u.attached = since
 			}
 			u.used = u.used || a.Device.ProcessesUnknown || h.use(env, a.Device.Index) != Unused
-			u.spared = u.spared || h.SparesUse(env, a.Device.Index)
+			u.spared = u.spared || env.ExemptUse(a.Device.Index) != Unused
 		}
 	}
 	for i := range h.Snapshot.Processes {
@@ -198,15 +198,15 @@ func (j *Judgement) continued(h *HostView, before enforce.Use, u *currentUse) en
 	return now
 }
 
-// measuredEvery is how often a device is measured at least that counts as idle by what is measured: each minute, with
-// time for a look that is late.
+// measuredEvery is how often a device is measured at least that counts as idle by measurements: each minute, with time
+// for a late look.
 const measuredEvery = 90 * time.Second
 
 // looksPerIdleTime is how often a device is looked at, at least, within the time that the rule allows.
 const looksPerIdleTime = 4
 
-// longestPause is how long a pause between two looks may be. A device that was idle before and after a night in
-// which the controller didn't run was not seen idle all night.
+// longestPause is how long a pause between two looks may be: a device that was idle before and after a night without
+// the controller was not seen idle all night.
 func longestPause(i *enforce.Idle) time.Duration {
 	if i.End || i.BelowPower > 0 {
 		return measuredEvery
@@ -214,8 +214,7 @@ func longestPause(i *enforce.Idle) time.Duration {
 	return i.After / looksPerIdleTime
 }
 
-// keepAbsentUses keeps the uses of hosts that don't answer, and those of people who don't have the GPU for a short
-// time.
+// keepAbsentUses keeps the uses of hosts that don't answer, and of people who lack the GPU for a short time.
 func (j *Judgement) keepAbsentUses() {
 	for key, use := range j.Before.Uses {
 		name, _, _ := strings.Cut(key, "/")
@@ -235,8 +234,8 @@ func (j *Judgement) keepAbsentUses() {
 // OfEnvironment is the device in the key of an environment, which is on none.
 const OfEnvironment = "-1"
 
-// rememberSeen remembers since when the attachments and environments count of which the hosts
-// don't say it. Those of hosts without a snapshot stay as they are.
+// rememberSeen remembers since when attachments and environments count of which the hosts don't say it. Those of hosts
+// without a snapshot stay as they are.
 func (j *Judgement) rememberSeen() {
 	j.Next.Seen = make(map[snapshot.AttachmentKey]enforce.Seen, len(j.Before.Seen))
 	for key, seen := range j.Before.Seen {
@@ -273,8 +272,8 @@ func (j *Judgement) rememberSeenOn(h *HostView) {
 	}
 }
 
-// firstSeen is since when something counts that a host shows for the first time: not before
-// the last look at the host. Without one the age begins now.
+// firstSeen is since when something counts that a host shows for the first time: not before the last look at the host,
+// or from now on without one.
 func (j *Judgement) firstSeen(h *HostView, written snapshot.Date) time.Time {
 	last := j.LastLook(h)
 	at := written.In(h.Zone)
@@ -287,8 +286,7 @@ func (j *Judgement) firstSeen(h *HostView, written snapshot.Date) time.Time {
 	return at
 }
 
-// Since is since when an attachment counts, or an environment, as root's looks show it, or as is
-// remembered. Unknown is now.
+// Since is since when an attachment or environment counts, as root's looks show it or as is remembered; now if unknown.
 func (j *Judgement) Since(h *HostView, device string, eid snapshot.EnvID, reported snapshot.StartTime) time.Time {
 	if h.Reports(reported) {
 		return h.Snapshot.When(reported, snapshot.Date{})

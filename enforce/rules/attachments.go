@@ -18,7 +18,7 @@ func (j *judge) maxDuration(h *judging.HostView) {
 		}
 		for _, a := range env.Attachments {
 			since := j.Next.Uses[judging.UseKey(h, h.PersonOf(env), a.Device)].Attached
-			if lasted := h.At.Sub(since); lasted > limit && !h.SparesUse(env, a.Device.Index) {
+			if lasted := h.At.Sub(since); lasted > limit && env.ExemptUse(a.Device.Index) == judging.Unused {
 				j.detachOld(h, env, a, enforce.Finding{Rule: enforce.RuleMaxDuration, For: lasted, Limit: limit}, nil)
 			}
 		}

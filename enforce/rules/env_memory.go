@@ -60,7 +60,7 @@ func (j *judge) envMemoryOn(h *judging.HostView, env *judging.EnvView, a judging
 		Devices: []snapshot.DeviceIndex{index}, Instances: a.Instances,
 	}
 	warn := env.Settings.WarnOf(f.Rule)
-	by = j.DueAt(h, warn, memoryKeys(&f))
+	by = j.DueAt(h, warn, memoryKeys(&f)...)
 	then, unprovedThen := relieve()
 	j.relieve(h, f, warn, a, proved, then)
 	f.ID, f.User, f.UID = f.ID+"/unproved", "", nil

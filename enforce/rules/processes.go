@@ -54,7 +54,7 @@ func (j *judge) settingsReported(h *judging.HostView, f *enforce.Finding) *enfor
 	if f.User == "" {
 		return h.Settings
 	}
-	return h.Ask(j.Policy, f.User, j.Now)
+	return h.Ask(f.User)
 }
 
 // envDevices ends processes that use a device to which their environment is not attached.
@@ -103,7 +103,7 @@ func (j *judge) describe(h *judging.HostView, p *snapshot.Process, f *enforce.Fi
 	f.ID = string(f.Rule) + "/" + processOn(h, p)
 	f.Host, f.PID, f.EID, f.Command, f.Container = h.Name, p.PID, p.EID, p.CommandOrName(), p.Container
 	f.PrivateCommand = p.PrivateCommand
-	f.Instances = h.Instances.Of(p, f.Devices)
+	f.Instances = h.InstancesOf(p, f.Devices)
 	f.ContainerInfo = p.ContainerInfo.WithoutLabels()
 }
 
@@ -171,7 +171,7 @@ func (j *judge) processAge(h *judging.HostView) {
 		f.User, f.UID = p.Reported()
 		settings := h.Settings
 		if user := cmp.Or(h.UserOf(p), f.User); user != "" {
-			settings = h.Ask(j.Policy, user, j.Now)
+			settings = h.Ask(user)
 		}
 		if f.Limit = settings.MaxProcessAge; f.Limit <= 0 || f.For <= f.Limit {
 			continue

@@ -80,7 +80,7 @@ func TestRelieve(t *testing.T) {
 		{"within the capacity it stays", "1 user 20, 2 unproved 10", 30, 0, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			var c judging.Contents
+			var c judging.EnvView
 			for text := range strings.SplitSeq(row.processes, ", ") {
 				var pid snapshot.PID
 				var started string
@@ -100,7 +100,7 @@ func TestRelieve(t *testing.T) {
 }
 
 func TestUsed(t *testing.T) {
-	var c judging.Contents
+	var c judging.EnvView
 	for i, mib := range []int64{3, -1, 4} {
 		c.Processes = append(c.Processes, processOf(snapshot.PID(i+1), "user", mib))
 	}

@@ -1,0 +1,193 @@
+package judging
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/snapshot"
+)
+
+// EnvView is a registered environment with its processes and attachments.
+type EnvView struct {
+	Env         *snapshot.Environment
+	Settings    *enforce.Settings // of its user here
+	Processes   []*snapshot.Process
+	Attachments []Attachment
+
+	exempt  bool
+	exempts map[snapshot.DeviceIndex]Evidence // by exempt processes: see ExemptUse
+	// drawnOn is by processes that draw on a screen. Such a device is in use, and rules judge what is attached.
+	drawnOn map[snapshot.DeviceIndex]Evidence
+}
+
+// Attachment is an attachment together with its device.
+type Attachment struct {
+	*snapshot.Attachment
+	Device *snapshot.Device
+}
+
+// UID is the owner of the environment, unless its state file is in doubt.
+func (v *EnvView) UID() *snapshot.UID {
+	if v.Env.OwnerMismatch {
+		return nil
+	}
+	return &v.Env.UID
+}
+
+// Attached reports whether there is an attachment to a device.
+func (v *EnvView) Attached(index snapshot.DeviceIndex) bool {
+	return slices.ContainsFunc(v.Attachments, func(a Attachment) bool { return a.Device.Index == index })
+}
+
+// ExemptUse is what exempt processes of the environment prove about a device's use. No cap takes that.
+func (v *EnvView) ExemptUse(index snapshot.DeviceIndex) Evidence { return v.exempts[index] }
+
+// with adds what a process proves about the use of devices, a least evidence at least.
+func (v *EnvView) with(uses map[snapshot.DeviceIndex]Evidence, p *snapshot.Process, least Evidence,
+) map[snapshot.DeviceIndex]Evidence {
+	if uses == nil {
+		uses = make(map[snapshot.DeviceIndex]Evidence)
+	}
+	for _, u := range p.Usage {
+		uses[u.Index] = max(uses[u.Index], least, UseBy(v.Env.UID, p))
+	}
+	return uses
+}
+
+// On are the processes on a device.
+func (v *EnvView) On(index snapshot.DeviceIndex) iter.Seq[*snapshot.Process] {
+	return func(yield func(*snapshot.Process) bool) {
+		for _, p := range v.Processes {
+			if p.Uses(index) != nil && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// Evidence is how sure it is that a user uses a device.
+type Evidence int8
+
+// The kinds of evidence, the weakest first.
+const (
+	Unused   Evidence = iota
+	Reported          // by root's process in the user's environment, or one of a host that doesn't report uids
+	Proven            // by a process of the user's uid
+)
+
+// UseBy says what a process that uses a device proves about its use by the owner of an environment. The process is in
+// that environment, or its environment is unknown.
+func UseBy(owner snapshot.UID, p *snapshot.Process) Evidence {
+	switch {
+	case p.UID == nil || *p.CountedUID() == 0:
+		return Reported
+	case *p.CountedUID() == owner:
+		return Proven
+	}
+	return Unused
+}
+
+// Cost is what losing the devices costs the environment's user: 0 if there is nothing to lose, then 1 without
+// processes, and more the better their use is proven.
+func (v *EnvView) Cost() int8 {
+	if len(v.Attachments) == 0 {
+		return 0
+	}
+	most := Unused
+	for _, p := range v.Processes {
+		most = max(most, UseBy(v.Env.UID, p))
+	}
+	return 1 + int8(most)
+}
+
+// Used is what the processes on a device use together, in bytes, and for how many of them the driver reports no figure.
+func (v *EnvView) Used(index snapshot.DeviceIndex) (used int64, unknown int) {
+	for p := range v.On(index) {
+		if u := p.Uses(index); u.Memory.Known() {
+			used += u.Memory.Bytes()
+		} else {
+			unknown++
+		}
+	}
+	return used, unknown
+}
+
+// Excess is what processes of an environment use of a device beyond its capacity.
+type Excess struct {
+	Used   int64               // in bytes
+	Ending []*snapshot.Process // for it; empty if there is no excess
+}
+
+// Relieve chooses the processes on a device that end so that the others use at most capacity bytes together. Pending
+// ones, which end anyway or can't be ended, are among them, and no others end in their place. Those of which the driver
+// reports no figure never end.
+//
+// Any user may start a container for an environment of another one. So processes without a proved user end for the
+// excess of all together, and proved ones only for the excess of proved ones.
+func (v *EnvView) Relieve(index snapshot.DeviceIndex, capacity int64, pending func(*snapshot.Process) bool) (
+	proved, unproved Excess,
+) {
+	bytes := func(p *snapshot.Process) int64 { return p.Uses(index).Memory.Bytes() }
+	var own, others []*snapshot.Process
+	for p := range v.On(index) {
+		if !p.Uses(index).Memory.Known() {
+			continue
+		}
+		unproved.Used += bytes(p)
+		if p.StartedByUnknown() {
+			others = append(others, p)
+			continue
+		}
+		own = append(own, p)
+		proved.Used += bytes(p)
+	}
+	proved.Ending = free(own, bytes, proved.Used-capacity, pending)
+	unproved.Ending = free(others, bytes, unproved.Used-capacity, pending)
+	return proved, unproved
+}
+
+// Container is the container in which all processes are that end; empty if they are in none, or in several.
+func (e Excess) Container() (id string, info *snapshot.ContainerInfo) {
+	for i, p := range e.Ending {
+		if i > 0 && p.Container != id {
+			return "", nil
+		}
+		id, info = p.Container, p.ContainerInfo.WithoutLabels()
+	}
+	if info != nil {
+		info.Init = false // that is about one process
+	}
+	return id, info
+}
+
+// free chooses processes that free excess bytes together; pending ones count as freed. Then goes the smallest process
+// that alone frees enough; while none does, the largest. Ties go to the higher PID, most often the younger process.
+func free(processes []*snapshot.Process, bytes func(*snapshot.Process) int64, excess int64,
+	pending func(*snapshot.Process) bool,
+) (ended []*snapshot.Process) {
+	if excess <= 0 {
+		return nil
+	}
+	var rest []*snapshot.Process
+	for _, p := range processes {
+		if pending(p) {
+			excess -= bytes(p)
+			ended = append(ended, p)
+		} else {
+			rest = append(rest, p)
+		}
+	}
+	slices.SortFunc(rest, func(a, b *snapshot.Process) int { // ascending, and the higher PID first
+		return cmp.Or(cmp.Compare(bytes(a), bytes(b)), cmp.Compare(b.PID, a.PID))
+	})
+	for excess > 0 && len(rest) > 0 {
+		enough := min(excess, bytes(rest[len(rest)-1]))
+		i := slices.IndexFunc(rest, func(p *snapshot.Process) bool { return bytes(p) >= enough })
+		ended = append(ended, rest[i])
+		excess -= bytes(rest[i])
+		rest = slices.Delete(rest, i, i+1)
+	}
+	return ended
+}
