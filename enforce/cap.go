@@ -3,6 +3,7 @@ package enforce
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,22 +17,20 @@ const RuleCaps Rule = "caps"
 
 // Cap limits how much of some GPUs some people may have. A policy has a list of caps.
 type Cap struct {
-	// ID names it in findings: its name or, without one, a digest of what it says.
-	ID   string
-	Name string // as people are shown it; empty for none
-	// Place is where it is in the policy, as in "policy.yaml:12:5".
-	Place string
+	ID    string // names it in findings: its name or, without one, a digest of what it says
+	Name  string // as people are shown it; empty for none
+	Place string // in the policy, as in "policy.yaml:12:5"
 
 	Kind CapKind
 	// Limit is how much all people may have together if Together is set, and otherwise how much a person may have.
-	// about is false for a person of whom the cap says nothing. While it is unknown in which groups the person is, the
-	// limit is the largest that may apply.
+	// about is false for a person of whom the cap says nothing. While the person's groups are unknown, the limit is the
+	// largest that may apply.
 	Limit func(snapshot.Username) (limit CapLimit, about bool)
 	// Member says whether the cap is about somebody.
 	Member func(snapshot.Username) Membership
 
-	// OnHost and OfModel select its GPUs: by the host with its labels, and by the driver's name of the GPU without a
-	// leading "NVIDIA ", empty if unknown. OfModel is nil for GPUs of all models.
+	// OnHost and OfModel select its GPUs: by the host with its labels, and by ModelOf, empty if unknown. OfModel is nil
+	// for all models.
 	OnHost  func(host snapshot.Hostname, labels map[string]string) bool
 	OfModel func(model string) bool
 	Model   string // as OfModel is written; empty for all
@@ -41,12 +40,11 @@ type Cap struct {
 	Scheduled bool // it holds at some times only
 	Resting   bool // it doesn't hold now; a cap of GPU hours still counts them
 	// Waiting selects the people for whom GPUs are taken while they wait; nil for a cap that always holds.
-	// WaitingAnybody selects everybody. Then a person loses GPUs only to somebody who has fewer of the cap's GPUs. For
-	// example, bob waits and has 2: ann, who has 2, loses none, and carl, who has 3, may lose one.
+	// WaitingAnybody selects everybody. Then a person loses GPUs only to somebody who has fewer of the cap's GPUs: for
+	// bob, who waits and has 2, ann, who has 2, loses none, and carl, who has 3, may lose one.
 	Waiting        func(snapshot.Username) Membership
 	WaitingAnybody bool
-	// Warn is its own warning; nil for that of the rule.
-	Warn *Warn
+	Warn           *Warn // its own; nil for that of the rule
 	// Period is when the month or week of CapHours began, and PeriodEnd when it ends. For another cap with a schedule,
 	// PeriodEnd is when it stops holding.
 	Period, PeriodEnd time.Time
@@ -81,17 +79,17 @@ func (l CapLimit) OfBase(working int64) int64 {
 	return l.Value
 }
 
-// Membership says whether somebody is in a group.
+// Membership says whether somebody is in a group; it is unknown while the directory doesn't answer.
 type Membership int8
 
-// The memberships; MembershipUnknown while the directory doesn't answer.
+// The memberships.
 const (
 	NotMember Membership = iota
 	Member
 	MembershipUnknown
 )
 
-// IsAboutModel reports whether a cap is about GPUs of a model. A cap that names models leaves out an unknown model.
+// IsAboutModel reports whether a cap is about GPUs of a model. One that names models leaves out an unknown model.
 func (c *Cap) IsAboutModel(model string) bool {
 	return c.OfModel == nil || model != "" && c.OfModel(model)
 }
@@ -182,7 +180,7 @@ func (e *CapExcess) line(f *Finding) string {
 		e.Amount(e.Limit), until)
 }
 
-// whoWaits is WaitsFor as the beginning of a sentence; empty if it is empty.
+// whoWaits is WaitsFor as the beginning of a sentence.
 func (e *CapExcess) whoWaits() string {
 	if e.WaitsFor == "" {
 		return ""
@@ -209,26 +207,37 @@ const adviceGiveBack = adviceEndJobs + "; in the shell of an environment genv de
 
 const adviceEndJobs = "Before you take more GPUs, end jobs that you need less"
 
-var maxEnvsRule = rule{
-	Setting: newCap(string(RuleMaxEnvsPerUser), func(s *Settings) **int { return &s.MaxEnvs }, "4"),
-	advice:  "End environments that you need no more: exit their shells, or end what genv run started.",
-	line: func(f Finding) string {
-		return fmt.Sprintf("User %s has %d environments%s which is %d more than the maximum allowed",
-			f.User, f.Count.Used, f.Count.where(), f.Count.Used-f.Count.Limit)
-	},
-	limit:  func(s *Settings) *int64 { return number(s.MaxEnvs) },
-	counts: CapEnvironments,
-}
+var maxEnvsRule = newCountCap(RuleMaxEnvsPerUser, CapEnvironments, "4", "has %d environments",
+	"End environments that you need no more: exit their shells, or end what genv run started.",
+	func(s *Settings) **int { return &s.MaxEnvs })
 
-var maxDevicesRule = rule{
-	Setting: newCap(string(RuleMaxDevicesPerUser), func(s *Settings) **int { return &s.MaxDevices }, "2"),
-	advice:  adviceGiveBack,
-	line: func(f Finding) string {
-		return fmt.Sprintf("User %s is using %d devices%s which is %d more than the maximum allowed",
-			f.User, f.Count.Used, f.Count.where(), f.Count.Used-f.Count.Limit)
-	},
-	limit:  func(s *Settings) *int64 { return number(s.MaxDevices) },
-	counts: CapGPUs,
+var maxDevicesRule = newCountCap(RuleMaxDevicesPerUser, CapGPUs, "2", "is using %d devices", adviceGiveBack,
+	func(s *Settings) **int { return &s.MaxDevices })
+
+// newCountCap makes the rule of a cap that is how many of something a user may have; what says that the user has these.
+func newCountCap(name Rule, counts CapKind, example, what, advice string, at func(*Settings) **int) rule {
+	read := func(n *strictyaml.Node) int {
+		if strings.HasPrefix(n.Scalar(), "-") {
+			n.Failf("a cap of %s is negative; write 0 or more, or false for no cap", n.Scalar())
+			return 0
+		}
+		return n.Int(0, maxCap)
+	}
+	return rule{
+		Setting: Setting{strictyaml.NewOptional(string(name), at, example, read, strconv.Itoa), ByUser},
+		advice:  advice,
+		line: func(f Finding) string {
+			return fmt.Sprintf("User %s "+what+"%s which is %d more than the maximum allowed", f.User, f.Count.Used,
+				f.Count.where(), f.Count.Used-f.Count.Limit)
+		},
+		limit: func(s *Settings) *int64 {
+			if *at(s) == nil {
+				return nil
+			}
+			return new(int64(max(0, **at(s))))
+		},
+		counts: counts,
+	}
 }
 
 var maxMemoryRule = rule{
@@ -244,26 +253,18 @@ var maxMemoryRule = rule{
 		if s.MaxMemory == nil {
 			return nil
 		}
-		bytes := s.MaxMemory.Bytes()
-		return &bytes
+		return new(s.MaxMemory.Bytes())
 	},
 	counts: CapMemory,
 }
 
-func number(limit *int) *int64 {
-	if limit == nil {
-		return nil
-	}
-	n := int64(max(0, *limit))
-	return &n
-}
-
 // capsRule is the rule of the policy's list of caps; see Cap.
 var capsRule = rule{
-	// The list isn't kept in Settings.
-	Setting: Setting{strictyaml.Setting[Settings]{Key: string(RuleCaps), Copy: func(_, _ *Settings) {}}, ByUser},
-	advice:  adviceGiveBack,
-	line:    func(f Finding) string { return f.Cap.line(&f) },
+	Setting: Setting{ // the list isn't kept in Settings
+		strictyaml.Setting[Settings]{Key: string(RuleCaps), Copy: func(_, _ *Settings) {}}, ByUser,
+	},
+	advice: adviceGiveBack,
+	line:   func(f Finding) string { return f.Cap.line(&f) },
 }
 
 func readMemory(n *strictyaml.Node) snapshot.Memory {
@@ -274,7 +275,7 @@ func readMemory(n *strictyaml.Node) snapshot.Memory {
 	return m
 }
 
-// Caps calls yield for each cap that has a key of its own in the settings, until yield returns false.
+// Caps calls yield for each cap with a key of its own in the settings, until yield returns false.
 func (s *Settings) Caps(yield func(rule Rule, kind CapKind, limit int64) bool) {
 	for i := range rules {
 		if rules[i].limit == nil {

@@ -7,10 +7,9 @@
 //	}
 //	memory = next // if the cycle counts
 //
-// The packages that judge stand above it: judging (a judgement and its view of each host), caps, and rules, which has
-// Judge. All are pure: the same arguments give the same result, in the same order. They have no clock, do no I/O and
-// write no log. Carrying out an order on a machine is the work of enforce/local, and reading a policy from a file that
-// of enforce/policy.
+// The packages that judge are above it: judging (a judgement and its view of each host), caps, and rules, which has
+// Judge. All are pure: the same arguments give the same result, in the same order, without a clock, I/O or a log.
+// enforce/local carries out an order on a machine, and enforce/policy reads a policy from a file.
 //
 // What is unknown never leads to an action, only to a Note: a host without a snapshot, a process whose environment
 // could not be read, memory that the driver does not report.

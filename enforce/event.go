@@ -11,36 +11,25 @@ type EventKind string
 
 // The events of findings, hosts and limits, which Judge returns.
 const (
-	// EventNew is a finding that was not there in the last cycle.
-	EventNew EventKind = "new"
-	// EventChanged is a finding about which something else was decided than before.
-	EventChanged EventKind = "changed"
-	// EventDue is a finding that the plan acts on. It comes in each such cycle.
-	EventDue EventKind = "due"
-	// EventOver is a finding that is no longer there.
-	EventOver EventKind = "over"
-	// EventMore says that a host has Count more findings than those that events
-	// were about; they follow in the next cycles, as far as they can be remembered.
-	EventMore EventKind = "more"
-	// EventNotify says that the users of a finding are to be notified of it.
-	EventNotify EventKind = "notify"
-	// EventHostLost and EventHostBack are about a host that does not answer any
-	// more, or fails for another reason than before, and one that answers again.
-	EventHostLost EventKind = "host-lost"
+	EventNew     EventKind = "new"     // a finding that was not there in the last cycle
+	EventChanged EventKind = "changed" // a finding about which something else was decided than before
+	EventDue     EventKind = "due"     // a finding that the plan acts on, in each such cycle
+	EventOver    EventKind = "over"    // a finding that is no longer there
+	// EventMore says that a host has Count more findings than events were about. They follow in the next cycles, as far
+	// as they can be remembered.
+	EventMore     EventKind = "more"
+	EventNotify   EventKind = "notify"    // the users of a finding are to be notified of it
+	EventHostLost EventKind = "host-lost" // a host does not answer any more, or fails for another reason
 	EventHostBack EventKind = "host-back"
-	// EventHeld is about actions that a safety limit held back. It comes in each
-	// such cycle, since the administrator has to decide.
+	// EventHeld is about actions that a safety limit held back, in each such cycle: the administrator has to decide.
 	EventHeld EventKind = "held"
-	// EventNote is something that could not be judged, or that a host warned of.
-	EventNote EventKind = "note"
+	EventNote EventKind = "note" // something could not be judged, or a host warned of it
 )
 
 // The events of orders, which the controller adds.
 const (
-	// EventActing is about an order that is going to be sent.
-	EventActing EventKind = "acting"
-	// EventOutcome is what came of an order.
-	EventOutcome EventKind = "outcome"
+	EventActing  EventKind = "acting"  // it is going to be sent
+	EventOutcome EventKind = "outcome" // what came of it
 )
 
 // EventGuard is added by the controller: the order for the kernel guard of a host has changed, or what the guard does.
@@ -50,8 +39,8 @@ const EventGuard EventKind = "guard"
 type Event struct {
 	Kind EventKind
 	Host snapshot.Hostname
-	// Resumed says that it repeats, after a restart, what was known before: it is
-	// shown on the screen again, not recorded or sent again.
+	// Resumed says that it repeats, after a restart, what was known before: it is shown on the screen again, not
+	// recorded or sent again.
 	Resumed bool
 
 	ID       string   // of the finding
@@ -62,13 +51,12 @@ type Event struct {
 	Text     string
 	Err      error // why a host was lost, or an order failed
 
-	// Order is what EventActing and EventOutcome are about, Lines what the host
-	// printed, and Outcomes one for each item.
+	// Order is what EventActing and EventOutcome are about.
 	Order    *order.Order
 	Findings []Finding // because of which it is sent
-	Lines    []string
+	Lines    []string  // that the host printed
 	Warnings []string
-	Outcomes []order.Outcome
+	Outcomes []order.Outcome // one for each item
 }
 
 // Decision is what is done about a finding. The texts appear in JSON.

@@ -11,14 +11,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Finding is a violated rule, why it is violated, and what the plan does about
-// it. Fields that a rule has no use for are empty. String is 1.4.3's line.
+// Finding is a violated rule, why it is violated, and what the plan does about it. Fields that a rule has no use for are
+// empty. String is 1.4.3's line.
 type Finding struct {
 	// ID is the same for the same violation in every cycle and in the record.
-	ID   string `json:"id"`
-	Rule Rule   `json:"rule"`
-	// Host is missing when it is about several.
-	Host snapshot.Hostname `json:"host,omitempty"`
+	ID   string            `json:"id"`
+	Rule Rule              `json:"rule"`
+	Host snapshot.Hostname `json:"host,omitempty"` // missing when it is about several
 	PID  snapshot.PID      `json:"pid,omitempty"`
 	// EID is the environment; for non-env-processes the one that the process claims.
 	EID  snapshot.EnvID    `json:"eid,omitempty"`
@@ -28,17 +27,13 @@ type Finding struct {
 	UID     *snapshot.UID `json:"uid,omitempty"`
 	Command string        `json:"command,omitempty"` // as its owner wrote it: show people the line
 	// PrivateCommand replaces the command where /proc hides it. No text has it.
-	PrivateCommand string `json:"private_command,omitempty"`
-	Container      string `json:"container,omitempty"` // that the process runs in
-	// ContainerInfo is what root found out about it.
-	ContainerInfo *snapshot.ContainerInfo `json:"container_info,omitempty"`
-	// Instances are its MIG instances; missing for whole GPUs.
-	Instances []snapshot.GPUUUID `json:"mig,omitempty"`
+	PrivateCommand string                  `json:"private_command,omitempty"`
+	Container      string                  `json:"container,omitempty"`      // that the process runs in
+	ContainerInfo  *snapshot.ContainerInfo `json:"container_info,omitempty"` // what root found out about it
+	Instances      []snapshot.GPUUUID      `json:"mig,omitempty"`            // its MIG instances; missing for whole GPUs
 	// Devices are not attached (env-devices), or over its capacity (env-memory).
-	Devices []snapshot.DeviceIndex `json:"devices,omitempty"`
-
-	// Unreadable is why root can't read its environment.
-	Unreadable *snapshot.Unreadable `json:"unreadable,omitempty"`
+	Devices    []snapshot.DeviceIndex `json:"devices,omitempty"`
+	Unreadable *snapshot.Unreadable   `json:"unreadable,omitempty"` // why root can't read its environment
 
 	Memory    *MemoryExcess       `json:"memory,omitempty"`  // of env-memory and max-memory-per-user
 	Count     *CountExcess        `json:"count,omitempty"`   // of the caps
@@ -49,9 +44,8 @@ type Finding struct {
 	For   time.Duration `json:"for_ns,omitempty"`
 	Limit time.Duration `json:"limit_ns,omitempty"` // how long it may
 	// BelowPower is the percentage of its power limit under which a GPU drew, if it is idle by that alone.
-	BelowPower int `json:"below_power,omitempty"`
-	// Warn is that of a finding of idle.
-	Warn Warn `json:"-"`
+	BelowPower int  `json:"below_power,omitempty"`
+	Warn       Warn `json:"-"` // for idle
 
 	Since   time.Time `json:"since"`             // seen without a break
 	Cycles  int       `json:"cycles"`            // that saw it since
@@ -60,13 +54,10 @@ type Finding struct {
 	Waits   string    `json:"waits,omitempty"`   // what else than time it waits for
 	// Deferred says that it is due, and waits for another look or for the next tick. Nothing new is said about it.
 	Deferred bool `json:"-"`
-	// Held says that it waits for a safety limit, which holds back all that would be done because of it.
-	Held bool `json:"-"`
-	// HostsMissing is how many hosts did not answer.
-	HostsMissing int `json:"hosts_missing,omitempty"`
-	// Stuck are processes that could not be ended before.
-	Stuck []StuckProcess `json:"stuck,omitempty"`
-
+	// Held says that a safety limit holds back all that would be done because of it.
+	Held         bool           `json:"-"`
+	HostsMissing int            `json:"hosts_missing,omitempty"` // how many hosts did not answer
+	Stuck        []StuckProcess `json:"stuck,omitempty"`         // processes that could not be ended before
 	// UnderWay is how many of its processes and GPUs an order that still runs is about.
 	UnderWay int `json:"under_way,omitempty"`
 
@@ -114,7 +105,7 @@ type DeviceRef struct {
 	EID   snapshot.EnvID       `json:"eid"`
 }
 
-// Line is String followed by the user and the command of the process, as far as they are known.
+// Line is String with the user and the command of the process, as far as known.
 func (f Finding) Line() string {
 	if known := f.Rule.of(); known != nil && (known.limit != nil || f.Cap != nil || f.Booking != nil) {
 		return f.String() // it names the user already
@@ -169,7 +160,6 @@ func (f *Finding) Advice(find FindEnvironment) string {
 	return Advice(losses, f.Count != nil && f.Count.Hosts > 1)
 }
 
-// ends says when something ends that is warned so.
 func (w Warn) ends() string {
 	switch {
 	case w.Cycles > 0:
@@ -187,7 +177,7 @@ func (c CountExcess) where() string {
 	return fmt.Sprintf(" on %d hosts", c.Hosts)
 }
 
-// Affects is the host that a finding is about or, for one about a user, the first host on which something ends because
+// Affects is the host that a finding is about or, for one about a user, the first one on which something ends because
 // of it. What one host makes up must not use up the events of others.
 func (f *Finding) Affects() snapshot.Hostname {
 	switch {
@@ -205,16 +195,15 @@ type Loss struct {
 	PID   snapshot.PID // of a process; 0 for a device
 	EID   snapshot.EnvID
 	Index snapshot.DeviceIndex
-	// Name is that of the environment; empty for none. Run says that it ends with its command: it has no shell.
-	Name string
-	Run  bool
+	Name  string // of the environment; empty for none
+	Run   bool   // the environment ends with its command: it has no shell
 }
 
 // maxAdvised is how many commands Advice names: a message is short.
 const maxAdvised = 4
 
-// Advice names the commands that give back what a user would lose. genv detach alone detaches all, also what the user
-// may keep. A process that goes on using a detached device breaks the rules and counts, too.
+// Advice names the commands that give back what a user would lose. genv detach alone would detach all, also what the
+// user may keep. A process that goes on using a detached device breaks the rules and counts, too.
 func Advice(losses []Loss, severalHosts bool) string {
 	type place struct {
 		how, where string

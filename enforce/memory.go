@@ -11,21 +11,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Memory is what Judge knows of earlier cycles. It is a value: Judge takes one and
-// returns the next, and changes neither. The zero Memory knows nothing. As JSON it
-// can be kept on disk, so that a restart continues where the last run stopped.
-//
-// If a memory is lost, times start again: actions come later, never sooner.
+// Memory is what Judge knows of earlier cycles. It is a value: Judge takes one and returns the next, and changes
+// neither. The zero Memory knows nothing. As JSON it is kept on disk for a restart. If one is lost, times start again:
+// actions come later, never sooner.
 type Memory struct {
-	// Time is when the last cycle was judged.
-	Time time.Time `json:"time"`
-	// Round is the number of the last round from which a snapshot was judged.
-	Round int `json:"round,omitempty"`
-	// Findings are the findings that events reported, by their IDs.
+	Time  time.Time `json:"time"`            // when the last cycle was judged
+	Round int       `json:"round,omitempty"` // the last one from which a snapshot was judged
+	// Findings are those that events reported, by their IDs.
 	Findings map[string]KnownFinding `json:"findings,omitempty"`
 	// Present says since when each thing has been there without a break, by the keys of judging.CheckDue.
 	Present map[string]Presence `json:"present,omitempty"`
-	// Uses says since when people have had their GPUs, by UseKey.
+	// Uses says since when people have had their GPUs, by judging.UseKey.
 	Uses map[string]Use `json:"uses,omitempty"`
 	// Released are devices that were detached because they were idle, but that processes still use. The value is true
 	// until they compute again.
@@ -34,33 +30,29 @@ type Memory struct {
 	Hours map[string]Hours `json:"hours,omitempty"`
 	// TakenFor says which GPUs were taken lately for commands that wait, by account and ID.
 	TakenFor map[string]Taken `json:"taken_for,omitempty"`
-	// ExemptGPUs says which GPUs are exempt by an index of the policy.
+	// ExemptGPUs are the GPUs that are exempt by an index of the policy.
 	ExemptGPUs map[snapshot.Hostname][]ExemptGPU `json:"exempt_gpus,omitempty"`
-	// Stuck are processes that can't be ended, each with the reason. LeftAlone says until when a process gets no
-	// further SIGTERM. Such a process got SIGTERM or may have got it, or its host refused to end it.
+	// Stuck are processes that can't be ended, with the reason. LeftAlone says until when a process gets no further
+	// SIGTERM: it got one or may have, or its host refused to end it.
 	Stuck     map[snapshot.ProcessKey]string    `json:"stuck,omitempty"`
 	LeftAlone map[snapshot.ProcessKey]time.Time `json:"left_alone,omitempty"`
 	// Seen says since when attachments and environments count, on hosts that don't report that.
-	Seen map[snapshot.AttachmentKey]Seen `json:"seen,omitempty"`
-	// Hosts says what is known of the hosts of the last cycle.
-	Hosts map[snapshot.Hostname]KnownHost `json:"hosts,omitempty"`
+	Seen  map[snapshot.AttachmentKey]Seen `json:"seen,omitempty"`
+	Hosts map[snapshot.Hostname]KnownHost `json:"hosts,omitempty"` // of the last cycle
 
-	// Notes are the notes of the last cycle.
-	Notes map[Note]bool `json:"-"`
-	// UnderWay are the orders that hosts still carry out. No second order is given for what they act on.
-	UnderWay []order.OfHost `json:"-"`
-	// Ended are the orders that ended after their hosts were last asked for a snapshot. That snapshot still shows the
-	// processes and attachments of these orders, so no second order is given for them either.
+	Notes    map[Note]bool  `json:"-"` // of the last cycle
+	UnderWay []order.OfHost `json:"-"` // by hosts, which get no second order for what these act on
+	// Ended are the orders that ended after their hosts were last asked for a snapshot. That snapshot still shows what
+	// they were about, so no second order is given for it either.
 	Ended []order.OfHost `json:"-"`
-	// Resumed says that it was read from disk: the next events include what was
-	// known before, so that a display starts complete.
+	// Resumed says that it was read from disk: the next events include what was known before, for a complete display.
 	Resumed bool `json:"-"`
 	// Interval counts the actions and messages since the last tick: the limits apply to their sum.
 	Interval safety.Interval `json:"-"`
 }
 
-// At returns the memory with its times corrected to the wall clock of now: each time stays as long ago as the monotonic
-// clock says. If the wall clock was set an hour forward, for example, all times become an hour later.
+// At returns the memory with its times corrected to the wall clock of now: each stays as long ago as the monotonic
+// clock says. If the wall clock was set an hour forward, all times become an hour later.
 func (m Memory) At(now time.Time) Memory {
 	return m.withTimes(func(t time.Time) time.Time { return now.Add(-now.Sub(t)) })
 }
@@ -113,12 +105,9 @@ const (
 
 // KnownHost is what is known of a host.
 type KnownHost struct {
-	// Answered reports whether the host ever answered.
-	Answered bool `json:"answered,omitempty"`
-	// Lost is the kind of error of a host that doesn't answer; empty if it does.
-	Lost string `json:"lost,omitempty"`
-	// LostAt is since when it doesn't answer; zero if it does.
-	LostAt time.Time `json:"lost_at,omitzero"`
+	Answered bool      `json:"answered,omitempty"` // ever
+	Lost     string    `json:"lost,omitempty"`     // the kind of its error; empty if it answers
+	LostAt   time.Time `json:"lost_at,omitzero"`   // since when it doesn't answer; zero if it does
 	// Looked is when the host was asked for the last snapshot that was judged, and Round its round.
 	Looked time.Time `json:"looked,omitzero"`
 	Round  int       `json:"round,omitempty"`
@@ -128,8 +117,8 @@ type KnownHost struct {
 	Acted time.Time `json:"-"`
 }
 
-// Presence says since when something has been there without a break. A gap shorter than an eighth of the warning is not
-// a break: with a warning of 8 hours, a user who is within a cap for only 50 minutes doesn't get a new warning.
+// Presence says since when something has been there without a break. A gap shorter than an eighth of the warning is no
+// break: with a warning of 8 hours, 50 minutes within a cap don't start a new warning.
 type Presence struct {
 	Since  time.Time `json:"since"`
 	Cycles int       `json:"cycles"` // rounds in which it was there, the last one included
@@ -137,14 +126,14 @@ type Presence struct {
 	// Gone is the first look without it, and Missed counts the rounds without it; both are zero while it is there.
 	Gone   time.Time `json:"gone,omitzero"`
 	Missed int       `json:"missed,omitempty"`
-	// Host is where it is. If it is on several hosts, Host is empty and On lists them.
+	// Host is where it is. If it is on several hosts, On lists them instead.
 	Host snapshot.Hostname   `json:"host,omitempty"`
 	On   []snapshot.Hostname `json:"on,omitempty"`
 	// AskedAgain is since when hosts are asked once more before a rule of the fleet acts; zero if they aren't.
 	AskedAgain time.Time `json:"-"`
 }
 
-// Next begins the memory of the cycle after m. hosts is how many hosts that cycle has.
+// Next begins the memory of the cycle after m, which has so many hosts.
 func (m Memory) Next(now time.Time, hosts int) Memory {
 	takenFor := copyOf(m.TakenFor)
 	maps.DeleteFunc(takenFor, func(_ string, t Taken) bool { return now.Sub(t.At) >= keepsTaken })
@@ -183,7 +172,7 @@ func (p Presence) Due(warn Warn, now time.Time) (bool, time.Time) {
 	return (warn.Cycles == 0 || p.Cycles > warn.Cycles) && !now.Before(at), at
 }
 
-// copyOf is a copy of a map that can be added to. mapped is such a copy with other values.
+// copyOf is a copy of a map that can be added to. mapped is one with other values.
 func copyOf[K comparable, V any](m map[K]V) map[K]V {
 	return mapped(m, func(v V) V { return v })
 }
@@ -198,18 +187,16 @@ func mapped[K comparable, V any](m map[K]V, to func(V) V) map[K]V {
 
 // Use says since when a person has had a GPU, in any environments and processes. A time is zero while it doesn't apply.
 type Use struct {
-	// Attached is since when it is attached, and Detached since when it is not.
-	Attached time.Time `json:"attached,omitzero"`
-	Detached time.Time `json:"detached,omitzero"`
-	// Idle is since when it is unused or computes little, and LowPower since when it is unused or draws little power.
-	Idle     time.Time `json:"idle,omitzero"`
-	LowPower time.Time `json:"low_power,omitzero"`
+	Attached time.Time `json:"attached,omitzero"`  // since when it is
+	Detached time.Time `json:"detached,omitzero"`  // since when it isn't attached
+	Idle     time.Time `json:"idle,omitzero"`      // since when it is unused or computes little
+	LowPower time.Time `json:"low_power,omitzero"` // since when it is unused or draws little power
 	// Gone is since when the person doesn't have the GPU. If that lasts less than Break, the other times go on.
 	Gone  time.Time     `json:"gone,omitzero"`
 	Break time.Duration `json:"break_ns,omitempty"`
 }
 
-// IdleFor is for how long the GPU has been idle; negative if it isn't idle.
+// IdleFor is how long the GPU has been idle; negative if it isn't.
 func (u Use) IdleFor(at time.Time) time.Duration {
 	lasted := time.Duration(-1)
 	for _, since := range []time.Time{u.Idle, u.LowPower} {
@@ -220,7 +207,7 @@ func (u Use) IdleFor(at time.Time) time.Duration {
 	return lasted
 }
 
-// Seen says since when an attachment or environment counts on a host without a note of that, as with genv 1.4.3.
+// Seen says since when an attachment or environment counts on a host that doesn't note that, as with genv 1.4.3.
 type Seen struct {
 	Written snapshot.Date `json:"written"`
 	Since   time.Time     `json:"since"`
@@ -239,22 +226,22 @@ type Taken struct {
 	GPUs []snapshot.DeviceIndex `json:"gpus"`
 }
 
-// keepsTaken is for how long nothing more is taken for a wait after GPUs were taken for it. In this time the GPUs
-// become free, and then the host keeps them for the wait for a minute.
+// keepsTaken is for how long nothing more is taken for a wait after GPUs were taken for it: they become free, and then
+// the host keeps them for the wait for a minute.
 const keepsTaken = 2 * time.Minute
 
-// ExemptGPU is a GPU that a policy exempts by its index on a host. An index can move to another GPU. So the entry means
-// the GPU that had the index at the first good look after the entry appeared.
+// ExemptGPU is a GPU that a policy exempts by its index on a host. An index can move, so the entry means the GPU that
+// had it at the first good look after the entry appeared.
 type ExemptGPU struct {
 	Index snapshot.DeviceIndex `json:"index"`
 	Entry string               `json:"entry"` // as the policy has it
 	UUID  snapshot.GPUUUID     `json:"uuid,omitempty"`
 }
 
-// Learn returns the memory with the outcomes of an order. A process that survived SIGKILL hangs in the kernel: it stays
-// in the findings, and no further attempt is made while it exists. A process that survived SIGTERM alone may be saving
-// its work: it is tried again after againAfter, as is a process that its host refused to end. If an outcome is unknown,
-// what Begin noted stays. The host is asked for a new snapshot before anything else is done there.
+// Learn returns the memory with the outcomes of an order. A process that survived SIGKILL hangs in the kernel: no
+// further attempt is made while it exists. One that survived SIGTERM alone may be saving its work: it is tried again
+// after againAfter, as is one that its host refused to end. If an outcome is unknown, what Begin noted stays. The host
+// is asked for a new snapshot before anything else is done there.
 func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time) Memory {
 	m.Hosts = copyOf(m.Hosts)
 	host := m.Hosts[sent.Host]
@@ -289,8 +276,8 @@ func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time
 }
 
 // Begin returns the memory with an order that is about to be sent. It leaves the order's processes alone until their
-// grace is over, so that they get no second SIGTERM if the connection or the controller dies: many programs end at once
-// at a second SIGTERM, even while they save their work.
+// grace is over, in case the connection or the controller dies: many programs end at once at a second SIGTERM, even
+// while they save their work.
 func (m Memory) Begin(o order.OfHost, now time.Time) Memory {
 	m.UnderWay = append(slices.Clone(m.UnderWay), o)
 	m.LeftAlone = copyOf(m.LeftAlone)
@@ -303,7 +290,7 @@ func (m Memory) Begin(o order.OfHost, now time.Time) Memory {
 	return m
 }
 
-// End returns the memory after the order with this ID has ended: the order moves from UnderWay to Ended.
+// End returns the memory after the order with this ID has ended: it moves from UnderWay to Ended.
 func (m Memory) End(id string) Memory {
 	m.Ended = slices.Clone(m.Ended)
 	m.UnderWay = slices.DeleteFunc(slices.Clone(m.UnderWay), func(o order.OfHost) bool {
@@ -315,8 +302,8 @@ func (m Memory) End(id string) Memory {
 	return m
 }
 
-// WarnAgain returns the memory in which the users of the findings with these IDs count as not yet warned. Users who
-// were notified of an action are not notified again.
+// WarnAgain returns the memory in which the users of these findings count as not yet warned, except those who were
+// notified of an action.
 func (m Memory) WarnAgain(ids []string) Memory {
 	if len(ids) == 0 {
 		return m
@@ -331,6 +318,6 @@ func (m Memory) WarnAgain(ids []string) Memory {
 	return m
 }
 
-// againAfter is how long a process is left alone after it survived SIGTERM, or after its host refused to end it. The
-// outcome comes shortly after a tick, so a full minute would end just after the tick one minute later, and miss it.
+// againAfter is how long a process is left alone after it survived SIGTERM, or its host refused to end it. The outcome
+// comes shortly after a tick, so a full minute would just miss the tick one minute later.
 const againAfter = time.Minute - 500*time.Millisecond

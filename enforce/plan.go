@@ -11,40 +11,35 @@ import (
 // FreshFor is how old a look may be on which something is done.
 const FreshFor = 2 * time.Second
 
-// MaxOrdersUnderWay is how many orders a host may be carrying out: one that never
-// answers must not take up the controller's memory. Hosts take no more themselves.
+// MaxOrdersUnderWay is how many orders a host may be carrying out: one that never answers must not take up the
+// controller's memory. Hosts take no more themselves.
 const MaxOrdersUnderWay = 16
 
 // Plan is what was concluded.
 type Plan struct {
 	Findings []Finding
-	// Orders are for the hosts that have something to do, in the cluster's order.
-	Orders []order.OfHost
-	// Notes say what could not be judged, and why nothing is done about it.
-	Notes []Note
-	// HeldUsers are those whose actions on a host the safety limits held back; in HeldHosts are
-	// those against unknown users there. They are not in Orders.
+	Orders   []order.OfHost // of the hosts that have something to do, in the cluster's order
+	Notes    []Note         // what could not be judged, and why nothing is done about it
+	// HeldUsers are those whose actions on a host the safety limits held back; in HeldHosts are those against unknown
+	// users there. They are not in Orders.
 	HeldUsers []safety.Held
 	HeldHosts []safety.Held
 	// Ask are hosts to ask at once, sorted: something is due there by a look that is too old to act on.
-	Ask []snapshot.Hostname
-	// ExemptDevices are those that are exempt, by host.
+	Ask           []snapshot.Hostname
 	ExemptDevices map[snapshot.Hostname][]snapshot.DeviceIndex
-	// Uncounted are processes outside of environments, and their people, whom the policy's caps and idle don't see.
-	Uncounted Uncounted
+	Uncounted     Uncounted
 	// ForWaits is what commands that wait get by caps that hold as far as others wait, or could have.
-	ForWaits []ForWait
-	// Counts is what the caps count; nil before anything was judged.
-	Counts Counts
-	// TellUsers has the users of findings notified on their terminals.
-	TellUsers bool
+	ForWaits  []ForWait
+	Counts    Counts // nil before anything was judged
+	TellUsers bool   // on their terminals
 }
 
-// Uncounted is how many processes of how many people don't count for caps; see non-env-processes: count.
+// Uncounted is how many processes outside of environments, of how many people, the policy's caps and idle don't see:
+// see non-env-processes: count.
 type Uncounted struct{ Processes, People int }
 
-// Counts is what the caps of a plan count, person by person: all that counts still after what the plan does. It is not
-// safe for concurrent use.
+// Counts is what the caps count, person by person: all that counts still after what the plan does. It is not safe for
+// concurrent use.
 type Counts interface {
 	// On and Explain are Plan.CapsOf and Plan.ExplainCaps.
 	On(host snapshot.Hostname, user snapshot.Username) []CapCount
@@ -80,7 +75,7 @@ type Note struct {
 type ForWait struct {
 	Host snapshot.Hostname
 	ID   string
-	// GPUs become free for it, or are: they are kept for it alone once they are. Empty if nothing is taken for it.
+	// GPUs are free for it, or will be, and are kept for it alone then. Empty if nothing is taken for it.
 	GPUs []snapshot.DeviceIndex
 	// Possible is how many GPUs it could have there, if that is fewer than it waits for.
 	Possible int
@@ -89,7 +84,7 @@ type ForWait struct {
 // CapCount is what a cap counts for a person, or for those who share it, and what it allows them.
 type CapCount struct {
 	CapExcess // Where and Why are empty
-	// Here is what counts on the host, and Elsewhere on others, the oldest look at which was at Seen.
+	// Here is what counts on the host, and Elsewhere on others, of which the oldest look was at Seen.
 	Here, Elsewhere int64
 	Seen            time.Time
 	Hosts           []snapshot.Hostname // others with most of it, at most maxCountHosts

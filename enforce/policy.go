@@ -11,7 +11,7 @@ import (
 // Policy says which rules apply, to whom, where and when. Its answers depend on the arguments alone, and several
 // goroutines may ask it at once. Package enforce/policy reads one from a file.
 type Policy interface {
-	// Settings is what applies to a query. The answers to several queries may share it, so it is not to be changed.
+	// Settings is what applies to a query. Several answers may share it, so it is not to be changed.
 	Settings(Query) *Settings
 	// Exempt reports whether no rule may touch a subject, and why.
 	Exempt(Subject) (reason string, exempt bool)
@@ -26,7 +26,6 @@ type Policy interface {
 	Account(snapshot.Username) snapshot.Username
 	// Names reports whether an override or a cap names an account: it counts for caps even if it is one of the system.
 	Names(snapshot.Username) bool
-	// Fleet is what applies to the fleet as a whole.
 	Fleet() Fleet
 }
 
@@ -42,8 +41,8 @@ type Query struct {
 // DefaultMaxAge is Settings.MaxAge where no policy says it.
 const DefaultMaxAge = time.Minute
 
-// Warn is how long a finding has to be present before it is acted on: for a number
-// of cycles and for a time, whichever is longer. The zero Warn acts at once.
+// Warn is how long a finding has to be present before it is acted on: for a number of cycles and for a time, whichever
+// is longer. The zero Warn acts at once.
 type Warn struct {
 	Cycles int
 	For    time.Duration
@@ -51,21 +50,18 @@ type Warn struct {
 
 // Fleet is what applies to the fleet as a whole.
 type Fleet struct {
-	// PauseCaps has the caps wait while a host did not answer. Otherwise that
-	// host's devices do not count, so that too few devices count, never too many.
-	PauseCaps bool
-	Limits    safety.Limits
-	// Interval is the time between two looks at a host; 0 for a single cycle.
-	Interval time.Duration
-	// TellUsers has users notified of what is wrong: on terminals, by mail or both.
-	TellUsers bool
-	Contact   string // whom users ask about the policy; empty for none
-	// Unprotected are names of daemons that may be ended although their host protects them.
-	Unprotected []string
+	// PauseCaps has the caps wait while a host did not answer. Otherwise that host's devices do not count, so that too
+	// few devices count, never too many.
+	PauseCaps   bool
+	Limits      safety.Limits
+	Interval    time.Duration // between two looks at a host; 0 for a single cycle
+	TellUsers   bool          // of what is wrong: on terminals, by mail or both
+	Contact     string        // whom users ask about the policy; empty for none
+	Unprotected []string      // names of daemons that may be ended although their host protects them
 }
 
-// Subject is what a policy may exempt: a process, an environment or a device on a host, or a user. What a subject does
-// not have, or what is unknown, is empty or nil. User is set only where the question is about a user's caps.
+// Subject is what a policy may exempt: a process, an environment or a device on a host, or a user. What it does not
+// have, or what is unknown, is empty or nil. User is set only if the question is about a user's caps.
 type Subject struct {
 	Host        snapshot.Hostname
 	User        snapshot.Username
@@ -74,7 +70,7 @@ type Subject struct {
 	Process     *snapshot.Process
 }
 
-// Protects reports whether no rule applies to a process: its host would refuse to end it, cycle after cycle.
+// Protects reports whether no rule applies to a process: its host would refuse to end it in every cycle.
 func (f *Fleet) Protects(p *snapshot.Process) bool {
 	return p.Protected != "" && !slices.Contains(f.Unprotected, p.Protected)
 }

@@ -19,8 +19,7 @@ var envMemoryRule = rule{
 		ByHost,
 	},
 	advice: "Use less memory on that GPU, or raise the environment's capacity in its shell, if the GPU has enough " +
-		"free memory: " +
-		"genv config gpu-memory AMOUNT.",
+		"free memory: genv config gpu-memory AMOUNT.",
 	adviceRun: "Use less memory on that GPU, or start it again with more: genv run --gpu-memory AMOUNT.",
 	line: func(f Finding) string {
 		return fmt.Sprintf("Environment %s is using %s on device %s which is %s over its capacity of %s",
@@ -37,7 +36,7 @@ const adviceLowPower = "Save your work, and end what doesn't compute: a GPU that
 
 const adviceIdleEnds = "Save your work, and end what computes nothing. What computes on the GPU before that may stay."
 
-// adviceIdleEnded is for whoever lost a process.
+// adviceIdleEnded is for people who lost a process.
 const adviceIdleEnded = "Start it again when it computes: what keeps a GPU without computing is ended."
 
 const adviceIdle = "Your processes stay until somebody else is given it, or until they compute there: then they end " +
@@ -67,21 +66,16 @@ var idleRule = rule{
 	},
 }
 
-// Idle says when a person's device counts as idle: when they don't use it, or it computes little or draws little
-// power in every measurement.
+// Idle says when a person's device counts as idle: it is unused, or computes little or draws little power in every
+// measurement.
 type Idle struct {
-	// After is for how long nothing must have used it, without a break.
-	After time.Duration
-	// Below is the utilization in per cent under which a device counts as idle
-	// although processes use it; 0 for only devices without a process.
-	Below int
-	// BelowPower is the power, in per cent of the device's limit, under which it counts as idle although processes use
-	// it; 0 for however little it draws.
-	BelowPower int
-	// End also ends the processes of which all devices are idle.
-	End bool
-	// Warn is the warning of its findings; nil for that of all rules.
-	Warn *Warn
+	After time.Duration // for how long, without a break
+	// Below is the utilization in per cent under which a device counts as idle although processes use it; 0 for only
+	// devices without a process. BelowPower is the same for the power, in per cent of the device's limit; 0 for however
+	// little it draws.
+	Below, BelowPower int
+	End               bool  // also ends the processes of which all devices are idle
+	Warn              *Warn // of its findings; nil for that of all rules
 }
 
 func readIdle(n *strictyaml.Node) Idle {

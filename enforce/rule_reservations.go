@@ -28,12 +28,10 @@ var reservationsRule = rule{
 
 // BookingTrouble is what is wrong with a reservation. Its owner is told.
 type BookingTrouble struct {
-	ID   string `json:"id"`
-	Kind string `json:"kind"` // too-many or too-few-gpus
-	// Text begins with "reservation".
-	Text string `json:"text"`
-	// Follows is what that means for the owner.
-	Follows string `json:"follows"`
+	ID      string `json:"id"`
+	Kind    string `json:"kind"`    // too-many or too-few-gpus
+	Text    string `json:"text"`    // begins with "reservation"
+	Follows string `json:"follows"` // what that means for the owner
 }
 
 const (
@@ -41,7 +39,6 @@ const (
 	TooFewGPUs    = "too-few-gpus"
 )
 
-// advice is what the owner may do about it.
 func (t *BookingTrouble) advice() string {
 	if t.Kind == TooFewGPUs {
 		return "Use another host for what it lacks, or cancel it: genv reserve --cancel " + t.ID

@@ -13,11 +13,10 @@ type Rule string
 
 // rule is all that there is to know of a rule. A new one has its value in Settings, and is in rules.
 type rule struct {
-	// Setting switches it on; its Key is the rule's name. What it may differ by says whom and what can be exempted.
+	// Setting switches it on; its Key is the rule's name, and its Scope says whom and what can be exempted.
 	Setting
-	advice string // to the user of a finding, in a sentence or two
-	// adviceRun is to people who used `genv run`, where that differs: the environment has no shell.
-	adviceRun string
+	advice    string                 // to the user of a finding, in a sentence or two
+	adviceRun string                 // the same after genv run, where that differs: there is no shell
 	line      func(Finding) string   // the finding in plain English
 	limit     func(*Settings) *int64 // of a cap; nil for a user without one
 	counts    CapKind                // what the cap counts
@@ -42,17 +41,12 @@ func RuleNames() []string {
 	return names
 }
 
-// of is what there is to know of a rule; nil if there is no such rule.
+// of is what there is to know of a rule; nil for an unknown one.
 func (r Rule) of() *rule {
-	for i := range rules {
-		if rules[i].Key == string(r) {
-			return &rules[i]
-		}
-	}
-	return nil
+	return snapshot.Find(rules, func(known *rule) bool { return known.Key == string(r) })
 }
 
-// Setting is that of the rule; false if there is no such rule.
+// Setting is that of the rule; false for an unknown one.
 func (r Rule) Setting() (Setting, bool) {
 	if known := r.of(); known != nil {
 		return known.Setting, true
@@ -62,14 +56,10 @@ func (r Rule) Setting() (Setting, bool) {
 
 // Advice is what the user of a finding of this rule should do, in a sentence or two.
 func (r Rule) Advice() string {
-	const other = "Ask your administrator."
-	if known := r.of(); known != nil {
-		return cmp.Or(known.advice, other)
-	}
-	return other
+	return cmp.Or(cmp.Or(r.of(), &rule{}).advice, "Ask your administrator.")
 }
 
-// AdviceAfter is Advice for whoever lost a process, in an environment or in none.
+// AdviceAfter is Advice for people who lost a process, in an environment or in none.
 func (r Rule) AdviceAfter(eid snapshot.EnvID) string {
 	advice := r.Advice()
 	switch {
@@ -81,7 +71,7 @@ func (r Rule) AdviceAfter(eid snapshot.EnvID) string {
 	return advice
 }
 
-// RuleOf is the rule of a finding, with which its ID begins; empty for an ID that is not of a finding.
+// RuleOf is the rule of a finding, with which its ID begins; empty for another ID.
 func RuleOf(id string) Rule {
 	name, _, _ := strings.Cut(id, "/")
 	if Rule(name).of() == nil {

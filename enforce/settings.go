@@ -3,8 +3,6 @@ package enforce
 import (
 	"fmt"
 	"maps"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/guard"
@@ -16,22 +14,14 @@ import (
 
 // Settings are what may differ by host, user and time. The zero Settings enforce nothing.
 type Settings struct {
-	// NonEnvProcesses terminates processes that are in no environment that is registered on their host.
-	NonEnvProcesses bool
-	// CountOutside has processes in no environment count for the people who run them, as what is attached does.
-	CountOutside bool
-	// EnvDevices terminates processes that use a device to which their environment is not attached.
-	EnvDevices bool
-	// EnvMemory terminates processes until their environment is within its memory capacity again, device by device.
-	EnvMemory bool
-	// EndUnreadable terminates processes of which the user has made unreadable what root judges them by.
-	EndUnreadable bool
-	// MaxProcessAge terminates processes that started longer ago; 0 for never.
-	MaxProcessAge time.Duration
-	// Idle detaches devices that are not used; nil for never.
-	Idle *Idle
-	// MaxDuration detaches what was attached longer ago; 0 for never.
-	MaxDuration time.Duration
+	NonEnvProcesses bool          // terminates processes in no environment that is registered on their host
+	CountOutside    bool          // counts processes in no environment for their users, like what is attached
+	EnvDevices      bool          // terminates processes that use a device to which their environment isn't attached
+	EnvMemory       bool          // terminates processes until their environment is within its memory capacity, by device
+	EndUnreadable   bool          // terminates processes whose user made unreadable what root judges them by
+	MaxProcessAge   time.Duration // terminates processes that started longer ago; 0 for never
+	Idle            *Idle         // detaches devices that are not used; nil for never
+	MaxDuration     time.Duration // detaches what was attached longer ago; 0 for never
 	// The caps of a user on all hosts together; nil for none.
 	MaxDevices *int
 	MaxMemory  *snapshot.Memory // of the devices that are attached
@@ -39,25 +29,21 @@ type Settings struct {
 	// IgnoreReservations is for people who are exempt from that rule: nothing is taken for reservations of others.
 	IgnoreReservations bool
 
-	// SudoUsers admits processes of other users to an environment if they descend
-	// from a process that is registered in it, as with sudo -u.
+	// SudoUsers admits other users' processes to an environment if they descend from one of it, as with sudo -u.
 	SudoUsers bool
-	// UnknownOutside counts processes that overwrote their environ as outside
-	// every environment, unless an ancestor's environment is known.
-	UnknownOutside bool
-	// LeaveContainers leaves processes in containers of root's runtimes alone.
-	LeaveContainers bool
-	// JudgeGraphics judges the processes of a desktop like others.
-	JudgeGraphics bool
+	// UnknownOutside counts processes that overwrote their environ as outside every environment, unless an ancestor's
+	// environment is known.
+	UnknownOutside  bool
+	LeaveContainers bool // leaves processes in containers of root's runtimes alone
+	JudgeGraphics   bool // judges the processes of a desktop like others
 
-	// Warn is how long a finding has to be present before anything is done, and RuleWarns
-	// that of rules for which it is another one. Idle has its own.
+	// Warn is how long a finding has to be present before anything is done; RuleWarns is that of single rules. Idle has
+	// its own.
 	Warn      Warn
 	RuleWarns map[Rule]Warn
-	// Grace is how long a process has to end after SIGTERM; Kill has SIGKILL follow then.
-	Grace time.Duration
-	Kill  bool
-	Guard guard.PolicySetting // the kernel guard of a host
+	Grace     time.Duration       // for a process to end after SIGTERM
+	Kill      bool                // SIGKILL follows then
+	Guard     guard.PolicySetting // the kernel guard of a host
 	// MaxAge is how old an answer of the driver may be where none comes in time; 0 for never.
 	MaxAge time.Duration
 }
@@ -96,10 +82,10 @@ type Setting struct {
 	Scope Scope
 }
 
-// Scope is what a setting may differ by; every setting may differ by time.
+// Scope is what a setting may differ by; all may differ by time.
 type Scope int
 
-// The parts of a Scope. A setting that doesn't differ by host counts on all hosts together.
+// The parts of a Scope. Without ByHost a setting counts on all hosts together.
 const (
 	ByHost Scope = 1 << iota
 	ByUser
@@ -119,10 +105,10 @@ func Keys() []Setting {
 	return append(list, modifiers...)
 }
 
-// WarnOfRule is what the key of a rule's own warning begins with; the rule follows.
+// WarnOfRule and a rule are the key of its own warning.
 const WarnOfRule = "warn.rules."
 
-// RuleWarns are the settings of rules' own warnings. A policy has them in warn, and that of idle in idle.
+// RuleWarns are the settings of rules' own warnings, which a policy has in warn. That of idle is in idle.
 func RuleWarns() []Setting {
 	var list []Setting
 	for i := range rules {
@@ -158,18 +144,6 @@ var modifiers = []Setting{
 		time.Hour), ByHost},
 }
 
-// newCap makes a setting that is how many of something a user may have.
-func newCap(key string, at func(*Settings) **int, example string) Setting {
-	read := func(n *strictyaml.Node) int {
-		if strings.HasPrefix(n.Scalar(), "-") {
-			n.Failf("a cap of %s is negative; write 0 or more, or false for no cap", n.Scalar())
-			return 0
-		}
-		return n.Int(0, maxCap)
-	}
-	return Setting{strictyaml.NewOptional(key, at, example, read, strconv.Itoa), ByUser}
-}
-
 func readGuard(n *strictyaml.Node) guard.Mode {
 	m, _ := guard.ParseMode(n.OneOf(guard.Modes()...)) // which says what is wrong
 	return m
@@ -178,7 +152,7 @@ func readGuard(n *strictyaml.Node) guard.Mode {
 var warnSetting = strictyaml.NewSetting("warn", func(s *Settings) *Warn { return &s.Warn }, "{for: 10m}", readWarnValue,
 	Warn.String)
 
-// newRuleWarn makes the setting of a rule's own warning. An unset one has no text.
+// newRuleWarn makes the setting of a rule's own warning, without a text if it is unset.
 func newRuleWarn(rule Rule) strictyaml.Setting[Settings] {
 	set := func(s *Settings, warn Warn) {
 		if s.RuleWarns = maps.Clone(s.RuleWarns); s.RuleWarns == nil { // others may share it
@@ -235,13 +209,13 @@ func (w Warn) String() string {
 	return fmt.Sprintf("{for: %s}", text.FormatDuration(w.For))
 }
 
-// Quarter is the part of a warning for which a person is warned at least who is named while it runs for others.
+// Quarter is how long a person is warned at least who is named while a warning runs for others.
 func (w Warn) Quarter() Warn {
 	return Warn{Cycles: (w.Cycles + 3) / 4, For: min(w.For, max(w.For/4, 5*time.Minute))}
 }
 
-// rules are all rules, in the order in which they are applied: each sees in the drafts of the
-// hosts' orders what ends because of those before it.
+// rules are all rules, in the order in which they are applied: each sees in the drafts of the hosts' orders what ends
+// because of those before it.
 var rules = []rule{
 	nonEnvProcessesRule, unreadableRule, envDevicesRule, processAgeRule,
 	envMemoryRule, // what ends because of the rules above frees memory

@@ -13,7 +13,7 @@ type Draft struct {
 
 	terminations map[snapshot.PID]*Termination
 	detachments  map[attachmentKey]*Detachment
-	// ending and detaching are what is not due yet, with the earliest time when it is.
+	// ending and detaching are not due yet, with the earliest time when they are.
 	ending    map[snapshot.PID]time.Time
 	detaching map[attachmentKey]time.Time
 }
@@ -114,7 +114,7 @@ func (d *Draft) Detach(device snapshot.DeviceIndex, env *snapshot.Environment, u
 	x.Because = append(x.Because, because)
 }
 
-// item is the one with a key, which is made if it is missing.
+// item is the one with a key, made if it is missing.
 func item[K comparable, V any](items *map[K]*V, key K, made func() V) *V {
 	if *items == nil {
 		*items = make(map[K]*V)

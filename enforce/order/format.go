@@ -14,13 +14,13 @@ const MaxBytes = 16 << 20
 
 const maxDevices = 1024 // one more than the highest device index that the codec of package snapshot reads
 
-// document143 names the keys of 1.4.3. It decodes an object by its exact set of keys: nothing may be added.
+// order143 has the keys of 1.4.3, which decodes an object by its exact set of keys: nothing may be added.
 type order143 struct {
 	Terminate json.RawMessage            `json:"terminate"` // {"processes": […]}; in our own format the list alone
 	Detach    map[string]json.RawMessage `json:"detach"`    // {"<device index>": {"envs": […]}}
 }
 
-// document is an order in the format of our own hosts and controllers. Keys may be added.
+// nativeOrder is an order in the format of our own hosts and controllers. Keys may be added.
 type nativeOrder struct {
 	order143
 	Outside []snapshot.PID `json:"outside"`           // of Terminate
@@ -35,7 +35,7 @@ type nativeOrder struct {
 
 // Encode143 writes an order as `genv usage execute` of 1.4.3 reads it: one line, without a newline, and without start
 // times, grace, SIGKILL, names or finding ids. Unknown environments or memory, which it can't express, are an error
-// (check Process.Expressible first).
+// (see Process.Expressible).
 func Encode143(o Order) ([]byte, error) {
 	processes := o.processes()
 	for i := range processes {
@@ -145,8 +145,7 @@ func DecodeNative(data []byte) (Order, error) {
 		}
 		t.Unattached = d.Unattached[t.Process.PID]
 		if d.Outside != nil {
-			is := outside[t.Process.PID]
-			t.InNoEnvironment = &is
+			t.InNoEnvironment = new(outside[t.Process.PID])
 		}
 	}
 	for i := range o.Detach {

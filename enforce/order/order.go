@@ -1,5 +1,5 @@
-// Package order has what one host is to do about findings (Order), what came of it (Outcome), and how controllers
-// send orders to hosts: in the format of genv 1.4.3, and in our own, which has all that is known of processes.
+// Package order has what one host is to do about findings (Order), what came of it (Outcome), and how controllers send
+// orders to hosts: in the format of genv 1.4.3, and in our own, which has all that is known of processes.
 //
 //	var d order.Draft // while rules are applied
 //	d.Terminate(process, findingID)
@@ -20,16 +20,16 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Order is what one host is to do: first every detachment, so that no process
-// starts again on a device that is being detached, then the terminations.
+// Order is what one host is to do: first every detachment, so that no process starts again on the device, then the
+// terminations.
 type Order struct {
 	Terminate []Termination // in ascending order of PID
 	Detach    []Detachment  // in order of device, then environment
 
 	Options
 
-	// GPUs are the UUIDs of the devices that it names, as far as they are known: an index that is another GPU by now is
-	// left alone. Not for 1.4.3.
+	// GPUs are the UUIDs of the devices that it names, as far as known: an index that is another GPU by now is left
+	// alone. Not for 1.4.3.
 	GPUs map[snapshot.DeviceIndex]snapshot.GPUUUID
 
 	ID string // what the controller's log calls it; empty for none
@@ -66,7 +66,7 @@ func (o *Options) Lasts() time.Duration {
 }
 
 // Termination names a process as it was judged: PID, start time, devices and environment. The host signals it only if
-// all of them are still the same.
+// all are still the same.
 type Termination struct {
 	Process snapshot.Process
 	Reasons
@@ -132,8 +132,8 @@ func (t Termination) KillLine() string { return "Killing " + t.object() }
 // Intention is the line of a dry run.
 func (t Termination) Intention() string { return "Would terminate " + t.object() }
 
-// Raw is String as 1.4.3 itself prints it: with the id that the process claims, as
-// its user wrote it. It is for comparing, not for showing.
+// Raw is String as 1.4.3 itself prints it: with the id that the process claims, as its user wrote it. It is for
+// comparing, not for showing.
 func (t Termination) Raw() string {
 	return "Terminating " + t.objectFrom(cmp.Or(string(t.Process.EID), snapshot.NoEnvironment))
 }
@@ -171,8 +171,8 @@ func (d Detachment) objectOf(show func(string) string) string {
 	return fmt.Sprintf("environment %s of user %s from device %s", show(string(e.EID)), show(user), d.Device)
 }
 
-// Outside reports whether the process ends because it is in no environment: the native format says it, and 1.4.3 ends
-// one without an id for nothing else.
+// Outside reports whether the process ends because it is in no environment. The native format says it; 1.4.3 ends one
+// without an id for nothing else.
 func (t *Termination) Outside() bool {
 	if t.InNoEnvironment != nil {
 		return *t.InNoEnvironment
@@ -211,8 +211,8 @@ const (
 	StatusDetached    OutcomeStatus = "detached"     // the attachment was removed
 	StatusNotAttached OutcomeStatus = "not-attached" // there was no such attachment any more
 	StatusFailed      OutcomeStatus = "failed"       // it was tried and the system refused (see the reason)
-	// StatusUnknown: the connection was lost while the order ran. It is never sent again; the next cycle judges a
-	// fresh snapshot.
+	// StatusUnknown: the connection was lost while the order ran. It is never sent again; the next cycle judges a fresh
+	// snapshot.
 	StatusUnknown OutcomeStatus = "unknown"
 )
 

@@ -40,7 +40,7 @@ type entry struct {
 	limit   enforce.CapLimit // what each of them may have
 }
 
-// selection is what one of the entries names, less what one of without does. Without entries it is all others.
+// selection is what one of the entries names, or all without entries, less what one of without does.
 type selection struct{ entries, without []entry }
 
 func (s *selection) has(name string) enforce.Membership {
@@ -76,7 +76,6 @@ func memberIf(is bool) enforce.Membership {
 	return enforce.NotMember
 }
 
-// all is what an empty selection is called.
 func (s *selection) text(all string) string {
 	words := func(list []entry) string {
 		var names []string
@@ -136,7 +135,7 @@ func (c *Cap) onHost(host snapshot.Hostname, labels map[string]string) bool {
 	return hasLabels(labels, c.labels) && c.hosts.has(string(host)) == enforce.Member
 }
 
-// MatchModel reports whether a glob matches the driver's name of a GPU; unknown names are matched by none.
+// MatchModel reports whether a glob matches the driver's name of a GPU. None matches an unknown name.
 func MatchModel(glob, model string) bool {
 	fold := func(name string) []rune { return []rune(strings.TrimPrefix(strings.ToLower(name), "nvidia ")) }
 	return model != "" && text.MatchGlob(fold(glob), fold(model))
@@ -180,7 +179,6 @@ func (f *File) Caps(at time.Time) (list []*enforce.Cap) {
 	return list
 }
 
-// period is the month or week in which hours count.
 func (c *Cap) period(now time.Time) (begin, end time.Time) {
 	year, month, day := now.In(c.zone).Date()
 	if c.every == "month" {
@@ -196,7 +194,7 @@ type reservation struct {
 	rule  snapshot.BookingRule
 }
 
-// Booking implements enforce.Policy: the first rule about the person is the one that counts.
+// Booking implements enforce.Policy: the first rule about the person counts.
 func (f *File) Booking(user snapshot.Username) (rule *snapshot.BookingRule, known bool) {
 	for i := range f.reservations {
 		r := f.reservations[i]
@@ -221,7 +219,6 @@ func (f *File) AskUnix(ask func(user, group string) (member, known bool)) {
 	}
 }
 
-// inUnixGroup says what is known now of whether a user is in a Unix group.
 func (f *File) inUnixGroup(user, group string) enforce.Membership {
 	if f.UnixGroups == nil {
 		return enforce.MembershipUnknown
@@ -241,7 +238,7 @@ func (f *File) UnixGroupNames() []string {
 }
 
 // UseHostGroups has caps know the hosts of the groups of the inventory, which is read only if a cap names one. Its
-// error is also that of groups that aren't there, each a *strictyaml.ParseError.
+// error is also that of missing groups, each a *strictyaml.ParseError.
 func (f *File) UseHostGroups(read func() (map[string][]string, error)) (err error) {
 	var unknown []error
 	for _, r := range f.References {
@@ -291,7 +288,6 @@ func (c *Cap) String() string {
 	return s
 }
 
-// gpus is the model and the labels of its GPUs, in words.
 func (c *Cap) gpus() (s string) {
 	if c.Model != "" {
 		s += " of model " + c.Model

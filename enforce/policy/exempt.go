@@ -26,7 +26,7 @@ type exemptions struct {
 	entries []exemptEntry
 }
 
-// exemptEntry says in words what of a subject it names; empty if it names something else.
+// exemptEntry says in words what of a subject it names; empty for something else.
 type exemptEntry struct {
 	from  Source
 	names func(enforce.Subject) string
@@ -89,7 +89,7 @@ func (e *exemptions) indices(host snapshot.Hostname) (list []enforce.ExemptGPU, 
 }
 
 // Aliases are the names that users have besides the one under which rules know them: an account of a directory can have
-// several, and so can a uid in /etc/passwd. A rule for one of them holds for all, since they are one user.
+// several, and so can a uid in /etc/passwd. A rule for one of them holds for all.
 type Aliases map[snapshot.Username]snapshot.Username
 
 // Name is the name under which rules know a user.
@@ -131,7 +131,6 @@ func (e *exemptions) add(n *strictyaml.Node, names func(enforce.Subject) string)
 	e.entries = append(e.entries, exemptEntry{exemptAt(n), names})
 }
 
-// named is what an entry names, if it does.
 func named[T ~string](is bool, kind string, name T) string {
 	if !is {
 		return ""
@@ -173,8 +172,8 @@ func (r *reader) owned(name *string, user *snapshot.Username) strictyaml.Keys {
 	}
 }
 
-// exemptEnvironment reads an owner and a name. A name alone is refused: any user could give it to an environment and
-// would be exempt. So would be a user who asks for an id on a host while it is free: that form does nothing any more.
+// exemptEnvironment reads an owner and a name. A name alone is refused: any user could give it to an environment. So
+// would be an id and a host, as any user may ask for an id while it is free: that form does nothing any more.
 func (r *reader) exemptEnvironment(n *strictyaml.Node) {
 	var name, host, eid string
 	var user snapshot.Username
@@ -240,8 +239,7 @@ func (e *exemptions) readContainer(n *strictyaml.Node) {
 	})
 }
 
-// readUnprotected reads names of daemons that are protected by default. Any other
-// name is refused: it has no effect, so it is a misspelling.
+// readUnprotected reads names of daemons that are protected by default. Another name would have no effect.
 func (r *reader) readUnprotected(n *strictyaml.Node) {
 	n.List(func(item *strictyaml.Node) {
 		r.file.OfFleet.Unprotected = append(r.file.OfFleet.Unprotected, item.OneOf(safety.Protected()...))
@@ -251,7 +249,7 @@ func (r *reader) readUnprotected(n *strictyaml.Node) {
 // exemptDevice reads host:index, both with ranges, or the UUID of a device.
 func (r *reader) exemptDevice(n *strictyaml.Node) {
 	e, written := &r.file.exemptions, n.Text()
-	if isUUID(written) {
+	if strings.HasPrefix(written, "GPU-") || strings.HasPrefix(written, "MIG-") {
 		e.uuids[snapshot.GPUUUID(written)] = exemptAt(n)
 		return
 	}
@@ -272,18 +270,12 @@ func (r *reader) exemptDevice(n *strictyaml.Node) {
 	e.devices = append(e.devices, exemptIndices{written, r.readHosts(n, written[:colon]), index, exemptAt(n)})
 }
 
-// isUUID says whether a device is named by its UUID.
-func isUUID(device string) bool {
-	return strings.HasPrefix(device, "GPU-") || strings.HasPrefix(device, "MIG-")
-}
-
-// readHosts is readPattern for the names of hosts.
 func (r *reader) readHosts(n *strictyaml.Node, pattern string) text.HostPattern {
 	r.refers(n, Reference{Kind: ToHost, Name: pattern})
 	return readPattern(n, pattern)
 }
 
-// readPattern parses a host pattern that is the whole written of n or a part of it.
+// readPattern parses a host pattern that is the text of n or a part of it.
 func readPattern(n *strictyaml.Node, pattern string) text.HostPattern {
 	if pattern == "" && n.IsText() {
 		n.Failf("there is something missing; write it as gpu-01, or gpu-01:0 for a GPU")

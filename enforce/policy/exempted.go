@@ -11,17 +11,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// exempting is a policy with exemptions. As in a policy file, a process belongs to the user
-// that the kernel reports, and an environment is not exempt by its owner, which is a claim;
-// but none of an exempt owner's attachments is idle for too long or attached for too long.
+// exempting is a policy with exemptions. As in a policy file, a process belongs to the user that the kernel reports,
+// and an environment is not exempt by its owner, which is a claim; but none of an exempt owner's attachments is idle or
+// attached for too long.
 type exempting struct {
 	enforce.Policy
 	at map[Who][]*Exemption // by host and user; one that is empty is any
-	// users is an exemption of some user from all rules, by host: a user without a known name may be that one.
+	// users is an exemption of some user from all rules, by host: a user of unknown name may be that one.
 	users map[snapshot.Hostname]*Exemption
 }
 
-// places are those of the exemptions that concern a user on a host.
+// places are the keys of the exemptions that concern a user on a host.
 func places(host snapshot.Hostname, user snapshot.Username) [3]Who {
 	return [3]Who{{Host: host}, {Host: host, User: user}, {User: user}}
 }
@@ -86,8 +86,7 @@ func (p exempting) Settings(q enforce.Query) *enforce.Settings {
 	return &s
 }
 
-// Caps implements enforce.Policy: who is exempt from a cap isn't one of its people, and it counts nothing on a host
-// that is.
+// Caps implements enforce.Policy: it isn't about people who are exempt from a cap, and counts nothing on exempt hosts.
 func (p exempting) Caps(at time.Time) []*enforce.Cap {
 	list := p.Policy.Caps(at)
 	for _, c := range list {
@@ -123,7 +122,7 @@ func (p exempting) usersOn(host snapshot.Hostname) (users []snapshot.Username) {
 }
 
 // turnOff turns off the rules from which somebody is exempt, in settings that concern the exemption. Rules that can't
-// differ by user are on for a host as a whole: a user's processes are exempt by themselves.
+// differ by user stay on: a user's processes are exempt by themselves.
 func (e *Exemption) turnOff(s *enforce.Settings) {
 	for _, rule := range enforce.Rules() {
 		setting, _ := rule.Setting()

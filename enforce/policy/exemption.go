@@ -17,11 +17,10 @@ import (
 
 // The most that an exemption may have.
 const (
-	MaxReason    = 200 // characters
-	MaxExemption = 30 * 24 * time.Hour
-	// MaxExemptions is how many exemptions there are at a time.
-	MaxExemptions = 1000
-	maxName       = 256 // bytes of a user, host or author
+	MaxReason     = 200 // characters
+	MaxExemption  = 30 * 24 * time.Hour
+	MaxExemptions = 1000 // at a time
+	maxName       = 256  // bytes of a user, host or author
 	maxLead       = 365 * 24 * time.Hour
 )
 
@@ -36,8 +35,8 @@ type Exemption struct {
 	Until time.Time `json:"until"`
 }
 
-// Who is who and what is exempt: a user, everywhere or on one host; a host; or a GPU of a
-// host. Each may be limited to a rule, except a GPU.
+// Who is who and what is exempt: a user, everywhere or on one host; a host; or a GPU of a host. Each but a GPU may be
+// limited to a rule.
 type Who struct {
 	// User is a name as hosts report it, or "uid 1004" for a user without one.
 	User   snapshot.Username     `json:"user,omitempty"`
@@ -203,10 +202,10 @@ func (w *Who) ID() string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// ExemptionList are the exemptions that there are, the oldest first. Its methods change no list: they return another.
+// ExemptionList are the exemptions that there are, the oldest first. Its methods return another list, and change none.
 type ExemptionList []Exemption
 
-// Add returns the list with an exemption; one of the same user, host, device and rule is replaced.
+// Add returns the list with an exemption, which replaces one of the same user, host, device and rule.
 func (l ExemptionList) Add(e Exemption) (ExemptionList, error) {
 	if err := e.Check(); err != nil {
 		return l, err
@@ -218,8 +217,7 @@ func (l ExemptionList) Add(e Exemption) (ExemptionList, error) {
 	return append(list, e), nil
 }
 
-// Remove returns the list without the exemption of a user, host, device and rule, and that
-// exemption; false if there is none.
+// Remove returns the list without the exemption of a user, host, device and rule, and that exemption; false for none.
 func (l ExemptionList) Remove(w Who) (ExemptionList, Exemption, bool) {
 	at := slices.IndexFunc(l, func(e Exemption) bool { return e.Same(&w) })
 	if at < 0 {
@@ -234,14 +232,14 @@ func (l ExemptionList) Expire(now time.Time) (left, expired ExemptionList) {
 		slices.DeleteFunc(slices.Clone(l), func(e Exemption) bool { return !e.ended(now) })
 }
 
-// ended reports whether an exemption doesn't hold any more. One that would last for longer
-// than any may doesn't hold either: the clock was set back. At rounds to a second.
+// ended reports whether an exemption doesn't hold any more. One that would last for longer than any may doesn't hold
+// either: the clock was set back. Times are rounded to a second.
 func (e *Exemption) ended(now time.Time) bool {
 	return !now.Before(e.Until) || e.Until.Sub(now) > MaxExemption+e.lead()+time.Second
 }
 
-// Follow returns the list with the UUIDs of exempt devices as their hosts show them, and the
-// indices that these GPUs have now. Which GPU an index is gets known once.
+// Follow returns the list with the UUIDs of exempt devices as their hosts show them, and the indices that these GPUs
+// have now. Which GPU an index is gets known once.
 func (l ExemptionList) Follow(cluster snapshot.Cluster) ExemptionList {
 	list := slices.Clone(l)
 	for i := range list {
@@ -261,8 +259,8 @@ func (l ExemptionList) Follow(cluster snapshot.Cluster) ExemptionList {
 	return list
 }
 
-// Move returns the list with all times changed: the ends by to, and the others with them. By itself each could come into
-// another order, as times of two clocks, or rounded ones.
+// Move returns the list with all times changed: the ends by to, and the others with them, so that they stay in order as
+// times of two clocks, or rounded ones.
 func (l ExemptionList) Move(to func(time.Time) time.Time) ExemptionList {
 	list := slices.Clone(l)
 	for i := range list {

@@ -22,35 +22,28 @@ import (
 type File struct {
 	// Accounts are the other names of users; Settings and Exempt take any.
 	Accounts Aliases
-	// Defaults apply where no override does. Settings that the file leaves out have the values of Default.
+	// Defaults apply where no override does. What the file leaves out is that of Default.
 	Defaults  Settings
 	overrides []Override
-	// Groups are the users of each group, with nested groups resolved.
-	Groups map[string][]string
-	// Schedules are the times that overrides may name.
-	Schedules map[string]*Schedule
-	// CapList are the caps of the list, in the order of the file.
-	CapList      []*Cap
+	Groups    map[string][]string  // the users of each group, with nested groups resolved
+	Schedules map[string]*Schedule // that overrides may name
+
+	CapList      []*Cap // in the order of the file
 	reservations []reservation
 	// UnixGroups is what is known now of who is in which Unix group; nil if nothing is.
 	UnixGroups func(user snapshot.Username, group string) enforce.Membership
-	// HostGroups are the hosts of the groups of the inventory.
-	HostGroups map[string][]string
+	HostGroups map[string][]string // of the inventory
 	exemptions exemptions
-	// OfFleet is what applies to the fleet as a whole; TellUsers is that of terminals alone.
-	OfFleet enforce.Fleet
-	// fleetFrom is where settings of OfFleet come from, by their keys.
-	fleetFrom map[string]Source
-	Hooks     []Hook
-	Mail      *Mail // nil for none
+	OfFleet    enforce.Fleet     // TellUsers is that of terminals alone
+	fleetFrom  map[string]Source // of settings of OfFleet, by their keys
+	Hooks      []Hook
+	Mail       *Mail // nil for none
 
-	// Ignored are the keys of the file that do nothing any more.
-	Ignored []Warning
-	// References are the users, hosts, labels and so on that the file names, in its order.
-	References []Reference
+	Ignored    []Warning   // the keys of the file that do nothing any more
+	References []Reference // in the order of the file
 
-	// Flags take precedence over the file, and UserFlags over Flags. Their Sources
-	// name the flag. Nothing here is changed once Settings was called.
+	// Flags take precedence over the file, and UserFlags over Flags. Their Sources name the flag. Nothing here is changed
+	// once Settings was called.
 	Flags     Settings
 	UserFlags map[snapshot.Username]Settings
 
@@ -78,7 +71,6 @@ var (
 	}
 )
 
-// maxLimit is the most that a limit can be.
 const maxLimit = 1_000_000
 
 // newLimit makes a limit of which 0 is off.
@@ -101,18 +93,16 @@ const (
 
 // Hook is a program or a URL that gets events, as JSON.
 type Hook struct {
-	// Command is a program with its arguments, which reads the JSON on stdin.
-	// Webhook is a URL to which it is posted. One of the two is set.
-	Command []string
-	Webhook string
-	Slack   bool // the URL is an incoming webhook of Slack or Mattermost, and gets a message for people
+	Command []string // a program with its arguments, which reads stdin
+	Webhook string   // a URL to which it is posted; one of the two is set
+	Slack   bool     // the URL is an incoming webhook of Slack or Mattermost, and gets a message for people
 	On      []Event
 	Timeout time.Duration // for each try
 	Retries int           // after the first try
 }
 
-// Default is the policy without a file and without flags: that of 1.4.3, with a
-// safety limit that is not reached in normal use.
+// Default is the policy without a file and without flags: that of 1.4.3, with a safety limit that is not reached in
+// normal use.
 func Default() *File {
 	builtIn := Source{By: "built in"}
 	f := &File{
@@ -131,7 +121,7 @@ func Default() *File {
 	return f
 }
 
-// Digest is the same for controllers with the same file and the same flags.
+// Digest is the same for controllers with the same file and flags.
 func (f *File) Digest() string {
 	var b strings.Builder
 	b.WriteString(f.text)

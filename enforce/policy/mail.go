@@ -30,11 +30,9 @@ const (
 // Mail says how users get mail.
 type Mail struct {
 	// Sendmail is a program such as /usr/sbin/sendmail, SMTP a server as host:port. One of the two is set.
-	Sendmail string
-	SMTP     string
-	TLS      TLS
-	// CAFile has the certificates of the authorities that the server's may come from; empty for those of the system.
-	CAFile string
+	Sendmail, SMTP string
+	TLS            TLS
+	CAFile         string // certificates of the authorities of the server's; empty for those of the system
 	// User logs in with the password in PasswordFile; empty for no login.
 	User, PasswordFile string
 
@@ -46,10 +44,8 @@ type Mail struct {
 	// Where mail to a user goes: Addresses first, then AddressTemplate.
 	Addresses       map[snapshot.Username]string
 	AddressTemplate *template.Template // nil for none
-	// OptOut are users who get no mail.
-	OptOut []string
-	// CopyTo are addresses that get a copy of each mail that a user was sent.
-	CopyTo []string
+	OptOut          []string           // users who get no mail
+	CopyTo          []string           // addresses that get a copy of each mail that a user was sent
 
 	PerUser int           // mails in a digest's time; what is beyond waits for its end
 	InAll   int           // mails an hour
@@ -65,8 +61,8 @@ func (m *Mail) OptedOut(user snapshot.Username) bool {
 // ErrNoAddress is why a user gets no mail.
 var ErrNoAddress = errors.New("no mail address is known for this user")
 
-// Address is where mail to a user goes. No address is made of a name that isn't a plain account name: hosts report
-// names, and a host may be hostile.
+// Address is where mail to a user goes. It is made of plain account names alone: hosts report names, and may be
+// hostile.
 func (m *Mail) Address(user snapshot.Username) (string, error) {
 	switch address, known := m.Addresses[m.accounts.Name(user)]; {
 	case known:
@@ -80,8 +76,8 @@ func (m *Mail) Address(user snapshot.Username) (string, error) {
 	return addressFrom(m.AddressTemplate, user)
 }
 
-// ParseAddress checks that a text is one mail address and nothing else, such as
-// alice@example.org, which can be given to a program and written into a header.
+// ParseAddress checks that a text is one mail address and nothing else, such as alice@example.org, which can be given
+// to a program and written into a header.
 func ParseAddress(s string) (string, error) {
 	parsed, err := netmail.ParseAddress(s)
 	switch {
@@ -102,8 +98,8 @@ const (
 	maxShownAddress = 80
 )
 
-// PlainName says whether a name is that of an ordinary account: letters, digits and
-// . _ -, at most 64, and no dash or dot at its beginning.
+// PlainName says whether a name is that of an ordinary account: letters, digits and . _ -, at most 64, and no dash or
+// dot at its beginning.
 func PlainName(user snapshot.Username) bool {
 	const longest = 64
 	return user != "" && len(user) <= longest && text.IsMadeOf(string(user), "._-") && user[0] != '-' && user[0] != '.'
@@ -131,7 +127,6 @@ const (
 	mailTimeout  = 30 * time.Second
 )
 
-// readMail reads `mail:`.
 func (r *reader) readMail(n *strictyaml.Node) {
 	m := &Mail{
 		TLS: StartTLS, PerUser: mailsPerUser, InAll: mailsInAll, Digest: mailDigest, Timeout: mailTimeout,

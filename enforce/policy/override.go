@@ -11,8 +11,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Override is settings for some hosts, users and times. All that it names must
-// match: one of the hosts, every label, one of the users, and the schedule.
+// Override is settings for some hosts, users and times. All that it names must match: one of the hosts, every label,
+// one of the users, and the schedule.
 type Override struct {
 	hosts  []text.HostPattern // none for every host
 	labels map[string]string
@@ -35,7 +35,6 @@ func (o *Override) matches(q enforce.Query) (r rank, ok bool) {
 	return r, ofUser && onHost && hasLabels(q.Labels, o.labels) && (o.when == nil || o.when.Contains(q.At))
 }
 
-// hasLabels reports whether all that are wanted are among labels.
 func hasLabels(labels, wanted map[string]string) bool {
 	for key, value := range wanted {
 		if has, ok := labels[key]; !ok || has != value {
@@ -108,7 +107,7 @@ func (o *Override) String() string {
 type rank = [4]int
 
 // Resolve returns what applies to a host, a user and a time: each setting from the most specific place that has it,
-// with that place. A part of the query that is empty selects nothing. Exemptions are separate.
+// with that place. An empty part of the query selects nothing. Exemptions are separate.
 func (f *File) Resolve(q enforce.Query) Settings { return f.merged(f.layers(q), q.User) }
 
 // layers are the overrides that match, the most specific one last.
@@ -202,7 +201,6 @@ func (f *File) Explain(q enforce.Query, known ...enforce.ExemptGPU) []Explanatio
 	return list
 }
 
-// explainBooking says what a user may reserve, if the policy says who may.
 func (f *File) explainBooking(user snapshot.Username) []Explanation {
 	if len(f.reservations) == 0 {
 		return nil
@@ -217,7 +215,6 @@ func (f *File) explainBooking(user snapshot.Username) []Explanation {
 	return []Explanation{{"reservations", value, "reservations"}}
 }
 
-// explainUnix says what is known of a user in the Unix groups that the policy names.
 func (f *File) explainUnix(user snapshot.Username) (list []Explanation) {
 	for _, group := range f.UnixGroupNames() {
 		value := map[enforce.Membership]string{
@@ -228,7 +225,7 @@ func (f *File) explainUnix(user snapshot.Username) (list []Explanation) {
 	return list
 }
 
-// readOverride reads one item of `overrides:`.
+// readOverride reads an item of `overrides:`.
 func (r *reader) readOverride(n *strictyaml.Node) {
 	o := Override{place: n.Place(), users: map[string]int{}}
 	var set *strictyaml.Node
@@ -285,7 +282,7 @@ func (o *Override) scope() enforce.Scope {
 	return s
 }
 
-// readUsers reads a list of users and groups into an override. An empty list would be everybody.
+// readUsers reads a list of users and groups. An empty list would be everybody.
 func (r *reader) readUsers(n *strictyaml.Node, o *Override) {
 	n.List(func(item *strictyaml.Node) {
 		users, isGroup := r.readUserOrGroup(item)
@@ -303,7 +300,7 @@ func (r *reader) readUsers(n *strictyaml.Node, o *Override) {
 	}
 }
 
-// readHostList reads a list of host patterns into an override. An empty list would be all hosts.
+// readHostList reads a list of host patterns. An empty list would be all hosts.
 func (r *reader) readHostList(n *strictyaml.Node, o *Override) {
 	n.List(func(item *strictyaml.Node) {
 		o.hosts = append(o.hosts, r.readHosts(item, item.Text()))

@@ -16,8 +16,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Parse reads a policy file; name is for messages and sources. Its error is a
-// *strictyaml.ParseError, one line with the first problem and its place.
+// Parse reads a policy file; name is for messages and sources. Its error is a *strictyaml.ParseError, one line with the
+// first problem and its place.
 func Parse(name string, data []byte) (*File, error) { return ParseFor(name, data, nil) }
 
 // ParseFor is Parse for these accounts.
@@ -88,7 +88,6 @@ func readDocument(doc *strictyaml.Document, text string, accounts Aliases) *read
 	return r
 }
 
-// fleetKeys read settings of the fleet, which are part of something in the file.
 func (r *reader) fleetKeys(settings []strictyaml.Setting[enforce.Fleet], by string) strictyaml.Keys {
 	keys := strictyaml.Keys{}
 	for _, s := range settings {
@@ -108,11 +107,11 @@ func (r *reader) readLimits(n *strictyaml.Node) {
 	n.Map(r.fleetKeys(limitSettings, "limits"), earlier)
 }
 
-// useSchedules is what there is instead of extend and fair-share.
+// useSchedules is what to use instead of extend and fair-share.
 const useSchedules = "use overrides with a schedule, or genv remote exempt --for"
 
-// ignore reads the value of a key that does nothing any more. The rest of the file applies: a policy that can't be
-// read would stop enforcement.
+// ignore reads the value of a key that does nothing any more. The rest of the file applies: a policy that can't be read
+// would stop enforcement.
 func (r *reader) ignore(key, instead string) func(*strictyaml.Node) {
 	return func(n *strictyaml.Node) {
 		r.file.Ignored = append(r.file.Ignored, Warning{n.Place(), "key", key, fmt.Sprintf(
@@ -149,7 +148,7 @@ func (r *reader) readUser(n *strictyaml.Node) []string {
 	return r.readUserName(n, n.Text())
 }
 
-// readUserName is readUser for a name that is the whole text of n, or a part of it.
+// readUserName is readUser for a name that is the text of n, or a part of it.
 func (r *reader) readUserName(n *strictyaml.Node, user string) []string {
 	err := text.CheckUsername(user)
 	switch {
@@ -166,7 +165,6 @@ func (r *reader) readUserName(n *strictyaml.Node, user string) []string {
 	return []string{string(r.file.Accounts.Name(snapshot.Username(user)))}
 }
 
-// readUserOrGroup reads the name of a user, or "@group" for the users of a group.
 func (r *reader) readUserOrGroup(n *strictyaml.Node) (users []string, isGroup bool) {
 	group, isGroup := strings.CutPrefix(n.Text(), "@")
 	if !isGroup {
@@ -175,7 +173,6 @@ func (r *reader) readUserOrGroup(n *strictyaml.Node) (users []string, isGroup bo
 	return r.readGroup(n, group), true
 }
 
-// readGroup are the users of a group that n names.
 func (r *reader) readGroup(n *strictyaml.Node, group string) []string {
 	users, err := r.group(group)
 	if err != nil {
@@ -184,8 +181,8 @@ func (r *reader) readGroup(n *strictyaml.Node, group string) []string {
 	return users
 }
 
-// Reference is a name in a policy of something that is defined elsewhere: an account, or
-// a host or a label of the inventory.
+// Reference is a name in a policy of something that is defined elsewhere: an account, or a host or label of the
+// inventory.
 type Reference struct {
 	Kind  string // ToUser and so on
 	Name  string // of a label its key
@@ -195,15 +192,13 @@ type Reference struct {
 
 // The kinds of references.
 const (
-	ToUser  = "user"
-	ToHost  = "host" // may have ranges, or be a group as @name
-	ToLabel = "label"
-	// ToUnixGroup is a group of the directory, and ToModel a glob of names of GPUs.
-	ToUnixGroup = "group"
-	ToModel     = "model"
+	ToUser      = "user"
+	ToHost      = "host" // may have ranges, or be a group as @name
+	ToLabel     = "label"
+	ToUnixGroup = "group" // of the directory
+	ToModel     = "model" // a glob of names of GPUs
 )
 
-// refers notes what a node names.
 func (r *reader) refers(n *strictyaml.Node, to Reference) {
 	to.Place = n.Place()
 	r.file.References = append(r.file.References, to)
@@ -235,8 +230,8 @@ func (r *reader) readHook(n *strictyaml.Node) {
 	r.file.Hooks = append(r.file.Hooks, hook)
 }
 
-// readCommand reads a program and its arguments. It is run without a shell and
-// without a search path, so that only the policy file decides what runs.
+// readCommand reads a program and its arguments. It is run without a shell and a search path: only the policy file
+// decides what runs.
 func readCommand(n *strictyaml.Node) []string {
 	var command []string
 	n.List(func(n *strictyaml.Node) { command = append(command, n.Text()) })

@@ -21,7 +21,7 @@ const (
 	defaultWarn = 30 * time.Minute
 )
 
-// readCap reads one item of `caps:`.
+// readCap reads an item of `caps:`.
 func (r *reader) readCap(n *strictyaml.Node) {
 	c := &Cap{place: n.Place(), zone: r.location()}
 	amounts, kind, before := 0, "", r.doc.Errors()
@@ -63,7 +63,6 @@ func partsOf() strictyaml.Keys {
 	return keys
 }
 
-// check records what contradicts itself in a cap.
 func (c *Cap) check(n *strictyaml.Node, amounts int, kind string) {
 	if amounts != 1 {
 		n.Failf("a cap has one of gpus, memory, environments and gpu-hours")
@@ -339,7 +338,7 @@ func (r *reader) readHostEntry(n *strictyaml.Node, name string) entry {
 	return e
 }
 
-// readReservation reads one item of `reservations:`.
+// readReservation reads an item of `reservations:`.
 func (r *reader) readReservation(n *strictyaml.Node) {
 	var res reservation
 	given, before := false, r.doc.Errors()
@@ -360,7 +359,6 @@ func (r *reader) readReservation(n *strictyaml.Node) {
 
 const maxReserve = 366 * 24 * time.Hour
 
-// location is the zone of the file, or this machine's own.
 func (r *reader) location() *time.Location {
 	if r.zone == nil {
 		return time.Local

@@ -12,10 +12,8 @@ import (
 
 // Source is where a value comes from. The zero Source means that there is none.
 type Source struct {
-	// Place is where it is in the file; zero for a built-in value.
-	Place strictyaml.Place
-	// By is the part of the file or program, such as "defaults".
-	By string
+	Place strictyaml.Place // in the file; zero for a built-in value
+	By    string           // the part of the file or program, such as "defaults"
 }
 
 // String is the source in plain English, with file and line.
@@ -46,7 +44,6 @@ func (s *Settings) has(key string) bool {
 	return set
 }
 
-// merge takes over what is set in other settings.
 func (s *Settings) merge(from *Settings) {
 	if len(from.From) == 0 {
 		return

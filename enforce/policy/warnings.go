@@ -126,8 +126,8 @@ func (c *Cap) implies(other *Cap) bool {
 		(c.Together || !other.Together) && (!c.PerHost || other.PerHost)
 }
 
-// takesAll says in words where a cap of all but some GPUs of each host leaves none, since the host has no more; empty
-// if that is on no host. Unknown hosts are left out.
+// takesAll says where a cap of all but some GPUs of each host leaves none, since the host has no more; empty for no
+// host. Unknown hosts are left out.
 func (c *Cap) takesAll(hosts iter.Seq2[enforce.Query, map[string]int]) string {
 	if !c.PerHost || !c.limit.AllBut {
 		return ""
@@ -140,8 +140,8 @@ func (c *Cap) takesAll(hosts iter.Seq2[enforce.Query, map[string]int]) string {
 	return ""
 }
 
-// meansShare says in words where a cap allows more GPUs than there are, as somebody writes who means a share of them;
-// empty if it doesn't, or if the GPUs of a host are unknown.
+// meansShare says where a cap allows more GPUs than there are, as somebody writes who means a share of them; empty if
+// it doesn't, or if the GPUs of a host are unknown.
 func (c *Cap) meansShare(hosts iter.Seq2[enforce.Query, map[string]int]) string {
 	isNumber := c.Kind == enforce.CapGPUs && c.by == nil && !c.limit.Percent && !c.limit.AllBut
 	if !isNumber || c.limit.Value < 10 || c.limit.Value > 100 {
@@ -166,7 +166,6 @@ func (c *Cap) meansShare(hosts iter.Seq2[enforce.Query, map[string]int]) string 
 		where, c.limit.Value)
 }
 
-// gpusOf is how many GPUs of a host a cap is about.
 func (c *Cap) gpusOf(q enforce.Query, byModel map[string]int) int64 {
 	if !c.onHost(q.Host, q.Labels) {
 		return 0
@@ -174,8 +173,8 @@ func (c *Cap) gpusOf(q enforce.Query, byModel map[string]int) int64 {
 	return c.Count(byModel)
 }
 
-// actsAtOnce is the first place of a cap or rule of the file that acts without a warning, of which the file says
-// nothing; zero for none.
+// actsAtOnce is the first place of a cap or rule that acts without a warning, of which the file says nothing; zero for
+// none.
 func (f *File) actsAtOnce() (first strictyaml.Place) {
 	says := func(s *Settings, key string) bool { return s.From[key].Place.Line > 0 }
 	if says(&f.Defaults, "warn") {
@@ -204,8 +203,8 @@ func (f *File) actsAtOnce() (first strictyaml.Place) {
 	return first
 }
 
-// countsNoneOutside is the place of the first cap, or of idle, if people outside of environments count for none; zero
-// if they do, or if there is none.
+// countsNoneOutside is the place of the first cap, or of idle, if people outside of environments don't count; else
+// zero.
 func (f *File) countsNoneOutside() (first strictyaml.Place) {
 	for _, s := range f.written() {
 		if s.NonEnvProcesses || s.CountOutside {
@@ -221,8 +220,8 @@ func (f *File) countsNoneOutside() (first strictyaml.Place) {
 	return first
 }
 
-// endsNothing is the place of an idle rule that is to end processes, and for which no GPU with one is idle; zero for
-// none.
+// endsNothing is the place of an idle rule that is to end processes, but holds no GPU with a process for idle; else
+// zero.
 func (f *File) endsNothing() strictyaml.Place {
 	for _, s := range f.written() {
 		if i := s.Idle; i != nil && i.End && i.Below == 0 && i.BelowPower == 0 {
@@ -232,7 +231,6 @@ func (f *File) endsNothing() strictyaml.Place {
 	return strictyaml.Place{}
 }
 
-// written are the settings of the defaults and of each override.
 func (f *File) written() []*Settings {
 	list := []*Settings{&f.Defaults}
 	for i := range f.overrides {

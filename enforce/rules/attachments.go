@@ -8,8 +8,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// maxDuration detaches what a person has been attached to for too long, by the looks of the host's root.
-// Processes that go on using the device are then for env-devices.
+// maxDuration detaches what a person has been attached to for too long, by the looks of the host's root. Processes that
+// go on using the device are then for env-devices.
 func (j *judge) maxDuration(h *judging.HostView) {
 	for _, env := range h.InOrder {
 		limit := env.Settings.MaxDuration
@@ -45,7 +45,7 @@ func (j *judge) detachOld(h *judging.HostView, env *judging.EnvView, a judging.A
 }
 
 // idle detaches what was idle for long enough. With end it also ends the processes there, and those that count for a
-// person without an environment. It takes nothing from a process of which another GPU is in use.
+// person without an environment, but takes nothing from a process that uses another GPU.
 func (j *judge) idle(h *judging.HostView) {
 	kept := make(map[string]bool) // by UseKey, for such a process
 	for i := range h.Holders {
@@ -92,7 +92,7 @@ func (j *judge) endable(h *judging.HostView, x *judging.Holder) bool {
 	})
 }
 
-// byPower is the share of its power limit under which a GPU draws that is idle by that alone; 0 for another one.
+// byPower is the percentage of its power limit under which a GPU draws that is idle by that alone; 0 for another one.
 func (j *judge) byPower(h *judging.HostView, key string, rule *enforce.Idle) int {
 	if use := j.Next.Uses[key]; use.Idle.IsZero() || h.At.Sub(use.Idle) < rule.After {
 		return rule.BelowPower
@@ -100,7 +100,6 @@ func (j *judge) byPower(h *judging.HostView, key string, rule *enforce.Idle) int
 	return 0
 }
 
-// endIdle is a finding about a process of which all GPUs are idle.
 func (j *judge) endIdle(h *judging.HostView, x *judging.Holder) {
 	f := enforce.Finding{Rule: enforce.RuleIdle, Limit: x.Settings.Idle.After, Warn: x.Settings.WarnOf(enforce.RuleIdle)}
 	f.User, f.UID = x.Process.Reported()

@@ -1,6 +1,6 @@
 // Package rules judges a cluster by a policy. Judge compares what every host reports with the rules and returns a Plan:
-// the findings (a violated rule and why) and for each host an Order (enforce/order), the list of what that host is to
-// do. It also returns the Memory for the next cycle, and Events: what changed since the last one.
+// the findings (a violated rule and why) and for each host an Order (enforce/order), what that host is to do. It also
+// returns the Memory for the next cycle, and Events: what changed since the last one.
 //
 //	plan, next, events := rules.Judge(policy, cluster, memory, time.Now())
 //

@@ -45,8 +45,8 @@ func (j *judge) envMemoryOn(h *judging.HostView, env *judging.EnvView, a judging
 		}
 		return
 	}
-	// What an unproved container uses must not count for the warning of the user, nor the
-	// user's own use for that of the container.
+	// What an unproved container uses must not count for the warning of the user, nor the user's own use for the
+	// container's.
 	by := time.Time{}
 	relieve := func() (proved, unproved judging.Excess) {
 		return env.Relieve(index, a.GPUMemory.Bytes(), func(p *snapshot.Process) bool {
@@ -67,8 +67,7 @@ func (j *judge) envMemoryOn(h *judging.HostView, env *judging.EnvView, a judging
 	j.relieve(h, f, h.Settings.WarnOf(f.Rule), a, unproved, unprovedThen)
 }
 
-// relieve is a finding about the processes that end for an excess, if there are any. Those that end
-// once it is due are then's.
+// relieve is a finding about the processes that end for an excess, if there are any. then's end once it is due.
 func (j *judge) relieve(h *judging.HostView, f enforce.Finding, warn enforce.Warn, a judging.Attachment,
 	excess, then judging.Excess,
 ) {

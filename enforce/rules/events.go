@@ -12,11 +12,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// maxHeldEvents is about how many hosts and users there are events in a cycle when
-// limits hold their actions back. Plan has all of them.
+// maxHeldEvents is about how many hosts and users there are events in a cycle when limits hold their actions back.
 const maxHeldEvents = 64
 
-// events compares the plan with what was known. It returns what is new, and remembers that in the next memory.
+// events compares the plan with what was known. It returns what is new, and remembers that.
 func (j *judge) events(plan *enforce.Plan, cluster snapshot.Cluster) []enforce.Event {
 	ofHosts := j.hostEvents(cluster)
 	ofFindings, toUsers := j.findingEvents(plan)
@@ -36,8 +35,8 @@ func (j *judge) heldEvents(plan *enforce.Plan) (events []enforce.Event) {
 	return events
 }
 
-// findingEvents are about what is new or changed, then about what is due, for each
-// finding; then about hosts with more of them. Those in notify are about users to notify.
+// findingEvents are about what is new or changed, then about what is due, for each finding; then about hosts with more
+// of them. Those in notify are about users to notify.
 func (j *judge) findingEvents(plan *enforce.Plan) (events, notify []enforce.Event) {
 	c := eventCollector{
 		judge: j, more: make(map[snapshot.Hostname]int),
@@ -62,8 +61,8 @@ type eventCollector struct {
 	events, notify []enforce.Event
 }
 
-// mayAnnounce counts an event of a host that isn't about what is done, and reports whether there is room for it in
-// this interval: a host that makes things up must not fill the screen.
+// mayAnnounce counts an event of a host that isn't about what is done, and reports whether there is room for it in this
+// interval: a host that makes things up must not fill the screen.
 func (j *judge) mayAnnounce(host snapshot.Hostname) bool {
 	n := j.Next.Interval.Announced
 	if n[host] >= safety.MaxEventsPerHost {
@@ -78,7 +77,13 @@ func (c *eventCollector) add(f *enforce.Finding) {
 	before, known := c.Before.Findings[f.ID]
 	now := enforce.KnownFinding{Host: f.Host, Decision: f.Decision(), Notified: before.Notified}
 	event := enforce.Event{Host: f.Host, ID: f.ID, Finding: f, Decision: now.Decision}
-	kind, host, acts := changeOf(before, known, now), f.Affects(), now.Decision == enforce.DecisionAct
+	host, acts := f.Affects(), now.Decision == enforce.DecisionAct
+	kind := enforce.EventKind("") // for no change
+	if !known {
+		kind = enforce.EventNew
+	} else if before.Decision != now.Decision {
+		kind = enforce.EventChanged
+	}
 	h := c.ByName[f.Host]
 	old := known && f.Host != "" && !h.IsNew && (!acts || before.Decision == enforce.DecisionAct)
 	full := !f.Deferred && !old && kind != "" && !c.mayAnnounce(host) && !acts
@@ -127,20 +132,9 @@ func as(kind enforce.EventKind, e enforce.Event) enforce.Event {
 	return e
 }
 
-// changeOf is the kind of event of a finding, "" for none.
-func changeOf(before enforce.KnownFinding, known bool, now enforce.KnownFinding) enforce.EventKind {
-	switch {
-	case !known:
-		return enforce.EventNew
-	case before.Decision != now.Decision:
-		return enforce.EventChanged
-	}
-	return ""
-}
-
-// wantsNotified is what the users of a finding are to be notified of: the finding when
-// it is first seen, and the action. They are not notified of what a safety limit holds
-// back: that may be a mistake, or made up by a host. Nor of what is only reported.
+// wantsNotified is what the users of a finding are to be notified of: the finding when it is first seen, and the
+// action. They are not notified of what a safety limit holds back, which may be a mistake, or made up by a host, nor of
+// what is only reported.
 func wantsNotified(f *enforce.Finding) enforce.Notified {
 	switch {
 	case f.Held, f.Rule == enforce.RuleUnreadable && f.Decision() == enforce.DecisionNone:
@@ -151,7 +145,7 @@ func wantsNotified(f *enforce.Finding) enforce.Notified {
 	return enforce.NotifiedOfAction
 }
 
-// overEvents are of findings that are no longer there. Those of a host that did not answer may still be there.
+// overEvents are about findings that are no longer there. Those of a host that did not answer may still be there.
 func (j *judge) overEvents() []enforce.Event {
 	var over []enforce.Event
 	for id, known := range j.Before.Findings {
@@ -199,8 +193,8 @@ func (j *judge) hostEvents(cluster snapshot.Cluster) []enforce.Event {
 	return events
 }
 
-// lostBecause is the kind of the error of a host that failed, if its error has one (a remote.Error has); "" for a
-// host that answered.
+// lostBecause is the kind of the error of a host that failed, if it has one, as a remote.Error has; "" if the host
+// answered.
 func lostBecause(h *snapshot.Host) string {
 	if h.Err == nil {
 		return ""
@@ -212,7 +206,7 @@ func lostBecause(h *snapshot.Host) string {
 	return "error"
 }
 
-// noteEvents are the notes of the plan and the warnings of the hosts that were not there in the last cycle.
+// noteEvents are about the notes of the plan and the warnings of the hosts that are new.
 func (j *judge) noteEvents(plan *enforce.Plan, cluster snapshot.Cluster) []enforce.Event {
 	var events []enforce.Event
 	add := func(n enforce.Note) {

@@ -46,7 +46,7 @@ func (j *judge) holdBack(plan *enforce.Plan) {
 	}
 }
 
-// sinceOf says when findings began, by their IDs: about a process with that one, not with others of its user.
+// sinceOf says when findings began, by their IDs: about a process by its own time, not by that of others of its user.
 func (j *judge) sinceOf(plan *enforce.Plan) map[string]time.Time {
 	since := make(map[string]time.Time, len(plan.Findings))
 	for i := range plan.Findings {
@@ -108,7 +108,7 @@ func (held heldBack) mark(f *enforce.Finding) {
 	}
 }
 
-// split returns the items that are not held, and the reason why the last of the others is; nil for none.
+// split returns the items that are not held, and why the last of the others is; nil for none.
 func split[T any](items []T, held func(T) *safety.Held) (rest []T, because *safety.Held) {
 	for _, item := range items {
 		if h := held(item); h != nil {

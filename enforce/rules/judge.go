@@ -15,11 +15,11 @@ import (
 )
 
 // Judge judges a cluster by a policy at a moment. It returns the plan, the memory for the next cycle and what changed
-// since the last one, and changes nothing: a caller for whom the cycle does not count keeps the memory that it has. The
-// zero Memory judges this moment alone.
+// since the last one, and changes nothing: a caller for whom the cycle does not count keeps its memory. The zero Memory
+// judges this moment alone.
 //
 // All hosts are judged each time, most of them by a snapshot that was judged before. A rule of one host acts only on a
-// snapshot that is new, or at most two seconds old. A rule of the fleet acts only if all snapshots that it counts are.
+// snapshot that is new, or at most two seconds old; a rule of the fleet only if all snapshots that it counts are.
 // Otherwise the finding waits, and Plan.Ask names the hosts to ask. Times of one host advance by Host.AskedAt.
 //
 // Hosts without a snapshot are skipped and don't count toward per-user caps.
@@ -30,7 +30,7 @@ func Judge(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memor
 	j.See()
 	j.apply((*judge).noteUnknowns)
 	j.Remember()
-	// Each rule adds findings. What is due it puts into the drafts of the hosts' orders.
+	// Each rule adds findings, and puts what is due into the drafts of the hosts' orders.
 	for _, rule := range enforce.Rules() {
 		if apply := ofHosts[rule]; apply != nil {
 			j.apply(apply)
@@ -45,14 +45,12 @@ func Judge(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memor
 	return plan, j.Next, events
 }
 
-// apply applies a rule to all hosts.
 func (j *judge) apply(rule func(*judge, *judging.HostView)) {
 	for _, h := range j.Hosts {
 		rule(j, h)
 	}
 }
 
-// judge is a call of Judge.
 type judge struct{ *judging.Judgement }
 
 // ofHosts are the rules about one host alone. The others are caps.

@@ -9,9 +9,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// nonEnvProcesses ends processes that are in no environment of this host. A
-// claim alone is not enough, since anyone can set GENV_ENVIRONMENT_ID=bogus: the
-// environment must be registered, and for the process's user (see snapshot.Environment.Admits).
+// nonEnvProcesses ends processes that are in no environment of this host. A claim alone is not enough, since anyone can
+// set GENV_ENVIRONMENT_ID=bogus: the environment must be registered, and for the process's user (see
+// snapshot.Environment.Admits).
 func (j *judge) nonEnvProcesses(h *judging.HostView) {
 	if !h.Settings.NonEnvProcesses {
 		return
@@ -77,8 +77,8 @@ func (j *judge) envDevices(h *judging.HostView) {
 	}
 }
 
-// notAttached lists the devices that a process of the environment uses without an attachment, in the order in which the
-// host named them, and the rule that has their warning: that of idle if all of them were released by it.
+// notAttached lists the devices that a process of the environment uses without an attachment, as the host ordered them,
+// and the rule that has their warning: idle if it released all of them.
 func (j *judge) notAttached(h *judging.HostView, env *judging.EnvView, p *snapshot.Process) (foreign []snapshot.DeviceIndex,
 	warned enforce.Rule,
 ) {
@@ -120,8 +120,8 @@ func (j *judge) endProcess(h *judging.HostView, p *snapshot.Process, settings *e
 	f enforce.Finding,
 ) {
 	j.describe(h, p, &f)
-	// A user can move a process from one of these rules to another in every cycle, by rewriting the state files or by
-	// starting it again elsewhere. So each rule has its own clock, and a shared one with the longest warning goes on.
+	// A user can move a process from one of these rules to another in every cycle, by rewriting state files or starting
+	// it again elsewhere. So each rule has its own clock, and a shared one with the longest warning goes on.
 	own, shared := []string{f.ID}, []string{"process/" + processOn(h, p)}
 	for _, whose := range j.ownersOf(h, p, &f) {
 		use := "/" + string(h.Name) + "/" + whose
@@ -138,7 +138,7 @@ func (j *judge) endProcess(h *judging.HostView, p *snapshot.Process, settings *e
 }
 
 // ownersOf are parts of the keys of whose process a finding is about: a person's warning goes on whatever of theirs it
-// is about. Of unproved containers it isn't known whose they are: all of an environment on a device have one together.
+// is about. The owners of unproved containers are unknown: all of an environment on a device have one together.
 func (j *judge) ownersOf(h *judging.HostView, p *snapshot.Process, f *enforce.Finding) (owners []string) {
 	if !p.StartedByUnknown() {
 		if user := cmp.Or(h.UserOf(p), f.User); user != "" {
@@ -159,8 +159,8 @@ func (j *judge) ownersOf(h *judging.HostView, p *snapshot.Process, f *enforce.Fi
 	return owners
 }
 
-// processAge ends processes that started too long ago. Each has a warning of its own, since
-// another one that was old before says nothing about it.
+// processAge ends processes that started too long ago. Each has a warning of its own: another old process says nothing
+// about it.
 func (j *judge) processAge(h *judging.HostView) {
 	for i := range h.Snapshot.Processes {
 		p := &h.Snapshot.Processes[i]

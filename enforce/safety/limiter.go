@@ -8,10 +8,10 @@ import (
 )
 
 // Hold sets Held of the actions that are held back, and returns the users and hosts affected by a limit, sorted. It
-// holds all actions against a user on a host together (a pair): first the pairs over a limit per user. Then, on each
-// host over a limit per host, it holds the largest pair until the rest is within the limit. At last, while the rest is
-// over a limit for the fleet, it holds the largest pair on the host with most actions. So a host that makes up
-// processes, of any number of users, can't stop enforcement on other hosts.
+// holds all actions against a user on a host together (a pair): first the pairs over a limit per user; then, on each
+// host over a limit per host, the largest pair until the rest is within the limit; at last, while the rest is over a
+// limit for the fleet, the largest pair on the host with most actions. So a host that makes up processes, of any number
+// of users, can't stop enforcement on other hosts.
 func Hold(limits Limits, actions []*Action) []Held {
 	if limits.Paused != "" {
 		for _, a := range actions {
@@ -54,7 +54,7 @@ type hostActions struct {
 	pairs []*pair // sorted by user
 }
 
-// pair are the actions against a user on a host; those against unknown users are one pair.
+// pair are the actions against a user on a host; "" are all unknown users.
 type pair struct {
 	tally
 	on      *hostActions
@@ -86,15 +86,15 @@ func newLimiter(limits Limits, actions []*Action) *limiter {
 	return l
 }
 
-// count adds an action to the actions that aren't held (n = 1), or takes it away (n = -1).
+// count adds an action to those that aren't held (n = 1), or takes it away (n = -1).
 func (l *limiter) count(a *Action, n int) {
 	for _, t := range []*tally{&l.fleet, &a.of.on.tally, &a.of.tally} {
 		t.add(a, n)
 	}
 }
 
-// holdOn holds what is over the limits per user and per host. The actions against unknown users may be against many
-// people, so no limit per user applies to them.
+// holdOn holds what is over the limits per user and per host. Unknown users may be many people, so no limit per user
+// applies to them.
 func (l *limiter) holdOn(h *hostActions) {
 	for _, p := range h.pairs {
 		if why, _ := l.limits.PerUser.over(p.tally, perUser); why != "" && p.user != "" {
@@ -126,7 +126,7 @@ func (l *limiter) hold(p *pair, because string) {
 }
 
 // release carries out held actions after all, as far as the limits allow. On each host the oldest finding comes first.
-// The hosts take turns, one action each, so that a host that makes up old findings can't use up the limits.
+// The hosts take turns, one action each, so that one that makes up old findings can't use up the limits.
 func (l *limiter) release() {
 	var waiting []*Action
 	for _, h := range l.hosts {

@@ -16,20 +16,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Limits hold back the actions against a user or on a host if they are more than
-// the policy's author can have meant. The zero Limits hold nothing back.
+// Limits hold back the actions against a user or on a host if they are more than the policy's author can have meant.
+// The zero Limits hold nothing back.
 type Limits struct {
-	Fleet   Limit // for a cycle as a whole
-	PerUser Limit // for each user on each host
-	PerHost Limit // for each host
-	// Throttle carries out as many actions as a limit allows in a cycle, those
-	// of the oldest findings first, where otherwise none is.
-	Throttle bool
-	// Paused is why an operator put all actions on hold; empty if none did.
-	Paused string
+	Fleet    Limit  // for a cycle as a whole
+	PerUser  Limit  // for each user on each host
+	PerHost  Limit  // for each host
+	Throttle bool   // carries out the oldest findings' actions up to a limit, where otherwise none is
+	Paused   string // why an operator put all actions on hold; empty if none did
 }
 
-// Exceedable reports whether any limit may be exceeded by orders. Hold need not be called if not.
+// Exceedable reports whether orders may exceed any limit. Hold need not be called if not.
 func (l Limits) Exceedable(orders []order.OfHost) bool {
 	var all tally
 	for i := range orders {
@@ -46,8 +43,8 @@ type Limit struct {
 	Detachments  int
 }
 
-// Held are the actions against one user on one host that a limit held back. Those against unknown users have no
-// User, and those of a plan for this machine alone have no Host.
+// Held are the actions against one user on one host that a limit held back. There is no User if it is unknown, and no
+// Host in a plan for this machine alone.
 type Held struct {
 	User         snapshot.Username `json:"user,omitempty"`
 	Host         snapshot.Hostname `json:"host,omitempty"`
@@ -55,7 +52,7 @@ type Held struct {
 	Detachments  int               `json:"detachments"`
 	Because      string            `json:"because"`
 
-	// UntilTick says that it is only until the next tick, because of what was done earlier in the same interval.
+	// UntilTick says that it is only until the next tick, because of what was done in the same interval.
 	UntilTick bool `json:"-"`
 
 	partly bool // others were carried out, as Throttle allows
@@ -117,8 +114,8 @@ func (t *tally) add(a *Action, n int) {
 	}
 }
 
-// over says which limit a tally exceeds, by its key in a policy file, which ends with suffix; "" for none. size
-// counts the actions that are too many.
+// over says which limit a tally exceeds, by its key in a policy file, which ends with suffix; "" for none. size counts
+// the actions that are too many.
 func (l Limit) over(t tally, suffix string) (why string, size func(tally) int) {
 	switch {
 	case l.Terminations > 0 && t.terminations > l.Terminations:
@@ -141,8 +138,8 @@ const (
 )
 
 // Protected are the names of daemons that are never ended unless a policy names them: those that carry a machine, our
-// own way in, and NVIDIA's. A name alone protects no process, since every user may choose one: the host says which of
-// its processes go by one rightly (snapshot.Process.Protected; see enforce/local).
+// own way in, and NVIDIA's. Every user may choose such a name: the host says which of its processes go by one rightly
+// (snapshot.Process.Protected; see enforce/local).
 func Protected() []string {
 	return []string{
 		"systemd", "init", "sshd", "sshd-session", "sshd-auth",
@@ -152,20 +149,17 @@ func Protected() []string {
 	}
 }
 
-// MaxEventsPerHost is how many findings of a host events are about in an interval, besides
-// those that are acted on: a host that makes up processes must not fill a log.
+// MaxEventsPerHost is how many findings of a host events are about in an interval, besides those that are acted on: a
+// host that makes up processes must not fill a log.
 const MaxEventsPerHost = 256
 
-// Interval is what was done and said since the last tick. The limits hold for all of it together, so that events
-// that come close together do no more. The zero Interval has nothing. Its maps must not be shared: see Clone.
+// Interval is what was done and said since the last tick. The limits hold for all of it together, so that events that
+// come close together do no more. The zero Interval has nothing. Its maps must not be shared: see Clone.
 type Interval struct {
-	actions []*Action
-	// Announced and Notified count, by host, the findings with an event and the messages to users.
-	Announced, Notified map[snapshot.Hostname]int
-	// More are the hosts of which it was said that they have more findings, and Held hosts
-	// and users of whom it was said that their actions are held back.
-	More map[snapshot.Hostname]bool
-	Held map[string]bool
+	actions             []*Action
+	Announced, Notified map[snapshot.Hostname]int  // how many findings with an event, and messages to users
+	More                map[snapshot.Hostname]bool // hosts of which it was said that they have more findings
+	Held                map[string]bool            // hosts and users of whom it was said that their actions are held back
 	// Told are the findings of which users were notified, by their IDs, and how far: what didn't arrive is sent again
 	// after the next tick.
 	Told map[string]int
@@ -178,15 +172,14 @@ func (i Interval) Clone() Interval {
 	}
 }
 
-// cloned is a copy of a map that can be written to.
 func cloned[K comparable, V any](m map[K]V) map[K]V {
 	clone := make(map[K]V, len(m))
 	maps.Copy(clone, m)
 	return clone
 }
 
-// Allow adds further actions to those of the interval, as far as they are within the limits together. It returns
-// the actions that have to wait for the next tick: all of a host, if they are too many.
+// Allow adds further actions to those of the interval, as far as they are within the limits together. It returns those
+// that have to wait for the next tick: all of a host, if they are too many.
 func (i *Interval) Allow(limits Limits, actions []*Action) (late []*Action) {
 	if len(i.actions) == 0 || limits == (Limits{}) || !i.exceeds(limits, actions) {
 		i.actions = append(i.actions, actions...)
@@ -219,8 +212,8 @@ func (i *Interval) exceeds(limits Limits, more []*Action) bool {
 	return len(Hold(limits, all)) > 0
 }
 
-// Actions are the items of orders. since says when the findings behind them began, by their IDs, and target
-// against which user ending a process is directed.
+// Actions are the items of orders. since says when the findings behind them began, by their IDs, and target against
+// which user ending a process is directed.
 func Actions(orders []order.OfHost, since map[string]time.Time,
 	target func(snapshot.Hostname, *order.Termination) snapshot.Username,
 ) (list []*Action) {
@@ -237,16 +230,14 @@ func Actions(orders []order.OfHost, since map[string]time.Time,
 		for k := range o.Order.Terminate {
 			t := &o.Order.Terminate[k]
 			list = append(list, &Action{
-				Host: o.Host, User: target(o.Host, t), PID: t.Process.PID,
-				Since: oldest(t.Because),
+				Host: o.Host, User: target(o.Host, t), PID: t.Process.PID, Since: oldest(t.Because),
 			})
 		}
 		for k := range o.Order.Detach {
 			d := &o.Order.Detach[k]
 			user := gpus.UserName(d.Environment.Username, &d.Environment.UID)
 			list = append(list, &Action{
-				Host: o.Host, User: user, Device: d.Device, EID: d.Environment.EID,
-				Since: oldest(d.Because),
+				Host: o.Host, User: user, Device: d.Device, EID: d.Environment.EID, Since: oldest(d.Because),
 			})
 		}
 	}

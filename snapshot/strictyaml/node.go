@@ -12,8 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Node is a value in a document. If the value does not have the type that a method
-// reads, the method records an error in the document and returns zero.
+// Node is a value in a document. If it does not have the type that a method reads, the method records an error in the
+// document and returns zero.
 type Node struct {
 	in      *Document
 	place   Place
@@ -124,8 +124,8 @@ func (n *Node) Int(low, high int) int {
 	return i
 }
 
-// Duration is a duration from low to high in the syntax of text.ParseDuration: 10s,
-// 15m, 1h30m or 7d, or seconds without a unit.
+// Duration is a duration from low to high in the syntax of text.ParseDuration: 10s, 15m, 1h30m or 7d, or seconds
+// without a unit.
 func (n *Node) Duration(low, high time.Duration) time.Duration {
 	if n.kind != number && !n.want(word, "10s") || n.describeDuration(low, high) {
 		return 0
@@ -163,8 +163,8 @@ var kindNames = [...]string{
 // Keys are the keys that a mapping may have, each with a function that reads its value.
 type Keys map[string]func(*Node)
 
-// Map reads a mapping with fixed keys, in the order of the file. Another key is an
-// error, which suggests a valid one, but none of those that are read only because earlier files have them.
+// Map reads a mapping with fixed keys, in the order of the file. Another key is an error, which suggests one of keys;
+// those of earlier are read only because earlier files have them.
 func (n *Node) Map(keys Keys, earlier ...Keys) {
 	if !n.want(mapping, "key: value") {
 		return
@@ -188,7 +188,7 @@ func (n *Node) Map(keys Keys, earlier ...Keys) {
 	}
 }
 
-// Cut is the value of a key, nil if the mapping doesn't have it, and the mapping without it, nil if nothing is left.
+// Cut is the value of a key, nil for none, and the mapping without it, nil if nothing is left.
 func (n *Node) Cut(key string) (value, rest *Node) {
 	n.addSamples(Keys{key: nil}, false)
 	i := slices.IndexFunc(n.fields, func(f field) bool { return f.key.text == key })
@@ -304,14 +304,14 @@ func NewChoice[S any](key, on, off string, at func(*S) *bool) Setting[S] {
 	return s
 }
 
-// GroupReader reads a mapping of group names to lists. An item of a list is a word, or the name of another group after
-// an @. Groups may contain each other in any order, but not in a cycle.
+// GroupReader reads a mapping of group names to lists of words and, after an @, names of other groups. Groups may
+// contain each other in any order, but not in a cycle.
 type GroupReader struct {
 	// Members returns the members that an item without @ names. It records its errors at the item.
 	Members func(item *Node) []string
 	// Other returns the members of a group that the mapping doesn't define, or an error that ends with the next step.
 	Other func(name string) ([]string, error)
-	// Fold converts a member to the form in which members are compared. Each member is in a group once.
+	// Fold is the form of a member in which members are compared. Each is in a group once.
 	Fold func(member string) string
 
 	written map[string]*Node

@@ -12,8 +12,8 @@
 // Check Err before you use any value.
 //
 // It supports a subset of YAML: one document, no anchors, aliases, merge keys or tags (so that a short file cannot
-// expand into a long one), and text on one line, except where a caller asks for Lines. It converts nothing: "yes" is
-// not a bool and 22 is not text. It does not know which keys there are or what they mean.
+// expand into a long one), and text on one line. It converts nothing: "yes" is not a bool and 22 is not text. It does
+// not know which keys there are or what they mean.
 package strictyaml
 
 import (
@@ -33,11 +33,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// lineEnds makes every kind of line end one newline: the parser counts those of Windows twice after a comment.
+// lineEnds makes every line end one newline: the parser counts those of Windows twice after a comment.
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
-// Parse parses a document. The file's name is only for messages. Errors are collected
-// in the document. If it can't be parsed, its Root has no value.
+// Parse parses a document; the file's name is for messages. Errors are collected in the document. If it can't be
+// parsed, its Root has no value.
 func Parse(file string, data []byte) *Document {
 	d := &Document{file: file}
 	d.root = &Node{in: d, place: d.place(1, 1)}
@@ -75,8 +75,8 @@ func (d *Document) parseable() bool {
 	return true
 }
 
-// levels is how many levels a line may open: one for each "- " and "? " at its
-// beginning, and one for each key above it, which has less indentation.
+// levels is how many levels a line may open: one for each "- " and "? " at its beginning, and one for each key above
+// it, which has less indentation.
 func levels(line string) int {
 	rest := strings.TrimLeft(line, " ")
 	n := (len(line) - len(rest)) / 2
@@ -110,7 +110,7 @@ func (d *Document) parse(text string) {
 	}
 }
 
-// parseBytes calls the parser, and turns a panic into an error: the parser may have bugs.
+// parseBytes turns a panic of the parser, which may have bugs, into an error.
 func parseBytes(data []byte) (file *ast.File, err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -120,8 +120,8 @@ func parseBytes(data []byte) (file *ast.File, err error) {
 	return parser.ParseBytes(data, 0)
 }
 
-// syntaxError records an error of the parser, with a hint about special characters,
-// which host patterns and groups contain.
+// syntaxError records an error of the parser, with a hint about special characters, which host patterns and groups
+// contain.
 func (d *Document) syntaxError(err error) {
 	at, message := d.place(1, 1), err.Error()
 	if e, ok := errors.AsType[yaml.Error](err); ok {
@@ -163,7 +163,7 @@ func inFile(a, b *ParseError) int {
 // Errors is how many errors were collected so far.
 func (d *Document) Errors() int { return len(d.errs) }
 
-// All joins all collected errors in the order of the file; nil if there are none.
+// All joins the collected errors in the order of the file; nil for none.
 func (d *Document) All() error {
 	errs := make([]error, len(d.errs))
 	for i, e := range slices.SortedStableFunc(slices.Values(d.errs), inFile) {
@@ -173,12 +173,10 @@ func (d *Document) All() error {
 }
 
 const (
-	// MaxSize is the maximum size of a file in bytes.
-	MaxSize = 4 << 20
-	// maxErrors is how many errors are collected. Later ones tend to follow from the first ones.
-	maxErrors  = 20
-	maxQuoted  = 61  // characters of the source line that an error repeats
-	maxMessage = 401 // characters of a message, which may repeat text of the file
+	MaxSize    = 4 << 20 // bytes of a file
+	maxErrors  = 20      // later ones tend to follow from the first ones
+	maxQuoted  = 61      // characters of the source line that an error repeats
+	maxMessage = 401     // characters of a message, which may repeat text of the file
 )
 
 // Place is a position in a file; lines and columns count from 1.
@@ -289,7 +287,7 @@ func (n *Node) setWord(text string) {
 
 const notOneLine = "text over several lines is not supported; write it after the key, in quotes if necessary"
 
-// refuse records an error. The node stays without a value, so that there is no second error about it.
+// refuse records an error and leaves the node without a value, so that there is no second error about it.
 func (n *Node) refuse(message string) {
 	n.kind = absent
 	n.Failf("%s", message)
@@ -303,6 +301,6 @@ func newNode(in *Document, n ast.Node) *Node {
 	return node
 }
 
-// maxDepth is how deep values may be nested. The parser's time grows with the square
-// of the depth, so deeper files are refused before it reads them.
+// maxDepth is how deep values may be nested. The parser's time grows with the square of the depth, so deeper files are
+// refused before it reads them.
 const maxDepth = 64

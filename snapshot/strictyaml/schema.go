@@ -9,7 +9,7 @@ import (
 
 // Describe returns the JSON Schema (draft-07) of the documents that a function reads, for editors. The function runs
 // several times, on documents in which each mapping has all keys that the function knows and each value is, in turn, of
-// every kind. A key that the function refuses without reading its value is left out.
+// every kind. A key that it refuses without reading its value is left out.
 func Describe(read func(*Document)) map[string]any {
 	root := &shape{at: len(samples) - 1} // a mapping
 	for more := true; more; more = root.advance() {
@@ -22,8 +22,8 @@ func Describe(read func(*Document)) map[string]any {
 	return schema
 }
 
-// samples are the values that a reading function is given at each place, one after another. Mappings are last, so that
-// a place that is finished has a mapping with all its keys while others are still explored.
+// samples are the values that a reading function is given at each place, one after another. Mappings are last: a
+// finished place has a mapping with all its keys while others are still explored.
 var samples = [...]struct {
 	kind kind
 	text string
@@ -57,7 +57,7 @@ func (s *shape) node(in *Document) *Node {
 	return &Node{in: in, kind: samples[s.at].kind, text: samples[s.at].text, shape: s}
 }
 
-// advance selects the samples of the next document. It reports whether there is one.
+// advance selects the samples of the next document, and reports whether there is one.
 func (s *shape) advance() bool {
 	more := false
 	for _, child := range append(slices.Collect(maps.Values(s.keys)), s.items, s.values) {
@@ -118,7 +118,6 @@ func (n *Node) describeWords(words []string) {
 	}
 }
 
-// addSamples gives a mapping of a description these keys.
 func (n *Node) addSamples(keys Keys, earlier bool) {
 	s := n.shape
 	if s == nil || n.kind != mapping {
@@ -135,7 +134,7 @@ func (n *Node) addSamples(keys Keys, earlier bool) {
 	}
 }
 
-// addSample gives a list or a mapping with any keys of a description one value.
+// addSample gives a list, or a mapping with any keys, one value in a description.
 func (n *Node) addSample(at func(*shape) **shape) {
 	if n.shape == nil || !n.shape.accepts(n.shape.at) {
 		return
@@ -196,7 +195,7 @@ func (s *shape) accepts(sample int) bool {
 	return s.samples[sample].taken && !s.samples[sample].refused
 }
 
-// union is the schema of what is one of some words or of one of some types.
+// union is the schema of one of some words or types.
 func union(words []any, types []string, about map[string]any) map[string]any {
 	switch {
 	case len(types) == 1:

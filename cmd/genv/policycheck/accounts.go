@@ -24,14 +24,14 @@ type KnownNames struct {
 	UnixGroups    map[string]bool // of those that the policy names as %group
 	// All are the users of this machine as far as it lists them, for suggestions.
 	All []string
-	// Err is why the users could not be asked for; nothing is known then.
+	// Err is why nothing is known: the users could not be asked for.
 	Err error
 }
 
 // Getent asks a database such as passwd for keys, or lists it without keys; see nss.Getent.
 type Getent func(ctx context.Context, database string, keys ...string) ([]byte, error)
 
-// askWithin is how long the accounts are asked for in all. A directory service may be slow, or down.
+// askWithin is how long the accounts are asked for in all: a directory service may be slow, or down.
 const askWithin = 5 * time.Second
 
 // Ask asks for the users that references name, and for groups of the names that no user has.
@@ -98,9 +98,9 @@ func entries(out []byte) map[string]bool {
 	return names
 }
 
-// SameUsers finds the other names of accounts: of the users that a policy names, and of uids
-// that have several names in /etc/passwd. Each user is known under the name that getent has for
-// the uid. A name without an account is left as it is: it may have one on the hosts alone.
+// SameUsers finds the other names of accounts: of the users that a policy names, and of uids that have several names in
+// /etc/passwd. Each user is known under the name that getent has for the uid. A name without an account stays as it is:
+// it may have one on the hosts alone.
 func SameUsers(ctx context.Context, names []string, getent Getent) (policy.Aliases, error) {
 	passwd, _ := os.ReadFile("/etc/passwd") // without it there are no names in it
 	return sameUsers(ctx, names, passwd, getent)
@@ -150,8 +150,8 @@ func sameUsers(ctx context.Context, names []string, passwd []byte, getent Getent
 	return same, nil
 }
 
-// uidsOf are the uids of names. A directory may answer with another name, the one that it
-// prefers: such names are asked for one by one.
+// uidsOf are the uids of names. A directory may answer with another name, the one that it prefers: such names are asked
+// for one by one.
 func uidsOf(ctx context.Context, names []string, getent Getent) (map[string]string, error) {
 	found, err := accounts(ctx, names, getent)
 	if err != nil {

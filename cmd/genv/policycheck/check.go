@@ -1,6 +1,6 @@
 // Package policycheck reads a policy with the flags that override it, and finds names in it that nothing else knows:
-// users without an account, and hosts and labels that the inventory doesn't have. They may be misspelt, and then no
-// user or host gets the rules that were meant for them.
+// users without an account, and hosts and labels that the inventory doesn't have. If they are misspelt, no user or host
+// gets the rules that were meant for them.
 //
 //	warnings, notChecked := policycheck.Check(references, policycheck.Known{Hosts: hosts, Groups: groups})
 //
@@ -45,8 +45,8 @@ type Warning struct {
 	account string // how SplitAccounts names a user without an account here; empty for other warnings
 }
 
-// Check compares the names of a policy with what is known. Each unknown name is a warning
-// at the first place where it is. A line of notChecked says what could not be checked, and why.
+// Check compares the names of a policy with what is known. Each unknown name is a warning at the first place where it
+// is. A line of notChecked says what could not be checked, and why.
 func Check(references []policy.Reference, known Known) (warnings []Warning, notChecked []string) {
 	unchecked := func(isUnknown bool, why string, kinds ...string) {
 		named := func(r policy.Reference) bool { return slices.Contains(kinds, r.Kind) }
@@ -114,8 +114,8 @@ func (k *Known) user(name string) (message, account string) {
 	return message, name
 }
 
-// SplitAccounts returns one line about the users who have no account on this machine, empty for none, and the other
-// warnings. Such users are no error: they may have accounts on the hosts. The names that look misspelt come first.
+// SplitAccounts returns one line about the users without an account on this machine, those that look misspelt first,
+// and the other warnings. Such users are no error: they may have accounts on the hosts.
 func SplitAccounts(warnings []Warning) (line string, others []Warning) {
 	var near, far []string
 	for _, w := range warnings {
@@ -187,7 +187,6 @@ func (k *Known) label(key, value string) string {
 		text.Hint(value, slices.Sorted(maps.Keys(values)), "the values of "+key+" are "+list(values)))
 }
 
-// model is what is wrong with a glob of models.
 func (k *Known) model(glob string) string {
 	models := map[string]bool{}
 	for _, byModel := range k.Models {

@@ -84,7 +84,6 @@ func (o *RuleFlags) Read(c *cli.Context) (*policy.File, error) {
 	return file, overrideUsers(file, caps)
 }
 
-// override overrides a policy with the flags that were given.
 func (o *RuleFlags) override(c *cli.Context, file *policy.File) error {
 	for rule, value := range map[enforce.Rule]*bool{
 		enforce.RuleNonEnvProcesses: &file.Flags.NonEnvProcesses,
@@ -184,7 +183,7 @@ func parse(path string, parse func([]byte) (*policy.File, error)) (*policy.File,
 	return file, nil
 }
 
-// aliases are the other names of users. Without them a rule holds only for the name as it is written.
+// aliases are the other names of users. Without them a rule holds only for the name as written.
 func aliases(c *cli.Context, names []string) policy.Aliases {
 	same, err := SameUsers(c.Context, names, nss.Getent)
 	if err != nil {
