@@ -225,7 +225,7 @@ func TestRulesOfSites(t *testing.T) {
 
 // A person reads which cap it is, by the name that all commands know, and until when it holds.
 func TestNameAndEndOfACap(t *testing.T) {
-	file := ofSite(t, firstDay+"\ntimezone: UTC")
+	file := ofSite(t, firstDay+"\noverrides: [{users: [fay], set: {idle: {after: 1h, below: 5%, warn: 2h}}}]")
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	_, plan := lostBy(t, file, at, 0, site{name: "a", has: []has{{"fay", 3, "one"}}})
 	require.Len(t, plan.Findings, 1)
@@ -314,6 +314,31 @@ func TestWhoStopsWaiting(t *testing.T) {
 		require.Equal(t, minute < 29, len(plan.Findings) > 0, "minute %d", minute)
 		require.Empty(t, plan.Orders, "minute %d", minute)
 		memory = next
+	}
+}
+
+// Who has one GPU too many from 8:00 on loses the idle one of the three, although another one is newer.
+func TestAnIdleOneInstead(t *testing.T) {
+	file := ofSite(t, firstDay+"\noverrides: [{users: [fay], set: {idle: {after: 1h, below: 5%, warn: 2h}}}]")
+	eight := time.Date(2026, 11, 20, 8, 0, 0, 0, time.Local)
+	site := site{name: "a", has: []has{{"fay", 1, "plain"}, {"fay", 1, "plain"}, {"fay", 1, "plain"}}}
+	var memory enforce.Memory
+	for minute := -65; minute <= 30; minute++ {
+		now := eight.Add(time.Duration(minute) * time.Minute)
+		h := site.host(t, eight.Add(-time.Hour))
+		h.AskedAt = now
+		for i, percent := range []int{90, 0, 90} {
+			h.Snapshot.Devices[i].Utilization = &percent
+		}
+		plan, next, _ := rules.Judge(file, snapshot.Cluster{Hosts: []snapshot.Host{h}}, memory, now)
+		memory = next
+		require.Equal(t, minute >= 0, len(plan.Findings) == 1, "minute %d", minute)
+		for _, f := range plan.Findings {
+			require.Equal(t, []enforce.ProcessRef{{Host: "a", PID: 101}}, f.Terminate, "minute %d", minute)
+		}
+		if minute < 22 || minute == 30 { // what is due at 8:30 for many is spread over the last quarter
+			require.Equal(t, minute == 30, len(plan.Orders) == 1, "minute %d", minute)
+		}
 	}
 }
 
