@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,13 +16,12 @@ import (
 
 // Link is what the controller needs of the genv on its hosts; *agent.Pool provides it. Errors are *remote.Error.
 type Link interface {
-	// Snapshot asks a host for its snapshot.
 	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
 	// Execute has a host carry out an order, once. After OutcomeUnknown it may have been carried out, in part or whole.
 	Execute(ctx context.Context, host remote.Host, o order.Order) (agent.Execution, error)
-	// Notify shows messages to users of a host, and returns what became of each; or agent.ErrCannotNotify.
+	// Notify shows messages to users, and returns what became of each; or agent.ErrCannotNotify.
 	Notify(ctx context.Context, host remote.Host, messages []agent.Message) ([]agent.Receipt, error)
-	// Guard gives or renews the order for a host's kernel guard. agent.ErrCannotGuard: the host has none.
+	// Guard gives or renews the order for a host's kernel guard; agent.ErrCannotGuard if it has none.
 	Guard(ctx context.Context, host remote.Host, request agent.GuardRequest) (agent.GuardAnswer, error)
 	// About returns what is known about a host without asking it.
 	About(host remote.Host) agent.About
@@ -38,10 +38,10 @@ type Survey struct {
 	Progress func(done, total int)
 }
 
-// errStopped is the cause for hosts that were not asked to the end because another one failed under StopAtFailure.
+// errStopped is why hosts were not asked to the end under StopAtFailure.
 var errStopped = errors.New("another host failed")
 
-// Ask puts a question to every host of a Survey. The results are in the order of Hosts.
+// Ask puts a question to every host. The results are in the order of Hosts.
 func Ask[T any](
 	ctx context.Context, a *Survey, question func(context.Context, remote.Host) (T, error),
 ) []remote.Result[T] {
@@ -72,21 +72,16 @@ type asking struct {
 	answers  mailbox[hostAnswer]
 	underWay map[string]bool // by name, and whether it was asked at the last tick
 	open     int             // hosts that were asked at the last tick, and have not answered
-	done     bool            // all have, and that is not said yet
+	done     bool            // all have answered, and completed has not said so yet
 }
 
-// tick asks all hosts that are not being asked.
+// tick asks all hosts that are not being asked: first those that don't wait for their turn.
 func (a *asking) tick(asker Survey, now func() time.Time, round int, turns map[string]time.Time) {
-	all := asker.Hosts
-	asker.Hosts = make([]remote.Host, 0, len(all))
-	for _, listens := range []bool{false, true} { // those that have to wait for their turn don't hold up others
-		for _, h := range all {
-			_, asked := a.underWay[h.Name]
-			if _, waits := turns[h.Name]; !asked && waits == listens {
-				asker.Hosts = append(asker.Hosts, h)
-			}
-		}
-	}
+	asker.Hosts = slices.DeleteFunc(slices.Clone(asker.Hosts), func(h remote.Host) bool {
+		_, asked := a.underWay[h.Name]
+		return asked
+	})
+	slices.SortStableFunc(asker.Hosts, func(a, b remote.Host) int { return turns[a.Name].Compare(turns[b.Name]) })
 	for name := range a.underWay {
 		a.underWay[name] = false
 	}
@@ -94,7 +89,7 @@ func (a *asking) tick(asker Survey, now func() time.Time, round int, turns map[s
 	a.ask(asker, now, round, true, turns)
 }
 
-// ask asks hosts. Those that were not asked to the end have an error, too.
+// ask asks hosts. Each gets an answer, if only that it was not asked.
 func (a *asking) ask(asker Survey, now func() time.Time, round int, atTick bool, turns map[string]time.Time) {
 	if a.underWay == nil {
 		a.underWay = make(map[string]bool)
@@ -104,7 +99,9 @@ func (a *asking) ask(asker Survey, now func() time.Time, round int, atTick bool,
 	}
 	a.answers.work.Go(func() {
 		results := Ask(a.ctx, &asker, func(ctx context.Context, h remote.Host) (begun bool, err error) {
-			waitUntil(ctx, turns[h.Name])
+			if turn, waits := turns[h.Name]; waits {
+				remote.Sleep(ctx, time.Until(turn))
+			}
 			askedAt, start := now(), time.Now()
 			s, err := asker.Link.Snapshot(ctx, h)
 			came := time.Now()
@@ -132,24 +129,14 @@ func (a *asking) ended(answer *hostAnswer) (atTick bool) {
 	return atTick
 }
 
-// completed reports, once, that all hosts that were asked at the last tick have answered.
+// completed reports once that all hosts that were asked at the last tick have answered.
 func (a *asking) completed() bool {
 	done := a.done
 	a.done = false
 	return done
 }
 
-// waitUntil waits until t, or the end of ctx.
-func waitUntil(ctx context.Context, t time.Time) {
-	if !time.Now().Before(t) {
-		return
-	}
-	ctx, cancel := context.WithDeadline(ctx, t)
-	defer cancel()
-	<-ctx.Done()
-}
-
-// Snapshotter collects snapshots again and again, and judges nothing. It is not safe for concurrent use.
+// Snapshotter collects snapshots again and again. It is not safe for concurrent use.
 type Snapshotter struct {
 	Survey
 	machines Machines
@@ -197,7 +184,7 @@ func Distinct[T any](a *Survey, results []remote.Result[T]) ([]remote.Result[T],
 	return kept, list
 }
 
-// mailbox has what goroutines have finished, for one that takes it. They never wait for that.
+// mailbox has what goroutines have finished. They don't wait until it is taken.
 type mailbox[T any] struct {
 	work sync.WaitGroup // of these goroutines
 
@@ -222,7 +209,7 @@ func (m *mailbox[T]) put(one T) {
 	m.mu.Unlock()
 	select {
 	case m.ready() <- struct{}{}:
-	default: // it has yet to notice the one before
+	default: // the one before was not taken yet
 	}
 }
 

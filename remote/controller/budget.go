@@ -32,9 +32,8 @@ const (
 )
 
 // Spend uses up n for a user if the bounds allow it: ofUser for the user, ofHost for all users of the host; 0 is no
-// bound. With ofHost, a user may have used up no more than an eighth of what the host has left. For example, ofHost is
-// 800 and the users used up 160 of it: a user may use up 80 in all. after is what the user has spent in this hour. At
-// the first call in an hour, before is what the user spent in the hour before; else it is zero.
+// bound. With ofHost, a user may have used up at most an eighth of what the host has left: of 800, if 160 are used up,
+// 80. after is what the user has spent in this hour; before, at the first call in an hour, in the hour before.
 func (b *Budget[A]) Spend(
 	host snapshot.Hostname, user A, n, ofUser, ofHost int, now time.Time,
 ) (before, after Spent, ok bool) {
@@ -85,8 +84,7 @@ func (b *Budget[A]) Refund(host snapshot.Hostname, user A, n int) {
 	}
 }
 
-// Forget drops hours that have ended. It keeps an hour in which something was suppressed for another hour, so that
-// Spend can return it as before.
+// Forget drops hours that have ended; those in which something was suppressed an hour later, since Spend returns them.
 func (b *Budget[A]) Forget(now time.Time) {
 	for host, users := range b.Users {
 		maps.DeleteFunc(users, func(_ A, w Spent) bool {
@@ -108,7 +106,7 @@ type Over[A comparable] struct {
 }
 
 // Over returns what was suppressed for each user: once when that begins in an hour, and the rest when the hour has
-// ended. Then it drops the hours that have ended. Spend drops them, too, so call Over first in each cycle.
+// ended. It drops the hours that have ended, as Spend does: call Over first.
 func (b *Budget[A]) Over(now time.Time) []Over[A] {
 	var list []Over[A]
 	for host, users := range b.Users {

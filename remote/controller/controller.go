@@ -39,13 +39,10 @@ type Options struct {
 	Audit         Recorder
 	ActUnrecorded bool
 	// Store, if set, keeps the memory: before deliveries, when operators ask for something, and otherwise every 10 s.
-	// OnSave, if set, is told in the background what came of each time.
-	Store  Store
-	OnSave func(error)
-	// Companions plan what else is sent because of a cycle, such as messages to users.
-	Companions []Companion
-	// Sinks get the events of every cycle that counts, in their order.
-	Sinks []Sink
+	Store      Store
+	OnSave     func(error) // if set, is told in the background what came of each save
+	Companions []Companion // plan what is sent besides orders, such as messages to users
+	Sinks      []Sink      // get the events of every cycle that counts, in their order
 }
 
 // Controller enforces a policy on a fleet.
@@ -92,7 +89,7 @@ func (e *loopEvent) onlyTick() bool {
 
 // cycle is what happens at an event: what came in is judged with all that is known, and acted on.
 func (c *Controller) cycle(ctx context.Context, e *loopEvent) {
-	c.learn(e.ended) // what came of deliveries of earlier cycles
+	c.learn(e.ended)
 	c.operate(ctx, e.actions)
 	if !c.see(ctx, e) {
 		return
@@ -114,11 +111,8 @@ func (c *Controller) cycle(ctx context.Context, e *loopEvent) {
 	}
 }
 
-// mayBegin reports whether something may still be begun: the run goes on, and this controller leads.
-func mayBegin(ctx context.Context) bool { return ctx.Err() == nil && remote.MayBegin(ctx) == nil }
-
-// see takes in the answers of hosts, and reports whether they are to be judged: in a dry run, and the first time with
-// StopAtFailure, when each host has answered or failed.
+// see takes in the answers of hosts, and reports whether they are to be judged. A dry run waits for all of them, and so
+// does the first judgement with StopAtFailure.
 func (c *Controller) see(ctx context.Context, e *loopEvent) bool {
 	c.fleet = c.fleet.with(e.answers, c.Memory.Machines, c.Link.About)
 	c.round.see(&c.fleet, c.Memory.Operator)
@@ -131,7 +125,7 @@ func (c *Controller) see(ctx context.Context, e *loopEvent) bool {
 	}
 	c.expire(ctx, c.Now())
 	switch {
-	case !mayBegin(ctx), !c.fleet.answered():
+	case ctx.Err() != nil, remote.MayBegin(ctx) != nil, !c.fleet.answered():
 		return false
 	case c.StopAtFailure && len(c.fleet.Cluster.Failed()) > 0:
 		c.round.Stopped = true
@@ -139,8 +133,11 @@ func (c *Controller) see(ctx context.Context, e *loopEvent) bool {
 	case c.DryRun && !e.complete, c.StopAtFailure && !e.complete && c.round.judged == 0:
 		return false
 	}
-	if c.DryRun {
-		c.fleet.Cluster = c.fleet.asNew()
+	if c.DryRun { // as if all had just answered
+		c.fleet.Cluster.Hosts = slices.Clone(c.fleet.Cluster.Hosts)
+		for i := range c.fleet.Cluster.Hosts {
+			c.fleet.Cluster.Hosts[i].IsNew = true
+		}
 	}
 	return true
 }
@@ -156,7 +153,7 @@ func (c *Controller) remember(next enforce.Memory, orders []*sentOrder) {
 	c.Memory.Rules, c.Memory.Machines, c.background.unsaved = next, c.fleet.machines, true
 }
 
-// plan returns what is sent because of a cycle, what companions want and then the orders, and all events of the cycle.
+// plan returns what is sent because of a cycle, the orders last, and all events of the cycle.
 func (c *Controller) plan(events []enforce.Event, orders []*sentOrder) (deliveries []*Delivery, all []enforce.Event) {
 	cycle := &c.round
 	cycle.Policy, cycle.Now, cycle.Items = c.policy(c.Now()), c.Now(), itemsOf(orders)
@@ -200,7 +197,7 @@ func (c *Controller) learn(ended []*Delivery) {
 	c.emit(&c.round, all.Events)
 }
 
-// beginRound begins a round, in which all hosts are asked. It has what came of earlier ones since the last was shown.
+// beginRound begins a round, in which all hosts are asked. What ended since the last one was shown is shown with it.
 func (c *Controller) beginRound() {
 	before := &c.round
 	c.round = Cycle{
@@ -217,7 +214,7 @@ func (c *Controller) beginRound() {
 	c.round.operator(c.Memory.Operator)
 }
 
-// endRound ends a round, and returns it as it is shown.
+// endRound returns the round as it is shown.
 func (c *Controller) endRound(took time.Duration) Cycle {
 	cycle := &c.round
 	cycle.Took, cycle.Ended, cycle.UnderWay = took, true, c.Memory.Rules.UnderWay
@@ -254,8 +251,8 @@ func (c *Controller) Encode(now time.Time) (Saved, error) {
 	return memory.Encode(now)
 }
 
-// save saves the memory in the background, if it changed and is urgent or was not saved a short while ago. What it
-// returns is done when the memory is kept; nil if it is not saved.
+// save saves the memory in the background, if it changed, and that is urgent or the last save is 10 s ago. The result
+// is nil if it is not saved.
 func (c *Controller) save(ctx context.Context, urgent bool) *saving {
 	since := c.Now().Sub(c.background.saved)
 	if !c.background.unsaved || c.Store == nil || c.DryRun || remote.MayBegin(ctx) != nil ||
@@ -276,7 +273,7 @@ func (c *Controller) save(ctx context.Context, urgent bool) *saving {
 	})
 }
 
-// keep saves what operators asked for, and waits for it. The error says what a restart, or another leader, forgets.
+// keep saves what operators asked for, and waits for it. The error says what a restart or another leader forgets.
 func (c *Controller) keep(ctx context.Context) error {
 	if c.Store == nil {
 		return errNoStore

@@ -25,45 +25,35 @@ type Cycle struct {
 	Early, Earlier int
 	Start          time.Time
 	Took           time.Duration // until all hosts had answered, and their orders had ended
-	// Ended says that sinks get it for the last time, with all that was done in it.
-	Ended   bool
-	Cluster snapshot.Cluster
-	// Duplicates are the names that are left out of Cluster because another name leads to the same machine.
-	Duplicates []Duplicate
-	// Via is how each host that answered was reached, where the Link knows.
-	Via    map[snapshot.Hostname]agent.Via
-	Plan   enforce.Plan
-	DryRun bool
-	// Standby says that another controller acts, or may: this one only looks.
-	Standby bool
-	// Results are of orders that ended in this cycle, also of ones sent earlier. UnderWay are those that go on.
-	Results  []OrderResult
-	UnderWay []order.OfHost
-	// Stopped says that nothing was judged: because of StopAtFailure, or because the run is ending.
-	Stopped bool
-	// Notified are the users who were notified of a finding, or could not be.
-	Notified []Notified
+	Ended          bool          // sinks get it for the last time, with all that was done in it
+
+	Cluster    snapshot.Cluster
+	Duplicates []Duplicate                     // are left out of Cluster
+	Via        map[snapshot.Hostname]agent.Via // how each host that answered was reached, where the Link knows
+	Plan       enforce.Plan
+	DryRun     bool
+	Standby    bool // another controller acts, or may: this one only looks
+	Stopped    bool // nothing was judged: because of StopAtFailure, or because the run is ending
+
+	Results  []OrderResult  // of orders that ended in this cycle, also of ones sent earlier
+	UnderWay []order.OfHost // orders that go on
+	Notified []Notified     // who was notified of a finding, or could not be
 	// Unrecorded is why the record could not be kept. Without Results, nothing was done for that.
-	Unrecorded error
-	// RecordChanged says that Unrecorded is not that of the last cycle.
-	RecordChanged bool
-	// Hold is why operators had rules do nothing, nil if they did not; Exemptions are those that operators made.
-	Hold       *operator.OnHold
-	Exemptions policy.ExemptionList
+	Unrecorded    error
+	RecordChanged bool             // Unrecorded is not that of the last cycle
+	Hold          *operator.OnHold // why operators had rules do nothing; nil if they did not
+	Exemptions    policy.ExemptionList
 
-	// Records are of what came of the orders that ended last.
-	Records []audit.Record
-
-	// Items are what is done because of what was judged last, as the record has them.
-	Items []audit.Record
+	Records []audit.Record // of what came of the orders that ended last
+	Items   []audit.Record // of what is done because of what was judged last
 	// Policy is what was judged by, Now when, and About what is known of a host without asking it: for companions.
 	Policy enforce.Policy
 	Now    time.Time
 	About  func(snapshot.Hostname) agent.About
 
 	judged     int    // how many times
-	unsent     int    // how many of Plan's orders, the last ones, were not sent, since that could not be recorded
-	unrecorded string // why the record could not be kept in the last cycle
+	unsent     int    // how many of Plan's last orders were not sent, since that could not be recorded
+	unrecorded string // the text of Unrecorded in the last cycle
 }
 
 // Decision is what the cycle does about a finding.
@@ -87,7 +77,7 @@ func (cycle *Cycle) see(f *knownFleet, asked operator.State) {
 	cycle.operator(asked)
 }
 
-// Unable are the hosts that answered and where nothing can be done, or what was ordered failed as a whole, and why.
+// Unable says why nothing can be done on hosts that answered, or what was ordered there failed as a whole.
 func (cycle *Cycle) Unable() map[snapshot.Hostname]string {
 	reasons := make(map[snapshot.Hostname]string)
 	for i := range cycle.Cluster.Hosts {
@@ -109,7 +99,7 @@ func (cycle *Cycle) Unable() map[snapshot.Hostname]string {
 // operator shows what operators asked for that lasts.
 func (cycle *Cycle) operator(s operator.State) { cycle.Hold, cycle.Exemptions = s.Hold, s.Exemptions }
 
-// add adds a plan to what was judged since the tick. A finding that was acted on, or waits for a look, stays as it was.
+// add adds a plan to those since the tick. A finding that was acted on, or waits for a look, stays as it was.
 func (cycle *Cycle) add(plan enforce.Plan) {
 	before := cycle.Plan
 	before.Orders, cycle.unsent = before.Orders[:len(before.Orders)-cycle.unsent], 0
@@ -171,24 +161,23 @@ type OrderResult struct {
 	Order     order.Order
 	Execution agent.Execution
 	Err       error
-	// Findings are those because of which it was sent.
-	Findings []enforce.Finding
+	Findings  []enforce.Finding // why it was sent
 }
 
 // Sink consumes events, once each and in order, and then the cycle that has Ended, without events. It is never called
-// from two goroutines at a time and must not wait for anything slow.
+// from two goroutines at a time, and must not wait for anything slow.
 type Sink interface {
 	Consume(cycle *Cycle, events []enforce.Event)
 }
 
-// AtEnd is the cycle as sinks get it when it has ended.
+// AtEnd is the cycle as sinks get it last.
 func (cycle *Cycle) AtEnd() *Cycle {
 	ended := *cycle
 	ended.Ended = true
 	return &ended
 }
 
-// Undone is why nothing of the order was done, although something had one of these outcomes; empty if that isn't so.
+// Undone is why nothing of the order was done, if something had one of these outcomes; else it is empty.
 func (r *OrderResult) Undone(because ...order.OutcomeStatus) (reason string) {
 	for _, o := range r.outcomes() {
 		switch o.Status {

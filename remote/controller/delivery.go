@@ -14,11 +14,9 @@ import (
 type Delivery struct {
 	Host snapshot.Hostname
 	// Send sends it, in the background, once, if something may be begun, to the host under the name that answered.
-	Send func(ctx context.Context, link Link, host remote.Host) error
-	// Err is that of Send, or why it was not sent.
-	Err error
-	// Content is for the Companion that planned it.
-	Content any
+	Send    func(ctx context.Context, link Link, host remote.Host) error
+	Err     error // that of Send, or why it was not sent
+	Content any   // for the Companion that planned it
 
 	learn           func(*Delivery) Learned // takes in what came of it
 	cycle, position int                     // the number of its round, and where the host is in the fleet
@@ -27,8 +25,7 @@ type Delivery struct {
 // Companion plans what is sent besides orders, and learns what came of it. It is never called from two goroutines at a
 // time, and must not wait for anything slow.
 type Companion interface {
-	// Name is that of its memory.
-	Name() string
+	Name() string // of its memory
 	// Plan returns what is to be sent, in a dry run nothing, and what there is to record and to say of it.
 	Plan(cycle *Cycle, events []enforce.Event) ([]*Delivery, Learned)
 	// Learn takes in what came of a delivery.
@@ -38,16 +35,14 @@ type Companion interface {
 // MemoryKeeper is a Companion with a memory that is kept over restarts.
 type MemoryKeeper interface {
 	Companion
-	// Memory returns a pointer to what is kept, as JSON has it.
-	Memory() any
+	Memory() any // a pointer to what is kept, as JSON
 }
 
 // Learned is what there is to record and to say of a delivery that has ended.
 type Learned struct {
-	Records []audit.Record
-	Events  []enforce.Event
-	// Unwarned are the IDs of findings whose users were not warned after all.
-	Unwarned []string
+	Records  []audit.Record
+	Events   []enforce.Event
+	Unwarned []string // the IDs of findings of which users were not warned after all
 }
 
 func (l *Learned) add(more Learned) {
@@ -61,8 +56,8 @@ type dispatcher struct {
 	ended    mailbox[*Delivery]
 }
 
-// dispatch is the only place from which orders, messages and guards are sent: those of one cycle to each host one after
-// the other. It waits in the background until the memory is saved, or that has failed. A host may have left the fleet.
+// dispatch is the only place from which anything is sent: to each host one delivery after the other, when the memory is
+// saved, or that has failed. A host may have left the fleet.
 func (d *dispatcher) dispatch(ctx context.Context, to Survey, f *knownFleet, deliveries []*Delivery, safe *saving) {
 	byHost := make(map[snapshot.Hostname][]*Delivery)
 	for _, one := range deliveries {
@@ -91,19 +86,14 @@ func (d *dispatcher) dispatch(ctx context.Context, to Survey, f *knownFleet, del
 		remote.Each(context.WithoutCancel(ctx), hosts, to.Fanout,
 			func(_ context.Context, h remote.Host) (struct{}, error) {
 				for _, one := range byName[h.Name] {
-					one.deliver(ctx, to.Link, h)
+					if one.Err = remote.MayBegin(ctx); one.Err == nil {
+						one.Err = one.Send(ctx, to.Link, h)
+					}
 					d.ended.put(one)
 				}
 				return struct{}{}, nil
 			})
 	})
-}
-
-// deliver sends it, unless nothing may be begun any more.
-func (d *Delivery) deliver(ctx context.Context, link Link, host remote.Host) {
-	if d.Err = remote.MayBegin(ctx); d.Err == nil {
-		d.Err = d.Send(ctx, link, host)
-	}
 }
 
 // take returns the deliveries that ended.
@@ -113,8 +103,8 @@ func (d *dispatcher) take() []*Delivery {
 	return list
 }
 
-// stateWriter writes the state of a loop in the background. The newest state replaces those that still wait: however
-// slow the disk is, it is safe after two writes at most. The zero stateWriter is ready for use, also concurrently.
+// stateWriter writes the state of a loop in the background. The newest state replaces those that still wait: it is safe
+// after two writes at most. The zero stateWriter is ready for use, also concurrently.
 type stateWriter struct {
 	mu     sync.Mutex
 	newest func() error // writes the newest state; nil when it is written
@@ -148,7 +138,7 @@ func (w *stateWriter) Write(write func() error) *saving {
 	return s
 }
 
-// wait waits until a state is written, and returns the error. A nil one is not waited for.
+// wait waits until a state is written, and returns the error.
 func (s *saving) wait() error {
 	if s == nil {
 		return nil

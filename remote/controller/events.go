@@ -21,30 +21,27 @@ type Polled struct{ Link }
 type Schedule struct {
 	// Interval is the time between two ticks, at which all hosts are asked: none of them twice at a time. 0 means once.
 	Interval time.Duration
-	// Cycles ends the loop after so many ticks; 0 means never.
-	Cycles int
+	Cycles   int // ends the loop after so many ticks; 0 means never
 
 	// Hangup brings SIGHUP; nil for none. Reload is called for each, when a tick's answers have come, or before the
 	// next event. It may Configure the controller.
-	Hangup <-chan os.Signal
-	Reload func()
-	// Actions brings what operators ask for; nil for none.
-	Actions *Queue
+	Hangup  <-chan os.Signal
+	Reload  func()
+	Actions *Queue // brings what operators ask for; nil for none
 	// Settle is how long outcomes are waited for when ctx ends; 0 is as long as they take. A later Loop has the others.
 	Settle time.Duration
-	// Step, if set, is called at each tick with 0, and before each wait with its length: a loop that isn't stuck gets
-	// to the next step.
+	// Step, if set, is called at each tick with 0, and before each wait with its length: a loop that isn't stuck calls
+	// it again within that time.
 	Step func(wait time.Duration)
 }
 
-// step says how long the next step may take.
 func (s *Schedule) step(wait time.Duration) {
 	if s.Step != nil {
 		s.Step(wait)
 	}
 }
 
-// longestOrders is how long orders may take: the grace of their processes, and what hosts need in addition.
+// longestOrders is how long orders may take: the grace of processes, and as long for the rest.
 const longestOrders = 2 * agent.MaxGrace
 
 // nextStart is the first multiple of interval after start that lies after now.
@@ -97,7 +94,7 @@ func (l *loop) next(ctx context.Context) *loopEvent {
 }
 
 // isReady reports whether an event is to be dealt with now. Answers of a tick are judged together, since limits are for
-// all of them; but they wait for the others for FreshFor at most, and for none if one of them shows a change.
+// all of them; but they wait at most FreshFor for the others, and not at all if one of them shows a change.
 func (l *loop) isReady(ctx context.Context, e *loopEvent, now time.Time) bool {
 	switch {
 	case ctx.Err() != nil, len(e.actions) > 0:
@@ -115,8 +112,8 @@ func (l *loop) isReady(ctx context.Context, e *loopEvent, now time.Time) bool {
 		len(e.answers) > 0 && (e.urgent || now.Sub(e.first) >= enforce.FreshFor)
 }
 
-// mayTick reports whether it is time for a tick. One is left out if all hosts are being asked, and before what has to
-// be judged as a whole is complete.
+// mayTick reports whether it is time for a tick. It is left out while all hosts are being asked, and while answers that
+// have to be judged together are incomplete.
 func (l *loop) mayTick(now time.Time) bool {
 	if l.tick.IsZero() || now.Before(l.tick) {
 		return false
@@ -232,7 +229,7 @@ func (l *loop) shows(a *hostAnswer) bool {
 	return last != nil && last != a.snapshot && !watch.SameUse(last, a.snapshot)
 }
 
-// listen waits for events of the hosts that answered.
+// listen waits for events of those hosts that answered.
 func (l *loop) listen() {
 	link, may := l.Link.(wake.Link)
 	if !may || l.Interval <= 0 || l.DryRun || l.StopAtFailure {
@@ -250,13 +247,12 @@ func (l *loop) listen() {
 	l.wake.Watch(hosts)
 }
 
-// stopListening ends the waits.
 func (l *loop) stopListening() {
 	l.wake.Close()
 	l.wake = nil
 }
 
-// turns are when hosts that listen are asked at a tick: one after the other, since events say what happens there.
+// turns are when hosts that listen are asked at a tick: they can wait, since events say what happens there.
 func (l *loop) turns() map[string]time.Time {
 	turns := make(map[string]time.Time)
 	var listening []string

@@ -14,7 +14,7 @@ import (
 // hostAnswer is what came of asking a host for its snapshot.
 type hostAnswer struct {
 	name     string    // of the host
-	askedAt  time.Time // by the monotonic clock, and when it came
+	askedAt  time.Time // by the monotonic clock, as came
 	came     time.Time
 	took     time.Duration
 	round    int
@@ -45,7 +45,7 @@ func (f knownFleet) of(hosts []remote.Host) knownFleet {
 	return f
 }
 
-// with returns the fleet with answers that came. Those of a host that is not in the fleet any more are dropped.
+// with returns the fleet with answers, without those of hosts that have left it.
 func (f knownFleet) with(answers []hostAnswer, known Machines, about func(remote.Host) agent.About) knownFleet {
 	f.last = slices.Clone(f.last)
 	for i := range f.last {
@@ -57,23 +57,13 @@ func (f knownFleet) with(answers []hostAnswer, known Machines, about func(remote
 			continue
 		}
 		h := &f.last[at]
-		h.Snapshot, h.Err, h.AskedAt, h.Round, h.IsNew = a.snapshot, a.err, a.askedAt, a.round,
-			time.Since(a.came) <= enforce.FreshFor
-		if h.Took = a.took; h.Err != nil {
+		h.Snapshot, h.Err, h.AskedAt, h.Took, h.Round = a.snapshot, a.err, a.askedAt, a.took, a.round
+		if h.IsNew = time.Since(a.came) <= enforce.FreshFor; h.Err != nil {
 			h.Snapshot = nil
 		}
 	}
 	f.Look = merge(f.hosts, snapshot.Cluster{Hosts: f.last}, known, about)
 	return f
-}
-
-// asNew is the cluster as if all hosts had just answered.
-func (f *knownFleet) asNew() snapshot.Cluster {
-	hosts := slices.Clone(f.Cluster.Hosts)
-	for i := range hosts {
-		hosts[i].IsNew = true
-	}
-	return snapshot.Cluster{Hosts: hosts}
 }
 
 // answered reports whether any host has answered, or failed.
@@ -83,20 +73,17 @@ func (f *knownFleet) answered() bool {
 
 // lastOf is the last snapshot of a host; nil for none.
 func (f *knownFleet) lastOf(name string) *snapshot.Snapshot {
-	at, known := f.at[name]
-	if !known {
-		return nil
+	if at, known := f.at[name]; known {
+		return f.last[at].Snapshot
 	}
-	return f.last[at].Snapshot
+	return nil
 }
 
-// Duplicate is a name of a machine that has another name in the fleet. The
-// machine is judged and counted once, under the name that comes first.
+// Duplicate is a further name of a machine, which is judged and counted once, under the name that comes first.
 type Duplicate struct {
 	Name   snapshot.Hostname `json:"name"`
 	SameAs snapshot.Hostname `json:"same_as"` // the name under which the machine counts
-	// New says that it was found in this cycle, and is to be reported now.
-	New bool `json:"-"`
+	New    bool              `json:"-"`       // it was found in this cycle, and is to be reported now
 }
 
 // String is what the administrator reads.
@@ -104,11 +91,10 @@ func (d Duplicate) String() string {
 	return fmt.Sprintf("%s and %s are one machine: it counts once, as %s", d.SameAs, d.Name, d.SameAs)
 }
 
-// Look is what is seen of a fleet: each machine once.
+// Look is what is seen of a fleet.
 type Look struct {
-	Cluster snapshot.Cluster
-	// Duplicates are the names that are left out of Cluster because another name leads to the same machine.
-	Duplicates []Duplicate
+	Cluster    snapshot.Cluster // has each machine once
+	Duplicates []Duplicate      // are left out of Cluster
 	// Via is how each host that answered was spoken with, where the Link knows.
 	Via map[snapshot.Hostname]agent.Via
 
@@ -175,11 +161,9 @@ type lead struct {
 	via      agent.Via
 }
 
-// Machines remembers which names are one machine, for the cycles in which not all
-// of them answer. The zero Machines remembers none.
+// Machines remembers which names are one machine, for when not all of them answer. The zero Machines remembers none.
 type Machines struct {
-	// Twins are the names that are one machine with this one.
-	Twins map[string][]string `json:"twins,omitempty"`
+	Twins map[string][]string `json:"twins,omitempty"` // the other names of the machine, by name
 
 	reported map[[2]string]bool // pairs of names, in order
 }
@@ -253,7 +237,7 @@ func (g grouping) join(i, j int) {
 	}
 }
 
-// byToken joins names of which one shows what was given to the other. What hosts say about themselves proves nothing.
+// byToken joins a name that was given a token and one that shows it. What hosts say about themselves proves nothing.
 func (g grouping) byToken(leads []lead) {
 	given := make(map[string]int, len(leads))
 	for i := range leads {

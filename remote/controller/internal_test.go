@@ -44,7 +44,7 @@ func TestHostsAreChangedFromOnePlace(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"orders"}, callers["Execute"])
-	require.Equal(t, []string{"delivery"}, callers["deliver"])
+	require.Equal(t, []string{"delivery"}, callers["Send"])
 }
 
 func TestShownLines(t *testing.T) {

@@ -9,9 +9,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Loop enforces until the schedule is over, ctx ends, or each returns an error, which it then returns. each is called
-// with what was done since a tick, when orders and answers have ended, or at the next tick. When ctx ends, no order is
-// begun any more, and the outcomes of those under way are waited for.
+// Loop enforces until the schedule is over, ctx ends, or each returns an error, which it then returns. each gets what
+// was done since a tick, when answers and orders have ended, or at the next tick. When ctx ends, no further order is
+// begun, and the outcomes of those under way are waited for.
 func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error) error {
 	l := newLoop(ctx, c, s)
 	defer l.close()
@@ -24,7 +24,8 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 			}
 		}
 		if e.reload {
-			l.reload()
+			l.stopListening()
+			l.Reload()
 		}
 		if e.tick {
 			l.begin()
@@ -55,8 +56,8 @@ func (c *Controller) Finish(ctx context.Context, each func(Cycle) error) error {
 	return l.finish(ctx, each)
 }
 
-// judge has the controller act on an event, asks hosts again, and notes when the next judgement may be: judging takes
-// at most a tenth of the time, with pauses of at most mostPause.
+// judge has the controller act on an event, and asks hosts again. Judging takes at most a tenth of the time, with pauses
+// of at most mostPause.
 func (l *loop) judge(ctx context.Context, e *loopEvent) {
 	begun := time.Now()
 	l.cycle(ctx, e)
@@ -115,7 +116,7 @@ func (l *loop) isOver() bool {
 	return !l.shown && l.asking.open == 0 && l.background.underWay == 0 && (!l.last || len(l.asking.underWay) == 0)
 }
 
-// show ends what was begun at the last tick, unless it is shown already.
+// show shows what was begun at the last tick, once.
 func (l *loop) show(each func(Cycle) error) error {
 	if l.shown {
 		return nil
@@ -141,28 +142,18 @@ func (l *loop) finish(ctx context.Context, each func(Cycle) error) error {
 	if l.Settle > 0 && ctx.Err() != nil {
 		late = patience.C
 	}
-	for l.background.underWay > 0 {
+	for isLate := false; l.background.underWay > 0 && !isLate; {
 		l.step(longestOrders)
 		select {
 		case <-l.background.ended.ready():
 			l.learn(l.background.take())
 		case <-late:
-			return l.showLast(ctx, each)
+			isLate = true
 		}
 	}
-	return l.showLast(ctx, each)
-}
-
-func (l *loop) showLast(ctx context.Context, each func(Cycle) error) error {
 	if each == nil {
 		each = func(Cycle) error { return nil }
 	}
 	l.save(ctx, true)
 	return l.show(each)
-}
-
-// reload has hosts and policy read again.
-func (l *loop) reload() {
-	l.stopListening()
-	l.Reload()
 }

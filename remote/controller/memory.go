@@ -22,15 +22,15 @@ type Store interface {
 	Save(ctx context.Context, saved Saved) error
 }
 
-// Saved is a memory as it was at one time, encoded: the loop continues to change its memory while a Store writes it.
+// Saved is an encoded memory: the loop continues to change its own while a Store writes this.
 type Saved struct {
-	// Memory is what Decode reads; empty if it doesn't fit into the Store.
+	// Memory is what DecodeMemory reads; empty if it doesn't fit into the Store.
 	Memory json.RawMessage `json:"memory,omitempty"`
 	// Operator is what operators asked for, which doesn't age; empty for nothing. See operator.State.Encode.
 	Operator json.RawMessage `json:"operator,omitempty"`
 }
 
-// savedMemory is what Saved.Memory has.
+// savedMemory is the content of Saved.Memory.
 type savedMemory struct {
 	Schema string      `json:"schema"`
 	Time   time.Time   `json:"time"`
@@ -39,8 +39,10 @@ type savedMemory struct {
 
 const (
 	savedSchema = "genv.controller.memory/1"
-	// MaxSaved is how many bytes a saved memory may have.
-	MaxSaved = 1 << 30
+	MaxSaved    = 1 << 30 // bytes of a saved memory
+	// MaxMemoryAge is how old a memory may be to be continued: after it, "without a break" would be a guess.
+	MaxMemoryAge = time.Hour
+	saveEvery    = 10 * time.Second // a memory that changes in every cycle
 )
 
 // Encode returns the memory as it is now, with its times by the clock of now, also if that was set since.
@@ -60,8 +62,8 @@ func (m *FleetMemory) Encode(now time.Time) (saved Saved, err error) {
 	return saved, nil
 }
 
-// DecodeMemory reads Saved.Memory, with its times by the clock of now. The error says why it can't be continued; of one
-// that is too old there are the GPU hours.
+// DecodeMemory reads Saved.Memory, with its times by the clock of now. The error says why it can't be continued; of a
+// memory that is too old the GPU hours are returned.
 func DecodeMemory(data []byte, now time.Time) (m FleetMemory, written time.Time, err error) {
 	var s savedMemory
 	if err := json.Unmarshal(data, &s); err != nil {
@@ -109,25 +111,16 @@ func (m FleetMemory) For(hosts []remote.Host) (FleetMemory, error) {
 	return FleetMemory{Operator: m.Operator}, errOtherFleet
 }
 
-// saveEvery is how often a memory is saved that changes in every cycle.
-const saveEvery = 10 * time.Second
-
-// MaxMemoryAge is how old a memory may be to be continued: after it, "without a break" would be a guess.
-const MaxMemoryAge = time.Hour
-
 // FleetMemory is what a controller keeps from cycle to cycle, and on disk from run to run. Rules is replaced when a
 // judgement counts: when it is recorded, if there is a record.
 type FleetMemory struct {
-	Rules    enforce.Memory `json:"rules"`
-	Machines Machines       `json:"machines"`
-	// Companions are the memories of companions, by their names.
-	Companions map[string]json.RawMessage `json:"companions,omitempty"`
+	Rules      enforce.Memory             `json:"rules"`
+	Machines   Machines                   `json:"machines"`
+	Companions map[string]json.RawMessage `json:"companions,omitempty"` // the memories of companions, by their names
 	// Operator is what operators asked for that lasts. It has a file of its own, since it doesn't age: see statedir.
-	Operator operator.State `json:"-"`
-	// recorded is how much of the record users of hosts used up lately.
-	recorded Budget[snapshot.Username]
-	// ReadOnly says that another controller writes this memory, and counts its rounds.
-	ReadOnly bool `json:"-"`
+	Operator operator.State            `json:"-"`
+	recorded Budget[snapshot.Username] // how much of the record users of hosts used up lately
+	ReadOnly bool                      `json:"-"` // another controller writes this memory, and counts its rounds
 }
 
 // restoreCompanions gives companions their memories. One that can't be read is lost: what it limits begins again.

@@ -47,7 +47,7 @@ func (c *Controller) carryOut(ctx context.Context, r *pendingAction) (string, er
 	return c.changeState(ctx, r)
 }
 
-// explain says what the caps count for a user, as seen from a host, and which exemptions by operators are about them.
+// explain says what the caps count for a user, as seen from a host, and which exemptions by operators apply.
 func (c *Controller) explain(host snapshot.Hostname, user snapshot.Username) []string {
 	lines := c.round.Plan.ExplainCaps(host, user)
 	for i := range c.Memory.Operator.Exemptions {
@@ -95,7 +95,7 @@ func (c *Controller) changeState(ctx context.Context, r *pendingAction) (string,
 	return text, nil
 }
 
-// expire ends the exemptions that are over, and says so, also if the cycle can't be recorded.
+// expire ends exemptions, and says so, also if the cycle can't be recorded.
 func (c *Controller) expire(ctx context.Context, now time.Time) {
 	left, expired := c.Memory.Operator.Exemptions.Follow(c.fleet.Cluster).Expire(now)
 	c.Memory.Operator.Exemptions = left
@@ -120,8 +120,7 @@ func (c *Controller) expire(ctx context.Context, now time.Time) {
 	c.emit(&c.round, events)
 }
 
-// maxWaiting is how many actions may wait for the loop, which carries out one at a time.
-const maxWaiting = 64
+const maxWaiting = 64 // actions, for the loop, which carries out one at a time
 
 // Queue carries the actions of operators to a Loop. It is safe for concurrent use.
 type Queue struct {
@@ -144,7 +143,7 @@ type pendingAction struct {
 	err    error
 }
 
-// Do has the loop carry an action out, and waits for the answer. After a *operator.Refusal nothing was done.
+// Do has the loop carry out an action, and waits for the answer. After a *operator.Refusal nothing was done.
 func (q *Queue) Do(ctx context.Context, who operator.Author, a operator.Instruction) (operator.Answer, error) {
 	if err := a.Check(); err != nil {
 		return operator.Answer{}, err
@@ -173,7 +172,7 @@ func (q *Queue) Do(ctx context.Context, who operator.Author, a operator.Instruct
 		"the controller has ended")
 }
 
-// waiting are the actions; nil for a Queue that is nil.
+// waiting brings the actions; none for a nil Queue.
 func (q *Queue) waiting() <-chan *pendingAction {
 	if q == nil {
 		return nil
@@ -181,5 +180,5 @@ func (q *Queue) waiting() <-chan *pendingAction {
 	return q.actions
 }
 
-// End answers what waits, and what comes later, when there is no Loop any more.
+// End refuses what waits, and what comes later, when the Loop has ended.
 func (q *Queue) End() { close(q.ended) }

@@ -90,32 +90,25 @@ func (o *sentOrder) send(ctx context.Context, link Link, host remote.Host) (err 
 // learnOutcome remembers what came of an order.
 func (c *Controller) learnOutcome(o *sentOrder, d *Delivery) Learned {
 	result := OrderResult{
-		Cycle: d.cycle, Host: o.Host, Order: o.Order, Execution: o.execution, Err: d.Err,
-		Findings: o.findings,
+		Cycle: d.cycle, Host: o.Host, Order: o.Order, Execution: o.execution, Err: d.Err, Findings: o.findings,
 	}
 	result.Execution.Lines = shownLines(o.Order, o.execution.Lines)
 	outcomes := result.outcomes()
 	c.round.Results = append(c.round.Results, result)
 	c.Memory.Rules = c.Memory.Rules.End(o.Order.ID).Learn(o.OfHost, outcomes, c.Now())
-	return Learned{Records: audit.OutcomeRecords(o.items, outcomes), Events: []enforce.Event{result.ended(outcomes)}}
-}
-
-// ended is the event about the result.
-func (r *OrderResult) ended(outcomes []order.Outcome) enforce.Event {
-	return enforce.Event{
-		Kind: enforce.EventOutcome, Host: r.Host, Order: &r.Order, Findings: r.Findings,
-		Lines: r.Execution.Lines, Warnings: r.Execution.Warnings, Outcomes: outcomes, Err: r.Err,
-	}
+	return Learned{Records: audit.OutcomeRecords(o.items, outcomes), Events: []enforce.Event{{
+		Kind: enforce.EventOutcome, Host: o.Host, Order: &result.Order, Findings: o.findings,
+		Lines: result.Execution.Lines, Warnings: o.execution.Warnings, Outcomes: outcomes, Err: d.Err,
+	}}}
 }
 
 // nothingDone are the classes of errors after which it is certain that the host did nothing.
 var nothingDone = []remote.Class{
 	remote.Unreachable, remote.HostKey, remote.HostKeyChanged, remote.Auth, remote.Sudo, remote.SudoRefused,
-	remote.GenvMissing, remote.Version,
-	remote.Configuration, remote.Cancelled, remote.Replaced,
+	remote.GenvMissing, remote.Version, remote.Configuration, remote.Cancelled, remote.Replaced,
 }
 
-// outcomes are what came of each item, as far as that is known: of 1.4.3, which reports none, from its lines.
+// outcomes are what came of each item; of 1.4.3, which reports none, by its lines.
 func (r *OrderResult) outcomes() []order.Outcome {
 	if r.Err == nil && r.Execution.Outcomes != nil {
 		return r.Execution.Outcomes
@@ -152,8 +145,8 @@ func (r *OrderResult) outcomes() []order.Outcome {
 // maxHostWords is how many characters of a line of a host's own are shown.
 const maxHostWords = 128
 
-// shownLines are a host's lines as they are shown. Those about the order are put into genv's own words: 1.4.3 prints
-// names that users choose as they are, and environments that processes claim. All others are quoted.
+// shownLines are a host's lines as they are shown: those about the order in genv's own words, since 1.4.3 prints names
+// that users choose, and environments that processes claim; all others quoted.
 func shownLines(o order.Order, lines []string) []string {
 	shown := make(map[string]string)
 	for i := range o.Detach {

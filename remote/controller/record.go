@@ -20,7 +20,7 @@ type Recorder interface {
 	Reserve(bytes int64) error
 }
 
-// record records what became of something, and notes whether that failed.
+// record notes whether it failed.
 func (c *Controller) record(cycle *Cycle, records []audit.Record) {
 	if err := c.write(cycle, records); err != nil {
 		cycle.Unrecorded = err
@@ -46,11 +46,12 @@ func (c *Controller) recordFirst(
 	return cycle.Unrecorded
 }
 
-// bytesPerItem is what the records of an item's outcome need at most, except from a host that returns a lot of text.
-const bytesPerItem = 2 << 10
-
-// recordsAnHour is how many bytes are recorded of what was found on a host in an hour, a ninth of them about one user.
-const recordsAnHour = 4 << 20
+const (
+	// bytesPerItem is what the records of an item's outcome need at most, unless the host returns a lot of text.
+	bytesPerItem = 2 << 10
+	// recordsAnHour is how many bytes are recorded in an hour of what was found on a host, a ninth of them about one user.
+	recordsAnHour = 4 << 20
+)
 
 // bounded leaves out records beyond the budgets of their users on their hosts.
 func (c *Controller) bounded(records []audit.Record) []audit.Record {
@@ -87,7 +88,7 @@ func (c *Controller) spend(r *audit.Record) bool {
 	return ok || err != nil
 }
 
-// beyond are records that count those that were left out.
+// beyond counts the records that were left out.
 func (c *Controller) beyond() (records []audit.Record) {
 	for _, over := range c.Memory.recorded.Over(c.Now()) {
 		text := fmt.Sprintf("and %d more records within an hour, of findings that are left out", over.Count)
@@ -99,7 +100,7 @@ func (c *Controller) beyond() (records []audit.Record) {
 	return records
 }
 
-// ahead writes what was found, within the budgets, and items, and makes room for their outcomes.
+// ahead writes what was found, within the budgets, and items, and reserves room for their outcomes.
 func (c *Controller) ahead(cycle *Cycle, events []enforce.Event, duplicates []Duplicate, items []audit.Record) error {
 	before := c.beyond() // of the hour before
 	var records []audit.Record
@@ -120,7 +121,7 @@ func (c *Controller) ahead(cycle *Cycle, events []enforce.Event, duplicates []Du
 	return c.Audit.Reserve(int64(len(items)) * bytesPerItem)
 }
 
-// notSent closes the records of what was not sent after all, or not done.
+// notSent records that items were not sent or done after all.
 func (c *Controller) notSent(cycle *Cycle, items []audit.Record) {
 	failed := order.Outcome{Status: order.StatusFailed, Reason: fmt.Sprintf("nothing was done: %v", cycle.Unrecorded)}
 	records := audit.OutcomeRecords(items, slices.Repeat([]order.Outcome{failed}, len(items)))

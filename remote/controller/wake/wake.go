@@ -5,9 +5,9 @@
 //	w.Watch(hosts) // after each full cycle: those that answered
 //	for looks := range w.Looks() { … }
 //
-// Each host is asked in a goroutine of its own, so that none delays another; while it is waited for it has none.
-// Whatever a host answers, it is asked at most ten times a second, and less often while its snapshot doesn't change or
-// is large. What comes from all hosts is passed on together.
+// Each host is asked in a goroutine of its own, so that none delays another; while it is waited for it has none. A host
+// is asked at most ten times a second, and less often while its snapshot doesn't change or is large. What comes from all
+// hosts is passed on together.
 package wake
 
 import (
@@ -28,9 +28,9 @@ import (
 // Link is how hosts are waited for and asked; *agent.Pool is one.
 type Link interface {
 	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
-	// Await calls done, once, in a goroutine of its own, when something may have changed on a host since its last
-	// snapshot, or after some minutes with woke false. After an error the host has to be asked at intervals; after
-	// agent.ErrNoEvents, as long as its genv is the same.
+	// Await calls done once, in its own goroutine, when something may have changed on a host since its last snapshot, or
+	// after some minutes with woke false. After an error the host has to be asked at intervals; after agent.ErrNoEvents,
+	// as long as its genv is the same.
 	Await(ctx context.Context, host remote.Host, done func(woke bool, err error))
 }
 
@@ -64,10 +64,8 @@ type waiting struct {
 	end   context.CancelFunc
 	again chan struct{} // has a value when the host answered another full cycle
 	round uint64        // the last call of Watch that listed it
-	// rest is how many calls of Watch it takes until it is waited for again; 0 while it is.
-	rest atomic.Int32
-	// since is from when on it listens, in nanoseconds since the Watch began; never if it is not waited for.
-	since atomic.Int64
+	rest  atomic.Int32  // how many calls of Watch it takes until it is waited for again; 0 while it is
+	since atomic.Int64  // when it began to listen, in nanoseconds since the Watch began; or never
 
 	// Used by the goroutine that waits for it or asks it, of which there is one at a time.
 	heard  bool // the last wait was no error
@@ -158,8 +156,8 @@ func (w *Watch) collect() {
 	}
 }
 
-// restWithoutEvents is after how many full cycles a host is waited for again that reports no events: its
-// genv may be replaced by one that does.
+// restWithoutEvents is after how many full cycles a host that reports no events is waited for again: its genv may have
+// been replaced.
 const restWithoutEvents = 16
 
 // follow waits for a host and asks it, again and again, unless it reports no events.
@@ -179,7 +177,7 @@ func (w *Watch) await(one *waiting) {
 	w.link.Await(one.ctx, one.host, func(woke bool, err error) { w.woke(one, woke, err) })
 }
 
-// woke goes on when a wait for a host is over.
+// woke continues when a wait for a host is over.
 func (w *Watch) woke(one *waiting, woke bool, err error) {
 	one.since.Store(never)
 	one.heard = err == nil
@@ -189,7 +187,7 @@ func (w *Watch) woke(one *waiting, woke bool, err error) {
 		w.work.Done()
 		return
 	case err != nil:
-		afterCycle(one.ctx, one.again) // which finds out what is wrong
+		one.afterCycle() // which finds out what is wrong
 	}
 	w.ask(one, woke && err == nil)
 	if one.ctx.Err() != nil {
@@ -217,7 +215,7 @@ func (w *Watch) ask(one *waiting, woke bool) {
 	switch {
 	case err != nil:
 	case entries(s) > maxEntries:
-		afterCycle(one.ctx, one.again)
+		one.afterCycle()
 	default:
 		one.last = s
 		select {
@@ -228,10 +226,10 @@ func (w *Watch) ask(one *waiting, woke bool) {
 }
 
 // afterCycle waits until the host has answered another full cycle.
-func afterCycle(ctx context.Context, again <-chan struct{}) {
+func (h *waiting) afterCycle() {
 	select {
-	case <-again:
-	case <-ctx.Done():
+	case <-h.again:
+	case <-h.ctx.Done():
 	}
 }
 
@@ -300,9 +298,9 @@ func (p *pacing) asked(now time.Time, changed bool, entries int) {
 	}
 }
 
-// The looks of a full cycle are spread at hosts that report events, so that violations are dealt with in between. Each
-// has gap to itself, or less if that would take longer than a part of the interval or spreadMost. Intervals below
-// spreadFrom are not spread.
+// A full cycle asks hosts that report events one after the other, so that violations are dealt with in between: each
+// after a gap, or less if all would take longer than a part of the interval or spreadMost. Intervals below spreadFrom
+// are not spread.
 const (
 	gap        = 25 * time.Millisecond
 	part       = 4
@@ -318,14 +316,13 @@ func Spread(n int, interval time.Duration) time.Duration {
 	return min(gap, min(interval/part, spreadMost)/time.Duration(n))
 }
 
-// A host that can't be waited for says so within refusal, as a rule.
 const (
-	refusal = time.Second
+	refusal = time.Second // within which a host usually says that it can't be waited for
 	never   = math.MaxInt64
 )
 
 // Listens reports whether a look at a host would show nothing that its events don't: waiting for it works, and it has
-// not woken since its last look. It may be called from any goroutine. A nil Watch waits for no host.
+// not woken since its last look. It is safe for concurrent use. A nil Watch waits for no host.
 func (w *Watch) Listens(host string) bool {
 	if w == nil {
 		return false
