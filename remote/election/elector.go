@@ -5,13 +5,10 @@
 //
 // The leader made the key KEY/leader, which depends on its lease. Its epoch is the revision of the cluster in which it
 // did: each later leader has a higher one. A leader that can't renew its lease leads until the lease would have ended,
-// counted from when the last renewal that a majority of etcd's members confirmed was sent: it stops before another
-// leads.
+// counted from when the last renewal was sent that a majority of etcd's members confirmed: it stops before another
+// leads. Hosts refuse a leader that was replaced: see remote/agent/fence.
 //
 // Each controller, also a standby, is registered while it runs: see Registrar and Registered.
-//
-// Leadership decides, and is pure; Elector asks etcd and keeps the time. Hosts refuse a leader that was replaced:
-// remote/agent/fence.
 package election
 
 import (
@@ -26,8 +23,8 @@ import (
 // LeaseStore is what an Elector asks; *etcd.Gateway is one.
 type LeaseStore interface {
 	Grant(ctx context.Context, ttl time.Duration) (lease int64, granted time.Duration, err error)
-	// Renew renews a lease, and reads a key after it. ttl is 0 for a lease that has ended. A renewal that
-	// a majority of etcd's members doesn't confirm is an error.
+	// Renew renews a lease, and then reads a key; ttl is 0 for a lease that has ended. It is an error if a majority of
+	// etcd's members doesn't confirm it.
 	Renew(ctx context.Context, lease int64, key string) (ttl time.Duration, entry *etcd.KeyValue, err error)
 	Revoke(ctx context.Context, lease int64) error
 	Create(ctx context.Context, key string, value []byte, lease int64) (etcd.Creation, error)
@@ -47,9 +44,8 @@ const (
 // Options are what an Elector needs.
 type Options struct {
 	Cluster LeaseStore
-	// Key is the name of the election, such as /genv/lab. All that is kept in etcd is below.
-	Key  string
-	Self Candidate
+	Key     string // of the election, such as /genv/lab: all that is kept in etcd is below
+	Self    Candidate
 	// Clock never goes back, and goes on while the machine sleeps; Now is for people.
 	Clock func() time.Duration
 	Now   func() time.Time
@@ -60,16 +56,15 @@ type Options struct {
 // Status is what is known of an election.
 type Status struct {
 	Role  Role
-	Since time.Time // in which the role is what it is
-	// Epoch and Cluster are by what right it leads, or led if it is Expired; the id is that of etcd's cluster.
-	Epoch   uint64
-	Cluster uint64
-	// Leader is who leads, if that is another one; nil if it isn't known.
-	Leader      *Leader
+	Since time.Time // of the role
+	// Epoch and Cluster, the id of etcd's cluster, are by what right it leads, or led if it is Expired.
+	Epoch, Cluster uint64
+
+	Leader      *Leader   // another controller that leads; nil if none is known
 	OtherPolicy bool      // the Leader has another policy than this controller
 	Err         error     // why etcd can't be asked; nil if it answered last
 	Answered    time.Time // when etcd answered last: of a leader, that it still leads
-	Followed    time.Time // when another controller was last seen to lead; zero if none was
+	Followed    time.Time // when another controller was last seen to lead; zero for never
 }
 
 // Elector takes part in an election. Its methods are safe for concurrent use, but Run or Campaign is called once.
@@ -95,8 +90,8 @@ func New(options Options) *Elector {
 // Leads reports whether this controller may act now.
 func (e *Elector) Leads() bool { return e.Status().Role == Leading }
 
-// LeadsWith reports whether this controller may act now on what it judged as the leader of an epoch. It is asked right
-// before each act: a program may be stopped.
+// LeadsWith reports whether this controller may act now on what it judged in an epoch. It is asked right before each
+// act, since a program may be stopped.
 func (e *Elector) LeadsWith(epoch uint64) bool {
 	s := e.Status()
 	return s.Role == Leading && s.Epoch == epoch
@@ -111,14 +106,14 @@ func (e *Elector) Status() Status {
 	return s
 }
 
-// SetPolicy says which policy this controller has: the other ones say if theirs is another one.
+// SetPolicy says which policy this controller has: others say if theirs is another one.
 func (e *Elector) SetPolicy(digest string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.policy = digest
 }
 
-// Changed gets a value after the Role, the epoch, the leader or whether etcd answers has changed, perhaps often.
+// Changed gets a value after the role, the epoch, the leader or whether etcd answers has changed, perhaps often.
 func (e *Elector) Changed() <-chan struct{} { return e.changed }
 
 // Campaign campaigns and leads until ctx ends. Then it resigns, so that another one can lead at once.
@@ -129,7 +124,7 @@ func (e *Elector) Campaign(ctx context.Context) {
 	e.resign(ctx)
 }
 
-// step does what is due, and returns how long to wait for the next one.
+// step does what is due, and returns how long to wait for the next step.
 func (e *Elector) step(ctx context.Context) time.Duration {
 	e.mu.Lock()
 	state := e.state
@@ -160,7 +155,7 @@ func (e *Elector) campaign(ctx context.Context) time.Duration {
 	return askEvery
 }
 
-// stand makes the key of the leader. If another controller made it before, that is returned.
+// stand makes the key of the leader, or returns that of another controller.
 func (e *Elector) stand(ctx context.Context) (other *etcd.KeyValue, err error) {
 	sent := e.Clock()
 	lease, ttl, err := e.Cluster.Grant(ctx, TTL)
@@ -187,7 +182,7 @@ func (e *Elector) stand(ctx context.Context) (other *etcd.KeyValue, err error) {
 	return nil, nil //nolint:nilnil // no other one leads
 }
 
-// value is that of the key of this controller, with its policy as it is now.
+// value is what the key of this controller has, with its present policy.
 func (e *Elector) value(since time.Time) (value []byte, policy string, err error) {
 	e.mu.Lock()
 	policy = e.policy
@@ -196,7 +191,7 @@ func (e *Elector) value(since time.Time) (value []byte, policy string, err error
 	return value, policy, err
 }
 
-// statePolicy writes the key of this controller if it has another policy since. The next renewal tries again.
+// statePolicy writes the key of this controller if its policy has changed. After an error the next renewal tries again.
 func (e *Elector) statePolicy(ctx context.Context, state Leadership) {
 	value, policy, err := e.value(e.Status().Since)
 	if err != nil || policy == e.stated ||
@@ -221,7 +216,7 @@ func (e *Elector) learn(entry *etcd.KeyValue, err error) {
 	})
 }
 
-// renew renews the lease, within the time for which it still leads.
+// renew renews the lease, while it still leads.
 func (e *Elector) renew(ctx context.Context, state Leadership, left time.Duration) time.Duration {
 	limited, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
@@ -274,14 +269,14 @@ func (e *Elector) resign(ctx context.Context) {
 	}
 }
 
-// revoke ends a lease, also when ctx has ended. If etcd doesn't answer, it ends by itself.
+// revoke ends a lease, also after the end of ctx. If etcd doesn't answer, it ends by itself.
 func (e *Elector) revoke(ctx context.Context, lease int64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignWithin)
 	defer cancel()
 	_ = e.Cluster.Revoke(ctx, lease)
 }
 
-// set changes what is known, and wakes who waits for that.
+// set changes what is known, and wakes whoever waits for a change.
 func (e *Elector) set(change func(*Leadership, *Status)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

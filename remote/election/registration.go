@@ -16,11 +16,10 @@ import (
 // Registration is what a controller says about itself to `genv remote doctor`, while it runs.
 type Registration struct {
 	Candidate
-	Host    string `json:"host"`    // on which it runs, by that host's own name
-	Version string `json:"version"` // of genv
-	// Cycled is when its last cycle ended, by its own clock, and Interval the time from cycle to cycle, in seconds.
-	Cycled   time.Time `json:"cycled,omitzero"`
-	Interval float64   `json:"interval,omitempty"`
+	Host     string    `json:"host"`               // on which it runs, by that host's own name
+	Version  string    `json:"version"`            // of genv
+	Cycled   time.Time `json:"cycled,omitzero"`    // when its last cycle ended, by its own clock
+	Interval float64   `json:"interval,omitempty"` // of its cycles, in seconds
 	// HostsDigest and Policy are the same for the same hosts and for equal policies, and empty from an older genv.
 	Hosts       int    `json:"hosts,omitempty"`
 	HostsDigest string `json:"hosts_digest,omitempty"`
@@ -38,7 +37,7 @@ type storedRegistration struct {
 
 func registeredPrefix(key string) string { return key + "/controllers/" }
 
-// name is that of the key of a controller: a state folder may have been copied to another host.
+// name tells controllers apart also where a state folder was copied to another host.
 func (r *Registration) name() string { return r.ID + "@" + r.Host }
 
 // The times of registrations.
@@ -60,7 +59,7 @@ type Registry interface {
 	List(ctx context.Context, prefix string) ([]etcd.KeyValue, error)
 }
 
-// Registered are the controllers of an election that run or are Lost, by their names. What can't be read is left out.
+// Registered returns the controllers of an election that run or are Lost, sorted by name, without what can't be read.
 func Registered(ctx context.Context, r Registry, key string) (list []Registration, err error) {
 	prefix := registeredPrefix(key)
 	entries, err := r.List(ctx, prefix)
@@ -105,15 +104,15 @@ func NewRegistrar(cluster Registry, key string, self Registration, refused func(
 	return &Registrar{cluster: cluster, key: registeredPrefix(key) + self.name(), self: self, refused: refused}
 }
 
-// Set changes what the controller says about itself, but for its ID and Host. It is written within some seconds.
+// Set changes what the controller says about itself, except its ID and Host. It is written within some seconds.
 func (r *Registrar) Set(change func(*Registration)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(&r.self)
 }
 
-// Run registers the controller until ctx ends, and takes the registration back then. While etcd doesn't answer, which
-// the election says, it tries again.
+// Run registers the controller until ctx ends, and then takes the registration back. While etcd doesn't answer it tries
+// again: the election says that it doesn't.
 func (r *Registrar) Run(ctx context.Context) {
 	said := false
 	ticker := time.NewTicker(registerEvery)
@@ -151,7 +150,7 @@ func (r *Registrar) register(ctx context.Context) error {
 			return err
 		}
 	}
-	if ttl == 0 { // it is the first one, or has ended
+	if ttl == 0 { // there is no lease, or it has ended
 		if r.lease, _, err = r.cluster.Grant(ctx, keepLost); err != nil {
 			return err
 		}

@@ -23,10 +23,10 @@ const (
 	Expired Role = "expired" // it led, and can't reach etcd: another one may lead
 )
 
-// Leadership is what a controller knows of its part in an election, a value. The zero Leadership is that of a standby.
-// Times are readings of the Clock of Options.
+// Leadership is what a controller knows of its part in an election: a value. The zero Leadership is that of a standby.
+// Times are by the Clock of Options.
 type Leadership struct {
-	leads bool          // it made the key, and doesn't know that it is gone
+	leads bool          // it made the key, and doesn't know that the key is gone
 	lease int64         // on which the key depends
 	epoch uint64        // in which the key was made
 	until time.Duration // when the lease may end
@@ -43,13 +43,12 @@ func (s Leadership) Role(now time.Duration) Role {
 	return Expired
 }
 
-// Won is the state after the key was made with a lease that was asked for at a time.
+// Won is the state after the key was made; its lease was asked for when sent.
 func (s Leadership) Won(lease int64, epoch uint64, sent, ttl time.Duration) Leadership {
 	return Leadership{leads: true, lease: lease, epoch: epoch, until: sent + ttl}
 }
 
-// Renewed is the state after the lease was renewed: the request was sent at a time, and the answer came at now. A late
-// one doesn't make an expired leader lead again.
+// Renewed is the state after an answer to a renewal. A late one doesn't make an expired leader lead again.
 func (s Leadership) Renewed(lease int64, sent, ttl, now time.Duration) Leadership {
 	if s.Role(now) == Leading && lease == s.lease {
 		s.until = max(s.until, sent+ttl)
@@ -57,16 +56,11 @@ func (s Leadership) Renewed(lease int64, sent, ttl, now time.Duration) Leadershi
 	return s
 }
 
-// Lost is the state after it became known that the key is gone, or belongs to another.
+// Lost is the state when the key is gone, or belongs to another.
 func (s Leadership) Lost() Leadership { return Leadership{} }
 
 // Left is for how long it leads if etcd doesn't answer any more; 0 if it doesn't lead.
-func (s Leadership) Left(now time.Duration) time.Duration {
-	if s.Role(now) != Leading {
-		return 0
-	}
-	return s.until - now
-}
+func (s Leadership) Left(now time.Duration) time.Duration { return max(0, s.until-now) }
 
 // Candidate is a controller that takes part in an election, as the others see it.
 type Candidate struct {
@@ -77,9 +71,8 @@ type Candidate struct {
 // Leader is the controller that leads, as its key says.
 type Leader struct {
 	Candidate
-	Since time.Time `json:"since"` // by its own clock
-	// Policy is the same for equal policies, and empty if it isn't known.
-	Policy string `json:"policy,omitempty"`
+	Since  time.Time `json:"since"`            // by its own clock
+	Policy string    `json:"policy,omitempty"` // the same for equal policies; empty if it isn't known
 }
 
 const schema = "genv.election/1"
@@ -91,7 +84,7 @@ type storedLeader struct {
 
 func encode(l Leader) ([]byte, error) { return json.Marshal(storedLeader{schema, l}) }
 
-// decode reads the value of a key. Whatever is there, somebody leads: the name is for people.
+// decode reads the value of a key. Whatever it is, a controller leads.
 func decode(value []byte) Leader {
 	var c storedLeader
 	if err := json.Unmarshal(value, &c); err != nil || c.Schema != schema {
@@ -103,7 +96,7 @@ func decode(value []byte) Leader {
 // LeaderKey is the key that only a leader has made.
 func LeaderKey(key string) string { return key + "/leader" }
 
-// LeaderOf is what the key of the leader says, and its epoch; nil if no controller leads. The cluster is etcd's id.
+// LeaderOf is what the key of the leader says, and its epoch; nil if no controller leads. cluster is etcd's id.
 func LeaderOf(ctx context.Context, c *etcd.Gateway, key string) (leader *Leader, epoch, cluster uint64, err error) {
 	entry, cluster, err := c.Look(ctx, LeaderKey(key))
 	if err != nil || entry == nil {
@@ -130,7 +123,7 @@ type Shown struct {
 	Unknown  bool      `json:"unknown,omitempty"` // this standby doesn't know yet which controller leads
 }
 
-// LeaderKnown reports whether a standby knows who leads, or that none does: etcd has answered since it is one.
+// LeaderKnown reports whether a standby knows which controller leads, if any: etcd has answered since it is one.
 func (s *Status) LeaderKnown() bool {
 	return s.Leader != nil || !s.Answered.IsZero() && !s.Answered.Before(s.Since)
 }
@@ -187,7 +180,7 @@ func (s *Shown) String() string {
 	return line
 }
 
-// SinceBoot is the Clock of Options: it can't be set and, unlike that of time.Since, goes on while the machine sleeps.
+// SinceBoot is the Clock of Options: it can't be set and, unlike time.Since, goes on while the machine sleeps.
 func SinceBoot() time.Duration {
 	up, err := proc.SinceBoot()
 	if err != nil {
@@ -202,8 +195,8 @@ type Term struct{ Epoch, Cluster uint64 }
 // Roles is what a controller does in an election.
 type Roles struct {
 	// Stand is called while the controller doesn't lead, and Lead for each term in which it does. Their contexts end
-	// with it. That of Lead may begin nothing (see remote.MayBegin) once another controller may lead, also if this
-	// program was stopped and hasn't noticed yet.
+	// then. That of Lead may begin nothing (see remote.MayBegin) once another controller may lead, also if this program
+	// was stopped and hasn't noticed yet.
 	Stand   func(context.Context) error
 	Lead    func(context.Context, Term) error
 	Changed func(Status) // called when the role, the epoch, the leader or whether etcd answers has changed
@@ -215,11 +208,11 @@ var ErrNotLeading = remote.Errorf(remote.Cancelled, "not sent: this controller d
 // errElected is why a standby that has to act waits for no host any more.
 var errElected = remote.Errorf(remote.Timeout, "it didn't answer before this controller had to act: %w", remote.ErrLate)
 
-// resignAfter bounds how long a leader leads after its run was stopped, to store what it learns for the next one.
+// resignAfter bounds how long a leader leads after its run was stopped, to store what it learns for the next leader.
 const resignAfter = 4 * time.Second
 
-// Run campaigns, and calls what the roles of this controller are, until ctx ends or one of them returns before it is
-// over, and returns its error. Then a leader resigns.
+// Run campaigns, and calls the roles of this controller, until ctx ends or one of them returns early, and returns its
+// error. Then a leader resigns.
 func (e *Elector) Run(ctx context.Context, roles Roles) error {
 	longer, resign := remote.Outlasting(ctx, resignAfter)
 	var campaign sync.WaitGroup
@@ -236,24 +229,23 @@ func (e *Elector) Run(ctx context.Context, roles Roles) error {
 
 // follow calls one role, until the term is another one.
 func (e *Elector) follow(ctx context.Context, term Term, roles Roles) (turned bool, err error) {
-	why := errElected
+	role, why := roles.Stand, errElected
 	if term != (Term{}) {
 		why = ErrNotLeading
+		role = func(ctx context.Context) error {
+			return roles.Lead(remote.While(ctx, func() error {
+				if e.LeadsWith(term.Epoch) {
+					return nil
+				}
+				return ErrNotLeading
+			}), term)
+		}
 	}
 	during, end := context.WithCancelCause(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() { e.watch(during, term, roles.Changed, func() { end(why) }) })
-	if term == (Term{}) {
-		err = roles.Stand(during)
-	} else {
-		err = roles.Lead(remote.While(during, func() error {
-			if e.LeadsWith(term.Epoch) {
-				return nil
-			}
-			return ErrNotLeading
-		}), term)
-	}
-	turned = during.Err() != nil || e.term() != term // it may not have been noticed yet
+	err = role(during)
+	turned = during.Err() != nil || e.term() != term // watch may not have noticed yet
 	end(nil)
 	watch.Wait()
 	return turned, err

@@ -1,12 +1,12 @@
-// Package etcd asks an etcd cluster, from version 3.4 on, over its JSON gateway (/v3/…): leases,
-// keys and transactions, as much as an election and the memory of a leader need.
+// Package etcd asks an etcd cluster, from version 3.4 on, over its JSON gateway (/v3/…), for what an election and the
+// memory of a leader need: leases, keys and transactions.
 //
 //	client := etcd.New(etcd.Config{Endpoints: []string{"http://a:2379", "http://b:2379"}})
 //	lease, ttl, err := client.Grant(ctx, 5*time.Second)
 //	created, err := client.Create(ctx, "/genv/lab", []byte("jump-1"), lease)
 //
-// Each call asks the member that answered last, and then the others in turn, each for a second. etcd's own client isn't
-// used, since gRPC makes each start of the program slower. There are no watches: who waits for a change asks again.
+// Each call asks the member that answered last, and then the others in turn, each for a second. etcd's own client would
+// make each start of the program slower. There are no watches: who waits for a change asks again.
 package etcd
 
 import (
@@ -46,8 +46,7 @@ type Gateway struct {
 	token   string // of the user; empty before the first login
 }
 
-// memberTimeout is how long one member may take before the next is asked: shorter than a
-// lease by so much that all of three members can be asked in time.
+// memberTimeout is how long one member may take before the next is asked: three can be asked before a lease ends.
 const memberTimeout = time.Second
 
 // maxAnswer is how much of an answer is read, in bytes. Answers are lists of keys that fit into etcd's requests.
@@ -110,8 +109,7 @@ func (e *MemberError) expired() bool {
 		strings.Contains(e.Message, "revision of auth store is old")
 }
 
-// Refused reports whether an error is that etcd answered, and doesn't do what was asked: no room
-// is left, the password is wrong, or the user may not.
+// Refused reports whether etcd answered, and doesn't do what was asked: no room, a wrong password, or no permission.
 func Refused(err error) bool {
 	refused, ok := errors.AsType[*MemberError](err)
 	return ok && !refused.another()
@@ -126,9 +124,8 @@ func IsFull(err error) bool {
 	return ok && refused.Code == codeExhausted && strings.Contains(refused.Message, noSpace)
 }
 
-// call asks the cluster. A *MemberError says that a member refused the request; after any other error it isn't known
-// whether the request was carried out. It takes at most a second for each member, and up to four times that if the
-// token is missing or has expired.
+// call asks the cluster. After a *MemberError nothing was done; after another error that isn't known. It takes at most a
+// second for each member, and up to four times that if the token is missing or has expired.
 func (c *Gateway) call(ctx context.Context, path string, request, answer any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -142,8 +139,7 @@ func (c *Gateway) call(ctx context.Context, path string, request, answer any) er
 		refused, ok := errors.AsType[*MemberError](err)
 		expired := ok && refused.expired() && c.config.User != ""
 		if err != nil && (expired || !ok || refused.another()) {
-			// A cluster that was restored from a backup doesn't refuse the tokens from before: it waits until it has
-			// their revision.
+			// A cluster that was restored from a backup doesn't refuse earlier tokens: it waits for their revision.
 			c.setToken("")
 		}
 		if !expired || again {
@@ -213,7 +209,7 @@ func (c *Gateway) try(ctx context.Context, path, token string, body []byte, answ
 	return text.Worded("etcd doesn't answer: "+strings.Join(members, "; "), failed...)
 }
 
-// skip has the next call begin with the member after one that didn't answer, unless another call found one already.
+// skip has the next call begin with the member after one that didn't answer, unless another call found one since.
 func (c *Gateway) skip(at int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -261,9 +257,10 @@ type Address struct {
 	TLS       bool
 }
 
-const defaultPort = "2379"
-
-const maxKey = 256 // bounds a key, in bytes: hosts refuse a source of more than 512
+const (
+	defaultPort = "2379"
+	maxKey      = 256 // bytes of a key: hosts refuse a source of more than 512
+)
 
 // ParseURL reads an URL: etcd:// or etcds:// for TLS, members separated by commas, and a key.
 func ParseURL(url string) (Address, error) {

@@ -75,8 +75,8 @@ func failure(status int, data []byte) error {
 	return fmt.Errorf("not an answer of etcd: HTTP status %d", status)
 }
 
-// ErrCommonName says that etcd's gateway refuses the certificate of this client: a certificate's
-// name could be that of a user (https://github.com/etcd-io/etcd/pull/10392).
+// ErrCommonName says that etcd's gateway refuses the certificate of this client, since its name could be that of a user
+// (https://github.com/etcd-io/etcd/pull/10392).
 var ErrCommonName = errors.New("etcd has users, and then refuses client certificates with a common name (CN): use " +
 	"one without a CN")
 

@@ -38,8 +38,7 @@ type header struct {
 	Term     uint64 `json:"raft_term,string"` // of etcd's own leader, as far as the member knows
 }
 
-// compare is a condition of a transaction, about the revision in which a key was created, or
-// modified last; 0 for a key that isn't there.
+// compare is a condition of a transaction: the revision in which a key was created, or modified last; 0 for no key.
 type compare struct {
 	Key      []byte  `json:"key"`
 	Target   string  `json:"target"`
@@ -86,8 +85,8 @@ type Creation struct {
 	Own     bool   // the key depends on the caller's lease
 }
 
-// Create makes a key that depends on a lease, unless there is one. The key that is there is
-// the caller's Own also if it is from a try of which the answer was lost.
+// Create makes a key that depends on a lease, unless there is one. That one is the caller's Own if it is from a try of
+// which the answer was lost.
 func (c *Gateway) Create(ctx context.Context, key string, value []byte, lease int64) (made Creation, err error) {
 	put := KeyValue{Key: []byte(key), Value: value, Lease: lease}
 	o, err := c.transact(ctx, put, true, createdIn(key, 0))
@@ -203,11 +202,11 @@ func (c *Gateway) keepAlive(ctx context.Context, id int64) (ttl time.Duration, t
 	return seconds(answer.TTL), answer.Header.Term, err
 }
 
-// errTerm says that a renewal may have been that of an earlier leader of etcd.
+// errTerm says that an earlier leader of etcd may have renewed the lease.
 var errTerm = errors.New("etcd elected another leader of its members meanwhile")
 
-// Renew is KeepAlive and then, unless the lease has ended, Get. Reads need a majority of the members, and both answers
-// must be of the same term, or it fails: a member with a disk that hangs answers keep-alives although the others have
+// Renew is KeepAlive and then, unless the lease has ended, Get, which needs a majority of the members. It fails unless
+// both answers are of the same term: a member with a disk that hangs answers keep-alives although the others have
 // another leader and have ended the lease (https://github.com/etcd-io/etcd/issues/15247).
 func (c *Gateway) Renew(ctx context.Context, id int64, key string) (ttl time.Duration, entry *KeyValue, err error) {
 	ttl, term, err := c.keepAlive(ctx, id)
@@ -254,7 +253,7 @@ type Member struct {
 	Err     error  // why it doesn't answer or, if it is Refused, what it doesn't do; nil if it answered
 }
 
-// Members asks each member alone, all at once, for at most a second: a call only shows what is wrong with the first.
+// Members asks each member alone, all at once, for at most a second: a call shows only what is wrong with the first.
 func (c *Gateway) Members(ctx context.Context, key string) []Member {
 	members := make([]Member, len(c.config.Endpoints))
 	var asked sync.WaitGroup
@@ -283,8 +282,8 @@ func (c *Gateway) clusterOf(ctx context.Context, endpoint, key string) (uint64, 
 	return answer.Header.Cluster, err
 }
 
-// OutOfSpace reports whether etcd has raised the alarm that a member's space is used up: until an operator ends it,
-// etcd neither writes nor grants leases.
+// OutOfSpace reports whether etcd has raised the alarm that a member's space is used up: it neither writes nor grants
+// leases until an operator ends it.
 func (c *Gateway) OutOfSpace(ctx context.Context) (bool, error) {
 	var status struct {
 		Errors []string `json:"errors"` // alarms, such as "memberID:10276657743932975437 alarm:NOSPACE "
