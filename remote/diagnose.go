@@ -15,8 +15,8 @@ import (
 
 const diagnoseTimeout = 5 * time.Second
 
-// Diagnose finds out why sudo did not run genv on a host, by trying it there: texts of sudo differ. The result is err
-// with the right class, and a next step that names the path of genv there, or err itself if the cause isn't found.
+// Diagnose finds out why sudo did not run genv on a host, by trying it there: sudo's texts differ. The result is err with
+// the right class, and a next step that names the path of genv there; or err itself if the cause isn't found.
 func Diagnose(ctx context.Context, runner Runner, host Host, err error) error {
 	known, ok := errors.AsType[*Error](err)
 	if runner == nil || !ok || known.Next != "" ||
@@ -53,16 +53,16 @@ func Diagnose(ctx context.Context, runner Runner, host Host, err error) error {
 
 const diagnosisMark = "genv-diagnosis"
 
-// LoginStep is the next step where a login runs other programs than those that it is asked for.
+// LoginStep is the next step where a login doesn't run the command that it is given.
 const LoginStep = "let the login run commands: look at its shell and that one's rc files, for ForceCommand in " +
 	"sshd_config, and command= in authorized_keys"
 
-// TrySudo is a program for sh that tries what sudo allows, and says it in lines for ParseTrial that begin with $m; $1 is
-// the genv, and $2 "sudo", or "login" for commands without sudo: the host would log a user who has no rights. It looks
-// for genv in the path of sudo, then in the usual folders, and last in the path of the login; a program that others than
-// root can change must not be in sudoers. Only where sudo lists the command as allowed it is started: `usage serve` ends
-// at once when it reads nothing. With "doctor" it is started anyway, and it is tried what else sudo allows. The terminal
-// of script(1) shows whether one is missing. Any login shell passes on one line without exclamation marks.
+// TrySudo is a program for sh that tries what sudo allows, and prints it in lines for ParseTrial that begin with $m. $1
+// is the genv. $2 is "sudo", or "login" for commands without sudo, since hosts log a user who has no rights. It looks for
+// genv in the path of sudo, then in the usual folders, and last in the path of the login; a program that others than root
+// can change must not be in sudoers. It starts `usage serve`, which ends at once when it reads nothing, only where sudo
+// lists that as allowed; with "doctor" always, and then it tries what else sudo allows. The terminal of script(1) shows
+// whether one is missing. Any login shell passes on one line without exclamation marks.
 const TrySudo = `LC_ALL=C; export LC_ALL; exec </dev/null; say() { echo "$m $*"; }; t() { if command -v timeout ` +
 	`>/dev/null; then timeout 2 "$@"; else "$@"; fi; }; echo; ` +
 	`say uid "$(id -u)"; say user "$(id -un)"; ` +
@@ -109,7 +109,7 @@ type Trial struct {
 	NeedsTTY  bool   // it answers on a terminal alone: requiretty
 	Allows    []string
 	Runs      string // with which words `genv usage serve` ran as root; empty if it didn't
-	Fails     bool   // it was started, and failed by itself: sudo names itself before all that it says
+	Fails     bool   // it was started, and failed by itself: what it printed is not of sudo
 	Entry     string // the file with the rule that decides, where sudo says it
 	Said      string // the last line of sudo, where it failed
 }
@@ -121,8 +121,8 @@ var (
 		`may not run sudo)|I'm sorry )|^sudo: .*(not allowed|unknown user))`)
 )
 
-// SudoSays is Sudo if sudo wants a password by what it printed in the C locale, SudoRefused if it refuses, and
-// otherwise CommandFailed.
+// SudoSays is Sudo if sudo wants a password, by what it printed in the C locale; SudoRefused if it refuses; and else
+// CommandFailed.
 func SudoSays(printed string) Class {
 	switch {
 	case wantsPassword().MatchString(printed):
@@ -133,15 +133,15 @@ func SudoSays(printed string) Class {
 	return CommandFailed
 }
 
-// broken says whether sudo itself failed, whatever it allows: over its log, a plugin, an account that is locked.
+// broken says whether sudo itself failed: over its log, a plugin, or an account that is locked.
 func (t *Trial) broken() bool {
 	return strings.HasPrefix(t.Said, "sudo") && SudoSays(t.Said) == CommandFailed
 }
 
 var plainPath = text.Pattern(`^/[A-Za-z0-9_./+-]{1,255}$`)
 
-// ParseTrial reads what TrySudo printed, among whatever the login printed, without paths that have unusual characters.
-// It is false unless the trial came to its end.
+// ParseTrial reads what TrySudo printed among other output of the login, without paths that have unusual characters. ok
+// is false unless the trial came to its end.
 func ParseTrial(stdout []byte, mark string) (t Trial, ok bool) {
 	for line := range bytes.SplitSeq(stdout, []byte("\n")) {
 		rest, marked := bytes.CutPrefix(line, []byte(mark+" "))
@@ -288,7 +288,7 @@ const DefaultGenv = "/usr/local/bin/genv"
 // SudoersFile is the name of the file with our lines. The last rule that matches counts, so it sorts behind others.
 const SudoersFile = "zz-genv"
 
-// SudoersAccount is an account in sudoers(5): its name only if that can't mean anything else; USER if it isn't known.
+// SudoersAccount is an account for sudoers(5): its name only if that can't mean anything else; USER if it isn't known.
 func SudoersAccount(name, uid string) string {
 	switch {
 	case name != "" && name[0] != '-' && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") == "":
@@ -299,8 +299,8 @@ func SudoersAccount(name, uid string) string {
 	return "USER"
 }
 
-// SudoersLine is the line of sudoers(5) for a controller that logs in as an account, with none of the commands that run
-// a program for their caller, such as `genv run`. sudo accepts each without further arguments alone.
+// SudoersLine is the line of sudoers(5) for a controller that logs in as an account. It allows each command without
+// further arguments, and none that runs a program for its caller, such as `genv run`.
 func SudoersLine(account, genv string) string {
 	commands := []string{
 		"usage snapshot", "usage snapshot --type devices", "usage snapshot --type envs",

@@ -50,26 +50,23 @@ func (e *Error) Unwrap() error { return e.Err }
 // Kind is the class, for packages that can't know it (see enforce.KnownHost).
 func (e *Error) Kind() string { return string(e.Class) }
 
-// ErrBusy is wrapped when a server dropped a connection before the handshake, as sshd does at random while too many
-// logins are under way (MaxStartups). Another attempt after a short pause usually succeeds.
-var ErrBusy = errors.New("the server is busy")
+// These errors are wrapped in those of hosts.
+var (
+	// ErrBusy: a server dropped a connection before the handshake, as sshd does at random while too many logins are
+	// under way (MaxStartups). Another attempt after a short pause usually succeeds.
+	ErrBusy = errors.New("the server is busy")
+	// ErrSaidWhy: a host refused a login and said why, as while it is going down. The key may be right, and another
+	// attempt is worthwhile soon.
+	ErrSaidWhy = errors.New("the host gave that reason")
+	ErrNoProbe = errors.New("the host can't be probed") // the way to it isn't a plain TCP connection
+	// ErrNoNames: the name service of this machine fails. The host may be up.
+	ErrNoNames = errors.New("the name service doesn't answer as it should")
+	// ErrLate is context.DeadlineExceeded in plain words.
+	ErrLate = text.Worded(text.NoAnswer, context.DeadlineExceeded)
+)
 
-// ErrSaidWhy is wrapped when a host refused a login and said why itself, as while it is going
-// down: the key may be right, and another attempt is worthwhile soon.
-var ErrSaidWhy = errors.New("the host gave that reason")
-
-// ErrNoProbe is wrapped when a host can't be probed, since the way to it isn't a plain TCP connection.
-var ErrNoProbe = errors.New("the host can't be probed")
-
-// ErrNoNames is wrapped when a host's name can't be looked up since the name service of this machine fails: the host
-// may be up.
-var ErrNoNames = errors.New("the name service doesn't answer as it should")
-
-// ErrLate is context.DeadlineExceeded in plain words.
-var ErrLate = text.Worded(text.NoAnswer, context.DeadlineExceeded)
-
-// Outdated reports whether the cause of an error has changed since, such as known_hosts for a host key that was
-// refused: then another attempt is worthwhile at once.
+// Outdated reports whether the cause of an error has changed since, such as known_hosts: then another attempt is
+// worthwhile at once.
 func Outdated(err error) bool {
 	var e interface{ Outdated() bool }
 	return errors.As(err, &e) && e.Outdated()
@@ -80,7 +77,7 @@ func Errorf(class Class, format string, args ...any) *Error {
 	return &Error{Class: class, Err: fmt.Errorf(format, args...)}
 }
 
-// ClassOf is the class of the first *Error in err's chain, CommandFailed if there is none.
+// ClassOf is the class of the first *Error in err's chain; CommandFailed if there is none.
 func ClassOf(err error) Class {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Class
@@ -155,8 +152,8 @@ type Cause struct {
 	NextSteps []string // those of the hosts, each once
 }
 
-// Causes puts failures together that differ in nothing but the host's own name, address, port, key, PIDs and durations.
-// The class with the most hosts comes first, and in it the cause with the most hosts.
+// Causes groups failures that differ only in the host's own name, address, port, PIDs and durations. The class with the
+// most hosts comes first, and in it the cause with the most hosts.
 func Causes(failures []Failure) []Cause {
 	type group struct {
 		Cause
@@ -199,12 +196,13 @@ func Causes(failures []Failure) []Cause {
 	return causes
 }
 
-const mark = "\x00" // replaces a part of an error that may differ between hosts
+const (
+	mark        = "\x00" // replaces a part of an error that may differ between hosts
+	maxCompared = 2048   // bytes of an error that decide about its cause
+)
 
-const maxCompared = 2048 // how many bytes of an error decide about its cause
-
-// ownPieces matches what is a host's own, whatever its name: addresses, ports, PIDs and durations. The fingerprint of a
-// key isn't taken out, since people have to check it.
+// ownPieces matches what differs from host to host: addresses, ports, PIDs and durations. The fingerprint of a key isn't
+// taken out, since people have to check it.
 var ownPieces = text.Pattern(strings.Join([]string{
 	`\b\d{1,3}(?:\.\d{1,3}){3}\b`,
 	`\[[0-9a-fA-F:.]+(?:%\w+)?\]`,
@@ -255,26 +253,16 @@ func names(word, host string) bool {
 
 // common is the text of a cause: a piece is kept if all hosts have the same.
 func common(rest string, pieces [][]string) string {
-	parts := strings.Split(rest, mark)
-	var b strings.Builder
-	for i, part := range parts {
-		b.WriteString(part)
-		if i == len(parts)-1 {
-			break
+	for i, piece := range pieces[0] {
+		if slices.ContainsFunc(pieces, func(other []string) bool { return other[i] != piece }) {
+			piece = "…"
 		}
-		piece := pieces[0][i]
-		for _, other := range pieces[1:] {
-			if other[i] != piece {
-				piece = "…"
-				break
-			}
-		}
-		b.WriteString(piece)
+		rest = strings.Replace(rest, mark, piece, 1)
 	}
-	return withoutPlace(b.String())
+	return withoutPlace(rest)
 }
 
-// withoutPlace leaves out to where there is no connection, if that differs: the names of the hosts are shown anyway.
+// withoutPlace leaves out where there is no connection to, if that differs: the names of the hosts are shown anyway.
 func withoutPlace(failure string) string {
 	at := strings.LastIndex(failure, "…")
 	if at < 0 || !strings.HasPrefix(failure, "no connection to ") {

@@ -21,18 +21,15 @@ import (
 
 // Host is a machine that commands are run on.
 type Host struct {
-	Name string // as the administrator names it, unique in a fleet; looked up in ssh_config
-	// Address is where to connect, if not to Name; empty leaves it to ssh_config and
-	// the resolver. Port 0 and User "" likewise.
-	Address string
+	Name    string // as the administrator names it, unique in a fleet; looked up in ssh_config
+	Address string // where to connect, if not to Name; empty leaves it to ssh_config, as Port 0 and User "" do
 	Port    int
 	User    string
 
 	GenvPath string // the genv program on that host; empty means "genv"
 	NoSudo   bool   // without `sudo -n`, for hosts where User is root or may only see its own processes
 	OpenSSH  bool   // by running ssh(1), for what the SSH library can't do
-	// Personal is a login that isn't the controller's, where that has an account of its own: sudoers has nothing for
-	// it, and no advice is to change that.
+	// Personal is a login other than the controller's account: sudoers has nothing for it, and no advice changes that.
 	Personal bool
 	Labels   map[string]string // chosen by the administrator, for policies
 }
@@ -49,7 +46,7 @@ func (h Host) program() string { return cmp.Or(h.GenvPath, "genv") }
 
 // Peer identifies the machine at the other end of a connection. Two hosts with the same Peer are the same machine.
 type Peer struct {
-	Address string // IP address and port of the connection; behind a jump host, which resolves names, name and port
+	Address string // IP address and port of the connection; behind a jump host, name and port
 	Through string // the jump hosts or the ProxyCommand of the connection; empty for none
 	HostKey string // the fingerprint
 }
@@ -73,7 +70,7 @@ type Runner interface {
 	Run(ctx context.Context, host Host, command Command) (Output, error)
 }
 
-// ShellLine is the command as one line for the remote login shell, with what isn't safe in single quotes.
+// ShellLine is the command as one line for the remote login shell.
 func (c Command) ShellLine() string {
 	quoted := make([]string, len(c.Args))
 	for i, arg := range c.Args {
@@ -90,7 +87,7 @@ func Quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// unsafe is anything but letters, digits and the few characters that no shell interprets: "~" and "=" may be.
+// unsafe is anything but letters, digits and the few characters that no shell interprets; "~" and "=" may be.
 func unsafe(r rune) bool {
 	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
 		strings.ContainsRune("-_./:,@%+", r))
@@ -105,32 +102,27 @@ type Result[T any] struct {
 }
 
 // Each calls do for every host, at most limit at a time, and returns the results in the order of the hosts. One host's
-// error neither delays nor cancels another. When ctx ends, the remaining hosts get its cause as their error; do must
-// return then.
+// error neither delays nor cancels another. When ctx ends, do must return, and the remaining hosts get its cause as
+// their error.
 func Each[T any](ctx context.Context, hosts []Host, limit int, do func(context.Context, Host) (T, error)) []Result[T] {
 	results := make([]Result[T], len(hosts))
 	var group errgroup.Group // without a context, so that an error cancels nothing
 	group.SetLimit(max(limit, 1))
 	for i, host := range hosts {
 		group.Go(func() error {
-			results[i] = one(ctx, host, do)
+			r := &results[i]
+			if r.Host = host; ctx.Err() != nil {
+				r.Err = notBegun(context.Cause(ctx))
+				return nil
+			}
+			start := time.Now()
+			r.Value, r.Err = do(ctx, host)
+			r.Elapsed = time.Since(start)
 			return nil
 		})
 	}
 	_ = group.Wait() // each host's error is in its result
 	return results
-}
-
-func one[T any](ctx context.Context, host Host, do func(context.Context, Host) (T, error)) Result[T] {
-	r := Result[T]{Host: host}
-	if ctx.Err() != nil {
-		r.Err = notBegun(context.Cause(ctx))
-		return r
-	}
-	start := time.Now()
-	r.Value, r.Err = do(ctx, host)
-	r.Elapsed = time.Since(start)
-	return r
 }
 
 // notBegun is the error of a host for which nothing was done. A cause with a class keeps it.
@@ -154,8 +146,8 @@ func Outlasting(ctx context.Context, by time.Duration) (context.Context, context
 	return longer, func() { stop(); cancel(context.Canceled) }
 }
 
-// While returns a context for what may be begun only while may returns nil, such as the orders of a controller that
-// leads. Who sends a command or a request asks with MayBegin right before, after all that it had to wait for.
+// While returns a context for what may be begun only while may returns nil, such as the orders of a leader. Whoever
+// sends a command or a request asks with MayBegin right before, after all waits.
 func While(ctx context.Context, may func() error) context.Context {
 	return context.WithValue(ctx, whileKey{}, may)
 }

@@ -4,31 +4,29 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
-// All hosts that answer, but fail the login or genv, together get one attempt per loginBudget.
 const (
 	firstPause  = 250 * time.Millisecond // after the first failure; doubled after each
 	probePeriod = 3400 * time.Millisecond
 	loginPause  = 3 * time.Second
-	loginBudget = 100 * time.Millisecond
+	loginBudget = 100 * time.Millisecond // in which all hosts that fail the login or genv together get one attempt
 
-	// ProbeTimeout is how long a host has to accept a connection and to begin its
-	// banner. The SYN that the kernel sends again after 1 s is within it.
+	// ProbeTimeout is how long a host has to accept a connection and to begin its banner. The SYN that the kernel sends
+	// again after 1 s is within it.
 	ProbeTimeout = 1500 * time.Millisecond
 
-	// A key that was accepted before may be refused while a host boots (pam_nologin(8)). So few attempts don't have
-	// sshd lock this machine out (sshd_config(5), PerSourcePenalties).
+	// authRetries is how often a key that was accepted before is tried again at once, since a booting host refuses it
+	// (pam_nologin(8)). sshd doesn't lock this machine out for so few (sshd_config(5), PerSourcePenalties).
 	authRetries = 5
 
-	// silentProbes is how many probes in a row may be accepted without a banner, before a login with its longer
-	// deadline.
-	silentProbes = 4
+	silentProbes = 4 // in a row that are accepted without a banner, before a login with its longer deadline
 )
 
-// pauses are for failures that need an administrator: the pause after the first one, doubled up to the last. sshd locks
-// out an address at which logins keep failing, so refused logins wait for minutes.
+// pauses are for failures that need an administrator: the pause after the first one, doubled up to the last. Refused
+// logins wait for minutes, since sshd locks out an address at which logins keep failing.
 var pauses = map[Class]struct{ first, last time.Duration }{
 	HostKey:        {10 * time.Second, 2 * time.Minute},
 	HostKeyChanged: {time.Minute, 10 * time.Minute},
@@ -43,7 +41,7 @@ var pauses = map[Class]struct{ first, last time.Duration }{
 // RetryFor is for how long a host is tried in the background after it was asked for.
 const RetryFor = time.Minute
 
-// Backoff is the policy by which package agent tries a host again that fails.
+// Backoff is how package agent tries a host again that fails.
 //
 //		pause, login := backoff.AfterProbe(err, took)
 //		pause := backoff.AfterLogin(err, failing)
@@ -52,11 +50,11 @@ const RetryFor = time.Minute
 //	  - A host that does not answer is probed: one TCP connect, and the wait for the first byte of sshd's banner, for
 //	    1.5 s. The first pause is 250 ms; they double until probes begin every 2.8 to 3.4 s, at random. So a host is
 //	    enforced within 5 s of being reachable, at an interval of 1 s.
-//	  - A host that answers is logged in to, and asked for a snapshot before it comes back into the cycles. If that
-//	    fails, it is tried about every 3 s; all such hosts together get 10 logins a second, and a quarter of Fanout.
+//	  - A host that answers is logged in to, and asked for a snapshot. If that fails, it is tried about every 3 s; all
+//	    such hosts together get 10 logins a second, and a quarter of Fanout.
 //	  - Failures that need an administrator are tried less often: see pauses. A key that was accepted before gets five
-//	    tries 3 s apart, since a booting host refuses all keys. A changed known_hosts ends the pause. A login that is
-//	    refused with a reason (pam_nologin(8), an expired account) is tried again after 3 to 30 s.
+//	    tries 3 s apart. A changed known_hosts ends the pause. A login that is refused with a reason (pam_nologin(8),
+//	    an expired account) is tried again after 3 to 30 s.
 //	  - Hosts behind a jump host or a ProxyCommand can't be probed; each try is a login, by the second rule.
 //
 // The zero value is a host that was never tried.
@@ -70,7 +68,7 @@ type Backoff struct {
 // Connected notes a success.
 func (b *Backoff) Connected() { *b = Backoff{reached: true} }
 
-// AfterProbe notes a failed probe that took so long, and returns the pause before the next one, or that a login is due
+// AfterProbe notes a failed probe that took so long. It returns the pause before the next one, or that a login is due
 // instead, since the host keeps accepting connections.
 func (b *Backoff) AfterProbe(err error, took time.Duration) (pause time.Duration, login bool) {
 	b.count(Unreachable)
@@ -85,8 +83,7 @@ func (b *Backoff) AfterProbe(err error, took time.Duration) (pause time.Duration
 	return max(0, period-rand.N(spread+1)-took), false //nolint:gosec // spreads load, guards no secret
 }
 
-// AfterLogin notes a failed login, and returns the pause before the next one; failing is how many hosts have failed
-// ones.
+// AfterLogin notes a failed login, and returns the pause before the next one; failing is how many hosts fail logins.
 func (b *Backoff) AfterLogin(err error, failing int) time.Duration {
 	class := ClassOf(err)
 	b.count(class)
@@ -113,18 +110,10 @@ func (b *Backoff) count(class Class) {
 
 // Probed reports whether a failed attempt is followed by probes, which find out whether the host answers at all.
 func Probed(err error) bool {
-	if errors.Is(err, ErrBusy) {
-		return false
-	}
-	switch ClassOf(err) {
-	case Unreachable, Timeout, OutcomeUnknown:
-		return true
-	}
-	return false
+	return !errors.Is(err, ErrBusy) && slices.Contains([]Class{Unreachable, Timeout, OutcomeUnknown}, ClassOf(err))
 }
 
-// busyTries bounds how often a host is tried that drops connections while too many logins are under way (MaxStartups).
-const busyTries = 6
+const busyTries = 6 // of a host that returns ErrBusy
 
 // UntilNotBusy repeats what an sshd refused at random (ErrBusy). Nothing was begun then.
 func UntilNotBusy[T any](ctx context.Context, do func() (T, error)) (T, error) {
@@ -156,10 +145,10 @@ func repeat[T any](ctx context.Context, do func() (T, error),
 	}
 }
 
-const tick = 100 * time.Millisecond // the time between the moments at which attempts begin in the background
+const tick = 100 * time.Millisecond // between the times at which attempts begin in the background
 
-// Together shortens a pause so that it ends at such a moment: a thousand hosts that are down cost half as much when
-// they are probed 30 at a time.
+// Together shortens a pause so that it ends at such a time: a thousand hosts that are down cost half as much when they
+// are probed 30 at a time.
 func Together(pause time.Duration) time.Duration {
 	now := time.Now()
 	return max(0, now.Add(pause).Truncate(tick).Sub(now.Round(0)))

@@ -18,10 +18,9 @@ import (
 // Allowances tells hosts what the policy allows the people there: each cap about them, with what counts here and
 // elsewhere, and the rules that hold. It sends nothing by itself: a host is told with the next look at it.
 type Allowances struct {
-	// By is who enforces the policy, Contact whom users ask about it, and Page where they see all hosts.
-	By, Contact, Page string
+	By, Contact, Page string // who enforces the policy, whom users ask about it, and where they see all hosts
 
-	OneHost  bool          // it enforces it on one host alone
+	OneHost  bool          // By enforces the policy on one host alone
 	Interval time.Duration // between two rounds
 	Tell     func(map[snapshot.Hostname]*service.Allowance)
 
@@ -32,18 +31,16 @@ type Allowances struct {
 // toldHost is what a host is told, and since when.
 type toldHost struct {
 	*service.Allowance
-	at time.Time
-	by *snapshot.Snapshot
-	// number is that of the last question for which other hosts were asked, and since is when they were asked.
-	number uint64
-	since  time.Time
+	at     time.Time
+	by     *snapshot.Snapshot
+	number uint64    // of the last question for which other hosts were asked
+	since  time.Time // when they were asked
 }
 
-// othersWithin is how long the other hosts have to answer before the question is answered without them.
-const othersWithin = time.Second
-
-// maxPeople bounds the people about whom a host is told something.
-const maxPeople = 1024
+const (
+	othersWithin = time.Second // other hosts have to answer; then the question is answered without them
+	maxPeople    = 1024        // about whom a host is told something
+)
 
 // Name implements controller.Companion.
 func (*Allowances) Name() string { return "allowances" }
@@ -79,7 +76,7 @@ func (*Allowances) Learn(*controller.Cycle, *controller.Delivery) controller.Lea
 }
 
 // renewed is what a host is told from now on. If a user asked there, the host is looked at again at once, since it is
-// told with a look. Before that, the other hosts on which the user has something are asked, unless they were just now.
+// told with a look; before that, other hosts on which the user has something, unless they were just now.
 func (a *Allowances) renewed(cycle *controller.Cycle, h *snapshot.Host, last *toldHost) *toldHost {
 	if last == nil {
 		last = &toldHost{Allowance: new(service.Allowance)}
@@ -99,7 +96,7 @@ func (a *Allowances) renewed(cycle *controller.Cycle, h *snapshot.Host, last *to
 	return next
 }
 
-// goesOn reports whether nothing changed on a host, so that it is told the same. What changed on other hosts it is told
+// goesOn reports whether nothing changed on a host, so that it is told the same. It is told what changed on other hosts
 // within a third of the lease, or when somebody asks there.
 func (a *Allowances) goesOn(cycle *controller.Cycle, h *snapshot.Host, last *toldHost) bool {
 	s := h.Snapshot
@@ -136,7 +133,7 @@ func same(a, b *service.Allowance) bool {
 	return reflect.DeepEqual(timeless(a), timeless(b))
 }
 
-// notFresh are the hosts on which the users who asked have something, and that were not asked just now.
+// notFresh are hosts that were not asked just now, and on which the users who asked have something.
 func notFresh(cycle *controller.Cycle, a *service.Allowance, asked *snapshot.Asked) (old []snapshot.Hostname) {
 	for _, who := range asked.People {
 		for _, u := range a.People[who.UID].Caps {
@@ -192,7 +189,7 @@ func tellWaits(told *service.Allowance, all []enforce.ForWait, host snapshot.Hos
 	}
 }
 
-// bookingOf is what somebody may reserve, with what that person has reserved on other hosts; nil for nothing.
+// bookingOf is what a user may reserve, with what that user has reserved on other hosts; nil for nothing.
 func bookingOf(cycle *controller.Cycle, on snapshot.Hostname, user snapshot.Username) *service.Booking {
 	rule, known := cycle.Policy.Booking(user)
 	if rule == nil {
@@ -209,8 +206,8 @@ func bookingOf(cycle *controller.Cycle, on snapshot.Hostname, user snapshot.User
 			continue
 		}
 		for _, b := range h.Snapshot.Reservations {
-			if cycle.Policy.Account(gpus.UserName(b.Username, &b.UID)) == account {
-				booking.Elsewhere = append(booking.Elsewhere, snapshot.Reservation{ // no more than the rule and caps need
+			if cycle.Policy.Account(gpus.UserName(b.Username, &b.UID)) == account { // only what the rule and caps need
+				booking.Elsewhere = append(booking.Elsewhere, snapshot.Reservation{
 					GPUs: b.GPUs, From: b.From, Until: b.Until, Ended: b.Ended, Lapsed: b.Lapsed,
 				})
 			}
@@ -219,8 +216,8 @@ func bookingOf(cycle *controller.Cycle, on snapshot.Hostname, user snapshot.User
 	return booking
 }
 
-// peopleOf are at most maxPeople of those who wait on a host, who asked lately, and who have environments or processes
-// there, in this order, with their names there.
+// peopleOf are at most maxPeople users with their names on the host: first those who wait, then those who asked lately,
+// and those with environments or processes.
 func peopleOf(s *snapshot.Snapshot) map[snapshot.UID]snapshot.Username {
 	people := make(map[snapshot.UID]snapshot.Username)
 	add := func(uid snapshot.UID, name snapshot.Username) {
@@ -288,8 +285,8 @@ func use(told *service.Allowance, places map[string]int, c *enforce.CapCount, no
 		place = len(told.Caps)
 		places[key] = place
 		told.Caps = append(told.Caps, service.Cap{
-			ID: c.ID, Name: c.Name, Rule: string(c.Rule), Model: strings.Trim(c.Model, "*"), Counts: c.Counts, GPUs: c.GPUs, Together: c.Together, PerHost: c.PerHost,
-			While: c.While, Until: c.Until,
+			ID: c.ID, Name: c.Name, Rule: string(c.Rule), Model: strings.Trim(c.Model, "*"), Counts: c.Counts,
+			GPUs: c.GPUs, Together: c.Together, PerHost: c.PerHost, While: c.While, Until: c.Until,
 		})
 	}
 	u.Cap = place

@@ -17,11 +17,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Guards has the kernel guards of hosts do what the policy says: once in each round, which also renews their
-// leases. It remembers nothing over a restart.
+// Guards tells the kernel guards of hosts what the policy says, once in each round, which also renews their leases. It
+// remembers nothing over a restart.
 type Guards struct {
-	// ID and By are how guards know the controller, and what they call it; without an ID it is known by its run.
-	ID, By   string
+	ID, By   string        // how guards know the controller (by its run without an ID), and what they call it
 	Interval time.Duration // between two rounds
 
 	hosts map[snapshot.Hostname]*trackedGuard
@@ -34,7 +33,7 @@ type trackedGuard struct {
 	underWay bool       // a request was sent and not answered yet
 	said     string     // the text of the last event about it
 	heard    string     // the state in the last answer, as text
-	deadline time.Time  // when the last order that arrived ends
+	deadline time.Time  // of the last order that arrived
 	denied   uint64     // opens that were denied, by the last answer
 }
 
@@ -141,8 +140,7 @@ func (g *Guards) order(exempt []snapshot.DeviceIndex, h *snapshot.Host, s guard.
 	return wanted
 }
 
-// guardLease is for how long each round renews the guard: 60 s, or three intervals if that is
-// longer, within what an order may have.
+// guardLease is for how long each round renews the guard.
 func guardLease(interval time.Duration) time.Duration {
 	return min(max(time.Minute, 3*interval), guard.MaxLease)
 }
@@ -182,7 +180,7 @@ func say(said *controller.Learned, host snapshot.Hostname, text string) {
 	said.Records = append(said.Records, audit.Record{Kind: audit.KindGuard, Host: host, Text: text})
 }
 
-// learn takes note of an answer, and says what is new about the guard.
+// learn notes an answer, and says what is new about the guard.
 func (g *trackedGuard) learn(said *controller.Learned, host snapshot.Hostname, r *guardRequest, err error) {
 	g.underWay = false
 	switch {
@@ -198,16 +196,14 @@ func (g *trackedGuard) learn(said *controller.Learned, host snapshot.Hostname, r
 		g.say(said, host, fmt.Sprintf("the kernel guard can't be set: %v", err))
 		return
 	}
-	until := g.deadline.Local().Format(time.TimeOnly)
 	g.say(said, host, fmt.Sprintf("the kernel guard can't be renewed: %v. Everything opens at %s at the latest", err,
-		until))
+		g.deadline.Local().Format(time.TimeOnly)))
 }
 
 // guardModes are the modes as people read them.
 var guardModes = [...]string{guard.Off: "off", guard.Watch: "watching", guard.Enforce: "enforcing"}
 
-// state is what to say about the guard's state. An order takes a moment to be carried out,
-// so what differs from it has to be so for two answers.
+// state is what to say about the guard's state. An order takes some time: what differs is said at the second answer.
 func (g *trackedGuard) state(r *guardRequest) string {
 	want, is := r.Order.Mode, r.answer.State
 	said := "the kernel guard is " + guardModes[is.Mode]
@@ -217,9 +213,8 @@ func (g *trackedGuard) state(r *guardRequest) string {
 	}
 	why := slices.DeleteFunc(append([]string{is.Reason}, is.Problems...), func(s string) bool { return s == "" })
 	said += fmt.Sprintf(", although the policy says %s: %s", want, strings.Join(why, "; "))
-	before := g.heard
-	g.heard = said
-	if before != said || len(why) == 0 {
+	if g.heard != said || len(why) == 0 {
+		g.heard = said
 		return ""
 	}
 	return said
@@ -228,9 +223,8 @@ func (g *trackedGuard) state(r *guardRequest) string {
 // denials says it if users begin to open GPUs that are not attached to them.
 func (g *trackedGuard) denials(said *controller.Learned, host snapshot.Hostname, r *guardRequest) {
 	before := g.denied
-	if g.denied = r.answer.State.Denied; g.denied == 0 || before > 0 {
-		return
+	if g.denied = r.answer.State.Denied; before == 0 && g.denied > 0 {
+		say(said, host, fmt.Sprintf("users opened GPUs that are not attached to them, %d times in the last hour: "+
+			"`sudo genv guard status` on the host shows who", g.denied))
 	}
-	say(said, host, fmt.Sprintf("users opened GPUs that are not attached to them, %d times in the last hour: "+
-		"`sudo genv guard status` on the host shows who", g.denied))
 }

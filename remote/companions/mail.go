@@ -12,8 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Mail sends users mail about what is wrong and what is done; in a dry run it only says what would be sent. It must not
-// wait. Its error is why the user gets no mail.
+// Mail sends users mail about what is wrong and what is done; in a dry run it says what would be sent. It must not wait.
+// Its error is why the user gets no mail.
 type Mail func(n *notify.UserMessage, run string, cycle int) error
 
 // Name implements controller.Companion.
@@ -34,8 +34,7 @@ func (send Mail) Plan(
 			if err := send(n, cycle.Run, cycle.Number); err != nil && !cycle.DryRun {
 				refused.Records = append(refused.Records, audit.Record{
 					Kind: audit.KindNotified, Channel: audit.ChannelMail, IDs: []string{n.ID}, Host: n.Host,
-					User: n.User, UID: &n.UID,
-					Text: n.Shown(), Reason: err.Error(),
+					User: n.User, UID: &n.UID, Text: n.Shown(), Reason: err.Error(),
 				})
 			}
 		}
@@ -48,11 +47,9 @@ func (Mail) Learn(*controller.Cycle, *controller.Delivery) controller.Learned {
 	return controller.Learned{}
 }
 
-// maxDecisions is how many ids of decisions a mail names for a finding.
-const maxDecisions = 8
+const maxDecisions = 8 // that a mail names for a finding
 
-// nameDecisions adds to notifications the ids of the decisions that they are about, and to
-// those of actions the record of the first one.
+// nameDecisions adds to notifications the ids of the decisions that they are about, and the record of the first action.
 func nameDecisions(all map[snapshot.Hostname][]notify.UserMessage, done []audit.Record, now time.Time) {
 	items := make(map[snapshot.Hostname][]audit.Record)
 	for i := range done {

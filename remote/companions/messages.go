@@ -3,8 +3,8 @@
 //
 //	c.Companions = []controller.Companion{&companions.Guards{Interval: interval}, &companions.Messages{}}
 //
-// Each has its own memory, and the controller knows none of them. What is new is an event already, so each event is for
-// one message; messages of one event are put together by user, and a user of a host gets so many in an hour.
+// Each has its own memory, and the controller knows none of them. Events are about what is new; a user of a host gets
+// one message for all that is new at a time, and a limited number in an hour.
 package companions
 
 import (
@@ -28,8 +28,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Messages shows users on their terminals what is wrong and what is done. It remembers how much each was shown.
-// All of it is kept over a restart.
+// Messages shows users on their terminals what is wrong and what is done. Its memory is kept over a restart.
 type Messages struct {
 	controller.Budget[snapshot.UID]
 	// Warned are the warnings that are running, and Exempted the findings that ended by an exemption, by their ids.
@@ -37,7 +36,7 @@ type Messages struct {
 	Exempted map[string]bool    `json:"exempted,omitempty"`
 }
 
-// batch is what the users of a host are sent because of a cycle: one message for each, since each rings a bell.
+// batch is what the users of a host are sent because of a cycle: one message for each, since it rings a bell.
 type batch struct {
 	messages   []agent.Message
 	about      [][]notify.UserMessage // that each message is about
@@ -133,8 +132,8 @@ func (m *Messages) batch(notifications []notify.UserMessage, cycle *controller.C
 	return b
 }
 
-// messagesWithin is how long messages may take when the run ends in the meantime: whether they arrived
-// wouldn't be known otherwise, and the next controller would send them once more.
+// messagesWithin is how long messages may take when the run ends: otherwise it wouldn't be known whether they arrived,
+// and the next controller would send them once more.
 const messagesWithin = 2 * time.Second
 
 func (b *batch) delivery(host snapshot.Hostname) *controller.Delivery {
@@ -152,8 +151,8 @@ func (b *batch) delivery(host snapshot.Hostname) *controller.Delivery {
 	}
 }
 
-// Learn implements controller.Companion: it reports who could not be notified, and has lost warnings sent again.
-// Messages about actions are not sent again: the action has taken place.
+// Learn implements controller.Companion: it reports who could not be notified, and has lost warnings sent again, but not
+// messages about actions, which have taken place.
 func (m *Messages) Learn(cycle *controller.Cycle, d *controller.Delivery) (learned controller.Learned) {
 	uncounted := make(map[snapshot.UID]bool)
 	for _, n := range d.Content.(*batch).notified(d.Err) {
@@ -197,7 +196,7 @@ func (b *batch) notified(err error) (list []controller.Notified) {
 // maxShownInMessage is how many findings one message shows in full.
 const maxShownInMessage = 6
 
-// textOf lists the findings, once for all that have the same the advice, and who decided.
+// textOf lists the findings, with the advice once for those that have the same, and who decided.
 func textOf(notifications []notify.UserMessage, contact string) string {
 	var lines []string
 	shown := notifications[:min(len(notifications), maxShownInMessage)]
@@ -237,12 +236,10 @@ func recordOf(n *controller.Notified) audit.Record {
 // errSuppressed is why a message about a finding was not sent.
 var errSuppressed = errors.New("suppressed: the user was sent the messages of an hour already")
 
-// messagesAnHour is the most that a user is shown, so that the terminals of a user who breaks rules
-// all the time stay usable.
-const messagesAnHour = 20
+const messagesAnHour = 20 // for a user: the terminals of one who breaks rules all the time stay usable
 
-// admit counts a message, and reports whether it may be sent and what it is to end
-// with: how many were not sent in the hour before, and that no more will be.
+// admit counts a message, and reports whether it may be sent. note is about those that were not sent in the hour before,
+// or won't be.
 func admit(
 	l *controller.Budget[snapshot.UID], host snapshot.Hostname, uid snapshot.UID, now time.Time,
 ) (note string, ok bool) {
@@ -265,10 +262,9 @@ type warned struct {
 }
 
 const (
-	// longHold is from when on a hold is told to those who were warned: they rely on the time of their warning.
-	longHold = time.Hour
-	// maxExempted is how many findings are remembered that ended by an exemption.
-	maxExempted = 1000
+	// longHold is after how long users who were warned are told of a hold: they rely on the time of their warning.
+	longHold    = time.Hour
+	maxExempted = 1000 // findings that are remembered
 )
 
 // addLasting adds to the warnings of a cycle what operators did about those that are running: an exemption, its end,
@@ -339,7 +335,7 @@ func (m *Messages) addLasting(
 	return over
 }
 
-// exemptionOf is why what somebody was warned of is exempt now; nil if it isn't, or only a GPU is.
+// exemptionOf is the exemption for what a user was warned of; nil if there is none, or only one of a GPU.
 func exemptionOf(cycle *controller.Cycle, n *notify.UserMessage) *policy.Exemption {
 	for i := range cycle.Exemptions {
 		e := &cycle.Exemptions[i]

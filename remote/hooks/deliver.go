@@ -20,8 +20,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// queueLength is how many events wait for a hook that is slow.
-const queueLength = 64
+const (
+	queueLength = 64                     // events that wait for a slow hook
+	backoff     = 500 * time.Millisecond // before the first retry; it doubles
+)
 
 // Post is an event as a hook gets it, and what became of it there.
 type Post struct {
@@ -89,7 +91,7 @@ func (p Post) to(h policy.Hook) Post {
 	return p
 }
 
-// Close waits until all queued events are sent, or the timeout is over; then it drops the others.
+// Close waits until all queued events are sent, or for the timeout; then it drops the others.
 func (q *Queue) Close(timeout time.Duration) {
 	q.mu.Lock()
 	if !q.closed {
@@ -122,10 +124,7 @@ func (q *Queue) work(ctx context.Context, w *worker) {
 	}
 }
 
-// backoff is the pause before the first retry; it doubles.
-const backoff = 500 * time.Millisecond
-
-// nameOf is how messages name a hook, without the parts of an address that may be secret.
+// nameOf names a hook, without the parts of an address that may be secret.
 func nameOf(h policy.Hook) string {
 	if len(h.Command) > 0 {
 		return h.Command[0]
@@ -141,30 +140,24 @@ func nameOf(h policy.Hook) string {
 func attempt(ctx context.Context, h policy.Hook, p Post) (final bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
-	if len(h.Command) > 0 {
-		return false, run(ctx, h, p)
+	if len(h.Command) == 0 {
+		return post(ctx, h, p)
 	}
-	return post(ctx, h, p)
-}
-
-// run runs the program with the event on its stdin.
-func run(ctx context.Context, h policy.Hook, p Post) error {
-	err := notify.RunProgram(ctx, h.Command, p.JSON, "GENV_EVENT="+string(p.Event))
+	err = notify.RunProgram(ctx, h.Command, p.JSON, "GENV_EVENT="+string(p.Event))
 	switch {
 	case err == nil:
-		return nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("it did not end within %s and was killed", h.Timeout)
+		err = fmt.Errorf("it did not end within %s and was killed", h.Timeout)
 	case ctx.Err() != nil:
-		return errors.New("it was killed, since genv ends or its hooks have changed")
+		err = errors.New("it was killed, since genv ends or its hooks have changed")
 	}
-	return err
+	return false, err
 }
 
 // client follows no redirect: the administrator decides where events go.
 var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// post sends the event to the address. After a redirect or a client error, another try would fail again.
+// post sends the event to the address. After a redirect or a client error, another try would fail, too.
 func post(ctx context.Context, h policy.Hook, p Post) (final bool, err error) {
 	body := p.JSON
 	if h.Slack {
@@ -178,8 +171,7 @@ func post(ctx context.Context, h policy.Hook, p Post) (final bool, err error) {
 	request.Header.Set("User-Agent", "genv")
 	answer, err := client.Do(request)
 	if err != nil {
-		var shown *url.Error
-		if errors.As(err, &shown) {
+		if shown, ok := errors.AsType[*url.Error](err); ok {
 			err = shown.Err // without the address, which may hold a secret
 		}
 		return false, text.Late(err, h.Timeout)
@@ -196,8 +188,8 @@ func post(ctx context.Context, h policy.Hook, p Post) (final bool, err error) {
 // errNoEvents is why a hook is never run.
 var errNoEvents = errors.New("its `events:` are empty, so that it gets none")
 
-// SendTest sends each hook an event that says that it is a test, about a user: the first one of those that
-// the hook gets, once, and as a Queue would. It returns what became of them, in the order of the hooks.
+// SendTest sends each hook, once and as a Queue would, the first event of those that it gets, about a user and marked as
+// a test. It returns what became of them, in the order of the hooks.
 func SendTest(ctx context.Context, hooks []policy.Hook, user snapshot.Username, now time.Time) []Post {
 	posts := make([]Post, len(hooks))
 	var running sync.WaitGroup

@@ -1,19 +1,20 @@
-// Package hooks sends what happens in cycles to the hooks of a policy: as JSON to programs and web
-// addresses, as text to chats, without delaying a cycle.
+// Package hooks sends what happens in cycles to the hooks of a policy, without delaying a cycle: as JSON to programs and
+// web addresses, as text to chats.
 //
 //	queue := hooks.NewQueue(file.Hooks, func(p hooks.Post) { … })
 //	c.Sinks = append(c.Sinks, hooks.Sink{Queue: queue, Now: time.Now})
 //	…
 //	queue.Close(5 * time.Second)
 //
-// Each hook has its own short queue and gets one event after the other. Each try has a deadline,
-// and failures are retried. Events that don't fit into the queue are dropped, which is reported.
+// Each hook has its own short queue and gets one event after the other. Each try has a deadline, and failures are
+// retried. Events that don't fit into the queue are dropped, which is reported.
 package hooks
 
 import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,12 +38,10 @@ type Notice struct {
 	Findings []NoticedFinding `json:"findings"`
 	Outcomes []audit.Record   `json:"outcomes"` // lines of the kinds told and outcome
 	// HeldUsers: safety limits kept back actions against them.
-	HeldUsers []safety.Held `json:"held_users,omitempty"`
-	HeldHosts []safety.Held `json:"held_hosts,omitempty"`
-	// Test says that `genv policy test-notify` sent it.
-	Test bool `json:"test,omitempty"`
-	// Messages are what operators wrote to users.
-	Messages []NoticedMessage `json:"messages,omitempty"`
+	HeldUsers []safety.Held    `json:"held_users,omitempty"`
+	HeldHosts []safety.Held    `json:"held_hosts,omitempty"`
+	Test      bool             `json:"test,omitempty"`     // `genv policy test-notify` sent it
+	Messages  []NoticedMessage `json:"messages,omitempty"` // what operators wrote to users
 }
 
 // NoticedMessage is what an operator wrote to a user.
@@ -63,8 +62,8 @@ type NoticedFinding struct {
 type Sink struct {
 	Queue interface{ Send(Post) } // a *Queue; it must not wait
 	Now   func() time.Time
-	// Leads, if set, is asked whether the controller may act, right before each event but those
-	// of what it did: the controller that leads has the others, too.
+	// Leads, if set, is asked whether the controller may act, right before each event except those of what it did: the
+	// controller that leads has the others, too.
 	Leads func() bool
 }
 
@@ -131,9 +130,6 @@ func (n Notice) at(now time.Time) (Post, error) {
 	return Post{Event: n.Event, JSON: body, Chat: chat, IDs: n.ids()}, err
 }
 
-// maxIDs is how many findings the record of an event names.
-const maxIDs = 100
-
 func (n *Notice) ids() []string {
 	var ids []string
 	for i := range n.Findings[:min(len(n.Findings), maxIDs)] {
@@ -146,6 +142,7 @@ func (n *Notice) ids() []string {
 }
 
 const (
+	maxIDs       = 100 // of findings in the record of an event
 	maxChatLines = 20
 	maxChatText  = 400 // bytes of what somebody chose
 )
@@ -172,22 +169,13 @@ func (n *Notice) chat() string {
 			lines = append(lines, ":octagonal_sign: "+done(r))
 		}
 	}
-	for _, held := range [][]string{texts(n.HeldUsers), texts(n.HeldHosts)} {
-		for _, line := range held {
-			lines = append(lines, ":raised_hand: *Kept back:* "+quoted(line))
-		}
+	for _, held := range slices.Concat(n.HeldUsers, n.HeldHosts) {
+		lines = append(lines, ":raised_hand: *Kept back:* "+quoted(held.String()))
 	}
 	if more := len(lines) - maxChatLines; more > 0 {
 		lines = append(lines[:maxChatLines], fmt.Sprintf("And %d more.", more))
 	}
 	return strings.Join(lines, "\n")
-}
-
-func texts[T fmt.Stringer](list []T) (lines []string) {
-	for _, each := range list {
-		lines = append(lines, each.String())
-	}
-	return lines
 }
 
 // done is what became of an item of an order.

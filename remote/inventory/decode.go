@@ -16,7 +16,7 @@ const (
 	OpenSSH = "openssh" // by running ssh(1)
 )
 
-// Ways are the values of `ssh:`.
+// Ways are all values of `ssh:`.
 var Ways = []string{Builtin, OpenSSH}
 
 // hostSettings are what both `defaults:` and an entry of `hosts:` may set.
@@ -82,10 +82,8 @@ func (s *hostSettings) keys() strictyaml.Keys {
 
 // over is a host with these settings, and with the defaults for the others.
 func (s hostSettings) over(defaults hostSettings) remote.Host {
-	labels := maps.Clone(defaults.labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
+	labels := map[string]string{}
+	maps.Copy(labels, defaults.labels)
 	maps.Copy(labels, s.labels)
 	sudo := cmp.Or(s.sudo, defaults.sudo)
 	return remote.Host{
@@ -118,9 +116,8 @@ func (f *fleet) addEntry(n *strictyaml.Node, defaults hostSettings) {
 	}
 	names := expand(name)
 	addresses := expand(address)
-	if len(addresses) > 0 && len(addresses) != len(names) {
-		address.Failf("address: %d addresses for %d names; write a range with the same number", len(addresses),
-			len(names))
+	if n := len(addresses); n > 0 && n != len(names) {
+		address.Failf("address: %d addresses for %d names; write a range with the same number", n, len(names))
 		return
 	}
 	f.addHosts(name, names, addresses, s.over(defaults))
@@ -137,15 +134,14 @@ func readDestination(n *strictyaml.Node) (h remote.Host, names []string, ok bool
 		return h, nil, false
 	}
 	h, err := parseDestination(word)
-	var pattern text.HostPattern
 	if err == nil {
-		pattern, err = text.ParseHosts(h.Name)
+		var pattern text.HostPattern
+		if pattern, err = text.ParseHosts(h.Name); err == nil {
+			return h, pattern.Expand(), true
+		}
 	}
-	if err != nil {
-		n.Failf("%v", err)
-		return h, nil, false
-	}
-	return h, pattern.Expand(), true
+	n.Failf("%v", err)
+	return h, nil, false
 }
 
 // expand reads a pattern without user and port; nil is none.

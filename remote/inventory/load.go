@@ -1,5 +1,4 @@
-// Package inventory reads which hosts there are and which of them are selected:
-// from the values of -H and -x, a host file, and hosts.yaml.
+// Package inventory reads which hosts there are and which are selected: from -H and -x, a host file, and hosts.yaml.
 //
 //	hosts, err := inventory.Load(inventory.Selection{
 //		Hosts:        []string{"gpu-[01-04],@h100"},
@@ -9,19 +8,18 @@
 //
 // # Names and files
 //
-// A host is written [user@]name[:port]; a name may hold ranges of numbers, gpu-[01-16].lab or node[1,3,5-8], and an
-// IPv6 address that is followed by a port is in brackets, [::1]:22. @group is the hosts of a group. An item of -H that
-// ends in .yaml or .yml, or that contains a slash, is a file.
+// A host is written [user@]name[:port]. A name may have ranges of numbers, gpu-[01-16].lab or node[1,3,5-8]; an IPv6
+// address before a port is in brackets, [::1]:22. @group is the hosts of a group. An item of -H that ends in .yaml or
+// .yml, or has a slash, is a file.
 //
-// YAML files are the inventory: they list all hosts. -H and a plain host file (one host per line, # comments) select
-// some of them; without these, all are selected. If YAML files are given, each selected name must be in one of them, so
-// that a misspelt name is an error; otherwise any name is accepted.
+// YAML files list all hosts. -H and a plain host file (one host per line, # comments) select some of them; without
+// these, all are selected. Each selected name must be in one of the YAML files that are given: it may be misspelt.
 //
 // Without a YAML file, names and groups are looked up in the first of Selection.DefaultFiles that exists. It provides
 // the settings of its hosts; other hosts are accepted too.
 //
-// Host names are compared without regard to case, like DNS names. A host that is
-// named twice is selected once; two different users or ports are an error.
+// Host names are compared without regard to case, like DNS names. A host that is named twice is selected once; two
+// different users or ports are an error.
 //
 // The package opens no connection, resolves no name, and doesn't read ssh_config: remote/sshclient does.
 package inventory
@@ -48,15 +46,15 @@ type Selection struct {
 	// the inventory is an error: it may be a misspelt name.
 	Exclude []string
 	User    string // the value of -l: it precedes the user of a YAML file, but not that of user@host
-	// DefaultFiles are where names, groups and labels are looked up if no YAML file is
-	// given: in the first that exists. OpenDefault opens it; nil for the Open of Load.
+	// DefaultFiles are where names, groups and labels are looked up if no YAML file is given: in the first that exists.
+	// OpenDefault opens it; nil for the Open of Load.
 	DefaultFiles []string
 	OpenDefault  Open
 	All          bool // of the default file, if neither Hosts nor HostFile name any
 }
 
-// Load returns the hosts of a selection in the order in which they are named,
-// each once; there is at least one. Its errors are ErrUsage.
+// Load returns the hosts of a selection, at least one, each once, in the order in which they are named. Its errors are
+// ErrUsage.
 func Load(sel Selection, open Open) ([]remote.Host, error) {
 	if sel.User != "" {
 		if err := text.CheckUsername(sel.User); err != nil {
@@ -140,7 +138,7 @@ func (sel Selection) noHosts(t terms, f *fleet) error {
 	}
 }
 
-// findFleet reads the files that were given, or else the first default file that exists, if one is needed.
+// findFleet reads the files that are given; else, if one is needed, the first default file that exists.
 func (sel Selection) findFleet(files []yamlFile, needed bool, open Open) (*fleet, error) {
 	f := newFleet()
 	f.strict = len(files) > 0
@@ -167,8 +165,8 @@ func (sel Selection) findFleet(files []yamlFile, needed bool, open Open) (*fleet
 	return f, nil
 }
 
-// ErrUsage is in the chain of every error of this package: the input must be changed. The error's text is one line that
-// names the flag, or the file, line and column, and what to write instead.
+// ErrUsage is in the chain of every error of this package: the input must be changed. The text is one line that names
+// the flag, or the file, line and column, and what to write instead.
 var ErrUsage = errors.New("usage error")
 
 func usagef(format string, args ...any) error {
@@ -209,7 +207,7 @@ func bare(err error) error {
 	return err
 }
 
-// isFile says whether an item of -H is a file, by its name.
+// isFile reports whether an item of -H is a file.
 func (w word) isFile() bool {
 	if _, isLabel := labelOf(w.text); isLabel || w.isNarrowing() {
 		return false
@@ -222,20 +220,17 @@ func isYAMLName(path string) bool {
 	return ext == ".yaml" || ext == ".yml"
 }
 
-// isYAML distinguishes a YAML file from a plain list by its name, or by its first
-// line that is neither empty nor a comment.
+// isYAML distinguishes a YAML file from a plain list by its name, or by the first line that isn't empty or a comment.
 func isYAML(path string, data []byte) bool {
 	if isYAMLName(path) {
 		return true
 	}
 	for line := range bytes.Lines(data) {
-		text := withoutComment(string(line))
-		if text == "" {
-			continue
+		if text := withoutComment(string(line)); text != "" {
+			key, _, ok := strings.Cut(text, ":")
+			return text == "---" || text[0] == '{' || text[0] == '%' ||
+				ok && (key == "defaults" || key == "hosts" || key == "groups")
 		}
-		key, _, ok := strings.Cut(text, ":")
-		return text == "---" || text[0] == '{' || text[0] == '%' ||
-			ok && (key == "defaults" || key == "hosts" || key == "groups")
 	}
 	return false
 }
@@ -252,7 +247,7 @@ func plainLines(path string, data []byte) []word {
 	return words
 }
 
-// withoutComment removes a comment, which begins with #. No host name contains #.
+// withoutComment removes a comment: no host name has a #.
 func withoutComment(line string) string {
 	line, _, _ = strings.Cut(strings.TrimPrefix(line, "\uFEFF"), "#")
 	return strings.TrimSpace(line)

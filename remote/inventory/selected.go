@@ -12,8 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// selected are the hosts of a selection in the order in which they are named,
-// with the user and port that are written with the name.
+// selected are hosts in the order in which they are named, with the user and port that are written with the name.
 type selected struct {
 	hosts []remote.Host
 	index map[string]int // of hosts, by folded name
@@ -47,8 +46,7 @@ func selectHosts(words []word, f *fleet) (*selected, error) {
 	return s, nil
 }
 
-// add adds a host, or its user and port to the same host. Two users or ports are
-// an error: one of the two would be ignored.
+// add adds a host, or its user and port to the same host. Two users or ports are an error: one would be ignored.
 func (s *selected) add(h remote.Host) error {
 	key := text.FoldHost(h.Name)
 	i, ok := s.index[key]
@@ -72,24 +70,22 @@ func (s *selected) add(h remote.Host) error {
 	return nil
 }
 
-// withSettings are the hosts with their settings: what is written with the name
-// takes precedence over -l, and -l over the file.
+// withSettings are the hosts with their settings: first those that are written with the name, then -l, then the file.
 func (s *selected) withSettings(f *fleet, user string) []remote.Host {
 	hosts := make([]remote.Host, len(s.hosts))
 	for i, written := range s.hosts {
 		host, ok := f.host(written.Name)
 		if !ok {
-			host = remote.Host{Name: written.Name}
+			host.Name = written.Name
 		}
-		host.User = cmp.Or(written.User, user, host.User)
-		host.Port = cmp.Or(written.Port, host.Port)
+		host.User, host.Port = cmp.Or(written.User, user, host.User), cmp.Or(written.Port, host.Port)
 		hosts[i] = host
 	}
 	return hosts
 }
 
-// Known returns all hosts of the YAML files that a selection names, or else of the first default file that exists, and
-// the names of each group's hosts.
+// Known returns all hosts of the YAML files of a selection, else of the first default file that exists, and the names of
+// each group's hosts.
 func Known(sel Selection, open Open) (hosts []remote.Host, groups map[string][]string, err error) {
 	_, files, err := sel.read(open)
 	if err != nil {
@@ -120,12 +116,12 @@ func newFleet() *fleet {
 
 const everyone = "all" // the group of all hosts, which every fleet has
 
-func (f *fleet) host(name string) (remote.Host, bool) {
+func (f *fleet) host(name string) (h remote.Host, ok bool) {
 	i, ok := f.index[text.FoldHost(name)]
-	if !ok {
-		return remote.Host{}, false
+	if ok {
+		h = f.hosts[i]
 	}
-	return f.hosts[i], true
+	return h, ok
 }
 
 func (f *fleet) members(group string) ([]string, error) {
@@ -138,19 +134,14 @@ func (f *fleet) members(group string) ([]string, error) {
 	if group == everyone {
 		return names(f.hosts), nil
 	}
-	known := f.groupNames()
+	known := []string{"@" + everyone}
+	for name := range f.groups {
+		known = append(known, "@"+name)
+	}
+	slices.Sort(known)
+	known = slices.Compact(known)
 	return nil, fmt.Errorf("no such group in %s; %s", f.in(),
 		text.Hint("@"+group, known, "the groups are "+strings.Join(known, ", ")))
-}
-
-// groupNames are the groups as they are written in a selection, in order.
-func (f *fleet) groupNames() []string {
-	names := []string{"@" + everyone}
-	for name := range f.groups {
-		names = append(names, "@"+name)
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // in names the files of the fleet, for messages.

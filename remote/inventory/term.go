@@ -13,8 +13,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// terms are the words of a selection by what they do. It is all hosts of include, or of the inventory if there are
-// none, that are in each of within and in none of exclude, whatever their order.
+// terms are the words of a selection: all hosts of include, or of the inventory if there are none, that are in each of
+// within and in none of exclude.
 type terms struct{ include, within, exclude []word }
 
 const (
@@ -22,7 +22,6 @@ const (
 	andSign = "&" // before an item: only these hosts
 )
 
-// isNarrowing says whether an item excludes hosts, or selects among the others.
 func (w word) isNarrowing() bool {
 	return strings.HasPrefix(w.text, notSign) || strings.HasPrefix(w.text, andSign)
 }
@@ -65,8 +64,13 @@ func (f *fleet) expand(w word, others []string) ([]remote.Host, error) {
 			err = fmt.Errorf("%s: %w", w.text, err)
 		}
 	default:
-		if like, err = parseDestination(w.text); err == nil {
-			names, err = f.named(like.Name, others)
+		like, err = parseDestination(w.text)
+		if err == nil && text.IsHostGlob(like.Name) {
+			names, err = f.matching(like.Name, others)
+		} else if err == nil {
+			var pattern text.HostPattern
+			pattern, err = text.ParseHosts(like.Name)
+			names = pattern.Expand()
 		}
 	}
 	hosts := make([]remote.Host, len(names))
@@ -75,18 +79,6 @@ func (f *fleet) expand(w word, others []string) ([]remote.Host, error) {
 		hosts[i].Name = name
 	}
 	return hosts, err
-}
-
-// named are the hosts of a name, which may have ranges, or those that a glob matches.
-func (f *fleet) named(name string, others []string) ([]string, error) {
-	if text.IsHostGlob(name) {
-		return f.matching(name, others)
-	}
-	pattern, err := text.ParseHosts(name)
-	if err != nil {
-		return nil, err
-	}
-	return pattern.Expand(), nil
 }
 
 // matching are the hosts that a glob matches, at least one.
@@ -143,8 +135,8 @@ func (s *selected) narrow(t terms, f *fleet) error {
 	return nil
 }
 
-// keysOf are the folded names of a word's hosts. One that is not a host of the selection or
-// the inventory is an error: it may be a misspelt name.
+// keysOf are the folded names of a word's hosts. One that is not of the selection or the inventory is an error: it may
+// be misspelt.
 func (s *selected) keysOf(w word, f *fleet) (map[string]bool, error) {
 	hosts, err := f.expand(w, names(s.hosts))
 	if err != nil {
@@ -165,16 +157,15 @@ func (s *selected) keysOf(w word, f *fleet) (map[string]bool, error) {
 	return keys, nil
 }
 
-// labelOf is KEY or KEY=VALUE of an item label:…; ok is false for another item. label:22 is port 22 of a host with this
-// name.
+// labelOf is KEY or KEY=VALUE of an item label:…, but label:22 is port 22 of a host with this name.
 func labelOf(item string) (label string, ok bool) {
 	label, ok = strings.CutPrefix(item, "label:")
 	_, err := parsePort(label)
 	return label, ok && err != nil
 }
 
-// labelled are the names of the hosts with a label, at least one. Keys and values are case-sensitive, as in policies; *
-// in a value is any text and ? any character.
+// labelled are the names of the hosts with a label, at least one. Case matters, as in policies; * in a value is any text
+// and ? any character.
 func (f *fleet) labelled(label string) ([]string, error) {
 	key, value, hasValue := strings.Cut(label, "=")
 	if key == "" {
@@ -212,7 +203,7 @@ func (f *fleet) labelled(label string) ([]string, error) {
 		text.Hint(word, choices, what+" are "+text.Shorten(strings.Join(choices, ", "), 200)))
 }
 
-// parseDestination reads [user@]name[:port]. The name may have ranges or wildcards, which stay as they are.
+// parseDestination reads [user@]name[:port], where the name may have ranges or wildcards.
 func parseDestination(word string) (h remote.Host, err error) {
 	name := word
 	switch at := strings.LastIndexByte(word, '@'); {
@@ -232,8 +223,7 @@ func parseDestination(word string) (h remote.Host, err error) {
 	return h, nil
 }
 
-// splitPort separates the port from a host. Brackets at the beginning that contain
-// a colon are around an IPv6 address, not a range.
+// splitPort separates the port from a host. Brackets at its start with a colon inside have an IPv6 address, not a range.
 func splitPort(text string) (host string, port int, err error) {
 	if inside, rest, closed := strings.Cut(text, "]"); closed && strings.HasPrefix(inside, "[") &&
 		strings.Contains(inside, ":") {

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,14 +18,11 @@ type Verb string
 
 // The kinds of actions.
 const (
-	// Exempt keeps rules away from a user, a host or a GPU for some hours, and Unexempt ends that early.
-	Exempt   Verb = "exempt"
-	Unexempt Verb = "unexempt"
-	// Hold stops what rules do until Release.
-	Hold    Verb = "hold"
-	Release Verb = "release"
-	// Explain changes nothing: it says what the caps count for a user, as seen from a host, and what would go first.
-	Explain Verb = "explain"
+	Exempt   Verb = "exempt"   // keeps rules away from a user, a host or a GPU for some hours
+	Unexempt Verb = "unexempt" // ends that early
+	Hold     Verb = "hold"     // stops what rules do
+	Release  Verb = "release"  // ends a hold
+	Explain  Verb = "explain"  // says what the caps count for a user, as seen from a host, and what would go first
 )
 
 // ActionSchema is the schema of an Instruction.
@@ -41,8 +39,7 @@ type Instruction struct {
 	User   snapshot.Username     `json:"user,omitempty"`   // who is exempted
 	Rule   enforce.Rule          `json:"rule,omitempty"`   // what an exemption is limited to
 	Hours  float64               `json:"hours,omitempty"`  // of an exemption, at most 720
-	// From is when an exemption begins; missing for at once.
-	From time.Time `json:"from,omitzero"`
+	From   time.Time             `json:"from,omitzero"`    // when an exemption begins; missing for at once
 	// Reason is why: at most 200 printable characters. Only unexempt and release need none.
 	Reason string `json:"reason,omitempty"`
 }
@@ -84,13 +81,12 @@ func (r *Refusal) Error() string { return r.Text }
 type Author struct {
 	UID  snapshot.UID
 	Name snapshot.Username // of UID; empty if it has none
-	// Login is the user who logged in, if the kernel knows that (loginuid(5)) and it is
-	// another one, as after sudo; nil otherwise.
+	// Login is who logged in, as after sudo, if the kernel knows that (loginuid(5)) and it is another user; else nil.
 	Login     *snapshot.UID
 	LoginName snapshot.Username
 }
 
-// String names the person for the record, as in "alice (uid 1000), as root".
+// String names the person, as in "alice (uid 1000), as root".
 func (p Author) String() string {
 	if p.Login == nil {
 		return named(p.Name, p.UID)
@@ -125,8 +121,8 @@ var fieldsOf = map[Verb]string{
 	Explain: "host user",
 }
 
-// Check returns a *Refusal of the code Invalid if an action is incomplete or says more than its kind has a use for: it
-// may have been meant otherwise. A reason is always needed, except to end a hold or an exemption.
+// Check returns a *Refusal of the code Invalid if an action is incomplete, or has what its kind has no use for: it may
+// have been meant otherwise.
 func (a *Instruction) Check() error {
 	used, known := fieldsOf[a.Kind]
 	e, err := a.Exemption(), error(nil)
@@ -149,24 +145,15 @@ func (a *Instruction) Check() error {
 	if err != nil {
 		return RefuseInvalid("%v", err)
 	}
-	return a.checkOnly(strings.Fields(used))
-}
-
-// checkOnly refuses fields that are set and not among those that are used.
-func (a *Instruction) checkOnly(used []string) error {
-	var needless []string
-	for name, set := range map[string]bool{
+	set := map[string]bool{
 		"host": a.Host != "", "device": a.Device != nil, "uuid": a.UUID != "", "user": a.User != "",
 		"rule": a.Rule != "", "hours": a.Hours != 0, "from": !a.From.IsZero(),
-	} {
-		if set && !slices.Contains(used, name) {
-			needless = append(needless, name)
-		}
 	}
-	if len(needless) == 0 {
+	maps.DeleteFunc(set, func(name string, set bool) bool { return !set || slices.Contains(strings.Fields(used), name) })
+	if len(set) == 0 {
 		return nil
 	}
-	slices.Sort(needless)
+	needless := slices.Sorted(maps.Keys(set))
 	return RefuseInvalid("%s has no use for %s", a.Kind, strings.Join(needless, ", "))
 }
 

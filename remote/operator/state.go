@@ -1,5 +1,5 @@
-// Package operator describes what a person asks a running controller to do by hand: exempt
-// somebody for some hours, or put all enforcement on hold.
+// Package operator describes what a person asks a running controller to do: exempt a user for some hours, or put all
+// enforcement on hold.
 //
 //	action := operator.Instruction{
 //		Schema: operator.ActionSchema, Kind: operator.Exempt, Reason: "paper deadline",
@@ -46,7 +46,7 @@ func (h *OnHold) String() string {
 		h.Reason)
 }
 
-// With is what was asked for in either state: a hold of one holds, and what is exempt in one is exempt.
+// With has the hold and the exemptions of both states.
 func (s State) With(other State) State {
 	if s.Hold == nil {
 		s.Hold = other.Hold
@@ -62,7 +62,7 @@ func (s State) With(other State) State {
 	return s
 }
 
-// Policy returns the policy by which to judge at a moment.
+// Policy returns the policy by which to judge.
 func (s State) Policy(base enforce.Policy, now time.Time) enforce.Policy {
 	if len(s.Exemptions) > 0 {
 		base = policy.WithExemptions(base, s.Exemptions, now)
@@ -95,11 +95,11 @@ func (p paused) Fleet() enforce.Fleet {
 
 const fileSchema = "genv.controller.operator/1"
 
-// file is a State on disk. The sum is of time and state: damage must not lengthen an exemption, or end a hold.
+// file is a State on disk.
 type file struct {
 	Schema string          `json:"schema"`
 	Time   time.Time       `json:"time"`
-	SHA256 string          `json:"sha256"`
+	SHA256 string          `json:"sha256"` // of time and state: damage must not lengthen an exemption, or end a hold
 	State  json.RawMessage `json:"state"`
 }
 
@@ -137,8 +137,8 @@ func (s State) Encode(now time.Time) ([]byte, error) {
 	return json.Marshal(f)
 }
 
-// Decode reads what Encode wrote, or says why it can't be believed. A clock that was set back lengthens no exemption.
-// From here on times are measured by the monotonic clock of now: a clock that is set changes nothing.
+// Decode reads what Encode wrote, or says why it can't be believed. A clock that was set back lengthens no exemption;
+// from here on times are by the monotonic clock of now.
 func Decode(data []byte, now time.Time) (State, error) {
 	var f file
 	if err := json.Unmarshal(data, &f); err != nil {
@@ -169,7 +169,7 @@ func Decode(data []byte, now time.Time) (State, error) {
 	return s, nil
 }
 
-// Lost is the state to continue with if the saved one can't be read: on hold, since there may have been a hold.
+// Lost is the state to continue with if the saved one can't be read: there may have been a hold.
 func Lost(now time.Time) State {
 	return State{Hold: &OnHold{Since: now, By: "genv", Reason: "what operators asked for before can't be read; " +
 		"release when you have looked at it"}}

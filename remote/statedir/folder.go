@@ -1,6 +1,6 @@
-// Package statedir keeps the memory of a controller, and what operators asked for: in a folder (--state-dir), and for
-// an election also in etcd, so that the next run or leader continues where the last one stopped. It also changes what
-// operators asked for while no controller runs.
+// Package statedir keeps the memory of a controller, and what operators asked for, for the next run or leader: in a
+// folder (--state-dir), and for an election also in etcd. It also changes what operators asked for while no controller
+// runs.
 //
 //	folder, err := statedir.Open("/var/lib/genv-controller")
 //	store := &statedir.Shared{Folder: folder, Cluster: client, Key: "/genv/lab", Self: id, Epoch: epoch}
@@ -30,8 +30,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Folder keeps a controller's memory in a folder that one controller at a time can use: Open locks it. It is a
-// controller.Store.
+// Folder is a controller.Store in a folder that one controller at a time can use: Open locks it.
 type Folder struct {
 	Now func() time.Time // time.Now from Open
 
@@ -42,7 +41,7 @@ type Folder struct {
 // ErrInUse says that another controller is using the folder.
 var ErrInUse = errors.New("another controller is using this folder")
 
-// Open opens a folder, and creates it if it is missing. With ErrInUse it also returns a Folder, which doesn't write.
+// Open opens a folder, and creates a missing one. With ErrInUse it also returns a Folder, which doesn't write.
 func Open(dir string) (*Folder, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -78,13 +77,13 @@ func OpenToRead(dir string) (*Folder, error) {
 	return &Folder{Now: time.Now, folder: opened}, nil
 }
 
-// Holds reports whether this process alone uses the folder, and may write there.
+// Holds reports whether this process locked the folder, and may write there.
 func (s *Folder) Holds() bool { return s.lock != nil }
 
 // Path is the folder.
 func (s *Folder) Path() string { return s.folder.Path }
 
-// takeLock locks the folder until it is closed, and writes this process into the lock file.
+// takeLock locks the folder until it is closed, and writes its PID into the lock file.
 func (s *Folder) takeLock() error {
 	lock, err := s.folder.Lock(lockName, 0)
 	if errors.Is(err, folder.ErrLocked) {
@@ -99,14 +98,13 @@ func (s *Folder) takeLock() error {
 		err = lock.Truncate(int64(len(pid)))
 	}
 	if err != nil {
-		_ = lock.Close()
-		return err
+		return errors.Join(err, lock.Close())
 	}
 	s.lock = lock
 	return nil
 }
 
-// checkOwn refuses a folder or file that another user could have written, to keep processes from being ended.
+// checkOwn refuses a folder or file that another user could have written.
 func checkOwn(path string, status *unix.Stat_t) error {
 	if int(status.Uid) != os.Geteuid() || status.Mode&0o002 != 0 {
 		return fmt.Errorf("%s belongs to another user or may be written by every user: name another folder, or "+
@@ -115,7 +113,7 @@ func checkOwn(path string, status *unix.Stat_t) error {
 	return nil
 }
 
-// read reads a file that nobody else could have written.
+// read reads a file, unless another user could have written it.
 func (s *Folder) read(name string, limit int64) ([]byte, error) {
 	status, err := s.folder.Stat(name)
 	if err = cmp.Or(err, checkOwn(s.folder.Join(name), &status)); err != nil {
@@ -134,8 +132,8 @@ func (s *Folder) Close() error {
 	return s.lock.Close()
 }
 
-// ID names the controller that uses the folder, now and after a restart. One that can't be read is an
-// error: with another one, hosts would refuse this controller.
+// ID names the controller that uses the folder, also after a restart. One that can't be read is an error: with another
+// one, hosts would refuse this controller.
 func (s *Folder) ID() (string, error) {
 	if s.lock == nil {
 		return "", ErrInUse
@@ -154,7 +152,7 @@ func (s *Folder) ID() (string, error) {
 	return id, s.folder.Put(idName, []byte(id+"\n"), 0o600, true)
 }
 
-// NextEpoch counts the starts of controllers that use the folder, from 1 on. The number is on the disk when it returns.
+// NextEpoch counts the starts of controllers that use the folder, from 1 on, and returns when the number is on the disk.
 // A count that can't be read is an error: hosts refuse a lower one of the same ID.
 func (s *Folder) NextEpoch() (uint64, error) {
 	if s.lock == nil {
@@ -177,10 +175,17 @@ func (s *Folder) NextEpoch() (uint64, error) {
 // MemoryName is the file with the memory.
 const MemoryName = "memory.json"
 
+// Other files. What operators asked for has its own: it holds however long no controller ran, and is written as soon as
+// it changes. What they asked for while no controller ran waits in unrecorded.json for a controller that keeps a record,
+// unless it was recorded at once.
 const (
-	lockName  = "lock"
-	idName    = "controller-id"
-	epochName = "epoch"
+	lockName         = "lock"
+	idName           = "controller-id"
+	epochName        = "epoch"
+	operatorName     = "operator.json"
+	maxOperatorBytes = 4 << 20
+	unrecordedName   = "unrecorded.json"
+	maxUnrecorded    = 4 << 20 // bytes
 )
 
 // Load implements controller.Store: it reads the memory of an earlier run, and what operators asked for, if any.
@@ -231,15 +236,7 @@ func (s *Folder) Save(_ context.Context, saved controller.Saved) error {
 	return nil
 }
 
-// What operators asked for is in a file of its own: it holds however long no controller
-// ran, and is written as soon as it changes.
-const (
-	operatorName     = "operator.json"
-	maxOperatorBytes = 4 << 20
-)
-
-// LoadOperator reads what operators asked for. Where that can't be known, enforcement is on hold; a missing file is no
-// error.
+// LoadOperator reads what operators asked for. If the file can't be read, enforcement is on hold; it may be missing.
 func (s *Folder) LoadOperator(now time.Time) (operator.State, error) {
 	data, err := s.read(operatorName, maxOperatorBytes)
 	switch {
@@ -288,15 +285,8 @@ func (s *Folder) putOperator(data []byte) (err error) {
 	return nil
 }
 
-// What operators asked for while no controller ran is recorded by the next controller that
-// keeps a record, unless it was recorded at once. Until then it is in a file of its own.
-const (
-	unrecordedName = "unrecorded.json"
-	maxUnrecorded  = 4 << 20 // bytes
-)
-
-// Operate carries out an action that lasts while no controller uses the folder, and returns a line about it. It is
-// recorded first: in log or, if that is nil, for the next controller.
+// Operate carries out an action while no controller uses the folder, and returns a line about it. It is recorded first:
+// in log or, if that is nil, for the next controller.
 func (s *Folder) Operate(
 	who operator.Author, a *operator.Instruction, log controller.Recorder, now time.Time,
 ) (string, error) {
@@ -340,11 +330,8 @@ func (s *Folder) keepUnrecorded(more ...audit.Record) error {
 
 func (s *Folder) unrecorded() ([]audit.Record, error) {
 	data, _, err := s.folder.Read(unrecordedName, maxUnrecorded)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	if err != nil {
-		return nil, err
+		return nil, folder.Ignore(err, fs.ErrNotExist)
 	}
 	var records []audit.Record
 	if err := json.Unmarshal(data, &records); err != nil {
@@ -353,8 +340,8 @@ func (s *Folder) unrecorded() ([]audit.Record, error) {
 	return records, nil
 }
 
-// RecordWaiting records what operators asked for while no controller ran. What could not be
-// recorded continues to wait. After a crash in between it may be recorded twice.
+// RecordWaiting records what operators asked for while no controller ran. What can't be recorded continues to wait;
+// after a crash it may be recorded twice.
 func (s *Folder) RecordWaiting(log controller.Recorder) error {
 	if s.lock == nil {
 		return nil

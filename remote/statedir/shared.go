@@ -28,8 +28,8 @@ type Cluster interface {
 	) (uint64, error)
 }
 
-// Shared keeps the memory of the controllers of an election in etcd, for the next leader, and in the leader's own
-// folder. It is a controller.Store for one term of a leader.
+// Shared is a controller.Store for one term of a leader: it keeps the memory in etcd, for the next leader, and in the
+// leader's own folder.
 type Shared struct {
 	Folder   *Folder
 	Cluster  Cluster
@@ -42,25 +42,25 @@ type Shared struct {
 	modified uint64 // the revision in which the document was written last
 }
 
-// sharedMemory is what etcd has, as JSON that is compressed.
+// sharedMemory is what etcd has, as compressed JSON.
 type sharedMemory struct {
-	Schema string           `json:"schema"`
-	Time   time.Time        `json:"time"` // when it was written, by the clock of the leader
-	By     string           `json:"by"`   // the id of the leader
-	Saved  controller.Saved `json:"saved"`
-	// Hours are the GPU hours of a memory that is too large.
-	Hours map[string]enforce.Hours `json:"hours,omitempty"`
+	Schema string                   `json:"schema"`
+	Time   time.Time                `json:"time"` // when it was written, by the clock of the leader
+	By     string                   `json:"by"`   // the id of the leader
+	Saved  controller.Saved         `json:"saved"`
+	Hours  map[string]enforce.Hours `json:"hours,omitempty"` // GPU hours, of a memory that is too large
 }
 
 const (
 	schema      = "genv.controller.shared/1"
-	maxShared   = 1 << 20   // how many bytes a document may have, compressed: requests to etcd have at most 1.5 MiB
-	maxDocument = 256 << 20 // how many bytes of JSON are read: anyone who can write to etcd may have made it up
+	maxShared   = 1 << 20   // bytes of a compressed document: requests to etcd have at most 1.5 MiB
+	maxDocument = 256 << 20 // bytes of JSON that are read: anyone who can write to etcd may have made it up
 
 	// saveWithin is how long etcd may take to keep a memory: enough to ask a second member. What waits is sent then.
-	saveWithin = 2 * time.Second
-	loadTries  = 10 // how often a new leader asks, each time for as long as saveWithin, while it leads
-	loadAgain  = 100 * time.Millisecond
+	saveWithin   = 2 * time.Second
+	loadTries    = 10 // how often a new leader asks, each time for as long as saveWithin, while it leads
+	loadAgain    = 100 * time.Millisecond
+	writesWithin = 15 * time.Second // how old a document usually is at most while its writer leads
 )
 
 func sharedKey(key string) string { return key + "/memory/document" }
@@ -77,8 +77,8 @@ func (e *NotSharedError) Error() string {
 
 func (e *NotSharedError) Unwrap() error { return e.Err }
 
-// Load implements controller.Store: it returns the memory of the leader before, from etcd or, if this controller wrote
-// that, from its folder, which has also what could not be written to etcd.
+// Load implements controller.Store: it returns the memory of the previous leader, from etcd or, if that was this
+// controller, from its folder, which also has what could not be written to etcd.
 func (s *Shared) Load(ctx context.Context) (controller.FleetMemory, error) {
 	now := s.Folder.Now()
 	own, ownTime, ownErr := s.Folder.load(now)
@@ -101,11 +101,8 @@ func (s *Shared) Load(ctx context.Context) (controller.FleetMemory, error) {
 	return m, err
 }
 
-const writesWithin = 15 * time.Second // how old a document is at most whose leader leads, as a rule
-
-// decode returns the memory of a document, with times by the clock of this controller. That of the leader was ahead if
-// the document is of the future, and behind if the leader was seen long after it, or else what is found counts as
-// younger than it is.
+// decode returns the memory of a document, with times by the clock of this controller. The leader's clock was ahead if
+// the document is of the future, and behind if the leader was seen long after it.
 func (d *sharedMemory) decode(now, followed time.Time) (m controller.FleetMemory, err error) {
 	behind := min(0, now.Sub(d.Time))
 	if late := followed.Sub(d.Time); late > writesWithin {
@@ -134,10 +131,10 @@ func (d *sharedMemory) decode(now, followed time.Time) (m controller.FleetMemory
 	return m, errors.Join(err, lost)
 }
 
-// errDamaged says that the document is there, and can't be read.
+// errDamaged says that the document can't be read.
 var errDamaged = errors.New("it is damaged")
 
-// read reads the document; nil if there is none. It asks again while this controller leads: nothing may be done before.
+// read reads the document; nil if there is none. It asks again while this controller leads, which may do nothing before.
 func (s *Shared) read(ctx context.Context) (*sharedMemory, error) {
 	var entry *etcd.KeyValue
 	var err error
@@ -171,8 +168,8 @@ func (s *Shared) get(ctx context.Context) (*etcd.KeyValue, error) {
 	return entry, nil
 }
 
-// Save implements controller.Store. A *NotSharedError says that the memory is only in the folder: this leader goes on,
-// but no other controller can take over as things are.
+// Save implements controller.Store. With a *NotSharedError this leader goes on, but no other controller can take over as
+// things are.
 func (s *Shared) Save(ctx context.Context, saved controller.Saved) error {
 	kept := s.Folder.Save(ctx, saved)
 	if err := s.share(ctx, saved); err != nil {
@@ -218,7 +215,7 @@ func Written(ctx context.Context, cluster Cluster, key string) (time.Time, error
 	return d.Time, err
 }
 
-// writers are kept, since each has tables of almost a megabyte.
+// writers are used again: each has tables of almost a megabyte.
 var writers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
 func pack(value any) ([]byte, error) {
