@@ -13,8 +13,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Lines are the entry as people read it, with a short id, which is the same everywhere: on a controller and on the
-// host, in mail and on the web page. Nothing in them needs to be escaped for a terminal.
+// Lines are the entry as people read it, safe for a terminal. The id is the same everywhere: on a controller and on the
+// host, in mail and on the web page.
 func (e *HistoryEntry) Lines() []string {
 	l := lines{"Decision   " + e.ID}
 	l.add("Time", clock(e.Time))
@@ -29,10 +29,10 @@ func (e *HistoryEntry) Lines() []string {
 	return l
 }
 
-// Answer is what its user asks first: what happened, why, and what to do.
+// Answer is what a user asks first: what happened, why, and what to do.
 func (e *HistoryEntry) Answer(now time.Time) []string {
 	var l lines
-	// the lines of an order are 1.4.3's
+	// The lines of an order are 1.4.3's.
 	plain := strings.ReplaceAll(e.Text, " from environment "+snapshot.NoEnvironment+" ", " in no environment ")
 	said := strings.Split(plain, "\n")
 	due := clock(e.Due)
@@ -82,7 +82,7 @@ func (e *HistoryEntry) outcome() string {
 	return strings.TrimSuffix(cmp.Or(string(status), "under way")+": "+e.Reason, ": ")
 }
 
-// because are the findings that led to it. The text of a notice has them, and the advice.
+// because are the findings that led to it. The text of a notice has them already.
 func (e *HistoryEntry) because() []string {
 	if e.Action == ActionNotice {
 		return nil
@@ -111,9 +111,8 @@ func clock(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05 MST")
 }
 
-// DecisionID is the id of an item of an order: 8 hexadecimal digits. It is made from what the
-// controller calls the order and from the process or, if there is a device, the
-// attachment, which the record of each machine has. Empty for an order without an ID.
+// DecisionID is the id of an item of an order: 8 hexadecimal digits; empty for an order without an ID. It is made from
+// what the record of each machine has: the order's ID and the process or, with a device, the attachment.
 func DecisionID(orderID string, pid snapshot.PID, eid snapshot.EnvID, device *snapshot.DeviceIndex) string {
 	if orderID == "" {
 		return ""
@@ -124,7 +123,7 @@ func DecisionID(orderID string, pid snapshot.PID, eid snapshot.EnvID, device *sn
 	return short("device", orderID, string(eid), device.String())
 }
 
-// WarningID is the id of the warnings about a finding. The same finding at another time has the same one.
+// WarningID is the id of all warnings about a finding, also at another time.
 func WarningID(finding string) string { return short("warning", finding) }
 
 // IsDecisionID says whether a text has the form of an id.

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// HistoryEntry is an action on a process or an attachment, and why it was taken, or something
-// else that an operator had done: a line of `genv remote history` and `genv history`.
+// HistoryEntry is an action on a process or an attachment, and why it was taken, or something else that an operator had
+// done: a line of `genv remote history` and `genv history`.
 type HistoryEntry struct {
 	// ID is that of the decision: the same on the controller, on the host, in mail and on the web page.
 	// Missing for what operators do, and for a notice about several findings.
@@ -27,42 +27,33 @@ type HistoryEntry struct {
 	EID       snapshot.EnvID        `json:"eid,omitempty"`
 	Device    *snapshot.DeviceIndex `json:"device,omitempty"`
 	Container string                `json:"container,omitempty"` // of the process
-	// Status is what came of it, or dry-run.
-	Status   order.OutcomeStatus `json:"status"`
-	Reason   string              `json:"reason,omitempty"`
-	Why      []string            `json:"why"`              // the findings that led to it
-	Rules    []enforce.Rule      `json:"rules,omitempty"`  // theirs
-	IDs      []string            `json:"ids"`              // theirs
-	Notified time.Time           `json:"told,omitzero"`    // when the user was notified before that
-	Order    string              `json:"report,omitempty"` // that it was part of
-	By       string              `json:"by,omitempty"`     // an operator; on a host the account
-	// Action is an operator's, or "notice".
-	Action  string    `json:"action,omitempty"`
-	Channel Channel   `json:"channel,omitempty"` // of a notice
-	To      string    `json:"to,omitempty"`      // likewise
-	Due     time.Time `json:"due,omitzero"`      // when it is due what a notice warns of
-	Text    string    `json:"-"`                 // says what was done, or all of a notice
-	// Judged are the lines that were judged, at most 16.
-	Judged []string `json:"judged,omitempty"`
-	over   int      // how many of its findings are over, of a warning
-	// warned are the findings of which this notice is the first, while nothing is done about them yet.
-	warned []string
+	Status    order.OutcomeStatus   `json:"status"`              // what came of it, or dry-run
+	Reason    string                `json:"reason,omitempty"`
+	Why       []string              `json:"why"`               // the findings that led to it
+	Rules     []enforce.Rule        `json:"rules,omitempty"`   // theirs
+	IDs       []string              `json:"ids"`               // theirs
+	Notified  time.Time             `json:"told,omitzero"`     // when the user was notified before that
+	Order     string                `json:"report,omitempty"`  // that it was part of
+	By        string                `json:"by,omitempty"`      // an operator; on a host the account
+	Action    string                `json:"action,omitempty"`  // an operator's, or "notice"
+	Channel   Channel               `json:"channel,omitempty"` // of a notice
+	To        string                `json:"to,omitempty"`      // likewise
+	Due       time.Time             `json:"due,omitzero"`      // when it is due what a notice warns of
+	Text      string                `json:"-"`                 // says what was done, or all of a notice
+	Judged    []string              `json:"judged,omitempty"`  // the lines that were judged, at most 16
+	over      int                   // of a warning, how many of its findings are over
+	warned    []string              // findings of which this notice is the first, before anything was done about them
 }
 
 // ActionNotice is the Action of a HistoryEntry about a notice.
 const ActionNotice = "notice"
 
-// History joins the records of a log to a list of actions, the oldest first. An order item without an outcome was sent
-// by a controller that ended before it received the outcome, which therefore is unknown.
+// History joins the records of a log to a list of actions, the oldest first. The outcome of an item is unknown if the
+// controller ended before it received one.
 func History(path string, filter Filter) ([]HistoryEntry, Damage, error) {
 	j := joiner{
-		&filter,
-		map[string]lastNotices{},
-		map[string]bool{},
-		map[string][]*HistoryEntry{},
-		map[itemKey]*HistoryEntry{},
-		map[itemKey]*HistoryEntry{},
-		nil,
+		filter: &filter, notified: map[string]lastNotices{}, warned: map[string]bool{},
+		warnings: map[string][]*HistoryEntry{}, open: map[itemKey]*HistoryEntry{}, undone: map[itemKey]*HistoryEntry{},
 	}
 	damage, err := Scan(path, func(r *Record) error { j.add(r); return nil })
 	list := make([]HistoryEntry, 0, len(j.list))
@@ -72,7 +63,7 @@ func History(path string, filter Filter) ([]HistoryEntry, Damage, error) {
 	return list, damage, err
 }
 
-// itemKey names an item of an order, or without an order an action that a dry run left undone.
+// itemKey names an item of an order or, without an order, of a dry run.
 type itemKey struct {
 	order  string
 	host   snapshot.Hostname
@@ -102,7 +93,7 @@ type joiner struct {
 // lastNotices are when a user was last notified of a finding, and when before that.
 type lastNotices struct{ last, before time.Time }
 
-// withAction is how soon an action follows the notice of it: a host shows that first.
+// withAction is how soon an action follows its notice, which a host shows first.
 const withAction = 2 * time.Second
 
 func (n lastNotices) add(at time.Time) lastNotices {
@@ -113,7 +104,7 @@ func (n lastNotices) add(at time.Time) lastNotices {
 	return n
 }
 
-// warned is when the user was notified before an action. The notice of the action itself counts only without another.
+// warned is when the user was notified before an action: by the notice of the action itself only if there is no other.
 func (n lastNotices) warned(action time.Time) time.Time {
 	if action.Sub(n.last) < withAction && !n.before.IsZero() {
 		return n.before
@@ -166,7 +157,7 @@ func (j *joiner) add(r *Record) {
 	}
 }
 
-// firstOf returns those findings that were not warned of before, and notes them.
+// firstOf returns, once, findings that were not warned of before.
 func (j *joiner) firstOf(ids []string) []string {
 	var first []string
 	for _, id := range ids {
@@ -178,7 +169,7 @@ func (j *joiner) firstOf(ids []string) []string {
 	return first
 }
 
-// notice describes a delivery to a user, if that is asked for.
+// notice describes a delivery to a user or a hook.
 func (j *joiner) notice(r *Record) {
 	var warned []string
 	if r.Kind == KindNotified && r.Reason == "" {
@@ -203,7 +194,7 @@ func (j *joiner) notice(r *Record) {
 	}
 }
 
-// operator describes what an operator had done, or what a record without an action is about.
+// operator describes what an operator had done; action is that of records without one.
 func (j *joiner) operator(r *Record, action string) {
 	if !j.filter.Matches(r) {
 		return
@@ -263,18 +254,18 @@ func (j *joiner) wouldAct(r *Record) {
 	}
 }
 
-// leftUndone lists one action. It is listed once while its findings last, also if it is because of several ones.
+// leftUndone lists an action once while its findings last, also if it is because of several.
 func (j *joiner) leftUndone(r *Record, what string) {
 	if !j.filter.Notices || !j.filter.Matches(r) {
 		return
 	}
-	item := *r
-	item.Order = ""
-	e := j.undone[item.key()]
+	key := r.key()
+	key.order = ""
+	e := j.undone[key]
 	if e == nil {
 		e = j.entry(r)
 		e.ID, e.Status, e.Text, e.By, e.IDs, e.Why = WarningID(r.IDs[0]), StatusDryRun, what, "", nil, nil
-		j.undone[item.key()] = e
+		j.undone[key] = e
 	}
 	if !slices.Contains(e.IDs, r.IDs[0]) {
 		e.IDs, e.Why = append(e.IDs, r.IDs[0]), append(e.Why, r.Text)
@@ -282,16 +273,16 @@ func (j *joiner) leftUndone(r *Record, what string) {
 	}
 }
 
-// Decided returns the entries about the decision with an id, of a list with notices: an
-// action; or the warnings about a finding, and what was done because of it.
+// Decided returns the entries about the decision with an id, of a list with notices: an action; or the warnings about a
+// finding, and what was done because of it.
 func Decided(entries []HistoryEntry, id string) []HistoryEntry {
 	return slices.DeleteFunc(slices.Clone(entries), func(e HistoryEntry) bool {
 		return e.ID != id && !slices.ContainsFunc(e.IDs, func(finding string) bool { return WarningID(finding) == id })
 	})
 }
 
-// Latest returns the last action, of an order, in a list, or a later warning that runs, or what was said about all of
-// that since; none if there is neither.
+// Latest returns the last action of an order in a list; or a later warning that is not over, or the notice since then
+// about all that it warns of.
 func Latest(entries []HistoryEntry, now time.Time) []HistoryEntry {
 	last := make(map[string]int) // notice about a finding
 	for i, e := range slices.Backward(entries) {

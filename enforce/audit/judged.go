@@ -11,9 +11,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The lines of an item are short, since a host can make names up, and since every item of an order has some.
+// The lines are few and short: every item of an order has some, and hosts can make names up.
 const (
-	maxExplained = 256 // items of an order; more than that are not explained
+	maxExplained = 256 // items of an order
 	maxProcesses = 4   // of a user on a device
 	maxDevices   = 8   // of a process or an environment
 	maxLine      = 320 // characters
@@ -26,7 +26,7 @@ const (
 	MaxJudgedBytes = 4 * maxLine
 )
 
-// Explain sets the lines that were judged, of each item of an order. The snapshot is that of the host, taken at a time.
+// Explain sets the lines that were judged, of each item of an order, from the host's snapshot of a time.
 func Explain(o *order.Order, host snapshot.Hostname, s *snapshot.Snapshot, at time.Time) {
 	if s == nil {
 		return
@@ -50,9 +50,8 @@ func (e *explainer) termination(p *snapshot.Process) []string {
 	for _, usage := range p.Usage[:min(len(p.Usage), maxDevices)] {
 		lines = append(lines, e.device(usage.Index))
 	}
-	// not one of another user
 	env := e.Environment(p.EID)
-	if _, uid := env.Account(); uid != nil && p.UID != nil && *uid == *p.UID {
+	if _, uid := env.Account(); uid != nil && p.UID != nil && *uid == *p.UID { // not of another user
 		lines = append(lines, e.environment(env))
 	}
 	return bounded(lines)
@@ -77,7 +76,6 @@ func (e *explainer) detachment(d *order.Detachment) []string {
 	return bounded(lines)
 }
 
-// processLine is a process as the snapshot has it.
 func processLine(p *snapshot.Process) string {
 	parts := []string{fmt.Sprintf("process %d", p.PID)}
 	if p.Start != 0 {
@@ -115,7 +113,7 @@ func userText(name snapshot.Username, uid *snapshot.UID) string {
 	return fmt.Sprintf("user %s (uid %d)", shown(string(name)), *uid)
 }
 
-// device says how full a device is; empty if the snapshot doesn't have it.
+// device describes a GPU; empty if the snapshot doesn't have it.
 func (e *explainer) device(index snapshot.DeviceIndex) string {
 	d := e.Device(index)
 	if d == nil {

@@ -1,21 +1,17 @@
-// Package audit keeps the audit log: an append-only file of JSON lines, one
-// Record each, of what was found, decided and done.
+// Package audit keeps the audit log: an append-only file of JSON lines, one Record each, of what was found, decided and
+// done.
 //
 //	log := audit.Log{Path: "/var/log/genv/audit.jsonl"}
 //	err := log.Append(audit.Record{Time: now, Kind: audit.KindFinding, …})
 //	entries, damage, err := audit.History(log.Path, audit.Filter{User: "bob"})
 //
-// Append returns when the records are on the disk. Records that could not be written are kept in memory and written
-// first the next time, so that an outcome is not lost when the disk is full. A caller that must not act without a
-// record calls Reserve first.
+// Append returns when the records are on the disk. Records that could not be written, as on a full disk, are kept in
+// memory and written first the next time. A caller that must not act without a record calls Reserve first.
 //
-// A file that reaches its maximum size is rotated. Several programs, such as two
-// controllers, may append to the same file.
+// A file that reaches its maximum size is rotated. Several programs, such as two controllers, may append to it.
 //
-// On a GPU host each user also has a log of what concerns that user alone, which
-// only root and that user can read: see UserLogPath.
-//
-// The package only records: it neither decides nor notifies.
+// On a GPU host each user also has a log of what concerns that user alone, which only root and that user can read: see
+// UserLogPath.
 package audit
 
 import (
@@ -44,22 +40,16 @@ const (
 	DefaultKeep = 9
 )
 
-// Log is an append-only file of records. Its methods may be called by several
-// goroutines. The zero Log with a Path is ready for use.
+// Log is an append-only file of records, safe for concurrent use. The zero Log with a Path is ready for use.
 type Log struct {
-	Path string
-	// MaxBytes is the size at which the file is rotated, 0 for 64 MiB. Keep is how many rotated files are kept, 0 for
-	// DefaultKeep; Path.1 is the newest of them.
-	MaxBytes int64
-	Keep     int
-	// Readers is the group that may read new files; 0 for none.
-	Readers int
-	// Room is how many bytes stay allocated for later records, as long as the disk has them: then a disk that others
-	// fill has room for these.
+	Path     string
+	MaxBytes int64 // the size at which the file is rotated; 0 for 64 MiB
+	Keep     int   // how many rotated files are kept, of which Path.1 is the newest; 0 for DefaultKeep
+	Readers  int   // the group that may read new files; 0 for none
+	// Room is how many bytes stay allocated for later records, if the disk has them: others may fill it.
 	Room int64
 
-	// unlocked is for files that a user may read, who could hold the lock against us.
-	unlocked bool
+	unlocked bool // the user who may read the file could hold the lock against us
 
 	mu      sync.Mutex
 	backlog []byte // encoded records that could not be written
@@ -68,11 +58,9 @@ type Log struct {
 // ErrNotWritten is wrapped when records are not on the disk. They are kept and written before the next ones.
 var ErrNotWritten = errors.New("the record was not written")
 
-// maxBacklog is how many bytes are kept in memory at most.
-const maxBacklog = 64 << 20
+const maxBacklog = 64 << 20 // bytes in memory
 
-// Append writes records, after those that could not be written before, and returns when they are on the disk. Without
-// records it only writes the earlier ones.
+// Append writes records, after those that could not be written before, if any, and returns when they are on the disk.
 func (l *Log) Append(records ...Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,8 +81,8 @@ func (l *Log) Append(records ...Record) error {
 	return notWritten(errors.Join(err, l.write(0)))
 }
 
-// Reserve makes sure that as many bytes can be appended, where the file system
-// can promise that, and that no earlier record is waiting to be written.
+// Reserve makes sure that as many bytes can be appended, where the file system can promise that, and that no earlier
+// record is waiting.
 func (l *Log) Reserve(bytes int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,19 +138,18 @@ func (l *Log) writeBacklog(f *os.File, size int64) error {
 // lockTimeout is how long another program may hold the lock.
 const lockTimeout = 2 * time.Second
 
-// open opens and locks the file that has the name now, and returns its size. A
-// last line that was cut off, by a program that died, is ended.
+// open opens and locks the file that has the name now, and returns its size. It ends a last line that was cut off by a
+// program that died.
 func (l *Log) open() (*os.File, int64, error) {
 	for deadline := time.Now().Add(lockTimeout); ; {
 		f, err := l.openAppend()
 		if err != nil {
 			return nil, 0, err
 		}
-		var size int64
 		current, err := l.lock(f)
 		if err == nil && current {
-			size, err = endLine(f)
-			if err == nil {
+			var size int64
+			if size, err = endLine(f); err == nil {
 				return f, size, nil
 			}
 		}
@@ -179,7 +166,7 @@ func (l *Log) open() (*os.File, int64, error) {
 	}
 }
 
-// lock locks an opened file, and says whether it still has the name and has room; a full one is rotated.
+// lock locks an opened file, and says whether it still has the name, and room; a full one is rotated.
 func (l *Log) lock(f *os.File) (current bool, err error) {
 	if !l.unlocked {
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
@@ -200,7 +187,7 @@ func (l *Log) lock(f *os.File) (current bool, err error) {
 	return false, l.rotate()
 }
 
-// mayRotate says whether the disk has room for a new file: a full one has only what stays allocated in this one.
+// mayRotate says whether the disk has room for a new file: a full disk has only what stays allocated in this one.
 func (l *Log) mayRotate() bool {
 	var st unix.Statfs_t
 	_, err := os.Lstat(rotated(l.Path, cmp.Or(max(l.Keep, 0), DefaultKeep))) // which makes room
@@ -249,7 +236,7 @@ func (l *Log) openAppend() (*os.File, error) {
 	return f, nil
 }
 
-// checkOwn refuses a file that others could change, by its owner or by another name of it.
+// checkOwn refuses a file that others could change, as its owner or by another name.
 func checkOwn(f *os.File) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -283,24 +270,22 @@ func endLine(f *os.File) (int64, error) {
 	return info.Size() + 1, err
 }
 
-// UserLogPath is where the records of one user are, next to the log of a host.
-// The file belongs to root; an access control list (acl(5)) lets that user read it.
+// UserLogPath is where the records of one user are, next to the log of a host. The file belongs to root; an access
+// control list (acl(5)) lets that user read it.
 func UserLogPath(logPath string, uid snapshot.UID) string {
 	return filepath.Join(filepath.Dir(logPath), "users", strconv.FormatUint(uint64(uid), 10)+".jsonl")
 }
 
-// namesWithin is how long a directory may take to say the names of all uids: a signal waits for the record.
-const namesWithin = 500 * time.Millisecond
-
-// The size of a user's log: a few thousand lines.
 const (
-	userMaxBytes = 1 << 20
+	// namesWithin is how long a directory may take to say the names of all uids: a signal waits for the record.
+	namesWithin  = 500 * time.Millisecond
+	userMaxBytes = 1 << 20 // of a user's log: a few thousand lines
 	userKeep     = 2
-	hostRoom     = 1 << 20 // of the log of a host
+	hostRoom     = 1 << 20
 )
 
-// AppendHostLog writes records to the log of this host, and those with a UID to that user's log as well. It makes the
-// folders where they are missing. A log of somebody else who had the uid is moved away.
+// AppendHostLog writes records to the log of this host, and those with a UID to that user's log as well. It makes
+// missing folders. A log of an earlier owner of the uid is moved away.
 func AppendHostLog(path string, accounts nss.Passwd, records ...Record) error {
 	if err := os.MkdirAll(filepath.Dir(filepath.Dir(path)), 0o755); err != nil {
 		return err

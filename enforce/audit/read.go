@@ -26,8 +26,8 @@ type Filter struct {
 	Rule  enforce.Rule // of a finding that it is about, or that led to it
 	Since time.Time
 	Until time.Time // exclusive; zero for none
-	// Notices has History list notices, and what a dry run would have done, too.
-	Notices bool
+
+	Notices bool // History lists notices, and what a dry run would have done, too
 }
 
 // Damage counts the lines that are not records. They are skipped.
@@ -122,12 +122,12 @@ var ErrNotALog = errors.New("the file exists and is not a record of genv")
 
 // How much of a file Check reads to find a record: damaged lines may come first.
 const (
-	maxBytes = 4 << 20 // bytes
+	maxBytes = 4 << 20
 	maxLines = 100
 )
 
-// Check returns nil if a file can be used as a log: it does not exist, is empty, or holds records. The error wraps
-// ErrNotALog if it holds something else. Check creates no file and follows no link.
+// Check returns nil if a file can be used as a log: it does not exist, is empty, or holds records; ErrNotALog if it
+// holds something else. It creates no file and follows no link.
 func Check(path string) error {
 	f, err := openRead(path)
 	switch {

@@ -18,27 +18,21 @@ type RecordKind string
 
 // The kinds.
 const (
-	KindFinding   RecordKind = "finding" // seen for the first time, or decided on again
-	KindCleared   RecordKind = "cleared" // a finding does not hold any more
-	KindOrder     RecordKind = "report"  // an item of an order that is about to be sent
-	KindOutcome   RecordKind = "outcome" // the outcome of such an item
-	KindNotified  RecordKind = "told"    // a user was notified by a channel, or could not be
-	KindOverLimit RecordKind = "held"    // a safety limit kept back actions on a user or host
-	KindFailed    RecordKind = "failed"  // a host did not answer
-	// KindDuplicate is for two names of the same machine.
-	KindDuplicate RecordKind = "duplicate"
-	// KindOperator is for what an operator asked for: holds and exemptions.
-	KindOperator RecordKind = "operator"
-	// KindExtension is of earlier versions: a user asked to keep an attachment.
-	KindExtension RecordKind = "extension"
-	// KindHook is for an event that a hook got, or could not be given.
-	KindHook RecordKind = "hook"
-	// KindController is of earlier versions: another controller enforced the same hosts.
-	KindController RecordKind = "controller"
-	// KindGuard is for what a host's kernel guard was told or does, when that changes.
-	KindGuard RecordKind = "guard"
-	// KindDenied is on a host: a user opened a GPU that isn't attached to them.
-	KindDenied RecordKind = "denied"
+	KindFinding   RecordKind = "finding"   // seen for the first time, or decided on again
+	KindCleared   RecordKind = "cleared"   // a finding does not hold any more
+	KindOrder     RecordKind = "report"    // an item of an order that is about to be sent
+	KindOutcome   RecordKind = "outcome"   // the outcome of such an item
+	KindNotified  RecordKind = "told"      // a user was notified by a channel, or could not be
+	KindOverLimit RecordKind = "held"      // a safety limit kept back actions on a user or host
+	KindFailed    RecordKind = "failed"    // a host did not answer
+	KindDuplicate RecordKind = "duplicate" // two names of the same machine
+	KindOperator  RecordKind = "operator"  // what an operator asked for: holds and exemptions
+	KindHook      RecordKind = "hook"      // an event that a hook got, or could not be given
+	KindGuard     RecordKind = "guard"     // what a host's kernel guard was told or does, when that changes
+	KindDenied    RecordKind = "denied"    // on a host: a user opened a GPU that isn't attached to them
+
+	KindExtension  RecordKind = "extension"  // of earlier versions: a user asked to keep an attachment
+	KindController RecordKind = "controller" // of earlier versions: another controller enforced the same hosts
 )
 
 // The actions of KindDenied.
@@ -70,40 +64,32 @@ var kinds = []RecordKind{
 type Record struct {
 	Time  time.Time  `json:"time"`
 	Kind  RecordKind `json:"kind"`
-	Run   string     `json:"run,omitempty"`   // of a controller, new at each start
-	Cycle int        `json:"cycle,omitempty"` // within that run
-	// IDs are the findings that it is about, and join all lines of a finding.
-	IDs []string `json:"ids,omitempty"`
-	// Order is the same for all that a host was sent in a cycle, also on the host.
-	Order string `json:"report,omitempty"`
+	Run   string     `json:"run,omitempty"`    // of a controller, new at each start
+	Cycle int        `json:"cycle,omitempty"`  // within that run
+	IDs   []string   `json:"ids,omitempty"`    // the findings that it is about; they join all lines of a finding
+	Order string     `json:"report,omitempty"` // the same for all that a host was sent in a cycle, also on the host
 
-	Rule     enforce.Rule      `json:"rule,omitempty"`
-	Decision enforce.Decision  `json:"decision,omitempty"`
-	Host     snapshot.Hostname `json:"host,omitempty"`
-	User     snapshot.Username `json:"user,omitempty"`
-	UID      *snapshot.UID     `json:"uid,omitempty"`
-	// PID is the process to end, with its start in clock ticks after boot.
-	PID   snapshot.PID       `json:"pid,omitempty"`
-	Start snapshot.StartTime `json:"start,omitempty"`
-	// Container is that of the process, and who started it, in words.
-	Container string                `json:"container,omitempty"`
+	Rule      enforce.Rule          `json:"rule,omitempty"`
+	Decision  enforce.Decision      `json:"decision,omitempty"`
+	Host      snapshot.Hostname     `json:"host,omitempty"`
+	User      snapshot.Username     `json:"user,omitempty"`
+	UID       *snapshot.UID         `json:"uid,omitempty"`
+	PID       snapshot.PID          `json:"pid,omitempty"`       // the process to end
+	Start     snapshot.StartTime    `json:"start,omitempty"`     // of the process, in clock ticks after boot
+	Container string                `json:"container,omitempty"` // of the process, and who started it, in words
 	EID       snapshot.EnvID        `json:"eid,omitempty"`
 	Device    *snapshot.DeviceIndex `json:"device,omitempty"` // to detach
 
-	Status order.OutcomeStatus `json:"status,omitempty"`
-	Text   string              `json:"text,omitempty"` // in one line; a notice has several
-	Reason string              `json:"reason,omitempty"`
-	// Why are the findings that led to it, in plain English.
-	Why []string `json:"why,omitempty"`
-	// Judged are the lines of the snapshot that were judged, of an order.
-	Judged  []string `json:"judged,omitempty"`
-	Channel Channel  `json:"channel,omitempty"` // how a user or a hook was notified
-	// Due is when it is due what a user was warned of.
-	Due time.Time `json:"due,omitzero"`
+	Status  order.OutcomeStatus `json:"status,omitempty"`
+	Text    string              `json:"text,omitempty"` // in one line; a notice has several
+	Reason  string              `json:"reason,omitempty"`
+	Why     []string            `json:"why,omitempty"`     // the findings that led to it, in plain English
+	Judged  []string            `json:"judged,omitempty"`  // the lines of the snapshot that were judged, of an order
+	Channel Channel             `json:"channel,omitempty"` // how a user or a hook was notified
+	Due     time.Time           `json:"due,omitzero"`      // when it is due what a user was warned of
 	// To is a mail address, a web address without its secret parts, or a program.
 	To string `json:"to,omitempty"`
-	// By is who requested it: the operator, or on a host the account.
-	By string `json:"by,omitempty"`
+	By string `json:"by,omitempty"` // who requested it: the operator, or on a host the account
 	// Action is an operator's: warn, exempt, unexempt, hold or release; expired, for an exemption; denied or
 	// would-deny.
 	Action string `json:"action,omitempty"`
@@ -111,8 +97,7 @@ type Record struct {
 	Finding *enforce.Finding `json:"finding,omitempty"`
 }
 
-// maxText is how much of a text is recorded: some are what a host says.
-const maxText = 4096 // bytes
+const maxText = 4096 // bytes of a text that are recorded: some are what a host says
 
 // encode is a record as a line, with its end.
 func encode(r *Record) ([]byte, error) {
@@ -137,8 +122,8 @@ func encode(r *Record) ([]byte, error) {
 	return append(line, '\n'), nil
 }
 
-// OrderRecords are the records of an order's items, in the order of its
-// outcomes. The snapshot, which may be nil, has the names of users.
+// OrderRecords are the records of an order's items, in the order of its outcomes. The snapshot, which may be nil, has
+// the names of users.
 func OrderRecords(host snapshot.Hostname, o order.Order, s *snapshot.Snapshot) []Record {
 	records := make([]Record, 0, len(o.Detach)+len(o.Terminate))
 	for i := range o.Detach {
@@ -154,8 +139,8 @@ func OrderRecords(host snapshot.Hostname, o order.Order, s *snapshot.Snapshot) [
 		_, uid := t.Process.Reported()
 		records = append(records, Record{
 			Kind: KindOrder, IDs: t.Because, Host: host, PID: t.Process.PID, Start: t.Process.Start, EID: t.Process.EID,
-			Container: t.Process.ContainerText(),
-			UID:       uid, User: userOf(&t.Process, s), Text: t.String(), Why: t.Why, Judged: t.Judged,
+			Container: t.Process.ContainerText(), UID: uid, User: userOf(&t.Process, s), Text: t.String(), Why: t.Why,
+			Judged: t.Judged,
 		})
 	}
 	return records

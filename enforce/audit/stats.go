@@ -13,13 +13,11 @@ import (
 // Stats count what was done, or would have been done in a dry run, by user and rule.
 type Stats struct {
 	// Rows are sorted by user and rule. What was done because of several rules counts in each.
-	Rows []StatsRow `json:"rows"`
-	// Total counts each of it once.
-	Total ActionCounts `json:"total"`
+	Rows  []StatsRow   `json:"rows"`
+	Total ActionCounts `json:"total"` // counts each of it once
 }
 
-// StatsRow is what was done to a user because of a rule. The user is the uid where no name
-// is known, and empty for what concerned a host; the rule is empty for what no rule led to.
+// StatsRow is what was done to a user because of a rule.
 type StatsRow struct {
 	User snapshot.Username `json:"user"` // the uid without a name, empty for what concerned a host
 	Rule enforce.Rule      `json:"rule"` // empty for what an operator had done
@@ -34,8 +32,8 @@ type ActionCounts struct {
 	Exempted   int `json:"exempted"`   // by operators
 	Refused    int `json:"refused"`    // by the host
 	Failed     int `json:"failed"`     // tried without success, or the outcome is unknown
-	// WouldTerminate is what a dry run would have ended.
-	WouldTerminate int `json:"would_terminate,omitempty"`
+
+	WouldTerminate int `json:"would_terminate,omitempty"` // what a dry run would have ended
 	WouldDetach    int `json:"would_detach,omitempty"`
 }
 

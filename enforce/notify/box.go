@@ -20,28 +20,24 @@ import (
 
 // KeptNotice is a message that was kept.
 type KeptNotice struct {
-	ID   string    `json:"id"` // random, and never used again
-	Time time.Time `json:"time"`
-	Text string    `json:"text"`
-	// Terminals are those on which it appeared, such as pts/3.
-	Terminals []string `json:"terminals,omitempty"`
+	ID        string    `json:"id"` // random, and never used again
+	Time      time.Time `json:"time"`
+	Text      string    `json:"text"`
+	Terminals []string  `json:"terminals,omitempty"` // on which it appeared, such as pts/3
 }
 
 const (
-	// MaxKeptAge is how long a notice is kept.
-	MaxKeptAge = 14 * 24 * time.Hour
-	// maxNotices is how many are kept for a user: the last ones. maxUsers is for how many users there are files.
-	maxNotices  = 20
-	maxUsers    = 4096
-	maxKeptText = 2000 // bytes, as on a terminal
+	MaxKeptAge  = 14 * 24 * time.Hour // of a notice
+	maxNotices  = 20                  // for a user: the last ones
+	maxUsers    = 4096                // with files
+	maxKeptText = 2000                // bytes, as on a terminal
 	maxFile     = 256 << 10
-	// lockWithin is how long another genv of root's may hold the lock: it only writes a small file.
-	lockWithin = time.Second
+	lockWithin  = time.Second // that another genv of root's may hold the lock: it only writes a small file
 )
 
-// Box has the notices of all users of a host. A user's are in one file of root's, which only that user may read
-// besides: an access control list says so, as with the user's history. Which of them the user has read is in a file of
-// the user's own, see Inbox. Their number, size and age are bounded. Texts are as they came: the caller escapes them.
+// Box has the notices of all users of a host. Each user's are in a file of root's, which an access control list lets
+// only that user read, as with the user's history. What was read is in a file of the user's own: see Inbox. The number,
+// size and age of notices are bounded. Texts are as they came: the caller escapes them.
 type Box struct {
 	Root     string // root's folder; the notices are in a folder below it
 	Accounts nss.Passwd
@@ -71,7 +67,7 @@ func noteOf(uid snapshot.UID) folder.Note[keptNotices] {
 // ErrTooManyUsers is wrapped when there are notices for too many users.
 var ErrTooManyUsers = errors.New("notices for too many users are kept already")
 
-// Keep keeps a notice for its user, and on which terminals it appeared. It is for root.
+// Keep keeps a notice for its user, with the terminals on which it appeared. It is for root.
 func (b Box) Keep(uid snapshot.UID, message string, terminals []string, now time.Time) error {
 	err := b.keep(uid, KeptNotice{
 		ID: rand.Text()[:12], Time: now.UTC(), Text: text.Cut(message, maxKeptText), Terminals: terminals,
@@ -138,7 +134,7 @@ func (b Box) open() (*folder.Folder, error) {
 	return dir, nil
 }
 
-// makeRoom removes files with nothing recent in them, when there are many.
+// makeRoom removes old files when there are many.
 func makeRoom(dir *folder.Folder, now time.Time) error {
 	entries, err := os.ReadDir(dir.Path)
 	if err != nil || len(entries) < maxUsers {
@@ -158,7 +154,7 @@ func makeRoom(dir *folder.Folder, now time.Time) error {
 	return nil
 }
 
-// recent are the notices that are not too old. A clock that was set back makes none old.
+// recent are the notices that are not too old.
 func recent(list []KeptNotice, now time.Time) []KeptNotice {
 	return slices.DeleteFunc(slices.Clone(list), func(n KeptNotice) bool { return now.Sub(n.Time) > MaxKeptAge })
 }

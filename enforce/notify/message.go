@@ -26,44 +26,37 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// UserMessage is what one user on one host is told about a finding, or by an operator: what is wrong, what
-// follows, when, and what to do.
+// UserMessage is what one user on one host is told about a finding, or by an operator.
 type UserMessage struct {
-	Host snapshot.Hostname
-	UID  snapshot.UID
-	// User is the name of the account on that host; empty if it is not known.
-	User snapshot.Username
-	ID   string       // of the finding
-	Rule enforce.Rule // empty for what an operator wrote
-	Line string       // what is wrong
-	// Command is the command line of the process, quoted.
-	Command string
-	// Follows is what will be done, as in "process 4242 will be ended".
-	Follows string
-	// Pending says that it is not done yet. Due is the earliest time, if it is known.
-	Pending bool
-	Due     time.Time
-	Waits   bool      // until all hosts answer
-	Since   time.Time // when it was first seen
-	At      time.Time // when this was written
-	// Advice is what to do. It is mostly the same for all findings of a rule.
-	Advice string
-	// Decisions are the ids of what is done, or of the warning: `genv why ID` explains them.
-	// Record is what is recorded of the first action, line by line.
-	Decisions, Record []string
-	// Information says that nothing happens to the user on this host. It isn't a warning: the user was warned
-	// elsewhere, and by mail.
+	Host    snapshot.Hostname
+	UID     snapshot.UID
+	User    snapshot.Username // the name of the account on that host; empty if it is not known
+	ID      string            // of the finding
+	Rule    enforce.Rule      // empty for what an operator wrote
+	Line    string            // what is wrong
+	Command string            // the command line of the process, quoted
+	Follows string            // what will be done, as in "process 4242 will be ended"
+	Pending bool              // it is not done yet
+	Due     time.Time         // the earliest time for it, if that is known
+	Waits   bool              // until all hosts answer
+	Since   time.Time         // when it was first seen
+	At      time.Time         // when this was written
+	Advice  string            // what to do: mostly the same for all findings of a rule
+
+	Decisions []string // the ids of what is done, or of the warning: `genv why ID` explains them
+	Record    []string // what is recorded of the first action, line by line
+	// Information says that nothing happens to the user on this host. It is not a warning, which the user got elsewhere
+	// and by mail.
 	Information bool
 }
 
-// TestText is what an administrator's test of notices says, whatever else is in it.
+// TestText is in each test of notices.
 const TestText = "This is a test of genv's notices. Nothing is wrong, and nothing will be done."
 
-// maxCommand is how many characters of a command line a message shows.
-const maxCommand = 200
+const maxCommand = 200 // characters of a command line that a message shows
 
-// QuotedCommand is a command line as a message shows it: quoted, so that it can't look like a
-// part of the message. Empty for none.
+// QuotedCommand is a command line as a message shows it: quoted, or it could look like a part of the message. Empty for
+// none.
 func QuotedCommand(line string) string {
 	if line == "" {
 		return ""
@@ -87,7 +80,7 @@ func (m *UserMessage) Shown() string {
 	return m.Line + "\n" + outcome + "."
 }
 
-// Outcome says what happens and when, in a sentence for a mail.
+// Outcome says for a mail what happens, and when.
 func (m *UserMessage) Outcome() string {
 	switch {
 	case m.Follows == "":
@@ -110,8 +103,8 @@ func Decided(contact string) string {
 // Clock is a time as people read it, with its zone.
 func Clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04 MST") }
 
-// Messages are those of a finding, one for each user and host that is affected,
-// in the cluster's order. A user without a known uid gets none.
+// Messages are those of a finding, one for each affected user and host, in the cluster's order. A user without a known
+// uid gets none.
 func Messages(f *enforce.Finding, owners *Owners, now time.Time) []UserMessage {
 	var list []UserMessage
 	if f.Booking != nil && f.UID != nil {
@@ -134,11 +127,10 @@ func Messages(f *enforce.Finding, owners *Owners, now time.Time) []UserMessage {
 	return list
 }
 
-// maxNamedHosts is how many hosts Elsewhere names on which something happens.
-const maxNamedHosts = 3
+const maxNamedHosts = 3 // in a message
 
-// Elsewhere are messages on the other hosts where something counts for a cap: they say what happens, and on
-// which hosts. They are for Information. The account is that of a user as a host names it.
+// Elsewhere are messages, for Information, on the other hosts where something counts for a cap: they say what happens,
+// and on which hosts. account is that of a user as a host names it.
 func Elsewhere(f *enforce.Finding, owners *Owners, account func(snapshot.Username) snapshot.Username,
 	now time.Time,
 ) []UserMessage {
@@ -175,7 +167,7 @@ func onHosts(f *enforce.Finding) (of map[snapshot.Hostname]*stake, follows strin
 	return of, strings.Join(parts, "; ")
 }
 
-// Summary is a finding as others than its user read it: it names the hosts on which something happens.
+// Summary is a finding for others than its user: it names the hosts on which something happens.
 func Summary(f *enforce.Finding, now time.Time) UserMessage {
 	_, follows := onHosts(f)
 	m := messageOf(f, follows, now)
@@ -207,25 +199,25 @@ func messageOf(f *enforce.Finding, follows string, now time.Time) UserMessage {
 	}
 }
 
-// lineOf is what is wrong, to a person: the lines of 1.4.3 about caps are for people who know them.
+// lineOf is what is wrong. The lines of 1.4.3 about caps are for people who know them.
 func lineOf(f *enforce.Finding) string {
 	where := ""
 	if f.Count != nil && f.Count.Hosts > 1 {
 		where = fmt.Sprintf(" on %d hosts", f.Count.Hosts)
 	}
-	user := text.Shown(string(f.User))
+	user, counted := text.Shown(string(f.User)), ""
 	switch {
 	case f.Rule == enforce.RuleMaxMemoryPerUser && f.Memory != nil:
-		return fmt.Sprintf("User %s uses %s of GPU memory%s, and may use %s.", user, text.GiB(f.Memory.UsedBytes), where,
-			text.GiB(f.Memory.CapacityBytes))
+		return fmt.Sprintf("User %s uses %s of GPU memory%s, and may use %s.", user,
+			text.GiB(f.Memory.UsedBytes), where, text.GiB(f.Memory.CapacityBytes))
 	case f.Rule == enforce.RuleMaxDevicesPerUser && f.Count != nil:
-		return fmt.Sprintf("User %s has %s%s, and may have %d.", user, text.Plural(f.Count.Used, "GPU"), where,
-			f.Count.Limit)
+		counted = text.Plural(f.Count.Used, "GPU")
 	case f.Rule == enforce.RuleMaxEnvsPerUser && f.Count != nil:
-		return fmt.Sprintf("User %s has %s%s, and may have %d.", user, text.Plural(f.Count.Used, "environment"), where,
-			f.Count.Limit)
+		counted = text.Plural(f.Count.Used, "environment")
+	default:
+		return f.Line() + "."
 	}
-	return f.Line() + "."
+	return fmt.Sprintf("User %s has %s%s, and may have %d.", user, counted, where, f.Count.Limit)
 }
 
 // called says how its owner calls the environment of a finding; empty if it has no name.
@@ -239,14 +231,14 @@ func called(f *enforce.Finding, o *Owners) string {
 
 // claim explains why a process is in no environment although it claims one; empty if it claims none.
 func claim(f *enforce.Finding, owners *Owners) string {
-	switch {
-	case f.Rule != enforce.RuleNonEnvProcesses || f.EID == "":
+	if f.Rule != enforce.RuleNonEnvProcesses || f.EID == "" {
 		return ""
-	case owners.Environment(f.Host, f.EID) != nil:
-		return fmt.Sprintf(" It claims environment %s, which is registered for another user.",
-			text.Shown(string(f.EID)))
 	}
-	return fmt.Sprintf(" It claims environment %s, which isn't registered here.", text.Shown(string(f.EID)))
+	why := "isn't registered here"
+	if owners.Environment(f.Host, f.EID) != nil {
+		why = "is registered for another user"
+	}
+	return fmt.Sprintf(" It claims environment %s, which %s.", text.Shown(string(f.EID)), why)
 }
 
 // stake is what a user is about to lose on a host.
@@ -282,7 +274,7 @@ func stakesOf[K comparable](
 	return of, order
 }
 
-// follows says what will happen or, as nothing has ended yet, what begins now.
+// follows says what will happen, or begins now.
 func (s *stake) follows(pending bool) string {
 	var parts []string
 	add := func(n int, names, one, many string) {
@@ -303,15 +295,14 @@ func (s *stake) follows(pending bool) string {
 	return strings.Join(parts, " and ")
 }
 
-// Owners finds the users of the processes and environments of a cluster. The users
-// of a host are collected once, when the first of them is looked up.
+// Owners finds the users of the processes and environments of a cluster.
 type Owners struct {
 	hosts map[snapshot.Hostname]*snapshot.Host
 	found map[snapshot.Hostname]*ownersOfHost
 }
 
-// ownersOfHost are the accounts of a host's processes and environments, as far as the kernel doesn't contradict them,
-// and the names of these accounts.
+// ownersOfHost are the accounts of a host's processes and environments, unless the kernel contradicts them, with the
+// names of these accounts.
 type ownersOfHost struct {
 	processes map[snapshot.PID]snapshot.UID
 	envs      map[snapshot.EnvID]snapshot.UID
@@ -330,8 +321,7 @@ func NewOwners(cluster snapshot.Cluster) *Owners {
 	return o
 }
 
-// on are those of a host. The first name of an account counts: those that come with processes are of the host's own
-// accounts.
+// on are those of a host, collected once. The first name of an account counts: processes have the host's own names.
 func (o *Owners) on(host snapshot.Hostname) *ownersOfHost {
 	if found := o.found[host]; found != nil {
 		return found
@@ -365,7 +355,7 @@ type addressee struct {
 	uid  snapshot.UID
 }
 
-// Environment is the one with this id on a host, of any user; nil if there is none, or it is unknown.
+// Environment is the one with this id on a host, of any user; nil if none is known.
 func (o *Owners) Environment(host snapshot.Hostname, eid snapshot.EnvID) *snapshot.Environment {
 	if h := o.hosts[host]; h != nil && h.Snapshot != nil {
 		return h.Snapshot.Environment(eid)

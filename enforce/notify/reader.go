@@ -40,10 +40,9 @@ const (
 	maxAppearances = 1 << 20 // bytes of that file that are read: more than those that are kept
 	maxRemembered  = 500     // that are kept in it
 	// promptly is how soon after a notice appeared the terminal itself may have answered a program's question, or have
-	// been given to its user: neither is somebody who types. Linux tells to 8 seconds when somebody typed.
+	// been given to its user, without anybody typing. Linux says to 8 seconds when somebody typed.
 	promptly = 2 * time.Second
-	// together is for how long the terminals of a window that open together show a notice once.
-	together = time.Minute
+	together = time.Minute // in which the terminals of a window that open together show a notice once
 )
 
 // ErrNotRemembered is wrapped when the user's file can't be written: each shell shows the notices then.
@@ -103,7 +102,7 @@ func (r Inbox) wants(n KeptNotice, known []appearance, now time.Time) bool {
 	})
 }
 
-// of are the appearances of a notice, also those by root's hand.
+// of are the appearances of a notice, also those that root noted.
 func of(n KeptNotice, known []appearance) (list []appearance) {
 	for _, terminal := range n.Terminals {
 		list = append(list, appearance{ID: n.ID, Terminal: terminal, At: n.Time})
@@ -125,8 +124,8 @@ func (r Inbox) read(a appearance) bool {
 	return ok && !opened.After(a.At.Add(promptly)) && typed.After(a.At.Add(promptly))
 }
 
-// terminal is when a terminal of the user was opened, and typed on last. Numbers of terminals are used again: the
-// next one of a number was opened later.
+// terminal is when a terminal of the user was opened, and typed on last. Numbers of terminals are used again: the next
+// terminal of a number was opened later.
 func (r Inbox) terminal(name string) (opened, typed time.Time, ok bool) {
 	var st unix.Stat_t
 	if unix.Lstat(filepath.Join(cmp.Or(r.Dev, "/dev"), name), &st) != nil || st.Uid != uint32(r.UID) {
@@ -135,8 +134,7 @@ func (r Inbox) terminal(name string) (opened, typed time.Time, ok bool) {
 	return time.Unix(st.Ctim.Unix()), time.Unix(st.Atim.Unix()), true
 }
 
-// remember writes what is known of the notices, and of those of other machines: a home may be shared by several of one
-// name.
+// remember writes what is known of the notices, and of those of machines of the same name, which may share a home.
 func (r Inbox) remember(f *os.File, list []KeptNotice, known []appearance, written time.Time) error {
 	var kept []appearance
 	for _, n := range list {

@@ -2,6 +2,7 @@ package mail
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -19,13 +20,11 @@ var (
 )
 
 const (
-	// maxItems is how many messages to a user wait at most, and maxUsers of how many users; maxUsersPerHost is how many
-	// of these one host may have added, and hostShare the part of all mails that may be about one host alone.
-	maxItems        = 20
+	maxItems        = 20 // messages that wait for a user
 	maxKnown        = 4 * maxItems
-	maxUsers        = 1000
-	maxUsersPerHost = 100
-	hostShare       = 4
+	maxUsers        = 1000 // for whom messages wait
+	maxUsersPerHost = 100  // of these that one host added
+	hostShare       = 4    // a quarter of all mails may be about one host alone
 )
 
 // group is what waits for one user, and what the user was sent in this interval.
@@ -34,7 +33,7 @@ type group struct {
 	host   snapshot.Hostname // that added the user
 	began  time.Time         // the interval
 	sent   int
-	known  []string // the last items: a message that may not have reached a terminal is repeated, and mail is not
+	known  []string // the last items: a message may be repeated for terminals, and is mailed once
 }
 
 // Refuse is why a user gets no mail; nil for one who does.
@@ -69,18 +68,10 @@ func (s *Sender) Add(n *notify.UserMessage, run string, cycle int) error {
 		g = &group{host: n.Host, began: s.Now()}
 		s.groups[n.User] = g
 	}
-	g.add(n)
 	g.letter.User, g.letter.Run, g.letter.Cycle = n.User, run, cycle
-	return nil
-}
-
-func (g *group) add(n *notify.UserMessage) {
-	stage := n.ID
-	if n.Pending {
-		stage += " pending"
-	}
+	stage := fmt.Sprint(n.ID, n.Pending)
 	if slices.Contains(g.known, stage) {
-		return
+		return nil
 	}
 	g.known = append(g.known[max(0, len(g.known)-maxKnown+1):], stage)
 	if len(g.letter.Items) < maxItems {
@@ -88,15 +79,16 @@ func (g *group) add(n *notify.UserMessage) {
 	} else {
 		g.letter.More++
 	}
+	return nil
 }
 
-// over says whether a time has passed, or the clock was set back.
+// over reports whether a time has passed, or the clock was set back.
 func over(since time.Time, length time.Duration, now time.Time) bool {
 	age := now.Sub(since)
 	return age >= length || age < 0
 }
 
-// due takes the letters that are due, at the end of a run all, and forgets what is over.
+// due returns, once, the letters that are due, at the end of a run all. It forgets what is over.
 func (s *Sender) due(now time.Time, closing bool) (letters []Letter) {
 	if over(s.hour, time.Hour, now) {
 		s.hour, s.all, s.hosts = now, 0, make(map[snapshot.Hostname]int)
@@ -121,7 +113,7 @@ func (s *Sender) due(now time.Time, closing bool) (letters []Letter) {
 	return letters
 }
 
-// admit counts a mail, if the limits allow it. One about several hosts counts for none of them.
+// admit counts a mail if the limits allow it. One about several hosts counts for none of them.
 func (s *Sender) admit(items []notify.UserMessage) bool {
 	host, limit := items[0].Host, s.Settings.InAll
 	if slices.ContainsFunc(items, func(i notify.UserMessage) bool { return i.Host != host }) {

@@ -16,11 +16,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// maxSubject is how many characters a subject has at most.
-const maxSubject = 200
+const (
+	maxSubject = 200 // characters
+	maxHosts   = 3   // in a subject
+)
 
-// format is a mail to an address by RFC 5322, with CRLF at the end of each line. id is that of the Message-ID, without
-// the domain. Nothing in it can add a header: what isn't ASCII or plain is encoded.
+// format is a mail to an address by RFC 5322, with CRLF at the end of each line; id is the Message-ID without the domain.
+// Nothing can add a header: what isn't plain ASCII is encoded.
 func format(settings *policy.Mail, to, id, subject, body string, now time.Time) ([]byte, error) {
 	_, domain, _ := strings.Cut(settings.Sender.Address, "@")
 	msg := gomail.NewMsg(gomail.WithCharset("utf-8"), gomail.WithEncoding(gomail.EncodingQP),
@@ -43,62 +45,49 @@ func format(settings *policy.Mail, to, id, subject, body string, now time.Time) 
 	return b.Bytes(), err
 }
 
-// write writes the letter as a message.
-func (l *Letter) write(settings *policy.Mail, now time.Time) (err error) {
-	subject, body := Compose(*l, settings)
+// Compose is the subject and the text of a letter. Both are safe to show: what users chose is quoted and escaped.
+func Compose(l Letter, settings *policy.Mail) (subject, body string) {
+	subject, body = l.subject(), l.body(cmp.Or(settings.Contact, settings.ReplyTo))
 	if l.Test {
 		subject = "[test] " + subject
 	}
-	l.Text = subject + "\n" + body
-	l.data, err = format(settings, l.To, l.id, subject, body, now)
-	return err
-}
-
-// Compose is the subject and the text of a letter. Both are safe to show: what users chose is quoted and escaped.
-func Compose(l Letter, settings *policy.Mail) (subject, body string) {
-	return l.subject(), l.body(cmp.Or(settings.Contact, settings.ReplyTo))
+	return subject, body
 }
 
 func (l *Letter) subject() string {
-	where := l.hosts()
-	if where != "" {
-		where = " on " + where
-	}
+	subject := "[genv] Your GPU use"
 	switch count := len(l.Items) + l.More; {
 	case l.Digest || count > 1:
-		return fmt.Sprintf("[genv] %d notices about your GPU use%s", count, where)
+		subject = fmt.Sprintf("[genv] %d notices about your GPU use", count)
 	case count == 1 && l.Items[0].Rule == "":
-		return fmt.Sprintf("[genv] A message about your GPU use%s", where)
+		subject = "[genv] A message about your GPU use"
 	case count == 1 && l.Items[0].Pending:
-		return fmt.Sprintf("[genv] Action needed: your GPU use%s", where)
+		subject = "[genv] Action needed: your GPU use"
 	}
-	return fmt.Sprintf("[genv] Your GPU use%s", where)
-}
-
-// hosts are those of the items, each once, in their order.
-func (l *Letter) hosts() string {
 	var hosts []string
 	for i := range l.Items {
 		if h := text.OneLine(string(l.Items[i].Host)); h != "" && !slices.Contains(hosts, h) {
 			hosts = append(hosts, h)
 		}
 	}
-	const most = 3
-	if len(hosts) > most {
-		return fmt.Sprintf("%s and %d more hosts", strings.Join(hosts[:most], ", "), len(hosts)-most)
+	switch n := len(hosts) - maxHosts; {
+	case n > 0:
+		return fmt.Sprintf("%s on %s and %d more hosts", subject, strings.Join(hosts[:maxHosts], ", "), n)
+	case len(hosts) > 0:
+		return subject + " on " + strings.Join(hosts, ", ")
 	}
-	return strings.Join(hosts, ", ")
+	return subject
 }
 
-// body is the text, which names who to ask; empty for none.
+// body is the text; contact is whom to ask, empty for none.
 func (l *Letter) body(contact string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Hello %s,\n\n", text.Shown(string(l.User)))
+	title := "genv noticed this about your GPU use:"
 	if l.Digest {
-		b.WriteString("this is what genv noticed about your GPU use since the last mail:\n")
-	} else {
-		b.WriteString("genv noticed this about your GPU use:\n")
+		title = "this is what genv noticed about your GPU use since the last mail:"
 	}
+	b.WriteString(title + "\n")
 	for i := range l.Items {
 		writeItem(&b, &l.Items[i])
 	}
@@ -117,7 +106,6 @@ func (l *Letter) body(contact string) string {
 	return b.String()
 }
 
-// writeItem writes a message, line by line.
 func writeItem(b *strings.Builder, m *notify.UserMessage) {
 	title := text.OneLine(m.Line)
 	if m.Host != "" {

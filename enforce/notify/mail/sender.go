@@ -1,5 +1,5 @@
-// Package mail notifies users by mail: it groups what a user is to be told, writes mails, and sends them by SMTP or
-// by a program such as sendmail(8).
+// Package mail notifies users by mail: it groups messages to a user, writes mails, and sends them by SMTP or by a program
+// such as sendmail(8).
 //
 //	sender := &mail.Sender{Settings: policy.Mail, Now: time.Now, Done: record, Warn: log}
 //	sender.Start()
@@ -9,9 +9,9 @@
 // What comes within a minute is one mail. A user gets at most `per-user` mails in an interval of the policy (`digest`);
 // what is over is one mail at its end. Hosts and the fleet have limits, since a host may make up users and findings.
 //
-// A mail is sent at most once: when the connection is lost between its end and the server's answer, it is not sent
-// again. One that fails or hangs delays neither the caller nor, beyond the timeout of a try, other mails. What waits is
-// lost if the program is killed.
+// A mail is sent at most once: it is not sent again when the connection is lost between its end and the server's answer.
+// One that fails or hangs delays other mails by the timeout of a try at most, and never the caller. What waits is lost if
+// the program is killed.
 package mail
 
 import (
@@ -37,13 +37,12 @@ type Sender struct {
 	Now      func() time.Time
 	// MayBegin, if set, is asked right before each try. Its error says that nothing may be sent any more.
 	MayBegin func() error
-	// Done is called once for each letter that Close doesn't return, and Warn for what is wrong besides: by several
-	// goroutines.
+	// Done is called once for each letter that Close doesn't return, and Warn for other problems: by several goroutines.
 	Done func(Letter)
 	Warn func(error)
-	// Pause is how long to wait before a second try; it doubles up to maxPause. 0 for 30 seconds. GiveUp is how long a
-	// mail is tried; 0 for 4 hours.
-	Pause, GiveUp time.Duration
+
+	Pause  time.Duration // before a second try, doubled up to maxPause; 0 for 30 seconds
+	GiveUp time.Duration // how long a mail is tried; 0 for 4 hours
 
 	routes  []*route // to users, and to each address of `copy-to:`
 	running sync.WaitGroup
@@ -65,9 +64,9 @@ type Letter struct {
 	Items  []notify.UserMessage
 	More   int    // items that are left out
 	Digest bool   // they were collected for an interval
-	Run    string // of the controller, and its cycle, for the record
+	Run    string // of the controller, for the record
 	Cycle  int
-	Test   bool // that mail works, by SendTest
+	Test   bool // by SendTest
 
 	To   string // the address; empty if none was found
 	Text string // what was sent, or was going to be
@@ -83,7 +82,7 @@ type route struct {
 	waiting int    // letters; guarded by the mutex of the Sender
 
 	turn     sync.Mutex
-	failures int       // of the server, one after the other; Warn was called for the first one
+	failures int       // of the server in a row; Warn was called for the first one
 	last     error     // of these
 	resume   time.Time // when the server is asked again
 }
@@ -94,10 +93,9 @@ const (
 	checkEvery = time.Second // whether a group is due
 )
 
-// errFull is why a letter was dropped, and errEnded why a copy was lost.
 var (
 	errFull  = errors.New("too many mails wait to be sent: it was dropped")
-	errEnded = errors.New("the run ended before the mail server took it")
+	errEnded = errors.New("the run ended before the mail server took it") // why a copy was lost
 )
 
 // Start begins to send.
@@ -126,12 +124,7 @@ func (s *Sender) sleep(d time.Duration) bool {
 }
 
 // Send queues a letter, such as one that another Sender could not send.
-func (s *Sender) Send(l Letter) {
-	l.id = newID()
-	s.put(s.routes[0], l)
-}
-
-func newID() string { return "genv." + strings.ToLower(rand.Text()) }
+func (s *Sender) Send(l Letter) { s.put(s.routes[0], l) }
 
 // Close sends what waits, for as long as the timeout lets it, and returns what was not sent.
 func (s *Sender) Close(timeout time.Duration) (unsent []Letter) {
@@ -144,7 +137,6 @@ func (s *Sender) Close(timeout time.Duration) (unsent []Letter) {
 	return s.unsent
 }
 
-// sendDue queues the letters that are due, at the end of a run all.
 func (s *Sender) sendDue(closing bool) {
 	s.mu.Lock()
 	letters := s.due(s.Now(), closing)
@@ -191,8 +183,7 @@ func (s *Sender) work(r *route, l Letter) {
 	}
 }
 
-// try sends a letter once, when it is its turn. While the server fails, which it would do for each letter, it is left
-// alone: wait is for how long.
+// try sends a letter once, when it is its turn. A server that fails is left alone for some time: wait is for how long.
 func (s *Sender) try(r *route, l *Letter) (wait time.Duration, err error) {
 	r.turn.Lock()
 	defer r.turn.Unlock()
@@ -203,31 +194,24 @@ func (s *Sender) try(r *route, l *Letter) (wait time.Duration, err error) {
 		return wait, r.last
 	}
 	err = s.deliver(s.context, r.copyTo, l)
-	if err != nil && !failureOf(err).final && s.context.Err() != nil { // which is not a failure of the server
-		return 0, errEnded
-	}
-	s.learn(r, err)
-	return 0, err
-}
-
-// learn notes whether the server fails.
-func (s *Sender) learn(r *route, err error) {
-	if err == nil {
+	failed := failureOf(err)
+	switch {
+	case err == nil:
 		r.failures = 0
+	case !failed.final && s.context.Err() != nil: // which is not a failure of the server
+		return 0, errEnded
+	case failed.server:
+		r.failures++
+		r.last, r.resume = err, s.Now().Add(pause(s.Pause, r.failures))
+		if r.failures == 1 {
+			prefix := ""
+			if r.copyTo != "" {
+				prefix = "copies to " + r.copyTo + ": "
+			}
+			s.Warn(fmt.Errorf("%smail waits, and is tried again: %w", prefix, err))
+		}
 	}
-	if !failureOf(err).server {
-		return
-	}
-	r.failures++
-	r.last, r.resume = err, s.Now().Add(pause(s.Pause, r.failures))
-	if r.failures > 1 {
-		return
-	}
-	prefix := ""
-	if r.copyTo != "" {
-		prefix = "copies to " + r.copyTo + ": "
-	}
-	s.Warn(fmt.Errorf("%smail waits, and is tried again: %w", prefix, err))
+	return 0, err
 }
 
 // finish passes on what became of a letter. Of copies only failures matter.
@@ -260,8 +244,11 @@ func (l *Letter) copied() Letter { return Letter{User: l.User, data: l.data} }
 // deliver sends a letter now, and notes the address and the text.
 func (s *Sender) deliver(ctx context.Context, copyTo string, l *Letter) (err error) {
 	if l.To = copyTo; copyTo == "" {
+		l.id = cmp.Or(l.id, "genv."+strings.ToLower(rand.Text()))
 		if l.To, err = s.Settings.Address(l.User); err == nil {
-			err = l.write(s.Settings, s.Now())
+			subject, body := Compose(*l, s.Settings)
+			l.Text = subject + "\n" + body
+			l.data, err = format(s.Settings, l.To, l.id, subject, body, s.Now())
 		}
 	}
 	if err == nil && s.MayBegin != nil {
@@ -282,7 +269,7 @@ func pause(first time.Duration, tries int) time.Duration {
 type failure struct {
 	error
 	final  bool // another try would not help, or might send it twice
-	server bool // other mails would fail, too: the server can't be reached, or refuses the login
+	server bool // the server can't be reached, or refuses the login: other mails would fail, too
 }
 
 func (f failure) Unwrap() error { return f.error }
@@ -292,13 +279,10 @@ func failureOf(err error) (f failure) {
 	return f
 }
 
-// SendTest sends a user a mail that says that it is a test, and a copy of it to each address of `copy-to:`, once each.
-// It returns what became of them, the mail first; without the mail there are no copies. The Sender isn't started.
+// SendTest sends a user a mail that says that it is a test, and then a copy to each address of `copy-to:`, once each. It
+// returns what became of them, the mail first. The Sender isn't started.
 func (s *Sender) SendTest(ctx context.Context, user snapshot.Username) []Letter {
-	l := Letter{
-		User: user, Test: true, id: newID(),
-		Items: []notify.UserMessage{{ID: "test", Line: notify.TestText, At: s.Now()}},
-	}
+	l := Letter{User: user, Test: true, Items: []notify.UserMessage{{ID: "test", Line: notify.TestText, At: s.Now()}}}
 	l.Err = s.deliver(ctx, "", &l)
 	results := []Letter{l}
 	for i := 0; l.Err == nil && i < len(s.Settings.CopyTo); i++ {

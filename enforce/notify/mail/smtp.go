@@ -24,7 +24,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// send sends one message. A later try may succeed after an error, unless it is a failure that says otherwise.
+// send sends one message.
 func send(ctx context.Context, settings *policy.Mail, to string, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, settings.Timeout)
 	defer cancel()
@@ -42,8 +42,8 @@ func send(ctx context.Context, settings *policy.Mail, to string, data []byte) er
 	return err
 }
 
-// dial connects, has the connection encrypted as the policy wants it, and logs in if the policy names a user. Before it
-// is encrypted, neither a password nor a mail leaves.
+// dial connects, has the connection encrypted as the policy wants it, before a password or a mail leaves, and logs in if
+// the policy names a user.
 func dial(ctx context.Context, settings *policy.Mail) (*smtp.Client, error) {
 	host, _, err := net.SplitHostPort(settings.SMTP)
 	if err != nil {
@@ -88,8 +88,14 @@ func dial(ctx context.Context, settings *policy.Mail) (*smtp.Client, error) {
 	return client.DialToSMTPClientWithContext(ctx)
 }
 
-// maxCAFile is more than the authorities of a system take, in bytes.
-const maxCAFile = 4 << 20
+const (
+	maxCAFile   = 4 << 20 // bytes: more than the authorities of a system take
+	maxPassword = 1024    // bytes
+
+	// The exit codes of sendmail(8) that say that another try may succeed (sysexits.h).
+	exitOSError     = 71 // EX_OSERR: no memory, no process
+	exitTemporarily = 75 // EX_TEMPFAIL
+)
 
 // Authorities are those in a file with certificates (PEM).
 func Authorities(file string) (*x509.CertPool, error) {
@@ -104,8 +110,8 @@ func Authorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// transfer sends the message. Once the server has all of it, an error is final: the mail may have been delivered. So
-// are answers from 500 (RFC 5321); a later try may succeed after others.
+// transfer sends the message. An error is final once the server has all of it, since the mail may have been delivered,
+// and for answers from 500 (RFC 5321).
 func transfer(ctx context.Context, client *smtp.Client, settings *policy.Mail, to string, data []byte) error {
 	err := client.Mail("<" + settings.Sender.Address + ">")
 	if err == nil {
@@ -135,7 +141,7 @@ func transfer(ctx context.Context, client *smtp.Client, settings *policy.Mail, t
 	return failure{plain(ctx, settings, err), false, true}
 }
 
-// plain is the error of a server, safe to show: it may have any text.
+// plain is the error of a server, safe to show.
 func plain(ctx context.Context, settings *policy.Mail, err error) error {
 	var answer *textproto.Error
 	if errors.As(err, &answer) {
@@ -147,34 +153,25 @@ func plain(ctx context.Context, settings *policy.Mail, err error) error {
 	return fmt.Errorf("%s: %s", settings.SMTP, text.Printable(text.Late(err, settings.Timeout).Error()))
 }
 
-// The exit codes of sendmail(8) that say that another try may succeed (sysexits.h).
-const (
-	exitOSError     = 71 // EX_OSERR: no memory, no process
-	exitTemporarily = 75 // EX_TEMPFAIL
-)
-
 // sendmail gives a message to a program such as /usr/sbin/sendmail.
 func sendmail(ctx context.Context, settings *policy.Mail, to string, data []byte) error {
 	// Programs of this kind expect the lines of this system, and make the others of them.
 	lines := bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
 	err := notify.RunProgram(ctx, []string{settings.Sendmail, "-i", "-f", settings.Sender.Address, to}, lines)
-	var exit *exec.ExitError
-	switch {
+	switch exit, ended := errors.AsType[*exec.ExitError](err); {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return failure{fmt.Errorf("%s: it did not end in time and was killed; it may have sent the mail, which is "+
 			"not sent again", settings.Sendmail), true, false}
+	default:
+		final := ended && exit.ExitCode() != exitTemporarily && exit.ExitCode() != exitOSError
+		return failure{fmt.Errorf("%s: %w", settings.Sendmail, err), final, false}
 	}
-	final := errors.As(err, &exit) && exit.ExitCode() != exitTemporarily && exit.ExitCode() != exitOSError
-	return failure{fmt.Errorf("%s: %w", settings.Sendmail, err), final, false}
 }
 
-// maxPassword is how long a password may be.
-const maxPassword = 1024 // bytes
-
-// ReadPassword reads a password: the first line of a file that belongs to root or to the
-// account of this program, and that other users can't read and the group can't change.
+// ReadPassword reads the first line of a file that belongs to root or to the account of this program, and that other
+// users can't read and the group can't change.
 func ReadPassword(path string) (string, error) {
 	var file unix.Stat_t
 	if err := unix.Stat(path, &file); err != nil {
