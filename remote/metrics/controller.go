@@ -9,10 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 )
 
-// otherRule is the label of what happens for a reason that isn't known.
-const otherRule enforce.Rule = "other"
+const otherRule enforce.Rule = "other" // for an unknown reason
 
-// rules are all that can be a label.
 func rules() []enforce.Rule { return append(enforce.Rules(), otherRule) }
 
 func decisions() []enforce.Decision {
@@ -29,7 +27,7 @@ func statuses() []order.OutcomeStatus {
 	}
 }
 
-// Build has which program it is.
+// Build has the program's version.
 func Build(version string) []byte {
 	var w Writer
 	w.Gauge("genv_build_info", "1 for the controller, with its version.", "version", "goversion")

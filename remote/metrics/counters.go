@@ -16,8 +16,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Counters are what a controller counted since it started. They are a controller.Sink, and
-// safe for concurrent use. They survive a reload if its controller gets the same ones.
+// Counters are what a controller counted since it started. They are a controller.Sink, and safe for concurrent use. A
+// reload keeps them.
 type Counters struct {
 	mu       sync.Mutex
 	interval time.Duration
@@ -27,8 +27,8 @@ type Counters struct {
 	early    uint64 // cycles between these
 
 	durations    *histogram
-	terminations map[ruleAnd]uint64 // by rule and status
-	warnings     map[ruleAnd]uint64 // by rule and whether they were delivered
+	terminations map[ruleAnd]uint64 // by status
+	warnings     map[ruleAnd]uint64 // by whether they were delivered
 	detachments  map[enforce.Rule]uint64
 
 	names    *usage.Names       // bounded: each name would stay in Prometheus for weeks
@@ -60,7 +60,7 @@ func (c *Counters) Configure(interval time.Duration) {
 	c.interval = interval
 }
 
-// Consume implements controller.Sink: it counts what came of orders, and cycles that have ended.
+// Consume implements controller.Sink.
 func (c *Counters) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,7 +74,7 @@ func (c *Counters) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	}
 }
 
-// countOutcomes counts an item because of several findings once, for the first of them.
+// countOutcomes counts each item for the first of its findings.
 func (c *Counters) countOutcomes(e *enforce.Event) {
 	for i := range e.Outcomes {
 		o := &e.Outcomes[i]
@@ -97,7 +97,7 @@ func (c *Counters) countOutcomes(e *enforce.Event) {
 	}
 }
 
-// ruleOf is the rule of the first of some findings, with which their ids begin.
+// ruleOf is the rule of the first finding. The ids of findings begin with their rules.
 func ruleOf(because []string) enforce.Rule {
 	name, _, _ := strings.Cut(strings.Join(because[:min(1, len(because))], ""), "/")
 	if rule := enforce.Rule(name); slices.Contains(rules(), rule) {
@@ -122,24 +122,21 @@ func (c *Counters) countCycle(cycle *controller.Cycle) {
 	c.countGPUTime(cycle, 4*c.interval+2*cycle.Took)
 }
 
-// stallSlack is how late the next cycle may be besides what Healthy allows for.
-const stallSlack = 5 * time.Minute
-
-// Healthy reports whether cycles advance: the last one ended not much longer ago than the next one takes to come.
+// Healthy reports whether cycles advance.
 func (c *Counters) Healthy(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.interval == 0 || now.Sub(c.latest) <= 10*c.interval+2*c.took+stallSlack
+	return c.interval == 0 || now.Sub(c.latest) <= 10*c.interval+2*c.took+5*time.Minute
 }
 
-// Ready reports whether there was a cycle, also one in which hosts failed.
+// Ready reports whether there was a cycle.
 func (c *Counters) Ready() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.cycles > 0
 }
 
-// Text has what was counted, but for what belongs to users; without enforcing, also no series of actions.
+// Text has what was counted, except for users; without enforcing, also no actions.
 func (c *Counters) Text(enforcing bool) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,7 +156,7 @@ func (c *Counters) Text(enforcing bool) []byte {
 	return w.Text()
 }
 
-// writeActions writes also what has not happened yet: Prometheus sees no increase in a series that begins with 1.
+// writeActions also writes zeros: Prometheus sees no increase in a series that begins with 1.
 func (c *Counters) writeActions(w *Writer) {
 	w.Counter("genv_terminations_total", "Processes that hosts were to end, by rule and by what came of it.", "rule",
 		"status")
@@ -173,7 +170,6 @@ func (c *Counters) writeActions(w *Writer) {
 	sampleRules(w, c.warnings, []string{"true", "false"})
 }
 
-// sampleRules writes a sample for each rule and each value of another label.
 func sampleRules[T ~string](w *Writer, counts map[ruleAnd]uint64, values []T) {
 	for _, rule := range rules() {
 		for _, value := range values {
@@ -188,8 +184,8 @@ var userFamilies = []family{
 		"compute nothing."},
 }
 
-// Users has what users have on the hosts that answered, and what was counted of them. Users with the same label are
-// summed up. One who never had a device attached has none.
+// Users has what users have on the hosts that answered, and what was counted of them. Those who never had a device
+// attached have no series.
 func (c *Counters) Users(users []live.FleetUser) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -225,7 +221,7 @@ func (c *Counters) Users(users []live.FleetUser) []byte {
 	return w.Text()
 }
 
-// Other is the label of the users beyond the bounds together.
+// Other is the label of all users beyond the bounds.
 const Other = string(usage.Other)
 
 // holding is what users had attached when a host answered last.
@@ -235,7 +231,7 @@ type holding struct {
 	devices  map[string]int // by label
 }
 
-// countGPUTime counts the time since each host answered last, unless it is longer than maxGap, for what was attached.
+// countGPUTime counts, for what was attached, the time since a host's last answer, unless that is longer than maxGap.
 func (c *Counters) countGPUTime(cycle *controller.Cycle, maxGap time.Duration) {
 	holdings := make(map[snapshot.Hostname]holding, len(cycle.Cluster.Hosts))
 	for i := range cycle.Cluster.Hosts {

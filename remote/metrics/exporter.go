@@ -2,21 +2,17 @@
 //
 //	text := metrics.Genv143([]metrics.Scraped{{Name: "gpu-01", Installed: true, Snapshot: s}})
 //
-// The texts are pure: cmd/genv/monitoring collects the state of hosts. An Exporter serves what a
-// running controller knows, over whichever listener:
+// An Exporter serves what a running controller knows; a scrape asks no host anything:
 //
 //	counters := metrics.NewCounters(time.Now(), interval) // a sink of the controller, shown its cycles
 //	e := &metrics.Exporter{Feed: feed, Counters: counters, Now: time.Now, Version: version}
 //	e.Mount(mux, false)
 //
-// A scrape asks no host anything.
-//
 // The names of `genv monitor` are those of genv 1.4.3, which existing dashboards use (genv143.go). A running controller
-// has names of its own: gauges of its present state (hosts.go, controller.go), and what its Counters counted (counters.go).
-// A new family goes into one of these files and into docs/monitoring.md.
+// has names of its own, in hosts.go, controller.go and counters.go. A new family also goes into docs/monitoring.md.
 //
-// Unknown is an absent series, never 0: a value that a host did not report, the processes of an environment if it can't
-// be known which ones are in it, and everything about a host that did not answer.
+// Unknown is an absent series, never 0: a value that a host did not report, the processes of an environment if they are
+// uncertain, and everything about a host that did not answer.
 package metrics
 
 import (
@@ -58,7 +54,7 @@ func answer(w http.ResponseWriter, ok bool, yes, no string) {
 	http.Error(w, no, http.StatusServiceUnavailable)
 }
 
-// serveMetrics answers with all series; with ?host=NAME (repeated) those of hosts; with ?part=controller the others.
+// serveMetrics answers with all series; with ?host=NAME, repeated, those of hosts; with ?part=controller the others.
 func (e *Exporter) serveMetrics(w http.ResponseWriter, r *http.Request, hideUsers bool) {
 	names, part := r.URL.Query()["host"], r.URL.Query().Get("part")
 	fleet := e.Feed.Fleet()
@@ -79,7 +75,7 @@ func (e *Exporter) serveMetrics(w http.ResponseWriter, r *http.Request, hideUser
 	}
 }
 
-// ofController are the series of no host. When cycles don't advance, what the last one saw says nothing about now.
+// ofController are the series of no host. When cycles don't advance, the present is unknown.
 func (e *Exporter) ofController(fleet *live.FleetState, hideUsers bool) [][]byte {
 	texts := [][]byte{Build(e.Version), e.Counters.Text(fleet.Enforcing)}
 	if !e.Counters.Healthy(e.Now()) {
@@ -91,7 +87,7 @@ func (e *Exporter) ofController(fleet *live.FleetState, hideUsers bool) [][]byte
 	return append(texts, e.Counters.Users(fleet.Users))
 }
 
-// ofHosts are the series of hosts, unless they say nothing about now. Their ages do, also when cycles don't advance.
+// ofHosts has nothing when cycles don't advance.
 func (e *Exporter) ofHosts(hosts []live.FleetHost) []byte {
 	if !e.Counters.Healthy(e.Now()) {
 		return nil
@@ -122,8 +118,8 @@ func write(w http.ResponseWriter, r *http.Request, texts ...[]byte) {
 	}
 }
 
-// serveTargets answers with a target for the controller and one for each host, all at the address under which the
-// client reached it. Each has an instance of its own: the series that Prometheus adds would be the same ones otherwise.
+// serveTargets answers with a target for the controller and one for each host, at the address that the client used. Each
+// has its own instance: otherwise the series that Prometheus adds would be the same.
 func (e *Exporter) serveTargets(w http.ResponseWriter, r *http.Request) {
 	// as Prometheus' http_sd reads them (https://prometheus.io/docs/prometheus/latest/http_sd/)
 	type targets struct {

@@ -15,12 +15,12 @@ import (
 type Scraped struct {
 	Name      snapshot.Hostname // empty on the host itself
 	Installed bool              // genv is installed there
-	// Snapshot is nil if nothing else is known about the host. Without genv, only its devices are shown.
+	// Snapshot is nil if it is unknown. Without genv, only its devices are shown.
 	Snapshot *snapshot.Snapshot
 }
 
-// families143 are the names of genv 1.4.3, without the genv_ with which all begin, and process_container_info. They are
-// gauges, also those that end in _total.
+// families143 are the names of genv 1.4.3 without genv_, and process_container_info. They are gauges, also those that
+// end in _total.
 var families143 = []family{
 	{"is_installed", "", "Whether genv is installed on the host (1) or not (0)."},
 	{"device_utilization", "index", "Utilization of a device in per cent, over the driver's last sample."},
@@ -89,7 +89,6 @@ func addMemory(g *gauges, family string, m snapshot.Memory, labels ...string) {
 	}
 }
 
-// tally is what an environment or a user has.
 type tally struct {
 	environments, processes int
 	unknown                 bool // there may be more processes
@@ -141,8 +140,8 @@ func writeEnvironments(g *gauges, s *snapshot.Snapshot) {
 	}
 }
 
-// countProcesses counts the processes of each environment. A process in an unknown environment may be in each one of
-// its user; one of root, or of an unknown user, in any.
+// countProcesses counts the processes of each environment. A process in an unknown environment may be in each of its
+// user's; one of root or of an unknown user may be in any.
 func countProcesses(environments map[snapshot.EnvID]*tally, s *snapshot.Snapshot) {
 	registered, uids, anyone := snapshot.ByID(s.Environments), make(map[snapshot.UID]bool), false
 	for i := range s.Processes {
@@ -187,7 +186,7 @@ func writeProcesses(g *gauges, s *snapshot.Snapshot) {
 	}
 }
 
-// Missing says which series of a host are left out, and why; empty for none. It is the same while the reason is.
+// Missing says which series of a host are left out, and why; empty for none.
 func (h *Scraped) Missing() string {
 	if h.Snapshot == nil || !h.Installed {
 		return ""

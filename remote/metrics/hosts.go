@@ -10,7 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// Bounds of one host: its devices and their models may be made up.
+// Bounds of a host, which may make up devices and models.
 const (
 	maxGPUs   = 64 // with series of their own
 	maxModels = 16
@@ -42,7 +42,7 @@ var hostFamilies = []family{
 		"to no visible process."},
 }
 
-// Hosts has the series of hosts, but for their ages. Of a host that failed only that, and that its GPUs are unknown.
+// Hosts has the series of hosts except for their ages. Of a host that failed only that, and that its GPUs are unknown.
 func Hosts(hosts []live.FleetHost) []byte {
 	g := begin(hostFamilies, "", "host ")
 	for i := range hosts {
@@ -84,7 +84,7 @@ func writeHost(g *gauges, h *live.FleetHost) {
 	addKnown(g, "genv_reserved_gpus", h.Reserved)
 }
 
-// writeStates writes how many GPUs of a model are in each state. The models are in the order of the GPUs.
+// writeStates writes how many GPUs of each model are in each state.
 func writeStates(g *gauges, h *live.FleetHost) {
 	type modelState struct {
 		model string
@@ -127,7 +127,7 @@ func writeGPU(g *gauges, gpu *gpus.GPU) {
 	}
 }
 
-// Ages has how old the data of each host is. It changes between two cycles.
+// Ages has how old the data of each host is. Unlike Hosts, it changes between two cycles.
 func Ages(hosts []live.FleetHost, now time.Time) []byte {
 	var w Writer
 	w.Gauge("genv_host_snapshot_age_seconds", "How long ago the cycle began in which the host answered last.", "host")
@@ -139,7 +139,6 @@ func Ages(hosts []live.FleetHost, now time.Time) []byte {
 	return w.Text()
 }
 
-// number is 1 for true.
 func number(b bool) float64 {
 	if b {
 		return 1

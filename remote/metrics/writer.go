@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// ContentType is that of the text of a Writer.
+// ContentType is that of a Writer's text.
 const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
 // Writer writes Prometheus' text format, version 0.0.4 (https://prometheus.io/docs/instrumenting/exposition_formats/).
@@ -18,10 +18,10 @@ type Writer struct {
 	labels []string
 }
 
-// Gauge begins a family of gauges. All of its samples have these labels.
+// Gauge begins a family of gauges with these labels.
 func (w *Writer) Gauge(name, help string, labels ...string) { w.family("gauge", name, help, labels) }
 
-// Value is a family that is one gauge without labels.
+// Value writes a gauge without labels.
 func (w *Writer) Value(name, help string, value float64) {
 	w.Gauge(name, help)
 	w.Sample(value)
@@ -37,7 +37,7 @@ func (w *Writer) family(kind, name, help string, labels []string) {
 	w.text = append(w.text, "# HELP "+name+" "+helpEscapes.Replace(help)+"\n# TYPE "+name+" "+kind+"\n"...)
 }
 
-// Sample writes a sample of the family, with the values of its labels in their order.
+// Sample writes a sample, with the values of the labels in their order.
 func (w *Writer) Sample(value float64, labels ...string) { w.sample(value, nil, labels) }
 
 // sample has the first labels apart from the others.
@@ -93,7 +93,7 @@ type gauges struct {
 	host     []string // the value of the label that all samples have first; none without such a label
 }
 
-// begin begins families, with what their names and labels begin with.
+// begin begins families. prefix and labels come before those of each.
 func begin(families []family, prefix, labels string) *gauges {
 	g := &gauges{families: families, writers: make(map[string]*Writer, len(families))}
 	for _, f := range families {
@@ -114,7 +114,7 @@ func (g *gauges) text() (text []byte) {
 	return text
 }
 
-// unreadable replaces what a label can't have: bytes that are not UTF-8, and NUL, at which Prometheus' parser ends.
+// unreadable replaces bytes that are not UTF-8, and NUL, at which Prometheus' parser ends.
 const unreadable = "\uFFFD"
 
 var (
@@ -122,7 +122,7 @@ var (
 	labelEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`, "\x00", unreadable)
 )
 
-// appendLabel escapes a label's value. Almost all need no escapes, and a fleet has tens of thousands of them.
+// appendLabel escapes a label's value. Almost all need no escapes: a fleet has tens of thousands.
 func appendLabel(text []byte, label string) []byte {
 	for i := range len(label) {
 		if c := label[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
@@ -132,10 +132,8 @@ func appendLabel(text []byte, label string) []byte {
 	return append(text, label...)
 }
 
-// exact is the number from which a float64 doesn't have all whole numbers.
-const exact = 1 << 53
-
 func appendValue(text []byte, value float64) []byte {
+	const exact = 1 << 53 // beyond, a float64 doesn't have all whole numbers
 	if whole := int64(value); value > -exact && value < exact && float64(whole) == value {
 		return strconv.AppendInt(text, whole, 10)
 	}
@@ -148,7 +146,6 @@ type histogram struct {
 	sum    float64
 }
 
-// newHistogram returns a histogram with these upper bounds of its buckets.
 func newHistogram(bounds ...float64) *histogram {
 	return &histogram{bounds: bounds, counts: make([]uint64, len(bounds)+1)}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Amounts are what is counted. Times are in seconds of a device: two devices for an hour are 7,200.
+// Amounts are what is counted. Times are in seconds of single devices: two devices for an hour are 7,200.
 type Amounts struct {
 	Attached  int64 `json:"attached_seconds"`
 	Used      int64 `json:"used_seconds"`      // with a process on it
@@ -34,10 +34,9 @@ func (a *Amounts) Fields() [10]*int64 {
 	}
 }
 
-// Add adds other amounts.
+// Add adds amounts.
 func (a *Amounts) Add(b *Amounts) { a.add(b, 1) }
 
-// add adds other amounts n times.
 func (a *Amounts) add(b *Amounts, n int64) {
 	more := b.Fields()
 	for i, sum := range a.Fields() {
@@ -45,7 +44,7 @@ func (a *Amounts) add(b *Amounts, n int64) {
 	}
 }
 
-// SumKind is by what a sum is.
+// SumKind is what a sum is about.
 type SumKind int
 
 // The kinds of sums. They are stored as these numbers.
@@ -60,8 +59,8 @@ const (
 type SumKey struct {
 	Hour int64
 	Kind SumKind
-	// Name is that of a user as gpus.UserName, of a host or of a model. It is empty where that isn't known, or
-	// for what is about several hosts, as a cap is, or about no device.
+	// Name is that of a user as gpus.UserName, of a host or of a model. It is empty if that isn't known, for a finding
+	// about several hosts, and for no device.
 	Name string
 }
 
@@ -80,7 +79,7 @@ func (s *Sum) Add(other *Sum) {
 // Sums is what was counted since it was taken last.
 type Sums map[SumKey]Sum
 
-// Merge adds what others have.
+// Merge adds others.
 func (s Sums) Merge(others Sums) {
 	for key := range others {
 		sum := others[key]
@@ -95,7 +94,7 @@ func (s Sums) Add(key SumKey, sum *Sum) {
 	s[key] = total
 }
 
-// DropOldestHour removes the first hour, so that sums don't fill the memory, and returns when it began; false for none.
+// DropOldestHour removes the first hour, and returns when it began; false for none.
 func (s Sums) DropOldestHour() (hour int64, ok bool) {
 	for key := range s {
 		if !ok || key.Hour < hour {
@@ -119,7 +118,7 @@ const (
 	AllGPUs = "(all GPUs)" // where the rows are days
 )
 
-// Add adds amounts of a day.
+// Add adds the amounts of a day.
 func (d Days) Add(key, date string, a *Amounts) {
 	if d[key] == nil {
 		d[key] = make(map[string]Amounts)
@@ -129,7 +128,7 @@ func (d Days) Add(key, date string, a *Amounts) {
 	d[key][date] = sum
 }
 
-// regrouped are the amounts by other keys, which a key may have several of. Others stay.
+// regrouped are the amounts by other keys; a key may become several. Others stays.
 func (d Days) regrouped(of func(key string) []string) Days {
 	regrouped := make(Days)
 	for key, days := range d {
@@ -146,7 +145,7 @@ func (d Days) regrouped(of func(key string) []string) Days {
 	return regrouped
 }
 
-// Largest are the n keys with most time, largest first, with all others joined behind them.
+// Largest are the n keys with most time, largest first, and all others joined behind them.
 func (d Days) Largest(n int) (keys []string, days Days) {
 	sums := make(map[string]Amounts)
 	for key, days := range d {
@@ -175,17 +174,16 @@ func (d Days) Largest(n int) (keys []string, days Days) {
 	return keys, days
 }
 
-// Store keeps usage by hour and by day, as that of package store does. One process writes; others may read meanwhile.
+// Store keeps usage by hour and by day. One process writes; others may read meanwhile.
 type Store interface {
-	// Add keeps an entry as a whole. With an error it may have been kept nevertheless: add it again as it is, before
-	// others. ErrFull says that there is no room.
+	// Add keeps an entry as a whole. After an error it may have been kept: add it again as it is, before others.
 	Add(ctx context.Context, e *Entry) error
 	// Mark is up to when usage is kept; zero before the first entry.
 	Mark(ctx context.Context) (Mark, error)
 	// Report sums up what is kept of a time.
 	Report(ctx context.Context, q Query) (*Report, error)
-	// Tidy removes what is older than the store keeps, and more if it has grown beyond its bounds. It returns a line
-	// for people about what it had to remove too early; empty for nothing.
+	// Tidy removes what is too old, and more if the store is too big. It returns a line for people about what it removed
+	// too early; empty for nothing.
 	Tidy(ctx context.Context, now time.Time) (early string, err error)
 	Close() error
 }
@@ -204,12 +202,11 @@ var (
 
 // Entry is what was counted in a time.
 type Entry struct {
-	Sums Sums
-	// ID is that of the entry, which is kept once. Empty for none.
-	ID    string
-	Since int64 // the time, in seconds since 1970
-	Mark        // its end
-	Gaps  []Gap // times of which nothing is known, found meanwhile
+	Sums  Sums
+	ID    string // an entry with an ID is kept once
+	Since int64  // in seconds since 1970
+	Mark         // its end
+	Gaps  []Gap  // that were found meanwhile
 }
 
 // Mark is how far a store has got.
@@ -218,7 +215,7 @@ type Mark struct {
 	Ended bool  // nothing that was counted is missing: the run ended in order
 }
 
-// Gap is a time in which nothing was counted, since no controller ran or nothing could be kept.
+// Gap is a time of which nothing is known: no controller ran, or nothing could be kept.
 type Gap struct{ Since, Until int64 }
 
 // Query is what a report is about.
@@ -228,12 +225,12 @@ type Query struct {
 	Days         bool   // also by day
 }
 
-// Kind is the kind of sums that a report needs: those of groups are made of those of their users.
+// Kind is the kind of sums that a report needs. Groups are made of their users.
 func (q *Query) Kind() SumKind {
 	return map[string]SumKind{ByUser: OfUser, ByGroup: OfUser, ByHost: OfHost, ByModel: OfModel, ByDay: OfAll}[q.By]
 }
 
-// HourOf is when an hour begins by the wall clock of a location, which may be at half past; in seconds since 1970.
+// HourOf is when an hour begins, in seconds since 1970. Some locations' hours begin at half past.
 func HourOf(second int64, in *time.Location) int64 {
 	_, offset := time.Unix(second, 0).In(in).Zone()
 	local := second + int64(offset)
@@ -246,13 +243,13 @@ func DayOf(second int64, in *time.Location) int64 {
 	return startOfDay(year, month, day, in).Unix()
 }
 
-// NextDay is when the day after that of a moment begins: days have 23 to 25 hours.
+// NextDay is when the next day begins: days have 23 to 25 hours.
 func NextDay(second int64, in *time.Location) int64 {
 	year, month, day := time.Unix(second, 0).In(in).Date()
 	return startOfDay(year, month, day+1, in).Unix()
 }
 
-// startOfDay is the first moment of a day, which is not midnight where the clocks are put forward then.
+// startOfDay is not midnight where the clocks are put forward then.
 func startOfDay(year int, month time.Month, day int, in *time.Location) time.Time {
 	noon := time.Date(year, month, day, 12, 0, 0, 0, in)
 	start := time.Date(year, month, day, 0, 0, 0, 0, in)

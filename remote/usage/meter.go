@@ -26,11 +26,11 @@ type Meter struct {
 // NewMeter returns a Meter that has counted nothing. Its hours are those of a location.
 func NewMeter(in *time.Location) *Meter { return &Meter{in: in, names: NewNames(), sums: make(Sums)} }
 
-// Forget forgets what the last look showed: what follows counts from the next one on.
+// Forget forgets the last look: counting begins again with the next one.
 func (a *Meter) Forget() { a.last, a.hosts = time.Time{}, nil }
 
-// Look counts the time since the last look for what that one showed, and takes in what the
-// hosts show now. A host that isn't in the cluster has left the fleet.
+// Look counts the time since the last look for what that one showed, and takes in what the hosts show now. A host that
+// isn't in the cluster has left the fleet.
 func (a *Meter) Look(now time.Time, cluster snapshot.Cluster) {
 	a.Settle(now)
 	hosts := make(map[snapshot.Hostname]*hostUses, len(cluster.Hosts))
@@ -73,7 +73,7 @@ func (a *Meter) Settle(now time.Time) {
 	}
 }
 
-// secondsBetween is the time between two looks. It ends at the second by the wall clock, also if that was set since.
+// secondsBetween ends at the second by the wall clock, also if that was set since.
 func secondsBetween(last, now time.Time, elapsed time.Duration) (from, to int64) {
 	from, to = last.Unix(), now.Unix()
 	if step := now.Round(0).Sub(last.Round(0)) - elapsed; step.Abs() > time.Second {
@@ -82,7 +82,7 @@ func secondsBetween(last, now time.Time, elapsed time.Duration) (from, to int64)
 	return from, to
 }
 
-// rates are what a second amounts to, of no Hour; in a gap, as if no host had answered.
+// rates are what a second amounts to; in a gap, as if no host had answered.
 func (a *Meter) rates(gap bool) map[SumKey]*Amounts {
 	rates := make(map[SumKey]*Amounts)
 	add := func(kind SumKind, name string, rate *Amounts) {
@@ -121,7 +121,7 @@ func (a *Meter) Take() Sums {
 	return taken
 }
 
-// Count counts new findings, and what came of reports.
+// Count counts new findings, and what came of orders.
 func (a *Meter) Count(now time.Time, events []enforce.Event) {
 	hour := HourOf(now.Unix(), a.in)
 	for i := range events {
@@ -165,7 +165,7 @@ func (a *Meter) action(
 	names := a.names.of(host)
 	model := ""
 	if len(devices) > 0 {
-		model = names.devices[devices[0]].model
+		model = names.devices[devices[0]].Name
 	}
 	for kind, name := range map[SumKind]string{
 		OfAll: "", OfUser: string(names.user(user)), OfModel: model, OfHost: string(host), // empty for several
@@ -185,10 +185,9 @@ type deviceUse struct {
 	memory         int64 // MiB
 }
 
-// computesFrom is the utilization from which a device computes: notebooks, and processes that wait, cause up to 5 %.
-const computesFrom = 6
+const computesFrom = 6 // per cent: notebooks, and processes that wait, cause up to 5
 
-// rate is what a second of it amounts to; after the host has stopped answering if lost.
+// rate is what a second of it amounts to. The host has stopped answering if lost.
 func (u *deviceUse) rate(lost bool) (a Amounts) {
 	switch {
 	case lost && u.attached:
@@ -215,7 +214,7 @@ func (u *deviceUse) rate(lost bool) (a Amounts) {
 	return a
 }
 
-// with is both uses together, of the same device.
+// with joins two uses of the same device.
 func (u deviceUse) with(other *deviceUse) deviceUse {
 	u.attached, u.used = u.attached || other.attached, u.used || other.used
 	u.memory += other.memory
@@ -265,8 +264,8 @@ func usesOf(s *snapshot.Snapshot, names *hostNames) *hostUses {
 	return &hostUses{snapshot: s, byUser: byUser, byDevice: byDevice}
 }
 
-// memberOf is for whom a process counts: for the user of the environment that it is in, if that admits it,
-// and otherwise for its owner as the kernel reports it.
+// memberOf is for whom a process counts: the user of its environment, if that admits it, and otherwise its owner as the
+// kernel reports it.
 func memberOf(p *snapshot.Process, environments map[snapshot.EnvID]*snapshot.Environment) snapshot.Username {
 	if user, uid := snapshot.EnvironmentOf(p, environments).Account(); uid != nil {
 		return gpus.UserName(user, uid)

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Bounds of what is counted by itself: hosts, and users who write to state files, can make names up.
+// Bounds of names, which hosts, and users who write to state files, can make up.
 const (
 	maxUsers        = 20_000
 	maxUsersPerHost = 256 // that a host is the first to have
@@ -19,7 +19,7 @@ const (
 	maxName         = 64 // bytes
 )
 
-// Other is the user who has what the users beyond the bounds have.
+// Other stands for all users beyond the bounds.
 const Other snapshot.Username = "(other)"
 
 // Names are the names that are counted by themselves.
@@ -32,13 +32,8 @@ type Names struct {
 type hostNames struct {
 	*Names
 	introduced int // users
-	devices    map[snapshot.DeviceIndex]namedDevice
-}
-
-// namedDevice is which GPU an index was when its model was reported last.
-type namedDevice struct {
-	uuid  snapshot.GPUUUID
-	model string
+	// devices have the UUID and Name of when the model was reported last.
+	devices map[snapshot.DeviceIndex]snapshot.Device
 }
 
 // NewNames returns Names without any.
@@ -51,12 +46,12 @@ func NewNames() *Names {
 
 func (n *Names) of(host snapshot.Hostname) *hostNames {
 	if n.hosts[host] == nil {
-		n.hosts[host] = &hostNames{Names: n, devices: make(map[snapshot.DeviceIndex]namedDevice)}
+		n.hosts[host] = &hostNames{Names: n, devices: make(map[snapshot.DeviceIndex]snapshot.Device)}
 	}
 	return n.hosts[host]
 }
 
-// Attached is how many devices of a host are attached to environments of each user.
+// Attached counts the devices of a host that are attached to environments of each user.
 func (n *Names) Attached(host snapshot.Hostname, s *snapshot.Snapshot) map[string]int {
 	names, environments, counts := n.of(host), snapshot.ByID(s.Environments), make(map[string]int)
 	for i := range s.Devices {
@@ -96,7 +91,7 @@ func (h *hostNames) user(name snapshot.Username) snapshot.Username {
 	return name
 }
 
-// model is the model of a device: the last one that was reported of the same GPU, if it isn't now.
+// model is the one that was reported last of the same GPU.
 func (h *hostNames) model(d *snapshot.Device) string {
 	name := Cut(d.Name)
 	if _, found := h.models[name]; !found && name != "" {
@@ -105,23 +100,22 @@ func (h *hostNames) model(d *snapshot.Device) string {
 		}
 		h.models[name] = struct{}{}
 	}
-	if known := h.devices[d.Index]; name != "" || d.UUID != "" && known.uuid != d.UUID {
-		h.devices[d.Index] = namedDevice{d.UUID, name}
+	if name != "" || d.UUID != "" && h.devices[d.Index].UUID != d.UUID {
+		h.devices[d.Index] = snapshot.Device{UUID: d.UUID, Name: name}
 	}
-	return h.devices[d.Index].model
+	return h.devices[d.Index].Name
 }
 
-// Cut bounds a name. Two that differ only in what is lost are one.
+// Cut bounds a name. Two that differ only in what is cut are one.
 func Cut[T ~string](name T) T {
 	return T(text.Cut(strings.ToValidUTF8(string(name), "\uFFFD"), maxName))
 }
 
-// pseudonymPrefix begins the names that stand for users if their names are not kept. It has a colon, which separates
-// the fields of passwd(5): no account can have such a name. One that a host claims counts as Other.
+// pseudonymPrefix has a colon, which separates the fields of passwd(5), so that no account can have such a name.
 const pseudonymPrefix = "user:"
 
-// Pseudonym is the name that replaces a user's: with the same key always the same one. With the
-// key the user can be found out, and without it not. Names that are not those of one user stay.
+// Pseudonym is the name that replaces a user's: with the same key always the same one. The user can be found out with
+// the key alone. Names that are not those of one user stay.
 func Pseudonym(key []byte, user string) string {
 	if !IsNamed(user) {
 		return user
@@ -131,7 +125,7 @@ func Pseudonym(key []byte, user string) string {
 	return pseudonymPrefix + hex.EncodeToString(sum.Sum(nil)[:6])
 }
 
-// IsPseudonym reports whether a name replaces that of a user, or of users, for privacy.
+// IsPseudonym reports whether a name replaces that of a user for privacy.
 func IsPseudonym(user string) bool { return strings.HasPrefix(user, pseudonymPrefix) }
 
 // IsNamed reports whether a name is that of one user.

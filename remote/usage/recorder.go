@@ -1,5 +1,5 @@
-// Package usage adds up who used which GPU, and for how long, from what a controller sees in
-// its cycles, and has it kept in a Store. A Meter is pure: it reads no clock and no file.
+// Package usage adds up who used which GPU, and for how long, from the cycles of a controller, and keeps it in a Store.
+// A Meter is pure: it reads no clock and no file.
 //
 //	meter := usage.NewMeter(time.Local)
 //	meter.MaxGap = time.Minute
@@ -7,21 +7,21 @@
 //	meter.Count(now, events) // findings, terminations and detachments
 //	sums := meter.Take()     // what has to be stored
 //
-// Time between two looks counts for what the earlier one showed, in whole seconds: each second counts exactly once. A
-// device that several users share counts once for each of them, and once in the sums of its host, its model and the
-// fleet. A host that doesn't answer, or no look for longer than MaxGap, is unknown time for what was attached before. A
-// clock that is set moves no amounts, and the time in which a machine is suspended isn't counted.
+// Time between two looks counts for what the earlier one showed, in whole seconds: each second exactly once. A device
+// that several users share counts once for each of them, and once for its host, its model and the fleet. While a host
+// doesn't answer, or without a look for longer than MaxGap, time is unknown for what was attached before. A clock that
+// is set moves no amounts, and the time in which a machine is suspended isn't counted.
 //
-// A Recorder writes what a controller sees to a store in the background, once a minute: no cycle waits for a disk or a
-// server, and kill -9 loses a minute at most. What can't be written is kept in memory, within bounds.
+// A Recorder writes to a store in the background, once a minute: no cycle waits for a disk or a server, and kill -9
+// loses a minute at most. What can't be written is kept in memory, within bounds.
 //
 //	r := &usage.Recorder{Open: open, Now: time.Now, In: time.Local, Log: log}
 //	r.Start()
 //	sinks = append(sinks, r)
 //	defer r.Close()
 //
-// A Reader reads reports for viewers meanwhile: with connections of its own, one report at a time, each with a time
-// limit, and again only after a minute.
+// A Reader reads reports for viewers, with connections of its own: one at a time, each with a time limit, and again only
+// after a minute.
 //
 //	r := usage.NewReader(open, time.Now, nil)
 //	document, err := r.Report(ctx, usage.Query{By: usage.ByUser, Since: since, Until: until})
@@ -45,22 +45,19 @@ import (
 // DefaultMaxWaiting is a week of 1,000 hosts and 300 users, in about 50 MB.
 const DefaultMaxWaiting = 250_000
 
-// writeEvery is the time between two writes, if cycles are more frequent.
 const writeEvery = time.Minute
 
 // Recorder counts what cycles show. It is a controller.Sink, and safe for concurrent use.
 type Recorder struct {
-	// Open opens the store. It is called in the background, and again after an error.
-	Open func() (Store, error)
+	Open func() (Store, error) // in the background, and again after an error
 	// Replace, if set, gives a damaged store another name, so that Open begins a new one.
 	Replace func(why error) error
 	Now     func() time.Time
 	In      *time.Location // of the hours
 	Log     zerolog.Logger
-	// Shared says that several controllers write to the store, of which one leads: a standby counts nothing.
-	Shared bool
-	// MaxWaiting is how many sums may wait to be written; 0 for DefaultMaxWaiting.
-	MaxWaiting int
+	// Shared says that several controllers write to the store: a standby counts nothing.
+	Shared     bool
+	MaxWaiting int // sums that may wait to be written; 0 for DefaultMaxWaiting
 
 	wake  chan struct{} // something is to be written
 	end   chan struct{} // closed by Close
@@ -68,7 +65,7 @@ type Recorder struct {
 
 	mu     sync.Mutex
 	meter  *Meter
-	begun  int64     // the first look, since the start or since it was a standby; 0 for none
+	begun  int64     // the first look since the start or since it was a standby; 0 for none
 	looked time.Time // the last one
 	paused bool      // it is a standby since
 	woken  time.Time // when wake was sent last
@@ -81,7 +78,7 @@ func (r *Recorder) Start() {
 	go (&dbWriter{Recorder: r, entry: Entry{Sums: make(Sums)}}).run()
 }
 
-// Configure sets the time between two cycles. Nothing is known about a time much longer than that without one.
+// Configure sets the time between two cycles. Much longer times without one are unknown.
 func (r *Recorder) Configure(interval time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +95,7 @@ func (r *Recorder) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	now := r.Now()
 	switch {
 	case r.Shared && cycle.Standby:
-		if r.begun != 0 && !r.paused { // another one leads, and counts from its first look on: this is written at once
+		if r.begun != 0 && !r.paused { // another one leads, and counts: this is written at once
 			r.meter.Forget()
 			r.paused, r.woken = true, now.Add(-writeEvery)
 		}
@@ -122,8 +119,7 @@ func (r *Recorder) Consume(cycle *controller.Cycle, events []enforce.Event) {
 	}
 }
 
-// closeTimeout is how long Close waits for a disk or a server.
-const closeTimeout = 15 * time.Second
+const closeTimeout = 15 * time.Second // for a disk or a server
 
 // Close counts until now, writes what waits and ends.
 func (r *Recorder) Close() {
@@ -142,8 +138,8 @@ func (r *Recorder) Close() {
 	}
 }
 
-// take returns what was counted since it was called last, from when until when, and whether another controller leads.
-// begun is 0 if nothing was looked at, or if that was said already.
+// take returns what was counted since it was called last. begun is 0 before the first look, and for a standby after the
+// first call. paused says that another controller leads.
 func (r *Recorder) take() (sums Sums, begun, until int64, paused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,15 +157,15 @@ type dbWriter struct {
 	entry   Entry  // what wasn't given to the store yet
 	pending *Entry // what was given to it, and may have been kept; nil for none
 	standby bool   // another controller leads since the last look
-	said    string // why, if it was said
+	said    string // the failure that was logged; empty for none
 	dropped bool   // something is missing since then
 	tidied  time.Time
 }
 
-// tidyEvery is the time between two looks for what is too old.
-const tidyEvery = time.Hour
-
-const writeTimeout = 5 * time.Minute
+const (
+	tidyEvery    = time.Hour
+	writeTimeout = 5 * time.Minute
+)
 
 func (w *dbWriter) run() {
 	defer close(w.ended)
@@ -227,7 +223,7 @@ func (w *dbWriter) write(ended bool) {
 	}
 }
 
-// add adds what wasn't written: first what perhaps was.
+// add adds first what was perhaps kept before.
 func (w *dbWriter) add(ctx context.Context) error {
 	if err := w.open(ctx); err != nil {
 		return err
@@ -247,7 +243,7 @@ func (w *dbWriter) add(ctx context.Context) error {
 	return nil
 }
 
-// put adds an entry. If there is no room, some is made first.
+// put makes room for an entry if there is none.
 func (w *dbWriter) put(ctx context.Context, e *Entry) error {
 	err := w.store.Add(ctx, e)
 	if !errors.Is(err, ErrFull) {
@@ -285,7 +281,7 @@ func (w *dbWriter) open(ctx context.Context) error {
 	return nil
 }
 
-// failed says that nothing could be written, and keeps what waits within its bounds.
+// failed keeps what waits within its bounds.
 func (w *dbWriter) failed(err error, ended bool) {
 	if text := err.Error(); text != w.said || ended {
 		w.said = text
@@ -311,7 +307,6 @@ func (w *dbWriter) failed(err error, ended bool) {
 	}
 }
 
-// written says, after a failure, that it works again.
 func (w *dbWriter) written() {
 	if w.said == "" {
 		return

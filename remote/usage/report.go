@@ -52,8 +52,8 @@ type ReportRow struct {
 	Peak  *int64  `json:"peak_devices,omitempty"` // at a time; missing for groups
 }
 
-// Arrange sorts the rows, the longest attached time first but days by date, and gives them their shares. Rows that are
-// days are Days, too.
+// Arrange sorts the rows, the longest attached time first but days by date, and sets their shares. Rows that are days
+// are Days, too.
 func (d *Report) Arrange() {
 	all := int64(0)
 	if d.By == ByDay {
@@ -78,7 +78,7 @@ func (d *Report) Arrange() {
 	})
 }
 
-// Groups joins users into groups. A user in several is in each of them: their sum may be more than the total.
+// Groups joins users into groups. A user may be in several: their sum may be more than the total.
 func (d *Report) Groups(of func(user string) []string) {
 	sums := make(map[string]*ReportRow)
 	for i := range d.Rows {
@@ -96,10 +96,10 @@ func (d *Report) Groups(of func(user string) []string) {
 	d.Arrange()
 }
 
-// OtherUsers is the row of the users of whom a viewer may not see the names.
+// OtherUsers is the row of all users with hidden names.
 const OtherUsers = "(other users)"
 
-// HideUsers joins the rows of a report by user into one, but for one user's own; empty for none.
+// HideUsers joins the rows of a report by user into one, except for one user's; empty for none.
 func (d *Report) HideUsers(but string) {
 	others, rows := ReportRow{Key: OtherUsers}, []ReportRow{}
 	for i := range d.Rows {
@@ -122,7 +122,7 @@ func (d *Report) HideUsers(but string) {
 	})
 }
 
-// Top leaves out all rows but the first n; of days the last n stay. 0 leaves out none.
+// Top keeps the first n rows; of days the last n. 0 keeps all.
 func (d *Report) Top(n int) {
 	if n <= 0 || len(d.Rows) <= n {
 		return
@@ -143,16 +143,16 @@ func (d *Report) Keys() (keys []string) {
 	return keys
 }
 
-// Hours are seconds as hours, with a decimal place.
+// Hours are with a decimal place.
 func Hours(seconds int64) string { return fmt.Sprintf("%.1f", float64(seconds)/3600) }
 
-// ShortTime is so many seconds, in the units that suit them.
+// ShortTime is in the units that suit it.
 func ShortTime(seconds int64) string { return text.ShortDuration(time.Duration(seconds) * time.Second) }
 
-// Percent is a share, in per cent.
+// Percent is a share in per cent.
 func Percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 
-// ReadTimeout is how long a report may take, waiting included: enough for a year of 1,000 hosts on a slow disk.
+// ReadTimeout is how long a report may take, with waiting: enough for a year of 1,000 hosts on a slow disk.
 const ReadTimeout = 15 * time.Second
 
 const (
@@ -168,7 +168,7 @@ var (
 	ErrNoGroups = errors.New("there are no reports by group here")
 )
 
-// Groups are the groups of users.
+// Groups returns the groups of each user.
 type Groups func(ctx context.Context, users []string) func(user string) []string
 
 // Reader reads reports. It is safe for concurrent use.
@@ -176,20 +176,18 @@ type Reader struct {
 	open    func() (Store, error)
 	now     func() time.Time
 	groups  Groups
-	reading chan struct{} // has room for the one who reads
+	reading chan struct{} // one reads at a time
 
 	mu   sync.Mutex
 	kept map[Query]*Report
 }
 
-// NewReader returns a Reader. It opens the store for each report that isn't kept. Without groups there are no reports
-// by group.
+// NewReader returns a Reader, which opens the store for each report that isn't kept. groups may be nil.
 func NewReader(open func() (Store, error), now func() time.Time, groups Groups) *Reader {
 	return &Reader{open: open, now: now, groups: groups, reading: make(chan struct{}, 1), kept: make(map[Query]*Report)}
 }
 
-// Report is a report, which is at most a minute old. Several viewers may have the same one: it must not be changed.
-// Besides those above, errors are those of the store.
+// Report returns a report that is at most a minute old. It must not be changed: other viewers have it, too.
 func (r *Reader) Report(ctx context.Context, q Query) (*Report, error) {
 	if found := r.known(q); found != nil {
 		return found, nil
@@ -225,7 +223,7 @@ func (r *Reader) Report(ctx context.Context, q Query) (*Report, error) {
 	return found, nil
 }
 
-// known is a report that was read a short while ago; nil for none.
+// known is nil for a report that isn't kept, or is too old.
 func (r *Reader) known(q Query) *Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -252,7 +250,7 @@ func (r *Reader) read(ctx context.Context, q Query) (*Report, error) {
 	return Read(ctx, s, q, r.groups)
 }
 
-// Read reads a report from a store. ByGroup needs groups.
+// Read reads a report. ByGroup needs groups.
 func Read(ctx context.Context, s Store, q Query, groups Groups) (*Report, error) {
 	d, err := s.Report(ctx, q)
 	if err == nil && q.By == ByGroup {
