@@ -115,7 +115,7 @@ func TestPseudonyms(t *testing.T) {
 	dir := t.TempDir()
 	off, err := pseudonyms(dir, 0)
 	require.NoError(t, err)
-	require.Equal(t, store.Pseudonyms{}, off)
+	require.Nil(t, off)
 	require.NoFileExists(t, filepath.Join(dir, keyFile))
 
 	made := make([]string, 8)
@@ -124,7 +124,7 @@ func TestPseudonyms(t *testing.T) {
 		work.Go(func() error {
 			p, err := pseudonyms(dir, time.Hour)
 			if err == nil {
-				made[i] = p.Of("alice")
+				made[i] = p("alice")
 			}
 			return err
 		})
@@ -139,7 +139,7 @@ func TestPseudonyms(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode())
 	other, err := pseudonyms(t.TempDir(), time.Hour)
 	require.NoError(t, err)
-	require.NotEqual(t, made[0], other.Of("alice"))
+	require.NotEqual(t, made[0], other("alice"))
 }
 
 // A key that can't be used keeps no names silently.

@@ -112,7 +112,8 @@ func (o *UsageFlags) keep(dir string) (*usage.Recorder, func(func() map[string][
 	}
 	recorder.Open = func() (s usage.Store, err error) {
 		to := o.options
-		if to.Pseudonyms, err = pseudonyms(dir, o.names); err != nil {
+		to.PseudonymsAfter = o.names
+		if to.Pseudonym, err = pseudonyms(dir, o.names); err != nil {
 			return nil, err
 		}
 		return o.open(place, to)
@@ -232,15 +233,15 @@ const (
 )
 
 // pseudonyms replace names of users after a time, if it isn't 0. dir is the folder in which a loop keeps its memory.
-func pseudonyms(dir string, after time.Duration) (store.Pseudonyms, error) {
+func pseudonyms(dir string, after time.Duration) (func(user string) string, error) {
 	if after == 0 {
-		return store.Pseudonyms{}, nil
+		return nil, nil
 	}
 	key, err := ensureKey(dir)
 	if err != nil {
-		return store.Pseudonyms{}, fmt.Errorf("the key of pseudonyms: %w", err)
+		return nil, fmt.Errorf("the key of pseudonyms: %w", err)
 	}
-	return store.Pseudonyms{After: after, Of: func(user string) string { return usage.Pseudonym(key, user) }}, nil
+	return func(user string) string { return usage.Pseudonym(key, user) }, nil
 }
 
 // ensureKey reads the key in a folder, and makes it if there is none. It is safe on disk before it is used.

@@ -20,16 +20,15 @@ import (
 // FileName is the name of the database in the folder of a controller.
 const FileName = "usage.db"
 
-// fileVersion is that of the schema. A database of a higher one is left alone. Before it there were sums of months,
-// too, and before version 4 rows of single environments and devices, which nothing read.
+// fileVersion is that of the schema. A database of a higher one is left alone.
 const fileVersion = 5
 
 const pageSize = 4096
 
 type file struct{}
 
-// openFile opens the database in a file. A transaction that is to write begins so: one that begins deferred would
-// fail, without waiting, if another process wrote meanwhile.
+// openFile has transactions of a writer begin immediate: one that begins deferred fails, without waiting, if another
+// process wrote meanwhile.
 func (s *Store) openFile(path string) error {
 	query := url.Values{"_txlock": {"immediate"}, "_pragma": {
 		"busy_timeout(10000)", "temp_store(memory)", "cache_size(-16000)", "journal_mode(wal)", "synchronous(full)",
@@ -67,7 +66,7 @@ func (s *Store) checkFile(path string) error {
 	return err
 }
 
-// prepare makes the tables of a new database, and brings an older one up to date.
+// prepare also removes the tables of earlier versions, which nothing reads.
 func (file) prepare(t *tx) {
 	found, _ := t.number("PRAGMA user_version")
 	if found > fileVersion {
@@ -114,7 +113,7 @@ func (file) saveFacts(t *tx) {
 	}
 }
 
-// removeNames writes the used names again, over pages with all of them: SQLite leaves copies in divided pages.
+// removeNames writes the used names over the pages with all of them: SQLite leaves copies in divided pages.
 func (file) removeNames(ctx context.Context, s *Store) error {
 	if _, err := s.db.ExecContext(ctx, "PRAGMA secure_delete = 1"); err != nil {
 		return s.translated(err)

@@ -35,18 +35,10 @@ func TestMain(m *testing.M) {
 }
 
 func TestFile(t *testing.T) {
-	in, err := time.LoadLocation(testZone)
-	require.NoError(t, err)
 	testStore(t, func(t *testing.T) database {
 		path := filepath.Join(t.TempDir(), "odd ?#% name", store.FileName)
 		require.NoError(t, os.Mkdir(filepath.Dir(path), 0o700))
-		return database{
-			Open:       func() (*store.Store, error) { return store.Open(t.Context(), path, store.Options{In: in}) },
-			OpenToRead: func() (*store.Store, error) { return store.OpenToRead(t.Context(), path, store.Options{In: in}) },
-			OpenNameless: func(p store.Pseudonyms) (*store.Store, error) {
-				return store.Open(t.Context(), path, store.Options{In: in, Pseudonyms: p})
-			},
-		}
+		return database{path, store.Options{In: zone(t)}}
 	})
 }
 

@@ -44,10 +44,8 @@ func byUser(t *testing.T, s *store.Store, since, until time.Time) map[string]usa
 func pseudonyms(t *testing.T, d database) {
 	of := func(user string) string { return usage.Pseudonym([]byte("a key"), user) }
 	const days = 20
-	s, err := d.OpenNameless(store.Pseudonyms{After: days * 24 * time.Hour, Of: of})
-	require.NoError(t, err)
-	defer s.Close()
-	in := zone(t)
+	d.options.Pseudonym, d.options.PseudonymsAfter = of, days*24*time.Hour
+	s, in := d.open(t), zone(t)
 	begin := time.Date(2026, 7, 20, 7, 0, 0, 0, in)
 	end := begin.AddDate(0, 0, 102)
 	entries := filled(t, s, begin)
@@ -56,7 +54,7 @@ func pseudonyms(t *testing.T, d database) {
 	for range 2 { // Tidy again changes nothing
 		require.NoError(t, s.Add(t.Context(), late)) // of a day that has pseudonyms already
 		entries = append(entries, late)
-		_, err = s.Tidy(t.Context(), end)
+		_, err := s.Tidy(t.Context(), end)
 		require.NoError(t, err)
 		boundary := usage.DayOf(end.AddDate(0, 0, -days).Unix(), in)
 		want := make(map[string]usage.Sum)
@@ -115,7 +113,7 @@ func TestNamesGo(t *testing.T) {
 	path := filepath.Join(t.TempDir(), store.FileName)
 	require.NoError(t, crowd(t, path).Close())
 	end := time.Unix(firstHour+crowdDays*24*3600, 0)
-	s, err := store.Open(t.Context(), path, store.Options{In: time.UTC, Pseudonyms: store.Pseudonyms{After: 24 * time.Hour, Of: func(user string) string { return usage.Pseudonym([]byte("k"), user) }}})
+	s, err := store.Open(t.Context(), path, store.Options{In: time.UTC, PseudonymsAfter: 24 * time.Hour, Pseudonym: func(user string) string { return usage.Pseudonym([]byte("k"), user) }})
 	require.NoError(t, err)
 	_, err = s.Tidy(t.Context(), end.AddDate(0, 0, 2))
 	require.NoError(t, err)

@@ -18,7 +18,7 @@ func (s *Store) Mark(ctx context.Context) (mark usage.Mark, err error) {
 	return mark, err
 }
 
-// Report sums up what is kept of a time, as of one moment. Groups are the caller's to make: it has users for them.
+// Report sums up what is kept of a time, in one transaction. For groups it has users, which the caller joins.
 func (s *Store) Report(ctx context.Context, q usage.Query) (report *usage.Report, err error) {
 	err = s.transaction(ctx, func(t *tx) { report = t.report(&q) })
 	return report, err
@@ -73,7 +73,7 @@ const (
 	maxUsersByDay = 2048 // of which groups are made
 )
 
-// addDays adds the sums by day, of the names that have most, and of all others together.
+// addDays adds the sums by day, of the names with most time, and of all others together.
 func (t *tx) addDays(days usage.Days, parts []periodTable, q *usage.Query, rows []*sumRow) {
 	slices.SortFunc(rows, func(a, b *sumRow) int {
 		return cmp.Or(cmp.Compare(max(b.Attached, b.Used), max(a.Attached, a.Used)), cmp.Compare(a.name, b.name))
@@ -92,18 +92,17 @@ func (t *tx) addDays(days usage.Days, parts []periodTable, q *usage.Query, rows 
 	}
 }
 
-// sumRow is the sum of a name, or of others.
 type sumRow struct {
 	name      string
 	start, id int64
 	usage.Sum
 }
 
-// sum hands over sums of a part of the time, grouped by expressions over rows r. id is that of the name; 0 for others.
+// sum calls add for sums of a part of the time. id and by are expressions over rows r; id 0 is for others.
 func (t *tx) sum(p periodTable, kind usage.SumKind, id, by string, add func(*sumRow)) {
 	var r sumRow
 	columns := append([]any{&r.name, &r.start, &r.id}, amountsOf(&r.Sum)...)
-	// The names are joined to the sums: joining them to what is summed up takes twice as long.
+	// Joining names to the rows, and not to their sums, takes twice as long.
 	t.rows(columns, func() { add(&r) }, fmt.Sprintf("SELECT coalesce(n.name, '%s'), s.* FROM (SELECT "+
 		"min(r.start) AS start, %s AS id, %s FROM %s r WHERE {fleet} AND r.kind = $1 AND r.start >= $2 AND "+
 		"r.start < $3 GROUP BY %s) s LEFT JOIN names n ON n.id = s.id WHERE n.id > 0 OR s.id = 0",
@@ -116,9 +115,8 @@ type periodTable struct {
 	since, until int64
 }
 
-// partsOf divide the time of a query: whole days are in the sums of days, what is before and after them in
-// those of hours. hours is from when on hours are kept: what is earlier is in whole days only, so the
-// time may begin and end earlier and later than asked for.
+// partsOf divides the time of a query into whole days, and hours before and after them. Hours are kept from the moment
+// hours on; earlier there are whole days only, so that the time may become longer.
 func partsOf(since, until, hours int64, in *time.Location) []periodTable {
 	if until <= since {
 		return nil

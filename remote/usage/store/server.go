@@ -20,27 +20,26 @@ import (
 // How long the server may take.
 const (
 	connectTimeout = 5 * time.Second
-	// callTimeout is for a transaction. The server gives up by itself a little earlier, so that a controller that
-	// is cut off from it doesn't keep others waiting.
-	callTimeout = 60 * time.Second
+	callTimeout    = 60 * time.Second // for a transaction
 )
 
-// serverBegin begins each transaction, in a schema of its own. The server ends it if the controller is cut off.
+// serverBegin begins each transaction. The server ends one before its callTimeout, so that a controller that is cut off
+// doesn't keep others waiting.
 const serverBegin = `SET LOCAL search_path = genv_usage; SET LOCAL lock_timeout = '20s'; SET LOCAL ` +
 	`statement_timeout = '50s'; SET LOCAL idle_in_transaction_session_timeout = '50s'`
 
-// keepEntries is for how long the ids of entries are kept: a server that is lost for longer may get an entry twice.
+// keepEntries is for how long the ids of entries are kept. A server that is lost for longer may get an entry twice.
 const keepEntries = "30 days"
 
 // ErrURL says that a URL can't be used.
 var ErrURL = errors.New("not a URL of a PostgreSQL database, such as postgres://genv@db.lab/genv")
 
-// IsServer reports whether a place is the URL of a PostgreSQL server.
+// IsServer reports whether place is the URL of a PostgreSQL server.
 func IsServer(place string) bool {
 	return strings.HasPrefix(place, "postgres://") || strings.HasPrefix(place, "postgresql://")
 }
 
-// CheckURL says what is wrong with the URL of a server. A password is refused: all users can see command lines.
+// CheckURL says what is wrong with a URL. A password is refused: all users can see command lines.
 func CheckURL(url string) error {
 	_, err := parse(url)
 	return err
@@ -69,24 +68,22 @@ func parse(url string) (*pgx.ConnConfig, error) {
 
 type server struct{}
 
-// connect prepares connections to a server.
 func (s *Store) connect(url string) error {
 	config, err := parse(url)
 	if err != nil {
 		return err
 	}
-	// Statements have lists of rows, so that few of them are run twice: none is worth keeping.
+	// Statements with lists of rows are seldom run twice: none is worth keeping.
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	s.dialect, s.words, s.shared, s.timeout, s.db = server{}, serverWords(0), true, callTimeout, stdlib.OpenDB(*config)
 	return nil
 }
 
-// serverVersion is that of the schema. A database of a higher one is left alone. Before version 2 there were rows of
-// single environments and devices, too, which nothing read.
+// serverVersion is that of the schema. A database of a higher one is left alone.
 const serverVersion = 2
 
-// serverSchema has everything in a schema of PostgreSQL of its own, so a database may be shared with other programs.
-// Moments are in seconds since 1970. A part is always empty: earlier versions had several writers at a time.
+// serverSchema makes a schema, so that other programs may use the database, too. Moments are in seconds since 1970. A
+// part is always empty: earlier versions had several writers at a time.
 func serverSchema() string {
 	return fmt.Sprintf(`
 CREATE SCHEMA IF NOT EXISTS genv_usage;
@@ -109,7 +106,7 @@ CREATE TABLE genv_usage.day_sums (fleet integer, kind integer, start bigint, nam
 `, serverVersion, columnTypes("bigint"))
 }
 
-// serverUpgrade brings a database of version 1 up to date.
+// serverUpgrade removes the tables of version 1, which nothing reads.
 const serverUpgrade = `
 DROP TABLE IF EXISTS hours, days, devices;
 ALTER TABLE fleets DROP COLUMN IF EXISTS days;
@@ -118,8 +115,7 @@ UPDATE version SET version = 2`
 // prepare makes the tables of a new database, and enters the fleet; to read it only finds it.
 func (server) prepare(t *tx) {
 	if t.writes {
-		// Two that begin at the same time: the number is any that others don't use.
-		t.run("SELECT pg_advisory_xact_lock(7233173)")
+		t.run("SELECT pg_advisory_xact_lock(7233173)") // any number that other programs don't use
 	}
 	found := versionOf(t)
 	switch {
@@ -162,7 +158,7 @@ func findFleet(t *tx) {
 	t.words = serverWords(t.fleet)
 }
 
-// versionOf is the version of the schema; 0 for a database without tables.
+// versionOf is 0 for a database without tables.
 func versionOf(t *tx) (found int64) {
 	there, _ := t.number("SELECT count(*) FROM pg_tables WHERE schemaname = 'genv_usage' AND tablename = 'version'")
 	if there > 0 {
@@ -174,7 +170,7 @@ func versionOf(t *tx) (found int64) {
 	return found
 }
 
-// facts locks the fleet, so that its writers write one after the other.
+// facts locks the fleet, so that writers wait for each other.
 func (server) facts(t *tx) (f databaseFacts) {
 	query := "SELECT begun, hours, nameless FROM fleets WHERE id = $1"
 	if t.writes {
@@ -197,7 +193,7 @@ func (server) saveFacts(t *tx) {
 	}
 }
 
-// removeNames lets no row get a name meanwhile: addNames has locked the table until its transaction ends.
+// removeNames waits for addNames, which locks the table until its transaction ends.
 func (server) removeNames(ctx context.Context, s *Store) error {
 	err := s.change(ctx, func(t *tx) {
 		t.run("LOCK TABLE names IN SHARE ROW EXCLUSIVE MODE")
@@ -212,14 +208,14 @@ func (server) removeNames(ctx context.Context, s *Store) error {
 	return s.translated(err)
 }
 
-// The errors of PostgreSQL that mean something here (https://www.postgresql.org/docs/15/errcodes-appendix.html).
+// Errors of PostgreSQL (https://www.postgresql.org/docs/15/errcodes-appendix.html).
 const (
 	diskFull            = "53100"
 	readOnlyTransaction = "25006"
 	noPrivilege         = "42501"
 )
 
-// translated also shows what the server says escaped.
+// translated also escapes what the server says.
 func (server) translated(err error) error {
 	var e *pgconn.PgError
 	switch {

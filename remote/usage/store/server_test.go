@@ -26,10 +26,7 @@ func options() store.Options {
 }
 
 func open(t *testing.T, s *servers.PostgresServer, o store.Options) *store.Store {
-	opened, err := store.Open(t.Context(), s.URL(), o)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, opened.Close()) })
-	return opened
+	return database{s.URL(), o}.open(t)
 }
 
 // TestServer has one server for all tests: to make one takes seconds.
@@ -54,20 +51,10 @@ func TestServer(t *testing.T) {
 }
 
 func theStore(t *testing.T, server *servers.PostgresServer) {
-	in, err := time.LoadLocation(testZone)
-	require.NoError(t, err)
 	testStore(t, func(t *testing.T) database {
 		o := options()
-		o.In = in
-		return database{
-			Open:       func() (*store.Store, error) { return store.Open(t.Context(), server.URL(), o) },
-			OpenToRead: func() (*store.Store, error) { return store.OpenToRead(t.Context(), server.URL(), o) },
-			OpenNameless: func(p store.Pseudonyms) (*store.Store, error) {
-				o := o
-				o.Pseudonyms = p
-				return store.Open(t.Context(), server.URL(), o)
-			},
-		}
+		o.In = zone(t)
+		return database{server.URL(), o}
 	})
 }
 
@@ -163,9 +150,7 @@ func severalWriters(t *testing.T, server *servers.PostgresServer) {
 	r := total(t, open(t, server, o))
 	require.Equal(t, attached(all...), r.Total.Attached)
 	require.EqualValues(t, 50, r.Missing)
-	reader, err := store.OpenToRead(t.Context(), server.URL(), store.Options{Fleet: o.Fleet, In: time.UTC})
-	require.NoError(t, err)
-	defer reader.Close()
+	reader := database{server.URL(), o}.openToRead(t)
 	mark, err := reader.Mark(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, firstHour+10*3600, mark.Until)
@@ -180,9 +165,7 @@ func anOlderVersion(t *testing.T, server *servers.PostgresServer) {
 	server.Do(`SET search_path = genv_usage; UPDATE version SET version = 1; ALTER TABLE fleets ADD days bigint NOT NULL DEFAULT 0;
 		CREATE TABLE devices (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, host integer NOT NULL, device integer NOT NULL, model integer NOT NULL, UNIQUE (host, device, model));
 		CREATE TABLE hours ` + rows + "CREATE TABLE days " + rows + `INSERT INTO hours SELECT fleet, start, 1, name, 'x', attached FROM hour_sums WHERE kind = 1`)
-	reader, err := store.OpenToRead(t.Context(), server.URL(), o)
-	require.NoError(t, err)
-	defer reader.Close()
+	reader := database{server.URL(), o}.openToRead(t)
 	before := total(t, reader)
 	require.Equal(t, attached(e), before.Total.Attached)
 	s := open(t, server, options())

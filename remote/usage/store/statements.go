@@ -8,12 +8,12 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage"
 )
 
-// Statements are those of PostgreSQL and SQLite alike. What they write differently is in braces:
+// Statements are the same for PostgreSQL and SQLite, except for words in braces:
 //
-//	{fleet}        the condition that a row is of the fleet
-//	{fleet,}       the column for it, and {id,} its value
+//	{fleet}              the condition that a row is of the fleet
+//	{fleet,} {id,}       the column for it, and its value
 //	{part} {part,} {'',} the same for an empty text that earlier versions filled
-//	{least}, {greatest}
+//	{least} {greatest}
 
 func fileWords() *strings.Replacer {
 	return strings.NewReplacer(
@@ -29,7 +29,7 @@ func serverWords(fleet int64) *strings.Replacer {
 	)
 }
 
-// sumTable is one with sums, by kind, start and name. Names are those of users, hosts and models, by their ids.
+// sumTable has sums by kind, start and the id of a user's, host's or model's name.
 type sumTable string
 
 const (
@@ -39,7 +39,7 @@ const (
 
 var sumTables = []sumTable{hourSums, daySums}
 
-// columns are those of usage.Amounts in the order of their Fields, which are summed up. A peak follows.
+// columns are those of usage.Amounts, in the order of Fields. A peak follows.
 var columns = []string{
 	"attached", "used", "computing", "idle", "unknown", "unmeasured", "memory", "findings", "terminated", "detached",
 }
@@ -52,7 +52,6 @@ func amountsOf(s *usage.Sum) (values []any) {
 	return append(values, &s.Peak)
 }
 
-// columnTypes declare the columns with amounts.
 func columnTypes(of string) string {
 	return strings.Join(columns, " "+of+" NOT NULL, ") + " " + of + " NOT NULL, peak " + of + " NOT NULL"
 }
@@ -66,7 +65,7 @@ func summed() string {
 	return list.String() + "max(r.peak)"
 }
 
-// allKinds is a condition for rows r of all kinds. They are named so that SQLite uses its index by kind.
+// allKinds is a condition for rows r. It names all kinds so that SQLite uses its index by kind.
 var allKinds = fmt.Sprintf(" AND r.kind IN (%d, %d, %d, %d)", usage.OfUser, usage.OfHost, usage.OfModel, usage.OfAll)
 
 func (t sumTable) upsert(rows string) string {
@@ -79,10 +78,9 @@ func (t sumTable) upsert(rows string) string {
 		rows, set.String())
 }
 
-// maxRows is how many rows a statement has. SQLite takes 32,766 parameters and a text of a megabyte.
-const maxRows = 500
+const maxRows = 500 // in a statement: SQLite takes 32,766 parameters and a text of a megabyte
 
-// valuesList is a list of rows in a statement, as VALUES: numbers as they are, and texts as parameters.
+// valuesList is a list of rows as VALUES, with numbers as they are and texts as parameters.
 type valuesList struct {
 	prefix string // of each row
 	text   strings.Builder
@@ -120,7 +118,7 @@ func (l *valuesList) add(fields ...any) {
 	l.text.WriteByte(')')
 }
 
-// valid is a text as both databases take it: UTF-8 without zero bytes.
+// valid is a text that both databases take: UTF-8 without zero bytes.
 func valid(name string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(name, "\uFFFD"), "\x00", "\uFFFD")
 }

@@ -1,5 +1,4 @@
-// Package store keeps usage in a database: by default in an SQLite database, a single file, and for
-// controllers that share one history on a PostgreSQL server.
+// Package store keeps usage in a database: by default an SQLite file, and for several controllers PostgreSQL.
 //
 //	s, err := store.Open(ctx, filepath.Join(dir, store.FileName), store.Options{In: time.Local})
 //	s, err := store.Open(ctx, "postgres://genv@db.lab/genv", store.Options{Fleet: "lab", In: time.Local})
@@ -8,10 +7,10 @@
 // Both have the same tables and statements. An entry is one transaction.
 //
 // One process writes to a file. Others may read meanwhile, and neither waits for the other. After kill -9 all entries
-// are there that Add returned for; after a power failure the last ones may be missing.
+// are there for which Add returned; after a power failure the last ones may be missing.
 //
-// A database on a server may have several fleets, and a fleet several controllers of which one leads after the other.
-// If the server is lost while it commits, the entry may be added again: it has an id.
+// A server may have several fleets, and a fleet several controllers, which lead one after the other. If the server is
+// lost while it commits, the entry may be added again: it has an id.
 package store
 
 import (
@@ -27,40 +26,31 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage"
 )
 
-// Options are what a Store is like.
+// Options are those of a Store. A zero has the default below.
 type Options struct {
-	// Fleet is the name of the fleet, on a server. Empty, to read, is the only one in the database.
-	Fleet string
-	In    *time.Location // of its days
-	// KeepHours and KeepDays are for how long hours and days are kept; 0 for the defaults.
+	// Fleet is the name of the fleet on a server. A reader may leave it out if there is only one.
+	Fleet               string
+	In                  *time.Location // of its days
 	KeepHours, KeepDays time.Duration
-	// MaxBytes is how big a file may get; 0 for DefaultMaxBytes. The size on a server is bounded by the times
-	// alone: its administrator sees to the disk.
-	MaxBytes int64
-	// Pseudonyms replace the names of users; none by default.
-	Pseudonyms Pseudonyms
+	MaxBytes            int64 // of a file. On a server the times are the only bound.
+	// Pseudonym, if set, replaces the names of users of whole days that are older than PseudonymsAfter, as
+	// usage.Pseudonym does.
+	Pseudonym       func(user string) string
+	PseudonymsAfter time.Duration
 }
 
-// For how long hours and days are kept, and how big a file may get, unless something else is asked for.
+// Defaults of Options.
 const (
 	DefaultKeepHours = 35 * 24 * time.Hour
 	DefaultKeepDays  = 731 * 24 * time.Hour
 	DefaultMaxBytes  = 2 << 30
 )
 
-// Pseudonyms has Tidy replace names of users that are old. The zero Pseudonyms keeps names.
-type Pseudonyms struct {
-	// After is the age at which the users of whole days get pseudonyms.
-	After time.Duration
-	// Of is the pseudonym of a user, as of usage.Pseudonym.
-	Of func(user string) string
-}
-
-// Store is a database. It is safe for concurrent use, one call after the other. A connection to a
-// server is made again after it was lost. It implements usage.Store.
+// Store implements usage.Store. It is safe for concurrent use, one call after the other. A connection to a server that
+// was lost is made again.
 type Store struct {
 	dialect
-	words   *strings.Replacer // of the driver
+	words   *strings.Replacer
 	db      *sql.DB
 	options Options
 	writes  bool
@@ -74,10 +64,10 @@ type Store struct {
 type dialect interface {
 	// prepare makes or finds the tables, and the fleet.
 	prepare(t *tx)
-	// facts are those of the database, of which no other writer changes them during the transaction.
+	// facts returns facts that no other writer changes during the transaction.
 	facts(t *tx) databaseFacts
 	saveFacts(t *tx)
-	// removeNames removes the names that no row has any more, and what is left of them.
+	// removeNames removes the names that no row has any more, also from the disk.
 	removeNames(ctx context.Context, s *Store) error
 	translated(err error) error // with the errors of package usage
 }
@@ -101,15 +91,15 @@ type tx struct {
 
 var errReadOnly = errors.New("it was opened to read")
 
-// Open opens a database to write: the file of a path, or a server's by its URL. It is created if it
-// is missing. A file must be in a folder in which only its user may create files. Errors are those of package usage, as
-// far as the caller can do something about them.
+// Open opens a database to write: the file of a path, or a server by its URL. It is created if it is missing. A file must
+// be in a folder in which only its user may create files. Errors are those of package usage, if the caller can do
+// something about them.
 func Open(ctx context.Context, place string, options Options) (*Store, error) {
 	return open(ctx, place, options, true)
 }
 
-// OpenToRead opens a database for Mark and Report. A file that doesn't exist is fs.ErrNotExist. A server may be a
-// standby, which can't be written.
+// OpenToRead opens a database for Mark and Report. A file that doesn't exist is fs.ErrNotExist. A server may be a standby
+// of PostgreSQL.
 func OpenToRead(ctx context.Context, place string, options Options) (*Store, error) {
 	return open(ctx, place, options, false)
 }
@@ -175,7 +165,7 @@ func (s *Store) change(ctx context.Context, f func(*tx)) error {
 	return s.translated(begun.Commit())
 }
 
-// begin begins a transaction. A connection to a server from before may have been lost since: it is tried twice.
+// begin tries twice on a server: the connection may have been lost.
 func (s *Store) begin(ctx context.Context) (begun *sql.Tx, err error) {
 	options := &sql.TxOptions{ReadOnly: !s.writes}
 	if s.shared && !s.writes {
@@ -196,7 +186,7 @@ func (s *Store) begin(ctx context.Context) (begun *sql.Tx, err error) {
 	return begun, err
 }
 
-// each does something in one transaction after the other, until nothing is to be done.
+// each calls f in one transaction after the other, until it isn't done.
 func (s *Store) each(ctx context.Context, f func(*tx) (done bool)) (some bool, err error) {
 	for {
 		done := false
@@ -213,7 +203,6 @@ func (t *tx) run(statement string, args ...any) {
 	}
 }
 
-// scan reads the first row of a query.
 func (t *tx) scan(columns []any, query string, args ...any) {
 	if t.err == nil {
 		t.err = t.QueryRowContext(t.ctx, t.words.Replace(query), args...).Scan(columns...)
@@ -227,7 +216,7 @@ func (t *tx) number(query string, args ...any) (value int64, found bool) {
 	return number.Int64, number.Valid
 }
 
-// rows calls f for each row of a query, which is scanned to columns.
+// rows calls f for each row of a query, after it was scanned to columns.
 func (t *tx) rows(columns []any, f func(), query string, args ...any) {
 	if t.err != nil {
 		return

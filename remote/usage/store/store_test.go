@@ -1,7 +1,3 @@
-// Package storetest has the tests that every *store.Store passes, whatever database is behind
-// it.
-//
-//	testStore(t, func(t *testing.T) database { … })
 package store_test
 
 import (
@@ -19,19 +15,13 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage/store"
 )
 
-// database is an empty database, which keeps hours for 35 days and days for two years, of the
-// zone testZone.
+// database is one that doesn't exist yet.
 type database struct {
-	// Open opens it to write, and OpenToRead to read, at the same time.
-	Open, OpenToRead func() (*store.Store, error)
-	// OpenNameless opens it to write, with pseudonyms for users.
-	OpenNameless func(store.Pseudonyms) (*store.Store, error)
+	place   string
+	options store.Options
 }
 
-// testZone is the name of the time zone of the tests. Its clocks were put back on 2026-10-25.
-const testZone = "Europe/Berlin"
-
-// testStore runs the tests. create returns a database of its own each time.
+// testStore runs the tests that every store passes. create returns a database of its own each time, in the zone below.
 func testStore(t *testing.T, create func(t *testing.T) database) {
 	for name, test := range map[string]func(*testing.T, database){
 		"an empty one":          empty,
@@ -48,14 +38,19 @@ func testStore(t *testing.T, create func(t *testing.T) database) {
 	}
 }
 
+// zone is one in which the clocks were put back on 2026-10-25.
 func zone(t *testing.T) *time.Location {
-	in, err := time.LoadLocation(testZone)
+	in, err := time.LoadLocation("Europe/Berlin")
 	require.NoError(t, err)
 	return in
 }
 
-func (d database) open(t *testing.T) *store.Store {
-	s, err := d.Open()
+func (d database) open(t *testing.T) *store.Store { return d.with(t, store.Open) }
+
+func (d database) openToRead(t *testing.T) *store.Store { return d.with(t, store.OpenToRead) }
+
+func (d database) with(t *testing.T, open func(context.Context, string, store.Options) (*store.Store, error)) *store.Store {
+	s, err := open(t.Context(), d.place, d.options)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
@@ -231,9 +226,7 @@ func year(t *testing.T, d database) {
 func readerAndWriter(t *testing.T, d database) {
 	w, begin := d.open(t), time.Date(2026, 11, 2, 0, 0, 0, 0, zone(t)).Unix()
 	require.NoError(t, w.Add(t.Context(), entryOf(begin, 1)))
-	r, err := d.OpenToRead()
-	require.NoError(t, err)
-	defer r.Close()
+	r := d.openToRead(t)
 	entries := []*usage.Entry{entryOf(begin, 1)}
 	q := usage.Query{By: usage.ByUser, Since: begin, Until: begin + 3600}
 	check(t, r, entries, q)

@@ -36,13 +36,12 @@ func (t *tx) isNew(id string) bool {
 	return isNew
 }
 
-// addSums adds to the sums of hours and days. Names that differ only in what databases don't take are the same.
+// addSums adds to the sums of hours and days.
 func (t *tx) addSums(sums usage.Sums) {
 	byHour, byDay, list := make(usage.Sums), make(usage.Sums), []string{}
 	for key, sum := range sums {
-		// in an hour that has pseudonyms already, it is the pseudonym
-		if of := t.options.Pseudonyms.Of; key.Kind == usage.OfUser && of != nil && key.Hour < t.nameless {
-			key.Name = of(key.Name)
+		if of := t.options.Pseudonym; key.Kind == usage.OfUser && of != nil && key.Hour < t.nameless {
+			key.Name = of(key.Name) // the hour has pseudonyms already
 		}
 		key.Name = valid(key.Name)
 		list = append(list, key.Name)
@@ -55,7 +54,7 @@ func (t *tx) addSums(sums usage.Sums) {
 	t.insert(daySums, byDay, names)
 }
 
-// insert adds rows in the order of their keys: so pages are written one after the other.
+// insert adds rows in the order of their keys, so that pages are written one after the other.
 func (t *tx) insert(to sumTable, sums usage.Sums, names map[string]int64) {
 	keys := slices.SortedFunc(maps.Keys(sums), func(a, b usage.SumKey) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Hour, b.Hour),
@@ -71,7 +70,7 @@ func (t *tx) insert(to sumTable, sums usage.Sums, names map[string]int64) {
 	}
 }
 
-// addNames gives ids to names that have none, in their order: so writers don't wait for each other in a circle.
+// addNames gives ids to names, in their order, so that writers don't wait for each other in a circle.
 func (t *tx) addNames(names []string) map[string]int64 {
 	if t.shared { // no other writer removes names that have no rows yet
 		t.run("LOCK TABLE names IN ROW EXCLUSIVE MODE")
@@ -123,9 +122,8 @@ func (t *tx) closeGaps(known usage.Gap) {
 	t.addGaps(rest)
 }
 
-// Tidy removes what is older than is kept, and gives users of old days their pseudonyms. Once a day it removes names
-// that nothing has any more. If a file is nearly as big as it may be, it removes the oldest hours early; the sums of
-// days stay.
+// Tidy removes what is too old, and gives users of old days their pseudonyms. Once a day it removes unused names. From a
+// file that is nearly too big it removes the oldest hours early; the sums of days stay.
 func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err error) {
 	if !s.writes {
 		return "", errReadOnly
@@ -133,7 +131,7 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err erro
 	hours := usage.DayOf(now.Add(-s.options.KeepHours).Unix(), s.options.In)
 	days := usage.DayOf(now.Add(-s.options.KeepDays).Unix(), s.options.In)
 	for from, before := range map[sumTable]int64{hourSums: hours, daySums: days} {
-		_, err := s.each(ctx, func(t *tx) bool { // so each change is small
+		_, err := s.each(ctx, func(t *tx) bool { // in small steps
 			start, found := t.oldest(from)
 			if !found || start >= before {
 				return false
@@ -149,7 +147,7 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err erro
 	if err != nil && !errors.Is(err, usage.ErrFull) {
 		return "", err
 	}
-	tidied := false // on this day already
+	tidied := false // on this day
 	err = s.transaction(ctx, func(t *tx) {
 		tidied = t.hours == hours
 		t.forgetOld(hours, days)
@@ -163,7 +161,7 @@ func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err erro
 	return s.makeRoom(ctx)
 }
 
-// oldest is the first start in a table. The index is by kind: each has its own.
+// oldest is the first start in a table. It asks by kind, as the index is.
 func (t *tx) oldest(in sumTable) (start int64, found bool) {
 	first := make([]string, usage.OfAll)
 	for i := range first {
@@ -176,7 +174,6 @@ func (t *tx) remove(from sumTable, start int64) {
 	t.run(fmt.Sprintf("DELETE FROM %s AS r WHERE {fleet}%s AND r.start = $1", from, allKinds), start)
 }
 
-// forgetOld removes old gaps, and notes from when on there are hours and days.
 func (t *tx) forgetOld(hours, days int64) {
 	t.hours = max(t.hours, hours)
 	if t.begun != 0 {
@@ -218,7 +215,7 @@ func (s *Store) makeRoom(ctx context.Context) (early string, err error) {
 	return early, err
 }
 
-// known are the ids of names, as far as they have ids.
+// known are the ids of the names that have one.
 func (t *tx) known(names []string) map[string]int64 {
 	ids, list := make(map[string]int64), make([]string, 0, len(names))
 	for _, name := range names {
@@ -257,13 +254,13 @@ func (t *tx) rename(names map[string]string, since, until int64) {
 	}
 }
 
-// unusedNames is a condition for the names that no row has any more.
+// unusedNames is a condition for names that no row has.
 const unusedNames = "id NOT IN (SELECT name FROM hour_sums UNION SELECT name FROM day_sums)"
 
-// usePseudonyms gives pseudonyms to the users of one day that has become old enough, if there is one.
+// usePseudonyms gives pseudonyms to the users of one day that is old enough, if there is one.
 func (t *tx) usePseudonyms(now time.Time) (done bool) {
-	before := usage.DayOf(now.Add(-t.options.Pseudonyms.After).Unix(), t.options.In)
-	if t.options.Pseudonyms.Of == nil || before <= t.nameless {
+	before := usage.DayOf(now.Add(-t.options.PseudonymsAfter).Unix(), t.options.In)
+	if t.options.Pseudonym == nil || before <= t.nameless {
 		return false
 	}
 	const during = " r WHERE {fleet} AND r.kind = $1 AND r.start >= $2 AND r.start < $3"
@@ -276,7 +273,7 @@ func (t *tx) usePseudonyms(now time.Time) (done bool) {
 	next := usage.NextDay(day, t.options.In)
 	names, user := make(map[string]string), ""
 	t.rows([]any{&user}, func() {
-		if pseudonym := valid(t.options.Pseudonyms.Of(user)); pseudonym != user {
+		if pseudonym := valid(t.options.Pseudonym(user)); pseudonym != user {
 			names[user] = pseudonym
 		}
 	}, "SELECT name FROM names WHERE id IN (SELECT r.name FROM hour_sums"+during+

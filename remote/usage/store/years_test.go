@@ -161,10 +161,7 @@ func years(t *testing.T, d database, size func() (bytes int64)) {
 	t.Logf("%.0f days with %d sessions in %s: at most %.0f MB; memory %d MB", now.Sub(begin).Hours()/24, sim.sessions,
 		time.Since(begun).Round(time.Second), float64(largest)/1e6, memory.Sys>>20)
 	require.Less(t, largest, int64(2e9))
-	reader, err := d.OpenToRead()
-	require.NoError(t, err)
-	defer reader.Close()
-	checkReports(t, reader, sim, begin, now)
+	checkReports(t, d.openToRead(t), sim, begin, now)
 }
 
 // entry is what the account has of the next half day.
@@ -207,15 +204,9 @@ func TestSoakYears(t *testing.T) {
 	if os.Getenv("GENV_SOAK") == "" {
 		t.Skip("GENV_SOAK says how long a soak test runs")
 	}
-	at := func(place string, o store.Options) database {
-		return database{
-			Open:       func() (*store.Store, error) { return store.Open(t.Context(), place, o) },
-			OpenToRead: func() (*store.Store, error) { return store.OpenToRead(t.Context(), place, o) },
-		}
-	}
 	t.Run("file", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), store.FileName)
-		years(t, at(path, store.Options{In: time.UTC}), func() (bytes int64) {
+		years(t, database{path, store.Options{In: time.UTC}}, func() (bytes int64) {
 			for _, part := range []string{path, path + "-wal"} {
 				info, err := os.Stat(part)
 				require.NoError(t, err)
@@ -226,7 +217,7 @@ func TestSoakYears(t *testing.T) {
 	})
 	t.Run("server", func(t *testing.T) {
 		server := servers.StartPostgres(t, "")
-		years(t, at(server.URL(), options()), func() (bytes int64) {
+		years(t, database{server.URL(), options()}, func() (bytes int64) {
 			conn, err := pgx.Connect(t.Context(), server.URL())
 			require.NoError(t, err)
 			defer conn.Close(t.Context())
