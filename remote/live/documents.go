@@ -10,27 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// HostDocument is the document genv.live.host/1.
-type HostDocument struct {
-	Schema string `json:"schema"`
-	FleetHost
-	Findings []Finding `json:"findings"`
-}
-
-// UserDocument is the document genv.live.user/1.
-type UserDocument struct {
-	Schema string `json:"schema"`
-	FleetUser
-	GPUs     []gpus.Row `json:"gpus"` // attached to the user's environments, or used by the user
-	Findings []Finding  `json:"findings"`
-}
-
-// FindingsDocument is the document genv.live.findings/1.
-type FindingsDocument struct {
-	Schema   string    `json:"schema"`
-	Findings []Finding `json:"findings"`
-}
-
 // EventsDocument is the document genv.live.events/1. The numbers of events begin again with each Run.
 type EventsDocument struct {
 	Schema string       `json:"schema"`
@@ -40,26 +19,32 @@ type EventsDocument struct {
 	Events []FleetEvent `json:"events"`
 }
 
-func hostOf(f *FleetState, name string) (document any, found bool) {
+func hostDocument(f *FleetState, name string) (document any, found bool) {
 	i := slices.IndexFunc(f.Hosts, func(h FleetHost) bool { return string(h.Name) == name })
 	if i < 0 {
 		return nil, false
 	}
 	about := func(finding *Finding) bool { return finding.Host == f.Hosts[i].Name }
-	return HostDocument{Schema: "genv.live.host/1", FleetHost: f.Hosts[i], Findings: selected(f.Findings, about)}, true
+	return struct {
+		Schema string `json:"schema"`
+		FleetHost
+		Findings []Finding `json:"findings"`
+	}{"genv.live.host/1", f.Hosts[i], selected(f.Findings, about)}, true
 }
 
-func userOf(f *FleetState, name string) (document any, found bool) {
+func userDocument(f *FleetState, name string) (document any, found bool) {
 	i := slices.IndexFunc(f.Users, func(u FleetUser) bool { return string(u.Name) == name })
 	if i < 0 {
 		return nil, false
 	}
 	user := f.Users[i]
 	about := func(finding *Finding) bool { return finding.User == user.Name }
-	return UserDocument{
-		Schema: "genv.live.user/1", FleetUser: user, GPUs: append([]gpus.Row{}, f.GPUsOf(user.Name)...),
-		Findings: selected(f.Findings, about),
-	}, true
+	return struct {
+		Schema string `json:"schema"`
+		FleetUser
+		GPUs     []gpus.Row `json:"gpus"`
+		Findings []Finding  `json:"findings"`
+	}{"genv.live.user/1", user, append([]gpus.Row{}, f.GPUsOf(user.Name)...), selected(f.Findings, about)}, true
 }
 
 // GPUsOf are those that are attached to a user's environments, or used by the user.

@@ -11,12 +11,12 @@
 //
 // NewHandler serves a Feed over HTTP: JSON documents, and server-sent events that say when there is something new.
 //
-//	/api/v1/fleet          Fleet, genv.live.fleet/1
-//	/api/v1/gpus           GPUs, genv.remote.gpus/1
-//	/api/v1/hosts/NAME     HostDocument, genv.live.host/1
-//	/api/v1/users/NAME     UserDocument, genv.live.user/1
-//	/api/v1/findings       Findings, genv.live.findings/1
-//	/api/v1/events?after=N Events, genv.live.events/1
+//	/api/v1/fleet          genv.live.fleet/1: FleetState
+//	/api/v1/gpus           genv.remote.gpus/1: GPUs
+//	/api/v1/hosts/NAME     genv.live.host/1
+//	/api/v1/users/NAME     genv.live.user/1
+//	/api/v1/findings       genv.live.findings/1
+//	/api/v1/events?after=N genv.live.events/1: EventsDocument
 //	/events                server-sent events: "fleet", "event" and "missed"
 //
 // It only reads, and shows everything to whoever may connect; Client is for the other side. NewActions, for a unix

@@ -21,35 +21,28 @@ import (
 
 // FleetState is the state of a fleet after a cycle. It is shared by all viewers, and never changed.
 type FleetState struct {
-	Schema string `json:"schema"` // genv.live.fleet/1
-	// Revision grows with each change, and begins again with each run.
-	Revision uint64    `json:"revision"`
-	Run      string    `json:"run"`   // of the controller
-	Cycle    int       `json:"cycle"` // 0 before the first
-	Time     time.Time `json:"time,omitzero"`
-	Took     float64   `json:"took_seconds,omitempty"` // missing while it lasts
-	Interval float64   `json:"interval_seconds"`       // from start to start
-	// Enforcing is false for `genv remote watch`.
-	Enforcing bool `json:"enforcing"`
-	DryRun    bool `json:"dry_run"`
-	// Election is who leads, with --leader.
-	Election *election.Shown `json:"election,omitempty"`
+	Schema    string          `json:"schema"`   // genv.live.fleet/1
+	Revision  uint64          `json:"revision"` // grows with each change, and begins again with each run
+	Run       string          `json:"run"`      // of the controller
+	Cycle     int             `json:"cycle"`    // 0 before the first
+	Time      time.Time       `json:"time,omitzero"`
+	Took      float64         `json:"took_seconds,omitempty"` // missing while it lasts
+	Interval  float64         `json:"interval_seconds"`       // from start to start
+	Enforcing bool            `json:"enforcing"`              // false for `genv remote watch`
+	DryRun    bool            `json:"dry_run"`
+	Election  *election.Shown `json:"election,omitempty"` // who leads, with --leader
 
-	Hosts    []FleetHost      `json:"hosts"` // in the administrator's order
-	Users    []FleetUser      `json:"users"` // in alphabetical order
-	Findings []Finding        `json:"findings"`
-	Notes    []enforce.Note   `json:"notes"`
-	Failed   []remote.Failure `json:"failed"`
-	// Duplicates are left out.
-	Duplicates []controller.Duplicate `json:"duplicates"`
+	Hosts      []FleetHost            `json:"hosts"` // in the administrator's order
+	Users      []FleetUser            `json:"users"` // in alphabetical order
+	Findings   []Finding              `json:"findings"`
+	Notes      []enforce.Note         `json:"notes"`
+	Failed     []remote.Failure       `json:"failed"`
+	Duplicates []controller.Duplicate `json:"duplicates"` // left out
 	HeldUsers  []safety.Held          `json:"held_users"` // against whom safety limits held actions back
 	HeldHosts  []safety.Held          `json:"held_hosts"`
-	// Hold is an operator's, if there is one.
-	Hold *operator.OnHold `json:"hold,omitempty"`
-	// Exemptions are operators', the oldest first.
-	Exemptions policy.ExemptionList `json:"exemptions"`
-	// Unrecorded is why the record can't be written.
-	Unrecorded string `json:"unrecorded,omitempty"`
+	Hold       *operator.OnHold       `json:"hold,omitempty"`       // an operator's, if there is one
+	Exemptions policy.ExemptionList   `json:"exemptions"`           // operators', the oldest first
+	Unrecorded string                 `json:"unrecorded,omitempty"` // why the record can't be written
 }
 
 // Exempt returns the first exemption of operators that concerns a GPU or one of its users, and whether it has begun:
@@ -79,26 +72,20 @@ type FleetHost struct {
 	Name   snapshot.Hostname `json:"host"`
 	Labels map[string]string `json:"labels,omitempty"`
 	Via    agent.Via         `json:"via,omitempty"`
-	// Seen is when the cycle of its last answer began; missing for none.
-	Seen time.Time `json:"seen,omitzero"`
+	Seen   time.Time         `json:"seen,omitzero"` // when the cycle of its last answer began; missing for none
 	// Failure is why the host didn't answer in the last cycle. Its GPUs are unknown then.
-	Failure *remote.Failure `json:"failure,omitempty"`
-	GPUs    []gpus.GPU      `json:"gpus"`
-	// Warnings are the host's own.
-	Warnings []string  `json:"warnings,omitempty"`
-	Guard    HostGuard `json:"guard,omitzero"` // the kernel's
-	// Service says that root owns the state; missing if unknown.
-	Service *bool `json:"service,omitempty"`
-	// Waiting is how many wait for GPUs there; missing where there is no queue.
-	Waiting *Waiting `json:"waiting,omitempty"`
+	Failure  *remote.Failure `json:"failure,omitempty"`
+	GPUs     []gpus.GPU      `json:"gpus"`
+	Warnings []string        `json:"warnings,omitempty"` // the host's own
+	Guard    HostGuard       `json:"guard,omitzero"`     // the kernel's
+	Service  *bool           `json:"service,omitempty"`  // root owns the state; missing if unknown
+	Waiting  *Waiting        `json:"waiting,omitempty"`  // how many wait for GPUs there; missing where there is no queue
 	// Unable is why nothing can be ended there, or nothing of an order was done.
 	Unable string `json:"unable,omitempty"`
 	// Reservations are those that have not ended; missing if unknown, or if there are none.
 	Reservations []Booking `json:"reservations,omitempty"`
-	// Reserved is how many GPUs are reserved now; missing if unknown.
-	Reserved *int `json:"reserved,omitempty"`
-	// Changed is the revision of its last change.
-	Changed uint64 `json:"changed"`
+	Reserved     *int      `json:"reserved,omitempty"` // how many GPUs are reserved now; missing if unknown
+	Changed      uint64    `json:"changed"`            // the revision of its last change
 
 	snapshot *snapshot.Snapshot // of Seen
 	users    []FleetUser
@@ -106,11 +93,10 @@ type FleetHost struct {
 
 // Waiting is how many commands wait for GPUs of a host.
 type Waiting struct {
-	Commands int `json:"commands"`
-	GPUs     int `json:"gpus"` // that they wait for
-	// Longest is for how long the first of them has been waiting, to the minute.
-	Longest int64           `json:"longest_seconds"`
-	People  []WaitingPerson `json:"people"` // a row for each command, the longest wait first
+	Commands int             `json:"commands"`
+	GPUs     int             `json:"gpus"`            // that they wait for
+	Longest  int64           `json:"longest_seconds"` // how long the first of them has been waiting, to the minute
+	People   []WaitingPerson `json:"people"`          // a row for each command, the longest wait first
 }
 
 // WaitingPerson is who waits for how many GPUs.
@@ -165,13 +151,11 @@ type FleetUser struct {
 	Hosts    int               `json:"hosts"`    // with GPUs of the user
 	Attached int               `json:"attached"` // GPUs
 	// Idle are attached ones that the user's processes don't use, or that compute nothing.
-	Idle int `json:"idle"`
-	Used int `json:"used"` // GPUs, attached or not
-	// Memory is what the user's processes use, as far as known.
-	Memory int64 `json:"memory_bytes"`
-	// Cap is how many GPUs the user may have now; missing for any number.
-	Cap      *int `json:"cap,omitempty"`
-	Findings int  `json:"findings"`
+	Idle     int   `json:"idle"`
+	Used     int   `json:"used"`          // GPUs, attached or not
+	Memory   int64 `json:"memory_bytes"`  // what the user's processes use, as far as known
+	Cap      *int  `json:"cap,omitempty"` // how many GPUs the user may have now; missing for any number
+	Findings int   `json:"findings"`
 }
 
 // Finding is a finding with its line for people and what is done about it.

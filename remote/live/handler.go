@@ -29,10 +29,10 @@ func NewHandler(feed Source) http.Handler {
 		"fleet": func(f *FleetState, _ string) (any, bool) { return f, true },
 		"gpus":  func(f *FleetState, _ string) (any, bool) { return f.AllGPUs(), true },
 		"findings": func(f *FleetState, _ string) (any, bool) {
-			return FindingsDocument{Schema: "genv.live.findings/1", Findings: f.Findings}, true
+			return map[string]any{"schema": "genv.live.findings/1", "findings": f.Findings}, true
 		},
-		"hosts/{name}": hostOf,
-		"users/{name}": userOf,
+		"hosts/{name}": hostDocument,
+		"users/{name}": userDocument,
 	} {
 		mux.HandleFunc("GET /api/v1/"+path, func(w http.ResponseWriter, r *http.Request) { servePart(feed, part, w, r) })
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
 // full is a feed after a cycle with a host, a user and a finding.
@@ -80,11 +81,18 @@ func TestDocuments(t *testing.T) {
 
 func TestWhatAHostAndAUserHave(t *testing.T) {
 	h := live.NewHandler(full())
-	var host live.HostDocument
+	var host struct {
+		live.FleetHost
+		Findings []live.Finding `json:"findings"`
+	}
 	require.NoError(t, json.Unmarshal(ask(h, "GET", "/api/v1/hosts/a").Body.Bytes(), &host))
 	require.EqualValues(t, "a", host.Name)
 	require.Len(t, host.Findings, 1, "and not those of other hosts")
-	var user live.UserDocument
+	var user struct {
+		live.FleetUser
+		GPUs     []gpus.Row
+		Findings []live.Finding `json:"findings"`
+	}
 	require.NoError(t, json.Unmarshal(ask(h, "GET", "/api/v1/users/a%2Fb").Body.Bytes(), &user))
 	require.Equal(t, 1, user.Used)
 	require.EqualValues(t, "a", user.GPUs[0].Host)

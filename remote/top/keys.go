@@ -46,8 +46,6 @@ func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 		return tea.Suspend
 	case "o":
 		return m.ssh()
-	case "t", "w", "d":
-		m.message = name + " is not available any more: o is ssh to the host, e exempts, h holds everything"
 	}
 	return nil
 }

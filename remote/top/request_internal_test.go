@@ -96,9 +96,6 @@ func TestNothingIsAskedFor(t *testing.T) {
 		"cancelled with n":        {"h", "why", "enter", "n", "y"},
 		"cancelled with Esc":      {"h", "why", "enter", "esc", "y"},
 		"cancelled while typing":  {"h", "why", "esc", "y"},
-		"t is gone":               {"5", "t", "y"},
-		"d is gone":               {"2", "d", "y"},
-		"w is gone":               {"5", "w", "y"},
 		"y without a request":     {"5", "y"},
 		"text that can't be seen": {"h", strings.Repeat("x", 400), "enter", "y"},
 	} {

@@ -120,33 +120,33 @@ func (m *Model) wrapped(texts []string) []string {
 	return strings.Split(ansi.Wrap(strings.Join(texts, "\n"), max(1, m.width-1), ""), "\n")
 }
 
-// foot is the footer, or a message on as many lines as it needs, above what is typed.
-func (m *Model) foot() []string {
-	if m.message == "" || m.mode == read || m.height < 8 {
-		return []string{m.footer()}
+// foot is a message, or what is asked, on as many lines as it needs, and what is typed below; or else which keys there
+// are.
+func (m *Model) foot() (lines []string) {
+	message := draw.Shown(m.message)
+	switch {
+	case m.mode == read:
+		return []string{m.painter.Paint("any key: back", draw.Faint)}
+	case m.mode == confirm:
+		message = cmp.Or(message, "Ask for this? y/n")
+	case m.mode == browse && message == "":
+		return []string{m.keys()}
 	}
-	lines := m.wrapped([]string{draw.Shown(m.message)})
-	lines = lines[:min(len(lines), m.height/4)]
+	if message != "" {
+		lines = m.wrapped([]string{message})
+		lines = lines[:min(len(lines), max(1, m.height/4))]
+	}
 	for i := range lines {
 		lines[i] = m.painter.Paint(lines[i], draw.Bold)
 	}
 	if m.mode == typing {
-		lines = append(lines, m.typingLine(""))
+		lines = append(lines, m.typingLine())
 	}
 	return lines
 }
 
-func (m *Model) footer() string {
-	switch {
-	case m.mode == confirm:
-		return m.painter.Paint(cmp.Or(draw.Shown(m.message), "Ask for this? y/n"), draw.Bold)
-	case m.mode == typing:
-		return m.typingLine(draw.Shown(m.message))
-	case m.mode == read:
-		return m.painter.Paint("any key: back", draw.Faint)
-	case m.message != "":
-		return m.painter.Paint(draw.Shown(m.message), draw.Bold)
-	}
+// keys are what can be pressed, or the filter, and where the selected row is.
+func (m *Model) keys() string {
 	left, as := "Enter in, Esc out, / filter, s sort, ? help, q quit", draw.Faint
 	if m.filter.String() != "" {
 		as = draw.Plain
@@ -163,12 +163,9 @@ func (m *Model) footer() string {
 	return m.painter.Paint(left+strings.Repeat(" ", max(0, m.width-draw.Width(left)-len(right)))+right, as)
 }
 
-// typingLine shows the end of what is typed, after what is wrong with it.
-func (m *Model) typingLine(wrong string) string {
+// typingLine shows the end of what is typed.
+func (m *Model) typingLine() string {
 	line := m.input.prompt + draw.Shown(m.input.text)
-	if wrong != "" {
-		line = wrong + " | " + line
-	}
 	if excess := draw.Width(line) + 1 - m.width; excess > 0 {
 		line = ansi.TruncateLeft(line, excess, "")
 	}

@@ -25,15 +25,20 @@ const (
 )
 
 var functions = template.FuncMap{
-	"ago": ago, "span": span, "clock": clock, "stamp": stamp, "bytes": bytesText, "memory": memoryText,
-	"name": name, "host": hostName, "model": model, "command": command, "line": line, "userPath": userPath,
-	"hostPath": hostPath, "memoryBar": memoryBar, "share": usage.Percent, "bar": bar, "words": words, "kind": kind,
-	"usageHours": usage.Hours, "usageTime": usage.ShortTime, "round": roundHours, "usageName": usageName,
-	"when":     func(t time.Time) string { return t.Local().Format("Mon 2 Jan 15:04") },
-	"decision": func(d enforce.Decision) string { return decisions[d] },
-	"state":    func(s gpus.State) string { return states[s] },
-	"rule":     func(r enforce.Rule) string { return line(string(r)) },
-	"via":      func(via agent.Via) string { return unusual[via] }, "first": first, "more": more, "due": due,
+	"ago": ago, "span": span, "bytes": bytesText, "memory": memoryText, "name": name, "host": hostName, "model": model,
+	"line": line, "userPath": userPath, "hostPath": hostPath, "memoryBar": memoryBar, "share": usage.Percent, "bar": bar,
+	"words": words, "usageHours": usage.Hours, "usageTime": usage.ShortTime, "round": roundHours,
+	"first": first, "more": more, "due": due,
+	"clock":     func(t time.Time) string { return t.Local().Format("15:04:05") },
+	"when":      func(t time.Time) string { return t.Local().Format("Mon 2 Jan 15:04") },
+	"stamp":     func(t time.Time) string { return t.Format(time.RFC3339) }, // for programs
+	"command":   func(s string) string { return text.Shorten(text.OneLine(s), maxCommand) },
+	"kind":      func(k enforce.EventKind) string { return strings.ReplaceAll(string(k), "-", " ") },
+	"decision":  func(d enforce.Decision) string { return decisions[d] },
+	"state":     func(s gpus.State) string { return states[s] },
+	"rule":      func(r enforce.Rule) string { return line(string(r)) },
+	"via":       func(via agent.Via) string { return unusual[via] },
+	"usageName": func(key string) string { return line(cmp.Or(key, "(unknown)")) }, // of a row of a report
 }
 
 // maxItems is how much of a list is shown, unless a template says: hosts and users can make it as long as they like.
@@ -70,10 +75,6 @@ func span(d time.Duration) string {
 	}
 }
 
-func clock(t time.Time) string { return t.Local().Format("15:04:05") }
-
-func stamp(t time.Time) string { return t.Format(time.RFC3339) }
-
 func bytesText(value any) string {
 	switch v := value.(type) {
 	case int64:
@@ -107,8 +108,6 @@ func model(s string) string {
 	return text.Shorten(text.OneLine(gpus.ShortModel(s)), 40)
 }
 
-func command(s string) string { return text.Shorten(text.OneLine(s), maxCommand) }
-
 func line(s string) string { return text.Shorten(text.OneLine(s), maxLine) }
 
 // userPath is empty for a name that can't be in a path.
@@ -129,8 +128,6 @@ var decisions = map[enforce.Decision]string{
 	enforce.DecisionNone: "reported",
 }
 
-func kind(k enforce.EventKind) string { return strings.ReplaceAll(string(k), "-", " ") }
-
 var states = map[gpus.State]string{
 	gpus.Free: "free", gpus.Attached: "attached, not used", gpus.Idle: "idle", gpus.Busy: "busy",
 	gpus.Unknown: "unknown", gpus.Failed: "failed", gpus.Unusable: "unusable", gpus.MIG: "MIG, not used",
@@ -139,9 +136,6 @@ var states = map[gpus.State]string{
 var unusual = map[agent.Via]string{
 	agent.ViaCommands: "an older genv", agent.ViaReadOnly: "no genv on this host: nothing is enforced there",
 }
-
-// usageName is the name of a row of a report.
-func usageName(key string) string { return line(cmp.Or(key, "(unknown)")) }
 
 func roundHours(seconds int64) string {
 	const many = 1000
