@@ -1,5 +1,4 @@
-// Package checkup prints what `genv doctor` found about a machine and `genv remote doctor` about hosts,
-// and has the exit code of both.
+// Package checkup prints what `genv doctor` and `genv remote doctor` found, and has the exit code of both.
 //
 //	err := checkup.WriteHost(p.Out, document, checkup.StyleOf(p.Program))
 //	return checkup.Exit(document.Status)
@@ -24,12 +23,10 @@ import (
 
 // Style is how the checks are printed.
 type Style struct {
-	Width     int // of the terminal; 0 if it is not known
+	Width     int // of the terminal; 0 if unknown
 	Colourful bool
-	// All also prints the details of checks that are in order.
-	All bool
-	// TableOnly leaves the details out.
-	TableOnly bool
+	All       bool // also print the details of checks that are in order
+	TableOnly bool // leave the details out
 }
 
 // StyleOf is the style for a program's stdout.
@@ -37,7 +34,7 @@ func StyleOf(p command.Program) Style {
 	return Style{Width: render.Width(p.Out), Colourful: render.Colourful(p.Out, p.Getenv)}
 }
 
-// Exit is the end of a command: with exit code 3 if a check failed, or could not be made since the command was stopped.
+// Exit has exit code 3 if a check failed, or could not be made since the command was stopped.
 func Exit(status doctor.CheckStatus) error {
 	if status == doctor.Failed || status == doctor.Skipped {
 		return &command.ExitError{Code: command.ExitSomeFailed}
@@ -63,12 +60,10 @@ func (s *Style) cell(word string, status doctor.CheckStatus) draw.Cell {
 	return draw.Styled(word, words[status].style)
 }
 
-// coloured is a cell as text.
 func (s *Style) coloured(word string, status doctor.CheckStatus) string {
 	return draw.Painter{Colour: s.Colourful}.Paint(word, s.cell(word, status)[0].Style)
 }
 
-// wrap writes a text after an indent, in lines that fit on the terminal.
 func (s *Style) wrap(b *strings.Builder, indent int, text string) {
 	b.WriteString(render.Wrap(text, indent, s.Width) + "\n")
 }
@@ -96,8 +91,8 @@ func (s *Style) writeChecks(b *strings.Builder, checks []doctor.Check) {
 	}
 }
 
-// writeDetails writes what failed and the warnings, each cause once with its hosts and the
-// next step, and with All everything else.
+// writeDetails writes what failed and the warnings, each cause once with its hosts and next step; with All everything
+// else, too.
 func (s *Style) writeDetails(b *strings.Builder, d *remotedoctor.FleetReport) {
 	statuses := []doctor.CheckStatus{doctor.Failed, doctor.Warning}
 	if s.All {
@@ -154,8 +149,8 @@ func (s *Style) writeItem(b *strings.Builder, before, item string) {
 	s.wrap(b, len(before), text.OneLine(item))
 }
 
-// WriteFleet prints what is not in order, and then a row for each host with a column for
-// each check: the table is what remains on the screen. Its error is that of w.
+// WriteFleet prints what is not in order, and then the table, which remains on the screen: a row for each host and a
+// column for each check.
 func WriteFleet(w io.Writer, d *remotedoctor.FleetReport, s Style) error {
 	var b strings.Builder
 	if !s.TableOnly {
@@ -180,8 +175,7 @@ var titles = map[doctor.Name]string{
 	doctor.Controller: "CTRL",
 }
 
-// writeTable writes the table. On a terminal that is too narrow for it, columns are left out in
-// which no host has a problem.
+// writeTable leaves out columns without a problem on a terminal that is too narrow for all.
 func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.FleetReport) {
 	table := draw.Table{
 		Painter: draw.Painter{Colour: s.Colourful}, Columns: []draw.ColumnLayout{{Name: "HOST"}},
@@ -208,8 +202,7 @@ func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.FleetReport) {
 	}
 }
 
-// writeOlder says on how many hosts an upgrade of this machine has left an older genv, which works: a genv with a
-// problem has its own next step.
+// writeOlder says on how many hosts an upgrade of this machine has left an older genv without a problem.
 func writeOlder(b *strings.Builder, d *remotedoctor.FleetReport) {
 	var versions []string
 	count := 0
@@ -228,13 +221,12 @@ func writeOlder(b *strings.Builder, d *remotedoctor.FleetReport) {
 		text.Plural(count, "host"), strings.Join(slices.Compact(versions), ", "), d.Genv.Version)
 }
 
-// older compares the numbers that versions begin with. Without them it is not known, and false.
+// older compares the numbers that versions begin with; false without them.
 func older(version, than string) bool {
 	a, b := numbers(version), numbers(than)
 	return a != nil && b != nil && slices.Compare(a, b) < 0
 }
 
-// startsWithNumbers is such as "v2.1.0".
 var startsWithNumbers = text.Pattern(`^v?\d{1,9}(\.\d{1,9})+`)
 
 func numbers(version string) (found []int) {

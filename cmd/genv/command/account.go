@@ -20,14 +20,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
-// accountKey is what the config.yaml in /etc/genv alone may have besides flags: the account that root's
-// `genv remote …` becomes, so that a fleet has one account with keys and rights on the hosts.
+// accountKey names in the config.yaml in /etc/genv the account that root's `genv remote …` becomes: it alone has keys
+// and rights on the hosts of a fleet.
 const accountKey = "account"
 
-// Personal is the category of a command below `genv remote` that works with the ssh of the user who runs it, root too.
+// Personal is the category of a command below `genv remote` that uses the ssh of the user who runs it, root too.
 const Personal = "personal"
 
-// AsAccount is the category of a command elsewhere that runs as the controller's account if root starts it.
+// AsAccount is the category of other commands that become the controller's account if root starts them.
 const AsAccount = "as the account"
 
 // Configured is the category of a command that reads the configuration files, with all below it.
@@ -36,8 +36,8 @@ const Configured = "configured"
 // AskWithSudo is the next step for what root and the controller's account may do.
 const AskWithSudo = "run it with sudo"
 
-// Account returns the controller's account by the config.yaml in /etc/genv; empty if that names none. What
-// else is in the file is checked where it is used.
+// Account returns the controller's account by the config.yaml in /etc/genv, of which the rest is checked elsewhere;
+// empty for none.
 func Account(getenv func(string) string) (string, error) {
 	if !slices.Contains(ConfigPaths(getenv, ConfigFile), systemConfig) {
 		return "", nil
@@ -62,8 +62,8 @@ func Account(getenv func(string) string) (string, error) {
 	return account, nil
 }
 
-// IsPerson reports whether there is a controller's account, and this process is neither it nor root: its user has
-// no rights on the hosts, and needs none.
+// IsPerson reports whether there is a controller's account, and this process is neither it nor root: its user needs no
+// rights on the hosts.
 func IsPerson(ctx context.Context, getenv func(string) string) bool {
 	name, err := Account(getenv)
 	if err != nil || name == "" || os.Geteuid() == 0 {
@@ -73,7 +73,7 @@ func IsPerson(ctx context.Context, getenv func(string) string) bool {
 	return err != nil || int(account.UID) != os.Geteuid()
 }
 
-// OtherOwner is the name of the user who owns a file, or a link, as sudo takes it; empty for this one.
+// OtherOwner is the owner of a file, or of a link, as sudo takes it; empty for this user.
 func OtherOwner(path string) (string, error) {
 	var about unix.Stat_t
 	if err := unix.Lstat(path, &about); err != nil {
@@ -89,8 +89,8 @@ func OtherOwner(path string) (string, error) {
 	return "#" + uid, nil
 }
 
-// becomeAccount runs this program again as the controller's account, if it is root's and there is one. Its error is
-// then an ExitError with the exit code.
+// becomeAccount runs root's program again as the controller's account, if there is one. Its error then has the exit
+// code.
 func becomeAccount(p *Program, c *cli.Context) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -120,8 +120,8 @@ func controllersAccount(ctx context.Context, getenv func(string) string) (accoun
 	return account, nil
 }
 
-// AsAccountBeside is what a process with the name MonitorName does: it runs this program with args, of which the first
-// is its name, as the controller's account, and returns the exit code.
+// AsAccountBeside is for a process named MonitorName: it runs this program with args (the first is its name) as the
+// controller's account, and returns the exit code.
 func AsAccountBeside(ctx context.Context, p Program, args []string) int {
 	account, err := controllersAccount(ctx, p.Getenv)
 	if err != nil {
@@ -144,8 +144,7 @@ func AsAccountBeside(ctx context.Context, p Program, args []string) int {
 	})
 }
 
-// environmentOf is what the account's program is told of root's environment: how to show things, how to reach hooks and
-// PostgreSQL, and genv's own settings.
+// environmentOf is what the account's program gets of root's environment.
 func environmentOf(account nss.Account) []string {
 	told := []string{
 		"PATH", "TERM", "COLORTERM", "NO_COLOR", "LANG", "LANGUAGE", "TZ", // how to show things

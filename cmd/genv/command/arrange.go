@@ -9,12 +9,10 @@ import (
 
 // Arrange rewrites a command line so that package cli reads it as 1.4.3, with Python's argparse, does:
 //
-//   - a long flag may be cut short, as in `--over`, as long as only one flag of the command begins so, or 1.4.3 has
-//     only one that does; otherwise the error lists them;
+//   - a long flag may be cut short, as in `--over`, if one flag of the command begins so, or 1.4.3 has only one;
 //   - `--query a b` becomes `--query a --query b`;
 //   - flags may follow the arguments of a command;
-//   - flags before a subcommand that has them, too, are moved behind it: `genv remote -H a enforce` becomes
-//     `genv remote enforce -H a`.
+//   - `genv remote -H a enforce` becomes `genv remote enforce -H a`, if enforce has the flag, too.
 //
 // What follows `--`, and the command lines of `genv lock` and `genv run`, stay as they are.
 func Arrange(app *cli.App, args []string) ([]string, error) {
@@ -29,7 +27,6 @@ func Arrange(app *cli.App, args []string) ([]string, error) {
 	return append(append(args[:1:1], a.line()...), a.arguments...), nil
 }
 
-// arrangement is a command line while it is rewritten.
 type arrangement struct {
 	path      []*cli.Command // the commands of the line
 	command   *cli.Command   // the last of them; nil for none
@@ -38,7 +35,6 @@ type arrangement struct {
 	arguments []string       // of the last command
 }
 
-// givenFlag is a flag as the line has it, with its value.
 type givenFlag struct {
 	name  string
 	words []string
@@ -119,7 +115,7 @@ func (a *arrangement) takeFlag(words []string) (int, error) {
 	}
 	flag, values := a.flag(name), words[1:]
 	switch {
-	case joined || flag == nil || !flag.TakesValue(): // unknown flags are left to the parser
+	case joined || flag == nil || !flag.TakesValue(): // the parser reports unknown flags
 		values = nil
 	case !takesMany(flag):
 		values = values[:min(1, len(values))]
@@ -130,7 +126,7 @@ func (a *arrangement) takeFlag(words []string) (int, error) {
 		for _, value := range values {
 			give(word, value)
 		}
-		if len(values) > 0 { // otherwise the parser says that a value is missing
+		if len(values) > 0 { // otherwise the parser reports it
 			return 1 + len(values), nil
 		}
 	}
@@ -145,12 +141,11 @@ func (a *arrangement) flags() []cli.Flag {
 	return append([]cli.Flag{cli.HelpFlag}, a.command.Flags...)
 }
 
-// takesProgram says whether a command runs another one, with a command line that follows its flags.
+// takesProgram says whether the command line of another program follows the flags.
 func takesProgram(cmd *cli.Command) bool {
 	return cmd != nil && strings.HasPrefix(cmd.ArgsUsage, "COMMAND ")
 }
 
-// takesMany says whether all words up to the next flag are values of a flag.
 func takesMany(flag cli.Flag) bool {
 	f, ours := flag.(*Flag)
 	return ours && f.many
@@ -165,7 +160,7 @@ func (a *arrangement) flag(name string) cli.DocGenerationFlag {
 	return nil
 }
 
-// unabbreviated writes a long flag in full; joined says whether its value follows "=".
+// unabbreviated writes a long flag in full; joined says whether "=" and its value follow.
 func (a *arrangement) unabbreviated(word string) (flag string, joined bool, err error) {
 	flag, value, joined := strings.Cut(word, "=")
 	prefix, long := strings.CutPrefix(flag, "--")
@@ -181,7 +176,7 @@ func (a *arrangement) unabbreviated(word string) (flag string, joined bool, err 
 		}
 	}
 	switch {
-	case len(found) == 0 || exact && len(found) > 1: // --t is the same as -t, unless it begins one flag
+	case len(found) == 0 || exact && len(found) > 1: // --t is -t, unless it begins one flag
 		return word, joined, nil
 	case len(found) > 1:
 		return "", false, UsageError("%s is ambiguous: write --%s", flag, strings.Join(found, " or --"))
@@ -191,7 +186,7 @@ func (a *arrangement) unabbreviated(word string) (flag string, joined bool, err 
 	return "--" + found[0], false, nil
 }
 
-// shortIn143 are the flags that genv 1.4.3 lets callers cut short, by command, where we have more flags that begin so.
+// shortIn143 are the flags that 1.4.3 lets callers cut short, by command, where we have more that begin so.
 var shortIn143 = map[string]string{
 	"genv devices": "no-cleanup", "genv envs": "no-cleanup",
 	"genv devices ps": "no-header", "genv envs ps": "no-header", "genv remote": "exit-on-error",
@@ -201,7 +196,6 @@ var shortIn143 = map[string]string{
 	"genv remote monitor": "config-dir interval", "genv remote query": "name",
 }
 
-// beginningWith are the long flags of the last command that begin so, each by one name.
 func (a *arrangement) beginningWith(prefix string) (found []string) {
 	for _, f := range a.flags() {
 		begins := func(name string) bool { return len(name) > 1 && strings.HasPrefix(name, prefix) }

@@ -30,8 +30,7 @@ func completionCommand(p Program) *cli.Command {
 	}
 }
 
-// completeCommand is the hidden command that the scripts run with the words of a line up to the cursor, without genv
-// itself: the last one is being written, and may be empty. root is the whole program.
+// completeCommand is for the scripts. They give it the words up to the cursor, without genv; the last one may be empty.
 func completeCommand(p Program, root func() *cli.App) *cli.Command {
 	return &cli.Command{
 		Name: "__complete", Usage: "print completions for a shell's script", ArgsUsage: "WORD…",
@@ -49,20 +48,19 @@ func completeCommand(p Program, root func() *cli.App) *cli.Command {
 
 // What a shell is to do.
 const (
-	offer   = "words"   // offer the candidates
-	files   = "files"   // complete the word, or what follows "=" in it, as the path of a file
+	offer   = "words"   // the candidates
+	files   = "files"   // the word, or what follows "=" in it, is the path of a file
 	folders = "folders" // or of a folder
-	program = "program" // complete as a command line, from the word with an index on
+	program = "program" // a command line follows, from the word with an index on
 )
 
-// continuation is how a line may continue.
 type continuation struct {
 	do         string // empty for nothing
 	program    int
 	candidates []Explained
 }
 
-// String is what the scripts read: what to do, and then a line for each candidate, with what explains it behind a tab.
+// String is what the scripts read: what to do, and then a line for each candidate, with its explanation behind a tab.
 func (a continuation) String() string {
 	var b strings.Builder
 	b.WriteString(a.do)
@@ -76,8 +74,7 @@ func (a continuation) String() string {
 	return b.String()
 }
 
-// complete continues the current word, which follows others. Values are offered where they are the same on every
-// machine.
+// complete continues the word after others. Values are offered if they are the same on every machine.
 func complete(app *cli.App, words []string, current string) continuation {
 	p := placeAfter(app, words)
 	if n := len(p.path); n > 0 && p.path[n-1].Name == "help" {
@@ -110,7 +107,7 @@ func complete(app *cli.App, words []string, current string) continuation {
 	return p.argument(current)
 }
 
-// argument completes an argument of the last command: ArgsUsage says what it may be.
+// argument completes an argument of the last command by its ArgsUsage.
 func (p *place) argument(current string) continuation {
 	kinds := strings.Fields(p.command.ArgsUsage)
 	switch at := len(p.arguments); {
@@ -130,10 +127,10 @@ func (p *place) valueOf(flag cli.DocGenerationFlag, current string, skip int) co
 	return ofKind(Placeholder(flag), current, skip)
 }
 
-// ofKind completes a value of the kind that its placeholder names.
+// ofKind completes a value by its placeholder.
 func ofKind(kind, current string, skip int) continuation {
 	switch {
-	case kind == "FILE", kind == "PATH", kind == "HOSTS": // which may be a hosts.yaml
+	case kind == "FILE", kind == "PATH", kind == "HOSTS": // HOSTS may be a hosts.yaml
 		return continuation{do: files}
 	case kind == "DIR", kind == "FOLDER":
 		return continuation{do: folders}
@@ -143,7 +140,7 @@ func ofKind(kind, current string, skip int) continuation {
 	return continuation{}
 }
 
-// matching are the words with candidates in place of what follows skip bytes of a word, if that begins them.
+// matching are the candidates that begin as the word does after skip bytes.
 func matching(candidates []Explained, word string, skip int) continuation {
 	a := continuation{do: offer}
 	for _, c := range candidates {
@@ -154,7 +151,6 @@ func matching(candidates []Explained, word string, skip int) continuation {
 	return a
 }
 
-// valuesOf are values without an explanation, apart from some.
 func valuesOf(values []string, without ...string) (candidates []Explained) {
 	for _, value := range values {
 		if !slices.Contains(without, value) {
@@ -164,7 +160,7 @@ func valuesOf(values []string, without ...string) (candidates []Explained) {
 	return candidates
 }
 
-// flagNames are the names of the flags that may follow: of each the first that begins as the word does.
+// flagNames are the flags that may follow, each by its first name that begins as the word does.
 func (p *place) flagNames(word string) (candidates []Explained) {
 	for _, flag := range p.offered() {
 		names := namesOf(flag)
@@ -176,21 +172,19 @@ func (p *place) flagNames(word string) (candidates []Explained) {
 	return candidates
 }
 
-// place is what may follow on a command line that is being written.
+// place is the end of a command line that is being written.
 type place struct {
 	arrangement
-	// value is the flag that takes the next word; nil if none does. With more it has a value already, so that other
-	// words may follow too.
+	// value is the flag that takes the next word; nil for none. With more, it has a value already, and other words may
+	// follow.
 	value cli.DocGenerationFlag
 	more  []string
 	ended bool // "--" was given: no flags follow
-	// program is which word begins the command line of `genv run` or `genv lock`; -1 if none does. It may be the one
-	// after the last.
+	// program is the word, maybe the next one, that begins the command line of `genv run` or `genv lock`; -1 for none.
 	program int
 }
 
-// placeAfter reads the words of a command line up to a place, without the program's name. What is wrong in them is
-// skipped.
+// placeAfter reads words, without the program's name, and skips what is wrong in them.
 func placeAfter(app *cli.App, words []string) *place {
 	p := &place{program: -1, arrangement: newArrangement(app)}
 	for at := 0; at < len(words); {
@@ -205,7 +199,6 @@ func placeAfter(app *cli.App, words []string) *place {
 	return p
 }
 
-// step reads the next words, and says how many.
 func (p *place) step(words []string, at int) int {
 	word := words[at]
 	ends := word == "--" && !p.takesAll()
@@ -239,8 +232,7 @@ func (p *place) takesAll() bool { return p.command != nil && p.command.SkipFlagP
 
 func (p *place) takesProgram() bool { return p.takesAll() || takesProgram(p.command) }
 
-// offered are the flags that may follow: of the last command, and not those that were given already, unless they
-// may be repeated.
+// offered are the flags of the last command that may follow.
 func (p *place) offered() (flags []cli.DocGenerationFlag) {
 	if p.ended || p.takesAll() || p.program >= 0 && len(p.arguments) > 0 {
 		return nil
@@ -259,7 +251,7 @@ func (p *place) offered() (flags []cli.DocGenerationFlag) {
 	return flags
 }
 
-// flagOf is the flag of the last command that a word such as --format or --form names; nil if there is none.
+// flagOf is the flag that a word such as --format or --form names; nil for none.
 func (p *place) flagOf(word string) cli.DocGenerationFlag {
 	full, _, err := p.unabbreviated(word)
 	if err != nil || !isFlag(word) {

@@ -16,7 +16,7 @@ import (
 // NoPolicy as the value of --policy uses no policy file, not even the default one.
 const NoPolicy = "none"
 
-// application sets the flags of a command that neither the command line nor an environment variable sets, from files.
+// application sets flags from files, if neither the command line nor an environment variable does.
 type application struct {
 	program *Program
 	context *cli.Context
@@ -74,7 +74,7 @@ func readAll(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, strictyaml.MaxSize+1))
 }
 
-// set sets the interval first: whether others are set depends on it.
+// set sets the interval first, on which others depend.
 func (a *application) set(values map[string]configValue) error {
 	c := a.context
 	named := c.IsSet("host") || c.IsSet("hostfile")
@@ -93,7 +93,6 @@ func (a *application) set(values map[string]configValue) error {
 	return nil
 }
 
-// applies says whether a flag that isn't given is to be set.
 func (a *application) applies(name string) bool {
 	c := a.context
 	flag := FlagOf(c.Command, name)
@@ -104,7 +103,7 @@ func (a *application) applies(name string) bool {
 	dryRun := c.Bool("dry-run")
 	switch {
 	case flag.keys&loop != 0:
-		interval, err := text.ParseDuration(c.String("interval")) // which isn't checked yet
+		interval, err := text.ParseDuration(c.String("interval")) // it isn't checked yet
 		runsOnce := err == nil && interval == 0                   // it serves nothing then
 		return !dryRun && !runsOnce
 	case flag.keys&record != 0:
@@ -113,8 +112,8 @@ func (a *application) applies(name string) bool {
 	return flag.keys&Site != 0
 }
 
-// findPolicy sets --policy to the default file, if there is one. It stays the same at a
-// reload, so that a file that is gone then is an error and never means no policy.
+// findPolicy sets --policy to the default file, if there is one. At a reload it stays the same: a file that is gone is
+// an error, and never means no policy.
 func (a *application) findPolicy() error {
 	c := a.context
 	if !Takes(c.Command, "policy") || c.IsSet("policy") {
@@ -127,7 +126,6 @@ func (a *application) findPolicy() error {
 	return a.setFlag("policy", a.policy)
 }
 
-// setFlag sets a flag that isn't in the command line.
 func (a *application) setFlag(name, word string) error {
 	FlagOf(a.context.Command, name).configured = true
 	return a.context.Set(name, word)
@@ -153,7 +151,7 @@ func (a *application) log() {
 	}
 }
 
-// Explain adds to an error about a flag where that is set, if it isn't in the command line.
+// Explain adds to an error about a flag where the configuration sets that.
 func (a *application) Explain(err error) error {
 	var exit *ExitError
 	if !errors.As(err, &exit) || exit.Flag == "" {

@@ -19,17 +19,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The configuration files of a controller: hosts.yaml, policy.yaml, and config.yaml with defaults for flags. They are
-// in ~/.config/genv (or below $XDG_CONFIG_HOME) and in /etc/genv, and $GENV_CONFIG_DIR replaces both.
+// The configuration files of a controller (hosts.yaml, policy.yaml, and config.yaml with defaults for flags) are in
+// ~/.config/genv (or below $XDG_CONFIG_HOME) and in /etc/genv. $GENV_CONFIG_DIR replaces both.
 //
 // A flag of the command line takes precedence, then an environment variable, then the user's config.yaml, then that in
 // /etc/genv. In one file the section of a command takes precedence over `remote:`, and that over the top.
 //
-// Only `genv remote …`, `genv enforce` and `genv policy …` read these files. The commands of people and controllers on
-// GPU hosts never do. Who may change a file decides what root does with it, so one that others could have written is
-// refused. What is in hosts.yaml and policy.yaml is read by packages inventory and policy.
+// Only `genv remote …`, `genv enforce` and `genv policy …` read these files. Who may change a file decides what root
+// does, so one that others could have written is refused.
 const (
-	// ConfigVariable names an environment variable: the only folder in which files are looked for, or ConfigOff.
 	ConfigVariable = "GENV_CONFIG_DIR"
 	// ConfigOff as the value of ConfigVariable reads no file.
 	ConfigOff = "off"
@@ -69,8 +67,8 @@ func FindConfig(getenv func(string) string, name string) (string, error) {
 	return "", nil
 }
 
-// configFolders are where files are looked for. A folder of another user is left out, with the reason: with `sudo -E`
-// and `sudo -u` HOME may be that of another user, who doesn't decide what this one does.
+// configFolders leaves out a folder of another user, with the reason: with `sudo -E` and `sudo -u` HOME may be that of
+// another user, who must not decide what this one does.
 func configFolders(getenv func(string) string) (folders []string, leftOut error) {
 	switch dir := getenv(ConfigVariable); dir {
 	case "":
@@ -88,13 +86,13 @@ func configFolders(getenv func(string) string) (folders []string, leftOut error)
 	if own == "" || own == systemFolder {
 		return []string{systemFolder}, nil
 	}
-	if leftOut = notOurs(own, home); leftOut == nil { // also where it is missing: the messages name it
+	if leftOut = notOurs(own, home); leftOut == nil { // also where it is missing: messages name it
 		folders = []string{own}
 	}
 	return append(folders, systemFolder), leftOut
 }
 
-// notOurs is why a folder below home isn't read: another user could have put there what is in it, or a link.
+// notOurs is why a folder below home isn't read: another user could have put it, or a link, there.
 func notOurs(own, home string) error {
 	var about unix.Stat_t
 	for path := own; ; path = filepath.Dir(path) {
@@ -143,8 +141,8 @@ func OpenConfig(path string) (io.ReadCloser, error) {
 	return file, nil
 }
 
-// check refuses what others than root and the running user may change. The group may, if
-// it is root's or the user's own, which has the user's number.
+// check refuses what others than root and the running user may change. root's group may, and the user's own, which has
+// the user's number.
 func check(path string, about *unix.Stat_t) error {
 	switch {
 	case !trusted(about.Uid):
@@ -160,22 +158,19 @@ func check(path string, about *unix.Stat_t) error {
 	return nil
 }
 
-// trusted says whether a user may decide what this program does.
 func trusted(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
 
-// configValue is the default of a flag in a config.yaml.
 type configValue struct {
 	Flag  string
 	Words []string // several only for a flag that may be repeated
 	Place strictyaml.Place
 }
 
-// configFile is the values of a config.yaml by section; "" is the top of the file.
+// configFile has the values by section; "" is the top of the file.
 type configFile map[string][]configValue
 
-// parseConfig reads a config.yaml, which may set flags of the commands below `genv remote`; name is for messages. Its
-// error is a *strictyaml.ParseError, one line with the first problem and its place. A file of comments alone has no
-// values.
+// parseConfig reads a config.yaml for commands below `genv remote`. Its error is a *strictyaml.ParseError, in one line
+// with its place.
 func parseConfig(name string, data []byte, commands []*cli.Command) (configFile, error) {
 	file := configFile{}
 	if isEmpty(data) {
@@ -237,8 +232,8 @@ func (f configFile) read(known configKeys, section string, key, value *strictyam
 	}
 }
 
-// valuesFor are the values for the flags of a command: of files, the first one first, and of sections, the command's
-// own one first. Those under `enforce:` come last, for what a command shows or changes of a controller.
+// valuesFor are the values for the flags of a command: those of the first file, and of the command's own section, take
+// precedence. Those under `enforce:` come last, for commands that show or change a controller.
 func valuesFor(cmd *cli.Command, files []configFile) map[string]configValue {
 	values := map[string]configValue{}
 	for _, file := range slices.Backward(files) {
@@ -252,14 +247,13 @@ func valuesFor(cmd *cli.Command, files []configFile) map[string]configValue {
 	return values
 }
 
-// addTo adds the values of a section for those flags of a command that take them from there.
 func (f configFile) addTo(values map[string]configValue, cmd *cli.Command, section string, from InConfig) {
 	list := slices.DeleteFunc(slices.Clone(f[section]), func(v configValue) bool {
 		flag := FlagOf(cmd, v.Flag)
 		return flag == nil || flag.keys&from == 0
 	})
 	if slices.ContainsFunc(list, namesHosts) {
-		delete(values, "host") // which hosts there are is said in one place
+		delete(values, "host") // one place says which hosts there are
 		delete(values, "hostfile")
 	}
 	for _, v := range list {

@@ -19,7 +19,7 @@ const (
 	remoteSection = "remote"
 )
 
-// InConfig says what config.yaml may do with a flag. A flag without any is about a single run.
+// InConfig is what config.yaml may do with a flag; 0 for one about a single run.
 type InConfig uint
 
 const (
@@ -51,10 +51,9 @@ func Has(flag cli.Flag, keys InConfig) bool {
 	return ours && f.keys&keys != 0
 }
 
-// configKeys are the flags that config.yaml may set, by section and key. Section "" has those that it may not set.
+// configKeys are the flags that config.yaml may set, by section and key. Section "" has those that it may not.
 type configKeys map[string]map[string]*Flag
 
-// configKeysOf reads them from the flags of the commands below `genv remote`.
 func configKeysOf(commands []*cli.Command) configKeys {
 	k := configKeys{}
 	for _, cmd := range commands {
@@ -117,7 +116,7 @@ func ConfigKeys(commands []*cli.Command, section string) []string {
 
 func sorted[V any](values map[string]V) []string { return slices.Sorted(maps.Keys(values)) }
 
-// ConfigSchema is the JSON Schema of a config.yaml for the flags of some commands. It has the help of the flags.
+// ConfigSchema is the JSON Schema of a config.yaml, with the help of the flags.
 func ConfigSchema(commands []*cli.Command) map[string]any {
 	known := configKeysOf(commands)
 	keysOf := func(section string) strictyaml.Keys {
@@ -144,7 +143,7 @@ func ConfigSchema(commands []*cli.Command) map[string]any {
 	})
 }
 
-// refusal is why a flag can't be set here, if it can't.
+// refusal is why a flag can't be set here; empty if it can.
 func (k configKeys) refusal(name string) string {
 	flag, ok := k[""][name]
 	if !ok {
@@ -162,8 +161,7 @@ func (k configKeys) refusal(name string) string {
 	return fmt.Sprintf("%s; write --%s in the command line", reason, name)
 }
 
-// wordsOf reads the value of a flag. Whether it makes sense is checked where it is used, as if it were in the
-// command line; but it must not depend on the folder in which genv is started.
+// wordsOf reads the value of a flag, which is checked where it is used. It must not depend on the working directory.
 func wordsOf(flag *Flag, n *strictyaml.Node) []string {
 	switch Placeholder(flag) {
 	case "HOSTS":
@@ -185,7 +183,6 @@ func oneWord(n *strictyaml.Node) []string {
 	return []string{text}
 }
 
-// wordList is a word, or a list of words.
 func wordList(n *strictyaml.Node) []string {
 	if !n.IsList() {
 		return oneWord(n)
@@ -195,7 +192,6 @@ func wordList(n *strictyaml.Node) []string {
 	return words
 }
 
-// hostWords is hosts as with -H.
 func hostWords(n *strictyaml.Node) []string {
 	words := wordList(n)
 	for _, word := range words {
@@ -209,7 +205,6 @@ func hostWords(n *strictyaml.Node) []string {
 	return words
 }
 
-// pathWord is an absolute path.
 func pathWord(flag *Flag, n *strictyaml.Node) []string {
 	off, none := n.Text() == ConfigOff && flag.keys&OrOff != 0, n.Text() == NoPolicy && flag.keys&OrNone != 0
 	if n.IsText() && (off || none) {

@@ -15,33 +15,32 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Flag is a flag of a command, bound to a field of the command's options. What the field has before is the default.
+// Flag is bound to a field of a command's options. What the field has before is the default.
 //
 //	o := &options{interval: 10 * time.Second}
 //	flags := []cli.Flag{command.Duration(&o.interval, "interval,i", "`TIME` between two looks").Config(command.Site)}
 type Flag struct {
-	names       []string // the first one is its name, and the others are aliases
+	names       []string // the name, and then aliases
 	usage       string
-	preset      string // the default as text
+	preset      string // the default
 	defaultText string // what help prints instead
 	hidden      bool
 	keys        InConfig
-	unless      string   // the variable that is used instead of config.yaml
-	choices     []string // the words that it takes; nil for any
+	unless      string   // the variable that takes precedence over config.yaml
+	choices     []string // nil for any
 	isBool      bool
-	word        string // the value that a bool takes after "="; empty for none
+	word        string // that a bool takes after "="; empty for none
 	isList      bool
 	orZero      bool
 	many        bool // all words up to the next flag are values, as in 1.4.3
 
 	set        func(word string) error
-	check      func(f *Flag) error // of the value, before the command runs; nil for none
+	check      func(f *Flag) error // before the command runs; nil for none
 	words      []string            // that were given
 	given      bool
-	configured bool // it isn't in the command line
+	configured bool // not in the command line
 }
 
-// newFlag makes a flag by its names, such as "interval,i".
 func newFlag(names, usage, preset string, set func(string) error) *Flag {
 	return &Flag{names: strings.Split(names, ","), usage: usage, preset: preset, set: set}
 }
@@ -76,7 +75,7 @@ func Bool(to *bool, names, usage string) *Flag {
 	return f
 }
 
-// OrWord has a Bool take a word, too, and only after "=".
+// OrWord has a Bool take a word, too, after "=".
 func (f *Flag) OrWord(word string, to *bool) *Flag {
 	set := f.set
 	f.word, f.choices, f.set = word, []string{word}, func(value string) error {
@@ -88,7 +87,7 @@ func (f *Flag) OrWord(word string, to *bool) *Flag {
 	return f
 }
 
-// OrTime has a Bool take a duration of more than 0, too, and only after "=".
+// OrTime has a Bool take a duration of more than 0, too, after "=".
 func (f *Flag) OrTime(to *time.Duration) *Flag {
 	set := f.set
 	f.word, f.set = "TIME", func(value string) (err error) {
@@ -157,14 +156,14 @@ func (f *Flag) AtLeast(least int) *Flag {
 	return f
 }
 
-// OneOf has the flag take one of some words; a list takes one or more, up to the next flag. Completion offers them.
+// OneOf has the flag take one of some words; a list takes one or more.
 func (f *Flag) OneOf(choices ...string) *Flag {
 	f.choices, f.many = choices, f.isList
 	f.check = (*Flag).checkChoices
 	return f
 }
 
-// Offers has completion offer some words of those that the flag takes.
+// Offers has completion offer some words.
 func (f *Flag) Offers(choices ...string) *Flag {
 	f.choices = choices
 	return f
@@ -183,7 +182,7 @@ func (f *Flag) checkChoices() error {
 	return nil
 }
 
-// alternatives are words as a sentence lists them: tui, csv or json.
+// alternatives lists words for a sentence: tui, csv or json.
 func alternatives(words []string) string {
 	last := len(words) - 1
 	if last == 0 {
@@ -213,7 +212,7 @@ func (f *Flag) Set(word string) error {
 	return f.set(word)
 }
 
-// String implements flag.Value, which has it be the value, and cli.Flag.
+// String implements flag.Value, where it is the value, and cli.Flag.
 func (f *Flag) String() string {
 	if len(f.words) > 0 {
 		return f.words[len(f.words)-1]
@@ -232,7 +231,7 @@ func (f *Flag) Apply(set *flag.FlagSet) error {
 	return nil
 }
 
-// Names implements cli.Flag. Aliases aren't named, so that one flag may be given by two of its names.
+// Names implements cli.Flag. Aliases are left out, so that one flag may be given by two of its names.
 func (f *Flag) Names() []string { return f.names[:1] }
 
 // IsSet implements cli.Flag.
@@ -276,7 +275,7 @@ func Placeholder(flag cli.DocGenerationFlag) string {
 	return "VALUE"
 }
 
-// FlagOf is the flag of a command with a name; nil if it has none.
+// FlagOf is the flag of a command with a name; nil for none.
 func FlagOf(command *cli.Command, name string) *Flag {
 	for _, f := range own(command.Flags) {
 		if slices.Contains(f.names, name) {
@@ -310,8 +309,8 @@ func checkValues(c *cli.Context) error {
 	return nil
 }
 
-// checkPlaces refuses arguments of a command without ArgsUsage, and flags of the commands above it that it
-// doesn't have itself and would ignore. Those that it has were moved to it.
+// checkPlaces refuses arguments of a command without ArgsUsage, and flags of the commands above it that it doesn't
+// have: it would ignore them.
 func checkPlaces(c *cli.Context) error {
 	if c.Args().Present() && c.Command.ArgsUsage == "" {
 		if len(c.Command.Subcommands) > 0 {
@@ -332,13 +331,13 @@ func checkPlaces(c *cli.Context) error {
 	return nil
 }
 
-// FormatFlag chooses one of the formats; the field has the default.
+// FormatFlag chooses a format; the first one is the default.
 func FormatFlag(to *string, formats ...string) *Flag {
 	*to = formats[0]
 	return String(to, "format", fmt.Sprintf("`FORMAT`: %s", alternatives(formats))).OneOf(formats...).Config(Output)
 }
 
-// OutputFlags are those of the commands that print a table, maybe also in other formats.
+// OutputFlags are those of commands that print a table.
 func OutputFlags(o *render.Output, formats ...string) []cli.Flag {
 	return []cli.Flag{
 		FormatFlag(&o.Format, append([]string{"tui", "csv", "json"}, formats...)...),

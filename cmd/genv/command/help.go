@@ -17,7 +17,7 @@ import (
 
 const margin = 3 // of --help
 
-// printHelp is a cli.HelpPrinter. As with package cli, a closed pipe is the reader's wish.
+// printHelp is a cli.HelpPrinter. A closed pipe is no error.
 func printHelp(w io.Writer, _ string, of any) {
 	switch of := of.(type) {
 	case *cli.App:
@@ -29,7 +29,7 @@ func printHelp(w io.Writer, _ string, of any) {
 	}
 }
 
-// WriteHelp writes a page as --help prints it: wrapped to the width of the terminal, or not at all if that is 0.
+// WriteHelp writes a page as --help prints it, wrapped to the width of the terminal unless that is 0.
 func WriteHelp(w io.Writer, p *HelpPage, width int) error {
 	h := helpText{width: min(width, 120)} // longer lines are hard to read
 	h.section("NAME", p.Name+" - "+p.Usage)
@@ -49,7 +49,6 @@ func (p *HelpPage) write(h *helpText) {
 	h.columns("EXAMPLES", p.Examples)
 }
 
-// helpText is the text that is being written.
 type helpText struct {
 	strings.Builder
 	width int // 0 if it is not known
@@ -69,14 +68,14 @@ func (h *helpText) line(line string) {
 	h.WriteString(strings.TrimRight(strings.Repeat(" ", margin)+line, " ") + "\n")
 }
 
-// columns writes rows of two columns. Where the second has too little room, each text is on lines of its own.
+// columns writes rows of two columns, or each text below its name where there is too little room.
 func (h *helpText) columns(title string, rows []Explained) {
 	if len(rows) == 0 {
 		return
 	}
 	const (
 		gap        = 2
-		textIndent = 10 // of a text that has no room next to its name
+		textIndent = 10 // of a text below its name
 		leastRoom  = 30 // for a text next to its name
 	)
 	names, texts := 0, 0
@@ -98,7 +97,7 @@ func (h *helpText) columns(title string, rows []Explained) {
 	}
 }
 
-// HelpPage is what is said about a command, by its help and its man page.
+// HelpPage is the help of a command, and its man page.
 type HelpPage struct {
 	Name        string // with those of its parents: genv remote enforce
 	Usage       string // in one line
@@ -140,7 +139,7 @@ func PageOf(cmd *cli.Command, name string) HelpPage {
 	return p
 }
 
-// grouped puts what is named in the groups into those, in their order; rest is what isn't.
+// grouped puts what the groups name into them; rest is what they don't.
 func (p *HelpPage) grouped(all []Explained) (found []HelpSection, rest []Explained) {
 	rest = all
 	for _, group := range p.groups {
@@ -161,8 +160,7 @@ func (p *HelpPage) grouped(all []Explained) (found []HelpSection, rest []Explain
 
 func endsName(r rune) bool { return r == ' ' || r == ',' || r == '[' }
 
-// optionsOf are the options of a command's page. The flags about connections, which many commands have, are on a page
-// of their own.
+// optionsOf leaves out the flags about connections, which have a page of their own.
 func (p *HelpPage) optionsOf(cmd *cli.Command) (options []Explained) {
 	flags, others := cmd.VisibleFlags(), false
 	if !slices.Contains(flags, cli.HelpFlag) {
@@ -187,12 +185,10 @@ func Root(app *cli.App) *cli.Command {
 	return &cli.Command{Name: app.Name, Usage: app.Usage, Subcommands: app.Commands, Flags: []cli.Flag{cli.VersionFlag}}
 }
 
-// visible are the commands that people are told of.
 func visible(commands []*cli.Command) []*cli.Command {
 	return slices.DeleteFunc(slices.Clone(commands), func(cmd *cli.Command) bool { return cmd.Hidden })
 }
 
-// explained are the visible commands with their usage.
 func explained(commands []*cli.Command) (list []Explained) {
 	for _, cmd := range visible(commands) {
 		list = append(list, Explained{cmd.Name, cmd.Usage})
@@ -200,7 +196,6 @@ func explained(commands []*cli.Command) (list []Explained) {
 	return list
 }
 
-// optionOf is a flag with its names and its value, and what it means if it isn't given.
 func optionOf(flag cli.DocGenerationFlag) Explained {
 	var names []string
 	for _, name := range namesOf(flag) {
@@ -223,7 +218,7 @@ func optionOf(flag cli.DocGenerationFlag) Explained {
 
 func dashed(name string) string { return "--"[:min(len(name), 2)] + name }
 
-// usageOf is the text of a flag, with the name of its value as it is.
+// usageOf is the text of a flag, without the backquotes.
 func usageOf(flag cli.DocGenerationFlag) string {
 	if value := Placeholder(flag); flag.TakesValue() {
 		return strings.Replace(flag.GetUsage(), "`"+value+"`", value, 1)
@@ -231,8 +226,8 @@ func usageOf(flag cli.DocGenerationFlag) string {
 	return flag.GetUsage()
 }
 
-// texts are descriptions and examples: a command after ==, its paragraphs, groups of its commands or flags after + (its
-// other commands are not listed), and examples as a command line after $ with a line that explains it.
+// texts are descriptions and examples: a command after ==, its paragraphs, groups of its commands or flags after + (other
+// commands are not listed), and examples as a command line after $ and a line that explains it.
 //
 //go:embed texts.txt
 var texts string
@@ -255,13 +250,13 @@ func (p *HelpPage) describe() {
 	}
 }
 
-// facts are exit codes, variables and files with the commands on whose pages they are; those
-// without commands are on all pages. docs/daily-work.md has the same exit codes.
+// facts are exit codes, variables and files, after the commands on whose pages they are; without any they are on all.
+// docs/daily-work.md has the same exit codes.
 //
 //go:embed facts.txt
 var facts string
 
-// factsOf are the entries of a kind for this page: those of its second or last word. The page of genv itself has all.
+// factsOf are the entries for the page's second or last word. The page of genv itself has all.
 func (p *HelpPage) factsOf(kind string) (entries []Explained) {
 	_, section, _ := strings.Cut(facts, "== "+kind+"\n")
 	section, _, _ = strings.Cut(section, "\n\n")
@@ -277,7 +272,6 @@ func (p *HelpPage) factsOf(kind string) (entries []Explained) {
 	return entries
 }
 
-// manCommand is `genv man`, which writes all man pages. root is the whole program.
 func manCommand(root func() *cli.App) *cli.Command {
 	return &cli.Command{
 		Name: "man", Usage: "write the man pages of all commands into a folder", ArgsUsage: "DIR", Hidden: true,
@@ -291,7 +285,7 @@ func manCommand(root func() *cli.App) *cli.Command {
 	}
 }
 
-// writeAll writes a man page for a command and for each visible one below it, as NAME.1 into an existing folder.
+// writeAll writes NAME.1 for a command and for each visible one below it, into an existing folder.
 func writeAll(dir string, cmd *cli.Command, name, version string) error {
 	page := PageOf(cmd, name)
 	path := filepath.Join(dir, page.FileName()+".1")
@@ -306,12 +300,12 @@ func writeAll(dir string, cmd *cli.Command, name, version string) error {
 	return nil
 }
 
-// FileName is the name of the page, which is that of its file without the section.
+// FileName is that of the man page, without the section.
 func (p *HelpPage) FileName() string { return strings.ReplaceAll(p.Name, " ", "-") }
 
-// Man is the page in the language of man(7): the text of --help, with exit codes, variables, files and other pages.
+// Man is the page in the language of man(7): --help, with exit codes, variables, files and other pages.
 func (p *HelpPage) Man(version string) string {
-	h := helpText{width: 70 + margin} // so much of 80 columns that man(7) leaves
+	h := helpText{width: 70 + margin} // that man(7) leaves of 80 columns
 	p.write(&h)
 	status := p.factsOf("EXIT STATUS")
 	if p.Name == "genv run" || p.Name == "genv lock" {
@@ -327,12 +321,12 @@ func (p *HelpPage) Man(version string) string {
 	var m strings.Builder
 	fmt.Fprintf(&m, ".TH \"%s\" 1 \"\" \"%s\" \"genv manual\"\n.nh\n.ad l\n",
 		escape(strings.ToUpper(p.FileName())), escape("genv "+version))
-	usage := strings.ReplaceAll(p.Usage, "`", "") // as whatis(1) reads it
+	usage := strings.ReplaceAll(p.Usage, "`", "") // for whatis(1)
 	fmt.Fprintf(&m, ".SH NAME\n%s \\- %s\n", escape(p.FileName()), escape(usage))
 	blank := ""
 	for line := range strings.Lines(h.String()) {
 		switch title, isTitle := strings.CutSuffix(line, ":\n"); {
-		case line == "\n": // which man(7) puts between sections itself
+		case line == "\n": // man(7) puts it between sections itself
 			blank = line
 			continue
 		case isTitle && line[0] != ' ':
@@ -361,8 +355,8 @@ func (p *HelpPage) seeAlso() (pages []string) {
 	return pages
 }
 
-// escape writes a line so that groff prints it as it is, also as the quoted argument of a macro. Otherwise it prints
-// some characters as others, such as a hyphen for -. What isn't ASCII is written by its number.
+// escape writes a line so that groff prints it as it is, also as a macro's quoted argument: it would print - as a
+// hyphen, for example.
 func escape(text string) string {
 	var b strings.Builder
 	for i, r := range text {

@@ -1,10 +1,10 @@
-// Package command makes a program of genv's commands: it parses a command line, reads the
-// configuration files for it, runs the command, prints its error, and decides the exit code.
+// Package command makes a program of genv's commands: it parses a command line, reads the configuration files for it,
+// runs the command, prints its error, and decides the exit code.
 //
 //	os.Exit(command.Run(ctx, program, commands, os.Args))
 //
-// It has what commands share (streams, clock, flags and arguments), and the commands about genv
-// itself: version, help, man and completion. What commands print is formatted by package render.
+// It has what commands share (streams, clock, flags and arguments), and the commands version, help, man and completion.
+// Package render formats what commands print.
 package command
 
 import (
@@ -40,8 +40,8 @@ type Program struct {
 	// Reader reads what users can make large or slow, in a process that can be killed; nil to read it here.
 	Reader *proc.ReaderProcess
 
-	// SharedAccount, if set, means that one account plays several users on this host, as in genv-demo: the names in
-	// envs.json are believed, and it says who a process belongs to. It is never set in genv itself.
+	// SharedAccount, set by genv-demo alone, means that one account plays several users: the names in envs.json are
+	// believed, and it says who a process belongs to.
 	SharedAccount func(*snapshot.Process)
 }
 
@@ -52,7 +52,6 @@ func (p *Program) Warn(warnings ...string) {
 	}
 }
 
-// Logger writes to stderr: warnings, or all with --verbose.
 func (p *Program) Logger(c *cli.Context) zerolog.Logger {
 	level := zerolog.WarnLevel
 	if c.Bool("verbose") {
@@ -66,7 +65,7 @@ func (p *Program) Logger(c *cli.Context) zerolog.Logger {
 	return zerolog.New(out).Level(level).With().Timestamp().Logger()
 }
 
-// OpenAtOnce opens a file or a pipe, such as that of <(…). It doesn't wait for a writer: a FIFO without one is empty.
+// OpenAtOnce opens a file or a pipe, such as that of <(…), without waiting for a writer: a FIFO without one is empty.
 func OpenAtOnce(path string) (io.ReadCloser, error) {
 	return os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 }
@@ -80,17 +79,16 @@ const (
 	ExitHeld       = 5 // safety limits held actions back; the rest was done
 	ExitUnrecorded = 6 // the record could not be kept
 	ExitReplaced   = 7 // another controller took the place of this one
-	// ExitWork says with --exit-code that a dry run found something to do. It
-	// isn't 2, since that is the exit code of a Go program that crashed.
+	// ExitWork says with --exit-code that a dry run found something to do. A Go program that crashes exits with 2.
 	ExitWork = 10
 	ExitLate = 75 // the TIME of --wait is over: EX_TEMPFAIL of sysexits(3)
 )
 
-// ExitError carries an exit code; err is nil when all has been said already.
+// ExitError carries an exit code; Err is nil when all has been said.
 type ExitError struct {
 	Code int
 	Err  error
-	Flag string // the one that is wrong; empty if that isn't known
+	Flag string // that is wrong; empty if unknown
 }
 
 func (e *ExitError) Error() string {
@@ -102,7 +100,7 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// UsageError is an error in what the user wrote; nothing has been done yet.
+// UsageError is an error in what the user wrote; nothing has been done.
 func UsageError(format string, args ...any) error {
 	return &ExitError{Code: ExitFailed, Err: fmt.Errorf(format, args...)}
 }
@@ -112,7 +110,7 @@ func WrongFlag(flag, format string, args ...any) error {
 	return &ExitError{Code: ExitFailed, Flag: flag, Err: fmt.Errorf("--"+flag+format, args...)}
 }
 
-// ExitCode decides.
+// ExitCode is that of a command with this error.
 func ExitCode(err error) int {
 	var exit *ExitError
 	switch {
@@ -125,8 +123,8 @@ func ExitCode(err error) int {
 	}
 }
 
-// FleetExit is the exit code of work on several hosts, of which some answered. One that was stopped before it could
-// answer, by -e or Ctrl-C, is not one that did not answer, and one that can't be installed on has answered.
+// FleetExit is the exit code of work on several hosts. One that was stopped, by -e or Ctrl-C, did not fail to answer,
+// and one that can't be installed on has answered.
 func FleetExit(failures []remote.Failure, answered int) error {
 	silent := 0
 	for _, f := range failures {
@@ -147,11 +145,11 @@ func FleetExit(failures []remote.Failure, answered int) error {
 // Help is printed as the man pages have it.
 func init() { cli.HelpPrinter = printHelp }
 
-// Commands makes the commands of the program. If one is named, the others may lack their
-// subcommands: most lines are for a command of a user, and making all commands of a fleet takes time.
+// Commands makes the commands of the program. If one is named, the others may lack their subcommands: making all of a
+// fleet's takes time.
 type Commands func(p Program, named string) []*cli.Command
 
-// Run carries out one command line, of which the first word is the program's name, and returns the exit code.
+// Run carries out a command line, which begins with the program's name, and returns the exit code.
 func Run(ctx context.Context, p Program, commands Commands, args []string) int {
 	app := build(p, commands, named(args))
 	line, err := Arrange(app, args)
@@ -165,7 +163,7 @@ func Run(ctx context.Context, p Program, commands Commands, args []string) int {
 	return ExitCode(err)
 }
 
-// named is the command that a line is for; empty if the line may be about any.
+// named is the command that a line is for; empty if it may be about any.
 func named(args []string) string {
 	aboutAll := []string{"help", "man", "__complete"}
 	if len(args) < 2 || strings.HasPrefix(args[1], "-") || slices.Contains(aboutAll, args[1]) {
@@ -180,7 +178,7 @@ func New(p Program, commands Commands) *cli.App { return build(p, commands, "") 
 func build(p Program, commands Commands, named string) *cli.App {
 	root := func() *cli.App { return New(p, commands) }
 	var made []*cli.Command
-	if named != versionName { // which is called often, and alone
+	if named != versionName { // it is called often, and alone
 		made = commands(p, named)
 	}
 	app := &cli.App{
@@ -205,8 +203,8 @@ func build(p Program, commands Commands, named string) *cli.App {
 	return app
 }
 
-// prepare makes every command report errors in one line, refuse what it doesn't know,
-// and read the configuration if it is to. Those that are accountable run as the controller's account.
+// prepare makes every command report errors in one line, refuse what it doesn't know, and read the configuration if it
+// is to. Those that are accountable become the controller's account.
 func prepare(p Program, commands Commands, cmd *cli.Command, configured, accountable bool) {
 	cmd.OnUsageError = FlagError
 	cmd.HideHelpCommand = true
@@ -217,7 +215,7 @@ func prepare(p Program, commands Commands, cmd *cli.Command, configured, account
 	}
 }
 
-// checked runs an action only if its command takes what was given, with the defaults of the configuration.
+// checked runs an action with the defaults of the configuration, if its command takes what was given.
 func checked(p Program, commands Commands, action cli.ActionFunc, configured, accountable bool) cli.ActionFunc {
 	if action == nil {
 		return RefuseUnknown

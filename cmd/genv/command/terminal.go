@@ -17,12 +17,12 @@ import (
 	"golang.org/x/term"
 )
 
-// What root starts as another account has a terminal of its own, as with sudo's use_pty. On root's terminal it could
-// type (TIOCSTI), and what it leaves behind could read what root types next. Root's process relays what is typed and
-// shown. A monitor leads the session of the new terminal, and has the program in a process group of its own: only so
-// does the kernel let Ctrl-Z stop it.
+// What root starts as another account has a terminal of its own, as with sudo's use_pty: on root's it could type
+// (TIOCSTI), and what it leaves behind could read what root types next. Root's process relays what is typed and shown.
+// A monitor leads the session of the new terminal, with the program in another process group: only so does the kernel
+// let Ctrl-Z stop it.
 
-// MonitorName is what argv[0] of the monitor is: such a process calls AsAccountBeside, and nothing else.
+// MonitorName is argv[0] of the monitor, which only calls AsAccountBeside.
 const MonitorName = "genv: monitor"
 
 // terminal is root's terminal, and the one that it relays to.
@@ -31,11 +31,11 @@ type terminal struct {
 	fd           int // of tty
 	master       *os.File
 	cookedOutput bool        // another program's output comes to it, too, as in `genv remote gpus | less`
-	granted      bool        // the program has asked for the terminal, and gets what is typed
+	granted      bool        // the program has asked for it, and gets what is typed
 	former       *term.State // nil while the terminal is as it was
 }
 
-// relay starts the monitor, for a program with arguments, and returns the exit code of the program.
+// relay starts the monitor, and returns the exit code of the program.
 func relay(args []string) (int, error) {
 	files := []*os.File{os.Stdin, os.Stdout, os.Stderr} //nolint:forbidigo // the program of the account has them, unless they are the terminal
 	asks, tells, err := os.Pipe()
@@ -61,12 +61,12 @@ func relay(args []string) (int, error) {
 		attr.Files[3], attr.Sys.Setctty, attr.Sys.Ctty = slave, true, 3
 		defer t.show()()
 	}
-	signals := passedOn(unix.SIGCONT, unix.SIGWINCH) // also those that come as soon as the program has begun
+	signals := passedOn(unix.SIGCONT, unix.SIGWINCH) // also as soon as the program has begun
 	defer signal.Stop(signals)
 	monitor, err := os.StartProcess("/proc/self/exe", append([]string{MonitorName}, args...), &attr)
 	_ = tells.Close()
 	if t != nil {
-		_ = attr.Files[3].Close() // so that the master ends with the last one who has it
+		_ = attr.Files[3].Close() // the master ends with the last one who has it
 	}
 	if err != nil {
 		return 0, err
@@ -74,7 +74,7 @@ func relay(args []string) (int, error) {
 	return t.attend(monitor, asks, signals), nil
 }
 
-// terminalOf is root's controlling terminal, or another one that root's process has; nil for none.
+// terminalOf is root's controlling terminal, or another one that its process has; nil for none.
 func terminalOf(files []*os.File) *os.File {
 	if fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY, 0); err == nil {
 		return os.NewFile(uintptr(fd), "/dev/tty")
@@ -124,8 +124,7 @@ func (t *terminal) attend(monitor *os.Process, asks *os.File, signals <-chan os.
 	}
 }
 
-// passedOn brings the signals that are for the program, but for those that this process was started to ignore, and
-// others.
+// passedOn brings the program's signals and others, without those that this process was started to ignore.
 func passedOn(others ...os.Signal) chan os.Signal {
 	signals := make(chan os.Signal, 16)
 	all := append(slices.Clip(others), unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1,
@@ -162,7 +161,7 @@ func exitCode(status unix.WaitStatus) int {
 
 func (t *terminal) resize() { _ = pty.InheritSize(t.tty, t.master) } // else it keeps its size
 
-// take has the program get all keys, Ctrl-C too, once it has asked for the terminal and while root's process is in the
+// take has the program get all keys, Ctrl-C too, once it asked for the terminal and while root's process is in the
 // foreground.
 func (t *terminal) take() {
 	if t == nil || !t.granted || t.former != nil || !t.isForeground() {
@@ -195,7 +194,6 @@ func (t *terminal) isForeground() bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// read passes on what is typed while root's process is in the foreground.
 func (t *terminal) read(over <-chan struct{}) {
 	const pause = 100 * time.Millisecond
 	typed := make([]byte, 4<<10)
@@ -223,12 +221,12 @@ func (t *terminal) read(over <-chan struct{}) {
 	}
 }
 
-// show shows what the program writes. The function that it returns waits until all is shown.
+// show shows what the program writes. wait returns when all is shown.
 func (t *terminal) show() (wait func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = io.Copy(t.tty, t.master) // until no process has the program's terminal any more, or root's is gone
+		_, _ = io.Copy(t.tty, t.master) // until no process has the program's terminal, or root's is gone
 		_ = t.master.Close()
 	}()
 	return func() {
@@ -239,13 +237,13 @@ func (t *terminal) show() (wait func()) {
 	}
 }
 
-// monitor starts a program, passes on signals and stops with it. It returns the exit code of the program.
+// monitor starts a program, passes on signals, stops with it, and returns its exit code.
 func monitor(program *exec.Cmd) int {
 	tells := os.NewFile(4, "tells")
-	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // else, before Linux 5.11, root's shell's are open
+	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // before Linux 5.11, root's shell's are open
 	unix.CloseOnExec(3)
 	unix.CloseOnExec(4)
-	signals := passedOn(unix.SIGWINCH)                                             // until the program asks for the terminal, it is in the background there
+	signals := passedOn(unix.SIGWINCH)                                             // until it asks, the program is in the background there
 	program.Stdin, program.Stdout, program.Stderr = os.Stdin, os.Stdout, os.Stderr //nolint:forbidigo // the same
 	if program.SysProcAttr == nil {
 		program.SysProcAttr = &syscall.SysProcAttr{}
@@ -257,7 +255,7 @@ func monitor(program *exec.Cmd) int {
 	}
 	group := -program.Process.Pid
 	go func() {
-		for err := error(unix.EINTR); errors.Is(err, unix.EINTR); { // as by Go's own signals
+		for err := error(unix.EINTR); errors.Is(err, unix.EINTR); { // by Go's own signals
 			_, err = unix.Poll([]unix.PollFd{{Fd: 4}}, -1)
 		}
 		_ = unix.Kill(group, unix.SIGTERM) // root's process was killed
@@ -275,7 +273,7 @@ func monitor(program *exec.Cmd) int {
 					continue // there is none to give: it stays stopped
 				}
 				if !told {
-					_, _ = tells.Write([]byte{1}) // root's process is ending if that fails
+					_, _ = tells.Write([]byte{1}) // else root's process is ending
 				}
 				told = true
 			default:

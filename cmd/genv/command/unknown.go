@@ -12,7 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// unknownError is the error for a flag or command that doesn't exist. It names the nearest one, or where to look.
+// unknownError names the nearest flag or command, or where to look.
 func unknownError(kind, shown, near, parent string) error {
 	if near != "" {
 		return UsageError("unknown %s %s (did you mean %s?)", kind, shown, near)
@@ -20,7 +20,7 @@ func unknownError(kind, shown, near, parent string) error {
 	return UsageError("unknown %s %s; see %s --help", kind, shown, parent)
 }
 
-// FlagError is the error for flags that a command could not read. For an unknown flag it names the nearest one.
+// FlagError is the error for flags that a command could not read.
 func FlagError(c *cli.Context, err error, _ bool) error {
 	const undefined = "flag provided but not defined: -"
 	name, unknown := strings.CutPrefix(err.Error(), undefined)
@@ -38,8 +38,8 @@ func FlagError(c *cli.Context, err error, _ bool) error {
 	return unknownError("flag", word, near, c.Command.HelpName)
 }
 
-// nearestFlag is the flag that a name was meant to be: the nearest one in its letters, or
-// one that is a part of the name, or has it as a part. It is "" if there is none.
+// nearestFlag is the flag that a name may mean: the nearest in its letters, or one that is a part of it or has it as a
+// part.
 func nearestFlag(name string, flags []cli.Flag) string {
 	var names []string
 	for _, flag := range flags {
@@ -68,8 +68,7 @@ func nearestFlag(name string, flags []cli.Flag) string {
 // connectionTopic is the page of `genv help` with the flags about connections.
 const connectionTopic = "connection"
 
-// helpCommand is `genv help`: `genv help remote enforce` prints what `genv remote enforce
-// --help` does. The topics below it take the flags that they are about.
+// helpCommand is `genv help`. Its topics take the flags that they are about.
 func helpCommand(commands []*cli.Command) *cli.Command {
 	topic := &cli.Command{
 		Name: connectionTopic, Usage: "the flags of `genv remote` about the connections to hosts",

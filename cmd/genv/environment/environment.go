@@ -14,7 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Settings are what an environment can be configured with, in the order in which they are listed.
+// Settings are what an environment can be configured with, in the order of lists.
 var Settings = []Configurable{
 	{"gpu-memory", func(c *snapshot.EnvConfig) string { return c.GPUMemory.String() }, SetMemory},
 	{"gpus", gpusOf, setGPUs},
@@ -28,7 +28,7 @@ type Configurable struct {
 	Set  func(*snapshot.EnvConfig, string) error
 }
 
-// leastMemory is less than any process on a GPU needs: a capacity below it is a number without its unit.
+// leastMemory in bytes is less than any process on a GPU needs: a smaller capacity is a number without its unit.
 const leastMemory = 1_000_000
 
 // SetMemory sets the memory on each device from a text such as 4g.
@@ -79,7 +79,7 @@ func setName(c *snapshot.EnvConfig, text string) error {
 	return nil
 }
 
-// SettingFlags is what the flags say that configure a new environment.
+// SettingFlags are the flags that configure a new environment.
 type SettingFlags struct {
 	name, gpus, gpuMemory string
 	overSubscribe         bool
@@ -121,7 +121,7 @@ func (o *SettingFlags) OverSubscribeFlag() cli.Flag {
 		"attach GPUs even if they are full, as with GENV_ALLOW_OVER_SUBSCRIPTION=1")
 }
 
-// OverSubscribe is what that flag says, or the variable with which 1.4.3 says the same.
+// OverSubscribe is what that flag says, or 1.4.3's variable for it.
 func (o *SettingFlags) OverSubscribe(getenv func(string) string) bool {
 	return o.overSubscribe || getenv("GENV_ALLOW_OVER_SUBSCRIPTION") == "1"
 }
@@ -154,7 +154,7 @@ func Bytes(m snapshot.Memory) *int64 {
 	return new(m.Bytes())
 }
 
-// Queries are the values of `--query` and what each prints of a T.
+// Queries are the values of `--query`, and what each prints of a T.
 type Queries[T any] map[string]func(*T) string
 
 // Flag chooses them.

@@ -1,4 +1,4 @@
-// Package guard has `genv guard`, and the Keeper of this machine's guard for the other commands that run one.
+// Package guard has `genv guard`, and the Keeper of this machine's guard for other commands.
 package guard
 
 import (
@@ -72,7 +72,6 @@ type options struct {
 	veto                     bool
 }
 
-// needsRoot refuses a command for others than root.
 func needsRoot(c *cli.Context) error {
 	if os.Geteuid() != 0 {
 		return command.UsageError("only root can do that: sudo %s", c.Command.HelpName)
@@ -85,7 +84,8 @@ func (p *guardCommands) author(how string) string {
 	return fmt.Sprintf("%s with `%s`", text.Cut(cmp.Or(p.Getenv("SUDO_USER"), "root"), 64), how)
 }
 
-// off ends the guard: first in the kernel, whatever else fails. A veto needs no order: those before hold after it.
+// off ends the guard: first in the kernel, whatever else fails. A veto needs no order: orders from before hold after
+// it.
 func (p *guardCommands) off(c *cli.Context, lasting bool) error {
 	if err := needsRoot(c); err != nil {
 		return err
@@ -114,8 +114,7 @@ func (p *guardCommands) off(c *cli.Context, lasting bool) error {
 	return nil
 }
 
-// unpinnedWithin is how long the process that keeps a guard without pins may take to end it.
-const unpinnedWithin = 3 * time.Second
+const unpinnedWithin = 3 * time.Second // for the process that keeps a guard without pins to end it
 
 // awaitUnpinned waits until a guard without pins is off: only the process that keeps it can end it.
 func (p *guardCommands) awaitUnpinned(ctx context.Context) error {
@@ -142,7 +141,6 @@ func (p *guardCommands) vetoExists() bool {
 	return err == nil
 }
 
-// resume takes back the order to be off.
 func (p *guardCommands) resume(c *cli.Context) error {
 	if err := needsRoot(c); err != nil {
 		return err

@@ -26,7 +26,7 @@ type reporter struct {
 	append    func(...audit.Record) error // nil for no audit log
 	show      func(snapshot.UID, string)  // nil for no notices
 	account   func(snapshot.UID) snapshot.UID
-	collect   time.Duration // how long devices are collected for one notice
+	collect   time.Duration // the devices of one notice are collected so long
 	hostname  snapshot.Hostname
 	recorded  map[recordKey]time.Time
 	mu        sync.Mutex // for what follows
@@ -34,8 +34,8 @@ type reporter struct {
 	pending   map[snapshot.UID][]guard.Denial
 }
 
-// recordKey is what is recorded once in recordEvery. Uids of unknown accounts share one key for each device:
-// anybody can run processes with thousands of uids (subuid(5)).
+// recordKey is what is recorded once in recordEvery. Uids of unknown accounts share one key for each device: anybody
+// can run processes with thousands of uids (subuid(5)).
 type recordKey struct {
 	account snapshot.UID
 	minor   int
@@ -43,12 +43,10 @@ type recordKey struct {
 }
 
 const (
-	// recordEvery is how often the same user and device are in the audit log: some programs open all devices all day.
-	recordEvery = 10 * time.Minute
-	noticeEvery = time.Minute
-	collectFor  = 200 * time.Millisecond // the devices of one notice: programs open one after the other
-	// maxRemembered bounds what is remembered of users.
-	maxRemembered = 10_000
+	recordEvery   = 10 * time.Minute // for a user and device: some programs open all devices all day
+	noticeEvery   = time.Minute
+	collectFor    = 200 * time.Millisecond // for one notice: programs open one device after the other
+	maxRemembered = 10_000                 // users
 )
 
 func newReporter(p *command.Program, log zerolog.Logger) *reporter {
@@ -81,10 +79,9 @@ func (r *reporter) denied(d guard.Denial) {
 	r.record(d)
 }
 
-// looking are programs that open every device only to show it. Their users need no notice.
+// looking are programs that open every device only to show it, so that users need no notice.
 var looking = []string{"nvidia-smi", "nvtop", "gpustat", "nvitop", "dcgmi"}
 
-// record adds the denial to the audit log, unless the same was added a while ago.
 func (r *reporter) record(d guard.Denial) {
 	if r.append == nil {
 		return
@@ -117,7 +114,7 @@ func (r *reporter) recordOf(d guard.Denial) audit.Record {
 	return record
 }
 
-// deviceName is the device's index, or its node if that is all that is known.
+// deviceName is the device's index, or else its node.
 func deviceName(d *guard.Denial) string {
 	if d.Index == nil {
 		return fmt.Sprintf("/dev/nvidia%d", d.Minor)
@@ -125,7 +122,7 @@ func deviceName(d *guard.Denial) string {
 	return "GPU " + d.Index.String()
 }
 
-// notice shows the denial to the user in a moment, with what else comes until then.
+// notice shows the denial in a moment, with what else comes until then.
 func (r *reporter) notice(d guard.Denial) {
 	if r.show == nil {
 		return

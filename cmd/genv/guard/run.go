@@ -105,8 +105,8 @@ func (p pins) possible() error {
 	return nil
 }
 
-// renew gives the order again, three times within its lease. It ends everything if the guard is turned off; another
-// order that replaces this one is followed.
+// renew gives the order again, three times within its lease. It ends everything if the guard is turned off, and follows
+// another order that replaces its own.
 func (p *guardCommands) renew(ctx context.Context, end func(), log zerolog.Logger, given guard.Order) error {
 	dir := disk.RunDir(p.Getenv)
 	every := time.NewTicker(min(given.Lease()/3, time.Second))
@@ -141,7 +141,7 @@ func (p *guardCommands) renew(ctx context.Context, end func(), log zerolog.Logge
 	}
 }
 
-// leave ends the guard if the order is still this process's. It leaves no order, so that a controller can give one.
+// leave ends the guard if the order is still this process's. It leaves none, so that a controller can give one.
 func (p *guardCommands) leave(given guard.Order, log zerolog.Logger) error {
 	err := guard.WithdrawOrder(disk.RunDir(p.Getenv), given)
 	if errors.Is(err, guard.ErrReplaced) {
@@ -156,7 +156,7 @@ func NewKeeper(p *command.Program, log zerolog.Logger) *guard.Keeper {
 	pins := pinsOf(p.Getenv)
 	reports := newReporter(p, log)
 	on := system.New(proc.FS{Reader: p.Reader}, nss.Passwd{})
-	store := disk.New(disk.Dir(p.Getenv), disk.Config{ // without names of users, which a directory service may delay
+	store := disk.New(disk.Dir(p.Getenv), disk.Config{ // no names of users, which a directory service may delay
 		Now: p.Now, RootDir: disk.RootDir(p.Getenv), LockTimeout: stateLock, System: on,
 	})
 	return &guard.Keeper{
@@ -174,7 +174,6 @@ func VetoFile(getenv func(string) string) string {
 	return "/etc/genv/guard.off"
 }
 
-// pins say where the guard of this machine is.
 type pins struct {
 	kernel.Location
 	err error // why there can't be one
@@ -206,7 +205,6 @@ func (p pins) open() (guard.Kernel, error) {
 	return g, nil
 }
 
-// remove ends the guard at once.
 func (p pins) remove() error {
 	if p.err != nil {
 		return nil // there never was one
@@ -214,10 +212,10 @@ func (p pins) remove() error {
 	return kernel.Remove(p.Dir)
 }
 
-// stateLock is how long a Keeper waits for the lock on the state files, which any user can hold, before it reads them.
+// stateLock is how long a Keeper waits for the lock on the state files, which any user can hold.
 const stateLock = 250 * time.Millisecond
 
-// userID finds the uid of a user, as guard.Keeper wants it.
+// userID finds the uid of a user for guard.Keeper.
 func userID(ctx context.Context, name snapshot.Username) (uid snapshot.UID, found bool, err error) {
 	account, err := nss.Passwd{}.Named(ctx, string(name))
 	if errors.Is(err, nss.ErrNoAccount) {

@@ -27,8 +27,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-// namesWithin bounds the time for looking up names of users.
-const namesWithin = 3 * time.Second
+const namesWithin = 3 * time.Second // to look up names of users
 
 func (p *guardCommands) status(c *cli.Context, format string) error {
 	document := p.document(c.Context)
@@ -38,7 +37,6 @@ func (p *guardCommands) status(c *cli.Context, format string) error {
 	return writeStatus(p.Out, &document)
 }
 
-// askEvents tries out how opens are watched.
 func (d *StatusDocument) askEvents(devDir string, said *guard.Status) {
 	method, err := watch.MethodOf(devDir)
 	// Without its Keeper the guard may be on, but its reports are not read.
@@ -87,7 +85,6 @@ func (p *guardCommands) document(ctx context.Context) StatusDocument {
 	return d
 }
 
-// takeOver copies what the guard's Keeper says.
 func (d *StatusDocument) takeOver(said *guard.Status, now time.Time) {
 	d.Mode, d.Reason, d.Order, d.Given = said.Now(now), said.Reason, said.Order, said.Given
 	d.Problems = append(d.Problems, said.Problems...)
@@ -111,7 +108,6 @@ func keeperEnded(said *guard.Status) bool {
 	return err == nil && !alive
 }
 
-// askKernel asks what the kernel can do, and what it does.
 func (d *StatusDocument) askKernel(at pins) {
 	if at.err != nil {
 		d.Kernel = &kernel.Support{Why: at.err.Error(), Abilities: []kernel.Ability{}, Programs: []kernel.Program{}}
@@ -137,7 +133,6 @@ func (d *StatusDocument) askKernel(at pins) {
 	}
 }
 
-// listDenials reads the denials of the last hour.
 func (d *StatusDocument) listDenials(dir string, now time.Time, name func(snapshot.UID) snapshot.Username) {
 	list, err := guard.ReadDenials(dir)
 	if err != nil {
@@ -150,7 +145,6 @@ func (d *StatusDocument) listDenials(dir string, now time.Time, name func(snapsh
 	}
 }
 
-// listDevices lists the devices of a machine without a guard.
 func (d *StatusDocument) listDevices(source hardware.Catalog) {
 	devices, err := source.Known()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -266,7 +260,7 @@ func exemptions(d *StatusDocument) (s string) {
 	return s
 }
 
-// writeEvents says how a controller gets to know that a device was opened.
+// writeEvents says how a controller learns that a device was opened.
 func writeEvents(line func(name, format string, args ...any), e *OpenEvents) {
 	if e == nil {
 		return
@@ -308,7 +302,6 @@ func writeKernel(line func(name, format string, args ...any), d *StatusDocument)
 	}
 }
 
-// writeTables prints devices, users and denials. Empty tables are left out.
 func writeTables(w io.Writer, d *StatusDocument) error {
 	for _, table := range []*render.Table{d.deviceTable(), d.userTable(), d.denialTable()} {
 		if table.Len() == 0 {

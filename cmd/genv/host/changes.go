@@ -24,8 +24,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
-// looksFor is how old answers to users may be: users may ask often.
-const looksFor = time.Second
+const looksFor = time.Second // the age of answers to users, who may ask often
 
 // changes is the service.Backend of this host.
 type changes struct {
@@ -35,7 +34,7 @@ type changes struct {
 	listings      recent[[]snapshot.Device]
 }
 
-// Change implements service.Backend. What is answered from then on shows the change.
+// Change implements service.Backend. Later answers show the change.
 func (b *changes) Change(
 	ctx context.Context, c change.Change, by change.Requester, turn func(context.Context) (func(), error),
 ) (change.Result, error) {
@@ -56,8 +55,8 @@ func (b *changes) listDevices(ctx context.Context) ([]snapshot.Device, error) {
 	})
 }
 
-// Look implements service.Backend: the documents of `genv usage snapshot --type devices` and
-// `--type envs`, and of `genv gpus`, with the command lines that /proc would show to the user.
+// Look implements service.Backend: the documents of `genv usage snapshot --type devices` and `--type envs`, and of
+// `genv gpus`, without what /proc hides from the user.
 func (b *changes) Look(ctx context.Context, name string, by service.Viewer) (json.RawMessage, error) {
 	ctx = context.WithoutCancel(ctx)
 	document := func() (json.RawMessage, error) { return b.host.view(ctx, name) }
@@ -80,7 +79,7 @@ func (b *changes) Look(ctx context.Context, name string, by service.Viewer) (jso
 func (b *changes) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	ctx = context.WithoutCancel(ctx)
 	return b.gpus.get(looksFor, func() (*snapshot.Snapshot, error) {
-		// Users wait longer than 8 s: afterwards they get what was seen last.
+		// Users don't wait longer than 8 s for an answer of nvidia-smi.
 		age := local.Age{Oldest: enforce.DefaultMaxAge, Until: time.Now().Add(8 * time.Second)}
 		s, err := b.host.snapshot(ctx, age)
 		if errors.Is(err, nvidiasmi.ErrTimeout) { // it was not asked before
@@ -90,7 +89,7 @@ func (b *changes) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	})
 }
 
-// visibleTo is a snapshot without the commands that /proc hides from a viewer.
+// visibleTo leaves out the commands that /proc hides from a viewer.
 func (b *changes) visibleTo(s *snapshot.Snapshot, by service.Viewer) *snapshot.Snapshot {
 	hiding := b.host.Machine.Proc.Hiding()
 	operators, _ := user.LookupGroup(socket.Group) // there may be none
@@ -110,8 +109,8 @@ func (b *changes) visibleTo(s *snapshot.Snapshot, by service.Viewer) *snapshot.S
 	return &visible
 }
 
-// rootsView asks root's service for a document, since other users' nvidia-smi sees only the devices that a guard lets
-// them open. ok is false where the state isn't root's or the service doesn't answer; then a warning says so.
+// rootsView asks root's service for a document, since a guard hides devices from other users' nvidia-smi. ok is false
+// where the state isn't root's or, with a warning, where the service doesn't answer.
 func (h *host) rootsView(ctx context.Context, name string) (document []byte, ok bool, warning string) {
 	if h.privileged || !slices.Contains([]string{"devices", "envs", "gpus"}, name) || h.Store.MayWrite() {
 		return nil, false, ""
@@ -132,11 +131,10 @@ type recent[V any] struct {
 	value V
 	err   error
 
-	outdated atomic.Bool // since something changed after it was asked for
+	outdated atomic.Bool // something changed since it was asked for
 }
 
-// get returns the answer, and asks for it if the last one is older than age or outdated. What was asked for while the
-// caller waited serves it.
+// get asks if the answer is older than age or outdated. What was asked for while the caller waited serves it.
 func (r *recent[V]) get(age time.Duration, ask func() (V, error)) (V, error) {
 	came := time.Now()
 	r.mu.Lock()
@@ -149,7 +147,7 @@ func (r *recent[V]) get(age time.Duration, ask func() (V, error)) (V, error) {
 	return r.value, r.err
 }
 
-// reservations are those of this host, in root's note.
+// reservations are root's note of those of this host.
 func (b *changes) reservations() *service.Reservations {
 	return &service.Reservations{
 		Load: b.host.Store.Reservations, Save: b.host.Store.SaveReservations, Believed: service.ClockBelieved,
@@ -160,8 +158,8 @@ func (b *changes) reservations() *service.Reservations {
 	}
 }
 
-// mayHold says whether the owner of a reservation has a GPU of this host, attached or used by a process. Where it is
-// unknown who uses GPUs that nobody else has, and these are enough for all of the reservation, it may be the owner.
+// mayHold says whether the owner of a reservation has a GPU here, attached or used by a process. Where only GPUs with
+// unknown users can be the owner's, they must be enough for all of the reservation.
 func mayHold(s *snapshot.Snapshot, b *snapshot.Reservation) bool {
 	owners, unknown := make(map[snapshot.DeviceIndex]map[snapshot.UID]bool), make(map[snapshot.DeviceIndex]bool)
 	add := func(uid *snapshot.UID, list []snapshot.DeviceIndex) {

@@ -1,6 +1,6 @@
-// Package host has the commands that root runs on a GPU host: `genv usage` for controllers,
-// `genv enforce`, `genv monitor`, `genv doctor`, `genv gpus`, the service `genv host`, and
-// `genv guard`; and what container engines call there: a runtime in place of runc, and hooks.
+// Package host has the commands that root runs on a GPU host: `genv usage` for controllers, `genv enforce`, `genv
+// monitor`, `genv doctor`, `genv gpus`, the service `genv host`, and `genv guard`; and for container engines a runtime
+// in place of runc, and hooks.
 package host
 
 import (
@@ -42,7 +42,7 @@ func (p *hostCommands) openHost() *host {
 	if p.SharedAccount != nil {
 		options.UID = 0
 	}
-	if os.Geteuid() == 0 { // which learns about the containers of this machine, and has them stopped
+	if os.Geteuid() == 0 { // it learns about containers, and has them stopped
 		source := &container.Lookup{Engines: container.Engines{}, Run: disk.RunDir(p.Getenv), Proc: here.Machine.Proc}
 		here.Machine.Containers, options.Containers = source.Look, source
 	}
@@ -68,8 +68,7 @@ func (p *hostCommands) openFence(h *host) agent.Fence {
 	return &fence.LeaseFile{Path: fence.Path(p.Getenv), Now: p.Now}
 }
 
-// askedList is the list of the processes of this host that were asked to end; nil without
-// root, since only root may write it.
+// askedList is the list of processes that were asked to end; nil without root, who alone may write it.
 func (p *hostCommands) askedList(fs proc.FS) *asked.Register {
 	boot, err := fs.BootID()
 	if err != nil || os.Geteuid() != 0 || p.SharedAccount != nil {

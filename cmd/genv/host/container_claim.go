@@ -20,7 +20,7 @@ import (
 )
 
 // claimed is a container that has its devices, and isn't created yet. This process, which becomes the real runtime, is
-// registered in its environment: if it ends without creating the container, the environment ends with it.
+// registered in its environment: if it ends before, so does the environment.
 type claimed struct {
 	grant.Granted
 	*runtime
@@ -29,7 +29,7 @@ type claimed struct {
 
 // claim gives a container its environment. Its error is a whole message.
 func (r *runtime) claim(ctx context.Context, request grant.GPURequest) (*claimed, error) {
-	if proc.InUserNamespace() { // it is root there alone, and can't judge what it sees of the state files
+	if proc.InUserNamespace() { // it is root there alone, and can't judge the state files
 		return nil, fmt.Errorf("%w: this runtime doesn't give GPUs to containers of rootless engines: use --runtime "+
 			"runc, or remove it from ~/.config/docker/daemon.json", grant.ErrRefused)
 	}
@@ -64,7 +64,7 @@ func (r *runtime) claim(ctx context.Context, request grant.GPURequest) (*claimed
 		c.Username = system.Username(ctx, proof.UID)
 		done.record.UID, done.record.Proof = &proof.UID, container.ProofToken
 	}
-	// The record is written before the state files are. nvidia-smi is asked for devices if too few are registered.
+	// The record is written before the state files. nvidia-smi is asked if too few devices are registered.
 	err = service.WithDevices(ctx, r.host.Store, r.host.Machine.ListDevices, func() error {
 		return r.host.Store.Update(ctx, func(f *state.Files) (err error) {
 			if done.Granted, err = c.Apply(f); err != nil || !container.IsID(r.id) {
@@ -85,7 +85,7 @@ func (r *runtime) claim(ctx context.Context, request grant.GPURequest) (*claimed
 	return done, nil
 }
 
-// proof finds out for which user the container is started. The error says why that isn't known.
+// proof finds out for which user the container is started. Its error says why that isn't known.
 func (r *runtime) proof(ctx context.Context, request grant.GPURequest) (*grant.Holder, error) {
 	if request.Token == "" {
 		return nil, errors.New("it was not started by `genv docker`, or by docker in a shell with an environment")
@@ -110,7 +110,7 @@ func (r *runtime) proof(ctx context.Context, request grant.GPURequest) (*grant.H
 	return &holder, nil
 }
 
-// undo ends what was claimed, for a container that is not created.
+// undo ends what was claimed for a container that is not created.
 func (c *claimed) undo(ctx context.Context) {
 	run := disk.RunDir(c.Getenv)
 	_ = c.host.Store.Update(ctx, func(f *state.Files) error {
@@ -126,8 +126,7 @@ func forget(f *state.Files, r *container.Record) {
 	}
 }
 
-// writeConfig writes into the container's config.json what it has, and hooks: genv is called when its init exists, and
-// when it has ended.
+// writeConfig writes into the container's config.json what it has, and hooks for the start of its init and for its end.
 func (c *claimed) writeConfig(config *oci.ContainerConfig) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -144,7 +143,7 @@ func (c *claimed) writeConfig(config *oci.ContainerConfig) error {
 			env = append(env, name+"="+value)
 		}
 	}
-	timeout := 30 // seconds for which the real runtime waits: the lock of the state files may take some
+	timeout := 30 // seconds for the hook: the lock of the state files may take some
 	for stage, what := range map[string]string{"createRuntime": hookStart, "poststop": hookStop} {
 		config.AddHook(stage, oci.Hook{
 			Path: self, Args: []string{"genv", HookCommand, what, string(order)}, Env: env, Timeout: &timeout,
@@ -153,7 +152,7 @@ func (c *claimed) writeConfig(config *oci.ContainerConfig) error {
 	return config.Write()
 }
 
-// hookOrder is what the runtime tells the hooks: of the record, for whom the container is.
+// hookOrder is what the runtime tells the hooks.
 type hookOrder struct {
 	container.Record
 	Run        string `json:"run"`

@@ -29,17 +29,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The commands that container engines call, which people don't: they are not in the list of
-// commands, and start without reading one.
+// Container engines call these commands, which are not in the list of commands, and start without reading one.
 //
 //	genv container-runtime --real /usr/sbin/runc -- create --bundle B ID
 //
-// becomes runc with exec(2). Only for `create` and `run` of a container that asks for GPUs,
-// or has a token of root's service, does it do something before: it attaches devices (see
-// package grant), and changes the bundle's config.json so that the container sees them.
+// becomes runc with exec(2). Before, for `create` and `run` of a container that asks for GPUs, or has a token of root's
+// service, it attaches devices (see package grant), and changes the bundle's config.json.
 //
-// A container that asks for no GPU is always started, whatever is wrong here. One that asks
-// for some is not, and the error says why.
+// A container that asks for no GPU is always started, whatever is wrong here. One that asks for some is not, and the
+// error says why.
 const (
 	RuntimeCommand = "container-runtime"
 	HookCommand    = "container-hook"
@@ -50,12 +48,11 @@ type runtime struct {
 	host *localhost.Host
 	real string // the runtime that it becomes
 	*runcCall
-	// exec becomes another program, as syscall.Exec.
-	exec func(path string, argv, environ []string) error
+	exec func(path string, argv, environ []string) error // as syscall.Exec
 }
 
-// ContainerRuntime becomes the real runtime. args are those behind the command's name: --real PATH (or else runc in
-// PATH), `--`, and the line for the real runtime. It returns the exit status if that fails.
+// ContainerRuntime becomes the real runtime. args are --real PATH (or else runc in PATH), `--`, and the line for the
+// real runtime. It returns the exit status if that fails.
 func ContainerRuntime(ctx context.Context, p command.Program, args []string) int {
 	own, line := ownFlags(args)
 	r := &runtime{Program: p, runcCall: parseCall(line), exec: syscall.Exec}
@@ -67,7 +64,7 @@ func ContainerRuntime(ctx context.Context, p command.Program, args []string) int
 	return command.ExitFailed
 }
 
-// ownFlags separates the flags of this program from the line for the real runtime.
+// ownFlags separates genv's flags from the line for the real runtime.
 func ownFlags(args []string) (own map[string]string, line []string) {
 	return takeFlags(args, []string{"real", "instead-of"}, false)
 }
@@ -83,7 +80,6 @@ func realRuntime(given string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// start prepares a container, and becomes the real runtime.
 func (r *runtime) start(ctx context.Context) error {
 	environ := os.Environ()
 	var prepared *claimed
@@ -93,7 +89,7 @@ func (r *runtime) start(ctx context.Context) error {
 			return err
 		}
 	}
-	if prepared != nil { // this process belongs to the environment until the container's init does
+	if prepared != nil { // the environment has this process until it has the container's init
 		environ = append(environ, snapshot.ClaimVariable+"="+string(prepared.EID))
 	}
 	err := r.exec(r.real, append([]string{r.real}, r.args...), environ)
@@ -103,8 +99,7 @@ func (r *runtime) start(ctx context.Context) error {
 	return fmt.Errorf("start the real container runtime %s: %w: correct --real in dockerd's daemon.json", r.real, err)
 }
 
-// prepare gives a container its devices, and changes its config.json. It returns nil for
-// one that is started as it is. An error means that it must not be started.
+// prepare gives a container its devices; nil for one that is started as it is. After an error it must not be started.
 func (r *runtime) prepare(ctx context.Context) (*claimed, error) {
 	config, err := oci.Read(r.bundle)
 	switch {
@@ -134,7 +129,6 @@ func (r *runtime) prepare(ctx context.Context) (*claimed, error) {
 	return prepared, nil
 }
 
-// give gives a container its environment, and writes that into its config.json.
 func (r *runtime) give(ctx context.Context, config *oci.ContainerConfig, request grant.GPURequest) (*claimed, error) {
 	r.host = localhost.Open(r.Program)
 	prepared, err := r.claim(ctx, request)
@@ -152,7 +146,7 @@ func notDockers(id string) error {
 	return fmt.Errorf("%w: the container's id %s isn't one of Docker's", grant.ErrRefused, text.Quoted(id, 60))
 }
 
-// engineName is the engine that calls, as far as the paths that it gives show.
+// engineName is the engine that calls, as far as its paths show.
 func (c *runcCall) engineName() string {
 	bundle, err := filepath.Abs(c.bundle)
 	switch {
@@ -168,8 +162,8 @@ func (c *runcCall) engineName() string {
 	return ""
 }
 
-// report says why a container can't be started: on stderr, and in the file from which the
-// engine takes the message of `docker run`.
+// report says why a container can't be started: on stderr, and in the file from which the engine takes the message of
+// `docker run`.
 func (r *runtime) report(err error) {
 	if err == nil {
 		return
@@ -188,7 +182,6 @@ func (r *runtime) report(err error) {
 	_ = file.Close()
 }
 
-// What the hooks are called for.
 const (
 	hookStart = "start" // the container's init exists, and has not started its program
 	hookStop  = "stop"  // the container has ended
@@ -204,8 +197,8 @@ type hookCall struct {
 	}
 }
 
-// ContainerHook is what the real runtime calls at the start and at the end of a container. It returns
-// the exit status: another one than 0 at the start keeps the container from starting.
+// ContainerHook is what the real runtime calls at the start and at the end of a container. It returns the exit status:
+// at the start, one other than 0 keeps the container from starting.
 func ContainerHook(ctx context.Context, p command.Program, args []string) int {
 	h := &hookCall{Program: p}
 	err := h.run(ctx, args)
@@ -256,7 +249,7 @@ func (h *hookCall) start(ctx context.Context) error {
 	}
 	return h.host.Store.Update(ctx, func(f *state.Files) error {
 		env := f.Environment(h.EID)
-		if env == nil || env.UID != owner { // if it ended, another user may have one with the same id
+		if env == nil || env.UID != owner { // after its end, another user may have one with the same id
 			return fmt.Errorf("environment %s has ended before the container started", text.Shown(string(h.EID)))
 		}
 		if err := f.Activate(state.Activation{
@@ -268,8 +261,8 @@ func (h *hookCall) start(ctx context.Context) error {
 	})
 }
 
-// stop gives back what the container had. If it isn't called, as after a SIGKILL, the next
-// look at the state files finds that the init has ended.
+// stop gives back what the container had. Without it, as after a SIGKILL, the next look at the state files finds that
+// the init has ended.
 func (h *hookCall) stop(ctx context.Context) error {
 	r, err := container.ReadRecord(h.Run, h.state.ID)
 	switch {
@@ -286,8 +279,8 @@ func (h *hookCall) stop(ctx context.Context) error {
 	return errors.Join(err, container.RemoveRecord(h.Run, r.ID, &r))
 }
 
-// runsAgain says whether the container was started again meanwhile: its record is of another
-// process than the one that has ended, or that couldn't create it and calls the hook now.
+// runsAgain says whether the container was started again: its record is of another process than the one that has ended,
+// or that couldn't create it and calls the hook now.
 func (h *hookCall) runsAgain(r *container.Record) bool {
 	if r.PID == 0 || int(r.PID) == os.Getppid() {
 		return false
@@ -296,17 +289,17 @@ func (h *hookCall) runsAgain(r *container.Record) bool {
 	return known && start == r.Start
 }
 
-// runcCall is a command line of runc, of which the runtime needs to know what starts containers.
+// runcCall is a command line of runc, as far as it is needed.
 type runcCall struct {
 	args    []string
-	command string // "create", for example; empty if there is none
+	command string // empty for none
 	bundle  string
 	id      string
-	log     string // the file for errors that the engine shows; empty for none
+	log     string // for errors that the engine shows; empty for none
 }
 
-// The flags of runc(8) and crun(1) that have a value: before the command, and of create and
-// run. All others are switches, or have their value after "=".
+// Flags of runc(8) and crun(1) that have a value: before the command, and of create and run. Others are switches, or
+// have it after "=".
 var (
 	globalValued = []string{"log", "log-format", "log-level", "root", "criu", "rootless", "cgroup-manager"}
 	createValued = []string{"bundle", "b", "console-socket", "pid-file", "preserve-fds", "config", "f"}
@@ -314,7 +307,6 @@ var (
 
 func (c *runcCall) starts() bool { return c.command == "create" || c.command == "run" }
 
-// parseCall reads a command line of runc, without the program's name.
 func parseCall(args []string) *runcCall {
 	c := &runcCall{args: args, bundle: "."}
 	flags, rest := takeFlags(args, globalValued, true)
@@ -333,8 +325,8 @@ func parseCall(args []string) *runcCall {
 	return c
 }
 
-// takeFlags takes flags from the beginning, up to "--", and returns the values of those that have one. switches says
-// whether there are others than those.
+// takeFlags takes flags from the beginning, up to "--", and returns those of valued. switches says whether there are
+// others.
 func takeFlags(args, valued []string, switches bool) (flags map[string]string, rest []string) {
 	flags = map[string]string{}
 	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' {

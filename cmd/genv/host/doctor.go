@@ -89,7 +89,7 @@ func (p *hostCommands) guardState() *doctor.GuardState {
 	return g
 }
 
-// runProgram runs a program in the C locale, for 5 s at most, and returns what it printed.
+// runProgram runs a program in the C locale, for 5 s at most, and returns its output.
 func runProgram(ctx context.Context, program string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

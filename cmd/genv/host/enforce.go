@@ -44,7 +44,7 @@ func (p *hostCommands) enforceCommand() *cli.Command {
 	}
 }
 
-// enforceHere runs the controller's loop over a single host: this machine.
+// enforceHere runs the controller's loop over this machine alone.
 func (p *hostCommands) enforceHere(c *cli.Context, flags *enforcement.LoopFlags, words []string) error {
 	labels := make(map[string]string)
 	for _, word := range words {
@@ -87,7 +87,7 @@ func (p *hostCommands) enforceHere(c *cli.Context, flags *enforcement.LoopFlags,
 type localLink struct {
 	host   *host
 	policy atomic.Pointer[policy.File]
-	asker  atomic.Pointer[string] // the name of the run in the list of processes that were asked to end
+	asker  atomic.Pointer[string] // the run in the list of processes that were asked to end
 }
 
 func (l *localLink) announce(id string, _ *fence.LeaseRequest) {
@@ -95,7 +95,6 @@ func (l *localLink) announce(id string, _ *fence.LeaseRequest) {
 	l.asker.Store(&name)
 }
 
-// Await waits for a reason to look at this machine.
 func (l *localLink) Await(ctx context.Context, _ remote.Host, done func(woke bool, err error)) {
 	go func() {
 		err := l.host.Wait(ctx)
@@ -132,8 +131,8 @@ func (l *localLink) Guard(context.Context, remote.Host, agent.GuardRequest) (age
 
 func (l *localLink) About(remote.Host) agent.About { return agent.About{} }
 
-// hostRecord writes this host's audit log. If it can't be written, that is a warning,
-// and actions are still carried out: the log of the controller decides about that.
+// hostRecord writes this host's audit log. If it can't, it warns, and actions are still carried out: the controller's
+// log decides.
 type hostRecord struct {
 	path string
 	now  func() time.Time
@@ -141,7 +140,6 @@ type hostRecord struct {
 	proc proc.FS
 }
 
-// items are the records of what will be done.
 func (r *hostRecord) items(o order.Order, refused []order.Termination) []audit.Record {
 	o.Terminate = append(o.Terminate[:len(o.Terminate):len(o.Terminate)], refused...)
 	items := audit.OrderRecords(snapshot.Hostname(enforcelocal.Hostname()), o, nil)
@@ -160,7 +158,6 @@ func (r *hostRecord) items(o order.Order, refused []order.Termination) []audit.R
 	return items
 }
 
-// append writes records, and warns if that fails.
 func (r *hostRecord) append(records []audit.Record) (warnings []string) {
 	if r.path == "" || len(records) == 0 {
 		return nil
@@ -174,8 +171,7 @@ func (r *hostRecord) append(records []audit.Record) (warnings []string) {
 	return nil
 }
 
-// notify writes messages to users' terminals, and keeps them to be read again. What has not been
-// read waits for the next login of its user. Both are in this host's audit log.
+// notify writes messages to users' terminals, and keeps unread ones for the next login. This host's audit log has both.
 func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Receipt {
 	here := enforcelocal.Terminals{Host: enforcelocal.Hostname()}
 	shown := make([]agent.Receipt, len(messages))
@@ -195,7 +191,7 @@ func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Rec
 			records = append(records, r)
 			continue
 		}
-		if m.DueMS > 0 { // a notice may be read later than it is written
+		if m.DueMS > 0 { // it may be read later
 			r.Due = h.record.now().Add(time.Duration(m.DueMS) * time.Millisecond).UTC()
 			m.Text += "\nDue at " + snapshot.When(r.Due.Local()) + "."
 		}
@@ -212,8 +208,7 @@ func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Rec
 	return shown
 }
 
-// keep keeps a message for its user. Only root keeps any, and only for
-// those who have an account: state files may name any uid.
+// keep keeps a message for its user, as root alone, and for those who have an account: state files may name any uid.
 func (h *host) keep(ctx context.Context, m agent.Message, terminals []string) bool {
 	if os.Geteuid() != 0 {
 		return false

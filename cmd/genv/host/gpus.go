@@ -43,7 +43,7 @@ func (p *hostCommands) gpusCommand() *cli.Command {
 	}
 }
 
-// gpusHere lists the GPUs of this machine, and who uses them. It takes no root.
+// gpusHere lists the GPUs of this machine, and who uses them. It needs no root.
 func (p *hostCommands) gpusHere(c *cli.Context, o *gpulist.Flags) error {
 	o.Complete(&p.Program)
 	host := p.openHost()
@@ -80,7 +80,7 @@ func (p *hostCommands) gpusHere(c *cli.Context, o *gpulist.Flags) error {
 	return found.Write(p.Out, o)
 }
 
-// gpus are the GPUs of this machine as root sees them, if root's service says it, or else as this user does.
+// gpus are the GPUs as root's service sees them, or else as this user does.
 func (h *host) gpus(ctx context.Context) (all []gpus.GPU, warnings []string, err error) {
 	document, ok, warning := h.rootsView(ctx, "gpus")
 	if ok && json.Unmarshal(document, &all) == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 )
 
-// guarded is the kernel guard of this machine as a controller orders it. From the first
-// order on, this process keeps the guard, unless another one does.
+// guarded is the kernel guard of this machine, ordered by a controller. From the first order on, this process keeps it,
+// unless another one does.
 type guarded struct {
 	dir  string // root's run folder
 	now  func() (guard.At, error)
@@ -23,10 +23,10 @@ type guarded struct {
 	log  zerolog.Logger
 
 	keeping sync.WaitGroup
-	stop    func() // ends keep; nil before the first order
+	stop    func() // nil before the first order
 }
 
-// keepTrying keeps the guard until ctx ends: again after an error, which is logged once as long as it is the same.
+// keepTrying keeps the guard until ctx ends: again after an error, which is logged once.
 func keepTrying(ctx context.Context, log zerolog.Logger, keep func(context.Context) error) {
 	const least, most = 250 * time.Millisecond, 30 * time.Second
 	pause, said := least, ""
@@ -82,8 +82,7 @@ func (g *guarded) Order(_ context.Context, r agent.GuardRequest) (answer agent.G
 }
 
 // replaces says whether a controller's order replaces the present one. The fleet's policy has priority over orders
-// given on the host, but not over being turned off there: what a person turned off, at night perhaps, doesn't come back
-// by itself. And a controller turns off only what it ordered itself.
+// given on the host, but what a person turned off there stays off. A controller turns off only what it ordered.
 func replaces(r *agent.GuardRequest, present *guard.Order) bool {
 	if r.Order.Mode == guard.Off {
 		return present.ID == r.ID && present.Mode != guard.Off
@@ -114,7 +113,6 @@ func (g *guarded) close() {
 	}
 }
 
-// state is what the guard does at this moment.
 func (g *guarded) state(r *agent.GuardRequest, now guard.At) agent.GuardState {
 	status, err := guard.ReadStatus(g.dir)
 	if err != nil {

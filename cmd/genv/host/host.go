@@ -56,8 +56,7 @@ func (p *hostCommands) serviceCommand() *cli.Command {
 	}
 }
 
-// hostServe owns the state of this host until SIGTERM. What it has answered is durable, so
-// that it may be killed at any moment.
+// hostServe owns the state of this host until SIGTERM. It may be killed at any time: what it has answered is durable.
 func (p *hostCommands) hostServe(c *cli.Context) error {
 	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -106,7 +105,7 @@ func (p *hostCommands) hostServe(c *cli.Context) error {
 	return err
 }
 
-// lockService makes sure that one service runs. Its error is command.UsageError if another one does.
+// lockService makes sure that one service runs. If another one does, its error is command.UsageError.
 func (p *hostCommands) lockService() (*os.File, error) {
 	dir := disk.RunDir(p.Getenv)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -142,7 +141,7 @@ func (p *hostCommands) listen() (*net.UnixListener, error) {
 	return service.Listen(localhost.SocketPath(p.Getenv))
 }
 
-// stuckAfter is how long one round of upkeep may take: the watchdog is not pinged for the one that hangs.
+// stuckAfter is how long a round of upkeep may take, before the watchdog is no longer pinged.
 const stuckAfter = 2 * time.Minute
 
 // pulse is when the last round of upkeep began. It is safe for concurrent use.
@@ -150,11 +149,10 @@ type pulse struct{ last atomic.Pointer[time.Time] }
 
 func (p *pulse) beat() { p.last.Store(new(time.Now())) }
 
-// moves reports whether that is not too long ago.
 func (p *pulse) moves() bool { return time.Since(*p.last.Load()) < stuckAfter }
 
-// upkeep registers the devices, cleans up what has ended, tends what else the service keeps, and keeps the copy for
-// genv 1.4.3 as it should be.
+// upkeep registers devices, cleans up what has ended, tends what else the service keeps, and keeps the copy for genv
+// 1.4.3 up to date.
 func (h *host) upkeep(ctx context.Context, log zerolog.Logger, rounds *pulse, tend func() error) {
 	failed, notesAt := "", time.Time{}
 	for {
@@ -179,7 +177,6 @@ func (h *host) upkeep(ctx context.Context, log zerolog.Logger, rounds *pulse, te
 	}
 }
 
-// hostHandover gives the state back.
 func (p *hostCommands) hostHandover(c *cli.Context) error {
 	lock, err := p.lockService()
 	if err != nil {
@@ -256,8 +253,8 @@ func (p *hostCommands) printStatus(d *StatusDocument) {
 	}
 }
 
-// takeOver makes the state root's, if it isn't yet. Before that any user may hold the lock of
-// the state files for any time: it waits until ctx ends, and says for whom, once a minute.
+// takeOver makes the state root's. Until then any user may hold the lock of the state files for any time: it waits
+// until ctx ends, and says for whom, once a minute.
 func (h *host) takeOver(ctx context.Context, log zerolog.Logger) error {
 	said := time.Time{}
 	for {

@@ -305,7 +305,7 @@ func TestReserveOverKilledServices(t *testing.T) {
 	const alice, bob = 4001, 4002
 	text, ok := h.does(alice, "reserve", "--gpus", "1", "--for", "8h")
 	require.False(t, ok)
-	require.Contains(t, text, "reservations are kept by root's service")
+	require.Contains(t, text, "root's service keeps reservations")
 	service := h.serve()
 	text, ok = h.does(alice, "reserve", "--gpus", "1", "--for", "8h")
 	require.False(t, ok)

@@ -30,29 +30,27 @@ import (
 // host is this machine, for enforcement.
 type host struct {
 	*localhost.Host
-	privileged  bool // it sees and may change what belongs to other users
+	privileged  bool // it may see and change what belongs to other users
 	noTerminate bool // only detach devices: GENV_TERMINATE_PROCESSES=0
 	noMessages  bool // don't write to users' terminals: GENV_TELL=off
 	getenv      func(string) string
 
 	executor *enforcelocal.Executor
 	record   *hostRecord
-	names    userNames // of those who own processes
+	names    userNames // of the owners of processes
 
 	recordsPruned time.Time
 	trial         recent[*snapshot.Trial] // of what acting needs, besides nvidia-smi
 
 	log      zerolog.Logger // of what is watched
 	watching sync.Mutex
-	watcher  *watch.Watcher // nil until somebody waits
+	watcher  *watch.Watcher // nil until Wait is called
 
-	// Of the last snapshot:
-	stateFolder    string // empty if it is unknown
-	withoutService bool   // the state files are not root's
+	stateFolder    string // of the last snapshot; empty if it is unknown
+	withoutService bool   // the last snapshot's state files are not root's
 }
 
-// snapshot is this machine's snapshot, with what enforcement needs to know about its
-// processes and its clock. The answers of nvidia-smi are as old as age allows.
+// snapshot is this machine's, with what enforcement needs. The answers of nvidia-smi are as old as age allows.
 func (h *host) snapshot(ctx context.Context, age local.Age) (*snapshot.Snapshot, error) {
 	h.pruneRecords()
 	s, err := h.Machine.SnapshotWithin(ctx, age)
@@ -87,8 +85,7 @@ func (h *host) mayRun(pid snapshot.PID, start snapshot.StartTime) bool {
 	return alive || err != nil
 }
 
-// forController is a snapshot for a controller, which shows it to others: what /proc hides from them is
-// marked as private.
+// forController marks what /proc hides from others as private.
 func (h *host) forController(s *snapshot.Snapshot, err error) (*snapshot.Snapshot, error) {
 	if err == nil && h.privileged && h.SharedAccount == nil {
 		s.Trial = h.tryToEnd()
@@ -102,7 +99,7 @@ func (h *host) forController(s *snapshot.Snapshot, err error) (*snapshot.Snapsho
 	return s, err
 }
 
-// tryToEnd tries what ending a process and detaching a GPU need, once a minute: what stands in the way may come and go.
+// tryToEnd tries what ending a process and detaching a GPU need, once a minute: what prevents it may come and go.
 func (h *host) tryToEnd() *snapshot.Trial {
 	t, _ := h.trial.get(time.Minute, func() (*snapshot.Trial, error) {
 		t := h.executor.Try()
@@ -133,8 +130,8 @@ func (h *host) execution(ctx context.Context, o order.Order, asker asked.Authori
 	return done
 }
 
-// carryOut carries out an order, and calls say with a line for each action. The
-// warnings are about the audit log of this host, and its list of processes that were asked.
+// carryOut carries out an order, and calls say with a line for each action. It warns about the audit log, and the list
+// of processes that were asked.
 func (h *host) carryOut(
 	ctx context.Context, o order.Order, asker asked.Authority, say func(string),
 ) (_ []order.Outcome, warnings []string) {
@@ -186,13 +183,12 @@ func (h *host) stopWatching() {
 	}
 }
 
-// nameStarter adds the name of the user who is proved to have started the container of a
-// process, for whom the process counts.
+// nameStarter names the user who is proved to have started a process's container: the process counts for that user.
 func (h *host) nameStarter(p *snapshot.Process) {
 	if p.ContainerInfo == nil || p.UID == nil {
 		return
 	}
-	p.UserUnknown = false // the name of its own uid says nothing about whose it is
+	p.UserUnknown = false // its own uid's name says nothing about its user
 	if p.ContainerInfo.UID == nil {
 		return
 	}
@@ -201,7 +197,7 @@ func (h *host) nameStarter(p *snapshot.Process) {
 	p.ContainerInfo = &info
 }
 
-// pruneRecords removes the records of containers of which no hook was called at the end, every 10 minutes, for hosts
+// pruneRecords removes records of containers for which no hook was called at the end, every 10 minutes, on hosts
 // without root's service. What is left keeps no environment alive, and proves nothing.
 func (h *host) pruneRecords() {
 	now := h.record.now()
@@ -212,7 +208,7 @@ func (h *host) pruneRecords() {
 	_ = container.PruneRecords(disk.RunDir(h.getenv), h.StartOf) // the next look tries again
 }
 
-// pruneRestarts forgets for whom containers were started that have been removed. Engines are asked for 10 s at most.
+// pruneRestarts forgets the users of containers that have been removed. Engines are asked for 10 s at most.
 func (h *host) pruneRestarts(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -226,11 +222,9 @@ func (h *host) pruneRestarts(ctx context.Context) error {
 	})
 }
 
-// namesWithin is how long a cycle asks for the names of users at most.
-const namesWithin = 3 * time.Second
+const namesWithin = 3 * time.Second // at most in a cycle, for all names
 
-// userNames are the names of users, as far as they are known. A directory service may
-// be slow, so each name is asked for only once in a session.
+// userNames are the names of users. A directory service may be slow, so each is asked for only once in a session.
 type userNames struct {
 	now      func() time.Time
 	accounts nss.Passwd
@@ -238,15 +232,13 @@ type userNames struct {
 	asked    map[snapshot.UID]time.Time         // when
 }
 
-// of is the name of a user, or unknown.
 func (n *userNames) of(uid snapshot.UID) (name snapshot.Username, unknown bool) {
 	name, known := n.known[uid]
 	return name, !known
 }
 
-// ask asks for the names of the owners of processes. Those that can't be asked for stay unknown until the next call.
-// For a user without a name it asks again after a minute: a directory service that is down may look like one that
-// doesn't know the user.
+// ask asks for the names of the owners of processes. What fails stays unknown until the next call. A user without a
+// name is asked for again after a minute: a directory service that is down may seem not to know the user.
 func (n *userNames) ask(ctx context.Context, s *snapshot.Snapshot) {
 	ctx, cancel := context.WithTimeout(ctx, namesWithin)
 	defer cancel()
@@ -280,7 +272,7 @@ func (n *userNames) ask(ctx context.Context, s *snapshot.Snapshot) {
 	}
 }
 
-// lookUp is the name of a user, or "" for none. An error means that it is unknown.
+// lookUp is the name of a user, or "" for none. After an error it is unknown.
 func (n *userNames) lookUp(ctx context.Context, uid snapshot.UID) (snapshot.Username, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 
 const dockerConfig = "/etc/docker/daemon.json"
 
-// daemonConfig is the part of a daemon.json that is about runtimes (dockerd(8)).
+// daemonConfig is what a daemon.json says of runtimes (dockerd(8)).
 type daemonConfig struct {
 	Default  string                   `json:"default-runtime,omitempty"`
 	Runtimes map[string]daemonRuntime `json:"runtimes,omitempty"`
@@ -29,7 +29,7 @@ type daemonRuntime struct {
 	Args []string `json:"runtimeArgs,omitempty"`
 }
 
-// setupDockerCommand is `genv host setup-docker`, which changes nothing: daemon.json is the site's.
+// setupDockerCommand changes nothing: daemon.json is the site's.
 func (p *hostCommands) setupDockerCommand() *cli.Command {
 	return &cli.Command{
 		Name: "setup-docker",
@@ -72,8 +72,8 @@ func (p *hostCommands) setupDocker(daemonJSON []byte, genv string) error {
 	return nil
 }
 
-// withGenv is what makes a genv the default runtime. It becomes the one that is the default now, or
-// the one that it has become so far.
+// withGenv makes a genv the default runtime. It becomes the present default, or what that becomes if it is genv's
+// already.
 func (d daemonConfig) withGenv(genv string) (daemonConfig, error) {
 	name := cmp.Or(d.Default, "runc")
 	before := d.Runtimes[name]
@@ -96,7 +96,7 @@ func (d daemonConfig) withGenv(genv string) (daemonConfig, error) {
 	return daemonConfig{docker.Runtime, map[string]daemonRuntime{docker.Runtime: own}}, nil
 }
 
-// checkProgram refuses a program that another user than root, or the caller, can replace: dockerd runs it as root.
+// checkProgram refuses a program that users other than root and the caller can replace: dockerd runs it as root.
 func checkProgram(path string) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {

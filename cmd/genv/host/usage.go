@@ -151,7 +151,7 @@ func (p *hostCommands) usageExecute(c *cli.Context) error {
 		}
 		asker.Hold = func() (func(), error) { return f.Hold(nil) }
 	}
-	// The order is finished even if the controller has closed the connection; only writing to it fails then.
+	// The order is finished even if the controller has closed the connection.
 	signal.Ignore(syscall.SIGPIPE)
 	say := func(line string) { fmt.Fprintln(p.Out, line) }
 	outcomes, warnings := host.carryOut(c.Context, given, asker, say)
@@ -185,8 +185,8 @@ func (p *hostCommands) usageWaitCommand() *cli.Command {
 	}
 }
 
-// usageWait has no queue to wait in where the state isn't root's: then its error is service.ErrNotRunning. An offer
-// stays when stdin is closed, and is withdrawn if a line comes there.
+// usageWait fails with service.ErrNotRunning where the state isn't root's. An offer stays when stdin is closed, and is
+// withdrawn if a line comes there.
 func (p *hostCommands) usageWait(ctx context.Context, r *service.WaitRequest) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -30,8 +30,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
-// devicesFor is for how long a list of devices is used again. It is renewed at once
-// for a process on a device that isn't in it.
+// devicesFor is how long a list of devices is used again, unless a process is on a device that isn't in it.
 const devicesFor = time.Minute
 
 func (p *hostCommands) usageServe(c *cli.Context, token string, idle time.Duration) error {
@@ -42,9 +41,9 @@ func (p *hostCommands) usageServe(c *cli.Context, token string, idle time.Durati
 	defer host.SMI.Keep(c.Context)()
 	host.Machine.DeviceListTTL, host.Machine.Types = devicesFor, new(nvidiasmi.Types)
 	host.Machine.StateFiles = disk.NewCache(host.Store)
-	debug.SetGCPercent(400) // there is little garbage, and processor time costs a host more than some megabytes
+	debug.SetGCPercent(400) // processor time costs a host more than some megabytes
 	enforcement.CoarseTimers()
-	goruntime.GOMAXPROCS(1) // one step follows the other, and to wake up a second processor for each would cost more
+	goruntime.GOMAXPROCS(1) // steps follow each other: to wake up a second processor for each would cost more
 	host.log = p.Logger(c)
 	defer host.stopWatching()
 	answers := &agent.Answers{Backend: host, Event: host.Wait}
@@ -91,8 +90,8 @@ func (p *hostCommands) usageServe(c *cli.Context, token string, idle time.Durati
 	return err
 }
 
-// polled is a pipe or a socket that Go's runtime polls, so that no thread waits for it: after each request, the next
-// step would have to be taken from that. Anything else stays as it is. restore undoes it for those who also have it.
+// polled is a pipe or a socket that Go's runtime polls, so that no thread waits for it and would have to pass on the
+// next step. Anything else stays as it is. restore undoes it for others who have it.
 func polled[F any](f F) (_ F, restore func()) {
 	file, ok := any(f).(*os.File)
 	if !ok {
@@ -120,9 +119,8 @@ func replaced() bool {
 	return err == nil && strings.HasSuffix(file, " (deleted)")
 }
 
-// endWithParent has the kernel send SIGTERM when the parent, which is sudo or the sshd of the connection, dies: this
-// process must not outlive its connection. The kernel only signals deaths after prctl(2), so the parent may have died
-// before, and then there is another one.
+// endWithParent has the kernel send SIGTERM when the parent (sudo, or the connection's sshd) dies: this process must
+// not outlive its connection. If the parent died before prctl(2), there is another one.
 func endWithParent(parent int) error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0); err != nil {
 		return fmt.Errorf("ask the kernel for the parent's death: %w", err)
@@ -153,14 +151,14 @@ func (h *host) Notify(messages []agent.Message) ([]agent.Receipt, error) {
 	return h.notify(context.Background(), messages), nil
 }
 
-// view is what a `usage serve` without root answers: what `usage snapshot --type devices` and `--type envs` print.
+// view is what a `usage serve` without root answers.
 func (h *host) view(ctx context.Context, part string) ([]byte, error) {
 	document, _, err := h.document(ctx, part)
 	return document, err
 }
 
-// allowances pass on what the policy allows to root's service, which tells people. Where the state isn't root's, no
-// user is told.
+// allowances pass on what the policy allows to root's service, which tells people; where the state isn't root's, to
+// none.
 type allowances struct {
 	pass func(context.Context, service.Allowance) error
 
@@ -169,14 +167,13 @@ type allowances struct {
 	busy    bool
 	last    *service.Allowance
 	at      time.Time          // when the last one was passed on
-	missed  *service.Allowance // that the service didn't take yet; nil for none
+	missed  *service.Allowance // not yet taken by the service; nil for none
 }
 
-// passWithin is how long the service may take to note it.
-const passWithin = 2 * time.Second
+const passWithin = 2 * time.Second // for the service to note it
 
-// renew passes on an allowance that is new, or of which a quarter of the time is over; nil is one that was told before.
-// It doesn't wait for the service; what the service doesn't take is tried again the next time.
+// renew passes on an allowance that is new, or after a quarter of its time; nil is the last one. It doesn't wait for
+// the service: what that doesn't take is tried again the next time.
 func (a *allowances) renew(next *service.Allowance) {
 	a.note(next)
 	a.mu.Lock()
@@ -202,7 +199,7 @@ func (a *allowances) renew(next *service.Allowance) {
 	})
 }
 
-// note keeps an allowance for the next renewal: when the service starts, it is not to learn an earlier one.
+// note keeps an allowance for the next renewal: a service that starts must not learn an earlier one.
 func (a *allowances) note(next *service.Allowance) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

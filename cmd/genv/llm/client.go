@@ -5,8 +5,8 @@
 //		err = client.Load(ctx, "llama3", os.Stderr)
 //	}
 //
-// A name is a claim of the environment's user, and so is what answers at a port: all of it is
-// bounded, and made printable before it is shown.
+// A name is a claim of the environment's user, and so is what answers at a port: all of it is bounded, and made
+// printable before it is shown.
 package llm
 
 import (
@@ -37,12 +37,11 @@ var ErrModel = errors.New("the server does not have this model")
 
 // Client asks an Ollama of this machine.
 type Client struct {
-	Host string // the interface at which it listens; empty for the loopback
-	Port int
-	// Owner is the user who has to listen at the loopback (or root); nil for anyone who does.
-	Owner *snapshot.UID
+	Host  string // the interface at which it listens; empty for the loopback
+	Port  int
+	Owner *snapshot.UID // who has to listen at the loopback, or root; nil for anyone
 
-	sockets string // the folder in place of /proc/net
+	sockets string // in place of /proc/net
 }
 
 // ChatMessage is a message of a conversation.
@@ -51,7 +50,6 @@ type ChatMessage struct {
 	Content string `json:"content"`
 }
 
-// URL is where the server is asked.
 func (c Client) URL() string {
 	host := c.Host
 	switch host { // what listens at all interfaces is asked at the loopback
@@ -63,8 +61,7 @@ func (c Client) URL() string {
 	return "http://" + net.JoinHostPort(host, strconv.Itoa(c.Port))
 }
 
-// direct ignores proxies, and follows no redirection: the server is on this machine, and no
-// other one gets a conversation, or a request from this machine.
+// direct ignores proxies, and follows no redirection: no other machine gets a conversation, or a request from this one.
 var direct = &http.Client{
 	Transport:     &http.Transport{DisableKeepAlives: true},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -84,8 +81,8 @@ func (c Client) WaitReady(ctx context.Context) error {
 	}
 }
 
-// Load has the server load a model, and keep it until it ends. A model that the server
-// doesn't have is downloaded first, which is said on progress.
+// Load has the server load a model, and keep it until it ends. A missing model is downloaded first, which progress
+// shows.
 func (c Client) Load(ctx context.Context, model string, progress io.Writer) error {
 	load := map[string]any{"model": model, "keep_alive": -1, "stream": false}
 	err := c.call(ctx, "POST", "/api/generate", load, nil)
@@ -136,10 +133,10 @@ func (c Client) Chat(
 const (
 	maxLine   = 1 << 20
 	maxAnswer = 4 << 20
-	partCost  = 16 // what a part counts at least: empty ones could come without end
+	partCost  = 16 // at least, for a part: empty ones could come without end
 )
 
-// call sends a request, and calls each for each line of the answer; nil ignores them. A line with an error ends it.
+// call sends a request, and calls each for each line of the answer, unless it is nil. A line with an error ends it.
 func (c Client) call(ctx context.Context, method, path string, request any, each func(line []byte) error) error {
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -176,7 +173,7 @@ func (c Client) call(ctx context.Context, method, path string, request any, each
 	return failure(response.StatusCode, nil)
 }
 
-// failure is the error in a line of an answer, or of its status; nil if there is none.
+// failure is the error in a line of an answer, or of its status.
 func failure(status int, line []byte) error {
 	var said struct{ Error string }
 	_ = json.Unmarshal(line, &said) // other lines have no error
@@ -195,8 +192,7 @@ func garbled(line []byte) error {
 	return fmt.Errorf("this is not an answer of Ollama: %s", text.Quoted(string(line), 80))
 }
 
-// Converse sends each line of in as a message, with all before it, and writes the answers to
-// out, until in ends or an answer fails.
+// Converse sends each line of in as a message, with all before it, and writes the answers, until in ends or one fails.
 func (c Client) Converse(ctx context.Context, model string, in io.Reader, out io.Writer) error {
 	var conversation []ChatMessage
 	lines := bufio.NewScanner(in)
@@ -215,7 +211,7 @@ func (c Client) Converse(ctx context.Context, model string, in io.Reader, out io
 	return lines.Err()
 }
 
-// ServedModel is a model that an environment says it serves, and of which user the environment is.
+// ServedModel is a model that an environment says it serves.
 type ServedModel struct {
 	Model   string            `json:"model"`
 	Port    int               `json:"port,omitzero"` // missing if it is unknown
@@ -240,8 +236,8 @@ func Models(environments []snapshot.Environment) []ServedModel {
 	return list
 }
 
-// Choose is the first server of a model, at a port unless that is 0; one of the user's own
-// if there is any. It is nil if the model isn't served, or only at an unknown port.
+// Choose is the first server of a model, at a port unless that is 0, and the user's own if there is any. It is nil if
+// the model isn't served, or only at an unknown port.
 func Choose(models []ServedModel, model string, port int, uid snapshot.UID) (chosen *ServedModel) {
 	for i := range models {
 		m := &models[i]
@@ -261,8 +257,8 @@ func Choose(models []ServedModel, model string, port int, uid snapshot.UID) (cho
 // ErrForeign means that a process of another user than the environment's serves the port.
 var ErrForeign = errors.New("another user's process listens there")
 
-// checkListener refuses a port of the loopback on which another user listens than the owner,
-// or root. An error that isn't ErrForeign says that this isn't known.
+// checkListener refuses a port of the loopback on which a user other than the owner and root listens. Any error but
+// ErrForeign says that this isn't known.
 func (c Client) checkListener() error {
 	if c.Owner == nil {
 		return nil
@@ -289,8 +285,8 @@ func (c Client) checkListener() error {
 	return nil
 }
 
-// listens reads a line of /proc/net/tcp (proc(5)): the uid of a socket that listens on a port
-// of 127.0.0.1, or of all addresses.
+// listens reads a line of /proc/net/tcp (proc(5)): the uid of a socket that listens on a port of 127.0.0.1, or of all
+// addresses.
 func listens(line string, port int) (uid snapshot.UID, ok bool) {
 	const local, state, owner = 1, 3, 7
 	fields := strings.Fields(line)
@@ -309,7 +305,7 @@ func listens(line string, port int) (uid snapshot.UID, ok bool) {
 // DefaultPort is Ollama's.
 const DefaultPort = 11434
 
-// FreePort is the first port from DefaultPort on at which nothing listens at an interface. Its error says what to do.
+// FreePort is the first port from DefaultPort on at which nothing listens at an interface.
 func FreePort(host string) (port int, err error) {
 	for port = DefaultPort; port < DefaultPort+100; port++ {
 		listener, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
@@ -331,11 +327,11 @@ func (s *ServedModel) ShownPort() string {
 	return strconv.Itoa(s.Port)
 }
 
-// Name is the name of the environment, as genv 1.4.3 gives it: llm/MODEL/PORT.
+// Name is that of the environment, as 1.4.3 gives it: llm/MODEL/PORT.
 func (s *ServedModel) Name() string { return "llm/" + s.Model + "/" + strconv.Itoa(s.Port) }
 
-// Of reads the name of an environment; ok is false if it isn't that of a model. A genv
-// before 1.4.1 names only the model.
+// Of reads the name of an environment; ok is false if it isn't that of a model. A genv before 1.4.1 names only the
+// model.
 func Of(e *snapshot.Environment) (s ServedModel, ok bool) {
 	rest, isModel := strings.CutPrefix(e.Config.Name, "llm/")
 	slash := strings.LastIndexByte(rest, '/')

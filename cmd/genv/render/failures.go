@@ -32,7 +32,7 @@ func FailuresIn(cluster snapshot.Cluster) []remote.Failure {
 	return failures
 }
 
-// WriteFailures sums failures up for people: by class and cause, each with its hosts, and with the next steps.
+// WriteFailures sums failures up by class and cause, each with its hosts and the next steps.
 func WriteFailures(w io.Writer, failures []remote.Failure, total int) {
 	if len(failures) == 0 {
 		return
@@ -52,7 +52,7 @@ func WriteFailures(w io.Writer, failures []remote.Failure, total int) {
 			fmt.Fprintf(&b, "    next: %s\n", step)
 		}
 	}
-	_, _ = io.WriteString(w, b.String()) // at once, so that it isn't mixed with other output
+	_, _ = io.WriteString(w, b.String()) // at once, so that other output doesn't come between
 }
 
 // ByClass splits causes where the class changes.
@@ -67,7 +67,7 @@ func ByClass(causes []remote.Cause) (split [][]remote.Cause) {
 	return split
 }
 
-// AlsoFailed is the end of a summary: how many hosts failed, if any did.
+// AlsoFailed ends a summary: how many hosts failed, if any did.
 func AlsoFailed(hosts int) string {
 	if hosts == 0 {
 		return ""
@@ -76,9 +76,9 @@ func AlsoFailed(hosts int) string {
 }
 
 const (
-	maxCauses = 8   // lines about one class
-	maxSteps  = 4   // next steps of one class
-	maxHosts  = 160 // about as many characters of host names in a line
+	maxCauses = 8   // of one class
+	maxSteps  = 4   // of one class
+	maxHosts  = 160 // characters of host names in a line, about
 )
 
 // CauseLines are lines such as "gpu-[03,07-12].lab: no route to host (8 hosts)".
@@ -102,10 +102,9 @@ func CauseLines(causes []remote.Cause) []string {
 	return lines
 }
 
-// Hosts are names on one line, as patterns; not all, if they are many and differ.
+// Hosts are names on one line, as patterns; not all, if they are many.
 func Hosts(names []string) string { return text.ShortHosts(names, maxHosts) }
 
-// countOf says how many hosts are meant if they are more than one.
 func countOf(names []string) string {
 	if len(names) < 2 {
 		return ""
@@ -130,7 +129,7 @@ func NextSteps(causes []remote.Cause) []string {
 	return steps
 }
 
-// WriteDuplicates says which names lead to the same machine, when that is found.
+// WriteDuplicates says which names lead to the same machine, once.
 func WriteDuplicates(w io.Writer, duplicates []controller.Duplicate) {
 	for _, d := range duplicates {
 		if d.New {

@@ -13,8 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// HostLog says of the hosts of a loop when they are lost and when they are back, once each.
-// The zero HostLog knows no host.
+// HostLog says once of each host of a loop that it is lost, and that it is back. The zero HostLog knows no host.
 type HostLog struct {
 	known map[snapshot.Hostname]*hostState // nil before the first look
 	steps map[string]time.Time             // when each next step was said
@@ -23,23 +22,22 @@ type HostLog struct {
 	Lost, Back int
 }
 
-// hostState is what is known of a host that fails, or that failed a short while ago.
+// hostState is about a host that fails, or failed a short while ago.
 type hostState struct {
 	class   remote.Class // empty while it answers
 	since   time.Time    // of failing, or of answering
-	atStart bool         // it has failed since the first look, and may have before
+	atStart bool         // it fails since the first look, and maybe longer
 	losses  []time.Time  // the latest ones
-	silent  bool         // its changes are too many to be said
+	silent  bool         // it changes too often
 }
 
 const (
-	flapLosses = 3              // as many losses
+	flapLosses = 3              // so many losses
 	flapWindow = time.Hour      // within this time make a host unsteady, until it has not changed for as long
 	stepsAgain = 24 * time.Hour // a next step is said again after this
 )
 
-// Look compares a cluster with the one before, and returns lines about hosts that are lost,
-// fail for another reason, or are back.
+// Look returns lines about hosts that, since the last look, are lost, fail for another reason, or are back.
 func (l *HostLog) Look(cluster snapshot.Cluster, now time.Time) []string {
 	first := l.known == nil
 	if first {
@@ -59,7 +57,7 @@ func (l *HostLog) Look(cluster snapshot.Cluster, now time.Time) []string {
 			if change := l.fails(h.Name, f.Class, first, now); change != "" {
 				failures[change] = append(failures[change], f)
 			}
-		case h.Snapshot != nil: // else it is being asked for the first time
+		case h.Snapshot != nil: // else it is asked for the first time
 			if r, ok := l.answers(h.Name, now); ok {
 				back = append(back, r)
 			}
@@ -79,7 +77,6 @@ func (l *HostLog) Look(cluster snapshot.Cluster, now time.Time) []string {
 	return lines
 }
 
-// answering is the end of a line: how many hosts answer.
 func answering(answer, total int) string {
 	if answer == total {
 		return "; all hosts answer"
@@ -94,7 +91,7 @@ const (
 	isUnsteady = "Unsteady (lost 3 times within 1h; reported again after 1h without a change): "
 )
 
-// fails notes that a host fails, and returns what is to be said of it; empty for nothing.
+// fails returns what is to be said of a host that fails; empty for nothing.
 func (l *HostLog) fails(name snapshot.Hostname, class remote.Class, first bool, now time.Time) string {
 	h := l.known[name]
 	if h == nil {
@@ -127,15 +124,13 @@ func (l *HostLog) fails(name snapshot.Hostname, class remote.Class, first bool, 
 	return ""
 }
 
-// returned is a host that is back.
 type returned struct {
 	name    string
 	away    time.Duration
 	atLeast bool
-	steady  bool // it was unsteady before
+	steady  bool // it was unsteady
 }
 
-// answers notes that a host answers, and says if that is to be said.
 func (l *HostLog) answers(name snapshot.Hostname, now time.Time) (r returned, say bool) {
 	h := l.known[name]
 	if h == nil {
@@ -157,7 +152,6 @@ func (l *HostLog) answers(name snapshot.Hostname, now time.Time) (r returned, sa
 	return r, say
 }
 
-// firstLines are about the hosts that fail from the start.
 func firstLines(failures []remote.Failure, total int) []string {
 	var b strings.Builder
 	WriteFailures(&b, failures, total)
@@ -167,7 +161,7 @@ func firstLines(failures []remote.Failure, total int) []string {
 	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 }
 
-// lines are about hosts that fail, by cause, each with the next step unless that was said a short while ago.
+// lines are about hosts that fail, by cause, each with its next step unless that was said a short while ago.
 func (l *HostLog) lines(prefix string, failures []remote.Failure, now time.Time) []string {
 	var lines []string
 	causes := remote.Causes(failures)
@@ -184,7 +178,7 @@ func (l *HostLog) lines(prefix string, failures []remote.Failure, now time.Time)
 	return lines
 }
 
-// backLines are about hosts that are back, those together that were away for the same time.
+// backLines sums up hosts that were away for the same time.
 func backLines(back []returned) []string {
 	away := func(r returned) string {
 		switch {

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-// Col is a column of a name and at least a width, which is 1.4.3's.
+// Col is a column with a name and at least a width, which is 1.4.3's.
 func Col(name string, width int) draw.ColumnLayout {
 	return draw.ColumnLayout{Name: name, Width: width}
 }
@@ -33,8 +33,7 @@ func (o Output) Table(columns ...draw.ColumnLayout) *Table {
 	return &Table{output: o, columns: columns}
 }
 
-// Name is a text that a user chose, for a table: for people cut to the length of a
-// name, so that it says no more than that.
+// Name is a text that a user chose; for people, cut as by the function Name.
 func (o Output) Name(text string) string {
 	if o.Format != "tui" {
 		return text
@@ -42,7 +41,7 @@ func (o Output) Name(text string) string {
 	return Name(text)
 }
 
-// Name is a text that a user chose, cut to the length of a name.
+// Name is a text that a user chose, cut to the length of a name so that it says no more than one.
 func Name(text string) string {
 	if utf8.RuneCountInString(text) <= maxName {
 		return text
@@ -50,10 +49,9 @@ func Name(text string) string {
 	return string([]rune(text)[:maxName-1]) + "…"
 }
 
-// maxName is how many characters of a text that a user chose are shown to people.
-const maxName = 32
+const maxName = 32 // characters
 
-// Age prints the time since a date, or the date itself if there is none or if timestamps are asked for.
+// Age prints the time since a date, or with Timestamp the date itself.
 func (o Output) Age(d snapshot.Date, now time.Time) string {
 	if o.Timestamp || d.IsZero() {
 		return d.String()
@@ -91,12 +89,12 @@ func (t *Table) Write(w io.Writer) error {
 }
 
 const (
-	leastCell = 12 // characters of a cell that are shown on a narrow terminal
+	leastCell = 12 // characters of a cell on a narrow terminal
 	leastLast = 24 // of the last one, which is continued below
 )
 
-// writeText prints the table as wide as 1.4.3 does or, if the terminal is narrower than
-// that, as wide as it is. The last cell of a row isn't part of what is drawn in columns.
+// writeText prints the table as wide as 1.4.3 does or, if it is narrower, as the terminal. The last cell of a row isn't
+// drawn in a column.
 func (t *Table) writeText(w io.Writer, terminal int) error {
 	last := len(t.columns) - 1
 	drawn, longest := t.drawn(), 0
@@ -170,8 +168,7 @@ func WriteJSON(w io.Writer, document any) error {
 	return nil
 }
 
-// WriteCSV prints rows by RFC 4180, with a newline alone as Unix tools expect. Users
-// choose what is in most cells, and spreadsheets take some texts for formulas: see cell.
+// WriteCSV prints rows by RFC 4180, with a newline alone as Unix tools expect.
 func WriteCSV(w io.Writer, rows [][]string) error {
 	var b strings.Builder
 	for _, row := range rows {
@@ -187,11 +184,11 @@ func WriteCSV(w io.Writer, rows [][]string) error {
 	return err
 }
 
-// plainNumber is what may begin with a sign: a spreadsheet shows it as it is.
+// plainNumber may begin with a sign: a spreadsheet shows it as it is.
 var plainNumber = text.Pattern(`^[-+]?[0-9]+(\.[0-9]+)?$`)
 
-// cell is a value as a cell of CSV. One that a spreadsheet would take for a formula gets an apostrophe in front, which
-// makes it text there. A value with a semicolon or tab is quoted, for spreadsheets that split cells at these.
+// cell is a value as a cell of CSV. An apostrophe makes text of what a spreadsheet would take for a formula. A value
+// with a semicolon or tab is quoted, for spreadsheets that split cells at these.
 func cell(value string) string {
 	formula := value != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", firstRune(value)) &&
 		!plainNumber().MatchString(value)

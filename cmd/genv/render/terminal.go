@@ -1,5 +1,5 @@
-// Package render prints what commands have to say: tables as text and CSV, JSON documents, progress, and the hosts that
-// failed. It escapes what could harm a terminal or a spreadsheet.
+// Package render prints tables as text and CSV, JSON documents, progress, and the hosts that failed. It escapes what
+// could harm a terminal or a spreadsheet.
 package render
 
 import (
@@ -24,7 +24,7 @@ func IsTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Width is the width of the terminal in characters; 0 if what is written there isn't seen on one, or if it doesn't say.
+// Width is the width of the terminal in characters; 0 without one, or if it doesn't say.
 func Width(w io.Writer) int {
 	if !IsTerminal(w) {
 		return 0
@@ -54,11 +54,9 @@ func Prompt(in io.Reader, out io.Writer) func(string) ([]byte, error) {
 	}
 }
 
-// progressDelay is how long a fan-out runs before it shows progress.
-const progressDelay = time.Second
+const progressDelay = time.Second // a fan-out runs so long before it shows progress
 
-// Progress is a line on stderr that says how far a fan-out has come. It is shown only on a terminal, and only when the
-// fan-out lasts: also when all but the last host answered at once, since that is the one people wait for.
+// Progress is a line on a terminal that says how far a fan-out has come, if it lasts: also if only the last host does.
 type Progress struct {
 	out         io.Writer
 	terminal    bool
@@ -66,10 +64,10 @@ type Progress struct {
 	timer       *time.Timer // runs while a fan-out does
 	done, total int
 	shown       bool
-	said        time.Time // when Waiting last printed a line
+	said        time.Time // by Waiting
 }
 
-// NewProgress shows progress on a terminal; elsewhere it shows only for what somebody waits.
+// NewProgress shows progress on a terminal; elsewhere only Waiting shows anything.
 func NewProgress(out io.Writer) *Progress { return &Progress{out: out, terminal: IsTerminal(out)} }
 
 // Update is called as hosts answer, from many goroutines and in any order; with none done when a fan-out begins.
@@ -107,7 +105,7 @@ func (p *Progress) Note(line string) {
 	p.shown = true
 }
 
-// Waiting says for what somebody waits: a Note on a terminal, and elsewhere a line a minute.
+// Waiting shows a Note on a terminal, and elsewhere prints a line a minute.
 func (p *Progress) Waiting(line string, now time.Time) {
 	if p.terminal {
 		p.Note(line)
@@ -117,7 +115,6 @@ func (p *Progress) Waiting(line string, now time.Time) {
 	}
 }
 
-// show is the line's first appearance, once the fan-out has lasted.
 func (p *Progress) show() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,8 +148,7 @@ func (p *Progress) stop() {
 	}
 }
 
-// Age is a duration in its largest unit. Clocks of hosts differ, so that
-// something may seem to be of the future: that is "now" as well.
+// Age is a duration in its largest unit. Clocks of hosts differ: what seems to be in the future is "now".
 func Age(d time.Duration) string {
 	units := []struct {
 		name string
@@ -174,7 +170,7 @@ type Dated struct {
 	out    io.Writer
 	now    func() time.Time
 	mu     sync.Mutex
-	inLine bool // the last line has not ended yet
+	inLine bool // the last line has not ended
 }
 
 // InJournal says whether out goes to systemd's journal, which dates each line itself (systemd.exec(5)).
@@ -221,11 +217,10 @@ func (d *Dated) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// minimumRoom is the least room for a text in which it is wrapped.
-const minimumRoom = 20
+const minimumRoom = 20 // for a text that is wrapped
 
-// Wrap breaks a text between words into lines that fit into a width. The first line begins at an indent already, the
-// others get one. A width of 0, as of a pipe, is not known: the text stays one line.
+// Wrap breaks a text between words into lines that fit into a width. The first line begins at the indent already. A
+// width of 0, as of a pipe, is unknown: the text stays one line.
 func Wrap(text string, indent, width int) string {
 	room := width - indent
 	if width == 0 || room < minimumRoom {

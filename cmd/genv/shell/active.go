@@ -22,11 +22,10 @@ type Active struct {
 	EID     snapshot.EnvID
 	Config  snapshot.EnvConfig
 	Devices []snapshot.DeviceIndex // the attached ones
-	// UUIDs are those of Devices, on a guarded host, where a user's programs see only these devices; nil for the
-	// indices. An entry may be several MIG instances of the device, with commas.
+	// UUIDs are those of Devices on a guarded host, where programs see only these; nil for indices. An entry may be
+	// several MIG instances, with commas.
 	UUIDs []snapshot.GPUUUID
-	// Parts are the devices of which it has MIG instances.
-	Parts []change.Part
+	Parts []change.Part // of which it has MIG instances
 }
 
 // environmentVariables are those that an environment sets in its shells. GENV_SHELL marks them as active.
@@ -35,7 +34,7 @@ var environmentVariables = []string{
 	"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES",
 }
 
-// Activate is the change that activates an environment in a shell.
+// Activate activates an environment in a shell.
 func Activate(a Active, noPrompt bool) Edit {
 	change := Update(a)
 	change.Enter = true
@@ -45,7 +44,7 @@ func Activate(a Active, noPrompt bool) Edit {
 	return change
 }
 
-// Update is the change after an attach, a detach or a config in an active shell.
+// Update follows an attach, a detach or a config in an active shell.
 func Update(a Active) Edit {
 	values := map[string]string{
 		"GENV_SHELL":            "1",
@@ -67,12 +66,11 @@ func Update(a Active) Edit {
 	return change
 }
 
-// Deactivate is the change that gives a shell back what it had.
+// Deactivate gives a shell back what it had.
 func Deactivate() Edit { return Edit{Restore: environmentVariables} }
 
-// VisibleDevices is the value of CUDA_VISIBLE_DEVICES: indices, or UUIDs if they are given. Without any it is "-1", an
-// invalid index, which hides all (CUDA C++ Programming Guide, "CUDA Environment Variables"): some programs take an
-// empty value for a missing one.
+// VisibleDevices is the value of CUDA_VISIBLE_DEVICES. Without devices it is "-1", an invalid index, which hides all
+// (CUDA C++ Programming Guide, "CUDA Environment Variables"): some programs take an empty value for a missing one.
 func (a *Active) VisibleDevices() string {
 	switch {
 	case len(a.Devices) == 0:
@@ -99,7 +97,7 @@ func count(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-// ErrNotInitialised means that no initialised shell waits for an answer. Its text is 1.4.3's.
+// ErrNotInitialised means that no initialised shell waits for an answer.
 //
 //nolint:revive,staticcheck // its words, as they are
 var ErrNotInitialised = errors.New(`Your shell is not properly initialized at the moment.
@@ -117,8 +115,8 @@ type Caller struct {
 	render func(Edit) (string, error)
 }
 
-// CallerFrom finds the calling shell by the variables that the genv function sets for one call. Programs that this one
-// starts don't inherit its descriptor, for whose end the shell waits.
+// CallerFrom finds the calling shell by variables that the genv function sets. Programs that this one starts don't
+// inherit its descriptor, since the shell waits until that is closed.
 func CallerFrom(getenv func(string) string) (Caller, error) {
 	kind, err := ParseKind(getenv("GENV_SHELL_KIND"))
 	fd, fdErr := strconv.ParseUint(getenv("GENV_SHELL_FD"), 10, 16)
@@ -135,7 +133,7 @@ func CallerFrom(getenv func(string) string) (Caller, error) {
 	}, nil
 }
 
-// Apply has the shell make the change, once the program ends with status 0. It is called once, after all that can fail.
+// Apply has the shell make the change once the program ends with status 0. Call it once, after all that can fail.
 func (c Caller) Apply(change Edit) error {
 	code, err := c.render(change)
 	if err != nil {
@@ -147,17 +145,15 @@ func (c Caller) Apply(change Edit) error {
 	return nil
 }
 
-// Edit is what a command does to the shell that called it. Rendered, it only calls functions that Init defines.
+// Edit is a change of the shell that called a command. Rendered, it only calls functions that Init defines.
 type Edit struct {
 	Set     []Variable // exported variables, in order
-	Unset   []string   // variables that this environment doesn't have
-	Restore []string   // to leave the environment: variables that get back what they were, as PATH and PS1 do
-	Enter   bool       // add the folder of the shims to PATH, as the first entry, and Prefix to PS1
-	// Prefix is that of PS1, from Prompt; empty to leave PS1 alone. Without Enter it replaces the one that is there.
-	Prefix string
+	Unset   []string   // this environment doesn't have them
+	Restore []string   // to leave the environment: they get back what they were, as PATH and PS1 do
+	Enter   bool       // put the folder of the shims first in PATH, and Prefix before PS1
+	Prefix  string     // from Prompt; empty to leave PS1 alone. Without Enter it replaces the old one
 }
 
-// Variable is an exported variable.
 type Variable struct{ Name, Value string }
 
 // Render writes the change as code for an initialised shell. What no shell can hold is ErrUnquotable.
@@ -204,7 +200,6 @@ func (s *script) quote(value string) string {
 	return quoted
 }
 
-// call adds a line that calls a function about a variable.
 func (s *script) call(function, variable string, values ...string) {
 	s.err = cmp.Or(s.err, checkName(variable))
 	words := []string{function, variable}
@@ -222,26 +217,25 @@ func (s *script) finish() (string, error) {
 }
 
 // A shell that genv 1.4.3 initialised evaluates what `genv activate --shell PID`, `deactivate --shell PID` and `shell
-// --reattach` print. It records the changes in two exported lists with colons between the names, to which 1.4.3 adds a
-// name each time:
+// --reattach` print. It records changes in two exported lists with colons between the names, and adds a name each time:
 //
 //	GENV_ENVS         the variables that were set, to be unset by deactivate
 //	GENV_BACKUP_ENVS  those that had a value, which GENV_BACKUP_ENV_NAME holds
 //
-// The code for such a shell only uses export and unset, and keeps these lists, for zsh and for 1.4.3.
+// The code for such a shell only uses export and unset, and keeps these lists.
 const (
 	listSet      = "GENV_ENVS"
 	listBackups  = "GENV_BACKUP_ENVS"
 	backupPrefix = "GENV_BACKUP_ENV_"
 )
 
-// Shell143 is a shell that 1.4.3 initialised, as the variables that it exports show it.
+// Shell143 is a shell that 1.4.3 initialised, by the variables that it exports.
 type Shell143 struct {
 	Environ func(string) string // such as os.Getenv
 	Shims   string              // the folder of the shims; empty for none
 }
 
-// Active reports whether 1.4.3 has activated an environment in the shell that was not deactivated since.
+// Active reports whether 1.4.3 has activated an environment in the shell, and not deactivated it.
 func (s Shell143) Active() bool { return s.Environ(listSet) != "" }
 
 // Caller is the shell as the caller of activate or deactivate; its answer goes to out.
@@ -281,7 +275,7 @@ func (s Shell143) Render(change Edit) (string, error) {
 	return code.finish()
 }
 
-// renderInitialised is for a shell that this genv has initialised. It also undoes an activation by 1.4.3.
+// renderInitialised is for a shell that this genv initialised. It also undoes an activation by 1.4.3.
 func (s Shell143) renderInitialised(change Edit) (string, error) {
 	code, err := change.Render()
 	if err != nil || len(change.Restore) == 0 || !s.Active() {
@@ -291,13 +285,12 @@ func (s Shell143) renderInitialised(change Edit) (string, error) {
 	return code + more, err
 }
 
-// list are the names in one of the lists that can be variables.
+// list is one of the lists, without what can't be a variable.
 func (s Shell143) list(name string) []string {
 	return slices.DeleteFunc(strings.Split(s.Environ(name), ":"),
 		func(name string) bool { return checkName(name) != nil })
 }
 
-// script143 is a script that keeps the lists.
 type script143 struct {
 	script
 	shell        Shell143
@@ -319,15 +312,15 @@ func (c *script143) replace(name, value string) {
 	c.export(name, value)
 }
 
-// prompt adds a prefix to PS1, which is seldom exported, so that only the shell knows it.
+// prompt adds a prefix to PS1 in the shell: it is seldom exported.
 func (c *script143) prompt(prefix string) {
 	c.set, c.backups = append(c.set, "PS1"), append(c.backups, "PS1")
 	c.line("export " + backupPrefix + `PS1="${PS1-}"`)
 	c.line("PS1=" + c.quote(prefix) + `"${PS1-}"`)
 }
 
-// restore undoes the changes of all variables in the lists, and of more. A variable that is in the list more than once
-// is unset: at its second change, 1.4.3 has replaced the backup of the user's value by its own.
+// restore undoes the changes of all variables in the lists, and of more. A name that is in the list twice is unset:
+// 1.4.3 has replaced the backup of the user's value by its own.
 func (c *script143) restore(more []string) {
 	set, backups := c.shell.list(listSet), c.shell.list(listBackups)
 	names := append(slices.Clone(set), more...)

@@ -5,16 +5,15 @@
 //	eval "$(genv shell --init)"
 //
 // which defines a function named genv. For the commands that change the shell (activate, deactivate, attach, detach,
-// config) the function runs the program with one more file descriptor, and evaluates the code that the program writes
-// to it, if that ends with status 0. Such a command does
+// config) it runs the program with one more file descriptor, and evaluates the code that comes there, if the program
+// ends with status 0. Such a command does
 //
 //	caller, err := shell.CallerFrom(os.Getenv) // ErrNotInitialised: print it
 //	…                                          // change the state files
 //	err = caller.Apply(shell.Activate(shell.Active{EID: "1667", Devices: devices}))
 //
-// A shell that genv 1.4.3 initialised evaluates what such a command prints: see Shell143.
-//
-// The shell itself keeps the former values of its variables, in variables that are not exported.
+// The shell keeps the former values of its variables in variables that are not exported. For a shell that genv 1.4.3
+// initialised see Shell143.
 package shell
 
 import (
@@ -34,17 +33,13 @@ var initBash string
 //go:embed init.zsh
 var initZsh string
 
-// InitOptions is what an initialised shell has to know.
 type InitOptions struct {
-	Kind Kind
-	// Exe is the absolute path of this program.
-	Exe string
-	// Shims is the folder that an active shell has first in PATH, from EnsureShims; empty for none.
-	Shims string
-	// Notices is the file with the notices for the user, and NoticesRead the user's own, older while one is unread.
+	Kind  Kind
+	Exe   string // the absolute path of this program
+	Shims string // the folder that an active shell has first in PATH, from EnsureShims; empty for none
+	// Notices is the file with the user's notices, and NoticesRead the user's own, which is older while one is unread.
 	Notices, NoticesRead string
-	// Preactivate has the shell activate itself; nil for no.
-	Preactivate Preactivation
+	Preactivate          Preactivation // has the shell activate itself; nil for no
 }
 
 // Init is the code that initialises a shell. It sets no variable that a program can see.
@@ -69,7 +64,7 @@ func Init(o InitOptions) (string, error) {
 	return code + activation, err
 }
 
-// Deinit is the code that removes the functions of Init, and those of 1.4.3. Deactivate first: variables stay.
+// Deinit removes the functions of Init, and those of 1.4.3. Deactivate first: variables stay.
 func Deinit(kind Kind) string {
 	if kind == Zsh {
 		return "unfunction -m genv '_genv_*' '__genv_*'"
@@ -77,7 +72,6 @@ func Deinit(kind Kind) string {
 	return "unset -f genv $(compgen -A function _genv_) $(compgen -A function __genv_)"
 }
 
-// withoutComments drops the lines that are comments.
 func withoutComments(template string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(template) {
@@ -121,7 +115,6 @@ func Quote(text string) (string, error) {
 
 var identifier = text.Pattern(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// checkName refuses what is not the name of a variable.
 func checkName(text string) error {
 	if !identifier().MatchString(text) {
 		return fmt.Errorf("the variable name %q %w", text, ErrUnquotable)
@@ -129,8 +122,8 @@ func checkName(text string) error {
 	return nil
 }
 
-// Prompt is the prefix of the prompt of an active shell. What could start an expansion, which shells do whenever they
-// show it (bash's promptvars, zsh's prompt_subst), becomes a question mark.
+// Prompt is the prefix of an active shell's prompt. A question mark replaces what could start an expansion (bash's
+// promptvars, zsh's prompt_subst).
 func Prompt(environment string) string {
 	return "(genv:" + strings.Map(harmless, environment) + ") "
 }
@@ -169,8 +162,8 @@ func ParseKind(name string) (Kind, error) {
 }
 
 // Preactivation has a shell activate itself when it is initialised: `genv remote activate` opens a shell on a host with
-// these variables in its environment. They are unset before the activation, so that shells that are started from the
-// new one don't activate again.
+// these variables in its environment. They are unset before the activation, so that shells started from the new one
+// don't activate again.
 //
 //	GENV_PREACTIVATE=1                 activate at all
 //	GENV_PREACTIVATE_EID               --id
@@ -180,13 +173,10 @@ func ParseKind(name string) (Kind, error) {
 //	GENV_PREACTIVATE_NO_PROMPT=1       --no-prompt
 //	GENV_PREACTIVATE_NO_ATTACH=1       --no-attach
 //	GENV_PREACTIVATE_OVER_SUBSCRIBE=1  --over-subscribe
+//	GENV_PREACTIVATE_ENVIRONMENT_NAME  --name, by 1.4.3
+//	GENV_PREACTIVATE_PROMPT=0          --no-prompt, by 1.4.3
 //
-// genv 1.4.3 has GENV_PREACTIVATE and GENV_PREACTIVATE_GPUS too, and these:
-//
-//	GENV_PREACTIVATE_ENVIRONMENT_NAME  --name
-//	GENV_PREACTIVATE_PROMPT=0          --no-prompt
-//
-// It is the flags with their values, by their names without dashes; a switch that is given has the value 1.
+// Its keys are the flags without dashes; a switch that is given has the value 1.
 type Preactivation map[string]string
 
 const preactivate = "GENV_PREACTIVATE"
@@ -229,8 +219,8 @@ func PreactivationFrom(getenv func(string) string) Preactivation {
 	return p
 }
 
-// Environ is the variables as NAME=VALUE, not quoted. The shell function of 1.4.3 evaluates the name: it gets none that
-// is more than a plain word.
+// Environ is the variables as NAME=VALUE, not quoted. 1.4.3's shell function evaluates the name: it gets only a plain
+// word.
 func (p Preactivation) Environ() []string {
 	environ := []string{preactivate + "=1"}
 	for _, f := range preactivateFlags {
@@ -247,7 +237,7 @@ func (p Preactivation) Environ() []string {
 	return environ
 }
 
-// Args is the same as a command line of genv. A value is joined to its flag, since it may start with a dash.
+// Args is the same as a command line. A value is joined to its flag, since it may start with a dash.
 func (p Preactivation) Args() []string {
 	args := []string{"activate"}
 	for _, f := range preactivateFlags {
@@ -264,7 +254,7 @@ func (p Preactivation) Args() []string {
 
 const plainCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:,@%+"
 
-// plainWord reports whether a shell that evaluates the word finds nothing but the word.
+// plainWord reports whether a shell that evaluates the word finds nothing else.
 func plainWord(word string) bool {
 	return word != "" && word[0] != '-' && strings.Trim(word, plainCharacters) == ""
 }

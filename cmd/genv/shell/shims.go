@@ -11,23 +11,21 @@ import (
 	"syscall"
 )
 
-// shims are the programs that genv replaces, as links to itself.
+// shims are the programs that genv replaces by links to itself.
 var shims = []string{"docker", "nvidia-smi"}
 
 // ErrUnsafeShims means that the folder for the shims isn't safe to have in PATH.
 var ErrUnsafeShims = errors.New("unsafe folder")
 
-// Shim is the program that genv was started as, by the name it was called with.
+// Shim is the program that genv was started as.
 func Shim(argv0 string) (program string, ok bool) {
 	base := filepath.Base(argv0)
 	return base, slices.Contains(shims, base)
 }
 
-// ShimsDir is the folder of shims for the genv at an absolute path, of which
-// EnsureShims makes the second when the first isn't there:
+// ShimsDir is the folder of shims for the genv at an absolute path; EnsureShims makes the second if there is no first:
 //
-//   - ../lib/genv/shims relative to the program's folder, where `make install`
-//     puts it (/usr/local/lib/genv/shims);
+//   - ../lib/genv/shims relative to the program's folder, where `make install` puts it;
 //   - genv/shims in the user's cache (XDG_CACHE_HOME or ~/.cache).
 //
 // It is never a folder that others can write to: they would choose what docker is.
@@ -46,8 +44,8 @@ func ShimsDir(exe string, getenv func(string) string) (dir string, err error) {
 	return filepath.Join(home, ".cache", "genv", "shims"), nil
 }
 
-// EnsureShims makes sure that a folder, made 0700, holds the shims, links to the genv at an absolute path. One that
-// others than its owner, this user or root, can write is ErrUnsafeShims.
+// EnsureShims makes sure that a folder, made 0700, holds links to the genv at an absolute path. One that others than
+// its owner, this user or root, can write is ErrUnsafeShims.
 func EnsureShims(dir, exe string) error {
 	if checkShims(dir, exe) == nil {
 		return nil
@@ -72,7 +70,6 @@ func EnsureShims(dir, exe string) error {
 	return nil
 }
 
-// checkShims says whether a folder is safe and its links lead to exe.
 func checkShims(dir, exe string) error {
 	if err := checkOwner(dir); err != nil {
 		return err

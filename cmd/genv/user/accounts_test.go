@@ -163,7 +163,7 @@ func TestStateThatMayNotBeMade(t *testing.T) {
 	u.env = []string{"GENV_TMPDIR=" + s.path("closed/state")}
 	r := u.run("genv", "devices")
 	require.Equal(t, 1, r.Code)
-	require.Equal(t, "create the folder "+s.path("closed/state")+": permission denied; ask its owner or root for permission, or set GENV_TMPDIR on the whole host\n", r.Err)
+	require.Equal(t, "create the folder "+s.path("closed/state")+": permission denied; ask its owner or root, or set GENV_TMPDIR on the whole host\n", r.Err)
 	require.Equal(t, genvtest.Result{Code: 7, Err: "genv: no GPU is locked: this shell is in no environment; run `genv activate` first\n"}, u.run("genv", "lock", "sh", "-c", "exit 7"))
 }
 

@@ -19,8 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// activateOptions is what the flags say of how to enter an environment: those of `genv activate`, and some of them
-// those of `genv run` and `genv llm serve`.
+// activateOptions are the flags of `genv activate`; `genv run` and `genv llm serve` have some of them.
 type activateOptions struct {
 	environment.SettingFlags
 	waitOptions
@@ -32,11 +31,9 @@ type activateOptions struct {
 func (p *userCommands) activateCommand() *cli.Command {
 	o := new(activateOptions)
 	return &cli.Command{
-		Name:  "activate",
-		Usage: "activate an environment in this shell",
+		Name: "activate", Usage: "activate an environment in this shell",
 		Flags: append(o.Flags(),
-			command.String(&o.id, "id,eid", "enter the existing environment with this `ID`, "+
-				"for example from another terminal"),
+			command.String(&o.id, "id,eid", "enter the existing environment with this `ID`, as from another terminal"),
 			command.Bool(&o.noPrompt, "no-prompt", "leave the shell's prompt as it is"),
 			command.Bool(&o.noAttach, "no-attach", "attach no GPUs yet"),
 			command.Bool(&o.noLoad, "no-load", "don't load the configuration from the folder that genv home prints"),
@@ -53,7 +50,10 @@ func (p *userCommands) activate(c *cli.Context, o *activateOptions) error {
 		return err
 	}
 	if who.eid != "" {
-		return who.alreadyActive(c.Context)
+		if files, err := who.StateFiles(c.Context); err == nil && files.Environment(who.eid) == nil {
+			return errEnded(who.eid)
+		}
+		return errActive
 	}
 	entry, err := p.newEntry(c, o, caller.PID)
 	if err != nil {
@@ -91,16 +91,8 @@ func (p *userCommands) activationCaller(old string, who *hostUser) (shell.Caller
 	return p.callerOf(old, who, shell.Shell143{Environ: p.Getenv, Shims: p.shims(exe)})
 }
 
-func (w *hostUser) alreadyActive(ctx context.Context) error {
-	files, err := w.StateFiles(ctx)
-	if err == nil && files.Environment(w.eid) == nil {
-		return errEnded(w.eid)
-	}
-	return errActive
-}
-
-// newEntry is how a process enters the environment that the flags ask for, with the saved configuration where they
-// don't say it. An environment that is entered by its id has a configuration of its own.
+// newEntry is how a process enters the environment that the flags ask for. The saved configuration is for new
+// environments.
 func (p *userCommands) newEntry(c *cli.Context, o *activateOptions, pid snapshot.PID) (e change.Enter, err error) {
 	e = change.Enter{EID: snapshot.EnvID(o.id), PID: pid, Attach: !o.noAttach, OverSubscribe: o.OverSubscribe(p.Getenv)}
 	if dir, noHome := p.home(); noHome == nil && !c.IsSet("id") && !o.noLoad {
@@ -119,24 +111,21 @@ func activeAfter(r *change.Result) shell.Active {
 	return shell.Active{EID: r.EID, Config: r.Config, Devices: r.Now, Parts: r.Instances}
 }
 
-func activeOf(b *state.Files, env *snapshot.Environment) shell.Active {
-	return shell.Active{
-		EID: env.EID, Config: env.Config, Devices: b.AttachedTo(env.EID), Parts: change.Parts(b, env.EID),
-	}
+func activeOf(b *state.Files, e *snapshot.Environment) shell.Active {
+	return shell.Active{EID: e.EID, Config: e.Config, Devices: b.AttachedTo(e.EID), Parts: change.Parts(b, e.EID)}
 }
 
 func (p *userCommands) deactivateCommand() *cli.Command {
 	old := ""
 	return &cli.Command{
-		Name:   "deactivate",
-		Usage:  "leave the environment, which ends with its last process",
+		Name: "deactivate", Usage: "leave the environment, which ends with its last process",
 		Flags:  []cli.Flag{shellFlag(&old)},
 		Action: p.outsideContainers(func(c *cli.Context) error { return p.deactivate(c, old) }),
 	}
 }
 
-// deactivate also works in a shell that isn't registered, because it was started from an active one or its environment
-// has ended: it removes the variables. And it works in one that is registered and has lost them.
+// deactivate also works in a shell that is in no environment any more, and removes its variables; and in one that is
+// registered and has lost them.
 func (p *userCommands) deactivate(c *cli.Context, old string) error {
 	who := p.person()
 	_, inactive := who.active(c.Context)
@@ -156,15 +145,16 @@ func (p *userCommands) deactivate(c *cli.Context, old string) error {
 	return caller.Apply(shell.Deactivate())
 }
 
-// leave removes a process from its environment, and warns if other processes still run in that: 4242 (python), 4243.
+// leave removes a process from its environment, and warns if others still run in it.
 func (p *userCommands) leave(ctx context.Context, who *hostUser, l change.Leave) error {
 	left, err := who.Change(ctx, change.Change{Leave: &l})
-	names := make([]string, len(left.Remaining))
-	for i, pid := range left.Remaining {
-		names[i] = fmt.Sprint(pid)
-		if stat, err := who.Machine.Proc.Stat(pid); err == nil { // one that this user may see
-			names[i] += " (" + text.Shown(stat.Name) + ")"
+	var names []string
+	for _, pid := range left.Remaining {
+		name := fmt.Sprint(pid)
+		if stat, err := who.Machine.Proc.Stat(pid); err == nil { // this user may see it
+			name += " (" + text.Shown(stat.Name) + ")"
 		}
+		names = append(names, name)
 	}
 	if len(names) > 0 {
 		p.Warn(fmt.Sprintf("Environment %s and its GPUs remain until its processes end: %s",

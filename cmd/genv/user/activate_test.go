@@ -116,7 +116,7 @@ func TestAShellWhoseEnvironmentEnded(t *testing.T) {
 		one.close()
 		require.Equal(t, said{text: one.pid() + "," + child.pid() + "\n"}, child.say("genv envs query --query eid pids"), "its user's work goes on")
 		require.NoError(t, os.WriteFile(filepath.Join(s.state, "envs.json"), []byte(`{"envs": []}`), 0o666))
-		ended := "Environment " + one.pid() + " of this shell has ended: run `genv deactivate`, and then `genv activate` for a new one\n"
+		ended := "Environment " + one.pid() + " of this shell has ended: run `genv deactivate`, and then `genv activate`\n"
 		require.Equal(t, said{text: "Environment is not active\n" + ended}, child.say("genv status"))
 		for _, line := range []string{"genv activate", "genv attach", "genv detach", "genv config", "genv lock true"} {
 			require.Equal(t, said{ended, "1"}, child.say(line), line)

@@ -34,8 +34,7 @@ type attachOptions struct {
 func (p *userCommands) attachCommand() *cli.Command {
 	o := new(attachOptions)
 	return &cli.Command{
-		Name:  "attach",
-		Usage: "attach GPUs to this environment: as many as are configured, or one",
+		Name: "attach", Usage: "attach GPUs to this environment: as many as are configured, or one",
 		Flags: append(o.flags(), o.waitFlag(),
 			command.Bool(&o.config, "config", "attach as many as are configured, and none if no number is"),
 			command.Bool(&o.refresh, "refresh",
@@ -54,7 +53,7 @@ func (o *attachOptions) flags() []cli.Flag {
 	}
 }
 
-// request is what is to be attached, and by how many of the flags that exclude each other it is said.
+// request is what is to be attached, and how many of --count, --index and --mig are given, which exclude each other.
 func (o *attachOptions) request(c *cli.Context, getenv func(string) string) (r change.Attach, given int, err error) {
 	r.OverSubscribe, r.Configured = o.OverSubscribe(getenv), o.config
 	for _, name := range []string{"count", "index", "mig"} {
@@ -108,18 +107,16 @@ func (p *userCommands) attach(c *cli.Context, o *attachOptions) error {
 	return nil
 }
 
-// look is the environment as it is.
 func (w *hostUser) look(ctx context.Context, eid snapshot.EnvID) (change.Result, error) {
 	files, env, err := w.here(ctx)
 	if err != nil {
 		return change.Result{}, err
 	}
-	renumbered := slices.ContainsFunc(files.Devices,
-		func(d snapshot.Device) bool { return d.Unidentified && d.Attachment(eid) != nil })
-	if renumbered { // root's genv learns that this shell knows the present indices
-		refresh := &change.Attach{Refresh: true}
+	renumbered := func(d snapshot.Device) bool { return d.Unidentified && d.Attachment(eid) != nil }
+	if slices.ContainsFunc(files.Devices, renumbered) { // root's genv learns that this shell knows the present indices
+		refresh := change.Attach{Refresh: true}
 		refresh.EID = eid
-		return w.changeIn(ctx, eid, change.Change{Attach: refresh})
+		return w.changeIn(ctx, eid, change.Change{Attach: &refresh})
 	}
 	attached := files.AttachedTo(eid)
 	return change.Result{
@@ -127,8 +124,8 @@ func (w *hostUser) look(ctx context.Context, eid snapshot.EnvID) (change.Result,
 	}, nil
 }
 
-// inShell changes the environment of this shell by a function, and then the shell; after an error neither. A script has
-// no shell to change, and one that 1.4.3 initialised asks for its change afterwards, by `genv shell --reattach`.
+// inShell changes the environment of this shell, and then the shell; after an error neither. A script has no shell to
+// change, and one that 1.4.3 initialised asks for its change by `genv shell --reattach`.
 func (p *userCommands) inShell(
 	ctx context.Context, who *hostUser, by func(context.Context, snapshot.EnvID) (change.Result, error),
 ) (change.Result, error) {
@@ -155,21 +152,18 @@ func (p *userCommands) inShell(
 	return result, caller.Apply(shell.Update(active))
 }
 
-// adviseScript says how a script without the shell function gets its new devices.
 func (p *userCommands) adviseScript(active shell.Active) {
 	visible := p.Getenv("CUDA_VISIBLE_DEVICES")
 	if (shell.Shell143{Environ: p.Getenv}).Active() || visible == active.VisibleDevices() {
 		return
 	}
-	p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is still %q: run eval \"$(genv shell --reattach)\"",
-		visible))
+	p.Warn(fmt.Sprintf(`CUDA_VISIBLE_DEVICES of this shell is still %q: run eval "$(genv shell --reattach)"`, visible))
 }
 
 func (p *userCommands) detachCommand() *cli.Command {
 	index := ""
 	return &cli.Command{
-		Name:   "detach",
-		Usage:  "detach GPUs from this environment, by default all",
+		Name: "detach", Usage: "detach GPUs from this environment, by default all",
 		Flags:  []cli.Flag{command.String(&index, "index", "detach only these GPUs: `INDEX`, or several with commas")},
 		Action: p.outsideContainers(func(c *cli.Context) error { return p.detach(c, index) }),
 	}
@@ -187,7 +181,7 @@ func (p *userCommands) detach(c *cli.Context, index string) error {
 	if err != nil {
 		return err
 	}
-	var models inUse // asking for them isn't worth the time
+	var models inUse // not worth the time of a look
 	if detached := without(result.Before, result.Now); len(detached) > 0 {
 		p.Warn("Detached " + models.named(detached))
 	}
@@ -197,22 +191,21 @@ func (p *userCommands) detach(c *cli.Context, index string) error {
 	return nil
 }
 
-// How long a look at the GPUs that are in use may take, and after which time the user is told why it takes long.
+// How long a look at the GPUs in use may take, and after which time the user is told that it does.
 const (
 	inUseTimeout = 10 * time.Second
 	inUseSlow    = 2 * time.Second
 )
 
-// inUse is what is known of the GPUs, without the processes in the caller's environment.
+// inUse is what is known of the GPUs, without the caller's processes.
 type inUse struct {
 	gpus   []gpus.GPU
 	hidden []snapshot.DeviceIndex // by a guard
-	failed string                 // why only root's last look is known, or nothing; empty for neither
-	// only are the GPUs that may be given out, since there was no answer in time; nil for all.
-	only []snapshot.DeviceIndex
+	failed string                 // why only root's last look is known; empty if another is
+	only   []snapshot.DeviceIndex // may be given out after no answer in time; nil for all
 }
 
-// inUseByOthers may run nvidia-smi, so it must not be called with the lock held.
+// inUseByOthers may run nvidia-smi: don't call it with the lock held.
 func (p *userCommands) inUseByOthers(ctx context.Context, w *hostUser, eid snapshot.EnvID, uid snapshot.UID) inUse {
 	within, cancel := context.WithTimeout(ctx, inUseTimeout)
 	defer cancel()
@@ -242,8 +235,8 @@ func (p *userCommands) inUseByOthers(ctx context.Context, w *hostUser, eid snaps
 	return seen
 }
 
-// unseen is what is known after a look that failed: what root's genv saw last. Without an answer in time only what was
-// free then is given out.
+// unseen is what root's genv saw last, after a look that failed. Without an answer in time only what was free then is
+// given out.
 func (w *hostUser) unseen(err error, late bool) inUse {
 	last, known := w.Machine.LastLook()
 	u := inUse{gpus: last.GPUs, failed: err.Error()}
@@ -259,7 +252,7 @@ func (w *hostUser) unseen(err error, late bool) inUse {
 	return u
 }
 
-// ownLook is what this user's nvidia-smi and /proc show. A guard may hide devices.
+// ownLook is what this user's nvidia-smi and /proc show, with root's last look at what a guard hides.
 func (w *hostUser) ownLook(ctx context.Context) (inUse, error) {
 	s, err := w.Machine.Snapshot(ctx)
 	if err != nil {
@@ -279,7 +272,6 @@ func (w *hostUser) ownLook(ctx context.Context) (inUse, error) {
 	return seen, nil
 }
 
-// rootsLook is what root's service sees, from which a guard hides nothing.
 func (w *hostUser) rootsLook(ctx context.Context) (seen inUse, err error) {
 	document, err := w.Service.Look(ctx, "gpus")
 	if err == nil {
@@ -290,10 +282,7 @@ func (w *hostUser) rootsLook(ctx context.Context) (seen inUse, err error) {
 	return seen, err
 }
 
-// maxInUse is how many processes are named.
-const maxInUse = 8
-
-// warnings name the processes that use the devices that were attached, and say of which devices it is unknown.
+// warnings name the processes on newly attached devices, and the devices of which they are unknown.
 func (u *inUse) warnings(attached []snapshot.DeviceIndex) []string {
 	var lines []string
 	doubtful := make(map[[2]string][]snapshot.DeviceIndex)
@@ -306,8 +295,9 @@ func (u *inUse) warnings(attached []snapshot.DeviceIndex) []string {
 			doubtful[[2]string{why, about}] = append(doubtful[[2]string{why, about}], index)
 		}
 	}
-	if more := len(lines) - maxInUse; more > 0 {
-		lines = append(lines[:maxInUse], fmt.Sprintf("Warning: %d more processes use them; see `genv gpus`", more))
+	const most = 8
+	if more := len(lines) - most; more > 0 {
+		lines = append(lines[:most], fmt.Sprintf("Warning: %d more processes use them; see `genv gpus`", more))
 	}
 	byWhy := func(a, b [2]string) int { return cmp.Compare(a[0], b[0]) }
 	for _, d := range slices.SortedFunc(maps.Keys(doubtful), byWhy) {
@@ -316,7 +306,7 @@ func (u *inUse) warnings(attached []snapshot.DeviceIndex) []string {
 	return lines
 }
 
-// gpu is the GPU at an index; one in an unknown state if it wasn't seen.
+// gpu is one in an unknown state if it wasn't seen.
 func (u *inUse) gpu(index snapshot.DeviceIndex) *gpus.GPU {
 	if i := slices.IndexFunc(u.gpus, func(g gpus.GPU) bool { return g.Index == index }); i >= 0 {
 		return &u.gpus[i]
@@ -324,7 +314,7 @@ func (u *inUse) gpu(index snapshot.DeviceIndex) *gpus.GPU {
 	return &gpus.GPU{Index: index, State: gpus.Unknown}
 }
 
-// doubt is why a GPU may not be what it seems, and the format for the GPUs and why; both are empty if there is none.
+// doubt is why a GPU may not be free or healthy, and the format for the GPUs and why; empty for neither.
 func (u *inUse) doubt(g *gpus.GPU) (about, why string) {
 	const usersUnknown = "Warning: it is unknown whether other processes use GPU %s: %s"
 	switch {
@@ -356,8 +346,7 @@ func useLine(index snapshot.DeviceIndex, p *gpus.Process) string {
 	return s
 }
 
-// reportAttached prints the devices of an environment, which processes use those that are new, and who has reserved
-// them: to stderr, so that no script reads it as output.
+// reportAttached prints to stderr, so that no script reads it as output.
 func (p *userCommands) reportAttached(
 	ctx context.Context, who *hostUser, others inUse, before, now []snapshot.DeviceIndex,
 ) {
@@ -371,7 +360,7 @@ func (p *userCommands) reportAttached(
 	}
 }
 
-// named are GPUs with their models as far as those are known: GPUs 0, 1 (A100-SXM4-80GB).
+// named lists GPUs with known models: GPUs 0, 1 (A100-SXM4-80GB).
 func (u *inUse) named(list []snapshot.DeviceIndex) string {
 	s := "GPU"
 	if len(list) > 1 {

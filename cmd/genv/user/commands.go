@@ -38,8 +38,7 @@ func Commands(with command.Program) []*cli.Command {
 	return append(commands, p.noticesCommand(), p.historyCommand(), p.whyCommand(), p.reserveCommand())
 }
 
-// outsideContainers is the action of a command that only changes environments: in a container of
-// genv's it fails before it looks for a shell or for devices.
+// outsideContainers has a command that only changes environments fail at once in a container of genv's.
 func (p *userCommands) outsideContainers(action cli.ActionFunc) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		if err := localhost.CheckContained(p.Getenv); err != nil {
@@ -49,7 +48,7 @@ func (p *userCommands) outsideContainers(action cli.ActionFunc) cli.ActionFunc {
 	}
 }
 
-// printPlainErrors has commands and their subcommands print errors as 1.4.3 does, without "genv:".
+// printPlainErrors has commands print errors as 1.4.3 does, without "genv:".
 func (p *userCommands) printPlainErrors(commands []*cli.Command) {
 	for _, cmd := range commands {
 		action := cmd.Action
@@ -82,7 +81,6 @@ func readIndices(c *cli.Context, written string) ([]snapshot.DeviceIndex, error)
 	return list, nil
 }
 
-// shellFlag is how shells that 1.4.3 initialised call.
 func shellFlag(to *string) cli.Flag {
 	return command.String(to, "shell", "answer the shell with this `PID`, which genv 1.4.3 initialised, on stdout")
 }
@@ -103,7 +101,7 @@ func (o *stateOptions) fileFlags() []cli.Flag {
 	}
 }
 
-// clear clears a state file with --reset: the devices that list finds remain. Only root may, since it is that of all.
+// clear clears a state file with --reset, which is that of all users: the devices that list finds remain.
 func (o *stateOptions) clear(
 	ctx context.Context, who *hostUser, file state.File, list func(context.Context) ([]snapshot.Device, error),
 ) error {
@@ -111,8 +109,7 @@ func (o *stateOptions) clear(
 	case !o.reset:
 		return nil
 	case who.uid != 0:
-		return errors.New("--reset clears the state of all users: only root may, with `sudo genv envs --reset` or " +
-			"`sudo genv devices --reset`")
+		return errors.New("--reset clears the state of all users: only root may, with sudo")
 	}
 	found, err := list(ctx)
 	if err == nil {
@@ -124,8 +121,8 @@ func (o *stateOptions) clear(
 type hostUser struct {
 	*localhost.Host
 	uid    snapshot.UID   // the account
-	eid    snapshot.EnvID // the environment that the shell claims to be in; empty for none
-	sudoed bool           // started by sudo, directly or not
+	eid    snapshot.EnvID // that the shell claims; empty for none
+	sudoed bool           // by sudo, directly or not
 }
 
 func (p *userCommands) person() *hostUser {
@@ -138,8 +135,7 @@ func (p *userCommands) person() *hostUser {
 	}
 }
 
-// active is the environment of this shell. sudo drops the variable with its ID; then
-// an ancestor process may show that there is one.
+// active is the environment of this shell. sudo drops the variable with its ID: an ancestor may show that there is one.
 func (w *hostUser) active(ctx context.Context) (snapshot.EnvID, error) {
 	switch {
 	case w.eid != "":
@@ -153,7 +149,7 @@ func (w *hostUser) active(ctx context.Context) (snapshot.EnvID, error) {
 	}
 	parents, err := w.Machine.Proc.Ancestors(snapshot.PID(os.Getpid()))
 	if err != nil {
-		return "", errNotActive // none that this user may see
+		return "", errNotActive // this user may see none
 	}
 	for _, parent := range parents {
 		if env := files.EnvironmentOf(parent.PID); env != nil {
@@ -176,7 +172,7 @@ func (w *hostUser) here(ctx context.Context) (files state.Files, env *snapshot.E
 	return files, env, err
 }
 
-// caller is the shell to change. Under sudo there is none, even if the shell was initialised.
+// caller is the shell to change. Under sudo there is none.
 func (p *userCommands) caller(who *hostUser) (shell.Caller, error) {
 	caller, err := shell.CallerFrom(p.Getenv)
 	if err != nil && who.sudoed && who.eid != "" {
@@ -203,7 +199,7 @@ func (w *hostUser) changeIn(ctx context.Context, eid snapshot.EnvID, c change.Ch
 	return result, w.ended(eid, err)
 }
 
-// ended is an error about an environment, which says what to do if it is that of this shell and has ended.
+// ended says what to do if an error is that this shell's environment has ended.
 func (w *hostUser) ended(eid snapshot.EnvID, err error) error {
 	if errors.Is(err, state.ErrNoEnvironment) && eid == w.eid {
 		err = errEnded(eid)
@@ -211,7 +207,6 @@ func (w *hostUser) ended(eid snapshot.EnvID, err error) error {
 	return err
 }
 
-// named is the environment of --eid, or else the one of this shell.
 func (w *hostUser) named(c *cli.Context, eid string) (snapshot.EnvID, error) {
 	if !c.IsSet("eid") {
 		return w.active(c.Context)
@@ -222,7 +217,7 @@ func (w *hostUser) named(c *cli.Context, eid string) (snapshot.EnvID, error) {
 	return snapshot.EnvID(eid), nil
 }
 
-// owner is alice(1001), or the uid alone where it has no name.
+// owner is alice(1001), or the uid alone without a name.
 func owner(uid snapshot.UID, name string) string {
 	if name == "" {
 		return fmt.Sprint(uid)
@@ -230,7 +225,6 @@ func owner(uid snapshot.UID, name string) string {
 	return fmt.Sprintf("%s(%d)", name, uid)
 }
 
-// shownOwner is the owner of an environment for a sentence.
 func shownOwner(e *snapshot.Environment) string {
 	if e.Username == "" {
 		return owner(e.UID, "")
@@ -244,16 +238,14 @@ var (
 	errActive    = errors.New("Already running in an active environment") //nolint:staticcheck // 1.4.3's words
 )
 
-// errEnded means that the environment of this shell no longer exists: the state
-// files were reset, or the processes that were registered in it have ended.
+// errEnded means that the state files were reset, or all registered processes have ended.
 func errEnded(eid snapshot.EnvID) error {
-	const ended = "Environment %s of this shell has ended: run `genv deactivate`, and then `genv activate` for a new " +
-		"one"
+	const ended = "Environment %s of this shell has ended: run `genv deactivate`, and then `genv activate`"
 	return fmt.Errorf(ended, text.Shown(string(eid))) //nolint:staticcheck // as 1.4.3's words above
 }
 
-// advised is the text of an error, with the next step if the cause doesn't say it. The environments that have the
-// GPUs that were refused follow, each on a line.
+// advised is the text of an error with its next step. Below it are the environments that have the GPUs that were
+// refused.
 func advised(err error) string {
 	for _, advice := range []struct {
 		step   string
@@ -279,8 +271,7 @@ func advised(err error) string {
 		return strings.Join(lines, "\n    ")
 	}
 	if path, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(path, fs.ErrPermission) {
-		return text.OneLine(err.Error()) + "; ask its owner or root for permission, or set GENV_TMPDIR on the whole " +
-			"host"
+		return text.OneLine(err.Error()) + "; ask its owner or root, or set GENV_TMPDIR on the whole host"
 	}
 	return err.Error()
 }

@@ -27,15 +27,14 @@ type configOptions struct {
 	clear, save, load, quiet bool
 	count, gpuMemory, name   string
 
-	which []environment.Configurable // of the settings, by request
+	which []environment.Configurable // the settings that are meant
 	value *string                    // nil to show
 }
 
 func (p *userCommands) configCommand() *cli.Command {
 	o := new(configOptions)
 	return &cli.Command{
-		Name:      "config",
-		Usage:     "show or change the configuration of this environment",
+		Name: "config", Usage: "show or change the configuration of this environment",
 		ArgsUsage: "[gpus|gpu-memory|name] [VALUE]",
 		Flags: []cli.Flag{
 			o.clearFlag(),
@@ -52,7 +51,7 @@ func (o *configOptions) clearFlag() cli.Flag {
 	return command.Bool(&o.clear, "clear", "remove the setting, or all")
 }
 
-// valueFlags are how programs give `genv envs config` a value, each for one setting.
+// valueFlags are for programs: each gives `genv envs config` a value for one setting.
 func (o *configOptions) valueFlags() []cli.Flag {
 	return []cli.Flag{
 		command.String(&o.count, "count", "the number `N` of gpus; the same as gpus N"),
@@ -97,12 +96,11 @@ func (o *configOptions) request(c *cli.Context) error {
 
 func (o *configOptions) check() error {
 	value := o.value != nil
-	if value && o.clear || o.load && (value || o.clear || o.save) {
+	switch {
+	case value && o.clear || o.load && (value || o.clear || o.save):
 		return command.UsageError("a value, --clear and --load exclude each other, and --load --save")
-	}
-	if o.value != nil {
-		var probe snapshot.EnvConfig
-		return o.which[0].Set(&probe, *o.value)
+	case value:
+		return o.which[0].Set(new(snapshot.EnvConfig), *o.value)
 	}
 	return nil
 }
@@ -142,16 +140,15 @@ func (p *userCommands) config(c *cli.Context, o *configOptions) error {
 		}
 	}
 	result, err := p.inShell(c.Context, who, by)
-	if err == nil && o.save {
-		err = saveSettings(home, &result.Config, o.which)
+	if err != nil || !o.save {
+		return err
 	}
-	return err
+	return saveSettings(home, &result.Config, o.which)
 }
 
-// changes says whether anything but the saved files and the shell is to be changed.
+// changes says whether the environment is to be changed.
 func (o *configOptions) changes() bool { return o.value != nil || o.clear || o.load }
 
-// showOrSave only reads the state files.
 func (p *userCommands) showOrSave(ctx context.Context, who *hostUser, eid snapshot.EnvID, o *configOptions) error {
 	files, err := who.StateFiles(ctx)
 	if err != nil {
@@ -163,10 +160,10 @@ func (p *userCommands) showOrSave(ctx context.Context, who *hostUser, eid snapsh
 		return noEnvironment
 	case o.save:
 		dir, err := p.home()
-		if err != nil {
-			return err
+		if err == nil {
+			err = saveSettings(dir, &env.Config, o.which)
 		}
-		return saveSettings(dir, &env.Config, o.which)
+		return err
 	case !o.quiet:
 		_, err = fmt.Fprint(p.Out, text.PrintableLines(configText(&env.Config, o.which)))
 	}
@@ -189,7 +186,7 @@ func configText(config *snapshot.EnvConfig, which []environment.Configurable) st
 	return b.String()
 }
 
-// change sets the requested settings: to the value, to what was saved, or to none.
+// change sets the settings to the value, to what was saved, or to none.
 func (o *configOptions) change(eid snapshot.EnvID, saved *snapshot.EnvConfig) (change.Change, error) {
 	configure := &change.Configure{EID: eid}
 	var config snapshot.EnvConfig
@@ -199,7 +196,7 @@ func (o *configOptions) change(eid snapshot.EnvID, saved *snapshot.EnvConfig) (c
 		case o.value != nil:
 			text = *o.value
 		case o.load && text == "":
-			continue // it was not saved
+			continue // not saved
 		case o.clear:
 			configure.Clear = append(configure.Clear, s.Name)
 			continue
@@ -215,15 +212,13 @@ func (o *configOptions) change(eid snapshot.EnvID, saved *snapshot.EnvConfig) (c
 func (p *userCommands) homeCommand() *cli.Command {
 	quiet := false
 	return &cli.Command{
-		Name:  "home",
-		Usage: "print the folder in which configuration is saved",
+		Name: "home", Usage: "print the folder in which configuration is saved",
 		Flags: []cli.Flag{command.Bool(&quiet, "quiet,q", "print nothing if there is none, and exit with 0")},
 		Action: func(*cli.Context) error {
 			dir, err := p.home()
-			switch {
-			case err == nil:
+			if err == nil {
 				_, err = fmt.Fprintln(p.Out, text.PrintableLines(dir))
-			case quiet:
+			} else if quiet {
 				return nil
 			}
 			return err
@@ -231,7 +226,7 @@ func (p *userCommands) homeCommand() *cli.Command {
 	}
 }
 
-// errNoHome is 1.4.3's text, which ends with an empty line when printed.
+// errNoHome is 1.4.3's text.
 //
 //nolint:revive,staticcheck // its words, as they are
 var errNoHome = errors.New(`Could not find any Genv configuration directory.
@@ -241,8 +236,8 @@ Create a directory named '.genv' under one of the following directories:
   2) Home directory (i.e. $HOME)
 `)
 
-// home is the folder .genv of the working directory, or of the user's home. It must not be a link, which could lead
-// elsewhere, and it must belong to the user, so that no other user can configure this one's environments.
+// home is the folder .genv of the working directory, or of the user's home. Only a folder of this user's own counts,
+// and no link, so that no other user can configure this one's environments.
 func (p *userCommands) home() (string, error) {
 	working, _ := os.Getwd() // "" if it was removed
 	for _, parent := range []string{working, p.Getenv("HOME")} {
@@ -259,8 +254,7 @@ func (p *userCommands) home() (string, error) {
 	return "", errNoHome
 }
 
-// loadSettings reads the files of a .genv folder: one for each setting, named
-// after it, with its value on the only line.
+// loadSettings reads a .genv folder: a file for each setting, named after it, with its value as the only line.
 func loadSettings(dir string, config *snapshot.EnvConfig, which []environment.Configurable) error {
 	for _, s := range which {
 		text, err := readSetting(filepath.Join(dir, s.Name))
@@ -277,8 +271,7 @@ func loadSettings(dir string, config *snapshot.EnvConfig, which []environment.Co
 	return nil
 }
 
-// maxSetting is more than any value takes, in bytes.
-const maxSetting = 4096
+const maxSetting = 4096 // bytes, more than any value takes
 
 func readSetting(path string) (string, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
@@ -293,7 +286,6 @@ func readSetting(path string) (string, error) {
 	return strings.TrimSuffix(string(data), "\n"), err
 }
 
-// saveSettings writes them; a setting without a value has no file.
 func saveSettings(dir string, config *snapshot.EnvConfig, which []environment.Configurable) error {
 	for _, s := range which {
 		path, text := filepath.Join(dir, s.Name), s.Get(config)

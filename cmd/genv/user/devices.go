@@ -15,8 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// deviceQueries are the values of `genv devices query --query` and what each prints.
-// As in 1.4.3, the items of a list are separated by spaces, and have none.
+// deviceQueries are the values of --query. As in 1.4.3, lists have spaces between items, and none in them.
 var deviceQueries = environment.Queries[snapshot.Device]{
 	"index":        func(d *snapshot.Device) string { return d.Index.String() },
 	"total_memory": func(d *snapshot.Device) string { return d.TotalMemory.String() },
@@ -178,9 +177,8 @@ func (o *devicesOptions) list(c *cli.Context) error {
 	return t.Write(o.Out)
 }
 
-// attachTo attaches the requested devices, or by default as many as are configured. Unlike attach it does as 1.4.3 did:
-// without a configured number it attaches none, it goes down to the number, and devices can be attached to an
-// environment that isn't registered, until the state files are next cleaned up.
+// attachTo does as 1.4.3 did, unlike attach: it attaches as many devices as are configured, or none, and detaches what
+// is more. The environment may be unregistered: it lasts until the state files are next cleaned up.
 func (o *devicesOptions) attachTo(c *cli.Context) error {
 	request, _, err := o.attach.request(c, o.Getenv)
 	var config snapshot.EnvConfig

@@ -135,7 +135,6 @@ func (o *envsOptions) query(c *cli.Context) error {
 	return render.WriteCSV(o.Out, environment.QueriesOn(hostname).Rows(o.queries, files.Environments))
 }
 
-// files are the state files with the environments, after --reset.
 func (o *envsOptions) files(c *cli.Context) (state.Files, error) {
 	who := o.person()
 	none := func(context.Context) ([]snapshot.Device, error) { return nil, nil }
@@ -157,7 +156,6 @@ func (o *envsOptions) files(c *cli.Context) (state.Files, error) {
 	return files, err
 }
 
-// member is the process or the Jupyter kernel that --pid or --kernel-id names.
 func (o *envsOptions) member(c *cli.Context) (change.Leave, error) {
 	switch {
 	case c.IsSet("pid") == c.IsSet("kernel-id"):
@@ -197,15 +195,14 @@ func (o *envsOptions) activate(c *cli.Context) error {
 	return err
 }
 
-// checkUID refuses a process that doesn't have the uid that --uid gives. One that only
-// another user may register is refused anyway.
+// checkUID refuses a process of another uid than --uid. A process that only another user may register is refused later.
 func (w *hostUser) checkUID(pid snapshot.PID, given string) error {
-	uid := w.uid
+	uid, err := w.uid, error(nil)
 	if pid != 0 {
-		var err error
-		if uid, err = w.Machine.Proc.UID(pid); err != nil {
-			return err
-		}
+		uid, err = w.Machine.Proc.UID(pid)
+	}
+	if err != nil {
+		return err
 	}
 	if given != fmt.Sprint(uid) && (w.uid == 0 || w.uid == uid) {
 		return command.WrongFlag("uid", " %s: the process belongs to uid %d", given, uid)
@@ -232,11 +229,11 @@ func (o *envsOptions) find(c *cli.Context) error {
 		return err
 	}
 	env := files.EnvironmentOf(r.PID)
-	if r.Kernel != "" { // it is the caller's
+	if r.Kernel != "" { // the caller's
 		env = files.EnvironmentOfKernel(r.Kernel, snapshot.UID(os.Getuid()))
 	}
 	if env == nil {
-		return nil // prints nothing, as 1.4.3: programs ask so whether there is one
+		return nil // and print nothing, as 1.4.3: programs ask so whether there is one
 	}
 	_, err = fmt.Fprintln(o.Out, text.PrintableLines(string(env.EID)))
 	return err

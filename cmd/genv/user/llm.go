@@ -52,7 +52,6 @@ func (p *userCommands) llmCommand() *cli.Command {
 	}
 }
 
-// serve runs `ollama serve`, and loads the model as soon as that answers.
 func (o *llmOptions) serve(c *cli.Context) error {
 	served, err := o.served(c)
 	if err != nil {
@@ -105,24 +104,24 @@ func (o *llmOptions) list(c *cli.Context) error {
 		Schema string            `json:"schema"`
 		Models []llm.ServedModel `json:"models"`
 	}
-	output := o.output
 	models, err := o.servedModels(c.Context)
 	if err != nil {
 		return err
 	}
-	if output.Format == "json" {
+	if o.output.Format == "json" {
 		return render.WriteJSON(o.Out, llmDocument{Schema: "genv.llm/1", Models: models})
 	}
-	t := output.Table(render.Col("MODEL", 12), render.Col("PORT", 8), render.Col("CREATED", 21), render.Col("EID", 8),
+	name := o.output.Name
+	t := o.output.Table(render.Col("MODEL", 12), render.Col("PORT", 8), render.Col("CREATED", 21), render.Col("EID", 8),
 		render.Col("USER", 16), render.Col("PID(S)", 0))
 	for _, m := range models {
-		t.Add(output.Name(m.Model), m.ShownPort(), output.Age(m.Created, o.Now()), output.Name(string(m.EID)),
-			output.Name(owner(m.UID, string(m.User))), environment.JoinPIDs(m.PIDs))
+		t.Add(name(m.Model), m.ShownPort(), o.output.Age(m.Created, o.Now()), name(string(m.EID)),
+			name(owner(m.UID, string(m.User))), environment.JoinPIDs(m.PIDs))
 	}
 	return t.Write(o.Out)
 }
 
-// attach is a conversation: a line of stdin is a message. One's own server goes first.
+// attach is a conversation: a line of stdin is a message.
 func (o *llmOptions) attach(c *cli.Context) error {
 	if c.NArg() != 1 {
 		return command.UsageError("write one model, as in `genv llm attach llama3`")
@@ -133,8 +132,8 @@ func (o *llmOptions) attach(c *cli.Context) error {
 	}
 	chosen := llm.Choose(models, c.Args().First(), o.port, o.person().uid)
 	if chosen == nil {
-		return fmt.Errorf("no environment of this host serves %s: `genv llm ps` lists what is served, "+
-			"`genv llm serve` serves a model", text.Shown(c.Args().First()))
+		return fmt.Errorf("no environment of this host serves %s: `genv llm ps` lists what is served",
+			text.Shown(c.Args().First()))
 	}
 	client := llm.Client{Port: chosen.Port, Owner: &chosen.UID}
 	o.Warn(fmt.Sprintf("%s of %s at %s; a line is a message, end with Ctrl-D",

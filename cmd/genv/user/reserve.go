@@ -35,8 +35,7 @@ type reserveOptions struct {
 func (p *userCommands) reserveCommand() *cli.Command {
 	o := &reserveOptions{from: "now"}
 	return &cli.Command{
-		Name:  "reserve",
-		Usage: "reserve GPUs of this machine for a time, or list or cancel reservations",
+		Name: "reserve", Usage: "reserve GPUs of this machine for a time, or list or cancel reservations",
 		Flags: []cli.Flag{
 			command.Int(&o.gpus, "gpus", "reserve `N` GPUs").AtLeast(1),
 			command.String(&o.from, "from", "the start, in your time zone: `TIME` such as \"tue 14:00\", 9:30, "+
@@ -62,8 +61,7 @@ func (p *userCommands) reserve(c *cli.Context, o *reserveOptions) error {
 	case o.list && !booking && o.cancel == "":
 		return p.listReservations(who, o)
 	case owned == "":
-		return errors.New("reservations are kept by root's service, which doesn't own the state of this machine: ask " +
-			"root to set it up (docs/host.md)")
+		return errors.New("root's service keeps reservations, and this machine has none: ask root to set it up (docs/host.md)")
 	case o.cancel != "" && !booking && !o.list:
 		ended, err := who.Service.CancelReservation(c.Context, o.cancel)
 		return p.reportReservation(o, "Cancelled", ended, err)
@@ -120,10 +118,8 @@ func (p *userCommands) reportReservation(o *reserveOptions, done string, r snaps
 	return err
 }
 
-// when is a time in the person's zone.
 func (p *userCommands) when(t time.Time) string { return snapshot.When(t.Local()) }
 
-// nameOfReserver is whose a reservation is, for people.
 func nameOfReserver(r *snapshot.Reservation) string {
 	return gpus.ShownUser(gpus.UserName(r.Username, &r.UID))
 }
@@ -139,7 +135,7 @@ func (p *userCommands) writeReservations(list []snapshot.Reservation) error {
 	return render.WriteJSON(p.Out, ReservationsDocument{"genv.reservations/1", list})
 }
 
-// reservations are those that hold, by their start; none where root doesn't own the state.
+// reservations are those that have not ended, by their start; none where root doesn't own the state.
 func (w *hostUser) reservations(now time.Time) ([]snapshot.Reservation, error) {
 	list, err := w.Store.Reservations()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -174,7 +170,7 @@ func (p *userCommands) listReservations(who *hostUser, o *reserveOptions) error 
 	return table.Write(p.Out)
 }
 
-// parseStart reads when a reservation starts, by the clock and in the zone of now.
+// parseStart reads the start of a reservation, in the zone of now.
 func parseStart(written string, now time.Time) (time.Time, error) {
 	words := strings.Fields(strings.ToLower(written))
 	if len(words) == 1 && words[0] == "now" {
@@ -199,14 +195,14 @@ func parseStart(written string, now time.Time) (time.Time, error) {
 		name := strings.ToLower(start.Weekday().String())
 		switch named := words[0] == name || words[0] == name[:3]; {
 		case words[0] == "today" && days == 0, words[0] == "tomorrow" && days == 1,
-			(named || len(words) == 1) && start.After(now): // without a day it is today, or else tomorrow
+			(named || len(words) == 1) && start.After(now): // without a day: today, or else tomorrow
 			return start, nil
 		}
 	}
 	return time.Time{}, wrong
 }
 
-// tellReserved says of GPUs that were attached when others have reserved them.
+// tellReserved warns that others have reserved GPUs that were attached.
 func (p *userCommands) tellReserved(ctx context.Context, who *hostUser, added []snapshot.DeviceIndex) {
 	list, err := who.reservations(p.Now())
 	if err != nil || len(list) == 0 {

@@ -50,7 +50,7 @@ func TestLockWhereRootOwnsTheState(t *testing.T) {
 	s.serve()
 	alice, bob := s.person("alice", 4242), s.person("bob", 4243)
 	shell := alice.open("bash")
-	refused := genvtest.Result{Code: 1, Err: "no GPU is locked, and the command was not run: this shell has no GPU; run `genv attach` first\n"}
+	refused := genvtest.Result{Code: 1, Err: "no GPU is locked, and the command was not run: this shell has no GPU; run `genv attach`\n"}
 	require.Equal(t, refused, bob.run("genv", "lock", "echo", "ran"))
 	require.Equal(t, said{text: refused.Err, status: "1"}, shell.say("genv activate; genv lock echo ran"))
 	require.Equal(t, said{}, shell.say("genv attach --index 1,3"))

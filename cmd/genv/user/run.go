@@ -25,7 +25,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
-	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 func (p *userCommands) runCommand() *cli.Command {
@@ -47,16 +46,14 @@ func (p *userCommands) runCommand() *cli.Command {
 }
 
 type envCommand struct {
-	words   []string
-	name    string   // of the environment, instead of that of the flags; empty for that
-	environ []string // more variables
-	quiet   bool     // don't print its GPUs
-	// background runs as long as the command; it may be nil.
-	background func(context.Context)
+	words      []string
+	name       string                // of the environment, in place of --name
+	environ    []string              // more variables
+	quiet      bool                  // don't print its GPUs
+	background func(context.Context) // runs as long as the command; nil for none
 }
 
-// run needs no shell: this process itself is registered. If it is killed, the environment lasts until the command has
-// ended.
+// run needs no shell: this process is registered. If it is killed, the environment lasts until the command has ended.
 func (p *userCommands) run(c *cli.Context, o *activateOptions, j envCommand) error {
 	words := j.words
 	if _, err := exec.LookPath(words[0]); err != nil {
@@ -89,16 +86,13 @@ func (p *userCommands) run(c *cli.Context, o *activateOptions, j envCommand) err
 	status := p.supervise("run", cmd, signals)
 	cancel()
 	background.Wait()
-	ctx, cancel = context.WithTimeout(context.WithoutCancel(c.Context), leaveWithin)
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(c.Context), 30*time.Second)
 	defer cancel()
 	if err := p.leave(ctx, who, change.Leave{PID: snapshot.PID(os.Getpid())}); err != nil {
 		p.Warn(fmt.Sprintf("environment %s is still registered: %v; the next genv command removes it", active.EID, err))
 	}
 	return status
 }
-
-// leaveWithin is how long the end of an environment may take, after a signal too.
-const leaveWithin = 30 * time.Second
 
 func (p *userCommands) runEntry(c *cli.Context, o *activateOptions, who *hostUser, j envCommand) (shell.Active, error) {
 	e, err := p.newEntry(c, o, snapshot.PID(os.Getpid()))
@@ -116,14 +110,15 @@ func (p *userCommands) runEntry(c *cli.Context, o *activateOptions, who *hostUse
 	return p.visible(who, activeAfter(&entered)), nil
 }
 
-// runEnviron are the variables that an activated shell exports, and PATH with the
-// folder of the shims first, if there is one.
+// runEnviron are the variables that an activated shell exports, and PATH with the folder of the shims first.
 func (p *userCommands) runEnviron(active shell.Active) (shims string, environ []string) {
 	change := shell.Activate(active, true)
-	names := slices.Clone(change.Unset)
-	var set []string
-	for _, v := range change.Set {
-		names, set = append(names, v.Name), append(set, v.Name+"="+v.Value)
+	environ = slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return slices.Contains(change.Unset, name)
+	})
+	for _, v := range change.Set { // the last value of a variable counts
+		environ = append(environ, v.Name+"="+v.Value)
 	}
 	if exe, err := os.Executable(); err == nil {
 		shims = p.shims(exe)
@@ -131,16 +126,12 @@ func (p *userCommands) runEnviron(active shell.Active) (shims string, environ []
 	if shims != "" {
 		folders := slices.DeleteFunc(filepath.SplitList(p.Getenv("PATH")), func(f string) bool { return f == shims })
 		path := strings.Join(append([]string{shims}, folders...), string(filepath.ListSeparator))
-		names, set = append(names, "PATH"), append(set, "PATH="+path)
+		environ = append(environ, "PATH="+path)
 	}
-	kept := slices.DeleteFunc(os.Environ(), func(entry string) bool {
-		name, _, _ := strings.Cut(entry, "=")
-		return slices.Contains(names, name)
-	})
-	return shims, append(kept, set...)
+	return shims, environ
 }
 
-// The exit status of commands that a shell could not run: bash(1), "EXIT STATUS".
+// Exit statuses of commands that can't be run: bash(1), "EXIT STATUS".
 const (
 	exitNotExecutable = 126
 	exitNotFound      = 127
@@ -152,8 +143,8 @@ var forwardedSignals = []os.Signal{
 	syscall.SIGTSTP, syscall.SIGCONT,
 }
 
-// supervise runs a command with the streams of this program until it ends, and forwards signals to it. Its error is the
-// exit status of the command. name is the genv command that does so.
+// supervise runs a command until it ends, and forwards signals to it. Its error is the exit status. name is the genv
+// command.
 func (p *userCommands) supervise(name string, cmd *exec.Cmd, signals <-chan os.Signal) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.In, p.Out, p.Err
 	if err := cmd.Start(); err != nil {
@@ -174,17 +165,17 @@ func (p *userCommands) supervise(name string, cmd *exec.Cmd, signals <-chan os.S
 	}
 }
 
-// notStarted prints why a command could not be run, and returns the status of env(1) for that.
+// notStarted prints why a command can't be run, and returns the status of env(1) for that.
 func (p *userCommands) notStarted(name string, err error) error {
-	fmt.Fprintf(p.Err, "genv %s: %s\n", name, text.PrintableLines(err.Error()))
+	p.Warn("genv " + name + ": " + err.Error())
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 		return &command.ExitError{Code: exitNotFound}
 	}
 	return &command.ExitError{Code: exitNotExecutable}
 }
 
-// caughtSignals receives the signals to forward until stop is called. Those that this process was started
-// to ignore, as with nohup(1), stay ignored, also by the command.
+// caughtSignals receives the signals to forward. Those that are ignored, as with nohup(1), stay so, also for the
+// command.
 func caughtSignals() (signals chan os.Signal, stop func()) {
 	signals = make(chan os.Signal, 16)
 	received := slices.DeleteFunc(slices.Clone(forwardedSignals), signal.Ignored)
@@ -194,19 +185,19 @@ func caughtSignals() (signals chan os.Signal, stop func()) {
 	return signals, func() { signal.Stop(signals) }
 }
 
-// forward sends a signal to a command, unless the terminal has sent it already.
-// SIGTSTP stops this process too, so that the shell sees the job as stopped.
+// forward sends a signal to a command, unless the terminal did. SIGTSTP stops this process too, so that the shell sees
+// it.
 func forward(command *os.Process, s os.Signal) {
 	if !fromTerminal(s) {
-		_ = command.Signal(s) // it may have ended meanwhile
+		_ = command.Signal(s) // it may have ended
 	}
 	if s == syscall.SIGTSTP && continuable() {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // Go has no way back to a signal's own action
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // Go can't restore a signal's own action
 	}
 }
 
-// continuable says whether a shell can continue this job: its process group must not
-// be orphaned. The kernel doesn't stop orphaned ones for SIGTSTP (setpgid(2)).
+// continuable says whether a shell can continue this job. The kernel doesn't stop orphaned groups for SIGTSTP
+// (setpgid(2)).
 func continuable() bool {
 	ancestors, err := proc.FS{}.Ancestors(snapshot.PID(os.Getpid()))
 	if err != nil {
@@ -222,8 +213,8 @@ func continuable() bool {
 	return false
 }
 
-// fromTerminal says whether the terminal sends a signal to all its foreground processes. The command has received it
-// then, and many programs take a second Ctrl-C as an order to stop at once.
+// fromTerminal says whether the terminal sends a signal to all foreground processes. Many programs take a second Ctrl-C
+// as an order to stop at once.
 func fromTerminal(s os.Signal) bool {
 	if s != syscall.SIGINT && s != syscall.SIGQUIT && s != syscall.SIGTSTP {
 		return false
@@ -239,9 +230,8 @@ func fromTerminal(s os.Signal) bool {
 
 func (p *userCommands) lockCommand() *cli.Command {
 	return &cli.Command{
-		Name: "lock",
-		Usage: "run a command, or without one only wait, while no other `genv lock` uses this environment's " +
-			"GPUs",
+		Name:            "lock",
+		Usage:           "run a command, or only wait, while no other `genv lock` uses this environment's GPUs",
 		ArgsUsage:       "[COMMAND [ARGUMENT…]]",
 		SkipFlagParsing: true, // all that follows is the command's
 		Action:          p.lock,
@@ -268,8 +258,7 @@ func (p *userCommands) lock(c *cli.Context) error {
 	case ownedErr != nil:
 		return ownedErr
 	case owned != "" && (notActive || err == nil && len(devices) == 0):
-		return errors.New("no GPU is locked, and the command was not run: this shell has no GPU; run `genv attach` " +
-			"first")
+		return errors.New("no GPU is locked, and the command was not run: this shell has no GPU; run `genv attach`")
 	case notActive:
 		fmt.Fprintln(p.Err, "genv: no GPU is locked: this shell is in no environment; run `genv activate` first")
 	case err != nil:
@@ -282,7 +271,7 @@ func (p *userCommands) lock(c *cli.Context) error {
 		}
 		defer release()
 	}
-	if len(words) == 0 { // to wait for the locks was all
+	if len(words) == 0 { // it only waited for the locks
 		return nil
 	}
 	signals, stop := caughtSignals()
@@ -290,14 +279,10 @@ func (p *userCommands) lock(c *cli.Context) error {
 	return p.supervise("lock", exec.Command(words[0], words[1:]...), signals)
 }
 
-// silentWait is how long `genv lock` waits before it says so.
-const silentWait = 2 * time.Second
-
-// lockDevices waits as long as it takes, and prints which process has the lock.
 func (p *userCommands) lockDevices(
 	ctx context.Context, who *hostUser, devices []snapshot.DeviceIndex, files *state.Files,
 ) (release func(), err error) {
-	soon, cancel := context.WithTimeout(ctx, silentWait)
+	soon, cancel := context.WithTimeout(ctx, 2*time.Second) // after it, the user is told who has the lock
 	defer cancel()
 	release, err = who.Store.LockDevices(soon, devices)
 	busy, ok := errors.AsType[*disk.BusyError](err)
@@ -311,8 +296,7 @@ func (p *userCommands) lockDevices(
 			holder += ", to whom the GPU is not attached"
 		}
 	}
-	fmt.Fprintln(p.Err, text.PrintableLines(fmt.Sprintf("genv: waiting for %s, which is held by %s", busy.Path,
-		holder)))
+	p.Warn(fmt.Sprintf("genv: waiting for %s, which is held by %s", busy.Path, holder))
 	release, err = who.Store.LockDevices(ctx, devices)
 	if again, ok := errors.AsType[*disk.BusyError](err); ok && again.Waited == 0 {
 		return nil, busy // interrupted before the second attempt: the first one knows the holder
@@ -320,7 +304,7 @@ func (p *userCommands) lockDevices(
 	return release, err
 }
 
-// isStranger says whether the device of a lock is known not to be attached to the user of a uid. Root isn't a stranger.
+// isStranger says whether the GPU of a lock is known not to be attached to a user. Root isn't a stranger.
 func isStranger(files *state.Files, lock string, uid *snapshot.UID) bool {
 	if uid == nil || *uid == 0 {
 		return false

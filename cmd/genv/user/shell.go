@@ -26,8 +26,7 @@ type shellOptions struct {
 func (p *userCommands) shellCommand() *cli.Command {
 	o := new(shellOptions)
 	return &cli.Command{
-		Name:  "shell",
-		Usage: `print code for a shell to evaluate: eval "$(genv shell --init)"`,
+		Name: "shell", Usage: `print code for a shell to evaluate: eval "$(genv shell --init)"`,
 		Flags: []cli.Flag{
 			command.Bool(&o.init, "init", "print the code that initialises a shell"),
 			command.Bool(&o.ok, "ok", "say that this shell is initialised"),
@@ -40,8 +39,8 @@ func (p *userCommands) shellCommand() *cli.Command {
 	}
 }
 
-// shellCode prints code for a shell. Without a flag it says, as 1.4.3 does, how to initialise
-// one: the function that --init defines adds --ok.
+// shellCode prints code for a shell, or, as 1.4.3 does, how to initialise one. The function that --init defines adds
+// --ok.
 func (p *userCommands) shellCode(c *cli.Context, o *shellOptions) error {
 	switch {
 	case o.ok:
@@ -59,7 +58,7 @@ func (p *userCommands) shellCode(c *cli.Context, o *shellOptions) error {
 	return err
 }
 
-// shellUpdate prints the variables of the environment: all of them, since those that have not changed do no harm.
+// shellUpdate prints all variables of the environment: to set one again does no harm.
 func (p *userCommands) shellUpdate(c *cli.Context) error {
 	who := p.person()
 	files, env, err := who.here(c.Context)
@@ -73,7 +72,6 @@ func (p *userCommands) shellUpdate(c *cli.Context) error {
 	return err
 }
 
-// shellSetup prints the code that initialises a shell, or the code that undoes it.
 func (p *userCommands) shellSetup(o *shellOptions) error {
 	kind, err := p.shellKind(o.shell)
 	if err != nil {
@@ -97,8 +95,7 @@ func (p *userCommands) shellSetup(o *shellOptions) error {
 	return err
 }
 
-// shims is the folder of the shims of the genv at a path. Without it, which is a
-// warning, it is "": a shell and a command are useful without shims too.
+// shims is the folder of the shims of the genv at a path; empty, after a warning, if there can't be one.
 func (p *userCommands) shims(exe string) string {
 	dir, err := shell.ShimsDir(exe, p.Getenv)
 	if err == nil {
@@ -111,7 +108,7 @@ func (p *userCommands) shims(exe string) string {
 	return dir
 }
 
-// shellKind is the shell that was named, or the one that runs this, which may differ from the login shell in SHELL.
+// shellKind is the shell that was named, or the one that runs this, which may not be the login shell in SHELL.
 func (p *userCommands) shellKind(name string) (shell.Kind, error) {
 	if name != "" {
 		return shell.ParseKind(name)
@@ -127,11 +124,11 @@ func (p *userCommands) shellKind(name string) (shell.Kind, error) {
 	return shell.ParseKind(parent.Name)
 }
 
-// guarded says whether this host has a guard on, so that devices are named by UUID.
+// guarded says whether devices are named by UUID, since this host has a guard.
 func (w *hostUser) guarded() bool { return w.Machine.Hardware.Guarded(w.Machine.Now()) }
 
-// uuids are those of devices on a guarded host, or if some of them are attached by MIG instance, in the same order;
-// otherwise nil. CUDA reads a list of indices or of UUIDs, and not one of both.
+// uuids are those of devices on a guarded host, or if some are attached by MIG instance; otherwise nil. CUDA reads a
+// list of indices or of UUIDs, not of both.
 func (w *hostUser) uuids(devices []snapshot.DeviceIndex, parts []change.Part) ([]snapshot.GPUUUID, error) {
 	if len(devices) == 0 || len(parts) == 0 && !w.guarded() {
 		return nil, nil
@@ -159,8 +156,7 @@ func (w *hostUser) uuids(devices []snapshot.DeviceIndex, parts []change.Part) ([
 	return uuids, nil
 }
 
-// visible adds the UUIDs of the devices where they are needed. Without them, which is a
-// warning, the shell gets their indices, as on other hosts.
+// visible adds the UUIDs of the devices where they are needed. Without them, after a warning, the shell gets indices.
 func (p *userCommands) visible(who *hostUser, active shell.Active) shell.Active {
 	var err error
 	if active.UUIDs, err = who.uuids(active.Devices, active.Parts); err != nil {
@@ -170,13 +166,12 @@ func (p *userCommands) visible(who *hostUser, active shell.Active) shell.Active 
 	return active
 }
 
-// onlyIndices says whether a CUDA_VISIBLE_DEVICES names GPUs by their indices.
 func onlyIndices(visible string) bool {
 	return visible != "" && strings.Trim(visible, "0123456789,") == ""
 }
 
-// adviseOfIndices warns a shell that was activated before the guard came on: its indices
-// are those of all devices, but its programs count only those that they may open.
+// adviseOfIndices warns a shell that was activated before the guard came on: its programs count only the GPUs that they
+// may open.
 func (p *userCommands) adviseOfIndices(who *hostUser) {
 	if visible := p.Getenv("CUDA_VISIBLE_DEVICES"); onlyIndices(visible) && who.guarded() {
 		p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is %s: since this host has a guard, it has to hold "+
@@ -184,8 +179,7 @@ func (p *userCommands) adviseOfIndices(who *hostUser) {
 	}
 }
 
-// adviseOfOthers warns a shell with other GPUs in CUDA_VISIBLE_DEVICES than its environment has: another terminal
-// attached or detached some since.
+// adviseOfOthers warns a shell if another terminal attached or detached GPUs.
 func (p *userCommands) adviseOfOthers(who *hostUser, now shell.Active) {
 	visible := p.Getenv("CUDA_VISIBLE_DEVICES")
 	switch {
@@ -200,14 +194,12 @@ func (p *userCommands) adviseOfOthers(who *hostUser, now shell.Active) {
 	}
 }
 
-// migInstance is a MIG instance of a device.
 type migInstance struct {
 	snapshot.Instance
 	of snapshot.DeviceIndex
 }
 
-// instances reads --mig: which MIG instances of which devices it means. Which ones are free
-// is decided again when they are attached.
+// instances are the MIG instances that --mig means. Which ones are free is decided again when they are attached.
 func (w *hostUser) instances(c *cli.Context, mig string, eid snapshot.EnvID) ([]state.InstanceRequest, error) {
 	if !c.IsSet("mig") {
 		return nil, nil
@@ -255,8 +247,8 @@ func isTaken(taken []state.InstanceRequest, uuid snapshot.GPUUUID) bool {
 	return slices.ContainsFunc(taken, func(r state.InstanceRequest) bool { return r.UUID == uuid })
 }
 
-// shares says whether an instance has its memory in common with one that the environment has or
-// asks for, too: they are compute instances of one GPU instance.
+// shares says whether the environment has, or asks for, another compute instance of the same GPU instance, and so the
+// same memory.
 func (i *migInstance) shares(
 	all []migInstance, files *state.Files, eid snapshot.EnvID, others []state.InstanceRequest,
 ) bool {
@@ -270,7 +262,6 @@ func (i *migInstance) shares(
 	})
 }
 
-// isFree says whether no environment has the instance, or all of its device.
 func (i *migInstance) isFree(files *state.Files) bool {
 	d := files.Device(i.of)
 	return d == nil || !slices.ContainsFunc(d.Attachments, func(a snapshot.Attachment) bool {

@@ -3,7 +3,6 @@ package user
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -20,20 +19,19 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
-	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // Shim is the program that this one replaces, if it was called by its name.
 func Shim(name string) (string, bool) { return shell.Shim(name) }
 
-// RunShim runs nvidia-smi or docker with the limits of the environment, and returns the exit status.
+// RunShim runs nvidia-smi or docker within the environment, and returns the exit status.
 func RunShim(ctx context.Context, with command.Program, name string, args []string) int {
 	p := &userCommands{with}
 	status, err := p.startShim(ctx, name, args)
 	if err == nil {
 		return status
 	}
-	fmt.Fprintf(p.Err, "genv: %s\n", text.PrintableLines(err.Error()))
+	p.Warn("genv: " + err.Error())
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
 		return exitNotFound
@@ -90,10 +88,10 @@ func (w *hostUser) container(ctx context.Context) (docker.ContainerEnvironment, 
 	}, nil
 }
 
-// containerDevices are the attached devices, and of those that are attached by MIG instance the instances.
+// containerDevices are the attached devices, or their attached MIG instances.
 func (w *hostUser) containerDevices(files *state.Files) (devices []docker.Device) {
 	attached, parts := files.AttachedTo(w.eid), change.Parts(files, w.eid)
-	uuids, _ := w.uuids(attached, parts) // a daemon of root's also knows the indices
+	uuids, _ := w.uuids(attached, parts) // root's daemon also knows the indices
 	for i, index := range attached {
 		names := []snapshot.GPUUUID{""}
 		if at := slices.IndexFunc(parts, func(p change.Part) bool { return p.Index == index }); at >= 0 {
@@ -108,20 +106,16 @@ func (w *hostUser) containerDevices(files *state.Files) (devices []docker.Device
 	return devices
 }
 
-// containerToken proves to genv's container runtime who starts a container; it is empty
-// where root's service doesn't run.
+// containerToken proves to genv's container runtime who starts a container; empty without root's service.
 func (w *hostUser) containerToken(ctx context.Context, eid snapshot.EnvID) string {
-	if dir, err := w.Store.OwnedDir(); dir == "" || err != nil { // then there is no service
+	if dir, err := w.Store.OwnedDir(); dir == "" || err != nil {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(ctx, tokenWithin)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	token, _ := w.Service.Token(ctx, eid) // without one, the container counts for no user
 	return token
 }
-
-// tokenWithin is how long a container waits for root's service.
-const tokenWithin = 3 * time.Second
 
 func (w *hostUser) view(ctx context.Context) (smi.View, error) {
 	files, _, err := w.here(ctx)
@@ -160,7 +154,6 @@ func (p *userCommands) dockerCommand() *cli.Command {
 	}
 }
 
-// docker becomes docker. A container that it starts has an environment of its own.
 func (p *userCommands) docker(c *cli.Context) error {
 	words := c.Args().Slice()
 	if len(words) == 0 || words[0] == "--help" || words[0] == "-h" {

@@ -58,7 +58,7 @@ func (p *userCommands) status(c *cli.Context) error {
 	return err
 }
 
-// statusText is 1.4.3's, with lines about caps; empty for none.
+// statusText is 1.4.3's, with lines about caps.
 func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex, caps string) string {
 	gpus, count := "Detached from GPUs\n", ""
 	if len(attached) > 0 {
@@ -73,8 +73,8 @@ func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex, caps
 		cmp.Or(render.Name(env.Config.Name), "N/A"), cmp.Or(count, "N/A"), cmp.Or(env.Config.GPUMemory.String(), "N/A"))
 }
 
-// capsText is what counts for each cap about this user, and what it allows, with a line about the last notice of a day.
-// It is empty if there is no cap, or if that is unknown.
+// capsText is what caps allow this user, and when the last notice of today came; empty without caps, or if they are
+// unknown.
 func (p *userCommands) capsText(ctx context.Context) string {
 	told := localhost.Told(ctx, p.Program)
 	if told == nil || told.String() == "" {
@@ -92,8 +92,7 @@ func (p *userCommands) capsText(ctx context.Context) string {
 func (p *userCommands) noticesCommand() *cli.Command {
 	unread := false
 	return &cli.Command{
-		Name:   "notices",
-		Usage:  "print the messages for you on this machine of the last 14 days",
+		Name: "notices", Usage: "print the messages for you on this machine of the last 14 days",
 		Flags:  []cli.Flag{command.Bool(&unread, "new", "only those that you have not read, as a shell shows them")},
 		Action: func(*cli.Context) error { return p.notices(unread) },
 	}
@@ -101,7 +100,7 @@ func (p *userCommands) noticesCommand() *cli.Command {
 
 func (p *userCommands) box() notify.Box { return notify.Box{Root: disk.RootDir(p.Getenv)} }
 
-// noticesRead is the user's own file with what was read. A home may be shared by several machines.
+// noticesRead is the user's own file with what was read. Several machines may share a home.
 func (p *userCommands) noticesRead() string {
 	dir := p.Getenv("XDG_STATE_HOME")
 	if home := p.Getenv("HOME"); !filepath.IsAbs(dir) && filepath.IsAbs(home) {
@@ -133,7 +132,6 @@ func (p *userCommands) notices(unread bool) error {
 	return nil
 }
 
-// printNotices prints notices as they would have appeared on a terminal.
 func (p *userCommands) printNotices(list []notify.KeptNotice) error {
 	for _, n := range list {
 		_, err := fmt.Fprintf(p.Out, "Message from genv on %s at %s:\n  %s\n",
@@ -173,7 +171,7 @@ func (p *userCommands) whyCommand() *cli.Command {
 	}
 }
 
-// ownLog is the audit log of this host: for root all of it, for others their part.
+// ownLog is the audit log of this host: all of it for root, and their part for others.
 func (p *userCommands) ownLog() string {
 	path := cmp.Or(localhost.RootLog(p.Getenv), localhost.DefaultAuditLog)
 	if os.Geteuid() != 0 {

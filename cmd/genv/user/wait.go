@@ -29,19 +29,18 @@ func (o *waitOptions) waitFlag() cli.Flag {
 		"long as it takes; with exit code %d after TIME, such as --wait=2h", command.ExitLate)).OrTime(&o.within)
 }
 
-// errLate ends a wait of which the time is over.
 var errLate = errors.New("the time of --wait is over")
 
-// change makes a change that may attach GPUs, with --wait when it is its turn. It says what others use of the GPUs: as
-// it was before the change, which takes the free ones first, or after a wait.
+// change makes a change that may attach GPUs, with --wait in turn. It says what others use of the GPUs before the
+// change, which takes the free ones first, or after a wait.
 func (o *waitOptions) change(
 	c *cli.Context, p *userCommands, who *hostUser, asked change.Change,
 ) (result change.Result, others inUse, err error) {
 	if o.wait {
-		if result, err = o.inTurn(c, p, who, asked); err == nil {
-			others = p.inUseByOthers(c.Context, who, result.EID, who.uid)
+		if result, err = o.inTurn(c, p, who, asked); err != nil {
+			return result, others, err
 		}
-		return result, others, err
+		return result, p.inUseByOthers(c.Context, who, result.EID, who.uid), nil
 	}
 	eid, uid, known := snapshot.EnvID(""), who.uid, (*state.Availability)(nil)
 	switch a, e := asked.Attach, asked.Enter; {
@@ -72,8 +71,7 @@ func (o *waitOptions) change(
 	return result, others, err
 }
 
-// inTurn makes a change when it is its turn, and says until then what it waits for: in one line on a terminal, and
-// elsewhere in a line a minute.
+// inTurn makes a change in turn, and says until then what it waits for.
 func (o *waitOptions) inTurn(
 	c *cli.Context, p *userCommands, who *hostUser, asked change.Change,
 ) (change.Result, error) {
@@ -87,12 +85,11 @@ func (o *waitOptions) inTurn(
 		ctx, cancel = context.WithTimeoutCause(ctx, o.within, errLate)
 		defer cancel()
 	}
-	served, _ := who.Served() // the error comes with the change
+	served, _ := who.Served() // the change has the error
 	progress := render.NewProgress(p.Err)
 	defer progress.End()
 	result, err := who.ChangeInTurn(ctx, asked, func(place *service.Place) {
-		line := "Waiting: too few GPUs are free. This host keeps no queue, so no place is kept: it is looked at every " +
-			"10 s"
+		line := "Waiting: too few GPUs are free. This host keeps no queue, and is looked at every 10 s"
 		switch {
 		case place != nil:
 			line = "Waiting: " + PlaceText(place)
@@ -103,15 +100,14 @@ func (o *waitOptions) inTurn(
 	})
 	if errors.Is(err, errLate) {
 		progress.End()
-		within := text.FormatDuration(o.within)
-		fmt.Fprintf(p.Err, "genv: it was not your turn within %s: nothing was attached\n", within)
+		p.Warn("genv: it was not your turn within " + text.FormatDuration(o.within) + ": nothing was attached")
 		err = &command.ExitError{Code: command.ExitLate}
 	}
 	return result, err
 }
 
-// PlaceText says where a wait is in the queue, as in "3rd of 4 people: bob waits for 2 GPUs since 12 minutes; 2 of your
-// own are before this one".
+// PlaceText is a place in the queue: "3rd of 4 people: bob waits for 2 GPUs since 12 minutes; 2 of your own are before
+// this one".
 func PlaceText(p *service.Place) string {
 	s := "you come first"
 	if p.People > 1 {
@@ -149,7 +145,6 @@ func ordinal(n int) string {
 	return fmt.Sprint(n, suffix)
 }
 
-// waitedFor is a time in its largest unit.
 func waitedFor(seconds int64) string {
 	switch {
 	case seconds < 60:

@@ -126,7 +126,7 @@ func TestWaitWithoutAQueue(t *testing.T) {
 	require.Eventually(t, func() bool { return u.environments() != noEnvironments }, 20*time.Second, 50*time.Millisecond)
 	r := u.run("genv", "run", "--wait=1", "--gpus", "1", "true")
 	require.Equal(t, 75, r.Code)
-	require.Contains(t, r.Err, "Waiting: too few GPUs are free. This host keeps no queue, so no place is kept: it is looked at every 10 s\n")
+	require.Contains(t, r.Err, "Waiting: too few GPUs are free. This host keeps no queue, and is looked at every 10 s\n")
 	require.Contains(t, u.run("genv", "run", "--wait", "--gpus", "1", "--gpu-memory", "90g", "true").Err, "No GPU of this host has 90g of memory")
 	require.NoError(t, holder.Process.Signal(syscall.SIGTERM))
 	_ = holder.Wait()

@@ -18,15 +18,14 @@ type ContainerEnvironment struct {
 	EID     snapshot.EnvID
 	Name    string
 	Devices []Device // the attached ones, by index
-	// Token proves to genv's container runtime who starts the container; empty for none.
-	Token string
+	Token   string   // proves to genv's container runtime who starts the container; empty for none
 }
 
 // Device is an attached device, or one of the attached MIG instances of a device.
 type Device struct {
 	Index snapshot.DeviceIndex
 	// UUID is that of a MIG instance, or on a guarded host of the device: the user's own docker daemon counts only
-	// attached devices. Empty for the index.
+	// attached ones. Empty for the index.
 	UUID snapshot.GPUUUID
 }
 
@@ -45,8 +44,8 @@ func all(value string) bool {
 	return value == "all" || value == "-1" || value == "count=all" || value == "count=-1"
 }
 
-// gpus rewrites the value of --gpus, which is a line of CSV: "all", a number, or
-// fields such as count=2, "device=0,1" and driver=nvidia.
+// gpus rewrites the value of --gpus, a line of CSV: "all", a number, or fields such as count=2, "device=0,1" and
+// driver=nvidia.
 func (env ContainerEnvironment) gpus(value string) (string, error) {
 	if all(value) && len(env.Devices) == 0 {
 		return "0", nil // all of none, as in 1.4.3
@@ -82,7 +81,7 @@ func (env ContainerEnvironment) gpus(value string) (string, error) {
 	return line(append([]string{"device=" + join(devices)}, kept...))
 }
 
-// first picks so many of the attached devices, or all.
+// first is so many of the attached devices, or all.
 func (env ContainerEnvironment) first(what, count string) ([]Device, error) {
 	if count == "all" || count == "-1" {
 		return env.pick(what, "all")
@@ -99,8 +98,7 @@ func (env ContainerEnvironment) first(what, count string) ([]Device, error) {
 	return env.Devices[:n], nil
 }
 
-// pick passes listed devices that are attached, or all. The index of a device that has MIG
-// instances means all that are attached.
+// pick is listed devices that are attached, or all. An index means all attached MIG instances of its device.
 func (env ContainerEnvironment) pick(what, list string) ([]Device, error) {
 	if len(env.Devices) == 0 {
 		return nil, env.noDevices(what)
@@ -130,7 +128,6 @@ func (env ContainerEnvironment) pick(what, list string) ([]Device, error) {
 	return devices, nil
 }
 
-// indices lists those of the attached devices.
 func (env ContainerEnvironment) indices() string {
 	var indices []snapshot.DeviceIndex
 	for _, d := range env.Devices {
@@ -153,11 +150,10 @@ func line(fields []string) (string, error) {
 	return strings.TrimSuffix(text.String(), "\n"), w.Error()
 }
 
-// cdi is how --device names GPUs by the Container Device Interface.
-const cdi = "nvidia.com/gpu="
+const cdi = "nvidia.com/gpu=" // the name of GPUs by the Container Device Interface, in --device
 
-// cdi rewrites one such flag, which names one device or all. The names are root's indices, or UUIDs of MIG instances: a
-// device in MIG mode has no name of its own.
+// cdi rewrites such a flag. Names are root's indices, or UUIDs of MIG instances: a device in MIG mode has no name of
+// its own.
 func (env ContainerEnvironment) cdi(value string) ([]string, error) {
 	devices, err := env.pick("--device "+value, strings.TrimPrefix(value, cdi))
 	var args []string
@@ -171,7 +167,6 @@ func (env ContainerEnvironment) cdi(value string) ([]string, error) {
 	return args, err
 }
 
-// The variable by which NVIDIA's container runtime chooses devices, and the value with which it chooses none.
 const (
 	visible     = "NVIDIA_VISIBLE_DEVICES"
 	visibleNone = "void"
@@ -189,7 +184,7 @@ func join(devices []Device) string {
 	return strings.Join(names, ",")
 }
 
-// byUUID reads a list of UUIDs of attached devices, as CUDA_VISIBLE_DEVICES may have them.
+// byUUID reads a list of UUIDs of attached devices, as in CUDA_VISIBLE_DEVICES.
 func (env ContainerEnvironment) byUUID(list string) (devices []Device, ok bool) {
 	for uuid := range strings.SplitSeq(list, ",") {
 		i := slices.IndexFunc(env.Devices, func(d Device) bool { return uuid != "" && string(d.UUID) == uuid })
@@ -208,13 +203,13 @@ var ErrUnknownFlag = errors.New("unknown flag")
 // takes a value only after "=", others the next argument, and short ones may be grouped ("-ite A=b").
 type flagSet struct{ switches, valued string }
 
-// The flags before the command: docker(1).
+// From docker(1).
 var globalFlags = flagSet{
 	switches: " -D --debug -h --help --tls --tlsverify -v --version ",
 	valued:   " --config -c --context -H --host -l --log-level --tlscacert --tlscert --tlskey ",
 }
 
-// The flags of `docker run` and `docker create`: docker-run(1), up to 28, with the hidden and the deprecated ones.
+// From docker-run(1), up to 28, with the hidden and the deprecated ones.
 var runFlags = flagSet{
 	switches: " -d --detach --disable-content-trust --help --init -i --interactive --no-healthcheck " +
 		"--oom-kill-disable --privileged -P --publish-all -q --quiet --read-only --rm --sig-proxy -t --tty " +
@@ -233,15 +228,14 @@ var runFlags = flagSet{
 		"--userns --uts -v --volume --volume-driver --volumes-from -w --workdir ",
 }
 
-// flag is a flag as it was given.
 type flag struct {
-	name  string // with its dashes; of a group of short ones, the last
+	name  string // with dashes; of a group of short ones, the last
 	value string // empty for a switch
 	args  []string
 }
 
-// read reads flags up to "--" or the first argument that isn't a flag. There is no rest if the last flag lacks its
-// value: what is added would become the value.
+// read reads flags up to "--" or another argument. There is no rest if the last flag lacks its value: what is added
+// would become the value.
 func (s flagSet) read(args []string) (flags []flag, rest []string, err error) {
 	for len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-' && args[0] != "--" {
 		f, err := s.one(args)
@@ -272,7 +266,7 @@ func (s flagSet) one(args []string) (flag, error) {
 	return flag{}, fmt.Errorf("%w %s", ErrUnknownFlag, name)
 }
 
-// short finds, in a group of short flags, the one that takes a value: what follows it is that value.
+// short finds, in a group of short flags, the one that takes a value: what follows it is that.
 func (s flagSet) short(group string) (name, value string, joined bool) {
 	for i := 1; i < len(group); i++ {
 		name = "-" + group[i:i+1]

@@ -1,5 +1,5 @@
 // Package docker is the shim of docker: with it, `docker run` and `docker create` give a container only devices of the
-// environment, and variables that name the environment. Everything else goes to the real docker as it is.
+// environment, and -e GENV_ENVIRONMENT_ID and GENV_ENVIRONMENT_NAME. The real docker gets all else as it is.
 //
 //	docker run --gpus all …            the attached devices
 //	docker run --gpus 2 …              the first two of them
@@ -8,9 +8,8 @@
 //	docker run -e NVIDIA_VISIBLE_DEVICES=all … the attached devices
 //	docker run --runtime nvidia …      the same, whatever the image says
 //
-// Each gets -e GENV_ENVIRONMENT_ID and GENV_ENVIRONMENT_NAME. Asking for more than is attached is an error. Only
-// docker's own arguments, before the image, are read or changed. GENV_BYPASS=1 skips all this: enforcement doesn't
-// depend on it.
+// Asking for more than is attached is an error. Only docker's own arguments, before the image, are read or changed.
+// GENV_BYPASS=1 skips all this: enforcement doesn't depend on it.
 package docker
 
 import (
@@ -27,19 +26,17 @@ import (
 
 // Shim answers one call of docker.
 type Shim struct {
-	Real    string   // the real docker, by its path
-	Args    []string // without the program's name
-	Environ []string
-	Bypass  bool // run docker as it was called: outside an environment, or with GENV_BYPASS=1
-	// Environment is asked only for calls that start a container.
-	Environment func() (ContainerEnvironment, error)
+	Real        string   // its path
+	Args        []string // without the program's name
+	Environ     []string
+	Bypass      bool                                 // run docker as it was called: outside an environment, or with GENV_BYPASS=1
+	Environment func() (ContainerEnvironment, error) // for calls that start a container
 	Stderr      io.Writer
-	// Exec becomes another program, as syscall.Exec: it returns only an error.
-	Exec func(path string, argv, environ []string) error
+	Exec        func(path string, argv, environ []string) error // as syscall.Exec: it returns only an error
 }
 
-// RunOwn becomes docker for `genv docker`: containers get an environment of their own. token is asked only for calls
-// that start a container, and returns "" if there is none.
+// RunOwn becomes docker for `genv docker`: containers get an environment of their own. token is asked for calls that
+// start a container, and may be "".
 func (s Shim) RunOwn(over bool, token func() string) error {
 	call, ok, err := parseOwn(s.Args)
 	if err != nil {
@@ -134,8 +131,7 @@ func parse(args []string, known flagSet) (call StartCommand, ok bool, err error)
 	return call, len(call.rest) > 0, err
 }
 
-// Args is the command line in the environment. Its error is ErrNotAttached, ErrTooMany, ErrNoDevices or ErrRequest, and
-// is a whole message.
+// Args is the command line in the environment. Its error is ErrNotAttached, ErrTooMany, ErrNoDevices or ErrRequest.
 func (c StartCommand) Args(env ContainerEnvironment) ([]string, error) {
 	args := slices.Clone(c.head)
 	variables := []string{snapshot.ClaimVariable + "=" + string(env.EID)}
@@ -159,8 +155,8 @@ func (c StartCommand) Args(env ContainerEnvironment) ([]string, error) {
 	return c.with(args, variables, env.Token != ""), nil
 }
 
-// with is a command line with variables behind the user's own: the last one counts. The value of a token is in docker's
-// environment.
+// with is a command line with variables behind the user's own: the last one counts. Docker's environment has the value
+// of a token.
 func (c StartCommand) with(args, variables []string, token bool) []string {
 	if token {
 		variables = append(variables, grant.TokenVariable)
@@ -171,13 +167,12 @@ func (c StartCommand) with(args, variables []string, token bool) []string {
 	return append(args, c.rest...)
 }
 
-// WithoutDevices says whether the container gets no device although it asks for all, since none is attached.
+// WithoutDevices says whether the container asks for all devices and gets none, since none is attached.
 func (c StartCommand) WithoutDevices(env ContainerEnvironment) bool {
 	return len(env.Devices) == 0 &&
 		slices.ContainsFunc(c.flags, func(f flag) bool { return f.name == "--gpus" && all(f.value) })
 }
 
-// flag is what replaces a flag.
 func (env ContainerEnvironment) flag(f flag) ([]string, error) {
 	switch {
 	case f.name == "--gpus" && f.value != "":

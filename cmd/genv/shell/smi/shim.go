@@ -1,5 +1,5 @@
 // Package smi is the shim of nvidia-smi: it runs the real one and shows the devices and processes of one environment,
-// with the environment's memory capacity as a device's total.
+// with the environment's memory capacity as a device's total, and in the table its used memory.
 //
 // It understands the table, -L, --query-gpu and --query-compute-apps. For all else the real program replaces it, and an
 // output that it doesn't understand is shown unchanged. Enforcement doesn't depend on it.
@@ -7,8 +7,6 @@
 //	call, ok := smi.Parse([]string{"--query-gpu=name", "--format=csv"})
 //	// run nvidia-smi with call.Args(), then
 //	out, ok = call.Rewrite(out, view)
-//
-// In the table, the used memory of a device is that of the environment's processes; elsewhere that of the device.
 package smi
 
 import (
@@ -32,15 +30,13 @@ import (
 
 // Shim answers one call of nvidia-smi.
 type Shim struct {
-	Real    string   // the real program, by its path
-	Args    []string // without the program's name
-	Environ []string
-	Bypass  bool // don't read the call: outside an environment, or with GENV_BYPASS=1
-	// View is asked only for calls that are understood, and before nvidia-smi runs.
-	View           func() (View, error)
+	Real           string   // its path
+	Args           []string // without the program's name
+	Environ        []string
+	Bypass         bool                 // don't read the call: outside an environment, or with GENV_BYPASS=1
+	View           func() (View, error) // for calls that are understood, before nvidia-smi runs
 	Stdout, Stderr io.Writer
-	// Exec becomes another program, as syscall.Exec: it returns only an error.
-	Exec func(path string, argv, environ []string) error
+	Exec           func(path string, argv, environ []string) error // as syscall.Exec: it returns only an error
 }
 
 // Run answers the call and returns the exit status. An error means that the real program could not be started.
@@ -61,7 +57,7 @@ func (s Shim) Run(ctx context.Context) (status int, err error) {
 	return s.rewritten(ctx, call, view)
 }
 
-// rewritten runs the real program and shows its output in the view. What isn't understood is shown as it is.
+// rewritten runs the real program. Output that isn't understood is shown as it is.
 func (s Shim) rewritten(ctx context.Context, call CommandLine, view View) (int, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, s.Real, call.Args(view)...)
@@ -117,7 +113,7 @@ func (c CommandLine) Rewrite(out []byte, v View) ([]byte, bool) {
 	return []byte(text), true
 }
 
-// CommandLine is a command line of nvidia-smi with an output that can be rewritten.
+// CommandLine is one of nvidia-smi with an output that can be rewritten.
 type CommandLine struct {
 	form     form
 	args     []string
@@ -180,7 +176,7 @@ func Parse(args []string) (CommandLine, bool) {
 }
 
 // Outside is whether the call selects a device that the view doesn't have, or where numbers mean nothing only such
-// devices: the answer is NoDevices.
+// ones.
 func (c CommandLine) Outside(v View) bool {
 	if v.Renumbered && c.selected != "" {
 		return v.uuids(c.selected) == ""
@@ -189,14 +185,14 @@ func (c CommandLine) Outside(v View) bool {
 	return err == nil && v.device(strconv.FormatUint(n, 10)) == nil
 }
 
-// NoDevices is what nvidia-smi prints, with status 6, if a selection has none of its devices.
+// NoDevices is what nvidia-smi prints, with NoDevicesStatus, if it has no device of a selection.
 const (
 	NoDevices       = "No devices were found\n"
 	NoDevicesStatus = 6
 )
 
-// Args are the arguments for the real program: to a query the field is added by which rows are chosen, and where
-// numbers mean nothing, devices are selected by UUID.
+// Args are for the real program: a query also asks for what chooses rows, and where numbers mean nothing, UUIDs select
+// devices.
 func (c CommandLine) Args(v View) []string {
 	args := slices.Clone(c.args)
 	for i, arg := range args {
@@ -218,7 +214,7 @@ func (c CommandLine) Args(v View) []string {
 	return args
 }
 
-// keyColumn is the field of a query about devices by which its rows are chosen.
+// keyColumn is the field of a query about devices that chooses rows.
 func (v View) keyColumn() string {
 	if v.Renumbered {
 		return uuidColumn
@@ -226,8 +222,8 @@ func (v View) keyColumn() string {
 	return "index"
 }
 
-// uuids replaces the indices of attached devices in a selection by their UUIDs. Others are
-// left out: the real program would take them for numbers of devices that it shows.
+// uuids replaces indices in a selection by UUIDs. Devices that aren't attached are left out: the real program would
+// take them for numbers of devices that it shows.
 func (v View) uuids(selection string) string {
 	var names []string
 	for name := range strings.SplitSeq(selection, ",") {
@@ -244,13 +240,11 @@ func (v View) uuids(selection string) string {
 
 // View is what an environment may see.
 type View struct {
-	// Devices are the attached ones; their indices don't change in the output.
-	Devices []Device
+	Devices []Device // the attached ones, by index also in the output
 	// Renumbered says that nvidia-smi may show this user only some devices, numbered from 0, as on a guarded host: then
-	// they are known by their UUIDs and addresses alone, and shown with their own indices.
+	// UUIDs and addresses identify devices, and they are shown with their own indices.
 	Renumbered bool
-	// Owns is whether a process belongs to the environment; nil for none.
-	Owns func(snapshot.PID) bool
+	Owns       func(snapshot.PID) bool // whether a process belongs to the environment; nil for none
 }
 
 // Device is an attached device.
@@ -278,17 +272,15 @@ func (v View) first(is func(*Device) bool) *Device {
 	return nil
 }
 
-// at says whether a device is the one at an address of the bus.
 func at(address string) func(*Device) bool {
 	return func(d *Device) bool { return hardware.SameAddress(d.Address, address) }
 }
 
-// named says whether a device is the one with a UUID.
 func named(uuid string) func(*Device) bool {
 	return func(d *Device) bool { return d.UUID != "" && string(d.UUID) == uuid }
 }
 
-// renumber writes a device's own index over the number in a part of a line, in the same width if there is room.
+// renumber writes a device's own index over a number, in the same width if there is room.
 func (d *Device) renumber(line string, start, end int) string {
 	index := d.Index.String()
 	for len(index) > end-start && start > 1 && line[start-1] == ' ' && line[start-2] == ' ' {
@@ -297,7 +289,7 @@ func (d *Device) renumber(line string, start, end int) string {
 	return line[:start] + padded(index, end-start) + line[end:]
 }
 
-// device finds an attached device by its index; nil when it isn't attached.
+// device finds an attached device by its index.
 func (v View) device(index string) *Device {
 	return v.first(func(d *Device) bool { return d.Index.String() == index })
 }
@@ -319,7 +311,7 @@ func (d *Device) total(mib string) string {
 
 var (
 	listedGPU = text.Pattern(`^GPU (\d+): (?:.*\(UUID: ([^()]*)\))?`)
-	listedMIG = text.Pattern(`^ +MIG `) // an instance of the GPU above it
+	listedMIG = text.Pattern(`^ +MIG `) // of the GPU above it
 )
 
 // rewriteList keeps the attached devices of -L, with their MIG instances.

@@ -9,10 +9,9 @@ import (
 )
 
 // The table has up to three parts, each with a heading that ends in a line of "=", followed by rows that lines of "-"
-// separate: devices (two or three rows each), MIG instances (two rows each), and processes (a row each). So it is with
-// the drivers from 470 to 610; up to 440 it has no instances, and a process no GI and CI.
+// separate: devices (two or three rows each), MIG instances (two rows each), and processes (a row each). So print
+// drivers from 470 to 610; up to 440 there are no instances, GI and CI.
 var (
-	// busRow is a device's row with its address.
 	busRow    = text.Pattern(`^\|[^|]*\|\s+([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s`)
 	deviceRow = text.Pattern(`^\|\s+(\d+)\s\s+\S`)
 	migRow    = text.Pattern(`^\|\s+(\d+)\s+\d+\s+\d+\s+\d+\s*\|`)
@@ -24,10 +23,9 @@ var (
 
 const noApps = "|  No running processes found"
 
-// tablePart is one of the table's parts, by its heading.
 type tablePart struct {
 	heading string
-	// keep is what to show of a block between two borders, nil for nothing; false if the block isn't understood.
+	// keep is what to show of a block within borders; false if the block isn't understood.
 	keep func(t *tableRewriter, block []string) ([]string, bool)
 }
 
@@ -37,7 +35,6 @@ var parts = []tablePart{
 	{"| Processes:", keepApps},
 }
 
-// rewriteTable keeps the attached devices and the environment's processes.
 func rewriteTable(out string, v View) (string, bool) {
 	t := tableRewriter{view: v, numbers: map[string]*Device{}}
 	for line := range strings.SplitSeq(out, "\n") {
@@ -62,7 +59,7 @@ func (t *tableRewriter) showUsed() {
 			used[app[1]] = -1
 			continue
 		}
-		mib, _ := strconv.ParseInt(memory[1], 10, 64) // it is digits; too many of them are as good as 0
+		mib, _ := strconv.ParseInt(memory[1], 10, 64) // too many digits are as good as 0
 		used[app[1]] += mib
 	}
 	device := ""
@@ -117,7 +114,7 @@ func (t *tableRewriter) line(line string) bool {
 	return false
 }
 
-// outside is between parts and in their headings.
+// outside is for headings, and for what is outside of parts.
 func (t *tableRewriter) outside(line string) bool {
 	for i := range parts {
 		if strings.HasPrefix(line, parts[i].heading) {
@@ -176,7 +173,7 @@ func (t *tableRewriter) renumbered(row string, numbered func() *regexp.Regexp) s
 	return row
 }
 
-// firstOnly is whether the first row has an index and the others have none: all of them belong to one device.
+// firstOnly is whether only the first row has an index, so that all belong to one device.
 func firstOnly(indexed func() *regexp.Regexp, block []string) bool {
 	for i, row := range block {
 		if indexed().MatchString(row) != (i == 0) {
@@ -225,8 +222,7 @@ func keepApps(t *tableRewriter, block []string) ([]string, bool) {
 // separator is what nvidia-smi writes between columns. It quotes nothing.
 const separator = ", "
 
-// uuidColumn is the column that is added to a query about devices where their numbers mean nothing.
-const uuidColumn = "uuid"
+const uuidColumn = "uuid" // added to a query where numbers of devices mean nothing
 
 // rewriteCSV drops the first column, which was added to the query, and the rows that it doesn't choose.
 func (c CommandLine) rewriteCSV(out, column string,
