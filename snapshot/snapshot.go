@@ -9,6 +9,7 @@ package snapshot
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -142,6 +143,14 @@ type EnvConfig struct {
 	Name      string `json:"name,omitempty"`      // empty for none
 	GPUMemory Memory `json:"gpu_memory,omitzero"` // capacity on each device; unknown for none
 	GPUs      *int   `json:"gpus,omitempty"`      // how many devices to attach; nil for none
+}
+
+// GPUCount is GPUs as text; empty for none.
+func (c *EnvConfig) GPUCount() string {
+	if c.GPUs == nil {
+		return ""
+	}
+	return strconv.Itoa(*c.GPUs)
 }
 
 // With is the configuration with what is set in another one instead of its own.

@@ -16,7 +16,7 @@ import (
 //
 // What follows `--`, and the command lines of `genv lock` and `genv run`, stay as they are.
 func Arrange(app *cli.App, args []string) ([]string, error) {
-	a := newArrangement(app)
+	a := arrangement{commands: app.Commands, given: make([][]givenFlag, 1)}
 	for rest := args[1:]; len(rest) > 0; {
 		taken, err := a.take(rest)
 		if err != nil {
@@ -38,10 +38,6 @@ type arrangement struct {
 type givenFlag struct {
 	name  string
 	words []string
-}
-
-func newArrangement(app *cli.App) arrangement {
-	return arrangement{commands: app.Commands, given: make([][]givenFlag, 1)}
 }
 
 func (a *arrangement) line() (line []string) {
@@ -68,7 +64,7 @@ func (a *arrangement) line() (line []string) {
 // take moves the next words into the arrangement, and says how many.
 func (a *arrangement) take(words []string) (int, error) {
 	word := words[0]
-	sub := slices.IndexFunc(a.commands, func(c *cli.Command) bool { return c.HasName(word) })
+	sub := commandNamed(a.commands, word)
 	switch {
 	case a.command != nil && a.command.SkipFlagParsing:
 		a.arguments = words
@@ -78,8 +74,8 @@ func (a *arrangement) take(words []string) (int, error) {
 		return len(words), nil
 	case isFlag(word):
 		return a.takeFlag(words)
-	case len(a.arguments) == 0 && sub >= 0:
-		a.command, a.commands = a.commands[sub], a.commands[sub].Subcommands
+	case len(a.arguments) == 0 && sub != nil:
+		a.command, a.commands = sub, sub.Subcommands
 		a.path, a.given = append(a.path, a.command), append(a.given, nil)
 		return 1, nil
 	case takesProgram(a.command): // what follows is its command's
@@ -88,14 +84,6 @@ func (a *arrangement) take(words []string) (int, error) {
 	}
 	a.arguments = append(a.arguments, word)
 	return 1, nil
-}
-
-func (a *arrangement) name() string {
-	name := "genv"
-	for _, c := range a.path {
-		name += " " + c.Name
-	}
-	return name
 }
 
 // isFlag says whether a word is a flag; -1 is a number.
@@ -170,7 +158,11 @@ func (a *arrangement) unabbreviated(word string) (flag string, joined bool, err 
 	}
 	found := a.beginningWith(prefix)
 	if len(found) > 1 {
-		isMeant := func(flag string) bool { return slices.Contains(strings.Fields(shortIn143[a.name()]), flag) }
+		name := "genv"
+		for _, c := range a.path {
+			name += " " + c.Name
+		}
+		isMeant := func(flag string) bool { return slices.Contains(strings.Fields(shortIn143[name]), flag) }
 		if i := slices.IndexFunc(found, isMeant); i >= 0 {
 			found = found[i : i+1]
 		}

@@ -186,7 +186,7 @@ type place struct {
 
 // placeAfter reads words, without the program's name, and skips what is wrong in them.
 func placeAfter(app *cli.App, words []string) *place {
-	p := &place{program: -1, arrangement: newArrangement(app)}
+	p := &place{program: -1, arrangement: arrangement{commands: app.Commands, given: make([][]givenFlag, 1)}}
 	for at := 0; at < len(words); {
 		at += p.step(words, at)
 	}

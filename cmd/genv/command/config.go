@@ -51,18 +51,13 @@ func readConfigs(p *Program, commands Commands) ([]configFile, error) {
 		if err != nil {
 			return nil, UsageError("%w", err)
 		}
-		file, err := parseConfig(path, data, onHosts(commands(*p, remoteSection)))
+		file, err := parseConfig(path, data, commandNamed(commands(*p, remoteSection), remoteSection).Subcommands)
 		if err != nil {
 			return nil, UsageError("%w", err)
 		}
 		files = append(files, file)
 	}
 	return files, nil
-}
-
-func onHosts(commands []*cli.Command) []*cli.Command {
-	return commands[slices.IndexFunc(commands,
-		func(c *cli.Command) bool { return c.Name == remoteSection })].Subcommands
 }
 
 func readAll(path string) ([]byte, error) {

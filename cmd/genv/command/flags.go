@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -250,12 +251,7 @@ func (f *Flag) GetUsage() string { return f.usage }
 func (f *Flag) GetValue() string { return f.String() }
 
 // GetDefaultText is what the flag means if it isn't given.
-func (f *Flag) GetDefaultText() string {
-	if f.defaultText != "" {
-		return f.defaultText
-	}
-	return f.preset
-}
+func (f *Flag) GetDefaultText() string { return cmp.Or(f.defaultText, f.preset) }
 
 // GetEnvVars is empty: commands read variables.
 func (f *Flag) GetEnvVars() []string { return nil }

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"io"
@@ -19,12 +20,11 @@ const margin = 3 // of --help
 
 // printHelp is a cli.HelpPrinter. A closed pipe is no error.
 func printHelp(w io.Writer, _ string, of any) {
-	switch of := of.(type) {
-	case *cli.App:
-		page := PageOf(Root(of), of.Name)
-		_ = WriteHelp(w, &page, render.Width(w))
-	case *cli.Command:
-		page := PageOf(of, of.HelpName)
+	if app, ok := of.(*cli.App); ok {
+		of = Root(app)
+	}
+	if cmd, ok := of.(*cli.Command); ok {
+		page := PageOf(cmd, cmp.Or(cmd.HelpName, cmd.Name))
 		_ = WriteHelp(w, &page, render.Width(w))
 	}
 }
@@ -146,8 +146,7 @@ func (p *HelpPage) grouped(all []Explained) (found []HelpSection, rest []Explain
 		s := HelpSection{Title: group[0]}
 		for _, member := range group[1:] {
 			is := func(e Explained) bool { return strings.FieldsFunc(e.Name, endsName)[0] == member }
-			at := slices.IndexFunc(rest, is)
-			if at >= 0 {
+			if at := slices.IndexFunc(rest, is); at >= 0 {
 				s.Rows, rest = append(s.Rows, rest[at]), slices.Delete(rest, at, at+1)
 			}
 		}
@@ -216,7 +215,7 @@ func optionOf(flag cli.DocGenerationFlag) Explained {
 	return option
 }
 
-func dashed(name string) string { return "--"[:min(len(name), 2)] + name }
+func dashed(name string) string { return "--"[:min(utf8.RuneCountInString(name), 2)] + name }
 
 // usageOf is the text of a flag, without the backquotes.
 func usageOf(flag cli.DocGenerationFlag) string {
@@ -309,8 +308,9 @@ func (p *HelpPage) Man(version string) string {
 	p.write(&h)
 	status := p.factsOf("EXIT STATUS")
 	if p.Name == "genv run" || p.Name == "genv lock" {
-		const failed = "genv failed, and says why; nothing was changed"
-		status = []Explained{{"0 to 255", "that of the command"}, {"1", failed}}
+		status = []Explained{
+			{"0 to 255", "that of the command"}, {"1", "genv failed, and says why; nothing was changed"},
+		}
 	}
 	h.columns("EXIT STATUS", status)
 	h.columns("ENVIRONMENT", p.factsOf("ENVIRONMENT"))

@@ -112,34 +112,26 @@ func WrongFlag(flag, format string, args ...any) error {
 
 // ExitCode is that of a command with this error.
 func ExitCode(err error) int {
-	var exit *ExitError
-	switch {
-	case err == nil:
-		return ExitOK
-	case errors.As(err, &exit):
+	if exit, ok := errors.AsType[*ExitError](err); ok {
 		return exit.Code
-	default:
+	}
+	if err != nil {
 		return ExitFailed
 	}
+	return ExitOK
 }
 
 // FleetExit is the exit code of work on several hosts. One that was stopped, by -e or Ctrl-C, did not fail to answer,
 // and one that can't be installed on has answered.
 func FleetExit(failures []remote.Failure, answered int) error {
-	silent := 0
-	for _, f := range failures {
-		if f.Class != remote.Cancelled && f.Class != remote.InstallRefused {
-			silent++
-		}
-	}
+	spoke := func(f remote.Failure) bool { return f.Class == remote.Cancelled || f.Class == remote.InstallRefused }
 	switch {
 	case len(failures) == 0:
 		return nil
-	case answered == 0 && silent == len(failures):
-		return &ExitError{Code: ExitNoneLeft}
-	default:
+	case answered > 0 || slices.ContainsFunc(failures, spoke):
 		return &ExitError{Code: ExitSomeFailed}
 	}
+	return &ExitError{Code: ExitNoneLeft}
 }
 
 // Help is printed as the man pages have it.

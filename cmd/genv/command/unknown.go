@@ -27,31 +27,24 @@ func FlagError(c *cli.Context, err error, _ bool) error {
 	if !unknown {
 		return UsageError("%w; see %s --help", err, c.Command.HelpName)
 	}
-	word := "--" + name
-	if len([]rune(name)) == 1 {
-		word = "-" + name
-	}
 	near := nearestFlag(name, c.Command.Flags)
 	if near != "" {
 		near = "--" + near
 	}
-	return unknownError("flag", word, near, c.Command.HelpName)
+	return unknownError("flag", dashed(name), near, c.Command.HelpName)
 }
 
 // nearestFlag is the flag that a name may mean: the nearest in its letters, or one that is a part of it or has it as a
 // part.
 func nearestFlag(name string, flags []cli.Flag) string {
-	var names []string
-	for _, flag := range flags {
-		for _, n := range namesOf(flag) {
-			if len(n) > 1 {
-				names = append(names, n)
-			}
-		}
-	}
 	if len(name) < 3 {
 		return ""
 	}
+	var names []string
+	for _, flag := range flags {
+		names = append(names, namesOf(flag)...)
+	}
+	names = slices.DeleteFunc(names, func(n string) bool { return len(n) == 1 })
 	if near := text.Nearest(name, names); near != "" {
 		return near
 	}
@@ -94,37 +87,42 @@ func helpCommand(commands []*cli.Command) *cli.Command {
 		Action: func(c *cli.Context) error {
 			words, commands, parent := c.Args().Slice(), c.App.Commands, "genv"
 			for _, word := range words {
-				at := slices.IndexFunc(commands, func(cmd *cli.Command) bool { return cmd.HasName(word) })
-				if at < 0 {
+				cmd := commandNamed(commands, word)
+				if cmd == nil {
 					return unknown(word, commands, parent)
 				}
 				parent += " " + word
-				commands = commands[at].Subcommands
+				commands = cmd.Subcommands
 			}
 			return c.App.RunContext(c.Context, append(append([]string{c.App.Name}, words...), "--help"))
 		},
 	}
 }
 
+// commandNamed is a command with a name or an alias; nil for none.
+func commandNamed(commands []*cli.Command, name string) *cli.Command {
+	if i := slices.IndexFunc(commands, func(c *cli.Command) bool { return c.HasName(name) }); i >= 0 {
+		return commands[i]
+	}
+	return nil
+}
+
 func unknown(word string, commands []*cli.Command, parent string) error {
 	var names []string
-	for _, cmd := range commands {
-		if !cmd.Hidden {
-			names = append(names, cmd.Name)
-		}
+	for _, cmd := range visible(commands) {
+		names = append(names, cmd.Name)
 	}
-	near := text.Nearest(word, names)
-	if word == "help" { // not "hold", which stops enforcement
-		near = ""
-	}
-	if near != "" {
-		near = strconv.Quote(near)
-	}
+	near := ""
 	switch word {
+	case "help": // not "hold", which stops enforcement
 	case "wait", "queue":
 		near = "genv run --wait"
 	case "book", "reservations":
 		near = "genv reserve"
+	default:
+		if near = text.Nearest(word, names); near != "" {
+			near = strconv.Quote(near)
+		}
 	}
 	return unknownError("command", strconv.Quote(word), near, parent)
 }

@@ -17,7 +17,7 @@ import (
 // Settings are what an environment can be configured with, in the order of lists.
 var Settings = []Configurable{
 	{"gpu-memory", func(c *snapshot.EnvConfig) string { return c.GPUMemory.String() }, SetMemory},
-	{"gpus", gpusOf, setGPUs},
+	{"gpus", (*snapshot.EnvConfig).GPUCount, setGPUs},
 	{"name", func(c *snapshot.EnvConfig) string { return c.Name }, setName},
 }
 
@@ -48,13 +48,6 @@ func SetMemory(c *snapshot.EnvConfig, text string) error {
 	}
 	c.GPUMemory = memory
 	return nil
-}
-
-func gpusOf(c *snapshot.EnvConfig) string {
-	if c.GPUs == nil {
-		return ""
-	}
-	return strconv.Itoa(*c.GPUs)
 }
 
 func setGPUs(c *snapshot.EnvConfig, text string) error {
@@ -185,7 +178,7 @@ func QueriesOn(host string) Queries[snapshot.Environment] {
 		"creation":          func(e *snapshot.Environment) string { return e.Creation.String() },
 		"config.name":       func(e *snapshot.Environment) string { return e.Config.Name },
 		"config.gpu_memory": func(e *snapshot.Environment) string { return e.Config.GPUMemory.String() },
-		"config.gpus":       func(e *snapshot.Environment) string { return gpusOf(&e.Config) },
+		"config.gpus":       func(e *snapshot.Environment) string { return e.Config.GPUCount() },
 		"pids":              func(e *snapshot.Environment) string { return JoinPIDs(e.PIDs) },
 		"kernel_ids":        func(e *snapshot.Environment) string { return strings.Join(e.KernelIDs, " ") },
 	}

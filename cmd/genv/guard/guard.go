@@ -25,18 +25,15 @@ func Command(with command.Program) *cli.Command {
 	p := &guardCommands{with}
 	o := &options{lease: time.Minute}
 	return &cli.Command{
-		Name:  "guard",
-		Usage: "have the kernel deny users the GPUs that are not attached to them",
+		Name: "guard", Usage: "have the kernel deny users the GPUs that are not attached to them",
 		Subcommands: []*cli.Command{
 			{
-				Name:   "status",
-				Usage:  "show what the guard does, who may open what, and what the kernel can do",
+				Name: "status", Usage: "show what the guard does, who may open what, and what the kernel can do",
 				Flags:  []cli.Flag{command.FormatFlag(&o.format, "tui", "json")},
 				Action: func(c *cli.Context) error { return p.status(c, o.format) },
 			},
 			{
-				Name:  "run",
-				Usage: "guard this machine until a signal comes",
+				Name: "run", Usage: "guard this machine until a signal comes",
 				Flags: []cli.Flag{
 					command.String(&o.mode, "mode", "`MODE`: watch reports what enforce would deny").OneOf("watch",
 						"enforce"),
@@ -51,8 +48,7 @@ func Command(with command.Program) *cli.Command {
 				Action: func(c *cli.Context) error { return p.run(c, o) },
 			},
 			{
-				Name:  "off",
-				Usage: "turn the guard off at once",
+				Name: "off", Usage: "turn the guard off at once",
 				Flags: []cli.Flag{
 					command.Bool(&o.veto, "veto", "keep it off as long as a file exists, also after a reboot"),
 				},
@@ -114,11 +110,9 @@ func (p *guardCommands) off(c *cli.Context, lasting bool) error {
 	return nil
 }
 
-const unpinnedWithin = 3 * time.Second // for the process that keeps a guard without pins to end it
-
-// awaitUnpinned waits until a guard without pins is off: only the process that keeps it can end it.
+// awaitUnpinned waits for 3 s until a guard without pins is off: only the process that keeps it can end it.
 func (p *guardCommands) awaitUnpinned(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, unpinnedWithin)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	for {
 		said, err := guard.ReadStatus(disk.RunDir(p.Getenv))

@@ -28,18 +28,10 @@ type reporter struct {
 	account   func(snapshot.UID) snapshot.UID
 	collect   time.Duration // the devices of one notice are collected so long
 	hostname  snapshot.Hostname
-	recorded  map[recordKey]time.Time
-	mu        sync.Mutex // for what follows
+	recorded  map[string]time.Time // by account, device and kind of denial
+	mu        sync.Mutex           // for what follows
 	noticedAt map[snapshot.UID]time.Time
 	pending   map[snapshot.UID][]guard.Denial
-}
-
-// recordKey is what is recorded once in recordEvery. Uids of unknown accounts share one key for each device: anybody
-// can run processes with thousands of uids (subuid(5)).
-type recordKey struct {
-	account snapshot.UID
-	minor   int
-	denied  bool
 }
 
 const (
@@ -53,7 +45,7 @@ func newReporter(p *command.Program, log zerolog.Logger) *reporter {
 	here := enforcelocal.Terminals{Host: enforcelocal.Hostname()}
 	r := &reporter{
 		log: log, now: p.Now, account: accountOf, collect: collectFor, hostname: snapshot.Hostname(here.Host),
-		recorded:  map[recordKey]time.Time{},
+		recorded:  map[string]time.Time{},
 		noticedAt: map[snapshot.UID]time.Time{}, pending: map[snapshot.UID][]guard.Denial{},
 	}
 	if path := localhost.HostLog(p.Getenv); path != "" {
@@ -86,7 +78,8 @@ func (r *reporter) record(d guard.Denial) {
 	if r.append == nil {
 		return
 	}
-	key := recordKey{account: r.account(d.UID), minor: d.Minor, denied: d.Denied}
+	// Unknown accounts share one key for each device: anybody can run processes with thousands of uids (subuid(5)).
+	key := fmt.Sprint(r.account(d.UID), d.Minor, d.Denied)
 	if at, ok := r.recorded[key]; ok && r.now().Sub(at) < recordEvery {
 		return
 	}

@@ -157,7 +157,8 @@ func NewKeeper(p *command.Program, log zerolog.Logger) *guard.Keeper {
 	reports := newReporter(p, log)
 	on := system.New(proc.FS{Reader: p.Reader}, nss.Passwd{})
 	store := disk.New(disk.Dir(p.Getenv), disk.Config{ // no names of users, which a directory service may delay
-		Now: p.Now, RootDir: disk.RootDir(p.Getenv), LockTimeout: stateLock, System: on,
+		Now: p.Now, RootDir: disk.RootDir(p.Getenv), System: on,
+		LockTimeout: 250 * time.Millisecond, // any user can hold the lock
 	})
 	return &guard.Keeper{
 		RunDir: disk.RunDir(p.Getenv), Veto: VetoFile(p.Getenv), Open: pins.open, Remove: pins.remove,
@@ -211,9 +212,6 @@ func (p pins) remove() error {
 	}
 	return kernel.Remove(p.Dir)
 }
-
-// stateLock is how long a Keeper waits for the lock on the state files, which any user can hold.
-const stateLock = 250 * time.Millisecond
 
 // userID finds the uid of a user for guard.Keeper.
 func userID(ctx context.Context, name snapshot.Username) (uid snapshot.UID, found bool, err error) {

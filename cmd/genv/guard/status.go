@@ -27,8 +27,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-const namesWithin = 3 * time.Second // to look up names of users
-
 func (p *guardCommands) status(c *cli.Context, format string) error {
 	document := p.document(c.Context)
 	if format == "json" {
@@ -65,7 +63,7 @@ func (p *guardCommands) document(ctx context.Context) StatusDocument {
 	default:
 		d.takeOver(&said, now)
 	}
-	ctx, cancel := context.WithTimeout(ctx, namesWithin)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // to look up names of users
 	defer cancel()
 	name := names(ctx)
 	for _, u := range said.Users {

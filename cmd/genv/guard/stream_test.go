@@ -250,7 +250,7 @@ func newReports() *reports {
 	r := &reports{at: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), notices: map[snapshot.UID][]string{}}
 	r.reporter = &reporter{
 		log: zerolog.New(io.Discard), now: func() time.Time { return r.at }, collect: 20 * time.Millisecond, account: func(uid snapshot.UID) snapshot.UID { return min(uid, 100_000) },
-		recorded: map[recordKey]time.Time{}, noticedAt: map[snapshot.UID]time.Time{}, pending: map[snapshot.UID][]guard.Denial{},
+		recorded: map[string]time.Time{}, noticedAt: map[snapshot.UID]time.Time{}, pending: map[snapshot.UID][]guard.Denial{},
 		append: func(list ...audit.Record) error {
 			r.records = append(r.records, list...)
 			return errors.New("the disk is full")

@@ -117,8 +117,7 @@ func (h *host) rootsView(ctx context.Context, name string) (document []byte, ok 
 	}
 	document, err := h.Service.Look(ctx, name)
 	if err != nil {
-		return nil, false, fmt.Sprintf("this is what uid %d sees of the GPUs, which may be a part: %v", os.Geteuid(),
-			err)
+		return nil, false, fmt.Sprintf("uid %d sees these GPUs, which may not be all: %v", os.Geteuid(), err)
 	}
 	return document, true, ""
 }
@@ -161,17 +160,10 @@ func (b *changes) reservations() *service.Reservations {
 // mayHold says whether the owner of a reservation has a GPU here, attached or used by a process. Where only GPUs with
 // unknown users can be the owner's, they must be enough for all of the reservation.
 func mayHold(s *snapshot.Snapshot, b *snapshot.Reservation) bool {
-	owners, unknown := make(map[snapshot.DeviceIndex]map[snapshot.UID]bool), make(map[snapshot.DeviceIndex]bool)
+	users := make(map[snapshot.DeviceIndex][]*snapshot.UID) // nil for an unknown one
 	add := func(uid *snapshot.UID, list []snapshot.DeviceIndex) {
 		for _, index := range list {
-			if uid == nil {
-				unknown[index] = true
-				continue
-			}
-			if owners[index] == nil {
-				owners[index] = make(map[snapshot.UID]bool)
-			}
-			owners[index][*uid] = true
+			users[index] = append(users[index], uid)
 		}
 	}
 	for i := range s.Devices {
@@ -190,10 +182,12 @@ func mayHold(s *snapshot.Snapshot, b *snapshot.Reservation) bool {
 	}
 	may := 0
 	for i := range s.Devices {
-		switch index := s.Devices[i].Index; {
-		case owners[index][b.UID]:
+		list := users[s.Devices[i].Index]
+		known := slices.DeleteFunc(slices.Clone(list), func(uid *snapshot.UID) bool { return uid == nil })
+		if slices.ContainsFunc(known, func(uid *snapshot.UID) bool { return *uid == b.UID }) {
 			return true
-		case unknown[index] && owners[index] == nil:
+		}
+		if len(list) > 0 && len(known) == 0 {
 			may++
 		}
 	}

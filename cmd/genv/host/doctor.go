@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/exec"
@@ -25,8 +26,7 @@ import (
 func (p *hostCommands) doctorCommand() *cli.Command {
 	format, timeout := "", 10*time.Second
 	return &cli.Command{
-		Name:  "doctor",
-		Usage: "check this machine as a GPU host: driver, state files, disk and so on; it changes nothing",
+		Name: "doctor", Usage: "check this machine as a GPU host: driver, state files, disk and so on; it changes nothing",
 		Flags: []cli.Flag{
 			command.FormatFlag(&format, "tui", "json"),
 			command.Duration(&timeout, "timeout", "`TIME` for nvidia-smi, in seconds or as 500ms"),
@@ -44,10 +44,7 @@ func (p *hostCommands) doctorHere(c *cli.Context, format string, timeout time.Du
 	} else {
 		err = checkup.WriteHost(p.Out, document, checkup.StyleOf(p.Program))
 	}
-	if err != nil {
-		return err
-	}
-	return checkup.Exit(document.Status)
+	return cmp.Or(err, checkup.Exit(document.Status))
 }
 
 func (p *hostCommands) examine(ctx context.Context, timeout time.Duration) *doctor.HostDocument {

@@ -91,8 +91,7 @@ type localLink struct {
 }
 
 func (l *localLink) announce(id string, _ *fence.LeaseRequest) {
-	name := "enforce " + id
-	l.asker.Store(&name)
+	l.asker.Store(new("enforce " + id))
 }
 
 func (l *localLink) Await(ctx context.Context, _ remote.Host, done func(woke bool, err error)) {
@@ -103,9 +102,7 @@ func (l *localLink) Await(ctx context.Context, _ remote.Host, done func(woke boo
 }
 
 func (l *localLink) Snapshot(ctx context.Context, h remote.Host) (*snapshot.Snapshot, error) {
-	here := enforce.Query{
-		Host: snapshot.Hostname(enforcelocal.Hostname()), Labels: h.Labels, At: l.host.record.now(),
-	}
+	here := enforce.Query{Host: snapshot.Hostname(enforcelocal.Hostname()), Labels: h.Labels, At: l.host.record.now()}
 	s, err := l.host.forController(l.host.look(ctx, local.Age{Oldest: l.policy.Load().Settings(here).MaxAge}))
 	if err != nil {
 		return nil, &remote.Error{Class: remote.CommandFailed, Err: err}
@@ -118,7 +115,7 @@ func (l *localLink) Execute(ctx context.Context, _ remote.Host, o order.Order) (
 	if name := l.asker.Load(); name != nil {
 		asker.Name = *name
 	}
-	return l.host.execution(ctx, o, asker), nil
+	return l.host.Execute(ctx, o, asker)
 }
 
 func (l *localLink) Notify(ctx context.Context, _ remote.Host, messages []agent.Message) ([]agent.Receipt, error) {

@@ -35,8 +35,7 @@ import (
 func (p *hostCommands) serviceCommand() *cli.Command {
 	format := ""
 	return &cli.Command{
-		Name:  "host",
-		Usage: "the service that owns the state of this host",
+		Name: "host", Usage: "the service that owns the state of this host",
 		Subcommands: []*cli.Command{
 			{
 				Name: "serve", Action: p.hostServe,
@@ -79,19 +78,18 @@ func (p *hostCommands) hostServe(c *cli.Context) error {
 	defer work.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	rounds := new(pulse)
-	rounds.beat()
+	beat, moves := pulse()
 	backend := &changes{host: h}
 	booked := backend.reservations()
 	work.Go(func() {
-		h.upkeep(ctx, log, rounds, func() error {
+		h.upkeep(ctx, log, beat, func() error {
 			return booked.Tend(p.Now(), func() (func(*snapshot.Reservation) bool, error) {
 				s, err := backend.Snapshot(ctx)
 				return func(b *snapshot.Reservation) bool { return mayHold(s, b) }, err
 			})
 		})
 	})
-	work.Go(func() { enforcement.PingWatchdog(ctx, log, rounds.moves) })
+	work.Go(func() { enforcement.PingWatchdog(ctx, log, moves) })
 	server := &service.Server{
 		Backend: backend, Proc: h.Machine.Proc, Genv: p.Version, Now: p.Now, Username: system.Username,
 		Lacks: h.Lacks, Run: disk.RunDir(p.Getenv), Reservations: booked,
@@ -144,19 +142,20 @@ func (p *hostCommands) listen() (*net.UnixListener, error) {
 // stuckAfter is how long a round of upkeep may take, before the watchdog is no longer pinged.
 const stuckAfter = 2 * time.Minute
 
-// pulse is when the last round of upkeep began. It is safe for concurrent use.
-type pulse struct{ last atomic.Pointer[time.Time] }
-
-func (p *pulse) beat() { p.last.Store(new(time.Now())) }
-
-func (p *pulse) moves() bool { return time.Since(*p.last.Load()) < stuckAfter }
+// pulse is for rounds of upkeep, each of which begins with a beat. moves says whether the last one wasn't too long ago.
+func pulse() (beat func(), moves func() bool) {
+	var last atomic.Pointer[time.Time]
+	beat = func() { last.Store(new(time.Now())) }
+	beat()
+	return beat, func() bool { return time.Since(*last.Load()) < stuckAfter }
+}
 
 // upkeep registers devices, cleans up what has ended, tends what else the service keeps, and keeps the copy for genv
 // 1.4.3 up to date.
-func (h *host) upkeep(ctx context.Context, log zerolog.Logger, rounds *pulse, tend func() error) {
+func (h *host) upkeep(ctx context.Context, log zerolog.Logger, beat func(), tend func() error) {
 	failed, notesAt := "", time.Time{}
 	for {
-		rounds.beat()
+		beat()
 		_, err := h.Devices(ctx, false)
 		err = errors.Join(err, tend(), h.Store.Publish(), container.PruneRecords(disk.RunDir(h.getenv), h.StartOf))
 		if time.Since(notesAt) > 10*time.Minute {
@@ -282,8 +281,8 @@ func (h *host) heldBy(ctx context.Context, busy *disk.BusyError) string {
 			by += fmt.Sprintf(" (%q)", name)
 		}
 	}
-	return fmt.Sprintf("the state of this host can't be taken over yet: %s is held by %s; waiting until it ends or is "+
-		"killed", busy.Path, by)
+	return fmt.Sprintf("the state of this host can't be taken over yet: %s is held by %s; waiting for its end",
+		busy.Path, by)
 }
 
 func (h *host) takeOverOnce(ctx context.Context, log zerolog.Logger) error {

@@ -123,11 +123,10 @@ func (h *host) try(ctx context.Context) *snapshot.Trial {
 	return t
 }
 
-func (h *host) execution(ctx context.Context, o order.Order, asker asked.Authority) agent.Execution {
-	var done agent.Execution
-	done.Outcomes, done.Warnings = h.carryOut(ctx, o, asker,
-		func(line string) { done.Lines = append(done.Lines, line) })
-	return done
+// Execute implements agent.Backend.
+func (h *host) Execute(ctx context.Context, o order.Order, asker asked.Authority) (e agent.Execution, _ error) {
+	e.Outcomes, e.Warnings = h.carryOut(ctx, o, asker, func(line string) { e.Lines = append(e.Lines, line) })
+	return e, nil
 }
 
 // carryOut carries out an order, and calls say with a line for each action. It warns about the audit log, and the list
@@ -135,7 +134,7 @@ func (h *host) execution(ctx context.Context, o order.Order, asker asked.Authori
 func (h *host) carryOut(
 	ctx context.Context, o order.Order, asker asked.Authority, say func(string),
 ) (_ []order.Outcome, warnings []string) {
-	refused := []order.Termination(nil)
+	var refused []order.Termination
 	if h.noTerminate {
 		refused, o.Terminate = o.Terminate, nil
 	}

@@ -23,12 +23,10 @@ import (
 func (p *hostCommands) usageCommand() *cli.Command {
 	part, format, token, idle := "", "", "", 10*time.Minute
 	return &cli.Command{
-		Name:  "usage",
-		Usage: "commands that a controller runs on this host",
+		Name: "usage", Usage: "commands that a controller runs on this host",
 		Subcommands: []*cli.Command{
 			{
-				Name:  "snapshot",
-				Usage: "print the GPUs, environments and processes of this host, as JSON",
+				Name: "snapshot", Usage: "print the GPUs, environments and processes of this host, as JSON",
 				Flags: []cli.Flag{
 					command.String(&part, "type", "only one `PART`: devices, envs, processes or queue").
 						OneOf("devices", "envs", "processes", "queue"),
@@ -37,14 +35,12 @@ func (p *hostCommands) usageCommand() *cli.Command {
 				Action: func(c *cli.Context) error { return p.usageSnapshot(c, part) },
 			},
 			{
-				Name:   "execute",
-				Usage:  "carry out the order on stdin, and print a line for each action",
+				Name: "execute", Usage: "carry out the order on stdin, and print a line for each action",
 				Action: p.usageExecute,
 			},
 			p.usageWaitCommand(),
 			{
-				Name:  "serve",
-				Usage: "answer a controller's requests on stdin and stdout until it closes the connection",
+				Name: "serve", Usage: "answer a controller's requests on stdin and stdout until it closes the connection",
 				Flags: []cli.Flag{
 					command.String(&token, "token", "begin the greeting with `TOKEN`, so that it is found after "+
 						"banners; otherwise the first line of stdin has it"),
@@ -127,8 +123,7 @@ func inexpressible(processes []snapshot.Process) []string {
 	var warnings []string
 	for i := range processes {
 		if p := &processes[i]; !p.EnvUnknown && !p.Expressible() {
-			warnings = append(warnings, fmt.Sprintf("how much memory process %d uses is not known, so this format "+
-				"leaves it out", p.PID))
+			warnings = append(warnings, fmt.Sprintf("left out process %d: the memory that it uses is unknown", p.PID))
 		}
 	}
 	return warnings

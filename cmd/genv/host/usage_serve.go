@@ -19,8 +19,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	keeper "github.com/seed-3119e985/genv/cmd/genv/guard"
 	"github.com/seed-3119e985/genv/enforce/guard"
-	"github.com/seed-3119e985/genv/enforce/local/asked"
-	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -125,7 +123,7 @@ func endWithParent(parent int) error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0); err != nil {
 		return fmt.Errorf("ask the kernel for the parent's death: %w", err)
 	}
-	if now := os.Getppid(); now != parent {
+	if os.Getppid() != parent {
 		return fmt.Errorf("the parent, process %d, has ended", parent)
 	}
 	return nil
@@ -139,11 +137,6 @@ func (h *host) Snapshot(ctx context.Context, age local.Age) ([]byte, error) {
 		return nil, err
 	}
 	return snapshot.EncodeNative(now)
-}
-
-// Execute implements agent.Backend.
-func (h *host) Execute(ctx context.Context, o order.Order, asker asked.Authority) (agent.Execution, error) {
-	return h.execution(ctx, o, asker), nil
 }
 
 // Notify implements agent.Backend.

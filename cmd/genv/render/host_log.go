@@ -44,7 +44,7 @@ func (l *HostLog) Look(cluster snapshot.Cluster, now time.Time) []string {
 		l.known, l.steps = make(map[snapshot.Hostname]*hostState), make(map[string]time.Time)
 	}
 	failures := make(map[string][]remote.Failure) // by what is said of them
-	var back []returned
+	var back []hostBack
 	present := make(map[snapshot.Hostname]bool, len(cluster.Hosts))
 	failed := 0
 	for i := range cluster.Hosts {
@@ -58,8 +58,8 @@ func (l *HostLog) Look(cluster snapshot.Cluster, now time.Time) []string {
 				failures[change] = append(failures[change], f)
 			}
 		case h.Snapshot != nil: // else it is asked for the first time
-			if r, ok := l.answers(h.Name, now); ok {
-				back = append(back, r)
+			if change, away := l.answers(h.Name, now); change != "" {
+				back = append(back, hostBack{string(h.Name), change, away})
 			}
 		}
 	}
@@ -124,32 +124,37 @@ func (l *HostLog) fails(name snapshot.Hostname, class remote.Class, first bool, 
 	return ""
 }
 
-type returned struct {
-	name    string
-	away    time.Duration
-	atLeast bool
-	steady  bool // it was unsteady
+// hostBack is a host that is back, and for how long it was away, or steady.
+type hostBack struct {
+	name, change string
+	away         time.Duration
 }
 
-func (l *HostLog) answers(name snapshot.Hostname, now time.Time) (r returned, say bool) {
+// answers returns what is to be said of a host that answers, and for how long it had not changed; empty for nothing.
+func (l *HostLog) answers(name snapshot.Hostname, now time.Time) (change string, away time.Duration) {
 	h := l.known[name]
 	if h == nil {
-		return r, false
+		return "", 0
 	}
-	r = returned{name: string(name), away: now.Sub(h.since), atLeast: h.atStart}
+	away = now.Sub(h.since)
 	switch {
 	case h.class != "":
 		l.Back++
 		h.class, h.since = "", now
-		return r, !h.silent
-	case h.silent && now.Sub(h.since) >= flapWindow:
-		h.silent = false
-		r.steady, say = true, true
-	}
-	if !h.silent && now.Sub(h.since) >= flapWindow {
+		switch {
+		case h.silent:
+		case h.atStart:
+			change = "Back after at least"
+		default:
+			change = "Back after"
+		}
+	case away >= flapWindow:
+		if h.silent {
+			change = "Steady again for"
+		}
 		delete(l.known, name)
 	}
-	return r, say
+	return change, away
 }
 
 func firstLines(failures []remote.Failure, total int) []string {
@@ -179,17 +184,9 @@ func (l *HostLog) lines(prefix string, failures []remote.Failure, now time.Time)
 }
 
 // backLines sums up hosts that were away for the same time.
-func backLines(back []returned) []string {
-	away := func(r returned) string {
-		switch {
-		case r.steady:
-			return fmt.Sprintf("Steady again for %s: ", text.ShortDuration(r.away))
-		case r.atLeast:
-			return fmt.Sprintf("Back after at least %s: ", text.ShortDuration(r.away))
-		}
-		return fmt.Sprintf("Back after %s: ", text.ShortDuration(r.away))
-	}
-	slices.SortStableFunc(back, func(a, b returned) int { return cmp.Compare(b.away, a.away) })
+func backLines(back []hostBack) []string {
+	away := func(h hostBack) string { return h.change + " " + text.ShortDuration(h.away) + ": " }
+	slices.SortStableFunc(back, func(a, b hostBack) int { return cmp.Compare(b.away, a.away) })
 	var lines []string
 	for len(back) > 0 {
 		n, prefix := 0, away(back[0])

@@ -9,13 +9,13 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 	"unicode/utf8"
 
-	"github.com/seed-3119e985/genv/snapshot/text"
-
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
+
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // IsTerminal says whether what is written there is seen on a terminal.
@@ -26,14 +26,11 @@ func IsTerminal(w io.Writer) bool {
 
 // Width is the width of the terminal in characters; 0 without one, or if it doesn't say.
 func Width(w io.Writer) int {
-	if !IsTerminal(w) {
-		return 0
+	width := 0
+	if f, ok := w.(*os.File); ok {
+		width, _, _ = term.GetSize(int(f.Fd())) // -1 without a terminal
 	}
-	width, _, err := term.GetSize(int(w.(*os.File).Fd()))
-	if err != nil {
-		return 0
-	}
-	return width
+	return max(width, 0)
 }
 
 // Colourful follows https://no-color.org: any NO_COLOR that is not empty says no.
@@ -54,9 +51,8 @@ func Prompt(in io.Reader, out io.Writer) func(string) ([]byte, error) {
 	}
 }
 
-const progressDelay = time.Second // a fan-out runs so long before it shows progress
-
-// Progress is a line on a terminal that says how far a fan-out has come, if it lasts: also if only the last host does.
+// Progress is a line on a terminal that says how far a fan-out has come, if it lasts more than a second: also if only
+// the last host does.
 type Progress struct {
 	out         io.Writer
 	terminal    bool
@@ -80,7 +76,7 @@ func (p *Progress) Update(done, total int) {
 	if done == 0 {
 		p.stop()
 		p.done, p.total = 0, total
-		p.timer = time.AfterFunc(progressDelay, p.show)
+		p.timer = time.AfterFunc(time.Second, p.show)
 	}
 	p.done = max(p.done, done)
 	if p.done == p.total {
@@ -175,16 +171,13 @@ type Dated struct {
 
 // InJournal says whether out goes to systemd's journal, which dates each line itself (systemd.exec(5)).
 func InJournal(out io.Writer, getenv func(string) string) bool {
-	f, isFile := out.(*os.File)
-	if !isFile {
+	f, ok := out.(*os.File)
+	if !ok {
 		return false
 	}
-	info, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	st, known := info.Sys().(*syscall.Stat_t)
-	return known && getenv("JOURNAL_STREAM") == fmt.Sprintf("%d:%d", st.Dev, st.Ino)
+	var about unix.Stat_t
+	err := unix.Fstat(int(f.Fd()), &about)
+	return err == nil && getenv("JOURNAL_STREAM") == fmt.Sprintf("%d:%d", about.Dev, about.Ino)
 }
 
 // DatedLog is NewDated, except where the journal dates lines.

@@ -51,7 +51,7 @@ func Update(a Active) Edit {
 		"GENV_ENVIRONMENT_ID":   string(a.EID),
 		"GENV_ENVIRONMENT_NAME": a.Config.Name,
 		"GENV_GPU_MEMORY":       a.Config.GPUMemory.String(),
-		"GENV_GPUS":             count(a.Config.GPUs),
+		"GENV_GPUS":             a.Config.GPUCount(),
 		"CUDA_DEVICE_ORDER":     "PCI_BUS_ID",
 		"CUDA_VISIBLE_DEVICES":  a.VisibleDevices(),
 	}
@@ -88,13 +88,6 @@ func JoinUUIDs(list []snapshot.GPUUUID) string {
 		names[i] = string(uuid)
 	}
 	return strings.Join(names, ",")
-}
-
-func count(n *int) string {
-	if n == nil {
-		return ""
-	}
-	return strconv.Itoa(*n)
 }
 
 // ErrNotInitialised means that no initialised shell waits for an answer.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -60,17 +59,14 @@ func (p *userCommands) status(c *cli.Context) error {
 
 // statusText is 1.4.3's, with lines about caps.
 func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex, caps string) string {
-	gpus, count := "Detached from GPUs\n", ""
+	gpus := "Detached from GPUs\n"
 	if len(attached) > 0 {
 		gpus = fmt.Sprintf("Attached to GPUs at indices %s\n", text.JoinIndices(attached))
-	}
-	if env.Config.GPUs != nil {
-		count = strconv.Itoa(*env.Config.GPUs)
 	}
 	return fmt.Sprintf("Environment is active (%s)\n%s%s\n"+
 		"Configuration\n    Name: %s\n    Device count: %s\n    GPU memory capacity: %s\n\n",
 		render.Name(string(env.EID)), gpus, caps,
-		cmp.Or(render.Name(env.Config.Name), "N/A"), cmp.Or(count, "N/A"), cmp.Or(env.Config.GPUMemory.String(), "N/A"))
+		cmp.Or(render.Name(env.Config.Name), "N/A"), cmp.Or(env.Config.GPUCount(), "N/A"), cmp.Or(env.Config.GPUMemory.String(), "N/A"))
 }
 
 // capsText is what caps allow this user, and when the last notice of today came; empty without caps, or if they are
