@@ -144,11 +144,11 @@ func AsAccountBeside(ctx context.Context, p Program, args []string) int {
 	})
 }
 
-// environmentOf is what the account's program gets of root's environment.
+// environmentOf is what the account's program gets of root's environment: how to show things, and how to reach hooks.
 func environmentOf(account nss.Account) []string {
 	told := []string{
-		"PATH", "TERM", "COLORTERM", "NO_COLOR", "LANG", "LANGUAGE", "TZ", // how to show things
-		"http_proxy", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", // for hooks
+		"PATH", "TERM", "COLORTERM", "NO_COLOR", "LANG", "LANGUAGE", "TZ",
+		"http_proxy", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR",
 	}
 	prefixes := []string{"LC_", "GENV_", "PG"} // PostgreSQL's
 	environ := slices.DeleteFunc(os.Environ(), func(entry string) bool {

@@ -225,8 +225,8 @@ func usageOf(flag cli.DocGenerationFlag) string {
 	return flag.GetUsage()
 }
 
-// texts are descriptions and examples: a command after ==, its paragraphs, groups of its commands or flags after + (other
-// commands are not listed), and examples as a command line after $ and a line that explains it.
+// texts are descriptions and examples: a command after ==, its paragraphs, groups of its commands or flags after +
+// (other commands are not listed), and examples as a command line after $ and a line that explains it.
 //
 //go:embed texts.txt
 var texts string

@@ -52,6 +52,7 @@ func (p *Program) Warn(warnings ...string) {
 	}
 }
 
+// Logger writes to stderr: warnings, or all with --verbose.
 func (p *Program) Logger(c *cli.Context) zerolog.Logger {
 	level := zerolog.WarnLevel
 	if c.Bool("verbose") {

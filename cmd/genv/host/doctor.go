@@ -26,7 +26,8 @@ import (
 func (p *hostCommands) doctorCommand() *cli.Command {
 	format, timeout := "", 10*time.Second
 	return &cli.Command{
-		Name: "doctor", Usage: "check this machine as a GPU host: driver, state files, disk and so on; it changes nothing",
+		Name:  "doctor",
+		Usage: "check this machine as a GPU host: driver, state files, disk and so on; it changes nothing",
 		Flags: []cli.Flag{
 			command.FormatFlag(&format, "tui", "json"),
 			command.Duration(&timeout, "timeout", "`TIME` for nvidia-smi, in seconds or as 500ms"),

@@ -40,7 +40,8 @@ func (p *hostCommands) usageCommand() *cli.Command {
 			},
 			p.usageWaitCommand(),
 			{
-				Name: "serve", Usage: "answer a controller's requests on stdin and stdout until it closes the connection",
+				Name:  "serve",
+				Usage: "answer a controller's requests on stdin and stdout until it closes the connection",
 				Flags: []cli.Flag{
 					command.String(&token, "token", "begin the greeting with `TOKEN`, so that it is found after "+
 						"banners; otherwise the first line of stdin has it"),

@@ -50,6 +50,7 @@ type ChatMessage struct {
 	Content string `json:"content"`
 }
 
+// URL is where the server is asked.
 func (c Client) URL() string {
 	host := c.Host
 	switch host { // what listens at all interfaces is asked at the loopback

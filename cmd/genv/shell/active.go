@@ -147,6 +147,7 @@ type Edit struct {
 	Prefix  string     // from Prompt; empty to leave PS1 alone. Without Enter it replaces the old one
 }
 
+// Variable is an exported variable.
 type Variable struct{ Name, Value string }
 
 // Render writes the change as code for an initialised shell. What no shell can hold is ErrUnquotable.

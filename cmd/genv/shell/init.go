@@ -33,6 +33,7 @@ var initBash string
 //go:embed init.zsh
 var initZsh string
 
+// InitOptions is what an initialised shell has to know.
 type InitOptions struct {
 	Kind  Kind
 	Exe   string // the absolute path of this program

@@ -61,7 +61,7 @@ func (p *userCommands) reserve(c *cli.Context, o *reserveOptions) error {
 	case o.list && !booking && o.cancel == "":
 		return p.listReservations(who, o)
 	case owned == "":
-		return errors.New("root's service keeps reservations, and this machine has none: ask root to set it up (docs/host.md)")
+		return errors.New("root's service keeps reservations, and this machine has none: ask root for it (docs/host.md)")
 	case o.cancel != "" && !booking && !o.list:
 		ended, err := who.Service.CancelReservation(c.Context, o.cancel)
 		return p.reportReservation(o, "Cancelled", ended, err)

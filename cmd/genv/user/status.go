@@ -66,7 +66,8 @@ func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex, caps
 	return fmt.Sprintf("Environment is active (%s)\n%s%s\n"+
 		"Configuration\n    Name: %s\n    Device count: %s\n    GPU memory capacity: %s\n\n",
 		render.Name(string(env.EID)), gpus, caps,
-		cmp.Or(render.Name(env.Config.Name), "N/A"), cmp.Or(env.Config.GPUCount(), "N/A"), cmp.Or(env.Config.GPUMemory.String(), "N/A"))
+		cmp.Or(render.Name(env.Config.Name), "N/A"), cmp.Or(env.Config.GPUCount(), "N/A"),
+		cmp.Or(env.Config.GPUMemory.String(), "N/A"))
 }
 
 // capsText is what caps allow this user, and when the last notice of today came; empty without caps, or if they are

@@ -29,7 +29,7 @@ type Shim struct {
 	Real        string   // its path
 	Args        []string // without the program's name
 	Environ     []string
-	Bypass      bool                                 // run docker as it was called: outside an environment, or with GENV_BYPASS=1
+	Bypass      bool                                 // run docker as it was called, as with GENV_BYPASS=1
 	Environment func() (ContainerEnvironment, error) // for calls that start a container
 	Stderr      io.Writer
 	Exec        func(path string, argv, environ []string) error // as syscall.Exec: it returns only an error
