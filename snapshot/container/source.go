@@ -169,7 +169,7 @@ func (s *Lookup) first(pid snapshot.PID) (start snapshot.StartTime, place proc.C
 	if err != nil {
 		return 0, place, false
 	}
-	defer func() { _ = h.Close() }() // it was only read
+	defer h.Close()
 	stat, err := h.Stat()
 	if err != nil || stat.Gone() {
 		return 0, place, false
@@ -214,7 +214,7 @@ func (s *Lookup) Init(ctx context.Context, pid snapshot.PID) (Running, error) {
 	if err != nil {
 		return Running{}, err
 	}
-	defer func() { _ = h.Close() }() // it was only read
+	defer h.Close()
 	uid, err := h.RealUID()
 	if err != nil {
 		return Running{}, err

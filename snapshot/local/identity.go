@@ -106,7 +106,7 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 	if err != nil {
 		return o.hides(pid, err), nil
 	}
-	defer func() { _ = h.Close() }() // it was only read
+	defer h.Close()
 	stat, statErr := h.Stat()
 	if statErr == nil && stat.Gone() {
 		statErr = proc.ErrGone

@@ -337,7 +337,7 @@ func (o *observer) claimOf(a proc.ID) (snapshot.EnvID, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = h.Close() }() // it was only read
+	defer h.Close()
 	h.Quota = o.quotas.Of(proc.Payer{UID: known.uid})
 	eid, err := readClaim(h)
 	if !errors.Is(err, proc.ErrNotRead) {

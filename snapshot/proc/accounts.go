@@ -22,9 +22,9 @@ import (
 )
 
 // Accounts says which account a uid belongs to: its own, or the only one that has it as a subordinate uid (subuid(5)).
-// Such uids of root and dockremap, which give theirs to others, of several owners and of unknown ones count as their
-// numbers. If the ranges are in a directory, which can't be asked by uid, the account of a high uid without one of its
-// own is unknown. The zero value is for this machine. It is safe for concurrent use.
+// Subordinate uids of several or unknown owners, and of root and dockremap, which give theirs to others, count as their
+// numbers. A directory of ranges can't be asked by uid: then the account of a high uid without one of its own is
+// unknown. The zero value is for this machine. It is safe for concurrent use.
 type Accounts struct {
 	Etc string // the folder of subuid, nsswitch.conf and passwd; empty for /etc
 
@@ -45,12 +45,10 @@ type knownAccount struct {
 }
 
 const (
-	// answerFor is how long an answer holds, and failedFor how long nothing is asked after none came.
-	answerFor = time.Minute
-	failedFor = 10 * time.Second
-	// askWithin bounds a question, about so few keys that one user's uids can't make it take longer.
-	askWithin = 2 * time.Second
-	askAtOnce = 100
+	answerFor = time.Minute      // how long an answer holds
+	failedFor = 10 * time.Second // how long nothing is asked after no answer came
+	askWithin = 2 * time.Second  // for a question about askAtOnce keys
+	askAtOnce = 100              // so few that one user's uids can't make it take longer
 )
 
 // UnknownAccount stands for the uids of unknown accounts of which no range is known either.
@@ -65,7 +63,7 @@ var ErrAccountUnknown = errors.New("the account of a subordinate uid is unknown"
 var errAsking = fmt.Errorf("%w yet", ErrAccountUnknown)
 
 // Of is the account that a uid belongs to. It doesn't wait for a directory: until that answers, the error wraps
-// ErrAccountUnknown, and the uid, for quotas, is the first of the range, or UnknownAccount.
+// ErrAccountUnknown, and the result, for quotas, is the first uid of the range, or UnknownAccount.
 func (a *Accounts) Of(uid snapshot.UID) (snapshot.UID, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -199,7 +197,7 @@ func (a *Accounts) ask() {
 	}()
 }
 
-// note keeps answers: with an error, of the accounts that were found nevertheless. Old ones are forgotten.
+// note keeps the answers, with an error only about accounts that were found nevertheless, and forgets old ones.
 func (a *Accounts) note(keys []string, found map[string]snapshot.UID, err error) {
 	now := time.Now()
 	if err != nil {

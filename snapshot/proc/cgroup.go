@@ -22,14 +22,12 @@ const (
 
 // Cgroup is the container that a cgroup belongs to. The zero Cgroup means none.
 type Cgroup struct {
-	ID      string // the container's id or name, safe to show, and at most 128 bytes long
-	Runtime string // one of the constants, or empty if the name doesn't show it
-	// Path is the path of the container's cgroup: two processes are in the same container only if it is the same.
-	Path string
-	// Delegated says that it is below a user's session or service: a user may have made it, with any name.
-	Delegated bool
-	// Nested says that a cgroup with the name of another container is below that of this one: an engine in it has made
-	// that, or a user who gave it as a parent to a container of root's engine.
+	ID        string // the container's id or name, safe to show, and at most 128 bytes long
+	Runtime   string // one of the constants, or empty if the name doesn't show it
+	Path      string // of the container's cgroup: two processes in one container have the same
+	Delegated bool   // it is below a user's session or service: a user may have made it, with any name
+	// Nested says that a cgroup named as another container is below it. An engine in this container made that, or a
+	// user gave this one as a parent to a container of root's engine.
 	Nested bool
 }
 
@@ -96,8 +94,8 @@ func isOfUser(name string) bool {
 	return false
 }
 
-// containerID is the id in names such as ID, docker-ID.scope, libpod-ID and
-// kubepods-….slice:cri-containerd:ID: 64 hexadecimal digits.
+// containerID is the id in names such as ID, docker-ID.scope, libpod-ID and kubepods-….slice:cri-containerd:ID, of 64
+// hexadecimal digits.
 func containerID(parent, name string) (id, runtime string) {
 	name = strings.TrimSuffix(name, ".scope")
 	at := strings.LastIndexAny(name, "-:")
@@ -125,11 +123,10 @@ var byPrefix = map[string]string{
 	"containerd": Containerd, "nerdctl": Containerd, "crio": CRIO,
 }
 
-// maxContainer is the maximum length of a container's id, in bytes.
-const maxContainer = 128
+const maxContainer = 128 // bytes of a container's id
 
 // Container is the process's container by its cgroup, or snapshot.UnnamedContainer if only its PID namespace shows one;
-// empty for none, or if the kernel doesn't show it. Users can put their own processes into any cgroup or PID namespace:
+// empty for none, or if the kernel doesn't show it. Users can put their processes into any cgroup or PID namespace, so
 // a container may remove an exemption, but never grants one.
 func (h *Handle) Container() Cgroup {
 	place := h.Place()
@@ -141,8 +138,8 @@ func (h *Handle) Container() Cgroup {
 
 // Place is the process's container according to its cgroup alone.
 func (h *Handle) Place() Cgroup {
-	data, err := h.read("cgroup", smallLimit)
-	if err != nil {
+	data, err := readAt(h.dir, "cgroup", smallLimit+1)
+	if err != nil || len(data) > smallLimit {
 		return Cgroup{}
 	}
 	return ParsePlace(data)
@@ -161,8 +158,8 @@ func systemContainer(parent, name, child string) (id, runtime string) {
 	return apptainer(parent, name)
 }
 
-// machine is the name of a container in a unit in machine.slice: the scope that
-// systemd-machined makes, or an instance of a service such as systemd-nspawn@.service.
+// machine is the name of a container in a unit in machine.slice: the scope that systemd-machined makes, or an instance
+// of a service such as systemd-nspawn@.service.
 func machine(unit, child string) (id, runtime string) {
 	if child == "supervisor" { // systemd-nspawn itself is not in its container
 		return "", ""

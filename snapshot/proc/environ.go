@@ -15,14 +15,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// ErrOverwritten says that a process has overwritten or hidden the environment with which it was started, as for a
-// title (setproctitle). It comes with ErrUnreadable.
+// ErrOverwritten says that a process has overwritten or hidden its environment, as for a title (setproctitle). It comes
+// with ErrUnreadable.
 var ErrOverwritten = errors.New("the process has overwritten its environment")
 
 // Environ looks a variable up in the environment with which the process was started: a claim of its owner, of any
-// bytes. found is false only if the process certainly was started without it. The error is ErrGone, or ErrUnreadable:
-// also ErrOverwritten if the environment in its memory is not intact (see ParseEnviron), ErrTooLarge with more than
-// MaxEnviron bytes, and with a ReaderProcess ErrStalled or ErrNotRead.
+// bytes. found is false only if the process certainly was started without it. The error is ErrGone or ErrUnreadable;
+// with the latter may come ErrOverwritten (see ParseEnviron), ErrTooLarge, and with a ReaderProcess ErrStalled or
+// ErrNotRead.
 func (h *Handle) Environ(key string) (value string, found bool, err error) {
 	if !h.isOther() {
 		return h.environ(key)
@@ -49,7 +49,7 @@ func (h *Handle) environ(key string) (value string, found bool, err error) {
 		before, beforeErr := h.memory()
 		data, err := h.environBytes()
 		after, afterErr := h.memory()
-		same := memoryInUse(memory) || before.image() == after.image()
+		same := memoryInUse(memory) || before.Start == after.Start && before.EnvAddress == after.EnvAddress
 		_ = unix.Close(memory) // it was only read
 		if err != nil {
 			return "", false, h.checkGone(err)
@@ -62,7 +62,7 @@ func (h *Handle) environ(key string) (value string, found bool, err error) {
 			return "", false, h.noEnviron()
 		case !same:
 			continue
-		case !before.hasMemory() || !after.hasMemory():
+		case before.EnvAddress == 0 || after.EnvAddress == 0:
 			return "", false, h.noEnviron()
 		case after.NoEnviron && len(data) == 0:
 			return "", false, nil
@@ -91,8 +91,8 @@ func (h *Handle) openMemory() (fd int) {
 	return -1
 }
 
-// memoryInUse says whether a process certainly still has the memory of openMemory, and so runs the same program, even
-// if it has moved its environment (PR_SET_MM of prctl(2)).
+// memoryInUse says whether a process certainly still has the memory of openMemory: it runs the same program, although
+// it may have moved its environment (PR_SET_MM of prctl(2)).
 func memoryInUse(fd int) bool {
 	n, err := uninterrupted(func() (int, error) { return unix.Pread(fd, make([]byte, 1), 0) })
 	return err == nil && n > 0
@@ -136,11 +136,11 @@ func (h *Handle) environOf(name string) ([]byte, error) {
 // memory is the stat of the process, or of a thread that has its memory after the first thread has ended.
 func (h *Handle) memory() (Stat, error) {
 	stat, err := h.Stat()
-	if err != nil || stat.hasMemory() {
+	if err != nil || stat.EnvAddress != 0 {
 		return stat, err
 	}
 	for _, thread := range h.otherThreads() {
-		if of, err := h.statOf(thread + "stat"); err == nil && of.hasMemory() {
+		if of, err := h.fs.statAt(h.PID, h.dir, thread+"stat"); err == nil && of.EnvAddress != 0 {
 			return of, nil
 		}
 	}
@@ -160,8 +160,8 @@ func (h *Handle) otherThreads() (folders []string) {
 	return folders
 }
 
-// checkGone verifies an ErrGone of environ: without memory of its own, as of a kernel thread or after the end of the
-// first thread, a process exists although recent kernels return ESRCH.
+// checkGone verifies an ErrGone of environ. Recent kernels return ESRCH also for a process without memory of its own:
+// a kernel thread, or one whose first thread has ended.
 func (h *Handle) checkGone(err error) error {
 	if !errors.Is(err, ErrGone) {
 		return err
@@ -181,13 +181,13 @@ func (fs FS) Environ(pid snapshot.PID, key string) (value string, found bool, er
 	if err != nil {
 		return "", false, err
 	}
-	defer func() { _ = p.Close() }() // it was only read
+	defer p.Close()
 	return p.Environ(key)
 }
 
 // ParseEnviron looks a variable up in the content of /proc/PID/environ, where each entry ends with a NUL. The first one
 // counts, as for getenv(3). intact is false, and nothing is found, unless each entry looks like NAME=value: a title
-// that is written over the environment may contain a "=", and what follows may be part of another value.
+// that is written over the environment may contain a "=".
 func ParseEnviron(data []byte, key string) (value string, found, intact bool) {
 	if len(data) == 0 || data[len(data)-1] != 0 {
 		return "", false, false
@@ -209,19 +209,10 @@ func ParseEnviron(data []byte, key string) (value string, found, intact bool) {
 
 // isName says whether a variable may have this name. bash's functions have others than letters (BASH_FUNC_x%%).
 func isName(name []byte) bool {
-	if name[0] == '-' {
-		return false
-	}
-	for _, c := range name {
-		if c <= ' ' || c == 0x7f {
-			return false
-		}
-	}
-	return true
+	return name[0] != '-' && !slices.ContainsFunc(name, func(c byte) bool { return c <= ' ' || c == 0x7f })
 }
 
-// NameLength is the maximum length of a command's name in the kernel, in bytes:
-// TASK_COMM_LEN of include/linux/sched.h, without the NUL at the end.
+// NameLength is the maximum length of a command's name in bytes: TASK_COMM_LEN of include/linux/sched.h, without a NUL.
 const NameLength = 15
 
 // Command is the command's name for people: that in stat, or its program's if the kernel has truncated that.
@@ -250,8 +241,7 @@ func (fs FS) Program(pid snapshot.PID) string {
 	return name
 }
 
-// IsInstalledWith says whether a process runs the file with a name beside the program of another one. False is also
-// unknown.
+// IsInstalledWith says whether a process runs the file with a name beside another one's program. False is also unknown.
 func (fs FS) IsInstalledWith(other snapshot.PID, name string, pid snapshot.PID) bool {
 	same, err := soon(fs, pid, func() (bool, error) {
 		program, err := os.Readlink(fs.path(other) + "/exe")
@@ -262,8 +252,8 @@ func (fs FS) IsInstalledWith(other snapshot.PID, name string, pid snapshot.PID) 
 	return err == nil && same
 }
 
-// CommandLine is the command line for people: printable, of at most snapshot.MaxCommand bytes. The process may have
-// overwritten it. It is empty if there is none or it can't be read.
+// CommandLine is the command line for people, as the process shows it: printable, of at most snapshot.MaxCommand bytes;
+// empty if there is none or it can't be read.
 func (h *Handle) CommandLine() string {
 	data, _ := h.Arguments(2 * snapshot.MaxCommand) // more would be truncated
 	data = bytes.ReplaceAll(bytes.TrimRight(data, "\x00"), []byte{0}, []byte{' '})

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 var (
@@ -25,21 +26,19 @@ var (
 	ErrUnreadable = errors.New("the process cannot be read")
 )
 
-// Limits of the files in bytes. Most files of /proc are shorter than a page. execve(2)
-// allows 6 MiB for arguments and environment together.
+// Limits of the files in bytes.
 const (
-	smallLimit   = 64 << 10
-	environLimit = 8 << 20
+	smallLimit   = 64 << 10 // most files of /proc are shorter than a page
+	environLimit = 8 << 20  // execve(2) allows 6 MiB for arguments and environment together
 	// MaxEnviron is the size of an environment that is read. More needs a raised limit of the stack (execve(2)).
 	MaxEnviron = 2 << 20
 )
 
 // FS is a mounted /proc file system.
 type FS struct {
-	Root string // its mount point; empty for /proc
-	// ReaderProcess reads what users can make large or slow; nil to read that here.
-	Reader   *ReaderProcess
-	Accounts *Accounts // those of its uids; nil for this machine's
+	Root     string         // its mount point; empty for /proc
+	Reader   *ReaderProcess // reads what users can make large or slow; nil to read that here
+	Accounts *Accounts      // those of its uids; nil for this machine's
 }
 
 // Account is the account that a uid of the kernel belongs to: see Accounts.Of.
@@ -111,28 +110,16 @@ func (fs FS) path(pid snapshot.PID) string { return fs.root() + "/" + strconv.It
 // Close closes the handle.
 func (h *Handle) Close() error { return unix.Close(h.dir) }
 
-// read returns the content of a file; more than limit bytes are an error.
-func (h *Handle) read(name string, limit int) ([]byte, error) {
-	data, err := readAt(h.dir, name, limit+1)
-	if err == nil && len(data) > limit {
-		err = fmt.Errorf("%s is longer than %d bytes", name, limit)
-	}
-	if err != nil {
-		return nil, h.fs.classify(h.PID, err)
-	}
-	return data, nil
-}
-
 // readAt returns at most limit bytes of a file.
 func readAt(dir int, name string, limit int) ([]byte, error) {
 	return readTimes(dir, name, limit, math.MaxInt)
 }
 
-// readOnce is it for a file of which the kernel shows as much as fits at one read: stat or status.
+// readOnce is readAt for stat and status, of which one read shows as much as fits.
 func readOnce(dir int, name string, limit int) ([]byte, error) { return readTimes(dir, name, limit, 1) }
 
-// readTimes reads a file so many times at most. It does not use os.File, which makes twice as many system calls: a host
-// reads dozens of these files in each cycle.
+// readTimes makes at most so many reads. It does not use os.File, which makes twice as many system calls: a host reads
+// dozens of these files in each cycle.
 func readTimes(dir int, name string, limit, times int) ([]byte, error) {
 	fd, err := openAt(dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
@@ -171,11 +158,11 @@ func namesIn(dir int, name string, most int) ([]string, error) {
 		return nil, err
 	}
 	folder := os.NewFile(uintptr(fd), name)
-	defer func() { _ = folder.Close() }() // it was only read
+	defer folder.Close()
 	return folder.Readdirnames(most)
 }
 
-// uninterrupted repeats a system call that was interrupted by a signal, which Go's runtime sends to itself.
+// uninterrupted repeats a system call that a signal interrupted. Go's runtime sends signals to itself.
 func uninterrupted(call func() (int, error)) (int, error) {
 	for {
 		n, err := call()
@@ -197,8 +184,8 @@ func (h *Handle) link(name string) (string, error) {
 	return target, nil
 }
 
-// classify wraps ErrGone or ErrUnreadable around an error of a system call. With hidepid=2, processes of others are
-// missing like those that have ended: then PID 1, which always runs, is missing, too. ESRCH is only of an ended one.
+// classify wraps ErrGone or ErrUnreadable around an error of a system call. With hidepid=2, processes of others look as
+// if they had ended; so does PID 1 then, which always runs. ESRCH comes only of an ended one.
 func (fs FS) classify(pid snapshot.PID, err error) error {
 	if errors.Is(err, os.ErrNotExist) {
 		if _, statErr := os.Stat(filepath.Join(fs.root(), "1")); statErr != nil {
@@ -213,8 +200,7 @@ func (fs FS) classify(pid snapshot.PID, err error) error {
 	return fmt.Errorf("%w: PID %d: %w", ErrUnreadable, pid, err)
 }
 
-// BootID is /proc/sys/kernel/random/boot_id, which differs for each boot of this machine.
-// Start times are comparable only within one boot.
+// BootID is /proc/sys/kernel/random/boot_id, which differs for each boot. Start times compare within one boot only.
 func (fs FS) BootID() (string, error) {
 	if id := here.bootID.Load(); id != nil && fs.root() == machineRoot {
 		return *id, nil
@@ -225,7 +211,7 @@ func (fs FS) BootID() (string, error) {
 		return "", fmt.Errorf("read the boot id: %w", err)
 	}
 	id := strings.TrimSpace(string(data))
-	if !isBootID(id) {
+	if !bootID().MatchString(id) {
 		return "", fmt.Errorf("read the boot id: %s does not contain one", path)
 	}
 	if fs.root() == machineRoot {
@@ -234,21 +220,10 @@ func (fs FS) BootID() (string, error) {
 	return id, nil
 }
 
-func isBootID(text string) bool {
-	if len(text) != 36 {
-		return false
-	}
-	for i, c := range []byte(text) {
-		dash := i == 8 || i == 13 || i == 18 || i == 23
-		if dash != (c == '-') || !dash && !strings.ContainsRune("0123456789abcdef", rune(c)) {
-			return false
-		}
-	}
-	return true
-}
+var bootID = text.Pattern(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // HasEnded says whether the process of a pidfd has ended, also if it is a zombie: then the pidfd is readable
-// (pidfd_open(2)). An error means that this is unknown.
+// (pidfd_open(2)). An error means unknown.
 func HasEnded(pidfd int) (bool, error) {
 	ready := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}} //nolint:gosec // descriptors are small
 	n, err := uninterrupted(func() (int, error) { return unix.Poll(ready, 0) })

@@ -38,8 +38,7 @@ func (p *LockHolder) String() string {
 	return text
 }
 
-// maxLocks bounds what is read of /proc/locks, in bytes: users can hold millions, and each read begins at the first.
-const maxLocks = 1 << 20
+const maxLocks = 1 << 20 // bytes that are read of /proc/locks: users can hold millions of locks
 
 // LockHolderOf returns the holder of a lock on a file, or nil if it is unknown. root is where /proc is mounted.
 func LockHolderOf(root string, st *unix.Stat_t) *LockHolder {

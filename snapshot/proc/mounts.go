@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mounts are those that this process sees. The list is read again when the kernel reports a mount, and each minute:
-// options that change through another mount namespace are not reported.
+// mounts are those that this process sees. The list is read again when the kernel reports a mount, and each minute, as
+// it doesn't report options that change through another mount namespace.
 type mounts struct {
 	mu   sync.Mutex
 	file *os.File // nil before the first reading and after one that failed
@@ -30,7 +30,7 @@ type Mount struct {
 	Options     string // of the file system
 }
 
-// ParseMounts reads the lines of a list of mounts that have a text in them: most lines are of others, and this is fast.
+// ParseMounts parses the lines of a list of mounts that contain a text, to skip the others fast.
 func ParseMounts(mountinfo, text string) iter.Seq[Mount] {
 	return func(yield func(Mount) bool) {
 		for line := range strings.Lines(mountinfo) {

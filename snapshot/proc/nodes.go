@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -22,8 +22,8 @@ var errSpent = errors.New("the limits of the search are used up")
 // maxNodeMaps is how much of /proc/PID/maps is read, in bytes: a process may have any number of files.
 const maxNodeMaps = 16 << 20
 
-// HasNode says whether a process, or a thread of it, has a character device with a major number open or mapped. An
-// error says that this is unknown: the process can't be read, or the quota of its account is used up.
+// HasNode says whether a process, or a thread of it, has a character device with a major number open or mapped. It is
+// unknown, which is an error, if the process can't be read or the quota is used up.
 func (q *Quota) HasNode(fs FS, pid snapshot.PID, major uint32) (bool, error) {
 	return q.search(fs, pid, readRequest{Read: readNodes, Major: major})
 }
@@ -35,7 +35,7 @@ func (q *Quota) HasOpen(fs FS, pid snapshot.PID, major uint32) (bool, error) {
 
 // OpenFiles is how many files a process has open; 0 if the kernel doesn't say it, as before Linux 6.2.
 func (fs FS) OpenFiles(pid snapshot.PID) int64 {
-	info, err := os.Stat(filepath.Join(fs.root(), strconv.Itoa(int(pid)), "fd"))
+	info, err := os.Stat(fs.path(pid) + "/fd")
 	if err != nil {
 		return 0
 	}
@@ -51,7 +51,7 @@ func (q *Quota) search(fs FS, pid snapshot.PID, r readRequest) (has bool, err er
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = h.Close() }() // it was only read
+	defer h.Close()
 	defer q.spend()()
 	if h.isOther() {
 		var a readAnswer
@@ -135,7 +135,7 @@ func (s *nodeSearch) isNode(dir int, name string) (bool, error) {
 	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev_major == s.major, err
 }
 
-// maps looks at what is mapped: a file can be closed then. If the first thread has ended, another one shows that.
+// maps looks at what is mapped, also from closed files. If the first thread has ended, another one shows that.
 func (s *nodeSearch) maps(dir int) (has bool, err error) {
 	has, read, err := s.mapsOf(dir, "")
 	if read || err != nil {
@@ -183,17 +183,14 @@ func (s *nodeSearch) mapsOf(dir int, folder string) (has, read bool, err error) 
 
 // mapFile is the link to the file of a range of addresses: its name has no leading zeros.
 func mapFile(addresses string) (string, error) {
-	from, to, _ := bytes.Cut([]byte(addresses), []byte("-"))
-	begin, err := strconv.ParseUint(string(from), 16, 64)
-	if err != nil {
-		return "", err
-	}
-	end, err := strconv.ParseUint(string(to), 16, 64)
-	return fmt.Sprintf("map_files/%x-%x", begin, end), err
+	from, to, _ := strings.Cut(addresses, "-")
+	begin, err := strconv.ParseUint(from, 16, 64)
+	end, endErr := strconv.ParseUint(to, 16, 64)
+	return fmt.Sprintf("map_files/%x-%x", begin, end), errors.Join(err, endErr)
 }
 
-// HasFile says whether there is a regular file at a path that belongs to a user. The helper looks: where the file
-// system doesn't answer (FUSE, a broken NFS), that is ErrUnreadable.
+// HasFile says whether there is a regular file of a user at a path. A file system that doesn't answer the helper (FUSE,
+// a broken NFS) is ErrUnreadable.
 func (fs FS) HasFile(path string, uid snapshot.UID) (bool, error) {
 	switch {
 	case fs.Reader == nil:

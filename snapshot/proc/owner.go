@@ -14,8 +14,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Owner is the account for which a process counts: that of its real uid, or of the user who made the outermost user
-// namespace below our own that it is in, as in rootless containers. If root made that (Docker's userns-remap, systemd's
+// Owner is the account for which a process counts: that of its real uid or, as in rootless containers, of the user who
+// made the outermost user namespace that it is in below our own. If root made that (Docker's userns-remap, systemd's
 // PrivateUsers), or the kernel doesn't show it, the real uid counts. The error also wraps ErrAccountUnknown.
 func (h *Handle) Owner() (snapshot.UID, error) {
 	uid, err := h.RealUID()
@@ -32,7 +32,7 @@ func (fs FS) UserNamespace() string {
 	return name
 }
 
-// InUserNamespace says whether this process is root only in the namespace of a user, as of a rootless container engine:
+// InUserNamespace says whether this process is root only in a user's namespace, as in a rootless container engine:
 // the owner of "/" is not root there.
 func InUserNamespace() bool {
 	info, err := os.Stat("/")
@@ -53,8 +53,8 @@ func PeerOf(conn syscall.RawConn) (peer *unix.Ucred, err error) {
 	return peer, nil
 }
 
-// OwnerOfUID is the uid by which Owner finds the account, from the real uid and our own user namespace. rootless says
-// that the owner made the namespace of the process.
+// OwnerOfUID is the uid by which Owner finds the account, from the real uid and the name of our user namespace.
+// rootless says that the owner made the namespace of the process.
 func (h *Handle) OwnerOfUID(uid snapshot.UID, ours string) (owner snapshot.UID, rootless bool) {
 	theirs, err := h.link("ns/user")
 	if err != nil || ours == "" || ours == theirs {
@@ -75,8 +75,7 @@ const (
 	nsGetOwnerUID = 0xb704
 )
 
-// maxNamespaces is more than the 32 levels of user namespaces that the kernel allows (user_namespaces(7)).
-const maxNamespaces = 64
+const maxNamespaces = 64 // the kernel allows 32 levels of user namespaces (user_namespaces(7))
 
 // namespaceOwner is the owner of the outermost user namespace below our own that the process is in (ioctl_ns(2)).
 func (h *Handle) namespaceOwner() (snapshot.UID, bool) {
@@ -142,11 +141,11 @@ func (h *Handle) RealUID() (uid snapshot.UID, err error) {
 	return uid, nil
 }
 
-// statusLimit is more than the lines up to the uid take. The rest can be long: a process has up to 65,536 groups.
+// statusLimit is more bytes than the lines up to the uid take. The groups after them can be 65,536.
 const statusLimit = 1 << 10
 
-// InInnerNamespace says whether the process is in a PID namespace inside that of this /proc. Every user may read the
-// status, which shows that unless many groups are in it.
+// InInnerNamespace says whether the process is in a PID namespace inside that of this /proc. Where ns/pid is hidden,
+// the status shows that, unless it has many groups.
 func (h *Handle) InInnerNamespace() bool {
 	theirs, err := h.link("ns/pid")
 	ours, oursErr := os.Readlink(h.fs.root() + "/self/ns/pid")

@@ -35,9 +35,9 @@ const (
 	forgottenAfter = time.Hour // when a process that was not asked again has certainly ended
 )
 
-// ReaderProcess reads what the owner of a process can make large or slow (environ, cmdline, maps, fd) in another
-// process, the helper: a user's file system (FUSE) can hold the reader of these files for any time. It starts the
-// helper when it is first needed, and kills one that takes too long. It is safe for concurrent use.
+// ReaderProcess has another process, the helper, read what the owner of a process can make large or slow (environ,
+// cmdline, maps, fd): a user's file system (FUSE) can hold the reader of these files for any time. It starts the helper
+// when it is first needed, and kills one that takes too long. It is safe for concurrent use.
 type ReaderProcess struct {
 	// Command starts a helper, a program that calls ServeReader with its stdin and stdout.
 	Command []string
@@ -86,7 +86,6 @@ const (
 // maxValue bounds the value of a variable: no id and no path is longer.
 const maxValue = 64 << 10
 
-// kinds are the errors that callers tell apart.
 var kinds = []error{ErrGone, ErrUnreadable, ErrOverwritten, ErrTooLarge, errSpent, os.ErrPermission}
 
 func (a *readAnswer) err() error {
@@ -102,7 +101,7 @@ func (a *readAnswer) err() error {
 	return text.Worded(a.Error, causes...)
 }
 
-// isOther says that the process is another one than this, and a helper reads it.
+// isOther says that a helper reads it: it isn't this process.
 func (h *Handle) isOther() bool { return h.fs.Reader != nil && int(h.PID) != os.Getpid() }
 
 // ask has the helper read a file of the process.
@@ -123,8 +122,8 @@ func (h *Handle) ask(q readRequest, within time.Duration) (readAnswer, error) {
 	return a, a.err()
 }
 
-// ask waits for an answer. A late one is ErrStalled, also for stalledFor after it: the helper is killed, and until it
-// has ended no other one reads that process. ErrNotRead means that there is no time.
+// ask waits for an answer. Without one in time the helper is killed, and the error is ErrStalled, also for stalledFor
+// after it, and until that helper has ended. ErrNotRead means that there is no time.
 func (r *ReaderProcess) ask(q readRequest, within time.Duration) (readAnswer, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,8 +216,8 @@ type helper struct {
 // selfExe is the file of this program.
 const selfExe = "/proc/self/exe"
 
-// program is the path to start a program by: of this one its own, as sudo's log_subcmds needs it, or selfExe if there
-// is another file by now.
+// program is the path to start a program by. In place of selfExe it is this program's own path, as sudo's log_subcmds
+// needs it, unless another file is there by now.
 func program(path string) string {
 	named, err := os.Executable()
 	there, statErr := os.Stat(named)
@@ -299,14 +298,7 @@ func (h *helper) kill() {
 	_ = h.in.Close()
 }
 
-func (h *helper) hasEnded() bool {
-	select {
-	case <-h.ended:
-		return true
-	default:
-		return false
-	}
-}
+func (h *helper) hasEnded() bool { return isDone(h.ended, 0) }
 
 // ServeReader is the helper: it answers requests until in ends.
 func ServeReader(in io.Reader, out io.Writer) error {
@@ -345,7 +337,7 @@ func (q *readRequest) run() (a readAnswer, err error) {
 	if err != nil {
 		return a, err
 	}
-	defer func() { _ = h.Close() }() // it was only read
+	defer h.Close()
 	if stat, err := h.Stat(); err != nil || stat.Start != q.Start {
 		return a, errors.Join(err, fmt.Errorf("%w: PID %d", ErrGone, q.PID))
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// slowReads are the users of processes of which a stat or link is still being read: some kernels let readers wait
-// during execve(2), which FUSE can hold. These reads end with this process, and cost too little for a helper.
+// slowReads are the users of processes of which a stat or link is still being read. Some kernels let readers wait
+// during execve(2), which FUSE can hold. These files are too cheap to read for a helper.
 type slowReads struct {
 	mu     sync.Mutex
 	userOf map[snapshot.PID]snapshot.UID
@@ -122,8 +122,8 @@ func (s *slowReads) remove(pid snapshot.PID) {
 	delete(s.userOf, pid)
 }
 
-// threadsIn is how many threads are in a state: R is running or waiting for its turn, D is waiting in the kernel
-// without being interruptible, as for memory that is held.
+// threadsIn is how many threads are in a state: R runs or waits for its turn, D waits in the kernel, as for memory that
+// is held.
 func threadsIn(state byte, tasks string) (count int) {
 	threads, _ := filepath.Glob(tasks + "/*/stat")
 	for _, thread := range threads {
@@ -149,7 +149,7 @@ const (
 	maxNodeFiles = 1 << 16
 )
 
-// left is what is left of so much time; without a Quota, all of it.
+// left is what remains of so much time; without a Quota, all of it.
 func (q *Quota) left(most time.Duration) time.Duration {
 	if q == nil {
 		return most
@@ -166,7 +166,7 @@ func (q *Quota) spend() (done func()) {
 	return func() { q.spent += max(1, time.Since(began)) }
 }
 
-// Payer is who shares a Quota: a user or, since it may be any user's, a container of root's.
+// Payer is who shares a Quota: a user, or a container of root's, which may be any user's.
 type Payer struct {
 	UID       snapshot.UID
 	Container string // empty for none
@@ -188,24 +188,22 @@ func (q Quotas) Of(a Payer) *Quota {
 
 // Stall is what holds the memory of a process, as far as the kernel shows that to root.
 type Stall struct {
-	// FUSE says that a thread changes its memory and waits for FUSE; Network, for a network file system.
-	FUSE, Network bool
-	// Mounter mounted all FUSE file systems that the process sees; nil for none, or if others did, too.
-	Mounter *snapshot.UID
+	FUSE    bool          // a thread changes its memory and waits for FUSE
+	Network bool          // a thread waits for a network file system
+	Mounter *snapshot.UID // who mounted all FUSE file systems that the process sees; nil for none or several
 }
 
-// Stall finds out what holds the memory of the process, which counts for owner (see OwnerOfUID). It is zero if that
-// isn't known, or if the Quota is used up.
+// Stall finds out what holds the memory of the process, which counts for owner (see OwnerOfUID). It is zero if that is
+// unknown, or the Quota is used up.
 func (h *Handle) Stall(owner snapshot.UID, rootless bool) (s Stall) {
 	if h.Quota.left(maxStallTime) == 0 {
 		return s
 	}
 	defer h.Quota.spend()()
 	for _, stack := range h.stacks() {
-		s.FUSE = s.FUSE || changesMemory(stack) && strings.Contains(stack, "] fuse_")
-		for _, name := range []string{"] nfs", "] rpc_", "] ceph_", "] cifs_", "] smb2_", "] ll_", "] gpfs"} {
-			s.Network = s.Network || strings.Contains(stack, name)
-		}
+		changesMemory := hasAny(stack, "mmap", "munmap", "vma", "fault")
+		s.FUSE = s.FUSE || changesMemory && hasAny(stack, "] fuse_")
+		s.Network = s.Network || hasAny(stack, "] nfs", "] rpc_", "] ceph_", "] cifs_", "] smb2_", "] ll_", "] gpfs")
 	}
 	if s.FUSE {
 		s.Mounter = h.mounter(owner, rootless)
@@ -213,10 +211,8 @@ func (h *Handle) Stall(owner snapshot.UID, rootless bool) (s Stall) {
 	return s
 }
 
-// changesMemory says whether a kernel's stack is that of a thread that changes, or faults in, its memory.
-func changesMemory(stack string) bool {
-	return slices.ContainsFunc([]string{"mmap", "munmap", "vma", "fault"},
-		func(name string) bool { return strings.Contains(stack, name) })
+func hasAny(stack string, names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return strings.Contains(stack, name) })
 }
 
 // Limits of what is read of a stalled process.
@@ -284,7 +280,6 @@ func fuseMounts(mountinfo []byte) map[string]snapshot.UID {
 // WaitsForFUSE says whether a thread waits for a FUSE server: signals don't end it before that answers or ends.
 func (fs FS) WaitsForFUSE(pid snapshot.PID) bool {
 	stacks, _ := with(fs, pid, func(h *Handle) ([]string, error) { return h.stacks(), nil })
-	return slices.ContainsFunc(stacks, func(stack string) bool {
-		return strings.Contains(stack, "] fuse_") || strings.Contains(stack, "] request_wait_answer")
-	})
+	waits := func(stack string) bool { return hasAny(stack, "] fuse_", "] request_wait_answer") }
+	return slices.ContainsFunc(stacks, waits)
 }

@@ -9,10 +9,10 @@
 //	stat, err := h.Stat()
 //	eid, found, err := h.Environ("GENV_ENVIRONMENT_ID")
 //
-// All that is read through a Handle is of one process, even if its PID is given to another one. What is unknown is the
-// error ErrUnreadable, never a "no". The owner of a process decides how long its environ, cmdline, maps and fd take to
-// read: a ReaderProcess has another program read them, which it kills if that takes too long. The package sends no
-// other signals and writes nothing. Sources: proc(5), the kernel's filesystems/proc.rst and fs/proc.
+// A Handle is of one process, even if its PID is given to another one. What is unknown is the error ErrUnreadable,
+// never a "no". The owner of a process decides how long its environ, cmdline, maps and fd take to read: a ReaderProcess
+// has another program read them, and kills that if it takes too long. The package sends no other signals and writes
+// nothing. Sources: proc(5), the kernel's filesystems/proc.rst and fs/proc.
 package proc
 
 import (
@@ -45,16 +45,15 @@ type Stat struct {
 	// the same PID, start and address, the environ is the same. It is 0 if the kernel doesn't show it to us, during
 	// execve(2), and without memory of its own.
 	EnvAddress uint64
-	// NoEnviron: it was started with an empty environment (env_end, field 51, is env_start), and has no title over it.
-	NoEnviron bool
-	EnvSize   uint64 // the size of the environment in its memory, in bytes; 0 also if it isn't shown
+	NoEnviron  bool   // it was started with an empty environment, and has no title over it
+	EnvSize    uint64 // bytes of the environment in its memory; 0 also if it isn't shown
 }
 
 // kernelThread is PF_KTHREAD of include/linux/sched.h.
 const kernelThread = 0x00200000
 
-// Gone says that the process has ended, also if it waits for its parent (a zombie). With more than one thread, only the
-// first one has ended.
+// Gone says that the process has ended, also if it waits for its parent (a zombie). A zombie with other threads has
+// only lost its first one.
 func (s Stat) Gone() bool {
 	return s.State == 'X' || s.State == 'x' || s.State == 'Z' && s.Threads <= 1
 }
@@ -62,17 +61,8 @@ func (s Stat) Gone() bool {
 // IsKernelThread is so of a thread of the kernel, which has no program and no environment, and is never signalled.
 func (s Stat) IsKernelThread() bool { return s.Flags&kernelThread != 0 }
 
-// hasMemory says that the process has memory of its own, which we may read.
-func (s Stat) hasMemory() bool { return s.EnvAddress != 0 }
-
-// image identifies one run of one program by one process.
-func (s Stat) image() [2]uint64 { return [2]uint64{uint64(s.Start), s.EnvAddress} }
-
 // Stat reads /proc/PID/stat. A zombie is not an error: see Stat.Gone.
-func (h *Handle) Stat() (Stat, error) { return h.statOf("stat") }
-
-// statOf reads the stat of the process, or of one of its threads.
-func (h *Handle) statOf(name string) (Stat, error) { return h.fs.statAt(h.PID, h.dir, name) }
+func (h *Handle) Stat() (Stat, error) { return h.fs.statAt(h.PID, h.dir, "stat") }
 
 // Stat reads /proc/PID/stat. A single file needs no Handle: an open file of /proc is of one process.
 func (fs FS) Stat(pid snapshot.PID) (Stat, error) {
@@ -94,8 +84,7 @@ func (fs FS) statAt(pid snapshot.PID, dir int, name string) (Stat, error) {
 	return stat, nil
 }
 
-// Alive says whether the process with that PID and start time runs; with start 0, any with the PID. ErrUnreadable means
-// that this is unknown.
+// Alive says whether a process with that PID and start time runs; 0 is any start. ErrUnreadable means unknown.
 func (fs FS) Alive(pid snapshot.PID, start snapshot.StartTime) (bool, error) {
 	stat, err := fs.Stat(pid)
 	if errors.Is(err, ErrGone) {
@@ -113,17 +102,15 @@ func with[T any](fs FS, pid snapshot.PID, read func(*Handle) (T, error)) (T, err
 		var none T
 		return none, err
 	}
-	defer func() { _ = p.Close() }() // it was only read
+	defer p.Close()
 	return read(p)
 }
 
-// statLimit is more than 52 numbers and a name take.
-const statLimit = 2 << 10
+const statLimit = 2 << 10 // bytes; more than 52 numbers and a name take
 
 var errStat = errors.New("not a line of /proc/PID/stat")
 
-// ParseStat parses the line in /proc/PID/stat. The name may contain any characters, so that field 3 is the first one
-// after the last ")".
+// ParseStat parses /proc/PID/stat. The name may contain any characters, so field 3 is the first after the last ")".
 func ParseStat(data []byte) (Stat, error) {
 	open, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
 	if open < 0 || end < open {
@@ -204,11 +191,8 @@ func SinceBoot() (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// userHZ is USER_HZ, the unit of start times: 100 per second on all platforms that Go supports.
-const userHZ = 100
-
-// Tick is the unit of start times.
-const Tick = time.Second / userHZ
+// Tick is the unit of start times: USER_HZ is 100 on all platforms that Go supports.
+const Tick = time.Second / 100
 
 // StartTimeNow is the start time of a process that starts now; 0 if it is unknown.
 func StartTimeNow() snapshot.StartTime {
@@ -228,20 +212,17 @@ type ID struct {
 // AncestorFinder finds the ancestors of many processes in one look, and reads each once. Not for concurrent use.
 type AncestorFinder struct {
 	fs    FS
-	limit int // ancestors beyond this many are ignored
+	limit int // ancestors beyond this many are ignored: as an error, deep nesting would make an environment unknown
 	seen  map[snapshot.PID]Stat
 }
 
-// maxAncestors is far more than processes have. More are no error, or deep nesting would make an environment unknown.
-const maxAncestors = 256
-
-// NewAncestorFinder returns an AncestorFinder for at most 256 ancestors of a process.
+// NewAncestorFinder returns an AncestorFinder for at most 256 ancestors of a process, far more than processes have.
 func (fs FS) NewAncestorFinder() *AncestorFinder {
-	return &AncestorFinder{fs: fs, limit: maxAncestors, seen: map[snapshot.PID]Stat{}}
+	return &AncestorFinder{fs: fs, limit: 256, seen: map[snapshot.PID]Stat{}}
 }
 
-// Ancestors lists the ancestors, the nearest first, up to PID 1 or the first process of a PID namespace. If a parent
-// ends meanwhile it begins again. With an error, the list ends before the first one that can't be read.
+// Ancestors lists the ancestors, the nearest first, up to PID 1 or the first process of a PID namespace. It begins
+// again if a parent ends. With an error, the list ends before the first one that can't be read.
 func (f *AncestorFinder) Ancestors(of Stat) ([]ID, error) {
 	const attempts = 5
 	ancestors, err := f.walk(of)
