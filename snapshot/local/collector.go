@@ -36,7 +36,6 @@ import (
 // SMI queries nvidia-smi, as *nvidiasmi.Querier does. If no answer comes in time, one as old as oldest serves.
 type SMI interface {
 	Apps(ctx context.Context, oldest time.Duration) (nvidiasmi.Usage, error)
-	Devices(ctx context.Context, oldest time.Duration) (nvidiasmi.Listing, error)
 	List(ctx context.Context, oldest time.Duration) ([]snapshot.Device, error)
 	nvidiasmi.TypeSource
 }

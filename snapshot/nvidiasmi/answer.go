@@ -13,10 +13,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// answer is what nvidia-smi printed in one call, line by line. Each line is a row, or a remark
-// about a GPU, a warning, or what is left: if there is no row, why all of it failed.
+// sortedOutput is what nvidia-smi printed in one call, line by line.
 type sortedOutput struct {
-	lines    []string // of stdout, that are no remark
+	lines    []string // of stdout, without remarks: rows, or why all of it failed
 	lost     []GPU    // of which the handle can't be determined
 	warnings []string
 	out      RunResult
@@ -28,7 +27,7 @@ const (
 	exitLost    = 15
 )
 
-// Split separates the remarks in an output from the rest, which is complete if nothing is missing but lost GPUs.
+// Split separates the remarks in an output from the rest, which is complete if it lacks nothing but lost GPUs.
 func Split(out RunResult) (rest, remarks []byte, complete bool) {
 	a := &sortedOutput{out: out}
 	for line := range bytes.Lines(out.Stdout) {
@@ -41,7 +40,7 @@ func Split(out RunResult) (rest, remarks []byte, complete bool) {
 	return rest, remarks, a.complete()
 }
 
-// complete says whether the exit code allows an answer without any row.
+// complete says whether the exit code is that of an answer that lacks nothing but lost GPUs.
 func (a *sortedOutput) complete() bool {
 	return slices.Contains([]int{0, exitInfoROM, exitLost}, a.out.ExitCode)
 }
@@ -99,8 +98,7 @@ func (a *sortedOutput) remark(line string) bool {
 var lostLine = text.Pattern(`^Unable to determine the device handle for (?i:gpu) ?` +
 	`(?:(?:(\d{1,4}): ?)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])|(\d{1,4}):)?`)
 
-// noIndex is the index of a GPU of which nvidia-smi doesn't say it.
-const noIndex = -1
+const noIndex = -1 // nvidia-smi doesn't say the index
 
 func (a *sortedOutput) failure() error {
 	line, err := diagnose(a.out)
@@ -205,8 +203,7 @@ func lines(data []byte) iter.Seq[string] {
 	}
 }
 
-// known is the value of a field, or "" if the driver does not report it: "[N/A]", "[Not Supported]", "[Insufficient
-// Permissions]", "[Unknown Error]", "[Not Found]", "[GPU requires reset]" and any other text in brackets.
+// known is the value of a field, or "" if the driver does not report it: "N/A", or any text in brackets.
 func known(field string) string {
 	field = strings.TrimSpace(field)
 	if field == "N/A" || strings.HasPrefix(field, "[") && strings.HasSuffix(field, "]") {
@@ -229,11 +226,11 @@ var silent = []string{
 	"[Function Not Found]", "[Requested functionality has been deprecated]",
 }
 
-// row is a row of values of a GPU. An error text in place of one is kept.
+// gpuRow notes the error texts in a row of a GPU.
 type gpuRow struct {
 	failed  bool
-	errors  []string // each once
-	columns [][]string
+	errors  []string   // each once
+	columns [][]string // for each error, those that have it
 }
 
 func (r *gpuRow) note(text, column string) {
@@ -245,8 +242,8 @@ func (r *gpuRow) note(text, column string) {
 	r.columns[i] = append(r.columns[i], column)
 }
 
-// value is the value of a field, or "" if the driver does not report it. A GPU has failed if
-// the text says so, or if a vital value is an error text.
+// value is the value of a field, or "" if the driver does not report it. A GPU has failed if the text says so, or if a
+// vital value is an error text.
 func (r *gpuRow) value(column, field string, vital bool) string {
 	field = strings.TrimSpace(field)
 	if known(field) != "" || field == "" || slices.Contains(silent, field) {
@@ -272,8 +269,7 @@ func number(value string, limit int64) (n int64, ok bool) {
 	return int64(parsed), err == nil && int64(parsed) <= limit
 }
 
-// maxMiB is 1 EiB: far more than any device has, and far from an overflow.
-const maxMiB = 1 << 40
+const maxMiB = 1 << 40 // 1 EiB: far more than any device has, and far from an overflow
 
 func (r *gpuRow) memory(column, field string) snapshot.Memory {
 	value := r.value(column, field, true)
@@ -298,7 +294,6 @@ func (r *gpuRow) celsius(field string) *int {
 	return ifSo(&n, err == nil && snapshot.CheckTemperature(n) == nil)
 }
 
-// watts is a power such as "71.12".
 func (r *gpuRow) watts(column, field string) *float64 {
 	w, err := strconv.ParseFloat(r.value(column, field, false), 64)
 	return ifSo(&w, err == nil && snapshot.CheckPower(w) == nil)
@@ -325,10 +320,8 @@ func isUUID(s string) bool {
 	return s != "" && len(s) <= 128 && text.IsMadeOf(s, "-_/")
 }
 
-// maxShown bounds the text of nvidia-smi in an error, in characters.
-const maxShown = 120
+const maxShown = 120 // characters of a line of nvidia-smi in an error
 
-// printed is a line of nvidia-smi without the quotes that shown puts around it.
 func printed(line string) string { return text.OneLine(text.Cut(line, maxShown)) }
 
 func shown(line string) string { return text.Quoted(strings.TrimSpace(line), maxShown) }

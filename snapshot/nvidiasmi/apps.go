@@ -13,8 +13,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// App is a compute process on a device; graphics processes are not listed. A process
-// appears once for each device that it uses, also where that has MIG instances.
+// App is a compute process on a device. A process appears once for each device that it uses, with or without MIG
+// instances.
 type App struct {
 	GPU      snapshot.GPUUUID
 	PID      snapshot.PID
@@ -24,10 +24,9 @@ type App struct {
 
 // Usage is who uses the devices.
 type Usage struct {
-	Apps []App
-	// NotListed are the devices of which the driver does not list the processes: there may be any number of them.
-	NotListed []snapshot.GPUUUID
-	Lost      int // how many GPUs nvidia-smi says here that are lost
+	Apps      []App
+	NotListed []snapshot.GPUUUID // the devices of which the driver does not list the processes; "" is any device
+	Lost      int                // how many GPUs nvidia-smi says here that are lost
 	Warnings  []string
 	Time      Time
 }
@@ -72,8 +71,8 @@ func (u *Usage) NamesInstance() bool {
 	return slices.ContainsFunc(u.GPUs(), isOne)
 }
 
-// AppsArgs are the arguments for the output that ParseApps reads. They don't ask for the name of a process: it is the
-// path of a program, into which a user can put a newline and a line about another user's process.
+// AppsArgs are the arguments for the output that ParseApps reads. They don't ask for the name of a process, into which
+// a user can put a newline and a line about another user's process.
 func AppsArgs() []string {
 	return []string{"--query-compute-apps=gpu_uuid,pid,used_gpu_memory", "--format=csv,noheader,nounits"}
 }
@@ -85,8 +84,8 @@ func (q *Querier) Apps(ctx context.Context, oldest time.Duration) (Usage, error)
 	return usage, err
 }
 
-// ParseApps parses the answer for AppsArgs. A row that is not understood may be any process on
-// its GPU, or on any. The error is an *ExitError.
+// ParseApps parses the answer for AppsArgs. A row that is not understood may be any process on its GPU, or on any. The
+// error is an *ExitError.
 func ParseApps(out RunResult) (Usage, error) {
 	a := sortLines(out)
 	usage := Usage{Lost: len(a.lost)}
@@ -122,8 +121,8 @@ func ParseApps(out RunResult) (Usage, error) {
 	return usage, nil
 }
 
-// Processes groups the lines by process, in ascending order of PID, each with its devices in ascending order of index.
-// What can't be attributed to a device is a warning.
+// Processes groups the lines by process, in the order of PIDs, each with its devices in the order of indices. What
+// can't be attributed to a device is a warning.
 func (u *Usage) Processes(indices map[snapshot.GPUUUID]snapshot.DeviceIndex) ([]snapshot.Process, []string) {
 	var warnings []string
 	for _, gpu := range u.NotListed {

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Details is what `nvidia-smi -q -x` says: which processes draw, and which MIG instances processes use. It prints
-// names of processes, which may have lines of any content: what it says of a process only ever spares that.
+// Details is what `nvidia-smi -q -x` says: which processes draw, and which MIG instances processes use. It prints names
+// of processes, in which users can put any lines: so what it says of a process may only spare that.
 type Details struct {
 	Instances map[snapshot.GPUUUID][]InstanceDetails // of each GPU, in the order of `nvidia-smi -L`
 	Drawing   map[snapshot.PID]snapshot.ProcessType  // the types of processes that draw, on whichever GPU
@@ -47,8 +47,8 @@ func ParseDetails(out RunResult) (Details, error) {
 	return Details{Instances: parseInstances(rest), Drawing: drawing(rest)}, nil
 }
 
-// drawing reads the document as text. In XML a name could hide what is said of another process, by a comment
-// around it. In text it can add lines, but takes none away: the PID and the type come before it.
+// drawing reads the document as text. In XML a name could hide another process in a comment. In text it can add lines,
+// but takes none away: the PID and the type come before it.
 func drawing(document []byte) map[snapshot.PID]snapshot.ProcessType {
 	types := make(map[snapshot.PID]snapshot.ProcessType)
 	for _, m := range regexp.MustCompile(`<pid>([0-9]+)</pid>\s*<type>(C\+G|G)</type>`).FindAllSubmatch(document, -1) {
@@ -106,8 +106,8 @@ func mebibytes(text string) (m snapshot.Memory) {
 	return m
 }
 
-// withoutNames leaves out the lines with names of processes, which their users choose: nvidia-smi
-// prints them as they are, so that one may not be XML, or be XML of its own.
+// withoutNames leaves out the lines with names of processes, which nvidia-smi prints as they are: one may not be XML,
+// or be XML of its own.
 func withoutNames(document []byte) []byte {
 	var rest []byte
 	for line := range bytes.Lines(document) {
@@ -133,8 +133,7 @@ func (d *Details) Describe(uuid snapshot.GPUUUID, instances []snapshot.Instance)
 	}
 }
 
-// Instance is the MIG instance of a GPU that a process uses; empty if it uses none, or if that
-// isn't known. The lists of processes only name the GPU.
+// Instance is the MIG instance of a GPU that a process uses; empty for none or unknown.
 func (d *Details) Instance(uuid snapshot.GPUUUID, pid snapshot.PID, instances []snapshot.Instance) snapshot.GPUUUID {
 	for i, details := range d.of(uuid, instances) {
 		if slices.Contains(details.PIDs, pid) {

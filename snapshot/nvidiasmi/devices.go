@@ -20,17 +20,15 @@ import (
 type GPU struct {
 	snapshot.Device
 	Address     string // on the PCI bus, if the driver names a lost GPU so
-	Persistence *bool  // its persistence mode, which only Modes tells; nil if it isn't reported
+	Persistence *bool  // its persistence mode, which only Modes tells; nil if unknown
 }
 
-// doubtful is a GPU of which it isn't known which one it is.
 func doubtful(d snapshot.Device, problem string) GPU {
 	d.Problem, d.Unidentified, d.ProcessesUnknown = problem, true, true
 	return GPU{Device: d}
 }
 
-// Listing is the GPUs of a machine in the order of their indices, those included of which
-// nvidia-smi only says that they are lost, and what it says besides.
+// Listing is the GPUs of a machine by index, with those of which nvidia-smi only says that they are lost.
 type Listing struct {
 	GPUs     []GPU
 	Warnings []string
@@ -53,16 +51,11 @@ const exitInvalid = 2
 // DeviceQuery asks for devices, and remembers which modes the driver refuses. The zero value is ready to use.
 type DeviceQuery struct{ known atomic.Pointer[[]string] }
 
-// ParseListing parses what nvidia-smi printed.
-type ParseListing = func(RunResult) (Listing, error)
-
-// Ask asks by a function that runs nvidia-smi with arguments and parses its output.
-func (q *DeviceQuery) Ask(ask func(args []string, parse ParseListing) (Listing, error)) (Listing, error) {
+// Ask asks by a function that runs nvidia-smi with DevicesArgs, and parses its output.
+func (q *DeviceQuery) Ask(ask func(modes ...string) (Listing, error)) (Listing, error) {
 	for q.known.CompareAndSwap(nil, &modes); ; {
 		asked := *q.known.Load()
-		listing, err := ask(DevicesArgs(asked...), func(out RunResult) (Listing, error) {
-			return ParseDevices(out, asked...)
-		})
+		listing, err := ask(asked...)
 		refused := new(ExitError)
 		if len(asked) == 0 || !errors.As(err, &refused) || refused.ExitCode != exitInvalid {
 			return listing, err
@@ -79,18 +72,18 @@ func (q *DeviceQuery) Ask(ask func(args []string, parse ParseListing) (Listing, 
 
 // Devices lists the devices. There is at least one row: a machine without devices is ErrNoDevices.
 func (q *Querier) Devices(ctx context.Context, oldest time.Duration) (Listing, error) {
-	return q.modes.Ask(func(args []string, parse ParseListing) (Listing, error) {
-		listing, at, err := query(ctx, q, args, oldest, parse)
-		listing.Time = at
-		return listing, err
-	})
+	return q.modes.Ask(func(modes ...string) (Listing, error) { return q.list(ctx, oldest, modes...) })
 }
 
 // Modes lists the devices with their persistence modes, with a new call.
 func (q *Querier) Modes(ctx context.Context) (Listing, error) {
-	listing, _, err := query(ctx, q, DevicesArgs("persistence_mode"), 0, func(out RunResult) (Listing, error) {
-		return ParseDevices(out, "persistence_mode")
-	})
+	return q.list(ctx, 0, "persistence_mode")
+}
+
+func (q *Querier) list(ctx context.Context, oldest time.Duration, modes ...string) (Listing, error) {
+	parse := func(out RunResult) (Listing, error) { return ParseDevices(out, modes...) }
+	listing, at, err := query(ctx, q, DevicesArgs(modes...), oldest, parse)
+	listing.Time = at
 	return listing, err
 }
 
@@ -154,14 +147,14 @@ func enabled(value string) *bool {
 	return ifSo(&on, on || strings.EqualFold(value, "Disabled"))
 }
 
-// isVersion says whether a text is a driver's version, such as 550.163.01, or empty; else it is part of the name.
+// isVersion says whether a text is a driver's version, such as 550.163.01, or empty.
 func isVersion(s string) bool { return len(s) < 32 && strings.Trim(s, ".0123456789") == "" }
 
 // maxIndex is the limit of the 1.4.3 codec, and more than any machine has.
 const maxIndex = 1023
 
-// parseGPU parses a line of DevicesArgs, of which the name may contain commas. One that begins with neither a number
-// nor a text in brackets isn't a row. A row that is cut only proves that the GPU is there.
+// parseGPU parses a line of DevicesArgs. The name may contain commas. A row begins with a number or a text in brackets.
+// One that is cut only proves that the GPU is there.
 func parseGPU(line string, modes []string) (g GPU, isRow bool) {
 	const columns = 8 // with what follows the power as one
 	fields := strings.SplitN(line, ",", columns)
@@ -193,8 +186,7 @@ func parseGPU(line string, modes []string) (g GPU, isRow bool) {
 	return g, true
 }
 
-// place gives each GPU an index, and says which of them are in doubt. nvidia-smi asks for GPUs
-// by their indices: one that is lost has the index that is missing.
+// place gives each GPU an index, and says which of them are in doubt. A lost one has the index that is missing.
 func place(rows, lost []GPU) []GPU {
 	for _, l := range lost {
 		i := slices.IndexFunc(rows, func(g GPU) bool {
@@ -235,8 +227,8 @@ func place(rows, lost []GPU) []GPU {
 	return rows
 }
 
-// withoutDuplicates leaves one GPU of those with the same index, and marks it and those with
-// the same UUID: nothing can be attributed to them.
+// withoutDuplicates leaves one GPU of those with the same index, and marks it and those with the same UUID: nothing can
+// be attributed to them.
 func withoutDuplicates(rows []GPU) []GPU {
 	uuids, indices := make(map[snapshot.GPUUUID]int), make(map[snapshot.DeviceIndex]int)
 	for i := range rows {
@@ -271,8 +263,8 @@ func (q *Querier) List(ctx context.Context, oldest time.Duration) ([]snapshot.De
 	return list, err
 }
 
-// ParseList parses the answer of `nvidia-smi -L`. It ignores remarks, and lines under a device
-// that don't name a MIG instance. An error is an *ExitError: no device is listed.
+// ParseList parses the answer of `nvidia-smi -L`. It ignores remarks, and lines under a device that don't name a MIG
+// instance. An error is an *ExitError: no device is listed.
 func ParseList(out RunResult) ([]snapshot.Device, error) {
 	a := sortLines(out)
 	var devices []snapshot.Device
@@ -305,17 +297,15 @@ func listedIndex(line string) (snapshot.DeviceIndex, bool) {
 	return snapshot.DeviceIndex(index), isGPU && ends && err == nil && index <= maxIndex
 }
 
-// listedProfile is P in "P  Device  0: …"; empty if it isn't one.
+// listedProfile is P in "P  Device  0: …", such as "1c.3g.40gb+me"; empty if it isn't one.
 func listedProfile(rest string) string {
+	const maxProfile = 40 // bytes
 	profile, _, _ := strings.Cut(rest, " ")
 	if len(profile) > maxProfile || !text.IsMadeOf(profile, ".+-") {
 		return ""
 	}
 	return profile
 }
-
-// maxProfile is more than the length of any profile's name, such as "1c.3g.40gb+me".
-const maxProfile = 40
 
 // listedUUID is X in "… (UUID: X)" at the end of a line.
 func listedUUID(line string) (snapshot.GPUUUID, bool) {

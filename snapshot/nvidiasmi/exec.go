@@ -19,16 +19,16 @@ import (
 // maxOutput bounds the output of one call, in bytes: about 100,000 processes.
 const maxOutput = 8 << 20
 
-// Exec runs the program at Path (see Find) in its own process group, so that a Ctrl-C at
-// the terminal does not reach it, and the end of the context also ends its children.
+// Exec runs the program at Path (see Find) in its own process group: a Ctrl-C at the terminal does not reach it, and
+// the end of the context also ends its children.
 type Exec struct {
 	Path string
-	// Env is the environment; nil is that of this process. LC_ALL=C is added for
-	// English texts, and GENV_BYPASS=1 so that genv's shim runs the real nvidia-smi.
+	// Env is the environment; nil is that of this process. LC_ALL=C is added for English texts, and GENV_BYPASS=1 for
+	// genv's shim to run the real nvidia-smi.
 	Env []string
-	// Lock is the path of a lock file in a folder of the caller's own, which is made if necessary; empty for none. With
-	// it, processes run the program one at a time: while it hangs in the kernel, the others get ErrHung. With
-	// DetailsArgs its name has ".details" at the end.
+	// Lock is the path of a lock file, in a folder of the caller's own that is made if necessary; empty for none. With
+	// it, processes run the program one at a time, and get ErrHung while it hangs in the kernel. DetailsArgs have their
+	// own, with ".details" at the end.
 	Lock string
 }
 
@@ -69,7 +69,7 @@ func (e Exec) command(ctx context.Context, args []string) *exec.Cmd {
 	return cmd
 }
 
-// run runs a program, which inherits the lock. It is waited for after its output, so that no thread waits meanwhile.
+// run runs a program, which inherits the lock. It waits for the program after its output, as waiting takes a thread.
 func run(ctx context.Context, cmd *exec.Cmd, lock *os.File) (out RunResult, err error) {
 	if lock != nil {
 		cmd.ExtraFiles = []*os.File{lock}
@@ -96,11 +96,11 @@ func run(ctx context.Context, cmd *exec.Cmd, lock *os.File) (out RunResult, err 
 	return out, err
 }
 
-// childTime is how often it is looked whether a program is over that a child of it keeps the output of.
+// childTime is how often readAll asks whether the program is over, of which a child may keep the output open.
 const childTime = time.Second
 
-// readAll reads until a pipe ends or the program is over, or more than maxOutput bytes: then the pipe is closed, which
-// ends a program that continues to print (SIGPIPE).
+// readAll reads until the pipe ends, the program is over, or there are more than maxOutput bytes. The closed pipe ends
+// a program that continues to print (SIGPIPE).
 func readAll(pipe io.ReadCloser, isOver func() bool) []byte {
 	defer pipe.Close()
 	var output bytes.Buffer
@@ -115,15 +115,15 @@ func readAll(pipe io.ReadCloser, isOver func() bool) []byte {
 	}
 }
 
-// hasExited says whether a child has ended, before it is waited for.
+// hasExited says whether a child has ended, which may be waited for later.
 func hasExited(pid int) bool {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
 	return err == nil && info.Signo != 0
 }
 
-// Find searches for the real nvidia-smi in path, a list of folders like PATH, and skips genv's own shim: files that are
-// the program self. It ignores relative folders, since it may run as root.
+// Find searches for the real nvidia-smi in path, a list of folders like PATH. It skips genv's own shim, a file that is
+// the program self, and relative folders, since it may run as root.
 func Find(path, self string) (string, error) {
 	own, _ := os.Stat(self) // nil if there is none: then nothing is skipped
 	for _, dir := range filepath.SplitList(path) {
@@ -142,15 +142,9 @@ func Find(path, self string) (string, error) {
 	return "", fmt.Errorf("%w (PATH is %q)", ErrNotInstalled, path)
 }
 
-// Only the caller can use the lock. In its folder, root also keeps what other users read.
-const (
-	lockDirMode  = 0o755
-	lockFileMode = 0o600
-)
-
 // acquire takes the lock, and waits for it until shortly before ctx ends. The error is ErrHung, or the cause of ctx. If
 // a lock file can't be created safely, the lock is nil and the program runs without it. The program inherits the file
-// (flock(2)), so one that hangs in the kernel keeps the lock after the genv that started it was killed.
+// (flock(2)): while it hangs in the kernel it keeps the lock, also after its genv was killed.
 func acquire(ctx context.Context, path string) (*os.File, error) {
 	if path == "" || !ownFolder(filepath.Dir(path)) {
 		return nil, nil
@@ -178,8 +172,7 @@ func acquire(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// lockTimeout is how long to wait for the lock: nine tenths of the time until the deadline,
-// so that the caller gets ErrHung and not just a timeout.
+// lockTimeout is nine tenths of the time until the deadline, so that the caller gets ErrHung and not just a timeout.
 func lockTimeout(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -188,21 +181,21 @@ func lockTimeout(ctx context.Context) time.Duration {
 	return time.Until(deadline) / 10 * 9
 }
 
-// ownFolder creates a folder that only we can write, and says whether it is such a folder.
+// ownFolder creates a folder that only we can write, and says whether it is one. Root also keeps there what others read.
 func ownFolder(dir string) bool {
 	if os.MkdirAll(filepath.Dir(dir), 0o755) != nil {
 		return false
 	}
-	_ = os.Mkdir(dir, lockDirMode) // the result is checked below
+	_ = os.Mkdir(dir, 0o755) // the result is checked below
 	var st unix.Stat_t
 	err := unix.Lstat(dir, &st)
 	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == os.Geteuid() && st.Mode&0o022 == 0
 }
 
-// tryLock takes the lock, or returns what is known about the process that holds it. The file is never removed: on a
-// disk that takes as long as running a program.
+// tryLock takes the lock, or returns what is known about its holder. It leaves the file: removing it from a disk takes
+// as long as running a program.
 func tryLock(path string) (*os.File, lockHolder, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, lockFileMode)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, lockHolder{}, err
 	}
@@ -218,13 +211,13 @@ func tryLock(path string) (*os.File, lockHolder, error) {
 	return nil, h, err
 }
 
-// note writes which process runs and since when (Unix time), for the error of those who wait. All have the same length.
+// note writes which process runs and since when (Unix time), for those who wait. All notes have the same length.
 func note(lock *os.File, pid int, since int64) {
 	_, _ = lock.WriteAt(fmt.Appendf(nil, "%10d %20d\n", pid, since), 0) // it only makes ErrHung say more
 }
 
-// release unlocks the file if the program has ended normally, even if a child still has it. Otherwise it stays locked
-// as long as the program or a child has it.
+// release unlocks the file if the program has ended, even if a child still has it. Otherwise it stays locked as long as
+// the program or a child has it.
 func release(lock *os.File, ended bool) {
 	if lock != nil && ended {
 		_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN)

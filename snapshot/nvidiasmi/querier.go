@@ -9,8 +9,8 @@
 //
 // A defective GPU can block nvidia-smi in the kernel for minutes, even against SIGKILL. So a Querier has at most one
 // call in progress: its caller gets ErrTimeout at the deadline, later ones ErrHung until it returns. A lock file
-// (Exec.Lock) extends this to all genv processes, even after the caller was killed. Details have a call and a lock of
-// their own: if they hang, the others go on.
+// (Exec.Lock) extends this to all genv processes. Details have a call and a lock of their own: if they hang, the others
+// go on.
 //
 // The parsers are pure. A value that the driver does not report, such as "[N/A]", is unknown and never 0. The facts are
 // from nvidia-smi(1) and from the output of drivers.
@@ -26,8 +26,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Runner runs nvidia-smi. An exit code other than 0 is not an error of Run. Its errors mean that nvidia-smi did not run
-// or that its output is incomplete; they are errors of this package or the context's.
+// Runner runs nvidia-smi. An exit code is not an error. Its errors, of this package or the context's, mean that
+// nvidia-smi did not run or that its output is incomplete.
 type Runner interface {
 	Run(ctx context.Context, args ...string) (RunResult, error)
 }
@@ -38,8 +38,8 @@ type RunResult struct {
 	ExitCode       int
 }
 
-// DefaultTimeout is sufficient for 8 GPUs without persistence mode, where a call takes up
-// to 3 seconds for each GPU. A controller waits 30 s for the whole command.
+// DefaultTimeout suffices for 8 GPUs without persistence mode, where a call takes up to 3 s for each. A controller
+// waits 30 s for the whole command.
 const DefaultTimeout = 25 * time.Second
 
 // Querier runs nvidia-smi, one call at a time, and one for Details. It is safe for concurrent use.
@@ -68,8 +68,8 @@ func New(runner Runner, timeout time.Duration) *Querier {
 	return q
 }
 
-// query runs nvidia-smi and parses its answer. Where no new answer comes until ctx ends, or within the timeout, an
-// earlier one serves that is at most as old as oldest; 0 for none.
+// query runs nvidia-smi and parses its answer. If no new one comes until ctx ends, or within the timeout, an earlier
+// one serves that is at most as old as oldest; 0 for none.
 func query[T any](ctx context.Context, q *Querier, args []string, oldest time.Duration,
 	parse func(RunResult) (T, error),
 ) (parsed T, at Time, err error) {
@@ -133,8 +133,7 @@ func (q *Querier) ofCall() <-chan struct{} {
 	return q.abandoned
 }
 
-// killTime is how long after SIGKILL a process counts as one that hangs in the kernel.
-const killTime = time.Second
+const killTime = time.Second // after SIGKILL, until a process counts as one that hangs in the kernel
 
 // take waits until no call is in progress, or killTime if one was abandoned. The error is ErrHung or ctx's cause.
 func (q *Querier) take(ctx context.Context) error {
@@ -169,13 +168,12 @@ func timeoutOf(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Time is when an answer was given. It is the zero Time where that isn't known.
+// Time is when an answer was given; zero if unknown.
 type Time struct {
 	Began, Ended time.Time // the call
 	Late         bool      // Late says that a newer answer didn't come in time
 }
 
-// reply is what came of a call.
 type reply struct {
 	RunResult
 	Time
@@ -195,13 +193,11 @@ type call struct {
 	reply                // valid then
 }
 
-// longestCall is for how long a call may go on that outlives its caller.
-const longestCall = 2 * time.Minute
-
 // Keep has calls go on when those who wait give up, one for each question, until ctx ends, and keeps their answers for
 // the next ones: a driver that needs longer is slow, not without an answer. It is called before the first question; end
 // ends the calls, as far as the kernel allows.
 func (q *Querier) Keep(ctx context.Context) (end func()) {
+	const longestCall = 2 * time.Minute
 	ctx, cancel := context.WithCancel(ctx)
 	for _, one := range []*Querier{q, q.details} {
 		one.questions = map[string]*question{}
@@ -229,8 +225,8 @@ func WithoutCall(ctx context.Context) context.Context {
 // MayCall says whether ctx isn't one of WithoutCall.
 func MayCall(ctx context.Context) bool { return ctx.Value(withoutCall{}) == nil }
 
-// ask returns the answer of a call that began after ask was called; if none comes in time, the last one, unless that is
-// older than oldest. The call goes on also if ctx has ended already.
+// ask returns the answer of a call that begins after it; if none comes in time, the last one that isn't older than
+// oldest. The call goes on also if ctx has ended already.
 func (q *Querier) ask(ctx context.Context, args []string, oldest time.Duration) reply {
 	asked := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, 2*q.timeout)
@@ -280,7 +276,7 @@ func (q *Querier) question(args []string) *question {
 	return q.questions[key]
 }
 
-// outstanding is the outstanding call for a question, which is begun if there is none.
+// outstanding begins a call for a question, or returns the one that is under way.
 func (q *Querier) outstanding(args []string) *call {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -11,15 +11,15 @@ import (
 
 const typesEvery = 30 * time.Second
 
-// TypeSource is what Types asks; *Querier is one. Answers may be as old as oldest if no new one comes until ctx
-// ends. With a context of WithoutCall, no new call is made.
+// TypeSource is what Types asks, as a *Querier. If no answer comes until ctx ends, one as old as oldest serves. With a
+// context of WithoutCall, no new call is made.
 type TypeSource interface {
 	Devices(ctx context.Context, oldest time.Duration) (Listing, error)
 	Details(ctx context.Context, oldest time.Duration) (Details, error)
 }
 
-// Types finds out the types of processes on GPUs with an active display, which only Details tells. What an answer
-// says of a process is kept. The zero Types knows none. It is safe for concurrent use.
+// Types finds out the types of processes on GPUs with an active display, and keeps what Details said of a process. The
+// zero Types knows none. It is safe for concurrent use.
 type Types struct {
 	mu     sync.Mutex
 	uses   map[gpuUse]knownUse
@@ -28,10 +28,8 @@ type Types struct {
 	asked  time.Time // when it asked last
 	asking bool
 
-	// ended are the accounts of which a process on a GPU ended without a type since the last answer, and untyped is
-	// after how many answers in a row that was so.
-	ended   map[gpuAccount]bool
-	untyped map[gpuAccount]int
+	ended   map[gpuAccount]bool // of which a process ended without a type since the last answer
+	untyped map[gpuAccount]int  // after how many answers in a row that was so
 }
 
 type gpuAccount struct {
@@ -39,8 +37,8 @@ type gpuAccount struct {
 	uid snapshot.UID
 }
 
-// maxUntyped is after how many answers the processes of an account are ones that end before nvidia-smi says what they
-// are. A program that was just started is waited for, unless it is one of these.
+// maxUntyped is after how many such answers an account has only short processes, which end before nvidia-smi says what
+// they are. Set waits for the types of other processes that were just started.
 const maxUntyped = 3
 
 type gpuUse struct {
@@ -57,9 +55,9 @@ type knownUse struct {
 
 // Set sets what is known about displays and types. If it has to ask, it waits until ctx ends, at most every 30 s: any
 // user, or a sick GPU, may make nvidia-smi hang at this question. Unknown types are pending on GPUs with an active
-// display, or where that is unknown; but processes of an account that has only short ones there, typed by no answer,
-// compute unless they may draw, which mayDraw says by more than a type (drawing are those that nvidia-smi says to draw;
-// true is also unknown). Without mayDraw all may.
+// display, or where that is unknown. But those of an account that has only short processes there compute, unless
+// mayDraw says that they may draw; true is also unknown, and drawing are those that nvidia-smi says to draw. Without
+// mayDraw all may.
 func (t *Types) Set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID,
 	now time.Time, source TypeSource,
 	mayDraw func(p *snapshot.Process, drawing map[snapshot.PID]snapshot.ProcessType) bool,
@@ -130,7 +128,7 @@ func (t *Types) isDark(gpu snapshot.GPUUUID) bool {
 	return false
 }
 
-// follow notes which uses there are. It returns whether something is unknown about them.
+// follow notes which uses there are, and says whether something is unknown about them.
 func (t *Types) follow(
 	s *snapshot.Snapshot, gpus map[snapshot.DeviceIndex]snapshot.GPUUUID, now time.Time, due bool,
 ) (unknown bool) {
