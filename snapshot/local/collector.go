@@ -12,9 +12,8 @@
 // Which environment a process is in is asked in this order: its registration, its own environ, its container, the last
 // answer, and the nearest ancestor of the same account. See snapshot.Owner.
 //
-// The order matters. Processes are read first and the state files last: an environment is registered before anything
-// runs in it, so an environment that is missing in the files then is not registered, and no new process is misjudged.
-// nvidia-smi never runs under the lock of the state files.
+// Processes are read first and the state files last. An environment is registered before anything runs in it: one that
+// is missing in the files then is not registered. nvidia-smi never runs under the lock of the state files.
 //
 // The package changes the state files only to register devices. It knows no rules: see package enforce.
 package local
@@ -52,28 +51,24 @@ type StateFiles interface {
 	FolderID() (string, error)
 }
 
-// Collector collects the snapshots of this machine. It is safe for concurrent use once its exported fields are set. It
-// caches what rarely changes.
+// Collector collects the snapshots of this machine, and caches what rarely changes. It is safe for concurrent use once
+// its exported fields are set.
 type Collector struct {
 	SMI        SMI
 	Proc       proc.FS // the zero FS is /proc
 	StateFiles StateFiles
-	// Hardware is what root has published about the devices, and what nvidia-smi may show. Its Proc is Proc if it is
-	// empty.
-	Hardware hardware.Catalog
+	Hardware   hardware.Catalog // what root has published; its Proc is Proc if it is empty
 	// DeviceListTTL is how long devices are cached, with measurements such as UsedMemory; 0 for not at all. If a
 	// process uses a device that isn't listed, the list is read at once.
 	DeviceListTTL time.Duration
-	Now           func() time.Time // the clock for the caches; nil is system.Now
-	// Brief omits Container, Command and StateFolder, which the 1.4.3 format does not contain.
-	Brief bool
-	// Service says whether root owns the state files; nil where that isn't known.
-	Service func() (bool, error)
+	Now           func() time.Time     // the clock for the caches; nil is system.Now
+	Brief         bool                 // omits Container, Command and StateFolder, which the 1.4.3 format lacks
+	Service       func() (bool, error) // whether root owns the state files; nil where that isn't known
 	// Reservations reads those of the host; nil where there are none, and an error where they are unknown.
 	Reservations func() ([]snapshot.Reservation, error)
 	// Containers is container.Lookup.Look; nil to report the ids of containers alone.
 	Containers func(context.Context, []container.ContainedProcess) []*snapshot.ContainerInfo
-	Types      *nvidiasmi.Types // Types finds the types of processes; nil leaves them unknown
+	Types      *nvidiasmi.Types // finds the types of processes; nil leaves them unknown
 
 	mu    sync.Mutex
 	cache cache
@@ -83,12 +78,10 @@ type Collector struct {
 type cache struct {
 	devices   *deviceList // nil for none
 	processes processCache
-	// located are the MIG instances that processes use, by device and PID; empty for unknown.
-	located map[located]snapshot.GPUUUID
-	state   []string // the warnings about the state files
-	// loaded are the devices that computed without a process, and when that was measured first.
-	loaded    map[snapshot.GPUUUID]time.Time
-	published LastLook // by this process
+	located   map[nvidiasmi.App]snapshot.GPUUUID // the MIG instances that processes use, by GPU and PID; "" for unknown
+	state     []string                           // the warnings about the state files
+	loaded    map[snapshot.GPUUUID]time.Time     // since when devices have computed without a process
+	published LastLook                           // by this process
 }
 
 func (c *Collector) cached() cache {

@@ -15,13 +15,12 @@ import (
 
 // deviceList is the devices of this machine. It is not changed after its creation.
 type deviceList struct {
-	devices []nvidiasmi.GPU
-	index   map[snapshot.GPUUUID]snapshot.DeviceIndex
-	// unlisted are ids that processes use and nvidia-smi does not list, so that it is not called again for these.
-	unlisted  map[snapshot.GPUUUID]bool
-	hidden    []snapshot.DeviceIndex // the devices of which nvidia-smi shows this process nothing
-	contained bool                   // this process is in a container that has only some devices
-	details   nvidiasmi.Details      // asked for when there were MIG instances
+	devices   []nvidiasmi.GPU
+	index     map[snapshot.GPUUUID]snapshot.DeviceIndex
+	unlisted  map[snapshot.GPUUUID]bool // that processes use: nvidia-smi is not called again for these
+	hidden    []snapshot.DeviceIndex    // the devices of which nvidia-smi shows this process nothing
+	contained bool                      // this process is in a container that has only some devices
+	details   nvidiasmi.Details         // asked for when there were MIG instances
 	warnings  []string
 	machine   snapshot.Memory // of the machine, where a device shares it
 	at        time.Time
@@ -69,8 +68,8 @@ func (c *Collector) readDevices(ctx context.Context, oldest time.Duration) (*dev
 	return l, nil
 }
 
-// devicesFor returns a list with every device in usage that nvidia-smi knows: the cached one if it is younger than
-// measured and complete, else a new one.
+// devicesFor returns the cached list if it is younger than measured and has every device in usage that nvidia-smi
+// knows; else a new one.
 func (c *Collector) devicesFor(ctx context.Context, usage *nvidiasmi.Usage, measured, oldest time.Duration,
 ) (*deviceList, error) {
 	if l := c.cached().devices; l != nil {
@@ -117,7 +116,7 @@ func (l *deviceList) lacks(usage *nvidiasmi.Usage) bool {
 	})
 }
 
-// addInstances adds the MIG instances of each device, which only `nvidia-smi -L` lists, and their memory if known.
+// addInstances adds the MIG instances of each device, which only `nvidia-smi -L` lists.
 func (c *Collector) addInstances(ctx context.Context, oldest time.Duration, l *deviceList) {
 	listed, _ := c.SMI.List(ctx, oldest) // without it a device is as others, and whose its instances are isn't known
 	if slices.ContainsFunc(listed, func(d snapshot.Device) bool { return len(d.Instances) > 0 }) {
@@ -138,14 +137,9 @@ func (c *Collector) addInstances(ctx context.Context, oldest time.Duration, l *d
 	}
 }
 
-type located struct {
-	gpu snapshot.GPUUUID
-	pid snapshot.PID
-}
-
 // locate finds out which MIG instances processes use. nvidia-smi is asked once for new processes.
 func (c *Collector) locate(ctx context.Context, oldest time.Duration, usage *nvidiasmi.Usage, l *deviceList) {
-	before, after, asked := c.cached().located, make(map[located]snapshot.GPUUUID), false
+	before, after, asked := c.cached().located, make(map[nvidiasmi.App]snapshot.GPUUUID), false
 	details := l.details
 	for i := range usage.Apps {
 		app := &usage.Apps[i]
@@ -155,7 +149,7 @@ func (c *Collector) locate(ctx context.Context, oldest time.Duration, usage *nvi
 		if at < 0 {
 			continue
 		}
-		process := located{app.GPU, app.PID}
+		process := nvidiasmi.App{GPU: app.GPU, PID: app.PID}
 		instance, known := before[process]
 		if app.Instance != "" {
 			instance, known = app.Instance, true
@@ -172,8 +166,7 @@ func (c *Collector) locate(ctx context.Context, oldest time.Duration, usage *nvi
 	c.update(func(kept *cache) { kept.located = after })
 }
 
-// unreported are the devices of which the driver doesn't report the processes, in ascending order: all, if one isn't
-// listed.
+// unreported are the devices of which the driver doesn't report the processes, by index: all, if one isn't listed.
 func (l *deviceList) unreported(usage nvidiasmi.Usage) []snapshot.DeviceIndex {
 	var found, all []snapshot.DeviceIndex
 	for i := range l.devices {
@@ -211,7 +204,7 @@ func (l *deviceList) uuids() map[snapshot.DeviceIndex]snapshot.GPUUUID {
 }
 
 // areRegistered says whether exactly these devices are registered, and as the GPUs of root's note if this process keeps
-// it. A device with unknown memory can't be registered.
+// it. A device of unknown memory can't be registered.
 func (l *deviceList) areRegistered(files *state.Files) bool {
 	left := make(map[snapshot.DeviceIndex]*snapshot.Device, len(files.Devices))
 	for i := range files.Devices {

@@ -16,18 +16,13 @@ import (
 
 // observation is what /proc shows of a process, before the state files are read.
 type observation struct {
-	// process has the environment of its environ alone, and neither Usage nor Inherited.
-	process snapshot.Process
-	// ancestors come nearest first, and at last the leader of its session, which may be gone. lineageErr is why they are
-	// incomplete.
-	ancestors  []proc.ID
-	lineageErr error
-	// environErr is why the environ doesn't show the environment. It becomes a warning unless an ancestor shows it.
-	environErr error
+	process    snapshot.Process // with the environment of its environ alone, and neither Usage nor Inherited
+	ancestors  []proc.ID        // the nearest first, and at last the leader of its session, which may be gone
+	lineageErr error            // why they are incomplete
+	environErr error            // why the environ doesn't show the environment: a warning unless an ancestor does
 	warnings   []string
-	// member is the process in its container. asked: its ContainerInfo needn't be asked for.
-	member container.ContainedProcess
-	asked  bool
+	member     container.ContainedProcess
+	asked      bool // its ContainerInfo needn't be asked for
 }
 
 type environClaim struct {
@@ -44,8 +39,8 @@ type programRun struct {
 
 func runOf(stat proc.Stat) programRun { return programRun{stat.Start, stat.EnvAddress, stat.Name} }
 
-// processDetails are cached for a while: they rarely change while a process runs the same program under the same parent
-// and uid, and take longer to read than everything else.
+// processDetails are cached for a while: they take longest to read, and rarely change while a process runs the same
+// program under the same parent and uid.
 type processDetails struct {
 	run       programRun
 	parent    snapshot.PID
@@ -66,9 +61,8 @@ const detailsTTL = time.Minute
 
 // processCache is what one snapshot read of processes, for the next one.
 type processCache struct {
-	claims map[snapshot.PID]environClaim
-	// unverified are claims that are read again, and serve where the quota of an account is used up.
-	unverified map[snapshot.PID]environClaim
+	claims     map[snapshot.PID]environClaim
+	unverified map[snapshot.PID]environClaim // to read again; they serve where the quota of an account is used up
 	details    map[snapshot.PID]processDetails
 	ancestors  map[proc.ID]readAncestor
 	proved     map[proc.ID]bool // processes that had a node of the driver open
@@ -96,8 +90,8 @@ type observer struct {
 	hidden        error              // what /proc says of a process that it hides (hidepid); nil for none
 }
 
-// observe reads a process, but its environ only if the process or its program is new. What can't be read is unknown,
-// with a warning. The only error is proc.ErrGone, with the PID if the process was seen.
+// observe reads a process, its environ only if the process or its program is new. What can't be read is unknown, with a
+// warning. The only error is proc.ErrGone, with the PID if the process was seen.
 func (o *observer) observe(pid snapshot.PID) (observation, error) {
 	h, err := o.fs.Open(pid)
 	if errors.Is(err, proc.ErrGone) {
@@ -208,8 +202,8 @@ func (o *observer) awaitAccount(uid snapshot.UID) (snapshot.UID, error) {
 	return account, err
 }
 
-// claim returns the cached claim of the same program. If the account's quota is used up, the last one that was read
-// serves for any program: renaming a process could otherwise make it unknown.
+// claim returns the cached claim of the same program, or reads it. If the account's quota is used up, the last one
+// serves for any program: otherwise renaming a process could make it unknown.
 func (o *observer) claim(h *proc.Handle, stat proc.Stat) (environClaim, error) {
 	now := runOf(stat)
 	last, known := o.before.claims[h.PID]

@@ -28,8 +28,8 @@ func (c *Collector) hardware() hardware.Catalog {
 	return s
 }
 
-// ListDevices lists the devices to register, without attachments: nvidia-smi's, or for users on a guarded host those
-// that root has published. The error is nvidia-smi's, hardware.ErrNotPublished or ErrIncomplete.
+// ListDevices lists the devices to register: nvidia-smi's, or for users on a guarded host those that root has
+// published. The error is nvidia-smi's, hardware.ErrNotPublished or ErrIncomplete.
 func (c *Collector) ListDevices(ctx context.Context) ([]snapshot.Device, error) {
 	if c.hardware().Restricted(c.now()) {
 		return c.published()
@@ -49,8 +49,8 @@ func (c *Collector) ListDevices(ctx context.Context) ([]snapshot.Device, error) 
 	return c.complete(devices, registered)
 }
 
-// complete are the devices to register. Root's count also if there are fewer than the driver has, and what isn't listed
-// stays as it is registered. For other users that is ErrIncomplete.
+// complete are the devices to register. If nvidia-smi lists fewer than the driver has, root keeps the others as they
+// are registered; other users get ErrIncomplete.
 func (c *Collector) complete(devices *deviceList, registered []snapshot.Device) ([]snapshot.Device, error) {
 	source := c.hardware()
 	if source.Restricted(c.now()) {
@@ -71,8 +71,8 @@ func (c *Collector) complete(devices *deviceList, registered []snapshot.Device) 
 	return found, nil
 }
 
-// published are the devices that root has published. Those of the driver's /proc folder alone have no known memory, and
-// can't be registered.
+// published are the devices that root has published. The driver's /proc folder doesn't know their memory, without which
+// they can't be registered.
 func (c *Collector) published() ([]snapshot.Device, error) {
 	known, err := c.hardware().Known()
 	if err != nil {
@@ -93,7 +93,7 @@ func (c *Collector) Instances(ctx context.Context) ([]snapshot.Device, error) {
 	return devices.toRegister(), nil
 }
 
-// GPUs asks nvidia-smi which GPU each device is now. Processes are attributed by its answer from then on.
+// GPUs asks nvidia-smi which GPU each device is. Processes are attributed by its answer from then on.
 func (c *Collector) GPUs(ctx context.Context) (map[snapshot.DeviceIndex]snapshot.GPUUUID, error) {
 	l, err := c.readDevices(ctx, 0)
 	if err != nil {
@@ -147,7 +147,7 @@ func hidesAll(err error) bool {
 	return errors.Is(err, nvidiasmi.ErrNoDevices) || errors.Is(err, nvidiasmi.ErrPermission)
 }
 
-// Hidden are the devices of which nvidia-smi shows this process nothing: whether they are in use is unknown.
+// Hidden are the devices of which nvidia-smi shows this process nothing.
 func (c *Collector) Hidden() []snapshot.DeviceIndex {
 	return cmp.Or(c.cached().devices, &deviceList{}).hidden
 }
@@ -155,12 +155,11 @@ func (c *Collector) Hidden() []snapshot.DeviceIndex {
 // StateWarnings are those about the state files, of the last snapshot.
 func (c *Collector) StateWarnings() []string { return c.cached().state }
 
-// HiddenWarning says why of the Hidden devices nothing is known; empty if there are none.
+// HiddenWarning says why nothing is known of the Hidden devices; empty if there are none.
 func (c *Collector) HiddenWarning() string {
 	return cmp.Or(c.cached().devices, &deviceList{}).hiddenWarning()
 }
 
-// hiddenWarning says that a guard, or a container without them, hides devices; empty if none are hidden.
 func (l *deviceList) hiddenWarning() string {
 	words := "a guard hides GPUs %s from this user: whether they are in use is unknown"
 	switch {
@@ -172,7 +171,7 @@ func (l *deviceList) hiddenWarning() string {
 	return fmt.Sprintf(words, text.JoinIndices(l.hidden))
 }
 
-// LastLook is what root's genv saw last of the GPUs. It is for users whose own look takes too long.
+// LastLook is what root's genv saw last of the GPUs, for users whose own look takes too long.
 type LastLook struct {
 	Schema string     `json:"schema"`
 	Time   time.Time  `json:"time"`
@@ -187,11 +186,9 @@ var lastLook = folder.Note[LastLook]{
 	Check: func(l *LastLook) error { return folder.CheckSchema(l.Schema, lastLookSchema) },
 }
 
-// lastLookAge is how old a look of root's may be that counts, and publishEvery how often one that found what the one
-// before found is published again.
 const (
-	lastLookAge  = time.Minute
-	publishEvery = lastLookAge / 6
+	lastLookAge  = time.Minute     // how old a look of root's may be that counts
+	publishEvery = lastLookAge / 6 // how often a look that found nothing new is published again
 )
 
 // publishLook keeps what root's look found. Without it, users whose look takes too long get no GPUs.

@@ -20,8 +20,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// observe reads the processes that use devices from /proc, except for what is in the cache. A Brief look, which can't
-// say that processes are hidden, has an error then.
+// observe reads the processes that use devices from /proc, except for what is cached. Hidden processes are an error of
+// a Brief look, which can't say that.
 func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices *deviceList, before processCache,
 ) (*observer, []observation, []string, error) {
 	used, warnings := usage.Processes(devices.index)
@@ -71,7 +71,7 @@ func startOf(at time.Time) snapshot.StartTime {
 	return now - min(now, snapshot.StartTime(time.Since(at)/proc.Tick)) + 1
 }
 
-// slowWarning says how old the list of processes is. It changes twice a minute, so it isn't news in each cycle.
+// slowWarning changes only twice a minute, so that it isn't news in each cycle.
 func slowWarning(at time.Time) string {
 	const step = 30 * time.Second
 	age := (time.Since(at) + step - 1).Truncate(step)
@@ -89,7 +89,7 @@ func (o *observer) unseenWarnings() (warnings []string) {
 	return warnings
 }
 
-// askAboutContainers completes processes in containers. What is unknown is asked for again in the next snapshot.
+// askAboutContainers completes processes in containers. The next snapshot asks again for what is unknown.
 func (c *Collector) askAboutContainers(ctx context.Context, o *observer, seen []observation) {
 	if c.Containers == nil {
 		return
@@ -113,8 +113,8 @@ func (c *Collector) askAboutContainers(ctx context.Context, o *observer, seen []
 	}
 }
 
-// prove finds out which processes have, or had, a node of the driver: only a finished search finds none. Those with few
-// files come first, the others in any order.
+// prove finds out which processes have, or had, a node of the driver open; that one has none, only a finished search
+// shows. Those with few files come first, equal ones in any order.
 func (o *observer) prove(seen []observation) {
 	order, files := rand.Perm(len(seen)), make([]int64, len(seen))
 	for i := range seen {
@@ -148,8 +148,8 @@ func accountOf(p *snapshot.Process) (a proc.Payer) {
 	return a
 }
 
-// findHolders finds, for each process that isn't proved, one of the same user that has a node open and that the driver
-// doesn't list: it may be the one that computes.
+// findHolders finds, for each process that isn't proved, an unlisted one of the same user that has a node open: it may
+// be the one that computes.
 func (o *observer) findHolders(seen []observation) {
 	listed, missing := make(map[snapshot.PID]bool), make(map[snapshot.UID][]*snapshot.Process)
 	for i := range seen {
@@ -195,8 +195,8 @@ var (
 	errNoAccount    = errors.New("the account of the process is unknown")
 )
 
-// resolve finds the environments of processes in the state files, which are read after the processes, so that none is
-// missing. With readErr, or PIDs of another namespace, only an environ shows one.
+// resolve finds the environments of processes in the state files, which are read after the processes. With readErr, or
+// PIDs of another namespace, only an environ shows one.
 func (o *observer) resolve(seen []observation, files state.Files, readErr error) ([]snapshot.Process, []string) {
 	if readErr != nil || files.LivenessUnknown {
 		readErr, files = errNoStateFiles, state.Files{}
@@ -296,8 +296,8 @@ type readAncestor struct {
 	unread error
 }
 
-// verify returns proc.ErrGone for an ancestor that has ended meanwhile, even if another process has its PID now. The
-// leader of a session, of which no start time is known, keeps its PID as long as the session lasts.
+// verify returns proc.ErrGone for an ancestor that has ended since. The leader of a session, of which no start time is
+// known, keeps its PID as long as the session lasts.
 func (o *observer) verify(a proc.ID) error {
 	stat, err := o.fs.Stat(a.PID)
 	if err == nil && a.Start != 0 && stat.Start != a.Start {
@@ -347,8 +347,8 @@ func (o *observer) claimOf(a proc.ID) (snapshot.EnvID, error) {
 	return eid, err
 }
 
-// dropped makes the environment of a process unknown if no file has it any more, although root saw it for that user:
-// genv 1.4.3 drops it with its shell, jobs or not, and any user can replace shared files. It returns a warning.
+// dropped makes the environment of a process unknown if no file has it any more, although root saw it for that user. It
+// returns a warning.
 func dropped(s *snapshot.Snapshot, files *state.Files) []string {
 	found := 0
 	for i := range s.Processes {

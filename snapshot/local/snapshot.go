@@ -22,16 +22,14 @@ const oldestAnswer = time.Minute
 
 // Age says how old what nvidia-smi says may be.
 type Age struct {
-	// Measured is how old the list of devices may be, and with it UsedMemory, Utilization, Temperature and Power.
-	Measured time.Duration
-	// Oldest is how old any answer may be where no new one comes in time; 0 takes no earlier answer.
-	Oldest time.Duration
-	Until  time.Time // when waiting for an answer ends; zero for the end of the context
+	Measured time.Duration // the list of devices, with UsedMemory, Utilization, Temperature and Power
+	Oldest   time.Duration // any answer where no new one comes in time; 0 takes no earlier answer
+	Until    time.Time     // when waiting for an answer ends; zero for the end of the context
 }
 
-// Snapshot collects a snapshot, with the processes in ascending order of PID. An error means that nothing is known; it
-// wraps an error of nvidiasmi or the context's. If the state files can't be read, what is attached is unknown (see
-// Device.Unidentified); a Brief one, which can't say that, is their error.
+// Snapshot collects a snapshot, with the processes in the order of PIDs. An error, of nvidiasmi or the context, means
+// that nothing is known. If the state files can't be read, what is attached is unknown (see Device.Unidentified); for a
+// Brief snapshot, which can't say that, it is an error.
 func (c *Collector) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	return c.SnapshotWithin(ctx, Age{Measured: c.DeviceListTTL})
 }
@@ -189,12 +187,12 @@ func (c *Collector) unexplained(usage nvidiasmi.Usage, l *deviceList) (devices [
 	return devices
 }
 
-// Processes is the part of a snapshot that `--type processes` prints, and its warnings: the environments of processes
-// are those of a whole snapshot. If the state files can't be read, only the environ of a process shows its environment;
-// without that, it is unknown. If no process uses a device, nvidia-smi is called once and the state files are not read.
+// Processes is the part of a snapshot that `--type processes` prints, and its warnings. If the state files can't be
+// read, only the environ of a process shows its environment. If no process uses a device, nvidia-smi is called once and
+// the state files are not read.
 //
-// Processes does not use the cache, but updates it: a process may have overwritten its claim since it was judged, and
-// would otherwise be judged by the old claim and spared for the new one in every cycle.
+// Processes does not use the cache, but updates it: a process that has overwritten its claim would otherwise be judged
+// by the old claim, and spared for the new one, in every cycle.
 func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string, error) {
 	usage, err := c.apps(ctx, 0)
 	if err != nil {
@@ -240,8 +238,8 @@ func (c *Collector) Environments(ctx context.Context) ([]snapshot.Environment, [
 	return files.Environments, fileWarnings(files), nil
 }
 
-// Devices is the part of a snapshot that `--type devices` prints, and its warnings. It runs nvidia-smi only when no
-// devices are registered yet. The error may also be one of ListDevices.
+// Devices is the part of a snapshot that `--type devices` prints, and its warnings. It runs nvidia-smi, by ListDevices,
+// only when no devices are registered yet.
 func (c *Collector) Devices(ctx context.Context) ([]snapshot.Device, []string, error) {
 	files, err := c.StateFiles.Read(ctx)
 	if errors.Is(err, state.ErrNoDevices) {
@@ -278,11 +276,9 @@ func (c *Collector) readFiles(ctx context.Context, devices *deviceList) (state.F
 	return state.Files{}, registerErr
 }
 
-// maxMismatches bounds how many environments with another owner are named: any user can register thousands of them.
-const maxMismatches = 20
-
 // fileWarnings are those of the state files, and of environments with another owner by the kernel.
 func fileWarnings(files state.Files) []string {
+	const maxMismatches = 20 // that are named: any user can register thousands of them
 	warnings := slices.Clone(files.Warnings)
 	mismatches := 0
 	for i := range files.Environments {

@@ -181,7 +181,7 @@ func lockTimeout(ctx context.Context) time.Duration {
 	return time.Until(deadline) / 10 * 9
 }
 
-// ownFolder creates a folder that only we can write, and says whether it is one. Root also keeps there what others read.
+// ownFolder creates a folder that only we can write, and says whether it is one. Root keeps there what others read, too.
 func ownFolder(dir string) bool {
 	if os.MkdirAll(filepath.Dir(dir), 0o755) != nil {
 		return false

@@ -275,15 +275,13 @@ func (h *helper) ask(q readRequest, within time.Duration) (readAnswer, error) {
 
 // answer waits for an answer. The first one says that the helper has started.
 func (h *helper) answer(within time.Duration) (readAnswer, error) {
-	late := time.NewTimer(within)
-	defer late.Stop()
 	select {
 	case a, ok := <-h.answers:
 		if !ok {
 			return a, errHelper
 		}
 		return a, nil
-	case <-late.C:
+	case <-time.After(within):
 		return readAnswer{}, ErrStalled
 	}
 }

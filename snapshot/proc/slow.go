@@ -68,12 +68,10 @@ func isDone(done <-chan struct{}, within time.Duration) bool {
 		return true
 	default:
 	}
-	late := time.NewTimer(within)
-	defer late.Stop()
 	select {
 	case <-done:
 		return true
-	case <-late.C:
+	case <-time.After(within):
 		return false
 	}
 }

@@ -27,8 +27,8 @@ var stateNames = []string{"envs.json", "devices.json", "waits.json", "reservatio
 
 const askedFile = "asked.json"
 
-// folders watches by inotify: device nodes that come and go, the state files, and the run folder, in which the guard
-// says who opened devices and root's service who waits; and opens of nodes where nothing else does.
+// folders watches by inotify: device nodes that come and go, the state files, the run folder (where the guard says who
+// opened devices, and root's service who waits), and opens of nodes where nothing else does.
 type folders struct {
 	fd         int
 	dev        string
@@ -133,10 +133,10 @@ func (f *folders) add(e InotifyEvent, all *inotifyEvent) {
 	}
 }
 
-// fanotify reports who opens device nodes, by their handle (FID): other events open the file, and call the driver.
+// fanotify reports who opens device nodes, by file handle (FID): other events open the file, and call the driver.
 type fanotify struct{ fd int }
 
-// openFanotify watches these nodes. Before Linux 5.13 it can't watch files on a tmpfs, which /dev is.
+// openFanotify watches these nodes; no refuses it. Before Linux 5.13 it can't watch files on a tmpfs, which /dev is.
 func openFanotify(no bool, nodes []string) (*fanotify, error) {
 	if no {
 		return nil, fmt.Errorf("fanotify_init: %w", unix.ENOSYS)
@@ -155,7 +155,7 @@ func openFanotify(no bool, nodes []string) (*fanotify, error) {
 	return f, nil
 }
 
-// mark watches a node, for as long as the node exists. Marking it again changes nothing.
+// mark watches a node for as long as it exists. Marking it again changes nothing.
 func (f *fanotify) mark(path string) error {
 	if err := unix.FanotifyMark(f.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_DONT_FOLLOW, unix.FAN_OPEN, unix.AT_FDCWD,
 		path); err != nil {

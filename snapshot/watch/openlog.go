@@ -19,7 +19,7 @@ import (
 
 const openLogPause = 100 * time.Millisecond
 
-// OpenLog writes the file. It is safe for concurrent use.
+// OpenLog writes OpenLogFile. It is safe for concurrent use.
 type OpenLog struct {
 	dir   string
 	added chan struct{} // there is something to write; buffered
@@ -37,7 +37,7 @@ func NewOpenLog(dir string) *OpenLog {
 	}
 }
 
-// Add notes that a process opened a device, 0 for one that is not known. It never blocks.
+// Add notes that a process opened a device, 0 for unknown. It never blocks.
 func (l *OpenLog) Add(pid snapshot.PID) {
 	l.mu.Lock()
 	if l.pending[pid] {
@@ -93,21 +93,18 @@ func (l *OpenLog) write() error {
 const OpenLogFile = "guard-opens.json"
 
 const (
-	schema = "genv.guard-opens/1"
-	// most is how many opens the file has at most.
-	most    = 256
+	schema  = "genv.guard-opens/1"
+	most    = 256      // opens in the file
 	maxFile = 16 << 10 // bytes
 )
 
 type openLogContent struct {
-	Schema string `json:"schema"`
-	Epoch  string `json:"epoch"` // of the writer, which counts from 1
-	Last   uint64 `json:"last"`  // the number of the last open
-	// PIDs are of those who opened a device, the last one last; 0 for one that is not known.
-	PIDs []snapshot.PID `json:"pids"`
+	Schema string         `json:"schema"`
+	Epoch  string         `json:"epoch"` // of the writer, which counts from 1
+	Last   uint64         `json:"last"`  // the number of the last open
+	PIDs   []snapshot.PID `json:"pids"`  // who opened a device, the last one last; 0 for unknown
 }
 
-// openLogFile is the file. Its errors about content wrap snapshot.ErrInvalid.
 var openLogFile = folder.Note[openLogContent]{
 	Name: OpenLogFile, Max: maxFile, Mode: 0o600, Invalid: snapshot.ErrInvalid, Check: (*openLogContent).check,
 }
@@ -122,7 +119,7 @@ func (c *openLogContent) check() error {
 	return folder.CheckSchema(c.Schema, schema)
 }
 
-// OpenLogReader reads what is new in the file.
+// OpenLogReader reads what is new in OpenLogFile.
 type OpenLogReader struct {
 	dir   string
 	epoch string
@@ -138,8 +135,7 @@ func NewOpenLogReader(dir string) *OpenLogReader {
 	return r
 }
 
-// Next returns who opened a device since the call before, 0 for one that is not known. The error is why the file says
-// nothing.
+// Next returns who opened a device since the call before, 0 for unknown. The error is why the file says nothing.
 func (r *OpenLogReader) Next() ([]snapshot.PID, error) {
 	c, err := openLogFile.Read(r.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -188,7 +184,7 @@ func (w *Watcher) sourcesOf(pids map[snapshot.PID]bool) []source {
 	return list
 }
 
-// isSMI says whether a process runs this machine's nvidia-smi. Of others than root's it says nothing (LD_PRELOAD).
+// isSMI says whether a process runs this machine's nvidia-smi. It is for root's: others may run any code (LD_PRELOAD).
 func (w *Watcher) isSMI(pid snapshot.PID) bool {
 	if w.config.SMI == nil {
 		return false

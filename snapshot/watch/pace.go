@@ -8,26 +8,22 @@ import (
 
 // The times of looks.
 const (
-	// floor is the least time between the begins of two looks.
-	floor = 100 * time.Millisecond
-	// delay is how long an opener gets to begin to use the device; after several in vain, those of a user get longer,
-	// up to delayMost: most that only ask for GPUs have ended by then.
+	floor = 100 * time.Millisecond // the least time between the begins of two looks
+	// delay is how long an opener gets to begin to use the device. After delayFree looks in vain, a user's openers get
+	// longer, up to delayMost: most that only ask for GPUs have ended by then.
 	delay     = 20 * time.Millisecond
-	delayMost = 2 * time.Second
-	// delayFree is how many looks for openers of a user may show nothing new before that.
 	delayFree = 5
-	// followUps is how many more looks an opener gets that doesn't use the device yet.
-	followUps = 8
-	// often is how many of them come as soon as the floor allows; then their distance doubles.
-	often = 3
-	// The most time between looks because of one process that opens devices again and again, and of unknown ones.
-	processMost = time.Minute
-	unknownMost = 5 * time.Second
-	// forgetAfter is when it is forgotten that openers of a user were not worth a look.
-	forgetAfter = 10 * time.Minute
+	delayMost = 2 * time.Second
+	// followUps is how many more looks an opener gets that doesn't use the device yet. The first ones (often) come as
+	// soon as the floor allows; then their distance doubles.
+	followUps   = 8
+	often       = 3
+	processMost = time.Minute      // the most time between looks for one process that opens devices again and again
+	unknownMost = 5 * time.Second  // and for unknown ones
+	forgetAfter = 10 * time.Minute // openers of a user that were not worth a look
 )
 
-const maxOfParty = 64
+const maxOfParty = 64 // openers of one party that are told apart
 
 // party is who or what caused a look: a user (the uid), or one of these.
 type party int64
@@ -69,7 +65,7 @@ func newPace() *pace {
 	return &pace{reasons: make(map[source]*reason), count: make(map[party]int), parties: make(map[party]*reason)}
 }
 
-// begins notes that watching begins: who opened a device before may use it soon, without an event. It gets some looks.
+// begins notes that watching begins. Who opened a device before may use it soon, without an event, so it gets looks.
 func (p *pace) begins(now time.Time) {
 	s := source{party: openedBefore}
 	p.reasons[s] = &reason{due: now, fruitless: followUps - 3}
@@ -110,7 +106,7 @@ func (p *pace) delay(of party, now time.Time) time.Duration {
 	return doubled(floor, known.fruitless-delayFree, delayMost)
 }
 
-// rest is how long to wait after a look because of a source, so many of which in a row showed nothing new.
+// rest is how long to wait after a look because of a source, after so many in a row that showed nothing new.
 func (s source) rest(fruitless int) time.Duration {
 	switch {
 	case s.party == processEnds:
@@ -166,7 +162,7 @@ func (p *pace) forget(s source) {
 	}
 }
 
-// lookBegins notes that a look begins, for whatever reason: it is for all that has happened.
+// lookBegins notes that a look begins, which is for all that has happened.
 func (p *pace) lookBegins(now time.Time) {
 	p.begun = now
 	p.looking = make(map[source]bool)

@@ -13,8 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// restAfterEvents is the pause after events: the kernel merges equal ones of a flood.
-const restAfterEvents = 10 * time.Millisecond
+const restAfterEvents = 10 * time.Millisecond // in which the kernel merges equal events of a flood
 
 // poller reads the events of the kernel. A nil poller has none.
 type poller struct {
@@ -163,7 +162,7 @@ func (p *poller) drain() (happened []source) {
 	return happened
 }
 
-// guarded returns the PIDs of those who opened a node as the guard says; p.mu is held.
+// guarded returns who opened a node, as the guard says; p.mu is held.
 func (p *poller) guarded() map[snapshot.PID]bool {
 	list, err := p.guard.Next()
 	if err != nil {
@@ -204,8 +203,7 @@ func (p *poller) close() {
 	}
 }
 
-// maxEnds processes are watched for their end, with a descriptor each. The next look shows the others.
-const maxEnds = 512
+const maxEnds = 512 // processes that are watched for their end, with a descriptor each; the next look shows the others
 
 func (p *poller) watchEnds(shown map[snapshot.PID]bool) {
 	if p == nil {
@@ -254,11 +252,9 @@ func (p *poller) ended(fd int) bool {
 	return false
 }
 
-// SameUse reports whether two looks show the same processes on the same devices, environments and attachments.
+// SameUse reports whether two looks show the same to rules, without measured values.
 func SameUse(a, b *snapshot.Snapshot) bool { return fingerprintOf(a) == fingerprintOf(b) }
 
-// fingerprintOf is of what rules judge of a look: which processes use which devices, environments, attachments, waits.
-// Measured values are not in it.
 func fingerprintOf(s *snapshot.Snapshot) string {
 	h := sha256.New()
 	for i := range s.Processes {

@@ -1,5 +1,5 @@
-// Package watch says when a look at this machine is worth it: a process opened a GPU's
-// device node, a process that used a GPU has ended, or the state files have changed.
+// Package watch says when a look at this machine is worth it: a process opened a GPU's device node, a process that used
+// a GPU has ended, or the state files have changed.
 //
 //	w := watch.Open(watch.Config{DevDir: "/dev", StateDirs: []string{"/var/tmp/genv"}})
 //	defer w.Close()
@@ -11,11 +11,11 @@
 //
 // Opening is not using: nvidia-smi and every NVML program open all nodes. So an event only leads to a look, and an
 // opener that has ended again to none. Looks have at least 100 ms between them, and fewer follow those that showed
-// nothing new: pace.go decides that, and is pure.
+// nothing new (pace).
 //
 // Opens of the nodes in DevDir are watched by fanotify (Linux 5.13, as root) with the PID of the opener, otherwise by
-// inotify without it (MethodOf). The process that keeps the kernel guard writes opens through all nodes of a device to
-// guard-opens.json in root's run folder (OpenLog).
+// inotify without it (MethodOf). The process that keeps the kernel guard writes all opens to guard-opens.json in root's
+// run folder (OpenLog).
 package watch
 
 import (
@@ -37,9 +37,8 @@ type Config struct {
 	RunDir    string   // root's run folder, in which the guard says who opened devices; empty for none
 	Proc      proc.FS  // the zero FS is /proc
 	// SMI returns the path of nvidia-smi; empty for none. Opens by one that root runs are no reason to look.
-	SMI func() string
-	// Debug logs, at debug level, how opens are watched and what can't be watched; nil for nothing.
-	Debug func(text string, err error)
+	SMI   func() string
+	Debug func(text string, err error) // logs how opens are watched, and what can't be; nil for nothing
 
 	noFanotify bool // as on an older kernel
 }
@@ -102,13 +101,11 @@ func (w *Watcher) Look() (done func(*snapshot.Snapshot)) {
 	defer w.mu.Unlock()
 	w.pace.lookBegins(time.Now())
 	w.woke = time.Time{}
-	return func(s *snapshot.Snapshot) {
-		defer w.looking.Unlock()
-		w.looked(s)
-	}
+	return w.looked
 }
 
 func (w *Watcher) looked(s *snapshot.Snapshot) {
+	defer w.looking.Unlock()
 	w.note(w.events.rest()...) // what happened during the look
 	listed, uses := make(map[snapshot.PID]bool), make(map[snapshot.PID]bool)
 	shown := w.shown
@@ -151,26 +148,17 @@ func (w *Watcher) Wait(ctx context.Context) error {
 			continue
 		}
 		w.mu.Unlock()
-		if err := waitFor(ctx, turned, ok, at.Sub(now)); err != nil {
-			return err
+		var due <-chan time.Time
+		if ok {
+			due = time.After(at.Sub(now))
+		}
+		select {
+		case <-turned:
+		case <-due:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
-}
-
-func waitFor(ctx context.Context, turned <-chan struct{}, timed bool, d time.Duration) error {
-	var due <-chan time.Time
-	if timed {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		due = timer.C
-	}
-	select {
-	case <-turned:
-	case <-due:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	return nil
 }
 
 func (w *Watcher) note(sources ...source) {
