@@ -13,21 +13,19 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// maxAnswer bounds an answer of an engine, in bytes.
-const maxAnswer = 4 << 20
-
 // ask asks the API of an engine on a unix socket. The error is ErrNotFound if the engine has no such container, and
 // fs.ErrNotExist if there is no such engine.
 func ask(ctx context.Context, socket, method, path string) ([]byte, error) {
-	const maxHeader = 64 << 10 // bounds the header of an answer, in bytes
+	const maxHeader, maxAnswer = 64 << 10, 4 << 20 // bytes
 	if _, err := os.Stat(socket); err != nil {
 		return nil, err
 	}
@@ -77,7 +75,10 @@ func dial(ctx context.Context, socket string) (net.Conn, error) {
 	}
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err == nil {
-		err = checkPeer(raw)
+		var peer *unix.Ucred
+		if peer, err = proc.PeerOf(raw); err == nil && peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
+			err = errForeign
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
@@ -85,16 +86,8 @@ func dial(ctx context.Context, socket string) (net.Conn, error) {
 	return conn, nil
 }
 
-func checkPeer(raw syscall.RawConn) error {
-	peer, err := proc.PeerOf(raw)
-	if err == nil && peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
-		err = errForeign
-	}
-	return err
-}
-
 var (
-	// ErrNotFound means that an engine that would have to know the container does not: no container with this id runs.
+	// ErrNotFound means that no container with this id runs: its engine would know it.
 	ErrNotFound = errors.New("no such container")
 	// ErrUnknown means that no engine answered.
 	ErrUnknown = errors.New("what the container is could not be found out")
@@ -149,10 +142,7 @@ func claimIn(environ []string) (eid snapshot.EnvID) {
 	return eid
 }
 
-// maxName is the maximum length of a name or an image, in bytes.
-const maxName = 256
-
-func shortened(name string) string { return text.Cut(text.Masked(name), maxName) }
+func shortened(name string) string { return text.Cut(text.Masked(name), 256) }
 
 // Engines are the container engines of this machine that root runs, Docker and Podman.
 type Engines struct {
@@ -197,8 +187,8 @@ func (e Engines) Inspect(ctx context.Context, place proc.Cgroup) (Details, error
 // ErrNoEngine means that no engine with an API has this container: none can stop it.
 var ErrNoEngine = errors.New("no container engine that could stop it answers on its socket")
 
-// Stop has the engine stop a container: stop signal, grace, SIGKILL; it returns then. The error is ErrNotFound, or may
-// wrap ErrNoEngine; after any other one it is unknown whether it stops.
+// Stop has the engine stop a container: stop signal, grace, SIGKILL. After an error other than ErrNotFound and
+// ErrNoEngine it is unknown whether it stops.
 func (e Engines) Stop(ctx context.Context, place proc.Cgroup, grace time.Duration) error {
 	path := fmt.Sprintf("/containers/%s/stop?t=%d", url.PathEscape(place.ID), (grace+time.Second-1)/time.Second)
 	result := ErrNoEngine

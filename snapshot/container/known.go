@@ -10,23 +10,22 @@ import (
 
 type knownContainer struct {
 	info  snapshot.ContainerInfo
-	path  string       // of its cgroup; empty if that isn't known
-	found bool         // found says that it exists, or may exist: see info.Unknown
-	init  snapshot.PID // its first process; 0 if that isn't known
+	path  string       // of its cgroup; empty if unknown
+	found bool         // it exists, or may exist: see info.Unknown
+	init  snapshot.PID // its first process; 0 if unknown
 	start snapshot.StartTime
 	at    time.Time // zero if there was no time to ask about it
 	late  bool      // that is so
 }
 
+// When an answer is asked for again: a container can be given another name.
 const (
-	maxAge = time.Minute // when an answer is asked for again: a container can be given another name
-	// maxAgeWithoutInit is the same for an answer that doesn't name the first process of a
-	// container: without it, a container that has taken the place of this one isn't noticed.
-	maxAgeWithoutInit = 30 * time.Second
+	maxAge            = time.Minute
+	maxAgeWithoutInit = 30 * time.Second // without a first process: another container in its place isn't noticed
 )
 
-// recall returns what is known about the containers of processes, and of which to ask: true if a user can have made the
-// cgroup.
+// recall returns what is known about the containers of processes, and which to ask about: true if a user can have made
+// the cgroup.
 func (s *Lookup) recall(members []ContainedProcess, now time.Time) (
 	wanted map[proc.Cgroup]bool, entries map[proc.Cgroup]*knownContainer,
 ) {
@@ -69,8 +68,8 @@ func (e *knownContainer) isFresh(now time.Time) bool {
 	return age >= 0 && age < limit
 }
 
-// shows says whether a process, as just read, belongs to the run that an entry is about. With `docker exec` it needn't
-// be below the first one.
+// shows says whether a process belongs to the run that an entry is about. With `docker exec` it needn't be below the
+// first one.
 func (e *knownContainer) shows(m *ContainedProcess) bool {
 	if e.init == 0 || e.init == m.PID && m.Start != 0 && e.start == m.Start {
 		return true
@@ -131,12 +130,11 @@ type ContainedProcess struct {
 	PID      snapshot.PID
 	Start    snapshot.StartTime // 0 if it is unknown
 	Place    proc.Cgroup
-	Rootless bool // Rootless says that the process is in a user namespace that UID made
+	Rootless bool // it is in a user namespace that UID made
 	UID      snapshot.UID
-	// Ancestors are those of the process as just read; empty if older. A container's init among them needn't be looked
-	// for.
-	Ancestors      []proc.ID
-	InnerNamespace bool // InnerNamespace says that it is in another PID namespace than the machine's
+
+	Ancestors      []proc.ID // as just read; empty if older
+	InnerNamespace bool      // it is in another PID namespace than the machine's
 }
 
 // inspectable says whether one of root's engines may know the container of the process.
@@ -144,7 +142,7 @@ func (m *ContainedProcess) inspectable() bool {
 	return m.Place.ID != "" && m.Place.ID != snapshot.UnnamedContainer && m.Place.Runtime != proc.Apptainer
 }
 
-// ofUser says that a user can have made the cgroup or the user namespace. That proves nothing: with root's engine, one
+// ofUser says that a user can have made the cgroup or the user namespace. It doesn't say which: with root's engine, one
 // can make a container below another's slice, or a namespace in it as any uid.
 func (m *ContainedProcess) ofUser() bool { return m.Rootless || m.Place.Delegated }
 

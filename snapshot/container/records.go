@@ -16,13 +16,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-const recordsFolder = "containers"
-
-// recordsLock is a file of the folder. Who writes or removes a record holds a lock on it, which only root can take.
-const recordsLock = ".lock"
-
-// recordsLockWithin is for how long that lock is waited for. It is held for a moment.
-const recordsLockWithin = 5 * time.Second
+const (
+	recordsFolder     = "containers"
+	recordsLock       = ".lock" // in the folder; held, by root alone, to write or remove a record
+	recordsLockWithin = 5 * time.Second
+)
 
 // RecordsDir is the folder of the records in root's run folder.
 func RecordsDir(run string) string { return filepath.Join(run, recordsFolder) }
@@ -43,8 +41,7 @@ func recordNote(id string) folder.Note[Record] {
 	}
 }
 
-// WriteRecord writes or replaces the record of a container, for everybody to read. Only root calls it. An error leaves
-// the old record.
+// WriteRecord writes or replaces the record of a container, as root. An error leaves the old record.
 func WriteRecord(run string, r Record) error {
 	if err := r.check(); err != nil {
 		return err
@@ -66,8 +63,8 @@ func WriteRecord(run string, r Record) error {
 	return recordNote(r.ID).Put(d, r)
 }
 
-// ReadRecord reads the record of a container, if only root can have written it. The error is fs.ErrNotExist if the hook
-// has recorded nothing; with any other one that is unknown.
+// ReadRecord reads the record of a container, if only root can have written it. The error is fs.ErrNotExist if there is
+// none; with any other one that is unknown.
 func ReadRecord(run, id string) (Record, error) {
 	if !IsID(id) {
 		return Record{}, errNoID
@@ -75,8 +72,8 @@ func ReadRecord(run, id string) (Record, error) {
 	return recordNote(id).Read(RecordsDir(run))
 }
 
-// RemoveRecord removes the record of a container, if it is there and, unless same is nil, about the process of that
-// one: a container that was started again keeps its record. Only root calls it.
+// RemoveRecord removes the record of a container, as root. Unless same is nil, it has to be about the same process: a
+// container that was started again keeps its record.
 func RemoveRecord(run, id string, same *Record) error {
 	if !IsID(id) {
 		return errNoID
@@ -119,7 +116,7 @@ func ListNotes(dir string) ([]string, error) {
 	return ids, err
 }
 
-// ErrInvalidRecord means that a record is not one that Write accepts.
+// ErrInvalidRecord means that a record is not one that WriteRecord accepts.
 var ErrInvalidRecord = errors.New("invalid record of a container")
 
 var errNoID = fmt.Errorf("%w: its id is not 64 hexadecimal digits", ErrInvalidRecord)
@@ -132,7 +129,7 @@ const recordSchema = 1
 // Record is what the hook knows about one container.
 type Record struct {
 	Schema    int            `json:"schema"`
-	ID        string         `json:"id"`            // 64 hexadecimal digits, in lower case
+	ID        string         `json:"id"`            // see IsID
 	EID       snapshot.EnvID `json:"eid"`           // the environment that it was started in; empty for none
 	UID       *snapshot.UID  `json:"uid,omitempty"` // the user for whom it was started; nil if that isn't proved
 	Proof     string         `json:"proof"`         // ProofToken, or empty if nothing is proved
@@ -144,7 +141,7 @@ type Record struct {
 }
 
 func (r *Record) check() error {
-	const maxRuntime = 64 // the maximum length of a runtime's name
+	const maxRuntime = 64 // bytes
 	switch {
 	case !IsID(r.ID):
 		return errNoID
@@ -164,8 +161,7 @@ func (r *Record) check() error {
 	return nil
 }
 
-// IsID says whether a text can be the ID of a container: 64 hexadecimal digits in lower case. Only such a text becomes
-// a file's name.
+// IsID says whether a text can be the ID of a container, and a file's name: 64 hexadecimal digits in lower case.
 func IsID(id string) bool { return len(id) == 64 && strings.Trim(id, "0123456789abcdef") == "" }
 
 // RunningInits says which processes keep environments of other users alive: inits of containers by the records in a run
@@ -179,8 +175,7 @@ type RunningInits struct {
 	inits   []Record
 }
 
-// Keeps is for disk.Config. A process that started at another time only has the PID of the recorded one. 0 is unknown:
-// then the PID alone counts.
+// Keeps is for disk.Config. start tells another process with the recorded PID; 0 is unknown, and any counts.
 func (k *RunningInits) Keeps(eid snapshot.EnvID, pid snapshot.PID, start snapshot.StartTime) bool {
 	const tick = 100 * time.Millisecond // longer than the resolution of the times of files
 	info, err := os.Stat(RecordsDir(k.Run))
@@ -208,8 +203,8 @@ func initsIn(run string) (inits []Record) {
 	return inits
 }
 
-// PruneRecords removes the records of containers of which the init has ended, as after a SIGKILL of the runtime. start
-// is the start time of a process, 0 for none; ok is false where that is unknown. Only root calls it.
+// PruneRecords removes, as root, the records of containers of which the init has ended, as after a SIGKILL of the
+// runtime. start is the start time of a process, 0 for none; ok is false where that is unknown.
 func PruneRecords(run string, start func(snapshot.PID) (_ snapshot.StartTime, ok bool)) error {
 	ids, err := ListRecords(run)
 	for _, id := range ids {

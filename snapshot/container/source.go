@@ -5,14 +5,13 @@
 //	infos := source.Look(ctx, members) // one for each member, nil for what isn't a container of root's
 //
 // It is for root only. Answers hold while a container's first process lives, so that a look without new processes
-// costs nothing. A slow engine delays one look for a moment, and then is left alone for a while.
+// costs nothing. A slow engine delays one look, and then is left alone for a while.
 //
 // Engines asks Docker and Podman by their API on root's socket, and none of a user, which could say anything. Of other
 // engines' containers only the existence is known. Except for Stop it only reads.
 //
 // A Record is what root's hook knows about a started container: its environment, and its user if that was proved, in a
-// file <run>/containers/ID.json that only root can write and everybody may read. A restarted container has the same
-// ID, so the hook replaces it at each start:
+// file <run>/containers/ID.json that only root can write and everybody may read. The hook replaces it at each start:
 //
 //	record := container.Record{ID: id, EID: eid, UID: &uid, Proof: container.ProofToken, StartedAt: now}
 //	err := container.WriteRecord("/run/genv", record)
@@ -35,11 +34,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// Inspector knows containers; Engines are those of this machine.
+// Inspector knows containers, with the errors of Engines, which are those of this machine.
 type Inspector interface {
-	// Inspect asks until ctx ends. Its errors are those of Engines.
 	Inspect(ctx context.Context, place proc.Cgroup) (Details, error)
-	// Stop stops a container.
 	Stop(ctx context.Context, place proc.Cgroup, grace time.Duration) error
 }
 
@@ -58,13 +55,12 @@ type Lookup struct {
 }
 
 const (
-	defaultWait = 250 * time.Millisecond
 	silence     = 30 * time.Second // for how long engines are left alone after one didn't answer in time
 	maxParallel = 8                // how many containers engines are asked about at the same time
 )
 
-// Look finds out about the containers of processes, in their order: nil for none of root's, unless it is rootless. It
-// takes twice Wait at most; what it can't find out is Unknown, and the next look continues.
+// Look finds out about the containers of processes, in their order: nil unless it is root's or rootless. It takes twice
+// Wait at most; what it can't find out is Unknown, and the next look continues.
 func (s *Lookup) Look(ctx context.Context, members []ContainedProcess) []*snapshot.ContainerInfo {
 	now := s.now()
 	wanted, entries := s.recall(members, now)
@@ -93,7 +89,7 @@ func (s *Lookup) ask(
 	s.mu.Lock()
 	silent := now.Before(s.silentUntil)
 	s.mu.Unlock()
-	wait := cmp.Or(s.Wait, defaultWait)
+	wait := cmp.Or(s.Wait, 250*time.Millisecond)
 	reading, cancelReading := context.WithTimeout(ctx, 2*wait)
 	defer cancelReading()
 	asking, cancel := context.WithTimeout(reading, wait)
@@ -177,8 +173,7 @@ func (s *Lookup) first(pid snapshot.PID) (start snapshot.StartTime, place proc.C
 	return stat.Start, h.Place(), true
 }
 
-// readRecord adds what root's hook has recorded for this run of the container: a record of an earlier start proves
-// nothing.
+// readRecord adds what root's hook has recorded for this run of the container, not for an earlier one.
 func (s *Lookup) readRecord(e *knownContainer, id string) {
 	r, err := ReadRecord(s.Run, id)
 	if err != nil {
@@ -200,7 +195,7 @@ func (s *Lookup) readRecord(e *knownContainer, id string) {
 // Running is a container that was found to run, by its first process.
 type Running struct {
 	place proc.Cgroup
-	Text  string // Text names the container, safe to show, as in "container web (pytorch:24.10)"
+	Text  string // its name, safe to show, as in "container web (pytorch:24.10)"
 }
 
 // ErrNotInit means that a process is not, or not any more, the first one of a container of root's.
@@ -239,8 +234,8 @@ func (s *Lookup) Init(ctx context.Context, pid snapshot.PID) (Running, error) {
 	return Running{place: m.Place, Text: process.ContainerName()}, nil
 }
 
-// Stop has the engine stop a container, and waits for that. The caller makes sure that the first process is still that
-// of Init. Its error wraps one of Engines.Stop.
+// Stop has the engine stop a container, and waits for that. The caller makes sure that its first process is still the
+// one of Init. The error wraps one of Engines.Stop.
 func (s *Lookup) Stop(ctx context.Context, r Running, grace time.Duration) error {
 	if err := s.Engines.Stop(ctx, r.place, grace); err != nil {
 		return fmt.Errorf("stop %s: %w", r.Text, err)

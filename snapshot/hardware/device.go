@@ -17,12 +17,10 @@ import (
 // BusDevice is a GPU of this machine, as root sees it.
 type BusDevice struct {
 	Index snapshot.DeviceIndex `json:"index"`
-	// UUID is empty if it is unknown: without a program on it, the driver may not know it yet.
-	UUID snapshot.GPUUUID `json:"uuid,omitempty"`
-	// Minor is the number of its device node, /dev/nvidiaN; nil if it is unknown.
-	Minor *int `json:"minor,omitempty"`
-	// Address is on the PCI bus, as in the driver's /proc folder ("0000:62:00.0"); empty if unknown.
-	Address   string              `json:"address,omitempty"`
+	// UUID is empty if unknown: without a program on it, the driver may not know it yet.
+	UUID      snapshot.GPUUUID    `json:"uuid,omitempty"`
+	Minor     *int                `json:"minor,omitempty"`   // the number of its device node, /dev/nvidiaN; nil if unknown
+	Address   string              `json:"address,omitempty"` // on the PCI bus ("0000:62:00.0"); empty if unknown
 	Name      string              `json:"name,omitempty"`
 	Bytes     *int64              `json:"total_memory,omitempty"`   // of memory; nil without nvidia-smi
 	Unified   bool                `json:"unified_memory,omitempty"` // it shares that with the machine
@@ -56,8 +54,8 @@ func Devices(list []BusDevice) []snapshot.Device {
 	return devices
 }
 
-// Identified are the devices that root's nvidia-smi found, with what the driver's /proc folder adds: address and minor.
-// They are matched by UUID only, never by their positions: a guard that confused two minors would close the wrong GPU.
+// Identified are the devices that root's nvidia-smi found, with address and minor from the driver's /proc folder. They
+// are matched by UUID, never by position: a guard that confused two minors would close the wrong GPU.
 func Identified(found []snapshot.Device, driver []BusDevice) []BusDevice {
 	list := make([]BusDevice, len(found))
 	for i, d := range found {
@@ -94,8 +92,8 @@ func UUIDs(list []BusDevice, indices []snapshot.DeviceIndex) (uuids []snapshot.G
 	return uuids, true
 }
 
-// WithMissing adds the GPUs that the driver has and nvidia-smi doesn't list, and identifies those
-// of which it says only that they are lost. Where both are as many, they are in the same order.
+// WithMissing adds the GPUs that the driver has and nvidia-smi doesn't list, and identifies those of which it says only
+// that they are lost. If both are as many, they are in the same order.
 func WithMissing(list []nvidiasmi.GPU, driver []BusDevice) []nvidiasmi.GPU {
 	nameless := func(g *nvidiasmi.GPU) bool { return g.Failed && g.UUID == "" && g.Address == "" }
 	var unnamed []*nvidiasmi.GPU
@@ -151,11 +149,6 @@ func Lost(driver []BusDevice, err error) []nvidiasmi.GPU {
 	return list
 }
 
-const (
-	guardFile = "guard.json"
-	maxGuard  = 1 << 20 // bytes
-)
-
 // guardStatus is what counts here of guard.json, which the guard's keeper writes.
 type guardStatus struct {
 	Mode     snapshot.GuardMode `json:"mode"`
@@ -163,8 +156,8 @@ type guardStatus struct {
 	Reason   string             `json:"reason"`
 	Problems []string           `json:"problems"`
 	Veto     bool               `json:"veto"`
-	// Unpinned: the guard ends at once with the process Keeper.
-	Unpinned    bool               `json:"unpinned"`
+
+	Unpinned    bool               `json:"unpinned"` // the guard ends at once with the process Keeper
 	Keeper      snapshot.PID       `json:"keeper"`
 	KeeperStart snapshot.StartTime `json:"keeper_start"`
 	Given       time.Time          `json:"given"` // the order, for the last time
@@ -174,15 +167,14 @@ type guardStatus struct {
 	} `json:"order"`
 }
 
-var guardNote = folder.Note[guardStatus]{Name: guardFile, Max: maxGuard, Invalid: ErrGarbled}
+var guardNote = folder.Note[guardStatus]{Name: "guard.json", Max: 1 << 20, Invalid: ErrGarbled}
 
-// on says whether a mode is one of a guard that is on.
 func on(m snapshot.GuardMode) bool { return m == snapshot.GuardWatch || m == snapshot.GuardEnforce }
 
 // ended says whether the time of what the file says is over.
 func (s *guardStatus) ended(now time.Time) bool { return !s.Until.IsZero() && !now.Before(s.Until) }
 
-// endedWithKeeper says whether a guard without pins is gone, since its process is. Another process may have its PID.
+// endedWithKeeper says whether a guard without pins is gone with its process.
 func (s *guardStatus) endedWithKeeper(processes proc.FS) bool {
 	if !s.Unpinned {
 		return false
@@ -191,9 +183,9 @@ func (s *guardStatus) endedWithKeeper(processes proc.FS) bool {
 	return err == nil && !alive
 }
 
-// Guarded says whether a guard is on: its mode is watch or enforce, and its time isn't over. Programs then name devices
-// by UUID, since a user's nvidia-smi and CUDA number only those that the guard lets through. A file of root's that
-// can't be understood counts as a guard: names by UUID are right without one, too.
+// Guarded says whether a guard is on. Programs then name devices by UUID, since a user's nvidia-smi and CUDA number
+// only those that the guard lets through. A file of root's that can't be understood counts as a guard: names by UUID
+// are right without one, too.
 func (s Catalog) Guarded(now time.Time) bool {
 	if s.Run == "" {
 		return false

@@ -18,11 +18,8 @@ import (
 // ErrGarbled means that a file is not what the driver or root's genv writes.
 var ErrGarbled = errors.New("not understood")
 
-// driverFolder is where the driver has a folder for each of its GPUs, below /proc.
-const driverFolder = "driver/nvidia/gpus"
-
-// Count is how many GPUs the driver has, which is cheap to ask; 0 if that is unknown. Excluded ones count too, so
-// nvidia-smi may list fewer. proc is where /proc is mounted; empty for /proc.
+// Count is how many GPUs the driver has, excluded ones too, which is cheap to ask; 0 if unknown. proc is where /proc is
+// mounted; empty for /proc.
 func Count(proc string) int {
 	entries, err := os.ReadDir(folderIn(proc))
 	if err != nil {
@@ -30,6 +27,8 @@ func Count(proc string) int {
 	}
 	return len(entries)
 }
+
+const driverFolder = "driver/nvidia/gpus" // below /proc, with a folder for each GPU
 
 func folderIn(proc string) string { return filepath.Join(cmp.Or(proc, "/proc"), driverFolder) }
 
@@ -78,8 +77,8 @@ type information struct {
 	at       [4]uint64 // Address
 }
 
-// parseInformation parses lines "Key: value". Unknown keys are ignored: each version of the driver has its own. A minor
-// has to be there, since all versions that are still in use write it.
+// parseInformation parses lines "Key: value", and ignores unknown keys: each version of the driver has its own. All
+// versions in use write a minor.
 func parseInformation(data []byte) (information, error) {
 	var info information
 	for line := range strings.Lines(string(data)) {
@@ -122,8 +121,7 @@ func (info *information) set(key, value string) error {
 	return nil
 }
 
-// minorBits are the bits of a device node's minor number in Linux: dev_t.
-const minorBits = 20
+const minorBits = 20 // of a device number in Linux: dev_t
 
 // knownUUID is empty for what the driver writes as long as it doesn't know a UUID: "GPU-????????-…".
 func knownUUID(value string) snapshot.GPUUUID {
@@ -149,8 +147,8 @@ func parseAddress(address string) (at [4]uint64, err error) {
 	return at, nil
 }
 
-// SameAddress says whether two texts are one address of the PCI bus: nvidia-smi writes more
-// digits than the driver's /proc folder, and capital ones.
+// SameAddress says whether two texts are one address of the PCI bus: nvidia-smi writes more digits than the driver's
+// /proc folder, and capital ones.
 func SameAddress(a, b string) bool {
 	x, err := parseAddress(a)
 	y, otherErr := parseAddress(b)

@@ -1,4 +1,4 @@
-// Package hardware knows the GPUs of this machine as root sees them, and lets every user know them too. On a guarded
+// Package hardware knows the GPUs of this machine as root sees them, and publishes them for all users. On a guarded
 // host a user's own nvidia-smi lists only the GPUs that the guard lets through, and numbers them from 0.
 //
 //	// root, whenever it has asked nvidia-smi
@@ -10,13 +10,10 @@
 //
 // The index of a GPU is not the number of its device node. /proc/driver/nvidia/gpus/ADDRESS/information shows which is
 // which: "GPU UUID", "Bus Location", "Device Minor" and "GPU Excluded" (NVIDIA driver README, "Using the /proc File
-// System Interface"; nv-procfs.c of open-gpu-kernel-modules). Everybody may read it, without nvidia-smi, guarded or
-// not.
+// System Interface"; nv-procfs.c of open-gpu-kernel-modules). Everybody may read it, guarded or not.
 //
 // NVML promises no order of indices. It has been that of the PCI bus so far, by which FromDriver numbers GPUs. What
 // root publishes has the indices of root's nvidia-smi, matched by UUID, and counts more.
-//
-// The package changes no state file and knows no environments.
 package hardware
 
 import (
@@ -37,20 +34,17 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// ErrNotPublished means that root's genv has not published the devices since the machine
-// was started: any `sudo genv usage snapshot` does.
+// ErrNotPublished means that root's genv has not published the devices since the machine was started.
 var ErrNotPublished = errors.New("root's list of this machine's GPUs does not exist yet: `sudo genv usage " +
 	"snapshot` writes it")
 
 const (
-	devicesFile   = "devices.json"
 	devicesSchema = "genv.hardware/1"
-	maxDevices    = 1 << 20 // bytes of the file
-	maxIndex      = 1023    // as in the state files
+	maxIndex      = 1023 // as in the state files
 )
 
 var devicesNote = folder.Note[published]{
-	Name: devicesFile, Max: maxDevices, Mode: 0o644, Invalid: ErrGarbled, Check: (*published).check,
+	Name: "devices.json", Max: 1 << 20, Mode: 0o644, Invalid: ErrGarbled, Check: (*published).check,
 }
 
 type published struct {
@@ -58,8 +52,8 @@ type published struct {
 	Devices []BusDevice `json:"devices"`
 }
 
-// Publish writes root's list to devices.json in dir, for every user to read, unless it is there already. Only root
-// calls it. The folder is created if it is missing, and made readable for all. An error leaves the old list.
+// Publish writes root's list to devices.json in dir, for every user to read, unless it is there already. The folder is
+// created if it is missing, and made readable for all. An error leaves the old list.
 func Publish(dir string, list []BusDevice) (changed bool, err error) {
 	if err := checkDistinct(list); err != nil {
 		return false, err
@@ -78,9 +72,8 @@ func same(a, b []BusDevice) bool {
 	return err == nil && otherErr == nil && bytes.Equal(x, y)
 }
 
-// Read returns the list that root's genv has published in dir. It trusts the file only if no other user than root (or
-// the caller, on a simulated host) can have written it. The error wraps ErrNotPublished if there is none, and otherwise
-// ErrGarbled or folder.ErrUnsafe: in any case the devices are unknown, not zero.
+// Read returns the list that root's genv has published in dir, if only root (or the caller, on a simulated host) can
+// have written it. With an error (ErrNotPublished, ErrGarbled or folder.ErrUnsafe) the devices are unknown, not zero.
 func Read(dir string) ([]BusDevice, error) {
 	p, err := devicesNote.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -115,15 +108,13 @@ func (d *BusDevice) isValid() bool {
 		})
 }
 
-// Catalog is where a process of genv learns what the GPUs of its machine are. The zero
-// Catalog is a process that is restricted by nothing, and publishes nothing.
+// Catalog is where a process learns what the GPUs of its machine are. The zero Catalog restricts and publishes nothing.
 type Catalog struct {
-	Run  string // root's run folder; empty for none
-	Proc string // where /proc is mounted; empty for /proc
-	Dev  string // the folder of device nodes; empty for /dev
-	Root bool   // this process is root's
-	// Contained says that this process is in a container that has only some of the devices.
-	Contained bool
+	Run       string // root's run folder; empty for none
+	Proc      string // where /proc is mounted; empty for /proc
+	Dev       string // the folder of device nodes; empty for /dev
+	Root      bool   // this process is root's
+	Contained bool   // this process is in a container that has only some of the devices
 }
 
 // NodeMajor is the major number of the driver's device nodes.
@@ -161,8 +152,8 @@ func (s Catalog) Known() ([]BusDevice, error) {
 	return nil, err
 }
 
-// Publish publishes the devices that root's nvidia-smi found, if the driver's /proc folder knows them: otherwise they
-// are those of a simulation. For other users than root it does nothing.
+// Publish publishes the devices that root's nvidia-smi found, unless the driver's /proc folder doesn't know them, as in
+// a simulation. For other users than root it does nothing.
 func (s Catalog) Publish(found []snapshot.Device) (changed bool, err error) {
 	if !s.Root || s.Run == "" {
 		return false, nil

@@ -9,15 +9,15 @@
 // does, which comes from elsewhere. Without one, a container has an environment of its own that belongs to no person.
 //
 // Tokens, one-time and in the memory of root's service alone, show who asked for a container that is about to start,
-// since the engine says nothing about its caller. One is for one container, within a short time.
+// since the engine says nothing about its caller:
 //
 //	text, err := tokens.Issue(grant.Holder{UID: peer, EID: eid})  // asked by the user's docker shim
 //	holder, ok := tokens.Redeem(text)                             // asked by root's container runtime
 //
 // RestartNotes remember for which user a container was started: a token proves that once, and `docker restart` brings
-// the same one. Only root's runtime writes and reads them. A note is good for the same container id, engine and token:
-// the id alone, which all see, is worth nothing. It is removed when the engine doesn't know the container any more, at
-// the latest RestartLife after its last start.
+// the same one. Only root's runtime writes and reads them. A note is good for the same container id, which all see,
+// engine and token. It is removed when the engine doesn't know the container any more, at the latest RestartLife after
+// its last start.
 //
 // Except for these notes it reads and writes nothing: see package oci and cmd/genv/host.
 package grant
@@ -55,7 +55,7 @@ type Claim struct {
 	Username  snapshot.Username    // of the proved user
 	Hardware  []hardware.BusDevice // of this machine, as far as known
 	state.Availability
-	// Shared says that every user writes the state files, so that no user can be proved: then a container may use the
+	// Shared says that every user writes the state files. Then no user can be proved, and a container may use the
 	// devices of the environment that it claims.
 	Shared bool
 }
@@ -70,8 +70,8 @@ type Granted struct {
 	UUIDs   []snapshot.GPUUUID // of the devices; nil if one is unknown
 	Memory  snapshot.Memory
 	GPUs    bool // it asked for devices
-	// Registered says that its processes keep the environment alive: it is its own, or that of its proved user.
-	Registered bool
+
+	Registered bool // its processes keep the environment alive: it is its own, or that of its proved user
 }
 
 // Apply registers a container's process in its environment, and attaches the devices of an environment of its own.
@@ -198,7 +198,7 @@ func listed(devices []snapshot.DeviceIndex) string {
 	return text.JoinIndices(devices)
 }
 
-// wanted are the devices that the request names, of which those in all are "all". It is empty for a request by number.
+// wanted are the devices that the request names; all are those of "all". It is empty for a request by number.
 func (c Claim) wanted(f *state.Files, all []snapshot.DeviceIndex) (list []snapshot.DeviceIndex, err error) {
 	if c.Count > 0 {
 		if c.All || len(c.Names)+len(c.Minors) > 0 {
@@ -260,7 +260,7 @@ func (c Claim) index(f *state.Files, name string) (snapshot.DeviceIndex, error) 
 	return found[0], nil
 }
 
-// with adds the devices. Of one of which the environment has MIG instances, they are what the container has.
+// with adds the devices, or the MIG instances that the environment has of them.
 func (g Granted) with(f *state.Files, list []snapshot.DeviceIndex, known []hardware.BusDevice) Granted {
 	g.Devices = list
 	parts := change.Parts(f, g.EID)

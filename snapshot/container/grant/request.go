@@ -49,7 +49,7 @@ func (r *GPURequest) AsksForGPUs() bool {
 }
 
 // Asked reads what a container asks for. nvidia says that the next runtime obeys NVIDIA_VISIBLE_DEVICES, which many
-// images set; otherwise only NVIDIA's hook does. Only who asks for GPUs gets an error, which wraps ErrRequest.
+// images set; otherwise only NVIDIA's hook does. Only a request for GPUs can have an error, which wraps ErrRequest.
 func Asked(c *oci.ContainerConfig, nvidia bool) (GPURequest, error) {
 	r := GPURequest{
 		Token: c.Getenv(TokenVariable), EID: snapshot.Claim(c.Getenv(snapshot.ClaimVariable)),
@@ -78,7 +78,7 @@ func Asked(c *oci.ContainerConfig, nvidia bool) (GPURequest, error) {
 	return r, r.Check()
 }
 
-// Check refuses what Asked doesn't return, for a request of another process. Its error wraps ErrRequest.
+// Check refuses what Asked wouldn't return, for a request of another process. Its error wraps ErrRequest.
 func (r *GPURequest) Check() error {
 	if err := snapshot.CheckName(Name, r.Called); err != nil {
 		return fmt.Errorf("%w: %w", ErrRequest, err)
@@ -189,7 +189,6 @@ func (r *GPURequest) askByNode(c *oci.ContainerConfig) {
 	}
 }
 
-// cudaVisible is the variable by which CUDA chooses devices.
 const cudaVisible = "CUDA_VISIBLE_DEVICES"
 
 // SetVariables tells a container's first process what it has. It always removes the token.

@@ -26,7 +26,7 @@ const TokenLife = 10 * time.Minute
 // MaxToken bounds the text of a token, in bytes.
 const MaxToken = 128
 
-// How many tokens there are that are not redeemed yet. Of a user who has more, the oldest one is lost.
+// Tokens that are not redeemed yet. Of a user who has more, the oldest one is lost.
 const (
 	maxTokens       = 4096
 	maxTokensOfUser = 64
@@ -38,7 +38,7 @@ type Holder struct {
 	EID snapshot.EnvID `json:"eid,omitempty"` // the environment that the user named; empty for none
 }
 
-// Tokens are those of one service. The zero value has none. Any number of goroutines may use it.
+// Tokens are those of one service. The zero value has none. It is safe for concurrent use.
 type Tokens struct {
 	Now func() time.Time // nil is time.Now
 
@@ -105,8 +105,7 @@ const RestartLife = 90 * 24 * time.Hour
 // ErrUnknownStart means that a container was not started for a user before, or that this can't be shown.
 var ErrUnknownStart = errors.New("no earlier start of this container proves its user")
 
-// restartFolder is the folder of the notes in the folder of what root's genv keeps.
-const restartFolder = "container-users"
+const restartFolder = "container-users" // in RestartNotes.Dir
 
 // RestartNotes are those in root's folder Dir, /var/lib/genv usually.
 type RestartNotes struct {
@@ -141,7 +140,7 @@ func restartNote(id string) folder.Note[RestartNote] {
 	}
 }
 
-// Write writes the note of a container that was started for a user with a token. Only root calls it.
+// Write writes the note of a container that was started for a user with a token.
 func (n RestartNotes) Write(note RestartNote, token string) error {
 	if !container.IsID(note.ID) || token == "" {
 		return fmt.Errorf("%w: its id or its token is missing", ErrUnknownStart)
@@ -160,8 +159,8 @@ func (n RestartNotes) Write(note RestartNote, token string) error {
 	return restartNote(note.ID).Put(dir, note)
 }
 
-// Find returns the note about a container that an engine starts again with a token. The error wraps ErrUnknownStart for
-// none.
+// Find returns the note about a container that an engine starts again with a token. Without one the error wraps
+// ErrUnknownStart.
 func (n RestartNotes) Find(id, runtime, token string) (RestartNote, error) {
 	if !container.IsID(id) || token == "" {
 		return RestartNote{}, ErrUnknownStart
@@ -181,8 +180,7 @@ func (n RestartNotes) path() string { return filepath.Join(n.Dir, restartFolder)
 
 func (n RestartNotes) old(note RestartNote) bool { return n.Now().Sub(note.Started) > RestartLife }
 
-// Prune removes the notes about containers that are gone, and old ones. gone is false if that is unknown. Only root
-// calls it.
+// Prune removes the notes about containers that are gone, and old ones. gone is false if that is unknown.
 func (n RestartNotes) Prune(gone func(RestartNote) bool) error {
 	ids, err := container.ListNotes(n.path())
 	if err != nil || len(ids) == 0 {

@@ -1,12 +1,11 @@
-// Package oci reads and changes config.json, in which a container engine describes a
-// container for an OCI runtime (OCI runtime specification, "Configuration").
+// Package oci reads and changes config.json, in which a container engine describes a container for an OCI runtime (OCI
+// runtime specification, "Configuration").
 //
 //	config, err := oci.Read(bundle)
 //	config.SetEnv("GENV_ENVIRONMENT_ID", "4c01db0b339c")
 //	err = config.Write()
 //
-// What is not changed stays as it is, byte for byte, also what this package doesn't know.
-// It gives nothing of the file a meaning: see package grant.
+// What is not changed stays as it is, byte for byte. The package gives nothing of it a meaning: see package grant.
 package oci
 
 import (
@@ -31,7 +30,7 @@ type ContainerConfig struct {
 	Devices         []DeviceNode // which the runtime makes
 	AllDevices      bool         // every device of the machine is allowed, as with --privileged
 	Hooks           map[string][]Hook
-	InUserNamespace bool // InUserNamespace says that the container has uids of its own
+	InUserNamespace bool // the container has uids of its own
 
 	dir   string // of the bundle; empty for none
 	whole object
@@ -97,14 +96,13 @@ func Parse(data []byte) (*ContainerConfig, error) {
 	return c, nil
 }
 
-// maxReason is how much of an error of package json is repeated, in bytes.
-const maxReason = 200
+const maxReason = 200 // bytes of an error of package json
 
 // object is a JSON object of which the values are not changed.
 type object map[string]json.RawMessage
 
-// checkSpelling refuses names that differ from the specification's only by capital letters: runc accepts them too, and
-// two of one name would mean different things to different programs.
+// checkSpelling refuses names that differ from the specification's only by capital letters: runc accepts them, and two
+// of one name would mean different things to different programs.
 func checkSpelling(whole object) error {
 	known := map[string][]string{
 		"": {"process", "hooks", "annotations", "linux"}, "process": {"env"},
@@ -228,8 +226,7 @@ func put(outer object, name string, value any) error {
 
 const (
 	fileName = "config.json"
-	// maxBytes bounds a config.json. One of dockerd's has about 10 KiB, and some hundred with --privileged.
-	maxBytes = 16 << 20
+	maxBytes = 16 << 20 // one of dockerd's has about 10 KiB, and some hundred with --privileged
 )
 
 // Read reads the config.json of a bundle. The error wraps folder.ErrUnsafe for a file that no engine writes, such as a
