@@ -83,7 +83,7 @@ func (f *fleet) expand(w word, others []string) ([]remote.Host, error) {
 
 // matching are the hosts that a glob matches, at least one.
 func (f *fleet) matching(name string, others []string) ([]string, error) {
-	g, err := text.ParseHostGlob(name)
+	matches, err := text.ParseHostGlob(name)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (f *fleet) matching(name string, others []string) ([]string, error) {
 	}
 	var found []string
 	for _, known := range slices.Concat(names(f.hosts), others) {
-		if g.Matches(known) {
+		if matches(known) {
 			found = append(found, known)
 		}
 	}

@@ -18,7 +18,7 @@ type Row struct {
 	*GPU
 }
 
-// Column is something that is known of GPUs, as tables, CSV and the page show it, sort by it and filter by it.
+// Column is something that is known of GPUs, for tables, CSV and the page, to sort and to filter by.
 type Column struct {
 	draw.ColumnLayout        // in tables of text; without a Name they don't have it
 	Last              bool   // there, as it may have any length
@@ -222,7 +222,7 @@ func (c *Column) Compare(a, b *Row) int {
 	return cmp.Or(cmp.Compare(x.Number, y.Number), cmp.Compare(x.Text, y.Text))
 }
 
-// attachedTo is as in "alice train, bob 4242". Names that aren't ordinary words are quoted.
+// attachedTo is as in "alice train, bob 4242".
 func attachedTo(g *GPU) string {
 	list := make([]string, len(g.Attached))
 	for i := range g.Attached {

@@ -22,20 +22,13 @@ type State string
 
 // The states. Each GPU is in one of them.
 const (
-	// Free: attached to no environment, and used by no process.
-	Free State = "free"
-	// Attached: no process uses it, but an environment is attached to it.
-	Attached State = "attached"
-	// Idle: processes hold it, and the driver measured a utilization of 0 %.
-	Idle State = "idle"
-	// Busy: processes use it.
-	Busy State = "busy"
-	// MIG: CUDA uses its MIG instances alone, and none of them is attached or used.
-	MIG State = "mig"
-	// Unusable: CUDA can't use it: its compute mode is Prohibited, or it is in MIG mode without an instance.
-	Unusable State = "unusable"
-	// Failed: it is lost or needs a reset. No rule acts on it.
-	Failed State = "failed"
+	Free     State = "free"     // attached to no environment, and used by no process
+	Attached State = "attached" // no process uses it, but an environment is attached to it
+	Idle     State = "idle"     // processes hold it, and the driver measured a utilization of 0 %
+	Busy     State = "busy"     // processes use it
+	MIG      State = "mig"      // CUDA uses its MIG instances alone, and none of them is attached or used
+	Unusable State = "unusable" // its compute mode is Prohibited, or it is in MIG mode without an instance
+	Failed   State = "failed"   // it is lost or needs a reset; no rule acts on it
 	// Unknown: nvidia-smi doesn't report it, a value or its processes; one of these can't be seen or is unproved; or at
 	// least 1 GiB, or over 5 % in two looks, is in use without a visible process.
 	Unknown State = "unknown"
@@ -123,7 +116,7 @@ func UserName(name snapshot.Username, uid *snapshot.UID) snapshot.Username {
 	return name
 }
 
-// ShownUser is a user's name for people, quoted unless it is an ordinary word or as "uid 1004".
+// ShownUser is a user's name for people, quoted unless it is an ordinary word or like "uid 1004".
 func ShownUser(user snapshot.Username) string {
 	if uid, found := strings.CutPrefix(string(user), "uid "); found && len(uid) <= 10 && text.IsMadeOf(uid, "") {
 		return string(user)
@@ -230,7 +223,7 @@ func gpuOf(s *snapshot.Snapshot, d *snapshot.Device, environments map[snapshot.E
 	return g
 }
 
-// own are those of a list of MIG instances that the GPU has.
+// own are the MIG instances in a list that the GPU has.
 func (g *GPU) own(list []snapshot.GPUUUID) (own []snapshot.GPUUUID) {
 	for _, instance := range g.Instances {
 		if slices.Contains(list, instance.UUID) {

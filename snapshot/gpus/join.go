@@ -57,7 +57,7 @@ func (g *GPU) fails() bool {
 	return g.UUID != "" && g.MemoryUsed == nil && g.Utilization == nil && g.Temperature == nil && g.Power == nil
 }
 
-// InUse are the states of GPUs that aren't known to be unused. Who is attached the state files know better.
+// InUse are the states of GPUs that aren't known to be unused, attachments aside: the state files know them better.
 func InUse(list []GPU) map[snapshot.DeviceIndex]State {
 	states := make(map[snapshot.DeviceIndex]State)
 	for i := range list {
@@ -76,8 +76,8 @@ func InUse(list []GPU) map[snapshot.DeviceIndex]State {
 	return states
 }
 
-// Last are the GPUs that are given out after others in the same state, in that order: with an active display, or less
-// than half of the largest memory. One of which the display is unknown comes between.
+// Last are the GPUs that are given out after others in the same state, in that order: those with less than half of the
+// largest memory, or an active display. An unknown display counts half.
 func Last(list []GPU) []snapshot.DeviceIndex {
 	var largest int64
 	for i := range list {

@@ -64,7 +64,7 @@ type Passwd struct {
 	File string
 	// Getent is the function Getent, or stands for it; nil for that.
 	Getent   func(ctx context.Context, database string, keys ...string) ([]byte, error)
-	Nsswitch string // Nsswitch names the directory services; empty for /etc/nsswitch.conf
+	Nsswitch string // names the directory services; empty for /etc/nsswitch.conf
 }
 
 // WithUID is the account of a uid.
@@ -98,7 +98,7 @@ func (p Passwd) Local(uid snapshot.UID) (found Account, err error) {
 	return Account{}, cmp.Or(err, ErrNoAccount)
 }
 
-// Names are those of a uid, in the file and the directory; empty if there is no account, or if that is unknown.
+// Names are those of a uid, in the file and the directory; empty if there is no account or it is unknown.
 func (p Passwd) Names(ctx context.Context, uid snapshot.UID) (names []string) {
 	all, _ := p.local() // without the file the directory may know
 	for _, a := range all {
@@ -191,8 +191,8 @@ func Services(nsswitch, database string) (services []string) {
 	return services
 }
 
-// Answering returns an error if a directory service can't be asked, which getent(1) doesn't tell from a missing entry:
-// so it asks for number 0, which the files have, behind services that end the search where they don't answer.
+// Answering returns an error if a directory service can't be asked, which getent(1) doesn't tell from a missing entry.
+// It asks for number 0, which the files have, behind services that end the search if they don't answer.
 func Answering(ctx context.Context, database string, directories []string) error {
 	if len(directories) == 0 {
 		return nil

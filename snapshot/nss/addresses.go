@@ -19,8 +19,7 @@ const (
 	maxResolving  = 8                // getent processes
 )
 
-// Resolver finds addresses. Answers of getent are kept for a few seconds. Where there is no getent,
-// or it doesn't answer in time, the result is that of Go's own search. It is safe for concurrent use.
+// Resolver finds addresses by Go's own search and, where that fails, getent. It is safe for concurrent use.
 type Resolver struct {
 	places chan struct{}
 	asking singleflight.Group // by host
@@ -40,8 +39,8 @@ func NewResolver() *Resolver {
 	return &Resolver{places: make(chan struct{}, maxResolving), answers: map[string]resolved{}}
 }
 
-// Addresses are those of a host, or an address itself, in the order in which they
-// should be tried. The network is ip, ip4 or ip6. The error is that of Go's resolver.
+// Addresses are those of a host, or an address itself, in the order in which they should be tried. The network is ip,
+// ip4 or ip6. The error is that of Go's resolver.
 func (r *Resolver) Addresses(ctx context.Context, network, host string) ([]netip.Addr, error) {
 	found, err := r.find(ctx, network, host)
 	var usable []netip.Addr
@@ -80,8 +79,7 @@ func halfOf(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Until(deadline)/2)
 }
 
-// parseHosts reads lines of `getent ahosts`: an address, the kind of socket, and on
-// the first one the name. Each address comes once for each kind.
+// parseHosts reads the addresses at the beginning of lines of `getent ahosts`, each once for each kind of socket.
 func parseHosts(out []byte) (found []netip.Addr) {
 	for line := range strings.Lines(string(out)) {
 		first, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")

@@ -24,7 +24,7 @@ const (
 
 // GroupMembers says who is in which Unix group, as `id -G -- USER` and `getent group NAME` tell it. (getent initgroups
 // leaves out the primary group, and answers for accounts that don't exist.) It keeps the answers that Refresh got, and
-// never waits; with Wait, it asks at once. Its methods may be called at the same time.
+// waits for none unless it has Wait. It is safe for concurrent use.
 type GroupMembers struct {
 	Now func() time.Time
 	// Ask runs one of the two programs.
@@ -61,7 +61,7 @@ func directoriesReady(ctx context.Context) error {
 		append(Directories(string(nsswitch), "group"), Directories(string(nsswitch), "initgroups")...))
 }
 
-// groupAnswer is what is known of a group or person. A change holds when two answers agree that are apart by groupsAge.
+// groupAnswer is what is known of a group or person. A change counts when two answers groupsAge apart agree.
 type groupAnswer struct {
 	gids    []string // sorted
 	known   time.Time
@@ -90,7 +90,7 @@ func (a *groupAnswer) isKnown(now time.Time) bool {
 	return a != nil && !a.known.IsZero() && now.Sub(a.known) <= groupsKept
 }
 
-// Want has accounts asked for together, before Member is called for the first one.
+// Want has accounts asked for together, before the first call of Member.
 func (g *GroupMembers) Want(users ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,7 +99,7 @@ func (g *GroupMembers) Want(users ...string) {
 	}
 }
 
-// Member says whether an account is in a group, as far as that is known, and has it asked if it isn't.
+// Member says whether an account is in a group, if that is known; else it has that asked.
 func (g *GroupMembers) Member(user, group string) (member, known bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -141,7 +141,7 @@ func (g *GroupMembers) want(list map[string]*groupAnswer, name string) *groupAns
 
 func (a *groupAnswer) isNew() bool { return a != nil && a.asked.IsZero() }
 
-// Refresh asks for what is asked for and isn't known, or was asked too long ago, until ctx ends.
+// Refresh asks for what is wanted and unknown, or was asked too long ago, until ctx ends.
 func (g *GroupMembers) Refresh(ctx context.Context) {
 	g.mu.Lock()
 	groups, people := g.due(g.groups), g.due(g.people)
@@ -163,7 +163,7 @@ func (g *GroupMembers) Refresh(ctx context.Context) {
 	_ = all.Wait() // what failed is unknown
 }
 
-// due are the names to ask for, sorted. Those that were not wanted for a day are forgotten.
+// due are the names to ask for, sorted. It forgets those that were not wanted for a day.
 func (g *GroupMembers) due(list map[string]*groupAnswer) (names []string) {
 	now := g.Now()
 	maps.DeleteFunc(list, func(_ string, a *groupAnswer) bool { return !a.pending && now.Sub(a.wanted) > groupsKept })

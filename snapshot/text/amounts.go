@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// memoryUnits are the units of memory in bytes, the longest suffix first.
+// memoryUnits are in bytes, the longest suffix first.
 var memoryUnits = []struct {
 	suffix string
 	bytes  int64
@@ -76,8 +76,7 @@ func UsedGiB(used, total *int64) string {
 	return words[0] + "/" + words[1]
 }
 
-// Megabytes writes an amount of memory in whole units of 1,000,000 bytes, rounded
-// down, as genv 1.4.3 does in the lines that its users know: 4000m.
+// Megabytes writes an amount of memory in whole units of 1,000,000 bytes, rounded down, as genv 1.4.3 does: 4000m.
 func Megabytes(bytes int64) string { return fmt.Sprintf("%dm", bytes/1e6) }
 
 const day = 24 * time.Hour
@@ -97,7 +96,7 @@ func ParseDuration(s string) (time.Duration, error) {
 
 // parseSeconds reads a decimal number without a unit.
 func parseSeconds(s string) (time.Duration, bool) {
-	const maxSeconds = 1e9 // the largest number of seconds without a unit: more do not fit into a time.Duration
+	const maxSeconds = 1e9 // more do not fit into a time.Duration
 	if strings.Trim(s, "0123456789.") != "" {
 		return 0, false
 	}
@@ -163,8 +162,7 @@ func ParseIndices[Index ~int](list string) ([]Index, error) {
 	return indices, nil
 }
 
-// JoinIndices writes device indices with commas between them, as
-// CUDA_VISIBLE_DEVICES and the lines of genv 1.4.3 have them.
+// JoinIndices writes device indices with commas between them, as CUDA_VISIBLE_DEVICES and genv 1.4.3 have them.
 func JoinIndices[Index ~int](indices []Index) string {
 	words := make([]string, len(indices))
 	for i, index := range indices {

@@ -18,8 +18,7 @@ const MaxHosts = 100_000
 //	node[1,3,5-8]        six names
 //	rack[1-2]-gpu[1-4]   eight names, the last range running fastest
 //
-// It contains no user, port or group, and its names are not resolved. Names are compared
-// without regard to case, as in DNS (RFC 4343). The zero HostPattern matches no name.
+// Names are compared without regard to case, as in DNS (RFC 4343). The zero HostPattern matches no name.
 type HostPattern struct {
 	text  string
 	parts []hostPart
@@ -88,7 +87,7 @@ func (p HostPattern) Matches(name string) bool {
 	return p.count > 0 && (matchParts(p.parts, name) || matchParts(p.parts, name+"."))
 }
 
-// matchParts says whether the parts are a whole name, in time proportional to both lengths, also with many stars.
+// matchParts says whether the parts are a whole name. Its time is proportional to both lengths, also with many stars.
 func matchParts(parts []hostPart, name string) bool {
 	at := make([]bool, len(name)+1) // how far the parts so far may reach
 	at[0] = true
@@ -146,29 +145,25 @@ func MatchGlob[C byte | rune](glob, text []C) bool {
 	return !slices.ContainsFunc(glob[at:], func(c C) bool { return c != '*' })
 }
 
-// HostGlob is a host name in which * is any text and ? any character. It may have ranges, as a HostPattern: rack[1-2]-*
-// begins with rack1- or rack2-. It lists no names; it matches known ones.
-type HostGlob struct {
-	parts []hostPart // those of * and ? are these literals
-}
-
 const wildcards = "*?"
 
-// IsHostGlob says whether a host name is a HostGlob.
+// IsHostGlob says whether a host name is one for ParseHostGlob.
 func IsHostGlob(name string) bool { return strings.ContainsAny(name, wildcards) }
 
-// ParseHostGlob reads a HostGlob. Its error is one line that says what to write instead.
-func ParseHostGlob(text string) (HostGlob, error) {
-	var g HostGlob
+// ParseHostGlob reads a host name in which * is any text and ? any character. It may have ranges, as a HostPattern:
+// rack[1-2]-* begins with rack1- or rack2-. matches says whether it matches a name. The error is one line that says
+// what to write instead.
+func ParseHostGlob(text string) (matches func(name string) bool, err error) {
 	if text != "" && text[0] == '-' {
-		return HostGlob{}, fmt.Errorf("%q: a host name must begin with a letter or a digit", text)
+		return nil, fmt.Errorf("%q: a host name must begin with a letter or a digit", text)
 	}
 	if len(text) > maxHostName {
-		return HostGlob{}, fmt.Errorf("%.20q…: a host name has at most %d characters", text, maxHostName)
+		return nil, fmt.Errorf("%.20q…: a host name has at most %d characters", text, maxHostName)
 	}
+	var parts []hostPart // those of * and ? are these literals
 	for rest := strings.TrimSuffix(text, "."); rest != ""; {
 		if strings.Contains(wildcards, rest[:1]) {
-			g.parts, rest = append(g.parts, hostPart{literal: rest[:1]}), rest[1:]
+			parts, rest = append(parts, hostPart{literal: rest[:1]}), rest[1:]
 			continue
 		}
 		end := len(rest)
@@ -177,15 +172,12 @@ func ParseHostGlob(text string) (HostGlob, error) {
 		}
 		part, left, err := parseHostPart(rest[:end])
 		if err != nil {
-			return HostGlob{}, fmt.Errorf("%q: %w", text, err)
+			return nil, fmt.Errorf("%q: %w", text, err)
 		}
-		g.parts, rest = append(g.parts, part), left+rest[end:]
+		parts, rest = append(parts, part), left+rest[end:]
 	}
-	return g, nil
+	return func(name string) bool { return matchParts(parts, FoldHost(name)) }, nil
 }
-
-// Matches says whether the glob matches a name.
-func (g HostGlob) Matches(name string) bool { return matchParts(g.parts, FoldHost(name)) }
 
 // reach marks where the part may end in a name if it begins at an index.
 func (p hostPart) reach(name string, from int, ends []bool) {
@@ -325,8 +317,7 @@ func checkLiteral(text string) error {
 	return nil
 }
 
-// checkNames checks the first character and the length of the names. Other programs would
-// read a name that begins with a dash as an option.
+// checkNames checks the first character, which would be an option of other programs, and the length of the names.
 func (p *HostPattern) checkNames() error {
 	if p.text[0] == '-' || p.text[0] == '.' {
 		return fmt.Errorf("%q: a host name must begin with a letter or a digit", p.text)

@@ -37,8 +37,7 @@ func CompactHosts(names []string) []string {
 	return patterns
 }
 
-// compactName is a name, or a pattern, as texts and numbers in turn: the even parts are
-// texts, and each odd one is a number or ranges in brackets.
+// compactName is a name, or a pattern: the even parts are texts, each odd one is a number or ranges in brackets.
 type compactName struct {
 	parts []string
 	first int // where the first of its names is in the list
@@ -46,8 +45,8 @@ type compactName struct {
 
 func (n compactName) String() string { return strings.Join(n.parts, "") }
 
-// splitNumbers splits a name at its numbers. The shape is equal for names that differ in
-// numbers only. A name that can't be a part of a pattern has no numbers.
+// splitNumbers splits a name at its numbers. The shape is equal for names that differ in numbers only. A name that
+// can't be a part of a pattern has no numbers.
 func splitNumbers(name string, at int) (n compactName, shape string) {
 	whole := compactName{[]string{name}, at}
 	if _, err := ParseHosts(name); err != nil || strings.ContainsAny(name, "[:") {
@@ -137,8 +136,8 @@ func compactNumbers(numbers []string) string {
 	return "[" + strings.Join(ranges, ",") + "]"
 }
 
-// ShortHosts is CompactHosts in at most about a number of characters; then it says how many
-// hosts are left out. The names may be foreign text.
+// ShortHosts is CompactHosts in about so many characters, with the number of hosts that are left out. The names may be
+// foreign text.
 func ShortHosts(names []string, most int) string {
 	var b strings.Builder
 	shown := 0

@@ -21,14 +21,11 @@ import (
 	"github.com/xrash/smetrics"
 )
 
-// maxShown is how many characters of a foreign text Shown keeps.
-const maxShown = 32
+const maxShown = 32 // characters
 
-// Shown is an id, a name or a command as it is shown to people. Users choose these texts, so one that isn't an ordinary
-// word is quoted, shortened to 32 characters, and made printable: it can't look like a part of genv's own message. An
-// ordinary word of at most 32 letters, digits and the marks ._:@/+- is unchanged, as in 1.4.3.
-//
-// The quoted text contains no quotation mark, so that it can't seem to end early.
+// Shown is an id, a name or a command for people. Users choose these texts, so one that isn't an ordinary word is
+// quoted, shortened to 32 characters, and made printable without quotation marks: it can't look like a part of genv's
+// own message. A word of at most 32 letters, digits and the marks ._:@/+- is unchanged, as in 1.4.3.
 func Shown(text string) string {
 	if ordinary(text) {
 		return text
@@ -41,8 +38,7 @@ func Quoted(text string, most int) string {
 	return `"` + Shorten(strings.Map(harmless, text), most) + `"`
 }
 
-// ShownCommand is a command line without the folder of its program. It is unchanged if
-// all its words are ordinary; otherwise it is quoted as in Shown.
+// ShownCommand is a command line without the folder of its program, quoted as in Shown unless all words are ordinary.
 func ShownCommand(text string) string {
 	program, _, _ := strings.Cut(text, " ")
 	text = strings.TrimPrefix(text, program[:strings.LastIndexByte(program, '/')+1])
@@ -69,8 +65,8 @@ func isAlphanumeric(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 }
 
-// harmless replaces a character: quotation marks of all kinds by an apostrophe, and
-// characters that are invisible, reorder text or overlap others by a question mark.
+// harmless replaces quotation marks of all kinds by an apostrophe, and characters that are invisible, reorder text or
+// overlap others by a question mark.
 func harmless(r rune) rune {
 	switch {
 	case r == utf8.RuneError, !unicode.IsPrint(r), unicode.Is(unicode.M, r):
@@ -82,11 +78,11 @@ func harmless(r rune) rune {
 	return r
 }
 
-// CheckUsername returns an error unless a name can be that of an account. NSS may give any name
-// that fits into a field of passwd(5), such as ann@corp.example, CORP\jdoe or First Last. A comma
-// separates names, and a dash at the beginning would be an option of ssh.
+// CheckUsername returns an error unless a name can be that of an account. NSS may give any name that fits into a field
+// of passwd(5), such as ann@corp.example, CORP\jdoe or First Last. A comma separates names, and a dash at the beginning
+// would be an option of ssh.
 func CheckUsername(name string) error {
-	const maxUsername = 256 // the length of an account name in bytes
+	const maxUsername = 256 // bytes
 	switch {
 	case name == "":
 		return errors.New("the user name is empty")
@@ -143,9 +139,8 @@ func commonPrefix(a, b string) int {
 // NoAnswer are the words of Late for a deadline of unknown length.
 const NoAnswer = "no answer in time"
 
-// Late is err in plain words where it has Go's for a deadline, as errors of net/http, os/exec and pgx do:
-// "no answer within 5s", or "no answer in time" where it isn't known within what, which is 0 then. The
-// words may also be those of another machine. Any other error stays as it is.
+// Late is err in plain words ("no answer within 5s", or NoAnswer for 0) if it has Go's words for a deadline, as errors
+// of net/http, os/exec and pgx do, perhaps of another machine. Any other error stays as it is.
 func Late(err error, within time.Duration) error {
 	if err == nil {
 		return nil
@@ -174,7 +169,7 @@ type worded struct {
 func (w *worded) Error() string   { return w.words }
 func (w *worded) Unwrap() []error { return w.causes }
 
-// Pattern compiles a regular expression when it is first used: every start of genv would pay for it otherwise.
+// Pattern compiles a regular expression when it is first used, so that not every start of genv pays for it.
 func Pattern(expression string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 }

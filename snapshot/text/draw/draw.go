@@ -22,10 +22,10 @@ type ColumnLayout struct {
 	Width int  // that it has at least
 	Least int  // to which it may be cut; 0 if it isn't cut
 	Order int  // when it is left out if there is no room, 1 first; 0 for never
-	Right bool // what it has is at the right edge
+	Right bool // its cells are at the right edge
 }
 
-// TableRow is a row of a table: a cell for each column, and what is in front of them.
+// TableRow is a row of a table, with a cell for each column.
 type TableRow struct {
 	Prefix   string // two columns wide
 	Selected bool
@@ -136,8 +136,8 @@ const Gap = 2
 
 const leftOut = -1
 
-// Fit leaves columns out and cuts others until a line has at most screen characters, if that
-// is possible; 0 is any number. It returns how many the longest line has.
+// Fit leaves columns out and cuts others until a line has at most screen characters, if possible; 0 is any number. It
+// returns how many the longest line has.
 func (t *Table) Fit(screen int) int {
 	t.widths = make([]int, len(t.Columns))
 	head, length := t.Head(), t.length()
@@ -230,8 +230,7 @@ func Distinct(names []string) (most int) {
 	return most
 }
 
-// Style is what a text looks like: the parameters of an SGR sequence. The colours are the
-// terminal's own first eight, so that they fit its background.
+// Style is the parameters of an SGR sequence. The colours are the terminal's own first eight, which fit its background.
 type Style string
 
 // The styles.
@@ -247,9 +246,7 @@ const (
 	Magenta   Style = "35"
 	Cyan      Style = "36"
 
-	// bar is the background of what is selected, with a text that can be read on it. It needs
-	// 256 colours, and looks the same on all terminals that have these.
-	bar Style = "38;5;255;48;5;238"
+	bar Style = "38;5;255;48;5;238" // the background of what is selected, and a text on it; needs 256 colours
 )
 
 // onBar is a style that can be read on a bar.
@@ -322,8 +319,8 @@ type Painter struct {
 	Many   bool // the terminal has 256 colours or more
 }
 
-// Selected is a span of something that is selected. All of that has one background: with few
-// colours also one colour of the text, as not every other one could be read on it.
+// Selected is a span of something that is selected, on one background. With few colours the text has one colour, too:
+// others might not be readable.
 func (p Painter) Selected(s Span) string {
 	if p.Colour && p.Many {
 		return p.Paint(s.Text, bar, s.Style.onBar())
@@ -351,8 +348,8 @@ func Width(s string) int { return ansi.StringWidth(s) }
 // MaxText is how many bytes of a foreign text are looked at: more don't fit on a screen.
 const MaxText = 2048
 
-// Shown is a foreign text on one line, as a terminal may see it. Terminals don't agree on how wide some sequences of
-// characters are; those are replaced by question marks, as are marks that are drawn over other characters.
+// Shown is a foreign text on one line, as a terminal may see it. Question marks replace what is drawn over other
+// characters, and sequences on the width of which terminals don't agree.
 func Shown(s string) string {
 	s = text.OneLine(text.Cut(s, MaxText))
 	if !strings.ContainsFunc(s, notASCII) {
