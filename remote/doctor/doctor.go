@@ -10,8 +10,8 @@
 // lists what is allowed, and `genv usage serve`, which says which controller acts there, and tries what acting needs
 // on a process of its own. Nothing changes the host.
 //
-// Hosts may lie about themselves: their output is bounded and checked, never tells the
-// next step, and can't change what the controller found.
+// Hosts may lie about themselves: their output is bounded and checked, never tells the next step, and can't change what
+// the controller found.
 package doctor
 
 import (
@@ -48,12 +48,10 @@ type Connector interface {
 
 // Doctor examines hosts. It is safe for concurrent use.
 type Doctor struct {
-	Client Connector
-	// Timeout is for all commands on a host together. Connecting has that of the Client.
-	Timeout time.Duration
-	Now     func() time.Time // the controller's clock
-	// Insecure says that host keys are not checked.
-	Insecure bool
+	Client   Connector
+	Timeout  time.Duration    // for all commands on a host together; connecting has that of the Client
+	Now      func() time.Time // the controller's clock
+	Insecure bool             // host keys are not checked
 	// Acting, if set, asks root's `genv usage serve` on a host which controller acts there.
 	Acting func(ctx context.Context, host remote.Host) (agent.Acting, error)
 	// Guard, if set, is the kernel guard that the policy wants on a host.
@@ -132,8 +130,8 @@ func (e *examination) add(checks ...doctor.Check) {
 	}
 }
 
-// fail adds a check that failed, and that no command ran. The class of the error is the cause, unless
-// a row of a table knows a better one.
+// fail adds a check that failed, and that no command ran. The class of the error is the cause, unless a row of a table
+// knows a better one.
 func (e *examination) fail(name doctor.Name, err error, table ...doctor.Check) {
 	e.add(doctor.First(name, append(table, failed(name, err))...))
 	f := remote.FailureOf(e.host.Name, err)
@@ -292,7 +290,6 @@ func (e *examination) answered() {
 	}
 }
 
-// addresses are those to which the host's name leads.
 func addresses(way sshclient.Way) string {
 	words := make([]string, len(way.Addresses))
 	for i, a := range way.Addresses {

@@ -35,8 +35,8 @@ type Election struct {
 	Health     string // the command by which an operator looks at the members
 }
 
-// AskEtcd asks for the election with a key and, meanwhile, how etcd is, for 10 s at most. Ask the hosts first: then an
-// epoch that they know can't be later than the leader's.
+// AskEtcd asks for the election with a key, and how etcd is, for 10 s at most. Ask the hosts first: then an epoch that
+// they know can't be later than the leader's.
 func AskEtcd(ctx context.Context, config etcd.Config, key, health string) *Election {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -103,8 +103,8 @@ func (e *Election) checks(now time.Time) []doctor.Check {
 	return list
 }
 
-// controllers are the registration of the leader, which is nil if it leads before it is registered or is of
-// another version, those of standbys, and those that are lost.
+// controllers are the registration of the leader (nil if it isn't registered yet, or is of another version), those of
+// standbys, and those that are lost.
 func (e *Election) controllers() (leader *election.Registration, standbys, lost []*election.Registration) {
 	for i := range e.Registered {
 		switch r := &e.Registered[i]; {
@@ -190,7 +190,6 @@ func about(r *election.Registration, now time.Time) string {
 	return fmt.Sprintf("genv %s, %s, %s", cmp.Or(r.Version, "unknown"), hosts, cycle)
 }
 
-// ago is how long ago something was; another clock may be ahead.
 func ago(t, now time.Time) string { return text.ShortDuration(max(now.Sub(t), 0)) + " ago" }
 
 func orItsHost(r *election.Registration) string { return cmp.Or(text.Printable(r.Host), "its host") }
@@ -229,8 +228,8 @@ func (d *FleetReport) judgeControllers(e *Election) {
 	d.Controllers = e.checks(d.Time)
 }
 
-// sourceOf is what should count the epochs on hosts: the election or, if there is none, what does on
-// most hosts; of several, that of the first host.
+// sourceOf is what should count the epochs on hosts: the election or, if there is none, what does on most hosts; of
+// several, that of the first host.
 func sourceOf(hosts []HostReport, e *Election) string {
 	if e != nil {
 		return fence.Election(e.Cluster, e.Key)

@@ -32,8 +32,8 @@ func (e *examination) checkGenv(ctx context.Context, s survey) {
 		e.Genv.Version, e.Genv.Protocol = cmp.Or(document.Genv.Version, s.version), document.Genv.Protocol
 		own, seen := document.System, e.System
 		e.System = doctor.System{
-			OS: cmp.Or(own.OS, seen.OS), Kernel: cmp.Or(own.Kernel, seen.Kernel), Arch: cmp.Or(own.Arch,
-				seen.Arch), Driver: own.Driver,
+			OS: cmp.Or(own.OS, seen.OS), Kernel: cmp.Or(own.Kernel, seen.Kernel), Arch: cmp.Or(own.Arch, seen.Arch),
+			Driver: own.Driver,
 		}
 		for _, c := range document.Checks {
 			if c.Name != doctor.Clock { // which was compared
@@ -56,8 +56,8 @@ func (e *examination) unseen() {
 	}
 }
 
-// hostDocument runs `genv doctor` on the host, as the login. It exits with 3 if it finds
-// something, so its output counts whatever the exit status.
+// hostDocument runs `genv doctor` on the host, as the login. Its output counts whatever the exit status: 3 says that it
+// found something.
 func (e *examination) hostDocument(ctx context.Context, path string) (*doctor.HostDocument, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout*3/4)
 	defer cancel()
@@ -73,10 +73,8 @@ func (e *examination) hostDocument(ctx context.Context, path string) (*doctor.Ho
 			return document, nil
 		}
 		if err == nil {
-			return nil, &remote.Error{
-				Class: remote.InvalidOutput, Err: invalid,
-				Next: "run `genv doctor --format json` on the host",
-			}
+			const step = "run `genv doctor --format json` on the host"
+			return nil, &remote.Error{Class: remote.InvalidOutput, Err: invalid, Next: step}
 		}
 	}
 	if err == nil {
@@ -131,9 +129,9 @@ func (e *examination) checkProgram(s survey) doctor.Check {
 		doctor.If(true, "", ""))
 }
 
-// The survey prints what the later checks depend on, in sections that begin with our token: the login, and where genv
-// is. It is one line without exclamation marks, so that any login shell passes it on (see remote.Quote). sudo isn't
-// asked for a host that does without it: the host would log a user who has no rights.
+// The survey prints what the later checks depend on, in sections that begin with our token. It is one line without
+// exclamation marks, so that any login shell passes it on (see remote.Quote). sudo isn't asked for a host that does
+// without it: the host would log a user who has no rights.
 const surveyScript = `LC_ALL=C; export LC_ALL; t=$1; say() { echo; echo "$t $1"; }; ` +
 	`say who; id -un; id -u; uname -r; uname -m; say os; head -c 4096 /etc/os-release; ` +
 	`w=$(command -v timeout >/dev/null 2>&1 && echo timeout); b=$(date +%s); ` +
@@ -150,13 +148,13 @@ type survey struct {
 	user     string
 	uid      string // empty if it is unknown
 	system   doctor.System
-	sudoTook time.Duration // about
-	trial    remote.Trial  // of sudo; zero if it wasn't tried
-	programs map[string]genvFile
-	version  string // what `genv version` printed
+	sudoTook time.Duration       // about
+	trial    remote.Trial        // of sudo; zero if it wasn't tried
+	programs map[string]genvFile // by PATH: of the "login", of "sudo", or the "usual" folders
+	version  string              // what `genv version` printed
 }
 
-// genvFile is a file that genv's name leads to: by the path of the login, of sudo, or in one of the usual folders.
+// genvFile is a file that genv's name leads to.
 type genvFile struct {
 	path string
 	uid  string
@@ -164,7 +162,7 @@ type genvFile struct {
 	file string // device and inode
 }
 
-// genv is the path of the genv that the login can run; empty if there is none.
+// genv is the path of the host's genv; empty if there is none.
 func (s *survey) genv() string {
 	return cmp.Or(s.programs["login"].path, s.programs["sudo"].path, s.programs["usual"].path)
 }
@@ -176,8 +174,7 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 		mode = "login"
 	}
 	out, err := e.run(ctx, remote.Command{Args: []string{
-		"sh", "-c", surveyScript, "sh", e.token,
-		cmp.Or(e.host.GenvPath, "genv"), mode,
+		"sh", "-c", surveyScript, "sh", e.token, cmp.Or(e.host.GenvPath, "genv"), mode,
 	}})
 	answered := e.Now()
 	peer, connected := e.Client.Peer(e.host)
@@ -237,8 +234,7 @@ func parseSurvey(parts map[string]string) survey {
 		s.uid = who[1]
 	}
 	s.system = doctor.System{
-		OS: doctor.OSName(parts["os"]), Kernel: doctor.OneLine(who[2]),
-		Arch: doctor.OneLine(who[3]),
+		OS: doctor.OSName(parts["os"]), Kernel: doctor.OneLine(who[2]), Arch: doctor.OneLine(who[3]),
 	}
 	for line := range strings.Lines(parts["genv"]) {
 		f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 5)
@@ -264,14 +260,7 @@ const (
 	sudoSlow  = 3 * time.Second
 )
 
-// The difference from which a clock is off or wrong. The answer has been on its way for a moment.
-const (
-	clockOff   = 3 * time.Second
-	clockWrong = time.Minute
-)
-
-// checkClock compares the seconds that the host printed in the end with the time of our clock when its answer
-// was there.
+// checkClock compares the seconds that the host printed last with our clock when its answer came.
 func checkClock(printed string, now time.Time) doctor.Check {
 	seconds, err := strconv.ParseInt(strings.TrimSpace(printed), 10, 64)
 	if err != nil {
@@ -283,7 +272,7 @@ func checkClock(printed string, now time.Time) doctor.Check {
 	}
 	seen := fmt.Sprintf("about %s %s the controller's", difference.Abs().Round(time.Second), direction)
 	return doctor.First(doctor.Clock,
-		doctor.If(difference.Abs() > clockWrong, "clock-wrong", "%s", seen),
-		doctor.If(difference.Abs() > clockOff, "clock-off", "%s", seen),
+		doctor.If(difference.Abs() > time.Minute, "clock-wrong", "%s", seen),
+		doctor.If(difference.Abs() > 3*time.Second, "clock-off", "%s", seen), // the answer took some time
 		doctor.If(true, "", "as the controller's, as far as can be seen"))
 }

@@ -1,6 +1,6 @@
-// Package doctor is the model of `genv doctor`: checks, findings, and next steps. Judgements are functions of facts:
-// tables of which the first row that holds is the result; one table has the status and next step of each cause.
-// Machine collects facts of this machine, remote/doctor what a controller sees of a host.
+// Package doctor is the model of `genv doctor`: checks, findings, and next steps. Judgements are tables of facts, of
+// which the first row that holds is the result; causes.txt has the status and next step of each cause. Machine collects
+// facts of this machine, remote/doctor what a controller sees of a host.
 //
 //	check := doctor.CheckDriver(doctor.DriverCall{Took: took, Modes: modes, Err: err})
 //	if check.Status == doctor.Failed {
@@ -76,7 +76,7 @@ type Cause string
 //go:embed causes.txt
 var causes string
 
-// meaningOf is what follows from a cause. One that is not known here failed, and has no next step.
+// meaningOf is what follows from a cause: Failed and no next step for an unknown one.
 func meaningOf(c Cause) (status CheckStatus, step string) {
 	_, line, known := strings.Cut("\n"+causes, "\n"+string(c)+" ")
 	if !known {
@@ -102,8 +102,8 @@ type Check struct {
 // Unsure is the cause of a check that could not be made.
 const Unsure Cause = "unsure"
 
-// If is a row of a table of judgements, for First: what was found if it holds, and an empty Check
-// otherwise. The status and the next step are those of the cause; without a cause all is in order.
+// If is a row of a table of judgements, for First: what was found if it holds, and an empty Check otherwise. The status
+// and the next step are those of the cause; without a cause all is in order.
 func If(holds bool, cause Cause, format string, args ...any) Check {
 	if !holds {
 		return Check{}
@@ -156,8 +156,8 @@ func (s CheckStatus) Worse(than CheckStatus) bool { return s.rank() < than.rank(
 
 func (s CheckStatus) rank() int { return slices.Index([]CheckStatus{Failed, Warning, Skipped, OK}, s) }
 
-// Overall is the status of a host: that of its worst check. A check that was skipped
-// doesn't count, since the failure that prevented it does.
+// Overall is the status of a host: that of its worst check. A skipped check doesn't count, since the failure that
+// prevented it does.
 func Overall(checks []Check) CheckStatus {
 	made := slices.DeleteFunc(slices.Clone(checks), func(c Check) bool { return c.Status == Skipped })
 	return cmp.Or(Worst(made...).Status, OK)
@@ -173,8 +173,8 @@ func Worst(checks ...Check) (found Check) {
 	return found
 }
 
-// together is the worst of several results of one check or, if all are in order, what all of them say.
-// Without any it is what it means that there is none.
+// together is the worst of several results of one check or, if all are in order, what all of them say. Without results,
+// it is the one with this cause and text.
 func together(name Name, cause Cause, none string, checks []Check, separator string) Check {
 	if len(checks) == 0 {
 		return Problem(name, cause, "%s", none)

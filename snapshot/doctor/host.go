@@ -17,8 +17,8 @@ import (
 // initialPID is the inode of the initial PID namespace (PROC_PID_INIT_INO of include/linux/proc_ns.h).
 const initialPID = 0xEFFFFFFC
 
-// CheckNamespace judges the PID namespace in which genv runs, by its inode, or 0 if it is unknown. A refusal
-// says why its PIDs may not be those of the state files; without one they are.
+// CheckNamespace judges the PID namespace in which genv runs, by its inode; 0 is unknown. A refusal says why its PIDs
+// may not be those of the state files.
 func CheckNamespace(inode uint64, refusal string) Check {
 	return First(PIDNamespace,
 		If(inode == 0, Unsure, "/proc doesn't show the PID namespace"),
@@ -27,8 +27,8 @@ func CheckNamespace(inode uint64, refusal string) Check {
 		If(true, "", "PID namespace %d, that of the state files", inode))
 }
 
-// CheckServices judges genv's units by the output of showUnits: lines KEY=VALUE, with
-// an empty line between units. absent says that the machine doesn't run systemd.
+// CheckServices judges genv's units by the output of `systemctl show`: lines KEY=VALUE, with an empty line between
+// units. absent says that the machine doesn't run systemd.
 func CheckServices(absent bool, output string, err error) Check {
 	var found []Check
 	known := false
@@ -52,7 +52,7 @@ func CheckServices(absent bool, output string, err error) Check {
 	return together(Services, "", "none of genv's units is installed", found, ", ")
 }
 
-// checkUnit judges a unit: active is active, inactive, failed …; file enabled, disabled, static, or empty for none.
+// checkUnit judges a unit by its ActiveState and UnitFileState.
 func checkUnit(name, active, file string) Check {
 	state := fmt.Sprintf("%s is %s and %s", strings.TrimSuffix(OneLine(name), ".service"), cmp.Or(active, "unknown"),
 		cmp.Or(file, "unknown"))
@@ -64,7 +64,7 @@ func checkUnit(name, active, file string) Check {
 		If(true, "", "%s", state))
 }
 
-// WithTrial is the check of a genv, with what came of trying what acting needs; nil if it wasn't tried.
+// WithTrial adds to the check of a genv what came of trying what acting needs; nil if it wasn't tried.
 func WithTrial(c Check, t *snapshot.Trial) Check {
 	if t == nil {
 		return c
@@ -260,8 +260,8 @@ func (g *GuardState) order() string {
 	return fmt.Sprintf("%s ordered %s, last at %s", g.By, g.Ordered, g.Renewed.Local().Format(time.DateTime))
 }
 
-// CheckKernel judges whether the kernel could guard devices: a program on cgroup2, with a ring buffer for its events,
-// since Linux 5.8. mounts is the text of /proc/self/mounts, and bpf whether the kernel has bpf(2).
+// CheckKernel judges whether the kernel could guard devices, by a BPF program on cgroup2 with a ring buffer (Linux
+// 5.8). mounts is the text of /proc/self/mounts, and bpf whether the kernel has bpf(2).
 func CheckKernel(release, mounts string, bpf bool) Check {
 	var major, minor int
 	parsed, _ := fmt.Sscanf(release, "%d.%d", &major, &minor) // such as 6.1.0-18-amd64
@@ -279,8 +279,8 @@ func CheckKernel(release, mounts string, bpf bool) Check {
 		If(true, "", "%s, cgroup2 at %s, BPF", seen, cgroup2))
 }
 
-// CheckGuard judges whether the guard does what it was ordered. kernel is the result of CheckKernel, and
-// g is nil if what the guard does is unknown. A host knows no more of a policy than its orders.
+// CheckGuard judges whether the guard does what it was ordered: a host knows no more of a policy. kernel is the result
+// of CheckKernel, and g is nil if what the guard does is unknown.
 func CheckGuard(kernel Check, g *GuardState) Check {
 	if g == nil {
 		return kernel

@@ -38,9 +38,9 @@ type Machine struct {
 	Record   string       // the file of the host's record; empty for none
 	Proc     string       // where /proc is mounted
 	SysRun   string       // /run
-	Owner    snapshot.UID // Owner has to own RootDir and the folder of Record: root, except in a demo
+	Owner    snapshot.UID // has to own RootDir and the folder of Record: root, except in a demo
 
-	Restricted bool            // Restricted says that a guard may hide devices from this user
+	Restricted bool            // a guard may hide devices from this user
 	Guard      *GuardState     // what its guard does; nil if that is unknown
 	Trial      *snapshot.Trial // what came of trying what acting needs; nil if it wasn't tried
 
@@ -90,8 +90,7 @@ func (m *Machine) checkNamespace() Check {
 	return CheckNamespace(found.Namespaces.PID, found.Refusal)
 }
 
-// clock asks the kernel whether its clock is synchronized (adjtimex(2)). How it differs
-// from a controller's, only the controller can measure.
+// clock asks the kernel whether its clock is synchronized (adjtimex(2)).
 func clock() Check {
 	var now unix.Timex
 	_, err := unix.Adjtimex(&now)
@@ -208,7 +207,7 @@ func stat(path string, how func(string) (fs.FileInfo, error)) (f FileFacts, err 
 	return f, nil
 }
 
-// retry calls a function until it says that it is done, attempts times at most. It returns whether it is.
+// retry calls done until it returns true, attempts times at most, and returns its last result.
 func retry(ctx context.Context, attempts int, pause time.Duration, done func() bool) bool {
 	for range attempts - 1 {
 		if done() {
@@ -240,8 +239,8 @@ func read(ctx context.Context, dir *folder.Folder, name string, f FileFacts) Fil
 	return f
 }
 
-// holder names the process that holds the lock of the state files for more than a moment;
-// empty if there is none. It asks for a shared lock, which no other reader waits for.
+// holder names the process that has held the lock of the state files for about 2 s; empty if there is none. It asks
+// for a shared lock, which no other reader waits for.
 func (m *Machine) holder(ctx context.Context, dir *folder.Folder) string {
 	file, st, err := dir.OpenFile(lockName, MaxStateFile)
 	if err != nil {

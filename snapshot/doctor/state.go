@@ -19,11 +19,11 @@ type StateFacts struct {
 	Owned    bool   // it is root's own
 	Systemd  bool   // root's service could own it
 	Err      error  // why it could not be looked at
-	Tampered string // Tampered says what a user did to the folder that all share; empty for nothing
+	Tampered string // what a user did to the folder that all share; empty for nothing
 	Folder   *FileFacts
 	Files    []FileFacts // those that exist
 	Lost     []string    // files that root saw in this boot, and which are missing
-	Holder   string      // the process that holds the lock, if it does so for longer than a moment
+	Holder   string      // the process that has held the lock for about 2 s
 	Root     *FileFacts  // the folder of root's notes, which Owner has to own; nil if there is none
 	Owner    snapshot.UID
 }
@@ -35,7 +35,7 @@ type FileFacts struct {
 	UID     snapshot.UID
 	Size    int64
 	Links   uint64   // how many names it has
-	Content error    // Content says what is wrong with what is in it; nil if nothing is, or if Unread
+	Content error    // what is wrong with its content; nil if nothing is, or if Unread
 	Odd     []string // entries in it that are left out
 	Unread  string   // why its content was not looked at; empty if it was
 }
@@ -71,7 +71,7 @@ func CheckState(s StateFacts) Check {
 	return Worst(append(found, locked, root)...)
 }
 
-// bits are those of a folder or file of root's, if all users may do this with theirs.
+// bits are the permissions that users need, where all is for a folder that they share.
 func (s *StateFacts) bits(all uint32) uint32 {
 	if s.Owned {
 		return all &^ 0o022
@@ -96,7 +96,7 @@ func (s *StateFacts) inOrder() Check {
 		text.Plural(len(s.Files), "file"), unread)
 }
 
-// check judges a state file, which all users may use as these bits say.
+// check judges a state file, for which users need these permissions.
 func (f *FileFacts) check(path string, bits uint32) Check {
 	return First(StateFolder,
 		If(!f.Mode.IsRegular(), "state-unsafe", "%s of uid %d is %s", path, f.UID, kindOf(f.Mode)),
@@ -108,7 +108,7 @@ func (f *FileFacts) check(path string, bits uint32) Check {
 		If(len(f.Odd) > 0, "state-odd", "%s of uid %d: %s", path, f.UID, strings.Join(f.Odd, "; ")))
 }
 
-// narrowed: not all users can use it as these bits say. With mayBe, root may have made it readable only.
+// narrowed: a permission is missing. With mayBe, root may have made it readable only.
 func (f *FileFacts) narrowed(path string, bits uint32, mayBe bool) Check {
 	cause, readable := Cause("state-mode"), bits&0o555
 	if mayBe && f.UID == 0 && f.permissions()&readable == readable {
