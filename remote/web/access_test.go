@@ -45,14 +45,13 @@ func as(user string) func(*http.Request) {
 
 func TestAuth(t *testing.T) {
 	f := newFleet(20, 2)
-	options := f.options()
-	options.Access = passwords(t)
-	options.Mount = func(mux *http.ServeMux, _ bool) {
-		for _, path := range []string{"GET /metrics", "GET /-/healthy"} {
-			mux.HandleFunc(path, func(http.ResponseWriter, *http.Request) {})
+	handler := f.handler(func(o *web.Options) {
+		o.Access, o.Mount = passwords(t), func(mux *http.ServeMux, _ bool) {
+			for _, path := range []string{"GET /metrics", "GET /-/healthy"} {
+				mux.HandleFunc(path, func(http.ResponseWriter, *http.Request) {})
+			}
 		}
-	}
-	handler := web.New(f.feed, options)
+	})
 	for _, path := range append([]string{"/api/v1/fleet", "/events", "/metrics", "/static/style.css", "/me", "/none"}, paths...) {
 		for _, change := range []func(*http.Request){
 			func(*http.Request) {},
@@ -79,7 +78,6 @@ func TestAuth(t *testing.T) {
 // TestProxied: the header counts only where the proxy alone can connect.
 func TestProxied(t *testing.T) {
 	f := newFleet(20, 2)
-	options := f.options()
 	user := func(handler http.Handler, headers ...string) (int, string) {
 		w := get(t, handler, "/me", func(r *http.Request) {
 			for i := 0; i < len(headers); i += 2 {
@@ -88,10 +86,9 @@ func TestProxied(t *testing.T) {
 		})
 		return w.Code, w.Header().Get("Location")
 	}
-	code, _ := user(web.New(f.feed, options), "X-Forwarded-User", "alice")
+	code, _ := user(f.handler(), "X-Forwarded-User", "alice")
 	require.Equal(t, http.StatusNotFound, code, "not trusted")
-	options.Proxied = true
-	handler := web.New(f.feed, options)
+	handler := f.handler(func(o *web.Options) { o.Proxied = true })
 	for _, headers := range [][]string{{"X-Forwarded-User", "alice"}, {"X-Auth-Request-User", "alice"}, {"X-Auth-Request-User", "alice", "X-Forwarded-User", "alice"}} {
 		code, location := user(handler, headers...)
 		require.Equal(t, http.StatusSeeOther, code)
@@ -130,14 +127,13 @@ func TestHiddenNames(t *testing.T) {
 
 	everything := []string{"/", "/?q=mallory", "/h/gpu-01", "/h/gpu-02", "/findings", "/week", "/reservations.ics", "/u/" + secret, "/u/nobody", "/u/alice", "/me", "/api/v1/fleet", "/api/v1/gpus", "/api/v1/findings", "/api/v1/hosts/gpu-01", "/api/v1/users/" + secret, "/api/v1/users/alice", "/api/v1/events", "/metrics", "/none"}
 	for names, logins := range map[web.Names][]string{web.NoNames: {"", "alice", secret}, web.OwnName: {"alice"}} {
-		options := f.options()
-		options.Names = names
 		hidden := false
-		options.Mount = func(_ *http.ServeMux, hide bool) { hidden = hide }
-		if names == web.OwnName {
-			options.Access = passwords(t)
-		}
-		handler := web.New(f.feed, options)
+		handler := f.handler(naming(names), func(o *web.Options) {
+			o.Mount = func(_ *http.ServeMux, hide bool) { hidden = hide }
+			if names == web.OwnName {
+				o.Access = passwords(t)
+			}
+		})
 		require.True(t, hidden)
 		for _, login := range logins {
 			for _, path := range everything {
@@ -154,9 +150,7 @@ func TestHiddenNames(t *testing.T) {
 			require.Equal(t, other.Body.String(), one.Body.String(), "it doesn't say who exists")
 		}
 	}
-	options := f.options()
-	options.Names, options.Access = web.OwnName, passwords(t)
-	handler := web.New(f.feed, options)
+	handler := f.handler(func(o *web.Options) { o.Names, o.Access = web.OwnName, passwords(t) })
 	own := pageOf(t, handler, "/u/alice", as("alice"))
 	for _, text := range []string{"mine", "User alice is using 3 devices", "another user"} {
 		present(t, own, text, "/u/alice")
@@ -171,9 +165,7 @@ func TestHiddenNames(t *testing.T) {
 func TestEventsAreHidden(t *testing.T) {
 	f := newFleet(1, 1)
 	for names, want := range map[web.Names]bool{web.AllNames: true, web.NoNames: false} {
-		options := f.options()
-		options.Names = names
-		server := httptest.NewServer(web.New(f.feed, options))
+		server := httptest.NewServer(f.handler(naming(names)))
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/events?after=0", http.NoBody)
 		require.NoError(t, err)
 		response, err := server.Client().Do(request)

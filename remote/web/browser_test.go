@@ -30,9 +30,7 @@ type site struct {
 
 func newSite(t *testing.T, f *fleet) *site {
 	s := &site{fleet: f}
-	options := f.options()
-	options.Usage = f.usage
-	handler := web.New(f.feed, options)
+	handler := f.handler(func(o *web.Options) { o.Usage = f.usage })
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {
 			s.pages.Add(1)

@@ -176,6 +176,18 @@ func (f *fleet) options() web.Options {
 	}
 }
 
+// handler is that of the options, changed.
+func (f *fleet) handler(change ...func(*web.Options)) http.Handler {
+	options := f.options()
+	for _, c := range change {
+		c(&options)
+	}
+	return web.New(f.feed, options)
+}
+
+// naming shows the names that it says.
+func naming(names web.Names) func(*web.Options) { return func(o *web.Options) { o.Names = names } }
+
 // get asks for a page.
 func get(t *testing.T, handler http.Handler, path string, change ...func(*http.Request)) *httptest.ResponseRecorder {
 	t.Helper()

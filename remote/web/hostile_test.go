@@ -45,7 +45,7 @@ func TestHostileNames(t *testing.T) {
 			f.cycle.Number++
 			f.cycle.Plan.Notes = []enforce.Note{{Host: "gpu-01", Text: evil}}
 			f.judged(enforce.Finding{ID: evil, Rule: enforce.RuleNonEnvProcesses, Host: "gpu-01", PID: 9, EID: snapshot.EnvID(evil), User: snapshot.Username(evil), Command: evil, Container: evil, Waits: evil, Pending: true, Stuck: []enforce.StuckProcess{{Reason: evil}}})
-			handler := web.New(f.feed, f.options())
+			handler := f.handler()
 			for _, path := range []string{"/", "/h/gpu-01", "/findings", "/week", "/?q=" + "%3Cscript%3E"} {
 				page := pageOf(t, handler, path)
 				require.Less(t, len(page), 64<<10, "%s is bounded", path)
@@ -80,7 +80,7 @@ func TestALotOfEverything(t *testing.T) {
 		findings[i] = enforce.Finding{ID: fmt.Sprint(i), Rule: enforce.RuleNonEnvProcesses, Host: "gpu-01", PID: snapshot.PID(i + 1), User: "user-1"}
 	}
 	f.judged(findings...)
-	handler := web.New(f.feed, f.options())
+	handler := f.handler()
 	for _, path := range []string{"/", "/h/gpu-01", "/u/user-1", "/findings"} {
 		page := pageOf(t, handler, path)
 		require.Less(t, len(page), 640<<10, path)
@@ -105,7 +105,7 @@ func TestAFindingForEachProcess(t *testing.T) {
 	f.cycle.Cluster.Hosts[0].Snapshot = s
 	f.judged(findings...)
 	begun := time.Now()
-	page := pageOf(t, web.New(f.feed, f.options()), "/")
+	page := pageOf(t, f.handler(), "/")
 	require.Less(t, time.Since(begun), 30*time.Second, "it took minutes")
 	require.Equal(t, 8, strings.Count(page, `<i class="n">!</i>`)-1, "besides the legend")
 }
@@ -138,9 +138,7 @@ func TestCommandsThatHostsHide(t *testing.T) {
 		f.cycle.Plan = plan
 		f.judged(plan.Findings...)
 		for _, names := range []web.Names{web.AllNames, web.NoNames} {
-			options := f.options()
-			options.Names = names
-			handler := web.New(f.feed, options)
+			handler := f.handler(naming(names))
 			for _, path := range []string{"/", "/h/gpu-01", "/u/alice", "/findings", "/week", "/reservations.ics", "/api/v1/fleet", "/api/v1/gpus", "/api/v1/findings", "/api/v1/hosts/gpu-01", "/api/v1/events"} {
 				shown := strings.Contains(get(t, handler, path).Body.String(), "hunter2")
 				without := slices.Contains([]string{"/", "/week", "/reservations.ics"}, path) // of any process
@@ -171,7 +169,7 @@ func TestGuards(t *testing.T) {
 		Kind: enforce.EventGuard, Host: "gpu-01", Text: text,
 	}})
 	f.feed.Consume(f.cycle.AtEnd(), nil)
-	handler := web.New(f.feed, f.options())
+	handler := f.handler()
 
 	page := pageOf(t, handler, "/h/gpu-01")
 	for _, said := range []string{"kernel guard: enforce", "root owns the state files", text} {
@@ -199,7 +197,7 @@ func TestADeviceWithMIG(t *testing.T) {
 		Processes: []snapshot.Process{{PID: 70, EID: "7", Username: "alice", Instances: []snapshot.GPUUUID{"MIG-b"}, Usage: []snapshot.DeviceUsage{{Index: 0}}}},
 	}
 	f.feed.Consume(f.cycle.AtEnd(), nil)
-	page := pageOf(t, web.New(f.feed, f.options()), "/h/"+string(f.cycle.Cluster.Hosts[0].Name))
+	page := pageOf(t, f.handler(), "/h/"+string(f.cycle.Cluster.Hosts[0].Name))
 	for _, text := range []string{`data-label="Use" class="n">–<`, `data-label="State">busy<`, "<code>MIG-a</code></div>", "<code>MIG-b</code></div>"} {
 		present(t, page, text, "the host")
 	}
@@ -218,7 +216,7 @@ func TestWhoLeads(t *testing.T) {
 		f := newFleet(2, 2)
 		f.feed.Configure(live.Options{Now: func() time.Time { return f.now }, Enforcing: true, Election: func() *election.Shown { return &row.election }})
 		f.feed.Consume(f.cycle.AtEnd(), nil)
-		body := get(t, web.New(f.feed, f.options()), "/").Body.String()
+		body := get(t, f.handler(), "/").Body.String()
 		require.Contains(t, body, row.want, name)
 	}
 }

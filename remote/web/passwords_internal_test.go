@@ -18,24 +18,6 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// testClock is a testClock that tests move.
-type testClock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *testClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *testClock) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
 func userLine(t *testing.T, user, password string, cost int) string {
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), cost)
 	require.NoError(t, err)
@@ -48,89 +30,98 @@ func write(t *testing.T, path, content string) {
 	require.NoError(t, os.Rename(path+".new", path))
 }
 
-// users is a file with users.
+// users is the content of a file with users.
 func users(entries ...string) string { return "basic_auth_users:\n" + strings.Join(entries, "") }
 
-func right(t *testing.T, f *Access, user, password string) bool {
-	ok, err := f.check(t.Context(), "192.0.2.1", user, password)
+// accessFile is a file of which no change must fail, unless a test takes the failures.
+type accessFile struct {
+	*Access
+	t      *testing.T
+	path   string
+	now    time.Time
+	failed []error
+}
+
+func fileOf(t *testing.T, entries ...string) *accessFile {
+	f := &accessFile{t: t, path: filepath.Join(t.TempDir(), "web.yml"), now: time.Now()}
+	write(t, f.path, users(entries...))
+	var err error
+	f.Access, err = OpenAccess(f.path, func() time.Time { return f.now }, func(err error) { f.failed = append(f.failed, err) })
 	require.NoError(t, err)
+	t.Cleanup(func() { require.Empty(t, f.failed) })
+	return f
+}
+
+// takeFailure is the only failure.
+func (f *accessFile) takeFailure() error {
+	require.Len(f.t, f.failed, 1)
+	err := f.failed[0]
+	f.failed = nil
+	return err
+}
+
+func (f *accessFile) accepts(user, password string) bool {
+	ok, err := f.check(f.t.Context(), "192.0.2.1", user, password)
+	require.NoError(f.t, err)
 	return ok
 }
 
 func TestCheck(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "web.yml")
-	write(t, path, "# users\n\n"+users(userLine(t, "alice", "one", 4), userLine(t, "bob", "two", 5)))
-	c, failed := &testClock{now: time.Now()}, &failures{}
-	f, err := OpenAccess(path, c.Now, failed.add)
-	require.NoError(t, err)
+	f := fileOf(t, "# users\n\n", userLine(t, "alice", "one", 4), userLine(t, "bob", "two", 5))
 	for range 3 { // also when it is remembered
-		require.True(t, right(t, f, "alice", "one"))
-		require.True(t, right(t, f, "bob", "two"))
+		require.True(t, f.accepts("alice", "one"))
+		require.True(t, f.accepts("bob", "two"))
 		for _, wrong := range [][2]string{{"alice", "two"}, {"alice", ""}, {"alice", "one "}, {"Alice", "one"}, {"", ""}, {"eve", "one"}, {"alice one", ""}, {"alice", strings.Repeat("x", 999)}} {
-			require.False(t, right(t, f, wrong[0], wrong[1]), wrong)
+			require.False(t, f.accepts(wrong[0], wrong[1]), wrong)
 		}
 	}
 	require.Len(t, f.right, 2)
 
-	write(t, path, users(userLine(t, "alice", "new", 4)))
-	require.True(t, right(t, f, "alice", "one"), "it is looked at once a second")
-	c.pass(time.Second)
-	require.False(t, right(t, f, "alice", "one"))
-	require.False(t, right(t, f, "bob", "two"), "who was removed")
-	require.True(t, right(t, f, "alice", "new"))
+	write(t, f.path, users(userLine(t, "alice", "new", 4)))
+	require.True(t, f.accepts("alice", "one"), "it is looked at once a second")
+	f.now = f.now.Add(time.Second)
+	require.False(t, f.accepts("alice", "one"))
+	require.False(t, f.accepts("bob", "two"), "who was removed")
+	require.True(t, f.accepts("alice", "new"))
 
 	for content, want := range map[string]string{
 		users("  alice: '{SHA}x'\n"):             "web.yml:2:10: not a bcrypt hash",
 		"basic_auth_users: [\n":                  "web.yml:1",
 		"tls_server_config: {cert_file: none}\n": "write both cert_file and key_file",
 	} {
-		write(t, path, content)
-		c.pass(time.Minute)
-		require.True(t, right(t, f, "alice", "new"), "a file that isn't right changes nothing")
-		require.True(t, right(t, f, "alice", "new"))
-		require.Len(t, failed.errs, 1, "it is said once")
-		require.ErrorContains(t, failed.errs[0], want)
-		require.ErrorContains(t, failed.errs[0], "what was read before stays in force")
-		failed.errs = nil
+		write(t, f.path, content)
+		f.now = f.now.Add(time.Minute)
+		require.True(t, f.accepts("alice", "new"), "a file that isn't right changes nothing")
+		require.True(t, f.accepts("alice", "new"))
+		said := f.takeFailure() // once
+		require.ErrorContains(t, said, want)
+		require.ErrorContains(t, said, "what was read before stays in force")
 	}
-	require.NoError(t, os.Remove(path))
-	c.pass(time.Minute)
-	require.True(t, right(t, f, "alice", "new"))
-	require.False(t, right(t, f, "bob", "two"))
-	write(t, path, users(userLine(t, "carol", "three", 4)))
-	c.pass(time.Minute)
-	require.True(t, right(t, f, "carol", "three"))
-	require.False(t, right(t, f, "alice", "new"))
-	require.Len(t, failed.errs, 1)
-	require.ErrorIs(t, failed.errs[0], os.ErrNotExist)
+	require.NoError(t, os.Remove(f.path))
+	f.now = f.now.Add(time.Minute)
+	require.True(t, f.accepts("alice", "new"))
+	require.False(t, f.accepts("bob", "two"))
+	write(t, f.path, users(userLine(t, "carol", "three", 4)))
+	f.now = f.now.Add(time.Minute)
+	require.True(t, f.accepts("carol", "three"))
+	require.False(t, f.accepts("alice", "new"))
+	require.ErrorIs(t, f.takeFailure(), os.ErrNotExist)
 }
-
-// failures are the errors of changes.
-type failures struct{ errs []error }
-
-func (f *failures) add(err error) { f.errs = append(f.errs, err) }
-
-// unexpected fails a test with an error.
-func unexpected(t *testing.T) func(error) { return func(err error) { t.Error(err) } }
 
 // TestRemembered: a password that was right costs nothing for some minutes.
 func TestRemembered(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "web.yml")
-	write(t, path, users(userLine(t, "alice", "one", 4)))
-	c := &testClock{now: time.Now()}
-	f, err := OpenAccess(path, c.Now, unexpected(t))
-	require.NoError(t, err)
-	require.True(t, right(t, f, "alice", "one"))
+	f := fileOf(t, userLine(t, "alice", "one", 4))
+	require.True(t, f.accepts("alice", "one"))
 	release, err := f.turns.Take(t.Context(), "192.0.2.9") // no check can run any more
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.True(t, right(t, f, "alice", "one"))
+	require.True(t, f.accepts("alice", "one"))
 	for _, password := range []string{"wrong", "one "} {
 		_, err = f.check(ctx, "192.0.2.1", "alice", password)
 		require.ErrorIs(t, err, context.Canceled)
 	}
-	c.pass(rightFor + time.Second)
+	f.now = f.now.Add(rightFor + time.Second)
 	_, err = f.check(ctx, "192.0.2.1", "alice", "one")
 	require.ErrorIs(t, err, context.Canceled, "it is checked again")
 	release()
@@ -140,10 +131,7 @@ func TestRemembered(t *testing.T) {
 // TestTurns: someone who tries passwords, and as many at a time as possible, delays no one at another
 // address by more than the check that runs, and is refused when too many wait.
 func TestTurns(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "web.yml")
-	write(t, path, users(userLine(t, "alice", "one", 10)))
-	f, err := OpenAccess(path, time.Now, unexpected(t))
-	require.NoError(t, err)
+	f := fileOf(t, userLine(t, "alice", "one", 10))
 	ctx, cancel := context.WithCancel(t.Context())
 	var guessed, refused atomic.Int64
 	var guessing sync.WaitGroup
@@ -189,10 +177,7 @@ func TestClients(t *testing.T) {
 
 // TestUnknownUsers: a check costs what it costs for those who exist.
 func TestUnknownUsers(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "web.yml")
-	write(t, path, users(userLine(t, "bob", "two", 4), userLine(t, "alice", "one", 7), userLine(t, "carol", "three", 5)))
-	f, err := OpenAccess(path, time.Now, unexpected(t))
-	require.NoError(t, err)
+	f := fileOf(t, userLine(t, "bob", "two", 4), userLine(t, "alice", "one", 7), userLine(t, "carol", "three", 5))
 	known, _, _ := f.lookUp("alice", "x")
 	unknown, _, _ := f.lookUp("eve", "x")
 	costs := func(hash []byte) int {
@@ -202,14 +187,11 @@ func TestUnknownUsers(t *testing.T) {
 	}
 	require.Equal(t, costs(known), costs(unknown))
 	require.Equal(t, 7, costs(unknown))
-	require.False(t, right(t, f, "eve", "one"), "the hash is another user's")
+	require.False(t, f.accepts("eve", "one"), "the hash is another user's")
 }
 
 func TestManyAtOnce(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "web.yml")
-	write(t, path, users(userLine(t, "alice", "one", 4)))
-	f, err := OpenAccess(path, time.Now, unexpected(t))
-	require.NoError(t, err)
+	f := fileOf(t, userLine(t, "alice", "one", 4))
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
@@ -249,12 +231,12 @@ func TestFilesThatAreRefused(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "web.yml")
 		write(t, path, content)
-		_, err := OpenAccess(path, time.Now, unexpected(t))
+		_, err := OpenAccess(path, time.Now, nil)
 		require.ErrorContains(t, err, want, content)
 		require.NotContains(t, err.Error(), "$04$", "a hash is nothing for a log")
 	}
-	_, err := OpenAccess(t.TempDir(), time.Now, unexpected(t))
+	_, err := OpenAccess(t.TempDir(), time.Now, nil)
 	require.Error(t, err)
-	_, err = OpenAccess(filepath.Join(t.TempDir(), "none"), time.Now, unexpected(t))
+	_, err = OpenAccess(filepath.Join(t.TempDir(), "none"), time.Now, nil)
 	require.ErrorIs(t, err, os.ErrNotExist)
 }

@@ -54,6 +54,10 @@ func history(t *testing.T, now time.Time, days int, first snapshot.Username) *us
 	return usage.NewReader(open, func() time.Time { return now }, groups)
 }
 
+func reporting(reader *usage.Reader) func(*web.Options) {
+	return func(o *web.Options) { o.Usage = reader }
+}
+
 func document(t *testing.T, handler http.Handler, path string, change ...func(*http.Request)) (d usage.Report) {
 	t.Helper()
 	w := get(t, handler, path, change...)
@@ -65,9 +69,7 @@ func document(t *testing.T, handler http.Handler, path string, change ...func(*h
 
 func TestReport(t *testing.T) {
 	f := newFleet(20, 8)
-	options := f.options()
-	options.Usage = history(t, f.now, 32, "alice")
-	handler := web.New(f.feed, options)
+	handler := f.handler(reporting(history(t, f.now, 32, "alice")))
 	present(t, pageOf(t, handler, "/"), `<a href="/report">Report</a>`, "/")
 	page := pageOf(t, handler, "/report")
 	for _, text := range []string{`aria-current="page">Report`, ">GPU hours<", ">heidi<", `href="/api/v1/report?by=user&amp;range=7d&amp;top=20"`, `data-least="60000"`} {
@@ -111,10 +113,8 @@ func TestReport(t *testing.T) {
 // TestHoursOfAUser: the page of a user has the figures of the report, also of somebody who has nothing now.
 func TestHoursOfAUser(t *testing.T) {
 	f := newFleet(20, 8)
-	options := f.options()
-	absent(t, pageOf(t, web.New(f.feed, options), "/u/alice"), "GPU hours", "none are recorded")
-	options.Usage = history(t, f.now, 32, "frieda")
-	handler := web.New(f.feed, options)
+	absent(t, pageOf(t, f.handler(), "/u/alice"), "GPU hours", "none are recorded")
+	handler := f.handler(reporting(history(t, f.now, 32, "frieda")))
 	for _, row := range document(t, handler, "/api/v1/report?by=user").Rows[:3] {
 		present(t, pageOf(t, handler, "/u/"+row.Key), "<dt>GPU hours</dt><dd>"+usage.Hours(row.Used)+"</dd>", row.Key)
 	}
@@ -125,8 +125,7 @@ func TestHoursOfAUser(t *testing.T) {
 // TestReportOfNone: a controller without a history says so.
 func TestReportOfNone(t *testing.T) {
 	f := newFleet(2, 2)
-	options := f.options()
-	handler := web.New(f.feed, options)
+	handler := f.handler()
 	absent(t, pageOf(t, handler, "/"), `href="/report"`, "/")
 	w := get(t, handler, "/report")
 	require.Equal(t, http.StatusNotFound, w.Code)
@@ -134,9 +133,8 @@ func TestReportOfNone(t *testing.T) {
 
 	var failure atomic.Value
 	failed := 0
-	options.Failed = func(error) { failed++ }
-	options.Usage = usage.NewReader(func() (usage.Store, error) { return nil, failure.Load().(error) }, time.Now, nil) //nolint:forcetypeassert // set below
-	handler = web.New(f.feed, options)
+	open := func() (usage.Store, error) { return nil, failure.Load().(error) } //nolint:forcetypeassert // set below
+	handler = f.handler(reporting(usage.NewReader(open, time.Now, nil)), func(o *web.Options) { o.Failed = func(error) { failed++ } })
 	for _, test := range []struct {
 		err    error
 		status int
@@ -163,24 +161,23 @@ func TestReportHidesNames(t *testing.T) {
 	const secret = "mallory-secret"
 	f := newFleet(2, 2)
 	reader := history(t, f.now, 3, secret)
-	all := f.options()
-	all.Usage = reader
-	whole := document(t, web.New(f.feed, all), "/api/v1/report?by=user")
+	all := f.handler(reporting(reader))
+	whole := document(t, all, "/api/v1/report?by=user")
 	var own usage.ReportRow
+	wholeSum := int64(0)
 	for _, row := range whole.Rows {
-		if row.Key == secret {
+		if wholeSum += row.Attached; row.Key == secret {
 			own = row
 		}
 	}
 	require.NotZero(t, own.Attached)
 	others := []string{"bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "niaj"}
 	for names, logins := range map[web.Names][]string{web.NoNames: {"", "alice", secret}, web.OwnName: {"alice", secret}} {
-		options := f.options()
-		options.Names, options.Usage = names, reader
-		if names == web.OwnName {
-			options.Access = passwords(t)
-		}
-		handler := web.New(f.feed, options)
+		handler := f.handler(naming(names), reporting(reader), func(o *web.Options) {
+			if names == web.OwnName {
+				o.Access = passwords(t)
+			}
+		})
 		for _, login := range logins {
 			hidden := append([]string{"alice", secret}, others...)
 			for _, query := range []string{"by=user", "by=host", "by=model", "by=day", "by=user&top=1", "by=group", "by=mallory"} {
@@ -203,10 +200,6 @@ func TestReportHidesNames(t *testing.T) {
 			for _, row := range d.Rows {
 				sum += row.Attached
 			}
-			wholeSum := int64(0)
-			for _, row := range whole.Rows {
-				wholeSum += row.Attached
-			}
 			require.Equal(t, wholeSum, sum)
 			if names == web.OwnName && login == secret {
 				require.Equal(t, own, d.Rows[0])
@@ -214,7 +207,7 @@ func TestReportHidesNames(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, whole.Rows, document(t, web.New(f.feed, all), "/api/v1/report?by=user").Rows, "what others see is not changed")
+	require.Equal(t, whole.Rows, document(t, all, "/api/v1/report?by=user").Rows, "what others see is not changed")
 }
 
 // chartDocument has some days of three users, one of whom has an unpleasant name.

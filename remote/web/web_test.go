@@ -26,7 +26,7 @@ var paths = []string{"/", "/?q=a&free=1&model=x", "/h/gpu-01", "/h/gpu-06", "/u/
 func TestPages(t *testing.T) {
 	f := newFleet(20, 8)
 	f.judged(usual(f.now)...)
-	handler := web.New(f.feed, f.options())
+	handler := f.handler()
 	for _, path := range paths {
 		page := pageOf(t, handler, path)
 		require.NotContains(t, page, " style=", path)
@@ -92,7 +92,7 @@ func TestEndedBefore(t *testing.T) {
 	partly := pageOf(t, web.New(f.feed, options), "/u/bob")
 	present(t, partly, "Nothing since this controller started.", "")
 	present(t, partly, "More may have been ended before", "")
-	present(t, pageOf(t, web.New(f.feed, f.options()), "/u/bob"), "Nothing since this controller started.", "")
+	present(t, pageOf(t, f.handler(), "/u/bob"), "Nothing since this controller started.", "")
 	options.Names = web.NoNames
 	require.NotContains(t, get(t, web.New(f.feed, options), "/u/zoe").Body.String(), "4711")
 }
@@ -117,7 +117,7 @@ func TestAFailedHost(t *testing.T) {
 	f.now = f.now.Add(10 * time.Minute)
 	f.cycle.Number, f.cycle.Start = 2, f.now
 	f.feed.Consume(f.cycle.AtEnd(), nil)
-	handler := web.New(f.feed, f.options())
+	handler := f.handler()
 	page := pageOf(t, handler, "/")
 	require.Contains(t, page, "<dd>0<small> of 8", "none is free")
 	require.Contains(t, page, `aria-label="8 unknown"`)
@@ -139,12 +139,12 @@ func TestBeforeTheFirstCycle(t *testing.T) {
 // TestHeaders: every answer has them, whatever it is.
 func TestHeaders(t *testing.T) {
 	f := newFleet(2, 2)
-	options := f.options()
-	options.Mount = func(mux *http.ServeMux, hide bool) {
-		require.False(t, hide)
-		mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "metrics") })
-	}
-	handler := web.New(f.feed, options)
+	handler := f.handler(func(o *web.Options) {
+		o.Mount = func(mux *http.ServeMux, hide bool) {
+			require.False(t, hide)
+			mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "metrics") })
+		}
+	})
 	for _, path := range append([]string{"/api/v1/fleet", "/metrics", "/static/style.css", "/static/live.js", "/static/icon.svg", "/none", "/static/../x"}, paths...) {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE"} {
 			w := get(t, handler, path, func(r *http.Request) { r.Method = method; r.Header.Set("Origin", "https://evil.example") })
@@ -162,19 +162,18 @@ func TestHeaders(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"/api/v1/actions"} {
-		require.Equal(t, http.StatusMethodNotAllowed, get(t, handler, path, func(r *http.Request) { r.Method = http.MethodPost }).Code, "nothing can be done here")
-	}
+	actions := get(t, handler, "/api/v1/actions", func(r *http.Request) { r.Method = http.MethodPost })
+	require.Equal(t, http.StatusMethodNotAllowed, actions.Code, "nothing can be done here")
 }
 
 // TestHost: only names of loopback and those that are configured, on every path.
 func TestHost(t *testing.T) {
 	f := newFleet(2, 2)
-	options := f.options()
-	options.Mount = func(mux *http.ServeMux, _ bool) {
-		mux.HandleFunc("GET /metrics", func(http.ResponseWriter, *http.Request) {})
-	}
-	handler := web.New(f.feed, options)
+	handler := f.handler(func(o *web.Options) {
+		o.Mount = func(mux *http.ServeMux, _ bool) {
+			mux.HandleFunc("GET /metrics", func(http.ResponseWriter, *http.Request) {})
+		}
+	})
 	status := func(path, host string) int {
 		return get(t, handler, path, func(r *http.Request) { r.Host = host }).Code
 	}
@@ -207,7 +206,7 @@ func present(t *testing.T, page, what, where string) {
 // TestManyBrowsers: fifty ask for the page of a thousand hosts at the same time.
 func TestManyBrowsers(t *testing.T) {
 	f := newFleet(1000, 8)
-	handler := web.New(f.feed, f.options())
+	handler := f.handler()
 	begun := time.Now()
 	first := get(t, handler, "/")
 	t.Logf("the page of 1000 hosts: %d KB after %s", first.Body.Len()>>10, time.Since(begun))
@@ -238,7 +237,7 @@ func TestManyBrowsers(t *testing.T) {
 // TestRendering: once for a revision, and again when its ages have changed.
 func TestRendering(t *testing.T) {
 	f := newFleet(1, 1)
-	handler := web.New(f.feed, f.options())
+	handler := f.handler()
 	first := get(t, handler, "/")
 	tag := first.Header().Get("ETag")
 	same := get(t, handler, "/", func(r *http.Request) { r.Header.Set("If-None-Match", tag) })
@@ -262,7 +261,7 @@ func TestRendering(t *testing.T) {
 
 func BenchmarkOverview(b *testing.B) {
 	f := newFleet(1000, 8)
-	handler := web.New(f.feed, f.options())
+	handler := f.handler()
 	for b.Loop() {
 		f.now = f.now.Add(time.Minute)
 		r := httptest.NewRequest(http.MethodGet, "http://localhost/", http.NoBody)

@@ -38,13 +38,11 @@ func (f *fleet) reserving(user, reason string) *fleet {
 
 func TestWeek(t *testing.T) {
 	f := newFleet(20, 8)
-	present(t, pageOf(t, web.New(f.feed, f.options()), "/week"), "Nothing is reserved this week", "")
-	absent(t, pageOf(t, web.New(f.feed, f.options()), "/"), `href="/week"`, "no host keeps reservations")
+	present(t, pageOf(t, f.handler(), "/week"), "Nothing is reserved this week", "")
+	absent(t, pageOf(t, f.handler(), "/"), `href="/week"`, "no host keeps reservations")
 	f.reserving("frank", "camera; ready, now")
 	for names, want := range map[web.Names]bool{web.AllNames: true, web.OwnName: false, web.NoNames: false} {
-		options := f.options()
-		options.Names = names
-		handler := web.New(f.feed, options)
+		handler := f.handler(naming(names))
 		page := pageOf(t, handler, "/week")
 		require.Equal(t, 6, strings.Count(page, "</title><rect"), "those that have not ended")
 		require.Equal(t, 6, strings.Count(page, `data-label="Who"`))
@@ -57,9 +55,7 @@ func TestWeek(t *testing.T) {
 		}
 		present(t, pageOf(t, handler, "/"), `href="/week"`, "")
 	}
-	options := f.options()
-	options.Names, options.Proxied = web.OwnName, true
-	handler := web.New(f.feed, options)
+	handler := f.handler(func(o *web.Options) { o.Names, o.Proxied = web.OwnName, true })
 	as := func(user string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set("X-Forwarded-User", user) }
 	}
@@ -72,7 +68,7 @@ func TestWeek(t *testing.T) {
 func TestCalendar(t *testing.T) {
 	for _, reason := range []string{"", "camera; ready, now\\n", strings.Repeat("лонг ", 39), "a\r\nEND:VCALENDAR\x1b[31m", "\"quoted\": x=1"} {
 		f := newFleet(3, 8).reserving("frank, the; 1\\st", reason)
-		text := get(t, web.New(f.feed, f.options()), "/reservations.ics").Body.String()
+		text := get(t, f.handler(), "/reservations.ics").Body.String()
 		for line := range strings.SplitSeq(strings.TrimSuffix(text, "\r\n"), "\r\n") {
 			require.LessOrEqual(t, len(line), 75)
 			require.True(t, utf8.ValidString(line))
