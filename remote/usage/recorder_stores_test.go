@@ -19,35 +19,36 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
+// lab is where and how the real databases of these tests are.
+var lab = store.Options{Fleet: "lab", In: time.UTC}
+
+func opening(place string) func() (usage.Store, error) {
+	return func() (usage.Store, error) { return store.Open(context.Background(), place, lab) }
+}
+
+// keptIn is what a database has.
+func keptIn(t *testing.T, place string) (usage.Mark, *usage.Report) {
+	s, err := store.OpenToRead(t.Context(), place, lab)
+	require.NoError(t, err)
+	defer s.Close()
+	mark, err := s.Mark(t.Context())
+	require.NoError(t, err)
+	r, err := s.Report(t.Context(), usage.Query{By: usage.ByDay, Until: mark.Until})
+	require.NoError(t, err)
+	return mark, r
+}
+
 // With the real database, and with the time of the machine.
 func TestDatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), store.FileName)
-	r := start(t, func() (usage.Store, error) {
-		return store.Open(context.Background(), path, store.Options{In: time.UTC})
-	}, 0)
+	r := start(t, opening(path), 0)
 	cycle := controller.Cycle{Number: 1, Cluster: snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: new(snapshot.Snapshot)}}}}
 	r.Consume(cycle.AtEnd(), nil)
 	r.Close()
-	s, err := store.OpenToRead(t.Context(), path, store.Options{In: time.UTC})
-	require.NoError(t, err)
-	defer s.Close()
-	mark, err := s.Mark(t.Context())
-	require.NoError(t, err)
+	mark, _ := keptIn(t, path)
 	require.True(t, mark.Ended)
 	require.InDelta(t, time.Now().Unix(), mark.Until, 60)
 	r.requireSaid()
-}
-
-// attachedIn is for how long devices were attached by the database at a path.
-func attachedIn(t *testing.T, path string) int64 {
-	s, err := store.OpenToRead(t.Context(), path, store.Options{In: time.UTC})
-	require.NoError(t, err)
-	defer s.Close()
-	mark, err := s.Mark(t.Context())
-	require.NoError(t, err)
-	r, err := s.Report(t.Context(), usage.Query{By: usage.ByDay, Since: 0, Until: mark.Until})
-	require.NoError(t, err)
-	return r.Total.Attached
 }
 
 // A full disk delays no cycle; with room again, nothing is missing in the real database.
@@ -59,9 +60,7 @@ func TestAFullDisk(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(disk, 0)) })
 	path, ballast := filepath.Join(disk, store.FileName), filepath.Join(disk, "ballast")
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, func() (usage.Store, error) {
-			return store.Open(context.Background(), path, store.Options{In: time.UTC})
-		}, 0)
+		r := start(t, opening(path), 0)
 		r.cycles(30)
 		synctest.Wait()
 		_ = os.WriteFile(ballast, make([]byte, 1<<20), 0o600) // as much as fits
@@ -74,17 +73,15 @@ func TestAFullDisk(t *testing.T) {
 		r.requireSaid("can't be written", "is written again: nothing is missing")
 		r.Close()
 	})
-	require.Equal(t, int64(4500), attachedIn(t, path))
+	_, kept := keptIn(t, path)
+	require.Equal(t, int64(4500), kept.Total.Attached)
 }
 
 // A database that is damaged when the controller starts is said and stays as it is. The controller
 // goes on; when the file is moved aside, a new one has what waited.
 func TestADamagedDatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), store.FileName)
-	open := func() (usage.Store, error) {
-		return store.Open(context.Background(), path, store.Options{In: time.UTC})
-	}
-	s, err := open()
+	s, err := opening(path)()
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 	damaged, err := os.ReadFile(path)
@@ -92,7 +89,7 @@ func TestADamagedDatabase(t *testing.T) {
 	copy(damaged, bytes.Repeat([]byte("damaged "), 512))
 	require.NoError(t, os.WriteFile(path, damaged, 0o600))
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, open, 0)
+		r := start(t, opening(path), 0)
 		r.cycles(30)
 		synctest.Wait()
 		r.requireSaid(usage.ErrDamaged.Error())
@@ -105,14 +102,13 @@ func TestADamagedDatabase(t *testing.T) {
 		r.requireSaid(usage.ErrDamaged.Error(), "nothing is missing")
 		r.Close()
 	})
-	require.Equal(t, int64(500), attachedIn(t, path))
+	_, kept := keptIn(t, path)
+	require.Equal(t, int64(500), kept.Total.Attached)
 }
 
 // A real server is killed: that delays no cycle, and is said; once it is back nothing is missing.
 func TestAServerThatIsLost(t *testing.T) {
 	server := servers.StartPostgres(t, "")
-	options := store.Options{Fleet: "lab", In: time.UTC}
-	open := func() (usage.Store, error) { return store.Open(context.Background(), server.URL(), options) }
 	step, done := make(chan func(), 1), make(chan struct{})
 	go func() { // with the time of the machine
 		for do := range step {
@@ -123,7 +119,7 @@ func TestAServerThatIsLost(t *testing.T) {
 	defer close(step)
 	outside := func(do func()) { step <- do; <-done }
 	synctest.Test(t, func(*testing.T) {
-		r := start(t, open, 0)
+		r := start(t, opening(server.URL()), 0)
 		r.cycles(30)
 		synctest.Wait()
 		r.requireSaid()
@@ -140,13 +136,7 @@ func TestAServerThatIsLost(t *testing.T) {
 		r.requireSaid("can't be written", "is written again: nothing is missing")
 		r.Close()
 	})
-	s, err := store.OpenToRead(t.Context(), server.URL(), options)
-	require.NoError(t, err)
-	defer s.Close()
-	mark, err := s.Mark(t.Context())
-	require.NoError(t, err)
-	kept, err := s.Report(t.Context(), usage.Query{By: usage.ByDay, Until: mark.Until})
-	require.NoError(t, err)
+	_, kept := keptIn(t, server.URL())
 	require.Equal(t, int64(4500), kept.Total.Attached)
 	require.Zero(t, kept.Missing)
 }

@@ -87,8 +87,7 @@ func TestKilled(t *testing.T) {
 
 		s, err := store.OpenToRead(t.Context(), path, store.Options{In: time.UTC})
 		require.NoError(t, err)
-		mark, err := s.Mark(t.Context())
-		require.NoError(t, err)
+		mark := markOf(t, s)
 		entries := (mark.Until - firstHour) / 3600
 		require.Contains(t, []int64{last + 1, last + 2}, entries)
 		var want usage.Sum
@@ -96,8 +95,7 @@ func TestKilled(t *testing.T) {
 			sum := entryOf(firstHour+i*3600, uint64(i)).Sums[usage.SumKey{Hour: firstHour + i*3600, Kind: usage.OfAll}] //nolint:gosec // it is not negative
 			want.Add(&sum)
 		}
-		r, err := s.Report(t.Context(), usage.Query{By: usage.ByDay, Since: firstHour, Until: mark.Until})
-		require.NoError(t, err)
+		r := reportOf(t, s, usage.Query{By: usage.ByDay, Since: firstHour, Until: mark.Until})
 		require.Equal(t, want, sumOf(&r.Total))
 		require.NoError(t, s.Close())
 	}
@@ -178,9 +176,7 @@ func TestUpgrade(t *testing.T) {
 			checkAll(reader)
 			require.NoError(t, reader.Close())
 
-			s, err := store.Open(t.Context(), path, o)
-			require.NoError(t, err)
-			defer s.Close()
+			s := database{path, o}.open(t)
 			checkAll(s)
 			require.Equal(t, current, schemaOf(t, path))
 			for i := range 50 {
@@ -188,9 +184,7 @@ func TestUpgrade(t *testing.T) {
 				require.NoError(t, s.Add(t.Context(), e))
 				entries = append(entries, e)
 			}
-			early, err := s.Tidy(t.Context(), begin.AddDate(0, 0, 104))
-			require.NoError(t, err)
-			require.Empty(t, early)
+			require.Empty(t, tidy(t, s, begin.AddDate(0, 0, 104)))
 			checkAll(s)
 		})
 	}
@@ -198,24 +192,18 @@ func TestUpgrade(t *testing.T) {
 
 // A full disk refuses an entry as a whole; with room again it is added.
 func TestFull(t *testing.T) {
-	s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), store.FileName), store.Options{In: time.UTC, MaxBytes: 128 << 10})
-	require.NoError(t, err)
-	defer s.Close()
-	hour := int64(firstHour)
-	for err == nil {
+	s := database{filepath.Join(t.TempDir(), store.FileName), store.Options{In: time.UTC, MaxBytes: 128 << 10}}.open(t)
+	hour, err := int64(firstHour), error(nil)
+	for ; err == nil; err = s.Add(t.Context(), entryOf(hour, 1)) {
 		hour += 3600
-		err = s.Add(t.Context(), entryOf(hour, 1))
 	}
 	require.ErrorIs(t, err, usage.ErrFull)
-	mark, err := s.Mark(t.Context())
-	require.NoError(t, err)
+	mark := markOf(t, s)
 	require.Equal(t, hour, mark.Until, "nothing of it is there")
-	early, err := s.Tidy(t.Context(), time.Unix(hour, 0))
-	require.NoError(t, err)
+	early := tidy(t, s, time.Unix(hour, 0))
 	require.Contains(t, early, "what it kept by hour until 2026-")
 	require.NoError(t, s.Add(t.Context(), entryOf(hour, 1)))
-	r, err := s.Report(t.Context(), usage.Query{By: usage.ByUser, Since: firstHour, Until: hour + 3600})
-	require.NoError(t, err)
+	r := reportOf(t, s, usage.Query{By: usage.ByUser, Since: firstHour, Until: hour + 3600})
 	one := entryOf(hour, 1).Sums[usage.SumKey{Hour: hour, Kind: usage.OfAll}]
 	require.Equal(t, one.Attached*(hour-firstHour)/3600, r.Total.Attached, "what it kept by day stays")
 }
@@ -264,9 +252,7 @@ func TestUnusable(t *testing.T) {
 // Only the user of the controller may read it.
 func TestModes(t *testing.T) {
 	dir := t.TempDir()
-	s, err := store.Open(t.Context(), filepath.Join(dir, store.FileName), store.Options{In: time.UTC})
-	require.NoError(t, err)
-	defer s.Close()
+	s := database{filepath.Join(dir, store.FileName), store.Options{In: time.UTC}}.open(t)
 	require.NoError(t, s.Add(t.Context(), entryOf(firstHour, 1)))
 	files, err := os.ReadDir(dir)
 	require.NoError(t, err)

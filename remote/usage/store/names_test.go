@@ -22,8 +22,7 @@ func filled(t *testing.T, s *store.Store, begin time.Time) (entries []*usage.Ent
 		entries = append(entries, e)
 		require.NoError(t, s.Add(t.Context(), e))
 		if i%4 == 0 {
-			_, err := s.Tidy(t.Context(), at)
-			require.NoError(t, err)
+			tidy(t, s, at)
 		}
 	}
 	return entries
@@ -31,8 +30,7 @@ func filled(t *testing.T, s *store.Store, begin time.Time) (entries []*usage.Ent
 
 // byUser are the rows of a report about all users.
 func byUser(t *testing.T, s *store.Store, since, until time.Time) map[string]usage.Sum {
-	r, err := s.Report(t.Context(), usage.Query{By: usage.ByUser, Since: since.Unix(), Until: until.Unix()})
-	require.NoError(t, err)
+	r := reportOf(t, s, usage.Query{By: usage.ByUser, Since: since.Unix(), Until: until.Unix()})
 	rows := make(map[string]usage.Sum)
 	for _, row := range r.Rows {
 		rows[row.Key] = sumOf(&row)
@@ -54,8 +52,7 @@ func pseudonyms(t *testing.T, d database) {
 	for range 2 { // Tidy again changes nothing
 		require.NoError(t, s.Add(t.Context(), late)) // of a day that has pseudonyms already
 		entries = append(entries, late)
-		_, err := s.Tidy(t.Context(), end)
-		require.NoError(t, err)
+		tidy(t, s, end)
 		boundary := usage.DayOf(end.AddDate(0, 0, -days).Unix(), in)
 		want := make(map[string]usage.Sum)
 		for _, part := range []struct {
@@ -103,8 +100,7 @@ func crowd(t *testing.T, path string) *store.Store {
 		}
 		require.NoError(t, s.Add(t.Context(), e))
 	}
-	_, err = s.Tidy(t.Context(), time.Unix(firstHour+crowdDays*24*3600, 0))
-	require.NoError(t, err)
+	tidy(t, s, time.Unix(firstHour+crowdDays*24*3600, 0))
 	return s
 }
 
@@ -115,8 +111,7 @@ func TestNamesGo(t *testing.T) {
 	end := time.Unix(firstHour+crowdDays*24*3600, 0)
 	s, err := store.Open(t.Context(), path, store.Options{In: time.UTC, PseudonymsAfter: 24 * time.Hour, Pseudonym: func(user string) string { return usage.Pseudonym([]byte("k"), user) }})
 	require.NoError(t, err)
-	_, err = s.Tidy(t.Context(), end.AddDate(0, 0, 2))
-	require.NoError(t, err)
+	tidy(t, s, end.AddDate(0, 0, 2))
 	require.Contains(t, byUser(t, s, time.Unix(firstHour, 0), end), usage.Pseudonym([]byte("k"), victim))
 	require.NoError(t, s.Close())
 	data, err := os.ReadFile(path)
@@ -125,8 +120,7 @@ func TestNamesGo(t *testing.T) {
 
 	path = filepath.Join(t.TempDir(), store.FileName)
 	s = crowd(t, path)
-	_, err = s.Tidy(t.Context(), end.AddDate(4, 0, 0))
-	require.NoError(t, err)
+	tidy(t, s, end.AddDate(4, 0, 0))
 	require.NoError(t, s.Close())
 	data, err = os.ReadFile(path)
 	require.NoError(t, err)

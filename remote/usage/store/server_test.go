@@ -59,8 +59,7 @@ func theStore(t *testing.T, server *servers.PostgresServer) {
 }
 
 func total(t *testing.T, s *store.Store) *usage.Report {
-	r, err := s.Report(t.Context(), usage.Query{By: usage.ByUser, Since: firstHour, Until: firstHour + 1000*3600})
-	require.NoError(t, err)
+	r := reportOf(t, s, usage.Query{By: usage.ByUser, Since: firstHour, Until: firstHour + 1000*3600})
 	return r
 }
 
@@ -108,8 +107,7 @@ func twoLeaders(t *testing.T, server *servers.PostgresServer) {
 	require.EqualValues(t, 70, total(t, next).Missing)
 	require.NoError(t, former.Add(t.Context(), entry(60, 120)), "late")
 	require.EqualValues(t, 10, total(t, next).Missing)
-	mark, err := next.Mark(t.Context())
-	require.NoError(t, err)
+	mark := markOf(t, next)
 	require.EqualValues(t, firstHour+190, mark.Until, "it doesn't go back")
 }
 
@@ -151,8 +149,7 @@ func severalWriters(t *testing.T, server *servers.PostgresServer) {
 	require.Equal(t, attached(all...), r.Total.Attached)
 	require.EqualValues(t, 50, r.Missing)
 	reader := database{server.URL(), o}.openToRead(t)
-	mark, err := reader.Mark(t.Context())
-	require.NoError(t, err)
+	mark := markOf(t, reader)
 	require.EqualValues(t, firstHour+10*3600, mark.Until)
 }
 

@@ -39,21 +39,40 @@ func testStore(t *testing.T, create func(t *testing.T) database) {
 }
 
 // zone is one in which the clocks were put back on 2026-10-25.
-func zone(t *testing.T) *time.Location {
+func zone(t testing.TB) *time.Location {
 	in, err := time.LoadLocation("Europe/Berlin")
 	require.NoError(t, err)
 	return in
 }
 
-func (d database) open(t *testing.T) *store.Store { return d.with(t, store.Open) }
+func (d database) open(t testing.TB) *store.Store { return d.with(t, store.Open) }
 
-func (d database) openToRead(t *testing.T) *store.Store { return d.with(t, store.OpenToRead) }
+func (d database) openToRead(t testing.TB) *store.Store { return d.with(t, store.OpenToRead) }
 
-func (d database) with(t *testing.T, open func(context.Context, string, store.Options) (*store.Store, error)) *store.Store {
+func (d database) with(t testing.TB, open func(context.Context, string, store.Options) (*store.Store, error)) *store.Store {
 	s, err := open(t.Context(), d.place, d.options)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
+}
+
+// reportOf, markOf and tidy are calls that don't fail.
+func reportOf(t testing.TB, s *store.Store, q usage.Query) *usage.Report {
+	r, err := s.Report(t.Context(), q)
+	require.NoError(t, err)
+	return r
+}
+
+func markOf(t *testing.T, s *store.Store) usage.Mark {
+	mark, err := s.Mark(t.Context())
+	require.NoError(t, err)
+	return mark
+}
+
+func tidy(t testing.TB, s *store.Store, now time.Time) (early string) {
+	early, err := s.Tidy(t.Context(), now)
+	require.NoError(t, err)
+	return early
 }
 
 // entryOf is usage of some users on some hosts in the hour that begins at a moment. A seed always
@@ -74,16 +93,12 @@ func entryOf(hour int64, seed uint64) *usage.Entry {
 
 func empty(t *testing.T, d database) {
 	s := d.open(t)
-	mark, err := s.Mark(t.Context())
-	require.NoError(t, err)
+	mark := markOf(t, s)
 	require.Zero(t, mark)
-	r, err := s.Report(t.Context(), usage.Query{By: usage.ByUser, Since: 0, Until: 1e9})
-	require.NoError(t, err)
+	r := reportOf(t, s, usage.Query{By: usage.ByUser, Since: 0, Until: 1e9})
 	require.Equal(t, []usage.ReportRow{}, r.Rows, "an empty list in JSON")
 	require.Zero(t, sumOf(&r.Total))
-	early, err := s.Tidy(t.Context(), time.Now())
-	require.NoError(t, err)
-	require.Empty(t, early)
+	require.Empty(t, tidy(t, s, time.Now()))
 }
 
 // expectDays are the amounts of days in a time.
@@ -128,8 +143,7 @@ func expect(entries []*usage.Entry, q usage.Query, in *time.Location) (rows map[
 func sumOf(r *usage.ReportRow) usage.Sum { return usage.Sum{Amounts: r.Amounts, Peak: *r.Peak} }
 
 func check(t *testing.T, s *store.Store, entries []*usage.Entry, q usage.Query) *usage.Report {
-	r, err := s.Report(t.Context(), q)
-	require.NoError(t, err)
+	r := reportOf(t, s, q)
 	got := make(map[string]usage.Sum)
 	for _, row := range r.Rows {
 		got[row.Key] = sumOf(&row)
@@ -181,13 +195,11 @@ func manyUsers(t *testing.T, d database) {
 		sums[usage.SumKey{Hour: hour, Kind: usage.OfUser, Name: fmt.Sprintf("user-%02d", i)}] = usage.Sum{Amounts: usage.Amounts{Attached: 100 + i}}
 	}
 	require.NoError(t, s.Add(t.Context(), &usage.Entry{Sums: sums, Since: hour, Mark: usage.Mark{Until: hour + 3600}}))
-	r, err := s.Report(t.Context(), usage.Query{By: usage.ByUser, Days: true, Since: hour, Until: hour + 3600})
-	require.NoError(t, err)
+	r := reportOf(t, s, usage.Query{By: usage.ByUser, Days: true, Since: hour, Until: hour + 3600})
 	require.Len(t, r.Days, 65)
 	require.Equal(t, int64(100+101+102+103+104+105), r.Days[usage.Others]["2026-10-23"].Attached)
 	require.Equal(t, int64(106), r.Days["user-06"]["2026-10-23"].Attached)
-	r, err = s.Report(t.Context(), usage.Query{By: usage.ByGroup, Days: true, Since: hour, Until: hour + 3600})
-	require.NoError(t, err)
+	r = reportOf(t, s, usage.Query{By: usage.ByGroup, Days: true, Since: hour, Until: hour + 3600})
 	require.Len(t, r.Days, 70)
 }
 
@@ -210,8 +222,7 @@ func year(t *testing.T, d database) {
 			add(at.Add(-time.Duration(r.IntN(60))*24*time.Hour), at, 1000+i)
 		}
 		if i%4 == 0 {
-			_, err := s.Tidy(t.Context(), at)
-			require.NoError(t, err)
+			tidy(t, s, at)
 		}
 	}
 	for range 10 {
@@ -247,12 +258,10 @@ func gaps(t *testing.T, d database) {
 	e.Ended = true
 	require.NoError(t, s.Add(t.Context(), e))
 	for until, want := range map[int64]int64{begin: 0, begin + 3600: 100, begin + 7200: 300, begin + 10800: 1100} {
-		r, err := s.Report(t.Context(), usage.Query{By: usage.ByUser, Since: begin, Until: until})
-		require.NoError(t, err)
+		r := reportOf(t, s, usage.Query{By: usage.ByUser, Since: begin, Until: until})
 		require.Equal(t, want, r.Missing)
 	}
-	mark, err := s.Mark(t.Context())
-	require.NoError(t, err)
+	mark := markOf(t, s)
 	require.Equal(t, usage.Mark{Until: begin + 3600, Ended: true}, mark)
 }
 
@@ -270,9 +279,7 @@ func oldHours(t *testing.T, d database) {
 			entries = append(entries, e)
 		}
 	}
-	early, err := s.Tidy(t.Context(), now)
-	require.NoError(t, err)
-	require.Empty(t, early)
+	require.Empty(t, tidy(t, s, now))
 	for _, by := range []usage.Query{{By: usage.ByUser}, {By: usage.ByHost}, {By: usage.ByDay}} {
 		for _, at := range []time.Time{now, now.AddDate(0, 0, -1), old, older, oldest} {
 			by.Since, by.Until = at.Unix(), at.Add(time.Hour).Unix()
@@ -295,8 +302,7 @@ func oddNames(t *testing.T, d database) {
 		sums[usage.SumKey{Hour: hour, Kind: usage.OfUser, Name: name}] = usage.Sum{Amounts: usage.Amounts{Attached: int64(i + 1)}}
 	}
 	require.NoError(t, s.Add(context.Background(), &usage.Entry{Sums: sums, Since: hour}))
-	r, err := s.Report(t.Context(), usage.Query{By: usage.ByUser, Days: true, Since: hour, Until: hour + 3600})
-	require.NoError(t, err)
+	r := reportOf(t, s, usage.Query{By: usage.ByUser, Days: true, Since: hour, Until: hour + 3600})
 	require.Len(t, r.Rows, len(names))
 	for _, row := range r.Rows {
 		require.Equal(t, row.Key, names[row.Attached-1])
@@ -305,9 +311,7 @@ func oddNames(t *testing.T, d database) {
 
 // BenchmarkReport reports a year of 1,000 hosts and 300 users.
 func BenchmarkReport(b *testing.B) {
-	s, err := store.Open(b.Context(), filepath.Join(b.TempDir(), store.FileName), store.Options{In: time.UTC})
-	require.NoError(b, err)
-	defer s.Close()
+	s := database{filepath.Join(b.TempDir(), store.FileName), store.Options{In: time.UTC}}.open(b)
 	begin := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	end := begin.AddDate(1, 0, 0)
 	for day := begin; day.Before(end); day = day.AddDate(0, 0, 1) {
@@ -319,16 +323,14 @@ func BenchmarkReport(b *testing.B) {
 		}
 		require.NoError(b, s.Add(b.Context(), &usage.Entry{Sums: sums, Since: begin.Unix(), Mark: usage.Mark{Until: day.AddDate(0, 0, 1).Unix()}}))
 	}
-	_, err = s.Tidy(b.Context(), end)
-	require.NoError(b, err)
+	tidy(b, s, end)
 	for name, q := range map[string]usage.Query{
 		"user": {By: usage.ByUser}, "host": {By: usage.ByHost}, "day": {By: usage.ByDay},
 	} {
 		b.Run(name, func(b *testing.B) {
 			q.Since, q.Until = begin.AddDate(0, 0, 10).Unix(), end.AddDate(0, 0, -10).Unix()
 			for b.Loop() {
-				_, err := s.Report(b.Context(), q)
-				require.NoError(b, err)
+				reportOf(b, s, q)
 			}
 		})
 	}
@@ -336,9 +338,7 @@ func BenchmarkReport(b *testing.B) {
 
 // BenchmarkAdd adds what 1,000 hosts do in an hour, minute by minute.
 func BenchmarkAdd(b *testing.B) {
-	s, err := store.Open(b.Context(), filepath.Join(b.TempDir(), store.FileName), store.Options{In: time.UTC})
-	require.NoError(b, err)
-	defer s.Close()
+	s := database{filepath.Join(b.TempDir(), store.FileName), store.Options{In: time.UTC}}.open(b)
 	sums := make(usage.Sums)
 	hour := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC).Unix()
 	for kind, names := range map[usage.SumKind]int{usage.OfHost: 1000, usage.OfUser: 300, usage.OfModel: 5, usage.OfAll: 1} {
