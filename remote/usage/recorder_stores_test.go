@@ -19,7 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// lab is where and how the real databases of these tests are.
+// lab has the options of the real databases.
 var lab = store.Options{Fleet: "lab", In: time.UTC}
 
 func opening(place string) func() (usage.Store, error) {
