@@ -44,11 +44,9 @@ func (g *graceful) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapsho
 }
 
 func (g *graceful) Execute(_ context.Context, h remote.Host, o order.Order) (agent.Execution, error) {
-	var done agent.Execution
 	var pids []snapshot.PID
 	for _, x := range o.Terminate {
 		pids = append(pids, x.Process.PID)
-		done.Outcomes = append(done.Outcomes, order.Outcome{PID: x.Process.PID, Status: order.StatusTerminated})
 	}
 	g.mu.Lock()
 	g.log = append(g.log, fmt.Sprintf("%v: %s %v", time.Since(g.begun), h.Name, pids))
@@ -58,10 +56,8 @@ func (g *graceful) Execute(_ context.Context, h remote.Host, o order.Order) (age
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, pid := range pids {
-		g.hosts[h.Name] = slices.DeleteFunc(g.hosts[h.Name], func(one snapshot.PID) bool { return one == pid })
-	}
-	return done, nil
+	g.hosts[h.Name] = slices.DeleteFunc(g.hosts[h.Name], func(one snapshot.PID) bool { return slices.Contains(pids, one) })
+	return carriedOut(o), nil
 }
 
 func (g *graceful) start(host string, pid snapshot.PID) {
@@ -150,12 +146,13 @@ func TestHooksGetCompleteOutcomes(t *testing.T) {
 		err := controller.Loop(t.Context(), c, controller.Schedule{Interval: time.Second}, func(controller.Cycle) error { return broken })
 		require.ErrorIs(t, err, broken)
 		require.Len(t, hooks.notices, 1)
-		require.Equal(t, "Process 5 is not running in a GPU environment (uid 1005)", hooks.notices[0].Findings[0].Line)
-		require.Equal(t, order.StatusTerminated, hooks.notices[0].Outcomes[0].Status)
-		require.NotEmpty(t, hooks.notices[0].Run)
-		require.Equal(t, 2, hooks.notices[0].Cycle)
-		outcome := hooks.notices[0].Outcomes[0]
-		require.Equal(t, hooks.notices[0].Run, outcome.Run)
+		notice := hooks.notices[0]
+		require.Equal(t, "Process 5 is not running in a GPU environment (uid 1005)", notice.Findings[0].Line)
+		require.NotEmpty(t, notice.Run)
+		require.Equal(t, 2, notice.Cycle)
+		outcome := notice.Outcomes[0]
+		require.Equal(t, order.StatusTerminated, outcome.Status)
+		require.Equal(t, notice.Run, outcome.Run)
 		require.Equal(t, time.Now().UTC(), outcome.Time)
 	})
 }

@@ -44,6 +44,10 @@ func warned(w enforce.Warn) strict { return outsideWith(w, safety.Limits{}) }
 
 var none = 0
 
+func aStarts(w *wakeful) { at(3); w.starts("a", 5) }
+
+func aAttaches(w *wakeful) { at(3); w.change("a", "a", attach) }
+
 // earlyCases say which host is acted on between two cycles, and when only in a full one: every 10 seconds.
 var earlyCases = map[string]struct {
 	policy  enforce.Policy // nil for one that ends processes outside of environments
@@ -51,7 +55,7 @@ var earlyCases = map[string]struct {
 	do      func(w *wakeful)
 	want    string // "SECOND HOST PID, …"
 }{
-	"a process starts": {do: func(w *wakeful) { at(3); w.starts("a", 5) }, want: "3 a 5"},
+	"a process starts": {do: aStarts, want: "3 a 5"},
 	"one after the other": {do: func(w *wakeful) {
 		at(3)
 		w.starts("a", 5)
@@ -93,33 +97,18 @@ var earlyCases = map[string]struct {
 		w.change("a", "", func(h *wakefulHost) { h.processes = []snapshot.PID{5, 6} })
 		w.change("b", "", func(h *wakefulHost) { h.takes = 8 * time.Second; h.processes = []snapshot.PID{7} })
 	}, want: "0 b 3, 10 a 5, 10 a 6, 18 b 7"},
-	"a host without events": {prepare: func(_ *wakeful, c *controller.Controller) { c.Link = controller.Polled{Link: c.Link} }, do: func(w *wakeful) {
-		at(3)
-		w.starts("a", 5)
-	}, want: "10 a 5"},
+	"a host without events": {prepare: func(_ *wakeful, c *controller.Controller) { c.Link = controller.Polled{Link: c.Link} }, do: aStarts, want: "10 a 5"},
 	"a host that did not wake": {do: func(w *wakeful) {
 		at(3)
 		w.change("a", "", func(h *wakefulHost) { h.processes = []snapshot.PID{5} })
 		w.starts("b", 6)
 	}, want: "3 b 6, 10 a 5"},
-	"a dry run": {prepare: func(_ *wakeful, c *controller.Controller) { c.DryRun = true }, do: func(w *wakeful) {
-		at(3)
-		w.starts("a", 5)
-	}},
-	"nothing may fail": {prepare: func(_ *wakeful, c *controller.Controller) { c.StopAtFailure = true }, do: func(w *wakeful) {
-		at(3)
-		w.starts("a", 5)
-	}, want: "10 a 5"},
-	"a hold": {
-		prepare: func(_ *wakeful, c *controller.Controller) {
-			c.Memory.Operator = operator.State{Hold: &operator.OnHold{By: "root", Reason: "maintenance"}}
-		},
-		do: func(w *wakeful) { at(3); w.starts("a", 5) },
-	},
-	"a record that can't be kept": {prepare: func(_ *wakeful, c *controller.Controller) { c.Audit = brokenFrom{from: time.Now().Add(time.Second)} }, do: func(w *wakeful) {
-		at(3)
-		w.starts("a", 5)
-	}},
+	"a dry run":        {prepare: func(_ *wakeful, c *controller.Controller) { c.DryRun = true }, do: aStarts},
+	"nothing may fail": {prepare: func(_ *wakeful, c *controller.Controller) { c.StopAtFailure = true }, do: aStarts, want: "10 a 5"},
+	"a hold": {prepare: func(_ *wakeful, c *controller.Controller) {
+		c.Memory.Operator = operator.State{Hold: &operator.OnHold{By: "root", Reason: "maintenance"}}
+	}, do: aStarts},
+	"a record that can't be kept": {prepare: func(_ *wakeful, c *controller.Controller) { c.Audit = brokenFrom{from: time.Now().Add(time.Second)} }, do: aStarts},
 	"a record that could not be kept is tried again at the next event": {prepare: func(_ *wakeful, c *controller.Controller) {
 		c.Audit = brokenFrom{from: time.Now().Add(time.Second), until: time.Now().Add(5 * time.Second)}
 	}, do: func(w *wakeful) {
@@ -145,14 +134,8 @@ var earlyCases = map[string]struct {
 		at(1)
 		w.change("a", "", func(h *wakefulHost) { h.lost = nil })
 	}, want: "10 a 5"},
-	"a cap": {policy: constant{MaxDevices: &none}, do: func(w *wakeful) {
-		at(3)
-		w.change("a", "a", func(h *wakefulHost) { h.attached = true })
-	}, want: "3 a detach 0"},
-	"a lease": {policy: constant{MaxDuration: time.Second}, do: func(w *wakeful) {
-		at(3)
-		w.change("a", "a", func(h *wakefulHost) { h.attached = true })
-	}, want: "3 a detach 0"},
+	"a cap":   {policy: constant{MaxDevices: &none}, do: aAttaches, want: "3 a detach 0"},
+	"a lease": {policy: constant{MaxDuration: time.Second}, do: aAttaches, want: "3 a detach 0"},
 	"a warning for cycles": {policy: warned(enforce.Warn{Cycles: 1}), do: func(w *wakeful) {
 		for range 5 {
 			at(1)
@@ -259,8 +242,7 @@ func TestAHostThatAlwaysWakes(t *testing.T) {
 					at(35)
 					w.starts("b", 9)
 				}()
-				err := controller.Loop(t.Context(), c, controller.Schedule{Interval: 10 * time.Second, Cycles: 7}, func(controller.Cycle) error { return nil })
-				require.NoError(t, err)
+				ticks(t, c, 10*time.Second, 7)
 				require.Equal(t, []string{"35 b 9"}, w.ended)
 				require.LessOrEqual(t, w.hosts["a"].asked, row.most)
 				require.Greater(t, w.hosts["a"].asked, 60)
@@ -315,8 +297,7 @@ func TestTheTimeOfASnapshot(t *testing.T) {
 				w.starts("a", snapshot.PID(5+i))
 			}
 		}()
-		err := controller.Loop(t.Context(), c, controller.Schedule{Interval: 10 * time.Second, Cycles: 2}, func(controller.Cycle) error { return nil })
-		require.NoError(t, err)
+		ticks(t, c, 10*time.Second, 2)
 		var titles []string
 		for _, r := range recordsOf(t, path, audit.KindOrder) {
 			titles = append(titles, r.Judged[0])
@@ -346,8 +327,7 @@ func TestASlowDisk(t *testing.T) {
 			at(1)
 			w.starts("b", 6)
 		}()
-		err := controller.Loop(t.Context(), c, controller.Schedule{Interval: time.Minute, Cycles: 2}, func(controller.Cycle) error { return nil })
-		require.NoError(t, err)
+		ticks(t, c, time.Minute, 2)
 		require.Equal(t, []string{"6 a", "7 b"}, found)
 		require.Equal(t, []string{"11 a 5", "16 b 6"}, w.ended)
 	})

@@ -136,8 +136,7 @@ func (s strict) Settings(q enforce.Query) *enforce.Settings {
 	return &enforce.Settings{NonEnvProcesses: s.only == "" || q.Labels["gpu"] == s.only, Warn: s.warn, Grace: time.Second, Kill: true}
 }
 
-func (strict) Account(user snapshot.Username) snapshot.Username { return user }
-func (s strict) Fleet() enforce.Fleet                           { return enforce.Fleet{Limits: s.limits, TellUsers: s.notify} }
+func (s strict) Fleet() enforce.Fleet { return enforce.Fleet{Limits: s.limits, TellUsers: s.notify} }
 
 // If the answer to an order is lost, its outcomes are unknown, it is not repeated, and
 // the next cycle does what is left.

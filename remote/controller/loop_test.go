@@ -100,7 +100,7 @@ func TestTheLoopEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 		defer cancel()
 		begun := time.Now()
-		require.NoError(t, loopOf(ctx, looping(&slow{takes: []time.Duration{0}}), usual, controller.Schedule{Interval: time.Hour}, func(controller.Cycle) error { return nil }))
+		require.NoError(t, loopOf(ctx, looping(&slow{takes: []time.Duration{0}}), usual, controller.Schedule{Interval: time.Hour}, shown))
 		require.Equal(t, 25*time.Second, time.Since(begun), "in the middle of a wait")
 	})
 }
@@ -116,7 +116,7 @@ func TestSIGHUPBetweenCycles(t *testing.T) {
 		}
 		time.AfterFunc(3*time.Second, func() { hangup <- syscall.SIGHUP })  // within the first cycle
 		time.AfterFunc(30*time.Second, func() { hangup <- syscall.SIGHUP }) // in the wait after it
-		require.NoError(t, loopOf(t.Context(), looping(&slow{takes: []time.Duration{10 * time.Second}}), usual, schedule, func(controller.Cycle) error { return nil }))
+		require.NoError(t, loopOf(t.Context(), looping(&slow{takes: []time.Duration{10 * time.Second}}), usual, schedule, shown))
 		require.Equal(t, []time.Duration{10 * time.Second, 30 * time.Second}, reread)
 		require.Equal(t, 130*time.Second, time.Since(begun), "cycles kept their time")
 	})
@@ -175,7 +175,7 @@ func (takesTime) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, err
 
 func (l takesTime) Execute(_ context.Context, _ remote.Host, o order.Order) (agent.Execution, error) {
 	time.Sleep(l.order)
-	return agent.Execution{Outcomes: []order.Outcome{{PID: o.Terminate[0].Process.PID, Status: order.StatusTerminated}}}, nil
+	return carriedOut(o), nil
 }
 
 // patient is a Link to a host on which an order takes an hour.
@@ -190,7 +190,7 @@ func TestARoleThatEndsDuringALongOrder(t *testing.T) {
 		term, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		begun := time.Now()
-		require.NoError(t, loopOf(term, leader, strict{}, controller.Schedule{Interval: time.Minute, Settle: 4 * time.Second}, func(controller.Cycle) error { return nil }))
+		require.NoError(t, loopOf(term, leader, strict{}, controller.Schedule{Interval: time.Minute, Settle: 4 * time.Second}, shown))
 		require.Equal(t, 14*time.Second, time.Since(begun))
 		leader.Configure(standby.Options)
 		var came []time.Duration
@@ -209,7 +209,7 @@ func untilWaiting(t *testing.T, c *controller.Controller) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4900*time.Millisecond)
 	defer cancel()
-	require.NoError(t, loopOf(ctx, c, strict{}, controller.Schedule{Interval: 5 * time.Second, Settle: time.Second}, func(controller.Cycle) error { return nil }))
+	require.NoError(t, loopOf(ctx, c, strict{}, controller.Schedule{Interval: 5 * time.Second, Settle: time.Second}, shown))
 }
 
 // A loop ends after its number of cycles, also if the one before it passed that number when it ended.
@@ -272,7 +272,7 @@ func TestADeliveryToAHostThatLeft(t *testing.T) {
 		c, l := looping(&slow{takes: []time.Duration{0}}), leaving{make(chan error, 9)}
 		c.Companions = []controller.Companion{l}
 		begun := time.Now()
-		require.NoError(t, loopOf(t.Context(), c, usual, controller.Schedule{}, func(controller.Cycle) error { return nil }))
+		require.NoError(t, loopOf(t.Context(), c, usual, controller.Schedule{}, shown))
 		require.Less(t, time.Since(begun), time.Second)
 		require.Equal(t, remote.Cancelled, remote.ClassOf(<-l.learnt))
 	})
@@ -307,7 +307,7 @@ func TestAReloadComesBeforeTheTick(t *testing.T) {
 			c.Configure(options)
 		}}
 		time.AfterFunc(5*time.Second, func() { hangup <- syscall.SIGHUP })
-		require.NoError(t, loopOf(t.Context(), c, usual, schedule, func(controller.Cycle) error { return nil }))
+		require.NoError(t, loopOf(t.Context(), c, usual, schedule, shown))
 		asked, known := link.first.Load("new")
 		require.True(t, known)
 		require.Equal(t, 10*time.Second, asked.(time.Time).Sub(begun))
@@ -322,7 +322,7 @@ func TestWhatIsLearntLastIsSaved(t *testing.T) {
 		c := looping(survives{})
 		var saved controller.Saved
 		c.Store = storeFunc(func(s controller.Saved) error { saved = s; return nil })
-		require.NoError(t, loopOf(ctx, c, strict{}, controller.Schedule{Interval: time.Minute}, func(controller.Cycle) error { return nil }))
+		require.NoError(t, loopOf(ctx, c, strict{}, controller.Schedule{Interval: time.Minute}, shown))
 		want, err := c.Encode(time.Now())
 		require.NoError(t, err)
 		require.NotEmpty(t, c.Memory.Rules.Stuck)

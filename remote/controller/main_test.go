@@ -68,6 +68,26 @@ func loopOf(ctx context.Context, c *controller.Controller, policy enforce.Policy
 	return controller.Loop(ctx, c, s, each)
 }
 
+// ticks runs a loop for so many ticks.
+func ticks(t *testing.T, c *controller.Controller, interval time.Duration, n int) {
+	t.Helper()
+	require.NoError(t, controller.Loop(t.Context(), c, controller.Schedule{Interval: interval, Cycles: n}, shown))
+}
+
+// shown is how a cycle is shown where that doesn't matter.
+func shown(controller.Cycle) error { return nil }
+
+// carriedOut are the outcomes at a host that carries out all of an order.
+func carriedOut(o order.Order) (done agent.Execution) {
+	for _, d := range o.Detach {
+		done.Outcomes = append(done.Outcomes, order.Outcome{Device: d.Device, EID: d.Environment.EID, Status: order.StatusDetached})
+	}
+	for _, x := range o.Terminate {
+		done.Outcomes = append(done.Outcomes, order.Outcome{PID: x.Process.PID, Status: order.StatusTerminated})
+	}
+	return done
+}
+
 // terminations are processes to end, each with start time 1.
 func terminations(pids ...snapshot.PID) []order.Termination {
 	var list []order.Termination
@@ -325,30 +345,27 @@ func (w *wakeful) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot
 	return s, nil
 }
 
-func (w *wakeful) Execute(_ context.Context, h remote.Host, o order.Order) (done agent.Execution, err error) {
+func (w *wakeful) Execute(_ context.Context, h remote.Host, o order.Order) (agent.Execution, error) {
 	w.mu.Lock()
-	host := w.hosts[h.Name]
+	host, now := w.hosts[h.Name], time.Since(w.begun).Seconds()
 	w.orders = append(w.orders, o.ID)
 	for _, d := range o.Detach {
-		w.ended = append(w.ended, fmt.Sprintf("%.0f %s detach %d", time.Since(w.begun).Seconds(), h.Name, d.Device))
+		w.ended = append(w.ended, fmt.Sprintf("%.0f %s detach %d", now, h.Name, d.Device))
 		host.attached, host.last = false, nil
-		done.Outcomes = append(done.Outcomes, order.Outcome{Device: d.Device, EID: d.Environment.EID, Status: order.StatusDetached})
 	}
-	for i := range o.Terminate {
-		pid := o.Terminate[i].Process.PID
-		w.ended = append(w.ended, fmt.Sprintf("%.0f %s %d", time.Since(w.begun).Seconds(), h.Name, pid))
-		done.Outcomes = append(done.Outcomes, order.Outcome{PID: pid, Status: order.StatusTerminated})
+	for _, x := range o.Terminate {
+		w.ended = append(w.ended, fmt.Sprintf("%.0f %s %d", now, h.Name, x.Process.PID))
 	}
 	w.mu.Unlock()
 	time.Sleep(host.ignores)
-	for i := range o.Terminate {
-		wakes := h.Name
-		if host.quiet {
-			wakes = ""
-		}
+	wakes := h.Name
+	if host.quiet {
+		wakes = ""
+	}
+	for _, x := range o.Terminate {
 		w.change(h.Name, wakes, func(host *wakefulHost) {
-			host.processes = slices.DeleteFunc(host.processes, func(pid snapshot.PID) bool { return pid == o.Terminate[i].Process.PID })
+			host.processes = slices.DeleteFunc(host.processes, func(pid snapshot.PID) bool { return pid == x.Process.PID })
 		})
 	}
-	return done, nil
+	return carriedOut(o), nil
 }

@@ -33,13 +33,12 @@ func attached(users map[string]snapshot.Username) *attachments {
 }
 
 func (a *attachments) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snapshot, error) {
-	user := a.users[h.Name]
 	uid := snapshot.UID(1001)
-	if user == "bob" {
+	if a.users[h.Name] == "bob" {
 		uid = 1002
 	}
 	s := &snapshot.Snapshot{
-		BootID: h.Name, Environments: []snapshot.Environment{{EID: "7", UID: uid, Username: user}},
+		BootID: h.Name, Environments: []snapshot.Environment{{EID: "7", UID: uid, Username: a.users[h.Name]}},
 		Devices: []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(1000), Attachments: []snapshot.Attachment{{EID: "7"}}}},
 	}
 	if a.detached[h.Name] {
@@ -49,12 +48,8 @@ func (a *attachments) Snapshot(_ context.Context, h remote.Host) (*snapshot.Snap
 }
 
 func (a *attachments) Execute(_ context.Context, h remote.Host, o order.Order) (agent.Execution, error) {
-	var done agent.Execution
-	for _, d := range o.Detach {
-		a.detached[h.Name] = true
-		done.Outcomes = append(done.Outcomes, order.Outcome{Device: d.Device, EID: d.Environment.EID, Status: order.StatusDetached})
-	}
-	return done, nil
+	a.detached[h.Name] = a.detached[h.Name] || len(o.Detach) > 0
+	return carriedOut(o), nil
 }
 
 func (a *attachments) Notify(_ context.Context, h remote.Host, messages []agent.Message) ([]agent.Receipt, error) {
@@ -162,12 +157,12 @@ func TestNoNotificationElsewhere(t *testing.T) {
 				tt.set(c)
 			}
 			cycleOf(t.Context(), c, deviceCap{most: tt.most, warn: enforce.Warn{Cycles: 9}})
-			got := make(map[string]int)
+			var got map[string]int
 			for host, messages := range p.messages {
+				if got == nil {
+					got = make(map[string]int)
+				}
 				got[host] = len(messages)
-			}
-			if tt.want == nil {
-				tt.want = map[string]int{}
 			}
 			require.Equal(t, tt.want, got)
 		})

@@ -51,14 +51,7 @@ func (h *twoHosts) Execute(_ context.Context, _ remote.Host, o order.Order) (age
 	takes := h.takes
 	h.mu.Unlock()
 	time.Sleep(takes)
-	var done agent.Execution
-	for _, d := range o.Detach {
-		done.Outcomes = append(done.Outcomes, order.Outcome{Device: d.Device, EID: d.Environment.EID, Status: order.StatusDetached})
-	}
-	for _, x := range o.Terminate {
-		done.Outcomes = append(done.Outcomes, order.Outcome{PID: x.Process.PID, Status: order.StatusTerminated})
-	}
-	return done, nil
+	return carriedOut(o), nil
 }
 
 func (h *twoHosts) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]agent.Receipt, error) {
@@ -217,22 +210,23 @@ func TestWhatIsRefused(t *testing.T) {
 
 // Explain changes nothing, so that a dry run answers it, too, and it isn't recorded.
 func TestExplain(t *testing.T) {
+	explain := func(user snapshot.Username) operator.Instruction {
+		return operator.Instruction{Kind: operator.Explain, Host: "a", User: user}
+	}
 	for name, change := range map[string]func(*controller.Controller){
 		"a dry run": func(c *controller.Controller) { c.DryRun = true }, "no record": func(c *controller.Controller) { c.Audit = nil }, "a loop": nil,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := run(t, visited(), change)
-			require.Empty(t, r.do(operator.Instruction{Kind: operator.Explain, Host: "a", User: "bob"}), "%s: there is no cap", name)
+			require.Empty(t, r.do(explain("bob")), "%s: there is no cap", name)
 			require.Contains(t, r.do(operator.Instruction{Kind: operator.Explain, Host: "a", Hours: 2}), "invalid: explain has no use for hours")
+			require.Empty(t, r.history())
 			if change == nil {
 				require.Contains(t, r.do(exemptBob), "exempted user bob until")
-				require.Regexp(t, "^exempt: user bob is exempt until ", r.do(operator.Instruction{Kind: operator.Explain, Host: "a", User: "bob"}))
-				require.Empty(t, r.do(operator.Instruction{Kind: operator.Explain, Host: "a", User: "eve"}))
-				r.stop()
-				return
+				require.Regexp(t, "^exempt: user bob is exempt until ", r.do(explain("bob")))
+				require.Empty(t, r.do(explain("eve")))
 			}
 			r.stop()
-			require.Empty(t, r.history())
 		})
 	}
 }

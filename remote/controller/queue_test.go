@@ -91,7 +91,7 @@ func TestAfterAReload(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() {
 			s := controller.Schedule{Interval: 10 * time.Second, Actions: queue, Hangup: hangup, Reload: func() { c.Configure(options) }}
-			ended <- controller.Loop(ctx, c, s, func(controller.Cycle) error { return nil })
+			ended <- controller.Loop(ctx, c, s, shown)
 		}()
 		r := &running{twoHosts: h, t: t, queue: queue}
 		synctest.Wait()
@@ -115,14 +115,11 @@ func (h *guardedHost) Snapshot(context.Context, local.Age) ([]byte, error) {
 	return snapshot.EncodeNative(busy(1))
 }
 
-func (h *guardedHost) Execute(_ context.Context, o order.Order, _ asked.Authority) (done agent.Execution, err error) {
+func (h *guardedHost) Execute(_ context.Context, o order.Order, _ asked.Authority) (agent.Execution, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.orders++
-	for _, t := range o.Terminate {
-		done.Outcomes = append(done.Outcomes, order.Outcome{PID: t.Process.PID, Status: order.StatusTerminated})
-	}
-	return done, nil
+	return carriedOut(o), nil
 }
 
 func (*guardedHost) Notify(m []agent.Message) ([]agent.Receipt, error) {

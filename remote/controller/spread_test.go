@@ -46,40 +46,32 @@ func (w *wakeful) looksOf(name string) []time.Duration {
 }
 
 func TestLooksOfAFullCycleAreSpread(t *testing.T) {
-	const begin, end = 10 * time.Second, 11 * time.Second
+	const begin, gap, end = 10 * time.Second, 25 * time.Millisecond, 11 * time.Second
+	spread, atOnce := [4]time.Duration{begin, begin + gap, begin + 2*gap, end}, [4]time.Duration{begin, begin, begin, begin}
 	for name, row := range map[string]struct {
-		prepare           func(*wakeful, *controller.Controller)
-		do                func(*wakeful)
-		h00, h01, h02, h3 []time.Duration
+		prepare func(*wakeful, *controller.Controller)
+		do      func(*wakeful)
+		want    [4]time.Duration // of h00, h01, h02 and h40, once each
 	}{
-		"where events are reported": {h00: []time.Duration{begin}, h01: []time.Duration{begin + 25*time.Millisecond}, h02: []time.Duration{begin + 50*time.Millisecond}, h3: []time.Duration{end}},
+		"where events are reported": {want: spread},
 		"the others at once": {
 			do: func(w *wakeful) {
 				at(5)
 				w.change("h00", "h00", func(h *wakefulHost) { h.deaf = true })
 				w.change("h02", "h02", func(h *wakefulHost) { h.deaf = true })
 			},
-			h00: []time.Duration{begin}, h01: []time.Duration{begin}, h02: []time.Duration{begin}, h3: []time.Duration{end - 50*time.Millisecond},
+			want: [4]time.Duration{begin, begin, begin, end - 2*gap},
 		},
 		"once, also if events end in the meantime": {
 			do: func(w *wakeful) {
 				at(10.5)
 				w.change("h00", "h00", func(h *wakefulHost) { h.deaf = true })
 			},
-			h00: []time.Duration{begin}, h01: []time.Duration{begin + 25*time.Millisecond}, h02: []time.Duration{begin + 50*time.Millisecond}, h3: []time.Duration{end},
+			want: spread,
 		},
-		"not without events": {
-			prepare: func(_ *wakeful, c *controller.Controller) { c.Link = controller.Polled{Link: c.Link} },
-			h00:     []time.Duration{begin}, h01: []time.Duration{begin}, h02: []time.Duration{begin}, h3: []time.Duration{begin},
-		},
-		"not in a dry run": {
-			prepare: func(_ *wakeful, c *controller.Controller) { c.DryRun = true },
-			h00:     []time.Duration{begin}, h01: []time.Duration{begin}, h02: []time.Duration{begin}, h3: []time.Duration{begin},
-		},
-		"not if a failure stops the cycle": {
-			prepare: func(_ *wakeful, c *controller.Controller) { c.StopAtFailure = true },
-			h00:     []time.Duration{begin}, h01: []time.Duration{begin}, h02: []time.Duration{begin}, h3: []time.Duration{begin},
-		},
+		"not without events":               {prepare: func(_ *wakeful, c *controller.Controller) { c.Link = controller.Polled{Link: c.Link} }, want: atOnce},
+		"not in a dry run":                 {prepare: func(_ *wakeful, c *controller.Controller) { c.DryRun = true }, want: atOnce},
+		"not if a failure stops the cycle": {prepare: func(_ *wakeful, c *controller.Controller) { c.StopAtFailure = true }, want: atOnce},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -90,10 +82,9 @@ func TestLooksOfAFullCycleAreSpread(t *testing.T) {
 				if row.do != nil {
 					go row.do(w)
 				}
-				err := controller.Loop(t.Context(), c, controller.Schedule{Interval: 10 * time.Second, Cycles: 2}, func(controller.Cycle) error { return nil })
-				require.NoError(t, err)
-				for name, want := range map[string][]time.Duration{"h00": row.h00, "h01": row.h01, "h02": row.h02, "h40": row.h3} {
-					require.Equal(t, want, w.looksOf(name), name)
+				ticks(t, c, 10*time.Second, 2)
+				for i, name := range []string{"h00", "h01", "h02", "h40"} {
+					require.Equal(t, []time.Duration{row.want[i]}, w.looksOf(name), name)
 				}
 				time.Sleep(time.Minute)
 			})
@@ -107,7 +98,7 @@ func TestASpreadCycleEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10100*time.Millisecond, cancel)
 		begun := time.Now()
-		err := controller.Loop(ctx, c, controller.Schedule{Interval: 10 * time.Second}, func(controller.Cycle) error { return nil })
+		err := controller.Loop(ctx, c, controller.Schedule{Interval: 10 * time.Second}, shown)
 		require.NoError(t, err)
 		require.Equal(t, 10100*time.Millisecond, time.Since(begun))
 	})
@@ -221,8 +212,7 @@ func TestWhatASpreadCycleJudges(t *testing.T) {
 					}
 				})}
 				go row.do(w)
-				err := controller.Loop(t.Context(), c, controller.Schedule{Interval: 10 * time.Second, Cycles: 2}, func(controller.Cycle) error { return nil })
-				require.NoError(t, err)
+				ticks(t, c, 10*time.Second, 2)
 				require.Equal(t, row.ended, w.ended)
 				if row.events != nil {
 					require.Equal(t, row.events, events)

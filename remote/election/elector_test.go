@@ -18,8 +18,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// run starts an Elector in a bubble of synctest. stop ends it, and waits for its end.
-func run(c *cluster) (e *election.Elector, stop func()) { return runWith(c, nil) }
+// run starts an Elector in a bubble of synctest, and waits for what it finds. stop ends it, and waits for its end.
+func run(t *testing.T, c *cluster, works func() bool) (e *election.Elector, stop func()) {
+	e = elector(c, works)
+	stop = background(e.Campaign)
+	t.Cleanup(stop)
+	<-e.Changed()
+	return e, stop
+}
 
 // elector is one that doesn't campaign yet.
 func elector(c *cluster, works func() bool) *election.Elector {
@@ -30,20 +36,11 @@ func elector(c *cluster, works func() bool) *election.Elector {
 	})
 }
 
-func runWith(c *cluster, works func() bool) (e *election.Elector, stop func()) {
-	e = elector(c, works)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() { e.Campaign(ctx); close(ended) }()
-	return e, func() { cancel(); <-ended }
-}
-
 func TestTheFirstLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := slowCluster()
-		e, stop := run(c)
-		require.False(t, e.Leads(), "before it is asked")
-		<-e.Changed()
+		c := newCluster()
+		require.False(t, elector(c, nil).Leads(), "before it is asked")
+		e, stop := run(t, c, nil)
 		require.True(t, e.Leads())
 		status := e.Status()
 		require.Equal(t, election.Leading, status.Role)
@@ -63,11 +60,9 @@ func TestTheFirstLeads(t *testing.T) {
 
 func TestAStandby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := slowCluster()
+		c := newCluster()
 		c.taken()
-		e, stop := run(c)
-		defer stop()
-		<-e.Changed()
+		e, _ := run(t, c, nil)
 		status := e.Status()
 		require.Equal(t, `standby; "bob on spare" leads since 2026-03-01T10:00:00Z`, status.Shown().String())
 		time.Sleep(time.Hour)
@@ -85,9 +80,7 @@ func TestALeaderWithoutEtcd(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCluster()
 			c.slow = slow
-			e, stop := run(c)
-			defer stop()
-			<-e.Changed()
+			e, _ := run(t, c, nil)
 			time.Sleep(10 * time.Second)
 			epoch := e.Status().Epoch
 			require.True(t, e.LeadsWith(epoch))
@@ -116,10 +109,8 @@ func TestALeaderWithoutEtcd(t *testing.T) {
 // but no reads: another controller may lead by then.
 func TestAKeepAliveThatIsNotConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := slowCluster()
-		e, stop := run(c)
-		defer stop()
-		<-e.Changed()
+		c := newCluster()
+		e, _ := run(t, c, nil)
 		time.Sleep(10 * time.Second)
 		epoch := e.Status().Epoch
 		answered := e.Status().Answered
@@ -146,12 +137,10 @@ func TestAKeepAliveThatIsNotConfirmed(t *testing.T) {
 func TestALeaderThatWasStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slept atomic.Int64 // nanoseconds
-		c := slowCluster()
+		c := newCluster()
 		begun := time.Now()
 		e := election.New(election.Options{Cluster: c, Key: "/k", Clock: func() time.Duration { return time.Since(begun) + time.Duration(slept.Load()) }, Now: time.Now})
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { e.Campaign(ctx); close(ended) }()
+		stop := background(e.Campaign)
 		<-e.Changed()
 		require.True(t, e.Leads())
 		slept.Store(int64(election.TTL))
@@ -160,18 +149,15 @@ func TestALeaderThatWasStopped(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		require.Equal(t, election.Standby, e.Status().Role)
 		require.Equal(t, "b", e.Status().Leader.ID)
-		cancel()
-		<-ended
+		stop()
 		require.NotNil(t, c.key, "it resigned for itself alone")
 	})
 }
 
 func TestTheKeyIsDeletedByHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := slowCluster()
-		e, stop := run(c)
-		defer stop()
-		<-e.Changed()
+		c := newCluster()
+		e, _ := run(t, c, nil)
 		epoch := e.Status().Epoch
 		c.set(func() { c.key = nil })
 		time.Sleep(2 * time.Second)
@@ -186,9 +172,9 @@ func TestTheKeyIsDeletedByHand(t *testing.T) {
 // The answer to a campaign is lost: the lease is given up, since whether it leads isn't known.
 func TestALostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := slowCluster()
+		c := newCluster()
 		c.lost = true
-		e, stop := run(c)
+		e, stop := run(t, c, nil)
 		time.Sleep(time.Minute)
 		require.False(t, e.Leads())
 		c.set(func() { c.lost = false })
@@ -203,9 +189,7 @@ func TestALeaderOfAnotherVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
 		c.key = &etcd.KeyValue{Value: []byte("{")}
-		e, stop := run(c)
-		defer stop()
-		<-e.Changed()
+		e, _ := run(t, c, nil)
 		status := e.Status()
 		require.Equal(t, `standby; "a controller of another version" leads`, status.Shown().String())
 	})
@@ -221,9 +205,7 @@ func TestRegistrar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newCluster()
 		registrar := election.NewRegistrar(r, "/genv/lab", one, func(err error) { require.NoError(t, err) })
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { registrar.Run(ctx); close(ended) }()
+		stop := background(registrar.Run)
 		wait := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
 		shown := func() []election.Registration {
 			list, err := election.Registered(t.Context(), r, "/genv/lab")
@@ -251,8 +233,7 @@ func TestRegistrar(t *testing.T) {
 		wait(3 * time.Second)
 		require.False(t, shown()[0].Lost, "it is back")
 
-		cancel()
-		<-ended
+		stop()
 		require.Empty(t, shown(), "it ended in order")
 	})
 }
@@ -261,12 +242,7 @@ func TestRegistrar(t *testing.T) {
 func TestARunningControllerIsRememberedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newCluster()
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() {
-			election.NewRegistrar(r, "/genv/lab", one, func(err error) { require.NoError(t, err) }).Run(ctx)
-			close(ended)
-		}()
+		defer background(election.NewRegistrar(r, "/genv/lab", one, func(err error) { require.NoError(t, err) }).Run)()
 		time.Sleep(time.Second)
 		const known = "/genv/lab/controllers/"
 		remembered := func() int {
@@ -279,8 +255,6 @@ func TestARunningControllerIsRememberedAgain(t *testing.T) {
 		require.Zero(t, remembered())
 		time.Sleep(time.Minute + 2*time.Second)
 		require.Equal(t, 1, remembered(), "also if it has not completed a cycle since")
-		cancel()
-		<-ended
 	})
 }
 
@@ -321,9 +295,8 @@ func TestRegistrarOverEtcd(t *testing.T) {
 	t.Cleanup(client.Close)
 	refused := make(chan error, 1)
 	registrar := election.NewRegistrar(client, "/genv/lab", one, func(err error) { refused <- err })
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { registrar.Run(ctx); close(ended) }()
+	stop := background(registrar.Run)
+	t.Cleanup(stop)
 	become := func(want ...election.Registration) {
 		t.Helper()
 		require.Eventually(t, func() bool {
@@ -340,8 +313,7 @@ func TestRegistrarOverEtcd(t *testing.T) {
 		return err == nil && len(again) == 1 && again[0].Lease != entries[0].Lease
 	}, time.Minute, 20*time.Millisecond)
 	become(one)
-	cancel()
-	<-ended
+	stop()
 	become()
 	require.Empty(t, refused)
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -89,9 +88,8 @@ func TestCertificates(t *testing.T) {
 // answer, so that the next leader doesn't wait for the end of the lease.
 func TestAResignationThatTakesASecondMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := slowCluster()
-		e, stop := run(c)
-		<-e.Changed()
+		c := newCluster()
+		e, stop := run(t, c, nil)
 		require.True(t, e.Leads())
 		c.set(func() { c.slow = 1500 * time.Millisecond })
 		begun := time.Now()
@@ -183,11 +181,9 @@ func TestRole(t *testing.T) {
 // not again before the loop works.
 func TestALeaderThatDoesNotWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := slowCluster()
+		c := newCluster()
 		var hangs atomic.Bool
-		e, stop := runWith(c, func() bool { return !hangs.Load() })
-		defer stop()
-		<-e.Changed()
+		e, _ := run(t, c, func() bool { return !hangs.Load() })
 		time.Sleep(time.Hour)
 		require.True(t, e.Leads())
 		epoch := e.Status().Epoch
@@ -216,11 +212,9 @@ func TestALeaderThatDoesNotWork(t *testing.T) {
 // A loop that hangs for less than a lease lasts keeps it.
 func TestALeaderThatIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := slowCluster()
+		c := newCluster()
 		var hangs atomic.Bool
-		e, stop := runWith(c, func() bool { return !hangs.Load() })
-		defer stop()
-		<-e.Changed()
+		e, _ := run(t, c, func() bool { return !hangs.Load() })
 		epoch := e.Status().Epoch
 		for range 10 {
 			hangs.Store(true)
@@ -235,7 +229,7 @@ func TestALeaderThatIsLate(t *testing.T) {
 // Each role has a context that ends with it, and that of a leader may begin nothing from the end of its lease on.
 func TestRoles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := slowCluster()
+		c := newCluster()
 		ctx, cancel := context.WithCancel(t.Context())
 		var roles []string
 		var epoch uint64
@@ -282,7 +276,7 @@ func TestRoles(t *testing.T) {
 func TestARoleThatReturns(t *testing.T) {
 	errBroken := errors.New("stdout is closed")
 	synctest.Test(t, func(t *testing.T) {
-		c := slowCluster()
+		c := newCluster()
 		err := elector(c, nil).Run(t.Context(), election.Roles{
 			Changed: func(election.Status) {},
 			Stand:   func(ctx context.Context) error { <-ctx.Done(); return nil },
@@ -295,18 +289,14 @@ func TestARoleThatReturns(t *testing.T) {
 // Each controller knows if the leader has another policy, also when one of them reads another one.
 func TestAnotherPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := slowCluster()
+		c := newCluster()
 		a := elector(c, nil)
 		a.SetPolicy("1")
 		b := election.New(election.Options{Cluster: c, Key: "/genv/lab", Self: election.Candidate{ID: "b"}, Clock: a.Clock, Now: time.Now})
 		b.SetPolicy("1")
-		ctx, cancel := context.WithCancel(t.Context())
-		var campaigns sync.WaitGroup
-		defer campaigns.Wait()
-		defer cancel()
-		campaigns.Go(func() { a.Campaign(ctx) })
+		defer background(a.Campaign)()
 		time.Sleep(5 * time.Second)
-		campaigns.Go(func() { b.Campaign(ctx) })
+		defer background(b.Campaign)()
 		for _, step := range []struct {
 			change func()
 			differ bool

@@ -1,6 +1,7 @@
 package election_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -37,12 +38,17 @@ func stand(t *testing.T, c *servers.EtcdCluster, id string) *candidate {
 
 // campaign has an Elector campaign until it resigns or the test ends.
 func campaign(t *testing.T, client *etcd.Gateway, e *election.Elector) (resign func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() { e.Campaign(ctx); close(ended) }()
-	resign = func() { cancel(); <-ended }
+	resign = background(e.Campaign)
 	t.Cleanup(func() { resign(); client.Close() })
 	return resign
+}
+
+// background runs something until it is stopped.
+func background(run func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { run(ctx); close(ended) }()
+	return func() { cancel(); <-ended }
 }
 
 func (c *candidate) becomesLeader(t *testing.T) time.Duration {
@@ -150,19 +156,15 @@ type cluster struct {
 }
 
 func newCluster() *cluster {
-	return &cluster{leases: map[int64]time.Time{}, ttls: map[int64]time.Duration{}, others: map[string]etcd.KeyValue{}}
-}
-
-func slowCluster() *cluster {
-	c := newCluster()
-	c.slow = time.Millisecond
-	return c
+	return &cluster{
+		leases: map[int64]time.Time{}, ttls: map[int64]time.Duration{}, others: map[string]etcd.KeyValue{}, slow: time.Millisecond,
+	}
 }
 
 var errSilent = errors.New("no answer")
 
-// answer waits as long as an answer takes, and ends what has expired.
-func (c *cluster) answer(ctx context.Context) error {
+// answer waits as long as an answer takes, ends what has expired, and does what was asked.
+func (c *cluster) answer(ctx context.Context, do func()) error {
 	c.mu.Lock()
 	delay := c.slow
 	if c.silent {
@@ -186,6 +188,7 @@ func (c *cluster) answer(ctx context.Context) error {
 			c.end(id)
 		}
 	}
+	do()
 	return nil
 }
 
@@ -199,15 +202,12 @@ func (c *cluster) end(lease int64) {
 }
 
 func (c *cluster) Grant(ctx context.Context, ttl time.Duration) (lease int64, granted time.Duration, err error) {
-	if err := c.answer(ctx); err != nil {
-		return 0, 0, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.revision++
-	id := int64(c.revision) //nolint:gosec // a small number
-	c.leases[id], c.ttls[id] = time.Now().Add(ttl), ttl
-	return id, ttl, nil
+	err = c.answer(ctx, func() {
+		c.revision++
+		lease, granted = int64(c.revision), ttl //nolint:gosec // a small number
+		c.leases[lease], c.ttls[lease] = time.Now().Add(ttl), ttl
+	})
+	return lease, granted, err
 }
 
 func (c *cluster) Renew(ctx context.Context, id int64, key string) (time.Duration, *etcd.KeyValue, error) {
@@ -219,100 +219,75 @@ func (c *cluster) Renew(ctx context.Context, id int64, key string) (time.Duratio
 	return ttl, entry, err
 }
 
-func (c *cluster) KeepAlive(ctx context.Context, id int64) (time.Duration, error) {
-	if err := c.answer(ctx); err != nil {
-		return 0, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, ok := c.leases[id]; !ok {
-		return 0, nil
-	}
-	c.leases[id] = time.Now().Add(c.ttls[id])
-	return c.ttls[id], nil
+func (c *cluster) KeepAlive(ctx context.Context, id int64) (ttl time.Duration, err error) {
+	err = c.answer(ctx, func() {
+		if _, ok := c.leases[id]; ok {
+			ttl = c.ttls[id]
+			c.leases[id] = time.Now().Add(ttl)
+		}
+	})
+	return ttl, err
 }
 
 func (c *cluster) TimeToLive(ctx context.Context, id int64) (left, granted time.Duration, err error) {
-	err = c.answer(ctx)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return time.Until(c.leases[id]), c.ttls[id], err
+	err = c.answer(ctx, func() { left, granted = time.Until(c.leases[id]), c.ttls[id] })
+	return left, granted, err
 }
 
 func (c *cluster) Put(ctx context.Context, key string, value []byte, lease int64) error {
-	if err := c.answer(ctx); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.puts++
-	c.others[key] = etcd.KeyValue{Key: []byte(key), Value: value, Lease: lease}
-	return nil
+	return c.answer(ctx, func() {
+		c.puts++
+		c.others[key] = etcd.KeyValue{Key: []byte(key), Value: value, Lease: lease}
+	})
 }
 
 func (c *cluster) List(ctx context.Context, prefix string) (list []etcd.KeyValue, err error) {
-	err = c.answer(ctx)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for key, e := range c.others {
-		if strings.HasPrefix(key, prefix) {
-			list = append(list, e)
+	err = c.answer(ctx, func() {
+		for key, e := range c.others {
+			if strings.HasPrefix(key, prefix) {
+				list = append(list, e)
+			}
 		}
-	}
+	})
 	return list, err
 }
 
 func (c *cluster) Update(ctx context.Context, _ string, created uint64, value []byte, lease int64) error {
-	if err := c.answer(ctx); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.key == nil || c.key.Created != created || c.key.Lease != lease {
-		return etcd.ErrConflict
-	}
-	changed := *c.key // others may read the one before
-	changed.Value = value
-	c.key = &changed
-	return nil
+	err := etcd.ErrConflict
+	return cmp.Or(c.answer(ctx, func() {
+		if c.key != nil && c.key.Created == created && c.key.Lease == lease {
+			changed := *c.key // others may read the one before
+			changed.Value = value
+			c.key, err = &changed, nil
+		}
+	}), err)
 }
 
 func (c *cluster) Revoke(ctx context.Context, id int64) error {
-	err := c.answer(ctx)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err == nil {
-		c.end(id)
-	}
-	return err
+	return c.answer(ctx, func() { c.end(id) })
 }
 
-func (c *cluster) Create(ctx context.Context, key string, value []byte, lease int64) (etcd.Creation, error) {
-	if err := c.answer(ctx); err != nil {
-		return etcd.Creation{}, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.key == nil {
-		c.revision++
-		c.key = &etcd.KeyValue{Key: []byte(key), Value: value, Created: c.revision, Lease: lease}
-	}
-	if c.lost {
+func (c *cluster) Create(ctx context.Context, key string, value []byte, lease int64) (made etcd.Creation, err error) {
+	lost := false
+	err = c.answer(ctx, func() {
+		if c.key == nil {
+			c.revision++
+			c.key = &etcd.KeyValue{Key: []byte(key), Value: value, Created: c.revision, Lease: lease}
+		}
+		made, lost = etcd.Creation{KeyValue: *c.key, Cluster: 0xabc, Own: c.key.Lease == lease}, c.lost
+	})
+	if lost {
 		return etcd.Creation{}, errSilent
 	}
-	return etcd.Creation{KeyValue: *c.key, Cluster: 0xabc, Own: c.key.Lease == lease}, nil
+	return made, err
 }
 
-func (c *cluster) Get(ctx context.Context, _ string) (*etcd.KeyValue, error) {
-	if err := c.answer(ctx); err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.unread {
+func (c *cluster) Get(ctx context.Context, _ string) (entry *etcd.KeyValue, err error) {
+	unread := false
+	if err = c.answer(ctx, func() { entry, unread = c.key, c.unread }); unread {
 		return nil, errSilent
 	}
-	return c.key, nil
+	return entry, err
 }
 
 // set changes the cluster while it is asked.

@@ -35,6 +35,21 @@ func open(t *testing.T, config etcd.Config) *etcd.Gateway {
 	return c
 }
 
+// member is a member of etcd with answers of its own, by its URL.
+func member(t *testing.T, handle http.HandlerFunc) string {
+	s := httptest.NewServer(handle)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// answers says the same to every request.
+func answers(status int, answer string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, answer)
+	}
+}
+
 // What the election relies on, asked of a real etcd.
 func TestARealEtcd(t *testing.T) {
 	t.Parallel()
@@ -181,7 +196,7 @@ func TestACertificateWithAName(t *testing.T) {
 func TestATokenFromBeforeARestore(t *testing.T) {
 	t.Parallel()
 	var logins atomic.Int32
-	member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	restored := member(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		switch {
 		case r.URL.Path == "/v3/auth/authenticate":
@@ -191,9 +206,8 @@ func TestATokenFromBeforeARestore(t *testing.T) {
 		default:
 			_, _ = w.Write([]byte(`{"header":{"cluster_id":"1"}}`))
 		}
-	}))
-	t.Cleanup(member.Close)
-	c := open(t, etcd.Config{Endpoints: []string{member.URL}, User: "genv", Password: "x"})
+	})
+	c := open(t, etcd.Config{Endpoints: []string{restored}, User: "genv", Password: "x"})
 	_, err := c.Get(t.Context(), "/k")
 	require.ErrorContains(t, err, "etcd doesn't answer")
 	for range 3 {
@@ -208,17 +222,15 @@ func TestMembersThatDontAnswer(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var asked []string
-	member := func(name string, handle http.HandlerFunc) string {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	noted := func(name string, handle http.HandlerFunc) string {
+		return member(t, func(w http.ResponseWriter, r *http.Request) {
 			mu.Lock()
 			asked = append(asked, name)
 			mu.Unlock()
 			handle(w, r)
-		}))
-		t.Cleanup(s.Close)
-		return s.URL
+		})
 	}
-	hangs := member("hangs", func(_ http.ResponseWriter, r *http.Request) {
+	hangs := noted("hangs", func(_ http.ResponseWriter, r *http.Request) {
 		buffer := make([]byte, 1024)
 		for { // the body, and then until the client leaves
 			if _, err := r.Body.Read(buffer); err != nil {
@@ -227,12 +239,9 @@ func TestMembersThatDontAnswer(t *testing.T) {
 		}
 		<-r.Context().Done()
 	})
-	alone := member("has no leader", func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = w.Write([]byte(`{"error":"etcdserver: no leader","message":"etcdserver: no leader","code":14}`))
-	})
-	foreign := member("isn't etcd", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) })
-	works := member("works", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"header":{"cluster_id":"1"}}`)) })
+	alone := noted("has no leader", answers(http.StatusServiceUnavailable, `{"error":"etcdserver: no leader","message":"etcdserver: no leader","code":14}`))
+	foreign := noted("isn't etcd", answers(http.StatusOK, "<html>"))
+	works := noted("works", answers(http.StatusOK, `{"header":{"cluster_id":"1"}}`))
 	c := open(t, etcd.Config{Endpoints: []string{"http://127.0.0.1:1", hangs, alone, foreign, works}})
 	for range 2 {
 		_, err := c.Get(t.Context(), "/k")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -63,17 +62,15 @@ func TestARenewalByAnEarlierLeaderOfEtcd(t *testing.T) {
 	t.Parallel()
 	var term atomic.Int32
 	term.Store(3)
-	stuck := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	stuck := member(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/v3/lease/keepalive" {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 		_, _ = io.WriteString(w, `{"result":{"header":{"cluster_id":"1","raft_term":"2"},"ID":"7","TTL":"5"}}`)
-	}))
-	t.Cleanup(stuck.Close)
-	works := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	})
+	works := member(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintf(w, `{"header":{"cluster_id":"1","raft_term":"%d"},"kvs":[{"key":"L2s=","create_revision":"9"}]}`, term.Load())
-	}))
-	t.Cleanup(works.Close)
+	})
 	renew := func(members ...string) error {
 		ttl, entry, err := open(t, etcd.Config{Endpoints: members}).Renew(t.Context(), 7, "/k")
 		if err == nil {
@@ -82,28 +79,17 @@ func TestARenewalByAnEarlierLeaderOfEtcd(t *testing.T) {
 		}
 		return err
 	}
-	require.ErrorContains(t, renew(stuck.URL), "etcd doesn't answer")
-	require.ErrorContains(t, renew(stuck.URL, works.URL), "etcd elected another leader of its members meanwhile")
+	require.ErrorContains(t, renew(stuck), "etcd doesn't answer")
+	require.ErrorContains(t, renew(stuck, works), "etcd elected another leader of its members meanwhile")
 	term.Store(2)
-	require.NoError(t, renew(stuck.URL, works.URL))
+	require.NoError(t, renew(stuck, works))
 }
 
 // What a member can't do now is asked of the next one. What it refuses for other reasons of the same
 // code, such as a lack of space, the others refuse as well.
 func TestResourcesThatAreExhausted(t *testing.T) {
 	t.Parallel()
-	member := func(status int, answer string) string {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(status)
-			_, _ = io.WriteString(w, answer)
-		}))
-		t.Cleanup(s.Close)
-		return s.URL
-	}
-	exhausted := func(message string) string {
-		return member(http.StatusTooManyRequests, fmt.Sprintf(`{"error":%q,"message":%q,"code":8}`, message, message))
-	}
-	works := member(http.StatusOK, `{"header":{"cluster_id":"1"}}`)
+	works := member(t, answers(http.StatusOK, `{"header":{"cluster_id":"1"}}`))
 	for message, row := range map[string]struct {
 		refused bool
 		hint    string
@@ -113,7 +99,7 @@ func TestResourcesThatAreExhausted(t *testing.T) {
 		"etcdserver: request is too large":                             {true, "--max-request-bytes"},
 		"grpc: received message larger than max (5242880 vs. 2097152)": {true, ""},
 	} {
-		busy := exhausted(message)
+		busy := member(t, answers(http.StatusTooManyRequests, fmt.Sprintf(`{"error":%q,"message":%q,"code":8}`, message, message)))
 		_, err := open(t, etcd.Config{Endpoints: []string{busy}}).Get(t.Context(), "/k")
 		require.ErrorContains(t, err, message)
 		require.ErrorContains(t, err, row.hint)
@@ -127,14 +113,12 @@ func TestResourcesThatAreExhausted(t *testing.T) {
 // to wherever it likes, or speak for etcd.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	var leaked atomic.Bool
-	thief := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	thief := member(t, func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		leaked.Store(leaked.Load() || strings.Contains(string(body), "s3cret"))
-	}))
-	defer thief.Close()
-	member := httptest.NewServer(http.RedirectHandler(thief.URL, http.StatusTemporaryRedirect))
-	defer member.Close()
-	_, err := open(t, etcd.Config{Endpoints: []string{member.URL}, User: "genv", Password: "s3cret"}).Get(t.Context(), "/k")
+	})
+	redirects := member(t, http.RedirectHandler(thief, http.StatusTemporaryRedirect).ServeHTTP)
+	_, err := open(t, etcd.Config{Endpoints: []string{redirects}, User: "genv", Password: "s3cret"}).Get(t.Context(), "/k")
 	require.Error(t, err)
 	require.False(t, leaked.Load(), "the password was sent to another server")
 }
@@ -142,27 +126,19 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 // What answers with empty documents, such as a proxy, is not an etcd that has no keys and no leases: the
 // next member is asked.
 func TestAnEmptyAnswerIsNotAnEmptyEtcd(t *testing.T) {
+	works := member(t, answers(http.StatusOK, `{"header":{"cluster_id":"1"},"kvs":[{"key":"L2s=","create_revision":"7"}]}`))
 	for _, answer := range []string{`{}`, `null`, `{"header":{}}`, `{"result":{}}`, `{"kvs":[]}`, `{"succeeded":true}`} {
-		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
-		defer proxy.Close()
-		c := open(t, etcd.Config{Endpoints: []string{proxy.URL}})
-		_, err := c.Get(t.Context(), "/k")
-		require.ErrorContains(t, err, "not an answer of etcd", answer)
-		_, err = c.List(t.Context(), "/k")
-		require.ErrorContains(t, err, "not an answer of etcd", answer)
-		_, err = c.KeepAlive(t.Context(), 7)
-		require.ErrorContains(t, err, "not an answer of etcd", answer)
-		_, _, err = c.Grant(t.Context(), time.Second)
-		require.ErrorContains(t, err, "not an answer of etcd", answer)
-		_, err = c.PutAfter(t.Context(), "/k", 1, "/k", 1, nil)
-		require.ErrorContains(t, err, "not an answer of etcd", answer)
-		require.ErrorContains(t, c.Revoke(t.Context(), 7), "not an answer of etcd", answer)
-
-		member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w, `{"header":{"cluster_id":"1"},"kvs":[{"key":"L2s=","create_revision":"7"}]}`)
-		}))
-		defer member.Close()
-		entry, err := open(t, etcd.Config{Endpoints: []string{proxy.URL, member.URL}}).Get(t.Context(), "/k")
+		proxy := member(t, answers(http.StatusOK, answer))
+		c := open(t, etcd.Config{Endpoints: []string{proxy}})
+		_, errGet := c.Get(t.Context(), "/k")
+		_, errList := c.List(t.Context(), "/k")
+		_, errKeep := c.KeepAlive(t.Context(), 7)
+		_, _, errGrant := c.Grant(t.Context(), time.Second)
+		_, errPut := c.PutAfter(t.Context(), "/k", 1, "/k", 1, nil)
+		for _, err := range []error{errGet, errList, errKeep, errGrant, errPut, c.Revoke(t.Context(), 7)} {
+			require.ErrorContains(t, err, "not an answer of etcd", answer)
+		}
+		entry, err := open(t, etcd.Config{Endpoints: []string{proxy, works}}).Get(t.Context(), "/k")
 		require.NoError(t, err)
 		require.EqualValues(t, 7, entry.Created)
 	}
@@ -190,17 +166,15 @@ func TestAMemberThatHangs(t *testing.T) {
 					asked <- member
 				}
 			}
-			hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			hangs := member(t, func(_ http.ResponseWriter, r *http.Request) {
 				note(r, "hangs")
 				<-r.Context().Done()
-			}))
-			t.Cleanup(hangs.Close)
-			works := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			})
+			works := member(t, func(w http.ResponseWriter, r *http.Request) {
 				note(r, "works")
 				_, _ = io.WriteString(w, `{"header":{"cluster_id":"1"}}`)
-			}))
-			t.Cleanup(works.Close)
-			c := open(t, etcd.Config{Endpoints: []string{hangs.URL, works.URL}})
+			})
+			c := open(t, etcd.Config{Endpoints: []string{hangs, works}})
 			ctx, cancel := context.WithTimeout(t.Context(), row.within)
 			defer cancel()
 			_, err := c.Get(ctx, "/k")
