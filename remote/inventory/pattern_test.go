@@ -59,21 +59,21 @@ func TestPatterns(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			hosts, err := inventory.Load(inventory.Selection{Hosts: []string{test.hosts}, DefaultFiles: []string{"/etc/genv/hosts.yaml"}, All: true}, f.open)
+			hosts, err := inventory.Load(sel{Hosts: []string{test.hosts}, DefaultFiles: []string{"/etc/genv/hosts.yaml"}, All: true}, f.open)
 			require.NoError(t, err)
 			require.Equal(t, test.want, names(hosts))
 		})
 	}
 	for name, test := range map[string]struct {
-		sel  inventory.Selection
+		sel  sel
 		want string
 	}{
-		"a host file":                    {inventory.Selection{HostFile: "list"}, "gpu-01 gpu-03 gpu-04 gpu-05 gpu-06 gpu-07 gpu-08"},
-		"a host file that only excludes": {inventory.Selection{HostFile: "out", Hosts: []string{"hosts.yaml"}}, "gpu-02 gpu-04 gpu-06 gpu-08 cpu-01"},
-		"-x with a glob":                 {inventory.Selection{Hosts: []string{"gpu-[01-16]"}, Exclude: []string{"gpu-0*,gpu-1[1-5]"}}, "gpu-10 gpu-16"},
-		"-x with a label":                {inventory.Selection{Hosts: []string{"hosts.yaml"}, Exclude: []string{"label:gpu"}}, "cpu-01"},
-		"! with a file":                  {inventory.Selection{Hosts: []string{"hosts.yaml,!gpu-*"}}, "cpu-01"},
-		"! in a flag of its own":         {inventory.Selection{Hosts: []string{"hosts.yaml,gpu-*", "!label:rack=1", "!gpu-08"}}, "gpu-05 gpu-06 gpu-07"},
+		"a host file":                    {sel{HostFile: "list"}, "gpu-01 gpu-03 gpu-04 gpu-05 gpu-06 gpu-07 gpu-08"},
+		"a host file that only excludes": {sel{HostFile: "out", Hosts: []string{"hosts.yaml"}}, "gpu-02 gpu-04 gpu-06 gpu-08 cpu-01"},
+		"-x with a glob":                 {sel{Hosts: []string{"gpu-[01-16]"}, Exclude: []string{"gpu-0*,gpu-1[1-5]"}}, "gpu-10 gpu-16"},
+		"-x with a label":                {sel{Hosts: []string{"hosts.yaml"}, Exclude: []string{"label:gpu"}}, "cpu-01"},
+		"! with a file":                  {sel{Hosts: []string{"hosts.yaml,!gpu-*"}}, "cpu-01"},
+		"! in a flag of its own":         {sel{Hosts: []string{"hosts.yaml,gpu-*", "!label:rack=1", "!gpu-08"}}, "gpu-05 gpu-06 gpu-07"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.sel.DefaultFiles = []string{"/etc/genv/hosts.yaml"}
@@ -82,31 +82,32 @@ func TestPatterns(t *testing.T) {
 			require.Equal(t, test.want, names(hosts))
 		})
 	}
-	hosts, err := inventory.Load(inventory.Selection{Hosts: []string{"eve@gpu-0[7-8]*:99"}, HostFile: "hosts.yaml", User: "bob"}, f.open)
+	hosts, err := inventory.Load(sel{Hosts: []string{"eve@gpu-0[7-8]*:99"}, HostFile: "hosts.yaml", User: "bob"}, f.open)
 	require.NoError(t, err)
 	require.Equal(t, remote.Host{Name: "gpu-08", User: "eve", Port: 99, Labels: map[string]string{"site": "lab", "gpu": "h200", "rack": "2", "spare": ""}}, hosts[1])
 }
 
 func TestDefaultInventory(t *testing.T) {
 	f := files{"/etc/genv/hosts.yaml": "hosts: [a, b]", "/home/u/hosts.yaml": "hosts: [c]", "/empty.yaml": "hosts: []"}
+	const none = "no hosts are selected; use -H a,b or --hostfile FILE, or "
 	etc, both := []string{"/etc/genv/hosts.yaml"}, []string{"/home/u/hosts.yaml", "/etc/genv/hosts.yaml"}
 	for name, test := range map[string]struct {
-		sel       inventory.Selection
+		sel       sel
 		want, err string
 	}{
-		"all":                              {sel: inventory.Selection{All: true, DefaultFiles: etc}, want: "a b"},
-		"all but one":                      {sel: inventory.Selection{All: true, DefaultFiles: etc, Exclude: []string{"a"}}, want: "b"},
-		"the first file":                   {sel: inventory.Selection{All: true, DefaultFiles: both}, want: "c"},
-		"the second, if there is no first": {sel: inventory.Selection{All: true, DefaultFiles: []string{"/none", "/etc/genv/hosts.yaml"}}, want: "a b"},
-		"hosts that are named":             {sel: inventory.Selection{All: true, DefaultFiles: etc, Hosts: []string{"x"}}, want: "x"},
-		"all by name":                      {sel: inventory.Selection{DefaultFiles: etc, Hosts: []string{"@all"}}, want: "a b"},
+		"all":                              {sel: sel{All: true, DefaultFiles: etc}, want: "a b"},
+		"all but one":                      {sel: sel{All: true, DefaultFiles: etc, Exclude: []string{"a"}}, want: "b"},
+		"the first file":                   {sel: sel{All: true, DefaultFiles: both}, want: "c"},
+		"the second, if there is no first": {sel: sel{All: true, DefaultFiles: []string{"/none", "/etc/genv/hosts.yaml"}}, want: "a b"},
+		"hosts that are named":             {sel: sel{All: true, DefaultFiles: etc, Hosts: []string{"x"}}, want: "x"},
+		"all by name":                      {sel: sel{DefaultFiles: etc, Hosts: []string{"@all"}}, want: "a b"},
 
-		"none is named":             {sel: inventory.Selection{DefaultFiles: etc}, err: "no hosts are selected; use -H a,b or --hostfile FILE, or -H @all for all of hosts.yaml"},
-		"only excluded ones are":    {sel: inventory.Selection{DefaultFiles: etc, Hosts: []string{"!a"}}, err: "no hosts are selected; use -H a,b or --hostfile FILE, or -H @all for all of hosts.yaml"},
-		"only -x":                   {sel: inventory.Selection{DefaultFiles: etc, Exclude: []string{"a"}}, err: "no hosts are selected; use -H a,b or --hostfile FILE, or -H @all for all of hosts.yaml"},
-		"there is no file":          {sel: inventory.Selection{All: true, DefaultFiles: []string{"/x", "/y"}}, err: "no hosts are selected; use -H a,b or --hostfile FILE, or list the hosts in /x or /y, which doesn't exist yet"},
-		"the file has none":         {sel: inventory.Selection{All: true, DefaultFiles: []string{"/empty.yaml"}}, err: "/empty.yaml: it has no hosts; add some under `hosts:`"},
-		"a host file that has none": {sel: inventory.Selection{All: true, DefaultFiles: etc, HostFile: "/dev/null"}, err: "--hostfile /dev/null: it has no hosts; write one per line"},
+		"none is named":             {sel: sel{DefaultFiles: etc}, err: none + "-H @all for all of hosts.yaml"},
+		"only excluded ones are":    {sel: sel{DefaultFiles: etc, Hosts: []string{"!a"}}, err: none + "-H @all for all of hosts.yaml"},
+		"only -x":                   {sel: sel{DefaultFiles: etc, Exclude: []string{"a"}}, err: none + "-H @all for all of hosts.yaml"},
+		"there is no file":          {sel: sel{All: true, DefaultFiles: []string{"/x", "/y"}}, err: none + "list the hosts in /x or /y, which doesn't exist yet"},
+		"the file has none":         {sel: sel{All: true, DefaultFiles: []string{"/empty.yaml"}}, err: "/empty.yaml: it has no hosts; add some under `hosts:`"},
+		"a host file that has none": {sel: sel{All: true, DefaultFiles: etc, HostFile: "/dev/null"}, err: "--hostfile /dev/null: it has no hosts; write one per line"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f["/dev/null"] = "# none\n"
@@ -122,7 +123,7 @@ func TestDefaultInventory(t *testing.T) {
 	opened := func(path string) (io.ReadCloser, error) {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrPermission}
 	}
-	_, err := inventory.Load(inventory.Selection{All: true, DefaultFiles: etc, OpenDefault: opened}, f.open)
+	_, err := inventory.Load(sel{All: true, DefaultFiles: etc, OpenDefault: opened}, f.open)
 	require.ErrorIs(t, err, fs.ErrPermission, "default files are opened in their own way")
 }
 
@@ -157,12 +158,12 @@ func TestPatternErrors(t *testing.T) {
 		{"two users", "hosts.yaml,x@gpu-01,y@gpu-*", "-H: host gpu-01 is named with the users x and y; name it once"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			hosts, err := inventory.Load(inventory.Selection{Hosts: []string{test.hosts}}, f.open)
+			hosts, err := inventory.Load(sel{Hosts: []string{test.hosts}}, f.open)
 			require.EqualError(t, err, test.want)
 			require.ErrorIs(t, err, inventory.ErrUsage)
 			require.Empty(t, hosts)
 		})
 	}
-	_, err := inventory.Load(inventory.Selection{Hosts: []string{"a"}, Exclude: []string{"!a"}}, f.open)
+	_, err := inventory.Load(sel{Hosts: []string{"a"}, Exclude: []string{"!a"}}, f.open)
 	require.EqualError(t, err, "-x: !a: write the hosts alone, without another sign before them")
 }
