@@ -24,13 +24,24 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
+// recorded is a log with records.
+func recorded(t *testing.T, records ...audit.Record) (path string) {
+	path = filepath.Join(t.TempDir(), "audit.jsonl")
+	require.NoError(t, (&audit.Log{Path: path}).Append(records...))
+	return path
+}
+
+func history(t *testing.T, path string, filter audit.Filter) []audit.HistoryEntry {
+	entries, _, err := audit.History(path, filter)
+	require.NoError(t, err)
+	return entries
+}
+
 // story is a log in which bob loses a process and a device, and alice's process has an unknown fate.
 func story(t *testing.T) string {
-	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	log := audit.Log{Path: path}
 	alice, bob, device := ptr(snapshot.UID(1001)), ptr(snapshot.UID(1002)), ptr(snapshot.DeviceIndex(0))
 	why := []string{"User bob is using 2 devices"}
-	require.NoError(t, log.Append(
+	return recorded(t,
 		audit.Record{Time: at(0), Kind: audit.KindFinding, IDs: []string{"cap"}, Text: why[0], Decision: enforce.DecisionWait},
 		audit.Record{Time: at(1), Kind: audit.KindNotified, IDs: []string{"cap"}, Host: "a", UID: bob},
 		audit.Record{Time: at(2), Kind: audit.KindNotified, IDs: []string{"out"}, Host: "a", UID: alice, Reason: "not logged in"},
@@ -39,13 +50,11 @@ func story(t *testing.T) string {
 		audit.Record{Time: at(5), Kind: audit.KindOrder, Order: "r/1/b", IDs: []string{"out"}, Why: []string{"outside"}, Host: "b", UID: alice, PID: 5},
 		audit.Record{Time: at(6), Kind: audit.KindOutcome, Order: "r/1/a", IDs: []string{"cap"}, Host: "a", User: "bob", UID: bob, EID: "10", Device: device, Status: order.StatusDetached},
 		audit.Record{Time: at(7), Kind: audit.KindOutcome, Order: "r/1/a", IDs: []string{"cap"}, Host: "a", User: "bob", UID: bob, EID: "10", PID: 5, Status: order.StatusTerminated},
-	))
-	return path
+	)
 }
 
 func TestHistoryJoins(t *testing.T) {
-	entries, _, err := audit.History(story(t), audit.Filter{})
-	require.NoError(t, err)
+	entries := history(t, story(t), audit.Filter{})
 	require.Len(t, entries, 3)
 	require.Equal(t, order.StatusDetached, entries[0].Status)
 	require.Equal(t, at(6), entries[0].Time)
@@ -85,10 +94,7 @@ func TestLastNoticeBeforeTheAction(t *testing.T) {
 		"over before the action":        {[]audit.Record{notice(10), cleared, action, outcome}, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "audit.jsonl")
-			require.NoError(t, (&audit.Log{Path: path}).Append(tt.records...))
-			entries, _, err := audit.History(path, audit.Filter{})
-			require.NoError(t, err)
+			entries := history(t, recorded(t, tt.records...), audit.Filter{})
 			require.Len(t, entries, 1)
 			require.Equal(t, tt.want, entries[0].Notified)
 		})
@@ -97,15 +103,12 @@ func TestLastNoticeBeforeTheAction(t *testing.T) {
 
 // TestHistoryHasDenials: those of a host say what was done, those of a controller don't.
 func TestHistoryHasDenials(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	bob, device := ptr(snapshot.UID(1002)), ptr(snapshot.DeviceIndex(3))
-	require.NoError(t, (&audit.Log{Path: path}).Append(
+	entries := history(t, recorded(t,
 		audit.Record{Time: at(1), Kind: audit.KindDenied, Host: "a", UID: bob, Device: device, Action: audit.ActionWouldDeny, Text: "one"},
 		audit.Record{Time: at(2), Kind: audit.KindDenied, Host: "a", UID: bob, Device: device, Text: "two"},
 		audit.Record{Time: at(3), Kind: audit.KindDenied, Host: "a", UID: ptr(snapshot.UID(7)), Device: device, Text: "three"},
-	))
-	entries, _, err := audit.History(path, audit.Filter{User: "1002"})
-	require.NoError(t, err)
+	), audit.Filter{User: "1002"})
 	require.Len(t, entries, 2)
 	require.Equal(t, audit.ActionWouldDeny, entries[0].Action)
 	require.Equal(t, audit.ActionDenied, entries[1].Action)
@@ -128,9 +131,7 @@ func TestHistoryFilter(t *testing.T) {
 		{audit.Filter{PID: 6}, 0},
 		{audit.Filter{Since: at(8)}, 0},
 	} {
-		entries, _, err := audit.History(path, tt.query)
-		require.NoError(t, err)
-		require.Len(t, entries, tt.want, "%+v", tt.query)
+		require.Len(t, history(t, path, tt.query), tt.want, "%+v", tt.query)
 	}
 }
 
@@ -255,10 +256,7 @@ func TestLatestOfAHost(t *testing.T) {
 		"another is": {[]audit.Record{warning, over(outside)}, 1}, "it came again": {[]audit.Record{warning, over(idle), warning}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "audit.jsonl")
-			require.NoError(t, (&audit.Log{Path: path}).Append(row.records...))
-			entries, _, err := audit.History(path, audit.Filter{Notices: true})
-			require.NoError(t, err)
+			entries := history(t, recorded(t, row.records...), audit.Filter{Notices: true})
 			require.Len(t, audit.Latest(entries, at(10)), row.want)
 		})
 	}
@@ -267,16 +265,14 @@ func TestLatestOfAHost(t *testing.T) {
 // TestDecided: an action is found by its id, a warning by that of its finding, with what was
 // done afterwards. The lines that were judged are kept once, and cut.
 func TestDecided(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	item := audit.Record{
 		Time: at(2), Kind: audit.KindOrder, Order: "r/1/a", IDs: []string{idle}, User: "bob", EID: "10", Device: ptr(snapshot.DeviceIndex(0)),
 		Text: "Detaching", Judged: slices.Repeat([]string{strings.Repeat("x", 5000)}, 50),
 	}
 	notice := audit.Record{Time: at(1), Kind: audit.KindNotified, IDs: []string{idle}, User: "bob", Text: "It is idle.\nAdvice"}
 	records := append([]audit.Record{notice, item}, audit.OutcomeRecords([]audit.Record{item}, []order.Outcome{{Status: order.StatusDetached}})...)
-	require.NoError(t, (&audit.Log{Path: path}).Append(records...))
-	entries, _, err := audit.History(path, audit.Filter{Notices: true})
-	require.NoError(t, err)
+	path := recorded(t, records...)
+	entries := history(t, path, audit.Filter{Notices: true})
 	require.Len(t, entries, 2)
 	action := audit.Decided(entries, audit.DecisionID("r/1/a", 0, "10", item.Device))
 	require.Len(t, action, 1)

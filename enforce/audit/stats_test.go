@@ -1,7 +1,6 @@
 package audit_test
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,10 +37,11 @@ type statsCase struct {
 	total   audit.ActionCounts
 }
 
+func row(rule enforce.Rule, c audit.ActionCounts) audit.StatsRow {
+	return audit.StatsRow{User: "bob", Rule: rule, ActionCounts: c}
+}
+
 func statsCases() []statsCase {
-	row := func(rule enforce.Rule, c audit.ActionCounts) audit.StatsRow {
-		return audit.StatsRow{User: "bob", Rule: rule, ActionCounts: c}
-	}
 	return []statsCase{
 		{"nothing", nil, []audit.StatsRow{}, audit.ActionCounts{}},
 		{
@@ -107,15 +107,8 @@ func statsCases() []statsCase {
 			[]audit.StatsRow{},
 			audit.ActionCounts{},
 		},
-	}
-}
 
-// dryRunCases are about what a dry run would have done.
-func dryRunCases() []statsCase {
-	row := func(rule enforce.Rule, c audit.ActionCounts) audit.StatsRow {
-		return audit.StatsRow{User: "bob", Rule: rule, ActionCounts: c}
-	}
-	return []statsCase{
+		// What a dry run would have done.
 		{
 			"a dry run counts once what it would do, also because of two rules",
 			[]audit.Record{wouldAct(outside, 5), wouldAct(capped, 5, 6), wouldAct(capped, 5, 6)},
@@ -152,22 +145,18 @@ func wouldAct(id string, pids ...snapshot.PID) audit.Record {
 }
 
 func TestStats(t *testing.T) {
-	for _, tt := range append(statsCases(), dryRunCases()...) {
+	for _, tt := range statsCases() {
 		t.Run(tt.name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "audit.jsonl")
 			for i := range tt.records {
 				tt.records[i].Time = at(i)
 			}
-			require.NoError(t, (&audit.Log{Path: path}).Append(tt.records...))
-			entries, _, err := audit.History(path, audit.Filter{Notices: true})
-			require.NoError(t, err)
+			entries := history(t, recorded(t, tt.records...), audit.Filter{Notices: true})
 			require.Equal(t, audit.Stats{Rows: tt.rows, Total: tt.total}, audit.Sum(entries))
 		})
 	}
 }
 
 func TestFilterByRuleAndTime(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	item := func(minute int, kind audit.RecordKind, pid snapshot.PID, ids ...string) audit.Record {
 		r := audit.Record{Time: at(minute), Kind: kind, Order: "r/1/a", PID: pid, IDs: ids}
 		if kind == audit.KindOutcome {
@@ -175,11 +164,11 @@ func TestFilterByRuleAndTime(t *testing.T) {
 		}
 		return r
 	}
-	require.NoError(t, (&audit.Log{Path: path}).Append(
+	path := recorded(t,
 		item(1, audit.KindOrder, 1, outside, capped), item(2, audit.KindOutcome, 1, outside, capped),
 		item(3, audit.KindOrder, 2, idle), item(6, audit.KindOutcome, 2, idle),
 		item(7, audit.KindOrder, 3), item(8, audit.KindOutcome, 3),
-	))
+	)
 	for name, tt := range map[string]struct {
 		filter audit.Filter
 		pids   []snapshot.PID
@@ -190,10 +179,8 @@ func TestFilterByRuleAndTime(t *testing.T) {
 		"the outcome came after that": {audit.Filter{Since: at(3), Until: at(5)}, []snapshot.PID{2}},
 		"the end doesn't count":       {audit.Filter{Until: at(3)}, []snapshot.PID{1}},
 	} {
-		entries, _, err := audit.History(path, tt.filter)
-		require.NoError(t, err)
 		var pids []snapshot.PID
-		for _, e := range entries {
+		for _, e := range history(t, path, tt.filter) {
 			require.Equal(t, order.StatusTerminated, e.Status, name)
 			pids = append(pids, e.PID)
 		}
