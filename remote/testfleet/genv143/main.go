@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -36,10 +37,9 @@ type machine struct {
 // update changes the state files without what has ended.
 func (h machine) update(change func(*state.Files) error) error {
 	return h.Update(func(files *state.Files) error {
-		alive := func(pid snapshot.PID) bool { return !errors.Is(syscall.Kill(int(pid), 0), syscall.ESRCH) }
 		for i := range files.Environments {
 			e := &files.Environments[i]
-			e.PIDs = slices.DeleteFunc(e.PIDs, func(pid snapshot.PID) bool { return !alive(pid) })
+			e.PIDs = slices.DeleteFunc(e.PIDs, func(pid snapshot.PID) bool { return errors.Is(syscall.Kill(int(pid), 0), syscall.ESRCH) })
 		}
 		files.Environments = slices.DeleteFunc(files.Environments, func(e snapshot.Environment) bool { return len(e.PIDs)+len(e.KernelIDs) == 0 })
 		for i := range files.Devices {
@@ -107,12 +107,9 @@ func (h machine) execute() error {
 }
 
 func (h machine) activate(flags map[string]string) error {
-	pid, err := strconv.Atoi(flags["pid"])
-	if err != nil {
-		return err
-	}
-	uid, err := strconv.Atoi(flags["uid"])
-	if err != nil {
+	pid, errPID := strconv.Atoi(flags["pid"])
+	uid, errUID := strconv.Atoi(flags["uid"])
+	if err := cmp.Or(errPID, errUID); err != nil {
 		return err
 	}
 	return h.update(func(files *state.Files) error {
@@ -122,18 +119,6 @@ func (h machine) activate(flags map[string]string) error {
 		})
 		return nil
 	})
-}
-
-func (h machine) attach(flags map[string]string) error {
-	return h.onDevice(flags, func(_ *state.Files, d *snapshot.Device, eid snapshot.EnvID) {
-		if d.Attachment(eid) == nil {
-			d.Attachments = append(d.Attachments, snapshot.Attachment{EID: eid, Time: snapshot.DateOf(time.Now())})
-		}
-	})
-}
-
-func (h machine) detach(flags map[string]string) error {
-	return h.onDevice(flags, func(files *state.Files, d *snapshot.Device, eid snapshot.EnvID) { files.Detach(eid, d.Index) })
 }
 
 func (h machine) onDevice(flags map[string]string, do func(*state.Files, *snapshot.Device, snapshot.EnvID)) error {
@@ -202,9 +187,13 @@ func (h machine) run(args []string) error {
 	case "envs activate":
 		return h.activate(flags)
 	case "devices attach":
-		return h.attach(flags)
+		return h.onDevice(flags, func(_ *state.Files, d *snapshot.Device, eid snapshot.EnvID) {
+			if d.Attachment(eid) == nil {
+				d.Attachments = append(d.Attachments, snapshot.Attachment{EID: eid, Time: snapshot.DateOf(time.Now())})
+			}
+		})
 	case "devices detach":
-		return h.detach(flags)
+		return h.onDevice(flags, func(files *state.Files, d *snapshot.Device, eid snapshot.EnvID) { files.Detach(eid, d.Index) })
 	}
 	return fmt.Errorf("genv %s: error: argument SUBCOMMAND: invalid choice: '%s'", args[0], args[1])
 }

@@ -188,13 +188,6 @@ type damager struct {
 	next atomic.Int32 // a Damage
 }
 
-// behave damages the next answer.
-func (t *damager) behave(m Behavior) {
-	if m.Damage != Intact {
-		t.next.Store(int32(m.Damage))
-	}
-}
-
 func (t *damager) Write(p []byte) (int, error) {
 	switch Damage(t.next.Swap(int32(Intact))) {
 	case Silent:

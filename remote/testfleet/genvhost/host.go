@@ -35,13 +35,12 @@ type Host struct {
 	old      bool
 	answered []time.Time // if keeps
 	keeps    bool
+	run      string // see WithTokens
+	events   bool
+	changed  chan struct{} // closed when the state changes
+	waits    int           // that were begun
 
 	deviceAge time.Duration
-
-	run     string // see WithTokens
-	events  bool
-	changed chan struct{} // closed when the state changes
-	waits   int           // that were begun
 }
 
 // GivenItem is an item of an order that the host was given.
@@ -193,7 +192,9 @@ func as[T any](ctx context.Context, b *conversation, request string, do func() (
 		return none, err
 	}
 	value, err := do()
-	b.out.behave(behavior)
+	if behavior.Damage != Intact {
+		b.out.next.Store(int32(behavior.Damage))
+	}
 	return value, err
 }
 
@@ -204,14 +205,11 @@ func (h *Host) snapshot() ([]byte, error) {
 	if h.keeps {
 		h.answered = append(h.answered, time.Now())
 	}
+	var err error
 	if h.encoded == nil {
-		encoded, err := snapshot.EncodeNative(h.state)
-		if err != nil {
-			return nil, err
-		}
-		h.encoded = encoded
+		h.encoded, err = snapshot.EncodeNative(h.state)
 	}
-	return h.encoded, nil
+	return h.encoded, err
 }
 
 // carryOut carries out an order on the snapshot.

@@ -31,8 +31,7 @@ type Driver struct {
 	Apps    []App    `json:"apps"`
 	// Warnings are lines after each answer, such as one about a corrupted infoROM: the exit code is 14 then.
 	Warnings []string `json:"warnings,omitempty"`
-	// DelayMS is how long each call takes, in milliseconds.
-	DelayMS int `json:"delay_ms,omitempty"`
+	DelayMS  int      `json:"delay_ms,omitempty"` // how long each call takes
 	// Visible are the devices that a guard lets each user see, by uid and index; nil without a guard. Root sees all.
 	Visible map[int][]int `json:"visible,omitzero"`
 }
@@ -45,36 +44,25 @@ type Device struct {
 	TotalMiB int64  `json:"total_mib"`
 	MIG      []MIG  `json:"mig,omitempty"` // its instances, when it is in MIG mode
 	Fault    Fault  `json:"fault,omitempty"`
-	// MIGEnabled says that it is in MIG mode without an instance.
-	MIGEnabled bool `json:"mig_enabled,omitempty"`
-	// ComputeMode is "Default" if it is empty.
-	ComputeMode string `json:"compute_mode,omitempty"`
-	// Unified says that it shares the machine's memory: its own is "[N/A]".
-	Unified bool `json:"unified,omitempty"`
-	// Watt is what it draws; 0 for what suits its load.
-	Watt int `json:"watt,omitempty"`
-	// LeakedMiB is memory in use that belongs to no process.
-	LeakedMiB int64 `json:"leaked_mib,omitempty"`
-	// Display says that a screen is active on it.
-	Display bool `json:"display,omitempty"`
-	// NoPersistence turns its persistence mode off.
-	NoPersistence bool `json:"no_persistence,omitempty"`
-	// Bus is its place on the PCI bus, from 1; 0 for the one after its index.
-	Bus int `json:"bus,omitempty"`
-	// Minor is the number of its node; nil for its index.
-	Minor *int `json:"minor,omitempty"`
+
+	MIGEnabled    bool   `json:"mig_enabled,omitempty"`    // it is in MIG mode without an instance
+	ComputeMode   string `json:"compute_mode,omitempty"`   // empty for "Default"
+	Unified       bool   `json:"unified,omitempty"`        // it shares the machine's memory: its own is "[N/A]"
+	Watt          int    `json:"watt,omitempty"`           // that it draws; 0 for what suits its load
+	LeakedMiB     int64  `json:"leaked_mib,omitempty"`     // memory in use that belongs to no process
+	Display       bool   `json:"display,omitempty"`        // a screen is active on it
+	NoPersistence bool   `json:"no_persistence,omitempty"` // its persistence mode is off
+	Bus           int    `json:"bus,omitempty"`            // its place on the PCI bus, from 1; 0 for the one after its index
+	Minor         *int   `json:"minor,omitempty"`          // the number of its node; nil for its index
 }
 
 // MIG is a MIG instance of a device: a compute instance of a GPU instance.
 type MIG struct {
-	Profile string `json:"profile"` // such as "1g.10gb"
-	UUID    string `json:"uuid"`    // "MIG-…"
-	// GI is the id of the GPU instance, of which all compute instances share the memory; 0 for
-	// one of its own. CI is the id of the compute instance.
-	GI int `json:"gi,omitempty"`
-	CI int `json:"ci,omitempty"`
-	// TotalMiB is the memory of the GPU instance; 0 for what an H100 has for the profile,
-	// which is less than the profile's name says.
+	Profile string `json:"profile"`      // such as "1g.10gb"
+	UUID    string `json:"uuid"`         // "MIG-…"
+	GI      int    `json:"gi,omitempty"` // of the GPU instance, of which compute instances share the memory; 0 for one of its own
+	CI      int    `json:"ci,omitempty"` // of the compute instance
+	// TotalMiB is the memory of the GPU instance; 0 for that of an H100, less than the profile's name says.
 	TotalMiB int64 `json:"total_mib,omitempty"`
 }
 
@@ -82,19 +70,16 @@ type MIG struct {
 type App struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // /proc/PID/stat field 22; 0 for whichever process has the PID
-	// Foreign says that the PID is one of another PID namespace, or stale: the driver lists it,
-	// whichever process has it here.
-	Foreign bool `json:"foreign,omitempty"`
-	// Type is "C", "G" or "C+G"; empty for C. The compute list has no type and no G.
-	Type string `json:"type,omitempty"`
-	// Device is the index of the device. UUID takes precedence: a MIG instance, of which the
-	// compute list shows the device, or a device that the host does not list.
+	// Foreign says that the PID is one of another PID namespace, or stale: the driver lists it all the same.
+	Foreign bool   `json:"foreign,omitempty"`
+	Type    string `json:"type,omitempty"` // "C", "G" or "C+G"; empty for C. The compute list has no type and no G
+	// Device is the index of the device. UUID takes precedence: a MIG instance, of which the compute list shows the
+	// device, or a device that the host does not list.
 	Device  int    `json:"device"`
 	UUID    string `json:"uuid,omitempty"`
-	UsedMiB *int64 `json:"used_mib"` // nil if the driver does not report it
-	// Load is how much it computes, in percent of the device; nil for 97.
-	Load *int   `json:"load,omitempty"`
-	Name string `json:"name"`
+	UsedMiB *int64 `json:"used_mib"`       // nil if the driver does not report it
+	Load    *int   `json:"load,omitempty"` // how much it computes, in percent of the device; nil for 97
+	Name    string `json:"name"`
 }
 
 // Devices makes n equal devices with UUIDs that differ from those of any other seed text, such as the host's name.
@@ -156,10 +141,8 @@ func (d Driver) Living(root string) Driver {
 	return d
 }
 
-// SeenBy is the driver as nvidia-smi shows it to a user: without the devices that are
-// drained, and on a guarded host only the visible ones. Those that it shows are numbered from
-// 0. What a guard does is constructed after what NVML does where a process can't open some of
-// the nodes, as in a container.
+// SeenBy is the driver as nvidia-smi shows it to a user: without drained devices, and on a guarded host only the visible
+// ones, numbered from 0. A guard is constructed after what NVML does in a container, where a process can't open some nodes.
 func (d Driver) SeenBy(uid int) Driver {
 	shown := func(device Device) bool {
 		return device.Fault != Drained && (d.Visible == nil || uid == 0 || slices.Contains(d.Visible[uid], device.Index))
@@ -190,16 +173,11 @@ func (d Driver) SeenBy(uid int) Driver {
 func (d Device) place() int { return cmp.Or(d.Bus, d.Index+1) }
 
 // MinorNumber is the number of the device's node.
-func (d Device) MinorNumber() int {
-	if d.Minor == nil {
-		return d.Index
-	}
-	return *d.Minor
-}
+func (d Device) MinorNumber() int { return *cmp.Or(d.Minor, &d.Index) }
 
-// WriteProc writes what the driver shows in /proc/driver/nvidia, below the folder proc: as
-// long as GENV_ROOT_DIR has a folder proc with it, genv reads it there. It is laid out as
-// nv-procfs.c of NVIDIA's open-gpu-kernel-modules does it, with values of our own. A lost device is still there, a drained one isn't.
+// WriteProc writes what the driver shows in /proc/driver/nvidia, below the folder proc, where genv reads it if
+// GENV_ROOT_DIR has it. The layout is that of nv-procfs.c of NVIDIA's open-gpu-kernel-modules. A lost device is still
+// there, a drained one isn't.
 func (d Driver) WriteProc(proc string) error {
 	folder := filepath.Join(proc, "driver/nvidia/gpus")
 	if err := os.RemoveAll(folder); err != nil {

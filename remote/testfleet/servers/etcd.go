@@ -93,12 +93,14 @@ func (c *EtcdCluster) beginAll() {
 			c.Kill(i)
 		}
 	})
+	c.restartAll()
+}
+
+func (c *EtcdCluster) restartAll() {
 	for i := range c.members {
 		c.Restart(i)
 	}
-	for i := range c.members {
-		c.await(i)
-	}
+	c.Await()
 }
 
 // Endpoints are the URLs of the members for their clients.
@@ -198,10 +200,7 @@ func (c *EtcdCluster) Forget() {
 		c.Kill(i)
 		require.NoError(c.t, os.RemoveAll(filepath.Join(m.dir, "data")))
 	}
-	for i := range c.members {
-		c.Restart(i)
-	}
-	c.Await()
+	c.restartAll()
 }
 
 // Certificates are PEM files for clients of a cluster with TLS.
@@ -259,19 +258,17 @@ func StartEtcdTLS(t testing.TB, members int) (*EtcdCluster, *Certificates) {
 	return c, files
 }
 
-// AddUser makes a user who may read and write the keys with a prefix, and has the cluster ask
-// for passwords from then on.
+// AddUser makes a user who may read and write the keys with a prefix, and has the cluster ask for passwords from then on.
 func (c *EtcdCluster) AddUser(name, password, prefix string) {
 	c.t.Helper()
 	end := []byte(prefix)
 	end[len(end)-1]++
-	c.ask("/v3/auth/user/add", map[string]any{"name": "root", "password": "root"})
-	c.ask("/v3/auth/role/add", map[string]any{"name": "root"})
-	c.ask("/v3/auth/user/grant", map[string]any{"user": "root", "role": "root"})
-	c.ask("/v3/auth/user/add", map[string]any{"name": name, "password": password})
-	c.ask("/v3/auth/role/add", map[string]any{"name": name})
+	for user, password := range map[string]string{"root": "root", name: password} {
+		c.ask("/v3/auth/user/add", map[string]any{"name": user, "password": password})
+		c.ask("/v3/auth/role/add", map[string]any{"name": user})
+		c.ask("/v3/auth/user/grant", map[string]any{"user": user, "role": user})
+	}
 	c.ask("/v3/auth/role/grant", map[string]any{"name": name, "perm": map[string]any{"permType": "READWRITE", "key": []byte(prefix), "range_end": end}})
-	c.ask("/v3/auth/user/grant", map[string]any{"user": name, "role": name})
 	c.ask("/v3/auth/enable", map[string]any{})
 }
 
@@ -283,10 +280,7 @@ func (c *EtcdCluster) AddAnother(name string) {
 	c.askWith(root.Token, "/v3/auth/user/add", map[string]any{"name": name, "password": "x"})
 }
 
-func (c *EtcdCluster) ask(path string, request any) (text []byte) {
-	c.t.Helper()
-	return c.askWith("", path, request)
-}
+func (c *EtcdCluster) ask(path string, request any) []byte { return c.askWith("", path, request) }
 
 func (c *EtcdCluster) askWith(token, path string, request any) (text []byte) {
 	c.t.Helper()

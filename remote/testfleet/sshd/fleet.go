@@ -122,23 +122,19 @@ type Rights string
 
 // The rights; the zero value is MaySudo.
 const (
-	MaySudo         Rights = "operator"          // everything, without a password, and genv is there
-	NeedsPassword   Rights = "needs-password"    // sudo wants a password, which is Password; sudo -n cannot give it
-	NotInSudoers    Rights = "not-in-sudoers"    // sudo does not know the user
-	NoSudo          Rights = "no-sudo"           // there is no sudo on the host
-	NoGenv          Rights = "no-genv"           // sudo works and there is no genv, not even in /usr/local/bin
-	OnlyUsage       Rights = "only-usage"        // what remote.SudoersLine allows, without a password
-	OnlyUsageBefore Rights = "only-usage-before" // as OnlyUsage, with the line of an earlier version, which allows `usage serve` with arguments alone
-	// OnlySnapshot: `genv usage snapshot` alone, without a password. sudo finds
-	// genv in its secure_path, and the login doesn't.
-	OnlySnapshot Rights = "only-snapshot"
-	MaySudo143   Rights = "operator-143" // as MaySudo, but the genv on the host speaks the formats of 1.4.3 alone
-	AllOfGenv    Rights = "all-of-genv"  // every command of genv, without a password, which is too much
-	// OnlyUsageNoGenv: what remote.SudoersLine allows, but there is no genv.
-	OnlyUsageNoGenv Rights = "only-usage-no-genv"
-	// FromDirectory: as OnlyUsage, for an account with a name that sudoers can't contain; the line has its uid.
-	FromDirectory Rights = "ann@corp.example"
-	NeedsTTY      Rights = "needs-tty" // as MaySudo, but sudo refuses a login without a terminal
+	MaySudo         Rights = "operator"           // everything, without a password, and genv is there
+	NeedsPassword   Rights = "needs-password"     // sudo wants a password, which is Password; sudo -n cannot give it
+	NotInSudoers    Rights = "not-in-sudoers"     // sudo does not know the user
+	NoSudo          Rights = "no-sudo"            // there is no sudo on the host
+	NoGenv          Rights = "no-genv"            // sudo works and there is no genv, not even in /usr/local/bin
+	OnlyUsage       Rights = "only-usage"         // what remote.SudoersLine allows, without a password
+	OnlyUsageBefore Rights = "only-usage-before"  // as OnlyUsage, with the line of an earlier version, which allows `usage serve` with arguments alone
+	OnlySnapshot    Rights = "only-snapshot"      // `genv usage snapshot` alone, without a password; genv is not in the login's path
+	MaySudo143      Rights = "operator-143"       // as MaySudo, but the genv on the host speaks the formats of 1.4.3 alone
+	AllOfGenv       Rights = "all-of-genv"        // every command of genv, without a password, which is too much
+	OnlyUsageNoGenv Rights = "only-usage-no-genv" // what remote.SudoersLine allows, but there is no genv
+	FromDirectory   Rights = "ann@corp.example"   // as OnlyUsage, for a name that sudoers can't contain; the line has its uid
+	NeedsTTY        Rights = "needs-tty"          // as MaySudo, but sudo refuses a login without a terminal
 )
 
 // Start runs a fleet until the end of the test, or skips the test where none

@@ -99,10 +99,15 @@ func (s *Server) Close() {
 
 // Answer has the server answer a command, or END at the end of a mail, in another way; "RCPT a@b.org" is that of one
 // recipient. "drop" drops the connection, "hang" answers nothing.
-func (s *Server) Answer(command, answer string) {
+func (s *Server) Answer(command, answer string) { s.answer(command, answer, false) }
+
+// AnswerOnce is Answer for the next time alone.
+func (s *Server) AnswerOnce(command, answer string) { s.answer(command, answer, true) }
+
+func (s *Server) answer(command, answer string, once bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.answers[command] = answer
+	s.answers[command], s.once[command] = answer, once
 }
 
 func (s *Server) hasAnswer(command string) bool {
@@ -111,33 +116,19 @@ func (s *Server) hasAnswer(command string) bool {
 	return s.answers[command] != ""
 }
 
-// AnswerOnce is Answer for the next time alone.
-func (s *Server) AnswerOnce(command, answer string) {
-	s.Answer(command, answer)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.once[command] = true
-}
-
 // Mails are the mails that came.
-func (s *Server) Mails() []Mail {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.mails)
-}
+func (s *Server) Mails() []Mail { return kept(s, &s.mails) }
 
 // Commands are what clients sent, with "tls " before what came encrypted.
-func (s *Server) Commands() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.commands)
-}
+func (s *Server) Commands() []string { return kept(s, &s.commands) }
 
 // Logins are the names and passwords that came.
-func (s *Server) Logins() []string {
+func (s *Server) Logins() []string { return kept(s, &s.logins) }
+
+func kept[T any](s *Server, list *[]T) []T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.logins)
+	return slices.Clone(*list)
 }
 
 func (s *Server) accept() {
@@ -215,11 +206,11 @@ func (c *smtpConn) command(line string) bool {
 	case "EHLO":
 		return c.say(name, c.capabilities())
 	case "STARTTLS":
-		if !c.say(name, "220 go ahead") {
-			return false
+		goes := c.say(name, "220 go ahead")
+		if goes {
+			c.encrypt()
 		}
-		c.encrypt()
-		return true
+		return goes
 	case "AUTH":
 		return c.auth(rest)
 	case "MAIL":
