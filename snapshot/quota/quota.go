@@ -1,5 +1,5 @@
-// Package quota is what one account may take of what all accounts of a host share: entries of a file or of a
-// snapshot, messages, bytes of a record, time, and turns. However much one account takes, others have their part.
+// Package quota is what one account may take of what all accounts of a host share, such as entries of a file or turns.
+// However much one account takes, others have their part.
 //
 //	if !quota.Leaves(own+n, all, most) {
 //		return errFull
@@ -19,11 +19,11 @@ import (
 
 const reserve = 8
 
-// Leaves says whether an account that has own leaves enough for others, where all have all of most: own may be an
+// Leaves says whether an account with own leaves enough for others, where all accounts have all of most: own may be an
 // eighth of what is left.
 func Leaves(own, all, most int) bool { return reserve*own <= most-all }
 
-// Fair is the most that each size may keep so that their sum is at most the limit: small ones leave room to others.
+// Fair is the most that each size may keep if their sum is to be at most the limit: small ones leave room to others.
 func Fair(sizes []int, limit int) int {
 	sizes = slices.Sorted(slices.Values(sizes))
 	for i, size := range sizes {

@@ -20,8 +20,8 @@ type Activation struct {
 	At       snapshot.Date
 }
 
-// Activate registers the environment if it is new, and the process or kernel in it: for its user and root alone. The
-// error wraps ErrRequest, ErrNotOwner or ErrActive, and nothing has changed.
+// Activate registers the environment if it is new, and the process or kernel in it: for its user and root alone. After
+// an error, which wraps ErrRequest, ErrNotOwner or ErrActive, nothing has changed.
 func (f *Files) Activate(a Activation) error {
 	if err := a.check(); err != nil {
 		return err
@@ -52,11 +52,11 @@ func (a *Activation) check() error {
 	if a.PID < 0 || (a.PID == 0 && a.KernelID == "") {
 		return Refuse("an environment needs a process or a Jupyter kernel")
 	}
-	return cmp.Or(CheckEID(a.EID), CheckName("the username", string(a.Username)), CheckName("the kernel id", a.KernelID),
-		CheckConfig(a.Config))
+	return cmp.Or(CheckEID(a.EID), CheckName("the username", string(a.Username)),
+		CheckName("the kernel id", a.KernelID), CheckConfig(a.Config))
 }
 
-// elsewhere is the other environment in which it is. A kernel is of the user of its environment, also for root.
+// elsewhere is another environment in which it is. A kernel belongs to the user of its environment, also for root.
 func (f *Files) elsewhere(a Activation) *snapshot.Environment {
 	user := a.UID
 	if env := f.Environment(a.EID); env != nil {
@@ -70,8 +70,8 @@ func (f *Files) elsewhere(a Activation) *snapshot.Environment {
 	return nil
 }
 
-// Deactivate removes a process from its environment, which ends with its last process or kernel, and its attachments
-// with it. In a Store other processes keep it: see Successors.
+// Deactivate removes a process from its environment, which ends with its last process or kernel, unless others keep it:
+// see Successors.
 func (f *Files) Deactivate(pid snapshot.PID) {
 	if env := f.EnvironmentOf(pid); env != nil {
 		f.Leave(pid, env.UID)
@@ -80,13 +80,13 @@ func (f *Files) Deactivate(pid snapshot.PID) {
 	}
 }
 
-// Leave notes that a process has left its environment, whatever its environ names. An activation ends that.
+// Leave notes that a process has left its environment, whatever its environ names, until it is activated again.
 func (f *Files) Leave(pid snapshot.PID, uid snapshot.UID) {
 	f.Answers = without(f.Answers, func(old snapshot.Answer) bool { return old.PID == pid })
 	f.answer(snapshot.Answer{PID: pid, UID: uid})
 }
 
-// Remember keeps the answers of a look, except about processes that have left meanwhile.
+// Remember keeps the answers of a look, except about processes that have left since.
 func (f *Files) Remember(answers []snapshot.Answer) {
 	for _, a := range answers {
 		same := func(old snapshot.Answer) bool { return old.PID == a.PID && old.Start == a.Start }

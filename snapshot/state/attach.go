@@ -12,18 +12,14 @@ import (
 
 // AttachRequest asks for devices, by their number or by their indices.
 type AttachRequest struct {
-	EID snapshot.EnvID `json:"eid"`
-	// Count is how many devices it is to have, with those that it has. 0 if Indices are given.
-	Count   int                    `json:"count,omitempty"`
-	Indices []snapshot.DeviceIndex `json:"indices,omitzero"`
-	// OverSubscribe attaches devices even if they have no room.
-	OverSubscribe bool `json:"over_subscribe,omitempty"`
+	EID           snapshot.EnvID         `json:"eid"`
+	Count         int                    `json:"count,omitempty"` // of devices, with those that it has; 0 with Indices
+	Indices       []snapshot.DeviceIndex `json:"indices,omitzero"`
+	OverSubscribe bool                   `json:"over_subscribe,omitempty"` // attach devices even if they have no room
 	Availability
-	// Instances asks for MIG instances instead of devices: neither Count nor Indices are given then.
-	Instances []InstanceRequest `json:"mig,omitempty"`
-	// Memory is the capacity wanted on each device; unknown asks for whole devices.
-	Memory snapshot.Memory `json:"gpu_memory,omitzero"`
-	At     snapshot.Date   `json:"-"`
+	Instances []InstanceRequest `json:"mig,omitempty"`       // instead of Count and Indices
+	Memory    snapshot.Memory   `json:"gpu_memory,omitzero"` // capacity on each device; unknown asks for whole devices
+	At        snapshot.Date     `json:"-"`
 }
 
 // Availability is what the asker knows of the devices.
@@ -35,8 +31,7 @@ type Availability struct {
 	Last []snapshot.DeviceIndex `json:"last,omitzero"`
 	// Only are those that may be attached without OverSubscribe, since nothing is known of the others; nil for all.
 	Only []snapshot.DeviceIndex `json:"only,omitzero"`
-	// Kept are those that root's service keeps for others, who wait for them. No request says it.
-	Kept []snapshot.DeviceIndex `json:"-"`
+	Kept []snapshot.DeviceIndex `json:"-"` // by root's service, for others who wait
 }
 
 // InstanceRequest asks for a MIG instance of a device.
@@ -44,8 +39,7 @@ type InstanceRequest struct {
 	Index  snapshot.DeviceIndex `json:"device"`
 	UUID   snapshot.GPUUUID     `json:"uuid"`
 	Memory snapshot.Memory      `json:"gpu_memory,omitzero"` // of the instance; unknown for that of the device
-	// Shares says that the environment has its memory already, with another instance.
-	Shares bool `json:"shares,omitempty"`
+	Shares bool                 `json:"shares,omitempty"`    // the environment has its memory with another instance
 }
 
 // Attach attaches an environment to devices, the best first (see Room), and returns all that it has then. An
@@ -77,7 +71,7 @@ func (f *Files) Attach(r AttachRequest) ([]snapshot.DeviceIndex, error) {
 	return f.AttachedTo(r.EID), nil
 }
 
-// attach does not change the old list, which a caller may have.
+// attach doesn't change the old list, which a caller may have.
 func attach(d *snapshot.Device, a snapshot.Attachment) {
 	d.Attachments = append(slices.Clone(d.Attachments), a)
 }
@@ -131,7 +125,7 @@ func (f *Files) CheckRequest(r AttachRequest) error {
 	return nil
 }
 
-// tooMany is the error for a request of which only some devices are available.
+// tooMany is the error for a Count of which only some devices are available.
 func (f *Files) tooMany(r AttachRequest, available int) error {
 	e := &UnavailableError{TooFew: true}
 	if err := f.CheckRequest(r); err != nil {
@@ -194,7 +188,7 @@ func (f *Files) chooseIndices(r AttachRequest) ([]*snapshot.Device, error) {
 
 const keptForWaits = "kept for people who wait: `genv gpus` names them, and --wait waits for the next turn"
 
-// refuses says why a device is given to no user, or not with the capacity that is asked for; empty for neither.
+// refuses says why a device isn't attached for a request, whatever room it has; empty if it may be.
 func (r *AttachRequest) refuses(d *snapshot.Device) string {
 	switch state := r.States[d.Index]; {
 	case state == gpus.Failed:
@@ -235,8 +229,8 @@ func (r *AttachRequest) fits(d *snapshot.Device) bool {
 	return r.Memory.Bytes() <= room
 }
 
-// Resize changes the capacity on its devices, except that of MIG instances; unknown is the whole device. Without room
-// the error wraps ErrUnavailable.
+// Resize changes the capacity on the devices of an environment, except that of MIG instances; unknown is the whole
+// device. Without room the error wraps ErrUnavailable.
 func (f *Files) Resize(eid snapshot.EnvID, memory snapshot.Memory) error {
 	r := AttachRequest{EID: eid, Memory: memory}
 	for i := range f.Devices {
@@ -360,7 +354,7 @@ func (f *Files) attachInstances(r AttachRequest) error {
 	return nil
 }
 
-// together is the capacity on a device with another instance: as configured, or the sum; unknown if one is unknown.
+// together is the capacity with another instance: as configured, else the sum; unknown if one is unknown.
 func together(before, more, configured snapshot.Memory) snapshot.Memory {
 	if configured.Known() {
 		return configured

@@ -35,7 +35,7 @@ func (c Contents) Equal(o Contents) bool {
 // Same says whether two contents of a file are the same; no file is not an empty one.
 func Same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
-// Limits of the state files, which any user may write: far below a controller's, or a valid file would exempt the host.
+// Limits of the state files, which any user may write: far below a controller's, which would refuse all of the host.
 const (
 	maxValues      = 1 << 18 // of each file, counted by the commas between them
 	maxOlderValues = 1 << 14 // of a file of an older version: a conversion takes kilobytes for each
@@ -43,16 +43,14 @@ const (
 )
 
 // Decode reads a state file, also of versions before 1.4.3. What can't be read of an entry is left out, with a warning.
-// An error, which wraps snapshot.ErrInvalid, is about the whole file.
-func (f *Files) Decode(file File, data []byte) (err error) {
-	if n := bytes.Count(data, []byte{','}); n > maxValues {
-		return fmt.Errorf("%w: %d values, more than the limit of %d", snapshot.ErrInvalid, n, maxValues)
+// An error wraps snapshot.ErrInvalid.
+func (f *Files) Decode(file File, data []byte) error {
+	values := bytes.Count(data, []byte{','})
+	if values > maxValues {
+		return fmt.Errorf("%w: %d values, more than the limit of %d", snapshot.ErrInvalid, values, maxValues)
 	}
-	err = f.decode(file, data)
-	if err == nil {
-		return nil
-	}
-	if bytes.Count(data, []byte{','}) > maxOlderValues {
+	err := f.decode(file, data)
+	if err == nil || values > maxOlderValues {
 		return err
 	}
 	older, ok := converted(file, data)
@@ -77,7 +75,7 @@ func (f *Files) decode(file File, data []byte) (err error) {
 	return err
 }
 
-// Encode writes the content of a state file; nil if there is to be no devices.json.
+// Encode is the content of a state file; nil if there is to be no devices.json.
 func (f *Files) Encode(file File) ([]byte, error) {
 	switch {
 	case file == Envs:
@@ -109,7 +107,7 @@ var (
 	ErrNoDevices = errors.New("the GPUs of this host are not registered yet")
 	// ErrUnavailable is wrapped if requested devices have no room or don't exist: see UnavailableError.
 	ErrUnavailable = errors.New("not available")
-	// ErrCap is wrapped if a cap of the policy doesn't allow what is asked for.
+	// ErrCap is wrapped if a cap of the policy refuses a request.
 	ErrCap = errors.New("beyond a cap of the policy")
 	// ErrRequest is wrapped if a request is invalid in any state.
 	ErrRequest = errors.New("not a valid request")
@@ -121,7 +119,7 @@ var (
 	ErrActive = errors.New("already in an active environment")
 )
 
-// Refuse is an error that wraps ErrRequest, and what it is made of.
+// Refuse is fmt.Errorf for an error that wraps ErrRequest.
 func Refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrRequest, fmt.Errorf(format, args...))
 }
@@ -156,14 +154,12 @@ func CheckMemory(m snapshot.Memory) error {
 
 // UnavailableError says which of the requested devices are not available. It wraps ErrUnavailable.
 type UnavailableError struct {
-	Reason string `json:"reason"`
-	// TooFew says that more devices would help: more were requested than exist or have room, or one that doesn't exist.
-	TooFew bool `json:"too_few,omitempty"`
-	// Conflicts are the attachments that prevent the request; empty if the host doesn't have as many devices.
-	Conflicts []Conflict `json:"conflicts,omitempty"`
+	Reason    string     `json:"reason"`
+	TooFew    bool       `json:"too_few,omitempty"`   // more devices, or the one that doesn't exist, would help
+	Conflicts []Conflict `json:"conflicts,omitempty"` // the attachments that prevent the request
 }
 
-// Unavailable is an UnavailableError without more than its Reason.
+// Unavailable is an UnavailableError with a Reason alone.
 func Unavailable(format string, args ...any) error {
 	return &UnavailableError{Reason: fmt.Sprintf(format, args...)}
 }
@@ -181,9 +177,9 @@ func (f *Files) NoDevice(index snapshot.DeviceIndex) error {
 	}
 }
 
-// converted is a state file of an older version in the format of 1.4.3, which converts it too, and by which it is
-// checked then; ok is false for another one. Up to 0.9.0 environments are an object, by their id, and some keys may be
-// missing. Up to 0.8.0 devices are an object, by their index, and attachments are one, by the id of the environment.
+// converted is a state file of an older version in the format of 1.4.3, which converts it too; ok is false for another
+// one. Up to 0.9.0 environments are an object, by their id, and some keys may be missing. Up to 0.8.0 devices are an
+// object, by their index, and attachments are one, by the id of the environment.
 func converted(file File, data []byte) (content []byte, ok bool) {
 	var document map[string]json.RawMessage
 	var older map[string]map[string]any

@@ -3,8 +3,7 @@
 //
 //	attached, err := files.Attach(state.AttachRequest{EID: "1667", Count: 2, At: now})
 //
-// Every user of the host may write the files, so all fields are checked. Package disk reads and writes them, under the
-// lock that guards them. This package has no clock and touches no file or process.
+// Every user of the host may write the files, so all fields are checked. Package disk reads and writes them.
 package state
 
 import (
@@ -21,18 +20,13 @@ import (
 type Files struct {
 	Environments []snapshot.Environment
 	// Devices is nil as long as there is no devices.json, which does not mean a host without devices: see ErrNoDevices.
-	Devices []snapshot.Device
-	// Warnings are problems that were noticed and worked around, one line each. They are never written to a file.
-	Warnings []string
-	// LivenessUnknown says that the PIDs may be of another PID namespace: nothing was cleaned up.
-	LivenessUnknown bool
-	// Foreign says that the PIDs are known to belong to another PID namespace.
-	Foreign bool
-	// KeepsNote says that this genv keeps root's note about what it has seen.
-	KeepsNote bool
-	// Answers say in which environments processes were found before, and which of them have left.
-	Answers []snapshot.Answer
-	Asker   snapshot.PID // the process that asks for a change; 0 for this one
+	Devices         []snapshot.Device
+	Warnings        []string          // problems that were worked around, one line each; never written to a file
+	LivenessUnknown bool              // the PIDs may be of another PID namespace: nothing was cleaned up
+	Foreign         bool              // the PIDs are known to be of another PID namespace
+	KeepsNote       bool              // this genv keeps root's note about what it has seen
+	Answers         []snapshot.Answer // in which environments processes were found before, and which of them have left
+	Asker           snapshot.PID      // the process that asks for a change; 0 for this one
 	// FindSuccessors lists what still runs in an environment that its last registered process leaves; nil if unknown.
 	FindSuccessors func(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID
 
@@ -85,7 +79,7 @@ func with[T comparable](items []T, item T) []T {
 	return append(slices.Clone(items), item)
 }
 
-// FreeID is the id of a new environment: a name, with a number if there is an environment of that name.
+// FreeID is the id of a new environment: a name, with a number if that is taken.
 func (f *Files) FreeID(name string) snapshot.EnvID {
 	eid := snapshot.EnvID(name)
 	for n := 2; f.Environment(eid) != nil; n++ {
@@ -104,7 +98,7 @@ func (f *Files) EnvironmentOf(pid snapshot.PID) *snapshot.Environment {
 	return snapshot.Find(f.Environments, func(e *snapshot.Environment) bool { return slices.Contains(e.PIDs, pid) })
 }
 
-// EnvironmentOfKernel is where a user's Jupyter kernel is registered, and for root any user's; nil for nowhere. Another
+// EnvironmentOfKernel is where a user's Jupyter kernel, or for root any user's, is registered; nil for nowhere. Another
 // user's with the same id is another kernel.
 func (f *Files) EnvironmentOfKernel(id string, uid snapshot.UID) *snapshot.Environment {
 	has := func(e *snapshot.Environment) bool { return slices.Contains(e.KernelIDs, id) }
@@ -127,22 +121,23 @@ func (f *Files) AttachedTo(eid snapshot.EnvID) []snapshot.DeviceIndex {
 	return indices
 }
 
-// EnvironmentsOf is how many environments a user has.
-func (f *Files) EnvironmentsOf(uid snapshot.UID) (n int) {
+// ownedBy are the environments of a user.
+func (f *Files) ownedBy(uid snapshot.UID) (eids []snapshot.EnvID) {
 	for i := range f.Environments {
 		if env := &f.Environments[i]; env.UID == uid && !env.OwnerMismatch {
-			n++
+			eids = append(eids, env.EID)
 		}
 	}
-	return n
+	return eids
 }
+
+// EnvironmentsOf is how many environments a user has.
+func (f *Files) EnvironmentsOf(uid snapshot.UID) int { return len(f.ownedBy(uid)) }
 
 // OwnAttached lists the GPUs that the environments of a user are attached to, in ascending order.
 func (f *Files) OwnAttached(uid snapshot.UID) (indices []snapshot.DeviceIndex) {
-	for i := range f.Environments {
-		if env := &f.Environments[i]; env.UID == uid && !env.OwnerMismatch {
-			indices = append(indices, f.AttachedTo(env.EID)...)
-		}
+	for _, eid := range f.ownedBy(uid) {
+		indices = append(indices, f.AttachedTo(eid)...)
 	}
 	slices.Sort(indices)
 	return slices.Compact(indices)
@@ -209,7 +204,8 @@ func (f *Files) MergeDevices(found []snapshot.Device) {
 	f.identify()
 }
 
-// gpuAt is which GPU a registered index is now: the same if nvidia-smi says no UUID; none if either is elsewhere.
+// gpuAt is which GPU a registered index is now. Without a UUID from nvidia-smi it is the same, unless that has another
+// index now.
 func gpuAt(found []snapshot.Device, was *snapshot.Device) snapshot.GPUUUID {
 	now := snapshot.FindDevice(found, was.Index)
 	elsewhere := slices.ContainsFunc(found, func(o snapshot.Device) bool { return o.UUID == was.UUID })
@@ -222,7 +218,7 @@ func gpuAt(found []snapshot.Device, was *snapshot.Device) snapshot.GPUUUID {
 	return now.UUID
 }
 
-// Refresh renews the times of its attachments: its shell knows the present indices, as if it attached them again.
+// Refresh renews the times of the attachments of an environment, as if they were made again at the present indices.
 func (f *Files) Refresh(eid snapshot.EnvID, at snapshot.Date) {
 	f.madeTo = maps.Clone(f.madeTo)
 	for i := range f.Devices {

@@ -10,19 +10,16 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// RootNote is what root's looks at the state files found since the boot. Users write the times of attachments
-// themselves, so root's looks bound them. For example, an attachment says 9:00; root's look of 10:00 didn't find it,
-// and that of 10:05 did: it counts from 10:00.
+// RootNote is what root's looks at the state files found since the boot. They bound the times of attachments, which
+// users write: one that says 9:00 counts from 10:00 if root's look of 10:00 didn't find it, and that of 10:05 did.
 type RootNote struct {
 	At           snapshot.StartTime `json:"at"` // when the last look was; 0 for none
 	Environments []SeenEnvironment  `json:"envs,omitempty"`
 	Attachments  []seenAttachment   `json:"attachments,omitempty"`
 	// GPUs says which GPU each index was when nvidia-smi was asked last.
-	GPUs map[snapshot.DeviceIndex]snapshot.GPUUUID `json:"gpus,omitempty"`
-	// Registered says that the last look found a devices.json.
-	Registered bool `json:"registered,omitempty"`
-	// Earlier are environments that were registered before and are in no file any more, oldest first.
-	Earlier []EnvironmentOwner `json:"earlier,omitempty"`
+	GPUs       map[snapshot.DeviceIndex]snapshot.GPUUUID `json:"gpus,omitempty"`
+	Registered bool                                      `json:"registered,omitempty"` // there was a devices.json
+	Earlier    []EnvironmentOwner                        `json:"earlier,omitempty"`    // in no file now, oldest first
 }
 
 // EnvironmentOwner is an environment and its user.
@@ -57,8 +54,7 @@ type seenAttachment struct {
 	GPUs    []snapshot.GPUUUID `json:"gpus,omitempty"`
 }
 
-// maxEarlier bounds the environments that are remembered: any user can register any number of them.
-const maxEarlier = 4096
+const maxEarlier = 4096 // environments are remembered: any user can register any number of them
 
 // KeyOf is the key of an environment.
 func KeyOf(e *snapshot.Environment) EnvironmentKey {
@@ -75,7 +71,7 @@ func (s *RootNote) ByKey() map[EnvironmentKey]*SeenEnvironment {
 	return noted
 }
 
-// Apply sets in the files which GPUs the indices are, and since when environments and attachments count. An attachment
+// Apply says in the files which GPUs the indices are, and since when environments and attachments count. An attachment
 // that was made again is new, unless its index had become another GPU.
 func (s *RootNote) Apply(f *Files) {
 	f.earlier = make(map[EnvironmentOwner]bool, len(s.Earlier))
@@ -132,8 +128,8 @@ func withGPU(gpus []snapshot.GPUUUID, now snapshot.GPUUUID) []snapshot.GPUUUID {
 	return with(gpus, now)
 }
 
-// identify marks the devices with unknown attachments. After an attachment was made, its index became another GPU, or
-// the GPU got another index: its jobs may run on any of these GPUs.
+// identify marks devices with unknown attachments: after an attachment was made, its index became another GPU, or the
+// GPU got another index. Its jobs may run on any of these GPUs.
 func (f *Files) identify() {
 	byUUID := make(map[snapshot.GPUUUID]*snapshot.Device, len(f.Devices))
 	for i := range f.Devices {
@@ -155,7 +151,7 @@ func (f *Files) identify() {
 	}
 }
 
-// WarnRenumbered adds warnings about attachments that have to be made again.
+// WarnRenumbered warns of attachments that have to be made again.
 func (f *Files) WarnRenumbered() {
 	const maxRenumbered = 20
 	named := 0
@@ -175,7 +171,7 @@ func (f *Files) WarnRenumbered() {
 	}
 }
 
-// WasRegistered says whether root saw the environment of this user in this boot: 1.4.3 drops it when its shell ends.
+// WasRegistered says whether root saw the environment of this user in this boot. 1.4.3 drops it when its shell ends.
 func (f *Files) WasRegistered(eid snapshot.EnvID, uid snapshot.UID) bool {
 	return f.earlier[EnvironmentOwner{eid, uid}]
 }
@@ -215,8 +211,8 @@ func (s *RootNote) Look(f *Files, wall time.Time, now snapshot.StartTime,
 	return next
 }
 
-// KeepEarlier adds the environments of the look before that aren't registered now: files that all users write don't say
-// whether these have ended.
+// KeepEarlier adds the environments of the look before that aren't registered now. In files that all users write, they
+// may not have ended.
 func (s *RootNote) KeepEarlier(before *RootNote) {
 	registered := make(map[EnvironmentOwner]bool, len(s.Environments))
 	for i := range s.Environments {

@@ -33,7 +33,7 @@ func (a *Attach) apply(f *state.Files, by Requester) (Result, error) {
 	return resultOf(f, a.EID, before), nil
 }
 
-// request is what is asked of the state files for an environment. It asks for nothing if no number is configured.
+// request is what is asked of the state files: nothing if Configured, and no number is configured.
 func (a *Attach) request(env *snapshot.Environment, at snapshot.Date) state.AttachRequest {
 	r := a.AttachRequest
 	if r.At = at; !r.Memory.Known() {
@@ -50,7 +50,7 @@ func (a *Attach) request(env *snapshot.Environment, at snapshot.Date) state.Atta
 	return r
 }
 
-// Wanted is what a change of this user is going to ask of the state files: how many devices, or which.
+// Wanted is how many devices, or which ones, a change of this user is going to ask of the state files.
 func (c Change) Wanted(f *state.Files, uid snapshot.UID) (state.AttachRequest, error) {
 	switch e := c.Enter; {
 	case c.Attach != nil:
@@ -66,7 +66,7 @@ func (c Change) Wanted(f *state.Files, uid snapshot.UID) (state.AttachRequest, e
 	return state.AttachRequest{}, state.Refuse("it attaches no number of GPUs, so there is nothing to wait for")
 }
 
-// Within has a change attach none but these devices, which are free for it.
+// Within is the change, attaching no other devices than these, which are free for it.
 func (c Change) Within(only []snapshot.DeviceIndex) Change {
 	available := state.Availability{Only: only}
 	if c.Attach != nil {
@@ -79,7 +79,7 @@ func (c Change) Within(only []snapshot.DeviceIndex) Change {
 	return Change{Enter: &e}
 }
 
-// Avoid has a change attach no device that is kept for others, who wait for it.
+// Avoid has a change attach no device that is kept for others.
 func (c Change) Avoid(kept []snapshot.DeviceIndex) {
 	if c.Attach != nil {
 		c.Attach.Kept = kept
@@ -89,7 +89,7 @@ func (c Change) Avoid(kept []snapshot.DeviceIndex) {
 	}
 }
 
-// apply refuses devices that the host doesn't have: likely a typing error. One that isn't attached is no error.
+// apply refuses devices that the host doesn't have, likely a typing error, but not those that aren't attached.
 func (d *Detach) apply(f *state.Files, by Requester) (Result, error) {
 	if _, err := changeable(f, d.EID, by, d.Unregistered); err != nil {
 		return Result{}, err
@@ -124,7 +124,7 @@ func (e *Enter) apply(f *state.Files, by Requester) (Result, error) {
 	}
 	eid := e.EID
 	if eid == "" && e.PID != 0 {
-		eid = f.FreeID(fmt.Sprint(e.PID)) // as in 1.4.3, where an earlier process with this PID left none
+		eid = f.FreeID(fmt.Sprint(e.PID)) // the PID as in 1.4.3, unless an earlier process with it left one
 	}
 	before := f.AttachedTo(eid)
 	err = f.Activate(state.Activation{

@@ -1,11 +1,11 @@
 // Package change is what a person can ask for to be changed in the state files, as a value: the same code applies it in
-// the process of that person, under the lock of the state files, and in the service to which it was sent as JSON.
+// the process of that person and in the service to which it was sent as JSON.
 //
 //	c, err := change.Decode(request)
-//	result, err := c.Apply(files, change.Requester{UID: uid, …}) // under the lock
+//	result, err := c.Apply(files, change.Requester{UID: uid, …}) // under the lock of the state files
 //
-// Who may change what is decided here. A change never says who wants it: that is the Requester, as the kernel reports
-// it. This package has no clock and touches no file or process.
+// Who may change what is decided here. A change never says who wants it: that is the Requester. This package has no
+// clock and touches no file or process.
 package change
 
 import (
@@ -27,17 +27,15 @@ type Change struct {
 	Leave     *Leave     `json:"leave,omitempty"`
 }
 
-// Enter registers a process of the asker, or of anybody for root, or a Jupyter kernel in an environment, new or not.
+// Enter registers a process of the asker (for root, of anybody) or a Jupyter kernel in an environment, new or not.
 type Enter struct {
-	// EID is the environment. If it is empty, a new one is named after the process.
-	EID    snapshot.EnvID `json:"eid,omitempty"`
+	EID    snapshot.EnvID `json:"eid,omitempty"`       // if it is empty, a new one is named after the process
 	PID    snapshot.PID   `json:"pid,omitempty"`       // 0 for none
 	Kernel string         `json:"kernel_id,omitempty"` // of a Jupyter kernel; empty for none
 	// Config is that of a new environment; in an existing one what is set replaces what it had.
-	Config snapshot.EnvConfig `json:"config,omitzero"`
-	// Attach attaches as many devices as Config has, if it has a number.
-	Attach        bool `json:"attach,omitempty"`
-	OverSubscribe bool `json:"over_subscribe,omitempty"`
+	Config        snapshot.EnvConfig `json:"config,omitzero"`
+	Attach        bool               `json:"attach,omitempty"` // as many devices as Config has, if it has a number
+	OverSubscribe bool               `json:"over_subscribe,omitempty"`
 	state.Availability
 	// Whole fails if a cap doesn't allow all of it; otherwise nothing is attached then: see Result.Refused.
 	Whole bool `json:"whole,omitempty"`
@@ -47,12 +45,9 @@ type Enter struct {
 // environment.
 type Attach struct {
 	state.AttachRequest
-	// Configured attaches nothing if no number is configured.
-	Configured bool `json:"configured,omitempty"`
-	// Exact detaches the last devices of more than the number.
-	Exact bool `json:"exact,omitempty"`
-	// Refresh attaches nothing: the asker's shell learns the present indices of its GPUs.
-	Refresh bool `json:"refresh,omitempty"`
+	Configured bool `json:"configured,omitempty"` // attach nothing if no number is configured
+	Exact      bool `json:"exact,omitempty"`      // detach the last devices of more than the number
+	Refresh    bool `json:"refresh,omitempty"`    // only learn the present indices of the GPUs
 	// Unregistered allows an environment that isn't registered: its attachments end when the state is read next.
 	Unregistered bool `json:"unregistered,omitempty"`
 }
@@ -69,7 +64,7 @@ type Configure struct {
 	EID   snapshot.EnvID     `json:"eid"`
 	Clear []string           `json:"clear,omitzero"` // the settings to remove, before those in Set are set
 	Set   snapshot.EnvConfig `json:"set,omitzero"`
-	// Resize also changes the capacity on attached devices: on all, or nothing if there is no room.
+	// Resize also changes the capacity on attached devices: on all, or on none if one has no room.
 	Resize bool `json:"resize,omitempty"`
 }
 
@@ -88,18 +83,15 @@ type Leave struct {
 	Own bool `json:"own,omitempty"`
 }
 
-// Result is what a change has done, for what commands print. It is JSON as it is.
+// Result is what a change has done, as JSON and for what commands print.
 type Result struct {
-	EID    snapshot.EnvID     `json:"eid,omitempty"` // of the environment; empty for none
-	Config snapshot.EnvConfig `json:"config,omitzero"`
-	// Before and Now are the devices of the environment before and after the change.
-	Before []snapshot.DeviceIndex `json:"before,omitempty"`
-	Now    []snapshot.DeviceIndex `json:"now,omitempty"`
-	// Instances are the MIG instances of those in Now that are attached by instance.
-	Instances []Part `json:"mig,omitempty"`
-	Refused   string `json:"refused,omitempty"` // why nothing was attached, although that was asked for
-	// Remaining are the processes that still run in an environment after its last registered one, and keep it.
-	Remaining []snapshot.PID `json:"remaining,omitempty"`
+	EID       snapshot.EnvID         `json:"eid,omitempty"` // of the environment; empty for none
+	Config    snapshot.EnvConfig     `json:"config,omitzero"`
+	Before    []snapshot.DeviceIndex `json:"before,omitempty"`    // its devices before the change
+	Now       []snapshot.DeviceIndex `json:"now,omitempty"`       // its devices after the change
+	Instances []Part                 `json:"mig,omitempty"`       // of those in Now that are attached by instance
+	Refused   string                 `json:"refused,omitempty"`   // why nothing was attached, although it was asked for
+	Remaining []snapshot.PID         `json:"remaining,omitempty"` // that keep it after its last registered process
 }
 
 // Part is a device of which an environment has MIG instances.
@@ -109,8 +101,7 @@ type Part struct {
 }
 
 type operation interface {
-	// check refuses what no asker may send; see Decode.
-	check() error
+	check() error // refuses what no asker may send; see Decode
 	apply(f *state.Files, by Requester) (Result, error)
 }
 
@@ -141,7 +132,7 @@ func (c Change) Apply(f *state.Files, by Requester) (Result, error) {
 	envs := f.EnvironmentsOf(by.UID)
 	result, err := o.apply(f, by)
 	if grows := c.Enter != nil || c.Attach != nil || c.Configure != nil; err == nil && grows {
-		err = CheckShare(f, by.UID)
+		err = checkShare(f, by.UID)
 		if err == nil && by.UID != 0 {
 			after := f.Overbooked(by.Reserved, by.Instant, by.Used)
 			err = state.CheckReserved(by.Reserved, before, after, by.Instant)
@@ -159,25 +150,21 @@ func (c Change) Apply(f *state.Files, by Requester) (Result, error) {
 
 // Requester is who asks for a change, as the kernel and whoever applies it say: nothing is taken from a request.
 type Requester struct {
-	UID snapshot.UID
-	PID snapshot.PID // the process that asks: it doesn't keep an environment that it leaves
-	Now snapshot.Date
-	// Owner is the account of a process. It is called under the lock of the state files.
-	Owner func(snapshot.PID) (snapshot.UID, error)
-	// Username is the name of a user; empty for none. It may take seconds: see Prepare.
-	Username func(snapshot.UID) snapshot.Username
-	// Lacks says that a uid certainly has no account: it gets no environment. Nil doesn't ask.
-	Lacks func(snapshot.UID) bool
-	// Reserved are the reservations of the host, at an Instant; nil refuses nothing. Used is who used GPUs lately.
-	Reserved []snapshot.Reservation
-	Instant  time.Time
-	Used     map[snapshot.DeviceIndex][]snapshot.UID
+	UID      snapshot.UID
+	PID      snapshot.PID // the process that asks: it doesn't keep an environment that it leaves
+	Now      snapshot.Date
+	Owner    func(snapshot.PID) (snapshot.UID, error) // the account of a process; is called under the lock
+	Username func(snapshot.UID) snapshot.Username     // empty for none; may take seconds: see Prepare
+	Lacks    func(snapshot.UID) bool                  // certainly no account, so no environment; nil doesn't ask
+	Reserved []snapshot.Reservation                   // of the host; nil refuses nothing
+	Instant  time.Time                                // for Reserved
+	Used     map[snapshot.DeviceIndex][]snapshot.UID  // who used GPUs lately
 	// Caps returns an error, which wraps state.ErrCap, if the policy doesn't allow the files after the change; nil
 	// allows all. entered says that there is one environment more.
 	Caps func(f *state.Files, r *Result, entered bool) error
 }
 
-// Prepare looks up what takes too long for the lock. Its error is one that Apply would return.
+// Prepare looks up what takes too long under the lock. Its errors are those of Apply.
 func (c Change) Prepare(by Requester) (Requester, error) {
 	if c.Enter == nil {
 		return by, nil
@@ -191,7 +178,7 @@ func (c Change) Prepare(by Requester) (Requester, error) {
 	}
 	name := by.Username(uid)
 	by.Username = func(of snapshot.UID) snapshot.Username {
-		if of != uid { // the process has become another one meanwhile
+		if of != uid { // the process has changed its user
 			return ""
 		}
 		return name
@@ -216,10 +203,9 @@ func (by Requester) userOf(pid snapshot.PID) (snapshot.UID, error) {
 	return owner, nil
 }
 
-// What a user may take of a state file, and all users together, in units of weight: bytes, and more for what takes
-// more.
+// What may be in a state file. A weight is about the bytes.
 const (
-	maxShare  = 64 << 10 // about 450 environments
+	maxShare  = 64 << 10 // of a user: about 450 environments
 	maxWeight = 1_000_000
 
 	entryWeight  = 112 // an environment or an attachment, without its texts
@@ -227,8 +213,8 @@ const (
 	commaWeight  = 8   // values are counted by the commas, also those in texts
 )
 
-// CheckShare refuses more than a user's share, which root hasn't, or than there is room for.
-func CheckShare(f *state.Files, uid snapshot.UID) error {
+// checkShare refuses more than a user's share, unless the user is root, or than there is room for.
+func checkShare(f *state.Files, uid snapshot.UID) error {
 	owners := make(map[snapshot.EnvID]snapshot.UID, len(f.Environments))
 	type weights struct{ own, all int }
 	var envs, devices weights

@@ -86,7 +86,8 @@ func (a *Attach) checkInstances() error {
 		if err := snapshot.CheckInstance(wanted.UUID); err != nil {
 			return state.Refuse("%w", err)
 		}
-		if err := cmp.Or(checkIndices([]snapshot.DeviceIndex{wanted.Index}), state.CheckMemory(wanted.Memory)); err != nil {
+		index := []snapshot.DeviceIndex{wanted.Index}
+		if err := cmp.Or(checkIndices(index), state.CheckMemory(wanted.Memory)); err != nil {
 			return err
 		}
 	}
@@ -138,7 +139,7 @@ func checkIndices(list []snapshot.DeviceIndex) error {
 	return nil
 }
 
-// classes are the errors that keep their identity on the way to another process, by name.
+// classes are the errors that stay the same for errors.Is in another process, by name.
 var classes = map[string]error{
 	"no-devices":     state.ErrNoDevices,
 	"request":        state.ErrRequest,
@@ -151,7 +152,7 @@ var classes = map[string]error{
 	"hung":           nvidiasmi.ErrHung,
 }
 
-// Limits of an error on the way to another process.
+// Limits of an error for another process.
 const (
 	maxErrorText = 4096 // bytes
 	maxConflicts = 256
@@ -170,7 +171,7 @@ func bounded(e *state.UnavailableError) *state.UnavailableError {
 	}
 }
 
-// EncodeError is an error as JSON for DecodeError, with a printable text of bounded length.
+// EncodeError is an error as JSON for DecodeError, with a printable and bounded text.
 func EncodeError(err error) json.RawMessage {
 	w := wireError{Text: printable(text.Late(err, 0).Error()), Classes: map[string]bool{}}
 	for name, class := range classes {
@@ -190,7 +191,7 @@ func EncodeError(err error) json.RawMessage {
 
 func printable(message string) string { return text.Cut(text.PrintableLines(message), maxErrorText) }
 
-// DecodeError is what EncodeError wrote, or an error: its text, and for errors.Is and errors.As its classes.
+// DecodeError is the error that EncodeError wrote: its text and, for errors.Is and errors.As, its classes.
 func DecodeError(data []byte) error {
 	var w wireError
 	if err := json.Unmarshal(data, &w); err != nil || w.Text == "" {

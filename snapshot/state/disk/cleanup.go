@@ -11,8 +11,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// removeDead removes what has ended: processes, kernels, environments without either, and their attachments. A process
-// that doesn't belong to its environment doesn't keep it alive, since any user can register any.
+// removeDead removes what has ended: processes, kernels, environments without either, and their attachments. Any user
+// can register any process, so only one that belongs to its environment keeps it alive.
 func (t *transaction) removeDead() {
 	var registered []system.Kernel
 	for i := range t.files.Environments {
@@ -39,7 +39,7 @@ func (t *transaction) removeDead() {
 	t.forgetAnswers()
 }
 
-// findOwner sets the owner of an environment of which envs.json says none: that of a registered process.
+// findOwner sets the owner of an environment without one in envs.json: that of a registered process.
 func (t *transaction) findOwner(env *snapshot.Environment) {
 	for _, pid := range env.PIDs {
 		p := t.process(pid)
@@ -66,8 +66,7 @@ func (t *transaction) belongs(env *snapshot.Environment, pid snapshot.PID) bool 
 	return listed && p.UID == 0 && (p.IsUnknown() || owner.Carries(env.EID))
 }
 
-// registerRemaining registers what still runs in environments without a living registered process. Those in unsure
-// stay.
+// registerRemaining registers what still runs in environments without a living registered process. unsure ones stay.
 func (t *transaction) registerRemaining(empty []*snapshot.Environment) (unsure map[snapshot.EnvID]bool) {
 	for _, env := range empty {
 		if t.rebooted(env) {
@@ -106,7 +105,7 @@ func once[K comparable, V any](ask func(K) V) func(K) V {
 
 const namesWithin = 5 * time.Second
 
-// flagOwners marks environments with processes of other owners. It takes no lock, since names can take seconds.
+// flagOwners marks environments with processes of other owners. It needs no lock: names can take seconds.
 func (s *Store) flagOwners(ctx context.Context, f *state.Files) {
 	ctx, cancel := context.WithTimeout(ctx, namesWithin)
 	defer cancel()
@@ -132,7 +131,7 @@ func (s *Store) flagOwners(ctx context.Context, f *state.Files) {
 	}
 }
 
-// nameOwners sets the user names of the environments, first of those that have a registered process of their user.
+// nameOwners names the users of the environments, first of those with a registered process of their user.
 func (s *Store) nameOwners(ctx context.Context, f *state.Files, proven map[snapshot.UID]bool) {
 	const maxUnproven = 64 // users without a registered process are looked up: any user can write any uid
 	unproven, unnamed := 0, 0
@@ -156,8 +155,7 @@ func (s *Store) nameOwners(ctx context.Context, f *state.Files, proven map[snaps
 			if proven[env.UID] != first {
 				continue
 			}
-			// It counts for its uid, not for the name in the file.
-			if to := name(env.UID); to != nil && *to != env.Username {
+			if to := name(env.UID); to != nil && *to != env.Username { // the uid counts, not the name in the file
 				env.OwnerMismatch = env.OwnerMismatch || env.Username != ""
 				env.Username = *to
 			}

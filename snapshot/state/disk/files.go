@@ -17,8 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// maxFileSize bounds a state file, in bytes. 10,000 environments take about half.
-const maxFileSize = 8 << 20
+const maxFileSize = 8 << 20 // bytes of a state file; 10,000 environments take about half
 
 var stateFiles = [...]state.File{state.Envs, state.Devices}
 
@@ -39,7 +38,7 @@ func (t *transaction) load(ctx context.Context) {
 	t.markFiles()
 }
 
-// expects says whether a file has to be there: in root's folder, or since root saw it in this boot.
+// expects says whether a missing file is lost: it was in root's folder, or root saw it in this boot.
 func (t *transaction) expects(file state.File) bool {
 	if file == state.Envs {
 		return t.dir.owned || t.seen.At != 0
@@ -64,7 +63,7 @@ func resetCommand(file state.File) string {
 	return "`sudo genv devices --reset`"
 }
 
-// markFiles adds what is kept elsewhere, and says of which accounts environments are: 1.4.3 registers them for the uid.
+// markFiles adds what is kept elsewhere, and the accounts of environments: 1.4.3 registers them for the uid.
 func (t *transaction) markFiles() {
 	for i := range t.files.Environments {
 		env := &t.files.Environments[i]
@@ -79,8 +78,8 @@ func (t *transaction) markFiles() {
 
 func (t *transaction) loadError() error { return cmp.Or(t.errs[:]...) }
 
-// loadFile reads and decodes a file, several times: 1.4.3 writes it in place, maybe without the lock. Of devices.json
-// all must be read: an attachment that is left out would be none.
+// loadFile reads and decodes a file, several times if needed: 1.4.3 writes it in place, maybe without the lock. All of
+// devices.json must be readable: an attachment that is left out would be none.
 func (t *transaction) loadFile(ctx context.Context, file state.File) error {
 	const attempts, pause = 5, 10 * time.Millisecond
 	var before []byte
@@ -157,8 +156,8 @@ func checkReadable(file state.File, data []byte) error {
 }
 
 // replace writes the files that are not nil, all or none: under temporary names, synced, then renamed, envs.json first.
-// Killed between the two, there are attachments of no environment, which the next reader removes. An error of the disk
-// after a rename says that the change may have been made.
+// If it is killed between the two, the next reader removes attachments of no environment. An error after a rename says
+// that the change may have been made.
 func (t *transaction) replace(next state.Contents) (err error) {
 	var files []folder.Staged
 	defer func() {

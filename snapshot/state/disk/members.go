@@ -27,13 +27,12 @@ type members struct {
 	late   bool                                       // one was not read in time
 }
 
-// membersOf lists the members among the processes of one user, for all environments at once.
+// membersOf lists the members among the processes of one user.
 func membersOf(
 	r *snapshot.Register, uid snapshot.UID, processes []system.RunningProcess,
 	excluded func(system.RunningProcess) bool,
 ) members {
-	// maxSuccessors are registered in place of those that ended. When these have ended too, others are searched for.
-	const maxSuccessors = 16
+	const maxSuccessors = 16 // are registered in place of those that ended; later others are searched for
 	own := byPID(slices.DeleteFunc(slices.Clone(processes), func(p system.RunningProcess) bool { return p.UID != uid }))
 	m := members{of: map[snapshot.EnvID][]system.RunningProcess{}}
 	for _, p := range byAge(processes) {
@@ -54,8 +53,8 @@ func membersOf(
 
 var errNoClaim = errors.New("the environ doesn't say the environment")
 
-// lineage is a process and its ancestors among the processes of its user, and at last the leader of its session. The
-// leader may have ended, but no other process gets its PID before the session ends.
+// lineage is a process, its ancestors among the processes of its user, and the leader of its session. The leader may
+// have ended, but no other process gets its PID before the session ends.
 func lineage(p system.RunningProcess, own map[snapshot.PID]system.RunningProcess) iter.Seq2[snapshot.Relative, error] {
 	const maxAncestors = 256
 	uid := func() (snapshot.UID, error) { return p.UID, nil }
@@ -103,8 +102,7 @@ func (t *transaction) membersByUser(environments []*snapshot.Environment) (
 		t.running.emptied = empty
 	}
 	registered := t.registered(0, "")
-	// this process may carry the id of an environment, and doesn't keep it alive
-	isSelf := func(p system.RunningProcess) bool { return int(p.PID) == os.Getpid() }
+	isSelf := func(p system.RunningProcess) bool { return int(p.PID) == os.Getpid() } // it keeps nothing alive
 	ofUser := once(func(uid snapshot.UID) members { return membersOf(registered, uid, byUser[uid], isSelf) })
 	return func(env *snapshot.Environment) members {
 		m := ofUser(env.UID)
@@ -113,7 +111,7 @@ func (t *transaction) membersByUser(environments []*snapshot.Environment) (
 	}, t.running.complete
 }
 
-// register is the PIDs of processes that are registered in an environment now.
+// register returns the PIDs of processes, and notes their starts, to register them.
 func (t *transaction) register(processes []system.RunningProcess) (pids []snapshot.PID) {
 	for _, p := range processes {
 		pids, t.starts[p.PID] = append(pids, p.PID), p.Start
@@ -134,9 +132,9 @@ func byAge(processes []system.RunningProcess) []system.RunningProcess {
 	})
 }
 
-// findSuccessors are the processes that keep an environment alive after a process has left it. The leaving process
-// doesn't count, nor does the process that asks, nor those between the two, such as the subshell of $(…). If none is
-// found and a process could not be read in time, the leaving process stays registered.
+// findSuccessors are the processes that keep an environment alive after a process has left it. The leaving process, the
+// one that asks, and those between the two, such as the subshell of $(…), don't count. If none is found and a process
+// could not be read in time, the leaving process stays registered.
 func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot.PID) []snapshot.PID {
 	list := t.running.processes(env.UID)
 	path := processesUpTo(list, leaving, cmp.Or(t.files.Asker, snapshot.PID(os.Getpid())))
@@ -149,7 +147,7 @@ func (t *transaction) findSuccessors(env *snapshot.Environment, leaving snapshot
 	return t.register(m.of[env.EID])
 }
 
-// processesUpTo are a process and its ancestors below the given one; the process alone if that is not its ancestor.
+// processesUpTo are a process and its ancestors up to the given one; the process alone if that is not its ancestor.
 func processesUpTo(list []system.RunningProcess, ancestor, pid snapshot.PID) map[snapshot.PID]bool {
 	processes := byPID(list)
 	path := map[snapshot.PID]bool{pid: true}
@@ -173,9 +171,8 @@ type running struct {
 	wanted   map[snapshot.UID]bool
 	users    map[snapshot.UID]bool // with processes in the list
 	list     []system.RunningProcess
-	complete bool // false where processes may be hidden
-	// emptied are the environments that had no registered process before the last reading.
-	emptied map[snapshot.EnvID]bool
+	complete bool                    // false where processes may be hidden
+	emptied  map[snapshot.EnvID]bool // those without a registered process before the last reading
 
 	kernels map[system.Kernel]system.Liveness // nil before they were asked for
 	asked   []system.Kernel
@@ -212,7 +209,7 @@ func (r *running) covers(users ...snapshot.UID) bool {
 	return !slices.ContainsFunc(users, func(uid snapshot.UID) bool { return !r.users[uid] })
 }
 
-// kernelStates says which kernels live. Those that are registered after the first reading are unknown.
+// kernelStates says which kernels live. Those registered after the first reading are unknown.
 func (r *running) kernelStates(kernels []system.Kernel) map[system.Kernel]system.Liveness {
 	if r.kernels == nil && len(kernels) > 0 {
 		r.asked, r.unread = kernels, true

@@ -20,16 +20,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// Where root owns the state, the state files are in the folder ownedName. ownerFile says of which state folder.
 const (
-	ownedName = "host"
-	ownerFile = "owner.json"
-)
-
-// Modes in root's folder: every user may read the state, and root alone takes the lock.
-const (
-	ownedMode     = 0o644
-	ownedLockMode = 0o600
+	ownedName     = "host"       // root's folder for state files that root owns
+	ownerFile     = "owner.json" // in it: see Owner
+	ownedMode     = 0o644        // of the files in it
+	ownedLockMode = 0o600        // root alone takes the lock
 )
 
 // OwnerSchema is the version of the files in root's folder.
@@ -39,9 +34,8 @@ const OwnerSchema = "genv.owner/1"
 type Owner struct {
 	Schema   string    `json:"schema"`
 	StateDir string    `json:"state_dir"`
-	Since    time.Time `json:"since"` // of the takeover
-	// Reserves says that there were reservations, if only an empty list: if the file is missing now, it is lost.
-	Reserves bool `json:"reserves,omitempty"`
+	Since    time.Time `json:"since"`              // of the takeover
+	Reserves bool      `json:"reserves,omitempty"` // there was a list of reservations: a missing one is lost
 }
 
 // Owner is nil where every user writes the state files. With an error they are not to be read or written.
@@ -78,11 +72,8 @@ func (s *Store) openOwned() (*folder.Folder, *Owner, error) {
 		return nil, nil, nil
 	}
 	dir, err := folder.OpenExisting(s.OwnedPath())
-	if folder.Ignore(err, fs.ErrNotExist, fs.ErrPermission, unix.ENOTDIR) == nil && err != nil {
-		return nil, nil, nil
-	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, folder.Ignore(err, fs.ErrNotExist, fs.ErrPermission, unix.ENOTDIR)
 	}
 	owner, err := s.readOwner(dir)
 	if owner == nil || err != nil {
@@ -95,11 +86,8 @@ func (s *Store) openOwned() (*folder.Folder, *Owner, error) {
 
 func (s *Store) readOwner(dir *folder.Folder) (*Owner, error) {
 	data, _, err := dir.Read(ownerFile, maxNote)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	if err != nil {
-		return nil, err
+		return nil, folder.Ignore(err, fs.ErrNotExist)
 	}
 	for _, path := range []string{s.RootDir, s.OwnedPath()} {
 		trusted, err := folder.OpenTrusted(path)
@@ -124,7 +112,7 @@ type stateDir struct {
 	owned bool // by root
 }
 
-// mode is that of a file in it, where root's have another one than those that every user may write.
+// mode is that of a file in it: the given one in root's folder, else the one of files that every user may write.
 func (d stateDir) mode(owned uint32) uint32 {
 	if d.owned {
 		return owned
@@ -152,13 +140,12 @@ func (s *Store) Where() (dir string, owned bool, err error) {
 // DefaultRootDir is the folder of root's notes about state folders, and of the state that root owns.
 const DefaultRootDir = "/var/lib/genv"
 
-// RootDir returns the folder of root's notes. getenv looks up environment variables, such as os.Getenv.
+// RootDir returns the folder of root's notes.
 func RootDir(getenv func(string) string) string {
 	return cmp.Or(getenv("GENV_ROOT_DIR"), DefaultRootDir)
 }
 
-// maxNote bounds a small note, in bytes.
-const maxNote = 16 << 10
+const maxNote = 16 << 10 // bytes of a small note
 
 func (s *Store) path() string {
 	if abs, err := filepath.Abs(s.dir); err == nil {
@@ -167,7 +154,7 @@ func (s *Store) path() string {
 	return s.dir
 }
 
-// rootName is the folder of root's notes about a state folder: readable, and unique by the hash.
+// rootName is the folder of root's notes about a state folder: readable, and unique by a hash.
 func rootName(path string) string {
 	readable := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -195,7 +182,7 @@ func (s *Store) openNotes(name string, create bool) (*folder.Folder, error) {
 	return sub, err
 }
 
-// makeRoot creates the folder of root's notes. If that fails, as on a read-only file system, there are no notes.
+// makeRoot creates the folder of root's notes. If it can't, as on a read-only file system, there are no notes.
 func makeRoot(path string) {
 	if os.MkdirAll(filepath.Dir(path), 0o755) == nil && os.Mkdir(path, 0o755) == nil {
 		_ = os.Chmod(path, 0o755) // whatever the umask
@@ -224,7 +211,7 @@ func (s *Store) openShared() (*folder.Folder, error) {
 	}
 	dir, err := folder.Open(s.dir)
 	if err == nil {
-		dir.NoMounts = true // one that comes and goes was not there just now
+		dir.NoMounts = true // a mount that comes and goes may not have been there just now
 	}
 	return dir, err
 }
@@ -244,7 +231,7 @@ func RunDir(getenv func(string) string) string {
 	return "/run/genv"
 }
 
-// RootFile is the name of a JSON file of a state folder: simulated hosts on one machine are apart.
+// RootFile is the name of a JSON file about a state folder: simulated hosts on one machine have their own.
 func RootFile(getenv func(string) string, name string) string {
 	if clean := filepath.Clean(Dir(getenv)); clean != DefaultDir {
 		sum := sha256.Sum256([]byte(clean))
@@ -271,8 +258,8 @@ var reservations = folder.Note[reservationNote]{
 	},
 }
 
-// Reservations are those of this host, never nil; with an error they are unknown. It is fs.ErrNotExist where root's
-// service doesn't own the state, or hasn't run yet.
+// Reservations are those of this host, never nil. The error is fs.ErrNotExist where root's service doesn't own the
+// state, or hasn't run yet.
 func (s *Store) Reservations() ([]snapshot.Reservation, error) {
 	dir, owner, err := s.openOwned()
 	if err != nil || owner == nil {
@@ -281,8 +268,8 @@ func (s *Store) Reservations() ([]snapshot.Reservation, error) {
 	defer dir.Close()
 	note, err := reservations.ReadIn(dir)
 	if owner.Reserves && errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w: %s is lost: put it back from a backup; or stop the service, run `genv host handover`, and "+
-			"start it, to begin without reservations", snapshot.ErrInvalid, dir.Join(reservations.Name))
+		err = fmt.Errorf("%w: %s is lost: put it back from a backup; or stop the service, run `genv host handover`, "+
+			"and start it, to begin without reservations", snapshot.ErrInvalid, dir.Join(reservations.Name))
 	}
 	return note.Reservations, err
 }

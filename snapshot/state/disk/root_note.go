@@ -19,16 +19,12 @@ import (
 )
 
 type folderAccess struct {
-	// mayClean says that the PIDs are of our own namespaces, so that what ended may be removed; else see warning.
-	mayClean bool
+	mayClean bool // the PIDs are of our own namespaces, so that what ended may be removed; else see warning
 	warning  string
-	// foreign says that root's note names another PID namespace.
-	foreign bool
-	// root is the folder of root's note, or nil. writable says that this genv keeps the note up to date.
-	root     *folder.Folder
-	writable bool
-	// private says that it isn't the folder of root's note, but one of this login's or service's own mount.
-	private bool
+	foreign  bool           // root's note names another PID namespace
+	root     *folder.Folder // of root's note, or nil
+	writable bool           // this genv keeps the note up to date
+	private  bool           // it is a folder of this login's or service's own mount, not that of root's note
 
 	seen       *seenNote // root's note; nil for none
 	now, noted folderNote
@@ -66,8 +62,7 @@ func (s *Store) accessTo(dir stateDir, force bool) folderAccess {
 	return a
 }
 
-// notesOf opens the folder of root's note, which is root's own folder if the files are there; none is nil without an
-// error.
+// notesOf opens the folder of root's note; nil for none. It is root's own folder if the files are there.
 func (s *Store) notesOf(dir stateDir, create bool) (*folder.Folder, error) {
 	if dir.owned {
 		return folder.OpenExisting(dir.Path)
@@ -132,9 +127,8 @@ func (n folderNote) refusal(outside *folderNote, isRoot, isOwn bool) string {
 // Examination is what root's note says about a state folder.
 type Examination struct {
 	Namespaces system.Namespaces // of this process
-	// Refusal is why the PIDs in the state files may not belong to these namespaces; empty if they do.
-	Refusal string
-	Lost    []state.File // missing, although root saw them in this boot
+	Refusal    string            // why the PIDs in the state files may not belong to these; empty if they do
+	Lost       []state.File      // missing, although root saw them in this boot
 }
 
 // Examine reads what root's note says about the state folder. It creates and writes nothing.
@@ -203,7 +197,7 @@ func (s *Store) noteAbout(dir stateDir) (folderNote, error) {
 
 // readSeen returns nil if there is no readable note.
 func readSeen(root *folder.Folder) *seenNote {
-	const maxSeen = 2 * maxFileSize // bounds the note, in bytes
+	const maxSeen = 2 * maxFileSize // bytes
 	var n seenNote
 	if root == nil || !root.ReadJSON(seenFile, maxSeen, &n) {
 		return nil
@@ -211,14 +205,14 @@ func readSeen(root *folder.Folder) *seenNote {
 	return &n
 }
 
-// putSeen is not synced: nothing in it outlives a crash of the machine. If it fails, the next look tries again.
+// putSeen doesn't sync: a note is about one boot. If it fails, the next look tries again.
 func putSeen(root *folder.Folder, n seenNote) { _ = root.PutJSON(seenFile, n, ownedMode, false) }
 
-// applySeen adds to the files what root's note says about them. Without a note, nothing is known of ages.
+// applySeen adds to the files what root's note says about them.
 func (t *transaction) applySeen() {
 	t.files.KeepsNote = t.access.writable
 	t.seen.Apply(&t.files)
-	t.markFiles() // what is kept elsewhere may be about GPUs that have other indices now
+	t.markFiles() // again, since GPUs may have other indices now
 }
 
 // look is a look at the files as they are now.
@@ -250,7 +244,7 @@ func (t *transaction) startOf(env *snapshot.Environment, pid snapshot.PID) snaps
 }
 
 func (t *transaction) noteLook(start snapshot.StartTime) {
-	const seenEvery = time.Minute // how old the time of the last look in the note may be, if nothing else changes
+	const seenEvery = time.Minute // how often a look is noted that found nothing new
 	next := t.look(start)
 	same := t.seen.At != 0 && next.Same(&t.seen) && start.Sub(t.seen.At) < seenEvery
 	if t.files.KeepsNote && t.access.now.BootID != "" && !(same && t.access.noted == t.access.now) {
@@ -278,7 +272,7 @@ func (t *transaction) rebooted(env *snapshot.Environment) bool {
 	return t.earlierBoot[state.KeyOf(env)] != nil
 }
 
-// answersFile has what looks and commands found out about processes: see state.Files.Answers. Users write it, too.
+// answersFile has state.Files.Answers. Users write it, too.
 const answersFile = "genv.answers.json"
 
 type answersNote struct {
@@ -286,16 +280,16 @@ type answersNote struct {
 	Answers []snapshot.Answer `json:"answers"`
 }
 
-// readAnswers reads the answers of this boot. If anything is wrong with the file there are none, which is harmless.
+// readAnswers reads the answers of this boot. A bad file has none, which is harmless.
 func (t *transaction) readAnswers() {
-	const maxAnswersFile = 4 << 20 // in bytes; a larger file is ignored
+	const maxAnswersFile = 4 << 20 // bytes
 	var n answersNote
 	if t.dir.ReadJSON(answersFile, maxAnswersFile, &n) && n.BootID == t.System.BootID() {
 		t.answers, t.files.Answers = n.Answers, slices.Clone(n.Answers)
 	}
 }
 
-// writeAnswers is not synced, and errors are ignored: the file is optional.
+// writeAnswers doesn't sync, and ignores errors: the file is optional.
 func (t *transaction) writeAnswers() {
 	n := answersNote{BootID: t.System.BootID()}
 	for _, a := range t.files.Answers {
@@ -315,10 +309,9 @@ func (t *transaction) forgetAnswers() {
 	})
 }
 
-// Remember keeps what a look of root found out about processes, so that it holds when they don't show it any more.
+// Remember keeps what a look of root found out about processes, for when they don't show it any more.
 func (s *Store) Remember(ctx context.Context, answers []snapshot.Answer) error {
-	// rememberWithin bounds the wait for the lock: the next look remembers what this one couldn't.
-	const rememberWithin = 200 * time.Millisecond
+	const rememberWithin = 200 * time.Millisecond // for the lock: the next look remembers it, too
 	if os.Geteuid() != 0 || !s.MayWrite() {
 		return nil
 	}

@@ -9,9 +9,9 @@
 //	})
 //
 // Every user of the host may write to the folder, so nothing in it is trusted. A file that fails a check is reported
-// and left unchanged; see ErrCorrupt, ErrLost and folder.ErrUnsafe. Root's note about the folder is outside it, in
-// Config.RootDir: the PID namespace and boot of the registered PIDs, and what root saw in the files (state.RootNote).
-// What is lost since then is unknown. nvidia-smi never runs under the lock: see RegisterDevices.
+// and left unchanged; see ErrCorrupt, ErrLost and folder.ErrUnsafe. Root's note about the folder is in Config.RootDir:
+// the PID namespace and boot of the registered PIDs, and what root saw in the files (state.RootNote). nvidia-smi never
+// runs under the lock: see RegisterDevices.
 package disk
 
 import (
@@ -51,20 +51,17 @@ type Config struct {
 	System      system.System    // nil is that of /proc
 	Now         func() time.Time // nil is system.Now
 	LockTimeout time.Duration    // for the lock on the state files; 0 is DefaultLockTimeout
-	// RootDir is the folder of root's notes, as of RootDir; empty for none: then the PIDs are of our namespaces.
-	RootDir string
+	RootDir     string           // as of RootDir; empty for no root's notes: then the PIDs are of our namespaces
 	// Username is the name of a uid, or "" for none: an environment has that name, and is an OwnerMismatch if the file
 	// has another one. It is called without any lock. Nil doesn't ask.
 	Username func(context.Context, snapshot.UID) snapshot.Username
-	// Lacks says that a uid certainly has no account, and so no name. It is called as Username is; nil doesn't ask.
+	// Lacks says that a uid certainly has no account. It is called as Username is; nil doesn't ask.
 	Lacks func(context.Context, snapshot.UID) bool
-	// Mark adds to the files what is kept elsewhere, after each reading; nil adds nothing.
-	Mark func(*state.Files)
+	Mark  func(*state.Files) // adds to the files what is kept elsewhere, after each reading; nil adds nothing
 	// Keeps says whether root has recorded that a process keeps an environment alive, as a container's init; nil for
 	// none. The start is 0 if unknown. It is called under the lock.
-	Keeps func(snapshot.EnvID, snapshot.PID, snapshot.StartTime) bool
-	// Contained says that this is in a container of genv's runtime: foreign PIDs are as they have to be.
-	Contained bool
+	Keeps     func(snapshot.EnvID, snapshot.PID, snapshot.StartTime) bool
+	Contained bool // in a container of genv's runtime, where foreign PIDs are right
 }
 
 // Store reads and writes the state files in a folder. It may be used by any number of goroutines and processes at once.
@@ -91,8 +88,7 @@ func New(dir string, o Config) *Store {
 
 // Read returns the contents of the state files after a cleanup of what has ended, which it writes back, as 1.4.3 does,
 // or warns. If root's genv doesn't get the lock for some seconds, it reads without it and writes nothing. With
-// state.ErrNoDevices the environments are valid. The error wraps ErrBusy, ErrCorrupt, ErrLost or folder.ErrUnsafe if
-// that is the cause.
+// state.ErrNoDevices the environments are valid. The error may wrap ErrBusy, ErrCorrupt, ErrLost or folder.ErrUnsafe.
 func (s *Store) Read(ctx context.Context) (state.Files, error) {
 	files, _, err := s.read(ctx)
 	return files, err
@@ -104,7 +100,7 @@ func (s *Store) read(ctx context.Context) (state.Files, Versions, error) {
 	return files, t.versions, err
 }
 
-// readable makes an error of writing a warning: what the files should have is known.
+// readable makes an error of writing a warning: the contents are known.
 func (t *transaction) readable(err error) error {
 	if errors.Is(err, errUnwritten) {
 		t.files.Warn("the state could be read but not written: %v", err)
@@ -141,15 +137,14 @@ func (s *Store) finish(ctx context.Context, t *transaction, err error) (state.Fi
 	return t.files, err
 }
 
-// Update reads the files under the lock as Read does, calls change, and writes the differences: nothing after an error
-// of change, which it returns. After another error the files are intact. change is called again if processes have to be
-// read first.
+// Update reads the files under the lock as Read does, calls change, and writes the differences. After an error, also of
+// change, the files are intact. change is called again if processes have to be read first.
 func (s *Store) Update(ctx context.Context, change func(*state.Files) error) error {
 	_, err := s.update(ctx, s.LockTimeout, change)
 	return err
 }
 
-// TryWrite tries whether the state files can be written, and changes nothing. A missing folder is no error.
+// TryWrite tries whether the state files can be written. A missing folder is no error.
 func (s *Store) TryWrite() error {
 	path, _, err := s.Where()
 	if err != nil {
@@ -163,7 +158,7 @@ func (s *Store) TryWrite() error {
 	return dir.TryWrite()
 }
 
-// RegisterDevices is Files.MergeDevices of what nvidia-smi found, or just Read where only root may do that.
+// RegisterDevices is Files.MergeDevices of what nvidia-smi found, or Read where only root may do that.
 func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (state.Files, error) {
 	if !s.MayWrite() { // root's genv registers them
 		return s.Read(ctx)
@@ -175,8 +170,7 @@ func (s *Store) RegisterDevices(ctx context.Context, found []snapshot.Device) (s
 	return s.finish(ctx, t, t.readable(err))
 }
 
-// Reset replaces a state file, also a corrupt one: by one without environments, or with found devices and no
-// attachments.
+// Reset replaces a state file, also a corrupt one, by one without environments, or with found devices alone.
 func (s *Store) Reset(ctx context.Context, name state.File, found ...snapshot.Device) error {
 	var fresh state.Files
 	fresh.MergeDevices(found)
@@ -224,9 +218,9 @@ var (
 	ErrCorrupt = errors.New("state is corrupt")
 	// ErrLost is wrapped if a state file is missing although root saw it in this boot.
 	ErrLost = errors.New("state is lost")
-	// ErrTampered is wrapped if a user has mounted a file system over the folder, or in it.
+	// ErrTampered is folder.ErrTampered.
 	ErrTampered = folder.ErrTampered
-	// errReplaced says that the folder is another one than the one that was root's. It was mended.
+	// errReplaced says that another folder was in the place of root's copy. It was mended.
 	errReplaced = errors.New("tampering")
 	// ErrPrivate is wrapped if the folder is one that only this login or service sees.
 	ErrPrivate = errors.New("the state folder is not that of this machine")
@@ -258,12 +252,8 @@ func (e *BusyError) Unwrap() []error { return []error{ErrBusy, e.Cause} }
 type Cache struct {
 	*Store
 
-	mu   sync.Mutex
-	last reading
-}
-
-// reading is a result of Read, and what it depends on.
-type reading struct {
+	mu sync.Mutex
+	// The last result of Read, and what it depends on.
 	valid     bool
 	at        time.Time
 	versions  Versions
@@ -281,7 +271,7 @@ func NewCache(s *Store) *Cache { return &Cache{Store: s} }
 func (c *Cache) Remember(ctx context.Context, answers []snapshot.Answer) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last.valid = false
+	c.valid = false
 	return c.Store.Remember(ctx, answers)
 }
 
@@ -291,40 +281,39 @@ func (c *Cache) Read(ctx context.Context) (state.Files, error) {
 	defer c.mu.Unlock()
 	if start := c.System.Uptime(); c.upToDate() {
 		c.looked.Store(uint64(start))
-		return c.last.copy(), nil
+		return c.copy(), nil
 	}
-	next := reading{at: time.Now(), processes: map[snapshot.PID]system.ProcessStatus{}}
 	var err error
-	next.files, next.versions, err = c.read(ctx)
-	next.valid = err == nil && len(next.files.Warnings) == 0 && next.versions.cacheable(c.Now())
-	for i := range next.files.Environments {
-		e := &next.files.Environments[i]
-		next.valid = next.valid && len(e.KernelIDs) == 0 // no PID says whether these live
+	c.at, c.processes = time.Now(), map[snapshot.PID]system.ProcessStatus{}
+	c.files, c.versions, err = c.read(ctx)
+	c.valid = err == nil && len(c.files.Warnings) == 0 && c.versions.cacheable(c.Now())
+	for i := range c.files.Environments {
+		e := &c.files.Environments[i]
+		c.valid = c.valid && len(e.KernelIDs) == 0 // no PID says whether these live
 		for _, pid := range e.PIDs {
-			next.processes[pid] = c.System.Process(pid)
+			c.processes[pid] = c.System.Process(pid)
 		}
 	}
-	c.last = next
-	return c.last.copy(), err
+	return c.copy(), err
 }
 
 // RegisterDevices is Store.RegisterDevices. It may change root's note alone, which the versions don't show.
 func (c *Cache) RegisterDevices(ctx context.Context, found []snapshot.Device) (state.Files, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last = reading{}
+	c.valid = false
 	return c.Store.RegisterDevices(ctx, found)
 }
 
 func (c *Cache) upToDate() bool {
-	const maxCacheTime = time.Minute // bounds how long a change that is not noticed has no effect
-	if !c.last.valid || time.Since(c.last.at) > maxCacheTime {
+	const maxCacheTime = time.Minute // in case a change is not noticed
+	if !c.valid || time.Since(c.at) > maxCacheTime {
 		return false
 	}
-	if dir, _, err := c.Where(); err != nil || VersionsIn(dir) != c.last.versions {
+	if dir, _, err := c.Where(); err != nil || VersionsIn(dir) != c.versions {
 		return false
 	}
-	for pid, was := range c.last.processes {
+	for pid, was := range c.processes {
 		now := c.System.Process(pid)
 		if was.Liveness != system.Alive || now.Liveness != system.Alive || was.Start != now.Start ||
 			was.Owner == nil || now.Owner == nil || *was.Owner != *now.Owner {
@@ -347,15 +336,14 @@ func VersionsIn(dir string) (v Versions) {
 
 // cacheable says whether a later change of the files will change their versions.
 func (v Versions) cacheable(now time.Time) bool {
-	// minAge is how old a file must be to be cached: one that is written twice within a tick looks unchanged.
-	const minAge = 2 * time.Second
+	const minAge = 2 * time.Second // of a file: one that is written twice within a tick looks unchanged
 	return !slices.ContainsFunc(v[:], func(file unix.Stat_t) bool {
 		return file.Ino == 0 || now.Sub(time.Unix(file.Ctim.Unix())) < minAge
 	})
 }
 
-func (r *reading) copy() state.Files {
-	f := r.files
+func (c *Cache) copy() state.Files {
+	f := c.files
 	f.Environments = slices.Clone(f.Environments)
 	f.Devices = slices.Clone(f.Devices)
 	f.Warnings = slices.Clone(f.Warnings)

@@ -17,12 +17,11 @@ import (
 )
 
 // TakeOver makes the state files root's: they are read as by Update, with the lock that every genv takes, and written
-// to root's folder. They are root's at once, in the end: a takeover that is interrupted has changed nothing, and is
-// repeated. Files that can't be read (ErrCorrupt, ErrLost, folder.ErrUnsafe) stay as they are. Any user can hold the
-// lock: after some seconds that is a BusyError. It needs root.
+// to root's folder. The last step makes them root's: a takeover that is interrupted has changed nothing, and is
+// repeated. Any user can hold the lock: after some seconds that is a BusyError. It needs root.
 //
 // move is called shortly before the end, with the lock held, for what else is to be moved; it may be nil. done is false
-// if the state was root's already, and warnings say what was noticed, a line each.
+// if the state was root's already.
 func (s *Store) TakeOver(ctx context.Context, move func(*state.Files) error) (done bool, warnings []string, err error) {
 	if s.RootDir == "" {
 		return false, nil, errors.New("without a folder for root's notes, the state can't be taken over")
@@ -53,7 +52,7 @@ func (s *Store) TakeOver(ctx context.Context, move func(*state.Files) error) (do
 	return done, warnings, err
 }
 
-// moveToRoot makes the state files root's. The note about the owner comes last: without it, nothing of the rest counts.
+// moveToRoot makes the state files root's. The note about the owner comes last: without it, the rest doesn't count.
 func (t *transaction) moveToRoot(move func(*state.Files) error) error {
 	dir, err := t.makeOwned()
 	if err != nil {
@@ -106,11 +105,7 @@ func (s *Store) makeOwned() (*folder.Folder, error) {
 			err = dir.Remove(name)
 		}
 	}
-	if err != nil {
-		dir.Close()
-		return nil, err
-	}
-	return dir, nil
+	return dir.OrClose(err)
 }
 
 func (s *Store) checkOther(dir *folder.Folder) error {
@@ -122,8 +117,8 @@ func (s *Store) checkOther(dir *folder.Folder) error {
 	return nil
 }
 
-// HandOver is the reverse of TakeOver: every user may write the state files again. Until the note about the owner is
-// removed nothing has changed, and another call ends it. It needs root, and no service may run.
+// HandOver is the reverse of TakeOver: every user may write the state files again. If it is interrupted, another call
+// ends it. It needs root, and no service may run.
 func (s *Store) HandOver(ctx context.Context, move func(*state.Files) error) (done bool, err error) {
 	_, err = s.transact(ctx, s.LockTimeout, func(t *transaction) error {
 		if !t.dir.owned {
@@ -183,8 +178,8 @@ func (t *transaction) moveBack(move func(*state.Files) error) error {
 	return nil
 }
 
-// unseal lets every user write to the state folder again, and to the files of the copy, by their mode: a user may have
-// moved others there.
+// unseal lets every user write to the state folder again, and to the files of the copy. Their mode shows which these
+// are: a user may have moved others there.
 func unseal(dir *folder.Folder) error {
 	if st, err := dir.Status(); err != nil || st.Mode&0o002 != 0 {
 		return err
@@ -214,8 +209,7 @@ func unseal(dir *folder.Folder) error {
 	return dir.Own(0o777)
 }
 
-// Publish writes the copy of root's state files for 1.4.3 again, if it isn't what it should be. It mends a folder that
-// was replaced, which is an error then.
+// Publish mends the copy of root's state files for 1.4.3. It is an error if the folder was replaced.
 func (s *Store) Publish() error {
 	dir, owner, err := s.openOwned()
 	if owner == nil || err != nil {
@@ -239,8 +233,8 @@ func (s *Store) Publish() error {
 	return s.publish(contents, false)
 }
 
-// publish writes the copy into the state folder, which only root may write then. All may lock the lock files, since
-// 1.4.3 only reads with the lock. The caller holds the lock of root's files.
+// publish writes the copy into the state folder, which only root may write then. All may lock the lock files: 1.4.3
+// needs the lock to read. The caller holds the lock of root's files.
 func (s *Store) publish(contents state.Contents, durable bool) (err error) {
 	dir, err := s.openShared()
 	if err != nil {
@@ -301,8 +295,7 @@ func seal(dir *folder.Folder) error {
 
 func sealed(st *unix.Stat_t) bool { return int(st.Uid) == os.Geteuid() && st.Mode&0o7777 == 0o755 }
 
-// ownLocks makes the folder of the devices' locks root's, with a file for each that all may lock, and none can replace.
-// dir is sealed.
+// ownLocks makes the folder of the devices' locks root's, with a file for each that all may lock and none can replace.
 func (s *Store) ownLocks(dir *folder.Folder, devices []byte) error {
 	locks, err := dir.SharedSub(locksName)
 	if errors.Is(err, folder.ErrUnsafe) {
@@ -328,8 +321,8 @@ func (s *Store) ownLocks(dir *folder.Folder, devices []byte) error {
 	return err
 }
 
-// ownLock makes a lock file root's, which every user may lock. It stays the same file, which a user may hold, unless it
-// can't be locked, or has content that not all may read: a user may have moved it here.
+// ownLock makes a lock file root's. It stays the same file, since a user may hold it, unless a user may have moved it
+// here: it can't be locked, or has content that not all may read.
 func (s *Store) ownLock(dir *folder.Folder, name string) error {
 	if err := dir.Ensure(name, folder.SharedMode); err != nil {
 		return err

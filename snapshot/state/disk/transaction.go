@@ -28,7 +28,7 @@ type transaction struct {
 	versions Versions       // of the files after the transaction
 	files    state.Files    // decoded, and changed since
 	seen     state.RootNote // what root's note says of this boot, then with this look
-	// noted and earlierBoot are what the note says of environments, of this boot or of an earlier one.
+	// What the note says of environments, of this boot or of an earlier one.
 	noted, earlierBoot map[state.EnvironmentKey]*state.SeenEnvironment
 
 	answers       []snapshot.Answer                   // as they were read
@@ -121,7 +121,7 @@ func (t *transaction) loadAndClean(ctx context.Context) error {
 	return t.clean()
 }
 
-// clean removes what has ended from the files that were read. It removes nothing if it is unknown which processes live.
+// clean removes what has ended from the files, unless it is unknown which processes live.
 func (t *transaction) clean() error {
 	switch {
 	case t.access.private: // what isn't in it is not lost
@@ -145,10 +145,10 @@ func (t *transaction) clean() error {
 	return nil
 }
 
-// readerTimeout is how long root waits for the lock to read, or to take over: any user can hold it.
+// readerTimeout bounds root's wait for the lock to read, or to take over: any user can hold it.
 const readerTimeout = 2 * time.Second
 
-// updateOrRead is update, but if root's genv can't get the lock soon, it changes only what it returns.
+// updateOrRead is update, but root's genv changes only what it returns if it can't get the lock soon.
 func (s *Store) updateOrRead(ctx context.Context, change func(*state.Files) error) (*transaction, error) {
 	timeout := s.LockTimeout
 	if s.keepsNotes() {
@@ -167,8 +167,8 @@ func (s *Store) updateOrRead(ctx context.Context, change func(*state.Files) erro
 	return t, err
 }
 
-// readUnlocked reads the files without the lock, and writes nothing. Two equal readings are what the lock would show,
-// since files are replaced as a whole; else the error is busy, which is nil for root's files: of these the last reading
+// readUnlocked reads the files without the lock, and writes nothing. Files are replaced as a whole, so two equal
+// readings are what the lock would show; else the error is busy. That is nil for root's files: there, the last reading
 // counts.
 func (s *Store) readUnlocked(ctx context.Context, busy *BusyError, clean func(*transaction) error,
 ) (t *transaction, err error) {
@@ -202,7 +202,7 @@ func (s *Store) readUnlocked(ctx context.Context, busy *BusyError, clean func(*t
 	return t, err
 }
 
-// lockFile guards every read-modify-write, in 1.4.3 too. It is never replaced: that would be another lock.
+// lockFile guards every change, in 1.4.3 too. It is never replaced: that would be another lock.
 const lockFile = "genv.lock"
 
 var errMoved = errors.New("the state files have another folder now")
@@ -240,7 +240,7 @@ func (s *Store) lockedOnce(ctx context.Context, f func(stateDir) error) error {
 	return f(dir)
 }
 
-// lock takes the exclusive flock on a file of the folder, which it creates, and waits until ctx ends.
+// lock takes the exclusive flock on a file of the folder, which it creates, within ctx.
 func lock(ctx context.Context, dir *folder.Folder, name string, mode uint32) (*os.File, error) {
 	for ctx.Err() == nil {
 		if err := dir.Ensure(name, mode); err != nil {
@@ -275,7 +275,7 @@ func flock(ctx context.Context, file *os.File, st *unix.Stat_t) error {
 	return err
 }
 
-// unlock releases the lock at once, even if a child that is just being started still has the descriptor.
+// unlock releases the lock at once, even if a child that is being started still has the descriptor.
 func unlock(file *os.File) {
 	_ = unix.Flock(int(file.Fd()), unix.LOCK_UN)
 	_ = file.Close()
@@ -290,15 +290,13 @@ func (s *Store) openLocks() (locks, parent *folder.Folder, err error) {
 	if parent, err = folder.Open(s.dir); err != nil {
 		return nil, nil, err
 	}
-	if locks, err = parent.SharedSub(locksName); err != nil {
-		parent.Close()
-		return nil, nil, err
-	}
-	return locks, parent, nil
+	locks, err = parent.SharedSub(locksName)
+	parent, err = parent.OrClose(err)
+	return locks, parent, err
 }
 
-// LockDevices takes the locks of devices in index order, and waits until ctx ends, which is a BusyError. They are held
-// until release is called or the process ends. flock(1) and the SDK of 1.4.3 use them too.
+// LockDevices takes the locks of devices in index order, within ctx; else it is a BusyError. They are held until
+// release is called or the process ends. flock(1) and the SDK of 1.4.3 use them too.
 func (s *Store) LockDevices(ctx context.Context, indices []snapshot.DeviceIndex) (release func(), err error) {
 	dir, parent, err := s.openLocks()
 	if err != nil {

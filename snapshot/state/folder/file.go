@@ -18,12 +18,12 @@ import (
 // SharedMode is the mode of every file that each user of the host may write.
 const SharedMode = 0o666
 
-// OpenFile opens a file for reading: a regular one with a single name and at most limit bytes. A FIFO doesn't block it.
+// OpenFile opens a file for reading: a regular one with one name and at most limit bytes. A FIFO doesn't block it.
 func (d *Folder) OpenFile(name string, limit int64) (*os.File, unix.Stat_t, error) {
 	return d.openFile(name, func(st *unix.Stat_t) string { return suspicious(st, limit) })
 }
 
-// OpenLock is OpenFile for a lock. Of root's in root's folder, size and links don't matter: every user may write it.
+// OpenLock is OpenFile for a lock. Users may write root's locks in root's folder: there, size and links don't matter.
 func (d *Folder) OpenLock(name string, limit int64) (*os.File, unix.Stat_t, error) {
 	return d.openFile(name, func(st *unix.Stat_t) string {
 		if IsLock(st) && d.CheckPrivate() == nil {
@@ -69,7 +69,7 @@ func (d *Folder) openFile(name string, check func(*unix.Stat_t) string) (*os.Fil
 	return file, st, nil
 }
 
-// openAt opens what has a name in the folder, following no link, and nothing that is mounted there if NoMounts says so.
+// openAt opens a name in the folder, following no link. See NoMounts.
 func (d *Folder) openAt(name string, flags int) (int, error) {
 	flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC
 	if d.NoMounts {
@@ -102,7 +102,7 @@ func (d *Folder) unsafe(name, why string) error {
 		ErrUnsafe, d.Join(name), why)
 }
 
-// Read returns the content of a file, and never more than limit bytes.
+// Read returns the content of a file of at most limit bytes.
 func (d *Folder) Read(name string, limit int64) ([]byte, unix.Stat_t, error) {
 	f, st, err := d.OpenFile(name, limit)
 	if err != nil {
@@ -116,7 +116,7 @@ func (d *Folder) Read(name string, limit int64) ([]byte, unix.Stat_t, error) {
 	return data, st, err
 }
 
-// ReadJSON decodes a file into v, and says whether that succeeded.
+// ReadJSON decodes a file into v, and says whether it could.
 func (d *Folder) ReadJSON(name string, limit int64, v any) bool {
 	data, _, err := d.Read(name, limit)
 	return err == nil && json.Unmarshal(data, v) == nil
@@ -145,13 +145,13 @@ func (d *Folder) Give(name string, uid uint32) error {
 		return err
 	}
 	defer file.Close()
-	if int(st.Uid) != os.Geteuid() { // a user has put another one there
+	if int(st.Uid) != os.Geteuid() { // a user replaced it
 		return d.unsafe(name, fmt.Sprintf("belongs to uid %d", st.Uid))
 	}
 	return file.Chown(int(uid), -1)
 }
 
-// Ensure creates an empty file if there is none. It has its mode before its name, so that no user finds a narrower one.
+// Ensure creates an empty file if there is none. It has its mode before its name, so that no user sees a narrower one.
 func (d *Folder) Ensure(name string, mode uint32) error {
 	if _, err := d.Stat(name); err == nil {
 		return nil
@@ -162,20 +162,17 @@ func (d *Folder) Ensure(name string, mode uint32) error {
 	}
 	defer unix.Close(fd)
 	if err := unix.Fchmod(fd, mode); err != nil {
-		return &fs.PathError{Op: "set the mode of", Path: d.Join(name), Err: err}
+		return d.pathError("set the mode of", name, err)
 	}
 	self := "/proc/self/fd/" + strconv.Itoa(fd)
 	err = unix.Linkat(unix.AT_FDCWD, self, d.fd, name, unix.AT_SYMLINK_FOLLOW)
-	if Ignore(err, unix.EEXIST) != nil {
-		return &fs.PathError{Op: "create", Path: d.Join(name), Err: err}
-	}
-	return nil
+	return d.pathError("create", name, Ignore(err, unix.EEXIST))
 }
 
 // ErrLocked is wrapped when another process holds a lock.
 var ErrLocked = errors.New("another process holds the lock")
 
-// Lock takes the exclusive flock(2) on a file of a folder as of CheckPrivate, which it creates, until it is closed.
+// Lock takes the exclusive flock(2) on a file of a folder as of CheckPrivate, until it is closed. It creates the file.
 func (d *Folder) Lock(name string, within time.Duration) (*os.File, error) {
 	return d.lock(name, unix.O_RDWR, unix.LOCK_EX, within)
 }
@@ -187,9 +184,9 @@ func (d *Folder) Hold(name string, within time.Duration) (err error) {
 }
 
 // LockWhole has systemd-tmpfiles leave all in the folder alone until it is closed. It keeps no user out.
-func (d *Folder) LockWhole() { _ = unix.Flock(d.fd, unix.LOCK_SH|unix.LOCK_NB) } // who holds it alone spares it
+func (d *Folder) LockWhole() { _ = unix.Flock(d.fd, unix.LOCK_SH|unix.LOCK_NB) } // held by another, it does the same
 
-// LockShared is Lock, and several may hold it at a time while none holds it exclusively.
+// LockShared is Lock for a shared flock(2).
 func (d *Folder) LockShared(name string, within time.Duration) (*os.File, error) {
 	return d.lock(name, unix.O_RDONLY, unix.LOCK_SH, within)
 }
@@ -209,8 +206,8 @@ func (d *Folder) lock(name string, access, how int, within time.Duration) (*os.F
 	return file, nil
 }
 
-// Flock takes a flock(2), and polls until ctx ends, which is ErrLocked: a blocking one would occupy a thread. The
-// pauses grow, since a job may wait for hours.
+// Flock takes a flock(2). It polls until ctx ends, which is ErrLocked, since a blocking call would occupy a thread. The
+// pauses grow: a job may wait for hours.
 func Flock(ctx context.Context, file *os.File, how int) error {
 	for begun := time.Now(); ; {
 		err := unix.Flock(int(file.Fd()), how|unix.LOCK_NB)
@@ -230,7 +227,7 @@ func Flock(ctx context.Context, file *os.File, how int) error {
 	}
 }
 
-// ReadRegular returns the content of a regular file. It doesn't wait at a FIFO. More than limit bytes are an error.
+// ReadRegular returns the content of a regular file of at most limit bytes. It doesn't wait at a FIFO.
 func ReadRegular(path string, limit int64) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -251,7 +248,7 @@ func ReadRegular(path string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// Stamp changes when one of the files does, or its mode, or whether it is there. It follows links.
+// Stamp changes when one of the files does, or its mode, or its existence. It follows links.
 func Stamp(paths ...string) string {
 	var b strings.Builder
 	for _, path := range paths {

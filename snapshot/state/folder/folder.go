@@ -27,14 +27,20 @@ var ErrTampered = errors.New("tampering")
 
 // Folder is an open folder. Replacing the one at its path has no effect on it.
 type Folder struct {
-	Path string
-	// NoMounts refuses what is mounted in the folder, with ErrTampered.
-	NoMounts bool
-	// Spare keeps blocks for the next content of each published file: see keepSpare. It is for folders as of
-	// CheckPrivate.
-	Spare bool
-	fd    int
-	held  *os.File // see Hold
+	Path     string
+	NoMounts bool // refuses what is mounted in the folder, with ErrTampered
+	Spare    bool // in a folder as of CheckPrivate: keep blocks for the next content of published files, see keepSpare
+	fd       int
+	held     *os.File // see Hold
+}
+
+// OrClose returns the folder or, after an error, closes it.
+func (d *Folder) OrClose(err error) (*Folder, error) {
+	if err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
 }
 
 // Close closes the folder, unless it is nil, and releases what Hold has locked.
@@ -50,6 +56,14 @@ func (d *Folder) Close() {
 
 // Join is the path of a file of the folder, for people.
 func (d *Folder) Join(name string) string { return filepath.Join(d.Path, name) }
+
+// pathError says what was done with a file of the folder, or with the folder itself (""). It is nil for no error.
+func (d *Folder) pathError(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: d.Join(name), Err: err}
+}
 
 // Open opens a folder that all users share, and creates it. It follows a link only of root's or the caller's.
 func Open(path string) (*Folder, error) {
@@ -143,7 +157,7 @@ func (d *Folder) SharedSub(name string) (*Folder, error) {
 		_ = unix.Unlinkat(d.fd, temp, unix.AT_REMOVEDIR) // it is still there if another process was faster
 	}
 	if err != nil {
-		return nil, &fs.PathError{Op: "create the folder", Path: d.Join(name), Err: err}
+		return nil, d.pathError("create the folder", name, err)
 	}
 	return d.Sub(name)
 }
@@ -163,26 +177,19 @@ func (d *Folder) PrivateSub(name string) (*Folder, error) {
 		return nil, err
 	}
 	sub, err := d.Sub(name)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = sub.Chmod(0o755) // whatever the umask
 	}
-	err = sub.Chmod(0o755) // whatever the umask
 	if err == nil {
 		err = sub.CheckPrivate()
 	}
-	if err != nil {
-		sub.Close()
-		return nil, err
-	}
-	return sub, nil
+	return sub.OrClose(err)
 }
 
 // Status is the status of the folder itself.
 func (d *Folder) Status() (st unix.Stat_t, err error) {
-	if err := unix.Fstat(d.fd, &st); err != nil {
-		return st, &fs.PathError{Op: "stat", Path: d.Path, Err: err}
-	}
-	return st, nil
+	err = unix.Fstat(d.fd, &st)
+	return st, d.pathError("stat", "", err)
 }
 
 // Mount identifies the mount in which the folder is. known is false before Linux 5.8.
@@ -198,7 +205,7 @@ func (d *Folder) Chmod(mode uint32) error { return unix.Fchmod(d.fd, mode) }
 // Own makes the folder ours, with a mode.
 func (d *Folder) Own(mode uint32) error {
 	if err := unix.Fchown(d.fd, os.Geteuid(), os.Getegid()); err != nil {
-		return &fs.PathError{Op: "chown", Path: d.Path, Err: err}
+		return d.pathError("chown", "", err)
 	}
 	return d.Chmod(mode)
 }

@@ -17,14 +17,10 @@ import (
 // OpenTrusted opens a folder that only root, or the caller on a simulated host, may write; else it is ErrUnsafe.
 func OpenTrusted(path string) (*Folder, error) {
 	d, err := OpenExisting(path)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = d.CheckPrivate()
 	}
-	if err := d.CheckPrivate(); err != nil {
-		d.Close()
-		return nil, err
-	}
-	return d, nil
+	return d.OrClose(err)
 }
 
 // ReadTrusted returns a file in such a folder. The error wraps ErrUnsafe, or is fs.ErrNotExist for no folder or file.
@@ -74,13 +70,14 @@ const (
 // accountsAttribute has the names of the accounts that may read a file, a line each.
 const accountsAttribute = "trusted.genv.accounts"
 
-// MoveFormer moves a file, and those with a longer name, into a folder of root's, if other accounts than these were
-// allowed to read it: a uid may be given to somebody else.
+// MoveFormer moves a file, and those with a longer name, into a folder of root's, if none of these accounts was allowed
+// to read it: a uid may be given to somebody else.
 func MoveFormer(path string, accounts []string) error {
 	value := make([]byte, 4<<10)
 	n, err := unix.Lgetxattr(path, accountsAttribute, value)
 	former := strings.Split(string(value[:max(n, 0)]), "\n")
-	if err != nil || len(accounts) == 0 || slices.ContainsFunc(former, func(name string) bool { return slices.Contains(accounts, name) }) {
+	same := slices.ContainsFunc(former, func(name string) bool { return slices.Contains(accounts, name) })
+	if err != nil || len(accounts) == 0 || same {
 		return nil //nolint:nilerr // it isn't there, or an earlier version wrote it
 	}
 	away, err := os.MkdirTemp(filepath.Dir(path), "former-*") // 0700
@@ -100,7 +97,7 @@ func MoveFormer(path string, accounts []string) error {
 	return err
 }
 
-// AllowToRead lets one user, with the names of its accounts, read a file of ours, besides its owner.
+// AllowToRead lets one user, with these accounts, read a file of ours.
 func AllowToRead(path string, uid uint32, accounts []string) error {
 	type aclEntry struct {
 		tag, permissions uint16
@@ -116,7 +113,7 @@ func AllowToRead(path string, uid uint32, accounts []string) error {
 	if err == nil {
 		err = unix.Lsetxattr(path, "system.posix_acl_access", acl, 0)
 	}
-	if err == nil && len(accounts) > 0 { // where it can't be kept, the file is as those of earlier versions
+	if err == nil && len(accounts) > 0 { // an error leaves the file like those of earlier versions
 		_ = unix.Lsetxattr(path, accountsAttribute, []byte(strings.Join(accounts, "\n")), 0)
 	}
 	if err != nil {
@@ -125,14 +122,14 @@ func AllowToRead(path string, uid uint32, accounts []string) error {
 	return nil
 }
 
-// Note is a JSON file in a folder that only root may write, or the caller on a simulated host. It is replaced as a
-// whole, so that readers need no lock. Who changes what it read takes a lock first: see Hold.
+// Note is a JSON file in a folder as of OpenTrusted. It is replaced as a whole, so that readers need no lock. To change
+// what was read needs one: see Hold.
 type Note[T any] struct {
 	Name    string
 	Max     int64 // bytes
 	Mode    uint32
-	Durable bool           // it is safe on the disk once it is written
-	Invalid error          // wrapped by errors about content that isn't a T, or that Check refuses
+	Durable bool           // once it is written, it is safe on the disk
+	Invalid error          // is wrapped if the content isn't a T, or if Check refuses it
 	Check   func(*T) error // nil for none
 }
 
@@ -170,7 +167,7 @@ func (n Note[T]) Decode(data []byte) (T, error) {
 	return *new(T), fmt.Errorf("%s: %w", n.Name, err)
 }
 
-// Write replaces the note in a folder that exists.
+// Write replaces the note in an existing folder.
 func (n Note[T]) Write(dir string, v T) error {
 	d, err := OpenTrusted(dir)
 	if err != nil {
@@ -212,12 +209,8 @@ func MakeTrusted(path string) (*Folder, error) {
 // MakePublic is MakeTrusted, and lets all users enter and list the folder, whatever the umask.
 func MakePublic(path string) (*Folder, error) {
 	d, err := MakeTrusted(path)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = d.Chmod(0o755)
 	}
-	if err := d.Chmod(0o755); err != nil {
-		d.Close()
-		return nil, err
-	}
-	return d, nil
+	return d.OrClose(err)
 }

@@ -23,8 +23,8 @@ type Staged struct {
 	size       int
 }
 
-// Stage writes a file under a temporary name, and syncs it if it is to be durable. Only the holder of the lock writes
-// it, so the name is always the same, unless a user made a folder there.
+// Stage writes a file under a temporary name, and syncs it if it is to be durable. The name is always the same, since
+// only the holder of the lock writes it, unless a user made a folder there.
 func (d *Folder) Stage(name string, data []byte, mode uint32, durable bool) (Staged, error) {
 	file := Staged{Name: name, temp: name + tempSuffix, size: len(data)}
 	err := d.Remove(file.temp)
@@ -43,7 +43,7 @@ func (d *Folder) Stage(name string, data []byte, mode uint32, durable bool) (Sta
 // Publish gives a staged file its name, and so replaces the file that had it.
 func (d *Folder) Publish(file Staged) error {
 	if err := unix.Renameat(d.fd, file.temp, d.fd, file.Name); err != nil {
-		return &fs.PathError{Op: "replace", Path: d.Join(file.Name), Err: err}
+		return d.pathError("replace", file.Name, err)
 	}
 	if d.Spare {
 		d.keepSpare(file.Name, file.size)
@@ -58,7 +58,7 @@ func (d *Folder) Discard(files ...Staged) {
 	}
 }
 
-// RemoveLeftovers removes what writers of a file left that were killed. The caller holds its lock.
+// RemoveLeftovers removes what killed writers of a file left. The caller holds its lock.
 func (d *Folder) RemoveLeftovers(name string) {
 	entries, _ := os.ReadDir(d.Path) // what can't be listed stays
 	for _, e := range entries {
@@ -69,12 +69,7 @@ func (d *Folder) RemoveLeftovers(name string) {
 }
 
 // Sync makes the published names durable.
-func (d *Folder) Sync() error {
-	if err := unix.Fsync(d.fd); err != nil {
-		return &fs.PathError{Op: "sync the folder", Path: d.Path, Err: err}
-	}
-	return nil
-}
+func (d *Folder) Sync() error { return d.pathError("sync the folder", "", unix.Fsync(d.fd)) }
 
 // Put replaces a file as a whole. With durable, it is safe on disk afterwards.
 func (d *Folder) Put(name string, data []byte, mode uint32, durable bool) error {
@@ -101,13 +96,10 @@ func (d *Folder) PutJSON(name string, v any, mode uint32, durable bool) error {
 	return d.Put(name, append(data, '\n'), mode, durable)
 }
 
-// RenameCorrupt renames what has a name, without opening or following it, to NAME.corrupt-TIME.
+// RenameCorrupt renames something to NAME.corrupt-TIME, without opening or following it.
 func (d *Folder) RenameCorrupt(name string, now time.Time) error {
 	to := name + ".corrupt-" + now.Format("20060102-150405.000000000")
-	if err := Ignore(unix.Renameat(d.fd, name, d.fd, to), unix.ENOENT); err != nil {
-		return &fs.PathError{Op: "move aside", Path: d.Join(name), Err: err}
-	}
-	return nil
+	return d.pathError("move aside", name, Ignore(unix.Renameat(d.fd, name, d.fd, to), unix.ENOENT))
 }
 
 // WriteFile replaces a file at a path as a whole. It is safe on disk afterwards.
@@ -122,18 +114,15 @@ func WriteFile(path string, data []byte, mode uint32) error {
 
 // Remove removes a file, which may be missing.
 func (d *Folder) Remove(name string) error {
-	if err := Ignore(unix.Unlinkat(d.fd, name, 0), unix.ENOENT); err != nil {
-		return &fs.PathError{Op: "remove", Path: d.Join(name), Err: err}
-	}
-	return nil
+	return d.pathError("remove", name, Ignore(unix.Unlinkat(d.fd, name, 0), unix.ENOENT))
 }
 
-// create writes a new file, or removes it. With durable, it is safe on disk afterwards.
+// create writes a new file, or removes it.
 func (d *Folder) create(name string, data []byte, mode uint32, durable bool) error {
 	const flags = unix.O_CREAT | unix.O_EXCL | unix.O_WRONLY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(d.fd, name, flags, mode)
 	if err != nil {
-		return &fs.PathError{Op: "create", Path: d.Join(name), Err: err}
+		return d.pathError("create", name, err)
 	}
 	return d.fill(os.NewFile(uintptr(fd), d.Join(name)), name, data, mode, durable)
 }
@@ -154,7 +143,7 @@ func (d *Folder) fill(file *os.File, name string, data []byte, mode uint32, dura
 // IsFull says whether an error means that a file system, or a quota, has no room.
 func IsFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
-// Allocate makes sure that a file can have as many bytes from an offset on. It keeps its size.
+// Allocate reserves bytes of a file from an offset on. The size stays.
 func Allocate(file *os.File, offset, bytes int64) error {
 	err := unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_KEEP_SIZE, offset, bytes)
 	if err == nil || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
@@ -169,13 +158,13 @@ const (
 	leastSpare  = 16 << 10 // bytes
 )
 
-// keepSpare makes the spare of a file that has a size. What is too small now is larger when there is room.
+// keepSpare makes the spare of a file of that size, smaller if there is no room.
 func (d *Folder) keepSpare(name string, size int) {
 	want := 2*int64(size) + leastSpare
 	if st, err := d.Stat(name + spareSuffix); err == nil && st.Blocks*512 >= want/2 {
 		return
 	}
-	if fd, err := d.openAt(name, unix.O_WRONLY); err == nil { // it may have been the spare: it needs only its content
+	if fd, err := d.openAt(name, unix.O_WRONLY); err == nil { // if it was the spare, it has too many blocks
 		_ = unix.Ftruncate(fd, int64(size))
 		_ = unix.Close(fd)
 	}
@@ -190,7 +179,7 @@ func (d *Folder) keepSpare(name string, size int) {
 	_ = file.Close() // nothing was written
 }
 
-// useSpare stages a file that there was no room for, in the blocks of its spare. Without one, full is the error.
+// useSpare stages a file for which there was no room in the blocks of its spare. Without one, the error is full.
 func (d *Folder) useSpare(file Staged, data []byte, mode uint32, full error) error {
 	st, err := d.Stat(file.Name + spareSuffix)
 	if err != nil || st.Size != 0 || st.Blocks*512 < int64(len(data)) {
@@ -206,7 +195,7 @@ func (d *Folder) useSpare(file Staged, data []byte, mode uint32, full error) err
 	return d.fill(os.NewFile(uintptr(fd), d.Join(file.temp)), file.temp, data, mode, true)
 }
 
-// TryWrite writes a block to a file without a name. Where the file system has none, nothing is tried.
+// TryWrite writes a block to a file without a name. It does nothing where the file system has none.
 func (d *Folder) TryWrite() error {
 	fd, err := unix.Openat(d.fd, ".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) {
@@ -216,8 +205,5 @@ func (d *Folder) TryWrite() error {
 		_, err = unix.Write(fd, make([]byte, 4<<10))
 		err = errors.Join(err, unix.Close(fd))
 	}
-	if err != nil {
-		return &fs.PathError{Op: "write in", Path: d.Path, Err: err}
-	}
-	return nil
+	return d.pathError("write in", "", err)
 }

@@ -1,6 +1,6 @@
-// Package instances keeps which MIG instances attachments are about (`genv attach --mig`). In the state files such an
-// attachment is one to the whole device, with the memory of the instances as its capacity: genv 1.4.3 sees no more.
-// What a user notes counts only for attachments of environments of that user.
+// Package instances keeps which MIG instances attachments are about (`genv attach --mig`). In the state files, for genv
+// 1.4.3, such an attachment is one to the whole device, with the memory of the instances as its capacity. What a user
+// notes counts only for that user's environments.
 //
 //	notes := instances.Notes{Dir: "/var/tmp/genv"}
 //	notes.Mark(files)                    // sets Attachment.Instances
@@ -25,8 +25,7 @@ import (
 // Notes are those of all users of a host: a file for each uid, in a folder of their own.
 type Notes struct {
 	Dir string // the state folder of the host
-	// Owned is the folder of the state files if they are root's, else empty; nil for never. Root writes all notes
-	// there.
+	// Owned is the folder of the state files if they are root's, who writes all notes then; else empty; nil for never.
 	Owned func() (string, error)
 }
 
@@ -36,13 +35,12 @@ type attachmentNote struct {
 	Index     snapshot.DeviceIndex `json:"device"`
 	Attached  string               `json:"attached"`
 	Instances []snapshot.GPUUUID   `json:"mig"`
-	// GPU is the device, where root has noted which one the index is: it may get another index.
-	GPU snapshot.GPUUUID `json:"gpu,omitempty"`
-	at  snapshot.Date
+	GPU       snapshot.GPUUUID     `json:"gpu,omitempty"` // empty if it isn't known: see state.RootNote
+	at        snapshot.Date
 }
 
-// Mark sets the Instances of the attachments. What is wrong with a note is a warning: without it an attachment is to
-// the whole device, with a capacity. It may be called again.
+// Mark sets the Instances of the attachments. A wrong note is a warning: without it an attachment is to the whole
+// device, with a capacity. It may be called again.
 func (n Notes) Mark(files *state.Files) {
 	list, warnings := n.list(files)
 	for _, warning := range warnings {
@@ -95,19 +93,13 @@ func (n Notes) Move(files *state.Files, to Notes) error {
 }
 
 const (
-	// folderName is that of the folder with the notes, which genv 1.4.3 doesn't look at.
-	folderName = "mig"
-	// what the notes are, for messages.
-	what = "the MIG instances of attachments"
-	// mode: the files can be read by all, and are written by their users alone.
-	mode = 0o644
-)
+	folderName = "mig" // of the folder with the notes, which genv 1.4.3 ignores
+	what       = "the MIG instances of attachments"
+	mode       = 0o644 // of the files: their users alone write them
 
-// What a user may have, and of how many users files are opened: anybody may register any uid.
-const (
-	maxBytes    = 16 << 10
-	maxNotes    = 64
-	maxUsers    = 2048
+	maxBytes    = 16 << 10 // of a user
+	maxNotes    = 64       // of a user
+	maxUsers    = 2048     // with files to open, since anybody may register any uid
 	maxWarnings = 20
 )
 
@@ -139,7 +131,7 @@ func (n Notes) add(files *state.Files, uid snapshot.UID, list []attachmentNote) 
 	return dir.Give(name(uid), uint32(uid)) // root gives them back
 }
 
-// list are the notes about attachments that are there, by the files of their users; what is wrong is a warning.
+// list are the notes about existing attachments. What is wrong is a warning.
 func (n Notes) list(files *state.Files) (list []attachmentNote, warnings []string) {
 	dir, owned, err := n.open(false)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -190,16 +182,13 @@ func (n Notes) open(write bool) (dir *folder.Folder, owned bool, err error) {
 			err = dir.CheckPrivate()
 		}
 	}
-	if err != nil {
-		dir.Close()
-		return nil, owned, err
-	}
-	return dir, owned, nil
+	dir, err = dir.OrClose(err)
+	return dir, owned, err
 }
 
 func name(uid snapshot.UID) string { return fmt.Sprintf("%d.json", uid) }
 
-// read is what a user noted: the kernel must say that the file is that user's, unless root alone writes there.
+// read is what a user noted. The file must be that user's, unless root alone writes there.
 func read(dir *folder.Folder, uid snapshot.UID, owned bool) ([]attachmentNote, error) {
 	data, st, err := dir.Read(name(uid), maxBytes)
 	if err != nil {
@@ -240,7 +229,7 @@ func decode(data []byte) ([]attachmentNote, error) {
 	return list, nil
 }
 
-// users are those who have attachments, by their environments, in the order of the uids.
+// users are those with attachments, in the order of the uids.
 func users(files *state.Files) []snapshot.UID {
 	seen := make(map[snapshot.EnvID]bool)
 	for i := range files.Devices {
@@ -273,7 +262,7 @@ func (n *attachmentNote) device(files *state.Files) *snapshot.Device {
 	return d
 }
 
-// attachment is the one that a note is about, of an environment of its user, and made at its time; nil for none.
+// attachment is the one that a note is about, made at its time in an environment of its user; nil for none.
 func (n *attachmentNote) attachment(files *state.Files) *snapshot.Attachment {
 	env, device := files.Environment(n.EID), n.device(files)
 	if env == nil || device == nil || env.OwnerMismatch || env.UID != n.UID {

@@ -14,15 +14,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// Kernel is a Jupyter kernel of a user. Any user can register any id: only that user's processes and files count.
+// Kernel is a Jupyter kernel of a user. Only that user's processes and files count, since anybody can register any id.
 type Kernel struct {
 	ID  string
 	UID snapshot.UID
 }
 
 // Kernels says which kernels live: a process of their user names the connection file (kernel-ID.json) in its command
-// line or, as while they restart, that file is in a runtime folder of their user. What may be hidden, or doesn't
-// answer, is Unknown.
+// line or, while they restart, that file is in a runtime folder of their user. What may be hidden is Unknown.
 func (p procfs) Kernels(kernels []Kernel) map[Kernel]Liveness {
 	pids, err := p.fs.PIDs()
 	if err != nil {
@@ -43,8 +42,8 @@ func (p procfs) Kernels(kernels []Kernel) map[Kernel]Liveness {
 	return lives
 }
 
-// runningKernels says which kernels have a process. Users choose how many processes there are, and how many kernels a
-// command line names, so neither is walked through for the other.
+// runningKernels says which kernels have a process. Users choose the numbers of processes and of kernels that a command
+// line names, so it doesn't go through one for each of the other.
 func (p procfs) runningKernels(pids []snapshot.PID, kernels []Kernel) map[Kernel]Liveness {
 	lives, byID := make(map[Kernel]Liveness, len(kernels)), map[string][]Kernel{}
 	missing := Unknown
@@ -90,19 +89,18 @@ func unsure(lives map[Kernel]Liveness, kernels []Kernel) {
 }
 
 func (p procfs) commandLine(pid snapshot.PID, quota *proc.Quota) (string, error) {
-	// maxCommandLine is in bytes: the file is among the first arguments, and megabytes would make others wait.
-	const maxCommandLine = 64 << 10
+	const maxCommandLine = 64 << 10 // bytes: the file is among the first arguments, and megabytes would delay others
 	h, err := p.fs.Open(pid)
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = h.Close() }() // it was only read
+	defer h.Close()
 	h.Quota = quota
 	line, err := h.Arguments(maxCommandLine)
 	return string(line), err
 }
 
-// kernelsNamed are those of the asked kernels that a command line names by their connection file.
+// kernelsNamed are the asked kernels that a command line names by their connection file.
 func kernelsNamed(cmdline string, asked map[string][]Kernel) map[string]bool {
 	named := map[string]bool{}
 	for arg := range strings.SplitSeq(cmdline, "\x00") {
@@ -124,10 +122,9 @@ func (p procfs) owner(pid snapshot.PID) (snapshot.UID, error) {
 	return p.fs.FolderOwner(pid)
 }
 
-// Others wait for their turn while files are looked for, and a user can make a folder that never answers (FUSE, a
-// broken NFS): all folders together may take kernelsWithin. The others' kernels are unknown, and looked for again
-// later.
 const (
+	// kernelsWithin bounds the search in all folders, while others wait: a user can make a folder that never answers
+	// (FUSE, a broken NFS). What isn't found in time is unknown, and searched again later.
 	kernelsWithin  = time.Second
 	maxKernelUsers = 64 // in one look, since any user can register any uid
 )
@@ -154,7 +151,7 @@ func (p procfs) kernelFiles(pids []snapshot.PID, kernels map[snapshot.UID][]Kern
 			for _, k := range list {
 				answer[k] = p.kernelFileIn(ctx, folders, complete, k)
 			}
-			p.kernelsPending.Delete(uid) // before the answer: who has it may ask again at once
+			p.kernelsPending.Delete(uid) // before the answer, after which it may be asked again
 			answers <- answer
 		}()
 	}
@@ -169,7 +166,7 @@ func (p procfs) kernelFiles(pids []snapshot.PID, kernels map[snapshot.UID][]Kern
 	return all
 }
 
-// kernelFileIn says whether one of the folders has the file of a kernel. complete says that no other folder can.
+// kernelFileIn says whether one of the folders has the file of a kernel. complete says that no other folder has.
 func (p procfs) kernelFileIn(ctx context.Context, folders []string, complete bool, k Kernel) Liveness {
 	now := Unknown
 	if complete {
@@ -252,7 +249,7 @@ func (p procfs) runtimeFolders(ctx context.Context, uid snapshot.UID, pids []sna
 				add(filepath.Join(value, v.below))
 			}
 		}
-		_ = h.Close() // it was only read
+		_ = h.Close()
 	}
 	return folders, complete && len(seen) < maxRuntimeFolders
 }

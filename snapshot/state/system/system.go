@@ -1,6 +1,5 @@
 // Package system answers what the state files don't say: which processes and Jupyter kernels live and who owns them, in
-// which namespaces and since which boot this program runs, and the names of users. It changes nothing. What can't be
-// known is Unknown, and never Gone.
+// which namespaces and since which boot this program runs, and the names of users. It changes nothing.
 //
 //	s := system.New(proc.FS{}, nss.Passwd{})
 //	gone := s.Process(pid).Liveness == system.Gone
@@ -44,16 +43,11 @@ type ProcessStatus struct {
 
 // System answers a Store's questions about the machine on which it runs.
 type System interface {
-	// BootID is the kernel's id of this boot, or "" if it is unknown.
-	BootID() string
-	// Process returns the status of a process. A zombie is Gone.
-	Process(pid snapshot.PID) ProcessStatus
-	// Kernels says which Jupyter kernels live.
-	Kernels(kernels []Kernel) map[Kernel]Liveness
-	// Namespaces are those of this process, in which it sees PIDs and uids.
-	Namespaces() Namespaces
-	// Uptime is the start time of a process that starts now; 0 if unknown.
-	Uptime() snapshot.StartTime
+	BootID() string                               // the kernel's id of this boot, or "" if it is unknown
+	Process(pid snapshot.PID) ProcessStatus       // a zombie is Gone
+	Kernels(kernels []Kernel) map[Kernel]Liveness // which Jupyter kernels live
+	Namespaces() Namespaces                       // of this process, in which it sees PIDs and uids
+	Uptime() snapshot.StartTime                   // the start time of a process that starts now; 0 if unknown
 	// Running lists the processes of the wanted uids, without zombies and kernel threads.
 	Running(wanted func(snapshot.UID) bool) (list []RunningProcess, complete bool)
 }
@@ -61,7 +55,7 @@ type System interface {
 // RealProc is where the kernel's own /proc is mounted.
 const RealProc = "/proc"
 
-// New returns the System that a /proc file system describes. Accounts are looked up in accounts.
+// New returns the System that a /proc file system describes.
 func New(fs proc.FS, accounts nss.Passwd) System {
 	fs.Root = cmp.Or(fs.Root, RealProc)
 	return procfs{root: fs.Root, fs: fs, accounts: accounts, kernelsPending: &sync.Map{}}
@@ -72,7 +66,7 @@ type procfs struct {
 	fs       proc.FS
 	accounts nss.Passwd
 
-	kernelsPending *sync.Map // the users with folders that have not answered yet
+	kernelsPending *sync.Map // users with folders that have not answered yet
 }
 
 func (p procfs) BootID() string {
@@ -98,7 +92,7 @@ func (p procfs) Process(pid snapshot.PID) ProcessStatus {
 	return now
 }
 
-// signal0 asks the kernel whether there is such a process, which every user may do: EPERM means that there is.
+// signal0 asks the kernel whether there is such a process: EPERM means that there is.
 func (p procfs) signal0(pid snapshot.PID) Liveness {
 	if p.root != RealProc {
 		return Unknown
@@ -114,13 +108,13 @@ func (p procfs) signal0(pid snapshot.PID) Liveness {
 	return Alive
 }
 
-// isZombie says whether a process is a zombie, or has ended since; not if that is unknown.
+// isZombie says whether a process is certainly a zombie, or has ended since.
 func isZombie(pid snapshot.PID) bool {
 	fd, err := unix.PidfdOpen(int(pid), 0)
 	if err != nil {
 		return errors.Is(err, unix.ESRCH)
 	}
-	defer func() { _ = unix.Close(fd) }() // nothing was written
+	defer unix.Close(fd)
 	ended, err := proc.HasEnded(fd)
 	return err == nil && ended
 }
@@ -162,8 +156,6 @@ func (p procfs) namespace(kind string) uint64 {
 	return st.Ino
 }
 
-const localtime = "/etc/localtime"
-
 // Now is the time in the zone of this machine, whatever TZ says: the dates in the state files are on that clock.
 func Now() time.Time { return time.Now().In(zone()) }
 
@@ -171,7 +163,7 @@ var zone = sync.OnceValue(func() *time.Location {
 	if _, set := os.LookupEnv("TZ"); !set {
 		return time.Local
 	}
-	return zoneIn(localtime)
+	return zoneIn("/etc/localtime")
 })
 
 // zoneIn is the zone of a file as in tzfile(5). Without a valid one, the zone is UTC.
@@ -203,7 +195,7 @@ func (p *RunningProcess) IsLate() bool {
 	return errors.Is(p.Unread, proc.ErrStalled) || errors.Is(p.Unread, proc.ErrNotRead)
 }
 
-// IsUnknown says that the process may be in any environment: it hasn't just overwritten its environ.
+// IsUnknown says that the process may be in any environment, and hasn't just overwritten its environ.
 func (p *RunningProcess) IsUnknown() bool {
 	return p.IsLate() || errors.Is(p.Unread, fs.ErrPermission) || errors.Is(p.Unread, proc.ErrTooLarge)
 }
@@ -242,10 +234,10 @@ func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool, quotas
 	if err != nil {
 		return RunningProcess{}, err
 	}
-	defer func() { _ = process.Close() }() // it was only read
+	defer process.Close()
 	r := RunningProcess{PID: pid}
 	if r.UID, err = process.UID(); err != nil && !errors.Is(err, proc.ErrGone) {
-		r.UID, err = p.fs.FolderOwner(pid) // hidepid=1 shows the owner of the folder, and nothing in it
+		r.UID, err = p.fs.FolderOwner(pid) // all that hidepid=1 shows
 	}
 	switch {
 	case err != nil:
@@ -269,10 +261,10 @@ func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool, quotas
 	return r, nil
 }
 
-// accountWithin is how long an account is looked for while others wait for their turn.
+// accountWithin bounds the search for an account, while others wait.
 const accountWithin = 2 * time.Second
 
-// Username returns the name of a uid, or "" if it has none or that is unknown.
+// Username returns the name of a uid, or "" if it has none or it is unknown.
 func Username(ctx context.Context, uid snapshot.UID) snapshot.Username {
 	ctx, cancel := context.WithTimeout(ctx, accountWithin)
 	defer cancel()
@@ -313,8 +305,7 @@ func Mountinfo(procRoot string) string {
 	return mountinfo
 }
 
-// IsPrivate says whether another folder of its file system is mounted at a path, as by PrivateTmp= and
-// pam_namespace(8).
+// IsPrivate says whether another folder is mounted at a path, as by PrivateTmp= and pam_namespace(8).
 func IsPrivate(mountinfo, path string) (private bool) {
 	for m := range proc.ParseMounts(mountinfo, " "+path+" ") {
 		if m.Point == path { // the last one covers the others
@@ -324,8 +315,7 @@ func IsPrivate(mountinfo, path string) (private bool) {
 	return private
 }
 
-// IsOwn says whether a folder is that of the file system at "/", also if it is mounted there once more, as systemd
-// does.
+// IsOwn says whether a folder is on the file system at "/", also if that is mounted once more, as by systemd.
 func IsOwn(mountinfo, path string) bool {
 	for m := range proc.ParseMounts(mountinfo, " ") {
 		if m.Point == escaped.Replace(path) {
@@ -337,8 +327,8 @@ func IsOwn(mountinfo, path string) bool {
 	return known && alsoKnown && whole == here
 }
 
-// treeAt is the device of the file system of a path, and its folder that has all below it at these paths. It isn't
-// known for what is mounted at another path than its own.
+// treeAt is the device of the file system of a path, and the folder in it that is "/" here. It isn't known for what is
+// mounted at another path than its own.
 func treeAt(mountinfo, path string) (tree [2]string, known bool) {
 	nearest := ""
 	for m := range proc.ParseMounts(mountinfo, " ") {
@@ -355,8 +345,7 @@ func treeAt(mountinfo, path string) (tree [2]string, known bool) {
 
 var escaped = strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`)
 
-// UsersMount describes a file system that a user has mounted at a path or below it; empty for none. It doesn't touch
-// it.
+// UsersMount describes a file system that a user has mounted at a path or below, without touching it; empty for none.
 func UsersMount(mountinfo, path string) string {
 	path = escaped.Replace(path)
 	for m := range proc.ParseMounts(mountinfo, path) {
@@ -366,7 +355,7 @@ func UsersMount(mountinfo, path string) string {
 		for option := range strings.SplitSeq(m.Options, ",") {
 			name, value, _ := strings.Cut(option, "=")
 			uid, err := strconv.ParseUint(value, 10, 32)
-			// FUSE; tmpfs and others
+			// user_id is FUSE's, and uid that of tmpfs and others
 			if err == nil && (name == "user_id" || name == "uid") && uid != 0 && uid != uint64(os.Geteuid()) {
 				return fmt.Sprintf("a %s file system of uid %d is mounted at %s", m.Kind, uid, m.Point)
 			}
