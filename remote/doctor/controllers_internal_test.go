@@ -190,20 +190,23 @@ func TestTheElection(t *testing.T) {
 }
 
 func TestALateLeader(t *testing.T) {
-	causeOf := func(change func(*election.Registration)) string {
+	causeOf := func(change func(*election.Registration)) (cause, details string) {
 		r, leader := registered("1", up), leaderOf("1")
 		leader.Since = noon.Add(-time.Hour)
 		change(&r)
-		_, causes := judged(electionOf(leader, r, registered("2", up)))
-		return strings.Join(causes, " ")
+		d, causes := judged(electionOf(leader, r, registered("2", up)))
+		return strings.Join(causes, " "), fmt.Sprint(d.Controllers)
 	}
 	for age, late := range map[time.Duration]string{
 		-time.Minute: "", 0: "", 30 * time.Second: "", 31 * time.Second: "leader-late", time.Hour: "leader-late",
 		-24 * time.Hour: "leader-clock",
 	} {
-		require.Equal(t, late, causeOf(func(r *election.Registration) { r.Cycled = noon.Add(-age) }), age)
+		cause, _ := causeOf(func(r *election.Registration) { r.Cycled = noon.Add(-age) })
+		require.Equal(t, late, cause, age)
 	}
-	require.Equal(t, "leader-late", causeOf(func(r *election.Registration) { r.Cycled = time.Time{} }), "it never ended a cycle")
+	cause, details := causeOf(func(r *election.Registration) { r.Cycled = time.Time{} })
+	require.Equal(t, "leader-late", cause)
+	require.Contains(t, details, "the leader has completed no cycle: it began to lead 1h ago")
 }
 
 func TestControllersOfHosts(t *testing.T) {

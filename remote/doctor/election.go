@@ -154,7 +154,7 @@ func (e *Election) checkLeader(now time.Time) doctor.Check {
 	limit := max(time.Duration(3*r.Interval*float64(time.Second)), 30*time.Second) // without a cycle
 	last, what := r.Cycled, "the last cycle of the leader ended"
 	if last.IsZero() {
-		last, what = e.Leader.Since, "the leader has completed no cycle: it leads since"
+		last, what = e.Leader.Since, "the leader has completed no cycle: it began to lead"
 	}
 	return doctor.First(leaderRow,
 		doctor.If(now.Sub(last) > limit, "leader-late", "%s %s", what, ago(last, now)).
