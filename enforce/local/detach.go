@@ -12,9 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// detach removes attachments, all in one update of the state files: these are either the old ones or the new ones. The
-// environments that keep a device are noted, but not if only the disk is full: their processes end all the same, and
-// the next cycle detaches them.
+// detach removes attachments, all in one update of the state files, which are the old ones or the new ones. It notes
+// the environments that keep a device, but not if only the disk is full: their processes end all the same.
 func (x *execution) detach(ctx context.Context, items []order.Detachment) []order.Outcome {
 	outcomes := make([]order.Outcome, len(items))
 	if len(items) == 0 {
@@ -89,8 +88,7 @@ func detachOne(item *order.Detachment, files *state.Files, uid snapshot.UID) (st
 	if device == nil || device.Attachment(judged.EID) == nil {
 		return order.StatusNotAttached, ""
 	}
-	// Every user may change the creation date, so a different date doesn't prove
-	// that the id names another environment. A different owner does.
+	// Every user may change the creation date, so only another owner proves that it is another environment.
 	if now := files.Environment(judged.EID); now != nil && now.UID != judged.UID {
 		return order.StatusChanged, fmt.Sprintf("environment %s was registered for another user since it was judged",
 			judged.EID.Shown())
@@ -103,8 +101,8 @@ func detachOne(item *order.Detachment, files *state.Files, uid snapshot.UID) (st
 }
 
 // stillAttached are the environments that kept a device which the order takes away, each with the reason. Their
-// processes are not signalled: the state files can't be trusted now, or the id names another environment than the
-// judged one, and a process may be another one too, unless its start time is known.
+// processes are not signalled, unless their start time is known: the state files can't be trusted now, or the id names
+// another environment.
 func stillAttached(outcomes []order.Outcome) map[snapshot.EnvID]objection {
 	out := map[snapshot.EnvID]objection{}
 	for _, o := range outcomes {

@@ -3,17 +3,14 @@
 //
 //	machine := &snapshotlocal.Collector{SMI: client, StateFiles: store} // of snapshot/local
 //	x := local.New(machine, store, local.ExecutorOptions{Grace: 10 * time.Second})
-//	for _, outcome := range x.Execute(ctx, order) {
-//		fmt.Println(outcome.PID, outcome.Status, outcome.Reason)
-//	}
+//	outcomes := x.Execute(ctx, order)
 //
-// Package enforce judged an older snapshot. So a process is signalled only if it still is what was judged: a pidfd is
-// opened, then the GPUs and /proc are read again; if its process was alive all that time and has the judged start time,
-// devices and environment, it is signalled through that pidfd, never by a reused PID. Without pidfds, the start time is
-// read again right before kill(2).
+// Package enforce judged an older snapshot. So a pidfd is opened first, then the GPUs and /proc are read again. Only if
+// its process was alive all that time and has the judged start time, devices and environment, it is signalled through
+// that pidfd. Without pidfds, the start time is read again right before kill(2).
 //
-// Some processes are never signalled, whatever an order contains: PID 1, kernel threads, genv itself and its
-// ancestors, and system daemons (see safety.Protected).
+// Some processes are never signalled: PID 1, kernel threads, genv itself and its ancestors, and system daemons (see
+// safety.Protected).
 //
 // Each step is complete in itself: if genv dies halfway, there is nothing to repair.
 package local
@@ -68,13 +65,12 @@ type ExecutorOptions struct {
 
 // Executor carries out orders on this machine. It is safe for concurrent use, and remembers processes between cycles.
 type Executor struct {
-	inspector  Inspector
-	stateFiles StateFiles
-	options    ExecutorOptions
-	memories   *memories
-	onAction   func(line string) // see As
-	onWarning  func(line string)
-	asker      asked.Authority
+	inspector           Inspector
+	stateFiles          StateFiles
+	options             ExecutorOptions
+	memories            *memories
+	onAction, onWarning func(line string) // see As
+	asker               asked.Authority
 }
 
 // New makes an Executor.
@@ -88,8 +84,8 @@ func New(inspector Inspector, files StateFiles, options ExecutorOptions) *Execut
 }
 
 // Execute carries out an order, and returns the outcomes of the items of order.Detach in their order, then those of
-// order.Terminate in theirs. Nothing is retried. When ctx ends, no further step is begun; items that were not begun are
-// StatusFailed. Calls don't wait for each other. An order that is passed twice is carried out twice.
+// order.Terminate in theirs. When ctx ends, no further step is begun; items that were not begun are StatusFailed. Calls
+// don't wait for each other. An order that is passed twice is carried out twice.
 func (x *Executor) Execute(ctx context.Context, o order.Order) []order.Outcome {
 	e := &execution{Executor: x, id: o.ID, gpus: o.GPUs, Options: o.Options}
 	e.Grace = cmp.Or(o.Grace, x.options.Grace)
@@ -120,8 +116,8 @@ type execution struct {
 	order.Options
 	id       string                                    // of the order
 	gpus     map[snapshot.DeviceIndex]snapshot.GPUUUID // of the order
-	attached map[snapshot.EnvID]objection              // the environments that kept a device, see stillAttached
-	// stops are the requests to stop containers, and stopping is their context: they go on when that of the order ends.
+	attached map[snapshot.EnvID]objection              // see stillAttached
+	// stops are the requests to stop containers, and stopping is their context, which outlasts that of the order.
 	stops    sync.WaitGroup
 	stopping context.Context
 }
@@ -159,8 +155,7 @@ func (m *memories) removeDead(fs proc.FS) {
 	})
 }
 
-// maxEvasions is how often that counts as chance: an honest process may start a program in another environment, or
-// free a device, between the judgement and the signal.
+// maxEvasions is how often that counts as chance: an honest process may do it between the judgement and the signal.
 const maxEvasions = 2
 
 // inspection is what the Inspector read right before the signals.
@@ -172,8 +167,8 @@ type inspection struct {
 	devices      func() ([]snapshot.Device, error)
 }
 
-// inspect reads which processes use devices now. It comes after the pidfds are
-// opened: a process that lives through it is the one that the driver reports.
+// inspect reads which processes use devices now. The pidfds are open before: a process that lives through it is the one
+// that the driver reports.
 func (x *execution) inspect(ctx context.Context) (now *inspection, err error) {
 	now = &inspection{
 		processes:    make(map[snapshot.PID]*snapshot.Process),

@@ -48,8 +48,8 @@ func (t *target) conclude(o objection) {
 
 func joined(a, b string) string { return strings.Trim(a+"; "+b, "; ") }
 
-// poll waits until a process has ended or the timeout is over, and says which have ended: all their threads are gone
-// and have released their devices. A zombie has ended.
+// poll waits until a process has ended or the timeout is over, and says which have ended, with all their threads. A
+// zombie has ended.
 func poll(targets []*target, timeout time.Duration) ([]bool, error) {
 	polled := make([]unix.PollFd, len(targets))
 	for i, t := range targets {
@@ -70,9 +70,8 @@ func poll(targets []*target, timeout time.Duration) ([]bool, error) {
 	return ended, nil
 }
 
-// reference is one process, however often its PID is reused (pidfd_open(2)). Linux before 5.3 has no pidfds, and
-// filters of system calls may refuse them: then it is the process with the PID that started at start, which is read
-// again right before each signal.
+// reference is one process, however often its PID is reused (pidfd_open(2)). Without pidfds, which Linux before 5.3
+// lacks and filters of system calls may refuse, start is read again right before each signal.
 type reference struct {
 	pidfd int // or noPidfd
 	pid   snapshot.PID
@@ -90,7 +89,7 @@ func (r reference) close() {
 
 func (r reference) alive() (bool, error) { return r.proc.Alive(r.pid, r.start) }
 
-// signal sends a signal, or with 0 asks whether it may be sent. ESRCH: the process has ended, perhaps was reaped.
+// signal sends a signal, or with 0 asks whether it may be sent. ESRCH says that the process has ended.
 func (r reference) signal(sig unix.Signal) error {
 	if r.pidfd != noPidfd {
 		if err := unix.PidfdSendSignal(r.pidfd, sig, nil, 0); !lacksPidfd(err) {
@@ -106,7 +105,7 @@ func (r reference) signal(sig unix.Signal) error {
 	return unix.Kill(int(r.pid), sig)
 }
 
-// lacksPidfd says whether an error may mean that the kernel, or a filter of system calls, has no pidfds here.
+// lacksPidfd says whether an error may mean that there are no pidfds here.
 func lacksPidfd(err error) bool { return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) }
 
 // openTargets opens each process that may be signalled at all, and concludes the others.

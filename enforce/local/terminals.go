@@ -19,18 +19,25 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Terminals shows messages to users on their terminals, as write(1) does: those that belong to them and accept messages
-// (mesg(1): the group may write). Of those that one program shows, as a tmux server, the one that was used last gets
-// it.
+// Terminals shows messages to users as write(1) does: on the terminals that belong to them and accept messages
+// (mesg(1): the group may write). Of those that one program shows, such as a tmux server, the last used one gets it.
 type Terminals struct {
 	Dev  string           // where the terminals are; empty for /dev
 	Host string           // named in the message; empty for "this host"
 	Now  func() time.Time // the clock; nil for time.Now
 }
 
-const maxTerminals = 8 // on how many terminals of a user a message appears at most: on those that were used last
+const (
+	maxTerminals = 8                      // of a user on which a message appears: those that were used last
+	maxMessage   = 2000                   // bytes
+	showWithin   = 500 * time.Millisecond // for the terminals of one user
+	inUse        = 10 * time.Minute       // after input a terminal counts as in use: a detached tmux pane has no reader
 
-const maxMessage = 2000 // how long a message may be, in bytes
+	// Linux refuses a non-blocking write (EAGAIN) while another process writes to the terminal, and while it is stopped
+	// (Ctrl-S). So the write is repeated for a short time.
+	maxWriteRetries = 5
+	writeRetryPause = 2 * time.Millisecond
+)
 
 type terminal struct {
 	path   string
@@ -41,10 +48,6 @@ type terminal struct {
 // held are the users of whom a terminal is still being opened.
 var held sync.Map
 
-const showWithin = 500 * time.Millisecond // how long the terminals of one user may take
-
-const inUse = 10 * time.Minute // how long a terminal counts as in use after input: a detached tmux pane has no reader
-
 // ShownOn is where a text was shown.
 type ShownOn struct {
 	Terminals []string // such as pts/3
@@ -52,8 +55,7 @@ type ShownOn struct {
 }
 
 // Notify shows a text to a user, with control characters escaped. A terminal that accepts no output (Ctrl-S) is
-// skipped. By its line discipline, a user can make the kernel hold anyone who opens it: then the result is zero, also
-// for later texts until that ends.
+// skipped. By the line discipline a user can have the kernel hold who opens it: until that ends, the result is zero.
 func (t Terminals) Notify(uid snapshot.UID, text string) ShownOn {
 	if _, stuck := held.Load(uid); stuck {
 		return ShownOn{}
@@ -99,11 +101,10 @@ func (t Terminals) of(uid snapshot.UID) []terminal {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b terminal) int { return b.used.Compare(a.used) })
-	if len(list) < 2 {
-		return list
-	}
-	if once := withoutRepeats(slices.Clone(list)); len(once) > 0 {
-		return once
+	if len(list) > 1 {
+		if once := withoutRepeats(slices.Clone(list)); len(once) > 0 {
+			return once
+		}
 	}
 	return list
 }
@@ -130,8 +131,7 @@ func withoutRepeats(list []terminal) []terminal {
 	})
 }
 
-// The major device numbers of terminals: the virtual consoles, and the slaves of
-// pseudo-terminals (Documentation/admin-guide/devices.txt).
+// The major device numbers of virtual consoles and pseudo-terminals (Documentation/admin-guide/devices.txt).
 const (
 	majorConsole  = 4
 	majorFirstPTS = 136
@@ -145,8 +145,7 @@ func acceptsMessages(st *unix.Stat_t, uid snapshot.UID) bool {
 		(major == majorConsole || major >= majorFirstPTS && major <= majorLastPTS)
 }
 
-// show writes all of a message to a terminal, if it still belongs to the user
-// after it was opened: numbers of terminals are reused like PIDs.
+// show writes all of a message to a terminal, if it still belongs to the user after it was opened: numbers are reused.
 func show(path string, uid snapshot.UID, message []byte) bool {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -165,13 +164,6 @@ func show(path string, uid snapshot.UID, message []byte) bool {
 	return err == nil && n == len(message)
 }
 
-// Linux refuses a non-blocking write (EAGAIN) while another process writes to the terminal, and while it is stopped
-// (Ctrl-S). So the write is repeated for a short time.
-const (
-	maxWriteRetries = 5
-	writeRetryPause = 2 * time.Millisecond
-)
-
 // message is what appears: a bell, the sender and the text. It begins on a new line, whatever is on the terminal.
 func (t Terminals) message(message string) []byte {
 	if len(message) > maxMessage {
@@ -184,7 +176,7 @@ func (t Terminals) message(message string) []byte {
 
 func (t Terminals) dev() string { return cmp.Or(t.Dev, "/dev") }
 
-// TerminalOf is the name of the terminal that a stream is written to, such as pts/3; empty if it is none.
+// TerminalOf is the name of a stream's terminal, such as pts/3; empty if it is none.
 func TerminalOf(stream io.Writer) string {
 	f, ok := stream.(*os.File)
 	if !ok {
@@ -207,9 +199,6 @@ func (t Terminals) now() time.Time {
 
 // Hostname is the name of this host for Terminals, empty if it is not known.
 func Hostname() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return ""
-	}
+	name, _ := os.Hostname()
 	return name
 }

@@ -107,8 +107,8 @@ func (x *execution) sendSIGKILL(ctx context.Context, targets []*target) {
 	}
 }
 
-// signal reads once which processes use devices; then it verifies each target
-// and right after that sends the signal. A target without an objection got it.
+// signal reads once which processes use devices. Then it verifies each target, and right after that sends the signal. A
+// target without an objection got it.
 func (x *execution) signal(ctx context.Context, targets []*target, sig unix.Signal) []objection {
 	if len(targets) == 0 {
 		return nil
@@ -161,7 +161,7 @@ func (x *execution) signalOne(ctx context.Context, t *target, now *inspection, s
 	return objection{}
 }
 
-const pollInterval = 50 * time.Millisecond // bounds one call of poll, so that the end of a context is noticed
+const pollInterval = 50 * time.Millisecond // of one call of poll, so that the end of a context is noticed
 
 // wait waits until the targets have ended or the timeout is over, concludes those that ended with status, and returns
 // the others. Its error is why it gave up before.
@@ -192,16 +192,13 @@ func wait(ctx context.Context, targets []*target, timeout time.Duration, status 
 // notEnded is the outcome of a process that did not end after a signal; err is why waiting was given up, if it was.
 func notEnded(err error, signal string, timeout time.Duration) objection {
 	if err != nil {
-		why := fmt.Sprintf("%s was sent, but waiting for the end was given up: %v", signal, err)
-		return objection{status: order.StatusSignalled, reason: why}
+		return because(order.StatusSignalled, "%s was sent, but waiting for the end was given up: %v", signal, err)
 	}
-	reason := fmt.Sprintf("it did not end within %s of %s", timeout, signal)
+	so := "it ignores that or takes longer: kill: true in the policy ends it"
 	if signal == "SIGKILL" {
-		reason += ", so it hangs in the kernel: look at `dmesg` for a sick GPU or file server"
-	} else {
-		reason += ", so it ignores that or takes longer: kill: true in the policy ends it"
+		so = "it hangs in the kernel: look at `dmesg` for a sick GPU or file server"
 	}
-	return objection{status: order.StatusSurvived, reason: reason}
+	return because(order.StatusSurvived, "it did not end within %s of %s, so %s", timeout, signal, so)
 }
 
 // Containers stops containers of this machine; *container.Lookup is one.
@@ -215,8 +212,8 @@ type Containers interface {
 // engineGrace is how long a container has to end if the order gives no time, as with `docker stop`.
 const engineGrace = 10 * time.Second
 
-// findContainer returns the container of which the target is the first process; nil for none, or if it could not be
-// found out, which t.engineErr says then. It comes before the target is verified.
+// findContainer returns the container of which the target is the first process; nil for none, or with t.engineErr. It
+// comes before the target is verified.
 func (x *execution) findContainer(ctx context.Context, t *target, now *inspection) *container.Running {
 	listed := now.processes[t.judged.PID]
 	if x.options.Containers == nil || listed == nil || listed.ContainerInfo == nil || !listed.ContainerInfo.Init {
@@ -236,10 +233,7 @@ func (x *execution) findContainer(ctx context.Context, t *target, now *inspectio
 // process of a container that doesn't handle it. If it can't, the target gets the signal itself.
 func (x *execution) stop(t *target, running container.Running) {
 	t.stopping = &running
-	grace := x.Grace
-	if grace <= 0 {
-		grace = engineGrace
-	}
+	grace := cmp.Or(max(x.Grace, 0), engineGrace)
 	x.stops.Go(func() {
 		if err := x.options.Containers.Stop(x.stopping, running, grace); err != nil {
 			t.failedStop <- err
@@ -268,7 +262,7 @@ func (x *execution) awaitStops(ctx context.Context, left []*target) ([]*target, 
 	return append(others, stopping...), err
 }
 
-// containerReason is what an outcome adds about the target's container; "" for nothing.
+// containerReason is what an outcome adds about the target's container.
 func (t *target) containerReason() string {
 	switch {
 	case t.engineErr != nil:
@@ -286,8 +280,8 @@ func (t *target) containerReason() string {
 	}
 }
 
-// begin notes that the targets are asked to end, and finds those that were asked before. The caller passes to signalled
-// those that were asked, now or before.
+// begin notes that the targets are asked to end, and finds those that were asked before. The caller passes both kinds,
+// as far as they were asked, to signalled.
 func (x *execution) begin(targets []*target) (signalled func([]*target)) {
 	if x.options.Asked == nil || len(targets) == 0 {
 		return func([]*target) {}

@@ -18,10 +18,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// verify objects unless the process to which a target refers is still what was judged.
-//
-// compare reads by PID, which is reused only after its process was reaped. If the process of the reference is still
-// there after it, all that was read is of it.
+// verify objects unless the process to which a target refers is still what was judged. compare reads by PID, which is
+// reused only after its process was reaped. So if the process is there after it, all that was read is of that process.
 func (x *execution) verify(t *target, now *inspection) objection {
 	o := x.compare(t, now)
 	ended, err := poll([]*target{t}, 0)
@@ -94,8 +92,8 @@ func (x *execution) checkIdentity(t *target, stat proc.Stat, uid snapshot.UID) o
 	case judged.UID != nil && *judged.UID != uid:
 		return changed("it belongs to uid %d, and uid %d was judged", uid, *judged.UID)
 	case x.memories.record(t.key(), nil).unkillable:
-		return objection{status: order.StatusSurvived, reason: "SIGKILL was sent to it in an earlier cycle and has " +
-			"not ended it; it is not signalled again"}
+		return because(order.StatusSurvived,
+			"SIGKILL was sent to it in an earlier cycle and has not ended it; it is not signalled again")
 	}
 	if name := x.protectedBy(stat, uid, x.Unprotected); name != "" {
 		return refused("it is %s, which is never signalled unless it is named in the policy", name)
@@ -160,9 +158,9 @@ func sendError(err error) objection {
 
 func notBegun(ctx context.Context) objection { return failed("not begun: %v", context.Cause(ctx)) }
 
-// checkEnvironment compares the environment that a process is in (see snapshot.Register) with the one that was judged:
-// its environ may name another one since the inspection. Of one that counts for its account it doesn't matter. One that
-// was judged as outside any environment, and is outside now, is what was judged, whatever its environ claims.
+// checkEnvironment compares the environment that a process is in (see snapshot.Register) with the judged one: its
+// environ may name another one since the inspection. Of a process that counts for its account it doesn't matter. One
+// that was judged as outside any environment, and is outside now, is what was judged, whatever its environ claims.
 func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.UID) objection {
 	listed := now.processes[t.judged.PID]
 	if listed == nil || t.item.Counted { // without one it uses no device any more, see checkDevices
@@ -279,8 +277,8 @@ func unused(freed []snapshot.DeviceIndex) string {
 	return "it does not use GPU(s) " + text.JoinIndices(freed) + " any more"
 }
 
-// otherGPU objects to a device that isn't the GPU any more that the order names, or isn't the
-// one to which it is attached by root's note. files may be nil.
+// otherGPU objects to a device that isn't the GPU any more that the order names, or to which it is attached by root's
+// note. files may be nil.
 func (x *execution) otherGPU(index snapshot.DeviceIndex, now *inspection, files *state.Files) objection {
 	uuid := x.gpus[index]
 	if uuid == "" {
@@ -302,8 +300,8 @@ const (
 	mpsControl = "nvidia-cuda-mps-control"
 )
 
-// ProtectedName is the daemon's name (of safety.Protected) for which a process is never signalled, or "", so that no
-// rule reports it. Of a person's process that isn't an MPS server, nothing more is read.
+// ProtectedName is the daemon's name (of safety.Protected) for which no rule reports a process, or "". Of a person's
+// process that isn't an MPS server, nothing more is read.
 func (x *Executor) ProtectedName(p *snapshot.Process) string {
 	if p.UID == nil || *p.UID >= system.FirstUID() && p.Name != "" && p.Name != mpsServer[:proc.NameLength] &&
 		p.Name != mpsServer {
@@ -318,16 +316,13 @@ func (x *Executor) ProtectedName(p *snapshot.Process) string {
 
 // protectedBy is the name for which a process is protected, unless it is one of the names in unprotected, or "".
 //
-// A name alone protects nothing. The owner of a process chooses its name (prctl(2), or the name of a link to the
-// program), and can also start the real /usr/sbin/sshd with other code in it (LD_PRELOAD), so neither the name nor the
-// program's path may give immunity. The owner can't choose the uid, and can't leave a container. So a name counts only
-//   - for a system account (see system.FirstUID), such as root and those
-//     of nvidia-persistenced and nv-hostengine,
-//   - in our own PID namespace, since any user can be root in a container;
-//   - or for an nvidia-cuda-mps-server with a protected nvidia-cuda-mps-control
-//     as its parent, which starts servers under the uid of the client. The client
-//     can have its server run another program (ptrace(2)), so it counts only with
-//     the one that is installed. An MPS daemon that a user starts is not protected.
+// The owner of a process chooses its name (prctl(2), or a link to the program), and can start the real /usr/sbin/sshd
+// with other code in it (LD_PRELOAD), so neither the name nor the program's path protects. The owner can't choose the
+// uid, and can't leave a container. So a name counts only
+//   - for a system account (see system.FirstUID) in our own PID namespace: any user can be root in a container;
+//   - or for an nvidia-cuda-mps-server whose parent is a protected nvidia-cuda-mps-control, which starts servers under
+//     the uid of the client. The client can have its server run another program (ptrace(2)), so it counts only with the
+//     installed one.
 func (x *Executor) protectedBy(stat proc.Stat, uid snapshot.UID, unprotected []string) string {
 	name := x.nameOf(stat)
 	switch {
@@ -341,8 +336,8 @@ func (x *Executor) protectedBy(stat proc.Stat, uid snapshot.UID, unprotected []s
 	return ""
 }
 
-// nameOf is the protected name that a process has, or "": that of its program,
-// else that of its command, of which the kernel keeps 15 bytes only.
+// nameOf is the protected name that a process has, or "": of its program, else of its command, of which the kernel
+// keeps 15 bytes.
 func (x *Executor) nameOf(stat proc.Stat) string {
 	names := safety.Protected()
 	if program := x.proc().Program(stat.PID); slices.Contains(names, program) {
@@ -366,8 +361,8 @@ func (x *Executor) isSystemMPS(server proc.Stat) bool {
 		x.proc().IsInstalledWith(control.PID, mpsServer, server.PID)
 }
 
-// sameNamespace says whether a process is in our own PID namespace. If that can't
-// be read, we couldn't signal the process either, and the answer is yes.
+// sameNamespace says whether a process is in our own PID namespace. If that can't be read, the process can't be
+// signalled either, and the answer is yes.
 func (x *Executor) sameNamespace(pid snapshot.PID) bool {
 	theirs, err := x.proc().Namespace(pid)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package asked keeps the list of a host's processes that were asked to end, by whom, and until when. So a process
-// gets SIGTERM once, and one grace, also if another controller takes over meanwhile.
+// Package asked keeps the list of a host's processes that were asked to end, by whom, and until when. So a process gets
+// SIGTERM once, and one grace, also if another controller takes over.
 //
 //	register := &asked.Register{Path: asked.Path(os.Getenv), BootID: boot, SinceBoot: proc.SinceBoot}
 //	end, earlier, err := register.Begin(asked.EndRequest{By: controller, Order: id, Grace: grace}, processes)
@@ -37,9 +37,8 @@ func Path(getenv func(string) string) string {
 	return filepath.Join(disk.RunDir(getenv), disk.RootFile(getenv, "asked"))
 }
 
-// Begin notes the processes that are to be asked to end, except those with an Earlier, which were asked before and must
-// not be asked. The caller passes to end which processes got the signal: the next order may ask the others. After an
-// error nothing is noted.
+// Begin notes the processes that are to be asked to end. Those with an Earlier must not be asked again. The caller
+// passes to end which processes got the signal: the next order may ask the others. After an error nothing is noted.
 func (r *Register) Begin(request EndRequest, processes []proc.ID) (
 	end func(signalled []proc.ID) error, _ []*Earlier, _ error,
 ) {
@@ -149,8 +148,8 @@ type Earlier struct {
 	Sent bool          // the process got the signal; otherwise the genv that was to send it may have been killed before
 }
 
-// Rest is how long an order waits for a process, and whether SIGKILL may follow: only if it certainly had SIGTERM and
-// all of its grace. A nil Earlier: the order itself asked.
+// Rest is how long an order waits for a process, and whether SIGKILL may follow: only after SIGTERM and all of its
+// grace. A nil Earlier: the order itself asked.
 func (e *Earlier) Rest(grace time.Duration) (wait time.Duration, mayKill bool) {
 	if e == nil {
 		return grace, true
@@ -158,7 +157,7 @@ func (e *Earlier) Rest(grace time.Duration) (wait time.Duration, mayKill bool) {
 	return max(0, min(grace, e.Left)), e.Sent && e.Left <= grace
 }
 
-// entry is a process that was asked to end. Times are those since the boot.
+// askedProcess is a process that was asked to end. Times are those since the boot.
 type askedProcess struct {
 	proc.ID
 	Turn  string        `json:"turn"` // names the execution
@@ -170,14 +169,14 @@ type askedProcess struct {
 }
 
 const (
-	// after is how long after its grace a process isn't asked again by another controller: as long as a controller
-	// leaves alone what survived SIGTERM.
+	// after its grace another controller doesn't ask a process again for this time, as long as a controller leaves
+	// alone what survived SIGTERM.
 	after      = time.Minute
-	maxEntries = 4096 // bounds the list. The processes that are asked when it is full may be asked twice.
+	maxEntries = 4096 // of the list; the processes that are asked when it is full may be asked twice
 )
 
-// earlier is what is in the way of a request, by the entries of a process, the latest last;
-// nil if the process may be asked. An order that comes twice never asks twice.
+// earlier is what is in the way of a request, by the entries of a process, the latest last; nil if the process may be
+// asked. An order that comes twice never asks twice.
 func earlier(entries []*askedProcess, r *EndRequest, now time.Duration) *Earlier {
 	if len(entries) == 0 {
 		return nil
