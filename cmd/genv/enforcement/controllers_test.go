@@ -46,14 +46,12 @@ func TestControllersOfAnElection(t *testing.T) {
 	e := newElectors(t, "gpu-01")
 	url := "etcd://" + e.etcd.Addresses() + "/genv/lab"
 	args := []string{"--leader", url, "-F", e.fleet.SSHConfig(), "-H", "gpu-01"}
-	first := e.start("first")
-	first.is(election.Leading)
+	first := e.startAs(election.Leading, "first")
 	d, code := doctorSays(t, args...)
 	require.Equal(t, command.ExitOK, code)
 	require.EqualValues(t, "no-standby", row(&d, "standby").Cause)
 
-	second := e.start("second")
-	second.is(election.Standby)
+	second := e.startAs(election.Standby, "second")
 	require.Eventually(t, func() bool {
 		d, code = doctorSays(t, args...)
 		bad := slices.ContainsFunc(d.Controllers, func(c doctor.Check) bool { return c.Status != doctor.OK })
@@ -83,8 +81,7 @@ func TestControllersOfAnElection(t *testing.T) {
 		d, code = doctorSays(t, args...)
 		return row(&d, "lost").Cause == "controller-lost"
 	}, time.Minute, 500*time.Millisecond)
-	first.signal(syscall.SIGTERM)
-	first.exits(command.ExitOK)
+	first.signal(syscall.SIGTERM).exits(command.ExitOK)
 	d, code = doctorSays(t, args...)
 	require.Equal(t, command.ExitSomeFailed, code)
 	require.EqualValues(t, "no-leader", row(&d, "leader").Cause)
@@ -137,7 +134,6 @@ func TestControllersOfHosts(t *testing.T) {
 	states(0, "acts: ", "no controller has acted yet")
 	second := begin("second", "gpu-02")
 	states(1, nameOf(first), nameOf(second))
-	first.signal(syscall.SIGTERM)
-	first.exits(command.ExitOK)
+	first.signal(syscall.SIGTERM).exits(command.ExitOK)
 	states(0, "no controller acts; the last one was ", "acts: ")
 }

@@ -62,8 +62,7 @@ func TestTryAPolicy(t *testing.T) {
 		require.Eventually(t, func() bool { return !job.Running() }, time.Minute, 10*time.Millisecond, "%s", controller.said())
 	}
 	violate()
-	controller.signal(os.Interrupt)
-	controller.end()
+	controller.signal(os.Interrupt).end()
 	controller = begin() // while both dry runs go on
 	violate()
 	for _, d := range []*background{before, controller, dry} {
@@ -75,12 +74,10 @@ func TestTryAPolicy(t *testing.T) {
 	require.Len(t, attached[1].Attachments, 1)
 	require.NoDirExists(t, filepath.Join(dir, "try"))
 	require.NotContains(t, controller.said(), "nother controller")
-	controller.signal(os.Interrupt)
-	controller.end() // it waits for the outcome: that the job has ended was seen before
+	controller.signal(os.Interrupt).end() // it waits for the outcome: that the job has ended was seen before
 
 	stats := func(log string) (s history.StatsDocument) {
-		r := genvtest.Run(t, "remote", "history", "--audit-log", filepath.Join(dir, log), "--stats", "--format", "json")
-		require.Zero(t, r.Code, r.Err)
+		r := genvtest.Run(t, "remote", "history", "--audit-log", filepath.Join(dir, log), "--stats", "--format", "json").OK(t)
 		require.NoError(t, json.Unmarshal([]byte(r.Out), &s))
 		return s
 	}
@@ -120,8 +117,7 @@ func TestEventsOverSSH(t *testing.T) {
 	require.True(t, honest.Running())
 	require.True(t, flood.Running())
 
-	d.signal(os.Kill)
-	d.end()
+	d.signal(os.Kill).end()
 	require.Eventually(t, func() bool { return !runs(filepath.Join(f.Dir, "bin", "genv")) }, 20*time.Second, 20*time.Millisecond, "genv on the hosts ends")
 }
 
@@ -170,8 +166,7 @@ func TestDryRunByUser(t *testing.T) {
 		return genvtest.Run(t, append([]string{"remote", "enforce", "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02", "--policy", policy, "--dry-run", "--interval", "0", "--by", "user"}, args...)...)
 	}
 	const warned = "defaults: {warn: 1d, max-devices-per-user: 0}\nexempt: {users: [eve]}\n"
-	r := run(warned, "--non-env-processes")
-	require.Zero(t, r.Code, r.Err)
+	r := run(warned, "--non-env-processes").OK(t)
 	require.Equal(t, `USER      PROCESSES  GPUS  WOULD-TERMINATE  WOULD-DETACH  RULES                                   HOSTS
 -         1          1     1                0             non-env-processes                       gpu-02
 bob       3          4     3                1             max-devices-per-user,non-env-processes  gpu-[01-02]
@@ -182,8 +177,7 @@ uid 1004  1          1     1                0             non-env-processes     
 	require.Contains(t, r.Err, "2 hosts answered, 8 findings: 6 processes would end, 1 GPU would be detached, after a warning\n")
 
 	r = run(warned+"limits: {max-terminations-per-host: 1}\n", "--non-env-processes", "--format", "json")
-	var d enforcement.CycleDocument
-	require.NoError(t, json.Unmarshal([]byte(r.Out), &d))
+	d := genvtest.Decode[enforcement.CycleDocument](t, r)
 	require.Len(t, d.ByUser, 4)
 	bob, err := json.Marshal(d.ByUser[1])
 	require.NoError(t, err)
@@ -220,8 +214,6 @@ func TestByUserIsForOneDryRun(t *testing.T) {
 		"it needs --dry-run and --interval 0":                                       {"--by", "user", "--dry-run"},
 		`--by "host": write user`:                                                   {"--by", "host", "--dry-run", "--interval", "0"},
 	} {
-		r := genvtest.Run(t, append([]string{"remote", "enforce", "-H", "a"}, args...)...)
-		require.Equal(t, command.ExitFailed, r.Code)
-		require.Contains(t, r.Err, want)
+		genvtest.Run(t, append([]string{"remote", "enforce", "-H", "a"}, args...)...).Exits(t, command.ExitFailed, want)
 	}
 }

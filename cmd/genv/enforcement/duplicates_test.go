@@ -43,8 +43,7 @@ func TestOneMachineUnderSeveralNames(t *testing.T) {
 
 	log := filepath.Join(t.TempDir(), "audit.jsonl")
 	r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", hosts, "--interval", "50ms", "--cycles", "3", "--non-env-processes",
-		"--max-devices-per-user", "2", "--format", "json", "--audit-log", log)
-	require.Zero(t, r.Code, r.Err)
+		"--max-devices-per-user", "2", "--format", "json", "--audit-log", log).OK(t)
 	require.True(t, job.Running())
 	require.False(t, rogue.Running())
 	require.Equal(t, 1, strings.Count(r.Err, "gpu-01 and first are one machine: it counts once, as gpu-01\n"), r.Err)
@@ -64,13 +63,11 @@ func TestOneMachineUnderSeveralNames(t *testing.T) {
 	require.Equal(t, 1, strings.Count(string(record), `"kind":"report"`), "it is sent once")
 
 	t.Run("devices", func(t *testing.T) {
-		r := genvtest.Run(t, "remote", "devices", "-F", f.SSHConfig(), "-H", hosts)
-		require.Zero(t, r.Code, r.Err)
+		r := genvtest.Run(t, "remote", "devices", "-F", f.SSHConfig(), "-H", hosts).OK(t)
 		require.Contains(t, r.Out, "\nTotal 16 devices with 14 available on 2 hosts\n")
 		require.Equal(t, 3, strings.Count(r.Err, "are one machine"), r.Err)
 		r = genvtest.Run(t, "remote", "devices", "-F", f.SSHConfig(), "-H", hosts, "--format", "json")
-		var document fleet.DevicesDocument
-		require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+		document := genvtest.Decode[fleet.DevicesDocument](t, r)
 		require.Equal(t, want, document.Duplicates)
 	})
 	t.Run("envs and query", func(t *testing.T) {
@@ -82,8 +79,7 @@ func TestOneMachineUnderSeveralNames(t *testing.T) {
 	t.Run("another login, which may not sudo", func(t *testing.T) {
 		r := genvtest.Run(t, "remote", "envs", "-F", f.SSHConfig(), "-H", "bob,gpu-01", "--format", "json")
 		require.Zero(t, r.Code, "looking takes no sudo")
-		var document fleet.EnvsDocument
-		require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+		document := genvtest.Decode[fleet.EnvsDocument](t, r)
 		require.Equal(t, 1, document.Total)
 		requireNameThatAnswers(t, f)
 	})
@@ -97,10 +93,8 @@ func TestOneMachineUnderSeveralNames(t *testing.T) {
 // requireNameThatAnswers looks at what takes sudo under two names of one machine, of which one may not.
 func requireNameThatAnswers(t *testing.T, f *sshd.Fleet) {
 	t.Helper()
-	alone := genvtest.Run(t, "remote", "devices", "--processes", "-F", f.SSHConfig(), "-H", "gpu-01", "--format", "json")
-	require.Zero(t, alone.Code)
-	r := genvtest.Run(t, "remote", "devices", "--processes", "-F", f.SSHConfig(), "-H", "bob,gpu-01", "--format", "json")
-	require.Equal(t, command.ExitSomeFailed, r.Code)
+	alone := genvtest.Run(t, "remote", "devices", "--processes", "-F", f.SSHConfig(), "-H", "gpu-01", "--format", "json").OK(t)
+	r := genvtest.Run(t, "remote", "devices", "--processes", "-F", f.SSHConfig(), "-H", "bob,gpu-01", "--format", "json").Exits(t, command.ExitSomeFailed)
 	var one, both fleet.DevicesDocument
 	require.NoError(t, json.Unmarshal([]byte(alone.Out), &one))
 	require.NoError(t, json.Unmarshal([]byte(r.Out), &both))
@@ -131,8 +125,7 @@ func TestTwoAddresses(t *testing.T) {
 				require.NoError(t, os.Symlink(theirs[i], path))
 			}
 			rogue := genvtest.StartOutside(t, honest, "bob", testfleet.Use{Device: 5, MiB: 10})
-			r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02", "--interval", "50ms", "--cycles", "2", "--non-env-processes", "--format", "json")
-			require.Zero(t, r.Code, r.Err)
+			r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02", "--interval", "50ms", "--cycles", "2", "--non-env-processes", "--format", "json").OK(t)
 			var document enforcement.CycleDocument
 			for line := range strings.Lines(r.Out) {
 				require.NoError(t, json.Unmarshal([]byte(line), &document))

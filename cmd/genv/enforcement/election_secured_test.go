@@ -55,14 +55,12 @@ func TestAnElectionWithTLSAndUsers(t *testing.T) {
 	host.Change(func(s *snapshot.Snapshot) { *s = *outsiders(1) })
 	second.is(election.Leading)
 	require.Eventually(t, func() bool { return len(host.Actions()) == 2 }, time.Minute, 10*time.Millisecond)
-	second.signal(syscall.SIGTERM)
-	second.exits(command.ExitOK)
+	second.signal(syscall.SIGTERM).exits(command.ExitOK)
 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "wrong-login"), []byte("genv:"+password+"x\n"), 0o600))
 	wrong := begin("wrong", filepath.Join(dir, "wrong-login"))
 	wrong.says("authentication failed")
-	wrong.signal(syscall.SIGTERM)
-	wrong.end()
+	wrong.signal(syscall.SIGTERM).end()
 	require.NotContains(t, wrong.said(), password)
 	require.NoError(t, os.Remove(login))
 	require.NoError(t, os.Remove(filepath.Join(dir, "wrong-login")))
@@ -105,8 +103,7 @@ func TestAnEtcdThatWasSetUpAgain(t *testing.T) {
 	first := begin("first", "--leader", leader())
 	first.is(election.Leading)
 	e.ended(e.violate("gpu-01"))
-	first.signal(os.Kill)
-	first.end()
+	first.signal(os.Kill).end()
 
 	e.etcd = servers.StartEtcd(t, 1)
 	refused := begin("first", "--leader", leader())
@@ -152,8 +149,7 @@ func TestAnEtcdThatForgot(t *testing.T) {
 		require.NoError(t, client.Put(t.Context(), "/other", []byte("x"), 0))
 	}
 	const warning = "etcd was recreated or restored with the same cluster token"
-	first := e.start("first", "--non-env-processes")
-	first.is(election.Leading)
+	first := e.startAs(election.Leading, "first", "--non-env-processes")
 	e.ended(e.violate("gpu-01"))
 	require.NotContains(t, first.said(), warning)
 
@@ -165,13 +161,11 @@ func TestAnEtcdThatForgot(t *testing.T) {
 	}
 	require.Equal(t, 1, strings.Count(first.said(), warning))
 	require.True(t, unharmed.Running(), "the hosts refuse it")
-	first.signal(syscall.SIGTERM)
-	first.end()
+	first.signal(syscall.SIGTERM).end()
 
 	again := e.begin("first", "--non-env-processes", "--take-over")
 	again.says(warning)
-	again.signal(syscall.SIGTERM)
-	again.end()
+	again.signal(syscall.SIGTERM).end()
 	require.True(t, unharmed.Running())
 	other := e.begin("first", "--non-env-processes", "--take-over", "--leader", "etcd://"+e.etcd.Addresses()+"/genv/lab-2")
 	other.is(election.Leading)

@@ -62,6 +62,14 @@ func (e *electors) start(name string, more ...string) *elector {
 	return d
 }
 
+// startAs starts a controller, and waits until it has a role.
+func (e *electors) startAs(role election.Role, name string, more ...string) *elector {
+	e.t.Helper()
+	d := e.start(name, more...)
+	d.is(role)
+	return d
+}
+
 // begin starts a controller.
 func (e *electors) begin(name string, more ...string) *elector {
 	e.t.Helper()
@@ -101,8 +109,7 @@ func TestElection(t *testing.T) {
 	t.Parallel()
 	e := newElectors(t, "gpu-01", "gpu-02")
 	const rule = "--non-env-processes"
-	first := e.start("first", rule)
-	first.is(election.Leading)
+	first := e.startAs(election.Leading, "first", rule)
 	second := e.start("second", rule)
 	document := second.is(election.Standby)
 	require.Contains(t, document.Election.Leader, "process ")
@@ -120,8 +127,7 @@ func TestElection(t *testing.T) {
 	third.is(election.Leading)
 	t.Log("after SIGTERM:", time.Since(begun))
 	second.exits(command.ExitOK)
-	fourth := e.start("fourth", rule)
-	fourth.is(election.Standby)
+	fourth := e.startAs(election.Standby, "fourth", rule)
 	unharmed := e.violate("gpu-02") // a violation for the fourth alone
 
 	third.signal(syscall.SIGSTOP)
@@ -148,13 +154,10 @@ func TestElection(t *testing.T) {
 func TestATakeOverContinues(t *testing.T) {
 	t.Parallel()
 	e := newElectors(t, "gpu-01")
-	policy := filepath.Join(e.dir, "policy.yaml")
-	require.NoError(t, os.WriteFile(policy, []byte("defaults:\n  non-env-processes: true\n  warn: {for: 1h}\n"), 0o600))
+	policy := policyFile(t, "defaults:\n  non-env-processes: true\n  warn: {for: 1h}\n")
 	socket := filepath.Join(e.dir, "socket")
-	first := e.start("first", "--policy", policy, "--socket", socket)
-	first.is(election.Leading)
-	second := e.start("second", "--policy", policy)
-	second.is(election.Standby)
+	first := e.startAs(election.Leading, "first", "--policy", policy, "--socket", socket)
+	second := e.startAs(election.Standby, "second", "--policy", policy)
 	job := e.violate("gpu-01")
 	found := func(d *elector) enforcement.CycleDocument {
 		return d.next(func(c enforcement.CycleDocument) bool { return !c.Standby && len(c.Findings) == 1 })

@@ -1,7 +1,6 @@
 package enforcement_test
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,10 +23,8 @@ import (
 // exempted runs `genv remote exempt`, and returns its document.
 func exempted(t *testing.T, args ...string) operators.ExemptDocument {
 	t.Helper()
-	r := genvtest.Run(t, append([]string{"remote", "exempt", "--format", "json"}, args...)...)
-	require.Zero(t, r.Code, r.Err)
-	var document operators.ExemptDocument
-	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+	r := genvtest.Run(t, append([]string{"remote", "exempt", "--format", "json"}, args...)...).OK(t)
+	document := genvtest.Decode[operators.ExemptDocument](t, r)
 	return document
 }
 
@@ -61,10 +58,7 @@ func TestExemptOfflineAndThroughTheSocket(t *testing.T) {
 	require.Regexp(t, `a .*exempt .*exempted host a until .*: deadline`, recorded.Out)
 	require.NoFileExists(t, filepath.Join(state, "unrecorded.json"))
 
-	r := genvtest.Run(t, append([]string{"remote", "exempt", "--user", "bob", "--for", "1h", "--reason", "x"}, offline...)...)
-	require.Equal(t, command.ExitFailed, r.Code)
-	require.Contains(t, r.Err, "another controller is using this folder")
-	require.Contains(t, r.Err, "name it with --socket PATH")
+	genvtest.Run(t, append([]string{"remote", "exempt", "--user", "bob", "--for", "1h", "--reason", "x"}, offline...)...).Exits(t, command.ExitFailed, "another controller is using this folder", "name it with --socket PATH")
 	online := exempted(t, "--socket", path, "--host", "a", "--user", "root", "--for", "30m", "--reason", "typo")
 	require.Len(t, online.Exemptions, 2)
 	require.Equal(t, path, online.Controller)
@@ -80,8 +74,7 @@ func TestExemptOfflineAndThroughTheSocket(t *testing.T) {
 	require.Empty(t, left.Exemptions)
 	daemon.next(func(c enforcement.CycleDocument) bool { return len(c.Orders) > 0 })
 
-	daemon.signal(os.Kill)
-	daemon.end()
+	daemon.signal(os.Kill).end()
 	require.Empty(t, exempted(t, append(offline, "--list")...).Exemptions)
 }
 
@@ -122,9 +115,7 @@ func TestExemptRefuses(t *testing.T) {
 		"no such file or directory":  {"--state-dir", "/nonexistent", "--list"},
 		"is not a record of genv":    {"--audit-log", "/etc/passwd", "--list"},
 	} {
-		r := genvtest.Run(t, append([]string{"remote", "exempt", "--socket", "off", "--state-dir", state}, args...)...)
-		require.Equal(t, command.ExitFailed, r.Code, says)
-		require.Contains(t, r.Err, says)
+		genvtest.Run(t, append([]string{"remote", "exempt", "--socket", "off", "--state-dir", state}, args...)...).Exits(t, command.ExitFailed, says)
 	}
 	entries, err := os.ReadDir(state)
 	require.NoError(t, err)
@@ -138,8 +129,7 @@ func TestExemptInAnothersFolder(t *testing.T) {
 	proctest.NeedRoot(t)
 	state := t.TempDir()
 	require.NoError(t, os.Chown(state, 1, 1))
-	r := genvtest.Run(t, "remote", "exempt", "--socket", "off", "--state-dir", state, "--user", "bob", "--for", "1h", "--reason", "r")
-	require.Equal(t, command.ExitFailed, r.Code)
+	r := genvtest.Run(t, "remote", "exempt", "--socket", "off", "--state-dir", state, "--user", "bob", "--for", "1h", "--reason", "r").Exits(t, command.ExitFailed)
 	require.Regexp(t, regexp.QuoteMeta(state)+` belongs to (daemon|uid 1), .*run it with sudo, with that account as .account:. in /etc/genv/config.yaml`, r.Err)
 }
 

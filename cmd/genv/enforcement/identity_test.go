@@ -134,7 +134,7 @@ func TestAnOperatorAsksAStandby(t *testing.T) {
 }
 
 // Only that most hosts know a later epoch of the election says that etcd counts again from a lower one.
-func TestRefusedByElection(t *testing.T) {
+func TestMostRefused(t *testing.T) {
 	answered := snapshot.Host{Snapshot: &snapshot.Snapshot{}}
 	later := snapshot.Host{Err: remote.Errorf(remote.Replaced, "the host says: refused: replaced by b: %w", agent.ErrLater)}
 	foreign := snapshot.Host{Err: remote.Errorf(remote.Replaced, "the host says: refused: b acts on this host")}
@@ -147,7 +147,8 @@ func TestRefusedByElection(t *testing.T) {
 		"another controller": {[]snapshot.Host{foreign, foreign}, false},
 		"no host":            {nil, false},
 	} {
-		require.Equal(t, row.want, refusedByElection(&controller.Cycle{Cluster: snapshot.Cluster{Hosts: row.hosts}}), name)
+		cycle := controller.Cycle{Cluster: snapshot.Cluster{Hosts: row.hosts}}
+		require.Equal(t, row.want, mostRefused(&cycle, isLater) != nil, name)
 	}
 }
 

@@ -163,8 +163,7 @@ func TestUpgradeUnderALoop(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, proctest.WriteProgram(filepath.Join(f.Local(), "bin/nvidia-smi"), driver))
 	install := func(program string) {
-		r := genvtest.Exec(t, exec.Command(program, "remote", "install", "-F", f.SSHConfig(), "-H", "gpu-01", "--upgrade"))
-		require.Zero(t, r.Code, r.Err)
+		r := genvtest.Exec(t, exec.Command(program, "remote", "install", "-F", f.SSHConfig(), "-H", "gpu-01", "--upgrade")).OK(t)
 		require.NotContains(t, r.Out, "devices can't be listed")
 	}
 	install(genvtest.Program(t))

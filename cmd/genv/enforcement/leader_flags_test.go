@@ -25,7 +25,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 )
 
-// readLeader reads flags as `genv remote enforce` does. Without help it may run beside others: that flag belongs to all.
+// readLeader reads flags as `genv remote enforce` does. Without help, a flag that all share, it may run beside others.
 func readLeader(acts bool, env map[string]string, args ...string) (leader enforcement.Leader, err error) {
 	app := &cli.App{Name: "genv", HideHelp: true, Flags: leader.Flags("", command.Site), Writer: io.Discard, ErrWriter: io.Discard, Action: func(*cli.Context) error {
 		err = leader.Read(func(name string) string { return env[name] }, acts)

@@ -41,8 +41,7 @@ func TestGPUsThatAreRenumbered(t *testing.T) {
 	later := b.job("gpu-01", testfleet.Job{User: "bob", Env: []string{bob.Var()}, Uses: using(2)}) // by index 1
 	outside := b.job("gpu-01", testfleet.Job{User: "no-genv", Env: genvtest.Outside, Uses: using(3)})
 	for range 2 {
-		r := b.enforce("gpu-01", "--non-env-processes")
-		require.Zero(t, r.Code, r.Err)
+		r := b.enforce("gpu-01", "--non-env-processes").OK(t)
 		require.True(t, honest.Running() && later.Running(), r.Out)
 		require.Contains(t, r.Err, "GPU 1 was another GPU since environment "+string(bob.EID)+" attached it")
 		require.Contains(t, r.Err, "until it is attached again (genv attach --refresh in its shell)")
@@ -100,8 +99,7 @@ func TestLeasesByRootsLooks(t *testing.T) {
 	devices, err := b.Host("gpu-01").Devices()
 	require.NoError(t, err)
 	require.WithinDuration(t, time.Now(), devices[2].Attachments[0].Time.In(system.Now().Location()), time.Minute)
-	r := b.enforce("gpu-01", "--policy", hour)
-	require.Zero(t, r.Code, r.Err)
+	r := b.enforce("gpu-01", "--policy", hour).OK(t)
 	require.Empty(t, r.Out)
 	notes, err := filepath.Glob(filepath.Join(b.Host("gpu-01").Root(), "*", "seen.json"))
 	require.NoError(t, err)
@@ -110,8 +108,7 @@ func TestLeasesByRootsLooks(t *testing.T) {
 	require.NoError(t, err)
 	since := regexp.MustCompile(`"since":\d+`).ReplaceAllString(string(note), `"since":1`) // since the boot
 	require.NoError(t, os.WriteFile(notes[0], []byte(since), 0o600))
-	r = b.enforce("gpu-01", "--policy", b.policy("defaults: {max-duration: 1m, non-env-processes: false}\n"))
-	require.Zero(t, r.Code, r.Err)
+	r = b.enforce("gpu-01", "--policy", b.policy("defaults: {max-duration: 1m, non-env-processes: false}\n")).OK(t)
 	require.Contains(t, r.Out, "from device 0")
 	require.Contains(t, r.Out, "from device 1")
 	require.Contains(t, r.Out, "from device 2")
@@ -141,8 +138,7 @@ func TestDesktops(t *testing.T) {
 	for _, h := range f.Hosts() {
 		enforce := func(rules string) (calls int) {
 			policy := policyFile(t, "defaults: {"+rules+"}\n")
-			r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", h.Name, "--interval", "0", "--policy", policy, "--command-timeout", "10")
-			require.Zero(t, r.Code, r.Err)
+			r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", h.Name, "--interval", "0", "--policy", policy, "--command-timeout", "10").OK(t)
 			t.Log(r.Out, r.Err)
 			data, err := os.ReadFile(asked)
 			require.NoError(t, err)
@@ -271,8 +267,7 @@ func TestNamesOfADirectory(t *testing.T) {
 		return genvtest.StartOutside(t, f.Host("gpu-01"), user, testfleet.Use{Device: 0, MiB: 10})
 	}
 	dana, bob := start(sshd.Dana), start("bob")
-	r := enforce(`exempt: {users: ['CORP\dana']}` + "\n")
-	require.Zero(t, r.Code, r.Err)
+	r := enforce(`exempt: {users: ['CORP\dana']}` + "\n").OK(t)
 	require.False(t, bob.Running(), r.Out)
 	require.True(t, dana.Running(), r.Out)
 

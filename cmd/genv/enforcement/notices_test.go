@@ -42,8 +42,7 @@ func TestMailOverRealSSH(t *testing.T) {
 	s := mailtest.Start(t)
 	jobs := map[string]*testfleet.Process{}
 	for i, user := range []string{"alice", "bob"} {
-		p := genvtest.StartOutside(t, f.Host("gpu-01"), user, testfleet.Use{Device: 0, MiB: int64(10 + i)})
-		jobs[user] = p
+		jobs[user] = genvtest.StartOutside(t, f.Host("gpu-01"), user, testfleet.Use{Device: 0, MiB: int64(10 + i)})
 	}
 	dir := t.TempDir()
 	log, policy := filepath.Join(dir, "audit.jsonl"), filepath.Join(dir, "policy.yaml")
@@ -55,8 +54,7 @@ func TestMailOverRealSSH(t *testing.T) {
 	}
 
 	t.Run("a dry run sends nothing", func(t *testing.T) {
-		r := enforce(mailPolicy(s, ""), "--dry-run", "-v")
-		require.Zero(t, r.Code, r.Err)
+		r := enforce(mailPolicy(s, ""), "--dry-run", "-v").OK(t)
 		require.Contains(t, r.Err, "dry run: this mail would be sent")
 		require.Contains(t, r.Err, "Hello alice")
 		require.NotContains(t, r.Err, "Hello bob")
@@ -64,15 +62,13 @@ func TestMailOverRealSSH(t *testing.T) {
 	})
 	t.Run("the server is away: the mail is lost when the run ends, and the record says so", func(t *testing.T) {
 		s.AnswerOnce("EHLO", "421 later")
-		r := enforce(mailPolicy(s, ""))
-		require.Zero(t, r.Code, r.Err)
+		r := enforce(mailPolicy(s, "")).OK(t)
 		require.Contains(t, r.Err, "mail waits, and is tried again")
 		require.Empty(t, s.Mails())
 	})
 	t.Run("the next run mails what is new, once", func(t *testing.T) {
 		for range 3 {
-			r := enforce(mailPolicy(s, "tell-users: false\n"))
-			require.Zero(t, r.Code, r.Err)
+			enforce(mailPolicy(s, "tell-users: false\n")).OK(t)
 		}
 		mails := s.Mails()
 		require.Len(t, mails, 1, "that the process is ended")
@@ -81,8 +77,7 @@ func TestMailOverRealSSH(t *testing.T) {
 		require.Contains(t, mails[0].Data, "Questions: room 1.23")
 		id := regexp.MustCompile(`Decision +([0-9a-f]{8})`).FindStringSubmatch(mails[0].Data)
 		require.NotNil(t, id)
-		r := genvtest.Run(t, "remote", "history", "--audit-log", log, id[1])
-		require.Zero(t, r.Code, r.Err)
+		r := genvtest.Run(t, "remote", "history", "--audit-log", log, id[1]).OK(t)
 		require.Regexp(t, fmt.Sprintf(`(?m)^User +alice\n.*process %d `, jobs["alice"].PID), r.Out)
 		require.NotContains(t, mails[0].Data, fmt.Sprint(jobs["bob"].PID))
 		for user, p := range jobs {
@@ -130,8 +125,7 @@ func TestNoticesAtTheNextLogin(t *testing.T) {
 	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.jsonl")
 	require.NoError(t, os.WriteFile(policy, []byte("defaults: {non-env-processes: true, warn: {for: 1h}}\n"), 0o600))
 	enforce := func() {
-		r := genvtest.Run(t, "remote", "-F", f.SSHConfig(), "-H", "in-bash,in-zsh", "enforce", "--interval", "0", "--policy", policy, "--audit-log", log, "--state-dir", dir+"/state")
-		require.Zero(t, r.Code, r.Err)
+		genvtest.Run(t, "remote", "-F", f.SSHConfig(), "-H", "in-bash,in-zsh", "enforce", "--interval", "0", "--policy", policy, "--audit-log", log, "--state-dir", dir+"/state").OK(t)
 	}
 	enforce()
 	record, err := os.ReadFile(log)

@@ -41,8 +41,7 @@ func TestAnOperatorOverRealSSH(t *testing.T) {
 	_, err = live.SendAction(t.Context(), path, operator.Instruction{Kind: operator.Exempt, User: "bob", Hours: 4, Reason: "deadline"})
 	require.NoError(t, err)
 	v.Wait("it is shown at once", func(f *live.FleetState) bool { return f.Hold != nil && len(f.Exemptions) == 1 })
-	daemon.signal(os.Kill)
-	daemon.end()
+	daemon.signal(os.Kill).end()
 
 	again := startDaemon(t, nil, append(args, "--non-env-processes")...)
 	cycle := again.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
@@ -51,11 +50,9 @@ func TestAnOperatorOverRealSSH(t *testing.T) {
 	require.Contains(t, again.said(), "enforcement is on hold since")
 	require.Empty(t, cycle.Findings, "bob is exempt")
 	require.True(t, job.Running())
-	again.signal(os.Interrupt)
-	again.end()
+	again.signal(os.Interrupt).end()
 
-	history := genvtest.Run(t, "remote", "history", "--audit-log", log)
-	require.Zero(t, history.Code, history.Err)
+	history := genvtest.Run(t, "remote", "history", "--audit-log", log).OK(t)
 	for _, line := range []string{
 		`hold .*root \(uid 0\) put enforcement on hold: until Monday`,
 		`bob .*exempt .*root \(uid 0\) exempted user bob until .*: deadline`,
@@ -104,8 +101,7 @@ func TestTheAuditLogIsNoOtherFile(t *testing.T) {
 
 	log := filepath.Join(t.TempDir(), "audit.jsonl")
 	for range 2 { // one that begins, and one that goes on
-		r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "a", "--non-env-processes", "--interval", "0", "--audit-log", log)
-		require.Zero(t, r.Code, r.Err)
+		genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "a", "--non-env-processes", "--interval", "0", "--audit-log", log).OK(t)
 	}
 	require.Len(t, host.Actions(), 1)
 }
@@ -133,8 +129,7 @@ func TestHeldCyclesReachTheAdministrator(t *testing.T) {
 	require.NoError(t, proctest.WriteProgram(hook, []byte("#!/bin/sh\n{ cat; echo; } >> $0.events\n")))
 	text := "defaults: {non-env-processes: true}\nlimits: {max-terminations: 2}\nhooks: [{command: [" + hook + "], events: [hold]}]\n"
 	require.NoError(t, os.WriteFile(policy, []byte(text), 0o600))
-	r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "a", "--interval", "100ms", "--cycles", "3", "--policy", policy, "--audit-log", log)
-	require.Equal(t, command.ExitHeld, r.Code, r.Err)
+	r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "a", "--interval", "100ms", "--cycles", "3", "--policy", policy, "--audit-log", log).Exits(t, command.ExitHeld)
 	require.Empty(t, host.Actions())
 	require.Equal(t, 1, strings.Count(r.Err, "Safety limit exceeded: "), r.Err)
 	for path, word := range map[string]string{hook + ".events": `"event":"hold"`, log: `"kind":"held"`} {
@@ -155,8 +150,7 @@ func TestACrashOnAHost(t *testing.T) {
 		if name == "enforce" {
 			args = append(args, "--interval", "0", "--dry-run", "--exit-code")
 		}
-		r := genvtest.Run(t, args...)
-		require.Equal(t, command.ExitNoneLeft, r.Code, r.Err)
+		r := genvtest.Run(t, args...).Exits(t, command.ExitNoneLeft)
 		require.Regexp(t, `command-failed \(1\)\n.*    gpu-01: genv crashed there: panic: runtime error: index out of range \[3\] with length 3\n`, r.Err)
 	}
 }
@@ -171,8 +165,7 @@ func TestUsersGetPseudonyms(t *testing.T) {
 	d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--socket", "off", "--state-dir", dir, "--usage-names", "4d")
 	seen := 0
 	d.next(func(c enforcement.CycleDocument) bool { seen += c.Answered; return seen == 3 })
-	d.signal(syscall.SIGTERM)
-	d.end()
+	d.signal(syscall.SIGTERM).end()
 	require.NotContains(t, d.said(), "history can't")
 
 	after := reported(t, "--state-dir", dir, "--since", "30d")

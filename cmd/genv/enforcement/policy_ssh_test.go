@@ -2,7 +2,6 @@ package enforcement_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -88,24 +87,20 @@ func TestAPolicyOverRealSSH(t *testing.T) {
 
 	t.Run("a dry run says what would be done, and why", func(t *testing.T) {
 		atOnce := strings.Replace(labPolicy, "warn: {cycles: 1}", "warn: false", 1)
-		r := l.with(atOnce, "--dry-run", "--exit-code", "--audit-log", log)
-		require.Equal(t, command.ExitWork, r.Code, r.Err)
+		r := l.with(atOnce, "--dry-run", "--exit-code", "--audit-log", log).Exits(t, command.ExitWork)
 		pid := l.guilty["bob on a device that is not attached"].PID
 		require.Regexp(t, fmt.Sprintf(`\[gpu-02\] Would terminate process %d from environment \d+ that is running on GPU\(s\) 5 because: Process %d from environment \d+ is using non-attached GPU\(s\) 5 \(user bob, sleep.*\)\n`, pid, pid), r.Out)
 		require.Zero(t, l.with(labPolicy, "--dry-run", "--exit-code").Code, "at first sight nothing would be done")
 	})
 	t.Run("above the limits nothing would be done", func(t *testing.T) {
 		atOnce := strings.Replace(labPolicy, "warn: {cycles: 1}", "warn: false", 1)
-		r := l.with(atOnce+"limits: {max-terminations: 1, max-percent: 1}\n", "--dry-run")
-		require.Equal(t, command.ExitHeld, r.Code, r.Err)
+		r := l.with(atOnce+"limits: {max-terminations: 1, max-percent: 1}\n", "--dry-run").Exits(t, command.ExitHeld)
 		require.Regexp(t, "processes would be terminated, and max-terminations is 1. No action taken against user .* on host gpu-", r.Err)
 		require.Contains(t, r.Err, "max-percent is ignored, and the next version refuses it: remove it, and use max-terminations, a number")
 	})
 	t.Run("at first sight users are told, and nothing is done", func(t *testing.T) {
-		r := l.with(labPolicy, "--audit-log", log, "--format", "json")
-		require.Zero(t, r.Code, r.Err)
-		var document enforcement.CycleDocument
-		require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+		r := l.with(labPolicy, "--audit-log", log, "--format", "json").OK(t)
+		document := genvtest.Decode[enforcement.CycleDocument](t, r)
 		for _, f := range document.Findings {
 			require.Equal(t, enforce.DecisionWait, f.Decision)
 		}
@@ -125,8 +120,7 @@ func TestAPolicyOverRealSSH(t *testing.T) {
 
 	hook := filepath.Join(t.TempDir(), "hook")
 	require.NoError(t, proctest.WriteProgram(hook, []byte("#!/bin/sh\n{ cat; echo; } >> $0.events\n")))
-	r := l.with(labPolicy+"hooks: [{command: ["+hook+"]}]\n", "--audit-log", log, "--interval", "500ms", "--cycles", "4")
-	require.Zero(t, r.Code, r.Err)
+	r := l.with(labPolicy+"hooks: [{command: ["+hook+"]}]\n", "--audit-log", log, "--interval", "500ms", "--cycles", "4").OK(t)
 	requireOnlyTheGuiltyEnded(t, l, r)
 	t.Run("only the right ones are told", func(t *testing.T) {
 		told := toldInLastRun(t, log)
@@ -162,13 +156,11 @@ func requireOnlyTheGuiltyEnded(t *testing.T, l *lab, r genvtest.Result) {
 
 func requireHistory(t *testing.T, l *lab, log string) {
 	pid := l.guilty["bob over his memory: the smallest that frees enough"].PID
-	r := genvtest.Run(t, "remote", "history", "--audit-log", log, "--user", "bob", "--pid", fmt.Sprint(pid), "--since", "1h", "--no-header")
-	require.Zero(t, r.Code, r.Err)
+	r := genvtest.Run(t, "remote", "history", "--audit-log", log, "--user", "bob", "--pid", fmt.Sprint(pid), "--since", "1h", "--no-header").OK(t)
 	require.Regexp(t, fmt.Sprintf(`^\S+ \S+ +gpu-02 +bob +process %d +terminated +[0-9a-f]{8}  Environment \d+ is using 5242m on device 2 which is 1242m over its capacity of 4g \(user bob\) \(notified at \S+\)\n$`, pid), r.Out)
 
 	r = genvtest.Run(t, "remote", "history", "--audit-log", log, "--format", "json", "--host", "gpu-02")
-	var document history.EntriesDocument
-	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+	document := genvtest.Decode[history.EntriesDocument](t, r)
 	status := map[order.OutcomeStatus]int{}
 	for _, e := range document.Entries {
 		status[e.Status]++
@@ -206,12 +198,10 @@ func requireOwnHistory(t *testing.T, l *lab, log string) {
 // requireSameDecision: the host and the controller say the same of a decision, with the same id; and only to its user.
 func requireSameDecision(t *testing.T, log string, run func(user string, args ...string) (string, error)) {
 	r := genvtest.Run(t, "remote", "history", "--audit-log", log, "--host", "gpu-02", "--user", "alice", "--rule", "max-devices-per-user", "--format", "json")
-	var document history.EntriesDocument
-	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+	document := genvtest.Decode[history.EntriesDocument](t, r)
 	require.NotEmpty(t, document.Entries)
 	for _, e := range document.Entries {
-		controller := genvtest.Run(t, "remote", "history", "--audit-log", log, e.ID)
-		require.Zero(t, controller.Code, controller.Err)
+		controller := genvtest.Run(t, "remote", "history", "--audit-log", log, e.ID).OK(t)
 		require.Regexp(t, `(?m)^Judged +snapshot of gpu-02, \S+ \S+ UTC\n(.*\n)* +environment \d+ of user alice`, controller.Out)
 		require.NotContains(t, controller.Out, "bob")
 		host, err := run("alice", "why", "-v", e.ID)
@@ -241,13 +231,10 @@ func whatWasDecided(lines string) []string {
 }
 
 func TestNothingIsDoneWithoutALog(t *testing.T) {
-	r := genvtest.Run(t, "remote", "-H", "none.invalid", "enforce", "--audit-log", "/no/such/folder/audit.jsonl")
-	require.Equal(t, command.ExitFailed, r.Code)
+	r := genvtest.Run(t, "remote", "-H", "none.invalid", "enforce", "--audit-log", "/no/such/folder/audit.jsonl").Exits(t, command.ExitFailed)
 	require.Contains(t, r.Err, "open /no/such/folder/audit.jsonl: no such file or directory; nothing is done without a record (--act-unrecorded allows it)")
 	for flag, value := range map[string]string{"--audit-size": "1k", "--audit-keep": "0"} {
-		r := genvtest.Run(t, "remote", "-H", "none.invalid", "enforce", "--audit-log", filepath.Join(t.TempDir(), "log"), flag, value)
-		require.Equal(t, command.ExitFailed, r.Code)
-		require.Contains(t, r.Err, flag)
+		genvtest.Run(t, "remote", "-H", "none.invalid", "enforce", "--audit-log", filepath.Join(t.TempDir(), "log"), flag, value).Exits(t, command.ExitFailed, flag)
 	}
 }
 
@@ -289,8 +276,7 @@ func TestPolicyCommands(t *testing.T) {
 
 func TestExplainAsJSON(t *testing.T) {
 	r := genvtest.Run(t, "policy", "explain", "--policy", "../../../policy.example.yaml", "--user", "bob", "--host", "gpu-04", "--inventory", "../../../hosts.example.yaml", "--at", "2026-11-20T10:00", "--format", "json")
-	var document fleet.ExplainDocument
-	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+	document := genvtest.Decode[fleet.ExplainDocument](t, r)
 	require.Equal(t, "genv.policy.explain/1", document.Schema)
 	require.Contains(t, document.Settings, policy.Explanation{Key: "max-devices-per-user", Value: "3", From: "override for users bob, ../../../policy.example.yaml:84:29"})
 }

@@ -42,8 +42,7 @@ func TestOldProcessesEndWhereALabelSaysSo(t *testing.T) {
 	hosts, policy, log := filepath.Join(dir, "hosts.yaml"), filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.jsonl")
 	require.NoError(t, os.WriteFile(hosts, []byte("hosts: [{name: a, labels: {use: interactive}}, b]\n"), 0o600))
 	require.NoError(t, os.WriteFile(policy, []byte("overrides: [{labels: {use: interactive}, set: {max-process-age: 1m, warn: {cycles: 1}}}]\n"), 0o600))
-	r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", hosts, "--interval", "100ms", "--cycles", "3", "--policy", policy, "--audit-log", log)
-	require.Zero(t, r.Code, r.Err)
+	r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", hosts, "--interval", "100ms", "--cycles", "3", "--policy", policy, "--audit-log", log).OK(t)
 	require.Regexp(t, `\[a\] Process 1000 has been running for .*, and 1m are allowed \(waits`, r.Out)
 	require.Empty(t, batch.Actions())
 	actions := interactive.Actions()
@@ -67,10 +66,8 @@ func TestASlowDriverIsNotALostOne(t *testing.T) {
 		require.NoError(t, h.ChangeDriver(func(d *gpus.Driver) { d.DelayMS = int(delay.Milliseconds()) }))
 		env := genvtest.Activate(t, h, testfleet.Environment{User: "carol"})
 		require.NoError(t, h.Attach(env, 1, time.Now()))
-		p := genvtest.StartJob(t, h, testfleet.Job{User: "carol", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 1, MiB: 10}}})
-		honest = append(honest, p)
-		p = genvtest.StartOutside(t, h, "bob", testfleet.Use{Device: 0, MiB: 10})
-		others = append(others, p)
+		honest = append(honest, genvtest.StartJob(t, h, testfleet.Job{User: "carol", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 1, MiB: 10}}}))
+		others = append(others, genvtest.StartOutside(t, h, "bob", testfleet.Use{Device: 0, MiB: 10}))
 	}
 	d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02", "--interval", "1", "--command-timeout", "1500ms", "--state-dir", t.TempDir(), "--non-env-processes")
 	for _, p := range others {
@@ -83,8 +80,7 @@ func TestASlowDriverIsNotALostOne(t *testing.T) {
 	for _, p := range honest {
 		require.True(t, p.Running())
 	}
-	d.signal(os.Interrupt)
-	d.end()
+	d.signal(os.Interrupt).end()
 }
 
 // Processes with subordinate uids, outside of any user namespace, count for their account: with
@@ -109,8 +105,7 @@ func TestSubordinateUIDsOverSSH(t *testing.T) {
 	alice, bob := string(b.activate("gpu-01", "alice", 0).EID), string(b.activate("gpu-01", "bob", 1).EID)
 	own := []*testfleet.Process{start("alice", alice, 0), start("100001", alice, 3), start("165535", alice, 4)}
 	others := []*testfleet.Process{start("bob", bob, 1), start("carol", alice, 2), start("300001", alice, 5), start("400001", alice, 6), start("165536", alice, 7)}
-	r := b.enforce("gpu-01", "--max-devices-per-user", "1", "--no-env-devices")
-	require.Zero(t, r.Code, r.Err)
+	r := b.enforce("gpu-01", "--max-devices-per-user", "1", "--no-env-devices").OK(t)
 	require.Contains(t, r.Out, "User alice is using 3 devices on 1 hosts which is 2 more than the maximum allowed")
 	require.Len(t, slices.DeleteFunc(own, func(p *testfleet.Process) bool { return !p.Running() }), 1, r.Out)
 	for _, p := range others {
@@ -162,6 +157,5 @@ func TestUnproved(t *testing.T) {
 		return len(devices[0].Attachments) == 0
 	})
 	require.True(t, unproved.Running())
-	d.signal(os.Interrupt)
-	d.end()
+	d.signal(os.Interrupt).end()
 }

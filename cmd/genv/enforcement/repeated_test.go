@@ -245,3 +245,16 @@ func TestGuardWithSummary(t *testing.T) {
 		})
 	}
 }
+
+func TestColours(t *testing.T) {
+	for line, colour := range map[string]string{
+		"Lost: a": red, "Would terminate process 7": yellow, "Back after 3m: a": green, "Summary of 1h: ": "",
+		"Resolved after 1s: x": green, "[a] Resolved after 1s: x": green,
+	} {
+		want := line
+		if colour != "" {
+			want = colour + line + plain
+		}
+		require.Equal(t, want, coloured(line, line, true))
+	}
+}

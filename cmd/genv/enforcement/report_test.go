@@ -28,10 +28,8 @@ import (
 // reported runs `genv remote report`, and returns its document.
 func reported(t *testing.T, args ...string) usage.Report {
 	t.Helper()
-	r := genvtest.Run(t, append([]string{"remote", "report", "--format", "json"}, args...)...)
-	require.Zero(t, r.Code, r.Err)
-	var d usage.Report
-	require.NoError(t, json.Unmarshal([]byte(r.Out), &d))
+	r := genvtest.Run(t, append([]string{"remote", "report", "--format", "json"}, args...)...).OK(t)
+	d := genvtest.Decode[usage.Report](t, r)
 	return d
 }
 
@@ -50,8 +48,7 @@ func TestUsageOfAController(t *testing.T) {
 		return d
 	}
 	first := run(state)
-	first.signal(syscall.SIGTERM)
-	first.end()
+	first.signal(syscall.SIGTERM).end()
 	require.NotContains(t, first.said(), "history")
 	path := filepath.Join(state, store.FileName)
 	db, err := store.OpenToRead(t.Context(), path, store.Options{In: time.Local})
@@ -81,8 +78,7 @@ func TestUsageOfAController(t *testing.T) {
 	second := run(state, "--web", "unix:"+socket)
 	onPage := reportOnPage(t, socket)
 	require.Equal(t, []string{"alice"}, onPage.Keys()[:1], "what the run before kept")
-	second.signal(syscall.SIGTERM)
-	second.end()
+	second.signal(syscall.SIGTERM).end()
 	db, err = store.OpenToRead(t.Context(), path, store.Options{In: time.Local})
 	require.NoError(t, err)
 	defer db.Close()
@@ -93,14 +89,12 @@ func TestUsageOfAController(t *testing.T) {
 		mark, err := db.Mark(t.Context())
 		return err == nil && !mark.Ended
 	}, time.Minute, 10*time.Millisecond)
-	killed.signal(syscall.SIGKILL)
-	killed.end()
+	killed.signal(syscall.SIGKILL).end()
 	run(state).says("the last run ended without writing what it had counted last")
 
 	without := t.TempDir()
 	off := run(without, "--usage-db", "off")
-	off.signal(syscall.SIGTERM)
-	off.end()
+	off.signal(syscall.SIGTERM).end()
 	require.NoFileExists(t, filepath.Join(without, store.FileName))
 }
 
@@ -145,8 +139,7 @@ func TestUsageOnAServer(t *testing.T) {
 		d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--socket", "off", "--state-dir", state, "--usage-db", url, "--usage-fleet", "lab")
 		seen := 0
 		d.next(func(c enforcement.CycleDocument) bool { seen += c.Answered; return seen == 3 })
-		d.signal(syscall.SIGTERM)
-		d.end()
+		d.signal(syscall.SIGTERM).end()
 		require.NotContains(t, d.said(), "history")
 		require.NoFileExists(t, filepath.Join(state, store.FileName))
 		r := reported(t, "--usage-db", url)
@@ -154,9 +147,7 @@ func TestUsageOnAServer(t *testing.T) {
 		require.Greater(t, r.Rows[0].Attached, attached)
 		attached = r.Rows[0].Attached
 	}
-	other := genvtest.Run(t, "remote", "report", "--usage-db", url, "--usage-fleet", "other")
-	require.Equal(t, command.ExitFailed, other.Code)
-	require.Contains(t, other.Err, "the fleets in this database are: lab; --usage-fleet NAME names one")
+	genvtest.Run(t, "remote", "report", "--usage-db", url, "--usage-fleet", "other").Exits(t, command.ExitFailed, "the fleets in this database are: lab; --usage-fleet NAME names one")
 }
 
 // reportOnPage is the report that a controller's web page has.
@@ -223,8 +214,7 @@ func TestRemoteReport(t *testing.T) {
 	one := reported(t, "--state-dir", dir, "--since", day.Format(time.DateOnly), "--until", day.AddDate(0, 0, 1).Format(time.DateOnly))
 	require.Equal(t, usage.NextDay(day.Unix(), time.Local)-usage.DayOf(day.Unix(), time.Local), one.Rows[1].Attached)
 
-	policy := filepath.Join(dir, "policy.yaml")
-	require.NoError(t, os.WriteFile(policy, []byte("groups:\n  vision: [alice, bob]\n"), 0o600))
+	policy := policyFile(t, "groups:\n  vision: [alice, bob]\n")
 	groups := reported(t, "--state-dir", dir, "--by", "group", "--policy", policy)
 	require.Equal(t, []string{"vision"}, keys(groups))
 	require.Equal(t, week.Total.Attached, groups.Rows[0].Attached)
@@ -235,14 +225,10 @@ func TestRemoteReport(t *testing.T) {
 	table := genvtest.Run(t, "remote", "report", "--state-dir", dir)
 	require.Regexp(t, `^USER +ATTACHED +SHARE .*\nalice +33\d\.\d +67 % `, table.Out)
 	require.Contains(t, table.Err, " GPU hours attached, ")
-	page := genvtest.Run(t, "remote", "report", "--state-dir", dir, "--format", "html")
-	require.Zero(t, page.Code, page.Err)
+	page := genvtest.Run(t, "remote", "report", "--state-dir", dir, "--format", "html").OK(t)
 	require.Regexp(t, `(?s)^<!doctype html>.*<svg class="chart".*<title>alice, [0-9-]+: [0-9.]+ GPU hours used`, page.Out)
-	ofCap := genvtest.Run(t, "remote", "report", "--state-dir", dir, "--format", "html", "--cap", "week")
-	require.Equal(t, command.ExitFailed, ofCap.Code)
-	require.Contains(t, ofCap.Err, "--format html is not for --cap: write tui, csv or json")
-	nothing := genvtest.Run(t, "remote", "report", "--state-dir", dir, "--since", "2020-01-01", "--until", "2020-02-01")
-	require.Zero(t, nothing.Code)
+	genvtest.Run(t, "remote", "report", "--state-dir", dir, "--format", "html", "--cap", "week").Exits(t, command.ExitFailed, "--format html is not for --cap: write tui, csv or json")
+	nothing := genvtest.Run(t, "remote", "report", "--state-dir", dir, "--since", "2020-01-01", "--until", "2020-02-01").OK(t)
 	require.Empty(t, nothing.Out)
 	require.Contains(t, nothing.Err, "No usage is recorded from 2020-01-01")
 }
@@ -254,9 +240,7 @@ func TestReportReadsWhatEnforceKeeps(t *testing.T) {
 	d := reported(t)
 	require.Equal(t, []string{"alice", "bob"}, d.Keys())
 	genvtest.Configure(t, command.ConfigFile, "enforce: {state-dir: "+dir+", usage-db: 'postgres://127.0.0.1:1/genv', usage-fleet: lab}\n")
-	server := genvtest.Run(t, "remote", "report")
-	require.Equal(t, command.ExitFailed, server.Code)
-	require.Contains(t, server.Err, "127.0.0.1:1")
+	genvtest.Run(t, "remote", "report").Exits(t, command.ExitFailed, "127.0.0.1:1")
 }
 
 func TestRemoteReportRefuses(t *testing.T) {
@@ -278,17 +262,13 @@ func TestRemoteReportRefuses(t *testing.T) {
 		"a password doesn't belong there":      {"--usage-db", "postgres://genv:pw@db/genv"},
 		"--usage-fleet is for --usage-db":      {"--usage-fleet", "lab"},
 	} {
-		r := genvtest.Run(t, append([]string{"remote", "report"}, args...)...)
-		require.Equal(t, command.ExitFailed, r.Code, says)
-		require.Contains(t, r.Err, says)
+		r := genvtest.Run(t, append([]string{"remote", "report"}, args...)...).Exits(t, command.ExitFailed, says)
 		require.Empty(t, r.Out)
 	}
 	for says, args := range map[string][]string{
 		"write a day or more": {"--usage-keep", "1h"}, "write on, off, or the URL": {"--usage-db", "sqlite"},
 		"a password doesn't belong there": {"--usage-db", "postgres://genv:pw@db/genv"}, "--usage-fleet is for": {"--usage-fleet", "lab"},
 	} {
-		r := genvtest.Run(t, append([]string{"remote", "enforce", "-H", "a", "--state-dir", dir}, args...)...)
-		require.Equal(t, command.ExitFailed, r.Code, says)
-		require.Contains(t, r.Err, says)
+		genvtest.Run(t, append([]string{"remote", "enforce", "-H", "a", "--state-dir", dir}, args...)...).Exits(t, command.ExitFailed, says)
 	}
 }

@@ -93,7 +93,10 @@ func (d *background) next(ok func(enforcement.CycleDocument) bool) enforcement.C
 	}
 }
 
-func (d *background) signal(s os.Signal) { require.NoError(d.t, d.cmd.Process.Signal(s)) }
+func (d *background) signal(s os.Signal) *background {
+	require.NoError(d.t, d.cmd.Process.Signal(s))
+	return d
+}
 
 // end waits for the end, and returns the cycles that came before it.
 func (d *background) end() (rest []enforcement.CycleDocument, state *os.ProcessState) {

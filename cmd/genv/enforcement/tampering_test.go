@@ -1,7 +1,6 @@
 package enforcement_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -96,8 +95,7 @@ func TestBentExemptOwner(t *testing.T) {
 	b.forge(snapshot.Environment{EID: "7771", UID: 0, Username: "root", PIDs: []snapshot.PID{1}}, 0, 1, 2)
 	bent := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7771"}, Uses: using(0, 1, 2)})
 	policy := b.policy("defaults: {max-devices-per-user: 1}\nexempt: {users: [root], uids: [0]}\n")
-	r := b.enforce("gpu-01", "--policy", policy)
-	require.Zero(t, r.Code, r.Err)
+	r := b.enforce("gpu-01", "--policy", policy).OK(t)
 	require.Contains(t, r.Err, "claims environment 7771, which belongs to uid 0")
 	require.False(t, bent.Running(), "the cap goes by the uid of the process: "+r.Out)
 }
@@ -112,8 +110,7 @@ func TestBentBusyElsewhere(t *testing.T) {
 	for _, claim := range []string{"GENV_ENVIRONMENT_ID=7772", "NONE=1"} {
 		b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{claim}, Uses: using(3, 4)})
 	}
-	r := b.enforce("gpu-[01-02]", "--max-devices-per-user", "2")
-	require.Zero(t, r.Code, r.Err)
+	r := b.enforce("gpu-[01-02]", "--max-devices-per-user", "2").OK(t)
 	require.True(t, honest.Running(), r.Out)
 	require.Contains(t, r.Out, "[gpu-01] Detaching environment 7772 of user alice from device 3")
 	require.NotContains(t, r.Out, "[gpu-02]")
@@ -149,13 +146,11 @@ func TestBentTitle(t *testing.T) {
 	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", titled.PID))
 	require.NoError(t, err)
 	require.NotContains(t, string(environ), "GENV_ENVIRONMENT_ID", "the title has overwritten it")
-	r := b.enforce("gpu-01", "--non-env-processes")
-	require.Zero(t, r.Code, r.Err)
+	r := b.enforce("gpu-01", "--non-env-processes").OK(t)
 	require.True(t, titled.Running(), r.Out)
 	require.Contains(t, r.Err, fmt.Sprintf("the environment of process %d (user alice", titled.PID))
 
-	r = b.enforce("gpu-01", "--policy", b.policy("defaults: {non-env-processes: true, unknown-environment: outside}\n"))
-	require.Zero(t, r.Code, r.Err)
+	r = b.enforce("gpu-01", "--policy", b.policy("defaults: {non-env-processes: true, unknown-environment: outside}\n")).OK(t)
 	require.False(t, titled.Running(), "whoever hides is outside, if the policy says so: "+r.Err)
 }
 
@@ -168,10 +163,8 @@ func TestBentByManyProcesses(t *testing.T) {
 	}
 	bob := b.job("gpu-01", testfleet.Job{User: "bob"})
 	policy := "defaults: {non-env-processes: true}\nlimits: {max-terminations: 5, over-limit: %s}\n"
-	r := b.enforce("gpu-[01-02]", "--policy", b.policy(fmt.Sprintf(policy, "hold")), "--format", "json")
-	require.Equal(t, command.ExitHeld, r.Code, r.Err)
-	var document enforcement.CycleDocument
-	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+	r := b.enforce("gpu-[01-02]", "--policy", b.policy(fmt.Sprintf(policy, "hold")), "--format", "json").Exits(t, command.ExitHeld)
+	document := genvtest.Decode[enforcement.CycleDocument](t, r)
 	require.Len(t, document.HeldUsers, 2, "on each host")
 	for _, held := range document.HeldUsers {
 		require.Equal(t, "carol", string(held.User))
@@ -188,8 +181,7 @@ func TestBentByManyProcesses(t *testing.T) {
 		return n
 	}
 	require.Equal(t, 12, running())
-	r = b.enforce("gpu-[01-02]", "--policy", b.policy(fmt.Sprintf(policy, "throttle")))
-	require.Equal(t, command.ExitHeld, r.Code, r.Err)
+	r = b.enforce("gpu-[01-02]", "--policy", b.policy(fmt.Sprintf(policy, "throttle"))).Exits(t, command.ExitHeld)
 	require.Equal(t, 7, running(), r.Out)
 }
 
@@ -214,8 +206,7 @@ func TestBentByLoggingOut(t *testing.T) {
 	env := b.activate("gpu-01", "alice", 0)
 	tmux := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
 	env.Shell.Kill()
-	r := b.enforce("gpu-01", "--non-env-processes")
-	require.Zero(t, r.Code, r.Err)
+	r := b.enforce("gpu-01", "--non-env-processes").OK(t)
 	require.True(t, tmux.Running(), r.Out)
 	envs, err := b.Host("gpu-01").Environments()
 	require.NoError(t, err)
@@ -237,8 +228,7 @@ func TestBentRootInAContainer(t *testing.T) {
 	text, _, _ = strings.Cut(text, "\nmail:\n") // and hooks: tests reach no machine but this one
 	contained := b.job("gpu-01", testfleet.Job{User: "root", Contained: true, Uses: using(2)})
 	root := b.job("gpu-01", testfleet.Job{User: "root", Uses: using(1)})
-	r := b.enforce("gpu-01", "--policy", b.policy(text))
-	require.Zero(t, r.Code, r.Err)
+	r := b.enforce("gpu-01", "--policy", b.policy(text)).OK(t)
 	require.False(t, contained.Running(), "uid 0 in a container is not exempt: "+r.Out)
 	require.Contains(t, r.Out, "container ")
 	require.True(t, root.Running(), "root is: "+r.Out)
@@ -270,8 +260,7 @@ func TestForeignTextStaysInQuotes(t *testing.T) {
 	policy := policyFile(t, "defaults: {non-env-processes: true}\ntell-users: true\n")
 	for _, more := range [][]string{{"--dry-run"}, nil} {
 		args := append([]string{"remote", "enforce", "-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "0", "--policy", policy}, more...)
-		r := genvtest.Run(t, args...)
-		require.Zero(t, r.Code, r.Err)
+		r := genvtest.Run(t, args...).OK(t)
 		for _, pid := range []snapshot.PID{persuasive, plain} {
 			require.Regexp(t, fmt.Sprintf(`(?m)^\[gpu-01\] (Would terminate|Terminating) process %d from environment N/A that is running on GPU\(s\) \d`, pid), r.Out)
 		}

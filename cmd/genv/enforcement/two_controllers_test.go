@@ -69,18 +69,14 @@ func TestTwoControllers(t *testing.T) {
 	first.exits(command.ExitReplaced)
 	first.says("2 hosts refused")
 	refused("first")
-	second.signal(os.Kill)
-	second.end()
+	second.signal(os.Kill).end()
 	second = begin("second")
-	second.signal(os.Interrupt)
-	second.exits(command.ExitOK)
+	second.signal(os.Interrupt).exits(command.ExitOK)
 	begin("first")
 }
 
 func TestADryRunTakesNoHostOver(t *testing.T) {
-	r := genvtest.Run(t, "remote", "enforce", "-H", "gpu-01", "--dry-run", "--take-over")
-	require.Equal(t, command.ExitFailed, r.Code)
-	require.Contains(t, r.Err, "a dry run takes no host over")
+	genvtest.Run(t, "remote", "enforce", "-H", "gpu-01", "--dry-run", "--take-over").Exits(t, command.ExitFailed, "a dry run takes no host over")
 }
 
 // A controller that is stopped while another one takes its place, and goes on then, does
@@ -98,8 +94,7 @@ func TestAFrozenControllerDoesNoHarm(t *testing.T) {
 	frozen.signal(syscall.SIGSTOP)
 	next := begin("next", "--take-over")
 	job := genvtest.StartJob(t, f.Host("gpu-01"), testfleet.Job{User: "alice", Uses: []testfleet.Use{{Device: 0, MiB: 100}}}) // a violation for the frozen one alone
-	frozen.signal(syscall.SIGCONT)
-	frozen.exits(command.ExitReplaced)
+	frozen.signal(syscall.SIGCONT).exits(command.ExitReplaced)
 	next.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
 	require.True(t, job.Running(), "it was not ended")
 }
@@ -111,8 +106,7 @@ func TestEachProcessIsAskedOnce(t *testing.T) {
 	proctest.NeedRoot(t)
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
 	dir, signals := t.TempDir(), filepath.Join(openDir(t), "signals")
-	policy := filepath.Join(dir, "policy.yaml")
-	require.NoError(t, os.WriteFile(policy, []byte("defaults: {non-env-processes: true, grace: 6s, kill: true}\n"), 0o600))
+	policy := policyFile(t, "defaults: {non-env-processes: true, grace: 6s, kill: true}\n")
 	begin := func(name string, more ...string) *background {
 		return startDaemon(t, nil, append([]string{"-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "1", "--policy", policy, "--state-dir", filepath.Join(dir, name), "--audit-log", filepath.Join(dir, name+".jsonl")}, more...)...)
 	}
@@ -153,8 +147,7 @@ func TestASecondInterrupt(t *testing.T) {
 	t.Parallel()
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
 	dir := t.TempDir()
-	policy := filepath.Join(dir, "policy.yaml")
-	require.NoError(t, os.WriteFile(policy, []byte("defaults: {non-env-processes: true, grace: 10m}\n"), 0o600))
+	policy := policyFile(t, "defaults: {non-env-processes: true, grace: 10m}\n")
 	begin := func(name string) *background {
 		return startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "1", "--policy", policy, "--state-dir", filepath.Join(dir, name), "--audit-log", filepath.Join(dir, name+".jsonl"))
 	}

@@ -1,7 +1,6 @@
 package enforcement_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -65,8 +64,7 @@ func (l *lab) job(fate map[string]*testfleet.Process, name, host, user string, e
 	if env != nil {
 		job.Env = append(job.Env, env.Var())
 	}
-	p := genvtest.StartJob(l.t, l.Host(host), job)
-	fate[name] = p
+	fate[name] = genvtest.StartJob(l.t, l.Host(host), job)
 }
 
 // alice has a cap of 1 and holds 4 devices on two hosts: two idle, two busy.
@@ -92,10 +90,8 @@ func (l *lab) carol() {
 	e := l.activate("gpu-03", "carol", 0, "", 1, 2)
 	l.job(l.honest, "carol's job on both her devices", "gpu-03", "carol", e, testfleet.Use{Device: 1, MiB: 70000}, testfleet.Use{Device: 2, MiB: 70000})
 	l.job(l.guilty, "carol outside any environment", "gpu-03", "carol", nil, testfleet.Use{Device: 4, MiB: 10})
-	p := genvtest.StartJob(l.t, l.Host("gpu-01"), testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=bogus"}, Uses: []testfleet.Use{{Device: 7, MiB: 10}}})
-	l.guilty["carol with a bogus environment"] = p
-	p = genvtest.StartJob(l.t, l.Host("gpu-01"), testfleet.Job{User: "carol"})
-	l.honest["carol's job without a GPU"] = p
+	l.guilty["carol with a bogus environment"] = genvtest.StartJob(l.t, l.Host("gpu-01"), testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=bogus"}, Uses: []testfleet.Use{{Device: 7, MiB: 10}}})
+	l.honest["carol's job without a GPU"] = genvtest.StartJob(l.t, l.Host("gpu-01"), testfleet.Job{User: "carol"})
 }
 
 func (l *lab) enforce(more ...string) genvtest.Result {
@@ -138,16 +134,14 @@ func requireRunning(t *testing.T, processes map[string]*testfleet.Process) {
 func TestEnforceOverRealSSH(t *testing.T) {
 	l := openLab(t)
 
-	dry := l.enforce("--dry-run")
-	require.Zero(t, dry.Code, dry.Err)
+	dry := l.enforce("--dry-run").OK(t)
 	requireRunning(t, l.guilty)
 	requireRunning(t, l.honest)
 	require.Equal(t, attachedBefore, l.attachments(), "a dry run changes nothing")
 	require.Equal(t, len(l.guilty), strings.Count(dry.Out, "Would terminate process"), dry.Out)
 	require.Equal(t, 3, strings.Count(dry.Out, "Would detach environment"), dry.Out)
 
-	done := l.enforce()
-	require.Zero(t, done.Code, done.Err)
+	done := l.enforce().OK(t)
 	for name, p := range l.guilty {
 		require.False(t, p.Running(), "%s\n%s%s", name, done.Out, done.Err)
 	}
@@ -161,8 +155,7 @@ func TestEnforceOverRealSSH(t *testing.T) {
 	idle := strings.Index(done.Out, "of user alice from device 0")
 	require.Positive(t, idle, done.Out)
 
-	again := l.enforce()
-	require.Zero(t, again.Code)
+	again := l.enforce().OK(t)
 	require.Empty(t, again.Out, "there is nothing left to do")
 	require.Contains(t, again.Err, "3 hosts answered, 0 findings: nothing was done\n")
 	requireRunning(t, l.honest)
@@ -187,8 +180,7 @@ func TestHostsThatFail(t *testing.T) {
 	require.Equal(t, command.ExitSomeFailed, r.Code, r.Err)
 	require.False(t, job.Running(), r.Out)
 	require.True(t, bystander.Running())
-	var document enforcement.CycleDocument
-	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+	document := genvtest.Decode[enforcement.CycleDocument](t, r)
 	classes := map[string]string{}
 	for _, f := range document.Failed {
 		classes[f.Host] = string(f.Class)

@@ -21,8 +21,7 @@ func TestRemoteActivate(t *testing.T) {
 	t.Parallel()
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("full", "roomy", "half"), Genv: genvtest.Program(t)})
 	for host, devices := range map[string][]snapshot.DeviceIndex{"full": {0, 1, 2, 3, 4, 5, 6, 7}, "half": {0, 1, 2, 3}, "roomy": {0}} {
-		_, err := f.Host(host).Activate(testfleet.Environment{User: "alice", Devices: devices})
-		require.NoError(t, err)
+		genvtest.Activate(t, f.Host(host), testfleet.Environment{User: "alice", Devices: devices})
 	}
 	home := filepath.Join(f.Dir, "home", f.Host("roomy").User)
 	rc := "export PATH=" + f.Dir + "/bin:" + f.Dir + "/driver:$PATH\neval \"$(genv shell --init)\"\n"

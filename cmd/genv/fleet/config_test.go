@@ -76,8 +76,7 @@ func TestNoHostsAreNamed(t *testing.T) {
 
 	empty := genvtest.Configure(t)
 	for _, name := range []string{"gpus", "devices", "envs", "query --query eid", "wait", "top --plain --once --socket off", "watch --socket " + empty + "/s", "monitor", "activate", "hosts", "doctor"} {
-		r = genvtest.Run(t, append([]string{"remote"}, strings.Fields(name)...)...)
-		require.Equal(t, command.ExitFailed, r.Code, name)
+		r = genvtest.Run(t, append([]string{"remote"}, strings.Fields(name)...)...).Exits(t, command.ExitFailed)
 		require.Contains(t, r.Err, "no hosts are selected; use -H a,b or --hostfile FILE, or list the hosts in "+empty+"/hosts.yaml, which doesn't exist yet\n", name)
 	}
 }
@@ -103,20 +102,17 @@ func TestDefaultFilesAreUsed(t *testing.T) {
 	r := genvtest.Run(t, "remote", "devices", "--format", "csv", "--no-header", "--no-summary")
 	require.Equal(t, genvtest.Result{Out: "gpu-01,1,0\ngpu-02,1,0\n"}, r)
 
-	r = genvtest.Run(t, "remote", "enforce", "--dry-run", "--exit-code")
-	require.Equal(t, command.ExitWork, r.Code, r.Err)
+	r = genvtest.Run(t, "remote", "enforce", "--dry-run", "--exit-code").Exits(t, command.ExitWork)
 	require.Contains(t, r.Out, "User alice is using 1 devices")
 	require.NotContains(t, r.Out, "gpu-02")
 	require.Regexp(t, "INF the default policy file is used; --policy none uses none policy="+dir+"/policy.yaml\n", r.Err)
 
-	r = genvtest.Run(t, "remote", "enforce", "--dry-run", "--exit-code", "--policy", "none")
-	require.Zero(t, r.Code, r.Err)
+	r = genvtest.Run(t, "remote", "enforce", "--dry-run", "--exit-code", "--policy", "none").OK(t)
 	require.NotContains(t, r.Out+r.Err, "policy")
 
 	other := filepath.Join(t.TempDir(), "other.yaml")
 	require.NoError(t, os.WriteFile(other, []byte("defaults: {max-devices-per-user: 1}\n"), 0o600))
-	r = genvtest.Run(t, "remote", "enforce", "--dry-run", "--exit-code", "--policy", other)
-	require.Zero(t, r.Code, r.Err)
+	r = genvtest.Run(t, "remote", "enforce", "--dry-run", "--exit-code", "--policy", other).OK(t)
 
 	r = genvtest.Run(t, "policy", "explain", "--format", "csv")
 	require.Contains(t, r.Out, "max-devices-per-user,0,")
@@ -139,9 +135,7 @@ func TestWrongConfiguration(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			genvtest.Configure(t, test.file, test.text)
-			r := genvtest.Run(t, strings.Fields(test.line)...)
-			require.Equal(t, command.ExitFailed, r.Code)
-			require.Contains(t, r.Err, test.want)
+			r := genvtest.Run(t, strings.Fields(test.line)...).Exits(t, command.ExitFailed, test.want)
 			require.Empty(t, r.Out)
 		})
 	}
@@ -149,9 +143,7 @@ func TestWrongConfiguration(t *testing.T) {
 		t.Run("others may write "+name, func(t *testing.T) {
 			dir := genvtest.Configure(t, name, "hosts: [a]")
 			require.NoError(t, os.Chmod(filepath.Join(dir, name), 0o606))
-			r := genvtest.Run(t, "remote", "enforce", "-H", "a", "--interval", "0")
-			require.Equal(t, command.ExitFailed, r.Code)
-			require.Contains(t, r.Err, name+" may be changed by every user: run `chmod o-w "+dir+"/"+name+"`")
+			genvtest.Run(t, "remote", "enforce", "-H", "a", "--interval", "0").Exits(t, command.ExitFailed, name+" may be changed by every user: run `chmod o-w "+dir+"/"+name+"`")
 		})
 	}
 }
@@ -225,14 +217,12 @@ func TestPolicyCheckWarns(t *testing.T) {
 	require.Equal(t, genvtest.Result{Out: file + ": OK\n", Err: file + ":3:22: warning: host \"gqu-01\" is not in the inventory; did you mean \"gpu-01\"?\n" +
 		file + ": warning: 1 user has no account on this machine: nobody-by-this-name; the hosts may know them\n"}, r)
 
-	r = genvtest.Run(t, "policy", "check", "--strict", file)
-	require.Equal(t, command.ExitFailed, r.Code)
+	r = genvtest.Run(t, "policy", "check", "--strict", file).Exits(t, command.ExitFailed)
 	require.Empty(t, r.Out)
 	require.Contains(t, r.Err, "policy.yaml: 1 warning, which --strict makes an error\n")
 
 	r = genvtest.Run(t, "policy", "check", "--strict", "-H", "gqu-01,gpu-[01-04],label:gpu", "--format", "json")
-	var document fleet.CheckDocument
-	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+	document := genvtest.Decode[fleet.CheckDocument](t, r)
 	require.Zero(t, r.Code, "the user may be on the hosts alone")
 	require.True(t, document.OK)
 	require.Len(t, document.Warnings, 1, "the host is named")
@@ -240,8 +230,7 @@ func TestPolicyCheckWarns(t *testing.T) {
 	require.Contains(t, r.Out, `"errors":[]`)
 
 	require.NoError(t, os.WriteFile(file, []byte("limits: {max-detachments: 1000001}\nunreachable: 3\n"), 0o600))
-	r = genvtest.Run(t, "policy", "check", "--format", "json")
-	require.Equal(t, command.ExitFailed, r.Code)
+	r = genvtest.Run(t, "policy", "check", "--format", "json").Exits(t, command.ExitFailed)
 	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
 	require.Len(t, document.Errors, 2)
 	require.Equal(t, 1, document.Errors[0].Line)
@@ -269,8 +258,7 @@ func TestPolicyCheckOfCaps(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "GROUP", "bog")), 0o600))
 	for _, args := range [][]string{{"policy", "check"}, {"policy", "explain"}, {"remote", "enforce", "--dry-run", "--policy", file}} {
-		r = genvtest.Run(t, args...)
-		require.Equal(t, command.ExitFailed, r.Code, args)
+		r = genvtest.Run(t, args...).Exits(t, command.ExitFailed)
 		require.Contains(t, r.Err, file+":2:28: @bog: no such host group in the inventory; did you mean \"big\"?", args)
 		require.Contains(t, r.Err, file+":3:28: @bog", args)
 	}
@@ -281,9 +269,7 @@ func TestPolicyCheckOfCaps(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(mail+"defaults: {warn: {for: 1m}}\n"), 0o600))
 	require.Contains(t, genvtest.Run(t, "policy", "check").Err, ":2:19: advice: the warning may be over before its mail arrives")
 	require.NoError(t, os.WriteFile(file, []byte("defaults: {warn: 10m, idle: {after: 2m, end: true}}\n"), 0o600))
-	r = genvtest.Run(t, "policy", "check", "--strict")
-	require.Equal(t, command.ExitFailed, r.Code)
-	require.Contains(t, r.Err, ":1:30: warning: `end` ends nothing: ")
+	r = genvtest.Run(t, "policy", "check", "--strict").Exits(t, command.ExitFailed, ":1:30: warning: `end` ends nothing: ")
 	require.NoError(t, os.WriteFile(file, []byte("defaults: {warn: 10m, idle: {after: 2m, end: true, below-power: 20%}}\n"), 0o600))
 	require.NotContains(t, genvtest.Run(t, "policy", "check").Err, "ends nothing")
 	require.NoError(t, os.WriteFile(file, []byte("caps: [{gpus: 1}]\n"), 0o600))
@@ -322,8 +308,7 @@ func TestPolicyCheckKnowsGPUs(t *testing.T) {
 		require.NoError(t, os.WriteFile(dir+"/policy.yaml", []byte("defaults: {warn: 1h, non-env-processes: count}\n"+text+"\n"), 0o600))
 		require.NotContains(t, genvtest.Run(t, "policy", "check").Err, "for a share", "the GPUs of gpu-03 are unknown")
 		require.NoError(t, os.WriteFile(hosts, []byte("hosts: [gpu-01]\n"), 0o600))
-		r := genvtest.Run(t, "policy", "check", "--strict")
-		require.Zero(t, r.Code, r.Err)
+		r := genvtest.Run(t, "policy", "check", "--strict").OK(t)
 		if says != "" {
 			says = dir + "/policy.yaml:" + says
 		}
@@ -333,8 +318,7 @@ func TestPolicyCheckKnowsGPUs(t *testing.T) {
 
 func TestExplainSaysUnixGroups(t *testing.T) {
 	genvtest.Configure(t, command.PolicyFile, "caps: [{users: ['%root', '!%tty'], gpus: 2}, {gpus: {'%no such group': 3}}]\n")
-	r := genvtest.Run(t, "policy", "explain", "--user", "root", "--format", "csv")
-	require.Zero(t, r.Code, r.Err)
+	r := genvtest.Run(t, "policy", "explain", "--user", "root", "--format", "csv").OK(t)
 	for _, line := range []string{"%root,member,", "%tty,not a member,", "%no such group,unknown,"} {
 		require.Contains(t, r.Out, "group "+line)
 	}
@@ -352,8 +336,7 @@ func TestExplainKnowsLabels(t *testing.T) {
 		{"--host gpu-04 -H gpu-04,label:gpu=h*", "33s"},
 		{"", "10s"},
 	} {
-		r := genvtest.Run(t, append([]string{"policy", "explain", "--format", "csv"}, strings.Fields(test.line)...)...)
-		require.Zero(t, r.Code, r.Err)
+		r := genvtest.Run(t, append([]string{"policy", "explain", "--format", "csv"}, strings.Fields(test.line)...)...).OK(t)
 		require.Empty(t, r.Err)
 		require.Contains(t, r.Out, "grace,"+test.grace+",", test.line)
 	}

@@ -3,7 +3,6 @@ package fleet_test
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -285,11 +284,9 @@ func TestDoctorNamesEachFault(t *testing.T) {
 	line := []string{"remote", "doctor", "-F", f.SSHConfig(), "-H", inventory, "--timeout", "4", "--command-timeout", "24"}
 	before := stateOf(t, f)
 
-	r := genvtest.Run(t, append(line, "--format", "json")...)
-	require.Equal(t, 3, r.Code, r.Err)
+	r := genvtest.Run(t, append(line, "--format", "json")...).Exits(t, 3)
 	require.True(t, before == stateOf(t, f), "doctor changes nothing")
-	var d remotedoctor.FleetReport
-	require.NoError(t, json.Unmarshal([]byte(r.Out), &d))
+	d := genvtest.Decode[remotedoctor.FleetReport](t, r)
 	require.Equal(t, remotedoctor.Schema, d.Schema)
 	require.Len(t, d.Hosts, len(hosts))
 	for i, s := range hosts {

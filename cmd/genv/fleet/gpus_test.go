@@ -39,22 +39,16 @@ func TestGPUsOfEachKindOfHost(t *testing.T) {
 	for _, h := range f.Hosts() {
 		job := testfleet.Job{User: "alice", Env: genvtest.Outside, Command: []string{"/bin/sleep", "1000001"}, Uses: []testfleet.Use{{Device: 0, MiB: 2048}}}
 		if h.Name != "bare" {
-			env, err := h.Activate(testfleet.Environment{User: "alice", Config: snapshot.EnvConfig{Name: "train"}, Devices: []snapshot.DeviceIndex{0}})
-			require.NoError(t, err)
+			env := genvtest.Activate(t, h, testfleet.Environment{User: "alice", Config: snapshot.EnvConfig{Name: "train"}, Devices: []snapshot.DeviceIndex{0}})
 			job.Env = append(job.Env, env.Var())
-			_, err = h.Activate(testfleet.Environment{User: "bob", Devices: []snapshot.DeviceIndex{1}})
-			require.NoError(t, err)
+			genvtest.Activate(t, h, testfleet.Environment{User: "bob", Devices: []snapshot.DeviceIndex{1}})
 		}
-		p, err := h.StartJob(job)
-		require.NoError(t, err)
-		jobs[h.Name] = p
+		jobs[h.Name] = genvtest.StartJob(t, h, job)
 	}
 	asCarol := []string{"remote", "gpus", "-F", f.SSHConfig(), "-H", "ours,old,bare"}
 	look := func(args ...string) genvtest.Result { return genvtest.Run(t, append(asCarol, args...)...) }
-	r := look("--format", "json")
-	require.Zero(t, r.Code, r.Err)
-	var document live.GPUs
-	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+	r := look("--format", "json").OK(t)
+	document := genvtest.Decode[live.GPUs](t, r)
 	require.Equal(t, []int{9, 4}, []int{document.Total, document.Free})
 	for i, via := range []agent.Via{agent.ViaCommands, agent.ViaCommands, agent.ViaReadOnly} {
 		host := document.Hosts[i]
@@ -81,8 +75,7 @@ func TestGPUsThatAreDifferent(t *testing.T) {
 	const instance = "MIG-11111111-2222-3333-4444-555555555555"
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "ours", GPUs: 3}, {Name: "bare", GPUs: 3, Rights: sshd.NoGenv}}, Genv: genvtest.Program(t)})
 	for _, h := range f.Hosts() {
-		p, err := h.StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside})
-		require.NoError(t, err)
+		p := genvtest.StartJob(t, h, testfleet.Job{User: "bob", Env: genvtest.Outside})
 		driver, err := simulated.Read(h.GPUs)
 		require.NoError(t, err)
 		driver.Devices[0].MIG = []simulated.MIG{{Profile: "1g.10gb", UUID: instance}}
@@ -91,10 +84,8 @@ func TestGPUsThatAreDifferent(t *testing.T) {
 		driver.Apps = append(driver.Apps, simulated.App{PID: int(p.PID), UUID: driver.Devices[0].MIG[0].UUID, UsedMiB: &used})
 		require.NoError(t, driver.Write(h.GPUs))
 	}
-	r := genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "ours,bare", "--format", "json")
-	require.Zero(t, r.Code, r.Err)
-	var document live.GPUs
-	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+	r := genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "ours,bare", "--format", "json").OK(t)
+	document := genvtest.Decode[live.GPUs](t, r)
 	require.Equal(t, 2, document.Free)
 	for _, host := range document.Hosts {
 		require.Len(t, host.GPUs[0].Processes, 1, host.Host)
@@ -162,8 +153,7 @@ func TestAFailedHostHasNoFreeGPUs(t *testing.T) {
 
 	r = look("down", "--format", "json")
 	require.Equal(t, command.ExitNoneLeft, r.Code)
-	var document live.GPUs
-	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+	document := genvtest.Decode[live.GPUs](t, r)
 	require.Empty(t, document.Hosts)
 	require.Equal(t, "down", document.Failed[0].Host)
 	require.Zero(t, document.Free)
@@ -179,22 +169,15 @@ func TestGPUsWithoutNvidiaSMI(t *testing.T) {
 		}
 		return absent.Handle(ctx, r)
 	})})
-	r := genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "a")
-	require.Equal(t, command.ExitNoneLeft, r.Code)
-	require.Contains(t, r.Err, "command-failed (1)\n    a: ")
-	require.Contains(t, r.Err, "next: install NVIDIA's driver")
+	r := genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "a").Exits(t, command.ExitNoneLeft, "command-failed (1)\n    a: ", "next: install NVIDIA's driver")
 	require.Contains(t, r.Out, "\n0 of 0 GPUs are free on 0 hosts; 1 host failed\n")
 }
 
 // TestGPUsWithoutGenvInPath: what the login can't ask genv about may be attached.
 func TestGPUsWithoutGenvInPath(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", Rights: sshd.OnlySnapshot}}, Genv: genvtest.Program(t)})
-	_, err := f.Host("gpu-01").Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
-	require.NoError(t, err)
-	r := genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "gpu-01")
-	require.Equal(t, command.ExitNoneLeft, r.Code, r.Out)
-	require.Contains(t, r.Err, "genv-missing (1)")
-	require.Contains(t, r.Err, "next: install genv on the host where every login finds it (/usr/local/bin)")
+	genvtest.Activate(t, f.Host("gpu-01"), testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
+	genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "gpu-01").Exits(t, command.ExitNoneLeft, "genv-missing (1)", "next: install genv on the host where every login finds it (/usr/local/bin)")
 }
 
 func TestWrongUseOfGPUs(t *testing.T) {
@@ -206,9 +189,7 @@ func TestWrongUseOfGPUs(t *testing.T) {
 		"remote gpus -H a --user":     "flag needs an argument",
 		"remote gpus -H a --format x": `--format "x"`,
 	} {
-		r := genvtest.Run(t, strings.Fields(args)...)
-		require.Equal(t, command.ExitFailed, r.Code, args)
-		require.Contains(t, r.Err, want)
+		r := genvtest.Run(t, strings.Fields(args)...).Exits(t, command.ExitFailed, want)
 		require.Empty(t, r.Out)
 	}
 }
@@ -260,15 +241,12 @@ func TestHostileNamesOfGPUs(t *testing.T) {
 	evil := "x\x1b[2J\x1b]0;t\a\nUid:\t0\nUser root:x:60802:0::/:/bin/sh\nCommand 1 ls; <b>\u202e" + strings.Repeat("é", 5000)
 	for _, h := range f.Hosts() {
 		if h.Name != "bare" {
-			_, err := h.Activate(testfleet.Environment{User: "bob", Config: snapshot.EnvConfig{Name: `=1+1"; alice <b>`}, Devices: []snapshot.DeviceIndex{0}})
-			require.NoError(t, err)
+			genvtest.Activate(t, h, testfleet.Environment{User: "bob", Config: snapshot.EnvConfig{Name: `=1+1"; alice <b>`}, Devices: []snapshot.DeviceIndex{0}})
 		}
-		_, err := h.StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Name: evil, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
-		require.NoError(t, err)
+		genvtest.StartJob(t, h, testfleet.Job{User: "bob", Env: genvtest.Outside, Name: evil, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
 	}
 	look := func(args ...string) string {
-		r := genvtest.Run(t, append([]string{"remote", "gpus", "-F", f.SSHConfig(), "-H", "ours,old,bare"}, args...)...)
-		require.Zero(t, r.Code, r.Err)
+		r := genvtest.Run(t, append([]string{"remote", "gpus", "-F", f.SSHConfig(), "-H", "ours,old,bare"}, args...)...).OK(t)
 		require.NotRegexp(t, "[\x00-\x09\x0b-\x1f\x7f\u202a-\u202e]", r.Out)
 		return r.Out
 	}

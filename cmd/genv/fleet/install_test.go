@@ -2,7 +2,6 @@ package fleet_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,8 +21,7 @@ import (
 // installed reads the document of `genv remote install --format json`.
 func installed(t *testing.T, r genvtest.Result) fleet.InstallDocument {
 	t.Helper()
-	var document fleet.InstallDocument
-	require.NoError(t, json.Unmarshal([]byte(r.Out), &document), r.Err)
+	document := genvtest.Decode[fleet.InstallDocument](t, r)
 	require.Equal(t, "genv.remote.install/1", document.Schema)
 	return document
 }
@@ -50,8 +48,7 @@ func TestInstall(t *testing.T) {
 	require.Regexp(t, `(?m)^gpu-\[01-02\]: +also: man pages`, r.Out)
 	require.Equal(t, 1, strings.Count(r.Out, "also: man pages"), "hosts with the same notes share a line")
 
-	r = with(old)
-	require.Zero(t, r.Code, r.Err)
+	r = with(old).OK(t)
 	require.Regexp(t, `gpu-01 +amd64|arm64 +/usr/local/bin/genv +- +devel +operator +installed`, r.Out)
 	requireFile(t, place, old, 0o755)
 	text, err := os.ReadFile(rules)
@@ -63,8 +60,7 @@ func TestInstall(t *testing.T) {
 		require.Equal(t, place, there)
 	}
 
-	r = with(old, "--format", "json")
-	require.Zero(t, r.Code, r.Err)
+	r = with(old, "--format", "json").OK(t)
 	require.Equal(t, install.Unchanged, installed(t, r).Hosts[0].Result)
 	require.Zero(t, with(old, "--check").Code)
 	r = with(current, "--check")
@@ -75,13 +71,11 @@ func TestInstall(t *testing.T) {
 	require.Equal(t, command.ExitSomeFailed, r.Code)
 	require.Contains(t, r.Err, "next: replace it with --upgrade")
 	requireFile(t, place, old, 0o755)
-	r = with(current, "--upgrade")
-	require.Zero(t, r.Code, r.Err)
+	r = with(current, "--upgrade").OK(t)
 	require.Contains(t, r.Out, "upgraded")
 	requireFile(t, place, current, 0o755)
 
-	r = with(current, "--uninstall")
-	require.Zero(t, r.Code, r.Err)
+	r = with(current, "--uninstall").OK(t)
 	require.Contains(t, r.Out, "uninstalled")
 	requireTree(t, f, "bin", "lib", "share", "share/man")
 	require.Zero(t, with(current, "--uninstall").Code, "there is nothing left to do")
@@ -125,11 +119,8 @@ func TestInstallAsksForThePassword(t *testing.T) {
 	sshd.Require(t)
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "a", Rights: sshd.NeedsPassword}, {Name: "b", Rights: sshd.NeedsPassword}}, Installable: true})
 	flags := []string{"remote", "install", "-F", f.SSHConfig(), "-H", "a,b", "--ask-sudo-password"}
-	r := genvtest.Exec(t, exec.Command(genvtest.Program(t), flags...))
-	require.Equal(t, command.ExitFailed, r.Code)
-	require.Contains(t, r.Err, "--ask-sudo-password needs a terminal")
-	r = genvtest.Exec(t, exec.Command(genvtest.Program(t), append(flags, "--insecure-ignore-host-keys")...))
-	require.Equal(t, command.ExitFailed, r.Code)
+	r := genvtest.Exec(t, exec.Command(genvtest.Program(t), flags...)).Exits(t, command.ExitFailed, "--ask-sudo-password needs a terminal")
+	r = genvtest.Exec(t, exec.Command(genvtest.Program(t), append(flags, "--insecure-ignore-host-keys")...)).Exits(t, command.ExitFailed)
 	require.Contains(t, r.Err, "exclude each other", "any machine could get it")
 	require.NotContains(t, r.Err+r.Out, "failed")
 	r = genvtest.Exec(t, exec.Command(genvtest.Program(t), append(flags[:len(flags)-1:len(flags)-1], "--check")...))

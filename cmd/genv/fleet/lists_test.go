@@ -174,15 +174,12 @@ Total 16 devices with 12 available on 2 hosts
 	quiet := genvtest.Run(t, "remote", "-q", "-F", f.SSHConfig(), "-H", hosts, "devices")
 	require.Equal(t, genvtest.Result{Out: table, Code: command.ExitSomeFailed}, quiet, "only the text is left out")
 
-	none := genvtest.Run(t, "remote", "-q", "-F", f.SSHConfig(), "-H", "gpu-server-dead", "devices", "--format", "json")
-	require.Equal(t, command.ExitNoneLeft, none.Code)
-	var document fleet.DevicesDocument
-	require.NoError(t, json.Unmarshal([]byte(none.Out), &document))
+	none := genvtest.Run(t, "remote", "-q", "-F", f.SSHConfig(), "-H", "gpu-server-dead", "devices", "--format", "json").Exits(t, command.ExitNoneLeft)
+	document := genvtest.Decode[fleet.DevicesDocument](t, none)
 	require.Equal(t, "gpu-server-dead", document.Failed[0].Host)
 	require.EqualValues(t, "unreachable", document.Failed[0].Class)
 
-	first := genvtest.Run(t, "remote", "-e", "-F", f.SSHConfig(), "-H", hosts, "devices")
-	require.Equal(t, command.ExitSomeFailed, first.Code, "whether the others answered before or were stopped")
+	genvtest.Run(t, "remote", "-e", "-F", f.SSHConfig(), "-H", hosts, "devices").Exits(t, command.ExitSomeFailed)
 }
 
 // TestHostsThatTalkNonsense: each is named with its cause, memory stays bounded, and the healthy host's answer is used.
@@ -202,11 +199,9 @@ func TestHostsThatTalkNonsense(t *testing.T) {
 		&inprocess.Server{Name: "silent", Handler: inprocess.Func(func(ctx context.Context, _ *inprocess.Request) int { <-ctx.Done(); return 0 })},
 	)
 	require.NoError(t, f.Host("flood").Inject(inprocess.Faults{Flood: 33 << 20}))
-	r := genvtest.Run(t, "remote", "devices", "-F", f.SSHConfig(), "-H", "good,banner,nothing,garbage,half,twice,other,silent", "--format", "json", "--command-timeout", "3")
-	require.Equal(t, command.ExitSomeFailed, r.Code)
+	r := genvtest.Run(t, "remote", "devices", "-F", f.SSHConfig(), "-H", "good,banner,nothing,garbage,half,twice,other,silent", "--format", "json", "--command-timeout", "3").Exits(t, command.ExitSomeFailed)
 	require.NotContains(t, r.Err, "\x1b")
-	var document fleet.DevicesDocument
-	require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+	document := genvtest.Decode[fleet.DevicesDocument](t, r)
 	require.Equal(t, 2, document.Total)
 	classes := map[string]string{}
 	for _, f := range document.Failed {
@@ -258,8 +253,7 @@ func TestWrongUsage(t *testing.T) {
 		{"usage snapshot --type nonsense", `"nonsense"`},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
-			r := genvtest.Run(t, strings.Fields(tt.args)...)
-			require.Equal(t, command.ExitFailed, r.Code)
+			r := genvtest.Run(t, strings.Fields(tt.args)...).Exits(t, command.ExitFailed)
 			require.Empty(t, r.Out)
 			require.Contains(t, r.Err, tt.want)
 			require.Equal(t, 1, strings.Count(r.Err, "\n"), "one line: %s", r.Err)
@@ -271,15 +265,11 @@ func TestWrongUsage(t *testing.T) {
 func TestHostsFromAPipe(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "hosts")
 	require.NoError(t, unix.Mkfifo(fifo, 0o666))
-	r := genvtest.Run(t, "remote", "devices", "--hostfile", fifo)
-	require.Equal(t, command.ExitFailed, r.Code)
-	require.Contains(t, r.Err, "no hosts")
+	genvtest.Run(t, "remote", "devices", "--hostfile", fifo).Exits(t, command.ExitFailed, "no hosts")
 
 	config := filepath.Join(t.TempDir(), "config")
 	require.NoError(t, os.WriteFile(config, []byte("Host *\n Port 1\n"), 0o600))
-	from := genvtest.Exec(t, exec.Command("bash", "-c", genvtest.Program(t)+" remote -F "+config+" --hostfile <(sleep 0.1; echo 127.93.7.7) devices"))
-	require.Equal(t, command.ExitNoneLeft, from.Code)
-	require.Contains(t, from.Err, "127.93.7.7: no connection")
+	genvtest.Exec(t, exec.Command("bash", "-c", genvtest.Program(t)+" remote -F "+config+" --hostfile <(sleep 0.1; echo 127.93.7.7) devices")).Exits(t, command.ExitNoneLeft, "127.93.7.7: no connection")
 }
 
 // manyDown is a fleet with hosts that answer, and the configuration for 60 that don't exist.
@@ -350,8 +340,7 @@ func TestTheCommandTimeoutIsSaid(t *testing.T) {
 		{[]string{"--interval", "20ms", "--cycles", "2"}, "command_timeout=10s"},
 		{[]string{"--interval", "20ms", "--cycles", "2", "--command-timeout", "5"}, "command_timeout=5s"},
 	} {
-		r := genvtest.Run(t, append([]string{"remote", "enforce", "-v", "-F", f.SSHConfig(), "-H", "a"}, tt.args...)...)
-		require.Zero(t, r.Code, r.Err)
+		r := genvtest.Run(t, append([]string{"remote", "enforce", "-v", "-F", f.SSHConfig(), "-H", "a"}, tt.args...)...).OK(t)
 		require.Contains(t, r.Err, tt.want)
 	}
 	require.Contains(t, genvtest.Run(t, "help", "connection").Out, "30; in a loop of enforce the interval, from 10 to 30")

@@ -63,8 +63,7 @@ func openCrowded(t *testing.T) *crowded {
 }
 
 func (c *crowded) activate(h *sshd.Host, user string, devices ...snapshot.DeviceIndex) *testfleet.Env {
-	env, err := h.Activate(testfleet.Environment{User: user, Devices: devices})
-	require.NoError(c.t, err)
+	env := genvtest.Activate(c.t, h, testfleet.Environment{User: user, Devices: devices})
 	return env
 }
 
@@ -73,9 +72,7 @@ func (c *crowded) job(fate map[string]*testfleet.Process, h *sshd.Host, user str
 	if env != nil {
 		job.Env = append(job.Env, env.Var())
 	}
-	p, err := h.StartJob(job)
-	require.NoError(c.t, err)
-	fate[fmt.Sprintf("%s's on device %d of %s", user, device, h.Name)] = p
+	fate[fmt.Sprintf("%s's on device %d of %s", user, device, h.Name)] = genvtest.StartJob(c.t, h, job)
 }
 
 func (c *crowded) fail(format string, args ...any) {
@@ -284,13 +281,10 @@ func TestAControllerOf143DrivesOurHosts(t *testing.T) {
 	t.Parallel()
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
 	h := f.Host("gpu-01")
-	env, err := h.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
-	require.NoError(t, err)
-	inside, err := h.StartJob(testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
-	require.NoError(t, err)
-	outside, err := h.StartJob(testfleet.Job{User: "bob", Uses: []testfleet.Use{{Device: 5, MiB: 640}}})
-	require.NoError(t, err)
-	_, err = h.StartJob(testfleet.Job{User: "bob", Bare: true, Uses: []testfleet.Use{{Device: 6, MiB: -1}}})
+	env := genvtest.Activate(t, h, testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
+	inside := genvtest.StartJob(t, h, testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
+	outside := genvtest.StartJob(t, h, testfleet.Job{User: "bob", Uses: []testfleet.Use{{Device: 5, MiB: 640}}})
+	_, err := h.StartJob(testfleet.Job{User: "bob", Bare: true, Uses: []testfleet.Use{{Device: 6, MiB: -1}}})
 	require.NoError(t, err, "its memory is unknown, which 1.4.3 has no word for")
 
 	out, warnings := ssh(t, f, "gpu-01", "", "sudo", "genv", "usage", "snapshot")
@@ -327,12 +321,9 @@ func TestOrdersThatDoNotMatch(t *testing.T) {
 	t.Parallel()
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
 	h := f.Host("gpu-01")
-	env, err := h.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
-	require.NoError(t, err)
-	inside, err := h.StartJob(testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
-	require.NoError(t, err)
-	idle, err := h.StartJob(testfleet.Job{User: "bob"})
-	require.NoError(t, err)
+	env := genvtest.Activate(t, h, testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
+	inside := genvtest.StartJob(t, h, testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
+	idle := genvtest.StartJob(t, h, testfleet.Job{User: "bob"})
 	for name, process := range map[string]string{
 		"another device":      fmt.Sprintf(`{"pid": %d, "used_gpu_memory": [{"index": 3, "gpu_memory": "10mi"}], "eid": "%s"}`, inside.PID, env.EID),
 		"another environment": fmt.Sprintf(`{"pid": %d, "used_gpu_memory": [{"index": 0, "gpu_memory": "10mi"}], "eid": null}`, inside.PID),

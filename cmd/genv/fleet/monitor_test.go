@@ -244,11 +244,8 @@ func TestMonitorEndsAtOnce(t *testing.T) {
 
 func TestRemoteMonitorStopsAtFailure(t *testing.T) {
 	f, _ := monitoredFleet(t)
-	r := genvtest.Run(t, "remote", "monitor", "-e", "-F", f.SSHConfig(), "-H", "down", "--address", "127.0.0.1", "--port", "0", "--config-dir", t.TempDir()+"/c")
-	require.Equal(t, command.ExitNoneLeft, r.Code)
-	require.Contains(t, r.Err, "1 of 1 host failed")
-	r = genvtest.Run(t, "remote", "monitor", "-e", "-q", "-F", f.SSHConfig(), "-H", "ours,down", "--address", "127.0.0.1", "--port", "0", "--config-dir", t.TempDir()+"/c")
-	require.Equal(t, command.ExitSomeFailed, r.Code, "-e wins over -q")
+	genvtest.Run(t, "remote", "monitor", "-e", "-F", f.SSHConfig(), "-H", "down", "--address", "127.0.0.1", "--port", "0", "--config-dir", t.TempDir()+"/c").Exits(t, command.ExitNoneLeft, "1 of 1 host failed")
+	genvtest.Run(t, "remote", "monitor", "-e", "-q", "-F", f.SSHConfig(), "-H", "ours,down", "--address", "127.0.0.1", "--port", "0", "--config-dir", t.TempDir()+"/c").Exits(t, command.ExitSomeFailed)
 }
 
 func TestWrongUseOfMonitor(t *testing.T) {
@@ -256,9 +253,7 @@ func TestWrongUseOfMonitor(t *testing.T) {
 		"--port 65536": "--port 65536", "--port x": `"x"`, "--address gpu-01": `--address "gpu-01"`, "--interval 0": `--interval "0"`,
 		"--address 192.0.2.77 --port 0": "192.0.2.77 is not an address of this machine", "--config-dir /a$b": `--config-dir "/a$b"`, "now": `"now"`,
 	} {
-		r := genvtest.Run(t, append([]string{"monitor"}, strings.Fields(args)...)...)
-		require.Equal(t, command.ExitFailed, r.Code, args)
-		require.Contains(t, r.Err, want)
+		r := genvtest.Run(t, append([]string{"monitor"}, strings.Fields(args)...)...).Exits(t, command.ExitFailed, want)
 		require.Equal(t, 1, strings.Count(r.Err, "\n"), "one line: %s", r.Err)
 	}
 }
@@ -327,8 +322,7 @@ func TestMonitorOfASickGPU(t *testing.T) {
 func TestRemoteMonitorOfRealHosts(t *testing.T) {
 	f, envs := mixedFleet(t)
 	for _, h := range f.Hosts() {
-		_, err := h.StartJob(testfleet.Job{User: "alice", Env: []string{envs[h.Name].Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 1000}}})
-		require.NoError(t, err)
+		genvtest.StartJob(t, h, testfleet.Job{User: "alice", Env: []string{envs[h.Name].Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 1000}}})
 	}
 	everybody := []string{
 		`genv_is_installed{hostname="ours"} 1`, `genv_is_installed{hostname="old"} 1`,

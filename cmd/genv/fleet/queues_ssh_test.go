@@ -31,8 +31,7 @@ type twoQueues struct {
 func startTwoQueues(t *testing.T) *twoQueues {
 	q := &twoQueues{t, sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "one", Rights: sshd.MaySudo}, {Name: "two", Rights: sshd.MaySudo}}, Genv: genvtest.Program(t)}), map[string]snapshot.EnvID{}}
 	for _, host := range []string{"one", "two"} {
-		env, err := q.fleet.Host(host).Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0, 1, 2, 3, 4, 5, 6, 7}})
-		require.NoError(t, err)
+		env := genvtest.Activate(t, q.fleet.Host(host), testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0, 1, 2, 3, 4, 5, 6, 7}})
 		q.eids[host] = env.EID
 		serve := q.ssh(host, "sudo -n genv host serve")
 		in, err := serve.StdinPipe()
@@ -92,7 +91,7 @@ func (q *twoQueues) nobodyWaits() {
 	require.Eventually(q, func() bool { return len(q.ids("one"))+len(q.ids("two")) == 0 }, 20*time.Second, 50*time.Millisecond)
 }
 
-// TestAnOfferOfAnotherHost: where two hosts keep GPUs for a wait, the one that isn't taken is withdrawn, and isn't let pass.
+// TestAnOfferOfAnotherHost: where two hosts keep GPUs for a wait, the offer that isn't taken is withdrawn, not let pass.
 func TestAnOfferOfAnotherHost(t *testing.T) {
 	t.Parallel()
 	q := startTwoQueues(t)

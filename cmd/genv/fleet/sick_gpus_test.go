@@ -1,7 +1,6 @@
 package fleet_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -31,23 +30,18 @@ func TestOneSickGPUHidesNothing(t *testing.T) {
 			t.Parallel()
 			f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", GPUs: 3}}, Genv: genvtest.Program(t)})
 			h := f.Host("gpu-01")
-			healthy, err := h.StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
-			require.NoError(t, err)
-			sick, err := h.StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 1, MiB: 10}}})
-			require.NoError(t, err)
+			healthy := genvtest.StartOutside(t, h, "bob", testfleet.Use{Device: 0, MiB: 10})
+			sick := genvtest.StartOutside(t, h, "bob", testfleet.Use{Device: 1, MiB: 10})
 			require.NoError(t, h.ChangeDriver(func(d *simulated.Driver) { d.Devices[1].Fault = fault }))
 
-			r := genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "gpu-01", "--format", "json")
-			require.Zero(t, r.Code, r.Err)
-			var document live.GPUs
-			require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+			r := genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "gpu-01", "--format", "json").OK(t)
+			document := genvtest.Decode[live.GPUs](t, r)
 			list := document.Hosts[0].GPUs
 			require.Len(t, list, 3)
 			require.Equal(t, []gpus.State{gpus.Busy, state, gpus.Free}, []gpus.State{list[0].State, list[1].State, list[2].State})
 			require.NotEmpty(t, list[1].Problem)
 
-			r = genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "0", "--non-env-processes")
-			require.Zero(t, r.Code, r.Err)
+			r = genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "0", "--non-env-processes").OK(t)
 			require.False(t, healthy.Running(), r.Out)
 			require.Equal(t, state == gpus.Failed, sick.Running(), r.Out)
 		})
@@ -63,8 +57,7 @@ func TestAllGPUsAreLost(t *testing.T) {
 	require.NoError(t, f.Host("gpu-01").WriteProc())
 	require.Zero(t, remote("enforce", "--interval", "0").Code)
 	require.NoError(t, f.Host("gpu-01").ChangeDriver(func(d *simulated.Driver) { d.Devices[1].Fault = simulated.LostAll }))
-	r := remote("gpus")
-	require.Zero(t, r.Code, r.Err)
+	r := remote("gpus").OK(t)
 	require.Contains(t, r.Out, "0 of 2 GPUs are free on 1 host; 2 have failed\n")
 	require.Contains(t, r.Out, "Unable to determine the device handle")
 	require.Zero(t, remote("enforce", "--interval", "0").Code)
@@ -115,17 +108,14 @@ func TestWaitWithSickGPUs(t *testing.T) {
 // TestWarningsOfTheDriver: the rows count, although nvidia-smi exits with 14.
 func TestWarningsOfTheDriver(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "ours", GPUs: 2}, {Name: "bare", GPUs: 2, Rights: sshd.NoGenv}}, Genv: genvtest.Program(t)})
-	job, err := f.Host("ours").StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
-	require.NoError(t, err)
+	job := genvtest.StartOutside(t, f.Host("ours"), "bob", testfleet.Use{Device: 0, MiB: 10})
 	const warning = "WARNING: infoROM is corrupted at gpu 0000:01:00.0"
 	for _, h := range f.Hosts() {
 		require.NoError(t, h.ChangeDriver(func(d *simulated.Driver) { d.Warnings = []string{warning} }))
 	}
-	r := genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "ours,bare")
-	require.Zero(t, r.Code, r.Err)
+	r := genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "ours,bare").OK(t)
 	require.Contains(t, r.Out, "3 of 4 GPUs are free on 2 hosts\n")
-	r = genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "ours", "--interval", "0", "--non-env-processes")
-	require.Zero(t, r.Code, r.Err)
+	r = genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "ours", "--interval", "0", "--non-env-processes").OK(t)
 	require.Contains(t, r.Err, warning)
 	require.False(t, job.Running())
 }
@@ -144,8 +134,7 @@ func TestUnifiedMemory(t *testing.T) {
 	h := f.Host("gb10")
 	require.NoError(t, h.ChangeDriver(func(d *simulated.Driver) { d.Devices[0].Unified = true }))
 	remote := func(args ...string) genvtest.Result {
-		r := genvtest.Run(t, append(append([]string{"remote"}, args...), "-F", f.SSHConfig(), "-H", "gb10")...)
-		require.Zero(t, r.Code, r.Err)
+		r := genvtest.Run(t, append(append([]string{"remote"}, args...), "-F", f.SSHConfig(), "-H", "gb10")...).OK(t)
 		return r
 	}
 	require.Contains(t, remote("gpus").Out, "1 of 1 GPU is free")
@@ -154,13 +143,10 @@ func TestUnifiedMemory(t *testing.T) {
 	require.True(t, devices[0].Unified)
 	require.Positive(t, devices[0].TotalMemory.Bytes(), "genv 1.4.3 needs a number")
 
-	env, err := h.Activate(testfleet.Environment{User: "alice", Config: snapshot.EnvConfig{GPUMemory: snapshot.MiB(1)}})
-	require.NoError(t, err)
+	env := genvtest.Activate(t, h, testfleet.Environment{User: "alice", Config: snapshot.EnvConfig{GPUMemory: snapshot.MiB(1)}})
 	require.NoError(t, h.Attach(env, 0, time.Now()))
-	job, err := h.StartJob(testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
-	require.NoError(t, err)
-	stranger, err := h.StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
-	require.NoError(t, err)
+	job := genvtest.StartJob(t, h, testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
+	stranger := genvtest.StartOutside(t, h, "bob", testfleet.Use{Device: 0, MiB: 10})
 	r := remote("enforce", "--interval", "0", "--non-env-processes")
 	require.True(t, job.Running(), r.Out)
 	require.False(t, stranger.Running(), r.Out)

@@ -108,8 +108,7 @@ func TestTheCommandsOfMigrating(t *testing.T) {
 	hosts[1].Rights = sshd.MaySudo143
 	f := sshd.Start(t, sshd.Options{Hosts: hosts, Genv: genvtest.Program(t)})
 	for _, h := range f.Hosts() {
-		_, err := h.Activate(testfleet.Environment{User: "alice", Config: snapshot.EnvConfig{Name: "my-env"}, Devices: []snapshot.DeviceIndex{0}})
-		require.NoError(t, err)
+		genvtest.Activate(t, h, testfleet.Environment{User: "alice", Config: snapshot.EnvConfig{Name: "my-env"}, Devices: []snapshot.DeviceIndex{0}})
 	}
 	var printed []string
 	for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", "")) {

@@ -140,7 +140,7 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestWaitForWhatCUDACanUse: a prohibited GPU and one in MIG mode are not waited for, and one with a screen is the last.
+// TestWaitForWhatCUDACanUse: a prohibited GPU and one in MIG mode are not waited for. One with a screen is the last.
 func TestWaitForWhatCUDACanUse(t *testing.T) {
 	h := newBusyHost("NVIDIA A100-SXM4-40GB", 0)
 	h.modes = [4]string{", 550.1, Disabled, Prohibited, Disabled, 400", ", 550.1, Disabled, Default, Enabled, 400", ", 550.1, Enabled, Default, Disabled, 400", ", 550.1, Disabled, Default, Disabled, 400"}

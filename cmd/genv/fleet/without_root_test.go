@@ -1,7 +1,6 @@
 package fleet_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,8 +27,7 @@ func mixedFleet(t *testing.T) (f *sshd.Fleet, envs map[string]*testfleet.Env) {
 	f = sshd.Start(t, sshd.Options{Hosts: hosts, Genv: genvtest.Program(t), AcceptEnv: []string{"GENV_PREACTIVATE*"}})
 	envs = map[string]*testfleet.Env{}
 	for _, h := range f.Hosts() {
-		env, err := h.Activate(testfleet.Environment{User: "alice", Config: snapshot.EnvConfig{Name: "my-env"}, Devices: []snapshot.DeviceIndex{0}})
-		require.NoError(t, err)
+		env := genvtest.Activate(t, h, testfleet.Environment{User: "alice", Config: snapshot.EnvConfig{Name: "my-env"}, Devices: []snapshot.DeviceIndex{0}})
 		envs[h.Name] = env
 	}
 	return f, envs
@@ -61,8 +59,7 @@ func TestLookingTakesNoSudo(t *testing.T) {
 	asBob := []string{"remote", "-F", f.SSHConfig(), "-H", "ours,old", "-l", "bob"}
 	look := func(args ...string) genvtest.Result { return genvtest.Run(t, append(asBob, args...)...) }
 	require.Equal(t, genvtest.Result{Out: "HOST,TOTAL,AVAILABLE\nours,8,7\nold,8,7\n"}, look("devices", "--format", "csv", "--no-summary"))
-	r := look("envs", "--format", "csv", "--no-header", "--no-summary")
-	require.Zero(t, r.Code, r.Err)
+	r := look("envs", "--format", "csv", "--no-header", "--no-summary").OK(t)
 	require.Regexp(t, fmt.Sprintf("^ours,%s,alice,my-env,.*\nold,%s,alice,my-env,.*\n$", envs["ours"].EID, envs["old"].EID), r.Out)
 	require.Equal(t, genvtest.Result{Out: fmt.Sprintf("ours,%s\nold,%s\n", envs["ours"].EID, envs["old"].EID)}, look("query", "--name", "my-env", "--query", "hostname", "eid"))
 	r = look("activate", "--gpus", "8")
@@ -78,10 +75,7 @@ func TestLookingTakesNoSudo(t *testing.T) {
 func TestLookingWithoutGenvInPath(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", Rights: sshd.OnlySnapshot}}, Genv: genvtest.Program(t)})
 	called := callsOfSudo(t, f)
-	r := genvtest.Run(t, "remote", "devices", "-F", f.SSHConfig(), "-H", "gpu-01")
-	require.Equal(t, command.ExitNoneLeft, r.Code)
-	require.Contains(t, r.Err, "genv-missing (1)")
-	require.Contains(t, r.Err, "next: install genv on the host where every login finds it (/usr/local/bin)")
+	r := genvtest.Run(t, "remote", "devices", "-F", f.SSHConfig(), "-H", "gpu-01").Exits(t, command.ExitNoneLeft, "genv-missing (1)", "next: install genv on the host where every login finds it (/usr/local/bin)")
 	hosts := filepath.Join(t.TempDir(), "hosts.yaml")
 	require.NoError(t, os.WriteFile(hosts, fmt.Appendf(nil, "hosts:\n- name: gpu-01\n  genv: %s/bin/genv\n", f.Dir), 0o644))
 	r = genvtest.Run(t, "remote", "devices", "-F", f.SSHConfig(), "-H", hosts, "--no-header", "--no-summary")
@@ -94,8 +88,7 @@ func TestLookingWithoutGenvInPath(t *testing.T) {
 func TestEnforcementTakesRoot(t *testing.T) {
 	f, _ := mixedFleet(t)
 	for _, host := range []string{"ours", "old"} {
-		_, err := f.Host(host).StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 5, MiB: 10}}})
-		require.NoError(t, err)
+		genvtest.StartOutside(t, f.Host(host), "bob", testfleet.Use{Device: 5, MiB: 10})
 	}
 	hosts := filepath.Join(t.TempDir(), "hosts.yaml")
 	require.NoError(t, os.WriteFile(hosts, []byte("defaults:\n  sudo: false\nhosts: [ours, old]\n"), 0o644))
@@ -103,10 +96,8 @@ func TestEnforcementTakesRoot(t *testing.T) {
 		"ours,old": "line `" + remote.SudoersLine("bob", filepath.Join(f.Dir, "bin", "genv")), // sudo refuses
 		hosts:      "remove `sudo: false` for it from hosts.yaml",
 	} {
-		r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", from, "-l", "bob", "--interval", "0", "--non-env-processes", "--format", "json")
-		require.Equal(t, command.ExitNoneLeft, r.Code, r.Err)
-		var document enforcement.CycleDocument
-		require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
+		r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", from, "-l", "bob", "--interval", "0", "--non-env-processes", "--format", "json").Exits(t, command.ExitNoneLeft)
+		document := genvtest.Decode[enforcement.CycleDocument](t, r)
 		require.Empty(t, document.Findings)
 		require.Len(t, document.Failed, 2)
 		for _, failure := range document.Failed {

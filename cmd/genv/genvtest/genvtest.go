@@ -3,8 +3,7 @@
 //
 //	func TestMain(m *testing.M) { genvtest.Main(m) }
 //
-//	r := genvtest.Run(t, "remote", "devices", "-H", "gpu-01")
-//	require.Zero(t, r.Code, r.Err)
+//	r := genvtest.Run(t, "remote", "devices", "-H", "gpu-01").OK(t)
 //
 // What only one command's tests need is in the _test.go files there.
 package genvtest
@@ -12,6 +11,7 @@ package genvtest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -120,6 +120,29 @@ func passOnIgnoredSignals() {
 type Result struct {
 	Out, Err string
 	Code     int
+}
+
+// OK requires the exit code 0.
+func (r Result) OK(t *testing.T) Result {
+	t.Helper()
+	return r.Exits(t, command.ExitOK)
+}
+
+// Exits requires an exit code, and words on stderr.
+func (r Result) Exits(t *testing.T, code int, says ...string) Result {
+	t.Helper()
+	require.Equal(t, code, r.Code, r.Err)
+	for _, words := range says {
+		require.Contains(t, r.Err, words)
+	}
+	return r
+}
+
+// Decode reads the JSON document that was printed.
+func Decode[T any](t *testing.T, r Result) (document T) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(r.Out), &document), r.Err)
+	return document
 }
 
 // inThisProcess is held by a command line: two at a time are a data race in urfave/cli, whose
