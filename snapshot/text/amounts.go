@@ -171,10 +171,13 @@ func JoinIndices[Index ~int](indices []Index) string {
 	return strings.Join(words, ",")
 }
 
-// Plural is a number with its noun, such as "1 host" or "2 hosts".
+// Plural is a number with its noun, such as "1 host", "2 hosts" or "2 processes".
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
+	}
+	if strings.HasSuffix(noun, "s") {
+		noun += "e"
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// cycleWriter shows cycles to people, event by event, or as one JSON document a line. Its stdout has 1.4.3's lines:
-// findings, and what was done. Everything else is for the log on stderr.
+// cycleWriter shows cycles event by event, or as one JSON document a line. Its stdout has 1.4.3's lines, findings and
+// what was done; everything else goes to stderr.
 type cycleWriter struct {
 	out, err  io.Writer
 	now       func() time.Time
@@ -29,14 +29,14 @@ type cycleWriter struct {
 	lookOnly  bool // print hosts that are lost or back, and nothing else
 	concludes bool // says that there was nothing to do: a loop only does what is to be done
 	dated     bool // stdout is for people: what is done again and again is printed now and then
-	// colourOut and colourErr say that lines are seen in colours.
+
 	colourOut, colourErr bool
 
 	bar     *render.Progress
 	summary *summary // nil for none
 
 	hosts    render.HostLog
-	findings map[string]*printedFinding // those that were announced and are not over; the memory of rules bounds them
+	findings map[string]*printedFinding // that were printed and are not over; the memory of rules bounds them
 	repeats  repeats
 	held     map[string]time.Time // since when safety limits hold actions back, by whom they are against
 	intended map[string]bool      // what the last cycle of a dry run left undone
@@ -319,19 +319,18 @@ const (
 // coloured is a line in the colour of what it says: what is done and who is lost in red, what may be done in yellow,
 // and what is well again in green.
 func coloured(line, says string, colourful bool) string {
-	if !colourful {
-		return line
-	}
 	begins := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(says, word) })
 	}
 	switch {
+	case !colourful:
+		return line
 	case begins("Terminating ", "Killing ", "Detaching ", "Lost: ", "Still lost: ", "Unsteady ", "Order failed: ",
 		"Safety limit "):
 		return red + line + plain
 	case begins("Process ", "Environment ", "User ", "Would "):
 		return yellow + line + plain
-	case begins("Back ", "Steady ", "Over"), strings.Contains(line, "] Over"):
+	case begins("Back ", "Steady ", "Resolved "), strings.Contains(line, "] Resolved "):
 		return green + line + plain
 	}
 	return line

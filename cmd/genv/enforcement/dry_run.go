@@ -20,8 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-// intentions prints what a dry run leaves undone, when it is not what the last cycle did: what is due, then what waits
-// for its time.
+// intentions prints what a dry run leaves undone, unless the last cycle did too: what is due, then what waits.
 func (w *cycleWriter) intentions(cycle *controller.Cycle) {
 	intended, due := make(map[string]bool), make(map[any]bool)
 	say := func(host snapshot.Hostname, what, when string, why ...string) {
@@ -95,7 +94,7 @@ func wouldBeDone(cycle *controller.Cycle) string {
 	}
 	var parts []string
 	if n := len(all.terminate); n > 0 {
-		parts = append(parts, processes(n)+" would end")
+		parts = append(parts, text.Plural(n, "process")+" would end")
 	}
 	if n := len(all.detach); n > 0 {
 		parts = append(parts, text.Plural(n, "GPU")+" would be detached")
@@ -116,8 +115,8 @@ func wouldBeDone(cycle *controller.Cycle) string {
 func unmeasured(cycle *controller.Cycle) string {
 	hosts := cycle.Cluster.Hosts
 	judged := func(h snapshot.Host) bool {
-		return h.Snapshot != nil &&
-			cycle.Policy.Settings(enforce.Query{Host: h.Name, Labels: h.Labels, At: cycle.Now}).Idle != nil
+		query := enforce.Query{Host: h.Name, Labels: h.Labels, At: cycle.Now}
+		return h.Snapshot != nil && cycle.Policy.Settings(query).Idle != nil
 	}
 	if cycle.Number > 1 || !slices.ContainsFunc(hosts, judged) {
 		return ""
@@ -135,14 +134,7 @@ func uncounted(u enforce.Uncounted) string {
 		people = fmt.Sprintf("%d people", u.People)
 	}
 	return fmt.Sprintf("; for caps and idle %s of %s outside of environments don't count: non-env-processes: count "+
-		"has them count", processes(u.Processes), people)
-}
-
-func processes(n int) string {
-	if n == 1 {
-		return "1 process"
-	}
-	return fmt.Sprintf("%d processes", n)
+		"has them count", text.Plural(u.Processes, "process"), people)
 }
 
 // userDocument is what rules find of a user, each process and GPU once, and what would be done.
@@ -247,20 +239,19 @@ func writeByUser(w io.Writer, users []userDocument) error {
 	if len(users) == 0 {
 		return nil // which is said on stderr
 	}
-	names := []string{"USER", "PROCESSES", "GPUS", "WOULD-TERMINATE", "WOULD-DETACH", "RULES"}
+	columns := []draw.ColumnLayout{
+		render.Col("USER", 0), render.Col("PROCESSES", 0), render.Col("GPUS", 0), render.Col("WOULD-TERMINATE", 0),
+		render.Col("WOULD-DETACH", 0), render.Col("RULES", 0),
+	}
 	withCaps := slices.ContainsFunc(users, func(u userDocument) bool { return len(u.Caps) > 0 })
 	withHosts := slices.ContainsFunc(users, func(u userDocument) bool { return len(u.Hosts) > 0 })
 	if withCaps {
-		names = append(names, "CAPS")
+		columns = append(columns, render.Col("CAPS", 0))
 	}
 	if withHosts {
-		names = append(names, "HOSTS")
+		columns = append(columns, render.Col("HOSTS", 0))
 	}
 	output := render.Output{Format: "tui"}
-	var columns []draw.ColumnLayout
-	for _, name := range names {
-		columns = append(columns, render.Col(name, 0))
-	}
 	t := output.Table(columns...)
 	for i := range users {
 		u := &users[i]

@@ -34,7 +34,7 @@ type participation struct {
 	written   atomic.Pointer[time.Time] // when the memory was written to etcd last, in this term; nil for never
 }
 
-// takePart begins to campaign, until ctx ends.
+// takePart has the run take part in the election, if there is one, until ctx ends.
 func (l *loop) takePart(ctx context.Context, options *Options) error {
 	if options.Leader.Key == "" {
 		return nil
@@ -44,12 +44,16 @@ func (l *loop) takePart(ctx context.Context, options *Options) error {
 			"--state-dir DIR")
 	}
 	candidate := election.Candidate{ID: l.self.ID, Name: l.self.name()}
+	registration := election.Registration{
+		Candidate: candidate, Host: l.self.Hostname, Version: l.program.Version, Hosts: len(options.Hosts),
+	}
+	configured(&registration, options)
 	client, key := etcd.New(options.Leader.Etcd), options.Leader.Key
 	l.part = &participation{
 		Elector: election.New(election.Options{
 			Cluster: client, Key: key, Self: candidate, Clock: election.SinceBoot, Now: time.Now, Works: l.mayLead,
 		}),
-		registrar: election.NewRegistrar(client, key, l.registration(candidate, options), func(err error) {
+		registrar: election.NewRegistrar(client, key, registration, func(err error) {
 			l.log.Warn().AnErr("etcd", err).Msg("etcd refuses to register this controller: `genv remote doctor` " +
 				"doesn't show it as it is")
 		}),
@@ -66,22 +70,17 @@ func (l *loop) resign() {
 		l.saveNow(l.store)
 	}
 	l.mail.close(mailWithin)
-	log := l.log.Level(zerolog.InfoLevel) // as what becomes of the election
-	log.Info().Msg(l.part.resignation(l.program.Now()))
-}
-
-// resignation is what the log says when a controller ends in order.
-func (p *participation) resignation(now time.Time) string {
-	status := p.Status()
-	switch status.Role {
+	what := "ended as a standby"
+	switch status := l.part.Status(); status.Role {
 	case election.Leading:
-		return "resigned after leading for " + text.ShortDuration(now.Sub(status.Since)) +
+		what = "resigned after leading for " + text.ShortDuration(l.program.Now().Sub(status.Since)) +
 			": another controller can lead now"
 	case election.Expired:
-		return "ended while it wasn't known whether this controller still leads"
+		what = "ended while it wasn't known whether this controller still leads"
 	case election.Standby:
 	}
-	return "ended as a standby"
+	log := l.log.Level(zerolog.InfoLevel) // as what becomes of the election
+	log.Info().Msg(what)
 }
 
 // close ends the registration, and the connections to etcd.
@@ -182,16 +181,7 @@ func (l *loop) shared(cluster statedir.Cluster, epoch uint64) *statedir.Shared {
 	}
 }
 
-func (l *loop) registration(self election.Candidate, options *Options) election.Registration {
-	r := election.Registration{
-		Candidate: self, Host: l.self.Hostname, Version: l.program.Version, Hosts: len(options.Hosts),
-	}
-	configured(&r, options)
-	return r
-}
-
-// configured has a registration say how the controller is configured: a standby with other hosts or another policy
-// would enforce something else.
+// configured has a registration say how the controller is configured: a standby may have other hosts or another policy.
 func configured(r *election.Registration, options *Options) {
 	r.Interval, r.HostsDigest, r.Policy = options.Interval.Seconds(), digestOf(options.Hosts), options.Policy.Digest()
 }
@@ -208,9 +198,9 @@ func (p *participation) configure(options *Options) {
 
 // digestOf is the same for the same hosts in any order.
 func digestOf(hosts []remote.Host) string {
-	names := make([]string, 0, len(hosts))
-	for _, h := range hosts {
-		names = append(names, h.Name)
+	names := make([]string, len(hosts))
+	for i, h := range hosts {
+		names[i] = h.Name
 	}
 	slices.Sort(names)
 	sum := sha256.Sum256([]byte(strings.Join(names, "\n")))
@@ -224,14 +214,11 @@ func cycled(r *election.Registration, cycle *controller.Cycle, now time.Time) {
 }
 
 const (
-	// unrecordedCycles is after how many of them a leader leaves the lead to another one.
-	unrecordedCycles = 2
-	// roomToLead is how much has to fit into the record before it leads again, in bytes.
-	roomToLead = 1 << 20
+	unrecordedCycles = 2       // after so many a leader leaves the lead to another one
+	roomToLead       = 1 << 20 // bytes that have to fit into the record before it leads again
 )
 
-// noteRecord notes whether a cycle could be recorded: a controller that can't record leaves the lead to another one. A
-// standby records nothing, so it tries.
+// noteRecord notes whether a cycle could be recorded. A standby records nothing, so it tries.
 func (l *loop) noteRecord(cycle *controller.Cycle) {
 	switch {
 	case l.part == nil || l.record == nil || l.options.ActUnrecorded || cycle.Stopped:

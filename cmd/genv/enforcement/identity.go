@@ -60,7 +60,7 @@ func accountOf(name snapshot.Username, uid snapshot.UID) string {
 	return cmp.Or(string(name), fmt.Sprintf("uid-%d", uid))
 }
 
-// announces reports whether hosts are told who enforces them: something is enforced.
+// announces says whether hosts are told who enforces them.
 func (o *Options) announces() bool { return !o.DryRun && !o.LookOnly && o.Announce != nil }
 
 // announce has the hosts know who enforces them. It returns how their guards know the run; empty for nothing.
@@ -75,11 +75,10 @@ func (l *loop) announce(options *Options) (id, by string) {
 	return l.self.ID, fmt.Sprintf("genv remote enforce (%s on %s)", l.self.Account, l.self.Hostname)
 }
 
-// leaseIntervals is for how many intervals hosts are asked for a lease. They give one for a minute at least.
-const leaseIntervals = 3
-
-// maxPerson bounds the name of an account in a lease, in bytes: of the 256 that hosts take, the rest may need 176.
-const maxPerson = 64
+const (
+	leaseIntervals = 3  // for which hosts are asked for a lease; they give one for a minute at least
+	maxPerson      = 64 // bytes of an account's name in a lease: of the 256 that hosts take, the rest may need 176
+)
 
 // name is what people read of the run.
 func (r *runIdentity) name() string {
@@ -92,8 +91,8 @@ func (r *runIdentity) lease(who string, epoch uint64, takeOver bool) *fence.Leas
 	}
 }
 
-// leaseOf is the request of a loop for a lease: the state folder counts its starts. A single cycle asks for none. To a
-// loop without a folder hosts give none: they refuse it, or let it act.
+// leaseOf is the request of a loop for a lease, nil for a single cycle. The state folder counts its starts. To a loop
+// without a folder hosts give no lease: they refuse it, or let it act.
 func leaseOf(folder *statedir.Folder, options *Options, self *runIdentity) (*fence.LeaseRequest, error) {
 	switch {
 	case options.TakeOver && !options.loops():
@@ -128,13 +127,12 @@ func Self(ctx context.Context) operator.Author {
 }
 
 // sayOlder warns, once, of an etcd that counts again from a lower revision: most hosts refuse this controller because
-// of a later epoch, and etcd confirms that it leads, with a request from after the refusal. Until then, which takes no
-// longer than the lease, another controller may lead.
+// of a later epoch, and etcd has confirmed since then that it leads. Until then another one may lead.
 func (l *loop) sayOlder(cycle *controller.Cycle) {
 	switch {
 	case l.part == nil || l.saidLater:
 		return
-	case l.mayAct() != nil || !refusedByElection(cycle):
+	case l.mayAct() != nil || mostRefused(cycle, isLater) == nil:
 		l.laterSince = time.Time{}
 		return
 	case l.laterSince.IsZero():
@@ -150,40 +148,34 @@ func (l *loop) sayOlder(cycle *controller.Cycle) {
 		"--take-over")
 }
 
-// mostRefused returns how many hosts refused this controller, and the first error; nil if these are not most hosts.
-func mostRefused(cycle *controller.Cycle, is func(error) bool) (n int, first error) {
+// isLater says whether a host refused an elected controller because of a later epoch.
+func isLater(err error) bool { return errors.Is(err, agent.ErrLater) }
+
+// mostRefused are the errors of the hosts that refused this controller; nil if these are not most hosts.
+func mostRefused(cycle *controller.Cycle, refused func(error) bool) (list []error) {
 	for i := range cycle.Cluster.Hosts {
-		if err := cycle.Cluster.Hosts[i].Err; is(err) {
-			first, n = cmp.Or(first, err), n+1
+		if err := cycle.Cluster.Hosts[i].Err; refused(err) {
+			list = append(list, err)
 		}
 	}
-	if 2*n <= len(cycle.Cluster.Hosts) {
-		return n, nil
+	if 2*len(list) <= len(cycle.Cluster.Hosts) {
+		return nil
 	}
-	return n, first
-}
-
-// refusedByElection reports whether most hosts refused an elected controller because of a later epoch.
-func refusedByElection(cycle *controller.Cycle) bool {
-	_, first := mostRefused(cycle, func(err error) bool { return errors.Is(err, agent.ErrLater) })
-	return first != nil
+	return list
 }
 
 // replaced ends a run, with a *command.ExitError, if most hosts refused it, since another controller acts on them. A
 // few hosts don't end it, also while no other one can be reached: they may lie.
 func (l *loop) replaced(cycle *controller.Cycle) error {
 	l.sayOlder(cycle)
-	refused, first := mostRefused(cycle, func(err error) bool { // after a later epoch it finds out that it doesn't lead
-		return remote.ClassOf(err) == remote.Replaced && (l.part == nil || !errors.Is(err, agent.ErrLater))
+	refused := mostRefused(cycle, func(err error) bool { // after a later epoch it finds out that it doesn't lead
+		return remote.ClassOf(err) == remote.Replaced && (l.part == nil || !isLater(err))
 	})
-	if first == nil {
+	if refused == nil {
 		return nil
 	}
-	first = fmt.Errorf("%w: %s", first, remote.NextStepOf(first))
-	return &command.ExitError{
-		Code: command.ExitReplaced,
-		Err:  fmt.Errorf("%s refused this controller, so it ends: %w", text.Plural(refused, "host"), first),
-	}
+	return &command.ExitError{Code: command.ExitReplaced, Err: fmt.Errorf("%s refused this controller, so it ends: %w: %s",
+		text.Plural(len(refused), "host"), refused[0], remote.NextStepOf(refused[0]))}
 }
 
 // sayUnfenced says, once, on which hosts a controller that was replaced could go on acting.

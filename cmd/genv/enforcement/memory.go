@@ -19,7 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// load is the memory with which a run, or a leader in its term, begins.
+// load is the memory with which a run or a term begins.
 func (l *loop) load(ctx context.Context) controller.FleetMemory {
 	if l.store == nil {
 		return controller.FleetMemory{}
@@ -85,23 +85,20 @@ func kindOf(err error) string {
 	return err.Error()
 }
 
-// freeSpace is what to do when etcd's space is used up.
-const freeSpace = "`etcdctl compact REVISION` with the revision that `etcdctl endpoint status -w json` shows, " +
-	"then `etcdctl defrag` and `etcdctl alarm disarm`"
-
 // nextStep is what to do about a memory that can't be written to etcd.
 func nextStep(err error) string {
 	switch {
 	case errors.Is(err, statedir.ErrTooLarge):
 		return ""
 	case etcd.IsFull(err):
-		return "; next: " + freeSpace
+		return "; next: `etcdctl compact REVISION` with the revision that `etcdctl endpoint status -w json` shows, " +
+			"then `etcdctl defrag` and `etcdctl alarm disarm`"
 	}
 	return "; next: `etcdctl endpoint health`"
 }
 
-// defaultStateDir is systemd's StateDirectory=, or else the user's own XDG_STATE_HOME; empty if there is neither. name
-// distinguishes what a user runs.
+// defaultStateDir is systemd's StateDirectory=, or else a folder of this name in the user's XDG_STATE_HOME; empty if
+// there is neither.
 func defaultStateDir(getenv func(string) string, name string) string {
 	if dir, _, _ := strings.Cut(getenv("STATE_DIRECTORY"), ":"); dir != "" {
 		return dir
@@ -116,11 +113,10 @@ func defaultStateDir(getenv func(string) string, name string) string {
 	return filepath.Join(base, "genv", name)
 }
 
-// controllerName distinguishes a controller on a fleet from one on a single machine.
-const controllerName = "controller"
-
-// serviceStateDir is where the controller that systemd runs keeps its state.
-const serviceStateDir = "/var/lib/genv-controller"
+const (
+	controllerName  = "controller"               // of a fleet, and not of a single machine
+	serviceStateDir = "/var/lib/genv-controller" // of the controller that systemd runs
+)
 
 // ControllerDirs are the existing folders in which a controller may have kept its state: the service's, and one's own.
 func ControllerDirs(getenv func(string) string) (dirs []string) {
@@ -143,18 +139,18 @@ func openFolder(p *command.Program, options *Options, name string, log zerolog.L
 		open = statedir.OpenToRead
 	}
 	store, err := open(path)
-	switch {
-	case err == nil, errors.Is(err, statedir.ErrInUse) && !options.loops(): // it reads what the loop writes
+	if err == nil || errors.Is(err, statedir.ErrInUse) && !options.loops() { // it reads what the loop writes
 		return store, nil
-	case options.DryRun && errors.Is(err, fs.ErrNotExist):
-		return nil, nil //nolint:nilnil // there is none
 	}
 	if store != nil {
 		_ = store.Close() // it was only read
 	}
-	if options.StateDir != "" {
+	switch {
+	case options.DryRun && errors.Is(err, fs.ErrNotExist):
+	case options.StateDir != "":
 		return nil, command.WrongFlag("state-dir", ": %w", err)
+	default:
+		log.Warn().Err(err).Msg("this run keeps no memory; --state-dir DIR gives it a folder of its own")
 	}
-	log.Warn().Err(err).Msg("this run keeps no memory; --state-dir DIR gives it a folder of its own")
 	return nil, nil //nolint:nilnil // there is none
 }

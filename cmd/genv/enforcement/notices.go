@@ -15,11 +15,12 @@ import (
 )
 
 const (
-	// MailGather is how long the first message to a user waits for others; with a longer interval less: all come at
-	// once. By then the memory has been saved that says that the user was told.
+	// MailGather is how long the first message to a user waits for others. With an interval as long as that it is
+	// leastGather: all come at once. By then the memory is saved, which says that the user was told.
 	MailGather, leastGather = time.Minute, 3 * time.Second
-	// mailWithin is how long a leader that ends tries to send mails, before the next one leads.
-	mailWithin = 2 * time.Second
+
+	mailWithin   = 2 * time.Second  // for which a leader that ends tries to send mails, before the next one leads
+	hooksTimeout = 10 * time.Second // for which the end of a run waits for hooks to finish
 )
 
 // mailer is the mail of a run. Its sender changes with the policy. It belongs to the loop.
@@ -31,8 +32,8 @@ type mailer struct {
 	former sync.WaitGroup
 }
 
-// configure begins to send mail as a policy says, also what waits from before; mayBegin is asked before each. The
-// result is nil for no mail.
+// configure begins to send mail as a policy says, also what waits from before; mayBegin is asked before each. It
+// returns nil for no mail.
 func (m *mailer) configure(options *Options, mayBegin func() error) companions.Mail {
 	settings := options.Policy.Mail
 	var next *mail.Sender
@@ -71,7 +72,7 @@ func (m *mailer) configure(options *Options, mayBegin func() error) companions.M
 	}
 }
 
-// replace ends the present sender in the background. What it could not send is sent by the next one.
+// replace ends the present sender in the background. The next one sends what it could not send.
 func (m *mailer) replace(next *mail.Sender, within time.Duration) {
 	former := m.sender
 	m.sender = next
@@ -123,9 +124,6 @@ func (m *mailer) close(within time.Duration) {
 // errNotSent is why a mail was lost.
 var errNotSent = errors.New("not sent: the mail server didn't take it before the run, or `mail:` of the policy, ended")
 
-// hooksTimeout is how long the end of a run waits for hooks to finish.
-const hooksTimeout = 10 * time.Second
-
 func (l *loop) hookDone(r hooks.Post) {
 	if r.Err != nil {
 		l.log.Warn().Err(r.Err).Msg("a hook failed; enforcement continues")
@@ -134,8 +132,8 @@ func (l *loop) hookDone(r hooks.Post) {
 		return
 	}
 	record := audit.Record{
-		Kind: audit.KindHook, Channel: audit.ChannelCommand, To: r.To, IDs: r.IDs, Time: l.program.Now().
-			UTC(), Text: string(r.Event),
+		Kind: audit.KindHook, Channel: audit.ChannelCommand, To: r.To, IDs: r.IDs, Time: l.program.Now().UTC(),
+		Text: string(r.Event),
 	}
 	if r.Webhook {
 		record.Channel = audit.ChannelWebhook

@@ -46,24 +46,26 @@ type Options struct {
 	TakeOver      bool          // act on hosts on which another controller acts
 	Timestamps    string        // whether stdout is dated: auto, always or never
 	Summary       time.Duration // the period of a summary on stderr; 0 for none
-	// Leader, if it has a Key, is the election in which the run takes part: it acts only while it leads.
-	Leader Leader
-	// Feed, if set, has the live state, and it is served where Listen says. A reload doesn't change them.
-	Feed   *live.Feed
-	Listen listeners.Endpoints
-	// OpenUsage, if set, keeps who used what in the folder of a loop's memory, and reads it for viewers with the groups
-	// of the policy. A reload doesn't change it.
-	OpenUsage func(dir string) (*usage.Recorder, func(groups func() map[string][]string) *usage.Reader)
-	LookOnly  bool // a DryRun without rules: nothing is kept, and only hosts that are lost or back are printed
+	Leader        Leader        // with a Key: the election in which the run takes part, and acts only while it leads
+	Listen        listeners.Endpoints
+	LookOnly      bool // a DryRun without rules: nothing is kept, and only hosts that are lost or back are printed
 
 	Hosts         []remote.Host
-	Link          controller.Link
 	Fanout        int               // hosts that are asked at a time
 	LocalName     snapshot.Hostname // of this machine in the policy, if it is the only host, without a name in Hosts
 	StopAtFailure bool              // end a cycle at the first host that fails
 	Quiet         bool              // don't print which hosts failed
 	CycleLimit    time.Duration     // after which a cycle that waits for no orders counts as stuck
-	Progress      *render.Progress
+
+	// A reload changes nothing of what follows.
+
+	Link     controller.Link
+	Progress *render.Progress
+	// Feed, if set, has the live state, and it is served where Listen says.
+	Feed *live.Feed
+	// OpenUsage, if set, keeps who used what in the folder of a loop's memory, and reads it for viewers with the groups
+	// of the policy.
+	OpenUsage func(dir string) (*usage.Recorder, func(groups func() map[string][]string) *usage.Reader)
 	// Announce, if set, tells the hosts who enforces them, and asks for a lease: nil in a single cycle and a standby.
 	Announce func(id string, lease *fence.LeaseRequest)
 	// Allow, if set, has the hosts told by name what the policy allows there; nil for nothing.
@@ -158,7 +160,7 @@ func (o *LoopFlags) Read(c *cli.Context) (Options, error) {
 	return options, nil
 }
 
-// UseHostGroups has the caps of a policy know the groups of an inventory, of files that are named or the default one.
+// UseHostGroups has the caps of a policy know the groups of an inventory: of the named files, or of the default one.
 func UseHostGroups(file *policy.File, named inventory.Selection, getenv func(string) string) error {
 	named.DefaultFiles, named.OpenDefault = command.ConfigPaths(getenv, command.HostsFile), command.OpenConfig
 	err := file.UseHostGroups(func() (groups map[string][]string, err error) {
@@ -171,13 +173,12 @@ func UseHostGroups(file *policy.File, named inventory.Selection, getenv func(str
 	return nil
 }
 
-// unixWait is for how long a single cycle waits for the directory of accounts.
-const unixWait = 5 * time.Second
+const (
+	unixWait     = 5 * time.Second // for which a single cycle waits for the directory of accounts
+	roomOfRecord = 8 << 20         // bytes of its disk that stay allocated for the record: 10,000 records or so
+)
 
-// roomOfRecord is how much of the record's disk stays allocated for it, in bytes: 10,000 records or so.
-const roomOfRecord = 8 << 20
-
-// openAuditLog opens the log, so that one that can't be written is an error before anything is done; nil for none.
+// openAuditLog opens the log, nil for none. One that can't be written is an error before anything is done.
 func (o *Options) openAuditLog(readers int) (*audit.Log, error) {
 	if o.AuditLog == "" || o.AuditLog == "off" {
 		return nil, nil //nolint:nilnil // no log is asked for
@@ -242,12 +243,7 @@ func (l peopleLink) Snapshot(ctx context.Context, host remote.Host) (*snapshot.S
 	return s, nil
 }
 
-// live is what viewers get to know of options.
-func (o *Options) live(p *command.Program) live.Options {
-	return live.Options{Now: p.Now, Interval: o.Interval, Enforcing: !o.LookOnly, Policy: o.policy()}
-}
-
-// localPolicy is a policy for this machine, which has no name in findings, and its own in the policy.
+// localPolicy is a policy for this machine, which has a name in the policy, and none in findings.
 type localPolicy struct {
 	enforce.Policy
 	name snapshot.Hostname
@@ -335,7 +331,14 @@ func (l *loop) enable(c *controller.Options, options *Options) {
 		c.Companions = append(c.Companions, send)
 	}
 	if options.Allow != nil && options.loops() {
-		c.Companions = append(c.Companions, l.allowances(options))
+		allowances := &companions.Allowances{
+			By: l.guard.By, Contact: options.Policy.OfFleet.Contact, Page: options.Listen.Web.Page(),
+			OneHost: options.LocalName != "", Interval: options.Interval, Tell: options.Allow,
+		}
+		if allowances.OneHost {
+			allowances.By = "genv enforce"
+		}
+		c.Companions = append(c.Companions, allowances)
 	}
 	if !options.Events {
 		c.Link = controller.Polled{Link: c.Link}
@@ -346,23 +349,13 @@ func (l *loop) enable(c *controller.Options, options *Options) {
 	}
 }
 
-// allowances has hosts told what the policy allows.
-func (l *loop) allowances(options *Options) *companions.Allowances {
-	by := l.guard.By
-	if options.LocalName != "" {
-		by = "genv enforce"
-	}
-	return &companions.Allowances{
-		By: by, Contact: options.Policy.OfFleet.Contact, Page: options.Listen.Web.Page(),
-		OneHost: options.LocalName != "", Interval: options.Interval, Tell: options.Allow,
-	}
-}
-
 func (l *loop) viewers(options *Options) []controller.Sink {
 	if options.Feed == nil {
 		return nil
 	}
-	view := options.live(l.program)
+	view := live.Options{
+		Now: l.program.Now, Interval: options.Interval, Enforcing: !options.LookOnly, Policy: options.policy(),
+	}
 	if l.part != nil {
 		view.Election = l.part.shown
 	}

@@ -48,8 +48,8 @@ func remarkOfRecord(cycle *controller.Cycle) string {
 		cycle.Unrecorded)
 }
 
-// failuresOfCycle lists the hosts that did not answer, where an order failed or has an unknown outcome, and where
-// nothing can be done, each once.
+// failuresOfCycle lists the hosts that did not answer, where an order failed or its outcome is unknown, and where
+// nothing can be done.
 func failuresOfCycle(cycle *controller.Cycle) []remote.Failure {
 	failures := render.FailuresIn(cycle.Cluster)
 	for _, a := range cycle.Results {
@@ -69,18 +69,15 @@ func failuresOfCycle(cycle *controller.Cycle) []remote.Failure {
 
 // unableHosts names the hosts where nothing can be done; empty for none. This machine has no name.
 func unableHosts(cycle *controller.Cycle) string {
-	var names []string
-	for host := range cycle.Unable() {
-		names = append(names, cmp.Or(string(host), "this machine"))
-	}
+	names := texts(slices.Sorted(maps.Keys(cycle.Unable())))
 	if len(names) == 0 {
 		return ""
 	}
-	slices.Sort(names)
+	names[0] = cmp.Or(names[0], "this machine") // alone
 	return "nothing can be ended on " + render.Hosts(names)
 }
 
-// holds says what a safety limit holds back, when that begins and then now and then.
+// holds says what a safety limit holds back, when that begins and now and then after it.
 func (w *cycleWriter) holds(e *enforce.Event, now time.Time) {
 	key := e.Held.Whom()
 	if w.held == nil {
@@ -150,12 +147,12 @@ type printedFinding struct {
 	over   string // what is printed when these have ended; empty while it isn't over
 }
 
-// say says whether a decision about a finding is to be printed. What is done about one that stays, and fails, changes
-// again and again: that is printed once.
+// say says whether a decision about a finding is to be printed. What is done about one that stays changes again and
+// again: that is printed once.
 func (f *printedFinding) say(d enforce.Decision, now time.Time) bool {
 	at, said := f.said[d]
-	if d == enforce.DecisionUnderWay || said && (d == enforce.DecisionAct || d == enforce.DecisionStuck ||
-		now.Sub(at) < repeatAfter) {
+	once := d == enforce.DecisionAct || d == enforce.DecisionStuck
+	if d == enforce.DecisionUnderWay || said && (once || now.Sub(at) < repeatAfter) {
 		return false
 	}
 	f.said[d] = now
@@ -286,9 +283,8 @@ func (s *summary) cycle(cycle *controller.Cycle, hosts *render.HostLog, write fu
 	}
 	write(fmt.Sprintf("Summary of %s: %s", text.FormatDuration(s.period), strings.Join(parts, "; ")))
 	s.since = s.since.Add(cycle.Start.Sub(s.since).Truncate(s.period))
-	s.cycles, s.begun, s.ended, s.lost, s.back = 0, 0, 0, hosts.Lost, hosts.Back
-	s.slowest, s.took = "", 0
 	clear(s.outcomes)
+	*s = summary{period: s.period, since: s.since, outcomes: s.outcomes, lost: hosts.Lost, back: hosts.Back}
 }
 
 func (s *summary) actions() string {

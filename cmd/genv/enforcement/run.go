@@ -65,7 +65,11 @@ func (l *loop) run(ctx context.Context, options Options) error {
 	defer l.close()
 	defer l.queue.End()
 	l.openUsage(&options)
-	l.recordWaiting(options.DryRun)
+	if l.folder != nil && l.record != nil && !options.DryRun {
+		if err := l.folder.RecordWaiting(l.record); err != nil {
+			log.Warn().Err(err).Msg("what operators asked for while no controller ran is not recorded yet")
+		}
+	}
 	ctx, l.service = startService(ctx, log, options.Interval > 0)
 	defer l.service.close()
 	if options.Unix != nil && options.loops() {
@@ -177,8 +181,7 @@ func (l *loop) enforce(ctx context.Context) error {
 		Lead:    func(role context.Context, t election.Term) error { return ends(role, l.lead(role, t)) },
 		Changed: func(s election.Status) { l.sayElection(&s, takeOver) },
 	})
-	finished := l.controller.Finish(ctx, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) })
-	return cmp.Or(err, finished)
+	return cmp.Or(err, l.controller.Finish(ctx, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) }))
 }
 
 // cycles runs the loop with a memory, as what this run is now.
@@ -211,24 +214,22 @@ type loop struct {
 	screen  cycleWriter
 	groups  atomic.Pointer[map[string][]string] // of the policy
 	queue   *controller.Queue                   // what operators ask for
-	// counters are what the metrics count; nil without a Feed.
-	counters *metrics.Counters
-	self     runIdentity
-	lease    *fence.LeaseRequest // that hosts are asked for; nil for none
-	// saidUnfenced: which hosts can't refuse a controller that was replaced was said.
-	saidUnfenced bool
-	saidLater    bool
-	laterSince   time.Time // since when most hosts refuse this leader for a later epoch; zero if they don't
-	unsavedSince time.Time
-	unrecorded   int            // cycles that could not be recorded, one after the other
-	unable       atomic.Bool    // to record, so that it doesn't lead
-	part         *participation // in an election; nil for none
+
+	counters       *metrics.Counters // nil without a Feed
+	self           runIdentity
+	lease          *fence.LeaseRequest // that hosts are asked for; nil for none
+	saidUnfenced   bool                // which hosts can't refuse a controller that was replaced
+	saidLater      bool
+	laterSince     time.Time // since when most hosts refuse this leader for a later epoch; zero if they don't
+	unsavedSince   time.Time
+	unrecorded     int            // cycles that could not be recorded, one after the other
+	unable         atomic.Bool    // to record, so that it doesn't lead
+	part           *participation // in an election; nil for none
+	saidOfElection string         // by the log, last
 	// term is that in which it leads, and says if it may begin something; nil without an election and in a standby.
 	term context.Context //nolint:containedctx // it is the life of the term
 	// readUsage reads the usage for viewers, with the groups as they are then.
 	readUsage func(groups func() map[string][]string) *usage.Reader
-	// saidOfElection is what the log says last.
-	saidOfElection string
 
 	begun      bool // it has a memory: that of the run before, or of the leader before
 	controller controller.Controller
@@ -266,6 +267,9 @@ func (l *loop) reloaded() {
 		return
 	}
 	l.warnOfIgnored(options.Policy)
+	old := &l.options
+	options.Link, options.Progress, options.Feed, options.OpenUsage = old.Link, old.Progress, old.Feed, old.OpenUsage
+	options.Announce, options.Allow, options.GiveBack = old.Announce, old.Allow, old.GiveBack
 	l.configure(options)
 }
 
@@ -328,7 +332,11 @@ func (l *loop) close() {
 		l.usage.Close() // while no other run may use its folder
 	}
 	if l.begun {
-		l.finish()
+		l.mail.close(hooksTimeout)
+		l.unsaved = ""                               // it was about another store
+		if !l.controller.DryRun && l.folder != nil { // nor is it a standby: what another controller keeps is newer
+			l.saveNow(l.folder)
+		}
 	}
 	if l.folder != nil {
 		if err := l.folder.Close(); err != nil {
@@ -339,28 +347,9 @@ func (l *loop) close() {
 	l.former.Wait()
 }
 
-// finish sends what mail waits, and saves the memory a last time.
-func (l *loop) finish() {
-	l.mail.close(hooksTimeout)
-	l.unsaved = ""                               // it was about another store
-	if !l.controller.DryRun && l.folder != nil { // nor is it a standby: what another controller keeps is newer
-		l.saveNow(l.folder)
-	}
-}
-
 // openUsage opens the usage database next to the memory of a loop, which no other one writes.
 func (l *loop) openUsage(options *Options) {
 	if options.OpenUsage != nil && !options.DryRun && l.folder != nil && l.folder.Holds() && options.loops() {
 		l.usage, l.readUsage = options.OpenUsage(l.folder.Path())
-	}
-}
-
-// recordWaiting records what operators asked for while no controller ran.
-func (l *loop) recordWaiting(dryRun bool) {
-	if l.folder == nil || l.record == nil || dryRun {
-		return
-	}
-	if err := l.folder.RecordWaiting(l.record); err != nil {
-		l.log.Warn().Err(err).Msg("what operators asked for while no controller ran is not recorded yet")
 	}
 }

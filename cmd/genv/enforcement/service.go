@@ -1,6 +1,7 @@
 package enforcement
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -39,13 +40,13 @@ type service struct {
 	refused, cycle string // what systemd shows: why the last reload was refused, if it was, and the last cycle
 }
 
-// stepSlack is how late the loop may be for its next step.
-const stepSlack = time.Minute
-
-// The garbage collector runs at a sixth of the usual growth: what lives here are a fleet's connections, which are many
-// and don't change, and as much again in garbage would be wasted. Of few hosts that would be in every cycle, which has
-// some 8 KB of garbage for each, so there may be leastGarbage. GOGC overrides it.
 const (
+	stepSlack    = time.Minute // by which the loop may be late for its next step
+	notifyWithin = time.Second // for the receiver of a notification: while it is stopped, the kernel queues only a few
+
+	// The garbage collector runs at a sixth of the usual growth: a fleet's connections are many and don't change, and
+	// as much again in garbage would be wasted. With few hosts it would run in every cycle, which has some 8 KB of
+	// garbage for each, so there may be leastGarbage bytes. GOGC overrides it.
 	gcPercent    = 16
 	leastGarbage = 4 << 20
 )
@@ -91,7 +92,7 @@ func startService(ctx context.Context, log zerolog.Logger, isLoop bool) (context
 }
 
 // CoarseTimers lets the kernel have the timers of this process late by a millisecond. Otherwise Go's runtime wakes up
-// every 50 µs or so, as long as anything runs, to look whether a thread waits: a tenth of what a snapshot or a cycle takes.
+// every 50 µs or so while anything runs: a tenth of what a snapshot or a cycle takes.
 func CoarseTimers() {
 	threads, _ := os.ReadDir("/proc/self/task") // this only saves time
 	for _, thread := range threads {
@@ -115,22 +116,19 @@ func (s *service) notify(state string) { NotifySystemd(s.log, state) }
 func (s *service) status(cycle *controller.Cycle) {
 	s.within(0)
 	s.paceGC()
-	hold := ""
-	if cycle.Hold != nil {
-		hold = cycle.Hold.String() + "; "
-	}
-	unable := unableHosts(cycle)
-	if unable != "" {
-		unable = "; " + unable
-	}
 	answered, hosts := cycle.Cluster.CountAnswered(), len(cycle.Cluster.Hosts)
-	s.cycle = fmt.Sprintf("%scycle %d: %d of %s answered, %s, %s%s",
-		hold, cycle.Number, answered, text.Plural(hosts, "host"), text.Plural(len(cycle.Plan.Findings), "finding"),
-		text.Plural(len(cycle.Results), "order"), unable)
+	s.cycle = fmt.Sprintf("cycle %d: %d of %s answered, %s, %s", cycle.Number, answered, text.Plural(hosts, "host"),
+		text.Plural(len(cycle.Plan.Findings), "finding"), text.Plural(len(cycle.Results), "order"))
+	if cycle.Hold != nil {
+		s.cycle = cycle.Hold.String() + "; " + s.cycle
+	}
+	if unable := unableHosts(cycle); unable != "" {
+		s.cycle += "; " + unable
+	}
 	s.notify("STATUS=" + s.refused + s.cycle)
 }
 
-// reloaded has the status say from when on hosts and policy aren't those in the files, if they were refused.
+// reloaded has the status say since when hosts and policy aren't those in the files, if these were refused.
 func (s *service) reloaded(err error, now time.Time) {
 	s.refused = ""
 	if err != nil {
@@ -141,13 +139,7 @@ func (s *service) reloaded(err error, now time.Time) {
 }
 
 // step notes by when the loop should reach its next step: see Schedule.Step.
-func (s *service) step(wait time.Duration) {
-	allowed := wait
-	if wait == 0 {
-		allowed = time.Duration(s.limit.Load())
-	}
-	s.within(allowed)
-}
+func (s *service) step(wait time.Duration) { s.within(cmp.Or(wait, time.Duration(s.limit.Load()))) }
 
 func (s *service) within(allowed time.Duration) {
 	s.deadline.Store(int64(time.Since(s.begun) + allowed + stepSlack))
@@ -159,9 +151,6 @@ func stderrIsTerminal() bool {
 	return render.IsTerminal(os.Stderr) //nolint:forbidigo // the program's own terminal, not a place to write
 }
 
-// notifyWithin is how long the receiver of a notification may take. While it is stopped, the kernel queues only a few.
-const notifyWithin = time.Second
-
 // NotifySystemd sends a state to systemd. What fails is only logged.
 func NotifySystemd(log zerolog.Logger, state string) {
 	if err := send(state); err != nil {
@@ -169,7 +158,7 @@ func NotifySystemd(log zerolog.Logger, state string) {
 	}
 }
 
-// send is daemon.SdNotify with a limit of time.
+// send is daemon.SdNotify within notifyWithin.
 func send(state string) error {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {

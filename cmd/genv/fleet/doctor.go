@@ -112,11 +112,9 @@ func (o *doctorOptions) wantedGuards() func(remote.Host) snapshot.GuardMode {
 func (f *fleet) examine(
 	ctx context.Context, leader *enforcement.Leader, guards func(remote.Host) snapshot.GuardMode,
 ) *remotedoctor.FleetReport {
-	pool := f.pool()
-	defer pool.Close()
 	d := &remotedoctor.Doctor{
 		Client: f.client, Timeout: f.SSH.CommandTimeout, Now: f.Now, Insecure: f.SSH.InsecureHostKeys,
-		Acting: pool.Acting, Guard: guards,
+		Acting: f.pool.Acting, Guard: guards,
 	}
 	asker := f.asker()
 	results := controller.Ask(ctx, asker, func(ctx context.Context, h remote.Host) (*remotedoctor.HostReport, error) {

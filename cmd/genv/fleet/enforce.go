@@ -15,9 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
-	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/inventory"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -30,6 +28,7 @@ type enforceOptions struct {
 	leader enforcement.Leader
 	usage  report.UsageFlags
 	listen listeners.Flags
+	policy atomic.Pointer[policy.File] // that was read last
 }
 
 func enforceCommand(h hostFlags) *cli.Command {
@@ -61,6 +60,10 @@ func (o *enforceOptions) read(c *cli.Context) (config hostConfig, options enforc
 		return config, options, err
 	}
 	config, err = o.readLoopConfig(c, options.Interval)
+	config.reach(&options)
+	if err == nil {
+		o.policy.Store(options.Policy)
+	}
 	return config, options, err
 }
 
@@ -84,40 +87,22 @@ func (o *enforceOptions) run(c *cli.Context) error {
 	}
 	within := log.Debug().Stringer("command_timeout", config.SSH.CommandTimeout)
 	within.Stringer("interval", options.Interval).Msg("how long a host has for an answer")
-	pool := f.pool()
-	defer pool.Close()
 	if options.Listen.Any() {
 		options.Feed = live.NewFeed(live.Options{Now: o.Now})
-		pool.DeviceAge = ageForViewers(options.Feed, options.Interval, len(config.Hosts))
+		f.pool.DeviceAge = ageForViewers(options.Feed, options.Interval, len(config.Hosts))
 	}
-	var inForce atomic.Pointer[policy.File]
-	inForce.Store(options.Policy)
-	pool.Types = true
-	pool.MaxAge = func(h remote.Host) time.Duration {
+	f.pool.Types = true
+	f.pool.MaxAge = func(h remote.Host) time.Duration {
 		query := enforce.Query{Host: snapshot.Hostname(h.Name), Labels: h.Labels, At: o.Now()}
-		return inForce.Load().Settings(query).MaxAge
+		return o.policy.Load().Settings(query).MaxAge
 	}
-	reach := func(o *enforcement.Options, config *hostConfig) {
-		f.reach(o, config, pool)
-		o.Announce = func(_ string, lease *fence.LeaseRequest) { pool.Lease(lease) }
-		o.GiveBack, o.Allow = pool.GiveBack, pool.Allow
-	}
-	reach(&options, &config)
-	return enforcement.Run(c.Context, &o.Program, log, options, func() (enforcement.Options, error) {
-		config, next, err := o.read(c)
-		if err == nil {
-			f.reloaded(&config, pool)
-			inForce.Store(next.Policy)
-		}
-		reach(&next, &config)
-		next.Feed, next.OpenUsage = options.Feed, options.OpenUsage
-		return next, err
-	})
+	options.Announce = func(_ string, lease *fence.LeaseRequest) { f.pool.Lease(lease) }
+	options.Link, options.GiveBack, options.Allow = f.pool, f.pool.GiveBack, f.pool.Allow
+	return f.enforce(c, options, o.read)
 }
 
-// ageForViewers has the devices measured more often than hosts do by themselves for as long
-// as somebody looks: the rules don't need that, and each new figure is a snapshot to be
-// read. So it is for at most 1,000 hosts a minute, as often as those measure anyway.
+// ageForViewers has the devices measured more often while somebody looks. The rules don't need that, and each new
+// figure is a snapshot to be read: so it is for at most 1,000 hosts a minute, as often as those measure anyway.
 func ageForViewers(feed *live.Feed, interval time.Duration, hosts int) func() time.Duration {
 	age := max(interval/2, time.Duration(hosts)*time.Minute/1000)
 	if age >= time.Minute {
@@ -131,21 +116,31 @@ func ageForViewers(feed *live.Feed, interval time.Duration, hosts int) func() ti
 	}
 }
 
-// reloaded continues with other hosts.
-func (f *fleet) reloaded(next *hostConfig, pool *agent.Pool) {
-	f.client.Forget(pool.Keep(next.Hosts)...)
-	log := f.SSH.Log.Level(zerolog.InfoLevel)
-	log.Info().Int("hosts", len(next.Hosts)).Msg("SIGHUP: hosts and policy were read again")
+// enforce runs the loop with options, and after a SIGHUP with those that read returns.
+func (f *fleet) enforce(
+	c *cli.Context, options enforcement.Options,
+	read func(*cli.Context) (hostConfig, enforcement.Options, error),
+) error {
+	options.Progress = f.progress
+	return enforcement.Run(c.Context, &f.Program, f.SSH.Log, options, func() (enforcement.Options, error) {
+		config, next, err := read(c)
+		if err == nil {
+			f.client.Forget(f.pool.Keep(config.Hosts)...)
+			log := f.SSH.Log.Level(zerolog.InfoLevel)
+			log.Info().Int("hosts", len(config.Hosts)).Msg("SIGHUP: hosts and policy were read again")
+		}
+		return next, err
+	})
 }
 
-// reach sets which hosts a run is about, and how it reaches them. It asks all at a time: over a connection that is
-// open a question costs next to nothing, and the pool bounds the logins. A cycle counts as stuck after the time that
-// each host may need, its timeout twice, with as many at a time as are logged in to.
-func (f *fleet) reach(o *enforcement.Options, config *hostConfig, link controller.Link) {
-	o.Hosts, o.Link, o.Fanout = config.Hosts, link, len(config.Hosts)
+// reach sets which hosts a run is about. It asks all at a time: over an open connection a question costs next to
+// nothing, and the pool bounds the logins. A cycle counts as stuck after the time that each host may need, its timeout
+// twice, with as many at a time as are logged in to.
+func (config *hostConfig) reach(o *enforcement.Options) {
+	o.Hosts, o.Fanout = config.Hosts, len(config.Hosts)
 	o.StopAtFailure, o.Quiet = config.StopAtFailure, config.Quiet
 	rounds := time.Duration(len(config.Hosts)/max(config.Fanout, 1) + 1)
-	o.CycleLimit, o.Progress = rounds*2*(config.SSH.CommandTimeout+time.Minute), f.progress
+	o.CycleLimit = rounds * 2 * (config.SSH.CommandTimeout + time.Minute)
 }
 
 // readLoopConfig is readConfig for a command that asks all hosts at an interval.
@@ -160,9 +155,9 @@ func (o *hostFlags) readLoopConfig(c *cli.Context, interval time.Duration) (host
 	return config, err
 }
 
-// answerTimeout is how long a host of a loop has for an answer if no flag says it: the interval, but at least 10 s. A
-// host that always answers just in time would otherwise slow down every cycle, and so all other hosts. The question to
-// a host that takes longer continues in the background, and the host is named.
+// answerTimeout is how long a host of a loop has for an answer if no flag says it: the interval, but at least 10 s.
+// With more, a host that always answers just in time would slow down every cycle. The question to a host that takes
+// longer continues in the background, and the host is named.
 func answerTimeout(interval, longest time.Duration) time.Duration {
 	if interval == 0 {
 		return longest

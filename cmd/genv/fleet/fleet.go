@@ -30,6 +30,7 @@ type fleet struct {
 	hostConfig
 	command.Program
 	client   *sshclient.Client
+	pool     *agent.Pool // keeps a connection to each host, for commands that ask in a loop
 	progress *render.Progress
 }
 
@@ -38,7 +39,11 @@ func (o *hostFlags) open(config hostConfig) (*fleet, error) {
 	if err := sshclient.EnoughDescriptors(len(config.Hosts)); err != nil {
 		return nil, err
 	}
-	return &fleet{config, o.Program, sshclient.New(config.SSH), render.NewProgress(o.Err)}, nil
+	client := sshclient.New(config.SSH)
+	return &fleet{config, o.Program, client, &agent.Pool{
+		Start: agent.StartWith(client.Start), Network: client, Timeout: config.SSH.CommandTimeout,
+		Fanout: config.Fanout, Patience: config.Patience, Log: config.SSH.Log,
+	}, render.NewProgress(o.Err)}, nil
 }
 
 func (o *hostFlags) openHosts(c *cli.Context) (*fleet, error) {
@@ -50,20 +55,13 @@ func (o *hostFlags) openHosts(c *cli.Context) (*fleet, error) {
 }
 
 func (f *fleet) close() {
+	f.pool.Close()
 	f.progress.End()
 	f.client.Close()
 }
 
 // commands asks hosts with one genv command at a time.
 func (f *fleet) commands() agent.Commands { return agent.Commands{Network: f.client, Log: f.SSH.Log} }
-
-// pool keeps a connection to each host, for commands that ask in a loop. The caller closes it.
-func (f *fleet) pool() *agent.Pool {
-	return &agent.Pool{
-		Start: agent.StartWith(f.client.Start), Network: f.client, Timeout: f.SSH.CommandTimeout, Fanout: f.Fanout,
-		Patience: f.Patience, Log: f.SSH.Log,
-	}
-}
 
 // asker asks the hosts without enforcing anything.
 func (f *fleet) asker() *controller.Survey {
@@ -203,11 +201,10 @@ func historyCommand(p command.Program) *cli.Command {
 type hostConfig struct {
 	Hosts         []remote.Host
 	SSH           sshclient.Options
-	Fanout        int  // hosts to log in to at a time
-	StopAtFailure bool // end at the first host that fails
-	Quiet         bool // don't print which hosts failed
-	// Patience is how long a cycle waits for the first login to a host; 0 is to its end.
-	Patience time.Duration
+	Fanout        int           // hosts to log in to at a time
+	StopAtFailure bool          // end at the first host that fails
+	Quiet         bool          // don't print which hosts failed
+	Patience      time.Duration // for which a cycle waits for the first login to a host; 0 is to its end
 }
 
 // Which hosts a command takes if none is named.

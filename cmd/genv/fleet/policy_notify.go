@@ -81,7 +81,7 @@ func policyTestNotify(
 		text.Plural(table.Len(), "test"))}
 }
 
-// testMail sends a mail and its copies, unless the user gets none. It adds what was done, or the error and the next step.
+// testMail sends a mail and its copies, unless the user gets none. It adds what was done, or the error and what to do.
 func testMail(
 	c *cli.Context, p *command.Program, file *policy.File, user snapshot.Username,
 	add func(kind, to, done string, err error, step string),

@@ -76,8 +76,8 @@ func (q *queues) wait(ctx context.Context, f *fleet, host remote.Host, args []st
 	}
 }
 
-// waitOnce waits on a host until it keeps GPUs for this user, and these are taken or kept no more. It says whether there
-// was an offer: else the host has no queue, or the connection ended.
+// waitOnce waits on a host until it keeps GPUs for this user, and these are taken or kept no more. It says whether
+// there was an offer: else the host has no queue, or the connection ended.
 func (q *queues) waitOnce(ctx context.Context, f *fleet, host remote.Host, args []string) (offered bool) {
 	as := host
 	as.NoSudo = true

@@ -257,17 +257,16 @@ func (s *topSource) act(ctx context.Context, action *operator.Instruction) (oper
 func (s *topSource) look(ctx context.Context, f *fleet, interval time.Duration, appeared func() string) {
 	ctx, cancel := context.WithCancel(ctx)
 	feed := live.NewFeed(live.Options{Now: f.Now, Interval: interval})
-	pool, stopped := f.pool(), make(chan struct{})
+	stopped := make(chan struct{})
 	looks, end := top.OfFeed(feed, "own looks")
 	s.looks, s.looking = looks, ctx
 	s.stop = func() {
 		cancel()
 		<-stopped
 		end()
-		pool.Close()
 		f.close()
 	}
-	link := controller.Polled{Link: f.visible(pool, interval)}
+	link := controller.Polled{Link: f.visible(interval)}
 	c := &controller.Controller{Options: controller.Options{
 		Survey: controller.Survey{Hosts: f.Hosts, Link: link, Fanout: len(f.Hosts)},
 		Policy: new(policy.File), DryRun: true, Sinks: []controller.Sink{feed}, Now: f.Now,

@@ -86,7 +86,7 @@ func (w *waiter) run(c *cli.Context) (err error) {
 	}
 	defer w.fleet.close()
 	snapshotter := &controller.Snapshotter{Survey: *w.fleet.asker()}
-	snapshotter.Link = newWaitLink(w.fleet)
+	snapshotter.Link = &waitLink{w.fleet.commands(), newRecent[error](w.Now, 10*time.Minute)}
 	ctx, withdraw := giveUpAfter(c.Context, w.within)
 	begun, queue, offered := w.Now(), new(queues), (*offer)(nil)
 	defer func() { withdraw(); queue.hosts.Wait() }()

@@ -44,7 +44,7 @@ func watchCommand(h hostFlags) *cli.Command {
 	}
 }
 
-// read reads which hosts there are, and what is known of the run.
+// read reads which hosts there are, and what is known of the run: its policy has no rules.
 func (o *watchOptions) read(c *cli.Context) (config hostConfig, options enforcement.Options, err error) {
 	options = enforcement.Options{
 		Policy: new(policy.File), Format: "tui", DryRun: true, LookOnly: true,
@@ -61,11 +61,10 @@ func (o *watchOptions) read(c *cli.Context) (config hostConfig, options enforcem
 		options.Listen.Socket.Required = true // there is nothing else to do
 	}
 	config, err = o.readLoopConfig(c, options.Interval)
+	config.reach(&options)
 	return config, options, err
 }
 
-// run serves what is there, as `genv remote enforce` does, and enforces nothing:
-// its policy has no rules, and it takes no sudo where it is refused.
 func (o *watchOptions) run(c *cli.Context) error {
 	config, options, err := o.read(c)
 	if err != nil {
@@ -76,20 +75,8 @@ func (o *watchOptions) run(c *cli.Context) error {
 		return err
 	}
 	defer f.close()
-	pool := f.pool()
-	defer pool.Close()
-	link := f.visible(pool, options.Interval)
-	options.Feed = live.NewFeed(live.Options{Now: o.Now})
-	f.reach(&options, &config, link)
-	return enforcement.Run(c.Context, &o.Program, config.SSH.Log, options, func() (enforcement.Options, error) {
-		config, next, err := o.read(c)
-		if err == nil {
-			f.reloaded(&config, pool)
-		}
-		f.reach(&next, &config, link)
-		next.Feed = options.Feed
-		return next, err
-	})
+	options.Link, options.Feed = f.visible(options.Interval), live.NewFeed(live.Options{Now: o.Now})
+	return f.enforce(c, options, o.read)
 }
 
 // recent is what was found at hosts, by name, for a while. It is safe for concurrent use.
@@ -100,6 +87,10 @@ type recent[V any] struct {
 	mu    sync.Mutex
 	value map[string]V
 	since map[string]time.Time
+}
+
+func newRecent[V any](now func() time.Time, lasts time.Duration) *recent[V] {
+	return &recent[V]{now: now, lasts: lasts, value: make(map[string]V), since: make(map[string]time.Time)}
 }
 
 // of is what was found at a host; ok is false if nothing was, or that is over.
@@ -114,29 +105,23 @@ func (r *recent[V]) of(host remote.Host) (value V, ok bool) {
 func (r *recent[V]) note(host remote.Host, value V, isNew bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.value == nil {
-		r.value, r.since = make(map[string]V), make(map[string]time.Time)
-	}
 	if r.value[host.Name] = value; isNew {
 		r.since[host.Name] = r.now()
 	}
 }
 
-// visibleLink asks hosts on which sudo refuses genv for what every login sees. It is for
-// commands that only show what is there.
+// visibleLink asks without sudo where sudo refuses genv. It is for commands that only show what is there.
 type visibleLink struct {
 	*agent.Pool
 	commands agent.Commands
 	refused  *recent[agent.Via] // by sudo, and how hosts are asked instead
 }
 
-// visible asks hosts for what is there, at an interval, and has the devices measured for
-// each answer. The pool must not have been used yet.
-func (f *fleet) visible(pool *agent.Pool, interval time.Duration) *visibleLink {
-	pool.Measure, pool.DeviceAge = true, func() time.Duration { return interval / 2 }
+// visible asks hosts at an interval, and has the devices measured for each answer. The pool isn't in use yet.
+func (f *fleet) visible(interval time.Duration) *visibleLink {
+	f.pool.Measure, f.pool.DeviceAge = true, func() time.Duration { return interval / 2 }
 	// Hosts log each refusal of sudo, and may send mail about it: so it is tried again after an hour.
-	refused := &recent[agent.Via]{now: f.Now, lasts: time.Hour}
-	return &visibleLink{Pool: pool, commands: f.commands(), refused: refused}
+	return &visibleLink{f.pool, f.commands(), newRecent[agent.Via](f.Now, time.Hour)}
 }
 
 // Snapshot implements controller.Link.
@@ -164,16 +149,11 @@ func (l *visibleLink) About(host remote.Host) agent.About {
 	return about
 }
 
-// waitLink asks hosts again and again for what every login sees, and never with sudo: it is for `genv remote wait`.
-// A host that refused a login isn't asked for 10 minutes: sshd locks out an address at which logins keep failing, and
-// with it all other users of this machine.
+// waitLink asks hosts without sudo, for `genv remote wait`. A host that refused a login isn't asked for 10 minutes:
+// sshd locks out an address at which logins keep failing, and with it all other users of this machine.
 type waitLink struct {
 	agent.Commands
 	refused *recent[error] // why hosts can't be reached until somebody changes something
-}
-
-func newWaitLink(f *fleet) *waitLink {
-	return &waitLink{Commands: f.commands(), refused: &recent[error]{now: f.Now, lasts: 10 * time.Minute}}
 }
 
 // Snapshot implements controller.Link.
@@ -218,11 +198,8 @@ func (o *monitorOptions) run(c *cli.Context) error {
 		return err
 	}
 	defer f.close()
-	pool := f.pool()
-	defer pool.Close()
 	snapshotter := &controller.Snapshotter{Survey: *f.asker()}
-	snapshotter.Link = f.visible(pool, o.Interval)
-	snapshotter.Fanout = len(config.Hosts)
+	snapshotter.Link, snapshotter.Fanout = f.visible(o.Interval), len(config.Hosts)
 	return monitoring.Run(c.Context, &o.Program, o.ExportConfig, f.collector(snapshotter), config.SSH.CommandTimeout)
 }
 

@@ -1,5 +1,5 @@
-// Package gpulist selects, sorts and prints lists of GPUs, for `genv gpus` and `genv remote
-// gpus`. On a terminal the columns are those that fit; elsewhere nothing is cut.
+// Package gpulist selects, sorts and prints lists of GPUs, for `genv gpus` and `genv remote gpus`. On a terminal the
+// columns are those that fit; elsewhere nothing is cut.
 package gpulist
 
 import (
@@ -34,10 +34,9 @@ type List struct {
 	Hosts  int              // that answered; 0 for `genv gpus`
 	Failed int              // hosts
 
-	waits  map[string]bool // the ids of commands, each of which may wait on several hosts
-	people map[snapshot.Username]int
-	// Reserved are the reservations, in words.
-	Reserved []Reserved
+	Reserved []Reserved      // reservations
+	waits    map[string]bool // the ids of commands, each of which may wait on several hosts
+	people   map[snapshot.Username]int
 }
 
 // AddWaits counts who waits for GPUs of a host.
@@ -62,16 +61,16 @@ func (l *List) waiting() string {
 		return cmp.Or(l.people[b]-l.people[a], cmp.Compare(a, b))
 	})
 	const most = 5
-	more := max(len(names)-most, 0)
-	line := ""
-	for _, name := range names[:len(names)-more] {
-		line += fmt.Sprintf(", %s for %d", gpus.ShownUser(name), l.people[name])
+	var who []string
+	for _, name := range names[:min(len(names), most)] {
+		who = append(who, fmt.Sprintf("%s for %d", gpus.ShownUser(name), l.people[name]))
 	}
-	if more > 0 {
-		line += fmt.Sprintf(", and %d more", more)
+	if more := len(names) - most; more > 0 {
+		who = append(who, fmt.Sprintf("and %d more", more))
 	}
 	n := len(l.waits)
-	return fmt.Sprintf("\n%s %s for GPUs: %s", text.Plural(n, "command"), verb(n == 1, "waits", "wait"), line[2:])
+	return fmt.Sprintf("\n%s %s for GPUs: %s", text.Plural(n, "command"), verb(n == 1, "waits", "wait"),
+		strings.Join(who, ", "))
 }
 
 // verb is that of one, or of another number.
@@ -88,8 +87,7 @@ type Reserved struct {
 	Text string
 }
 
-// maxReserved is how many reservations are listed.
-const maxReserved = 8
+const maxReserved = 8 // reservations that are listed
 
 // here says whether it is a list of `genv gpus`.
 func (l *List) here() bool { return l.Hosts+l.Failed == 0 }
@@ -142,13 +140,16 @@ func (l *List) summary(o *Flags) string {
 	if !l.here() {
 		line += " on " + text.Plural(l.Hosts, "host")
 	}
-	if n.Failed > 0 && o.User == "" {
+	if o.User != "" {
+		n = &gpus.StateCounts{}
+	}
+	if n.Failed > 0 {
 		line += fmt.Sprintf("; %d %s failed", n.Failed, verb(n.Failed == 1, "has", "have"))
 	}
-	if n.Unusable > 0 && o.User == "" {
+	if n.Unusable > 0 {
 		line += fmt.Sprintf("; %d %s unusable", n.Unusable, verb(n.Unusable == 1, "is", "are"))
 	}
-	if n.Unknown > 0 && o.User == "" {
+	if n.Unknown > 0 {
 		line += fmt.Sprintf("; the state of %d is unknown", n.Unknown)
 	}
 	return line + render.AlsoFailed(l.Failed) + l.waiting()

@@ -53,8 +53,11 @@ func (o *Options) Flags() []cli.Flag {
 
 // Show prints what the flags select in a log; of the log of a controller only what is about a host, if one is named.
 func (o *Options) Show(p *command.Program, c *cli.Context, path string, host snapshot.Hostname) error {
-	q, err := o.read(p)
-	if err != nil {
+	if o.pid < 0 {
+		return command.WrongFlag("pid", " %d: write the number of a process", o.pid)
+	}
+	q, err := o.filter, error(nil)
+	if q.Since, q.Until, err = p.Period(o.since, o.until); err != nil {
 		return err
 	}
 	id, err := readID(c)
@@ -64,7 +67,7 @@ func (o *Options) Show(p *command.Program, c *cli.Context, path string, host sna
 	if id != "" && o.stats {
 		return command.WrongFlag("stats", " can't be used with the id of a decision")
 	}
-	q.Host, q.Notices = host, q.Notices || id != ""
+	q.PID, q.Host, q.Notices = snapshot.PID(o.pid), host, q.Notices || o.stats || id != ""
 	entries, err := read(p, path, q)
 	if err != nil {
 		return err
@@ -83,17 +86,6 @@ func (o *Options) Show(p *command.Program, c *cli.Context, path string, host sna
 		return render.WriteJSON(p.Out, EntriesDocument{Schema: "genv.history/1", Entries: entries})
 	}
 	return table(o.output, entries).Write(p.Out)
-}
-
-// read is what the flags select.
-func (o *Options) read(p *command.Program) (q audit.Filter, err error) {
-	if o.pid < 0 {
-		return q, command.WrongFlag("pid", " %d: write the number of a process", o.pid)
-	}
-	q = o.filter
-	q.PID, q.Notices = snapshot.PID(o.pid), q.Notices || o.stats
-	q.Since, q.Until, err = p.Period(o.since, o.until)
-	return q, err
 }
 
 // read reads what a query finds, and says which lines can't be read.

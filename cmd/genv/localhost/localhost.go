@@ -28,17 +28,13 @@ import (
 
 // Host is this machine as a GPU host.
 type Host struct {
-	Machine *local.Collector
-	SMI     *nvidiasmi.Querier // of Machine
-	Store   *disk.Store
-	// Instances are the MIG instances that attachments are about.
-	Instances instances.Notes
-	// Unnamed is the name of the user in new environments if the account has none.
-	Unnamed snapshot.Username
-	// Service is root's service, which changes the state where it belongs to root.
-	Service service.Client
-	// SharedAccount: see command.Program.
-	SharedAccount func(*snapshot.Process)
+	Machine       *local.Collector
+	SMI           *nvidiasmi.Querier // of Machine
+	Store         *disk.Store
+	Instances     instances.Notes         // the MIG instances that attachments are about
+	Unnamed       snapshot.Username       // the user in new environments if the account has no name
+	Service       service.Client          // root's service, which changes the state where it belongs to root
+	SharedAccount func(*snapshot.Process) // see command.Program
 
 	contained bool // see ErrContained
 	simulated bool
@@ -82,8 +78,8 @@ func SocketPath(getenv func(string) string) string {
 	return filepath.Join(disk.RunDir(getenv), service.SocketName)
 }
 
-// DevDir is the folder of device nodes: /dev, except for root's genv on simulated hosts, which
-// have a GENV_ROOT_DIR: there it may be GENV_DEV_DIR.
+// DevDir is the folder of device nodes: /dev, or for root's genv on a simulated host, which has a GENV_ROOT_DIR,
+// GENV_DEV_DIR.
 func DevDir(getenv func(string) string, uid int) string {
 	if uid == 0 && simulated(getenv) {
 		return getenv("GENV_DEV_DIR")
@@ -95,9 +91,6 @@ func simulated(getenv func(string) string) bool {
 	return getenv("GENV_ROOT_DIR") != "" && filepath.IsAbs(getenv("GENV_DEV_DIR"))
 }
 
-// toldWithin is how long root's service may take to say what the policy allows: it may ask the controller.
-const toldWithin = 4 * time.Second
-
 // Told is what the controller of this host told it about who asks; nil if there is none, or that is unknown. Only where
 // the state is root's a service knows it.
 func Told(ctx context.Context, p command.Program) *service.Allowance {
@@ -105,7 +98,7 @@ func Told(ctx context.Context, p command.Program) *service.Allowance {
 	if served, _ := here.Served(); !served {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, toldWithin)
+	ctx, cancel := context.WithTimeout(ctx, 4*time.Second) // the service may ask the controller
 	defer cancel()
 	told, err := here.Service.Allowance(ctx)
 	if err != nil {
@@ -114,9 +107,9 @@ func Told(ctx context.Context, p command.Program) *service.Allowance {
 	return told
 }
 
-// smiLock is the path of the lock file for the nvidia-smi at path, which keeps hanging ones from piling up: for root in
-// RunDir, for other users in their $XDG_RUNTIME_DIR, or none. Its name depends on the program and the state folder,
-// since simulated hosts on one machine have different GPUs.
+// smiLock is the path of the lock file that keeps hanging calls of the nvidia-smi at path from piling up: for root in
+// RunDir, for other users in their $XDG_RUNTIME_DIR, or none. Its name depends on the program and the state folder:
+// simulated hosts on one machine have different GPUs.
 func smiLock(getenv func(string) string, uid int, path string) string {
 	dir := disk.RunDir(getenv)
 	if runtime := getenv("XDG_RUNTIME_DIR"); uid != 0 {
@@ -137,8 +130,7 @@ func NvidiaSMI(getenv func(string) string, timeout time.Duration) *nvidiasmi.Que
 	return nvidiasmi.New(smiInPath{getenv}, timeout)
 }
 
-// smiInPath is the nvidia-smi in PATH. It is searched for when it is run: most commands
-// don't need it, and it may be installed while a loop runs.
+// smiInPath is the nvidia-smi in PATH. It is searched for at each run: it may be installed while a loop runs.
 type smiInPath struct{ getenv func(string) string }
 
 func (s smiInPath) find() (string, error) {
@@ -166,8 +158,7 @@ func Hardware(getenv func(string) string) hardware.Catalog {
 	}
 }
 
-// driverProc is the folder with NVIDIA's driver/nvidia/gpus: /proc, or on a simulated host
-// the folder proc in GENV_ROOT_DIR, also where the machine below has a driver.
+// driverProc is the folder with NVIDIA's driver/nvidia/gpus: /proc, or on a simulated host proc in GENV_ROOT_DIR.
 func driverProc(getenv func(string) string) string {
 	if root := getenv("GENV_ROOT_DIR"); root != "" {
 		proc := filepath.Join(root, "proc")

@@ -39,8 +39,8 @@ func allowNoDevices(files state.Files, err error) (state.Files, error) {
 	return files, err
 }
 
-// Devices are the state files with the devices of this host. nvidia-smi is slow, so it
-// is only asked if no devices are registered yet, or if the driver has more.
+// Devices are the state files with the devices of this host. nvidia-smi is slow: it is asked only if no devices are
+// registered yet, or if the driver has more.
 func (h *Host) Devices(ctx context.Context, raw bool) (state.Files, error) {
 	read := h.Store.Read
 	if raw {
@@ -188,17 +188,14 @@ func (h *Host) changeWhenFree(ctx context.Context, c change.Change, tell func(*s
 	}
 }
 
-// awaitGuard waits until the kernel guard lets this user open GPUs, if there is one.
+// awaitGuard waits for at most a second until the kernel guard, if there is one, lets this user open GPUs.
 func (h *Host) awaitGuard(ctx context.Context, now []snapshot.DeviceIndex) {
 	if len(now) > 0 {
-		ctx, cancel := context.WithTimeout(ctx, guardWithin)
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		guard.Await(ctx, h.Machine.Hardware.Run, h.UID(ctx), now)
 	}
 }
-
-// guardWithin is how long a change waits for the kernel guard, which lets its user open the GPUs.
-const guardWithin = time.Second
 
 // UID is the account of this process as reported by the kernel; LOGNAME is only a claim.
 func (h *Host) UID(ctx context.Context) snapshot.UID {
@@ -214,8 +211,8 @@ func (h *Host) asker(ctx context.Context) change.Requester {
 	}
 }
 
-// Lacks says that a uid certainly has no account on this host, and so gets no environment. Users
-// of simulated hosts need none.
+// Lacks says that a uid certainly has no account on this host, and so gets no environment. Users of simulated hosts
+// need no account.
 func (h *Host) Lacks(ctx context.Context, uid snapshot.UID) bool {
 	return !h.simulated && h.Machine.Proc.AllAccounts().Lacks(ctx, uid)
 }

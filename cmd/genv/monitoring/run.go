@@ -29,7 +29,7 @@ import (
 )
 
 // Run collects and serves the metrics until ctx ends, or until they can't be served. collect asks all hosts once, takes
-// at most patience, and returns those that answered; its error ends the run.
+// at most patience, and returns those that answered. Its error ends the run.
 func Run(
 	ctx context.Context, p *command.Program, config ExportConfig,
 	collect func(context.Context) ([]metrics.Scraped, error),

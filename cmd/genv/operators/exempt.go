@@ -49,9 +49,8 @@ type exemptOptions struct {
 	revoke               string
 }
 
-// exemptCommand is `genv remote exempt`. It asks the running controller over its socket; if none runs, it changes the
-// exemptions in the folder of the stopped one. It connects to no host, and package operator decides which exemptions
-// are allowed.
+// exemptCommand asks the running controller over its socket, or else changes the folder of the stopped one. Package
+// operator decides which exemptions are allowed.
 func exemptCommand(p command.Program) *cli.Command {
 	o := &exemptOptions{controllerOptions: controllerOptions{Program: p}}
 	return &cli.Command{
@@ -119,9 +118,7 @@ func (o *exemptOptions) read() (*operator.Instruction, error) {
 			return nil, err
 		}
 	}
-	if len(o.host) == 1 {
-		a.Host = snapshot.Hostname(o.host[0])
-	}
+	a.Host = snapshot.Hostname(strings.Join(o.host, ""))
 	if o.device != "" {
 		n, err := strconv.ParseUint(o.device, 10, 16)
 		if err != nil {
@@ -228,12 +225,11 @@ func (o *exemptOptions) write(d *ExemptDocument) error {
 	return t.Write(o.Out)
 }
 
-// knownNames are the hosts and users that an exemption may name. The controller knows the users who have or use GPUs;
-// other users have an account on this machine, or on the hosts alone.
+// knownNames are the hosts and users that an exemption may name.
 type knownNames struct {
-	hosts, users []string // of the controller; no hosts if they aren't known
-	account      func(name string) error
-	accounts     func() []string // for suggestions
+	hosts, users []string                // of the controller: users who have or use GPUs; no hosts if they aren't known
+	account      func(name string) error // of this machine
+	accounts     func() []string         // for suggestions
 }
 
 // checkNames refuses to exempt a host or a user that certainly doesn't exist: nothing would be protected. Where that
@@ -241,20 +237,20 @@ type knownNames struct {
 func (o *controllerOptions) checkNames(ctx context.Context, at exemptions, actions ...operator.Instruction) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // a directory service may be slow, or down
 	defer cancel()
-	var known knownNames
+	known := knownNames{
+		account: func(name string) error {
+			_, err := nss.Passwd{}.Named(ctx, name)
+			return err //nolint:wrapcheck // it names the account
+		},
+		accounts: func() (names []string) {
+			for _, a := range (nss.Passwd{}).All(ctx) {
+				names = append(names, a.Name)
+			}
+			return names
+		},
+	}
 	known.hosts, known.users = at.names(ctx)
-	known.account = func(name string) error {
-		_, err := nss.Passwd{}.Named(ctx, name)
-		return err //nolint:wrapcheck // it names the account
-	}
-	known.accounts = func() (names []string) {
-		for _, a := range (nss.Passwd{}).All(ctx) {
-			names = append(names, a.Name)
-		}
-		return names
-	}
-	for i := range actions {
-		a := &actions[i]
+	for _, a := range actions {
 		if a.Kind != operator.Exempt {
 			continue
 		}
@@ -293,8 +289,7 @@ func (k *knownNames) check(host, user string) (warning string, err error) {
 	}
 	hint := text.Hint(user, slices.Concat(k.users, k.accounts()), "check the spelling.")
 	return "", command.UsageError("no user %s has an account on this machine or a GPU now; %s If the account is only "+
-		"on the hosts, name it under `exempt:` in the policy",
-		text.Shown(user), hint)
+		"on the hosts, name it under `exempt:` in the policy", text.Shown(user), hint)
 }
 
 // isUID reports whether a user is one without a name, as "uid 1004".

@@ -26,7 +26,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/statedir"
 )
 
-// exemptions are those of a controller: one that runs, or the folder of one that doesn't.
+// exemptions are those of a controller that runs, or of the folder of one that doesn't.
 type exemptions interface {
 	where() (socket, stateDir string)
 	state(ctx context.Context) (operator.State, error)
@@ -58,7 +58,6 @@ func (o *controllerOptions) exemptions(c *cli.Context, readOnly bool) (exemption
 	return o.stoppedController(readOnly)
 }
 
-// runningController is a controller that runs.
 type runningController struct {
 	path   string
 	client *live.Client
@@ -207,10 +206,7 @@ func (s *stoppedController) checkRule(e policy.Exemption) error {
 
 func (s *stoppedController) names(context.Context) (hosts, users []string) {
 	selection := inventory.Selection{DefaultFiles: command.ConfigPaths(s.Getenv, command.HostsFile)}
-	list, _, err := inventory.Known(selection, command.OpenAtOnce)
-	if err != nil {
-		return nil, nil
-	}
+	list, _, _ := inventory.Known(selection, command.OpenAtOnce) // then they aren't known
 	for i := range list {
 		hosts = append(hosts, list[i].Name)
 	}

@@ -79,7 +79,7 @@ func (o *controllerOptions) hostsToHold(named []string) ([]snapshot.Hostname, er
 	return hosts, err
 }
 
-// said is what was done; a host is held by an exemption, which the controller calls so.
+// said is what was done. Of a host the controller says that it is exempt.
 func (o *controllerOptions) said(a *operator.Instruction, done string) string {
 	switch {
 	case a.Host == "":
@@ -87,9 +87,8 @@ func (o *controllerOptions) said(a *operator.Instruction, done string) string {
 	case a.Kind == operator.Exempt:
 		until := o.Now().Add(policy.MaxExemption).Local().Format(time.DateTime)
 		return fmt.Sprintf("held host %s until %s: %s", a.Host, until, a.Reason)
-	default:
-		return fmt.Sprintf("ended the hold of host %s", a.Host)
 	}
+	return fmt.Sprintf("ended the hold of host %s", a.Host)
 }
 
 // operate has actions done. Those that change nothing are warnings, as long as one changes something.

@@ -1,6 +1,5 @@
-// Package report has the command `genv remote report`, which says who used which GPUs over time,
-// and the flags with which `genv remote enforce` keeps what it reads. It reads the
-// folder of the controller or a server, and connects to no host and to no controller.
+// Package report has the command `genv remote report`, which says who used which GPUs over time, and the flags with
+// which `genv remote enforce` keeps that. It reads the controller's folder or a server, and connects to no host.
 //
 //	commands = append(commands, report.Command(program))
 package report
@@ -201,8 +200,7 @@ func checkOwner(path string) error {
 // html is the format of a file with a picture, to mail or to print.
 const html = "html"
 
-// write prints a document in the format that a request asks for: as a table, as CSV, as
-// JSON, or as a page. What else is to be said of it goes to stderr.
+// write prints a document in the format that the flags say. What else is to be said of it goes to stderr.
 func write(p *command.Program, d *usage.Report, output render.Output) error {
 	switch output.Format {
 	case "json":
@@ -226,13 +224,13 @@ func writeCSV(w io.Writer, d *usage.Report, output render.Output) error {
 	}
 	for i := range d.Rows {
 		r := &d.Rows[i]
-		row := []string{r.Key}
-		for _, n := range []int64{r.Attached, r.Used, r.Computing, r.Idle, r.Unknown, r.Unmeasured, r.Memory} {
-			row = append(row, fmt.Sprint(n))
+		cells := []any{
+			r.Key, r.Attached, r.Used, r.Computing, r.Idle, r.Unknown, r.Unmeasured, r.Memory,
+			fmt.Sprintf("%.4f", r.Share), peak(r), r.Findings, r.Terminated, r.Detached,
 		}
-		row = append(row, fmt.Sprintf("%.4f", r.Share), peak(r))
-		for _, n := range []int64{r.Findings, r.Terminated, r.Detached} {
-			row = append(row, fmt.Sprint(n))
+		row := make([]string, len(cells))
+		for j, cell := range cells {
+			row[j] = fmt.Sprint(cell)
 		}
 		rows = append(rows, row)
 	}
@@ -263,8 +261,8 @@ const shortTime = "2006-01-02 15:04"
 func writeSummary(w io.Writer, d *usage.Report) {
 	t := &d.Total
 	fmt.Fprintf(w, "%s to %s: %s GPU hours attached, %s used, %s idle, peak %s.", d.Since.Format(shortTime),
-		d.Until.Format(shortTime),
-		usage.Hours(t.Attached), usage.Hours(t.Used), usage.Hours(t.Idle), text.Plural(int(*t.Peak), "GPU"))
+		d.Until.Format(shortTime), usage.Hours(t.Attached), usage.Hours(t.Used), usage.Hours(t.Idle),
+		text.Plural(int(*t.Peak), "GPU"))
 	if d.LeftOut > 0 {
 		fmt.Fprintf(w, " %s left out.", text.Plural(d.LeftOut, "line"))
 	}
@@ -289,30 +287,24 @@ func keyOf(by, key string) string {
 	return text.PrintableLines(key)
 }
 
-// table is the rows as text, with as many columns as a terminal of a width has room for; all with 0, for none.
+// table is the rows as text, with as many columns as fit into a width; all with 0.
 func table(d *usage.Report, output render.Output, width int) string {
-	hours := func(of func(*usage.ReportRow) int64) func(*usage.ReportRow) string {
-		return func(r *usage.ReportRow) string { return usage.Hours(of(r)) }
-	}
-	count := func(of func(*usage.ReportRow) int64) func(*usage.ReportRow) string {
-		return func(r *usage.ReportRow) string { return fmt.Sprint(of(r)) }
-	}
 	columns := []struct {
 		title string
 		order int // in which it is left out on a narrow terminal, 1 first
 		cell  func(*usage.ReportRow) string
 	}{
 		{strings.ToUpper(d.By), 0, func(r *usage.ReportRow) string { return keyOf(d.By, r.Key) }},
-		{"ATTACHED", 0, hours(func(r *usage.ReportRow) int64 { return r.Attached })},
+		{"ATTACHED", 0, func(r *usage.ReportRow) string { return usage.Hours(r.Attached) }},
 		{"SHARE", 6, func(r *usage.ReportRow) string { return usage.Percent(r.Share) }},
-		{"USED", 7, hours(func(r *usage.ReportRow) int64 { return r.Used })},
-		{"COMPUTING", 3, hours(func(r *usage.ReportRow) int64 { return r.Computing })},
-		{"IDLE", 8, hours(func(r *usage.ReportRow) int64 { return r.Idle })},
-		{"UNKNOWN", 2, hours(func(r *usage.ReportRow) int64 { return r.Unknown })},
+		{"USED", 7, func(r *usage.ReportRow) string { return usage.Hours(r.Used) }},
+		{"COMPUTING", 3, func(r *usage.ReportRow) string { return usage.Hours(r.Computing) }},
+		{"IDLE", 8, func(r *usage.ReportRow) string { return usage.Hours(r.Idle) }},
+		{"UNKNOWN", 2, func(r *usage.ReportRow) string { return usage.Hours(r.Unknown) }},
 		{"PEAK", 4, peak},
-		{"FINDINGS", 5, count(func(r *usage.ReportRow) int64 { return r.Findings })},
-		{"ENDED", 1, count(func(r *usage.ReportRow) int64 { return r.Terminated })},
-		{"DETACHED", 1, count(func(r *usage.ReportRow) int64 { return r.Detached })},
+		{"FINDINGS", 5, func(r *usage.ReportRow) string { return fmt.Sprint(r.Findings) }},
+		{"ENDED", 1, func(r *usage.ReportRow) string { return fmt.Sprint(r.Terminated) }},
+		{"DETACHED", 1, func(r *usage.ReportRow) string { return fmt.Sprint(r.Detached) }},
 	}
 	t := draw.Table{Rows: make([]draw.TableRow, len(d.Rows))}
 	for i, c := range columns {

@@ -55,11 +55,11 @@ const (
 	on  = "on"
 	off = "off"
 
-	minKeep = 24 * time.Hour // the shortest time for which usage is kept: less is no use
+	minKeep = 24 * time.Hour // for which usage is kept at least: less is no use
 )
 
-// Read returns what opens the usage database in the folder of a controller, or on a server; nil for none. leader is
-// the key of the controllers' election; empty for none.
+// Read returns what opens the usage database in the folder of a controller, or on a server; nil for none. leader is the
+// key of the controllers' election; empty for none.
 func (o *UsageFlags) Read(
 	p *command.Program, leader string, log zerolog.Logger,
 ) (func(string) (*usage.Recorder, func(func() map[string][]string) *usage.Reader), error) {
@@ -157,11 +157,7 @@ func setDamagedApart(path string, why error, now time.Time, log zerolog.Logger) 
 	return nil
 }
 
-// noGroup is the group of users of whom none is known.
-const noGroup = "(no group)"
-
-// getentTimeout is how long the accounts of users may take.
-const getentTimeout = 10 * time.Second
+const getentTimeout = 10 * time.Second // for the accounts of users
 
 func policyFile(path string) (*policy.File, error) {
 	if path == "" || path == command.NoPolicy {
@@ -194,7 +190,7 @@ func groupsOf(ctx context.Context, groups map[string][]string, users []string) f
 		if groups := of[user]; len(groups) > 0 {
 			return groups
 		}
-		return []string{noGroup}
+		return []string{"(no group)"}
 	}
 }
 
@@ -225,8 +221,8 @@ func primaryGroups(ctx context.Context, getent policycheck.Getent, users []strin
 	return found
 }
 
-// keyFile has the key of pseudonyms, in the folder of a controller. With the same key a user always has the same
-// pseudonym, and who has it can find out the user's name.
+// keyFile has the key of pseudonyms, in the folder of a controller. With the same key a user has the same pseudonym,
+// and who has it can find out the user's name.
 const (
 	keyFile = "pseudonyms.key"
 	keySize = 32 // bytes
