@@ -78,7 +78,14 @@ type site struct {
 	folder string  // GENV_GUARD_CGROUP; empty for cgroup
 }
 
-func newSite(t testing.TB) *site {
+// newSite is a site for a test that runs in parallel with others.
+func newSite(t *testing.T) *site {
+	t.Helper()
+	t.Parallel()
+	return serialSite(t)
+}
+
+func serialSite(t *testing.T) *site {
 	t.Helper()
 	guardtest.Need(t)
 	dir, err := os.MkdirTemp(place, "site-")
@@ -164,9 +171,7 @@ func (s *site) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// genv runs genv as root.
-func (s *site) genv(args ...string) (string, error) { return s.genvAs(0, args...) }
-
+// genvAs runs genv as a user.
 func (s *site) genvAs(uid int, args ...string) (string, error) {
 	cmd := s.command(args...)
 	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
@@ -174,10 +179,19 @@ func (s *site) genvAs(uid int, args ...string) (string, error) {
 	return string(out), err
 }
 
-func (s *site) must(args ...string) string {
+func (s *site) must(args ...string) string { return s.mustAs(0, args...) }
+
+func (s *site) mustAs(uid int, args ...string) string {
 	s.Helper()
-	out, err := s.genv(args...)
+	out, err := s.genvAs(uid, args...)
 	require.NoError(s, err, out)
+	return out
+}
+
+func (s *site) failsAs(uid int, args ...string) string {
+	s.Helper()
+	out, err := s.genvAs(uid, args...)
+	require.Error(s, err, out)
 	return out
 }
 

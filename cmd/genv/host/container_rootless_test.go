@@ -43,8 +43,7 @@ func (h *runtimeHost) environmentOf(uid uint32, eid string, device int) snapshot
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(ended) }()
 	h.t.Cleanup(func() { _ = cmd.Process.Kill(); <-ended })
-	out, ok := h.does(uid, "envs", "activate", "--eid", eid, "--pid", fmt.Sprint(cmd.Process.Pid))
-	require.True(h.t, ok, out)
+	h.must(uid, "envs", "activate", "--eid", eid, "--pid", fmt.Sprint(cmd.Process.Pid))
 	attach := h.as(uid, "attach", "--index", fmt.Sprint(device))
 	attach.Env = append(attach.Env, "GENV_ENVIRONMENT_ID="+eid)
 	text, err := attach.CombinedOutput()
@@ -98,8 +97,7 @@ func TestARootlessContainerIsJudgedByItsUser(t *testing.T) {
 	require.Contains(t, ended, found+"\nTerminating process")
 	require.False(t, h.Runs("outside"), ended)
 	require.True(t, h.Runs("kept"), ended)
-	log := proctest.ReadFile(t, filepath.Join(h.dir, "log/audit.jsonl"))
-	require.Contains(t, string(log), fmt.Sprintf(`"uid":%d`, rootlessUser))
+	require.Contains(t, string(proctest.ReadFile(t, filepath.Join(h.dir, "log/audit.jsonl"))), fmt.Sprintf(`"uid":%d`, rootlessUser))
 
 	h.claimsAnother(outsiders, capOf1)
 	require.True(t, h.Runs("kept"))
@@ -186,8 +184,7 @@ func (h *judgedHost) enforce(policy string, flags ...string) string {
 // for as long as it runs, with what is executed in it, and when the container is started again.
 func TestAContainerOfTheRuntimeIsItsUsers(t *testing.T) {
 	h := newJudgedHost(t)
-	out, ok := h.person(h.binary, "docker", "run", "-d", "--network", "none", "--name", "job", "--gpus", "1", dockerImage, "sleep", "1000000")
-	require.True(t, ok, out)
+	out := h.mustPerson(h.binary, "docker", "run", "-d", "--network", "none", "--name", "job", "--gpus", "1", dockerImage, "sleep", "1000000")
 	id := strings.TrimSpace(out)
 	const capOf1 = "defaults: {max-devices-per-user: 1, warn: {cycles: 3}}\n"
 	h.uses(h.Init("job"), 0)
@@ -249,8 +246,7 @@ func (h *judgedHost) executesIn(container string) {
 	h.t.Helper()
 	h.Docker("exec", "--detach", container, "sleep", "2000000")
 	executed := h.pidIn(container, "sleep 2000000")
-	environ := proctest.ReadFile(h.t, fmt.Sprintf("/proc/%d/environ", executed))
-	require.NotContains(h.t, string(environ), "GENV_ENVIRONMENT_ID=")
+	require.NotContains(h.t, string(proctest.ReadFile(h.t, fmt.Sprintf("/proc/%d/environ", executed))), "GENV_ENVIRONMENT_ID=")
 	h.uses(executed, 0)
 	require.NotContains(h.t, h.enforce("defaults: {env-devices: true, non-env-processes: true, warn: {cycles: 3}}\n"), "started by", "it keeps the rules")
 	h.uses(executed, 2)

@@ -78,6 +78,13 @@ func (h *runtimeHost) person(args ...string) (out string, ok bool) {
 	return string(text), err == nil
 }
 
+func (h *runtimeHost) mustPerson(args ...string) string {
+	h.t.Helper()
+	out, ok := h.person(args...)
+	require.True(h.t, ok, out)
+	return out
+}
+
 func (h *runtimeHost) files() state.Files {
 	h.t.Helper()
 	files, err := h.store.Read(h.t.Context())
@@ -112,9 +119,7 @@ func (h *runtimeHost) overSubscribes() {
 	out, ok := h.person(h.binary, "docker", "run", "--rm", "--network", "none", "--gpus", "3", dockerImage, "env")
 	require.False(h.t, ok, out)
 	require.Contains(h.t, out, tooMany)
-	out, ok = h.person(h.binary, "docker", "run", "--rm", "--network", "none", "--gpus", "3", "--over-subscribe", dockerImage, "env")
-	require.True(h.t, ok, out)
-	require.Contains(h.t, out, three)
+	require.Contains(h.t, h.mustPerson(h.binary, "docker", "run", "--rm", "--network", "none", "--gpus", "3", "--over-subscribe", dockerImage, "env"), three)
 }
 
 // TestContainersOfTheRuntime: what containers of a real Docker get from genv's runtime, what
@@ -125,8 +130,7 @@ func TestContainersOfTheRuntime(t *testing.T) {
 	require.NotContains(t, plain, "GENV_", "it asks for no GPU")
 
 	// An environment of its own, for the user whom the token proves.
-	out, ok := h.person(h.binary, "docker", "run", "-d", "--network", "none", "--name", "own", "--gpus", "2", "--gpu-memory", "4g", dockerImage, "sh", "-c", "env; echo printed; sleep 1000000")
-	require.True(t, ok, out)
+	out := h.mustPerson(h.binary, "docker", "run", "-d", "--network", "none", "--name", "own", "--gpus", "2", "--gpu-memory", "4g", dockerImage, "sh", "-c", "env; echo printed; sleep 1000000")
 	id := strings.TrimSpace(out)
 	own := h.files().Environments
 	require.Len(t, own, 1)
@@ -168,8 +172,7 @@ func TestContainersOfTheRuntime(t *testing.T) {
 	shims := filepath.Join(h.dir, "genv-shims/genv/shims")
 	require.NoError(t, os.MkdirAll(shims, 0o755))
 	require.NoError(t, os.Symlink(h.binary, filepath.Join(shims, "docker")))
-	out, ok = h.person(h.binary, "run", "--quiet", "--gpus", "2", "sh", "-c", "PATH="+shims+":$PATH; echo mine=$GENV_ENVIRONMENT_ID; docker run --rm --network none --gpus device=1 "+dockerImage+" env; docker run -d --name joined --network none --gpus all "+dockerImage+" sleep 1000000")
-	require.True(t, ok, out)
+	out = h.mustPerson(h.binary, "run", "--quiet", "--gpus", "2", "sh", "-c", "PATH="+shims+":$PATH; echo mine=$GENV_ENVIRONMENT_ID; docker run --rm --network none --gpus device=1 "+dockerImage+" env; docker run -d --name joined --network none --gpus all "+dockerImage+" sleep 1000000")
 	_, rest, _ := strings.Cut(out, "mine=")
 	eid, _, _ := strings.Cut(rest, "\n")
 	require.Contains(t, out, "GENV_ENVIRONMENT_ID="+eid+"\n")
@@ -226,8 +229,7 @@ func TestKilledPartsOfDocker(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(bundle, "config.json"), []byte(`{"ociVersion": "1.0.2", "process": {"env": ["GENV_GPUS=2"]}}`), 0o600))
 	require.NoError(t, proctest.WriteProgram(runc, []byte("#!/bin/sh\nexec sleep 1000000\n")))
 	creating := h.as(0, "container-runtime", "--real", runc, "--", "create", "--bundle", bundle, strings.Repeat("ab", 32))
-	require.NoError(t, creating.Start())
-	t.Cleanup(func() { _ = creating.Process.Kill(); _ = creating.Wait() })
+	proctest.Start(t, creating)
 	require.Eventually(t, func() bool { return len(h.files().Environments) == 1 }, time.Minute, 20*time.Millisecond)
 	require.NoError(t, creating.Process.Kill())
 	_ = creating.Wait()

@@ -126,8 +126,7 @@ func TestContainerWithoutAnEnvironment(t *testing.T) {
 	ended := h.enforce("exempt: {users: [root], uids: [0], containers: [{name: other}, {label: team=nlp}, {name: web, label: other=vision}]}\n" + outsideOnly)
 	require.False(t, h.Runs(id), "%s%s", ended.Out, ended.Err)
 	require.Contains(t, ended.Out+ended.Err, "container web (lab/train:1)")
-	log := proctest.ReadFile(t, h.AuditLog())
-	require.Contains(t, string(log), "its container was stopped: container web (lab/train:1)")
+	require.Contains(t, string(proctest.ReadFile(t, h.AuditLog())), "its container was stopped: container web (lab/train:1)")
 }
 
 type gpusProcess struct{ Processes []containerProcess }
@@ -253,8 +252,7 @@ func TestAHookJoinsTheContainersUserAlone(t *testing.T) {
 func TestNotesOfRemovedContainers(t *testing.T) {
 	h := newRuntimeHost(t)
 	for _, name := range []string{"stopped", "removed"} {
-		out, ok := h.person(h.binary, "docker", "run", "-d", "--network", "none", "--name", name, "--gpus", "1", dockerImage, "sleep", "1000000")
-		require.True(t, ok, out)
+		h.mustPerson(h.binary, "docker", "run", "-d", "--network", "none", "--name", name, "--gpus", "1", dockerImage, "sleep", "1000000")
 	}
 	folder := filepath.Join(h.dir, "root/container-users")
 	notes := func() (ids []string) {
@@ -279,8 +277,7 @@ func TestNotesOfRemovedContainers(t *testing.T) {
 	require.Eventually(t, func() bool { return !h.lives(snapshot.PID(pid)) }, time.Minute, time.Millisecond)
 	serve := h.Command(h.binary, "host", "serve") // where Docker's socket is
 	serve.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	require.NoError(t, serve.Start())
-	t.Cleanup(func() { _ = serve.Process.Kill(); _ = serve.Wait() })
+	proctest.Start(t, serve)
 	require.Eventually(t, func() bool { return len(notes()) < 2 }, time.Minute, 20*time.Millisecond)
 	require.Equal(t, []string{stopped}, notes())
 }
@@ -303,8 +300,7 @@ func TestRootsLookRemovesOldRecords(t *testing.T) {
 	}
 	h.does(4001, "gpus")
 	require.Equal(t, []string{ended, lives}, remaining(), "a user's look removes nothing")
-	text, _ := h.does(0, "gpus")
-	require.Equal(t, []string{lives}, remaining(), text)
+	require.Equal(t, []string{lives}, remaining(), h.must(0, "gpus"))
 }
 
 // bundle writes what an engine that leaves CDI to the runtime hands to it: a config.json with an annotation.

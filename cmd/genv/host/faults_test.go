@@ -44,8 +44,7 @@ func (h *ownHost) serveWithFault(fault string, nth int, path string) {
 
 // faults is how many calls have failed so.
 func (h *ownHost) faults() int {
-	log := proctest.ReadFile(h.t, filepath.Join(h.dir, "faults"))
-	return strings.Count(string(log), "(INJECTED)")
+	return strings.Count(string(proctest.ReadFile(h.t, filepath.Join(h.dir, "faults"))), "(INJECTED)")
 }
 
 func (h *ownHost) servicePID() int {
@@ -80,8 +79,7 @@ func TestTheServiceLosesNothingByFaults(t *testing.T) {
 			h := newOwnHost(t) // before another test forks: a program that is being written can't be run
 			t.Parallel()
 			job := proctest.Sleeper(t, 4001)
-			text, ok := h.does(4001, "envs", "activate", "--eid", "job", "--pid", fmt.Sprint(job))
-			require.True(t, ok, text)
+			h.must(4001, "envs", "activate", "--eid", "job", "--pid", fmt.Sprint(job))
 			first := h.serve()
 			require.NoError(t, first.Process.Signal(syscall.SIGTERM))
 			require.NoError(t, first.Wait())
@@ -113,8 +111,7 @@ func TestTheServiceLosesNothingByFaults(t *testing.T) {
 				} else { // what is done again can be by a thread that has its own fault in it
 					unanswered, failed = append(unanswered, value), failed || name != "no space is left" || hits < 2
 				}
-				text, _ = h.does(0, "usage", "snapshot", "--type", "envs")
-				require.Regexp(t, "("+strings.Join(append(unanswered, answered), "|")+`)"`, text)
+				require.Regexp(t, "("+strings.Join(append(unanswered, answered), "|")+`)"`, h.must(0, "usage", "snapshot", "--type", "envs"))
 			}
 			require.Equal(t, name != "no space is left", failed, "there are blocks for what has no space")
 			require.True(t, failed || spared, "the fault has happened")
@@ -124,8 +121,7 @@ func TestTheServiceLosesNothingByFaults(t *testing.T) {
 				h.serve()
 			}
 			require.Eventually(t, func() bool { return change("last") }, 30*time.Second, time.Millisecond, "each thread of the service has its faults")
-			text, _ = h.does(0, "usage", "snapshot", "--type", "envs")
-			require.Contains(t, text, `"last"`)
+			require.Contains(t, h.must(0, "usage", "snapshot", "--type", "envs"), `"last"`)
 		})
 	}
 }
@@ -158,10 +154,8 @@ func TestTheServiceOnAFullDisk(t *testing.T) {
 	const alice = 4001
 	pid := fmt.Sprint(proctest.Sleeper(t, alice))
 	service := h.serve()
-	text, ok := h.does(alice, "envs", "activate", "--eid", "job", "--pid", pid)
-	require.True(t, ok, text)
-	text, ok = h.does(alice, "envs", "config", "--eid", "job", "name", "--name", "before")
-	require.True(t, ok, text)
+	h.must(alice, "envs", "activate", "--eid", "job", "--pid", pid)
+	h.must(alice, "envs", "config", "--eid", "job", "name", "--name", "before")
 	state := proctest.ReadFile(t, filepath.Join(disk, "envs.json"))
 
 	filler := filepath.Join(disk, "filler")
@@ -175,32 +169,24 @@ func TestTheServiceOnAFullDisk(t *testing.T) {
 			{"envs", "activate", "--eid", "other", "--kernel-id", "k"},
 			{"envs", "deactivate", "--pid", pid},
 		} {
-			text, ok = h.does(alice, change...)
-			require.False(t, ok, text)
+			text := h.fails(alice, change...)
 			require.Contains(t, text, disk)
 			require.Contains(t, text, "no space left on device")
 		}
-		text, ok = h.does(alice, "envs")
-		require.True(t, ok, text)
-		require.Contains(t, text, "before")
-		now := proctest.ReadFile(t, filepath.Join(disk, "envs.json"))
-		require.Equal(t, string(state), string(now))
+		require.Contains(t, h.must(alice, "envs"), "before")
+		require.Equal(t, string(state), string(proctest.ReadFile(t, filepath.Join(disk, "envs.json"))))
 		require.NoError(t, service.Process.Kill())
 		_ = service.Wait()
 		service = h.serve()
 	}
 	require.NoError(t, os.Remove(filler))
-	text, ok = h.does(alice, "envs", "config", "--eid", "job", "name", "--name", "afterwards")
-	require.True(t, ok, text)
-	text, _ = h.does(alice, "envs")
-	require.Contains(t, text, "afterwards")
+	h.must(alice, "envs", "config", "--eid", "job", "name", "--name", "afterwards")
+	require.Contains(t, h.must(alice, "envs"), "afterwards")
 	fill(t, filler)
 	for _, name := range []string{"blocks", "again"} {
-		text, ok = h.does(alice, "envs", "config", "--eid", "job", "name", "--name", name)
-		require.True(t, ok, text)
+		h.must(alice, "envs", "config", "--eid", "job", "name", "--name", name)
 	}
-	text, _ = h.does(alice, "envs")
-	require.Contains(t, text, "again")
+	require.Contains(t, h.must(alice, "envs"), "again")
 }
 
 func TestMain(m *testing.M) {

@@ -69,6 +69,22 @@ func (h *ownHost) does(uid uint32, args ...string) (text string, ok bool) {
 	return string(out), err == nil
 }
 
+// must is what a command of a user prints, which has to succeed.
+func (h *ownHost) must(uid uint32, args ...string) string {
+	h.t.Helper()
+	text, ok := h.does(uid, args...)
+	require.True(h.t, ok, "%v: %s", args, text)
+	return text
+}
+
+// fails is what a command of a user prints, which has to fail.
+func (h *ownHost) fails(uid uint32, args ...string) string {
+	h.t.Helper()
+	text, ok := h.does(uid, args...)
+	require.False(h.t, ok, "%v: %s", args, text)
+	return text
+}
+
 // interrupt presses Ctrl-C while a command runs, which ends it.
 func (h *ownHost) interrupt(after time.Duration, uid uint32, args ...string) {
 	h.t.Helper()
@@ -88,8 +104,7 @@ func (h *ownHost) serve() *exec.Cmd {
 	cmd := h.as(0, "host", "serve")
 	var errors bytes.Buffer
 	cmd.Stderr = &errors
-	require.NoError(h.t, cmd.Start())
-	h.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	proctest.Start(h.t, cmd)
 	require.Eventually(h.t, func() bool {
 		text, _ := h.does(4001, "host", "status")
 		return strings.Contains(text, "served")
@@ -103,51 +118,31 @@ func TestTheServiceOfAHost(t *testing.T) {
 	h := newOwnHost(t)
 	const alice, bob = 4001, 4002
 	pid := fmt.Sprint(proctest.Sleeper(t, alice))
-	text, ok := h.does(alice, "envs", "activate", "--eid", "before", "--pid", pid)
-	require.True(t, ok, text)
+	h.must(alice, "envs", "activate", "--eid", "before", "--pid", pid)
 
 	first := h.serve()
-	text, ok = h.does(0, "host", "serve")
-	require.False(t, ok)
-	require.Contains(t, text, "the service runs already")
-	text, ok = h.does(0, "host", "handover")
-	require.False(t, ok)
-	require.Contains(t, text, "the service runs already")
+	require.Contains(t, h.fails(0, "host", "serve"), "the service runs already")
+	require.Contains(t, h.fails(0, "host", "handover"), "the service runs already")
 	for range 3 {
-		text, ok = h.does(alice, "envs", "config", "--eid", "before", "name", "--name", "renamed")
-		require.True(t, ok, text)
+		h.must(alice, "envs", "config", "--eid", "before", "name", "--name", "renamed")
 		require.NoError(t, first.Process.Kill())
 		_ = first.Wait()
-		text, ok = h.does(alice, "envs", "config", "--eid", "before", "name", "--name", "lost")
-		require.False(t, ok)
-		require.Contains(t, text, "systemctl start genv-host")
+		require.Contains(t, h.fails(alice, "envs", "config", "--eid", "before", "name", "--name", "lost"), "systemctl start genv-host")
 		for _, uid := range []uint32{0, bob} {
-			text, ok = h.does(uid, "usage", "snapshot", "--type", "envs")
-			require.True(t, ok, text)
-			require.Contains(t, text, `renamed`)
+			require.Contains(t, h.must(uid, "usage", "snapshot", "--type", "envs"), `renamed`)
 		}
 		first = h.serve()
 	}
-	text, ok = h.does(bob, "envs", "config", "--eid", "before", "name", "--name", "bobs")
-	require.False(t, ok)
-	require.Contains(t, text, "only that user and root may change it")
-	text, ok = h.does(bob, "envs", "activate", "--eid", "x", "--pid", pid)
-	require.False(t, ok)
-	require.Contains(t, text, "belongs to uid 4001")
+	require.Contains(t, h.fails(bob, "envs", "config", "--eid", "before", "name", "--name", "bobs"), "only that user and root may change it")
+	require.Contains(t, h.fails(bob, "envs", "activate", "--eid", "x", "--pid", pid), "belongs to uid 4001")
 
 	require.NoError(t, first.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, first.Wait(), "SIGTERM ends it cleanly")
-	text, ok = h.does(alice, "host", "status", "--format", "json")
-	require.True(t, ok, text)
-	require.Contains(t, text, `"owner":"root"`)
-	text, ok = h.does(0, "host", "handover")
-	require.True(t, ok, text)
-	text, ok = h.does(alice, "envs", "config", "--eid", "before", "name", "--name", "again")
-	require.True(t, ok, text)
-	text, _ = h.does(bob, "envs")
-	require.Contains(t, text, "again")
-	text, _ = h.does(bob, "host", "status")
-	require.Contains(t, text, "every user's")
+	require.Contains(t, h.must(alice, "host", "status", "--format", "json"), `"owner":"root"`)
+	h.must(0, "host", "handover")
+	h.must(alice, "envs", "config", "--eid", "before", "name", "--name", "again")
+	require.Contains(t, h.must(bob, "envs"), "again")
+	require.Contains(t, h.must(bob, "host", "status"), "every user's")
 }
 
 // Whatever a user does to the state folder, root judges by its own state, waits for nothing, and
@@ -193,28 +188,25 @@ func tamper(t *testing.T, script, says string, mended, owned bool) {
 	if owned {
 		service = h.serve()
 	}
-	text, ok := h.does(alice, "envs", "activate", "--eid", "job", "--pid", fmt.Sprint(job))
-	require.True(t, ok, text)
+	h.must(alice, "envs", "activate", "--eid", "job", "--pid", fmt.Sprint(job))
 	if owned {
 		require.NoError(t, service.Process.Signal(syscall.SIGTERM))
 		require.NoError(t, service.Wait())
 	}
-	text, ok = h.does(0, "usage", "snapshot")
-	require.True(t, ok, text)
+	h.must(0, "usage", "snapshot")
 
 	attack := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", script+" || exit; echo done; exec sleep 1000", "sh", filepath.Join(h.dir, "tmp/genv"))
 	attack.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := attack.StdoutPipe()
 	require.NoError(t, err)
-	require.NoError(t, attack.Start())
-	t.Cleanup(func() { _ = attack.Process.Kill(); _ = attack.Wait() })
+	proctest.Start(t, attack)
 	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "done\n" {
 		t.Skip("nothing can be mounted here")
 	}
 	h.mounts = attack.Process.Pid
 	for again := range 2 {
 		begun := time.Now()
-		text, ok = h.does(0, "usage", "snapshot")
+		text, ok := h.does(0, "usage", "snapshot")
 		require.Equal(t, owned, ok, text) // what is in shared state is unknown
 		require.Less(t, time.Since(begun), 10*time.Second)
 		require.Equal(t, owned, strings.Contains(text, `"job"`))
@@ -226,8 +218,7 @@ func tamper(t *testing.T, script, says string, mended, owned bool) {
 	}
 	if owned {
 		h.serve()
-		text, ok = h.does(alice, "envs", "config", "--eid", "job", "name", "--name", "renamed")
-		require.True(t, ok, text)
+		h.must(alice, "envs", "config", "--eid", "job", "name", "--name", "renamed")
 	}
 }
 
@@ -235,8 +226,7 @@ func tamper(t *testing.T, script, says string, mended, owned bool) {
 func TestTheTakeoverWaitsForTheLock(t *testing.T) {
 	h := newOwnHost(t)
 	t.Parallel()
-	text, ok := h.does(4001, "envs")
-	require.True(t, ok, text)
+	h.must(4001, "envs")
 	lock, err := os.OpenFile(filepath.Join(h.dir, "tmp/genv/genv.lock"), os.O_RDWR, 0)
 	require.NoError(t, err)
 	require.NoError(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
@@ -244,15 +234,12 @@ func TestTheTakeoverWaitsForTheLock(t *testing.T) {
 	service := h.as(0, "host", "serve")
 	stderr, err := service.StderrPipe()
 	require.NoError(t, err)
-	require.NoError(t, service.Start())
-	t.Cleanup(func() { _ = service.Process.Kill(); _ = service.Wait() })
+	proctest.Start(t, service)
 	line, err := bufio.NewReader(stderr).ReadString('\n')
 	require.NoError(t, err)
 	require.Contains(t, line, "genv.lock is held by process "+strconv.Itoa(os.Getpid()))
 	require.Contains(t, line, "of uid 0")
-	text, ok = h.does(4001, "host", "status")
-	require.True(t, ok, text)
-	require.Contains(t, text, "every user's")
+	require.Contains(t, h.must(4001, "host", "status"), "every user's")
 
 	require.NoError(t, lock.Close())
 	require.Eventually(t, func() bool {

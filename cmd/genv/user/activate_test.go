@@ -165,8 +165,7 @@ func TestAnIDIsNotTakenTwice(t *testing.T) {
 }
 
 func TestConfigurationIsSavedAndLoaded(t *testing.T) {
-	t.Parallel()
-	u := newStation(t).me()
+	u := parallelStation(t).me()
 	shell := u.open("bash")
 	project := filepath.Join(u.home, "project")
 	shell.say("mkdir -p project/.genv; cd project")

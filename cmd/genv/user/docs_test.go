@@ -32,8 +32,7 @@ func documents(t *testing.T) map[string]string {
 	require.NoError(t, err)
 	all := map[string]string{}
 	for _, path := range append(paths, root+"/README.md") {
-		text := proctest.ReadFile(t, path)
-		all[path] = string(text)
+		all[path] = string(proctest.ReadFile(t, path))
 	}
 	return all
 }
@@ -234,8 +233,7 @@ func readYAML(t *testing.T, s snippet) {
 func TestExampleFiles(t *testing.T) {
 	setting := regexp.MustCompile(`(?m)^#(\w|  )`)
 	for _, path := range []string{"policy.example.yaml", "hosts.example.yaml", "config.example.yaml", "packaging/policy.yaml"} {
-		data := proctest.ReadFile(t, filepath.Join(root, path))
-		text := string(data)
+		text := string(proctest.ReadFile(t, filepath.Join(root, path)))
 		name, _, _ := strings.Cut(filepath.Base(path), ".")
 		if name == "config" {
 			text = setting.ReplaceAllString(text, "$1")

@@ -53,8 +53,7 @@ func TestFailedGPUsAreGivenToNobody(t *testing.T) {
 // TestGPUsThatCUDACannotUseWhole: free means that CUDA can use it whole, and a GPU with a screen is for those whom no other
 // is left.
 func TestGPUsThatCUDACannotUseWhole(t *testing.T) {
-	t.Parallel()
-	s := newStation(t)
+	s := parallelStation(t)
 	s.devices(6)
 	u := s.me()
 	s.sicken(func(d *simulated.Driver) {
@@ -119,8 +118,7 @@ func TestUnknownGPUsAreGivenOutLast(t *testing.T) {
 // shell says that it knows the present ones.
 func TestGPUsWithOtherIndices(t *testing.T) {
 	proctest.NeedRoot(t)
-	t.Parallel()
-	s := newStation(t)
+	s := parallelStation(t)
 	root, shell := s.admin(), s.person("alice", 4001).open("bash")
 	require.Zero(t, root.run("genv", "gpus").Code)
 	require.Equal(t, said{}, shell.say("genv activate"))
@@ -143,8 +141,7 @@ func TestGPUsWithOtherIndices(t *testing.T) {
 
 // TestNoCapacityOfUnifiedMemory: a GPU that shares the memory of its machine is given out as a whole.
 func TestNoCapacityOfUnifiedMemory(t *testing.T) {
-	t.Parallel()
-	s := newStation(t)
+	s := parallelStation(t)
 	s.devices(1)
 	s.sicken(func(d *simulated.Driver) { d.Devices[0].Unified = true })
 	u := s.me()
@@ -179,8 +176,7 @@ func (s *station) partition(index int, instances ...simulated.MIG) {
 
 // TestAttachInstance: two environments have a MIG instance each of one device, and genv 1.4.3 sees two that share it.
 func TestAttachInstance(t *testing.T) {
-	t.Parallel()
-	s := newStation(t)
+	s := parallelStation(t)
 	s.partition(2, simulated.MIG{Profile: "3g.40gb", UUID: "MIG-a"}, simulated.MIG{Profile: "1g.10gb", UUID: "MIG-b"})
 	first, second := s.me().open("bash"), s.me().open("bash")
 	for _, shell := range []*terminal{first, second} {
@@ -225,8 +221,7 @@ func TestAttachInstance(t *testing.T) {
 
 // TestDockerRunGetsTheInstances: each is a device of the container.
 func TestDockerRunGetsTheInstances(t *testing.T) {
-	t.Parallel()
-	s := newStation(t)
+	s := parallelStation(t)
 	s.partition(2, simulated.MIG{Profile: "1g.10gb", UUID: "MIG-a"}, simulated.MIG{Profile: "1g.10gb", UUID: "MIG-b"}, simulated.MIG{Profile: "1g.10gb", UUID: "MIG-c"})
 	u := s.me()
 	docker := filepath.Join(u.home, "bin", "docker")
@@ -269,8 +264,7 @@ func showInstances(t *testing.T, want parts, users ...*account) {
 // it gives it back, and in between root's service attaches instances for the user who asks.
 func TestInstancesWhereRootOwnsTheState(t *testing.T) {
 	proctest.NeedRoot(t)
-	t.Parallel()
-	s := newStation(t)
+	s := parallelStation(t)
 	s.partition(2, simulated.MIG{Profile: "3g.40gb", UUID: "MIG-a"}, simulated.MIG{Profile: "1g.10gb", UUID: "MIG-b"}, simulated.MIG{Profile: "1g.10gb", UUID: "MIG-c"})
 	alice, bob := s.person("alice", 4001), s.person("bob", 4002)
 	hers, his := alice.open("bash"), bob.open("bash")

@@ -28,8 +28,7 @@ func (s *station) serveBy(words ...string) *exec.Cmd {
 	cmd := s.admin().command(words...)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
-	require.NoError(s.t, cmd.Start())
-	s.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	proctest.Start(s.t, cmd)
 	socket := s.path("root/run/host.sock")
 	require.Eventually(s.t, func() bool {
 		_, err := os.Stat(socket)
@@ -154,8 +153,7 @@ func TestCommandsThatProcHides(t *testing.T) {
 // An id in the environment variable counts for the user of the environment and for root, with
 // people's commands and with the judgement: not for one who has read it in /proc.
 func TestAnIDCountsOnlyForItsUser(t *testing.T) {
-	t.Parallel()
-	s := newStation(t)
+	s := parallelStation(t)
 	s.serve()
 	alice, mallory := s.person("alice", 4242), s.person("mallory", 4243)
 	shell := alice.open("bash")
@@ -191,8 +189,7 @@ func TestAnIDCountsOnlyForItsUser(t *testing.T) {
 	uses := map[snapshot.PID]int{}
 	start := func(u *account, words ...string) string {
 		cmd := u.with(eid).command(words...)
-		require.NoError(t, cmd.Start())
-		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		proctest.Start(t, cmd)
 		require.Eventually(t, func() bool {
 			line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", cmd.Process.Pid))
 			return err == nil && bytes.Contains(line, []byte("sleep\x00"))
@@ -286,8 +283,7 @@ func TestAContainerCleansNothingUp(t *testing.T) {
 // TestWhatOneMachineFreesForReservations: `genv enforce` alone has the service know who may reserve, as soon as somebody
 // asks, and takes from others what is reserved.
 func TestWhatOneMachineFreesForReservations(t *testing.T) {
-	t.Parallel()
-	s := newStation(t)
+	s := parallelStation(t)
 	s.serve()
 	require.NoError(t, os.WriteFile(s.path("policy.yaml"), []byte("defaults: {warn: {rules: {reservations: 3s}}}\n"+
 		"reservations: [{users: [\"%sshd\"], gpus: 6, longest: 3h}]\n"), 0o644))

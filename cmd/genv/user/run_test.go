@@ -253,8 +253,7 @@ func (s *station) sick(script string) string {
 }
 
 func TestAttachWithNvidiaSMIThatFails(t *testing.T) {
-	t.Parallel()
-	s := newStation(t)
+	s := parallelStation(t)
 	shell := s.me().open("bash")
 	require.Empty(t, shell.say("genv devices >/dev/null; genv activate").text)
 	said := shell.sayAll(s.sick("echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18") + "genv attach --index 0")
@@ -264,8 +263,7 @@ func TestAttachWithNvidiaSMIThatFails(t *testing.T) {
 
 // TestAttachWithNvidiaSMIThatTakesLong: what is unknown isn't unused, and delays no command for ever.
 func TestAttachWithNvidiaSMIThatTakesLong(t *testing.T) {
-	t.Parallel()
-	s := newStation(t)
+	s := parallelStation(t)
 	u := s.me()
 	shell := u.open("bash")
 	require.Empty(t, shell.say("genv devices >/dev/null; genv activate").text)

@@ -44,6 +44,13 @@ func newStation(t *testing.T) *station {
 	return s
 }
 
+// parallelStation is a station for a test that runs in parallel with others.
+func parallelStation(t *testing.T) *station {
+	t.Helper()
+	t.Parallel()
+	return newStation(t)
+}
+
 func (s *station) path(name string) string { return filepath.Join(s.dir, name) }
 
 // devices are how many nvidia-smi shows from now on.

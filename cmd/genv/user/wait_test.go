@@ -23,8 +23,7 @@ import (
 // Twenty jobs of one user and twenty of another wait on a host of eight GPUs. None of them shares a GPU or is forgotten,
 // the two take turns, and both can detach meanwhile, also when the service is started again, or killed.
 func TestManyPeopleWait(t *testing.T) {
-	t.Parallel()
-	s := newStation(t)
+	s := parallelStation(t)
 	served := s.serve()
 	alice, bob := s.person("alice", 4242), s.person("bob", 4243)
 	shells := []*terminal{alice.open("bash"), bob.open("bash")}
@@ -61,8 +60,7 @@ func TestManyPeopleWait(t *testing.T) {
 		r := <-results
 		require.Zero(t, r.Code, r)
 	}
-	log := proctest.ReadFile(t, s.path("jobs/log"))
-	lines := strings.Fields(string(log))
+	lines := strings.Fields(string(proctest.ReadFile(t, s.path("jobs/log"))))
 	require.Len(t, lines, 40, "%v", lines)
 	ahead := map[string]int{}
 	for at, line := range lines[:34] {
@@ -74,8 +72,7 @@ func TestManyPeopleWait(t *testing.T) {
 }
 
 func TestWait(t *testing.T) {
-	t.Parallel()
-	s := newStation(t)
+	s := parallelStation(t)
 	s.serve()
 	s.devices(2)
 	alice, bob := s.person("alice", 4242), s.person("bob", 4243)
@@ -117,8 +114,7 @@ func alive(snapshot.PID, snapshot.StartTime) bool { return true }
 
 // On a host without root's service, --wait looks from time to time.
 func TestWaitWithoutAQueue(t *testing.T) {
-	t.Parallel()
-	s := newStation(t)
+	s := parallelStation(t)
 	s.devices(1)
 	u := s.me()
 	holder := u.command("genv", "run", "--gpus", "1", "sleep", "1000")
@@ -135,8 +131,7 @@ func TestWaitWithoutAQueue(t *testing.T) {
 
 // TestUsageWait is a wait of another machine: what it is offered is kept when it ends, unless it says that it isn't wanted.
 func TestUsageWait(t *testing.T) {
-	t.Parallel()
-	s := newStation(t)
+	s := parallelStation(t)
 	s.serve()
 	s.devices(2)
 	alice, bob := s.person("alice", 4242), s.person("bob", 4243)
@@ -198,8 +193,7 @@ func statusOf(s *terminal) string { return s.say("genv status | sed '/^$/,$d'").
 // TestWhatIsAllowed: people read what their caps allow and count, and nothing beyond is attached; what isn't known isn't
 // shown, and refuses nothing.
 func TestWhatIsAllowed(t *testing.T) {
-	t.Parallel()
-	s := newStation(t)
+	s := parallelStation(t)
 	serving := s.serve()
 	root := service.Client{Path: s.path("root/run/host.sock")}
 	alice, bob := s.named()
@@ -268,8 +262,7 @@ func TestWhatIsAllowed(t *testing.T) {
 
 // TestWhatOneMachineAllows: `genv enforce` has the service told, which asks it before it refuses. A dry run tells nothing.
 func TestWhatOneMachineAllows(t *testing.T) {
-	t.Parallel()
-	s := newStation(t)
+	s := parallelStation(t)
 	s.serve()
 	require.NoError(t, os.WriteFile(s.path("policy.yaml"), []byte("defaults: {warn: {for: 1h}}\ncaps: [{name: lab, gpus: 2}]\n"), 0o644))
 	alice, bob := s.named()
@@ -293,8 +286,7 @@ func TestWhatOneMachineAllows(t *testing.T) {
 
 // TestCapsOfOneMachine: `genv enforce` knows its labels, the groups of hosts that it is in, and Unix groups.
 func TestCapsOfOneMachine(t *testing.T) {
-	t.Parallel()
-	s := newStation(t)
+	s := parallelStation(t)
 	alice, _ := s.named()
 	require.Equal(t, said{}, alice.open("bash").say("genv activate --id hers --gpus 1"))
 	name, err := os.Hostname()

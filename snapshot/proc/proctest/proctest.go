@@ -162,6 +162,13 @@ func StartPiped(t testing.TB, cmd *exec.Cmd) (stdin io.WriteCloser, stdout io.Re
 	return stdin, stdout
 }
 
+// Start starts a program, and kills it at the end of the test.
+func Start(t testing.TB, cmd *exec.Cmd) {
+	t.Helper()
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+}
+
 // Sleeper starts a process of a user, with an environment or this one's, that does nothing until the test ends.
 func Sleeper(t testing.TB, uid int, environ ...string) snapshot.PID {
 	t.Helper()
@@ -171,8 +178,7 @@ func Sleeper(t testing.TB, uid int, environ ...string) snapshot.PID {
 	if uid != os.Geteuid() {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
 	}
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	Start(t, cmd)
 	return snapshot.PID(cmd.Process.Pid)
 }
 
