@@ -64,16 +64,6 @@ genv deactivate >/dev/null; state > $HOME/after
 	}
 }
 
-func TestFailedActivationLeavesNothingBehind(t *testing.T) {
-	bothShells(t, func(t *testing.T, kind shell.Kind) {
-		r := newSession(t, kind, "FAKE_FAILURE=1").run(state[kind] + `PS1='$ '
-state > $HOME/before
-genv activate >/dev/null
-echo "status:$?"; state > $HOME/after; /usr/bin/diff $HOME/before $HOME/after`)
-		require.Equal(t, result{stdout: "status:3\n"}, r)
-	})
-}
-
 func TestShellOptions(t *testing.T) {
 	options := map[shell.Kind][]string{
 		shell.Bash: {"-u", "-e", "-eu", "-a", "-f", "-C", "--posix", "-T", "-E"},
@@ -95,20 +85,40 @@ genv deactivate >/dev/null; state > $HOME/after
 	})
 }
 
-func TestErrexitEndsAtAFailedActivation(t *testing.T) {
-	bothShells(t, func(t *testing.T, kind shell.Kind) {
-		r := newSession(t, kind, "FAKE_FAILURE=1").run("genv activate >/dev/null\necho still here", "-e")
-		require.Equal(t, result{code: 3}, r)
-	})
-}
-
-// With allexport, what the functions keep stays the shell's own all the same.
-func TestAllexportSharesNothing(t *testing.T) {
-	bothShells(t, func(t *testing.T, kind shell.Kind) {
-		r := newSession(t, kind, "FAKE_NAME=x").run(`PS1='$ '; typeset +x PS1; CUDA_VISIBLE_DEVICES=7; set -a
-genv activate >/dev/null; echo "$PS1"; env | grep -E '^(PS1|__genv)'; after=1; env | grep after`)
-		require.Equal(t, result{stdout: "(genv:x) $ \nafter=1\n"}, r)
-	})
+func TestSessions(t *testing.T) {
+	for name, row := range map[string]struct {
+		environ []string
+		script  string
+		options []string
+		want    result
+	}{
+		"errexit ends at a failed activation": {[]string{"FAKE_FAILURE=1"}, "genv activate >/dev/null\necho still here", []string{"-e"}, result{code: 3}},
+		"allexport shares nothing that functions keep": {[]string{"FAKE_NAME=x"}, `PS1='$ '; typeset +x PS1; CUDA_VISIBLE_DEVICES=7; set -a
+genv activate >/dev/null; echo "$PS1"; env | grep -E '^(PS1|__genv)'; after=1; env | grep after`, nil, result{stdout: "(genv:x) $ \nafter=1\n"}},
+		"the user's own output is not code": {nil, `out=$(genv activate '; touch /nonexistent/x'); echo "[$out]" | grep -c args`, nil, result{stdout: "1\n"}},
+		"what the user changed stays": {nil, `PS1='a '; genv activate >/dev/null
+PATH="/conda/bin:$PATH:/last"; PS1='(conda) b '
+genv deactivate >/dev/null; echo "$PATH|$PS1"`, nil, result{stdout: "/conda/bin:/usr/bin:/bin:/last|(conda) b \n"}},
+		"a shell that an active one started has no memory of what was before": {
+			[]string{"PATH=" + shimsDir + ":/usr/bin:/bin", "GENV_SHELL=1", "GENV_ENVIRONMENT_ID=1667", "CUDA_VISIBLE_DEVICES=0"},
+			`genv deactivate >/dev/null; env | grep -E "^(GENV_|CUDA_|PATH=)"`, nil, result{stdout: "PATH=/usr/bin:/bin\n"},
+		},
+		"a login shell below an active one, as in a pane of tmux, has the shims again": {
+			[]string{"FAKE_NAME=x", "GENV_SHELL=1", "GENV_ENVIRONMENT_ID=1667", "GENV_PROMPT=(genv:x) "},
+			`echo "$PATH"; genv deactivate >/dev/null; echo "$PATH"`, nil, result{stdout: shimsDir + ":/usr/bin:/bin\n/usr/bin:/bin\n"},
+		},
+		"a failed activation leaves nothing behind": {[]string{"FAKE_FAILURE=1"}, `$state; PS1='$ '
+state > $HOME/before
+genv activate >/dev/null
+echo "status:$?"; state > $HOME/after; /usr/bin/diff $HOME/before $HOME/after`, nil, result{stdout: "status:3\n"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bothShells(t, func(t *testing.T, kind shell.Kind) {
+				script := strings.Replace(row.script, "$state; ", state[kind], 1)
+				require.Equal(t, row.want, newSession(t, kind, row.environ...).run(script, row.options...))
+			})
+		})
+	}
 }
 
 func TestInteractive(t *testing.T) {
@@ -151,27 +161,10 @@ func TestThePIDIsTheShellsOwn(t *testing.T) {
 	})
 }
 
-// The user's own output stays output: none of it is evaluated.
-func TestOutputIsNotCode(t *testing.T) {
-	bothShells(t, func(t *testing.T, kind shell.Kind) {
-		r := newSession(t, kind).run(`out=$(genv activate '; touch /nonexistent/x'); echo "[$out]" | grep -c args`)
-		require.Equal(t, result{stdout: "1\n"}, r)
-	})
-}
-
 func TestWithoutStdoutActivationFails(t *testing.T) {
 	bothShells(t, func(t *testing.T, kind shell.Kind) {
 		r := newSession(t, kind).run(`genv activate >&- || echo "failed:${GENV_ENVIRONMENT_ID-}"`)
 		require.Equal(t, "failed:\n", r.stdout)
-	})
-}
-
-func TestWhatTheUserChangedMeanwhileStays(t *testing.T) {
-	bothShells(t, func(t *testing.T, kind shell.Kind) {
-		r := newSession(t, kind).run(`PS1='a '; genv activate >/dev/null
-PATH="/conda/bin:$PATH:/last"; PS1='(conda) b '
-genv deactivate >/dev/null; echo "$PATH|$PS1"`)
-		require.Equal(t, result{stdout: "/conda/bin:/usr/bin:/bin:/last|(conda) b \n"}, r)
 	})
 }
 
@@ -191,15 +184,6 @@ func TestPrompt(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A shell started from an active one has its variables, and no memory of what they were before.
-func TestDeactivationInAChild(t *testing.T) {
-	bothShells(t, func(t *testing.T, kind shell.Kind) {
-		s := newSession(t, kind, "PATH="+shimsDir+":/usr/bin:/bin", "GENV_SHELL=1", "GENV_ENVIRONMENT_ID=1667", "CUDA_VISIBLE_DEVICES=0")
-		r := s.run(`genv deactivate >/dev/null; env | grep -E "^(GENV_|CUDA_|PATH=)"`)
-		require.Equal(t, result{stdout: "PATH=/usr/bin:/bin\n"}, r)
-	})
 }
 
 func TestPreactivation(t *testing.T) {
@@ -307,13 +291,4 @@ func TestWhatOthersUndo(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A login shell below an active one, as in each pane of tmux, has the shims again, though /etc/profile took PATH away.
-func TestAShellThatInheritsAnEnvironment(t *testing.T) {
-	bothShells(t, func(t *testing.T, kind shell.Kind) {
-		s := newSession(t, kind, "FAKE_NAME=x", "GENV_SHELL=1", "GENV_ENVIRONMENT_ID=1667", "GENV_PROMPT=(genv:x) ")
-		r := s.run(`echo "$PATH"; genv deactivate >/dev/null; echo "$PATH"`)
-		require.Equal(t, result{stdout: shimsDir + ":/usr/bin:/bin\n/usr/bin:/bin\n"}, r)
-	})
 }
