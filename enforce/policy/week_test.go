@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -242,10 +243,9 @@ func (l *lab) enforce() {
 			}
 			continue
 		}
-		warned, known := l.warnedAt[id]
-		require.True(l.t, known, "%s acts unwarned", f.ID)
-		require.GreaterOrEqual(l.t, l.now.Sub(warned), 7*time.Minute, f.ID)
+		require.True(l.t, len(f.Terminate) > 0 || l.now.Sub(cmp.Or(l.warnedAt[id], l.now)) >= 7*time.Minute, f.ID)
 		for _, p := range f.Terminate {
+			l.checkWarned(plan.Findings, p)
 			lost[int(p.PID)-100] = f.ID
 		}
 	}
@@ -261,6 +261,18 @@ func (l *lab) enforce() {
 		l.ended[rule]++
 	}
 	l.jobs = slices.DeleteFunc(l.jobs, func(j *labJob) bool { return lost[j.id] != "" })
+}
+
+// checkWarned checks that a process that ends was warned for long enough, by one of the findings that name it.
+func (l *lab) checkWarned(findings []enforce.Finding, p enforce.ProcessRef) {
+	first := l.now
+	for i := range findings {
+		f := &findings[i]
+		if at, known := l.warnedAt[strings.TrimSuffix(f.ID, "/added")]; known && at.Before(first) && slices.Contains(f.Terminate, p) {
+			first = at
+		}
+	}
+	require.GreaterOrEqual(l.t, l.now.Sub(first), 7*time.Minute, "%v", p)
 }
 
 // checkWait checks that what is taken lets the command begin, and keeps it for it.
