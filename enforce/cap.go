@@ -22,9 +22,8 @@ type Cap struct {
 	Place string // in the policy, as in "policy.yaml:12:5"
 
 	Kind CapKind
-	// Limit is how much all people may have together if Together is set, and otherwise how much a person may have.
-	// about is false for a person of whom the cap says nothing. While the person's groups are unknown, the limit is the
-	// largest that may apply.
+	// Limit is how much all people may have together if Together is set, else how much a person may have: the largest
+	// that may apply while the person's groups are unknown. about is false if the cap says nothing of the person.
 	Limit func(snapshot.Username) (limit CapLimit, about bool)
 	// Member says whether the cap is about somebody.
 	Member func(snapshot.Username) Membership
@@ -40,13 +39,12 @@ type Cap struct {
 	Scheduled bool // it holds at some times only
 	Resting   bool // it doesn't hold now; a cap of GPU hours still counts them
 	// Waiting selects the people for whom GPUs are taken while they wait; nil for a cap that always holds.
-	// WaitingAnybody selects everybody. Then a person loses GPUs only to somebody who has fewer of the cap's GPUs: for
-	// bob, who waits and has 2, ann, who has 2, loses none, and carl, who has 3, may lose one.
+	// WaitingAnybody selects everybody: then people lose GPUs only to somebody who has fewer of the cap's GPUs than
+	// they have.
 	Waiting        func(snapshot.Username) Membership
 	WaitingAnybody bool
 	Warn           *Warn // its own; nil for that of the rule
-	// Period is when the month or week of CapHours began, and PeriodEnd when it ends. For another cap with a schedule,
-	// PeriodEnd is when it stops holding.
+	// Period is when the month or week of CapHours began, and PeriodEnd when it or a cap's schedule ends.
 	Period, PeriodEnd time.Time
 }
 
@@ -152,7 +150,6 @@ func (k CapKind) String() string {
 // Amount is so much of what a cap counts, in words.
 func (e *CapExcess) Amount(n int64) string { return text.CapAmount(e.Counts, n) }
 
-// line is the finding in plain English.
 func (e *CapExcess) line(f *Finding) string {
 	if e == nil { // of another version
 		return "A cap of the policy is exceeded"
@@ -180,7 +177,6 @@ func (e *CapExcess) line(f *Finding) string {
 		e.Amount(e.Limit), until)
 }
 
-// whoWaits is WaitsFor as the beginning of a sentence.
 func (e *CapExcess) whoWaits() string {
 	if e.WaitsFor == "" {
 		return ""

@@ -177,8 +177,8 @@ func (c CountExcess) where() string {
 	return fmt.Sprintf(" on %d hosts", c.Hosts)
 }
 
-// Affects is the host that a finding is about or, for one about a user, the first one on which something ends because
-// of it. What one host makes up must not use up the events of others.
+// Affects is the host that a finding is about or, for one about a user, the first on which something ends for it. What
+// one host makes up must not use up the events of others.
 func (f *Finding) Affects() snapshot.Hostname {
 	switch {
 	case f.Host == "" && len(f.Detach) > 0:
@@ -202,8 +202,8 @@ type Loss struct {
 // maxAdvised is how many commands Advice names: a message is short.
 const maxAdvised = 4
 
-// Advice names the commands that give back what a user would lose. genv detach alone would detach all, also what the
-// user may keep. A process that goes on using a detached device breaks the rules and counts, too.
+// Advice names the commands that give back what a user would lose. genv detach alone would detach all. A process that
+// goes on using a detached device breaks the rules and counts, too.
 func Advice(losses []Loss, severalHosts bool) string {
 	type place struct {
 		how, where string
@@ -250,7 +250,6 @@ func Advice(losses []Loss, severalHosts bool) string {
 	return "Give back GPUs that you need less, such as these: " + strings.Join(commands, "; ") + "."
 }
 
-// shown is the environment as its owner calls it.
 func (l *Loss) shown() string {
 	if l.Name != "" {
 		return text.Shown(l.Name)

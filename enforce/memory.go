@@ -11,9 +11,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Memory is what Judge knows of earlier cycles. It is a value: Judge takes one and returns the next, and changes
-// neither. The zero Memory knows nothing. As JSON it is kept on disk for a restart. If one is lost, times start again:
-// actions come later, never sooner.
+// Memory is what Judge knows of earlier cycles. Judge takes one and returns the next, and changes neither. The zero
+// Memory knows nothing. It is kept on disk as JSON. If one is lost, times start again: actions come later, never
+// sooner.
 type Memory struct {
 	Time  time.Time `json:"time"`            // when the last cycle was judged
 	Round int       `json:"round,omitempty"` // the last one from which a snapshot was judged
@@ -33,7 +33,7 @@ type Memory struct {
 	// ExemptGPUs are the GPUs that are exempt by an index of the policy.
 	ExemptGPUs map[snapshot.Hostname][]ExemptGPU `json:"exempt_gpus,omitempty"`
 	// Stuck are processes that can't be ended, with the reason. LeftAlone says until when a process gets no further
-	// SIGTERM: it got one or may have, or its host refused to end it.
+	// SIGTERM: it got one, or may have, or its host refused to end it.
 	Stuck     map[snapshot.ProcessKey]string    `json:"stuck,omitempty"`
 	LeftAlone map[snapshot.ProcessKey]time.Time `json:"left_alone,omitempty"`
 	// Seen says since when attachments and environments count, on hosts that don't report that.
@@ -42,8 +42,8 @@ type Memory struct {
 
 	Notes    map[Note]bool  `json:"-"` // of the last cycle
 	UnderWay []order.OfHost `json:"-"` // by hosts, which get no second order for what these act on
-	// Ended are the orders that ended after their hosts were last asked for a snapshot. That snapshot still shows what
-	// they were about, so no second order is given for it either.
+	// Ended are the orders that ended after their hosts were last asked for a snapshot. It still shows what they were
+	// about, for which no second order is given either.
 	Ended []order.OfHost `json:"-"`
 	// Resumed says that it was read from disk: the next events include what was known before, for a complete display.
 	Resumed bool `json:"-"`
@@ -52,7 +52,7 @@ type Memory struct {
 }
 
 // At returns the memory with its times corrected to the wall clock of now: each stays as long ago as the monotonic
-// clock says. If the wall clock was set an hour forward, all times become an hour later.
+// clock says.
 func (m Memory) At(now time.Time) Memory {
 	return m.withTimes(func(t time.Time) time.Time { return now.Add(-now.Sub(t)) })
 }
@@ -117,8 +117,8 @@ type KnownHost struct {
 	Acted time.Time `json:"-"`
 }
 
-// Presence says since when something has been there without a break. A gap shorter than an eighth of the warning is no
-// break: with a warning of 8 hours, 50 minutes within a cap don't start a new warning.
+// Presence says since when something has been there. A gap shorter than an eighth of the warning is no break: with a
+// warning of 8 hours, 50 minutes within a cap don't start a new one.
 type Presence struct {
 	Since  time.Time `json:"since"`
 	Cycles int       `json:"cycles"` // rounds in which it was there, the last one included
@@ -226,22 +226,22 @@ type Taken struct {
 	GPUs []snapshot.DeviceIndex `json:"gpus"`
 }
 
-// keepsTaken is for how long nothing more is taken for a wait after GPUs were taken for it: they become free, and then
-// the host keeps them for the wait for a minute.
+// keepsTaken is for how long nothing more is taken for a wait after GPUs were: they become free, and then the host
+// keeps them for it for a minute.
 const keepsTaken = 2 * time.Minute
 
-// ExemptGPU is a GPU that a policy exempts by its index on a host. An index can move, so the entry means the GPU that
-// had it at the first good look after the entry appeared.
+// ExemptGPU is a GPU that a policy exempts by its index on a host. An index can move: the entry means the GPU that had
+// it at the first good look after the entry appeared.
 type ExemptGPU struct {
 	Index snapshot.DeviceIndex `json:"index"`
 	Entry string               `json:"entry"` // as the policy has it
 	UUID  snapshot.GPUUUID     `json:"uuid,omitempty"`
 }
 
-// Learn returns the memory with the outcomes of an order. A process that survived SIGKILL hangs in the kernel: no
-// further attempt is made while it exists. One that survived SIGTERM alone may be saving its work: it is tried again
-// after againAfter, as is one that its host refused to end. If an outcome is unknown, what Begin noted stays. The host
-// is asked for a new snapshot before anything else is done there.
+// Learn returns the memory with the outcomes of an order. A process that survived SIGKILL hangs in the kernel: it isn't
+// tried again. One that survived SIGTERM may be saving its work: like one that its host refused to end, it is tried
+// again after againAfter. If an outcome is unknown, what Begin noted stays. The host is asked for a new snapshot before
+// anything else is done there.
 func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time) Memory {
 	m.Hosts = copyOf(m.Hosts)
 	host := m.Hosts[sent.Host]
@@ -275,9 +275,9 @@ func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time
 	return m
 }
 
-// Begin returns the memory with an order that is about to be sent. It leaves the order's processes alone until their
-// grace is over, in case the connection or the controller dies: many programs end at once at a second SIGTERM, even
-// while they save their work.
+// Begin returns the memory with an order that is about to be sent. It leaves the processes alone until their grace is
+// over: if the connection or the controller dies, a second SIGTERM would end many of them at once, even while they save
+// their work.
 func (m Memory) Begin(o order.OfHost, now time.Time) Memory {
 	m.UnderWay = append(slices.Clone(m.UnderWay), o)
 	m.LeftAlone = copyOf(m.LeftAlone)
@@ -318,6 +318,6 @@ func (m Memory) WarnAgain(ids []string) Memory {
 	return m
 }
 
-// againAfter is how long a process is left alone after it survived SIGTERM, or its host refused to end it. The outcome
-// comes shortly after a tick, so a full minute would just miss the tick one minute later.
+// againAfter is how long a process is left alone after it survived SIGTERM, or its host refused to end it. Outcomes
+// come shortly after a tick: a full minute would just miss the tick one minute later.
 const againAfter = time.Minute - 500*time.Millisecond

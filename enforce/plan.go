@@ -11,8 +11,8 @@ import (
 // FreshFor is how old a look may be on which something is done.
 const FreshFor = 2 * time.Second
 
-// MaxOrdersUnderWay is how many orders a host may be carrying out: one that never answers must not take up the
-// controller's memory. Hosts take no more themselves.
+// MaxOrdersUnderWay is how many orders a host may be carrying out, and how many it takes: one that never answers must
+// not take up the controller's memory.
 const MaxOrdersUnderWay = 16
 
 // Plan is what was concluded.
@@ -20,8 +20,8 @@ type Plan struct {
 	Findings []Finding
 	Orders   []order.OfHost // of the hosts that have something to do, in the cluster's order
 	Notes    []Note         // what could not be judged, and why nothing is done about it
-	// HeldUsers are those whose actions on a host the safety limits held back; in HeldHosts are those against unknown
-	// users there. They are not in Orders.
+	// HeldUsers are users whose actions on a host the safety limits held back, HeldHosts unknown users there. They are
+	// not in Orders.
 	HeldUsers []safety.Held
 	HeldHosts []safety.Held
 	// Ask are hosts to ask at once, sorted: something is due there by a look that is too old to act on.

@@ -9,7 +9,7 @@ import (
 )
 
 // Policy says which rules apply, to whom, where and when. Its answers depend on the arguments alone, and several
-// goroutines may ask it at once. Package enforce/policy reads one from a file.
+// goroutines may ask it at once. See enforce/policy.
 type Policy interface {
 	// Settings is what applies to a query. Several answers may share it, so it is not to be changed.
 	Settings(Query) *Settings
@@ -29,8 +29,8 @@ type Policy interface {
 	Fleet() Fleet
 }
 
-// Query asks what applies on a host, for a user, at a moment. The rules of a host are asked for without a user, and a
-// user's caps, which count on all hosts together, without a host.
+// Query asks what applies on a host, for a user, at a moment. It has no user for the rules of a host, and no host for a
+// user's caps, which count on all hosts together.
 type Query struct {
 	Host   snapshot.Hostname
 	Labels map[string]string // of the host
@@ -41,8 +41,8 @@ type Query struct {
 // DefaultMaxAge is Settings.MaxAge where no policy says it.
 const DefaultMaxAge = time.Minute
 
-// Warn is how long a finding has to be present before it is acted on: for a number of cycles and for a time, whichever
-// is longer. The zero Warn acts at once.
+// Warn is how long a finding has to be present before it is acted on: a number of cycles and a time, whichever is
+// longer.
 type Warn struct {
 	Cycles int
 	For    time.Duration
@@ -50,8 +50,8 @@ type Warn struct {
 
 // Fleet is what applies to the fleet as a whole.
 type Fleet struct {
-	// PauseCaps has the caps wait while a host did not answer. Otherwise that host's devices do not count, so that too
-	// few devices count, never too many.
+	// PauseCaps has the caps wait while a host did not answer. Otherwise its devices don't count: too few, never too
+	// many.
 	PauseCaps   bool
 	Limits      safety.Limits
 	Interval    time.Duration // between two looks at a host; 0 for a single cycle
@@ -60,8 +60,8 @@ type Fleet struct {
 	Unprotected []string      // names of daemons that may be ended although their host protects them
 }
 
-// Subject is what a policy may exempt: a process, an environment or a device on a host, or a user. What it does not
-// have, or what is unknown, is empty or nil. User is set only if the question is about a user's caps.
+// Subject is what a policy may exempt: a process, an environment or a device on a host, or a user. What it doesn't
+// have, or is unknown, is empty. User is set only if the question is about a user's caps.
 type Subject struct {
 	Host        snapshot.Hostname
 	User        snapshot.Username

@@ -42,7 +42,6 @@ const adviceIdleEnded = "Start it again when it computes: what keeps a GPU witho
 const adviceIdle = "Your processes stay until somebody else is given it, or until they compute there: then they end " +
 	"%s. %s"
 
-// keepIdle says how to keep an idle GPU.
 func keepIdle(runs bool) string {
 	if runs {
 		return "Compute there before that, or end it."
@@ -70,9 +69,8 @@ var idleRule = rule{
 // measurement.
 type Idle struct {
 	After time.Duration // for how long, without a break
-	// Below is the utilization in per cent under which a device counts as idle although processes use it; 0 for only
-	// devices without a process. BelowPower is the same for the power, in per cent of the device's limit; 0 for however
-	// little it draws.
+	// Below is the utilization in per cent under which a device with processes counts as idle, BelowPower the power in
+	// per cent of the device's limit; 0 for none.
 	Below, BelowPower int
 	End               bool  // also ends the processes of which all devices are idle
 	Warn              *Warn // of its findings; nil for that of all rules

@@ -18,7 +18,6 @@ var nonEnvProcessesRule = rule{
 	line:    func(f Finding) string { return order.OutsideLine(f.PID) },
 }
 
-// outsideSetting says what becomes of processes in no environment: they are left alone, count or are ended.
 var outsideSetting = strictyaml.Setting[Settings]{
 	Key: string(RuleNonEnvProcesses),
 	Read: func(s *Settings, n *strictyaml.Node) {

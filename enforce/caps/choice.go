@@ -9,8 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// The costs of losing a device, the lowest first. Reported use (without a uid of the user) goes before proven use, so
-// that forged state on one host can't end a job on another.
+// The costs of losing a device, the lowest first. Reported use (without a uid of the user) goes before proven use:
+// forged state on one host must not end a job on another.
 const (
 	costGone int8 = iota // its processes were told to end, or can't be ended: no other device is lost instead
 	costIdle
@@ -32,7 +32,7 @@ type Choice struct {
 	By     time.Time // when it will be made; zero for now
 	Excess int64     // how much the user is to lose
 	Weight func(*HeldDevice) int64
-	// MayKeep is how much memory the processes on busy devices may use together before one of them ends. Capacities of
+	// MayKeep is how much memory the processes on busy devices may use together before one ends. Capacities of
 	// environments don't count for it: state files only claim them.
 	MayKeep int64
 
@@ -42,9 +42,9 @@ type Choice struct {
 	most        map[int]int // how many devices each person keeps
 }
 
-// Counted lists the devices of a user that count for the caps, by host. One that the user loses anyway, now or by a
-// time, doesn't count. One that exempt processes use counts only if a process of the user's own uid uses it, too:
-// otherwise a job of the user elsewhere could end for it.
+// Counted lists the devices of a user that count for the caps, by host: not those that the user loses anyway by a time.
+// One that exempt processes use counts only if a process of the user's own uid uses it, too: otherwise a job of the
+// user elsewhere could end for it.
 func Counted(devices []*HeldDevice, by time.Time) []*HeldDevice {
 	c := &Choice{By: by}
 	list := make([]*HeldDevice, 0, len(devices))
@@ -67,8 +67,8 @@ func Dearest(devices []*HeldDevice, n int) []*HeldDevice {
 	return list[:min(n, len(list))]
 }
 
-// Devices chooses among the devices that count until enough goes: idle ones first, then those of processes that end
-// anyway, then the others. Among equals the newest attachment goes first, then by host and index.
+// Devices chooses among the devices that count until enough goes: idle ones, then those of processes that end anyway,
+// then the others. Of equal ones the newest attachment goes first, then by host and index.
 func (c *Choice) Devices(counted []*HeldDevice) []*HeldDevice {
 	c.ending, c.most = make(map[*snapshot.Process]int), make(map[int]int)
 	for from, to := 0, 0; from < len(counted); from = to {
@@ -102,13 +102,12 @@ func (c *Choice) countOwners(d *HeldDevice, n int) {
 	}
 }
 
-// enough reports whether no further device of a cost has to go.
 func (c *Choice) enough(cost int8) bool {
 	return c.freed >= c.Excess || cost == costBusy && c.used <= c.MayKeep
 }
 
-// takeFrom chooses among devices of the same cost. It takes devices while no more than the excess goes. If that isn't
-// enough, it takes the one by which the least more goes (its processes use other devices), and begins again.
+// takeFrom chooses among devices of the same cost: as long as no more than the excess goes, and then, if that isn't
+// enough, the one by which the least more goes, and so on.
 func (c *Choice) takeFrom(cost int8, devices []*HeldDevice) {
 	for len(devices) > 0 && !c.enough(cost) {
 		var over []*HeldDevice
@@ -189,9 +188,9 @@ func (c *Choice) giveBack() {
 	}
 }
 
-// takeWhatEnds chooses the devices that are no longer in use once the processes on the chosen devices end. It returns
-// as others those that go without being chosen, since no attachment keeps them. For example, P and Q use GPU 1, which
-// was chosen, and only P uses GPU 0. If GPU 0 is enough, giveBack can now give GPU 1 back: P ends, and Q goes on.
+// takeWhatEnds chooses the devices that are no longer in use once the processes on the chosen devices end. Others go
+// without being chosen, since no attachment keeps them. For example, P and Q use GPU 1, which was chosen, and only P
+// uses GPU 0. If GPU 0 is enough, giveBack can now give GPU 1 back: P ends, and Q goes on.
 func (c *Choice) takeWhatEnds() (taken, others []*HeldDevice) {
 	for _, d := range slices.Clone(c.chosen) {
 		if len(d.Uses) == 0 {
@@ -213,7 +212,6 @@ func (c *Choice) takeWhatEnds() (taken, others []*HeldDevice) {
 	return taken, others
 }
 
-// oldestFirst are the chosen devices, the busiest and oldest first.
 func (c *Choice) oldestFirst() []*HeldDevice {
 	without := make(map[*HeldDevice]int64, len(c.chosen)) // how much would go without the device
 	for _, d := range c.chosen {
@@ -247,12 +245,10 @@ func (d *HeldDevice) usedBy(use Use) []*HeldDevice {
 	})
 }
 
-// compare says which of two processes is older.
 func (u Use) compare(other Use) int {
 	return cmp.Or(cmp.Compare(u.Process.Start, other.Process.Start), cmp.Compare(u.Process.PID, other.Process.PID))
 }
 
-// giveBackAll gives all these devices back if enough goes without them.
 func (c *Choice) giveBackAll(devices []*HeldDevice) {
 	for _, d := range devices {
 		c.set(d, false)

@@ -13,7 +13,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// countKey names what a cap counts: for a person or, without one, for those who share it. For counting.gpus it names the GPUs of a host that a cap is about, or all without one.
+// countKey names what a cap counts: for a person or, without one, for those who share it; in counting.gpus the GPUs of
+// a host that a cap, or none, is about.
 type countKey struct {
 	cap  *enforce.Cap // of the list, or nil
 	rule enforce.Rule
@@ -32,7 +33,6 @@ type counted struct {
 	oldest []*place // those that were looked at first
 }
 
-// place is what counts on a host.
 type place struct {
 	h      *judging.HostView
 	amount int64
@@ -120,7 +120,6 @@ func (c *counting) countedFor(h *judging.HostView, user snapshot.Username) (list
 	return list
 }
 
-// sharing are the people for whom a cap counts together with a person.
 func (c *counting) sharing(listed *enforce.Cap, u *held) []*held {
 	if people := c.members(listed); listed.Together && len(people) > 0 {
 		return people
@@ -142,7 +141,6 @@ func (c *counting) countOnce(key countKey, find func() *capOn) *counted {
 	return n
 }
 
-// index prepares for the hosts that ask.
 func (n *counted) index() {
 	sorted := func(compare func(a, b *place) int) []*place { return slices.SortedFunc(maps.Values(n.at), compare) }
 	byHost := func(a, b *place) int { return cmp.Compare(a.h.Position, b.h.Position) }
@@ -155,7 +153,6 @@ func (n *counted) index() {
 	n.oldest, n.most = n.oldest[:min(len(n.oldest), 2)], n.most[:min(len(n.most), maxCountHosts+1)]
 }
 
-// gpusOf are the GPUs of a host that a cap is about.
 func (c *counting) gpusOf(h *judging.HostView, on *capOn) []snapshot.DeviceIndex {
 	key := countKey{cap: on.Cap, host: h}
 	if on.OnHost == nil {
@@ -173,7 +170,6 @@ func (c *counting) gpusOf(h *judging.HostView, on *capOn) []snapshot.DeviceIndex
 	return list
 }
 
-// places are where something counts, and how much.
 func (c *capOn) places() map[*judging.HostView]*place {
 	at := make(map[*judging.HostView]*place)
 	add := func(h *judging.HostView, amount int64) *place {
@@ -203,7 +199,6 @@ func (c *capOn) places() map[*judging.HostView]*place {
 	return at
 }
 
-// from is what was counted as seen from a host.
 func (n *counted) from(h *judging.HostView) enforce.CapCount {
 	c := n.on
 	count := enforce.CapCount{CapExcess: n.excess, Model: c.Model, PerHost: c.PerHost, While: c.Waiting != nil}

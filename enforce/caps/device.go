@@ -66,7 +66,6 @@ func Together(lists [][]*HeldDevice) []*HeldDevice {
 	return all
 }
 
-// add adds what a person has of a device.
 func (d *HeldDevice) add(part *HeldDevice) {
 	d.Parts, d.Envs, d.Uses = append(d.Parts, part), append(d.Envs, part.Envs...), append(d.Uses, part.Uses...)
 	d.Unknown, d.Exempt, d.Idle = max(d.Unknown, part.Unknown), max(d.Exempt, part.Exempt), d.Idle && part.Idle
@@ -107,7 +106,7 @@ func Sum(bytes int64, more, otherwise snapshot.Memory) int64 {
 }
 
 // Memory is how much memory the user has by a device: what environments may use or, if it is more, what processes use,
-// and at most all of it. A device that shares the memory of its machine has none.
+// and at most all of it; unknown for one that shares the memory of its machine.
 func (d *HeldDevice) Memory() int64 {
 	if d.Unified || d.Capacity == UnknownBytes || d.Used == UnknownBytes && len(d.Envs) == 0 {
 		return UnknownBytes

@@ -73,8 +73,8 @@ func (c *capOn) checkCap(u *held, f *enforce.Finding) (due bool) {
 // maxLevels is how many of the things that a person is to lose have a time of their own.
 const maxLevels = 64
 
-// levelKey is the key of the time since when somebody is to lose more than so many things. Who is to lose more than the
-// last warning said is warned of what is added; a short break begins no new time for the rest.
+// levelKey is the key of the time since when somebody is to lose more than so many things. People are warned of what is
+// added to the last warning; a short break begins no new time for the rest.
 func levelKey(id string, n int) string {
 	if n == 0 {
 		return id
@@ -143,7 +143,7 @@ func (c *counting) looksAt(hosts []snapshot.Hostname) *looks {
 }
 
 // confirmed reports whether the looks at the hosts on which a cap counts something are fresh, and of one moment.
-// Otherwise these hosts are asked once more: a job that moved to another host would count twice.
+// Otherwise these are asked once more: a job that moved to another host would count twice.
 func (c *capOn) confirmed(f *enforce.Finding) bool {
 	if c.looks == nil {
 		c.looks = c.looksAt(f.CountedOn)

@@ -18,9 +18,9 @@ type block struct {
 	cost    int8
 }
 
-// Exactly chooses n of the devices that count, all of one host, such that no process ends that uses another device,
-// too; nil if that isn't possible. Each person, by HeldDevice.Owner, has so many on all hosts, and loses at most as
-// many as they may. What costs least goes first, then from the person with the most, then the newest.
+// Exactly chooses n of the devices that count, all of one host, such that no process ends that uses another one, too;
+// nil if that isn't possible. has and may are how many each person, by HeldDevice.Owner, has on all hosts and may lose.
+// What costs least goes first, then from the person with the most, then the newest.
 func Exactly(counted []*HeldDevice, n int, has, may map[int]int) (chosen []*HeldDevice) {
 	if n < 1 || n > len(counted) || len(counted) > maxExactly {
 		return nil
@@ -56,7 +56,6 @@ func CountOwners(to map[int]int, n int, devices ...*HeldDevice) {
 	}
 }
 
-// isTooMuch reports whether somebody would lose more than they may.
 func (b *block) isTooMuch(lost, may map[int]int) bool {
 	more := make(map[int]int)
 	CountOwners(more, 1, b.devices...)

@@ -23,7 +23,6 @@ type held struct {
 	here map[snapshot.DeviceIndex]*HeldDevice // and the user's devices there
 }
 
-// heldEnv is an environment of a user.
 type heldEnv struct {
 	*judging.EnvView
 	h     *judging.HostView
@@ -52,7 +51,7 @@ type counting struct {
 }
 
 // newCounting counts what the users with caps have, in the order in which they appear. An environment without a user
-// name counts for no user; the processes in it count for their own users.
+// name counts for no user; its processes count for their own.
 func newCounting(j *judging.Judgement) *counting {
 	c := &counting{
 		Judgement: j, byUser: make(map[snapshot.Username]*held), list: j.Policy.Caps(j.Now),
@@ -84,7 +83,6 @@ func (c *counting) of(user snapshot.Username) *held {
 	return u
 }
 
-// count counts what users have on a host.
 func (c *counting) count(h *judging.HostView) {
 	for _, env := range h.InOrder {
 		if env.Env.Username == "" {
@@ -104,7 +102,6 @@ func (c *counting) count(h *judging.HostView) {
 	}
 }
 
-// addEnv counts an environment and its devices for its user.
 func (c *counting) addEnv(u *held, h *judging.HostView, env *judging.EnvView) {
 	c.begin(u, h)
 	since := c.Since(h, judging.OfEnvironment, env.Env.EID, env.Env.Since)
@@ -123,8 +120,8 @@ func (c *counting) addEnv(u *held, h *judging.HostView, env *judging.EnvView) {
 }
 
 // addUses counts the devices that the users' processes use in a registered environment, or claim to: else a user could
-// evade the caps by registering environments under another user's name. Processes whose environment is unknown count
-// too, and never end for it. Hosts with genv 1.4.3 report no uids: there only attachments count.
+// evade the caps by registering environments under another name. Processes of unknown environment count too, and never
+// end for it. Where hosts report no uids, as 1.4.3, only attachments count.
 func (c *counting) addUses(h *judging.HostView) {
 	for i := range h.Snapshot.Processes {
 		p, env := &h.Snapshot.Processes[i], h.In[i]
@@ -149,8 +146,8 @@ func (c *counting) addUses(h *judging.HostView) {
 	}
 }
 
-// addUsesOf counts the devices that a process of the user uses, in an environment or in none. One that isn't attached
-// doesn't count if its processes end anyway.
+// addUsesOf counts the devices that a process of the user uses. One that isn't attached doesn't count if its processes
+// end anyway.
 func (c *counting) addUsesOf(u *held, h *judging.HostView, in *judging.EnvView, p *snapshot.Process) {
 	if u.settings == nil {
 		return
@@ -186,7 +183,6 @@ func (c *counting) addProcess(u *held, d *HeldDevice, in *judging.EnvView, p *sn
 	}
 }
 
-// attached reports whether an environment of the user's, or nil, is attached to a device.
 func (c *counting) attached(u *held, env *judging.EnvView, index snapshot.DeviceIndex) bool {
 	return env != nil && c.Policy.Account(env.Env.Username) == u.user && env.Attached(index)
 }
@@ -204,7 +200,6 @@ func (c *counting) begin(u *held, h *judging.HostView) {
 	clear(u.here)
 }
 
-// device is a device of the host that is being counted, added if it is new.
 func (c *counting) device(u *held, h *judging.HostView, device *snapshot.Device) *HeldDevice {
 	if d := u.here[device.Index]; d != nil {
 		return d
@@ -231,8 +226,8 @@ func (c *counting) device(u *held, h *judging.HostView, device *snapshot.Device)
 	return d
 }
 
-// markIdle marks the devices that have been idle for as long as that rule allows, whether or not it acts. A process that
-// uses another device that is in use is in use on all that it uses.
+// markIdle marks the devices that have been idle for as long as that rule allows, whether or not it acts. A process
+// with another GPU in use is in use on all its GPUs.
 func (c *counting) markIdle() {
 	for _, u := range c.inOrder {
 		var idle []*HeldDevice

@@ -12,7 +12,7 @@ import (
 
 // Judge takes environments and GPUs from people who are over a cap: never more than the excess, unless one process
 // holds several GPUs, and what costs them least first. What one cap takes doesn't count for the next. Caps with a key
-// of their own, which each person may have differently, come before those of the list.
+// of their own come before those of the list.
 func Judge(j *judging.Judgement) {
 	c := newCounting(j)
 	c.markIdle()
@@ -133,7 +133,6 @@ func (c *counting) members(listed *enforce.Cap) (people []*held) {
 	return people
 }
 
-// on is a cap of the list for people, on one host or on all.
 func (c *counting) on(listed *enforce.Cap, h *judging.HostView, people []*held) *capOn {
 	user := people[0].user
 	if listed.Together {
@@ -188,7 +187,6 @@ func (c *capOn) judge() {
 	}
 }
 
-// judgeDevices takes devices beyond the cap.
 func (c *capOn) judgeDevices() {
 	if c.Kind != enforce.CapMemory && c.most() <= c.limit {
 		return
@@ -213,7 +211,6 @@ func (c *capOn) judgeDevices() {
 	c.takeAll(c.finding(counted, used), choice.Devices(then))
 }
 
-// finding says that the people have so much that counts.
 func (c *capOn) finding(counted []*HeldDevice, used int64) enforce.Finding {
 	on := hostsOf(counted, func(d *HeldDevice) *judging.HostView { return d.Host })
 	f := enforce.Finding{Rule: c.rule, CountedOn: on, Count: &enforce.CountExcess{Used: len(counted)}}
@@ -270,7 +267,6 @@ func dropLeaving(people []*held) {
 	}
 }
 
-// devices are those that the people have of those that the cap is about.
 func (c *capOn) devices() []*HeldDevice {
 	lists := make([][]*HeldDevice, len(c.people))
 	for i, u := range c.people {
@@ -316,7 +312,6 @@ func (c *counting) selectionOf(listed *enforce.Cap) *selection {
 	return s
 }
 
-// count lists the devices that count, now or at a time, and how much that is of what the cap counts.
 func (c *capOn) count(devices []*HeldDevice, by time.Time) (counted []*HeldDevice, used int64) {
 	if counted = Counted(devices, by); c.Kind != enforce.CapMemory {
 		return counted, int64(len(counted))

@@ -23,7 +23,6 @@ func lostBy(chosen []*HeldDevice) map[int][]*HeldDevice {
 	return lost
 }
 
-// lose has a finding take environments' devices, and devices.
 func (c *capOn) lose(f *enforce.Finding, due bool, envs []heldEnv, devices []*HeldDevice) {
 	named := make(map[*snapshot.Process]bool)
 	end := func(h *judging.HostView, p *snapshot.Process) { // once
@@ -141,7 +140,6 @@ func (c *capOn) excess(counted []*HeldDevice, used int64) *enforce.CapExcess {
 	return over
 }
 
-// whyOf says why a person loses these.
 func whyOf(devices []*HeldDevice) string {
 	var reasons []string
 	for _, d := range devices {
@@ -157,7 +155,7 @@ func missingText(hosts int) string {
 }
 
 // judgeEnvs takes environments beyond the cap: those without any device first (there is nothing to take), then those
-// without a process, then the newest. The environments themselves stay: they are people's shells.
+// without a process, then the newest. They stay: they are people's shells.
 func (c *capOn) judgeEnvs() {
 	envs := c.envs()
 	if int64(len(envs)) <= c.limit {
@@ -192,14 +190,12 @@ func (c *capOn) judgeEnvs() {
 	}
 }
 
-// compare says which of two environments goes first.
 func (e heldEnv) compare(other heldEnv) int {
 	return cmp.Or(cmp.Compare(e.cost, other.cost), other.since.Compare(e.since),
 		other.Env.Creation.Compare(e.Env.Creation), cmp.Compare(e.h.Position, other.h.Position),
 		cmp.Compare(e.Env.EID, other.Env.EID))
 }
 
-// envs are those that the people have of those that the cap is about.
 func (c *capOn) envs() (list []heldEnv) {
 	for _, u := range c.people {
 		for _, e := range u.envs {

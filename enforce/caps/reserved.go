@@ -24,8 +24,8 @@ type booking struct {
 	from  time.Time         // by the clock of this machine
 }
 
-// findBookings finds the reservations that count, sorted by start: those that run, and those that start within the
-// warning. A host that doesn't report its clock has none.
+// findBookings finds the reservations that run, and those that start within the warning, sorted by start. A host that
+// doesn't report its clock has none.
 func (c *counting) findBookings() {
 	tooMany := c.tooMany()
 	for _, h := range c.Hosts {
@@ -63,8 +63,7 @@ func (c *counting) accountOf(b *snapshot.Reservation) snapshot.Username {
 }
 
 // tooMany are the reservations that a person may not have together with those made before, and why. Hosts refuse these,
-// but two hosts may have been asked at the same time. One that root made for the person counts, and is never too many
-// itself.
+// but two hosts may have been asked at once. One that root made counts, and is never too many itself.
 func (c *counting) tooMany() map[*snapshot.Reservation]string {
 	of := make(map[snapshot.Username][]*snapshot.Reservation)
 	for _, h := range c.Hosts {
@@ -107,7 +106,6 @@ func (c *counting) tell(h *judging.HostView, b *snapshot.Reservation, kind, what
 	})
 }
 
-// markReserved marks the devices that people hold within their own reservations that run.
 func (c *counting) markReserved() {
 	for h, list := range c.booked {
 		running := slices.DeleteFunc(slices.Clone(list), func(b booking) bool { return !b.Runs(h.Clock()) })
@@ -146,9 +144,9 @@ func (c *capOn) isSparedOn(d *HeldDevice) bool {
 	return false
 }
 
-// judgeReservations applies each reservation as a cap on its host, which all people share: it allows what this
-// reservation and the earlier ones leave. For example, of 8 GPUs 2 are reserved from 9:00 and 4 more from 10:00: the
-// first cap allows 6 GPUs, the second one 2. What owners hold within their reservations doesn't count.
+// judgeReservations applies each reservation as a cap on its host, which all people share: it allows what this and the
+// earlier ones leave. For example, of 8 GPUs 2 are reserved from 9:00 and 4 more from 10:00: the first cap allows 6,
+// the second one 2. What owners hold within their reservations doesn't count.
 func (c *counting) judgeReservations() {
 	for _, h := range c.Hosts {
 		list := c.booked[h]

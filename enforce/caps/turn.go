@@ -21,7 +21,7 @@ func newerFirst(d, other *HeldDevice) int {
 		cmp.Compare(d.Host.Position, other.Host.Position), cmp.Compare(d.Index, other.Index))
 }
 
-// fewest is how many devices the person with the fewest has, of those who have one of these: so people don't lose one
+// fewest is how many devices the person with the fewest has, of those who have one of these: people don't lose one
 // because a person with more uses it, too.
 func fewest(has map[int]int, devices ...*HeldDevice) int {
 	least := math.MaxInt

@@ -30,7 +30,7 @@ func (n *need) gets() bool { return n.possible == n.GPUs }
 func (n *need) lacks() int { return n.GPUs - len(n.free) }
 
 // judgeWaiting applies a cap that holds only as far as others wait. For each wait it takes all that it lacks on one
-// host, or nothing. Its time runs for the wait, no matter who would lose.
+// host, or nothing. Its time runs for the wait, whoever would lose.
 func (c *counting) judgeWaiting(listed *enforce.Cap, each []*capOn) {
 	if len(each) == 0 {
 		return
@@ -146,8 +146,8 @@ func (c *counting) needs(listed *enforce.Cap, by time.Time) (needs []*need) {
 	return needs
 }
 
-// mayBegin reports whether the command of a wait might begin, whoever else waits. What a person may have on the host is
-// found once: a host may have very many waits.
+// mayBegin reports whether the command of a wait might begin, whoever else waits. may keeps what each person may have
+// on the host, which may have very many waits.
 func (c *counting) mayBegin(n *need, user snapshot.Username, may map[snapshot.Username]int) bool {
 	most := len(n.h.Snapshot.Devices)
 	if n.Passed || n.GPUs > most {
@@ -273,7 +273,7 @@ func (c *capOn) canLose(d *HeldDevice, waiter *held, has int) bool {
 func (c *capOn) countOf(u *held) int { return len(Counted(c.devicesOf(u), time.Time{})) }
 
 // mayHave is how many GPUs a person who waits may have on the host by every cap, or by those that always hold: a host's
-// queue passes over people beyond one of these.
+// queue passes over people beyond these.
 func (c *counting) mayHave(n *need, whileWaiting bool) int {
 	may := n.GPUs
 	if n.user.settings == nil { // exempt

@@ -77,8 +77,8 @@ const (
 	Proven            // by a process of the user's uid
 )
 
-// UseBy says what a process that uses a device proves about its use by the owner of an environment. The process is in
-// that environment, or its environment is unknown.
+// UseBy says what a process that uses a device proves about its use by the owner of the environment that the process is
+// in, or may be in.
 func UseBy(owner snapshot.UID, p *snapshot.Process) Evidence {
 	switch {
 	case p.UID == nil || *p.CountedUID() == 0:
@@ -89,8 +89,8 @@ func UseBy(owner snapshot.UID, p *snapshot.Process) Evidence {
 	return Unused
 }
 
-// Cost is what losing the devices costs the environment's user: 0 if there is nothing to lose, then 1 without
-// processes, and more the better their use is proven.
+// Cost is what losing the devices costs the environment's user: 0 without any, 1 without processes, and more the better
+// their use is proven.
 func (v *EnvView) Cost() int8 {
 	if len(v.Attachments) == 0 {
 		return 0
@@ -163,7 +163,7 @@ func (e Excess) Container() (id string, info *snapshot.ContainerInfo) {
 }
 
 // free chooses processes that free excess bytes together; pending ones count as freed. Then goes the smallest process
-// that alone frees enough; while none does, the largest. Ties go to the higher PID, most often the younger process.
+// that alone frees enough; while none does, the largest. Ties go to the higher PID, most often the younger.
 func free(processes []*snapshot.Process, bytes func(*snapshot.Process) int64, excess int64,
 	pending func(*snapshot.Process) bool,
 ) (ended []*snapshot.Process) {

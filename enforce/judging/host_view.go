@@ -10,7 +10,7 @@ import (
 )
 
 // HostView is what the rules see of a host: its snapshot without what is exempt, the indices that they need, and the
-// draft of its order. A hostile host may list many thousand environments, so nothing here is looked up by scanning.
+// draft of its order. A hostile host may list many thousand environments: nothing here is looked up by scanning.
 type HostView struct {
 	j        *Judgement
 	Name     snapshot.Hostname

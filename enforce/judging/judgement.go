@@ -80,7 +80,7 @@ func New(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory,
 }
 
 // setTime sets when the host was asked, and for how long it didn't answer before. A snapshot is fresh in the first
-// cycle that judges it and for enforce.FreshFor, unless the outcome of an order came after it was asked for.
+// cycle that judges it and for enforce.FreshFor, unless the outcome of an order came since.
 func (h *HostView) setTime(known enforce.KnownHost, now time.Time) {
 	h.At, h.advances = h.host.AskedAt, h.host.Round == 0 || h.host.Round != known.Round
 	if h.At.IsZero() {
@@ -116,8 +116,8 @@ func (j *Judgement) markUnderWay() {
 }
 
 // Clock is a warning, with at least one key that measures it. A key names what must be there without a break: a
-// process; or user, host and device. The key that has been there longest counts, so restarting a process doesn't reset
-// the time.
+// process; or user, host and device. The key that has been there longest counts: restarting a process doesn't reset the
+// time.
 type Clock struct {
 	warn enforce.Warn
 	keys []string
@@ -170,8 +170,8 @@ func (j *Judgement) At(h *HostView) time.Time {
 	return h.At
 }
 
-// DueAt is the earliest time at which a finding with these keys is due; zero for now. Rules call it before CheckDue:
-// they don't warn of processes and attachments that end before that time anyway.
+// DueAt is the earliest time at which a finding with these keys is due; zero for now. Rules don't warn of processes and
+// attachments that end before that anyway.
 func (j *Judgement) DueAt(h *HostView, warn enforce.Warn, keys ...string) time.Time {
 	p := oldest(keys, func(key string) enforce.Presence { return j.Presence(h, key) })
 	due, at := p.Due(warn, j.At(h))
@@ -219,9 +219,9 @@ func (j *Judgement) Presence(h *HostView, key string) enforce.Presence {
 	return p
 }
 
-// remembered returns a presence from the last cycle, and whether a new round began since. Time in which its host didn't
-// answer doesn't count: Since and Gone move later by it. After 10 minutes without an answer, for example, Since moves
-// from 12:00 to 12:10. A presence on several hosts moves only while it is gone: else it may never have ended.
+// remembered returns a presence from the last cycle, and whether a new round began since. After a host didn't answer
+// for 10 minutes, for example, Since moves from 12:00 to 12:10, and Gone likewise. A presence on several hosts moves
+// only while it is gone: else it may never have ended.
 func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, advances bool) {
 	p = j.Before.Present[key]
 	silence, advances := time.Duration(0), j.advances
@@ -242,8 +242,8 @@ func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, adv
 	return p, advances
 }
 
-// isOfProcess says whether a key is about one process. There may be very many: such a key is dropped with its process,
-// and the key of the user keeps the time.
+// isOfProcess says whether a key is about one process. There may be very many: such a key goes with its process, and
+// the key of the user keeps the time.
 func isOfProcess(key string) bool {
 	rule, rest, _ := strings.Cut(key, "/")
 	parts := strings.Split(rest, "/")
@@ -304,8 +304,8 @@ func (j *Judgement) Note(h *HostView, format string, args ...any) {
 	}
 }
 
-// End adds a process to those that a finding terminates and, if it is due, to the host's order. A process that earlier
-// attempts could not end is listed as stuck instead.
+// End adds a process to those that a finding terminates and, if it is due, to the host's order. One that could not be
+// ended before is listed as stuck instead.
 func (j *Judgement) End(f *enforce.Finding, due bool, h *HostView, p *snapshot.Process) {
 	ref := enforce.ProcessRef{Host: h.Name, PID: p.PID}
 	if h.UnderWay.Ends(p) {
@@ -329,7 +329,7 @@ func (j *Judgement) End(f *enforce.Finding, due bool, h *HostView, p *snapshot.P
 }
 
 // askFirst has a host asked again for a Deferred finding, unless an order ended there after the snapshot: a signalled
-// process may be saving its work. The host itself reports its end, or the next tick shows it.
+// process may be saving its work, and the host reports its end, or the next tick shows it.
 func (j *Judgement) askFirst(f *enforce.Finding, h *HostView) {
 	if f.Deferred && f.Host != "" && !h.Acted {
 		j.Ask[h.Name] = true

@@ -7,12 +7,12 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// The uid that the kernel reports for a process decides who is in an environment, and who uses a device (see
-// Process.CountedUID). What state files, an environ or a title say is a user's claim: it never makes another user's
-// device busy, exempts another user's process, or counts for another user's cap.
+// The uid that the kernel reports for a process (see Process.CountedUID) decides who is in an environment, and who uses
+// a device. What state files, an environ or a title say is a user's claim: it never makes another user's device busy,
+// exempts another user's process, or counts for another user's cap.
 
-// environmentOf is the environment that a process is in; nil for none, or if that is unknown. The policy may admit
-// processes of other users that descend from one of the environment (sudo -u).
+// environmentOf is the environment that a process is in; nil for none or an unknown one. The policy may admit processes
+// of other users that descend from one of the environment (sudo -u).
 func (h *HostView) environmentOf(p *snapshot.Process) *EnvView {
 	if env := h.Envs[p.EID]; env != nil && env.Env.Holds(p) {
 		return env
@@ -76,8 +76,8 @@ func (h *HostView) OutsideByPolicy(p *snapshot.Process) bool {
 	return h.Settings.UnknownOutside && p.EnvUnknown && p.EnvOverwritten
 }
 
-// TargetOf is the user against whom ending a process is directed: its own, or where the host doesn't report that, the
-// user of its environment; "" in a container that counts for no user.
+// TargetOf is the user against whom ending a process is directed: its own or, if unknown, that of its environment; ""
+// in a container that counts for no user.
 func (h *HostView) TargetOf(p *snapshot.Process) snapshot.Username {
 	if user := h.UserOf(p); user != "" || p.StartedByUnknown() {
 		return user

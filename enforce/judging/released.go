@@ -11,15 +11,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Release notes that a device is detached because it was idle. The processes that still use it must not end in the next
-// cycle for using it without an attachment: they are left alone until another environment is attached to it, or they
-// compute there.
+// Release notes that a device is detached because it was idle. The processes that still use it are left alone, and not
+// ended for using it without an attachment, until another environment is attached to it, or they compute there.
 func (h *HostView) Release(d *snapshot.Device, env *EnvView) {
 	h.j.Next.Released[snapshot.AttachmentKey{Host: h.Name, Device: d.Key(), EID: env.Env.EID}] = true
 }
 
-// nameReleased replaces the indices of released devices, which an earlier version kept or a host without UUIDs had, by
-// the UUIDs that their hosts say now.
+// nameReleased replaces indices of released devices, as an earlier version or a host without UUIDs had them, by UUIDs.
 func (j *Judgement) nameReleased() {
 	for key, still := range maps.Clone(j.Next.Released) {
 		index, err := strconv.Atoi(key.Device)
@@ -129,7 +127,6 @@ func (j *Judgement) forgetEnded() {
 	maps.DeleteFunc(j.Next.LeftAlone, func(p snapshot.ProcessKey, _ time.Time) bool { return ended(p) })
 }
 
-// running are the processes that a host shows.
 func (h *HostView) running() map[snapshot.ProcessKey]bool {
 	set := make(map[snapshot.ProcessKey]bool, len(h.Snapshot.Processes))
 	for i := range h.Snapshot.Processes {

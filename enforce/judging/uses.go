@@ -44,7 +44,7 @@ func (h *HostView) Counted(p *snapshot.Process) snapshot.Username {
 }
 
 // PersonRunning is the account of a person that the kernel proves a process to be of; empty for none. A host without
-// FirstUID is of a version that refuses an order with a process of unknown environment.
+// FirstUID refuses an order with a process of unknown environment.
 func (h *HostView) PersonRunning(p *snapshot.Process) snapshot.Username {
 	first := snapshot.UID(usualFirstUID)
 	if h.Snapshot.FirstUID != nil {
@@ -163,7 +163,6 @@ func (j *Judgement) rememberUses(h *HostView) {
 	}
 }
 
-// continued is a use that goes on, or begins.
 func (j *Judgement) continued(h *HostView, before enforce.Use, u *currentUse) enforce.Use {
 	now := enforce.Use{Break: u.settings.MaxDuration / partOfBreak}
 	switch {
@@ -234,8 +233,8 @@ func (j *Judgement) keepAbsentUses() {
 // OfEnvironment is the device in the key of an environment, which is on none.
 const OfEnvironment = "-1"
 
-// rememberSeen remembers since when attachments and environments count of which the hosts don't say it. Those of hosts
-// without a snapshot stay as they are.
+// rememberSeen remembers since when attachments and environments count on hosts that don't say it. Those of hosts
+// without a snapshot stay.
 func (j *Judgement) rememberSeen() {
 	j.Next.Seen = make(map[snapshot.AttachmentKey]enforce.Seen, len(j.Before.Seen))
 	for key, seen := range j.Before.Seen {

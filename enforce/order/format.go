@@ -33,9 +33,8 @@ type nativeOrder struct {
 	Unused map[snapshot.DeviceIndex][]snapshot.EnvID `json:"unused,omitempty"`
 }
 
-// Encode143 writes an order as `genv usage execute` of 1.4.3 reads it: one line, without a newline, and without start
-// times, grace, SIGKILL, names or finding ids. Unknown environments or memory, which it can't express, are an error
-// (see Process.Expressible).
+// Encode143 writes an order as `genv usage execute` of 1.4.3 reads it: one line, without a newline, start times, grace,
+// SIGKILL, names or finding ids. Unknown environments or memory are an error (see Process.Expressible).
 func Encode143(o Order) ([]byte, error) {
 	processes := o.processes()
 	for i := range processes {
@@ -108,8 +107,8 @@ func (o *Order) document143(encode func([]snapshot.Process) ([]byte, error)) (d 
 	return d, nil
 }
 
-// Decode143 reads what a controller of 1.4.3, or Encode143, wrote, and sorts the items. Every field is checked; an
-// error wraps snapshot.ErrInvalid and names the place, and then nothing of the order may be carried out.
+// Decode143 reads what a controller of 1.4.3, or Encode143, wrote, and sorts the items. An error wraps
+// snapshot.ErrInvalid and names the place, and then nothing of the order may be carried out.
 func Decode143(data []byte) (Order, error) {
 	var d order143
 	if err := checkSize(data); err != nil {

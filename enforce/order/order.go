@@ -171,8 +171,8 @@ func (d Detachment) objectOf(show func(string) string) string {
 	return fmt.Sprintf("environment %s of user %s from device %s", show(string(e.EID)), show(user), d.Device)
 }
 
-// Outside reports whether the process ends because it is in no environment. The native format says it; 1.4.3 ends one
-// without an id for nothing else.
+// Outside reports whether the process ends because it is in no environment. 1.4.3 ends one without an id for nothing
+// else.
 func (t *Termination) Outside() bool {
 	if t.InNoEnvironment != nil {
 		return *t.InNoEnvironment

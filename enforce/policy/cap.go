@@ -32,7 +32,6 @@ type Cap struct {
 	written string // the amount
 }
 
-// entry names people or hosts.
 type entry struct {
 	written string // as in the file
 	has     func(name string) enforce.Membership
@@ -93,8 +92,8 @@ func (s *selection) text(all string) string {
 	return all
 }
 
-// limitOf is the limit of a person: by name, else the largest of the groups, else of all others. While a membership is
-// unknown it is the largest that the person might have.
+// limitOf is the limit of a person: by name, else the largest of the groups, else of all others; the largest possible
+// one while a membership is unknown.
 func (c *Cap) limitOf(user snapshot.Username) (limit enforce.CapLimit, about bool) {
 	if c.by == nil {
 		return c.limit, true
@@ -141,7 +140,6 @@ func MatchModel(glob, model string) bool {
 	return model != "" && text.MatchGlob(fold(glob), fold(model))
 }
 
-// complete sets what the judge asks for.
 func (c *Cap) complete() {
 	if c.ID = c.Name; c.ID == "" {
 		sum := sha256.Sum256([]byte(c.String()))
@@ -188,7 +186,6 @@ func (c *Cap) period(now time.Time) (begin, end time.Time) {
 	return time.Date(year, month, monday, 0, 0, 0, 0, c.zone), time.Date(year, month, monday+7, 0, 0, 0, 0, c.zone)
 }
 
-// reservation is who may reserve what.
 type reservation struct {
 	users selection
 	rule  snapshot.BookingRule
@@ -237,8 +234,8 @@ func (f *File) UnixGroupNames() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// UseHostGroups has caps know the hosts of the groups of the inventory, which is read only if a cap names one. Its
-// error is also that of missing groups, each a *strictyaml.ParseError.
+// UseHostGroups has caps know the host groups of the inventory, which is read only if a cap names one. Its error may be
+// that of missing groups, each a *strictyaml.ParseError.
 func (f *File) UseHostGroups(read func() (map[string][]string, error)) (err error) {
 	var unknown []error
 	for _, r := range f.References {

@@ -93,9 +93,8 @@ func (f *File) Names(user snapshot.Username) bool {
 }
 
 // Exempt implements enforce.Policy. The reason is what is exempt, and the place in the file. Users and uids are exempt
-// by the uid that the kernel reports for a process or, where the host reports none, as 1.4.3 does, by the owner of the
-// environment. A process in a container is of the user who is proved to have started it. A device is exempt by its
-// UUID; for an index see ExemptIndices.
+// by the uid that the kernel reports for a process or, as 1.4.3 reports none, by the owner of the environment. A
+// process in a container is of the user who is proved to have started it. For devices by an index see ExemptIndices.
 func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
 	user, uid, env := ownerOf(s)
 	s.User, s.Environment = f.Accounts.Name(user), env
@@ -112,8 +111,8 @@ func (f *File) ExemptIndices(host snapshot.Hostname) []enforce.ExemptGPU {
 	return list
 }
 
-// ownerOf is whose a subject is, as far as that can be believed: who is exempt depends on it. The environment is nil if
-// it is another user's. Without a process, and where the host doesn't report uids, it is what state files claim.
+// ownerOf is whose a subject is, as far as that can be believed. The environment is nil if it is another user's.
+// Without a process, and where the host doesn't report uids, it is what state files claim.
 func ownerOf(s enforce.Subject) (user snapshot.Username, uid *snapshot.UID, env *snapshot.Environment) {
 	p := s.Process
 	switch {

@@ -16,7 +16,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// exemptions are what no rule applies to.
 type exemptions struct {
 	users   map[snapshot.Username]Source
 	uids    map[snapshot.UID]Source
@@ -32,15 +31,14 @@ type exemptEntry struct {
 	names func(enforce.Subject) string
 }
 
-// exemptIndices are devices of hosts by their indices.
 type exemptIndices struct {
 	written     string
 	host, index text.HostPattern
 	from        Source
 }
 
-// find is what of a subject is exempt, in words, and the entry; empty for nothing. User, uid and Environment are whose
-// it is, as far as that can be believed.
+// find is what of a subject is exempt, in words, and the entry; empty for nothing. The subject is as ownerOf believes
+// it.
 func (e *exemptions) find(s enforce.Subject, uid *snapshot.UID) (what string, from Source) {
 	if from, ok := e.users[s.User]; ok {
 		return "user " + string(s.User), from
@@ -88,8 +86,8 @@ func (e *exemptions) indices(host snapshot.Hostname) (list []enforce.ExemptGPU, 
 	return list, from
 }
 
-// Aliases are the names that users have besides the one under which rules know them: an account of a directory can have
-// several, and so can a uid in /etc/passwd. A rule for one of them holds for all.
+// Aliases are the names that users have besides the one under which rules know them, in a directory or in /etc/passwd.
+// A rule for one of them holds for all.
 type Aliases map[snapshot.Username]snapshot.Username
 
 // Name is the name under which rules know a user.
@@ -164,7 +162,6 @@ func (r *reader) exemptProcess(n *strictyaml.Node) {
 	})
 }
 
-// owned are the keys of a name and its owner.
 func (r *reader) owned(name *string, user *snapshot.Username) strictyaml.Keys {
 	return strictyaml.Keys{
 		"name": func(n *strictyaml.Node) { *name = n.Text() },
@@ -172,8 +169,8 @@ func (r *reader) owned(name *string, user *snapshot.Username) strictyaml.Keys {
 	}
 }
 
-// exemptEnvironment reads an owner and a name. A name alone is refused: any user could give it to an environment. So
-// would be an id and a host, as any user may ask for an id while it is free: that form does nothing any more.
+// exemptEnvironment reads an owner and a name. A name alone is refused: any user could give it to an environment. An id
+// on a host does nothing any more, as any user may ask for a free id.
 func (r *reader) exemptEnvironment(n *strictyaml.Node) {
 	var name, host, eid string
 	var user snapshot.Username
@@ -200,8 +197,8 @@ func (r *reader) exemptEnvironment(n *strictyaml.Node) {
 	}
 }
 
-// readContainer reads a name, an image and a label, of which one has to be there. Only a container of root's runtime
-// can be exempt: a user of a rootless one would choose its name and labels.
+// readContainer reads a name, an image or a label. Only a container of root's runtime can be exempt: a user of a
+// rootless one would choose its name and labels.
 func (e *exemptions) readContainer(n *strictyaml.Node) {
 	var name, image, label string
 	n.Map(strictyaml.Keys{

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// exempting is a policy with exemptions. As in a policy file, a process belongs to the user that the kernel reports,
-// and an environment is not exempt by its owner, which is a claim; but none of an exempt owner's attachments is idle or
+// exempting is a policy with exemptions. As in a file, a process belongs to the user that the kernel reports. An
+// environment is not exempt by its owner, which is a claim; but none of an exempt owner's attachments is idle or
 // attached for too long.
 type exempting struct {
 	enforce.Policy
@@ -121,8 +121,8 @@ func (p exempting) usersOn(host snapshot.Hostname) (users []snapshot.Username) {
 	return slices.Compact(users)
 }
 
-// turnOff turns off the rules from which somebody is exempt, in settings that concern the exemption. Rules that can't
-// differ by user stay on: a user's processes are exempt by themselves.
+// turnOff turns off the rules from which somebody is exempt. Rules that can't differ by user stay on: a user's
+// processes are exempt by themselves.
 func (e *Exemption) turnOff(s *enforce.Settings) {
 	for _, rule := range enforce.Rules() {
 		setting, _ := rule.Setting()

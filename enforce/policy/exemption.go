@@ -232,14 +232,14 @@ func (l ExemptionList) Expire(now time.Time) (left, expired ExemptionList) {
 		slices.DeleteFunc(slices.Clone(l), func(e Exemption) bool { return !e.ended(now) })
 }
 
-// ended reports whether an exemption doesn't hold any more. One that would last for longer than any may doesn't hold
-// either: the clock was set back. Times are rounded to a second.
+// ended reports whether an exemption no longer holds, also if it would last for longer than any may: the clock was set
+// back. Times are rounded to a second.
 func (e *Exemption) ended(now time.Time) bool {
 	return !now.Before(e.Until) || e.Until.Sub(now) > MaxExemption+e.lead()+time.Second
 }
 
-// Follow returns the list with the UUIDs of exempt devices as their hosts show them, and the indices that these GPUs
-// have now. Which GPU an index is gets known once.
+// Follow returns the list with the UUIDs of exempt devices, as their hosts first show them, and the indices that these
+// GPUs have now.
 func (l ExemptionList) Follow(cluster snapshot.Cluster) ExemptionList {
 	list := slices.Clone(l)
 	for i := range list {
@@ -259,8 +259,7 @@ func (l ExemptionList) Follow(cluster snapshot.Cluster) ExemptionList {
 	return list
 }
 
-// Move returns the list with all times changed: the ends by to, and the others with them, so that they stay in order as
-// times of two clocks, or rounded ones.
+// Move returns the list with all times changed: the ends by to, and the others with them, so that they stay in order.
 func (l ExemptionList) Move(to func(time.Time) time.Time) ExemptionList {
 	list := slices.Clone(l)
 	for i := range list {

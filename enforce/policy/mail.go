@@ -76,8 +76,8 @@ func (m *Mail) Address(user snapshot.Username) (string, error) {
 	return addressFrom(m.AddressTemplate, user)
 }
 
-// ParseAddress checks that a text is one mail address and nothing else, such as alice@example.org, which can be given
-// to a program and written into a header.
+// ParseAddress checks that a text is one mail address, such as alice@example.org, which can be given to a program and
+// written into a header.
 func ParseAddress(s string) (string, error) {
 	parsed, err := netmail.ParseAddress(s)
 	switch {
@@ -176,7 +176,6 @@ func (r *reader) readMail(n *strictyaml.Node) {
 	r.file.Mail = m
 }
 
-// check refuses what contradicts itself, or is missing.
 func (m *Mail) check(n, tlsAt *strictyaml.Node, plaintext, program bool) {
 	host, _, _ := net.SplitHostPort(m.SMTP)
 	if tlsAt == nil {

@@ -58,8 +58,8 @@ func (o *Override) hostRank(host string) (best int) {
 	return best
 }
 
-// overlap is the first minute of the week at which two overrides with schedules apply to the same host and user and are
-// equally specific, and a setting that both have.
+// overlap is the first minute of the week at which two overrides with schedules are equally specific for the same host
+// and user, and a setting that both have.
 func (o *Override) overlap(other *Override) (minute int, key string, found bool) {
 	hosts := func(o *Override) (names []string) {
 		for _, p := range o.hosts {
@@ -106,11 +106,10 @@ func (o *Override) String() string {
 // rank is how specific an override is, by user, host, labels and time; the higher one wins.
 type rank = [4]int
 
-// Resolve returns what applies to a host, a user and a time: each setting from the most specific place that has it,
-// with that place. An empty part of the query selects nothing. Exemptions are separate.
+// Resolve returns what applies to a host, a user and a time: each setting from the most specific place that has it. An
+// empty part of the query selects nothing. Exemptions are separate.
 func (f *File) Resolve(q enforce.Query) Settings { return f.merged(f.layers(q), q.User) }
 
-// layers are the overrides that match, the most specific one last.
 func (f *File) layers(q enforce.Query) []layer {
 	var layers []layer
 	for i := range f.overrides {
@@ -136,7 +135,6 @@ func (f *File) merged(layers []layer, user snapshot.Username) Settings {
 	return result
 }
 
-// layer is an override that matches, by its index.
 type layer struct {
 	rank     rank
 	override int
@@ -149,8 +147,8 @@ type Explanation struct {
 	From  string `json:"from"` // the place, in words
 }
 
-// Explain lists what applies to a host and a user at a time, and why: exemptions first, then the settings, then what
-// applies to the whole fleet. The controller knows which GPUs of the host are exempt by an index.
+// Explain lists what applies to a host and a user at a time, and why: exemptions, then settings, then what applies to
+// the whole fleet. The controller knows which GPUs of the host are exempt by an index.
 func (f *File) Explain(q enforce.Query, known ...enforce.ExemptGPU) []Explanation {
 	q.User = f.Accounts.Name(q.User)
 	var list []Explanation
@@ -225,7 +223,6 @@ func (f *File) explainUnix(user snapshot.Username) (list []Explanation) {
 	return list
 }
 
-// readOverride reads an item of `overrides:`.
 func (r *reader) readOverride(n *strictyaml.Node) {
 	o := Override{place: n.Place(), users: map[string]int{}}
 	var set *strictyaml.Node
@@ -270,7 +267,6 @@ func (r *reader) readLabels(n *strictyaml.Node) map[string]string {
 	return labels
 }
 
-// scope is what the override selects by, apart from the time.
 func (o *Override) scope() enforce.Scope {
 	var s enforce.Scope
 	if len(o.hosts)+len(o.labels) > 0 {

@@ -119,7 +119,6 @@ func (r *reader) ignore(key, instead string) func(*strictyaml.Node) {
 	}
 }
 
-// reader reads the parts of a file.
 type reader struct {
 	file *File
 	doc  *strictyaml.Document
@@ -134,7 +133,6 @@ func (r *reader) readGroups(n *strictyaml.Node) {
 	}.Read(n)
 }
 
-// group is the users of a group.
 func (r *reader) group(name string) ([]string, error) {
 	if users, ok := r.file.Groups[name]; ok {
 		return users, nil
@@ -204,7 +202,6 @@ func (r *reader) refers(n *strictyaml.Node, to Reference) {
 	r.file.References = append(r.file.References, to)
 }
 
-// readHook reads an item of `hooks:`.
 func (r *reader) readHook(n *strictyaml.Node) {
 	hook := Hook{
 		On: []Event{OnWarn, OnAct, OnHold}, Timeout: 5 * time.Second, Retries: 2,

@@ -21,7 +21,6 @@ const (
 	defaultWarn = 30 * time.Minute
 )
 
-// readCap reads an item of `caps:`.
 func (r *reader) readCap(n *strictyaml.Node) {
 	c := &Cap{place: n.Place(), zone: r.location()}
 	amounts, kind, before := 0, "", r.doc.Errors()
@@ -123,7 +122,6 @@ func isCapName(name string) bool {
 	return utf8.RuneCountInString(name) <= maxCapName && text.Printable(name) == name && !strings.Contains(name, "/")
 }
 
-// readLimit reads an amount, or a mapping of amounts by person.
 func (c *Cap) readLimit(r *reader, n *strictyaml.Node, key string) {
 	if !n.IsMap() {
 		c.limit, c.written = r.readAmount(n, c.Kind)
@@ -146,7 +144,6 @@ func (c *Cap) readLimit(r *reader, n *strictyaml.Node, key string) {
 	c.written = strings.Join(words, ", ")
 }
 
-// amount is how much the cap allows, in words.
 func (c *Cap) amount() string {
 	noun := map[enforce.CapKind]string{
 		enforce.CapGPUs: "GPU", enforce.CapEnvironments: "environment", enforce.CapHours: "GPU hour",
@@ -275,7 +272,6 @@ func (r *reader) readPeople(n *strictyaml.Node, key, otherwise string) selection
 	return r.readSelection(n, r.readPerson, key+": name users or groups"+otherwise)
 }
 
-// readWhile reads for whom a cap holds while they wait.
 func (r *reader) readWhile(n *strictyaml.Node) *selection {
 	var waiting selection
 	given, before := false, r.doc.Errors()
@@ -338,7 +334,6 @@ func (r *reader) readHostEntry(n *strictyaml.Node, name string) entry {
 	return e
 }
 
-// readReservation reads an item of `reservations:`.
 func (r *reader) readReservation(n *strictyaml.Node) {
 	var res reservation
 	given, before := false, r.doc.Errors()

@@ -39,7 +39,6 @@ func (r *reader) readSchedules(n *strictyaml.Node) {
 	})
 }
 
-// readWhen reads the name of a schedule.
 func (r *reader) readWhen(n *strictyaml.Node) *Schedule {
 	known := slices.Sorted(maps.Keys(r.file.Schedules))
 	if len(known) == 0 && n.IsText() {
@@ -155,9 +154,9 @@ type Schedule struct {
 	entries []hours
 }
 
-// hours are an item of a schedule: from one minute of a day up to, but not including, another, on days of the week from
+// hours are an item of a schedule: from one minute of a day up to another, which is excluded, on days of the week from
 // Monday on, between two days that are both included. Hours that end before they begin continue on the next day. Days
-// are counted from 1970-01-01; 0 is no such bound.
+// count from 1970-01-01; 0 is no such bound.
 type hours struct {
 	days       [7]bool
 	begin, end int
@@ -203,7 +202,6 @@ func (h *hours) common(other *hours) (first int, found bool) {
 	return (first + minutesAWeek - firstMonday*minutesADay) % minutesAWeek, found
 }
 
-// common is the first minute of the week that two schedules share.
 func (s *Schedule) common(other *Schedule) (first int, found bool) {
 	for i := range s.entries {
 		for j := range other.entries {
@@ -254,7 +252,6 @@ func (s *Schedule) minuteOf(t time.Time) int {
 	return dayOf(local)*minutesADay + local.Hour()*60 + local.Minute()
 }
 
-// dayOf is the number of a day, counted from 1970-01-01.
 func dayOf(t time.Time) int {
 	year, month, day := t.Date()
 	return int(time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix() / (minutesADay * 60))

@@ -24,8 +24,8 @@ type Warning struct {
 // Hint is the kind of warnings that are advice.
 const Hint = "hint"
 
-// Warnings are what is wrong with a policy besides errors, for hosts with their GPUs by model, nil for unknown GPUs,
-// and where a mail leaves within a time.
+// Warnings are what is wrong with a policy besides errors, for hosts with their GPUs by model (nil if unknown), where a
+// mail leaves within a time.
 func (f *File) Warnings(hosts iter.Seq2[enforce.Query, map[string]int], mailed time.Duration) []Warning {
 	list := slices.Clone(f.Ignored)
 	add := func(at strictyaml.Place, kind, name, message string) {
@@ -68,7 +68,6 @@ func (f *File) takesNothing(index int) string {
 	return ""
 }
 
-// neverBinds is why a cap can't be exceeded; empty if it can.
 func (f *File) neverBinds(c *Cap) string {
 	all := func(list []entry, is func(entry) bool) bool {
 		return len(list) > 0 && !slices.ContainsFunc(list, func(e entry) bool { return !is(e) })
@@ -107,8 +106,8 @@ func (f *File) neverBinds(c *Cap) string {
 	return ""
 }
 
-// implies reports whether a cap holds wherever another is kept: it is about all of the other's people, GPUs and times,
-// allows no more, and its warning is the same.
+// implies reports whether a cap holds wherever another is kept: for all of its people, GPUs and times, it allows no
+// more, with the same warning.
 func (c *Cap) implies(other *Cap) bool {
 	less := c.limit.Value <= other.limit.Value
 	if c.limit.AllBut {
@@ -126,8 +125,7 @@ func (c *Cap) implies(other *Cap) bool {
 		(c.Together || !other.Together) && (!c.PerHost || other.PerHost)
 }
 
-// takesAll says where a cap of all but some GPUs of each host leaves none, since the host has no more; empty for no
-// host. Unknown hosts are left out.
+// takesAll says where a cap of all but some GPUs of each host leaves none; empty for no known host.
 func (c *Cap) takesAll(hosts iter.Seq2[enforce.Query, map[string]int]) string {
 	if !c.PerHost || !c.limit.AllBut {
 		return ""
@@ -141,7 +139,7 @@ func (c *Cap) takesAll(hosts iter.Seq2[enforce.Query, map[string]int]) string {
 }
 
 // meansShare says where a cap allows more GPUs than there are, as somebody writes who means a share of them; empty if
-// it doesn't, or if the GPUs of a host are unknown.
+// it doesn't, or if GPUs are unknown.
 func (c *Cap) meansShare(hosts iter.Seq2[enforce.Query, map[string]int]) string {
 	isNumber := c.Kind == enforce.CapGPUs && c.by == nil && !c.limit.Percent && !c.limit.AllBut
 	if !isNumber || c.limit.Value < 10 || c.limit.Value > 100 {

@@ -8,8 +8,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// maxDuration detaches what a person has been attached to for too long, by the looks of the host's root. Processes that
-// go on using the device are then for env-devices.
+// maxDuration detaches what a person has been attached to for too long, by root's looks. Processes that go on using the
+// device are then for env-devices.
 func (j *judge) maxDuration(h *judging.HostView) {
 	for _, env := range h.InOrder {
 		limit := env.Settings.MaxDuration
@@ -25,7 +25,6 @@ func (j *judge) maxDuration(h *judging.HostView) {
 	}
 }
 
-// detachOld takes a device from an environment, and ends processes there.
 func (j *judge) detachOld(h *judging.HostView, env *judging.EnvView, a judging.Attachment, f enforce.Finding,
 	ending []*snapshot.Process,
 ) {
@@ -45,7 +44,7 @@ func (j *judge) detachOld(h *judging.HostView, env *judging.EnvView, a judging.A
 }
 
 // idle detaches what was idle for long enough. With end it also ends the processes there, and those that count for a
-// person without an environment, but takes nothing from a process that uses another GPU.
+// person without an environment, unless they use another GPU.
 func (j *judge) idle(h *judging.HostView) {
 	kept := make(map[string]bool) // by UseKey, for such a process
 	for i := range h.Holders {
@@ -85,7 +84,6 @@ func (j *judge) idle(h *judging.HostView) {
 	}
 }
 
-// endable reports whether all GPUs of a process have been idle for long enough.
 func (j *judge) endable(h *judging.HostView, x *judging.Holder) bool {
 	return !slices.ContainsFunc(x.Process.Usage, func(u snapshot.DeviceUsage) bool {
 		return j.Next.Uses[x.Key(h, u.Index)].IdleFor(h.At) < x.Settings.Idle.After || h.IgnoresUse(u)

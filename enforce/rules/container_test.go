@@ -21,15 +21,9 @@ import (
 func TestContainersCountForWhoStartedThem(t *testing.T) {
 	outside := stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true}}
 	memory := stated{all: enforce.Settings{EnvMemory: true}}
-	capOf := func(n int) stated { return stated{all: enforce.Settings{MaxDevices: &n}} }
 	bytes := snapshot.MustMemory("10gi")
 	gib := stated{all: enforce.Settings{MaxMemory: &bytes}}
-	for _, tt := range []struct {
-		name    string
-		policy  stated
-		cluster string
-		want    string
-	}{
+	runPlans(t, []planRow{
 		{"in no environment", outside, `a | dev 0 | proc 5 - u0 started:? 0:1`, "a end 5"},
 		{"in no environment, of a known user", outside, `a | dev 0 | proc 5 - u0 started:1001 0:1`, "a end 5"},
 		{"the shim's: an environment alone", outside, `a | env 1 alice u1001 | dev 0 1@01 | proc 5 1 u0 started:? 0:1`, ""},
@@ -59,11 +53,7 @@ func TestContainersCountForWhoStartedThem(t *testing.T) {
 			"a | env 7 alice u1001 | dev 0 7@01 | proc 9 7 u1001 started:? 0:1\nb | env 2 alice u1001 | dev 0 2@09 | proc 5 2 u1001 by:alice 0:1",
 			"a detach 0 7; a end 9",
 		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			require.Equal(t, tt.want, planText(evaluate(tt.policy, parseCluster(t, tt.cluster), noon(0))))
-		})
-	}
+	})
 }
 
 // TestFindingsNameTheContainer: and no user who may not have started it.
@@ -141,8 +131,7 @@ func TestAContainerKeepsADeviceOfItsEnvironmentFromBeingIdle(t *testing.T) {
 	hour := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour}}}
 	five := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour, Below: 5}}}
 	leave := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour}, LeaveContainers: true}}
-	one := 1
-	both := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour}, MaxDevices: &one}}
+	both := stated{all: enforce.Settings{Idle: &enforce.Idle{After: time.Hour}, MaxDevices: ptr(1)}}
 	const (
 		alice    = "a | env 1 alice u1001 | dev 0 1@01"
 		detached = "a detach 0 1"

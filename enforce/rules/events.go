@@ -22,7 +22,6 @@ func (j *judge) events(plan *enforce.Plan, cluster snapshot.Cluster) []enforce.E
 	return slices.Concat(ofHosts, ofFindings, toUsers, j.overEvents(), j.heldEvents(plan), j.noteEvents(plan, cluster))
 }
 
-// heldEvents are about what the limits hold back, once in an interval.
 func (j *judge) heldEvents(plan *enforce.Plan) (events []enforce.Event) {
 	all := slices.Concat(plan.HeldHosts, plan.HeldUsers)
 	for _, held := range all[:min(len(all), maxHeldEvents)] {
@@ -36,7 +35,7 @@ func (j *judge) heldEvents(plan *enforce.Plan) (events []enforce.Event) {
 }
 
 // findingEvents are about what is new or changed, then about what is due, for each finding; then about hosts with more
-// of them. Those in notify are about users to notify.
+// of them. Those in notify are for users.
 func (j *judge) findingEvents(plan *enforce.Plan) (events, notify []enforce.Event) {
 	c := eventCollector{
 		judge: j, more: make(map[snapshot.Hostname]int),
@@ -62,7 +61,7 @@ type eventCollector struct {
 }
 
 // mayAnnounce counts an event of a host that isn't about what is done, and reports whether there is room for it in this
-// interval: a host that makes things up must not fill the screen.
+// interval: a host may make things up to fill the screen.
 func (j *judge) mayAnnounce(host snapshot.Hostname) bool {
 	n := j.Next.Interval.Announced
 	if n[host] >= safety.MaxEventsPerHost {
@@ -72,7 +71,6 @@ func (j *judge) mayAnnounce(host snapshot.Hostname) bool {
 	return true
 }
 
-// add adds the events of a finding, and remembers it in the next memory.
 func (c *eventCollector) add(f *enforce.Finding) {
 	before, known := c.Before.Findings[f.ID]
 	now := enforce.KnownFinding{Host: f.Host, Decision: f.Decision(), Notified: before.Notified}
@@ -126,15 +124,13 @@ func (c *eventCollector) resumed(event enforce.Event) {
 	}
 }
 
-// as is an event as one of another kind.
 func as(kind enforce.EventKind, e enforce.Event) enforce.Event {
 	e.Kind = kind
 	return e
 }
 
 // wantsNotified is what the users of a finding are to be notified of: the finding when it is first seen, and the
-// action. They are not notified of what a safety limit holds back, which may be a mistake, or made up by a host, nor of
-// what is only reported.
+// action; not what a safety limit holds back, which may be a mistake or made up by a host, nor what is only reported.
 func wantsNotified(f *enforce.Finding) enforce.Notified {
 	switch {
 	case f.Held, f.Rule == enforce.RuleUnreadable && f.Decision() == enforce.DecisionNone:

@@ -74,7 +74,6 @@ func (held heldBack) end(p enforce.ProcessRef) *safety.Held {
 
 func (held heldBack) detach(d enforce.DeviceRef) *safety.Held { return held[action{d, 0}] }
 
-// dropFrom takes them out of a plan.
 func (held heldBack) dropFrom(plan *enforce.Plan) {
 	for i := range plan.Orders {
 		host, o := plan.Orders[i].Host, &plan.Orders[i].Order

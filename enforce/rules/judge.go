@@ -114,7 +114,6 @@ func (j *judge) noteUnknowns(h *judging.HostView) {
 	}
 }
 
-// postpone drops the draft of a host, and has the findings wait.
 func (j *judge) postpone(h *judging.HostView) {
 	h.Drop()
 	for i := range j.Findings {
@@ -124,7 +123,6 @@ func (j *judge) postpone(h *judging.HostView) {
 	}
 }
 
-// lines are those of the findings that are due, by their ids.
 func (j *judge) lines() map[string]string {
 	lines := make(map[string]string, len(j.Findings))
 	for i := range j.Findings {
@@ -135,7 +133,6 @@ func (j *judge) lines() map[string]string {
 	return lines
 }
 
-// plan puts together what the rules found and drafted.
 func (j *judge) plan() enforce.Plan {
 	for _, h := range j.Hosts {
 		if h.UnderWay.Orders >= enforce.MaxOrdersUnderWay {

@@ -19,12 +19,7 @@ func TestMembershipGoesByTheUIDOfTheKernel(t *testing.T) {
 	outside := stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true}}
 	sudo := stated{all: enforce.Settings{NonEnvProcesses: true, SudoUsers: true}}
 	wiped := stated{all: enforce.Settings{NonEnvProcesses: true, UnknownOutside: true}}
-	for _, tt := range []struct {
-		name    string
-		policy  stated
-		cluster string
-		want    string
-	}{
+	runPlans(t, []planRow{
 		{"own", outside, `a | env 1 alice u1001 | dev 0 1@01 | proc 5 1 u1001 0:1`, ""},
 		{"root's, as with sudo or a container", outside, `a | env 1 alice u1001 | dev 0 1@01 | proc 5 1 u0 0:1`, ""},
 		{"a host that reports no uids", outside, `a | env 1 alice u1001 | dev 0 1@01 | proc 5 1 0:1`, ""},
@@ -43,22 +38,12 @@ func TestMembershipGoesByTheUIDOfTheKernel(t *testing.T) {
 		{"overwritten too", outside, `a | dev 0 | proc 5 ! u1002 0:1`, ""},
 		{"unless the policy says outside", wiped, `a | dev 0 | proc 5 ! u1002 0:1`, "a end 5"},
 		{"which unreadable is not", wiped, `a | dev 0 | proc 5 ? u1002 0:1`, ""},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			require.Equal(t, tt.want, planText(evaluate(tt.policy, parseCluster(t, tt.cluster), noon(0))))
-		})
-	}
+	})
 }
 
 func TestCapsGoByTheUIDOfTheKernel(t *testing.T) {
-	capOf := func(n int) stated { return stated{all: enforce.Settings{MaxDevices: &n}} }
 	honest := "\nb | env 2 alice u1001 | dev 0 2@09 | dev 1 2@08 | proc 5 2 u1001 by:alice 0:1 | proc 6 2 u1001 by:alice 1:1"
-	for _, tt := range []struct {
-		name    string
-		policy  stated
-		cluster string
-		want    string
-	}{
+	runPlans(t, []planRow{
 		{
 			"M forges an environment of alice's and runs in it: her jobs elsewhere go on", capOf(2),
 			"a | env 7 alice u1001 | dev 0 7@01 | dev 1 7@01 | proc 9 7 u1002 by:m 0:1 1:1" + honest, "a detach 0 7; a detach 1 7",
@@ -100,11 +85,7 @@ func TestCapsGoByTheUIDOfTheKernel(t *testing.T) {
 		{"root's processes count for the environment's user", capOf(1), "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | proc 5 1 u0 0:1", "a detach 1 1"},
 		{"and root has no cap", capOf(0), "a | env 1 alice u1001 | dev 0 | proc 5 1 u0 by:root 0:1", ""},
 		{"an exempt user", stated{all: capOf(0).all, exempt: func(s enforce.Subject) bool { return s.User == "alice" }}, "a | env 1 alice u1001 | dev 0 1@01", ""},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			require.Equal(t, tt.want, planText(evaluate(tt.policy, parseCluster(t, tt.cluster), noon(0))))
-		})
-	}
+	})
 }
 
 // The capacities of a state file are claims too: whatever they say, a process

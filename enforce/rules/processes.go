@@ -9,9 +9,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// nonEnvProcesses ends processes that are in no environment of this host. A claim alone is not enough, since anyone can
-// set GENV_ENVIRONMENT_ID=bogus: the environment must be registered, and for the process's user (see
-// snapshot.Environment.Admits).
+// nonEnvProcesses ends processes that are in no environment of this host. A claim is not enough
+// (GENV_ENVIRONMENT_ID=bogus): it must be registered, for the process's user (see snapshot.Environment.Admits).
 func (j *judge) nonEnvProcesses(h *judging.HostView) {
 	if !h.Settings.NonEnvProcesses {
 		return
@@ -29,7 +28,7 @@ func (j *judge) nonEnvProcesses(h *judging.HostView) {
 }
 
 // unreadable finds processes of which root can't find out within bounds whether they are in an environment. It ends
-// those whose user has caused that, if the policy says so.
+// those whose user caused that, if the policy says so.
 func (j *judge) unreadable(h *judging.HostView) {
 	for i := range h.Snapshot.Processes {
 		p := &h.Snapshot.Processes[i]
@@ -49,7 +48,6 @@ func (j *judge) unreadable(h *judging.HostView) {
 	}
 }
 
-// settingsReported are those of the user whom a finding names, or the host's.
 func (j *judge) settingsReported(h *judging.HostView, f *enforce.Finding) *enforce.Settings {
 	if f.User == "" {
 		return h.Settings
@@ -77,8 +75,8 @@ func (j *judge) envDevices(h *judging.HostView) {
 	}
 }
 
-// notAttached lists the devices that a process of the environment uses without an attachment, as the host ordered them,
-// and the rule that has their warning: idle if it released all of them.
+// notAttached lists the devices that a process of the environment uses without an attachment, and the rule that has
+// their warning: idle if it released all of them.
 func (j *judge) notAttached(h *judging.HostView, env *judging.EnvView, p *snapshot.Process) (foreign []snapshot.DeviceIndex,
 	warned enforce.Rule,
 ) {
@@ -98,7 +96,6 @@ func (j *judge) notAttached(h *judging.HostView, env *judging.EnvView, p *snapsh
 	return foreign, warned
 }
 
-// describe sets the ID of a finding, and what it says of its process.
 func (j *judge) describe(h *judging.HostView, p *snapshot.Process, f *enforce.Finding) {
 	f.ID = string(f.Rule) + "/" + processOn(h, p)
 	f.Host, f.PID, f.EID, f.Command, f.Container = h.Name, p.PID, p.EID, p.CommandOrName(), p.Container
@@ -120,8 +117,8 @@ func (j *judge) endProcess(h *judging.HostView, p *snapshot.Process, settings *e
 	f enforce.Finding,
 ) {
 	j.describe(h, p, &f)
-	// A user can move a process from one of these rules to another in every cycle, by rewriting state files or starting
-	// it again elsewhere. So each rule has its own clock, and a shared one with the longest warning goes on.
+	// A user can move a process from one of these rules to another in every cycle. So each rule has its own clock, and
+	// a shared one with the longest warning goes on.
 	own, shared := []string{f.ID}, []string{"process/" + processOn(h, p)}
 	for _, whose := range j.ownersOf(h, p, &f) {
 		use := "/" + string(h.Name) + "/" + whose
@@ -138,7 +135,7 @@ func (j *judge) endProcess(h *judging.HostView, p *snapshot.Process, settings *e
 }
 
 // ownersOf are parts of the keys of whose process a finding is about: a person's warning goes on whatever of theirs it
-// is about. The owners of unproved containers are unknown: all of an environment on a device have one together.
+// is about. All unproved containers of an environment on a device have one together.
 func (j *judge) ownersOf(h *judging.HostView, p *snapshot.Process, f *enforce.Finding) (owners []string) {
 	if !p.StartedByUnknown() {
 		if user := cmp.Or(h.UserOf(p), f.User); user != "" {

@@ -27,13 +27,12 @@ func environmentsOf(cluster snapshot.Cluster) enforce.FindEnvironment {
 
 // TestAdviceOfACap: the advice names what the cap would take, since genv detach alone detaches all.
 func TestAdviceOfACap(t *testing.T) {
-	one := 1
 	for cluster, want := range map[string]string{
 		"a | env 7 alice u1001 | dev 0 7@01 | dev 1 7@02 | dev 2 7@03":                                "genv detach --index 1,2 in the shell of environment 7.",
 		"a | env 7 alice u1001 | dev 0 7@01 | dev 2 7@03 | proc 5 7 u1001 0:1 | proc 6 7 u1001 2:1":   "kill 6; genv detach --index 2 in the shell of environment 7.",
 		"a | env 7 alice u1001 | dev 0 7@01\nb | env 8 alice u1001 | dev 3 8@03 | proc 5 8 u1001 3:1": "genv detach --index 0 in the shell of environment 7 on a.",
 	} {
-		policy := stated{all: enforce.Settings{MaxDevices: &one, Warn: enforce.Warn{For: time.Minute}}}
+		policy := stated{all: enforce.Settings{MaxDevices: ptr(1), Warn: enforce.Warn{For: time.Minute}}}
 		warned, memory, _ := rules.Judge(policy, parseCluster(t, cluster), enforce.Memory{}, noon(0))
 		require.Len(t, warned.Findings, 1)
 		require.Equal(t, "Give back GPUs that you need less, such as these: "+want, warned.Findings[0].Advice(environmentsOf(parseCluster(t, cluster))), cluster)
@@ -97,23 +96,22 @@ func TestAdviceAfter(t *testing.T) {
 // keeps the rules isn't threatened where another process ends anyway.
 func TestForecast(t *testing.T) {
 	const both = "a | env 1 alice u1001 | dev 0 1@01 | dev 1 | proc 5 1 u1001 0:1 | proc 6 1 u1001 1:1"
-	one := 1
 	for _, tt := range []struct {
 		name     string
 		cluster  string
 		settings enforce.Settings
 		want     []snapshot.PID // that end because of a cap or a capacity
 	}{
-		{"a process on a device that isn't attached ends anyway", both, enforce.Settings{EnvDevices: true, MaxDevices: &one}, nil},
+		{"a process on a device that isn't attached ends anyway", both, enforce.Settings{EnvDevices: true, MaxDevices: ptr(1)}, nil},
 		{"so it does for a cap on memory", strings.ReplaceAll(strings.ReplaceAll(both, "alice u1001", "alice u1001 3mi"), "1:1", "1:2"), enforce.Settings{EnvDevices: true, MaxMemory: ptr(memory(3 << 20))}, nil},
-		{"no other rule ends it", both, enforce.Settings{MaxDevices: &one}, []snapshot.PID{5}},
-		{"one ends anyway, and one more has to", both + " | dev 2 1@02 | proc 7 1 u1001 2:1", enforce.Settings{EnvDevices: true, MaxDevices: &one}, []snapshot.PID{7}},
+		{"no other rule ends it", both, enforce.Settings{MaxDevices: ptr(1)}, []snapshot.PID{5}},
+		{"one ends anyway, and one more has to", both + " | dev 2 1@02 | proc 7 1 u1001 2:1", enforce.Settings{EnvDevices: true, MaxDevices: ptr(1)}, []snapshot.PID{7}},
 		{
 			"it ends anyway, and so the environment is within its capacity", "a | env 1 alice u1001 4g | dev 0 1@01 | dev 1 | proc 5 1 u1001 0:2000 | proc 6 1 u1001 0:3000 1:1",
 			enforce.Settings{EnvDevices: true, EnvMemory: true},
 			[]snapshot.PID{6},
 		},
-		{"an idle device is detached anyway", "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | proc 5 1 u1001 0:1", enforce.Settings{Idle: &enforce.Idle{}, MaxDevices: &one}, nil},
+		{"an idle device is detached anyway", "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | proc 5 1 u1001 0:1", enforce.Settings{Idle: &enforce.Idle{}, MaxDevices: ptr(1)}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.settings.Warn = enforce.Warn{For: 10 * time.Minute}
@@ -150,49 +148,38 @@ func TestUnattachedDevicesAndCaps(t *testing.T) {
 		empty = "a | env 1 alice u1001 | dev 0 | dev 1 | dev 2 | dev 3 "
 		one   = " | boot 7 | env 1 alice u1001 | dev 0 | dev 1 | proc 5 1 u1001 0:1"
 	)
-	for _, tt := range []struct {
-		name    string
-		limit   int
-		cluster string
-		want    string
-	}{
-		{"two attached, and a process on two others", 1, host + "| proc 5 1 u1001 2:1 3:1", "a detach 1 1; a end 5"},
-		{"two attached, and a process on three others", 1, host + "| proc 5 1 u1001 2:1 3:1 4:1", "a detach 1 1; a end 5"},
-		{"two attached, and processes on others", 2, host + "| proc 5 1 u1001 2:1 3:1 | proc 6 1 u1001 4:1", "a detach 0 1; a detach 1 1; a end 6"},
-		{"idle devices are enough", 2, host + "| proc 5 1 u1001 2:1 3:1", "a detach 0 1; a detach 1 1"},
-		{"the newest idle device is enough", 3, host + "| proc 5 1 u1001 2:1 3:1", "a detach 1 1"},
-		{"no device is left to keep", 0, host + "| proc 5 1 u1001 2:1 3:1", "a detach 0 1; a detach 1 1; a end 5"},
-		{"a process takes more than the excess", 2, empty + "| proc 5 1 u1001 0:1 1:1 2:1", "a end 5"},
-		{"another one takes no more", 3, empty + "| proc 5 1 u1001 0:1 1:1 | proc 6 1 u1001 2:1 | proc 7 1 u1001 3:1", "a end 6"},
-		{"two that take more, and one that doesn't", 2, empty + "| proc 5 1 u1001 0:1 1:1 2:1 | proc 6 1 u1001 3:1", "a end 5"},
-		{"the larger one is enough alone", 1, empty + "| proc 5 1 u1001 0:1 | proc 6 1 u1001 1:1 2:1 3:1", "a end 6"},
-		{"of those that take more, the one that takes least", 4, empty + "| dev 4 | proc 5 1 u1001 0:1 1:1 2:1 | proc 6 1 u1001 3:1 4:1", "a end 6"},
-		{"the one job that is enough ends, with what is attached to it", 1, host + "| dev 6 | env 2 alice u1001 | proc 5 1 u1001 0:1 2:1 | proc 6 1 u1001 1:1", "a detach 0 1; a end 5"},
-		{"a device of two processes is free when both end", 1, empty + "| proc 5 1 u1001 0:1 1:1 | proc 6 1 u1001 1:1 2:1", "a end 5; a end 6"},
-		{"what hosts say of their boot doesn't prove that they are one", 1, "a" + one + "\nb" + one, "a end 5"},
-		{"on several hosts", 1, "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02\nb | env 1 alice u1001 | dev 0 | dev 1 | proc 5 1 u1001 0:1 1:1", "a detach 1 1; b end 5"},
+	runPlans(t, []planRow{
+		{"two attached, and a process on two others", capOf(1), host + "| proc 5 1 u1001 2:1 3:1", "a detach 1 1; a end 5"},
+		{"two attached, and a process on three others", capOf(1), host + "| proc 5 1 u1001 2:1 3:1 4:1", "a detach 1 1; a end 5"},
+		{"two attached, and processes on others", capOf(2), host + "| proc 5 1 u1001 2:1 3:1 | proc 6 1 u1001 4:1", "a detach 0 1; a detach 1 1; a end 6"},
+		{"idle devices are enough", capOf(2), host + "| proc 5 1 u1001 2:1 3:1", "a detach 0 1; a detach 1 1"},
+		{"the newest idle device is enough", capOf(3), host + "| proc 5 1 u1001 2:1 3:1", "a detach 1 1"},
+		{"no device is left to keep", capOf(0), host + "| proc 5 1 u1001 2:1 3:1", "a detach 0 1; a detach 1 1; a end 5"},
+		{"a process takes more than the excess", capOf(2), empty + "| proc 5 1 u1001 0:1 1:1 2:1", "a end 5"},
+		{"another one takes no more", capOf(3), empty + "| proc 5 1 u1001 0:1 1:1 | proc 6 1 u1001 2:1 | proc 7 1 u1001 3:1", "a end 6"},
+		{"two that take more, and one that doesn't", capOf(2), empty + "| proc 5 1 u1001 0:1 1:1 2:1 | proc 6 1 u1001 3:1", "a end 5"},
+		{"the larger one is enough alone", capOf(1), empty + "| proc 5 1 u1001 0:1 | proc 6 1 u1001 1:1 2:1 3:1", "a end 6"},
+		{"of those that take more, the one that takes least", capOf(4), empty + "| dev 4 | proc 5 1 u1001 0:1 1:1 2:1 | proc 6 1 u1001 3:1 4:1", "a end 6"},
+		{"the one job that is enough ends, with what is attached to it", capOf(1), host + "| dev 6 | env 2 alice u1001 | proc 5 1 u1001 0:1 2:1 | proc 6 1 u1001 1:1", "a detach 0 1; a end 5"},
+		{"a device of two processes is free when both end", capOf(1), empty + "| proc 5 1 u1001 0:1 1:1 | proc 6 1 u1001 1:1 2:1", "a end 5; a end 6"},
+		{"what hosts say of their boot doesn't prove that they are one", capOf(1), "a" + one + "\nb" + one, "a end 5"},
+		{"on several hosts", capOf(1), "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02\nb | env 1 alice u1001 | dev 0 | dev 1 | proc 5 1 u1001 0:1 1:1", "a detach 1 1; b end 5"},
 
-		{"at the cap", 4, host + "| proc 5 1 u1001 2:1 3:1", ""},
-		{"at the cap with processes alone", 2, empty + "| proc 5 1 u1001 0:1 1:1", ""},
-		{"two processes on the same devices", 2, empty + "| proc 5 1 u1001 0:1 1:1 | proc 6 1 u1001 0:1 1:1", ""},
-		{"another user's process", 2, host + "| env 2 bob u1002 | proc 5 2 u1002 2:1", ""},
-		{"a process outside of any environment", 2, host + "| proc 5 - u1001 2:1 3:1", ""},
-		{"genv 1.4.3 reports no uids: attachments count alone", 2, host + "| proc 5 1 2:1 3:1", ""},
-		{"and are taken alone", 1, host + "| proc 5 1 2:1 3:1", "a detach 1 1"},
-		{"a process that uses both ends there", 1, host + "| proc 5 1 1:1 3:1 | proc 6 1 0:1", "a detach 1 1; a end 5"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			plan := evaluate(stated{all: enforce.Settings{MaxDevices: &tt.limit}}, parseCluster(t, tt.cluster), time.Time{})
-			require.Equal(t, tt.want, planText(plan))
-		})
-	}
+		{"at the cap", capOf(4), host + "| proc 5 1 u1001 2:1 3:1", ""},
+		{"at the cap with processes alone", capOf(2), empty + "| proc 5 1 u1001 0:1 1:1", ""},
+		{"two processes on the same devices", capOf(2), empty + "| proc 5 1 u1001 0:1 1:1 | proc 6 1 u1001 0:1 1:1", ""},
+		{"another user's process", capOf(2), host + "| env 2 bob u1002 | proc 5 2 u1002 2:1", ""},
+		{"a process outside of any environment", capOf(2), host + "| proc 5 - u1001 2:1 3:1", ""},
+		{"genv 1.4.3 reports no uids: attachments count alone", capOf(2), host + "| proc 5 1 2:1 3:1", ""},
+		{"and are taken alone", capOf(1), host + "| proc 5 1 2:1 3:1", "a detach 1 1"},
+		{"a process that uses both ends there", capOf(1), host + "| proc 5 1 1:1 3:1 | proc 6 1 0:1", "a detach 1 1; a end 5"},
+	})
 }
 
 // What is said to users is 1.4.3's line; how many devices are attached is added to it.
 func TestHowManyDevicesAreAttached(t *testing.T) {
-	one := 1
 	cluster := parseCluster(t, "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02\nb | env 1 alice u1001 | dev 0 | dev 1 | proc 5 1 u1001 0:1 1:1")
-	f := evaluate(stated{all: enforce.Settings{MaxDevices: &one}}, cluster, time.Time{}).Findings[0]
+	f := evaluate(stated{all: enforce.Settings{MaxDevices: ptr(1)}}, cluster, time.Time{}).Findings[0]
 	require.Equal(t, enforce.CountExcess{Used: 4, Limit: 1, Hosts: 2, Attached: 2, Unattached: 2}, *f.Count)
 	require.Equal(t, "User alice is using 4 devices on 2 hosts which is 3 more than the maximum allowed", f.String())
 }

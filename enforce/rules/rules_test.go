@@ -74,74 +74,68 @@ func parseEnv(t *testing.T, s *snapshot.Snapshot, words []string) {
 func parseDevice(t *testing.T, s *snapshot.Snapshot, words []string) {
 	d := snapshot.Device{Index: index(t, words[0]), TotalMemory: snapshot.MiB(81559)}
 	for _, word := range words[1:] {
-		if word == "failed" || word == "unified" {
-			d.Failed, d.Unified = word == "failed", word == "unified"
-			continue
+		if !describeDevice(t, &d, word) {
+			d.Attachments = append(d.Attachments, parseAttachment(t, s, word))
 		}
-		if word == "unusable" {
-			d.Unusable = "its compute mode is Prohibited"
-			continue
-		}
-		if percent, ok := strings.CutPrefix(word, "u"); ok {
-			u := number(t, percent)
-			d.Utilization = &u
-			continue
-		}
-		if word == "mig" {
-			d.MIGMode = true
-			continue
-		}
-		if power, ok := strings.CutPrefix(word, "w"); ok && strings.Contains(power, "/") { // draw/limit in watts
-			draw, limit, _ := strings.Cut(power, "/")
-			d.Power = ptr(float64(number(t, draw)))
-			if limit != "0" {
-				d.PowerLimit = ptr(float64(number(t, limit)))
-			}
-			continue
-		}
-		if word == "screen" {
-			d.Display = ptr(true)
-			continue
-		}
-		if word == "m?" {
-			d.TotalMemory = snapshot.Memory{}
-			continue
-		}
-		if model, ok := strings.CutPrefix(word, "model:"); ok {
-			d.Name = "NVIDIA " + model
-			continue
-		}
-		if strings.HasPrefix(word, "GPU-") {
-			d.UUID = snapshot.GPUUUID(word)
-			continue
-		}
-		if word == "who?" {
-			d.Unidentified = true
-			continue
-		}
-		if word == "p?" {
-			d.ProcessesUnknown = true
-			continue
-		}
-		eid, minute, seen := strings.Cut(word, "@")
-		if !seen {
-			eid, minute, _ = strings.Cut(word, "~")
-		}
-		if !strings.Contains(minute, ":") {
-			minute = "10:" + minute
-		}
-		at, err := snapshot.ParseDate("20/11/2026 " + minute + ":00")
-		require.NoError(t, err)
-		a := snapshot.Attachment{EID: snapshot.EnvID(eid), Time: at}
-		if seen {
-			a.Since = sinceBoot(at)
-		}
-		if e := s.Environment(a.EID); e != nil {
-			a.GPUMemory = e.Config.GPUMemory
-		}
-		d.Attachments = append(d.Attachments, a)
 	}
 	s.Devices = append(s.Devices, d)
+}
+
+func describeDevice(t *testing.T, d *snapshot.Device, word string) bool {
+	power, isPower := strings.CutPrefix(word, "w") // draw/limit in watts
+	draw, limit, _ := strings.Cut(power, "/")
+	switch {
+	case word == "failed":
+		d.Failed = true
+	case word == "unified":
+		d.Unified = true
+	case word == "unusable":
+		d.Unusable = "its compute mode is Prohibited"
+	case strings.HasPrefix(word, "u"):
+		d.Utilization = ptr(number(t, word[1:]))
+	case word == "mig":
+		d.MIGMode = true
+	case isPower && limit != "":
+		d.Power = ptr(float64(number(t, draw)))
+		if limit != "0" {
+			d.PowerLimit = ptr(float64(number(t, limit)))
+		}
+	case word == "screen":
+		d.Display = ptr(true)
+	case word == "m?":
+		d.TotalMemory = snapshot.Memory{}
+	case strings.HasPrefix(word, "model:"):
+		d.Name = "NVIDIA " + strings.TrimPrefix(word, "model:")
+	case strings.HasPrefix(word, "GPU-"):
+		d.UUID = snapshot.GPUUUID(word)
+	case word == "who?":
+		d.Unidentified = true
+	case word == "p?":
+		d.ProcessesUnknown = true
+	default:
+		return false
+	}
+	return true
+}
+
+func parseAttachment(t *testing.T, s *snapshot.Snapshot, word string) snapshot.Attachment {
+	eid, minute, seen := strings.Cut(word, "@")
+	if !seen {
+		eid, minute, _ = strings.Cut(word, "~")
+	}
+	if !strings.Contains(minute, ":") {
+		minute = "10:" + minute
+	}
+	at, err := snapshot.ParseDate("20/11/2026 " + minute + ":00")
+	require.NoError(t, err)
+	a := snapshot.Attachment{EID: snapshot.EnvID(eid), Time: at}
+	if seen {
+		a.Since = sinceBoot(at)
+	}
+	if e := s.Environment(a.EID); e != nil {
+		a.GPUMemory = e.Config.GPUMemory
+	}
+	return a
 }
 
 func parseProcess(t *testing.T, s *snapshot.Snapshot, words []string) {
@@ -215,17 +209,30 @@ func planText(plan enforce.Plan) string {
 	return strings.Join(lines, "; ")
 }
 
+// planRow is a policy, a cluster, and the plan that follows.
+type planRow struct {
+	name          string
+	policy        stated
+	cluster, want string
+}
+
+func runPlans(t *testing.T, rows []planRow) {
+	for _, tt := range rows {
+		t.Run(tt.name, func(t *testing.T) {
+			require.Equal(t, tt.want, planText(evaluate(tt.policy, parseCluster(t, tt.cluster), noon(0))))
+		})
+	}
+}
+
+// capOf is a policy with a cap on the devices of a user.
+func capOf(n int) stated { return stated{all: enforce.Settings{MaxDevices: &n}} }
+
 func TestRules(t *testing.T) {
 	nonEnv := stated{all: enforce.Settings{NonEnvProcesses: true}}
 	devices := stated{all: enforce.Settings{EnvDevices: true}}
 	memory := stated{all: enforce.Settings{EnvMemory: true}}
 	all := stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true}}
-	for _, tt := range []struct {
-		name    string
-		policy  stated
-		cluster string
-		want    string
-	}{
+	for _, tt := range []planRow{
 		// non-env-processes
 		{"a process outside ends", nonEnv, `a | dev 0 | proc 5 - 0:1`, "a end 5"},
 		{"an unregistered claim is not an environment", nonEnv, `a | dev 0 | proc 5 bogus 0:1`, "a end 5"},
@@ -313,14 +320,8 @@ func TestGraphics(t *testing.T) {
 }
 
 func TestMaxDevices(t *testing.T) {
-	capOf := func(n int) stated { return stated{all: enforce.Settings{MaxDevices: &n}} }
 	only := func(caps map[snapshot.Username]int) stated { return stated{asked: capsOf(caps)} }
-	for _, tt := range []struct {
-		name    string
-		policy  stated
-		cluster string
-		want    string
-	}{
+	runPlans(t, []planRow{
 		{"at the cap", capOf(1), `a | env 1 alice | dev 0 1@01 | dev 1`, ""},
 		{"no cap", stated{all: enforce.Settings{EnvDevices: true, EnvMemory: true}}, `a | env 1 alice | dev 0 1@01 | dev 1 1@02`, ""},
 		{"another user's cap", only(map[snapshot.Username]int{"bob": 0}), `a | env 1 alice | dev 0 1@01`, ""},
@@ -348,12 +349,7 @@ func TestMaxDevices(t *testing.T) {
 		{"a user without a name has no cap", capOf(0), `a | env 1 - | dev 0 1@01`, ""},
 		{"devices of a host that is down do not count", capOf(1), "a | env 1 alice | dev 0 1@01\nb | down", ""},
 		{"an attachment of an unregistered environment counts for no user", capOf(0), `a | dev 0 7@01`, ""},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			plan := evaluate(tt.policy, parseCluster(t, tt.cluster), time.Time{})
-			require.Equal(t, tt.want, planText(plan))
-		})
-	}
+	})
 }
 
 // Any user can write another user's environment into an environ. Such a process is
@@ -369,9 +365,8 @@ func TestAClaimToAnotherUsersEnvironment(t *testing.T) {
 }
 
 func TestUnknownsAreNoted(t *testing.T) {
-	zero := 0
 	cluster := parseCluster(t, `a | env 1 - 1000mi | dev 0 1@01 | proc 5 ? 0:1 | proc 6 1 0:?`)
-	plan := evaluate(stated{all: enforce.Settings{NonEnvProcesses: true, EnvMemory: true, MaxDevices: &zero}}, cluster, time.Time{})
+	plan := evaluate(stated{all: enforce.Settings{NonEnvProcesses: true, EnvMemory: true, MaxDevices: ptr(0)}}, cluster, time.Time{})
 	require.Empty(t, plan.Findings)
 	require.Empty(t, plan.Orders)
 	var notes []string
@@ -386,8 +381,7 @@ func TestUnknownsAreNoted(t *testing.T) {
 }
 
 func TestThisMachineHasNoName(t *testing.T) {
-	one := 1
 	cluster := parseCluster(t, ` | env 1 alice | dev 0 1@01 | dev 1 1@02`)
-	plan := evaluate(stated{all: enforce.Settings{MaxDevices: &one}}, cluster, time.Time{})
+	plan := evaluate(capOf(1), cluster, time.Time{})
 	require.Equal(t, "User alice is using 2 devices which is 1 more than the maximum allowed", plan.Findings[0].String())
 }

@@ -86,9 +86,8 @@ func TestADesktopKeepsNoAttachment(t *testing.T) {
 // TestDevicesThatNoRuleIsAbout: those that have failed, and those that no user can attach, because
 // their memory is not known. What a process uses besides is judged.
 func TestDevicesThatNoRuleIsAbout(t *testing.T) {
-	one := 1
 	all := stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true}}
-	capped := stated{all: enforce.Settings{MaxDevices: &one}}
+	capped := stated{all: enforce.Settings{MaxDevices: ptr(1)}}
 	old := stated{all: enforce.Settings{MaxDuration: time.Minute}}
 	later := time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)
 	for _, state := range []string{"failed", "m?"} {

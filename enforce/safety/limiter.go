@@ -39,7 +39,6 @@ func Hold(limits Limits, actions []*Action) []Held {
 	return l.result()
 }
 
-// limiter decides which actions of a plan are held.
 type limiter struct {
 	limits  Limits
 	actions []*Action
@@ -48,7 +47,6 @@ type limiter struct {
 	held    []*Held
 }
 
-// hostActions are the actions on a host.
 type hostActions struct {
 	tally
 	pairs []*pair // sorted by user
@@ -110,12 +108,10 @@ func (l *limiter) holdOn(h *hostActions) {
 	}
 }
 
-// largest is the pair with most actions of a kind.
 func (h *hostActions) largest(size func(tally) int) *pair {
 	return slices.MaxFunc(h.pairs, func(a, b *pair) int { return cmp.Compare(size(a.tally), size(b.tally)) })
 }
 
-// hold holds all actions of a pair.
 func (l *limiter) hold(p *pair, because string) {
 	held := &Held{User: p.user, Host: p.host, Because: because}
 	l.held = append(l.held, held)
@@ -126,7 +122,7 @@ func (l *limiter) hold(p *pair, because string) {
 }
 
 // release carries out held actions after all, as far as the limits allow. On each host the oldest finding comes first.
-// The hosts take turns, one action each, so that one that makes up old findings can't use up the limits.
+// The hosts take turns, one action each: one that makes up old findings can't use up the limits.
 func (l *limiter) release() {
 	var waiting []*Action
 	for _, h := range l.hosts {
@@ -160,7 +156,6 @@ func (l *limiter) release() {
 	}
 }
 
-// result are the held actions by user and host.
 func (l *limiter) result() []Held {
 	for _, a := range l.actions {
 		switch {

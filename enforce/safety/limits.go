@@ -16,8 +16,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Limits hold back the actions against a user or on a host if they are more than the policy's author can have meant.
-// The zero Limits hold nothing back.
+// Limits hold back the actions against a user or on a host that are more than the policy's author can have meant; the
+// zero Limits nothing.
 type Limits struct {
 	Fleet    Limit  // for a cycle as a whole
 	PerUser  Limit  // for each user on each host
@@ -43,8 +43,8 @@ type Limit struct {
 	Detachments  int
 }
 
-// Held are the actions against one user on one host that a limit held back. There is no User if it is unknown, and no
-// Host in a plan for this machine alone.
+// Held are the actions against one user on one host that a limit held back. User is empty if unknown, Host in a plan
+// for this machine alone.
 type Held struct {
 	User         snapshot.Username `json:"user,omitempty"`
 	Host         snapshot.Hostname `json:"host,omitempty"`
@@ -103,7 +103,6 @@ type Action struct {
 	turn int // its place among the held ones of its host
 }
 
-// tally counts actions.
 type tally struct{ terminations, detachments int }
 
 func (t *tally) add(a *Action, n int) {
@@ -138,8 +137,8 @@ const (
 )
 
 // Protected are the names of daemons that are never ended unless a policy names them: those that carry a machine, our
-// own way in, and NVIDIA's. Every user may choose such a name: the host says which of its processes go by one rightly
-// (snapshot.Process.Protected; see enforce/local).
+// own way in, and NVIDIA's. Every user may choose such a name: the host says which processes go by one rightly
+// (snapshot.Process.Protected).
 func Protected() []string {
 	return []string{
 		"systemd", "init", "sshd", "sshd-session", "sshd-auth",
@@ -150,11 +149,11 @@ func Protected() []string {
 }
 
 // MaxEventsPerHost is how many findings of a host events are about in an interval, besides those that are acted on: a
-// host that makes up processes must not fill a log.
+// host may make up processes to fill a log.
 const MaxEventsPerHost = 256
 
-// Interval is what was done and said since the last tick. The limits hold for all of it together, so that events that
-// come close together do no more. The zero Interval has nothing. Its maps must not be shared: see Clone.
+// Interval is what was done and said since the last tick. The limits hold for all of it together: events that come
+// close together do no more. Its maps must not be shared: see Clone.
 type Interval struct {
 	actions             []*Action
 	Announced, Notified map[snapshot.Hostname]int  // how many findings with an event, and messages to users
@@ -179,7 +178,7 @@ func cloned[K comparable, V any](m map[K]V) map[K]V {
 }
 
 // Allow adds further actions to those of the interval, as far as they are within the limits together. It returns those
-// that have to wait for the next tick: all of a host, if they are too many.
+// that wait for the next tick: all of a host, if they are too many.
 func (i *Interval) Allow(limits Limits, actions []*Action) (late []*Action) {
 	if len(i.actions) == 0 || limits == (Limits{}) || !i.exceeds(limits, actions) {
 		i.actions = append(i.actions, actions...)
@@ -203,7 +202,6 @@ func (i *Interval) Allow(limits Limits, actions []*Action) (late []*Action) {
 	return late
 }
 
-// exceeds reports whether the limits would hold any of the actions back.
 func (i *Interval) exceeds(limits Limits, more []*Action) bool {
 	all := make([]*Action, 0, len(i.actions)+len(more))
 	for _, a := range slices.Concat(i.actions, more) {

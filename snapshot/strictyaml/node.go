@@ -163,8 +163,8 @@ var kindNames = [...]string{
 // Keys are the keys that a mapping may have, each with a function that reads its value.
 type Keys map[string]func(*Node)
 
-// Map reads a mapping with fixed keys, in the order of the file. Another key is an error, which suggests one of keys;
-// those of earlier are read only because earlier files have them.
+// Map reads a mapping with fixed keys, in the order of the file. The error of another key suggests one of keys, but
+// none of earlier, which earlier files have.
 func (n *Node) Map(keys Keys, earlier ...Keys) {
 	if !n.want(mapping, "key: value") {
 		return

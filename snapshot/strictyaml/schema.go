@@ -8,8 +8,8 @@ import (
 )
 
 // Describe returns the JSON Schema (draft-07) of the documents that a function reads, for editors. The function runs
-// several times, on documents in which each mapping has all keys that the function knows and each value is, in turn, of
-// every kind. A key that it refuses without reading its value is left out.
+// several times, on documents in which each mapping has all keys that it knows and each value is, in turn, of every
+// kind. A key that it refuses without reading its value is left out.
 func Describe(read func(*Document)) map[string]any {
 	root := &shape{at: len(samples) - 1} // a mapping
 	for more := true; more; more = root.advance() {
@@ -22,8 +22,8 @@ func Describe(read func(*Document)) map[string]any {
 	return schema
 }
 
-// samples are the values that a reading function is given at each place, one after another. Mappings are last: a
-// finished place has a mapping with all its keys while others are still explored.
+// samples are the values that a reading function is given at each place, in turn. Mappings are last: a finished place
+// has a mapping with all its keys while others are still explored.
 var samples = [...]struct {
 	kind kind
 	text string
@@ -57,7 +57,6 @@ func (s *shape) node(in *Document) *Node {
 	return &Node{in: in, kind: samples[s.at].kind, text: samples[s.at].text, shape: s}
 }
 
-// advance selects the samples of the next document, and reports whether there is one.
 func (s *shape) advance() bool {
 	more := false
 	for _, child := range append(slices.Collect(maps.Values(s.keys)), s.items, s.values) {

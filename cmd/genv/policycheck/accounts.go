@@ -98,9 +98,9 @@ func entries(out []byte) map[string]bool {
 	return names
 }
 
-// SameUsers finds the other names of accounts: of the users that a policy names, and of uids that have several names in
-// /etc/passwd. Each user is known under the name that getent has for the uid. A name without an account stays as it is:
-// it may have one on the hosts alone.
+// SameUsers finds the other names of accounts: of users that a policy names, and of uids with several names in
+// /etc/passwd. Each user is known under the name that getent has for the uid. A name without an account stays: it may
+// have one on the hosts alone.
 func SameUsers(ctx context.Context, names []string, getent Getent) (policy.Aliases, error) {
 	passwd, _ := os.ReadFile("/etc/passwd") // without it there are no names in it
 	return sameUsers(ctx, names, passwd, getent)

@@ -45,8 +45,8 @@ type Warning struct {
 	account string // how SplitAccounts names a user without an account here; empty for other warnings
 }
 
-// Check compares the names of a policy with what is known. Each unknown name is a warning at the first place where it
-// is. A line of notChecked says what could not be checked, and why.
+// Check compares the names of a policy with what is known. Each unknown name is a warning at its first place. A line of
+// notChecked says what could not be checked, and why.
 func Check(references []policy.Reference, known Known) (warnings []Warning, notChecked []string) {
 	unchecked := func(isUnknown bool, why string, kinds ...string) {
 		named := func(r policy.Reference) bool { return slices.Contains(kinds, r.Kind) }
@@ -115,7 +115,7 @@ func (k *Known) user(name string) (message, account string) {
 }
 
 // SplitAccounts returns one line about the users without an account on this machine, those that look misspelt first,
-// and the other warnings. Such users are no error: they may have accounts on the hosts.
+// and the other warnings. Such users may have accounts on the hosts.
 func SplitAccounts(warnings []Warning) (line string, others []Warning) {
 	var near, far []string
 	for _, w := range warnings {
