@@ -26,16 +26,9 @@ type Judgement struct {
 	Unanswered map[snapshot.Hostname]bool
 	advances   bool // a snapshot is the first one of its host from another round
 
-	Next     enforce.Memory // starts with what is still valid of before
-	Findings []enforce.Finding
-	Notes    []enforce.Note
-	// Uncounted, ForWaits and Counts become the plan's.
-	Uncounted enforce.Uncounted
-	ForWaits  []enforce.ForWait
-	Counts    enforce.Counts
-	Ask       map[snapshot.Hostname]bool // hosts to ask before something is done
-
-	ExemptDevices map[snapshot.Hostname][]snapshot.DeviceIndex
+	Next         enforce.Memory             // starts with what is still valid of before
+	enforce.Plan                            // what was found so far
+	Ask          map[snapshot.Hostname]bool // hosts to ask before something is done
 }
 
 // New begins a judgement of a cluster at a moment.
@@ -43,10 +36,11 @@ func New(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory,
 	j := &Judgement{
 		Policy: policy, Fleet: policy.Fleet(), Cluster: cluster.Hosts, Now: now,
 		Before: memory, Next: memory.Next(now, len(cluster.Hosts)),
-		Hosts: make([]*HostView, 0, len(cluster.Hosts)), Findings: make([]enforce.Finding, 0, len(memory.Findings)),
+		Hosts:      make([]*HostView, 0, len(cluster.Hosts)),
 		Unanswered: make(map[snapshot.Hostname]bool), Ask: make(map[snapshot.Hostname]bool),
 		ByName: make(map[snapshot.Hostname]*HostView, len(cluster.Hosts)),
 	}
+	j.Findings, j.TellUsers = make([]enforce.Finding, 0, len(memory.Findings)), j.Fleet.TellUsers
 	j.ExemptDevices = make(map[snapshot.Hostname][]snapshot.DeviceIndex)
 	views := make([]HostView, 0, len(cluster.Hosts))
 	for i := range cluster.Hosts {

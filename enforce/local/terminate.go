@@ -154,7 +154,7 @@ func (x *execution) signalOne(ctx context.Context, t *target, now *inspection, s
 		_ = t.fd.signal(unix.SIGCONT) // a job that its owner stopped (Ctrl-Z) would never handle SIGTERM
 	}
 	if sig == unix.SIGKILL {
-		x.onAction(t.item.KillLine())
+		x.onAction("Killing " + t.item.Object())
 	} else {
 		x.onAction(t.item.String())
 	}

@@ -124,13 +124,7 @@ func (o *Order) Sort() {
 }
 
 // String is the line that 1.4.3 prints when it signals the process.
-func (t Termination) String() string { return "Terminating " + t.object() }
-
-// KillLine is the line of SIGKILL, for which 1.4.3 has none.
-func (t Termination) KillLine() string { return "Killing " + t.object() }
-
-// Intention is the line of a dry run.
-func (t Termination) Intention() string { return "Would terminate " + t.object() }
+func (t Termination) String() string { return "Terminating " + t.Object() }
 
 // Raw is String as 1.4.3 itself prints it: with the id that the process claims, as its user wrote it. It is for
 // comparing, not for showing.
@@ -138,8 +132,8 @@ func (t Termination) Raw() string {
 	return "Terminating " + t.objectFrom(cmp.Or(string(t.Process.EID), snapshot.NoEnvironment))
 }
 
-// object names the environment "N/A" if the process ends because it is in none, whatever environment it claims.
-func (t Termination) object() string {
+// Object is the process in words. The environment is "N/A" if it ends because it is in none, whatever it claims.
+func (t Termination) Object() string {
 	if t.Outside() {
 		return t.objectFrom(snapshot.NoEnvironment)
 	}
@@ -153,17 +147,15 @@ func (t Termination) objectFrom(environment string) string {
 }
 
 // String is the line that 1.4.3 prints when it removes the attachment.
-func (d Detachment) String() string { return "Detaching " + d.object() }
-
-// Intention is the line of a dry run.
-func (d Detachment) Intention() string { return "Would detach " + d.object() }
+func (d Detachment) String() string { return "Detaching " + d.Object() }
 
 // Raw is String as 1.4.3 itself prints it, with names as users wrote them. It is for comparing, not for showing.
 func (d Detachment) Raw() string {
 	return "Detaching " + d.objectOf(func(name string) string { return name })
 }
 
-func (d Detachment) object() string { return d.objectOf(text.Shown) }
+// Object is the attachment in words.
+func (d Detachment) Object() string { return d.objectOf(text.Shown) }
 
 func (d Detachment) objectOf(show func(string) string) string {
 	e := &d.Environment

@@ -93,7 +93,7 @@ func (f *File) Names(user snapshot.Username) bool {
 }
 
 // Exempt implements enforce.Policy. The reason is what is exempt, and the place in the file. Users and uids are exempt
-// by the uid that the kernel reports for a process or, as 1.4.3 reports none, by the owner of the environment. A
+// by the uid that the kernel reports for a process or, if 1.4.3 reports none, by the owner of the environment. A
 // process in a container is of the user who is proved to have started it. For devices by an index see ExemptIndices.
 func (f *File) Exempt(s enforce.Subject) (reason string, exempt bool) {
 	user, uid, env := ownerOf(s)

@@ -18,8 +18,8 @@ const maxHeldEvents = 64
 // events compares the plan with what was known. It returns what is new, and remembers that.
 func (j *judge) events(plan *enforce.Plan, cluster snapshot.Cluster) []enforce.Event {
 	ofHosts := j.hostEvents(cluster)
-	ofFindings, toUsers := j.findingEvents(plan)
-	return slices.Concat(ofHosts, ofFindings, toUsers, j.overEvents(), j.heldEvents(plan), j.noteEvents(plan, cluster))
+	j.findingEvents(plan)
+	return slices.Concat(ofHosts, j.found, j.notify, j.overEvents(), j.heldEvents(plan), j.noteEvents(plan, cluster))
 }
 
 func (j *judge) heldEvents(plan *enforce.Plan) (events []enforce.Event) {
@@ -35,29 +35,19 @@ func (j *judge) heldEvents(plan *enforce.Plan) (events []enforce.Event) {
 }
 
 // findingEvents are about what is new or changed, then about what is due, for each finding; then about hosts with more
-// of them. Those in notify are for users.
-func (j *judge) findingEvents(plan *enforce.Plan) (events, notify []enforce.Event) {
-	c := eventCollector{
-		judge: j, more: make(map[snapshot.Hostname]int),
-		events: make([]enforce.Event, 0, 2*max(0, len(plan.Findings)-len(j.Before.Findings))), // a new one may have two
-	}
+// of them.
+func (j *judge) findingEvents(plan *enforce.Plan) {
+	j.more = make(map[snapshot.Hostname]int)
+	j.found = make([]enforce.Event, 0, 2*max(0, len(plan.Findings)-len(j.Before.Findings))) // a new one may have two
 	for i := range plan.Findings {
-		c.add(&plan.Findings[i])
+		j.addEvents(&plan.Findings[i])
 	}
-	for _, host := range slices.Sorted(maps.Keys(c.more)) {
+	for _, host := range slices.Sorted(maps.Keys(j.more)) {
 		if !j.Next.Interval.More[host] {
 			j.Next.Interval.More[host] = true
-			c.events = append(c.events, enforce.Event{Kind: enforce.EventMore, Host: host, Count: c.more[host]})
+			j.found = append(j.found, enforce.Event{Kind: enforce.EventMore, Host: host, Count: j.more[host]})
 		}
 	}
-	return c.events, c.notify
-}
-
-// eventCollector collects the events of findings, within the limits per host.
-type eventCollector struct {
-	*judge
-	more           map[snapshot.Hostname]int // findings without an event, by host
-	events, notify []enforce.Event
 }
 
 // mayAnnounce counts an event of a host that isn't about what is done, and reports whether there is room for it in this
@@ -71,8 +61,9 @@ func (j *judge) mayAnnounce(host snapshot.Hostname) bool {
 	return true
 }
 
-func (c *eventCollector) add(f *enforce.Finding) {
-	before, known := c.Before.Findings[f.ID]
+// addEvents adds the events of a finding, within the limits per host, and remembers it in the next memory.
+func (j *judge) addEvents(f *enforce.Finding) {
+	before, known := j.Before.Findings[f.ID]
 	now := enforce.KnownFinding{Host: f.Host, Decision: f.Decision(), Notified: before.Notified}
 	event := enforce.Event{Host: f.Host, ID: f.ID, Finding: f, Decision: now.Decision}
 	host, acts := f.Affects(), now.Decision == enforce.DecisionAct
@@ -82,45 +73,45 @@ func (c *eventCollector) add(f *enforce.Finding) {
 	} else if before.Decision != now.Decision {
 		kind = enforce.EventChanged
 	}
-	h := c.ByName[f.Host]
+	h := j.ByName[f.Host]
 	old := known && f.Host != "" && !h.IsNew && (!acts || before.Decision == enforce.DecisionAct)
-	full := !f.Deferred && !old && kind != "" && !c.mayAnnounce(host) && !acts
+	full := !f.Deferred && !old && kind != "" && !j.mayAnnounce(host) && !acts
 	if f.Deferred || old || full {
 		if full {
-			c.more[host]++
+			j.more[host]++
 		}
 		if known { // nothing is new, or the next cycle finds it changed, too
-			c.Next.Findings[f.ID] = before
+			j.Next.Findings[f.ID] = before
 		}
 		if known && !full {
-			c.resumed(event)
+			j.resumed(event)
 		}
 		return
 	}
 	if kind == "" {
-		c.resumed(event)
+		j.resumed(event)
 	} else {
-		c.events = append(c.events, as(kind, event))
+		j.found = append(j.found, as(kind, event))
 	}
 	if acts {
-		c.events = append(c.events, as(enforce.EventDue, event))
+		j.found = append(j.found, as(enforce.EventDue, event))
 	}
-	interval, stage := &c.Next.Interval, wantsNotified(f)
+	interval, stage := &j.Next.Interval, wantsNotified(f)
 	told := interval.Told[f.ID] >= int(stage) || interval.Notified[host] >= safety.MaxEventsPerHost
-	if c.Fleet.TellUsers && now.Notified < stage && !told {
+	if j.Fleet.TellUsers && now.Notified < stage && !told {
 		interval.Notified[host]++
 		interval.Told[f.ID] = int(stage)
 		now.Notified = stage
-		c.notify = append(c.notify, as(enforce.EventNotify, event))
+		j.notify = append(j.notify, as(enforce.EventNotify, event))
 	}
-	c.Next.Findings[f.ID] = now
+	j.Next.Findings[f.ID] = now
 }
 
 // resumed adds the event of a finding that was known before a restart.
-func (c *eventCollector) resumed(event enforce.Event) {
-	if c.Before.Resumed {
+func (j *judge) resumed(event enforce.Event) {
+	if j.Before.Resumed {
 		event.Kind, event.Resumed = enforce.EventNew, true
-		c.events = append(c.events, event)
+		j.found = append(j.found, event)
 	}
 }
 

@@ -26,7 +26,7 @@ import (
 func Judge(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory, now time.Time) (
 	plan enforce.Plan, next enforce.Memory, events []enforce.Event,
 ) {
-	j := judge{judging.New(policy, cluster, memory, now)}
+	j := judge{Judgement: judging.New(policy, cluster, memory, now)}
 	j.See()
 	j.apply((*judge).noteUnknowns)
 	j.Remember()
@@ -51,7 +51,11 @@ func (j *judge) apply(rule func(*judge, *judging.HostView)) {
 	}
 }
 
-type judge struct{ *judging.Judgement }
+type judge struct {
+	*judging.Judgement
+	found, notify []enforce.Event           // about findings, and about users to notify
+	more          map[snapshot.Hostname]int // findings without an event, by host
+}
 
 // ofHosts are the rules about one host alone. The others are caps.
 var ofHosts = map[enforce.Rule]func(*judge, *judging.HostView){
@@ -139,10 +143,7 @@ func (j *judge) plan() enforce.Plan {
 			j.postpone(h)
 		}
 	}
-	plan := enforce.Plan{
-		Findings: j.Findings, Notes: j.Notes, TellUsers: j.Fleet.TellUsers, ExemptDevices: j.ExemptDevices,
-		Counts: j.Counts, ForWaits: j.ForWaits, Uncounted: j.Uncounted,
-	}
+	plan := j.Plan
 	if j.Fleet.Limits.Paused == "" {
 		plan.Ask = slices.Sorted(maps.Keys(j.Ask))
 	}

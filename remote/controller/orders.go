@@ -156,7 +156,8 @@ func shownLines(o order.Order, lines []string) []string {
 	for i := range o.Terminate {
 		t := &o.Terminate[i]
 		shown[t.String()], shown[t.Raw()] = t.String(), t.String()
-		shown[t.KillLine()] = t.KillLine()
+		kill := "Killing " + t.Object()
+		shown[kill] = kill
 	}
 	list := slices.Clone(lines)
 	for i, line := range list {

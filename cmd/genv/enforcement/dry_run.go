@@ -38,11 +38,11 @@ func (w *cycleWriter) intentions(cycle *controller.Cycle) {
 	}
 	for _, o := range cycle.Plan.Orders {
 		for _, d := range o.Order.Detach {
-			say(o.Host, d.Intention(), "", d.Why...)
+			say(o.Host, "Would detach "+d.Object(), "", d.Why...)
 			due[enforce.DeviceRef{Host: o.Host, Index: d.Device, EID: d.Environment.EID}] = true
 		}
 		for _, t := range o.Order.Terminate {
-			say(o.Host, t.Intention(), "", t.Why...)
+			say(o.Host, "Would terminate "+t.Object(), "", t.Why...)
 			due[enforce.ProcessRef{Host: o.Host, PID: t.Process.PID}] = true
 		}
 	}
@@ -59,7 +59,7 @@ func (w *cycleWriter) intentions(cycle *controller.Cycle) {
 		for _, ref := range f.Detach {
 			if s := hosts[ref.Host]; s != nil && s.Environment(ref.EID) != nil && !due[ref] {
 				d := order.Detachment{Device: ref.Index, Environment: *s.Environment(ref.EID)}
-				say(ref.Host, d.Intention(), when, f.Line())
+				say(ref.Host, "Would detach "+d.Object(), when, f.Line())
 			}
 		}
 		for _, ref := range f.Terminate {
@@ -67,7 +67,7 @@ func (w *cycleWriter) intentions(cycle *controller.Cycle) {
 				at := slices.IndexFunc(s.Processes, func(p snapshot.Process) bool { return p.PID == ref.PID })
 				if outside := f.Rule == enforce.RuleNonEnvProcesses; at >= 0 {
 					t := order.Termination{Process: s.Processes[at], InNoEnvironment: &outside}
-					say(ref.Host, t.Intention(), when, f.Line())
+					say(ref.Host, "Would terminate "+t.Object(), when, f.Line())
 				}
 			}
 		}
