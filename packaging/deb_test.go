@@ -196,11 +196,7 @@ func TestTheGuardsServiceHasNoMountsOfItsOwn(t *testing.T) {
 // record says who acted.
 func TestOneAccount(t *testing.T) {
 	const unit = "genv-controller.service"
-	m := startMachine(t)
-	need(t, "sshd", "sudo", "ssh-keygen")
-	m.install("v1.0.0")
-	m.asGPUHost()
-	m.boot()
+	m := startGPUHost(t, "sshd", "sudo", "ssh-keygen")
 	m.asFleet()
 	m.hasten(unit)
 	m.write("/etc/genv/hosts.yaml", "hosts: [{name: gpu-01, address: 127.0.0.1}]\n", 0o644)

@@ -68,13 +68,10 @@ func startFirstDay(t *testing.T) *firstDay {
 		h.asGPUHost()
 		h.boot()
 		h.asNew()
-		h.write("/etc/ssh/test_config", strings.Replace(sshdConfig, "127.0.0.1", addresses[i], 1), 0o644)
-		h.sh(`mkdir -p /run/sshd; ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/test_key
-			useradd --create-home admin; usermod -p '*' admin; echo 'admin ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/admin; install -d -m 0700 -o admin -g admin /home/admin/.ssh`)
+		known += h.startSSHD(addresses[i], "")
+		h.sh(`useradd --create-home admin; usermod -p '*' admin; echo 'admin ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/admin; install -d -m 0700 -o admin -g admin /home/admin/.ssh`)
 		h.write("/home/admin/.ssh/authorized_keys", d.jump.must("cat", "/home/admin/key.pub"), 0o644)
-		h.must("systemd-run", "--quiet", "--unit=sshd-of-test", "/usr/sbin/sshd", "-D", "-f", "/etc/ssh/test_config")
 		inventory += fmt.Sprintf("  - {name: gpu-0%d, address: %s, labels: {pool: shared}}\n", i+1, addresses[i])
-		known += addresses[i] + " " + h.must("cut", "-d ", "-f1,2", "/etc/ssh/test_key.pub")
 	}
 	d.jump.sh("mkdir -p /etc/genv")
 	d.jump.write("/etc/genv/ssh_known_hosts", known, 0o644)
@@ -236,36 +233,17 @@ func TestAPoolThatAGroupPaidFor(t *testing.T) {
 	require.Equal(t, "vic 0+2, wes 1, nora 1", all(), "of the person with most, on the host where she waits")
 }
 
-// connect gives two machines a network of their own, with these addresses.
-func connect(t *testing.T, machines map[string]*machine) {
-	t.Helper()
-	words := []string{"link", "add", "eth0"}
-	for _, m := range machines {
-		words = append(words, "netns", strconv.Itoa(m.pid))
-		if len(words) == 5 {
-			words = append(words, "type", "veth", "peer", "name", "eth0")
-		}
-	}
-	out, err := exec.Command("ip", words...).CombinedOutput()
-	require.NoError(t, err, string(out))
-	for address, m := range machines {
-		m.sh("ip addr add " + address + "/24 dev eth0; ip link set eth0 up")
-	}
-}
-
 // TestQuickStart follows README.md with a jump host and a new GPU host: a person's login installs all that the
 // controller needs with one password, and the controller works with that alone.
 func TestQuickStart(t *testing.T) {
 	jump, host := startMachine(t), startMachine(t)
 	need(t, "sshd", "sudo", "ssh-keygen", "script")
-	connect(t, map[string]*machine{"10.0.0.1": jump, "10.0.0.2": host})
+	address := reach(t, jump, []*machine{host})[0]
 	host.asGPUHost()
 	host.boot()
 	host.asNew()
-	host.write("/etc/ssh/test_config", strings.Replace(sshdConfig, "127.0.0.1", "10.0.0.2", 1), 0o644)
-	host.sh(`mkdir -p /run/sshd; ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/test_key
-		useradd --create-home alice; echo alice:secret | chpasswd; echo 'alice ALL=(ALL) ALL' >/etc/sudoers.d/alice`)
-	host.must("systemd-run", "--quiet", "--unit=sshd-of-test", "/usr/sbin/sshd", "-D", "-f", "/etc/ssh/test_config")
+	known := host.startSSHD(address, "")
+	host.sh(`useradd --create-home alice; echo alice:secret | chpasswd; echo 'alice ALL=(ALL) ALL' >/etc/sudoers.d/alice`)
 
 	jump.install("v1.0.0")
 	require.Equal(t, "root 644", jump.owner("/etc/genv/controller.pub"))
@@ -275,8 +253,8 @@ func TestQuickStart(t *testing.T) {
 	out, err := jump.as("alice", "cd; HOME=/home/alice; mkdir -m 0700 $HOME/.ssh; ssh-keygen -q -t ed25519 -N '' -f $HOME/.ssh/id_ed25519; cat $HOME/.ssh/id_ed25519.pub")
 	require.NoError(t, err, out)
 	host.sh("install -d -m 0700 -o alice -g alice /home/alice/.ssh; echo '" + strings.TrimSpace(out) + "' >/home/alice/.ssh/authorized_keys")
-	jump.write("/etc/genv/ssh_known_hosts", "10.0.0.2 "+host.must("cut", "-d ", "-f1,2", "/etc/ssh/test_key.pub"), 0o644)
-	jump.write("/etc/genv/hosts.yaml", "hosts: [{name: gpu-01, address: 10.0.0.2}]\n", 0o644)
+	jump.write("/etc/genv/ssh_known_hosts", known, 0o644)
+	jump.write("/etc/genv/hosts.yaml", "hosts: [{name: gpu-01, address: "+address+"}]\n", 0o644)
 
 	install := func(flags string) string {
 		t.Helper()

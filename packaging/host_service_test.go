@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -20,8 +19,7 @@ const (
 	hostSocket  = "genv-host.socket"
 )
 
-// aliceActivates opens an environment for a process of alice's, and returns a shell script's
-// words that attach it to as many devices.
+// aliceActivates opens an environment for a process of alice's.
 func (m *machine) aliceActivates(eid string) {
 	m.t.Helper()
 	out, err := m.as("alice", "setsid sleep 1000 >/dev/null 2>&1 & genv envs activate --eid "+eid+" --pid $!")
@@ -38,10 +36,7 @@ func (m *machine) aliceAttaches(count int) {
 // TestHostServiceUnderSystemd runs genv-host.socket and genv-host.service under a real
 // systemd, from the first start to the removal of the package, for a user without rights.
 func TestHostServiceUnderSystemd(t *testing.T) {
-	m := startMachine(t)
-	m.install("v1.0.0")
-	m.asGPUHost()
-	m.boot()
+	m := startGPUHost(t)
 	m.must("useradd", "--create-home", "alice")
 	require.Equal(t, "inactive inactive", m.show(hostSocket, "ActiveState")+" "+m.show(hostService, "ActiveState"), "installing starts nothing")
 	m.aliceActivates("job")
@@ -128,20 +123,15 @@ func (m *machine) checkHostService() {
 
 // TestHostServiceThatHangs: systemd starts a service again that doesn't ping any more.
 func TestHostServiceThatHangs(t *testing.T) {
-	m := startMachine(t)
-	m.install("v1.0.0")
-	m.asGPUHost()
-	m.boot()
-	m.must("mkdir", "-p", "/etc/systemd/system/"+hostService+".d")
-	m.write("/etc/systemd/system/"+hostService+".d/watchdog.conf", "[Service]\nWatchdogSec=1\n", 0o644)
-	m.must("systemctl", "daemon-reload")
+	m := startGPUHost(t)
+	m.dropIn(hostService, "[Service]\nWatchdogSec=1\n")
 	m.must("systemctl", "start", hostService)
 	pid := m.show(hostService, "MainPID")
 	m.must("kill", "-STOP", pid)
-	require.Eventually(t, func() bool {
+	m.until("it runs again", func() bool {
 		now := m.show(hostService, "MainPID")
 		return now != pid && now != "0" && m.show(hostService, "ActiveState") == "active"
-	}, time.Minute, 100*time.Millisecond)
+	})
 	require.Contains(t, m.must("genv", "host", "status"), "process "+m.show(hostService, "MainPID"))
 }
 
@@ -179,20 +169,14 @@ func (m *machine) opens(account string, index int) bool {
 // awaitGuard waits until the guard of the machine is in a mode, kept by the present service.
 func (m *machine) awaitGuard(mode string) {
 	m.t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	m.until("the guard is in mode "+mode, func() bool {
 		out, _ := m.run("genv", "guard", "status", "--format", "json")
 		var now struct {
 			Mode   string
 			Keeper int
 		}
-		if json.Unmarshal([]byte(out), &now) == nil && now.Mode == mode && (mode == "off" || strconv.Itoa(now.Keeper) == m.show(guardService, "MainPID")) {
-			return
-		}
-		if time.Now().After(deadline) {
-			log, _ := m.run("journalctl", "--no-pager", "--lines=50")
-			require.FailNow(m.t, "the guard is not in mode "+mode, out+log)
-		}
-	}
+		return json.Unmarshal([]byte(out), &now) == nil && now.Mode == mode && (mode == "off" || strconv.Itoa(now.Keeper) == m.show(guardService, "MainPID"))
+	})
 }
 
 // link tells one guard in the kernel from another.
@@ -228,7 +212,7 @@ func TestTheGuardUnderSystemd(t *testing.T) {
 	require.False(t, m.opens("alice", 1))
 	require.False(t, m.opens("bob", 0))
 	require.True(t, m.opens("root", 0))
-	require.Eventually(t, func() bool { return strings.Contains(m.must("genv", "guard", "status"), "denied") }, time.Minute, 50*time.Millisecond)
+	m.until("it counts", func() bool { return strings.Contains(m.must("genv", "guard", "status"), "denied") })
 
 	m.guardOutlivesItsService()
 	m.guardEndsFromOutside()
@@ -242,10 +226,10 @@ func (m *machine) guardOutlivesItsService() {
 	link := m.link()
 	killed := m.show(guardService, "MainPID")
 	m.must("kill", "-KILL", killed)
-	require.Eventually(m.t, func() bool {
+	m.until("it runs again", func() bool {
 		now := m.show(guardService, "MainPID")
 		return now != killed && now != "0"
-	}, time.Minute, 50*time.Millisecond)
+	})
 	m.awaitGuard("enforce")
 	m.must("systemctl", "stop", "bob")
 	require.Equal(m.t, link, m.link())
@@ -263,7 +247,7 @@ func (m *machine) guardEndsFromOutside() {
 	m.must("genv", "guard", "off")
 	require.True(m.t, m.opens("bob", 0), "at once")
 	require.False(m.t, m.exists("/sys/fs/bpf/genv"))
-	require.Eventually(m.t, func() bool { return m.show(guardService, "ActiveState") == "inactive" }, time.Minute, 50*time.Millisecond)
+	m.until("its service ends", func() bool { return m.show(guardService, "ActiveState") == "inactive" })
 	m.must("systemctl", "restart", hostService)
 	m.awaitGuard("off")
 	require.True(m.t, m.opens("bob", 0), "root's service doesn't turn it on")
@@ -281,6 +265,6 @@ func (m *machine) guardEndsFromOutside() {
 	m.must("rm", "-r", "/sys/fs/bpf/genv")
 	m.awaitGuard("off")
 	require.True(m.t, m.opens("bob", 0))
-	require.Eventually(m.t, func() bool { return m.show(guardService, "ActiveState") == "inactive" }, time.Minute, 50*time.Millisecond)
+	m.until("its service ends", func() bool { return m.show(guardService, "ActiveState") == "inactive" })
 	require.Equal(m.t, "success", m.show(guardService, "Result"))
 }

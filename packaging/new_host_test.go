@@ -69,15 +69,12 @@ func TestRemoteInstallDecidesWhoOwnsTheState(t *testing.T) {
 	m.asGPUHost()
 	m.boot()
 	m.asNew()
-	m.write("/etc/ssh/test_config", sshdConfig+"PermitRootLogin yes\n", 0o644)
+	known := m.startSSHD("127.0.0.1", "PermitRootLogin yes\n")
 	m.sh(`mount -t tmpfs -o mode=0700 none /root # not this machine's keys
-		mkdir -p /run/sshd /root/.ssh
-		ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/test_key
+		mkdir -m 0700 /root/.ssh
 		ssh-keygen -q -t ed25519 -N '' -f /root/.ssh/id_ed25519
-		cp /root/.ssh/id_ed25519.pub /root/.ssh/authorized_keys
-		echo "127.0.0.1 $(cut -d' ' -f1,2 /etc/ssh/test_key.pub)" >/root/.ssh/known_hosts
-		chmod 0700 /root/.ssh`)
-	m.must("systemd-run", "--quiet", "--unit=sshd-of-test", "/usr/sbin/sshd", "-D", "-f", "/etc/ssh/test_config")
+		cp /root/.ssh/id_ed25519.pub /root/.ssh/authorized_keys`)
+	m.write("/root/.ssh/known_hosts", known, 0o644)
 	m.copyIn(program(t, "genv"), "/tmp/genv", 0o755)
 	install := func(flags ...string) string {
 		t.Helper()

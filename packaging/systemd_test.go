@@ -37,15 +37,30 @@ func (m *machine) asGPUHost() {
 // would: a key in the account's home, and the sudoers file of the examples.
 func (m *machine) asFleet() {
 	m.t.Helper()
-	m.write("/etc/ssh/test_config", sshdConfig, 0o644)
-	m.sh(`mkdir -p /run/sshd
-		ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/test_key
-		home=/var/lib/genv-controller
+	m.write("/var/lib/genv-controller/.ssh/known_hosts", m.startSSHD("127.0.0.1", ""), 0o644)
+	m.sh(`home=/var/lib/genv-controller
 		setpriv --reuid genv --regid genv --init-groups sh -ec "cp $home/.ssh/id_ed25519.pub $home/.ssh/authorized_keys"
-		echo "127.0.0.1 $(cut -d' ' -f1,2 /etc/ssh/test_key.pub)" >$home/.ssh/known_hosts
 		install -m 0440 /usr/share/doc/genv/examples/sudoers /etc/sudoers.d/zz-genv
 		visudo -c`)
+}
+
+// startSSHD runs an sshd at an address, and returns its line of a known_hosts.
+func (m *machine) startSSHD(address, more string) (known string) {
+	m.t.Helper()
+	m.write("/etc/ssh/test_config", strings.Replace(sshdConfig, "127.0.0.1", address, 1)+more, 0o644)
+	m.sh("mkdir -p /run/sshd; ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/test_key")
 	m.must("systemd-run", "--quiet", "--unit=sshd-of-test", "/usr/sbin/sshd", "-D", "-f", "/etc/ssh/test_config")
+	return address + " " + m.must("cut", "-d ", "-f1,2", "/etc/ssh/test_key.pub")
+}
+
+// startGPUHost is a machine that runs systemd and has GPUs, where the package is installed.
+func startGPUHost(t *testing.T, programs ...string) *machine {
+	m := startMachine(t)
+	need(t, programs...)
+	m.install("v1.0.0")
+	m.asGPUHost()
+	m.boot()
+	return m
 }
 
 // show is a property of a unit.
@@ -67,23 +82,30 @@ func (m *machine) hasten(unit string) {
 	require.NoError(m.t, err)
 	start := regexp.MustCompile(`(?m)^ExecStart=(.*\\\n)*.*$`).FindString(string(text))
 	require.NotEmpty(m.t, start)
+	m.dropIn(unit, "[Service]\nExecStart=\n"+start+" --interval 1\n")
+}
+
+func (m *machine) dropIn(unit, text string) {
+	m.t.Helper()
 	folder := "/etc/systemd/system/" + unit + ".d"
 	m.must("mkdir", "-p", folder)
-	m.write(folder+"/interval.conf", "[Service]\nExecStart=\n"+start+" --interval 1\n", 0o644)
+	m.write(folder+"/test.conf", text, 0o644)
 	m.must("systemctl", "daemon-reload")
 }
 
 // await waits until what a unit says of its cycles contains the text, or begins with it after a newline.
 func (m *machine) await(unit, status string) {
 	m.t.Helper()
-	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		if strings.Contains("\n"+m.show(unit, "StatusText"), status) {
-			return
-		}
+	m.until(unit+" says "+status, func() bool { return strings.Contains("\n"+m.show(unit, "StatusText"), status) })
+}
+
+// until waits for something, or fails with the end of the machine's journal.
+func (m *machine) until(what string, is func() bool) {
+	m.t.Helper()
+	for deadline := time.Now().Add(90 * time.Second); !is(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			status, _ := m.run("systemctl", "status", "--no-pager", "--lines=50", unit)
 			log, _ := m.run("journalctl", "--no-pager", "--lines=50")
-			require.FailNow(m.t, "the unit doesn't say that", status+log)
+			require.FailNow(m.t, "no: "+what, log)
 		}
 	}
 }
@@ -92,11 +114,7 @@ func (m *machine) await(unit, status string) {
 // real sshd and sudo, from the first start to the removal of the package.
 func TestControllerUnderSystemd(t *testing.T) {
 	const unit = "genv-controller.service"
-	m := startMachine(t)
-	need(t, "sshd", "sudo", "ssh-keygen")
-	m.install("v1.0.0")
-	m.asGPUHost()
-	m.boot()
+	m := startGPUHost(t, "sshd", "sudo", "ssh-keygen")
 	require.Equal(t, "inactive", m.show(unit, "ActiveState"), "installing starts nothing")
 	out, err := m.run("systemctl", "start", unit)
 	require.Error(t, err, "without hosts there is nothing to do: "+out)
@@ -215,10 +233,7 @@ func (m *machine) checkConfinement(unit string) {
 // without being attached to it, and tells the user, through all its hardening.
 func TestEnforceUnderSystemd(t *testing.T) {
 	const unit = "genv-enforce.service"
-	m := startMachine(t)
-	m.install("v1.0.0")
-	m.asGPUHost()
-	m.boot()
+	m := startGPUHost(t)
 	m.must("useradd", "--create-home", "alice")
 	m.write("/etc/genv/policy.yaml", "defaults: {non-env-processes: true}\n", 0o644)
 	m.hasten(unit)
@@ -231,18 +246,16 @@ func TestEnforceUnderSystemd(t *testing.T) {
 	// A process of alice on a terminal, and as if it used a GPU.
 	m.must("systemd-run", "--quiet", "--unit=alice", "--uid=alice", "--service-type=exec", "script", "--quiet", "--flush", "--command", "sleep 1000", "/home/alice/screen")
 	var pid int
-	require.Eventually(t, func() bool {
+	m.until("the process runs", func() bool {
 		out, _ := m.run("pgrep", "-u", "alice", "-x", "sleep")
 		_, err := fmt.Sscan(out, &pid)
 		return err == nil
-	}, 30*time.Second, 50*time.Millisecond)
+	})
 	used := int64(1000)
 	require.NoError(t, gpus.Driver{Devices: gpus.H100s("private", 2), Apps: []gpus.App{{PID: pid, UsedMiB: &used, Name: "sleep"}}}.Write(m.path(driverOfTests)))
-	require.Eventually(t, func() bool { return !m.exists(fmt.Sprintf("/proc/%d", pid)) }, time.Minute, 100*time.Millisecond)
+	m.until("the process ends", func() bool { return !m.exists(fmt.Sprintf("/proc/%d", pid)) })
 	require.Contains(t, m.sh("cat /home/alice/screen"), "genv", "the terminal of the user")
-	require.Eventually(t, func() bool { // the outcome is recorded after the end of the process
-		return strings.Contains(m.sh("cat /var/log/genv/enforce.jsonl"), `"terminated"`)
-	}, time.Minute, 100*time.Millisecond)
+	m.until("the outcome is recorded", func() bool { return strings.Contains(m.sh("cat /var/log/genv/enforce.jsonl"), `"terminated"`) })
 	m.sh("test -s /var/log/genv/audit.jsonl && test -d /var/lib/genv/enforce && test -d /var/tmp/genv")
 
 	m.must("systemctl", "reload", unit)
@@ -294,9 +307,9 @@ func TestTwoControllersAsInTheDocs(t *testing.T) {
 	done
 	systemctl daemon-reload
 	for n in 1 2 3; do . /member-$n; done`)
-	for deadline := time.Now().Add(time.Minute); m.show("etcd-1.service", "ActiveState")+m.show("etcd-2.service", "ActiveState")+m.show("etcd-3.service", "ActiveState") != "activeactiveactive"; time.Sleep(100 * time.Millisecond) {
-		require.True(t, time.Now().Before(deadline), m.must("journalctl", "--no-pager", "--lines=50"))
-	}
+	m.until("etcd runs", func() bool {
+		return m.show("etcd-1.service", "ActiveState")+m.show("etcd-2.service", "ActiveState")+m.show("etcd-3.service", "ActiveState") == "activeactiveactive"
+	})
 	m.write("/users", "set -e; cd /work\n"+example(t, "# on one machine, once: users")+example(t, "# on each jump host"), 0o644)
 	m.sh(". /users")
 	require.Equal(t, "root 600", m.owner("/etc/genv/etcd-login"))
@@ -319,7 +332,7 @@ func TestTwoControllersAsInTheDocs(t *testing.T) {
 	m.await("genv-controller.service", "1 of 1 host answered")
 	says := func(unit, words string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return strings.Contains(m.must("journalctl", "--no-pager", "-u", unit), words) }, time.Minute, 100*time.Millisecond, "%s", words)
+		m.until(unit+" says "+words, func() bool { return strings.Contains(m.must("journalctl", "--no-pager", "-u", unit), words) })
 	}
 	says("genv-controller", "this controller leads")
 	require.NotContains(t, m.must("journalctl", "--no-pager", "-u", "genv-controller"), "without TLS")
