@@ -270,7 +270,7 @@ func idleGPUs(f *FleetState, before map[gpuKey]idleFor, now time.Time) map[gpuKe
 	return idle
 }
 
-// IdleSince implements Source.
+// IdleSince is since when a GPU is attached or held by the same users and computes nothing; zero if it isn't.
 func (f *Feed) IdleSince(host snapshot.Hostname, gpu snapshot.DeviceIndex) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()

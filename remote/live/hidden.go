@@ -181,15 +181,10 @@ func (r *restricted) reveal(hidden, all *FleetState) *FleetState {
 
 // Source is what viewers look at: a Feed, or what one of them may see of it (Feed.For).
 type Source interface {
-	// Fleet is the present state. It must not be changed.
 	Fleet() *FleetState
-	// Events are those with a number greater than after, the oldest first.
 	Events(after uint64) []FleetEvent
-	// Position says how far it is. It is cheap.
 	Position() Position
-	// Watch returns a channel that gets a value after changes, until stop is called.
 	Watch() (changes <-chan struct{}, stop func())
-	// IdleSince is since when a GPU is attached or held by the same users and computes nothing; zero if it isn't.
 	IdleSince(host snapshot.Hostname, gpu snapshot.DeviceIndex) time.Time
 }
 

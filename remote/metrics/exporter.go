@@ -66,7 +66,9 @@ func (e *Exporter) serveMetrics(w http.ResponseWriter, r *http.Request, hideUser
 	case len(names) == 0:
 		write(w, r, append(e.ofController(fleet, hideUsers), e.ofHosts(fleet.Hosts), Ages(fleet.Hosts, e.Now()))...)
 	default:
-		hosts := selected(fleet.Hosts, names)
+		hosts := slices.DeleteFunc(slices.Clone(fleet.Hosts), func(h live.FleetHost) bool {
+			return !slices.Contains(names, string(h.Name))
+		})
 		if len(hosts) == 0 {
 			http.Error(w, "no such host", http.StatusNotFound)
 			return
@@ -93,10 +95,6 @@ func (e *Exporter) ofHosts(hosts []live.FleetHost) []byte {
 		return nil
 	}
 	return Hosts(hosts)
-}
-
-func selected(hosts []live.FleetHost, names []string) []live.FleetHost {
-	return slices.DeleteFunc(slices.Clone(hosts), func(h live.FleetHost) bool { return !slices.Contains(names, string(h.Name)) })
 }
 
 func write(w http.ResponseWriter, r *http.Request, texts ...[]byte) {

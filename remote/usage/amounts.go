@@ -101,11 +101,7 @@ func (s Sums) DropOldestHour() (hour int64, ok bool) {
 			hour, ok = key.Hour, true
 		}
 	}
-	for key := range s {
-		if key.Hour == hour {
-			delete(s, key)
-		}
-	}
+	maps.DeleteFunc(s, func(key SumKey, _ Sum) bool { return key.Hour == hour })
 	return hour, ok
 }
 

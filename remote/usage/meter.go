@@ -214,13 +214,6 @@ func (u *deviceUse) rate(lost bool) (a Amounts) {
 	return a
 }
 
-// with joins two uses of the same device.
-func (u deviceUse) with(other *deviceUse) deviceUse {
-	u.attached, u.used = u.attached || other.attached, u.used || other.used
-	u.memory += other.memory
-	return u
-}
-
 // hostUses is what the last snapshot of a host showed.
 type hostUses struct {
 	snapshot         *snapshot.Snapshot
@@ -273,13 +266,16 @@ func memberOf(p *snapshot.Process, environments map[snapshot.EnvID]*snapshot.Env
 	return gpus.UserName(p.Account(nil))
 }
 
+// joined are uses of which neighbours that are the same are one.
 func joined(uses []deviceUse, same func(a, b *deviceUse) bool) (list []deviceUse) {
 	for i := range uses {
-		if last := len(list) - 1; last >= 0 && same(&list[last], &uses[i]) {
-			list[last] = list[last].with(&uses[i])
-		} else {
-			list = append(list, uses[i])
+		u, last := &uses[i], len(list)-1
+		if last < 0 || !same(&list[last], u) {
+			list = append(list, *u)
+			continue
 		}
+		list[last].attached, list[last].used = list[last].attached || u.attached, list[last].used || u.used
+		list[last].memory += u.memory
 	}
 	return slices.Clip(list)
 }

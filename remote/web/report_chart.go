@@ -75,9 +75,11 @@ func newChart(d *usage.Report) *chart {
 			c.Columns = append(c.Columns, chartColumn{Date: date[:length], Parts: make([]chartPart, len(c.Series))})
 		}
 		for i, series := range c.Series {
-			amounts, part := days[series.Key][date], &c.Columns[len(c.Columns)-1].Parts[i]
+			a, part := days[series.Key][date], &c.Columns[len(c.Columns)-1].Parts[i]
 			part.chartSeries = series
-			part.add(&amounts)
+			part.Used += a.Used
+			part.Idle += a.Idle
+			part.Unknown += a.Unknown + max(0, a.Attached-a.Used-a.Idle) // attached, and its processes are unknown
 		}
 	}
 	most := int64(0)
@@ -98,12 +100,6 @@ func datesOf(d *usage.Report) (dates []string) {
 		dates = append(dates, time.Unix(day, 0).In(in).Format(time.DateOnly))
 	}
 	return dates
-}
-
-func (p *chartPart) add(a *usage.Amounts) {
-	p.Used += a.Used
-	p.Idle += a.Idle
-	p.Unknown += a.Unknown + max(0, a.Attached-a.Used-a.Idle) // attached, and its processes are unknown
 }
 
 func (c *chartColumn) total() (sum int64) {

@@ -98,22 +98,18 @@ func (c *connections) add(ctx context.Context, conn net.Conn) context.Context {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.open = append(c.open, connection{conn, from}); len(c.open) > maxConnections {
-		at := c.excess()
-		_ = c.open[at].Close() // its end is noticed where it is read or written
-		c.open = slices.Delete(c.open, at, at+1)
+	if c.open = append(c.open, connection{conn, from}); len(c.open) <= maxConnections {
+		return ctx
 	}
-	return ctx
-}
-
-// excess is the oldest connection of the user with most.
-func (c *connections) excess() int {
 	counts, most := make(map[string]int), 0
 	for _, open := range c.open {
 		counts[open.from]++
 		most = max(most, counts[open.from])
 	}
-	return slices.IndexFunc(c.open, func(open connection) bool { return counts[open.from] == most })
+	at := slices.IndexFunc(c.open, func(open connection) bool { return counts[open.from] == most })
+	_ = c.open[at].Close() // its end is noticed where it is read or written
+	c.open = slices.Delete(c.open, at, at+1)
+	return ctx
 }
 
 // changed is for http.Server.ConnState.

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage"
 )
 
-// Mark is up to when usage is kept.
+// Mark implements usage.Store.
 func (s *Store) Mark(ctx context.Context) (mark usage.Mark, err error) {
 	err = s.transaction(ctx, func(t *tx) { mark = t.databaseFacts.Mark })
 	return mark, err
