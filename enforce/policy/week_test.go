@@ -1,7 +1,6 @@
 package policy_test
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -243,9 +242,8 @@ func (l *lab) enforce() {
 			}
 			continue
 		}
-		require.True(l.t, len(f.Terminate) > 0 || l.now.Sub(cmp.Or(l.warnedAt[id], l.now)) >= 7*time.Minute, f.ID)
+		l.checkWarned(f, plan.Findings)
 		for _, p := range f.Terminate {
-			l.checkWarned(plan.Findings, p)
 			lost[int(p.PID)-100] = f.ID
 		}
 	}
@@ -263,16 +261,18 @@ func (l *lab) enforce() {
 	l.jobs = slices.DeleteFunc(l.jobs, func(j *labJob) bool { return lost[j.id] != "" })
 }
 
-// checkWarned checks that a process that ends was warned for long enough, by one of the findings that name it.
-func (l *lab) checkWarned(findings []enforce.Finding, p enforce.ProcessRef) {
-	first := l.now
-	for i := range findings {
-		f := &findings[i]
-		if at, known := l.warnedAt[strings.TrimSuffix(f.ID, "/added")]; known && at.Before(first) && slices.Contains(f.Terminate, p) {
-			first = at
-		}
+// checkWarned checks that each loss was warned for, long enough before, by its finding or by another that names it.
+func (l *lab) checkWarned(f *enforce.Finding, all []enforce.Finding) {
+	warned := func(f *enforce.Finding) bool {
+		at, known := l.warnedAt[strings.TrimSuffix(f.ID, "/added")]
+		return known && l.now.Sub(at) >= 7*time.Minute
 	}
-	require.GreaterOrEqual(l.t, l.now.Sub(first), 7*time.Minute, "%v", p)
+	for _, p := range f.Terminate {
+		require.True(l.t, warned(f) || slices.ContainsFunc(all, func(other enforce.Finding) bool {
+			return slices.Contains(other.Terminate, p) && warned(&other)
+		}), "%s, %v", f.ID, p)
+	}
+	require.True(l.t, warned(f) || len(f.Detach) == 0 || len(f.Terminate) > 0, f.ID)
 }
 
 // checkWait checks that what is taken lets the command begin, and keeps it for it.
