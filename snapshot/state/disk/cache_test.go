@@ -3,6 +3,7 @@ package disk_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,9 +63,9 @@ func TestCache(t *testing.T) {
 
 	data, err := os.ReadFile(filepath.Join(dir, "envs.json"))
 	require.NoError(t, err)
-	changed := []byte(string(data))
-	copy(changed[indexOf(t, data, `"eid": "1"`):], `"eid": "2"`)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "envs.json"), changed, 0o666))
+	changed := strings.Replace(string(data), `"eid": "1"`, `"eid": "2"`, 1)
+	require.NotEqual(t, string(data), changed)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "envs.json"), []byte(changed), 0o666))
 	require.NoError(t, os.Chtimes(filepath.Join(dir, "envs.json"), time.Now(), time.Now().Add(-time.Hour)))
 	same()
 	got = read(t, cache)
@@ -111,16 +112,6 @@ func (c *counting) Process(pid snapshot.PID) system.ProcessStatus {
 		return system.ProcessStatus{Liveness: system.Gone}
 	}
 	return c.System.Process(pid)
-}
-
-func indexOf(t *testing.T, data []byte, text string) int {
-	for i := range data {
-		if i+len(text) <= len(data) && string(data[i:i+len(text)]) == text {
-			return i
-		}
-	}
-	t.Fatalf("no %s in %s", text, data)
-	return -1
 }
 
 // busyFolder is a state folder with as many environments of this process as asked for, and eight devices.

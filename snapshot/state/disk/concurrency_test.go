@@ -41,8 +41,7 @@ func TestSoakUpdates(t *testing.T) {
 
 func updateTogether(t *testing.T, operations int) {
 	dir := sharedDir(t)
-	_, err := everyoneLives(dir).RegisterDevices(t.Context(), gpus(8))
-	require.NoError(t, err)
+	register(t, everyoneLives(dir), 8)
 
 	old := child(t.Context(), "legacy", dir)
 	var oldOutput bytes.Buffer

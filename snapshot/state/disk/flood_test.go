@@ -117,7 +117,7 @@ func TestManyMadeUpUsersAreNotNamed(t *testing.T) {
 // must not keep the lock from the others for long.
 func TestManyEnvironmentsAndNestedProcessesTakeLittleTime(t *testing.T) {
 	const count = 1000
-	machine := &fakeSystem{processes: map[snapshot.PID]system.ProcessStatus{1: {Liveness: system.Gone}}}
+	machine := &fakeSystem{processes: dead(1)}
 	envs := make([]string, count)
 	for i := range envs {
 		envs[i] = strings.Replace(one, `"eid":"1","uid":1`, fmt.Sprintf(`"eid":"%d","uid":%d`, i, alice), 1)

@@ -193,7 +193,7 @@ func TestAFileThatMayNotBeRead(t *testing.T) {
 	output, err := asUser(child(t.Context(), "owners", dir), 4001).CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(output), "envs.json cannot be read by uid 4001: its owner or root has to `chmod a+rw` it")
-	require.Equal(t, readFile(t, filepath.Join(recorded, "envs.json")), readFile(t, filepath.Join(dir, "envs.json")))
+	requireRecorded(t, dir, "envs.json")
 }
 
 func TestCorruptFilesAreLeft(t *testing.T) {
@@ -228,9 +228,7 @@ func TestCorruptFilesAreLeft(t *testing.T) {
 // TestAnOddEntryHidesNoOther: what can't be read is left out and named. Whose an
 // environment is says the kernel then: no honest user loses it, and no user gains one.
 func TestAnOddEntryHidesNoOther(t *testing.T) {
-	owner := func(uid snapshot.UID) system.ProcessStatus {
-		return system.ProcessStatus{Liveness: system.Alive, Owner: &uid}
-	}
+	owner := livingOf
 	mine := strings.Replace(one, `"eid":"1"`, `"eid":"70"`, 1)
 	for name, row := range map[string]struct {
 		odd     string // the entry

@@ -148,11 +148,8 @@ func TestARestartingKernelKeepsItsEnvironment(t *testing.T) {
 	t.Cleanup(func() { _ = server.Process.Signal(syscall.SIGKILL); _ = server.Wait() })
 
 	store := disk.New(dir, disk.Config{})
-	_, err := store.RegisterDevices(t.Context(), gpus(1))
-	require.NoError(t, err)
-	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
-		return b.Activate(state.Activation{EID: ownEID(), UID: 4002, KernelID: "0f1e", At: at("12:00:00")})
-	}))
+	register(t, store, 1)
+	activate(t, store, state.Activation{EID: ownEID(), UID: 4002, KernelID: "0f1e"})
 	files := read(t, store)
 	require.NotNil(t, files.Environment(ownEID()))
 
@@ -170,9 +167,7 @@ func TestKernelsAreAskedForWithoutTheLock(t *testing.T) {
 	machine := &fakeSystem{kernels: map[string]system.Liveness{"a": system.Alive, "b": system.Alive}}
 	store := disk.New(dir, disk.Config{System: machine})
 	activate := func(id string) {
-		require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
-			return b.Activate(state.Activation{EID: snapshot.EnvID(id), UID: 4002, KernelID: id, At: at("12:00:00")})
-		}))
+		activate(t, store, state.Activation{EID: snapshot.EnvID(id), UID: 4002, KernelID: id})
 	}
 	activate("a")
 	machine.onRead = func() {
@@ -192,9 +187,7 @@ func TestKernelsAreAskedForWithoutTheLock(t *testing.T) {
 func TestKernelsOfAnUnreadableProc(t *testing.T) {
 	store := everyoneLives(t.TempDir())
 	for _, id := range []string{"a", "b"} {
-		require.NoError(t, store.Update(t.Context(), func(f *state.Files) error {
-			return f.Activate(state.Activation{EID: snapshot.EnvID(id), UID: 4002, KernelID: id, At: at("12:00:00")})
-		}))
+		activate(t, store, state.Activation{EID: snapshot.EnvID(id), UID: 4002, KernelID: id})
 	}
 	files, err := store.Read(t.Context())
 	require.ErrorIs(t, err, state.ErrNoDevices)
@@ -245,9 +238,7 @@ func TestKernelsEndWithAReboot(t *testing.T) {
 	dir := sharedDir(t)
 	machine := &fakeSystem{boot: "one", uptime: 5000, kernels: map[string]system.Liveness{"k": system.Alive}}
 	store := disk.New(dir, disk.Config{System: machine, RootDir: rootDir(t)})
-	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
-		return b.Activate(state.Activation{EID: "7", KernelID: "k", At: at("12:00:00")})
-	}))
+	activate(t, store, state.Activation{EID: "7", KernelID: "k"})
 	files, err := store.Read(t.Context())
 	require.ErrorIs(t, err, state.ErrNoDevices)
 	require.NotNil(t, files.Environment("7"))

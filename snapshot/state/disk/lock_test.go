@@ -81,7 +81,7 @@ func TestRootReadsWithoutALockThatIsHeld(t *testing.T) {
 	require.Equal(t, before, readFile(t, envs))
 	require.ErrorIs(t, store.Update(t.Context(), enter(7)), disk.ErrBusy)
 
-	machine.processes = map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}}
+	machine.processes = dead(1102)
 	machine.running = []system.RunningProcess{job(50, alice, "1102")}
 	for range 2 { // what is found isn't written, and found each time
 		files := read()
@@ -231,13 +231,12 @@ func TestAFullDisk(t *testing.T) {
 	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k,mode=0777"))
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, 0)) })
 	store := everyoneLives(dir)
-	_, err := store.RegisterDevices(t.Context(), gpus(8))
-	require.NoError(t, err)
+	register(t, store, 8)
 	require.NoError(t, store.Update(t.Context(), enter(7)))
 	fill(t, filepath.Join(dir, "filler"))
 	envs, devices := readFile(t, filepath.Join(dir, "envs.json")), readFile(t, filepath.Join(dir, "devices.json"))
 
-	err = store.TryWrite()
+	err := store.TryWrite()
 	require.ErrorIs(t, err, unix.ENOSPC)
 	require.ErrorContains(t, err, dir)
 	err = store.Update(t.Context(), enter(8))
@@ -251,7 +250,7 @@ func TestAFullDisk(t *testing.T) {
 	require.Len(t, more.Devices, 9)
 	require.Contains(t, more.Warnings[len(more.Warnings)-1], dir)
 
-	dead := &fakeSystem{processes: map[snapshot.PID]system.ProcessStatus{7: {Liveness: system.Gone}}}
+	dead := &fakeSystem{processes: dead(7)}
 	files, err := disk.New(dir, disk.Config{System: dead}).Read(t.Context())
 	require.NoError(t, err, "what is there can still be read")
 	require.Nil(t, files.Environment("7"))

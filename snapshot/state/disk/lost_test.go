@@ -281,10 +281,7 @@ func failToWrite(args []string) error {
 func TestMovesAndChangesThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"takeover", "handover", "change"} {
-		h := newOwnedHost(t)
-		if what != "takeover" {
-			h.takeOver(t)
-		}
+		h := hostFor(t, what)
 		if what == "handover" { // the copy has to be written again
 			require.NoError(t, os.WriteFile(filepath.Join(h.dir, "envs.json"), []byte("[]"), 0o600))
 		}

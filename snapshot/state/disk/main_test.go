@@ -165,6 +165,42 @@ func gpus(n int) []snapshot.Device {
 	return devices
 }
 
+// register has a store know n devices.
+func register(t *testing.T, store *disk.Store, n int) {
+	t.Helper()
+	_, err := store.RegisterDevices(t.Context(), gpus(n))
+	require.NoError(t, err)
+}
+
+// activate registers a process or a kernel in an environment.
+func activate(t *testing.T, store *disk.Store, a state.Activation) {
+	t.Helper()
+	a.At = at("12:00:00")
+	require.NoError(t, store.Update(t.Context(), func(f *state.Files) error { return f.Activate(a) }))
+}
+
+// livingOf is a living process of a user.
+func livingOf(uid snapshot.UID) system.ProcessStatus {
+	return system.ProcessStatus{Liveness: system.Alive, Owner: &uid}
+}
+
+// dead are processes that have ended.
+func dead(pids ...snapshot.PID) map[snapshot.PID]system.ProcessStatus {
+	gone := map[snapshot.PID]system.ProcessStatus{}
+	for _, pid := range pids {
+		gone[pid] = system.ProcessStatus{Liveness: system.Gone}
+	}
+	return gone
+}
+
+// requireRecorded requires files to be as 1.4.3 wrote them.
+func requireRecorded(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		require.Equal(t, readFile(t, filepath.Join(recorded, name)), readFile(t, filepath.Join(dir, name)))
+	}
+}
+
 // namesIn lists the names in a folder.
 func namesIn(t *testing.T, dir string) []string {
 	t.Helper()

@@ -27,6 +27,11 @@ func with(r system.RunningProcess, change func(*system.RunningProcess)) system.R
 	return r
 }
 
+// unread is a process with an environ that could not be read.
+func unread(pid snapshot.PID, uid snapshot.UID, why error) system.RunningProcess {
+	return with(job(pid, uid, ""), func(r *system.RunningProcess) { r.Unread = why })
+}
+
 // An environment lives as long as its user's work: 1102 of alice, of which nothing that is registered lives.
 func TestAnEnvironmentLastsWhileItsUsersProcessesRun(t *testing.T) {
 	wiped := func(parent snapshot.PID) func(*system.RunningProcess) {
@@ -56,7 +61,7 @@ func TestAnEnvironmentLastsWhileItsUsersProcessesRun(t *testing.T) {
 		{"where /proc hides others nothing is known", nil, true, []snapshot.PID{1102}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			machine := &fakeSystem{processes: map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}}, running: tt.running, hidden: tt.hidden}
+			machine := &fakeSystem{processes: dead(1102), running: tt.running, hidden: tt.hidden}
 			store := disk.New(sharedDir(t), disk.Config{System: machine})
 			began(t, store, machine)
 			files := read(t, store)
@@ -74,9 +79,7 @@ func TestAnEnvironmentLastsWhileItsUsersProcessesRun(t *testing.T) {
 
 // Any user can register any process in an environment; that doesn't keep it alive.
 func TestProcessesOfOthersKeepNoEnvironmentAlive(t *testing.T) {
-	of := func(uid snapshot.UID) system.ProcessStatus {
-		return system.ProcessStatus{Liveness: system.Alive, Owner: &uid}
-	}
+	of := livingOf
 	root := func(eid snapshot.EnvID, unread error) []system.RunningProcess {
 		return []system.RunningProcess{with(job(7, 0, eid), func(r *system.RunningProcess) { r.Unread = unread })}
 	}
@@ -130,8 +133,7 @@ func began(t *testing.T, store *disk.Store, machine *fakeSystem) {
 	t.Helper()
 	before := machine.processes
 	machine.processes = nil
-	_, err := store.RegisterDevices(t.Context(), gpus(2))
-	require.NoError(t, err)
+	register(t, store, 2)
 	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 		if err := b.Activate(state.Activation{EID: "1102", UID: alice, PID: 1102, At: at("12:00:00")}); err != nil {
 			return err
@@ -151,7 +153,7 @@ func TestProcIsNotReadWhileARegisteredProcessLives(t *testing.T) {
 }
 
 func TestSuccessorsAreBounded(t *testing.T) {
-	machine := &fakeSystem{processes: map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}}}
+	machine := &fakeSystem{processes: dead(1102)}
 	for pid := range snapshot.PID(1000) {
 		machine.running = append(machine.running, job(2000+pid, alice, "1102"))
 	}
@@ -177,11 +179,11 @@ func TestDeactivateKeepsTheEnvironmentOfRunningJobs(t *testing.T) {
 		{"the shell, its $(…) and genv are no jobs", []system.RunningProcess{shell, subshell, caller}, nil},
 		{"a job still runs", []system.RunningProcess{shell, subshell, caller, job(50, alice, "1102")}, []snapshot.PID{50}},
 		{"another user's does not count", []system.RunningProcess{job(50, bob, "1102")}, nil},
-		{"what may not be read does not hold who leaves", []system.RunningProcess{with(job(50, alice, ""), func(r *system.RunningProcess) { r.Unread = fs.ErrPermission })}, nil},
-		{"what was not read in time may be a job", []system.RunningProcess{shell, caller, with(job(50, alice, ""), func(r *system.RunningProcess) { r.Unread = proc.ErrNotRead })}, []snapshot.PID{1102}},
+		{"what may not be read does not hold who leaves", []system.RunningProcess{unread(50, alice, fs.ErrPermission)}, nil},
+		{"what was not read in time may be a job", []system.RunningProcess{shell, caller, unread(50, alice, proc.ErrNotRead)}, []snapshot.PID{1102}},
 		{"the caller was not read in time", []system.RunningProcess{shell, with(caller, func(r *system.RunningProcess) { r.Unread = proc.ErrNotRead })}, nil},
-		{"nor was another user's", []system.RunningProcess{with(job(50, bob, ""), func(r *system.RunningProcess) { r.Unread = proc.ErrNotRead })}, nil},
-		{"a known job is enough", []system.RunningProcess{job(50, alice, "1102"), with(job(51, alice, ""), func(r *system.RunningProcess) { r.Unread = proc.ErrNotRead })}, []snapshot.PID{50}},
+		{"nor was another user's", []system.RunningProcess{unread(50, bob, proc.ErrNotRead)}, nil},
+		{"a known job is enough", []system.RunningProcess{job(50, alice, "1102"), unread(51, alice, proc.ErrNotRead)}, []snapshot.PID{50}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			machine := &fakeSystem{running: tt.running}
@@ -227,13 +229,10 @@ func TestTheProcessThatAsksKeepsNoEnvironment(t *testing.T) {
 // 1102 ends while its real job still runs: setsid, as tmux and nohup do.
 func TestARealJobKeepsItsEnvironment(t *testing.T) {
 	store := disk.New(sharedDir(t), disk.Config{})
-	_, err := store.RegisterDevices(t.Context(), gpus(1))
-	require.NoError(t, err)
+	register(t, store, 1)
 	shell := sleeper(t, nil)
 	eid := snapshot.EnvID(strconv.Itoa(int(shell.pid)))
-	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
-		return b.Activate(state.Activation{EID: eid, UID: snapshot.UID(os.Getuid()), PID: shell.pid, At: at("12:00:00")})
-	}))
+	activate(t, store, state.Activation{EID: eid, UID: snapshot.UID(os.Getuid()), PID: shell.pid})
 	work := sleeper(t, []string{"GENV_ENVIRONMENT_ID=" + string(eid)})
 	shell.end()
 	files := read(t, store)
@@ -252,7 +251,7 @@ func TestAfterARebootNoProcessRuns(t *testing.T) {
 	began(t, store, machine)
 	_ = read(t, store)
 	machine.boot, machine.hidden = "boot-2", true
-	machine.running = []system.RunningProcess{with(job(50, alice, ""), func(r *system.RunningProcess) { r.Unread = fs.ErrPermission })}
+	machine.running = []system.RunningProcess{unread(50, alice, fs.ErrPermission)}
 	files := read(t, store)
 	require.Empty(t, files.Environments)
 	require.Zero(t, machine.walks)

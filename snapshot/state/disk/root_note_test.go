@@ -34,9 +34,16 @@ func closed(t *testing.T, dir string) string {
 
 var elsewhere = system.Namespaces{PID: 4026532999, User: 4026531837}
 
+// keptFrom has genv in other namespaces keep root's notes, in this order.
+func keptFrom(t *testing.T, dir, root string, keepers ...system.Namespaces) {
+	t.Helper()
+	for _, keeper := range keepers {
+		read(t, disk.New(dir, disk.Config{RootDir: root, System: &fakeSystem{boot: "boot-1", namespaces: keeper}}))
+	}
+}
+
 // Who may drop what looks dead: 1102 is dead as this genv sees it.
 func TestOnlyTheOwnPIDNamespaceCleansUp(t *testing.T) {
-	const boot = "boot-1"
 	for _, tt := range []struct {
 		name     string
 		in       system.Namespaces
@@ -55,12 +62,9 @@ func TestOnlyTheOwnPIDNamespaceCleansUp(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, root := sharedDir(t), rootDir(t)
-			machine := &fakeSystem{boot: boot, processes: map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}}}
+			machine := &fakeSystem{boot: "boot-1", processes: dead(1102)}
 			began(t, disk.New(dir, disk.Config{System: machine}), machine)
-			for _, keeper := range tt.initial {
-				_, err := disk.New(dir, disk.Config{RootDir: root, System: &fakeSystem{boot: boot, namespaces: keeper}}).Read(t.Context())
-				require.NoError(t, err)
-			}
+			keptFrom(t, dir, root, tt.initial...)
 			machine.namespaces = tt.in
 			store := disk.New(dir, disk.Config{RootDir: root, System: machine})
 			for range 2 { // the second look is no wiser
@@ -87,7 +91,7 @@ func TestWithoutRootsNotesOnlyTheInitialNamespaceCleansUp(t *testing.T) {
 		gone bool
 	}{{here, true}, {elsewhere, false}} {
 		root := rootDir(t)
-		machine := &fakeSystem{boot: "boot-1", namespaces: tt.in, processes: map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}}}
+		machine := &fakeSystem{boot: "boot-1", namespaces: tt.in, processes: dead(1102)}
 		dir := sharedDir(t)
 		began(t, disk.New(dir, disk.Config{System: machine}), machine)
 		if os.Geteuid() == 0 {
@@ -103,10 +107,9 @@ func TestWithoutRootsNotesOnlyTheInitialNamespaceCleansUp(t *testing.T) {
 
 func TestAResetClaimsTheFolderForThisNamespace(t *testing.T) {
 	dir, root := sharedDir(t), rootDir(t)
-	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}}}
+	machine := &fakeSystem{boot: "boot-1", processes: dead(1102)}
 	began(t, disk.New(dir, disk.Config{System: machine}), machine)
-	_, err := disk.New(dir, disk.Config{RootDir: root, System: &fakeSystem{boot: "boot-1", namespaces: elsewhere}}).Read(t.Context())
-	require.NoError(t, err)
+	keptFrom(t, dir, root, elsewhere)
 	store := disk.New(dir, disk.Config{RootDir: root, System: machine})
 	files := read(t, store)
 	require.True(t, files.LivenessUnknown)
@@ -119,7 +122,7 @@ func TestAResetClaimsTheFolderForThisNamespace(t *testing.T) {
 func TestRootFoldersThatOthersMayWriteAreNotTrusted(t *testing.T) {
 	dir, root := sharedDir(t), rootDir(t)
 	require.NoError(t, os.Chmod(root, 0o777))
-	machine := &fakeSystem{boot: "boot-1", processes: map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}}}
+	machine := &fakeSystem{boot: "boot-1", processes: dead(1102)}
 	began(t, disk.New(dir, disk.Config{System: machine}), machine)
 	files, err := disk.New(dir, disk.Config{RootDir: root, System: machine}).Read(t.Context())
 	require.NoError(t, err)
@@ -132,12 +135,9 @@ func TestRootFoldersThatOthersMayWriteAreNotTrusted(t *testing.T) {
 func TestAContainerThatSharesTheFolderCleansNothingUp(t *testing.T) {
 	dir, root := sharedDir(t), rootDir(t)
 	store := disk.New(dir, disk.Config{RootDir: root})
-	_, err := store.RegisterDevices(t.Context(), gpus(1))
-	require.NoError(t, err)
+	register(t, store, 1)
 	shell := sleeper(t, nil)
-	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
-		return b.Activate(state.Activation{EID: ownEID(), UID: snapshot.UID(os.Getuid()), PID: shell.pid, At: at("12:00:00")})
-	}))
+	activate(t, store, state.Activation{EID: ownEID(), UID: snapshot.UID(os.Getuid()), PID: shell.pid})
 	before := readFile(t, filepath.Join(dir, "envs.json"))
 	for _, flags := range [][]string{{"-Urpf", "--mount-proc"}, {"-pf", "--mount-proc"}} {
 		cmd := exec.Command("unshare", append(flags, "/proc/self/exe", dir, root)...)
@@ -161,7 +161,6 @@ func TestAContainerThatSharesTheFolderCleansNothingUp(t *testing.T) {
 
 // A PID of a container's means another process outside: it is not registered.
 func TestNoPIDOfAnotherNamespaceIsRegistered(t *testing.T) {
-	const boot = "boot-1"
 	for _, tt := range []struct {
 		name    string
 		in      system.Namespaces
@@ -175,12 +174,9 @@ func TestNoPIDOfAnotherNamespaceIsRegistered(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, root := sharedDir(t), rootDir(t)
-			machine := &fakeSystem{boot: boot}
+			machine := &fakeSystem{boot: "boot-1"}
 			began(t, disk.New(dir, disk.Config{System: machine}), machine)
-			for _, keeper := range tt.initial {
-				_, err := disk.New(dir, disk.Config{RootDir: root, System: &fakeSystem{boot: boot, namespaces: keeper}}).Read(t.Context())
-				require.NoError(t, err)
-			}
+			keptFrom(t, dir, root, tt.initial...)
 			machine.namespaces = tt.in
 			err := disk.New(dir, disk.Config{RootDir: root, System: machine}).Update(t.Context(), func(b *state.Files) error {
 				return b.Activate(state.Activation{EID: "1", PID: 1, At: at("12:00:00")})

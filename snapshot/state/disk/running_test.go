@@ -34,7 +34,7 @@ func requireFree(t *testing.T, dir string) {
 
 // What users can make slow is not read with the lock held, whatever it is needed for.
 func TestProcessesAreReadWithoutTheLock(t *testing.T) {
-	gone := map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}}
+	gone := dead(1102)
 	roots := map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Alive, Owner: new(snapshot.UID)}}
 	look := func(ctx context.Context, s *disk.Store) error {
 		_, err := s.Read(ctx)
@@ -85,7 +85,7 @@ func TestProcessesAreReadWithoutTheLock(t *testing.T) {
 // meanwhile stays until the next look.
 func TestTheFilesChangeAfterTheReading(t *testing.T) {
 	store, machine, dir, _ := kept(t)
-	machine.processes = map[snapshot.PID]system.ProcessStatus{1102: {Liveness: system.Gone}}
+	machine.processes = dead(1102)
 	machine.onRead = func() {
 		machine.onRead = nil
 		require.NoError(t, everyoneLives(dir).Update(t.Context(), func(b *state.Files) error {
@@ -137,8 +137,7 @@ func TestAStalledProcessIsReadWithoutTheLock(t *testing.T) {
 	dir := sharedDir(t)
 	machine := &lockFree{System: system.New(proc.FS{Reader: reader}, nss.Passwd{}), t: t, dir: dir}
 	store := disk.New(dir, disk.Config{System: machine})
-	_, err := store.RegisterDevices(t.Context(), gpus(1))
-	require.NoError(t, err)
+	register(t, store, 1)
 	shell := sleeper(t, nil)
 	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 		if err := b.Activate(state.Activation{EID: "1", UID: uid, PID: pid, At: at("12:00:00")}); err != nil {

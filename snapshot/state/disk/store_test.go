@@ -64,8 +64,7 @@ func TestTheFirstUseCreatesEverythingForAllUsers(t *testing.T) {
 func TestAFolderKeepsTheModeThatItHas(t *testing.T) {
 	dir := sharedDir(t)
 	require.NoError(t, os.Mkdir(dir, 0o700))
-	_, err := everyoneLives(dir).RegisterDevices(t.Context(), gpus(1))
-	require.NoError(t, err)
+	register(t, everyoneLives(dir), 1)
 	info, err := os.Stat(dir)
 	require.NoError(t, err)
 	require.Equal(t, fs.FileMode(0o700), info.Mode().Perm())
@@ -77,9 +76,7 @@ func TestWhat143WroteIsReadAndLeftAsItIs(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, files.Environments, 2)
 	require.Equal(t, indices{0, 1}, files.AttachedTo("1667"))
-	for _, name := range []string{"envs.json", "devices.json"} {
-		require.Equal(t, readFile(t, filepath.Join(recorded, name)), readFile(t, filepath.Join(dir, name)))
-	}
+	requireRecorded(t, dir, "envs.json", "devices.json")
 }
 
 func TestAnUpdateIsWrittenAs143Reads(t *testing.T) {
@@ -92,7 +89,7 @@ func TestAnUpdateIsWrittenAs143Reads(t *testing.T) {
 		_, err2 := b.Attach(state.AttachRequest{EID: "2020", Indices: indices{0}, Memory: snapshot.MustMemory("4g"), OverSubscribe: true, At: at("21:10:34")})
 		return errors.Join(err, err2)
 	}))
-	require.Equal(t, readFile(t, filepath.Join(recorded, "devices.json")), readFile(t, filepath.Join(dir, "devices.json")))
+	requireRecorded(t, dir, "devices.json")
 }
 
 func TestAnErrorOfTheChangeLeavesTheFilesAlone(t *testing.T) {
@@ -104,9 +101,7 @@ func TestAnErrorOfTheChangeLeavesTheFilesAlone(t *testing.T) {
 		return refused
 	})
 	require.Equal(t, refused, err)
-	for _, name := range []string{"envs.json", "devices.json"} {
-		require.Equal(t, readFile(t, filepath.Join(recorded, name)), readFile(t, filepath.Join(dir, name)))
-	}
+	requireRecorded(t, dir, "envs.json", "devices.json")
 }
 
 func TestUnreadableContentsAreNotWritten(t *testing.T) {
@@ -116,7 +111,7 @@ func TestUnreadableContentsAreNotWritten(t *testing.T) {
 		return nil
 	})
 	require.ErrorIs(t, err, snapshot.ErrInvalid)
-	require.Equal(t, readFile(t, filepath.Join(recorded, "envs.json")), readFile(t, filepath.Join(dir, "envs.json")))
+	requireRecorded(t, dir, "envs.json")
 }
 
 func TestDevicesAreNotKnownBeforeTheyAreDiscovered(t *testing.T) {
@@ -161,13 +156,12 @@ func TestReadRawKeepsTheDeadAndWritesNothing(t *testing.T) {
 	files, err := store.ReadRaw(t.Context())
 	require.NoError(t, err)
 	require.Len(t, files.Environments, 2)
-	require.Equal(t, readFile(t, filepath.Join(recorded, "envs.json")), readFile(t, filepath.Join(dir, "envs.json")))
+	requireRecorded(t, dir, "envs.json")
 }
 
 // graveyard is a machine where all processes of the recording are gone.
 func graveyard() *fakeSystem {
-	dead := system.ProcessStatus{Liveness: system.Gone}
-	return &fakeSystem{processes: map[snapshot.PID]system.ProcessStatus{25936: dead, 25937: dead, 25938: dead}}
+	return &fakeSystem{processes: dead(25936, 25937, 25938)}
 }
 
 func TestReadDropsTheDeadAndWritesThatBack(t *testing.T) {
@@ -243,9 +237,7 @@ func TestResetReplacesALinkAndNotItsTarget(t *testing.T) {
 }
 
 func TestOwnersThatTheKernelContradicts(t *testing.T) {
-	uid := func(n snapshot.UID) system.ProcessStatus {
-		return system.ProcessStatus{Liveness: system.Alive, Owner: &n}
-	}
+	uid := livingOf
 	unseen := system.ProcessStatus{Liveness: system.Alive}
 	names := func(_ context.Context, uid snapshot.UID) snapshot.Username {
 		return map[snapshot.UID]snapshot.Username{1001: "alice"}[uid]

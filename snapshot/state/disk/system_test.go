@@ -67,11 +67,8 @@ func TestAKernelHiddenFromTheReaderIsKept(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, kernel.Start())
 	store := disk.New(dir, disk.Config{})
-	_, err = store.RegisterDevices(t.Context(), gpus(1))
-	require.NoError(t, err)
-	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
-		return b.Activate(state.Activation{EID: ownEID(), UID: snapshot.UID(os.Getuid()), KernelID: "0f1e", At: at("12:00:00")})
-	}))
+	register(t, store, 1)
+	activate(t, store, state.Activation{EID: ownEID(), UID: snapshot.UID(os.Getuid()), KernelID: "0f1e"})
 	output, err := asUser(child(t.Context(), "owners", dir), 4001).Output()
 	require.NoError(t, err)
 	require.Equal(t, string(ownEID())+" [] false\n", string(output))
@@ -84,8 +81,7 @@ func TestAKernelHiddenFromTheReaderIsKept(t *testing.T) {
 
 func TestARealProcessOfItsOwnUser(t *testing.T) {
 	store := disk.New(sharedDir(t), disk.Config{Username: system.Username})
-	_, err := store.RegisterDevices(t.Context(), gpus(1))
-	require.NoError(t, err)
+	register(t, store, 1)
 	me := snapshot.UID(os.Getuid())
 	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 		return b.Activate(state.Activation{
@@ -103,8 +99,7 @@ func TestAHiddenProcessIsNotDead(t *testing.T) {
 	proctest.NeedRoot(t)
 	dir := sharedDir(t)
 	store := disk.New(dir, disk.Config{})
-	_, err := store.RegisterDevices(t.Context(), gpus(1))
-	require.NoError(t, err)
+	register(t, store, 1)
 	shell, theirs := sleeper(t, nil), sleeper(t, nil)
 	zombie := exec.Command("/bin/true")
 	require.NoError(t, zombie.Start())

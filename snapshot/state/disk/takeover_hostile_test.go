@@ -28,14 +28,8 @@ func TestARootsFileThatAUserMovedIntoTheFolderStaysPrivate(t *testing.T) {
 		file string
 		move func(*ownedHost) error
 	}{
-		"a handover of state that isn't root's": {"envs.json", func(h *ownedHost) error {
-			_, err := h.store.HandOver(t.Context(), nil)
-			return err
-		}},
-		"a takeover": {"genv.lock", func(h *ownedHost) error {
-			_, _, err := h.store.TakeOver(t.Context(), nil)
-			return err
-		}},
+		"a handover of state that isn't root's": {"envs.json", func(h *ownedHost) error { return move(h.store, "handover") }},
+		"a takeover":                            {"genv.lock", func(h *ownedHost) error { return move(h.store, "takeover") }},
 		"a takeover that fails": {"genv.starts.json", func(h *ownedHost) error {
 			_, _, _ = h.store.TakeOver(t.Context(), func(*state.Files) error { return errors.New("it failed") })
 			return nil
@@ -255,8 +249,7 @@ func removeSeen(t *testing.T, _, root string) {
 func TestAReusedPIDIsAnotherProcess(t *testing.T) {
 	machine := &fakeSystem{boot: "boot-1", uptime: 5000, processes: map[snapshot.PID]system.ProcessStatus{7: started(100)}}
 	store := disk.New(sharedDir(t), disk.Config{System: machine, RootDir: rootDir(t)})
-	_, err := store.RegisterDevices(t.Context(), gpus(2))
-	require.NoError(t, err)
+	register(t, store, 2)
 	require.NoError(t, store.Update(t.Context(), enter(7)))
 	machine.processes[7] = started(200)
 	require.NoError(t, store.Update(t.Context(), enter(7)), "the old one is gone, so this is a new environment")

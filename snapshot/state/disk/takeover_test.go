@@ -36,8 +36,7 @@ func newOwnedHost(t *testing.T) *ownedHost {
 	require.NoError(t, os.Chmod(filepath.Dir(h.root), 0o755))
 	require.NoError(t, os.Mkdir(h.root, 0o755))
 	h.store = storeWithNotes(h.dir, h.root)
-	_, err := h.store.RegisterDevices(t.Context(), gpus(4))
-	require.NoError(t, err)
+	register(t, h.store, 4)
 	require.NoError(t, h.store.Update(t.Context(), enter(7)))
 	return h
 }
@@ -150,12 +149,22 @@ func TestTheCopyIsNeverReadBack(t *testing.T) {
 	}
 }
 
-// stepsOf are the steps of a call on a host of its own.
-func stepsOf(t *testing.T, run func(*ownedHost)) (steps []string) {
+// hostFor is a host for a move: see move.
+func hostFor(t *testing.T, what string) *ownedHost {
 	t.Helper()
 	h := newOwnedHost(t)
+	if what != "takeover" {
+		h.takeOver(t)
+	}
+	return h
+}
+
+// stepsOf are the steps of a move.
+func stepsOf(t *testing.T, what string) (steps []string) {
+	t.Helper()
+	h := hostFor(t, what)
 	h.store.OnStep(func(step string) { steps = append(steps, step) })
-	run(h)
+	require.NoError(t, move(h.store, what))
 	return slices.Compact(steps)
 }
 
@@ -188,44 +197,23 @@ func move(store *disk.Store, what string) (err error) {
 // the same for every reader, and the next attempt ends it.
 func TestMovesThatAreKilled(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		what  string
-		steps []string
-	}{
-		{"takeover", stepsOf(t, func(h *ownedHost) { h.takeOver(t) })},
-		{"handover", func() []string {
-			h := newOwnedHost(t)
-			h.takeOver(t)
-			var steps []string
-			h.store.OnStep(func(step string) { steps = append(steps, step) })
-			_, err := h.store.HandOver(t.Context(), nil)
-			require.NoError(t, err)
-			return slices.Compact(steps)
-		}()},
-	} {
-		require.Greater(t, len(tt.steps), 3, tt.what)
-		for _, step := range tt.steps {
-			t.Run(tt.what+" "+step, func(t *testing.T) {
+	for _, what := range []string{"takeover", "handover"} {
+		steps := stepsOf(t, what)
+		require.Greater(t, len(steps), 3, what)
+		for _, step := range steps {
+			t.Run(what+" "+step, func(t *testing.T) {
 				t.Parallel()
-				h := newOwnedHost(t)
-				if tt.what == "handover" {
-					h.takeOver(t)
-				}
-				output, err := child(t.Context(), "move-and-die", h.dir, h.root, tt.what, step).CombinedOutput()
+				h := hostFor(t, what)
+				output, err := child(t.Context(), "move-and-die", h.dir, h.root, what, step).CombinedOutput()
 				require.ErrorContains(t, err, "signal: killed", string(output))
 				h.requireState(t, "7")
 				again := storeWithNotes(h.dir, h.root)
 				require.NoError(t, again.Update(t.Context(), enter(8)), "root's genv goes on")
 				h.requireState(t, "7", "8")
-				if tt.what == "takeover" {
-					_, _, err = again.TakeOver(t.Context(), nil)
-				} else {
-					_, err = again.HandOver(t.Context(), nil)
-				}
-				require.NoError(t, err)
+				require.NoError(t, move(again, what))
 				h.requireState(t, "7", "8")
-				require.Equal(t, tt.what == "takeover", ownedDir(t, again) != "")
-				require.Equal(t, map[bool]os.FileMode{true: 0o755, false: 0o777}[tt.what == "takeover"], mode(t, h.dir))
+				require.Equal(t, what == "takeover", ownedDir(t, again) != "")
+				require.Equal(t, map[string]os.FileMode{"takeover": 0o755, "handover": 0o777}[what], mode(t, h.dir))
 			})
 		}
 	}
@@ -234,17 +222,12 @@ func TestMovesThatAreKilled(t *testing.T) {
 // A change in root's state that is killed is made as a whole or not at all.
 func TestChangesOfRootsStateThatAreKilled(t *testing.T) {
 	t.Parallel()
-	probe := newOwnedHost(t)
-	probe.takeOver(t)
-	var steps []string
-	probe.store.OnStep(func(step string) { steps = append(steps, step) })
-	require.NoError(t, probe.store.Update(t.Context(), enter(20)))
+	steps := stepsOf(t, "change")
 	require.Contains(t, steps, "synced")
 	for _, step := range steps {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
-			h := newOwnedHost(t)
-			h.takeOver(t)
+			h := hostFor(t, "change")
 			output, err := child(t.Context(), "move-and-die", h.dir, h.root, "change", step).CombinedOutput()
 			require.ErrorContains(t, err, "signal: killed", string(output))
 			files := read(t, h.store)
@@ -262,10 +245,7 @@ func TestChangesOfRootsStateThatAreKilled(t *testing.T) {
 // A genv that waits for the lock while the state is moved changes the state where it is then.
 func TestWaitingForTheLockDuringAMove(t *testing.T) {
 	h := newOwnedHost(t)
-	for i, move := range []func() error{
-		func() error { _, _, err := h.store.TakeOver(t.Context(), nil); return err },
-		func() error { _, err := h.store.HandOver(t.Context(), nil); return err },
-	} {
+	for i, what := range []string{"takeover", "handover"} {
 		done := make(chan error, 1)
 		begun := false
 		h.store.OnStep(func(string) {
@@ -274,7 +254,7 @@ func TestWaitingForTheLockDuringAMove(t *testing.T) {
 				go func() { done <- storeWithNotes(h.dir, h.root).Update(context.Background(), enter(snapshot.PID(20+i))) }()
 			}
 		})
-		require.NoError(t, move())
+		require.NoError(t, move(h.store, what))
 		require.NoError(t, <-done)
 	}
 	files := read(t, h.store)

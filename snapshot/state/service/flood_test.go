@@ -50,8 +50,7 @@ func TestACrowdedSocket(t *testing.T) {
 		slowest, mean := ask()
 		t.Logf("%d crowds: a request takes %v, at most %v", crowds, mean, slowest)
 		crowd := child(t, mallory, "crowd", h.socket)
-		require.NoError(t, crowd.Start())
-		t.Cleanup(func() { _ = crowd.Process.Kill(); _ = crowd.Wait() })
+		start(t, crowd)
 		time.Sleep(200 * time.Millisecond)
 	}
 }

@@ -1,7 +1,6 @@
 package service
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -11,13 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
-
-type fixedHost struct {
-	Backend
-	look snapshot.Snapshot
-}
-
-func (h *fixedHost) Snapshot(context.Context) (*snapshot.Snapshot, error) { return &h.look, nil }
 
 // TestNothingIsKeptBackForEver: what the first one in the queue can't have is kept from others for a time, too.
 func TestNothingIsKeptBackForEver(t *testing.T) {
@@ -43,9 +35,9 @@ func TestNothingIsKeptBackForEver(t *testing.T) {
 				tt.ask.EID = "own"
 			}
 			tt.ask.Count = max(tt.ask.Count, 1)
-			w := &wait{change: &change.Change{Attach: &tt.ask}, events: make(chan Answer, 1), ctx: t.Context()}
-			w.ID, w.UID, w.GPUs, w.Since = "w", 1, tt.ask.Count, sinceBoot()
-			s := &Server{Now: time.Now, Backend: &fixedHost{look: snapshot.Snapshot{
+			w := waitOf(t, "w", 1, tt.ask.Count, sinceBoot())
+			w.change = &change.Change{Attach: &tt.ask}
+			s := &Server{Now: time.Now, Backend: &shown{look: snapshot.Snapshot{
 				Devices: tt.devices, Environments: []snapshot.Environment{{EID: "own", UID: 1}, {EID: "other", UID: 2}},
 			}}}
 			s.loadWaits()

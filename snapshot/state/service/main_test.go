@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,6 +64,25 @@ func child(t *testing.T, uid int, role string, args ...string) *exec.Cmd {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}
 	}
 	return cmd
+}
+
+// start starts a child, which ends with the test.
+func start(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+}
+
+// sit has a user open n connections, ask on each, and hold them.
+func (h *host) sit(t *testing.T, uid, n int, request string) {
+	t.Helper()
+	sitting := child(t, uid, "sit", h.socket, strconv.Itoa(n), request)
+	output, err := sitting.StdoutPipe()
+	require.NoError(t, err)
+	start(t, sitting)
+	line, err := bufio.NewReader(output).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "sitting\n", line)
 }
 
 // host is a host of which root owns the state, with its service.

@@ -1,11 +1,9 @@
 package service_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -46,20 +44,11 @@ func TestSubordinateUIDsCountForTheirUser(t *testing.T) {
 	for uid := range snapshot.UID(users) { // until that is known, a uid counts for its range
 		require.EqualValues(t, mallory, h.proc.AllAccounts().Resolve(t.Context(), first+uid))
 	}
-	sit := func(uid int) {
-		sitting := child(t, uid, "sit", h.socket, "1", "")
-		output, err := sitting.StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, sitting.Start())
-		t.Cleanup(func() { _ = sitting.Process.Kill(); _ = sitting.Wait() })
-		_, err = bufio.NewReader(output).ReadString('\n')
-		require.NoError(t, err)
-	}
-	sit(mallory)
+	h.sit(t, mallory, 1, "")
 	for i := range users {
-		sit(first + i)
+		h.sit(t, first+i, 1, "")
 	}
-	sit(alice)
+	h.sit(t, alice, 1, "")
 	status, err := service.Client{Path: h.socket, Retry: time.Second}.Status(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 4, status.Connections, "two of mallory, one of alice, and this one")
@@ -83,12 +72,9 @@ func TestSubordinateUIDsAreTheirAccount(t *testing.T) {
 		{"an account in a range", 100_500, 100_500, mallory},
 		{"the owner", mallory, mallory, 100_500},
 	} {
-		sleeper := exec.Command("sleep", "1000")
-		sleeper.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: uint32(tt.uid), Gid: uint32(tt.uid)}}
-		require.NoError(t, sleeper.Start())
-		t.Cleanup(func() { _ = sleeper.Process.Kill(); _ = sleeper.Wait() })
+		sleeper := proctest.Sleeper(t, tt.uid)
 		eid := fmt.Sprint("e", tt.uid)
-		require.Regexp(t, `now \[\d\]`, h.ask(t, tt.uid, fmt.Sprintf(`{"enter":{"eid":"%s","pid":%d,"attach":true,"config":{"gpus":1}}}`, eid, sleeper.Process.Pid))[0], tt.name)
+		require.Regexp(t, `now \[\d\]`, h.ask(t, tt.uid, fmt.Sprintf(`{"enter":{"eid":"%s","pid":%d,"attach":true,"config":{"gpus":1}}}`, eid, sleeper))[0], tt.name)
 		files := h.files(t)
 		require.Equal(t, tt.want, files.Environment(snapshot.EnvID(eid)).UID, tt.name)
 		require.False(t, files.Environment(snapshot.EnvID(eid)).OwnerMismatch, tt.name)

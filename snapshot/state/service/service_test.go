@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -265,8 +264,7 @@ func TestAFloodDoesNotDelayOthers(t *testing.T) {
 	h := newHost(t, 4)
 	h.serve(t, service.Bounds{})
 	flood := child(t, mallory, "flood", h.socket, "1ms")
-	require.NoError(t, flood.Start())
-	t.Cleanup(func() { _ = flood.Process.Kill(); _ = flood.Wait() })
+	start(t, flood)
 	require.Eventually(t, func() bool {
 		status, err := h.client().Status(t.Context())
 		return err == nil && status.Refused > 500
@@ -300,14 +298,7 @@ func TestConnectionsThatAreHeld(t *testing.T) {
 		h := newHostIn(t, "/tmp", 1)
 		h.large = true
 		h.serve(t, service.Bounds{Send: time.Minute})
-		sitting := child(t, mallory, "sit", h.socket, strconv.Itoa(n), request)
-		output, err := sitting.StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, sitting.Start())
-		t.Cleanup(func() { _ = sitting.Process.Kill(); _ = sitting.Wait() })
-		line, err := bufio.NewReader(output).ReadString('\n')
-		require.NoError(t, err)
-		require.Equal(t, "sitting\n", line)
+		h.sit(t, mallory, n, request)
 		began := time.Now()
 		require.Equal(t, []string{"now []"}, h.ask(t, alice, `{"enter":{"eid":"a","pid":PID}}`))
 		status, err := h.client().Status(t.Context())

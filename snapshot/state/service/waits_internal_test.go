@@ -15,19 +15,22 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
+// waitOf is a wait for an offer of some GPUs.
+func waitOf(t *testing.T, id string, uid snapshot.UID, gpus int, since time.Duration) *wait {
+	w := &wait{events: make(chan Answer, 1), ctx: t.Context()}
+	w.ID, w.UID, w.GPUs, w.Since = id, uid, gpus, since
+	return w
+}
+
 // TestWhoTakesNothingGoesBehind: with any number of waits, nobody has free GPUs kept minute after minute.
 func TestWhoTakesNothingGoesBehind(t *testing.T) {
 	const now = 2 * time.Hour
-	add := func(q *waits, id string, uid snapshot.UID, since time.Duration, asked *change.Change) {
-		w := &wait{change: asked, events: make(chan Answer, 1)}
-		w.ID, w.UID, w.GPUs, w.Since = id, uid, 1, since
-		q.list = append(q.list, w)
-	}
 	q := &waits{offers: []offer{{id: "m1", uid: 2, gpus: gpusOf(1), by: now - time.Second, told: true}}}
-	add(q, "m1", 2, time.Minute, nil)
-	add(q, "m2", 2, 2*time.Minute, nil)
-	add(q, "m3", 2, 3*time.Minute, &change.Change{})
-	add(q, "a", 1, time.Hour, nil)
+	q.list = []*wait{
+		waitOf(t, "m1", 2, 1, time.Minute), waitOf(t, "m2", 2, 1, 2*time.Minute),
+		waitOf(t, "m3", 2, 1, 3*time.Minute), waitOf(t, "a", 1, 1, time.Hour),
+	}
+	q.list[2].change = &change.Change{}
 	q.expire(nil, map[snapshot.DeviceIndex]gpus.State{0: gpus.Free}, now)
 	require.Empty(t, q.offers)
 	for i, want := range []time.Duration{now, now, 3 * time.Minute, time.Hour} {
@@ -38,8 +41,8 @@ func TestWhoTakesNothingGoesBehind(t *testing.T) {
 // TestAWaitNamesGPUs that a host can have, so that all waits fit into a snapshot.
 func TestAWaitNamesGPUs(t *testing.T) {
 	for _, suits := range [][]snapshot.DeviceIndex{{-1}, {1024}, make([]snapshot.DeviceIndex, 129)} {
-		w := &wait{}
-		w.ID, w.GPUs, w.Suits = "w", 1, suits
+		w := waitOf(t, "w", 1, 1, 0)
+		w.Suits = suits
 		require.Error(t, w.check(), suits)
 	}
 }
@@ -67,9 +70,7 @@ func TestANoteThatCannotBeWritten(t *testing.T) {
 func TestAllWaitsFitIntoASnapshot(t *testing.T) {
 	q := &waits{}
 	for i := range snapshot.MaxWaits {
-		n := noted{}
-		n.ID, n.UID = fmt.Sprint(i), snapshot.UID(i)
-		q.disconnected = append(q.disconnected, n)
+		q.disconnected = append(q.disconnected, waitOf(t, fmt.Sprint(i), snapshot.UID(i), 1, 0).noted)
 	}
 	w := &wait{noted: q.disconnected[7]}
 	require.NoError(t, q.admit(w), "it comes back")
@@ -81,9 +82,7 @@ func TestAllWaitsFitIntoASnapshot(t *testing.T) {
 func TestTwoOffersOfOneGPU(t *testing.T) {
 	q := &waits{changed: make(chan struct{}, 1)}
 	for uid, id := range []string{"a", "b", "c"} {
-		w := &wait{}
-		w.ID, w.UID = id, snapshot.UID(uid)
-		q.list = append(q.list, w)
+		q.list = append(q.list, waitOf(t, id, snapshot.UID(uid), 1, 0))
 	}
 	q.offers = []offer{{id: "a", gpus: gpusOf(2), by: time.Hour}}
 	q.offered(map[string][]snapshot.DeviceIndex{"b": {1, 2}, "c": {2}}, nil)
@@ -120,8 +119,7 @@ func TestAnOfferThatIsWithdrawn(t *testing.T) {
 // TestAnOfferIsKeptFromTheFirstOne in the queue, too, for whom all else is kept back.
 func TestAnOfferIsKeptFromTheFirstOne(t *testing.T) {
 	const now = time.Hour
-	first := &wait{}
-	first.ID, first.UID = "b", 1
+	first, begins := waitOf(t, "b", 1, 1, 0), waitOf(t, "d", 3, 1, 0)
 	look := &snapshot.Snapshot{}
 	for _, index := range gpusOf(5) {
 		look.Devices = append(look.Devices, snapshot.Device{Index: index})
@@ -129,8 +127,6 @@ func TestAnOfferIsKeptFromTheFirstOne(t *testing.T) {
 	q := &waits{offers: []offer{{id: "c", uid: 2, gpus: gpusOf(3), by: now + offerFor, told: true}}}
 	q.keptBack = keptBack{id: "b", since: now}
 	given := map[string][]snapshot.DeviceIndex{"d": {3}}
-	begins := &wait{}
-	begins.UID = 3
 	q.keep(look, map[string]*wait{"b": first, "d": begins}, given, now)
 	for uid, want := range map[snapshot.UID][]snapshot.DeviceIndex{1: gpusOf(4), 2: {3, 4}, 3: {0, 1, 2, 4}, 4: gpusOf(5)} {
 		require.Equal(t, want, q.keptFrom(uid), uid)
@@ -165,8 +161,7 @@ func TestWhoLetsAnOfferPass(t *testing.T) {
 	require.Equal(t, map[snapshot.UID]time.Duration{2: now + passedFor}, after.waits.passed)
 	list := map[string][]snapshot.DeviceIndex{}
 	for uid := range snapshot.UID(4) {
-		w := &wait{events: make(chan Answer, 1)}
-		w.ID, w.UID, w.GPUs, w.Since = fmt.Sprint("new", uid), uid, 1, now
+		w := waitOf(t, fmt.Sprint("new", uid), uid, 1, now)
 		after.waits.list = append(after.waits.list, w)
 		list[w.ID] = []snapshot.DeviceIndex{snapshot.DeviceIndex(uid)}
 	}
@@ -201,11 +196,7 @@ func TestWhoTakesNothingKeepsNothing(t *testing.T) {
 	host.look.Devices[0].Attachments = []snapshot.Attachment{{EID: "b"}}
 	s := &Server{Backend: host, Now: time.Now}
 	q := &s.waits
-	waits := func(id string, uid snapshot.UID, gpus int) *wait {
-		w := &wait{events: make(chan Answer, 1), ctx: t.Context()}
-		w.ID, w.UID, w.GPUs, w.Since = id, uid, gpus, sinceBoot()
-		return w
-	}
+	waits := func(id string, uid snapshot.UID, gpus int) *wait { return waitOf(t, id, uid, gpus, sinceBoot()) }
 	offered := func(want ...string) {
 		t.Helper()
 		s.round(t.Context())
@@ -235,8 +226,8 @@ func TestWhoTakesNothingKeepsNothing(t *testing.T) {
 // TestAnOfferThatACapRefuses is let pass: nothing is taken from others for it again and again.
 func TestAnOfferThatACapRefuses(t *testing.T) {
 	for by, passed := range map[*allowanceState]bool{nil: false, {}: true} {
-		w := &wait{change: &change.Change{}, refusedBy: by}
-		w.ID, w.UID = "a", 1
+		w := waitOf(t, "a", 1, 1, 0)
+		w.change, w.refusedBy = &change.Change{}, by
 		q := &waits{list: []*wait{w}, offers: []offer{{id: "a", uid: 1, gpus: gpusOf(1), by: time.Hour}}}
 		q.expire(nil, map[snapshot.DeviceIndex]gpus.State{0: gpus.Free}, time.Hour)
 		require.Empty(t, q.offers)

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -243,8 +242,7 @@ func TestTooManyWaits(t *testing.T) {
 	h.waiter(t, alice, "a", 1).says("now [0]")
 	for i := range 65 {
 		cmd := child(t, mallory, "sit", h.socket, "1", fmt.Sprintf(`{"version":1,"wait":{"id":"m%d","gpus":1}}`+"\n", i))
-		require.NoError(t, cmd.Start())
-		t.Cleanup(func() { _ = syscall.Kill(cmd.Process.Pid, syscall.SIGKILL); _ = cmd.Wait() })
+		start(t, cmd)
 	}
 	require.Eventually(t, func() bool { return len(h.waits()) == 64 }, 30*time.Second, 20*time.Millisecond)
 	h.waiter(t, mallory, "more", 1).says("error: not a valid request: 64 commands of uid 4002 wait already, and no more may")
