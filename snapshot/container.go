@@ -36,9 +36,8 @@ const (
 	maxLabelLength     = 256 // of a key, and of a value, in bytes
 )
 
-// Counted is the account for which rules count a process, by the host's name and uid: the process's own. In a container
-// of root's runtime any uid can be chosen: there it is the user who is proved to have started the container, else uid
-// 0, which counts for no user.
+// Counted is the account for which rules count a process: its own. In a container of root's runtime, where any uid can
+// be chosen, it is the user who is proved to have started the container, else uid 0, which counts for no user.
 func (p *Process) Counted() (Username, *UID) {
 	switch c := p.ContainerInfo; {
 	case c == nil || p.UID == nil:
@@ -55,8 +54,7 @@ func (p *Process) CountedUID() *UID {
 	return uid
 }
 
-// StartedByUnknown says that any user with access to the runtime may have started its container, so that the process
-// counts for no user.
+// StartedByUnknown says that any user of the runtime may have started its container: the process counts for no user.
 func (p *Process) StartedByUnknown() bool {
 	uid := p.CountedUID()
 	return p.Container != "" && uid != nil && *uid == 0

@@ -72,8 +72,7 @@ type Instance struct {
 	Pool    string  `json:"pool,omitempty"` // the GPU instance of that memory, which several may share
 }
 
-// Memory is how much memory it has at most, by its profile (`nvidia-smi -L`), else Total, which a process's name could
-// make smaller in the list of processes.
+// Memory is the most that it has, by its profile (`nvidia-smi -L`), else Total, which a process's name could falsify.
 func (i Instance) Memory() Memory {
 	for part := range strings.SplitSeq(i.Profile, ".") {
 		size, _, _ := strings.Cut(part, "+") // as in 1g.10gb+me
@@ -143,12 +142,12 @@ func (doc *deviceOf) read(r *reader) (Device, error) {
 	cleanText(r, "driver", &d.Driver)
 	cleanText(r, "problem", &d.Problem)
 	cleanText(r, "reason", &d.Unusable)
-	if r.leavesOut("uuid", CheckText("it", string(d.UUID))) {
+	if r.leaveOut("uuid", CheckText("it", string(d.UUID))) {
 		d.UUID, d.Unidentified = "", true
 	}
 	d.Instances = slices.DeleteFunc(d.Instances[:min(len(d.Instances), maxInstances)], func(i Instance) bool {
 		err := cmp.Or(CheckInstance(i.UUID), CheckText("profile", i.Profile), CheckText("pool", i.Pool))
-		return r.leavesOut("an instance", err)
+		return r.leaveOut("an instance", err)
 	})
 	for i := range d.Attachments {
 		d.Attachments[i].Since = doc.Since[d.Attachments[i].EID]
@@ -157,7 +156,7 @@ func (doc *deviceOf) read(r *reader) (Device, error) {
 		a := d.Attachment(r.id(part.EID))
 		switch {
 		case a == nil:
-		case r.leavesOut("attached_mig", CheckInstances(part.Instances)):
+		case r.leaveOut("attached_mig", CheckInstances(part.Instances)):
 			d.Unidentified = true // what is attached to the device is unknown
 		default:
 			a.Instances = part.Instances

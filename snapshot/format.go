@@ -119,8 +119,7 @@ func processesOf(processes []Process) []processOf {
 	return list
 }
 
-// DecodeNative reads what EncodeNative writes. What can't be read of an item is left out, with a warning. An error
-// wraps ErrInvalid.
+// DecodeNative reads what EncodeNative writes. What can't be read of an item is left out, with a warning.
 func DecodeNative(data []byte) (*Snapshot, error) {
 	var d documentOf
 	var r reader
@@ -239,7 +238,7 @@ func (d *processOf) read(r *reader) (Process, error) {
 		p.Unreadable.Why = text.Cut(p.Unreadable.Why, maxTextLength)
 	}
 	p.Instances = slices.DeleteFunc(p.Instances, func(uuid GPUUUID) bool {
-		return r.leavesOut("an instance", CheckInstance(uuid))
+		return r.leaveOut("an instance", CheckInstance(uuid))
 	})
 	if len(p.Instances) > maxInstances {
 		err = cmp.Or(err, tooMany(len(p.Instances), "MIG instances", maxInstances))
@@ -249,10 +248,10 @@ func (d *processOf) read(r *reader) (Process, error) {
 	cleanText(r, "private_command", &p.PrivateCommand)
 	cleanText(r, "user", &p.Username)
 	cleanText(r, "protected", &p.Protected)
-	if r.leavesOut("container", CheckText("it", p.Container)) {
+	if r.leaveOut("container", CheckText("it", p.Container)) {
 		p.Container = UnnamedContainer
 	}
-	if r.leavesOut("container_info", p.ContainerInfo.check()) {
+	if r.leaveOut("container_info", p.ContainerInfo.check()) {
 		p.ContainerInfo = &ContainerInfo{Unknown: true}
 	}
 	return *p, cmp.Or(checkPID(p.PID), err)
@@ -277,9 +276,9 @@ func (d *environmentOf) read(r *reader) (Environment, error) {
 		r.leaveOut("uid", errMissing)
 		e.Username = ""
 	}
-	e.PIDs = slices.DeleteFunc(e.PIDs, func(pid PID) bool { return r.leavesOut("a pid", checkPID(pid)) })
+	e.PIDs = slices.DeleteFunc(e.PIDs, func(pid PID) bool { return r.leaveOut("a pid", checkPID(pid)) })
 	e.KernelIDs = slices.DeleteFunc(e.KernelIDs, func(id string) bool {
-		return r.leavesOut("a kernel id", checkID(id))
+		return r.leaveOut("a kernel id", checkID(id))
 	})
 	clean(r, "name", &e.Config.Name)
 	if n := orZero(e.Config.GPUs); n < 0 || n > math.MaxInt32 {

@@ -20,8 +20,7 @@ var ErrInvalid = errors.New("not a valid genv document")
 // ErrOtherVersion is wrapped, besides ErrInvalid, if an object has keys that 1.4.3 does not know.
 var ErrOtherVersion = errors.New("the keys are those of another version")
 
-// The documents of 1.4.3, with exactly these keys. They are written with these types, and read with those of our own
-// format.
+// The documents of 1.4.3, with exactly these keys. They are read with the types of our own format.
 type (
 	document143[P, E, D any] struct {
 		Processes    processes143[P]    `json:"processes"`
@@ -329,8 +328,7 @@ func (r *reader) checkItems(data []byte, t reflect.Type) error {
 	r.path = append(r.path, listItem{})
 	for i, item := range items {
 		r.path[len(r.path)-1] = listItem{name: strings.TrimSuffix(t.Name(), "143"), number: i} // as in kept
-		if err := r.checkKeys("item", item, t); err != nil {
-			r.leaveOut("a part", err)
+		if err := r.checkKeys("item", item, t); r.leaveOut("a part", err) {
 			if first = cmp.Or(first, err); errors.Is(err, ErrOtherVersion) {
 				others++
 			}

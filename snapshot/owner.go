@@ -40,8 +40,7 @@ type Relative struct {
 	Claim func() (EnvID, error) // the environment that its environ names; empty for none
 }
 
-// Answer is the environment that a process was found in. It holds while the process lives and its environ can't be
-// read. Without an EID the process has left.
+// Answer is the environment in which a process was found, for while its environ can't be read. Without an EID it left.
 type Answer struct {
 	PID   PID       `json:"pid"`
 	Start StartTime `json:"start"`

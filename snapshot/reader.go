@@ -35,8 +35,11 @@ func (r *reader) at(id EnvID, number int) {
 	p.id, p.number, p.known = string(id), number, true
 }
 
-// leaveOut notes that a value of the item that is being read, or with an empty what the item, is left out.
-func (r *reader) leaveOut(what string, err error) {
+// leaveOut notes, unless err is nil, that a value of the item that is being read, or the item (""), is left out.
+func (r *reader) leaveOut(what string, err error) bool {
+	if err == nil {
+		return false
+	}
 	note := ""
 	for _, p := range r.path {
 		switch {
@@ -53,6 +56,7 @@ func (r *reader) leaveOut(what string, err error) {
 	}
 	reason := strings.TrimPrefix(text.Cut(err.Error(), maxReason), ErrInvalid.Error()+": ")
 	r.note(note + what + " can't be read and is left out: " + text.OneLine(reason))
+	return true
 }
 
 func (r *reader) note(note string) {
@@ -62,13 +66,6 @@ func (r *reader) note(note string) {
 		return
 	}
 	r.notes = append(r.notes, note)
-}
-
-func (r *reader) leavesOut(what string, err error) bool {
-	if err != nil {
-		r.leaveOut(what, err)
-	}
-	return err != nil
 }
 
 func (r *reader) warnings() []string {
@@ -144,8 +141,7 @@ func kept[Doc, Model any, ID comparable](
 		if err == nil && seen[id(&v)] {
 			err = errTwice
 		}
-		if err != nil {
-			r.leaveOut("", err)
+		if r.leaveOut("", err) {
 			continue
 		}
 		seen[id(&v)] = true
@@ -216,8 +212,7 @@ func (r *reader) fit(path string, v any, t reflect.Type) any {
 		if err == nil {
 			err = json.Unmarshal(data, reflect.New(t).Interface())
 		}
-		if err != nil {
-			r.leaveOut(text.Cut(strings.TrimPrefix(path, "."), maxReason), err)
+		if r.leaveOut(text.Cut(strings.TrimPrefix(path, "."), maxReason), err) {
 			r.claims = r.claims || strings.HasSuffix(path, ".eid") && strings.HasPrefix(path, ".processes")
 			return nil
 		}
@@ -227,14 +222,14 @@ func (r *reader) fit(path string, v any, t reflect.Type) any {
 
 // clean leaves out a text that CheckName refuses.
 func clean[T ~string](r *reader, name string, s *T) {
-	if r.leavesOut(name, CheckName("it", string(*s))) {
+	if r.leaveOut(name, CheckName("it", string(*s))) {
 		*s = ""
 	}
 }
 
 // cleanText leaves out a text that CheckText refuses.
 func cleanText[T ~string](r *reader, name string, s *T) {
-	if r.leavesOut(name, CheckText("it", string(*s))) {
+	if r.leaveOut(name, CheckText("it", string(*s))) {
 		*s = ""
 	}
 }
@@ -286,7 +281,7 @@ func checkIndex(index *DeviceIndex) error {
 
 // measured is a value that a device can have, else nil.
 func measured[T any](r *reader, name string, value *T, check func(T) error) *T {
-	if value == nil || r.leavesOut(name, check(*value)) {
+	if value == nil || r.leaveOut(name, check(*value)) {
 		return nil
 	}
 	return value

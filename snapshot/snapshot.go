@@ -25,8 +25,7 @@ type Snapshot struct {
 	UTCOffset   *int      `json:"utc_offset_s,omitempty"` // seconds east of UTC of the host's wall clock, as of Dates
 	Boot        time.Time `json:"-"`                      // when the host was booted, by the clock of this machine
 	StateFolder string    `json:"state_folder,omitempty"` // its device and inode, as in "8:1/131"
-	// Token was given to the host with this connection, and Tokens to the same machine and state folder with others:
-	// only that proves that two names are one machine.
+	// Token was given with this connection, and Tokens with others: only these prove that two names are one machine.
 	Token        string         `json:"-"`
 	Tokens       []string       `json:"-"`
 	Guard        *Guard         `json:"guard,omitempty"`
@@ -184,10 +183,9 @@ func (s *Snapshot) When(since StartTime, written Date) time.Time {
 }
 
 // Trial is what root's genv found when it tried to read processes by a helper, to signal one, and to write the state.
-// The texts are one printable line.
 type Trial struct {
-	Unable   string `json:"unable,omitempty"`    // why nothing can be ended there; empty if it can
-	State    string `json:"state,omitempty"`     // why nothing can be detached there: the state can't be written
+	Unable   string `json:"unable,omitempty"`    // why nothing can be ended there, in a printable line; empty if it can
+	State    string `json:"state,omitempty"`     // why nothing can be detached there, likewise
 	NoPidfds bool   `json:"no_pidfds,omitempty"` // neither the kernel (before Linux 5.3) nor its filters have pidfds
 }
 

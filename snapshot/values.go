@@ -70,8 +70,7 @@ func (i DeviceIndex) String() string { return strconv.Itoa(int(i)) }
 // ClaimVariable is the variable by which a process claims its environment.
 const ClaimVariable = "GENV_ENVIRONMENT_ID"
 
-// Claim is the environment that a value of ClaimVariable claims. An id that can't be shown, as 1.4.3 has some, is
-// replaced by its hash.
+// Claim is the environment that a value of ClaimVariable claims. A hash replaces an id that can't be shown (1.4.3).
 func Claim(value string) EnvID {
 	if CheckName("eid", value) != nil {
 		sum := sha256.Sum256([]byte(value))

@@ -70,8 +70,7 @@ func (f *Files) elsewhere(a Activation) *snapshot.Environment {
 	return nil
 }
 
-// Deactivate removes a process from its environment, which ends with its last process or kernel, unless others keep it:
-// see Successors.
+// Deactivate removes a process from its environment, which ends with its last process or kernel. See also Successors.
 func (f *Files) Deactivate(pid snapshot.PID) {
 	if env := f.EnvironmentOf(pid); env != nil {
 		f.Leave(pid, env.UID)

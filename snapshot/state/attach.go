@@ -24,8 +24,7 @@ type AttachRequest struct {
 
 // Availability is what the asker knows of the devices.
 type Availability struct {
-	// States are those of devices that aren't known to be unused: see gpus.States. Failed and unusable ones are never
-	// attached.
+	// States are those of devices that aren't known to be unused: see gpus.States.
 	States map[snapshot.DeviceIndex]gpus.State `json:"states,omitzero"`
 	// Last are attached after others in the same state, in this order: see gpus.Last.
 	Last []snapshot.DeviceIndex `json:"last,omitzero"`
@@ -229,8 +228,7 @@ func (r *AttachRequest) fits(d *snapshot.Device) bool {
 	return r.Memory.Bytes() <= room
 }
 
-// Resize changes the capacity on the devices of an environment, except that of MIG instances; unknown is the whole
-// device. Without room the error wraps ErrUnavailable.
+// Resize changes the capacity on an environment's devices, but not of MIG instances; unknown is the whole device.
 func (f *Files) Resize(eid snapshot.EnvID, memory snapshot.Memory) error {
 	r := AttachRequest{EID: eid, Memory: memory}
 	for i := range f.Devices {

@@ -42,8 +42,7 @@ const (
 	maxAttachments = 10_000  // of all devices
 )
 
-// Decode reads a state file, also of versions before 1.4.3. What can't be read of an entry is left out, with a warning.
-// An error wraps snapshot.ErrInvalid.
+// Decode reads a state file, also of earlier versions. What can't be read of an entry is left out, with a warning.
 func (f *Files) Decode(file File, data []byte) error {
 	values := bytes.Count(data, []byte{','})
 	if values > maxValues {
@@ -177,9 +176,8 @@ func (f *Files) NoDevice(index snapshot.DeviceIndex) error {
 	}
 }
 
-// converted is a state file of an older version in the format of 1.4.3, which converts it too; ok is false for another
-// one. Up to 0.9.0 environments are an object, by their id, and some keys may be missing. Up to 0.8.0 devices are an
-// object, by their index, and attachments are one, by the id of the environment.
+// converted is a state file of an older version in the format of 1.4.3, which converts it too. Up to 0.9.0 environments
+// are an object, by their id, and keys may be missing. Up to 0.8.0 devices, by index, and attachments, by id, are, too.
 func converted(file File, data []byte) (content []byte, ok bool) {
 	var document map[string]json.RawMessage
 	var older map[string]map[string]any

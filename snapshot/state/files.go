@@ -98,8 +98,7 @@ func (f *Files) EnvironmentOf(pid snapshot.PID) *snapshot.Environment {
 	return snapshot.Find(f.Environments, func(e *snapshot.Environment) bool { return slices.Contains(e.PIDs, pid) })
 }
 
-// EnvironmentOfKernel is where a user's Jupyter kernel, or for root any user's, is registered; nil for nowhere. Another
-// user's with the same id is another kernel.
+// EnvironmentOfKernel is where a user's Jupyter kernel, or for root any user's, is registered; nil for nowhere.
 func (f *Files) EnvironmentOfKernel(id string, uid snapshot.UID) *snapshot.Environment {
 	has := func(e *snapshot.Environment) bool { return slices.Contains(e.KernelIDs, id) }
 	own := func(e *snapshot.Environment) bool { return e.UID == uid && has(e) }
@@ -204,8 +203,7 @@ func (f *Files) MergeDevices(found []snapshot.Device) {
 	f.identify()
 }
 
-// gpuAt is which GPU a registered index is now. Without a UUID from nvidia-smi it is the same, unless that has another
-// index now.
+// gpuAt is which GPU an index is now. If nvidia-smi gives no UUID, it is the same, unless that one is elsewhere.
 func gpuAt(found []snapshot.Device, was *snapshot.Device) snapshot.GPUUUID {
 	now := snapshot.FindDevice(found, was.Index)
 	elsewhere := slices.ContainsFunc(found, func(o snapshot.Device) bool { return o.UUID == was.UUID })

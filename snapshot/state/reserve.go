@@ -16,8 +16,7 @@ type Booker struct {
 	UID       snapshot.UID
 	Rule      *snapshot.BookingRule  // nil for none
 	Elsewhere []snapshot.Reservation // of the same person on other hosts
-	// Caps refuses a reservation of so many GPUs if the person then has so many reserved at once, on this host and on
-	// all hosts. Nil refuses none.
+	// Caps may refuse asked GPUs if the person then has so many at once, here and everywhere. Nil refuses none.
 	Caps func(asked, here, everywhere int) error
 }
 
@@ -110,8 +109,8 @@ func checkRoom(list []snapshot.Reservation, r *snapshot.Reservation, known int, 
 	return nil
 }
 
-// moreThan finds when a reservation and those of a list are first more GPUs than most: how many the list has then, when
-// that is, and when the first of these ends; 0 for never.
+// moreThan finds when r and a list are first more GPUs than most: how many the list has then (0 for never), at what
+// time, and until when the first of these lasts.
 func moreThan(most int, list []snapshot.Reservation, r *snapshot.Reservation) (reserved int, at, until string) {
 	begins := []time.Time{r.From}
 	for i := range list {

@@ -211,8 +211,7 @@ func (s *RootNote) Look(f *Files, wall time.Time, now snapshot.StartTime,
 	return next
 }
 
-// KeepEarlier adds the environments of the look before that aren't registered now. In files that all users write, they
-// may not have ended.
+// KeepEarlier adds environments of the look before that aren't registered now: in shared files they may not have ended.
 func (s *RootNote) KeepEarlier(before *RootNote) {
 	registered := make(map[EnvironmentOwner]bool, len(s.Environments))
 	for i := range s.Environments {

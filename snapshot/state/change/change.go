@@ -41,8 +41,7 @@ type Enter struct {
 	Whole bool `json:"whole,omitempty"`
 }
 
-// Attach attaches as many devices as are configured, else one, unless a number is given. Unknown Memory is that of the
-// environment.
+// Attach attaches as many devices as configured, else one, unless a number is given. Unknown Memory is as configured.
 type Attach struct {
 	state.AttachRequest
 	Configured bool `json:"configured,omitempty"` // attach nothing if no number is configured
@@ -186,8 +185,7 @@ func (c Change) Prepare(by Requester) (Requester, error) {
 	return by, nil
 }
 
-// userOf is the user for whom a process is registered: its owner, and for a kernel (PID 0) the asker. Only root may ask
-// for another's.
+// userOf is for whom a process is registered: its owner, for a kernel (PID 0) the asker. Root may ask for another's.
 func (by Requester) userOf(pid snapshot.PID) (snapshot.UID, error) {
 	if pid == 0 {
 		return by.UID, nil

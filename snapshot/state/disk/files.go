@@ -156,8 +156,7 @@ func checkReadable(file state.File, data []byte) error {
 }
 
 // replace writes the files that are not nil, all or none: under temporary names, synced, then renamed, envs.json first.
-// If it is killed between the two, the next reader removes attachments of no environment. An error after a rename says
-// that the change may have been made.
+// If it is killed between the two, the next reader removes attachments of no environment.
 func (t *transaction) replace(next state.Contents) (err error) {
 	var files []folder.Staged
 	defer func() {

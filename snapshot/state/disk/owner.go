@@ -258,8 +258,7 @@ var reservations = folder.Note[reservationNote]{
 	},
 }
 
-// Reservations are those of this host, never nil. The error is fs.ErrNotExist where root's service doesn't own the
-// state, or hasn't run yet.
+// Reservations are those of this host, never nil. It is fs.ErrNotExist unless root's service has taken the state over.
 func (s *Store) Reservations() ([]snapshot.Reservation, error) {
 	dir, owner, err := s.openOwned()
 	if err != nil || owner == nil {

@@ -17,11 +17,8 @@ import (
 )
 
 // TakeOver makes the state files root's: they are read as by Update, with the lock that every genv takes, and written
-// to root's folder. The last step makes them root's: a takeover that is interrupted has changed nothing, and is
-// repeated. Any user can hold the lock: after some seconds that is a BusyError. It needs root.
-//
-// move is called shortly before the end, with the lock held, for what else is to be moved; it may be nil. done is false
-// if the state was root's already.
+// to root's folder. An interrupted takeover has changed nothing. It needs root. move, which may be nil, is called with
+// the lock for what else is to be moved. done is false if the state was root's already.
 func (s *Store) TakeOver(ctx context.Context, move func(*state.Files) error) (done bool, warnings []string, err error) {
 	if s.RootDir == "" {
 		return false, nil, errors.New("without a folder for root's notes, the state can't be taken over")
@@ -178,8 +175,7 @@ func (t *transaction) moveBack(move func(*state.Files) error) error {
 	return nil
 }
 
-// unseal lets every user write to the state folder again, and to the files of the copy. Their mode shows which these
-// are: a user may have moved others there.
+// unseal lets every user write to the state folder and the copy again, but not to other files that a user moved there.
 func unseal(dir *folder.Folder) error {
 	if st, err := dir.Status(); err != nil || st.Mode&0o002 != 0 {
 		return err

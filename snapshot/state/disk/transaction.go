@@ -167,9 +167,8 @@ func (s *Store) updateOrRead(ctx context.Context, change func(*state.Files) erro
 	return t, err
 }
 
-// readUnlocked reads the files without the lock, and writes nothing. Files are replaced as a whole, so two equal
-// readings are what the lock would show; else the error is busy. That is nil for root's files: there, the last reading
-// counts.
+// readUnlocked reads the files without the lock, and writes nothing. Two equal readings are what the lock would show,
+// since files are replaced as a whole; else the error is busy. It is nil for root's files: the last reading counts.
 func (s *Store) readUnlocked(ctx context.Context, busy *BusyError, clean func(*transaction) error,
 ) (t *transaction, err error) {
 	err = s.afterReading(func(known *running) error {

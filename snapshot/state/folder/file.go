@@ -206,8 +206,7 @@ func (d *Folder) lock(name string, access, how int, within time.Duration) (*os.F
 	return file, nil
 }
 
-// Flock takes a flock(2). It polls until ctx ends, which is ErrLocked, since a blocking call would occupy a thread. The
-// pauses grow: a job may wait for hours.
+// Flock takes a flock(2). It polls until ctx ends (ErrLocked), ever more slowly: a blocking call would occupy a thread.
 func Flock(ctx context.Context, file *os.File, how int) error {
 	for begun := time.Now(); ; {
 		err := unix.Flock(int(file.Fd()), how|unix.LOCK_NB)

@@ -70,8 +70,8 @@ const (
 // accountsAttribute has the names of the accounts that may read a file, a line each.
 const accountsAttribute = "trusted.genv.accounts"
 
-// MoveFormer moves a file, and those with a longer name, into a folder of root's, if none of these accounts was allowed
-// to read it: a uid may be given to somebody else.
+// MoveFormer moves a file, and those with a longer name, into a folder of root's, if its reader had none of these
+// accounts: the uid may have been given to somebody else.
 func MoveFormer(path string, accounts []string) error {
 	value := make([]byte, 4<<10)
 	n, err := unix.Lgetxattr(path, accountsAttribute, value)
@@ -122,8 +122,7 @@ func AllowToRead(path string, uid uint32, accounts []string) error {
 	return nil
 }
 
-// Note is a JSON file in a folder as of OpenTrusted. It is replaced as a whole, so that readers need no lock. To change
-// what was read needs one: see Hold.
+// Note is a JSON file in a folder as of OpenTrusted. It is replaced as a whole, so only a change of it needs a lock.
 type Note[T any] struct {
 	Name    string
 	Max     int64 // bytes

@@ -39,8 +39,7 @@ type attachmentNote struct {
 	at        snapshot.Date
 }
 
-// Mark sets the Instances of the attachments. A wrong note is a warning: without it an attachment is to the whole
-// device, with a capacity. It may be called again.
+// Mark sets the Instances of the attachments. A wrong note is a warning, and leaves the attachment to the whole device.
 func (n Notes) Mark(files *state.Files) {
 	list, warnings := n.list(files)
 	for _, warning := range warnings {

@@ -129,8 +129,7 @@ func (s *Server) answer(ctx context.Context, r *Request, by callerProcess) (Answ
 	return Answer{Result: &result}, err
 }
 
-// changeWithinCaps makes a change, after another look of the controller if a cap refuses it. If a cap still does, an
-// Enter that isn't Whole enters without GPUs.
+// changeWithinCaps makes a change. If a cap refuses it, the controller looks again; then an Enter may do without GPUs.
 func (s *Server) changeWithinCaps(ctx context.Context, asked change.Change, by callerProcess) (change.Result, error) {
 	result, err := s.change(ctx, asked, by, true)
 	if errors.Is(err, errUntold) || errors.Is(err, state.ErrCap) {

@@ -184,8 +184,7 @@ func (c *Cap) label() string {
 
 func day(t time.Time) string { return t.Format("2 January") }
 
-// Away says for how long the controller has said nothing, if that is more than half of ForMS: it should say something
-// each third of it. Else it is empty.
+// Away says for how long the controller, which should speak each third of ForMS, has been silent; empty up to a half.
 func (a *Allowance) Away() string {
 	if !a.Expired && a.AgeMS <= a.ForMS/2 {
 		return ""

@@ -91,7 +91,7 @@ func (r *Reservations) Tend(now time.Time, look func() (held func(*snapshot.Rese
 	}
 	believed, since := r.believed(), now.Sub(r.looked)
 	looks := believed && (since < 0 || since >= holdersEvery)
-	held := func(*snapshot.Reservation) bool { return true }
+	held := func(*snapshot.Reservation) bool { return true } // while it is unknown
 	if looks {
 		r.looked = now
 		if running, _ := snapshot.RunningAt(list, now); len(running) > 0 {
@@ -111,9 +111,8 @@ func (r *Reservations) Tend(now time.Time, look func() (held func(*snapshot.Rese
 	})
 }
 
-// lapsing notes since when nothing of running reservations is held, and returns for which that is too long. An earlier
-// service noted it by a clock that may have been set since, so one more look has to confirm it. While it is unknown who
-// holds GPUs, the time begins again.
+// lapsing notes since when nothing of running reservations is held, and returns for which that is too long. first: an
+// earlier service noted it, by a clock that may have been set since, so that one more look has to confirm it.
 func lapsing(list []snapshot.Reservation, now time.Time, first bool, held func(*snapshot.Reservation) bool) (
 	next []snapshot.Reservation, lapse map[string]bool,
 ) {

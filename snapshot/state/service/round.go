@@ -313,8 +313,7 @@ func (q *waits) offered(list map[string][]snapshot.DeviceIndex, possible map[str
 
 // keep notes which GPUs only one user may attach without waiting: those that are offered or given to the user's waits,
 // and for the first wait in the queue all others that suit it, as long as keptBack.keeps. That time begins with
-// something that others could have, such as a part of a GPU. MIG instances are not kept: nobody waits for them. q.mu is
-// held.
+// something that others could have, such as a part of a GPU. MIG instances aren't kept. q.mu is held.
 func (q *waits) keep(
 	look *snapshot.Snapshot, waiting map[string]*wait, given map[string][]snapshot.DeviceIndex, now time.Duration,
 ) {

@@ -26,8 +26,7 @@ type candidate struct {
 	behind bool // all others, as its user let an offer pass
 }
 
-// keptBack is the first wait for which too few GPUs are free. Free ones are kept back for it. The time belongs to the
-// user: it goes on with the user's next wait.
+// keptBack is the first wait for which too few GPUs are free. The time for which these are kept back is its user's.
 type keptBack struct {
 	id     string        // empty if there is no such wait
 	since  time.Duration // 0 before GPUs are kept back
@@ -80,9 +79,8 @@ func (h keptBack) without() keptBack {
 }
 
 // passedTo is h now that c is the first wait. begins says whether the first wait before begins, and anything whether
-// there are free GPUs to keep. The time goes on with another first wait, so that many waits keep GPUs back no longer
-// than one. It begins again after 2*keepBackFor, or for another user after a wait of the user before has begun or
-// ended. For the same user it goes on: short jobs in a loop would keep everything.
+// there are free GPUs to keep. The time goes on, so that many waits, or short jobs in a loop, keep GPUs back no longer
+// than one wait. It begins again after 2*keepBackFor, or for another user once a wait of the user before is over.
 func (h keptBack) passedTo(c *candidate, begins, anything bool, now time.Duration) keptBack {
 	h.served = h.served || begins || h.id == ""
 	h.id = c.id

@@ -121,8 +121,7 @@ func (s *Server) serveWaits(ctx context.Context) {
 	}
 }
 
-// wait serves the connection of a command that waits, until its turn. In the queue it no longer counts toward the
-// user's limit of connections.
+// wait serves a command that waits, until its turn. In the queue it doesn't count as a connection of its user.
 func (s *Server) wait(ctx context.Context, conn *net.UnixConn, r *WaitRequest, by callerProcess, release func()) {
 	ctx, cancel := untilClosed(ctx, conn)
 	defer cancel()
@@ -292,8 +291,7 @@ func (w *wait) suitedBy(index snapshot.DeviceIndex) bool {
 	return w.Suits == nil || slices.Contains(w.Suits, index)
 }
 
-// room are the GPUs of a look that a wait could have now, the best first, and how many it still needs. An error says
-// that its change would fail.
+// room are the GPUs that a wait could have now, the best first, and how many it still needs, or why it would fail.
 func (w *wait) room(look *snapshot.Snapshot, states map[snapshot.DeviceIndex]gpus.State, last []snapshot.DeviceIndex) (
 	free []snapshot.DeviceIndex, missing int, err error,
 ) {
@@ -358,8 +356,7 @@ func heldBy(look *snapshot.Snapshot) map[keptGPU]bool {
 	return has
 }
 
-// peopleOn are the users with processes on the GPUs of a host, without system accounts, the desktop, and processes that
-// aren't proved to use a GPU.
+// peopleOn are the users with processes that surely use a GPU, without system accounts and the desktop.
 func peopleOn(look *snapshot.Snapshot) map[snapshot.DeviceIndex][]snapshot.UID {
 	people := make(map[snapshot.DeviceIndex][]snapshot.UID)
 	for i := range look.Processes {

@@ -327,8 +327,7 @@ func IsOwn(mountinfo, path string) bool {
 	return known && alsoKnown && whole == here
 }
 
-// treeAt is the device of the file system of a path, and the folder in it that is "/" here. It isn't known for what is
-// mounted at another path than its own.
+// treeAt is the device of a path, and the folder in it that is "/" here; not known for a mount at another path.
 func treeAt(mountinfo, path string) (tree [2]string, known bool) {
 	nearest := ""
 	for m := range proc.ParseMounts(mountinfo, " ") {
