@@ -77,6 +77,12 @@ func Errorf(class Class, format string, args ...any) *Error {
 	return &Error{Class: class, Err: fmt.Errorf(format, args...)}
 }
 
+// WithNext sets the next step.
+func (e *Error) WithNext(next string) *Error {
+	e.Next = next
+	return e
+}
+
 // ClassOf is the class of the first *Error in err's chain; CommandFailed if there is none.
 func ClassOf(err error) Class {
 	if e, ok := errors.AsType[*Error](err); ok {

@@ -106,6 +106,9 @@ func TestCheck(t *testing.T) {
 		"another process":     with(func(o *order.Outcome) { o.PID++ }),
 		"another environment": with(func(o *order.Outcome) { o.EID = "8" }),
 		"another device":      with(func(o *order.Outcome) { o.Device = 1 }),
+		"one twice":           {ended, ended},
+		"a detachment twice":  {detached, detached},
+		"without a status":    with(func(o *order.Outcome) { o.Status = "" }),
 		"an unknown status":   with(func(o *order.Outcome) { o.Status = "x" }),
 	} {
 		require.Equal(t, remote.InvalidOutput, remote.ClassOf(checkOutcomes(sent, outcomes)), name)

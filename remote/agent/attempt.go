@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -163,11 +162,8 @@ func (c *Conn) beSlow(a *attempt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.attempt == a && c.failure == nil {
-		c.failure = &remote.Error{
-			Class: remote.Timeout, Next: "`genv remote doctor -H HOST` says what is slow there",
-			Err: fmt.Errorf("%s: the login, or sudo, is not over after %s; it goes on, for a minute at most",
-				c.host.Name, c.pool.Patience),
-		}
+		c.failure = remote.Errorf(remote.Timeout, "%s: the login, or sudo, is not over after %s; it goes on, for a minute "+
+			"at most", c.host.Name, c.pool.Patience).WithNext("`genv remote doctor -H HOST` says what is slow there")
 		a.end()
 	}
 }

@@ -27,8 +27,8 @@ type Commands struct {
 	types   *nvidiasmi.Types // of the processes of one host; nil if they are not asked for
 }
 
-func (Commands) via() Via          { return ViaCommands }
-func (Commands) can() Capabilities { return Capabilities{Snapshot: true, Execute: true} }
+func (Commands) via() Via               { return ViaCommands }
+func (Commands) capabilities() []string { return []string{RequestSnapshot, RequestExecute} }
 
 func (Commands) close() {}
 
@@ -172,7 +172,6 @@ func (c Commands) Execute(ctx context.Context, host remote.Host, o order.Order) 
 	}, err
 }
 
-// usageSnapshot runs `genv usage snapshot` and parses its JSON document.
 func usageSnapshot[T any](ctx context.Context, c Commands, host remote.Host, parse func([]byte) (T, error),
 	flags ...string,
 ) (value T, warnings []string, err error) {
@@ -216,11 +215,8 @@ func withoutRoot(host remote.Host) error {
 	if host.Personal {
 		next = remote.PersonalStep
 	}
-	return &remote.Error{
-		Class: remote.Sudo, Next: next,
-		Err: fmt.Errorf("genv runs without root on %s: it shows GPUs and environments, and nothing can be enforced",
-			host.Name),
-	}
+	return remote.Errorf(remote.Sudo, "genv runs without root on %s: it shows GPUs and environments, and nothing can be "+
+		"enforced", host.Name).WithNext(next)
 }
 
 // whichUser prints the login's effective uid on a line of its own.

@@ -47,27 +47,24 @@ func TestAHostThatHungUp(t *testing.T) {
 		{"cut off, back late", remote.Errorf(remote.OutcomeUnknown, "cut off"), 4 * time.Second, false},
 		{"failed, back soon", remote.Errorf(remote.CommandFailed, "exit status 1"), 4 * time.Second, false},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				host, network := remote.Host{Name: "a"}, &scripted{}
-				pool := network.pool()
-				var sessions []*scriptedSession
-				pool.Start = func(ctx context.Context, h remote.Host, c remote.Command) (agent.Session, error) {
-					time.Sleep(tt.login)
-					s, err := network.start(ctx, h, c)
-					session := s.(*scriptedSession)
-					sessions = append(sessions, session)
-					return endedWith{session, tt.ended}, err
-				}
-				_, err := pool.Snapshot(t.Context(), host)
-				require.NoError(t, err)
-				time.Sleep(time.Minute)
-				sessions[0].close()
-				synctest.Wait()
-				_, err = pool.Snapshot(t.Context(), host)
-				require.Equal(t, tt.good, err == nil, "%v", err)
-				pool.Close()
-			})
+		bubble(t, tt.name, func(t *testing.T) {
+			host, network := remote.Host{Name: "a"}, &scripted{}
+			pool := network.pool(t)
+			var sessions []*scriptedSession
+			pool.Start = func(ctx context.Context, h remote.Host, c remote.Command) (agent.Session, error) {
+				time.Sleep(tt.login)
+				s, err := network.start(ctx, h, c)
+				session := s.(*scriptedSession)
+				sessions = append(sessions, session)
+				return endedWith{session, tt.ended}, err
+			}
+			snapshotOf(t, pool, host)
+			time.Sleep(time.Minute)
+			sessions[0].close()
+			synctest.Wait()
+			_, err := pool.Snapshot(t.Context(), host)
+			require.Equal(t, tt.good, err == nil, "%v", err)
+			pool.Close()
 		})
 	}
 }
@@ -122,61 +119,44 @@ func TestClosingDuringCalls(t *testing.T) {
 	}
 }
 
-// TestOrdersThatWaitWhileAnotherControllerTakesOver: whatever an order waited for, it isn't sent
-// after the controller has lost its lease, and the host is not lost for that.
+// TestOrdersThatWaitWhileAnotherControllerTakesOver: an order that waits for a place among commands isn't sent after the
+// controller has lost its lease, and the host is not lost for that.
 func TestOrdersThatWaitWhileAnotherControllerTakesOver(t *testing.T) {
-	const takes = 3 * time.Second
-	begun := 0
-	carryOut := func() { begun++; time.Sleep(takes) }
-	for name, row := range map[string]struct {
-		network *scripted
-		second  remote.Host // the first order is for host a
-	}{
-		"for a place among commands": {second: remote.Host{Name: "b"}, network: &scripted{fanout: 1, command: func(context.Context, remote.Host) (remote.Output, error) {
-			carryOut()
+	synctest.Test(t, func(t *testing.T) {
+		const takes = 3 * time.Second
+		begun := 0
+		network := &scripted{fanout: 1, command: func(context.Context, remote.Host) (remote.Output, error) {
+			begun++
+			time.Sleep(takes)
 			return remote.Output{}, nil
-		}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				begun = 0
-				pool := row.network.pool()
-				defer pool.Close()
-				first := remote.Host{Name: "a"}
-				for _, h := range []remote.Host{first, row.second} {
-					_, err := pool.Snapshot(t.Context(), h)
-					require.NoError(t, err)
-				}
-				var replaced atomic.Bool
-				errReplaced := remote.Errorf(remote.Cancelled, "replaced")
-				ctx := remote.While(t.Context(), func() error {
-					if replaced.Load() {
-						return errReplaced
-					}
-					return nil
-				})
-				ended := make(chan error)
-				go func() {
-					_, err := pool.Execute(ctx, first, oneProcess)
-					ended <- err
-				}()
-				synctest.Wait()
-				time.AfterFunc(takes/2, func() { replaced.Store(true) })
-				_, err := pool.Execute(ctx, row.second, oneProcess)
-				require.ErrorIs(t, err, agent.ErrNotSent)
-				require.ErrorIs(t, err, errReplaced)
-				require.Equal(t, remote.Cancelled, remote.ClassOf(err))
-				require.NoError(t, <-ended, "what was sent before is waited for")
-				require.Equal(t, 1, begun)
-
-				replaced.Store(false)
-				connected := time.Now()
-				_, err = pool.Execute(ctx, row.second, oneProcess)
-				require.NoError(t, err, "the connection is good")
-				require.Equal(t, takes, time.Since(connected))
-			})
+		}}
+		pool, first, second := network.pool(t), remote.Host{Name: "a"}, remote.Host{Name: "b"}
+		snapshotOf(t, pool, first)
+		snapshotOf(t, pool, second)
+		var replaced atomic.Bool
+		errReplaced := remote.Errorf(remote.Cancelled, "replaced")
+		ctx := remote.While(t.Context(), func() error {
+			if replaced.Load() {
+				return errReplaced
+			}
+			return nil
 		})
-	}
+		ended := execute(ctx, pool, first)
+		synctest.Wait()
+		time.AfterFunc(takes/2, func() { replaced.Store(true) })
+		_, err := pool.Execute(ctx, second, oneProcess)
+		require.ErrorIs(t, err, agent.ErrNotSent)
+		require.ErrorIs(t, err, errReplaced)
+		require.Equal(t, remote.Cancelled, remote.ClassOf(err))
+		require.NoError(t, <-ended, "what was sent before is waited for")
+		require.Equal(t, 1, begun)
+
+		replaced.Store(false)
+		connected := time.Now()
+		_, err = pool.Execute(ctx, second, oneProcess)
+		require.NoError(t, err, "the connection is good")
+		require.Equal(t, takes, time.Since(connected))
+	})
 }
 
 // TestACommandThatWasNotBegun: the lease ended while the command logged in. The host isn't lost for that.
@@ -192,11 +172,9 @@ func TestACommandThatWasNotBegun(t *testing.T) {
 	n := &scripted{command: func(ctx context.Context, _ remote.Host) (remote.Output, error) {
 		return remote.Output{}, remote.MayBegin(ctx) // as the SSH client does after the login
 	}}
-	pool, host := n.pool(), remote.Host{Name: "a"}
-	defer pool.Close()
-	_, err := pool.Snapshot(t.Context(), host)
-	require.NoError(t, err)
-	_, err = pool.Execute(ctx, host, oneProcess)
+	pool, host := n.pool(t), remote.Host{Name: "a"}
+	snapshotOf(t, pool, host)
+	_, err := pool.Execute(ctx, host, oneProcess)
 	require.ErrorIs(t, err, errReplaced)
 	replaced = false
 	_, err = pool.Execute(ctx, host, oneProcess)
@@ -290,9 +268,7 @@ func TestTheServerEndsWhenItsProgramIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var replaced atomic.Bool
 		server := &agent.Responder{Token: "t", Greeting: greeting, Handler: slow, Idle: time.Hour, Replaced: replaced.Load}
-		in, out, ended := both(t.Context(), server)
-		stream, err := agent.OpenStream(t.Context(), in, out, "t")
-		require.NoError(t, err)
+		stream, in, out, ended := talk(t, server)
 		running := func() {
 			t.Helper()
 			synctest.Wait()
@@ -307,16 +283,12 @@ func TestTheServerEndsWhenItsProgramIsReplaced(t *testing.T) {
 		time.Sleep(time.Minute)
 		running()
 
-		executed := make(chan error, 1)
-		go func() {
-			_, err := stream.Call(t.Context(), agent.RequestExecute, nil)
-			executed <- err
-		}()
+		executed := calls(t.Context(), stream, agent.RequestExecute, "")
 		synctest.Wait()
 		replaced.Store(true)
 		time.Sleep(9 * time.Second)
 		running()
-		_, err = stream.Call(t.Context(), "ping", nil)
+		_, err := stream.Call(t.Context(), "ping", nil)
 		require.NoError(t, err, "it answers meanwhile")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()

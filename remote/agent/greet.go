@@ -30,7 +30,7 @@ func (c *Conn) openStream(ctx context.Context) (*streamTransport, error) {
 		}
 		return withFlag, again
 	})
-	if err == nil && !t.can().Snapshot {
+	if err == nil && !t.stream.Greeting.Can(RequestSnapshot) {
 		c.pool.running.Go(t.close)
 		return nil, withoutRoot(c.host)
 	}
@@ -60,7 +60,6 @@ func (c *Conn) greet(ctx context.Context) (*streamTransport, error) {
 	before := &preface{Reader: session, end: text.Tail{Limit: maxPreface}}
 	if t.stream, err = OpenStream(ctx, before, session, token); err == nil {
 		before.over.Store(true)
-		t.able = ableTo(t.stream.Greeting)
 		c.tokenFlag.Store(flag && t.stream.Greeting.Can(capabilityControllers))
 		t.stream.WriteTimeout = c.pool.Timeout
 		return t, nil

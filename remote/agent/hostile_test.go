@@ -42,8 +42,17 @@ type scripted struct {
 	slow         time.Duration // what a snapshot takes with genv 1.4.3
 }
 
-func (n *scripted) pool() *agent.Pool {
-	return &agent.Pool{Start: n.start, Network: n, Timeout: timeout, Fanout: n.fanout, Log: zerolog.Nop()}
+// pool is closed with the test.
+func (n *scripted) pool(t *testing.T) *agent.Pool {
+	pool := &agent.Pool{Start: n.start, Network: n, Timeout: timeout, Fanout: n.fanout, Log: zerolog.Nop()}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// bubble is a subtest in a bubble of package synctest.
+func bubble(t *testing.T, name string, do func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, do) })
 }
 
 func (n *scripted) start(_ context.Context, _ remote.Host, _ remote.Command) (agent.Session, error) {
@@ -106,6 +115,16 @@ var oneProcess = order.Order{Options: order.Options{Grace: time.Hour, Kill: true
 	PID: 7, Start: 1, Usage: []snapshot.DeviceUsage{{Index: 0, Memory: snapshot.MiB(1)}},
 }}}}
 
+// execute sends an order, and returns where its error comes.
+func execute(ctx context.Context, pool *agent.Pool, host remote.Host) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		_, err := pool.Execute(ctx, host, oneProcess)
+		ended <- err
+	}()
+	return ended
+}
+
 func terminated(reason string) (agent.Execution, error) {
 	return agent.Execution{Outcomes: []order.Outcome{{PID: 7, Status: order.StatusTerminated, Reason: reason}}}, nil
 }
@@ -119,25 +138,21 @@ func TestWhatHostsSayIsBounded(t *testing.T) {
 			return remote.Output{Stdout: bytes.Repeat([]byte("x\n"), 1<<16), Stderr: flood}, nil
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				pool, host := n.pool(), remote.Host{Name: "a"}
-				defer pool.Close()
-				s, err := pool.Snapshot(t.Context(), host)
-				require.NoError(t, err)
-				done, err := pool.Execute(t.Context(), host, oneProcess)
-				require.NoError(t, err)
-				require.LessOrEqual(t, len(s.Warnings), 64)
-				require.LessOrEqual(t, len(done.Warnings), 66)
-				require.LessOrEqual(t, len(done.Lines), 2048)
-				for _, w := range append(s.Warnings, done.Warnings...) {
-					require.LessOrEqual(t, len(w), 4096)
-				}
-				for _, o := range done.Outcomes {
-					require.Equal(t, long[:1023], o.Reason)
-					require.True(t, utf8.ValidString(o.Reason))
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			pool, host := n.pool(t), remote.Host{Name: "a"}
+			s := snapshotOf(t, pool, host)
+			done, err := pool.Execute(t.Context(), host, oneProcess)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(s.Warnings), 64)
+			require.LessOrEqual(t, len(done.Warnings), 66)
+			require.LessOrEqual(t, len(done.Lines), 2048)
+			for _, w := range append(s.Warnings, done.Warnings...) {
+				require.LessOrEqual(t, len(w), 4096)
+			}
+			for _, o := range done.Outcomes {
+				require.Equal(t, long[:1023], o.Reason)
+				require.True(t, utf8.ValidString(o.Reason))
+			}
 		})
 	}
 }
@@ -153,8 +168,7 @@ func TestCommandsThatHang(t *testing.T) {
 			<-ctx.Done()
 			return remote.Output{}, remote.Errorf(remote.OutcomeUnknown, "late")
 		}}
-		pool := n.pool()
-		defer pool.Close()
+		pool := n.pool(t)
 		hosts := []remote.Host{{Name: "a"}, {Name: "b"}, {Name: "c"}}
 		asks := func() {
 			for _, r := range remote.Each(t.Context(), hosts, len(hosts), pool.Snapshot) {
@@ -163,19 +177,12 @@ func TestCommandsThatHang(t *testing.T) {
 		}
 		asks()
 		begun := time.Now()
-		ended := make(chan error)
-		for _, h := range hosts[:2] {
-			go func() {
-				_, err := pool.Execute(t.Context(), h, oneProcess)
-				ended <- err
-			}()
-		}
+		first, second := execute(t.Context(), pool, hosts[0]), execute(t.Context(), pool, hosts[1])
 		synctest.Wait()
 		asks()
 		require.Zero(t, time.Since(begun), "snapshots don't wait for orders")
-		for range 2 {
-			require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(<-ended))
-		}
+		require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(<-first))
+		require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(<-second))
 		require.Equal(t, timeout, time.Since(begun), "1.4.3 knows no grace")
 		_, err := pool.Execute(t.Context(), hosts[2], oneProcess)
 		require.NoError(t, err)
@@ -189,18 +196,12 @@ func TestNoPlaceForACommand(t *testing.T) {
 			time.Sleep(time.Hour) // it heeds no deadline
 			return remote.Output{}, nil
 		}}
-		pool := n.pool()
-		defer pool.Close()
+		pool := n.pool(t)
 		hosts := []remote.Host{{Name: "a"}, {Name: "b"}}
 		for _, h := range hosts {
-			_, err := pool.Snapshot(t.Context(), h)
-			require.NoError(t, err)
+			snapshotOf(t, pool, h)
 		}
-		ended := make(chan error)
-		go func() {
-			_, err := pool.Execute(t.Context(), hosts[0], oneProcess)
-			ended <- err
-		}()
+		ended := execute(t.Context(), pool, hosts[0])
 		synctest.Wait()
 		begun := time.Now()
 		_, err := pool.Execute(t.Context(), hosts[1], oneProcess)
@@ -217,8 +218,7 @@ func TestManyCommands(t *testing.T) {
 		n := &scripted{fanout: 2, slow: timeout - 1, command: func(context.Context, remote.Host) (remote.Output, error) {
 			return remote.Output{}, nil
 		}}
-		pool := n.pool()
-		defer pool.Close()
+		pool := n.pool(t)
 		var hosts []remote.Host
 		for i := range 9 {
 			hosts = append(hosts, remote.Host{Name: fmt.Sprint(i)})
@@ -231,58 +231,39 @@ func TestManyCommands(t *testing.T) {
 	})
 }
 
-// TestOrdersThatHang: an order that hangs delays at most one cycle, and the host
-// is lost when its time is over, or at once when it reads no more requests.
+// TestOrdersThatHang: where an order hangs, since the host reads no more requests, only the first cycle waits for it, and
+// the host is lost when its time is over.
 func TestOrdersThatHang(t *testing.T) {
-	for _, tt := range []struct {
-		name    string
-		host    scripted
-		first   time.Duration // how long the first cycle may wait
-		lost    time.Duration // when the order is given up
-		waiting string        // what the cycles say until then
-		end     string        // what the order says
-	}{
-		{"a host that stops reading", scripted{unread: agent.RequestExecute}, timeout, timeout, "not sent", "did not read a request within 10s"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n, hang := tt.host, make(chan struct{})
-				n.execute = func(context.Context) (agent.Execution, error) {
-					<-hang
-					return terminated("")
-				}
-				pool, host := n.pool(), remote.Host{Name: "a"}
-				defer pool.Close()
-				defer close(hang)
-				_, err := pool.Snapshot(t.Context(), host)
-				require.NoError(t, err)
-				begun := time.Now()
-				executed := make(chan error, 1)
-				go func() {
-					_, err := pool.Execute(t.Context(), host, oneProcess)
-					executed <- err
-				}()
-				synctest.Wait()
-				for cycle := 1; len(executed) == 0; cycle++ {
-					asked := time.Now()
-					_, err := pool.Snapshot(t.Context(), host)
-					waited := time.Since(asked)
-					require.ErrorContains(t, err, tt.waiting)
-					require.Equal(t, remote.Timeout, remote.ClassOf(err))
-					require.LessOrEqual(t, waited, tt.first)
-					if cycle > 1 {
-						require.Zero(t, waited)
-					}
-					time.Sleep(time.Second)
-					synctest.Wait()
-				}
-				err = <-executed
-				require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(err))
-				require.ErrorContains(t, err, tt.end)
-				require.InDelta(t, tt.lost, time.Since(begun), float64(2*time.Second))
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		n := &scripted{unread: agent.RequestExecute, execute: func(context.Context) (agent.Execution, error) {
+			<-hang
+			return terminated("")
+		}}
+		pool, host := n.pool(t), remote.Host{Name: "a"}
+		defer close(hang)
+		snapshotOf(t, pool, host)
+		begun := time.Now()
+		executed := execute(t.Context(), pool, host)
+		synctest.Wait()
+		for cycle := 1; len(executed) == 0; cycle++ {
+			asked := time.Now()
+			_, err := pool.Snapshot(t.Context(), host)
+			waited := time.Since(asked)
+			require.ErrorContains(t, err, "not sent")
+			require.Equal(t, remote.Timeout, remote.ClassOf(err))
+			require.LessOrEqual(t, waited, timeout)
+			if cycle > 1 {
+				require.Zero(t, waited)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		err := <-executed
+		require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(err))
+		require.ErrorContains(t, err, "did not read a request within 10s")
+		require.InDelta(t, timeout, time.Since(begun), float64(2*time.Second))
+	})
 }
 
 // TestOrdersThatEndSoon: a snapshot waits for an order that ends soon.
@@ -292,18 +273,11 @@ func TestOrdersThatEndSoon(t *testing.T) {
 			time.Sleep(900 * time.Millisecond)
 			return terminated("")
 		}}
-		pool, host := n.pool(), remote.Host{Name: "a"}
-		defer pool.Close()
-		_, err := pool.Snapshot(t.Context(), host)
-		require.NoError(t, err)
-		executed := make(chan error)
-		go func() {
-			_, err := pool.Execute(t.Context(), host, oneProcess)
-			executed <- err
-		}()
+		pool, host := n.pool(t), remote.Host{Name: "a"}
+		snapshotOf(t, pool, host)
+		executed := execute(t.Context(), pool, host)
 		synctest.Wait()
-		_, err = pool.Snapshot(t.Context(), host)
-		require.NoError(t, err)
+		snapshotOf(t, pool, host)
 		require.NoError(t, <-executed)
 		require.Equal(t, agent.ViaStream, pool.About(host).Via)
 	})

@@ -25,49 +25,40 @@ import (
 // TestMessagesThatAreLate: they end no order, unless the next ones are late too.
 func TestMessagesThatAreLate(t *testing.T) {
 	for name, hangs := range map[string]bool{"once": false, "every time": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				shown := make(chan struct{})
-				released := make(chan struct{})
-				n := &scripted{notify: func() { <-shown }, execute: func(context.Context) (agent.Execution, error) {
-					<-released
-					return terminated("")
-				}}
-				pool, host := n.pool(), remote.Host{Name: "a"}
-				defer pool.Close()
-				defer func() {
-					close(released)
-					if hangs {
-						close(shown)
-					}
-				}()
-				_, err := pool.Snapshot(t.Context(), host)
-				require.NoError(t, err)
-				executed := make(chan error, 1)
-				go func() {
-					_, err := pool.Execute(t.Context(), host, oneProcess)
-					executed <- err
-				}()
-				synctest.Wait()
-				messages := []agent.Message{{UID: 1, Text: "x"}}
+		bubble(t, name, func(t *testing.T) {
+			shown := make(chan struct{})
+			released := make(chan struct{})
+			n := &scripted{notify: func() { <-shown }, execute: func(context.Context) (agent.Execution, error) {
+				<-released
+				return terminated("")
+			}}
+			pool, host := n.pool(t), remote.Host{Name: "a"}
+			defer func() {
+				close(released)
+				if hangs {
+					close(shown)
+				}
+			}()
+			snapshotOf(t, pool, host)
+			executed := execute(t.Context(), pool, host)
+			synctest.Wait()
+			messages := []agent.Message{{UID: 1, Text: "x"}}
+			_, err := pool.Notify(t.Context(), host, messages)
+			require.Equal(t, remote.Timeout, remote.ClassOf(err))
+			synctest.Wait()
+			require.Empty(t, executed, "the order goes on")
+			require.Equal(t, agent.ViaStream, pool.About(host).Via)
+			if hangs {
 				_, err = pool.Notify(t.Context(), host, messages)
 				require.Equal(t, remote.Timeout, remote.ClassOf(err))
-				synctest.Wait()
-				require.Empty(t, executed, "the order goes on")
-				require.Equal(t, agent.ViaStream, pool.About(host).Via)
-				if hangs {
-					_, err = pool.Notify(t.Context(), host, messages)
-					require.Equal(t, remote.Timeout, remote.ClassOf(err))
-					require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(<-executed))
-					return
-				}
-				close(shown)
-				_, err = pool.Snapshot(t.Context(), host)
-				require.NoError(t, err)
-				_, err = pool.Notify(t.Context(), host, messages)
-				require.NoError(t, err)
-				require.Empty(t, executed)
-			})
+				require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(<-executed))
+				return
+			}
+			close(shown)
+			snapshotOf(t, pool, host)
+			_, err = pool.Notify(t.Context(), host, messages)
+			require.NoError(t, err)
+			require.Empty(t, executed)
 		})
 	}
 }
@@ -93,41 +84,36 @@ func TestSnapshotsThatAreLate(t *testing.T) {
 		"never":           {look: hangs, over: timeout + 3*time.Second},
 		"again and again": {look: hangs, floods: true, over: timeout + time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var calls, looks, logins atomic.Int32
-				smi := nvidiasmi.New(timed{&calls, tt.takes}, 0)
-				defer smi.Keep(t.Context())()
-				n := &scripted{look: func(ctx context.Context) {
-					if n := looks.Add(1); n == 2 || n > 2 && tt.kept {
-						tt.look(ctx, smi)
-					}
-				}}
-				pool, host := n.pool(), remote.Host{Name: "a"}
-				defer pool.Close()
-				pool.Start = func(ctx context.Context, h remote.Host, c remote.Command) (agent.Session, error) {
-					logins.Add(1)
-					s, err := n.start(ctx, h, c)
-					if logins.Load() == 1 && tt.floods {
-						return repeating(s, timeout+time.Second), err
-					}
-					return s, err
+		bubble(t, name, func(t *testing.T) {
+			var calls, looks, logins atomic.Int32
+			smi := nvidiasmi.New(timed{&calls, tt.takes}, 0)
+			defer smi.Keep(t.Context())()
+			n := &scripted{look: func(ctx context.Context) {
+				if n := looks.Add(1); n == 2 || n > 2 && tt.kept {
+					tt.look(ctx, smi)
 				}
-				_, err := pool.Snapshot(t.Context(), host)
-				require.NoError(t, err)
-				begun := time.Now()
-				_, err = pool.Snapshot(t.Context(), host)
-				require.Equal(t, remote.Timeout, remote.ClassOf(err))
-				require.Equal(t, agent.ViaStream, pool.About(host).Via)
-				_, err = pool.Snapshot(t.Context(), host)
-				require.Equal(t, tt.kept, err == nil, "%v", err)
-				require.Equal(t, tt.over, time.Since(begun))
-				time.Sleep(2 * time.Second)
-				_, err = pool.Snapshot(t.Context(), host)
-				require.NoError(t, err)
-				require.Equal(t, tt.kept, logins.Load() == 1)
-				require.LessOrEqual(t, calls.Load(), int32(1), "what nvidia-smi said was kept")
-			})
+			}}
+			pool, host := n.pool(t), remote.Host{Name: "a"}
+			pool.Start = func(ctx context.Context, h remote.Host, c remote.Command) (agent.Session, error) {
+				logins.Add(1)
+				s, err := n.start(ctx, h, c)
+				if logins.Load() == 1 && tt.floods {
+					return repeating(s, timeout+time.Second), err
+				}
+				return s, err
+			}
+			snapshotOf(t, pool, host)
+			begun := time.Now()
+			_, err := pool.Snapshot(t.Context(), host)
+			require.Equal(t, remote.Timeout, remote.ClassOf(err))
+			require.Equal(t, agent.ViaStream, pool.About(host).Via)
+			_, err = pool.Snapshot(t.Context(), host)
+			require.Equal(t, tt.kept, err == nil, "%v", err)
+			require.Equal(t, tt.over, time.Since(begun))
+			time.Sleep(2 * time.Second)
+			snapshotOf(t, pool, host)
+			require.Equal(t, tt.kept, logins.Load() == 1)
+			require.LessOrEqual(t, calls.Load(), int32(1), "what nvidia-smi said was kept")
 		})
 	}
 }
@@ -210,9 +196,7 @@ const noOrder = `{"report":{"terminate":[],"detach":{}}}`
 // join opens a stream to a server of the backend.
 func join(t *testing.T, g *grave, greeting frame.Greeting) (c *agent.Stream, hangUp func() error) {
 	server := &agent.Responder{Token: "t", Greeting: greeting, Handler: (&agent.Answers{Backend: g}).Handle, Idle: time.Minute}
-	in, out, ended := both(t.Context(), server)
-	c, err := agent.OpenStream(t.Context(), in, out, "t")
-	require.NoError(t, err)
+	c, in, out, ended := talk(t, server)
 	return c, func() error {
 		_ = out.Close()
 		err := <-ended
@@ -254,11 +238,7 @@ func TestOrdersOutliveTheController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &grave{release: make(chan struct{})}
 		c, hangUp := join(t, g, agent.NewGreeting("v"))
-		called := make(chan error, 1)
-		go func() {
-			_, err := c.Call(t.Context(), agent.RequestExecute, []byte(noOrder))
-			called <- err
-		}()
+		called := calls(t.Context(), c, agent.RequestExecute, noOrder)
 		synctest.Wait()
 		ended := make(chan error, 1)
 		go func() { ended <- hangUp() }()
@@ -275,37 +255,30 @@ func TestOrdersOutliveTheController(t *testing.T) {
 // deadline passes breaks the stream, and ends them.
 func TestAbandonedCalls(t *testing.T) {
 	for _, late := range []bool{false, true} {
-		t.Run(fmt.Sprintf("late %v", late), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := &grave{release: make(chan struct{})}
-				c, hangUp := join(t, g, agent.NewGreeting("v"))
-				first, second := make(chan error, 1), make(chan error, 1)
-				call := func(ctx context.Context, done chan<- error) {
-					_, err := c.Call(ctx, agent.RequestExecute, []byte(noOrder))
-					done <- err
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				go call(t.Context(), first)
-				go call(ctx, second)
-				synctest.Wait()
-				if !late {
-					cancel()
-				}
-				require.Error(t, <-second)
-				if late {
-					require.ErrorIs(t, <-first, context.DeadlineExceeded)
-					close(g.release)
-				} else {
-					close(g.release)
-					require.NoError(t, <-first)
-					_, err := c.Call(t.Context(), agent.RequestPing, nil)
-					require.NoError(t, err)
-				}
-				if err := hangUp(); err != nil {
-					require.False(t, errors.Is(err, frame.ErrProtocol), err)
-				}
-			})
+		bubble(t, fmt.Sprintf("late %v", late), func(t *testing.T) {
+			g := &grave{release: make(chan struct{})}
+			c, hangUp := join(t, g, agent.NewGreeting("v"))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			first := calls(t.Context(), c, agent.RequestExecute, noOrder)
+			second := calls(ctx, c, agent.RequestExecute, noOrder)
+			synctest.Wait()
+			if !late {
+				cancel()
+			}
+			require.Error(t, <-second)
+			if late {
+				require.ErrorIs(t, <-first, context.DeadlineExceeded)
+				close(g.release)
+			} else {
+				close(g.release)
+				require.NoError(t, <-first)
+				_, err := c.Call(t.Context(), agent.RequestPing, nil)
+				require.NoError(t, err)
+			}
+			if err := hangUp(); err != nil {
+				require.False(t, errors.Is(err, frame.ErrProtocol), err)
+			}
 		})
 	}
 }

@@ -132,11 +132,11 @@ func (a Acting) bounded() Acting {
 func (p *Pool) Acting(ctx context.Context, host remote.Host) (Acting, error) {
 	return onConn(p, host, func(c *Conn) (answer Acting, err error) {
 		t, err := c.connected(ctx)
-		if err != nil || !t.can().Fence {
-			return answer, err
-		}
 		stream, ok := t.(*streamTransport)
-		if !ok || !stream.stream.Greeting.Can(RequestActing) {
+		switch {
+		case err != nil || !ok || !stream.stream.Greeting.Can(CapabilityFence):
+			return answer, err
+		case !stream.stream.Greeting.Can(RequestActing):
 			return answer, remote.Errorf(remote.Version, "the genv there is too old to say which controller acts")
 		}
 		answer, err = request[Acting](ctx, c, stream, p.Timeout, RequestActing, struct{}{})

@@ -25,7 +25,7 @@ func ofFolder(name string) *fence.LeaseRequest {
 // A host that is removed from the list of a controller may be acted on by another one, and by
 // the same one if it is added again.
 func TestRemovedHostsAreReleased(t *testing.T) {
-	f := &fenced{file: &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
+	f := newFenced(t)
 	h := remote.Host{Name: "a"}
 	acts := func(p *agent.Pool) error {
 		if _, err := p.Snapshot(t.Context(), h); err != nil {
@@ -57,17 +57,14 @@ func TestRemovedHostsAreReleased(t *testing.T) {
 
 // A controller that only looks releases nothing.
 func TestWhoOnlyLooksReleasesNothing(t *testing.T) {
-	f := &fenced{file: &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
+	f := newFenced(t)
 	h := remote.Host{Name: "a"}
-	_, err := f.controller(t, ofFolder("first")).Snapshot(t.Context(), h)
-	require.NoError(t, err)
-	looks := (&scripted{capabilities: agent.NewGreeting("v", agent.CapabilityFence).Capabilities, fence: f.file}).pool()
-	t.Cleanup(looks.Close)
-	_, err = looks.Snapshot(t.Context(), h)
-	require.NoError(t, err)
+	snapshotOf(t, f.controller(t, ofFolder("first")), h)
+	looks := (&scripted{capabilities: fencing, fence: f.file}).pool(t)
+	snapshotOf(t, looks, h)
 	looks.Keep(nil)
 	looks.GiveBack(t.Context())
-	_, err = f.controller(t, ofFolder("second")).Snapshot(t.Context(), h)
+	_, err := f.controller(t, ofFolder("second")).Snapshot(t.Context(), h)
 	require.Equal(t, remote.Replaced, remote.ClassOf(err))
 }
 
@@ -82,10 +79,9 @@ func TestAHostHangsAtTheEnd(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "note.json")
 			synctest.Test(t, func(t *testing.T) {
 				note := &fence.LeaseFile{Path: path, Now: time.Now}
-				capabilities := agent.NewGreeting("v", agent.CapabilityFence).Capabilities
-				sane := &scripted{capabilities: capabilities, fence: note}
-				hung := &scripted{capabilities: capabilities, unread: agent.RequestGiveBack}
-				pool := sane.pool()
+				sane := &scripted{capabilities: fencing, fence: note}
+				hung := &scripted{capabilities: fencing, unread: agent.RequestGiveBack}
+				pool := sane.pool(t)
 				pool.Start = func(ctx context.Context, h remote.Host, c remote.Command) (agent.Session, error) {
 					if h.Name == "hung" {
 						return hung.start(ctx, h, c)
@@ -94,8 +90,7 @@ func TestAHostHangsAtTheEnd(t *testing.T) {
 				}
 				pool.Lease(ofFolder("first"))
 				for _, host := range []string{"hung", "sane"} {
-					_, err := pool.Snapshot(t.Context(), remote.Host{Name: host})
-					require.NoError(t, err)
+					snapshotOf(t, pool, remote.Host{Name: host})
 				}
 				begun := time.Now()
 				end(pool)
@@ -128,20 +123,19 @@ func (c *cutOff) Admit(claim *fence.LeaseRequest) error {
 func TestTheAnswerToATakeOverIsLost(t *testing.T) {
 	for name, meanwhile := range map[string]bool{"nothing happened meanwhile": false, "another one took over meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
-			note := &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}
+			note := newFenced(t).file
 			require.NoError(t, note.Admit(ofFolder("zeroth")))
 			other := ofFolder("other")
 			other.TakeOver = true
 			var last agent.Session
-			host := &scripted{capabilities: agent.NewGreeting("v", agent.CapabilityFence).Capabilities}
+			host := &scripted{capabilities: fencing}
 			host.fence = &cutOff{note, func() {
 				last.Close()
 				if meanwhile {
 					require.NoError(t, note.Admit(other))
 				}
 			}}
-			pool := host.pool()
-			t.Cleanup(pool.Close)
+			pool := host.pool(t)
 			pool.Start = func(ctx context.Context, h remote.Host, c remote.Command) (s agent.Session, err error) {
 				last, err = host.start(ctx, h, c)
 				return last, err
@@ -172,17 +166,23 @@ type fenced struct {
 	messages int
 }
 
+func newFenced(t *testing.T) *fenced {
+	return &fenced{file: &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
+}
+
+// fencing are the capabilities of such a host.
+var fencing = agent.NewGreeting("v", agent.CapabilityFence).Capabilities
+
 // controller connects a controller, which claims nothing if the claim is nil.
 func (f *fenced) controller(t *testing.T, claim *fence.LeaseRequest) *agent.Pool {
 	pool := (&scripted{
-		capabilities: agent.NewGreeting("v", agent.CapabilityFence).Capabilities, fence: f.file,
+		capabilities: fencing, fence: f.file,
 		execute: func(context.Context) (agent.Execution, error) {
 			f.orders++
 			return terminated("")
 		},
 		notify: func() { f.messages++ },
-	}).pool()
-	t.Cleanup(pool.Close)
+	}).pool(t)
 	pool.Lease(claim)
 	return pool
 }
@@ -192,12 +192,11 @@ func leader(epoch uint64) *fence.LeaseRequest {
 }
 
 func TestAReplacedControllerIsRefused(t *testing.T) {
-	f := &fenced{file: &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
+	f := newFenced(t)
 	h := remote.Host{Name: "a"}
 	old := f.controller(t, leader(1))
-	_, err := old.Snapshot(t.Context(), h)
-	require.NoError(t, err)
-	_, err = old.Execute(t.Context(), h, oneProcess)
+	snapshotOf(t, old, h)
+	_, err := old.Execute(t.Context(), h, oneProcess)
 	require.NoError(t, err)
 	require.Equal(t, 1, f.orders)
 
@@ -227,35 +226,33 @@ func TestAReplacedControllerIsRefused(t *testing.T) {
 
 // A host that was taken over once is not taken over again by the same run: another controller may have done so since.
 func TestTakingOverHappensOnce(t *testing.T) {
-	f := &fenced{file: &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
+	f := newFenced(t)
 	h := remote.Host{Name: "a"}
 	from := func(folder string) *agent.Pool {
-		return f.controller(t, &fence.LeaseRequest{Who: fence.Folder(folder), Epoch: 1, Controller: folder, TakeOver: true})
+		claim := ofFolder(folder)
+		claim.TakeOver = true
+		return f.controller(t, claim)
 	}
 	first, second := from("first"), from("second")
 	for _, p := range []*agent.Pool{first, second} {
-		_, err := p.Snapshot(t.Context(), h)
-		require.NoError(t, err)
+		snapshotOf(t, p, h)
 	}
 	_, err := first.Snapshot(t.Context(), h)
 	require.Equal(t, remote.Replaced, remote.ClassOf(err))
 	first.GiveBack(t.Context()) // it isn't the one that is noted
-	_, err = second.Snapshot(t.Context(), h)
-	require.NoError(t, err)
+	snapshotOf(t, second, h)
 	second.GiveBack(t.Context())
-	third := f.controller(t, &fence.LeaseRequest{Who: fence.Folder("third"), Epoch: 1, Controller: "third"})
-	_, err = third.Snapshot(t.Context(), h)
-	require.NoError(t, err)
+	third := f.controller(t, ofFolder("third"))
+	snapshotOf(t, third, h)
 }
 
 // A host that couldn't note a claim yet wasn't taken over: after an upgrade of its genv it is.
 func TestTakingOverAfterAnUpgrade(t *testing.T) {
-	note := &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}
-	require.NoError(t, note.Admit(&fence.LeaseRequest{Who: fence.Folder("other"), Epoch: 1, Controller: "other"}))
+	note := newFenced(t).file
+	require.NoError(t, note.Admit(ofFolder("other")))
 	h := remote.Host{Name: "a"}
 	host := &scripted{capabilities: agent.NewGreeting("v").Capabilities}
-	pool := host.pool()
-	t.Cleanup(pool.Close)
+	pool := host.pool(t)
 	var last agent.Session
 	pool.Start = func(ctx context.Context, h remote.Host, c remote.Command) (s agent.Session, err error) {
 		s, err = host.start(ctx, h, c)
@@ -263,11 +260,11 @@ func TestTakingOverAfterAnUpgrade(t *testing.T) {
 		return s, err
 	}
 	pool.Lease(&fence.LeaseRequest{Who: fence.Folder("first"), Epoch: 1, Controller: "first", TakeOver: true})
-	_, err := pool.Snapshot(t.Context(), h)
-	require.NoError(t, err)
+	snapshotOf(t, pool, h)
 
 	host.capabilities, host.fence = append(host.capabilities, agent.CapabilityFence), note
 	last.Close()
+	var err error
 	require.Eventually(t, func() bool {
 		_, err = pool.Snapshot(t.Context(), h)
 		return err == nil || remote.ClassOf(err) == remote.Replaced
@@ -277,7 +274,7 @@ func TestTakingOverAfterAnUpgrade(t *testing.T) {
 
 // Where --take-over can't help, another step is named.
 func TestTheNextStepOfARefusal(t *testing.T) {
-	f := &fenced{file: &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
+	f := newFenced(t)
 	from := func(folder string, epoch uint64) *fence.LeaseRequest {
 		return &fence.LeaseRequest{Who: fence.Folder(folder), Epoch: epoch, Controller: folder}
 	}
@@ -288,14 +285,13 @@ func TestTheNextStepOfARefusal(t *testing.T) {
 	_, err = f.controller(t, from("b", 1)).Snapshot(t.Context(), remote.Host{Name: "a"})
 	require.Contains(t, remote.NextStepOf(err), "end the other one; if")
 
-	elected := &fenced{file: &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}}
+	elected := newFenced(t)
 	require.NoError(t, elected.file.Admit(leader(2)))
 	_, err = elected.controller(t, leader(1)).Snapshot(t.Context(), remote.Host{Name: "a"})
 	require.Contains(t, remote.NextStepOf(err), "continues as a standby")
 	require.NotContains(t, remote.NextStepOf(err), "controller-id")
 	once := elected.controller(t, nil)
-	_, err = once.Snapshot(t.Context(), remote.Host{Name: "a"})
-	require.NoError(t, err)
+	snapshotOf(t, once, remote.Host{Name: "a"})
 	_, err = once.Execute(t.Context(), remote.Host{Name: "a"}, oneProcess)
 	require.Contains(t, remote.NextStepOf(err), "end the other one; if", "it was never the one that acts")
 }
@@ -303,12 +299,10 @@ func TestTheNextStepOfARefusal(t *testing.T) {
 // Who asks gets to know which controller a host lets act, and isn't noted; what is damaged is unknown,
 // and not that there is none.
 func TestWhichControllerActs(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "note.json")
-	f := &fenced{file: &fence.LeaseFile{Path: path, Now: time.Now}}
+	f := newFenced(t)
 	h := remote.Host{Name: "a"}
 	ask := func(more ...string) (agent.Acting, error) {
-		pool := (&scripted{capabilities: agent.NewGreeting("v", more...).Capabilities, fence: f.file}).pool()
-		t.Cleanup(pool.Close)
+		pool := (&scripted{capabilities: agent.NewGreeting("v", more...).Capabilities, fence: f.file}).pool(t)
 		return pool.Acting(t.Context(), h)
 	}
 	says := func() agent.Acting {
@@ -318,8 +312,7 @@ func TestWhichControllerActs(t *testing.T) {
 	}
 	require.Equal(t, agent.Acting{Refuses: true}, says())
 	acting := f.controller(t, leader(2))
-	_, err := acting.Snapshot(t.Context(), h)
-	require.NoError(t, err)
+	snapshotOf(t, acting, h)
 	for range 2 {
 		noted := says().Lease
 		require.NotNil(t, noted)
@@ -329,12 +322,12 @@ func TestWhichControllerActs(t *testing.T) {
 	}
 	acting.GiveBack(t.Context())
 	require.True(t, says().Lease.GivenBack)
-	require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
+	require.NoError(t, os.WriteFile(f.file.Path, []byte("{"), 0o600))
 	answer := says()
 	require.Nil(t, answer.Lease)
 	require.Contains(t, answer.Unknown, "is damaged")
 
-	answer, err = ask()
+	answer, err := ask()
 	require.NoError(t, err)
 	require.False(t, answer.Refuses, "it lets each controller act")
 	_, err = ask(agent.CapabilityFence)
@@ -348,7 +341,7 @@ func TestAskOnce(t *testing.T) {
 		"not":   nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			answers := &agent.Answers{Fence: &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}, Try: try}
+			answers := &agent.Answers{Fence: newFenced(t).file, Try: try}
 			s := &agent.Responder{ReadToken: true, Idle: time.Minute, Handler: answers.Handle, Greeting: agent.NewGreeting("v")}
 			var out bytes.Buffer
 			require.NoError(t, s.Serve(t.Context(), bytes.NewReader(agent.AskOnce("abc")), &out))

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,6 +28,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/frame"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/local"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // earlier are the commits of versions that fleets still run. In testdata there is, for each of them, a conversation of
@@ -36,9 +36,7 @@ import (
 var earlier = []string{"593d2121", "64d3d9ab"}
 
 func recording(t *testing.T, commit, end string) []byte {
-	data, err := os.ReadFile(filepath.Join("testdata", commit, end+".frames"))
-	require.NoError(t, err)
-	return data
+	return proctest.ReadFile(t, filepath.Join("testdata", commit, end+".frames"))
 }
 
 // framesOf are the frames of a recording after the first line, by the names of their requests.
@@ -158,14 +156,12 @@ func TestTheControllerEnforcesOnOlderHosts(t *testing.T) {
 			defer pool.Close()
 			pool.Lease(&fence.LeaseRequest{Who: fence.Folder("0123456789abcdef"), Epoch: 3, Controller: "c-1"})
 			host := remote.Host{Name: "gpu01"}
-			s, err := pool.Snapshot(t.Context(), host)
-			require.NoError(t, err)
+			s := snapshotOf(t, pool, host)
 			require.Equal(t, agent.ViaStream, pool.About(host).Via)
 			require.Len(t, s.Processes, 2)
 			require.Equal(t, s.Environments[0].EID, s.Processes[0].EID)
 			require.NotNil(t, s.Devices[0].Attachment(s.Environments[0].EID))
-			again, err := pool.Snapshot(t.Context(), host)
-			require.NoError(t, err)
+			again := snapshotOf(t, pool, host)
 			require.Same(t, s, again, "it didn't change")
 
 			file, err := policy.Parse("policy.yaml", []byte("defaults:\n  non-env-processes: true\n  env-devices: true\n"))
@@ -184,8 +180,7 @@ func TestTheControllerEnforcesOnOlderHosts(t *testing.T) {
 			shown, err := pool.Notify(t.Context(), host, []agent.Message{{UID: 4242, Text: "hello"}})
 			require.NoError(t, err)
 			require.Len(t, shown, 1)
-			s, err = pool.Snapshot(t.Context(), host)
-			require.NoError(t, err)
+			s = snapshotOf(t, pool, host)
 			require.Len(t, s.Processes, 1)
 		})
 	}

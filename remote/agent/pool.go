@@ -155,7 +155,6 @@ func (p *Pool) Keep(hosts []remote.Host) (over []remote.Host) {
 	return over
 }
 
-// sameWay reports whether two hosts are reached and commanded alike.
 func sameWay(a, b remote.Host) bool {
 	return a.Name == b.Name && a.Address == b.Address && a.Port == b.Port && a.User == b.User &&
 		a.GenvPath == b.GenvPath && a.NoSudo == b.NoSudo && a.OpenSSH == b.OpenSSH
@@ -193,7 +192,7 @@ func (p *Pool) Notify(ctx context.Context, host remote.Host, messages []Message)
 		if t == nil {
 			return nil, ErrCannotNotify
 		}
-		if !t.able.Over {
+		if !t.stream.Greeting.Can(CapabilityOver) {
 			messages = slices.DeleteFunc(slices.Clone(messages), func(m Message) bool { return m.Over })
 		}
 		if len(messages) == 0 {
@@ -206,17 +205,20 @@ func (p *Pool) Notify(ctx context.Context, host remote.Host, messages []Message)
 
 // About is what is known about a host without asking it.
 type About struct {
-	Via  Via // empty while it is not known
-	Can  Capabilities
-	Peer remote.Peer
+	Via          Via         // how it is asked; empty while it is not known
+	Peer         remote.Peer // what the connection leads to
+	Capabilities []string    // of its genv: requests, and CapabilityFence and the like
 }
+
+// Can says whether the host has a capability.
+func (a About) Can(capability string) bool { return slices.Contains(a.Capabilities, capability) }
 
 // About returns what is known about a host.
 func (p *Pool) About(host remote.Host) About {
 	peer, _ := p.Network.Peer(host)
 	a := About{Peer: peer}
 	if t, _ := p.conn(host).current(); t != nil {
-		a.Via, a.Can = t.via(), t.can()
+		a.Via, a.Capabilities = t.via(), t.capabilities()
 	}
 	return a
 }

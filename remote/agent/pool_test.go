@@ -31,23 +31,20 @@ func orderOn(s *snapshot.Snapshot) order.Order {
 func TestAConversation(t *testing.T) {
 	h := genvhost.New(busy(2))
 	f := startFleet(t, 10*time.Second, h)
-	first, err := f.streams.Snapshot(t.Context(), f.hosts[0])
-	require.NoError(t, err)
+	first := snapshotOf(t, f.streams, f.hosts[0])
 	require.Len(t, first.Processes, 2)
 	require.EqualValues(t, 77, first.Processes[0].Start)
-	again, err := f.streams.Snapshot(t.Context(), f.hosts[0])
-	require.NoError(t, err)
+	again := snapshotOf(t, f.streams, f.hosts[0])
 	require.Same(t, first, again, "nothing changed, so nothing was sent")
 
 	done, err := f.streams.Execute(t.Context(), f.hosts[0], orderOn(first))
 	require.NoError(t, err)
 	require.Equal(t, []order.Outcome{{PID: 1000, Status: order.StatusTerminated}, {PID: 1001, Status: order.StatusTerminated}}, done.Outcomes)
-	after, err := f.streams.Snapshot(t.Context(), f.hosts[0])
-	require.NoError(t, err)
+	after := snapshotOf(t, f.streams, f.hosts[0])
 	require.Empty(t, after.Processes)
 	require.Equal(t, 1, f.Hosts()[0].Counts().Commands, "one command served all of it")
 	require.Equal(t, agent.ViaStream, f.streams.About(f.hosts[0]).Via)
-	require.Equal(t, agent.Capabilities{Snapshot: true, Execute: true, Notify: true, Over: true}, f.streams.About(f.hosts[0]).Can)
+	require.Equal(t, agent.NewGreeting("").Capabilities, f.streams.About(f.hosts[0]).Capabilities)
 }
 
 // TestBadConversations: the conversation ends with its class of error, nothing of it is used, and the next one is good.
@@ -69,8 +66,7 @@ func TestBadConversations(t *testing.T) {
 			t.Parallel()
 			h := genvhost.New(busy(1))
 			f := startFleet(t, timeoutFor(tt.class), h)
-			_, err := f.streams.Snapshot(t.Context(), f.hosts[0])
-			require.NoError(t, err)
+			snapshotOf(t, f.streams, f.hosts[0])
 			once := make(chan struct{}, 1)
 			once <- struct{}{}
 			h.Behave(func(string) genvhost.Behavior {
@@ -129,8 +125,7 @@ func TestOrdersInBadConversations(t *testing.T) {
 			t.Parallel()
 			h := genvhost.New(busy(1))
 			f := startFleet(t, 3*time.Second, h)
-			s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
-			require.NoError(t, err)
+			s := snapshotOf(t, f.streams, f.hosts[0])
 			h.Behave(func(request string) genvhost.Behavior {
 				if request == agent.RequestExecute {
 					return behavior
@@ -225,24 +220,16 @@ func flooding(ctx context.Context, r *inprocess.Request) int {
 	return speaking(ours, flood)(ctx, r)
 }
 
-// TestWrongOutcomes: outcomes that do not belong to the items say nothing.
+// TestWrongOutcomes: outcomes that do not belong to the items (see TestCheck) say nothing.
 func TestWrongOutcomes(t *testing.T) {
 	s := busy(2)
 	encoded, err := snapshot.EncodeNative(s)
 	require.NoError(t, err)
 	for name, outcomes := range map[string]string{
-		"none":             `[]`,
-		"too few":          `[{"pid":1000,"device":0,"status":"terminated"}]`,
-		"too many":         `[{"pid":1000,"device":0,"status":"terminated"},{"pid":1001,"device":0,"status":"gone"},{"pid":7,"device":0,"status":"gone"}]`,
-		"another PID":      `[{"pid":1000,"device":0,"status":"terminated"},{"pid":1,"device":0,"status":"terminated"}]`,
-		"another order":    `[{"pid":1001,"device":0,"status":"terminated"},{"pid":1000,"device":0,"status":"terminated"}]`,
-		"another eid":      `[{"pid":1000,"device":0,"eid":"9","status":"terminated"},{"pid":1001,"device":0,"status":"terminated"}]`,
-		"a detachment":     `[{"device":0,"status":"detached"},{"pid":1001,"device":0,"status":"terminated"}]`,
-		"an unknown word":  `[{"pid":1000,"device":0,"status":"vanished"},{"pid":1001,"device":0,"status":"terminated"}]`,
-		"no list":          `7`,
-		"nothing":          `null`,
-		"one twice":        `[{"pid":1000,"device":0,"status":"terminated"},{"pid":1000,"device":0,"status":"terminated"}]`,
-		"without a status": `[{"pid":1000,"device":0},{"pid":1001,"device":0}]`,
+		"none":          `[]`,
+		"another order": `[{"pid":1001,"device":0,"status":"terminated"},{"pid":1000,"device":0,"status":"terminated"}]`,
+		"no list":       `7`,
+		"nothing":       `null`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := startFleet(t, 2*time.Second, speaking(ours, func(_ context.Context, r agent.Call) ([]byte, error) {
@@ -251,8 +238,7 @@ func TestWrongOutcomes(t *testing.T) {
 				}
 				return fmt.Appendf(nil, `{"lines":["Terminating"],"outcomes":%s}`, outcomes), nil
 			}))
-			taken, err := f.streams.Snapshot(t.Context(), f.hosts[0])
-			require.NoError(t, err)
+			taken := snapshotOf(t, f.streams, f.hosts[0])
 			done, err := f.streams.Execute(t.Context(), f.hosts[0], orderOn(taken))
 			require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(err), "%v", err)
 			require.Equal(t, agent.Execution{}, done)
@@ -266,33 +252,29 @@ func TestFallingBack(t *testing.T) {
 	old := genvhost.New(busy(1)).Old()
 	f := startFleet(t, 5*time.Second, old, genvhost.New(busy(1)), inprocess.Func(noGenv))
 	for range 3 {
-		s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
-		require.NoError(t, err)
+		s := snapshotOf(t, f.streams, f.hosts[0])
 		require.Len(t, s.Processes, 1)
 		require.Zero(t, s.Processes[0].Start, "1.4.3 does not tell")
 	}
 	require.Equal(t, agent.ViaCommands, f.streams.About(f.hosts[0]).Via)
-	require.Equal(t, agent.Capabilities{Snapshot: true, Execute: true}, f.streams.About(f.hosts[0]).Can)
+	require.Equal(t, []string{agent.RequestSnapshot, agent.RequestExecute}, f.streams.About(f.hosts[0]).Capabilities)
 	require.Equal(t, 4, f.Hosts()[0].Counts().Commands, "serve is tried once")
-	s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
-	require.NoError(t, err)
+	s := snapshotOf(t, f.streams, f.hosts[0])
 	done, err := f.streams.Execute(t.Context(), f.hosts[0], orderOn(s))
 	require.NoError(t, err)
 	require.Nil(t, done.Outcomes)
 	require.Equal(t, []string{"Terminating process 1000 from environment N/A that is running on GPU(s) 0"}, done.Lines)
 
-	s, err = f.streams.Snapshot(t.Context(), f.hosts[2])
-	require.NoError(t, err)
+	s = snapshotOf(t, f.streams, f.hosts[2])
 	require.Equal(t, agent.ViaReadOnly, f.streams.About(f.hosts[2]).Via)
-	require.Equal(t, agent.Capabilities{Snapshot: true}, f.streams.About(f.hosts[2]).Can)
+	require.Equal(t, []string{agent.RequestSnapshot}, f.streams.About(f.hosts[2]).Capabilities)
 	require.Len(t, s.Devices, 1)
 	require.Len(t, s.Processes, 1)
 	require.True(t, s.Processes[0].EnvUnknown, "so that nothing follows from it")
 	_, err = f.streams.Execute(t.Context(), f.hosts[2], orderOn(s))
 	require.Equal(t, remote.GenvMissing, remote.ClassOf(err))
 
-	_, err = f.streams.Snapshot(t.Context(), f.hosts[1])
-	require.NoError(t, err)
+	snapshotOf(t, f.streams, f.hosts[1])
 	require.Empty(t, f.streams.Keep(f.hosts))
 	require.Equal(t, agent.ViaStream, f.streams.About(f.hosts[1]).Via)
 	require.Empty(t, f.streams.About(f.hosts[0]).Via, "it may have been given our genv since")

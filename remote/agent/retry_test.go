@@ -174,8 +174,11 @@ func (n *pretended) Notify(m []agent.Message) ([]agent.Receipt, error) {
 	return make([]agent.Receipt, len(m)), nil
 }
 
-func (n *pretended) pool() *agent.Pool {
-	return &agent.Pool{Start: n.start, Network: n, Timeout: 10 * time.Second, Fanout: 64, Log: zerolog.Nop()}
+// pool is closed with the test.
+func (n *pretended) pool(t *testing.T) *agent.Pool {
+	pool := &agent.Pool{Start: n.start, Network: n, Timeout: 10 * time.Second, Fanout: 64, Log: zerolog.Nop()}
+	t.Cleanup(pool.Close)
+	return pool
 }
 
 // cycles asks hosts for snapshots each second, as a controller does, until ok.
@@ -202,21 +205,18 @@ func TestComingBack(t *testing.T) {
 				continue // they can't be probed, so a failed login has to end first
 			}
 			for _, outage := range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, 31 * time.Second, 150 * time.Second, 10 * time.Minute, 30 * time.Minute} {
-				t.Run(fmt.Sprintf("%s for %s, behind a jump host %v", m, outage, jump), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						n := pretend(up)
-						n.jump = jump
-						pool := n.pool()
-						defer pool.Close()
-						cycles(t, pool, host, func(answered int) bool { return answered == 1 })
-						n.become(m)
-						began := time.Now()
-						cycles(t, pool, host, func(int) bool { return time.Since(began) >= outage })
-						n.become(up)
-						back := time.Now()
-						cycles(t, pool, host, func(answered int) bool { return answered == 1 })
-						require.LessOrEqual(t, time.Since(back), 5*time.Second)
-					})
+				bubble(t, fmt.Sprintf("%s for %s, behind a jump host %v", m, outage, jump), func(t *testing.T) {
+					n := pretend(up)
+					n.jump = jump
+					pool := n.pool(t)
+					cycles(t, pool, host, func(answered int) bool { return answered == 1 })
+					n.become(m)
+					began := time.Now()
+					cycles(t, pool, host, func(int) bool { return time.Since(began) >= outage })
+					n.become(up)
+					back := time.Now()
+					cycles(t, pool, host, func(answered int) bool { return answered == 1 })
+					require.LessOrEqual(t, time.Since(back), 5*time.Second)
 				})
 			}
 		}
@@ -229,7 +229,7 @@ func TestBooting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host := []remote.Host{{Name: "a"}}
 		n := pretend(up)
-		pool := n.pool()
+		pool := n.pool(t)
 		cycles(t, pool, host, func(answered int) bool { return answered == 1 })
 		n.become(refusing)
 		time.Sleep(time.Minute)
@@ -240,7 +240,6 @@ func TestBooting(t *testing.T) {
 		back := time.Now()
 		cycles(t, pool, host, func(answered int) bool { return answered == 1 })
 		require.LessOrEqual(t, time.Since(back), 5*time.Second)
-		pool.Close()
 	})
 }
 
@@ -260,23 +259,21 @@ func TestFailuresThatLast(t *testing.T) {
 		{failing, 1, 30 * time.Minute, [2]int{0, 0}, [2]int{450, 900}},
 		{failing, 200, time.Minute, [2]int{0, 0}, [2]int{300, 2000}}, // of 200 each first, then all together 10 a second
 	} {
-		t.Run(fmt.Sprintf("%d %s", tt.hosts, tt.mode), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var hosts []remote.Host
-				for i := range tt.hosts {
-					hosts = append(hosts, remote.Host{Name: fmt.Sprint(i)})
-				}
-				n := pretend(tt.mode)
-				pool := n.pool()
-				began := time.Now()
-				cycles(t, pool, hosts, func(int) bool { return time.Since(began) >= tt.time })
-				pool.Close()
-				t.Logf("%d probes, %d logins", n.probes, n.logins)
-				require.GreaterOrEqual(t, n.probes, tt.probes[0])
-				require.LessOrEqual(t, n.probes, tt.probes[1])
-				require.GreaterOrEqual(t, n.logins, tt.logins[0])
-				require.LessOrEqual(t, n.logins, tt.logins[1])
-			})
+		bubble(t, fmt.Sprintf("%d %s", tt.hosts, tt.mode), func(t *testing.T) {
+			var hosts []remote.Host
+			for i := range tt.hosts {
+				hosts = append(hosts, remote.Host{Name: fmt.Sprint(i)})
+			}
+			n := pretend(tt.mode)
+			pool := n.pool(t)
+			began := time.Now()
+			cycles(t, pool, hosts, func(int) bool { return time.Since(began) >= tt.time })
+			pool.Close()
+			t.Logf("%d probes, %d logins", n.probes, n.logins)
+			require.GreaterOrEqual(t, n.probes, tt.probes[0])
+			require.LessOrEqual(t, n.probes, tt.probes[1])
+			require.GreaterOrEqual(t, n.logins, tt.logins[0])
+			require.LessOrEqual(t, n.logins, tt.logins[1])
 		})
 	}
 }
@@ -285,7 +282,7 @@ func TestFailuresThatLast(t *testing.T) {
 func TestNoLoginAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := pretend(hung)
-		pool := n.pool()
+		pool := n.pool(t)
 		pool.Fanout = 0
 		cycles(t, pool, []remote.Host{{Name: "a"}}, func(int) bool {
 			n.mu.Lock()
@@ -302,7 +299,7 @@ func TestNoLoginAfterClose(t *testing.T) {
 func TestNotAskedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := pretend(refusing)
-		pool := n.pool()
+		pool := n.pool(t)
 		_, err := pool.Snapshot(t.Context(), remote.Host{Name: "a"})
 		require.Equal(t, remote.Unreachable, remote.ClassOf(err))
 		time.Sleep(time.Hour)
@@ -314,9 +311,7 @@ func TestNotAskedForLong(t *testing.T) {
 		n.become(up)
 		_, _ = pool.Snapshot(t.Context(), remote.Host{Name: "a"})
 		time.Sleep(time.Second)
-		_, err = pool.Snapshot(t.Context(), remote.Host{Name: "a"})
-		require.NoError(t, err)
+		snapshotOf(t, pool, remote.Host{Name: "a"})
 		require.Equal(t, agent.ViaStream, pool.About(remote.Host{Name: "a"}).Via)
-		pool.Close()
 	})
 }

@@ -214,7 +214,6 @@ func (c *Responder) answer(ctx, wanted context.Context, request *frame.Frame) er
 	return c.reply(ctx, request, body, err)
 }
 
-// reply sends the answer to a request, or the text of why it failed.
 func (c *Responder) reply(ctx context.Context, request *frame.Frame, body []byte, failed error) error {
 	f := frame.Frame{Kind: frame.KindAnswer, ID: request.ID, Body: body}
 	if failed != nil {

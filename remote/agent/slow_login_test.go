@@ -67,32 +67,30 @@ func TestSlowIsNotNever(t *testing.T) {
 		"a turn, and a slow login":  {turn: 3 * time.Minute, login: 25 * time.Second},
 		"a login that is no slower": {login: 5 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n := &slowly{pretended: pretend(up), turn: tt.turn, login: tt.login, sudo: tt.sudo}
-				pool := n.pool()
-				pool.Start, pool.Network, pool.Patience = n.start, n, 11*time.Second
-				defer func() { pool.Close(); time.Sleep(tt.sudo) }()
-				began, took := time.Now(), tt.turn+tt.login+tt.sudo
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-				defer cancel()
-				_, err := pool.Snapshot(ctx, remote.Host{Name: "a"})
-				require.LessOrEqual(t, time.Since(began), tt.turn+12*time.Second, "the cycle goes on")
-				if tt.login+tt.sudo > pool.Patience {
-					require.Equal(t, remote.Timeout, remote.ClassOf(err))
-					require.ErrorContains(t, err, "it goes on")
-				}
-				for ; err != nil && ctx.Err() == nil; time.Sleep(time.Second) {
-					asked := time.Now()
-					_, err = pool.Snapshot(ctx, remote.Host{Name: "a"})
-					require.Less(t, time.Since(asked), time.Second)
-				}
-				require.Equal(t, tt.never, err != nil)
-				if !tt.never {
-					require.LessOrEqual(t, time.Since(began), took+2*time.Second)
-					require.Equal(t, 1, n.logins)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			n := &slowly{pretended: pretend(up), turn: tt.turn, login: tt.login, sudo: tt.sudo}
+			pool := n.pool(t)
+			pool.Start, pool.Network, pool.Patience = n.start, n, 11*time.Second
+			defer func() { pool.Close(); time.Sleep(tt.sudo) }()
+			began, took := time.Now(), tt.turn+tt.login+tt.sudo
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+			defer cancel()
+			_, err := pool.Snapshot(ctx, remote.Host{Name: "a"})
+			require.LessOrEqual(t, time.Since(began), tt.turn+12*time.Second, "the cycle goes on")
+			if tt.login+tt.sudo > pool.Patience {
+				require.Equal(t, remote.Timeout, remote.ClassOf(err))
+				require.ErrorContains(t, err, "it goes on")
+			}
+			for ; err != nil && ctx.Err() == nil; time.Sleep(time.Second) {
+				asked := time.Now()
+				_, err = pool.Snapshot(ctx, remote.Host{Name: "a"})
+				require.Less(t, time.Since(asked), time.Second)
+			}
+			require.Equal(t, tt.never, err != nil)
+			if !tt.never {
+				require.LessOrEqual(t, time.Since(began), took+2*time.Second)
+				require.Equal(t, 1, n.logins)
+			}
 		})
 	}
 }
@@ -102,9 +100,8 @@ func TestSlowIsNotNever(t *testing.T) {
 func TestSingleCycleWaitsForALogin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &slowly{pretended: pretend(up), login: 45 * time.Second}
-		pool := n.pool()
+		pool := n.pool(t)
 		pool.Start, pool.Network, pool.Fanout = n.start, n, 1
-		defer pool.Close()
 		began := time.Now()
 		for _, r := range remote.Each(t.Context(), []remote.Host{{Name: "a"}, {Name: "b"}, {Name: "c"}}, 3, pool.Snapshot) {
 			require.NoError(t, r.Err)
@@ -138,34 +135,31 @@ func (n *slowCommands) Run(ctx context.Context, h remote.Host, c remote.Command)
 // TestSlowSudoOfAnOldHost: where each request is a command with sudo, each may take as long as the login did.
 func TestSlowSudoOfAnOldHost(t *testing.T) {
 	for sudo, never := range map[time.Duration]bool{time.Second: false, 12 * time.Second: false, 25 * time.Second: false, 5 * time.Minute: true} {
-		t.Run(sudo.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n := &slowCommands{&scripted{command: func(context.Context, remote.Host) (remote.Output, error) { return remote.Output{}, nil }}, sudo}
-				pool, host := n.pool(), remote.Host{Name: "a"}
-				pool.Start, pool.Network, pool.Patience, pool.Fanout = n.start, n, 11*time.Second, 1
-				defer pool.Close()
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-				defer cancel()
-				began := time.Now()
-				_, err := pool.Snapshot(ctx, host)
-				for ; err != nil && ctx.Err() == nil; time.Sleep(time.Second) {
-					_, err = pool.Snapshot(ctx, host)
+		bubble(t, sudo.String(), func(t *testing.T) {
+			n := &slowCommands{&scripted{command: func(context.Context, remote.Host) (remote.Output, error) { return remote.Output{}, nil }}, sudo}
+			pool, host := n.pool(t), remote.Host{Name: "a"}
+			pool.Start, pool.Network, pool.Patience, pool.Fanout = n.start, n, 11*time.Second, 1
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+			defer cancel()
+			began := time.Now()
+			_, err := pool.Snapshot(ctx, host)
+			for ; err != nil && ctx.Err() == nil; time.Sleep(time.Second) {
+				_, err = pool.Snapshot(ctx, host)
+			}
+			require.Equal(t, never, err != nil)
+			if !never {
+				require.LessOrEqual(t, time.Since(began), 4*sudo)
+				_, err = pool.Execute(ctx, host, oneProcess)
+				require.NoError(t, err)
+				others, began := []remote.Host{host, {Name: "b"}}, time.Now()
+				for _, r := range remote.Each(ctx, others, 2, func(ctx context.Context, h remote.Host) (time.Duration, error) {
+					_, err := pool.Snapshot(ctx, h)
+					return time.Since(began), err
+				}) {
+					require.NoError(t, r.Err)
+					require.True(t, r.Host.Name == "a" || r.Value <= pool.Timeout+time.Second, "%s delays nobody else", r.Value)
 				}
-				require.Equal(t, never, err != nil)
-				if !never {
-					require.LessOrEqual(t, time.Since(began), 4*sudo)
-					_, err = pool.Execute(ctx, host, oneProcess)
-					require.NoError(t, err)
-					others, began := []remote.Host{host, {Name: "b"}}, time.Now()
-					for _, r := range remote.Each(ctx, others, 2, func(ctx context.Context, h remote.Host) (time.Duration, error) {
-						_, err := pool.Snapshot(ctx, h)
-						return time.Since(began), err
-					}) {
-						require.NoError(t, r.Err)
-						require.True(t, r.Host.Name == "a" || r.Value <= pool.Timeout+time.Second, "%s delays nobody else", r.Value)
-					}
-				}
-			})
+			}
 		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -78,13 +77,12 @@ func TestNothingIsJudgedWithoutRoot(t *testing.T) {
 		"root":                            {remote.Host{Name: "a", NoSudo: true}, login{&scripted{}, "genv-uid 1000\n"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pool := tt.n.pool()
+			pool := tt.n.pool(t)
 			pool.Network = tt.n
-			defer pool.Close()
 			_, err := pool.Snapshot(t.Context(), tt.host)
 			if tt.next == "" {
 				require.NoError(t, err)
-				require.True(t, pool.About(tt.host).Can.Snapshot)
+				require.True(t, pool.About(tt.host).Can(agent.RequestSnapshot))
 				return
 			}
 			require.Equal(t, remote.Sudo, remote.ClassOf(err))
@@ -100,12 +98,10 @@ func TestNothingIsJudgedWithoutRoot(t *testing.T) {
 func TestHowOldMeasurementsMayBe(t *testing.T) {
 	h := genvhost.New(busy(1))
 	f := startFleet(t, 10*time.Second, h)
-	_, err := f.streams.Snapshot(t.Context(), f.hosts[0])
-	require.NoError(t, err)
+	snapshotOf(t, f.streams, f.hosts[0])
 	require.Zero(t, h.DeviceAge())
 
-	_, err = f.measuring(t, 1500*time.Millisecond).Snapshot(t.Context(), f.hosts[0])
-	require.NoError(t, err)
+	snapshotOf(t, f.measuring(t, 1500*time.Millisecond), f.hosts[0])
 	require.Equal(t, 1500*time.Millisecond, h.DeviceAge())
 }
 
@@ -147,16 +143,14 @@ func TestMeasurementsOf143Hosts(t *testing.T) {
 		}
 		return old.Handle(ctx, r)
 	}))
-	s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
-	require.NoError(t, err)
+	s := snapshotOf(t, f.streams, f.hosts[0])
 	require.Nil(t, s.Devices[0].Temperature)
 	require.Zero(t, asked.Load())
 
 	works := inprocess.Func(noGenv)
 	smi.Store(&works)
 	pool := f.measuring(t, time.Second)
-	s, err = pool.Snapshot(t.Context(), f.hosts[0])
-	require.NoError(t, err)
+	s = snapshotOf(t, pool, f.hosts[0])
 	require.Equal(t, agent.ViaCommands, pool.About(f.hosts[0]).Via)
 	require.Len(t, s.Processes, 1, "the snapshot is genv's")
 	require.Equal(t, 3, *s.Devices[0].Utilization)
@@ -173,7 +167,7 @@ func TestMeasurementsOf143Hosts(t *testing.T) {
 		"hung": func(ctx context.Context, _ *inprocess.Request) int { <-ctx.Done(); return 1 },
 	} {
 		smi.Store(&broken)
-		s, err = pool.Snapshot(t.Context(), f.hosts[0])
+		s, err := pool.Snapshot(t.Context(), f.hosts[0])
 		require.NoError(t, err, name)
 		require.Len(t, s.Processes, 1, name)
 		require.Nil(t, s.Devices[0].Temperature, name)
@@ -187,20 +181,19 @@ func TestAllowance(t *testing.T) {
 	var heard []service.Allowance
 	host := func() *agent.Pool {
 		n := &scripted{
-			capabilities: agent.NewGreeting("v", agent.CapabilityFence).Capabilities,
-			fence:        &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now},
+			capabilities: fencing,
+			fence:        newFenced(t).file,
 			allow: func(a *service.Allowance) {
 				if a != nil {
 					heard = append(heard, *a)
 				}
 			},
 		}
-		return n.pool()
+		return n.pool(t)
 	}
 	look := func(p *agent.Pool) (told []service.Allowance) {
 		heard = nil
-		_, err := p.Snapshot(t.Context(), remote.Host{Name: "a"})
-		require.NoError(t, err)
+		snapshotOf(t, p, remote.Host{Name: "a"})
 		return heard
 	}
 	p := host()
@@ -279,9 +272,8 @@ func FuzzController(f *testing.F) {
 
 // A leader that is elected again doesn't take hosts back from one that took them over since.
 func TestAHostIsTakenOverOnce(t *testing.T) {
-	file := &fence.LeaseFile{Path: filepath.Join(t.TempDir(), "note.json"), Now: time.Now}
-	pool := (&scripted{capabilities: agent.NewGreeting("v", agent.CapabilityFence).Capabilities, fence: file}).pool()
-	defer pool.Close()
+	file := newFenced(t).file
+	pool := (&scripted{capabilities: fencing, fence: file}).pool(t)
 	ask := func(epoch uint64) error {
 		claim := leader(epoch)
 		claim.TakeOver = true
@@ -302,10 +294,9 @@ func TestTheEndOfAWarning(t *testing.T) {
 		host := &scripted{
 			capabilities: append([]string{agent.RequestSnapshot, agent.RequestNotify, agent.RequestPing}, more...), notify: func() { notified++ },
 		}
-		pool := host.pool()
-		_, err := pool.Snapshot(t.Context(), remote.Host{Name: "a"})
-		require.NoError(t, err)
-		_, err = pool.Notify(t.Context(), remote.Host{Name: "a"}, []agent.Message{{UID: 1, IDs: []string{"x"}, Over: true}})
+		pool := host.pool(t)
+		snapshotOf(t, pool, remote.Host{Name: "a"})
+		_, err := pool.Notify(t.Context(), remote.Host{Name: "a"}, []agent.Message{{UID: 1, IDs: []string{"x"}, Over: true}})
 		require.NoError(t, err, name)
 		pool.Close()
 		require.Equal(t, len(more), notified, name)

@@ -49,15 +49,34 @@ func both(ctx context.Context, server *agent.Responder) (in io.ReadCloser, out i
 	return in, out, done
 }
 
+// talk opens a stream to a server.
+func talk(t testing.TB, server *agent.Responder) (
+	c *agent.Stream, in io.ReadCloser, out io.WriteCloser, ended <-chan error,
+) {
+	t.Helper()
+	in, out, ended = both(t.Context(), server)
+	c, err := agent.OpenStream(t.Context(), in, out, "t")
+	require.NoError(t, err)
+	return c, in, out, ended
+}
+
+// calls calls, and returns where the error comes.
+func calls(ctx context.Context, c *agent.Stream, name, body string) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Call(ctx, name, []byte(body))
+		ended <- err
+	}()
+	return ended
+}
+
 // echoing is a server that echoes.
 func echoing(idle time.Duration) *agent.Responder {
 	return &agent.Responder{Token: "t", Greeting: greeting, Handler: echo{make(chan string, 1)}.Handle, Idle: idle}
 }
 
 func TestConversation(t *testing.T) {
-	in, out, ended := both(t.Context(), echoing(time.Minute))
-	c, err := agent.OpenStream(t.Context(), in, out, "t")
-	require.NoError(t, err)
+	c, _, out, ended := talk(t, echoing(time.Minute))
 	require.Equal(t, greeting, c.Greeting)
 	require.True(t, c.Greeting.Can("echo"))
 	require.False(t, c.Greeting.Can("dance"))
@@ -66,7 +85,7 @@ func TestConversation(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, body, string(answer))
 	}
-	_, err = c.Call(t.Context(), "no", nil)
+	_, err := c.Call(t.Context(), "no", nil)
 	require.ErrorIs(t, err, agent.ErrRefused)
 	require.ErrorContains(t, err, "I will not")
 	_, err = c.Call(t.Context(), "huge", nil)
@@ -125,22 +144,20 @@ func TestTheServerEnds(t *testing.T) {
 			_ = out.Close()
 		}, frame.ErrProtocol},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancelCause(t.Context())
-				defer cancel(nil)
-				in, out, ended := both(ctx, echoing(time.Minute))
-				_, err := io.ReadFull(in, make([]byte, len(agent.Greet("t", greeting))))
-				require.NoError(t, err)
-				tt.do(t, in, out, cancel)
-				if tt.want == nil {
-					require.NoError(t, <-ended)
-				} else {
-					require.ErrorIs(t, <-ended, tt.want)
-				}
-				_ = in.Close()
-				_ = out.Close()
-			})
+		bubble(t, tt.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			in, out, ended := both(ctx, echoing(time.Minute))
+			_, err := io.ReadFull(in, make([]byte, len(agent.Greet("t", greeting))))
+			require.NoError(t, err)
+			tt.do(t, in, out, cancel)
+			if tt.want == nil {
+				require.NoError(t, <-ended)
+			} else {
+				require.ErrorIs(t, <-ended, tt.want)
+			}
+			_ = in.Close()
+			_ = out.Close()
 		})
 	}
 }
@@ -234,13 +251,11 @@ func TestAnswersTwice(t *testing.T) {
 // though the read goes on until the session is closed.
 func TestLateAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		in, out, ended := both(t.Context(), echoing(time.Hour))
-		c, err := agent.OpenStream(t.Context(), in, out, "t")
-		require.NoError(t, err)
+		c, in, out, ended := talk(t, echoing(time.Hour))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begun := time.Now()
-		_, err = c.Call(ctx, "hush", nil)
+		_, err := c.Call(ctx, "hush", nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, time.Second, time.Since(begun))
 		_, err = c.Call(t.Context(), "echo", nil)
@@ -252,12 +267,10 @@ func TestLateAnswers(t *testing.T) {
 }
 
 func TestAQuestionTooLateIsNotSent(t *testing.T) {
-	in, out, ended := both(t.Context(), echoing(time.Minute))
-	c, err := agent.OpenStream(t.Context(), in, out, "t")
-	require.NoError(t, err)
+	c, _, out, ended := talk(t, echoing(time.Minute))
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = c.Call(over, "echo", nil)
+	_, err := c.Call(over, "echo", nil)
 	require.ErrorIs(t, err, agent.ErrNotSent)
 	answer, err := c.Call(t.Context(), "echo", []byte("a"))
 	require.NoError(t, err, "the conversation goes on")
@@ -278,9 +291,7 @@ func TestTooLongToSend(t *testing.T) {
 func BenchmarkCall(b *testing.B) {
 	for _, size := range []int{32, 4 << 10, 1 << 20} {
 		b.Run(fmt.Sprintf("%d bytes", size), func(b *testing.B) {
-			in, out, ended := both(b.Context(), echoing(time.Minute))
-			c, err := agent.OpenStream(b.Context(), in, out, "t")
-			require.NoError(b, err)
+			c, _, out, ended := talk(b, echoing(time.Minute))
 			body := make([]byte, size)
 			b.SetBytes(int64(size))
 			b.ReportAllocs()

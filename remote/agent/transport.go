@@ -15,7 +15,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent/frame"
 	"github.com/seed-3119e985/genv/remote/agent/readonly"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
@@ -32,20 +31,10 @@ const (
 	ViaReadOnly Via = "read-only" // no genv there: nvidia-smi and /proc
 )
 
-// Capabilities are what only some hosts can do.
-type Capabilities struct {
-	Snapshot bool // with processes: a genv without root can't see other users' environments
-	Execute  bool // carry out orders
-	Notify   bool // show messages on users' terminals
-	Over     bool // record that warnings are over
-	Guard    bool // take orders for the kernel guard
-	Fence    bool // refuse a controller that was replaced
-}
-
 // transport asks a connected host: a *streamTransport, *Commands or *readOnly. It is safe for concurrent use.
 type transport interface {
 	via() Via
-	can() Capabilities
+	capabilities() []string
 	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
 	Execute(ctx context.Context, host remote.Host, o order.Order) (Execution, error)
 	// close ends the calls under way.
@@ -77,9 +66,9 @@ func StartWith[S Session](start func(context.Context, remote.Host, remote.Comman
 
 type readOnly struct{ readonly.Reading }
 
-func (readOnly) via() Via          { return ViaReadOnly }
-func (readOnly) can() Capabilities { return Capabilities{Snapshot: true} }
-func (readOnly) close()            {}
+func (readOnly) via() Via               { return ViaReadOnly }
+func (readOnly) capabilities() []string { return []string{RequestSnapshot} }
+func (readOnly) close()                 {}
 
 func (readOnly) Execute(_ context.Context, host remote.Host, _ order.Order) (Execution, error) {
 	return Execution{}, remote.Errorf(remote.GenvMissing, "there is no genv on %s, so it is only read", host.Name)
@@ -137,7 +126,6 @@ type streamTransport struct {
 	stream  *Stream
 	session Session
 	pool    *Pool
-	able    Capabilities
 	token   string // of the conversation
 
 	mu       sync.Mutex
@@ -148,19 +136,8 @@ type streamTransport struct {
 	tookOver *atomic.Bool // of the Conn
 }
 
-func (*streamTransport) via() Via            { return ViaStream }
-func (t *streamTransport) can() Capabilities { return t.able }
-
-func ableTo(g frame.Greeting) Capabilities {
-	return Capabilities{
-		Snapshot: g.Can(RequestSnapshot),
-		Execute:  g.Can(RequestExecute),
-		Notify:   g.Can(RequestNotify),
-		Over:     g.Can(CapabilityOver),
-		Guard:    g.Can(RequestGuard),
-		Fence:    g.Can(CapabilityFence),
-	}
-}
+func (*streamTransport) via() Via                 { return ViaStream }
+func (t *streamTransport) capabilities() []string { return t.stream.Greeting.Capabilities }
 
 // errClosed ends the calls of a connection that is closed at this end.
 var errClosed = fmt.Errorf("%w: the connection was closed", ErrEnded)
@@ -192,7 +169,7 @@ func (t *streamTransport) Snapshot(ctx context.Context, host remote.Host) (*snap
 	if deadline, ok := ctx.Deadline(); ok {
 		request.WithinMS = time.Until(deadline).Milliseconds()
 	}
-	if t.able.Fence {
+	if t.stream.Greeting.Can(CapabilityFence) {
 		request.Lease = leaseFor(t.pool.lease.Load(), t.tookOver.Load())
 	}
 	var answer SnapshotAnswer

@@ -62,11 +62,8 @@ func listen(t *testing.T, change func(*agent.Responder)) *eventful {
 	if change != nil {
 		change(server)
 	}
-	in, out, ended := both(t.Context(), server)
-	e.ended = ended
-	var err error
-	e.Stream, err = agent.OpenStream(t.Context(), in, out, "t")
-	require.NoError(t, err)
+	stream, in, out, ended := talk(t, server)
+	e.Stream, e.ended = stream, ended
 	e.hangUp = func() {
 		_ = out.Close()
 		_ = in.Close()
@@ -114,25 +111,23 @@ func TestAWaitEnds(t *testing.T) {
 		}, ""},
 		"if it can't be read": {`[]`, func(*testing.T, *eventful) {}, "cannot unmarshal"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				e := listen(t, nil)
-				answers := e.wait(t, row.body)
-				row.do(t, e)
-				synctest.Wait()
-				got := ""
-				select {
-				case got = <-answers:
-				default:
-				}
-				if row.want == "" {
-					require.Empty(t, got)
-				}
-				require.Contains(t, got, row.want)
-				e.hangUp()
-				require.NoError(t, <-e.ended)
-				require.Zero(t, e.bell.waiting.Load(), "it ends with the connection")
-			})
+		bubble(t, name, func(t *testing.T) {
+			e := listen(t, nil)
+			answers := e.wait(t, row.body)
+			row.do(t, e)
+			synctest.Wait()
+			got := ""
+			select {
+			case got = <-answers:
+			default:
+			}
+			if row.want == "" {
+				require.Empty(t, got)
+			}
+			require.Contains(t, got, row.want)
+			e.hangUp()
+			require.NoError(t, <-e.ended)
+			require.Zero(t, e.bell.waiting.Load(), "it ends with the connection")
 		})
 	}
 }
@@ -145,15 +140,13 @@ func TestAWaitDelaysNoEndOfTheServer(t *testing.T) {
 		"nothing is asked for": {func(s *agent.Responder) { s.Idle = time.Minute }, agent.ErrIdle},
 		"it is replaced":       {func(s *agent.Responder) { s.Replaced = func() bool { return true } }, agent.ErrReplaced},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				e := listen(t, row.change)
-				e.wait(t, `{"max_ms":300000}`)
-				begun := time.Now()
-				require.ErrorIs(t, <-e.ended, row.want)
-				require.LessOrEqual(t, time.Since(begun), time.Minute)
-				e.hangUp()
-			})
+		bubble(t, name, func(t *testing.T) {
+			e := listen(t, row.change)
+			e.wait(t, `{"max_ms":300000}`)
+			begun := time.Now()
+			require.ErrorIs(t, <-e.ended, row.want)
+			require.LessOrEqual(t, time.Since(begun), time.Minute)
+			e.hangUp()
 		})
 	}
 }
@@ -202,8 +195,7 @@ func TestAPoolWaits(t *testing.T) {
 	require.NotErrorIs(t, err, agent.ErrNoEvents, "that isn't known yet")
 	require.Zero(t, f.Hosts()[0].Counts().Commands)
 	for _, h := range f.hosts {
-		_, err := f.streams.Snapshot(t.Context(), h)
-		require.NoError(t, err)
+		snapshotOf(t, f.streams, h)
 	}
 	for _, h := range f.hosts[1:] {
 		_, err := await(t.Context(), f.streams, h)
@@ -273,6 +265,14 @@ func startFleet(t *testing.T, timeout time.Duration, handlers ...inprocess.Handl
 	f.streams = &agent.Pool{Start: agent.StartWith(f.client.Start), Network: f.client, Timeout: timeout, Log: zerolog.Nop()}
 	t.Cleanup(f.streams.Close)
 	return f
+}
+
+// snapshotOf asks a host for its snapshot.
+func snapshotOf(t *testing.T, pool *agent.Pool, host remote.Host) *snapshot.Snapshot {
+	t.Helper()
+	s, err := pool.Snapshot(t.Context(), host)
+	require.NoError(t, err)
+	return s
 }
 
 // busy is a host with a process in no environment on each of n devices.

@@ -71,7 +71,7 @@ func (g *Guards) Plan(
 		about := cycle.About(h.Name)
 		one.say(&said, h.Name, one.plan(setting.Mode, &about, cycle.DryRun))
 		renews := one.round != h.Round || one.sent != setting.Mode
-		if may := !cycle.DryRun && !one.underWay && about.Can.Guard; may && renews &&
+		if may := !cycle.DryRun && !one.underWay && about.Can(agent.RequestGuard); may && renews &&
 			(setting.Mode != guard.Off || one.sent != guard.Off) {
 			one.sent, one.underWay, one.round = setting.Mode, true, h.Round
 			requests = append(requests, g.request(cycle, h, setting))
@@ -152,10 +152,10 @@ func (g *trackedGuard) plan(m guard.Mode, about *agent.About, dryRun bool) strin
 		return ""
 	case m == guard.Off:
 		return "turning the kernel guard off"
-	case !about.Can.Guard && about.Via == agent.ViaStream:
+	case !about.Can(agent.RequestGuard) && about.Via == agent.ViaStream:
 		return fmt.Sprintf("the policy asks for guard: %s, but the genv on this host is an older one without a "+
 			"kernel guard: upgrade it. The host is polled as before", m)
-	case !about.Can.Guard:
+	case !about.Can(agent.RequestGuard):
 		return fmt.Sprintf("the policy asks for guard: %s, but there is no kernel guard without our genv on the "+
 			"host. It is polled as before", m)
 	case dryRun:

@@ -34,7 +34,7 @@ func aboutHost(name snapshot.Hostname) agent.About {
 	case "1.4.3":
 		return agent.About{Via: agent.ViaCommands}
 	}
-	return agent.About{Via: agent.ViaStream, Can: agent.Capabilities{Guard: true}}
+	return agent.About{Via: agent.ViaStream, Capabilities: []string{agent.RequestGuard}}
 }
 
 func guarding() *Guards {

@@ -184,7 +184,7 @@ func (g *guarded) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, er
 }
 
 func (g *guarded) About(remote.Host) agent.About {
-	return agent.About{Via: agent.ViaStream, Can: agent.Capabilities{Guard: true}}
+	return agent.About{Via: agent.ViaStream, Capabilities: []string{agent.RequestGuard}}
 }
 
 func (g *guarded) Guard(context.Context, remote.Host, agent.GuardRequest) (agent.GuardAnswer, error) {

@@ -185,7 +185,7 @@ func (l *loop) sayUnfenced() {
 	}
 	var names []string
 	for _, h := range l.options.Hosts {
-		if a := l.options.Link.About(h); a.Can.Execute && !a.Can.Fence {
+		if a := l.options.Link.About(h); a.Can(agent.RequestExecute) && !a.Can(agent.CapabilityFence) {
 			names = append(names, h.Name)
 		}
 	}

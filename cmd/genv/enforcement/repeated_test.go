@@ -218,7 +218,7 @@ type guardedDay struct {
 }
 
 func (*guardedDay) About(remote.Host) agent.About {
-	return agent.About{Via: agent.ViaStream, Can: agent.Capabilities{Guard: true}}
+	return agent.About{Via: agent.ViaStream, Capabilities: []string{agent.RequestGuard}}
 }
 
 func (d *guardedDay) Guard(_ context.Context, _ remote.Host, r agent.GuardRequest) (agent.GuardAnswer, error) {

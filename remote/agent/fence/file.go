@@ -78,7 +78,7 @@ func (f *LeaseFile) Hold(r *LeaseRequest) (release func(), err error) {
 		defer dir.Close()
 		name := filepath.Base(f.Path)
 		if lock, err = dir.LockShared(name+".lock", lockWithin); err == nil || errors.Is(err, unix.EROFS) {
-			lease, err = f.read(dir, name)
+			lease, err = f.read(dir)
 		}
 	}
 	if err == nil {
@@ -125,21 +125,24 @@ func (f *LeaseFile) update(create bool, r *LeaseRequest, change func(*Lease) (*L
 	}
 	defer dir.Close()
 	dir.Spare = true
-	lease, err := f.read(dir, filepath.Base(f.Path))
-	if err != nil {
+	lease, next, err := f.changed(dir, change)
+	switch {
+	case err != nil || next == lease:
 		return err
-	}
-	next, err := change(lease)
-	if err != nil || next == lease {
-		return err
-	}
-	if !lease.isOf(r) || lease.GivenBack {
+	case !lease.isOf(r) || lease.GivenBack:
 		return f.replace(dir, lockWithin, change)
 	}
 	if refused, ok := errors.AsType[*RefusedError](f.replace(dir, 0, change)); ok {
 		return refused
 	}
 	return nil
+}
+
+func (f *LeaseFile) changed(dir *folder.Folder, change func(*Lease) (*Lease, error)) (lease, next *Lease, err error) {
+	if lease, err = f.read(dir); err == nil {
+		next, err = change(lease)
+	}
+	return lease, next, err
 }
 
 func (f *LeaseFile) replace(dir *folder.Folder, within time.Duration, change func(*Lease) (*Lease, error)) error {
@@ -149,11 +152,7 @@ func (f *LeaseFile) replace(dir *folder.Folder, within time.Duration, change fun
 		return err
 	}
 	defer lock.Close()
-	lease, err := f.read(dir, name) // another genv may have changed it
-	if err != nil {
-		return err
-	}
-	next, err := change(lease)
+	lease, next, err := f.changed(dir, change) // by another genv, too
 	if err != nil || next == lease {
 		return err
 	}
@@ -163,7 +162,8 @@ func (f *LeaseFile) replace(dir *folder.Folder, within time.Duration, change fun
 
 // read reads the lease; nil for none. A damaged one is an error, since it may have been of a higher epoch. What it
 // returns is safe on the disk, also if its writer was killed before it synced the folder.
-func (f *LeaseFile) read(dir *folder.Folder, name string) (*Lease, error) {
+func (f *LeaseFile) read(dir *folder.Folder) (*Lease, error) {
+	name := filepath.Base(f.Path)
 	data, st, err := dir.Read(name, maxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

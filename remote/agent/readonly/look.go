@@ -97,7 +97,6 @@ func devicesOf(listing nvidiasmi.Listing) []snapshot.Device {
 	return devices
 }
 
-// smi runs nvidia-smi on a host and parses the answer.
 func smi[T any](ctx context.Context, r Reading, host remote.Host, args []string,
 	parse func(nvidiasmi.RunResult) (T, error),
 ) (value T, err error) {
