@@ -187,18 +187,15 @@ func (c *Client) addresses(ctx context.Context, s config.HostConfig) ([]netip.Ad
 	return c.names.Addresses(ctx, family, s.HostName)
 }
 
-// noAddress is the error for a name that doesn't exist, or can't be looked up.
 func noAddress(name string, err error) *remote.Error {
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && !dns.IsNotFound {
-		failed := remote.Errorf(remote.Unreachable, "the name %s can't be looked up: %w (%w)", name, err, remote.ErrNoNames)
-		failed.Next = "look at /etc/resolv.conf of this machine and at the servers in it: the host may be up; `getent hosts " +
-			"NAME` shows what this machine finds"
-		return failed
+		return remote.Errorf(remote.Unreachable, "the name %s can't be looked up: %w (%w)", name, err, remote.ErrNoNames).
+			WithNext("look at /etc/resolv.conf of this machine and at the servers in it: the host may be up; `getent hosts " +
+				"NAME` shows what this machine finds")
 	}
-	failed := remote.Errorf(remote.Unreachable, "the address of %s: %w", name, err)
-	failed.Next = "correct the name, or give the host an `address:` in hosts.yaml or a HostName in ssh_config; `getent " +
-		"hosts NAME` shows what this machine finds"
-	return failed
+	return remote.Errorf(remote.Unreachable, "the address of %s: %w", name, err).
+		WithNext("correct the name, or give the host an `address:` in hosts.yaml or a HostName in ssh_config; `getent " +
+			"hosts NAME` shows what this machine finds")
 }
 
 // stagger is how long an address may take before the next one is tried too (RFC 8305, section 5).

@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/sshclient"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // hangup closes a new connection at once.
@@ -67,17 +68,13 @@ var connectFaults = map[string]struct {
 		class: remote.Unreachable, says: "",
 	},
 	"an unknown key": {
-		prepare: func(f *fake) {
-			require.NoError(f.t, os.WriteFile(filepath.Join(f.dir, "known_hosts"), nil, 0o600))
-		},
-		class: remote.HostKey, says: "no key of ",
+		prepare: func(f *fake) { f.known() },
+		class:   remote.HostKey, says: "no key of ",
 	},
 	"an unknown key and checking off": {
-		prepare: func(f *fake) {
-			require.NoError(f.t, os.WriteFile(filepath.Join(f.dir, "known_hosts"), nil, 0o600))
-		},
-		config: []string{"StrictHostKeyChecking no"},
-		class:  remote.HostKey, says: "SHA256:",
+		prepare: func(f *fake) { f.known() },
+		config:  []string{"StrictHostKeyChecking no"},
+		class:   remote.HostKey, says: "SHA256:",
 	},
 	"a changed key": {
 		prepare: func(f *fake) { other, _ := newKey(f.t); f.known(other.PublicKey()) },
@@ -91,8 +88,7 @@ var connectFaults = map[string]struct {
 	"a revoked key": {
 		prepare: func(f *fake) {
 			name := filepath.Join(f.dir, "known_hosts")
-			known, err := os.ReadFile(name)
-			require.NoError(f.t, err)
+			known := proctest.ReadFile(f.t, name)
 			require.NoError(f.t, os.WriteFile(name, append(known, "@revoked * "+string(ssh.MarshalAuthorizedKey(f.key.PublicKey()))...), 0o600))
 		},
 		class: remote.HostKeyChanged, says: "REVOKED",
@@ -117,9 +113,7 @@ func TestConnectFaults(t *testing.T) {
 			if host.Name == "" {
 				host = gpu
 			}
-			_, err := c.Run(t.Context(), host, snapshot)
-			requireClass(t, tt.class, err)
-			require.ErrorContains(t, err, tt.says)
+			err := failure(t, c, host, snapshot, tt.class, tt.says)
 			require.NotContains(t, err.Error(), "\x1b")
 			if tt.class == remote.HostKey || tt.class == remote.HostKeyChanged {
 				require.Zero(t, f.logins.Load(), "no login before the key is right")
@@ -144,8 +138,7 @@ func TestDeadlines(t *testing.T) {
 		out, err := c.Run(t.Context(), gpu, remote.Command{Args: []string{"hang"}, Stdin: make([]byte, 16<<20)})
 		requireClass(t, remote.Timeout, err)
 		require.Equal(t, "half", string(out.Stdout), "what had arrived")
-		_, err = c.Run(t.Context(), gpu, remote.Command{Args: []string{"true"}})
-		require.NoError(t, err)
+		runs(t, c, gpu, remote.Command{Args: []string{"true"}})
 	})
 	t.Run("the caller stops", func(t *testing.T) {
 		f := startFake(t, func(f *fake) { f.command = f.hang })
@@ -169,8 +162,7 @@ func TestDeadlines(t *testing.T) {
 		<-started
 		c.Close()
 		running.Wait()
-		_, err := c.Run(t.Context(), gpu, snapshot)
-		requireClass(t, remote.Cancelled, err)
+		fails(t, c, gpu, snapshot, remote.Cancelled)
 	})
 	t.Run("a peer that freezes is found by keep-alive", func(t *testing.T) {
 		frozen := make(chan struct{})
@@ -184,10 +176,9 @@ func TestDeadlines(t *testing.T) {
 			}
 		})
 		c := newClient(t, sshclient.Options{ConfigFile: f.config(), KeepAlive: 50 * time.Millisecond, CommandTimeout: time.Minute})
-		_, err := c.Run(t.Context(), gpu, snapshot)
-		require.NoError(t, err)
+		runs(t, c, gpu, snapshot)
 		close(frozen)
-		_, err = c.Run(t.Context(), gpu, snapshot)
+		_, err := c.Run(t.Context(), gpu, snapshot)
 		if err != nil { // asked in the moment between the freeze and its discovery
 			requireClass(t, remote.OutcomeUnknown, err)
 		}
@@ -220,13 +211,13 @@ func (f *freezing) Read(b []byte) (int, error) {
 func TestLinesBeforeTheVersion(t *testing.T) {
 	for name, tt := range map[string]struct {
 		preface string
-		fails   bool
+		fails   remote.Class
 	}{
-		"a long line":                {strings.Repeat("x", 8192) + "\r\n", false},
-		"many lines":                 {strings.Repeat("Welcome to the bastion\n", 1023), false},
-		"what is almost the version": {"SSH\nSSSH-2.0\nSS\n -SSH-2.0-\n\n", false},
-		"a line that is too long":    {strings.Repeat("x", 9000) + "\n", true},
-		"too many lines":             {strings.Repeat("x\n", 1024), true},
+		"a long line":                {strings.Repeat("x", 8192) + "\r\n", ""},
+		"many lines":                 {strings.Repeat("Welcome to the bastion\n", 1023), ""},
+		"what is almost the version": {"SSH\nSSSH-2.0\nSS\n -SSH-2.0-\n\n", ""},
+		"a line that is too long":    {strings.Repeat("x", 9000) + "\n", remote.Unreachable},
+		"too many lines":             {strings.Repeat("x\n", 1024), remote.Unreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := startFake(t, func(f *fake) {
@@ -237,12 +228,7 @@ func TestLinesBeforeTheVersion(t *testing.T) {
 			})
 			c := newClient(t, sshclient.Options{ConfigFile: f.config()})
 			_, err := c.Run(t.Context(), gpu, snapshot)
-			if tt.fails {
-				requireClass(t, remote.Unreachable, err)
-				require.ErrorContains(t, err, "the version of an SSH server")
-				return
-			}
-			require.NoError(t, err)
+			requireClass(t, tt.fails, err, "the version of an SSH server")
 		})
 	}
 	t.Run("of a ProxyCommand", func(t *testing.T) {
@@ -250,8 +236,7 @@ func TestLinesBeforeTheVersion(t *testing.T) {
 		noisy := fmt.Sprintf("ProxyCommand sh -c 'head -c 5000 /dev/zero | tr \"\\\\0\" x; echo; exec ssh -F none -o StrictHostKeyChecking=yes -o UserKnownHostsFile=%s -i %s -W %%h:%%p root@%s -p %d'",
 			s.file("known_hosts"), s.file("id"), s.address, s.port)
 		c := newClient(t, sshclient.Options{ConfigFile: s.config(t, noisy)})
-		_, err := c.Run(t.Context(), gpu, sh("true"))
-		require.NoError(t, err)
+		runs(t, c, gpu, sh("true"))
 	})
 }
 
@@ -286,13 +271,13 @@ func TestSlowLogin(t *testing.T) {
 	for name, tt := range map[string]struct {
 		prepare func(*fake)
 		login   time.Duration
-		fails   bool
+		fails   remote.Class
 	}{
 		"the account":                 {prepare: func(f *fake) { f.accepting = 6 * time.Second }},
 		"the session":                 {prepare: slow(6 * time.Second)},
-		"the account, for too long":   {prepare: func(f *fake) { f.accepting = 8 * time.Second }, login: time.Second, fails: true},
-		"the session, for too long":   {prepare: slow(12 * time.Second), login: 700 * time.Millisecond, fails: true},
-		"a silent listener, as ever":  {prepare: func(f *fake) { f.accept = func(conn net.Conn, _ int32) bool { wait(conn); return false } }, fails: true},
+		"the account, for too long":   {prepare: func(f *fake) { f.accepting = 8 * time.Second }, login: time.Second, fails: remote.Timeout},
+		"the session, for too long":   {prepare: slow(12 * time.Second), login: 700 * time.Millisecond, fails: remote.Timeout},
+		"a silent listener, as ever":  {prepare: func(f *fake) { f.accept = func(conn net.Conn, _ int32) bool { wait(conn); return false } }, fails: remote.Timeout},
 		"more hosts than have a turn": {prepare: func(f *fake) { f.accepting = 2 * time.Second }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -307,12 +292,8 @@ func TestSlowLogin(t *testing.T) {
 				all.Go(func() {
 					host := remote.Host{Name: fmt.Sprintf("gpu-%d", i)}
 					_, err := c.Run(t.Context(), host, snapshot)
-					if tt.fails {
-						requireClass(t, remote.Timeout, err)
-						return
-					}
-					require.NoError(t, err)
-					if i == 0 {
+					requireClass(t, tt.fails, err)
+					if i == 0 && err == nil {
 						require.Greater(t, c.LoginTook(host), f.accepting)
 					}
 				})

@@ -36,7 +36,6 @@ func dropped(cause error) error {
 		cause.Error(), cause, remote.ErrBusy)
 }
 
-// handshakeError classifies an error by how far the login came.
 func handshakeError(ctx context.Context, t resolvedEndpoint, check *hostKeyCheck, login *auth.Login, said string,
 	err error,
 ) error {
@@ -48,10 +47,9 @@ func handshakeError(ctx context.Context, t resolvedEndpoint, check *hostKeyCheck
 	case ctx.Err() != nil:
 		return stopped(ctx, "connected to "+t.address()+", but it did not finish the login")
 	case check.seen && said != "":
-		refused := remote.Errorf(remote.Auth, "%s refuses user %s: %s (%w; %w)", t.address(), t.User, said,
-			remote.ErrSaidWhy, err)
-		refused.Next = "the host says why itself: wait until that is over, or ask its administrator"
-		return refused
+		return remote.Errorf(remote.Auth, "%s refuses user %s: %s (%w; %w)", t.address(), t.User, said,
+			remote.ErrSaidWhy, err).
+			WithNext("the host says why itself: wait until that is over, or ask its administrator")
 	case check.seen && endedByKeys(login, err):
 		return remote.Errorf(remote.Auth, "%s refuses user %s: after %d keys it accepts no more (%w): name the right "+
 			"key with IdentityFile and set IdentitiesOnly yes; %s",
@@ -171,9 +169,8 @@ func exitError(host string, status int, signal string, stderr, stdout []byte) *r
 	case sudo == remote.SudoRefused:
 		return e(remote.SudoRefused, "sudo does not allow it: %s", last)
 	case status == 127 && sudoMissing().MatchString(said):
-		err := e(remote.Sudo, "there is no sudo: %s", last)
-		err.Next = "install sudo on the host, or log in as root with `sudo: false` for it in hosts.yaml"
-		return err
+		return e(remote.Sudo, "there is no sudo: %s", last).
+			WithNext("install sudo on the host, or log in as root with `sudo: false` for it in hosts.yaml")
 	case notFound().MatchString(said), status == 127:
 		return e(remote.GenvMissing, "the program is not there: %s", cmp.Or(last, "exit status 127"))
 	case status == statusCrashed && crash().MatchString(said):
@@ -184,7 +181,6 @@ func exitError(host string, status int, signal string, stderr, stdout []byte) *r
 	return e(remote.CommandFailed, "exit status %d%s", status, detail)
 }
 
-// negotiationError is the error for a host without a common algorithm of a kind.
 func negotiationError(t resolvedEndpoint, e *ssh.AlgorithmNegotiationError) *remote.Error {
 	keyword := "Compression"
 	switch {
@@ -203,14 +199,11 @@ func negotiationError(t resolvedEndpoint, e *ssh.AlgorithmNegotiationError) *rem
 	})
 	has := text.Printable(text.Cut(strings.Join(host, ","), 500))
 	if !slices.ContainsFunc(host, func(name string) bool { return config.Implements(keyword, name) }) {
-		lacking := remote.Errorf(remote.Configuration, "%s: no common algorithm for %s: the host has %s alone, which "+
-			"genv's own SSH lacks", t.address(), e.What, has)
-		lacking.Next = openSSHStep
-		return lacking
+		return remote.Errorf(remote.Configuration, "%s: no common algorithm for %s: the host has %s alone, which "+
+			"genv's own SSH lacks", t.address(), e.What, has).WithNext(openSSHStep)
 	}
-	err := remote.Errorf(remote.Configuration, "%s: no common algorithm for %s: the host has %s, which %s in "+
-		"ssh_config does not allow", t.address(), e.What, has, keyword)
-	err.Next = "allow one for this host in ssh_config (`" + keyword + " +NAME`), or " + openSSHStep +
-		"; better, update the host's sshd"
-	return err
+	return remote.Errorf(remote.Configuration, "%s: no common algorithm for %s: the host has %s, which %s in "+
+		"ssh_config does not allow", t.address(), e.What, has, keyword).
+		WithNext("allow one for this host in ssh_config (`" + keyword + " +NAME`), or " + openSSHStep +
+			"; better, update the host's sshd")
 }

@@ -119,12 +119,13 @@ func TestFIDOKeys(t *testing.T) {
 			options string // in authorized_keys
 			change  func(*authenticator)
 			lines   []string
-			fails   string
+			fails   remote.Class
+			says    string
 		}{
 			"touched":                       {change: func(*authenticator) {}},
 			"no touch required":             {options: "no-touch-required ", change: func(a *authenticator) { a.touched = false }},
-			"not touched":                   {change: func(a *authenticator) { a.touched = false }, fails: "tried " + kind},
-			"the agent refuses":             {change: func(a *authenticator) { a.refuses = true }, fails: "was accepted but cannot sign"},
+			"not touched":                   {change: func(a *authenticator) { a.touched = false }, fails: remote.Auth, says: "tried " + kind},
+			"the agent refuses":             {change: func(a *authenticator) { a.refuses = true }, fails: remote.Auth, says: "was accepted but cannot sign"},
 			"not touched, with another key": {change: func(a *authenticator) { a.touched = false }, lines: []string{"IdentityFile " + s.file("id")}},
 			"refused, with another key":     {change: func(a *authenticator) { a.refuses = true }, lines: []string{"IdentityFile " + s.file("id")}},
 		} {
@@ -134,12 +135,7 @@ func TestFIDOKeys(t *testing.T) {
 				s.accept(t, tt.options, device.public)
 				config := s.agentConfig(t, serveAgent(t, device), tt.lines...)
 				_, err := newClient(t, sshclient.Options{ConfigFile: config}).Run(t.Context(), gpu, sh("true"))
-				if tt.fails == "" {
-					require.NoError(t, err)
-					return
-				}
-				requireClass(t, remote.Auth, err)
-				require.ErrorContains(t, err, tt.fails)
+				requireClass(t, tt.fails, err, tt.says)
 			})
 		}
 	}
@@ -151,8 +147,7 @@ func TestFIDOKeyFileWithoutAgent(t *testing.T) {
 	device := newAuthenticator(t, ssh.KeyAlgoSKED25519)
 	s.accept(t, "", device.public)
 	s.write(t, "sk", device.keyFile())
-	_, err := newClient(t, sshclient.Options{ConfigFile: s.only(t, s.file("sk"))}).Run(t.Context(), gpu, sh("true"))
-	requireClass(t, remote.Auth, err)
+	err := failure(t, newClient(t, sshclient.Options{ConfigFile: s.only(t, s.file("sk"))}), gpu, sh("true"), remote.Auth)
 	require.ErrorContains(t, err, "sk is a FIDO key, which genv uses through an agent only: ssh-add")
 }
 
@@ -192,19 +187,15 @@ func TestAgentThatWaitsForItsUser(t *testing.T) {
 		options := options
 		options.ConfigFile = s.agentConfig(t, serveAgent(t, device), "IdentityFile "+s.file("id"))
 		c := newClient(t, options)
-		_, err := c.Run(t.Context(), gpu, sh("true"))
-		require.NoError(t, err)
+		runs(t, c, gpu, sh("true"))
 		begun := time.Now()
-		_, err = c.Run(t.Context(), remote.Host{Name: "gpu-2"}, sh("true"))
-		require.NoError(t, err)
+		runs(t, c, remote.Host{Name: "gpu-2"}, sh("true"))
 		require.Less(t, time.Since(begun), 9*time.Second, "the agent is not asked again")
 	})
 	t.Run("there is no other", func(t *testing.T) {
 		t.Parallel()
 		options := options
 		options.ConfigFile = s.agentConfig(t, serveAgent(t, device))
-		_, err := newClient(t, options).Run(t.Context(), gpu, sh("true"))
-		requireClass(t, remote.Auth, err)
-		require.ErrorContains(t, err, "does it wait for a touch")
+		fails(t, newClient(t, options), gpu, sh("true"), remote.Auth, "does it wait for a touch")
 	})
 }

@@ -153,12 +153,11 @@ func (k *hostKeyCheck) verifyAddress(name hostkeys.Name, key ssh.PublicKey) erro
 
 // changedError names the files to correct, which needn't be the user's.
 func changedError(err error, changed *hostkeys.Changed) error {
-	refused := remote.Errorf(remote.HostKeyChanged, "%w; nothing was sent", err)
-	refused.Next = remote.ChangedKeyStep("remove the old one: " + removeCommand(changed))
+	step := "remove the old one: " + removeCommand(changed)
 	if changed.Revoked {
-		refused.Next = remote.ChangedKeyStep("give the host a new key: this one is not to be used again")
+		step = "give the host a new key: this one is not to be used again"
 	}
-	return refused
+	return remote.Errorf(remote.HostKeyChanged, "%w; nothing was sent", err).WithNext(remote.ChangedKeyStep(step))
 }
 
 // removeCommand removes the old keys of a host, wherever they are.

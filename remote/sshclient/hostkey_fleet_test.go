@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/sshclient"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // hostKeyFleet are servers with different host keys and certificates, all of the same few keys.
@@ -43,8 +44,7 @@ func (f *hostKeyFleet) file(name string) string { return f.dir + "/" + name }
 // sshd_config. The principal %s is the server's address.
 func (f *hostKeyFleet) sign(t *testing.T, s *sshd, ca, key string, options ...string) string {
 	t.Helper()
-	pub, err := os.ReadFile(f.file(key + ".pub"))
-	require.NoError(t, err)
+	pub := proctest.ReadFile(t, f.file(key+".pub"))
 	s.write(t, key+".pub", string(pub))
 	for i := range options {
 		options[i] = strings.ReplaceAll(options[i], "%s", s.address)
@@ -100,8 +100,7 @@ func (f *hostKeyFleet) text(t *testing.T, s *sshd, text string) string {
 	n := fmt.Sprintf("[%s]:%d", s.address, s.port)
 	text = strings.NewReplacer("<N>", n, "<A>", s.address, "<P>", fmt.Sprint(s.port), "<hN>", knownhosts.HashHostname(n), "<hA>", knownhosts.HashHostname(s.address)).Replace(text)
 	return regexp.MustCompile(`<[a-z0-9-]+>`).ReplaceAllStringFunc(text, func(name string) string {
-		pub, err := os.ReadFile(f.file(strings.Trim(name, "<>") + ".pub"))
-		require.NoError(t, err)
+		pub := proctest.ReadFile(t, f.file(strings.Trim(name, "<>")+".pub"))
 		return strings.Join(strings.Fields(string(pub))[:2], " ")
 	})
 }

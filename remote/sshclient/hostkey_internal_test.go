@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 	"github.com/seed-3119e985/genv/remote/sshclient/hostkeys"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func testKey(t *testing.T, seed string) ssh.PublicKey {
@@ -43,14 +44,21 @@ func shown(t *testing.T, o Options, host resolvedEndpoint, peer net.Addr, key ss
 	return check.callback("", peer, key)
 }
 
+// knows is the host gpu, whose known_hosts has this content.
+func knows(t *testing.T, content string) resolvedEndpoint {
+	t.Helper()
+	known := filepath.Join(t.TempDir(), "known_hosts")
+	require.NoError(t, os.WriteFile(known, []byte(content), 0o600))
+	return resolvedEndpoint{HostConfig: config.HostConfig{
+		HostName: "gpu", Port: 22, CheckHostIP: true, UserKnownHosts: []string{known},
+	}}
+}
+
 func TestInsecureHostKeys(t *testing.T) {
 	right, wrong := testKey(t, "right"), testKey(t, "wrong")
 	for name, content := range map[string]string{"unknown": "", "stale": line("gpu", wrong), "revoked": line("@revoked gpu", right)} {
 		t.Run(name, func(t *testing.T) {
-			known := filepath.Join(t.TempDir(), "known_hosts")
-			require.NoError(t, os.WriteFile(known, []byte(content), 0o600))
-			host := resolvedEndpoint{HostConfig: config.HostConfig{HostName: "gpu", Port: 22, CheckHostIP: true, UserKnownHosts: []string{known}}}
-			require.NoError(t, shown(t, Options{InsecureHostKeys: true}, host, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, right))
+			require.NoError(t, shown(t, Options{InsecureHostKeys: true}, knows(t, content), &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, right))
 		})
 	}
 }
@@ -81,9 +89,7 @@ func TestCheckHostIP(t *testing.T) {
 		}, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			known := filepath.Join(t.TempDir(), "known_hosts")
-			require.NoError(t, os.WriteFile(known, []byte(tt.known), 0o600))
-			target := resolvedEndpoint{HostConfig: config.HostConfig{HostName: "gpu", Port: 22, CheckHostIP: true, UserKnownHosts: []string{known}}}
+			target := knows(t, tt.known)
 			if tt.change != nil {
 				tt.change(&target)
 			}
@@ -138,9 +144,7 @@ func TestTheNextStepOfAChangedKey(t *testing.T) {
 			require.NoError(t, err, string(out))
 			var left string
 			for _, file := range files {
-				data, err := os.ReadFile(file)
-				require.NoError(t, err)
-				left += string(data)
+				left += string(proctest.ReadFile(t, file))
 			}
 			require.Equal(t, tt.left, left)
 			if err := shown(t, Options{}, target, peer, right); err != nil {

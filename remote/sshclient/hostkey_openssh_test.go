@@ -140,7 +140,6 @@ var hostKeyCases = map[string]hostKeyCase{
 	"IPv6, hashed":                      {"IPv6", "<hA> <ed25519>", []string{"HostName 0:0::1"}, "ok"},
 	"IPv6, unknown":                     {"IPv6", "[::2]:<P> <ed25519>", nil, "unknown"},
 	"IPv6, written out in known_hosts":  {"IPv6", "[0:0:0:0:0:0:0:1]:<P> <ed25519>", nil, "unknown"},
-	"127.1 in other words, stale":       {"plain", "<N> <ed25519>", []string{"HostName <short>"}, "ok"},
 }
 
 // TestHostKeysLikeOpenSSH: whatever known_hosts and ssh_config say, genv accepts and

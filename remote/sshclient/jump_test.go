@@ -54,8 +54,7 @@ func TestJumps(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 8 {
 			all.Go(func() {
-				out, err := c.Run(t.Context(), remote.Host{Name: fmt.Sprintf("gpu-%d", i)}, from)
-				require.NoError(t, err)
+				out := runs(t, c, remote.Host{Name: fmt.Sprintf("gpu-%d", i)}, from)
 				require.Contains(t, string(out.Stdout), fmt.Sprint(j.last.port))
 			})
 		}
@@ -64,14 +63,12 @@ func TestJumps(t *testing.T) {
 	})
 	t.Run("a jump host with a jump host of its own", func(t *testing.T) {
 		c := newClient(t, sshclient.Options{ConfigFile: j.config(t, "Host gpu", " ProxyJump second", "Host second", " ProxyJump first")})
-		_, err := c.Run(t.Context(), gpu, from)
-		require.NoError(t, err)
+		runs(t, c, gpu, from)
 	})
 	t.Run("with user and port, and an override of the host's address", func(t *testing.T) {
 		item := fmt.Sprintf("root@%s:%d", j.first.address, j.first.port)
 		c := newClient(t, sshclient.Options{ConfigFile: j.config(t, "Host elsewhere", " ProxyJump "+item)})
-		_, err := c.Run(t.Context(), remote.Host{Name: "elsewhere", Address: j.last.address, Port: j.last.port}, from)
-		require.NoError(t, err)
+		runs(t, c, remote.Host{Name: "elsewhere", Address: j.last.address, Port: j.last.port}, from)
 	})
 	t.Run("the jump host's key is checked", func(t *testing.T) {
 		known := j.first.read(t, "all_known")
@@ -79,37 +76,29 @@ func TestJumps(t *testing.T) {
 		defer j.first.write(t, "all_known", known)
 		before := logins(t, j.first)
 		c := newClient(t, sshclient.Options{ConfigFile: j.config(t, "Host gpu", " ProxyJump first")})
-		_, err := c.Run(t.Context(), gpu, from)
-		requireClass(t, remote.HostKey, err)
-		require.ErrorContains(t, err, "jump host first")
+		fails(t, c, gpu, from, remote.HostKey, "jump host first")
 		require.Equal(t, before, logins(t, j.first))
 	})
 	t.Run("a jump host that is down", func(t *testing.T) {
 		c := newClient(t, sshclient.Options{ConfigFile: j.config(t, "Host gpu", " ProxyJump dead", "Host dead", " HostName 127.0.0.1", " Port 1")})
-		_, err := c.Run(t.Context(), gpu, from)
-		requireClass(t, remote.Unreachable, err)
-		require.ErrorContains(t, err, "jump host dead")
+		fails(t, c, gpu, from, remote.Unreachable, "jump host dead")
 	})
 	t.Run("a host that is down behind one that is up", func(t *testing.T) {
 		c := newClient(t, sshclient.Options{ConfigFile: j.config(t, "Host gpu*", " ProxyJump first")})
-		_, err := c.Run(t.Context(), remote.Host{Name: "gpu", Port: 1}, from)
-		requireClass(t, remote.Unreachable, err)
-		_, err = c.Run(t.Context(), remote.Host{Name: "gpu-2"}, from)
-		require.NoError(t, err)
+		fails(t, c, remote.Host{Name: "gpu", Port: 1}, from, remote.Unreachable)
+		runs(t, c, remote.Host{Name: "gpu-2"}, from)
 	})
 	t.Run("hosts that jump through each other", func(t *testing.T) {
 		c := newClient(t, sshclient.Options{ConfigFile: j.config(t, "Host first", " ProxyJump second", "Host second", " ProxyJump first")})
 		for _, host := range []string{"first", "second"} {
-			_, err := c.Run(t.Context(), remote.Host{Name: host}, from)
-			requireClass(t, remote.Configuration, err)
+			fails(t, c, remote.Host{Name: host}, from, remote.Configuration)
 		}
 	})
 	t.Run("ProxyCommand", func(t *testing.T) {
 		config := j.config(t, "Host gpu", " ProxyCommand ssh -F %d/../proc/self/cwd/none -W [%h]:%p first")
 		config = write(t, strings.Replace(readFile(t, config), "%d/../proc/self/cwd/none", j.config(t), 1))
 		c := newClient(t, sshclient.Options{ConfigFile: config})
-		_, err := c.Run(t.Context(), gpu, from)
-		require.NoError(t, err)
+		runs(t, c, gpu, from)
 	})
 }
 
@@ -195,20 +184,17 @@ func TestBusyBastionBehindProxyCommand(t *testing.T) {
 				busy.drops.Store(2)
 				c := newClient(t, sshclient.Options{ConfigFile: config})
 				for range 2 {
-					_, err := c.Run(t.Context(), gpu, sh("true"))
-					requireClass(t, remote.Unreachable, err)
+					err := failure(t, c, gpu, sh("true"), remote.Unreachable)
 					require.ErrorIs(t, err, remote.ErrBusy)
 					require.ErrorContains(t, err, "MaxStartups")
 				}
-				_, err := c.Run(t.Context(), gpu, sh("true"))
-				require.NoError(t, err)
+				runs(t, c, gpu, sh("true"))
 			})
 		}
 	}
 	t.Run("a bastion that is down is not busy", func(t *testing.T) {
 		c := newClient(t, sshclient.Options{ConfigFile: j.config(t, "Host gpu", " ProxyCommand ssh -F "+inner+" -p 1 -W [%h]:%p bastion")})
-		_, err := c.Run(t.Context(), gpu, sh("true"))
-		requireClass(t, remote.Unreachable, err)
+		err := failure(t, c, gpu, sh("true"), remote.Unreachable)
 		require.NotErrorIs(t, err, remote.ErrBusy)
 		require.ErrorContains(t, err, "refused")
 	})
@@ -224,8 +210,7 @@ func TestFailingProxyCommands(t *testing.T) {
 	} {
 		t.Run(command, func(t *testing.T) {
 			c := newClient(t, sshclient.Options{ConfigFile: f.config("ProxyCommand sh -c '" + command + "'")})
-			_, err := c.Run(t.Context(), gpu, snapshot)
-			requireClass(t, remote.Unreachable, err)
+			err := failure(t, c, gpu, snapshot, remote.Unreachable)
 			require.Equal(t, busy, isBusy(err), "%v", err)
 		})
 	}
@@ -249,18 +234,15 @@ func TestNameThatOnlyNSSKnows(t *testing.T) {
 	require.NoError(t, proctest.WriteProgram(filepath.Join(dir, "getent"), []byte(getent)))
 	host := remote.Host{Name: "gpu", Address: "gpu.mdns.invalid", Port: f.address().Port}
 	config := f.config()
-	_, err := newClient(t, sshclient.Options{ConfigFile: config}).Run(t.Context(), host, snapshot)
-	requireClass(t, remote.Unreachable, err)
+	err := failure(t, newClient(t, sshclient.Options{ConfigFile: config}), host, snapshot, remote.Unreachable)
 	require.Contains(t, remote.NextStepOf(err), "correct the name", "the host may well be up")
 
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	c := newClient(t, sshclient.Options{ConfigFile: config})
-	_, err = c.Run(t.Context(), host, snapshot)
-	require.NoError(t, err)
+	runs(t, c, host, snapshot)
 	require.NoError(t, c.Probe(t.Context(), host))
 	host.Address = "elsewhere.mdns.invalid"
-	_, err = c.Run(t.Context(), host, snapshot)
-	requireClass(t, remote.Unreachable, err)
+	fails(t, c, host, snapshot, remote.Unreachable)
 }
 
 // TestLocalAddresses: the address to connect from is the one that ssh would choose.
@@ -279,8 +261,7 @@ func TestLocalAddresses(t *testing.T) {
 		t.Run(line, func(t *testing.T) {
 			c := newClient(t, sshclient.Options{ConfigFile: f.config(line)})
 			require.NoError(t, c.Probe(t.Context(), gpu))
-			_, err := c.Run(t.Context(), gpu, snapshot)
-			require.NoError(t, err)
+			runs(t, c, gpu, snapshot)
 			require.Equal(t, want, from.Load())
 		})
 	}
@@ -288,9 +269,7 @@ func TestLocalAddresses(t *testing.T) {
 		t.Run(line, func(t *testing.T) {
 			c := newClient(t, sshclient.Options{ConfigFile: f.config(line), ConnectTimeout: 3 * time.Second})
 			require.ErrorIs(t, c.Probe(t.Context(), gpu), remote.ErrNoProbe, "a login says what is wrong")
-			_, err := c.Run(t.Context(), gpu, snapshot)
-			requireClass(t, remote.Configuration, err)
-			require.ErrorContains(t, err, strings.Fields(line)[0])
+			fails(t, c, gpu, snapshot, remote.Configuration, strings.Fields(line)[0])
 		})
 	}
 }
@@ -325,8 +304,7 @@ func TestIPv6Zone(t *testing.T) {
 		f.asNamed(host.Address)
 		c := newClient(t, sshclient.Options{ConfigFile: f.config()})
 		require.NoError(t, c.Probe(t.Context(), host))
-		_, err = c.Run(t.Context(), host, snapshot)
-		require.NoError(t, err)
+		runs(t, c, host, snapshot)
 	}
 }
 
@@ -339,8 +317,7 @@ func TestOneAddressThatAnswers(t *testing.T) {
 	require.NoError(t, proctest.WriteProgram(filepath.Join(dir, "getent"), []byte(getent)))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	c := newClient(t, sshclient.Options{ConfigFile: f.config()})
-	_, err := c.Run(t.Context(), remote.Host{Name: "gpu", Address: "gpu.mdns.invalid", Port: f.address().Port}, snapshot)
-	require.NoError(t, err)
+	runs(t, c, remote.Host{Name: "gpu", Address: "gpu.mdns.invalid", Port: f.address().Port}, snapshot)
 	peer, known := c.Peer(remote.Host{Name: "gpu", Address: "gpu.mdns.invalid", Port: f.address().Port})
 	require.True(t, known)
 	require.Equal(t, f.address().String(), peer.Address)

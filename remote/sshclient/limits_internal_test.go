@@ -74,6 +74,15 @@ func (b *bastion) lend(t *testing.T, c *Client, name string) {
 	close(p.attempt.done)
 }
 
+// behind is an ssh_config with these jump hosts and no file of the user.
+func behind(t *testing.T, jumps string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "ssh_config")
+	require.NoError(t, os.WriteFile(file, []byte(jumps+"Host *\n IdentityAgent none\n IdentityFile none\n"+
+		" UserKnownHostsFile none\n GlobalKnownHostsFile none\n"), 0o600))
+	return file
+}
+
 // A controller that starts connects to all hosts at once. However many they are, a jump
 // host has only so many logins under way, and all of them all the time.
 func TestManyHostsBehindTwoBastions(t *testing.T) {
@@ -82,18 +91,7 @@ func TestManyHostsBehindTwoBastions(t *testing.T) {
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		hosts /= 10 // the race detector has a limit of some 8,000 goroutines
 	}
-	file := filepath.Join(t.TempDir(), "ssh_config")
-	require.NoError(t, os.WriteFile(file, []byte(`
-Host a-*
-  ProxyJump bastion-a
-Host b-*
-  ProxyJump bastion-b
-Host *
-  IdentityAgent none
-  IdentityFile none
-  UserKnownHostsFile none
-  GlobalKnownHostsFile none
-`), 0o600))
+	file := behind(t, "Host a-*\n ProxyJump bastion-a\nHost b-*\n ProxyJump bastion-b\n")
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Options{ConfigFile: file, OpenSSH: "none", ConnectTimeout: time.Hour})
 		var a, b bastion
@@ -123,9 +121,7 @@ Host *
 
 // Hosts that are slow behind a jump host, or hang, delay the others there by no more than a moment.
 func TestSlowHostsBehindABastion(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "ssh_config")
-	require.NoError(t, os.WriteFile(file, []byte("Host *-*\n ProxyJump bastion\nHost *\n IdentityAgent none\n IdentityFile none\n"+
-		" UserKnownHostsFile none\n GlobalKnownHostsFile none\n"), 0o600))
+	file := behind(t, "Host *-*\n ProxyJump bastion\n")
 	synctest.Test(t, func(t *testing.T) {
 		c := New(Options{ConfigFile: file, OpenSSH: "none"})
 		b := bastion{takes: func(host string) time.Duration {

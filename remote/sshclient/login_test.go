@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/sshclient"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // key makes a login key that the server accepts, with ssh-keygen's options.
@@ -68,8 +69,7 @@ func TestKeyFormats(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			key := s.key(t, name, options...)
 			c := newClient(t, sshclient.Options{ConfigFile: s.only(t, key)})
-			_, err := c.Run(t.Context(), gpu, sh("true"))
-			require.NoError(t, err)
+			runs(t, c, gpu, sh("true"))
 		})
 	}
 }
@@ -89,35 +89,28 @@ func TestLockedKeys(t *testing.T) {
 				return []byte("secret"), nil
 			}})
 			for _, host := range []string{"gpu", "gpu-1", "gpu-2"} {
-				_, err := c.Run(t.Context(), remote.Host{Name: host}, sh("true"))
-				require.NoError(t, err)
+				runs(t, c, remote.Host{Name: host}, sh("true"))
 			}
 			require.Equal(t, 1, asked)
 		})
 		t.Run(name+" without a terminal", func(t *testing.T) {
 			c := newClient(t, sshclient.Options{ConfigFile: config})
-			_, err := c.Run(t.Context(), gpu, sh("true"))
-			requireClass(t, remote.Auth, err)
-			require.ErrorContains(t, err, "locked")
+			fails(t, c, gpu, sh("true"), remote.Auth, "locked")
 		})
 		t.Run(name+" in BatchMode", func(t *testing.T) {
 			c := newClient(t, sshclient.Options{ConfigFile: s.only(t, key, "BatchMode yes"), Prompt: func(string) ([]byte, error) {
 				t.Error("somebody was asked")
 				return []byte("secret"), nil
 			}})
-			_, err := c.Run(t.Context(), gpu, sh("true"))
-			requireClass(t, remote.Auth, err)
-			require.ErrorContains(t, err, "BatchMode")
+			fails(t, c, gpu, sh("true"), remote.Auth, "BatchMode")
 		})
 		t.Run(name+" and a wrong passphrase", func(t *testing.T) {
 			c := newClient(t, sshclient.Options{ConfigFile: config, Prompt: func(string) ([]byte, error) { return []byte("wrong"), nil }})
-			_, err := c.Run(t.Context(), gpu, sh("true"))
-			requireClass(t, remote.Auth, err)
+			fails(t, c, gpu, sh("true"), remote.Auth)
 		})
 		t.Run(name+" and no answer", func(t *testing.T) {
 			c := newClient(t, sshclient.Options{ConfigFile: config, Prompt: func(string) ([]byte, error) { return nil, errors.New("no terminal") }})
-			_, err := c.Run(t.Context(), gpu, sh("true"))
-			requireClass(t, remote.Auth, err)
+			fails(t, c, gpu, sh("true"), remote.Auth)
 		})
 	}
 }
@@ -126,8 +119,7 @@ func TestLockedKeys(t *testing.T) {
 func (s *sshd) only(t testing.TB, key string, lines ...string) string {
 	t.Helper()
 	name := s.config(t, append([]string{"IdentityFile " + key, "IdentitiesOnly yes"}, lines...)...)
-	text, err := os.ReadFile(name)
-	require.NoError(t, err)
+	text := proctest.ReadFile(t, name)
 	require.NoError(t, os.WriteFile(name, []byte(strings.ReplaceAll(string(text), "IdentityFile "+s.file("id")+"\n", "")), 0o600))
 	return name
 }
@@ -146,14 +138,14 @@ func TestAgents(t *testing.T) {
 		only   string // IdentityFile
 		lines  []string
 		remove bool // the private key files go away
-		fails  bool
+		fails  remote.Class
 	}{
 		"a key that only the agent has":                       {keys: []string{held}, only: "none", lines: []string{"IdentitiesOnly no"}},
 		"an RSA key in the agent":                             {keys: []string{rsa}, only: "none", lines: []string{"IdentitiesOnly no"}},
-		"IdentitiesOnly leaves the agent's others out":        {keys: []string{held}, only: s.file("s1"), fails: true},
+		"IdentitiesOnly leaves the agent's others out":        {keys: []string{held}, only: s.file("s1"), fails: remote.Auth},
 		"IdentitiesOnly picks one of many by its public file": {keys: append(strangers[:7:7], held), only: held + ".pub"},
 		"a configured key comes before the agent's seven":     {keys: append(strangers[:7:7], held), only: held, lines: []string{"IdentitiesOnly no"}},
-		"six wrong keys are where servers stop":               {keys: append(strangers[:7:7], held), only: "none", lines: []string{"IdentitiesOnly no"}, fails: true},
+		"six wrong keys are where servers stop":               {keys: append(strangers[:7:7], held), only: "none", lines: []string{"IdentitiesOnly no"}, fails: remote.Auth},
 	} {
 		t.Run(name, func(t *testing.T) {
 			socket := s.agent(t, tt.keys...)
@@ -161,11 +153,7 @@ func TestAgents(t *testing.T) {
 			config := write(t, strings.Join(lines, "\n")+"\n"+readFile(t, s.only(t, tt.only)))
 			c := newClient(t, sshclient.Options{ConfigFile: config})
 			_, err := c.Run(t.Context(), gpu, sh("true"))
-			if tt.fails {
-				requireClass(t, remote.Auth, err)
-				return
-			}
-			require.NoError(t, err)
+			requireClass(t, tt.fails, err)
 		})
 	}
 	t.Run("an agent that is gone", func(t *testing.T) {
@@ -184,9 +172,7 @@ func write(t testing.TB, text string) string {
 
 func readFile(t testing.TB, name string) string {
 	t.Helper()
-	content, err := os.ReadFile(name)
-	require.NoError(t, err)
-	return string(content)
+	return string(proctest.ReadFile(t, name))
 }
 
 func TestCertificates(t *testing.T) {
@@ -198,33 +184,29 @@ func TestCertificates(t *testing.T) {
 		run(t, "ssh-keygen", "-q", "-s", ca, "-I", "id", "-n", "root", s.file(name)+".pub")
 		t.Run(name+" next to its key", func(t *testing.T) {
 			c := newClient(t, sshclient.Options{ConfigFile: s.only(t, s.file(name))})
-			_, err := c.Run(t.Context(), gpu, sh("true"))
-			require.NoError(t, err)
+			runs(t, c, gpu, sh("true"))
 		})
 		t.Run(name+" as CertificateFile, the key in the agent", func(t *testing.T) {
 			socket := s.agent(t, s.file(name))
 			require.NoError(t, os.Rename(s.file(name)+"-cert.pub", s.file(name)+".crt"))
 			c := newClient(t, sshclient.Options{ConfigFile: write(t, "IdentityAgent "+socket+"\nCertificateFile "+s.file(name)+".crt\n"+readFile(t, s.only(t, s.file(name)+".pub")))})
-			_, err := c.Run(t.Context(), gpu, sh("true"))
-			require.NoError(t, err)
+			runs(t, c, gpu, sh("true"))
 		})
 	}
 	run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.file("other"))
 	run(t, "ssh-keygen", "-q", "-s", ca, "-I", "id", "-n", "nobody", s.file("other")+".pub")
 	t.Run("for another user", func(t *testing.T) {
 		c := newClient(t, sshclient.Options{ConfigFile: s.only(t, s.file("other"))})
-		_, err := c.Run(t.Context(), gpu, sh("true"))
-		requireClass(t, remote.Auth, err)
+		fails(t, c, gpu, sh("true"), remote.Auth)
 	})
 }
 
 // lock puts a login key behind the passphrase "secret" next to the fake's own. The key was made with `ssh-keygen -a 1`:
 // with the usual 16 rounds of its key derivation, the race detector needs many seconds for each use.
 func (f *fake) lock(name string) string {
-	text, err := os.ReadFile("testdata/locked_ed25519")
-	require.NoError(f.t, err)
+	text := proctest.ReadFile(f.t, "testdata/locked_ed25519")
 	var locked *ssh.PassphraseMissingError
-	_, err = ssh.ParseRawPrivateKey(text)
+	_, err := ssh.ParseRawPrivateKey(text)
 	require.ErrorAs(f.t, err, &locked)
 	f.also = locked.PublicKey
 	file := filepath.Join(f.dir, name)
@@ -239,8 +221,7 @@ func TestPassphraseAfterConnectTimeout(t *testing.T) {
 		ConfigFile: f.config("IdentityFile " + key), ConnectTimeout: 500 * time.Millisecond,
 		Prompt: func(string) ([]byte, error) { time.Sleep(800 * time.Millisecond); return []byte("secret"), nil },
 	})
-	_, err := c.Run(t.Context(), gpu, snapshot)
-	require.NoError(t, err)
+	runs(t, c, gpu, snapshot)
 }
 
 func TestCloseDuringPassphrasePrompt(t *testing.T) {
@@ -267,8 +248,7 @@ func TestWrongPassphraseTriesOtherKeys(t *testing.T) {
 	var key string
 	f := startFake(t, func(f *fake) { key = f.lock("locked") })
 	c := newClient(t, sshclient.Options{ConfigFile: f.config("IdentityFile " + key), Prompt: func(string) ([]byte, error) { return []byte("wrong"), nil }})
-	_, err := c.Run(t.Context(), gpu, snapshot)
-	require.NoError(t, err)
+	runs(t, c, gpu, snapshot)
 }
 
 // TestPeer: names that lead to one sshd have one Peer, whatever ssh_config makes of them; another sshd has another.
@@ -291,16 +271,14 @@ func TestPeer(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			_, known := c.Peer(tt.host)
 			require.False(t, known, "before it was connected to")
-			_, err := c.Run(t.Context(), tt.host, snapshot)
-			require.NoError(t, err)
+			runs(t, c, tt.host, snapshot)
 			peer, known := c.Peer(tt.host)
 			require.True(t, known)
 			require.Equal(t, tt.want, peer)
 		})
 	}
 	c = newClient(t, sshclient.Options{ConfigFile: other.config()})
-	_, err := c.Run(t.Context(), gpu, snapshot)
-	require.NoError(t, err)
+	runs(t, c, gpu, snapshot)
 	peer, known := c.Peer(gpu)
 	require.True(t, known)
 	require.NotEqual(t, direct.Address, peer.Address)
@@ -313,8 +291,7 @@ func TestPeerBehindJumpHost(t *testing.T) {
 	c := newClient(t, sshclient.Options{ConfigFile: j.config(t, "Host gpu-a gpu-b", " ProxyJump first", "Host gpu-c", " ProxyJump second", "Host gpu-d", " ProxyJump none")})
 	peers := map[string]remote.Peer{}
 	for _, name := range []string{"gpu-a", "gpu-b", "gpu-c", "gpu-d"} {
-		_, err := c.Run(t.Context(), remote.Host{Name: name}, sh("true"))
-		require.NoError(t, err)
+		runs(t, c, remote.Host{Name: name}, sh("true"))
 		peer, known := c.Peer(remote.Host{Name: name})
 		require.True(t, known)
 		peers[name] = peer

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/sshclient"
 )
 
 func TestMain(m *testing.M) {
@@ -88,9 +89,14 @@ func (o *table) print() error {
 	return file.Close()
 }
 
-// requireClass fails unless err is of the class, and notes what was observed.
-func requireClass(t testing.TB, class remote.Class, err error) {
+// requireClass fails unless err is of the class and has the texts in it, and notes what was observed.
+// The class "" is for success.
+func requireClass(t testing.TB, class remote.Class, err error, texts ...string) {
 	t.Helper()
+	if class == "" {
+		require.NoError(t, err)
+		return
+	}
 	require.Error(t, err)
 	observed.mu.Lock()
 	if row := fmt.Sprintf("%s\t%s\t%s", t.Name(), remote.ClassOf(err), err); !strings.HasPrefix(observed.last(), t.Name()+"\t") {
@@ -99,6 +105,35 @@ func requireClass(t testing.TB, class remote.Class, err error) {
 	observed.mu.Unlock()
 	require.Equal(t, class, remote.ClassOf(err), "%v", err)
 	require.NotEmpty(t, remote.ClassOf(err).NextStep())
+	for _, text := range texts {
+		require.ErrorContains(t, err, text)
+	}
+}
+
+// runs has a host run a command that succeeds.
+func runs(t testing.TB, c *sshclient.Client, h remote.Host, command remote.Command) remote.Output {
+	t.Helper()
+	out, err := c.Run(t.Context(), h, command)
+	require.NoError(t, err)
+	return out
+}
+
+// fails has a host run a command, which fails with the class and the texts.
+func fails(t testing.TB, c *sshclient.Client, h remote.Host, command remote.Command, class remote.Class,
+	texts ...string,
+) {
+	t.Helper()
+	_ = failure(t, c, h, command, class, texts...)
+}
+
+// failure is the error of such a command.
+func failure(t testing.TB, c *sshclient.Client, h remote.Host, command remote.Command, class remote.Class,
+	texts ...string,
+) error {
+	t.Helper()
+	_, err := c.Run(t.Context(), h, command)
+	requireClass(t, class, err, texts...)
+	return err
 }
 
 // logTo is a logger that several goroutines may write to.
@@ -169,10 +204,13 @@ func startFake(t testing.TB, prepare func(*fake)) *fake {
 
 func (f *fake) address() *net.TCPAddr { return f.listener.Addr().(*net.TCPAddr) }
 
-// known makes the key the one that known_hosts has.
-func (f *fake) known(key ssh.PublicKey) {
-	line := fmt.Sprintf("[%s]:%d %s", f.address().IP, f.address().Port, ssh.MarshalAuthorizedKey(key))
-	require.NoError(f.t, os.WriteFile(filepath.Join(f.dir, "known_hosts"), []byte(line), 0o600))
+// known has known_hosts know these keys alone.
+func (f *fake) known(keys ...ssh.PublicKey) {
+	text := ""
+	for _, key := range keys {
+		text += fmt.Sprintf("[%s]:%d %s", f.address().IP, f.address().Port, ssh.MarshalAuthorizedKey(key))
+	}
+	require.NoError(f.t, os.WriteFile(filepath.Join(f.dir, "known_hosts"), []byte(text), 0o600))
 }
 
 // config is an ssh_config that reaches the fake as "gpu".

@@ -3,7 +3,6 @@ package sshclient_test
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,8 +36,7 @@ func TestOpenSSH(t *testing.T) {
 		for i := range 12 {
 			all.Go(func() {
 				h := remote.Host{Name: fmt.Sprintf("gpu-%d", i), OpenSSH: true}
-				out, err := c.Run(t.Context(), h, sh(fmt.Sprintf("echo %d", i)))
-				require.NoError(t, err)
+				out := runs(t, c, h, sh(fmt.Sprintf("echo %d", i)))
 				require.Equal(t, fmt.Sprintf("%d\n", i), string(out.Stdout))
 			})
 		}
@@ -55,32 +53,26 @@ func testCommandsOverSSH(t *testing.T, c *sshclient.Client, host remote.Host, co
 	t.Helper()
 	t.Run("output, stdin and stderr", func(t *testing.T) {
 		input := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
-		out, err := c.Run(t.Context(), host, remote.Command{Args: []string{"sh", "-c", "cat; echo it\\'s a problem >&2"}, Stdin: input})
-		require.NoError(t, err)
+		out := runs(t, c, host, remote.Command{Args: []string{"sh", "-c", "cat; echo it\\'s a problem >&2"}, Stdin: input})
 		require.Equal(t, input, out.Stdout)
 		require.Equal(t, "it's a problem\n", string(out.Stderr))
 	})
 	t.Run("statuses", func(t *testing.T) {
 		for status, class := range map[int]remote.Class{1: remote.CommandFailed, 127: remote.GenvMissing, 254: remote.CommandFailed} {
-			_, err := c.Run(t.Context(), host, sh(fmt.Sprintf("exit %d", status)))
-			requireClass(t, class, err)
-			require.ErrorContains(t, err, fmt.Sprintf("exit status %d", status))
+			fails(t, c, host, sh(fmt.Sprintf("exit %d", status)), class, fmt.Sprintf("exit status %d", status))
 		}
-		_, err := c.Run(t.Context(), host, sh("echo sudo: a password is required >&2; exit 1"))
-		requireClass(t, remote.Sudo, err)
+		fails(t, c, host, sh("echo sudo: a password is required >&2; exit 1"), remote.Sudo)
 	})
 	t.Run("a flood", func(t *testing.T) {
 		c := newClient(t, sshclient.Options{ConfigFile: config, MaxStdout: 1 << 20})
-		_, err := c.Run(t.Context(), host, sh("yes"))
-		requireClass(t, remote.InvalidOutput, err)
+		fails(t, c, host, sh("yes"), remote.InvalidOutput)
 	})
 	t.Run("a deadline", func(t *testing.T) {
 		c := newClient(t, sshclient.Options{ConfigFile: config, CommandTimeout: 2 * time.Second})
 		out, err := c.Run(t.Context(), host, sh("echo half; sleep 60"))
 		requireClass(t, remote.Timeout, err)
 		require.Equal(t, "half\n", string(out.Stdout))
-		_, err = c.Run(t.Context(), host, sh("true"))
-		require.NoError(t, err)
+		runs(t, c, host, sh("true"))
 	})
 }
 
@@ -111,23 +103,18 @@ func TestOpenSSHRefuses(t *testing.T) {
 			s.write(t, "known_hosts", tt.knownHosts)
 			s.write(t, "authorized", tt.authorized)
 			c := newClient(t, sshclient.Options{ConfigFile: lax})
-			_, err := c.Run(t.Context(), byOpenSSH, sh("true"))
-			requireClass(t, remote.OpenSSH, err)
-			require.ErrorContains(t, err, tt.says)
+			err := failure(t, c, byOpenSSH, sh("true"), remote.OpenSSH, tt.says)
 			require.NotContains(t, err.Error(), "\n")
 			require.Equal(t, tt.knownHosts, s.read(t, "known_hosts"), "no key is added")
 		})
 	}
 	t.Run("host keys that are not checked", func(t *testing.T) {
 		c := newClient(t, sshclient.Options{ConfigFile: lax, InsecureHostKeys: true})
-		_, err := c.Run(t.Context(), byOpenSSH, sh("true"))
-		requireClass(t, remote.Configuration, err)
-		require.ErrorContains(t, err, "--insecure-ignore-host-keys")
+		fails(t, c, byOpenSSH, sh("true"), remote.Configuration, "--insecure-ignore-host-keys")
 	})
 	t.Run("without ssh", func(t *testing.T) {
 		c := newClient(t, sshclient.Options{ConfigFile: lax, OpenSSH: "none"})
-		_, err := c.Run(t.Context(), byOpenSSH, sh("true"))
-		requireClass(t, remote.Configuration, err)
+		fails(t, c, byOpenSSH, sh("true"), remote.Configuration)
 	})
 }
 
@@ -136,14 +123,12 @@ func TestOpenSSHIsNamed(t *testing.T) {
 	works := func(t *testing.T, config string) {
 		t.Helper()
 		c := newClient(t, sshclient.Options{ConfigFile: config})
-		_, err := c.Run(t.Context(), byOpenSSH, sh("true"))
-		require.NoError(t, err)
+		runs(t, c, byOpenSSH, sh("true"))
 	}
 	named := func(t *testing.T, class remote.Class, config string) {
 		t.Helper()
 		c := newClient(t, sshclient.Options{ConfigFile: config})
-		_, err := c.Run(t.Context(), gpu, sh("true"))
-		requireClass(t, class, err)
+		err := failure(t, c, gpu, sh("true"), class)
 		require.Contains(t, remote.NextStepOf(err), "--ssh openssh")
 	}
 	const lacking = "KexAlgorithms sntrup761x25519-sha512@openssh.com"
@@ -163,7 +148,7 @@ func TestOpenSSHIsNamed(t *testing.T) {
 	})
 	t.Run("a key that is restricted to destinations", func(t *testing.T) {
 		s := startSSHD(t)
-		socket := s.startAgent(t)
+		socket := s.agent(t)
 		add := exec.Command("ssh-add", "-H", s.file("known_hosts"), "-h", fmt.Sprintf("[%s]:%d", s.address, s.port), s.file("id"))
 		add.Env = append(os.Environ(), "SSH_AUTH_SOCK="+socket)
 		said, err := add.CombinedOutput()
@@ -173,19 +158,6 @@ func TestOpenSSHIsNamed(t *testing.T) {
 		named(t, remote.Auth, config)
 		works(t, config)
 	})
-}
-
-// startAgent starts an ssh-agent for the time of the test, and returns its socket.
-func (s *sshd) startAgent(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "ag") // t.TempDir can be too long for a socket
-	require.NoError(t, err)
-	socket := filepath.Join(dir, "s")
-	keys := exec.Command("ssh-agent", "-D", "-a", socket)
-	require.NoError(t, keys.Start())
-	t.Cleanup(func() { _, _ = keys.Process.Kill(), keys.Wait(); _ = os.RemoveAll(dir) })
-	require.Eventually(t, func() bool { _, err := os.Stat(socket); return err == nil }, 10*time.Second, 10*time.Millisecond)
-	return socket
 }
 
 // TestOpenSSHBehindAJumpHost: jump hosts are ssh's own business.
@@ -198,8 +170,7 @@ func TestOpenSSHBehindAJumpHost(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 6 {
 		all.Go(func() {
-			out, err := c.Run(t.Context(), remote.Host{Name: fmt.Sprintf("behind%d", i), OpenSSH: true}, sh("echo $SSH_CONNECTION"))
-			require.NoError(t, err)
+			out := runs(t, c, remote.Host{Name: fmt.Sprintf("behind%d", i), OpenSSH: true}, sh("echo $SSH_CONNECTION"))
 			require.Contains(t, string(out.Stdout), fmt.Sprint(host.port))
 		})
 	}
@@ -212,14 +183,12 @@ func TestOpenSSHWithARenewedKey(t *testing.T) {
 	accepted := s.read(t, "authorized")
 	s.write(t, "authorized", "")
 	c := newClient(t, sshclient.Options{ConfigFile: s.config(t)})
-	_, err := c.Run(t.Context(), byOpenSSH, sh("true"))
-	requireClass(t, remote.OpenSSH, err)
+	err := failure(t, c, byOpenSSH, sh("true"), remote.OpenSSH)
 	require.False(t, remote.Outdated(err))
 	s.write(t, "authorized", accepted)
 	require.NoError(t, os.Chtimes(s.file("id"), time.Now(), time.Now()))
 	require.True(t, remote.Outdated(err))
-	_, err = c.Run(t.Context(), byOpenSSH, sh("true"))
-	require.NoError(t, err)
+	runs(t, c, byOpenSSH, sh("true"))
 }
 
 // TestOpenSSHOverAMaster: ssh itself uses a ControlMaster, without a login.
@@ -228,10 +197,10 @@ func TestOpenSSHOverAMaster(t *testing.T) {
 	s.open(t)
 	before := logins(t, s.sshd)
 	c := newClient(t, sshclient.Options{ConfigFile: s.conf})
-	_, err := c.Run(t.Context(), byOpenSSH, sh("true"))
-	require.NoError(t, err)
+	runs(t, c, byOpenSSH, sh("true"))
 	require.Equal(t, before, logins(t, s.sshd))
 	require.NoError(t, s.master.Kill())
+	var err error
 	require.Eventually(t, func() bool {
 		_, err = c.Run(t.Context(), byOpenSSH, sh("true"))
 		return err != nil
@@ -266,15 +235,6 @@ func processes(t *testing.T, config string) (pids []int) {
 
 func TestOpenSSHEnds(t *testing.T) {
 	s := startSSHD(t)
-	begin := func(t *testing.T, c *sshclient.Client) *sshclient.Session {
-		t.Helper()
-		session, err := c.Start(t.Context(), byOpenSSH, sh("echo started; cat"))
-		require.NoError(t, err)
-		t.Cleanup(session.Close)
-		_, err = io.ReadFull(session.Stdout, make([]byte, len("started\n")))
-		require.NoError(t, err)
-		return session
-	}
 	gone := func(t *testing.T, config string) {
 		t.Helper()
 		require.Eventually(t, func() bool { return len(processes(t, config)) == 0 }, time.Minute, 50*time.Millisecond)
@@ -282,7 +242,7 @@ func TestOpenSSHEnds(t *testing.T) {
 	t.Run("with its session, and its ProxyCommand too", func(t *testing.T) {
 		s.write(t, "proxy", "trap '' HUP TERM; exec 3<>/dev/tcp/$1/$2; cat <&3 & cat >&3; sleep 1000")
 		config := s.config(t, "ProxyCommand bash "+s.file("proxy")+" %h %p")
-		session := begin(t, newClient(t, sshclient.Options{ConfigFile: config}))
+		session := startCat(t, newClient(t, sshclient.Options{ConfigFile: config}), byOpenSSH)
 		require.NotEmpty(t, processes(t, s.file("proxy")))
 		session.Close()
 		gone(t, config)
@@ -291,21 +251,21 @@ func TestOpenSSHEnds(t *testing.T) {
 	t.Run("with the client", func(t *testing.T) {
 		config := s.config(t)
 		c := newClient(t, sshclient.Options{ConfigFile: config})
-		begin(t, c)
+		startCat(t, c, byOpenSSH)
 		c.Close()
 		gone(t, config)
 	})
 	t.Run("when the host is given up", func(t *testing.T) {
 		config := s.config(t)
 		c := newClient(t, sshclient.Options{ConfigFile: config})
-		session := begin(t, c)
+		session := startCat(t, c, byOpenSSH)
 		c.Disconnect(byOpenSSH)
 		requireClass(t, remote.OutcomeUnknown, session.Wait())
 		gone(t, config)
 	})
 	t.Run("killed by others", func(t *testing.T) {
 		config := s.config(t)
-		session := begin(t, newClient(t, sshclient.Options{ConfigFile: config}))
+		session := startCat(t, newClient(t, sshclient.Options{ConfigFile: config}), byOpenSSH)
 		for _, pid := range processes(t, config) {
 			require.NoError(t, unix.Kill(pid, unix.SIGKILL))
 		}

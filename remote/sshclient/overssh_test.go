@@ -80,12 +80,10 @@ func TestAMasterIsNotOurs(t *testing.T) {
 	s := startControlled(t)
 	s.open(t)
 	c := newClient(t, sshclient.Options{ConfigFile: s.conf})
-	_, err := c.Run(t.Context(), gpu, sh("true"))
-	requireClass(t, remote.Auth, err)
+	fails(t, c, gpu, sh("true"), remote.Auth)
 	s.write(t, "authorized", s.read(t, "authorized2"))
 	before := logins(t, s.sshd)
-	_, err = c.Run(t.Context(), gpu, sh("true"))
-	require.NoError(t, err)
+	runs(t, c, gpu, sh("true"))
 	require.Equal(t, before+1, logins(t, s.sshd), "a login of its own")
 }
 
@@ -94,9 +92,7 @@ func TestNoLoginWithAKey(t *testing.T) {
 	s := startSSHD(t)
 	for _, line := range []string{"PreferredAuthentications keyboard-interactive", "PubkeyAuthentication no"} {
 		c := newClient(t, sshclient.Options{ConfigFile: s.config(t, line)})
-		_, err := c.Run(t.Context(), gpu, sh("true"))
-		requireClass(t, remote.Configuration, err)
-		require.ErrorContains(t, err, strings.Fields(line)[0])
+		err := failure(t, c, gpu, sh("true"), remote.Configuration, strings.Fields(line)[0])
 		require.Contains(t, remote.NextStepOf(err), "--ssh openssh")
 	}
 }

@@ -19,7 +19,6 @@ const (
 
 const versionPrefix = "SSH-"
 
-// skipPreface reads to the end of versionPrefix.
 func skipPreface(r io.ByteReader) error {
 	for range maxPrefaceLines {
 		matched := 0

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -28,26 +27,22 @@ func TestBusyServers(t *testing.T) {
 		})
 		c := newClient(t, sshclient.Options{ConfigFile: f.config()})
 		for range 3 {
-			_, err := c.Run(t.Context(), gpu, snapshot)
-			requireClass(t, remote.Unreachable, err)
+			err := failure(t, c, gpu, snapshot, remote.Unreachable)
 			require.ErrorIs(t, err, remote.ErrBusy)
 		}
-		_, err := c.Run(t.Context(), gpu, snapshot)
-		require.NoError(t, err)
+		runs(t, c, gpu, snapshot)
 		require.EqualValues(t, 4, f.conns.Load())
 	})
 	t.Run("a refused session waits on the same connection", func(t *testing.T) {
 		f := startFake(t, func(f *fake) { f.session = func(number int32) bool { return number < 4 } })
 		c := newClient(t, sshclient.Options{ConfigFile: f.config()})
-		_, err := c.Run(t.Context(), gpu, snapshot)
-		require.NoError(t, err)
+		runs(t, c, gpu, snapshot)
 		require.EqualValues(t, 1, f.conns.Load())
 	})
 	t.Run("sessions refused for ever", func(t *testing.T) {
 		f := startFake(t, func(f *fake) { f.session = func(int32) bool { return true } })
 		c := newClient(t, sshclient.Options{ConfigFile: f.config(), CommandTimeout: 300 * time.Millisecond})
-		_, err := c.Run(t.Context(), gpu, snapshot)
-		requireClass(t, remote.Timeout, err)
+		fails(t, c, gpu, snapshot, remote.Timeout)
 	})
 	t.Run("at most two sessions a connection", func(t *testing.T) {
 		var mu sync.Mutex
@@ -69,8 +64,7 @@ func TestBusyServers(t *testing.T) {
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
-				_, err := c.Run(t.Context(), gpu, snapshot)
-				require.NoError(t, err)
+				runs(t, c, gpu, snapshot)
 			})
 		}
 		all.Wait()
@@ -84,8 +78,7 @@ func TestReconnect(t *testing.T) {
 		f := startFake(t, nil)
 		c := newClient(t, sshclient.Options{ConfigFile: f.config()})
 		for range 3 {
-			_, err := c.Run(t.Context(), gpu, snapshot)
-			require.NoError(t, err)
+			runs(t, c, gpu, snapshot)
 			f.drop()
 		}
 		require.GreaterOrEqual(t, f.conns.Load(), int32(3))
@@ -94,23 +87,18 @@ func TestReconnect(t *testing.T) {
 		f := startFake(t, func(f *fake) { f.refuse = true })
 		c := newClient(t, sshclient.Options{ConfigFile: f.config("Host behind*", "  ProxyJump gpu")})
 		for i := range 5 {
-			_, err := c.Run(t.Context(), remote.Host{Name: fmt.Sprintf("behind%d", i)}, snapshot)
-			requireClass(t, remote.Auth, err)
+			fails(t, c, remote.Host{Name: fmt.Sprintf("behind%d", i)}, snapshot, remote.Auth)
 		}
 		require.EqualValues(t, 1, f.conns.Load())
 	})
 	t.Run("known_hosts that was mended counts at once", func(t *testing.T) {
-		f := startFake(t, func(f *fake) {
-			require.NoError(f.t, os.WriteFile(filepath.Join(f.dir, "known_hosts"), nil, 0o600))
-		})
+		f := startFake(t, func(f *fake) { f.known() })
 		c := newClient(t, sshclient.Options{ConfigFile: f.config()})
-		_, err := c.Run(t.Context(), gpu, snapshot)
-		requireClass(t, remote.HostKey, err)
+		err := failure(t, c, gpu, snapshot, remote.HostKey)
 		require.False(t, remote.Outdated(err))
 		f.known(f.key.PublicKey())
 		require.True(t, remote.Outdated(err))
-		_, err = c.Run(t.Context(), gpu, snapshot)
-		require.NoError(t, err)
+		runs(t, c, gpu, snapshot)
 	})
 	t.Run("a certificate that expired is named, and a new one counts at once", func(t *testing.T) {
 		var expired, renewed []byte
@@ -123,15 +111,12 @@ func TestReconnect(t *testing.T) {
 		file := filepath.Join(f.dir, "id-cert.pub")
 		require.NoError(t, os.WriteFile(file, expired, 0o600))
 		c := newClient(t, sshclient.Options{ConfigFile: f.config()})
-		_, err := c.Run(t.Context(), gpu, snapshot)
-		requireClass(t, remote.Auth, err)
-		require.ErrorContains(t, err, " expired at 20")
+		err := failure(t, c, gpu, snapshot, remote.Auth, " expired at 20")
 		require.Contains(t, remote.NextStepOf(err), "renew the certificate")
 		require.False(t, remote.Outdated(err))
 		require.NoError(t, os.WriteFile(file, renewed, 0o600))
 		require.True(t, remote.Outdated(err))
-		_, err = c.Run(t.Context(), gpu, snapshot)
-		require.NoError(t, err)
+		runs(t, c, gpu, snapshot)
 	})
 }
 
@@ -192,17 +177,11 @@ func TestPartition(t *testing.T) {
 	s := &sshd{dir: t.TempDir(), address: n.address, port: 2222, prefix: []string{"ip", "netns", "exec", n.name}}
 	s.prepare(t)
 	c := newClient(t, sshclient.Options{ConfigFile: s.config(t), KeepAlive: 100 * time.Millisecond, ConnectTimeout: 3 * time.Second})
-	session, err := c.Start(t.Context(), gpu, sh("echo started; cat"))
-	require.NoError(t, err)
-	defer session.Close()
-	_, err = io.ReadFull(session.Stdout, make([]byte, len("started")))
-	require.NoError(t, err)
+	session := startCat(t, c, gpu)
 
 	n.cable(t, "down")
-	err = session.Wait()
-	requireClass(t, remote.OutcomeUnknown, err)
-	require.ErrorContains(t, err, "no sign of life")
-	_, err = c.Run(t.Context(), gpu, sh("true"))
+	requireClass(t, remote.OutcomeUnknown, session.Wait(), "no sign of life")
+	_, err := c.Run(t.Context(), gpu, sh("true"))
 	// Whether the kernel reports that there is no route, or drops the packets, is up to it.
 	require.Contains(t, []remote.Class{remote.Unreachable, remote.Timeout}, remote.ClassOf(err), "%v", err)
 
@@ -268,8 +247,7 @@ func TestAProbeGoesOnToTheLogin(t *testing.T) {
 	for range 3 {
 		require.NoError(t, c.Probe(t.Context(), gpu), "the one before is closed")
 	}
-	_, err := c.Run(t.Context(), gpu, snapshot)
-	require.NoError(t, err)
+	runs(t, c, gpu, snapshot)
 	require.EqualValues(t, 3, f.conns.Load(), "the last one became the login")
 	require.EqualValues(t, 1, f.logins.Load())
 }
@@ -278,8 +256,7 @@ func TestAProbeGoesOnToTheLogin(t *testing.T) {
 func TestAHostThatSaysWhy(t *testing.T) {
 	for _, why := range []string{"", "System is going down.\n\x1b[2J\n"} {
 		f := startFake(t, func(f *fake) { f.refuse, f.why, f.banner = true, why, "Authorized users only\n" })
-		_, err := newClient(t, sshclient.Options{ConfigFile: f.config()}).Run(t.Context(), gpu, snapshot)
-		requireClass(t, remote.Auth, err)
+		err := failure(t, newClient(t, sshclient.Options{ConfigFile: f.config()}), gpu, snapshot, remote.Auth)
 		require.NotContains(t, err.Error(), "Authorized")
 		require.Equal(t, why != "", errors.Is(err, remote.ErrSaidWhy), err)
 		if why != "" {

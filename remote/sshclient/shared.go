@@ -83,7 +83,6 @@ func (p *sharedConn) try(a *attempt, chain []endpoint) {
 	close(a.done)
 }
 
-// dial makes a connection over ssh(1), or with a login of our own.
 func (p *sharedConn) dial(chain []endpoint) (*connection, error) {
 	if p.endpoint.openSSH {
 		return p.overSSH()
@@ -110,7 +109,6 @@ func (a *attempt) usable(jump bool) bool {
 	return jump && !errors.Is(a.err, remote.ErrBusy) && time.Since(a.ended) < soon && !remote.Outdated(a.err)
 }
 
-// disconnect ends the connection. The next command makes another one.
 func (p *sharedConn) disconnect() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,7 +161,6 @@ func (c *Client) Probe(ctx context.Context, h remote.Host) error {
 	return nil
 }
 
-// greetedConn is a connection that was read from.
 type greetedConn struct {
 	net.Conn
 	all io.Reader

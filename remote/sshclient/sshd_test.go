@@ -2,7 +2,6 @@ package sshclient_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"net"
 	"os"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/sshclient"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // sshd is a real OpenSSH server with a folder of its own and one login key.
@@ -127,9 +127,7 @@ func (s *sshd) file(name string) string { return filepath.Join(s.dir, name) }
 
 func (s *sshd) read(t testing.TB, name string) string {
 	t.Helper()
-	content, err := os.ReadFile(s.file(name))
-	require.NoError(t, err)
-	return string(content)
+	return string(proctest.ReadFile(t, s.file(name)))
 }
 
 func (s *sshd) write(t testing.TB, name, content string) {
@@ -171,25 +169,20 @@ func sh(script string) remote.Command { return remote.Command{Args: []string{"sh
 func TestRunOverSSHD(t *testing.T) {
 	s := startSSHD(t)
 	c := newClient(t, sshclient.Options{ConfigFile: s.config(t)})
-	ctx := context.Background()
-
 	t.Run("output and arguments arrive as they are", func(t *testing.T) {
-		out, err := c.Run(ctx, gpu, remote.Command{Args: []string{"printf", "%s|", "a b", "$HOME", "it's", "`id`", ""}})
-		require.NoError(t, err)
+		out := runs(t, c, gpu, remote.Command{Args: []string{"printf", "%s|", "a b", "$HOME", "it's", "`id`", ""}})
 		require.Equal(t, "a b|$HOME|it's|`id`||", string(out.Stdout))
 	})
 	t.Run("stdin", func(t *testing.T) {
 		input := bytes.Repeat([]byte("0123456789abcdef"), 1<<18)
-		out, err := c.Run(ctx, gpu, remote.Command{Args: []string{"cat"}, Stdin: input})
-		require.NoError(t, err)
+		out := runs(t, c, gpu, remote.Command{Args: []string{"cat"}, Stdin: input})
 		require.True(t, bytes.Equal(input, out.Stdout), "4 MiB there and back")
 	})
 	t.Run("a command may leave its stdin unread", func(t *testing.T) {
-		_, err := c.Run(ctx, gpu, remote.Command{Args: []string{"true"}, Stdin: make([]byte, 8<<20)})
-		require.NoError(t, err)
+		runs(t, c, gpu, remote.Command{Args: []string{"true"}, Stdin: make([]byte, 8<<20)})
 	})
 	t.Run("exit status and the last words", func(t *testing.T) {
-		out, err := c.Run(ctx, gpu, sh("echo some; echo first >&2; printf 'l\\033[31mast\\n' >&2; exit 3"))
+		out, err := c.Run(t.Context(), gpu, sh("echo some; echo first >&2; printf 'l\\033[31mast\\n' >&2; exit 3"))
 		requireClass(t, remote.CommandFailed, err)
 		require.EqualError(t, err, `gpu: exit status 3: l\x1b[31mast`)
 		require.Equal(t, "some\n", string(out.Stdout))

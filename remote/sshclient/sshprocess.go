@@ -27,7 +27,6 @@ var sshAlways = []string{
 	"-oPermitLocalCommand=no", "-oLogLevel=ERROR",
 }
 
-// running is the command line of ssh that runs another one on the host.
 func (l *sshLogin) running(line string) []string {
 	words := append([]string{l.program}, sshAlways...)
 	if l.connectTimeout > 0 {
@@ -60,7 +59,6 @@ const sshFailedStatus = 255
 // errSSH is the error of Wait for sshFailedStatus: ssh's last words on stderr say why.
 var errSSH = errors.New("ssh failed")
 
-// errEnded is the error of Start after end.
 var errEnded = errors.New("the session has ended")
 
 type processGroup struct {

@@ -30,6 +30,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/sshclient/auth"
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // needsSSH skips a test that runs ssh; with CI=true only for a uid that ssh does not run for.
@@ -122,8 +123,7 @@ func locked(t *testing.T, private crypto.Signer) *pem.Block {
 	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
 	out, err := exec.Command("ssh-keygen", "-q", "-p", "-a", "1", "-P", "", "-N", "secret", "-f", file).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
+	text := proctest.ReadFile(t, file)
 	block, _ = pem.Decode(text)
 	return block
 }
@@ -329,7 +329,5 @@ func TestOrderIsThatOfSSH(t *testing.T) {
 
 func readFile(t *testing.T, name string) string {
 	t.Helper()
-	content, err := os.ReadFile(name)
-	require.NoError(t, err)
-	return string(content)
+	return string(proctest.ReadFile(t, name))
 }

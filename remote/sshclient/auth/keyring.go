@@ -172,7 +172,6 @@ type keyAgent struct {
 	silent sync.Map // of time.Time: when a key, by its blob, got no answer
 }
 
-// agentKeys are the agent's keys in its order; nil without an agent.
 func (k *Keyring) agentKeys(path string) ([]ssh.Signer, error) {
 	if path == "" {
 		return nil, nil

@@ -19,7 +19,7 @@ import (
 // local resolves "gpu" without ssh.
 func local(t *testing.T, text string) (config.HostConfig, error) {
 	t.Helper()
-	return config.New(config.ResolverOptions{File: write(t, text), SSH: "none", User: "tester"}).Resolve(t.Context(), config.Lookup{Host: "gpu"})
+	return resolve(t, config.ResolverOptions{File: write(t, text), SSH: "none", User: "tester"})
 }
 
 func TestAlgorithmLists(t *testing.T) {
@@ -113,12 +113,10 @@ func TestRestrictionsWithoutALogin(t *testing.T) {
 	} {
 		t.Run(line, func(t *testing.T) {
 			file := write(t, "Host other\n Port 1\nHost gpu\n "+line+"\n")
-			_, err := config.New(config.ResolverOptions{File: file}).Resolve(t.Context(), config.Lookup{Host: "gpu"})
-			var e *config.Error
-			require.ErrorAs(t, err, &e)
+			_, err := resolve(t, config.ResolverOptions{File: file})
+			require.ErrorAs(t, err, new(*config.Error))
 			if !leftToSSH[line] {
-				require.Equal(t, file, e.File)
-				require.Equal(t, 4, e.Line)
+				requirePlace(t, err, file, 4)
 			}
 			require.ErrorContains(t, err, says)
 
@@ -135,7 +133,7 @@ func TestRestrictionsWithoutALogin(t *testing.T) {
 func TestOldNames(t *testing.T) {
 	ssh := filepath.Join(t.TempDir(), "ssh")
 	require.NoError(t, proctest.WriteProgram(ssh, []byte("#!/bin/sh\nprintf 'hostname gpu\\nport 22\\nuser u\\npubkeyacceptedkeytypes ssh-ed25519\\nrsaminsize 3072\\n'\n")))
-	s, err := config.New(config.ResolverOptions{File: write(t, "Match all\n"), SSH: ssh}).Resolve(t.Context(), config.Lookup{Host: "gpu"})
+	s, err := resolve(t, config.ResolverOptions{File: write(t, "Match all\n"), SSH: ssh})
 	require.NoError(t, err)
 	require.Equal(t, []string{"ssh-ed25519"}, s.PubkeyAcceptedAlgorithms)
 	require.Equal(t, 3072, s.RequiredRSASize)

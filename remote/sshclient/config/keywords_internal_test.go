@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // verdicts are what the code does with each keyword, in the words of docs/ssh.md. What is in no list needs ssh.
@@ -33,8 +35,7 @@ func verdicts() map[string]string {
 // documented are the verdicts of docs/ssh.md.
 func documented(t *testing.T) map[string]string {
 	t.Helper()
-	page, err := os.ReadFile("../../../docs/ssh.md")
-	require.NoError(t, err)
+	page := proctest.ReadFile(t, "../../../docs/ssh.md")
 	_, table, found := strings.Cut(string(page), "| keyword | verdict | note |\n")
 	require.True(t, found)
 	table, _, _ = strings.Cut(table, "\n\n")
@@ -78,8 +79,7 @@ func TestEveryKeywordOfOpenSSHIsKnown(t *testing.T) {
 
 // The lists of docs/ssh.md are those of the code.
 func TestAlgorithmsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/ssh.md")
-	require.NoError(t, err)
+	page := proctest.ReadFile(t, "../../../docs/ssh.md")
 	words := strings.Join(strings.Fields(string(page)), " ")
 	for _, l := range algorithmLists()[:3] {
 		here := l.here

@@ -86,7 +86,7 @@ func TestUntrustedFiles(t *testing.T) {
 }
 
 func TestNoFile(t *testing.T) {
-	s, err := config.New(config.ResolverOptions{File: "none", SSH: "none", User: "tester"}).Resolve(t.Context(), config.Lookup{Host: "gpu"})
+	s, err := resolve(t, config.ResolverOptions{File: "none", SSH: "none", User: "tester"})
 	require.NoError(t, err)
 	require.Equal(t, "gpu", s.HostName)
 	require.Equal(t, 22, s.Port)
@@ -103,11 +103,8 @@ func TestFallBackToOpenSSH(t *testing.T) {
 	require.Equal(t, "nc foo#bar gpu", s.ProxyCommand)
 
 	file = write(t, "Host gpu\n\n  Prot 22\n")
-	_, err = config.New(config.ResolverOptions{File: file}).Resolve(t.Context(), config.Lookup{Host: "gpu"})
-	var e *config.Error
-	require.ErrorAs(t, err, &e)
-	require.Equal(t, file, e.File, "%v", err)
-	require.Equal(t, 3, e.Line, "%v", err)
+	_, err = resolve(t, config.ResolverOptions{File: file})
+	requirePlace(t, err, file, 3)
 }
 
 func TestInvalidNames(t *testing.T) {
@@ -166,7 +163,7 @@ func FuzzEvaluate(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := config.New(config.ResolverOptions{File: write(t, text), SSH: "none", User: "tester"}).Resolve(t.Context(), config.Lookup{Host: "gpu"})
+		s, err := resolve(t, config.ResolverOptions{File: write(t, text), SSH: "none", User: "tester"})
 		if err != nil {
 			require.ErrorAs(t, err, new(*config.Error))
 			return
@@ -182,7 +179,7 @@ func TestStaleEnvironment(t *testing.T) {
 	t.Setenv("USER", "mallory")
 	t.Setenv("LOGNAME", "mallory")
 	t.Setenv("HOME", t.TempDir())
-	s, err := config.New(config.ResolverOptions{File: "none", SSH: "none"}).Resolve(t.Context(), config.Lookup{Host: "gpu"})
+	s, err := resolve(t, config.ResolverOptions{File: "none", SSH: "none"})
 	require.NoError(t, err)
 	require.NotEqual(t, "mallory", s.User)
 	for _, file := range s.IdentityFiles {
@@ -202,7 +199,7 @@ func output(t *testing.T, name string, args ...string) string {
 func TestUserThatOnlyNSSKnows(t *testing.T) {
 	const uid = 1<<31 - 11
 	if os.Getenv("GENV_TEST_NSS") == "1" {
-		s, err := config.New(config.ResolverOptions{File: "none", SSH: "none"}).Resolve(t.Context(), config.Lookup{Host: "gpu"})
+		s, err := resolve(t, config.ResolverOptions{File: "none", SSH: "none"})
 		fmt.Printf("said: %q %q %v\n", s.User, s.IdentityFiles, err)
 		return
 	}
@@ -233,8 +230,7 @@ func TestUserThatOnlyNSSKnows(t *testing.T) {
 
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
-	content, err := os.ReadFile(from)
-	require.NoError(t, err)
+	content := proctest.ReadFile(t, from)
 	require.NoError(t, proctest.WriteProgram(to, content))
 }
 
@@ -291,9 +287,24 @@ func write(t testing.TB, content string) string {
 // bySSH resolves a query by ssh alone, which a Match line is left to.
 func bySSH(t testing.TB, file string, q config.Lookup) (config.HostConfig, error) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
-	return config.New(config.ResolverOptions{File: write(t, string(text)+"\nMatch all\n")}).Resolve(t.Context(), q)
+	text := string(proctest.ReadFile(t, file))
+	return config.New(config.ResolverOptions{File: write(t, text+"\nMatch all\n")}).Resolve(t.Context(), q)
+}
+
+// resolve resolves the host gpu.
+func resolve(t testing.TB, o config.ResolverOptions) (config.HostConfig, error) {
+	t.Helper()
+	return config.New(o).Resolve(t.Context(), config.Lookup{Host: "gpu"})
+}
+
+// requirePlace fails unless err names this line of the file as the wrong one. It returns what is wrong.
+func requirePlace(t testing.TB, err error, file string, line int) string {
+	t.Helper()
+	var e *config.Error
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, file, e.File, "%v", err)
+	require.Equal(t, line, e.Line, "%v", err)
+	return e.Problem
 }
 
 // both resolves a query by the local reader alone and by ssh alone.

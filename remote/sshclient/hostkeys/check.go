@@ -103,7 +103,6 @@ func (h *Known) Expected(algorithms []string) ssh.PublicKey {
 	return nil
 }
 
-// plain is the algorithm of a certificate's key.
 func plain(algorithm string) string {
 	name, isCert := strings.CutSuffix(algorithm, "-cert-v01@openssh.com")
 	if isCert && strings.HasPrefix(name, "sk-") {

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/seed-3119e985/genv/remote/sshclient/hostkeys"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func signer(t testing.TB, key any, err error) ssh.Signer {
@@ -220,8 +221,7 @@ func TestReloadAndAccept(t *testing.T) {
 	for i, key := range keys {
 		require.NoError(t, db.Check(fmt.Sprintf("gpu-%d:22", i), key))
 	}
-	content, err := os.ReadFile(file)
-	require.NoError(t, err)
+	content := proctest.ReadFile(t, file)
 	require.Equal(t, 20, strings.Count(string(content), "\n"))
 	require.NotContains(t, string(content), "gpu-0 ", "hashed")
 	require.Contains(t, string(content), "gpu-1 ")
@@ -233,8 +233,7 @@ func TestReloadAndAccept(t *testing.T) {
 	require.ErrorAs(t, accept("gpu-1:22", false, ed(t).PublicKey()), &changed, "accept-new takes no other key")
 	require.NoError(t, os.WriteFile(file, []byte("cut off"), 0o600))
 	require.NoError(t, accept("[::1]:2222", false, keys[0]))
-	content, err = os.ReadFile(file)
-	require.NoError(t, err)
+	content = proctest.ReadFile(t, file)
 	require.Equal(t, "cut off\n[::1]:2222 "+line(keys[0])+"\n", string(content), "a line of its own")
 	require.Error(t, store.Accept(store.Lookup(nil, named("x:22")), keys[0], rules, time.Now()), "no file to add it to")
 }

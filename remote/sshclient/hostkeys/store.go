@@ -46,7 +46,6 @@ func NewCache(log zerolog.Logger) *Cache {
 	return &Cache{log: log, files: map[string]*knownHosts{}, running: make(chan struct{}, maxProcesses)}
 }
 
-// knownHosts is a known_hosts file at a point in time.
 type knownHosts struct {
 	stamp   string
 	entries []knownKey
