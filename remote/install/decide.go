@@ -43,7 +43,6 @@ type Plan struct {
 // Complete says that the host has everything.
 func (p *Plan) Complete() bool { return !p.files() && p.State == "" && !p.Units && !p.Extras }
 
-// files says that the program, sudoers, the shims or the account change.
 func (p *Plan) files() bool { return p.Program != nil || p.Sudoers != "" || p.Shims || p.Key != "" }
 
 // Decide compares what a host has with what it is to have. The error, with the next step, is why that can't be done;
@@ -154,9 +153,7 @@ func (p *Plan) note(format string, args ...any) {
 
 // refuse is the error of a host that was not changed.
 func refuse(next, format string, args ...any) error {
-	e := remote.Errorf(remote.InstallRefused, format, args...)
-	e.Next = next
-	return e
+	return remote.Errorf(remote.InstallRefused, format, args...).WithNext(next)
 }
 
 // decidePackage leaves packages' files to the package manager.
@@ -170,7 +167,6 @@ func decidePackage(path string, s *Survey) error {
 	return nil
 }
 
-// decidePlace checks the file and its folders.
 func (p *Plan) decidePlace(w *Options, s *Survey) error {
 	switch {
 	case s.Other:
@@ -296,7 +292,6 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// oldLine is an account's line of earlier versions.
 func oldLine(account, path string) string {
 	return fmt.Sprintf("%s ALL=(root) NOPASSWD: %[2]s usage snapshot, %[2]s usage snapshot *, %[2]s usage execute, "+
 		"%[2]s usage serve *", account, path)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/install"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -190,9 +190,8 @@ func TestNewProgram(t *testing.T) {
 			require.Equal(t, program(tt.data, tt.arch), p)
 		})
 	}
-	own, err := os.ReadFile("/proc/self/exe")
-	require.NoError(t, err)
-	_, err = install.NewProgram(append(own[:64:64], words...))
+	own := proctest.ReadFile(t, "/proc/self/exe")
+	_, err := install.NewProgram(append(own[:64:64], words...))
 	require.NoError(t, err, "a program for %s", runtime.GOARCH)
 }
 
@@ -315,8 +314,7 @@ func TestNothingIsUploadedInVain(t *testing.T) {
 	_, err := (&install.Installer{Runner: l, Programs: small()}).Install(t.Context(), host)
 	require.Equal(t, remote.InstallRefused, remote.ClassOf(err))
 	honest := &liar{answers: []string{honestLogin, honestLook}}
-	outcome, err := (&install.Installer{Runner: honest, Programs: small(), Options: install.Options{Check: true}}).Install(t.Context(), host)
-	require.NoError(t, err)
+	outcome := done(t, (&install.Installer{Runner: honest, Programs: small(), Options: install.Options{Check: true}}).Install, host)
 	require.Equal(t, install.Installed, outcome.Result)
 	for _, command := range append(l.sent, honest.sent...) {
 		require.Nil(t, command.Upload)

@@ -82,8 +82,7 @@ func faults() map[string]fault {
 // TestFaults: on hosts that can't take genv nothing is changed, and the error says why and what to do.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, sshd.Named("gpu-01")...)
-	old, current := genv(t, "v1"), genv(t, "v2")
+	f, old, current := startHost(t)
 	for name, tt := range faults() {
 		t.Run(name, func(t *testing.T) {
 			f.t = t
@@ -113,8 +112,7 @@ func TestFaults(t *testing.T) {
 // TestPlaces: what is in the place of genv, and what sudoers has, decides what is done.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, sshd.Named("gpu-01")...)
-	old, current := genv(t, "v1"), genv(t, "v2")
+	f, old, current := startHost(t)
 	t.Run("a link is not followed", func(t *testing.T) {
 		f.reset(nil)
 		require.NoError(t, os.Symlink("/etc/passwd", f.place()))
@@ -138,8 +136,7 @@ func TestPlaces(t *testing.T) {
 	t.Run("what is missing is repaired", func(t *testing.T) {
 		f.reset(old)
 		f.forget()
-		outcome, err := f.installer(old).Install(t.Context(), host)
-		require.NoError(t, err)
+		outcome := done(t, f.installer(old).Install, host)
 		require.Equal(t, install.Repaired, outcome.Result)
 		f.requireWorking(old)
 	})
@@ -150,8 +147,7 @@ func TestPlaces(t *testing.T) {
 		_, err := f.installer(&current).Install(t.Context(), host)
 		require.ErrorContains(t, err, "the host is "+runtime.GOARCH+", and this genv is for "+current.Arch)
 		require.Contains(t, remote.NextStepOf(err), "--binary-"+runtime.GOARCH)
-		_, err = f.installer(&current, old).Install(t.Context(), host)
-		require.NoError(t, err)
+		done(t, f.installer(&current, old).Install, host)
 		f.requireWorking(old)
 	})
 	t.Run("another path", func(t *testing.T) {
@@ -159,12 +155,10 @@ func TestPlaces(t *testing.T) {
 		i := f.installer(current)
 		h := host
 		h.GenvPath = "/usr/local/genv/bin/genv"
-		outcome, err := i.Install(t.Context(), h)
-		require.NoError(t, err)
+		outcome := done(t, i.Install, h)
 		require.Equal(t, h.GenvPath, outcome.Path)
 		require.FileExists(t, filepath.Join(f.Local(), "genv/lib/genv/shims/docker"))
-		_, err = i.Uninstall(t.Context(), h)
-		require.NoError(t, err)
+		done(t, i.Uninstall, h)
 		require.NoFileExists(t, filepath.Join(f.Local(), "genv/bin/genv"))
 	})
 }
@@ -172,19 +166,16 @@ func TestPlaces(t *testing.T) {
 // TestAccounts: whom sudoers allows, and what others wrote there.
 func TestAccounts(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, sshd.Named("gpu-01")...)
-	old, current := genv(t, "v1"), genv(t, "v2")
+	f, old, current := startHost(t)
 	rules := filepath.Join(f.SudoersFolder(), remote.SudoersFile)
 	t.Run("other accounts stay", func(t *testing.T) {
 		f.reset(old)
 		require.NoError(t, os.WriteFile(rules, []byte(remote.SudoersLine("alice", remote.DefaultGenv)+"\n"), 0o440))
 		i := f.installer(current)
 		i.Options.Account = "bob"
-		outcome, err := i.Install(t.Context(), host)
-		require.NoError(t, err)
+		outcome := done(t, i.Install, host)
 		require.True(t, outcome.Sudoers)
-		content, err := os.ReadFile(rules)
-		require.NoError(t, err)
+		content := proctest.ReadFile(t, rules)
 		require.Equal(t, install.Sudoers(remote.DefaultGenv, f.sudoPath(), "alice", "bob"), string(content))
 	})
 	t.Run("the file of an earlier version goes", func(t *testing.T) {
@@ -195,15 +186,12 @@ func TestAccounts(t *testing.T) {
 		require.NoError(t, os.WriteFile(earlier, []byte(wildcards), 0o440))
 		i := f.installer(current)
 		i.Options.Account = "bob"
-		_, err := i.Install(t.Context(), host)
-		require.NoError(t, err)
+		done(t, i.Install, host)
 		require.NoFileExists(t, earlier)
-		content, err := os.ReadFile(rules)
-		require.NoError(t, err)
+		content := proctest.ReadFile(t, rules)
 		require.Equal(t, install.Sudoers(remote.DefaultGenv, f.sudoPath(), "alice", "bob"), string(content))
 		require.NoError(t, os.WriteFile(earlier, []byte(wildcards), 0o440))
-		_, err = i.Uninstall(t.Context(), host)
-		require.NoError(t, err)
+		done(t, i.Uninstall, host)
 		require.NoFileExists(t, earlier)
 		require.NoFileExists(t, rules)
 	})
@@ -227,8 +215,7 @@ func TestAccounts(t *testing.T) {
 		_, err = i.Install(t.Context(), host)
 		require.ErrorContains(t, err, "a controller can't run it as root")
 		require.Contains(t, remote.NextStepOf(err), "must have `bob ALL=(root) NOPASSWD: /usr/local/bin/genv usage snapshot")
-		left, err := os.ReadFile(rules)
-		require.NoError(t, err)
+		left := proctest.ReadFile(t, rules)
 		require.Equal(t, content, string(left))
 	})
 }
@@ -242,8 +229,7 @@ func TestUninstall(t *testing.T) {
 	f.reset(old)
 	i := f.installer(old)
 	i.Options.Check = true
-	outcome, err := i.Uninstall(t.Context(), host)
-	require.NoError(t, err)
+	outcome := done(t, i.Uninstall, host)
 	require.Equal(t, install.Uninstalled, outcome.Result)
 	f.requireWorking(old)
 	require.NoError(t, os.WriteFile(rules, []byte("bob ALL=(root) NOPASSWD: /bin/true\n"), 0o440))
@@ -251,8 +237,7 @@ func TestUninstall(t *testing.T) {
 	docker := filepath.Join(f.Local(), "lib/genv/shims/docker")
 	require.NoError(t, os.Remove(docker))
 	require.NoError(t, os.Symlink("/bin/true", docker))
-	outcome, err = f.installer(old).Uninstall(t.Context(), host)
-	require.NoError(t, err)
+	outcome = done(t, f.installer(old).Uninstall, host)
 	require.False(t, outcome.Sudoers)
 	require.Contains(t, outcome.Notes[0], "has lines that genv did not write")
 	require.NoFileExists(t, f.place())
@@ -277,21 +262,18 @@ func TestShimsInAFolderOfOthers(t *testing.T) {
 	require.NoError(t, os.Symlink(elsewhere, filepath.Join(lib, "genv", "shims")))
 	require.NoError(t, os.Chown(filepath.Join(lib, "genv"), int(alice), 0))
 	for _, want := range []string{install.Installed, install.Unchanged} {
-		outcome, err := f.installer(current).Install(t.Context(), host)
-		require.NoError(t, err)
+		outcome := done(t, f.installer(current).Install, host)
 		require.Equal(t, want, outcome.Result)
 		require.False(t, outcome.Shims)
 		require.Contains(t, outcome.Notes, "the shims are not linked: others than root may change what is in /usr/local/lib/genv (uid 60801, mode 755)")
 	}
 	f.requireWorking(current)
-	data, err := os.ReadFile(filepath.Join(elsewhere, "docker"))
-	require.NoError(t, err)
+	data := proctest.ReadFile(t, filepath.Join(elsewhere, "docker"))
 	require.Equal(t, "another program", string(data))
 
 	require.NoError(t, os.Remove(filepath.Join(elsewhere, "docker")))
 	require.NoError(t, os.Symlink("../../../bin/genv", filepath.Join(elsewhere, "docker")))
-	_, err = f.installer(current).Uninstall(t.Context(), host)
-	require.NoError(t, err)
+	done(t, f.installer(current).Uninstall, host)
 	_, err = os.Lstat(filepath.Join(elsewhere, "docker"))
 	require.NoError(t, err)
 }

@@ -68,6 +68,20 @@ func startFleet(t *testing.T, hosts ...sshd.HostOptions) *fleet {
 	return f
 }
 
+// startHost is a host, an earlier genv for it, and the present one.
+func startHost(t *testing.T) (f *fleet, old, current *install.Binary) {
+	t.Helper()
+	return startFleet(t, sshd.Named("gpu-01")...), genv(t, "v1"), genv(t, "v2")
+}
+
+// done does something with a host that succeeds.
+func done(t *testing.T, do func(context.Context, remote.Host) (*install.Outcome, error), h remote.Host) *install.Outcome {
+	t.Helper()
+	outcome, err := do(t.Context(), h)
+	require.NoError(t, err)
+	return outcome
+}
+
 func (f *fleet) installer(programs ...*install.Binary) *install.Installer {
 	i := &install.Installer{Runner: f.client, Programs: map[string]*install.Binary{}, Options: install.Options{Upgrade: true, Timeout: time.Minute}}
 	for _, p := range programs {
@@ -168,8 +182,7 @@ var steps = []string{"begin", "upload", "checksum", "run", "visudo", "lock", "bi
 // valid sudoers; and the next installation succeeds and leaves nothing behind.
 func TestKilledAtEachStep(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, sshd.Named("gpu-01")...)
-	old, current := genv(t, "v1"), genv(t, "v2")
+	f, old, current := startHost(t)
 	killed := func(name, step string, before *install.Binary, reset func()) {
 		t.Run(name+" "+step, func(t *testing.T) {
 			f.t = t
@@ -180,8 +193,7 @@ func TestKilledAtEachStep(t *testing.T) {
 			require.ErrorContains(t, err, "interrupted after the step "+step)
 			f.requireWorking(before, current)
 
-			outcome, err := f.installer(current).Install(t.Context(), host)
-			require.NoError(t, err)
+			outcome := done(t, f.installer(current).Install, host)
 			require.Equal(t, "v2", outcome.Now.Version)
 			f.requireWorking(current)
 			f.requireClean()
@@ -199,8 +211,7 @@ func TestKilledAtEachStep(t *testing.T) {
 // TestCutConnection: the connection is cut in a step. The host carries on or gives up, but does no half work.
 func TestCutConnection(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, sshd.Named("gpu-01")...)
-	old, current := genv(t, "v1"), genv(t, "v2")
+	f, old, current := startHost(t)
 	for _, step := range []string{"upload", "run", "lock", "binary", "sudoers", "sync"} {
 		t.Run(step, func(t *testing.T) {
 			f.t = t
@@ -222,8 +233,7 @@ func TestCutConnection(t *testing.T) {
 			awaitFile(t, ended)
 			require.NoError(t, os.Remove(ended))
 
-			_, err := f.installer(current).Install(t.Context(), host)
-			require.NoError(t, err)
+			done(t, f.installer(current).Install, host)
 			f.requireWorking(current)
 			require.Eventually(t, func() bool { return len(f.temporary()) == 0 }, 20*time.Second, 20*time.Millisecond)
 		})
@@ -263,8 +273,7 @@ func TestAtTheSameTime(t *testing.T) {
 		}
 		require.NotZero(t, done)
 		for n, err := range errs { // which all say that they are done, or not
-			rules, failed := os.ReadFile(filepath.Join(f.SudoersFolder(), remote.SudoersFile))
-			require.NoError(t, failed)
+			rules := proctest.ReadFile(t, filepath.Join(f.SudoersFolder(), remote.SudoersFile))
 			if account := []string{"operator", "alice"}[n/2]; err == nil {
 				require.Contains(t, string(rules), remote.SudoersLine(account, remote.DefaultGenv)[:len(account)])
 			}
@@ -277,8 +286,7 @@ func TestAtTheSameTime(t *testing.T) {
 // TestAnUploadThatIsChanged: what arrives with another checksum, or cut short, is not installed.
 func TestAnUploadThatIsChanged(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, sshd.Named("gpu-01")...)
-	old, current := genv(t, "v1"), genv(t, "v2")
+	f, old, current := startHost(t)
 	f.reset(old)
 	for name, upload := range map[string]func(io.Reader) io.Reader{
 		"cut":   func(r io.Reader) io.Reader { return io.LimitReader(r, 100_000) },
@@ -317,11 +325,9 @@ func TestUsersCannotPreventAnInstallation(t *testing.T) {
 	}()
 	i := f.installer(current)
 	i.Options.Timeout = 20 * time.Second
-	_, err = i.Install(t.Context(), host)
-	require.NoError(t, err)
+	done(t, i.Install, host)
 	f.requireWorking(current)
 	f.requireClean()
-	_, err = i.Uninstall(t.Context(), host)
-	require.NoError(t, err)
+	done(t, i.Uninstall, host)
 	require.NoFileExists(t, f.place())
 }

@@ -86,7 +86,6 @@ type Outcome struct {
 	Notes   []string `json:"notes"`                // what else the administrator should know
 }
 
-// installation is the work on one host.
 type installation struct {
 	*Installer
 	host    remote.Host
@@ -140,7 +139,6 @@ func (i *Installer) on(ctx context.Context, h remote.Host, do func(context.Conte
 	return &v.outcome, nil
 }
 
-// plan decides what is to be done.
 func (v *installation) plan() (*Plan, error) {
 	system, machine := v.login.one("system"), v.login.one("machine")
 	arch := architecture[machine]
@@ -165,7 +163,6 @@ func (v *installation) plan() (*Plan, error) {
 	return plan, nil
 }
 
-// look asks a host what it is and has.
 func (v *installation) look(ctx context.Context) error {
 	if v.wanted.Path == "" {
 		v.wanted.Path = remote.DefaultGenv
@@ -175,8 +172,8 @@ func (v *installation) look(ctx context.Context) error {
 	}
 	v.outcome.Path = v.wanted.Path
 	if err := CheckPath(v.wanted.Path); err != nil {
-		const next = "correct `genv:` in hosts.yaml, or name the place with --path"
-		return &remote.Error{Class: remote.Configuration, Err: err, Next: next}
+		return remote.Errorf(remote.Configuration, "%w", err).
+			WithNext("correct `genv:` in hosts.yaml, or name the place with --path")
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -260,7 +257,6 @@ func (v *installation) shims() string {
 // hasShims says whether the shims' links lead to a program: it must be in a folder bin.
 func hasShims(program string) bool { return path.Base(path.Dir(program)) == "bin" }
 
-// apply carries out a plan.
 func (v *installation) apply(ctx context.Context, plan *Plan) error {
 	limit, _ := ctx.Deadline()
 	var upload io.Reader

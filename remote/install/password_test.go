@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/install"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // given counts the commands with a secret on their stdin, by host.
@@ -78,20 +79,17 @@ func TestPassword(t *testing.T) {
 		g := &given{Runner: f.client, t: t, secret: sshd.Password, count: map[string]int{}}
 		i.Runner = changed{g, atStep("run", `cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | grep -c "[c]orrect horse" >`+f.Dir+`/seen`)}
 		for _, h := range append(hosts, host) {
-			_, err := i.Install(t.Context(), h)
-			require.NoError(t, err)
+			done(t, i.Install, h)
 		}
-		seen, err := os.ReadFile(filepath.Join(f.Dir, "seen"))
-		require.NoError(t, err)
+		seen := proctest.ReadFile(t, filepath.Join(f.Dir, "seen"))
 		require.Equal(t, "0\n", string(seen), "no process has it in its arguments or variables")
 		require.Zero(t, g.count["gpu-01"], "sudo wants none there")
 		require.NotZero(t, g.count["b"])
-		content, err := os.ReadFile(filepath.Join(f.SudoersFolder(), remote.SudoersFile))
-		require.NoError(t, err)
+		content := proctest.ReadFile(t, filepath.Join(f.SudoersFolder(), remote.SudoersFile))
 		require.Equal(t, install.Sudoers(remote.DefaultGenv, f.sudoPath(), string(sshd.NeedsPassword), string(sshd.MaySudo)), string(content))
 		f.requireWorking(current)
 		i.Password.Wipe()
-		_, err = i.Uninstall(t.Context(), hosts[0])
+		_, err := i.Uninstall(t.Context(), hosts[0])
 		require.ErrorContains(t, err, "refused the password", "it is wiped")
 	})
 }
@@ -114,10 +112,8 @@ func TestSudoTakesThePassword(t *testing.T) {
 			c.Args[last] = "tee -a " + seen + " | sh -c '" + c.Args[last] + "'"
 		}
 	}}
-	_, err = i.Install(t.Context(), remote.Host{Name: "a"})
-	require.NoError(t, err)
-	data, err := os.ReadFile(seen)
-	require.NoError(t, err)
+	done(t, i.Install, remote.Host{Name: "a"})
+	data := proctest.ReadFile(t, seen)
 	require.NotContains(t, string(data), sshd.Password)
 	require.Contains(t, string(data), "step begin")
 }
@@ -196,8 +192,7 @@ func joined(text string) (lines []string) {
 
 // TestSudoersIsWhatTheDocumentationSays: and visudo takes it, for several accounts too.
 func TestSudoersIsWhatTheDocumentationSays(t *testing.T) {
-	page, err := os.ReadFile("../../docs/fleet.md")
-	require.NoError(t, err)
+	page := proctest.ReadFile(t, "../../docs/fleet.md")
 	_, documented, found := strings.Cut(string(page), "```sudoers\nDefaults!")
 	require.True(t, found)
 	documented, _, _ = strings.Cut(documented, "```")

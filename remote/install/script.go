@@ -47,7 +47,6 @@ var (
 	enforceService string
 )
 
-// unitFor is a unit for a program at a path.
 func unitFor(unit, path string) string { return strings.ReplaceAll(unit, "/usr/bin/genv", path) }
 
 // lookScripts are those that say what a host has.
@@ -101,7 +100,6 @@ func (a rootAccess) input(token, script string, vars map[string]string) []byte {
 	return append(input, b.String()...)
 }
 
-// errIncomplete says that a script ended before its end.
 var errIncomplete = remote.Errorf(remote.InvalidOutput, "the host's answer is not complete")
 
 // run runs a script with the upload, if any, on its stdin, and returns its report.
@@ -174,9 +172,8 @@ func (i *Installer) check(ctx context.Context, h remote.Host, secret []byte) err
 		return remote.Errorf(remote.InvalidOutput, "sudo did not run a command, and did not say why")
 	case strings.Contains(said, "incorrect password attempt"), strings.Contains(said, "Sorry, try again"),
 		class == remote.CommandFailed:
-		e := remote.Errorf(remote.Sudo, "%w: %w", errPasswordRefused, err)
-		e.Next = "run it again with the right password; it was given to no other host"
-		return e
+		return remote.Errorf(remote.Sudo, "%w: %w", errPasswordRefused, err).
+			WithNext("run it again with the right password; it was given to no other host")
 	case class == remote.Sudo, class == remote.SudoRefused:
 		return needsRights(err)
 	}
@@ -230,9 +227,8 @@ func (p *Password) try(ctx context.Context, host string, check func([]byte) erro
 	}
 	defer func() { p.turn <- struct{}{} }()
 	if p.refused != "" {
-		e := remote.Errorf(remote.Cancelled, "not tried: %s refused the password", p.refused)
-		e.Next = "run it again with the right password, for hosts that have the same one"
-		return e
+		return remote.Errorf(remote.Cancelled, "not tried: %s refused the password", p.refused).
+			WithNext("run it again with the right password, for hosts that have the same one")
 	}
 	atOnce := p.accepted // with other hosts
 	if atOnce {
@@ -249,7 +245,6 @@ func (p *Password) try(ctx context.Context, host string, check func([]byte) erro
 	return err
 }
 
-// errPasswordRefused is wrapped when sudo took the password for a wrong one.
 var errPasswordRefused = errors.New("sudo refused the password")
 
 // withoutSecret removes the password from an error's text: a host may repeat what it was sent.
@@ -265,7 +260,6 @@ func withoutSecret(err error, secret []byte) error {
 	return &remote.Error{Class: e.Class, Err: errors.New(message), Stderr: stderr, Next: e.Next}
 }
 
-// hidden removes the password from a host's output.
 func hidden(said, secret []byte) []byte {
 	if len(secret) == 0 {
 		return said

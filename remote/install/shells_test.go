@@ -78,8 +78,7 @@ func TestWhomSSHDRefuses(t *testing.T) {
 			Runner: localShell{t, "sh", dir}, Programs: programs,
 			Options: install.Options{Path: "/nowhere/bin/genv", Account: "root", Key: "ssh-ed25519 AAAA", Check: true},
 		}
-		outcome, err := i.Install(t.Context(), remote.Host{Name: "here", NoSudo: true})
-		require.NoError(t, err)
+		outcome := done(t, i.Install, remote.Host{Name: "here", NoSudo: true})
 		notes := strings.Join(outcome.Notes, "\n")
 		require.Equal(t, want != "", strings.Contains(notes, "sshd refuses logins of root: "+want), "%s: %s", said, notes)
 		require.Equal(t, want == "", strings.Contains(notes, "may log in as root"), said)

@@ -28,7 +28,6 @@ func (i *Installer) Uninstall(ctx context.Context, h remote.Host) (*Outcome, err
 	})
 }
 
-// planUninstall decides what to remove: no lines of sudoers that genv didn't write.
 func (v *installation) planUninstall(ctx context.Context) (map[string]string, error) {
 	s := v.found
 	if err := decidePackage(v.wanted.Path, s); err != nil {

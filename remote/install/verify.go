@@ -142,7 +142,5 @@ func (v *installation) failure(failed, why string) error {
 	if why != "" {
 		message += ": " + why
 	}
-	e := remote.Errorf(remote.CommandFailed, "%s", message)
-	e.Next = said[1]
-	return e
+	return remote.Errorf(remote.CommandFailed, "%s", message).WithNext(said[1])
 }
