@@ -15,7 +15,6 @@ type registration struct {
 	UID snapshot.UID
 }
 
-// access is who may open what.
 type access struct {
 	Guarded Minors
 	Allowed map[snapshot.UID]Minors
@@ -53,7 +52,6 @@ func accessOf(e *evidence, devices []hardware.BusDevice, o *Order, exempt []snap
 	return p
 }
 
-// judged says whether a device is guarded.
 func (e *evidence) judged(d *hardware.BusDevice, o *Order) Device {
 	out := Device{Index: d.Index, UUID: d.UUID, Minor: d.Minor}
 	switch {
@@ -88,7 +86,6 @@ func (p *access) allow(uid snapshot.UID, minors Minors) {
 	p.Allowed[uid] = p.Allowed[uid].Or(minors)
 }
 
-// with adds what was allowed before.
 func (p access) with(before map[snapshot.UID]Minors) access {
 	for uid, minors := range before {
 		p.allow(uid, minors)

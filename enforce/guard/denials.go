@@ -169,7 +169,6 @@ func startDenialWriter(ctx context.Context, k *Keeper) *denialWriter {
 	return d
 }
 
-// end writes the last denials, after the last take.
 func (d *denialWriter) end() {
 	d.write()
 	d.writing.Wait()
@@ -214,14 +213,12 @@ func (d *denialWriter) add(open Denial) (_ Denial, isNew bool) {
 	return d.list.Add(open, time.Now())
 }
 
-// know sets the devices that name minors.
 func (d *denialWriter) know(devices []hardware.BusDevice) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.devices = devices
 }
 
-// write writes the list if it has changed.
 func (d *denialWriter) write() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -228,9 +228,7 @@ func TestDenialsAreKept(t *testing.T) {
 func TestDenialsOfTheLastMoment(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	h.give(Enforce, time.Minute)
-	stop := h.keep(h.keeper())
-	h.soon("a denial", h.mayNot(bob, 0))
+	_, stop := h.deny(time.Minute)
 	h.events <- Event{Kind: Denied, UID: bob, PID: 41, Minor: 3}
 	h.soon("it is passed on", func() bool { h.mu.Lock(); defer h.mu.Unlock(); return len(h.denied) == 1 })
 	stop()
@@ -245,9 +243,7 @@ func TestOpensAreReported(t *testing.T) {
 	h.write(map[snapshot.UID][]snapshot.DeviceIndex{alice: {0}})
 	require.NoError(t, os.MkdirAll(h.run, 0o755))
 	r := watch.NewOpenLogReader(h.run)
-	h.give(Enforce, time.Minute)
-	h.keep(h.keeper())
-	h.soon("bob may not open device 0", h.mayNot(bob, 0))
+	h.deny(time.Minute)
 	h.events <- Event{Kind: Denied, UID: bob, PID: 41, Minor: 3}
 	h.events <- Event{Kind: Opened, UID: 0, PID: 0, Minor: 3} // of a look's nvidia-smi, perhaps
 	for _, e := range []Event{

@@ -142,7 +142,6 @@ type loaded struct {
 	deadline time.Time // by the wall clock; zero before the first SetControl
 }
 
-// open attaches the guard in the kernel, or takes it over.
 func (s *lockedKeeper) open(ctx context.Context) (*loaded, error) {
 	k, err := s.Open()
 	if err != nil {
@@ -180,7 +179,6 @@ func (s *lockedKeeper) release() {
 	s.loaded = nil
 }
 
-// allowed is who may open what in the kernel now.
 func (g *loaded) allowed() map[snapshot.UID]Minors {
 	switch {
 	case g == nil:

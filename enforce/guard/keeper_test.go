@@ -48,9 +48,7 @@ func newGuarded(t testing.TB) *host {
 	t.Helper()
 	h := newHost(t)
 	h.write(attachments{alice: {0}})
-	h.give(Enforce, time.Minute)
-	h.keep(h.keeper())
-	h.soon("the first denial", h.mayNot(bob, 0))
+	h.deny(time.Minute)
 	h.says(Enforce) // it is written after the kernel was told
 	return h
 }
@@ -93,9 +91,7 @@ func TestWritesInPlace(t *testing.T) {
 func TestALeaseEndsByItselfWithoutItsKeeper(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	h.give(Enforce, 2*time.Second)
-	stop := h.keep(h.keeper())
-	h.soon("the first denial", h.mayNot(bob, 0))
+	_, stop := h.deny(2 * time.Second)
 	stop()
 	require.False(t, h.pins.may(bob, 3), "a Keeper that ends leaves the guard")
 	h.soon("the end of the lease", h.may(bob, 0))
@@ -106,9 +102,7 @@ func TestALeaseEndsByItselfWithoutItsKeeper(t *testing.T) {
 func TestAnOrderThatIsNotGivenAgainEnds(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	g := h.give(Enforce, 2*time.Second)
-	h.keep(h.keeper())
-	h.soon("the first denial", h.mayNot(bob, 0))
+	g, _ := h.deny(2 * time.Second)
 	for range 3 { // given again, it goes on
 		time.Sleep(time.Second)
 		require.False(t, h.pins.may(bob, 3))
@@ -127,9 +121,7 @@ func TestAnOrderThatIsNotGivenAgainEnds(t *testing.T) {
 func TestTheKernelGetsAMinuteAtMost(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	h.give(Enforce, 24*time.Hour)
-	h.keep(h.keeper())
-	h.soon("the first denial", h.mayNot(bob, 0))
+	h.deny(24 * time.Hour)
 	h.pins.mu.Lock()
 	defer h.pins.mu.Unlock()
 	require.WithinDuration(t, time.Now().Add(time.Minute), h.until, 5*time.Second)
@@ -191,9 +183,7 @@ func (p *pins) isAttached() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.at
 func TestRemovedByHand(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	mine := h.give(Enforce, time.Minute)
-	h.keep(h.keeper())
-	h.soon("the first denial", h.mayNot(bob, 0))
+	mine, _ := h.deny(time.Minute)
 	h.says(Enforce)
 	require.NoError(t, h.remove())
 	require.Contains(t, h.says(Off).Reason, "by hand")
@@ -347,9 +337,7 @@ func TestALateLookTakesAway(t *testing.T) {
 				h.keep(h.keeper())
 			} else {
 				h.write(attachments{alice: {0}})
-				h.give(Enforce, time.Minute)
-				h.keep(h.keeper())
-				h.soon("the guard", h.mayNot(bob, 0))
+				h.deny(time.Minute)
 				h.set(func() { h.hang = make(chan struct{}) })
 				h.write(tt.then)
 			}
@@ -370,9 +358,7 @@ func TestOnlyRootMayWriteTheState(t *testing.T) {
 		h.owned = owned
 		h.set(func() { h.owners = map[snapshot.PID]snapshot.UID{101: bob} })
 		h.write(attachments{alice: {0}})
-		h.give(Enforce, time.Minute)
-		stop := h.keep(h.keeper())
-		h.soon("a denial", h.mayNot(bob, 0))
+		_, stop := h.deny(time.Minute)
 		h.says(Enforce)
 		require.Equal(t, owned, h.pins.may(alice, 3), "without a process of hers, only root's word counts")
 		stop()

@@ -325,6 +325,14 @@ func (h *host) give(m Mode, lease time.Duration, change ...func(*Order)) Order {
 	return g
 }
 
+// deny runs a Keeper with an order to deny, and waits for its first denial.
+func (h *host) deny(lease time.Duration) (given Order, stop func()) {
+	h.Helper()
+	given, stop = h.give(Enforce, lease), h.keep(h.keeper())
+	h.soon("the first denial", h.mayNot(bob, 0))
+	return given, stop
+}
+
 // soon waits until something is true; two seconds is what everything may take.
 func (h *host) soon(what string, is func() bool) {
 	h.Helper()

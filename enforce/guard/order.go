@@ -112,7 +112,6 @@ const (
 	Enforce             // they are denied and reported
 )
 
-// modeNames are the modes as policies, flags and JSON write them.
 var modeNames = [...]string{Off: "off", Watch: "watch", Enforce: "enforce"}
 
 // Modes are the names of all modes, for help and completion.
@@ -176,7 +175,6 @@ func (o *Order) Left(now At) time.Duration {
 	return max(0, o.ends-now.SinceBoot)
 }
 
-// storedOrder is the content of guard-order.json.
 type storedOrder struct {
 	Schema string `json:"schema"`
 	ID     string `json:"id"`

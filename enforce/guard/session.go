@@ -148,7 +148,6 @@ func (s *lockedKeeper) request() {
 	s.looks.request()
 }
 
-// again looks for changes without an event of inotify.
 func (s *lockedKeeper) again() {
 	s.follow()
 	if s.order.Mode == Off {
@@ -201,7 +200,6 @@ const (
 	openEvery = 10 * time.Second
 )
 
-// step does what the order, the state files and the kernel call for.
 func (s *lockedKeeper) step(ctx context.Context) {
 	now, err := s.now()
 	if err != nil {
@@ -257,7 +255,6 @@ func (s *lockedKeeper) turnOff(reason string) {
 	s.Log.Info().Str("reason", reason).Msg("guard off")
 }
 
-// keep makes the kernel do what was ordered.
 func (s *lockedKeeper) keep(ctx context.Context, now At) {
 	s.askForUsers()
 	if s.loaded == nil && !s.start(ctx) {
@@ -272,7 +269,6 @@ func (s *lockedKeeper) keep(ctx context.Context, now At) {
 	}
 }
 
-// start opens the guard, and starts to read all that a plan needs.
 func (s *lockedKeeper) start(ctx context.Context) bool {
 	if time.Since(s.failedAt) < openEvery {
 		return false
@@ -318,7 +314,6 @@ func (s *lockedKeeper) renew(now At) {
 	}
 }
 
-// failed handles an error of the kernel.
 func (s *lockedKeeper) failed(err error) bool {
 	if err == nil {
 		return false

@@ -39,7 +39,6 @@ func (p *problems) set(about, problem string) {
 	p.log.Warn().Str("about", about).Msg(problem)
 }
 
-// forget ends the problems of a guard that is on.
 func (p *problems) forget() {
 	for _, about := range []string{"kernel", "pins", "state", "devices", "users"} {
 		p.set(about, "")
@@ -93,7 +92,6 @@ func (s *lockedKeeper) status() Status {
 	return st
 }
 
-// users are those who may open devices.
 func (g *loaded) users() []AllowedUser {
 	users := make([]AllowedUser, 0, len(g.plan.Allowed))
 	for _, uid := range slices.Sorted(maps.Keys(g.plan.Allowed)) {

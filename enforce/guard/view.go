@@ -16,7 +16,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// view is what a session knows of the host.
 type view struct {
 	look   *evidence               // the last good one; nil for none
 	glance *evidence               // newer than look, or nil
@@ -103,7 +102,6 @@ func (v *view) plan(o *Order) (_ access, ok bool) {
 	return p.with(v.kept), true
 }
 
-// listed sets the devices, or why they can't be listed.
 func (s *lockedKeeper) listed(devices []hardware.BusDevice, err error) {
 	s.listedAt = time.Now()
 	problem := ""
@@ -120,7 +118,6 @@ func (s *lockedKeeper) listed(devices []hardware.BusDevice, err error) {
 	}
 }
 
-// exempted are the uids of exempt users, as far as they are known.
 type exempted struct {
 	names   []snapshot.Username
 	uids    []snapshot.UID
@@ -128,7 +125,6 @@ type exempted struct {
 	err     error  // why some are unknown
 }
 
-// knowsUsers returns an error unless all exempt users' uids are known.
 func (v *view) knowsUsers(o *Order) error {
 	switch {
 	case len(o.ExemptUsers) == 0:
@@ -155,7 +151,6 @@ func (s *lockedKeeper) askForUsers() {
 	}
 }
 
-// usersWithin bounds the look-up of uids.
 const usersWithin = 10 * time.Second
 
 func (k *Keeper) resolve(ctx context.Context, names []snapshot.Username) exempted {
@@ -178,7 +173,6 @@ func (k *Keeper) resolve(ctx context.Context, names []snapshot.Username) exempte
 	return e
 }
 
-// evidence is what the state files say, and the kernel about it.
 type evidence struct {
 	begun  time.Time // when reading began
 	owned  bool      // only root may write the files

@@ -51,7 +51,6 @@ func (w *stateWatch) follow(dirs ...string) {
 	})
 }
 
-// run reads changes until ctx ends.
 func (w *stateWatch) run(ctx context.Context) {
 	if w.file == nil {
 		return
@@ -83,10 +82,8 @@ type worker struct {
 	ended    chan struct{} // closed with its goroutine's end
 }
 
-// maxPause bounds how long a worker rests.
 const maxPause = time.Second
 
-// startWorker starts a worker that sends its results to learned.
 func startWorker(ctx context.Context, learned chan<- func(), work func(context.Context) func()) *worker {
 	w := &worker{requests: make(chan struct{}, 1), ended: make(chan struct{})}
 	go func() {

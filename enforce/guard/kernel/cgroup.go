@@ -15,13 +15,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
-// cgroup is the folder that is guarded.
 type cgroup struct {
 	path string
 	id   uint64 // as links report it: the folder's inode number
 }
 
-// rootID is the id of a hierarchy's root.
 const rootID = 1
 
 // findCgroup looks at the folder, or by default at the root of the cgroup2 hierarchy.
@@ -198,7 +196,6 @@ func bpf[T any](cmd uintptr, attr *T) (int, error) {
 	return int(fd), nil
 }
 
-// newLink attaches the program to the cgroup, next to other programs.
 func newLink(program *ebpf.Program, cgroup *os.File) (bpfLink, error) {
 	fd, err := bpf(cmdLinkCreate, &struct{ program, target, attachType, flags uint32 }{
 		program: uint32(program.FD()), target: uint32(cgroup.Fd()), attachType: uint32(ebpf.AttachCGroupDevice),
@@ -209,7 +206,6 @@ func newLink(program *ebpf.Program, cgroup *os.File) (bpfLink, error) {
 	return bpfLink(fd), nil
 }
 
-// pinnedLink opens the link at the path.
 func pinnedLink(path string) (bpfLink, error) {
 	fd, err := withPath(cmdObjGet, path, 0)
 	if err != nil {
@@ -242,7 +238,6 @@ func withPath(cmd uintptr, path string, fd int) (int, error) {
 	}{path: uint64(uintptr(unsafe.Pointer(name))), fd: uint32(fd)})
 }
 
-// pin keeps the link, whatever becomes of its descriptors.
 func (l bpfLink) pin(path string) error {
 	_, err := withPath(cmdObjPin, path, int(l))
 	return err

@@ -111,7 +111,6 @@ func openPinned(dir string, cg cgroup, major int32) (*Guard, error) {
 	return g, err
 }
 
-// openUnpinned attaches a new guard that this process holds.
 func openUnpinned(cg cgroup, major int32) (*Guard, error) {
 	m, err := createMaps()
 	if err != nil {
@@ -248,7 +247,6 @@ func makeDir(dir string) error {
 	return nil
 }
 
-// isBPFFS says whether programs can be pinned in the folder.
 func isBPFFS(dir string) error {
 	var s unix.Statfs_t
 	switch err := unix.Statfs(dir, &s); {
@@ -297,7 +295,6 @@ func takeOver(dir string, cg cgroup, major int32) (*Guard, error) {
 	return g, nil
 }
 
-// replaceProgram has the link run this version's program.
 func (m *maps) replaceProgram(l bpfLink, major int32) error {
 	program, _, err := m.load(major)
 	if err != nil {
@@ -375,7 +372,6 @@ func (m *maps) state(dir string) (guard.KernelState, error) {
 	return s, nil
 }
 
-// inspectError says whether there is no guard, or it can't be read.
 func inspectError(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w, or never was there: %w", guard.ErrRemoved, err)

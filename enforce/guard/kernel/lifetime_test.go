@@ -21,9 +21,7 @@ import (
 )
 
 func TestTheLeaseEndsWithNoProcessAlive(t *testing.T) {
-	s := newSite(t)
-	g := s.open()
-	enforce(t, g)
+	s, g := newGuarded(t)
 	user := s.user(1002)
 	const lease = 2 * time.Second
 	began := time.Now()
@@ -83,8 +81,7 @@ func TestKilledHolder(t *testing.T) {
 }
 
 func TestReplacementUnderLoad(t *testing.T) {
-	s := newSite(t)
-	enforce(t, s.open())
+	s, _ := newGuarded(t)
 	counting := s.counting(1002, 0)
 	const times = 100
 	for range times {
@@ -105,9 +102,7 @@ func TestRemoval(t *testing.T) {
 		"by hand":   os.RemoveAll,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t)
-			g := s.open()
-			enforce(t, g)
+			s, g := newGuarded(t)
 			user := s.user(1002)
 			require.Equal(t, "denied", user.open(s.node(0)))
 			require.NoError(t, remove(s.pins))
@@ -132,9 +127,7 @@ func TestRemoval(t *testing.T) {
 // A process that has no file descriptor left, for example, can't see its guard. That is not
 // the removal by an administrator, which turns the guard off for good.
 func TestAGuardThatCannotBeSeenIsNotRemoved(t *testing.T) {
-	s := newSite(t)
-	g := s.open()
-	enforce(t, g)
+	s, g := newGuarded(t)
 	var limit unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}))
@@ -237,9 +230,7 @@ func (p *process) pid() snapshot.PID {
 }
 
 func TestEventsSayWhoOpenedWhat(t *testing.T) {
-	s := newSite(t)
-	g := s.open()
-	enforce(t, g)
+	s, g := newGuarded(t)
 	events := listen(t, g)
 	user, owner, root := s.user(1002), s.user(1001), s.user(0)
 	expect := func(kind guard.EventKind, p *process, uid snapshot.UID, minor int) {
@@ -271,9 +262,7 @@ func TestEventsSayWhoOpenedWhat(t *testing.T) {
 }
 
 func TestAFloodOfOneUserLeavesTheEventsOfOthers(t *testing.T) {
-	s := newSite(t)
-	g := s.open()
-	enforce(t, g)
+	s, g := newGuarded(t)
 	began := time.Now()
 	counting := s.counting(1002, 0)
 	other := s.user(1003)
@@ -302,9 +291,7 @@ func TestAFloodOfOneUserLeavesTheEventsOfOthers(t *testing.T) {
 
 // TestALookerDoesNotHideTheNextProcess: allowed opens are limited by process.
 func TestALookerDoesNotHideTheNextProcess(t *testing.T) {
-	s := newSite(t)
-	g := s.open()
-	enforce(t, g)
+	s, g := newGuarded(t)
 	events := listen(t, g)
 	first, second := s.user(1001), s.user(1001)
 	began := time.Now()
@@ -323,9 +310,7 @@ func TestALookerDoesNotHideTheNextProcess(t *testing.T) {
 
 // TestACrowdIsDeniedThoughTheBufferIsFull: events are lost and counted, and no verdict changes.
 func TestACrowdIsDeniedThoughTheBufferIsFull(t *testing.T) {
-	s := newSite(t)
-	g := s.open()
-	enforce(t, g)
+	s, g := newGuarded(t)
 	const users = 20000
 	require.Equal(t, strconv.Itoa(users), s.user(0).ask("crowd "+s.node(0)+" "+strconv.Itoa(users)))
 	state, err := g.State()
@@ -335,9 +320,7 @@ func TestACrowdIsDeniedThoughTheBufferIsFull(t *testing.T) {
 }
 
 func TestEventsOutliveTheirReader(t *testing.T) {
-	s := newSite(t)
-	g := s.open()
-	enforce(t, g)
+	s, g := newGuarded(t)
 	require.NoError(t, g.Close())
 	s.user(1002).open(s.node(1))
 	e := next(t, listen(t, s.open()))

@@ -22,7 +22,6 @@ const (
 	minorCount = 256
 )
 
-// maps are shared by the program and this process.
 type maps struct {
 	control *ebpf.Map // hash of one element: control
 	minors  *ebpf.Map // array: the flags of each minor
@@ -32,7 +31,6 @@ type maps struct {
 	lost    *ebpf.Map // array of one element: events that the ring buffer had no room for
 }
 
-// namedMap is a map with the name of its pin and its specification.
 type namedMap struct {
 	name string
 	m    **ebpf.Map
@@ -81,7 +79,6 @@ func unlimitMemlock() error {
 	return unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY})
 }
 
-// loadMaps opens the maps that are pinned in dir.
 func loadMaps(dir string) (*maps, error) {
 	m := &maps{}
 	for _, each := range m.all() {
@@ -208,7 +205,6 @@ func (g *Guard) give(allowed map[snapshot.UID]guard.Minors) (left int, err error
 	return left, nil
 }
 
-// readAllowed is what is written in the kernel.
 func (m *maps) readAllowed() (map[snapshot.UID]guard.Minors, error) {
 	allowed := map[snapshot.UID]guard.Minors{}
 	var uid uint32

@@ -126,7 +126,6 @@ func (r *Support) add(name string, needed bool, err error, detail, hint string) 
 	r.Abilities = append(r.Abilities, Ability{Name: name, OK: err == nil, Needed: needed, Detail: detail})
 }
 
-// whyNotLoaded explains the error to an administrator.
 func (f probedFacts) whyNotLoaded() string {
 	switch {
 	case errors.Is(f.loadErr, ErrUnsupported):
@@ -159,7 +158,6 @@ func (f probedFacts) others() string {
 	}
 }
 
-// conflict is an ErrConflict if a program keeps the guard from being attached.
 func (f probedFacts) conflict() error {
 	i := slices.IndexFunc(f.programs, func(p Program) bool { return p.Exclusive })
 	if i < 0 {

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -11,7 +12,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/guard"
 )
 
-// nvidiaMajor is the major number of the NVIDIA driver's devices.
 const nvidiaMajor = 195
 
 const programName = "genv_guard"
@@ -66,26 +66,20 @@ func (m *maps) load(major int32) (*ebpf.Program, bool, error) {
 
 // program is the guard. Every doubt leads to "allow".
 func (m *maps) program(major int32, withPID bool) *ebpf.ProgramSpec {
-	var code asm.Instructions
-	code = append(code, m.isGuardedOpen(major)...)
-	code = append(code, m.isInLease()...)
-	code = append(code, m.isAllowed()...)
-	code = append(code, m.isFirst(withPID)...)
-	code = append(code, m.write(withPID)...)
-	code = append(code,
-		asm.JEq.Imm(rKind, int32(guard.Denied), "deny").WithSymbol("verdict"),
-		asm.Mov.Imm(asm.R0, 1).WithSymbol("allow"),
-		asm.Return(),
-		asm.Mov.Imm(asm.R0, 0).WithSymbol("deny"),
-		asm.Return(),
-	)
+	code := slices.Concat(m.isGuardedOpen(major), m.isInLease(), m.isAllowed(), m.isFirst(withPID), m.write(withPID),
+		asm.Instructions{
+			asm.JEq.Imm(rKind, int32(guard.Denied), "deny").WithSymbol("verdict"),
+			asm.Mov.Imm(asm.R0, 1).WithSymbol("allow"),
+			asm.Return(),
+			asm.Mov.Imm(asm.R0, 0).WithSymbol("deny"),
+			asm.Return(),
+		})
 	return &ebpf.ProgramSpec{
 		Name: programName, Type: ebpf.CGroupDevice, AttachType: ebpf.AttachCGroupDevice,
 		Instructions: code, License: "Apache-2.0",
 	}
 }
 
-// isGuardedOpen goes on for opens of guarded minors.
 func (m *maps) isGuardedOpen(major int32) asm.Instructions {
 	return append(asm.Instructions{
 		asm.Mov.Reg(rContext, asm.R1),
@@ -197,7 +191,6 @@ func (m *maps) isFirst(withPID bool) asm.Instructions {
 	)...)
 }
 
-// write writes the event into the ring buffer, or counts it as lost.
 func (m *maps) write(withPID bool) asm.Instructions {
 	code := asm.Instructions{
 		asm.LoadMapPtr(asm.R1, m.events.FD()).WithSymbol("write"),
