@@ -119,6 +119,14 @@ func newMachine(t testing.TB) *machine {
 	return m
 }
 
+// machineWith is a machine on which process 100 of uid 1001 uses GPU 0.
+func machineWith(t testing.TB, environ string) *machine {
+	m := newMachine(t)
+	m.smi.apps = "GPU-0, 100, 5\n"
+	m.process(100, 1001, 5000, environ)
+	return m
+}
+
 // process adds a process to /proc. The address of its environ follows from its start.
 func (m *machine) process(pid, uid, start int, environ string) {
 	m.write(fmt.Sprintf("%d/stat", pid), stat(pid, "python3", "S", start, start+1000))

@@ -71,27 +71,31 @@ func TestMembership(t *testing.T) {
 		"a stranger's environment": {claimsNo, 1001, 1001, 1001, []snapshot.Environment{registered("7", 1001, 60)}, member{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newMachine(t)
-			m.finder(row.environ, row.uid, row.shell, row.login)
+			m := finder(t, row.environ, row.uid, row.shell, row.login)
 			m.files.Environments = row.files
 			processes, _, err := m.Processes(t.Context())
 			require.NoError(t, err)
 			for _, p := range []snapshot.Process{m.snapshot().Processes[0], m.snapshot().Processes[0], processes[0]} {
-				require.Equal(t, row.want, member{p.EID, p.Inherited, p.EnvUnknown, p.EnvOverwritten})
+				require.Equal(t, row.want, memberOf(&p))
 			}
 		})
 	}
 }
 
-// finder makes process 100 and its ancestors.
-func (m *machine) finder(environ string, uid, shell, login int) {
-	m.smi.apps = "GPU-0, 100, 5\n"
+func memberOf(p *snapshot.Process) member {
+	return member{p.EID, p.Inherited, p.EnvUnknown, p.EnvOverwritten}
+}
+
+// finder is a machine with process 100, which uses GPU 0, and its ancestors.
+func finder(t *testing.T, environ string, uid, shell, login int) *machine {
+	m := machineWith(t, "")
 	m.process(100, uid, 5000, environ)
 	m.process(50, shell, 500, claimsNo)
 	m.process(40, login, 400, claimsNo)
 	m.process(60, 1001, 600, claimsNo)
 	m.write("100/stat", statOf(100, 50, "python3", "S", 5000, 6000))
 	m.write("50/stat", statOf(50, 40, "bash", "S", 500, 1500))
+	return m
 }
 
 // The ancestors are compared with the state files that are read after them: one
@@ -102,12 +106,11 @@ func TestAnAncestorThatEndsBeforeTheStateFilesAreRead(t *testing.T) {
 		"another process": func(m *machine) { m.write("50/stat", statOf(50, 40, "bash", "S", 501, 1500)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newMachine(t)
-			m.finder(titled, 1001, 1001, 1001)
+			m := finder(t, titled, 1001, 1001, 1001)
 			m.files.Environments = []snapshot.Environment{registered("7", 1001, 50)}
 			m.files.then = func() { change(m) }
 			p := m.snapshot().Processes[0]
-			require.Equal(t, member{unknown: true, overwritten: true}, member{p.EID, p.Inherited, p.EnvUnknown, p.EnvOverwritten})
+			require.Equal(t, member{unknown: true, overwritten: true}, memberOf(&p))
 		})
 	}
 }
@@ -120,8 +123,7 @@ func TestAncestorsThatAreNotKnown(t *testing.T) {
 		"a shell without an owner":  func(m *machine) { m.write("50/status", "rubbish") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newMachine(t)
-			m.finder(claimsNo, 1001, 1001, 1001)
+			m := finder(t, claimsNo, 1001, 1001, 1001)
 			m.files.Environments = []snapshot.Environment{registered("7", 1001, 50)}
 			if name == "a login that is not shown" {
 				m.files.Environments[0].PIDs[0] = 60
@@ -142,13 +144,12 @@ func TestProcessesWithoutStateFiles(t *testing.T) {
 		claimsNo: {unknown: true},
 		titled:   {unknown: true, overwritten: true},
 	} {
-		m := newMachine(t)
-		m.finder(environ, 1001, 1001, 1001)
+		m := finder(t, environ, 1001, 1001, 1001)
 		m.files.err = disk.ErrCorrupt
 		processes, warnings, err := m.Processes(t.Context())
 		require.NoError(t, err)
 		p := processes[0]
-		require.Equal(t, want, member{p.EID, p.Inherited, p.EnvUnknown, p.EnvOverwritten})
+		require.Equal(t, want, memberOf(&p))
 		require.NotEmpty(t, warnings)
 	}
 }
@@ -161,15 +162,14 @@ func TestDetailsAreReadAgain(t *testing.T) {
 		again  bool
 	}{
 		"nothing changed": {func(*machine) {}, false},
-		"another process": {func(m *machine) { m.write("100/stat", statOf(100, 50, "python3", "S", 5001, 6000)) }, true},
-		"another program": {func(m *machine) { m.write("100/stat", statOf(100, 50, "python3", "S", 5000, 6001)) }, true},
-		"another parent":  {func(m *machine) { m.write("100/stat", statOf(100, 1, "python3", "S", 5000, 6000)) }, true},
-		"another uid":     {func(m *machine) { m.write("100/status", "Uid:\t1002\t0\t0\t0\n") }, true},
+		"another process": {writes("stat", statOf(100, 50, "python3", "S", 5001, 6000)), true},
+		"another program": {writes("stat", statOf(100, 50, "python3", "S", 5000, 6001)), true},
+		"another parent":  {writes("stat", statOf(100, 1, "python3", "S", 5000, 6000)), true},
+		"another uid":     {writes("status", "Uid:\t1002\t0\t0\t0\n"), true},
 		"a minute passed": {func(m *machine) { now := time.Now().Add(time.Minute); m.Now = func() time.Time { return now } }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newMachine(t)
-			m.finder(claims, 1001, 1001, 1001)
+			m := finder(t, claims, 1001, 1001, 1001)
 			m.write("100/cmdline", "before")
 			require.Equal(t, "before", m.snapshot().Processes[0].Command)
 			m.write("100/cmdline", "after")
@@ -225,14 +225,13 @@ func TestARealTitle(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, s.Processes, 1)
 		p := s.Processes[0]
-		require.Equal(t, row.want, member{p.EID, p.Inherited, p.EnvUnknown, p.EnvOverwritten})
+		require.Equal(t, row.want, memberOf(&p))
 		require.Contains(t, p.Command, program[:min(len(program), 200)])
 	}
 }
 
 func TestBrief(t *testing.T) {
-	m := newMachine(t)
-	m.finder(titled, 1001, 1001, 1001)
+	m := finder(t, titled, 1001, 1001, 1001)
 	m.write("100/cmdline", "python3")
 	m.write("100/cgroup", "0::/lxc/web\n")
 	m.files.Environments = []snapshot.Environment{registered("7", 1001, 50)}
@@ -284,12 +283,11 @@ func TestProcessesOfDroppedEnvironments(t *testing.T) {
 // The PIDs of another PID namespace are other processes here.
 func TestRegisteredPIDsOfAnotherNamespaceAreIgnored(t *testing.T) {
 	for unknown, want := range map[bool]member{false: {eid: "7", inherited: "7"}, true: {unknown: true}} {
-		m := newMachine(t)
-		m.finder(claimsNo, 1001, 1001, 1001)
+		m := finder(t, claimsNo, 1001, 1001, 1001)
 		m.files.Environments = []snapshot.Environment{registered("7", 1001, 50)}
 		m.files.LivenessUnknown = unknown
 		p := m.snapshot().Processes[0]
-		require.Equal(t, want, member{p.EID, p.Inherited, p.EnvUnknown, p.EnvOverwritten})
+		require.Equal(t, want, memberOf(&p))
 		processes, _, err := m.Processes(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, p.EID, processes[0].EID)

@@ -16,20 +16,32 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// TestAListedProcessWithoutADeviceOfTheDriver is what root sees of processes that the driver lists.
-func TestAListedProcessWithoutADeviceOfTheDriver(t *testing.T) {
-	dev := t.TempDir()
-	node := filepath.Join(dev, "nvidiactl")
-	if err := unix.Mknod(node, unix.S_IFCHR|0o666, int(unix.Mkdev(hardware.NodeMajor, 255))); err != nil {
+// makeNode makes a device node, and skips a test that may not.
+func makeNode(t *testing.T, path string, major, minor uint32) {
+	t.Helper()
+	if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(major, minor))); err != nil {
 		t.Skip(err)
 	}
+}
+
+// withNode has root look, on a machine with a node of the driver.
+func withNode(t *testing.T, machine *local.Collector) (node string) {
+	machine.Hardware.Root, machine.Hardware.Dev = true, t.TempDir()
+	node = filepath.Join(machine.Hardware.Dev, "nvidiactl")
+	makeNode(t, node, hardware.NodeMajor, 255)
+	return node
+}
+
+// TestAListedProcessWithoutADeviceOfTheDriver is what root sees of processes that the driver lists.
+func TestAListedProcessWithoutADeviceOfTheDriver(t *testing.T) {
 	m := newMachine(t)
-	m.Hardware.Root, m.Hardware.Dev = true, dev
+	node := withNode(t, &m.Collector)
 	folder := func(pid, name string) string {
 		path := filepath.Join(m.Proc.Root, pid, name)
 		require.NoError(t, os.MkdirAll(path, 0o755))
@@ -74,11 +86,7 @@ func TestAListedProcessWithoutADeviceOfTheDriver(t *testing.T) {
 // spared for that, and one with few files is always looked at.
 func TestAnAccountWithManyFiles(t *testing.T) {
 	m := newMachine(t)
-	m.Hardware.Root, m.Hardware.Dev = true, t.TempDir()
-	node := filepath.Join(m.Hardware.Dev, "nvidiactl")
-	if err := unix.Mknod(node, unix.S_IFCHR|0o666, int(unix.Mkdev(hardware.NodeMajor, 255))); err != nil {
-		t.Skip(err)
-	}
+	node := withNode(t, &m.Collector)
 	files, open := t.TempDir(), t.TempDir()
 	for i := range 1000 {
 		require.NoError(t, os.Symlink("none", filepath.Join(files, strconv.Itoa(i))))
@@ -135,29 +143,26 @@ func TestDevicesInDoubt(t *testing.T) {
 	list := func(utilization int) string {
 		return fmt.Sprintf("0, GPU-0, 81559, 10, %d, 31, 70.12, H100\n1, GPU-1, 81559, 10, 0, 31, 70.12, H100\n", utilization)
 	}
+	computes := func(utilization int) func(*machine) {
+		return func(m *machine) { m.smi.devices = list(utilization) }
+	}
+	uses := func(utilization int) func(*machine) {
+		return func(m *machine) {
+			m.smi.devices, m.smi.apps = list(utilization), "GPU-0, 100, 5\n"
+			m.process(100, 1001, 5000, "A=1\x00")
+		}
+	}
+	nothing := func(*machine) {}
 	for name, tt := range map[string]struct {
 		ttl   time.Duration
 		looks []func(m *machine)
 		doubt []bool
 	}{
-		"hidden": {0, []func(m *machine){func(m *machine) { m.smi.apps = "GPU-0, 100, 5\n" }}, []bool{true}},
-		"ended after it was seen": {0, []func(m *machine){
-			func(m *machine) {
-				m.smi.devices, m.smi.apps = list(0), "GPU-0, 100, 5\n"
-				m.process(100, 1001, 5000, "A=1\x00")
-			},
-			func(m *machine) { m.remove(100) },
-		}, []bool{false, false}},
-		"computes without a process": {0, []func(m *machine){
-			func(m *machine) { m.smi.devices = list(6) }, func(*machine) {}, func(m *machine) { m.smi.devices = list(5) }, func(m *machine) { m.smi.devices = list(90) },
-		}, []bool{false, true, false, false}},
-		"one measurement": {time.Minute, []func(m *machine){func(m *machine) { m.smi.devices = list(90) }, func(*machine) {}}, []bool{false, false}},
-		"computes for a process": {0, []func(m *machine){
-			func(m *machine) {
-				m.smi.devices, m.smi.apps = list(90), "GPU-0, 100, 5\n"
-				m.process(100, 1001, 5000, "A=1\x00")
-			}, func(*machine) {},
-		}, []bool{false, false}},
+		"hidden":                     {0, []func(m *machine){func(m *machine) { m.smi.apps = "GPU-0, 100, 5\n" }}, []bool{true}},
+		"ended after it was seen":    {0, []func(m *machine){uses(0), func(m *machine) { m.remove(100) }}, []bool{false, false}},
+		"computes without a process": {0, []func(m *machine){computes(6), nothing, computes(5), computes(90)}, []bool{false, true, false, false}},
+		"one measurement":            {time.Minute, []func(m *machine){computes(90), nothing}, []bool{false, false}},
+		"computes for a process":     {0, []func(m *machine){uses(90), nothing}, []bool{false, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t)
@@ -253,9 +258,7 @@ func TestTypesOfProcesses(t *testing.T) {
 // TestShortProcessesOnADesktop: of an account without a desktop, those compute that have no node of /dev/dri open.
 func TestShortProcessesOnADesktop(t *testing.T) {
 	node := filepath.Join(t.TempDir(), "card0")
-	if err := unix.Mknod(node, unix.S_IFCHR|0o666, int(unix.Mkdev(226, 0))); err != nil {
-		t.Skip(err)
-	}
+	makeNode(t, node, 226, 0)
 	m, now := newMachine(t), time.Now()
 	m.Types, m.Now = new(nvidiasmi.Types), func() time.Time { return now }
 	m.smi.modes, m.smi.devices = []string{"display_active"}, "0, GPU-0, 81559, 10, 0, 31, 70.12, H100, Enabled\n"

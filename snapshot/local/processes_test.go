@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,8 +37,7 @@ func TestAttribution(t *testing.T) {
 		"processes not listed":          {"GPU-0, [Not Supported], [Not Supported]", nil, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newMachine(t)
-			m.process(100, 1001, 5000, "A=1\x00")
+			m := machineWith(t, "A=1\x00")
 			m.smi.apps = row.apps
 			s := m.snapshot()
 			require.Len(t, s.Warnings, row.warnings, s.Warnings)
@@ -160,8 +160,7 @@ func TestDevicesWithoutAListOfProcesses(t *testing.T) {
 		"GPU-9, [N/A], [N/A]":                      {0, 1},
 		"[N/A], [N/A], [N/A]":                      {0, 1},
 	} {
-		m := newMachine(t)
-		m.process(100, 1001, 5000, "A=1\x00")
+		m := machineWith(t, "A=1\x00")
 		m.smi.apps = apps
 		var marked []snapshot.DeviceIndex
 		for _, d := range m.snapshot().Devices {
@@ -180,11 +179,13 @@ func TestInstancesThatAreNotListed(t *testing.T) {
 	require.Empty(t, m.snapshot().Device(0).Instances)
 }
 
-// identity is process 100 in the lists of nvidia-smi, and what /proc says of it.
-type identity struct {
-	damage   func(*machine)
-	want     *snapshot.Process // nil when it is left out
-	warnings int
+// writes replaces files of process 100: names and contents.
+func writes(files ...string) func(*machine) {
+	return func(m *machine) {
+		for file := range slices.Chunk(files, 2) {
+			m.write("100/"+file[0], file[1])
+		}
+	}
 }
 
 // seenAs is how it is seen, but for a change.
@@ -194,88 +195,33 @@ func seenAs(change func(*snapshot.Process)) *snapshot.Process {
 	return &p
 }
 
+// TestIdentity: process 100 in the lists of nvidia-smi, and what /proc says of it.
 func TestIdentity(t *testing.T) {
-	requireIdentities(t, map[string]identity{
-		"in an environment": {func(*machine) {}, seenAs(func(*snapshot.Process) {}), 0},
-		"in none": {
-			func(m *machine) { m.write("100/environ", "A=1\x00") },
-			seenAs(func(p *snapshot.Process) { p.EID = "" }), 0,
-		},
-		"an empty claim": {
-			func(m *machine) { m.write("100/environ", "GENV_ENVIRONMENT_ID=\x00") },
-			seenAs(func(p *snapshot.Process) { p.EID = "" }), 0,
-		},
-		"an impossible claim": {
-			func(m *machine) { m.write("100/environ", "GENV_ENVIRONMENT_ID=\x1b[31m\x00") },
-			seenAs(func(p *snapshot.Process) { p.EID = snapshot.Claim("\x1b[31m") }), 0,
-		},
-		"a claim that is not UTF-8": {
-			func(m *machine) { m.write("100/environ", "GENV_ENVIRONMENT_ID=\xff\x00") },
-			seenAs(func(p *snapshot.Process) { p.EID = snapshot.Claim("\xff") }), 0,
-		},
-		"an endless claim": {
-			func(m *machine) { m.write("100/environ", "GENV_ENVIRONMENT_ID="+strings.Repeat("x", 1<<20)+"\x00") },
-			seenAs(func(p *snapshot.Process) { p.EID = snapshot.Claim(strings.Repeat("x", 1<<20)) }), 0,
-		},
-		"an empty environ": {
-			func(m *machine) { m.write("100/environ", "") },
-			seenAs(func(p *snapshot.Process) { p.EID, p.EnvUnknown, p.EnvOverwritten = "", true, true }), 1,
-		},
-		"a garbled status": {
-			func(m *machine) { m.write("100/status", "rubbish") },
-			seenAs(func(p *snapshot.Process) { p.UID = nil }), 1,
-		},
-		"a garbled stat": {
-			func(m *machine) { m.write("100/stat", "rubbish") },
-			seenAs(func(p *snapshot.Process) { p.Start, p.Name = 0, "" }), 1,
-		},
-		"a name to obey": {
-			func(m *machine) { m.write("100/stat", stat(100, "\x1b[2J\xff", "S", 5000, 6000)) },
-			seenAs(func(p *snapshot.Process) { p.Name = "?[2J?" }), 0,
-		},
-		"gone":     {func(m *machine) { m.remove(100) }, nil, 1},
-		"a zombie": {func(m *machine) { m.write("100/stat", stat(100, "python3", "Z", 5000, 0)) }, nil, 0},
-	})
-}
-
-func TestIdentityOfOddProcesses(t *testing.T) {
-	requireIdentities(t, map[string]identity{
-		"a title over the environ": {
-			func(m *machine) { m.write("100/environ", "n.py --lr=1\x00\x00GENV_ENVIRONMENT_ID=2020\x00") },
-			seenAs(func(p *snapshot.Process) { p.EID, p.EnvUnknown, p.EnvOverwritten = "", true, true }), 1,
-		},
-		"an environ that is not shown": {
-			func(m *machine) {
-				m.write("100/environ", "")
-				m.write("100/stat", stat(100, "python3", "S", 5000, 0))
-			},
-			seenAs(func(p *snapshot.Process) { p.EID, p.EnvUnknown = "", true }), 1,
-		},
-		"a command line": {
-			func(m *machine) { m.write("100/cmdline", "python3\x00train\x1b.py\x00") },
-			seenAs(func(p *snapshot.Process) { p.Command = "python3 train?.py" }), 0,
-		},
-		"a container": {
-			func(m *machine) { m.write("100/cgroup", "0::/lxc/web\n") },
-			seenAs(func(p *snapshot.Process) { p.Container = "web" }), 0,
-		},
-		"a garbled status and no claim": {
-			func(m *machine) {
-				m.write("100/environ", "A=1\x00")
-				m.write("100/status", "rubbish")
-			},
-			seenAs(func(p *snapshot.Process) { p.EID, p.UID, p.EnvUnknown = "", nil, true }), 2,
-		},
-	})
-}
-
-func requireIdentities(t *testing.T, rows map[string]identity) {
-	t.Helper()
-	for name, row := range rows {
+	for name, row := range map[string]struct {
+		damage   func(*machine)
+		want     *snapshot.Process // nil when it is left out
+		warnings int
+	}{
+		"in an environment":             {func(*machine) {}, seenAs(func(*snapshot.Process) {}), 0},
+		"in none":                       {writes("environ", "A=1\x00"), seenAs(func(p *snapshot.Process) { p.EID = "" }), 0},
+		"an empty claim":                {writes("environ", "GENV_ENVIRONMENT_ID=\x00"), seenAs(func(p *snapshot.Process) { p.EID = "" }), 0},
+		"an impossible claim":           {writes("environ", "GENV_ENVIRONMENT_ID=\x1b[31m\x00"), seenAs(func(p *snapshot.Process) { p.EID = snapshot.Claim("\x1b[31m") }), 0},
+		"a claim that is not UTF-8":     {writes("environ", "GENV_ENVIRONMENT_ID=\xff\x00"), seenAs(func(p *snapshot.Process) { p.EID = snapshot.Claim("\xff") }), 0},
+		"an endless claim":              {writes("environ", "GENV_ENVIRONMENT_ID="+strings.Repeat("x", 1<<20)+"\x00"), seenAs(func(p *snapshot.Process) { p.EID = snapshot.Claim(strings.Repeat("x", 1<<20)) }), 0},
+		"an empty environ":              {writes("environ", ""), seenAs(func(p *snapshot.Process) { p.EID, p.EnvUnknown, p.EnvOverwritten = "", true, true }), 1},
+		"a garbled status":              {writes("status", "rubbish"), seenAs(func(p *snapshot.Process) { p.UID = nil }), 1},
+		"a garbled stat":                {writes("stat", "rubbish"), seenAs(func(p *snapshot.Process) { p.Start, p.Name = 0, "" }), 1},
+		"a name to obey":                {writes("stat", stat(100, "\x1b[2J\xff", "S", 5000, 6000)), seenAs(func(p *snapshot.Process) { p.Name = "?[2J?" }), 0},
+		"gone":                          {func(m *machine) { m.remove(100) }, nil, 1},
+		"a zombie":                      {writes("stat", stat(100, "python3", "Z", 5000, 0)), nil, 0},
+		"a title over the environ":      {writes("environ", "n.py --lr=1\x00\x00GENV_ENVIRONMENT_ID=2020\x00"), seenAs(func(p *snapshot.Process) { p.EID, p.EnvUnknown, p.EnvOverwritten = "", true, true }), 1},
+		"an environ that is not shown":  {writes("stat", stat(100, "python3", "S", 5000, 0), "environ", ""), seenAs(func(p *snapshot.Process) { p.EID, p.EnvUnknown = "", true }), 1},
+		"a command line":                {writes("cmdline", "python3\x00train\x1b.py\x00"), seenAs(func(p *snapshot.Process) { p.Command = "python3 train?.py" }), 0},
+		"a container":                   {writes("cgroup", "0::/lxc/web\n"), seenAs(func(p *snapshot.Process) { p.Container = "web" }), 0},
+		"a garbled status and no claim": {writes("environ", "A=1\x00", "status", "rubbish"), seenAs(func(p *snapshot.Process) { p.EID, p.UID, p.EnvUnknown = "", nil, true }), 2},
+	} {
 		t.Run(name, func(t *testing.T) {
-			m := newMachine(t)
-			m.smi.apps = "GPU-0, 100, 5\n"
-			m.process(100, 1001, 5000, "GENV_ENVIRONMENT_ID=2020\x00")
+			m := machineWith(t, "GENV_ENVIRONMENT_ID=2020\x00")
 			row.damage(m)
 			s := m.snapshot()
 			require.Len(t, s.Warnings, row.warnings, s.Warnings)
@@ -320,16 +266,14 @@ func TestAnEnvironIsReadAgainOnlyWhenItMayBeAnother(t *testing.T) {
 		again  bool
 	}{
 		"nothing changed":      {func(*machine) {}, false},
-		"another process":      {func(m *machine) { m.write("100/stat", stat(100, "python3", "S", 7000, 6000)) }, true},
-		"another program":      {func(m *machine) { m.write("100/stat", stat(100, "python3", "S", 5000, 6001)) }, true},
-		"another name":         {func(m *machine) { m.write("100/stat", stat(100, "bash", "S", 5000, 6000)) }, true},
-		"address not shown":    {func(m *machine) { m.write("100/stat", stat(100, "python3", "S", 5000, 0)) }, true},
+		"another process":      {writes("stat", stat(100, "python3", "S", 7000, 6000)), true},
+		"another program":      {writes("stat", stat(100, "python3", "S", 5000, 6001)), true},
+		"another name":         {writes("stat", stat(100, "bash", "S", 5000, 6000)), true},
+		"address not shown":    {writes("stat", stat(100, "python3", "S", 5000, 0)), true},
 		"it was away meantime": {func(m *machine) { m.smi.apps = ""; m.snapshot(); m.smi.apps = "GPU-0, 100, 5\n" }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newMachine(t)
-			m.smi.apps = "GPU-0, 100, 5\n"
-			m.process(100, 1001, 5000, "GENV_ENVIRONMENT_ID=before\x00")
+			m := machineWith(t, "GENV_ENVIRONMENT_ID=before\x00")
 			require.Equal(t, snapshot.EnvID("before"), m.snapshot().Processes[0].EID)
 			m.write("100/environ", "GENV_ENVIRONMENT_ID=after\x00")
 			row.change(m)
@@ -343,9 +287,7 @@ func TestAnEnvironIsReadAgainOnlyWhenItMayBeAnother(t *testing.T) {
 }
 
 func TestAnEnvironThatCouldNotBeReadIsTriedAgain(t *testing.T) {
-	m := newMachine(t)
-	m.smi.apps = "GPU-0, 100, 5\n"
-	m.process(100, 1001, 5000, "")
+	m := machineWith(t, "")
 	require.True(t, m.snapshot().Processes[0].EnvUnknown)
 	m.write("100/environ", "GENV_ENVIRONMENT_ID=2020\x00")
 	p := m.snapshot().Processes[0]
@@ -356,9 +298,7 @@ func TestAnEnvironThatCouldNotBeReadIsTriedAgain(t *testing.T) {
 // A process writes another id over its environment, in place: what it is judged
 // by is what is compared when it is to end.
 func TestAClaimThatWasOverwrittenIsNoticedWhenTheProcessIsVerified(t *testing.T) {
-	m := newMachine(t)
-	m.smi.apps = "GPU-0, 100, 7\n"
-	m.process(100, 1001, 5000, "GENV_ENVIRONMENT_ID=1667\x00")
+	m := machineWith(t, "GENV_ENVIRONMENT_ID=1667\x00")
 	require.Equal(t, snapshot.EnvID("1667"), m.snapshot().Processes[0].EID)
 
 	m.process(100, 1001, 5000, "GENV_ENVIRONMENT_ID=2020\x00")

@@ -57,9 +57,7 @@ func TestSnapshot(t *testing.T) {
 // An environment is registered before anything runs in it, so a newcomer is
 // never misjudged when the state files are read after the processes.
 func TestTheStateFilesAreReadLast(t *testing.T) {
-	m := newMachine(t)
-	m.smi.apps = "GPU-0, 100, 7\n"
-	m.process(100, 1001, 5000, "A=1\x00")
+	m := machineWith(t, "A=1\x00")
 	m.snapshot()
 	require.Equal(t, []string{"apps", "devices", "read"}, m.take())
 }
@@ -86,9 +84,7 @@ func TestASourceThatFailsIsNotAnEmptyMachine(t *testing.T) {
 // and no rule is about these devices.
 func TestUnreadableStateHidesNoProcess(t *testing.T) {
 	for _, err := range []error{disk.ErrCorrupt, disk.ErrBusy, disk.ErrLost} {
-		m := newMachine(t)
-		m.smi.apps = "GPU-0, 100, 7\n"
-		m.process(100, 1001, 5000, "A=1\x00")
+		m := machineWith(t, "A=1\x00")
 		m.files.err = err
 		s, failed := m.Snapshot(t.Context())
 		require.NoError(t, failed)
@@ -210,9 +206,7 @@ func TestPartsFailAsAWhole(t *testing.T) {
 }
 
 func TestAListOfDevicesIsUsedAgain(t *testing.T) {
-	m := newMachine(t)
-	m.smi.apps = "GPU-0, 100, 7\n"
-	m.process(100, 1001, 5000, "A=1\x00")
+	m := machineWith(t, "A=1\x00")
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	m.DeviceListTTL, m.Now = time.Minute, func() time.Time { return now }
 	m.snapshot()

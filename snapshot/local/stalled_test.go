@@ -14,10 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
@@ -133,8 +131,7 @@ func TestALookBesideAHostileAccount(t *testing.T) {
 	asleep := func(n int, environ ...string) func(*testing.T) []snapshot.PID {
 		return func(t *testing.T) (pids []snapshot.PID) {
 			for range n {
-				cmd, _ := runAs(t, user, strings.Join(environ, " "), "/bin/sleep", "sleep", "1000")
-				pids = append(pids, snapshot.PID(cmd.Process.Pid))
+				pids = append(pids, asleepAs(t, user, strings.Join(environ, " ")))
 			}
 			return pids
 		}
@@ -144,8 +141,7 @@ func TestALookBesideAHostileAccount(t *testing.T) {
 		"many processes": asleep(300, "A=1"),
 		"many long command lines": func(t *testing.T) (pids []snapshot.PID) {
 			for range 50 {
-				cmd, _ := runAs(t, user, "A=1", "/bin/sleep", slices.Concat([]string{"sleep", "1000"}, slices.Repeat([]string{strings.Repeat("0", 100<<10)}, 15))...)
-				pids = append(pids, snapshot.PID(cmd.Process.Pid))
+				pids = append(pids, asleepAs(t, user, "A=1", slices.Repeat([]string{strings.Repeat("0", 100<<10)}, 15)...))
 			}
 			return pids
 		},
@@ -166,11 +162,7 @@ func TestALookBesideAHostileAccount(t *testing.T) {
 			look := func(pids ...snapshot.PID) time.Duration {
 				machine, _ := realMachine(t, append(pids, honest)...)
 				withReader(t, machine)
-				machine.Hardware.Root, machine.Hardware.Dev = true, t.TempDir()
-				node := filepath.Join(machine.Hardware.Dev, "nvidiactl")
-				if err := unix.Mknod(node, unix.S_IFCHR|0o666, int(unix.Mkdev(hardware.NodeMajor, 255))); err != nil {
-					t.Skip(err)
-				}
+				withNode(t, machine)
 				began := time.Now()
 				s, err := machine.Snapshot(t.Context())
 				require.NoError(t, err)
@@ -207,6 +199,11 @@ func runAs(t *testing.T, uid uint32, environ string, path string, args ...string
 	return cmd, bufio.NewReader(out)
 }
 
+func asleepAs(t *testing.T, uid uint32, environ string, more ...string) snapshot.PID {
+	cmd, _ := runAs(t, uid, environ, "/bin/sleep", append([]string{"sleep", "1000"}, more...)...)
+	return snapshot.PID(cmd.Process.Pid)
+}
+
 // aliceHas is a machine on which a uid has the 65536 from 100000 as subordinate ones.
 func aliceHas(t *testing.T, machine *local.Collector, uid snapshot.UID) {
 	etc := t.TempDir()
@@ -221,8 +218,7 @@ func TestSubordinateUIDsShareAQuota(t *testing.T) {
 	proctest.NeedRoot(t)
 	var pids []snapshot.PID
 	for i := range uint32(20) {
-		cmd, _ := runAs(t, 100_000+i, "GENV_ENVIRONMENT_ID=2020", "/bin/sleep", "sleep", "1000")
-		pids = append(pids, snapshot.PID(cmd.Process.Pid))
+		pids = append(pids, asleepAs(t, 100_000+i, "GENV_ENVIRONMENT_ID=2020"))
 	}
 	machine, _ := realMachine(t, pids...)
 	machine.Proc = proc.FS{Reader: &proc.ReaderProcess{Command: []string{"/proc/self/exe", "read slowly"}}}

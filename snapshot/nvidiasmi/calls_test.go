@@ -26,6 +26,18 @@ func slow(calls *atomic.Int32, takes func() time.Duration) runner {
 	}
 }
 
+// keeping is a Querier of slow answers, which outlive those who wait, and the number of its calls.
+func keeping(t *testing.T, takes func() time.Duration) (*nvidiasmi.Querier, *atomic.Int32) {
+	calls := new(atomic.Int32)
+	querier := nvidiasmi.New(slow(calls, takes), 0)
+	querier.Keep(t.Context())
+	return querier, calls
+}
+
+func seconds(n time.Duration) func() time.Duration {
+	return func() time.Duration { return n * time.Second }
+}
+
 // look asks as a host does that has 9 of 10 seconds. It returns the number of the call that the answer
 // is from, 0 for none.
 func look(t *testing.T, q *nvidiasmi.Querier, oldest time.Duration) (call int, late bool) {
@@ -57,9 +69,7 @@ func TestAnAnswerOutlivesTheLookThatWaited(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var calls atomic.Int32
-				querier := nvidiasmi.New(slow(&calls, func() time.Duration { return tt.takes }), 0)
-				querier.Keep(t.Context())
+				querier, _ := keeping(t, func() time.Duration { return tt.takes })
 				begun := time.Now()
 				for i, want := range tt.calls {
 					time.Sleep(time.Until(begun.Add(time.Duration(i) * 10 * time.Second)))
@@ -76,15 +86,13 @@ func TestAnAnswerOutlivesTheLookThatWaited(t *testing.T) {
 // when the driver answers again.
 func TestAHangingDriverDelaysNoLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var calls atomic.Int32
 		begun := time.Now()
-		querier := nvidiasmi.New(slow(&calls, func() time.Duration {
+		querier, calls := keeping(t, func() time.Duration {
 			if since := time.Since(begun); since >= time.Second && since < 30*time.Minute {
 				return time.Hour
 			}
 			return time.Second
-		}), 0)
-		querier.Keep(t.Context())
+		})
 		call, late := look(t, querier, time.Minute)
 		require.Equal(t, 1, call)
 		require.False(t, late)
@@ -112,9 +120,7 @@ func TestAHangingDriverDelaysNoLook(t *testing.T) {
 // TestALateQuestionBeginsACall: one before it has used up the time of a look, and the next look has the answer.
 func TestALateQuestionBeginsACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var calls atomic.Int32
-		querier := nvidiasmi.New(slow(&calls, func() time.Duration { return 6 * time.Second }), 0)
-		querier.Keep(t.Context())
+		querier, _ := keeping(t, seconds(6))
 		ended, cancel := context.WithTimeout(t.Context(), 0)
 		defer cancel()
 		_, err := querier.Apps(ended, time.Minute)
@@ -130,9 +136,7 @@ func TestALateQuestionBeginsACall(t *testing.T) {
 // TestQuestionsWaitForEachOther: however many wait for a driver that is slow, it hangs for none of them.
 func TestQuestionsWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var calls atomic.Int32
-		querier := nvidiasmi.New(slow(&calls, func() time.Duration { return 3 * time.Second }), 0)
-		querier.Keep(t.Context())
+		querier, calls := keeping(t, seconds(3))
 		errs := make(chan error, 3)
 		go func() { _, err := querier.Apps(t.Context(), 0); errs <- err }()
 		time.Sleep(time.Second)
@@ -153,9 +157,7 @@ func TestQuestionsWaitForEachOther(t *testing.T) {
 // TestANewCallIsNewerThanTheQuestion: what is verified before a signal comes from no call that was begun before.
 func TestANewCallIsNewerThanTheQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var calls atomic.Int32
-		querier := nvidiasmi.New(slow(&calls, func() time.Duration { return 6 * time.Second }), 0)
-		querier.Keep(t.Context())
+		querier, calls := keeping(t, seconds(6))
 		go querier.Apps(t.Context(), 0) //nolint:errcheck // it is only under way
 		time.Sleep(5 * time.Second)
 		usage, err := querier.Apps(t.Context(), 0)

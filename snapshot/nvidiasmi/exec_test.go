@@ -73,14 +73,7 @@ func TestTheEndOfTheContextEndsTheProgramAndItsChildren(t *testing.T) {
 		_, err := run.Run(ctx)
 		result <- err
 	}()
-	var child int
-	require.Eventually(t, func() bool {
-		text, err := os.ReadFile(pidFile)
-		if err == nil {
-			child, err = strconv.Atoi(strings.TrimSpace(string(text)))
-		}
-		return err == nil
-	}, 10*time.Second, time.Millisecond)
+	child := waitForPID(t, pidFile)
 	cancel()
 	require.ErrorIs(t, <-result, context.Canceled)
 	require.Eventually(t, func() bool { return ended(child) }, 10*time.Second, time.Millisecond)
@@ -198,10 +191,7 @@ func TestAHungCallIsInProgressOnceOnTheMachine(t *testing.T) {
 	again := nvidiasmi.Exec{Path: path, Lock: lock}
 	for _, ask := range []func() error{
 		func() error { return runWithin(t, 100*time.Millisecond, again) },
-		func() error {
-			_, err := nvidiasmi.New(again, 3*time.Second).Apps(t.Context(), 0)
-			return err
-		},
+		func() error { return apps(t, again, 3*time.Second) },
 	} {
 		began := time.Now()
 		err := ask()
@@ -217,6 +207,12 @@ func TestAHungCallIsInProgressOnceOnTheMachine(t *testing.T) {
 	usage, err := works.Apps(t.Context(), 0)
 	require.NoError(t, err)
 	require.Len(t, usage.Apps, 1)
+}
+
+// apps asks for processes by a Querier of its own, as in a process of its own.
+func apps(t *testing.T, run nvidiasmi.Exec, timeout time.Duration) error {
+	_, err := nvidiasmi.New(run, timeout).Apps(t.Context(), 0)
+	return err
 }
 
 func runWithin(t *testing.T, timeout time.Duration, run nvidiasmi.Exec) error {
@@ -235,7 +231,7 @@ func TestAHungHolderIsReportedSoon(t *testing.T) {
 	_, err := fmt.Fprintf(file, "4711 %d\n", since.Unix())
 	require.NoError(t, err)
 	began := time.Now()
-	_, err = nvidiasmi.New(nvidiasmi.Exec{Path: script(t, "exit 0"), Lock: lock}, time.Hour).Apps(t.Context(), 0)
+	err = apps(t, nvidiasmi.Exec{Path: script(t, "exit 0"), Lock: lock}, time.Hour)
 	require.ErrorIs(t, err, nvidiasmi.ErrHung)
 	require.ErrorContains(t, err, "since "+since.Format(time.RFC3339)+" as process 4711")
 	require.Less(t, time.Since(began), time.Minute)
@@ -266,10 +262,8 @@ func TestAReleasedLockIsTaken(t *testing.T) {
 	lock := lockFile(t)
 	file := hold(t, lock)
 	result := make(chan error, 1)
-	go func() {
-		_, err := nvidiasmi.New(nvidiasmi.Exec{Path: script(t, "exit 0"), Lock: lock}, time.Minute).Apps(t.Context(), 0)
-		result <- err
-	}()
+	run := nvidiasmi.Exec{Path: script(t, "exit 0"), Lock: lock}
+	go func() { result <- apps(t, run, time.Minute) }()
 	time.Sleep(20 * time.Millisecond)
 	require.NoError(t, file.Close())
 	require.NoError(t, <-result)
@@ -285,8 +279,7 @@ func TestACancelledWaitForTheLockReturnsTheCause(t *testing.T) {
 	require.ErrorIs(t, err, stopped)
 }
 
-// Many at once, each in a Querier of its own as in processes of their own: one
-// runs at a time, and all have their turn.
+// Of many at once, one runs at a time, and all have their turn.
 func TestCallsAreOneAtATimeOnTheMachine(t *testing.T) {
 	lock, dir := lockFile(t), t.TempDir()
 	path := script(t, `mkdir `+dir+`/running || exit 7; rmdir `+dir+`/running`)
@@ -295,8 +288,7 @@ func TestCallsAreOneAtATimeOnTheMachine(t *testing.T) {
 	for i := range errs {
 		group.Go(func() {
 			for range 5 {
-				_, err := nvidiasmi.New(nvidiasmi.Exec{Path: path, Lock: lock}, time.Minute).Apps(t.Context(), 0)
-				errs[i] = errors.Join(errs[i], err)
+				errs[i] = errors.Join(errs[i], apps(t, nvidiasmi.Exec{Path: path, Lock: lock}, time.Minute))
 			}
 		})
 	}
@@ -315,8 +307,7 @@ func TestARemainingChildDoesNotKeepTheLock(t *testing.T) {
 	_, err := run.Run(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = syscall.Kill(waitForPID(t, pidFile), syscall.SIGKILL) }()
-	_, err = nvidiasmi.New(nvidiasmi.Exec{Path: script(t, "exit 0"), Lock: lock}, time.Minute).Apps(t.Context(), 0)
-	require.NoError(t, err)
+	require.NoError(t, apps(t, nvidiasmi.Exec{Path: script(t, "exit 0"), Lock: lock}, time.Minute))
 }
 
 // Other lock files, and none, are not waited for; nor is one in a place that is not ours alone.
@@ -339,7 +330,6 @@ func TestOtherLocksAreNotWaitedFor(t *testing.T) {
 		"a link to the lock file": linked,
 		"no folder":               "/proc/self/none/smi.lock",
 	} {
-		_, err := nvidiasmi.New(nvidiasmi.Exec{Path: script(t, "exit 0"), Lock: lock}, time.Minute).Apps(t.Context(), 0)
-		require.NoError(t, err, name)
+		require.NoError(t, apps(t, nvidiasmi.Exec{Path: script(t, "exit 0"), Lock: lock}, time.Minute), name)
 	}
 }

@@ -23,7 +23,7 @@ func answers(texts map[string]string) runner {
 		if !ok {
 			return nvidiasmi.RunResult{}, errors.New("not expected: " + strings.Join(args, " "))
 		}
-		return nvidiasmi.RunResult{Stdout: []byte(text)}, nil
+		return stdout(text), nil
 	}
 }
 
@@ -84,7 +84,7 @@ func TestModes(t *testing.T) {
 					return nvidiasmi.RunResult{Stdout: []byte(text), ExitCode: 2}, nil
 				}
 			}
-			return nvidiasmi.RunResult{Stdout: []byte("0, GPU-1, 16160, 3, 0, 31, 70.12, a, b, 550.1" + row.values + "\n")}, nil
+			return stdout("0, GPU-1, 16160, 3, 0, 31, 70.12, a, b, 550.1" + row.values + "\n"), nil
 		}), 0)
 		for range 2 {
 			devices, err := querier.Devices(t.Context(), 0)
@@ -115,7 +115,7 @@ func stuck() (r runner, running *atomic.Int32, release func()) {
 		running.Add(1)
 		defer running.Add(-1)
 		<-gate
-		return nvidiasmi.RunResult{Stdout: []byte("late")}, nil
+		return stdout("late"), nil
 	}, running, sync.OnceFunc(func() { close(gate) })
 }
 
@@ -146,7 +146,7 @@ func TestDetailsThatHang(t *testing.T) {
 			if args[0] == "-q" {
 				return r(ctx, args...)
 			}
-			return nvidiasmi.RunResult{Stdout: []byte("GPU-1, 711, 5\n")}, nil
+			return stdout("GPU-1, 711, 5\n"), nil
 		}),
 		"in another one": nvidiasmi.Exec{Path: script(t, `echo 'GPU-1, 711, 5'`), Lock: lock},
 	} {
@@ -170,7 +170,7 @@ func TestAQuerierRecoversWhenTheHungCallReturns(t *testing.T) {
 		if hang {
 			return r(ctx, args...)
 		}
-		return nvidiasmi.RunResult{Stdout: []byte("GPU-1, 711, 5\n")}, nil
+		return stdout("GPU-1, 711, 5\n"), nil
 	}), 20*time.Millisecond)
 	_, err := querier.Apps(t.Context(), 0)
 	require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
@@ -210,7 +210,7 @@ func TestConcurrentCallsRunOneByOne(t *testing.T) {
 			most.Store(n)
 		}
 		defer running.Add(-1)
-		return nvidiasmi.RunResult{Stdout: []byte("GPU-1, 711, 5\n")}, nil
+		return stdout("GPU-1, 711, 5\n"), nil
 	}), 0)
 	var group sync.WaitGroup
 	errs := make([]error, 16)
