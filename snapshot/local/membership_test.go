@@ -190,11 +190,7 @@ func TestARealTitle(t *testing.T) {
 	own, program, attr := proctest.OrdinaryUser(t) // nothing is inherited from root's processes
 	job.Args[3], job.SysProcAttr = program, attr
 	job.Env = []string{titleVariable + "=train.py --lr=0.1", "GENV_ENVIRONMENT_ID=1667"}
-	in, err := job.StdinPipe()
-	require.NoError(t, err)
-	out, err := job.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, job.Start())
+	in, out := proctest.StartPiped(t, job)
 	t.Cleanup(func() { _ = in.Close(); _ = job.Wait() })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)

@@ -187,11 +187,7 @@ func runAs(t *testing.T, uid uint32, environ string, path string, args ...string
 	t.Helper()
 	cmd := &exec.Cmd{Path: path, Args: args, Env: []string{environ}}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-	_, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
+	_, out := proctest.StartPiped(t, cmd)
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()

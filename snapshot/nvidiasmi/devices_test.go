@@ -197,10 +197,7 @@ func FuzzParseDevices(f *testing.F) {
 
 func TestParseList(t *testing.T) {
 	for name, want := range map[string][]snapshot.Device{
-		"driver-470-list.txt": {
-			{Index: 0, UUID: "GPU-5a5c3f2e-0001-4c4b-9f1e-000000000000"},
-			{Index: 1, UUID: "GPU-5a5c3f2e-0001-4c4b-9f1e-000000000001"},
-		},
+		"driver-470-list.txt": {{Index: 0, UUID: "GPU-5a5c3f2e-0001-4c4b-9f1e-000000000000"}, {Index: 1, UUID: "GPU-5a5c3f2e-0001-4c4b-9f1e-000000000001"}},
 		"driver-535-mig-list.txt": {
 			{Index: 0, UUID: "GPU-5a5c3f2e-0002-4c4b-9f1e-000000000000", Instances: []snapshot.Instance{
 				{UUID: "MIG-a0000000-0001-5fef-9c87-000000000001", Profile: "1g.10gb"},

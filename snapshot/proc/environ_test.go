@@ -59,11 +59,18 @@ func TestParseEnviron(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			value, found, intact := proc.ParseEnviron([]byte(row.data), key)
-			require.Equal(t, row.value, value)
-			require.Equal(t, row.found, found)
-			require.Equal(t, row.intact, intact)
+			require.Equal(t, []any{row.value, row.found, row.intact}, []any{value, found, intact})
 		})
 	}
+}
+
+// requireEnviron: the process was certainly started in environment 1667.
+func requireEnviron(t *testing.T, fs proc.FS, pid snapshot.PID) {
+	t.Helper()
+	value, found, err := fs.Environ(pid, key)
+	require.NoError(t, err)
+	require.True(t, found)
+	require.Equal(t, "1667", value)
 }
 
 func TestEnvironDistinguishesAbsentFromUnknown(t *testing.T) {
@@ -87,11 +94,10 @@ func TestEnvironDistinguishesAbsentFromUnknown(t *testing.T) {
 func TestEnvDashI(t *testing.T) {
 	cmd := exec.Command("sleep", "60")
 	cmd.Env = []string{}
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	pid := running(t, cmd)
 	// In the middle of execve(2) there is no environment to see yet: that is unknown, for a moment.
 	require.Eventually(t, func() bool {
-		_, found, err := proc.FS{}.Environ(snapshot.PID(cmd.Process.Pid), key)
+		_, found, err := proc.FS{}.Environ(pid, key)
 		return err == nil && !found
 	}, 10*time.Second, time.Millisecond)
 }
@@ -100,10 +106,7 @@ func TestEnvDashI(t *testing.T) {
 func TestALongEnvironIsReadToItsEnd(t *testing.T) {
 	fs := mount(t)
 	add(t, fs, 10, map[string]string{"environ": "LONG=" + strings.Repeat("x", 6<<20) + "\x00" + key + "=1667\x00"})
-	value, found, err := fs.Environ(10, key)
-	require.NoError(t, err)
-	require.True(t, found)
-	require.Equal(t, "1667", value)
+	requireEnviron(t, fs, 10)
 }
 
 func TestEnvironOfAnotherUserIsUnknown(t *testing.T) {
@@ -182,8 +185,5 @@ func TestEnvironOfAProcessWithoutItsFirstThread(t *testing.T) {
 		"task/10/environ": "",
 		"task/11/environ": key + "=1667\x00",
 	})
-	value, found, err := fs.Environ(10, key)
-	require.NoError(t, err)
-	require.True(t, found)
-	require.Equal(t, "1667", value)
+	requireEnviron(t, fs, 10)
 }

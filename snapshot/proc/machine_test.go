@@ -52,11 +52,9 @@ func TestBootID(t *testing.T) {
 // TestStartTimeNow: a process that starts between two looks has a start time between theirs.
 func TestStartTimeNow(t *testing.T) {
 	before := proc.StartTimeNow()
-	cmd := exec.Command("sleep", "60")
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	pid := running(t, exec.Command("sleep", "60"))
 	after := proc.StartTimeNow()
-	stat, err := proc.FS{}.Stat(snapshot.PID(cmd.Process.Pid))
+	stat, err := proc.FS{}.Stat(pid)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, stat.Start, before)
 	require.LessOrEqual(t, stat.Start, after)
@@ -192,9 +190,7 @@ func TestTheHolderInProcLocks(t *testing.T) {
 		{"garbage", "x\n1: FLOCK\n1: FLOCK ADVISORY WRITE x fe:00:131 0 EOF\n1: FLOCK ADVISORY WRITE 4 131 0 EOF\n", 0},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			require.Equal(t, tt.want, proc.FindHolder(tt.locks, device, 131))
-		})
+		require.Equal(t, tt.want, proc.FindHolder(tt.locks, device, 131), tt.name)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // memMajor is the major number of /dev/null and /dev/zero.
@@ -28,9 +28,7 @@ func hasNode(t *testing.T, pid int, major uint32) bool {
 }
 
 func TestNodeSearch(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can look at what is mapped")
-	}
+	proctest.NeedRoot(t)
 	for name, tt := range map[string]struct {
 		script string
 		want   bool
@@ -41,15 +39,7 @@ func TestNodeSearch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command("/bin/bash", "-c", "for fd in {3..255}; do eval \"exec $fd<&-\"; done; "+tt.script)
-			in, err := cmd.StdinPipe()
-			require.NoError(t, err)
-			defer in.Close()
-			out, err := cmd.StdoutPipe()
-			require.NoError(t, err)
-			require.NoError(t, cmd.Start())
-			defer func() { _ = cmd.Process.Signal(syscall.SIGKILL); _ = cmd.Wait() }()
-			_, err = out.Read(make([]byte, 1))
-			require.NoError(t, err)
+			_, _ = firstLine(t, cmd)
 			require.Equal(t, tt.want, hasNode(t, cmd.Process.Pid, memMajor))
 			require.False(t, hasNode(t, cmd.Process.Pid, 195))
 		})
@@ -58,9 +48,7 @@ func TestNodeSearch(t *testing.T) {
 
 // TestNodeSearchThatIsMapped: a device of which only the mapping is left.
 func TestNodeSearchThatIsMapped(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can look at what is mapped")
-	}
+	proctest.NeedRoot(t)
 	const mem = "/dev/mem"
 	file, err := os.Open(mem)
 	if err != nil {
@@ -94,9 +82,7 @@ func init() {
 
 // TestNodeSearchWithoutAFirstThread: the maps of the process itself are empty then.
 func TestNodeSearchWithoutAFirstThread(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can look at what is mapped")
-	}
+	proctest.NeedRoot(t)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = []string{titleVariable + "=" + firstThreadEnds}
 	in, err := cmd.StdinPipe()

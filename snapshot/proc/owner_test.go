@@ -1,7 +1,6 @@
 package proc_test
 
 import (
-	"bufio"
 	"io"
 	"os"
 	"os/exec"
@@ -32,18 +31,7 @@ func shell(t *testing.T, script string, attributes *syscall.SysProcAttr) (*exec.
 	attributes.Pdeathsig = syscall.SIGKILL
 	cmd.SysProcAttr = attributes
 	cmd.Dir = "/"
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
-	})
-	_, err = bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
+	_, in := firstLine(t, cmd)
 	return cmd, in
 }
 
@@ -170,11 +158,9 @@ func TestParseUID(t *testing.T) {
 		"set-uid: the real one": {"Name:\tsu\nUid:\t1001\t0\t0\t0\n", 1001},
 		"a name that lies":      {"Name:\tx\\nUid:\\t0\\t0\\t0\\t0\nUid:\t1001\t1001\t1001\t1001\n", 1001},
 	} {
-		t.Run(name, func(t *testing.T) {
-			uid, err := proc.ParseUID([]byte(row.text))
-			require.NoError(t, err)
-			require.Equal(t, row.want, uid)
-		})
+		uid, err := proc.ParseUID([]byte(row.text))
+		require.NoError(t, err, name)
+		require.Equal(t, row.want, uid, name)
 	}
 }
 
@@ -187,10 +173,8 @@ func TestParseUIDRefuses(t *testing.T) {
 		"beyond 32 bit": "Uid:\t4294967296\t0\t0\t0\n",
 		"a word":        "Uid:\troot\t0\t0\t0\n",
 	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := proc.ParseUID([]byte(text))
-			require.Error(t, err)
-		})
+		_, err := proc.ParseUID([]byte(text))
+		require.Error(t, err, name)
 	}
 }
 

@@ -31,6 +31,12 @@ func sleeper(t *testing.T, env ...string) snapshot.PID {
 	_, _, attr := proctest.OrdinaryUser(t)
 	cmd := exec.Command("/bin/sleep", "60")
 	cmd.Env, cmd.SysProcAttr = env, attr
+	return running(t, cmd)
+}
+
+// running starts a program, which is killed at the end of the test.
+func running(t *testing.T, cmd *exec.Cmd) snapshot.PID {
+	t.Helper()
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
@@ -164,12 +170,7 @@ func TestManyGroups(t *testing.T) {
 	attr.Cloneflags = syscall.CLONE_NEWPID
 	cmd := exec.Command("/bin/sleep", "60")
 	cmd.SysProcAttr = attr
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	h, err := proc.FS{}.Open(snapshot.PID(cmd.Process.Pid)) //nolint:gosec // a PID fits
+	h, err := proc.FS{}.Open(running(t, cmd))
 	require.NoError(t, err)
 	defer h.Close()
 	owner, err := h.RealUID()
@@ -212,13 +213,8 @@ func TestEnvironmentOverTheBound(t *testing.T) {
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_STACK, &limit))
 	cmd := exec.Command("/bin/bash", "-c", "ulimit -s 65536 && exec /bin/bash -c 'for i in {1..30}; do export V$i=$(printf %0100000d 0); done; exec sleep 60'")
 	cmd.Env = []string{"A=1"}
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	pid := snapshot.PID(cmd.Process.Pid) //nolint:gosec // a PID fits
-	large := func() bool {               // sleep has its name before its environment
+	pid := running(t, cmd)
+	large := func() bool { // sleep has its name before its environment
 		_, _, err := proc.FS{}.Environ(pid, "A")
 		return errors.Is(err, proc.ErrTooLarge)
 	}

@@ -53,10 +53,8 @@ func TestParseStatRefuses(t *testing.T) {
 		"a long state":         strings.Replace(whole, "S 1", "SS 1", 1),
 		"a start beyond 64bit": strings.Replace(whole, " 7 1000", " 99999999999999999999999 1000", 1),
 	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := proc.ParseStat([]byte(line))
-			require.Error(t, err)
-		})
+		_, err := proc.ParseStat([]byte(line))
+		require.Error(t, err, name)
 	}
 }
 
@@ -71,15 +69,14 @@ func TestParseStatOfAnOldKernel(t *testing.T) {
 
 func TestExecMovesTheEnvironment(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "read -r line; exec cat")
-	stdin, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
+	stdin, _ := proctest.StartPiped(t, cmd)
 	defer func() {
 		require.NoError(t, stdin.Close())
 		require.NoError(t, cmd.Wait())
 	}()
 	pid := snapshot.PID(cmd.Process.Pid)
 	var before proc.Stat
+	var err error
 	require.Eventually(t, func() bool { // execve(2) sets it after it has closed what Start waits for
 		before, err = proc.FS{}.Stat(pid)
 		return err == nil && before.EnvAddress != 0
@@ -235,9 +232,7 @@ func child(t *testing.T, env ...string) (*exec.Cmd, snapshot.PID) {
 	t.Helper()
 	cmd := exec.Command("cat")
 	cmd.Env = env
-	stdin, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
+	stdin, _ := proctest.StartPiped(t, cmd)
 	t.Cleanup(func() {
 		_ = stdin.Close()
 		_ = cmd.Wait() // some tests have waited for it already
@@ -361,10 +356,8 @@ func commandLine(t *testing.T, fs proc.FS, pid snapshot.PID) string {
 }
 
 func TestCommandLineOfARealProcess(t *testing.T) {
-	cmd := exec.Command("sleep", "60")
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	pid := running(t, exec.Command("sleep", "60"))
 	require.Eventually(t, func() bool { // execve(2) shows it a moment after Start has seen it succeed
-		return commandLine(t, proc.FS{}, snapshot.PID(cmd.Process.Pid)) == "sleep 60"
+		return commandLine(t, proc.FS{}, pid) == "sleep 60"
 	}, 10*time.Second, time.Millisecond)
 }

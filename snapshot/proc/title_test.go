@@ -3,6 +3,7 @@ package proc_test
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -83,18 +84,18 @@ func started(t *testing.T, env []string) (pid snapshot.PID, output string) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = env
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Wait() // it has nothing to say
-	})
-	output, err = bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
+	output, _ = firstLine(t, cmd)
 	return snapshot.PID(cmd.Process.Pid), output
+}
+
+// firstLine starts a program, which is killed at the end of the test, and waits for a line of it.
+func firstLine(t *testing.T, cmd *exec.Cmd) (line string, in io.Writer) {
+	t.Helper()
+	in, out := proctest.StartPiped(t, cmd)
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	return line, in
 }
 
 // A title that extends into the environment is not an environment, whatever it
@@ -143,10 +144,7 @@ func TestAnEnvironmentThatIsMovedAllTheTime(t *testing.T) {
 
 func TestAnEnvironmentThatIsUntouched(t *testing.T) {
 	pid := titled(t, "A…", "A=1", key+"=1667", "BASH_FUNC_x%%=() {  :\n}")
-	value, found, err := proc.FS{}.Environ(pid, key)
-	require.NoError(t, err)
-	require.True(t, found)
-	require.Equal(t, "1667", value)
+	requireEnviron(t, proc.FS{}, pid)
 }
 
 // What a process cannot help is not overwritten: only unknown.
@@ -181,9 +179,7 @@ func TestExecveIsNotOverwriting(t *testing.T) {
 	cmd.Args = append(cmd.Args, cmd.Args[2])
 	cmd.Env = []string{"N=600", key + "=1667"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	pid := snapshot.PID(cmd.Process.Pid)
+	pid := running(t, cmd)
 	for looks := 0; ; looks++ {
 		value, found, err := proc.FS{}.Environ(pid, key)
 		require.NotErrorIs(t, err, proc.ErrOverwritten)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -111,12 +112,7 @@ func TestWhatOthersCouldHaveWrittenCountsForNothing(t *testing.T) {
 func TestRun(t *testing.T) {
 	dir := runDir(t)
 	l, r := NewOpenLog(dir), NewOpenLogReader(dir)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		l.Run(ctx, func(err error) { t.Error(err) })
-	}()
+	end := l.start(func(err error) { t.Error(err) })
 	began := time.Now()
 	l.Add(11)
 	require.Eventually(t, func() bool { return len(next(t, r)) == 1 }, 5*time.Second, time.Millisecond)
@@ -127,8 +123,7 @@ func TestRun(t *testing.T) {
 			versions++
 		}
 	}
-	cancel()
-	<-ended
+	end()
 	require.LessOrEqual(t, versions, int(time.Since(began)/openLogPause)+1)
 	require.Equal(t, 4, versions)
 }
@@ -137,12 +132,7 @@ func TestAFailureIsSaidOnce(t *testing.T) {
 	dir := filepath.Join(runDir(t), "missing")
 	l := NewOpenLog(dir)
 	failures := make(chan error, 10)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		l.Run(ctx, func(err error) { failures <- err })
-	}()
+	end := l.start(func(err error) { failures <- err })
 	l.Add(1)
 	require.ErrorIs(t, <-failures, os.ErrNotExist)
 	l.Add(2)
@@ -151,8 +141,7 @@ func TestAFailureIsSaidOnce(t *testing.T) {
 	r := NewOpenLogReader(dir)
 	l.Add(3)
 	require.Eventually(t, func() bool { return len(next(t, r)) == 3 }, 5*time.Second, time.Millisecond, "nothing of it is lost")
-	cancel()
-	<-ended
+	end()
 	require.Empty(t, failures)
 }
 
@@ -195,16 +184,11 @@ func TestTheGuardsReports(t *testing.T) {
 		for _, way := range ways {
 			t.Run(way+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				run := t.TempDir()
-				require.NoError(t, os.Chmod(run, 0o755))
+				run := runDir(t)
 				m := watched(t, way, func(c *Config) { c.RunDir = run })
 				m.run = run
 				row.do(m, logIn(t, run))
-				within := soon
-				if !row.want {
-					within = never
-				}
-				require.Equal(t, row.want, m.wakes(within))
+				m.requireWake(row.want)
 			})
 		}
 	}
@@ -230,11 +214,16 @@ func TestTheRunFolderChanges(t *testing.T) {
 func logIn(t *testing.T, dir string) *OpenLog {
 	t.Helper()
 	log := NewOpenLog(dir)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() { defer close(ended); log.Run(ctx, func(error) {}) }()
-	t.Cleanup(func() { cancel(); <-ended })
+	t.Cleanup(log.start(func(error) {}))
 	return log
+}
+
+// start runs it until end is called.
+func (l *OpenLog) start(failed func(error)) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { l.Run(ctx, failed) })
+	return func() { cancel(); running.Wait() }
 }
 
 func TestHowOpensAreWatched(t *testing.T) {

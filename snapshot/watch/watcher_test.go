@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -95,20 +96,21 @@ func (m *machine) wakes(within time.Duration) bool {
 	return m.Wait(ctx) == nil
 }
 
+func (m *machine) requireWake(want bool) {
+	m.t.Helper()
+	require.Equal(m.t, want, m.wakes(map[bool]time.Duration{true: soon, false: never}[want]))
+}
+
 // opened starts a process that opens a file and keeps it open.
 func opened(t *testing.T, path string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", `exec 3<"$0"; echo; read _`, path) // no exec, which would change the program
-	_, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
+	_, out := proctest.StartPiped(t, cmd)
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	_, err = bufio.NewReader(out).ReadString('\n')
+	_, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
 	return cmd
 }
@@ -123,11 +125,9 @@ func TestWhatWakes(t *testing.T) {
 			"a device is opened":         {func(m *machine) { opened(m.t, m.node(1)) }, true},
 			"nvidiactl is opened":        {func(m *machine) { opened(m.t, m.file(m.dev, "nvidiactl")) }, false},
 			"a device's status is asked": {func(m *machine) { _, _ = os.Stat(m.node(1)) }, false},
-			"a node is made": {func(m *machine) {
-				m.makeNode(7)
-			}, true},
-			"another file is made":    {func(m *machine) { m.file(m.dev, "shm") }, false},
-			"a state file is written": {func(m *machine) { m.file(m.state, "envs.json") }, true},
+			"a node is made":             {func(m *machine) { m.makeNode(7) }, true},
+			"another file is made":       {func(m *machine) { m.file(m.dev, "shm") }, false},
+			"a state file is written":    {func(m *machine) { m.file(m.state, "envs.json") }, true},
 			"a state file is replaced": {func(m *machine) {
 				m.file(m.state, "x")
 				require.NoError(m.t, os.Rename(filepath.Join(m.state, "x"), filepath.Join(m.state, "devices.json")))
@@ -149,7 +149,6 @@ func TestWhatWakes(t *testing.T) {
 				p := opened(m.t, os.DevNull)
 				m.look(snapshot.PID(p.Process.Pid))
 				m.look()
-				require.True(m.t, true)
 				require.NoError(m.t, p.Process.Kill())
 			}, false},
 		} {
@@ -157,11 +156,7 @@ func TestWhatWakes(t *testing.T) {
 				t.Parallel()
 				m := watched(t, way, nil)
 				row.do(m)
-				within := soon
-				if !row.want {
-					within = never
-				}
-				require.Equal(t, row.want, m.wakes(within))
+				m.requireWake(row.want)
 			})
 		}
 	}
