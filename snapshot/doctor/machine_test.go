@@ -23,8 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type smi struct{ err error }
 
 func (s smi) Modes(context.Context) (nvidiasmi.Listing, error) {
-	on := true
-	return nvidiasmi.Listing{GPUs: []nvidiasmi.GPU{{Persistence: &on, Device: snapshot.Device{Driver: "550.1"}}}}, s.err
+	return nvidiasmi.Listing{GPUs: []nvidiasmi.GPU{{Persistence: new(true), Device: snapshot.Device{Driver: "550.1"}}}}, s.err
 }
 
 // here is a machine with a state folder as genv makes it, in temporary folders.
@@ -79,46 +78,41 @@ func TestAMachineInOrder(t *testing.T) {
 func TestStateFaults(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		ail   func(t *testing.T, m *doctor.Machine)
+		ail   func(m *doctor.Machine) error
 		cause doctor.Cause
 	}{
-		{"corrupt", func(t *testing.T, m *doctor.Machine) {
-			require.NoError(t, os.WriteFile(filepath.Join(m.StateDir, "devices.json"), []byte("{"), 0o666))
+		{"corrupt", func(m *doctor.Machine) error {
+			return os.WriteFile(filepath.Join(m.StateDir, "devices.json"), []byte("{"), 0o666)
 		}, "state-corrupt"},
-		{"an odd entry", func(t *testing.T, m *doctor.Machine) {
-			require.NoError(t, os.WriteFile(filepath.Join(m.StateDir, "envs.json"), []byte(`{"envs": [5]}`), 0o666))
+		{"an odd entry", func(m *doctor.Machine) error {
+			return os.WriteFile(filepath.Join(m.StateDir, "envs.json"), []byte(`{"envs": [5]}`), 0o666)
 		}, "state-odd"},
-		{"a link", func(t *testing.T, m *doctor.Machine) {
-			require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(m.StateDir, "x")))
-			require.NoError(t, os.Rename(filepath.Join(m.StateDir, "x"), filepath.Join(m.StateDir, "envs.json")))
+		{"a link", func(m *doctor.Machine) error {
+			return errors.Join(os.Symlink("/etc/passwd", filepath.Join(m.StateDir, "x")),
+				os.Rename(filepath.Join(m.StateDir, "x"), filepath.Join(m.StateDir, "envs.json")))
 		}, "state-unsafe"},
-		{"a FIFO, which is not waited for", func(t *testing.T, m *doctor.Machine) {
-			require.NoError(t, os.Remove(filepath.Join(m.StateDir, "genv.lock")))
-			require.NoError(t, unix.Mkfifo(filepath.Join(m.StateDir, "genv.lock"), 0o666))
+		{"a FIFO, which is not waited for", func(m *doctor.Machine) error {
+			return errors.Join(os.Remove(filepath.Join(m.StateDir, "genv.lock")),
+				unix.Mkfifo(filepath.Join(m.StateDir, "genv.lock"), 0o666))
 		}, "state-unsafe"},
-		{"hard links", func(t *testing.T, m *doctor.Machine) {
-			require.NoError(t, os.Link(filepath.Join(m.StateDir, "devices.json"), filepath.Join(m.StateDir, "other")))
+		{"hard links", func(m *doctor.Machine) error {
+			return os.Link(filepath.Join(m.StateDir, "devices.json"), filepath.Join(m.StateDir, "other"))
 		}, "state-unsafe"},
-		{"a file in its place", func(t *testing.T, m *doctor.Machine) {
-			require.NoError(t, os.RemoveAll(m.StateDir))
-			require.NoError(t, os.WriteFile(m.StateDir, nil, 0o666))
+		{"a file in its place", func(m *doctor.Machine) error {
+			return errors.Join(os.RemoveAll(m.StateDir),
+				os.WriteFile(m.StateDir, nil, 0o666))
 		}, "state-unsafe"},
-		{"lost", func(t *testing.T, m *doctor.Machine) {
-			require.NoError(t, os.Remove(filepath.Join(m.StateDir, "devices.json")))
-		}, "state-lost"},
-		{"root's folder is open to all", func(t *testing.T, m *doctor.Machine) {
-			require.NoError(t, os.Chmod(m.RootDir, 0o777))
-		}, "root-folder-unsafe"},
-		{"the lock is held", func(t *testing.T, m *doctor.Machine) {
+		{"lost", func(m *doctor.Machine) error { return os.Remove(filepath.Join(m.StateDir, "devices.json")) }, "state-lost"},
+		{"root's folder is open to all", func(m *doctor.Machine) error { return os.Chmod(m.RootDir, 0o777) }, "root-folder-unsafe"},
+		{"the lock is held", func(m *doctor.Machine) error {
 			file, err := os.Open(filepath.Join(m.StateDir, "genv.lock"))
-			require.NoError(t, err)
 			t.Cleanup(func() { _ = file.Close() })
-			require.NoError(t, unix.Flock(int(file.Fd()), unix.LOCK_EX))
+			return errors.Join(err, unix.Flock(int(file.Fd()), unix.LOCK_EX))
 		}, "state-locked"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := here(t)
-			tt.ail(t, m)
+			require.NoError(t, tt.ail(m))
 			c := check(t, m, doctor.StateFolder)
 			require.Equal(t, tt.cause, c.Cause, "%+v", c)
 		})

@@ -1,6 +1,7 @@
 package hardware_test
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -85,24 +86,17 @@ func TestReadTrustsOnlyRoot(t *testing.T) {
 			}
 			return os.Symlink(elsewhere, file(dir))
 		},
-		"another user's file": func(dir string) error {
-			if os.Geteuid() != 0 {
-				t.Skip("only root can give a file away")
-			}
-			return os.Chown(file(dir), 12345, 12345)
-		},
-		"another user's folder": func(dir string) error {
-			if os.Geteuid() != 0 {
-				t.Skip("only root can give a folder away")
-			}
-			return os.Chown(dir, 12345, 12345)
-		},
+		"another user's file":   func(dir string) error { return os.Chown(file(dir), 12345, 12345) },
+		"another user's folder": func(dir string) error { return os.Chown(dir, 12345, 12345) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			_, err := hardware.Publish(dir, list())
 			require.NoError(t, err)
-			require.NoError(t, tamper(dir))
+			if err = tamper(dir); errors.Is(err, unix.EPERM) {
+				t.Skip("only root can give files away")
+			}
+			require.NoError(t, err)
 			_, err = hardware.Read(dir)
 			require.ErrorIs(t, err, folder.ErrUnsafe)
 		})
@@ -176,7 +170,6 @@ func TestGuard(t *testing.T) {
 		})
 	}
 	require.Equal(t, &snapshot.Guard{Mode: snapshot.GuardOff}, hardware.Catalog{Run: t.TempDir()}.Guard(now), "none since the machine was started")
-	require.Equal(t, &snapshot.Guard{Mode: snapshot.GuardOff}, hardware.Catalog{Run: t.TempDir()}.Guard(now))
 	require.Nil(t, hardware.Catalog{}.Guard(now))
 }
 
