@@ -109,7 +109,6 @@ func NotBegun(host remote.Host, why error) HostReport {
 	return e.conclude()
 }
 
-// conclude puts the checks in order, and decides the status.
 func (e *examination) conclude() HostReport {
 	for _, name := range doctor.Names() {
 		c, made := e.found[name]

@@ -78,7 +78,6 @@ const (
 
 func quoted(name string) string { return text.Quoted(name, 100) }
 
-// checks are the rows about the election.
 func (e *Election) checks(now time.Time) []doctor.Check {
 	if e == nil {
 		return []doctor.Check{}

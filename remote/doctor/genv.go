@@ -154,7 +154,6 @@ type survey struct {
 	version  string              // what `genv version` printed
 }
 
-// genvFile is a file that genv's name leads to.
 type genvFile struct {
 	path string
 	uid  string

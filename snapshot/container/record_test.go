@@ -176,8 +176,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// TestARestartKeepsItsRecord: one container starts again at each time when the record of its
-// last start may be removed.
+// TestARestartKeepsItsRecord: one container starts again at each time when the record of its last start may be removed.
 func TestARestartKeepsItsRecord(t *testing.T) {
 	run := t.TempDir()
 	for i := range 30 {

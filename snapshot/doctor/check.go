@@ -275,5 +275,4 @@ func Decode(data []byte) (*HostDocument, error) {
 	return &d, nil
 }
 
-// maxWord is how long a version or a path may be, in bytes.
-const maxWord = 256
+const maxWord = 256 // how long a version or a path may be, in bytes

@@ -14,8 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// initialPID is the inode of the initial PID namespace (PROC_PID_INIT_INO of include/linux/proc_ns.h).
-const initialPID = 0xEFFFFFFC
+const initialPID = 0xEFFFFFFC // the inode of the initial PID namespace (PROC_PID_INIT_INO of include/linux/proc_ns.h)
 
 // CheckNamespace judges the PID namespace in which genv runs, by its inode; 0 is unknown. A refusal says why its PIDs
 // may not be those of the state files.
@@ -52,7 +51,6 @@ func CheckServices(absent bool, output string, err error) Check {
 	return together(Services, "", "none of genv's units is installed", found, ", ")
 }
 
-// checkUnit judges a unit by its ActiveState and UnitFileState.
 func checkUnit(name, active, file string) Check {
 	state := fmt.Sprintf("%s is %s and %s", strings.TrimSuffix(OneLine(name), ".service"), cmp.Or(active, "unknown"),
 		cmp.Or(file, "unknown"))

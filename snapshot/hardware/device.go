@@ -171,7 +171,6 @@ var guardNote = folder.Note[guardStatus]{Name: "guard.json", Max: 1 << 20, Inval
 
 func on(m snapshot.GuardMode) bool { return m == snapshot.GuardWatch || m == snapshot.GuardEnforce }
 
-// ended says whether the time of what the file says is over.
 func (s *guardStatus) ended(now time.Time) bool { return !s.Until.IsZero() && !now.Before(s.Until) }
 
 // endedWithKeeper says whether a guard without pins is gone with its process.

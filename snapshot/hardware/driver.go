@@ -155,7 +155,6 @@ func SameAddress(a, b string) bool {
 	return err == nil && otherErr == nil && x == y
 }
 
-// checkDistinct refuses two devices with one minor, index or UUID.
 func checkDistinct(list []BusDevice) error {
 	minors, indices, uuids := map[int]bool{}, map[snapshot.DeviceIndex]bool{}, map[snapshot.GPUUUID]bool{}
 	for _, d := range list {

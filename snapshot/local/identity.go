@@ -30,7 +30,6 @@ type environClaim struct {
 	of  programRun
 }
 
-// programRun identifies one run of a program by a process.
 type programRun struct {
 	start      snapshot.StartTime
 	envAddress uint64
@@ -56,8 +55,7 @@ type processDetails struct {
 	stall     proc.Stall // what holds its memory, once that is known
 }
 
-// detailsTTL is for how long details and owners are cached at most.
-const detailsTTL = time.Minute
+const detailsTTL = time.Minute // for how long details and owners are cached at most
 
 // processCache is what one snapshot read of processes, for the next one.
 type processCache struct {

@@ -137,7 +137,6 @@ func (o *observer) prove(seen []observation) {
 	o.findHolders(seen)
 }
 
-// accountOf is for whom a process is read.
 func accountOf(p *snapshot.Process) (a proc.Payer) {
 	if p.UID != nil {
 		a.UID = *p.UID

@@ -65,8 +65,7 @@ func TestAnUnknownDeviceIDIsLookedUpOnce(t *testing.T) {
 	require.Equal(t, []snapshot.DeviceUsage{usage(0, 5)}, s.Processes[0].Usage)
 }
 
-// TestInstances: a device with MIG has no utilization, so that its instances are asked for
-// even if no process uses one.
+// TestInstances: a device with MIG has no utilization, so that its instances are asked for even if no process uses one.
 func TestInstances(t *testing.T) {
 	m := newMachine(t)
 	m.DeviceListTTL = time.Hour

@@ -17,8 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// oldestAnswer is how old an answer of nvidia-smi may be where no new one comes in time.
-const oldestAnswer = time.Minute
+const oldestAnswer = time.Minute // how old an answer of nvidia-smi may be where no new one comes in time
 
 // Age says how old what nvidia-smi says may be.
 type Age struct {

@@ -167,7 +167,6 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// symptoms are texts that drivers print on stdout or stderr when they fail.
 var symptoms = []struct {
 	text string
 	err  error
@@ -254,7 +253,6 @@ func (r *gpuRow) value(column, field string, vital bool) string {
 	return ""
 }
 
-// problem says which values are error texts; empty for none.
 func (r *gpuRow) problem() string {
 	var parts []string
 	for i, error := range r.errors {

@@ -45,8 +45,7 @@ func DevicesArgs(modes ...string) []string {
 // modes are the columns that not all drivers know.
 var modes = []string{"display_active", "compute_mode", "mig.mode.current", "power.limit"}
 
-// exitInvalid is the exit code for a column that the driver doesn't know.
-const exitInvalid = 2
+const exitInvalid = 2 // the exit code for a column that the driver doesn't know
 
 // DeviceQuery asks for devices, and remembers which modes the driver refuses. The zero value is ready to use.
 type DeviceQuery struct{ known atomic.Pointer[[]string] }
@@ -150,8 +149,7 @@ func enabled(value string) *bool {
 // isVersion says whether a text is a driver's version, such as 550.163.01, or empty.
 func isVersion(s string) bool { return len(s) < 32 && strings.Trim(s, ".0123456789") == "" }
 
-// maxIndex is the limit of the 1.4.3 codec, and more than any machine has.
-const maxIndex = 1023
+const maxIndex = 1023 // the limit of the 1.4.3 codec, and more than any machine has
 
 // parseGPU parses a line of DevicesArgs. The name may contain commas. A row begins with a number or a text in brackets.
 // One that is cut only proves that the GPU is there.

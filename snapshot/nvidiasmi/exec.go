@@ -16,8 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxOutput bounds the output of one call, in bytes: about 100,000 processes.
-const maxOutput = 8 << 20
+const maxOutput = 8 << 20 // bounds the output of one call, in bytes: about 100,000 processes
 
 // Exec runs the program at Path (see Find) in its own process group: a Ctrl-C at the terminal does not reach it, and
 // the end of the context also ends its children.

@@ -237,7 +237,6 @@ func (a *Accounts) lookUp(keys, directories []string) (map[string]snapshot.UID, 
 	return found, err
 }
 
-// addAccounts adds the accounts of lines as in passwd(5), by name and by uid.
 func addAccounts(found map[string]snapshot.UID, passwd []byte) {
 	for _, account := range nss.ParseAccounts(passwd) {
 		found[account.Name], found[fmt.Sprint(account.UID)] = account.UID, account.UID
@@ -260,8 +259,7 @@ type subuids struct {
 	directories []string // the services of nsswitch.conf(5) that ask others for accounts
 }
 
-// maxSubuids bounds the files, in bytes.
-const maxSubuids = 4 << 20
+const maxSubuids = 4 << 20 // bounds the files, in bytes
 
 // read looks once a second whether the files have changed. One that others than root may have written counts as empty.
 func (s *subuids) read(now time.Time) {

@@ -110,7 +110,6 @@ func (fs FS) path(pid snapshot.PID) string { return fs.root() + "/" + strconv.It
 // Close closes the handle.
 func (h *Handle) Close() error { return unix.Close(h.dir) }
 
-// readAt returns at most limit bytes of a file.
 func readAt(dir int, name string, limit int) ([]byte, error) {
 	return readTimes(dir, name, limit, math.MaxInt)
 }

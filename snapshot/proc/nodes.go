@@ -19,8 +19,7 @@ import (
 // errSpent says that the limits of a search are used up: what it looks for is unknown.
 var errSpent = errors.New("the limits of the search are used up")
 
-// maxNodeMaps is how much of /proc/PID/maps is read, in bytes: a process may have any number of files.
-const maxNodeMaps = 16 << 20
+const maxNodeMaps = 16 << 20 // how much of /proc/PID/maps is read, in bytes: a process may have any number of files
 
 // HasNode says whether a process, or a thread of it, has a character device with a major number open or mapped. It is
 // unknown, which is an error, if the process can't be read or the quota is used up.
@@ -117,7 +116,6 @@ func (s *nodeSearch) folder(dir int, name string, look func(entry string) (bool,
 	}
 }
 
-// spend counts a file or a folder.
 func (s *nodeSearch) spend() error {
 	if s.files++; s.files > maxNodeFiles || s.files%64 == 0 && time.Now().After(s.until) {
 		return errSpent

@@ -141,8 +141,7 @@ func (h *Handle) RealUID() (uid snapshot.UID, err error) {
 	return uid, nil
 }
 
-// statusLimit is more bytes than the lines up to the uid take. The groups after them can be 65,536.
-const statusLimit = 1 << 10
+const statusLimit = 1 << 10 // more bytes than the lines up to the uid take; the groups after them can be 65,536
 
 // InInnerNamespace says whether the process is in a PID namespace inside that of this /proc. Where ns/pid is hidden,
 // the status shows that, unless it has many groups.

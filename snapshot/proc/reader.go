@@ -83,8 +83,7 @@ const (
 	readFile    = "file" // of the user who is in Start, and no process's
 )
 
-// maxValue bounds the value of a variable: no id and no path is longer.
-const maxValue = 64 << 10
+const maxValue = 64 << 10 // bounds the value of a variable: no id and no path is longer
 
 var kinds = []error{ErrGone, ErrUnreadable, ErrOverwritten, ErrTooLarge, errSpent, os.ErrPermission}
 
@@ -104,7 +103,6 @@ func (a *readAnswer) err() error {
 // isOther says that a helper reads it: it isn't this process.
 func (h *Handle) isOther() bool { return h.fs.Reader != nil && int(h.PID) != os.Getpid() }
 
-// ask has the helper read a file of the process.
 func (h *Handle) ask(q readRequest, within time.Duration) (readAnswer, error) {
 	if h.Quota != nil { // the more slow processes an account has, the less time each of them gets
 		within = min(within, h.Quota.left(maxReadTime)/2)
@@ -213,8 +211,7 @@ type helper struct {
 	ended   chan struct{}
 }
 
-// selfExe is the file of this program.
-const selfExe = "/proc/self/exe"
+const selfExe = "/proc/self/exe" // the file of this program
 
 // program is the path to start a program by. In place of selfExe it is this program's own path, as sudo's log_subcmds
 // needs it, unless another file is there by now.

@@ -213,7 +213,6 @@ func hasAny(stack string, names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return strings.Contains(stack, name) })
 }
 
-// Limits of what is read of a stalled process.
 const (
 	maxStacks     = 1024
 	maxMountBytes = 256 << 10

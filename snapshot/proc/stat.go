@@ -49,8 +49,7 @@ type Stat struct {
 	EnvSize    uint64 // bytes of the environment in its memory; 0 also if it isn't shown
 }
 
-// kernelThread is PF_KTHREAD of include/linux/sched.h.
-const kernelThread = 0x00200000
+const kernelThread = 0x00200000 // PF_KTHREAD of include/linux/sched.h
 
 // Gone says that the process has ended, also if it waits for its parent (a zombie). A zombie with other threads has
 // only lost its first one.

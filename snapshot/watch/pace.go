@@ -6,7 +6,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// The times of looks.
 const (
 	floor = 100 * time.Millisecond // the least time between the begins of two looks
 	// delay is how long an opener gets to begin to use the device. After delayFree looks in vain, a user's openers get
