@@ -10,8 +10,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -55,8 +57,13 @@ func (fs FS) AllAccounts() *Accounts {
 // here is what is known of the machine on which this runs, for every FS that is its /proc.
 var here struct {
 	accounts Accounts
-	mounts   mounts
-	bootID   atomic.Pointer[string] // nil before it was read; it stays for as long as this program runs
+	mounts   struct {
+		mu   sync.Mutex
+		file *os.File // nil before the first reading and after one that failed
+		list string
+		at   time.Time // when it was read
+	}
+	bootID atomic.Pointer[string] // nil before it was read; it stays for as long as this program runs
 	// lockHolders remembers which ones don't answer: reading the stat during execve(2) can take for ever.
 	lockHolders ReaderProcess
 }

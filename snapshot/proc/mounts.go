@@ -7,20 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-// mounts are those that this process sees. The list is read again when the kernel reports a mount, and each minute, as
-// it doesn't report options that change through another mount namespace.
-type mounts struct {
-	mu   sync.Mutex
-	file *os.File // nil before the first reading and after one that failed
-	list string
-	at   time.Time // when it was read
-}
 
 // Mount is one line of a list of mounts.
 type Mount struct {
@@ -48,19 +38,17 @@ func ParseMounts(mountinfo, text string) iter.Seq[Mount] {
 	}
 }
 
-// Mounts is the list of mounts, as in proc_pid_mountinfo(5).
-func (fs FS) Mounts() (string, error) {
+// Mounts is the list of mounts that this process sees, as in proc_pid_mountinfo(5). It is read again when the kernel
+// reports a mount, and each minute: options that change through another mount namespace are not reported.
+func (fs FS) Mounts() (list string, err error) {
 	if fs.root() != machineRoot {
 		data, err := os.ReadFile(filepath.Join(fs.root(), "self/mountinfo"))
 		return string(data), err
 	}
-	return here.mounts.read()
-}
-
-func (m *mounts) read() (list string, err error) {
+	m := &here.mounts
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.file != nil && !m.changed() && time.Since(m.at) < time.Minute {
+	if m.file != nil && !mountsChanged(m.file) && time.Since(m.at) < time.Minute {
 		return m.list, nil
 	}
 	if m.file == nil {
@@ -78,9 +66,9 @@ func (m *mounts) read() (list string, err error) {
 	return m.list, err
 }
 
-// changed says whether something may have been (un)mounted since the last call, or since the file was opened.
-func (m *mounts) changed() bool {
-	events := []unix.PollFd{{Fd: int32(m.file.Fd()), Events: unix.POLLPRI}} //nolint:gosec // descriptors are small
+// mountsChanged says whether something may have been (un)mounted since the last call, or since the file was opened.
+func mountsChanged(file *os.File) bool {
+	events := []unix.PollFd{{Fd: int32(file.Fd()), Events: unix.POLLPRI}} //nolint:gosec // descriptors are small
 	n, err := unix.Poll(events, 0)
 	return n != 0 || err != nil
 }

@@ -133,43 +133,40 @@ func (f *folders) add(e InotifyEvent, all *inotifyEvent) {
 	}
 }
 
-// fanotify reports who opens device nodes, by file handle (FID): other events open the file, and call the driver.
-type fanotify struct{ fd int }
-
-// openFanotify watches these nodes; no refuses it. Before Linux 5.13 it can't watch files on a tmpfs, which /dev is.
-func openFanotify(no bool, nodes []string) (*fanotify, error) {
+// openFanotify watches who opens these nodes; no refuses it. Events with a file handle (FID) don't open the file, which
+// would call the driver. Before Linux 5.13 it can't watch files on a tmpfs, which /dev is.
+func openFanotify(no bool, nodes []string) (fd int, err error) {
 	if no {
-		return nil, fmt.Errorf("fanotify_init: %w", unix.ENOSYS)
+		return -1, fmt.Errorf("fanotify_init: %w", unix.ENOSYS)
 	}
-	fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK|unix.FAN_REPORT_FID, 0)
+	fd, err = unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK|unix.FAN_REPORT_FID, 0)
 	if err != nil {
-		return nil, fmt.Errorf("fanotify_init: %w", err)
+		return -1, fmt.Errorf("fanotify_init: %w", err)
 	}
-	f := &fanotify{fd}
 	for _, node := range nodes {
-		if err := f.mark(node); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := markNode(fd, node); err != nil && !errors.Is(err, os.ErrNotExist) {
 			_ = unix.Close(fd)
-			return nil, err
+			return -1, err
 		}
 	}
-	return f, nil
+	return fd, nil
 }
 
-// mark watches a node for as long as it exists. Marking it again changes nothing.
-func (f *fanotify) mark(path string) error {
-	if err := unix.FanotifyMark(f.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_DONT_FOLLOW, unix.FAN_OPEN, unix.AT_FDCWD,
-		path); err != nil {
+// markNode watches a node by fanotify for as long as it exists. Marking it again changes nothing.
+func markNode(fd int, path string) error {
+	const how = unix.FAN_MARK_ADD | unix.FAN_MARK_DONT_FOLLOW
+	if err := unix.FanotifyMark(fd, how, unix.FAN_OPEN, unix.AT_FDCWD, path); err != nil {
 		return fmt.Errorf("fanotify_mark: %w", err)
 	}
 	return nil
 }
 
-// read returns the PIDs of those who opened a node; 0 if a PID is not known.
-func (f *fanotify) read() map[snapshot.PID]bool {
+// readOpens returns who opened a node according to fanotify; 0 is unknown.
+func readOpens(fd int) map[snapshot.PID]bool {
 	pids := make(map[snapshot.PID]bool)
 	buffer := make([]byte, 16<<10)
 	for {
-		n, err := unix.Read(f.fd, buffer)
+		n, err := unix.Read(fd, buffer)
 		if err != nil || n <= 0 {
 			return pids // EAGAIN: there are no more
 		}

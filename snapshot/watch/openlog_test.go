@@ -235,7 +235,7 @@ func TestHowOpensAreWatched(t *testing.T) {
 	if f, err := openFanotify(false, nil); err != nil {
 		t.Skipf("this process has no fanotify: %v", err)
 	} else {
-		_ = unix.Close(f.fd)
+		_ = unix.Close(f)
 	}
 	method, err = MethodOf(dev)
 	require.NoError(t, err)
@@ -250,7 +250,7 @@ func TestNodesThatFanotifyCannotWatch(t *testing.T) {
 	require.NoError(t, os.WriteFile(node, nil, 0o600))
 	f, err := openFanotify(false, []string{filepath.Join(dev, "gone"), node})
 	require.NoError(t, err)
-	_ = unix.Close(f.fd)
+	_ = unix.Close(f)
 	_, err = openFanotify(false, []string{node, filepath.Join(node, "in a file")})
 	require.ErrorIs(t, err, unix.ENOTDIR)
 }

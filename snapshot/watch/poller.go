@@ -25,7 +25,7 @@ type poller struct {
 	mu     sync.Mutex // over all of these
 	closed bool       // the numbers of descriptors may be those of other files
 	files  *folders
-	opens  *fanotify // nil if opens are watched in another way
+	opens  int // the descriptor of fanotify; -1 if opens are watched in another way
 	guard  *OpenLogReader
 	ends   map[snapshot.PID]int
 }
@@ -46,7 +46,7 @@ func newPoller(w *Watcher) (*poller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
-	p := &poller{w: w, fd: epoll, ends: make(map[snapshot.PID]int)}
+	p := &poller{w: w, fd: epoll, opens: -1, ends: make(map[snapshot.PID]int)}
 	if err := unix.SetNonblock(epoll, true); err != nil { // so that Go's poller waits for it
 		return nil, errors.Join(fmt.Errorf("epoll: %w", err), unix.Close(epoll))
 	}
@@ -76,8 +76,8 @@ func (p *poller) watchOpens() {
 	defer p.mu.Unlock()
 	opens, err := openFanotify(p.w.config.noFanotify, p.files.nodes())
 	if err == nil {
-		if err = p.add(opens.fd); err != nil {
-			_ = unix.Close(opens.fd)
+		if err = p.add(opens); err != nil {
+			_ = unix.Close(opens)
 		}
 	}
 	if err == nil {
@@ -95,8 +95,8 @@ func (p *poller) markNodes() {
 	for _, node := range p.files.nodes() {
 		var err error
 		switch {
-		case p.opens != nil:
-			err = p.opens.mark(node)
+		case p.opens >= 0:
+			err = markNode(p.opens, node)
 		case p.files.watchOpens:
 			err = p.files.watchNode(node)
 		}
@@ -153,8 +153,8 @@ func (p *poller) drain() (happened []source) {
 	if seen.opened && !p.w.isLooking() { // nvidia-smi opens the devices during a look
 		happened = append(happened, source{party: unknownOpener})
 	}
-	if p.opens != nil {
-		happened = append(happened, p.w.sourcesOf(p.opens.read())...)
+	if p.opens >= 0 {
+		happened = append(happened, p.w.sourcesOf(readOpens(p.opens))...)
 	}
 	if seen.guard {
 		happened = append(happened, p.w.sourcesOf(p.guarded())...)
@@ -195,8 +195,8 @@ func (p *poller) close() {
 	if p.files != nil {
 		_ = unix.Close(p.files.fd)
 	}
-	if p.opens != nil {
-		_ = unix.Close(p.opens.fd)
+	if p.opens >= 0 {
+		_ = unix.Close(p.opens)
 	}
 	for _, fd := range p.ends {
 		_ = unix.Close(fd)

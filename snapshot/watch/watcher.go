@@ -208,6 +208,6 @@ func methodOf(devDir string, noFanotify bool) (Method, error) {
 	if err != nil {
 		return ByInotify, err
 	}
-	_ = unix.Close(opens.fd)
+	_ = unix.Close(opens)
 	return ByFanotify, nil
 }

@@ -304,6 +304,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 			require.Equal(t, cmp.Or(s.status, doctor.Failed), c.Status, "%+v", h.Checks)
 			require.Equal(t, s.cause, c.Cause, "%+v", c)
 			require.Contains(t, c.Detail, s.detail)
+			require.NotContains(t, c.Detail, "--reset", "the advice is the next step")
 			require.Contains(t, c.NextStep, s.next)
 			for _, name := range doctor.Names() {
 				if name == s.check {

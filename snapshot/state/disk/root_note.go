@@ -54,10 +54,10 @@ func (s *Store) accessTo(dir stateDir, force bool) folderAccess {
 		a.private = true
 		return a.deny(dir, "it is "+privateFolder)
 	}
-	why := now.refusal(outside, a.writable, s.isOwn(dir))
+	why, step := now.refusal(outside, a.writable, s.isOwn(dir))
 	if why != "" && !(force && a.writable && now.Known()) {
 		a.foreign = outside != nil && now.Known() && outside.PID != now.PID
-		return a.deny(dir, why)
+		return a.deny(dir, why+step)
 	}
 	return a
 }
@@ -102,26 +102,26 @@ func (a folderAccess) deny(dir stateDir, why string) folderAccess {
 // resetHint is the next step when the note names another PID namespace.
 const resetHint = "; where no other machine or container uses it, `sudo genv envs --reset` starts it over for this one"
 
-// refusal says why the PIDs may not belong to our namespaces, or "". Only root's note can allow it.
-func (n folderNote) refusal(outside *folderNote, isRoot, isOwn bool) string {
+// refusal says why the PIDs may not belong to our namespaces, or "", and the next step. Only root's note can allow it.
+func (n folderNote) refusal(outside *folderNote, isRoot, isOwn bool) (why, step string) {
 	ours := outside != nil && n.sameFolder(outside)
 	switch {
 	case !n.Known():
-		return "/proc doesn't show the namespaces of this process"
+		return "/proc doesn't show the namespaces of this process", ""
 	case ours && outside.Namespaces == n.Namespaces:
-		return ""
+		return "", ""
 	case ours, outside != nil && outside.Namespaces != n.Namespaces && !n.Initial():
-		return fmt.Sprintf("they belong to PID namespace %d, and this is %d"+resetHint, outside.PID, n.PID)
+		return fmt.Sprintf("they belong to PID namespace %d, and this is %d", outside.PID, n.PID), resetHint
 	case n.Initial(), isRoot && outside != nil:
-		return ""
+		return "", ""
 	case !isRoot:
-		return "this is not the initial PID namespace, and root's genv has not run here yet:" +
-			" have root run `genv envs` once"
+		return "this is not the initial PID namespace, and root's genv has not run here yet",
+			": have root run `genv envs` once"
 	case !isOwn:
-		return "this is not the initial PID namespace, and the folder is not on this container's own file system" +
+		return "this is not the initial PID namespace, and the folder is not on this container's own file system",
 			resetHint
 	}
-	return ""
+	return "", ""
 }
 
 // Examination is what root's note says about a state folder.
@@ -154,7 +154,7 @@ func (s *Store) Examine() (Examination, error) {
 	defer root.Close()
 	t := &transaction{Store: s, dir: here, access: folderAccess{seen: readSeen(root), now: now}}
 	t.useSeen()
-	found.Refusal = now.refusal(now.ofSameBoot(t.access.seen), os.Geteuid() == 0, s.isOwn(here))
+	found.Refusal, _ = now.refusal(now.ofSameBoot(t.access.seen), os.Geteuid() == 0, s.isOwn(here))
 	for _, file := range stateFiles {
 		if _, err := dir.Stat(file.String()); errors.Is(err, fs.ErrNotExist) && t.expects(file) {
 			found.Lost = append(found.Lost, file)
