@@ -121,7 +121,7 @@ var (
 		`may not run sudo)|I'm sorry )|^sudo: .*(not allowed|unknown user))`)
 )
 
-// SudoSays is Sudo if sudo wants a password, by what it printed in the C locale; SudoRefused if it refuses; and else
+// SudoSays is Sudo if sudo wants a password, by its words in the C locale; SudoRefused if it refuses; else
 // CommandFailed.
 func SudoSays(printed string) Class {
 	switch {
@@ -140,8 +140,7 @@ func (t *Trial) broken() bool {
 
 var plainPath = text.Pattern(`^/[A-Za-z0-9_./+-]{1,255}$`)
 
-// ParseTrial reads what TrySudo printed among other output of the login, without paths that have unusual characters. ok
-// is false unless the trial came to its end.
+// ParseTrial reads what TrySudo printed, among other output, without unusual paths. ok says that it came to its end.
 func ParseTrial(stdout []byte, mark string) (t Trial, ok bool) {
 	for line := range bytes.SplitSeq(stdout, []byte("\n")) {
 		rest, marked := bytes.CutPrefix(line, []byte(mark+" "))

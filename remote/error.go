@@ -55,8 +55,7 @@ var (
 	// ErrBusy: a server dropped a connection before the handshake, as sshd does at random while too many logins are
 	// under way (MaxStartups). Another attempt after a short pause usually succeeds.
 	ErrBusy = errors.New("the server is busy")
-	// ErrSaidWhy: a host refused a login and said why, as while it is going down. The key may be right, and another
-	// attempt is worthwhile soon.
+	// ErrSaidWhy: a host refused a login and said why, as while it is going down: another attempt is worthwhile soon.
 	ErrSaidWhy = errors.New("the host gave that reason")
 	ErrNoProbe = errors.New("the host can't be probed") // the way to it isn't a plain TCP connection
 	// ErrNoNames: the name service of this machine fails. The host may be up.
@@ -65,8 +64,7 @@ var (
 	ErrLate = text.Worded(text.NoAnswer, context.DeadlineExceeded)
 )
 
-// Outdated reports whether the cause of an error has changed since, such as known_hosts: then another attempt is
-// worthwhile at once.
+// Outdated reports whether the cause of an error has changed, such as known_hosts: it is worth another attempt at once.
 func Outdated(err error) bool {
 	var e interface{ Outdated() bool }
 	return errors.As(err, &e) && e.Outdated()
@@ -158,8 +156,7 @@ type Cause struct {
 	NextSteps []string // those of the hosts, each once
 }
 
-// Causes groups failures that differ only in the host's own name, address, port, PIDs and durations. The class with the
-// most hosts comes first, and in it the cause with the most hosts.
+// Causes groups failures that differ only in what is the host's own (ownPieces), the largest class and cause first.
 func Causes(failures []Failure) []Cause {
 	type group struct {
 		Cause
@@ -207,8 +204,7 @@ const (
 	maxCompared = 2048   // bytes of an error that decide about its cause
 )
 
-// ownPieces matches what differs from host to host: addresses, ports, PIDs and durations. The fingerprint of a key isn't
-// taken out, since people have to check it.
+// ownPieces matches what differs from host to host. It isn't the fingerprint of a key, since people have to check that.
 var ownPieces = text.Pattern(strings.Join([]string{
 	`\b\d{1,3}(?:\.\d{1,3}){3}\b`,
 	`\[[0-9a-fA-F:.]+(?:%\w+)?\]`,

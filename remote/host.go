@@ -101,9 +101,8 @@ type Result[T any] struct {
 	Elapsed time.Duration
 }
 
-// Each calls do for every host, at most limit at a time, and returns the results in the order of the hosts. One host's
-// error neither delays nor cancels another. When ctx ends, do must return, and the remaining hosts get its cause as
-// their error.
+// Each calls do for every host, at most limit at a time; the results are in the order of the hosts. One host's error
+// neither delays nor cancels another. When ctx ends, do must return, and the other hosts get its cause.
 func Each[T any](ctx context.Context, hosts []Host, limit int, do func(context.Context, Host) (T, error)) []Result[T] {
 	results := make([]Result[T], len(hosts))
 	var group errgroup.Group // without a context, so that an error cancels nothing

@@ -68,8 +68,8 @@ type Backoff struct {
 // Connected notes a success.
 func (b *Backoff) Connected() { *b = Backoff{reached: true} }
 
-// AfterProbe notes a failed probe that took so long. It returns the pause before the next one, or that a login is due
-// instead, since the host keeps accepting connections.
+// AfterProbe notes a failed probe, and returns the pause before the next, or that a login is due, since it was
+// accepted.
 func (b *Backoff) AfterProbe(err error, took time.Duration) (pause time.Duration, login bool) {
 	b.count(Unreachable)
 	if ClassOf(err) != Timeout {
@@ -147,8 +147,7 @@ func repeat[T any](ctx context.Context, do func() (T, error),
 
 const tick = 100 * time.Millisecond // between the times at which attempts begin in the background
 
-// Together shortens a pause so that it ends at such a time: a thousand hosts that are down cost half as much when they
-// are probed 30 at a time.
+// Together shortens a pause to such a time: it costs half as much to probe a thousand hosts that are down 30 at a time.
 func Together(pause time.Duration) time.Duration {
 	now := time.Now()
 	return max(0, now.Add(pause).Truncate(tick).Sub(now.Round(0)))

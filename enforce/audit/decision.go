@@ -13,8 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Lines are the entry as people read it, safe for a terminal. The id is the same everywhere: on a controller and on the
-// host, in mail and on the web page.
+// Lines are the entry as people read it, safe for a terminal. Its id is the same on hosts, in mail and on the page.
 func (e *HistoryEntry) Lines() []string {
 	l := lines{"Decision   " + e.ID}
 	l.add("Time", clock(e.Time))

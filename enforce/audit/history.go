@@ -48,8 +48,7 @@ type HistoryEntry struct {
 // ActionNotice is the Action of a HistoryEntry about a notice.
 const ActionNotice = "notice"
 
-// History joins the records of a log to a list of actions, the oldest first. The outcome of an item is unknown if the
-// controller ended before it received one.
+// History joins the records of a log to actions, the oldest first. An outcome that no record has is unknown.
 func History(path string, filter Filter) ([]HistoryEntry, Damage, error) {
 	j := joiner{
 		filter: &filter, notified: map[string]lastNotices{}, warned: map[string]bool{},

@@ -31,40 +31,35 @@ func Explain(o *order.Order, host snapshot.Hostname, s *snapshot.Snapshot, at ti
 	if s == nil {
 		return
 	}
-	e := explainer{s, "snapshot of " + shown(string(host)) + ", " + at.UTC().Format("2006-01-02 15:04:05 UTC")}
+	title := "snapshot of " + shown(string(host)) + ", " + at.UTC().Format("2006-01-02 15:04:05 UTC")
 	for i := range o.Detach[:min(len(o.Detach), maxExplained)] {
-		o.Detach[i].Judged = e.detachment(&o.Detach[i])
+		o.Detach[i].Judged = bounded(title, detachmentLines(s, &o.Detach[i]))
 	}
 	for i := range o.Terminate[:min(len(o.Terminate), maxExplained)] {
-		o.Terminate[i].Judged = e.termination(&o.Terminate[i].Process)
+		o.Terminate[i].Judged = bounded(title, terminationLines(s, &o.Terminate[i].Process))
 	}
 }
 
-type explainer struct {
-	*snapshot.Snapshot
-	title string
-}
-
-func (e *explainer) termination(p *snapshot.Process) []string {
-	lines := []string{e.title, processLine(p)}
+func terminationLines(s *snapshot.Snapshot, p *snapshot.Process) []string {
+	lines := []string{processLine(p)}
 	for _, usage := range p.Usage[:min(len(p.Usage), maxDevices)] {
-		lines = append(lines, e.device(usage.Index))
+		lines = append(lines, deviceLine(s, usage.Index))
 	}
-	env := e.Environment(p.EID)
+	env := s.Environment(p.EID)
 	if _, uid := env.Account(); uid != nil && p.UID != nil && *uid == *p.UID { // not of another user
-		lines = append(lines, e.environment(env))
+		lines = append(lines, environmentLine(s, env))
 	}
-	return bounded(lines)
+	return lines
 }
 
-func (e *explainer) detachment(d *order.Detachment) []string {
-	lines := []string{e.title, e.device(d.Device), e.environment(&d.Environment)}
+func detachmentLines(s *snapshot.Snapshot, d *order.Detachment) []string {
+	lines := []string{deviceLine(s, d.Device), environmentLine(s, &d.Environment)}
 	more := 0
-	for i := range e.Processes {
-		p := &e.Processes[i]
+	for i := range s.Processes {
+		p := &s.Processes[i]
 		switch {
 		case d.Environment.OwnerMismatch || p.Uses(d.Device) == nil || p.UID == nil || *p.UID != d.Environment.UID:
-		case len(lines) >= 3+maxProcesses:
+		case len(lines) >= 2+maxProcesses:
 			more++
 		default:
 			lines = append(lines, processLine(p))
@@ -73,7 +68,7 @@ func (e *explainer) detachment(d *order.Detachment) []string {
 	if more > 0 {
 		lines = append(lines, fmt.Sprintf("%d more processes of this user on the GPU", more))
 	}
-	return bounded(lines)
+	return lines
 }
 
 func processLine(p *snapshot.Process) string {
@@ -113,9 +108,9 @@ func userText(name snapshot.Username, uid *snapshot.UID) string {
 	return fmt.Sprintf("user %s (uid %d)", shown(string(name)), *uid)
 }
 
-// device describes a GPU; empty if the snapshot doesn't have it.
-func (e *explainer) device(index snapshot.DeviceIndex) string {
-	d := e.Device(index)
+// deviceLine describes a GPU; empty if the snapshot doesn't have it.
+func deviceLine(s *snapshot.Snapshot, index snapshot.DeviceIndex) string {
+	d := s.Device(index)
 	if d == nil {
 		return ""
 	}
@@ -142,8 +137,8 @@ func (e *explainer) device(index snapshot.DeviceIndex) string {
 	return line
 }
 
-// environment is an environment with its attachments.
-func (e *explainer) environment(env *snapshot.Environment) string {
+// environmentLine is an environment with its attachments.
+func environmentLine(s *snapshot.Snapshot, env *snapshot.Environment) string {
 	parts := []string{fmt.Sprintf("environment %s of %s", shown(string(env.EID)), userText(env.Username, &env.UID))}
 	if !env.Creation.IsZero() {
 		parts = append(parts, "created "+env.Creation.ISO())
@@ -151,10 +146,10 @@ func (e *explainer) environment(env *snapshot.Environment) string {
 	if env.Config.GPUMemory.Known() {
 		parts = append(parts, "memory capacity "+env.Config.GPUMemory.String())
 	}
-	attached := e.AttachedTo(env.EID)
+	attached := s.AttachedTo(env.EID)
 	for _, index := range attached[:min(len(attached), maxDevices)] {
-		parts = append(parts, fmt.Sprintf("attached to GPU %s since %s", index, e.Device(index).Attachment(env.EID).
-			Time.ISO()))
+		since := s.Device(index).Attachment(env.EID).Time
+		parts = append(parts, fmt.Sprintf("attached to GPU %s since %s", index, since.ISO()))
 	}
 	if len(attached) == 0 {
 		parts = append(parts, "attached to no GPU")
@@ -173,8 +168,8 @@ func known(m snapshot.Memory) string {
 }
 
 // bounded are the lines that aren't empty, as they can be shown anywhere.
-func bounded(lines []string) []string {
-	lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
+func bounded(title string, lines []string) []string {
+	lines = slices.DeleteFunc(append([]string{title}, lines...), func(line string) bool { return line == "" })
 	lines = lines[:min(len(lines), MaxJudgedLines)]
 	for i := range lines {
 		lines[i] = text.Shorten(text.OneLine(lines[i]), maxLine)

@@ -81,8 +81,7 @@ func (l *Log) Append(records ...Record) error {
 	return notWritten(errors.Join(err, l.write(0)))
 }
 
-// Reserve makes sure that as many bytes can be appended, where the file system can promise that, and that no earlier
-// record is waiting.
+// Reserve makes sure that so many bytes can be appended, if the file system can, and that no earlier record is waiting.
 func (l *Log) Reserve(bytes int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,8 +137,7 @@ func (l *Log) writeBacklog(f *os.File, size int64) error {
 // lockTimeout is how long another program may hold the lock.
 const lockTimeout = 2 * time.Second
 
-// open opens and locks the file that has the name now, and returns its size. It ends a last line that was cut off by a
-// program that died.
+// open opens and locks the file with the name, and returns its size. A last line that a dead program cut off is ended.
 func (l *Log) open() (*os.File, int64, error) {
 	for deadline := time.Now().Add(lockTimeout); ; {
 		f, err := l.openAppend()
@@ -284,8 +282,7 @@ const (
 	hostRoom     = 1 << 20
 )
 
-// AppendHostLog writes records to the log of this host, and those with a UID to that user's log as well. It makes
-// missing folders. A log of an earlier owner of the uid is moved away.
+// AppendHostLog writes records to the host's log, and those with a UID to that user's: a former user's is moved away.
 func AppendHostLog(path string, accounts nss.Passwd, records ...Record) error {
 	if err := os.MkdirAll(filepath.Dir(filepath.Dir(path)), 0o755); err != nil {
 		return err

@@ -126,8 +126,7 @@ const (
 	maxLines = 100
 )
 
-// Check returns nil if a file can be used as a log: it does not exist, is empty, or holds records; ErrNotALog if it
-// holds something else. It creates no file and follows no link.
+// Check returns nil if a file is missing, empty or has records, else ErrNotALog. It follows no link.
 func Check(path string) error {
 	f, err := openRead(path)
 	switch {

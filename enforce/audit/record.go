@@ -122,8 +122,7 @@ func encode(r *Record) ([]byte, error) {
 	return append(line, '\n'), nil
 }
 
-// OrderRecords are the records of an order's items, in the order of its outcomes. The snapshot, which may be nil, has
-// the names of users.
+// OrderRecords are those of an order's items, as its outcomes are sorted, with users' names from the snapshot, if any.
 func OrderRecords(host snapshot.Hostname, o order.Order, s *snapshot.Snapshot) []Record {
 	records := make([]Record, 0, len(o.Detach)+len(o.Terminate))
 	for i := range o.Detach {

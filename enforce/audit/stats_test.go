@@ -41,95 +41,93 @@ func row(rule enforce.Rule, c audit.ActionCounts) audit.StatsRow {
 	return audit.StatsRow{User: "bob", Rule: rule, ActionCounts: c}
 }
 
-func statsCases() []statsCase {
-	return []statsCase{
-		{"nothing", nil, []audit.StatsRow{}, audit.ActionCounts{}},
-		{
-			"a warning counts once, however it was sent",
-			[]audit.Record{found(outside, enforce.DecisionWait), notified(outside, audit.ChannelLogin), notified(outside, audit.ChannelMail), notified(outside, "")},
-			[]audit.StatsRow{row(enforce.RuleNonEnvProcesses, audit.ActionCounts{Warned: 1})},
-			audit.ActionCounts{Warned: 1},
+var statsCases = []statsCase{
+	{"nothing", nil, []audit.StatsRow{}, audit.ActionCounts{}},
+	{
+		"a warning counts once, however it was sent",
+		[]audit.Record{found(outside, enforce.DecisionWait), notified(outside, audit.ChannelLogin), notified(outside, audit.ChannelMail), notified(outside, "")},
+		[]audit.StatsRow{row(enforce.RuleNonEnvProcesses, audit.ActionCounts{Warned: 1})},
+		audit.ActionCounts{Warned: 1},
+	},
+	{
+		"and again when it was over",
+		[]audit.Record{notified(idle, ""), {Kind: audit.KindCleared, IDs: []string{idle}}, notified(idle, "")},
+		[]audit.StatsRow{row(enforce.RuleIdle, audit.ActionCounts{Warned: 2})},
+		audit.ActionCounts{Warned: 2},
+	},
+	{
+		"a notice of an action is no warning, nor one that didn't arrive",
+		[]audit.Record{
+			found(outside, enforce.DecisionAct), notified(outside, ""),
+			{Kind: audit.KindNotified, IDs: []string{idle}, User: "bob", Reason: "not logged in"},
 		},
-		{
-			"and again when it was over",
-			[]audit.Record{notified(idle, ""), {Kind: audit.KindCleared, IDs: []string{idle}}, notified(idle, "")},
-			[]audit.StatsRow{row(enforce.RuleIdle, audit.ActionCounts{Warned: 2})},
-			audit.ActionCounts{Warned: 2},
+		[]audit.StatsRow{},
+		audit.ActionCounts{},
+	},
+	{
+		"an action because of two rules",
+		[]audit.Record{done(order.StatusTerminated, 5, outside, capped)},
+		[]audit.StatsRow{row(enforce.RuleMaxDevicesPerUser, audit.ActionCounts{Terminated: 1}), row(enforce.RuleNonEnvProcesses, audit.ActionCounts{Terminated: 1})},
+		audit.ActionCounts{Terminated: 1},
+	},
+	{
+		"every status",
+		[]audit.Record{
+			done(order.StatusKilled, 1, idle), done(order.StatusSignalled, 2, idle), done(order.StatusDetached, 3, idle), done(order.StatusRefused, 4, idle),
+			done(order.StatusFailed, 5, idle), done(order.StatusSurvived, 6, idle), done(order.StatusUnknown, 7, idle),
+			done(order.StatusGone, 8, idle), done(order.StatusChanged, 9, idle), done(order.StatusNotAttached, 10, idle),
 		},
-		{
-			"a notice of an action is no warning, nor one that didn't arrive",
-			[]audit.Record{
-				found(outside, enforce.DecisionAct), notified(outside, ""),
-				{Kind: audit.KindNotified, IDs: []string{idle}, User: "bob", Reason: "not logged in"},
-			},
-			[]audit.StatsRow{},
-			audit.ActionCounts{},
+		[]audit.StatsRow{row(enforce.RuleIdle, audit.ActionCounts{Terminated: 2, Detached: 1, Refused: 1, Failed: 3})},
+		audit.ActionCounts{Terminated: 2, Detached: 1, Refused: 1, Failed: 3},
+	},
+	{
+		"operators",
+		[]audit.Record{
+			{Kind: audit.KindOperator, Action: "exempt", User: "bob", Rule: enforce.RuleIdle},
+			{Kind: audit.KindOperator, Action: "exempt", Host: "a"},
+			{Kind: audit.KindOperator, Action: "exempt", User: "bob", Status: order.StatusFailed},
+			{Kind: audit.KindOperator, Action: "unexempt", User: "bob"},
+			done(order.StatusTerminated, 5, "run/3/a"),
 		},
-		{
-			"an action because of two rules",
-			[]audit.Record{done(order.StatusTerminated, 5, outside, capped)},
-			[]audit.StatsRow{row(enforce.RuleMaxDevicesPerUser, audit.ActionCounts{Terminated: 1}), row(enforce.RuleNonEnvProcesses, audit.ActionCounts{Terminated: 1})},
-			audit.ActionCounts{Terminated: 1},
+		[]audit.StatsRow{
+			{ActionCounts: audit.ActionCounts{Exempted: 1}}, row("", audit.ActionCounts{Terminated: 1}), row(enforce.RuleIdle, audit.ActionCounts{Exempted: 1}),
 		},
-		{
-			"every status",
-			[]audit.Record{
-				done(order.StatusKilled, 1, idle), done(order.StatusSignalled, 2, idle), done(order.StatusDetached, 3, idle), done(order.StatusRefused, 4, idle),
-				done(order.StatusFailed, 5, idle), done(order.StatusSurvived, 6, idle), done(order.StatusUnknown, 7, idle),
-				done(order.StatusGone, 8, idle), done(order.StatusChanged, 9, idle), done(order.StatusNotAttached, 10, idle),
-			},
-			[]audit.StatsRow{row(enforce.RuleIdle, audit.ActionCounts{Terminated: 2, Detached: 1, Refused: 1, Failed: 3})},
-			audit.ActionCounts{Terminated: 2, Detached: 1, Refused: 1, Failed: 3},
-		},
-		{
-			"operators",
-			[]audit.Record{
-				{Kind: audit.KindOperator, Action: "exempt", User: "bob", Rule: enforce.RuleIdle},
-				{Kind: audit.KindOperator, Action: "exempt", Host: "a"},
-				{Kind: audit.KindOperator, Action: "exempt", User: "bob", Status: order.StatusFailed},
-				{Kind: audit.KindOperator, Action: "unexempt", User: "bob"},
-				done(order.StatusTerminated, 5, "run/3/a"),
-			},
-			[]audit.StatsRow{
-				{ActionCounts: audit.ActionCounts{Exempted: 1}}, row("", audit.ActionCounts{Terminated: 1}), row(enforce.RuleIdle, audit.ActionCounts{Exempted: 1}),
-			},
-			audit.ActionCounts{Terminated: 1, Exempted: 2},
-		},
-		{
-			"a user without a name",
-			[]audit.Record{{Kind: audit.KindOutcome, UID: ptr(snapshot.UID(1002)), IDs: []string{idle}, PID: 1, Status: order.StatusTerminated}},
-			[]audit.StatsRow{{User: "1002", Rule: enforce.RuleIdle, ActionCounts: audit.ActionCounts{Terminated: 1}}},
-			audit.ActionCounts{Terminated: 1},
-		},
-		{
-			"the answer to a request is no warning",
-			[]audit.Record{{Kind: audit.KindExtension, IDs: []string{"x"}, Action: "extended", User: "bob"}, notified("x", "")},
-			[]audit.StatsRow{},
-			audit.ActionCounts{},
-		},
+		audit.ActionCounts{Terminated: 1, Exempted: 2},
+	},
+	{
+		"a user without a name",
+		[]audit.Record{{Kind: audit.KindOutcome, UID: ptr(snapshot.UID(1002)), IDs: []string{idle}, PID: 1, Status: order.StatusTerminated}},
+		[]audit.StatsRow{{User: "1002", Rule: enforce.RuleIdle, ActionCounts: audit.ActionCounts{Terminated: 1}}},
+		audit.ActionCounts{Terminated: 1},
+	},
+	{
+		"the answer to a request is no warning",
+		[]audit.Record{{Kind: audit.KindExtension, IDs: []string{"x"}, Action: "extended", User: "bob"}, notified("x", "")},
+		[]audit.StatsRow{},
+		audit.ActionCounts{},
+	},
 
-		// What a dry run would have done.
-		{
-			"a dry run counts once what it would do, also because of two rules",
-			[]audit.Record{wouldAct(outside, 5), wouldAct(capped, 5, 6), wouldAct(capped, 5, 6)},
-			[]audit.StatsRow{
-				row(enforce.RuleMaxDevicesPerUser, audit.ActionCounts{WouldTerminate: 2, WouldDetach: 2}), row(enforce.RuleNonEnvProcesses, audit.ActionCounts{WouldTerminate: 1}),
-			},
-			audit.ActionCounts{WouldTerminate: 2, WouldDetach: 2},
+	// What a dry run would have done.
+	{
+		"a dry run counts once what it would do, also because of two rules",
+		[]audit.Record{wouldAct(outside, 5), wouldAct(capped, 5, 6), wouldAct(capped, 5, 6)},
+		[]audit.StatsRow{
+			row(enforce.RuleMaxDevicesPerUser, audit.ActionCounts{WouldTerminate: 2, WouldDetach: 2}), row(enforce.RuleNonEnvProcesses, audit.ActionCounts{WouldTerminate: 1}),
 		},
-		{
-			"and again when it was over",
-			[]audit.Record{wouldAct(outside, 5), {Kind: audit.KindCleared, IDs: []string{outside}}, wouldAct(outside, 5)},
-			[]audit.StatsRow{row(enforce.RuleNonEnvProcesses, audit.ActionCounts{WouldTerminate: 2})},
-			audit.ActionCounts{WouldTerminate: 2},
-		},
-		{
-			"what a safety limit holds back would not be done",
-			[]audit.Record{{Kind: audit.KindFinding, IDs: []string{outside}, Decision: enforce.DecisionHold, User: "bob", Finding: wouldAct(outside, 5).Finding}},
-			[]audit.StatsRow{},
-			audit.ActionCounts{},
-		},
-	}
+		audit.ActionCounts{WouldTerminate: 2, WouldDetach: 2},
+	},
+	{
+		"and again when it was over",
+		[]audit.Record{wouldAct(outside, 5), {Kind: audit.KindCleared, IDs: []string{outside}}, wouldAct(outside, 5)},
+		[]audit.StatsRow{row(enforce.RuleNonEnvProcesses, audit.ActionCounts{WouldTerminate: 2})},
+		audit.ActionCounts{WouldTerminate: 2},
+	},
+	{
+		"what a safety limit holds back would not be done",
+		[]audit.Record{{Kind: audit.KindFinding, IDs: []string{outside}, Decision: enforce.DecisionHold, User: "bob", Finding: wouldAct(outside, 5).Finding}},
+		[]audit.StatsRow{},
+		audit.ActionCounts{},
+	},
 }
 
 // wouldAct is a finding about which a dry run does nothing.
@@ -145,7 +143,7 @@ func wouldAct(id string, pids ...snapshot.PID) audit.Record {
 }
 
 func TestStats(t *testing.T) {
-	for _, tt := range statsCases() {
+	for _, tt := range statsCases {
 		t.Run(tt.name, func(t *testing.T) {
 			for i := range tt.records {
 				tt.records[i].Time = at(i)

@@ -55,8 +55,7 @@ const TestText = "This is a test of genv's notices. Nothing is wrong, and nothin
 
 const maxCommand = 200 // characters of a command line that a message shows
 
-// QuotedCommand is a command line as a message shows it: quoted, or it could look like a part of the message. Empty for
-// none.
+// QuotedCommand is a command line, if any, as a message shows it: quoted, or it could look like a part of the message.
 func QuotedCommand(line string) string {
 	if line == "" {
 		return ""
@@ -103,8 +102,7 @@ func Decided(contact string) string {
 // Clock is a time as people read it, with its zone.
 func Clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04 MST") }
 
-// Messages are those of a finding, one for each affected user and host, in the cluster's order. A user without a known
-// uid gets none.
+// Messages are those of a finding, one for each affected user with a uid and host, in the cluster's order.
 func Messages(f *enforce.Finding, owners *Owners, now time.Time) []UserMessage {
 	var list []UserMessage
 	if f.Booking != nil && f.UID != nil {
@@ -301,8 +299,7 @@ type Owners struct {
 	found map[snapshot.Hostname]*ownersOfHost
 }
 
-// ownersOfHost are the accounts of a host's processes and environments, unless the kernel contradicts them, with the
-// names of these accounts.
+// ownersOfHost are the accounts of a host's processes and environments that the kernel doesn't contradict.
 type ownersOfHost struct {
 	processes map[snapshot.PID]snapshot.UID
 	envs      map[snapshot.EnvID]snapshot.UID

@@ -42,9 +42,6 @@ const (
 	maxPeople    = 1024        // about whom a host is told something
 )
 
-// Name implements controller.Companion.
-func (*Allowances) Name() string { return "allowances" }
-
 // Plan implements controller.Companion. A host is told something new when there is a new snapshot of it.
 func (a *Allowances) Plan(cycle *controller.Cycle, _ []enforce.Event) ([]*controller.Delivery, controller.Learned) {
 	if cycle.DryRun {
@@ -96,8 +93,7 @@ func (a *Allowances) renewed(cycle *controller.Cycle, h *snapshot.Host, last *to
 	return next
 }
 
-// goesOn reports whether nothing changed on a host, so that it is told the same. It is told what changed on other hosts
-// within a third of the lease, or when somebody asks there.
+// goesOn reports whether nothing changed on a host. It hears of other hosts within a third of the lease, or if it asks.
 func (a *Allowances) goesOn(cycle *controller.Cycle, h *snapshot.Host, last *toldHost) bool {
 	s := h.Snapshot
 	return s == last.by && cycle.Now.Sub(last.at) < a.lease()/3 && (s.Asked == nil || s.Asked.Number == last.Asked) &&

@@ -17,8 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Guards tells the kernel guards of hosts what the policy says, once in each round, which also renews their leases. It
-// remembers nothing over a restart.
+// Guards tells hosts' kernel guards once a round what the policy says, which renews leases. It has no lasting memory.
 type Guards struct {
 	ID, By   string        // how guards know the controller (by its run without an ID), and what they call it
 	Interval time.Duration // between two rounds
@@ -43,9 +42,6 @@ type guardRequest struct {
 	begun  time.Time
 	answer agent.GuardAnswer
 }
-
-// Name implements controller.Companion.
-func (*Guards) Name() string { return "guard" }
 
 // Plan implements controller.Companion. It has something for hosts of which there is a new snapshot.
 func (g *Guards) Plan(

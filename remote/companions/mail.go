@@ -16,9 +16,6 @@ import (
 // Its error is why the user gets no mail.
 type Mail func(n *notify.UserMessage, run string, cycle int) error
 
-// Name implements controller.Companion.
-func (Mail) Name() string { return "mail" }
-
 // Plan implements controller.Companion: it passes on what users are notified of, and records who gets no mail.
 func (send Mail) Plan(
 	cycle *controller.Cycle, events []enforce.Event,

@@ -45,7 +45,7 @@ type batch struct {
 	shown      []agent.Receipt        // what became of each message
 }
 
-// Name implements controller.Companion.
+// Name implements controller.MemoryKeeper.
 func (*Messages) Name() string { return "messages" }
 
 // Memory implements controller.MemoryKeeper.
@@ -132,8 +132,7 @@ func (m *Messages) batch(notifications []notify.UserMessage, cycle *controller.C
 	return b
 }
 
-// messagesWithin is how long messages may take when the run ends: otherwise it wouldn't be known whether they arrived,
-// and the next controller would send them once more.
+// messagesWithin is how long messages may take when the run ends, or the next controller would send them once more.
 const messagesWithin = 2 * time.Second
 
 func (b *batch) delivery(host snapshot.Hostname) *controller.Delivery {
@@ -151,8 +150,8 @@ func (b *batch) delivery(host snapshot.Hostname) *controller.Delivery {
 	}
 }
 
-// Learn implements controller.Companion: it reports who could not be notified, and has lost warnings sent again, but not
-// messages about actions, which have taken place.
+// Learn implements controller.Companion: it has lost warnings sent again, but no messages about actions, which are
+// over.
 func (m *Messages) Learn(cycle *controller.Cycle, d *controller.Delivery) (learned controller.Learned) {
 	uncounted := make(map[snapshot.UID]bool)
 	for _, n := range d.Content.(*batch).notified(d.Err) {
@@ -238,8 +237,7 @@ var errSuppressed = errors.New("suppressed: the user was sent the messages of an
 
 const messagesAnHour = 20 // for a user: the terminals of one who breaks rules all the time stay usable
 
-// admit counts a message, and reports whether it may be sent. note is about those that were not sent in the hour before,
-// or won't be.
+// admit counts a message, and reports whether it may be sent. note is about those that were, or will be, suppressed.
 func admit(
 	l *controller.Budget[snapshot.UID], host snapshot.Hostname, uid snapshot.UID, now time.Time,
 ) (note string, ok bool) {

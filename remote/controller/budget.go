@@ -11,8 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/quota"
 )
 
-// Budget counts what each user of each host uses up in an hour, of messages or of the record. Each host has its own
-// bound, and one user can't use up all of it. The zero Budget is unspent.
+// Budget bounds what each user of a host uses up in an hour, and all of them: of messages, or of the record.
 type Budget[A comparable] struct {
 	Users map[snapshot.Hostname]map[A]Spent `json:"users,omitempty"`
 }

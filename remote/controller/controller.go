@@ -57,7 +57,9 @@ type Controller struct {
 
 // background is what goes on without the loop: deliveries, and saves of the memory.
 type background struct {
-	dispatcher
+	underWay int // deliveries
+	ended    mailbox[*Delivery]
+
 	unsaved bool      // the memory changed since it was saved
 	saved   time.Time // last
 	writer  stateWriter
@@ -111,8 +113,7 @@ func (c *Controller) cycle(ctx context.Context, e *loopEvent) {
 	}
 }
 
-// see takes in the answers of hosts, and reports whether they are to be judged. A dry run waits for all of them, and so
-// does the first judgement with StopAtFailure.
+// see takes in answers, and reports whether to judge. A dry run waits for all hosts; the first time StopAtFailure does.
 func (c *Controller) see(ctx context.Context, e *loopEvent) bool {
 	c.fleet = c.fleet.with(e.answers, c.Memory.Machines, c.Link.About)
 	c.round.see(&c.fleet, c.Memory.Operator)
@@ -251,8 +252,7 @@ func (c *Controller) Encode(now time.Time) (Saved, error) {
 	return memory.Encode(now)
 }
 
-// save saves the memory in the background, if it changed, and that is urgent or the last save is 10 s ago. The result
-// is nil if it is not saved.
+// save saves the memory in the background if it changed, and is urgent or was saved 10 s ago; else the result is nil.
 func (c *Controller) save(ctx context.Context, urgent bool) *saving {
 	since := c.Now().Sub(c.background.saved)
 	if !c.background.unsaved || c.Store == nil || c.DryRun || remote.MayBegin(ctx) != nil ||

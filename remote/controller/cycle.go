@@ -164,8 +164,7 @@ type OrderResult struct {
 	Findings  []enforce.Finding // why it was sent
 }
 
-// Sink consumes events, once each and in order, and then the cycle that has Ended, without events. It is never called
-// from two goroutines at a time, and must not wait for anything slow.
+// Sink consumes events, once each and in order, and last the cycle that has Ended. Like a Companion it must not wait.
 type Sink interface {
 	Consume(cycle *Cycle, events []enforce.Event)
 }

@@ -22,10 +22,8 @@ type Delivery struct {
 	cycle, position int                     // the number of its round, and where the host is in the fleet
 }
 
-// Companion plans what is sent besides orders, and learns what came of it. It is never called from two goroutines at a
-// time, and must not wait for anything slow.
+// Companion plans what is sent besides orders, and learns what came of it. One goroutine calls it; it must not wait.
 type Companion interface {
-	Name() string // of its memory
 	// Plan returns what is to be sent, in a dry run nothing, and what there is to record and to say of it.
 	Plan(cycle *Cycle, events []enforce.Event) ([]*Delivery, Learned)
 	// Learn takes in what came of a delivery.
@@ -35,7 +33,8 @@ type Companion interface {
 // MemoryKeeper is a Companion with a memory that is kept over restarts.
 type MemoryKeeper interface {
 	Companion
-	Memory() any // a pointer to what is kept, as JSON
+	Name() string // of the memory
+	Memory() any  // a pointer to what is kept, as JSON
 }
 
 // Learned is what there is to record and to say of a delivery that has ended.
@@ -50,23 +49,16 @@ func (l *Learned) add(more Learned) {
 	l.Unwarned = append(l.Unwarned, more.Unwarned...)
 }
 
-// dispatcher sends deliveries without waiting for them, and returns those that ended. It belongs to one goroutine.
-type dispatcher struct {
-	underWay int
-	ended    mailbox[*Delivery]
-}
-
-// dispatch is the only place from which anything is sent: to each host one delivery after the other, when the memory is
-// saved, or that has failed. A host may have left the fleet.
-func (d *dispatcher) dispatch(ctx context.Context, to Survey, f *knownFleet, deliveries []*Delivery, safe *saving) {
+// dispatch alone sends deliveries: to a host one after the other, once the memory is saved, or that has failed.
+func (b *background) dispatch(ctx context.Context, to Survey, f *knownFleet, deliveries []*Delivery, safe *saving) {
 	byHost := make(map[snapshot.Hostname][]*Delivery)
 	for _, one := range deliveries {
-		d.underWay++
+		b.underWay++
 		if _, known := f.reached[one.Host]; known {
 			byHost[one.Host] = append(byHost[one.Host], one)
 		} else {
 			one.Err = remote.Errorf(remote.Cancelled, "%s is no host of the fleet any more", one.Host)
-			d.ended.put(one)
+			b.ended.put(one)
 		}
 	}
 	byName := make(map[string][]*Delivery, len(byHost))
@@ -81,7 +73,7 @@ func (d *dispatcher) dispatch(ctx context.Context, to Survey, f *knownFleet, del
 			byName[f.reached[name].Name] = list
 		}
 	}
-	d.ended.work.Go(func() {
+	b.ended.work.Go(func() {
 		_ = safe.wait() // OnSave has the error
 		remote.Each(context.WithoutCancel(ctx), hosts, to.Fanout,
 			func(_ context.Context, h remote.Host) (struct{}, error) {
@@ -89,7 +81,7 @@ func (d *dispatcher) dispatch(ctx context.Context, to Survey, f *knownFleet, del
 					if one.Err = remote.MayBegin(ctx); one.Err == nil {
 						one.Err = one.Send(ctx, to.Link, h)
 					}
-					d.ended.put(one)
+					b.ended.put(one)
 				}
 				return struct{}{}, nil
 			})
@@ -97,9 +89,9 @@ func (d *dispatcher) dispatch(ctx context.Context, to Survey, f *knownFleet, del
 }
 
 // take returns the deliveries that ended.
-func (d *dispatcher) take() []*Delivery {
-	list := d.ended.take()
-	d.underWay -= len(list)
+func (b *background) take() []*Delivery {
+	list := b.ended.take()
+	b.underWay -= len(list)
 	return list
 }
 

@@ -30,8 +30,7 @@ type Schedule struct {
 	Actions *Queue // brings what operators ask for; nil for none
 	// Settle is how long outcomes are waited for when ctx ends; 0 is as long as they take. A later Loop has the others.
 	Settle time.Duration
-	// Step, if set, is called at each tick with 0, and before each wait with its length: a loop that isn't stuck calls
-	// it again within that time.
+	// Step, if set, is called at each tick with 0, and before each wait with its length: then the next call is due.
 	Step func(wait time.Duration)
 }
 
@@ -112,8 +111,7 @@ func (l *loop) isReady(ctx context.Context, e *loopEvent, now time.Time) bool {
 		len(e.answers) > 0 && (e.urgent || now.Sub(e.first) >= enforce.FreshFor)
 }
 
-// mayTick reports whether it is time for a tick. It is left out while all hosts are being asked, and while answers that
-// have to be judged together are incomplete.
+// mayTick reports whether it is time for a tick: not while all are being asked, or answers to be judged together come.
 func (l *loop) mayTick(now time.Time) bool {
 	if l.tick.IsZero() || now.Before(l.tick) {
 		return false

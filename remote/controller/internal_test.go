@@ -22,7 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// What changes a host or is shown to its users has one way to it: dispatcher.dispatch
+// What changes a host or is shown to its users has one way to it: background.dispatch
 // sends deliveries, and only their Send uses the methods of a Link that do so.
 func TestHostsAreChangedFromOnePlace(t *testing.T) {
 	callers := map[string][]string{}

@@ -56,8 +56,7 @@ func (c *Controller) Finish(ctx context.Context, each func(Cycle) error) error {
 	return l.finish(ctx, each)
 }
 
-// judge has the controller act on an event, and asks hosts again. Judging takes at most a tenth of the time, with pauses
-// of at most mostPause.
+// judge acts on an event, and asks hosts again. It takes at most a tenth of the time, with pauses up to mostPause.
 func (l *loop) judge(ctx context.Context, e *loopEvent) {
 	begun := time.Now()
 	l.cycle(ctx, e)

@@ -252,8 +252,6 @@ func TestFinishWaitsForTheWriter(t *testing.T) {
 // leaving is a Companion that once has something for a host that isn't in the fleet.
 type leaving struct{ learnt chan error }
 
-func (leaving) Name() string { return "leaving" }
-
 func (leaving) Plan(cycle *controller.Cycle, _ []enforce.Event) ([]*controller.Delivery, controller.Learned) {
 	if cycle.Early > 0 {
 		return nil, controller.Learned{}

@@ -62,8 +62,7 @@ func (m *FleetMemory) Encode(now time.Time) (saved Saved, err error) {
 	return saved, nil
 }
 
-// DecodeMemory reads Saved.Memory, with its times by the clock of now. The error says why it can't be continued; of a
-// memory that is too old the GPU hours are returned.
+// DecodeMemory reads Saved.Memory, with its times by the clock of now. Of one that is too old it has the GPU hours.
 func DecodeMemory(data []byte, now time.Time) (m FleetMemory, written time.Time, err error) {
 	var s savedMemory
 	if err := json.Unmarshal(data, &s); err != nil {
@@ -111,8 +110,7 @@ func (m FleetMemory) For(hosts []remote.Host) (FleetMemory, error) {
 	return FleetMemory{Operator: m.Operator}, errOtherFleet
 }
 
-// FleetMemory is what a controller keeps from cycle to cycle, and on disk from run to run. Rules is replaced when a
-// judgement counts: when it is recorded, if there is a record.
+// FleetMemory is what a controller keeps from cycle to cycle, and on disk. Rules changes when a judgement is recorded.
 type FleetMemory struct {
 	Rules      enforce.Memory             `json:"rules"`
 	Machines   Machines                   `json:"machines"`
@@ -126,26 +124,25 @@ type FleetMemory struct {
 // restoreCompanions gives companions their memories. One that can't be read is lost: what it limits begins again.
 func (m *FleetMemory) restoreCompanions(companions []Companion) {
 	for _, c := range companions {
-		if keeper, ok := c.(MemoryKeeper); ok && m.Companions[c.Name()] != nil {
-			_ = json.Unmarshal(m.Companions[c.Name()], keeper.Memory())
-			delete(m.Companions, c.Name())
+		if keeper, ok := c.(MemoryKeeper); ok && m.Companions[keeper.Name()] != nil {
+			_ = json.Unmarshal(m.Companions[keeper.Name()], keeper.Memory())
+			delete(m.Companions, keeper.Name())
 		}
 	}
 }
 
 // withCompanions is the memory with what companions remember now.
 func (m FleetMemory) withCompanions(companions []Companion) (FleetMemory, error) {
-	m.Companions = maps.Clone(m.Companions) // also of those that this run doesn't have
+	all := make(map[string]json.RawMessage)
+	maps.Copy(all, m.Companions) // also of those that this run doesn't have
+	m.Companions = all
 	for _, c := range companions {
 		if keeper, ok := c.(MemoryKeeper); ok {
 			data, err := json.Marshal(keeper.Memory())
 			if err != nil {
 				return m, err
 			}
-			if m.Companions == nil {
-				m.Companions = make(map[string]json.RawMessage)
-			}
-			m.Companions[c.Name()] = data
+			all[keeper.Name()] = data
 		}
 	}
 	return m, nil

@@ -23,8 +23,7 @@ import (
 // LeaseStore is what an Elector asks; *etcd.Gateway is one.
 type LeaseStore interface {
 	Grant(ctx context.Context, ttl time.Duration) (lease int64, granted time.Duration, err error)
-	// Renew renews a lease, and then reads a key; ttl is 0 for a lease that has ended. It is an error if a majority of
-	// etcd's members doesn't confirm it.
+	// Renew renews a lease, then reads a key. ttl is 0 for one that has ended. Without etcd's majority it is an error.
 	Renew(ctx context.Context, lease int64, key string) (ttl time.Duration, entry *etcd.KeyValue, err error)
 	Revoke(ctx context.Context, lease int64) error
 	Create(ctx context.Context, key string, value []byte, lease int64) (etcd.Creation, error)
@@ -90,8 +89,7 @@ func New(options Options) *Elector {
 // Leads reports whether this controller may act now.
 func (e *Elector) Leads() bool { return e.Status().Role == Leading }
 
-// LeadsWith reports whether this controller may act now on what it judged in an epoch. It is asked right before each
-// act, since a program may be stopped.
+// LeadsWith reports whether this controller may act now on what it judged in an epoch. Each act asks right before.
 func (e *Elector) LeadsWith(epoch uint64) bool {
 	s := e.Status()
 	return s.Role == Leading && s.Epoch == epoch

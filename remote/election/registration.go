@@ -85,8 +85,7 @@ func Registered(ctx context.Context, r Registry, key string) (list []Registratio
 	return list, nil
 }
 
-// Registrar keeps a controller registered, by a key with a lease that it renews. Set is safe for concurrent use, and
-// Run is called once.
+// Registrar keeps a controller registered, by a key with a lease. Set is safe for concurrent use; Run is called once.
 type Registrar struct {
 	cluster Registry
 	key     string

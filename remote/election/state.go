@@ -23,8 +23,7 @@ const (
 	Expired Role = "expired" // it led, and can't reach etcd: another one may lead
 )
 
-// Leadership is what a controller knows of its part in an election: a value. The zero Leadership is that of a standby.
-// Times are by the Clock of Options.
+// Leadership is what a controller knows of its part in an election, with times by the Clock of Options. It is a value.
 type Leadership struct {
 	leads bool          // it made the key, and doesn't know that the key is gone
 	lease int64         // on which the key depends
@@ -211,8 +210,7 @@ var errElected = remote.Errorf(remote.Timeout, "it didn't answer before this con
 // resignAfter bounds how long a leader leads after its run was stopped, to store what it learns for the next leader.
 const resignAfter = 4 * time.Second
 
-// Run campaigns, and calls the roles of this controller, until ctx ends or one of them returns early, and returns its
-// error. Then a leader resigns.
+// Run campaigns, and calls roles, until ctx ends or one returns early, and returns its error. Then a leader resigns.
 func (e *Elector) Run(ctx context.Context, roles Roles) error {
 	longer, resign := remote.Outlasting(ctx, resignAfter)
 	var campaign sync.WaitGroup

@@ -42,8 +42,7 @@ import (
 type Selection struct {
 	Hosts    []string // the values of -H, each a list separated by commas
 	HostFile string   // the value of --hostfile, plain or YAML; "" for none
-	// Exclude are the values of -x, written like those of -H, without files. One that is not a host of the selection or
-	// the inventory is an error: it may be a misspelt name.
+	// Exclude are the values of -x, written like those of -H, without files. Unknown hosts are an error.
 	Exclude []string
 	User    string // the value of -l: it precedes the user of a YAML file, but not that of user@host
 	// DefaultFiles are where names, groups and labels are looked up if no YAML file is given: in the first that exists.
@@ -53,7 +52,7 @@ type Selection struct {
 	All          bool // of the default file, if neither Hosts nor HostFile name any
 }
 
-// Load returns the hosts of a selection, at least one, each once, in the order in which they are named. Its errors are
+// Load returns the hosts of a selection, at least one, each once, in the order of their names there. Its errors are
 // ErrUsage.
 func Load(sel Selection, open Open) ([]remote.Host, error) {
 	if sel.User != "" {

@@ -84,8 +84,7 @@ func (s *selected) withSettings(f *fleet, user string) []remote.Host {
 	return hosts
 }
 
-// Known returns all hosts of the YAML files of a selection, else of the first default file that exists, and the names of
-// each group's hosts.
+// Known returns the hosts of the YAML files of a selection, else of the default file, and the names of groups' hosts.
 func Known(sel Selection, open Open) (hosts []remote.Host, groups map[string][]string, err error) {
 	_, files, err := sel.read(open)
 	if err != nil {

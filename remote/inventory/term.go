@@ -13,8 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// terms are the words of a selection: all hosts of include, or of the inventory if there are none, that are in each of
-// within and in none of exclude.
+// terms are the words of a selection: hosts of include, else all, that are in each of within and in none of exclude.
 type terms struct{ include, within, exclude []word }
 
 const (
@@ -46,8 +45,7 @@ func sortTerms(words, excluded []word) (terms, error) {
 	return t, nil
 }
 
-// expand is the hosts of a group, a label, a glob or a destination. Globs are looked up among the hosts of the fleet
-// and the others that are given.
+// expand is the hosts of a group, a label, a glob, which is looked up in the fleet and among others, or a destination.
 func (f *fleet) expand(w word, others []string) ([]remote.Host, error) {
 	var like remote.Host // with the user and port that are written
 	var names []string
@@ -135,8 +133,7 @@ func (s *selected) narrow(t terms, f *fleet) error {
 	return nil
 }
 
-// keysOf are the folded names of a word's hosts. One that is not of the selection or the inventory is an error: it may
-// be misspelt.
+// keysOf are the folded names of a word's hosts. Unknown ones are an error, since they may be misspelt.
 func (s *selected) keysOf(w word, f *fleet) (map[string]bool, error) {
 	hosts, err := f.expand(w, names(s.hosts))
 	if err != nil {
@@ -164,8 +161,7 @@ func labelOf(item string) (label string, ok bool) {
 	return label, ok && err != nil
 }
 
-// labelled are the names of the hosts with a label, at least one. Case matters, as in policies; * in a value is any text
-// and ? any character.
+// labelled are the names of hosts with a label, at least one. Case matters; * and ? in a value are wildcards.
 func (f *fleet) labelled(label string) ([]string, error) {
 	key, value, hasValue := strings.Cut(label, "=")
 	if key == "" {

@@ -121,8 +121,7 @@ var fieldsOf = map[Verb]string{
 	Explain: "host user",
 }
 
-// Check returns a *Refusal of the code Invalid if an action is incomplete, or has what its kind has no use for: it may
-// have been meant otherwise.
+// Check returns a *Refusal (Invalid) if an action is incomplete, or has what its kind has no use for.
 func (a *Instruction) Check() error {
 	used, known := fieldsOf[a.Kind]
 	e, err := a.Exemption(), error(nil)

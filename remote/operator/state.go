@@ -137,8 +137,7 @@ func (s State) Encode(now time.Time) ([]byte, error) {
 	return json.Marshal(f)
 }
 
-// Decode reads what Encode wrote, or says why it can't be believed. A clock that was set back lengthens no exemption;
-// from here on times are by the monotonic clock of now.
+// Decode reads what Encode wrote. A clock that was set back lengthens no exemption; from here on times are monotonic.
 func Decode(data []byte, now time.Time) (State, error) {
 	var f file
 	if err := json.Unmarshal(data, &f); err != nil {

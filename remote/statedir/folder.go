@@ -132,8 +132,7 @@ func (s *Folder) Close() error {
 	return s.lock.Close()
 }
 
-// ID names the controller that uses the folder, also after a restart. One that can't be read is an error: with another
-// one, hosts would refuse this controller.
+// ID names the controller that uses the folder, also after a restart. It isn't replaced: hosts would refuse another.
 func (s *Folder) ID() (string, error) {
 	if s.lock == nil {
 		return "", ErrInUse
@@ -285,8 +284,7 @@ func (s *Folder) putOperator(data []byte) (err error) {
 	return nil
 }
 
-// Operate carries out an action while no controller uses the folder, and returns a line about it. It is recorded first:
-// in log or, if that is nil, for the next controller.
+// Operate carries out an action while no controller runs. It is recorded first: in log, or for the next controller.
 func (s *Folder) Operate(
 	who operator.Author, a *operator.Instruction, log controller.Recorder, now time.Time,
 ) (string, error) {
@@ -340,8 +338,7 @@ func (s *Folder) unrecorded() ([]audit.Record, error) {
 	return records, nil
 }
 
-// RecordWaiting records what operators asked for while no controller ran. What can't be recorded continues to wait;
-// after a crash it may be recorded twice.
+// RecordWaiting records what operators asked for while no controller ran; after a crash perhaps twice. The rest waits.
 func (s *Folder) RecordWaiting(log controller.Recorder) error {
 	if s.lock == nil {
 		return nil

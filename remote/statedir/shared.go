@@ -28,8 +28,7 @@ type Cluster interface {
 	) (uint64, error)
 }
 
-// Shared is a controller.Store for one term of a leader: it keeps the memory in etcd, for the next leader, and in the
-// leader's own folder.
+// Shared is a controller.Store for one term of a leader: in etcd, for the next leader, and in the leader's own folder.
 type Shared struct {
 	Folder   *Folder
 	Cluster  Cluster
@@ -168,8 +167,7 @@ func (s *Shared) get(ctx context.Context) (*etcd.KeyValue, error) {
 	return entry, nil
 }
 
-// Save implements controller.Store. With a *NotSharedError this leader goes on, but no other controller can take over as
-// things are.
+// Save implements controller.Store. After a *NotSharedError this leader goes on, but no other controller can take over.
 func (s *Shared) Save(ctx context.Context, saved controller.Saved) error {
 	kept := s.Folder.Save(ctx, saved)
 	if err := s.share(ctx, saved); err != nil {

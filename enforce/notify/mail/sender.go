@@ -279,8 +279,7 @@ func failureOf(err error) (f failure) {
 	return f
 }
 
-// SendTest sends a user a mail that says that it is a test, and then a copy to each address of `copy-to:`, once each. It
-// returns what became of them, the mail first. The Sender isn't started.
+// SendTest sends a user a mail marked as a test, and then its copies, once each. The mail's result comes first.
 func (s *Sender) SendTest(ctx context.Context, user snapshot.Username) []Letter {
 	l := Letter{User: user, Test: true, Items: []notify.UserMessage{{ID: "test", Line: notify.TestText, At: s.Now()}}}
 	l.Err = s.deliver(ctx, "", &l)

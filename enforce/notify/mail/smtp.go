@@ -42,8 +42,7 @@ func send(ctx context.Context, settings *policy.Mail, to string, data []byte) er
 	return err
 }
 
-// dial connects, has the connection encrypted as the policy wants it, before a password or a mail leaves, and logs in if
-// the policy names a user.
+// dial connects and, once the connection is encrypted as the policy says, logs in if the policy names a user.
 func dial(ctx context.Context, settings *policy.Mail) (*smtp.Client, error) {
 	host, _, err := net.SplitHostPort(settings.SMTP)
 	if err != nil {
@@ -110,8 +109,7 @@ func Authorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// transfer sends the message. An error is final once the server has all of it, since the mail may have been delivered,
-// and for answers from 500 (RFC 5321).
+// transfer sends the message. An error is final from 500 on (RFC 5321), and once the server has all of the mail.
 func transfer(ctx context.Context, client *smtp.Client, settings *policy.Mail, to string, data []byte) error {
 	err := client.Mail("<" + settings.Sender.Address + ">")
 	if err == nil {
@@ -170,8 +168,8 @@ func sendmail(ctx context.Context, settings *policy.Mail, to string, data []byte
 	}
 }
 
-// ReadPassword reads the first line of a file that belongs to root or to the account of this program, and that other
-// users can't read and the group can't change.
+// ReadPassword reads the first line of a file of root or this account. Others must not read it, nor its group change
+// it.
 func ReadPassword(path string) (string, error) {
 	var file unix.Stat_t
 	if err := unix.Stat(path, &file); err != nil {

@@ -156,8 +156,7 @@ func (w *Watch) collect() {
 	}
 }
 
-// restWithoutEvents is after how many full cycles a host that reports no events is waited for again: its genv may have
-// been replaced.
+// restWithoutEvents is after how many full cycles a host without events is waited for again: it may have another genv.
 const restWithoutEvents = 16
 
 // follow waits for a host and asks it, again and again, unless it reports no events.
@@ -240,8 +239,8 @@ const (
 	refill = 500 * time.Millisecond
 )
 
-// The more a host reports, the less often it is asked: an entry takes the controller some 40 µs, and hosts can make
-// entries up. Hosts with more than maxEntries are left to full cycles.
+// An entry of a snapshot takes the controller some 40 µs, and hosts can make entries up: so large ones are asked less
+// often, and those with more than maxEntries by full cycles alone.
 const (
 	perEntry   = 200 * time.Microsecond
 	maxEntries = 4000

@@ -176,8 +176,7 @@ type leaseMessage struct {
 
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
 
-// Grant makes a lease, on which keys may depend, that lasts for ttl, rounded down to seconds; less than 1 s is an error
-// of etcd. The cluster may give a longer one.
+// Grant makes a lease, on which keys may depend, for ttl: whole seconds, at least one. The cluster may give more.
 func (c *Gateway) Grant(ctx context.Context, ttl time.Duration) (id int64, granted time.Duration, err error) {
 	var answer leaseMessage
 	err = c.call(ctx, "/v3/lease/grant", leaseMessage{TTL: int64(ttl / time.Second)}, &answer)
@@ -282,8 +281,7 @@ func (c *Gateway) clusterOf(ctx context.Context, endpoint, key string) (uint64, 
 	return answer.Header.Cluster, err
 }
 
-// OutOfSpace reports whether etcd has raised the alarm that a member's space is used up: it neither writes nor grants
-// leases until an operator ends it.
+// OutOfSpace reports whether etcd has raised the alarm that its space is used up, and neither writes nor grants leases.
 func (c *Gateway) OutOfSpace(ctx context.Context) (bool, error) {
 	var status struct {
 		Errors []string `json:"errors"` // alarms, such as "memberID:10276657743932975437 alarm:NOSPACE "
