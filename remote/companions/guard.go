@@ -29,18 +29,15 @@ type Guards struct {
 type trackedGuard struct {
 	round    int        // of the last order
 	sent     guard.Mode // in the last order
-	underWay bool       // a request was sent and not answered yet
+	underWay bool       // request was sent and not answered yet
 	said     string     // the text of the last event about it
 	heard    string     // the state in the last answer, as text
 	deadline time.Time  // of the last order that arrived
 	denied   uint64     // opens that were denied, by the last answer
-}
 
-// guardRequest is a request to the guard of a host, and its answer.
-type guardRequest struct {
-	agent.GuardRequest
-	begun  time.Time
-	answer agent.GuardAnswer
+	request agent.GuardRequest // the last one
+	begun   time.Time
+	answer  agent.GuardAnswer // to it; set while it is underWay
 }
 
 // Plan implements controller.Companion. It has something for hosts of which there is a new snapshot.
@@ -70,33 +67,33 @@ func (g *Guards) Plan(
 		if may := !cycle.DryRun && !one.underWay && about.Can(agent.RequestGuard); may && renews &&
 			(setting.Mode != guard.Off || one.sent != guard.Off) {
 			one.sent, one.underWay, one.round = setting.Mode, true, h.Round
-			requests = append(requests, g.request(cycle, h, setting))
+			requests = append(requests, g.ask(one, cycle, h, setting))
 		}
 	}
 	return requests, said
 }
 
-// request is what the guard of a host is asked.
-func (g *Guards) request(cycle *controller.Cycle, h *snapshot.Host, setting guard.PolicySetting) *controller.Delivery {
-	r := &guardRequest{begun: cycle.Now, GuardRequest: agent.GuardRequest{
+// ask asks the guard of a host.
+func (g *Guards) ask(
+	one *trackedGuard, cycle *controller.Cycle, h *snapshot.Host, setting guard.PolicySetting,
+) *controller.Delivery {
+	one.begun, one.answer = cycle.Now, agent.GuardAnswer{}
+	one.request = agent.GuardRequest{
 		ID: agent.GuardPrefix + cmp.Or(g.ID, cycle.Run), Order: g.order(cycle.Plan.ExemptDevices[h.Name], h, setting),
-	}}
-	return &controller.Delivery{
-		Host: h.Name, Content: r,
-		Send: func(ctx context.Context, link controller.Link, host remote.Host) (err error) {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			r.answer, err = link.Guard(ctx, host, r.GuardRequest)
-			return err
-		},
 	}
+	send := func(ctx context.Context, link controller.Link, host remote.Host) (err error) {
+		if err = ctx.Err(); err == nil {
+			one.answer, err = link.Guard(ctx, host, one.request)
+		}
+		return err
+	}
+	return &controller.Delivery{Host: h.Name, Send: send}
 }
 
 // Learn implements controller.Companion.
 func (g *Guards) Learn(_ *controller.Cycle, d *controller.Delivery) (said controller.Learned) {
 	if one, known := g.hosts[d.Host]; known {
-		one.learn(&said, d.Host, d.Content.(*guardRequest), d.Err)
+		one.learn(&said, d.Host, d.Err)
 	}
 	return said
 }
@@ -177,15 +174,15 @@ func say(said *controller.Learned, host snapshot.Hostname, text string) {
 }
 
 // learn notes an answer, and says what is new about the guard.
-func (g *trackedGuard) learn(said *controller.Learned, host snapshot.Hostname, r *guardRequest, err error) {
+func (g *trackedGuard) learn(said *controller.Learned, host snapshot.Hostname, err error) {
 	g.underWay = false
 	switch {
 	case err == nil:
-		g.deadline = r.begun.Add(r.Order.Lease())
-		g.say(said, host, g.state(r))
-		g.denials(said, host, r)
+		g.deadline = g.begun.Add(g.request.Order.Lease())
+		g.say(said, host, g.state())
+		g.denials(said, host)
 		return
-	case r.Order.Mode == guard.Off:
+	case g.request.Order.Mode == guard.Off:
 		g.sent = guard.Watch // so that it is asked again
 	}
 	if g.deadline.IsZero() {
@@ -200,8 +197,8 @@ func (g *trackedGuard) learn(said *controller.Learned, host snapshot.Hostname, r
 var guardModes = [...]string{guard.Off: "off", guard.Watch: "watching", guard.Enforce: "enforcing"}
 
 // state is what to say about the guard's state. An order takes some time: what differs is said at the second answer.
-func (g *trackedGuard) state(r *guardRequest) string {
-	want, is := r.Order.Mode, r.answer.State
+func (g *trackedGuard) state() string {
+	want, is := g.request.Order.Mode, g.answer.State
 	said := "the kernel guard is " + guardModes[is.Mode]
 	if is.Mode == want {
 		g.heard = said
@@ -217,9 +214,9 @@ func (g *trackedGuard) state(r *guardRequest) string {
 }
 
 // denials says it if users begin to open GPUs that are not attached to them.
-func (g *trackedGuard) denials(said *controller.Learned, host snapshot.Hostname, r *guardRequest) {
+func (g *trackedGuard) denials(said *controller.Learned, host snapshot.Hostname) {
 	before := g.denied
-	if g.denied = r.answer.State.Denied; before == 0 && g.denied > 0 {
+	if g.denied = g.answer.State.Denied; before == 0 && g.denied > 0 {
 		say(said, host, fmt.Sprintf("users opened GPUs that are not attached to them, %d times in the last hour: "+
 			"`sudo genv guard status` on the host shows who", g.denied))
 	}

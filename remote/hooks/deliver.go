@@ -40,7 +40,8 @@ type Post struct {
 // Queue sends events to hooks. It is safe for concurrent use.
 type Queue struct {
 	done    func(Post)
-	workers []*worker
+	hooks   []policy.Hook
+	posts   []chan Post // that wait, by hook
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
@@ -48,20 +49,14 @@ type Queue struct {
 	closed bool
 }
 
-// worker is a hook and what waits for it.
-type worker struct {
-	hook  policy.Hook
-	posts chan Post
-}
-
 // NewQueue starts a Queue, which must be closed. done is called, by several goroutines, for each event of each hook.
 func NewQueue(hooks []policy.Hook, done func(Post)) *Queue {
 	ctx, cancel := context.WithCancel(context.Background())
-	q := &Queue{done: done, cancel: cancel}
+	q := &Queue{done: done, hooks: hooks, cancel: cancel}
 	for _, h := range hooks {
-		w := &worker{hook: h, posts: make(chan Post, queueLength)}
-		q.workers = append(q.workers, w)
-		q.running.Go(func() { q.work(ctx, w) })
+		posts := make(chan Post, queueLength)
+		q.posts = append(q.posts, posts)
+		q.running.Go(func() { q.work(ctx, h, posts) })
 	}
 	return q
 }
@@ -70,13 +65,13 @@ func NewQueue(hooks []policy.Hook, done func(Post)) *Queue {
 func (q *Queue) Send(p Post) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, w := range q.workers {
-		if q.closed || !slices.Contains(w.hook.On, p.Event) {
+	for i, h := range q.hooks {
+		if q.closed || !slices.Contains(h.On, p.Event) {
 			continue
 		}
-		one := p.to(w.hook)
+		one := p.to(h)
 		select {
-		case w.posts <- one:
+		case q.posts[i] <- one:
 		default:
 			one.Err = fmt.Errorf("hook %s: it is too slow: an event %q is dropped, since %d wait already", one.To,
 				p.Event, queueLength)
@@ -96,8 +91,8 @@ func (q *Queue) Close(timeout time.Duration) {
 	q.mu.Lock()
 	if !q.closed {
 		q.closed = true
-		for _, w := range q.workers {
-			close(w.posts)
+		for _, posts := range q.posts {
+			close(posts)
 		}
 	}
 	q.mu.Unlock()
@@ -107,12 +102,12 @@ func (q *Queue) Close(timeout time.Duration) {
 	q.cancel()
 }
 
-func (q *Queue) work(ctx context.Context, w *worker) {
-	for p := range w.posts {
+func (q *Queue) work(ctx context.Context, h policy.Hook, posts <-chan Post) {
+	for p := range posts {
 		var err error
 		for try, pause := 0, backoff; ; try, pause = try+1, 2*pause {
 			var final bool
-			if final, err = attempt(ctx, w.hook, p); err == nil || final || try >= w.hook.Retries || ctx.Err() != nil ||
+			if final, err = attempt(ctx, h, p); err == nil || final || try >= h.Retries || ctx.Err() != nil ||
 				!remote.Sleep(ctx, pause) {
 				break
 			}
