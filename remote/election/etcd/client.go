@@ -22,7 +22,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -41,9 +41,8 @@ type Gateway struct {
 	config Config
 	http   *http.Client
 
-	mu      sync.Mutex
-	current int    // the index of the member that is asked first
-	token   string // of the user; empty before the first login
+	current atomic.Int64 // the index of the member that is asked first
+	token   atomic.Value // a string, of the user; empty before the first login
 }
 
 // memberTimeout is how long one member may take before the next is asked: three can be asked before a lease ends.
@@ -124,23 +123,19 @@ func IsFull(err error) bool {
 	return ok && refused.Code == codeExhausted && strings.Contains(refused.Message, noSpace)
 }
 
-// call asks the cluster. After a *MemberError nothing was done; after another error that isn't known. It takes at most a
+// call asks the cluster. After a *MemberError nothing was done; after another error that is unknown. It takes at most a
 // second for each member, and up to four times that if the token is missing or has expired.
 func (c *Gateway) call(ctx context.Context, path string, request, answer any) error {
-	body, err := json.Marshal(request)
-	if err != nil {
-		return err
-	}
 	for again := false; ; again = true {
 		token, err := c.login(ctx)
 		if err == nil {
-			err = c.try(ctx, path, token, body, answer)
+			err = c.try(ctx, path, token, request, answer)
 		}
 		refused, ok := errors.AsType[*MemberError](err)
 		expired := ok && refused.expired() && c.config.User != ""
 		if err != nil && (expired || !ok || refused.another()) {
 			// A cluster that was restored from a backup doesn't refuse earlier tokens: it waits for their revision.
-			c.setToken("")
+			c.token.Store("")
 		}
 		if !expired || again {
 			return err
@@ -150,21 +145,15 @@ func (c *Gateway) call(ctx context.Context, path string, request, answer any) er
 
 // login returns the token of the user; empty without one.
 func (c *Gateway) login(ctx context.Context) (string, error) {
-	c.mu.Lock()
-	token := c.token
-	c.mu.Unlock()
+	token, _ := c.token.Load().(string)
 	if c.config.User == "" || token != "" {
 		return token, nil
 	}
-	body, err := json.Marshal(c.credentials())
-	if err != nil {
-		return "", err
-	}
 	var answer struct{ Token string }
-	if err := c.try(ctx, "/v3/auth/authenticate", "", body, &answer); err != nil {
+	if err := c.try(ctx, "/v3/auth/authenticate", "", c.credentials(), &answer); err != nil {
 		return "", fmt.Errorf("log in to etcd as %s: %w", c.config.User, err)
 	}
-	c.setToken(answer.Token)
+	c.token.Store(answer.Token)
 	return answer.Token, nil
 }
 
@@ -172,57 +161,37 @@ func (c *Gateway) credentials() map[string]string {
 	return map[string]string{"name": c.config.User, "password": c.config.Password}
 }
 
-func (c *Gateway) setToken(token string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.token = token
-}
-
 // try asks one member after the other, from the one that answered last, or the next one if that didn't since.
-func (c *Gateway) try(ctx context.Context, path, token string, body []byte, answer any) error {
-	c.mu.Lock()
-	first := c.current
-	c.mu.Unlock()
+func (c *Gateway) try(ctx context.Context, path, token string, request, answer any) error {
+	first, members := c.current.Load(), int64(len(c.config.Endpoints))
 	var failed []error
-	for i := range c.config.Endpoints {
-		at := (first + i) % len(c.config.Endpoints)
-		asked := time.Now()
-		err := c.ask(ctx, c.config.Endpoints[at], path, token, body, answer)
+	for i := range members {
+		at, asked := (first+i)%members, time.Now()
+		err := c.ask(ctx, c.config.Endpoints[at], path, token, request, answer)
 		if err == nil || Refused(err) {
-			c.mu.Lock()
-			c.current = at
-			c.mu.Unlock()
+			c.current.Store(at)
 			return err
 		}
 		failed = append(failed, err)
-		if time.Since(asked) >= memberTimeout/2 {
-			c.skip(at)
+		if time.Since(asked) >= memberTimeout/2 { // the next call begins with another one
+			c.current.CompareAndSwap(at, (at+1)%members)
 		}
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	members := make([]string, len(failed))
+	texts := make([]string, len(failed))
 	for i, err := range failed {
-		members[i] = err.Error()
+		texts[i] = err.Error()
 	}
-	return text.Worded("etcd doesn't answer: "+strings.Join(members, "; "), failed...)
-}
-
-// skip has the next call begin with the member after one that didn't answer, unless another call found one since.
-func (c *Gateway) skip(at int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.current == at {
-		c.current = (at + 1) % len(c.config.Endpoints)
-	}
+	return text.Worded("etcd doesn't answer: "+strings.Join(texts, "; "), failed...)
 }
 
 // ask asks one member. A *MemberError is what it said itself.
-func (c *Gateway) ask(ctx context.Context, endpoint, path, token string, body []byte, answer any) error {
+func (c *Gateway) ask(ctx context.Context, endpoint, path, token string, request, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()
-	status, data, err := c.post(ctx, endpoint+path, token, body)
+	status, data, err := c.post(ctx, endpoint+path, token, request)
 	if err == nil {
 		err = decode(status, data, answer)
 	}
@@ -232,16 +201,20 @@ func (c *Gateway) ask(ctx context.Context, endpoint, path, token string, body []
 	return c.explain(endpoint, err)
 }
 
-func (c *Gateway) post(ctx context.Context, url, token string, body []byte) (status int, data []byte, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+func (c *Gateway) post(ctx context.Context, url, token string, request any) (status int, data []byte, err error) {
+	body, err := json.Marshal(request)
 	if err != nil {
 		return 0, nil, err
 	}
-	request.Header.Set("Content-Type", "application/json")
-	if token != "" {
-		request.Header.Set("Authorization", token)
+	post, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
 	}
-	response, err := c.http.Do(request)
+	post.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		post.Header.Set("Authorization", token)
+	}
+	response, err := c.http.Do(post)
 	if err != nil {
 		return 0, nil, err
 	}

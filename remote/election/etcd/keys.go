@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -272,12 +271,8 @@ func (c *Gateway) clusterOf(ctx context.Context, endpoint, key string) (uint64, 
 	if c.config.User != "" {
 		path, request = "/v3/auth/authenticate", c.credentials()
 	}
-	body, err := json.Marshal(request)
-	if err != nil {
-		return 0, err
-	}
 	var answer struct{ Header header }
-	err = c.ask(ctx, endpoint, path, "", body, &answer)
+	err := c.ask(ctx, endpoint, path, "", request, &answer)
 	return answer.Header.Cluster, err
 }
 
