@@ -243,7 +243,7 @@ func (t *Trial) Refusal() *Error {
 			e.Err = fmt.Errorf("%w (it is in %s)", e.Err, t.Entry)
 		}
 		e.Next = fmt.Sprintf("of the rules in sudoers the last one counts: let the file with `%s` sort last, as "+
-			"/etc/sudoers.d/%s does", t.line(), SudoersFile)
+			"/etc/sudoers.d/%s does", SudoersLine(account, cmp.Or(t.Genv, DefaultGenv)), SudoersFile)
 	case t.Lists:
 		e.Class, e.Err, e.Next = SudoRefused, fmt.Errorf("sudoers does not allow `%s usage serve`",
 			cmp.Or(t.Genv, DefaultGenv)), t.step(SudoRefused)
@@ -257,10 +257,6 @@ func (t *Trial) Refusal() *Error {
 const PersonalStep = "run it with sudo: only the controller's account has rights on the hosts"
 
 const noSudoStep = "install sudo on the host, or log in as root with `sudo: false` for it in hosts.yaml"
-
-func (t *Trial) line() string {
-	return SudoersLine(SudoersAccount(t.User, t.UID), cmp.Or(t.Genv, DefaultGenv))
-}
 
 // step is the next step for sudo to run genv. To install it writes the line of sudoers, too.
 func (t *Trial) step(class Class) string {

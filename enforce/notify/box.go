@@ -68,17 +68,15 @@ func noteOf(uid snapshot.UID) folder.Note[keptNotices] {
 var ErrTooManyUsers = errors.New("notices for too many users are kept already")
 
 // Keep keeps a notice for its user, with the terminals on which it appeared. It is for root.
-func (b Box) Keep(uid snapshot.UID, message string, terminals []string, now time.Time) error {
-	err := b.keep(uid, KeptNotice{
+func (b Box) Keep(uid snapshot.UID, message string, terminals []string, now time.Time) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("keep a notice: %w", err)
+		}
+	}()
+	n := KeptNotice{
 		ID: rand.Text()[:12], Time: now.UTC(), Text: text.Cut(message, maxKeptText), Terminals: terminals,
-	})
-	if err != nil {
-		return fmt.Errorf("keep a notice: %w", err)
 	}
-	return nil
-}
-
-func (b Box) keep(uid snapshot.UID, n KeptNotice) error {
 	dir, err := b.open()
 	if err != nil {
 		return err

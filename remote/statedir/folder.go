@@ -195,8 +195,13 @@ func (s *Folder) Load(context.Context) (controller.FleetMemory, error) {
 
 // load also returns when the memory was written.
 func (s *Folder) load(now time.Time) (m controller.FleetMemory, written time.Time, err error) {
-	m, written, err = s.loadMemory(now)
-	if err != nil {
+	data, err := s.read(MemoryName, controller.MaxSaved)
+	if err == nil {
+		if m, written, err = controller.DecodeMemory(data, now); err != nil {
+			err = fmt.Errorf("%s: %w", s.folder.Join(MemoryName), err)
+		}
+	}
+	if err = folder.Ignore(err, fs.ErrNotExist); err != nil {
 		err = fmt.Errorf("the memory of the last run is dropped, so all times start again: %w", err)
 	}
 	m.ReadOnly = s.lock == nil
@@ -206,19 +211,6 @@ func (s *Folder) load(now time.Time) (m controller.FleetMemory, written time.Tim
 			"releases it: %w", unknown)
 	}
 	return m, written, errors.Join(err, unknown)
-}
-
-func (s *Folder) loadMemory(now time.Time) (m controller.FleetMemory, written time.Time, err error) {
-	data, err := s.read(MemoryName, controller.MaxSaved)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return m, written, nil
-	case err == nil:
-		if m, written, err = controller.DecodeMemory(data, now); err != nil {
-			err = fmt.Errorf("%s: %w", s.folder.Join(MemoryName), err)
-		}
-	}
-	return m, written, err
 }
 
 // Save implements controller.Store. A folder that another controller uses is left as it is.
