@@ -58,9 +58,7 @@ func TestEleventhSessionIsRefused(t *testing.T) {
 	}))
 	client := login(t, fleet, fleet.Hosts()[0])
 	for range 10 {
-		session, err := client.NewSession()
-		require.NoError(t, err)
-		require.NoError(t, session.Start("wait"))
+		started(t, client, "wait")
 	}
 	_, err := client.NewSession()
 	var refused *ssh.OpenChannelError
@@ -212,11 +210,21 @@ func TestAuthRefused(t *testing.T) {
 	require.ErrorContains(t, err, "unable to authenticate")
 }
 
-func TestGarbageComesBeforeTheOutput(t *testing.T) {
-	fleet, host := faulty(t, inprocess.Faults{Before: "Last login\n"})
-	got := run(t, login(t, fleet, host), "x", "")
-	require.NoError(t, got.err)
-	require.Equal(t, "Last login\nabcdefghijklmnopqrstuvwxyz", got.stdout)
+func TestAnswersWithFaults(t *testing.T) {
+	const answer = "abcdefghijklmnopqrstuvwxyz"
+	for want, faults := range map[string]inprocess.Faults{
+		"Last login\n" + answer: {Before: "Last login\n"},
+		answer:                  {Delay: 30 * time.Millisecond},
+		"no exit " + answer:     {NoExit: true, Before: "no exit "},
+	} {
+		fleet, host := faulty(t, faults)
+		got := run(t, login(t, fleet, host), "x", "")
+		require.Equal(t, want, got.stdout)
+		var missing *ssh.ExitMissingError
+		require.Equal(t, faults.NoExit, errors.As(got.err, &missing), want)
+		require.Equal(t, faults.NoExit, got.err != nil, want)
+		fleet.Close()
+	}
 }
 
 func TestFloodIsTheSameEachTime(t *testing.T) {
@@ -251,13 +259,8 @@ func TestDropEndsTheConnectionAtTheByte(t *testing.T) {
 func TestFreezeKeepsTheConnectionAndSaysNothingMore(t *testing.T) {
 	fleet, host := faulty(t, inprocess.Faults{BreakAfter: new(int64(3)), Freezes: true})
 	client := login(t, fleet, host)
-	session, err := client.NewSession()
-	require.NoError(t, err)
-	stdout, err := session.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, session.Start("x"))
 	head := make([]byte, 3)
-	_, err = io.ReadFull(stdout, head)
+	_, err := io.ReadFull(started(t, client, "x"), head)
 	require.NoError(t, err)
 	require.Equal(t, "abc", string(head))
 	answered := make(chan error, 1)
@@ -274,31 +277,13 @@ func TestFreezeKeepsTheConnectionAndSaysNothingMore(t *testing.T) {
 	require.Error(t, <-answered)
 }
 
-func TestSlowAnswersInTheEnd(t *testing.T) {
-	fleet, host := faulty(t, inprocess.Faults{Delay: 30 * time.Millisecond})
-	require.True(t, strings.HasPrefix(run(t, login(t, fleet, host), "x", "").stdout, "abc"))
-}
-
-func TestNoExitLeavesTheOutcomeOpen(t *testing.T) {
-	fleet, host := faulty(t, inprocess.Faults{NoExit: true})
-	got := run(t, login(t, fleet, host), "x", "")
-	var missing *ssh.ExitMissingError
-	require.ErrorAs(t, got.err, &missing)
-	require.Len(t, got.stdout, 26)
-}
-
 // A fleet of a soak runs for days: nothing stays of a frozen connection when its client has gone.
 func TestAFrozenConnectionEndsWithItsClient(t *testing.T) {
 	fleet, host := faulty(t, inprocess.Faults{BreakAfter: new(int64(3)), Freezes: true})
 	before := runtime.NumGoroutine()
 	for range 5 {
 		client := login(t, fleet, host)
-		session, err := client.NewSession()
-		require.NoError(t, err)
-		stdout, err := session.StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, session.Start("x"))
-		_, err = io.ReadFull(stdout, make([]byte, 3))
+		_, err := io.ReadFull(started(t, client, "x"), make([]byte, 3))
 		require.NoError(t, err)
 		require.NoError(t, client.Close())
 	}
@@ -327,9 +312,7 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 			require.NoError(t, err)
 			defer conn.Close()
 			if name != "silent" {
-				session, err := login(t, fleet, host).NewSession()
-				require.NoError(t, err)
-				require.NoError(t, session.Start("x"))
+				started(t, login(t, fleet, host), "x")
 			}
 			fleet.Close() // must return; goleak looks for what is left
 		})

@@ -93,13 +93,8 @@ func TestACommandEndsWithItsClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fleet := startFleet(t, execution(t))
 			client := login(t, fleet, fleet.Hosts()[0])
-			session, err := client.NewSession()
-			require.NoError(t, err)
-			stdout, err := session.StdoutPipe()
-			require.NoError(t, err)
-			require.NoError(t, session.Start("genv stay"))
 			line := make([]byte, 16)
-			n, err := stdout.Read(line)
+			n, err := started(t, client, "genv stay").Read(line)
 			require.NoError(t, err)
 			pid, err := strconv.Atoi(strings.TrimSpace(string(line[:n])))
 			require.NoError(t, err)
@@ -184,6 +179,17 @@ func run(t *testing.T, client *ssh.Client, line, stdin string) result {
 	session.Stdin, session.Stdout, session.Stderr = bytes.NewBufferString(stdin), &stdout, &stderr
 	err = session.Run(line)
 	return result{stdout.String(), stderr.String(), err}
+}
+
+// started is the stdout of a command that runs.
+func started(t *testing.T, client *ssh.Client, line string) io.Reader {
+	t.Helper()
+	session, err := client.NewSession()
+	require.NoError(t, err)
+	stdout, err := session.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, session.Start(line))
+	return stdout
 }
 
 // status is the exit status that the client was told.
