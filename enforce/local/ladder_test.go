@@ -26,10 +26,7 @@ import (
 const aMoment = 20 * time.Millisecond // a wait that is to run out
 
 func TestIgnoredSIGTERM(t *testing.T) {
-	c := ready(t, "stubborn", in("7"))
-	judged := c.judged("7", 0)
-
-	s := newScene(local.ExecutorOptions{Grace: aMoment}, judged)
+	c, judged, s := sceneOf(t, "stubborn", local.ExecutorOptions{Grace: aMoment})
 	got := s.terminate(t, judged)[0]
 	require.Equal(t, order.StatusSurvived, got.Status)
 	require.Equal(t, "it did not end within 20ms of SIGTERM, so it ignores that or takes longer: kill: true in the policy ends it", got.Reason)
@@ -89,9 +86,8 @@ func TestVerifyBeforeSIGKILL(t *testing.T) {
 }
 
 func TestEndBetweenWaitAndSIGKILL(t *testing.T) {
-	c := ready(t, "stubborn", in("7"))
-	judged := c.judged("7", 0)
-	s := newScene(local.ExecutorOptions{Grace: aMoment}, judged).killing()
+	c, judged, s := sceneOf(t, "stubborn", local.ExecutorOptions{Grace: aMoment})
+	s.killing()
 	s.machine.then = func() {
 		if s.machine.asked == 2 {
 			require.NoError(t, c.in.Close())
@@ -106,9 +102,7 @@ func TestEndBetweenWaitAndSIGKILL(t *testing.T) {
 func TestContextEnd(t *testing.T) {
 	goodbye := errors.New("goodbye")
 	t.Run("before it began", func(t *testing.T) {
-		c := ready(t, "gentle", in("7"))
-		judged := c.judged("7", 0)
-		s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
+		c, judged, s := sceneOf(t, "gentle", local.ExecutorOptions{Grace: oneGrace})
 		ctx, cancel := context.WithCancelCause(context.Background())
 		cancel(goodbye)
 		want := order.Outcome{PID: c.pid(), EID: "7", Status: order.StatusFailed, Reason: "not begun: goodbye"}
@@ -116,9 +110,7 @@ func TestContextEnd(t *testing.T) {
 		c.answers()
 	})
 	t.Run("while the GPUs are asked", func(t *testing.T) {
-		c := ready(t, "gentle", in("7"))
-		judged := c.judged("7", 0)
-		s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
+		c, judged, s := sceneOf(t, "gentle", local.ExecutorOptions{Grace: oneGrace})
 		ctx, cancel := context.WithCancelCause(context.Background())
 		s.machine.then = func() { cancel(goodbye) }
 		want := order.Outcome{PID: c.pid(), EID: "7", Status: order.StatusFailed, Reason: "not begun: goodbye"}

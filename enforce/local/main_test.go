@@ -290,6 +290,13 @@ func newScene(o local.ExecutorOptions, apps ...snapshot.Process) *scene {
 	return s
 }
 
+// sceneOf is a process in environment 7 that was judged to use device 0, and an Executor that sees it.
+func sceneOf(t *testing.T, role string, o local.ExecutorOptions) (*child, snapshot.Process, *scene) {
+	c := ready(t, role, in("7"))
+	judged := c.judged("7", 0)
+	return c, judged, newScene(o, judged)
+}
+
 // killing has SIGKILL follow, and some daemons be ended.
 func (s *scene) killing(unprotected ...string) *scene {
 	s.Kill, s.Unprotected = true, unprotected

@@ -201,9 +201,7 @@ func TestSystemMPSServersAreProtected(t *testing.T) {
 
 // A snapshot names a daemon by the same judgement by which it is refused.
 func TestProtectedName(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can start processes of others")
-	}
+	proctest.NeedRoot(t)
 	folder, err := os.MkdirTemp("", "protects-") // where every user may come
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })

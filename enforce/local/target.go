@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,9 +30,9 @@ type target struct {
 	grace   time.Duration  // how long the order waits for it
 	mayKill bool           // SIGKILL may follow then
 
-	stopping   *container.Running // that its engine was asked to stop; nil for none
-	failedStop chan error         // has the error of that, if it failed
-	engineErr  error              // why the engine was not asked
+	stopping  *container.Running    // that its engine was asked to stop; nil for none
+	stopErr   atomic.Pointer[error] // why it didn't; nil while it may
+	engineErr error                 // why the engine was not asked
 }
 
 func (t *target) key() proc.ID { return proc.ID{PID: t.judged.PID, Start: t.start} }
@@ -115,7 +116,7 @@ func (x *execution) openTargets(ctx context.Context, items []order.Termination, 
 	for i := range items {
 		p := &items[i].Process
 		outcomes[i] = order.Outcome{PID: p.PID, EID: p.EID}
-		t := &target{item: &items[i], judged: p, outcome: &outcomes[i], failedStop: make(chan error, 1)}
+		t := &target{item: &items[i], judged: p, outcome: &outcomes[i]}
 		o := x.checkItem(ctx, &items[i])
 		switch {
 		case o.raised():

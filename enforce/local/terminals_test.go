@@ -1,7 +1,6 @@
 package local_test
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
@@ -26,9 +25,7 @@ import (
 type login struct{ screen, tty *os.File }
 
 func logIn(t *testing.T, uid snapshot.UID, mode os.FileMode) *login {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give terminals to users")
-	}
+	proctest.NeedRoot(t)
 	screen, tty, err := pty.Open()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = screen.Close(); _ = tty.Close() })
@@ -188,14 +185,7 @@ func TestTerminalThatHoldsWriters(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = []string{roleVariable + "=holder"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	line, err := bufio.NewReader(out).ReadString('\n')
+	line, err := started(t, cmd).out.ReadString('\n')
 	require.NoError(t, err)
 	if line != "ready\n" {
 		t.Skip("userfaultfd(2): " + line)
@@ -214,9 +204,7 @@ func TestTerminalThatHoldsWriters(t *testing.T) {
 
 // What only looks like a terminal is none.
 func TestFilesAndLinksAreNotTerminals(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give files to users")
-	}
+	proctest.NeedRoot(t)
 	dev := t.TempDir()
 	require.NoError(t, os.Mkdir(dev+"/pts", 0o755))
 	file := dev + "/pts/1"

@@ -236,7 +236,7 @@ func (x *execution) stop(t *target, running container.Running) {
 	grace := cmp.Or(max(x.Grace, 0), engineGrace)
 	x.stops.Go(func() {
 		if err := x.options.Containers.Stop(x.stopping, running, grace); err != nil {
-			t.failedStop <- err
+			t.stopErr.Store(&err)
 			if release, err := x.hold(); err == nil {
 				_ = t.fd.signal(unix.SIGTERM) // the wait for its end shows whether it helped
 				release()
@@ -249,7 +249,7 @@ func (x *execution) stop(t *target, running container.Running) {
 func (x *execution) awaitStops(ctx context.Context, left []*target) ([]*target, error) {
 	var stopping, others []*target
 	for _, t := range left {
-		if t.stopping != nil && len(t.failedStop) == 0 {
+		if t.stopping != nil && t.stopErr.Load() == nil {
 			stopping = append(stopping, t)
 		} else {
 			others = append(others, t)
@@ -271,13 +271,10 @@ func (t *target) containerReason() string {
 	case t.stopping == nil:
 		return ""
 	}
-	select {
-	case err := <-t.failedStop:
-		t.failedStop <- err // for the next caller
-		return fmt.Sprintf("it is the first process of %s, and got the signal itself: %v", t.stopping.Text, err)
-	default:
-		return "its container was stopped: " + t.stopping.Text
+	if err := t.stopErr.Load(); err != nil {
+		return fmt.Sprintf("it is the first process of %s, and got the signal itself: %v", t.stopping.Text, *err)
 	}
+	return "its container was stopped: " + t.stopping.Text
 }
 
 // begin notes that the targets are asked to end, and finds those that were asked before. The caller passes both kinds,

@@ -1,7 +1,6 @@
 package local_test
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"fmt"
@@ -194,9 +193,7 @@ func TestEndedProcessIsGone(t *testing.T) {
 
 // TestEndDuringInspectionIsGone: the PID could be another's by then, and nothing that is read by it counts.
 func TestEndDuringInspectionIsGone(t *testing.T) {
-	c := ready(t, "gentle", in("7"))
-	judged := c.judged("7", 0)
-	s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
+	c, judged, s := sceneOf(t, "gentle", local.ExecutorOptions{Grace: oneGrace})
 	s.machine.then = func() {
 		require.NoError(t, unix.Kill(int(c.pid()), unix.SIGKILL))
 		c.wait()
@@ -206,18 +203,15 @@ func TestEndDuringInspectionIsGone(t *testing.T) {
 }
 
 func TestNoWaitWithoutGrace(t *testing.T) {
-	c := ready(t, "stubborn", in("7"))
-	judged := c.judged("7", 0)
-	s := newScene(local.ExecutorOptions{}, judged).killing()
+	c, judged, s := sceneOf(t, "stubborn", local.ExecutorOptions{})
+	s.killing()
 	require.Equal(t, order.Outcome{PID: c.pid(), EID: "7", Status: order.StatusSignalled}, s.terminate(t, judged)[0])
 	require.Len(t, s.lines, 1)
 	c.answers()
 }
 
 func TestProcessListedTwiceIsSignalledOnce(t *testing.T) {
-	c := ready(t, "stubborn", in("7"))
-	judged := c.judged("7", 0)
-	s := newScene(local.ExecutorOptions{}, judged)
+	c, judged, s := sceneOf(t, "stubborn", local.ExecutorOptions{})
 	got := s.terminate(t, judged, judged)
 	require.Equal(t, order.StatusSignalled, got[0].Status)
 	require.Equal(t, order.Outcome{PID: c.pid(), EID: "7", Status: order.StatusRefused, Reason: "it is listed twice"}, got[1])
@@ -302,17 +296,12 @@ func shellWithJob(t *testing.T) (uid snapshot.UID, shell, job snapshot.PID, wait
 	cmd := exec.Command("/bin/sh", "-c", `exec 3<&0; "$0" <&3 & echo $!; wait`, program)
 	cmd.Env = []string{roleVariable + "=titled", promptEnd} // a shell that was activated after its start
 	cmd.SysProcAttr = attr
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = in.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	line, err := bufio.NewReader(out).ReadString('\n')
+	c := started(t, cmd)
+	line, err := c.out.ReadString('\n')
 	require.NoError(t, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(line))
 	require.NoError(t, err)
-	return uid, snapshot.PID(cmd.Process.Pid), snapshot.PID(pid), func() { _ = cmd.Wait() }
+	return uid, c.pid(), snapshot.PID(pid), func() { c.wait() }
 }
 
 // TestSnapshotAndVerificationAgree: with the real sources, a job behind a title is judged in its shell's environment,

@@ -63,13 +63,10 @@ func newScratch(t *testing.T, owned bool) *scratch {
 	attr.Setsid = true
 	s.shell.SysProcAttr, s.shell.Dir = attr, "/"
 	s.shell.Env = []string{roleVariable + "=titled", promptEnd, "PATH=" + os.Getenv("PATH"), "P=" + s.program, "NEVER=" + fifo, "TMUX_TMPDIR=/tmp", "GO=" + filepath.Join(s.dir, "go")}
-	in, err := s.shell.StdinPipe()
-	require.NoError(t, err)
-	out, err := s.shell.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, s.shell.Start())
-	s.in, s.out = in, bufio.NewReader(out)
+	c := started(t, s.shell)
+	s.in, s.out = c.in, c.out
 	t.Cleanup(func() { s.end(); s.killAll() })
+	s.look(s.pid()) // registers the GPU
 	return s
 }
 
@@ -222,7 +219,6 @@ func TestJobsWithTitlesKeepTheirEnvironment(t *testing.T) {
 		for regime, owned := range map[string]bool{"shared": false, "root's": true} {
 			t.Run(name+"/"+regime, func(t *testing.T) {
 				s := newScratch(t, owned)
-				s.look(s.pid()) // registers the GPU
 				s.activate("E")
 				job := row(t, s)
 				s.end()
@@ -254,7 +250,6 @@ func TestDeactivateEndsWhatItShould(t *testing.T) {
 	for regime, owned := range map[string]bool{"shared": false, "root's": true} {
 		t.Run("only the shell carried it/"+regime, func(t *testing.T) {
 			s := newScratch(t, owned)
-			s.look(s.pid())
 			s.run(`sleep 60 >/dev/null & echo`) // from before the activation
 			s.activate("E")
 			s.deactivate()
@@ -266,7 +261,6 @@ func TestDeactivateEndsWhatItShould(t *testing.T) {
 		})
 		t.Run("a shell that names it in its environ/"+regime, func(t *testing.T) {
 			s := newScratch(t, owned)
-			s.look(s.pid())
 			s.activate("E")
 			first := s.job(background)
 			// As in a pane of tmux, the shell's environ names E for ever.
@@ -292,7 +286,6 @@ func TestDeactivateEndsWhatItShould(t *testing.T) {
 		})
 		t.Run("a job with a title goes on/"+regime, func(t *testing.T) {
 			s := newScratch(t, owned)
-			s.look(s.pid())
 			s.activate("E")
 			job := s.titled(s.job(background))
 			s.deactivate()
@@ -313,7 +306,6 @@ func isZombieOf(pid snapshot.PID) bool {
 // A process of another user is never in the environment, no matter who started it.
 func TestATitleOfAnotherUser(t *testing.T) {
 	s := newScratch(t, false)
-	s.look(s.pid())
 	s.activate("E")
 	other := exec.Command(s.program)
 	other.Env = []string{roleVariable + "=titled", promptEnd, envVariable + "=E"}

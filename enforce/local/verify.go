@@ -232,7 +232,7 @@ func checkDevices(t *target, listed *snapshot.Process) objection {
 		return o
 	}
 	if freed := freedDevices(t.judged, listed); len(freed) > 0 {
-		return changed("%s", unused(freed)).evasiveIf(true)
+		return unused(freed).evasiveIf(true)
 	}
 	return objection{}
 }
@@ -256,7 +256,7 @@ func checkUnattached(t *target, now *inspection) objection {
 // checkAnyDevice objects if a process uses none of the devices that were judged.
 func checkAnyDevice(judged, listed *snapshot.Process) objection {
 	if freed := freedDevices(judged, listed); len(freed) == len(judged.Usage) {
-		return changed("%s", unused(freed))
+		return unused(freed)
 	}
 	return objection{}
 }
@@ -273,8 +273,8 @@ func freedDevices(judged, listed *snapshot.Process) []snapshot.DeviceIndex {
 	return freed
 }
 
-func unused(freed []snapshot.DeviceIndex) string {
-	return "it does not use GPU(s) " + text.JoinIndices(freed) + " any more"
+func unused(freed []snapshot.DeviceIndex) objection {
+	return changed("it does not use GPU(s) %s any more", text.JoinIndices(freed))
 }
 
 // otherGPU objects to a device that isn't the GPU any more that the order names, or to which it is attached by root's
