@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/election"
@@ -50,10 +51,13 @@ func newCycleWriter(p *command.Program, options *Options) cycleWriter {
 	w := cycleWriter{
 		out: p.Out, err: render.DatedLog(p.Err, p.Now, p.Getenv), now: p.Now, format: options.Format,
 		quiet: options.Quiet, byUser: options.ByUser, lookOnly: options.LookOnly, bar: options.Progress,
-		summary: newSummary(options.Summary, p.Now()),
 		concludes: (options.Interval == 0 || options.DryRun) && !options.LookOnly && !options.Quiet &&
 			options.Format != "json",
 		colourOut: render.Colourful(p.Out, p.Getenv), colourErr: render.Colourful(p.Err, p.Getenv),
+	}
+	if options.Summary > 0 {
+		outcomes := make(map[order.OutcomeStatus]int)
+		w.summary = &summary{period: options.Summary, since: p.Now(), outcomes: outcomes}
 	}
 	dates := options.Timestamps == "always" || options.Timestamps == "auto" && render.IsTerminal(p.Out)
 	if w.dated = dates && options.Format != "json" && !options.ByUser; w.dated {
@@ -273,8 +277,7 @@ func (w *cycleWriter) write(cycle *controller.Cycle, part *election.Shown) error
 // conclusion is what is said of a cycle without findings, or of a dry run.
 func conclusion(cycle *controller.Cycle) string {
 	answered, hosts := cycle.Cluster.CountAnswered(), len(cycle.Cluster.Hosts)
-	s := fmt.Sprintf("%s answered, %s: ", text.Plural(hosts, "host"),
-		text.Plural(len(cycle.Plan.Findings), "finding"))
+	s := fmt.Sprintf("%s answered, %s: ", text.Plural(hosts, "host"), text.Plural(len(cycle.Plan.Findings), "finding"))
 	if answered < hosts {
 		s = fmt.Sprintf("%d of %s", answered, s)
 	}

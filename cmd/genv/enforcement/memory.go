@@ -52,7 +52,13 @@ func (l *loop) saved(err error) {
 	}
 	now := l.program.Now()
 	l.part.wrote(err, now)
-	kind := kindOf(err)
+	kind := "" // the same for errors that mean the same
+	var notShared *statedir.NotSharedError
+	if isShared := errors.As(err, &notShared); isShared && !errors.Is(err, statedir.ErrTooLarge) && !etcd.Refused(err) {
+		kind = "no answer"
+	} else if err != nil {
+		kind = err.Error()
+	}
 	if kind == l.unsaved {
 		return
 	}
@@ -60,29 +66,16 @@ func (l *loop) saved(err error) {
 		l.unsavedSince = now
 	}
 	l.unsaved = kind
-	var notShared *statedir.NotSharedError
 	switch {
 	case err == nil:
 		l.log.Warn().Msgf("the memory is saved again, after %s", text.ShortDuration(now.Sub(l.unsavedSince)))
-	case errors.As(err, &notShared):
+	case notShared != nil:
 		l.log.Warn().Str("error", text.Late(notShared.Err, 0).Error()).
 			Msg("no other controller can take over as things are, since the memory can't be written to etcd" +
 				nextStep(notShared.Err))
 	default:
 		l.log.Warn().Err(err).Msg("the memory could not be saved: after a restart, times would start again")
 	}
-}
-
-// kindOf is the same for errors that mean the same; empty without one.
-func kindOf(err error) string {
-	var notShared *statedir.NotSharedError
-	switch {
-	case err == nil:
-		return ""
-	case errors.As(err, &notShared) && !errors.Is(err, statedir.ErrTooLarge) && !etcd.Refused(err):
-		return "no answer"
-	}
-	return err.Error()
 }
 
 // nextStep is what to do about a memory that can't be written to etcd.

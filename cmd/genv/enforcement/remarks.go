@@ -233,13 +233,6 @@ type summary struct {
 	lost, back           int // of the HostLog, when the period began
 }
 
-func newSummary(period time.Duration, start time.Time) *summary {
-	if period == 0 {
-		return nil
-	}
-	return &summary{period: period, since: start, outcomes: make(map[order.OutcomeStatus]int)}
-}
-
 func (s *summary) count(e *enforce.Event) {
 	if s == nil {
 		return

@@ -53,20 +53,17 @@ func activateCommand(h hostFlags) *cli.Command {
 }
 
 func (o *activateOptions) run(c *cli.Context) error {
-	var settings snapshot.EnvConfig
-	if err := o.settings.Read(c, &settings); err != nil {
+	settings, request, err := o.requestOf(c, &o.settings)
+	if err != nil {
 		return err
 	}
-	over := o.settings.OverSubscribe(o.Getenv)
-	request := state.AttachRequest{EID: "new", Memory: settings.GPUMemory, OverSubscribe: over}
 	activation := shell.Preactivation{"name": settings.Name, "gpu-memory": settings.GPUMemory.String()}
 	if settings.GPUs != nil { // otherwise it is what is saved in the user's .genv on the host, as with `genv activate`
-		request.Count = *settings.GPUs
 		activation["gpus"] = strconv.Itoa(request.Count)
 	}
 	find := (*fleet).findRoom
 	if o.wait {
-		if find = o.waitForRoom; request.Count == 0 || over || o.noAttach {
+		if find = o.waitForRoom; request.Count == 0 || request.OverSubscribe || o.noAttach {
 			return command.WrongFlag("wait", " needs --gpus, and neither --over-subscribe nor --no-attach")
 		}
 	}
@@ -79,12 +76,27 @@ func (o *activateOptions) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	for flag, on := range map[string]bool{"no-prompt": o.noPrompt, "no-attach": o.noAttach, "over-subscribe": over} {
+	for flag, on := range map[string]bool{
+		"no-prompt": o.noPrompt, "no-attach": o.noAttach, "over-subscribe": request.OverSubscribe,
+	} {
 		if on {
 			activation[flag] = "1"
 		}
 	}
 	return f.become(c.Context, host, loginShell(activation.Environ()))
+}
+
+// requestOf reads flags about a new environment, and what they ask of its host.
+func (o *hostFlags) requestOf(c *cli.Context, flags *environment.SettingFlags) (
+	settings snapshot.EnvConfig, request state.AttachRequest, err error,
+) {
+	err = flags.Read(c, &settings)
+	over := flags.OverSubscribe(o.Getenv)
+	request = state.AttachRequest{EID: "new", Memory: settings.GPUMemory, OverSubscribe: over}
+	if settings.GPUs != nil {
+		request.Count = *settings.GPUs
+	}
+	return settings, request, err
 }
 
 // findRoom is the host on which to activate.
@@ -147,7 +159,6 @@ func (f *fleet) needShells(ctx context.Context) error {
 	for _, r := range results {
 		if r.Err == nil && !strings.Contains(string(r.Value.Stdout), shellIsReady) {
 			names = append(names, r.Host.Name)
-			f.Hosts = slices.DeleteFunc(slices.Clone(f.Hosts), func(h remote.Host) bool { return h.Name == r.Host.Name })
 		}
 	}
 	if len(names) == 0 {
@@ -155,11 +166,12 @@ func (f *fleet) needShells(ctx context.Context) error {
 	}
 	err := fmt.Errorf("your login shell is not set up on %s: docs/using-gpus.md has the line for its rc file",
 		strings.Join(names, ", "))
-	if len(f.Hosts) > 0 {
-		f.Warn(fmt.Sprintf("left out: %v", err))
-		return nil
+	f.Hosts = slices.DeleteFunc(slices.Clone(f.Hosts), func(h remote.Host) bool { return slices.Contains(names, h.Name) })
+	if len(f.Hosts) == 0 {
+		return err
 	}
-	return err
+	f.Warn(fmt.Sprintf("left out: %v", err))
+	return nil
 }
 
 // room asks a host which of its devices are in use, or at least which are attached.

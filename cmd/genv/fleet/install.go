@@ -125,8 +125,7 @@ func (o *installOptions) readAccount() error {
 	return nil
 }
 
-// readPrograms reads the genv of this machine, unless a file is given for its architecture,
-// and the files that are given.
+// readPrograms reads the given files, and the genv of this machine, unless one is given for its architecture.
 func readPrograms(amd64, arm64 string) (map[string]*install.Binary, error) {
 	found := make(map[string]*install.Binary)
 	for flag, file := range map[string]string{"amd64": amd64, "arm64": arm64} {
@@ -276,8 +275,7 @@ func writeNotes(w io.Writer, hosts []installedHost) error {
 	return table.Write(w)
 }
 
-// versionCell is a version; with the beginning of its checksum if that is asked for, and
-// that alone if the version is unknown.
+// versionCell is a version, with the beginning of its checksum if asked for, or that alone if the version is unknown.
 func versionCell(v *install.Version, withSum bool) string {
 	if v == nil {
 		return "-"

@@ -69,14 +69,13 @@ func devicesCommand(h hostFlags) *cli.Command {
 	}
 }
 
-// devices asks for the devices by the state files alone: that takes no nvidia-smi.
+// devices asks for the devices by the state files alone, without nvidia-smi.
 func (f *fleet) devices(ctx context.Context, h remote.Host) ([]deviceDocument, error) {
 	devices, err := f.commands().Devices(ctx, h)
 	return deviceDocuments(devices), err
 }
 
-// devicesInUse asks for the processes on the devices as well: those of a device
-// that was just taken away may not have ended yet, or never will.
+// devicesInUse asks for the processes as well: those on a device that was just taken away may not have ended.
 func (f *fleet) devicesInUse(ctx context.Context, h remote.Host) ([]deviceDocument, error) {
 	s, err := f.commands().Snapshot(ctx, h)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -122,21 +121,18 @@ func (o *llmOptions) serve(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	var settings snapshot.EnvConfig
-	if err := o.settings.Read(c, &settings); err != nil {
+	settings, request, err := o.requestOf(c, &o.settings)
+	if err != nil {
 		return err
 	}
-	over := o.settings.OverSubscribe(o.Getenv)
-	request := state.AttachRequest{EID: "new", Memory: settings.GPUMemory, OverSubscribe: over}
 	words := []string{"genv", "llm", "serve"}
 	if settings.GPUs != nil {
-		request.Count = *settings.GPUs
 		words = append(words, "--gpus", strconv.Itoa(request.Count))
 	}
 	if settings.GPUMemory.Known() {
 		words = append(words, "--gpu-memory", settings.GPUMemory.String())
 	}
-	if over {
+	if request.OverSubscribe {
 		words = append(words, "--over-subscribe")
 	}
 	f, err := o.openHosts(c)

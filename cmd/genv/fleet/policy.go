@@ -63,19 +63,12 @@ func remembered(getenv func(string) string) (list []enforce.Memory, unread error
 
 // CheckDocument is the JSON of `genv policy check`; docs/json.md describes it.
 type CheckDocument struct {
-	Schema string `json:"schema"`
-	File   string `json:"file"`
-	// no error, and with --strict no warning but for users without an account
-	OK        bool                  `json:"ok"`
+	Schema    string                `json:"schema"`
+	File      string                `json:"file"`
+	OK        bool                  `json:"ok"` // no error, and with --strict no warning but for users without an account
 	Errors    []checkError          `json:"errors"`
 	Warnings  []policycheck.Warning `json:"warnings"`  // not errors
 	Unchecked []string              `json:"unchecked"` // what could not be checked, and why
-}
-
-func (d *CheckDocument) warn(at strictyaml.Place, kind, name, message string) {
-	d.Warnings = append(d.Warnings, policycheck.Warning{
-		Line: at.Line, Column: at.Column, Kind: kind, Name: name, Message: message,
-	})
 }
 
 type checkError struct {
@@ -123,13 +116,12 @@ func readInventory(
 }
 
 func (o *checkOptions) run(c *cli.Context) error {
-	path := c.Args().First()
+	path, err := c.Args().First(), error(nil)
 	if path == "" {
-		found, err := command.FindConfig(o.Getenv, command.PolicyFile)
-		if err != nil {
-			return err
-		}
-		path = found
+		path, err = command.FindConfig(o.Getenv, command.PolicyFile)
+	}
+	if err != nil {
+		return err
 	}
 	if path == "" || c.Args().Len() > 1 {
 		return command.UsageError("missing file: write `genv policy check FILE`")
@@ -194,7 +186,9 @@ func (o *checkOptions) checkNames(c *cli.Context, document *CheckDocument, data 
 		}
 	}
 	for _, w := range file.Warnings(hosts, enforcement.MailGather) {
-		document.warn(w.Place, w.Kind, w.Name, w.Message)
+		document.Warnings = append(document.Warnings, policycheck.Warning{
+			Line: w.Place.Line, Column: w.Place.Column, Kind: w.Kind, Name: w.Name, Message: w.Message,
+		})
 	}
 	// Of `genv enforce` here, which remembers its GPUs without a name: caps are checked without it.
 	if own, err := os.Hostname(); err == nil && len(known.Hosts) > 0 {
@@ -248,14 +242,16 @@ func (o *checkOptions) writeCheck(d *CheckDocument, wrong error) error {
 
 func checkErrors(wrong error) []checkError {
 	list := []checkError{}
-	if joined, several := errors.AsType[interface {
+	joined, _ := errors.AsType[interface {
 		error
 		Unwrap() []error
-	}](wrong); several {
-		for _, err := range joined.Unwrap() {
-			if e, ok := errors.AsType[*strictyaml.ParseError](err); ok {
-				list = append(list, checkError{e.Place.Line, e.Place.Column, e.Message})
-			}
+	}](wrong)
+	if joined == nil {
+		return list
+	}
+	for _, err := range joined.Unwrap() {
+		if e, ok := errors.AsType[*strictyaml.ParseError](err); ok {
+			list = append(list, checkError{e.Place.Line, e.Place.Column, e.Message})
 		}
 	}
 	return list

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,10 +37,9 @@ type offer struct {
 	gpus []snapshot.DeviceIndex
 }
 
-// keptFor is how long a host keeps what it offers, and withdrawnWithin how long it may take to withdraw that.
 const (
-	keptFor         = time.Minute
-	withdrawnWithin = 3 * time.Second
+	keptFor         = time.Minute     // for which a host keeps what it offers
+	withdrawnWithin = 3 * time.Second // in which it withdraws that
 )
 
 // wait waits on hosts for so many GPUs, of those that suit (nil for any), as this user and not as root. If the offer of
@@ -155,16 +155,16 @@ func (q *queues) text() string {
 		at := fmt.Sprintf("%d of %d", p.Number, p.People)
 		hosts[at] = append(hosts[at], name)
 	}
-	line := ""
+	if len(hosts) == 0 {
+		return ""
+	}
+	var places []string
 	shortFirst := func(a, b string) int { return cmp.Or(len(a)-len(b), cmp.Compare(a, b)) }
 	for _, at := range slices.SortedFunc(maps.Keys(hosts), shortFirst) {
 		slices.Sort(hosts[at])
-		line += "; " + at + " on " + render.Hosts(hosts[at])
+		places = append(places, at+" on "+render.Hosts(hosts[at]))
 	}
-	if line == "" {
-		return ""
-	}
-	return "Waiting: place " + line[2:]
+	return "Waiting: place " + strings.Join(places, "; ")
 }
 
 // has says whether a host has the wait in its queue.

@@ -209,11 +209,10 @@ func (o *topOptions) source(c *cli.Context) (*topSource, error) {
 // runningController is the path of the socket of a controller that runs on this machine; empty for none.
 func runningController(ctx context.Context, getenv func(string) string) string {
 	path := socket.Find(getenv, os.Geteuid())
-	if path == "" {
-		return ""
-	}
-	if living, _ := socket.Answers(ctx, path); !living {
-		return ""
+	if path != "" {
+		if living, _ := socket.Answers(ctx, path); !living {
+			return ""
+		}
 	}
 	return path
 }

@@ -1,13 +1,12 @@
-// Package listeners is where a controller serves what it knows: the flags of `genv remote
-// enforce` and `genv remote watch`, and the listeners that they ask for.
+// Package listeners is where a controller serves what it knows: the flags of `genv remote enforce` and `genv remote
+// watch`, and the listeners that they ask for.
 //
 //	endpoints, err := flags.Read(c, getenv, once)
 //	open, err := listeners.Open(ctx, endpoints, listeners.Content{Feed: feed}, log)
 //	defer open.Close()
 //
-// Each listener has a part of Endpoints, which its flags fill, and a method of Listeners that opens it; Open calls them
-// in turn. All are served by serve, which bounds what clients can do. The flags are read once: a reload
-// changes what is shown, and not where.
+// All are served by serve, which bounds what clients can do. The flags are read once: a reload changes what is shown,
+// and not where.
 package listeners
 
 import (
@@ -35,8 +34,7 @@ type Endpoints struct {
 	Socket  Socket
 	Metrics netip.AddrPort // what Prometheus scrapes
 	Web     Web
-	// Access is the path of the file that says who may use the TCP listeners; empty for none.
-	Access string
+	Access  string // the path of the file that says who may use the TCP listeners; empty for none
 }
 
 // Flags is what the flags of all listeners say.
@@ -111,21 +109,17 @@ func (config Endpoints) Asked() bool {
 
 // Content is what the listeners serve.
 type Content struct {
-	Feed *live.Feed
-	// Metrics are served with everything else, and on a port of their own; nil for none.
-	Metrics *metrics.Exporter
-	// Actions serves POST /api/v1/actions, on the unix socket only; nil for none.
-	Actions http.Handler
-	// Usage reads who used what; nil for none.
-	Usage *usage.Reader
+	Feed    *live.Feed
+	Metrics *metrics.Exporter // served with everything else, and on a port of their own; nil for none
+	Actions http.Handler      // serves POST /api/v1/actions, on the unix socket only; nil for none
+	Usage   *usage.Reader     // reads who used what; nil for none
 	// Recorded is what was ended before this run, and whether that is all of it; nil for no record.
 	Recorded func() (list []audit.HistoryEntry, complete bool)
 }
 
 // Listeners are those that are open.
 type Listeners struct {
-	// Addresses are where they listen, for people, in the order of the flags.
-	Addresses []string
+	Addresses []string // where they listen, for people, in the order of the flags
 
 	shown   Content
 	access  *web.Access // of the TCP listeners; nil for everybody who can connect
@@ -133,22 +127,19 @@ type Listeners struct {
 	closers []func()
 }
 
-// Open opens what a Endpoints asks for. If it fails, nothing is open.
+// Open opens what config asks for. If it fails, nothing is open.
 func Open(ctx context.Context, config Endpoints, shown Content, log zerolog.Logger) (*Listeners, error) {
 	l := &Listeners{shown: shown, log: log}
-	err := l.openAccess(config.Access)
-	if err == nil {
-		err = l.openSocket(ctx, config.Socket)
-	}
-	if err == nil {
-		err = l.openMetrics(ctx, config.Metrics)
-	}
-	if err == nil {
-		err = l.openWeb(ctx, config.Web, config.Access)
-	}
-	if err != nil {
-		l.Close()
-		return nil, err
+	for _, open := range []func() error{
+		func() error { return l.openAccess(config.Access) },
+		func() error { return l.openSocket(ctx, config.Socket) },
+		func() error { return l.openMetrics(ctx, config.Metrics) },
+		func() error { return l.openWeb(ctx, config.Web, config.Access) },
+	} {
+		if err := open(); err != nil {
+			l.Close()
+			return nil, err
+		}
 	}
 	return l, nil
 }
@@ -175,9 +166,8 @@ func (l *Listeners) serve(listener net.Listener, handler http.Handler, address s
 	l.closers = append(l.closers, func() { stop(); <-ended })
 }
 
-// openMetrics serves only what Prometheus needs. On loopback, browsers on this machine
-// could be made to read it by another site (DNS rebinding), so the name is checked.
-// Elsewhere it answers to any name. Without --web-config anyone who reaches the port may read it.
+// openMetrics serves only what Prometheus needs. On loopback another site could make browsers read it (DNS rebinding),
+// so there the name is checked. Without --web-config anyone who reaches the port may read it.
 func (l *Listeners) openMetrics(ctx context.Context, at netip.AddrPort) error {
 	if !at.IsValid() {
 		return nil
@@ -192,8 +182,14 @@ func (l *Listeners) openMetrics(ctx context.Context, at netip.AddrPort) error {
 	if l.access != nil {
 		handler = l.access.Protect(handler)
 	}
-	if isLoopback(at) {
-		handler = loopbackOnly(handler)
+	if protected := handler; isLoopback(at) {
+		handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !web.AnswersTo(r.Host, nil) {
+				http.Error(w, "this server answers only to localhost", http.StatusMisdirectedRequest)
+				return
+			}
+			protected.ServeHTTP(w, r)
+		})
 	}
 	l.serve(listener, handler, address+"metrics")
 	return nil
@@ -206,22 +202,10 @@ func (l *Listeners) mountMetrics(mux *http.ServeMux, hideUsers bool) {
 	}
 }
 
-// loopbackOnly refuses requests for names that are not loopback's.
-func loopbackOnly(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !web.AnswersTo(r.Host, nil) {
-			http.Error(w, "this server answers only to localhost", http.StatusMisdirectedRequest)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
 // Socket is the unix socket for the live view and for programs.
 type Socket struct {
-	Path string // absolute; empty for none
-	// Required says that somebody asked for it. One that is opened by default and can't be is a warning.
-	Required bool
+	Path     string // absolute; empty for none
+	Required bool   // it was asked for: otherwise one that can't be opened is a warning
 }
 
 func (o *Flags) readSocket(c *cli.Context, getenv func(string) string, once bool) (Socket, error) {

@@ -91,8 +91,7 @@ func (w *Web) check(hasFile bool) error {
 }
 
 const selfNeedsUsers = "--web-names self: the page knows who looks only with basic_auth_users in the file of " +
-	"--web-config, " +
-	"or from a proxy in front of --web unix:PATH; --web-names none shows no names"
+	"--web-config, or from a proxy in front of --web unix:PATH; --web-names none shows no names"
 
 func (w *Web) exposed() bool { return w.Unix == "" && !isLoopback(w.Address) }
 
@@ -123,9 +122,8 @@ func (l *Listeners) openWeb(ctx context.Context, config Web, file string) error 
 		return nil
 	}
 	options := web.Options{
-		Now: time.Now, Names: config.Names, Hosts: config.Hosts, Proxied: config.Unix != "",
-		Usage: l.shown.Usage, Recorded: l.shown.Recorded,
-		Mount:  l.mountMetrics,
+		Now: time.Now, Names: config.Names, Hosts: config.Hosts, Proxied: config.Unix != "", Usage: l.shown.Usage,
+		Recorded: l.shown.Recorded, Mount: l.mountMetrics,
 		Failed: func(err error) { l.log.Error().Err(err).Msg("the web page failed; the cycles continue") },
 	}
 	if config.Unix != "" {
@@ -175,8 +173,7 @@ func (l *Listeners) listenTCP(ctx context.Context, at netip.AddrPort) (net.Liste
 	return listener, "http" + url, nil
 }
 
-// readAddress reads an address of this machine and a port, as a flag has them. example is one of both, and or what else
-// the flag takes.
+// readAddress reads an address of this machine and a port, as a flag has them, such as example; or is what else it takes.
 func readAddress(flag, text, example, or string) (at netip.AddrPort, err error) {
 	host, after, err := net.SplitHostPort(text)
 	port, notANumber := strconv.ParseUint(after, 10, 16)

@@ -89,8 +89,7 @@ func warn(p *command.Program, hosts []metrics.Scraped, warned map[snapshot.Hostn
 	}
 }
 
-// exporter has the metrics of the last collection. It is an http.Handler, and safe for
-// concurrent use. A scrape collects nothing: it gets what is there.
+// exporter is an http.Handler of the last collection, safe for concurrent use. A scrape collects nothing.
 type exporter struct {
 	now    func() time.Time
 	maxAge time.Duration // older metrics are not shown
@@ -107,16 +106,6 @@ func (e *exporter) publish(text []byte, at time.Time) {
 	e.text, e.at = text, at
 }
 
-// latest is the metrics; none if they are too old.
-func (e *exporter) latest() []byte {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.now().Sub(e.at) > e.maxAge {
-		return nil
-	}
-	return e.text
-}
-
 // ServeHTTP answers GET and HEAD of /metrics, and of / as genv 1.4.3 does.
 func (e *exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
@@ -126,7 +115,12 @@ func (e *exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "only GET and HEAD are allowed", http.StatusMethodNotAllowed)
 	default:
-		text := e.latest()
+		e.mu.Lock()
+		text := e.text
+		if e.now().Sub(e.at) > e.maxAge {
+			text = nil
+		}
+		e.mu.Unlock()
 		w.Header().Set("Content-Type", metrics.ContentType)
 		w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -194,8 +188,7 @@ func (config *ExportConfig) target(port int) string {
 //go:embed files
 var templates embed.FS
 
-// published are the paths of the configuration files in the folder for them, which are
-// those of genv 1.4.3, and their templates.
+// published are the paths of the configuration files in their folder, which are those of genv 1.4.3, and their templates.
 var published = []struct{ path, template string }{
 	{"prometheus/prometheus.yml", "prometheus.yml"},
 	{"grafana/grafana.ini", "grafana.ini"},
@@ -214,9 +207,8 @@ func (config *ExportConfig) file(template string, port int) ([]byte, error) {
 		scrape).Replace(string(text))), nil
 }
 
-// publish writes the configuration files. Other users may write to the folder above
-// theirs, /var/tmp/genv, so no link is followed, and a folder that another user made or
-// may write to is refused: users who start Prometheus or Grafana trust these files.
+// publish writes the configuration files. Users who start Prometheus or Grafana trust them, and other users may write to
+// the folder above theirs: so no link is followed, and a folder that another user made or may write to is refused.
 func publish(config ExportConfig, port int, getenv func(string) string) error {
 	root, err := openFolder(config.ConfigDir, disk.Dir(getenv))
 	if err != nil {
@@ -253,8 +245,7 @@ func openFolder(path, stateDir string) (*folder.Folder, error) {
 	return private(parent, filepath.Base(path))
 }
 
-// private opens a folder to which only its owner can write, this user or root, and
-// creates it if it is missing. The mode of one that exists is not changed.
+// private opens a folder to which only its owner can write, this user or root, and creates it if it is missing.
 func private(parent *folder.Folder, name string) (*folder.Folder, error) {
 	dir, err := parent.Sub(name)
 	if errors.Is(err, fs.ErrNotExist) {
