@@ -1,7 +1,6 @@
 package enforcement_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -27,8 +26,7 @@ import (
 func doctorSays(t *testing.T, args ...string) (d remotedoctor.FleetReport, code int) {
 	t.Helper()
 	r := genvtest.Run(t, append([]string{"remote", "doctor", "--format", "json"}, args...)...)
-	require.NoError(t, json.Unmarshal([]byte(r.Out), &d), r.Err)
-	return d, r.Code
+	return genvtest.Decode[remotedoctor.FleetReport](t, r), r.Code
 }
 
 // row is the first row about an election with a name.

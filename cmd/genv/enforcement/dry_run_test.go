@@ -69,17 +69,15 @@ func TestTryAPolicy(t *testing.T) {
 		d.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
 	}
 	require.True(t, own.Running())
-	attached, err := host.Devices()
-	require.NoError(t, err)
+	attached := genvtest.Devices(t, host)
 	require.Len(t, attached[1].Attachments, 1)
 	require.NoDirExists(t, filepath.Join(dir, "try"))
 	require.NotContains(t, controller.said(), "nother controller")
 	controller.signal(os.Interrupt).end() // it waits for the outcome: that the job has ended was seen before
 
-	stats := func(log string) (s history.StatsDocument) {
+	stats := func(log string) history.StatsDocument {
 		r := genvtest.Run(t, "remote", "history", "--audit-log", filepath.Join(dir, log), "--stats", "--format", "json").OK(t)
-		require.NoError(t, json.Unmarshal([]byte(r.Out), &s))
-		return s
+		return genvtest.Decode[history.StatsDocument](t, r)
 	}
 	require.Equal(t, []audit.StatsRow{{User: "alice", Rule: enforce.RuleMaxDevicesPerUser, ActionCounts: audit.ActionCounts{WouldTerminate: 1, WouldDetach: 1}}}, stats("try.jsonl").Rows)
 	rows := stats("real.jsonl").Rows

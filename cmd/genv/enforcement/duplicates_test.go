@@ -57,10 +57,9 @@ func TestOneMachineUnderSeveralNames(t *testing.T) {
 		require.Empty(t, document.Failed)
 		require.LessOrEqual(t, len(document.Orders), 1)
 	}
-	record, err := os.ReadFile(log)
-	require.NoError(t, err)
-	require.Equal(t, 3, strings.Count(string(record), `"kind":"duplicate"`))
-	require.Equal(t, 1, strings.Count(string(record), `"kind":"report"`), "it is sent once")
+	record := genvtest.Read(t, log)
+	require.Equal(t, 3, strings.Count(record, `"kind":"duplicate"`))
+	require.Equal(t, 1, strings.Count(record, `"kind":"report"`), "it is sent once")
 
 	t.Run("devices", func(t *testing.T) {
 		r := genvtest.Run(t, "remote", "devices", "-F", f.SSHConfig(), "-H", hosts).OK(t)
@@ -95,9 +94,7 @@ func requireNameThatAnswers(t *testing.T, f *sshd.Fleet) {
 	t.Helper()
 	alone := genvtest.Run(t, "remote", "devices", "--processes", "-F", f.SSHConfig(), "-H", "gpu-01", "--format", "json").OK(t)
 	r := genvtest.Run(t, "remote", "devices", "--processes", "-F", f.SSHConfig(), "-H", "bob,gpu-01", "--format", "json").Exits(t, command.ExitSomeFailed)
-	var one, both fleet.DevicesDocument
-	require.NoError(t, json.Unmarshal([]byte(alone.Out), &one))
-	require.NoError(t, json.Unmarshal([]byte(r.Out), &both))
+	one, both := genvtest.Decode[fleet.DevicesDocument](t, alone), genvtest.Decode[fleet.DevicesDocument](t, r)
 	require.NotZero(t, one.Total)
 	require.Equal(t, one.Total, both.Total, "the name that answers serves")
 }

@@ -85,9 +85,7 @@ func TestALeaderThatEndsSendsItsMail(t *testing.T) {
 	first.signal(syscall.SIGTERM).exits(command.ExitOK)
 	again := e.startAs(election.Standby, "first", "--policy", policy)
 	again.signal(syscall.SIGTERM).exits(command.ExitOK)
-	sent, err := os.ReadFile(mails)
-	require.NoError(t, err)
-	require.Equal(t, 1, strings.Count(string(sent), "To: <alice@example.org>"))
+	require.Equal(t, 1, strings.Count(genvtest.Read(t, mails), "To: <alice@example.org>"))
 }
 
 // A leader and a host fail together, as when a rack loses its power. The standby is just waiting

@@ -136,9 +136,7 @@ func TestSoakFailOvers(t *testing.T) {
 		}
 	}
 	for _, c := range all {
-		text, err := os.ReadFile(c.file)
-		require.NoError(t, err)
-		require.Equal(t, 1, strings.Count(string(text), "term"), "process %d", c.PID)
+		require.Equal(t, 1, strings.Count(genvtest.Read(t, c.file), "term"), "process %d", c.PID)
 	}
 	for kind, list := range took {
 		slices.Sort(list)

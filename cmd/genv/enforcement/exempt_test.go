@@ -23,9 +23,7 @@ import (
 // exempted runs `genv remote exempt`, and returns its document.
 func exempted(t *testing.T, args ...string) operators.ExemptDocument {
 	t.Helper()
-	r := genvtest.Run(t, append([]string{"remote", "exempt", "--format", "json"}, args...)...).OK(t)
-	document := genvtest.Decode[operators.ExemptDocument](t, r)
-	return document
+	return genvtest.Decode[operators.ExemptDocument](t, genvtest.Run(t, append([]string{"remote", "exempt", "--format", "json"}, args...)...).OK(t))
 }
 
 // An exemption that is made while no controller runs counts from its next start, and is then

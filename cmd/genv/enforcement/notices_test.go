@@ -85,10 +85,9 @@ func TestMailOverRealSSH(t *testing.T) {
 		}
 	})
 	t.Run("the record says who got what", func(t *testing.T) {
-		data, err := os.ReadFile(log)
-		require.NoError(t, err)
+		data := genvtest.Read(t, log)
 		var sent []string
-		for line := range strings.Lines(string(data)) {
+		for line := range strings.Lines(data) {
 			if strings.Contains(line, `"channel":"mail"`) {
 				sent = append(sent, line)
 			}
@@ -128,9 +127,8 @@ func TestNoticesAtTheNextLogin(t *testing.T) {
 		genvtest.Run(t, "remote", "-F", f.SSHConfig(), "-H", "in-bash,in-zsh", "enforce", "--interval", "0", "--policy", policy, "--audit-log", log, "--state-dir", dir+"/state").OK(t)
 	}
 	enforce()
-	record, err := os.ReadFile(log)
-	require.NoError(t, err)
-	require.Equal(t, 2, strings.Count(string(record), `"channel":"login"`), string(record))
+	record := genvtest.Read(t, log)
+	require.Equal(t, 2, strings.Count(record, `"channel":"login"`), record)
 
 	session := func(script string, args ...string) string {
 		cmd := exec.Command("ssh", append([]string{"-F", f.SSHConfig()}, args...)...)
@@ -191,10 +189,9 @@ func TestNoticesAtTheNextLogin(t *testing.T) {
 // toldInLastRun are the records of what users were told in the last run that the log has, by user.
 func toldInLastRun(t *testing.T, log string) map[string][]audit.Record {
 	t.Helper()
-	data, err := os.ReadFile(log)
-	require.NoError(t, err)
+	data := genvtest.Read(t, log)
 	var all []audit.Record
-	for line := range strings.Lines(string(data)) {
+	for line := range strings.Lines(data) {
 		var r audit.Record
 		require.NoError(t, json.Unmarshal([]byte(line), &r))
 		all = append(all, r)

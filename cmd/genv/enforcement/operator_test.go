@@ -93,9 +93,7 @@ func TestTheAuditLogIsNoOtherFile(t *testing.T) {
 		r := genvtest.Run(t, args...)
 		require.Equal(t, genvtest.Result{Code: command.ExitFailed, Err: "genv: --audit-log: " + path + ": the file exists and is not a record of genv; nothing was done: name another file\n"}, r)
 	}
-	content, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, text, string(content))
+	require.Equal(t, text, genvtest.Read(t, path))
 	require.Empty(t, host.Actions())
 	require.Zero(t, f.Host("a").Counts().Connections)
 
@@ -133,9 +131,7 @@ func TestHeldCyclesReachTheAdministrator(t *testing.T) {
 	require.Empty(t, host.Actions())
 	require.Equal(t, 1, strings.Count(r.Err, "Safety limit exceeded: "), r.Err)
 	for path, word := range map[string]string{hook + ".events": `"event":"hold"`, log: `"kind":"held"`} {
-		content, err := os.ReadFile(path)
-		require.NoError(t, err)
-		require.Equal(t, 3, strings.Count(string(content), word), path)
+		require.Equal(t, 3, strings.Count(genvtest.Read(t, path), word), path)
 	}
 }
 

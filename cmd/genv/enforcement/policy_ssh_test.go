@@ -24,7 +24,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
-	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
@@ -45,12 +44,10 @@ overrides:
 type screen struct{ *os.File }
 
 func logIn(t *testing.T, user string) screen {
-	uid, err := sshd.UID(user)
-	require.NoError(t, err)
 	master, tty, err := pty.Open()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = master.Close(); _ = tty.Close() })
-	require.NoError(t, os.Chown(tty.Name(), int(uid), 5)) // as login(1) does; 5 is the group tty
+	require.NoError(t, os.Chown(tty.Name(), int(uidOf(t, user)), 5)) // as login(1) does; 5 is the group tty
 	require.NoError(t, os.Chmod(tty.Name(), 0o620))
 	return screen{master}
 }
@@ -74,9 +71,7 @@ func (s screen) text(t *testing.T) string {
 
 // with enforces a policy on the lab, once unless more says otherwise.
 func (l *lab) with(text string, more ...string) genvtest.Result {
-	file := filepath.Join(l.t.TempDir(), "policy.yaml")
-	require.NoError(l.t, os.WriteFile(file, []byte(text), 0o600))
-	args := []string{"remote", "-F", l.SSHConfig(), "-H", "gpu-[01-03]", "enforce", "--policy", file, "--interval", "0"}
+	args := []string{"remote", "-F", l.SSHConfig(), "-H", "gpu-[01-03]", "enforce", "--policy", policyFile(l.t, text), "--interval", "0"}
 	return genvtest.Run(l.t, append(args, more...)...)
 }
 
@@ -137,9 +132,7 @@ func TestAPolicyOverRealSSH(t *testing.T) {
 		}
 	})
 	t.Run("hooks are told", func(t *testing.T) {
-		events, err := os.ReadFile(hook + ".events")
-		require.NoError(t, err)
-		require.Regexp(t, `(?s)^\{"schema":"genv.hook/1","event":"warn".*\n\{"schema":"genv.hook/1","event":"act"`, string(events))
+		require.Regexp(t, `(?s)^\{"schema":"genv.hook/1","event":"warn".*\n\{"schema":"genv.hook/1","event":"act"`, genvtest.Read(t, hook+".events"))
 	})
 	t.Run("why was my job killed", func(t *testing.T) { requireHistory(t, l, log) })
 	t.Run("users ask on the host", func(t *testing.T) { requireOwnHistory(t, l, log) })
@@ -173,8 +166,7 @@ func requireHistory(t *testing.T, l *lab, log string) {
 // requireOwnHistory has alice ask genv on a host, as herself.
 func requireOwnHistory(t *testing.T, l *lab, log string) {
 	run := func(user string, args ...string) (string, error) {
-		uid, err := sshd.UID(user)
-		require.NoError(t, err)
+		uid := uidOf(t, user)
 		cmd := exec.Command(filepath.Join(l.Dir, "bin", "genv"), args...)
 		cmd.Env = []string{"GENV_AUDIT_LOG=" + l.Host("gpu-02").AuditLog(), "PATH=/bin"}
 		cmd.Dir = "/"

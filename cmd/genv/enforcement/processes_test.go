@@ -152,8 +152,7 @@ func TestUnproved(t *testing.T) {
 		})
 	})
 	d.next(func(enforcement.CycleDocument) bool {
-		devices, err := h.Devices()
-		require.NoError(t, err)
+		devices := genvtest.Devices(t, h)
 		return len(devices[0].Attachments) == 0
 	})
 	require.True(t, unproved.Running())

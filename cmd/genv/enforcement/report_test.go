@@ -192,12 +192,7 @@ func usageOfTenDays(t *testing.T) (stateDir string) {
 
 func TestRemoteReport(t *testing.T) {
 	dir := usageOfTenDays(t)
-	keys := func(d usage.Report) (keys []string) {
-		for _, row := range d.Rows {
-			keys = append(keys, row.Key)
-		}
-		return keys
-	}
+	keys := func(d usage.Report) []string { return d.Keys() }
 	week := reported(t, "--state-dir", dir)
 	require.Equal(t, usage.ReportSchema, week.Schema)
 	require.Equal(t, []string{"alice", "bob"}, keys(week))

@@ -38,9 +38,7 @@ func openSite(t *testing.T, rules string, hosts ...string) *realSite {
 }
 
 func (s *realSite) setRules(rules string, replaced ...string) {
-	data, err := os.ReadFile(filepath.Join("../../../enforce/policy/testdata/sites", rules))
-	require.NoError(s.t, err)
-	text := strings.NewReplacer(replaced...).Replace(string(data))
+	text := strings.NewReplacer(replaced...).Replace(genvtest.Read(s.t, filepath.Join("../../../enforce/policy/testdata/sites", rules)))
 	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "policy.yaml"), []byte(text), 0o600))
 }
 
@@ -149,8 +147,7 @@ func (s *realSite) requireTold(names ...string) {
 
 // attached is how many GPUs of a host are attached to a user's environments.
 func (s *realSite) attached(host string, env *testfleet.Env) int {
-	devices, err := s.Host(host).Devices()
-	require.NoError(s.t, err)
+	devices := genvtest.Devices(s.t, s.Host(host))
 	return len(snapshot.AttachedTo(devices, env.EID))
 }
 

@@ -155,15 +155,14 @@ func TestBentOddEntries(t *testing.T) {
 		"a date of words":     {`"creation": "`, `"creation": "on `},
 		"a uid of words":      {`"uid": `, `"uid": -`},
 	} {
-		data, err := os.ReadFile(b.state("gpu-01", "envs.json"))
-		require.NoError(t, err)
-		require.Contains(t, string(data), odd[0])
-		require.NoError(t, os.WriteFile(b.state("gpu-01", "envs.json"), []byte(strings.ReplaceAll(string(data), odd[0], odd[1])), 0o666))
+		data := genvtest.Read(t, b.state("gpu-01", "envs.json"))
+		require.Contains(t, data, odd[0])
+		require.NoError(t, os.WriteFile(b.state("gpu-01", "envs.json"), []byte(strings.ReplaceAll(data, odd[0], odd[1])), 0o666))
 		out, err := b.by("bob", "gpu-01", filepath.Join(b.Dir, "bin", "genv"), "envs").CombinedOutput()
 		require.NoError(t, err, "%s: %s", name, out)
 		require.Contains(t, string(out), "can't be read and is left out", name)
 		require.Contains(t, string(out), string(env.EID), name)
-		require.NoError(t, os.WriteFile(b.state("gpu-01", "envs.json"), []byte(strings.ReplaceAll(string(data), odd[0], odd[1])), 0o666))
+		require.NoError(t, os.WriteFile(b.state("gpu-01", "envs.json"), []byte(strings.ReplaceAll(data, odd[0], odd[1])), 0o666))
 		r := b.enforce("gpu-01", "--non-env-processes")
 		require.True(t, honest.Running(), "%s: %s", name, r.Out+r.Err)
 		require.Contains(t, r.Err, "can't be read and is left out", name)
@@ -320,8 +319,7 @@ func TestBentDateOfCreation(t *testing.T) {
 	<-done
 	require.Zero(t, r.Code, r.Err)
 	require.False(t, bent.Running(), r.Out+r.Err)
-	devices, err := b.Host("gpu-01").Devices()
-	require.NoError(t, err)
+	devices := genvtest.Devices(t, b.Host("gpu-01"))
 	attached := 0
 	for _, d := range devices {
 		attached += len(d.Attachments)

@@ -39,11 +39,7 @@ func (b *bent) enforce(hosts string, more ...string) genvtest.Result {
 	return apart(b.t, append(args, more...)...)
 }
 
-func (b *bent) policy(text string) string {
-	path := filepath.Join(b.t.TempDir(), "policy.yaml")
-	require.NoError(b.t, os.WriteFile(path, []byte(text), 0o600))
-	return path
-}
+func (b *bent) policy(text string) string { return policyFile(b.t, text) }
 
 func (b *bent) activate(host, user string, devices ...snapshot.DeviceIndex) *testfleet.Env {
 	return genvtest.Activate(b.t, b.Host(host), testfleet.Environment{User: user, Devices: devices})
@@ -83,6 +79,7 @@ func (b *bent) forge(e snapshot.Environment, devices ...snapshot.DeviceIndex) {
 }
 
 func uidOf(t *testing.T, user string) snapshot.UID {
+	t.Helper()
 	uid, err := sshd.UID(user)
 	require.NoError(t, err)
 	return uid
@@ -143,9 +140,7 @@ func TestBentTitle(t *testing.T) {
 	b := openBent(t, "gpu-01")
 	env := b.activate("gpu-01", "alice", 0)
 	titled := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}, Command: perlTitle, Speaks: true})
-	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", titled.PID))
-	require.NoError(t, err)
-	require.NotContains(t, string(environ), "GENV_ENVIRONMENT_ID", "the title has overwritten it")
+	require.NotContains(t, genvtest.Read(t, fmt.Sprintf("/proc/%d/environ", titled.PID)), "GENV_ENVIRONMENT_ID", "the title has overwritten it")
 	r := b.enforce("gpu-01", "--non-env-processes").OK(t)
 	require.True(t, titled.Running(), r.Out)
 	require.Contains(t, r.Err, fmt.Sprintf("the environment of process %d (user alice", titled.PID))

@@ -121,9 +121,7 @@ func TestEachProcessIsAskedOnce(t *testing.T) {
 	joins := job.Running() // or it took longer than the grace to get here
 	first.exits(command.ExitReplaced)
 	require.Eventually(t, func() bool { return !job.Running() }, time.Minute, 10*time.Millisecond)
-	got, err := os.ReadFile(signals)
-	require.NoError(t, err)
-	require.Equal(t, "SIGTERM\n", string(got))
+	require.Equal(t, "SIGTERM\n", genvtest.Read(t, signals))
 	if joins {
 		require.Eventually(t, func() bool {
 			record, err := os.ReadFile(filepath.Join(dir, "second.jsonl"))
@@ -156,14 +154,8 @@ func TestASecondInterrupt(t *testing.T) {
 	first.next(func(c enforcement.CycleDocument) bool {
 		return len(c.Findings) > 0 && c.Findings[0].Decision == "under-way"
 	})
-	stop := time.AfterFunc(0, func() {
-		for first.cmd.Process.Signal(os.Interrupt) == nil { // the second one after the first one arrived
-			time.Sleep(20 * time.Millisecond)
-		}
-	})
-	defer stop.Stop()
-	_, state := first.end()
-	require.Equal(t, syscall.SIGINT, state.Sys().(syscall.WaitStatus).Signal(), first.said())
+	by, _ := first.signalUntilItEnds(syscall.SIGINT)
+	require.Equal(t, syscall.SIGINT, by, first.said())
 	begin("second").exits(command.ExitReplaced)
 	begin("first").next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
 	require.True(t, job.Running())

@@ -105,8 +105,7 @@ func (l *lab) enforce(more ...string) genvtest.Result {
 func (l *lab) attachments() string {
 	var lines []string
 	for _, h := range l.Hosts() {
-		devices, err := h.Devices()
-		require.NoError(l.t, err)
+		devices := genvtest.Devices(l.t, h)
 		envs, err := h.Environments()
 		require.NoError(l.t, err)
 		owner := map[snapshot.EnvID]snapshot.Username{}
@@ -194,9 +193,7 @@ func TestHostsThatFail(t *testing.T) {
 	require.Equal(t, 4, strings.Count(r.Out, "is unknown, so no rule acts on them"), r.Out)
 	require.Contains(t, r.Err, "Driver/library version mismatch")
 	for path, content := range untouched {
-		got, err := os.ReadFile(path)
-		require.NoError(t, err)
-		require.Equal(t, content, string(got), path)
+		require.Equal(t, content, genvtest.Read(t, path), path)
 	}
 	for _, host := range []string{"link", "fifo"} {
 		info, err := os.Lstat(filepath.Join(f.Host(host).State, "envs.json"))

@@ -221,7 +221,10 @@ func openSickFleet(t *testing.T, hosts []sickHost) (f *sshd.Fleet, inventory str
 	}
 	var more, list strings.Builder
 	list.WriteString("hosts:\n")
-	fill := strings.NewReplacer("$WELL", f.Host("well").Address, "$SILENT", silentPort(t), "$CLOSED", closedPort(t))
+	silent, _ := openPort(t)
+	closed, listener := openPort(t)
+	require.NoError(t, listener.Close())
+	fill := strings.NewReplacer("$WELL", f.Host("well").Address, "$SILENT", silent, "$CLOSED", closed)
 	for _, s := range hosts {
 		fmt.Fprintf(&list, "  - name: %s\n", s.name)
 		if s.config != "" {
@@ -256,24 +259,14 @@ func addChangedKey(t *testing.T, f *sshd.Fleet) {
 	require.NoError(t, err)
 }
 
-// silentPort is a port at which connections are made and nothing is said.
-func silentPort(t *testing.T) string {
+// openPort is a port at which connections are made and nothing is said, until its listener is closed.
+func openPort(t *testing.T) (port string, listener net.Listener) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
-	_, port, err := net.SplitHostPort(listener.Addr().String())
+	_, port, err = net.SplitHostPort(listener.Addr().String())
 	require.NoError(t, err)
-	return port
-}
-
-// closedPort is a port at which nothing listens.
-func closedPort(t *testing.T) string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	require.NoError(t, err)
-	return port
+	return port, listener
 }
 
 // TestDoctorNamesEachFault: a fleet of hosts with one fault each, over real sshd and sudo. Each fault is named in its

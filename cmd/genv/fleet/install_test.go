@@ -51,9 +51,7 @@ func TestInstall(t *testing.T) {
 	r = with(old).OK(t)
 	require.Regexp(t, `gpu-01 +amd64|arm64 +/usr/local/bin/genv +- +devel +operator +installed`, r.Out)
 	requireFile(t, place, old, 0o755)
-	text, err := os.ReadFile(rules)
-	require.NoError(t, err)
-	require.Equal(t, install.Sudoers("/usr/local/bin/genv", filepath.Join(f.Dir, "bin")+":"+filepath.Join(f.Dir, "driver"), "operator"), string(text))
+	require.Equal(t, install.Sudoers("/usr/local/bin/genv", filepath.Join(f.Dir, "bin")+":"+filepath.Join(f.Dir, "driver"), "operator"), genvtest.Read(t, rules))
 	for _, shim := range []string{"docker", "nvidia-smi"} {
 		there, err := filepath.EvalSymlinks(filepath.Join(f.Local(), "lib/genv/shims", shim))
 		require.NoError(t, err)
@@ -119,8 +117,8 @@ func TestInstallAsksForThePassword(t *testing.T) {
 	sshd.Require(t)
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "a", Rights: sshd.NeedsPassword}, {Name: "b", Rights: sshd.NeedsPassword}}, Installable: true})
 	flags := []string{"remote", "install", "-F", f.SSHConfig(), "-H", "a,b", "--ask-sudo-password"}
-	r := genvtest.Exec(t, exec.Command(genvtest.Program(t), flags...)).Exits(t, command.ExitFailed, "--ask-sudo-password needs a terminal")
-	r = genvtest.Exec(t, exec.Command(genvtest.Program(t), append(flags, "--insecure-ignore-host-keys")...)).Exits(t, command.ExitFailed)
+	genvtest.Exec(t, exec.Command(genvtest.Program(t), flags...)).Exits(t, command.ExitFailed, "--ask-sudo-password needs a terminal")
+	r := genvtest.Exec(t, exec.Command(genvtest.Program(t), append(flags, "--insecure-ignore-host-keys")...)).Exits(t, command.ExitFailed)
 	require.Contains(t, r.Err, "exclude each other", "any machine could get it")
 	require.NotContains(t, r.Err+r.Out, "failed")
 	r = genvtest.Exec(t, exec.Command(genvtest.Program(t), append(flags[:len(flags)-1:len(flags)-1], "--check")...))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
@@ -33,22 +34,19 @@ func TestAlerts(t *testing.T) {
 	promtool(t, "test", "rules", "genv-alerts.test.yml")
 	rules, err := os.ReadFile(filepath.Join(monitoringDocs, "genv-alerts.yml"))
 	require.NoError(t, err)
-	tests, err := os.ReadFile(filepath.Join(monitoringDocs, "genv-alerts.test.yml"))
-	require.NoError(t, err)
+	tests := genvtest.Read(t, filepath.Join(monitoringDocs, "genv-alerts.test.yml"))
 	alerts := regexp.MustCompile(`- alert: (\w+)`).FindAllSubmatch(rules, -1)
 	require.NotEmpty(t, alerts)
 	for _, alert := range alerts {
-		require.Regexp(t, `alertname: `+string(alert[1])+`\n +exp_alerts:`, string(tests), "fires")
-		require.Contains(t, string(tests), "alertname: "+string(alert[1])+"}", "must not fire")
+		require.Regexp(t, `alertname: `+string(alert[1])+`\n +exp_alerts:`, tests, "fires")
+		require.Contains(t, tests, "alertname: "+string(alert[1])+"}", "must not fire")
 	}
 }
 
 // TestScrapeConfigurations: both that the example has.
 func TestScrapeConfigurations(t *testing.T) {
 	promtool(t, "check", "config", "prometheus.yml")
-	text, err := os.ReadFile(filepath.Join(monitoringDocs, "prometheus.yml"))
-	require.NoError(t, err)
-	head, rest, _ := strings.Cut(string(text), "scrape_configs:\n")
+	head, rest, _ := strings.Cut(genvtest.Read(t, filepath.Join(monitoringDocs, "prometheus.yml")), "scrape_configs:\n")
 	_, commented, found := strings.Cut(rest, "  # - job_name")
 	require.True(t, found)
 	other := filepath.Join(t.TempDir(), "prometheus.yml")
@@ -85,9 +83,7 @@ func TestFleetDashboard(t *testing.T) {
 			}
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(monitoringDocs, "genv-fleet.json"))
-	require.NoError(t, err)
-	decoder := json.NewDecoder(strings.NewReader(string(text)))
+	decoder := json.NewDecoder(strings.NewReader(genvtest.Read(t, filepath.Join(monitoringDocs, "genv-fleet.json"))))
 	require.NoError(t, decoder.Decode(&d))
 	require.NotEmpty(t, d.UID)
 	require.Len(t, d.Templating.List, 1)

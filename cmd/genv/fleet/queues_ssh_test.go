@@ -127,9 +127,9 @@ func TestWaitInTheQueuesOfHosts(t *testing.T) {
 	t.Parallel()
 	q := startTwoQueues(t)
 	cmd, out, errs := q.begin("wait", "--gpus", "2", "--interval", "1h")
-	time.Sleep(3 * time.Second) // the place is said once a second at most, and it is noted who waits
+	time.Sleep(3 * time.Second) // the place is said once a second at most
 	for format, want := range map[string]string{"tui": "\n1 command waits for GPUs: operator for 2\n", "json": `,"waits":[{"id":"` + q.ids("one")[0] + `",`} {
-		require.Contains(t, genvtest.Exec(t, q.remote("gpus", "--format", format)).Out, want)
+		genvtest.Eventually(t, want, func() bool { return strings.Contains(genvtest.Exec(t, q.remote("gpus", "--format", format)).Out, want) })
 	}
 	text, err := q.detach("two", "2,5").CombinedOutput()
 	require.NoError(t, err, string(text))

@@ -134,12 +134,10 @@ func TestUnifiedMemory(t *testing.T) {
 	h := f.Host("gb10")
 	require.NoError(t, h.ChangeDriver(func(d *simulated.Driver) { d.Devices[0].Unified = true }))
 	remote := func(args ...string) genvtest.Result {
-		r := genvtest.Run(t, append(append([]string{"remote"}, args...), "-F", f.SSHConfig(), "-H", "gb10")...).OK(t)
-		return r
+		return genvtest.Run(t, append(append([]string{"remote"}, args...), "-F", f.SSHConfig(), "-H", "gb10")...).OK(t)
 	}
 	require.Contains(t, remote("gpus").Out, "1 of 1 GPU is free")
-	devices, err := h.Devices()
-	require.NoError(t, err)
+	devices := genvtest.Devices(t, h)
 	require.True(t, devices[0].Unified)
 	require.Positive(t, devices[0].TotalMemory.Bytes(), "genv 1.4.3 needs a number")
 

@@ -3,7 +3,6 @@ package fleet_test
 import (
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -102,8 +101,7 @@ func TestEnforceIsSeen(t *testing.T) {
 // TestTheCommandsOfMigrating: what docs/migrating.md has an administrator run on the jump
 // host works on a fleet of which one host has moved.
 func TestTheCommandsOfMigrating(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/migrating.md")
-	require.NoError(t, err)
+	text := genvtest.Read(t, "../../../docs/migrating.md")
 	hosts := sshd.Named("gpu-01", "gpu-02")
 	hosts[1].Rights = sshd.MaySudo143
 	f := sshd.Start(t, sshd.Options{Hosts: hosts, Genv: genvtest.Program(t)})
@@ -111,7 +109,7 @@ func TestTheCommandsOfMigrating(t *testing.T) {
 		genvtest.Activate(t, h, testfleet.Environment{User: "alice", Config: snapshot.EnvConfig{Name: "my-env"}, Devices: []snapshot.DeviceIndex{0}})
 	}
 	var printed []string
-	for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", "")) {
+	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", "")) {
 		words := strings.Fields(strings.ReplaceAll(line, "'", ""))
 		if !strings.HasPrefix(line, "   ") || len(words) < 2 || words[0] != "genv" || words[1] != "remote" {
 			continue

@@ -45,9 +45,7 @@ func callsOfSudo(t *testing.T, f *sshd.Fleet) (called func() string) {
 		}
 	}
 	return func() string {
-		data, err := os.ReadFile(calls)
-		require.NoError(t, err)
-		return string(data)
+		return genvtest.Read(t, calls)
 	}
 }
 
@@ -75,10 +73,10 @@ func TestLookingTakesNoSudo(t *testing.T) {
 func TestLookingWithoutGenvInPath(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", Rights: sshd.OnlySnapshot}}, Genv: genvtest.Program(t)})
 	called := callsOfSudo(t, f)
-	r := genvtest.Run(t, "remote", "devices", "-F", f.SSHConfig(), "-H", "gpu-01").Exits(t, command.ExitNoneLeft, "genv-missing (1)", "next: install genv on the host where every login finds it (/usr/local/bin)")
+	genvtest.Run(t, "remote", "devices", "-F", f.SSHConfig(), "-H", "gpu-01").Exits(t, command.ExitNoneLeft, "genv-missing (1)", "next: install genv on the host where every login finds it (/usr/local/bin)")
 	hosts := filepath.Join(t.TempDir(), "hosts.yaml")
 	require.NoError(t, os.WriteFile(hosts, fmt.Appendf(nil, "hosts:\n- name: gpu-01\n  genv: %s/bin/genv\n", f.Dir), 0o644))
-	r = genvtest.Run(t, "remote", "devices", "-F", f.SSHConfig(), "-H", hosts, "--no-header", "--no-summary")
+	r := genvtest.Run(t, "remote", "devices", "-F", f.SSHConfig(), "-H", hosts, "--no-header", "--no-summary")
 	require.Equal(t, genvtest.Result{Out: "gpu-01                   8        8\n"}, r)
 	require.Empty(t, called())
 }
@@ -142,8 +140,7 @@ func TestServeWithoutRoot(t *testing.T) {
 		require.ErrorIs(t, err, agent.ErrRefused, request)
 		require.ErrorContains(t, err, "without root")
 	}
-	devices, err = f.Host("ours").Devices()
-	require.NoError(t, err)
+	devices = genvtest.Devices(t, f.Host("ours"))
 	require.Len(t, devices[0].Attachments, 1)
 	require.NoError(t, in.Close())
 	require.NoError(t, session.Wait())
@@ -165,8 +162,7 @@ func TestExecuteWithoutRoot(t *testing.T) {
 		printed, warnings := ssh(t, f, "ours", input, "-l", "bob", "genv", "usage", "execute")
 		require.Empty(t, printed, name)
 		require.NotEmpty(t, warnings, name)
-		devices, err := f.Host("ours").Devices()
-		require.NoError(t, err)
+		devices := genvtest.Devices(t, f.Host("ours"))
 		require.Len(t, devices[0].Attachments, 1, name)
 	}
 	printed, warnings := ssh(t, f, "ours", input, "-l", "alice", "genv", "usage", "execute")

@@ -145,6 +145,25 @@ func Decode[T any](t *testing.T, r Result) (document T) {
 	return document
 }
 
+// Read is the content of a file.
+func Read(t testing.TB, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(data)
+}
+
+// Devices are those of a host, as its state files have them.
+func Devices(t testing.TB, of interface {
+	Devices() ([]snapshot.Device, error)
+},
+) []snapshot.Device {
+	t.Helper()
+	list, err := of.Devices()
+	require.NoError(t, err)
+	return list
+}
+
 // inThisProcess is held by a command line: two at a time are a data race in urfave/cli, whose
 // flag for help belongs to all.
 var inThisProcess sync.Mutex

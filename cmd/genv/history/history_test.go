@@ -2,7 +2,6 @@ package history_test
 
 import (
 	"bytes"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -55,19 +54,15 @@ func TestTheLogOfAnotherAccount(t *testing.T) {
 	closed, log := filepath.Join(dir, "closed"), filepath.Join(dir, "try.jsonl")
 	require.NoError(t, os.Mkdir(closed, 0))
 	require.NoError(t, os.WriteFile(log, nil, 0))
-	show := func(path string) error {
-		p := &command.Program{Out: io.Discard, Err: io.Discard, Now: time.Now, Getenv: func(string) string { return "" }}
-		o := new(history.Options)
-		app := &cli.App{Flags: o.ControllerFlags(), Action: func(c *cli.Context) error { return o.ShowController(p, c) }}
-		return app.Run([]string{"history", "--audit-log", path})
-	}
 	answers := make(chan error)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
 		const nobody = 65534   // root may read everything; another user stays who it is
 		_, _, _ = syscall.RawSyscall(syscall.SYS_SETRESUID, nobody, nobody, nobody)
-		answers <- show(log)
-		answers <- show(filepath.Join(closed, "log"))
+		for _, path := range []string{log, filepath.Join(closed, "log")} {
+			_, err := showLog(path)
+			answers <- err
+		}
 	}()
 	require.EqualError(t, <-answers, "the log "+log+": permission denied; run it with sudo")
 	require.ErrorContains(t, <-answers, "permission denied; run it with sudo, or as a member of the group genv")
@@ -99,6 +94,16 @@ func TestTheContainerIsNamed(t *testing.T) {
 	require.Equal(t, 2, strings.Count(show("json"), `"container":"`+web+`"`)+strings.Count(show("json"), `"container": "`+web+`"`))
 }
 
+// showLog runs `genv remote history` on a log, and returns all that it prints.
+func showLog(path string, args ...string) (string, error) {
+	var out bytes.Buffer
+	p := &command.Program{Out: &out, Err: &out, Now: time.Now, Getenv: func(string) string { return "" }}
+	o := new(history.Options)
+	app := &cli.App{Flags: o.ControllerFlags(), Action: func(c *cli.Context) error { return o.ShowController(p, c) }}
+	err := app.Run(append([]string{"history", "--audit-log", path}, args...))
+	return out.String(), err
+}
+
 // TestStats: a row for each user and rule, with names escaped, and the total for people.
 func TestStats(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
@@ -106,35 +111,24 @@ func TestStats(t *testing.T) {
 		return audit.Record{Kind: audit.KindOutcome, Order: "r", User: user, PID: pid, IDs: []string{rule + "/x"}, Status: order.StatusTerminated}
 	}
 	require.NoError(t, (&audit.Log{Path: path}).Append(done("bob", 1, "idle"), done("bob", 2, "env-devices"), done("eve\x1b[2J", 3, "idle")))
-	show := func(args ...string) (string, error) {
-		var out bytes.Buffer
-		p := &command.Program{Out: &out, Err: &out, Now: time.Now, Getenv: func(string) string { return "" }}
-		o := new(history.Options)
-		app := &cli.App{Flags: o.ControllerFlags(), Action: func(c *cli.Context) error { return o.ShowController(p, c) }}
-		err := app.Run(append([]string{"history", "--audit-log", path}, args...))
-		return out.String(), err
+	show := func(args ...string) string {
+		out, err := showLog(path, args...)
+		require.NoError(t, err)
+		return out
 	}
-	out, err := show("--stats")
-	require.NoError(t, err)
 	require.Equal(t, `USER        RULE                  WARNED  TERMINATED  DETACHED  EXEMPTED  REFUSED  FAILED
 bob         env-devices           0       1           0         0         0        0
 bob         idle                  0       1           0         0         0        0
 eve\x1b[2J  idle                  0       1           0         0         0        0
 (all)       (all)                 0       3           0         0         0        0
-`, out)
-	out, err = show("--stats", "--rule", "env-devices", "--format", "csv", "--no-header")
-	require.NoError(t, err)
-	require.Equal(t, "bob,env-devices,0,1,0,0,0,0,0,0\n", out)
-	out, err = show("--stats", "--user", "bob", "--rule", "idle", "--format", "json")
-	require.NoError(t, err)
+`, show("--stats"))
+	require.Equal(t, "bob,env-devices,0,1,0,0,0,0,0,0\n", show("--stats", "--rule", "env-devices", "--format", "csv", "--no-header"))
 	counts := `"warned":0,"terminated":1,"detached":0,"exempted":0,"refused":0,"failed":0}`
-	require.JSONEq(t, `{"schema":"genv.history.stats/1","rows":[{"user":"bob","rule":"idle",`+counts+`],"total":{`+counts+`}`, out)
-	for flag, text := range map[string]string{"--until=soon": `--until "soon"`, "--pid=-1": "--pid -1"} {
-		_, err = show(flag)
+	require.JSONEq(t, `{"schema":"genv.history.stats/1","rows":[{"user":"bob","rule":"idle",`+counts+`],"total":{`+counts+`}`, show("--stats", "--user", "bob", "--rule", "idle", "--format", "json"))
+	for flags, text := range map[string]string{"--until=soon": `--until "soon"`, "--pid=-1": "--pid -1", "--since=1h --until=2h": "is not before --until"} {
+		_, err := showLog(path, strings.Fields(flags)...)
 		require.ErrorContains(t, err, text)
 	}
-	_, err = show("--since", "1h", "--until", "2h")
-	require.ErrorContains(t, err, "is not before --until")
 }
 
 // TestADryRun: what it would have done is shown as such, and counted apart from what was done.
@@ -145,12 +139,9 @@ func TestADryRun(t *testing.T) {
 		Kind: audit.KindFinding, Decision: enforce.DecisionDryRun, IDs: []string{finding.ID}, User: "bob", Text: "Environment 7 is idle", Finding: finding,
 	}))
 	show := func(args ...string) string {
-		var out bytes.Buffer
-		p := &command.Program{Out: &out, Err: &out, Now: time.Now, Getenv: func(string) string { return "" }}
-		o := new(history.Options)
-		app := &cli.App{Flags: o.ControllerFlags(), Action: func(c *cli.Context) error { return o.ShowController(p, c) }}
-		require.NoError(t, app.Run(append([]string{"history", "--audit-log", path}, args...)))
-		return out.String()
+		out, err := showLog(path, args...)
+		require.NoError(t, err)
+		return out
 	}
 	require.Equal(t, `USER      RULE                  WARNED  TERMINATED  DETACHED  EXEMPTED  REFUSED  FAILED  WOULD-TERMINATE  WOULD-DETACH
 bob       idle                  0       0           0         0         0        0       1                1

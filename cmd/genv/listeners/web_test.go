@@ -102,9 +102,13 @@ func seen() *live.Feed {
 }
 
 func open(t *testing.T, flags ...string) *listeners.Listeners {
+	return openWith(t, listeners.Content{Feed: seen()}, zerolog.Nop(), flags...)
+}
+
+func openWith(t *testing.T, shown listeners.Content, log zerolog.Logger, flags ...string) *listeners.Listeners {
 	config, err := read(false, flags...)
 	require.NoError(t, err)
-	l, err := listeners.Open(t.Context(), config, listeners.Content{Feed: seen()}, zerolog.Nop())
+	l, err := listeners.Open(t.Context(), config, shown, log)
 	require.NoError(t, err)
 	t.Cleanup(l.Close)
 	require.Len(t, l.Addresses, 1)
@@ -246,10 +250,7 @@ func TestMetricsWithTLS(t *testing.T) {
 		"clients": {"--cacert", dir + "/cert", "--cert", dir + "/cert", "--key", dir + "/key"},
 		"all":     {"--user", "bob:password", "--cacert", dir + "/cert", "--cert", dir + "/cert", "--key", dir + "/key"},
 	} {
-		config, err := read(false, "--metrics", "127.0.0.1:0", "--web-config", dir+"/"+file)
-		require.NoError(t, err)
-		l, err := listeners.Open(t.Context(), config, withMetrics(seen()), zerolog.Nop())
-		require.NoError(t, err)
+		l := openWith(t, withMetrics(seen()), zerolog.Nop(), "--metrics", "127.0.0.1:0", "--web-config", dir+"/"+file)
 		address := l.Addresses[0]
 		require.Equal(t, file != "users", strings.HasPrefix(address, "https://"), file)
 		curl := func(args ...string) string {
@@ -278,11 +279,8 @@ func TestMetricsWithTLS(t *testing.T) {
 // TestAFileThatBreaks: connections go on as before, and the log says why.
 func TestAFileThatBreaks(t *testing.T) {
 	dir := accessFiles(t)
-	config, err := read(false, "--web", "127.0.0.1:0", "--web-config", dir+"/users")
-	require.NoError(t, err)
 	var log bytes.Buffer
-	l, err := listeners.Open(t.Context(), config, listeners.Content{Feed: seen()}, zerolog.New(zerolog.SyncWriter(&log)))
-	require.NoError(t, err)
+	l := openWith(t, listeners.Content{Feed: seen()}, zerolog.New(zerolog.SyncWriter(&log)), "--web", "127.0.0.1:0", "--web-config", dir+"/users")
 	status := func(user string) int {
 		code, _ := get(t, new(http.Transport), l.Addresses[0], func(r *http.Request) { r.SetBasicAuth(user, "password") })
 		return code
@@ -358,11 +356,7 @@ func TestExampleOfWebConfig(t *testing.T) {
 	for _, content := range []string{string(example), text} {
 		path := filepath.Join(dir, "web-config.yml")
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-		config, err := read(false, "--web", "127.0.0.1:0", "--web-config", path)
-		require.NoError(t, err)
-		l, err := listeners.Open(t.Context(), config, listeners.Content{Feed: seen()}, zerolog.Nop())
-		require.NoError(t, err)
-		l.Close()
+		open(t, "--web", "127.0.0.1:0", "--web-config", path)
 		promtool, err := exec.LookPath("promtool")
 		if err != nil {
 			t.Skip("promtool is not installed (Debian: prometheus)")

@@ -2,6 +2,7 @@ package monitoring
 
 import (
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
@@ -82,7 +84,7 @@ func TestFoldersThatAreNotTrusted(t *testing.T) {
 		"for all users":        func(dir, _ string) error { return mkdir(dir, 0o777) },
 		"for all users, below": func(dir, _ string) error { return mkdir(dir+"/grafana/provisioning", 0o777) },
 		"a link below": func(dir, elsewhere string) error {
-			return errorsOf(mkdir(dir, 0o755), os.Symlink(elsewhere, dir+"/prometheus"))
+			return errors.Join(mkdir(dir, 0o755), os.Symlink(elsewhere, dir+"/prometheus"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,16 +102,7 @@ func TestFoldersThatAreNotTrusted(t *testing.T) {
 }
 
 func mkdir(path string, mode os.FileMode) error {
-	return errorsOf(os.MkdirAll(path, 0o755), os.Chmod(path, mode))
-}
-
-func errorsOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(os.MkdirAll(path, 0o755), os.Chmod(path, mode))
 }
 
 func TestFilesReplaceLinks(t *testing.T) {
@@ -123,10 +116,7 @@ func TestFilesReplaceLinks(t *testing.T) {
 }
 
 func TestAFolderOfAnotherUser(t *testing.T) {
-	if os.Geteuid() != 0 {
-		require.NotEqual(t, "true", os.Getenv("CI"), "this test has to run as root")
-		t.Skip("only root can make a folder of another user")
-	}
+	proctest.NeedRoot(t)
 	dir := filepath.Join(t.TempDir(), "metrics")
 	require.NoError(t, mkdir(dir, 0o755))
 	require.NoError(t, os.Chown(dir, 65534, 65534))
