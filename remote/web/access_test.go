@@ -152,9 +152,7 @@ func TestHiddenNames(t *testing.T) {
 	}
 	handler := f.handler(func(o *web.Options) { o.Names, o.Access = web.OwnName, passwords(t) })
 	own := pageOf(t, handler, "/u/alice", as("alice"))
-	for _, text := range []string{"mine", "User alice is using 3 devices", "another user"} {
-		present(t, own, text, "/u/alice")
-	}
+	presentAll(t, own, "/u/alice", "mine", "User alice is using 3 devices", "another user")
 	present(t, pageOf(t, handler, "/u/"+secret, as(secret)), secret, "the own page")
 	overview := pageOf(t, handler, "/", as("alice"))
 	absent(t, overview, "mallory", "after somebody else looked")

@@ -172,9 +172,7 @@ func TestGuards(t *testing.T) {
 	handler := f.handler()
 
 	page := pageOf(t, handler, "/h/gpu-01")
-	for _, said := range []string{"kernel guard: enforce", "root owns the state files", text} {
-		present(t, page, said, "gpu-01")
-	}
+	presentAll(t, page, "gpu-01", "kernel guard: enforce", "root owns the state files", text)
 	present(t, pageOf(t, handler, "/h/gpu-02"), `<p class="notice bad">Kernel guard: unable: kernel: &lt;no BPF&gt;</p>`, "gpu-02")
 	for _, host := range []string{"/h/gpu-03", "/h/gpu-04"} {
 		for _, word := range []string{"guard", "owns", "unknown:"} {
@@ -198,9 +196,7 @@ func TestADeviceWithMIG(t *testing.T) {
 	}
 	f.feed.Consume(f.cycle.AtEnd(), nil)
 	page := pageOf(t, f.handler(), "/h/"+string(f.cycle.Cluster.Hosts[0].Name))
-	for _, text := range []string{`data-label="Use" class="n">–<`, `data-label="State">busy<`, "<code>MIG-a</code></div>", "<code>MIG-b</code></div>"} {
-		present(t, page, text, "the host")
-	}
+	presentAll(t, page, "the host", `data-label="Use" class="n">–<`, `data-label="State">busy<`, "<code>MIG-a</code></div>", "<code>MIG-b</code></div>")
 	absent(t, page, `data-label="State">idle`, "the host")
 }
 

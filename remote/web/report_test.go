@@ -72,14 +72,10 @@ func TestReport(t *testing.T) {
 	handler := f.handler(reporting(history(t, f.now, 32, "alice")))
 	present(t, pageOf(t, handler, "/"), `<a href="/report">Report</a>`, "/")
 	page := pageOf(t, handler, "/report")
-	for _, text := range []string{`aria-current="page">Report`, ">GPU hours<", ">heidi<", `href="/api/v1/report?by=user&amp;range=7d&amp;top=20"`, `data-least="60000"`} {
-		present(t, page, text, "/report")
-	}
+	presentAll(t, page, "/report", `aria-current="page">Report`, ">GPU hours<", ">heidi<", `href="/api/v1/report?by=user&amp;range=7d&amp;top=20"`, `data-least="60000"`)
 	absent(t, page, "ZgotmplZ", "/report")
 	long := pageOf(t, handler, "/report?by=user&range=30d")
-	for _, text := range []string{`<option value="user" selected>`, `<option value="30d" selected>the last 30 days</option>`, `href="/api/v1/report?by=user&amp;range=30d&amp;top=20"`} {
-		present(t, long, text, "30 days")
-	}
+	presentAll(t, long, "30 days", `<option value="user" selected>`, `<option value="30d" selected>the last 30 days</option>`, `href="/api/v1/report?by=user&amp;range=30d&amp;top=20"`)
 	for by, want := range map[string]int{"user": 12, "host": 12, "model": 2, "day": 8, "group": 12} {
 		d := document(t, handler, "/api/v1/report?top=50&by="+by)
 		require.Equal(t, usage.ReportSchema, d.Schema)
@@ -254,12 +250,9 @@ func TestChart(t *testing.T) {
 	want, err := os.ReadFile(golden)
 	require.NoError(t, err)
 	require.Equal(t, string(want), svg)
-	for _, text := range []string{
+	presentAll(t, file, "the table",
 		"<tr><th scope=\"row\">2026-10-30</th><td class=\"n\">18.0<small>6.0 idle</small></td><td class=\"n\">12.0</td><td class=\"n\">0.0</td></tr>",
-		"<td class=\"n\">2.0<small>1.0 idle</small><small>8.0 unknown</small></td>", "&lt;b&gt;bob&lt;/b&gt;",
-	} {
-		present(t, file, text, "the table")
-	}
+		"<td class=\"n\">2.0<small>1.0 idle</small><small>8.0 unknown</small></td>", "&lt;b&gt;bob&lt;/b&gt;")
 }
 
 // TestReportFile needs nothing else: no script, and nothing from elsewhere.
@@ -278,9 +271,7 @@ func TestReportFile(t *testing.T) {
 		},
 		"nothing": {aDay(usage.ByUser), []string{"No usage is recorded"}},
 	} {
-		for _, text := range test.want {
-			present(t, reportFile(t, test.document), text, name)
-		}
+		presentAll(t, reportFile(t, test.document), name, test.want...)
 	}
 	require.NotContains(t, reportFile(t, aDay(usage.ByUser, usage.ReportRow{Key: "a"})), "<svg", "no hours")
 }

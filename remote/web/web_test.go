@@ -39,19 +39,13 @@ func TestPages(t *testing.T) {
 		}
 	}
 	overview := pageOf(t, handler, "/")
-	for _, text := range []string{"A100-SXM4-80GB", "<dd>35<small> of 152", "connection refused", "check that the host is up", `href="/u/alice"`, `href="/h/gpu-20"`} {
-		present(t, overview, text, "/")
-	}
+	presentAll(t, overview, "/", "A100-SXM4-80GB", "<dd>35<small> of 152", "connection refused", "check that the host is up", `href="/u/alice"`, `href="/h/gpu-20"`)
 	present(t, pageOf(t, handler, "/h/gpu-06"), "Next step: check that the host is up", "")
 	alice := pageOf(t, handler, "/u/alice")
-	for _, text := range []string{"18<small> of at most 5", "Process 4000 is not running in a GPU environment", "process 4000 (user alice, python notebook.py): terminated", "non-env-processes"} {
-		present(t, alice, text, "/u/alice")
-	}
+	presentAll(t, alice, "/u/alice", "18<small> of at most 5", "Process 4000 is not running in a GPU environment", "process 4000 (user alice, python notebook.py): terminated", "non-env-processes")
 	why := strings.SplitN(alice, "What was ended", 2)[1]
 	present(t, why, "Process 4000 is not running in a GPU environment", "a job's end says why, not the rule alone")
-	for _, text := range []string{"Decision " + audit.DecisionID("report-1", 4000, "", nil), "Outcome    terminated", "Judged     process 4000, GPU 0: 2 GiB"} {
-		present(t, why, text, "the record of the decision, as genv why has it")
-	}
+	presentAll(t, why, "the record of the decision, as genv why has it", "Decision "+audit.DecisionID("report-1", 4000, "", nil), "Outcome    terminated", "Judged     process 4000, GPU 0: 2 GiB")
 	host := pageOf(t, handler, "/h/gpu-01")
 	absent(t, host, "· stream", "a word of the protocol")
 	present(t, pageOf(t, handler, "/u/bob"), "in 20 min", "")
@@ -81,9 +75,7 @@ func TestEndedBefore(t *testing.T) {
 	options.Recorded = func() ([]audit.HistoryEntry, bool) { return list, complete }
 	handler := web.New(f.feed, options)
 	page := strings.SplitN(pageOf(t, handler, "/u/zoe"), "What was ended", 2)[1]
-	for _, text := range []string{"Terminating process 4711: killed", "It was &lt;idle&gt;", "Decision 0a0b0c0d", "gpu-09"} {
-		present(t, page, text, "")
-	}
+	presentAll(t, page, "", "Terminating process 4711: killed", "It was &lt;idle&gt;", "Decision 0a0b0c0d", "gpu-09")
 	require.Equal(t, 1, strings.Count(page, "4711: killed"), "others' and operators' aren't there")
 	present(t, pageOf(t, handler, "/u/alice"), "process 4000 (user alice, python notebook.py): terminated", "")
 	require.Equal(t, http.StatusNotFound, get(t, handler, "/u/nobody").Code)
@@ -201,6 +193,13 @@ func absent(t *testing.T, page, what, where string) {
 func present(t *testing.T, page, what, where string) {
 	t.Helper()
 	require.True(t, strings.Contains(page, what), "%s: %s is missing", where, what)
+}
+
+func presentAll(t *testing.T, page, where string, list ...string) {
+	t.Helper()
+	for _, what := range list {
+		present(t, page, what, where)
+	}
 }
 
 // TestManyBrowsers: fifty ask for the page of a thousand hosts at the same time.
