@@ -20,7 +20,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/remote/live"
-	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -33,21 +32,11 @@ var hold = operator.Instruction{Schema: operator.ActionSchema, Kind: operator.Ho
 // serveActions serves actions on a socket, which it returns.
 func serveActions(t *testing.T, do live.Do) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "s")
-	listener, err := socket.Listen(t.Context(), path)
-	require.NoError(t, err)
 	mux := http.NewServeMux()
 	mux.Handle("POST "+live.ActionsPath, live.NewActions(do, func(_ context.Context, uid snapshot.UID) snapshot.Username {
 		return snapshot.Username(fmt.Sprintf("user-%d", uid))
 	}))
-	server := &http.Server{Handler: mux, ConnContext: socket.WithPeer}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	t.Cleanup(func() {
-		_ = server.Close()
-		require.ErrorIs(t, <-ended, http.ErrServerClosed)
-	})
-	return path
+	return serve(t, mux)
 }
 
 // asked is a Do that remembers who asked for what.
@@ -142,7 +131,9 @@ func post(t *testing.T, dial dial, method, kind, body string) (int, operator.Ref
 	if kind != "" {
 		request.Header.Set("Content-Type", kind)
 	}
-	response, err := (&http.Transport{DialContext: dial, DisableKeepAlives: true}).RoundTrip(request)
+	transport := &http.Transport{DialContext: dial}
+	defer transport.CloseIdleConnections()
+	response, err := transport.RoundTrip(request)
 	require.NoError(t, err)
 	defer response.Body.Close()
 	data, err := io.ReadAll(response.Body)
@@ -247,20 +238,14 @@ func TestWatchRefuses(t *testing.T) {
 
 // A server that is no controller is not believed.
 func TestOtherAnswers(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s")
-	listener, err := socket.Listen(t.Context(), path)
-	require.NoError(t, err)
 	answers := make(chan string, 3)
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	path := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		answer := <-answers
 		if strings.HasPrefix(answer, "4") {
 			w.WriteHeader(404)
 		}
 		fmt.Fprint(w, answer)
-	})}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	defer func() { _ = server.Close(); <-ended }()
+	}))
 	for _, answer := range []string{"ok", "404 page not found", strings.Repeat(" ", 1<<20) + "{}"} {
 		answers <- answer
 		_, err := live.SendAction(t.Context(), path, hold)

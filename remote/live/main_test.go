@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http/httptest"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -20,18 +20,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-func serve(t *testing.T, feed *live.Feed) *live.Client {
-	path := filepath.Join(t.TempDir(), "s")
+// serve serves on a socket, which it returns.
+func serve(t *testing.T, handler http.Handler) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "s")
 	listener, err := socket.Listen(t.Context(), path)
 	require.NoError(t, err)
-	server := httptest.NewUnstartedServer(live.NewHandler(feed))
-	_ = server.Listener.Close() // of TCP
-	server.Listener = listener
-	server.Start()
-	t.Cleanup(server.Close)
-	client := live.NewClient(path)
-	t.Cleanup(client.Close)
-	return client
+	_, stop := socket.Serve(listener, handler)
+	t.Cleanup(stop)
+	return path
 }
 
 func cycle(number int) *controller.Cycle {
@@ -41,7 +38,8 @@ func cycle(number int) *controller.Cycle {
 
 func TestClient(t *testing.T) {
 	feed := live.NewFeed(live.Options{Now: time.Now})
-	client := serve(t, feed)
+	client := live.NewClient(serve(t, live.NewHandler(feed)))
+	defer client.Close()
 	before, err := client.Fleet(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, before.Cycle, "there was no cycle yet")

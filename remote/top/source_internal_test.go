@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,17 +24,8 @@ import (
 func serve(t *testing.T, path string, feed *live.Feed) (stop func()) {
 	listener, err := socket.Listen(t.Context(), path)
 	require.NoError(t, err)
-	server := &http.Server{Handler: live.NewHandler(feed)}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = server.Serve(listener) // it ends with Close
-	}()
-	return func() {
-		_ = server.Close()
-		_ = listener.Close()
-		<-ended
-	}
+	_, stop = socket.Serve(listener, live.NewHandler(feed))
+	return stop
 }
 
 func cycle(run string, number int) *controller.Cycle {
