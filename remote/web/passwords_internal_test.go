@@ -159,7 +159,8 @@ func TestTurns(t *testing.T) {
 		ok, err := f.check(t.Context(), "192.0.2.2", "alice", "one")
 		require.NoError(t, err)
 		require.True(t, ok)
-		require.LessOrEqual(t, guessed.Load()-before, int64(2), "checks of others meanwhile")
+		// of others: one that had ended and wasn't counted yet, the one that ran, and one that had its turn
+		require.LessOrEqual(t, guessed.Load()-before, int64(3), "checks of others meanwhile")
 	}
 	cancel()
 	guessing.Wait()

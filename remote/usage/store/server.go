@@ -31,8 +31,7 @@ const serverBegin = `SET LOCAL search_path = genv_usage; SET LOCAL lock_timeout 
 // keepEntries is for how long the ids of entries are kept. A server that is lost for longer may get an entry twice.
 const keepEntries = "30 days"
 
-// ErrURL says that a URL can't be used.
-var ErrURL = errors.New("not a URL of a PostgreSQL database, such as postgres://genv@db.lab/genv")
+var errURL = errors.New("not a URL of a PostgreSQL database, such as postgres://genv@db.lab/genv")
 
 // IsServer reports whether place is the URL of a PostgreSQL server.
 func IsServer(place string) bool {
@@ -47,7 +46,7 @@ func CheckURL(url string) error {
 
 func parse(url string) (*pgx.ConnConfig, error) {
 	if !IsServer(url) {
-		return nil, ErrURL
+		return nil, errURL
 	}
 	_, rest, _ := strings.Cut(url, "://")
 	authority, query, _ := strings.Cut(rest, "?")
@@ -59,7 +58,7 @@ func parse(url string) (*pgx.ConnConfig, error) {
 	}
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrURL, err)
+		return nil, fmt.Errorf("%w: %w", errURL, err)
 	}
 	config.ConnectTimeout = cmp.Or(config.ConnectTimeout, connectTimeout)
 	config.RuntimeParams["application_name"] = cmp.Or(config.RuntimeParams["application_name"], "genv")
