@@ -189,26 +189,21 @@ var userFamilies = []family{
 func (c *Counters) Users(users []live.FleetUser) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var labels []string
 	sums := make(map[string]live.FleetUser)
 	_, full := c.seconds[Other]
 	for i := range users {
 		label, counted := c.names.Label(users[i].Name)
-		if !counted && !full {
-			continue
-		}
-		if !counted {
+		if !counted && full {
 			label = Other
 		}
-		sum, known := sums[label]
-		if !known {
-			labels = append(labels, label)
+		if counted || full {
+			sum := sums[label]
+			sum.Attached, sum.Idle = sum.Attached+users[i].Attached, sum.Idle+users[i].Idle
+			sums[label] = sum
 		}
-		sum.Attached, sum.Idle = sum.Attached+users[i].Attached, sum.Idle+users[i].Idle
-		sums[label] = sum
 	}
 	g := begin(userFamilies, "", "")
-	for _, label := range labels {
+	for _, label := range slices.Sorted(maps.Keys(sums)) {
 		g.add("genv_user_devices", float64(sums[label].Attached), label)
 		g.add("genv_user_idle_devices", float64(sums[label].Idle), label)
 	}

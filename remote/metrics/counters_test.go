@@ -109,7 +109,7 @@ func TestNamesThatAHostMakesUp(t *testing.T) {
 	require.Contains(t, text, `{user="alice"} 90`)
 	require.Contains(t, text, `{user="user9"} 0`)
 	users := samples(c.Users([]live.FleetUser{{Name: "alice", Attached: 1}, {Name: "made-up-9-8", Attached: 2, Idle: 1}, {Name: "made-up-9-9", Attached: 1}}))
-	require.Contains(t, users, "user_devices{user=\"alice\"} 1\nuser_devices{user=\"(other)\"} 3\nuser_idle_devices{user=\"alice\"} 0\nuser_idle_devices{user=\"(other)\"} 1\n")
+	require.Contains(t, users, "user_devices{user=\"(other)\"} 3\nuser_devices{user=\"alice\"} 1\nuser_idle_devices{user=\"(other)\"} 1\nuser_idle_devices{user=\"alice\"} 0\n")
 }
 
 func TestDevicesOfUsers(t *testing.T) {
