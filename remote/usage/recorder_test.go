@@ -159,6 +159,14 @@ func (r *run) cycles(n int) {
 	}
 }
 
+// cyclesSay has cycles end, and what they have written, and compares the log.
+func (r *run) cyclesSay(n int, lines ...string) {
+	r.t.Helper()
+	r.cycles(n)
+	synctest.Wait()
+	r.requireSaid(lines...)
+}
+
 func (r *run) requireSaid(lines ...string) {
 	r.t.Helper()
 	said := r.log.String()
@@ -196,13 +204,9 @@ func TestADiskThatFails(t *testing.T) {
 		r := start(t, k.open, 0)
 		r.cycles(60)
 		k.set(func() { k.slow, k.fails = 0, usage.ErrFull })
-		r.cycles(60)
-		synctest.Wait()
-		r.requireSaid("can't be written: it is tried again")
+		r.cyclesSay(60, "can't be written: it is tried again")
 		k.set(func() { k.fails = nil })
-		r.cycles(10)
-		synctest.Wait()
-		r.requireSaid("can't be written", "is written again: nothing is missing")
+		r.cyclesSay(10, "can't be written", "is written again: nothing is missing")
 		r.Close()
 		require.Equal(t, int64(1300), k.attached())
 		require.Empty(t, k.gaps)
@@ -246,9 +250,7 @@ func TestUnsure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{unsure: true}
 		r := start(t, k.open, 0)
-		r.cycles(100)
-		synctest.Wait()
-		r.requireSaid("the answer is lost")
+		r.cyclesSay(100, "the answer is lost")
 		k.set(func() { k.unsure = false })
 		r.cycles(10)
 		r.Close()

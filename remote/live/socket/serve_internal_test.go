@@ -21,35 +21,56 @@ func text(s string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, s) }
 }
 
+// serveText serves a text until the end of the test, and returns where.
+func serveText(t *testing.T, body string) (address string) {
+	listener, err := ListenTCP(t.Context(), "127.0.0.1", 0)
+	require.NoError(t, err)
+	_, stop := Serve(listener, text(body))
+	t.Cleanup(stop)
+	return listener.Addr().String()
+}
+
+// dial connects from an address of loopback.
+func dial(t *testing.T, from, to string) net.Conn {
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := dialer.DialContext(t.Context(), "tcp", to)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	return c
+}
+
+// ask asks once, and returns what follows the answer.
+func ask(t *testing.T, c net.Conn) *bufio.Reader {
+	_, err := io.WriteString(c, "HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+	require.NoError(t, err)
+	answer := bufio.NewReader(c)
+	response, err := http.ReadResponse(answer, &http.Request{Method: http.MethodHead})
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	return answer
+}
+
 // TestClients: those that send nothing, or don't read, hold up neither the others nor the
 // end.
 func TestClients(t *testing.T) {
 	listener, err := ListenTCP(t.Context(), "127.0.0.1", 0)
 	require.NoError(t, err)
 	_, stop := Serve(listener, text(strings.Repeat("x", 64<<20)))
-	dial := func() net.Conn {
-		c, err := net.Dial("tcp", listener.Addr().String())
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = c.Close() })
-		return c
-	}
+	client := func() net.Conn { return dial(t, "127.0.0.1", listener.Addr().String()) }
 	for range 20 {
-		dial()                                                                       // sends nothing
-		_, err := io.WriteString(dial(), "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n") // reads nothing
+		client()                                                                       // sends nothing
+		_, err := io.WriteString(client(), "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n") // reads nothing
 		require.NoError(t, err)
 	}
-	huge := dial()
+	huge := client()
 	_, _ = io.WriteString(huge, "GET / HTTP/1.1\r\nHost: x\r\nX: "+strings.Repeat("x", 64<<10)) // it may be refused before the end
 	status, err := bufio.NewReader(huge).ReadString('\n')
 	if err == nil { // else the connection was reset
 		require.Contains(t, status, "431")
 	}
-	good := dial()
-	_, err = io.WriteString(good, "HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-	require.NoError(t, err)
-	status, err = bufio.NewReader(good).ReadString('\n')
-	require.NoError(t, err)
-	require.Contains(t, status, "200")
+	ask(t, client())
 
 	begun := time.Now()
 	stop()
@@ -61,62 +82,25 @@ func TestClients(t *testing.T) {
 // TestManyClients: someone who keeps as many connections as there may be can't shut others out, and
 // the program doesn't keep them all.
 func TestManyClients(t *testing.T) {
-	listener, err := ListenTCP(t.Context(), "127.0.0.1", 0)
-	require.NoError(t, err)
-	_, stop := Serve(listener, text("x"))
-	defer stop()
-	ask := func() (*bufio.Reader, error) {
-		c, err := net.Dial("tcp", listener.Addr().String())
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = c.Close() })
-		require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
-		_, err = io.WriteString(c, "HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-		require.NoError(t, err)
-		answer := bufio.NewReader(c)
-		response, err := http.ReadResponse(answer, &http.Request{Method: http.MethodHead})
-		if err == nil {
-			err = response.Body.Close()
-		}
-		return answer, err
-	}
-	first, err := ask()
-	require.NoError(t, err)
+	server := serveText(t, "x")
+	first := ask(t, dial(t, "127.0.0.1", server))
 	for range 2 * maxConnections {
-		_, err := ask()
-		require.NoError(t, err)
+		ask(t, dial(t, "127.0.0.1", server))
 	}
-	_, err = first.ReadByte()
+	_, err := first.ReadByte()
 	require.ErrorIs(t, err, io.EOF, "the oldest one was closed")
 }
 
 // TestOneClientOpensMany: what it opens costs no other client a connection, such as an administrator
 // who waits for an answer.
 func TestOneClientOpensMany(t *testing.T) {
-	listener, err := ListenTCP(t.Context(), "127.0.0.1", 0)
-	require.NoError(t, err)
-	_, stop := Serve(listener, text("x"))
-	defer stop()
-	dial := func(from string) net.Conn {
-		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-		c, err := dialer.DialContext(t.Context(), "tcp", listener.Addr().String())
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = c.Close() })
-		require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
-		return c
-	}
-	ask := func(c net.Conn) {
-		_, err = io.WriteString(c, "HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-		require.NoError(t, err)
-		response, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: http.MethodHead})
-		require.NoError(t, err)
-		require.NoError(t, response.Body.Close())
-	}
-	other := dial("127.0.0.2")
-	ask(other)
+	server := serveText(t, "x")
+	other := dial(t, "127.0.0.2", server)
+	ask(t, other)
 	for range maxConnections + 50 {
-		ask(dial("127.0.0.1"))
+		ask(t, dial(t, "127.0.0.1", server))
 	}
-	ask(other)
+	ask(t, other)
 }
 
 // TestClientsThatDontRead are dropped, whatever is written for them and however.
@@ -169,11 +153,7 @@ func TestASlowAnswer(t *testing.T) {
 
 // TestASlowLoris sends its request a byte at a time.
 func TestASlowLoris(t *testing.T) {
-	listener, err := ListenTCP(t.Context(), "127.0.0.1", 0)
-	require.NoError(t, err)
-	_, stop := Serve(listener, text("x"))
-	defer stop()
-	conn, err := net.Dial("tcp", listener.Addr().String())
+	conn, err := net.Dial("tcp", serveText(t, "x"))
 	require.NoError(t, err)
 	defer conn.Close()
 	ended := make(chan struct{})
