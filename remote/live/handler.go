@@ -255,7 +255,6 @@ type stream struct {
 	feed    Source
 	w       http.ResponseWriter
 	control *http.ResponseController
-	run     string
 	after   uint64
 	sent    Position
 	buffer  bytes.Buffer
@@ -264,7 +263,7 @@ type stream struct {
 // begin reads after which event to begin. A number of another run means the first.
 func (s *stream) begin(r *http.Request) (err error) {
 	now := s.feed.Position()
-	s.run, s.after = now.Run, now.Events
+	s.after = now.Events
 	if run, last, found := strings.Cut(r.Header.Get("Last-Event-ID"), "."); found {
 		s.after = 0
 		if run == now.Run {

@@ -22,9 +22,6 @@
 //
 // A Reader reads reports for viewers, with connections of its own: one at a time, each with a time limit, and again only
 // after a minute.
-//
-//	r := usage.NewReader(open, time.Now, nil)
-//	document, err := r.Report(ctx, usage.Query{By: usage.ByUser, Since: since, Until: until})
 package usage
 
 import (
