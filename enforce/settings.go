@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/guard"
-	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -46,11 +45,6 @@ type Settings struct {
 	Guard     guard.PolicySetting // the kernel guard of a host
 	// MaxAge is how old an answer of the driver may be where none comes in time; 0 for never.
 	MaxAge time.Duration
-}
-
-// OrderOptions are how the orders of a host with these settings are carried out.
-func (s *Settings) OrderOptions(fleet Fleet) order.Options {
-	return order.Options{Grace: s.Grace, Kill: s.Kill, Unprotected: fleet.Unprotected}
 }
 
 // WarnOf is the warning of a rule's findings.

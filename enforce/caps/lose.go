@@ -107,7 +107,7 @@ func (c *capOn) addPart(u *held, f enforce.Finding, envs []heldEnv, devices []*H
 	due := c.checkCap(u, &f)
 	if c.Fleet.PauseCaps && f.HostsMissing > 0 && c.host == nil {
 		// The user may have more there, never less; but what costs least to lose may be there.
-		f.Waits = missingText(f.HostsMissing)
+		f.Waits = fmt.Sprintf("%d of the hosts did not answer, and the policy says \"unreachable: hold\"", f.HostsMissing)
 		due, f.Pending = false, true
 	}
 	if due && c.host == nil {
@@ -148,10 +148,6 @@ func whyOf(devices []*HeldDevice) string {
 		}
 	}
 	return strings.Join(reasons, "; ")
-}
-
-func missingText(hosts int) string {
-	return fmt.Sprintf("%d of the hosts did not answer, and the policy says \"unreachable: hold\"", hosts)
 }
 
 // judgeEnvs takes environments beyond the cap: those without any device first (there is nothing to take), then those

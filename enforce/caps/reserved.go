@@ -164,10 +164,7 @@ func (c *counting) judgeReservations() {
 // leaves is the cap of the last of some reservations: what all of them leave to others when it begins.
 func (c *counting) leaves(h *judging.HostView, list []booking) (on capOn, ok bool) {
 	last := &list[len(list)-1]
-	begins := last.From
-	if clock := h.Clock(); clock.After(begins) {
-		begins = clock
-	}
+	begins := judging.Later(last.From, h.Clock())
 	list = slices.DeleteFunc(slices.Clone(list), func(b booking) bool { return !b.Holds(begins) })
 	reserved, newest := 0, last
 	for i := range list {
@@ -224,10 +221,7 @@ func (c *counting) tellOfFailed(h *judging.HostView, list []booking) {
 
 // mostReserved is how many GPUs others have reserved at most at one time from now on while a reservation runs.
 func mostReserved(others []snapshot.Reservation, b *snapshot.Reservation, now time.Time) (most int) {
-	begins := b.From
-	if now.After(begins) {
-		begins = now
-	}
+	begins := judging.Later(b.From, now)
 	_, most = snapshot.RunningAt(others, begins)
 	for i := range others {
 		if from := others[i].From; from.After(begins) && from.Before(b.Until) {

@@ -91,8 +91,8 @@ func TestACapCountsAnAccountOnce(t *testing.T) {
 	}
 }
 
-// What processes use counts once for a cap, by whichever name a host reports their user; and a process of which the
-// environment is unknown keeps its device busy.
+// What processes use counts once for a cap, by any name of their user; one of unknown environment keeps its device
+// busy.
 func TestWhatAnAccountUsesCountsOnce(t *testing.T) {
 	for _, reported := range []snapshot.Username{"bob", "bobalt"} {
 		for _, test := range []struct {

@@ -26,7 +26,7 @@ func TestRefusedCaps(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.NotContains(t, err.Error(), "\n", "each is said once")
 	}
-	for _, tt := range []struct{ name, caps, want string }{
+	rows := []bad{
 		{"no amount", "{name: a}", "p.yaml:1:9: a cap has one of gpus, memory, environments and gpu-hours"},
 		{"two amounts", "{gpus: 1, memory: 1g}", "p.yaml:1:9: a cap has one of gpus, memory"},
 		{"hours without a period", "{gpu-hours: 3}", "gpu-hours: the period is missing; add `every: month`"},
@@ -66,22 +66,16 @@ func TestRefusedCaps(t *testing.T) {
 		{"for everybody in a list", `{gpus: 1, while: {waiting: ["*"]}}`, "p.yaml:1:35: waiting: write anybody without brackets"},
 		{"memory without a unit", "{memory: 320}", "p.yaml:1:17: memory: 320 is 320 bytes; write it with a unit, as in 80g"},
 		{"65 caps", "{gpus: 1, name: c0}, " + manyCaps(64), "there are more than 64 caps"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			_, err := policy.Parse("p.yaml", []byte("caps: ["+tt.caps+"]"))
-			require.ErrorContains(t, err, tt.want)
-		})
 	}
-	_, err := policy.Parse("p.yaml", []byte("defaults: {max-devices-per-group: 4}"))
-	require.ErrorContains(t, err, `caps: [{users: ["@group"], together: true, gpus: 4}]`)
-	_, err = policy.Parse("p.yaml", []byte("defaults: {max-memory-per-group: 4}"))
-	require.ErrorContains(t, err, `together: true, memory: 80g}]`)
-	_, err = policy.Parse("p.yaml", []byte("reservations: [{gpus: 1}]"))
-	require.ErrorContains(t, err, "reservations: say who may reserve")
-	_, err = policy.Parse("p.yaml", []byte("reservations: [{users: []}]"))
-	require.ErrorContains(t, err, "users: name users or groups")
-	_, err = policy.Parse("p.yaml", []byte("schedules: {s: [{from: 2026-12-20, to: 2026-12-19}]}"))
-	require.ErrorContains(t, err, "to: 2026-12-19 is before 2026-12-20")
+	for i := range rows {
+		rows[i].yaml = "caps: [" + rows[i].yaml + "]"
+	}
+	refused(t, append(rows,
+		bad{"devices of a group", "defaults: {max-devices-per-group: 4}", `caps: [{users: ["@group"], together: true, gpus: 4}]`},
+		bad{"memory of a group", "defaults: {max-memory-per-group: 4}", `together: true, memory: 80g}]`},
+		bad{"reserving for all", "reservations: [{gpus: 1}]", "reservations: say who may reserve"},
+		bad{"reserving for none", "reservations: [{users: []}]", "users: name users or groups"},
+		bad{"dates", "schedules: {s: [{from: 2026-12-20, to: 2026-12-19}]}", "to: 2026-12-19 is before 2026-12-20"}))
 }
 
 func manyCaps(n int) string {
@@ -105,8 +99,8 @@ func TestAcceptedCaps(t *testing.T) {
 	parse(t, `reservations: [{users: ["%lab"], gpus: 3, longest: 1d, ahead: 14d, at-once: 1, pause: 1d}]`)
 }
 
-// A limit by person is that of the name, else the largest of the groups, else that of all others; while a membership is
-// unknown the largest that the person might have.
+// A limit by person is that of the name, else the largest of the groups, else that of all others; the largest if
+// unknown.
 func TestLimitsByPerson(t *testing.T) {
 	file := parse(t, `
 groups: {students: [alice, bob], staff: [bob]}

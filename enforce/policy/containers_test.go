@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -66,8 +65,7 @@ exempt:
 	require.False(t, exempt, "its name is known")
 }
 
-// Containers of LXC, systemd-nspawn and Apptainer are known by their cgroups alone: by name, or
-// only by a process. They have no image and no labels that an entry could name.
+// Containers of LXC, systemd-nspawn and Apptainer are known by their cgroups alone: they have no image and no labels.
 func TestContainersKnownByTheirCgroupAlone(t *testing.T) {
 	byName := parse(t, `exempt: {containers: [{name: "ci-*"}]}`)
 	others := parse(t, `exempt: {containers: [{image: "*"}, {image: "ci*"}, {label: team=vision}, {label: "team="}, {name: "*", image: "*"}, {name: "*", label: team=}]}`)
@@ -97,8 +95,7 @@ func TestContainersKnownByTheirCgroupAlone(t *testing.T) {
 	}
 }
 
-// Whatever uid, command and environment a container has, no entry about users, uids, processes
-// or environments of a user exempts it, unless it is proved that the user started it.
+// Whatever a container has, no entry about its user exempts it, unless it is proved that the user started it.
 func TestClaimsOfContainersAreNotExempt(t *testing.T) {
 	file := parse(t, `
 exempt:
@@ -148,15 +145,12 @@ func TestContainersSetting(t *testing.T) {
 }
 
 func TestContainersThatNoEntryDescribes(t *testing.T) {
-	for text, want := range map[string]string{
-		"exempt: {containers: [{label: team}]}":               `"team" is not a label; write it as KEY=VALUE`,
-		"exempt: {containers: [{label: =x}]}":                 `"=x" is not a label; write it as KEY=VALUE`,
-		"exempt: {containers: [{}]}":                          "a container is identified by its name, image or label",
-		"exempt: {containers: [{user: carol}]}":               `unknown key "user"; use one of image, label, name`,
-		"defaults: {containers: ignore}":                      "leave",
-		"overrides: [{users: [b], set: {containers: leave}}]": "containers",
-	} {
-		_, err := policy.Parse("p.yaml", []byte(text))
-		require.ErrorContains(t, err, want, text)
-	}
+	refused(t, []bad{
+		{"", "exempt: {containers: [{label: team}]}", `"team" is not a label; write it as KEY=VALUE`},
+		{"", "exempt: {containers: [{label: =x}]}", `"=x" is not a label; write it as KEY=VALUE`},
+		{"", "exempt: {containers: [{}]}", "a container is identified by its name, image or label"},
+		{"", "exempt: {containers: [{user: carol}]}", `unknown key "user"; use one of image, label, name`},
+		{"", "defaults: {containers: ignore}", "leave"},
+		{"", "overrides: [{users: [b], set: {containers: leave}}]", "containers"},
+	})
 }

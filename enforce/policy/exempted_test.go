@@ -177,8 +177,7 @@ func TestClaimsAreNotExempt(t *testing.T) {
 	}
 }
 
-// What an operator exempts for a user holds for containers that the user is proved to have
-// started, and for no other: someone who may start containers can be any user in one.
+// What is exempt for a user holds for containers that the user is proved to have started: in others one can be anybody.
 func TestContainersAreNotExemptByTheirUid(t *testing.T) {
 	zero, bob, mallory := snapshot.UID(0), snapshot.UID(1001), snapshot.UID(1009)
 	env := &snapshot.Environment{EID: "100", UID: bob, Username: "bob"}

@@ -106,8 +106,7 @@ func TestSeveralGoroutinesAskAPolicy(t *testing.T) {
 	require.Equal(t, plans[0], plans[1])
 }
 
-// BenchmarkJudge runs the rules of policy.example.yaml over 10,000 hosts with
-// 8 devices, 8 environments and 12 processes each.
+// BenchmarkJudge runs the rules of policy.example.yaml over 10,000 hosts of 8 devices, 8 environments and 12 processes.
 func BenchmarkJudge(b *testing.B) {
 	data, err := os.ReadFile("../../policy.example.yaml")
 	require.NoError(b, err)

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,7 +26,7 @@ type bad struct{ name, yaml, want string }
 func refused(t *testing.T, tests []bad) {
 	t.Helper()
 	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(cmp.Or(test.name, test.yaml), func(t *testing.T) {
 			file, err := policy.Parse("p.yaml", []byte(test.yaml))
 			if test.want[0] >= '0' && test.want[0] <= '9' {
 				test.want = "p.yaml:" + test.want

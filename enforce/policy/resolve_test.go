@@ -25,8 +25,7 @@ func berlin(t testing.TB, text string) time.Time {
 	return at
 }
 
-// ask puts every question to a file. Whatever a file says, a setting has a
-// source, and asking twice gives the same answer.
+// ask puts every question to a file: a setting always has a source, and asking twice gives the same answer.
 func ask(t *testing.T, file *policy.File, host, user string) {
 	t.Helper()
 	q := enforce.Query{Host: snapshot.Hostname(host), User: snapshot.Username(user), At: berlin(t, "2026-11-16 12:00")}

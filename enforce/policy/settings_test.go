@@ -58,15 +58,12 @@ func TestGuardOfAHost(t *testing.T) {
 }
 
 func TestErrorsOfTheGuardKey(t *testing.T) {
-	for text, want := range map[string]string{
-		"defaults: {guard: on}":                            `unknown value "on"; use one of off, watch, enforce`,
-		"defaults: {guard: enforec}":                       `did you mean "enforce"?`,
-		"defaults: {guard: true}":                          "guard: true does not say how; write watch or enforce, or false for none",
-		"overrides: [{users: [bob], set: {guard: watch}}]": "guard cannot differ by user; select hosts, or put the users under `exempt:`",
-	} {
-		_, err := policy.Parse("p.yaml", []byte(text))
-		require.ErrorContains(t, err, want)
-	}
+	refused(t, []bad{
+		{"", "defaults: {guard: on}", `unknown value "on"; use one of off, watch, enforce`},
+		{"", "defaults: {guard: enforec}", `did you mean "enforce"?`},
+		{"", "defaults: {guard: true}", "guard: true does not say how; write watch or enforce, or false for none"},
+		{"", "overrides: [{users: [bob], set: {guard: watch}}]", "guard cannot differ by user; select hosts, or put the users under `exempt:`"},
+	})
 }
 
 func TestGuardAndExemptionsOfOperators(t *testing.T) {
@@ -91,8 +88,7 @@ func TestGuardAndExemptionsOfOperators(t *testing.T) {
 	require.Equal(t, guard.Watch, policy.WithExemptions(f, list, now.Add(2*time.Hour)).Settings(enforce.Query{Host: "gpu-05", At: now}).Guard.Mode)
 }
 
-// Keys of an earlier version don't stop enforcement: they are named, whatever their value, and the
-// rest of the file applies.
+// Keys of an earlier version are named, whatever their value, and the rest of the file applies.
 func TestIgnoredKeys(t *testing.T) {
 	const ignoredKey = " is ignored, and the next version refuses it: remove it, and "
 	instead := map[string]string{
@@ -198,14 +194,11 @@ overrides:
 	require.Equal(t, 5*time.Minute, f.Settings(enforce.Query{Host: "gpu-02"}).MaxAge)
 	require.Zero(t, f.Settings(enforce.Query{Host: "gpu-03", Labels: map[string]string{"gpu": "h100"}}).MaxAge)
 	require.Equal(t, enforce.DefaultMaxAge, policy.Default().Settings(enforce.Query{Host: "gpu-01"}).MaxAge)
-	for text, want := range map[string]string{
-		"defaults: {max-age: 2h}":                          "max-age",
-		"defaults: {max-age: true}":                        "true does not say how; write 60s",
-		"overrides: [{users: [bob], set: {max-age: 10s}}]": "max-age cannot differ by user",
-	} {
-		_, err := policy.Parse("p.yaml", []byte(text))
-		require.ErrorContains(t, err, want)
-	}
+	refused(t, []bad{
+		{"", "defaults: {max-age: 2h}", "max-age"},
+		{"", "defaults: {max-age: true}", "true does not say how; write 60s"},
+		{"", "overrides: [{users: [bob], set: {max-age: 10s}}]", "max-age cannot differ by user"},
+	})
 }
 
 // warnings is a policy in which the warnings of rules differ by user and host.

@@ -16,8 +16,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// has is what a person has on a host: so many GPUs, each with a job of its own where they are busy. The later in a list,
-// the newer.
+// has is what a person has on a host: GPUs, each with a job of its own where they are busy. The later in a list, the
+// newer.
 type has struct {
 	user string
 	gpus int

@@ -323,8 +323,7 @@ func (l *lab) checkLost(id int, because string, lost map[int]string) {
 	}
 }
 
-// TestPropertyAWeekOfALab: who is within the rules loses nothing, what is taken lets a command begin, and all is
-// warned for.
+// Who is within the rules loses nothing, what is taken lets a command begin, and all is warned for.
 func TestPropertyAWeekOfALab(t *testing.T) {
 	days, weeks := 1, uint64(2)
 	if os.Getenv("GENV_SOAK") != "" {

@@ -271,8 +271,7 @@ func TestAnIdleGPUThatAnUnknownProcessUses(t *testing.T) {
 	require.Equal(t, "a detach 1 1; a end 11", planText(memory.Judge(policy, parseCluster(t, cluster), noon(20))))
 }
 
-// A host that doesn't say which accounts are people's may be of a version that refuses to end a process of unknown
-// environment, with all of the order that it is in.
+// A host that doesn't say which accounts are people's may refuse an order with a process of unknown environment.
 func TestCountedOnAnOlderHost(t *testing.T) {
 	cluster := parseCluster(t, "a | dev 0 | dev 1 | proc 10 ? u1001 by:alice 0:1 | proc 11 - u1001 by:alice 1:1")
 	cluster.Hosts[0].Snapshot.FirstUID = nil

@@ -79,8 +79,7 @@ func TestFindingsNameTheContainer(t *testing.T) {
 	}
 }
 
-// TestNoticesNameTheContainer: to the user who started it, on terminals, in mail and
-// in what hooks get; and to no user where that isn't proved.
+// Notices in each form name the container to the user who is proved to have started it, and to no other user.
 func TestNoticesNameTheContainer(t *testing.T) {
 	policy := stated{all: enforce.Settings{NonEnvProcesses: true}}
 	cluster := parseCluster(t, "a | dev 0 | proc 5 - u1001 by:alice started:1002 0:1 | proc 6 - u1001 by:alice started:? 0:1")
@@ -104,11 +103,7 @@ func TestNoticesNameTheContainer(t *testing.T) {
 
 // TestAnUnprovedContainerHasNoSettingsOfAUser: running as alice doesn't give it hers.
 func TestAnUnprovedContainerHasNoSettingsOfAUser(t *testing.T) {
-	policy := stated{all: enforce.Settings{NonEnvProcesses: true}, asked: func(q enforce.Query, s *enforce.Settings) {
-		if q.User == "alice" {
-			s.Warn.Cycles = 100
-		}
-	}}
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true}, asked: ofUser("alice", func(s *enforce.Settings) { s.Warn.Cycles = 100 })}
 	for words, want := range map[string]string{
 		"u1001 by:alice": "", "u0 started:1001": "", "u1001 by:alice started:?": "a end 5", "u1001 by:alice started:1002": "a end 5",
 	} {
@@ -158,8 +153,8 @@ func TestAContainerKeepsADeviceOfItsEnvironmentFromBeingIdle(t *testing.T) {
 	})
 }
 
-// With containers: leave, what runs in a container of root's engine is left alone, and the
-// memory that it uses counts against no process.
+// With containers: leave, what runs in a container of root's engine is left alone, and its memory counts against
+// nothing.
 func TestContainersThatAreLeftAlone(t *testing.T) {
 	settings := enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true}
 	judge, leave := stated{all: settings}, stated{all: settings}
@@ -200,8 +195,7 @@ func TestUnprovedContainersUseUpNoUsersLimit(t *testing.T) {
 	}
 }
 
-// The environment that is exempt by its id is so with its members, among them containers that
-// carry its id; a container that is proved to be another user's is no member.
+// An exempt environment is so with its members, with containers that carry its id, but not with proved ones of others.
 func TestContainersInAnExemptEnvironment(t *testing.T) {
 	policy := stated{
 		all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true},

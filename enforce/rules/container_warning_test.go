@@ -21,8 +21,8 @@ func after(host string, words ...any) (list []cycle) {
 	return list
 }
 
-// A container that alice isn't proved to have started may carry the id of her environment and
-// use her device. Her warning and that of such containers are apart. Process 5 is alice's.
+// The warning of a container that alice isn't proved to have started, in her environment, is not hers. Process 5 is
+// hers.
 func TestAnUnprovedContainerHasAWarningOfItsOwn(t *testing.T) {
 	warn := enforce.Warn{For: 10 * time.Minute}
 	devices := stated{all: enforce.Settings{EnvDevices: true, NonEnvProcesses: true, Warn: warn}}
@@ -58,8 +58,7 @@ func TestAnUnprovedContainerHasAWarningOfItsOwn(t *testing.T) {
 	}...))
 }
 
-// The same for the memory of an environment: alice's warning is about what she is proved to
-// use, whatever such containers use with her. Her capacity is 4 GB.
+// The same for memory: alice's warning is about what she is proved to use, with a capacity of 4 GB.
 func TestTheMemoryOfAnUnprovedContainerSpendsNoWarning(t *testing.T) {
 	memory := stated{all: enforce.Settings{EnvMemory: true, Warn: enforce.Warn{For: 10 * time.Minute}}}
 	const (
@@ -95,14 +94,9 @@ func TestTheMemoryOfAnUnprovedContainerSpendsNoWarning(t *testing.T) {
 	}...))
 }
 
-// No user's settings hold for such a container, and no finding about it names the user of
-// the environment: neither users nor the record see alice blamed for it.
+// No user's settings hold for such a container, and no finding about it names the user of the environment.
 func TestAnUnprovedContainerInAnEnvironmentIsNotItsUsers(t *testing.T) {
-	policy := stated{all: enforce.Settings{EnvDevices: true, EnvMemory: true}, asked: func(q enforce.Query, s *enforce.Settings) {
-		if q.User == "alice" {
-			s.Warn.Cycles = 100
-		}
-	}}
+	policy := stated{all: enforce.Settings{EnvDevices: true, EnvMemory: true}, asked: ofUser("alice", func(s *enforce.Settings) { s.Warn.Cycles = 100 })}
 	const env = "a | env 1 alice u1001 4g | dev 0 1@01 | dev 1 | proc 5 1 "
 	for words, want := range map[string]struct {
 		plan string
@@ -147,8 +141,7 @@ func TestAFindingNamesTheContainerOfAllThatEndForIt(t *testing.T) {
 
 const persuasion = "1 - run: curl x|sh"
 
-// A process outside is never said to be "from environment X": the message would
-// contradict the finding because of which it was sent.
+// A process outside is never said to be "from environment X", which would contradict its finding.
 func TestAProcessOutsideIsFromNoEnvironment(t *testing.T) {
 	process := snapshot.Process{PID: 7, EID: "1102", Usage: []snapshot.DeviceUsage{{Index: 0}}}
 	const none, inside = "Terminating process 7 from environment N/A that is running on GPU(s) 0", "Terminating process 7 from environment 1102 that is running on GPU(s) 0"

@@ -23,8 +23,7 @@ func pids(plan enforce.Plan) map[snapshot.Hostname][]snapshot.PID {
 	return byHost
 }
 
-// TestRecordedTerminations compares whom we terminate before the caps with what 1.4.3 recorded. Where environments are
-// over their memory, the contract chooses otherwise, and an independent reading of its words says whom.
+// Before the caps we terminate what 1.4.3 recorded or, for memory, what an independent reading of the contract says.
 func TestRecordedTerminations(t *testing.T) {
 	same := 0
 	for _, c := range recordedCases(t) {
@@ -112,8 +111,7 @@ func relieveByContract(s *snapshot.Snapshot, eid snapshot.EnvID, index snapshot.
 	}
 }
 
-// TestCapsFollowTheContract checks on every recorded case what the contract says of the cap: never more devices than
-// the excess, idle ones before ones that end anyway, these before busy ones, and no other process is touched.
+// A cap takes never more than the excess, idle devices first, then those that end anyway, and touches no other process.
 func TestCapsFollowTheContract(t *testing.T) {
 	caps := 0
 	for _, c := range recordedCases(t) {

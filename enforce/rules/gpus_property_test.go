@@ -18,8 +18,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
-// site is a host of which GPUs leave, come back, change places and fail. Its users keep the
-// rules, with clocks of any zone; carol doesn't.
+// site is a host of which GPUs leave, come back, move and fail. Its users keep the rules, in any time zone; carol
+// doesn't.
 type site struct {
 	*rand.Rand
 	t     *testing.T
@@ -220,8 +220,7 @@ func (s *site) happens() {
 	s.jobs = slices.DeleteFunc(s.jobs, func(j *job) bool { return j.card.gone || j.card.fault == "lost" }) // they end with it
 }
 
-// Indices that move, UUIDs that repeat, GPUs that fail and times that lie: no process of a user
-// who keeps the rules is ended, and nothing of theirs is detached.
+// Indices that move, UUIDs that repeat, GPUs that fail and times that lie: users who keep the rules lose nothing.
 func TestPropertyGPUsThatMoveCostNoHonestUser(t *testing.T) {
 	policy := stated{all: enforce.Settings{
 		NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: ptr(2), MaxDuration: 12 * time.Hour, Idle: &enforce.Idle{After: 24 * time.Hour, Below: 5},

@@ -46,6 +46,15 @@ func (s stated) ExemptIndices(snapshot.Hostname) []enforce.ExemptGPU { return s.
 func (stated) Account(user snapshot.Username) snapshot.Username { return user }
 func (s stated) Fleet() enforce.Fleet                           { return s.fleet }
 
+// ofUser changes what a policy says to one user.
+func ofUser(user snapshot.Username, change func(*enforce.Settings)) func(enforce.Query, *enforce.Settings) {
+	return func(q enforce.Query, s *enforce.Settings) {
+		if q.User == user {
+			change(s)
+		}
+	}
+}
+
 // capsOf gives single users a cap of their own on devices.
 func capsOf(caps map[snapshot.Username]int) func(enforce.Query, *enforce.Settings) {
 	return func(q enforce.Query, s *enforce.Settings) {
@@ -165,11 +174,7 @@ func TestMaxDuration(t *testing.T) {
 		{"longer than allowed", stated{all: two}, []cycle{{2, idleDevice, "a detach 0 1"}}},
 		{"busy or not, and no process ends for it", stated{all: two}, []cycle{{2, busyDevice, "a detach 0 1"}}},
 		{"each attachment for itself", stated{all: two}, []cycle{{5, `a | env 1 alice | dev 0 1@01 | dev 1 1@09`, "a detach 0 1"}}},
-		{"each user for himself", stated{asked: func(q enforce.Query, s *enforce.Settings) {
-			if q.User == "bob" {
-				s.MaxDuration = time.Hour
-			}
-		}}, []cycle{{0, `a | env 1 alice | env 2 bob | dev 0 1@01 2@01`, "a detach 0 2"}}},
+		{"each user for himself", stated{asked: ofUser("bob", func(s *enforce.Settings) { s.MaxDuration = time.Hour })}, []cycle{{0, `a | env 1 alice | env 2 bob | dev 0 1@01 2@01`, "a detach 0 2"}}},
 
 		{"as long as allowed", stated{all: two}, []cycle{{1, idleDevice, ""}}},
 		{"an attachment of the future", stated{all: two}, []cycle{{-600, idleDevice, ""}}},
@@ -179,8 +184,7 @@ func TestMaxDuration(t *testing.T) {
 	})
 }
 
-// The clock on the wall of a host decides for how long something was attached there. Times that lie: the zone of a
-// host, and what a user wrote, change no age.
+// Ages are by the host's own clock: neither its zone, nor what a user wrote, changes one.
 func TestMaxDurationByTheLooksOfRoot(t *testing.T) {
 	policy := stated{all: enforce.Settings{MaxDuration: time.Hour}}
 	date := func(text string) snapshot.Date {

@@ -38,8 +38,7 @@ func (f *forgery) contain(p *snapshot.Process, starter snapshot.UID) {
 	}
 }
 
-// aim has most containers of M use the devices of another process, in its environment, where
-// they may exceed the capacity together.
+// aim has most containers of M use the devices of another process, in its environment, to exceed the capacity together.
 func (f *forgery) aim(p *snapshot.Process, s *snapshot.Snapshot) {
 	if len(s.Processes) == 0 || f.IntN(4) == 0 {
 		return
@@ -61,8 +60,7 @@ func (f *forgery) aim(p *snapshot.Process, s *snapshot.Snapshot) {
 // firstOfM is the first PID of the processes that M starts in order to harm others.
 const firstOfM = 500
 
-// startedBy is who started a process, as far as others can be expected to know: of an honest
-// container without a proof it is root.
+// startedBy is who started a process, as far as others can know: of an honest container without a proof it is root.
 func startedBy(p *snapshot.Process) snapshot.UID {
 	switch c := p.ContainerInfo; {
 	case p.PID >= firstOfM:
@@ -98,11 +96,7 @@ func newIntrusion(seed uint64) *intrusion {
 	}
 	f.policy = stated{all: enforce.Settings{NonEnvProcesses: f.coin(), EnvDevices: f.IntN(4) > 0, EnvMemory: f.IntN(4) > 0, Warn: f.warn(), RuleWarns: f.ruleWarns()}}
 	alices := f.warn()
-	f.policy.asked = func(q enforce.Query, s *enforce.Settings) {
-		if q.User == "alice" {
-			s.Warn = alices
-		}
-	}
+	f.policy.asked = ofUser("alice", func(s *enforce.Settings) { s.Warn = alices })
 	x := &intrusion{forgery: f}
 	present, intruding := make(map[snapshot.PID]bool), make(map[snapshot.PID]bool)
 	for range 8 {
@@ -213,8 +207,7 @@ func newForgeryEverywhere(seed uint64, mixed bool) *forgery {
 	return f
 }
 
-// registerShells gives each environment a process, as all have that were activated. Its PID
-// and the kernel of some are what M can read from /proc.
+// registerShells gives each environment a process, as activation does. M can read its PID and the kernel of some.
 func (f *forgery) registerShells(s *snapshot.Snapshot) {
 	for i := range s.Environments {
 		s.Environments[i].PIDs = []snapshot.PID{snapshot.PID(50 + i)}
@@ -249,8 +242,7 @@ func (f *forgery) ask(before *snapshot.Snapshot) *snapshot.Snapshot {
 	return s
 }
 
-// asker is M as the kernel reports it. The shells of environments have the PIDs from 50, their
-// jobs those from 100, and M's processes those from 500.
+// asker is M as the kernel reports it. Shells have the PIDs from 50, their jobs those from 100, M's processes from 500.
 func (f *forgery) asker(s *snapshot.Snapshot) change.Requester {
 	return change.Requester{
 		UID: uidM, PID: firstOfM, Now: f.date(), Username: func(uid snapshot.UID) snapshot.Username { return names[uid] },
@@ -306,8 +298,7 @@ func (f *forgery) change() change.Change {
 	return change.Change{Leave: &change.Leave{PID: pid, Kernel: kernel, Own: f.coin()}}
 }
 
-// checkUntouched: with root's state everywhere, the state of users other than M is what it
-// was, and those who keep the rules lose nothing, not even a device that they don't use.
+// checkUntouched: with root's state everywhere, that of others stays, and those who keep the rules lose nothing.
 func (f *forgery) checkUntouched(t *testing.T, seed uint64) {
 	good := keepsTheRules(f.honest, f.last(f.honest))
 	for _, o := range f.last(f.forged).Orders {

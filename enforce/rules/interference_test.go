@@ -36,8 +36,7 @@ type forgery struct {
 	policy stated
 	honest snapshot.Cluster
 	forged snapshot.Cluster
-	// written are the hosts on which M wrote the state, and granted is how many changes
-	// M was granted by root's service on the others.
+	// written are the hosts on which M wrote the state, granted the changes that root's service let M make on others.
 	written map[snapshot.Hostname]bool
 	granted int
 }
@@ -60,8 +59,7 @@ func pick[T any](f *forgery, list ...T) T { return list[f.IntN(len(list))] }
 
 func (f *forgery) date() snapshot.Date { return snapshot.DateOf(noon(-f.IntN(600))) }
 
-// host is a host as its users leave it: each environment has its devices, and
-// each process runs in an environment of its user's, mostly on these.
+// host is a host as its users leave it: each process runs in an environment of its user's, mostly on its devices.
 func (f *forgery) host() *snapshot.Snapshot {
 	s := &snapshot.Snapshot{}
 	for i := range 6 {
@@ -351,8 +349,7 @@ func (f *forgery) checkGain(t *testing.T, seed uint64, plan enforce.Plan) {
 	}
 }
 
-// sparedOn reports whether an exempt process of root's, in an environment of M's, is
-// on the device, which then no cap takes. M can't start one.
+// sparedOn reports whether an exempt process of root's, in an environment of M's, is on the device: no cap takes that.
 func (f *forgery) sparedOn(h snapshot.Host, index snapshot.DeviceIndex) bool {
 	return slices.ContainsFunc(h.Snapshot.Processes, func(p snapshot.Process) bool {
 		env := h.Snapshot.Environment(p.EID)

@@ -11,8 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// fleet is a cluster as large as any that is known: hosts of 8 devices, 8
-// environments and 12 processes, with a violation of each rule on every tenth.
+// fleet has hosts of 8 devices, 8 environments and 12 processes, with a violation of each rule on every tenth.
 func fleet(hosts int) snapshot.Cluster {
 	var c snapshot.Cluster
 	at := snapshot.DateOf(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC))
@@ -53,8 +52,7 @@ type shared struct {
 
 func (s shared) Settings(enforce.Query) *enforce.Settings { return s.settings }
 
-// BenchmarkJudge runs all rules over 10,000 hosts. MB-in-use is the heap
-// after a collection with the cluster and the plan alive.
+// BenchmarkJudge runs all rules over 10,000 hosts.
 func BenchmarkJudge(b *testing.B) {
 	cluster := fleet(10_000)
 	limit := 150
@@ -71,8 +69,7 @@ func BenchmarkJudge(b *testing.B) {
 	runtime.KeepAlive(cluster)
 }
 
-// crowded is a host that says of itself as much as is read of one: n
-// environments, all attached to one device, with a process each.
+// crowded is a host that says as much as is read of one: n environments, all on one device, with a process each.
 func crowded(n int) snapshot.Cluster {
 	at := snapshot.DateOf(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC))
 	uid := snapshot.UID(1001)
@@ -88,8 +85,7 @@ func crowded(n int) snapshot.Cluster {
 	return snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}
 }
 
-// BenchmarkCrowded judges a single host that lies as much as it can, by every
-// rule, and finds out which users to notify: it must not delay the others.
+// BenchmarkCrowded judges a single host that lies as much as it can: it must not delay the others.
 func BenchmarkCrowded(b *testing.B) {
 	cluster := crowded(8192)
 	policy := stated{all: enforce.Settings{

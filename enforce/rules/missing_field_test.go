@@ -16,8 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// spared is a host on which each optional field that a host reports keeps a rule from acting, besides processes and
-// attachments that rules act on.
+// spared is a host on which each optional field keeps a rule from acting on something, and rules act on other things.
 func spared() *snapshot.Snapshot {
 	at := snapshot.DateOf(noon(0).Add(-2 * time.Hour))
 	uid := func(n snapshot.UID) *snapshot.UID { return &n }

@@ -110,16 +110,8 @@ func TestMaxProcessAge(t *testing.T) {
 		return user == "bob"
 	}
 	outside := with(func(s *enforce.Settings) { s.UnknownOutside = true })
-	ofBob := stated{asked: func(q enforce.Query, s *enforce.Settings) {
-		if q.User == "bob" {
-			s.MaxProcessAge = 12 * time.Hour
-		}
-	}}
-	unlessBob := stated{all: all, asked: func(q enforce.Query, s *enforce.Settings) {
-		if q.User == "bob" {
-			s.MaxProcessAge = 0
-		}
-	}}
+	ofBob := stated{asked: ofUser("bob", func(s *enforce.Settings) { s.MaxProcessAge = 12 * time.Hour })}
+	unlessBob := stated{all: all, asked: ofUser("bob", func(s *enforce.Settings) { s.MaxProcessAge = 0 })}
 	const bobs = `a | dev 0 | proc 5 - u1002 by:bob 0:1`
 	runStories(t, []story{
 		{"older than allowed", twelve, []cycle{{0, `a | env 1 alice u1001 | dev 0 1@01 | proc 5 1 u1001 by:alice 0:1`, "a end 5"}}},

@@ -60,8 +60,7 @@ const (
 	allhers = "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | dev 2 1@03 | dev 3 1@04"
 )
 
-// TestReservations: at a reservation's start, what is reserved is free; each row differs in a little from one in which
-// somebody loses GPUs. Warnings begin 30 minutes before.
+// At its start what is reserved is free. Each row differs a little from one in which somebody loses GPUs.
 func TestReservations(t *testing.T) {
 	ended := func(b *snapshot.Reservation) { b.Ended = ptr(noon(-1)) }
 	for _, tt := range []struct {

@@ -47,8 +47,7 @@ func TestAdviceOfACap(t *testing.T) {
 	require.NotRegexp(t, "genv detach($|[^ ]| [^-])", enforce.RuleMaxDevicesPerUser.Advice())
 }
 
-// TestAdviceByEnvironment: what helps whoever used genv run isn't what helps in a shell, and an environment has the name
-// that its owner gave it.
+// After genv run other things help than in a shell, and an environment has the name that its owner gave it.
 func TestAdviceByEnvironment(t *testing.T) {
 	device := func(eid snapshot.EnvID, index snapshot.DeviceIndex) enforce.DeviceRef {
 		return enforce.DeviceRef{Host: "a", EID: eid, Index: index}
@@ -92,8 +91,7 @@ func TestAdviceAfter(t *testing.T) {
 	require.Equal(t, enforce.RuleEnvMemory.Advice(), enforce.RuleEnvMemory.AdviceAfter(""))
 }
 
-// TestForecast: a warning names exactly what goes when it is due, if nothing changes. So a job that
-// keeps the rules isn't threatened where another process ends anyway.
+// A warning names exactly what goes when it is due: no job is threatened where another process ends anyway.
 func TestForecast(t *testing.T) {
 	const both = "a | env 1 alice u1001 | dev 0 1@01 | dev 1 | proc 5 1 u1001 0:1 | proc 6 1 u1001 1:1"
 	for _, tt := range []struct {
@@ -140,8 +138,7 @@ func TestForecast(t *testing.T) {
 	}
 }
 
-// A cap takes no more than the excess where processes use devices to which their environment isn't attached:
-// ending one frees all of them.
+// A cap takes no more than the excess where processes use unattached devices: ending one frees all of them.
 func TestUnattachedDevicesAndCaps(t *testing.T) {
 	const (
 		host  = "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | dev 2 | dev 3 | dev 4 | dev 5 "
@@ -314,8 +311,7 @@ func most(list []string, limit int, after func(some []string) *possessions) (bes
 	return best
 }
 
-// TestPropertyACapLeavesWhatItAllows compares a plan with all ways of giving back what it takes, and with all
-// ways of taking devices.
+// The plan is compared with all ways of giving back what it takes, and with all ways of taking devices.
 func TestPropertyACapLeavesWhatItAllows(t *testing.T) {
 	over, exact, less := 0, 0, 0
 	for seed := range worlds {

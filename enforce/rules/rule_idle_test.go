@@ -31,8 +31,7 @@ func firstAction(t *testing.T, policy stated, end int, scenes ...scene) (memory 
 	return memory, ""
 }
 
-// TestIdleMeansIdle: two hours without computing are warned for half an hour, then the process ends, also of whoever
-// doesn't use genv.
+// Two hours without computing are warned for half an hour, then the process ends, also outside of environments.
 func TestIdleMeansIdle(t *testing.T) {
 	half := enforce.Warn{For: 30 * time.Minute}
 	idle := enforce.Idle{After: 2 * time.Hour, Below: 5, BelowPower: 20, End: true, Warn: &half}

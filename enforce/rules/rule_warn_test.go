@@ -51,11 +51,9 @@ func TestWarnOfARule(t *testing.T) {
 	idle := func(warn *enforce.Warn) stated {
 		return own(nil, func(s *enforce.Settings) { s.Idle = &enforce.Idle{After: 4 * time.Minute, Warn: warn} })
 	}
-	ofBob := stated{all: rules, asked: func(q enforce.Query, s *enforce.Settings) {
-		if q.User == "bob" {
-			s.RuleWarns = map[enforce.Rule]enforce.Warn{enforce.RuleNonEnvProcesses: lasting(30)}
-		}
-	}}
+	ofBob := stated{all: rules, asked: ofUser("bob", func(s *enforce.Settings) {
+		s.RuleWarns = map[enforce.Rule]enforce.Warn{enforce.RuleNonEnvProcesses: lasting(30)}
+	})}
 	runStories(t, []story{
 		{"longer than that of all rules", outsiders, each(outside, "a end 5", 0, 10, 29, 30)},
 		{"another rule has that of all rules", outsiders, each(foreign, "a end 5", 0, 9, 10)},

@@ -352,8 +352,7 @@ func TestMaxDevices(t *testing.T) {
 	})
 }
 
-// Any user can write another user's environment into an environ. Such a process is
-// outside: it is named, and takes nothing from those who are in it.
+// A process that claims another user's environment is outside: it is named, and takes nothing from its members.
 func TestAClaimToAnotherUsersEnvironment(t *testing.T) {
 	memory := `a | env 1 alice 4000mi u1001 | dev 0 1@01 | proc 5 1 u1001 0:3000 | proc 6 1 u1002 0:3300`
 	plan := evaluate(stated{all: enforce.Settings{EnvMemory: true}}, parseCluster(t, memory), time.Time{})

@@ -10,8 +10,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 )
 
-// TestAPIDIsNotAProof: a process that the driver lists and that has no device of the driver open is shown and
-// left alone. What its environment is attached to is judged as without it.
+// A listed process without a device of the driver open is left alone. Its environment is judged as without it.
 func TestAPIDIsNotAProof(t *testing.T) {
 	none := 0
 	minute := enforce.Settings{MaxDuration: time.Minute}
@@ -51,8 +50,7 @@ func TestAPIDIsNotAProof(t *testing.T) {
 	}
 }
 
-// TestADesktopKeepsNoAttachment: what draws on a screen is left alone. What its environment is attached to is in use,
-// and is judged, except as long as it isn't known that it draws.
+// What draws on a screen is left alone. Its attachments are in use, and judged, unless it isn't known that it draws.
 func TestADesktopKeepsNoAttachment(t *testing.T) {
 	none := 0
 	attached := `a | env 1 alice 10m u1001 | dev 0 screen 1@01 | proc 5 1 u1001 0:25:`
@@ -83,8 +81,7 @@ func TestADesktopKeepsNoAttachment(t *testing.T) {
 	}
 }
 
-// TestDevicesThatNoRuleIsAbout: those that have failed, and those that no user can attach, because
-// their memory is not known. What a process uses besides is judged.
+// No rule is about devices that failed or have unknown memory. What a process uses besides is judged.
 func TestDevicesThatNoRuleIsAbout(t *testing.T) {
 	all := stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true}}
 	capped := stated{all: enforce.Settings{MaxDevices: ptr(1)}}

@@ -87,8 +87,7 @@ func (c *recordedCase) policy() stated {
 	}
 }
 
-// unregistered lists the processes that claim an environment that their host
-// does not know: here we differ from 1.4.3, which lets them be.
+// unregistered lists the processes that claim an unknown environment: unlike us, 1.4.3 lets them be.
 func unregistered(cluster snapshot.Cluster) map[string]enforce.ProcessRef {
 	lines := make(map[string]enforce.ProcessRef)
 	for _, h := range cluster.Hosts {
@@ -134,8 +133,7 @@ func line(f enforce.Finding) string {
 	return fmt.Sprintf("[%s] %s", f.Host, f)
 }
 
-// onHostsWithGPUs are the lines of caps with the hosts on which the user has GPUs: 1.4.3 counts
-// those with environments of the user.
+// onHostsWithGPUs are the lines of caps with the hosts on which the user has GPUs, where 1.4.3 counts environments.
 func onHostsWithGPUs(cluster snapshot.Cluster, lines []string) []string {
 	var list []string
 	for _, line := range lines {

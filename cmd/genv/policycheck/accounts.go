@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -120,17 +121,11 @@ func sameUsers(ctx context.Context, names []string, passwd []byte, getent Getent
 	if err != nil {
 		return nil, err
 	}
+	maps.Copy(local, others)
+	uids := slices.Collect(maps.Values(others))
 	of := make(map[string][]string) // the names of each uid
 	for name, uid := range local {
-		of[uid] = append(of[uid], name)
-	}
-	var uids []string
-	for name, uid := range others {
-		of[uid] = append(of[uid], name)
-		uids = append(uids, uid)
-	}
-	for uid, all := range of {
-		if len(all) > 1 {
+		if of[uid] = append(of[uid], name); len(of[uid]) == 2 {
 			uids = append(uids, uid)
 		}
 	}
