@@ -81,8 +81,7 @@ func (s *Snapshot) attached() (n int) {
 	return n
 }
 
-// excess is what is cut, by account.
-type excess map[int64]*More
+type excess map[int64]*More // by account
 
 func (e excess) of(uid *UID) *More {
 	account := accountOf(uid)

@@ -111,7 +111,6 @@ func checkLabel(key, value string) error {
 	return cmp.Or(CheckText("label", key), CheckText("label", value))
 }
 
-// check refuses what no host reports. The error wraps ErrInvalid.
 func (c *ContainerInfo) check() error {
 	if c == nil {
 		return nil

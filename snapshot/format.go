@@ -139,10 +139,7 @@ func DecodeNative(data []byte) (*Snapshot, error) {
 	s := d.Snapshot
 	cleanText(&r, "boot_id", &s.BootID)
 	cleanText(&r, "state_folder", &s.StateFolder)
-	if err := r.parts(&s, d.Processes, d.Environments, d.Devices); err != nil {
-		return nil, err
-	}
-	if err := r.queue(&s); err != nil {
+	if err := cmp.Or(r.parts(&s, d.Processes, d.Environments, d.Devices), r.queue(&s)); err != nil {
 		return nil, err
 	}
 	s.Warnings, s.Guard = append(r.warnings(), keptWarnings(d.Warnings)...), d.Guard.known()
@@ -199,7 +196,6 @@ func DecodeNativeProcesses(data []byte) ([]Process, error) {
 	return strictly(processes, r.warnings(), err)
 }
 
-// What identifies an item in its list.
 func idOfProcess(p *Process) PID           { return p.PID }
 func idOfEnvironment(e *Environment) EnvID { return e.EID }
 func idOfDevice(d *Device) DeviceIndex     { return d.Index }

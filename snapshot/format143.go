@@ -211,7 +211,6 @@ func ReadDevices(data []byte) (devices []Device, odd []string, err error) {
 	return devices, odd, err
 }
 
-// markOfMachine marks the devices that share the memory of the machine: see Memory.OfMachine.
 func markOfMachine(devices []Device) {
 	for i := range devices {
 		devices[i].Unified = devices[i].TotalMemory.OfMachine()

@@ -70,13 +70,16 @@ func (f *Files) elsewhere(a Activation) *snapshot.Environment {
 	return nil
 }
 
-// Deactivate removes a process from its environment, which ends with its last process or kernel. See also Successors.
-func (f *Files) Deactivate(pid snapshot.PID) {
-	if env := f.EnvironmentOf(pid); env != nil {
-		f.Leave(pid, env.UID)
-		env.PIDs = without(env.PIDs, func(p snapshot.PID) bool { return p == pid })
-		f.afterLeaving(env, pid)
+// Deactivate removes a process from its environment, which ends with its last process or kernel unless others still run
+// in it: these are registered instead.
+func (f *Files) Deactivate(pid snapshot.PID) (successors []snapshot.PID) {
+	env := f.EnvironmentOf(pid)
+	if env == nil {
+		return nil
 	}
+	f.Leave(pid, env.UID)
+	env.PIDs = without(env.PIDs, func(p snapshot.PID) bool { return p == pid })
+	return f.afterLeaving(env, pid)
 }
 
 // Leave notes that a process has left its environment, whatever its environ names, until it is activated again.
@@ -111,16 +114,13 @@ func (f *Files) answer(a snapshot.Answer) {
 }
 
 // DeactivateKernel is Deactivate for a user's Jupyter kernel; see EnvironmentOfKernel.
-func (f *Files) DeactivateKernel(id string, uid snapshot.UID) {
-	if env := f.EnvironmentOfKernel(id, uid); env != nil {
-		env.KernelIDs = without(env.KernelIDs, func(k string) bool { return k == id })
-		f.afterLeaving(env, 0)
+func (f *Files) DeactivateKernel(id string, uid snapshot.UID) (successors []snapshot.PID) {
+	env := f.EnvironmentOfKernel(id, uid)
+	if env == nil {
+		return nil
 	}
-}
-
-func (f *Files) afterLeaving(env *snapshot.Environment, leaving snapshot.PID) {
-	f.registerSuccessors(env, leaving)
-	f.RemoveEmpty(nil)
+	env.KernelIDs = without(env.KernelIDs, func(k string) bool { return k == id })
+	return f.afterLeaving(env, 0)
 }
 
 // Configure replaces the configuration; attachments stay. The error wraps ErrNoEnvironment or ErrRequest.

@@ -124,7 +124,6 @@ func (f *Files) CheckRequest(r AttachRequest) error {
 	return nil
 }
 
-// tooMany is the error for a Count of which only some devices are available.
 func (f *Files) tooMany(r AttachRequest, available int) error {
 	e := &UnavailableError{TooFew: true}
 	if err := f.CheckRequest(r); err != nil {

@@ -33,25 +33,16 @@ type Files struct {
 	// By root's note: the environments that were registered in this boot, and the GPUs to which attachments were made.
 	earlier map[EnvironmentOwner]bool
 	madeTo  map[attachmentKey][]snapshot.GPUUUID
-
-	successors map[snapshot.EnvID][]snapshot.PID
 }
 
-// Successors are the processes that Deactivate registered in an environment in place of the last one.
-func (f *Files) Successors(eid snapshot.EnvID) []snapshot.PID { return f.successors[eid] }
-
-// registerSuccessors registers what still runs in an environment without registered processes.
-func (f *Files) registerSuccessors(env *snapshot.Environment, leaving snapshot.PID) {
-	if f.FindSuccessors == nil || !isEmpty(env) {
-		return
+// afterLeaving registers what still runs in an environment without registered processes. If nothing does, it ends.
+func (f *Files) afterLeaving(env *snapshot.Environment, leaving snapshot.PID) (successors []snapshot.PID) {
+	if f.FindSuccessors != nil && isEmpty(env) {
+		successors = f.FindSuccessors(env, leaving)
+		env.PIDs = successors
 	}
-	if env.PIDs = f.FindSuccessors(env, leaving); len(env.PIDs) == 0 {
-		return
-	}
-	if f.successors == nil {
-		f.successors = map[snapshot.EnvID][]snapshot.PID{}
-	}
-	f.successors[env.EID] = env.PIDs
+	f.RemoveEmpty(nil)
+	return successors
 }
 
 func isEmpty(env *snapshot.Environment) bool { return len(env.PIDs) == 0 && len(env.KernelIDs) == 0 }
@@ -120,7 +111,6 @@ func (f *Files) AttachedTo(eid snapshot.EnvID) []snapshot.DeviceIndex {
 	return indices
 }
 
-// ownedBy are the environments of a user.
 func (f *Files) ownedBy(uid snapshot.UID) (eids []snapshot.EnvID) {
 	for i := range f.Environments {
 		if env := &f.Environments[i]; env.UID == uid && !env.OwnerMismatch {

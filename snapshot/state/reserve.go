@@ -84,7 +84,6 @@ func checkBooking(r *snapshot.Reservation, known int, now time.Time) error {
 	return nil
 }
 
-// checkRoom refuses too many reservations, and GPUs that are reserved at that time.
 func checkRoom(list []snapshot.Reservation, r *snapshot.Reservation, known int, now time.Time) error {
 	own, all := 0, 0
 	for i := range list {
@@ -134,7 +133,6 @@ func firstEnd(list []snapshot.Reservation) time.Time {
 	return slices.MinFunc(list, func(a, b snapshot.Reservation) int { return a.Until.Compare(b.Until) }).Until
 }
 
-// check refuses what the policy doesn't allow, with what it does.
 func (by *Booker) check(list []snapshot.Reservation, r *snapshot.Reservation, now time.Time) error {
 	rule := by.Rule
 	if rule == nil {

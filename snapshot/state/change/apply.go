@@ -183,13 +183,14 @@ func (l *Leave) apply(f *state.Files, by Requester) (Result, error) {
 	if err := f.CheckOwner(eid, by.UID); err != nil {
 		return Result{}, err
 	}
+	var remaining []snapshot.PID
 	if l.Kernel != "" {
-		f.DeactivateKernel(l.Kernel, by.UID)
+		remaining = f.DeactivateKernel(l.Kernel, by.UID)
 	} else {
-		f.Deactivate(l.PID)
+		remaining = f.Deactivate(l.PID)
 	}
 	result := resultOf(f, eid, before)
-	result.Remaining = f.Successors(eid)
+	result.Remaining = remaining
 	return result, nil
 }
 

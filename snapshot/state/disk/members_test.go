@@ -192,8 +192,7 @@ func TestDeactivateKeepsTheEnvironmentOfRunningJobs(t *testing.T) {
 			var remaining []snapshot.PID
 			require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 				require.Equal(t, snapshot.EnvID("1102"), b.EnvironmentOf(1102).EID)
-				b.Deactivate(1102)
-				remaining = b.Successors("1102")
+				remaining = b.Deactivate(1102)
 				return nil
 			}))
 			require.Equal(t, tt.want, remaining)
@@ -218,8 +217,7 @@ func TestTheProcessThatAsksKeepsNoEnvironment(t *testing.T) {
 		var remaining []snapshot.PID
 		require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 			b.Asker = asker
-			b.Deactivate(1102)
-			remaining = b.Successors("1102")
+			remaining = b.Deactivate(1102)
 			return nil
 		}))
 		require.Equal(t, want, remaining, asker)

@@ -129,7 +129,7 @@ func (s *Store) open() (stateDir, error) {
 	return stateDir{dir, false}, err
 }
 
-// Where is the folder of the state files, and whether it is root's. The error is Owner's, or ErrTampered.
+// Where is the folder of the state files, and whether it is root's. The error is Owner's, or wraps folder.ErrTampered.
 func (s *Store) Where() (dir string, owned bool, err error) {
 	if dir, err := s.OwnedDir(); dir != "" || err != nil {
 		return dir, true, err
@@ -137,12 +137,9 @@ func (s *Store) Where() (dir string, owned bool, err error) {
 	return s.dir, false, s.tampered()
 }
 
-// DefaultRootDir is the folder of root's notes about state folders, and of the state that root owns.
-const DefaultRootDir = "/var/lib/genv"
-
-// RootDir returns the folder of root's notes.
+// RootDir returns the folder of root's notes about state folders, and of the state that root owns.
 func RootDir(getenv func(string) string) string {
-	return cmp.Or(getenv("GENV_ROOT_DIR"), DefaultRootDir)
+	return cmp.Or(getenv("GENV_ROOT_DIR"), "/var/lib/genv")
 }
 
 const maxNote = 16 << 10 // bytes of a small note
@@ -218,7 +215,7 @@ func (s *Store) openShared() (*folder.Folder, error) {
 
 func (s *Store) tampered() error {
 	if mount := system.UsersMount(system.Mountinfo(system.RealProc), s.path()); mount != "" {
-		return fmt.Errorf("%w: %s; have root unmount it: umount --lazy %s", ErrTampered, mount, s.path())
+		return fmt.Errorf("%w: %s; have root unmount it: umount --lazy %s", folder.ErrTampered, mount, s.path())
 	}
 	return nil
 }

@@ -99,7 +99,6 @@ func (a folderAccess) deny(dir stateDir, why string) folderAccess {
 	return a
 }
 
-// resetHint is the next step when the note names another PID namespace.
 const resetHint = "; where no other machine or container uses it, `sudo genv envs --reset` starts it over for this one"
 
 // refusal says why the PIDs may not belong to our namespaces, or "", and the next step. Only root's note can allow it.
@@ -195,7 +194,6 @@ func (s *Store) noteAbout(dir stateDir) (folderNote, error) {
 	return folderNote{Path: s.path(), Device: st.Dev, Inode: st.Ino, BootID: boot, Namespaces: namespaces}, err
 }
 
-// readSeen returns nil if there is no readable note.
 func readSeen(root *folder.Folder) *seenNote {
 	const maxSeen = 2 * maxFileSize // bytes
 	var n seenNote
@@ -208,14 +206,12 @@ func readSeen(root *folder.Folder) *seenNote {
 // putSeen doesn't sync: a note is about one boot. If it fails, the next look tries again.
 func putSeen(root *folder.Folder, n seenNote) { _ = root.PutJSON(seenFile, n, ownedMode, false) }
 
-// applySeen adds to the files what root's note says about them.
 func (t *transaction) applySeen() {
 	t.files.KeepsNote = t.access.writable
 	t.seen.Apply(&t.files)
 	t.markFiles() // again, since GPUs may have other indices now
 }
 
-// look is a look at the files as they are now.
 func (t *transaction) look(start snapshot.StartTime) state.RootNote {
 	before := t.seen
 	if t.access.root == nil || t.access.now.BootID == "" || before.At == 0 && !t.files.KeepsNote {

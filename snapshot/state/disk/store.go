@@ -40,9 +40,6 @@ import (
 // DefaultDir is the state folder unless GENV_TMPDIR names another one.
 const DefaultDir = "/var/tmp/genv"
 
-// DefaultLockTimeout is how long a Store waits for the lock.
-const DefaultLockTimeout = 10 * time.Second
-
 // Dir returns the state folder. getenv looks up environment variables, such as os.Getenv.
 func Dir(getenv func(string) string) string { return cmp.Or(getenv("GENV_TMPDIR"), DefaultDir) }
 
@@ -50,7 +47,7 @@ func Dir(getenv func(string) string) string { return cmp.Or(getenv("GENV_TMPDIR"
 type Config struct {
 	System      system.System    // nil is that of /proc
 	Now         func() time.Time // nil is system.Now
-	LockTimeout time.Duration    // for the lock on the state files; 0 is DefaultLockTimeout
+	LockTimeout time.Duration    // for the lock on the state files; 0 is 10 s
 	RootDir     string           // as of RootDir; empty for no root's notes: then the PIDs are of our namespaces
 	// Username is the name of a uid, or "" for none: an environment has that name, and is an OwnerMismatch if the file
 	// has another one. It is called without any lock. Nil doesn't ask.
@@ -81,7 +78,7 @@ func New(dir string, o Config) *Store {
 		o.Now = system.Now
 	}
 	if o.LockTimeout <= 0 {
-		o.LockTimeout = DefaultLockTimeout
+		o.LockTimeout = 10 * time.Second
 	}
 	return &Store{Config: o, dir: dir, step: func(string) {}}
 }
@@ -218,8 +215,6 @@ var (
 	ErrCorrupt = errors.New("state is corrupt")
 	// ErrLost is wrapped if a state file is missing although root saw it in this boot.
 	ErrLost = errors.New("state is lost")
-	// ErrTampered is folder.ErrTampered.
-	ErrTampered = folder.ErrTampered
 	// errReplaced says that another folder was in the place of root's copy. It was mended.
 	errReplaced = errors.New("tampering")
 	// ErrPrivate is wrapped if the folder is one that only this login or service sees.

@@ -117,7 +117,6 @@ func (d *Folder) Remove(name string) error {
 	return d.pathError("remove", name, Ignore(unix.Unlinkat(d.fd, name, 0), unix.ENOENT))
 }
 
-// create writes a new file, or removes it.
 func (d *Folder) create(name string, data []byte, mode uint32, durable bool) error {
 	const flags = unix.O_CREAT | unix.O_EXCL | unix.O_WRONLY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(d.fd, name, flags, mode)

@@ -228,7 +228,6 @@ func decode(data []byte) ([]attachmentNote, error) {
 	return list, nil
 }
 
-// users are those with attachments, in the order of the uids.
 func users(files *state.Files) []snapshot.UID {
 	seen := make(map[snapshot.EnvID]bool)
 	for i := range files.Devices {

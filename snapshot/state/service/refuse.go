@@ -130,7 +130,6 @@ func (w *wanted) weight(index snapshot.DeviceIndex) (n int64) {
 	return n
 }
 
-// refusal says which cap is exceeded, what is used and where, how old that is, and what would help.
 func (w *wanted) refusal(added, own []snapshot.DeviceIndex, would int64) string {
 	c := w.cap
 	if c.Counts == "gpu-hours" {

@@ -162,7 +162,6 @@ func (s *Server) give(w *wait, chosen []snapshot.DeviceIndex) {
 	q.offers = slices.DeleteFunc(q.offers, func(o offer) bool { return o.id == w.ID })
 }
 
-// undo is the change that takes back another one, of a client that has ended.
 func undo(c *change.Change, r *change.Result) change.Change {
 	if c.Enter != nil {
 		return change.Change{Leave: &change.Leave{PID: c.Enter.PID, Kernel: c.Enter.Kernel}}
@@ -347,7 +346,6 @@ func (q *waits) keep(
 	}
 }
 
-// hasRoom says whether somebody could have a GPU or a part of it.
 func hasRoom(look *snapshot.Snapshot, g *gpus.GPU) bool {
 	files := state.Files{Devices: look.Devices}
 	part := files.Room(state.AttachRequest{Memory: snapshot.MiB(1)})

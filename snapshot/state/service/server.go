@@ -225,7 +225,6 @@ func (b Bounds) withDefaults() Bounds {
 
 func tooMany(uid snapshot.UID) error { return fmt.Errorf("%w from uid %d, try again", ErrBusy, uid) }
 
-// admission bounds the connections and the requests of users.
 type admission struct {
 	bounds Bounds
 	now    func() time.Time
@@ -273,7 +272,6 @@ func (a *admission) admit(uid snapshot.UID) (release func(), ok bool) {
 
 const maxIdle = 1024
 
-// forget drops users with full credit once there are many.
 func (a *admission) forget(now time.Time) {
 	if len(a.users) < maxIdle {
 		return

@@ -100,7 +100,6 @@ func (p procfs) commandLine(pid snapshot.PID, quota *proc.Quota) (string, error)
 	return string(line), err
 }
 
-// kernelsNamed are the asked kernels that a command line names by their connection file.
 func kernelsNamed(cmdline string, asked map[string][]Kernel) map[string]bool {
 	named := map[string]bool{}
 	for arg := range strings.SplitSeq(cmdline, "\x00") {
