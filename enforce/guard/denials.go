@@ -18,11 +18,10 @@ import (
 
 // Denial is what a user was denied on a device within a minute. guard-denials.json doesn't have the user's name.
 type Denial struct {
-	First time.Time `json:"first"`
-	Last  time.Time `json:"last"`
-	Count uint64    `json:"count"` // at least
-	// Denied is false if the guard only watched.
-	Denied bool         `json:"denied"`
+	First  time.Time    `json:"first"`
+	Last   time.Time    `json:"last"`
+	Count  uint64       `json:"count"`  // at least
+	Denied bool         `json:"denied"` // false if the guard only watched
 	UID    snapshot.UID `json:"uid"`
 	// Subordinate says that the last process had a subordinate uid of that account.
 	Subordinate bool                  `json:"subordinate,omitempty"`
@@ -42,8 +41,7 @@ type Denials struct {
 }
 
 const (
-	// DenialWithin is the time in which opens of a user, device and kind count as one denial.
-	DenialWithin = time.Minute
+	DenialWithin = time.Minute // the time in which opens of a user, device and kind count as one denial
 	// MaxDenials limits all denials that are kept, and MaxDenialsOfUser those of one user.
 	MaxDenials       = 1024
 	MaxDenialsOfUser = 128

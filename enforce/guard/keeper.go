@@ -46,22 +46,17 @@ type Keeper struct {
 	// With an error they say nothing.
 	Place func() (dir string, owned bool, err error)
 	// Read returns the state files without ended processes, as disk.Store.Read does.
-	Read    func(ctx context.Context) (state.Files, error)
-	Process func(snapshot.PID) system.ProcessStatus
-	// Devices are the host's devices with their minors. It may hang.
-	Devices func() ([]hardware.BusDevice, error)
-	// Accounts are those of the uids that open devices; nil for this machine's.
-	Accounts *proc.Accounts
+	Read     func(ctx context.Context) (state.Files, error)
+	Process  func(snapshot.PID) system.ProcessStatus
+	Devices  func() ([]hardware.BusDevice, error) // the host's devices with their minors. It may hang.
+	Accounts *proc.Accounts                       // those of the uids that open devices; nil for this machine's
 	// UserID finds a user's uid; found is false if there certainly is none.
 	UserID func(ctx context.Context, name snapshot.Username) (uid snapshot.UID, found bool, err error)
-	// Denied, if set, gets each new denial, one at a time. The list waits for it.
-	Denied func(d Denial)
-	// Clock returns the present time; nil for the machine's clocks.
-	Clock func() (At, error)
-	Log   zerolog.Logger
+	Denied func(d Denial)     // gets each new denial, if set, one at a time. The list waits for it.
+	Clock  func() (At, error) // the present time; nil for the machine's clocks
+	Log    zerolog.Logger
 
-	// Waiting, if set, is called once if another process holds the lock.
-	Waiting func(err error)
+	Waiting func(err error) // called once, if set, when another process holds the lock
 }
 
 const (
@@ -237,11 +232,9 @@ var (
 
 // Control is what the guard does, and for how long.
 type Control struct {
-	Mode Mode
-	// Lease is how long from now the guard acts, and then lets everything through; 0 ends it now.
-	Lease time.Duration
-	// FirstUID, not 0, is the first uid that is guarded: users below it are never denied.
-	FirstUID snapshot.UID
+	Mode     Mode
+	Lease    time.Duration // how long from now the guard acts, and then lets everything through; 0 ends it now
+	FirstUID snapshot.UID  // not 0: the first uid that is guarded; users below it are never denied
 }
 
 // KernelState is what the guard in the kernel does at this moment.
@@ -249,8 +242,7 @@ type KernelState struct {
 	Control        // Lease is what is left of it
 	Dir     string // of the pins; empty if there are none
 	Allowed map[snapshot.UID]Minors
-	// Lost is how many events found no room since the guard began.
-	Lost uint64
+	Lost    uint64 // how many events found no room since the guard began
 }
 
 // EventKind is what the guard did about an open.

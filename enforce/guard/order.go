@@ -186,13 +186,12 @@ type storedOrder struct {
 
 const (
 	// OrderFile is in the run folder.
-	OrderFile   = "guard-order.json"
-	orderLock   = "guard-order.lock"
-	orderSchema = "genv.guard-order/1"
-	maxOrder    = 4 << 20 // bytes
-	maxOrderID  = 256     // bytes
-	// orderLockWithin is the time for another writer.
-	orderLockWithin = 2 * time.Second
+	OrderFile       = "guard-order.json"
+	orderLock       = "guard-order.lock"
+	orderSchema     = "genv.guard-order/1"
+	maxOrder        = 4 << 20         // bytes
+	maxOrderID      = 256             // bytes
+	orderLockWithin = 2 * time.Second // the time for another writer
 )
 
 var orderNote = folder.Note[storedOrder]{
@@ -201,10 +200,8 @@ var orderNote = folder.Note[storedOrder]{
 
 // Errors by what the caller does about them.
 var (
-	// ErrNoOrder: no order was given since the machine was started.
-	ErrNoOrder = errors.New("the guard has no order")
-	// ErrReplaced: another order was given. Don't renew the old one.
-	ErrReplaced = errors.New("the guard has got another order")
+	ErrNoOrder  = errors.New("the guard has no order")          // no order was given since the machine was started
+	ErrReplaced = errors.New("the guard has got another order") // another order was given. Don't renew the old one.
 )
 
 // GiveOrder gives an order, which replaces the one before; an empty id is a new one. Only root gives orders.

@@ -19,12 +19,10 @@ import (
 )
 
 const (
-	// tick is how often a Keeper looks for missed changes, and renews the lease.
-	tick = time.Second
+	tick = time.Second // how often a Keeper looks for missed changes, and renews the lease
 	// lookEvery is how often the state files are read without a change: processes end, and with them environments.
 	lookEvery = 5 * time.Second
-	// listEvery is how often the devices are listed; every tick until there are some.
-	listEvery = 30 * time.Second
+	listEvery = 30 * time.Second // how often the devices are listed; every tick until there are some
 )
 
 // lockedKeeper is a Keeper with the lock. One goroutine runs its methods.
@@ -194,10 +192,8 @@ func exists(path string) bool {
 }
 
 const (
-	// maxLease limits the kernel's lease: if its Keeper dies, the guard stays as it was.
-	maxLease = time.Minute
-	// openEvery is how often attaching a guard is tried again.
-	openEvery = 10 * time.Second
+	maxLease  = time.Minute      // limits the kernel's lease: if its Keeper dies, the guard stays as it was
+	openEvery = 10 * time.Second // how often attaching a guard is tried again
 )
 
 func (s *lockedKeeper) step(ctx context.Context) {

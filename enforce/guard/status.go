@@ -110,25 +110,21 @@ func (g *loaded) users() []AllowedUser {
 
 // Status is what the guard of a host does, as its Keeper says in guard.json, for everybody to read.
 type Status struct {
-	Schema string `json:"schema"`
-	// Mode is that of the kernel until Until, if the file isn't written again.
-	Mode  Mode      `json:"mode"`
-	Until time.Time `json:"until,omitzero"`
-	Time  time.Time `json:"time"` // of writing
-	// Reason is why the mode is not the ordered one, or why it is off.
-	Reason string `json:"reason,omitempty"`
-	// Order is the last order, also if its time is over.
-	Order *Order    `json:"order,omitempty"`
-	Given time.Time `json:"given,omitzero"` // when it was last given
-	Veto  bool      `json:"veto,omitempty"`
+	Schema string    `json:"schema"`
+	Mode   Mode      `json:"mode"` // that of the kernel until Until, if the file isn't written again
+	Until  time.Time `json:"until,omitzero"`
+	Time   time.Time `json:"time"`             // of writing
+	Reason string    `json:"reason,omitempty"` // why the mode is not the ordered one, or why it is off
+	Order  *Order    `json:"order,omitempty"`  // the last order, also if its time is over
+	Given  time.Time `json:"given,omitzero"`   // when it was last given
+	Veto   bool      `json:"veto,omitempty"`
 
 	Keeper snapshot.PID `json:"keeper,omitempty"`
 	// KeeperStart distinguishes the Keeper from a later process with its PID; 0 if unknown.
 	KeeperStart snapshot.StartTime `json:"keeper_start,omitempty"`
-	// Unpinned: the guard is in its Keeper's process, and ends with it.
-	Unpinned bool         `json:"unpinned,omitempty"`
-	FirstUID snapshot.UID `json:"first_uid,omitempty"`
-	Devices  []Device     `json:"devices"`
+	Unpinned    bool               `json:"unpinned,omitempty"` // the guard is in its Keeper's process, and ends with it
+	FirstUID    snapshot.UID       `json:"first_uid,omitempty"`
+	Devices     []Device           `json:"devices"`
 	// Users may open devices, in ascending order of uid; UsersLeftOut is how many more there are.
 	Users        []AllowedUser `json:"users"`
 	UsersLeftOut int           `json:"users_left_out,omitempty"`
@@ -158,8 +154,7 @@ const (
 	statusFile   = "guard.json"
 	statusSchema = "genv.guard/1"
 	maxStatus    = 1 << 20 // bytes
-	// MaxUsers limits the users that are listed.
-	MaxUsers = 500
+	MaxUsers     = 500     // that are listed
 )
 
 var statusNote = folder.Note[Status]{

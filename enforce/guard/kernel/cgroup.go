@@ -84,11 +84,10 @@ func (c cgroup) attach(program *ebpf.Program) (l bpfLink, id uint32, err error) 
 
 // Program is another program that judges opens of devices.
 type Program struct {
-	ID     uint32 `json:"id"`             // as bpftool shows it
-	Name   string `json:"name,omitempty"` // as its maker called it
-	Cgroup string `json:"cgroup"`         // its folder
-	// Exclusive: it admits no guard, without BPF_F_ALLOW_MULTI.
-	Exclusive bool `json:"in_the_way"`
+	ID        uint32 `json:"id"`             // as bpftool shows it
+	Name      string `json:"name,omitempty"` // as its maker called it
+	Cgroup    string `json:"cgroup"`         // its folder
+	Exclusive bool   `json:"in_the_way"`     // it admits no guard, without BPF_F_ALLOW_MULTI
 }
 
 // programs lists others' programs at the cgroup and above it.

@@ -28,8 +28,7 @@ type Support struct {
 	Why       string    `json:"why,omitempty"` // why it isn't
 	Abilities []Ability `json:"abilities"`
 	Programs  []Program `json:"programs"`
-	// Err has a class below; nil if Open can work, without a bpffs with Location.Unpinned.
-	Err error `json:"-"`
+	Err       error     `json:"-"` // has a class below; nil if Open can work, without a bpffs with Location.Unpinned
 }
 
 // Probe says what is there and what is missing. It attaches and pins nothing.
