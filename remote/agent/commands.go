@@ -280,10 +280,8 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 	s, _, err = c.visible(ctx, host)
 	// Here, nvidia-smi is missing, and not genv.
 	if s, err = c.asRoot(ctx, host, s, err, len(devices)); err != nil && remote.ClassOf(err) == remote.GenvMissing {
-		err = &remote.Error{
-			Class: remote.CommandFailed, Err: err,
-			Next: "install NVIDIA's driver with nvidia-smi on the host, where every login finds it",
-		}
+		err = remote.Errorf(remote.CommandFailed, "%w", err).
+			WithNext("install NVIDIA's driver with nvidia-smi on the host, where every login finds it")
 	}
 	if err != nil {
 		return nil, ViaCommands, err

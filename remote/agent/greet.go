@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"sync/atomic"
@@ -110,11 +109,8 @@ func (p *preface) explain(host string, err error) error {
 		return err
 	}
 	if e.Class == remote.Timeout || said != "" && (e.Class == remote.CommandFailed || e.Class == remote.InvalidOutput) {
-		return &remote.Error{
-			Class: e.Class, Err: fmt.Errorf("%w%s", err, said),
-			Next: "let the login run commands without a terminal: look at its shell and its rc files, at limits " +
-				"of logins, and at sudo; try `ssh " + host + " true`",
-		}
+		return remote.Errorf(e.Class, "%w%s", err, said).WithNext("let the login run commands without a terminal: " +
+			"look at its shell and its rc files, at limits of logins, and at sudo; try `ssh " + host + " true`")
 	}
 	return err
 }

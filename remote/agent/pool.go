@@ -52,11 +52,10 @@ type Network interface {
 
 // Pool keeps a connection to every host. Its fields are set before its first use; then it is safe for concurrent use.
 type Pool struct {
-	Start   Start
-	Network Network
-	Timeout time.Duration // of a request; an order has the time that its processes get to end on top
-	// Patience is how long a request waits for the first login to its host, which goes on; 0 is to its end.
-	Patience time.Duration
+	Start    Start
+	Network  Network
+	Timeout  time.Duration // of a request; an order has the time that its processes get to end on top
+	Patience time.Duration // how long a request waits for the first login to its host, which goes on; 0 is to its end
 	// Fanout is how many hosts at a time are logged in to or given commands, and how many commands at a time carry out
 	// orders; 0 means no bound. A request on an open connection doesn't wait.
 	Fanout int

@@ -38,14 +38,12 @@ import (
 
 // Options are what is installed, and how.
 type Options struct {
-	// Path is that of the program; empty is the host's absolute GenvPath, or else remote.DefaultGenv.
-	Path    string
+	Path    string // that of the program; empty is the host's absolute GenvPath, or else remote.DefaultGenv
 	Account string // may run genv by sudoers; empty is the login
 	Key     string // with which a controller logs in as the account, which is made if missing; empty for none
 	Check   bool   // changes nothing: the outcome is what would be done
 	Upgrade bool   // replaces another genv at Path
-	// State is who is to own the state, StateRoot or StateShared; empty lets root own that of a new host.
-	State string
+	State   string // who is to own the state, StateRoot or StateShared; empty lets root own that of a new host
 	// Extras are man pages, completion, the unit of genv-enforce and a link in /usr/bin; ShellSetup also puts genv into
 	// all users' shells.
 	Extras, ShellSetup bool

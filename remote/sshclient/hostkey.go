@@ -206,10 +206,8 @@ func (c *Client) checkResult(k *hostKeyCheck, key ssh.PublicKey, err error) erro
 	}
 	_, missing := os.Stat(knownToAll)
 	add := k.addCommand(key, missing == nil && slices.Contains(k.files(), knownToAll))
-	return &remote.Error{
-		Class: remote.HostKey, Err: err,
-		Next: "check the fingerprint with the host's owner, then add the key to known_hosts: " + add,
-	}
+	return remote.Errorf(remote.HostKey, "%w", err).
+		WithNext("check the fingerprint with the host's owner, then add the key to known_hosts: " + add)
 }
 
 // addCommand adds the host's key to known_hosts, in the file for all accounts if that is used.

@@ -45,10 +45,9 @@ const (
 
 // The times of leases.
 const (
-	shortest = time.Minute
-	longest  = 24 * time.Hour
-	// FreeAfter is how long others wait after the end of a lease that was not given back.
-	FreeAfter = 24 * time.Hour
+	shortest  = time.Minute
+	longest   = 24 * time.Hour
+	FreeAfter = 24 * time.Hour // how long others wait after the end of a lease that was not given back
 )
 
 // Folder is the Who of controllers with the state folder of this id.
@@ -134,11 +133,10 @@ func (l *Lease) free(now time.Time) bool {
 
 // RefusedError says that a host does not do what a controller sent: another one has the lease.
 type RefusedError struct {
-	Name  string    // of the other controller
-	Since time.Time // when it got the lease
-	Until time.Time // when the lease ended; zero if it runs
-	// Foreign: it isn't of the same election or state folder, so epochs can't be compared.
-	Foreign bool
+	Name    string    // of the other controller
+	Since   time.Time // when it got the lease
+	Until   time.Time // when the lease ended; zero if it runs
+	Foreign bool      // it isn't of the same election or state folder, so epochs can't be compared
 }
 
 // Error returns a text that earlier versions recognise: it begins with "refused: ", and unless the error is Foreign

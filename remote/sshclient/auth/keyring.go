@@ -150,12 +150,11 @@ func sameKey(a, b ssh.PublicKey) bool {
 }
 
 const (
-	agentTimeout = 10 * time.Second // of a request: the agent may ask for confirmation, or for a touch of a FIDO key
-	askedUser    = time.Second      // a longer request means that the agent asked its user
-	listTTL      = 5 * time.Second  // so that a hundred hosts at a time share a list
-	silentTTL    = time.Minute      // a key without an answer of the user is not used for so long
-	// agentRequests are sent to an agent at a time: its queue has 128 places.
-	agentRequests = 16
+	agentTimeout  = 10 * time.Second // of a request: the agent may ask for confirmation, or for a touch of a FIDO key
+	askedUser     = time.Second      // a longer request means that the agent asked its user
+	listTTL       = 5 * time.Second  // so that a hundred hosts at a time share a list
+	silentTTL     = time.Minute      // a key without an answer of the user is not used for so long
+	agentRequests = 16               // sent to an agent at a time: its queue has 128 places
 )
 
 // keyAgent is an ssh-agent. Each request has its own connection, so that no late answer is taken for another.
