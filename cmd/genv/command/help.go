@@ -287,8 +287,7 @@ func manCommand(root func() *cli.App) *cli.Command {
 // writeAll writes NAME.1 for a command and for each visible one below it, into an existing folder.
 func writeAll(dir string, cmd *cli.Command, name, version string) error {
 	page := PageOf(cmd, name)
-	path := filepath.Join(dir, page.FileName()+".1")
-	if err := os.WriteFile(path, []byte(page.Man(version)), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, page.FileName()+".1"), []byte(page.Man(version)), 0o644); err != nil {
 		return fmt.Errorf("write man page: %w", err)
 	}
 	for _, sub := range visible(cmd.Subcommands) {

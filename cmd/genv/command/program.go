@@ -52,14 +52,16 @@ func (p *Program) Warn(warnings ...string) {
 	}
 }
 
+// Warnf prints a warning to stderr.
+func (p *Program) Warnf(format string, args ...any) { p.Warn(fmt.Sprintf(format, args...)) }
+
 // Logger writes to stderr: warnings, or all with --verbose.
 func (p *Program) Logger(c *cli.Context) zerolog.Logger {
 	level := zerolog.WarnLevel
 	if c.Bool("verbose") {
 		level = zerolog.DebugLevel
 	}
-	colour := render.Colourful(p.Err, p.Getenv)
-	out := zerolog.ConsoleWriter{Out: p.Err, NoColor: !colour, TimeFormat: render.TimeFormat}
+	out := zerolog.ConsoleWriter{Out: p.Err, NoColor: !render.Colourful(p.Err, p.Getenv), TimeFormat: render.TimeFormat}
 	if render.InJournal(p.Err, p.Getenv) {
 		out.PartsExclude = []string{zerolog.TimestampFieldName}
 	}
@@ -175,8 +177,7 @@ func build(p Program, commands Commands, named string) *cli.App {
 		made = commands(p, named)
 	}
 	app := &cli.App{
-		Name:                      "genv",
-		Usage:                     "GPU environments on shared machines, and their enforcement on a fleet",
+		Name: "genv", Usage: "GPU environments on shared machines, and their enforcement on a fleet",
 		Version:                   p.Version,
 		Reader:                    p.In,
 		Writer:                    p.Out,

@@ -171,10 +171,12 @@ func TestKeysOfATerminal(t *testing.T) {
 					return pid != 0 && status.Stopped()
 				}, 20*time.Second, 10*time.Millisecond)
 				require.True(t, c.echoes(), "as it was, for the shell")
-				time.Sleep(100 * time.Millisecond)
-				stopped := c.shown()
-				time.Sleep(200 * time.Millisecond)
-				require.Equal(t, stopped, c.shown(), "the program is stopped")
+				stopped := ""
+				require.Eventually(t, func() bool {
+					stopped = c.shown()
+					time.Sleep(200 * time.Millisecond)
+					return stopped == c.shown()
+				}, 20*time.Second, time.Millisecond, "the program is stopped")
 				require.NoError(t, c.cmd.Process.Signal(unix.SIGCONT))
 				require.Eventually(t, func() bool { return strings.Count(c.shown(), "tick") > strings.Count(stopped, "tick")+2 }, 10*time.Second, 10*time.Millisecond)
 			}

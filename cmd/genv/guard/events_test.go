@@ -38,8 +38,7 @@ func (s *site) answeringSMI() {
 	require.NoError(s, gpus.Driver{Devices: devices}.Write(file))
 	require.NoError(s, os.Mkdir(filepath.Dir(program), 0o755))
 	require.NoError(s, testfleet.InstallProgram("remote/testfleet/gpus/nvidia-smi", program))
-	script := fmt.Sprintf("#!/bin/sh\nGENV_SIM_GPUS=%s exec %s \"$@\"\n", file, program)
-	require.NoError(s, proctest.WriteProgram(filepath.Join(s.dir, "nvidia-smi"), []byte(script)))
+	require.NoError(s, proctest.WriteProgram(filepath.Join(s.dir, "nvidia-smi"), fmt.Appendf(nil, "#!/bin/sh\nGENV_SIM_GPUS=%s exec %s \"$@\"\n", file, program)))
 }
 
 // look has the host looked at.
@@ -147,8 +146,7 @@ func (s *site) opened() []snapshot.PID {
 	var content struct {
 		PIDs []snapshot.PID `json:"pids"`
 	}
-	data := proctest.ReadFile(s, filepath.Join(s.root, "run", watch.OpenLogFile))
-	require.NoError(s, json.Unmarshal(data, &content))
+	require.NoError(s, json.Unmarshal(proctest.ReadFile(s, filepath.Join(s.root, "run", watch.OpenLogFile)), &content))
 	return content.PIDs
 }
 

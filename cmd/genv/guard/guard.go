@@ -37,8 +37,7 @@ func Command(with command.Program) *cli.Command {
 				Flags: []cli.Flag{
 					command.String(&o.mode, "mode", "`MODE`: watch reports what enforce would deny").OneOf("watch",
 						"enforce"),
-					command.Duration(&o.lease, "lease", "allow every open if this process hasn't renewed the guard "+
-						"for this `TIME`"),
+					command.Duration(&o.lease, "lease", "allow every open if the guard isn't renewed for this `TIME`"),
 					command.Int(&o.firstUID, "first-uid", "never deny users below this "+
 						"`UID`").DefaultText("UID_MIN of /etc/login.defs"),
 					command.Strings(&o.exemptUser, "exempt-user", "let this `USER` open every GPU; may be repeated"),
@@ -92,7 +91,7 @@ func (p *guardCommands) off(c *cli.Context, lasting bool) error {
 		if err := writeVeto(veto); err != nil {
 			return err
 		}
-		turnOff = func(string) error { return p.remove(guard.Status{Reason: vetoed(veto), Veto: true}) }
+		turnOff = func(string) error { return p.remove(guard.Status{Reason: veto + " exists", Veto: true}) }
 	}
 	if err := turnOff(p.author("genv guard off")); err != nil {
 		return err
@@ -121,14 +120,12 @@ func (p *guardCommands) awaitUnpinned(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("process %[1]d, which keeps the guard without pins, has not ended it: sudo kill -KILL "+
-				"%[1]d ends both", said.Keeper)
+			return fmt.Errorf("process %[1]d has not ended its guard without pins: sudo kill -KILL %[1]d ends both",
+				said.Keeper)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
-
-func vetoed(file string) string { return file + " exists" }
 
 func (p *guardCommands) vetoExists() bool {
 	_, err := os.Lstat(VetoFile(p.Getenv))

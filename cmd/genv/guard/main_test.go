@@ -146,8 +146,7 @@ func (s *site) files() *state.Files {
 	s.Helper()
 	files := &state.Files{}
 	for _, file := range []state.File{state.Envs, state.Devices} {
-		data := proctest.ReadFile(s, filepath.Join(s.state, file.String()))
-		require.NoError(s, files.Decode(file, data))
+		require.NoError(s, files.Decode(file, proctest.ReadFile(s, filepath.Join(s.state, file.String()))))
 	}
 	return files
 }

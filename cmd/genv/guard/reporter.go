@@ -44,9 +44,13 @@ const (
 func newReporter(p *command.Program, log zerolog.Logger) *reporter {
 	here := enforcelocal.Terminals{Host: enforcelocal.Hostname()}
 	r := &reporter{
-		log: log, now: p.Now, account: accountOf, collect: collectFor, hostname: snapshot.Hostname(here.Host),
+		log: log, now: p.Now, collect: collectFor, hostname: snapshot.Hostname(here.Host),
 		recorded:  map[string]time.Time{},
 		noticedAt: map[snapshot.UID]time.Time{}, pending: map[snapshot.UID][]guard.Denial{},
+	}
+	r.account = func(uid snapshot.UID) snapshot.UID {
+		account, _ := proc.FS{}.Account(uid) // or proc.UnknownAccount
+		return account
 	}
 	if path := localhost.HostLog(p.Getenv); path != "" {
 		r.append = func(records ...audit.Record) error { return audit.AppendHostLog(path, nss.Passwd{}, records...) }
@@ -55,12 +59,6 @@ func newReporter(p *command.Program, log zerolog.Logger) *reporter {
 		r.show = func(uid snapshot.UID, message string) { here.Notify(uid, message) }
 	}
 	return r
-}
-
-// accountOf is the account of a uid, or proc.UnknownAccount.
-func accountOf(uid snapshot.UID) snapshot.UID {
-	account, _ := proc.FS{}.Account(uid)
-	return account
 }
 
 // denied reports a new denial. It is called by one goroutine.
@@ -145,8 +143,7 @@ func (r *reporter) showPending(uid snapshot.UID) {
 
 func noticeOf(list []guard.Denial) string {
 	if last := list[len(list)-1]; last.Subordinate {
-		return deviceName(&last) + " can't be opened with a subordinate uid: run the program as the root of its " +
-			"container, which is you"
+		return deviceName(&last) + " can't be opened with a subordinate uid: run as root of the container, which is you"
 	}
 	var indices []snapshot.DeviceIndex
 	for i := range list {

@@ -54,8 +54,7 @@ func (p *guardCommands) run(c *cli.Context, flags *options) error {
 	go func() { renewed <- p.renew(ctx, cancel, log, given) }()
 	keeper := NewKeeper(&p.Program, log)
 	keeper.Waiting = func(err error) {
-		log.Info().Err(err).Msg("another process keeps the guard: it carries out this order, and this process takes " +
-			"over when it ends")
+		log.Info().Err(err).Msg("another process keeps the guard, by this order: this one takes over when that ends")
 	}
 	err = keeper.Run(ctx)
 	cancel()
@@ -184,8 +183,7 @@ type pins struct {
 func pinsOf(getenv func(string) string) pins {
 	p := pins{Location: kernel.Location{Dir: getenv("GENV_GUARD_PINS"), Cgroup: getenv("GENV_GUARD_CGROUP")}}
 	if getenv("GENV_ROOT_DIR") != "" && (p.Dir == "" || p.Cgroup == "") {
-		p.err = fmt.Errorf("%w: with GENV_ROOT_DIR, GENV_GUARD_PINS and GENV_GUARD_CGROUP have to name folders for "+
-			"the guard", kernel.ErrUnsupported)
+		p.err = fmt.Errorf("%w: GENV_ROOT_DIR needs GENV_GUARD_PINS and GENV_GUARD_CGROUP, too", kernel.ErrUnsupported)
 	}
 	return p
 }

@@ -119,8 +119,7 @@ func (d *StatusDocument) askKernel(at pins) {
 	switch {
 	case errors.Is(err, guard.ErrRemoved) && d.Mode == guard.Off:
 	case errors.Is(err, guard.ErrRemoved):
-		d.Problems = append(d.Problems, "guard.json says that the guard is on, but it is not in the kernel: every "+
-			"open is allowed")
+		d.Problems = append(d.Problems, "guard.json has the guard on, but it isn't in the kernel: all opens are allowed")
 		d.Mode, d.LeaseSeconds = guard.Off, 0
 	case err != nil:
 		d.Problems = append(d.Problems, "the guard in the kernel can't be read: "+err.Error())

@@ -142,12 +142,10 @@ func TestOffHoldsAgainstAController(t *testing.T) {
 		b.until("allowed", 0)
 		require.Eventually(t, func() bool { return s.document().Order.Mode == guard.Off }, 5*time.Second, 10*time.Millisecond, name)
 		for range 10 {
-			answer := c.order(asked(guard.Enforce, time.Minute))
-			require.Contains(t, answer.State.Reason, "turned off by "+off.by)
+			require.Contains(t, c.order(asked(guard.Enforce, time.Minute)).State.Reason, "turned off by "+off.by)
 			require.True(t, b.opens(0), name)
 		}
-		out := s.must("guard", "resume")
-		require.Contains(t, out, "may turn the guard on again")
+		require.Contains(t, s.must("guard", "resume"), "may turn the guard on again")
 		require.True(t, b.opens(0), "nothing has ordered it yet")
 	}
 	require.Contains(t, s.must("guard", "resume"), "was not turned off")

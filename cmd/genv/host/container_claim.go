@@ -79,8 +79,7 @@ func (r *runtime) claim(ctx context.Context, request grant.GPURequest) (*claimed
 		return nil, err
 	}
 	if why != nil && done.Own {
-		r.Warn(fmt.Sprintf("genv: container %.12s has environment %s, which counts for no user: %v", r.id, done.EID,
-			why))
+		r.Warnf("genv: container %.12s has environment %s, which counts for no user: %v", r.id, done.EID, why)
 	}
 	return done, nil
 }

@@ -191,8 +191,7 @@ func TestRootlessContainer(t *testing.T) {
 	h.uses(inner, 3, 10)
 	r := h.enforce(outsideOnly)
 	require.True(t, parent.Running(), "%s%s", r.Out, r.Err)
-	shown := h.genv("gpus", "--format", "json").Out
-	require.Contains(t, shown, `"started_by":"uid 61002"`)
+	require.Contains(t, h.genv("gpus", "--format", "json").Out, `"started_by":"uid 61002"`)
 }
 
 // childOf is a child of a process that has become another program; 0 if there is none yet.

@@ -60,6 +60,7 @@ func (p *hostCommands) enforceHere(c *cli.Context, flags *enforcement.LoopFlags,
 	host.log = p.Logger(c)
 	link := &localLink{host: host}
 	defer host.stopWatching()
+	announce := func(id string, _ *fence.LeaseRequest) { link.asker.Store(new("enforce " + id)) }
 	allowance := &allowances{pass: host.Service.Allow}
 	defer allowance.close()
 	read := func() (enforcement.Options, error) {
@@ -70,7 +71,7 @@ func (p *hostCommands) enforceHere(c *cli.Context, flags *enforcement.LoopFlags,
 		if err == nil {
 			link.policy.Store(o.Policy)
 		}
-		o.Hosts, o.Link, o.Announce, o.Fanout = []remote.Host{{Labels: labels}}, link, link.announce, 1
+		o.Hosts, o.Link, o.Announce, o.Fanout = []remote.Host{{Labels: labels}}, link, announce, 1
 		o.Allow = func(byHost map[snapshot.Hostname]*service.Allowance) { allowance.renew(byHost[""]) }
 		o.LocalName, o.CycleLimit = snapshot.Hostname(enforcelocal.Hostname()), 4*time.Minute
 		o.Progress = &render.Progress{}
@@ -88,10 +89,6 @@ type localLink struct {
 	host   *host
 	policy atomic.Pointer[policy.File]
 	asker  atomic.Pointer[string] // the run in the list of processes that were asked to end
-}
-
-func (l *localLink) announce(id string, _ *fence.LeaseRequest) {
-	l.asker.Store(new("enforce " + id))
 }
 
 func (l *localLink) Await(ctx context.Context, _ remote.Host, done func(woke bool, err error)) {

@@ -64,7 +64,7 @@ func (p *hostCommands) gpusHere(c *cli.Context, o *gpulist.Flags) error {
 	found.AddWaits(waits)
 	booked, err := host.Store.Reservations()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		p.Warn(fmt.Sprintf("the reservations are unknown: %v", err))
+		p.Warnf("the reservations are unknown: %v", err)
 	}
 	reservations, _ := live.BookingsOf(&snapshot.Snapshot{Reservations: booked}, p.Now())
 	for i := range reservations {

@@ -140,8 +140,7 @@ func (h *host) carryOut(
 	}
 	items := h.record.items(o, refused)
 	warnings = h.record.append(items)
-	executor := h.executor.As(asker, say, func(text string) { warnings = append(warnings, text) })
-	outcomes := executor.Execute(ctx, o)
+	outcomes := h.executor.As(asker, say, func(text string) { warnings = append(warnings, text) }).Execute(ctx, o)
 	for _, t := range refused {
 		outcomes = append(outcomes, order.Outcome{
 			PID: t.Process.PID, EID: t.Process.EID, Status: order.StatusRefused,

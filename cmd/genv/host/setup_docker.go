@@ -32,9 +32,8 @@ type daemonRuntime struct {
 // setupDockerCommand changes nothing: daemon.json is the site's.
 func (p *hostCommands) setupDockerCommand() *cli.Command {
 	return &cli.Command{
-		Name: "setup-docker",
-		Usage: "print what " + dockerConfig + " has to say for genv's runtime, which gives containers GPUs and an " +
-			"environment",
+		Name:  "setup-docker",
+		Usage: "print what " + dockerConfig + " needs for genv's runtime, which gives containers GPUs and environments",
 		Action: func(*cli.Context) error {
 			data, err := os.ReadFile(dockerConfig)
 			if err != nil && !errors.Is(err, os.ErrNotExist) {

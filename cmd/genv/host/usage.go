@@ -149,8 +149,7 @@ func (p *hostCommands) usageExecute(c *cli.Context) error {
 	}
 	// The order is finished even if the controller has closed the connection.
 	signal.Ignore(syscall.SIGPIPE)
-	say := func(line string) { fmt.Fprintln(p.Out, line) }
-	outcomes, warnings := host.carryOut(c.Context, given, asker, say)
+	outcomes, warnings := host.carryOut(c.Context, given, asker, func(line string) { fmt.Fprintln(p.Out, line) })
 	for _, o := range outcomes {
 		if text := enforcement.Remark(o); text != "" {
 			p.Warn(text)

@@ -109,11 +109,9 @@ func (c Client) Load(ctx context.Context, model string, progress io.Writer) erro
 }
 
 // Chat sends a conversation, and returns the answer. Its parts are written as they come.
-func (c Client) Chat(
-	ctx context.Context, model string, conversation []ChatMessage, out io.Writer,
-) (ChatMessage, error) {
+func (c Client) Chat(ctx context.Context, model string, messages []ChatMessage, out io.Writer) (ChatMessage, error) {
 	answer := ChatMessage{Role: "assistant"}
-	request := map[string]any{"model": model, "messages": conversation}
+	request := map[string]any{"model": model, "messages": messages}
 	size := 0
 	err := c.call(ctx, "POST", "/api/chat", request, func(line []byte) error {
 		var part struct{ Message ChatMessage }

@@ -45,8 +45,7 @@ type InitOptions struct {
 
 // Init is the code that initialises a shell. It sets no variable that a program can see.
 func Init(o InitOptions) (string, error) {
-	templates := map[Kind]string{Bash: initBash, Zsh: initZsh}
-	template, ok := templates[o.Kind]
+	template, ok := map[Kind]string{Bash: initBash, Zsh: initZsh}[o.Kind]
 	if !ok {
 		return "", fmt.Errorf("%w %q", ErrUnknownShell, o.Kind)
 	}
@@ -126,14 +125,13 @@ func checkName(text string) error {
 // Prompt is the prefix of an active shell's prompt. A question mark replaces what could start an expansion (bash's
 // promptvars, zsh's prompt_subst).
 func Prompt(environment string) string {
-	return "(genv:" + strings.Map(harmless, environment) + ") "
-}
-
-func harmless(r rune) rune {
-	if unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(" ._:/@+,=-", r) {
-		return r
+	harmless := func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(" ._:/@+,=-", r) {
+			return r
+		}
+		return '?'
 	}
-	return '?'
+	return "(genv:" + strings.Map(harmless, environment) + ") "
 }
 
 // Kind is a shell that can be initialised.

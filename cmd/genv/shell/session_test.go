@@ -101,11 +101,13 @@ PATH="/conda/bin:$PATH:/last"; PS1='(conda) b '
 genv deactivate >/dev/null; echo "$PATH|$PS1"`, nil, result{stdout: "/conda/bin:/usr/bin:/bin:/last|(conda) b \n"}},
 		"a shell that an active one started has no memory of what was before": {
 			[]string{"PATH=" + shimsDir + ":/usr/bin:/bin", "GENV_SHELL=1", "GENV_ENVIRONMENT_ID=1667", "CUDA_VISIBLE_DEVICES=0"},
-			`genv deactivate >/dev/null; env | grep -E "^(GENV_|CUDA_|PATH=)"`, nil, result{stdout: "PATH=/usr/bin:/bin\n"},
+			`genv deactivate >/dev/null; env | grep -E "^(GENV_|CUDA_|PATH=)"`, nil,
+			result{stdout: "PATH=/usr/bin:/bin\n"},
 		},
 		"a login shell below an active one, as in a pane of tmux, has the shims again": {
 			[]string{"FAKE_NAME=x", "GENV_SHELL=1", "GENV_ENVIRONMENT_ID=1667", "GENV_PROMPT=(genv:x) "},
-			`echo "$PATH"; genv deactivate >/dev/null; echo "$PATH"`, nil, result{stdout: shimsDir + ":/usr/bin:/bin\n/usr/bin:/bin\n"},
+			`echo "$PATH"; genv deactivate >/dev/null; echo "$PATH"`, nil,
+			result{stdout: shimsDir + ":/usr/bin:/bin\n/usr/bin:/bin\n"},
 		},
 		"a failed activation leaves nothing behind": {[]string{"FAKE_FAILURE=1"}, `$state; PS1='$ '
 state > $HOME/before
@@ -163,8 +165,7 @@ func TestThePIDIsTheShellsOwn(t *testing.T) {
 
 func TestWithoutStdoutActivationFails(t *testing.T) {
 	bothShells(t, func(t *testing.T, kind shell.Kind) {
-		r := newSession(t, kind).run(`genv activate >&- || echo "failed:${GENV_ENVIRONMENT_ID-}"`)
-		require.Equal(t, "failed:\n", r.stdout)
+		require.Equal(t, "failed:\n", newSession(t, kind).run(`genv activate >&- || echo "failed:${GENV_ENVIRONMENT_ID-}"`).stdout)
 	})
 }
 
@@ -179,8 +180,7 @@ func TestPrompt(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			bothShells(t, func(t *testing.T, kind shell.Kind) {
-				r := newSession(t, kind, "FAKE_NAME=x").run("PS1='$ '; { " + row.script + "; } >/dev/null; echo \"$PS1|\"")
-				require.Equal(t, result{stdout: row.want + "|\n"}, r)
+				require.Equal(t, result{stdout: row.want + "|\n"}, newSession(t, kind, "FAKE_NAME=x").run("PS1='$ '; { "+row.script+"; } >/dev/null; echo \"$PS1|\""))
 			})
 		})
 	}
@@ -253,8 +253,7 @@ func TestPromptOfShellsWithin(t *testing.T) {
 			r := newSession(t, kind, "FAKE_NAME=x").run(`PS1='$ '; export init; genv activate ` + flag + ` >/dev/null
 ` + within[kind] + ` -c 'PS1="% "; eval "$(cat $init)"; eval "$(cat $init)"; echo "$PS1"; genv deactivate >/dev/null; echo "$PS1${GENV_PROMPT-}"'
 echo "$PS1"; genv deactivate >/dev/null; env | grep GENV_PROMPT`)
-			own := strings.Replace(prompt, "%", "$", 1)
-			require.Equal(t, result{stdout: prompt + "\n% \n" + own + "\n", code: 1}, r)
+			require.Equal(t, result{stdout: prompt + "\n% \n" + strings.Replace(prompt, "%", "$", 1) + "\n", code: 1}, r)
 		})
 	}
 }

@@ -98,8 +98,7 @@ func TestSomebodyElsesHome(t *testing.T) {
 	}
 	home := t.TempDir()
 	require.NoError(t, os.Chown(home, 12345, 12345))
-	err := shell.EnsureShims(filepath.Join(home, ".cache/genv/shims"), program(t, t.TempDir(), "genv"))
-	require.ErrorIs(t, err, shell.ErrUnsafeShims)
+	require.ErrorIs(t, shell.EnsureShims(filepath.Join(home, ".cache/genv/shims"), program(t, t.TempDir(), "genv")), shell.ErrUnsafeShims)
 	require.NoDirExists(t, filepath.Join(home, ".cache"))
 }
 

@@ -157,8 +157,8 @@ func (p *userCommands) leave(ctx context.Context, who *hostUser, l change.Leave)
 		names = append(names, name)
 	}
 	if len(names) > 0 {
-		p.Warn(fmt.Sprintf("Environment %s and its GPUs remain until its processes end: %s",
-			text.Shown(string(left.EID)), strings.Join(names, ", ")))
+		p.Warnf("Environment %s and its GPUs remain until its processes end: %s",
+			text.Shown(string(left.EID)), strings.Join(names, ", "))
 	}
 	return err
 }

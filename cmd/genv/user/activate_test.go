@@ -208,8 +208,7 @@ func TestWhichShellIsInitialised(t *testing.T) {
 		`genv shell --init --shell zsh | head -1`:                         "typeset -gA __genv_how __genv_old",
 		`sh -c 'genv shell --init; :' 2>&1`:                               `--shell bash`,
 	} {
-		shell := u.openBare("bash")
-		require.Contains(t, shell.say(line).text, want, line)
+		require.Contains(t, u.openBare("bash").say(line).text, want, line)
 	}
 }
 

@@ -100,7 +100,7 @@ func (p *userCommands) attach(c *cli.Context, o *attachOptions) error {
 	case err != nil:
 		return err
 	case n > 0 && !request.Configured && request.Instances == nil && slices.Equal(result.Before, result.Now):
-		p.Warn(fmt.Sprintf("You have %d already, %s; --count %d for one more", n, others.named(result.Now), n+1))
+		p.Warnf("You have %d already, %s; --count %d for one more", n, others.named(result.Now), n+1)
 	default:
 		p.reportAttached(c.Context, who, others, result.Before, result.Now)
 	}
@@ -157,7 +157,7 @@ func (p *userCommands) adviseScript(active shell.Active) {
 	if (shell.Shell143{Environ: p.Getenv}).Active() || visible == active.VisibleDevices() {
 		return
 	}
-	p.Warn(fmt.Sprintf(`CUDA_VISIBLE_DEVICES of this shell is still %q: run eval "$(genv shell --reattach)"`, visible))
+	p.Warnf(`CUDA_VISIBLE_DEVICES of this shell is still %q: run eval "$(genv shell --reattach)"`, visible)
 }
 
 func (p *userCommands) detachCommand() *cli.Command {
@@ -216,7 +216,7 @@ func (p *userCommands) inUseByOthers(ctx context.Context, w *hostUser, eid snaps
 	told := make(chan struct{})
 	slow := time.AfterFunc(inUseSlow, func() {
 		defer close(told)
-		p.Warn(fmt.Sprintf("nvidia-smi takes long: waiting for it up to %s", inUseTimeout))
+		p.Warnf("nvidia-smi takes long: waiting for it up to %s", inUseTimeout)
 	})
 	seen, err := look(within)
 	if !slow.Stop() {

@@ -64,10 +64,6 @@ func (p *userCommands) printPlainErrors(commands []*cli.Command) {
 	}
 }
 
-func eidFlag(to *string) cli.Flag {
-	return command.String(to, "eid", "`ID` of the environment; by default that of this shell")
-}
-
 // readIndices is the devices that --index names; nil for none.
 func readIndices(c *cli.Context, written string) ([]snapshot.DeviceIndex, error) {
 	if !c.IsSet("index") {
@@ -75,8 +71,7 @@ func readIndices(c *cli.Context, written string) ([]snapshot.DeviceIndex, error)
 	}
 	list, err := text.ParseIndices[snapshot.DeviceIndex](written)
 	if err != nil {
-		return nil, command.WrongFlag("index", " %q: write the index of a GPU, such as 0, or several, such as 0,2; "+
-			"`genv gpus` lists them", written)
+		return nil, command.WrongFlag("index", " %q: write indices such as 0 or 0,2; `genv gpus` lists them", written)
 	}
 	return list, nil
 }

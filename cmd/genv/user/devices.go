@@ -113,7 +113,7 @@ type devicesOptions struct {
 
 func (p *userCommands) devicesCommand() *cli.Command {
 	o := &devicesOptions{userCommands: p}
-	eid := eidFlag(&o.eid)
+	eid := command.String(&o.eid, "eid", "`ID` of the environment; by default that of this shell")
 	only := command.String(&o.attach.index, "index", "only these: `INDEX`, or several with commas")
 	return &cli.Command{
 		Name:  "devices",
@@ -167,8 +167,7 @@ func (o *devicesOptions) list(c *cli.Context) error {
 	t := o.Table(render.Col("ID", 8), render.Col("ENV ID", 12), render.Col("ENV NAME", 16), render.Col("ATTACHED", 0))
 	for _, d := range files.Devices {
 		for _, a := range d.Attachments {
-			age := o.Age(a.Time, o.Now())
-			t.Add(d.Index.String(), o.Name(string(a.EID)), o.Name(nameOf(&files, a.EID)), age)
+			t.Add(d.Index.String(), o.Name(string(a.EID)), o.Name(nameOf(&files, a.EID)), o.Age(a.Time, o.Now()))
 		}
 		if len(d.Attachments) == 0 {
 			t.Add(d.Index.String(), "", "", "")

@@ -149,8 +149,8 @@ func (o *envsOptions) files(c *cli.Context) (state.Files, error) {
 	o.Warn(files.Warnings...)
 	for i := range files.Environments {
 		if e := &files.Environments[i]; e.OwnerMismatch {
-			o.Warn(fmt.Sprintf("environment %s is registered for %s, but that uid has another name or its processes "+
-				"another owner", text.Shown(string(e.EID)), shownOwner(e)))
+			o.Warnf("environment %s is registered for %s, but that uid has another name or its processes "+
+				"another owner", text.Shown(string(e.EID)), shownOwner(e))
 		}
 	}
 	return files, err

@@ -38,8 +38,7 @@ func (p *userCommands) llmCommand() *cli.Command {
 				Flags: append(o.GPUFlags(), o.OverSubscribeFlag(),
 					command.String(&o.host, "host",
 						"listen at the interface with this `ADDRESS`; Ollama asks for no password"),
-					command.Int(&o.port, "port,p", "serve at this `PORT`").DefaultText("the first free one from "+
-						"11434")),
+					command.Int(&o.port, "port,p", "serve at `PORT`").DefaultText("the first free one from 11434")),
 				Action: o.serve,
 			},
 			{
@@ -69,10 +68,10 @@ func (o *llmOptions) serve(c *cli.Context) error {
 			switch {
 			case ctx.Err() != nil: // the server has ended
 			case err != nil:
-				o.Warn(fmt.Sprintf("%s is not loaded: %v", text.Shown(served.Model), err))
+				o.Warnf("%s is not loaded: %v", text.Shown(served.Model), err)
 			default:
 				name := text.Shown(served.Model)
-				o.Warn(fmt.Sprintf("%s is served at %s: genv llm attach %s", name, client.URL(), name))
+				o.Warnf("%s is served at %s: genv llm attach %s", name, client.URL(), name)
 			}
 		},
 	})
@@ -136,7 +135,7 @@ func (o *llmOptions) attach(c *cli.Context) error {
 			text.Shown(c.Args().First()))
 	}
 	client := llm.Client{Port: chosen.Port, Owner: &chosen.UID}
-	o.Warn(fmt.Sprintf("%s of %s at %s; a line is a message, end with Ctrl-D",
-		text.Shown(chosen.Model), owner(chosen.UID, string(chosen.User)), client.URL()))
+	o.Warnf("%s of %s at %s; a line is a message, end with Ctrl-D",
+		text.Shown(chosen.Model), owner(chosen.UID, string(chosen.User)), client.URL())
 	return client.Converse(c.Context, chosen.Model, o.In, o.Out)
 }

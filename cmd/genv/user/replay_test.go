@@ -255,8 +255,7 @@ func TestReplayEnforce(t *testing.T) {
 		got[i] = regexp.MustCompile(` \([^()]*\)$`).ReplaceAllString(line, "")
 	}
 	slices.Sort(got)
-	want := slices.Sorted(slices.Values(step.lines))
-	require.Equal(t, want, got, r.Err)
+	require.Equal(t, slices.Sorted(slices.Values(step.lines)), got, r.Err)
 	require.Equal(t, genvtest.Result{Out: "0,\n1,1667\n2,\n3,2020\n"}, s.admin().run("genv", "devices", "query", "--index", "0,1,2,3", "--query", "index", "eids"))
 }
 

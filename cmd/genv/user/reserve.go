@@ -61,13 +61,12 @@ func (p *userCommands) reserve(c *cli.Context, o *reserveOptions) error {
 	case o.list && !booking && o.cancel == "":
 		return p.listReservations(who, o)
 	case owned == "":
-		return errors.New("root's service keeps reservations, and this machine has none: ask root for it (docs/host.md)")
+		return errors.New("root's service keeps reservations, and is missing here: ask root for it (docs/host.md)")
 	case o.cancel != "" && !booking && !o.list:
 		ended, err := who.Service.CancelReservation(c.Context, o.cancel)
 		return p.reportReservation(o, "Cancelled", ended, err)
 	case o.gpus == 0 || o.length == 0:
-		return command.UsageError("say how many GPUs and for how long: genv reserve --gpus 1 --from \"tue 14:00\" " +
-			"--for 8h; or --list, or --cancel ID")
+		return command.UsageError("write genv reserve --gpus 1 --for 8h, also with --from; or --list, or --cancel ID")
 	}
 	r, err := o.reservation(p.Now().Local(), who.uid)
 	if err != nil {
@@ -223,7 +222,7 @@ func (p *userCommands) tellReserved(ctx context.Context, who *hostUser, added []
 			format = "%s are free until %s, then %s has reserved them"
 		}
 		var models inUse
-		p.Warn(fmt.Sprintf(format, models.named(added[len(added)-over:]), p.when(r.From), nameOfReserver(r)))
+		p.Warnf(format, models.named(added[len(added)-over:]), p.when(r.From), nameOfReserver(r))
 		return
 	}
 }

@@ -183,8 +183,7 @@ func TestAnIDCountsOnlyForItsUser(t *testing.T) {
 	require.Equal(t, before, s.stateFiles())
 
 	setuid := s.path("setuid-sleep")
-	data := proctest.ReadFile(t, "/bin/sleep")
-	require.NoError(t, proctest.WriteProgram(setuid, data))
+	require.NoError(t, proctest.WriteProgram(setuid, proctest.ReadFile(t, "/bin/sleep")))
 	require.NoError(t, os.Chmod(setuid, os.ModeSetuid|0o755))
 	uses := map[snapshot.PID]int{}
 	start := func(u *account, words ...string) string {
@@ -251,8 +250,7 @@ func TestAUIDWithoutAnAccount(t *testing.T) {
 	activate := []string{"sh", "-c", "env -u GENV_ROOT_DIR genv envs activate --eid 5 --username alice --pid $$"}
 	require.Zero(t, s.person("sshd", sshd).run(activate...).Code)
 	require.Contains(t, s.stateFiles()["envs.json"], `"sshd"`)
-	r := s.person("alice", alice).run(activate...)
-	require.Contains(t, r.Err, "uid 60901 has no account on this host, so it gets no environment")
+	require.Contains(t, s.person("alice", alice).run(activate...).Err, "uid 60901 has no account on this host, so it gets no environment")
 	require.NotContains(t, s.stateFiles()["envs.json"], `"alice"`)
 }
 

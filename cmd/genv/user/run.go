@@ -89,7 +89,7 @@ func (p *userCommands) run(c *cli.Context, o *activateOptions, j envCommand) err
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(c.Context), 30*time.Second)
 	defer cancel()
 	if err := p.leave(ctx, who, change.Leave{PID: snapshot.PID(os.Getpid())}); err != nil {
-		p.Warn(fmt.Sprintf("environment %s is still registered: %v; the next genv command removes it", active.EID, err))
+		p.Warnf("environment %s is still registered: %v; the next genv command removes it", active.EID, err)
 	}
 	return status
 }
@@ -230,8 +230,7 @@ func fromTerminal(s os.Signal) bool {
 
 func (p *userCommands) lockCommand() *cli.Command {
 	return &cli.Command{
-		Name:            "lock",
-		Usage:           "run a command, or only wait, while no other `genv lock` uses this environment's GPUs",
+		Name: "lock", Usage: "run a command, or only wait, while no other `genv lock` uses this environment's GPUs",
 		ArgsUsage:       "[COMMAND [ARGUMENT…]]",
 		SkipFlagParsing: true, // all that follows is the command's
 		Action:          p.lock,
@@ -296,7 +295,7 @@ func (p *userCommands) lockDevices(
 			holder += ", to whom the GPU is not attached"
 		}
 	}
-	p.Warn(fmt.Sprintf("genv: waiting for %s, which is held by %s", busy.Path, holder))
+	p.Warnf("genv: waiting for %s, which is held by %s", busy.Path, holder)
 	release, err = who.Store.LockDevices(ctx, devices)
 	if again, ok := errors.AsType[*disk.BusyError](err); ok && again.Waited == 0 {
 		return nil, busy // interrupted before the second attempt: the first one knows the holder

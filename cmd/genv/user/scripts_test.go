@@ -54,8 +54,7 @@ func TestLLM(t *testing.T) {
 	require.Contains(t, said, "ollama: success", "it was downloaded")
 	require.Regexp(t, `^llama3 is served at http://localhost:\d+: genv llm attach llama3$`, lines.Text())
 
-	listed := u.run("genv", "llm", "ps", "--format", "csv", "--no-header").Out
-	require.Regexp(t, `^llama3,\d+,[^,]+,(\d+),[^,]+,[\d ]+\n$`, listed)
+	require.Regexp(t, `^llama3,\d+,[^,]+,(\d+),[^,]+,[\d ]+\n$`, u.run("genv", "llm", "ps", "--format", "csv", "--no-header").Out)
 	require.Regexp(t, `^MODEL       PORT    CREATED              EID     USER +PID\(S\)\nllama3 `, u.run("genv", "llms").Out)
 	require.Regexp(t, `"schema":"genv.llm/1".*"port":\d+.*"pids":\[\d+`, u.run("genv", "llm", "--format", "json").Out)
 	require.Contains(t, u.run("genv", "envs", "--format", "csv").Out, "llm/llama3/")
@@ -325,8 +324,7 @@ func TestTheSDKAndGenvTakeTheSameLocks(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "have\n", have)
 	device = u.sdk("lock", "1")
-	file := filepath.Join(filepath.Dir(u.state), "state", "devices", "1.lock")
-	require.Equal(t, 9, u.run("flock", "-n", "-E", "9", file, "true").Code)
+	require.Equal(t, 9, u.run("flock", "-n", "-E", "9", filepath.Join(filepath.Dir(u.state), "state", "devices", "1.lock"), "true").Code)
 	require.NoError(t, in.Close())
 	_ = ours.Wait() // the status of read
 	device.says("held")

@@ -102,7 +102,7 @@ func (p *userCommands) shims(exe string) string {
 		err = shell.EnsureShims(dir, exe)
 	}
 	if err != nil {
-		p.Warn(fmt.Sprintf("genv: nvidia-smi and docker will show all GPUs: %v", err))
+		p.Warnf("genv: nvidia-smi and docker will show all GPUs: %v", err)
 		return ""
 	}
 	return dir
@@ -160,8 +160,7 @@ func (w *hostUser) uuids(devices []snapshot.DeviceIndex, parts []change.Part) ([
 func (p *userCommands) visible(who *hostUser, active shell.Active) shell.Active {
 	var err error
 	if active.UUIDs, err = who.uuids(active.Devices, active.Parts); err != nil {
-		p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES needs UUIDs here (a guard is on, or MIG instances are attached), and "+
-			"they are not known: %v", err))
+		p.Warnf("CUDA_VISIBLE_DEVICES needs UUIDs (with a guard or MIG), which are not known: %v", err)
 	}
 	return active
 }
@@ -174,8 +173,8 @@ func onlyIndices(visible string) bool {
 // may open.
 func (p *userCommands) adviseOfIndices(who *hostUser) {
 	if visible := p.Getenv("CUDA_VISIBLE_DEVICES"); onlyIndices(visible) && who.guarded() {
-		p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is %s: since this host has a guard, it has to hold "+
-			"UUIDs: run genv attach --refresh", text.Quoted(visible, 80)))
+		p.Warnf("CUDA_VISIBLE_DEVICES of this shell is %s: since this host has a guard, it has to hold "+
+			"UUIDs: run genv attach --refresh", text.Quoted(visible, 80))
 	}
 }
 
@@ -189,8 +188,8 @@ func (p *userCommands) adviseOfOthers(who *hostUser, now shell.Active) {
 			p.Warn("CUDA_VISIBLE_DEVICES of this shell has other GPUs than its environment: run genv attach --refresh")
 		}
 	case (visible == "-1" || onlyIndices(visible)) && visible != now.VisibleDevices() && len(now.Parts) == 0:
-		p.Warn(fmt.Sprintf("CUDA_VISIBLE_DEVICES of this shell is %s, and that of its environment %s: run genv attach "+
-			"--refresh", text.Quoted(visible, 80), now.VisibleDevices()))
+		p.Warnf("CUDA_VISIBLE_DEVICES of this shell is %s, and that of its environment %s: run genv attach "+
+			"--refresh", text.Quoted(visible, 80), now.VisibleDevices())
 	}
 }
 

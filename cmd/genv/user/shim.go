@@ -146,8 +146,7 @@ func (w *hostUser) owns(pid snapshot.PID) bool {
 
 func (p *userCommands) dockerCommand() *cli.Command {
 	return &cli.Command{
-		Name:            "docker",
-		Usage:           "run docker; a container that it starts gets GPUs and an environment of its own",
+		Name: "docker", Usage: "run docker; a container that it starts gets GPUs and an environment of its own",
 		ArgsUsage:       "run|create [--gpus N] [--gpu-memory SIZE] [--over-subscribe] [OPTION…] IMAGE [COMMAND…]",
 		SkipFlagParsing: true, // all that follows is docker's
 		Action:          p.outsideContainers(p.docker),

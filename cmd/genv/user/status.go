@@ -144,8 +144,7 @@ func (p *userCommands) printNotices(list []notify.KeptNotice) error {
 func (p *userCommands) historyCommand() *cli.Command {
 	o := new(history.Options)
 	return &cli.Command{
-		Name:      "history",
-		Usage:     "print what was done to your processes and GPUs on this machine, when and why",
+		Name: "history", Usage: "print what was done to your processes and GPUs on this machine, when and why",
 		ArgsUsage: "[ID]",
 		Flags:     o.Flags(),
 		Action:    func(c *cli.Context) error { return o.Show(&p.Program, c, p.ownLog(), "") },

@@ -72,12 +72,9 @@ func (o *waitOptions) change(
 }
 
 // inTurn makes a change in turn, and says until then what it waits for.
-func (o *waitOptions) inTurn(
-	c *cli.Context, p *userCommands, who *hostUser, asked change.Change,
-) (change.Result, error) {
+func (o *waitOptions) inTurn(c *cli.Context, p *userCommands, w *hostUser, asked change.Change) (change.Result, error) {
 	if c.IsSet("over-subscribe") || c.IsSet("mig") || c.IsSet("no-attach") || c.IsSet("config") {
-		return change.Result{}, command.WrongFlag("wait", " waits for free GPUs: leave out --over-subscribe, --mig, "+
-			"--no-attach and --config")
+		return change.Result{}, command.WrongFlag("wait", ": leave out --over-subscribe, --mig, --no-attach, --config")
 	}
 	ctx := c.Context
 	if o.within > 0 {
@@ -85,10 +82,10 @@ func (o *waitOptions) inTurn(
 		ctx, cancel = context.WithTimeoutCause(ctx, o.within, errLate)
 		defer cancel()
 	}
-	served, _ := who.Served() // the change has the error
+	served, _ := w.Served() // the change has the error
 	progress := render.NewProgress(p.Err)
 	defer progress.End()
-	result, err := who.ChangeInTurn(ctx, asked, func(place *service.Place) {
+	result, err := w.ChangeInTurn(ctx, asked, func(place *service.Place) {
 		line := "Waiting: too few GPUs are free. This host keeps no queue, and is looked at every 10 s"
 		switch {
 		case place != nil:

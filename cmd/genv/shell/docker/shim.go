@@ -83,16 +83,14 @@ func (s Shim) args() (args []string, token string, err error) {
 	}
 	call, ok, err := Parse(s.Args)
 	if err != nil {
-		_, _ = fmt.Fprintf(s.Stderr, "genv: docker is called as written, its GPUs not limited to the attached "+
-			"ones: %v\n", err)
+		_, _ = fmt.Fprintf(s.Stderr, "genv: docker is called as written, not limited to the attached GPUs: %v\n", err)
 	}
 	if !ok {
 		return s.Args, "", nil
 	}
 	env, err := s.Environment()
 	if err != nil {
-		return nil, "", fmt.Errorf("which GPUs are attached is not known (GENV_BYPASS=1 runs docker without "+
-			"asking): %w", err)
+		return nil, "", fmt.Errorf("it is unknown which GPUs are attached (GENV_BYPASS=1 runs docker anyway): %w", err)
 	}
 	args, err = call.Args(env)
 	if err == nil && call.WithoutDevices(env) {

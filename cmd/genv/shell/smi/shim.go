@@ -23,7 +23,6 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -77,7 +76,7 @@ func (s Shim) rewritten(ctx context.Context, call CommandLine, view View) (int, 
 		_, err = s.Stdout.Write(append(out, remarks...))
 		_, _ = s.Stderr.Write(stderr.Bytes())
 		return shell.ExitStatus(cmd.ProcessState), err
-	case call.form == gpus || call.form == apps:
+	case call.isQuery():
 		return s.handOver() // the output has one column more than the user wants
 	}
 	_, _ = s.Stderr.Write(stderr.Bytes())
@@ -86,8 +85,7 @@ func (s Shim) rewritten(ctx context.Context, call CommandLine, view View) (int, 
 }
 
 func (s Shim) handOver() (int, error) {
-	argv := append([]string{s.Real}, s.Args...)
-	if err := s.Exec(s.Real, argv, s.Environ); err != nil {
+	if err := s.Exec(s.Real, append([]string{s.Real}, s.Args...), s.Environ); err != nil {
 		return 0, fmt.Errorf("start %s: %w", s.Real, err)
 	}
 	return 0, nil
@@ -98,13 +96,13 @@ func (c CommandLine) Rewrite(out []byte, v View) ([]byte, bool) {
 	var text string
 	var ok bool
 	switch c.form {
-	case table:
+	case "":
 		text, ok = rewriteTable(string(out), v)
-	case list:
+	case "L":
 		text, ok = rewriteList(string(out), v)
-	case gpus:
+	case "format gpus":
 		text, ok = c.rewriteCSV(string(out), v.keyColumn(), v.gpuRow)
-	case apps:
+	case "apps format":
 		text, ok = c.rewriteCSV(string(out), "pid", v.appRow)
 	}
 	if !ok {
@@ -115,21 +113,12 @@ func (c CommandLine) Rewrite(out []byte, v View) ([]byte, bool) {
 
 // CommandLine is one of nvidia-smi with an output that can be rewritten.
 type CommandLine struct {
-	form     form
+	form     string // one of forms
 	args     []string
-	fields   []string // of form gpus or apps
+	fields   []string // of a query
 	header   bool     // likewise
 	selected string   // the operand of -i; empty for none
 }
-
-type form int
-
-const (
-	table form = iota
-	list
-	gpus
-	apps
-)
 
 var (
 	switches = map[string]string{"-L": "L", "--list-gpus": "L"}
@@ -138,8 +127,10 @@ var (
 		"--query-gpu": "gpus", "--query-compute-apps": "apps", "--format": "format",
 	}
 	// forms are the combinations that nvidia-smi knows; -i goes with each.
-	forms = map[string]form{"": table, "L": list, "format gpus": gpus, "apps format": apps}
+	forms = []string{"", "L", "format gpus", "apps format"}
 )
+
+func (c CommandLine) isQuery() bool { return strings.Contains(c.form, "format") }
 
 // Parse understands a command line, without the program's name. What it doesn't know, not ok, is for the real program.
 func Parse(args []string) (CommandLine, bool) {
@@ -162,15 +153,12 @@ func Parse(args []string) (CommandLine, bool) {
 	}
 	selected := values["i"]
 	delete(values, "i")
-	form, ok := forms[strings.Join(slices.Sorted(maps.Keys(values)), " ")]
-	if !ok {
-		return CommandLine{}, false
-	}
-	c := CommandLine{form: form, args: args, selected: selected}
-	if form == gpus || form == apps {
+	c := CommandLine{form: strings.Join(slices.Sorted(maps.Keys(values)), " "), args: args, selected: selected}
+	ok := slices.Contains(forms, c.form)
+	if c.isQuery() {
 		options := strings.Split(values["format"], ",")
 		c.fields, c.header = strings.Split(values["gpus"]+values["apps"], ","), !slices.Contains(options, "noheader")
-		ok = slices.Contains(options, "csv")
+		ok = ok && slices.Contains(options, "csv")
 	}
 	return c, ok
 }
@@ -270,10 +258,6 @@ func (v View) first(is func(*Device) bool) *Device {
 		}
 	}
 	return nil
-}
-
-func at(address string) func(*Device) bool {
-	return func(d *Device) bool { return hardware.SameAddress(d.Address, address) }
 }
 
 func named(uuid string) func(*Device) bool {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -150,7 +151,7 @@ func keepDevice(t *tableRewriter, block []string) ([]string, bool) {
 	if bus == nil && t.view.Renumbered {
 		return nil, false
 	}
-	device := t.view.find(number, func(d *Device) bool { return at(bus[1])(d) })
+	device := t.view.find(number, func(d *Device) bool { return hardware.SameAddress(d.Address, bus[1]) })
 	if device == nil {
 		return nil, true
 	}
@@ -213,8 +214,7 @@ func keepApps(t *tableRewriter, block []string) ([]string, bool) {
 		}
 	}
 	if len(kept) == 0 && len(block) > 0 {
-		width := max(len(block[0])-len(noApps)-1, 0)
-		kept = []string{noApps + strings.Repeat(" ", width) + "|"}
+		kept = []string{noApps + strings.Repeat(" ", max(len(block[0])-len(noApps)-1, 0)) + "|"}
 	}
 	return kept, kept != nil
 }

@@ -105,8 +105,7 @@ func TestUsedMemoryIsThatOfTheEnvironment(t *testing.T) {
 	unknown := strings.Replace(table, "python                                40500MiB |", "python                                     N/A |", 1)
 	require.NotEqual(t, table, unknown)
 	require.Equal(t, []string{"40512", "0"}, used(unknown, view(0, 1)), "what is unknown is not zero")
-	idle := string(sample(t, "table-580-idle.constructed.txt"))
-	require.Equal(t, []string{"0", "0", "0", "0"}, used(idle, everything()))
+	require.Equal(t, []string{"0", "0", "0", "0"}, used(string(sample(t, "table-580-idle.constructed.txt")), everything()))
 }
 
 func TestTableWithoutGIAndCI(t *testing.T) { // as up to driver 440
@@ -213,8 +212,7 @@ func TestRenumberedDevicesAreShownAsTheyAre(t *testing.T) {
 	for name, args := range rows {
 		t.Run(name, func(t *testing.T) {
 			guardedOut := renumbered(t, name, args...)
-			want := rewrite(t, sample(t, name), view(1, 3), args...)
-			require.Equal(t, want, rewrite(t, guardedOut, guarded(), args...))
+			require.Equal(t, rewrite(t, sample(t, name), view(1, 3), args...), rewrite(t, guardedOut, guarded(), args...))
 		})
 	}
 }
@@ -240,8 +238,7 @@ func TestNumbersMeanNothing(t *testing.T) {
 	v.Devices = v.Devices[:1] // GPU 1, which nvidia-smi shows as 0
 	for name, args := range map[string][]string{"table-580.constructed.txt": nil, "list.constructed.txt": {"-L"}} {
 		shown := rewrite(t, renumbered(t, name, args...), v, args...)
-		want := rewrite(t, sample(t, name), view(1), args...)
-		require.Equal(t, want, shown)
+		require.Equal(t, rewrite(t, sample(t, name), view(1), args...), shown)
 	}
 	require.Equal(t, "1, 3814\n", rewrite(t, []byte(v.Devices[0].UUID+", 0, 81559\nGPU-30000000-aaaa-bbbb-cccc-000000000003, 1, 81559\n"), v,
 		"--query-gpu=index,memory.total", "--format=csv,noheader,nounits"))
