@@ -15,8 +15,8 @@ import (
 
 const diagnoseTimeout = 5 * time.Second
 
-// Diagnose finds out why sudo did not run genv on a host, by trying it there: sudo's texts differ. The result is err with
-// the right class, and a next step that names the path of genv there; or err itself if the cause isn't found.
+// Diagnose finds out why sudo did not run genv on a host, by trying it there: sudo's texts differ. The result is err
+// with the right class, and a next step that names the path of genv there; or err itself if the cause isn't found.
 func Diagnose(ctx context.Context, runner Runner, host Host, err error) error {
 	known, ok := errors.AsType[*Error](err)
 	if runner == nil || !ok || known.Next != "" ||
@@ -58,11 +58,11 @@ const LoginStep = "let the login run commands: look at its shell and that one's 
 	"sshd_config, and command= in authorized_keys"
 
 // TrySudo is a program for sh that tries what sudo allows, and prints it in lines for ParseTrial that begin with $m. $1
-// is the genv. $2 is "sudo", or "login" for commands without sudo, since hosts log a user who has no rights. It looks for
-// genv in the path of sudo, then in the usual folders, and last in the path of the login; a program that others than root
-// can change must not be in sudoers. It starts `usage serve`, which ends at once when it reads nothing, only where sudo
-// lists that as allowed; with "doctor" always, and then it tries what else sudo allows. The terminal of script(1) shows
-// whether one is missing. Any login shell passes on one line without exclamation marks.
+// is the genv. $2 is "sudo", or "login" for commands without sudo, since hosts log a user who has no rights. It looks
+// for genv in the path of sudo, then in the usual folders, and last in the path of the login; a program that others
+// than root can change must not be in sudoers. It starts `usage serve`, which ends at once when it reads nothing, only
+// where sudo lists that as allowed; with "doctor" always, and then it tries what else sudo allows. The terminal of
+// script(1) shows whether one is missing. Any login shell passes on one line without exclamation marks.
 const TrySudo = `LC_ALL=C; export LC_ALL; exec </dev/null; say() { echo "$m $*"; }; t() { if command -v timeout ` +
 	`>/dev/null; then timeout 2 "$@"; else "$@"; fi; }; echo; ` +
 	`say uid "$(id -u)"; say user "$(id -un)"; ` +

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Mail sends users mail about what is wrong and what is done; in a dry run it says what would be sent. It must not wait.
-// Its error is why the user gets no mail.
+// Mail sends users mail about what is wrong and what is done; in a dry run it says what would be sent. It must not
+// wait. Its error is why the user gets no mail.
 type Mail func(n *notify.UserMessage, run string, cycle int) error
 
 // Plan implements controller.Companion: it passes on what users are notified of, and records who gets no mail.

@@ -324,8 +324,8 @@ func (m *Messages) addLasting(
 			if before := m.Warned[id]; !before.Hold.Equal(h.Since) {
 				before.Hold = h.Since
 				for _, n := range before.Messages {
-					add(n, fmt.Sprintf("nothing is done about it while enforcement is on hold, as it is since %s (%s); "+
-						"what is due then is done at once", notify.Clock(h.Since), text.OneLine(h.Reason)))
+					add(n, fmt.Sprintf("nothing is done about it while enforcement is on hold, as it is since %s (%s)"+
+						"; what is due then is done at once", notify.Clock(h.Since), text.OneLine(h.Reason)))
 				}
 			}
 		}

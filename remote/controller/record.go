@@ -49,7 +49,7 @@ func (c *Controller) recordFirst(
 const (
 	// bytesPerItem is what the records of an item's outcome need at most, unless the host returns a lot of text.
 	bytesPerItem = 2 << 10
-	// recordsAnHour is how many bytes are recorded in an hour of what was found on a host, a ninth of them about one user.
+	// recordsAnHour is how many bytes an hour are recorded of what was found on a host, a ninth of it about one user.
 	recordsAnHour = 4 << 20
 )
 

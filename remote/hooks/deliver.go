@@ -183,8 +183,8 @@ func post(ctx context.Context, h policy.Hook, p Post) (final bool, err error) {
 // errNoEvents is why a hook is never run.
 var errNoEvents = errors.New("its `events:` are empty, so that it gets none")
 
-// SendTest sends each hook, once and as a Queue would, the first event of those that it gets, about a user and marked as
-// a test. It returns what became of them, in the order of the hooks.
+// SendTest sends each hook, once and as a Queue would, the first event of those that it gets, about a user and marked
+// as a test. It returns what became of them, in the order of the hooks.
 func SendTest(ctx context.Context, hooks []policy.Hook, user snapshot.Username, now time.Time) []Post {
 	posts := make([]Post, len(hooks))
 	var running sync.WaitGroup

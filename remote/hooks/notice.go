@@ -1,5 +1,5 @@
-// Package hooks sends what happens in cycles to the hooks of a policy, without delaying a cycle: as JSON to programs and
-// web addresses, as text to chats.
+// Package hooks sends what happens in cycles to the hooks of a policy, without delaying a cycle: as JSON to programs
+// and web addresses, as text to chats.
 //
 //	queue := hooks.NewQueue(file.Hooks, func(p hooks.Post) { … })
 //	c.Sinks = append(c.Sinks, hooks.Sink{Queue: queue, Now: time.Now})
@@ -161,8 +161,8 @@ func (n *Notice) chat() string {
 		}
 	}
 	for i := range n.Messages {
-		m := &n.Messages[i]
-		lines = append(lines, fmt.Sprintf(":speech_balloon: *Message* on %s: %s", quoted(string(m.Host)), quoted(m.Text)))
+		host, said := string(n.Messages[i].Host), n.Messages[i].Text
+		lines = append(lines, fmt.Sprintf(":speech_balloon: *Message* on %s: %s", quoted(host), quoted(said)))
 	}
 	for i := range n.Outcomes {
 		if r := &n.Outcomes[i]; r.Kind == audit.KindOutcome {

@@ -219,7 +219,7 @@ func parseDestination(word string) (h remote.Host, err error) {
 	return h, nil
 }
 
-// splitPort separates the port from a host. Brackets at its start with a colon inside have an IPv6 address, not a range.
+// splitPort separates the port from a host. Brackets at its start with a colon inside hold an IPv6 address.
 func splitPort(text string) (host string, port int, err error) {
 	if inside, rest, closed := strings.Cut(text, "]"); closed && strings.HasPrefix(inside, "[") &&
 		strings.Contains(inside, ":") {

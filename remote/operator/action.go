@@ -148,7 +148,7 @@ func (a *Instruction) Check() error {
 		"host": a.Host != "", "device": a.Device != nil, "uuid": a.UUID != "", "user": a.User != "",
 		"rule": a.Rule != "", "hours": a.Hours != 0, "from": !a.From.IsZero(),
 	}
-	maps.DeleteFunc(set, func(name string, set bool) bool { return !set || slices.Contains(strings.Fields(used), name) })
+	maps.DeleteFunc(set, func(name string, is bool) bool { return !is || slices.Contains(strings.Fields(used), name) })
 	if len(set) == 0 {
 		return nil
 	}

@@ -151,8 +151,8 @@ func (s *Folder) ID() (string, error) {
 	return id, s.folder.Put(idName, []byte(id+"\n"), 0o600, true)
 }
 
-// NextEpoch counts the starts of controllers that use the folder, from 1 on, and returns when the number is on the disk.
-// A count that can't be read is an error: hosts refuse a lower one of the same ID.
+// NextEpoch counts the starts of controllers that use the folder, from 1 on, and returns when the number is on the
+// disk. A count that can't be read is an error: hosts refuse a lower one of the same ID.
 func (s *Folder) NextEpoch() (uint64, error) {
 	if s.lock == nil {
 		return 0, ErrInUse
@@ -175,8 +175,8 @@ func (s *Folder) NextEpoch() (uint64, error) {
 const MemoryName = "memory.json"
 
 // Other files. What operators asked for has its own: it holds however long no controller ran, and is written as soon as
-// it changes. What they asked for while no controller ran waits in unrecorded.json for a controller that keeps a record,
-// unless it was recorded at once.
+// it changes. What they asked for while no controller ran waits in unrecorded.json for a controller that keeps a
+// record, unless it was recorded at once.
 const (
 	lockName         = "lock"
 	idName           = "controller-id"

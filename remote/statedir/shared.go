@@ -133,7 +133,7 @@ func (d *sharedMemory) decode(now, followed time.Time) (m controller.FleetMemory
 // errDamaged says that the document can't be read.
 var errDamaged = errors.New("it is damaged")
 
-// read reads the document; nil if there is none. It asks again while this controller leads, which may do nothing before.
+// read reads the document; nil if there is none. While this controller leads it asks again: it may do nothing before.
 func (s *Shared) read(ctx context.Context) (*sharedMemory, error) {
 	var entry *etcd.KeyValue
 	var err error

@@ -21,8 +21,8 @@ const (
 	maxHosts   = 3   // in a subject
 )
 
-// format is a mail to an address by RFC 5322, with CRLF at the end of each line; id is the Message-ID without the domain.
-// Nothing can add a header: what isn't plain ASCII is encoded.
+// format is a mail to an address by RFC 5322, with CRLF at the end of each line; id is the Message-ID without the
+// domain. Nothing can add a header: what isn't plain ASCII is encoded.
 func format(settings *policy.Mail, to, id, subject, body string, now time.Time) ([]byte, error) {
 	_, domain, _ := strings.Cut(settings.Sender.Address, "@")
 	msg := gomail.NewMsg(gomail.WithCharset("utf-8"), gomail.WithEncoding(gomail.EncodingQP),

@@ -1,5 +1,5 @@
-// Package mail notifies users by mail: it groups messages to a user, writes mails, and sends them by SMTP or by a program
-// such as sendmail(8).
+// Package mail notifies users by mail: it groups messages to a user, writes mails, and sends them by SMTP or by a
+// program such as sendmail(8).
 //
 //	sender := &mail.Sender{Settings: policy.Mail, Now: time.Now, Done: record, Warn: log}
 //	sender.Start()
@@ -9,9 +9,9 @@
 // What comes within a minute is one mail. A user gets at most `per-user` mails in an interval of the policy (`digest`);
 // what is over is one mail at its end. Hosts and the fleet have limits, since a host may make up users and findings.
 //
-// A mail is sent at most once: it is not sent again when the connection is lost between its end and the server's answer.
-// One that fails or hangs delays other mails by the timeout of a try at most, and never the caller. What waits is lost if
-// the program is killed.
+// A mail is sent at most once: it is not sent again when the connection is lost between its end and the server's
+// answer. One that fails or hangs delays other mails by the timeout of a try at most, and never the caller. What waits
+// is lost if the program is killed.
 package mail
 
 import (
@@ -37,7 +37,7 @@ type Sender struct {
 	Now      func() time.Time
 	// MayBegin, if set, is asked right before each try. Its error says that nothing may be sent any more.
 	MayBegin func() error
-	// Done is called once for each letter that Close doesn't return, and Warn for other problems: by several goroutines.
+	// Done is called once for each letter that Close doesn't return, and Warn for other problems: from any goroutine.
 	Done func(Letter)
 	Warn func(error)
 

@@ -6,8 +6,8 @@
 //	for looks := range w.Looks() { … }
 //
 // Each host is asked in a goroutine of its own, so that none delays another; while it is waited for it has none. A host
-// is asked at most ten times a second, and less often while its snapshot doesn't change or is large. What comes from all
-// hosts is passed on together.
+// is asked at most ten times a second, and less often while its snapshot doesn't change or is large. What comes from
+// all hosts is passed on together.
 package wake
 
 import (
@@ -28,9 +28,9 @@ import (
 // Link is how hosts are waited for and asked; *agent.Pool is one.
 type Link interface {
 	Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error)
-	// Await calls done once, in its own goroutine, when something may have changed on a host since its last snapshot, or
-	// after some minutes with woke false. After an error the host has to be asked at intervals; after agent.ErrNoEvents,
-	// as long as its genv is the same.
+	// Await calls done once, in its own goroutine, when something may have changed on a host since its last snapshot,
+	// or after some minutes with woke false. After an error the host has to be asked at intervals; after
+	// agent.ErrNoEvents, as long as its genv is the same.
 	Await(ctx context.Context, host remote.Host, done func(woke bool, err error))
 }
 

@@ -278,7 +278,7 @@ func (c *smtpConn) data() bool {
 	c.mail.Data = data.String()
 	s := c.server
 	s.mu.Lock()
-	if answer := cmp.Or(s.answers["END"], "2"); answer[0] == '2' || answer == "drop" { // the worst case: taken, and the answer is lost
+	if answer := cmp.Or(s.answers["END"], "2"); answer[0] == '2' || answer == "drop" { // "drop" loses only the answer
 		s.mails = append(s.mails, c.mail)
 	}
 	s.mu.Unlock()
