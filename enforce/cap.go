@@ -28,8 +28,7 @@ type Cap struct {
 	// Member says whether the cap is about somebody.
 	Member func(snapshot.Username) Membership
 
-	// OnHost and OfModel select its GPUs: by the host with its labels, and by ModelOf, empty if unknown. OfModel is nil
-	// for all models.
+	// OnHost and OfModel select its GPUs: by the host with its labels, and by ModelOf. OfModel is nil for all models.
 	OnHost  func(host snapshot.Hostname, labels map[string]string) bool
 	OfModel func(model string) bool
 	Model   string // as OfModel is written; empty for all
@@ -210,7 +209,7 @@ var maxEnvsRule = newCountCap(RuleMaxEnvsPerUser, CapEnvironments, "4", "has %d 
 var maxDevicesRule = newCountCap(RuleMaxDevicesPerUser, CapGPUs, "2", "is using %d devices", adviceGiveBack,
 	func(s *Settings) **int { return &s.MaxDevices })
 
-// newCountCap makes the rule of a cap that is how many of something a user may have; what says that the user has these.
+// newCountCap makes the rule of a cap on the number of something; what says that the user has that many.
 func newCountCap(name Rule, counts CapKind, example, what, advice string, at func(*Settings) **int) rule {
 	read := func(n *strictyaml.Node) int {
 		if strings.HasPrefix(n.Scalar(), "-") {

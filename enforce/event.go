@@ -15,8 +15,7 @@ const (
 	EventChanged EventKind = "changed" // a finding about which something else was decided than before
 	EventDue     EventKind = "due"     // a finding that the plan acts on, in each such cycle
 	EventOver    EventKind = "over"    // a finding that is no longer there
-	// EventMore says that a host has Count more findings than events were about. They follow in the next cycles, as far
-	// as they can be remembered.
+	// EventMore says that a host has Count more findings than events were about. They follow in the next cycles.
 	EventMore     EventKind = "more"
 	EventNotify   EventKind = "notify"    // the users of a finding are to be notified of it
 	EventHostLost EventKind = "host-lost" // a host does not answer any more, or fails for another reason
@@ -32,15 +31,14 @@ const (
 	EventOutcome EventKind = "outcome" // what came of it
 )
 
-// EventGuard is added by the controller: the order for the kernel guard of a host has changed, or what the guard does.
+// EventGuard, which the controller adds, is about a change of the order for a host's kernel guard, or of what it does.
 const EventGuard EventKind = "guard"
 
 // Event is what is new since the last cycle, or what a cycle does. Fields that a kind has no use for are empty.
 type Event struct {
 	Kind EventKind
 	Host snapshot.Hostname
-	// Resumed says that it repeats, after a restart, what was known before: it is shown on the screen again, not
-	// recorded or sent again.
+	// Resumed says that it repeats what was known before a restart: it is shown again, not recorded or sent again.
 	Resumed bool
 
 	ID       string   // of the finding

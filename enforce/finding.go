@@ -11,8 +11,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Finding is a violated rule, why it is violated, and what the plan does about it. Fields that a rule has no use for are
-// empty. String is 1.4.3's line.
+// Finding is a violated rule, why it is violated, and what the plan does about it. What a rule has no use for is empty.
+// String is 1.4.3's line.
 type Finding struct {
 	// ID is the same for the same violation in every cycle and in the record.
 	ID   string            `json:"id"`
@@ -30,7 +30,7 @@ type Finding struct {
 	PrivateCommand string                  `json:"private_command,omitempty"`
 	Container      string                  `json:"container,omitempty"`      // that the process runs in
 	ContainerInfo  *snapshot.ContainerInfo `json:"container_info,omitempty"` // what root found out about it
-	Instances      []snapshot.GPUUUID      `json:"mig,omitempty"`            // its MIG instances; missing for whole GPUs
+	Instances      []snapshot.GPUUUID      `json:"mig,omitempty"`            // its MIG instances; none for whole GPUs
 	// Devices are not attached (env-devices), or over its capacity (env-memory).
 	Devices    []snapshot.DeviceIndex `json:"devices,omitempty"`
 	Unreadable *snapshot.Unreadable   `json:"unreadable,omitempty"` // why root can't read its environment

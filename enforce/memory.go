@@ -23,8 +23,7 @@ type Memory struct {
 	Present map[string]Presence `json:"present,omitempty"`
 	// Uses says since when people have had their GPUs, by judging.UseKey.
 	Uses map[string]Use `json:"uses,omitempty"`
-	// Released are devices that were detached because they were idle, but that processes still use. The value is true
-	// until they compute again.
+	// Released are devices that were detached for being idle while processes use them: true until they compute again.
 	Released map[snapshot.AttachmentKey]bool `json:"released,omitempty"`
 	// Hours are what caps of GPU hours count, by the IDs of the caps.
 	Hours map[string]Hours `json:"hours,omitempty"`
@@ -45,7 +44,7 @@ type Memory struct {
 	// Ended are the orders that ended after their hosts were last asked for a snapshot. It still shows what they were
 	// about, for which no second order is given either.
 	Ended []order.OfHost `json:"-"`
-	// Resumed says that it was read from disk: the next events include what was known before, for a complete display.
+	// Resumed says that it was read from disk: the next events include what was known before.
 	Resumed bool `json:"-"`
 	// Interval counts the actions and messages since the last tick: the limits apply to their sum.
 	Interval safety.Interval `json:"-"`
@@ -207,7 +206,7 @@ func (u Use) IdleFor(at time.Time) time.Duration {
 	return lasted
 }
 
-// Seen says since when an attachment or environment counts on a host that doesn't note that, as with genv 1.4.3.
+// Seen says since when an attachment or environment counts on a host that doesn't note that, as with 1.4.3.
 type Seen struct {
 	Written snapshot.Date `json:"written"`
 	Since   time.Time     `json:"since"`
@@ -226,8 +225,8 @@ type Taken struct {
 	GPUs []snapshot.DeviceIndex `json:"gpus"`
 }
 
-// keepsTaken is for how long nothing more is taken for a wait after GPUs were: they become free, and then the host
-// keeps them for it for a minute.
+// keepsTaken is for how long nothing more is taken for a wait after GPUs were: they become free, and stay kept for a
+// minute.
 const keepsTaken = 2 * time.Minute
 
 // ExemptGPU is a GPU that a policy exempts by its index on a host. An index can move: the entry means the GPU that had
@@ -302,8 +301,8 @@ func (m Memory) End(id string) Memory {
 	return m
 }
 
-// WarnAgain returns the memory in which the users of these findings count as not yet warned, except those who were
-// notified of an action.
+// WarnAgain returns the memory in which the users of these findings count as not yet warned, if not notified of an
+// action.
 func (m Memory) WarnAgain(ids []string) Memory {
 	if len(ids) == 0 {
 		return m

@@ -34,12 +34,10 @@ type Plan struct {
 	TellUsers bool   // on their terminals
 }
 
-// Uncounted is how many processes outside of environments, of how many people, the policy's caps and idle don't see:
-// see non-env-processes: count.
+// Uncounted is how many processes of how many people caps and idle don't see without non-env-processes: count.
 type Uncounted struct{ Processes, People int }
 
-// Counts is what the caps count, person by person: all that counts still after what the plan does. It is not safe for
-// concurrent use.
+// Counts is what the caps count, person by person, after what the plan does. It is not safe for concurrent use.
 type Counts interface {
 	// On and Explain are Plan.CapsOf and Plan.ExplainCaps.
 	On(host snapshot.Hostname, user snapshot.Username) []CapCount

@@ -16,7 +16,7 @@ type Settings struct {
 	NonEnvProcesses bool          // terminates processes in no environment that is registered on their host
 	CountOutside    bool          // counts processes in no environment for their users, like what is attached
 	EnvDevices      bool          // terminates processes that use a device to which their environment isn't attached
-	EnvMemory       bool          // terminates processes until their environment is within its memory capacity, by device
+	EnvMemory       bool          // terminates processes until their environment is within its capacity, by device
 	EndUnreadable   bool          // terminates processes whose user made unreadable what root judges them by
 	MaxProcessAge   time.Duration // terminates processes that started longer ago; 0 for never
 	Idle            *Idle         // detaches devices that are not used; nil for never
@@ -30,8 +30,8 @@ type Settings struct {
 
 	// SudoUsers admits other users' processes to an environment if they descend from one of it, as with sudo -u.
 	SudoUsers bool
-	// UnknownOutside counts processes that overwrote their environ as outside every environment, unless an ancestor's
-	// environment is known.
+	// UnknownOutside counts processes that overwrote their environ as outside, unless an ancestor's environment is
+	// known.
 	UnknownOutside  bool
 	LeaveContainers bool // leaves processes in containers of root's runtimes alone
 	JudgeGraphics   bool // judges the processes of a desktop like others

@@ -54,8 +54,7 @@ func (c *counting) working(listed *enforce.Cap, on *judging.HostView) (n int64, 
 	return n, len(unseen) == 0
 }
 
-// withoutOutsiders are the devices, with those exempt that somebody else uses or has, too: taking them would free
-// nothing.
+// withoutOutsiders exempts the devices that somebody else uses or has, too: taking them would free nothing.
 func (c *capOn) withoutOutsiders(devices []*HeldDevice) []*HeldDevice {
 	whose := make(map[snapshot.Username]bool, len(c.people))
 	for _, u := range c.people {
@@ -81,8 +80,8 @@ func (c *capOn) outsiderOn(d *HeldDevice, whose map[snapshot.Username]bool) bool
 	})
 }
 
-// countHours adds the time since the last look at each host; see gap. A period that has begun doesn't begin again,
-// whatever the clock says.
+// countHours adds the time since the last look at each host (see gap). A period never goes back, whatever the clock
+// says.
 func (c *counting) countHours(listed *enforce.Cap) {
 	hours := c.Before.Hours[listed.ID]
 	if listed.Period.After(hours.Period) {
@@ -106,8 +105,7 @@ func (c *counting) countHours(listed *enforce.Cap) {
 	c.Next.Hours[listed.ID] = hours
 }
 
-// gap is the time since the last look at a host; 0 if the look is old, or if that was too long ago to know what was
-// there in between.
+// gap is the time since the last look at a host; 0 if the look is old, or what was there in between is unknown.
 func (c *counting) gap(h *judging.HostView) time.Duration {
 	last := c.LastLook(h)
 	if d := h.At.Sub(last); h.IsNew && !last.IsZero() && d > 0 && d <= 3*c.Fleet.Interval {

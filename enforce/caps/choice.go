@@ -95,7 +95,7 @@ func (c *Choice) Devices(counted []*HeldDevice) []*HeldDevice {
 	return slices.DeleteFunc(c.chosen, func(d *HeldDevice) bool { return !d.chosen })
 }
 
-// countOwners adds n to the devices of each person who has a device, if several people share the cap.
+// countOwners adds n to the devices of each person who has one of several people's.
 func (c *Choice) countOwners(d *HeldDevice, n int) {
 	for _, part := range d.Parts {
 		c.most[part.Owner] += n
@@ -128,8 +128,7 @@ func (c *Choice) takeFrom(cost int8, devices []*HeldDevice) {
 	}
 }
 
-// take chooses a device, so that its processes end. The other devices of the host that only these used are taken next,
-// before another one in use.
+// take chooses a device, so that its processes end, and then other devices of the host that only these used.
 func (c *Choice) take(d *HeldDevice) {
 	c.set(d, true)
 	c.chosen = append(c.chosen, d)
@@ -300,8 +299,7 @@ func (c *Choice) update(d *HeldDevice) {
 // Leaves reports whether the user loses a device anyway, now.
 func (d *HeldDevice) Leaves() bool { return (&Choice{}).leaves(d) }
 
-// leaves reports whether the user loses a device anyway: all its attachments end, and all processes that use it without
-// one.
+// leaves reports whether the user loses a device anyway: all attachments end, and all processes without one.
 func (c *Choice) leaves(d *HeldDevice) bool {
 	if len(d.Envs) == 0 && d.Unknown == judging.Proven {
 		return false

@@ -12,8 +12,8 @@ import (
 type HeldDevice struct {
 	*snapshot.Device
 	Host *judging.HostView
-	// Newest is since when the newest attachment counts, in UTC; zero without one. Written is what its user wrote,
-	// which decides between equal ones.
+	// Newest is since when the newest attachment counts, in UTC, and Written what its user wrote, which decides between
+	// equals.
 	Newest, Written snapshot.Date
 	// Unknown is what processes of unknown environments prove about its use, and Exempt what exempt ones do.
 	Unknown, Exempt judging.Evidence

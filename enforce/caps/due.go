@@ -101,7 +101,7 @@ func (c *capOn) remember(id string, levels []enforce.Presence) {
 	}
 }
 
-// keepNamed keeps the times of somebody who was named once, and loses less now, while the shared cap is exceeded.
+// keepNamed keeps the times of somebody who was named, and loses less now, while the shared cap is exceeded.
 func (c *capOn) keepNamed(id string, from int) {
 	for ; ; from++ {
 		p, named := c.Before.Present[levelKey(id, from)]

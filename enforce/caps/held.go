@@ -55,8 +55,9 @@ type counting struct {
 func newCounting(j *judging.Judgement) *counting {
 	c := &counting{
 		Judgement: j, byUser: make(map[snapshot.Username]*held), list: j.Policy.Caps(j.Now),
-		bases: make(map[*enforce.Cap]base), served: make(map[string]*need), booked: make(map[*judging.HostView][]booking),
-		reserved: make(map[*HeldDevice]bool), models: make(map[string]int), selections: make(map[*enforce.Cap]*selection),
+		bases: make(map[*enforce.Cap]base), selections: make(map[*enforce.Cap]*selection),
+		served: make(map[string]*need), booked: make(map[*judging.HostView][]booking),
+		reserved: make(map[*HeldDevice]bool), models: make(map[string]int),
 		people: make(map[*judging.HostView][]*held), owners: make(map[*judging.EnvView]*held),
 		counted: make(map[countKey]*counted), gpus: make(map[countKey][]snapshot.DeviceIndex),
 	}

@@ -35,8 +35,8 @@ func Judge(j *judging.Judgement) {
 	}
 	c.judgeReservations()
 	if len(c.inOrder) > 0 && len(j.Missing) > 0 { // without their number: the same note while some are missing
-		j.Notes = append(j.Notes, enforce.Note{Text: "some hosts did not answer: GPUs there don't count toward per-user " +
-			"caps"})
+		const text = "some hosts did not answer: GPUs there don't count toward per-user caps"
+		j.Notes = append(j.Notes, enforce.Note{Text: text})
 	}
 	c.conclude()
 }
@@ -46,7 +46,8 @@ func (c *counting) ownCaps(u *held) iter.Seq[*capOn] {
 	return func(yield func(*capOn) bool) {
 		u.settings.Caps(func(rule enforce.Rule, kind enforce.CapKind, limit int64) bool {
 			return yield(&capOn{
-				counting: c, Cap: &enforce.Cap{Kind: kind}, rule: rule, people: []*held{u}, limit: limit, about: true, known: true,
+				counting: c, Cap: &enforce.Cap{Kind: kind}, rule: rule, people: []*held{u}, limit: limit, about: true,
+				known: true,
 			})
 		})
 	}
@@ -172,7 +173,8 @@ type capOn struct {
 	notBefore  time.Time            // it acts not before that; zero if that has come
 	spared     map[*HeldDevice]bool // held within own reservations: they don't count
 
-	// Of one that holds as far as others wait: what counts and isn't taken, how many of it may be, and what goes for a wait.
+	// Of one that holds as far as others wait: what counts and isn't taken, how many of it may be, and what goes for a
+	// wait.
 	counted []*HeldDevice
 	mayTake int
 	wait    *need

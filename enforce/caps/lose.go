@@ -56,8 +56,7 @@ func (c *capOn) lose(f *enforce.Finding, due bool, envs []heldEnv, devices []*He
 	}
 }
 
-// add adds the findings about a person who is to lose environments or devices. Of people who share a cap, those who
-// lose nothing have none.
+// add adds the findings about what a person is to lose: for nothing none, if people share the cap.
 func (c *capOn) add(u *held, f enforce.Finding, envs []heldEnv, devices []*HeldDevice) (acts bool) {
 	n := len(envs) + len(devices)
 	f.User, f.ID, f.HostsMissing = u.user, c.key()+"/"+string(u.user), len(c.Missing)
@@ -107,7 +106,7 @@ func (c *capOn) addPart(u *held, f enforce.Finding, envs []heldEnv, devices []*H
 	due := c.checkCap(u, &f)
 	if c.Fleet.PauseCaps && f.HostsMissing > 0 && c.host == nil {
 		// The user may have more there, never less; but what costs least to lose may be there.
-		f.Waits = fmt.Sprintf("%d of the hosts did not answer, and the policy says \"unreachable: hold\"", f.HostsMissing)
+		f.Waits = fmt.Sprintf(`%d of the hosts did not answer, and the policy says "unreachable: hold"`, f.HostsMissing)
 		due, f.Pending = false, true
 	}
 	if due && c.host == nil {

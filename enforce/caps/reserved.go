@@ -78,7 +78,7 @@ func (c *counting) tooMany() map[*snapshot.Reservation]string {
 		if !known || rule == nil || len(list) < 2 {
 			continue
 		}
-		slices.SortStableFunc(list, func(a, b *snapshot.Reservation) int { // of the same time, in the order of the hosts
+		slices.SortStableFunc(list, func(a, b *snapshot.Reservation) int { // equal ones in the order of the hosts
 			return a.Made.Compare(b.Made)
 		})
 		var before []snapshot.Reservation

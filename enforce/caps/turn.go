@@ -9,8 +9,7 @@ import (
 	"strconv"
 )
 
-// compare says which of two devices goes first: of one cost, and of people who share a cap, one of the person with the
-// most.
+// compare says which of two devices goes first: of equal cost, one of the person with the most.
 func (c *Choice) compare(d, other *HeldDevice) int {
 	return cmp.Or(cmp.Compare(d.cost, other.cost), cmp.Compare(fewest(c.most, other), fewest(c.most, d)),
 		newerFirst(d, other))

@@ -18,7 +18,7 @@ type EnvView struct {
 
 	exempt  bool
 	exempts map[snapshot.DeviceIndex]Evidence // by exempt processes: see ExemptUse
-	// drawnOn is by processes that draw on a screen. Such a device is in use, and rules judge what is attached.
+	// drawnOn is by processes that draw on a screen: the device is in use, and rules judge what is attached.
 	drawnOn map[snapshot.DeviceIndex]Evidence
 }
 
@@ -102,7 +102,7 @@ func (v *EnvView) Cost() int8 {
 	return 1 + int8(most)
 }
 
-// Used is what the processes on a device use together, in bytes, and for how many of them the driver reports no figure.
+// Used is how many bytes the processes on a device use together, and for how many the driver reports no figure.
 func (v *EnvView) Used(index snapshot.DeviceIndex) (used int64, unknown int) {
 	for p := range v.On(index) {
 		if u := p.Uses(index); u.Memory.Known() {

@@ -40,7 +40,7 @@ type HostView struct {
 	UnknownOn   map[snapshot.DeviceIndex][]*snapshot.Process // processes of unknown environment on a device
 	Holders     []Holder
 	users       map[snapshot.DeviceIndex][]*snapshot.Process // see UsersOf
-	More        []*snapshot.Process                          // for each account of which something isn't in the snapshot
+	More        []*snapshot.Process                          // for each account with what isn't in the snapshot
 	instanceOn  map[snapshot.GPUUUID]snapshot.DeviceIndex    // the devices of MIG instances, once they were asked for
 	notes       int                                          // how many there are
 	order.Draft
@@ -202,7 +202,7 @@ func (h *HostView) ignoresAllUses(p *snapshot.Process) bool {
 		func(u snapshot.DeviceUsage) bool { return !h.IgnoresUse(u) })
 }
 
-// IgnoresUse reports whether no rule is about a use of a device: the device is exempt, or a desktop draws there or may.
+// IgnoresUse reports whether no rule is about a use of a device: it is exempt, or a desktop draws there or may.
 func (h *HostView) IgnoresUse(u snapshot.DeviceUsage) bool {
 	draws := !h.Settings.JudgeGraphics && (h.Snapshot.TypeUnknown(u) || h.Snapshot.OfDesktop(u))
 	return draws || h.exemptDevices[u.Index]
@@ -213,8 +213,8 @@ func (j *Judgement) WaitKey(w *snapshot.Wait) string {
 	return string(j.Policy.Account(w.Username)) + "/" + w.ID
 }
 
-// KeptGPUs are the GPUs that are kept for a wait alone, with its ID; "" for several. A host may have very many waits,
-// so this is found once.
+// KeptGPUs are the GPUs that are kept for a wait alone, with its ID; "" for several. They are found once for many
+// waits.
 func (h *HostView) KeptGPUs() map[snapshot.DeviceIndex]string {
 	if h.Kept != nil {
 		return h.Kept
@@ -237,8 +237,8 @@ func (h *HostView) KeptGPUs() map[snapshot.DeviceIndex]string {
 	return h.Kept
 }
 
-// UsersOf are the processes on a device of the host, without protected daemons and what draws for a desktop: these are
-// beside everybody's jobs.
+// UsersOf are the processes on a device, without protected daemons and what draws for a desktop, which are beside all
+// jobs.
 func (h *HostView) UsersOf(index snapshot.DeviceIndex) []*snapshot.Process {
 	if h.users != nil {
 		return h.users[index]

@@ -88,7 +88,7 @@ func (h *HostView) setTime(known enforce.KnownHost, now time.Time) {
 	h.fresh = (h.IsNew || now.Sub(h.At) <= enforce.FreshFor) && !h.Acted
 }
 
-// markUnderWay notes the orders that each host still carries out, or that ended after its snapshot was asked for.
+// markUnderWay notes the orders that hosts still carry out, or that ended after their snapshots were asked for.
 func (j *Judgement) markUnderWay() {
 	for i := range j.Before.Ended {
 		o := &j.Before.Ended[i]
@@ -121,9 +121,9 @@ type Clock struct {
 func NewClock(warn enforce.Warn, keys ...string) Clock { return Clock{warn, keys} }
 
 // CheckDue sets Since of a finding, and reports whether it is time to act on it: the warning of a clock was over when
-// the host was asked for its snapshot, and the snapshot is fresh. If a warning is over only now, or the snapshot is old,
-// the finding is Deferred: the host is asked again first. For example, a warning ends at 12:00:05, and the snapshot is
-// of 12:00:04: at 12:00:06 the finding is Deferred. The host is nil for a finding about several. The caller adds the
+// the host was asked for its snapshot, which is fresh. If a warning is over only now, or the snapshot is old, the
+// finding is Deferred: the host is asked again first. For example, a warning ends at 12:00:05, and the snapshot is of
+// 12:00:04: at 12:00:06 the finding is Deferred. The host is nil for a finding about several. The caller adds the
 // finding next.
 func (j *Judgement) CheckDue(h *HostView, f *enforce.Finding, clocks ...Clock) (due bool) {
 	over := false // whether a warning is over now; due is whether one was over at the host's snapshot

@@ -34,8 +34,7 @@ func (h *HostView) Claimed(p *snapshot.Process) *EnvView {
 	return nil
 }
 
-// use says how an environment uses a device now. Processes of unknown environment count for the environments of their
-// uid.
+// use says how an environment uses a device now. Processes of unknown environment count for those of their uid.
 func (h *HostView) use(env *EnvView, index snapshot.DeviceIndex) Evidence {
 	most := env.drawnOn[index]
 	for p := range env.On(index) {
@@ -47,16 +46,14 @@ func (h *HostView) use(env *EnvView, index snapshot.DeviceIndex) Evidence {
 	return most
 }
 
-// HidesOn reports whether a process of the environment's user uses a device whose environment is unknown: it may be
-// this one.
+// HidesOn reports whether a process of the environment's user, perhaps of the environment, uses a device.
 func (h *HostView) HidesOn(env *EnvView, index snapshot.DeviceIndex) bool {
 	return slices.ContainsFunc(h.UnknownOn[index], func(p *snapshot.Process) bool {
 		return UseBy(env.Env.UID, p) == Proven
 	})
 }
 
-// UserOf names the user of a process for caps and limits: "" when the host doesn't report its uid, and for root, which
-// no cap counts.
+// UserOf names the user of a process for caps and limits: "" if unknown, and for root, which no cap counts.
 func (h *HostView) UserOf(p *snapshot.Process) snapshot.Username {
 	user, uid := p.Counted()
 	switch {
@@ -88,8 +85,7 @@ func (h *HostView) TargetOf(p *snapshot.Process) snapshot.Username {
 	return ""
 }
 
-// InstancesOf are the MIG instances that a process uses of devices, or of all without any. Those of no known device may
-// be theirs.
+// InstancesOf are the MIG instances that a process uses of devices, or of all without any, or of unknown ones.
 func (h *HostView) InstancesOf(p *snapshot.Process, devices []snapshot.DeviceIndex) []snapshot.GPUUUID {
 	if len(p.Instances) == 0 || len(devices) == 0 {
 		return p.Instances

@@ -80,8 +80,7 @@ func (h *HostView) withKey(key string) *snapshot.Device {
 	return &h.Snapshot.Devices[at]
 }
 
-// stillUses reports whether an environment's processes use a device without an attachment, or may: which one it is now
-// may be unknown.
+// stillUses reports whether an environment's processes use a device without an attachment, or may, if it is unknown.
 func (h *HostView) stillUses(eid snapshot.EnvID, key string) bool {
 	env, d := h.Envs[eid], h.withKey(key)
 	if env == nil || d == nil || env.Attached(d.Index) {

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// partOfBreak is the part of an allowed time for which a person may be without the GPU before the time begins again.
+// partOfBreak is the part of an allowed time for which a person may be without the GPU, and the time goes on.
 const partOfBreak = 4
 
 // UseKey names a person's use of a device of a host.
@@ -97,8 +97,8 @@ func (h *HostView) holderOf(i int) (Holder, bool) {
 	return Holder{p, h.PersonOf(env), env.Settings, false}, true
 }
 
-// sparesAll reports whether an exempt process keeps what it uses from being idle. That of a desktop, of the host or
-// without proof doesn't.
+// sparesAll reports whether an exempt process keeps what it uses from being idle: not one of a desktop, of the host or
+// without proof.
 func (h *HostView) sparesAll(p *snapshot.Process) bool {
 	return !p.NodeMissing && !h.ignoresAllUses(p) && !h.j.Fleet.Protects(p)
 }
@@ -197,8 +197,8 @@ func (j *Judgement) continued(h *HostView, before enforce.Use, u *currentUse) en
 	return now
 }
 
-// measuredEvery is how often a device is measured at least that counts as idle by measurements: each minute, with time
-// for a late look.
+// measuredEvery is how often a device that counts as idle by measurements is measured at least: each minute, or a bit
+// later.
 const measuredEvery = 90 * time.Second
 
 // looksPerIdleTime is how often a device is looked at, at least, within the time that the rule allows.
@@ -233,8 +233,7 @@ func (j *Judgement) keepAbsentUses() {
 // OfEnvironment is the device in the key of an environment, which is on none.
 const OfEnvironment = "-1"
 
-// rememberSeen remembers since when attachments and environments count on hosts that don't say it. Those of hosts
-// without a snapshot stay.
+// rememberSeen remembers since when attachments and environments count on hosts that don't say it, or have no snapshot.
 func (j *Judgement) rememberSeen() {
 	j.Next.Seen = make(map[snapshot.AttachmentKey]enforce.Seen, len(j.Before.Seen))
 	for key, seen := range j.Before.Seen {
@@ -271,8 +270,8 @@ func (j *Judgement) rememberSeenOn(h *HostView) {
 	}
 }
 
-// firstSeen is since when something counts that a host shows for the first time: not before the last look at the host,
-// or from now on without one.
+// firstSeen is since when something counts that a host shows for the first time: not before the last look, if there was
+// one.
 func (j *Judgement) firstSeen(h *HostView, written snapshot.Date) time.Time {
 	last := j.LastLook(h)
 	at := written.In(h.Zone)
@@ -285,7 +284,7 @@ func (j *Judgement) firstSeen(h *HostView, written snapshot.Date) time.Time {
 	return at
 }
 
-// Since is since when an attachment or environment counts, as root's looks show it or as is remembered; now if unknown.
+// Since is since when an attachment or environment counts, by root's looks or as remembered; now if unknown.
 func (j *Judgement) Since(h *HostView, device string, eid snapshot.EnvID, reported snapshot.StartTime) time.Time {
 	if h.Reports(reported) {
 		return h.Snapshot.When(reported, snapshot.Date{})

@@ -28,8 +28,7 @@ type Order struct {
 
 	Options
 
-	// GPUs are the UUIDs of the devices that it names, as far as known: an index that is another GPU by now is left
-	// alone. Not for 1.4.3.
+	// GPUs are the UUIDs of the devices that it names, if known: an index that moved is left alone. Not for 1.4.3.
 	GPUs map[snapshot.DeviceIndex]snapshot.GPUUUID
 
 	ID string // what the controller's log calls it; empty for none
@@ -126,8 +125,7 @@ func (o *Order) Sort() {
 // String is the line that 1.4.3 prints when it signals the process.
 func (t Termination) String() string { return "Terminating " + t.Object() }
 
-// Raw is String as 1.4.3 itself prints it: with the id that the process claims, as its user wrote it. It is for
-// comparing, not for showing.
+// Raw is String as 1.4.3 itself prints it, with the id that the process claims: for comparing, not for showing.
 func (t Termination) Raw() string {
 	return "Terminating " + t.objectFrom(cmp.Or(string(t.Process.EID), snapshot.NoEnvironment))
 }
@@ -149,7 +147,7 @@ func (t Termination) objectFrom(environment string) string {
 // String is the line that 1.4.3 prints when it removes the attachment.
 func (d Detachment) String() string { return "Detaching " + d.Object() }
 
-// Raw is String as 1.4.3 itself prints it, with names as users wrote them. It is for comparing, not for showing.
+// Raw is String as 1.4.3 itself prints it, with names as users wrote them: for comparing, not for showing.
 func (d Detachment) Raw() string {
 	return "Detaching " + d.objectOf(func(name string) string { return name })
 }

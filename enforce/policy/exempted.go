@@ -86,7 +86,7 @@ func (p exempting) Settings(q enforce.Query) *enforce.Settings {
 	return &s
 }
 
-// Caps implements enforce.Policy: it isn't about people who are exempt from a cap, and counts nothing on exempt hosts.
+// Caps implements enforce.Policy: exempt people are not of a cap, and exempt hosts count nothing.
 func (p exempting) Caps(at time.Time) []*enforce.Cap {
 	list := p.Policy.Caps(at)
 	for _, c := range list {
@@ -121,8 +121,8 @@ func (p exempting) usersOn(host snapshot.Hostname) (users []snapshot.Username) {
 	return slices.Compact(users)
 }
 
-// turnOff turns off the rules from which somebody is exempt. Rules that can't differ by user stay on: a user's
-// processes are exempt by themselves.
+// turnOff turns off the rules of an exemption; not those that can't differ by user: a user's processes are exempt by
+// themselves.
 func (e *Exemption) turnOff(s *enforce.Settings) {
 	for _, rule := range enforce.Rules() {
 		setting, _ := rule.Setting()

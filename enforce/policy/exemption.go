@@ -35,7 +35,7 @@ type Exemption struct {
 	Until time.Time `json:"until"`
 }
 
-// Who is who and what is exempt: a user, everywhere or on one host; a host; or a GPU of a host. Each but a GPU may be
+// Who is who and what is exempt: a user, everywhere or on a host; a host; or a GPU of one. Each but a GPU may be
 // limited to a rule.
 type Who struct {
 	// User is a name as hosts report it, or "uid 1004" for a user without one.
@@ -202,7 +202,7 @@ func (w *Who) ID() string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// ExemptionList are the exemptions that there are, the oldest first. Its methods return another list, and change none.
+// ExemptionList are the exemptions that there are, the oldest first. Its methods return another list.
 type ExemptionList []Exemption
 
 // Add returns the list with an exemption, which replaces one of the same user, host, device and rule.

@@ -42,8 +42,7 @@ type File struct {
 	Ignored    []Warning   // the keys of the file that do nothing any more
 	References []Reference // in the order of the file
 
-	// Flags take precedence over the file, and UserFlags over Flags. Their Sources name the flag. Nothing here is changed
-	// once Settings was called.
+	// Flags take precedence over the file, and UserFlags over Flags. Nothing here is changed once Settings was called.
 	Flags     Settings
 	UserFlags map[snapshot.Username]Settings
 
@@ -101,8 +100,7 @@ type Hook struct {
 	Retries int           // after the first try
 }
 
-// Default is the policy without a file and without flags: that of 1.4.3, with a safety limit that is not reached in
-// normal use.
+// Default is the policy without a file and flags: that of 1.4.3, with a safety limit far above normal use.
 func Default() *File {
 	builtIn := Source{By: "built in"}
 	f := &File{

@@ -61,8 +61,7 @@ func (m *Mail) OptedOut(user snapshot.Username) bool {
 // ErrNoAddress is why a user gets no mail.
 var ErrNoAddress = errors.New("no mail address is known for this user")
 
-// Address is where mail to a user goes. It is made of plain account names alone: hosts report names, and may be
-// hostile.
+// Address is where mail to a user goes. It is made of plain account names alone: hosts may be hostile.
 func (m *Mail) Address(user snapshot.Username) (string, error) {
 	switch address, known := m.Addresses[m.accounts.Name(user)]; {
 	case known:
@@ -98,8 +97,8 @@ const (
 	maxShownAddress = 80
 )
 
-// PlainName says whether a name is that of an ordinary account: letters, digits and . _ -, at most 64, and no dash or
-// dot at its beginning.
+// PlainName says whether a name is that of an ordinary account: letters, digits and . _ -, at most 64, not beginning
+// with - or a dot.
 func PlainName(user snapshot.Username) bool {
 	const longest = 64
 	return user != "" && len(user) <= longest && text.IsMadeOf(string(user), "._-") && user[0] != '-' && user[0] != '.'

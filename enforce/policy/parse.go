@@ -41,7 +41,7 @@ func Schema() map[string]any {
 	return strictyaml.Describe(func(doc *strictyaml.Document) { readDocument(doc, "", nil) })
 }
 
-// readDocument reads the parts in the order in which they refer to each other, whatever their order in the file.
+// readDocument reads the parts in the order in which they refer to each other.
 func readDocument(doc *strictyaml.Document, text string, accounts Aliases) *reader {
 	r := &reader{file: Default(), doc: doc}
 	r.file.Accounts, r.file.text = accounts, text
@@ -110,8 +110,7 @@ func (r *reader) readLimits(n *strictyaml.Node) {
 // useSchedules is what to use instead of extend and fair-share.
 const useSchedules = "use overrides with a schedule, or genv remote exempt --for"
 
-// ignore reads the value of a key that does nothing any more. The rest of the file applies: a policy that can't be read
-// would stop enforcement.
+// ignore reads a key that does nothing any more. The rest of the file applies: without a policy enforcement would stop.
 func (r *reader) ignore(key, instead string) func(*strictyaml.Node) {
 	return func(n *strictyaml.Node) {
 		r.file.Ignored = append(r.file.Ignored, Warning{n.Place(), "key", key, fmt.Sprintf(
@@ -179,8 +178,7 @@ func (r *reader) readGroup(n *strictyaml.Node, group string) []string {
 	return users
 }
 
-// Reference is a name in a policy of something that is defined elsewhere: an account, or a host or label of the
-// inventory.
+// Reference is a name in a policy of an account, or of a host or label of the inventory.
 type Reference struct {
 	Kind  string // ToUser and so on
 	Name  string // of a label its key
@@ -227,8 +225,7 @@ func (r *reader) readHook(n *strictyaml.Node) {
 	r.file.Hooks = append(r.file.Hooks, hook)
 }
 
-// readCommand reads a program and its arguments. It is run without a shell and a search path: only the policy file
-// decides what runs.
+// readCommand reads a program and its arguments, which run without a shell and a search path: only the file decides.
 func readCommand(n *strictyaml.Node) []string {
 	var command []string
 	n.List(func(n *strictyaml.Node) { command = append(command, n.Text()) })

@@ -146,8 +146,8 @@ func minuteOf(text string) (int, bool) {
 	return minute, err1 == nil && err2 == nil && len(minutes) == 2 && m < 60 && minute <= minutesADay
 }
 
-// Schedule is some hours of a week, or of the weeks between two dates, in local time of the file's zone, with its
-// daylight saving time.
+// Schedule is some hours of a week, or of the weeks between two dates, in local time, which may be daylight saving
+// time.
 type Schedule struct {
 	Name    string
 	zone    *time.Location

@@ -171,8 +171,7 @@ func (c *Cap) gpusOf(q enforce.Query, byModel map[string]int) int64 {
 	return c.Count(byModel)
 }
 
-// actsAtOnce is the first place of a cap or rule that acts without a warning, of which the file says nothing; zero for
-// none.
+// actsAtOnce is the first place of a cap or rule that acts without a warning that the file would say; zero for none.
 func (f *File) actsAtOnce() (first strictyaml.Place) {
 	says := func(s *Settings, key string) bool { return s.From[key].Place.Line > 0 }
 	if says(&f.Defaults, "warn") {
@@ -201,8 +200,7 @@ func (f *File) actsAtOnce() (first strictyaml.Place) {
 	return first
 }
 
-// countsNoneOutside is the place of the first cap, or of idle, if people outside of environments don't count; else
-// zero.
+// countsNoneOutside is the place of the first cap or idle, if people outside of environments don't count; else zero.
 func (f *File) countsNoneOutside() (first strictyaml.Place) {
 	for _, s := range f.written() {
 		if s.NonEnvProcesses || s.CountOutside {
@@ -218,8 +216,7 @@ func (f *File) countsNoneOutside() (first strictyaml.Place) {
 	return first
 }
 
-// endsNothing is the place of an idle rule that is to end processes, but holds no GPU with a process for idle; else
-// zero.
+// endsNothing is the place of an idle rule with end, for which no GPU with a process is idle; zero for none.
 func (f *File) endsNothing() strictyaml.Place {
 	for _, s := range f.written() {
 		if i := s.Idle; i != nil && i.End && i.Below == 0 && i.BelowPower == 0 {

@@ -28,7 +28,8 @@ func (j *judge) heldEvents(plan *enforce.Plan) (events []enforce.Event) {
 		whom := string(held.Host) + "/" + string(held.User)
 		if said := j.Next.Interval.Held; !said[whom] {
 			said[whom] = true
-			events = append(events, enforce.Event{Kind: enforce.EventHeld, Host: held.Host, Held: &held, Text: held.String()})
+			event := enforce.Event{Kind: enforce.EventHeld, Host: held.Host, Held: &held, Text: held.String()}
+			events = append(events, event)
 		}
 	}
 	return events
@@ -132,7 +133,7 @@ func wantsNotified(f *enforce.Finding) enforce.Notified {
 	return enforce.NotifiedOfAction
 }
 
-// overEvents are about findings that are no longer there. Those of a host that did not answer may still be there.
+// overEvents are about findings that are gone, but not those of a host that did not answer.
 func (j *judge) overEvents() []enforce.Event {
 	var over []enforce.Event
 	for id, known := range j.Before.Findings {
@@ -180,8 +181,7 @@ func (j *judge) hostEvents(cluster snapshot.Cluster) []enforce.Event {
 	return events
 }
 
-// lostBecause is the kind of the error of a host that failed, if it has one, as a remote.Error has; "" if the host
-// answered.
+// lostBecause is the kind of the error of a host, if it has one, as a remote.Error has; "" if the host answered.
 func lostBecause(h *snapshot.Host) string {
 	if h.Err == nil {
 		return ""

@@ -63,7 +63,8 @@ func (j *judge) envDevices(h *judging.HostView) {
 	for _, env := range h.InOrder {
 		for _, p := range env.Processes {
 			if foreign, rule := j.notAttached(h, env, p); len(foreign) > 0 {
-				f := enforce.Finding{Rule: enforce.RuleEnvDevices, User: env.Env.Username, UID: env.UID(), Devices: foreign}
+				f := enforce.Finding{Rule: enforce.RuleEnvDevices, Devices: foreign}
+				f.User, f.UID = env.Env.Username, env.UID()
 				settings := env.Settings
 				if p.StartedByUnknown() {
 					f.User, f.UID = p.Reported()
@@ -77,8 +78,8 @@ func (j *judge) envDevices(h *judging.HostView) {
 
 // notAttached lists the devices that a process of the environment uses without an attachment, and the rule that has
 // their warning: idle if it released all of them.
-func (j *judge) notAttached(h *judging.HostView, env *judging.EnvView, p *snapshot.Process) (foreign []snapshot.DeviceIndex,
-	warned enforce.Rule,
+func (j *judge) notAttached(h *judging.HostView, env *judging.EnvView, p *snapshot.Process) (
+	foreign []snapshot.DeviceIndex, warned enforce.Rule,
 ) {
 	warned = enforce.RuleIdle
 	for _, u := range p.Usage {

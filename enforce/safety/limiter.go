@@ -91,8 +91,7 @@ func (l *limiter) count(a *Action, n int) {
 	}
 }
 
-// holdOn holds what is over the limits per user and per host. Unknown users may be many people, so no limit per user
-// applies to them.
+// holdOn holds what is over the limits per user and per host. No limit per user is for unknown users, who may be many.
 func (l *limiter) holdOn(h *hostActions) {
 	for _, p := range h.pairs {
 		if why, _ := l.limits.PerUser.over(p.tally, perUser); why != "" && p.user != "" {

@@ -26,7 +26,7 @@ type Limits struct {
 	Paused   string // why an operator put all actions on hold; empty if none did
 }
 
-// Exceedable reports whether orders may exceed any limit. Hold need not be called if not.
+// Exceedable reports whether orders may exceed any limit: else Hold need not be called.
 func (l Limits) Exceedable(orders []order.OfHost) bool {
 	var all tally
 	for i := range orders {
@@ -158,9 +158,9 @@ type Interval struct {
 	actions             []*Action
 	Announced, Notified map[snapshot.Hostname]int  // how many findings with an event, and messages to users
 	More                map[snapshot.Hostname]bool // hosts of which it was said that they have more findings
-	Held                map[string]bool            // hosts and users of whom it was said that their actions are held back
-	// Told are the findings of which users were notified, by their IDs, and how far: what didn't arrive is sent again
-	// after the next tick.
+	Held                map[string]bool            // the same of hosts and users with actions held back
+	// Told are the findings of which users were notified, by ID, and how far: what didn't arrive is sent again after
+	// the next tick.
 	Told map[string]int
 }
 

@@ -12,8 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Node is a value in a document. If it does not have the type that a method reads, the method records an error in the
-// document and returns zero.
+// Node is a value in a document. A method that reads another type than it has records an error and returns zero.
 type Node struct {
 	in      *Document
 	place   Place

@@ -36,8 +36,8 @@ type Known struct {
 type Warning struct {
 	Line   int `json:"line"`
 	Column int `json:"column"`
-	// Kind is user, group, host, label or model, of unknown ones; key or cap for one that does nothing; hint for what
-	// --strict doesn't refuse.
+	// Kind is user, group, host, label or model, if unknown; key or cap without effect; hint for what --strict doesn't
+	// refuse.
 	Kind    string `json:"kind"`
 	Name    string `json:"name"` // of a label KEY=VALUE
 	Message string `json:"message"`
@@ -76,8 +76,8 @@ func Check(references []policy.Reference, known Known) (warnings []Warning, notC
 	return warnings, notChecked
 }
 
-// check is what is wrong with a name, empty if nothing is; the name, with the value of a label; and how a user without
-// an account is listed.
+// check is what is wrong with a name, empty for nothing; the name, with a label's value; and how a user without account
+// is listed.
 func (k *Known) check(r *policy.Reference) (message, name, account string) {
 	switch name = r.Name; {
 	case r.Kind == policy.ToUser && k.Accounts.Err == nil:
@@ -96,7 +96,7 @@ func (k *Known) check(r *policy.Reference) (message, name, account string) {
 	return message, name, account
 }
 
-// user is what is wrong with the name of a user, and how it is listed if it has no account; empty if nothing is.
+// user is what is wrong with the name of a user, empty for nothing, and how it is listed if it has no account.
 func (k *Known) user(name string) (message, account string) {
 	a := &k.Accounts
 	switch {
