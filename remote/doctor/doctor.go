@@ -35,20 +35,18 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Connector reaches hosts; *sshclient.Client implements it.
-type Connector interface {
-	remote.Runner
-	// Way is how a host is reached, without a connection.
-	Way(ctx context.Context, host remote.Host) (sshclient.Way, error)
-	// Peer is the machine of the host's last connection; false if there was none.
-	Peer(host remote.Host) (remote.Peer, bool)
-	// LoginTook is how long the login of that connection took; 0 if that is not known.
-	LoginTook(host remote.Host) time.Duration
-}
-
 // Doctor examines hosts. It is safe for concurrent use.
 type Doctor struct {
-	Client   Connector
+	// Client reaches hosts, as a *sshclient.Client.
+	Client interface {
+		remote.Runner
+		// Way is how a host is reached, without a connection.
+		Way(ctx context.Context, host remote.Host) (sshclient.Way, error)
+		// Peer is the machine of the host's last connection; false if there was none.
+		Peer(host remote.Host) (remote.Peer, bool)
+		// LoginTook is how long the login of that connection took; 0 if that is not known.
+		LoginTook(host remote.Host) time.Duration
+	}
 	Timeout  time.Duration    // for all commands on a host together; connecting has that of the Client
 	Now      func() time.Time // the controller's clock
 	Insecure bool             // host keys are not checked

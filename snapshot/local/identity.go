@@ -27,21 +27,18 @@ type observation struct {
 
 type environClaim struct {
 	eid snapshot.EnvID
-	of  programRun
+	of  proc.Stat // as runOf has it
 }
 
-type programRun struct {
-	start      snapshot.StartTime
-	envAddress uint64
-	name       string
+// runOf is what identifies one run of a program by a process.
+func runOf(stat proc.Stat) proc.Stat {
+	return proc.Stat{Start: stat.Start, EnvAddress: stat.EnvAddress, Name: stat.Name}
 }
-
-func runOf(stat proc.Stat) programRun { return programRun{stat.Start, stat.EnvAddress, stat.Name} }
 
 // processDetails are cached for a while: they take longest to read, and rarely change while a process runs the same
 // program under the same parent and uid.
 type processDetails struct {
-	run       programRun
+	run       proc.Stat // as runOf has it
 	parent    snapshot.PID
 	uid       snapshot.UID
 	at        time.Time
@@ -205,7 +202,7 @@ func (o *observer) awaitAccount(uid snapshot.UID) (snapshot.UID, error) {
 func (o *observer) claim(h *proc.Handle, stat proc.Stat) (environClaim, error) {
 	now := runOf(stat)
 	last, known := o.before.claims[h.PID]
-	if known && last.of == now && now.envAddress != 0 {
+	if known && last.of == now && now.EnvAddress != 0 {
 		o.after.claims[h.PID] = last
 		return last, nil
 	}
@@ -215,7 +212,7 @@ func (o *observer) claim(h *proc.Handle, stat proc.Stat) (environClaim, error) {
 	eid, err := readClaim(h)
 	c := environClaim{eid, now}
 	if err != nil {
-		if !errors.Is(err, proc.ErrNotRead) || !known || now.start == 0 || last.of.start != now.start {
+		if !errors.Is(err, proc.ErrNotRead) || !known || now.Start == 0 || last.of.Start != now.Start {
 			return environClaim{}, err
 		}
 		c = last // of the run that was read: the next look tries again
@@ -233,7 +230,7 @@ func readClaim(h *proc.Handle) (snapshot.EnvID, error) {
 func (o *observer) details(h *proc.Handle, stat proc.Stat, uid snapshot.UID) (d processDetails, err error) {
 	run := runOf(stat)
 	d, known := o.before.details[h.PID]
-	same := known && d.run == run && d.parent == stat.PPID && d.uid == uid && run.envAddress != 0
+	same := known && d.run == run && d.parent == stat.PPID && d.uid == uid && run.EnvAddress != 0
 	// they expire one after the other: no snapshot reads those of all the processes of a host
 	if same && o.now.Sub(d.at) < detailsTTL-time.Duration(h.PID%20)*time.Second {
 		return d, nil

@@ -34,21 +34,21 @@ func TestAClaimIsKeptWhileItsAccountUsesUpItsTime(t *testing.T) {
 		require.Error(t, err)
 	}
 	job := handles[9]
-	last := environClaim{eid: "2020", of: programRun{5000, 6000, "job"}}
+	last := environClaim{eid: "2020", of: proc.Stat{Start: 5000, EnvAddress: 6000, Name: "job"}}
 	for name, row := range map[string]struct {
-		now  programRun
+		now  proc.Stat
 		kept bool
 	}{
-		"another name":     {programRun{5000, 6000, "other"}, true},
-		"another program":  {programRun{5000, 6001, "other"}, true},
-		"another process":  {programRun{5001, 6000, "job"}, false},
-		"of unknown start": {programRun{}, false},
+		"another name":     {proc.Stat{Start: 5000, EnvAddress: 6000, Name: "other"}, true},
+		"another program":  {proc.Stat{Start: 5000, EnvAddress: 6001, Name: "other"}, true},
+		"another process":  {proc.Stat{Start: 5001, EnvAddress: 6000, Name: "job"}, false},
+		"of unknown start": {proc.Stat{}, false},
 	} {
 		for verify, before := range map[bool]processCache{
 			false: {claims: map[snapshot.PID]environClaim{100: last}}, true: {unverified: map[snapshot.PID]environClaim{100: last}},
 		} {
 			o := &observer{before: before, after: newProcessCache()}
-			got, err := o.claim(job, proc.Stat{Start: row.now.start, EnvAddress: row.now.envAddress, Name: row.now.name})
+			got, err := o.claim(job, row.now)
 			if !row.kept {
 				require.ErrorIs(t, err, proc.ErrNotRead, name)
 				require.Empty(t, o.after.claims, name)

@@ -46,7 +46,19 @@ func (d *directory) ask(ctx context.Context, program string, args ...string) ([]
 	return []byte(answer), nil
 }
 
-func (d *directory) ready(context.Context) error { return nil }
+// members are those of the directory, asked without a wait.
+func (d *directory) members() *nss.GroupMembers {
+	g := nss.NewGroups(time.Now)
+	g.Ask, g.Ready = d.ask, ready
+	return g
+}
+
+func ready(context.Context) error { return nil }
+
+// bobInNLP is a directory in which bob is in the group nlp.
+func bobInNLP() *directory {
+	return &directory{accounts: map[string]string{"bob": "2001"}, groups: map[string]string{"nlp": "nlp:x:2001:"}}
+}
 
 func TestGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -54,8 +66,7 @@ func TestGroups(t *testing.T) {
 			accounts: map[string]string{"bob": "100 2001\n", `LAB\eve smith`: "100\n", "carol@lab": "2001\n"},
 			groups:   map[string]string{"nlp": "nlp:x:2001:" + strings.Repeat("somebody,", 10000) + "\n", "empty": "empty:x:2002:\n"},
 		}
-		g := nss.NewGroups(time.Now)
-		g.Ask, g.Ready = d.ask, d.ready
+		g := d.members()
 		is := func(user, group string) string {
 			member, known := g.Member(user, group)
 			return map[[2]bool]string{{true, true}: "yes", {false, true}: "no", {false, false}: "unknown"}[[2]bool{member, known}]
@@ -96,9 +107,8 @@ func TestGroups(t *testing.T) {
 // A flapping directory changes nothing.
 func TestGroupsThatFlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &directory{accounts: map[string]string{"bob": "2001"}, groups: map[string]string{"nlp": "nlp:x:2001:"}}
-		g := nss.NewGroups(time.Now)
-		g.Ask, g.Ready = d.ask, d.ready
+		d := bobInNLP()
+		g := d.members()
 		g.Member("bob", "nlp")
 		for i := range 20 {
 			g.Refresh(t.Context())
@@ -113,9 +123,8 @@ func TestGroupsThatFlap(t *testing.T) {
 // A directory that is dead costs a single cycle five seconds in all, and a loop nothing.
 func TestDeadDirectory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &directory{dead: true}
-		g := nss.NewGroups(time.Now)
-		g.Ask, g.Ready, g.Wait = d.ask, d.ready, 5*time.Second
+		g := (&directory{dead: true}).members()
+		g.Wait = 5 * time.Second
 		begun := time.Now()
 		for _, user := range strings.Fields("a b c d e f g h") {
 			_, known := g.Member(user, "nlp")
@@ -129,7 +138,7 @@ func TestDeadDirectory(t *testing.T) {
 func TestGroupsOfManyPeople(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := nss.NewGroups(time.Now)
-		g.Wait, g.Ready = 5*time.Second, new(directory).ready
+		g.Wait, g.Ready = 5*time.Second, ready
 		g.Ask = func(_ context.Context, program string, _ ...string) ([]byte, error) {
 			time.Sleep(50 * time.Millisecond)
 			return []byte(map[string]string{"getent": "nlp:x:2001:", "id": "2001"}[program]), nil
@@ -150,9 +159,7 @@ func TestGroupsOfManyPeople(t *testing.T) {
 // At most 10,000 people are kept in mind. Those about whom no one asked for a day make room.
 func TestGroupsForgetPeople(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &directory{accounts: map[string]string{"bob": "2001"}, groups: map[string]string{"nlp": "nlp:x:2001:"}}
-		g := nss.NewGroups(time.Now)
-		g.Ask, g.Ready = d.ask, d.ready
+		g := bobInNLP().members()
 		for i := range 10_000 {
 			g.Want("somebody" + strconv.Itoa(i))
 		}
@@ -184,9 +191,7 @@ func TestGroupsOfThisMachine(t *testing.T) {
 // Names that no directory knows, of which users of shared folders can make up many, keep no person from being asked for.
 func TestGroupsOfMadeUpNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &directory{accounts: map[string]string{"bob": "2001"}, groups: map[string]string{"nlp": "nlp:x:2001:"}}
-		g := nss.NewGroups(time.Now)
-		g.Ask, g.Ready = d.ask, d.ready
+		g := bobInNLP().members()
 		for i := range 12_000 {
 			g.Want("madeup" + strconv.Itoa(i))
 		}

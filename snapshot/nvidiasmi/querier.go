@@ -62,7 +62,11 @@ func New(runner Runner, timeout time.Duration) *Querier {
 	if timeout <= 0 {
 		timeout = DefaultTimeout
 	}
-	one := func() *Querier { return &Querier{runner: runner, timeout: timeout, turn: make(chan struct{}, 1)} }
+	one := func() *Querier {
+		return &Querier{
+			runner: runner, timeout: timeout, turn: make(chan struct{}, 1), questions: map[string]*question{},
+		}
+	}
 	q := one()
 	q.details = one()
 	return q
@@ -75,8 +79,6 @@ func query[T any](ctx context.Context, q *Querier, args []string, oldest time.Du
 ) (parsed T, at Time, err error) {
 	var out reply
 	switch {
-	case q.keep == nil && !MayCall(ctx):
-		out.err = ErrTimeout
 	case !MayCall(ctx):
 		out = q.earlier(args, oldest, ErrTimeout)
 	case q.keep != nil:
@@ -89,7 +91,7 @@ func query[T any](ctx context.Context, q *Querier, args []string, oldest time.Du
 	if out.err != nil {
 		return parsed, out.Time, out.err
 	}
-	if parsed, err = parse(out.RunResult); err != nil && q.keep != nil {
+	if parsed, err = parse(out.RunResult); err != nil {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		q.question(args).last = nil
@@ -200,7 +202,6 @@ func (q *Querier) Keep(ctx context.Context) (end func()) {
 	const longestCall = 2 * time.Minute
 	ctx, cancel := context.WithCancel(ctx)
 	for _, one := range []*Querier{q, q.details} {
-		one.questions = map[string]*question{}
 		one.keep = func() (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, longestCall) }
 	}
 	return func() {

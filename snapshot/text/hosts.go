@@ -264,20 +264,15 @@ func parseHostPart(text string) (hostPart, string, error) {
 	if !closed {
 		return hostPart{}, "", errors.New("a bracket is not closed; write it as gpu[1-4]")
 	}
-	ranges, err := parseRanges(inside)
-	return hostPart{ranges: ranges}, rest, err
-}
-
-func parseRanges(list string) ([]numberRange, error) {
-	var ranges []numberRange
-	for item := range strings.SplitSeq(list, ",") {
-		s, err := parseRange(strings.TrimSpace(item))
+	var part hostPart
+	for item := range strings.SplitSeq(inside, ",") {
+		r, err := parseRange(strings.TrimSpace(item))
 		if err != nil {
-			return nil, err
+			return hostPart{}, "", err
 		}
-		ranges = append(ranges, s)
+		part.ranges = append(part.ranges, r)
 	}
-	return ranges, nil
+	return part, rest, nil
 }
 
 // parseRange reads "7" or "01-16". The first number's digits are the width.
