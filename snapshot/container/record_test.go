@@ -17,9 +17,9 @@ import (
 
 var recordStart = time.Date(2025, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func alice() *snapshot.UID {
-	uid := snapshot.UID(1000)
-	return &uid
+// proved is the record of a container that was started for uid 1000.
+func proved() container.Record {
+	return container.Record{ID: id, EID: "4242", UID: new(snapshot.UID(1000)), Proof: container.ProofToken, Runtime: "docker", StartedAt: recordStart}
 }
 
 func TestWhatIsWrittenIsRead(t *testing.T) {
@@ -27,7 +27,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	_, err := container.ReadRecord(run, id)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	for _, r := range []container.Record{
-		{ID: id, EID: "4242", UID: alice(), Proof: container.ProofToken, Runtime: "docker", StartedAt: recordStart},
+		proved(),
 		{ID: id, Runtime: "docker", StartedAt: recordStart},
 		{ID: id, EID: "4242", StartedAt: recordStart, PID: 77, Start: 4711},
 	} {
@@ -64,7 +64,7 @@ func TestInvalidRecords(t *testing.T) {
 		"no time":                func(r *container.Record) { r.StartedAt = time.Time{} },
 		"a runtime of two words": func(r *container.Record) { r.Runtime = "docker run" },
 	} {
-		r := container.Record{ID: id, EID: "4242", UID: alice(), Proof: container.ProofToken, Runtime: "docker", StartedAt: recordStart}
+		r := proved()
 		change(&r)
 		require.ErrorIs(t, container.WriteRecord(run, r), container.ErrInvalidRecord, name)
 	}
@@ -75,8 +75,7 @@ func TestInvalidRecords(t *testing.T) {
 
 // TestOnlyWhatRootWroteCounts: a folder, a file or a link that another user may have made proves nothing.
 func TestOnlyWhatRootWroteCounts(t *testing.T) {
-	run := t.TempDir()
-	r := container.Record{ID: id, EID: "4242", UID: alice(), Proof: container.ProofToken, Runtime: "docker", StartedAt: recordStart}
+	run, r := t.TempDir(), proved()
 	require.NoError(t, container.WriteRecord(run, r))
 	file := filepath.Join(container.RecordsDir(run), id+".json")
 	other := strings.Repeat("0", 64)

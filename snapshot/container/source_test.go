@@ -243,10 +243,7 @@ func TestAContainerOfRootsStaysOne(t *testing.T) {
 				require.Nil(t, info)
 				return
 			}
-			require.NotNil(t, info)
-			require.Equal(t, "web", info.Name)
-			require.Equal(t, row.want.UID, info.UID)
-			require.Equal(t, row.want.Proof, info.Proof)
+			require.Equal(t, []any{"web", row.want.UID, row.want.Proof}, []any{info.Name, info.UID, info.Proof})
 		})
 	}
 }
@@ -291,11 +288,9 @@ func TestInit(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "container web (pytorch:24.10)", r.Text)
 	h.process(11, 100, "/docker/"+id)
-	_, err = h.Init(t.Context(), 11)
-	require.ErrorIs(t, err, container.ErrNotInit)
 	h.process(12, 100, "/user.slice")
-	_, err = h.Init(t.Context(), 12)
-	require.ErrorIs(t, err, container.ErrNotInit)
-	_, err = h.Init(t.Context(), 13)
-	require.ErrorIs(t, err, proc.ErrGone)
+	for pid, want := range map[snapshot.PID]error{11: container.ErrNotInit, 12: container.ErrNotInit, 13: proc.ErrGone} {
+		_, err = h.Init(t.Context(), pid)
+		require.ErrorIs(t, err, want)
+	}
 }
