@@ -14,7 +14,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/companions"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/election"
@@ -25,16 +24,10 @@ import (
 // lastCycle is what a cycle left behind. Documents are derived from it when somebody looks.
 type lastCycle struct {
 	cycle    controller.Cycle
-	hosts    map[snapshot.Hostname]answered
+	hosts    map[snapshot.Hostname]FleetHost // with what is known of their last answers
 	options  Options
 	election *election.Shown // nil for none
 	revision uint64
-}
-
-type answered struct {
-	at       time.Time
-	via      agent.Via
-	snapshot *snapshot.Snapshot // nil if it never answered
 }
 
 // fleet derives the document. It takes what hasn't changed from an earlier one.
@@ -78,30 +71,28 @@ func (m *lastCycle) fleet(before *FleetState) *FleetState {
 
 // host describes a host. It takes what hasn't changed from before.
 func (m *lastCycle) host(h *snapshot.Host, before *FleetHost, unable map[snapshot.Hostname]string) FleetHost {
-	last := m.hosts[h.Name]
-	host := FleetHost{
-		Name: h.Name, Labels: h.Labels, Via: last.via, Seen: last.at, GPUs: []gpus.GPU{}, Changed: m.revision,
-		snapshot: last.snapshot, Unable: unable[h.Name],
-	}
+	host := m.hosts[h.Name]
+	host.Name, host.Labels, host.Unable = h.Name, h.Labels, unable[h.Name]
+	host.GPUs, host.Changed = []gpus.GPU{}, m.revision
 	if h.Err != nil {
 		host.Failure = new(remote.FailureOf(string(h.Name), h.Err))
 	}
-	if host.Failure == nil && last.snapshot != nil {
-		host.Guard, host.Service = m.guard(h, last.snapshot), last.snapshot.Service
-		host.Waiting = waitingIn(last.snapshot)
+	s := host.snapshot
+	if host.Failure == nil && s != nil {
+		host.Guard, host.Service, host.Waiting = m.guard(h, s), s.Service, waitingIn(s)
 	}
-	if last.snapshot != nil {
-		host.Reservations, host.Reserved = BookingsOf(last.snapshot, last.at) // they begin and end by themselves
+	if s != nil {
+		host.Reservations, host.Reserved = BookingsOf(s, host.Seen) // they begin and end by themselves
 	}
 	if before != nil && host.same(before) {
 		host.GPUs, host.Warnings, host.Changed, host.users = before.GPUs, before.Warnings, before.Changed, before.users
 		host.Reserved = before.Reserved
 		return host
 	}
-	if last.snapshot == nil {
+	if s == nil {
 		return host
 	}
-	host.GPUs, host.Warnings = gpus.Of(last.snapshot), last.snapshot.Warnings
+	host.GPUs, host.Warnings = gpus.Of(s), s.Warnings
 	if host.Failure != nil {
 		host.GPUs, host.Reserved = unknown(host.GPUs), nil
 	}

@@ -79,7 +79,8 @@ type FleetHost struct {
 	Warnings []string        `json:"warnings,omitempty"` // the host's own
 	Guard    HostGuard       `json:"guard,omitzero"`     // the kernel's
 	Service  *bool           `json:"service,omitempty"`  // root owns the state; missing if unknown
-	Waiting  *Waiting        `json:"waiting,omitempty"`  // how many wait for GPUs there; missing where there is no queue
+	// Waiting is how many wait for GPUs there; missing where there is no queue.
+	Waiting *Waiting `json:"waiting,omitempty"`
 	// Unable is why nothing can be ended there, or nothing of an order was done.
 	Unable string `json:"unable,omitempty"`
 	// Reservations are those that have not ended; missing if unknown, or if there are none.
@@ -87,7 +88,7 @@ type FleetHost struct {
 	Reserved     *int      `json:"reserved,omitempty"` // how many GPUs are reserved now; missing if unknown
 	Changed      uint64    `json:"changed"`            // the revision of its last change
 
-	snapshot *snapshot.Snapshot // of Seen
+	snapshot *snapshot.Snapshot // of Seen; nil if it never answered
 	users    []FleetUser
 }
 

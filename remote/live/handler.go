@@ -25,7 +25,7 @@ import (
 // NewHandler returns the handler of a feed, or of what may be seen of it. It answers GET and HEAD.
 func NewHandler(feed Source) http.Handler {
 	mux := http.NewServeMux()
-	for path, part := range map[string]func(f *FleetState, name string) (any, bool){
+	for path, of := range map[string]func(f *FleetState, name string) (any, bool){
 		"fleet": func(f *FleetState, _ string) (any, bool) { return f, true },
 		"gpus":  func(f *FleetState, _ string) (any, bool) { return f.AllGPUs(), true },
 		"findings": func(f *FleetState, _ string) (any, bool) {
@@ -34,16 +34,16 @@ func NewHandler(feed Source) http.Handler {
 		"hosts/{name}": hostDocument,
 		"users/{name}": userDocument,
 	} {
-		mux.HandleFunc("GET /api/v1/"+path, func(w http.ResponseWriter, r *http.Request) { servePart(feed, part, w, r) })
+		mux.HandleFunc("GET /api/v1/"+path, func(w http.ResponseWriter, r *http.Request) { servePart(feed, of, w, r) })
 	}
 	mux.HandleFunc("GET /api/v1/events", func(w http.ResponseWriter, r *http.Request) { serveEvents(feed, w, r) })
 	mux.HandleFunc("GET /events", func(w http.ResponseWriter, r *http.Request) { serveStream(feed, w, r) })
 	return mux
 }
 
-// servePart serves the state, or what part finds in it.
+// servePart serves what of finds in the state.
 func servePart(
-	feed Source, part func(f *FleetState, name string) (any, bool), w http.ResponseWriter, r *http.Request,
+	feed Source, of func(f *FleetState, name string) (any, bool), w http.ResponseWriter, r *http.Request,
 ) {
 	now := feed.Position()
 	if etag := etagOf(now.Run, now.Revision); matches(r, etag) {
@@ -53,7 +53,7 @@ func servePart(
 		return
 	}
 	fleet := feed.Fleet()
-	value, known := part(fleet, r.PathValue("name"))
+	value, known := of(fleet, r.PathValue("name"))
 	if !known {
 		http.Error(w, "unknown host or user", http.StatusNotFound)
 		return

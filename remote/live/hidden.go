@@ -189,8 +189,8 @@ type Source interface {
 }
 
 // For is what a user may see who may not see the names of others, or any names if user is empty. What others could put
-// a name into is left out: texts, environments, commands, containers and process ids, labels, the errors and warnings of
-// hosts. The names of hosts and models, states and numbers stay.
+// a name into is left out: texts, environments, commands, containers and process ids, labels, the errors and warnings
+// of hosts. The names of hosts and models, states and numbers stay.
 func (f *Feed) For(user snapshot.Username) Source { return &restricted{f, user} }
 
 // Public is a Feed with all names, without the command lines that /proc hides on their hosts.

@@ -116,8 +116,8 @@ func write(w http.ResponseWriter, r *http.Request, texts ...[]byte) {
 	}
 }
 
-// serveTargets answers with a target for the controller and one for each host, at the address that the client used. Each
-// has its own instance: otherwise the series that Prometheus adds would be the same.
+// serveTargets answers with a target for the controller and one for each host, at the address that the client used.
+// Each has its own instance: otherwise the series that Prometheus adds would be the same.
 func (e *Exporter) serveTargets(w http.ResponseWriter, r *http.Request) {
 	// as Prometheus' http_sd reads them (https://prometheus.io/docs/prometheus/latest/http_sd/)
 	type targets struct {

@@ -168,11 +168,12 @@ func bytesOf(s string) (float64, error) {
 }
 
 var fields = sync.OnceValue(func() []field {
-	onGPUs := []tabID{tabHosts, tabGPUs, tabProcesses}
+	onGPUs, onUsers := []tabID{tabHosts, tabGPUs, tabProcesses}, []tabID{tabUsers}
 	onStates := []tabID{tabHosts, tabGPUs, tabFindings, tabProcesses, tabHistory}
+	onHosts := append([]tabID{tabFailed}, onStates...)
 	return []field{
-		{"host", nil, append([]tabID{tabFailed}, onStates...), func(r *tabRow) []gpus.Value { return texts(r.id.host) }},
-		{"user", nil, append([]tabID{tabUsers}, onStates...), func(r *tabRow) []gpus.Value { return texts(usersOf(r)...) }},
+		{"host", nil, onHosts, func(r *tabRow) []gpus.Value { return texts(r.id.host) }},
+		{"user", nil, append(onUsers, onStates...), func(r *tabRow) []gpus.Value { return texts(usersOf(r)...) }},
 		{"state", nil, onStates, statesOf},
 		{"rule", nil, onStates, rulesOf},
 		{"label", nil, []tabID{tabHosts, tabGPUs, tabFindings, tabProcesses, tabFailed}, labels},
@@ -185,8 +186,8 @@ var fields = sync.OnceValue(func() []field {
 		{"container", nil, []tabID{tabFindings, tabProcesses}, containers},
 		{"free", percentOrNumber, []tabID{tabHosts}, func(r *tabRow) []gpus.Value { return number(free(r.host)) }},
 		{"guard", nil, []tabID{tabHosts}, guardOf},
-		{"devices", percentOrNumber, []tabID{tabUsers}, func(r *tabRow) []gpus.Value { return number(r.user.Attached) }},
-		{"idle", percentOrNumber, []tabID{tabUsers}, func(r *tabRow) []gpus.Value { return number(r.user.Idle) }},
+		{"devices", percentOrNumber, onUsers, func(r *tabRow) []gpus.Value { return number(r.user.Attached) }},
+		{"idle", percentOrNumber, onUsers, func(r *tabRow) []gpus.Value { return number(r.user.Idle) }},
 		{"event", nil, []tabID{tabHistory}, func(r *tabRow) []gpus.Value { return texts(r.event.Kind) }},
 		{"class", nil, []tabID{tabFailed}, func(r *tabRow) []gpus.Value { return texts(r.failure.Class) }},
 	}

@@ -178,8 +178,8 @@ type Store interface {
 	Mark(ctx context.Context) (Mark, error)
 	// Report sums up what is kept of a time.
 	Report(ctx context.Context, q Query) (*Report, error)
-	// Tidy removes what is too old, and more if the store is too big. It returns a line for people about what it removed
-	// too early; empty for nothing.
+	// Tidy removes what is too old, and more if the store is too big. It returns a line for people about what it
+	// removed too early; empty for nothing.
 	Tidy(ctx context.Context, now time.Time) (early string, err error)
 	Close() error
 }

@@ -20,8 +20,8 @@
 //	sinks = append(sinks, r)
 //	defer r.Close()
 //
-// A Reader reads reports for viewers, with connections of its own: one at a time, each with a time limit, and again only
-// after a minute.
+// A Reader reads reports for viewers, with connections of its own: one at a time, each with a time limit, and again
+// only after a minute.
 package usage
 
 import (

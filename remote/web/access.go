@@ -24,7 +24,8 @@ import (
 const lookEvery = time.Second
 
 // Access is who may use a TCP listener: a file in the format that Prometheus' exporters call web.config.file. It
-// follows changes of the file and of those that it names. While they can't be used, what was read before stays in force.
+// follows changes of the file and of those that it names. While they can't be used, what was read before stays in
+// force.
 type Access struct {
 	path   string
 	now    func() time.Time

@@ -71,11 +71,11 @@ func (p *page) Columns() []gpus.Column {
 func (s *server) userPage(w http.ResponseWriter, r *http.Request) {
 	user := snapshot.Username(r.PathValue("user"))
 	hours := s.hours(r.Context(), user)
-	s.page(func(p *page, _ *http.Request) (string, any) { return p.ofUser(user, hours, s.options.Recorded) })(w, r)
+	s.page(func(p *page, _ *http.Request) (string, any) { return s.ofUser(p, user, hours) })(w, r)
 }
 
 // ofUser is of a user who has or had something. With hidden names it says the same of all others, if they exist or not.
-func (p *page) ofUser(user snapshot.Username, hours *usage.ReportRow, recorded func() ([]audit.HistoryEntry, bool)) (string, any) {
+func (s *server) ofUser(p *page, user snapshot.Username, hours *usage.ReportRow) (string, any) {
 	type userBody struct {
 		live.FleetUser
 		GPUs     []gpuRow
@@ -98,8 +98,8 @@ func (p *page) ofUser(user snapshot.Username, hours *usage.ReportRow, recorded f
 	body.Ended = p.events(func(e *live.FleetEvent) bool {
 		return e.User == user && e.Kind == enforce.EventOutcome
 	})
-	if body.Recorded = recorded != nil; body.Recorded && len(body.Ended) < maxEvents {
-		list, complete := recorded()
+	if body.Recorded = s.options.Recorded != nil; body.Recorded && len(body.Ended) < maxEvents {
+		list, complete := s.options.Recorded()
 		body.Partly = !complete
 		body.Ended = append(body.Ended, endedBefore(list, user, maxEvents-len(body.Ended))...)
 	}
@@ -120,9 +120,11 @@ func endedBefore(entries []audit.HistoryEntry, user snapshot.Username, most int)
 		if e.User != user || e.ID == "" || e.Action != "" || len(list) == most {
 			continue
 		}
-		event := live.FleetEvent{Time: e.Time, Kind: enforce.EventOutcome, Host: e.Host, User: user, PID: e.PID, Record: e}
-		event.Text = fmt.Sprintf("%s: %s", e.Text, cmp.Or(string(e.Status), "outcome unknown"))
-		event.Why = strings.Join(e.Why, "; ")
+		event := live.FleetEvent{
+			Time: e.Time, Kind: enforce.EventOutcome, Host: e.Host, User: user, PID: e.PID, Record: e,
+			Text: fmt.Sprintf("%s: %s", e.Text, cmp.Or(string(e.Status), "outcome unknown")),
+			Why:  strings.Join(e.Why, "; "),
+		}
 		if len(e.Rules) > 0 {
 			event.Rule = e.Rules[0]
 		}

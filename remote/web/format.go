@@ -26,8 +26,8 @@ const (
 
 var functions = template.FuncMap{
 	"ago": ago, "span": span, "bytes": bytesText, "memory": memoryText, "name": name, "host": hostName, "model": model,
-	"line": line, "userPath": userPath, "hostPath": hostPath, "memoryBar": memoryBar, "share": usage.Percent, "bar": bar,
-	"words": words, "usageHours": usage.Hours, "usageTime": usage.ShortTime, "round": roundHours,
+	"line": line, "userPath": userPath, "hostPath": hostPath, "memoryBar": memoryBar, "share": usage.Percent,
+	"bar": bar, "words": words, "usageHours": usage.Hours, "usageTime": usage.ShortTime, "round": roundHours,
 	"first": first, "more": more, "due": due,
 	"clock":     func(t time.Time) string { return t.Local().Format("15:04:05") },
 	"when":      func(t time.Time) string { return t.Local().Format("Mon 2 Jan 15:04") },

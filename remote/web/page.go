@@ -73,7 +73,9 @@ func (s *server) servePage(w http.ResponseWriter, r *http.Request, key string, o
 	answer.send(w, r)
 }
 
-func (s *server) render(of pageFunc, r *http.Request, v *viewer, fleet *live.FleetState, now time.Time) (*rendered, error) {
+func (s *server) render(
+	of pageFunc, r *http.Request, v *viewer, fleet *live.FleetState, now time.Time,
+) (*rendered, error) {
 	p := &page{
 		Fleet: live.NewIndex(fleet), Now: now, Hidden: s.options.Names != AllNames, Me: s.knowsUsers(),
 		Usage: s.options.Usage != nil, Version: staticVersion(), view: v, Path: r.URL.Path,
@@ -93,13 +95,14 @@ func (s *server) render(of pageFunc, r *http.Request, v *viewer, fleet *live.Fle
 }
 
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
-	p := &page{Title: http.StatusText(status), Fleet: live.NewIndex(&live.FleetState{}), Version: staticVersion(), Body: why}
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		http.Error(w, why, status)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
+	p := &page{Title: http.StatusText(status), Fleet: live.NewIndex(new(live.FleetState)), Version: staticVersion()}
+	p.Body = why
 	_ = templates().ExecuteTemplate(w, "message", p) // the browser may have gone
 }
 

@@ -18,9 +18,9 @@ type chart struct {
 	By, Unit string       // day, or month for a long time
 	Lines    []chartLabel // of the grid, with their hours
 	Columns  []chartColumn
-	Series   []chartSeries
-	Idle     bool // some of it was idle
-	Unknown  bool // of some it isn't known
+	Series   []chartPart // without times
+	Idle     bool        // some of it was idle
+	Unknown  bool        // of some it isn't known
 }
 
 type chartLabel struct {
@@ -35,16 +35,11 @@ type chartColumn struct {
 	Parts            []chartPart // of each series
 }
 
-// chartSeries is a user, a host or what else rows are. Its number says the colour.
-type chartSeries struct {
-	Number int
-	Key    string
-}
-
-// chartPart is what one series has of a day, in seconds, and where that is drawn.
+// chartPart is what a row of the report has of a day, and where that is drawn.
 type chartPart struct {
-	chartSeries
-	Used, Idle, Unknown       int64
+	Number                    int    // of the colour
+	Key                       string // of the row
+	Used, Idle, Unknown       int64  // seconds
 	UsedAt, IdleAt, UnknownAt template.HTMLAttr
 }
 
@@ -68,15 +63,15 @@ func newChart(d *usage.Report) *chart {
 		if key == usage.Others {
 			i = chartColours
 		}
-		c.Series = append(c.Series, chartSeries{i, key})
+		c.Series = append(c.Series, chartPart{Number: i, Key: key})
 	}
 	for _, date := range dates {
 		if last := len(c.Columns) - 1; last < 0 || c.Columns[last].Date != date[:length] {
-			c.Columns = append(c.Columns, chartColumn{Date: date[:length], Parts: make([]chartPart, len(c.Series))})
+			c.Columns = append(c.Columns, chartColumn{Date: date[:length], Parts: slices.Clone(c.Series)})
 		}
-		for i, series := range c.Series {
-			a, part := days[series.Key][date], &c.Columns[len(c.Columns)-1].Parts[i]
-			part.chartSeries = series
+		for i := range c.Series {
+			part := &c.Columns[len(c.Columns)-1].Parts[i]
+			a := days[part.Key][date]
 			part.Used += a.Used
 			part.Idle += a.Idle
 			part.Unknown += a.Unknown + max(0, a.Attached-a.Used-a.Idle) // attached, and its processes are unknown
@@ -96,7 +91,8 @@ func newChart(d *usage.Report) *chart {
 // datesOf are the days of a document, from when on usage is kept.
 func datesOf(d *usage.Report) (dates []string) {
 	in := d.Since.Location()
-	for day := usage.DayOf(max(d.Since.Unix(), d.Begun.Unix()), in); day < d.Until.Unix(); day = usage.NextDay(day, in) {
+	first := usage.DayOf(max(d.Since.Unix(), d.Begun.Unix()), in)
+	for day := first; day < d.Until.Unix(); day = usage.NextDay(day, in) {
 		dates = append(dates, time.Unix(day, 0).In(in).Format(time.DateOnly))
 	}
 	return dates
@@ -165,7 +161,8 @@ func WriteReport(w io.Writer, d *usage.Report) error {
 		*usage.Report
 		Chart *chart // nil if nothing is recorded
 	}
+	ours := template.CSS(style) //nolint:gosec // not a user's
 	return templates().ExecuteTemplate(w, "reportFile", map[string]any{
-		"Title": "GPU usage by " + d.By, "Style": template.CSS(style), "Body": usageBody{d, newChart(d)}, //nolint:gosec // it is ours
+		"Title": "GPU usage by " + d.By, "Style": ours, "Body": usageBody{d, newChart(d)},
 	})
 }

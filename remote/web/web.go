@@ -69,7 +69,9 @@ const maxViews = 32
 // New returns the handler of a feed, for requests to loopback and Options.Hosts: see AnswersTo.
 func New(feed *live.Feed, options Options) http.Handler {
 	s := &server{feed: feed, options: options, mux: http.NewServeMux(), views: make(map[snapshot.Username]*viewer)}
-	for path, page := range map[string]pageFunc{"/{$}": overview, "/h/{host}": hostPage, "/findings": findingsPage, "/week": weekPage} {
+	for path, page := range map[string]pageFunc{
+		"/{$}": overview, "/h/{host}": hostPage, "/findings": findingsPage, "/week": weekPage,
+	} {
 		s.mux.HandleFunc(path, s.page(page))
 	}
 	s.mux.HandleFunc("/u/{user}", s.userPage)

@@ -42,7 +42,9 @@ const (
 
 // Reserves reports whether a host keeps reservations.
 func (p *page) Reserves() bool {
-	return slices.ContainsFunc(p.Fleet.Hosts, func(h live.FleetHost) bool { return h.Reserved != nil || len(h.Reservations) > 0 })
+	return slices.ContainsFunc(p.Fleet.Hosts, func(h live.FleetHost) bool {
+		return h.Reserved != nil || len(h.Reservations) > 0
+	})
 }
 
 func weekPage(p *page, _ *http.Request) (string, any) {

@@ -91,15 +91,15 @@ type tx struct {
 
 var errReadOnly = errors.New("it was opened to read")
 
-// Open opens a database to write: the file of a path, or a server by its URL. It is created if it is missing. A file must
-// be in a folder in which only its user may create files. Errors are those of package usage, if the caller can do
+// Open opens a database to write: the file of a path, or a server by its URL. It is created if it is missing. A file
+// must be in a folder in which only its user may create files. Errors are those of package usage, if the caller can do
 // something about them.
 func Open(ctx context.Context, place string, options Options) (*Store, error) {
 	return open(ctx, place, options, true)
 }
 
-// OpenToRead opens a database for Mark and Report. A file that doesn't exist is fs.ErrNotExist. A server may be a standby
-// of PostgreSQL.
+// OpenToRead opens a database for Mark and Report. A file that doesn't exist is fs.ErrNotExist. A server may be a
+// standby of PostgreSQL.
 func OpenToRead(ctx context.Context, place string, options Options) (*Store, error) {
 	return open(ctx, place, options, false)
 }

@@ -101,8 +101,8 @@ func (t *tx) addMark(e *usage.Entry) {
 
 func (t *tx) addGaps(gaps []usage.Gap) {
 	for _, gap := range gaps {
-		t.run("INSERT INTO gaps ({fleet,}{part,}since, until) VALUES ({id,}{'',}$1, $2) ON CONFLICT ({fleet,}{part,}since) "+
-			"DO UPDATE SET until = {greatest}(gaps.until, excluded.until)", gap.Since, gap.Until)
+		t.run("INSERT INTO gaps ({fleet,}{part,}since, until) VALUES ({id,}{'',}$1, $2) ON CONFLICT ({fleet,}{part,}"+
+			"since) DO UPDATE SET until = {greatest}(gaps.until, excluded.until)", gap.Since, gap.Until)
 	}
 }
 
@@ -111,10 +111,9 @@ func (t *tx) closeGaps(known usage.Gap) {
 	var gap usage.Gap
 	var rest []usage.Gap
 	t.rows([]any{&gap.Since, &gap.Until}, func() {
-		before, after := usage.Gap{Since: gap.Since, Until: known.Since}, usage.Gap{Since: known.Until, Until: gap.Until}
-		for _, part := range []usage.Gap{before, after} {
-			if part.Since < part.Until {
-				rest = append(rest, part)
+		for _, part := range [][2]int64{{gap.Since, known.Since}, {known.Until, gap.Until}} {
+			if part[0] < part[1] {
+				rest = append(rest, usage.Gap{Since: part[0], Until: part[1]})
 			}
 		}
 	}, "DELETE FROM gaps WHERE {fleet}{part} AND since < $2 AND until > $1 RETURNING since, until", known.Since,
@@ -122,8 +121,8 @@ func (t *tx) closeGaps(known usage.Gap) {
 	t.addGaps(rest)
 }
 
-// Tidy removes what is too old, and gives users of old days their pseudonyms. Once a day it removes unused names. From a
-// file that is nearly too big it removes the oldest hours early; the sums of days stay.
+// Tidy removes what is too old, and gives users of old days their pseudonyms. Once a day it removes unused names. From
+// a file that is nearly too big it removes the oldest hours early; the sums of days stay.
 func (s *Store) Tidy(ctx context.Context, now time.Time) (early string, err error) {
 	if !s.writes {
 		return "", errReadOnly
