@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // typist types in a real shell with completion, on a terminal.
@@ -85,8 +86,7 @@ func startTypist(t *testing.T, shell, setup string) *typist {
 		_ = log.Close()
 	})
 	s := &typist{t: t, dir: dir, terminal: terminal, screen: func() string {
-		data, err := os.ReadFile(log.Name())
-		require.NoError(t, err)
+		data := proctest.ReadFile(t, log.Name())
 		return string(data)
 	}}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "setup"), []byte(setup+"\n: >"+filepath.Join(dir, "ready")+"\n"), 0o644))
@@ -104,8 +104,7 @@ func (s *typist) write(keys string) {
 func (s *typist) waitFor(path string) string {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool { _, err := os.Stat(path); return err == nil }, time.Minute, 5*time.Millisecond, "screen:\n%s", s.screen())
-	data, err := os.ReadFile(path)
-	require.NoError(s.t, err)
+	data := proctest.ReadFile(s.t, path)
 	require.NoError(s.t, os.Remove(path))
 	return string(data)
 }

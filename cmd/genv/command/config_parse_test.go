@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // onHosts are the commands below `genv remote`.
@@ -104,8 +105,7 @@ func TestConfigErrors(t *testing.T) {
 
 // The example's values are comments, and all are valid.
 func TestConfigExample(t *testing.T) {
-	text, err := os.ReadFile("../../../config.example.yaml")
-	require.NoError(t, err)
+	text := proctest.ReadFile(t, "../../../config.example.yaml")
 	file, err := command.ParseConfig("config.example.yaml", text, onHosts())
 	require.NoError(t, err)
 	require.Empty(t, file.Sections(), "installed as it is, it changes nothing")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestHelpFitsOnTheTerminal(t *testing.T) {
@@ -67,8 +68,7 @@ func TestUnknown(t *testing.T) {
 
 // TestHelpAgents: it is the page of the docs, which isn't wrapped: a terminal of 80 columns shows it as it is.
 func TestHelpAgents(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/agents.md")
-	require.NoError(t, err)
+	page := proctest.ReadFile(t, "../../../docs/agents.md")
 	r := genvtest.Run(t, "help", "agents")
 	require.Equal(t, string(page), r.Out, r.Err)
 	for line := range strings.Lines(r.Out) {
@@ -249,8 +249,7 @@ func TestManPageIsRoff(t *testing.T) {
 func TestManPageOfHome(t *testing.T) {
 	dir := t.TempDir()
 	require.Zero(t, genvtest.Run(t, "man", dir).Code)
-	page, err := os.ReadFile(filepath.Join(dir, "genv-home.1"))
-	require.NoError(t, err)
+	page := proctest.ReadFile(t, filepath.Join(dir, "genv-home.1"))
 	require.Equal(t, golden(t, "testdata/man/genv-home.1", string(page)), string(page))
 }
 
@@ -261,8 +260,7 @@ func golden(t *testing.T, path, now string) string {
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		require.NoError(t, os.WriteFile(path, []byte(now), 0o644))
 	}
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
+	data := proctest.ReadFile(t, path)
 	return string(data)
 }
 
@@ -292,12 +290,10 @@ func TestExamplesOfHelp(t *testing.T) {
 
 // TestExitCodesOfTheManual: they are those of docs/daily-work.md.
 func TestExitCodesOfTheManual(t *testing.T) {
-	document, err := os.ReadFile("../../../docs/daily-work.md")
-	require.NoError(t, err)
+	document := proctest.ReadFile(t, "../../../docs/daily-work.md")
 	dir := t.TempDir()
 	require.Zero(t, genvtest.Run(t, "man", dir).Code)
-	page, err := os.ReadFile(filepath.Join(dir, "genv.1"))
-	require.NoError(t, err)
+	page := proctest.ReadFile(t, filepath.Join(dir, "genv.1"))
 	_, section, _ := strings.Cut(string(document), "## Exit codes")
 	section, _, _ = strings.Cut(section, "\n## ")
 	_, status, _ := strings.Cut(string(page), ".SH \"EXIT STATUS\"\n.nf\n")

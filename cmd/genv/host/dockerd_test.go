@@ -147,8 +147,7 @@ func (d *dockerDaemon) makeImage() {
 	require.NoError(d.tb, err)
 	tree := filepath.Join(d.files, "tree")
 	require.NoError(d.tb, os.MkdirAll(filepath.Join(tree, "bin"), 0o755))
-	data, err := os.ReadFile(busybox)
-	require.NoError(d.tb, err)
+	data := proctest.ReadFile(d.tb, busybox)
 	require.NoError(d.tb, proctest.WriteProgram(filepath.Join(tree, "bin/busybox"), data))
 	for _, name := range []string{"sh", "sleep", "env", "cat"} {
 		require.NoError(d.tb, os.Symlink("busybox", filepath.Join(tree, "bin", name)))
@@ -204,8 +203,7 @@ func startRootlessDocker(t testing.TB, uid, firstSubuid int, flags ...string) *d
 		"passwd": fmt.Sprintf("rootless:x:%d:%d::%s/home:/bin/sh\n", uid, uid, dir), "group": fmt.Sprintf("rootless:x:%d:\n", uid),
 		"subuid": subordinate, "subgid": subordinate,
 	} {
-		known, err := os.ReadFile("/etc/" + name)
-		require.NoError(t, err, "the package uidmap makes subuid and subgid")
+		known := proctest.ReadFile(t, "/etc/"+name)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), append(known, add...), 0o644))
 	}
 	for _, name := range []string{"home", "run"} {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // clusterOf is a cluster in which some hosts fail.
@@ -173,8 +174,7 @@ func TestDatedLog(t *testing.T) {
 		}
 		_, err = fmt.Fprintln(DatedLog(f, at, func(string) string { return stream }), "line")
 		require.NoError(t, err)
-		written, err := os.ReadFile(f.Name())
-		require.NoError(t, err)
+		written := proctest.ReadFile(t, f.Name())
 		require.Equal(t, want, string(written))
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/inventory"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // kind is one of genv's files: its schema, and what reads it.
@@ -50,8 +51,7 @@ func kinds(t *testing.T) []*kind {
 	}
 	for _, k := range list {
 		compiler := jsonschema.NewCompiler()
-		data, err := os.ReadFile(k.path())
-		require.NoError(t, err)
+		data := proctest.ReadFile(t, k.path())
 		document, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
 		require.NoError(t, err)
 		require.NoError(t, compiler.AddResource(k.path(), document))
@@ -101,8 +101,7 @@ func TestSchemas(t *testing.T) {
 		if os.Getenv("UPDATE_GOLDEN") != "" {
 			require.NoError(t, os.WriteFile(k.path(), now.Bytes(), 0o600))
 		}
-		data, err := os.ReadFile(k.path())
-		require.NoError(t, err)
+		data := proctest.ReadFile(t, k.path())
 		require.Equal(t, now.String(), string(data), "UPDATE_GOLDEN=1 go test ./cmd/genv/schema writes it")
 	}
 }
@@ -169,8 +168,7 @@ func writtenTexts(t *testing.T) (texts []string) {
 				return true
 			})
 		case strings.HasSuffix(path, ".md"), strings.HasSuffix(path, ".txt"), strings.HasSuffix(path, ".txtar"):
-			data, err := os.ReadFile(path)
-			require.NoError(t, err)
+			data := proctest.ReadFile(t, path)
 			for _, m := range block.FindAllStringSubmatch(string(data), -1) {
 				texts = append(texts, m[1]+m[2])
 			}
