@@ -162,8 +162,9 @@ func (c *Conn) beSlow(a *attempt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.attempt == a && c.failure == nil {
-		c.failure = remote.Errorf(remote.Timeout, "%s: the login, or sudo, is not over after %s; it goes on, for a minute "+
-			"at most", c.host.Name, c.pool.Patience).WithNext("`genv remote doctor -H HOST` says what is slow there")
+		c.failure = remote.Errorf(remote.Timeout, "%s: the login, or sudo, is not over after %s; it goes on, for a "+
+			"minute at most", c.host.Name, c.pool.Patience).
+			WithNext("`genv remote doctor -H HOST` says what is slow there")
 		a.end()
 	}
 }

@@ -57,7 +57,8 @@ func ViewHandler(document func(ctx context.Context, part string) ([]byte, error)
 		case RequestPing:
 			return r.Body, nil
 		}
-		return nil, fmt.Errorf("genv runs without root here: it shows GPUs and environments, and has no request %q", r.Name)
+		return nil, fmt.Errorf("genv runs without root here: it shows GPUs and environments, and has no request %q",
+			r.Name)
 	}
 }
 

@@ -29,8 +29,7 @@ type Commands struct {
 
 func (Commands) via() Via               { return ViaCommands }
 func (Commands) capabilities() []string { return []string{RequestSnapshot, RequestExecute} }
-
-func (Commands) close() {}
+func (Commands) close()                 {}
 
 // run runs a command. If sudo or genv did not run, the error says why.
 func (c Commands) run(ctx context.Context, host remote.Host, command remote.Command) (remote.Output, error) {
@@ -215,8 +214,8 @@ func withoutRoot(host remote.Host) error {
 	if host.Personal {
 		next = remote.PersonalStep
 	}
-	return remote.Errorf(remote.Sudo, "genv runs without root on %s: it shows GPUs and environments, and nothing can be "+
-		"enforced", host.Name).WithNext(next)
+	return remote.Errorf(remote.Sudo, "genv runs without root on %s: it shows GPUs and environments, and nothing can "+
+		"be enforced", host.Name).WithNext(next)
 }
 
 // whichUser prints the login's effective uid on a line of its own.

@@ -62,8 +62,8 @@ func Decide(w *Options, program *Binary, s *Survey) (*Plan, error) {
 	}
 	for _, tool := range s.Missing { // the scripts call them; visudo only for sudoers
 		if tool != "visudo" {
-			return nil, refuse("install "+tool+" on the host (the package coreutils has it)", "there is no %s on the host",
-				tool)
+			return nil, refuse("install "+tool+" on the host (the package coreutils has it)",
+				"there is no %s on the host", tool)
 		}
 	}
 	if err := plan.decidePlace(w, s); err != nil {

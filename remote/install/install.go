@@ -2,7 +2,7 @@
 // which a controller runs it.
 //
 //	installer := install.Installer{
-//		Runner: client, Programs: map[string]*install.Binary{"amd64": program}, Options: install.Options{Upgrade: true},
+//		Runner: client, Programs: map[string]*install.Binary{"amd64": program},
 //	}
 //	results := remote.Each(ctx, hosts, fanout, installer.Install)
 //

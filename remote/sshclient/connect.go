@@ -164,7 +164,7 @@ func (c *Client) handshake(ctx context.Context, t resolvedEndpoint, conn net.Con
 type loginError struct {
 	error
 	peer     remote.Peer // the machine, if it had shown its host key
-	outdated func() bool // the cause, files or a socket, has changed, so another login is worth it; nil for that of error
+	outdated func() bool // the cause, files or a socket, has changed, so log in again; nil for that of error
 }
 
 func (e *loginError) Unwrap() error { return e.error }
@@ -189,13 +189,14 @@ func (c *Client) addresses(ctx context.Context, s config.HostConfig) ([]netip.Ad
 
 func noAddress(name string, err error) *remote.Error {
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && !dns.IsNotFound {
-		return remote.Errorf(remote.Unreachable, "the name %s can't be looked up: %w (%w)", name, err, remote.ErrNoNames).
-			WithNext("look at /etc/resolv.conf of this machine and at the servers in it: the host may be up; `getent hosts " +
-				"NAME` shows what this machine finds")
+		return remote.Errorf(remote.Unreachable, "the name %s can't be looked up: %w (%w)", name, err,
+			remote.ErrNoNames).
+			WithNext("look at /etc/resolv.conf of this machine and at the servers in it: the host may be up; " +
+				"`getent hosts NAME` shows what this machine finds")
 	}
 	return remote.Errorf(remote.Unreachable, "the address of %s: %w", name, err).
-		WithNext("correct the name, or give the host an `address:` in hosts.yaml or a HostName in ssh_config; `getent " +
-			"hosts NAME` shows what this machine finds")
+		WithNext("correct the name, or give the host an `address:` in hosts.yaml or a HostName in ssh_config; " +
+			"`getent hosts NAME` shows what this machine finds")
 }
 
 // stagger is how long an address may take before the next one is tried too (RFC 8305, section 5).

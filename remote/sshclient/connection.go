@@ -112,8 +112,8 @@ func (l *connection) close(why error) {
 	l.link.close()
 }
 
-// keepAlive sends a request in each interval in which nothing was heard, and closes the connection after count intervals
-// without an answer: the library would wait forever. A timer takes less memory than a goroutine.
+// keepAlive sends a request in each interval in which nothing was heard, and closes the connection after count
+// intervals without an answer: the library would wait forever. A timer takes less memory than a goroutine.
 func (c *Client) keepAlive(l *connection) {
 	l.beat.Lock()
 	defer l.beat.Unlock()

@@ -29,7 +29,7 @@ type LeaseRequest struct {
 	Start    string `json:"start,omitempty"`
 	Seconds  int    `json:"seconds,omitempty"`   // of the lease; missing from earlier versions
 	TakeOver bool   `json:"take_over,omitempty"` // even if somebody else has the lease
-	Back     bool   `json:"back,omitempty"`      // tells earlier versions that it may get a lease again after giving it back
+	Back     bool   `json:"back,omitempty"`      // for earlier versions: it may get a lease again after giving it back
 }
 
 const (

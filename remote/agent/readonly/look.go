@@ -78,9 +78,8 @@ func (r Reading) Devices(ctx context.Context, host remote.Host) ([]snapshot.Devi
 
 func (r Reading) list(ctx context.Context, host remote.Host) (nvidiasmi.Listing, error) {
 	return new(nvidiasmi.DeviceQuery).Ask(func(modes ...string) (nvidiasmi.Listing, error) {
-		return smi(ctx, r, host, nvidiasmi.DevicesArgs(modes...), func(out nvidiasmi.RunResult) (nvidiasmi.Listing, error) {
-			return nvidiasmi.ParseDevices(out, modes...)
-		})
+		return smi(ctx, r, host, nvidiasmi.DevicesArgs(modes...),
+			func(out nvidiasmi.RunResult) (nvidiasmi.Listing, error) { return nvidiasmi.ParseDevices(out, modes...) })
 	})
 }
 

@@ -136,8 +136,9 @@ func (l *Login) Expired(now time.Time) string {
 	var all []string
 	for _, o := range l.offers[:l.Offered()] {
 		certificate, ok := o.AlgorithmSigner.PublicKey().(*ssh.Certificate)
-		at := func(seconds uint64) string { return time.Unix(int64(seconds), 0).Format(time.RFC3339) } //nolint:gosec // bounded
-		switch seconds := uint64(now.Unix()); {                                                        //nolint:gosec // after 1970
+		//nolint:gosec // bounded
+		at := func(seconds uint64) string { return time.Unix(int64(seconds), 0).Format(time.RFC3339) }
+		switch seconds := uint64(now.Unix()); { //nolint:gosec // after 1970
 		case !ok:
 		case seconds >= certificate.ValidBefore:
 			all = append(all, describe(certificate)+" expired at "+at(certificate.ValidBefore))

@@ -41,7 +41,7 @@ type HostConfig struct {
 	// the user, CASignatureAlgorithms for authorities of host certificates.
 	KexAlgorithms, Ciphers, MACs                                       []string
 	HostKeyAlgorithms, PubkeyAcceptedAlgorithms, CASignatureAlgorithms []string
-	FixedHostKeyOrder                                                  bool // known key types don't go first (ssh_config(5), HostKeyAlgorithms)
+	FixedHostKeyOrder                                                  bool // known key types don't go first
 	RequiredRSASize                                                    int  // in bits, of host and user keys
 
 	ConnectTimeout      time.Duration // 0: not set
