@@ -85,8 +85,7 @@ func (i Instance) Memory() Memory {
 	return i.Total
 }
 
-// maxInstances is far above the 7 GPU instances with 7 compute instances of a device.
-const maxInstances = 64 * maxDevices
+const maxInstances = 64 * maxDevices // far above the 7 GPU instances with 7 compute instances of a device
 
 // CheckInstance returns an error, which wraps ErrInvalid, unless a text can be the UUID of a MIG instance.
 func CheckInstance(uuid GPUUUID) error {

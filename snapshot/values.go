@@ -48,8 +48,7 @@ type PID int32
 // StartTime is field 22 of /proc/PID/stat: clock ticks since boot. 0 is unknown, as always in 1.4.3's format.
 type StartTime uint64
 
-// startTick is the unit of start times: 1/USER_HZ, which is the same on all platforms that Go supports.
-const startTick = 10 * time.Millisecond
+const startTick = 10 * time.Millisecond // 1/USER_HZ, which is the same on all platforms that Go supports
 
 // Sub is the time between two start times.
 func (t StartTime) Sub(earlier StartTime) time.Duration {
@@ -100,8 +99,7 @@ func CheckText(name, s string) error {
 	return nil
 }
 
-// dateLayout is how 1.4.3 writes dates: the host's local time, without a zone.
-const dateLayout = "02/01/2006 15:04:05"
+const dateLayout = "02/01/2006 15:04:05" // of 1.4.3: the host's local time, without a zone
 
 // Date is a time on a host's own wall clock, in whole seconds and without a zone. The zero Date is none.
 type Date struct {

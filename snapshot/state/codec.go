@@ -104,18 +104,13 @@ func readDevices(data []byte) ([]snapshot.Device, []string, error) {
 var (
 	// ErrNoDevices says that there is no devices.json: pass nvidia-smi's answer to disk.Store.RegisterDevices.
 	ErrNoDevices = errors.New("the GPUs of this host are not registered yet")
-	// ErrUnavailable is wrapped if requested devices have no room or don't exist: see UnavailableError.
-	ErrUnavailable = errors.New("not available")
-	// ErrCap is wrapped if a cap of the policy refuses a request.
-	ErrCap = errors.New("beyond a cap of the policy")
-	// ErrRequest is wrapped if a request is invalid in any state.
-	ErrRequest = errors.New("not a valid request")
-	// ErrNotOwner says that the environment belongs to another user.
-	ErrNotOwner = errors.New("not your environment")
-	// ErrNoEnvironment says that no such environment is registered.
+
+	ErrUnavailable   = errors.New("not available") // see UnavailableError
+	ErrCap           = errors.New("beyond a cap of the policy")
+	ErrRequest       = errors.New("not a valid request") // in any state
+	ErrNotOwner      = errors.New("not your environment")
 	ErrNoEnvironment = errors.New("no such environment")
-	// ErrActive says that a process is already in another environment.
-	ErrActive = errors.New("already in an active environment")
+	ErrActive        = errors.New("already in an active environment")
 )
 
 // Refuse is fmt.Errorf for an error that wraps ErrRequest.

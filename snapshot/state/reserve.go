@@ -24,11 +24,9 @@ type Booker struct {
 const MaxReservations = 8
 
 const (
-	maxID = 16
-	// keepEnded is how long a reservation that ended is kept: no policy has a longer pause.
-	keepEnded = 366 * 24 * time.Hour
-	// clockRest is how far in the past a start may be: a command takes a moment.
-	clockRest = time.Minute
+	maxID     = 16
+	keepEnded = 366 * 24 * time.Hour // how long one that ended is kept: no policy has a longer pause
+	clockRest = time.Minute          // how far in the past a start may be: a command takes a moment
 )
 
 // Reserve adds a reservation, or returns the one that has its ID. known is how many GPUs the host has. The error is an

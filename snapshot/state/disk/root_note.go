@@ -268,8 +268,7 @@ func (t *transaction) rebooted(env *snapshot.Environment) bool {
 	return t.earlierBoot[state.KeyOf(env)] != nil
 }
 
-// answersFile has state.Files.Answers. Users write it, too.
-const answersFile = "genv.answers.json"
+const answersFile = "genv.answers.json" // state.Files.Answers, which users write, too
 
 type answersNote struct {
 	BootID  string            `json:"boot_id"`

@@ -211,18 +211,13 @@ func (s *Store) FolderID() (string, error) {
 
 // Errors that callers distinguish with errors.Is; see also folder.ErrUnsafe and state.ErrNoDevices.
 var (
-	// ErrCorrupt is wrapped if a state file can't be decoded: it stays, and only a reset replaces it.
-	ErrCorrupt = errors.New("state is corrupt")
-	// ErrLost is wrapped if a state file is missing although root saw it in this boot.
-	ErrLost = errors.New("state is lost")
-	// errReplaced says that another folder was in the place of root's copy. It was mended.
-	errReplaced = errors.New("tampering")
-	// ErrPrivate is wrapped if the folder is one that only this login or service sees.
-	ErrPrivate = errors.New("the state folder is not that of this machine")
-	// ErrOwned is wrapped if the state is root's and this process is not: ask root's service.
-	ErrOwned = errors.New("the state of this host belongs to root")
-	// ErrBusy is wrapped if a lock could not be taken in time: see BusyError.
-	ErrBusy = errors.New("state is locked")
+	ErrCorrupt = errors.New("state is corrupt") // it can't be decoded, and stays: only a reset replaces it
+	ErrLost    = errors.New("state is lost")    // a file is missing although root saw it in this boot
+	ErrOwned   = errors.New("the state of this host belongs to root")
+	ErrBusy    = errors.New("state is locked") // see BusyError
+
+	errReplaced = errors.New("tampering") // another folder was in the place of root's copy; it was mended
+	errPrivate  = errors.New("the state folder is not that of this machine")
 )
 
 // BusyError says that a lock wasn't free in time, and who holds it. It wraps ErrBusy and the context's error.

@@ -126,7 +126,7 @@ func (t *transaction) clean() error {
 	switch {
 	case t.access.private: // what isn't in it is not lost
 		return fmt.Errorf("%w: %s is %s; nothing is lost: run genv from a login that shares the folder with root,"+
-			" or turn that off for this one", ErrPrivate, t.dir.Path, privateFolder)
+			" or turn that off for this one", errPrivate, t.dir.Path, privateFolder)
 	case t.loadError() != nil:
 		return t.loadError()
 	case t.access.mayClean:
@@ -145,8 +145,7 @@ func (t *transaction) clean() error {
 	return nil
 }
 
-// readerTimeout bounds root's wait for the lock to read, or to take over: any user can hold it.
-const readerTimeout = 2 * time.Second
+const readerTimeout = 2 * time.Second // for root to get the lock to read, or to take over: any user can hold it
 
 // updateOrRead is update, but root's genv changes only what it returns if it can't get the lock soon.
 func (s *Store) updateOrRead(ctx context.Context, change func(*state.Files) error) (*transaction, error) {
@@ -201,8 +200,7 @@ func (s *Store) readUnlocked(ctx context.Context, busy *BusyError, clean func(*t
 	return t, err
 }
 
-// lockFile guards every change, in 1.4.3 too. It is never replaced: that would be another lock.
-const lockFile = "genv.lock"
+const lockFile = "genv.lock" // guards every change, in 1.4.3 too; never replaced: that would be another lock
 
 var errMoved = errors.New("the state files have another folder now")
 

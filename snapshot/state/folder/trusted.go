@@ -67,8 +67,7 @@ const (
 	aclNoID     = 0xffffffff
 )
 
-// accountsAttribute has the names of the accounts that may read a file, a line each.
-const accountsAttribute = "trusted.genv.accounts"
+const accountsAttribute = "trusted.genv.accounts" // the names of those that may read a file, a line each
 
 // MoveFormer moves a file, and those with a longer name, into a folder of root's, if its reader had none of these
 // accounts: the uid may have been given to somebody else.

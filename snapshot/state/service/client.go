@@ -36,8 +36,7 @@ type Client struct {
 	Retry time.Duration // how long a request is repeated that is refused as one of too many; 0 is 10 s
 }
 
-// answerWithin is how long a service may take: longer than it lets a change take.
-const answerWithin = changeWithin + 10*time.Second
+const answerWithin = changeWithin + 10*time.Second // longer than the service lets a change take
 
 // Change asks for a change. Its error is one of these, or of a class as of change.DecodeError.
 func (c Client) Change(ctx context.Context, asked change.Change) (change.Result, error) {
@@ -66,8 +65,7 @@ func (c Client) Look(ctx context.Context, name string) (json.RawMessage, error) 
 	return answer.Document, err
 }
 
-// statusWithin is for Status: systemd has the socket also while the service waits before it serves.
-const statusWithin = 10 * time.Second
+const statusWithin = 10 * time.Second // systemd has the socket also while the service waits before it serves
 
 // Status asks the service about itself.
 func (c Client) Status(ctx context.Context) (Status, error) {
@@ -185,11 +183,7 @@ func (c Client) connect(ctx context.Context) (*net.UnixConn, error) {
 
 // checkService refuses what listens for another user than root, or than this one on a simulated host.
 func checkService(conn *net.UnixConn) error {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return err
-	}
-	server, err := credentialsOf(raw)
+	server, _, err := credentialsOf(conn)
 	if err != nil {
 		return err
 	}

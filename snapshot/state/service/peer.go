@@ -3,6 +3,7 @@ package service
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"syscall"
 	"unsafe"
@@ -37,16 +38,18 @@ var errContained = fmt.Errorf("%w: the process that asks is in a container, of w
 
 var errPeerGone = errors.New("the process that asked has ended")
 
-func credentialsOf(raw syscall.RawConn) (p callerProcess, err error) {
+func credentialsOf(conn *net.UnixConn) (p callerProcess, raw syscall.RawConn, err error) {
+	if raw, err = conn.SyscallConn(); err != nil {
+		return p, nil, err
+	}
 	credentials, err := proc.PeerOf(raw)
 	if err != nil {
-		return p, err
+		return p, nil, err
 	}
 	uid := snapshot.UID(credentials.Uid)
-	return callerProcess{
-		uid: uid, owner: uid, account: uid, groups: []uint32{credentials.Gid},
-		pid: snapshot.PID(credentials.Pid),
-	}, nil
+	p = callerProcess{uid: uid, owner: uid, account: uid, groups: []uint32{credentials.Gid}}
+	p.pid = snapshot.PID(credentials.Pid)
+	return p, raw, nil
 }
 
 // groupsOf are the supplementary groups of the other end (SO_PEERGROUPS, Linux 4.13).

@@ -164,7 +164,10 @@ func TestStatusOfCaps(t *testing.T) {
 
 func TestAdmission(t *testing.T) {
 	now := time.Now()
-	a := admission{bounds: Bounds{Connections: 5, PerUser: 2, Rate: 10, Burst: 4}.withDefaults(), now: func() time.Time { return now }}
+	a := admission{
+		bounds: Bounds{Connections: 5, PerUser: 2, Rate: 10, Burst: 4}.withDefaults(), now: func() time.Time { return now },
+		users: map[snapshot.UID]*requestCredit{},
+	}
 	admit := func(uid snapshot.UID) func() {
 		release, ok := a.admit(uid)
 		require.Equal(t, ok, release != nil)

@@ -195,8 +195,7 @@ type Booking struct {
 	Unknown   bool                   `json:"unknown,omitempty"` // which rule is about the person
 }
 
-// askAgain is the pause before the controller is asked again about somebody whom it doesn't know yet.
-const askAgain = 200 * time.Millisecond
+const askAgain = 200 * time.Millisecond // before the controller is asked again about somebody whom it doesn't know yet
 
 // addRule adds what the policy lets a person reserve, and the person's own caps. Its error says that it is unknown.
 func (s *Server) addRule(ctx context.Context, by *state.Booker, known int) error {
@@ -248,8 +247,7 @@ func (c Client) CancelReservation(ctx context.Context, id string) (snapshot.Rese
 	return c.untilAnswered(ctx, Request{Cancel: id})
 }
 
-// restartsWithin is how long a service that was killed may take to run again.
-const restartsWithin = 10 * time.Second
+const restartsWithin = 10 * time.Second // of a service that was killed
 
 func (c Client) untilAnswered(ctx context.Context, r Request) (snapshot.Reservation, error) {
 	lost := false

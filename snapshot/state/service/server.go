@@ -83,7 +83,7 @@ const (
 func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 	bounds := s.Bounds.withDefaults()
 	s.since = s.Now()
-	s.admission = admission{bounds: bounds, now: s.Now}
+	s.admission = admission{bounds: bounds, now: s.Now, users: map[snapshot.UID]*requestCredit{}}
 	s.turns.Most = bounds.PerUser
 	s.tokens.Now = s.Now
 	if err := keepQueueShort(listener); err != nil {
@@ -145,11 +145,7 @@ func (s *Server) failedOnce(last *string, err error) {
 // accept waits neither for the client nor for the kernel to say more than the uid. A refusal fits into the buffer.
 func (s *Server) accept(ctx context.Context, conn *net.UnixConn) {
 	begun := proc.StartTimeNow()
-	raw, err := conn.SyscallConn()
-	var by callerProcess
-	if err == nil {
-		by, err = credentialsOf(raw)
-	}
+	by, raw, err := credentialsOf(conn)
 	if err != nil {
 		s.failed(err)
 		_ = conn.Close()
@@ -190,8 +186,7 @@ func (s *Server) refuse(conn net.Conn, why error) {
 
 // Listen opens a socket for all users. The caller makes sure that no other service runs.
 func Listen(path string) (*net.UnixListener, error) {
-	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK {
+	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSocket != 0 {
 		if err := os.Remove(path); err != nil {
 			return nil, err
 		}
@@ -254,9 +249,6 @@ func (a *admission) admit(uid snapshot.UID) (release func(), ok bool) {
 	u.at = now
 	if a.total >= a.bounds.Connections || u.connections >= a.bounds.PerUser || u.credit < 1 {
 		return nil, false
-	}
-	if a.users == nil {
-		a.users = map[snapshot.UID]*requestCredit{}
 	}
 	a.users[uid] = u
 	u.credit--

@@ -253,5 +253,4 @@ func (p procfs) runtimeFolders(ctx context.Context, uid snapshot.UID, pids []sna
 	return folders, complete && len(seen) < maxRuntimeFolders
 }
 
-// maxRuntimeFolders is more than a user has, unless to make others wait.
-const maxRuntimeFolders = 64
+const maxRuntimeFolders = 64 // more than a user has, unless to make others wait

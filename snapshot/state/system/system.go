@@ -261,8 +261,7 @@ func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool, quotas
 	return r, nil
 }
 
-// accountWithin bounds the search for an account, while others wait.
-const accountWithin = 2 * time.Second
+const accountWithin = 2 * time.Second // for the search for an account, while others wait
 
 // Username returns the name of a uid, or "" if it has none or it is unknown.
 func Username(ctx context.Context, uid snapshot.UID) snapshot.Username {
