@@ -124,11 +124,9 @@ func (f Finding) String() string {
 	return string(f.Rule)
 }
 
-// FindEnvironment finds an environment of a host; nil if it is unknown.
-type FindEnvironment func(snapshot.Hostname, snapshot.EnvID) *snapshot.Environment
-
-// Advice is what the user of the finding should do, in a sentence or two.
-func (f *Finding) Advice(find FindEnvironment) string {
+// Advice is what the user of the finding should do, in a sentence or two. find finds an environment of a host; nil if
+// it is unknown.
+func (f *Finding) Advice(find func(snapshot.Hostname, snapshot.EnvID) *snapshot.Environment) string {
 	env := find(f.Host, f.EID)
 	known := cmp.Or(f.Rule.of(), &rule{})
 	runs := env != nil && env.Runs

@@ -25,14 +25,15 @@ type Override struct {
 	writtenHosts, writtenUsers []string
 }
 
-// matches says whether the override applies to a query, and how specific it is.
-func (o *Override) matches(q enforce.Query) (r rank, ok bool) {
-	r = rank{o.users[string(q.User)], o.hostRank(string(q.Host)), len(o.labels), 0}
+// matches says whether the override applies to a query, and how specific it is, by user, host, labels and time: the
+// higher rank wins.
+func (o *Override) matches(q enforce.Query) (rank [4]int, ok bool) {
+	rank = [4]int{o.users[string(q.User)], o.hostRank(string(q.Host)), len(o.labels), 0}
 	if o.when != nil {
-		r[3] = 1
+		rank[3] = 1
 	}
-	ofUser, onHost := r[0] > 0 || len(o.writtenUsers) == 0, r[1] > 0 || len(o.hosts) == 0
-	return r, ofUser && onHost && hasLabels(q.Labels, o.labels) && (o.when == nil || o.when.Contains(q.At))
+	ofUser, onHost := rank[0] > 0 || len(o.writtenUsers) == 0, rank[1] > 0 || len(o.hosts) == 0
+	return rank, ofUser && onHost && hasLabels(q.Labels, o.labels) && (o.when == nil || o.when.Contains(q.At))
 }
 
 func hasLabels(labels, wanted map[string]string) bool {
@@ -103,9 +104,6 @@ func (o *Override) String() string {
 	return "override for " + strings.Join(parts, "; ")
 }
 
-// rank is how specific an override is, by user, host, labels and time; the higher one wins.
-type rank = [4]int
-
 // Resolve returns what applies to a host, a user and a time: each setting from the most specific place that has it. An
 // empty part of the query selects nothing. Exemptions are separate.
 func (f *File) Resolve(q enforce.Query) Settings { return f.merged(f.layers(q), q.User) }
@@ -136,7 +134,7 @@ func (f *File) merged(layers []layer, user snapshot.Username) Settings {
 }
 
 type layer struct {
-	rank     rank
+	rank     [4]int
 	override int
 }
 

@@ -21,7 +21,7 @@ import (
 func noEnvironment(snapshot.Hostname, snapshot.EnvID) *snapshot.Environment { return nil }
 
 // environmentsOf finds the environments of a cluster.
-func environmentsOf(cluster snapshot.Cluster) enforce.FindEnvironment {
+func environmentsOf(cluster snapshot.Cluster) func(snapshot.Hostname, snapshot.EnvID) *snapshot.Environment {
 	return notify.NewOwners(cluster).Environment
 }
 

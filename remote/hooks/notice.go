@@ -105,7 +105,7 @@ func (s Sink) Consume(cycle *controller.Cycle, events []enforce.Event) {
 
 func (s Sink) leads() bool { return s.Leads == nil || s.Leads() }
 
-func noticed(f *enforce.Finding, find enforce.FindEnvironment) NoticedFinding {
+func noticed(f *enforce.Finding, find func(snapshot.Hostname, snapshot.EnvID) *snapshot.Environment) NoticedFinding {
 	public := *f
 	public.PrivateCommand = "" // who reads what a hook passes on isn't known
 	return NoticedFinding{public, f.Line(), f.Advice(find)}
