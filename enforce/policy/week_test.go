@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -237,20 +238,24 @@ func (l *lab) enforce() {
 		f := &plan.Findings[i]
 		id := strings.TrimSuffix(f.ID, "/added")
 		if f.Pending {
-			if _, known := l.warnedAt[id]; !known {
-				l.warnedAt[id] = l.now
+			l.warnedAt[id] = cmp.Or(l.warnedAt[id], l.now)
+			for _, p := range f.Terminate {
+				named := fmt.Sprint(capOfFinding(id), "#", p.PID)
+				l.warnedAt[named] = cmp.Or(l.warnedAt[named], l.now)
 			}
 			continue
 		}
-		l.checkWarned(f, plan.Findings)
+		l.checkWarned(f)
 		for _, p := range f.Terminate {
 			lost[int(p.PID)-100] = f.ID
 		}
 	}
-	for id := range l.warnedAt { // who was named for a wait stays so, since others may lose for it in turn
-		gone := !slices.ContainsFunc(plan.Findings, func(f enforce.Finding) bool { return strings.TrimSuffix(f.ID, "/added") == id })
-		if gone && strings.Count(id, "/") != 4 {
-			delete(l.warnedAt, id) // it is warned for again, or after a short break goes on with its time
+	for key := range l.warnedAt { // who was named stays so for a wait, or while a reservation's cap is exceeded: others may lose in turn
+		id, _, _ := strings.Cut(key, "#")
+		cap := capOfFinding(id)
+		gone := !slices.ContainsFunc(plan.Findings, func(f enforce.Finding) bool { return capOfFinding(f.ID) == cap })
+		if gone && (strings.Count(id, "/") != 4 || strings.HasPrefix(id, "reservations/")) {
+			delete(l.warnedAt, key) // it is warned for again, or after a short break goes on with its time
 		}
 	}
 	for id, because := range lost {
@@ -261,18 +266,23 @@ func (l *lab) enforce() {
 	l.jobs = slices.DeleteFunc(l.jobs, func(j *labJob) bool { return lost[j.id] != "" })
 }
 
-// checkWarned checks that each loss was warned for, long enough before, by its finding or by another that names it.
-func (l *lab) checkWarned(f *enforce.Finding, all []enforce.Finding) {
-	warned := func(f *enforce.Finding) bool {
-		at, known := l.warnedAt[strings.TrimSuffix(f.ID, "/added")]
-		return known && l.now.Sub(at) >= 7*time.Minute
+// capOfFinding is the id of a finding, without who loses by the cap of a reservation.
+func capOfFinding(id string) string {
+	if parts := strings.Split(id, "/"); parts[0] == "reservations" {
+		return strings.Join(parts[:3], "/")
 	}
+	return strings.TrimSuffix(id, "/added")
+}
+
+// checkWarned checks that each loss was warned for, long enough before: by its finding, or by one of its cap that named
+// the process.
+func (l *lab) checkWarned(f *enforce.Finding) {
+	id := strings.TrimSuffix(f.ID, "/added")
+	warned := func(what string) bool { return l.now.Sub(cmp.Or(l.warnedAt[what], l.now)) >= 7*time.Minute }
 	for _, p := range f.Terminate {
-		require.True(l.t, warned(f) || slices.ContainsFunc(all, func(other enforce.Finding) bool {
-			return slices.Contains(other.Terminate, p) && warned(&other)
-		}), "%s, %v", f.ID, p)
+		require.True(l.t, warned(id) || warned(fmt.Sprint(capOfFinding(id), "#", p.PID)), "%s, %v", f.ID, p)
 	}
-	require.True(l.t, warned(f) || len(f.Detach) == 0 || len(f.Terminate) > 0, f.ID)
+	require.True(l.t, warned(id) || len(f.Detach) == 0 || len(f.Terminate) > 0, f.ID)
 }
 
 // checkWait checks that what is taken lets the command begin, and keeps it for it.
