@@ -172,7 +172,7 @@ func TestPlaceText(t *testing.T) {
 		"you come first: 0 of 2 GPUs free; you could have 1 here: ask for as many":       {Number: 1, People: 1, GPUs: 2, Possible: new(1)},
 		"2nd of 2 people: bob waits for 2 GPUs since just now":                           {Number: 2, People: 2, First: &snapshot.Wait{Username: "bob", GPUs: 2}},
 		"you come first: 0 of 2 GPUs free; GPUs 0,3 are taken back for you":              {Number: 1, People: 1, GPUs: 2, Freed: []snapshot.DeviceIndex{0, 3}},
-		"you come first: 1 of 1 GPU free; others pass, since cap lab allows no more now": {Number: 1, People: 1, GPUs: 1, Free: 1, Barred: "cap lab allows no more now"},
+		"you come first: 1 of 1 GPU free; others pass, since cap lab allows no more than 2 GPUs": {Number: 1, People: 1, GPUs: 1, Free: 1, Barred: "cap lab allows no more than 2 GPUs"},
 		"you come first: 0 of 2 GPUs free; others need not give back any for it":         {Number: 1, People: 1, GPUs: 2, Possible: new(0)},
 	} {
 		require.Equal(t, want, user.PlaceText(&place))

@@ -48,11 +48,11 @@ func without(list, others []snapshot.DeviceIndex) []snapshot.DeviceIndex {
 		func(i snapshot.DeviceIndex) bool { return slices.Contains(others, i) })
 }
 
-// overCaps is a cap that a wait would exceed for its user, whichever GPUs it gets; nil if there is none.
-func (s *Server) overCaps(look *snapshot.Snapshot, w *wait, has map[keptGPU]bool, missing int) *Cap {
+// overCaps says which cap a wait would exceed for its user, whichever GPUs it gets; empty if none.
+func (s *Server) overCaps(look *snapshot.Snapshot, w *wait, has map[keptGPU]bool, missing int) string {
 	t := s.allowed.Load()
 	if w.UID == 0 || !t.holds(s.Now()) {
-		return nil
+		return ""
 	}
 	for _, u := range t.People[w.UID].Caps {
 		c := t.cap(&u)
@@ -72,10 +72,10 @@ func (s *Server) overCaps(look *snapshot.Snapshot, w *wait, has map[keptGPU]bool
 		}
 		counts := !c.While && (c.Counts == "gpus" || c.Counts == "gpu-hours")
 		if counts && int64(missing-others) > max(0, room) {
-			return c
+			return fmt.Sprintf("%s allows no more than %s", c.label(), text.CapAmount(c.Counts, u.Limit))
 		}
 	}
-	return nil
+	return ""
 }
 
 type wanted struct {

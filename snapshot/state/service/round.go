@@ -87,8 +87,8 @@ func (s *Server) barred(
 	if n := w.usable(look); missing > n {
 		return fmt.Sprintf("only %s that you can have here work", text.Plural(n, "GPU"))
 	}
-	if c := s.overCaps(look, w, has, missing); c != nil {
-		return fmt.Sprintf("%s allows no more now", c.label())
+	if why := s.overCaps(look, w, has, missing); why != "" {
+		return why
 	}
 	if t := s.allowed.Load(); t == w.refusedBy && t.holds(s.Now()) {
 		return "a cap of the policy allows no more now"

@@ -171,7 +171,7 @@ func TestAControllerFreesGPUsForAWait(t *testing.T) {
 		People: map[snapshot.UID]service.Person{alice: {Caps: []service.CapUse{{}}}},
 	}))
 	third.says("2 of 2 after 1 [1]")
-	first.says("1 of 2 after 0 [] cap lab allows no more now")
+	first.says("1 of 2 after 0 [] cap lab allows no more than 0 GPUs")
 	holder.end()
 	second.says("now [0]")
 	third.says("now [1]")
