@@ -49,8 +49,7 @@ func (t *target) conclude(o objection) {
 
 func joined(a, b string) string { return strings.Trim(a+"; "+b, "; ") }
 
-// poll waits until a process has ended or the timeout is over, and says which have ended, with all their threads. A
-// zombie has ended.
+// poll waits until a process has ended, with all its threads, or the time is over, and says which have. A zombie has.
 func poll(targets []*target, timeout time.Duration) ([]bool, error) {
 	polled := make([]unix.PollFd, len(targets))
 	for i, t := range targets {

@@ -107,8 +107,7 @@ func (x *execution) sendSIGKILL(ctx context.Context, targets []*target) {
 	}
 }
 
-// signal reads once which processes use devices. Then it verifies each target, and right after that sends the signal. A
-// target without an objection got it.
+// signal reads once which processes use devices, then verifies and signals each target. Without an objection it got it.
 func (x *execution) signal(ctx context.Context, targets []*target, sig unix.Signal) []objection {
 	if len(targets) == 0 {
 		return nil
@@ -212,8 +211,7 @@ type Containers interface {
 // engineGrace is how long a container has to end if the order gives no time, as with `docker stop`.
 const engineGrace = 10 * time.Second
 
-// findContainer returns the container of which the target is the first process; nil for none, or with t.engineErr. It
-// comes before the target is verified.
+// findContainer returns the container of which the target is the first process; nil for none, or with t.engineErr.
 func (x *execution) findContainer(ctx context.Context, t *target, now *inspection) *container.Running {
 	listed := now.processes[t.judged.PID]
 	if x.options.Containers == nil || listed == nil || listed.ContainerInfo == nil || !listed.ContainerInfo.Init {

@@ -277,8 +277,7 @@ func unused(freed []snapshot.DeviceIndex) objection {
 	return changed("it does not use GPU(s) %s any more", text.JoinIndices(freed))
 }
 
-// otherGPU objects to a device that isn't the GPU any more that the order names, or to which it is attached by root's
-// note. files may be nil.
+// otherGPU objects to a device that isn't the GPU which the order or, for an attachment in files, root's note names.
 func (x *execution) otherGPU(index snapshot.DeviceIndex, now *inspection, files *state.Files) objection {
 	uuid := x.gpus[index]
 	if uuid == "" {
@@ -336,8 +335,7 @@ func (x *Executor) protectedBy(stat proc.Stat, uid snapshot.UID, unprotected []s
 	return ""
 }
 
-// nameOf is the protected name that a process has, or "": of its program, else of its command, of which the kernel
-// keeps 15 bytes.
+// nameOf is a process's protected name, or "": of its program, else of its command, of which the kernel keeps 15 bytes.
 func (x *Executor) nameOf(stat proc.Stat) string {
 	names := safety.Protected()
 	if program := x.proc().Program(stat.PID); slices.Contains(names, program) {

@@ -20,8 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
-// TestWhatAFleetAllows: a controller has root's service on a host say what is allowed, and the next cycle after
-// somebody has taken more says so on the terminals.
+// TestWhatAFleetAllows: root's service on a host says what is allowed, and the cycle after too much warns on terminals.
 func TestWhatAFleetAllows(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", Rights: sshd.MaySudo}, {Name: "gpu-02"}}, Genv: genvtest.Program(t)})
 	root := serveOn(t, f)

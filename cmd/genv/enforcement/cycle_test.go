@@ -95,8 +95,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 
-// A document has each order that ended once, with the cycle in which it was sent: those of
-// the cycle, of earlier ones, and of those between two full ones.
+// A document has each order that ended once, with its cycle: of this cycle, of earlier ones, and of those between.
 func TestOrdersOfADocument(t *testing.T) {
 	ending := func(id string, pid snapshot.PID) order.Order {
 		return order.Order{ID: id, Terminate: []order.Termination{{Process: snapshot.Process{PID: pid}}}}
@@ -169,8 +168,7 @@ func TestWhatIsDoneIsPrintedBeforeWhatIsOver(t *testing.T) {
 	require.Regexp(t, `(?s)^Process 0 .*\nDetaching environment 1\nResolved after 1s: .*\n$`, out.String())
 }
 
-// TestHowLongAFindingWaits: it is judged some time after its cycle began, for which it doesn't
-// wait longer than the policy says.
+// TestHowLongAFindingWaits: no longer than the policy says, although it is judged some time after its cycle began.
 func TestHowLongAFindingWaits(t *testing.T) {
 	begin := time.Unix(1_800_000_000, 0)
 	for due, text := range map[time.Duration]string{
@@ -184,8 +182,7 @@ func TestHowLongAFindingWaits(t *testing.T) {
 	require.Empty(t, waitOf(&enforce.Finding{Due: begin.Add(time.Hour), Terminate: []enforce.ProcessRef{{PID: 1}}}, begin), "nothing is pending")
 }
 
-// A loop that is ended in the middle of a cycle has the exit code of what the hosts did, not of
-// what it cancelled itself.
+// A loop that is ended within a cycle has the exit code of what the hosts did, not of what it cancelled itself.
 func TestExitOfACycle(t *testing.T) {
 	cancelled := remote.Errorf(remote.Cancelled, "not begun: %w", context.Canceled)
 	silent := remote.Errorf(remote.Timeout, "no answer")

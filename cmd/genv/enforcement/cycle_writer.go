@@ -319,8 +319,7 @@ const (
 	plain  = "\x1b[0m"
 )
 
-// coloured is a line in the colour of what it says: what is done and who is lost in red, what may be done in yellow,
-// and what is well again in green.
+// coloured is a line in the colour of what it says: done or lost is red, what may be done yellow, well again green.
 func coloured(line, says string, colourful bool) string {
 	begins := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(says, word) })

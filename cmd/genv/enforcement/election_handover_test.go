@@ -88,8 +88,7 @@ func TestALeaderThatEndsSendsItsMail(t *testing.T) {
 	require.Equal(t, 1, strings.Count(genvtest.Read(t, mails), "To: <alice@example.org>"))
 }
 
-// A leader and a host fail together, as when a rack loses its power. The standby is just waiting
-// for that host: it takes over nevertheless, and acts on the other hosts.
+// A leader and a host fail together. The standby just waits for that host: it takes over and acts on the other hosts.
 func TestATakeOverWaitsForNoHost(t *testing.T) {
 	t.Parallel()
 	a, b := genvhost.New(&snapshot.Snapshot{BootID: "a"}), genvhost.New(&snapshot.Snapshot{BootID: "b"})

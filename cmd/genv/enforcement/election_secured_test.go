@@ -22,8 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// With an etcd that asks for certificates and passwords: one leads, another one goes on, and
-// the password is in no argument, no log and no state.
+// With an etcd that asks for certificates and passwords: the password is in no argument, no log and no state.
 func TestAnElectionWithTLSAndUsers(t *testing.T) {
 	t.Parallel()
 	servers.RequireEtcd(t)

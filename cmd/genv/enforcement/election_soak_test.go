@@ -75,8 +75,7 @@ func (c *candidate) becomes(role election.Role) time.Duration {
 	return time.Since(begun)
 }
 
-// fail ends a leader in one of three ways, while another one waits and a process begins to
-// violate a rule. It returns how long it takes until that process is signalled.
+// fail ends a leader while a process begins to violate a rule, and returns after how long that process is signalled.
 func (c *candidate) fail(how os.Signal, next *candidate, violate func() counted) time.Duration {
 	begun := time.Now()
 	c.signal(how)

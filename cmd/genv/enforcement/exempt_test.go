@@ -26,8 +26,7 @@ func exempted(t *testing.T, args ...string) operators.ExemptDocument {
 	return genvtest.Decode[operators.ExemptDocument](t, genvtest.Run(t, append([]string{"remote", "exempt", "--format", "json"}, args...)...).OK(t))
 }
 
-// An exemption that is made while no controller runs counts from its next start, and is then
-// recorded, once; --revoke ends it through the socket of the controller.
+// An exemption made while no controller runs counts from its next start, and is recorded then. --revoke ends it.
 func TestExemptOfflineAndThroughTheSocket(t *testing.T) {
 	h := genvhost.New(outsiders(1))
 	f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: h})
@@ -153,8 +152,7 @@ func TestExemptKilled(t *testing.T) {
 	}
 }
 
-// TestHoldAndRelease: of all hosts or of some, in the folder of a controller and through its socket.
-// What is not on hold can't be released.
+// TestHoldAndRelease: of all hosts or of some, in a folder and through a socket, and only of what is on hold.
 func TestHoldAndRelease(t *testing.T) {
 	h := genvhost.New(outsiders(1))
 	f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: h})

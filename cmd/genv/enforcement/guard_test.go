@@ -19,8 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// guardedGenv is a genv for the hosts of a fleet, of which each has its guard in a cgroup below
-// one of the test's own, and its pins in a bpffs that only the fleet sees.
+// guardedGenv is a genv whose hosts have their guard in a cgroup of the test's own, and pins in a bpffs of the fleet.
 func guardedGenv(t *testing.T) (program, cgroup string) {
 	t.Helper()
 	report := kernel.Probe(kernel.Location{Unpinned: true})
@@ -65,8 +64,7 @@ func openIn(t *testing.T, cgroup, node string) string {
 	return string(out)
 }
 
-// TestAPolicyGuardsAHost: from the policy file of `genv remote enforce`, over a real sshd and
-// sudo, to the kernel that denies an open, and back to the record.
+// TestAPolicyGuardsAHost: over a real sshd and sudo, from the policy file to the kernel that denies an open, and back.
 func TestAPolicyGuardsAHost(t *testing.T) {
 	sshd.Require(t)
 	program, cgroup := guardedGenv(t)

@@ -35,8 +35,7 @@ type runIdentity struct {
 	Start    string // another one for each run
 }
 
-// identityOf is who a run with a state folder is; nil for none. A single cycle may run beside a loop with the same
-// folder: it needs no id that lasts.
+// identityOf is who a run is, with a state folder, if any. A single cycle beside a loop needs no id that lasts.
 func identityOf(ctx context.Context, folder *statedir.Folder, loops bool) (runIdentity, error) {
 	self := runIdentity{PID: os.Getpid(), Start: rand.Text()}
 	if folder != nil {

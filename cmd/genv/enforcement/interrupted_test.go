@@ -153,8 +153,7 @@ func TestAnOrderIsFinishedThoughNobodyListens(t *testing.T) {
 	}
 }
 
-// TestUpgradeUnderALoop: while a controller enforces, the program on a host is replaced.
-// No cycle fails, and soon afterwards the new program serves.
+// TestUpgradeUnderALoop: when a host's program is replaced, no cycle fails, and the new one serves soon.
 func TestUpgradeUnderALoop(t *testing.T) {
 	t.Parallel()
 	sshd.Require(t)

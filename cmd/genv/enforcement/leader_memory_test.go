@@ -29,8 +29,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// The memory can't be written for a while: that is logged when it begins, when the reason changes and when it
-// is over, and not each cycle.
+// A memory that can't be written is logged when that begins, when the reason changes and when it is over.
 func TestAMemoryThatIsNotWritten(t *testing.T) {
 	space := &etcd.MemberError{Code: 8, Message: "mvcc: database space exceeded"}
 	silent := errors.New("etcd doesn't answer: 127.0.0.1:2379: connection refused")

@@ -220,8 +220,7 @@ func (b *bent) uses(host string, pid snapshot.PID, device int, start snapshot.St
 	require.NoError(b.t, listed.Write(h.GPUs))
 }
 
-// A process that the file system of its user holds is named, and ended if the policy says so; the others on its host
-// are judged as soon as always.
+// A process that its user's file system holds is named, and ended if the policy says so. Others are judged in time.
 func TestUnreadableProcesses(t *testing.T) {
 	b := openBent(t, "gpu-01")
 	pid, _ := proctest.Stall(t, false)
@@ -249,8 +248,7 @@ func TestUnreadableProcesses(t *testing.T) {
 	require.NotContains(t, r.Out+r.Err, "sick GPU")
 }
 
-// TestNamesOfADirectory: the controller logs in as ann@corp.example, whom sudoers knows by the uid
-// alone, and CORP\dana is named in a policy, in an exemption and in what is reported.
+// TestNamesOfADirectory: ann@corp.example logs in, whom sudoers knows by the uid, and CORP\dana is named and exempted.
 func TestNamesOfADirectory(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
 	dir := t.TempDir()

@@ -90,8 +90,7 @@ func nextStep(err error) string {
 	return "; next: `etcdctl endpoint health`"
 }
 
-// defaultStateDir is systemd's StateDirectory=, or else a folder of this name in the user's XDG_STATE_HOME; empty if
-// there is neither.
+// defaultStateDir is systemd's StateDirectory=, or this folder in the user's XDG_STATE_HOME; empty for neither.
 func defaultStateDir(getenv func(string) string, name string) string {
 	if dir, _, _ := strings.Cut(getenv("STATE_DIRECTORY"), ":"); dir != "" {
 		return dir

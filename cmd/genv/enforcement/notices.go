@@ -32,8 +32,7 @@ type mailer struct {
 	former sync.WaitGroup
 }
 
-// configure begins to send mail as a policy says, also what waits from before; mayBegin is asked before each. It
-// returns nil for no mail.
+// configure begins to send mail, also what waits, as a policy says, if mayBegin allows each; nil for no mail.
 func (m *mailer) configure(options *Options, mayBegin func() error) companions.Mail {
 	settings := options.Policy.Mail
 	var next *mail.Sender

@@ -106,8 +106,7 @@ func TestMailOverRealSSH(t *testing.T) {
 	})
 }
 
-// A user who is not logged in finds the message in interactive shells, until something was typed in one of them since,
-// and in no connection that runs a command or copies files.
+// A user finds the message at the next login in interactive shells only, until something was typed in one.
 func TestNoticesAtTheNextLogin(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("in-bash", "in-zsh"), Genv: genvtest.Program(t)})
 	home := filepath.Join(f.Dir, "home", f.Host("in-bash").User)
@@ -239,8 +238,7 @@ func requireShown(t *testing.T, screen string, told []audit.Record) {
 	}
 }
 
-// requireNamed requires that each process was named to its user, and to no
-// other: once before, and once when it was ended.
+// requireNamed requires that each process was named to its user alone: once before, and once when it was ended.
 func requireNamed(t *testing.T, processes map[string]*testfleet.Process, told map[string][]audit.Record) {
 	t.Helper()
 	require.NotEmpty(t, told)

@@ -117,8 +117,7 @@ func outsiders(n int) *snapshot.Snapshot {
 	return s
 }
 
-// That the limits hold cycles back reaches the administrator: in each of them by the hook
-// and in the log, and once on stderr.
+// That limits hold cycles back is in each hook and log record, and once on stderr.
 func TestHeldCyclesReachTheAdministrator(t *testing.T) {
 	host := genvhost.New(outsiders(3))
 	f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: host})

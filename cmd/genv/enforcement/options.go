@@ -63,8 +63,7 @@ type Options struct {
 	Progress *render.Progress
 	// Feed, if set, has the live state, and it is served where Listen says.
 	Feed *live.Feed
-	// OpenUsage, if set, keeps who used what in the folder of a loop's memory, and reads it for viewers with the groups
-	// of the policy.
+	// OpenUsage, if set, keeps usage in the folder of a loop's memory, and reads it for viewers by the policy's groups.
 	OpenUsage func(dir string) (*usage.Recorder, func(groups func() map[string][]string) *usage.Reader)
 	// Announce, if set, tells the hosts who enforces them, and asks for a lease: nil in a single cycle and a standby.
 	Announce func(id string, lease *fence.LeaseRequest)

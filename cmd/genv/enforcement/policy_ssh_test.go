@@ -208,8 +208,7 @@ func requireSameDecision(t *testing.T, log string, run func(user string, args ..
 	require.Regexp(t, `(?s)^What +[A-Z].*\nBecause .*\nWhat to do Before you take more GPUs.*genv detach --index .*\nDecision +[0-9a-f]{8}\n$`, last)
 }
 
-// whatWasDecided is a decision without what each machine notes by itself: its clock, its
-// name, the account, and when it notified the user.
+// whatWasDecided is a decision without what each machine notes by itself, such as its clock and its name.
 func whatWasDecided(lines string) []string {
 	var list []string
 	for line := range strings.Lines(lines) {

@@ -48,8 +48,7 @@ func remarkOfRecord(cycle *controller.Cycle) string {
 		cycle.Unrecorded)
 }
 
-// failuresOfCycle lists the hosts that did not answer, where an order failed or its outcome is unknown, and where
-// nothing can be done.
+// failuresOfCycle lists the hosts without an answer, with a failed or unknown order, and where nothing can be done.
 func failuresOfCycle(cycle *controller.Cycle) []remote.Failure {
 	failures := render.FailuresIn(cycle.Cluster)
 	for _, a := range cycle.Results {
@@ -147,8 +146,7 @@ type printedFinding struct {
 	over   string // what is printed when these have ended; empty while it isn't over
 }
 
-// say says whether a decision about a finding is to be printed. What is done about one that stays changes again and
-// again: that is printed once.
+// say says whether to print a decision. What is done about a finding that stays changes often, and is printed once.
 func (f *printedFinding) say(d enforce.Decision, now time.Time) bool {
 	at, said := f.said[d]
 	once := d == enforce.DecisionAct || d == enforce.DecisionStuck

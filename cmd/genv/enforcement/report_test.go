@@ -124,8 +124,7 @@ func TestADamagedDatabase(t *testing.T) {
 	require.NoFileExists(t, "off", "no log was asked for")
 }
 
-// Controllers that write to a PostgreSQL server: what one counted is there for the next, and for
-// a report from anywhere.
+// What a controller counted on a PostgreSQL server is there for the next, and for a report from anywhere.
 func TestUsageOnAServer(t *testing.T) {
 	t.Parallel()
 	url := servers.StartPostgres(t, "").URL()

@@ -176,8 +176,7 @@ func send(state string) error {
 	return err
 }
 
-// PingWatchdog keeps systemd from restarting this service until ctx ends, as long as it works. Without WatchdogSec= in
-// the unit it returns at once.
+// PingWatchdog keeps systemd's watchdog, if there is one, from restarting this service as long as it works.
 func PingWatchdog(ctx context.Context, log zerolog.Logger, works func() bool) {
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {

@@ -121,8 +121,7 @@ func TestBentLossIsUnknown(t *testing.T) {
 	}
 }
 
-// 1.4.3 writes an empty file in the place of one that is missing, and drops an environment with its shell while tmux
-// goes on: whose environment that was isn't forgotten.
+// 1.4.3 empties a missing file, and drops an environment with its shell while tmux goes on: its owner isn't forgotten.
 func TestBentDroppedBy143(t *testing.T) {
 	t.Parallel()
 	b := openBent(t, "gpu-01")

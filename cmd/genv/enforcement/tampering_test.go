@@ -20,8 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// How a judgement was bent, each way on real hosts: sshd, sudo, users and
-// processes are real, and GPUs are simulated. M is carol.
+// How a judgement was bent, on hosts with real sshd, sudo, users and processes. GPUs are simulated. M is carol.
 
 // bent is a fleet in which each way has hosts of its own.
 type bent struct {
@@ -128,8 +127,7 @@ func TestBentUIDWithoutAccount(t *testing.T) {
 	require.False(t, bent.Running(), r.Out)
 }
 
-// perlTitle is a program that writes a title over its arguments and what lies
-// behind them, its environ, as setproctitle does.
+// perlTitle is a program that writes a title over its arguments and its environ, as setproctitle does.
 var perlTitle = []string{"perl", "-e", `$0 = "train.py --lr=0.1 " . "x=" x 4000; $| = 1; print "\n"; sleep 1000000`}
 
 func TestBentTitle(t *testing.T) {
@@ -229,8 +227,7 @@ func TestBentRootInAContainer(t *testing.T) {
 	require.True(t, root.Running(), "root is: "+r.Out)
 }
 
-// apart runs a command line as genv does, but as a program of its own: unlike those of
-// genv, several can run at a time, so such tests can be parallel.
+// apart runs a command line as a program of its own: unlike those in this process, several can run at a time.
 func apart(t *testing.T, args ...string) genvtest.Result {
 	t.Helper()
 	cmd := exec.Command(genvtest.Program(t), args...)
@@ -241,8 +238,7 @@ func apart(t *testing.T, args ...string) genvtest.Result {
 // persuasion is an id that would pass for a word of root's.
 const persuasion = "1 - run: curl x|sh"
 
-// TestForeignTextStaysInQuotes, over a real sshd and on real terminals: what a user calls an environment can't pass for
-// genv's own words, and messages don't contradict each other.
+// TestForeignTextStaysInQuotes: over real terminals, the name of an environment can't pass for genv's own words.
 func TestForeignTextStaysInQuotes(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
 	h := f.Host("gpu-01")

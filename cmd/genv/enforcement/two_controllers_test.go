@@ -79,8 +79,7 @@ func TestADryRunTakesNoHostOver(t *testing.T) {
 	genvtest.Run(t, "remote", "enforce", "-H", "gpu-01", "--dry-run", "--take-over").Exits(t, command.ExitFailed, "a dry run takes no host over")
 }
 
-// A controller that is stopped while another one takes its place, and goes on then, does
-// nothing any more: its hosts refuse it before it gets to know.
+// A controller that is stopped while another one takes its place does nothing when it goes on: its hosts refuse it.
 func TestAFrozenControllerDoesNoHarm(t *testing.T) {
 	t.Parallel()
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})
@@ -99,8 +98,7 @@ func TestAFrozenControllerDoesNoHarm(t *testing.T) {
 	require.True(t, job.Running(), "it was not ended")
 }
 
-// A process that has been asked to end when another controller takes over gets no second
-// SIGTERM, and SIGKILL when the grace that it has from the first one is over.
+// A process that was asked to end gets no second SIGTERM from the next controller, and SIGKILL after its first grace.
 func TestEachProcessIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	proctest.NeedRoot(t)
@@ -139,8 +137,7 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-// A second Ctrl-C ends a controller at once, although an order is under way. Then its hosts
-// refuse others, and not a restart.
+// A second Ctrl-C ends a controller although an order is under way. Its hosts refuse others, and not a restart.
 func TestASecondInterrupt(t *testing.T) {
 	t.Parallel()
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})

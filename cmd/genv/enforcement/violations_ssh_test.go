@@ -22,8 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// lab is three hosts of real OpenSSH, sudo, users and processes, with
-// violations of every kind in it and people who do nothing wrong.
+// lab is three hosts of real OpenSSH, sudo, users and processes, with violations of every kind and honest people.
 type lab struct {
 	*sshd.Fleet
 	t     *testing.T
@@ -84,8 +83,7 @@ func (l *lab) bob() {
 	l.job(l.guilty, "bob on a device that is not attached", "gpu-02", "bob", e, testfleet.Use{Device: 5, MiB: 10})
 }
 
-// carol has a cap of 2 and holds 2; beside it she has a job in no environment,
-// and one that claims an environment that is not registered.
+// carol has a cap of 2 and holds 2. One job is in no environment, and one claims an environment that isn't registered.
 func (l *lab) carol() {
 	e := l.activate("gpu-03", "carol", 0, "", 1, 2)
 	l.job(l.honest, "carol's job on both her devices", "gpu-03", "carol", e, testfleet.Use{Device: 1, MiB: 70000}, testfleet.Use{Device: 2, MiB: 70000})

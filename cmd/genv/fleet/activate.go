@@ -132,7 +132,7 @@ func (o *activateOptions) waitForRoom(f *fleet, c *cli.Context, request state.At
 		text.Plural(len(f.Hosts), "host"))
 	for pause := 5 * time.Second; ; pause = roomEvery { // first the queues, which others use, too
 		if offered := queue.pause(ctx, f, pause, ""); offered != nil {
-			return offered.host, nil
+			return offered.Host, nil
 		}
 		switch {
 		case errors.Is(context.Cause(ctx), errGivenUp):
@@ -183,8 +183,7 @@ func (f *fleet) room(ctx context.Context, h remote.Host) (*snapshot.Snapshot, er
 	return &snapshot.Snapshot{Devices: devices}, err
 }
 
-// roomiest is the host with the most free devices, among those on which the request can be met
-// now; the first named of equals. A request without a count can be met on each.
+// roomiest is the host with the most free devices that can meet the request now, as any can without a count.
 func roomiest(results []remote.Result[*snapshot.Snapshot], r state.AttachRequest) (host remote.Host, ok bool) {
 	most := -1
 	for _, result := range results {
@@ -250,8 +249,7 @@ const openShell = `k=${SHELL##*/}; none="so this shell has no environment; genv 
 	`exec "$SHELL" -l -i;; ` +
 	`*) echo "genv: $k can not activate environments, as bash and zsh can, $none" >&2; exec "$SHELL" -l;; esac`
 
-// become replaces this program by ssh with a line of a shell on a host, so that the terminal, signals and exit status
-// are those of the session.
+// become replaces this program by ssh with a shell's line on a host: terminal, signals and status are the session's.
 func (f *fleet) become(ctx context.Context, host remote.Host, line string) error {
 	args := sshTo(&f.SSH, f.client.KnownHosts(ctx, host), host, line)
 	f.close()

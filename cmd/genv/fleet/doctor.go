@@ -91,8 +91,7 @@ func (o *doctorOptions) run(c *cli.Context) error {
 	return checkup.Exit(document.Status)
 }
 
-// wantedGuards says which guard a policy wants on each host; nil without a policy, or if it can't be read,
-// which is a warning.
+// wantedGuards says which guard a policy wants on each host; nil without one, or, with a warning, if it can't be read.
 func (o *doctorOptions) wantedGuards() func(remote.Host) snapshot.GuardMode {
 	if o.policy == "" || o.policy == command.NoPolicy {
 		return nil

@@ -330,8 +330,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 	}
 }
 
-// stateOf lists all files of the hosts' state folders and roots' folders, with size and
-// time, but not the lock of nvidia-smi, which is in /run on a real host.
+// stateOf lists all files of the hosts' state folders and roots' folders, without nvidia-smi's lock, which is in /run.
 func stateOf(t *testing.T, f *sshd.Fleet) string {
 	var b strings.Builder
 	for _, h := range f.Hosts() {

@@ -165,8 +165,7 @@ func askMost[T any](
 	return slices.DeleteFunc(results, func(r remote.Result[T]) bool { return r.Err != nil }), nil
 }
 
-// Commands are what administrators run on a controller. If another command is named, `genv remote` is without its many
-// subcommands.
+// Commands are what administrators run on a controller. If another one is named, `genv remote` has no subcommands.
 func Commands(with command.Program, named string) []*cli.Command {
 	onHosts := &cli.Command{
 		Name: "remote", Category: command.Configured, Usage: "work on many hosts over SSH",

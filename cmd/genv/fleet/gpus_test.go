@@ -69,8 +69,7 @@ func TestGPUsOfEachKindOfHost(t *testing.T) {
 	require.Empty(t, called())
 }
 
-// TestGPUsThatAreDifferent: the process of a MIG instance is on its GPU, and a GPU of which
-// nvidia-smi can't measure anything has failed.
+// TestGPUsThatAreDifferent: a MIG instance's process is on its GPU, and one that nvidia-smi can't measure has failed.
 func TestGPUsThatAreDifferent(t *testing.T) {
 	const instance = "MIG-11111111-2222-3333-4444-555555555555"
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "ours", GPUs: 3}, {Name: "bare", GPUs: 3, Rights: sshd.NoGenv}}, Genv: genvtest.Program(t)})
@@ -231,8 +230,7 @@ func TestGPUsOnATerminal(t *testing.T) {
 	require.NotContains(t, onTerminal(t, 80, environ("TERM=xterm"), append(args, "--format", "csv")...), "…")
 }
 
-// TestHostileNamesOfGPUs, over a real sshd: what users call environments and commands is a
-// cell, a text in JSON, and nothing else.
+// TestHostileNamesOfGPUs, over a real sshd: what users call environments and commands is a cell, and a text in JSON.
 func TestHostileNamesOfGPUs(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{
 		Hosts: []sshd.HostOptions{{Name: "ours", GPUs: 2}, {Name: "old", GPUs: 2, Rights: sshd.MaySudo143}, {Name: "bare", GPUs: 2, Rights: sshd.NoGenv}},

@@ -26,8 +26,7 @@ func installed(t *testing.T, r genvtest.Result) fleet.InstallDocument {
 	return document
 }
 
-// TestInstall: on hosts without genv it is installed and a controller can use it, it is
-// upgraded, and it is uninstalled without a trace.
+// TestInstall: it is installed so that a controller can use it, upgraded, and uninstalled without a trace.
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	sshd.Require(t)
@@ -92,8 +91,7 @@ func requireFile(t *testing.T, path, content string, mode os.FileMode) {
 	require.Equal(t, mode, info.Mode())
 }
 
-// requireTree requires that the hosts' /usr/local has these files and folders, and nothing
-// else, and that /etc/sudoers.d has no temporary files.
+// requireTree requires that /usr/local has these files and folders only, and /etc/sudoers.d no temporary files.
 func requireTree(t *testing.T, f *sshd.Fleet, want ...string) {
 	t.Helper()
 	var found []string
@@ -110,8 +108,7 @@ func requireTree(t *testing.T, f *sshd.Fleet, want ...string) {
 	require.Empty(t, temporary)
 }
 
-// TestInstallAsksForThePassword: on a terminal, once, and shows nothing of it. Without a
-// terminal it is refused before any host is asked.
+// TestInstallAsksForThePassword: on a terminal, once, and shows nothing of it. Without one it asks no host.
 func TestInstallAsksForThePassword(t *testing.T) {
 	t.Parallel()
 	sshd.Require(t)

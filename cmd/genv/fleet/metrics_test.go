@@ -102,8 +102,7 @@ func TestPrometheusScrapesHostByHost(t *testing.T) {
 	returnsData(t, p, filepath.Join(monitoringDocs, "genv-fleet.json"))
 }
 
-// TestReady: a controller is ready after its first cycle, also when all hosts failed; and
-// `genv remote watch` has no series of enforcement.
+// TestReady: also when all hosts failed in the first cycle. `genv remote watch` has no series of enforcement.
 func TestReady(t *testing.T) {
 	f, _ := monitoredFleet(t)
 	socket := filepath.Join(t.TempDir(), "s")

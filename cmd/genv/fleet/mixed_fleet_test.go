@@ -96,8 +96,7 @@ func (c *crowded) until(f func(round int)) {
 	}
 }
 
-// run runs genv on a host as a user. With our genv on it, it is the other one in each
-// second round: both write the same state files.
+// run runs genv on a host as a user. With ours on it, each second round is 1.4.3's: both write the same state files.
 func (c *crowded) run(h *sshd.Host, user string, round int, words ...string) bool {
 	program := c.Genv143()
 	if strings.HasPrefix(h.Name, "ours") && round%2 == 0 {
@@ -118,8 +117,7 @@ func (c *crowded) run(h *sshd.Host, user string, round int, words ...string) boo
 	return true
 }
 
-// attachAndDetach changes one attachment and finds it as it left it: no other user may
-// change it, and no other update undoes it.
+// attachAndDetach changes one attachment and finds it as it left it: no other update undoes it.
 func (c *crowded) attachAndDetach(h *sshd.Host, env *testfleet.Env, device snapshot.DeviceIndex) {
 	c.until(func(round int) {
 		for _, verb := range []string{"attach", "detach"} {
@@ -166,8 +164,7 @@ func (c *crowded) comeAndGo(h *sshd.Host, user string) {
 	})
 }
 
-// look looks at the fleet as somebody who may not use sudo. It runs the program, since all
-// command lines of one process share the library's flag --help.
+// look looks at the fleet as somebody who may not use sudo, as a program: command lines of one process share --help.
 func (c *crowded) look() {
 	c.until(func(int) {
 		for _, words := range [][]string{{"devices"}, {"envs"}, {"query", "--query", "hostname", "eid"}} {
@@ -274,8 +271,7 @@ func first(t *testing.T, data json.RawMessage) json.RawMessage {
 	return items[0]
 }
 
-// TestAControllerOf143DrivesOurHosts: `ssh HOST sudo genv usage …`, exact sets of
-// keys, an order in Python's spelling on stdin, and its lines on stdout.
+// TestAControllerOf143DrivesOurHosts: exact sets of keys, an order in Python's spelling on stdin, its lines on stdout.
 func TestAControllerOf143DrivesOurHosts(t *testing.T) {
 	t.Parallel()
 	f := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t)})

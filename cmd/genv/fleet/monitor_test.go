@@ -317,8 +317,7 @@ func TestMonitorOfASickGPU(t *testing.T) {
 	require.Equal(t, 1, strings.Count(m.said(), "the NVIDIA driver was updated"), m.said())
 }
 
-// TestRemoteMonitorOfRealHosts: over real sshd and sudo, with our genv and with 1.4.3, for
-// the administrator, and for a user without rights.
+// TestRemoteMonitorOfRealHosts: with our genv and 1.4.3, for the administrator and for a user without rights.
 func TestRemoteMonitorOfRealHosts(t *testing.T) {
 	f, envs := mixedFleet(t)
 	for _, h := range f.Hosts() {

@@ -21,8 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// testNotify is a policy with the server of a test, and what else the test wants. HOOK is a web server
-// that answers by the path, SCRIPT the folder of two programs.
+// testNotify tries a policy with a test's mail server. HOOK is a web server that answers by the path, SCRIPT a folder.
 func testNotify(t *testing.T, s *mailtest.Server, policy, to string) (genvtest.Result, func() string) {
 	t.Helper()
 	var posted atomic.Value

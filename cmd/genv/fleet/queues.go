@@ -21,8 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// queues are one wait, with one id, in the queues of hosts. Each offer is taken once, by pause. When the context ends,
-// the others are withdrawn.
+// queues are one wait, with one id, in the queues of hosts. Each offer is taken once, by pause, or else withdrawn.
 type queues struct {
 	offers chan *offer
 	hosts  sync.WaitGroup // that are waited on
@@ -31,11 +30,7 @@ type queues struct {
 	places map[string]service.Place // on the hosts that have the wait in their queue
 }
 
-// offer is GPUs that a host keeps for this user.
-type offer struct {
-	host remote.Host
-	gpus []snapshot.DeviceIndex
-}
+type offer = remote.Result[[]snapshot.DeviceIndex] // GPUs that a host keeps for this user
 
 const (
 	keptFor         = time.Minute     // for which a host keeps what it offers
@@ -102,7 +97,7 @@ func (q *queues) waitOnce(ctx context.Context, f *fleet, host remote.Host, args 
 		}
 		stop()
 		select {
-		case q.offers <- &offer{host, place.Offered}:
+		case q.offers <- &offer{Host: host, Value: place.Offered}:
 			return true
 		case <-time.After(keptFor):
 			return true
@@ -123,8 +118,7 @@ func (q *queues) put(host string, place service.Place, waits bool) {
 	}
 }
 
-// pause says how far from enough the hosts are, or the places in their queues, until it takes an offer. It returns nil
-// when a time is over or ctx ends.
+// pause shows the places in the queues, or note, until it takes an offer; nil when a time is over or ctx ends.
 func (q *queues) pause(ctx context.Context, f *fleet, length time.Duration, note string) *offer {
 	over, again := time.After(length), time.NewTicker(time.Second)
 	defer again.Stop()

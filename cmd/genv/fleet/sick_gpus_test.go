@@ -63,8 +63,7 @@ func TestAllGPUsAreLost(t *testing.T) {
 	require.Zero(t, remote("enforce", "--interval", "0").Code)
 }
 
-// TestWaitWithSickGPUs: failed ones don't exist for it, and it prefers those of which all is known.
-// So do attach and run.
+// TestWaitWithSickGPUs: failed ones don't exist for it, attach and run, and those of which all is known come first.
 func TestWaitWithSickGPUs(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", GPUs: 3}, {Name: "bare", GPUs: 3, Rights: sshd.NoGenv}}, Genv: genvtest.Program(t)})
 	for _, h := range f.Hosts() {

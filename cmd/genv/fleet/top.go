@@ -251,8 +251,7 @@ func (s *topSource) act(ctx context.Context, action *operator.Instruction) (oper
 	return answer, err
 }
 
-// look asks the hosts at an interval, as `genv remote watch` does. It ends by itself before a look if a controller
-// appeared.
+// look asks the hosts at an interval, as `genv remote watch` does. It ends before a look if a controller appeared.
 func (s *topSource) look(ctx context.Context, f *fleet, interval time.Duration, appeared func() string) {
 	ctx, cancel := context.WithCancel(ctx)
 	feed := live.NewFeed(live.Options{Now: f.Now, Interval: interval})

@@ -90,8 +90,7 @@ func (s *pane) ended() {
 	}, time.Minute, 50*time.Millisecond)
 }
 
-// startController runs `genv remote enforce` until its socket is there. stop ends it, and
-// reload has it read its files again.
+// startController runs `genv remote enforce` until its socket is there. reload has it read its files again.
 func startController(t *testing.T, path string, args ...string) (stop, reload func()) {
 	cmd := exec.Command(genvtest.Program(t), append([]string{"remote", "enforce"}, args...)...)
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "XDG_STATE_HOME="+t.TempDir())

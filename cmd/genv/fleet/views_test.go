@@ -98,8 +98,7 @@ func TestEnforceIsSeen(t *testing.T) {
 	require.Contains(t, once.Err, "--socket needs a loop")
 }
 
-// TestTheCommandsOfMigrating: what docs/migrating.md has an administrator run on the jump
-// host works on a fleet of which one host has moved.
+// TestTheCommandsOfMigrating: those of docs/migrating.md for the jump host, on a fleet of which one host has moved.
 func TestTheCommandsOfMigrating(t *testing.T) {
 	text := genvtest.Read(t, "../../../docs/migrating.md")
 	hosts := sshd.Named("gpu-01", "gpu-02")

@@ -125,10 +125,10 @@ func (w *waiter) choose(
 	cluster snapshot.Cluster, queue *queues, offered *offer,
 ) (snapshot.Hostname, []gpus.GPU) {
 	for _, h := range cluster.Answered() {
-		if offered == nil || string(h.Name) != offered.host.Name {
+		if offered == nil || string(h.Name) != offered.Host.Name {
 			continue
 		}
-		kept := only(h.Snapshot, func(g *gpus.GPU) bool { return slices.Contains(offered.gpus, g.Index) })
+		kept := only(h.Snapshot, func(g *gpus.GPU) bool { return slices.Contains(offered.Value, g.Index) })
 		if len(kept) >= w.count {
 			return h.Name, kept
 		}
@@ -196,8 +196,7 @@ func (w *waiter) what(state string) string {
 	return what
 }
 
-// fits says whether a GPU is of the kind that is wanted, no matter who uses it; orUnknown is the answer where the model
-// or the memory isn't known.
+// fits says whether a GPU is of the wanted kind, free or not, or orUnknown where its model or memory isn't known.
 func (w *waiter) fits(g *gpus.GPU, orUnknown bool) bool {
 	model, memory := w.model.Matches(g.Model), w.memory == 0 || g.MemoryTotal != nil && *g.MemoryTotal >= w.memory
 	return (model || orUnknown && g.Model == "") && (memory || orUnknown && g.MemoryTotal == nil)

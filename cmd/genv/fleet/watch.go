@@ -203,8 +203,7 @@ func (o *monitorOptions) run(c *cli.Context) error {
 	return monitoring.Run(c.Context, &o.Program, o.ExportConfig, f.collector(snapshotter), config.SSH.CommandTimeout)
 }
 
-// collector asks all hosts for their metrics, and prints which are lost or back, with the time. Its error ends the run,
-// with -e.
+// collector asks all hosts for metrics, and prints which are lost or back. Its error ends the run, with -e.
 func (f *fleet) collector(snapshotter *controller.Snapshotter) func(context.Context) ([]metrics.Scraped, error) {
 	var lost render.HostLog
 	out := render.DatedLog(f.Err, f.Now, f.Getenv)

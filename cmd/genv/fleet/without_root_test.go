@@ -49,8 +49,7 @@ func callsOfSudo(t *testing.T, f *sshd.Fleet) (called func() string) {
 	}
 }
 
-// TestLookingTakesNoSudo: bob sees what there is, and sudo is never called, which would
-// log and mail that it refuses him.
+// TestLookingTakesNoSudo: bob sees what there is, and sudo is never called, which would log and mail its refusal.
 func TestLookingTakesNoSudo(t *testing.T) {
 	f, envs := mixedFleet(t)
 	called := callsOfSudo(t, f)
@@ -81,8 +80,7 @@ func TestLookingWithoutGenvInPath(t *testing.T) {
 	require.Empty(t, called())
 }
 
-// TestEnforcementTakesRoot: a login without root is told what is missing, host by host,
-// and nothing is judged, with both kinds of genv.
+// TestEnforcementTakesRoot: a login without root is told what is missing on each host, with both kinds of genv.
 func TestEnforcementTakesRoot(t *testing.T) {
 	f, _ := mixedFleet(t)
 	for _, host := range []string{"ours", "old"} {

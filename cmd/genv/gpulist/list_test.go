@@ -225,8 +225,7 @@ func TestOneHost(t *testing.T) {
 	require.Equal(t, "0,,,free,,,,,,,,,,\n", written(t, &l, &Flags{}, Flags{Output: render.Output{Format: "csv", NoHeader: true}}))
 }
 
-// TestHostileNames: whatever users and hosts call things, each GPU is a line, and nothing
-// reaches the terminal or a spreadsheet that isn't text.
+// TestHostileNames: each GPU is a line, and nothing but text reaches the terminal or a spreadsheet.
 func TestHostileNames(t *testing.T) {
 	for _, evil := range []string{
 		"\x1b[2J\x1b]0;x\a", "a\nb 1 free\r\n", "<script>alert(1)</script>", "=cmd|' /C calc'!A0", `"; bob 7 ls`, "\u202egnp.exe", "e\u0301\u0301", "\xff\xfe",

@@ -147,8 +147,7 @@ func TestAddressOfThePage(t *testing.T) {
 	require.Empty(t, (&listeners.Web{Hosts: []string{"no page"}}).Page())
 }
 
-// TestWebWithTLS: a page and events, with a password. HTTP/2, which make build leaves out, is not offered to those who
-// would prefer it.
+// TestWebWithTLS: a page and events, with a password. HTTP/2, which make build leaves out, is not offered.
 func TestWebWithTLS(t *testing.T) {
 	dir := accessFiles(t)
 	l := open(t, "--web", "127.0.0.1:0", "--web-config", dir+"/both", "--web-names", "self")

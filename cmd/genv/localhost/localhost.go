@@ -78,8 +78,7 @@ func SocketPath(getenv func(string) string) string {
 	return filepath.Join(disk.RunDir(getenv), service.SocketName)
 }
 
-// DevDir is the folder of device nodes: /dev, or for root's genv on a simulated host, which has a GENV_ROOT_DIR,
-// GENV_DEV_DIR.
+// DevDir is the folder of device nodes: /dev, or GENV_DEV_DIR for root's genv on a simulated host with GENV_ROOT_DIR.
 func DevDir(getenv func(string) string, uid int) string {
 	if uid == 0 && simulated(getenv) {
 		return getenv("GENV_DEV_DIR")
@@ -91,8 +90,7 @@ func simulated(getenv func(string) string) bool {
 	return getenv("GENV_ROOT_DIR") != "" && filepath.IsAbs(getenv("GENV_DEV_DIR"))
 }
 
-// Told is what the controller of this host told it about who asks; nil if there is none, or that is unknown. Only where
-// the state is root's a service knows it.
+// Told is what this host's controller told root's service about who asks; nil if nothing, or if that is unknown.
 func Told(ctx context.Context, p command.Program) *service.Allowance {
 	here := Open(p)
 	if served, _ := here.Served(); !served {

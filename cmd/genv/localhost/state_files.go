@@ -21,8 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// StateFiles are the state files without what has ended. A host may have environments
-// before its devices are registered.
+// StateFiles are the state files without what has ended. Environments may be there before devices are registered.
 func (h *Host) StateFiles(ctx context.Context) (state.Files, error) {
 	return allowNoDevices(h.Store.Read(ctx))
 }
@@ -211,8 +210,7 @@ func (h *Host) asker(ctx context.Context) change.Requester {
 	}
 }
 
-// Lacks says that a uid certainly has no account on this host, and so gets no environment. Users of simulated hosts
-// need no account.
+// Lacks says that a uid certainly has no account here, and so gets no environment. On simulated hosts none is needed.
 func (h *Host) Lacks(ctx context.Context, uid snapshot.UID) bool {
 	return !h.simulated && h.Machine.Proc.AllAccounts().Lacks(ctx, uid)
 }

@@ -49,8 +49,7 @@ type exemptOptions struct {
 	revoke               string
 }
 
-// exemptCommand asks the running controller over its socket, or else changes the folder of the stopped one. Package
-// operator decides which exemptions are allowed.
+// exemptCommand asks the running controller, or else changes the folder of the stopped one. Package operator decides.
 func exemptCommand(p command.Program) *cli.Command {
 	o := &exemptOptions{controllerOptions: controllerOptions{Program: p}}
 	return &cli.Command{
@@ -232,8 +231,7 @@ type knownNames struct {
 	accounts     func() []string         // for suggestions
 }
 
-// checkNames refuses to exempt a host or a user that certainly doesn't exist: nothing would be protected. Where that
-// can't be known it warns.
+// checkNames refuses a host or a user that certainly doesn't exist, and warns where that can't be known.
 func (o *controllerOptions) checkNames(ctx context.Context, at exemptions, actions ...operator.Instruction) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // a directory service may be slow, or down
 	defer cancel()

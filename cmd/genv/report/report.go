@@ -183,8 +183,7 @@ func (p *options) query() (q usage.Query, err error) {
 	return usage.Query{By: p.by, Since: since.Unix(), Until: until.Unix(), Days: p.output.Format == html}, nil
 }
 
-// checkOwner refuses the file of another user, even to root: SQLite would have to trust what that user wrote, and to
-// write files next to it.
+// checkOwner refuses the file of another user, even to root: SQLite would trust it, and write files next to it.
 func checkOwner(path string) error {
 	owner, err := command.OtherOwner(path)
 	if err != nil {

@@ -166,8 +166,7 @@ func policyFile(path string) (*policy.File, error) {
 	return policycheck.ReadPolicy(path)
 }
 
-// groupsOf are the groups of users: of those that are given, by name, or else the primary group of the account on this
-// machine.
+// groupsOf are the groups of users: of the given ones, by name, or else the account's primary group on this machine.
 func groupsOf(ctx context.Context, groups map[string][]string, users []string) func(user string) []string {
 	of := make(map[string][]string)
 	for group, members := range groups {

@@ -169,14 +169,12 @@ type askedProcess struct {
 }
 
 const (
-	// after its grace another controller doesn't ask a process again for this time, as long as a controller leaves
-	// alone what survived SIGTERM.
+	// after its grace another controller doesn't ask a process for this time: one leaves alone what survived SIGTERM.
 	after      = time.Minute
 	maxEntries = 4096 // of the list; the processes that are asked when it is full may be asked twice
 )
 
-// earlier is what is in the way of a request, by the entries of a process, the latest last; nil if the process may be
-// asked. An order that comes twice never asks twice.
+// earlier is what is in the way of a request, by a process's entries, the latest last; nil if it may be asked.
 func earlier(entries []*askedProcess, r *EndRequest, now time.Duration) *Earlier {
 	if len(entries) == 0 {
 		return nil
