@@ -1,7 +1,6 @@
 package enforcement_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,6 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -29,29 +29,18 @@ import (
 type background struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	mu     sync.Mutex
-	stderr bytes.Buffer
+	stderr testfleet.ProgramOutput
 	cycles chan enforcement.CycleDocument
 	ended  chan struct{}
 }
 
-func (d *background) Write(p []byte) (int, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.stderr.Write(p)
-}
-
-func (d *background) said() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.stderr.String()
-}
+func (d *background) said() string { return d.stderr.String() }
 
 func startDaemon(t *testing.T, env []string, args ...string) *background {
 	d := &background{t: t, cycles: make(chan enforcement.CycleDocument), ended: make(chan struct{})}
 	d.cmd = exec.Command(genvtest.Program(t), append([]string{"remote", "enforce", "--format", "json"}, args...)...)
 	d.cmd.Env = append(os.Environ(), append([]string{"HOME=" + t.TempDir()}, env...)...)
-	d.cmd.Stderr = d
+	d.cmd.Stderr = &d.stderr
 	out, err := d.cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, d.cmd.Start())
@@ -257,10 +246,8 @@ func (d *background) drain() {
 	}
 }
 
-type messages struct {
-	mu  sync.Mutex
-	all []string
-}
+// messages are what systemd is told, each behind a zero byte.
+type messages struct{ testfleet.ProgramOutput }
 
 func (m *messages) read(from io.Reader) {
 	for buffer := make([]byte, 4096); ; {
@@ -268,29 +255,12 @@ func (m *messages) read(from io.Reader) {
 		if err != nil {
 			return
 		}
-		m.mu.Lock()
-		m.all = append(m.all, string(buffer[:n]))
-		m.mu.Unlock()
+		fmt.Fprintf(m, "\x00%s", buffer[:n])
 	}
 }
 
 func (m *messages) await(t *testing.T, begins string) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		for _, message := range m.all {
-			if strings.HasPrefix(message, begins) {
-				return true
-			}
-		}
-		return false
-	}, 20*time.Second, 10*time.Millisecond, "%q did not come: %s", begins, m)
-}
-
-// String is what has come by now, for a test that waited for more.
-func (m *messages) String() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return fmt.Sprintf("%q", m.all)
+	came := func() bool { return strings.Contains(m.String(), "\x00"+begins) }
+	require.Eventually(t, came, 20*time.Second, 10*time.Millisecond, "%q did not come: %s", begins, m)
 }

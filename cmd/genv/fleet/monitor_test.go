@@ -1,7 +1,6 @@
 package fleet_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -35,22 +33,10 @@ type monitor struct {
 	url       string // of the metrics
 	stop      context.CancelFunc
 	ended     chan int // its exit code
-
-	mu     sync.Mutex
-	stderr bytes.Buffer
+	stderr    testfleet.ProgramOutput
 }
 
-func (m *monitor) Write(p []byte) (int, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.stderr.Write(p)
-}
-
-func (m *monitor) said() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.stderr.String()
-}
+func (m *monitor) said() string { return m.stderr.String() }
 
 var servedAt = regexp.MustCompile(`Metrics: (http://\S+), collected`)
 
@@ -58,7 +44,7 @@ func startMonitor(t *testing.T, getenv func(string) string, args ...string) *mon
 	m := &monitor{t: t, configDir: filepath.Join(t.TempDir(), "metrics"), ended: make(chan int, 1)}
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = stop
-	p := command.Program{In: strings.NewReader(""), Out: io.Discard, Err: m, Getenv: getenv, Now: time.Now}
+	p := command.Program{In: strings.NewReader(""), Out: io.Discard, Err: &m.stderr, Getenv: getenv, Now: time.Now}
 	args = append(append([]string{"genv"}, args...), "--port", "0", "--interval", "500ms", "--config-dir", m.configDir)
 	go func() { m.ended <- command.Run(ctx, p, genvtest.Commands, args) }()
 	t.Cleanup(func() { m.end() })

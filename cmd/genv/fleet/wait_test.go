@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -74,28 +75,17 @@ func waitFleet(t *testing.T) (f *inprocess.Fleet, a, b *busyHost) {
 type waiting struct {
 	t        *testing.T
 	stop     context.CancelFunc
-	out, err strings.Builder
-	mu       sync.Mutex
+	out, err testfleet.ProgramOutput
 	ended    chan int
 }
 
-func (w *waiting) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.err.Write(p)
-}
-
-func (w *waiting) said() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.err.String()
-}
+func (w *waiting) said() string { return w.err.String() }
 
 func startWaiting(t *testing.T, f *inprocess.Fleet, args ...string) *waiting {
 	w := &waiting{t: t, ended: make(chan int, 1)}
 	ctx, stop := context.WithCancel(t.Context())
 	w.stop = stop
-	p := command.Program{In: strings.NewReader(""), Out: &w.out, Err: w, Getenv: os.Getenv, Now: time.Now}
+	p := command.Program{In: strings.NewReader(""), Out: &w.out, Err: &w.err, Getenv: os.Getenv, Now: time.Now}
 	args = append([]string{"genv", "remote", "wait", "-F", f.SSHConfig(), "--interval", "20ms"}, args...)
 	go func() { w.ended <- command.Run(ctx, p, genvtest.Commands, args) }()
 	t.Cleanup(func() { w.stop(); w.code() })
