@@ -101,8 +101,8 @@ func detachOne(item *order.Detachment, files *state.Files, uid snapshot.UID) (st
 }
 
 // stillAttached are the environments that kept a device which the order takes away, each with the reason. Their
-// processes are not signalled: the state files can't be trusted now, or the id names another environment. A process with
-// a start time is another matter then: see checkItem.
+// processes are not signalled: the state files can't be trusted now, or the id names another environment. In the latter
+// case those with a start time are verified: see checkItem.
 func stillAttached(outcomes []order.Outcome) map[snapshot.EnvID]objection {
 	out := map[snapshot.EnvID]objection{}
 	for _, o := range outcomes {

@@ -55,7 +55,10 @@ func (w *cycleWriter) intentions(cycle *controller.Cycle) {
 		if !f.Pending || f.Held || f.Waits != "" {
 			continue
 		}
-		when := whenDue(f, cycle.Start)
+		when := " after more cycles, if it lasts,"
+		if left := f.Due.Sub(cycle.Start); left > 0 {
+			when = fmt.Sprintf(" in %s, if it lasts,", text.ShortDuration(max(left, time.Second)))
+		}
 		for _, ref := range f.Detach {
 			if s := hosts[ref.Host]; s != nil && s.Environment(ref.EID) != nil && !due[ref] {
 				d := order.Detachment{Device: ref.Index, Environment: *s.Environment(ref.EID)}
@@ -73,14 +76,6 @@ func (w *cycleWriter) intentions(cycle *controller.Cycle) {
 		}
 	}
 	w.intended = intended
-}
-
-// whenDue says when something is done about a finding that waits.
-func whenDue(f *enforce.Finding, now time.Time) string {
-	if left := f.Due.Sub(now); left > 0 {
-		return fmt.Sprintf(" in %s, if it lasts,", text.ShortDuration(max(left, time.Second)))
-	}
-	return " after more cycles, if it lasts,"
 }
 
 // wouldBeDone sums up what the findings of a dry run lead to, within safety limits. What waits for a warning counts.

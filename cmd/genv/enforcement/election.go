@@ -145,9 +145,6 @@ func electionLine(status *election.Status, takeOver bool) string {
 	return line
 }
 
-// drain is how long a role waits for outcomes when it ends: a process may have a long grace, and another term begin.
-const drain = 3 * time.Second
-
 // wrote notes what came of writing the memory to etcd.
 func (p *participation) wrote(err error, now time.Time) {
 	if p != nil && (err == nil || errors.Is(err, statedir.ErrTooLarge)) {
@@ -214,6 +211,9 @@ func cycled(r *election.Registration, cycle *controller.Cycle, now time.Time) {
 }
 
 const (
+	// drain is how long an ending role waits for outcomes: a grace may be long, and another term begin.
+	drain = 3 * time.Second
+
 	unrecordedCycles = 2       // after so many a leader leaves the lead to another one
 	roomToLead       = 1 << 20 // bytes that have to fit into the record before it leads again
 )

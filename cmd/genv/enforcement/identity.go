@@ -173,8 +173,9 @@ func (l *loop) replaced(cycle *controller.Cycle) error {
 	if refused == nil {
 		return nil
 	}
-	return &command.ExitError{Code: command.ExitReplaced, Err: fmt.Errorf("%s refused this controller, so it ends: %w: %s",
-		text.Plural(len(refused), "host"), refused[0], remote.NextStepOf(refused[0]))}
+	return &command.ExitError{Code: command.ExitReplaced, Err: fmt.Errorf(
+		"%s refused this controller, so it ends: %w: %s", text.Plural(len(refused), "host"), refused[0],
+		remote.NextStepOf(refused[0]))}
 }
 
 // sayUnfenced says, once, on which hosts a controller that was replaced could go on acting.

@@ -128,9 +128,19 @@ func (l *Leader) readTLS(wanted bool) (_ *tls.Config, err error) {
 	return settings, nil
 }
 
-// WarnOfClearText says that what goes to etcd and back goes over a network without TLS.
+// WarnOfClearText names the members of etcd that are asked over a network without TLS, as far as their names say.
 func (l *Leader) WarnOfClearText(log zerolog.Logger) {
-	members := l.inClearText()
+	var members []string
+	for _, endpoint := range l.Etcd.Endpoints {
+		at, err := url.Parse(endpoint)
+		if err != nil || at.Scheme != "http" {
+			continue
+		}
+		ip := net.ParseIP(at.Hostname())
+		if !strings.EqualFold(at.Hostname(), "localhost") && (ip == nil || !ip.IsLoopback()) {
+			members = append(members, at.Host)
+		}
+	}
 	if len(members) == 0 {
 		return
 	}
@@ -142,21 +152,6 @@ func (l *Leader) WarnOfClearText(log zerolog.Logger) {
 		Msg("the connection to etcd is not encrypted: anyone on the network can read " + readable +
 			", and anyone who can modify the traffic decides which controller acts. Set up TLS in etcd and write " +
 			"--leader etcds://…")
-}
-
-// inClearText are the members that are asked without TLS and are not on this machine, as far as their names say.
-func (l *Leader) inClearText() (members []string) {
-	for _, endpoint := range l.Etcd.Endpoints {
-		at, err := url.Parse(endpoint)
-		if err != nil || at.Scheme != "http" {
-			continue
-		}
-		ip := net.ParseIP(at.Hostname())
-		if !strings.EqualFold(at.Hostname(), "localhost") && (ip == nil || !ip.IsLoopback()) {
-			members = append(members, at.Host)
-		}
-	}
-	return members
 }
 
 // CheckMembers asks each member of etcd once, before the election. One that doesn't answer is a warning, and members of
@@ -182,30 +177,22 @@ func (l *Leader) CheckMembers(ctx context.Context, log zerolog.Logger) error {
 		log.Warn().Errs("members", silent).Msgf("%d of %d members of etcd don't answer. Look at `%s`", len(silent),
 			len(members), l.Health())
 	}
-	if len(clusters) > 1 {
-		return command.WrongFlag("leader", ": these are members of different clusters, each of which would have a "+
-			"leader of its own: %s; name those of one", shown(clusters))
+	if len(clusters) < 2 {
+		return nil
 	}
-	return nil
-}
-
-// shown lists members by cluster, with the ids as `etcdctl endpoint status` has them.
-func shown(clusters map[uint64][]string) string {
 	var parts []string
-	for _, id := range slices.Sorted(maps.Keys(clusters)) {
+	for _, id := range slices.Sorted(maps.Keys(clusters)) { // as `etcdctl endpoint status` has them
 		parts = append(parts, fmt.Sprintf("%s of %x", strings.Join(clusters[id], " and "), id))
 	}
-	return strings.Join(parts, ", ")
+	return command.WrongFlag("leader", ": these are members of different clusters, each of which would have a "+
+		"leader of its own: %s; name those of one", strings.Join(parts, ", "))
 }
 
 // Health is the command by which an operator sees how the members are. It may ask for a password.
 func (l *Leader) Health() string {
 	args := []string{"etcdctl", "--endpoints", strings.Join(l.Etcd.Endpoints, ",")}
 	for _, flag := range [][2]string{
-		{"--cacert", l.ca},
-		{"--cert", l.cert},
-		{"--key", l.key},
-		{"--user", l.Etcd.User},
+		{"--cacert", l.ca}, {"--cert", l.cert}, {"--key", l.key}, {"--user", l.Etcd.User},
 	} {
 		if flag[1] != "" {
 			args = append(args, flag[0], flag[1])

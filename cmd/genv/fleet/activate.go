@@ -166,8 +166,8 @@ func (f *fleet) needShells(ctx context.Context) error {
 	}
 	err := fmt.Errorf("your login shell is not set up on %s: docs/using-gpus.md has the line for its rc file",
 		strings.Join(names, ", "))
-	f.Hosts = slices.DeleteFunc(slices.Clone(f.Hosts), func(h remote.Host) bool { return slices.Contains(names, h.Name) })
-	if len(f.Hosts) == 0 {
+	left := func(h remote.Host) bool { return slices.Contains(names, h.Name) }
+	if f.Hosts = slices.DeleteFunc(slices.Clone(f.Hosts), left); len(f.Hosts) == 0 {
 		return err
 	}
 	f.Warn(fmt.Sprintf("left out: %v", err))

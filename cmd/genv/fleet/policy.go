@@ -65,7 +65,7 @@ func remembered(getenv func(string) string) (list []enforce.Memory, unread error
 type CheckDocument struct {
 	Schema    string                `json:"schema"`
 	File      string                `json:"file"`
-	OK        bool                  `json:"ok"` // no error, and with --strict no warning but for users without an account
+	OK        bool                  `json:"ok"` // no error; with --strict no warning but for users without an account
 	Errors    []checkError          `json:"errors"`
 	Warnings  []policycheck.Warning `json:"warnings"`  // not errors
 	Unchecked []string              `json:"unchecked"` // what could not be checked, and why

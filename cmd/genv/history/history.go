@@ -134,23 +134,19 @@ func table(output render.Output, entries []audit.HistoryEntry) *render.Table {
 }
 
 func userOf(e *audit.HistoryEntry) string {
-	switch {
-	case e.User != "":
-		return string(e.User)
-	case e.UID != nil:
+	if e.User == "" && e.UID != nil {
 		return fmt.Sprint(*e.UID)
 	}
-	return ""
+	return string(e.User)
 }
 
 func whatOf(e *audit.HistoryEntry) string {
-	if e.Action == audit.ActionNotice {
+	switch {
+	case e.Action == audit.ActionNotice:
 		return strings.TrimSpace(fmt.Sprintf("%s %s", e.Channel, e.To))
-	}
-	if e.Action != "" {
+	case e.Action != "":
 		return e.Action
-	}
-	if e.Device != nil {
+	case e.Device != nil:
 		return fmt.Sprintf("GPU %s of %s", e.Device, text.Shown(string(e.EID)))
 	}
 	return fmt.Sprintf("process %d", e.PID)

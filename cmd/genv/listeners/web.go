@@ -173,7 +173,7 @@ func (l *Listeners) listenTCP(ctx context.Context, at netip.AddrPort) (net.Liste
 	return listener, "http" + url, nil
 }
 
-// readAddress reads an address of this machine and a port, as a flag has them, such as example; or is what else it takes.
+// readAddress reads an address of this machine and a port, such as example, from a flag; or is what else it takes.
 func readAddress(flag, text, example, or string) (at netip.AddrPort, err error) {
 	host, after, err := net.SplitHostPort(text)
 	port, notANumber := strconv.ParseUint(after, 10, 16)

@@ -67,8 +67,12 @@ func (h *Host) Devices(ctx context.Context, raw bool) (state.Files, error) {
 	return read(ctx)
 }
 
-// DefaultAuditLog is where root's genv records what it does on a host.
-const DefaultAuditLog = "/var/log/genv/audit.jsonl"
+const (
+	// DefaultAuditLog is where root's genv records what it does on a host.
+	DefaultAuditLog = "/var/log/genv/audit.jsonl"
+
+	lookEvery = 10 * time.Second // for free GPUs, on a host without a queue
+)
 
 // HostLog is the audit log of this host; "" for none. Users other than root have none unless GENV_AUDIT_LOG names it.
 func HostLog(getenv func(string) string) string {
@@ -153,9 +157,6 @@ func (h *Host) Served() (bool, error) {
 	owner, err := h.Store.Owner()
 	return owner != nil, err
 }
-
-// lookEvery is how often a host without a queue is looked at for free GPUs.
-const lookEvery = 10 * time.Second
 
 func (h *Host) changeWhenFree(ctx context.Context, c change.Change, tell func(*service.Place)) (change.Result, error) {
 	for {

@@ -188,7 +188,7 @@ func (config *ExportConfig) target(port int) string {
 //go:embed files
 var templates embed.FS
 
-// published are the paths of the configuration files in their folder, which are those of genv 1.4.3, and their templates.
+// published are the configuration files with their templates, at the paths of genv 1.4.3.
 var published = []struct{ path, template string }{
 	{"prometheus/prometheus.yml", "prometheus.yml"},
 	{"grafana/grafana.ini", "grafana.ini"},
@@ -207,8 +207,8 @@ func (config *ExportConfig) file(template string, port int) ([]byte, error) {
 		scrape).Replace(string(text))), nil
 }
 
-// publish writes the configuration files. Users who start Prometheus or Grafana trust them, and other users may write to
-// the folder above theirs: so no link is followed, and a folder that another user made or may write to is refused.
+// publish writes the configuration files. Users who start Prometheus or Grafana trust them, and all may write to the
+// folder above theirs: so no link is followed, and a folder that another user made or may write to is refused.
 func publish(config ExportConfig, port int, getenv func(string) string) error {
 	root, err := openFolder(config.ConfigDir, disk.Dir(getenv))
 	if err != nil {

@@ -202,13 +202,14 @@ func primaryGroups(ctx context.Context, getent policycheck.Getent, users []strin
 		for _, account := range nss.ParseAccounts(accounts) {
 			gids[account.Name] = fmt.Sprint(account.GID)
 		}
+		if len(gids) == 0 {
+			continue
+		}
 		names := make(map[string]string)
-		if len(gids) > 0 {
-			groups, _ := getent(ctx, "group", slices.Compact(slices.Sorted(maps.Values(gids)))...)
-			for line := range strings.Lines(string(groups)) {
-				if fields := strings.Split(line, ":"); len(fields) > 2 {
-					names[fields[2]] = fields[0]
-				}
+		groups, _ := getent(ctx, "group", slices.Compact(slices.Sorted(maps.Values(gids)))...)
+		for line := range strings.Lines(string(groups)) {
+			if fields := strings.Split(line, ":"); len(fields) > 2 {
+				names[fields[2]] = fields[0]
 			}
 		}
 		for user, gid := range gids {
