@@ -53,8 +53,8 @@ func build(dir, commit string) (program string, err error) {
 	)
 }
 
-// lightSMI is a stand-in for nvidia-smi that takes 0.3 ms, so that it hides little of genv's own time: it
-// prints what the usual one answered on the host before.
+// lightSMI is a stand-in for nvidia-smi that takes 0.3 ms, so that it hides little of genv's own time: it prints what the
+// usual one answered on the host before.
 const lightSMI = `#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

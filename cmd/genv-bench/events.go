@@ -18,9 +18,8 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 )
 
-// eventRows are about a controller that acts when something happens on a host: how soon, and
-// what that costs while nothing happens. The device nodes of the hosts are regular files, which
-// the processes and the simulated nvidia-smi open as the real ones open nodes.
+// eventRows are about a controller that acts when something happens on a host: how soon, and what that costs while nothing
+// happens. Device nodes are regular files, which processes and the simulated nvidia-smi open as the real ones open nodes.
 func (b *bench) eventRows(ctx context.Context, fleet *sshd.Fleet) ([]row, error) {
 	var events []time.Duration
 	var idle, polling time.Duration
@@ -66,8 +65,7 @@ func (c *controlled) idle(ctx context.Context, fleet *sshd.Fleet) (time.Duration
 	return cpuOfAll(fleet.Dir, c.cmd.Process.Pid) - before, nil
 }
 
-// cpuOfAll is the processor time of a controller and of all genv processes of a fleet, with
-// that of the nvidia-smi that they ran.
+// cpuOfAll is the processor time of a controller and of all genv of a fleet, with that of the nvidia-smi that they ran.
 func cpuOfAll(dir string, controller int) time.Duration {
 	total := jiffies(controller)
 	links, _ := filepath.Glob("/proc/[0-9]*/exe") // the pattern is well formed
@@ -83,8 +81,7 @@ func cpuOfAll(dir string, controller int) time.Duration {
 	return time.Duration(total) * 10 * time.Millisecond
 }
 
-// jiffies is the time of a process and of its children that ended, in hundredths of a second
-// (proc_pid_stat(5), fields 14 to 17); 0 if it has ended.
+// jiffies is the time of a process and its ended children in 1/100 s (proc_pid_stat(5), fields 14 to 17); 0 if it ended.
 func jiffies(pid int) (total int64) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -48,11 +48,8 @@ func main() {
 // starts is how often each program of startRows is started.
 const starts = 200
 
-// emptyProgram does nothing: a start of it is the least that a program in Go takes.
-const emptyProgram = "package main\n\nfunc main() {}\n"
-
-// startRows compares `genv version` with a program that does nothing. Every command of a user,
-// every shim and every container pays for the init of all that genv links.
+// startRows compares `genv version` with a program that does nothing: each command, shim and container pays for the init
+// of all that genv links.
 func (b *bench) startRows(ctx context.Context) (_ []row, err error) {
 	dir, err := os.MkdirTemp("", "genv-bench-")
 	if err != nil {
@@ -60,13 +57,13 @@ func (b *bench) startRows(ctx context.Context) (_ []row, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	source, empty := filepath.Join(dir, "main.go"), filepath.Join(dir, "empty")
-	if err := os.WriteFile(source, []byte(emptyProgram), 0o600); err != nil {
+	if err := os.WriteFile(source, []byte("package main\n\nfunc main() {}\n"), 0o600); err != nil {
 		return nil, err
 	}
 	build := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", empty, source)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build an empty program: %w: %s", err, out)
+	if err := quietly(build); err != nil {
+		return nil, err
 	}
 	medians, err := (&bench{runs: starts}).inTurn([]func() (time.Duration, error){
 		timed(func() error { return exec.CommandContext(ctx, empty).Run() }),
@@ -150,13 +147,10 @@ func (b *bench) names() []string { return numbered("gpu", b.hosts) }
 func numbered(prefix string, n int) []string {
 	names := make([]string, n)
 	for i := range names {
-		names[i] = hostName(prefix, i)
+		names[i] = fmt.Sprintf("%s-%04d", prefix, i+1)
 	}
 	return names
 }
-
-// hostName is the name of the host with an index.
-func hostName(prefix string, index int) string { return fmt.Sprintf("%s-%04d", prefix, index+1) }
 
 // print writes the table: ratios first, then the figures.
 func (b *bench) print(rows []row) error {

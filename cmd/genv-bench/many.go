@@ -2,8 +2,10 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,8 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// serve runs b.many hosts in this process until in ends. Their addresses begin with that of first. It
-// prints a line when they listen.
+// serve runs b.many hosts in this process until in ends, with addresses from first on. It prints a line when they listen.
 func (b *bench) serve(dir, prefix string, first int, in io.Reader, out io.Writer) error {
 	var servers []*inprocess.Server
 	for i, name := range numbered(prefix, b.many) {
@@ -69,8 +70,7 @@ func eightGPUs(seed int) *snapshot.Snapshot {
 	return s
 }
 
-// manyRows is a controller with more hosts than this machine could run sshds. The
-// servers are another process on the same machine.
+// manyRows is a controller with more hosts than this machine could run sshds: another process on it has their servers.
 func (b *bench) manyRows(ctx context.Context) ([]row, error) {
 	f, err := b.startFleet(ctx, "-many", strconv.Itoa(b.many))
 	if err != nil {
@@ -129,70 +129,44 @@ func (f *served) end() {
 // hugeServers is how many processes have the hosts: each needs two file descriptors for a host.
 const hugeServers = 4
 
-// hugeFleet is a fleet of some thousand hosts in several processes, with its files in dir.
-type hugeFleet struct {
-	dir     string
-	hosts   int
-	servers []*served
-}
-
-func (b *bench) startHuge(ctx context.Context) (_ *hugeFleet, err error) {
-	each := b.huge / hugeServers
-	f := &hugeFleet{hosts: each * hugeServers}
-	if f.dir, err = os.MkdirTemp("", "genv-bench-"); err != nil {
+// hugeRows are a controller with as many hosts as the largest fleets have: how long it takes to connect, its cycles, and
+// what it needs.
+func (b *bench) hugeRows(ctx context.Context) (_ []row, err error) {
+	dir, err := os.MkdirTemp("", "genv-bench-")
+	if err != nil {
 		return nil, err
 	}
-	var config, list strings.Builder
-	list.WriteString("hosts:\n")
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	each := b.huge / hugeServers
+	hosts := each * hugeServers
+	config, list := new(bytes.Buffer), bytes.NewBufferString("hosts:\n")
 	for i := range hugeServers {
 		prefix := fmt.Sprintf("sim%d", i)
 		s, err := b.startFleet(ctx, "-many", strconv.Itoa(each), "-first", strconv.Itoa(i*each), "-prefix", prefix)
 		if err != nil {
-			f.end()
 			return nil, err
 		}
-		f.servers = append(f.servers, s)
-		fmt.Fprintf(&config, "Host %s-*\n\tInclude %s\n", prefix, filepath.Join(s.dir, "ssh_config"))
-		fmt.Fprintf(&list, "  - %s\n", strings.Join(numbered(prefix, each), "\n  - "))
+		defer s.end()
+		fmt.Fprintf(config, "Host %s-*\n\tInclude %s\n", prefix, filepath.Join(s.dir, "ssh_config"))
+		fmt.Fprintf(list, "  - %s\n", strings.Join(numbered(prefix, each), "\n  - "))
 	}
-	err = cmp.Or(os.WriteFile(f.config(), []byte(config.String()), 0o600), os.WriteFile(f.file(), []byte(list.String()), 0o600))
-	if err != nil {
-		f.end()
-	}
-	return f, err
-}
-
-func (f *hugeFleet) config() string { return filepath.Join(f.dir, "ssh_config") }
-func (f *hugeFleet) file() string   { return filepath.Join(f.dir, "hosts.yaml") }
-
-func (f *hugeFleet) end() {
-	for _, s := range f.servers {
-		s.end()
-	}
-	_ = os.RemoveAll(f.dir)
-}
-
-// hugeRows are a controller with as many hosts as the largest fleets have: how long it takes to
-// connect, its cycles, and what it needs.
-func (b *bench) hugeRows(ctx context.Context) ([]row, error) {
-	f, err := b.startHuge(ctx)
-	if err != nil {
+	sshConfig, file := filepath.Join(dir, "ssh_config"), filepath.Join(dir, "hosts.yaml")
+	if err := cmp.Or(os.WriteFile(sshConfig, config.Bytes(), 0o600), os.WriteFile(file, list.Bytes(), 0o600)); err != nil {
 		return nil, err
 	}
-	defer f.end()
 	begun := time.Now()
-	c, err := b.launch(ctx, f.config(), f.file(), 2*time.Second)
+	c, err := b.launch(ctx, sshConfig, file, 2*time.Second)
 	if err != nil {
 		return nil, err
 	}
 	defer c.end()
-	if err := c.answered(f.hosts); err != nil {
+	if err := c.answered(hosts); err != nil {
 		return nil, err
 	}
 	connected := row{
-		what: fmt.Sprintf("%d hosts: connect to all", f.hosts), figure: brief(time.Since(begun)), goal: "≤ 60 s",
+		what: fmt.Sprintf("%d hosts: connect to all", hosts), figure: brief(time.Since(begun)), goal: "≤ 60 s",
 		detail: "from the start of the program to the end of the first cycle",
 	}
-	steady, err := c.steadyRows(f.hosts, 4*b.runs, "huge: ", "≤ 0.7 s", "≤ 120 µs")
+	steady, err := c.steadyRows(hosts, 4*b.runs, "huge: ", "≤ 0.7 s", "≤ 120 µs")
 	return append([]row{connected}, steady...), err
 }
