@@ -37,8 +37,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, os.Getenv))
 }
 
-// playRole runs what this program plays on the simulated hosts, if it was
-// started as that: nvidia-smi, genv, or a user's job.
+// playRole runs what this program plays on the simulated hosts, if it was started as that: nvidia-smi, genv, or a job.
 func playRole() (code int, ok bool) {
 	switch filepath.Base(os.Args[0]) {
 	case "nvidia-smi":
@@ -129,7 +128,11 @@ func (d *demo) keep() error {
 	go func() { offending <- d.offend() }()
 	d.title("The fleet is kept and enforced every second, until Ctrl-C. Look at it from a browser:")
 	d.row("page", "http://"+page+"/")
-	d.viewers()
+	d.title("Or from another terminal, after")
+	d.say(fmt.Sprintf("  export GENV_CONFIG_DIR=%s PATH=%s:$PATH\n\n", d.dir, filepath.Dir(d.genv)))
+	for _, viewer := range viewers {
+		d.row(viewer[0], viewer[1])
+	}
 	d.say(fmt.Sprintf("\nEvery %s a process in no environment starts on gpu-01, and one of bob's on a GPU of gpu-02 that he hasn't attached.\n"+
 		"They are found at once, and ended after %s.\n\n", offenceEvery, warnFor))
 	err = d.run("enforce", "-H", "@all", "--interval", "1", "--web", page)
@@ -142,25 +145,16 @@ func (d *demo) keep() error {
 	return err
 }
 
-// invite prints how to keep the fleet, and where one sees it then.
-func (d *demo) invite() {
-	d.title("See it live: `make demo KEEP=1` keeps the fleet until Ctrl-C, with")
-	d.row("page", "http://"+pageAddress+"/")
-	d.row("live view", "genv remote top, in another terminal, after the export that it prints")
-}
-
-// viewers prints how to look at the fleet.
-func (d *demo) viewers() {
-	d.title("Or from another terminal, after")
-	d.say(fmt.Sprintf("  export GENV_CONFIG_DIR=%s PATH=%s:$PATH\n\n", d.dir, filepath.Dir(d.genv)))
-	d.row("live view", "genv remote top")
-	d.row("free GPUs", "genv remote gpus --free")
-	d.row("GPU hours", "genv remote report")
-	d.row("who uses what", "genv remote gpus")
-	d.row("two free GPUs", "genv remote wait --gpus 2")
-	d.row("leave bob alone", `genv remote exempt --user bob --for 1h --reason "deadline"`)
-	d.row("what was done", "genv remote history")
-	d.row("is all in order?", "genv remote doctor")
+// viewers are how to look at the fleet.
+var viewers = [][2]string{
+	{"live view", "genv remote top"},
+	{"free GPUs", "genv remote gpus --free"},
+	{"GPU hours", "genv remote report"},
+	{"who uses what", "genv remote gpus"},
+	{"two free GPUs", "genv remote wait --gpus 2"},
+	{"leave bob alone", `genv remote exempt --user bob --for 1h --reason "deadline"`},
+	{"what was done", "genv remote history"},
+	{"is all in order?", "genv remote doctor"},
 }
 
 // offences are the processes that break a rule in a kept demo: one of no user, and one that its user finds on the page.

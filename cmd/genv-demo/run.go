@@ -30,8 +30,8 @@ const (
 	exitInterrupted = 130
 )
 
-// playerVariable in the environment names what plays the hosts' programs instead of this one. Tests name
-// one without the race detector, which starts in a quarter of the time.
+// playerVariable in the environment names what plays the hosts' programs instead of this one: in tests one without the
+// race detector, which starts in a quarter of the time.
 const playerVariable = "GENV_DEMO_PLAYER"
 
 // childGrace is how long genv has to end when the demo is cut short.
@@ -81,7 +81,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 	case *keep:
 		err = d.keep()
 	default:
-		d.invite()
+		d.title("See it live: `make demo KEEP=1` keeps the fleet until Ctrl-C, with")
+		d.row("page", "http://"+pageAddress+"/")
+		d.row("live view", "genv remote top, in another terminal, after the export that it prints")
 	}
 	if closing := s.Close(); err == nil {
 		err = closing
@@ -212,8 +214,8 @@ func (d *demo) run(words ...string) error {
 	return err
 }
 
-// differences lists what differs from the scene: before enforcement every
-// process runs and every device is attached; after it, those without a violation.
+// differences lists what differs from the scene: before enforcement all processes run and all devices are attached; after
+// it, those without a violation.
 func (s *stage) differences(ctx context.Context, enforced bool) (list []string) {
 	// So long it may take until this program, as the parent, sees the ends of all processes that genv has ended.
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)

@@ -25,13 +25,10 @@ type stage struct {
 	fleet    *inprocess.Fleet
 }
 
-type envKey struct {
-	host string
-	user string
-}
+type envKey struct{ host, user string }
 
-// build makes the hosts, their environments and their processes, which the program plays. Close ends
-// all of it, also after an error.
+// build makes the hosts, their environments and their processes, which the program plays. Close ends all, also after an
+// error.
 func build(program string, now time.Time) (*stage, error) {
 	s := &stage{program: program, machines: map[string]*testfleet.Machine{}, envs: map[envKey]*testfleet.Env{}}
 	var err error
@@ -119,10 +116,6 @@ func (s *stage) listen() error {
 	if err != nil {
 		return err
 	}
-	return s.writeHosts()
-}
-
-func (s *stage) writeHosts() error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "defaults:\n  port: %d\nhosts:\n", s.fleet.Port)
 	for _, spec := range hostSpecs {
@@ -173,11 +166,9 @@ var rules = []string{"--non-env-processes", "--max-devices-per-user", "2"}
 
 // envSpec is an environment, with the shell in which its owner activated it.
 type envSpec struct {
-	host     string
-	user     string
-	name     string
-	capacity string         // memory on each device; empty for all of it
-	attached []attachedSpec // in the order of the devices
+	host, user, name string
+	capacity         string         // memory on each device; empty for all of it
+	attached         []attachedSpec // in the order of the devices
 }
 
 // attachedSpec is an attached device.

@@ -191,14 +191,9 @@ func badField(fields []string, known map[string]string) string {
 }
 
 func (o *smiFlags) badCombination() string {
-	asked := 0
-	for _, mode := range []bool{o.list, o.query || o.xml, o.gpuFields != nil, o.appFields != nil} {
-		if mode {
-			asked++
-		}
-	}
 	fields := o.gpuFields != nil || o.appFields != nil
-	if asked > 1 || o.xml && !o.query || fields != slices.Contains(o.format, "csv") {
+	modes := []bool{o.list, o.query || o.xml, o.gpuFields != nil, o.appFields != nil}
+	if modes = slices.DeleteFunc(modes, func(asked bool) bool { return !asked }); len(modes) > 1 || o.xml && !o.query || fields != slices.Contains(o.format, "csv") {
 		return "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n"
 	}
 	return ""
