@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/companions"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/election"
@@ -24,10 +25,17 @@ import (
 // lastCycle is what a cycle left behind. Documents are derived from it when somebody looks.
 type lastCycle struct {
 	cycle    controller.Cycle
-	hosts    map[snapshot.Hostname]FleetHost // with what is known of their last answers
+	hosts    map[snapshot.Hostname]answered
 	options  Options
 	election *election.Shown // nil for none
 	revision uint64
+}
+
+// answered is what is known of a host's last answer.
+type answered struct {
+	at       time.Time
+	via      agent.Via
+	snapshot *snapshot.Snapshot // nil if it never answered
 }
 
 // fleet derives the document. It takes what hasn't changed from an earlier one.
@@ -71,9 +79,11 @@ func (m *lastCycle) fleet(before *FleetState) *FleetState {
 
 // host describes a host. It takes what hasn't changed from before.
 func (m *lastCycle) host(h *snapshot.Host, before *FleetHost, unable map[snapshot.Hostname]string) FleetHost {
-	host := m.hosts[h.Name]
-	host.Name, host.Labels, host.Unable = h.Name, h.Labels, unable[h.Name]
-	host.GPUs, host.Changed = []gpus.GPU{}, m.revision
+	last := m.hosts[h.Name]
+	host := FleetHost{
+		Name: h.Name, Labels: h.Labels, Via: last.via, Seen: last.at, GPUs: []gpus.GPU{}, Changed: m.revision,
+		Unable: unable[h.Name], snapshot: last.snapshot,
+	}
 	if h.Err != nil {
 		host.Failure = new(remote.FailureOf(string(h.Name), h.Err))
 	}

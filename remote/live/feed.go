@@ -137,13 +137,12 @@ func fairly(events []FleetEvent) []FleetEvent {
 
 // take makes a cycle the present state. The caller holds the lock.
 func (f *Feed) take(cycle *controller.Cycle) {
-	hosts := make(map[snapshot.Hostname]FleetHost, len(cycle.Cluster.Hosts))
+	hosts := make(map[snapshot.Hostname]answered, len(cycle.Cluster.Hosts))
 	for i := range cycle.Cluster.Hosts {
 		h := &cycle.Cluster.Hosts[i]
 		hosts[h.Name] = f.state.hosts[h.Name]
 		if h.Snapshot != nil {
-			at := cmp.Or(h.AskedAt, cycle.Start)
-			hosts[h.Name] = FleetHost{Seen: at, Via: cycle.Via[h.Name], snapshot: h.Snapshot}
+			hosts[h.Name] = answered{cmp.Or(h.AskedAt, cycle.Start), cycle.Via[h.Name], h.Snapshot}
 		}
 	}
 	f.state = lastCycle{cycle: *cycle, hosts: hosts, options: f.options, revision: f.state.revision + 1}

@@ -88,7 +88,7 @@ type FleetHost struct {
 	Reserved     *int      `json:"reserved,omitempty"` // how many GPUs are reserved now; missing if unknown
 	Changed      uint64    `json:"changed"`            // the revision of its last change
 
-	snapshot *snapshot.Snapshot // of Seen; nil if it never answered
+	snapshot *snapshot.Snapshot // of Seen
 	users    []FleetUser
 }
 

@@ -165,7 +165,7 @@ func (a *Meter) action(
 	names := a.names.of(host)
 	model := ""
 	if len(devices) > 0 {
-		model = names.devices[devices[0]].Name
+		model = names.devices[devices[0]][1]
 	}
 	for kind, name := range map[SumKind]string{
 		OfAll: "", OfUser: string(names.user(user)), OfModel: model, OfHost: string(host), // empty for several

@@ -31,9 +31,8 @@ type Names struct {
 
 type hostNames struct {
 	*Names
-	introduced int // users
-	// devices have the UUID and Name of when the model was reported last.
-	devices map[snapshot.DeviceIndex]snapshot.Device
+	introduced int                                // users
+	devices    map[snapshot.DeviceIndex][2]string // the UUID and model of when the model was reported last
 }
 
 // NewNames returns Names without any.
@@ -46,7 +45,7 @@ func NewNames() *Names {
 
 func (n *Names) of(host snapshot.Hostname) *hostNames {
 	if n.hosts[host] == nil {
-		n.hosts[host] = &hostNames{Names: n, devices: make(map[snapshot.DeviceIndex]snapshot.Device)}
+		n.hosts[host] = &hostNames{Names: n, devices: make(map[snapshot.DeviceIndex][2]string)}
 	}
 	return n.hosts[host]
 }
@@ -100,10 +99,10 @@ func (h *hostNames) model(d *snapshot.Device) string {
 		}
 		h.models[name] = struct{}{}
 	}
-	if name != "" || d.UUID != "" && h.devices[d.Index].UUID != d.UUID {
-		h.devices[d.Index] = snapshot.Device{UUID: d.UUID, Name: name}
+	if name != "" || d.UUID != "" && h.devices[d.Index][0] != string(d.UUID) {
+		h.devices[d.Index] = [2]string{string(d.UUID), name}
 	}
-	return h.devices[d.Index].Name
+	return h.devices[d.Index][1]
 }
 
 // Cut bounds a name. Two that differ only in what is cut are one.
