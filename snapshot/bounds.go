@@ -51,11 +51,18 @@ func (s *Snapshot) Bound() {
 		s.attached() <= maxAttached && len(s.More) <= maxMore {
 		return
 	}
-	cut := make(excess)
-	s.cutEnvironments(cut)
-	s.cutProcesses(cut)
+	cut := make(map[int64]*More)
+	of := func(uid *UID) *More {
+		account := accountOf(uid)
+		if cut[account] == nil {
+			cut[account] = &More{UID: uid}
+		}
+		return cut[account]
+	}
+	s.cutEnvironments(of)
+	s.cutProcesses(of)
 	for _, before := range s.More {
-		m := cut.of(before.UID)
+		m := of(before.UID)
 		m.Processes, m.Environments = m.Processes+before.Processes, m.Environments+before.Environments
 		m.GPUs = append(m.GPUs, before.GPUs...)
 	}
@@ -81,16 +88,6 @@ func (s *Snapshot) attached() (n int) {
 	return n
 }
 
-type excess map[int64]*More // by account
-
-func (e excess) of(uid *UID) *More {
-	account := accountOf(uid)
-	if e[account] == nil {
-		e[account] = &More{UID: uid}
-	}
-	return e[account]
-}
-
 // keep are the items that aren't left out. cut is called for the others.
 func keep[T any](items []T, left map[int]bool, cut func(*T)) []T {
 	if len(left) == 0 {
@@ -107,7 +104,7 @@ func keep[T any](items []T, left map[int]bool, cut func(*T)) []T {
 	return kept
 }
 
-func (s *Snapshot) cutProcesses(e excess) {
+func (s *Snapshot) cutProcesses(cut func(*UID) *More) {
 	all := s.Processes
 	of := func(i int) (int64, int) { return accountOf(all[i].UID), 1 }
 	oldest := func(i, j int) int {
@@ -115,14 +112,14 @@ func (s *Snapshot) cutProcesses(e excess) {
 	}
 	left := beyond(len(all), of, MaxProcessesOfAccount, MaxProcesses, oldest)
 	s.Processes = keep(all, left, func(p *Process) {
-		m := e.of(p.UID)
+		m := cut(p.UID)
 		m.Processes++
 		m.GPUs = append(m.GPUs, p.Indices()...)
 	})
 }
 
 // cutEnvironments cuts their attachments, too. Which processes are in them isn't known then.
-func (s *Snapshot) cutEnvironments(e excess) {
+func (s *Snapshot) cutEnvironments(cut func(*UID) *More) {
 	all := s.Environments
 	attached := make(map[EnvID]int)
 	for i := range s.Devices {
@@ -139,7 +136,7 @@ func (s *Snapshot) cutEnvironments(e excess) {
 	maps.Copy(left, beyond(len(all), attachments, math.MaxInt, maxAttached, oldest))
 	gone := make(map[EnvID]*More)
 	s.Environments = keep(all, left, func(env *Environment) {
-		m := e.of(&env.UID)
+		m := cut(&env.UID)
 		m.Environments++
 		gone[env.EID] = m
 	})

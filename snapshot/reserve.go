@@ -11,8 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// LateCancel is how long before its start a cancelled reservation counts as used.
-const LateCancel = 12 * time.Hour
+const LateCancel = 12 * time.Hour // before the start: a reservation that is cancelled later counts as used
 
 // Holds says whether it hasn't ended at a moment. It may not have begun.
 func (b *Reservation) Holds(at time.Time) bool { return b.Ended == nil && at.Before(b.Until) }

@@ -103,8 +103,7 @@ func (u *Unreadable) IsByUser() bool { return u != nil && u.ByUser }
 // UnnamedContainer is the Container of a process in another PID namespace with a cgroup that names none.
 const UnnamedContainer = "unnamed"
 
-// MaxCommand is the maximum length of a Command in bytes.
-const MaxCommand = 256
+const MaxCommand = 256 // bytes
 
 // DeviceUsage is how much memory of a device a process uses.
 type DeviceUsage struct {

@@ -22,8 +22,7 @@ type Username string
 // EnvID identifies an environment on its host: any short printable text, in 1.4.3 a PID. Empty for none.
 type EnvID string
 
-// NoEnvironment is how the lines of 1.4.3 say that a process is in no environment.
-const NoEnvironment = "N/A"
+const NoEnvironment = "N/A" // in the lines of 1.4.3
 
 // Shown is the id as a line names it, safe to show; NoEnvironment for none.
 func (id EnvID) Shown() string {
@@ -66,8 +65,7 @@ type DeviceIndex int
 // String renders the index as nvidia-smi and the state files write it.
 func (i DeviceIndex) String() string { return strconv.Itoa(int(i)) }
 
-// ClaimVariable is the variable by which a process claims its environment.
-const ClaimVariable = "GENV_ENVIRONMENT_ID"
+const ClaimVariable = "GENV_ENVIRONMENT_ID" // by which a process claims its environment
 
 // Claim is the environment that a value of ClaimVariable claims. A hash replaces an id that can't be shown (1.4.3).
 func Claim(value string) EnvID {

@@ -20,8 +20,7 @@ type Booker struct {
 	Caps func(asked, here, everywhere int) error
 }
 
-// MaxReservations is how many reservations that hold a person may have on a host.
-const MaxReservations = 8
+const MaxReservations = 8 // of a person on a host that haven't ended
 
 const (
 	maxID     = 16

@@ -27,8 +27,7 @@ const (
 	ownedLockMode = 0o600        // root alone takes the lock
 )
 
-// OwnerSchema is the version of the files in root's folder.
-const OwnerSchema = "genv.owner/1"
+const OwnerSchema = "genv.owner/1" // the version of the files in root's folder
 
 // Owner says that root owns the state of a host: users ask its service, and the state folder is a copy for 1.4.3.
 type Owner struct {

@@ -37,8 +37,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// DefaultDir is the state folder unless GENV_TMPDIR names another one.
-const DefaultDir = "/var/tmp/genv"
+const DefaultDir = "/var/tmp/genv" // the state folder unless GENV_TMPDIR names another one
 
 // Dir returns the state folder. getenv looks up environment variables, such as os.Getenv.
 func Dir(getenv func(string) string) string { return cmp.Or(getenv("GENV_TMPDIR"), DefaultDir) }

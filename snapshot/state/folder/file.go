@@ -15,8 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SharedMode is the mode of every file that each user of the host may write.
-const SharedMode = 0o666
+const SharedMode = 0o666 // of every file that each user of the host may write
 
 // OpenFile opens a file for reading: a regular one with one name and at most limit bytes. A FIFO doesn't block it.
 func (d *Folder) OpenFile(name string, limit int64) (*os.File, unix.Stat_t, error) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -185,36 +184,30 @@ func (a *Allowance) cap(u *CapUse) *Cap {
 	return &a.Caps[u.Cap]
 }
 
-type askers struct {
-	mu   sync.Mutex
-	last uint64
-	list []asker // the last one last
-}
-
 type asker struct {
 	snapshot.Asker
 	at time.Time
 }
 
-// add returns who asked lately, now with who; a.mu is held.
-func (a *askers) add(who snapshot.Asker, now time.Time) (asked snapshot.Asked) {
-	a.list = slices.DeleteFunc(a.list, func(one asker) bool { return one.UID == who.UID || now.Sub(one.at) > askedFor })
-	a.list = append(a.list[max(0, len(a.list)+1-snapshot.MaxAskers):], asker{who, now})
-	a.last = max(a.last+1, uint64(max(0, now.UnixMilli()))) // it grows, also after a restart
-	asked.Number = a.last
-	for _, one := range a.list {
-		asked.People = append(asked.People, one.Asker)
+// addAsker returns who asked lately, now with who; s.asking is held.
+func (s *Server) addAsker(who snapshot.Asker, now time.Time) snapshot.Asked {
+	list := slices.DeleteFunc(s.askers, func(a asker) bool { return a.UID == who.UID || now.Sub(a.at) > askedFor })
+	s.askers = append(list[max(0, len(list)+1-snapshot.MaxAskers):], asker{who, now})
+	s.asked = max(s.asked+1, uint64(max(0, now.UnixMilli()))) // it grows, also after a restart
+	people := make([]snapshot.Asker, len(s.askers))
+	for i, a := range s.askers {
+		people[i] = a.Asker
 	}
-	return asked
+	return snapshot.Asked{Number: s.asked, People: people}
 }
 
 // lookAgain has the controller look here again, and waits for what it says then. It returns what is known.
 func (s *Server) lookAgain(ctx context.Context, uid snapshot.UID) *allowanceState {
 	who := snapshot.Asker{UID: uid, Username: s.Username(ctx, uid)}
-	s.askers.mu.Lock() // until it is written, so that the newest note stays
-	asked := s.askers.add(who, s.Now())
+	s.asking.Lock() // until it is written, so that the newest note stays
+	asked := s.addAsker(who, s.Now())
 	written := s.Run != "" && AskedNote.Write(s.Run, asked) == nil
-	s.askers.mu.Unlock()
+	s.asking.Unlock()
 	if !written {
 		return s.allowed.Load()
 	}

@@ -17,8 +17,7 @@ import (
 // Version is that of the protocol. A service refuses requests of another one.
 const Version = 1
 
-// SocketName is the name of the socket in root's run folder.
-const SocketName = "host.sock"
+const SocketName = "host.sock" // in root's run folder
 
 // Limits of a message, a line of JSON in both directions, in bytes.
 const (

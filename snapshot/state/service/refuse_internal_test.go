@@ -237,6 +237,6 @@ func TestWhoAskedStays(t *testing.T) {
 		asking.Wait()
 		asked, err := AskedNote.Read(s.Run)
 		require.NoError(t, err)
-		require.Equal(t, s.askers.last, asked.Number)
+		require.Equal(t, s.asked, asked.Number)
 	}
 }

@@ -16,8 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// LapsesAfter is how long no GPU of a reservation may be held before it lapses.
-const LapsesAfter = 30 * time.Minute
+const LapsesAfter = 30 * time.Minute // in which no GPU of a reservation is held, until it lapses
 
 const holdersEvery = time.Minute
 

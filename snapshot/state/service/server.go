@@ -67,7 +67,9 @@ type Server struct {
 	waits           waits
 	allowing        sync.Mutex
 	allowed         atomic.Pointer[allowanceState] // what the policy allows; nil before anybody said it
-	askers          askers
+	asking          sync.Mutex
+	askers          []asker // the last one last
+	asked           uint64  // the Number of the last Asked
 	since           time.Time
 	served, refused atomic.Uint64
 	users           sync.WaitGroup // of connections

@@ -52,8 +52,7 @@ type System interface {
 	Running(wanted func(snapshot.UID) bool) (list []RunningProcess, complete bool)
 }
 
-// RealProc is where the kernel's own /proc is mounted.
-const RealProc = "/proc"
+const RealProc = "/proc" // where the kernel's own is mounted
 
 // New returns the System that a /proc file system describes.
 func New(fs proc.FS, accounts nss.Passwd) System {
