@@ -191,8 +191,8 @@ type asker struct {
 
 // addAsker returns who asked lately, now with who; s.asking is held.
 func (s *Server) addAsker(who snapshot.Asker, now time.Time) snapshot.Asked {
-	list := slices.DeleteFunc(s.askers, func(a asker) bool { return a.UID == who.UID || now.Sub(a.at) > askedFor })
-	s.askers = append(list[max(0, len(list)+1-snapshot.MaxAskers):], asker{who, now})
+	s.askers = slices.DeleteFunc(s.askers, func(a asker) bool { return a.UID == who.UID || now.Sub(a.at) > askedFor })
+	s.askers = append(s.askers[max(0, len(s.askers)+1-snapshot.MaxAskers):], asker{who, now})
 	s.asked = max(s.asked+1, uint64(max(0, now.UnixMilli()))) // it grows, also after a restart
 	people := make([]snapshot.Asker, len(s.askers))
 	for i, a := range s.askers {
