@@ -44,17 +44,8 @@ const (
 	firstPID snapshot.PID = 10_000 // processes that violate have higher ones
 )
 
-// sizeOf is how many hosts flap, and the deadline of a question: with few hosts
-// and much time where no times are checked.
-func sizeOf(long bool) (hosts int, timeout time.Duration) {
-	if long {
-		return soakHosts, soakTimeout
-	}
-	return 2 * steadyHosts, time.Second
-}
-
-// soak is a fleet that flaps, with violations that come at random. Its records
-// are checked and emptied each cycle, so that the heap is the product's.
+// soak is a fleet that flaps, with violations that come at random. Its records are checked and emptied each cycle, so that
+// the heap is the product's.
 type soak struct {
 	*fleet
 	t     *testing.T
@@ -71,7 +62,10 @@ type soak struct {
 }
 
 func openSoak(t *testing.T, seed uint64, long bool) *soak {
-	size, timeout := sizeOf(long)
+	size, timeout := soakHosts, soakTimeout
+	if !long { // no times are checked
+		size, timeout = 2*steadyHosts, time.Second
+	}
 	s := &soak{t: t, random: rand.New(rand.NewPCG(seed, 1)), nextPID: firstPID, faults: map[string]int{}}
 	var handlers []inprocess.Handler
 	for range size {
@@ -136,11 +130,9 @@ func (s *soak) flap() {
 	}
 	kind := kinds[s.random.IntN(len(kinds))]
 	if s.random.IntN(2) == 0 {
-		kind.name = "healed"
-		s.inject(host, inprocess.Faults{})
-	} else {
-		s.inject(host, kind.fault)
+		kind.name, kind.fault = "healed", inprocess.Faults{}
 	}
+	_ = s.Hosts()[host].Inject(kind.fault) // a port that is taken heals later
 	s.faults[kind.name]++
 	behaviors := []genvhost.Behavior{
 		{},
@@ -162,16 +154,6 @@ func (s *soak) flap() {
 		}
 		return behaviors[which]
 	})
-}
-
-func (s *soak) inject(host int, faults inprocess.Faults) { _ = s.Hosts()[host].Inject(faults) } // a port that is taken heals later
-
-// heal ends all faults.
-func (s *soak) heal() {
-	for i, h := range s.hosts {
-		require.NoError(s.t, s.Hosts()[i].Inject(inprocess.Faults{}))
-		h.Behave(func(string) genvhost.Behavior { return genvhost.Behavior{} })
-	}
 }
 
 // every calls f until ctx ends.
@@ -224,7 +206,11 @@ func TestSoakFlappingFleet(t *testing.T) {
 	work.Wait()
 	s.settle(c, policy)
 	s.judge()
-	s.requireAllEnded()
+	for i, left := range s.guilty {
+		require.Empty(t, left, "host %d", i)
+	}
+	require.Equal(t, int(s.nextPID-firstPID), s.ended)
+	t.Logf("%d violations on %d hosts, each ended once, and nothing else was", s.ended, len(s.hosts))
 	t.Logf("%d cycles, median of the last ones %v, longest %v; failures by class %v; faults %v", took.count, took.median(), took.longest, failures, s.faults)
 	t.Logf("a host that never fails was asked at most %v late", s.late)
 	if long {
@@ -255,7 +241,10 @@ const settleTime = 3 * time.Minute
 // settle heals the fleet and goes on until every violation is ended: whatever
 // became of single orders, nothing is forgotten.
 func (s *soak) settle(c *controller.Controller, policy enforce.Policy) {
-	s.heal()
+	for i, h := range s.hosts {
+		require.NoError(s.t, s.Hosts()[i].Inject(inprocess.Faults{}))
+		h.Behave(func(string) genvhost.Behavior { return genvhost.Behavior{} })
+	}
 	var last controller.Cycle
 	for deadline := time.Now().Add(settleTime); ; time.Sleep(soakInterval) {
 		last = cycleOf(s.t.Context(), c, policy)
@@ -284,15 +273,6 @@ func (s *soak) judge() {
 			s.ended++
 		}
 	}
-}
-
-func (s *soak) requireAllEnded() {
-	s.t.Helper()
-	for i, left := range s.guilty {
-		require.Empty(s.t, left, "host %d", i)
-	}
-	require.Equal(s.t, int(s.nextPID-firstPID), s.ended)
-	s.t.Logf("%d violations on %d hosts, each ended once, and nothing else was", s.ended, len(s.hosts))
 }
 
 // TestSoakDeadHosts: dead hosts do not delay the others.
