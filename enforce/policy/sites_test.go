@@ -225,7 +225,7 @@ func TestRulesOfSites(t *testing.T) {
 
 // A person reads which cap it is, by the name that all commands know, and until when it holds.
 func TestNameAndEndOfACap(t *testing.T) {
-	file := ofSite(t, firstDay+"\noverrides: [{users: [fay], set: {idle: {after: 1h, below: 5%, warn: 2h}}}]")
+	file := ofSite(t, firstDay+"\ntimezone: UTC")
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	_, plan := lostBy(t, file, at, 0, site{name: "a", has: []has{{"fay", 3, "one"}}})
 	require.Len(t, plan.Findings, 1)
