@@ -131,9 +131,7 @@ func post(t *testing.T, dial dial, method, kind, body string) (int, operator.Ref
 	if kind != "" {
 		request.Header.Set("Content-Type", kind)
 	}
-	transport := &http.Transport{DialContext: dial}
-	defer transport.CloseIdleConnections()
-	response, err := transport.RoundTrip(request)
+	response, err := (&http.Transport{DialContext: dial, DisableKeepAlives: true}).RoundTrip(request)
 	require.NoError(t, err)
 	defer response.Body.Close()
 	data, err := io.ReadAll(response.Body)

@@ -127,8 +127,6 @@ func send(w http.ResponseWriter, r *http.Request, status int, document any) {
 // ActionsPath is where actions are sent.
 const ActionsPath = "/api/v1/actions"
 
-const maxActionBytes = 16 << 10
-
 // Do carries an action out. An error that is a *operator.Refusal goes to the person.
 type Do func(context.Context, operator.Author, operator.Instruction) (operator.Answer, error)
 
@@ -144,8 +142,8 @@ var refusalStatus = map[operator.Code]int{
 	operator.Changed: http.StatusConflict, operator.Busy: http.StatusTooManyRequests,
 }
 
-// NewActions returns the handler of POST ActionsPath, for a unix socket only, with socket.WithPeer. name is that of a
-// uid; empty if it has none.
+// NewActions returns the handler of POST ActionsPath, for a unix socket and socket.Serve only. name is that of a uid;
+// empty if it has none.
 func NewActions(do Do, name func(context.Context, snapshot.UID) snapshot.Username) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, err := serveAction(w, r, do, name)
@@ -170,7 +168,7 @@ func serveAction(
 		return operator.Answer{}, operator.Refuse(operator.Forbidden, "Run it with sudo.",
 			"only root and the controller's account (uid %d) may do this; you may look", own)
 	}
-	action, err := readAction(w, r)
+	action, err := readAction(r)
 	if err != nil {
 		return operator.Answer{}, err
 	}
@@ -179,12 +177,12 @@ func serveAction(
 }
 
 // readAction reads an action, and refuses what it doesn't understand in full.
-func readAction(w http.ResponseWriter, r *http.Request) (operator.Instruction, error) {
+func readAction(r *http.Request) (operator.Instruction, error) {
 	var action operator.Instruction
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return action, operator.RefuseInvalid("the Content-Type is not application/json")
 	}
-	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxActionBytes))
+	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&action); err != nil {
 		return action, operator.RefuseInvalid("not an action: %v", err)

@@ -16,6 +16,7 @@ const (
 	readTimeout    = 5 * time.Second // of a request
 	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 16 << 10
+	maxBodyBytes   = 16 << 10 // of a request
 	// writeTimeout is how long a client has to take a piece of an answer.
 	writeTimeout = 10 * time.Second
 	piece        = 64 << 10
@@ -29,9 +30,9 @@ func Serve(listener net.Listener, handler http.Handler) (failed <-chan error, st
 	ctx, cancel := context.WithCancel(context.Background())
 	open := new(connections)
 	server := &http.Server{
-		Handler: patient(handler, writeTimeout), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout,
-		WriteTimeout: 2 * writeTimeout,
-		IdleTimeout:  idleTimeout, MaxHeaderBytes: maxHeaderBytes, ConnState: open.changed,
+		Handler:           http.MaxBytesHandler(patient(handler, writeTimeout), maxBodyBytes),
+		ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, WriteTimeout: 2 * writeTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ConnState: open.changed,
 		BaseContext: func(net.Listener) context.Context { return ctx }, ConnContext: open.add,
 	}
 	ended := make(chan error, 1)
