@@ -175,7 +175,7 @@ func clientOf(remote string) string {
 }
 
 // check reports whether a user has a password, after as much time for an unknown user as for a known one. What was
-// right is remembered until the files change. The error says that nothing was checked.
+// right is remembered for some minutes, unless the files change. The error says that nothing was checked.
 func (a *Access) check(ctx context.Context, client, user, password string) (bool, error) {
 	if _, _, known := a.lookUp(user, password); known {
 		return true, nil
