@@ -79,8 +79,7 @@ func (p *guardCommands) author(how string) string {
 	return fmt.Sprintf("%s with `%s`", text.Cut(cmp.Or(p.Getenv("SUDO_USER"), "root"), 64), how)
 }
 
-// off ends the guard: first in the kernel, whatever else fails. A veto needs no order: orders from before hold after
-// it.
+// off ends the guard: first in the kernel, whatever else fails. A veto needs no order: earlier ones hold after it.
 func (p *guardCommands) off(c *cli.Context, lasting bool) error {
 	if err := needsRoot(c); err != nil {
 		return err

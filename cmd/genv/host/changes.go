@@ -79,7 +79,7 @@ func (b *changes) Look(ctx context.Context, name string, by service.Viewer) (jso
 func (b *changes) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	ctx = context.WithoutCancel(ctx)
 	return b.gpus.get(looksFor, func() (*snapshot.Snapshot, error) {
-		// Users don't wait longer than 8 s for an answer of nvidia-smi.
+		// After 8 s, for which users wait, they get the earlier answer of nvidia-smi, if there is one.
 		age := local.Age{Oldest: enforce.DefaultMaxAge, Until: time.Now().Add(8 * time.Second)}
 		s, err := b.host.snapshot(ctx, age)
 		if errors.Is(err, nvidiasmi.ErrTimeout) { // it was not asked before

@@ -112,7 +112,7 @@ func checkProgram(path string) error {
 		stat, ok := info.Sys().(*syscall.Stat_t)
 		sticky := info.IsDir() && info.Mode()&os.ModeSticky != 0
 		if !ok || stat.Uid != 0 && int(stat.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 && !sticky {
-			return fmt.Errorf("%s: other users can write %s, and dockerd would run it as root: install the package",
+			return fmt.Errorf("%s: other users can write %s, and dockerd would run it as root: install it from a package",
 				path, at)
 		}
 	}

@@ -201,7 +201,7 @@ const (
 type inUse struct {
 	gpus   []gpus.GPU
 	hidden []snapshot.DeviceIndex // by a guard
-	failed string                 // why only root's last look is known; empty if another is
+	failed string                 // why this look failed; empty if it did not
 	only   []snapshot.DeviceIndex // may be given out after no answer in time; nil for all
 }
 

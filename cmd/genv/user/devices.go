@@ -176,8 +176,8 @@ func (o *devicesOptions) list(c *cli.Context) error {
 	return t.Write(o.Out)
 }
 
-// attachTo does as 1.4.3 did, unlike attach: it attaches as many devices as are configured, or none, and detaches what
-// is more. The environment may be unregistered: it lasts until the state files are next cleaned up.
+// attachTo does as 1.4.3 did, unlike attach: by default it attaches as many devices as are configured, or none, and
+// detaches what is more. To an unregistered environment they are attached until the state files are next cleaned up.
 func (o *devicesOptions) attachTo(c *cli.Context) error {
 	request, _, err := o.attach.request(c, o.Getenv)
 	var config snapshot.EnvConfig

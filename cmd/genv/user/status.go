@@ -70,8 +70,8 @@ func statusText(env *snapshot.Environment, attached []snapshot.DeviceIndex, caps
 		cmp.Or(env.Config.GPUMemory.String(), "N/A"))
 }
 
-// capsText is what caps allow this user, and when the last notice of today came; empty without caps, or if they are
-// unknown.
+// capsText is what caps allow this user, and when the last notice came, if within a day; empty without caps, or if they
+// are unknown.
 func (p *userCommands) capsText(ctx context.Context) string {
 	told := localhost.Told(ctx, p.Program)
 	if told == nil || told.String() == "" {
