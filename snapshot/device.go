@@ -16,7 +16,7 @@ type Device struct {
 	TotalMemory Memory       `json:"total_memory"`
 	Attachments []Attachment `json:"attachments"`
 
-	// The fields below are not in the 1.4.3 format.
+	// The fields below are not in the 1.4.3 format; nil or empty also if not reported.
 
 	UUID         GPUUUID    `json:"uuid,omitempty"`
 	Name         string     `json:"name,omitempty"`
@@ -60,7 +60,7 @@ type Attachment struct {
 
 	// The fields below are not in the 1.4.3 format, and beside the attachments in our own: see deviceOf.
 
-	Since     StartTime `json:"-"` // from when its age counts, within bounds of root's looks; 0 if unknown
+	Since     StartTime `json:"-"` // from when its age counts, not before root's last look without it; 0 if unknown
 	Instances []GPUUUID `json:"-"` // the MIG instances that it is about; empty for the whole device
 }
 

@@ -119,7 +119,8 @@ func processesOf(processes []Process) []processOf {
 	return list
 }
 
-// DecodeNative reads what EncodeNative writes. What can't be read of an item is left out, with a warning.
+// DecodeNative reads what EncodeNative writes. What can't be read of an item is left out, with a warning; an error,
+// which wraps ErrInvalid, is about the whole.
 func DecodeNative(data []byte) (*Snapshot, error) {
 	var d documentOf
 	var r reader

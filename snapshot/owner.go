@@ -40,7 +40,8 @@ type Relative struct {
 	Claim func() (EnvID, error) // the environment that its environ names; empty for none
 }
 
-// Answer is the environment in which a process was found, for while its environ can't be read. Without an EID it left.
+// Answer is the environment in which a process was found; without an EID the process has left. It counts while the
+// process lives and its environ can't be read.
 type Answer struct {
 	PID   PID       `json:"pid"`
 	Start StartTime `json:"start"`

@@ -36,7 +36,7 @@ func (b *Reservation) CheckTimes() error {
 	return nil
 }
 
-// Used is when it ends or ended; counts is false if it was cancelled before LateCancel.
+// Used is when it ends or ended; counts is false if it was cancelled early: see LateCancel.
 func (b *Reservation) Used() (until time.Time, counts bool) {
 	switch {
 	case b.Ended == nil:

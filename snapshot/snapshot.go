@@ -185,7 +185,7 @@ func (s *Snapshot) When(since StartTime, written Date) time.Time {
 type Trial struct {
 	Unable   string `json:"unable,omitempty"`    // why nothing can be ended there, in a printable line; empty if it can
 	State    string `json:"state,omitempty"`     // why nothing can be detached there, likewise
-	NoPidfds bool   `json:"no_pidfds,omitempty"` // neither the kernel (before Linux 5.3) nor its filters have pidfds
+	NoPidfds bool   `json:"no_pidfds,omitempty"` // before Linux 5.3, or a filter of system calls refuses them
 }
 
 // Bounded is the trial with bounded texts; nil for none.

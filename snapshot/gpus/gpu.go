@@ -27,7 +27,7 @@ const (
 	Idle     State = "idle"     // processes hold it, and the driver measured a utilization of 0 %
 	Busy     State = "busy"     // processes use it
 	MIG      State = "mig"      // CUDA uses its MIG instances alone, and none of them is attached or used
-	Unusable State = "unusable" // its compute mode is Prohibited, or it is in MIG mode without an instance
+	Unusable State = "unusable" // CUDA can't use it: compute mode Prohibited, or MIG mode without an instance
 	Failed   State = "failed"   // it is lost or needs a reset; no rule acts on it
 	// Unknown: nvidia-smi doesn't report it, a value or its processes; one of these can't be seen or is unproved; or at
 	// least 1 GiB, or over 5 % in two looks, is in use without a visible process.

@@ -76,8 +76,8 @@ func InUse(list []GPU) map[snapshot.DeviceIndex]State {
 	return states
 }
 
-// Last are the GPUs that are given out after others in the same state, in that order: those with less than half of the
-// largest memory, or an active display. An unknown display counts half.
+// Last are the GPUs that are given out after others in the same state, in this order: those with an unknown display,
+// with an active one or less than half of the largest memory, and with both.
 func Last(list []GPU) []snapshot.DeviceIndex {
 	var largest int64
 	for i := range list {

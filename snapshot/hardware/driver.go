@@ -18,7 +18,7 @@ import (
 // ErrGarbled means that a file is not what the driver or root's genv writes.
 var ErrGarbled = errors.New("not understood")
 
-// Count is how many GPUs the driver has, excluded ones too, which is cheap to ask; 0 if unknown. proc is where /proc is
+// Count is how many GPUs the driver has, with those that it excludes; 0 if unknown. It is cheap. proc is where /proc is
 // mounted; empty for /proc.
 func Count(proc string) int {
 	entries, err := os.ReadDir(folderIn(proc))

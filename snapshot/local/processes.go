@@ -346,8 +346,8 @@ func (o *observer) claimOf(a proc.ID) (snapshot.EnvID, error) {
 	return eid, err
 }
 
-// dropped makes the environment of a process unknown if no file has it any more, although root saw it for that user. It
-// returns a warning.
+// dropped makes the environment of a process unknown if no file has it any more, although root saw it for that user:
+// genv 1.4.3 drops it with its shell, jobs or not, and any user can replace shared files. It returns a warning.
 func dropped(s *snapshot.Snapshot, files *state.Files) []string {
 	found := 0
 	for i := range s.Processes {

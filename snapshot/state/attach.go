@@ -228,6 +228,7 @@ func (r *AttachRequest) fits(d *snapshot.Device) bool {
 }
 
 // Resize changes the capacity on an environment's devices, but not of MIG instances; unknown is the whole device.
+// Without room the error wraps ErrUnavailable.
 func (f *Files) Resize(eid snapshot.EnvID, memory snapshot.Memory) error {
 	r := AttachRequest{EID: eid, Memory: memory}
 	for i := range f.Devices {

@@ -42,7 +42,8 @@ const (
 	maxAttachments = 10_000  // of all devices
 )
 
-// Decode reads a state file, also of earlier versions. What can't be read of an entry is left out, with a warning.
+// Decode reads a state file, also of earlier versions. What can't be read of an entry is left out, with a warning. An
+// error, which wraps snapshot.ErrInvalid, is about the whole file.
 func (f *Files) Decode(file File, data []byte) error {
 	values := bytes.Count(data, []byte{','})
 	if values > maxValues {

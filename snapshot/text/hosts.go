@@ -312,7 +312,7 @@ func checkLiteral(text string) error {
 	return nil
 }
 
-// checkNames checks the first character, which would be an option of other programs, and the length of the names.
+// checkNames checks the length of the names, and their first character: a dash would be an option of other programs.
 func (p *HostPattern) checkNames() error {
 	if p.text[0] == '-' || p.text[0] == '.' {
 		return fmt.Errorf("%q: a host name must begin with a letter or a digit", p.text)

@@ -18,7 +18,8 @@ import (
 
 // TakeOver makes the state files root's: they are read as by Update, with the lock that every genv takes, and written
 // to root's folder. An interrupted takeover has changed nothing. It needs root. move, which may be nil, is called with
-// the lock for what else is to be moved. done is false if the state was root's already.
+// the lock for what else is to be moved. done is false if the state was root's already, and warnings say what was
+// noticed, a line each. The error may wrap ErrBusy, ErrCorrupt, ErrLost or folder.ErrUnsafe, as that of Read.
 func (s *Store) TakeOver(ctx context.Context, move func(*state.Files) error) (done bool, warnings []string, err error) {
 	if s.RootDir == "" {
 		return false, nil, errors.New("without a folder for root's notes, the state can't be taken over")

@@ -24,7 +24,7 @@ type Allowance struct {
 	Offers   map[string][]snapshot.DeviceIndex `json:"offers,omitempty"`   // GPUs freed for waits, by their ids
 	Possible map[string]int                    `json:"possible,omitempty"` // GPUs that waits can have, if too few
 	Asked    uint64                            `json:"asked,omitempty"`    // Number of the Asked that it answers
-	Since    time.Time                         `json:"since,omitzero"`     // of these rules, by root's service
+	Since    time.Time                         `json:"since,omitzero"`     // when these rules came, by root's service
 	Expired  bool                              `json:"expired,omitempty"`  // it holds no more, by root's service
 	// OneHost says that the policy is about this host alone. Otherwise GPUs on all its hosts count together.
 	OneHost bool  `json:"one_host,omitempty"`

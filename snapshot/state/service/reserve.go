@@ -25,7 +25,7 @@ type Reservations struct {
 	Load     func() ([]snapshot.Reservation, error) // fs.ErrNotExist for none yet
 	Save     func([]snapshot.Reservation) error
 	GPUs     func(context.Context) (int, error) // how many GPUs this host knows
-	Believed func() bool                        // the clock; nothing is over or lapses otherwise; nil for always
+	Believed func() bool                        // whether the clock is right: else nothing ends; nil for always
 
 	mu     sync.Mutex
 	list   []snapshot.Reservation // nil until they were read
