@@ -18,8 +18,8 @@ const (
 	// again after 1 s is within it.
 	ProbeTimeout = 1500 * time.Millisecond
 
-	// authRetries is how often a key that was accepted before is tried again at once, since a booting host refuses it
-	// (pam_nologin(8)). sshd doesn't lock this machine out for so few (sshd_config(5), PerSourcePenalties).
+	// authRetries is how often a key that was accepted before is tried again after loginPause, since a booting host
+	// refuses it (pam_nologin(8)). sshd doesn't lock this machine out for so few (sshd_config(5), PerSourcePenalties).
 	authRetries = 5
 
 	silentProbes = 4 // in a row that are accepted without a banner, before a login with its longer deadline
@@ -68,8 +68,8 @@ type Backoff struct {
 // Connected notes a success.
 func (b *Backoff) Connected() { *b = Backoff{reached: true} }
 
-// AfterProbe notes a failed probe, and returns the pause before the next, or that a login is due, since it was
-// accepted.
+// AfterProbe notes a failed probe, and returns the pause before the next, or that a login is due, since the host keeps
+// accepting connections.
 func (b *Backoff) AfterProbe(err error, took time.Duration) (pause time.Duration, login bool) {
 	b.count(Unreachable)
 	if ClassOf(err) != Timeout {

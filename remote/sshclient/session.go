@@ -214,8 +214,8 @@ func (s *Session) Wait() error {
 func (s *Session) Read(p []byte) (int, error)  { return s.Stdout.Read(p) }
 func (s *Session) Write(p []byte) (int, error) { return s.Stdin.Write(p) }
 
-// Close ends the session, and after a second its connection; the command gets the end of its stdin. It may be called
-// twice.
+// Close ends the session, and its connection if that takes more than a second; the command gets the end of its stdin.
+// It may be called twice.
 func (s *Session) Close() {
 	s.once.Do(func() {
 		defer s.release()

@@ -123,8 +123,8 @@ func IsFull(err error) bool {
 	return ok && refused.Code == codeExhausted && strings.Contains(refused.Message, noSpace)
 }
 
-// call asks the cluster. After a *MemberError nothing was done; after another error that is unknown. It takes at most a
-// second for each member, and up to four times that if the token is missing or has expired.
+// call asks the cluster. After an error that is Refused nothing was done; after another one that is unknown. It takes
+// at most a second for each member, and up to four times that if the token is missing or has expired.
 func (c *Gateway) call(ctx context.Context, path string, request, answer any) error {
 	for again := false; ; again = true {
 		token, err := c.login(ctx)
