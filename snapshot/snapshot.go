@@ -22,7 +22,7 @@ type Snapshot struct {
 	Devices      []Device      `json:"devices"`
 
 	BootID      string    `json:"boot_id,omitempty"`      // /proc/sys/kernel/random/boot_id; start times are of it
-	UTCOffset   *int      `json:"utc_offset_s,omitempty"` // seconds east of UTC of the host's wall clock, as of Dates
+	UTCOffset   *int      `json:"utc_offset_s,omitempty"` // seconds east of UTC, of the host's wall clock and Dates
 	Boot        time.Time `json:"-"`                      // when the host was booted, by the clock of this machine
 	StateFolder string    `json:"state_folder,omitempty"` // its device and inode, as in "8:1/131"
 	// Token was given with this connection, and Tokens with others: only these prove that two names are one machine.
@@ -34,7 +34,7 @@ type Snapshot struct {
 	Trial        *Trial         `json:"trial,omitempty"`
 	Waits        []Wait         `json:"waits,omitzero"`        // for GPUs there
 	Reservations []Reservation  `json:"reservations,omitzero"` // that hold or still count, by the host's own clock
-	Skew         *time.Duration `json:"-"`                     // how far that is ahead of this machine's
+	Skew         *time.Duration `json:"-"`                     // how far the host's own clock is ahead of ours
 	Asked        *Asked         `json:"asked,omitempty"`
 	More         []More         `json:"more,omitempty"`     // what accounts have beyond the bounds: see Bound
 	Warnings     []string       `json:"warnings,omitempty"` // for people, about problems; a line each
@@ -81,7 +81,7 @@ type Process struct {
 	// Inherited is the environment of the nearest ancestor that is registered in one of its own uid.
 	Inherited      EnvID       `json:"inherited_eid,omitempty"`
 	EnvOverwritten bool        `json:"env_overwritten,omitempty"` // EnvUnknown, since it overwrote its environ
-	Unreadable     *Unreadable `json:"unreadable,omitempty"`      // its environ, by root
+	Unreadable     *Unreadable `json:"unreadable,omitempty"`      // why root could not read its environ
 	// NodeMissing: the driver lists it, and it has no device node open or mapped, so the PID may be another's.
 	NodeMissing bool      `json:"unproved,omitempty"`
 	NodeHolder  PID       `json:"unproved_holder,omitempty"` // an unlisted process of its user with a node, or 0

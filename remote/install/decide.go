@@ -32,7 +32,7 @@ type Plan struct {
 	Sudoers string  // the file's new content; empty to leave it
 	Earlier string  // the checksum of an earlier version's file, which is removed; empty for none
 	Shims   bool    // link the shims
-	Key     string  // lets the account log in, which is made if it is missing; empty to leave it
+	Key     string  // may log in as the account, which is made if it is missing; empty to leave it
 	Clean   bool    // remove files of an interrupted installation
 	State   string  // who is to own the state; empty to leave it
 	Units   bool    // write root's service, or restart it with another program

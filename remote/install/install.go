@@ -222,7 +222,7 @@ func (v *installation) becomeRoot(ctx context.Context) error {
 	return err
 }
 
-// mayBeSudo says whether sudo may have failed a command.
+// mayBeSudo says whether sudo may be why a command failed.
 func mayBeSudo(err error) bool {
 	class := remote.ClassOf(err)
 	return class == remote.Sudo || class == remote.SudoRefused || class == remote.CommandFailed
@@ -336,8 +336,8 @@ func sumOf(data string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// mainPackage is how genv names its package main in itself. Written in one piece, every program that links this package
-// would contain it.
+// mainPackage is how genv names its package main in itself. In one piece, the name would be in every program that links
+// this package.
 func mainPackage() []byte {
 	return []byte("path\tgithub.com/" + strings.Join([]string{"seed-3119e985", "genv", "cmd", "genv"}, "/") + "\n")
 }

@@ -161,7 +161,7 @@ func (h *Handle) otherThreads() (folders []string) {
 }
 
 // checkGone verifies an ErrGone of environ. Recent kernels return ESRCH also for a process without memory of its own:
-// a kernel thread, or one whose first thread has ended.
+// a kernel thread, or one that has lost its first thread.
 func (h *Handle) checkGone(err error) error {
 	if !errors.Is(err, ErrGone) {
 		return err

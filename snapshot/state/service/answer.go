@@ -204,7 +204,7 @@ func (s *Server) change(ctx context.Context, asked change.Change, by callerProce
 	return result, err
 }
 
-// issue makes a token for anyone. Whose the environment is, is checked when the container starts.
+// issue makes a token for anyone. The owner of the environment is checked when the container starts.
 func (s *Server) issue(eid snapshot.EnvID, by callerProcess) (Answer, error) {
 	if by.unknown != nil { // a container can have processes of any uid
 		return Answer{}, by.unknown

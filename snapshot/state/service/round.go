@@ -218,8 +218,8 @@ func (q *waits) letPass(uid snapshot.UID, now time.Duration) {
 	}
 }
 
-// withdraw ends an offer of GPUs whose user took another host's. For a minute the user comes behind the others, since
-// to withdraw again and again would keep GPUs from them. GPUs that a controller frees for the wait stay offered.
+// withdraw ends an offer after its user took GPUs of another host. For a minute the user comes behind the others: to
+// withdraw again and again would keep GPUs from them. GPUs that a controller frees for the wait stay offered.
 func (s *Server) withdraw(id string, by callerProcess) error {
 	if by.contained {
 		return errContained

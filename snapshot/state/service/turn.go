@@ -122,7 +122,7 @@ type Place struct {
 	Barred string         `json:"barred_by,omitempty"`  // why others pass it; empty if they don't
 
 	Freed    []snapshot.DeviceIndex `json:"freed,omitempty"`    // GPUs that a controller takes back for it
-	Possible *int                   `json:"possible,omitempty"` // GPUs it can have, if a controller says these are too few
+	Possible *int                   `json:"possible,omitempty"` // GPUs it can have, if said to be too few
 	Offered  []snapshot.DeviceIndex `json:"offered,omitempty"`  // kept for it for a minute; no other field is set then
 }
 

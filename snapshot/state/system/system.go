@@ -194,7 +194,7 @@ func (p *RunningProcess) IsLate() bool {
 	return errors.Is(p.Unread, proc.ErrStalled) || errors.Is(p.Unread, proc.ErrNotRead)
 }
 
-// IsUnknown says that the process may be in any environment, and hasn't just overwritten its environ.
+// IsUnknown says that the process may be in any environment, unlike one that only overwrote its environ.
 func (p *RunningProcess) IsUnknown() bool {
 	return p.IsLate() || errors.Is(p.Unread, fs.ErrPermission) || errors.Is(p.Unread, proc.ErrTooLarge)
 }
@@ -325,7 +325,7 @@ func IsOwn(mountinfo, path string) bool {
 	return known && alsoKnown && whole == here
 }
 
-// treeAt is the device of a path, and the folder in it that is "/" here; not known for a mount at another path.
+// treeAt is the device of a path, and its folder that is "/" here; unknown for a mount at another path than its own.
 func treeAt(mountinfo, path string) (tree [2]string, known bool) {
 	nearest := ""
 	for m := range proc.ParseMounts(mountinfo, " ") {
