@@ -19,7 +19,7 @@ type BusDevice struct {
 	Index snapshot.DeviceIndex `json:"index"`
 	// UUID is empty if unknown: without a program on it, the driver may not know it yet.
 	UUID      snapshot.GPUUUID    `json:"uuid,omitempty"`
-	Minor     *int                `json:"minor,omitempty"`   // the number of its device node, /dev/nvidiaN; nil if unknown
+	Minor     *int                `json:"minor,omitempty"`   // N of its device node, /dev/nvidiaN; nil if unknown
 	Address   string              `json:"address,omitempty"` // on the PCI bus ("0000:62:00.0"); empty if unknown
 	Name      string              `json:"name,omitempty"`
 	Bytes     *int64              `json:"total_memory,omitempty"`   // of memory; nil without nvidia-smi

@@ -141,8 +141,9 @@ var (
 	ErrGPULost    = errors.New("a GPU has fallen off the bus: look at `dmesg` for Xid, then reset it or reboot")
 	ErrPermission = errors.New("nvidia-smi has no permission to use the GPUs: run it as root, or give it " +
 		"access to /dev/nvidia*")
-	ErrRefused = errors.New("this machine refuses to start nvidia-smi: look at its file mode, and at what restricts genv: " +
-		"AppArmor, SELinux, or `Defaults intercept` of sudo (`Defaults!/usr/local/bin/genv !intercept` exempts genv)")
+	ErrRefused = errors.New("this machine refuses to start nvidia-smi: look at its file mode, and at what restricts " +
+		"genv: AppArmor, SELinux, or `Defaults intercept` of sudo " +
+		"(`Defaults!/usr/local/bin/genv !intercept` exempts genv)")
 	ErrFailed  = errors.New("nvidia-smi failed: run it manually on this machine to see its output")
 	ErrTimeout = errors.New("nvidia-smi did not answer in time: the driver may hang (look at `dmesg`); " +
 		"with persistence mode (`nvidia-smi -pm 1`) it answers faster")

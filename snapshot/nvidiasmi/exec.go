@@ -180,7 +180,7 @@ func lockTimeout(ctx context.Context) time.Duration {
 	return time.Until(deadline) / 10 * 9
 }
 
-// ownFolder creates a folder that only we can write, and says whether it is one. Root keeps there what others read, too.
+// ownFolder creates a folder that only we can write, and says whether it is one. Others may read what root has there.
 func ownFolder(dir string) bool {
 	if os.MkdirAll(filepath.Dir(dir), 0o755) != nil {
 		return false
