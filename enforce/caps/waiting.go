@@ -58,7 +58,7 @@ func (c *counting) keepTaken() {
 		for i := range h.Snapshot.Waits {
 			w := &h.Snapshot.Waits[i]
 			key := c.WaitKey(w)
-			taken, known := c.Next.TakenFor[key]
+			taken, known := c.TakenFor(w)
 			if !known {
 				continue
 			}

@@ -213,6 +213,14 @@ func (j *Judgement) WaitKey(w *snapshot.Wait) string {
 	return string(j.Policy.Account(w.Username)) + "/" + w.ID
 }
 
+// TakenFor is what was taken for a wait lately, unless it let that pass.
+func (j *Judgement) TakenFor(w *snapshot.Wait) (taken enforce.Taken, known bool) {
+	if !w.Passed {
+		taken, known = j.Next.TakenFor[j.WaitKey(w)]
+	}
+	return taken, known
+}
+
 // KeptGPUs are the GPUs that are kept for a wait alone, with its ID; "" for several. They are found once for many
 // waits.
 func (h *HostView) KeptGPUs() map[snapshot.DeviceIndex]string {
@@ -223,7 +231,7 @@ func (h *HostView) KeptGPUs() map[snapshot.DeviceIndex]string {
 	for i := range h.Snapshot.Waits {
 		w := &h.Snapshot.Waits[i]
 		indices := w.Offered
-		if taken := h.j.Next.TakenFor[h.j.WaitKey(w)]; taken.Host == h.Name {
+		if taken, _ := h.j.TakenFor(w); taken.Host == h.Name {
 			indices = slices.Concat(indices, taken.GPUs)
 		}
 		for _, index := range indices {

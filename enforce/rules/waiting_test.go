@@ -152,10 +152,15 @@ func TestAWaitThatEndsEndsTheWarning(t *testing.T) {
 	require.Empty(t, planText(memory.Judge(policy, waits, noon(35))), "a new wait is warned for again")
 
 	require.Equal(t, "a detach 2 2", planText(memory.Judge(policy, waits, noon(65))))
-	freed := withWaits(t, "a | env 1 alice u1001 | env 2 bob u1002 | dev 0 1@01 | dev 1 2@02 | dev 2", snapshot.Wait{ID: "first", UID: 1004, Username: "dave", GPUs: 1}, waitOf(1))
+	const free = "a | env 1 alice u1001 | env 2 bob u1002 | dev 0 1@01 | dev 1 2@02 | dev 2"
+	freed := withWaits(t, free, snapshot.Wait{ID: "first", UID: 1004, Username: "dave", GPUs: 1}, waitOf(1))
 	plan = memory.Judge(policy, freed, noon(66))
 	require.Empty(t, plan.Findings, "it is hers, though somebody else waits longer")
 	require.Equal(t, []snapshot.DeviceIndex{2}, plan.ForWaits[0].GPUs, "and the host is told so")
+	passed := waitOf(1)
+	passed.Passed = true
+	afterwards := memory
+	require.Empty(t, afterwards.Judge(policy, withWaits(t, free, passed), noon(66).Add(30*time.Second)).ForWaits, "until she lets it pass")
 	require.NotEmpty(t, memory.Judge(policy, freed, noon(68)).Findings, "and if she doesn't get it, a warning begins again")
 }
 
