@@ -286,7 +286,7 @@ func (s *Settings) Caps(yield func(rule Rule, kind CapKind, limit int64) bool) {
 const RuleReservations Rule = "reservations"
 
 var reservationsRule = rule{
-	Setting: Setting{strictyaml.Setting[Settings]{ // nothing switches it on, and an exemption off
+	Setting: Setting{strictyaml.Setting[Settings]{ // it is always on; an exemption switches it off
 		Key: string(RuleReservations), Copy: func(s, _ *Settings) { s.IgnoreReservations = true },
 	}, ByHost | ByUser},
 	advice: "End jobs that you need less here, or use another host; genv reserve --list shows what is reserved.",

@@ -27,8 +27,8 @@ const (
 
 // The events of orders, which the controller adds.
 const (
-	EventActing  EventKind = "acting"  // it is going to be sent
-	EventOutcome EventKind = "outcome" // what came of it
+	EventActing  EventKind = "acting"  // an order is going to be sent
+	EventOutcome EventKind = "outcome" // what came of an order
 )
 
 // EventGuard, which the controller adds, is about a change of the order for a host's kernel guard, or of what it does.

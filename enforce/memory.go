@@ -40,7 +40,7 @@ type Memory struct {
 	Hosts map[snapshot.Hostname]KnownHost `json:"hosts,omitempty"` // of the last cycle
 
 	Notes    map[Note]bool  `json:"-"` // of the last cycle
-	UnderWay []order.OfHost `json:"-"` // by hosts, which get no second order for what these act on
+	UnderWay []order.OfHost `json:"-"` // orders that hosts still carry out; what these act on gets no second one
 	// Ended are the orders that ended after their hosts were last asked for a snapshot. It still shows what they were
 	// about, for which no second order is given either.
 	Ended []order.OfHost `json:"-"`

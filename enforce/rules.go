@@ -22,6 +22,16 @@ type rule struct {
 	counts    CapKind                // what the cap counts
 }
 
+// rules are all rules, in the order in which they are applied: each sees in the drafts of the hosts' orders what ends
+// because of those before it.
+var rules = []rule{
+	nonEnvProcessesRule, unreadableRule, envDevicesRule, processAgeRule,
+	envMemoryRule, // what ends because of the rules above frees memory
+	idleRule, maxDurationRule,
+	maxEnvsRule, maxDevicesRule, maxMemoryRule, capsRule, // devices that the rules above detach don't count
+	reservationsRule,
+}
+
 // Rules are the names of all rules, in the order in which they are applied.
 func Rules() []Rule {
 	names := make([]Rule, len(rules))

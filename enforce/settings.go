@@ -207,13 +207,3 @@ func (w Warn) String() string {
 func (w Warn) Quarter() Warn {
 	return Warn{Cycles: (w.Cycles + 3) / 4, For: min(w.For, max(w.For/4, 5*time.Minute))}
 }
-
-// rules are all rules, in the order in which they are applied: each sees in the drafts of the hosts' orders what ends
-// because of those before it.
-var rules = []rule{
-	nonEnvProcessesRule, unreadableRule, envDevicesRule, processAgeRule,
-	envMemoryRule, // what ends because of the rules above frees memory
-	idleRule, maxDurationRule,
-	maxEnvsRule, maxDevicesRule, maxMemoryRule, capsRule, // devices that the rules above detach don't count
-	reservationsRule,
-}

@@ -44,7 +44,7 @@ func (v *EnvView) Attached(index snapshot.DeviceIndex) bool {
 // ExemptUse is what exempt processes of the environment prove about a device's use. No cap takes that.
 func (v *EnvView) ExemptUse(index snapshot.DeviceIndex) Evidence { return v.exempts[index] }
 
-// with adds what a process proves about the use of devices, a least evidence at least.
+// with adds what a process proves about the use of devices: least, or more.
 func (v *EnvView) with(uses map[snapshot.DeviceIndex]Evidence, p *snapshot.Process, least Evidence,
 ) map[snapshot.DeviceIndex]Evidence {
 	if uses == nil {

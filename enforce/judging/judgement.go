@@ -26,7 +26,7 @@ type Judgement struct {
 	Unanswered map[snapshot.Hostname]bool
 	advances   bool // a snapshot is the first one of its host from another round
 
-	Next         enforce.Memory             // starts with what is still valid of before
+	Next         enforce.Memory             // starts with what is still valid of Before
 	enforce.Plan                            // what was found so far
 	Ask          map[snapshot.Hostname]bool // hosts to ask before something is done
 }

@@ -275,8 +275,8 @@ func (t *target) containerReason() string {
 	return "its container was stopped: " + t.stopping.Text
 }
 
-// begin notes that the targets are asked to end, and finds those that were asked before. The caller passes both kinds,
-// as far as they were asked, to signalled.
+// begin notes that the targets are asked to end, and finds those that were asked before. The caller passes to signalled
+// the targets that got SIGTERM, now or then.
 func (x *execution) begin(targets []*target) (signalled func([]*target)) {
 	if x.options.Asked == nil || len(targets) == 0 {
 		return func([]*target) {}

@@ -149,7 +149,7 @@ type Earlier struct {
 }
 
 // Rest is how long an order waits for a process, and whether SIGKILL may follow: only after SIGTERM and all of its
-// grace. A nil Earlier: the order itself asked.
+// grace. A nil Earlier means that the order itself asked.
 func (e *Earlier) Rest(grace time.Duration) (wait time.Duration, mayKill bool) {
 	if e == nil {
 		return grace, true
@@ -169,7 +169,8 @@ type askedProcess struct {
 }
 
 const (
-	// after its grace another controller doesn't ask a process for this time: one leaves alone what survived SIGTERM.
+	// after is how long after its grace another controller doesn't ask a process: as long as the first one leaves alone
+	// what survived SIGTERM.
 	after      = time.Minute
 	maxEntries = 4096 // of the list; the processes that are asked when it is full may be asked twice
 )
