@@ -87,7 +87,7 @@ func Quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// unsafe is anything but letters, digits and the few characters that no shell interprets; "~" and "=" may be.
+// unsafe is anything but letters, digits and the few characters that no shell interprets: some interpret "~" and "=".
 func unsafe(r rune) bool {
 	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
 		strings.ContainsRune("-_./:,@%+", r))

@@ -114,7 +114,7 @@ func (c *Conn) probe(ctx context.Context) (pause time.Duration, login bool, err 
 }
 
 // login logs in to the host and finds its transport. A host that was lost is also asked for a snapshot, so that one
-// that greets and then hangs doesn't return to the cycles. One that says why it has none does.
+// that greets and then hangs doesn't return to the cycles. One that refuses it returns, with the reason.
 func (c *Conn) login(a *attempt) (transport, error) {
 	c.mu.Lock()
 	lost, failing, wanted := c.failure != nil, c.failing, c.attempt == a
