@@ -141,8 +141,7 @@ func post(t *testing.T, dial dial, method, kind, body string) (int, operator.Ref
 	return response.StatusCode, refusal
 }
 
-// as connects to a socket as another user: the kernel reports that of the thread which
-// connects.
+// as connects to a socket as another user: the kernel reports that of the thread which connects.
 func as(uid int, path string) dial {
 	return func(context.Context, string, string) (net.Conn, error) {
 		type result struct {

@@ -182,8 +182,7 @@ func TestStream(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("event r.%d", 20_001-len(feed.Events(0))+1), got[1])
 }
 
-// TestManyViewersOverHTTP: 100 get each new state while cycles run, and one that doesn't read
-// doesn't hold them up.
+// TestManyViewersOverHTTP: 100 get each new state while cycles run, and one that doesn't read doesn't hold them up.
 func TestManyViewersOverHTTP(t *testing.T) {
 	feed := full()
 	server := httptest.NewServer(live.NewHandler(feed))

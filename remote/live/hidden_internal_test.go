@@ -22,8 +22,7 @@ import (
 
 const secret = "mallory-secret"
 
-// fill puts the secret into every text of a value, except for those that no user writes,
-// and one item into each list.
+// fill puts the secret into every text of a value, except for those that no user writes, and one item into each list.
 func fill(v reflect.Value, field string) {
 	switch v.Interface().(type) {
 	case time.Time:

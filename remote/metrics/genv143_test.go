@@ -109,8 +109,7 @@ func TestEachFamilyHasItsHelpAndType(t *testing.T) {
 	require.Empty(t, samples([]byte(text)), "of no host nothing is known")
 }
 
-// TestContainersAreNamed: in a series of their own, so that the names of 1.4.3 keep their
-// labels.
+// TestContainersAreNamed: in a series of their own, so that the names of 1.4.3 keep their labels.
 func TestContainersAreNamed(t *testing.T) {
 	id := strings.Repeat("4c01db0b339c0a1f", 4)
 	in := func(pid snapshot.PID, container string, info *snapshot.ContainerInfo) snapshot.Process {

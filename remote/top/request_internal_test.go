@@ -194,8 +194,7 @@ func TestHoldAndRelease(t *testing.T) {
 	require.Equal(t, []operator.Instruction{{Schema: operator.ActionSchema, Kind: operator.Release}}, *asked)
 }
 
-// shuffled is a fleet of the same kind with other hosts, GPUs and processes, in another
-// order.
+// shuffled is a fleet of the same kind with other hosts, GPUs and processes, in another order.
 func shuffled(r *rand.Rand) *live.FleetState {
 	f := sample()
 	for i := range r.IntN(6) {

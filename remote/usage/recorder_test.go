@@ -106,8 +106,7 @@ func (k *kept) attached() (seconds int64) {
 	return seconds
 }
 
-// run is a controller with a cycle every 10 s on a host with one attached device, each of
-// which waits for nothing.
+// run is a controller with a cycle every 10 s on a host with one attached device, each of which waits for nothing.
 type run struct {
 	*usage.Recorder
 	t       *testing.T

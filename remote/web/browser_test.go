@@ -85,8 +85,7 @@ func TestBrowserWithoutScripts(t *testing.T) {
 	require.Empty(t, b.problems())
 }
 
-// TestBrowserFollows: a page with scripts shows what happens, and keeps what somebody does
-// there.
+// TestBrowserFollows: a page with scripts shows what happens, and keeps what somebody does there.
 func TestBrowserFollows(t *testing.T) {
 	b := startChromium(t)
 	f := newFleet(3, 4)

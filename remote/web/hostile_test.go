@@ -17,8 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// TestHostileNames: of users, environments, commands, containers, images, models, labels and
-// warnings.
+// TestHostileNames: of users, environments, commands, containers, images, models, labels and warnings.
 func TestHostileNames(t *testing.T) {
 	for name, evil := range map[string]string{
 		"markup":     `<script>alert(1)</script><img src=x onerror=alert(1)>`,
@@ -90,8 +89,7 @@ func TestALotOfEverything(t *testing.T) {
 	present(t, pageOf(t, handler, "/findings"), "and 1500 more", "")
 }
 
-// TestAFindingForEachProcess of a host that makes up very many: while its page is
-// rendered, the others wait.
+// TestAFindingForEachProcess of a host that makes up very many: while its page is rendered, the others wait.
 func TestAFindingForEachProcess(t *testing.T) {
 	f := newFleet(1, 1)
 	s := &snapshot.Snapshot{Devices: make([]snapshot.Device, 8)}

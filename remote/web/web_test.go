@@ -181,8 +181,7 @@ func TestHost(t *testing.T) {
 	require.Equal(t, http.StatusMisdirectedRequest, status("/events", "evil.example"))
 }
 
-// absent requires that a page doesn't contain something. Unlike require.NotContains it
-// doesn't print the page.
+// absent requires that a page doesn't contain something. Unlike require.NotContains it doesn't print the page.
 func absent(t *testing.T, page, what, where string) {
 	t.Helper()
 	at := strings.Index(page, what)

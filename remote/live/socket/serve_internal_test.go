@@ -52,8 +52,7 @@ func ask(t *testing.T, c net.Conn) *bufio.Reader {
 	return answer
 }
 
-// TestClients: those that send nothing, or don't read, hold up neither the others nor the
-// end.
+// TestClients: those that send nothing, or don't read, hold up neither the others nor the end.
 func TestClients(t *testing.T) {
 	listener, err := ListenTCP(t.Context(), "127.0.0.1", 0)
 	require.NoError(t, err)

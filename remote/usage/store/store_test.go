@@ -75,8 +75,7 @@ func tidy(t testing.TB, s *store.Store, now time.Time) (early string) {
 	return early
 }
 
-// entryOf is usage of some users on some hosts in the hour that begins at a moment. A seed always
-// gives the same one.
+// entryOf is usage of some users on some hosts in the hour that begins at a moment. A seed always gives the same one.
 func entryOf(hour int64, seed uint64) *usage.Entry {
 	r := rand.New(rand.NewPCG(seed, 1))
 	sums := make(usage.Sums)

@@ -113,10 +113,9 @@ func (s *simulation) show(h int) *snapshot.Snapshot {
 	return shown
 }
 
-// years keeps two years of 1,000 hosts with 8 GPUs each in a database of UTC, or as much of
-// them as GENV_SOAK has time for, and logs the memory and the time of each report. It requires
-// what docs/reports.md promises: under 2 GB, and for each user what the sessions alone add up
-// to, to the second.
+// years keeps two years of 1,000 hosts with 8 GPUs each in a database of UTC, or as much of them as GENV_SOAK has
+// time for, and logs the memory and the time of each report. It requires what docs/reports.md promises: under 2 GB,
+// and for each user what the sessions alone add up to, to the second.
 func years(t *testing.T, d database, size func() (bytes int64)) {
 	limit, err := time.ParseDuration(os.Getenv("GENV_SOAK"))
 	require.NoError(t, err)
