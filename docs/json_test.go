@@ -310,8 +310,7 @@ func (k *keys) add(key, comment string) {
 	last := len(k.lines) - 1
 	rest := strings.TrimPrefix(key, "- ")
 	if comment == "" && last >= 0 && !strings.Contains(k.lines[last], ": ") && strings.HasPrefix(rest, "`") {
-		before := strings.TrimPrefix(k.lines[last], "- ")
-		if object(before) == object(rest) {
+		if before := strings.TrimPrefix(k.lines[last], "- "); object(before) == object(rest) {
 			if object(rest) != "" {
 				rest = strings.Replace(rest, object(rest), "`.", 1)
 			}

@@ -20,8 +20,7 @@ func TestGlossary(t *testing.T) {
 	for _, m := range word.FindAllStringSubmatch(section(t, "Words"), -1) {
 		require.False(t, seen[m[1]], "%s has two meanings", m[1])
 		seen[m[1]] = true
-		dir, name, typed := strings.Cut(m[2], ".")
-		if typed && name != "md" {
+		if dir, name, typed := strings.Cut(m[2], "."); typed && name != "md" {
 			d := s.find(dir, name)
 			require.True(t, d != nil && d.expr != nil, "%s: the type %s doesn't exist", m[1], m[2])
 			continue

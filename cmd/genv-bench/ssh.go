@@ -28,8 +28,7 @@ func sshFanOut(ctx context.Context, fleet *sshd.Fleet, names []string, command s
 }
 
 func quietly(cmd *exec.Cmd) error {
-	out, err := cmd.CombinedOutput()
-	if err != nil {
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, out[:min(len(out), 2000)])
 	}
 	return nil

@@ -356,8 +356,7 @@ func (h *host) mayNot(uid snapshot.UID, index snapshot.DeviceIndex) func() bool 
 
 // status is guard.json.
 func (h *host) status() (s Status) {
-	data, err := os.ReadFile(filepath.Join(h.run, "guard.json"))
-	if err == nil {
+	if data, err := os.ReadFile(filepath.Join(h.run, "guard.json")); err == nil {
 		_ = json.Unmarshal(data, &s)
 	}
 	return s

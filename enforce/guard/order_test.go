@@ -202,8 +202,7 @@ func FuzzReadOrder(f *testing.F) {
 	f.Add([]byte(`{"schema":"genv.guard-order/1","id":"x","mode":"off","by":""}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, guard.OrderFile), data, 0o600))
-		g, err := guard.ReadOrder(dir)
-		if err == nil {
+		if g, err := guard.ReadOrder(dir); err == nil {
 			require.NoError(t, g.Check())
 			require.NotEmpty(t, g.ID)
 			require.LessOrEqual(t, g.Left(start), guard.MaxLease)

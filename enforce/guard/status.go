@@ -97,8 +97,7 @@ func (g *loaded) users() []AllowedUser {
 	for _, uid := range slices.Sorted(maps.Keys(g.plan.Allowed)) {
 		u := AllowedUser{UID: uid, Devices: []snapshot.DeviceIndex{}, Exempt: g.plan.Allowed[uid] == AllMinors()}
 		for i := range g.plan.Devices {
-			d := &g.plan.Devices[i]
-			if d.Guarded && g.plan.Allowed[uid].Has(*d.Minor) {
+			if d := &g.plan.Devices[i]; d.Guarded && g.plan.Allowed[uid].Has(*d.Minor) {
 				u.Devices = append(u.Devices, d.Index)
 			}
 		}

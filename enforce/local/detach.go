@@ -84,8 +84,7 @@ func (x *execution) checkDetachment(d *order.Detachment, now *inspection, files 
 // detachOne decides on one attachment and, as the user with uid, removes it from the state files.
 func detachOne(item *order.Detachment, files *state.Files, uid snapshot.UID) (status order.OutcomeStatus, reason string) {
 	judged := &item.Environment
-	device := files.Device(item.Device)
-	if device == nil || device.Attachment(judged.EID) == nil {
+	if device := files.Device(item.Device); device == nil || device.Attachment(judged.EID) == nil {
 		return order.StatusNotAttached, ""
 	}
 	// Every user may change the creation date, so only another owner proves that it is another environment.

@@ -128,8 +128,7 @@ func lostBy(t *testing.T, file *policy.File, at time.Time, warned time.Duration,
 	}
 	byUser := map[string][]string{}
 	add := func(user snapshot.Username, host snapshot.Hostname, index snapshot.DeviceIndex) {
-		gpu := fmt.Sprintf("%s/%d", host, index)
-		if !slices.Contains(byUser[string(user)], gpu) {
+		if gpu := fmt.Sprintf("%s/%d", host, index); !slices.Contains(byUser[string(user)], gpu) {
 			byUser[string(user)] = append(byUser[string(user)], gpu)
 		}
 	}

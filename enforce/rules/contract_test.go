@@ -63,8 +63,7 @@ func terminationsByContract(policy enforce.Settings, s *snapshot.Snapshot) []sna
 	}
 	for _, e := range s.Environments {
 		for _, d := range s.Devices {
-			a := d.Attachment(e.EID)
-			if policy.EnvMemory && a != nil && a.GPUMemory.Known() {
+			if a := d.Attachment(e.EID); policy.EnvMemory && a != nil && a.GPUMemory.Known() {
 				relieveByContract(s, e.EID, d.Index, a.GPUMemory.Bytes(), dead)
 			}
 		}

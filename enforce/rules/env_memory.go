@@ -37,8 +37,7 @@ func (j *judge) envMemory(h *judging.HostView) {
 
 func (j *judge) envMemoryOn(h *judging.HostView, env *judging.EnvView, a judging.Attachment) {
 	index := a.Device.Index
-	used, unknown := env.Used(index)
-	if used <= a.GPUMemory.Bytes() {
+	if used, unknown := env.Used(index); used <= a.GPUMemory.Bytes() {
 		if unknown > 0 {
 			j.Note(h, "how much memory %d processes of environment %s use on GPU %d is not known, so its "+
 				"capacity is not judged", unknown, env.Env.EID.Shown(), index)

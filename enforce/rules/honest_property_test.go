@@ -165,8 +165,7 @@ func (d *day) violate() {
 // cycle is one of the controller. The host may be silent, or slow: what people do since then is not in its answer.
 func (d *day) cycle(round int) {
 	host := snapshot.Host{Name: "a", Err: errDown, Round: round, AskedAt: d.clock(), IsNew: true}
-	view := d.look(true)
-	if view != nil && d.IntN(12) > 0 && !d.now.Before(d.silent) {
+	if view := d.look(true); view != nil && d.IntN(12) > 0 && !d.now.Before(d.silent) {
 		view.Boot = booted.Add(d.ahead)
 		host.Err, host.Snapshot = nil, view
 	}

@@ -241,8 +241,7 @@ func FuzzHost(f *testing.F) {
 			return
 		}
 		require.Contains(t, string(append([]byte("\n"), said...)), "\ngenv-serve t\n")
-		answer, err := c.Call(t.Context(), "q", nil)
-		if err == nil {
+		if answer, err := c.Call(t.Context(), "q", nil); err == nil {
 			require.True(t, bytes.Contains(said, agent.Frame(frame.KindAnswer, "", 1, answer)) || bytes.Contains(said, answer))
 		}
 	})

@@ -147,8 +147,7 @@ func soonest(a, b time.Time) time.Time {
 // take adds answers of hosts that were asked.
 func (l *loop) take(e *loopEvent, answers []hostAnswer) {
 	for _, a := range answers {
-		tick := l.asking.ended(&a)
-		if a.err == nil && l.shows(&a) || !tick {
+		if tick := l.asking.ended(&a); a.err == nil && l.shows(&a) || !tick {
 			e.urgent = true
 		}
 		l.add(e, a)

@@ -277,8 +277,7 @@ func (s *soak) judge() {
 
 // TestSoakDeadHosts: dead hosts do not delay the others.
 func TestSoakDeadHosts(t *testing.T) {
-	_, long := soakTime(t)
-	if !long {
+	if _, long := soakTime(t); !long {
 		t.Skip("this measures times: make soak")
 	}
 	const timeout = 2 * time.Second

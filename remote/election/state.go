@@ -218,8 +218,7 @@ func (e *Elector) Run(ctx context.Context, roles Roles) error {
 	defer campaign.Wait()
 	defer resign()
 	for {
-		turned, err := e.follow(ctx, e.term(), roles)
-		if !turned || ctx.Err() != nil {
+		if turned, err := e.follow(ctx, e.term(), roles); !turned || ctx.Err() != nil {
 			return err
 		}
 	}

@@ -174,8 +174,7 @@ func (f *fleet) labelled(label string) ([]string, error) {
 	known := map[string]map[string]bool{} // the values of each label, of all hosts
 	for i := range f.hosts {
 		h := &f.hosts[i]
-		has, ok := h.Labels[key]
-		if ok && (!hasValue || text.MatchGlob([]rune(value), []rune(has))) {
+		if has, ok := h.Labels[key]; ok && (!hasValue || text.MatchGlob([]rune(value), []rune(has))) {
 			found = append(found, h.Name)
 		}
 		for key, value := range h.Labels {

@@ -181,8 +181,7 @@ func usersOf(rows []gpus.GPU) []FleetUser {
 		g := &rows[i]
 		memory, attached := make(map[snapshot.Username]int64), make(map[snapshot.Username]bool)
 		for j := range g.Processes {
-			p := &g.Processes[j]
-			if p.User != "" {
+			if p := &g.Processes[j]; p.User != "" {
 				memory[p.User] += *cmp.Or(p.Memory, new(int64))
 			}
 		}

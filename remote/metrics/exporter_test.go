@@ -193,8 +193,7 @@ func TestScrapesWhileCyclesRun(t *testing.T) {
 		target := server.URL + []string{"/metrics", "/metrics?host=gpu-1", "/sd", "/-/healthy"}[i%4]
 		scrapers.Go(func() {
 			for range 20 {
-				answer, err := server.Client().Get(target)
-				if err == nil {
+				if answer, err := server.Client().Get(target); err == nil {
 					_, _ = io.Copy(io.Discard, answer.Body)
 					_ = answer.Body.Close()
 				}

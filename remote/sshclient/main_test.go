@@ -289,8 +289,7 @@ func (f *fake) handle(conn net.Conn) {
 			_ = channel.Reject(ssh.ConnectionFailed, "open failed")
 			continue
 		}
-		ch, requests, err := channel.Accept()
-		if err == nil {
+		if ch, requests, err := channel.Accept(); err == nil {
 			f.all.Go(func() { f.run(ch, requests, conn) })
 		}
 	}

@@ -222,8 +222,7 @@ func processes(t *testing.T, config string) (pids []int) {
 		if base := filepath.Base(exe); base != "ssh" && base != "bash" {
 			continue // it may be another test's, whose memory does not answer
 		}
-		line, err := os.ReadFile(name)
-		if err == nil && bytes.Contains(line, []byte(config)) {
+		if line, err := os.ReadFile(name); err == nil && bytes.Contains(line, []byte(config)) {
 			pid := 0
 			_, err := fmt.Sscanf(name, "/proc/%d/cmdline", &pid)
 			require.NoError(t, err)

@@ -65,8 +65,7 @@ func (c *Client) open(ctx context.Context, h remote.Host) (*Session, error) {
 		if err != nil {
 			return nil, err
 		}
-		s, err := c.openOn(ctx, l, h.Name)
-		if err == nil || fresh || l.alive() || ctx.Err() != nil {
+		if s, err := c.openOn(ctx, l, h.Name); err == nil || fresh || l.alive() || ctx.Err() != nil {
 			return s, err
 		}
 	}

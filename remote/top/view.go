@@ -243,8 +243,7 @@ func (m *Model) header() string {
 func (m *Model) counts() string {
 	names := []string{}
 	for _, state := range gpus.States() {
-		n := m.scene.Counts.In(state)
-		if n > 0 || state == gpus.Free {
+		if n := m.scene.Counts.In(state); n > 0 || state == gpus.Free {
 			names = append(names, m.painter.Paint(fmt.Sprintf("%d %s", n, state), stateStyle(state)))
 		}
 	}

@@ -242,8 +242,7 @@ func (w *dbWriter) add(ctx context.Context) error {
 
 // put makes room for an entry if there is none.
 func (w *dbWriter) put(ctx context.Context, e *Entry) error {
-	err := w.store.Add(ctx, e)
-	if !errors.Is(err, ErrFull) {
+	if err := w.store.Add(ctx, e); !errors.Is(err, ErrFull) {
 		return err
 	}
 	w.tidied = time.Time{}

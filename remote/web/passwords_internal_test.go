@@ -196,8 +196,7 @@ func TestManyAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
-			ok, err := f.check(t.Context(), "192.0.2.1", "alice", "one")
-			if err != nil || !ok {
+			if ok, err := f.check(t.Context(), "192.0.2.1", "alice", "one"); err != nil || !ok {
 				t.Error(ok, err)
 			}
 		})

@@ -45,8 +45,7 @@ func ParseAccounts(passwd []byte) (accounts []Account) {
 			continue
 		}
 		uid, err := strconv.ParseUint(fields[2], 10, 32)
-		gid, noGroup := strconv.ParseUint(fields[3], 10, 32)
-		if err == nil && noGroup == nil {
+		if gid, noGroup := strconv.ParseUint(fields[3], 10, 32); err == nil && noGroup == nil {
 			accounts = append(accounts, Account{fields[0], fields[5], snapshot.UID(uid), uint32(gid)})
 		}
 	}

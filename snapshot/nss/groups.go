@@ -107,8 +107,7 @@ func (g *GroupMembers) Member(user, group string) (member, known bool) {
 	if g.Wait > 0 && (person.isNew() || of.isNew()) {
 		g.refreshNow()
 	}
-	now := g.Now()
-	if !of.isKnown(now) || !person.isKnown(now) {
+	if now := g.Now(); !of.isKnown(now) || !person.isKnown(now) {
 		return false, false
 	}
 	return slices.Contains(person.gids, of.gids[0]), true

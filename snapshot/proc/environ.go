@@ -149,8 +149,7 @@ func (h *Handle) memory() (Stat, error) {
 
 // otherThreads are the folders of the threads of a process if its first thread has ended; else none.
 func (h *Handle) otherThreads() (folders []string) {
-	stat, err := h.Stat()
-	if err != nil || stat.State != 'Z' || stat.Gone() {
+	if stat, err := h.Stat(); err != nil || stat.State != 'Z' || stat.Gone() {
 		return nil
 	}
 	threads, _ := namesIn(h.dir, "task", -1) // without them nothing more is known

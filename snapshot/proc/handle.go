@@ -171,8 +171,7 @@ func namesIn(dir int, name string, most int) ([]string, error) {
 // uninterrupted repeats a system call that a signal interrupted. Go's runtime sends signals to itself.
 func uninterrupted(call func() (int, error)) (int, error) {
 	for {
-		n, err := call()
-		if !errors.Is(err, unix.EINTR) {
+		if n, err := call(); !errors.Is(err, unix.EINTR) {
 			return n, err
 		}
 	}

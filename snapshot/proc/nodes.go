@@ -171,8 +171,7 @@ func (s *nodeSearch) mapsOf(dir int, folder string) (has, read bool, err error) 
 		if err != nil {
 			return false, true, err
 		}
-		has, err := s.isNode(dir, folder+name)
-		if has || err != nil && !errors.Is(err, unix.ENOENT) {
+		if has, err := s.isNode(dir, folder+name); has || err != nil && !errors.Is(err, unix.ENOENT) {
 			return has, true, err
 		}
 	}

@@ -56,8 +56,7 @@ func PeerOf(conn syscall.RawConn) (peer *unix.Ucred, err error) {
 // OwnerOfUID is the uid by which Owner finds the account, from the real uid and the name of our user namespace.
 // rootless says that the owner made the namespace of the process.
 func (h *Handle) OwnerOfUID(uid snapshot.UID, ours string) (owner snapshot.UID, rootless bool) {
-	theirs, err := h.link("ns/user")
-	if err != nil || ours == "" || ours == theirs {
+	if theirs, err := h.link("ns/user"); err != nil || ours == "" || ours == theirs {
 		return uid, false
 	}
 	if owner, ok := h.namespaceOwner(); ok && owner != 0 {
@@ -93,8 +92,7 @@ func (h *Handle) namespaceOwner() (snapshot.UID, bool) {
 		if err != nil { // it is not below ours
 			return 0, false
 		}
-		inode, ok := inodeOf(parent, "")
-		if !ok || inode == own {
+		if inode, ok := inodeOf(parent, ""); !ok || inode == own {
 			_ = unix.Close(parent)
 			uid, err := unix.IoctlGetUint32(at, nsGetOwnerUID)
 			return snapshot.UID(uid), ok && err == nil
@@ -147,8 +145,7 @@ const statusLimit = 1 << 10 // more bytes than the lines up to the uid take; the
 // the status shows that, unless it has many groups.
 func (h *Handle) InInnerNamespace() bool {
 	theirs, err := h.link("ns/pid")
-	ours, oursErr := os.Readlink(h.fs.root() + "/self/ns/pid")
-	if err == nil && oursErr == nil {
+	if ours, oursErr := os.Readlink(h.fs.root() + "/self/ns/pid"); err == nil && oursErr == nil {
 		return theirs != ours
 	}
 	status, _ := readAt(h.dir, "status", 4*statusLimit) // without it, the process has ended

@@ -20,8 +20,7 @@ func TestTurns(t *testing.T) {
 	wait := func(ctx context.Context, account int) {
 		before := turns.Waiting()
 		go func() {
-			release, err := turns.Take(ctx, account)
-			if err == nil {
+			if release, err := turns.Take(ctx, account); err == nil {
 				order <- account
 				release()
 			}

@@ -256,8 +256,7 @@ func (f *Files) Resize(eid snapshot.EnvID, memory snapshot.Memory) error {
 // Detach ends attachments to the given devices, or to all if none is given, and returns the remaining ones.
 func (f *Files) Detach(eid snapshot.EnvID, indices ...snapshot.DeviceIndex) []snapshot.DeviceIndex {
 	for i := range f.Devices {
-		d := &f.Devices[i]
-		if len(indices) == 0 || slices.Contains(indices, d.Index) {
+		if d := &f.Devices[i]; len(indices) == 0 || slices.Contains(indices, d.Index) {
 			d.Attachments = without(d.Attachments, func(a snapshot.Attachment) bool { return a.EID == eid })
 		}
 	}

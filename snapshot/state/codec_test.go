@@ -195,8 +195,7 @@ func FuzzFiles(f *testing.F) {
 		}
 		fits := exclusive(&files) == nil
 		_ = files.Activate(state.Activation{EID: request.EID, PID: snapshot.PID(pid), At: request.At})
-		got, err := files.Attach(request)
-		if err == nil {
+		if got, err := files.Attach(request); err == nil {
 			require.Equal(t, got, files.AttachedTo(request.EID))
 			require.GreaterOrEqual(t, len(got), request.Count)
 		}

@@ -192,8 +192,7 @@ func servedBy(t *testing.T, program os.FileInfo) (pids []string) {
 	processes, err := filepath.Glob("/proc/[0-9]*")
 	require.NoError(t, err)
 	for _, proc := range processes {
-		exe, err := os.Stat(filepath.Join(proc, "exe"))
-		if err != nil || !os.SameFile(exe, program) {
+		if exe, err := os.Stat(filepath.Join(proc, "exe")); err != nil || !os.SameFile(exe, program) {
 			continue
 		}
 		if line, _ := os.ReadFile(filepath.Join(proc, "cmdline")); strings.Contains(string(line), "usage\x00serve") { // it may have ended

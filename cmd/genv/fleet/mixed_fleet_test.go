@@ -106,8 +106,7 @@ func (c *crowded) run(h *sshd.Host, user string, round int, words ...string) boo
 	cmd := exec.Command(program, words...)
 	cmd.Env = append(h.Variables(), "USER="+user, "PATH="+filepath.Join(c.Dir, "driver")+":/usr/bin:/bin")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
-	out, failed := cmd.CombinedOutput()
-	if err != nil || failed != nil {
+	if out, failed := cmd.CombinedOutput(); err != nil || failed != nil {
 		c.fail("%s: %s %q of %s: %v: %s", h.Name, program, words, user, failed, out)
 		return false
 	}

@@ -223,8 +223,7 @@ func (s *topSource) Next(ctx context.Context) (top.Update, error) {
 		within, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(s.looking, cancel)()
-		update, err := s.looks(within)
-		if err == nil || ctx.Err() != nil || *s.path.Load() == "" {
+		if update, err := s.looks(within); err == nil || ctx.Err() != nil || *s.path.Load() == "" {
 			return update, err
 		}
 		s.stop()

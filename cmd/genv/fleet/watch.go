@@ -213,8 +213,7 @@ func (f *fleet) collector(snapshotter *controller.Snapshotter) func(context.Cont
 		if ctx.Err() != nil {
 			return nil, nil
 		}
-		failures := render.FailuresIn(seen.Cluster)
-		if f.StopAtFailure && len(failures) > 0 {
+		if failures := render.FailuresIn(seen.Cluster); f.StopAtFailure && len(failures) > 0 {
 			return nil, f.conclude(failures, seen.Duplicates)
 		}
 		render.WriteDuplicates(out, seen.Duplicates)

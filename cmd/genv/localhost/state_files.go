@@ -175,8 +175,7 @@ func (h *Host) changeWhenFree(ctx context.Context, c change.Change, tell func(*s
 		if err != nil || files.CheckRequest(wanted) != nil {
 			return h.Change(ctx, c) // which says why
 		}
-		result, err := h.Change(ctx, c.Within(free))
-		if !errors.Is(err, state.ErrUnavailable) {
+		if result, err := h.Change(ctx, c.Within(free)); !errors.Is(err, state.ErrUnavailable) {
 			return result, err
 		}
 		tell(nil)

@@ -182,8 +182,7 @@ func earlier(entries []*askedProcess, r *EndRequest, now time.Duration) *Earlier
 	}
 	twice := slices.ContainsFunc(entries, func(e *askedProcess) bool { return r.Order != "" && e.Order == r.Order })
 	e := entries[len(entries)-1]
-	recent := e.Sent && e.By != r.By
-	if !twice && now >= e.Until && !recent {
+	if recent := e.Sent && e.By != r.By; !twice && now >= e.Until && !recent {
 		return nil
 	}
 	return &Earlier{Ago: now - e.Begun, Left: e.Until - now, Sent: e.Sent}

@@ -210,8 +210,7 @@ func Tokens(run, stateFolder, own string, now time.Time) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	file := filepath.Join(dir, own)
-	if os.Chtimes(file, now, now) != nil {
+	if file := filepath.Join(dir, own); os.Chtimes(file, now, now) != nil {
 		if err := cmp.Or(os.WriteFile(file, nil, 0o600), os.Chtimes(file, now, now)); err != nil {
 			return nil, err
 		}

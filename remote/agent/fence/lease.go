@@ -197,8 +197,7 @@ func give(r *LeaseRequest, now time.Time) *Lease {
 // renew returns the lease with a later end. In the first half of its time it is l itself, so that few requests write to
 // the disk.
 func (l *Lease) renew(r *LeaseRequest, now time.Time) *Lease {
-	left := l.Until.Sub(now)
-	if !l.GivenBack && left > r.duration()/2 && left <= r.duration() {
+	if left := l.Until.Sub(now); !l.GivenBack && left > r.duration()/2 && left <= r.duration() {
 		return l
 	}
 	next := *l

@@ -128,8 +128,7 @@ func TestManyAtOnce(t *testing.T) {
 	var got atomic.Int32
 	for range 50 {
 		work.Go(func() {
-			l, err := socket.Listen(t.Context(), path)
-			if err == nil {
+			if l, err := socket.Listen(t.Context(), path); err == nil {
 				got.Add(1)
 				t.Cleanup(func() { _ = l.Close() })
 			} else if !errors.Is(err, socket.ErrInUse) {

@@ -284,8 +284,7 @@ func fixedHostKeyOrder(value string, asWritten bool) bool {
 func (r raw) algorithms(s *HostConfig) error {
 	for _, l := range algorithmLists() {
 		names := l.defaults
-		values, set := r[l.keyword()]
-		if set {
+		if values, set := r[l.keyword()]; set {
 			names = l.expand(values[0])
 		}
 		left := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(l.here, name) })

@@ -144,8 +144,7 @@ func (s *PostgresServer) try(args []string) bool {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, s.URL())
-	if err == nil {
+	if conn, err := pgx.Connect(ctx, s.URL()); err == nil {
 		_ = conn.Close(ctx) // it answered
 		return true
 	}

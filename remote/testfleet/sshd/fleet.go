@@ -270,8 +270,7 @@ func Available() error {
 			return err
 		}
 	}
-	out, err := inNamespace(nil, "true").CombinedOutput()
-	if err != nil {
+	if out, err := inNamespace(nil, "true").CombinedOutput(); err != nil {
 		return fmt.Errorf("mount namespaces are not available here: %w: %s", err, out)
 	}
 	return nil

@@ -278,8 +278,7 @@ func TestPropertyAskingAgainChangesNothingMore(t *testing.T) {
 			next = reread(t, next)
 			next.RemoveEmpty(nil) // as each reading of the files does
 			again := reread(t, next)
-			_, err := apply(again)
-			if err == nil {
+			if _, err := apply(again); err == nil {
 				again = reread(t, again)
 				again.RemoveEmpty(nil)
 				require.Equal(t, next, again, "seed %d, uid %d: %+v", seed, by, c)

@@ -283,8 +283,7 @@ func (s *Store) publishFile(dir *folder.Folder, name string, content []byte, dur
 }
 
 func seal(dir *folder.Folder) error {
-	st, err := dir.Status()
-	if err != nil || sealed(&st) {
+	if st, err := dir.Status(); err != nil || sealed(&st) {
 		return err
 	}
 	return dir.Own(0o755)

@@ -51,8 +51,7 @@ func decide(
 		c := rest[0]
 		rest = rest[1:]
 		free := slices.DeleteFunc(slices.Clone(c.free), func(i snapshot.DeviceIndex) bool { return taken[i] })
-		begins := len(free) >= c.gpus
-		if begins {
+		if begins := len(free) >= c.gpus; begins {
 			free = free[:c.gpus]
 			given[c.id] = free
 			have[c.uid] += c.gpus

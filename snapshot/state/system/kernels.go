@@ -104,8 +104,7 @@ func kernelsNamed(cmdline string, asked map[string][]Kernel) map[string]bool {
 	named := map[string]bool{}
 	for arg := range strings.SplitSeq(cmdline, "\x00") {
 		id, isFile := strings.CutSuffix(filepath.Base(arg), ".json")
-		id, isKernel := strings.CutPrefix(id, "kernel-")
-		if isFile && isKernel && asked[id] != nil {
+		if id, isKernel := strings.CutPrefix(id, "kernel-"); isFile && isKernel && asked[id] != nil {
 			named[id] = true
 		}
 	}
@@ -114,8 +113,7 @@ func kernelsNamed(cmdline string, asked map[string][]Kernel) map[string]bool {
 
 // owner is the account of a process, or that of its folder where /proc hides it.
 func (p procfs) owner(pid snapshot.PID) (snapshot.UID, error) {
-	uid, err := p.fs.UID(pid)
-	if err == nil {
+	if uid, err := p.fs.UID(pid); err == nil {
 		return uid, nil
 	}
 	return p.fs.FolderOwner(pid)
