@@ -257,6 +257,9 @@ func (s *Server) prepare(ctx context.Context, w *wait) error {
 	if err != nil {
 		return err
 	}
+	if a := w.change.Attach; a != nil { // what is configured may change: then it could be its turn, and fail, for ever
+		a.Count = r.Count
+	}
 	w.GPUs = r.Count
 	if len(r.Indices) > 0 {
 		w.GPUs, w.Suits = len(r.Indices), r.Indices

@@ -301,3 +301,29 @@ func TestAWaitThatACapRefuses(t *testing.T) {
 	second.end()
 	first.says("now [0]")
 }
+
+// TestAWaitForWhatIsConfigured is for what was configured when it began: else its turn would come and fail, for ever.
+func TestAWaitForWhatIsConfigured(t *testing.T) {
+	proctest.NeedRoot(t)
+	h := newHost(t, 2)
+	h.serve(t, service.Bounds{})
+	holder := h.waiter(t, 0, "r1", 2)
+	holder.says("now [0 1]")
+	member := child(t, mallory, "sit", h.socket, "1", `{"version":1,"wait":{"id":"m1","change":{"attach":{"eid":"m"}}}}`+"\n")
+	as := func(c change.Change) {
+		_, err := h.client().Change(t.Context(), c)
+		require.NoError(t, err)
+	}
+	one, more := 1, 5
+	sleeper := child(t, mallory, "sit", h.socket, "0", "")
+	start(t, sleeper)
+	as(change.Change{Enter: &change.Enter{EID: "m", PID: snapshot.PID(sleeper.Process.Pid), Config: snapshot.EnvConfig{GPUs: &one}}})
+	start(t, member)
+	require.Eventually(t, func() bool { return fmt.Sprint(h.waits()) == "[m1 4002 1]" }, 10*time.Second, 10*time.Millisecond)
+	as(change.Change{Configure: &change.Configure{EID: "m", Set: snapshot.EnvConfig{GPUs: &more}}})
+	second := h.waiter(t, alice, "a1", 1)
+	second.says("2 of 2")
+	holder.end()
+	second.says("now [1]")
+	require.Eventually(t, func() bool { return len(h.waits()) == 0 }, 10*time.Second, 10*time.Millisecond)
+}
