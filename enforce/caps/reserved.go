@@ -21,7 +21,6 @@ const maxSkew = time.Minute
 type booking struct {
 	*snapshot.Reservation
 	owner snapshot.Username // the account
-	from  time.Time         // by the clock of this machine
 }
 
 // findBookings finds the reservations that run, and those that start within the warning, sorted by start. A host that
@@ -42,7 +41,7 @@ func (c *counting) findBookings() {
 			case why != "":
 				c.tell(h, b, enforce.BookedTooMany, "is one too many: "+why, "it doesn't count, and nothing is freed for it")
 			case !b.From.After(clock.Add(lead)):
-				c.booked[h] = append(c.booked[h], booking{b, c.accountOf(b), h.At.Add(b.From.Sub(clock))})
+				c.booked[h] = append(c.booked[h], booking{b, c.accountOf(b)})
 			}
 		}
 		if len(c.booked[h]) > 0 {
@@ -182,8 +181,9 @@ func (c *counting) leaves(h *judging.HostView, list []booking) (on capOn, ok boo
 			OnHost: func(name snapshot.Hostname, _ map[string]string) bool { return name == h.Name },
 		},
 	}
-	if last.From.After(h.Clock()) {
-		on.notBefore = last.from
+	// A cancelled one may have had its ID, and the time of its warning.
+	if acts := judging.Later(last.From, last.Made.Add(warn.For)); acts.After(h.Clock()) {
+		on.notBefore = h.At.Add(acts.Sub(h.Clock()))
 	}
 	for _, u := range c.inOrder {
 		if !h.Ask(u.user).IgnoreReservations {

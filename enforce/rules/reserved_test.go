@@ -122,6 +122,18 @@ func TestReservations(t *testing.T) {
 	}
 }
 
+// Of a reservation that takes the ID of a cancelled one, people are warned as of any other.
+func TestAReservationWithAnEarlierID(t *testing.T) {
+	look := func(minute int) snapshot.Cluster {
+		b := bookedBy("alice", 1, 0, 900)
+		if minute > 31 {
+			b = bookedBy("alice", 2, 32, 900, madeAt(32))
+		}
+		return reservedOn(t, "a | env 2 bob u1002 | dev 0 2@01 | dev 1 2@02 | dev 2 2@03 | dev 3", minute, b)
+	}
+	require.Equal(t, "a detach 2 2", planText(judgedUntil(t, stated{}, 62, look)))
+}
+
 // What somebody holds within an own reservation counts for no cap that people share, and for their own.
 func TestCapsBesideReservations(t *testing.T) {
 	all := listed("all", 1, together)
