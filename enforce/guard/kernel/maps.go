@@ -31,45 +31,35 @@ type maps struct {
 	lost    *ebpf.Map // array of one element: events that the ring buffer had no room for
 }
 
-type namedMap struct {
-	name string
-	m    **ebpf.Map
-	spec ebpf.MapSpec
-}
-
-// all lists the maps. The hashes are not preallocated, so that the program can't read an element that another key has
-// by now.
-func (m *maps) all() []namedMap {
-	return []namedMap{
-		{"control", &m.control, ebpf.MapSpec{
-			Type: ebpf.Hash, KeySize: 4, ValueSize: 16, MaxEntries: 1,
-			Flags: unix.BPF_F_NO_PREALLOC,
-		}},
-		{"minors", &m.minors, ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: minorCount}},
-		{"allowed", &m.allowed, ebpf.MapSpec{
-			Type: ebpf.Hash, KeySize: 4, ValueSize: 32, MaxEntries: MaxUsers,
-			Flags: unix.BPF_F_NO_PREALLOC,
-		}},
-		{"events", &m.events, ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: eventsSize}},
-		{"limits", &m.limits, ebpf.MapSpec{Type: ebpf.LRUHash, KeySize: 8, ValueSize: 8, MaxEntries: limitsSize}},
-		{"lost", &m.lost, ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1}},
+// all are the maps, and how they are made. The hashes are not preallocated, so that the program can't read an element
+// that another key has by now.
+func (m *maps) all() map[**ebpf.Map]*ebpf.MapSpec {
+	const noPrealloc = unix.BPF_F_NO_PREALLOC
+	return map[**ebpf.Map]*ebpf.MapSpec{
+		&m.control: {Name: "control", Type: ebpf.Hash, KeySize: 4, ValueSize: 16, MaxEntries: 1, Flags: noPrealloc},
+		&m.minors:  {Name: "minors", Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: minorCount},
+		&m.allowed: {Name: "allowed", Type: ebpf.Hash, KeySize: 4, ValueSize: 32, MaxEntries: MaxUsers, Flags: noPrealloc},
+		&m.events:  {Name: "events", Type: ebpf.RingBuf, MaxEntries: eventsSize},
+		&m.limits:  {Name: "limits", Type: ebpf.LRUHash, KeySize: 8, ValueSize: 8, MaxEntries: limitsSize},
+		&m.lost:    {Name: "lost", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1},
 	}
 }
 
 // createMaps makes empty maps: with them the program allows everything.
 func createMaps() (*maps, error) {
 	m := &maps{}
-	for _, each := range m.all() {
-		each.spec.Name = "genv_" + each.name
-		created, err := ebpf.NewMap(&each.spec)
+	for at, spec := range m.all() {
+		name := spec.Name
+		spec.Name = "genv_" + name
+		created, err := ebpf.NewMap(spec)
 		if errors.Is(err, unix.EPERM) && unlimitMemlock() == nil {
-			created, err = ebpf.NewMap(&each.spec)
+			created, err = ebpf.NewMap(spec)
 		}
 		if err != nil {
 			m.close()
-			return nil, classify("create the map "+each.name, err)
+			return nil, classify("create the map "+name, err)
 		}
-		*each.m = created
+		*at = created
 	}
 	return m, nil
 }
@@ -81,22 +71,22 @@ func unlimitMemlock() error {
 
 func loadMaps(dir string) (*maps, error) {
 	m := &maps{}
-	for _, each := range m.all() {
-		loaded, err := ebpf.LoadPinnedMap(filepath.Join(dir, each.name), nil)
-		if *each.m = loaded; err == nil {
-			err = each.spec.Compatible(loaded) // else the pins are of a genv that has other maps
+	for at, spec := range m.all() {
+		loaded, err := ebpf.LoadPinnedMap(filepath.Join(dir, spec.Name), nil)
+		if *at = loaded; err == nil {
+			err = spec.Compatible(loaded) // else the pins are of a genv that has other maps
 		}
 		if err != nil {
 			m.close()
-			return nil, fmt.Errorf("the pinned map %s: %w", each.name, err)
+			return nil, fmt.Errorf("the pinned map %s: %w", spec.Name, err)
 		}
 	}
 	return m, nil
 }
 
 func (m *maps) pin(dir string) error {
-	for _, each := range m.all() {
-		if err := classify("pin the map "+each.name, (*each.m).Pin(filepath.Join(dir, each.name))); err != nil {
+	for at, spec := range m.all() {
+		if err := classify("pin the map "+spec.Name, (*at).Pin(filepath.Join(dir, spec.Name))); err != nil {
 			return err
 		}
 	}
@@ -105,9 +95,9 @@ func (m *maps) pin(dir string) error {
 
 // close closes the descriptors; what is pinned or used by the program stays.
 func (m *maps) close() {
-	for _, each := range m.all() {
-		if *each.m != nil {
-			_ = (*each.m).Close()
+	for at := range m.all() {
+		if *at != nil {
+			_ = (*at).Close()
 		}
 	}
 }
