@@ -320,7 +320,9 @@ func (l *lab) checkLost(id int, because string, lost map[int]string) {
 			if len(w.kept) > 0 && w.host == j.host && slices.ContainsFunc(j.gpus, func(g snapshot.DeviceIndex) bool { return slices.Contains(w.kept, g) }) {
 				loses := 0 // anyway, by this plan, or booked
 				for _, own := range l.jobs {
-					booked := slices.ContainsFunc(l.bookings, func(b *labBooking) bool { return b.job == own.id })
+					booked := slices.ContainsFunc(l.bookings, func(b *labBooking) bool {
+						return b.user == own.user && b.host == own.host && b.Runs(l.now) && len(own.gpus) <= b.GPUs
+					})
 					if own.user == w.user && (booked || lost[own.id] != "") {
 						loses += len(own.gpus)
 					}
