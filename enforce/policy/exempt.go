@@ -21,14 +21,9 @@ type exemptions struct {
 	uids    map[snapshot.UID]Source
 	uuids   map[snapshot.GPUUUID]Source
 	devices []exemptIndices
-	// entries are those of hosts, processes, environments and containers.
-	entries []exemptEntry
-}
-
-// exemptEntry says in words what of a subject it names; empty for something else.
-type exemptEntry struct {
-	from  Source
-	names func(enforce.Subject) string
+	// entries are those of hosts, processes, environments and containers. Each says in words what of a subject it names,
+	// or nothing.
+	entries []func(enforce.Subject) (string, Source)
 }
 
 type exemptIndices struct {
@@ -54,9 +49,9 @@ func (e *exemptions) find(s enforce.Subject, uid *snapshot.UID) (what string, fr
 		}
 		return "a user whose name could not be looked up", slices.MinFunc(slices.Collect(maps.Values(e.users)), inFile)
 	}
-	for i := range e.entries {
-		if what := e.entries[i].names(s); what != "" {
-			return what, e.entries[i].from
+	for _, names := range e.entries {
+		if what, from := names(s); what != "" {
+			return what, from
 		}
 	}
 	if s.Device != nil {
@@ -126,7 +121,7 @@ func (r *reader) readExempt(n *strictyaml.Node) {
 func exemptAt(n *strictyaml.Node) Source { return Source{Place: n.Place(), By: "exempt"} }
 
 func (e *exemptions) add(n *strictyaml.Node, names func(enforce.Subject) string) {
-	e.entries = append(e.entries, exemptEntry{exemptAt(n), names})
+	e.entries = append(e.entries, func(s enforce.Subject) (string, Source) { return names(s), exemptAt(n) })
 }
 
 func named[T ~string](is bool, kind string, name T) string {
