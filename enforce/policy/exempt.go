@@ -121,7 +121,8 @@ func (r *reader) readExempt(n *strictyaml.Node) {
 func exemptAt(n *strictyaml.Node) Source { return Source{Place: n.Place(), By: "exempt"} }
 
 func (e *exemptions) add(n *strictyaml.Node, names func(enforce.Subject) string) {
-	e.entries = append(e.entries, func(s enforce.Subject) (string, Source) { return names(s), exemptAt(n) })
+	from := exemptAt(n)
+	e.entries = append(e.entries, func(s enforce.Subject) (string, Source) { return names(s), from })
 }
 
 func named[T ~string](is bool, kind string, name T) string {

@@ -34,11 +34,11 @@ type maps struct {
 // all are the maps, and how they are made. The hashes are not preallocated, so that the program can't read an element
 // that another key has by now.
 func (m *maps) all() map[**ebpf.Map]*ebpf.MapSpec {
-	const noPrealloc = unix.BPF_F_NO_PREALLOC
+	const lazy = unix.BPF_F_NO_PREALLOC
 	return map[**ebpf.Map]*ebpf.MapSpec{
-		&m.control: {Name: "control", Type: ebpf.Hash, KeySize: 4, ValueSize: 16, MaxEntries: 1, Flags: noPrealloc},
+		&m.control: {Name: "control", Type: ebpf.Hash, KeySize: 4, ValueSize: 16, MaxEntries: 1, Flags: lazy},
 		&m.minors:  {Name: "minors", Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: minorCount},
-		&m.allowed: {Name: "allowed", Type: ebpf.Hash, KeySize: 4, ValueSize: 32, MaxEntries: MaxUsers, Flags: noPrealloc},
+		&m.allowed: {Name: "allowed", Type: ebpf.Hash, KeySize: 4, ValueSize: 32, MaxEntries: MaxUsers, Flags: lazy},
 		&m.events:  {Name: "events", Type: ebpf.RingBuf, MaxEntries: eventsSize},
 		&m.limits:  {Name: "limits", Type: ebpf.LRUHash, KeySize: 8, ValueSize: 8, MaxEntries: limitsSize},
 		&m.lost:    {Name: "lost", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1},
