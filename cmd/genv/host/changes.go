@@ -157,8 +157,8 @@ func (b *changes) reservations() *service.Reservations {
 	}
 }
 
-// mayHold says whether the owner of a reservation has a GPU here, attached or used by a process. Where only GPUs with
-// unknown users can be the owner's, they must be enough for all of the reservation.
+// mayHold says whether the owner of a reservation has a GPU here, attached or used by a process, or could have none as
+// others have all. Where only GPUs with unknown users can be the owner's, they must be enough for the reservation.
 func mayHold(s *snapshot.Snapshot, b *snapshot.Reservation) bool {
 	users := make(map[snapshot.DeviceIndex][]*snapshot.UID) // nil for an unknown one
 	add := func(uid *snapshot.UID, list []snapshot.DeviceIndex) {
@@ -180,9 +180,10 @@ func mayHold(s *snapshot.Snapshot, b *snapshot.Reservation) bool {
 	for i := range s.Environments {
 		add(&s.Environments[i].UID, snapshot.AttachedTo(s.Devices, s.Environments[i].EID))
 	}
-	may := 0
+	may, free := 0, false
 	for i := range s.Devices {
 		list := users[s.Devices[i].Index]
+		free = free || len(list) == 0 && s.Devices[i].Works()
 		known := slices.DeleteFunc(slices.Clone(list), func(uid *snapshot.UID) bool { return uid == nil })
 		if slices.ContainsFunc(known, func(uid *snapshot.UID) bool { return *uid == b.UID }) {
 			return true
@@ -191,5 +192,5 @@ func mayHold(s *snapshot.Snapshot, b *snapshot.Reservation) bool {
 			may++
 		}
 	}
-	return may >= b.GPUs
+	return may >= b.GPUs || !free
 }
