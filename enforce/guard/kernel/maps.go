@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"path/filepath"
 
 	"github.com/cilium/ebpf"
@@ -31,17 +32,19 @@ type maps struct {
 	lost    *ebpf.Map // array of one element: events that the ring buffer had no room for
 }
 
-// all are the maps, and how they are made. The hashes are not preallocated, so that the program can't read an element
-// that another key has by now.
-func (m *maps) all() map[**ebpf.Map]*ebpf.MapSpec {
-	const lazy = unix.BPF_F_NO_PREALLOC
-	return map[**ebpf.Map]*ebpf.MapSpec{
-		&m.control: {Name: "control", Type: ebpf.Hash, KeySize: 4, ValueSize: 16, MaxEntries: 1, Flags: lazy},
-		&m.minors:  {Name: "minors", Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: minorCount},
-		&m.allowed: {Name: "allowed", Type: ebpf.Hash, KeySize: 4, ValueSize: 32, MaxEntries: MaxUsers, Flags: lazy},
-		&m.events:  {Name: "events", Type: ebpf.RingBuf, MaxEntries: eventsSize},
-		&m.limits:  {Name: "limits", Type: ebpf.LRUHash, KeySize: 8, ValueSize: 8, MaxEntries: limitsSize},
-		&m.lost:    {Name: "lost", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1},
+// all are the maps, and how they are made, in a fixed order: a failure that lasts has the same text each time. The
+// hashes are not preallocated, so that the program can't read an element that another key has by now.
+func (m *maps) all() iter.Seq2[**ebpf.Map, *ebpf.MapSpec] {
+	spec := func(name string, kind ebpf.MapType, key, value, entries, flags uint32) *ebpf.MapSpec {
+		return &ebpf.MapSpec{Name: name, Type: kind, KeySize: key, ValueSize: value, MaxEntries: entries, Flags: flags}
+	}
+	return func(yield func(**ebpf.Map, *ebpf.MapSpec) bool) {
+		_ = yield(&m.control, spec("control", ebpf.Hash, 4, 16, 1, unix.BPF_F_NO_PREALLOC)) &&
+			yield(&m.minors, spec("minors", ebpf.Array, 4, 4, minorCount, 0)) &&
+			yield(&m.allowed, spec("allowed", ebpf.Hash, 4, 32, MaxUsers, unix.BPF_F_NO_PREALLOC)) &&
+			yield(&m.events, spec("events", ebpf.RingBuf, 0, 0, eventsSize, 0)) &&
+			yield(&m.limits, spec("limits", ebpf.LRUHash, 8, 8, limitsSize, 0)) &&
+			yield(&m.lost, spec("lost", ebpf.Array, 4, 8, 1, 0))
 	}
 }
 

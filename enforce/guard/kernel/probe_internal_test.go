@@ -151,3 +151,13 @@ func WithMajor(o Location, major int) Location {
 	o.major = int32(major)
 	return o
 }
+
+// A failure that lasts is the same problem each time: the log has it once.
+func TestTheFirstMapThatFailsIsAlwaysTheSame(t *testing.T) {
+	_, first := loadMaps(t.TempDir())
+	require.Error(t, first)
+	for range 50 {
+		_, err := loadMaps(t.TempDir())
+		require.Equal(t, first.Error(), err.Error())
+	}
+}
