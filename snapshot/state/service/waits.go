@@ -197,8 +197,8 @@ func (w *wait) among(list []noted) int {
 }
 
 func (w *wait) check() error {
-	if w.ID == "" || len(w.ID) > maxWaitID || snapshot.CheckText("id", w.ID) != nil || w.GPUs < 0 ||
-		w.change == nil && w.GPUs == 0 || w.GPUs > maxOwnGPUs || len(w.Suits) > maxOwnGPUs ||
+	if w.ID == "" || len(w.ID) > maxWaitID || snapshot.CheckText("id", w.ID) != nil || w.GPUs < 1 ||
+		w.GPUs > maxOwnGPUs || len(w.Suits) > maxOwnGPUs ||
 		slices.ContainsFunc(w.Suits, func(i snapshot.DeviceIndex) bool { return i < 0 || i >= maxIndex }) {
 		return state.Refuse("a wait has an id, and is for 1 to %d GPUs", maxOwnGPUs)
 	}
@@ -350,9 +350,10 @@ func heldBy(look *snapshot.Snapshot) map[keptGPU]bool {
 		}
 	}
 	for i := range look.Processes {
-		if p := &look.Processes[i]; p.UID != nil {
+		p := &look.Processes[i]
+		if uid := p.CountedUID(); uid != nil {
 			for _, index := range p.Indices() {
-				has[keptGPU{index, *p.UID}] = true
+				has[keptGPU{index, *uid}] = true
 			}
 		}
 	}

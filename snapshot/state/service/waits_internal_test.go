@@ -47,6 +47,29 @@ func TestAWaitNamesGPUs(t *testing.T) {
 	}
 }
 
+// TestAWaitIsForGPUs: one for MIG instances or none would come first always, and could be in no snapshot.
+func TestAWaitIsForGPUs(t *testing.T) {
+	for n, want := range map[int]bool{-1: false, 0: false, 1: true, 128: true, 129: false} {
+		for _, c := range []*change.Change{nil, {}} {
+			w := waitOf(t, "w", 1, n, 0)
+			w.change = c
+			require.Equal(t, want, w.check() == nil, n)
+		}
+	}
+}
+
+// TestWhatContainersUse: whatever uid their image has, they take nobody's turn, and no offer.
+func TestWhatContainersUse(t *testing.T) {
+	uid := snapshot.UID(1)
+	uses := func(index snapshot.DeviceIndex, c *snapshot.ContainerInfo) snapshot.Process {
+		return snapshot.Process{UID: &uid, ContainerInfo: c, Usage: []snapshot.DeviceUsage{{Index: index}}}
+	}
+	look := &snapshot.Snapshot{Processes: []snapshot.Process{
+		uses(0, &snapshot.ContainerInfo{}), uses(1, &snapshot.ContainerInfo{UID: new(snapshot.UID(2))}), uses(2, nil),
+	}}
+	require.Equal(t, map[keptGPU]bool{{0, 0}: true, {1, 2}: true, {2, 1}: true}, heldBy(look))
+}
+
 // TestANoteThatCannotBeWritten is reported once, and written when there is room again, though nobody waits by then: a
 // controller would free GPUs for waits that are over.
 func TestANoteThatCannotBeWritten(t *testing.T) {
