@@ -373,8 +373,7 @@ func TestPropertyEachOrderIsCarriedOutAtMostOnce(t *testing.T) {
 	if _, err := os.Stat(base); err != nil {
 		base = ""
 	}
-	dir, err := os.MkdirTemp(base, "genv-once-")
-	require.NoError(t, err)
+	dir := proctest.Try(os.MkdirTemp(base, "genv-once-")).OK(t)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	signals, schedules := uint64(0), proctest.Cases(5_000)
 	for seed := range schedules {

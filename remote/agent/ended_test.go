@@ -19,6 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/sshclient"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // endedWith is a session that ends with an error of its own.
@@ -229,21 +230,18 @@ func cpuTime(t *testing.T) time.Duration {
 
 // refusingPort is one at which nothing listens.
 func refusingPort(t *testing.T) int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	l := proctest.Try(net.Listen("tcp", "127.0.0.1:0")).OK(t)
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port
 }
 
 // silentPort is one whose queue is full: the kernel drops what comes.
 func silentPort(t *testing.T) int {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	require.NoError(t, err)
+	fd := proctest.Try(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)).OK(t)
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	require.NoError(t, unix.Listen(fd, 0))
-	address, err := unix.Getsockname(fd)
-	require.NoError(t, err)
+	address := proctest.Try(unix.Getsockname(fd)).OK(t)
 	port := address.(*unix.SockaddrInet4).Port
 	for range 4 {
 		conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), 100*time.Millisecond)

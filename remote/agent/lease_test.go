@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func ofFolder(name string) *fence.LeaseRequest {
@@ -306,9 +307,7 @@ func TestWhichControllerActs(t *testing.T) {
 		return pool.Acting(t.Context(), h)
 	}
 	says := func() agent.Acting {
-		a, err := ask(agent.CapabilityFence, agent.RequestActing)
-		require.NoError(t, err)
-		return a
+		return proctest.Try(ask(agent.CapabilityFence, agent.RequestActing)).OK(t)
 	}
 	require.Equal(t, agent.Acting{Refuses: true}, says())
 	acting := f.controller(t, leader(2))
@@ -327,10 +326,9 @@ func TestWhichControllerActs(t *testing.T) {
 	require.Nil(t, answer.Lease)
 	require.Contains(t, answer.Unknown, "is damaged")
 
-	answer, err := ask()
-	require.NoError(t, err)
+	answer = proctest.Try(ask()).OK(t)
 	require.False(t, answer.Refuses, "it lets each controller act")
-	_, err = ask(agent.CapabilityFence)
+	_, err := ask(agent.CapabilityFence)
 	require.Equal(t, remote.Version, remote.ClassOf(err), "an older genv can't say it")
 }
 

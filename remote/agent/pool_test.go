@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func orderOn(s *snapshot.Snapshot) order.Order {
@@ -37,8 +38,7 @@ func TestAConversation(t *testing.T) {
 	again := snapshotOf(t, f.streams, f.hosts[0])
 	require.Same(t, first, again, "nothing changed, so nothing was sent")
 
-	done, err := f.streams.Execute(t.Context(), f.hosts[0], orderOn(first))
-	require.NoError(t, err)
+	done := proctest.Try(f.streams.Execute(t.Context(), f.hosts[0], orderOn(first))).OK(t)
 	require.Equal(t, []order.Outcome{{PID: 1000, Status: order.StatusTerminated}, {PID: 1001, Status: order.StatusTerminated}}, done.Outcomes)
 	after := snapshotOf(t, f.streams, f.hosts[0])
 	require.Empty(t, after.Processes)
@@ -223,8 +223,7 @@ func flooding(ctx context.Context, r *inprocess.Request) int {
 // TestWrongOutcomes: outcomes that do not belong to the items (see TestCheck) say nothing.
 func TestWrongOutcomes(t *testing.T) {
 	s := busy(2)
-	encoded, err := snapshot.EncodeNative(s)
-	require.NoError(t, err)
+	encoded := proctest.Try(snapshot.EncodeNative(s)).OK(t)
 	for name, outcomes := range map[string]string{
 		"none":          `[]`,
 		"another order": `[{"pid":1001,"device":0,"status":"terminated"},{"pid":1000,"device":0,"status":"terminated"}]`,
@@ -260,8 +259,7 @@ func TestFallingBack(t *testing.T) {
 	require.Equal(t, []string{agent.RequestSnapshot, agent.RequestExecute}, f.streams.About(f.hosts[0]).Capabilities)
 	require.Equal(t, 4, f.Hosts()[0].Counts().Commands, "serve is tried once")
 	s := snapshotOf(t, f.streams, f.hosts[0])
-	done, err := f.streams.Execute(t.Context(), f.hosts[0], orderOn(s))
-	require.NoError(t, err)
+	done := proctest.Try(f.streams.Execute(t.Context(), f.hosts[0], orderOn(s))).OK(t)
 	require.Nil(t, done.Outcomes)
 	require.Equal(t, []string{"Terminating process 1000 from environment N/A that is running on GPU(s) 0"}, done.Lines)
 
@@ -271,7 +269,7 @@ func TestFallingBack(t *testing.T) {
 	require.Len(t, s.Devices, 1)
 	require.Len(t, s.Processes, 1)
 	require.True(t, s.Processes[0].EnvUnknown, "so that nothing follows from it")
-	_, err = f.streams.Execute(t.Context(), f.hosts[2], orderOn(s))
+	_, err := f.streams.Execute(t.Context(), f.hosts[2], orderOn(s))
 	require.Equal(t, remote.GenvMissing, remote.ClassOf(err))
 
 	snapshotOf(t, f.streams, f.hosts[1])

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/frame"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 var greeting = frame.Greeting{Protocol: frame.Version, Genv: "v2", Capabilities: []string{"echo"}}
@@ -55,8 +56,7 @@ func talk(t testing.TB, server *agent.Responder) (
 ) {
 	t.Helper()
 	in, out, ended = both(t.Context(), server)
-	c, err := agent.OpenStream(t.Context(), in, out, "t")
-	require.NoError(t, err)
+	c = proctest.Try(agent.OpenStream(t.Context(), in, out, "t")).OK(t)
 	return c, in, out, ended
 }
 
@@ -81,8 +81,7 @@ func TestConversation(t *testing.T) {
 	require.True(t, c.Greeting.Can("echo"))
 	require.False(t, c.Greeting.Can("dance"))
 	for _, body := range []string{"", "a", strings.Repeat("gnv1", 1<<18), "\ngenv-serve t\n"} {
-		answer, err := c.Call(t.Context(), "echo", []byte(body))
-		require.NoError(t, err)
+		answer := proctest.Try(c.Call(t.Context(), "echo", []byte(body))).OK(t)
 		require.Equal(t, body, string(answer))
 	}
 	_, err := c.Call(t.Context(), "no", nil)
@@ -90,8 +89,7 @@ func TestConversation(t *testing.T) {
 	require.ErrorContains(t, err, "I will not")
 	_, err = c.Call(t.Context(), "huge", nil)
 	require.ErrorIs(t, err, agent.ErrRefused)
-	answer, err := c.Call(t.Context(), "echo", []byte("still here"))
-	require.NoError(t, err)
+	answer := proctest.Try(c.Call(t.Context(), "echo", []byte("still here"))).OK(t)
 	require.Equal(t, "still here", string(answer))
 	require.NoError(t, out.Close())
 	require.NoError(t, <-ended, "hanging up is the ordinary end")
@@ -235,12 +233,10 @@ func TestAnswersTwice(t *testing.T) {
 		twice := agent.Frame(frame.KindAnswer, "", 1, []byte("once"))
 		_, _ = answers.Write(append(twice, twice...))
 	}()
-	c, err := agent.OpenStream(t.Context(), in, out, "t")
-	require.NoError(t, err)
-	body, err := c.Call(t.Context(), "echo", nil)
-	require.NoError(t, err)
+	c := proctest.Try(agent.OpenStream(t.Context(), in, out, "t")).OK(t)
+	body := proctest.Try(c.Call(t.Context(), "echo", nil)).OK(t)
 	require.Equal(t, "once", string(body))
-	_, err = c.Call(t.Context(), "echo", nil)
+	_, err := c.Call(t.Context(), "echo", nil)
 	require.ErrorIs(t, err, frame.ErrProtocol)
 	require.ErrorIs(t, err, agent.ErrNotSent)
 	_ = in.Close()
@@ -280,9 +276,8 @@ func TestAQuestionTooLateIsNotSent(t *testing.T) {
 }
 
 func TestTooLongToSend(t *testing.T) {
-	c, err := agent.OpenStream(t.Context(), bytes.NewReader(agent.Greet("t", greeting)), io.Discard, "t")
-	require.NoError(t, err)
-	_, err = c.Call(t.Context(), "echo", make([]byte, frame.MaxBody+1))
+	c := proctest.Try(agent.OpenStream(t.Context(), bytes.NewReader(agent.Greet("t", greeting)), io.Discard, "t")).OK(t)
+	_, err := c.Call(t.Context(), "echo", make([]byte, frame.MaxBody+1))
 	require.Error(t, err)
 	_, err = c.Call(t.Context(), strings.Repeat("n", 300), nil)
 	require.Error(t, err)

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // bell is the events of a host on which somebody rings.
@@ -256,9 +257,7 @@ func startFleet(t *testing.T, timeout time.Duration, handlers ...inprocess.Handl
 		servers = append(servers, &inprocess.Server{Name: name, Address: fmt.Sprintf("127.93.%d.%d", i/250, i%250+1), Handler: h})
 		f.hosts = append(f.hosts, remote.Host{Name: name})
 	}
-	var err error
-	f.Fleet, err = inprocess.Start(t.TempDir(), 0, servers...)
-	require.NoError(t, err)
+	f.Fleet = proctest.Try(inprocess.Start(t.TempDir(), 0, servers...)).OK(t)
 	t.Cleanup(f.Close)
 	f.client = sshclient.New(sshclient.Options{ConfigFile: f.SSHConfig(), CommandTimeout: timeout})
 	t.Cleanup(f.client.Close)
@@ -270,9 +269,7 @@ func startFleet(t *testing.T, timeout time.Duration, handlers ...inprocess.Handl
 // snapshotOf asks a host for its snapshot.
 func snapshotOf(t *testing.T, pool *agent.Pool, host remote.Host) *snapshot.Snapshot {
 	t.Helper()
-	s, err := pool.Snapshot(t.Context(), host)
-	require.NoError(t, err)
-	return s
+	return proctest.Try(pool.Snapshot(t.Context(), host)).OK(t)
 }
 
 // busy is a host with a process in no environment on each of n devices.

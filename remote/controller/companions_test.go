@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -25,6 +24,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	hooksink "github.com/seed-3119e985/genv/remote/hooks"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // mails takes what users are told.
@@ -82,8 +82,7 @@ func TestMailAboutWhatIsNew(t *testing.T) {
 	cycleOf(t.Context(), c, policy)
 	require.Len(t, sent.list, 2)
 	require.False(t, sent.list[1].Pending, "that it is ended")
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
+	data := proctest.ReadFile(t, path)
 	require.Equal(t, 2, strings.Count(string(data), "lists the user under `opt-out`"), "before and when it is ended: the record is complete")
 	require.Equal(t, 2, strings.Count(string(data), "doesn't report the name of this user"))
 	require.NotContains(t, string(data), `"reason":"not sent","user":"alice"`)
@@ -109,8 +108,7 @@ func TestADryRunRecordsNoMail(t *testing.T) {
 	cycleOf(t.Context(), c, strict{notify: true})
 	require.Len(t, said.list, 1)
 	require.Empty(t, p.messages)
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
+	data := proctest.ReadFile(t, path)
 	require.NotContains(t, string(data), `"told"`)
 }
 
@@ -211,8 +209,7 @@ func (g *guarded) Consume(_ *controller.Cycle, events []enforce.Event) {
 // What could not be recorded is neither asked nor said, and both later.
 func TestGuardsOfACycleThatDoesNotCount(t *testing.T) {
 	g := &guarded{full: errors.New("no space left")}
-	wanted, err := policy.Parse("p.yaml", []byte("defaults: {guard: enforce}"))
-	require.NoError(t, err)
+	wanted := proctest.Try(policy.Parse("p.yaml", []byte("defaults: {guard: enforce}"))).OK(t)
 	c := &controller.Controller{Options: controller.Options{
 		Survey: controller.Survey{Hosts: []remote.Host{{Name: "h1"}}, Link: g, Fanout: 1}, Policy: wanted,
 		Now: time.Now, Audit: g, Sinks: []controller.Sink{g}, Companions: []controller.Companion{&companions.Guards{}},

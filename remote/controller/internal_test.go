@@ -20,20 +20,19 @@ import (
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // What changes a host or is shown to its users has one way to it: background.dispatch
 // sends deliveries, and only their Send uses the methods of a Link that do so.
 func TestHostsAreChangedFromOnePlace(t *testing.T) {
 	callers := map[string][]string{}
-	files, err := filepath.Glob("*.go")
-	require.NoError(t, err)
+	files := proctest.Try(filepath.Glob("*.go")).OK(t)
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
-		require.NoError(t, err)
+		file := proctest.Try(parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)).OK(t)
 		for _, d := range file.Decls {
 			ast.Inspect(d, func(n ast.Node) bool {
 				if s, ok := n.(*ast.SelectorExpr); ok {

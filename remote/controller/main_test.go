@@ -26,6 +26,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // cycleOf runs one cycle with a policy.
@@ -154,8 +155,7 @@ func resources(t *testing.T) usage {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // the runtime's own descriptors come with the first use of the network
 	require.NoError(t, err)
 	require.NoError(t, listener.Close())
-	entries, err := os.ReadDir("/proc/self/fd")
-	require.NoError(t, err)
+	entries := proctest.Try(os.ReadDir("/proc/self/fd")).OK(t)
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
@@ -198,9 +198,7 @@ func startFleet(t *testing.T, timeout time.Duration, handlers ...inprocess.Handl
 		servers = append(servers, &inprocess.Server{Name: name, Address: fmt.Sprintf("127.93.%d.%d", i/250, i%250+1), Handler: h})
 		f.hosts = append(f.hosts, remote.Host{Name: name})
 	}
-	var err error
-	f.Fleet, err = inprocess.Start(t.TempDir(), 0, servers...)
-	require.NoError(t, err)
+	f.Fleet = proctest.Try(inprocess.Start(t.TempDir(), 0, servers...)).OK(t)
 	t.Cleanup(f.Close)
 	f.client = sshclient.New(sshclient.Options{ConfigFile: f.SSHConfig(), CommandTimeout: timeout})
 	t.Cleanup(f.client.Close)

@@ -17,14 +17,14 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/statedir"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 var noonUTC = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 func open(t *testing.T, dir string) *statedir.Folder {
 	t.Helper()
-	store, err := statedir.Open(dir)
-	require.NoError(t, err)
+	store := proctest.Try(statedir.Open(dir)).OK(t)
 	t.Cleanup(func() { _ = store.Close() })
 	return store
 }
@@ -35,8 +35,7 @@ func restarted(t *testing.T, p *fakeFleet, store *statedir.Folder, now *time.Tim
 	c := p.controller(nil)
 	c.Now = func() time.Time { return *now }
 	store.Now = c.Now
-	memory, err := store.Load(t.Context())
-	require.NoError(t, err)
+	memory := proctest.Try(store.Load(t.Context())).OK(t)
 	c.Memory, c.Store = memory, store
 	return c
 }
@@ -62,8 +61,7 @@ func TestAClockThatIsSetAfterARestart(t *testing.T) {
 	saved, err := m.Encode(now)
 	require.NoError(t, errors.Join(err, store.Save(t.Context(), saved)))
 	store.Now = func() time.Time { return now }
-	loaded, err := store.Load(t.Context())
-	require.NoError(t, err)
+	loaded := proctest.Try(store.Load(t.Context())).OK(t)
 	since := loaded.Rules.Uses["a"].Idle
 	require.Equal(t, time.Minute, now.Sub(since))
 	require.NotEqual(t, since.Round(0), since, "it has a reading of the monotonic clock")
@@ -118,8 +116,7 @@ func TestMemoryThatIsNotContinued(t *testing.T) {
 			cycleOf(t.Context(), c, strict{warn: enforce.Warn{Cycles: 3}})
 			path := filepath.Join(dir, "memory.json")
 			if tt.change != nil {
-				data, err := os.ReadFile(path)
-				require.NoError(t, err)
+				data := proctest.ReadFile(t, path)
 				require.NoError(t, os.WriteFile(path, []byte(tt.change(string(data))), 0o600))
 			}
 			store.Now = func() time.Time { return now.Add(tt.after) }
@@ -148,8 +145,7 @@ func TestOneControllerHasTheFolder(t *testing.T) {
 	cycleOf(t.Context(), loop, policy)
 	now = now.Add(10 * time.Second) // it is saved every ten seconds
 	cycleOf(t.Context(), loop, policy)
-	before, err := os.ReadFile(filepath.Join(dir, "memory.json"))
-	require.NoError(t, err)
+	before := proctest.ReadFile(t, filepath.Join(dir, "memory.json"))
 
 	second, err := statedir.Open(dir)
 	require.ErrorIs(t, err, statedir.ErrInUse)
@@ -157,8 +153,7 @@ func TestOneControllerHasTheFolder(t *testing.T) {
 	cycle := cycleOf(t.Context(), once, policy)
 	require.Equal(t, 2, cycle.Plan.Findings[0].Cycles, "as the loop counts them")
 	require.Empty(t, cycle.Results, "which the loop would not do yet either")
-	after, err := os.ReadFile(filepath.Join(dir, "memory.json"))
-	require.NoError(t, err)
+	after := proctest.ReadFile(t, filepath.Join(dir, "memory.json"))
 	require.Equal(t, string(before), string(after))
 	require.NotEmpty(t, cycleOf(t.Context(), loop, policy).Results)
 }
@@ -167,10 +162,8 @@ func TestOneControllerHasTheFolder(t *testing.T) {
 func TestEpochs(t *testing.T) {
 	dir := t.TempDir()
 	for want := range uint64(3) {
-		s, err := statedir.Open(dir)
-		require.NoError(t, err)
-		epoch, err := s.NextEpoch()
-		require.NoError(t, err)
+		s := proctest.Try(statedir.Open(dir)).OK(t)
+		epoch := proctest.Try(s.NextEpoch()).OK(t)
 		require.Equal(t, want+1, epoch)
 		if want == 2 {
 			second, err := statedir.Open(dir)
@@ -183,9 +176,8 @@ func TestEpochs(t *testing.T) {
 	}
 	for _, content := range []string{"", "x", "-1", "18446744073709551615"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "epoch"), []byte(content), 0o600))
-		s, err := statedir.Open(dir)
-		require.NoError(t, err)
-		_, err = s.NextEpoch()
+		s := proctest.Try(statedir.Open(dir)).OK(t)
+		_, err := s.NextEpoch()
 		require.ErrorContains(t, err, "is damaged: remove it and controller-id", "it could be lower than one that hosts have noted")
 		require.NoError(t, s.Close())
 	}
@@ -195,10 +187,8 @@ func TestEpochs(t *testing.T) {
 func TestTheIDOfAController(t *testing.T) {
 	dir := t.TempDir()
 	store := open(t, dir)
-	id, err := store.ID()
-	require.NoError(t, err)
-	again, err := store.ID()
-	require.NoError(t, err)
+	id := proctest.Try(store.ID()).OK(t)
+	again := proctest.Try(store.ID()).OK(t)
 	require.Equal(t, id, again)
 
 	path := filepath.Join(dir, "controller-id")
@@ -208,8 +198,7 @@ func TestTheIDOfAController(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 		_, err := store.ID()
 		require.ErrorContains(t, err, "controller-id", name)
-		kept, err := os.ReadFile(path)
-		require.NoError(t, err)
+		kept := proctest.ReadFile(t, path)
 		require.Equal(t, content, string(kept), name)
 	}
 	require.NoError(t, os.Remove(path))
@@ -304,8 +293,7 @@ func TestNoSecondSIGTERMAfterACrash(t *testing.T) {
 func TestLeftoversOfAKilledSave(t *testing.T) {
 	dir := t.TempDir()
 	names := func() (all []string) {
-		entries, err := os.ReadDir(dir)
-		require.NoError(t, err)
+		entries := proctest.Try(os.ReadDir(dir)).OK(t)
 		for _, e := range entries {
 			all = append(all, e.Name())
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/sshclient"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // authenticator is a FIDO authenticator with one key, in software, and the agent that has it (PROTOCOL.u2f of OpenSSH).
@@ -50,8 +51,7 @@ func newAuthenticator(t testing.TB, kind string) *authenticator {
 			Application string
 		}{kind, public, application})
 	case ssh.KeyAlgoSKECDSA256:
-		private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		require.NoError(t, err)
+		private := proctest.Try(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).OK(t)
 		point, err := private.PublicKey.Bytes()
 		require.NoError(t, err)
 		a.private, blob = private, ssh.Marshal(struct {
@@ -60,9 +60,7 @@ func newAuthenticator(t testing.TB, kind string) *authenticator {
 			Application string
 		}{kind, "nistp256", point, application})
 	}
-	var err error
-	a.public, err = ssh.ParsePublicKey(blob)
-	require.NoError(t, err)
+	a.public = proctest.Try(ssh.ParsePublicKey(blob)).OK(t)
 	return a
 }
 

@@ -23,9 +23,7 @@ import (
 
 func testKey(t *testing.T, seed string) ssh.PublicKey {
 	t.Helper()
-	key, err := ssh.NewPublicKey(ed25519.NewKeyFromSeed([]byte(fmt.Sprintf("%032s", seed))).Public())
-	require.NoError(t, err)
-	return key
+	return proctest.Try(ssh.NewPublicKey(ed25519.NewKeyFromSeed([]byte(fmt.Sprintf("%032s", seed))).Public())).OK(t)
 }
 
 // line is a line of known_hosts.
@@ -39,8 +37,7 @@ func shown(t *testing.T, o Options, host resolvedEndpoint, peer net.Addr, key ss
 	o.ConfigFile, o.OpenSSH = "none", "none"
 	c := New(o)
 	defer c.Close()
-	check, err := c.hostKeyCheck(t.Context(), host)
-	require.NoError(t, err)
+	check := proctest.Try(c.hostKeyCheck(t.Context(), host)).OK(t)
 	return check.callback("", peer, key)
 }
 

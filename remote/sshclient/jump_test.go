@@ -131,8 +131,7 @@ type relay struct {
 
 func startRelay(t *testing.T, to *sshd) *relay {
 	t.Helper()
-	listener, err := net.Listen("tcp", to.address+":0")
-	require.NoError(t, err)
+	listener := proctest.Try(net.Listen("tcp", to.address+":0")).OK(t)
 	r := &relay{port: listener.Addr().(*net.TCPAddr).Port}
 	var all sync.WaitGroup
 	all.Go(func() {

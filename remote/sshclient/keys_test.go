@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/sshclient"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // serveAgent serves an agent at a socket until the test ends.
@@ -23,8 +24,7 @@ func serveAgent(t testing.TB, keys agent.Agent) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "agent") // t.TempDir can be too long for a socket
 	require.NoError(t, err)
-	listener, err := net.Listen("unix", filepath.Join(dir, "s"))
-	require.NoError(t, err)
+	listener := proctest.Try(net.Listen("unix", filepath.Join(dir, "s"))).OK(t)
 	go func() {
 		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
 			go func() {
@@ -193,16 +193,12 @@ func startParamiko(t *testing.T, arguments []string) (port int) {
 	t.Helper()
 	server := exec.Command(debianPython, append([]string{"testdata/without_server_sig_algs.py"}, arguments...)...)
 	server.Stderr = os.Stderr
-	stdin, err := server.StdinPipe()
-	require.NoError(t, err)
-	stdout, err := server.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, server.Start())
+	stdin, stdout := proctest.StartPiped(t, server)
 	t.Cleanup(func() {
 		_ = stdin.Close()
 		_ = server.Wait()
 	})
-	_, err = fmt.Fscan(stdout, &port)
+	_, err := fmt.Fscan(stdout, &port)
 	require.NoError(t, err)
 	return port
 }

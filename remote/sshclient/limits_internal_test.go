@@ -68,8 +68,7 @@ func (s *slowLogin) Read([]byte) (int, error) {
 // lend has a jump host be connected already.
 func (b *bastion) lend(t *testing.T, c *Client, name string) {
 	t.Helper()
-	p, err := c.shared(endpoint{Lookup: config.Lookup{Host: name}})
-	require.NoError(t, err)
+	p := proctest.Try(c.shared(endpoint{Lookup: config.Lookup{Host: name}})).OK(t)
 	p.attempt = &attempt{done: make(chan struct{}), conn: &connection{link: b, done: make(chan struct{})}, ended: time.Now()}
 	close(p.attempt.done)
 }

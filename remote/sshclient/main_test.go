@@ -24,6 +24,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/sshclient"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestMain(m *testing.M) {
@@ -113,9 +114,7 @@ func requireClass(t testing.TB, class remote.Class, err error, texts ...string) 
 // runs has a host run a command that succeeds.
 func runs(t testing.TB, c *sshclient.Client, h remote.Host, command remote.Command) remote.Output {
 	t.Helper()
-	out, err := c.Run(t.Context(), h, command)
-	require.NoError(t, err)
-	return out
+	return proctest.Try(c.Run(t.Context(), h, command)).OK(t)
 }
 
 // fails has a host run a command, which fails with the class and the texts.
@@ -169,10 +168,8 @@ func newKey(t testing.TB) (ssh.Signer, []byte) {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
-	signer, err := ssh.NewSignerFromKey(private)
-	require.NoError(t, err)
-	block, err := ssh.MarshalPrivateKey(private, "")
-	require.NoError(t, err)
+	signer := proctest.Try(ssh.NewSignerFromKey(private)).OK(t)
+	block := proctest.Try(ssh.MarshalPrivateKey(private, "")).OK(t)
 	return signer, pem.EncodeToMemory(block)
 }
 
@@ -185,9 +182,7 @@ func startFake(t testing.TB, prepare func(*fake)) *fake {
 	login, file := newKey(t)
 	f.login = login
 	require.NoError(t, os.WriteFile(filepath.Join(f.dir, "id"), file, 0o600))
-	var err error
-	f.listener, err = net.Listen("tcp", freshAddress()+":0")
-	require.NoError(t, err)
+	f.listener = proctest.Try(net.Listen("tcp", freshAddress()+":0")).OK(t)
 	f.known(f.key.PublicKey())
 	if prepare != nil {
 		prepare(f)

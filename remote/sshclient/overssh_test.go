@@ -52,8 +52,7 @@ func (c *controlled) open(t *testing.T) {
 	go func() { _ = ssh.Wait(); close(ended) }()
 	t.Cleanup(func() { _ = ssh.Process.Kill(); <-ended })
 	require.Eventually(t, func() bool { return c.alive() }, 30*time.Second, 10*time.Millisecond, "no master: %s", &said)
-	found, err := filepath.Glob(strings.TrimSuffix(c.socketPattern(t), "%C-%r") + "*")
-	require.NoError(t, err)
+	found := proctest.Try(filepath.Glob(strings.TrimSuffix(c.socketPattern(t), "%C-%r") + "*")).OK(t)
 	require.Len(t, found, 1)
 	c.path = found[0]
 	c.write(t, "authorized", "")
@@ -105,8 +104,7 @@ func fixed(context.Context, agent.Call) ([]byte, error) {
 // serving gives the host a genv, which is this test program.
 func serving(t *testing.T, s *sshd) remote.Host {
 	t.Helper()
-	program, err := os.Executable()
-	require.NoError(t, err)
+	program := proctest.Try(os.Executable()).OK(t)
 	script := fmt.Sprintf("#!/bin/sh\nGENV_TEST_SERVE=1 exec %s\n", program)
 	require.NoError(t, proctest.WriteProgram(s.file("genv"), []byte(script)))
 	return remote.Host{Name: "gpu", GenvPath: s.file("genv"), NoSudo: true}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/sshclient"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestBusyServers(t *testing.T) {
@@ -197,8 +198,7 @@ func TestProbe(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // connects, and says nothing
 	require.NoError(t, err)
 	defer silent.Close()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	closed := proctest.Try(net.Listen("tcp", "127.0.0.1:0")).OK(t)
 	require.NoError(t, closed.Close())
 	at := func(l net.Listener) string {
 		return fmt.Sprintf("  HostName 127.0.0.1\n  Port %d", l.Addr().(*net.TCPAddr).Port)
@@ -227,8 +227,7 @@ func TestProbe(t *testing.T) {
 
 // BenchmarkProbe is what a host that is down costs each time that it is tried.
 func BenchmarkProbe(b *testing.B) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(b, err)
+	closed := proctest.Try(net.Listen("tcp", "127.0.0.1:0")).OK(b)
 	require.NoError(b, closed.Close())
 	c := newClient(b, sshclient.Options{ConfigFile: "none"})
 	port := closed.Addr().(*net.TCPAddr).Port

@@ -22,6 +22,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/sshclient"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestStream(t *testing.T) {
@@ -33,15 +34,13 @@ func TestStream(t *testing.T) {
 		require.NoError(t, err)
 		defer session.Close()
 		lines := bufio.NewReader(session.Stdout)
-		line, err := lines.ReadString('\n')
-		require.NoError(t, err)
+		line := proctest.Try(lines.ReadString('\n')).OK(t)
 		require.Equal(t, "hello\n", line)
 		time.Sleep(1100 * time.Millisecond) // a stream outlives CommandTimeout
 		for i := range 100 {
 			_, err := session.Stdin.Write([]byte(strconv.Itoa(i) + "\n"))
 			require.NoError(t, err)
-			line, err := lines.ReadString('\n')
-			require.NoError(t, err)
+			line := proctest.Try(lines.ReadString('\n')).OK(t)
 			require.Equal(t, strconv.Itoa(i)+"\n", line)
 		}
 		require.NoError(t, session.Stdin.Close())
@@ -50,20 +49,18 @@ func TestStream(t *testing.T) {
 		require.NoError(t, session.Wait())
 	})
 	t.Run("its exit status and stderr", func(t *testing.T) {
-		session, err := c.Start(t.Context(), gpu, sh("echo sudo: a password is required >&2; exit 1"))
-		require.NoError(t, err)
+		session := proctest.Try(c.Start(t.Context(), gpu, sh("echo sudo: a password is required >&2; exit 1"))).OK(t)
 		defer session.Close()
-		_, err = io.ReadAll(session.Stdout)
+		_, err := io.ReadAll(session.Stdout)
 		require.NoError(t, err)
 		requireClass(t, remote.Sudo, session.Wait())
 		require.Equal(t, "sudo: a password is required\n", string(session.Stderr()))
 	})
 	t.Run("closing it ends its stdin, and it twice is once", func(t *testing.T) {
-		session, err := c.Start(t.Context(), gpu, sh("cat; echo the end > "+s.file("ended")))
-		require.NoError(t, err)
+		session := proctest.Try(c.Start(t.Context(), gpu, sh("cat; echo the end > "+s.file("ended")))).OK(t)
 		session.Close()
 		session.Close()
-		_, err = io.ReadAll(session.Stdout)
+		_, err := io.ReadAll(session.Stdout)
 		require.NoError(t, err)
 		require.Eventually(t, func() bool { return exec.Command("test", "-s", s.file("ended")).Run() == nil }, 5*time.Second, 10*time.Millisecond)
 		_, err = c.Run(t.Context(), gpu, sh("true"))
@@ -84,16 +81,14 @@ func TestStream(t *testing.T) {
 		runs(t, c, gpu, sh("test ! -e "+s.file("begun")))
 	})
 	t.Run("a flood on stderr ends it", func(t *testing.T) {
-		session, err := c.Start(t.Context(), gpu, sh("yes >&2"))
-		require.NoError(t, err)
+		session := proctest.Try(c.Start(t.Context(), gpu, sh("yes >&2"))).OK(t)
 		defer session.Close()
 		requireClass(t, remote.InvalidOutput, session.Wait())
 		require.LessOrEqual(t, len(session.Stderr()), 256<<10)
 	})
 	t.Run("a client that is closed", func(t *testing.T) {
 		c := newClient(t, sshclient.Options{ConfigFile: s.config(t)})
-		session, err := c.Start(t.Context(), gpu, sh("cat"))
-		require.NoError(t, err)
+		session := proctest.Try(c.Start(t.Context(), gpu, sh("cat"))).OK(t)
 		c.Close()
 		requireClass(t, remote.OutcomeUnknown, session.Wait())
 		session.Close()
@@ -103,10 +98,9 @@ func TestStream(t *testing.T) {
 // startCat starts a cat that has begun, for the time of the test.
 func startCat(t *testing.T, c *sshclient.Client, h remote.Host) *sshclient.Session {
 	t.Helper()
-	session, err := c.Start(t.Context(), h, sh("echo started; cat"))
-	require.NoError(t, err)
+	session := proctest.Try(c.Start(t.Context(), h, sh("echo started; cat"))).OK(t)
 	t.Cleanup(session.Close)
-	_, err = io.ReadFull(session.Stdout, make([]byte, len("started\n")))
+	_, err := io.ReadFull(session.Stdout, make([]byte, len("started\n")))
 	require.NoError(t, err)
 	return session
 }
@@ -118,8 +112,7 @@ func (s *sshd) children(t testing.TB) []int {
 	needs(t, err == nil, "a kernel that lists a process's children")
 	var pids []int
 	for word := range strings.FieldsSeq(string(text)) {
-		pid, err := strconv.Atoi(word)
-		require.NoError(t, err)
+		pid := proctest.Try(strconv.Atoi(word)).OK(t)
 		pids = append(pids, pid)
 	}
 	require.NotEmpty(t, pids)

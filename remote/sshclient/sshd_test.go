@@ -40,8 +40,7 @@ func freshAddress() string {
 
 func freePort(t testing.TB, address string) int {
 	t.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
-	require.NoError(t, err)
+	l := proctest.Try(net.Listen("tcp", net.JoinHostPort(address, "0"))).OK(t)
 	defer func() { require.NoError(t, l.Close()) }()
 	return l.Addr().(*net.TCPAddr).Port
 }
@@ -98,8 +97,7 @@ func (s *sshd) prepare(t testing.TB, config ...string) {
 
 func (s *sshd) start(t testing.TB, command []string) {
 	t.Helper()
-	log, err := os.OpenFile(s.file("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	require.NoError(t, err)
+	log := proctest.Try(os.OpenFile(s.file("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)).OK(t)
 	server := exec.Command(command[0], command[1:]...)
 	server.Stderr = log
 	require.NoError(t, server.Start())

@@ -45,8 +45,7 @@ func pretend(t *testing.T, script string) *sshProcess {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "ssh")
 	require.NoError(t, proctest.WriteProgram(program, []byte("#!/bin/sh\n"+script)))
-	s, err := (&sshLogin{program: program}).newProcess()
-	require.NoError(t, err)
+	s := proctest.Try((&sshLogin{program: program}).newProcess()).OK(t)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	require.NoError(t, s.Start("true"))
 	return s
@@ -54,8 +53,7 @@ func pretend(t *testing.T, script string) *sshProcess {
 
 // TestEndedBeforeStart: a connection that is closed leaves no ssh behind.
 func TestEndedBeforeStart(t *testing.T) {
-	s, err := (&sshLogin{program: "/bin/true"}).newProcess()
-	require.NoError(t, err)
+	s := proctest.Try((&sshLogin{program: "/bin/true"}).newProcess()).OK(t)
 	s.end()
 	require.ErrorIs(t, s.Start("true"), errEnded)
 	require.NoError(t, s.Close())
@@ -75,10 +73,9 @@ func TestSSHEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := pretend(t, tt.script)
-			said, err := io.ReadAll(s.pipes[2].ours)
-			require.NoError(t, err)
+			said := proctest.Try(io.ReadAll(s.pipes[2].ours)).OK(t)
 			require.Empty(t, said)
-			err = s.Wait()
+			err := s.Wait()
 			status, _, exited := exitOf(err)
 			switch {
 			case tt.err != nil:
@@ -115,8 +112,7 @@ func TestSSHCloses(t *testing.T) {
 func TestChildrenOfAProxyCommandAreEnded(t *testing.T) {
 	command := exec.Command("/bin/sh", "-c", "sleep 1000 & exit 0")
 	command.Stderr = new(strings.Builder)
-	group, err := startGroup(command)
-	require.NoError(t, err)
+	group := proctest.Try(startGroup(command)).OK(t)
 	pid := command.Process.Pid
 	t.Cleanup(func() { _ = unix.Kill(-pid, unix.SIGKILL) }) // it has ended
 	go group.reap(false)
@@ -218,8 +214,7 @@ func (c *counted) Read(p []byte) (int, error) {
 func TestAPrefaceCostsLittle(t *testing.T) {
 	noise := strings.Repeat(strings.Repeat("x", 1000)+"\n", 1000)
 	source := &counted{Reader: strings.NewReader(noise + "SSH-2.0-x\r\n")}
-	got, err := io.ReadAll(&afterPreface{Conn: reading{Reader: source}})
-	require.NoError(t, err)
+	got := proctest.Try(io.ReadAll(&afterPreface{Conn: reading{Reader: source}})).OK(t)
 	require.Equal(t, "SSH-2.0-x\r\n", string(got))
 	require.Less(t, source.reads, 1000)
 }
@@ -234,8 +229,7 @@ func TestThePrefacesBufferIsReleased(t *testing.T) {
 	}
 	require.Equal(t, "SSH-2.0-x\r\n", string(version))
 	require.NotNil(t, a.buffer)
-	rest, err := io.ReadAll(a)
-	require.NoError(t, err)
+	rest := proctest.Try(io.ReadAll(a)).OK(t)
 	require.Equal(t, "first packet"+strings.Repeat("x", 1<<16), string(rest))
 	require.Nil(t, a.buffer)
 }

@@ -63,8 +63,7 @@ func TestOnATerminal(t *testing.T) {
 			w.remark("Safety limit exceeded")
 			require.NoError(t, w.broken)
 			got := make([]byte, 1000)
-			n, err := read.Read(got)
-			require.NoError(t, err)
+			n := proctest.Try(read.Read(got)).OK(t)
 			require.Equal(t, row.want, string(bytes.TrimRight(got[:n], "\r\n")))
 			require.Equal(t, dated+"Safety limit exceeded\n", errs.String(), "stderr is a log, and no terminal")
 			require.NoError(t, write.Close())
@@ -242,8 +241,7 @@ func TestHooksGetWhatWasQueuedBeforeAReload(t *testing.T) {
 	l.configure(Options{Policy: policy.Default(), Progress: &render.Progress{}})
 	require.Less(t, time.Since(begun), hooksTimeout, "the end does not wait for it")
 	l.close()
-	out, err := os.ReadFile(dir + "/out")
-	require.NoError(t, err)
+	out := proctest.ReadFile(t, dir+"/out")
 	require.Equal(t, "told\ntold\n", string(out))
 }
 
@@ -280,8 +278,7 @@ func TestALoopThatHangs(t *testing.T) {
 func TestAReceiverThatIsStopped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	t.Setenv("NOTIFY_SOCKET", path)
-	receiver, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	require.NoError(t, err)
+	receiver := proctest.Try(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})).OK(t)
 	defer receiver.Close()
 	sent := 0
 	for send("STATUS=early") == nil {
@@ -294,8 +291,7 @@ func TestAReceiverThatIsStopped(t *testing.T) {
 	buffer := make([]byte, 100)
 	read := func() string {
 		require.NoError(t, receiver.SetReadDeadline(time.Now().Add(10*time.Second)))
-		n, err := receiver.Read(buffer)
-		require.NoError(t, err)
+		n := proctest.Try(receiver.Read(buffer)).OK(t)
 		return string(buffer[:n])
 	}
 	for range sent {

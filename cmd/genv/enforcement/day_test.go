@@ -26,6 +26,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 const (
@@ -318,8 +319,7 @@ func (d *day) run() string {
 		}
 		return options, err
 	}
-	options, err := read()
-	require.NoError(d.t, err)
+	options := proctest.Try(read()).OK(d.t)
 	d.loop = newLoop(p, zerolog.Nop(), &options, read)
 	_ = d.loop.run(d.t.Context(), options) // its exit code is that of the last cycle
 	return screen.String()
@@ -342,8 +342,7 @@ func TestADayOfALoop(t *testing.T) {
 	if os.Getenv("UPDATE_GOLDEN") != "" {
 		require.NoError(t, os.WriteFile(golden, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err)
+	want := proctest.ReadFile(t, golden)
 	require.Equal(t, string(want), got)
 	require.LessOrEqual(t, strings.Count(got, "\n"), 150, "it takes a minute to read")
 }

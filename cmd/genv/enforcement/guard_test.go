@@ -33,8 +33,7 @@ func guardedGenv(t *testing.T) (program, cgroup string) {
 			root = strings.TrimSuffix(a.Detail, ", which is not the machine's root cgroup: processes outside it are not guarded")
 		}
 	}
-	cgroup, err := os.MkdirTemp(root, "genv-guard-test-")
-	require.NoError(t, err)
+	cgroup = proctest.Try(os.MkdirTemp(root, "genv-guard-test-")).OK(t)
 	t.Cleanup(func() {
 		require.Eventually(t, func() bool { return os.Remove(cgroup) == nil }, 10*time.Second, 10*time.Millisecond)
 	})
@@ -49,8 +48,7 @@ func guardedGenv(t *testing.T) (program, cgroup string) {
 // openIn opens a node in a cgroup as a user who has no attachment, and says how that ended.
 func openIn(t *testing.T, cgroup, node string) string {
 	t.Helper()
-	folder, err := os.Open(cgroup)
-	require.NoError(t, err)
+	folder := proctest.Try(os.Open(cgroup)).OK(t)
 	defer folder.Close()
 	cmd := exec.Command("/bin/sh", "-c", `: < "$0"`, node)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4321, Gid: 4321}, UseCgroupFD: true, CgroupFD: int(folder.Fd())}

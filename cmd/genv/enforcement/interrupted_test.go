@@ -69,8 +69,7 @@ func TestAHostsGenvIsKilledWithinAnOrder(t *testing.T) {
 
 // killServe kills the genv that serves the fleet's host.
 func killServe(t *testing.T, f *sshd.Fleet) {
-	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	require.NoError(t, err)
+	commands := proctest.Try(filepath.Glob("/proc/[0-9]*/cmdline")).OK(t)
 	killed := 0
 	for _, path := range commands {
 		program, _ := os.Readlink(filepath.Join(filepath.Dir(path), "exe")) // gone meanwhile is no genv
@@ -139,8 +138,7 @@ func TestAnOrderIsFinishedThoughNobodyListens(t *testing.T) {
 	h := f.Host("gpu-01")
 	env := genvtest.Activate(t, h, testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0}})
 	job := genvtest.StartJob(t, h, testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
-	envs, err := snapshot.EncodeEnvironments([]snapshot.Environment{env.Environment})
-	require.NoError(t, err)
+	envs := proctest.Try(snapshot.EncodeEnvironments([]snapshot.Environment{env.Environment})).OK(t)
 	input := fmt.Sprintf(`{"terminate": {"processes": [{"pid": %d, "used_gpu_memory": [{"index": 0, "gpu_memory": "10mi"}], "eid": "%s"}]}, "detach": {"0": %s}}`,
 		job.PID, env.EID, envs)
 	session := exec.Command("ssh", "-F", f.SSHConfig(), "gpu-01", "sudo genv usage execute | true")
@@ -158,8 +156,7 @@ func TestUpgradeUnderALoop(t *testing.T) {
 	t.Parallel()
 	sshd.Require(t)
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", GPUs: 1}}, Installable: true})
-	driver, err := os.ReadFile(filepath.Join(f.Dir, "driver", "nvidia-smi"))
-	require.NoError(t, err)
+	driver := proctest.ReadFile(t, filepath.Join(f.Dir, "driver", "nvidia-smi"))
 	require.NoError(t, proctest.WriteProgram(filepath.Join(f.Local(), "bin/nvidia-smi"), driver))
 	install := func(program string) {
 		r := genvtest.Exec(t, exec.Command(program, "remote", "install", "-F", f.SSHConfig(), "-H", "gpu-01", "--upgrade")).OK(t)
@@ -171,8 +168,7 @@ func TestUpgradeUnderALoop(t *testing.T) {
 		if more != "" {
 			install(genvtest.ProgramWith(t, more))
 		}
-		place, err := os.Stat(filepath.Join(f.Local(), "bin/genv"))
-		require.NoError(t, err)
+		place := proctest.Try(os.Stat(filepath.Join(f.Local(), "bin/genv"))).OK(t)
 		d.next(func(c enforcement.CycleDocument) bool {
 			require.Empty(t, c.Failed)
 			require.Equal(t, agent.ViaStream, c.Via["gpu-01"])
@@ -189,8 +185,7 @@ func TestUpgradeUnderALoop(t *testing.T) {
 // servedBy are the processes of `genv usage serve` that run a file.
 func servedBy(t *testing.T, program os.FileInfo) (pids []string) {
 	t.Helper()
-	processes, err := filepath.Glob("/proc/[0-9]*")
-	require.NoError(t, err)
+	processes := proctest.Try(filepath.Glob("/proc/[0-9]*")).OK(t)
 	for _, proc := range processes {
 		if exe, err := os.Stat(filepath.Join(proc, "exe")); err != nil || !os.SameFile(exe, program) {
 			continue

@@ -23,6 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/servers"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // readLeader reads flags as `genv remote enforce` does. Without help, a flag that all share, it may run beside others.
@@ -56,8 +57,7 @@ func TestReadLeader(t *testing.T) {
 	config, err := readLeader(true, map[string]string{"GENV_LEADER_LOGIN": "ann:x"})
 	require.NoError(t, err)
 	require.Empty(t, config.Key, "no election was asked for")
-	config, err = readLeader(true, map[string]string{"GENV_LEADER_LOGIN": "ann:x"}, "--leader", url)
-	require.NoError(t, err)
+	config = proctest.Try(readLeader(true, map[string]string{"GENV_LEADER_LOGIN": "ann:x"}, "--leader", url)).OK(t)
 	require.Equal(t, "/genv/lab", config.Key)
 	require.Equal(t, etcd.Config{Endpoints: []string{"http://a:2379", "http://b:2379"}, User: "ann", Password: "x"}, config.Etcd)
 	config, err = readLeader(true, map[string]string{"GENV_LEADER_LOGIN": "ann:x"}, "--leader", url, "--leader-login", dir+"/login")
@@ -110,8 +110,7 @@ func TestReadLeaderAgain(t *testing.T) {
 // A member that asks for a client certificate gets it, and one with another authority is refused.
 func TestTLS(t *testing.T) {
 	dir := files(t)
-	pair, err := tls.LoadX509KeyPair(dir+"/cert", dir+"/key")
-	require.NoError(t, err)
+	pair := proctest.Try(tls.LoadX509KeyPair(dir+"/cert", dir+"/key")).OK(t)
 	authority := x509.NewCertPool()
 	authority.AddCert(pair.Leaf)
 	member := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"header":{"cluster_id":"1"}}`)) }))
@@ -164,8 +163,7 @@ func TestAWarningOfClearText(t *testing.T) {
 			require.NotContains(t, log.String(), "secret")
 		}
 	}
-	config, err := readLeader(true, nil)
-	require.NoError(t, err)
+	config := proctest.Try(readLeader(true, nil)).OK(t)
 	var log bytes.Buffer
 	config.WarnOfClearText(zerolog.New(&log))
 	require.Empty(t, log.String(), "there is no election")
@@ -201,8 +199,7 @@ func TestCheckMembers(t *testing.T) {
 			require.Contains(t, log.String(), "127.0.0.1:1: dial tcp", name)
 		}
 	}
-	config, err := readLeader(true, nil)
-	require.NoError(t, err)
+	config := proctest.Try(readLeader(true, nil)).OK(t)
 	require.NoError(t, config.CheckMembers(t.Context(), zerolog.Nop()), "there is no election")
 }
 

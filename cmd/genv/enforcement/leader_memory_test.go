@@ -27,6 +27,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/remote/statedir"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // A memory that can't be written is logged when that begins, when the reason changes and when it is over.
@@ -105,47 +106,38 @@ func TestReplaced(t *testing.T) {
 // A loop doesn't act under an id that no later start would have. A single cycle asks for no lease.
 func TestAnIDThatCantBeRead(t *testing.T) {
 	dir := t.TempDir()
-	store, err := statedir.Open(dir)
-	require.NoError(t, err)
+	store := proctest.Try(statedir.Open(dir)).OK(t)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	first, err := identityOf(t.Context(), store, true)
-	require.NoError(t, err)
-	again, err := identityOf(t.Context(), store, true)
-	require.NoError(t, err)
+	first := proctest.Try(identityOf(t.Context(), store, true)).OK(t)
+	again := proctest.Try(identityOf(t.Context(), store, true)).OK(t)
 	require.Equal(t, first.ID, again.ID)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "controller-id"), []byte("x"), 0o600))
-	_, err = identityOf(t.Context(), store, true)
+	_, err := identityOf(t.Context(), store, true)
 	require.ErrorContains(t, err, "controller-id is damaged")
-	single, err := identityOf(t.Context(), store, false)
-	require.NoError(t, err)
+	single := proctest.Try(identityOf(t.Context(), store, false)).OK(t)
 	require.NotEmpty(t, single.ID)
 }
 
 func TestLease(t *testing.T) {
 	long := runIdentity{ID: strings.Repeat("I", 26), Hostname: strings.Repeat("h", 64), Person: strings.Repeat("ä", 200), PID: 4194304, Start: "s"}
-	store, err := statedir.Open(t.TempDir())
-	require.NoError(t, err)
+	store := proctest.Try(statedir.Open(t.TempDir())).OK(t)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	options := &Options{}
-	lease, err := leaseOf(store, options, &long)
-	require.NoError(t, err)
+	lease := proctest.Try(leaseOf(store, options, &long)).OK(t)
 	require.Nil(t, lease, "a single cycle")
 
 	options.Interval = time.Second
-	lease, err = leaseOf(store, options, &long)
-	require.NoError(t, err)
+	lease = proctest.Try(leaseOf(store, options, &long)).OK(t)
 	require.NoError(t, lease.Check(), "hosts accept it, whatever the names")
 	require.EqualValues(t, 1, lease.Epoch)
 	require.Equal(t, "s", lease.Start)
-	lease, err = leaseOf(nil, options, &long)
-	require.NoError(t, err)
+	lease = proctest.Try(leaseOf(nil, options, &long)).OK(t)
 	require.Equal(t, fence.Run(long.ID), lease.Who, "hosts refuse it, or let it act, and give it no lease")
 
 	options.TakeOver = true
-	_, err = leaseOf(nil, options, &long)
+	_, err := leaseOf(nil, options, &long)
 	require.ErrorContains(t, err, "needs a state folder", "hosts could not know it again")
-	lease, err = leaseOf(store, options, &long)
-	require.NoError(t, err)
+	lease = proctest.Try(leaseOf(store, options, &long)).OK(t)
 	require.True(t, lease.TakeOver)
 	require.EqualValues(t, 2, lease.Epoch)
 }
@@ -153,19 +145,16 @@ func TestLease(t *testing.T) {
 // A run that ends before its first cycle, here since a single cycle takes no host over, leaves what its folder has.
 func TestARunThatDoesNotBegin(t *testing.T) {
 	dir := t.TempDir()
-	store, err := statedir.Open(dir)
-	require.NoError(t, err)
+	store := proctest.Try(statedir.Open(dir)).OK(t)
 	held := operator.State{Hold: &operator.OnHold{By: "ann", Reason: "a new driver"}}
 	require.NoError(t, store.KeepOperator(held, time.Now()))
 	require.NoError(t, store.Close())
 	options := Options{Policy: policy.Default(), TakeOver: true, StateDir: dir, Announce: func(string, *fence.LeaseRequest) {}}
 	program := &command.Program{Now: time.Now, Getenv: func(string) string { return "" }, Out: io.Discard, Err: io.Discard}
-	err = newLoop(program, zerolog.Nop(), &options, nil).run(t.Context(), options)
+	err := newLoop(program, zerolog.Nop(), &options, nil).run(t.Context(), options)
 	require.ErrorContains(t, err, "a single cycle")
-	store, err = statedir.Open(dir)
-	require.NoError(t, err)
+	store = proctest.Try(statedir.Open(dir)).OK(t)
 	defer store.Close()
-	kept, err := store.LoadOperator(time.Now())
-	require.NoError(t, err)
+	kept := proctest.Try(store.LoadOperator(time.Now())).OK(t)
 	require.NotNil(t, kept.Hold)
 }

@@ -65,11 +65,7 @@ func TestGPUsThatAreRenumbered(t *testing.T) {
 func (b *bent) shell(host, user string) (run func(commands string) string) {
 	b.t.Helper()
 	ssh := exec.CommandContext(b.t.Context(), "ssh", "-F", b.SSHConfig(), "-l", user, host, `exec bash -c 'eval "$(genv shell --init --shell bash)"; while read -r c; do eval "$c" 2>&1; echo .; done'`)
-	in, err := ssh.StdinPipe()
-	require.NoError(b.t, err)
-	out, err := ssh.StdoutPipe()
-	require.NoError(b.t, err)
-	require.NoError(b.t, ssh.Start())
+	in, out := proctest.StartPiped(b.t, ssh)
 	b.t.Cleanup(func() { _, _ = in.Close(), ssh.Wait() })
 	lines := bufio.NewScanner(out)
 	return func(commands string) (printed string) {
@@ -100,8 +96,7 @@ func TestLeasesByRootsLooks(t *testing.T) {
 	require.WithinDuration(t, time.Now(), devices[2].Attachments[0].Time.In(system.Now().Location()), time.Minute)
 	r := b.enforce("gpu-01", "--policy", hour).OK(t)
 	require.Empty(t, r.Out)
-	notes, err := filepath.Glob(filepath.Join(b.Host("gpu-01").Root(), "*", "seen.json"))
-	require.NoError(t, err)
+	notes := proctest.Try(filepath.Glob(filepath.Join(b.Host("gpu-01").Root(), "*", "seen.json"))).OK(t)
 	require.Len(t, notes, 1)
 	since := regexp.MustCompile(`"since":\d+`).ReplaceAllString(genvtest.Read(t, notes[0]), `"since":1`) // since the boot
 	require.NoError(t, os.WriteFile(notes[0], []byte(since), 0o600))
@@ -137,8 +132,7 @@ func TestDesktops(t *testing.T) {
 			policy := policyFile(t, "defaults: {"+rules+"}\n")
 			r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", h.Name, "--interval", "0", "--policy", policy, "--command-timeout", "10").OK(t)
 			t.Log(r.Out, r.Err)
-			data, err := os.ReadFile(asked)
-			require.NoError(t, err)
+			data := proctest.ReadFile(t, asked)
 			return len(data)
 		}
 		draws := func(device snapshot.DeviceIndex) *testfleet.Process {
@@ -213,8 +207,7 @@ func TestGraphicsContexts(t *testing.T) {
 // uses has nvidia-smi of a host list a process that the fleet has not started.
 func (b *bent) uses(host string, pid snapshot.PID, device int, start snapshot.StartTime) {
 	h := b.Host(host)
-	listed, err := gpus.Read(h.GPUs)
-	require.NoError(b.t, err)
+	listed := proctest.Try(gpus.Read(h.GPUs)).OK(b.t)
 	used := int64(10)
 	listed.Apps = append(listed.Apps, gpus.App{PID: int(pid), Start: uint64(start), Device: device, Name: "python3", UsedMiB: &used})
 	require.NoError(b.t, listed.Write(h.GPUs))
@@ -224,8 +217,7 @@ func (b *bent) uses(host string, pid snapshot.PID, device int, start snapshot.St
 func TestUnreadableProcesses(t *testing.T) {
 	b := openBent(t, "gpu-01")
 	pid, _ := proctest.Stall(t, false)
-	stat, err := proc.FS{}.Stat(pid)
-	require.NoError(t, err)
+	stat := proctest.Try(proc.FS{}.Stat(pid)).OK(t)
 	b.activate("gpu-01", "alice", 1)
 	b.uses("gpu-01", pid, 0, stat.Start)
 	honest := b.job("gpu-01", testfleet.Job{User: "carol", Uses: using(2)})

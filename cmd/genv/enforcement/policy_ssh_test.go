@@ -63,8 +63,7 @@ func (s screen) text(t *testing.T) string {
 			return all.String()
 		}
 		part := make([]byte, 64<<10)
-		n, err = s.Read(part)
-		require.NoError(t, err)
+		n = proctest.Try(s.Read(part)).OK(t)
 		all.Write(part[:n])
 	}
 }
@@ -203,8 +202,7 @@ func requireSameDecision(t *testing.T, log string, run func(user string, args ..
 		require.Error(t, err)
 		require.Regexp(t, "no decision "+e.ID+" is recorded", other)
 	}
-	last, err := run("alice", "why")
-	require.NoError(t, err)
+	last := proctest.Try(run("alice", "why")).OK(t)
 	require.Regexp(t, `(?s)^What +[A-Z].*\nBecause .*\nWhat to do Before you take more GPUs.*genv detach --index .*\nDecision +[0-9a-f]{8}\n$`, last)
 }
 

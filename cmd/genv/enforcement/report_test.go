@@ -23,6 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // reported runs `genv remote report`, and returns its document.
@@ -51,10 +52,8 @@ func TestUsageOfAController(t *testing.T) {
 	first.signal(syscall.SIGTERM).end()
 	require.NotContains(t, first.said(), "history")
 	path := filepath.Join(state, store.FileName)
-	db, err := store.OpenToRead(t.Context(), path, store.Options{In: time.Local})
-	require.NoError(t, err)
-	mark, err := db.Mark(t.Context())
-	require.NoError(t, err)
+	db := proctest.Try(store.OpenToRead(t.Context(), path, store.Options{In: time.Local})).OK(t)
+	mark := proctest.Try(db.Mark(t.Context())).OK(t)
 	require.True(t, mark.Ended)
 	now := time.Now()
 	sums := func(by string) map[string]usage.ReportRow {
@@ -79,8 +78,7 @@ func TestUsageOfAController(t *testing.T) {
 	onPage := reportOnPage(t, socket)
 	require.Equal(t, []string{"alice"}, onPage.Keys()[:1], "what the run before kept")
 	second.signal(syscall.SIGTERM).end()
-	db, err = store.OpenToRead(t.Context(), path, store.Options{In: time.Local})
-	require.NoError(t, err)
+	db = proctest.Try(store.OpenToRead(t.Context(), path, store.Options{In: time.Local})).OK(t)
 	defer db.Close()
 	require.Greater(t, sums(usage.ByUser)["alice"].Attached, alice.Attached)
 
@@ -104,8 +102,7 @@ func TestADamagedDatabase(t *testing.T) {
 	f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: genvhost.New(outsiders(1))})
 	dir := usageOfTenDays(t)
 	path := filepath.Join(dir, store.FileName)
-	content, err := os.ReadFile(path)
-	require.NoError(t, err)
+	content := proctest.ReadFile(t, path)
 	for i := 4096; i < len(content); i++ { // the first page has the schema
 		content[i] = byte(i * 7)
 	}
@@ -116,10 +113,8 @@ func TestADamagedDatabase(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return genvtest.Run(t, "remote", "report", "--state-dir", dir).Code == command.ExitOK
 	}, time.Minute, 50*time.Millisecond)
-	aside, err := filepath.Glob(path + ".damaged-*")
-	require.NoError(t, err)
-	moved, err := os.ReadFile(aside[0])
-	require.NoError(t, err)
+	aside := proctest.Try(filepath.Glob(path + ".damaged-*")).OK(t)
+	moved := proctest.ReadFile(t, aside[0])
 	require.Equal(t, content, moved)
 	require.NoFileExists(t, "off", "no log was asked for")
 }
@@ -158,8 +153,7 @@ func reportOnPage(t *testing.T, socket string) usage.Report {
 	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/api/v1/report", http.NoBody)
 	require.NoError(t, err)
-	answer, err := transport.RoundTrip(request)
-	require.NoError(t, err)
+	answer := proctest.Try(transport.RoundTrip(request)).OK(t)
 	defer answer.Body.Close()
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	var d usage.Report
@@ -170,8 +164,7 @@ func reportOnPage(t *testing.T, socket string) usage.Report {
 // usageOfTenDays is a folder with what alice and bob had on two hosts until now.
 func usageOfTenDays(t *testing.T) (stateDir string) {
 	dir := t.TempDir()
-	s, err := store.Open(t.Context(), filepath.Join(dir, store.FileName), store.Options{In: time.Local})
-	require.NoError(t, err)
+	s := proctest.Try(store.Open(t.Context(), filepath.Join(dir, store.FileName), store.Options{In: time.Local})).OK(t)
 	account, now := usage.NewMeter(time.Local), time.Now()
 	begin := now.Add(-240 * time.Hour)
 	for at := begin; !at.After(now); at = at.Add(time.Hour) {

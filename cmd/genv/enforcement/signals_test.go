@@ -23,6 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // background is `genv remote enforce` as a process of its own.
@@ -41,8 +42,7 @@ func startDaemon(t *testing.T, env []string, args ...string) *background {
 	d.cmd = exec.Command(genvtest.Program(t), append([]string{"remote", "enforce", "--format", "json"}, args...)...)
 	d.cmd.Env = append(os.Environ(), append([]string{"HOME=" + t.TempDir()}, env...)...)
 	d.cmd.Stderr = &d.stderr
-	out, err := d.cmd.StdoutPipe()
-	require.NoError(t, err)
+	out := proctest.Try(d.cmd.StdoutPipe()).OK(t)
 	require.NoError(t, d.cmd.Start())
 	var read sync.WaitGroup
 	read.Go(func() {
@@ -213,8 +213,7 @@ func TestSystemdIsTold(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	socket := filepath.Join(dir, "s")
-	listener, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
-	require.NoError(t, err)
+	listener := proctest.Try(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})).OK(t)
 	var told messages
 	var read sync.WaitGroup
 	read.Go(func() { told.read(listener) })

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // realSite is hosts of real OpenSSH, users and Unix groups, on which the rules of a real site are enforced.
@@ -74,14 +75,11 @@ func (s *realSite) told() map[string]string {
 
 // memory has a test change what the controller remembers, between two runs.
 func (s *realSite) memory(change func(*controller.FleetMemory)) {
-	store, err := statedir.Open(filepath.Join(s.dir, "state"))
-	require.NoError(s.t, err)
+	store := proctest.Try(statedir.Open(filepath.Join(s.dir, "state"))).OK(s.t)
 	defer store.Close()
-	m, err := store.Load(s.t.Context())
-	require.NoError(s.t, err)
+	m := proctest.Try(store.Load(s.t.Context())).OK(s.t)
 	change(&m)
-	saved, err := m.Encode(time.Now())
-	require.NoError(s.t, err)
+	saved := proctest.Try(m.Encode(time.Now())).OK(s.t)
 	require.NoError(s.t, store.Save(s.t.Context(), saved))
 }
 

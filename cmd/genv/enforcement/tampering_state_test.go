@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // How the state files were bent, each way on real hosts. M is carol.
@@ -60,16 +61,13 @@ func (b *bent) ended(r genvtest.Result, p *testfleet.Process) {
 
 func (b *bent) write(host string, list ...snapshot.Environment) {
 	b.t.Helper()
-	data, err := snapshot.EncodeEnvironments(list)
-	require.NoError(b.t, err)
+	data := proctest.Try(snapshot.EncodeEnvironments(list)).OK(b.t)
 	require.NoError(b.t, os.WriteFile(b.state(host, "envs.json"), data, 0o666))
 }
 
 func (b *bent) environments() []snapshot.Environment {
 	b.t.Helper()
-	list, err := b.Host("gpu-01").Environments()
-	require.NoError(b.t, err)
-	return list
+	return proctest.Try(b.Host("gpu-01").Environments()).OK(b.t)
 }
 
 // lostState are ways to lose envs.json or devices.json.
@@ -247,11 +245,10 @@ func TestBentLockHeld(t *testing.T) {
 	b := openBent(t, "gpu-01")
 	_, honest := b.began("gpu-01")
 	cmd := b.by("carol", "gpu-01", "flock", "-F", b.state("gpu-01", "genv.lock"), "sh", "-c", "echo held; exec sleep 1000000")
-	stdout, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	stdout := proctest.Try(cmd.StdoutPipe()).OK(t)
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	_, err = bufio.NewReader(stdout).ReadString('\n')
+	_, err := bufio.NewReader(stdout).ReadString('\n')
 	require.NoError(t, err)
 	r := b.spares(honest)
 	require.Contains(t, r.Err, fmt.Sprintf("genv.lock is held by process %d", cmd.Process.Pid))

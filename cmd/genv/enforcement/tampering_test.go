@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // How a judgement was bent, on hosts with real sshd, sudo, users and processes. GPUs are simulated. M is carol.
@@ -69,8 +70,7 @@ func (b *bent) forge(e snapshot.Environment, devices ...snapshot.DeviceIndex) {
 	if !os.IsNotExist(err) {
 		require.NoError(b.t, err)
 	}
-	data, err := snapshot.EncodeEnvironments(append(list, e))
-	require.NoError(b.t, err)
+	data := proctest.Try(snapshot.EncodeEnvironments(append(list, e))).OK(b.t)
 	require.NoError(b.t, os.WriteFile(envs, data, 0o666))
 	for _, d := range devices {
 		require.NoError(b.t, h.Attach(&testfleet.Env{Environment: e}, d, time.Now()))
@@ -79,9 +79,7 @@ func (b *bent) forge(e snapshot.Environment, devices ...snapshot.DeviceIndex) {
 
 func uidOf(t *testing.T, user string) snapshot.UID {
 	t.Helper()
-	uid, err := sshd.UID(user)
-	require.NoError(t, err)
-	return uid
+	return proctest.Try(sshd.UID(user)).OK(t)
 }
 
 func TestBentExemptOwner(t *testing.T) {
@@ -207,16 +205,14 @@ func TestBentByLoggingOut(t *testing.T) {
 	require.Equal(t, []snapshot.PID{tmux.PID}, envs[0].PIDs, "1.4.3 understands it so, too")
 	tmux.Kill()
 	require.Zero(t, b.enforce("gpu-01").Code)
-	envs, err = b.Host("gpu-01").Environments()
-	require.NoError(t, err)
+	envs = proctest.Try(b.Host("gpu-01").Environments()).OK(t)
 	require.Empty(t, envs, "it ends with its user's last process")
 }
 
 func TestBentRootInAContainer(t *testing.T) {
 	t.Parallel()
 	b := openBent(t, "gpu-01")
-	policy, err := os.ReadFile("../../../policy.example.yaml")
-	require.NoError(t, err)
+	policy := proctest.ReadFile(t, "../../../policy.example.yaml")
 	text := strings.NewReplacer("warn: {for: 10m, rules: {non-env-processes: 30m, max-devices-per-user: 1d}}", "warn: false", "grace: 10s", "grace: 1s", "kill: false", "kill: true").Replace(string(policy))
 	text, _, _ = strings.Cut(text, "\nmail:\n") // and hooks: tests reach no machine but this one
 	contained := b.job("gpu-01", testfleet.Job{User: "root", Contained: true, Uses: using(2)})

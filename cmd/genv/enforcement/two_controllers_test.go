@@ -130,8 +130,7 @@ func TestEachProcessIsAskedOnce(t *testing.T) {
 
 // openDir is a folder that every user may write.
 func openDir(t *testing.T) string {
-	dir, err := os.MkdirTemp("/tmp", "genv-open-")
-	require.NoError(t, err)
+	dir := proctest.Try(os.MkdirTemp("/tmp", "genv-open-")).OK(t)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Chmod(dir, 0o777)) //nolint:gosec // that is its purpose
 	return dir

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // lab is three hosts of real OpenSSH, sudo, users and processes, with violations of every kind and honest people.
@@ -104,8 +105,7 @@ func (l *lab) attachments() string {
 	var lines []string
 	for _, h := range l.Hosts() {
 		devices := genvtest.Devices(l.t, h)
-		envs, err := h.Environments()
-		require.NoError(l.t, err)
+		envs := proctest.Try(h.Environments()).OK(l.t)
 		owner := map[snapshot.EnvID]snapshot.Username{}
 		for _, e := range envs {
 			owner[e.EID] = e.Username
@@ -194,8 +194,7 @@ func TestHostsThatFail(t *testing.T) {
 		require.Equal(t, content, genvtest.Read(t, path), path)
 	}
 	for _, host := range []string{"link", "fifo"} {
-		info, err := os.Lstat(filepath.Join(f.Host(host).State, "envs.json"))
-		require.NoError(t, err)
+		info := proctest.Try(os.Lstat(filepath.Join(f.Host(host).State, "envs.json"))).OK(t)
 		require.False(t, info.Mode().IsRegular(), "still what it was")
 	}
 }

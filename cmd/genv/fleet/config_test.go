@@ -22,6 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 const fourHosts = `
@@ -190,8 +191,7 @@ func flagsOf(c *cli.Command) (names []string) {
 func TestHostsAsJSON(t *testing.T) {
 	genvtest.Configure(t, command.HostsFile, fourHosts)
 	document := genvtest.Decode[fleet.HostsDocument](t, genvtest.Run(t, "remote", "hosts", "-H", "label:gpu=h*,new:22", "--format", "json"))
-	text, err := json.Marshal(document)
-	require.NoError(t, err)
+	text := proctest.Try(json.Marshal(document)).OK(t)
 	require.JSONEq(t, `{"schema": "genv.remote.hosts/1", "hosts": [
 		{"host": "gpu-04", "user": "admin", "genv": "genv", "sudo": false, "labels": {"gpu": "h100"}},
 		{"host": "new", "port": 22, "genv": "genv", "sudo": true, "labels": {}}]}`, string(text))
@@ -276,11 +276,9 @@ func TestPolicyCheckOfCaps(t *testing.T) {
 func TestPolicyCheckKnowsGPUs(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("STATE_DIRECTORY", state)
-	store, err := statedir.Open(state)
-	require.NoError(t, err)
+	store := proctest.Try(statedir.Open(state)).OK(t)
 	memory := controller.FleetMemory{Rules: enforce.Memory{Hosts: map[snapshot.Hostname]enforce.KnownHost{"gpu-01": {GPUs: map[string]int{"A100": 2}}}}}
-	saved, err := memory.Encode(time.Now())
-	require.NoError(t, err)
+	saved := proctest.Try(memory.Encode(time.Now())).OK(t)
 	require.NoError(t, store.Save(t.Context(), saved))
 	require.NoError(t, store.Close())
 	dir := genvtest.Configure(t, command.HostsFile, "hosts: [gpu-01, gpu-02]\n", command.PolicyFile,

@@ -113,8 +113,7 @@ func sickMachines() []sickHost {
 		{name: "hung", smi: gpus.FaultHang, check: doctor.DriverState, cause: "nvidia-smi-hung", detail: "did not answer in time", next: "dmesg"},
 		{
 			name: "slow-calls", ail: func(t *testing.T, _ *sshd.Fleet, h *sshd.Host) {
-				d, err := gpus.Read(h.GPUs)
-				require.NoError(t, err)
+				d := proctest.Try(gpus.Read(h.GPUs)).OK(t)
 				d.Devices[3].NoPersistence = true
 				require.NoError(t, d.Write(h.GPUs))
 			},
@@ -122,8 +121,7 @@ func sickMachines() []sickHost {
 		},
 		{
 			name: "bad-mode", ail: func(t *testing.T, _ *sshd.Fleet, h *sshd.Host) {
-				uid, err := sshd.UID("bob")
-				require.NoError(t, err)
+				uid := proctest.Try(sshd.UID("bob")).OK(t)
 				require.NoError(t, os.Chown(h.State, int(uid), int(uid)))
 				require.NoError(t, os.Chmod(h.State, 0o755))
 			},
@@ -239,8 +237,7 @@ func openSickFleet(t *testing.T, hosts []sickHost) (f *sshd.Fleet, inventory str
 			s.ail(t, f, f.Host(s.name))
 		}
 	}
-	config, err := os.ReadFile(f.SSHConfig())
-	require.NoError(t, err)
+	config := proctest.ReadFile(t, f.SSHConfig())
 	require.NoError(t, os.WriteFile(f.SSHConfig(), append([]byte(more.String()), config...), 0o600))
 	inventory = filepath.Join(f.Dir, "hosts.yaml")
 	require.NoError(t, os.WriteFile(inventory, []byte(list.String()), 0o600))
@@ -250,12 +247,10 @@ func openSickFleet(t *testing.T, hosts []sickHost) (f *sshd.Fleet, inventory str
 
 // addChangedKey makes another key known for the name "changed".
 func addChangedKey(t *testing.T, f *sshd.Fleet) {
-	key, err := testfleet.WriteKey(filepath.Join(t.TempDir(), "key"))
-	require.NoError(t, err)
-	known, err := os.OpenFile(f.KnownHosts(), os.O_APPEND|os.O_WRONLY, 0)
-	require.NoError(t, err)
+	key := proctest.Try(testfleet.WriteKey(filepath.Join(t.TempDir(), "key"))).OK(t)
+	known := proctest.Try(os.OpenFile(f.KnownHosts(), os.O_APPEND|os.O_WRONLY, 0)).OK(t)
 	defer known.Close()
-	_, err = fmt.Fprintln(known, knownhosts.Line([]string{"changed"}, key))
+	_, err := fmt.Fprintln(known, knownhosts.Line([]string{"changed"}, key))
 	require.NoError(t, err)
 }
 

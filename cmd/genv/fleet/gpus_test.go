@@ -25,6 +25,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // TestGPUsOfEachKindOfHost, over a real sshd and without sudo: what there is to know about
@@ -75,8 +76,7 @@ func TestGPUsThatAreDifferent(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "ours", GPUs: 3}, {Name: "bare", GPUs: 3, Rights: sshd.NoGenv}}, Genv: genvtest.Program(t)})
 	for _, h := range f.Hosts() {
 		p := genvtest.StartJob(t, h, testfleet.Job{User: "bob", Env: genvtest.Outside})
-		driver, err := simulated.Read(h.GPUs)
-		require.NoError(t, err)
+		driver := proctest.Try(simulated.Read(h.GPUs)).OK(t)
 		driver.Devices[0].MIG = []simulated.MIG{{Profile: "1g.10gb", UUID: instance}}
 		driver.Devices[1].Fault = simulated.Broken
 		used := int64(70)
@@ -118,8 +118,7 @@ func requireUsedByAlice(t *testing.T, g *gpus.GPU, pid snapshot.PID) {
 // onlyColumns leaves some columns of CSV.
 func onlyColumns(t *testing.T, text string, columns ...int) string {
 	t.Helper()
-	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
-	require.NoError(t, err)
+	rows := proctest.Try(csv.NewReader(strings.NewReader(text)).ReadAll()).OK(t)
 	var b strings.Builder
 	for _, row := range rows {
 		for i, c := range columns {
@@ -257,8 +256,7 @@ func TestHostileNamesOfGPUs(t *testing.T) {
 		require.LessOrEqual(t, len(process.Command), snapshot.MaxCommand)
 	}
 	require.Equal(t, 9, strings.Count(look(), "\n"), "a header, six GPUs, and the summary")
-	rows, err := csv.NewReader(strings.NewReader(look("--format", "csv", "--no-header"))).ReadAll()
-	require.NoError(t, err)
+	rows := proctest.Try(csv.NewReader(strings.NewReader(look("--format", "csv", "--no-header"))).ReadAll()).OK(t)
 	require.Len(t, rows, 6)
 	require.Equal(t, `bob "=1+1'; alice <b>"`, rows[0][11])
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/install"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // installed reads the document of `genv remote install --format json`.
@@ -52,8 +53,7 @@ func TestInstall(t *testing.T) {
 	requireFile(t, place, old, 0o755)
 	require.Equal(t, install.Sudoers("/usr/local/bin/genv", filepath.Join(f.Dir, "bin")+":"+filepath.Join(f.Dir, "driver"), "operator"), genvtest.Read(t, rules))
 	for _, shim := range []string{"docker", "nvidia-smi"} {
-		there, err := filepath.EvalSymlinks(filepath.Join(f.Local(), "lib/genv/shims", shim))
-		require.NoError(t, err)
+		there := proctest.Try(filepath.EvalSymlinks(filepath.Join(f.Local(), "lib/genv/shims", shim))).OK(t)
 		require.Equal(t, place, there)
 	}
 
@@ -81,13 +81,10 @@ func TestInstall(t *testing.T) {
 // requireFile requires that path has the content of another file.
 func requireFile(t *testing.T, path, content string, mode os.FileMode) {
 	t.Helper()
-	want, err := os.ReadFile(content)
-	require.NoError(t, err)
-	got, err := os.ReadFile(path)
-	require.NoError(t, err)
+	want := proctest.ReadFile(t, content)
+	got := proctest.ReadFile(t, path)
 	require.True(t, bytes.Equal(want, got), "%s is not %s", path, content)
-	info, err := os.Lstat(path)
-	require.NoError(t, err)
+	info := proctest.Try(os.Lstat(path)).OK(t)
 	require.Equal(t, mode, info.Mode())
 }
 
@@ -103,8 +100,7 @@ func requireTree(t *testing.T, f *sshd.Fleet, want ...string) {
 	})
 	require.NoError(t, err)
 	require.ElementsMatch(t, want, found)
-	temporary, err := filepath.Glob(filepath.Join(f.SudoersFolder(), ".*"))
-	require.NoError(t, err)
+	temporary := proctest.Try(filepath.Glob(filepath.Join(f.SudoersFolder(), ".*"))).OK(t)
 	require.Empty(t, temporary)
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // says is a host that prints a text whatever it is asked.
@@ -185,8 +186,7 @@ Total 16 devices with 12 available on 2 hosts
 // TestHostsThatTalkNonsense: each is named with its cause, memory stays bounded, and the healthy host's answer is used.
 func TestHostsThatTalkNonsense(t *testing.T) {
 	good := &snapshot.Snapshot{Devices: []snapshot.Device{{TotalMemory: snapshot.MiB(80000)}}}
-	whole, err := snapshot.EncodeDevices(good.Devices)
-	require.NoError(t, err)
+	whole := proctest.Try(snapshot.EncodeDevices(good.Devices)).OK(t)
 	f := genvtest.StartFleet(t,
 		&inprocess.Server{Name: "good", Handler: genvhost.New(good).Old()},
 		&inprocess.Server{Name: "banner", Handler: says("Welcome to gpu!\nno mail\n" + string(whole) + "\n")},
@@ -275,8 +275,7 @@ func TestHostsFromAPipe(t *testing.T) {
 // manyDown is a fleet with hosts that answer, and the configuration for 60 that don't exist.
 func manyDown(t *testing.T) (config string) {
 	f, _ := monitoredFleet(t)
-	hosts, err := os.ReadFile(f.SSHConfig())
-	require.NoError(t, err)
+	hosts := proctest.ReadFile(t, f.SSHConfig())
 	var b strings.Builder
 	for i := 1; i <= 60; i++ {
 		fmt.Fprintf(&b, "Host gpu-%02d.lab\n HostName 127.9.0.%d\n Port 1\n", i, i)

@@ -113,11 +113,9 @@ func TestReady(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}}
 	get := func(client *http.Client, path string) (int, string) {
-		answer, err := client.Get("http://" + address + path)
-		require.NoError(t, err)
+		answer := proctest.Try(client.Get("http://" + address + path)).OK(t)
 		defer answer.Body.Close()
-		body, err := io.ReadAll(answer.Body)
-		require.NoError(t, err)
+		body := proctest.Try(io.ReadAll(answer.Body)).OK(t)
 		return answer.StatusCode, string(body)
 	}
 	genvtest.Eventually(t, "ready", func() bool { code, _ := get(&client, "/-/ready"); return code == http.StatusOK })
@@ -159,12 +157,10 @@ type prometheus struct {
 
 func startPrometheus(t *testing.T, configFile string) *prometheus {
 	proctest.NeedPrograms(t, "prometheus")
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	listener := proctest.Try(net.Listen("tcp", "127.0.0.1:0")).OK(t)
 	address := listener.Addr().String()
 	require.NoError(t, listener.Close())
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	require.NoError(t, err)
+	log := proctest.Try(os.Create(filepath.Join(t.TempDir(), "log"))).OK(t)
 	cmd := exec.Command("prometheus", "--config.file="+configFile, "--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+address)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -188,8 +184,7 @@ func startPrometheus(t *testing.T, configFile string) *prometheus {
 
 // query is the number of series that an expression returns now.
 func (p *prometheus) query(expression string) int {
-	answer, err := p.client.Get(p.url + "/api/v1/query?query=" + url.QueryEscape(expression))
-	require.NoError(p.t, err)
+	answer := proctest.Try(p.client.Get(p.url + "/api/v1/query?query=" + url.QueryEscape(expression))).OK(p.t)
 	defer answer.Body.Close()
 	var document struct {
 		Status, Error string
@@ -214,8 +209,7 @@ type dashboard struct {
 }
 
 func readDashboard(t *testing.T, path string) (d dashboard) {
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
+	text := proctest.ReadFile(t, path)
 	require.NoError(t, json.Unmarshal(text, &d))
 	require.NotEmpty(t, d.Panels)
 	return d

@@ -24,6 +24,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // monitor is `genv monitor` or `genv remote monitor`, in this process.
@@ -65,12 +66,9 @@ func (m *monitor) end() int {
 // get is what a scrape gets.
 func (m *monitor) get() string {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
-	answer, err := client.Get(m.url)
-	require.NoError(m.t, err)
+	answer := proctest.Try(client.Get(m.url)).OK(m.t)
 	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	require.NoError(m.t, err)
-	return string(body)
+	return string(proctest.Try(io.ReadAll(answer.Body)).OK(m.t))
 }
 
 // wait waits until the metrics have all the lines, and none that begins with one of not.
@@ -219,8 +217,7 @@ func TestMonitorEndsAtOnce(t *testing.T) {
 	<-asked
 	keeping := &http.Transport{}
 	defer keeping.CloseIdleConnections()
-	answer, err := (&http.Client{Transport: keeping}).Get(m.url)
-	require.NoError(t, err)
+	answer := proctest.Try((&http.Client{Transport: keeping}).Get(m.url)).OK(t)
 	_, _ = io.Copy(io.Discard, answer.Body)
 	_ = answer.Body.Close()
 	begun := time.Now()
@@ -277,9 +274,8 @@ func TestMonitorOfThisHost(t *testing.T) {
 		fmt.Sprintf("genv_environment_processes_total{eid=%q} 1", env.EID), `genv_device_memory_total_bytes{index="0"} 85520809984`,
 	})
 	require.Regexp(t, fmt.Sprintf(`(?m)^genv_process_used_gpu_memory_bytes{pid="\d+",eid=%q,device="1"} 1048576000$`, env.EID), m.get())
-	at, err := url.Parse(m.url)
-	require.NoError(t, err)
-	_, err = net.Dial("tcp", "127.0.0.2:"+at.Port())
+	at := proctest.Try(url.Parse(m.url)).OK(t)
+	_, err := net.Dial("tcp", "127.0.0.2:"+at.Port())
 	require.ErrorIs(t, err, syscall.ECONNREFUSED, "it listens on 127.0.0.1 alone")
 	require.NoError(t, machine.Close()) // ends the job and the shell
 	m.wait([]string{"genv_environments_total 0", "genv_processes_total 0", "genv_users_total 0"}, "genv_environment_", "genv_process_", "genv_user_")

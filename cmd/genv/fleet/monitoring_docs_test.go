@@ -32,8 +32,7 @@ func TestAlerts(t *testing.T) {
 	t.Parallel()
 	promtool(t, "check", "rules", "genv-alerts.yml")
 	promtool(t, "test", "rules", "genv-alerts.test.yml")
-	rules, err := os.ReadFile(filepath.Join(monitoringDocs, "genv-alerts.yml"))
-	require.NoError(t, err)
+	rules := proctest.ReadFile(t, filepath.Join(monitoringDocs, "genv-alerts.yml"))
 	tests := genvtest.Read(t, filepath.Join(monitoringDocs, "genv-alerts.test.yml"))
 	alerts := regexp.MustCompile(`- alert: (\w+)`).FindAllSubmatch(rules, -1)
 	require.NotEmpty(t, alerts)
@@ -58,9 +57,7 @@ func TestScrapeConfigurations(t *testing.T) {
 }
 
 func absolute(t *testing.T, path string) string {
-	path, err := filepath.Abs(path)
-	require.NoError(t, err)
-	return path
+	return proctest.Try(filepath.Abs(path)).OK(t)
 }
 
 // TestFleetDashboard: what Grafana needs of the file, and can't be seen without one.

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
@@ -34,8 +35,7 @@ func startTwoQueues(t *testing.T) *twoQueues {
 		env := genvtest.Activate(t, q.fleet.Host(host), testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{0, 1, 2, 3, 4, 5, 6, 7}})
 		q.eids[host] = env.EID
 		serve := q.ssh(host, "sudo -n genv host serve")
-		in, err := serve.StdinPipe()
-		require.NoError(t, err)
+		in := proctest.Try(serve.StdinPipe()).OK(t)
 		require.NoError(t, serve.Start())
 		t.Cleanup(func() { _ = in.Close(); _ = serve.Process.Kill(); _ = serve.Wait() })
 	}
@@ -113,8 +113,7 @@ func TestAnOfferOfAnotherHost(t *testing.T) {
 		return err == nil && json.Unmarshal(data, &note) == nil && len(note.Passed) == 1
 	}
 	require.Eventually(t, withdrawn, 20*time.Second, 50*time.Millisecond)
-	since, err := proc.SinceBoot()
-	require.NoError(t, err)
+	since := proctest.Try(proc.SinceBoot()).OK(t)
 	for _, until := range note.Passed {
 		require.Less(t, until, since+2*time.Minute, "it wasn't let pass")
 	}

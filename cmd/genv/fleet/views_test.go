@@ -22,6 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func states(h *live.FleetHost) (list []gpus.State) {
@@ -137,14 +138,11 @@ func TestWebPage(t *testing.T) {
 	client := &http.Client{Timeout: 20 * time.Second}
 	defer client.CloseIdleConnections()
 	ask := func(method, path, host string) (int, string) {
-		request, err := http.NewRequestWithContext(t.Context(), method, site+path, http.NoBody)
-		require.NoError(t, err)
+		request := proctest.Try(http.NewRequestWithContext(t.Context(), method, site+path, http.NoBody)).OK(t)
 		request.Host = host
-		response, err := client.Do(request)
-		require.NoError(t, err)
+		response := proctest.Try(client.Do(request)).OK(t)
 		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		require.NoError(t, err)
+		body := proctest.Try(io.ReadAll(response.Body)).OK(t)
 		return response.StatusCode, string(body)
 	}
 	genvtest.Eventually(t, "the first cycle", func() bool {

@@ -139,8 +139,7 @@ func judged(t *testing.T, host *runtimeHost) *judgedHost {
 	require.NoError(t, os.Mkdir(bin, 0o755))
 	require.NoError(t, os.Symlink(sshd.Build(t, "remote/testfleet/gpus/nvidia-smi"), filepath.Join(bin, "nvidia-smi")))
 	accounts := filepath.Join(h.dir, "passwd")
-	known, err := h.Command("cat", "/etc/passwd").Output()
-	require.NoError(t, err)
+	known := proctest.Try(h.Command("cat", "/etc/passwd").Output()).OK(t)
 	require.NoError(t, os.WriteFile(accounts, fmt.Appendf(known, "bob:x:%d:%d::/:/bin/sh\n", containerUser, containerUser), 0o644))
 	out, err := h.Command("mount", "--bind", accounts, "/etc/passwd").CombinedOutput()
 	require.NoError(t, err, "%s", out)
@@ -222,8 +221,7 @@ func TestAContainerOfTheRuntimeIsItsUsers(t *testing.T) {
 	restarted := h.files().Environments[0]
 	require.EqualValues(t, containerUser, restarted.UID)
 	require.Equal(t, []snapshot.PID{init}, restarted.PIDs)
-	stat, err := proc.FS{}.Stat(init)
-	require.NoError(t, err)
+	stat := proctest.Try(proc.FS{}.Stat(init)).OK(t)
 	uid := snapshot.UID(containerUser)
 	for start, by := range map[snapshot.StartTime]string{stat.Start - 1: "an unknown user", stat.Start: "bob"} {
 		require.NoError(t, container.WriteRecord(filepath.Join(h.dir, "root/run"), container.Record{

@@ -87,9 +87,7 @@ func (h *runtimeHost) mustPerson(args ...string) string {
 
 func (h *runtimeHost) files() state.Files {
 	h.t.Helper()
-	files, err := h.store.Read(h.t.Context())
-	require.NoError(h.t, err)
-	return files
+	return proctest.Try(h.store.Read(h.t.Context())).OK(h.t)
 }
 
 // free waits until all devices are given back.
@@ -145,8 +143,7 @@ func TestContainersOfTheRuntime(t *testing.T) {
 		require.Contains(t, text, line)
 	}
 	require.NotContains(t, text, "GENV_CONTAINER_TOKEN")
-	r, err := container.ReadRecord(filepath.Join(h.dir, "root/run"), id)
-	require.NoError(t, err)
+	r := proctest.Try(container.ReadRecord(filepath.Join(h.dir, "root/run"), id)).OK(t)
 	require.EqualValues(t, containerUser, *r.UID)
 	require.Equal(t, container.ProofToken, r.Proof)
 
@@ -194,10 +191,8 @@ func (h *runtimeHost) stopShims() { h.kill("") }
 
 // kill kills the processes with a name, or all with any, that dockerd has started, and itself.
 func (h *runtimeHost) kill(name string) (killed int) {
-	own, err := os.Readlink("/proc/self/ns/mnt")
-	require.NoError(h.t, err)
-	entries, err := filepath.Glob("/proc/[0-9]*/environ")
-	require.NoError(h.t, err)
+	own := proctest.Try(os.Readlink("/proc/self/ns/mnt")).OK(h.t)
+	entries := proctest.Try(filepath.Glob("/proc/[0-9]*/environ")).OK(h.t)
 	for _, path := range entries {
 		dir := filepath.Dir(path)
 		data, err := os.ReadFile(path)

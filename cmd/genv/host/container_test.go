@@ -49,8 +49,7 @@ func newDockerHost(t *testing.T, flags ...string) *dockerHost {
 // uses has nvidia-smi show a container's first process on a device.
 func (h *dockerHost) uses(pid snapshot.PID, device int, mib int64) {
 	h.t.Helper()
-	host, err := gpus.Read(h.GPUs)
-	require.NoError(h.t, err)
+	host := proctest.Try(gpus.Read(h.GPUs)).OK(h.t)
 	host.Apps = append(host.Apps, gpus.App{PID: int(pid), Device: device, UsedMiB: &mib, Name: "job"})
 	require.NoError(h.t, host.Write(h.GPUs))
 }
@@ -90,8 +89,7 @@ func (h *dockerHost) activate(user string, devices ...snapshot.DeviceIndex) *tes
 func (h *dockerHost) record(id, user string, env *testfleet.Env) {
 	h.t.Helper()
 	uid, init := uids[user], h.Init(id)
-	stat, err := proc.FS{}.Stat(init)
-	require.NoError(h.t, err)
+	stat := proctest.Try(proc.FS{}.Stat(init)).OK(h.t)
 	require.NoError(h.t, container.WriteRecord(filepath.Join(h.Root(), "run"), container.Record{
 		ID: id, EID: env.EID, UID: &uid, Proof: container.ProofToken, Runtime: "docker", StartedAt: time.Now(), PID: init, Start: stat.Start,
 	}))
@@ -184,8 +182,7 @@ func TestRootlessContainer(t *testing.T) {
 	if out, err := exec.Command("unshare", "--user", "true").CombinedOutput(); err != nil {
 		t.Skipf("skipped, because users can't make user namespaces here: %s", out)
 	}
-	parent, err := h.StartJob(job)
-	require.NoError(t, err)
+	parent := proctest.Try(h.StartJob(job)).OK(t)
 	var inner snapshot.PID
 	require.Eventually(t, func() bool { inner = childOf(parent.PID); return inner != 0 }, time.Minute, 10*time.Millisecond)
 	h.uses(inner, 3, 10)
@@ -255,8 +252,7 @@ func TestNotesOfRemovedContainers(t *testing.T) {
 	}
 	folder := filepath.Join(h.dir, "root/container-users")
 	notes := func() (ids []string) {
-		found, err := filepath.Glob(folder + "/*.json")
-		require.NoError(t, err)
+		found := proctest.Try(filepath.Glob(folder + "/*.json")).OK(t)
 		for _, path := range found {
 			ids = append(ids, strings.TrimSuffix(filepath.Base(path), ".json"))
 		}
@@ -286,16 +282,13 @@ func TestRootsLookRemovesOldRecords(t *testing.T) {
 	t.Parallel()
 	h := newOwnHost(t)
 	run := filepath.Join(h.dir, "root/run")
-	self, err := proc.FS{}.Stat(snapshot.PID(os.Getpid()))
-	require.NoError(t, err)
+	self := proctest.Try(proc.FS{}.Stat(snapshot.PID(os.Getpid()))).OK(t)
 	ended, lives := strings.Repeat("0", 64), strings.Repeat("1", 64)
 	for id, start := range map[string]snapshot.StartTime{ended: self.Start + 1, lives: self.Start} {
 		require.NoError(t, container.WriteRecord(run, container.Record{ID: id, PID: snapshot.PID(os.Getpid()), Start: start, StartedAt: time.Now()}))
 	}
 	remaining := func() []string {
-		ids, err := container.ListRecords(run)
-		require.NoError(t, err)
-		return ids
+		return proctest.Try(container.ListRecords(run)).OK(t)
 	}
 	h.does(4001, "gpus")
 	require.Equal(t, []string{ended, lives}, remaining(), "a user's look removes nothing")
@@ -319,8 +312,7 @@ func (h *runtimeHost) bundle(devices string) (dir string) {
 	process, ok := config["process"].(map[string]any)
 	require.True(h.t, ok)
 	process["terminal"], process["args"] = false, []string{"/bin/env"}
-	data, err = json.Marshal(config)
-	require.NoError(h.t, err)
+	data = proctest.Try(json.Marshal(config)).OK(h.t)
 	require.NoError(h.t, os.WriteFile(path, data, 0o600))
 	return dir
 }

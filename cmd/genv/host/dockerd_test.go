@@ -62,8 +62,7 @@ func startDocker(t testing.TB, flags ...string) *dockerDaemon {
 // start runs a script in a mount namespace of its own, and makes the image when it is dockerd.
 func (d *dockerDaemon) start(script string, args ...string) {
 	d.tb.Helper()
-	log, err := os.Create(d.logFile())
-	require.NoError(d.tb, err)
+	log := proctest.Try(os.Create(d.logFile())).OK(d.tb)
 	defer log.Close()
 	d.cmd = exec.Command("unshare", append([]string{"--mount", "--propagation", "private", "sh", "-c", script}, args...)...)
 	d.cmd.Stdout, d.cmd.Stderr = log, log
@@ -118,8 +117,7 @@ func (d *dockerDaemon) Run(args ...string) (id string) {
 // Init is the first process of a running container, once it runs the container's program.
 func (d *dockerDaemon) Init(container string) snapshot.PID {
 	d.tb.Helper()
-	pid, err := strconv.Atoi(d.Docker("inspect", "--format", "{{.State.Pid}}", container))
-	require.NoError(d.tb, err)
+	pid := proctest.Try(strconv.Atoi(d.Docker("inspect", "--format", "{{.State.Pid}}", container))).OK(d.tb)
 	require.Positive(d.tb, pid)
 	require.Eventually(d.tb, func() bool {
 		command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -143,8 +141,7 @@ func (d *dockerDaemon) Signal(s syscall.Signal) {
 // makeImage imports a folder with busybox.
 func (d *dockerDaemon) makeImage() {
 	d.tb.Helper()
-	busybox, err := exec.LookPath("busybox")
-	require.NoError(d.tb, err)
+	busybox := proctest.Try(exec.LookPath("busybox")).OK(d.tb)
 	tree := filepath.Join(d.files, "tree")
 	require.NoError(d.tb, os.MkdirAll(filepath.Join(tree, "bin"), 0o755))
 	data := proctest.ReadFile(d.tb, busybox)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 var guardStart = guard.At{Time: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), BootID: "b", SinceBoot: time.Hour}
@@ -44,12 +45,10 @@ func ask(m guard.Mode, controller string) agent.GuardRequest {
 func TestAControllersOrderIsGivenAndKept(t *testing.T) {
 	g, kept := openGuarded(t)
 	for range 3 {
-		answer, err := g.Order(t.Context(), ask(guard.Enforce, "c1"))
-		require.NoError(t, err)
+		answer := proctest.Try(g.Order(t.Context(), ask(guard.Enforce, "c1"))).OK(t)
 		require.Equal(t, agent.GuardState{}, answer.State, "nothing is known yet")
 	}
-	given, err := guard.ReadOrder(g.dir)
-	require.NoError(t, err)
+	given := proctest.Try(guard.ReadOrder(g.dir)).OK(t)
 	require.Equal(t, "controller c1", given.ID)
 	require.Equal(t, time.Minute, given.Left(guardStart))
 	require.Equal(t, "begun", <-kept)
@@ -58,11 +57,9 @@ func TestAControllersOrderIsGivenAndKept(t *testing.T) {
 	require.NoError(t, guard.WriteStatus(g.dir, guard.Status{
 		Mode: guard.Watch, Until: guardStart.Time.Add(time.Second), Reason: "users are unknown", Order: &o, Problems: []string{"users: no answer"},
 	}))
-	answer, err := g.Order(t.Context(), ask(guard.Enforce, "c1"))
-	require.NoError(t, err)
+	answer := proctest.Try(g.Order(t.Context(), ask(guard.Enforce, "c1"))).OK(t)
 	require.Equal(t, agent.GuardState{Mode: guard.Watch, LeftMS: 1000, Reason: "users are unknown", Problems: []string{"users: no answer"}}, answer.State)
-	answer, err = g.Order(t.Context(), ask(guard.Watch, "c1"))
-	require.NoError(t, err)
+	answer = proctest.Try(g.Order(t.Context(), ask(guard.Watch, "c1"))).OK(t)
 	require.Empty(t, answer.State.Reason, "it is about the order before")
 
 	g.close()
@@ -125,16 +122,14 @@ func TestAControllerLearnsThatTheHostTurnedItsGuardOff(t *testing.T) {
 	off, err := guard.GiveOrder(g.dir, guard.Order{Mode: guard.Off, By: "alice with `genv guard off`"}, "", guardStart)
 	require.NoError(t, err)
 	for _, m := range []guard.Mode{guard.Enforce, guard.Watch} {
-		answer, err := g.Order(t.Context(), ask(m, "c1"))
-		require.NoError(t, err)
+		answer := proctest.Try(g.Order(t.Context(), ask(m, "c1"))).OK(t)
 		require.Equal(t, guard.Off, answer.State.Mode)
 		require.Contains(t, answer.State.Reason, "turned off by alice with `genv guard off`")
 		require.Contains(t, answer.State.Reason, "sudo genv guard resume")
 	}
 	require.Empty(t, kept, "there is nothing to keep")
 	require.NoError(t, guard.WithdrawOrder(g.dir, off))
-	answer, err := g.Order(t.Context(), ask(guard.Enforce, "c1"))
-	require.NoError(t, err)
+	answer := proctest.Try(g.Order(t.Context(), ask(guard.Enforce, "c1"))).OK(t)
 	require.Empty(t, answer.State.Reason)
 	require.Equal(t, "begun", <-kept)
 	g.close()
@@ -150,8 +145,7 @@ func TestTheNumberOfDenials(t *testing.T) {
 	list.Add(guard.Denial{UID: 1002, Minor: 1, Denied: true}, guardStart.Time)
 	list.Add(guard.Denial{UID: 1003, Minor: 1}, guardStart.Time)
 	require.NoError(t, guard.WriteDenials(g.dir, list))
-	answer, err := g.Order(t.Context(), ask(guard.Watch, "c1"))
-	require.NoError(t, err)
+	answer := proctest.Try(g.Order(t.Context(), ask(guard.Watch, "c1"))).OK(t)
 	require.EqualValues(t, 2, answer.State.Denied)
 	require.Equal(t, answer, answer.Bounded())
 }

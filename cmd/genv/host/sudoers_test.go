@@ -181,20 +181,15 @@ type servedThere struct {
 func serveOn(t *testing.T, f *sshd.Fleet, token string, more ...string) *servedThere {
 	token = fmt.Sprint(token, os.Getpid())
 	args := append([]string{"-F", f.SSHConfig(), "gpu-01", "sudo", "-n", "genv", "usage", "serve", "--token", token}, more...)
-	s := &servedThere{ssh: exec.Command("ssh", args...), token: token}
-	var err error
-	s.in, err = s.ssh.StdinPipe()
-	require.NoError(t, err)
-	out, err := s.ssh.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, s.ssh.Start())
+	ssh := exec.Command("ssh", args...)
+	in, out := proctest.StartPiped(t, ssh)
+	s := &servedThere{ssh: ssh, in: in, token: token}
 	t.Cleanup(func() {
 		_ = s.ssh.Process.Kill() // it may have ended
 		_ = s.ssh.Wait()
 	})
 	for lines := bufio.NewReader(out); ; {
-		line, err := lines.ReadString('\n')
-		require.NoError(t, err)
+		line := proctest.Try(lines.ReadString('\n')).OK(t)
 		if line == "genv-serve "+token+"\n" {
 			break
 		}
@@ -206,8 +201,7 @@ func serveOn(t *testing.T, f *sshd.Fleet, token string, more ...string) *servedT
 // there are the processes of this conversation on the host, by their names.
 func (s *servedThere) there(t *testing.T) map[int]string {
 	found := map[int]string{}
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	require.NoError(t, err)
+	files := proctest.Try(filepath.Glob("/proc/[0-9]*/cmdline")).OK(t)
 	for _, file := range files {
 		line, _ := os.ReadFile(file) // it may have ended
 		var pid int

@@ -49,8 +49,7 @@ func BenchmarkUnchangedSnapshot(b *testing.B) {
 	host.Machine.DeviceListTTL, host.Machine.StateFiles = devicesFor, disk.NewCache(host.Store)
 	s := &agent.Answers{Backend: host}
 	ask := func(revision uint64) (answer agent.SnapshotAnswer) {
-		body, err := json.Marshal(agent.SnapshotRequest{Revision: revision})
-		require.NoError(b, err)
+		body := proctest.Try(json.Marshal(agent.SnapshotRequest{Revision: revision})).OK(b)
 		reply, err := s.Handle(b.Context(), agent.Call{Frame: &frame.Frame{Name: agent.RequestSnapshot, Body: body}, Wanted: b.Context()})
 		require.NoError(b, err)
 		require.NoError(b, json.Unmarshal(reply, &answer))
@@ -85,9 +84,8 @@ func TestServeThatPanics(t *testing.T) {
 	in, out := proctest.StartPiped(t, cmd)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	client, err := agent.OpenStream(ctx, out, in, "t")
-	require.NoError(t, err)
-	_, err = client.Call(ctx, agent.RequestSnapshot, []byte("{}"))
+	client := proctest.Try(agent.OpenStream(ctx, out, in, "t")).OK(t)
+	_, err := client.Call(ctx, agent.RequestSnapshot, []byte("{}"))
 	require.Error(t, err)
 	_ = cmd.Wait() // its state says more
 	require.Equal(t, 2, cmd.ProcessState.ExitCode())

@@ -32,8 +32,7 @@ type desk struct {
 
 func newDesk(t testing.TB) *desk {
 	t.Helper()
-	built, err := genvtest.Programs()
-	require.NoError(t, err)
+	built := proctest.Try(genvtest.Programs()).OK(t)
 	m, err := testfleet.NewMachine(t.TempDir(), gpus.H100s("bench", 8), filepath.Join(built, "driver", "nvidia-smi"))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
@@ -98,8 +97,7 @@ func TestCommandsOfTheBenchmark(t *testing.T) {
 		out, err := d.command(words...).CombinedOutput()
 		require.NoError(t, err, "%s: %s", name, out)
 	}
-	out, err := d.command(d.genv, "status").Output()
-	require.NoError(t, err)
+	out := proctest.Try(d.command(d.genv, "status").Output()).OK(t)
 	require.Contains(t, string(out), "4g", "it runs in the environment")
 }
 
@@ -132,14 +130,11 @@ func BenchmarkUsageServe(b *testing.B) {
 		_ = in.Close() // and so it ends
 		_ = cmd.Wait()
 	})
-	stream, err := agent.OpenStream(b.Context(), out, in, "t")
-	require.NoError(b, err)
+	stream := proctest.Try(agent.OpenStream(b.Context(), out, in, "t")).OK(b)
 	revision := uint64(0)
 	changed := func() bool {
-		request, err := json.Marshal(agent.SnapshotRequest{Revision: revision})
-		require.NoError(b, err)
-		data, err := stream.Call(b.Context(), agent.RequestSnapshot, request)
-		require.NoError(b, err)
+		request := proctest.Try(json.Marshal(agent.SnapshotRequest{Revision: revision})).OK(b)
+		data := proctest.Try(stream.Call(b.Context(), agent.RequestSnapshot, request)).OK(b)
 		var answer agent.SnapshotAnswer
 		require.NoError(b, json.Unmarshal(data, &answer))
 		revision = answer.Revision
@@ -191,8 +186,7 @@ func processorTimes(b *testing.B, pid int) (own, children time.Duration) {
 	_, rest, _ := strings.Cut(string(proctest.ReadFile(b, fmt.Sprintf("/proc/%d/stat", pid))), ") ")
 	fields := strings.Fields(rest) // the first is field 3 of proc(5)
 	ticks := func(number int) time.Duration {
-		n, err := strconv.Atoi(fields[number-3])
-		require.NoError(b, err)
+		n := proctest.Try(strconv.Atoi(fields[number-3])).OK(b)
 		return time.Duration(n) * 10 * time.Millisecond
 	}
 	return ticks(14) + ticks(15), ticks(16) + ticks(17)

@@ -28,8 +28,7 @@ const root = "../../.."
 // documents are README.md and the pages of docs, by their paths.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
-	paths, err := filepath.Glob(root + "/docs/*.md")
-	require.NoError(t, err)
+	paths := proctest.Try(filepath.Glob(root + "/docs/*.md")).OK(t)
 	all := map[string]string{}
 	for _, path := range append(paths, root+"/README.md") {
 		all[path] = string(proctest.ReadFile(t, path))
@@ -296,8 +295,7 @@ var statement = regexp.MustCompile(`(?m)^ *(?:sudo )?(genv remote (?:-H \S+ )?en
 
 // TestDryRunsOfTheDocs runs the command lines with which administrators look at what enforce would do.
 func TestDryRunsOfTheDocs(t *testing.T) {
-	built, err := genvtest.Programs()
-	require.NoError(t, err)
+	built := proctest.Try(genvtest.Programs()).OK(t)
 	uid := snapshot.UID(1001)
 	s := &snapshot.Snapshot{
 		Devices:   []snapshot.Device{{TotalMemory: snapshot.MiB(81559)}},

@@ -374,8 +374,7 @@ func help(t *testing.T, path string) string {
 // writeWebFiles writes a file for --web-config, web.yml, and what it names.
 func writeWebFiles(t *testing.T, dir string) {
 	t.Helper()
-	hash, err := bcrypt.GenerateFromPassword([]byte("password"), bcrypt.MinCost)
-	require.NoError(t, err)
+	hash := proctest.Try(bcrypt.GenerateFromPassword([]byte("password"), bcrypt.MinCost)).OK(t)
 	testfleet.WriteCertificate(t, dir, "", "gpus.example.org")
 	content := fmt.Appendf(nil, "tls_server_config: {cert_file: cert, key_file: key}\nbasic_auth_users: {alice: %s}\n", hash)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "web.yml"), content, 0o600))

@@ -23,8 +23,7 @@ import (
 // sicken changes what the driver of the station says.
 func (s *station) sicken(change func(d *simulated.Driver)) {
 	s.t.Helper()
-	driver, err := simulated.Read(s.path("gpus.json"))
-	require.NoError(s.t, err)
+	driver := proctest.Try(simulated.Read(s.path("gpus.json"))).OK(s.t)
 	change(&driver)
 	require.NoError(s.t, driver.Write(s.path("gpus.json")))
 }
@@ -284,8 +283,7 @@ func TestInstancesWhereRootOwnsTheState(t *testing.T) {
 	showInstances(t, both, s.admin(), alice, bob)
 	require.NotEmpty(t, his.say("genv devices detach --eid "+hers.pid()+" --index 2").status, "another user's")
 	showInstances(t, both, alice)
-	info, err := os.Stat(s.path("root/host/mig/4002.json"))
-	require.NoError(t, err)
+	info := proctest.Try(os.Stat(s.path("root/host/mig/4002.json"))).OK(t)
 	require.Equal(t, os.FileMode(0o644), info.Mode())
 	copied := proctest.ReadFile(t, filepath.Join(s.state, "devices.json"))
 	require.Contains(t, string(copied), `"gpu_memory": "10240mi"`, "for 1.4.3")

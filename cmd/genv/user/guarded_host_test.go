@@ -26,8 +26,7 @@ func guarded(t *testing.T, mode string, visible map[int][]int) *station {
 	proctest.NeedRoot(t)
 	s := newStation(t)
 	s.show(visible)
-	host, err := gpus.Read(s.path("gpus.json"))
-	require.NoError(t, err)
+	host := proctest.Try(gpus.Read(s.path("gpus.json"))).OK(t)
 	require.NoError(t, host.WriteProc(s.path("root/proc")))
 	require.Zero(t, s.admin().run("genv", "usage", "snapshot").Code)
 	s.guard(mode)
@@ -55,8 +54,7 @@ func (s *station) guard(mode string) {
 
 func (s *station) uuids(indices ...int) string {
 	s.t.Helper()
-	host, err := gpus.Read(s.path("gpus.json"))
-	require.NoError(s.t, err)
+	host := proctest.Try(gpus.Read(s.path("gpus.json"))).OK(s.t)
 	names := make([]string, len(indices))
 	for i, index := range indices {
 		names[i] = host.Devices[index].UUID
@@ -146,8 +144,7 @@ func TestAGuardWithoutRootsList(t *testing.T) {
 	require.Equal(t, genvtest.Result{Out: s.uuids(5) + "\n"}, alice.run("genv", "run", "-q", "--gpus", "1", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"), "of the others it is unknown whether they are in use")
 
 	s = newStation(t) // root never looked
-	host, err := gpus.Read(s.path("gpus.json"))
-	require.NoError(t, err)
+	host := proctest.Try(gpus.Read(s.path("gpus.json"))).OK(t)
 	require.NoError(t, host.WriteProc(s.path("root/proc")))
 	require.NoError(t, os.Mkdir(s.path("root/run"), 0o755))
 	s.guard("enforce")
@@ -169,9 +166,8 @@ func TestAGuardWithoutRootsList(t *testing.T) {
 func TestALoginLooksAtAGuardedHost(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "ours", GPUs: 3}}, Genv: genvtest.Program(t)})
 	h := f.Hosts()[0]
-	bob, err := h.Account("bob")
-	require.NoError(t, err)
-	_, err = h.StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Command: []string{"/bin/sleep", "1000001"}, Uses: []testfleet.Use{{Device: 2, MiB: 2048}}})
+	bob := proctest.Try(h.Account("bob")).OK(t)
+	_, err := h.StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Command: []string{"/bin/sleep", "1000001"}, Uses: []testfleet.Use{{Device: 2, MiB: 2048}}})
 	require.NoError(t, err)
 	require.NoError(t, h.WriteProc())
 	r := genvtest.Run(t, "remote", "-F", f.SSHConfig(), "-H", "ours", "enforce", "--interval", "0", "--dry-run")
@@ -183,8 +179,7 @@ func TestALoginLooksAtAGuardedHost(t *testing.T) {
 		{[]int{2}, []gpustate.State{gpustate.Unknown, gpustate.Unknown, gpustate.Busy}},
 		{nil, []gpustate.State{gpustate.Unknown, gpustate.Unknown, gpustate.Unknown}},
 	} {
-		driver, err := gpus.Read(h.GPUs)
-		require.NoError(t, err)
+		driver := proctest.Try(gpus.Read(h.GPUs)).OK(t)
 		driver.Visible = map[int][]int{int(bob.UID): row.visible}
 		require.NoError(t, driver.Write(h.GPUs))
 		r := genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "ours", "-l", "bob", "--format", "json")

@@ -86,13 +86,11 @@ func (u *account) orHeld(r genvtest.Result, path string) genvtest.Result {
 func TestLockGivesUpWhenInterrupted(t *testing.T) {
 	s, _, u := active(t)
 	require.Zero(t, u.run("genv", "lock", "true").Code)
-	held, err := os.OpenFile(filepath.Join(s.state, "devices", "3.lock"), os.O_RDWR, 0)
-	require.NoError(t, err)
+	held := proctest.Try(os.OpenFile(filepath.Join(s.state, "devices", "3.lock"), os.O_RDWR, 0)).OK(t)
 	defer held.Close()
 	require.NoError(t, syscall.Flock(int(held.Fd()), syscall.LOCK_EX))
 	cmd := u.command("genv", "lock", "touch", s.path("ran"))
-	stderr, err := cmd.StderrPipe()
-	require.NoError(t, err)
+	stderr := proctest.Try(cmd.StderrPipe()).OK(t)
 	require.NoError(t, cmd.Start())
 	lines := output{bufio.NewReader(stderr), t}
 	waiting := lines.line()
@@ -113,8 +111,7 @@ func TestCtrlCComesOnce(t *testing.T) {
 	_, _, u := active(t)
 	script := `n=0; trap 'n=$((n+1)); echo got $n' INT; trap 'echo end $n; exit 3' TERM; echo ready; while :; do sleep 0.05; done`
 	cmd := u.command("genv", "lock", "sh", "-c", script)
-	terminal, err := pty.Start(cmd)
-	require.NoError(t, err)
+	terminal := proctest.Try(pty.Start(cmd)).OK(t)
 	defer terminal.Close()
 	lines := output{bufio.NewReader(terminal), t}
 	expect := func(want string) {
@@ -127,7 +124,7 @@ func TestCtrlCComesOnce(t *testing.T) {
 		}
 	}
 	expect("ready")
-	_, err = terminal.Write([]byte{3})
+	_, err := terminal.Write([]byte{3})
 	require.NoError(t, err)
 	expect("got 1")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
@@ -143,10 +140,8 @@ func TestAHostMaySpareProcesses(t *testing.T) {
 	require.Equal(t, said{}, shell.say("genv activate --gpus 1 --name x"))
 	pid := startSleeper(t, s.me().uid)
 	s.uses(map[snapshot.PID]int{pid: 5})
-	env, err := snapshot.DecodeEnvironments([]byte(s.stateFiles()["envs.json"]))
-	require.NoError(t, err)
-	document, err := snapshot.EncodeEnvironments(env)
-	require.NoError(t, err)
+	env := proctest.Try(snapshot.DecodeEnvironments([]byte(s.stateFiles()["envs.json"]))).OK(t)
+	document := proctest.Try(snapshot.EncodeEnvironments(env)).OK(t)
 	report := fmt.Sprintf(`{"terminate": {"processes": [{"pid": %d, "used_gpu_memory": [{"index": 5, "gpu_memory": "1000mi"}], "eid": null}]}, "detach": {"0": %s}}`, pid, document)
 	execute := func(u *account) genvtest.Result {
 		cmd := u.command("genv", "usage", "execute")

@@ -282,13 +282,11 @@ func (s *station) recordedBooks(t *testing.T) {
 // write writes the state files, without devices if there are none.
 func (s *station) write(environments []snapshot.Environment, devices []snapshot.Device) {
 	s.t.Helper()
-	envs, err := snapshot.EncodeEnvironments(environments)
-	require.NoError(s.t, err)
+	envs := proctest.Try(snapshot.EncodeEnvironments(environments)).OK(s.t)
 	require.NoError(s.t, os.MkdirAll(s.state, 0o777))
 	require.NoError(s.t, os.WriteFile(filepath.Join(s.state, "envs.json"), envs, 0o666))
 	if devices != nil {
-		document, err := snapshot.EncodeDevices(devices)
-		require.NoError(s.t, err)
+		document := proctest.Try(snapshot.EncodeDevices(devices)).OK(s.t)
 		require.NoError(s.t, os.WriteFile(filepath.Join(s.state, "devices.json"), document, 0o666))
 	}
 }

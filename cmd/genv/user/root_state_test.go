@@ -53,15 +53,13 @@ func TestLockWhereRootOwnsTheState(t *testing.T) {
 	require.Equal(t, refused, bob.run("genv", "lock", "echo", "ran"))
 	require.Equal(t, said{text: refused.Err, status: "1"}, shell.say("genv activate; genv lock echo ran"))
 	require.Equal(t, said{}, shell.say("genv attach --index 1,3"))
-	info, err := os.Stat(s.state)
-	require.NoError(t, err)
+	info := proctest.Try(os.Stat(s.state)).OK(t)
 	require.Equal(t, os.FileMode(0o755), info.Mode().Perm())
 	file := func(index string) string { return filepath.Join(s.state, "devices", index+".lock") }
 
 	require.Equal(t, said{text: "held\n"}, shell.say("genv lock echo held"))
 	for _, index := range []string{"1", "3"} {
-		info, err := os.Stat(file(index))
-		require.NoError(t, err)
+		info := proctest.Try(os.Stat(file(index))).OK(t)
 		require.Equal(t, os.FileMode(0o666), info.Mode().Perm(), "others lock it too")
 		require.Equal(t, said{status: "9"}, shell.say("genv lock "+flock+" -n -E 9 "+file(index)+" true"))
 		require.Equal(t, genvtest.Result{}, bob.run("flock", "-n", file(index), "true"))

@@ -84,15 +84,12 @@ type output struct {
 
 func (o *output) line() string {
 	o.t.Helper()
-	line, err := o.ReadString('\n')
-	require.NoError(o.t, err)
-	return line
+	return proctest.Try(o.ReadString('\n')).OK(o.t)
 }
 
 func outputOf(t *testing.T, cmd *exec.Cmd) *output {
 	t.Helper()
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	out := proctest.Try(cmd.StdoutPipe()).OK(t)
 	require.NoError(t, cmd.Start())
 	return &output{bufio.NewReader(out), t}
 }
@@ -138,8 +135,7 @@ func TestRunLeavesIgnoredSignalsIgnored(t *testing.T) {
 	u := newStation(t).me()
 	r := u.run("sh", "-c", `trap "" HUP INT; genv run -q sh -c 'grep SigIgn /proc/self/status'`)
 	require.Zero(t, r.Code, r.Err)
-	mask, err := strconv.ParseUint(strings.Fields(r.Out)[1], 16, 64)
-	require.NoError(t, err)
+	mask := proctest.Try(strconv.ParseUint(strings.Fields(r.Out)[1], 16, 64)).OK(t)
 	require.EqualValues(t, 3, mask&3, "SIGHUP and SIGINT")
 }
 
@@ -148,8 +144,7 @@ func TestRunIsStoppedWithItsCommand(t *testing.T) {
 	u := newStation(t).me()
 	cmd := u.command("genv", "run", "-q", "sh", "-c", "echo $$; exec sleep 1000000")
 	cmd.SysProcAttr.Setpgid = true // a job of its own, as a shell makes it
-	command, err := strconv.Atoi(strings.TrimSpace(outputOf(t, cmd).line()))
-	require.NoError(t, err)
+	command := proctest.Try(strconv.Atoi(strings.TrimSpace(outputOf(t, cmd).line()))).OK(t)
 	both := func(state string) func() bool {
 		return func() bool {
 			for _, pid := range []int{cmd.Process.Pid, command} {
@@ -184,8 +179,7 @@ func TestRunIsNotStoppedForEver(t *testing.T) {
 func TestTheEnvironmentOfAKilledRunEndsWithTheCommand(t *testing.T) {
 	u := newStation(t).me()
 	cmd, lines := u.started("genv run -q --gpus 2", "echo ready; echo $$; exec sleep 1000000")
-	command, err := strconv.Atoi(strings.TrimSpace(lines.line()))
-	require.NoError(t, err)
+	command := proctest.Try(strconv.Atoi(strings.TrimSpace(lines.line()))).OK(t)
 	t.Cleanup(func() { _ = syscall.Kill(command, syscall.SIGKILL) })
 	eid := strconv.Itoa(cmd.Process.Pid)
 	require.NoError(t, cmd.Process.Kill())
@@ -202,8 +196,7 @@ func TestRunSaysWhatGoesOn(t *testing.T) {
 	u := newStation(t).me()
 	r := u.run("genv", "run", "-q", "--gpus", "1", "sh", "-c", "setsid sleep 1000000 >/dev/null 2>&1 & echo $!")
 	require.Zero(t, r.Code)
-	pid, err := strconv.Atoi(strings.TrimSpace(r.Out))
-	require.NoError(t, err)
+	pid := proctest.Try(strconv.Atoi(strings.TrimSpace(r.Out))).OK(t)
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
 	require.Regexp(t, fmt.Sprintf("^Environment [0-9]+ and its GPUs remain until its processes end: %d \\((setsid|sleep)\\)\n$", pid), r.Err)
 	require.Contains(t, u.environments(), fmt.Sprintf(",%d\n", pid))

@@ -29,14 +29,12 @@ func TestLLM(t *testing.T) {
 	if _, err := os.Stat(python); err != nil {
 		t.Skip("the server in place of Ollama needs " + python)
 	}
-	stub, err := filepath.Abs("testdata/llm")
-	require.NoError(t, err)
+	stub := proctest.Try(filepath.Abs("testdata/llm")).OK(t)
 	s := newStation(t)
 	s.env[0] += ":" + stub
 	u := s.me()
 	serve := u.command("genv", "llm", "serve", "--gpus", "1", "--host", "localhost", "llama3")
-	stderr, err := serve.StderrPipe()
-	require.NoError(t, err)
+	stderr := proctest.Try(serve.StderrPipe()).OK(t)
 	require.NoError(t, serve.Start())
 	ended := false
 	t.Cleanup(func() {
@@ -61,8 +59,7 @@ func TestLLM(t *testing.T) {
 
 	attach := u.command("genv", "llm", "attach", "llama3")
 	attach.Stdin = strings.NewReader("one\n\ntwo\n")
-	out, err := attach.Output()
-	require.NoError(t, err)
+	out := proctest.Try(attach.Output()).OK(t)
 	require.Equal(t, "one, on 0\ntwo, on 0\n", string(out))
 	require.Contains(t, u.run("genv", "llm", "attach", "--port", "1", "llama3").Err, "no environment of this host serves llama3")
 	require.NotZero(t, u.run("genv", "llm", "attach").Code)
@@ -125,8 +122,7 @@ func TestRay(t *testing.T) {
 // programs is a folder for PATH where genv is a program that runs it as this user, no matter who starts it.
 func (u *account) programs() string {
 	u.t.Helper()
-	genv, err := lookPath(u.environ(), "genv")
-	require.NoError(u.t, err)
+	genv := proctest.Try(lookPath(u.environ(), "genv")).OK(u.t)
 	as := ""
 	if u.uid != os.Geteuid() {
 		proctest.NeedPrograms(u.t, "setpriv")
@@ -141,8 +137,7 @@ func (u *account) programs() string {
 // TestScripts runs the scripts of testdata/script, each on a station of its own
 // with two live processes of its user, $PID and $OTHER.
 func TestScripts(t *testing.T) {
-	scripts, err := filepath.Glob("testdata/script/*.txtar")
-	require.NoError(t, err)
+	scripts := proctest.Try(filepath.Glob("testdata/script/*.txtar")).OK(t)
 	require.NotEmpty(t, scripts)
 	for _, script := range scripts {
 		t.Run(filepath.Base(script), func(t *testing.T) {
@@ -174,8 +169,7 @@ type sdkClient struct {
 
 func (u *account) sdk(args ...string) *sdkClient {
 	u.t.Helper()
-	file, err := filepath.Abs("testdata/sdk/client.py")
-	require.NoError(u.t, err)
+	file := proctest.Try(filepath.Abs("testdata/sdk/client.py")).OK(u.t)
 	cmd := u.command(append([]string{python, "-B", file}, args...)...)
 	cmd.Stderr = os.Stderr
 	in, out := proctest.StartPiped(u.t, cmd)
@@ -268,10 +262,9 @@ func TestTheSDKWorksBesideGenv(t *testing.T) {
 	require.Equal(t, genvtest.Result{Out: fmt.Sprintf("%d\n", 10*rounds+1)}, u.run("genv", "envs", "query", "--eid", "python-1", "--query", "config.gpus"))
 	u.sdk("check").ends()
 	files := s.stateFiles()
-	environments, err := snapshot.DecodeEnvironments([]byte(files["envs.json"]))
-	require.NoError(t, err)
+	environments := proctest.Try(snapshot.DecodeEnvironments([]byte(files["envs.json"]))).OK(t)
 	require.Len(t, environments, len(want))
-	_, err = snapshot.DecodeDevices([]byte(files["devices.json"]))
+	_, err := snapshot.DecodeDevices([]byte(files["devices.json"]))
 	require.NoError(t, err)
 
 	for _, client := range clients { // their environments end with them
@@ -306,11 +299,9 @@ func TestTheSDKAndGenvTakeTheSameLocks(t *testing.T) {
 	device.says("held")
 	marker := filepath.Join(u.home, "ran")
 	locked := u.command("genv", "lock", "touch", marker)
-	stderr, err := locked.StderrPipe()
-	require.NoError(t, err)
+	stderr := proctest.Try(locked.StderrPipe()).OK(t)
 	require.NoError(t, locked.Start())
-	line, err := bufio.NewReader(stderr).ReadString('\n')
-	require.NoError(t, err)
+	line := proctest.Try(bufio.NewReader(stderr).ReadString('\n')).OK(t)
 	require.Contains(t, line, "waiting for ")
 	require.Contains(t, line, "devices/3.lock")
 	require.NoFileExists(t, marker)
@@ -320,8 +311,7 @@ func TestTheSDKAndGenvTakeTheSameLocks(t *testing.T) {
 
 	ours := u.command("genv", "lock", "sh", "-c", "echo have; read line")
 	in, out := proctest.StartPiped(t, ours)
-	have, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
+	have := proctest.Try(bufio.NewReader(out).ReadString('\n')).OK(t)
 	require.Equal(t, "have\n", have)
 	device = u.sdk("lock", "1")
 	require.Equal(t, 9, u.run("flock", "-n", "-E", "9", filepath.Join(filepath.Dir(u.state), "state", "devices", "1.lock"), "true").Code)

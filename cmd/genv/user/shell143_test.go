@@ -42,13 +42,11 @@ func (u *account) open143(kind string) *terminal {
 func (s *station) activate143(shell *terminal) {
 	s.t.Helper()
 	pid, gpus := shell.pid(), 1
-	created, err := snapshot.ParseDate("20/11/2026 21:10:32")
-	require.NoError(s.t, err)
+	created := proctest.Try(snapshot.ParseDate("20/11/2026 21:10:32")).OK(s.t)
 	env := snapshot.Environment{EID: snapshot.EnvID(pid), UID: snapshot.UID(s.me().uid), Creation: created, PIDs: []snapshot.PID{snapshot.PID(shell.cmd.Process.Pid)}}
 	env.Config = snapshot.EnvConfig{Name: "my-env", GPUMemory: snapshot.MustMemory("4g"), GPUs: &gpus}
 	require.Zero(s.t, s.me().run("genv", "devices").Code) // makes devices.json
-	devices, err := snapshot.DecodeDevices([]byte(s.stateFiles()["devices.json"]))
-	require.NoError(s.t, err)
+	devices := proctest.Try(snapshot.DecodeDevices([]byte(s.stateFiles()["devices.json"]))).OK(s.t)
 	devices[0].Attachments = []snapshot.Attachment{{EID: env.EID, GPUMemory: env.Config.GPUMemory, Time: created}}
 	s.write([]snapshot.Environment{env}, devices)
 	require.Equal(s.t, said{}, shell.say(strings.Join([]string{

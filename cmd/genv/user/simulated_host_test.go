@@ -29,8 +29,7 @@ type station struct {
 
 func newStation(t *testing.T) *station {
 	t.Helper()
-	built, err := genvtest.Programs()
-	require.NoError(t, err)
+	built := proctest.Try(genvtest.Programs()).OK(t)
 	dir := t.TempDir()
 	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
 	require.NoError(t, os.Chmod(dir, 0o777))
@@ -174,8 +173,7 @@ func (u *account) open(kind string) *terminal {
 func (u *account) openBare(kind string) *terminal {
 	u.t.Helper()
 	cmd := u.command(shells[kind]...)
-	in, err := cmd.StdinPipe()
-	require.NoError(u.t, err)
+	in := proctest.Try(cmd.StdinPipe()).OK(u.t)
 	out, w, err := os.Pipe()
 	require.NoError(u.t, err)
 	cmd.Stdout, cmd.Stderr = w, w

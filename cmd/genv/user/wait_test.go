@@ -289,8 +289,7 @@ func TestCapsOfOneMachine(t *testing.T) {
 	s := parallelStation(t)
 	alice, _ := s.named()
 	require.Equal(t, said{}, alice.open("bash").say("genv activate --id hers --gpus 1"))
-	name, err := os.Hostname()
-	require.NoError(t, err)
+	name := proctest.Try(os.Hostname()).OK(t)
 	require.NoError(t, os.Mkdir(s.path("config"), 0o755))
 	require.NoError(t, os.WriteFile(s.path("config/hosts.yaml"), []byte("hosts: ["+name+", other]\ngroups: {big: ["+name+"], small: [other]}\n"), 0o644))
 	for caps, want := range map[string]string{

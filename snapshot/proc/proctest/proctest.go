@@ -189,3 +189,19 @@ func ReadFile(t testing.TB, path string) []byte {
 	require.NoError(t, err)
 	return data
 }
+
+// Tried is a value, or why there is none.
+type Tried[T any] struct {
+	value T
+	err   error
+}
+
+// Try takes what a function returns: proctest.Try(os.Open(path)).OK(t).
+func Try[T any](value T, err error) Tried[T] { return Tried[T]{value, err} }
+
+// OK requires the value.
+func (r Tried[T]) OK(t testing.TB) T {
+	t.Helper()
+	require.NoError(t, r.err)
+	return r.value
+}

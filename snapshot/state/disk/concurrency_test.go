@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
@@ -46,8 +47,7 @@ func updateTogether(t *testing.T, operations int) {
 	old := child(t.Context(), "legacy", dir)
 	var oldOutput bytes.Buffer
 	old.Stdout, old.Stderr = &oldOutput, &oldOutput
-	stop, err := old.StdinPipe()
-	require.NoError(t, err)
+	stop := proctest.Try(old.StdinPipe()).OK(t)
 	require.NoError(t, old.Start())
 
 	var wg sync.WaitGroup
@@ -68,8 +68,7 @@ func updateTogether(t *testing.T, operations int) {
 	}
 	t.Logf("the writer in the way of 1.4.3: %s", &oldOutput)
 
-	files, err := everyoneLives(dir).Read(t.Context())
-	require.NoError(t, err)
+	files := proctest.Try(everyoneLives(dir).Read(t.Context())).OK(t)
 	require.NoError(t, exclusive(&files))
 	require.Len(t, files.Environments, processes+1, "each worker leaves one environment, and so does the old writer")
 	for i := range processes {
@@ -274,8 +273,7 @@ func writeInPlace(path string, data []byte) error {
 
 // FuzzStateFiles lets a folder hold any envs.json: it is read, or it is refused and left as it is.
 func FuzzStateFiles(f *testing.F) {
-	envs, err := os.ReadFile(filepath.Join(recorded, "envs.json"))
-	require.NoError(f, err)
+	envs := proctest.ReadFile(f, filepath.Join(recorded, "envs.json"))
 	f.Add(envs)
 	f.Add([]byte(`{"envs": [`))
 	shortenQuickly(f)

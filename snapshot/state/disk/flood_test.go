@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -36,8 +37,7 @@ func TestTheSamePIDManyTimesIsLookedUpOnce(t *testing.T) {
 	dir := recordedFolder(t)
 	put(t, dir, "envs.json", fmt.Sprintf(`{"envs": [%s]}`, strings.Replace(one, `[1]`, `[1`+strings.Repeat(`,1`, 60_000)+`]`, 1)))
 	machine := &census{asked: map[snapshot.PID]int{}}
-	files, err := disk.New(dir, disk.Config{System: machine}).Read(t.Context())
-	require.NoError(t, err)
+	files := proctest.Try(disk.New(dir, disk.Config{System: machine}).Read(t.Context())).OK(t)
 	require.Len(t, files.Environments, 1)
 	require.LessOrEqual(t, machine.asked[1], 2, "under the lock, and after it")
 }
@@ -57,8 +57,7 @@ func TestAHangingDirectoryServiceDelaysBriefly(t *testing.T) {
 			<-ctx.Done()
 			return ""
 		}
-		files, err := disk.New(dir, disk.Config{System: &fakeSystem{}, Username: name}).Read(t.Context())
-		require.NoError(t, err)
+		files := proctest.Try(disk.New(dir, disk.Config{System: &fakeSystem{}, Username: name}).Read(t.Context())).OK(t)
 		require.Len(t, files.Environments, 1000)
 		require.Equal(t, 1, asked)
 		require.Equal(t, []string{"999 users of environments could not be named within 5s, or have no process here"}, files.Warnings)
@@ -100,8 +99,7 @@ func TestManyMadeUpUsersAreNotNamed(t *testing.T) {
 		envs = append(envs, snapshot.Environment{EID: snapshot.EnvID(fmt.Sprint(i)), UID: snapshot.UID(100_000 + i), Creation: at("12:00:00"), PIDs: []snapshot.PID{1}})
 	}
 	envs = append(envs, snapshot.Environment{EID: "mine", UID: snapshot.UID(os.Getuid()), Creation: at("12:00:00"), PIDs: []snapshot.PID{snapshot.PID(os.Getpid())}})
-	data, err := snapshot.EncodeEnvironments(envs)
-	require.NoError(t, err)
+	data := proctest.Try(snapshot.EncodeEnvironments(envs)).OK(t)
 	var compact bytes.Buffer
 	require.NoError(t, json.Compact(&compact, data))
 	put(t, dir, "envs.json", compact.String())
@@ -127,8 +125,7 @@ func TestManyEnvironmentsAndNestedProcessesTakeLittleTime(t *testing.T) {
 	dir := recordedFolder(t)
 	put(t, dir, "envs.json", `{"envs": [`+strings.Join(envs, ",")+`]}`)
 	began := time.Now()
-	files, err := disk.New(dir, disk.Config{System: machine}).Read(t.Context())
-	require.NoError(t, err)
+	files := proctest.Try(disk.New(dir, disk.Config{System: machine}).Read(t.Context())).OK(t)
 	require.Empty(t, files.Environments)
 	t.Logf("%v", time.Since(began))
 }

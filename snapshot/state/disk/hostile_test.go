@@ -63,8 +63,7 @@ func plants() map[string]func(t *testing.T, path string) func() {
 		},
 		"a socket": func(t *testing.T, path string) func() {
 			t.Chdir(filepath.Dir(path)) // the name of a socket is short
-			listener, err := net.Listen("unix", filepath.Base(path))
-			require.NoError(t, err)
+			listener := proctest.Try(net.Listen("unix", filepath.Base(path))).OK(t)
 			t.Cleanup(func() { _ = listener.Close() })
 			return nothing
 		},
@@ -102,8 +101,7 @@ func TestUnsafeFilesAreRefusedAndLeftUnchanged(t *testing.T) {
 				require.ErrorContains(t, err, path)
 
 				left()
-				after, err := os.Lstat(path)
-				require.NoError(t, err)
+				after := proctest.Try(os.Lstat(path)).OK(t)
 				require.True(t, os.SameFile(before, after))
 				require.Equal(t, before.Mode(), after.Mode())
 			})
@@ -160,8 +158,7 @@ func TestAFolderInPlaceOfATemporaryFile(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, name, "full"), 0o777))
 	}
 	require.NoError(t, everyoneLives(dir).Update(t.Context(), enter(7)))
-	files, err := everyoneLives(dir).Read(t.Context())
-	require.NoError(t, err)
+	files := proctest.Try(everyoneLives(dir).Read(t.Context())).OK(t)
 	require.NotNil(t, files.Environment("7"))
 	require.ElementsMatch(t, []string{
 		"envs.json", "devices.json", "genv.lock", "envs.json.tmp", "devices.json.tmp",
@@ -261,10 +258,8 @@ func TestAnOddEntryHidesNoOther(t *testing.T) {
 			others := map[snapshot.EnvID]bool{"1": true, cmp.Or(row.eid, "1"): true}
 			require.Len(t, files.Environments, len(others))
 			again := read(t, store)
-			read, err := files.Encode(state.Envs)
-			require.NoError(t, err)
-			written, err := again.Encode(state.Envs)
-			require.NoError(t, err)
+			read := proctest.Try(files.Encode(state.Envs)).OK(t)
+			written := proctest.Try(again.Encode(state.Envs)).OK(t)
 			require.Equal(t, string(read), string(written))
 		})
 	}

@@ -154,8 +154,7 @@ func TestARestartingKernelKeepsItsEnvironment(t *testing.T) {
 	require.NotNil(t, files.Environment(ownEID()))
 
 	require.NoError(t, os.Remove(filepath.Join(runtime, "kernel-0f1e.json")))
-	output, err := asUser(child(t.Context(), "owners", dir), 4001).Output()
-	require.NoError(t, err)
+	output := proctest.Try(asUser(child(t.Context(), "owners", dir), 4001).Output()).OK(t)
 	require.Equal(t, string(ownEID())+" [] false\n", string(output), "another user doesn't know")
 	files = read(t, store)
 	require.Nil(t, files.Environment(ownEID()), "root does")

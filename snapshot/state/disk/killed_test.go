@@ -39,8 +39,7 @@ func changeUnderStrace(t *testing.T, h *ownedHost, options ...string) (string, e
 	change := child(t.Context(), "move-and-die", h.dir, h.root, "change", "none")
 	cmd := exec.CommandContext(t.Context(), "/usr/bin/strace", append(append(args, change.Path), change.Args[1:]...)...)
 	cmd.Env = change.Env
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := proctest.Try(os.Executable()).OK(t)
 	cmd.Args[len(args)+1] = self // /proc/self/exe would be strace(1)
 	output, err := cmd.CombinedOutput()
 	return string(output), err

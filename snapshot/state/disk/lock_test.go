@@ -24,13 +24,8 @@ import (
 // holding is a child that holds the lock until it is let go.
 func holding(t *testing.T, cmd *exec.Cmd) (letGo func()) {
 	t.Helper()
-	stdin, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	stdout, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	require.NoError(t, err)
+	stdin, stdout := proctest.StartPiped(t, cmd)
+	line := proctest.Try(bufio.NewReader(stdout).ReadString('\n')).OK(t)
 	require.Equal(t, "held\n", line)
 	return func() {
 		require.NoError(t, stdin.Close())
@@ -112,13 +107,11 @@ func TestTheLockFileIsNeverReplaced(t *testing.T) {
 	dir := recordedFolder(t)
 	store := everyoneLives(dir)
 	_ = read(t, store)
-	before, err := os.Stat(filepath.Join(dir, "genv.lock"))
-	require.NoError(t, err)
+	before := proctest.Try(os.Stat(filepath.Join(dir, "genv.lock"))).OK(t)
 	require.NoError(t, store.Update(t.Context(), enter(7)))
 	require.NoError(t, store.Reset(t.Context(), state.Envs))
 	require.NoError(t, store.Reset(t.Context(), state.Devices, gpus(1)...))
-	after, err := os.Stat(filepath.Join(dir, "genv.lock"))
-	require.NoError(t, err)
+	after := proctest.Try(os.Stat(filepath.Join(dir, "genv.lock"))).OK(t)
 	require.True(t, os.SameFile(before, after))
 }
 
@@ -144,8 +137,7 @@ func TestDeviceLocksAndFlock1ExcludeEachOther(t *testing.T) {
 		return exec.CommandContext(t.Context(), flock, "-n", path(name), "true").Run() != nil
 	}
 
-	release, err := store.LockDevices(t.Context(), indices{3, 1, 3})
-	require.NoError(t, err)
+	release := proctest.Try(store.LockDevices(t.Context(), indices{3, 1, 3})).OK(t)
 	require.True(t, taken("1.lock"))
 	require.True(t, taken("3.lock"))
 	require.False(t, taken("2.lock"), "a device that was not asked for")
@@ -163,8 +155,7 @@ func TestDeviceLocksAndFlock1ExcludeEachOther(t *testing.T) {
 	require.ErrorContains(t, err, path("1.lock"))
 	require.False(t, taken("0.lock"), "what it had got it gave back")
 	letGo()
-	release, err = store.LockDevices(t.Context(), indices{0, 1})
-	require.NoError(t, err)
+	release = proctest.Try(store.LockDevices(t.Context(), indices{0, 1})).OK(t)
 	release()
 }
 
@@ -177,15 +168,12 @@ func TestLockDevicesRefusesANegativeIndex(t *testing.T) {
 func TestAChildDoesNotInheritDeviceLocks(t *testing.T) {
 	dir := recordedFolder(t)
 	store := everyoneLives(dir)
-	release, err := store.LockDevices(t.Context(), indices{0})
-	require.NoError(t, err)
+	release := proctest.Try(store.LockDevices(t.Context(), indices{0})).OK(t)
 	cmd := exec.CommandContext(t.Context(), "cat")
-	stdin, err := cmd.StdinPipe()
-	require.NoError(t, err)
+	stdin := proctest.Try(cmd.StdinPipe()).OK(t)
 	require.NoError(t, cmd.Start())
 	release()
-	again, err := store.LockDevices(t.Context(), indices{0})
-	require.NoError(t, err)
+	again := proctest.Try(store.LockDevices(t.Context(), indices{0})).OK(t)
 	again()
 	require.NoError(t, stdin.Close())
 	require.NoError(t, cmd.Wait())
@@ -287,8 +275,7 @@ func TestHeldLocksDoNotAge(t *testing.T) {
 		out, err := exec.Command("systemd-tmpfiles", "--clean", rule).CombinedOutput()
 		require.NoError(t, err, string(out))
 	}
-	release, err := store.LockDevices(t.Context(), []snapshot.DeviceIndex{0})
-	require.NoError(t, err)
+	release := proctest.Try(store.LockDevices(t.Context(), []snapshot.DeviceIndex{0})).OK(t)
 	time.Sleep(1100 * time.Millisecond) // it goes by the time of a change, which can't be set
 	clean()
 	require.FileExists(t, filepath.Join(dir, "devices", "0.lock"))

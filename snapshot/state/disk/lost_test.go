@@ -77,10 +77,9 @@ func losses() map[string]func(t *testing.T, path string) {
 // lease makes others who open a file wait, or fail, as its owner can.
 func lease(t *testing.T, path string) {
 	t.Helper()
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	require.NoError(t, err)
+	file := proctest.Try(os.OpenFile(path, os.O_RDWR, 0)).OK(t)
 	t.Cleanup(func() { _ = file.Close() })
-	_, err = unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
+	_, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
 	require.NoError(t, err)
 }
 
@@ -107,8 +106,7 @@ func TestLostStateIsUnknown(t *testing.T) {
 				if before == nil {
 					require.NoFileExists(t, filepath.Join(dir, name))
 				} else {
-					now, err := os.Lstat(filepath.Join(dir, name))
-					require.NoError(t, err)
+					now := proctest.Try(os.Lstat(filepath.Join(dir, name))).OK(t)
 					require.True(t, os.SameFile(before, now), "it stays as it is")
 				}
 				if loss == "a folder" || loss == "leased" {
@@ -142,8 +140,7 @@ func TestALossIsDescribed(t *testing.T) {
 	require.NoError(t, os.Remove(path))
 	_, err = store.Read(t.Context())
 	require.ErrorIs(t, err, disk.ErrLost)
-	found, err := store.Examine()
-	require.NoError(t, err)
+	found := proctest.Try(store.Examine()).OK(t)
 	require.Equal(t, []state.File{state.Envs}, found.Lost)
 }
 
@@ -172,8 +169,7 @@ func TestADroppedEnvironmentIsRemembered(t *testing.T) {
 		require.False(t, files.WasRegistered("7", alice))
 	}
 	machine.boot = "boot-2"
-	files, err := disk.New(dir, disk.Config{RootDir: root, System: machine}).Read(t.Context())
-	require.NoError(t, err)
+	files := proctest.Try(disk.New(dir, disk.Config{RootDir: root, System: machine}).Read(t.Context())).OK(t)
 	require.False(t, files.WasRegistered("1102", alice), "no process outlives a reboot")
 }
 
@@ -214,12 +210,11 @@ func TestAnOddAttachmentIsNotNone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, _, dir, _ := kept(t)
-			data, err := os.ReadFile(filepath.Join(dir, "devices.json"))
-			require.NoError(t, err)
+			data := proctest.ReadFile(t, filepath.Join(dir, "devices.json"))
 			changed := strings.Replace(string(data), change[0], change[1], 1)
 			require.NotEqual(t, string(data), changed, "the row changes nothing")
 			put(t, dir, "devices.json", changed)
-			_, err = store.Read(t.Context())
+			_, err := store.Read(t.Context())
 			require.ErrorIs(t, err, disk.ErrCorrupt)
 			require.Equal(t, changed, readFile(t, filepath.Join(dir, "devices.json")))
 		})
@@ -239,11 +234,10 @@ func TestWhere(t *testing.T) {
 
 func TestOpenDir(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a/b")
-	dir, err := folder.MakeTrusted(path)
-	require.NoError(t, err)
+	dir := proctest.Try(folder.MakeTrusted(path)).OK(t)
 	dir.Close()
 	require.NoError(t, os.Chmod(path, 0o777))
-	_, err = folder.MakeTrusted(path)
+	_, err := folder.MakeTrusted(path)
 	require.ErrorIs(t, err, folder.ErrUnsafe)
 }
 

@@ -204,8 +204,7 @@ func requireRecorded(t *testing.T, dir string, names ...string) {
 // namesIn lists the names in a folder.
 func namesIn(t *testing.T, dir string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	require.NoError(t, err)
+	entries := proctest.Try(os.ReadDir(dir)).OK(t)
 	names := make([]string, 0, len(entries))
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -215,9 +214,7 @@ func namesIn(t *testing.T, dir string) []string {
 
 func readFile(t *testing.T, path string) string {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
-	return string(data)
+	return string(proctest.ReadFile(t, path))
 }
 
 func number(text string) int {
@@ -255,7 +252,5 @@ func read(t *testing.T, s interface {
 },
 ) state.Files {
 	t.Helper()
-	files, err := s.Read(t.Context())
-	require.NoError(t, err)
-	return files
+	return proctest.Try(s.Read(t.Context())).OK(t)
 }

@@ -99,8 +99,7 @@ func TestWithoutRootsNotesOnlyTheInitialNamespaceCleansUp(t *testing.T) {
 		} else {
 			root = closed(t, root)
 		}
-		files, err := disk.New(dir, disk.Config{RootDir: root, System: machine}).Read(t.Context())
-		require.NoError(t, err)
+		files := proctest.Try(disk.New(dir, disk.Config{RootDir: root, System: machine}).Read(t.Context())).OK(t)
 		require.Equal(t, tt.gone, len(files.Environments) == 0)
 	}
 }
@@ -124,8 +123,7 @@ func TestRootFoldersThatOthersMayWriteAreNotTrusted(t *testing.T) {
 	require.NoError(t, os.Chmod(root, 0o777))
 	machine := &fakeSystem{boot: "boot-1", processes: dead(1102)}
 	began(t, disk.New(dir, disk.Config{System: machine}), machine)
-	files, err := disk.New(dir, disk.Config{RootDir: root, System: machine}).Read(t.Context())
-	require.NoError(t, err)
+	files := proctest.Try(disk.New(dir, disk.Config{RootDir: root, System: machine}).Read(t.Context())).OK(t)
 	require.Len(t, files.Environments, 1)
 	require.Contains(t, files.Warnings[0], "only root may be able to write it")
 	require.Empty(t, namesIn(t, root))
@@ -141,8 +139,7 @@ func TestAContainerThatSharesTheFolderCleansNothingUp(t *testing.T) {
 	before := readFile(t, filepath.Join(dir, "envs.json"))
 	for _, flags := range [][]string{{"-Urpf", "--mount-proc"}, {"-pf", "--mount-proc"}} {
 		cmd := exec.Command("unshare", append(flags, "/proc/self/exe", dir, root)...)
-		exe, err := os.Executable()
-		require.NoError(t, err)
+		exe := proctest.Try(os.Executable()).OK(t)
 		cmd.Args[len(cmd.Args)-3] = exe
 		cmd.Env = append(os.Environ(), roleVariable+"=look", "GORACE=atexit_sleep_ms=0")
 		out, err := cmd.CombinedOutput()
@@ -194,8 +191,7 @@ func TestNoPIDOfAnotherNamespaceIsRegistered(t *testing.T) {
 // openToAll is a new folder with a mode that all users can reach.
 func openToAll(t *testing.T, mode os.FileMode) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "genv-open-")
-	require.NoError(t, err)
+	dir := proctest.Try(os.MkdirTemp("/tmp", "genv-open-")).OK(t)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Chmod(dir, mode))
 	return dir
@@ -271,8 +267,7 @@ func TestTheNoteOfLooksIsWrittenRarely(t *testing.T) {
 	c.attach(t, "11:59:00")
 	s := c.store()
 	require.Equal(t, "12:00:00", c.since(t, s))
-	notes, err := filepath.Glob(filepath.Join(c.root, "*", "seen.json"))
-	require.NoError(t, err)
+	notes := proctest.Try(filepath.Glob(filepath.Join(c.root, "*", "seen.json"))).OK(t)
 	require.Len(t, notes, 1)
 	written := readFile(t, notes[0])
 	c.pass(59 * time.Second)
@@ -293,10 +288,8 @@ func TestOtherUsersOnlyReadTheNote(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, f.Devices[0].Attachments[0].Since)
 	require.Equal(t, "12:00:00", c.since(t, c.store()))
-	notes, err := filepath.Glob(filepath.Join(c.root, "*", "seen.json"))
-	require.NoError(t, err)
-	st, err := os.Stat(notes[0])
-	require.NoError(t, err)
+	notes := proctest.Try(filepath.Glob(filepath.Join(c.root, "*", "seen.json"))).OK(t)
+	st := proctest.Try(os.Stat(notes[0])).OK(t)
 	require.Equal(t, os.FileMode(0o644), st.Mode().Perm())
 }
 

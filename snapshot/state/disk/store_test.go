@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -52,8 +53,7 @@ func TestTheFirstUseCreatesEverythingForAllUsers(t *testing.T) {
 				"envs.json": 0o666, "devices.json": 0o666, "genv.lock": 0o666,
 				"devices/0.lock": 0o666, "devices/1.lock": 0o666,
 			} {
-				info, err := os.Lstat(filepath.Join(dir, name))
-				require.NoError(t, err)
+				info := proctest.Try(os.Lstat(filepath.Join(dir, name))).OK(t)
 				require.Equal(t, mode, info.Mode(), name)
 			}
 			require.Len(t, namesIn(t, dir), 4, "nothing else is left")
@@ -65,15 +65,13 @@ func TestAFolderKeepsTheModeThatItHas(t *testing.T) {
 	dir := sharedDir(t)
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	register(t, everyoneLives(dir), 1)
-	info, err := os.Stat(dir)
-	require.NoError(t, err)
+	info := proctest.Try(os.Stat(dir)).OK(t)
 	require.Equal(t, fs.FileMode(0o700), info.Mode().Perm())
 }
 
 func TestWhat143WroteIsReadAndLeftAsItIs(t *testing.T) {
 	dir := recordedFolder(t)
-	files, err := everyoneLives(dir).Read(t.Context())
-	require.NoError(t, err)
+	files := proctest.Try(everyoneLives(dir).Read(t.Context())).OK(t)
 	require.Len(t, files.Environments, 2)
 	require.Equal(t, indices{0, 1}, files.AttachedTo("1667"))
 	requireRecorded(t, dir, "envs.json", "devices.json")
@@ -128,8 +126,7 @@ func TestDevicesAreNotKnownBeforeTheyAreDiscovered(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "devices.json"))
 	require.ErrorIs(t, store.Update(t.Context(), enter(8)), state.ErrNoDevices)
 
-	files, err = store.RegisterDevices(t.Context(), gpus(2))
-	require.NoError(t, err)
+	files = proctest.Try(store.RegisterDevices(t.Context(), gpus(2))).OK(t)
 	require.Equal(t, gpus(2), files.Devices)
 	_ = read(t, store)
 }
@@ -144,8 +141,7 @@ func TestAHostWithoutDevicesIsNotOneWhoseDevicesAreUnknown(t *testing.T) {
 
 func TestRegisterDevicesNotesWhatItKept(t *testing.T) {
 	store := everyoneLives(recordedFolder(t))
-	files, err := store.RegisterDevices(t.Context(), nil)
-	require.NoError(t, err)
+	files := proctest.Try(store.RegisterDevices(t.Context(), nil)).OK(t)
 	require.Len(t, files.Warnings, 3, "0, 1 and 3 are attached")
 	require.Len(t, files.Devices, 3)
 }
@@ -153,8 +149,7 @@ func TestRegisterDevicesNotesWhatItKept(t *testing.T) {
 func TestReadRawKeepsTheDeadAndWritesNothing(t *testing.T) {
 	dir := recordedFolder(t)
 	store := disk.New(dir, disk.Config{System: graveyard()})
-	files, err := store.ReadRaw(t.Context())
-	require.NoError(t, err)
+	files := proctest.Try(store.ReadRaw(t.Context())).OK(t)
 	require.Len(t, files.Environments, 2)
 	requireRecorded(t, dir, "envs.json")
 }
@@ -171,8 +166,7 @@ func TestReadDropsTheDeadAndWritesThatBack(t *testing.T) {
 	require.Empty(t, files.Environments)
 	require.Empty(t, files.AttachedTo("1667"))
 
-	raw, err := store.ReadRaw(t.Context())
-	require.NoError(t, err)
+	raw := proctest.Try(store.ReadRaw(t.Context())).OK(t)
 	require.Empty(t, raw.Environments)
 	require.Empty(t, raw.AttachedTo("2020"))
 	require.JSONEq(t, `{"envs": []}`, readFile(t, filepath.Join(dir, "envs.json")))

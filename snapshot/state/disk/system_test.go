@@ -63,14 +63,12 @@ func TestAKernelHiddenFromTheReaderIsKept(t *testing.T) {
 	proctest.NeedRoot(t)
 	dir := sharedDir(t)
 	kernel := exec.CommandContext(t.Context(), "sh", "-c", "read line", "kernel-0f1e.json")
-	stdin, err := kernel.StdinPipe()
-	require.NoError(t, err)
+	stdin := proctest.Try(kernel.StdinPipe()).OK(t)
 	require.NoError(t, kernel.Start())
 	store := disk.New(dir, disk.Config{})
 	register(t, store, 1)
 	activate(t, store, state.Activation{EID: ownEID(), UID: snapshot.UID(os.Getuid()), KernelID: "0f1e"})
-	output, err := asUser(child(t.Context(), "owners", dir), 4001).Output()
-	require.NoError(t, err)
+	output := proctest.Try(asUser(child(t.Context(), "owners", dir), 4001).Output()).OK(t)
 	require.Equal(t, string(ownEID())+" [] false\n", string(output))
 
 	require.NoError(t, stdin.Close())
@@ -115,11 +113,9 @@ func TestAHiddenProcessIsNotDead(t *testing.T) {
 	theirs.end()
 	reader := exec.Command("unshare", "-m", "sh", "-c",
 		`mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid 4001 --regid 4001 --clear-groups "$0" "$@"`, "/proc/self/exe", dir)
-	exe, err := os.Executable()
-	require.NoError(t, err)
+	exe := proctest.Try(os.Executable()).OK(t)
 	binary := filepath.Join(filepath.Dir(dir), "test-binary") // where that user can run it
-	content, err := os.ReadFile(exe)
-	require.NoError(t, err)
+	content := proctest.ReadFile(t, exe)
 	require.NoError(t, proctest.WriteProgram(binary, content))
 	reader.Args[5] = binary
 	reader.Env = append(os.Environ(), roleVariable+"=owners", "GORACE=atexit_sleep_ms=0")

@@ -41,8 +41,7 @@ func TestARootsFileThatAUserMovedIntoTheFolderStaysPrivate(t *testing.T) {
 			require.NoError(t, os.RemoveAll(planted))
 			require.NoError(t, os.WriteFile(planted, []byte("a secret"), 0o600))
 			require.NoError(t, tt.move(h))
-			entries, err := os.ReadDir(h.dir)
-			require.NoError(t, err)
+			entries := proctest.Try(os.ReadDir(h.dir)).OK(t)
 			for _, e := range entries {
 				path := filepath.Join(h.dir, e.Name())
 				if data, err := os.ReadFile(path); err == nil && string(data) == "a secret" {
@@ -94,8 +93,7 @@ func TestTheLocksOfDevicesStayForAllUsers(t *testing.T) {
 	var st syscall.Stat_t
 	require.NoError(t, syscall.Stat(locks, &st))
 	require.Equal(t, os.Geteuid(), int(st.Uid), "only root can close it")
-	release, err := h.store.LockDevices(t.Context(), []snapshot.DeviceIndex{0})
-	require.NoError(t, err)
+	release := proctest.Try(h.store.LockDevices(t.Context(), []snapshot.DeviceIndex{0})).OK(t)
 	release()
 }
 
@@ -117,8 +115,7 @@ func TestALockThatIsHeldStaysTheSame(t *testing.T) {
 	require.NoError(t, os.MkdirAll(locks, 0o777))
 	require.NoError(t, os.Chmod(locks, 0o777))
 	require.NoError(t, bob(`: >"$1"`))
-	held, err := os.Open(lock)
-	require.NoError(t, err)
+	held := proctest.Try(os.Open(lock)).OK(t)
 	defer held.Close()
 	require.NoError(t, syscall.Flock(int(held.Fd()), syscall.LOCK_EX))
 	h.takeOver(t)
@@ -130,14 +127,12 @@ func TestALockThatIsHeldStaysTheSame(t *testing.T) {
 	require.NoError(t, bob(`head -c 9437184 /dev/zero >"$1"`))
 	_ = bob(`ln "$1" "$2/another"`) // fs.protected_hardlinks allows what the user may write
 	require.NoError(t, h.store.Publish())
-	now, err := os.Stat(lock)
-	require.NoError(t, err)
-	info, err := held.Stat()
-	require.NoError(t, err)
+	now := proctest.Try(os.Stat(lock)).OK(t)
+	info := proctest.Try(held.Stat()).OK(t)
 	require.True(t, os.SameFile(info, now))
 	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = h.store.LockDevices(soon, []snapshot.DeviceIndex{0})
+	_, err := h.store.LockDevices(soon, []snapshot.DeviceIndex{0})
 	var busy *disk.BusyError
 	require.ErrorAs(t, err, &busy, "it can be waited for")
 	require.Equal(t, os.Getpid(), int(busy.Holder.PID))
@@ -162,26 +157,20 @@ func TestNoFolderInThePlaceOfTheLocks(t *testing.T) {
 			locks := filepath.Join(h.dir, "devices")
 			require.NoError(t, os.RemoveAll(locks))
 			require.NoError(t, plant(locks, elsewhere))
-			planted, err := os.Lstat(locks)
-			require.NoError(t, err)
+			planted := proctest.Try(os.Lstat(locks)).OK(t)
 			h.takeOver(t)
-			made, err := os.Lstat(locks)
-			require.NoError(t, err)
+			made := proctest.Try(os.Lstat(locks)).OK(t)
 			require.Equal(t, os.ModeDir|0o755, made.Mode())
-			aside, err := filepath.Glob(locks + ".corrupt-*")
-			require.NoError(t, err)
+			aside := proctest.Try(filepath.Glob(locks + ".corrupt-*")).OK(t)
 			require.Len(t, aside, 1)
-			moved, err := os.Lstat(aside[0])
-			require.NoError(t, err)
+			moved := proctest.Try(os.Lstat(aside[0])).OK(t)
 			require.True(t, os.SameFile(planted, moved), "it was not copied")
 			require.Equal(t, planted.Mode(), moved.Mode())
 			require.Equal(t, os.FileMode(0o700), mode(t, elsewhere))
 			require.Equal(t, os.FileMode(0o600), mode(t, filepath.Join(elsewhere, "secret")))
-			left, err := os.ReadDir(elsewhere)
-			require.NoError(t, err)
+			left := proctest.Try(os.ReadDir(elsewhere)).OK(t)
 			require.Len(t, left, 1, "nothing was made there")
-			release, err := h.store.LockDevices(t.Context(), []snapshot.DeviceIndex{0})
-			require.NoError(t, err)
+			release := proctest.Try(h.store.LockDevices(t.Context(), []snapshot.DeviceIndex{0})).OK(t)
 			release()
 		})
 	}
@@ -240,8 +229,7 @@ func createdLater(t *testing.T, dir, _ string) {
 
 func removeSeen(t *testing.T, _, root string) {
 	t.Helper()
-	notes, err := filepath.Glob(filepath.Join(root, "*", "seen.json"))
-	require.NoError(t, err)
+	notes := proctest.Try(filepath.Glob(filepath.Join(root, "*", "seen.json"))).OK(t)
 	require.Len(t, notes, 1)
 	require.NoError(t, os.Remove(notes[0]))
 }
@@ -283,8 +271,7 @@ func stats(t *testing.T, dir string) string {
 	t.Helper()
 	var b bytes.Buffer
 	for _, name := range namesIn(t, dir) {
-		info, err := os.Stat(filepath.Join(dir, name))
-		require.NoError(t, err)
+		info := proctest.Try(os.Stat(filepath.Join(dir, name))).OK(t)
 		b.WriteString(name + info.ModTime().String() + "\n")
 	}
 	return b.String()

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
@@ -53,8 +54,7 @@ func (h *ownedHost) owned(name string) string { return filepath.Join(h.root, "ho
 // requireState requires exactly these environments, each attached to a device.
 func (h *ownedHost) requireState(t *testing.T, eids ...snapshot.EnvID) {
 	t.Helper()
-	files, err := storeWithNotes(h.dir, h.root).Read(t.Context())
-	require.NoError(t, err)
+	files := proctest.Try(storeWithNotes(h.dir, h.root).Read(t.Context())).OK(t)
 	var found []snapshot.EnvID
 	for _, e := range files.Environments {
 		found = append(found, e.EID)
@@ -65,8 +65,7 @@ func (h *ownedHost) requireState(t *testing.T, eids ...snapshot.EnvID) {
 
 func mode(t *testing.T, path string) os.FileMode {
 	t.Helper()
-	info, err := os.Lstat(path)
-	require.NoError(t, err)
+	info := proctest.Try(os.Lstat(path)).OK(t)
 	return info.Mode().Perm()
 }
 
@@ -102,8 +101,7 @@ func TestTakeOverAndHandOver(t *testing.T) {
 		require.Equal(t, readFile(t, h.owned(name)), readFile(t, filepath.Join(h.dir, name)), name)
 	}
 
-	given, err := h.store.HandOver(t.Context(), move)
-	require.NoError(t, err)
+	given := proctest.Try(h.store.HandOver(t.Context(), move)).OK(t)
 	require.True(t, given)
 	require.Equal(t, 2, moved)
 	for name, want := range map[string]os.FileMode{"": 0o777, "envs.json": 0o666, "devices.json": 0o666, "genv.lock": 0o666, "devices": 0o777} {
@@ -308,8 +306,7 @@ func TestRootsStateThatIsLostOrCorrupt(t *testing.T) {
 	require.ErrorIs(t, h.store.Update(t.Context(), enter(8)), disk.ErrLost)
 	_, err = h.store.HandOver(t.Context(), nil)
 	require.ErrorIs(t, err, disk.ErrLost)
-	seen, err := h.store.Examine()
-	require.NoError(t, err)
+	seen := proctest.Try(h.store.Examine()).OK(t)
 	require.Equal(t, []state.File{state.Envs}, seen.Lost)
 	require.NoError(t, h.store.Reset(t.Context(), state.Envs))
 	h.requireState(t)
@@ -348,7 +345,5 @@ func writeAsUser(args []string) error {
 
 func ownedDir(t *testing.T, s *disk.Store) string {
 	t.Helper()
-	dir, err := s.OwnedDir()
-	require.NoError(t, err)
-	return dir
+	return proctest.Try(s.OwnedDir()).OK(t)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -63,8 +64,7 @@ func requireFormatOf143(t *testing.T, dir string, eids ...snapshot.EnvID) {
 	for _, name := range []string{"envs.json", "devices.json"} {
 		require.Equal(t, keysIn(t, readFile(t, filepath.Join(recorded, name))), keysIn(t, readFile(t, filepath.Join(dir, name))), name)
 	}
-	envs, err := snapshot.DecodeEnvironments([]byte(readFile(t, filepath.Join(dir, "envs.json"))))
-	require.NoError(t, err)
+	envs := proctest.Try(snapshot.DecodeEnvironments([]byte(readFile(t, filepath.Join(dir, "envs.json"))))).OK(t)
 	var found []snapshot.EnvID
 	for i := range envs {
 		found = append(found, envs[i].EID)
@@ -98,22 +98,16 @@ func TestAnUpgradeAndBack(t *testing.T) {
 			}))
 			requireFormatOf143(t, h.dir, "1667", "2020", "7")
 
-			given, err := h.store.HandOver(t.Context(), nil)
-			require.NoError(t, err)
+			given := proctest.Try(h.store.HandOver(t.Context(), nil)).OK(t)
 			require.True(t, given)
 			requireFormatOf143(t, h.dir, "1667", "2020", "7")
 			old := child(t.Context(), "legacy", h.dir)
 			if os.Geteuid() == 0 {
 				asUser(old, 4001)
 			}
-			stop, err := old.StdinPipe()
-			require.NoError(t, err)
-			output, err := old.StdoutPipe()
-			require.NoError(t, err)
-			require.NoError(t, old.Start())
+			stop, output := proctest.StartPiped(t, old)
 			require.NoError(t, stop.Close())
-			said, err := io.ReadAll(output)
-			require.NoError(t, err)
+			said := proctest.Try(io.ReadAll(output)).OK(t)
 			require.NoError(t, old.Wait(), "every user writes the files again")
 			require.Contains(t, string(said), "turns")
 			requireFormatOf143(t, h.dir, "1667", "2020", "7", "1.4.3")
