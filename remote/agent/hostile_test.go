@@ -21,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/local"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
@@ -141,8 +142,7 @@ func TestWhatHostsSayIsBounded(t *testing.T) {
 		bubble(t, name, func(t *testing.T) {
 			pool, host := n.pool(t), remote.Host{Name: "a"}
 			s := snapshotOf(t, pool, host)
-			done, err := pool.Execute(t.Context(), host, oneProcess)
-			require.NoError(t, err)
+			done := proctest.Try(pool.Execute(t.Context(), host, oneProcess)).OK(t)
 			require.LessOrEqual(t, len(s.Warnings), 64)
 			require.LessOrEqual(t, len(done.Warnings), 66)
 			require.LessOrEqual(t, len(done.Lines), 2048)
@@ -184,8 +184,7 @@ func TestCommandsThatHang(t *testing.T) {
 		require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(<-first))
 		require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(<-second))
 		require.Equal(t, timeout, time.Since(begun), "1.4.3 knows no grace")
-		_, err := pool.Execute(t.Context(), hosts[2], oneProcess)
-		require.NoError(t, err)
+		proctest.Try(pool.Execute(t.Context(), hosts[2], oneProcess)).OK(t)
 	})
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/frame"
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // TestMessagesThatAreLate: they end no order, unless the next ones are late too.
@@ -56,8 +57,7 @@ func TestMessagesThatAreLate(t *testing.T) {
 			}
 			close(shown)
 			snapshotOf(t, pool, host)
-			_, err = pool.Notify(t.Context(), host, messages)
-			require.NoError(t, err)
+			proctest.Try(pool.Notify(t.Context(), host, messages)).OK(t)
 			require.Empty(t, executed)
 		})
 	}
@@ -213,8 +213,7 @@ func TestSideBySide(t *testing.T) {
 		var orders sync.WaitGroup
 		for range 16 {
 			orders.Go(func() {
-				_, err := c.Call(t.Context(), agent.RequestExecute, []byte(noOrder))
-				require.NoError(t, err)
+				proctest.Try(c.Call(t.Context(), agent.RequestExecute, []byte(noOrder))).OK(t)
 			})
 		}
 		synctest.Wait()
@@ -223,8 +222,7 @@ func TestSideBySide(t *testing.T) {
 		require.ErrorIs(t, err, agent.ErrRefused)
 		require.ErrorContains(t, err, "16 orders are under way")
 		for name, body := range map[string]string{agent.RequestSnapshot: "{}", agent.RequestNotify: "{}", agent.RequestPing: "x"} {
-			_, err := c.Call(t.Context(), name, []byte(body))
-			require.NoError(t, err, name)
+			proctest.Try(c.Call(t.Context(), name, []byte(body))).OK(t, name)
 		}
 		time.Sleep(time.Hour) // much longer than Idle: the controller waits for orders
 		close(g.release)
@@ -273,8 +271,7 @@ func TestAbandonedCalls(t *testing.T) {
 			} else {
 				close(g.release)
 				require.NoError(t, <-first)
-				_, err := c.Call(t.Context(), agent.RequestPing, nil)
-				require.NoError(t, err)
+				proctest.Try(c.Call(t.Context(), agent.RequestPing, nil)).OK(t)
 			}
 			if err := hangUp(); err != nil {
 				require.False(t, errors.Is(err, frame.ErrProtocol), err)

@@ -197,14 +197,12 @@ func TestAReplacedControllerIsRefused(t *testing.T) {
 	h := remote.Host{Name: "a"}
 	old := f.controller(t, leader(1))
 	snapshotOf(t, old, h)
-	_, err := old.Execute(t.Context(), h, oneProcess)
-	require.NoError(t, err)
+	proctest.Try(old.Execute(t.Context(), h, oneProcess)).OK(t)
 	require.Equal(t, 1, f.orders)
 
 	next := f.controller(t, leader(2))
-	_, err = next.Snapshot(t.Context(), h) // its first look is enough
-	require.NoError(t, err)
-	_, err = old.Execute(t.Context(), h, oneProcess)
+	proctest.Try(next.Snapshot(t.Context(), h)).OK(t) // its first look is enough
+	_, err := old.Execute(t.Context(), h, oneProcess)
 	require.Equal(t, remote.Replaced, remote.ClassOf(err))
 	require.ErrorContains(t, err, "refused: replaced by \"genv on jump\" at ")
 	require.ErrorIs(t, err, agent.ErrRefused, "the host did nothing")
@@ -216,12 +214,10 @@ func TestAReplacedControllerIsRefused(t *testing.T) {
 	require.Zero(t, f.messages)
 
 	once := f.controller(t, nil)
-	_, err = once.Snapshot(t.Context(), h)
-	require.NoError(t, err, "everybody may look")
+	proctest.Try(once.Snapshot(t.Context(), h)).OK(t, "everybody may look")
 	_, err = once.Execute(t.Context(), h, oneProcess)
 	require.Equal(t, remote.Replaced, remote.ClassOf(err), "a leader acts here")
-	_, err = next.Execute(t.Context(), h, oneProcess)
-	require.NoError(t, err)
+	proctest.Try(next.Execute(t.Context(), h, oneProcess)).OK(t)
 	require.Equal(t, 2, f.orders)
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // slowly is a network on which a login, and then sudo, takes its time.
@@ -149,8 +150,7 @@ func TestSlowSudoOfAnOldHost(t *testing.T) {
 			require.Equal(t, never, err != nil)
 			if !never {
 				require.LessOrEqual(t, time.Since(began), 4*sudo)
-				_, err = pool.Execute(ctx, host, oneProcess)
-				require.NoError(t, err)
+				proctest.Try(pool.Execute(ctx, host, oneProcess)).OK(t)
 				others, began := []remote.Host{host, {Name: "b"}}, time.Now()
 				for _, r := range remote.Each(ctx, others, 2, func(ctx context.Context, h remote.Host) (time.Duration, error) {
 					_, err := pool.Snapshot(ctx, h)
@@ -190,8 +190,7 @@ func TestNoiseBeforeData(t *testing.T) {
 			processes := []int{1, 1, 0}
 			for i, via := range []agent.Via{agent.ViaStream, agent.ViaCommands, agent.ViaReadOnly} {
 				require.NoError(t, f.Hosts()[i].Inject(inprocess.Faults{Before: noise}))
-				s, err := f.streams.Snapshot(t.Context(), f.hosts[i])
-				require.NoError(t, err, via)
+				s := proctest.Try(f.streams.Snapshot(t.Context(), f.hosts[i])).OK(t, via)
 				require.Equal(t, via, f.streams.About(f.hosts[i]).Via)
 				require.Len(t, s.Processes, processes[i])
 			}
@@ -221,8 +220,7 @@ func TestNoiseIsNoAnswer(t *testing.T) {
 // An answer that is like the one before isn't decoded again: whatever the order in which answers
 // come, each says what it says.
 func TestAnswersThatRepeatThemselves(t *testing.T) {
-	encoded, err := snapshot.EncodeNative(busy(1))
-	require.NoError(t, err)
+	encoded := proctest.Try(snapshot.EncodeNative(busy(1))).OK(t)
 	const other = `"noted":{"source":"folder:f"}` // as of an older host
 	long := `"noted_unknown":"` + strings.Repeat("x", 1100) + `"`
 	steps := []struct {

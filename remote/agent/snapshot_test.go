@@ -22,6 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
@@ -120,10 +121,8 @@ func TestHostsRefuseNoAge(t *testing.T) {
 		f := startFleet(t, 10*time.Second, h)
 		session, err := f.client.Start(t.Context(), f.hosts[0], f.hosts[0].Genv("usage", "serve", "--token", "t"))
 		require.NoError(t, err)
-		stream, err := agent.OpenStream(t.Context(), session, session, "t")
-		require.NoError(t, err)
-		_, err = stream.Call(t.Context(), agent.RequestSnapshot, []byte(body))
-		require.NoError(t, err)
+		stream := proctest.Try(agent.OpenStream(t.Context(), session, session, "t")).OK(t)
+		proctest.Try(stream.Call(t.Context(), agent.RequestSnapshot, []byte(body))).OK(t)
 		require.Equal(t, want, h.DeviceAge(), body)
 		session.Close()
 	}
@@ -167,8 +166,7 @@ func TestMeasurementsOf143Hosts(t *testing.T) {
 		"hung": func(ctx context.Context, _ *inprocess.Request) int { <-ctx.Done(); return 1 },
 	} {
 		smi.Store(&broken)
-		s, err := pool.Snapshot(t.Context(), f.hosts[0])
-		require.NoError(t, err, name)
+		s := proctest.Try(pool.Snapshot(t.Context(), f.hosts[0])).OK(t, name)
 		require.Len(t, s.Processes, 1, name)
 		require.Nil(t, s.Devices[0].Temperature, name)
 		require.Nil(t, s.Devices[0].Utilization, name)
@@ -263,8 +261,7 @@ func FuzzController(f *testing.F) {
 		if err != nil {
 			require.ErrorIs(t, err, frame.ErrProtocol)
 		}
-		c, err := agent.OpenStream(t.Context(), &out, io.Discard, "t")
-		require.NoError(t, err, "it greets whatever comes")
+		c := proctest.Try(agent.OpenStream(t.Context(), &out, io.Discard, "t")).OK(t, "it greets whatever comes")
 		require.Equal(t, greeting, c.Greeting)
 	})
 }

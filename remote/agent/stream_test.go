@@ -110,13 +110,11 @@ func TestTheServerEnds(t *testing.T) {
 		{"it is told to", func(_ *testing.T, _ io.ReadCloser, _ io.WriteCloser, cancel context.CancelCauseFunc) { cancel(stop) }, stop},
 		{"hung up", func(_ *testing.T, _ io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) { _ = out.Close() }, nil},
 		{"hung up while an answer is in the making", func(t *testing.T, _ io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) {
-			_, err := out.Write(agent.Frame(frame.KindRequest, "hush", 1, nil))
-			require.NoError(t, err)
+			proctest.Try(out.Write(agent.Frame(frame.KindRequest, "hush", 1, nil))).OK(t)
 			_ = out.Close()
 		}, agent.ErrIdle /* the refusal is not taken by anybody here */},
 		{"the answer is not read", func(t *testing.T, _ io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) {
-			_, err := out.Write(agent.Frame(frame.KindRequest, "echo", 1, []byte("x")))
-			require.NoError(t, err)
+			proctest.Try(out.Write(agent.Frame(frame.KindRequest, "echo", 1, []byte("x")))).OK(t)
 		}, agent.ErrIdle},
 		{"a request twice", func(_ *testing.T, in io.ReadCloser, out io.WriteCloser, _ context.CancelCauseFunc) {
 			go func() { _, _ = io.Copy(io.Discard, in) }()
@@ -146,8 +144,7 @@ func TestTheServerEnds(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			in, out, ended := both(ctx, echoing(time.Minute))
-			_, err := io.ReadFull(in, make([]byte, len(agent.Greet("t", greeting))))
-			require.NoError(t, err)
+			proctest.Try(io.ReadFull(in, make([]byte, len(agent.Greet("t", greeting))))).OK(t)
 			tt.do(t, in, out, cancel)
 			if tt.want == nil {
 				require.NoError(t, <-ended)
@@ -268,8 +265,7 @@ func TestAQuestionTooLateIsNotSent(t *testing.T) {
 	cancel()
 	_, err := c.Call(over, "echo", nil)
 	require.ErrorIs(t, err, agent.ErrNotSent)
-	answer, err := c.Call(t.Context(), "echo", []byte("a"))
-	require.NoError(t, err, "the conversation goes on")
+	answer := proctest.Try(c.Call(t.Context(), "echo", []byte("a"))).OK(t, "the conversation goes on")
 	require.Equal(t, "a", string(answer))
 	require.NoError(t, out.Close())
 	require.NoError(t, <-ended)
@@ -291,8 +287,7 @@ func BenchmarkCall(b *testing.B) {
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
 			for b.Loop() {
-				_, err := c.Call(b.Context(), "echo", body)
-				require.NoError(b, err)
+				proctest.Try(c.Call(b.Context(), "echo", body)).OK(b)
 			}
 			_ = out.Close()
 			require.NoError(b, <-ended)

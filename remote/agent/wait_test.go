@@ -106,8 +106,7 @@ func TestAWaitEnds(t *testing.T) {
 		}, `{"woke":false}`},
 		"not at another request": {long, func(t *testing.T, e *eventful) {
 			for _, name := range []string{agent.RequestSnapshot, agent.RequestNotify, agent.RequestPing} {
-				_, err := e.Call(t.Context(), name, []byte(`{}`))
-				require.NoError(t, err)
+				proctest.Try(e.Call(t.Context(), name, []byte(`{}`))).OK(t)
 			}
 		}, ""},
 		"if it can't be read": {`[]`, func(*testing.T, *eventful) {}, "cannot unmarshal"},
@@ -210,8 +209,7 @@ func TestAPoolWaits(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool { return eventful.Waits() == 1 }, 10*time.Second, time.Millisecond)
 	require.Equal(t, agent.ViaStream, f.streams.About(f.hosts[0]).Via)
-	_, err = f.streams.Snapshot(t.Context(), f.hosts[0])
-	require.NoError(t, err, "it is asked meanwhile")
+	proctest.Try(f.streams.Snapshot(t.Context(), f.hosts[0])).OK(t, "it is asked meanwhile")
 	eventful.Change(func(*snapshot.Snapshot) {})
 	require.True(t, <-woke)
 
@@ -224,8 +222,7 @@ func TestAPoolWaits(t *testing.T) {
 	require.Eventually(t, func() bool { return eventful.Waits() == 2 }, 10*time.Second, time.Millisecond)
 	cancel()
 	require.Error(t, <-ended)
-	_, err = f.streams.Snapshot(t.Context(), f.hosts[0])
-	require.NoError(t, err, "the connection stays")
+	proctest.Try(f.streams.Snapshot(t.Context(), f.hosts[0])).OK(t, "the connection stays")
 	require.Equal(t, 1, f.Hosts()[0].Counts().Commands)
 }
 

@@ -126,8 +126,7 @@ func TestACrashAfterAnAction(t *testing.T) {
 		require.Contains(t, r.do(hold), "on hold")
 		require.Contains(t, r.do(operator.Instruction{Kind: operator.Exempt, User: "carol", Hours: 2}), "exempted")
 		at := time.Now()
-		memory, err := store.Load(t.Context()) // as a new process finds it
-		require.NoError(t, err)
+		memory := proctest.Try(store.Load(t.Context())).OK(t) // as a new process finds it
 		require.Equal(t, "alice (uid 1000), as root", memory.Operator.Hold.By)
 		require.WithinDuration(t, at.Add(2*time.Hour), memory.Operator.Exemptions[0].Until, 10*time.Second)
 

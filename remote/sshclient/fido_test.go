@@ -52,8 +52,7 @@ func newAuthenticator(t testing.TB, kind string) *authenticator {
 		}{kind, public, application})
 	case ssh.KeyAlgoSKECDSA256:
 		private := proctest.Try(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).OK(t)
-		point, err := private.PublicKey.Bytes()
-		require.NoError(t, err)
+		point := proctest.Try(private.PublicKey.Bytes()).OK(t)
 		a.private, blob = private, ssh.Marshal(struct {
 			Kind, Curve string
 			Key         []byte

@@ -109,8 +109,7 @@ func TestJumpHostOfTheFleet(t *testing.T) {
 	c := newClient(t, sshclient.Options{ConfigFile: j.config(t, "Host gpu*", " ProxyJump first")})
 	run := func(hosts ...string) {
 		for _, host := range hosts {
-			_, err := c.Run(t.Context(), remote.Host{Name: host}, sh("true"))
-			require.NoError(t, err, host)
+			proctest.Try(c.Run(t.Context(), remote.Host{Name: host}, sh("true"))).OK(t, host)
 		}
 	}
 	run("gpu-0", "first", "gpu-1")
@@ -282,8 +281,7 @@ func TestSpellingsOfAddresses(t *testing.T) {
 		fmt.Sprintf("%d.%d", ip[0], int(ip[1])<<16|int(ip[2])<<8|int(ip[3])), fmt.Sprintf("0x%x", []byte(ip)), fmt.Sprintf("0%o.%d.%d.%d", ip[0], ip[1], ip[2], ip[3]),
 	} {
 		c := newClient(t, sshclient.Options{ConfigFile: f.config()})
-		_, err := c.Run(t.Context(), remote.Host{Name: name, Port: f.address().Port}, snapshot)
-		require.NoError(t, err, name)
+		proctest.Try(c.Run(t.Context(), remote.Host{Name: name, Port: f.address().Port}, snapshot)).OK(t, name)
 		require.NoError(t, c.Probe(t.Context(), remote.Host{Name: name, Port: f.address().Port}), name)
 	}
 }

@@ -22,8 +22,7 @@ import (
 // serveAgent serves an agent at a socket until the test ends.
 func serveAgent(t testing.TB, keys agent.Agent) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "agent") // t.TempDir can be too long for a socket
-	require.NoError(t, err)
+	dir := proctest.Try(os.MkdirTemp("", "agent")).OK(t) // t.TempDir can be too long for a socket
 	listener := proctest.Try(net.Listen("unix", filepath.Join(dir, "s"))).OK(t)
 	go func() {
 		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
@@ -198,7 +197,6 @@ func startParamiko(t *testing.T, arguments []string) (port int) {
 		_ = stdin.Close()
 		_ = server.Wait()
 	})
-	_, err := fmt.Fscan(stdout, &port)
-	require.NoError(t, err)
+	proctest.Try(fmt.Fscan(stdout, &port)).OK(t)
 	return port
 }

@@ -32,8 +32,7 @@ func (s *sshd) key(t testing.TB, name string, options ...string) string {
 // agent runs an ssh-agent with the keys given, until the test ends.
 func (s *sshd) agent(t testing.TB, keys ...string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "agent") // t.TempDir can be too long for a socket
-	require.NoError(t, err)
+	dir := proctest.Try(os.MkdirTemp("", "agent")).OK(t) // t.TempDir can be too long for a socket
 	socket := filepath.Join(dir, "s")
 	agent := exec.Command("ssh-agent", "-D", "-a", socket)
 	require.NoError(t, agent.Start())
@@ -158,8 +157,7 @@ func TestAgents(t *testing.T) {
 	}
 	t.Run("an agent that is gone", func(t *testing.T) {
 		c := newClient(t, sshclient.Options{ConfigFile: write(t, "IdentityAgent /nonexistent/agent\n"+readFile(t, s.only(t, held)))})
-		_, err := c.Run(t.Context(), gpu, sh("true"))
-		require.NoError(t, err, "the key file serves")
+		proctest.Try(c.Run(t.Context(), gpu, sh("true"))).OK(t, "the key file serves")
 	})
 }
 

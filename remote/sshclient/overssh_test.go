@@ -31,8 +31,7 @@ type controlled struct {
 func startControlled(t *testing.T) *controlled {
 	t.Helper()
 	c := &controlled{sshd: startSSHD(t)}
-	dir, err := os.MkdirTemp("", "cm") // t.TempDir can be too long for a socket
-	require.NoError(t, err)
+	dir := proctest.Try(os.MkdirTemp("", "cm")).OK(t) // t.TempDir can be too long for a socket
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	c.conf = c.config(t, "ControlPath "+dir+"/%C-%r", "ControlMaster auto")
 	c.write(t, "authorized2", c.read(t, "authorized"))

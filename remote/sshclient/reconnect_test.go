@@ -195,8 +195,7 @@ func TestPartition(t *testing.T) {
 
 func TestProbe(t *testing.T) {
 	f := startFake(t, nil)
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // connects, and says nothing
-	require.NoError(t, err)
+	silent := proctest.Try(net.Listen("tcp", "127.0.0.1:0")).OK(t) // connects, and says nothing
 	defer silent.Close()
 	closed := proctest.Try(net.Listen("tcp", "127.0.0.1:0")).OK(t)
 	require.NoError(t, closed.Close())

@@ -38,8 +38,7 @@ func TestStream(t *testing.T) {
 		require.Equal(t, "hello\n", line)
 		time.Sleep(1100 * time.Millisecond) // a stream outlives CommandTimeout
 		for i := range 100 {
-			_, err := session.Stdin.Write([]byte(strconv.Itoa(i) + "\n"))
-			require.NoError(t, err)
+			proctest.Try(session.Stdin.Write([]byte(strconv.Itoa(i) + "\n"))).OK(t)
 			line := proctest.Try(lines.ReadString('\n')).OK(t)
 			require.Equal(t, strconv.Itoa(i)+"\n", line)
 		}
@@ -51,8 +50,7 @@ func TestStream(t *testing.T) {
 	t.Run("its exit status and stderr", func(t *testing.T) {
 		session := proctest.Try(c.Start(t.Context(), gpu, sh("echo sudo: a password is required >&2; exit 1"))).OK(t)
 		defer session.Close()
-		_, err := io.ReadAll(session.Stdout)
-		require.NoError(t, err)
+		proctest.Try(io.ReadAll(session.Stdout)).OK(t)
 		requireClass(t, remote.Sudo, session.Wait())
 		require.Equal(t, "sudo: a password is required\n", string(session.Stderr()))
 	})
@@ -60,11 +58,9 @@ func TestStream(t *testing.T) {
 		session := proctest.Try(c.Start(t.Context(), gpu, sh("cat; echo the end > "+s.file("ended")))).OK(t)
 		session.Close()
 		session.Close()
-		_, err := io.ReadAll(session.Stdout)
-		require.NoError(t, err)
+		proctest.Try(io.ReadAll(session.Stdout)).OK(t)
 		require.Eventually(t, func() bool { return exec.Command("test", "-s", s.file("ended")).Run() == nil }, 5*time.Second, 10*time.Millisecond)
-		_, err = c.Run(t.Context(), gpu, sh("true"))
-		require.NoError(t, err, "its place on the connection is free again")
+		proctest.Try(c.Run(t.Context(), gpu, sh("true"))).OK(t, "its place on the connection is free again")
 	})
 	t.Run("what may not be begun any more after the login", func(t *testing.T) {
 		c := newClient(t, sshclient.Options{ConfigFile: s.config(t)})
@@ -100,8 +96,7 @@ func startCat(t *testing.T, c *sshclient.Client, h remote.Host) *sshclient.Sessi
 	t.Helper()
 	session := proctest.Try(c.Start(t.Context(), h, sh("echo started; cat"))).OK(t)
 	t.Cleanup(session.Close)
-	_, err := io.ReadFull(session.Stdout, make([]byte, len("started\n")))
-	require.NoError(t, err)
+	proctest.Try(io.ReadFull(session.Stdout, make([]byte, len("started\n")))).OK(t)
 	return session
 }
 

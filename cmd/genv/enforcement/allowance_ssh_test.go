@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 )
 
@@ -61,8 +62,7 @@ func TestWhatAFleetAllows(t *testing.T) {
 // serveOn runs root's service on gpu-01, and returns how root asks it.
 func serveOn(t *testing.T, f *sshd.Fleet) service.Client {
 	serve := exec.Command("ssh", "-tt", "-F", f.SSHConfig(), "gpu-01", "sudo -n genv host serve")
-	in, err := serve.StdinPipe() // the terminal ends with it, and so does the service
-	require.NoError(t, err)
+	in := proctest.Try(serve.StdinPipe()).OK(t) // the terminal ends with it, and so does the service
 	require.NoError(t, serve.Start())
 	t.Cleanup(func() { _ = in.Close(); _ = serve.Process.Kill(); _ = serve.Wait() })
 	root := service.Client{Path: filepath.Join(f.Host("gpu-01").Root(), "run", service.SocketName)}
@@ -94,7 +94,6 @@ func TestWhatAFleetFreesForReservations(t *testing.T) {
 	require.False(t, time.Now().Before(made.From), "not before it begins")
 	daemon.next(func(c enforcement.CycleDocument) bool { return len(c.Findings) == 0 && c.Answered == 1 })
 	go daemon.drain()
-	list, err := exec.Command("ssh", "-F", f.SSHConfig(), "gpu-01", "genv gpus").Output()
-	require.NoError(t, err)
+	list := proctest.Try(exec.Command("ssh", "-F", f.SSHConfig(), "gpu-01", "genv gpus").Output()).OK(t)
 	require.Contains(t, string(list), "reserved by uid 4242 from ")
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/testfleet"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // countTerm is a program that notes each SIGTERM in a file, and ends two seconds after the first one.
@@ -100,9 +101,7 @@ func soakFor(t *testing.T) time.Duration {
 	if os.Getenv("GENV_SOAK") == "" {
 		t.Skip("skipped without GENV_SOAK: make soak")
 	}
-	d, err := time.ParseDuration(os.Getenv("GENV_SOAK"))
-	require.NoError(t, err, "GENV_SOAK is a duration such as 2m")
-	return d
+	return proctest.Try(time.ParseDuration(os.Getenv("GENV_SOAK"))).OK(t, "GENV_SOAK is a duration such as 2m")
 }
 
 // Leaders fail again and again, in three ways, while processes violate a rule: each of these is
@@ -110,8 +109,7 @@ func soakFor(t *testing.T) time.Duration {
 func TestSoakFailOvers(t *testing.T) {
 	limit := soakFor(t)
 	e := newElectors(t, "gpu-01", "gpu-02")
-	dir, err := os.MkdirTemp("", "genv-signals")
-	require.NoError(t, err)
+	dir := proctest.Try(os.MkdirTemp("", "genv-signals")).OK(t)
 	require.NoError(t, os.Chmod(dir, 0o711)) //nolint:gosec // users of the fleet write files in it
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	const rule = "--non-env-processes"

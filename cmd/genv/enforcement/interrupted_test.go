@@ -78,8 +78,7 @@ func killServe(t *testing.T, f *sshd.Fleet) {
 		}
 		if words, _ := os.ReadFile(path); bytes.Contains(words, []byte("usage\x00serve")) {
 			var pid int
-			_, err := fmt.Sscanf(path, "/proc/%d/", &pid)
-			require.NoError(t, err)
+			proctest.Try(fmt.Sscanf(path, "/proc/%d/", &pid)).OK(t)
 			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 			killed++
 		}

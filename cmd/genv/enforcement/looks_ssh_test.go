@@ -69,8 +69,7 @@ func (b *bent) shell(host, user string) (run func(commands string) string) {
 	b.t.Cleanup(func() { _, _ = in.Close(), ssh.Wait() })
 	lines := bufio.NewScanner(out)
 	return func(commands string) (printed string) {
-		_, err := fmt.Fprintln(in, commands)
-		require.NoError(b.t, err)
+		proctest.Try(fmt.Fprintln(in, commands)).OK(b.t)
 		for lines.Scan() && lines.Text() != "." {
 			printed += lines.Text() + "\n"
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/notify/mail/mailtest"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // mailPolicy mails to all but bob, through the server of a test.
@@ -164,10 +165,8 @@ func TestNoticesAtTheNextLogin(t *testing.T) {
 	})
 	t.Run("a login repeats what a terminal showed on which nothing was typed since", func(t *testing.T) {
 		here := exec.Command("ssh", "-F", f.SSHConfig(), "-tt", "in-bash", "chmod g+w $(tty); echo ready; cat")
-		_, err := here.StdinPipe() // it stays open
-		require.NoError(t, err)
-		out, err := here.StdoutPipe()
-		require.NoError(t, err)
+		proctest.Try(here.StdinPipe()).OK(t) // it stays open
+		out := proctest.Try(here.StdoutPipe()).OK(t)
 		require.NoError(t, here.Start())
 		defer func() { _ = here.Wait() }()
 		defer func() { _ = here.Process.Kill() }()

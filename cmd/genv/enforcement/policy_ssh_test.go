@@ -57,8 +57,7 @@ func (s screen) text(t *testing.T) string {
 	var all bytes.Buffer
 	for {
 		fds := []unix.PollFd{{Fd: int32(s.Fd()), Events: unix.POLLIN}}
-		n, err := unix.Poll(fds, 100)
-		require.NoError(t, err)
+		n := proctest.Try(unix.Poll(fds, 100)).OK(t)
 		if n == 0 {
 			return all.String()
 		}

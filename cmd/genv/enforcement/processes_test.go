@@ -30,8 +30,7 @@ import (
 // Of two hosts with an old and a young process, one is for interactive work.
 func TestOldProcessesEndWhereALabelSaysSo(t *testing.T) {
 	host := func() *genvhost.Host {
-		since, err := proc.SinceBoot() // of this machine, which is the hosts'
-		require.NoError(t, err)
+		since := proctest.Try(proc.SinceBoot()).OK(t) // of this machine, which is the hosts'
 		state := outsiders(2)
 		state.Processes[1].Start = snapshot.StartTime(since / (10 * time.Millisecond))
 		return genvhost.New(state)
@@ -131,8 +130,7 @@ func TestUnproved(t *testing.T) {
 	if err := unix.Mknod(node, unix.S_IFCHR|0o666, int(unix.Mkdev(195, 255))); err != nil {
 		t.Skip(err)
 	}
-	fd, err := unix.Open(node, unix.O_PATH|unix.O_CLOEXEC, 0) // there is no driver to open it
-	require.NoError(t, err)
+	fd := proctest.Try(unix.Open(node, unix.O_PATH|unix.O_CLOEXEC, 0)).OK(t) // there is no driver to open it
 	open := os.NewFile(uintptr(fd), node)
 	defer open.Close()
 	env := genvtest.Activate(t, h, testfleet.Environment{User: "bob"})

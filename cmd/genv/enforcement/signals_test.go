@@ -209,8 +209,7 @@ func TestSIGHUP(t *testing.T) {
 
 // TestSystemdIsTold: ready, reloading, alive, stopping.
 func TestSystemdIsTold(t *testing.T) {
-	dir, err := os.MkdirTemp("", "genv-notify") // a socket's path is short
-	require.NoError(t, err)
+	dir := proctest.Try(os.MkdirTemp("", "genv-notify")).OK(t) // a socket's path is short
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	socket := filepath.Join(dir, "s")
 	listener := proctest.Try(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})).OK(t)

@@ -138,8 +138,7 @@ func TestServeWithoutRoot(t *testing.T) {
 func TestExecuteWithoutRoot(t *testing.T) {
 	t.Parallel()
 	f, envs := mixedFleet(t)
-	document, err := snapshot.EncodeEnvironments([]snapshot.Environment{envs["ours"].Environment})
-	require.NoError(t, err)
+	document := proctest.Try(snapshot.EncodeEnvironments([]snapshot.Environment{envs["ours"].Environment})).OK(t)
 	input := fmt.Sprintf(`{"terminate": {"processes": []}, "detach": {"0": %s}}`, document)
 	forged := envs["ours"].Environment
 	forged.UID = proctest.Try(sshd.UID("bob")).OK(t)

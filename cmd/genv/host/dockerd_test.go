@@ -190,8 +190,7 @@ func requireRootlessDocker(t testing.TB) {
 func startRootlessDocker(t testing.TB, uid, firstSubuid int, flags ...string) *dockerDaemon {
 	t.Helper()
 	requireRootlessDocker(t)
-	dir, err := os.MkdirTemp("/tmp", "genv-rootless-") // a socket's path is short
-	require.NoError(t, err)
+	dir := proctest.Try(os.MkdirTemp("/tmp", "genv-rootless-")).OK(t) // a socket's path is short
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Chmod(dir, 0o755))
 	d := &dockerDaemon{tb: t, files: dir, socket: "unix://" + filepath.Join(dir, "run/docker.sock")}

@@ -94,11 +94,9 @@ func TestWhichOrderHolds(t *testing.T) {
 			if c.before != "" {
 				o := ask(c.mode, "x").Order
 				o.By = "alice"
-				_, err := guard.GiveOrder(g.dir, o, c.before, guardStart)
-				require.NoError(t, err)
+				proctest.Try(guard.GiveOrder(g.dir, o, c.before, guardStart)).OK(t)
 			}
-			_, err := g.Order(t.Context(), c.ask)
-			require.NoError(t, err)
+			proctest.Try(g.Order(t.Context(), c.ask)).OK(t)
 			given, err := guard.ReadOrder(g.dir)
 			if c.id == "" {
 				require.ErrorIs(t, err, guard.ErrNoOrder)
@@ -138,8 +136,7 @@ func TestAControllerLearnsThatTheHostTurnedItsGuardOff(t *testing.T) {
 func TestTheNumberOfDenials(t *testing.T) {
 	g, _ := openGuarded(t)
 	defer g.close()
-	_, err := g.Order(t.Context(), ask(guard.Watch, "c1"))
-	require.NoError(t, err)
+	proctest.Try(g.Order(t.Context(), ask(guard.Watch, "c1"))).OK(t)
 	require.NoError(t, guard.WriteStatus(g.dir, guard.Status{Mode: guard.Watch}))
 	list := guard.NewDenials()
 	list.Add(guard.Denial{UID: 1002, Minor: 1, Denied: true}, guardStart.Time)

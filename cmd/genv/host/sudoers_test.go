@@ -270,8 +270,7 @@ func TestNothingIsLeftOnAHost(t *testing.T) {
 	})
 	t.Run("the controller speaks wrongly", func(t *testing.T) {
 		s := serveOn(t, f, "wrongly")
-		_, err := io.WriteString(s.in, "GET / HTTP/1.1\r\n\r\n....")
-		require.NoError(t, err)
+		proctest.Try(io.WriteString(s.in, "GET / HTTP/1.1\r\n\r\n....")).OK(t)
 		require.Error(t, s.ssh.Wait())
 		s.requireGone(t)
 	})

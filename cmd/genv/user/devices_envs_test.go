@@ -107,8 +107,7 @@ func TestListings(t *testing.T) {
 	require.Len(t, devices.Devices, 8)
 	require.EqualValues(t, shell.pid(), devices.Devices[0].Attachments[0].EID)
 	require.EqualValues(t, 4_000_000_000, *devices.Devices[0].Attachments[0].GPUMemoryBytes)
-	_, err := time.Parse("2006-01-02T15:04:05", devices.Devices[0].Attachments[0].Attached)
-	require.NoError(t, err)
+	proctest.Try(time.Parse("2006-01-02T15:04:05", devices.Devices[0].Attachments[0].Attached)).OK(t)
 	require.Equal(t, said{text: "0," + shell.pid() + "\n"}, shell.say("genv devices query --query index eids --index 0"))
 
 	// What has ended is shown, and stays, with --no-cleanup alone.

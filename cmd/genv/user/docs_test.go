@@ -72,8 +72,7 @@ func TestLinksOfTheDocs(t *testing.T) {
 			if strings.HasPrefix(m[1], "https://") {
 				continue
 			}
-			_, err := os.Stat(target)
-			require.NoError(t, err, path)
+			proctest.Try(os.Stat(target)).OK(t, path)
 			if m[2] != "" {
 				require.Contains(t, anchors(docs[target]), m[2], "%s: %s", path, m[0])
 			}

@@ -124,8 +124,7 @@ func TestCtrlCComesOnce(t *testing.T) {
 		}
 	}
 	expect("ready")
-	_, err := terminal.Write([]byte{3})
-	require.NoError(t, err)
+	proctest.Try(terminal.Write([]byte{3})).OK(t)
 	expect("got 1")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	expect("end 1")

@@ -181,16 +181,14 @@ func (u *account) sdk(args ...string) *sdkClient {
 // says waits for what the client prints.
 func (c *sdkClient) says(line string) {
 	c.t.Helper()
-	got, err := c.out.ReadString('\n')
-	require.NoError(c.t, err, "the client has failed")
+	got := proctest.Try(c.out.ReadString('\n')).OK(c.t, "the client has failed")
 	require.Equal(c.t, line+"\n", got)
 }
 
 // end has the client go on after its last line.
 func (c *sdkClient) end() {
 	c.t.Helper()
-	_, err := io.WriteString(c.in, "\n")
-	require.NoError(c.t, err)
+	proctest.Try(io.WriteString(c.in, "\n")).OK(c.t)
 	require.NoError(c.t, c.cmd.Wait())
 }
 
@@ -264,8 +262,7 @@ func TestTheSDKWorksBesideGenv(t *testing.T) {
 	files := s.stateFiles()
 	environments := proctest.Try(snapshot.DecodeEnvironments([]byte(files["envs.json"]))).OK(t)
 	require.Len(t, environments, len(want))
-	_, err := snapshot.DecodeDevices([]byte(files["devices.json"]))
-	require.NoError(t, err)
+	proctest.Try(snapshot.DecodeDevices([]byte(files["devices.json"]))).OK(t)
 
 	for _, client := range clients { // their environments end with them
 		client.end()

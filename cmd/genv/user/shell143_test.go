@@ -69,8 +69,7 @@ func TestAShellThat143Activated(t *testing.T) {
 	s.activate143(shell)
 	require.Equal(t, said{}, shell.say("sleep 1000000 & job=$!"))
 	var job snapshot.PID
-	_, err := fmt.Sscan(shell.say("echo $job").text, &job)
-	require.NoError(t, err)
+	proctest.Try(fmt.Sscan(shell.say("echo $job").text, &job)).OK(t)
 	enforced := func() {
 		t.Helper()
 		outsider := startSleeper(t, s.me().uid)
@@ -165,8 +164,7 @@ func TestNvidiaSMIShowsTheEnvironment(t *testing.T) {
 		require.Equal(t, said{}, shell.say("genv activate --gpu-memory 4g; genv attach --index 2,5; sleep 1000000 & mine=$!"))
 		mine := shell.say("echo $mine").text
 		var pid snapshot.PID
-		_, err := fmt.Sscan(mine, &pid)
-		require.NoError(t, err)
+		proctest.Try(fmt.Sscan(mine, &pid)).OK(t)
 		outsider := startSleeper(t, s.me().uid)
 		s.uses(map[snapshot.PID]int{pid: 2, outsider: 5})
 

@@ -236,8 +236,7 @@ func (s said) withoutHolders() said {
 // sayAll has the shell read a line, and leaves nothing out.
 func (s *terminal) sayAll(line string) said {
 	s.t.Helper()
-	_, err := fmt.Fprintf(s.in, "%s\nprintf '%s%%s\\n' \"$?\"\n", line, `\001end of the answer `)
-	require.NoError(s.t, err)
+	proctest.Try(fmt.Fprintf(s.in, "%s\nprintf '%s%%s\\n' \"$?\"\n", line, `\001end of the answer `)).OK(s.t)
 	var text strings.Builder
 	for {
 		got, err := s.out.ReadString('\n')

@@ -185,9 +185,7 @@ func Sleeper(t testing.TB, uid int, environ ...string) snapshot.PID {
 // ReadFile is the content of a file.
 func ReadFile(t testing.TB, path string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
-	return data
+	return Try(os.ReadFile(path)).OK(t)
 }
 
 // Tried is a value, or why there is none.
@@ -199,9 +197,9 @@ type Tried[T any] struct {
 // Try takes what a function returns: proctest.Try(os.Open(path)).OK(t).
 func Try[T any](value T, err error) Tried[T] { return Tried[T]{value, err} }
 
-// OK requires the value.
-func (r Tried[T]) OK(t testing.TB) T {
+// OK requires the value. A message is printed with the error.
+func (r Tried[T]) OK(t testing.TB, message ...any) T {
 	t.Helper()
-	require.NoError(t, r.err)
+	require.NoError(t, r.err, message...)
 	return r.value
 }

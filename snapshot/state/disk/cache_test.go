@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -61,8 +62,7 @@ func TestCache(t *testing.T) {
 	same()
 	same()
 
-	data, err := os.ReadFile(filepath.Join(dir, "envs.json"))
-	require.NoError(t, err)
+	data := proctest.ReadFile(t, filepath.Join(dir, "envs.json"))
 	changed := strings.Replace(string(data), `"eid": "1"`, `"eid": "2"`, 1)
 	require.NotEqual(t, string(data), changed)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "envs.json"), []byte(changed), 0o666))
@@ -86,8 +86,7 @@ func TestCacheReadsWhatWasRegistered(t *testing.T) {
 	cache := disk.NewCache(disk.New(dir, options))
 	for _, uuid := range []snapshot.GPUUUID{"", "GPU-1"} {
 		found[0].UUID = uuid
-		_, err = cache.RegisterDevices(t.Context(), found)
-		require.NoError(t, err)
+		proctest.Try(cache.RegisterDevices(t.Context(), found)).OK(t)
 		for range 2 {
 			got := read(t, cache)
 			require.Equal(t, uuid, got.Devices[0].UUID)
@@ -119,8 +118,7 @@ func busyFolder(b *testing.B, environments int) string {
 	b.Helper()
 	dir := filepath.Join(b.TempDir(), "genv")
 	store := disk.New(dir, disk.Config{})
-	_, err := store.RegisterDevices(b.Context(), gpus(8))
-	require.NoError(b, err)
+	proctest.Try(store.RegisterDevices(b.Context(), gpus(8))).OK(b)
 	require.NoError(b, store.Update(b.Context(), func(files *state.Files) error {
 		for i := range environments {
 			files.Environments = append(files.Environments, snapshot.Environment{
@@ -136,8 +134,7 @@ func busyFolder(b *testing.B, environments int) string {
 func BenchmarkRead(b *testing.B) {
 	store := disk.New(busyFolder(b, 20), benchOptions(b))
 	for b.Loop() {
-		_, err := store.Read(b.Context())
-		require.NoError(b, err)
+		proctest.Try(store.Read(b.Context())).OK(b)
 	}
 }
 
@@ -146,8 +143,7 @@ func BenchmarkCachedRead(b *testing.B) {
 	options.Now = func() time.Time { return time.Now().Add(time.Hour) } // the files are old
 	cache := disk.NewCache(disk.New(busyFolder(b, 20), options))
 	for b.Loop() {
-		_, err := cache.Read(b.Context())
-		require.NoError(b, err)
+		proctest.Try(cache.Read(b.Context())).OK(b)
 	}
 }
 

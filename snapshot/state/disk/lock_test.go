@@ -36,13 +36,12 @@ func holding(t *testing.T, cmd *exec.Cmd) (letGo func()) {
 func TestABusyLockNamesItsHolder(t *testing.T) {
 	proctest.NeedRoot(t)
 	dir := recordedFolder(t)
-	_, err := everyoneLives(dir).Read(t.Context())
-	require.NoError(t, err)
+	proctest.Try(everyoneLives(dir).Read(t.Context())).OK(t)
 	holder := asUser(child(t.Context(), "hold", dir), 4001)
 	letGo := holding(t, holder)
 
 	store := disk.New(dir, disk.Config{System: &fakeSystem{}, LockTimeout: 20 * time.Millisecond})
-	_, err = store.Read(t.Context())
+	_, err := store.Read(t.Context())
 	require.ErrorIs(t, err, disk.ErrBusy)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	var busy *disk.BusyError
@@ -233,8 +232,7 @@ func TestAFullDisk(t *testing.T) {
 	require.Equal(t, envs, readFile(t, filepath.Join(dir, "envs.json")))
 	require.Equal(t, devices, readFile(t, filepath.Join(dir, "devices.json")))
 
-	more, err := store.RegisterDevices(t.Context(), gpus(9))
-	require.NoError(t, err, "a snapshot doesn't depend on it")
+	more := proctest.Try(store.RegisterDevices(t.Context(), gpus(9))).OK(t, "a snapshot doesn't depend on it")
 	require.Len(t, more.Devices, 9)
 	require.Contains(t, more.Warnings[len(more.Warnings)-1], dir)
 

@@ -79,8 +79,7 @@ func lease(t *testing.T, path string) {
 	t.Helper()
 	file := proctest.Try(os.OpenFile(path, os.O_RDWR, 0)).OK(t)
 	t.Cleanup(func() { _ = file.Close() })
-	_, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
-	require.NoError(t, err)
+	proctest.Try(unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK)).OK(t)
 }
 
 // What root saw in this boot and is lost or garbled is unknown, and never empty. The error names the file, its owner
@@ -177,8 +176,7 @@ func TestADroppedEnvironmentIsRemembered(t *testing.T) {
 func TestAUserKnowsThatStateIsLost(t *testing.T) {
 	proctest.NeedRoot(t)
 	_, _, dir, root := kept(t)
-	_, err := disk.New(dir, disk.Config{RootDir: root}).Read(t.Context())
-	require.NoError(t, err)
+	proctest.Try(disk.New(dir, disk.Config{RootDir: root}).Read(t.Context())).OK(t)
 	require.NoError(t, os.Chmod(filepath.Dir(root), 0o755))
 	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
 	out, err := asUser(child(t.Context(), "look", dir, root), 4001).CombinedOutput()

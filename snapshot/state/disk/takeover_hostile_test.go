@@ -72,8 +72,7 @@ func TestAFailedTakeoverOpensTheFolderAgain(t *testing.T) {
 			require.ErrorContains(t, err, "move aside")
 			require.Equal(t, os.FileMode(0o777), mode(t, h.dir))
 			require.NoError(t, os.Chmod(h.dir, 0o755)) // as if it had been killed
-			_, err = h.store.HandOver(t.Context(), nil)
-			require.NoError(t, err)
+			proctest.Try(h.store.HandOver(t.Context(), nil)).OK(t)
 			require.Equal(t, os.FileMode(0o777), mode(t, h.dir))
 		})
 	}
@@ -205,8 +204,7 @@ func TestAProcessIsIdentifiedByItsStartTime(t *testing.T) {
 			dir, root := sharedDir(t), rootDir(t)
 			machine := &fakeSystem{boot: "boot-1", uptime: 5000, processes: map[snapshot.PID]system.ProcessStatus{7: tt.then}}
 			store := disk.New(dir, disk.Config{System: machine, RootDir: root})
-			_, err := store.RegisterDevices(t.Context(), gpus(2))
-			require.NoError(t, err)
+			proctest.Try(store.RegisterDevices(t.Context(), gpus(2))).OK(t)
 			require.NoError(t, store.Update(t.Context(), enter(7)))
 			if tt.other != nil {
 				tt.other(t, dir, root)
