@@ -161,8 +161,7 @@ func TestTheControllerEnforcesOnOlderHosts(t *testing.T) {
 			require.Len(t, s.Processes, 2)
 			require.Equal(t, s.Environments[0].EID, s.Processes[0].EID)
 			require.NotNil(t, s.Devices[0].Attachment(s.Environments[0].EID))
-			again := snapshotOf(t, pool, host)
-			require.Same(t, s, again, "it didn't change")
+			require.Same(t, s, snapshotOf(t, pool, host), "it didn't change")
 
 			file, err := policy.Parse("policy.yaml", []byte("defaults:\n  non-env-processes: true\n  env-devices: true\n"))
 			require.NoError(t, err)

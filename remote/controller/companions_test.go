@@ -93,8 +93,7 @@ func TestMailAboutWhatIsNew(t *testing.T) {
 func TestNoMailFromACycleThatIsNotRecorded(t *testing.T) {
 	var sent mails
 	c := mailing(named(t, "alice"), &full{}, &sent)
-	cycle := cycleOf(t.Context(), c, strict{notify: true})
-	require.Error(t, cycle.Unrecorded)
+	require.Error(t, cycleOf(t.Context(), c, strict{notify: true}).Unrecorded)
 	require.Empty(t, sent.list)
 }
 
@@ -108,8 +107,7 @@ func TestADryRunRecordsNoMail(t *testing.T) {
 	cycleOf(t.Context(), c, strict{notify: true})
 	require.Len(t, said.list, 1)
 	require.Empty(t, p.messages)
-	data := proctest.ReadFile(t, path)
-	require.NotContains(t, string(data), `"told"`)
+	require.NotContains(t, string(proctest.ReadFile(t, path)), `"told"`)
 }
 
 func TestMailWithoutTerminals(t *testing.T) {

@@ -153,8 +153,7 @@ func TestTheRecordOfAnHour(t *testing.T) {
 		require.Equal(t, audit.KindOrder, log[len(log)-1].Kind, "it is done, so it is recorded")
 		return len(log) - before - 1
 	}
-	eve := found("a", "eve", 10_000)
-	require.Less(t, eve, 5000)
+	require.Less(t, found("a", "eve", 10_000), 5000)
 	require.Regexp(t, `^and \d+ more records within an hour.*; more are counted once in an hour$`, log[len(log)-2].Text)
 	require.Equal(t, snapshot.Username("eve"), log[len(log)-2].User)
 	require.Zero(t, found("a", "eve", 100))

@@ -153,8 +153,7 @@ func TestOneControllerHasTheFolder(t *testing.T) {
 	cycle := cycleOf(t.Context(), once, policy)
 	require.Equal(t, 2, cycle.Plan.Findings[0].Cycles, "as the loop counts them")
 	require.Empty(t, cycle.Results, "which the loop would not do yet either")
-	after := proctest.ReadFile(t, filepath.Join(dir, "memory.json"))
-	require.Equal(t, string(before), string(after))
+	require.Equal(t, string(before), string(proctest.ReadFile(t, filepath.Join(dir, "memory.json"))))
 	require.NotEmpty(t, cycleOf(t.Context(), loop, policy).Results)
 }
 
@@ -163,8 +162,7 @@ func TestEpochs(t *testing.T) {
 	dir := t.TempDir()
 	for want := range uint64(3) {
 		s := proctest.Try(statedir.Open(dir)).OK(t)
-		epoch := proctest.Try(s.NextEpoch()).OK(t)
-		require.Equal(t, want+1, epoch)
+		require.Equal(t, want+1, proctest.Try(s.NextEpoch()).OK(t))
 		if want == 2 {
 			second, err := statedir.Open(dir)
 			require.ErrorIs(t, err, statedir.ErrInUse)
@@ -188,8 +186,7 @@ func TestTheIDOfAController(t *testing.T) {
 	dir := t.TempDir()
 	store := open(t, dir)
 	id := proctest.Try(store.ID()).OK(t)
-	again := proctest.Try(store.ID()).OK(t)
-	require.Equal(t, id, again)
+	require.Equal(t, id, proctest.Try(store.ID()).OK(t))
 
 	path := filepath.Join(dir, "controller-id")
 	for name, content := range map[string]string{
@@ -198,12 +195,10 @@ func TestTheIDOfAController(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 		_, err := store.ID()
 		require.ErrorContains(t, err, "controller-id", name)
-		kept := proctest.ReadFile(t, path)
-		require.Equal(t, content, string(kept), name)
+		require.Equal(t, content, string(proctest.ReadFile(t, path)), name)
 	}
 	require.NoError(t, os.Remove(path))
-	next := proctest.Try(store.ID()).OK(t, "it was removed for a new one")
-	require.NotEqual(t, id, next)
+	require.NotEqual(t, id, proctest.Try(store.ID()).OK(t, "it was removed for a new one"))
 }
 
 // What another user could have written is not believed.

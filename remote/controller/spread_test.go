@@ -98,8 +98,7 @@ func TestASpreadCycleEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10100*time.Millisecond, cancel)
 		begun := time.Now()
-		err := controller.Loop(ctx, c, controller.Schedule{Interval: 10 * time.Second}, shown)
-		require.NoError(t, err)
+		require.NoError(t, controller.Loop(ctx, c, controller.Schedule{Interval: 10 * time.Second}, shown))
 		require.Equal(t, 10100*time.Millisecond, time.Since(begun))
 	})
 }

@@ -113,8 +113,7 @@ func TestConnectFaults(t *testing.T) {
 			if host.Name == "" {
 				host = gpu
 			}
-			err := failure(t, c, host, snapshot, tt.class, tt.says)
-			require.NotContains(t, err.Error(), "\x1b")
+			require.NotContains(t, failure(t, c, host, snapshot, tt.class, tt.says).Error(), "\x1b")
 			if tt.class == remote.HostKey || tt.class == remote.HostKeyChanged {
 				require.Zero(t, f.logins.Load(), "no login before the key is right")
 			}

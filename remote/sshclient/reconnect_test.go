@@ -28,8 +28,7 @@ func TestBusyServers(t *testing.T) {
 		})
 		c := newClient(t, sshclient.Options{ConfigFile: f.config()})
 		for range 3 {
-			err := failure(t, c, gpu, snapshot, remote.Unreachable)
-			require.ErrorIs(t, err, remote.ErrBusy)
+			require.ErrorIs(t, failure(t, c, gpu, snapshot, remote.Unreachable), remote.ErrBusy)
 		}
 		runs(t, c, gpu, snapshot)
 		require.EqualValues(t, 4, f.conns.Load())

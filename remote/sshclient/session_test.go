@@ -34,13 +34,11 @@ func TestStream(t *testing.T) {
 		require.NoError(t, err)
 		defer session.Close()
 		lines := bufio.NewReader(session.Stdout)
-		line := proctest.Try(lines.ReadString('\n')).OK(t)
-		require.Equal(t, "hello\n", line)
+		require.Equal(t, "hello\n", proctest.Try(lines.ReadString('\n')).OK(t))
 		time.Sleep(1100 * time.Millisecond) // a stream outlives CommandTimeout
 		for i := range 100 {
 			proctest.Try(session.Stdin.Write([]byte(strconv.Itoa(i) + "\n"))).OK(t)
-			line := proctest.Try(lines.ReadString('\n')).OK(t)
-			require.Equal(t, strconv.Itoa(i)+"\n", line)
+			require.Equal(t, strconv.Itoa(i)+"\n", proctest.Try(lines.ReadString('\n')).OK(t))
 		}
 		require.NoError(t, session.Stdin.Close())
 		_, err = lines.ReadString('\n')
@@ -302,8 +300,7 @@ func TestKeysThatAreExchangedAgain(t *testing.T) {
 		s.address, s.port, s.file("id"), s.file("known_hosts"), known))
 	c := newClient(t, sshclient.Options{ConfigFile: s.file("config")})
 	for range 3 {
-		out := runs(t, c, remote.Host{Name: "gpu"}, sh("head -c 100000 /dev/zero"))
-		require.Len(t, out.Stdout, 100000)
+		require.Len(t, runs(t, c, remote.Host{Name: "gpu"}, sh("head -c 100000 /dev/zero")).Stdout, 100000)
 		time.Sleep(10 * time.Millisecond)
 	}
 	require.Equal(t, 1, strings.Count(s.read(t, "log"), "Accepted publickey"), "one connection")

@@ -73,8 +73,7 @@ func TestSSHEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := pretend(t, tt.script)
-			said := proctest.Try(io.ReadAll(s.pipes[2].ours)).OK(t)
-			require.Empty(t, said)
+			require.Empty(t, proctest.Try(io.ReadAll(s.pipes[2].ours)).OK(t))
 			err := s.Wait()
 			status, _, exited := exitOf(err)
 			switch {
@@ -227,7 +226,6 @@ func TestThePrefacesBufferIsReleased(t *testing.T) {
 	}
 	require.Equal(t, "SSH-2.0-x\r\n", string(version))
 	require.NotNil(t, a.buffer)
-	rest := proctest.Try(io.ReadAll(a)).OK(t)
-	require.Equal(t, "first packet"+strings.Repeat("x", 1<<16), string(rest))
+	require.Equal(t, "first packet"+strings.Repeat("x", 1<<16), string(proctest.Try(io.ReadAll(a)).OK(t)))
 	require.Nil(t, a.buffer)
 }

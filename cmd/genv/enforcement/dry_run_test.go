@@ -69,8 +69,7 @@ func TestTryAPolicy(t *testing.T) {
 		d.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
 	}
 	require.True(t, own.Running())
-	attached := genvtest.Devices(t, host)
-	require.Len(t, attached[1].Attachments, 1)
+	require.Len(t, genvtest.Devices(t, host)[1].Attachments, 1)
 	require.NoDirExists(t, filepath.Join(dir, "try"))
 	require.NotContains(t, controller.said(), "nother controller")
 	controller.signal(os.Interrupt).end() // it waits for the outcome: that the job has ended was seen before

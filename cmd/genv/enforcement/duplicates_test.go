@@ -66,8 +66,7 @@ func TestOneMachineUnderSeveralNames(t *testing.T) {
 		require.Contains(t, r.Out, "\nTotal 16 devices with 14 available on 2 hosts\n")
 		require.Equal(t, 3, strings.Count(r.Err, "are one machine"), r.Err)
 		r = genvtest.Run(t, "remote", "devices", "-F", f.SSHConfig(), "-H", hosts, "--format", "json")
-		document := genvtest.Decode[fleet.DevicesDocument](t, r)
-		require.Equal(t, want, document.Duplicates)
+		require.Equal(t, want, genvtest.Decode[fleet.DevicesDocument](t, r).Duplicates)
 	})
 	t.Run("envs and query", func(t *testing.T) {
 		r := genvtest.Run(t, "remote", "envs", "-F", f.SSHConfig(), "-H", hosts)
@@ -78,8 +77,7 @@ func TestOneMachineUnderSeveralNames(t *testing.T) {
 	t.Run("another login, which may not sudo", func(t *testing.T) {
 		r := genvtest.Run(t, "remote", "envs", "-F", f.SSHConfig(), "-H", "bob,gpu-01", "--format", "json")
 		require.Zero(t, r.Code, "looking takes no sudo")
-		document := genvtest.Decode[fleet.EnvsDocument](t, r)
-		require.Equal(t, 1, document.Total)
+		require.Equal(t, 1, genvtest.Decode[fleet.EnvsDocument](t, r).Total)
 		requireNameThatAnswers(t, f)
 	})
 	t.Run("hosts of their own stay such", func(t *testing.T) {

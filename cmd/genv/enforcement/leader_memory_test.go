@@ -109,13 +109,11 @@ func TestAnIDThatCantBeRead(t *testing.T) {
 	store := proctest.Try(statedir.Open(dir)).OK(t)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	first := proctest.Try(identityOf(t.Context(), store, true)).OK(t)
-	again := proctest.Try(identityOf(t.Context(), store, true)).OK(t)
-	require.Equal(t, first.ID, again.ID)
+	require.Equal(t, first.ID, proctest.Try(identityOf(t.Context(), store, true)).OK(t).ID)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "controller-id"), []byte("x"), 0o600))
 	_, err := identityOf(t.Context(), store, true)
 	require.ErrorContains(t, err, "controller-id is damaged")
-	single := proctest.Try(identityOf(t.Context(), store, false)).OK(t)
-	require.NotEmpty(t, single.ID)
+	require.NotEmpty(t, proctest.Try(identityOf(t.Context(), store, false)).OK(t).ID)
 }
 
 func TestLease(t *testing.T) {
@@ -155,6 +153,5 @@ func TestARunThatDoesNotBegin(t *testing.T) {
 	require.ErrorContains(t, err, "a single cycle")
 	store = proctest.Try(statedir.Open(dir)).OK(t)
 	defer store.Close()
-	kept := proctest.Try(store.LoadOperator(time.Now())).OK(t)
-	require.NotNil(t, kept.Hold)
+	require.NotNil(t, proctest.Try(store.LoadOperator(time.Now())).OK(t).Hold)
 }

@@ -114,8 +114,7 @@ func TestADamagedDatabase(t *testing.T) {
 		return genvtest.Run(t, "remote", "report", "--state-dir", dir).Code == command.ExitOK
 	}, time.Minute, 50*time.Millisecond)
 	aside := proctest.Try(filepath.Glob(path + ".damaged-*")).OK(t)
-	moved := proctest.ReadFile(t, aside[0])
-	require.Equal(t, content, moved)
+	require.Equal(t, content, proctest.ReadFile(t, aside[0]))
 	require.NoFileExists(t, "off", "no log was asked for")
 }
 

@@ -79,8 +79,7 @@ func (s *realSite) memory(change func(*controller.FleetMemory)) {
 	defer store.Close()
 	m := proctest.Try(store.Load(s.t.Context())).OK(s.t)
 	change(&m)
-	saved := proctest.Try(m.Encode(time.Now())).OK(s.t)
-	require.NoError(s.t, store.Save(s.t.Context(), saved))
+	require.NoError(s.t, store.Save(s.t.Context(), proctest.Try(m.Encode(time.Now())).OK(s.t)))
 }
 
 // later has warnings and idle times run for so long, as if the controller had looked all the time.

@@ -149,8 +149,7 @@ func TestEnforceOverRealSSH(t *testing.T) {
 	require.Contains(t, done.Out, fmt.Sprintf("[gpu-01] Process %d is not running in a GPU environment (user carol, sleep", l.guilty["carol with a bogus environment"].PID))
 	require.Contains(t, done.Out, "which is 1242m over its capacity of 4g (user bob)\n")
 	require.Equal(t, len(l.guilty), strings.Count(done.Out, "Terminating process "), done.Out)
-	idle := strings.Index(done.Out, "of user alice from device 0")
-	require.Positive(t, idle, done.Out)
+	require.Positive(t, strings.Index(done.Out, "of user alice from device 0"), done.Out)
 
 	again := l.enforce().OK(t)
 	require.Empty(t, again.Out, "there is nothing left to do")

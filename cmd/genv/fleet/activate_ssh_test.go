@@ -37,8 +37,7 @@ func TestRemoteActivate(t *testing.T) {
 	r := session(script, "--gpus", "2", "--name", "it's \"$(id)\" & co", "--gpu-memory", "4G")
 	require.Contains(t, r.Out, `<it's "$(id)" & co|1,2|4g|0>`, r.Err)
 	require.Equal(t, 6, r.Code, "the session's own status")
-	devices := genvtest.Devices(t, f.Host("roomy"))
-	require.Len(t, devices[1].Attachments, 1, "it was attached there")
+	require.Len(t, genvtest.Devices(t, f.Host("roomy"))[1].Attachments, 1, "it was attached there")
 
 	r = session("", "--gpus", "8")
 	require.Equal(t, genvtest.Result{Err: "genv: no host has 8 GPUs for this now; `genv remote gpus` shows what there is\n", Code: 1}, r)

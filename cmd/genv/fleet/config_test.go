@@ -278,8 +278,7 @@ func TestPolicyCheckKnowsGPUs(t *testing.T) {
 	t.Setenv("STATE_DIRECTORY", state)
 	store := proctest.Try(statedir.Open(state)).OK(t)
 	memory := controller.FleetMemory{Rules: enforce.Memory{Hosts: map[snapshot.Hostname]enforce.KnownHost{"gpu-01": {GPUs: map[string]int{"A100": 2}}}}}
-	saved := proctest.Try(memory.Encode(time.Now())).OK(t)
-	require.NoError(t, store.Save(t.Context(), saved))
+	require.NoError(t, store.Save(t.Context(), proctest.Try(memory.Encode(time.Now())).OK(t)))
 	require.NoError(t, store.Close())
 	dir := genvtest.Configure(t, command.HostsFile, "hosts: [gpu-01, gpu-02]\n", command.PolicyFile,
 		"defaults: {warn: 1h, non-env-processes: count}\ncaps: [{gpus: -2, per: host}, {gpus: 1, of: {model: V100*}}, {gpus: 1, of: {model: a100, labels: {use: train}}}]\n")

@@ -187,8 +187,7 @@ func TestWrongUseOfGPUs(t *testing.T) {
 		"remote gpus -H a --user":     "flag needs an argument",
 		"remote gpus -H a --format x": `--format "x"`,
 	} {
-		r := genvtest.Run(t, strings.Fields(args)...).Exits(t, command.ExitFailed, want)
-		require.Empty(t, r.Out)
+		require.Empty(t, genvtest.Run(t, strings.Fields(args)...).Exits(t, command.ExitFailed, want).Out)
 	}
 }
 

@@ -82,10 +82,8 @@ func TestInstall(t *testing.T) {
 func requireFile(t *testing.T, path, content string, mode os.FileMode) {
 	t.Helper()
 	want := proctest.ReadFile(t, content)
-	got := proctest.ReadFile(t, path)
-	require.True(t, bytes.Equal(want, got), "%s is not %s", path, content)
-	info := proctest.Try(os.Lstat(path)).OK(t)
-	require.Equal(t, mode, info.Mode())
+	require.True(t, bytes.Equal(want, proctest.ReadFile(t, path)), "%s is not %s", path, content)
+	require.Equal(t, mode, proctest.Try(os.Lstat(path)).OK(t).Mode())
 }
 
 // requireTree requires that /usr/local has these files and folders only, and /etc/sudoers.d no temporary files.
@@ -100,8 +98,7 @@ func requireTree(t *testing.T, f *sshd.Fleet, want ...string) {
 	})
 	require.NoError(t, err)
 	require.ElementsMatch(t, want, found)
-	temporary := proctest.Try(filepath.Glob(filepath.Join(f.SudoersFolder(), ".*"))).OK(t)
-	require.Empty(t, temporary)
+	require.Empty(t, proctest.Try(filepath.Glob(filepath.Join(f.SudoersFolder(), ".*"))).OK(t))
 }
 
 // TestInstallAsksForThePassword: on a terminal, once, and shows nothing of it. Without one it asks no host.

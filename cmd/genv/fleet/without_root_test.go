@@ -147,8 +147,7 @@ func TestExecuteWithoutRoot(t *testing.T) {
 		printed, warnings := ssh(t, f, "ours", input, "-l", "bob", "genv", "usage", "execute")
 		require.Empty(t, printed, name)
 		require.NotEmpty(t, warnings, name)
-		devices := genvtest.Devices(t, f.Host("ours"))
-		require.Len(t, devices[0].Attachments, 1, name)
+		require.Len(t, genvtest.Devices(t, f.Host("ours"))[0].Attachments, 1, name)
 	}
 	printed, warnings := ssh(t, f, "ours", input, "-l", "alice", "genv", "usage", "execute")
 	require.Equal(t, fmt.Sprintf("Detaching environment %s of user alice from device 0\n", envs["ours"].EID), printed, warnings)
@@ -171,6 +170,5 @@ func TestRemoteByOpenSSH(t *testing.T) {
 		r := remote(args...)
 		require.Equal(t, 0, r.Code, "%v: %s%s", args, r.Out, r.Err)
 	}
-	r := remote("doctor", "--format", "json")
-	require.Contains(t, r.Out, "connected by ssh(1)")
+	require.Contains(t, remote("doctor", "--format", "json").Out, "connected by ssh(1)")
 }

@@ -205,8 +205,7 @@ func TestAContainerOfTheRuntimeIsItsUsers(t *testing.T) {
 	} {
 		forged := h.Run(args...)
 		h.uses(h.Init(forged), 0, 2)
-		out := h.enforce(capOf1)
-		require.NotContains(t, out, "User bob", "%q", args)
+		require.NotContains(t, h.enforce(capOf1), "User bob", "%q", args)
 		require.Contains(t, h.enforce("defaults: {non-env-processes: true, warn: {cycles: 3}}\n"), "started by an unknown user", "%q", args)
 		h.Docker("rm", "--force", forged) // before the cgroup that it is below
 	}

@@ -127,8 +127,7 @@ func TestAControllerLearnsThatTheHostTurnedItsGuardOff(t *testing.T) {
 	}
 	require.Empty(t, kept, "there is nothing to keep")
 	require.NoError(t, guard.WithdrawOrder(g.dir, off))
-	answer := proctest.Try(g.Order(t.Context(), ask(guard.Enforce, "c1"))).OK(t)
-	require.Empty(t, answer.State.Reason)
+	require.Empty(t, proctest.Try(g.Order(t.Context(), ask(guard.Enforce, "c1"))).OK(t).State.Reason)
 	require.Equal(t, "begun", <-kept)
 	g.close()
 }

@@ -26,8 +26,7 @@ func guarded(t *testing.T, mode string, visible map[int][]int) *station {
 	proctest.NeedRoot(t)
 	s := newStation(t)
 	s.show(visible)
-	host := proctest.Try(gpus.Read(s.path("gpus.json"))).OK(t)
-	require.NoError(t, host.WriteProc(s.path("root/proc")))
+	require.NoError(t, proctest.Try(gpus.Read(s.path("gpus.json"))).OK(t).WriteProc(s.path("root/proc")))
 	require.Zero(t, s.admin().run("genv", "usage", "snapshot").Code)
 	s.guard(mode)
 	return s
@@ -144,8 +143,7 @@ func TestAGuardWithoutRootsList(t *testing.T) {
 	require.Equal(t, genvtest.Result{Out: s.uuids(5) + "\n"}, alice.run("genv", "run", "-q", "--gpus", "1", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"), "of the others it is unknown whether they are in use")
 
 	s = newStation(t) // root never looked
-	host := proctest.Try(gpus.Read(s.path("gpus.json"))).OK(t)
-	require.NoError(t, host.WriteProc(s.path("root/proc")))
+	require.NoError(t, proctest.Try(gpus.Read(s.path("gpus.json"))).OK(t).WriteProc(s.path("root/proc")))
 	require.NoError(t, os.Mkdir(s.path("root/run"), 0o755))
 	s.guard("enforce")
 	s.show(map[int][]int{4242: {5}})

@@ -59,8 +59,7 @@ func TestLLM(t *testing.T) {
 
 	attach := u.command("genv", "llm", "attach", "llama3")
 	attach.Stdin = strings.NewReader("one\n\ntwo\n")
-	out := proctest.Try(attach.Output()).OK(t)
-	require.Equal(t, "one, on 0\ntwo, on 0\n", string(out))
+	require.Equal(t, "one, on 0\ntwo, on 0\n", string(proctest.Try(attach.Output()).OK(t)))
 	require.Contains(t, u.run("genv", "llm", "attach", "--port", "1", "llama3").Err, "no environment of this host serves llama3")
 	require.NotZero(t, u.run("genv", "llm", "attach").Code)
 
@@ -181,8 +180,7 @@ func (u *account) sdk(args ...string) *sdkClient {
 // says waits for what the client prints.
 func (c *sdkClient) says(line string) {
 	c.t.Helper()
-	got := proctest.Try(c.out.ReadString('\n')).OK(c.t, "the client has failed")
-	require.Equal(c.t, line+"\n", got)
+	require.Equal(c.t, line+"\n", proctest.Try(c.out.ReadString('\n')).OK(c.t, "the client has failed"))
 }
 
 // end has the client go on after its last line.
@@ -260,8 +258,7 @@ func TestTheSDKWorksBesideGenv(t *testing.T) {
 	require.Equal(t, genvtest.Result{Out: fmt.Sprintf("%d\n", 10*rounds+1)}, u.run("genv", "envs", "query", "--eid", "python-1", "--query", "config.gpus"))
 	u.sdk("check").ends()
 	files := s.stateFiles()
-	environments := proctest.Try(snapshot.DecodeEnvironments([]byte(files["envs.json"]))).OK(t)
-	require.Len(t, environments, len(want))
+	require.Len(t, proctest.Try(snapshot.DecodeEnvironments([]byte(files["envs.json"]))).OK(t), len(want))
 	proctest.Try(snapshot.DecodeDevices([]byte(files["devices.json"]))).OK(t)
 
 	for _, client := range clients { // their environments end with them
@@ -308,8 +305,7 @@ func TestTheSDKAndGenvTakeTheSameLocks(t *testing.T) {
 
 	ours := u.command("genv", "lock", "sh", "-c", "echo have; read line")
 	in, out := proctest.StartPiped(t, ours)
-	have := proctest.Try(bufio.NewReader(out).ReadString('\n')).OK(t)
-	require.Equal(t, "have\n", have)
+	require.Equal(t, "have\n", proctest.Try(bufio.NewReader(out).ReadString('\n')).OK(t))
 	device = u.sdk("lock", "1")
 	require.Equal(t, 9, u.run("flock", "-n", "-E", "9", filepath.Join(filepath.Dir(u.state), "state", "devices", "1.lock"), "true").Code)
 	require.NoError(t, in.Close())

@@ -88,8 +88,7 @@ func TestCacheReadsWhatWasRegistered(t *testing.T) {
 		found[0].UUID = uuid
 		proctest.Try(cache.RegisterDevices(t.Context(), found)).OK(t)
 		for range 2 {
-			got := read(t, cache)
-			require.Equal(t, uuid, got.Devices[0].UUID)
+			require.Equal(t, uuid, read(t, cache).Devices[0].UUID)
 		}
 	}
 }

@@ -259,8 +259,7 @@ func TestAnOddEntryHidesNoOther(t *testing.T) {
 			require.Len(t, files.Environments, len(others))
 			again := read(t, store)
 			read := proctest.Try(files.Encode(state.Envs)).OK(t)
-			written := proctest.Try(again.Encode(state.Envs)).OK(t)
-			require.Equal(t, string(read), string(written))
+			require.Equal(t, string(read), string(proctest.Try(again.Encode(state.Envs)).OK(t)))
 		})
 	}
 }

@@ -25,8 +25,7 @@ import (
 func holding(t *testing.T, cmd *exec.Cmd) (letGo func()) {
 	t.Helper()
 	stdin, stdout := proctest.StartPiped(t, cmd)
-	line := proctest.Try(bufio.NewReader(stdout).ReadString('\n')).OK(t)
-	require.Equal(t, "held\n", line)
+	require.Equal(t, "held\n", proctest.Try(bufio.NewReader(stdout).ReadString('\n')).OK(t))
 	return func() {
 		require.NoError(t, stdin.Close())
 		require.NoError(t, cmd.Wait())
@@ -110,8 +109,7 @@ func TestTheLockFileIsNeverReplaced(t *testing.T) {
 	require.NoError(t, store.Update(t.Context(), enter(7)))
 	require.NoError(t, store.Reset(t.Context(), state.Envs))
 	require.NoError(t, store.Reset(t.Context(), state.Devices, gpus(1)...))
-	after := proctest.Try(os.Stat(filepath.Join(dir, "genv.lock"))).OK(t)
-	require.True(t, os.SameFile(before, after))
+	require.True(t, os.SameFile(before, proctest.Try(os.Stat(filepath.Join(dir, "genv.lock"))).OK(t)))
 }
 
 func TestARemovedLockFileIsReplaced(t *testing.T) {

@@ -139,8 +139,7 @@ func TestALossIsDescribed(t *testing.T) {
 	require.NoError(t, os.Remove(path))
 	_, err = store.Read(t.Context())
 	require.ErrorIs(t, err, disk.ErrLost)
-	found := proctest.Try(store.Examine()).OK(t)
-	require.Equal(t, []state.File{state.Envs}, found.Lost)
+	require.Equal(t, []state.File{state.Envs}, proctest.Try(store.Examine()).OK(t).Lost)
 }
 
 // After a reboot, and before root has looked, what is missing is empty.
@@ -189,8 +188,7 @@ func TestAUserKnowsThatStateIsLost(t *testing.T) {
 func TestInAnotherNamespaceMissingIsNotEmpty(t *testing.T) {
 	_, _, dir, root := kept(t)
 	store := disk.New(dir, disk.Config{RootDir: root, System: &fakeSystem{boot: "boot-1", namespaces: elsewhere}})
-	files := read(t, store)
-	require.True(t, files.LivenessUnknown)
+	require.True(t, read(t, store).LivenessUnknown)
 	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
 	_, err := store.Read(t.Context())
 	require.ErrorIs(t, err, disk.ErrLost)

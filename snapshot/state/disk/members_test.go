@@ -250,7 +250,6 @@ func TestAfterARebootNoProcessRuns(t *testing.T) {
 	_ = read(t, store)
 	machine.boot, machine.hidden = "boot-2", true
 	machine.running = []system.RunningProcess{unread(50, alice, fs.ErrPermission)}
-	files := read(t, store)
-	require.Empty(t, files.Environments)
+	require.Empty(t, read(t, store).Environments)
 	require.Zero(t, machine.walks)
 }

@@ -152,8 +152,7 @@ func TestAContainerThatSharesTheFolderCleansNothingUp(t *testing.T) {
 		require.Equal(t, before, readFile(t, filepath.Join(dir, "envs.json")), flags)
 	}
 	shell.end()
-	files := read(t, store)
-	require.Empty(t, files.Environments, "here it is known to be gone")
+	require.Empty(t, read(t, store).Environments, "here it is known to be gone")
 }
 
 // A PID of a container's means another process outside: it is not registered.
@@ -289,8 +288,7 @@ func TestOtherUsersOnlyReadTheNote(t *testing.T) {
 	require.Zero(t, f.Devices[0].Attachments[0].Since)
 	require.Equal(t, "12:00:00", c.since(t, c.store()))
 	notes := proctest.Try(filepath.Glob(filepath.Join(c.root, "*", "seen.json"))).OK(t)
-	st := proctest.Try(os.Stat(notes[0])).OK(t)
-	require.Equal(t, os.FileMode(0o644), st.Mode().Perm())
+	require.Equal(t, os.FileMode(0o644), proctest.Try(os.Stat(notes[0])).OK(t).Mode().Perm())
 }
 
 // The ages stay when root takes the state over, and when it gives it back.

@@ -53,8 +53,7 @@ func TestTheFirstUseCreatesEverythingForAllUsers(t *testing.T) {
 				"envs.json": 0o666, "devices.json": 0o666, "genv.lock": 0o666,
 				"devices/0.lock": 0o666, "devices/1.lock": 0o666,
 			} {
-				info := proctest.Try(os.Lstat(filepath.Join(dir, name))).OK(t)
-				require.Equal(t, mode, info.Mode(), name)
+				require.Equal(t, mode, proctest.Try(os.Lstat(filepath.Join(dir, name))).OK(t).Mode(), name)
 			}
 			require.Len(t, namesIn(t, dir), 4, "nothing else is left")
 		})
@@ -65,8 +64,7 @@ func TestAFolderKeepsTheModeThatItHas(t *testing.T) {
 	dir := sharedDir(t)
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	register(t, everyoneLives(dir), 1)
-	info := proctest.Try(os.Stat(dir)).OK(t)
-	require.Equal(t, fs.FileMode(0o700), info.Mode().Perm())
+	require.Equal(t, fs.FileMode(0o700), proctest.Try(os.Stat(dir)).OK(t).Mode().Perm())
 }
 
 func TestWhat143WroteIsReadAndLeftAsItIs(t *testing.T) {
@@ -134,8 +132,7 @@ func TestDevicesAreNotKnownBeforeTheyAreDiscovered(t *testing.T) {
 func TestAHostWithoutDevicesIsNotOneWhoseDevicesAreUnknown(t *testing.T) {
 	store := everyoneLives(sharedDir(t))
 	proctest.Try(store.RegisterDevices(t.Context(), nil)).OK(t)
-	files := read(t, store)
-	require.Empty(t, files.Devices)
+	require.Empty(t, read(t, store).Devices)
 }
 
 func TestRegisterDevicesNotesWhatItKept(t *testing.T) {
@@ -148,8 +145,7 @@ func TestRegisterDevicesNotesWhatItKept(t *testing.T) {
 func TestReadRawKeepsTheDeadAndWritesNothing(t *testing.T) {
 	dir := recordedFolder(t)
 	store := disk.New(dir, disk.Config{System: graveyard()})
-	files := proctest.Try(store.ReadRaw(t.Context())).OK(t)
-	require.Len(t, files.Environments, 2)
+	require.Len(t, proctest.Try(store.ReadRaw(t.Context())).OK(t).Environments, 2)
 	requireRecorded(t, dir, "envs.json")
 }
 

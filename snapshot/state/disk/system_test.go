@@ -115,8 +115,7 @@ func TestAHiddenProcessIsNotDead(t *testing.T) {
 		`mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid 4001 --regid 4001 --clear-groups "$0" "$@"`, "/proc/self/exe", dir)
 	exe := proctest.Try(os.Executable()).OK(t)
 	binary := filepath.Join(filepath.Dir(dir), "test-binary") // where that user can run it
-	content := proctest.ReadFile(t, exe)
-	require.NoError(t, proctest.WriteProgram(binary, content))
+	require.NoError(t, proctest.WriteProgram(binary, proctest.ReadFile(t, exe)))
 	reader.Args[5] = binary
 	reader.Env = append(os.Environ(), roleVariable+"=owners", "GORACE=atexit_sleep_ms=0")
 	out, err := reader.CombinedOutput()

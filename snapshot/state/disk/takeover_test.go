@@ -101,8 +101,7 @@ func TestTakeOverAndHandOver(t *testing.T) {
 		require.Equal(t, readFile(t, h.owned(name)), readFile(t, filepath.Join(h.dir, name)), name)
 	}
 
-	given := proctest.Try(h.store.HandOver(t.Context(), move)).OK(t)
-	require.True(t, given)
+	require.True(t, proctest.Try(h.store.HandOver(t.Context(), move)).OK(t))
 	require.Equal(t, 2, moved)
 	for name, want := range map[string]os.FileMode{"": 0o777, "envs.json": 0o666, "devices.json": 0o666, "genv.lock": 0o666, "devices": 0o777} {
 		require.Equal(t, want, mode(t, filepath.Join(h.dir, name)), name)
@@ -255,8 +254,7 @@ func TestWaitingForTheLockDuringAMove(t *testing.T) {
 		require.NoError(t, move(h.store, what))
 		require.NoError(t, <-done)
 	}
-	files := read(t, h.store)
-	require.Len(t, files.Environments, 3)
+	require.Len(t, read(t, h.store).Environments, 3)
 }
 
 func TestWhatIsNotTakenOver(t *testing.T) {
@@ -306,8 +304,7 @@ func TestRootsStateThatIsLostOrCorrupt(t *testing.T) {
 	require.ErrorIs(t, h.store.Update(t.Context(), enter(8)), disk.ErrLost)
 	_, err = h.store.HandOver(t.Context(), nil)
 	require.ErrorIs(t, err, disk.ErrLost)
-	seen := proctest.Try(h.store.Examine()).OK(t)
-	require.Equal(t, []state.File{state.Envs}, seen.Lost)
+	require.Equal(t, []state.File{state.Envs}, proctest.Try(h.store.Examine()).OK(t).Lost)
 	require.NoError(t, h.store.Reset(t.Context(), state.Envs))
 	h.requireState(t)
 }

@@ -98,8 +98,7 @@ func TestAnUpgradeAndBack(t *testing.T) {
 			}))
 			requireFormatOf143(t, h.dir, "1667", "2020", "7")
 
-			given := proctest.Try(h.store.HandOver(t.Context(), nil)).OK(t)
-			require.True(t, given)
+			require.True(t, proctest.Try(h.store.HandOver(t.Context(), nil)).OK(t))
 			requireFormatOf143(t, h.dir, "1667", "2020", "7")
 			old := child(t.Context(), "legacy", h.dir)
 			if os.Geteuid() == 0 {
