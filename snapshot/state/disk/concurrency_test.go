@@ -68,8 +68,8 @@ func updateTogether(t *testing.T, operations int) {
 	}
 	t.Logf("the writer in the way of 1.4.3: %s", &oldOutput)
 
-	files := proctest.Try(everyoneLives(dir).Read(t.Context())).OK(t)
-	require.NoError(t, exclusive(&files))
+	files := read(t, everyoneLives(dir))
+	require.NoError(t, exclusive(files))
 	require.Len(t, files.Environments, processes+1, "each worker leaves one environment, and so does the old writer")
 	for i := range processes {
 		require.NotNil(t, files.Environment(workerEID(i)), "worker %d", i)

@@ -37,8 +37,7 @@ func TestTheSamePIDManyTimesIsLookedUpOnce(t *testing.T) {
 	dir := recordedFolder(t)
 	put(t, dir, "envs.json", fmt.Sprintf(`{"envs": [%s]}`, strings.Replace(one, `[1]`, `[1`+strings.Repeat(`,1`, 60_000)+`]`, 1)))
 	machine := &census{asked: map[snapshot.PID]int{}}
-	files := proctest.Try(disk.New(dir, disk.Config{System: machine}).Read(t.Context())).OK(t)
-	require.Len(t, files.Environments, 1)
+	require.Len(t, read(t, disk.New(dir, disk.Config{System: machine})).Environments, 1)
 	require.LessOrEqual(t, machine.asked[1], 2, "under the lock, and after it")
 }
 
@@ -57,7 +56,7 @@ func TestAHangingDirectoryServiceDelaysBriefly(t *testing.T) {
 			<-ctx.Done()
 			return ""
 		}
-		files := proctest.Try(disk.New(dir, disk.Config{System: &fakeSystem{}, Username: name}).Read(t.Context())).OK(t)
+		files := read(t, disk.New(dir, disk.Config{System: &fakeSystem{}, Username: name}))
 		require.Len(t, files.Environments, 1000)
 		require.Equal(t, 1, asked)
 		require.Equal(t, []string{"999 users of environments could not be named within 5s, or have no process here"}, files.Warnings)
@@ -125,8 +124,7 @@ func TestManyEnvironmentsAndNestedProcessesTakeLittleTime(t *testing.T) {
 	dir := recordedFolder(t)
 	put(t, dir, "envs.json", `{"envs": [`+strings.Join(envs, ",")+`]}`)
 	began := time.Now()
-	files := proctest.Try(disk.New(dir, disk.Config{System: machine}).Read(t.Context())).OK(t)
-	require.Empty(t, files.Environments)
+	require.Empty(t, read(t, disk.New(dir, disk.Config{System: machine})).Environments)
 	t.Logf("%v", time.Since(began))
 }
 

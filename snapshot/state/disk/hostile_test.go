@@ -158,8 +158,7 @@ func TestAFolderInPlaceOfATemporaryFile(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, name, "full"), 0o777))
 	}
 	require.NoError(t, everyoneLives(dir).Update(t.Context(), enter(7)))
-	files := proctest.Try(everyoneLives(dir).Read(t.Context())).OK(t)
-	require.NotNil(t, files.Environment("7"))
+	require.NotNil(t, read(t, everyoneLives(dir)).Environment("7"))
 	require.ElementsMatch(t, []string{
 		"envs.json", "devices.json", "genv.lock", "envs.json.tmp", "devices.json.tmp",
 	}, namesIn(t, dir))

@@ -35,7 +35,7 @@ func holding(t *testing.T, cmd *exec.Cmd) (letGo func()) {
 func TestABusyLockNamesItsHolder(t *testing.T) {
 	proctest.NeedRoot(t)
 	dir := recordedFolder(t)
-	proctest.Try(everyoneLives(dir).Read(t.Context())).OK(t)
+	read(t, everyoneLives(dir))
 	holder := asUser(child(t.Context(), "hold", dir), 4001)
 	letGo := holding(t, holder)
 
@@ -62,7 +62,7 @@ func TestRootReadsWithoutALockThatIsHeld(t *testing.T) {
 	letGo := holding(t, child(t.Context(), "hold", dir))
 	defer letGo()
 	envs := filepath.Join(dir, "envs.json")
-	read := func() state.Files {
+	read := func() *state.Files {
 		t.Helper()
 		files := read(t, store)
 		require.Equal(t, indices{0}, files.AttachedTo("1102"))
@@ -77,8 +77,7 @@ func TestRootReadsWithoutALockThatIsHeld(t *testing.T) {
 	machine.processes = dead(1102)
 	machine.running = []system.RunningProcess{job(50, alice, "1102")}
 	for range 2 { // what is found isn't written, and found each time
-		files := read()
-		require.Equal(t, []snapshot.PID{50}, files.Environment("1102").PIDs)
+		require.Equal(t, []snapshot.PID{50}, read().Environment("1102").PIDs)
 		require.Equal(t, before, readFile(t, envs))
 	}
 	require.NoError(t, os.Remove(envs))
@@ -170,8 +169,7 @@ func TestAChildDoesNotInheritDeviceLocks(t *testing.T) {
 	stdin := proctest.Try(cmd.StdinPipe()).OK(t)
 	require.NoError(t, cmd.Start())
 	release()
-	again := proctest.Try(store.LockDevices(t.Context(), indices{0})).OK(t)
-	again()
+	proctest.Try(store.LockDevices(t.Context(), indices{0})).OK(t)()
 	require.NoError(t, stdin.Close())
 	require.NoError(t, cmd.Wait())
 }

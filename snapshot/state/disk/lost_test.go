@@ -167,7 +167,7 @@ func TestADroppedEnvironmentIsRemembered(t *testing.T) {
 		require.False(t, files.WasRegistered("7", alice))
 	}
 	machine.boot = "boot-2"
-	files := proctest.Try(disk.New(dir, disk.Config{RootDir: root, System: machine}).Read(t.Context())).OK(t)
+	files := read(t, disk.New(dir, disk.Config{RootDir: root, System: machine}))
 	require.False(t, files.WasRegistered("1102", alice), "no process outlives a reboot")
 }
 
@@ -175,7 +175,7 @@ func TestADroppedEnvironmentIsRemembered(t *testing.T) {
 func TestAUserKnowsThatStateIsLost(t *testing.T) {
 	proctest.NeedRoot(t)
 	_, _, dir, root := kept(t)
-	proctest.Try(disk.New(dir, disk.Config{RootDir: root}).Read(t.Context())).OK(t)
+	read(t, disk.New(dir, disk.Config{RootDir: root}))
 	require.NoError(t, os.Chmod(filepath.Dir(root), 0o755))
 	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
 	out, err := asUser(child(t.Context(), "look", dir, root), 4001).CombinedOutput()

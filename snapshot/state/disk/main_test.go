@@ -249,7 +249,8 @@ func sleeper(t *testing.T, environ []string) sleeping {
 func read(t *testing.T, s interface {
 	Read(ctx context.Context) (state.Files, error)
 },
-) state.Files {
+) *state.Files {
 	t.Helper()
-	return proctest.Try(s.Read(t.Context())).OK(t)
+	files := proctest.Try(s.Read(t.Context())).OK(t)
+	return &files
 }

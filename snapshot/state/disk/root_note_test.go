@@ -99,7 +99,7 @@ func TestWithoutRootsNotesOnlyTheInitialNamespaceCleansUp(t *testing.T) {
 		} else {
 			root = closed(t, root)
 		}
-		files := proctest.Try(disk.New(dir, disk.Config{RootDir: root, System: machine}).Read(t.Context())).OK(t)
+		files := read(t, disk.New(dir, disk.Config{RootDir: root, System: machine}))
 		require.Equal(t, tt.gone, len(files.Environments) == 0)
 	}
 }
@@ -123,7 +123,7 @@ func TestRootFoldersThatOthersMayWriteAreNotTrusted(t *testing.T) {
 	require.NoError(t, os.Chmod(root, 0o777))
 	machine := &fakeSystem{boot: "boot-1", processes: dead(1102)}
 	began(t, disk.New(dir, disk.Config{System: machine}), machine)
-	files := proctest.Try(disk.New(dir, disk.Config{RootDir: root, System: machine}).Read(t.Context())).OK(t)
+	files := read(t, disk.New(dir, disk.Config{RootDir: root, System: machine}))
 	require.Len(t, files.Environments, 1)
 	require.Contains(t, files.Warnings[0], "only root may be able to write it")
 	require.Empty(t, namesIn(t, root))

@@ -69,7 +69,7 @@ func TestAFolderKeepsTheModeThatItHas(t *testing.T) {
 
 func TestWhat143WroteIsReadAndLeftAsItIs(t *testing.T) {
 	dir := recordedFolder(t)
-	files := proctest.Try(everyoneLives(dir).Read(t.Context())).OK(t)
+	files := read(t, everyoneLives(dir))
 	require.Len(t, files.Environments, 2)
 	require.Equal(t, indices{0, 1}, files.AttachedTo("1667"))
 	requireRecorded(t, dir, "envs.json", "devices.json")

@@ -73,8 +73,7 @@ func TestAKernelHiddenFromTheReaderIsKept(t *testing.T) {
 
 	require.NoError(t, stdin.Close())
 	_ = kernel.Wait() // `read` ends with 1 at the end of its input
-	files := read(t, store)
-	require.Nil(t, files.Environment(ownEID()))
+	require.Nil(t, read(t, store).Environment(ownEID()))
 }
 
 func TestARealProcessOfItsOwnUser(t *testing.T) {
@@ -87,8 +86,7 @@ func TestARealProcessOfItsOwnUser(t *testing.T) {
 			Username: system.Username(t.Context(), me),
 		})
 	}))
-	files := read(t, store)
-	require.False(t, files.Environment("me").OwnerMismatch)
+	require.False(t, read(t, store).Environment("me").OwnerMismatch)
 }
 
 // Where /proc hides the processes of others, signal 0 and a pidfd tell of those

@@ -92,8 +92,7 @@ func TestTheLocksOfDevicesStayForAllUsers(t *testing.T) {
 	var st syscall.Stat_t
 	require.NoError(t, syscall.Stat(locks, &st))
 	require.Equal(t, os.Geteuid(), int(st.Uid), "only root can close it")
-	release := proctest.Try(h.store.LockDevices(t.Context(), []snapshot.DeviceIndex{0})).OK(t)
-	release()
+	proctest.Try(h.store.LockDevices(t.Context(), []snapshot.DeviceIndex{0})).OK(t)()
 }
 
 // A lock stays the same file while it is held, whatever its users do to it: who made it before the
@@ -165,8 +164,7 @@ func TestNoFolderInThePlaceOfTheLocks(t *testing.T) {
 			require.Equal(t, os.FileMode(0o700), mode(t, elsewhere))
 			require.Equal(t, os.FileMode(0o600), mode(t, filepath.Join(elsewhere, "secret")))
 			require.Len(t, proctest.Try(os.ReadDir(elsewhere)).OK(t), 1, "nothing was made there")
-			release := proctest.Try(h.store.LockDevices(t.Context(), []snapshot.DeviceIndex{0})).OK(t)
-			release()
+			proctest.Try(h.store.LockDevices(t.Context(), []snapshot.DeviceIndex{0})).OK(t)()
 		})
 	}
 }
@@ -235,8 +233,7 @@ func TestAReusedPIDIsAnotherProcess(t *testing.T) {
 	require.NoError(t, store.Update(t.Context(), enter(7)))
 	machine.processes[7] = started(200)
 	require.NoError(t, store.Update(t.Context(), enter(7)), "the old one is gone, so this is a new environment")
-	files := read(t, store)
-	require.NotNil(t, files.Environment("7"))
+	require.NotNil(t, read(t, store).Environment("7"))
 }
 
 func TestStartTimesOfProcessesOf143AreRecorded(t *testing.T) {

@@ -54,7 +54,7 @@ func (h *ownedHost) owned(name string) string { return filepath.Join(h.root, "ho
 // requireState requires exactly these environments, each attached to a device.
 func (h *ownedHost) requireState(t *testing.T, eids ...snapshot.EnvID) {
 	t.Helper()
-	files := proctest.Try(storeWithNotes(h.dir, h.root).Read(t.Context())).OK(t)
+	files := read(t, storeWithNotes(h.dir, h.root))
 	var found []snapshot.EnvID
 	for _, e := range files.Environments {
 		found = append(found, e.EID)
