@@ -115,8 +115,7 @@ func TestClosingDuringCalls(t *testing.T) {
 		<-begun
 		f.streams.Close()
 		require.Error(t, <-ended)
-		_, err := f.streams.Snapshot(t.Context(), f.hosts[0])
-		require.ErrorContains(t, err, "are closed")
+		require.ErrorContains(t, proctest.Try(f.streams.Snapshot(t.Context(), f.hosts[0])).Err, "are closed")
 	}
 }
 
@@ -174,8 +173,7 @@ func TestACommandThatWasNotBegun(t *testing.T) {
 	}}
 	pool, host := n.pool(t), remote.Host{Name: "a"}
 	snapshotOf(t, pool, host)
-	_, err := pool.Execute(ctx, host, oneProcess)
-	require.ErrorIs(t, err, errReplaced)
+	require.ErrorIs(t, proctest.Try(pool.Execute(ctx, host, oneProcess)).Err, errReplaced)
 	replaced = false
 	proctest.Try(pool.Execute(ctx, host, oneProcess)).OK(t)
 }

@@ -298,8 +298,7 @@ func TestAHostThatCameBackBetweenCycles(t *testing.T) {
 	h := genvhost.New(busy(1))
 	f := startFleet(t, 500*time.Millisecond, h)
 	require.NoError(t, f.Hosts()[0].Inject(inprocess.Faults{Down: true}))
-	_, err := f.streams.Snapshot(t.Context(), f.hosts[0])
-	require.Error(t, err)
+	require.Error(t, proctest.Try(f.streams.Snapshot(t.Context(), f.hosts[0])).Err)
 	require.NoError(t, f.Hosts()[0].Inject(inprocess.Faults{}))
 	require.Eventually(t, func() bool { // the cycle that begins the attempt does not wait for it
 		_, _ = f.streams.Snapshot(t.Context(), f.hosts[0])

@@ -88,8 +88,7 @@ func TestNothingIsJudgedWithoutRoot(t *testing.T) {
 			}
 			require.Equal(t, remote.Sudo, remote.ClassOf(err))
 			require.Contains(t, remote.NextStepOf(err), tt.next)
-			_, err = pool.Execute(t.Context(), tt.host, oneProcess)
-			require.Error(t, err)
+			require.Error(t, proctest.Try(pool.Execute(t.Context(), tt.host, oneProcess)).Err)
 			require.Empty(t, pool.About(tt.host).Via)
 		})
 	}

@@ -198,8 +198,7 @@ func TestAPoolWaits(t *testing.T) {
 		snapshotOf(t, f.streams, h)
 	}
 	for _, h := range f.hosts[1:] {
-		_, err := await(t.Context(), f.streams, h)
-		require.ErrorIs(t, err, agent.ErrNoEvents)
+		require.ErrorIs(t, proctest.Try(await(t.Context(), f.streams, h)).Err, agent.ErrNoEvents)
 	}
 
 	woke := make(chan bool, 1)

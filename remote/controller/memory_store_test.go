@@ -166,8 +166,7 @@ func TestEpochs(t *testing.T) {
 		if want == 2 {
 			second, err := statedir.Open(dir)
 			require.ErrorIs(t, err, statedir.ErrInUse)
-			_, err = second.NextEpoch()
-			require.ErrorIs(t, err, statedir.ErrInUse, "it belongs to the first one")
+			require.ErrorIs(t, proctest.Try(second.NextEpoch()).Err, statedir.ErrInUse, "it belongs to the first one")
 			require.NoError(t, second.Close())
 		}
 		require.NoError(t, s.Close())
@@ -193,8 +192,7 @@ func TestTheIDOfAController(t *testing.T) {
 		"empty": "", "cut short": id[:9], "of another alphabet": strings.Repeat("ä", 13), "too long": strings.Repeat(id, 3),
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-		_, err := store.ID()
-		require.ErrorContains(t, err, "controller-id", name)
+		require.ErrorContains(t, proctest.Try(store.ID()).Err, "controller-id", name)
 		require.Equal(t, content, string(proctest.ReadFile(t, path)), name)
 	}
 	require.NoError(t, os.Remove(path))
@@ -205,8 +203,7 @@ func TestTheIDOfAController(t *testing.T) {
 func TestAFolderOfOthersIsRefused(t *testing.T) {
 	dir, now := t.TempDir(), noonUTC
 	require.NoError(t, os.Chmod(dir, 0o777)) //nolint:gosec // that is the case
-	_, err := statedir.Open(dir)
-	require.ErrorContains(t, err, "may be written by every user")
+	require.ErrorContains(t, proctest.Try(statedir.Open(dir)).Err, "may be written by every user")
 	require.NoError(t, os.Chmod(dir, 0o700)) //nolint:gosec // a folder
 	store := open(t, dir)
 	store.Now = func() time.Time { return now }
@@ -214,15 +211,12 @@ func TestAFolderOfOthersIsRefused(t *testing.T) {
 	require.NoError(t, errors.Join(err, store.Save(t.Context(), saved)))
 	path := filepath.Join(dir, "memory.json")
 	require.NoError(t, os.Chmod(path, 0o666)) //nolint:gosec // that is the case
-	_, err = store.Load(t.Context())
-	require.ErrorContains(t, err, "may be written by every user")
+	require.ErrorContains(t, proctest.Try(store.Load(t.Context())).Err, "may be written by every user")
 	if os.Geteuid() == 0 {
 		require.NoError(t, errors.Join(os.Chmod(path, 0o600), os.Chown(path, 65534, 65534)))
-		_, err = store.Load(t.Context())
-		require.ErrorContains(t, err, "belongs to another user")
+		require.ErrorContains(t, proctest.Try(store.Load(t.Context())).Err, "belongs to another user")
 		require.NoError(t, os.Chown(dir, 65534, 65534))
-		_, err = statedir.Open(dir)
-		require.ErrorContains(t, err, "belongs to another user")
+		require.ErrorContains(t, proctest.Try(statedir.Open(dir)).Err, "belongs to another user")
 	}
 }
 

@@ -41,8 +41,7 @@ func TestStream(t *testing.T) {
 			require.Equal(t, strconv.Itoa(i)+"\n", proctest.Try(lines.ReadString('\n')).OK(t))
 		}
 		require.NoError(t, session.Stdin.Close())
-		_, err = lines.ReadString('\n')
-		require.ErrorIs(t, err, io.EOF)
+		require.ErrorIs(t, proctest.Try(lines.ReadString('\n')).Err, io.EOF)
 		require.NoError(t, session.Wait())
 	})
 	t.Run("its exit status and stderr", func(t *testing.T) {

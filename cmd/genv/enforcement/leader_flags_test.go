@@ -81,8 +81,7 @@ func TestReadLeader(t *testing.T) {
 		_, err := readLeader(true, nil, strings.Fields(strings.ReplaceAll(args, "DIR", dir))...)
 		require.ErrorContains(t, err, why, args)
 	}
-	_, err = readLeader(false, nil, "--leader", url)
-	require.ErrorContains(t, err, "needs a loop that acts")
+	require.ErrorContains(t, proctest.Try(readLeader(false, nil, "--leader", url)).Err, "needs a loop that acts")
 	_, err = readLeader(true, map[string]string{"GENV_LEADER_LOGIN": "secret"}, "--leader", url)
 	require.ErrorContains(t, err, "$GENV_LEADER_LOGIN")
 	require.NotContains(t, err.Error(), "secret")

@@ -74,8 +74,7 @@ func TestActionsNeedARecord(t *testing.T) {
 		run := genvtest.Begin(t, append([]string{"remote", more[0], "-F", f.SSHConfig(), "-H", "a", "--interval", "100ms", "--socket", path}, more[1:]...)...)
 		v := genvtest.View(t, path)
 		v.Wait("a cycle", func(f *live.FleetState) bool { return f.Took > 0 })
-		_, err := live.SendAction(t.Context(), path, hold)
-		require.ErrorContains(t, err, says)
+		require.ErrorContains(t, proctest.Try(live.SendAction(t.Context(), path, hold)).Err, says)
 		require.Equal(t, command.ExitOK, run.End(), run.Err.String())
 	}
 	require.Empty(t, h.Actions())

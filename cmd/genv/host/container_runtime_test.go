@@ -159,8 +159,7 @@ func TestContainersOfTheRuntime(t *testing.T) {
 	require.Len(t, h.files().Environments, 1, "what couldn't be started has nothing")
 	h.Docker("kill", "own")
 	h.free("docker kill")
-	_, err = container.ReadRecord(filepath.Join(h.dir, "root/run"), id)
-	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorIs(t, proctest.Try(container.ReadRecord(filepath.Join(h.dir, "root/run"), id)).Err, os.ErrNotExist)
 
 	// In a shell with an environment.
 	shims := filepath.Join(h.dir, "genv-shims/genv/shims")

@@ -85,8 +85,7 @@ func TestServeThatPanics(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	client := proctest.Try(agent.OpenStream(ctx, out, in, "t")).OK(t)
-	_, err := client.Call(ctx, agent.RequestSnapshot, []byte("{}"))
-	require.Error(t, err)
+	require.Error(t, proctest.Try(client.Call(ctx, agent.RequestSnapshot, []byte("{}"))).Err)
 	_ = cmd.Wait() // its state says more
 	require.Equal(t, 2, cmd.ProcessState.ExitCode())
 	first, _, _ := strings.Cut(stderr.String(), "\n")

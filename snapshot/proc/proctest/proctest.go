@@ -191,7 +191,7 @@ func ReadFile(t testing.TB, path string) []byte {
 // Tried is a value, or why there is none.
 type Tried[T any] struct {
 	value T
-	err   error
+	Err   error // nil with a value
 }
 
 // Try takes what a function returns: proctest.Try(os.Open(path)).OK(t).
@@ -200,6 +200,6 @@ func Try[T any](value T, err error) Tried[T] { return Tried[T]{value, err} }
 // OK requires the value. A message is printed with the error.
 func (r Tried[T]) OK(t testing.TB, message ...any) T {
 	t.Helper()
-	require.NoError(t, r.err, message...)
+	require.NoError(t, r.Err, message...)
 	return r.value
 }

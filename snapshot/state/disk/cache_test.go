@@ -81,8 +81,7 @@ func TestCache(t *testing.T) {
 func TestCacheReadsWhatWasRegistered(t *testing.T) {
 	dir, options := filepath.Join(t.TempDir(), "genv"), disk.Config{RootDir: t.TempDir(), Now: func() time.Time { return time.Now().Add(time.Hour) }}
 	store, found := disk.New(dir, options), gpus(1)
-	_, err := store.RegisterDevices(t.Context(), found)
-	require.NoError(t, err)
+	proctest.Try(store.RegisterDevices(t.Context(), found)).OK(t)
 	cache := disk.NewCache(disk.New(dir, options))
 	for _, uuid := range []snapshot.GPUUUID{"", "GPU-1"} {
 		found[0].UUID = uuid

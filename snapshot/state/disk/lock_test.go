@@ -81,12 +81,10 @@ func TestRootReadsWithoutALockThatIsHeld(t *testing.T) {
 		require.Equal(t, before, readFile(t, envs))
 	}
 	require.NoError(t, os.Remove(envs))
-	_, err := store.Read(t.Context())
-	require.ErrorIs(t, err, disk.ErrLost)
+	require.ErrorIs(t, proctest.Try(store.Read(t.Context())).Err, disk.ErrLost)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = store.Read(ctx)
-	require.ErrorIs(t, err, disk.ErrBusy)
+	require.ErrorIs(t, proctest.Try(store.Read(ctx)).Err, disk.ErrBusy)
 }
 
 func TestWaitingForALockEndsWithTheContext(t *testing.T) {
@@ -157,8 +155,7 @@ func TestDeviceLocksAndFlock1ExcludeEachOther(t *testing.T) {
 
 func TestLockDevicesRefusesANegativeIndex(t *testing.T) {
 	dir := recordedFolder(t)
-	_, err := everyoneLives(dir).LockDevices(t.Context(), indices{0, -1})
-	require.ErrorIs(t, err, state.ErrRequest)
+	require.ErrorIs(t, proctest.Try(everyoneLives(dir).LockDevices(t.Context(), indices{0, -1})).Err, state.ErrRequest)
 }
 
 func TestAChildDoesNotInheritDeviceLocks(t *testing.T) {

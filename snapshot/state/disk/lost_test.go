@@ -137,8 +137,7 @@ func TestALossIsDescribed(t *testing.T) {
 		require.ErrorContains(t, err, "it belongs to uid 64999")
 	}
 	require.NoError(t, os.Remove(path))
-	_, err = store.Read(t.Context())
-	require.ErrorIs(t, err, disk.ErrLost)
+	require.ErrorIs(t, proctest.Try(store.Read(t.Context())).Err, disk.ErrLost)
 	require.Equal(t, []state.File{state.Envs}, proctest.Try(store.Examine()).OK(t).Lost)
 }
 
@@ -151,8 +150,7 @@ func TestMissingIsEmptyAfterAReboot(t *testing.T) {
 	require.ErrorIs(t, err, state.ErrNoDevices)
 	require.Empty(t, files.Environments)
 	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
-	_, err = store.Read(t.Context())
-	require.ErrorIs(t, err, disk.ErrLost, "root has seen it in this boot by now")
+	require.ErrorIs(t, proctest.Try(store.Read(t.Context())).Err, disk.ErrLost, "root has seen it in this boot by now")
 }
 
 // An environment that is in no file any more was registered, as far as root saw it.
@@ -190,8 +188,7 @@ func TestInAnotherNamespaceMissingIsNotEmpty(t *testing.T) {
 	store := disk.New(dir, disk.Config{RootDir: root, System: &fakeSystem{boot: "boot-1", namespaces: elsewhere}})
 	require.True(t, read(t, store).LivenessUnknown)
 	require.NoError(t, os.Remove(filepath.Join(dir, "envs.json")))
-	_, err := store.Read(t.Context())
-	require.ErrorIs(t, err, disk.ErrLost)
+	require.ErrorIs(t, proctest.Try(store.Read(t.Context())).Err, disk.ErrLost)
 	require.ErrorIs(t, store.Update(t.Context(), enter(7)), disk.ErrLost)
 	require.NoFileExists(t, filepath.Join(dir, "envs.json"))
 }
@@ -210,8 +207,7 @@ func TestAnOddAttachmentIsNotNone(t *testing.T) {
 			changed := strings.Replace(string(data), change[0], change[1], 1)
 			require.NotEqual(t, string(data), changed, "the row changes nothing")
 			put(t, dir, "devices.json", changed)
-			_, err := store.Read(t.Context())
-			require.ErrorIs(t, err, disk.ErrCorrupt)
+			require.ErrorIs(t, proctest.Try(store.Read(t.Context())).Err, disk.ErrCorrupt)
 			require.Equal(t, changed, readFile(t, filepath.Join(dir, "devices.json")))
 		})
 	}
@@ -233,8 +229,7 @@ func TestOpenDir(t *testing.T) {
 	dir := proctest.Try(folder.MakeTrusted(path)).OK(t)
 	dir.Close()
 	require.NoError(t, os.Chmod(path, 0o777))
-	_, err := folder.MakeTrusted(path)
-	require.ErrorIs(t, err, folder.ErrUnsafe)
+	require.ErrorIs(t, proctest.Try(folder.MakeTrusted(path)).Err, folder.ErrUnsafe)
 }
 
 // TestAMountThatComesAndGoes: root doesn't open what is mounted over a file since it looked for mounts.

@@ -113,8 +113,7 @@ func TestUnreadableContentsAreNotWritten(t *testing.T) {
 func TestDevicesAreNotKnownBeforeTheyAreDiscovered(t *testing.T) {
 	dir := sharedDir(t)
 	store := everyoneLives(dir)
-	_, err := store.Read(t.Context())
-	require.ErrorIs(t, err, state.ErrNoDevices)
+	require.ErrorIs(t, proctest.Try(store.Read(t.Context())).Err, state.ErrNoDevices)
 	require.NoError(t, store.Update(t.Context(), func(b *state.Files) error {
 		return b.Activate(state.Activation{EID: "7", PID: 7, At: at("12:00:00")})
 	}), "an environment needs no device")
@@ -202,8 +201,7 @@ func TestResetReplacesBrokenFiles(t *testing.T) {
 		put(t, dir, "envs.json", broken)
 		put(t, dir, "devices.json", broken)
 		store := everyoneLives(dir)
-		_, err := store.Read(t.Context())
-		require.ErrorIs(t, err, disk.ErrCorrupt)
+		require.ErrorIs(t, proctest.Try(store.Read(t.Context())).Err, disk.ErrCorrupt)
 		require.NoError(t, store.Reset(t.Context(), state.Envs))
 		require.NoError(t, store.Reset(t.Context(), state.Devices, gpus(2)...))
 		files := read(t, store)
