@@ -102,20 +102,21 @@ func (t Terminals) of(uid snapshot.UID) []terminal {
 	}
 	slices.SortStableFunc(list, func(a, b terminal) int { return b.used.Compare(a.used) })
 	if len(list) > 1 {
-		if once := withoutRepeats(slices.Clone(list)); len(once) > 0 {
+		if once := withoutRepeats(uid, slices.Clone(list)); len(once) > 0 {
 			return once
 		}
 	}
 	return list
 }
 
-// withoutRepeats leaves out what shows the same as an earlier terminal, or as the panes of tmux and screen.
-func withoutRepeats(list []terminal) []terminal {
+// withoutRepeats leaves out what shows the same as an earlier terminal of a user, or as the panes of tmux and screen.
+// Processes of other users are no evidence: those of containers have terminals with the same numbers.
+func withoutRepeats(uid snapshot.UID, list []terminal) []terminal {
 	pids, _ := proc.FS{}.PIDs() // without them each terminal is one of its own
 	shownBy, shows := make(map[uint64]snapshot.PID), make(map[uint64]bool)
 	for _, pid := range pids {
 		switch p, err := (proc.FS{}).Stat(pid); {
-		case err != nil || p.TTY == 0:
+		case err != nil || p.TTY == 0 || !runsAs(pid, uid):
 		case p.Name == "tmux: client" || p.Name == "screen":
 			shows[p.TTY] = true
 		case p.PID == p.Session:
@@ -129,6 +130,11 @@ func withoutRepeats(list []terminal) []terminal {
 		known[by] = true
 		return again || shows[each.device]
 	})
+}
+
+func runsAs(pid snapshot.PID, uid snapshot.UID) bool {
+	own, err := proc.FS{}.UID(pid)
+	return err == nil && own == uid
 }
 
 // The major device numbers of virtual consoles and pseudo-terminals (Documentation/admin-guide/devices.txt).

@@ -224,6 +224,26 @@ func TestFilesAndLinksAreNotTerminals(t *testing.T) {
 }
 
 // Under tmux a message appears in one pane, and not over what tmux shows on the terminal that it runs on.
+// TestAnotherUsersTmux: the terminals of a container have numbers of terminals of the host. They hide no message.
+func TestAnotherUsersTmux(t *testing.T) {
+	proctest.NeedRoot(t)
+	sleep, err := os.ReadFile("/bin/sleep")
+	require.NoError(t, err)
+	program := filepath.Join(t.TempDir(), "tmux: client")
+	require.NoError(t, proctest.WriteProgram(program, sleep))
+	first, second := logIn(t, oneUser, takesMessages), logIn(t, oneUser, takesMessages)
+	other := exec.Command(program, "1000") // root's
+	other.Stdin, other.SysProcAttr = second.tty, &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	require.NoError(t, other.Start())
+	t.Cleanup(func() { _, _ = other.Process.Kill(), other.Wait() })
+	require.Eventually(t, func() bool {
+		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", other.Process.Pid))
+		return string(name) == "tmux: client\n"
+	}, 10*time.Second, time.Millisecond)
+	shown := local.Terminals{}.Notify(oneUser, "genv says this once")
+	require.ElementsMatch(t, []string{strings.TrimPrefix(first.tty.Name(), "/dev/"), strings.TrimPrefix(second.tty.Name(), "/dev/")}, shown.Terminals)
+}
+
 func TestTerminalsOfTmux(t *testing.T) {
 	proctest.NeedRoot(t)
 	proctest.NeedPrograms(t, "tmux")
