@@ -45,7 +45,7 @@ type Finding struct {
 	Limit time.Duration `json:"limit_ns,omitempty"` // how long it may
 	// BelowPower is the percentage of its power limit under which a GPU drew, if it is idle by that alone.
 	BelowPower int  `json:"below_power,omitempty"`
-	Warn       Warn `json:"-"` // for idle
+	Warn       Warn `json:"-"` // for the advice of idle
 
 	Since   time.Time `json:"since"`             // seen without a break
 	Cycles  int       `json:"cycles"`            // that saw it since

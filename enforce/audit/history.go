@@ -30,15 +30,15 @@ type HistoryEntry struct {
 	Status    order.OutcomeStatus   `json:"status"`              // what came of it, or dry-run
 	Reason    string                `json:"reason,omitempty"`
 	Why       []string              `json:"why"`               // the findings that led to it
-	Rules     []enforce.Rule        `json:"rules,omitempty"`   // theirs
-	IDs       []string              `json:"ids"`               // theirs
+	Rules     []enforce.Rule        `json:"rules,omitempty"`   // of these findings
+	IDs       []string              `json:"ids"`               // of these findings
 	Notified  time.Time             `json:"told,omitzero"`     // when the user was notified before that
-	Order     string                `json:"report,omitempty"`  // that it was part of
+	Order     string                `json:"report,omitempty"`  // the order that it was part of
 	By        string                `json:"by,omitempty"`      // an operator; on a host the account
 	Action    string                `json:"action,omitempty"`  // an operator's, or "notice"
 	Channel   Channel               `json:"channel,omitempty"` // of a notice
 	To        string                `json:"to,omitempty"`      // likewise
-	Due       time.Time             `json:"due,omitzero"`      // when it is due what a notice warns of
+	Due       time.Time             `json:"due,omitzero"`      // when what a notice warns of is due
 	Text      string                `json:"-"`                 // says what was done, or all of a notice
 	Judged    []string              `json:"judged,omitempty"`  // the lines that were judged, at most 16
 	over      int                   // of a warning, how many of its findings are over

@@ -86,7 +86,7 @@ type Record struct {
 	Why     []string            `json:"why,omitempty"`     // the findings that led to it, in plain English
 	Judged  []string            `json:"judged,omitempty"`  // the lines of the snapshot that were judged, of an order
 	Channel Channel             `json:"channel,omitempty"` // how a user or a hook was notified
-	Due     time.Time           `json:"due,omitzero"`      // when it is due what a user was warned of
+	Due     time.Time           `json:"due,omitzero"`      // when what a user was warned of is due
 	// To is a mail address, a web address without its secret parts, or a program.
 	To string `json:"to,omitempty"`
 	By string `json:"by,omitempty"` // who requested it: the operator, or on a host the account

@@ -90,7 +90,7 @@ func (j *judge) endable(h *judging.HostView, x *judging.Holder) bool {
 	})
 }
 
-// byPower is the percentage of its power limit under which a GPU draws that is idle by that alone; 0 for another one.
+// byPower is the bound by which a GPU counts as idle for its power alone, in per cent of its limit; 0 if it doesn't.
 func (j *judge) byPower(h *judging.HostView, key string, rule *enforce.Idle) int {
 	if use := j.Next.Uses[key]; use.Idle.IsZero() || h.At.Sub(use.Idle) < rule.After {
 		return rule.BelowPower

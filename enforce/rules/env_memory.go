@@ -66,8 +66,7 @@ func (j *judge) envMemoryOn(h *judging.HostView, env *judging.EnvView, a judging
 	j.relieve(h, f, h.Settings.WarnOf(f.Rule), a, unproved, unprovedThen)
 }
 
-// relieve adds a finding about an excess, if processes have to end for it. The processes of then end: they are chosen
-// for the time when it is due.
+// relieve adds a finding about an excess, if processes end for it: those of then, chosen for the time when it is due.
 func (j *judge) relieve(h *judging.HostView, f enforce.Finding, warn enforce.Warn, a judging.Attachment,
 	excess, then judging.Excess,
 ) {

@@ -169,8 +169,7 @@ type askedProcess struct {
 }
 
 const (
-	// after is how long after its grace another controller doesn't ask a process: as long as the first one leaves alone
-	// what survived SIGTERM.
+	// after is how long after its grace no other controller asks a process: so long one leaves alone what survived.
 	after      = time.Minute
 	maxEntries = 4096 // of the list; the processes that are asked when it is full may be asked twice
 )
