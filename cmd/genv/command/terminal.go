@@ -243,7 +243,7 @@ func monitor(program *exec.Cmd) int {
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // before Linux 5.11, root's shell's are open
 	unix.CloseOnExec(3)
 	unix.CloseOnExec(4)
-	signals := passedOn(unix.SIGWINCH)                                             // until it asks, the program is in the background there
+	signals := passedOn(unix.SIGWINCH)                                             // which the foreground alone gets
 	program.Stdin, program.Stdout, program.Stderr = os.Stdin, os.Stdout, os.Stderr //nolint:forbidigo // the same
 	if program.SysProcAttr == nil {
 		program.SysProcAttr = &syscall.SysProcAttr{}
@@ -255,7 +255,7 @@ func monitor(program *exec.Cmd) int {
 	}
 	group := -program.Process.Pid
 	go func() {
-		for err := error(unix.EINTR); errors.Is(err, unix.EINTR); { // by Go's own signals
+		for err := error(unix.EINTR); errors.Is(err, unix.EINTR); { // Go's own signals interrupt it
 			_, err = unix.Poll([]unix.PollFd{{Fd: 4}}, -1)
 		}
 		_ = unix.Kill(group, unix.SIGTERM) // root's process was killed
@@ -273,7 +273,7 @@ func monitor(program *exec.Cmd) int {
 					continue // there is none to give: it stays stopped
 				}
 				if !told {
-					_, _ = tells.Write([]byte{1}) // else root's process is ending
+					_, _ = tells.Write([]byte{1}) // it fails only while root's process ends
 				}
 				told = true
 			default:

@@ -15,7 +15,6 @@ import (
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/enforce/local/asked"
 	"github.com/seed-3119e985/genv/enforce/order"
-	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/container/grant"
@@ -121,12 +120,6 @@ func (h *host) try(ctx context.Context) *snapshot.Trial {
 		t.Unable = err.Error()
 	}
 	return t
-}
-
-// Execute implements agent.Backend.
-func (h *host) Execute(ctx context.Context, o order.Order, asker asked.Authority) (e agent.Execution, _ error) {
-	e.Outcomes, e.Warnings = h.carryOut(ctx, o, asker, func(line string) { e.Lines = append(e.Lines, line) })
-	return e, nil
 }
 
 // carryOut carries out an order, and calls say with a line for each action. It warns about the audit log, and the list

@@ -19,6 +19,8 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	keeper "github.com/seed-3119e985/genv/cmd/genv/guard"
 	"github.com/seed-3119e985/genv/enforce/guard"
+	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -88,8 +90,8 @@ func (p *hostCommands) usageServe(c *cli.Context, token string, idle time.Durati
 	return err
 }
 
-// polled is a pipe or a socket that Go's runtime polls, so that no thread waits for it and would have to pass on the
-// next step. Anything else stays as it is. restore undoes it for others who have it.
+// polled is a pipe or a socket that Go's runtime polls: no thread waits in a read or write, and has to wake another one
+// for the next step. Anything else stays as it is. restore undoes it for others who have it.
 func polled[F any](f F) (_ F, restore func()) {
 	file, ok := any(f).(*os.File)
 	if !ok {
@@ -137,6 +139,12 @@ func (h *host) Snapshot(ctx context.Context, age local.Age) ([]byte, error) {
 		return nil, err
 	}
 	return snapshot.EncodeNative(now)
+}
+
+// Execute implements agent.Backend.
+func (h *host) Execute(ctx context.Context, o order.Order, asker asked.Authority) (e agent.Execution, _ error) {
+	e.Outcomes, e.Warnings = h.carryOut(ctx, o, asker, func(line string) { e.Lines = append(e.Lines, line) })
+	return e, nil
 }
 
 // Notify implements agent.Backend.

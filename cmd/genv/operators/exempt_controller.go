@@ -206,7 +206,7 @@ func (s *stoppedController) checkRule(e policy.Exemption) error {
 
 func (s *stoppedController) names(context.Context) (hosts, users []string) {
 	selection := inventory.Selection{DefaultFiles: command.ConfigPaths(s.Getenv, command.HostsFile)}
-	list, _, _ := inventory.Known(selection, command.OpenAtOnce) // then they aren't known
+	list, _, _ := inventory.Known(selection, command.OpenAtOnce) // after an error the hosts aren't known
 	for i := range list {
 		hosts = append(hosts, list[i].Name)
 	}

@@ -229,7 +229,7 @@ func (o *envsOptions) find(c *cli.Context) error {
 		return err
 	}
 	env := files.EnvironmentOf(r.PID)
-	if r.Kernel != "" { // the caller's
+	if r.Kernel != "" { // one of the caller
 		env = files.EnvironmentOfKernel(r.Kernel, snapshot.UID(os.Getuid()))
 	}
 	if env == nil {
