@@ -18,7 +18,7 @@ type Host struct {
 	Err      error
 	AskedAt  time.Time     // by the monotonic clock; zero for just now
 	IsNew    bool          // no cycle has judged the Snapshot before
-	Round    int           // of the last tick before it was asked; 0 is its own. A policy counts each round once
+	Round    int           // in which it was asked; 0 for one of its own. Cycles of a policy are rounds
 	Took     time.Duration // until the answer came
 }
 

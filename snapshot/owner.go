@@ -56,7 +56,7 @@ type Register struct {
 	answers      map[PID]Answer
 }
 
-// NewRegister is of what the state files say. starts are those of registered processes, as far as they are known.
+// NewRegister makes a Register of what the state files say. starts are those of registered processes, if known.
 func NewRegister(environments []Environment, starts map[PID]StartTime, answers []Answer) *Register {
 	r := &Register{map[PID][]*Environment{}, starts, make(map[PID]Answer, len(answers))}
 	for i := range environments {

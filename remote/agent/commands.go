@@ -277,7 +277,7 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 		return nil, ViaCommands, err
 	}
 	s, _, err = c.visible(ctx, host)
-	// Here, nvidia-smi is missing, and not genv.
+	// genv is there, so nvidia-smi is what is missing.
 	if s, err = c.asRoot(ctx, host, s, err, len(devices)); err != nil && remote.ClassOf(err) == remote.GenvMissing {
 		err = remote.Errorf(remote.CommandFailed, "%w", err).
 			WithNext("install NVIDIA's driver with nvidia-smi on the host, where every login finds it")
@@ -286,7 +286,7 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 		return nil, ViaCommands, err
 	}
 	s.Devices, s.Environments = snapshot.Described(devices, s.Devices), environments
-	// An older genv doesn't say it.
+	// An older genv has no queue.
 	if q, _, err := usageSnapshot(ctx, c, host, snapshot.DecodeNative, "--type", "queue"); err == nil {
 		s.Waits, s.Reservations = q.Waits, q.Reservations
 	}

@@ -150,8 +150,8 @@ func (b *batch) delivery(host snapshot.Hostname) *controller.Delivery {
 	}
 }
 
-// Learn implements controller.Companion: it has lost warnings sent again, but no messages about actions, which are
-// over.
+// Learn implements controller.Companion: it has warnings that were lost sent again, but not messages about actions,
+// which are over.
 func (m *Messages) Learn(cycle *controller.Cycle, d *controller.Delivery) (learned controller.Learned) {
 	uncounted := make(map[snapshot.UID]bool)
 	for _, n := range d.Content.(*batch).notified(d.Err) {

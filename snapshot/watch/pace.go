@@ -19,7 +19,7 @@ const (
 	often       = 3
 	processMost = time.Minute      // the most time between looks for one process that opens devices again and again
 	unknownMost = 5 * time.Second  // and for unknown ones
-	forgetAfter = 10 * time.Minute // openers of a user that were not worth a look
+	forgetAfter = 10 * time.Minute // after it, looks in vain at a user's openers don't count
 )
 
 const maxOfParty = 64 // openers of one party that are told apart

@@ -246,7 +246,7 @@ func (c Client) CancelReservation(ctx context.Context, id string) (snapshot.Rese
 	return c.untilAnswered(ctx, Request{Cancel: id})
 }
 
-const restartsWithin = 10 * time.Second // of a service that was killed
+const restartsWithin = 10 * time.Second // how long a client waits for a killed service to be back
 
 func (c Client) untilAnswered(ctx context.Context, r Request) (snapshot.Reservation, error) {
 	lost := false

@@ -138,7 +138,7 @@ func (s *Server) give(w *wait, chosen []snapshot.DeviceIndex) {
 	result, err := s.change(ctx, w.change.Within(chosen), w.by, false)
 	if err == nil && w.ctx.Err() != nil {
 		undone := undo(w.change, &result)
-		_, _ = s.change(context.WithoutCancel(w.ctx), undone, w.by, false) // else it ends with its process
+		_, _ = s.change(context.WithoutCancel(w.ctx), undone, w.by, false) // or it ends with its process
 	}
 	q := &s.waits
 	if err == nil {

@@ -71,7 +71,7 @@ func decide(
 	return given, next
 }
 
-// without is h while there is no such wait.
+// without is h while GPUs are kept back for no wait.
 func (h keptBack) without() keptBack {
 	h.id = ""
 	return h
