@@ -81,15 +81,13 @@ func TestConversation(t *testing.T) {
 	require.True(t, c.Greeting.Can("echo"))
 	require.False(t, c.Greeting.Can("dance"))
 	for _, body := range []string{"", "a", strings.Repeat("gnv1", 1<<18), "\ngenv-serve t\n"} {
-		answer := proctest.Try(c.Call(t.Context(), "echo", []byte(body))).OK(t)
-		require.Equal(t, body, string(answer))
+		require.Equal(t, body, string(proctest.Try(c.Call(t.Context(), "echo", []byte(body))).OK(t)))
 	}
 	_, err := c.Call(t.Context(), "no", nil)
 	require.ErrorIs(t, err, agent.ErrRefused)
 	require.ErrorContains(t, err, "I will not")
 	require.ErrorIs(t, proctest.Try(c.Call(t.Context(), "huge", nil)).Err, agent.ErrRefused)
-	answer := proctest.Try(c.Call(t.Context(), "echo", []byte("still here"))).OK(t)
-	require.Equal(t, "still here", string(answer))
+	require.Equal(t, "still here", string(proctest.Try(c.Call(t.Context(), "echo", []byte("still here"))).OK(t)))
 	require.NoError(t, out.Close())
 	require.NoError(t, <-ended, "hanging up is the ordinary end")
 	require.ErrorIs(t, proctest.Try(c.Call(t.Context(), "echo", nil)).Err, agent.ErrEnded)

@@ -116,8 +116,7 @@ func TestMemoryThatIsNotContinued(t *testing.T) {
 			cycleOf(t.Context(), c, strict{warn: enforce.Warn{Cycles: 3}})
 			path := filepath.Join(dir, "memory.json")
 			if tt.change != nil {
-				data := proctest.ReadFile(t, path)
-				require.NoError(t, os.WriteFile(path, []byte(tt.change(string(data))), 0o600))
+				require.NoError(t, os.WriteFile(path, []byte(tt.change(string(proctest.ReadFile(t, path)))), 0o600))
 			}
 			store.Now = func() time.Time { return now.Add(tt.after) }
 			memory, err := store.Load(t.Context())

@@ -194,8 +194,7 @@ bob    2          3     2                1             caps         one: 4 of 1 
 carol  1          1     1                0             env-devices                   gpu-01
 `, caps.Out)
 
-	idle := run("defaults: {idle: {after: 2h}}\n")
-	require.Contains(t, idle.Err, "; what is idle isn't known after one look; ")
+	require.Contains(t, run("defaults: {idle: {after: 2h}}\n").Err, "; what is idle isn't known after one look; ")
 
 	quiet := run("exempt: {hosts: [\"gpu-[01-02]\"]}\n")
 	require.Empty(t, quiet.Out)

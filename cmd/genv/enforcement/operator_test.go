@@ -172,6 +172,5 @@ func TestUsersGetPseudonyms(t *testing.T) {
 		}
 	}
 	require.Equal(t, 2, nameless)
-	newer := reported(t, "--state-dir", dir, "--since", "3d")
-	require.Equal(t, []string{"alice", "bob"}, newer.Keys())
+	require.Equal(t, []string{"alice", "bob"}, reported(t, "--state-dir", dir, "--since", "3d").Keys())
 }

@@ -27,11 +27,10 @@ import (
 )
 
 // reported runs `genv remote report`, and returns its document.
-func reported(t *testing.T, args ...string) usage.Report {
+func reported(t *testing.T, args ...string) *usage.Report {
 	t.Helper()
 	r := genvtest.Run(t, append([]string{"remote", "report", "--format", "json"}, args...)...).OK(t)
-	d := genvtest.Decode[usage.Report](t, r)
-	return d
+	return genvtest.Decode[*usage.Report](t, r)
 }
 
 // A controller keeps who used what; the report has it, by whatever it is asked for, and another run continues it.
@@ -75,8 +74,7 @@ func TestUsageOfAController(t *testing.T) {
 
 	socket := filepath.Join(state, "web.sock")
 	second := run(state, "--web", "unix:"+socket)
-	onPage := reportOnPage(t, socket)
-	require.Equal(t, []string{"alice"}, onPage.Keys()[:1], "what the run before kept")
+	require.Equal(t, []string{"alice"}, reportOnPage(t, socket).Keys()[:1], "what the run before kept")
 	second.signal(syscall.SIGTERM).end()
 	db = proctest.Try(store.OpenToRead(t.Context(), path, store.Options{In: time.Local})).OK(t)
 	defer db.Close()
@@ -144,7 +142,7 @@ func TestUsageOnAServer(t *testing.T) {
 }
 
 // reportOnPage is the report that a controller's web page has.
-func reportOnPage(t *testing.T, socket string) usage.Report {
+func reportOnPage(t *testing.T, socket string) *usage.Report {
 	t.Helper()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
@@ -157,7 +155,7 @@ func reportOnPage(t *testing.T, socket string) usage.Report {
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	var d usage.Report
 	require.NoError(t, json.NewDecoder(answer.Body).Decode(&d))
-	return d
+	return &d
 }
 
 // usageOfTenDays is a folder with what alice and bob had on two hosts until now.
@@ -183,26 +181,25 @@ func usageOfTenDays(t *testing.T) (stateDir string) {
 
 func TestRemoteReport(t *testing.T) {
 	dir := usageOfTenDays(t)
-	keys := func(d usage.Report) []string { return d.Keys() }
 	week := reported(t, "--state-dir", dir)
 	require.Equal(t, usage.ReportSchema, week.Schema)
-	require.Equal(t, []string{"alice", "bob"}, keys(week))
+	require.Equal(t, []string{"alice", "bob"}, week.Keys())
 	require.InDelta(t, 7*24*3600, week.Rows[1].Attached, 3600, "an hour counts as a whole")
 	require.Equal(t, 2*week.Rows[1].Attached, week.Rows[0].Attached)
 	require.Equal(t, week.Rows[0].Attached, week.Rows[0].Idle)
 	require.Equal(t, 3*week.Rows[1].Attached, week.Total.Attached)
 	require.Equal(t, int64(3), *week.Total.Peak)
-	require.Equal(t, []string{"a", "b"}, keys(reported(t, "--state-dir", dir, "--by", "host")))
-	require.Equal(t, []string{"NVIDIA H100"}, keys(reported(t, "--state-dir", dir, "--by", "model", "--since", "1d")))
+	require.Equal(t, []string{"a", "b"}, reported(t, "--state-dir", dir, "--by", "host").Keys())
+	require.Equal(t, []string{"NVIDIA H100"}, reported(t, "--state-dir", dir, "--by", "model", "--since", "1d").Keys())
 	require.Len(t, reported(t, "--state-dir", dir, "--by", "day", "--since", "2d").Rows, 3)
-	require.Equal(t, []string{"alice"}, keys(reported(t, "--state-dir", dir, "--top", "1")))
+	require.Equal(t, []string{"alice"}, reported(t, "--state-dir", dir, "--top", "1").Keys())
 	day := time.Now().AddDate(0, 0, -3)
 	one := reported(t, "--state-dir", dir, "--since", day.Format(time.DateOnly), "--until", day.AddDate(0, 0, 1).Format(time.DateOnly))
 	require.Equal(t, usage.NextDay(day.Unix(), time.Local)-usage.DayOf(day.Unix(), time.Local), one.Rows[1].Attached)
 
 	policy := policyFile(t, "groups:\n  vision: [alice, bob]\n")
 	groups := reported(t, "--state-dir", dir, "--by", "group", "--policy", policy)
-	require.Equal(t, []string{"vision"}, keys(groups))
+	require.Equal(t, []string{"vision"}, groups.Keys())
 	require.Equal(t, week.Total.Attached, groups.Rows[0].Attached)
 
 	month := reported(t, "--state-dir", dir, "--since", "30d")
@@ -223,8 +220,7 @@ func TestRemoteReport(t *testing.T) {
 func TestReportReadsWhatEnforceKeeps(t *testing.T) {
 	dir := usageOfTenDays(t)
 	genvtest.Configure(t, command.ConfigFile, "enforce: {state-dir: "+dir+", usage-db: 'on'}\n")
-	d := reported(t)
-	require.Equal(t, []string{"alice", "bob"}, d.Keys())
+	require.Equal(t, []string{"alice", "bob"}, reported(t).Keys())
 	genvtest.Configure(t, command.ConfigFile, "enforce: {state-dir: "+dir+", usage-db: 'postgres://127.0.0.1:1/genv', usage-fleet: lab}\n")
 	genvtest.Run(t, "remote", "report").Exits(t, command.ExitFailed, "127.0.0.1:1")
 }

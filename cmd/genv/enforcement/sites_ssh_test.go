@@ -54,8 +54,7 @@ func (s *realSite) cycle(more ...string) genvtest.Result {
 		"remote", "-F", s.SSHConfig(), "-H", strings.Join(names, ","), "enforce", "--policy", filepath.Join(s.dir, "policy.yaml"),
 		"--interval", "0", "--state-dir", filepath.Join(s.dir, "state"), "--audit-log", s.log,
 	}
-	r := genvtest.Run(s.t, append(args, more...)...)
-	require.Zero(s.t, r.Code, r.Err)
+	r := genvtest.Run(s.t, append(args, more...)...).OK(s.t)
 	return r
 }
 

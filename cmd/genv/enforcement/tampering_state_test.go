@@ -37,7 +37,7 @@ func (b *bent) by(user, host string, args ...string) *exec.Cmd {
 // began is a host with an environment of alice on device 0 and a job in it, which began after root's genv had looked.
 func (b *bent) began(host string) (*testfleet.Env, *testfleet.Process) {
 	b.activate(host, "bob", 7)
-	require.Zero(b.t, b.enforce(host).Code)
+	b.enforce(host).OK(b.t)
 	env := b.activate(host, "alice", 0)
 	return env, b.job(host, testfleet.Job{User: "alice", Env: []string{env.Var()}})
 }
@@ -94,7 +94,7 @@ func TestBentLossIsUnknown(t *testing.T) {
 				env := b.activate("gpu-01", "alice", 0)
 				honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
 				outside := b.job("gpu-01", testfleet.Job{User: "carol", Env: genvtest.Outside, Uses: using(1)})
-				require.Zero(t, b.enforce("gpu-01").Code)
+				b.enforce("gpu-01").OK(t)
 				require.NoError(t, lose(b.state("gpu-01", file)))
 				out, err := b.by("carol", "gpu-01", filepath.Join(b.Dir, "bin", "genv"), "envs").CombinedOutput()
 				if file == "envs.json" {
@@ -127,7 +127,7 @@ func TestBentDroppedBy143(t *testing.T) {
 	job := b.job("gpu-01", testfleet.Job{User: "bob", Env: []string{bob.Var()}, Uses: using(7)})
 	env := b.activate("gpu-01", "alice", 0)
 	tmux := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
-	require.Zero(t, b.enforce("gpu-01").Code)
+	b.enforce("gpu-01").OK(t)
 	env.Shell.Kill()
 	b.write("gpu-01", bob.Environment)
 	r := b.spares(tmux)
@@ -175,7 +175,7 @@ func TestBentFolderReplaced(t *testing.T) {
 	b := openBent(t, "gpu-01")
 	env := b.activate("gpu-01", "alice", 0)
 	honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
-	require.Zero(t, b.enforce("gpu-01").Code)
+	b.enforce("gpu-01").OK(t)
 	dir := b.Host("gpu-01").State
 	require.NoError(t, os.Rename(dir, dir+".old"))
 	require.NoError(t, os.Mkdir(dir, 0o777))
@@ -203,7 +203,7 @@ func TestBentHugeStateFiles(t *testing.T) {
 			b := openBent(t, "gpu-01")
 			env := b.activate("gpu-01", "alice", 0)
 			honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
-			require.Zero(t, b.enforce("gpu-01").Code)
+			b.enforce("gpu-01").OK(t)
 			var text strings.Builder
 			text.WriteString(`{"envs":[`)
 			one := `{"eid":%q,"uid":%d,"creation":"21/11/2026 19:40:25","username":"x","config":{"name":"%s","gpu_memory":null,"gpus":null},"pids":[%d],"kernel_ids":[]}`
@@ -231,10 +231,10 @@ func TestBentKeptAlive(t *testing.T) {
 	list := b.environments()
 	list[1].PIDs = append(list[1].PIDs, 1, bob.Shell.PID)
 	b.write("gpu-01", list...)
-	require.Zero(t, b.enforce("gpu-01").Code)
+	b.enforce("gpu-01").OK(t)
 	require.Len(t, b.environments(), 2)
 	env.Shell.Kill()
-	require.Zero(t, b.enforce("gpu-01").Code)
+	b.enforce("gpu-01").OK(t)
 	require.Nil(t, snapshot.FindEnvironment(b.environments(), env.EID))
 	require.NotNil(t, snapshot.FindEnvironment(b.environments(), bob.EID))
 }

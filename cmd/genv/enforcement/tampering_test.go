@@ -203,7 +203,7 @@ func TestBentByLoggingOut(t *testing.T) {
 	require.Len(t, envs, 1)
 	require.Equal(t, []snapshot.PID{tmux.PID}, envs[0].PIDs, "1.4.3 understands it so, too")
 	tmux.Kill()
-	require.Zero(t, b.enforce("gpu-01").Code)
+	b.enforce("gpu-01").OK(t)
 	envs = proctest.Try(b.Host("gpu-01").Environments()).OK(t)
 	require.Empty(t, envs, "it ends with its user's last process")
 }

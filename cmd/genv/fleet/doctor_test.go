@@ -314,8 +314,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		require.Contains(t, table.String(), "\n"+s.name+"  ", "a row")
 		require.Contains(t, table.String(), s.next)
 	}
-	well := genvtest.Run(t, "remote", "doctor", "-F", f.SSHConfig(), "-H", "well")
-	require.Zero(t, well.Code, well.Out)
+	genvtest.Run(t, "remote", "doctor", "-F", f.SSHConfig(), "-H", "well").OK(t)
 	guarded := filepath.Join(t.TempDir(), "policy.yaml")
 	require.NoError(t, os.WriteFile(guarded, []byte("overrides: [{hosts: [well], set: {guard: enforce}}]\n"), 0o600))
 	for policy, differs := range map[string]bool{guarded: true, "none": false} {

@@ -138,9 +138,7 @@ func TestAFailedHostHasNoFreeGPUs(t *testing.T) {
 	look := func(hosts string, args ...string) genvtest.Result {
 		return genvtest.Run(t, append([]string{"remote", "gpus", "-F", f.SSHConfig(), "-H", hosts}, args...)...)
 	}
-	r := look("nosudo,down")
-	require.Equal(t, command.ExitSomeFailed, r.Code)
-	require.Contains(t, r.Err, "1 of 2 hosts failed:\n  unreachable (1)\n    down: ")
+	r := look("nosudo,down").Exits(t, command.ExitSomeFailed, "1 of 2 hosts failed:\n  unreachable (1)\n    down: ")
 	require.NotContains(t, r.Out, "down")
 	require.Contains(t, r.Out, "\n0 of 2 GPUs are free on 1 host; the state of 1 is unknown; 1 host failed\n")
 
@@ -149,8 +147,7 @@ func TestAFailedHostHasNoFreeGPUs(t *testing.T) {
 	require.Empty(t, r.Err)
 	require.Equal(t, 3, strings.Count(r.Out, "\n"), "a header and two GPUs: %s", r.Out)
 
-	r = look("down", "--format", "json")
-	require.Equal(t, command.ExitNoneLeft, r.Code)
+	r = look("down", "--format", "json").Exits(t, command.ExitNoneLeft)
 	document := genvtest.Decode[live.GPUs](t, r)
 	require.Empty(t, document.Hosts)
 	require.Equal(t, "down", document.Failed[0].Host)

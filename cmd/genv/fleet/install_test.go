@@ -40,8 +40,7 @@ func TestInstall(t *testing.T) {
 	place := filepath.Join(f.Local(), "bin/genv")
 	rules := filepath.Join(f.SudoersFolder(), remote.SudoersFile)
 
-	r := with(old, "--check", "-H", "gpu-02")
-	require.Equal(t, command.ExitWork, r.Code, r.Err)
+	r := with(old, "--check", "-H", "gpu-02").Exits(t, command.ExitWork)
 	require.Contains(t, r.Out, "would be installed")
 	require.NoFileExists(t, place)
 	require.NoFileExists(t, rules)
@@ -59,14 +58,12 @@ func TestInstall(t *testing.T) {
 
 	r = with(old, "--format", "json").OK(t)
 	require.Equal(t, install.Unchanged, installed(t, r).Hosts[0].Result)
-	require.Zero(t, with(old, "--check").Code)
+	with(old, "--check").OK(t)
 	r = with(current, "--check")
 	require.Equal(t, command.ExitSomeFailed, r.Code, "it answered, and needs --upgrade")
 	require.Contains(t, r.Err, "replace it with --upgrade")
 
-	r = with(current)
-	require.Equal(t, command.ExitSomeFailed, r.Code)
-	require.Contains(t, r.Err, "next: replace it with --upgrade")
+	r = with(current).Exits(t, command.ExitSomeFailed, "next: replace it with --upgrade")
 	requireFile(t, place, old, 0o755)
 	r = with(current, "--upgrade").OK(t)
 	require.Contains(t, r.Out, "upgraded")

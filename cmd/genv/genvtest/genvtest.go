@@ -131,7 +131,7 @@ func (r Result) OK(t *testing.T) Result {
 // Exits requires an exit code, and words on stderr.
 func (r Result) Exits(t *testing.T, code int, says ...string) Result {
 	t.Helper()
-	require.Equal(t, code, r.Code, r.Err)
+	require.Equal(t, code, r.Code, "%s%s", r.Out, r.Err)
 	for _, words := range says {
 		require.Contains(t, r.Err, words)
 	}

@@ -107,8 +107,7 @@ func TestContainerWithoutAnEnvironment(t *testing.T) {
 	require.Contains(t, warned.Out+warned.Err, "container web (lab/train:1), started by an unknown user")
 	require.True(t, h.Runs(id))
 
-	shown := h.genv("gpus", "--format", "json")
-	require.Zero(t, shown.Code, shown.Err)
+	shown := h.genv("gpus", "--format", "json").OK(t)
 	var document struct{ GPUs []gpusProcess }
 	require.NoError(t, json.Unmarshal([]byte(shown.Out), &document))
 	require.Equal(t, []containerProcess{{Container: id, Image: dockerImage, ContainerName: "web", User: "root"}}, document.GPUs[0].Processes)

@@ -150,9 +150,7 @@ func TestSudoCannotChangeTheShell(t *testing.T) {
 	u := newStation(t).admin().with("GENV_ENVIRONMENT_ID=77", "SUDO_UID=1000")
 	proctest.NeedRoot(t)
 	for _, command := range []string{"attach", "detach", "deactivate", "config --clear"} {
-		r := u.run(append([]string{"genv"}, strings.Fields(command)...)...)
-		require.Equal(t, 1, r.Code)
-		require.Contains(t, r.Err, "sudo can't change this shell")
+		u.run(append([]string{"genv"}, strings.Fields(command)...)...).Exits(t, 1, "sudo can't change this shell")
 	}
 }
 
@@ -161,8 +159,7 @@ func TestStateThatMayNotBeMade(t *testing.T) {
 	require.NoError(t, os.Mkdir(s.path("closed"), 0o755))
 	u := s.person("alice", alice)
 	u.env = []string{"GENV_TMPDIR=" + s.path("closed/state")}
-	r := u.run("genv", "devices")
-	require.Equal(t, 1, r.Code)
+	r := u.run("genv", "devices").Exits(t, 1)
 	require.Equal(t, "create the folder "+s.path("closed/state")+": permission denied; ask its owner or root, or set GENV_TMPDIR on the whole host\n", r.Err)
 	require.Equal(t, genvtest.Result{Code: 7, Err: "genv: no GPU is locked: this shell is in no environment; run `genv activate` first\n"}, u.run("genv", "lock", "sh", "-c", "exit 7"))
 }

@@ -366,8 +366,7 @@ func offeredFormats(t *testing.T, path string) []string {
 }
 
 func help(t *testing.T, path string) string {
-	r := genvtest.Run(t, append(strings.Fields(path), "--help")...)
-	require.Zero(t, r.Code, r.Err)
+	r := genvtest.Run(t, append(strings.Fields(path), "--help")...).OK(t)
 	return r.Out
 }
 

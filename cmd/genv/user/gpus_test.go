@@ -119,7 +119,7 @@ func TestGPUsWithOtherIndices(t *testing.T) {
 	proctest.NeedRoot(t)
 	s := parallelStation(t)
 	root, shell := s.admin(), s.person("alice", 4001).open("bash")
-	require.Zero(t, root.run("genv", "gpus").Code)
+	root.run("genv", "gpus").OK(t)
 	require.Equal(t, said{}, shell.say("genv activate"))
 	require.Contains(t, shell.sayAll("genv attach --index 1").text, "Attached GPU 1 (H100 80GB HBM3)")
 	const unknown = "what is attached to these GPUs is unknown until it is attached again (genv attach --refresh in its shell)"
@@ -155,13 +155,12 @@ func TestNoCapacityOfUnifiedMemory(t *testing.T) {
 func TestGPUsOfThisHostWithoutRoot(t *testing.T) {
 	s := newStation(t)
 	bob := s.person("bob", 60802) // or the test is skipped without root
-	require.Zero(t, s.admin().run("genv", "devices").Code)
+	s.admin().run("genv", "devices").OK(t)
 	driver := simulated.Driver{Devices: simulated.H100s("station", 2)}
 	pid, used := startSleeper(t, 0), int64(2048)
 	driver.Apps = []simulated.App{{PID: int(pid), UsedMiB: &used}}
 	require.NoError(t, driver.Write(s.path("gpus.json")))
-	r := bob.run("genv", "gpus")
-	require.Zero(t, r.Code, r.Err)
+	r := bob.run("genv", "gpus").OK(t)
 	require.Empty(t, r.Err)
 	require.Regexp(t, `(?m)^0    H100 80GB HBM3  busy +2\.0/80 .* root `+pidText(pid)+` 2\.0 GiB sleep`, r.Out)
 	require.Contains(t, r.Out, "\n1 of 2 GPUs is free\n")
@@ -246,8 +245,7 @@ func showInstances(t *testing.T, want parts, users ...*account) {
 	for _, u := range users {
 		var shown parts
 		require.Eventually(t, func() bool {
-			answer := u.run("genv", "gpus", "--format", "json")
-			require.Zero(t, answer.Code, answer.Err)
+			answer := u.run("genv", "gpus", "--format", "json").OK(t)
 			var document host.GPUsDocument
 			require.NoError(t, json.Unmarshal([]byte(answer.Out), &document), answer.Out)
 			shown = parts{}
@@ -297,8 +295,7 @@ func TestInstancesWhereRootOwnsTheState(t *testing.T) {
 	_ = service.Wait()
 	showInstances(t, both, s.admin())
 
-	handed := s.admin().run("genv", "host", "handover")
-	require.Zero(t, handed.Code, handed.Err)
+	s.admin().run("genv", "host", "handover").OK(t)
 	showInstances(t, both, bob)
 	require.Equal(t, said{text: "-1\n"}, hers.say("genv detach --index 2; echo $CUDA_VISIBLE_DEVICES"))
 	require.Contains(t, his.sayAll("genv attach --mig MIG-a").text, "Attached GPU 2 (H100 80GB HBM3)")

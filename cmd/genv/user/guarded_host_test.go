@@ -27,7 +27,7 @@ func guarded(t *testing.T, mode string, visible map[int][]int) *station {
 	s := newStation(t)
 	s.show(visible)
 	require.NoError(t, proctest.Try(gpus.Read(s.path("gpus.json"))).OK(t).WriteProc(s.path("root/proc")))
-	require.Zero(t, s.admin().run("genv", "usage", "snapshot").Code)
+	s.admin().run("genv", "usage", "snapshot").OK(t)
 	s.guard(mode)
 	return s
 }
@@ -82,11 +82,10 @@ func TestAnEnvironmentOnAGuardedHost(t *testing.T) {
 
 		before := proctest.ReadFile(t, filepath.Join(s.state, "devices.json"))
 		require.Equal(t, 8, strings.Count(shell.say("genv devices --no-header").text, "\n"))
-		list := alice.run("genv", "gpus")
-		require.Zero(t, list.Code, list.Err)
+		list := alice.run("genv", "gpus").OK(t)
 		require.Contains(t, list.Out, "; the state of 6 is unknown")
 		require.Contains(t, list.Err, "a guard hides GPUs 0,1,3,4,6,7 from this user")
-		require.Zero(t, alice.run("genv", "usage", "snapshot", "--type", "devices").Code)
+		alice.run("genv", "usage", "snapshot", "--type", "devices").OK(t)
 		require.Equal(t, string(before), string(proctest.ReadFile(t, filepath.Join(s.state, "devices.json"))), "no device has vanished")
 	})
 }
@@ -152,11 +151,9 @@ func TestAGuardWithoutRootsList(t *testing.T) {
 	require.NotZero(t, refused.Code)
 	require.Contains(t, refused.Err, "sudo genv usage snapshot")
 	require.NoFileExists(t, filepath.Join(s.state, "devices.json"), "one device of eight is not registered")
-	require.Zero(t, s.admin().run("genv", "usage", "snapshot").Code)
-	require.Zero(t, alice.run("genv", "run", "-q", "--gpus", "1", "true").Code)
-	listed := alice.run("genv", "devices", "--no-header")
-	require.Zero(t, listed.Code, listed.Err)
-	require.Equal(t, 8, strings.Count(listed.Out, "\n"))
+	s.admin().run("genv", "usage", "snapshot").OK(t)
+	alice.run("genv", "run", "-q", "--gpus", "1", "true").OK(t)
+	require.Equal(t, 8, strings.Count(alice.run("genv", "devices", "--no-header").OK(t).Out, "\n"))
 }
 
 // TestALoginLooksAtAGuardedHost, over a real sshd and without sudo: bob's nvidia-smi shows him
@@ -180,8 +177,7 @@ func TestALoginLooksAtAGuardedHost(t *testing.T) {
 		driver := proctest.Try(gpus.Read(h.GPUs)).OK(t)
 		driver.Visible = map[int][]int{int(bob.UID): row.visible}
 		require.NoError(t, driver.Write(h.GPUs))
-		r := genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "ours", "-l", "bob", "--format", "json")
-		require.Zero(t, r.Code, r.Err)
+		r := genvtest.Run(t, "remote", "gpus", "-F", f.SSHConfig(), "-H", "ours", "-l", "bob", "--format", "json").OK(t)
 		var document live.GPUs
 		require.NoError(t, json.Unmarshal([]byte(r.Out), &document))
 		var got []gpustate.State

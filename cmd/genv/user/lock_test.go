@@ -37,9 +37,7 @@ func TestLockHasTheCommandsStatus(t *testing.T) {
 	require.Equal(t, genvtest.Result{Code: 128 + 15}, u.run("genv", "lock", "sh", "-c", "kill -TERM $$"))
 	require.Equal(t, genvtest.Result{Out: "a  b|*|$HOME|\n"}, u.run("genv", "lock", "printf", "%s|%s|%s|\n", "a  b", "*", "$HOME"))
 	require.Equal(t, genvtest.Result{Out: "--help -v\n"}, u.run("genv", "lock", "echo", "--help", "-v"))
-	missing := u.run("genv", "lock", "/no/such/program")
-	require.Equal(t, 127, missing.Code)
-	require.Contains(t, missing.Err, "/no/such/program")
+	u.run("genv", "lock", "/no/such/program").Exits(t, 127, "/no/such/program")
 	require.Equal(t, 127, u.run("genv", "lock", "no-such-program").Code)
 	require.Equal(t, 126, u.run("genv", "lock", "/etc/passwd").Code)
 }
@@ -85,7 +83,7 @@ func (u *account) orHeld(r genvtest.Result, path string) genvtest.Result {
 // Who is interrupted while waiting for a lock doesn't run the command.
 func TestLockGivesUpWhenInterrupted(t *testing.T) {
 	s, _, u := active(t)
-	require.Zero(t, u.run("genv", "lock", "true").Code)
+	u.run("genv", "lock", "true").OK(t)
 	held := proctest.Try(os.OpenFile(filepath.Join(s.state, "devices", "3.lock"), os.O_RDWR, 0)).OK(t)
 	defer held.Close()
 	require.NoError(t, syscall.Flock(int(held.Fd()), syscall.LOCK_EX))
@@ -148,8 +146,7 @@ func TestAHostMaySpareProcesses(t *testing.T) {
 		return genvtest.Exec(t, cmd)
 	}
 
-	spared := execute(s.admin().with("GENV_TERMINATE_PROCESSES=0", "GENV_AUDIT_LOG=off"))
-	require.Zero(t, spared.Code)
+	spared := execute(s.admin().with("GENV_TERMINATE_PROCESSES=0", "GENV_AUDIT_LOG=off")).OK(t)
 	require.Equal(t, fmt.Sprintf("process %d: refused: GENV_TERMINATE_PROCESSES=0 on this host\n", pid), spared.Err)
 	require.True(t, strings.HasPrefix(spared.Out, "Detaching environment "+shell.pid()+" ") && strings.Count(spared.Out, "\n") == 1, spared.Out)
 	local := s.admin().with("GENV_TERMINATE_PROCESSES=0", "GENV_AUDIT_LOG=off").run("genv", "enforce", "--interval", "0", "--non-env-processes")

@@ -248,8 +248,7 @@ func TestReplayEnforce(t *testing.T) {
 	s.apps(appOf(alices, 0, 1000), appOf(alices, 1, 1000), appOf(bobs, 3, 9000), appOf(outside, 4, 10))
 	s.recordedBooks(t)
 
-	r := s.admin().with("GENV_AUDIT_LOG=off").run(words(step.command)...)
-	require.Zero(t, r.Code, r.Err)
+	r := s.admin().with("GENV_AUDIT_LOG=off").run(words(step.command)...).OK(t)
 	got := linesOf(strings.NewReplacer(toRecorded...).Replace(r.Out), "")
 	for i, line := range got { // behind the recorded line we name the user and the program
 		got[i] = regexp.MustCompile(` \([^()]*\)$`).ReplaceAllString(line, "")

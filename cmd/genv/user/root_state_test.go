@@ -130,8 +130,7 @@ func TestCommandsThatProcHides(t *testing.T) {
 			} {
 				cmd := s.person(name, viewer.uid).command("genv", "gpus", "--format", "json")
 				cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(viewer.uid), Gid: uint32(viewer.uid), Groups: viewer.groups}
-				r := genvtest.Exec(t, cmd)
-				require.Zero(t, r.Code, r.Err)
+				r := genvtest.Exec(t, cmd).OK(t)
 				require.Contains(t, r.Out, fmt.Sprintf(`"pid":%d`, job), name)
 				require.Equal(t, viewer.sees, strings.Contains(r.Out, "sleep"), "%s: %s", name, r.Out)
 			}
@@ -245,7 +244,7 @@ func TestAUIDWithoutAnAccount(t *testing.T) {
 	s := newStation(t)
 	const sshd = 60800 // has an account where tests run
 	activate := []string{"sh", "-c", "env -u GENV_ROOT_DIR genv envs activate --eid 5 --username alice --pid $$"}
-	require.Zero(t, s.person("sshd", sshd).run(activate...).Code)
+	s.person("sshd", sshd).run(activate...).OK(t)
 	require.Contains(t, s.stateFiles()["envs.json"], `"sshd"`)
 	require.Contains(t, s.person("alice", alice).run(activate...).Err, "uid 60901 has no account on this host, so it gets no environment")
 	require.NotContains(t, s.stateFiles()["envs.json"], `"alice"`)

@@ -133,8 +133,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 // nohup and sh's `&` start a program that ignores a signal: its command does too.
 func TestRunLeavesIgnoredSignalsIgnored(t *testing.T) {
 	u := newStation(t).me()
-	r := u.run("sh", "-c", `trap "" HUP INT; genv run -q sh -c 'grep SigIgn /proc/self/status'`)
-	require.Zero(t, r.Code, r.Err)
+	r := u.run("sh", "-c", `trap "" HUP INT; genv run -q sh -c 'grep SigIgn /proc/self/status'`).OK(t)
 	mask := proctest.Try(strconv.ParseUint(strings.Fields(r.Out)[1], 16, 64)).OK(t)
 	require.EqualValues(t, 3, mask&3, "SIGHUP and SIGINT")
 }
@@ -194,8 +193,7 @@ func TestTheEnvironmentOfAKilledRunEndsWithTheCommand(t *testing.T) {
 // What a command leaves in the background keeps the environment.
 func TestRunSaysWhatGoesOn(t *testing.T) {
 	u := newStation(t).me()
-	r := u.run("genv", "run", "-q", "--gpus", "1", "sh", "-c", "setsid sleep 1000000 >/dev/null 2>&1 & echo $!")
-	require.Zero(t, r.Code)
+	r := u.run("genv", "run", "-q", "--gpus", "1", "sh", "-c", "setsid sleep 1000000 >/dev/null 2>&1 & echo $!").OK(t)
 	pid := proctest.Try(strconv.Atoi(strings.TrimSpace(r.Out))).OK(t)
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
 	require.Regexp(t, fmt.Sprintf("^Environment [0-9]+ and its GPUs remain until its processes end: %d \\((setsid|sleep)\\)\n$", pid), r.Err)
