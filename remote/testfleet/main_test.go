@@ -19,6 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // smi runs the machine's nvidia-smi as a program on it would.
@@ -43,12 +44,9 @@ func TestAJobIsOnItsDevicesWhileItRuns(t *testing.T) {
 	pid := strconv.Itoa(int(job.PID))
 	require.Equal(t, pid+", 5000 MiB, train.py\n"+pid+", [N/A], train.py\n", smi(t, m, appQuery, "--format=csv,noheader"))
 	require.Equal(t, "0 MiB\n5000 MiB\n0 MiB\n0 MiB\n", smi(t, m, "--query-gpu=memory.used", "--format=csv,noheader"))
-	environ, err := os.ReadFile("/proc/" + pid + "/environ")
-	require.NoError(t, err)
+	environ := proctest.ReadFile(t, "/proc/"+pid+"/environ")
 	require.Contains(t, strings.Split(string(environ), "\x00"), "GENV_ENVIRONMENT_ID=4242")
-	cmdline, err := os.ReadFile("/proc/" + pid + "/cmdline")
-	require.NoError(t, err)
-	require.Equal(t, "train.py\x00600\x00", string(cmdline))
+	require.Equal(t, "train.py\x00600\x00", string(proctest.ReadFile(t, "/proc/"+pid+"/cmdline")))
 	require.True(t, job.Running())
 	require.Zero(t, job.EndedBy())
 
@@ -62,10 +60,8 @@ func TestAJobIsOnItsDevicesWhileItRuns(t *testing.T) {
 func TestAJobWithoutEnvironmentHasNone(t *testing.T) {
 	t.Setenv("GENV_ENVIRONMENT_ID", "of the caller")
 	m := newMachine(t)
-	job, err := m.StartJob(testfleet.Job{})
-	require.NoError(t, err)
-	environ, err := os.ReadFile("/proc/" + strconv.Itoa(int(job.PID)) + "/environ")
-	require.NoError(t, err)
+	job := proctest.Try(m.StartJob(testfleet.Job{})).OK(t)
+	environ := proctest.ReadFile(t, "/proc/"+strconv.Itoa(int(job.PID))+"/environ")
 	require.NotContains(t, string(environ), "GENV_ENVIRONMENT_ID")
 	require.Empty(t, smi(t, m, appQuery, "--format=csv,noheader"))
 }
@@ -74,8 +70,7 @@ func TestCloseEndsTheJobs(t *testing.T) {
 	m := newMachine(t)
 	var jobs []*testfleet.Process
 	for range 3 {
-		job, err := m.StartJob(testfleet.Job{})
-		require.NoError(t, err)
+		job := proctest.Try(m.StartJob(testfleet.Job{})).OK(t)
 		jobs = append(jobs, job)
 	}
 	require.NoError(t, m.Close())
@@ -102,15 +97,13 @@ func TestActivateWritesStateAsGenvDoes(t *testing.T) {
 	require.True(t, env.Shell.Running())
 	require.Equal(t, "GENV_ENVIRONMENT_ID="+strconv.Itoa(int(env.Shell.PID)), env.Var())
 
-	envs, err := m.Environments()
-	require.NoError(t, err)
+	envs := proctest.Try(m.Environments()).OK(t)
 	require.Len(t, envs, 1)
 	require.Equal(t, snapshot.Username("carol"), envs[0].Username)
 	require.Equal(t, snapshot.UID(os.Getuid()), envs[0].UID)
 	require.Equal(t, []snapshot.PID{env.Shell.PID}, envs[0].PIDs)
 
-	devices, err := m.Devices()
-	require.NoError(t, err)
+	devices := proctest.Try(m.Devices()).OK(t)
 	require.Len(t, devices, 4)
 	require.Equal(t, "81559mi", devices[0].TotalMemory.String())
 	require.Empty(t, devices[0].Attachments)
@@ -120,15 +113,12 @@ func TestActivateWritesStateAsGenvDoes(t *testing.T) {
 	require.Error(t, m.Attach(env, 4, at), "there is no fifth device")
 
 	for _, name := range []string{"envs.json", "devices.json", "genv.lock"} {
-		info, err := os.Stat(filepath.Join(m.State, name))
-		require.NoError(t, err)
+		info := proctest.Try(os.Stat(filepath.Join(m.State, name))).OK(t)
 		require.Equal(t, os.FileMode(0o666), info.Mode().Perm(), name)
 	}
-	written, err := os.ReadFile(filepath.Join(m.State, "envs.json"))
-	require.NoError(t, err)
+	written := proctest.ReadFile(t, filepath.Join(m.State, "envs.json"))
 	require.False(t, bytes.HasSuffix(written, []byte("\n")), "1.4.3 writes no end of line")
-	info, err := os.Stat(m.State)
-	require.NoError(t, err)
+	info := proctest.Try(os.Stat(m.State)).OK(t)
 	require.Equal(t, os.FileMode(0o777), info.Mode().Perm())
 }
 
@@ -143,8 +133,7 @@ func TestMain(m *testing.M) {
 
 func newMachine(t *testing.T) *testfleet.Machine {
 	t.Helper()
-	program, err := os.Executable()
-	require.NoError(t, err)
+	program := proctest.Try(os.Executable()).OK(t)
 	m, err := testfleet.NewMachine(filepath.Join(t.TempDir(), "host"), gpus.Devices("test", 4, "NVIDIA H100 80GB HBM3", 81559), program)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
@@ -184,7 +173,6 @@ func TestCopy(t *testing.T) {
 	require.ErrorContains(t, testfleet.CopyProgram(program, path), program)
 	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\n"), 0o600))
 	require.NoError(t, testfleet.CopyProgram(program, path))
-	info, err := os.Stat(path)
-	require.NoError(t, err)
+	info := proctest.Try(os.Stat(path)).OK(t)
 	require.Equal(t, os.FileMode(0o755), info.Mode())
 }

@@ -38,6 +38,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // Commands are those of genv.
@@ -148,9 +149,7 @@ func Decode[T any](t *testing.T, r Result) (document T) {
 // Read is the content of a file.
 func Read(t testing.TB, path string) string {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
-	return string(data)
+	return string(proctest.ReadFile(t, path))
 }
 
 // Devices are those of a host, as its state files have them.
@@ -159,9 +158,7 @@ func Devices(t testing.TB, of interface {
 },
 ) []snapshot.Device {
 	t.Helper()
-	list, err := of.Devices()
-	require.NoError(t, err)
-	return list
+	return proctest.Try(of.Devices()).OK(t)
 }
 
 // inThisProcess is held by a command line: two at a time are a data race in urfave/cli, whose
@@ -213,17 +210,14 @@ func StartFleet(t *testing.T, hosts ...*inprocess.Server) *inprocess.Fleet {
 	for i := range hosts {
 		hosts[i].Address = fmt.Sprintf("127.91.7.%d", i+1)
 	}
-	f, err := inprocess.Start(t.TempDir(), 0, hosts...)
-	require.NoError(t, err)
+	f := proctest.Try(inprocess.Start(t.TempDir(), 0, hosts...)).OK(t)
 	t.Cleanup(f.Close)
 	return f
 }
 
 // Date is a time as 1.4.3 writes it.
 func Date(t *testing.T, text string) snapshot.Date {
-	d, err := snapshot.ParseDate(text)
-	require.NoError(t, err)
-	return d
+	return proctest.Try(snapshot.ParseDate(text)).OK(t)
 }
 
 // SocketClient is a client of a controller's socket.
@@ -273,9 +267,7 @@ var Programs = sync.OnceValues(func() (string, error) {
 // Program is the path of genv as a program.
 func Program(t testing.TB) string {
 	t.Helper()
-	built, err := Programs()
-	require.NoError(t, err)
-	return filepath.Join(built, "bin", "genv")
+	return filepath.Join(proctest.Try(Programs()).OK(t), "bin", "genv")
 }
 
 var programsDir string // empty while nothing was built
@@ -314,9 +306,7 @@ func StartJob(t testing.TB, on interface {
 }, job testfleet.Job,
 ) *testfleet.Process {
 	t.Helper()
-	p, err := on.StartJob(job)
-	require.NoError(t, err)
-	return p
+	return proctest.Try(on.StartJob(job)).OK(t)
 }
 
 // StartOutside starts a job outside of environments that uses GPUs.
@@ -334,7 +324,5 @@ func Activate(t testing.TB, on interface {
 }, e testfleet.Environment,
 ) *testfleet.Env {
 	t.Helper()
-	env, err := on.Activate(e)
-	require.NoError(t, err)
-	return env
+	return proctest.Try(on.Activate(e)).OK(t)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // lab is a host with three devices, one of them in MIG mode, one broken.
@@ -244,8 +245,7 @@ func TestXMLTellsDevicesAndProcesses(t *testing.T) {
 func TestOnlyTheLivingUseGPUs(t *testing.T) {
 	cmd := exec.Command("sleep", "600")
 	require.NoError(t, cmd.Start())
-	stat, err := proc.FS{}.Stat(snapshot.PID(cmd.Process.Pid))
-	require.NoError(t, err)
+	stat := proctest.Try(proc.FS{}.Stat(snapshot.PID(cmd.Process.Pid))).OK(t)
 	start := uint64(stat.Start)
 	h := lab()
 	h.Apps = []gpus.App{
@@ -291,19 +291,14 @@ func TestWriteAndRead(t *testing.T) {
 	h.Apps = []gpus.App{{PID: 7, Start: 1 << 60, Device: 1, UsedMiB: mib(3), Name: "ä \"x\""}, {PID: 8, UUID: "MIG-x"}}
 	for range 2 { // over the old one too
 		require.NoError(t, h.Write(path))
-		got, err := gpus.Read(path)
-		require.NoError(t, err)
-		require.Equal(t, h, got)
+		require.Equal(t, h, proctest.Try(gpus.Read(path)).OK(t))
 	}
-	entries, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	require.Len(t, entries, 1, "a temporary file is left")
-	info, err := os.Stat(path)
-	require.NoError(t, err)
+	require.Len(t, proctest.Try(os.ReadDir(dir)).OK(t), 1, "a temporary file is left")
+	info := proctest.Try(os.Stat(path)).OK(t)
 	require.Equal(t, os.FileMode(0o644), info.Mode())
 	require.Error(t, h.Write(filepath.Join(dir, "nowhere", "gpus.json")))
 	require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
-	_, err = gpus.Read(path)
+	_, err := gpus.Read(path)
 	require.ErrorContains(t, err, path)
 }
 
@@ -314,9 +309,7 @@ func TestTheProgramItself(t *testing.T) {
 	require.NoError(t, lab().Write(file))
 	cmd := exec.Command(program, "--query-gpu=index", "--format=csv,noheader")
 	cmd.Env = []string{gpus.EnvFile + "=" + file}
-	out, err := cmd.Output()
-	require.NoError(t, err)
-	require.Equal(t, "0\n1\n2\n", string(out))
+	require.Equal(t, "0\n1\n2\n", string(proctest.Try(cmd.Output()).OK(t)))
 }
 
 func TestHangLastsUntilItIsKilled(t *testing.T) {
@@ -373,8 +366,7 @@ func TestTheDriversFolder(t *testing.T) {
 	h, proc := mixed(), t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(proc, "driver/nvidia/gpus/0000:99:00.0"), 0o755))
 	require.NoError(t, h.WriteProc(proc))
-	list, err := hardware.FromDriver(proc)
-	require.NoError(t, err)
+	list := proctest.Try(hardware.FromDriver(proc)).OK(t)
 	require.Len(t, list, 4)
 	for i, d := range list {
 		require.Equal(t, h.Devices[i].UUID, string(d.UUID))

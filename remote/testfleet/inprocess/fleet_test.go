@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestCommandsReachTheHostThatWasAsked(t *testing.T) {
@@ -79,8 +80,7 @@ func TestKeepAliveIsAnswered(t *testing.T) {
 func TestOnlyExecIsServed(t *testing.T) {
 	fleet := startFleet(t, greet)
 	client := login(t, fleet, fleet.Hosts()[0])
-	session, err := client.NewSession()
-	require.NoError(t, err)
+	session := proctest.Try(client.NewSession()).OK(t)
 	defer session.Close()
 	require.Error(t, session.RequestPty("xterm", 24, 80, nil))
 	require.Error(t, session.RequestSubsystem("sftp"))
@@ -93,8 +93,7 @@ func TestOnlyTheClientKeyIsAccepted(t *testing.T) {
 	stranger, err := inprocess.Start(other, 0, &inprocess.Server{Name: "x", Address: "127.78.1.1", Handler: greet})
 	require.NoError(t, err)
 	defer stranger.Close()
-	key, err := os.ReadFile(stranger.ClientKey())
-	require.NoError(t, err)
+	key := proctest.ReadFile(t, stranger.ClientKey())
 	require.NoError(t, os.WriteFile(fleet.ClientKey(), key, 0o600))
 	_, err = dial(t, fleet, fleet.Hosts()[0])
 	require.ErrorContains(t, err, "unable to authenticate")
@@ -124,8 +123,7 @@ func TestAThousandHosts(t *testing.T) {
 			Name: fmt.Sprintf("gpu-%04d", i), Address: fmt.Sprintf("127.79.%d.%d", i/250, i%250+1), Handler: greet,
 		})
 	}
-	fleet, err := inprocess.Start(t.TempDir(), 0, hosts...)
-	require.NoError(t, err)
+	fleet := proctest.Try(inprocess.Start(t.TempDir(), 0, hosts...)).OK(t)
 	defer fleet.Close()
 	var group errgroup.Group
 	group.SetLimit(16)
@@ -140,8 +138,7 @@ func TestAThousandHosts(t *testing.T) {
 
 func TestStartRefuses(t *testing.T) {
 	good := func() *inprocess.Server { return &inprocess.Server{Name: "a", Address: "127.78.2.1", Handler: greet} }
-	busy, err := net.Listen("tcp", "127.78.2.2:0")
-	require.NoError(t, err)
+	busy := proctest.Try(net.Listen("tcp", "127.78.2.2:0")).OK(t)
 	defer busy.Close()
 	for name, c := range map[string]struct {
 		dir   string
@@ -158,15 +155,14 @@ func TestStartRefuses(t *testing.T) {
 		require.ErrorContains(t, err, c.want, name)
 	}
 	taken := &inprocess.Server{Name: "b", Address: "127.78.2.2", Handler: greet}
-	_, err = inprocess.Start(t.TempDir(), busy.Addr().(*net.TCPAddr).Port, good(), taken)
+	_, err := inprocess.Start(t.TempDir(), busy.Addr().(*net.TCPAddr).Port, good(), taken)
 	require.ErrorIs(t, err, inprocess.ErrPortInUse)
 }
 
 func TestFilesAreForTheCallerAlone(t *testing.T) {
 	fleet := startFleet(t, greet)
 	for _, path := range []string{fleet.ClientKey(), fleet.KnownHosts(), fleet.SSHConfig()} {
-		info, err := os.Stat(path)
-		require.NoError(t, err)
+		info := proctest.Try(os.Stat(path)).OK(t)
 		require.Equal(t, os.FileMode(0o600), info.Mode(), path)
 	}
 }
@@ -195,8 +191,7 @@ func TestDownRefusesUntilItIsHealed(t *testing.T) {
 
 func TestSilentSaysNothing(t *testing.T) {
 	fleet, host := faulty(t, inprocess.Faults{Silent: true})
-	conn, err := net.Dial("tcp", net.JoinHostPort(host.Address, fleetPort(fleet)))
-	require.NoError(t, err)
+	conn := proctest.Try(net.Dial("tcp", net.JoinHostPort(host.Address, fleetPort(fleet)))).OK(t)
 	defer conn.Close()
 	require.NoError(t, conn.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
 	n, err := conn.Read(make([]byte, 1))
@@ -260,8 +255,7 @@ func TestFreezeKeepsTheConnectionAndSaysNothingMore(t *testing.T) {
 	fleet, host := faulty(t, inprocess.Faults{BreakAfter: new(int64(3)), Freezes: true})
 	client := login(t, fleet, host)
 	head := make([]byte, 3)
-	_, err := io.ReadFull(started(t, client, "x"), head)
-	require.NoError(t, err)
+	proctest.Try(io.ReadFull(started(t, client, "x"), head)).OK(t)
 	require.Equal(t, "abc", string(head))
 	answered := make(chan error, 1)
 	go func() {
@@ -283,8 +277,7 @@ func TestAFrozenConnectionEndsWithItsClient(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 5 {
 		client := login(t, fleet, host)
-		_, err := io.ReadFull(started(t, client, "x"), make([]byte, 3))
-		require.NoError(t, err)
+		proctest.Try(io.ReadFull(started(t, client, "x"), make([]byte, 3))).OK(t)
 		require.NoError(t, client.Close())
 	}
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, patience, 10*time.Millisecond, "Eventually's own is one more")
@@ -308,8 +301,7 @@ func TestCloseEndsWhatIsUnderWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fleet, host := faulty(t, fault)
-			conn, err := net.Dial("tcp", net.JoinHostPort(host.Address, fleetPort(fleet)))
-			require.NoError(t, err)
+			conn := proctest.Try(net.Dial("tcp", net.JoinHostPort(host.Address, fleetPort(fleet)))).OK(t)
 			defer conn.Close()
 			if name != "silent" {
 				started(t, login(t, fleet, host), "x")

@@ -23,12 +23,12 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func newMachine(t *testing.T) *testfleet.Machine {
 	t.Helper()
-	program, err := os.Executable()
-	require.NoError(t, err)
+	program := proctest.Try(os.Executable()).OK(t)
 	m, err := testfleet.NewMachine(filepath.Join(t.TempDir(), "host"), gpus.Devices("test", 4, "NVIDIA H100 80GB HBM3", 81559), program)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
@@ -38,8 +38,7 @@ func newMachine(t *testing.T) *testfleet.Machine {
 // execution is a host whose genv is this test binary.
 func execution(t *testing.T) *inprocess.Exec {
 	t.Helper()
-	program, err := os.Executable()
-	require.NoError(t, err)
+	program := proctest.Try(os.Executable()).OK(t)
 	e := &inprocess.Exec{Machine: newMachine(t)}
 	require.NoError(t, e.Machine.Install(program))
 	e.Environ = []string{helperVariable + "=1", promptEnd}
@@ -94,10 +93,8 @@ func TestACommandEndsWithItsClient(t *testing.T) {
 			fleet := startFleet(t, execution(t))
 			client := login(t, fleet, fleet.Hosts()[0])
 			line := make([]byte, 16)
-			n, err := started(t, client, "genv stay").Read(line)
-			require.NoError(t, err)
-			pid, err := strconv.Atoi(strings.TrimSpace(string(line[:n])))
-			require.NoError(t, err)
+			n := proctest.Try(started(t, client, "genv stay").Read(line)).OK(t)
+			pid := proctest.Try(strconv.Atoi(strings.TrimSpace(string(line[:n])))).OK(t)
 			leave(fleet, func() { _ = client.Close() })
 			require.Eventually(t, func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH }, patience, time.Millisecond)
 		})
@@ -127,8 +124,7 @@ func startFleet(t *testing.T, handlers ...inprocess.Handler) *inprocess.Fleet {
 	for i, h := range handlers {
 		hosts = append(hosts, &inprocess.Server{Name: fmt.Sprintf("gpu-%02d", i+1), Address: fmt.Sprintf("127.78.0.%d", i+1), Handler: h})
 	}
-	fleet, err := inprocess.Start(t.TempDir(), 0, hosts...)
-	require.NoError(t, err)
+	fleet := proctest.Try(inprocess.Start(t.TempDir(), 0, hosts...)).OK(t)
 	t.Cleanup(fleet.Close)
 	return fleet
 }
@@ -136,12 +132,9 @@ func startFleet(t *testing.T, handlers ...inprocess.Handler) *inprocess.Fleet {
 // dial logs in with nothing but the files that the fleet wrote.
 func dial(t *testing.T, f *inprocess.Fleet, host *inprocess.Server) (*ssh.Client, error) {
 	t.Helper()
-	key, err := os.ReadFile(f.ClientKey())
-	require.NoError(t, err)
-	signer, err := ssh.ParsePrivateKey(key)
-	require.NoError(t, err)
-	check, err := knownhosts.New(f.KnownHosts())
-	require.NoError(t, err)
+	key := proctest.ReadFile(t, f.ClientKey())
+	signer := proctest.Try(ssh.ParsePrivateKey(key)).OK(t)
+	check := proctest.Try(knownhosts.New(f.KnownHosts())).OK(t)
 	address := net.JoinHostPort(host.Address, strconv.Itoa(f.Port))
 	conn, err := net.DialTimeout("tcp", address, patience)
 	if err != nil {
@@ -159,9 +152,7 @@ func dial(t *testing.T, f *inprocess.Fleet, host *inprocess.Server) (*ssh.Client
 
 func login(t *testing.T, f *inprocess.Fleet, host *inprocess.Server) *ssh.Client {
 	t.Helper()
-	client, err := dial(t, f, host)
-	require.NoError(t, err)
-	return client
+	return proctest.Try(dial(t, f, host)).OK(t)
 }
 
 // result is what a client sees of a command.
@@ -172,22 +163,19 @@ type result struct {
 
 func run(t *testing.T, client *ssh.Client, line, stdin string) result {
 	t.Helper()
-	session, err := client.NewSession()
-	require.NoError(t, err)
+	session := proctest.Try(client.NewSession()).OK(t)
 	defer session.Close()
 	var stdout, stderr bytes.Buffer
 	session.Stdin, session.Stdout, session.Stderr = bytes.NewBufferString(stdin), &stdout, &stderr
-	err = session.Run(line)
+	err := session.Run(line)
 	return result{stdout.String(), stderr.String(), err}
 }
 
 // started is the stdout of a command that runs.
 func started(t *testing.T, client *ssh.Client, line string) io.Reader {
 	t.Helper()
-	session, err := client.NewSession()
-	require.NoError(t, err)
-	stdout, err := session.StdoutPipe()
-	require.NoError(t, err)
+	session := proctest.Try(client.NewSession()).OK(t)
+	stdout := proctest.Try(session.StdoutPipe()).OK(t)
 	require.NoError(t, session.Start(line))
 	return stdout
 }

@@ -164,8 +164,7 @@ func (c *EtcdCluster) Restart(i int) {
 		"--listen-client-urls", clients, "--advertise-client-urls", clients,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", strings.Join(peers, ","),
 	}, c.flags...)...)
-	log, err := os.OpenFile(c.log(i), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	require.NoError(c.t, err)
+	log := proctest.Try(os.OpenFile(c.log(i), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)).OK(c.t)
 	defer log.Close()
 	m.cmd.Stdout, m.cmd.Stderr = log, log
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -218,8 +217,7 @@ func (f *Certificates) Named() *Certificates {
 func (f *Certificates) Config(t testing.TB) *tls.Config {
 	t.Helper()
 	config := f.Anonymous(t)
-	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
-	require.NoError(t, err)
+	pair := proctest.Try(tls.LoadX509KeyPair(f.Cert, f.Key)).OK(t)
 	config.Certificates = []tls.Certificate{pair}
 	return config
 }
@@ -227,8 +225,7 @@ func (f *Certificates) Config(t testing.TB) *tls.Config {
 // Anonymous is the Config of a client without a certificate.
 func (f *Certificates) Anonymous(t testing.TB) *tls.Config {
 	t.Helper()
-	text, err := os.ReadFile(f.CA)
-	require.NoError(t, err)
+	text := proctest.ReadFile(t, f.CA)
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
 	require.True(t, config.RootCAs.AppendCertsFromPEM(text))
 	return config
@@ -247,10 +244,8 @@ func StartEtcdTLS(t testing.TB, members int) (*EtcdCluster, *Certificates) {
 	testfleet.WriteCertificate(t, dir, "", addresses...)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "named"), 0o700))
 	testfleet.WriteCertificate(t, filepath.Join(dir, "named"), "genv")
-	cert, err := os.ReadFile(files.Cert)
-	require.NoError(t, err)
-	named, err := os.ReadFile(files.Named().Cert)
-	require.NoError(t, err)
+	cert := proctest.ReadFile(t, files.Cert)
+	named := proctest.ReadFile(t, files.Named().Cert)
 	require.NoError(t, os.WriteFile(files.CA, slices.Concat(cert, named), 0o600))
 	c.scheme, c.tls = "https://", files.Config(t)
 	c.flags = []string{"--cert-file", files.Cert, "--key-file", files.Key, "--trusted-ca-file", files.CA, "--client-cert-auth"}
@@ -284,19 +279,16 @@ func (c *EtcdCluster) ask(path string, request any) []byte { return c.askWith(""
 
 func (c *EtcdCluster) askWith(token, path string, request any) (text []byte) {
 	c.t.Helper()
-	body, err := json.Marshal(request)
-	require.NoError(c.t, err)
+	body := proctest.Try(json.Marshal(request)).OK(c.t)
 	post, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.Endpoints()[0]+path, bytes.NewReader(body))
 	require.NoError(c.t, err)
 	if token != "" {
 		post.Header.Set("Authorization", token)
 	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: c.tls}}
-	answer, err := client.Do(post)
-	require.NoError(c.t, err)
+	answer := proctest.Try(client.Do(post)).OK(c.t)
 	defer answer.Body.Close()
-	text, err = io.ReadAll(answer.Body)
-	require.NoError(c.t, err)
+	text = proctest.Try(io.ReadAll(answer.Body)).OK(c.t)
 	require.Equal(c.t, http.StatusOK, answer.StatusCode, "%s: %s", path, text)
 	return text
 }

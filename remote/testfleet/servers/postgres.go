@@ -52,8 +52,7 @@ func StartPostgres(t testing.TB, dir string) *PostgresServer {
 	require.NoError(t, err)
 	slices.Sort(found)
 	if dir == "" {
-		dir, err = os.MkdirTemp("", "genv-postgres-") // postgres can't enter t.TempDir
-		require.NoError(t, err)
+		dir = proctest.Try(os.MkdirTemp("", "genv-postgres-")).OK(t) // postgres can't enter t.TempDir
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	}
 	s := &PostgresServer{
@@ -75,12 +74,9 @@ func StartPostgres(t testing.TB, dir string) *PostgresServer {
 
 func credential(t testing.TB) *syscall.Credential {
 	t.Helper()
-	account, err := user.Lookup("postgres")
-	require.NoError(t, err)
-	uid, err := strconv.ParseUint(account.Uid, 10, 32)
-	require.NoError(t, err)
-	gid, err := strconv.ParseUint(account.Gid, 10, 32)
-	require.NoError(t, err)
+	account := proctest.Try(user.Lookup("postgres")).OK(t)
+	uid := proctest.Try(strconv.ParseUint(account.Uid, 10, 32)).OK(t)
+	gid := proctest.Try(strconv.ParseUint(account.Gid, 10, 32)).OK(t)
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 }
 
@@ -135,8 +131,7 @@ func (s *PostgresServer) Restart(settings ...string) {
 // run, the next one ends at once.
 func (s *PostgresServer) try(args []string) bool {
 	if s.cmd == nil {
-		log, err := os.OpenFile(s.file("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		require.NoError(s.t, err)
+		log := proctest.Try(os.OpenFile(s.file("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)).OK(s.t)
 		defer log.Close()
 		s.cmd = s.command("postgres", args...)
 		s.cmd.Stdout, s.cmd.Stderr = log, log
@@ -165,9 +160,7 @@ func (s *PostgresServer) Do(statements string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, s.URL())
-	require.NoError(s.t, err)
+	conn := proctest.Try(pgx.Connect(ctx, s.URL())).OK(s.t)
 	defer func() { _ = conn.Close(ctx) }()
-	_, err = conn.Exec(ctx, statements)
-	require.NoError(s.t, err)
+	proctest.Try(conn.Exec(ctx, statements)).OK(s.t)
 }

@@ -101,12 +101,9 @@ func TestRightsAndFaults(t *testing.T) {
 
 func TestNothingStaysBehind(t *testing.T) {
 	sshd.Require(t)
-	before, err := os.ReadFile("/etc/passwd")
-	require.NoError(t, err)
-	fleet, err := sshd.Open(sshd.Options{Hosts: sshd.Named("gpu-01")})
-	require.NoError(t, err)
-	job, err := fleet.Host("gpu-01").StartJob(testfleet.Job{User: "bob", IgnoreTerm: true})
-	require.NoError(t, err)
+	before := proctest.ReadFile(t, "/etc/passwd")
+	fleet := proctest.Try(sshd.Open(sshd.Options{Hosts: sshd.Named("gpu-01")})).OK(t)
+	job := proctest.Try(fleet.Host("gpu-01").StartJob(testfleet.Job{User: "bob", IgnoreTerm: true})).OK(t)
 
 	// A command that outlives its connection, as genv's could.
 	out, _ := ssh(fleet, "gpu-01", "trap '' HUP TERM; sleep 1000000 >/dev/null 2>&1 & echo $!")
@@ -117,8 +114,7 @@ func TestNothingStaysBehind(t *testing.T) {
 	require.NoDirExists(t, fleet.Dir)
 	require.False(t, job.Running())
 	require.Eventually(t, func() bool { return ended(left) }, waitFor, tick)
-	after, err := os.ReadFile("/etc/passwd")
-	require.NoError(t, err)
+	after := proctest.ReadFile(t, "/etc/passwd")
 	require.Equal(t, string(before), string(after))
 	require.ErrorIs(t, syscall.Kill(int(job.PID), 0), syscall.ESRCH)
 }
@@ -126,11 +122,9 @@ func TestNothingStaysBehind(t *testing.T) {
 func TestConnectionsCanBeCut(t *testing.T) {
 	fleet := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01")})
 	cmd := exec.Command("ssh", "-F", fleet.SSHConfig(), "gpu-01", "echo $$; exec sleep 1000000")
-	stdout, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	stdout := proctest.Try(cmd.StdoutPipe()).OK(t)
 	require.NoError(t, cmd.Start())
-	pid, err := bufio.NewReader(stdout).ReadString('\n')
-	require.NoError(t, err)
+	pid := proctest.Try(bufio.NewReader(stdout).ReadString('\n')).OK(t)
 
 	require.NoError(t, fleet.CutConnections())
 	require.Error(t, cmd.Wait())
@@ -154,9 +148,7 @@ const (
 
 func startJob(t *testing.T, h *sshd.Host, job testfleet.Job) *testfleet.Process {
 	t.Helper()
-	p, err := h.StartJob(job)
-	require.NoError(t, err)
-	return p
+	return proctest.Try(h.StartJob(job)).OK(t)
 }
 
 func TestAJobIsARealProcessOfItsUser(t *testing.T) {
@@ -198,19 +190,14 @@ func TestAJobMayIgnoreTerm(t *testing.T) {
 func TestABareJobHasNoEnvironment(t *testing.T) {
 	fleet := sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01")})
 	job := startJob(t, fleet.Host("gpu-01"), testfleet.Job{User: "alice", Bare: true})
-	environ, err := os.ReadFile("/proc/" + strconv.Itoa(int(job.PID)) + "/environ")
-	require.NoError(t, err)
-	require.Empty(t, environ)
+	require.Empty(t, proctest.ReadFile(t, "/proc/"+strconv.Itoa(int(job.PID))+"/environ"))
 }
 
 func TestAnEnvironmentBelongsToItsUser(t *testing.T) {
 	fleet := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", GPUs: 2}}})
 	h := fleet.Host("gpu-01")
-	env, err := h.Activate(testfleet.Environment{User: "carol", Devices: []snapshot.DeviceIndex{1}})
-	require.NoError(t, err)
-	carol, err := sshd.UID("carol")
-	require.NoError(t, err)
-	require.Equal(t, carol, env.UID)
+	env := proctest.Try(h.Activate(testfleet.Environment{User: "carol", Devices: []snapshot.DeviceIndex{1}})).OK(t)
+	require.Equal(t, proctest.Try(sshd.UID("carol")).OK(t), env.UID)
 	out, _ := ssh(fleet, "gpu-01", "stat -c %U /proc/"+string(env.EID))
 	require.Equal(t, "carol\n", out)
 	require.Error(t, h.Attach(env, 2, time.Now()), "there is no third device")
