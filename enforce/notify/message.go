@@ -45,6 +45,7 @@ type UserMessage struct {
 
 	Decisions []string // the ids of what is done, or of the warning: `genv why ID` explains them
 	Record    []string // what is recorded of the first action, line by line
+	ForOthers bool     // who wait, or have reserved
 	// Information says that nothing happens to the user on this host. It is not a warning, which the user got elsewhere
 	// and by mail.
 	Information bool
@@ -194,6 +195,7 @@ func messageOf(f *enforce.Finding, follows string, now time.Time) UserMessage {
 		Command: QuotedCommand(cmp.Or(f.Command, f.PrivateCommand)), Follows: follows, Pending: f.Pending, Due: f.Due,
 		// Other findings that wait do so for orders on a host to end.
 		Waits: f.Waits != "" && f.HostsMissing > 0, Since: f.Since, At: now,
+		ForOthers: f.Rule == enforce.RuleReservations || f.Cap != nil && f.Cap.WaitsFor != "",
 	}
 }
 

@@ -47,32 +47,50 @@ func TestMessages(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	var l controller.Budget[snapshot.UID]
 	for i := range messagesAnHour - 1 {
-		note, ok := admit(&l, "a", 1001, now.Add(time.Duration(i)*time.Second))
+		note, ok := admit(&l, "a", 1001, messagesAnHour, now.Add(time.Duration(i)*time.Second))
 		require.True(t, ok)
 		require.Empty(t, note)
 	}
-	note, ok := admit(&l, "a", 1001, now.Add(time.Minute))
+	note, ok := admit(&l, "a", 1001, messagesAnHour, now.Add(time.Minute))
 	require.True(t, ok, "the last one")
 	require.Contains(t, note, "suppressed for up to an hour")
 	for range 7 {
-		_, ok = admit(&l, "a", 1001, now.Add(time.Hour-1))
+		_, ok = admit(&l, "a", 1001, messagesAnHour, now.Add(time.Hour-1))
 		require.False(t, ok)
 	}
-	_, ok = admit(&l, "a", 1002, now.Add(time.Hour-1))
+	_, ok = admit(&l, "a", 1002, messagesAnHour, now.Add(time.Hour-1))
 	require.True(t, ok, "another user")
-	_, ok = admit(&l, "b", 1001, now.Add(time.Hour-1))
+	_, ok = admit(&l, "b", 1001, messagesAnHour, now.Add(time.Hour-1))
 	require.True(t, ok, "the user of this uid elsewhere")
 	l.Forget(now.Add(time.Hour))
-	note, ok = admit(&l, "a", 1001, now.Add(time.Hour))
+	note, ok = admit(&l, "a", 1001, messagesAnHour, now.Add(time.Hour))
 	require.True(t, ok)
 	require.Equal(t, "7 more messages suppressed.", note)
-	note, ok = admit(&l, "a", 1001, now.Add(time.Hour))
+	note, ok = admit(&l, "a", 1001, messagesAnHour, now.Add(time.Hour))
 	require.True(t, ok)
 	require.Empty(t, note, "it is said once")
-	_, ok = admit(&l, "a", 1001, now)
+	_, ok = admit(&l, "a", 1001, messagesAnHour, now)
 	require.True(t, ok, "a clock that was set back suppresses nothing")
 	l.Forget(now.Add(24 * time.Hour))
 	require.Empty(t, l.Users)
+}
+
+// Who waits and gives up again and again leaves room for warnings of what a user does.
+func TestMessagesForOthers(t *testing.T) {
+	m, cycle := new(Messages), &controller.Cycle{Policy: policy.Default(), Now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}
+	sent := func(forOthers ...bool) int {
+		var list []notify.UserMessage
+		for _, is := range forOthers {
+			list = append(list, notify.UserMessage{Host: "a", UID: 1001, ForOthers: is})
+		}
+		return len(m.batch(list, cycle).messages)
+	}
+	for i := range messagesAnHour {
+		require.Equal(t, i < messagesAnHour/2, sent(true, true) == 1, i)
+	}
+	for i := range messagesAnHour {
+		require.Equal(t, i < messagesAnHour/2, sent(true, false) == 1, i)
+	}
 }
 
 // A host that makes up users takes a bounded amount of memory, and none of the other hosts' room.
@@ -81,12 +99,12 @@ func TestMessagesAreBounded(t *testing.T) {
 	var l controller.Budget[snapshot.UID]
 	admitted := 0
 	for i := range 3 * 1024 {
-		if _, ok := admit(&l, "evil", snapshot.UID(i+1), now); ok {
+		if _, ok := admit(&l, "evil", snapshot.UID(i+1), messagesAnHour, now); ok {
 			admitted++
 		}
 	}
 	require.Equal(t, 1024, admitted)
 	require.Len(t, l.Users["evil"], 1024+1)
-	_, ok := admit(&l, "good", 1001, now)
+	_, ok := admit(&l, "good", 1001, messagesAnHour, now)
 	require.True(t, ok)
 }

@@ -111,7 +111,7 @@ func (m *Messages) batch(notifications []notify.UserMessage, cycle *controller.C
 		of[n.UID] = append(of[n.UID], n)
 	}
 	for _, uid := range users {
-		footer, ok := admit(&m.Budget, notifications[0].Host, uid, cycle.Now)
+		footer, ok := admit(&m.Budget, notifications[0].Host, uid, mostOf(of[uid]), cycle.Now)
 		if !ok {
 			b.suppressed = append(b.suppressed, of[uid]...)
 			continue
@@ -237,16 +237,26 @@ var errSuppressed = errors.New("suppressed: the user was sent the messages of an
 
 const messagesAnHour = 20 // for a user: the terminals of one who breaks rules all the time stay usable
 
+// mostOf is up to how many in an hour a message is sent. Others, who may wait again and again, cause half at most.
+func mostOf(list []notify.UserMessage) int {
+	if slices.ContainsFunc(list, func(n notify.UserMessage) bool { return !n.ForOthers }) {
+		return messagesAnHour
+	}
+	return messagesAnHour / 2
+}
+
 // admit counts a message, and reports whether it may be sent. note is about those that were, or will be, suppressed.
 func admit(
-	l *controller.Budget[snapshot.UID], host snapshot.Hostname, uid snapshot.UID, now time.Time,
+	l *controller.Budget[snapshot.UID], host snapshot.Hostname, uid snapshot.UID, most int, now time.Time,
 ) (note string, ok bool) {
-	before, spent, ok := l.Spend(host, uid, 1, messagesAnHour, 0, now)
+	before, spent, ok := l.Spend(host, uid, 1, most, 0, now)
 	switch {
 	case !ok:
 		return "", false
 	case spent.Sent == messagesAnHour:
 		note = "Further messages are suppressed for up to an hour; genv history shows what is done."
+	case spent.Sent == most:
+		note = "Further messages like this are suppressed for up to an hour; genv history shows what is done."
 	case before.Suppressed > 0:
 		note = fmt.Sprintf("%d more messages suppressed.", before.Suppressed)
 	}
