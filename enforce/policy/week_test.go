@@ -252,8 +252,8 @@ func (l *lab) enforce() {
 	}
 	for key := range l.warnedAt { // who was named stays so for a wait, or while a reservation's cap is exceeded: others may lose in turn
 		id, _, _ := strings.Cut(key, "#")
-		cap := capOfFinding(id)
-		gone := !slices.ContainsFunc(plan.Findings, func(f enforce.Finding) bool { return capOfFinding(f.ID) == cap })
+		of := capOfFinding(id)
+		gone := !slices.ContainsFunc(plan.Findings, func(f enforce.Finding) bool { return capOfFinding(f.ID) == of })
 		if gone && (strings.Count(id, "/") != 4 || strings.HasPrefix(id, "reservations/")) {
 			delete(l.warnedAt, key) // it is warned for again, or after a short break goes on with its time
 		}
