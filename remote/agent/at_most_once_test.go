@@ -317,7 +317,6 @@ func (c *conductor) send(p *player, grace time.Duration, kill bool, after time.D
 	c.ask(p, agent.RequestExecute, request, after)
 }
 
-// step is one step of a schedule.
 func (c *conductor) step() {
 	if len(c.controllers) == 0 || c.random.IntN(5) == 0 {
 		c.start(c.random.IntN(2) == 0)

@@ -56,7 +56,6 @@ func TestRemovedHostsAreReleased(t *testing.T) {
 	require.NoError(t, acts(first))
 }
 
-// A controller that only looks releases nothing.
 func TestWhoOnlyLooksReleasesNothing(t *testing.T) {
 	f := newFenced(t)
 	h := remote.Host{Name: "a"}

@@ -70,7 +70,6 @@ func calls(ctx context.Context, c *agent.Stream, name, body string) <-chan error
 	return ended
 }
 
-// echoing is a server that echoes.
 func echoing(idle time.Duration) *agent.Responder {
 	return &agent.Responder{Token: "t", Greeting: greeting, Handler: echo{make(chan string, 1)}.Handle, Idle: idle}
 }

@@ -262,7 +262,6 @@ func startFleet(t *testing.T, timeout time.Duration, handlers ...inprocess.Handl
 	return f
 }
 
-// snapshotOf asks a host for its snapshot.
 func snapshotOf(t *testing.T, pool *agent.Pool, host remote.Host) *snapshot.Snapshot {
 	t.Helper()
 	return proctest.Try(pool.Snapshot(t.Context(), host)).OK(t)

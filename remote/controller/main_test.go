@@ -29,7 +29,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// cycleOf runs one cycle with a policy.
 func cycleOf(ctx context.Context, c *controller.Controller, policy enforce.Policy) (cycle controller.Cycle) {
 	c.Policy = policy
 	return once(ctx, c)
@@ -50,7 +49,6 @@ func controllerOf(link controller.Link, policy enforce.Policy, names ...string) 
 	return c
 }
 
-// recordsOf are the records of a kind.
 func recordsOf(t *testing.T, path string, kind audit.RecordKind) (list []audit.Record) {
 	t.Helper()
 	_, err := audit.Scan(path, func(r *audit.Record) error {
@@ -63,7 +61,6 @@ func recordsOf(t *testing.T, path string, kind audit.RecordKind) (list []audit.R
 	return list
 }
 
-// loopOf runs a loop with a policy.
 func loopOf(ctx context.Context, c *controller.Controller, policy enforce.Policy, s controller.Schedule, each func(controller.Cycle) error) error {
 	c.Policy = policy
 	return controller.Loop(ctx, c, s, each)

@@ -164,7 +164,6 @@ var (
 	hold      = operator.Instruction{Kind: operator.Hold}
 )
 
-// An action doesn't wait for the next cycle.
 func TestAnActionIsCarriedOutAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := visited()

@@ -26,7 +26,6 @@ func testKey(t *testing.T, seed string) ssh.PublicKey {
 	return proctest.Try(ssh.NewPublicKey(ed25519.NewKeyFromSeed([]byte(fmt.Sprintf("%032s", seed))).Public())).OK(t)
 }
 
-// line is a line of known_hosts.
 func line(name string, key ssh.PublicKey) string {
 	return name + " " + string(ssh.MarshalAuthorizedKey(key))
 }

@@ -226,7 +226,6 @@ Host *
 	return name
 }
 
-// drop cuts every connection.
 func (f *fake) drop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -314,7 +313,6 @@ func (f *fake) run(ch ssh.Channel, requests <-chan *ssh.Request, conn net.Conn) 
 // hang is a command that never ends by itself.
 func (f *fake) hang(ssh.Channel, string, net.Conn) { <-f.stop }
 
-// exit sends a command's exit status.
 func exit(ch ssh.Channel, status uint32) {
 	_, _ = ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{status}))
 }

@@ -93,7 +93,7 @@ func TestSSHEnds(t *testing.T) {
 	}
 }
 
-// TestClose: ssh that does not react is killed, with its children.
+// TestSSHCloses: ssh that does not react is killed, with its children.
 func TestSSHCloses(t *testing.T) {
 	s := pretend(t, "trap '' HUP TERM; sleep 1000 & echo started; wait; wait; sleep 1000")
 	proctest.Try(io.ReadFull(s.pipes[1].ours, make([]byte, len("started")))).OK(t)

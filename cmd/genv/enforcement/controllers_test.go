@@ -22,7 +22,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 )
 
-// doctorSays runs `genv remote doctor`.
 func doctorSays(t *testing.T, args ...string) (d remotedoctor.FleetReport, code int) {
 	t.Helper()
 	r := genvtest.Run(t, append([]string{"remote", "doctor", "--format", "json"}, args...)...)

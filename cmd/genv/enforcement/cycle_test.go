@@ -223,7 +223,6 @@ func TestExitOfACycle(t *testing.T) {
 	}
 }
 
-// Hooks still get the events that were queued for them before the policy was reloaded.
 func TestHooksGetWhatWasQueuedBeforeAReload(t *testing.T) {
 	dir := t.TempDir()
 	text := "#!/bin/sh\nsleep 0.3; echo told >> " + dir + "/out\n"

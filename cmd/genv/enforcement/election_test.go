@@ -70,7 +70,6 @@ func (e *electors) startAs(role election.Role, name string, more ...string) *ele
 	return d
 }
 
-// begin starts a controller.
 func (e *electors) begin(name string, more ...string) *elector {
 	e.t.Helper()
 	cut := e.etcd.Cut(e.t)

@@ -92,7 +92,6 @@ func TestExemptOfflineWithARecord(t *testing.T) {
 	require.Equal(t, 3, strings.Count(history.Out, `"action"`), history.Out)
 }
 
-// What must not exempt anybody.
 func TestExemptRefuses(t *testing.T) {
 	state := t.TempDir()
 	require.NoError(t, os.Chmod(state, 0o700))

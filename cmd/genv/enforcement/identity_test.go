@@ -47,7 +47,6 @@ func TestWhatTakesNoHostOver(t *testing.T) {
 	}
 }
 
-// The digest of hosts is that of their names, in any order.
 func TestDigestOfHosts(t *testing.T) {
 	list := func(names ...string) (hosts []remote.Host) {
 		for _, n := range names {

@@ -67,7 +67,6 @@ func TestAHostsGenvIsKilledWithinAnOrder(t *testing.T) {
 	}
 }
 
-// killServe kills the genv that serves the fleet's host.
 func killServe(t *testing.T, f *sshd.Fleet) {
 	commands := proctest.Try(filepath.Glob("/proc/[0-9]*/cmdline")).OK(t)
 	killed := 0

@@ -16,7 +16,6 @@ func TestMain(m *testing.M) {
 	genvtest.Main(m)
 }
 
-// policyFile is a file with a policy.
 func policyFile(t *testing.T, text string) string {
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))

@@ -269,7 +269,6 @@ func TestExplainAsJSON(t *testing.T) {
 	require.Contains(t, document.Settings, policy.Explanation{Key: "max-devices-per-user", Value: "3", From: "override for users bob, ../../../policy.example.yaml:84:29"})
 }
 
-// A device that was taken away is free when its processes are gone.
 func TestADeviceIsFreeWhenItsProcessesAre(t *testing.T) {
 	s := &snapshot.Snapshot{
 		Devices:   []snapshot.Device{{Index: 0, TotalMemory: snapshot.MiB(1)}, {Index: 1, TotalMemory: snapshot.MiB(1)}},

@@ -141,7 +141,6 @@ func TestUsageOnAServer(t *testing.T) {
 	genvtest.Run(t, "remote", "report", "--usage-db", url, "--usage-fleet", "other").Exits(t, command.ExitFailed, "the fleets in this database are: lab; --usage-fleet NAME names one")
 }
 
-// reportOnPage is the report that a controller's web page has.
 func reportOnPage(t *testing.T, socket string) *usage.Report {
 	t.Helper()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -52,7 +52,6 @@ func (b *bent) spares(honest *testfleet.Process) genvtest.Result {
 	return r
 }
 
-// ended requires that a cycle ended a process.
 func (b *bent) ended(r genvtest.Result, p *testfleet.Process) {
 	b.t.Helper()
 	require.Contains(b.t, r.Out, fmt.Sprintf("Terminating process %d ", p.PID), r.Err)

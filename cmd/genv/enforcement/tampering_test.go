@@ -52,7 +52,6 @@ func (b *bent) job(host string, job testfleet.Job) *testfleet.Process {
 	return genvtest.StartJob(b.t, b.Host(host), job)
 }
 
-// using is a use of devices.
 func using(devices ...snapshot.DeviceIndex) []testfleet.Use {
 	uses := make([]testfleet.Use, len(devices))
 	for i, d := range devices {

@@ -75,7 +75,6 @@ func TestInstall(t *testing.T) {
 	require.Zero(t, with(current, "--uninstall").Code, "there is nothing left to do")
 }
 
-// requireFile requires that path has the content of another file.
 func requireFile(t *testing.T, path, content string, mode os.FileMode) {
 	t.Helper()
 	want := proctest.ReadFile(t, content)

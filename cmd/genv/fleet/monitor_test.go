@@ -63,7 +63,6 @@ func (m *monitor) end() int {
 	return code
 }
 
-// get is what a scrape gets.
 func (m *monitor) get() string {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
 	answer := proctest.Try(client.Get(m.url)).OK(m.t)
@@ -140,7 +139,6 @@ func nvidiaSMI(others inprocess.Handler) inprocess.Handler {
 	})
 }
 
-// refusesSudo is a host on which the login may not use sudo.
 func refusesSudo(s *snapshot.Snapshot) inprocess.Func {
 	return func(ctx context.Context, r *inprocess.Request) int {
 		if strings.Contains(r.Line, "sudo -n genv") {

@@ -126,7 +126,6 @@ func TestTheServiceLosesNothingByFaults(t *testing.T) {
 	}
 }
 
-// fill writes until there is no room.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)

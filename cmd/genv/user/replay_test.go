@@ -101,7 +101,6 @@ func words(command string) []string {
 	return strings.Fields(command)
 }
 
-// linesOf splits what was printed.
 func linesOf(text, prefix string) []string {
 	var lines []string
 	for line := range strings.Lines(text) {

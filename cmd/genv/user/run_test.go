@@ -174,7 +174,6 @@ func TestRunIsNotStoppedForEver(t *testing.T) {
 	require.NoError(t, cmd.Wait())
 }
 
-// `genv run` killed by SIGKILL: the environment goes on with the command, and ends with it.
 func TestTheEnvironmentOfAKilledRunEndsWithTheCommand(t *testing.T) {
 	u := newStation(t).me()
 	cmd, lines := u.started("genv run -q --gpus 2", "echo ready; echo $$; exec sleep 1000000")

@@ -241,7 +241,6 @@ func TestAFullDisk(t *testing.T) {
 	require.NotContains(t, namesIn(t, dir), "envs.json.tmp")
 }
 
-// fill writes until there is no room.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	file, err := os.Create(path)

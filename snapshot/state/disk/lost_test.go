@@ -29,7 +29,6 @@ func kept(t *testing.T) (store *disk.Store, machine *fakeSystem, dir, root strin
 	return store, machine, dir, root
 }
 
-// losses are ways to lose a state file.
 func losses() map[string]func(t *testing.T, path string) {
 	write := func(content string) func(*testing.T, string) {
 		return func(t *testing.T, path string) {
@@ -182,7 +181,6 @@ func TestAUserKnowsThatStateIsLost(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "envs.json"))
 }
 
-// A genv in another PID namespace knows that missing is not empty.
 func TestInAnotherNamespaceMissingIsNotEmpty(t *testing.T) {
 	_, _, dir, root := kept(t)
 	store := disk.New(dir, disk.Config{RootDir: root, System: &fakeSystem{boot: "boot-1", namespaces: elsewhere}})

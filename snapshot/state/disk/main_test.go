@@ -165,13 +165,11 @@ func gpus(n int) []snapshot.Device {
 	return devices
 }
 
-// register has a store know n devices.
 func register(t *testing.T, store *disk.Store, n int) {
 	t.Helper()
 	proctest.Try(store.RegisterDevices(t.Context(), gpus(n))).OK(t)
 }
 
-// activate registers a process or a kernel in an environment.
 func activate(t *testing.T, store *disk.Store, a state.Activation) {
 	t.Helper()
 	a.At = at("12:00:00")
@@ -183,7 +181,6 @@ func livingOf(uid snapshot.UID) system.ProcessStatus {
 	return system.ProcessStatus{Liveness: system.Alive, Owner: &uid}
 }
 
-// dead are processes that have ended.
 func dead(pids ...snapshot.PID) map[snapshot.PID]system.ProcessStatus {
 	gone := map[snapshot.PID]system.ProcessStatus{}
 	for _, pid := range pids {
@@ -200,7 +197,6 @@ func requireRecorded(t *testing.T, dir string, names ...string) {
 	}
 }
 
-// namesIn lists the names in a folder.
 func namesIn(t *testing.T, dir string) []string {
 	t.Helper()
 	entries := proctest.Try(os.ReadDir(dir)).OK(t)

@@ -22,7 +22,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-// A file of root's that a user has moved into the folder stays private, whatever is moved.
 func TestARootsFileThatAUserMovedIntoTheFolderStaysPrivate(t *testing.T) {
 	for name, tt := range map[string]struct {
 		file string

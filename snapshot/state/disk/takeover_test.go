@@ -156,7 +156,6 @@ func hostFor(t *testing.T, what string) *ownedHost {
 	return h
 }
 
-// stepsOf are the steps of a move.
 func stepsOf(t *testing.T, what string) (steps []string) {
 	t.Helper()
 	h := hostFor(t, what)
