@@ -36,8 +36,7 @@ func shown(t *testing.T, o Options, host resolvedEndpoint, peer net.Addr, key ss
 	o.ConfigFile, o.OpenSSH = "none", "none"
 	c := New(o)
 	defer c.Close()
-	check := proctest.Try(c.hostKeyCheck(t.Context(), host)).OK(t)
-	return check.callback("", peer, key)
+	return proctest.Try(c.hostKeyCheck(t.Context(), host)).OK(t).callback("", peer, key)
 }
 
 // knows is the host gpu, whose known_hosts has this content.

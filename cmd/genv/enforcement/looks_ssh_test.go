@@ -131,8 +131,7 @@ func TestDesktops(t *testing.T) {
 			policy := policyFile(t, "defaults: {"+rules+"}\n")
 			r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", h.Name, "--interval", "0", "--policy", policy, "--command-timeout", "10").OK(t)
 			t.Log(r.Out, r.Err)
-			data := proctest.ReadFile(t, asked)
-			return len(data)
+			return len(proctest.ReadFile(t, asked))
 		}
 		draws := func(device snapshot.DeviceIndex) *testfleet.Process {
 			p := genvtest.StartOutside(t, h, "bob", testfleet.Use{Device: device, MiB: 25})

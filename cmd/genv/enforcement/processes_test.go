@@ -150,8 +150,7 @@ func TestUnproved(t *testing.T) {
 		})
 	})
 	d.next(func(enforcement.CycleDocument) bool {
-		devices := genvtest.Devices(t, h)
-		return len(devices[0].Attachments) == 0
+		return len(genvtest.Devices(t, h)[0].Attachments) == 0
 	})
 	require.True(t, unproved.Running())
 	d.signal(os.Interrupt).end()

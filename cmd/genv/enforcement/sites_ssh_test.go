@@ -54,8 +54,7 @@ func (s *realSite) cycle(more ...string) genvtest.Result {
 		"remote", "-F", s.SSHConfig(), "-H", strings.Join(names, ","), "enforce", "--policy", filepath.Join(s.dir, "policy.yaml"),
 		"--interval", "0", "--state-dir", filepath.Join(s.dir, "state"), "--audit-log", s.log,
 	}
-	r := genvtest.Run(s.t, append(args, more...)...).OK(s.t)
-	return r
+	return genvtest.Run(s.t, append(args, more...)...).OK(s.t)
 }
 
 // told is what people were told in the last run.
@@ -143,8 +142,7 @@ func (s *realSite) requireTold(names ...string) {
 
 // attached is how many GPUs of a host are attached to a user's environments.
 func (s *realSite) attached(host string, env *testfleet.Env) int {
-	devices := genvtest.Devices(s.t, s.Host(host))
-	return len(snapshot.AttachedTo(devices, env.EID))
+	return len(snapshot.AttachedTo(genvtest.Devices(s.t, s.Host(host)), env.EID))
 }
 
 // Rules 2: 20 GPU hours a week.

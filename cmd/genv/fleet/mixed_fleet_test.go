@@ -63,8 +63,7 @@ func openCrowded(t *testing.T) *crowded {
 }
 
 func (c *crowded) activate(h *sshd.Host, user string, devices ...snapshot.DeviceIndex) *testfleet.Env {
-	env := genvtest.Activate(c.t, h, testfleet.Environment{User: user, Devices: devices})
-	return env
+	return genvtest.Activate(c.t, h, testfleet.Environment{User: user, Devices: devices})
 }
 
 func (c *crowded) job(fate map[string]*testfleet.Process, h *sshd.Host, user string, env *testfleet.Env, device snapshot.DeviceIndex) {

@@ -366,8 +366,7 @@ func offeredFormats(t *testing.T, path string) []string {
 }
 
 func help(t *testing.T, path string) string {
-	r := genvtest.Run(t, append(strings.Fields(path), "--help")...).OK(t)
-	return r.Out
+	return genvtest.Run(t, append(strings.Fields(path), "--help")...).OK(t).Out
 }
 
 // writeWebFiles writes a file for --web-config, web.yml, and what it names.

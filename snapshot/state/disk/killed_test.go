@@ -140,8 +140,7 @@ func dieAt(args []string) error {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		}
 	})
-	err := store.Update(context.Background(), enter(20))
-	return fmt.Errorf("lived on past the step %q: %w", args[1], err)
+	return fmt.Errorf("lived on past the step %q: %w", args[1], store.Update(context.Background(), enter(20)))
 }
 
 // hold is a child: DIR, holds the lock until its stdin is closed.

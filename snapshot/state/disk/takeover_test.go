@@ -65,8 +65,7 @@ func (h *ownedHost) requireState(t *testing.T, eids ...snapshot.EnvID) {
 
 func mode(t *testing.T, path string) os.FileMode {
 	t.Helper()
-	info := proctest.Try(os.Lstat(path)).OK(t)
-	return info.Mode().Perm()
+	return proctest.Try(os.Lstat(path)).OK(t).Mode().Perm()
 }
 
 func TestTakeOverAndHandOver(t *testing.T) {
