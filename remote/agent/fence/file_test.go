@@ -65,22 +65,18 @@ func TestFileWithoutItsLock(t *testing.T) {
 func TestHold(t *testing.T) {
 	f := newFile(t)
 	for _, c := range []*fence.LeaseRequest{nil, request(run, 1, "a")} {
-		release, err := f.Hold(c)
-		require.NoError(t, err, "nothing is noted")
+		release := proctest.Try(f.Hold(c)).OK(t, "nothing is noted")
 		release()
 	}
 	_, err := f.Hold(request(folder, 1, "a"))
 	require.ErrorContains(t, err, "so nothing is done", "it was never admitted")
 	require.NoError(t, f.Admit(request(folder, 1, "a")))
-	release, err := f.Hold(request(folder, 1, "a"))
-	require.NoError(t, err)
-	again, err := f.Hold(request(folder, 1, "a"))
-	require.NoError(t, err, "orders don't wait for each other")
+	release := proctest.Try(f.Hold(request(folder, 1, "a"))).OK(t)
+	again := proctest.Try(f.Hold(request(folder, 1, "a"))).OK(t, "orders don't wait for each other")
 	admitted := make(chan error)
 	go func() { admitted <- f.Admit(request(folder, 2, "a")) }()
 	again()
-	written := proctest.ReadFile(t, f.Path)
-	require.Contains(t, string(written), `"epoch":1`)
+	require.Contains(t, string(proctest.ReadFile(t, f.Path)), `"epoch":1`)
 	release()
 	require.NoError(t, <-admitted)
 	var refused *fence.RefusedError
@@ -89,11 +85,9 @@ func TestHold(t *testing.T) {
 	_, err = f.Hold(request(folder, 3, "a"))
 	require.ErrorContains(t, err, "so nothing is done", "a later start is admitted by Admit")
 	require.NoError(t, f.GiveBack(request(folder, 2, "a")))
-	_, err = f.Hold(request(folder, 2, "a"))
-	require.Error(t, err, "it said that it ended")
+	require.Error(t, proctest.Try(f.Hold(request(folder, 2, "a"))).Err, "it said that it ended")
 	require.NoError(t, os.Remove(f.Path))
-	_, err = f.Hold(request(folder, 2, "a"))
-	require.Error(t, err)
+	require.Error(t, proctest.Try(f.Hold(request(folder, 2, "a"))).Err)
 }
 
 // Of many controllers with different epochs, which ask at the same time, the highest is the one that is left.
@@ -129,8 +123,7 @@ func TestFileThatCannotBeUsed(t *testing.T) {
 				require.NoError(t, os.Remove(f.Path))
 			}
 			require.NoError(t, spoil(f))
-			err := f.Admit(request(folder, 2, "a"))
-			require.ErrorContains(t, err, "so nothing is done")
+			require.ErrorContains(t, f.Admit(request(folder, 2, "a")), "so nothing is done")
 			require.Error(t, f.Admit(nil))
 		})
 	}
@@ -148,15 +141,12 @@ func TestPath(t *testing.T) {
 func TestTokens(t *testing.T) {
 	run, now := filepath.Join(t.TempDir(), "run"), time.Now()
 	tokens := func(folder, own string) []string {
-		others, err := fence.Tokens(run, folder, own, now)
-		require.NoError(t, err)
-		return others
+		return proctest.Try(fence.Tokens(run, folder, own, now)).OK(t)
 	}
 	require.Empty(t, tokens("8:1/5", "a"))
 	require.Equal(t, []string{"a"}, tokens("8:1/5", "b"))
 	require.Empty(t, tokens("8:1/6", "c"), "another state folder")
-	info, err := os.Stat(filepath.Join(run, "tokens"))
-	require.NoError(t, err)
+	info := proctest.Try(os.Stat(filepath.Join(run, "tokens"))).OK(t)
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "no other account sees them")
 	now = now.Add(6 * time.Minute)
 	require.Equal(t, []string{"a"}, tokens("8:1/5", "b"), "a conversation that has ended proves for some time what it showed")
@@ -164,8 +154,7 @@ func TestTokens(t *testing.T) {
 	require.Equal(t, []string{"b"}, tokens("8:1/5", "d"))
 	require.Equal(t, []string{"b", "d"}, tokens("8:1/5", "a"), "one that is quiet for long")
 	require.NoError(t, os.Chmod(run, 0o777))
-	_, err = fence.Tokens(run, "8:1/5", "a", now)
-	require.Error(t, err, "others can write there")
+	require.Error(t, proctest.Try(fence.Tokens(run, "8:1/5", "a", now)).Err, "others can write there")
 }
 
 func FuzzParse(f *testing.F) {
@@ -215,8 +204,7 @@ func admitUnderStrace(t *testing.T, path string, epoch int, options ...string) (
 		"--follow-forks", "--quiet=all", "--signal=none", "--trace=write,fchmod,fsync,renameat,unlinkat", "--output=" + list,
 		"--trace-path=" + filepath.Dir(path), "--trace-path=" + path, "--trace-path=" + path + ".tmp",
 	}, options...)
-	self, err := os.Executable()
-	require.NoError(t, err)
+	self := proctest.Try(os.Executable()).OK(t)
 	cmd := exec.CommandContext(t.Context(), "/usr/bin/strace", append(args, self)...)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d", admitsVariable, path, epoch))
 	err = cmd.Run()
@@ -243,8 +231,7 @@ func TestKilledAtEachSystemCall(t *testing.T) {
 		require.NoError(t, f.Admit(request(folder, 1, "a")))
 		return f
 	}
-	made, err := admitUnderStrace(t, noted(t).Path, 2)
-	require.NoError(t, err)
+	made := proctest.Try(admitUnderStrace(t, noted(t).Path, 2)).OK(t)
 	require.GreaterOrEqual(t, len(made), 6, "%s", made)
 	kinds := map[string]int{}
 	for i, call := range made {
@@ -261,16 +248,12 @@ func TestKilledAtEachSystemCall(t *testing.T) {
 
 			var refused *fence.RefusedError
 			err = f.Admit(request(folder, 1, "a"))
-			renamed := errors.As(err, &refused)
-			require.True(t, renamed || err == nil, "the note is whole: %v", err)
-			next, err := admitUnderStrace(t, f.Path, 2)
-			require.NoError(t, err)
+			require.True(t, errors.As(err, &refused) || err == nil, "the note is whole: %v", err)
+			next := proctest.Try(admitUnderStrace(t, f.Path, 2)).OK(t)
 			require.Contains(t, string(bytes.Join(next, nil)), "fsync(", "whether or not it is written again")
 			require.Error(t, f.Admit(request(folder, 1, "a")))
 			require.NoError(t, f.Admit(request(folder, 3, "a")))
-			left, err := filepath.Glob(f.Path + ".*tmp")
-			require.NoError(t, err)
-			require.Empty(t, left)
+			require.Empty(t, proctest.Try(filepath.Glob(f.Path+".*tmp")).OK(t))
 		})
 	}
 }
@@ -285,8 +268,7 @@ func TestLeftovers(t *testing.T) {
 	other := filepath.Join(filepath.Dir(f.Path), "other.json.tmp")
 	require.NoError(t, os.WriteFile(other, nil, 0o600))
 	require.NoError(t, f.Admit(request(folder, 2, "a")))
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(f.Path), "*.tmp"))
-	require.NoError(t, err)
+	left := proctest.Try(filepath.Glob(filepath.Join(filepath.Dir(f.Path), "*.tmp"))).OK(t)
 	require.Equal(t, []string{other}, left)
 }
 
@@ -325,14 +307,13 @@ func TestOnAFullDisk(t *testing.T) {
 	require.NoError(t, f.Admit(request(folder, 1, "a")))
 	fill()
 	require.NoError(t, f.Admit(request(folder, 1, "a")))
-	release, err := f.Hold(request(folder, 1, "a"))
-	require.NoError(t, err)
+	release := proctest.Try(f.Hold(request(folder, 1, "a"))).OK(t)
 	release()
 	require.NoError(t, f.Admit(request(folder, 2, "a")), "there are blocks for another lease")
 	require.Error(t, f.Admit(request(folder, 1, "a")))
 	require.NoError(t, os.Remove(f.Path+".spare"))
 	fill()
-	err = f.Admit(request(folder, 3, "a"))
+	err := f.Admit(request(folder, 3, "a"))
 	require.ErrorIs(t, err, unix.ENOSPC)
 	require.ErrorContains(t, err, "so nothing is done")
 	require.ErrorIs(t, f.GiveBack(request(folder, 2, "a")), unix.ENOSPC)

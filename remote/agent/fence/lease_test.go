@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/agent/fence"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 var (
@@ -31,9 +32,7 @@ func started(r *fence.LeaseRequest, start string) *fence.LeaseRequest { r.Start 
 // given is a lease that a host gave earlier.
 func given(t *testing.T, r *fence.LeaseRequest) *fence.Lease {
 	t.Helper()
-	l, err := (*fence.Lease)(nil).Admit(r, earlier)
-	require.NoError(t, err)
-	return l
+	return proctest.Try((*fence.Lease)(nil).Admit(r, earlier)).OK(t)
 }
 
 // TestStarts: a backup or a clone of a state folder may count on to the epoch of the start that
@@ -51,8 +50,7 @@ func TestStarts(t *testing.T) {
 		"of a version that names no starts": {request(folder, 7, "a"), false},
 		"a later one":                       {started(request(folder, 8, "a"), "2"), false},
 	} {
-		_, err := lease.Admit(row.request, now)
-		require.Equal(t, row.refused, err != nil, name)
+		require.Equal(t, row.refused, proctest.Try(lease.Admit(row.request, now)).Err != nil, name)
 	}
 	require.Same(t, lease, lease.GiveBack(second), "it isn't its to give back")
 	require.NotSame(t, lease, lease.GiveBack(first))
@@ -146,12 +144,10 @@ func TestUntil(t *testing.T) {
 		require.NoError(t, err)
 		require.Same(t, lease, again)
 		at = at.Add(2 * time.Second)
-		again, err = lease.Admit(r, at)
-		require.NoError(t, err)
+		again = proctest.Try(lease.Admit(r, at)).OK(t)
 		require.Equal(t, at.Add(lasts), again.Until)
 		require.Equal(t, earlier, again.Since)
-		set, err := lease.Admit(r, earlier.Add(-time.Hour)) // the clock of the host was set back
-		require.NoError(t, err)
+		set := proctest.Try(lease.Admit(r, earlier.Add(-time.Hour))).OK(t) // the clock of the host was set back
 		require.Equal(t, earlier.Add(lasts-time.Hour), set.Until)
 	}
 }
@@ -193,8 +189,7 @@ func TestALeaseThatIsNotRenewed(t *testing.T) {
 func TestALeaseOfAnEarlierVersion(t *testing.T) {
 	const file = `{"schema":"genv.host.controller/1","source":"folder:jump","epoch":7,"controller":"a","name":"genv on a","start":"1",` +
 		`"since":"2026-03-01T10:00:00Z","former":[{"source":"folder:x","epoch":1,"controller":"x"}]}`
-	lease, err := fence.Parse([]byte(file), "file")
-	require.NoError(t, err)
+	lease := proctest.Try(fence.Parse([]byte(file), "file")).OK(t)
 	later := now.Add(100 * time.Hour)
 	for name, row := range map[string]struct {
 		request *fence.LeaseRequest
@@ -214,8 +209,7 @@ func TestALeaseOfAnEarlierVersion(t *testing.T) {
 	}
 	released, err := fence.Parse([]byte(strings.Replace(file, `"since"`, `"released":true,"since"`, 1)), "file")
 	require.NoError(t, err)
-	_, err = released.Admit(request(other, 1, "b"), later)
-	require.NoError(t, err)
+	proctest.Try(released.Admit(request(other, 1, "b"), later)).OK(t)
 }
 
 func TestGiveBack(t *testing.T) {
@@ -260,8 +254,7 @@ func TestATakeOverIsResent(t *testing.T) {
 	require.Same(t, lease, again, "nothing happened since")
 
 	second := taking(started(request(other, 1, "b"), "2"))
-	lease, err = lease.Admit(second, now)
-	require.NoError(t, err)
+	lease = proctest.Try(lease.Admit(second, now)).OK(t)
 	for name, row := range map[string]struct {
 		request  *fence.LeaseRequest
 		admitted bool
@@ -286,8 +279,7 @@ func TestATakeOverIsResent(t *testing.T) {
 func TestALeaderIsReplacedBySomebodyElse(t *testing.T) {
 	for name, by := range map[string]string{"a folder": folder, "another election": fence.Election(1, "/genv/other")} {
 		leader := taking(started(request(election, 7, "a"), "1"))
-		lease, err := given(t, leader).Admit(taking(request(by, 1, "b")), earlier)
-		require.NoError(t, err, name)
+		lease := proctest.Try(given(t, leader).Admit(taking(request(by, 1, "b")), earlier)).OK(t, name)
 		kept, err := lease.Admit(leader, now)
 		require.EqualError(t, err, `refused: "genv on b" acts on this host, since 2026-03-01T10:00:00Z`, name)
 		require.Same(t, lease, kept, name)
@@ -301,8 +293,7 @@ func TestTheKeysOfEarlierVersions(t *testing.T) {
 	data, err := json.Marshal(r)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"source":"folder:jump","epoch":7,"controller":"a","name":"genv on a","start":"1","seconds":30,"take_over":true,"back":true}`, string(data))
-	data, err = json.Marshal(given(t, r).GiveBack(r))
-	require.NoError(t, err)
+	data = proctest.Try(json.Marshal(given(t, r).GiveBack(r))).OK(t)
 	require.JSONEq(t, `{"source":"folder:jump","epoch":7,"controller":"a","name":"genv on a","start":"1","seconds":30,
 		"since":"2026-03-01T10:00:00Z","until":"2026-03-01T10:01:00Z","released":true}`, string(data))
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 const container = "4c01db0b339c4c01db0b339c4c01db0b339c4c01db0b339c4c01db0b339caaaa"
@@ -45,8 +46,7 @@ func TestScriptsForAnyShell(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		out, err := exec.CommandContext(t.Context(), path, "-c", line).Output()
-		require.NoError(t, err, shell)
+		out := proctest.Try(exec.CommandContext(t.Context(), path, "-c", line).Output()).OK(t, shell)
 		require.Contains(t, string(dataIn(out)), "Pid:\t"+pid, shell)
 		require.Contains(t, string(dataIn(out)), "\nCommand "+pid+" ", shell)
 	}
@@ -173,8 +173,7 @@ func TestRenumbered(t *testing.T) {
 
 func TestMarked(t *testing.T) {
 	args := marked("printf", "%s", "0, GPU\ngenv-data\n")
-	out, err := exec.Command(args[0], args[1:]...).Output()
-	require.NoError(t, err)
+	out := proctest.Try(exec.Command(args[0], args[1:]...).Output()).OK(t)
 	for _, noise := range []string{"", "Welcome", "Welcome\n", "{}\n"} {
 		require.Equal(t, "0, GPU\ngenv-data\n", string(dataIn(append([]byte(noise), out...))))
 	}

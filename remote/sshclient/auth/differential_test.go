@@ -52,14 +52,12 @@ func refusing(t *testing.T) (port string) {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(cryptorand.Reader)
 	require.NoError(t, err)
-	hostKey, err := ssh.NewSignerFromKey(private)
-	require.NoError(t, err)
+	hostKey := proctest.Try(ssh.NewSignerFromKey(private)).OK(t)
 	server := &ssh.ServerConfig{MaxAuthTries: -1, PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) {
 		return nil, errors.New("no key is accepted")
 	}}
 	server.AddHostKey(hostKey)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	listener := proctest.Try(net.Listen("tcp", "127.0.0.1:0")).OK(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
@@ -87,8 +85,7 @@ func pairs(t *testing.T) (all []pair) {
 	t.Helper()
 	_, authority, err := ed25519.GenerateKey(cryptorand.Reader)
 	require.NoError(t, err)
-	ca, err := ssh.NewSignerFromKey(authority)
-	require.NoError(t, err)
+	ca := proctest.Try(ssh.NewSignerFromKey(authority)).OK(t)
 	for i := range 5 {
 		p := pair{name: fmt.Sprintf("k%d", i)}
 		switch i {
@@ -100,8 +97,7 @@ func pairs(t *testing.T) (all []pair) {
 			_, p.private, err = ed25519.GenerateKey(cryptorand.Reader)
 		}
 		require.NoError(t, err)
-		p.public, err = ssh.NewPublicKey(p.private.Public())
-		require.NoError(t, err)
+		p.public = proctest.Try(ssh.NewPublicKey(p.private.Public())).OK(t)
 		p.locked = locked(t, p.private)
 		for n := range p.certificates {
 			c := &ssh.Certificate{Key: p.public, Serial: uint64(n), CertType: ssh.UserCert, ValidPrincipals: []string{"x"}, ValidBefore: ssh.CertTimeInfinity}
@@ -117,8 +113,7 @@ func pairs(t *testing.T) (all []pair) {
 // the usual 16, which take the race detector many seconds.
 func locked(t *testing.T, private crypto.Signer) *pem.Block {
 	t.Helper()
-	block, err := ssh.MarshalPrivateKey(private, "")
-	require.NoError(t, err)
+	block := proctest.Try(ssh.MarshalPrivateKey(private, "")).OK(t)
 	file := filepath.Join(t.TempDir(), "key")
 	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
 	out, err := exec.Command("ssh-keygen", "-q", "-p", "-a", "1", "-P", "", "-N", "secret", "-f", file).CombinedOutput()

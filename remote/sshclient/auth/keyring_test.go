@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/sshclient/auth"
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,10 +27,8 @@ func key(t *testing.T, name string, mode os.FileMode) (string, ssh.PublicKey, ed
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
-	block, err := ssh.MarshalPrivateKey(private, "")
-	require.NoError(t, err)
-	signer, err := ssh.NewSignerFromKey(private)
-	require.NoError(t, err)
+	block := proctest.Try(ssh.MarshalPrivateKey(private, "")).OK(t)
+	signer := proctest.Try(ssh.NewSignerFromKey(private)).OK(t)
 	file := filepath.Join(t.TempDir(), name)
 	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(block), mode))
 	require.NoError(t, os.Chmod(file, mode)) // whatever the umask
@@ -50,10 +49,8 @@ func serve(t *testing.T, keys ...ed25519.PrivateKey) string {
 // serveAgent serves an agent at a socket until the test ends.
 func serveAgent(t *testing.T, ring agent.Agent) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "agent") // t.TempDir can be too long for a socket
-	require.NoError(t, err)
-	listener, err := net.Listen("unix", filepath.Join(dir, "s"))
-	require.NoError(t, err)
+	dir := proctest.Try(os.MkdirTemp("", "agent")).OK(t) // t.TempDir can be too long for a socket
+	listener := proctest.Try(net.Listen("unix", filepath.Join(dir, "s"))).OK(t)
 	go func() {
 		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
 			go func() {

@@ -49,9 +49,7 @@ func TestAlgorithmLists(t *testing.T) {
 		"authorities, all but ECDSA": {"CASignatureAlgorithms -ecdsa*,sk*", authority, "ssh-ed25519 rsa-sha2-512 rsa-sha2-256"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := local(t, tt.text+"\n")
-			require.NoError(t, err)
-			require.Equal(t, tt.want, strings.Join(tt.of(s), " "))
+			require.Equal(t, tt.want, strings.Join(tt.of(proctest.Try(local(t, tt.text+"\n")).OK(t)), " "))
 		})
 	}
 }
@@ -61,15 +59,13 @@ func TestFixedHostKeyOrder(t *testing.T) {
 		"": false, "+ssh-rsa": false, "-ssh-ed25519*": false,
 		"ssh-ed25519": true, "ssh-ed25519,rsa-sha2-512": true, "^rsa-sha2-512": true, "^ssh-ed25519": true,
 	} {
-		s, err := local(t, strings.TrimSuffix("HostKeyAlgorithms "+list+"\n", "HostKeyAlgorithms \n"))
-		require.NoError(t, err)
+		s := proctest.Try(local(t, strings.TrimSuffix("HostKeyAlgorithms "+list+"\n", "HostKeyAlgorithms \n"))).OK(t)
 		require.Equal(t, want, s.FixedHostKeyOrder, "%q", list)
 	}
 }
 
 func TestNothingInsecureByDefault(t *testing.T) {
-	s, err := local(t, "")
-	require.NoError(t, err)
+	s := proctest.Try(local(t, "")).OK(t)
 	insecure := ssh.InsecureAlgorithms()
 	for _, both := range [][2][]string{
 		{s.KexAlgorithms, insecure.KeyExchanges},
@@ -133,8 +129,7 @@ func TestRestrictionsWithoutALogin(t *testing.T) {
 func TestOldNames(t *testing.T) {
 	ssh := filepath.Join(t.TempDir(), "ssh")
 	require.NoError(t, proctest.WriteProgram(ssh, []byte("#!/bin/sh\nprintf 'hostname gpu\\nport 22\\nuser u\\npubkeyacceptedkeytypes ssh-ed25519\\nrsaminsize 3072\\n'\n")))
-	s, err := resolve(t, config.ResolverOptions{File: write(t, "Match all\n"), SSH: ssh})
-	require.NoError(t, err)
+	s := proctest.Try(resolve(t, config.ResolverOptions{File: write(t, "Match all\n"), SSH: ssh})).OK(t)
 	require.Equal(t, []string{"ssh-ed25519"}, s.PubkeyAcceptedAlgorithms)
 	require.Equal(t, 3072, s.RequiredRSASize)
 }
@@ -147,8 +142,7 @@ func TestWaitingForATurn(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 24 {
 		all.Go(func() {
-			_, err := r.Resolve(t.Context(), config.Lookup{Host: fmt.Sprintf("gpu-%d", i)})
-			require.NoError(t, err)
+			proctest.Try(r.Resolve(t.Context(), config.Lookup{Host: fmt.Sprintf("gpu-%d", i)})).OK(t)
 		})
 	}
 	all.Wait()
@@ -161,8 +155,7 @@ func TestRefuseConnection(t *testing.T) {
 	r := config.New(config.ResolverOptions{File: file, SSH: "none", User: "tester"})
 	_, err := r.Resolve(t.Context(), config.Lookup{Host: "gpu"})
 	require.EqualError(t, err, file+":2: RefuseConnection: in repair until Monday")
-	_, err = r.Resolve(t.Context(), config.Lookup{Host: "other"})
-	require.NoError(t, err)
+	proctest.Try(r.Resolve(t.Context(), config.Lookup{Host: "other"})).OK(t)
 }
 
 // What ssh does not accept as a list, the local reader leaves to ssh.

@@ -40,8 +40,7 @@ func TestUserAndSystemFiles(t *testing.T) {
 		".hidden":  "Port 1\n",
 		"unneeded": "Port 2\n",
 	})
-	s, err := config.New(o).Resolve(t.Context(), config.Lookup{Host: "gpu"})
-	require.NoError(t, err)
+	s := proctest.Try(config.New(o).Resolve(t.Context(), config.Lookup{Host: "gpu"})).OK(t)
 	require.Equal(t, []string{"/other", o.Home + "/mine", "/sys"}, s.IdentityFiles, "gathered from all of them")
 	require.Equal(t, "early", s.User)
 	require.Equal(t, 2222, s.Port)
@@ -52,8 +51,7 @@ func TestChangedFileIsReadAgain(t *testing.T) {
 	o := home(t, "", map[string]string{"config": "Include extra\nPort 1001\n"})
 	r := config.New(o)
 	port := func() int {
-		s, err := r.Resolve(t.Context(), config.Lookup{Host: "gpu"})
-		require.NoError(t, err)
+		s := proctest.Try(r.Resolve(t.Context(), config.Lookup{Host: "gpu"})).OK(t)
 		return s.Port
 	}
 	require.Equal(t, 1001, port())
@@ -86,8 +84,7 @@ func TestUntrustedFiles(t *testing.T) {
 }
 
 func TestNoFile(t *testing.T) {
-	s, err := resolve(t, config.ResolverOptions{File: "none", SSH: "none", User: "tester"})
-	require.NoError(t, err)
+	s := proctest.Try(resolve(t, config.ResolverOptions{File: "none", SSH: "none", User: "tester"})).OK(t)
 	require.Equal(t, "gpu", s.HostName)
 	require.Equal(t, 22, s.Port)
 	require.False(t, s.AcceptNew)
@@ -97,13 +94,12 @@ func TestFallBackToOpenSSH(t *testing.T) {
 	needsSSH(t)
 	file := write(t, "Match exec \"true\"\n Port 2345\nHost gpu\n ProxyCommand nc foo#bar %h\n")
 	r := config.New(config.ResolverOptions{File: file})
-	s, err := r.Resolve(t.Context(), config.Lookup{Host: "gpu"})
-	require.NoError(t, err)
+	s := proctest.Try(r.Resolve(t.Context(), config.Lookup{Host: "gpu"})).OK(t)
 	require.Equal(t, 2345, s.Port)
 	require.Equal(t, "nc foo#bar gpu", s.ProxyCommand)
 
 	file = write(t, "Host gpu\n\n  Prot 22\n")
-	_, err = resolve(t, config.ResolverOptions{File: file})
+	_, err := resolve(t, config.ResolverOptions{File: file})
 	requirePlace(t, err, file, 3)
 }
 
@@ -126,14 +122,12 @@ func TestInvalidNames(t *testing.T) {
 		{Host: "gpu", Port: -1},
 		{Host: "gpu", Port: 65536},
 	} {
-		_, err := r.Resolve(t.Context(), q)
-		require.ErrorAs(t, err, new(*config.Error), "%+v", q)
+		require.ErrorAs(t, proctest.Try(r.Resolve(t.Context(), q)).Err, new(*config.Error), "%+v", q)
 	}
 	for _, q := range []config.Lookup{
 		{Host: "gpu-01.lab"}, {Host: "10.0.0.1"}, {Host: "fe80::1%eth0"}, {Host: "host_1"}, {Host: "gpu", User: "alice.b-c_d"}, {Host: "münchen"},
 	} {
-		_, err := r.Resolve(t.Context(), q)
-		require.NoError(t, err, "%+v", q)
+		proctest.Try(r.Resolve(t.Context(), q)).OK(t, "%+v", q)
 	}
 }
 
@@ -147,13 +141,10 @@ func TestParseHop(t *testing.T) {
 		"ssh://u@bastion:22": {Host: "bastion", User: "u", Port: 22},
 		"ssh://bastion/":     {Host: "bastion"},
 	} {
-		got, err := config.ParseHop(item)
-		require.NoError(t, err, item)
-		require.Equal(t, want, got, item)
+		require.Equal(t, want, proctest.Try(config.ParseHop(item)).OK(t, item), item)
 	}
 	for _, item := range []string{"", "u@", "b:", "b:x", "b:0", "b:70000", "-b", "[::1", "a b", "ssh://"} {
-		_, err := config.ParseHop(item)
-		require.Error(t, err, item)
+		require.Error(t, proctest.Try(config.ParseHop(item)).Err, item)
 	}
 }
 
@@ -179,8 +170,7 @@ func TestStaleEnvironment(t *testing.T) {
 	t.Setenv("USER", "mallory")
 	t.Setenv("LOGNAME", "mallory")
 	t.Setenv("HOME", t.TempDir())
-	s, err := resolve(t, config.ResolverOptions{File: "none", SSH: "none"})
-	require.NoError(t, err)
+	s := proctest.Try(resolve(t, config.ResolverOptions{File: "none", SSH: "none"})).OK(t)
 	require.NotEqual(t, "mallory", s.User)
 	for _, file := range s.IdentityFiles {
 		require.False(t, strings.HasPrefix(file, os.Getenv("HOME")), file)
@@ -190,8 +180,7 @@ func TestStaleEnvironment(t *testing.T) {
 
 func output(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	out, err := exec.Command(name, args...).Output()
-	require.NoError(t, err)
+	out := proctest.Try(exec.Command(name, args...).Output()).OK(t)
 	return string(out)
 }
 
@@ -230,8 +219,7 @@ func TestUserThatOnlyNSSKnows(t *testing.T) {
 
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
-	content := proctest.ReadFile(t, from)
-	require.NoError(t, proctest.WriteProgram(to, content))
+	require.NoError(t, proctest.WriteProgram(to, proctest.ReadFile(t, from)))
 }
 
 // asUID runs the test program's TestUserThatOnlyNSSKnows as a uid without an account.
@@ -254,8 +242,7 @@ func TestSpellingsOfAddresses(t *testing.T) {
 		"256.1": "256.1", "1.2.3.4.5": "1.2.3.4.5", "1.256.1": "1.256.1", "4294967296": "4294967296", "1.2.3.256": "1.2.3.256", "1.": "1.", "08.1": "08.1", "0x.1": "0x.1",
 		"gpu": "gpu", "1a": "1a",
 	} {
-		s, err := r.Resolve(t.Context(), config.Lookup{Host: "gpu", HostName: text})
-		require.NoError(t, err)
+		s := proctest.Try(r.Resolve(t.Context(), config.Lookup{Host: "gpu", HostName: text})).OK(t)
 		require.Equal(t, want, s.HostName, text)
 	}
 }

@@ -29,9 +29,7 @@ import (
 func signer(t testing.TB, key any, err error) ssh.Signer {
 	t.Helper()
 	require.NoError(t, err)
-	s, err := ssh.NewSignerFromKey(key)
-	require.NoError(t, err)
-	return s
+	return proctest.Try(ssh.NewSignerFromKey(key)).OK(t)
 }
 
 func ed(t testing.TB) ssh.Signer {
@@ -225,8 +223,7 @@ func TestReloadAndAccept(t *testing.T) {
 	require.Equal(t, 20, strings.Count(string(content), "\n"))
 	require.NotContains(t, string(content), "gpu-0 ", "hashed")
 	require.Contains(t, string(content), "gpu-1 ")
-	info, err := os.Stat(file)
-	require.NoError(t, err)
+	info := proctest.Try(os.Stat(file)).OK(t)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 
 	var changed *hostkeys.Changed

@@ -145,8 +145,7 @@ func TestKnownHostsCommand(t *testing.T) {
 		})
 	}
 	for _, missing := range []string{"/nonexistent/command", "echo", ""} {
-		host, err := ask(t.Context(), missing)
-		require.NoError(t, err, "%q: as in ssh", missing)
+		host := proctest.Try(ask(t.Context(), missing)).OK(t, "%q: as in ssh", missing)
 		require.ErrorContains(t, host.Check(key, rules, now), "KnownHostsCommand", "%q: but if the host is unknown, that is why", missing)
 	}
 }
@@ -162,13 +161,11 @@ func TestKnownHostsCommandEnds(t *testing.T) {
 		ended <- err
 	}()
 	require.Eventually(t, func() bool { _, err := os.Stat(alive + ".pid"); return err == nil }, 20*time.Second, 10*time.Millisecond)
-	reader, err := os.Open(alive) // until the child has it open too
-	require.NoError(t, err)
+	reader := proctest.Try(os.Open(alive)).OK(t) // until the child has it open too
 	defer func() { require.NoError(t, reader.Close()) }()
 	cancel(context.DeadlineExceeded)
 	require.ErrorIs(t, <-ended, context.DeadlineExceeded)
-	_, err = reader.Read(make([]byte, 1))
-	require.ErrorContains(t, err, "EOF", "the child has ended")
+	require.ErrorContains(t, proctest.Try(reader.Read(make([]byte, 1))).Err, "EOF", "the child has ended")
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
