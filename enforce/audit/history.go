@@ -280,15 +280,23 @@ func Decided(entries []HistoryEntry, id string) []HistoryEntry {
 	})
 }
 
-// Latest returns the last action of an order in a list; or a later warning that is not over, or the notice since then
-// about all that it warns of.
-func Latest(entries []HistoryEntry, now time.Time) []HistoryEntry {
+// Latest returns what a list has last: an action of an order and a warning that is not over, or the notice since then
+// about all that it warns of. It has no action before a warning.
+func Latest(entries []HistoryEntry, now time.Time) (found []HistoryEntry) {
 	last := make(map[string]int) // notice about a finding
+	acted := make(map[string]bool)
 	for i, e := range slices.Backward(entries) {
 		if e.Order != "" {
-			return entries[i : i+1]
+			if len(found) == 0 {
+				found = entries[i : i+1 : i+1]
+			}
+			for _, id := range e.IDs {
+				acted[id] = true
+			}
+			continue
 		}
-		if e.Due.After(now) && (e.over == 0 || e.over < len(e.IDs)) {
+		isOver := func(id string) bool { return acted[id] }
+		if e.Due.After(now) && (e.over == 0 || e.over < len(e.IDs)) && !slices.ContainsFunc(e.IDs, isOver) {
 			said := len(entries)
 			for _, id := range e.IDs {
 				said = min(said, max(i, last[id]))
@@ -296,7 +304,7 @@ func Latest(entries []HistoryEntry, now time.Time) []HistoryEntry {
 			if said == len(entries) {
 				said = i
 			}
-			return entries[said : said+1]
+			return append(found, entries[said])
 		}
 		for _, id := range e.IDs {
 			if e.Action == ActionNotice && e.Status == "" {
@@ -304,7 +312,7 @@ func Latest(entries []HistoryEntry, now time.Time) []HistoryEntry {
 			}
 		}
 	}
-	return nil
+	return found
 }
 
 // Decided is an item of an order, before its outcome is known.

@@ -205,6 +205,8 @@ func TestLatest(t *testing.T) {
 	lost := said
 	lost.Status = order.StatusFailed
 	action, later := audit.HistoryEntry{Order: "r/1", ID: "0b"}, audit.HistoryEntry{Order: "r/2", ID: "0c"}
+	later.IDs = warning.IDs
+	another := audit.HistoryEntry{Order: "r/3", ID: "0e", IDs: []string{"z"}}
 	over := warning
 	over.Due = at(9)
 	for name, row := range map[string]struct {
@@ -213,6 +215,7 @@ func TestLatest(t *testing.T) {
 	}{
 		"nothing": {nil, ""}, "an action": {[]audit.HistoryEntry{action}, "0b"}, "a warning": {[]audit.HistoryEntry{action, warning}, "0a"},
 		"one that is over": {[]audit.HistoryEntry{action, over}, "0b"}, "an action after it": {[]audit.HistoryEntry{warning, later}, "0c"},
+		"an action for something else": {[]audit.HistoryEntry{warning, action, another}, "0e0a"}, "one that was over then": {[]audit.HistoryEntry{over, another}, "0e"},
 		"it is exempt by now": {[]audit.HistoryEntry{action, warning, said}, "0d"}, "it was, before": {[]audit.HistoryEntry{said, warning}, "0a"},
 		"that didn't arrive": {[]audit.HistoryEntry{warning, lost}, "0a"}, "one of two is exempt": {[]audit.HistoryEntry{two, said}, "0a"},
 		"another finding is exempt": {[]audit.HistoryEntry{warning, {Action: audit.ActionNotice, ID: "0d", IDs: []string{"y"}}}, "0a"},
