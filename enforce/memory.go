@@ -90,15 +90,15 @@ func (m Memory) withTimes(at func(time.Time) time.Time) Memory {
 type KnownFinding struct {
 	Host     snapshot.Hostname `json:"host,omitempty"`
 	Decision Decision          `json:"decision,omitempty"`
-	Notified Notified          `json:"notified,omitempty"`
+	Notified NotifiedOf        `json:"notified,omitempty"`
 }
 
-// Notified is what the users of a finding were last notified of.
-type Notified int
+// NotifiedOf is what the users of a finding were last notified of.
+type NotifiedOf int
 
 // The stages, each after the one before.
 const (
-	NotifiedOfWarning Notified = iota + 1
+	NotifiedOfWarning NotifiedOf = iota + 1
 	NotifiedOfAction
 )
 

@@ -123,7 +123,7 @@ func as(kind enforce.EventKind, e enforce.Event) enforce.Event {
 
 // wantsNotified is what the users of a finding are to be notified of: the finding when it is first seen, and the
 // action; not what a safety limit holds back, which may be a mistake or made up by a host, nor what is only reported.
-func wantsNotified(f *enforce.Finding) enforce.Notified {
+func wantsNotified(f *enforce.Finding) enforce.NotifiedOf {
 	switch {
 	case f.Held, f.Rule == enforce.RuleUnreadable && f.Decision() == enforce.DecisionNone:
 		return 0
