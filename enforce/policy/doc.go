@@ -9,7 +9,8 @@
 //		fmt.Println(e.Key, e.Value, e.From)
 //	}
 //
-// A File is an enforce.Policy. Flags of the command line take precedence over it: see File.Flags.
+// A File is an enforce.Policy. Its settings are enforce.Keys, each with its reader; what else is in the file is read
+// here. Flags of the command line take precedence over it: see File.Flags.
 //
 // # Which value applies
 //
