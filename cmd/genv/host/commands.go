@@ -28,7 +28,7 @@ type hostCommands struct{ command.Program }
 func Commands(with command.Program) []*cli.Command {
 	p := &hostCommands{with}
 	return []*cli.Command{
-		guard.Command(with), p.doctorCommand(), p.enforceCommand(), p.gpusCommand(), p.serviceCommand(),
+		guard.Command(with), p.doctorCommand(), p.enforceCommand(), p.gpusCommand(), p.hostCommand(),
 		p.monitorCommand(), p.usageCommand(),
 	}
 }

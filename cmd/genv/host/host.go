@@ -32,7 +32,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
-func (p *hostCommands) serviceCommand() *cli.Command {
+func (p *hostCommands) hostCommand() *cli.Command {
 	format := ""
 	return &cli.Command{
 		Name: "host", Usage: "the service that owns the state of this host",
