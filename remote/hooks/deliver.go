@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
@@ -33,7 +34,7 @@ type Post struct {
 	IDs   []string // of findings that it is about
 
 	To      string // the program, or the address without the parts that may be secret
-	Webhook bool
+	Channel audit.Channel
 	Err     error // nil if it arrived
 }
 
@@ -82,7 +83,9 @@ func (q *Queue) Send(p Post) {
 
 // to is a post for a hook.
 func (p Post) to(h policy.Hook) Post {
-	p.To, p.Webhook = nameOf(h), h.Webhook != ""
+	if p.To, p.Channel = nameOf(h), audit.ChannelCommand; h.Webhook != "" {
+		p.Channel = audit.ChannelWebhook
+	}
 	return p
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/hooks"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
@@ -193,5 +194,5 @@ func TestEachHookHasAResult(t *testing.T) {
 	require.Len(t, results.arrived, 1)
 	require.Equal(t, "/bin/true", results.arrived[0].To)
 	require.Equal(t, []string{"x"}, results.arrived[0].IDs)
-	require.False(t, results.arrived[0].Webhook)
+	require.Equal(t, audit.ChannelCommand, results.arrived[0].Channel)
 }

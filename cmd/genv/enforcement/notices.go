@@ -131,11 +131,8 @@ func (l *loop) hookDone(r hooks.Post) {
 		return
 	}
 	record := audit.Record{
-		Kind: audit.KindHook, Channel: audit.ChannelCommand, To: r.To, IDs: r.IDs, Time: l.program.Now().UTC(),
+		Kind: audit.KindHook, Channel: r.Channel, To: r.To, IDs: r.IDs, Time: l.program.Now().UTC(),
 		Text: string(r.Event),
-	}
-	if r.Webhook {
-		record.Channel = audit.ChannelWebhook
 	}
 	if r.Err != nil {
 		record.Reason = r.Err.Error()

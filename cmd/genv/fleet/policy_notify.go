@@ -11,6 +11,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/policycheck"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/hooks"
@@ -65,13 +66,11 @@ func policyTestNotify(
 	}
 	testMail(c, p, file, user, add)
 	for _, r := range hooks.SendTest(c.Context, file.Hooks, user, p.Now()) {
-		if r.Webhook {
-			add("webhook", r.To, "the server has taken it", r.Err,
-				"check the address in the policy, and the log of that server")
-		} else {
-			add("command", r.To, "exit status 0", r.Err,
-				"run it yourself as the controller's account, and read its log")
+		done, step := "exit status 0", "run it yourself as the controller's account, and read its log"
+		if r.Channel == audit.ChannelWebhook {
+			done, step = "the server has taken it", "check the address in the policy, and the log of that server"
 		}
+		add(string(r.Channel), r.To, done, r.Err, step)
 	}
 	if err := table.Write(p.Out); err != nil || failed == 0 {
 		return err
