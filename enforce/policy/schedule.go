@@ -235,6 +235,25 @@ func (s *Schedule) until(t time.Time) time.Time {
 	return time.Date(1970, 1, 1, 0, end, 0, 0, s.zone)
 }
 
+// longest is how long the hours of any week last at most without a break; 0 if they may last for a month, or have dates.
+func (s *Schedule) longest() (longest time.Duration) {
+	if slices.ContainsFunc(s.entries, func(h hours) bool { return h.from != 0 || h.to != 0 }) {
+		return 0
+	}
+	for minute := range 7 * minutesADay {
+		at := time.Date(1970, 1, 1, 0, minute, 0, 0, s.zone)
+		if s.endOf(minute) == 0 {
+			continue
+		}
+		end := s.until(at)
+		if end.IsZero() {
+			return 0
+		}
+		longest = max(longest, end.Sub(at))
+	}
+	return longest
+}
+
 // endOf is the last end of the items that a minute since 1970 is in; 0 if it is in none.
 func (s *Schedule) endOf(minute int) (end int) {
 	for i := range s.entries {

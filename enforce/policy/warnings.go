@@ -68,6 +68,14 @@ func (f *File) takesNothing(index int) string {
 	return ""
 }
 
+// warnOf is the warning of a cap for people about whom no override is.
+func (f *File) warnOf(c *Cap) enforce.Warn {
+	if c.Warn != nil {
+		return *c.Warn
+	}
+	return f.Settings(enforce.Query{}).WarnOf(enforce.RuleCaps)
+}
+
 func (f *File) neverBinds(c *Cap) string {
 	all := func(list []entry, is func(entry) bool) bool {
 		return len(list) > 0 && !slices.ContainsFunc(list, func(e entry) bool { return !is(e) })
@@ -102,6 +110,9 @@ func (f *File) neverBinds(c *Cap) string {
 		return "its users are exempt"
 	case c.when != nil && !slices.ContainsFunc(c.when.entries, isEver):
 		return fmt.Sprintf("schedule %s has no hours", c.when.Name)
+	case c.when != nil && c.when.longest() > 0 && c.when.longest() <= f.warnOf(c).For/4*3: // of what is spread over people
+		return fmt.Sprintf("its warning takes %s, and schedule %s lasts for %s at most: give it a shorter `warn`",
+			text.FormatDuration(f.warnOf(c).For), c.when.Name, text.FormatDuration(c.when.longest()))
 	}
 	return ""
 }

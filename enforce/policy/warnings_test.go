@@ -43,6 +43,7 @@ caps: [`
 		`{gpus: 1, users: ["%chem", "!%chem"]}`:                               `all that it names is left out by "!"`,
 		`{gpus: 1, of: {hosts: ["a", "!a"]}}`:                                 `all that it names is left out by "!"`,
 		`{gpus: 1, when: none}`:                                               "schedule none has no hours",
+		`{gpus: 1, when: day, warn: 1d}`:                                      "its warning takes 1d, and schedule day lasts for 10h at most",
 		`{gpus: 4}, {gpus: 6}`:                                                "the one at p.yaml:4:9 allows no more",
 		`{gpus: 6}, {gpus: 4}`:                                                "the one at p.yaml:4:20 allows no more",
 		`{gpus: 2, together: true}, {gpus: 2, users: [bob]}`:                  "the one at p.yaml:4:9 allows no more",
@@ -53,6 +54,7 @@ caps: [`
 
 		`{gpus: 6, users: ["%chem", bob, "!bob"], of: {hosts: ["*", "!a"]}}`: "",
 		`{gpus: 6}, {gpus: 2, when: day}`:                                    "",
+		`{gpus: 2, when: day, warn: 9h}`:                                     "",
 		`{gpus: 2, when: day}, {gpus: 2, users: [bob]}`:                      "",
 		`{gpus: 4, warn: 1d}, {gpus: 6}`:                                     "",
 		`{gpus: 4, per: host}, {gpus: 6}`:                                    "",
