@@ -113,7 +113,8 @@ func TestReady(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}}
 	get := func(client *http.Client, path string) (int, string) {
-		answer := proctest.Try(client.Get("http://" + address + path)).OK(t)
+		answer, err := client.Get("http://" + address + path)
+		require.NoError(t, err)
 		defer answer.Body.Close()
 		body := proctest.Try(io.ReadAll(answer.Body)).OK(t)
 		return answer.StatusCode, string(body)
@@ -183,7 +184,8 @@ func startPrometheus(t *testing.T, configFile string) *prometheus {
 
 // query is the number of series that an expression returns now.
 func (p *prometheus) query(expression string) int {
-	answer := proctest.Try(p.client.Get(p.url + "/api/v1/query?query=" + url.QueryEscape(expression))).OK(p.t)
+	answer, err := p.client.Get(p.url + "/api/v1/query?query=" + url.QueryEscape(expression))
+	require.NoError(p.t, err)
 	defer answer.Body.Close()
 	var document struct {
 		Status, Error string

@@ -65,7 +65,8 @@ func (m *monitor) end() int {
 
 func (m *monitor) get() string {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
-	answer := proctest.Try(client.Get(m.url)).OK(m.t)
+	answer, err := client.Get(m.url)
+	require.NoError(m.t, err)
 	defer answer.Body.Close()
 	return string(proctest.Try(io.ReadAll(answer.Body)).OK(m.t))
 }
@@ -215,7 +216,8 @@ func TestMonitorEndsAtOnce(t *testing.T) {
 	<-asked
 	keeping := &http.Transport{}
 	defer keeping.CloseIdleConnections()
-	answer := proctest.Try((&http.Client{Transport: keeping}).Get(m.url)).OK(t)
+	answer, err := (&http.Client{Transport: keeping}).Get(m.url)
+	require.NoError(t, err)
 	_, _ = io.Copy(io.Discard, answer.Body)
 	_ = answer.Body.Close()
 	begun := time.Now()

@@ -106,7 +106,9 @@ func TestWait(t *testing.T) {
 	job := bob.command("genv", "run", "-q", "--wait", "--gpus", "1", "true")
 	require.NoError(t, job.Start())
 	noted(1)
+	require.NoError(t, job.Process.Signal(syscall.SIGSTOP)) // it would soon take the GPU
 	require.Regexp(t, "GPUs? (0,)?1 (is|are) kept for people who wait", shell.sayAll("genv detach --index 1; genv attach --count 2").text)
+	require.NoError(t, job.Process.Signal(syscall.SIGCONT))
 	require.NoError(t, job.Wait())
 }
 

@@ -286,7 +286,8 @@ func (c *EtcdCluster) askWith(token, path string, request any) (text []byte) {
 		post.Header.Set("Authorization", token)
 	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: c.tls}}
-	answer := proctest.Try(client.Do(post)).OK(c.t)
+	answer, err := client.Do(post)
+	require.NoError(c.t, err)
 	defer answer.Body.Close()
 	text = proctest.Try(io.ReadAll(answer.Body)).OK(c.t)
 	require.Equal(c.t, http.StatusOK, answer.StatusCode, "%s: %s", path, text)
