@@ -54,27 +54,29 @@ func modifiedIn(key string, revision uint64) compare {
 	return compare{Key: []byte(key), Target: "MOD", Result: "EQUAL", Modified: &revision}
 }
 
-type transactionResult struct {
-	Header    header `json:"header"`
-	Succeeded bool   `json:"succeeded"`
-	Responses []struct {
-		Range rangeAnswer `json:"response_range"`
-	} `json:"responses"`
-}
-
 // transact writes a key if all conditions hold. Otherwise it reads the key, or the error is ErrConflict.
 func (c *Gateway) transact(ctx context.Context, put KeyValue, read bool, conditions ...compare) (
-	result transactionResult, err error,
+	wrote bool, h header, found []KeyValue, err error,
 ) {
 	request := map[string]any{"compare": conditions, "success": []any{map[string]any{"request_put": put}}}
 	if read {
 		request["failure"] = []any{map[string]any{"request_range": rangeRequest{Key: put.Key}}}
 	}
+	var result struct {
+		Header    header `json:"header"`
+		Succeeded bool   `json:"succeeded"`
+		Responses []struct {
+			Range rangeAnswer `json:"response_range"`
+		} `json:"responses"`
+	}
 	err = c.call(ctx, "/v3/kv/txn", request, &result)
 	if err == nil && !result.Succeeded && !read {
 		err = ErrConflict
 	}
-	return result, err
+	for _, r := range result.Responses {
+		found = append(found, r.Range.Entries...)
+	}
+	return result.Succeeded, result.Header, found, err
 }
 
 // Creation is what came of Create: the key as it is now.
@@ -88,24 +90,24 @@ type Creation struct {
 // which the answer was lost.
 func (c *Gateway) Create(ctx context.Context, key string, value []byte, lease int64) (made Creation, err error) {
 	put := KeyValue{Key: []byte(key), Value: value, Lease: lease}
-	o, err := c.transact(ctx, put, true, createdIn(key, 0))
+	wrote, h, found, err := c.transact(ctx, put, true, createdIn(key, 0))
 	switch {
 	case err != nil:
 		return made, err
-	case o.Succeeded:
-		put.Created, put.Modified = o.Header.Revision, o.Header.Revision
-	case len(o.Responses) != 1 || len(o.Responses[0].Range.Entries) != 1:
+	case wrote:
+		put.Created, put.Modified = h.Revision, h.Revision
+	case len(found) != 1:
 		return made, fmt.Errorf("etcd neither made the key %q nor returned it", key)
 	default:
-		put = o.Responses[0].Range.Entries[0]
+		put = found[0]
 	}
-	return Creation{put, o.Header.Cluster, put.Lease == lease && lease != 0 || o.Succeeded}, nil
+	return Creation{put, h.Cluster, put.Lease == lease && lease != 0 || wrote}, nil
 }
 
 // Update writes a key that was created in a revision, and depends on a lease; ErrConflict if it is another one.
 func (c *Gateway) Update(ctx context.Context, key string, created uint64, value []byte, lease int64) error {
 	put := KeyValue{Key: []byte(key), Value: value, Lease: lease}
-	_, err := c.transact(ctx, put, false, createdIn(key, created))
+	_, _, _, err := c.transact(ctx, put, false, createdIn(key, created))
 	return err
 }
 
@@ -163,8 +165,8 @@ func (c *Gateway) PutAfter(ctx context.Context, guard string, created uint64, ke
 	value []byte,
 ) (uint64, error) {
 	put := KeyValue{Key: []byte(key), Value: value}
-	o, err := c.transact(ctx, put, false, createdIn(guard, created), modifiedIn(key, modified))
-	return o.Header.Revision, err
+	_, h, _, err := c.transact(ctx, put, false, createdIn(guard, created), modifiedIn(key, modified))
+	return h.Revision, err
 }
 
 // leaseMessage is a lease in requests and answers; the gateway writes 64-bit numbers as text.
