@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 const recorded = "testdata/genv-1.4.3"
@@ -49,10 +50,8 @@ func TestRecordedDocumentsSurviveARoundTrip(t *testing.T) {
 		"wire/usage-snapshot-processes.json", "state/envs.json", "state/devices.json",
 	} {
 		t.Run(name, func(t *testing.T) {
-			want, err := os.ReadFile(filepath.Join(recorded, name))
-			require.NoError(t, err)
-			got, err := recode(filepath.Base(name), want)
-			require.NoError(t, err)
+			want := proctest.Try(os.ReadFile(filepath.Join(recorded, name))).OK(t)
+			got := proctest.Try(recode(filepath.Base(name), want)).OK(t)
 			require.Equal(t, strings.TrimSuffix(string(want), "\n"), string(got))
 		})
 	}
@@ -103,10 +102,8 @@ func BenchmarkCodec(b *testing.B) {
 
 // 1.4.3 crashes on an unknown key, and acts on a value even if it is a guess.
 func TestWhatTheFormatCannotExpressIsOmitted(t *testing.T) {
-	plain, err := snapshot.DecodeSnapshot(document(goodProcess, goodEnv, goodDevice))
-	require.NoError(t, err)
-	want, err := snapshot.EncodeSnapshot(plain)
-	require.NoError(t, err)
+	plain := proctest.Try(snapshot.DecodeSnapshot(document(goodProcess, goodEnv, goodDevice))).OK(t)
+	want := proctest.Try(snapshot.EncodeSnapshot(plain)).OK(t)
 
 	uid, busy, watts := snapshot.UID(1002), 97, 350.5
 	rich := *plain
@@ -136,8 +133,7 @@ func TestWhatTheFormatCannotExpressIsOmitted(t *testing.T) {
 	rich.Devices[0].Failed = true // 1.4.3 would judge what is on it
 	got, err = snapshot.EncodeSnapshot(&rich)
 	require.NoError(t, err)
-	spared, err := snapshot.DecodeSnapshot(got)
-	require.NoError(t, err)
+	spared := proctest.Try(snapshot.DecodeSnapshot(got)).OK(t)
 	require.Empty(t, spared.Processes)
 	require.Equal(t, plain.Devices, spared.Devices)
 	require.Len(t, p.Usage, 1, "the snapshot itself is as it was")
@@ -210,15 +206,12 @@ func requireStable(t *testing.T, s *snapshot.Snapshot) {
 			kept = append(kept, p)
 		}
 	}
-	text, err := snapshot.EncodeSnapshot(s)
-	require.NoError(t, err)
-	again, err := snapshot.DecodeSnapshot(text)
-	require.NoError(t, err)
+	text := proctest.Try(snapshot.EncodeSnapshot(s)).OK(t)
+	again := proctest.Try(snapshot.DecodeSnapshot(text)).OK(t)
 	require.Equal(t, len(kept), len(again.Processes))
 	require.Equal(t, s.Environments, again.Environments)
 	require.Equal(t, s.Devices, again.Devices)
-	second, err := snapshot.EncodeSnapshot(again)
-	require.NoError(t, err)
+	second := proctest.Try(snapshot.EncodeSnapshot(again)).OK(t)
 	require.Equal(t, string(text), string(second))
 }
 
@@ -235,8 +228,7 @@ func FuzzDecodeState(f *testing.F) {
 				require.ErrorIs(t, err, snapshot.ErrInvalid)
 				continue
 			}
-			second, err := recode(kind, first)
-			require.NoError(t, err)
+			second := proctest.Try(recode(kind, first)).OK(t)
 			require.Equal(t, string(first), string(second))
 		}
 	})

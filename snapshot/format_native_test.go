@@ -13,12 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // everything is a snapshot with a value in every field.
 func everything(t testing.TB) *snapshot.Snapshot {
-	at, err := snapshot.ParseDate("20/11/2026 21:10:32")
-	require.NoError(t, err)
+	at := proctest.Try(snapshot.ParseDate("20/11/2026 21:10:32")).OK(t)
 	service := true
 	uid, gpus, percent, offset, celsius, watts := snapshot.UID(1001), 2, 97, 7200, 63, 555.12
 	return &snapshot.Snapshot{
@@ -51,10 +51,8 @@ func everything(t testing.TB) *snapshot.Snapshot {
 
 func TestNativeCarriesEverything(t *testing.T) {
 	want := everything(t)
-	data, err := snapshot.EncodeNative(want)
-	require.NoError(t, err)
-	got, err := snapshot.DecodeNative(data)
-	require.NoError(t, err)
+	data := proctest.Try(snapshot.EncodeNative(want)).OK(t)
+	got := proctest.Try(snapshot.DecodeNative(data)).OK(t)
 	require.Equal(t, want, got)
 }
 
@@ -95,10 +93,8 @@ func TestTheGuardOfAHost(t *testing.T) {
 func TestOnlyTheWarningsAreDroppedIfThereAreTooMany(t *testing.T) {
 	loud := everything(t)
 	loud.Warnings = make([]string, 100_000)
-	data, err := snapshot.EncodeNative(loud)
-	require.NoError(t, err)
-	got, err := snapshot.DecodeNative(data)
-	require.NoError(t, err)
+	data := proctest.Try(snapshot.EncodeNative(loud)).OK(t)
+	got := proctest.Try(snapshot.DecodeNative(data)).OK(t)
 	require.Equal(t, loud.Processes, got.Processes)
 	require.Len(t, got.Warnings, 257)
 	require.Equal(t, "99744 more warnings, which are not shown", got.Warnings[256])
@@ -151,8 +147,7 @@ func TestOddNativeValues(t *testing.T) {
 	} {
 		t.Run(row.what, func(t *testing.T) {
 			require.Contains(t, string(data), row.part)
-			got, err := snapshot.DecodeNative([]byte(strings.Replace(string(data), row.part, row.with, 1)))
-			require.NoError(t, err)
+			got := proctest.Try(snapshot.DecodeNative([]byte(strings.Replace(string(data), row.part, row.with, 1)))).OK(t)
 			require.Len(t, got.Warnings, 2, "%q", got.Warnings)
 			want := everything(t)
 			row.left(want)
@@ -177,10 +172,8 @@ func FuzzDecodeNative(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := snapshot.EncodeNative(s)
-		require.NoError(t, err)
-		back, err := snapshot.DecodeNative(again)
-		require.NoError(t, err)
+		again := proctest.Try(snapshot.EncodeNative(s)).OK(t)
+		back := proctest.Try(snapshot.DecodeNative(again)).OK(t)
 		require.Equal(t, again, must(snapshot.EncodeNative(back)))
 	})
 }
@@ -221,8 +214,7 @@ func TestFormerIndicesOfEarlierVersions(t *testing.T) {
 func TestHostileBookings(t *testing.T) {
 	read := func(s *snapshot.Snapshot) (*snapshot.Snapshot, error) {
 		s.Service = new(true)
-		data, err := snapshot.EncodeNative(s)
-		require.NoError(t, err)
+		data := proctest.Try(snapshot.EncodeNative(s)).OK(t)
 		return snapshot.DecodeNative(data)
 	}
 	year := func(year int) time.Time { return time.Date(year, 1, 1, 0, 0, 0, 0, time.FixedZone("", -12*3600)) }

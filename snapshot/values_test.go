@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestParseDate(t *testing.T) {
-	d, err := snapshot.ParseDate("09/11/2026 07:05:03")
-	require.NoError(t, err)
+	d := proctest.Try(snapshot.ParseDate("09/11/2026 07:05:03")).OK(t)
 	require.Equal(t, "09/11/2026 07:05:03", d.String())
 	require.Equal(t, time.Date(2026, time.November, 9, 7, 5, 3, 0, time.UTC), d.In(time.UTC), "the day comes first")
 	require.False(t, d.IsZero())
@@ -38,16 +38,13 @@ func TestDatesAreOfTheWallClock(t *testing.T) {
 	d := snapshot.DateOf(at)
 	require.Equal(t, "20/11/2026 23:30:00", d.String())
 	require.Equal(t, at.Truncate(time.Second).Unix(), d.In(haifa).Unix())
-	parsed, err := snapshot.ParseDate(d.String())
-	require.NoError(t, err)
+	parsed := proctest.Try(snapshot.ParseDate(d.String())).OK(t)
 	require.Equal(t, d, parsed)
 }
 
 func TestDatesCompare(t *testing.T) {
 	parse := func(text string) snapshot.Date {
-		d, err := snapshot.ParseDate(text)
-		require.NoError(t, err)
-		return d
+		return proctest.Try(snapshot.ParseDate(text)).OK(t)
 	}
 	before, after := parse("31/12/2025 23:59:59"), parse("01/01/2026 00:00:00")
 	require.Negative(t, before.Compare(after))
@@ -123,8 +120,7 @@ func FuzzParseMemory(f *testing.F) {
 			return
 		}
 		require.GreaterOrEqual(t, m.Bytes(), int64(0))
-		again, err := snapshot.ParseMemory(m.String())
-		require.NoError(t, err)
+		again := proctest.Try(snapshot.ParseMemory(m.String())).OK(t)
 		require.Equal(t, m, again)
 	})
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/inventory"
 	"github.com/seed-3119e985/genv/remote/testfleet"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestMain(m *testing.M) {
@@ -50,8 +51,7 @@ func runDemo(t *testing.T, ctx context.Context, out io.Writer, args ...string) (
 		}
 		return ""
 	})
-	left, err := os.ReadDir(folder)
-	require.NoError(t, err)
+	left := proctest.Try(os.ReadDir(folder)).OK(t)
 	require.Empty(t, left)
 	require.Equal(t, before, children(t), "processes are left")
 	return code, errors.String()
@@ -60,8 +60,7 @@ func runDemo(t *testing.T, ctx context.Context, out io.Writer, args ...string) (
 // children lists this process's children, of all its threads (man 5 proc_tid_children).
 func children(t *testing.T) string {
 	t.Helper()
-	files, err := filepath.Glob("/proc/self/task/*/children")
-	require.NoError(t, err)
+	files := proctest.Try(filepath.Glob("/proc/self/task/*/children")).OK(t)
 	var all strings.Builder
 	for _, file := range files {
 		data, _ := os.ReadFile(file) // a thread may end meanwhile
@@ -224,8 +223,7 @@ func TestTheDemoRunsForAnOrdinaryUser(t *testing.T) {
 	if err != nil {
 		t.Skip("skipped:", err)
 	}
-	uid, err := strconv.Atoi(account.Uid)
-	require.NoError(t, err)
+	uid := proctest.Try(strconv.Atoi(account.Uid)).OK(t)
 	dir, err := os.MkdirTemp("", "genv-demo-test-") // t.TempDir is below a folder that others may not enter
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })

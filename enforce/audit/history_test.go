@@ -301,8 +301,7 @@ func TestALogOfAFormerAccount(t *testing.T) {
 		noDirectory := func(context.Context, string, ...string) ([]byte, error) { return nil, errors.New("no directory") }
 		err := audit.AppendHostLog(path, nss.Passwd{File: passwd, Getent: noDirectory}, audit.Record{Time: at(0), Kind: audit.KindOutcome, UID: &uid, PID: pid})
 		require.NoError(t, err)
-		kept, err := os.ReadFile(audit.UserLogPath(path, uid))
-		require.NoError(t, err)
+		kept := proctest.Try(os.ReadFile(audit.UserLogPath(path, uid))).OK(t)
 		return string(kept)
 	}
 	const alice, al, bob = "alice:x:60001:1::/:/bin/sh\n", "al:x:60001:1::/:/bin/sh\n", "bob:x:60001:1::/:/bin/sh\n"
@@ -311,13 +310,10 @@ func TestALogOfAFormerAccount(t *testing.T) {
 	require.Contains(t, record(3, al), `"pid":1`, "renamed, and known by the second name")
 	require.Contains(t, record(4, ""), `"pid":1`, "it is unknown who has the uid")
 	require.NotContains(t, record(5, bob), `"pid":1`)
-	former, err := filepath.Glob(filepath.Join(filepath.Dir(audit.UserLogPath(path, uid)), "former-*"))
-	require.NoError(t, err)
+	former := proctest.Try(filepath.Glob(filepath.Join(filepath.Dir(audit.UserLogPath(path, uid)), "former-*"))).OK(t)
 	require.Len(t, former, 1)
-	info, err := os.Stat(former[0])
-	require.NoError(t, err)
+	info := proctest.Try(os.Stat(former[0])).OK(t)
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
-	moved, err := os.ReadFile(filepath.Join(former[0], "60001.jsonl"))
-	require.NoError(t, err)
+	moved := proctest.Try(os.ReadFile(filepath.Join(former[0], "60001.jsonl"))).OK(t)
 	require.Contains(t, string(moved), `"pid":4`)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func at(minute int) time.Time { return time.Date(2026, 11, 20, 10, minute, 0, 0, time.UTC) }
@@ -42,8 +43,7 @@ func TestAppendAndScan(t *testing.T) {
 	got, damage := read(t, path)
 	require.Equal(t, want, got)
 	require.Zero(t, damage)
-	info, err := os.Stat(path)
-	require.NoError(t, err)
+	info := proctest.Try(os.Stat(path)).OK(t)
 	require.Equal(t, os.FileMode(0o600), info.Mode())
 }
 
@@ -68,8 +68,7 @@ func TestRotation(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, files, 4)
 	for _, name := range files {
-		info, err := os.Stat(name)
-		require.NoError(t, err)
+		info := proctest.Try(os.Stat(name)).OK(t)
 		require.Less(t, info.Size(), int64(1300))
 	}
 }
@@ -101,8 +100,7 @@ func TestCutLineIsEndedAndSkipped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	log := audit.Log{Path: path}
 	require.NoError(t, log.Append(audit.Record{Time: at(0), Kind: audit.KindOverLimit, Cycle: 1}))
-	whole, err := os.ReadFile(path)
-	require.NoError(t, err)
+	whole := proctest.Try(os.ReadFile(path)).OK(t)
 	for cut := range len(whole) {
 		require.NoError(t, os.WriteFile(path, append(whole, whole[:cut]...), 0o600))
 		require.NoError(t, (&audit.Log{Path: path}).Append(audit.Record{Time: at(0), Kind: audit.KindOverLimit, Cycle: 2}))
@@ -133,8 +131,7 @@ func TestForeignFileIsRefused(t *testing.T) {
 		log := audit.Log{Path: path(name)}
 		require.ErrorIs(t, log.Append(audit.Record{Kind: audit.KindOverLimit}), audit.ErrNotWritten, name)
 	}
-	data, err := os.ReadFile(other)
-	require.NoError(t, err)
+	data := proctest.Try(os.ReadFile(other)).OK(t)
 	require.Equal(t, "precious\n", string(data))
 }
 
@@ -262,8 +259,7 @@ func TestLongCommandLinesAreCut(t *testing.T) {
 		records[i] = audit.Record{Time: at(0), Kind: audit.KindFinding, IDs: []string{"f"}, Text: "x", Finding: &findings[i]}
 	}
 	require.NoError(t, log.Append(records...))
-	info, err := os.Stat(path)
-	require.NoError(t, err)
+	info := proctest.Try(os.Stat(path)).OK(t)
 	require.Less(t, info.Size(), int64(len(records)*1024))
 	list, _ := read(t, path)
 	require.Len(t, list, len(records))
@@ -310,8 +306,7 @@ func TestCheck(t *testing.T) {
 				require.ErrorIs(t, err, audit.ErrNotALog)
 				require.ErrorContains(t, err, path)
 			}
-			content, err := os.ReadFile(path)
-			require.NoError(t, err)
+			content := proctest.Try(os.ReadFile(path)).OK(t)
 			require.Equal(t, tt.content, string(content))
 		})
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
@@ -72,16 +73,14 @@ func TestOneUserCannotHideOthers(t *testing.T) {
 
 func TestFile(t *testing.T) {
 	dir := t.TempDir()
-	empty, err := guard.ReadDenials(filepath.Join(dir, "nothing"))
-	require.NoError(t, err)
+	empty := proctest.Try(guard.ReadDenials(filepath.Join(dir, "nothing"))).OK(t)
 	require.Empty(t, empty.Denials)
 
 	l := guard.NewDenials()
 	l.Add(guard.Denial{UID: 1, Denied: true}, noon)
 	l.Add(guard.Denial{UID: 2}, noon)
 	require.NoError(t, guard.WriteDenials(dir, l))
-	got, err := guard.ReadDenials(dir)
-	require.NoError(t, err)
+	got := proctest.Try(guard.ReadDenials(dir)).OK(t)
 	require.Equal(t, l, got)
 	info, err := os.Stat(filepath.Join(dir, "guard-denials.json"))
 	require.NoError(t, err)
@@ -106,13 +105,11 @@ func TestReadRefusesWhatItDidNotWrite(t *testing.T) {
 
 func TestModesAreWrittenAsTheyAreRead(t *testing.T) {
 	for _, m := range []guard.Mode{guard.Off, guard.Watch, guard.Enforce} {
-		b, err := json.Marshal(m)
-		require.NoError(t, err)
+		b := proctest.Try(json.Marshal(m)).OK(t)
 		var read guard.Mode
 		require.NoError(t, json.Unmarshal(b, &read))
 		require.Equal(t, m, read)
-		parsed, err := guard.ParseMode(m.String())
-		require.NoError(t, err)
+		parsed := proctest.Try(guard.ParseMode(m.String())).OK(t)
 		require.Equal(t, m, parsed)
 	}
 	require.Equal(t, []string{"off", "watch", "enforce"}, guard.Modes())

@@ -106,13 +106,10 @@ func TestAnOrderEndsWithItsLease(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	_, err := guard.ReadOrder(dir)
 	require.ErrorIs(t, err, guard.ErrNoOrder)
-	g, err := guard.GiveOrder(dir, enforce(), "", start)
-	require.NoError(t, err)
-	read, err := guard.ReadOrder(dir)
-	require.NoError(t, err)
+	g := proctest.Try(guard.GiveOrder(dir, enforce(), "", start)).OK(t)
+	read := proctest.Try(guard.ReadOrder(dir)).OK(t)
 	require.Equal(t, g, read)
-	info, err := os.Stat(filepath.Join(dir, guard.OrderFile))
-	require.NoError(t, err)
+	info := proctest.Try(os.Stat(filepath.Join(dir, guard.OrderFile))).OK(t)
 	require.Equal(t, os.FileMode(0o600), info.Mode())
 
 	for name, tt := range map[string]struct {
@@ -158,8 +155,7 @@ func TestRenew(t *testing.T) {
 	require.ErrorIs(t, err, guard.ErrNoOrder)
 	require.NoError(t, guard.WithdrawOrder(dir, other), "it is gone already")
 
-	same, err := guard.GiveOrder(dir, enforce(), "controller 1", after(time.Minute))
-	require.NoError(t, err)
+	same := proctest.Try(guard.GiveOrder(dir, enforce(), "controller 1", after(time.Minute))).OK(t)
 	require.Equal(t, "controller 1", same.ID)
 }
 
@@ -222,11 +218,9 @@ func TestStatus(t *testing.T) {
 	}
 	require.NoError(t, os.Chmod(dir, 0o700)) // as a umask of 077 leaves it
 	require.NoError(t, guard.WriteStatus(dir, s))
-	run, err := os.Stat(dir)
-	require.NoError(t, err)
+	run := proctest.Try(os.Stat(dir)).OK(t)
 	require.Equal(t, os.FileMode(0o755), run.Mode().Perm())
-	got, err := guard.ReadStatus(dir)
-	require.NoError(t, err)
+	got := proctest.Try(guard.ReadStatus(dir)).OK(t)
 	s.Schema = "genv.guard/1"
 	require.Equal(t, s, got)
 	info, err := os.Stat(filepath.Join(dir, "guard.json"))

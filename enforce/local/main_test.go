@@ -140,12 +140,10 @@ func called(t *testing.T, name string) option {
 
 // program is the test binary under another name, where all users may start it.
 func program(t *testing.T, name string) string {
-	dir, err := os.MkdirTemp("", "genv-test")
-	require.NoError(t, err)
+	dir := proctest.Try(os.MkdirTemp("", "genv-test")).OK(t)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Chmod(dir, 0o755))
-	data, err := os.ReadFile("/proc/self/exe")
-	require.NoError(t, err)
+	data := proctest.Try(os.ReadFile("/proc/self/exe")).OK(t)
 	path := filepath.Join(dir, name)
 	require.NoError(t, proctest.WriteProgram(path, data))
 	return path
@@ -162,10 +160,8 @@ func start(t *testing.T, role string, options ...option) *child {
 
 // started starts a command that speaks through its pipes, and ends it with the test.
 func started(t *testing.T, cmd *exec.Cmd) *child {
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	in := proctest.Try(cmd.StdinPipe()).OK(t)
+	out := proctest.Try(cmd.StdoutPipe()).OK(t)
 	require.NoError(t, cmd.Start())
 	c := &child{t: t, cmd: cmd, in: in, out: bufio.NewReader(out)}
 	t.Cleanup(func() {

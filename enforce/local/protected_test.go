@@ -181,8 +181,7 @@ func TestSystemMPSServersAreProtected(t *testing.T) {
 				require.NoError(t, os.WriteFile(installed, nil, 0o755))
 			}
 			c := start(t, "parent", func(c *exec.Cmd) { c.Path = parent }, variable("GENV_TEST_CHILD="+server))
-			line, err := c.out.ReadString('\n')
-			require.NoError(t, err)
+			line := proctest.Try(c.out.ReadString('\n')).OK(t)
 			pid, ok := number(strings.TrimSpace(line))
 			require.True(t, ok, line)
 			p := snapshot.Process{PID: pid, Usage: usage(0)}
@@ -206,8 +205,7 @@ func TestProtectedName(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	require.NoError(t, os.Chmod(folder, 0o755))
-	sleep, err := os.ReadFile("/bin/sleep")
-	require.NoError(t, err)
+	sleep := proctest.Try(os.ReadFile("/bin/sleep")).OK(t)
 	start := func(name string, uid uint32) *snapshot.Process {
 		program := filepath.Join(folder, name)
 		require.NoError(t, proctest.WriteProgram(program+".new", sleep))

@@ -313,8 +313,7 @@ func refusePidfds(name string) {
 func TestThreadIsNotSignalled(t *testing.T) {
 	c := ready(t, "gentle", in("7"))
 	var thread snapshot.PID
-	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", c.pid()))
-	require.NoError(t, err)
+	threads := proctest.Try(os.ReadDir(fmt.Sprintf("/proc/%d/task", c.pid()))).OK(t)
 	for _, task := range threads {
 		if number, _ := strconv.Atoi(task.Name()); number != int(c.pid()) {
 			thread = snapshot.PID(number)

@@ -185,8 +185,7 @@ func TestTerminalThatHoldsWriters(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = []string{roleVariable + "=holder"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	line, err := started(t, cmd).out.ReadString('\n')
-	require.NoError(t, err)
+	line := proctest.Try(started(t, cmd).out.ReadString('\n')).OK(t)
 	if line != "ready\n" {
 		t.Skip("userfaultfd(2): " + line)
 	}
@@ -217,8 +216,7 @@ func TestFilesAndLinksAreNotTerminals(t *testing.T) {
 	require.NoError(t, os.Chown(dev+"/pts/3", int(oneUser), 0))
 	shown := local.Terminals{Dev: dev}.Notify(oneUser, "x")
 	require.Zero(t, shown)
-	data, err := os.ReadFile(file)
-	require.NoError(t, err)
+	data := proctest.Try(os.ReadFile(file)).OK(t)
 	require.Equal(t, "precious", string(data))
 	require.Empty(t, hers.shows(t, 50*time.Millisecond))
 }
@@ -227,8 +225,7 @@ func TestFilesAndLinksAreNotTerminals(t *testing.T) {
 // TestAnotherUsersTmux: the terminals of a container have numbers of terminals of the host. They hide no message.
 func TestAnotherUsersTmux(t *testing.T) {
 	proctest.NeedRoot(t)
-	sleep, err := os.ReadFile("/bin/sleep")
-	require.NoError(t, err)
+	sleep := proctest.Try(os.ReadFile("/bin/sleep")).OK(t)
 	program := filepath.Join(t.TempDir(), "tmux: client")
 	require.NoError(t, proctest.WriteProgram(program, sleep))
 	first, second := logIn(t, oneUser, takesMessages), logIn(t, oneUser, takesMessages)

@@ -297,10 +297,8 @@ func shellWithJob(t *testing.T) (uid snapshot.UID, shell, job snapshot.PID, wait
 	cmd.Env = []string{roleVariable + "=titled", promptEnd} // a shell that was activated after its start
 	cmd.SysProcAttr = attr
 	c := started(t, cmd)
-	line, err := c.out.ReadString('\n')
-	require.NoError(t, err)
-	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	require.NoError(t, err)
+	line := proctest.Try(c.out.ReadString('\n')).OK(t)
+	pid := proctest.Try(strconv.Atoi(strings.TrimSpace(line))).OK(t)
 	return uid, c.pid(), snapshot.PID(pid), func() { c.wait() }
 }
 
@@ -333,8 +331,7 @@ func TestSnapshotAndVerificationAgree(t *testing.T) {
 			machine := &snapshotlocal.Collector{SMI: lists{job}, StateFiles: store, DeviceListTTL: time.Hour}
 			register(row.before)
 			require.Eventually(t, func() bool { return hasTitle(job) }, 10*time.Second, time.Millisecond)
-			s, err := machine.Snapshot(t.Context())
-			require.NoError(t, err)
+			s := proctest.Try(machine.Snapshot(t.Context())).OK(t)
 			require.Len(t, s.Processes, 1)
 			judged := s.Processes[0]
 			require.Equal(t, row.before, judged.EID == "1667")

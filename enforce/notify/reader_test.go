@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // terminal is a new terminal of this test's user, and its name.
@@ -48,8 +49,7 @@ func (s *shell) shows(t *testing.T, at time.Time) (shown []string) {
 // pending says what a shell sees from outside: whether there is something to do.
 func (s *shell) pending(t *testing.T) bool {
 	t.Helper()
-	box, err := os.Stat(s.Box.Path(own()))
-	require.NoError(t, err)
+	box := proctest.Try(os.Stat(s.Box.Path(own()))).OK(t)
 	mine, err := os.Stat(s.Path)
 	return err != nil || box.ModTime().After(mine.ModTime())
 }
@@ -84,8 +84,7 @@ func TestANoticeIsShownUntilItIsRead(t *testing.T) {
 	require.Empty(t, later.shows(t, now.Add(4*time.Hour)), "a prompt after something was typed")
 	require.False(t, later.pending(t))
 	require.Empty(t, newShell(t, box, path).shows(t, now.Add(5*time.Hour)))
-	all, err := box.Notices(own(), now)
-	require.NoError(t, err)
+	all := proctest.Try(box.Notices(own(), now)).OK(t)
 	require.Equal(t, []string{"warning", "ended"}, texts(all))
 
 	broken := errors.New("the terminal is gone")
@@ -134,8 +133,7 @@ func TestNoticesOfTerminals(t *testing.T) {
 		for range 30 {
 			require.NoError(t, box.Keep(own(), "shown", []string{"pts/1"}, noon))
 		}
-		all, err := box.Notices(own(), noon)
-		require.NoError(t, err)
+		all := proctest.Try(box.Notices(own(), noon)).OK(t)
 		require.Len(t, all, 20)
 		require.Equal(t, "waits", all[0].Text)
 	})

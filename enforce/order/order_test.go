@@ -11,14 +11,14 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // recordedStdin is what the 1.4.3 controller wrote to `genv usage execute`.
 const recordedStdin = `{"terminate": {"processes": [{"pid": 28167, "used_gpu_memory": [{"index": 5, "gpu_memory": "640mi"}], "eid": null}]}, "detach": {}}`
 
 func TestRecordedStdinIsRead(t *testing.T) {
-	got, err := order.Decode143([]byte(recordedStdin))
-	require.NoError(t, err)
+	got := proctest.Try(order.Decode143([]byte(recordedStdin))).OK(t)
 	require.Equal(t, order.Order{Terminate: []order.Termination{{Process: snapshot.Process{
 		PID: 28167, Usage: []snapshot.DeviceUsage{{Index: 5, Memory: snapshot.MustMemory("640mi")}},
 	}}}}, got)
@@ -26,8 +26,7 @@ func TestRecordedStdinIsRead(t *testing.T) {
 
 // recordedOrders are all that 1.4.3 would have sent in the recorded cases.
 func recordedOrders(t testing.TB) []string {
-	f, err := os.Open("../rules/testdata/cases.jsonl")
-	require.NoError(t, err)
+	f := proctest.Try(os.Open("../rules/testdata/cases.jsonl")).OK(t)
 	defer f.Close()
 	recorded := []string{recordedStdin}
 	lines := bufio.NewScanner(f)
@@ -47,23 +46,19 @@ func TestRecordedOrdersSurviveARoundTrip(t *testing.T) {
 	orders := recordedOrders(t)
 	require.Greater(t, len(orders), 250)
 	for _, want := range orders {
-		o, err := order.Decode143([]byte(want))
-		require.NoError(t, err)
-		got, err := order.Encode143(o)
-		require.NoError(t, err)
+		o := proctest.Try(order.Decode143([]byte(want))).OK(t)
+		got := proctest.Try(order.Encode143(o)).OK(t)
 		require.JSONEq(t, inOrder(t, want), inOrder(t, string(got)))
 		require.NotContains(t, string(got), "\n", "an order is one line")
 
-		again, err := order.Decode143(got)
-		require.NoError(t, err)
+		again := proctest.Try(order.Decode143(got)).OK(t)
 		require.Equal(t, o, again)
 	}
 }
 
 // inOrder sorts the environments of a device, whose order means nothing.
 func inOrder(t *testing.T, encoded string) string {
-	o, err := order.Decode143([]byte(encoded))
-	require.NoError(t, err)
+	o := proctest.Try(order.Decode143([]byte(encoded))).OK(t)
 	var doc map[string]any
 	require.NoError(t, json.Unmarshal([]byte(encoded), &doc))
 	ordered := map[string][]any{}
@@ -75,8 +70,7 @@ func inOrder(t *testing.T, encoded string) string {
 		}
 	}
 	doc["detach"] = ordered
-	out, err := json.Marshal(doc)
-	require.NoError(t, err)
+	out := proctest.Try(json.Marshal(doc)).OK(t)
 	return string(out)
 }
 
@@ -169,8 +163,7 @@ func TestAnEmptyOrder(t *testing.T) {
 	data, err := order.Encode143(order.Order{})
 	require.NoError(t, err)
 	require.Equal(t, `{"terminate":{"processes":[]},"detach":{}}`, string(data))
-	o, err := order.Decode143(data)
-	require.NoError(t, err)
+	o := proctest.Try(order.Decode143(data)).OK(t)
 	require.True(t, o.Empty())
 }
 
@@ -195,10 +188,8 @@ func FuzzDecodeOrder(f *testing.F) {
 				return
 			}
 		}
-		again, err := order.Encode143(o)
-		require.NoError(t, err)
-		got, err := order.Decode143(again)
-		require.NoError(t, err)
+		again := proctest.Try(order.Encode143(o)).OK(t)
+		got := proctest.Try(order.Decode143(again)).OK(t)
 		require.Equal(t, o, got)
 	})
 }
@@ -210,8 +201,7 @@ func TestTheNativeOrderSaysWhoIsOutside(t *testing.T) {
 		{Process: snapshot.Process{PID: 7, EID: "1102"}, Reasons: order.Reasons{Because: []string{"non-env-processes/a/7/1"}}},
 		{Process: snapshot.Process{PID: 8}, Reasons: order.Reasons{Because: []string{"env-devices/a/8/1"}}},
 	}}
-	data, err := order.EncodeNative(o)
-	require.NoError(t, err)
+	data := proctest.Try(order.EncodeNative(o)).OK(t)
 	require.Contains(t, string(data), `"outside":[7]`)
 	got, err := order.DecodeNative(data)
 	require.NoError(t, err)
@@ -234,8 +224,7 @@ func TestTheNativeOrderSaysWhoIsOutside(t *testing.T) {
 // TestTheNativeOrderSaysWhatCounts: of such a process the environment may be unknown.
 func TestTheNativeOrderSaysWhatCounts(t *testing.T) {
 	o := order.Order{Terminate: []order.Termination{{Process: snapshot.Process{PID: 7, EnvUnknown: true}, Counted: true}, {Process: snapshot.Process{PID: 8}}}}
-	data, err := order.EncodeNative(o)
-	require.NoError(t, err)
+	data := proctest.Try(order.EncodeNative(o)).OK(t)
 	got, err := order.DecodeNative(data)
 	require.NoError(t, err)
 	require.True(t, got.Terminate[0].Counted && !got.Terminate[1].Counted)

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestRefusedCaps(t *testing.T) {
@@ -138,8 +139,7 @@ caps: [{name: a, gpus: 8, when: holidays}, {name: b, gpus: 1, when: terms}]`)
 		"2026-12-19T23:59:59Z": "", "2026-12-20T00:00:00Z": "a", "2027-01-06T23:59:59Z": "a", "2027-01-07T00:00:00Z": "",
 		"2027-01-07T08:00:00Z": "b", "2027-01-09T12:00:00Z": "",
 	} {
-		moment, err := time.Parse(time.RFC3339, at)
-		require.NoError(t, err)
+		moment := proctest.Try(time.Parse(time.RFC3339, at)).OK(t)
 		names := ""
 		for _, c := range file.Caps(moment) {
 			names += c.Name
@@ -176,8 +176,7 @@ func TestPeriodsOfHours(t *testing.T) {
 		{"2026-11-30 00:00", "2026-11-30", "2026-11-01"},
 		{"2026-12-31 12:00", "2026-12-28", "2026-12-01"},
 	} {
-		at, err := time.ParseInLocation("2006-01-02 15:04", tt.at, berlin)
-		require.NoError(t, err)
+		at := proctest.Try(time.ParseInLocation("2006-01-02 15:04", tt.at, berlin)).OK(t)
 		caps := file.Caps(at)
 		require.Equal(t, tt.week, caps[0].Period.Format(time.DateOnly), tt.at)
 		require.Equal(t, tt.month, caps[1].Period.Format(time.DateOnly), tt.at)
@@ -294,10 +293,8 @@ func TestPoliciesOfSites(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, paths, 12)
 	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		require.NoError(t, err)
-		file, err := policy.Parse(path, data)
-		require.NoError(t, err)
+		data := proctest.Try(os.ReadFile(path)).OK(t)
+		file := proctest.Try(policy.Parse(path, data)).OK(t)
 		require.Empty(t, warned(file, "cap", nil), path)
 		require.Empty(t, file.Ignored, path)
 	}

@@ -10,14 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce/policy"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
 func parse(t *testing.T, text string) *policy.File {
 	t.Helper()
-	file, err := policy.Parse("p.yaml", []byte(text))
-	require.NoError(t, err)
-	return file
+	return proctest.Try(policy.Parse("p.yaml", []byte(text))).OK(t)
 }
 
 // bad is a policy file, and the beginning or a part of what is said of it: from the line on, or from the message on.
@@ -323,10 +322,8 @@ mail: {}
 
 func example(t testing.TB) *policy.File {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "policy.example.yaml"))
-	require.NoError(t, err)
-	file, err := policy.Parse("policy.example.yaml", data)
-	require.NoError(t, err)
+	data := proctest.Try(os.ReadFile(filepath.Join("..", "..", "policy.example.yaml"))).OK(t)
+	file := proctest.Try(policy.Parse("policy.example.yaml", data)).OK(t)
 	require.Empty(t, file.Ignored)
 	return file
 }

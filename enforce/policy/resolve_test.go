@@ -13,16 +13,14 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // berlin is a moment of the clock on the wall there; 16 November 2026 is a Monday.
 func berlin(t testing.TB, text string) time.Time {
 	t.Helper()
-	zone, err := time.LoadLocation("Europe/Berlin")
-	require.NoError(t, err)
-	at, err := time.ParseInLocation("2006-01-02 15:04", text, zone)
-	require.NoError(t, err)
-	return at
+	zone := proctest.Try(time.LoadLocation("Europe/Berlin")).OK(t)
+	return proctest.Try(time.ParseInLocation("2006-01-02 15:04", text, zone)).OK(t)
 }
 
 // ask puts every question to a file: a setting always has a source, and asking twice gives the same answer.
@@ -302,8 +300,7 @@ tell-users: false
 
 // TestPage checks docs/policy.md: each recipe is a whole policy, and every setting is described.
 func TestPage(t *testing.T) {
-	data, err := os.ReadFile("../../docs/policy.md")
-	require.NoError(t, err)
+	data := proctest.Try(os.ReadFile("../../docs/policy.md")).OK(t)
 	page := string(data)
 	recipes := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(page, -1)
 	require.Len(t, recipes, 11)

@@ -152,8 +152,7 @@ func (x *intrusion) fates(t *testing.T, cycles []snapshot.Cluster) (fates []map[
 				intruders++
 				continue
 			}
-			data, err := json.Marshal(finding)
-			require.NoError(t, err)
+			data := proctest.Try(json.Marshal(finding)).OK(t)
 			fate[finding.ID] = string(data)
 		}
 		fates = append(fates, fate)

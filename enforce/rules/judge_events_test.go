@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/rules"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // eventText lists events, as in "new 5 wait, host-lost a".
@@ -90,15 +91,13 @@ func TestACycleThatDoesNotCount(t *testing.T) {
 	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 1}}, fleet: enforce.Fleet{TellUsers: true}}
 	cluster := parseCluster(t, `a | dev 0 | proc 5 - 0:10`)
 	_, first, _ := rules.Judge(policy, cluster, enforce.Memory{}, noon(0))
-	before, err := json.Marshal(first)
-	require.NoError(t, err)
+	before := proctest.Try(json.Marshal(first)).OK(t)
 	for range 3 {
 		plan, _, events := rules.Judge(policy, cluster, first, noon(1))
 		require.Equal(t, "a end 5", planText(plan))
 		require.Equal(t, "changed 5 act, due 5 act, notify 5 act", eventText(events))
 	}
-	after, err := json.Marshal(first)
-	require.NoError(t, err)
+	after := proctest.Try(json.Marshal(first)).OK(t)
 	require.Equal(t, string(before), string(after))
 }
 
@@ -117,12 +116,10 @@ func TestMemoryAsJSON(t *testing.T) {
 	for minute := 0; minute < 60; minute += 5 {
 		kept.Judge(policy, cluster(minute), noon(minute))
 		plan, next, _ := rules.Judge(policy, cluster(minute), read, noon(minute))
-		text, err := json.Marshal(next)
-		require.NoError(t, err)
+		text := proctest.Try(json.Marshal(next)).OK(t)
 		read = enforce.Memory{}
 		require.NoError(t, json.Unmarshal(text, &read))
-		want, err := json.Marshal(kept.Memory)
-		require.NoError(t, err)
+		want := proctest.Try(json.Marshal(kept.Memory)).OK(t)
 		require.JSONEq(t, string(want), string(text), "minute %d: %s", minute, planText(plan))
 	}
 }

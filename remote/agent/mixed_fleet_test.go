@@ -163,8 +163,7 @@ func TestTheControllerEnforcesOnOlderHosts(t *testing.T) {
 			require.NotNil(t, s.Devices[0].Attachment(s.Environments[0].EID))
 			require.Same(t, s, snapshotOf(t, pool, host), "it didn't change")
 
-			file, err := policy.Parse("policy.yaml", []byte("defaults:\n  non-env-processes: true\n  env-devices: true\n"))
-			require.NoError(t, err)
+			file := proctest.Try(policy.Parse("policy.yaml", []byte("defaults:\n  non-env-processes: true\n  env-devices: true\n"))).OK(t)
 			cluster := snapshot.Cluster{Hosts: []snapshot.Host{{Name: "gpu01", Snapshot: s}}}
 			plan, _, _ := rules.Judge(file, cluster, enforce.Memory{}, time.Now())
 			require.Len(t, plan.Orders, 1)

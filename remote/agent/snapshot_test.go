@@ -118,8 +118,7 @@ func TestHostsRefuseNoAge(t *testing.T) {
 	} {
 		h := genvhost.New(busy(1))
 		f := startFleet(t, 10*time.Second, h)
-		session, err := f.client.Start(t.Context(), f.hosts[0], f.hosts[0].Genv("usage", "serve", "--token", "t"))
-		require.NoError(t, err)
+		session := proctest.Try(f.client.Start(t.Context(), f.hosts[0], f.hosts[0].Genv("usage", "serve", "--token", "t"))).OK(t)
 		stream := proctest.Try(agent.OpenStream(t.Context(), session, session, "t")).OK(t)
 		proctest.Try(stream.Call(t.Context(), agent.RequestSnapshot, []byte(body))).OK(t)
 		require.Equal(t, want, h.DeviceAge(), body)

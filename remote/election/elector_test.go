@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/testfleet/servers"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -208,9 +209,7 @@ func TestRegistrar(t *testing.T) {
 		stop := background(registrar.Run)
 		wait := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
 		shown := func() []election.Registration {
-			list, err := election.Registered(t.Context(), r, "/genv/lab")
-			require.NoError(t, err)
-			return list
+			return proctest.Try(election.Registered(t.Context(), r, "/genv/lab")).OK(t)
 		}
 		wait(time.Minute - time.Second)
 		require.Equal(t, []election.Registration{one}, shown())
@@ -246,8 +245,7 @@ func TestARunningControllerIsRememberedAgain(t *testing.T) {
 		time.Sleep(time.Second)
 		const known = "/genv/lab/controllers/"
 		remembered := func() int {
-			list, err := r.List(t.Context(), known)
-			require.NoError(t, err)
+			list := proctest.Try(r.List(t.Context(), known)).OK(t)
 			return len(list)
 		}
 		require.Equal(t, 1, remembered())
@@ -276,8 +274,7 @@ func TestWhatIsNoRegistration(t *testing.T) {
 			r.others[key] = etcd.KeyValue{Key: []byte(key), Value: []byte(value), Lease: lost}
 		}
 	}
-	list, err := election.Registered(t.Context(), r, "/k")
-	require.NoError(t, err)
+	list := proctest.Try(election.Registered(t.Context(), r, "/k")).OK(t)
 	require.Equal(t, []election.Registration{
 		{Candidate: election.Candidate{ID: "1", Name: "a copy"}, Host: "jump-2", Lost: true},
 		{Candidate: election.Candidate{ID: "1", Name: "it"}, Host: "jump-1"},

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/testfleet/servers"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // etcd refuses to write when its space is used up: who leads goes on, and can resign, but no
@@ -33,8 +34,7 @@ func TestTheSpaceOfEtcdIsUsedUp(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return etcd.Refused(client.Put(t.Context(), "/genv/lab/part", bytes.Repeat([]byte("x"), 1<<20), 0))
 	}, patience, time.Millisecond)
-	leader, err := client.Get(t.Context(), election.LeaderKey("/genv/lab"))
-	require.NoError(t, err)
+	leader := proctest.Try(client.Get(t.Context(), election.LeaderKey("/genv/lab"))).OK(t)
 	ttl, err := client.KeepAlive(t.Context(), leader.Lease)
 	require.NoError(t, err, "who leads can renew its lease")
 	require.Equal(t, election.TTL, ttl)
@@ -46,8 +46,7 @@ func TestTheSpaceOfEtcdIsUsedUp(t *testing.T) {
 	require.False(t, b.Leads())
 	status := b.Status()
 	require.Equal(t, "standby; etcd refuses what this controller asks, so it can't lead", status.Shown().String())
-	part, err := client.Get(t.Context(), "/genv/lab/part")
-	require.NoError(t, err)
+	part := proctest.Try(client.Get(t.Context(), "/genv/lab/part")).OK(t)
 	c.FreeSpace(part.Modified)
 	b.becomesLeader(t)
 	require.Greater(t, b.Status().Epoch, epoch)
@@ -138,8 +137,7 @@ func TestNoControllerLeads(t *testing.T) {
 	} {
 		status := election.Status{Role: election.Standby, Since: noon, Answered: row.answered}
 		require.Equal(t, row.want, status.Shown().String(), name)
-		document, err := json.Marshal(status.Shown())
-		require.NoError(t, err)
+		document := proctest.Try(json.Marshal(status.Shown())).OK(t)
 		var read election.Shown
 		require.NoError(t, json.Unmarshal(document, &read))
 		require.Equal(t, row.want, read.String(), "%s: for a viewer", name)

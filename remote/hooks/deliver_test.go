@@ -70,8 +70,7 @@ func TestACommandGetsTheEventOnItsStdin(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	failed := sendOnce(t, policy.Hook{Command: script(t, `{ echo "$1 $GENV_EVENT"; cat; } > `+out)}, "warn", `{"a":1}`)
 	require.Empty(t, failed)
-	data, err := os.ReadFile(out)
-	require.NoError(t, err)
+	data := proctest.Try(os.ReadFile(out)).OK(t)
 	require.Equal(t, "an argument warn\n{\"a\":1}", string(data))
 }
 
@@ -79,14 +78,11 @@ func TestACommandGetsTheEventOnItsStdin(t *testing.T) {
 func TestACommandThatLeavesAChildIsNotRunAgain(t *testing.T) {
 	dir := t.TempDir()
 	failed := sendOnce(t, policy.Hook{Command: script(t, "echo run >> "+dir+"/runs; sleep 20 & echo $! > "+dir+"/child"), Retries: 2}, "act", "x")
-	child, err := os.ReadFile(dir + "/child")
-	require.NoError(t, err)
-	pid, err := strconv.Atoi(strings.TrimSpace(string(child)))
-	require.NoError(t, err)
+	child := proctest.Try(os.ReadFile(dir + "/child")).OK(t)
+	pid := proctest.Try(strconv.Atoi(strings.TrimSpace(string(child)))).OK(t)
 	_ = syscall.Kill(pid, syscall.SIGKILL) // if it is there
 	require.Empty(t, failed)
-	runs, err := os.ReadFile(dir + "/runs")
-	require.NoError(t, err)
+	runs := proctest.Try(os.ReadFile(dir + "/runs")).OK(t)
 	require.Equal(t, "run\n", string(runs))
 }
 

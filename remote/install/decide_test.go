@@ -100,8 +100,7 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, s := wanted(), complete()
 			tt.change(w, s)
-			plan, err := install.Decide(w, binary, s)
-			require.NoError(t, err)
+			plan := proctest.Try(install.Decide(w, binary, s)).OK(t)
 			require.Equal(t, tt.result, plan.Result)
 			require.Equal(t, tt.program, plan.Program != nil)
 			require.Equal(t, tt.sudoers, plan.Sudoers != "", plan.Sudoers)
@@ -227,8 +226,7 @@ func TestDecideState(t *testing.T) {
 			w, s := wanted(), complete()
 			w.State, w.Upgrade = tt.wanted, true
 			tt.change(s)
-			plan, err := install.Decide(w, binary, s)
-			require.NoError(t, err)
+			plan := proctest.Try(install.Decide(w, binary, s)).OK(t)
 			require.Equal(t, tt.state, plan.State)
 			require.Equal(t, tt.units, plan.Units)
 			require.Len(t, plan.Notes, tt.notes, "%q", plan.Notes)

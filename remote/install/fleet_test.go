@@ -77,9 +77,7 @@ func startHost(t *testing.T) (f *fleet, old, current *install.Binary) {
 // done does something with a host that succeeds.
 func done(t *testing.T, do func(context.Context, remote.Host) (*install.Outcome, error), h remote.Host) *install.Outcome {
 	t.Helper()
-	outcome, err := do(t.Context(), h)
-	require.NoError(t, err)
-	return outcome
+	return proctest.Try(do(t.Context(), h)).OK(t)
 }
 
 func (f *fleet) installer(programs ...*install.Binary) *install.Installer {

@@ -39,9 +39,7 @@ func (g *given) Run(ctx context.Context, h remote.Host, command remote.Command) 
 }
 
 func password(t *testing.T, secret string) *install.Password {
-	p, err := install.NewPassword([]byte(secret))
-	require.NoError(t, err)
-	return p
+	return proctest.Try(install.NewPassword([]byte(secret))).OK(t)
 }
 
 // TestPassword: over real sudo. It is given to hosts where sudo wants one, and after one has refused it to no other.
@@ -232,8 +230,7 @@ func FuzzSudoers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		w, s := wanted(), complete()
 		s.Rules = strings.Split(text, "\n")
-		plan, err := install.Decide(w, binary, s)
-		require.NoError(t, err)
+		plan := proctest.Try(install.Decide(w, binary, s)).OK(t)
 		for _, line := range joined(plan.Sudoers) {
 			name, _, _ := strings.Cut(line, " ")
 			if strings.HasPrefix(line, "Defaults!") {

@@ -22,6 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // sendTo has the test binary send an action to a socket, as a process of its own.
@@ -126,16 +127,14 @@ func dialer(path string) dial {
 
 func post(t *testing.T, dial dial, method, kind, body string) (int, operator.Refusal) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, "http://x"+live.ActionsPath, strings.NewReader(body))
-	require.NoError(t, err)
+	request := proctest.Try(http.NewRequestWithContext(t.Context(), method, "http://x"+live.ActionsPath, strings.NewReader(body))).OK(t)
 	if kind != "" {
 		request.Header.Set("Content-Type", kind)
 	}
 	response, err := (&http.Transport{DialContext: dial, DisableKeepAlives: true}).RoundTrip(request)
 	require.NoError(t, err)
 	defer response.Body.Close()
-	data, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
+	data := proctest.Try(io.ReadAll(response.Body)).OK(t)
 	var refusal operator.Refusal
 	_ = json.Unmarshal(data, &refusal) // an answer has other fields
 	return response.StatusCode, refusal
@@ -185,8 +184,7 @@ func TestOnlyRootAndTheController(t *testing.T) {
 		require.NoError(t, os.Chmod(folder, 0o755))
 	}
 	require.NoError(t, os.Chmod(path, 0o666)) // as a group would be allowed to
-	body, err := json.Marshal(hold)
-	require.NoError(t, err)
+	body := proctest.Try(json.Marshal(hold)).OK(t)
 	for range 2 {
 		status, refusal := post(t, as(60123, path), "POST", "application/json", string(body))
 		require.Equal(t, 403, status)

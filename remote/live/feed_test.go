@@ -19,6 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // stage is a feed, and the fleet that its cycles see.
@@ -91,8 +92,7 @@ func TestBeforeTheFirstCycle(t *testing.T) {
 	f := newStage().Fleet()
 	require.Equal(t, "genv.live.fleet/1", f.Schema)
 	require.Zero(t, f.Cycle)
-	text, err := json.Marshal(f)
-	require.NoError(t, err)
+	text := proctest.Try(json.Marshal(f)).OK(t)
 	require.NotContains(t, string(text), "null")
 }
 
@@ -196,12 +196,10 @@ func TestUsers(t *testing.T) {
 func TestAFleetIsNeverChanged(t *testing.T) {
 	s := newStage(answered("a", "alice"), answered("b", "bob"))
 	held := s.run(func(c *controller.Cycle) { c.Plan.Findings = []enforce.Finding{{User: "alice"}} })
-	before, err := json.Marshal(held)
-	require.NoError(t, err)
+	before := proctest.Try(json.Marshal(held)).OK(t)
 	s.run(func(c *controller.Cycle) { c.Cluster.Hosts[0], c.Plan.Findings = failed("a"), nil })
 	s.run(func(c *controller.Cycle) { c.Cluster.Hosts[0] = answered("a", "mallory") })
-	after, err := json.Marshal(held)
-	require.NoError(t, err)
+	after := proctest.Try(json.Marshal(held)).OK(t)
 	require.JSONEq(t, string(before), string(after))
 }
 
@@ -212,8 +210,7 @@ func TestHostileNames(t *testing.T) {
 		f := s.run(nil, enforce.Event{Kind: enforce.EventHostLost, Host: snapshot.Hostname(name), Err: errors.New(name)})
 		require.EqualValues(t, name, f.Hosts[0].Name)
 		for _, document := range []any{f, s.Events(0)} {
-			text, err := json.Marshal(document)
-			require.NoError(t, err)
+			text := proctest.Try(json.Marshal(document)).OK(t)
 			require.True(t, json.Valid(text))
 			require.NotContains(t, string(text), "<script")
 			require.NotContains(t, string(text), "\n")

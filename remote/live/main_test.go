@@ -18,14 +18,14 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // serve serves on a socket, which it returns.
 func serve(t *testing.T, handler http.Handler) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "s")
-	listener, err := socket.Listen(t.Context(), path)
-	require.NoError(t, err)
+	listener := proctest.Try(socket.Listen(t.Context(), path)).OK(t)
 	_, stop := socket.Serve(listener, handler)
 	t.Cleanup(stop)
 	return path
@@ -40,31 +40,25 @@ func TestClient(t *testing.T) {
 	feed := live.NewFeed(live.Options{Now: time.Now})
 	client := live.NewClient(serve(t, live.NewHandler(feed)))
 	defer client.Close()
-	before, err := client.Fleet(t.Context())
-	require.NoError(t, err)
+	before := proctest.Try(client.Fleet(t.Context())).OK(t)
 	require.Zero(t, before.Cycle, "there was no cycle yet")
 	feed.Consume(cycle(1), []enforce.Event{{Kind: enforce.EventHostLost, Host: "b", Err: errors.New("gone")}})
 
-	fleet, err := client.Fleet(t.Context())
-	require.NoError(t, err)
+	fleet := proctest.Try(client.Fleet(t.Context())).OK(t)
 	require.Equal(t, feed.Fleet().Hosts[0].GPUs, fleet.Hosts[0].GPUs)
-	again, err := client.Fleet(t.Context())
-	require.NoError(t, err)
+	again := proctest.Try(client.Fleet(t.Context())).OK(t)
 	require.Same(t, fleet, again, "nothing has changed")
 	next := cycle(2)
 	next.Cluster.Hosts = append([]snapshot.Host{{Name: "b", Err: errors.New("gone")}}, cycle(1).Cluster.Hosts...)
 	feed.Consume(next.AtEnd(), nil)
-	later, err := client.Fleet(t.Context())
-	require.NoError(t, err)
+	later := proctest.Try(client.Fleet(t.Context())).OK(t)
 	requireEqual(t, feed.Fleet(), later)
 	third := *next
 	third.Start = third.Start.Add(time.Minute)
 	feed.Consume(third.AtEnd(), nil)
-	last, err := client.Fleet(t.Context())
-	require.NoError(t, err)
+	last := proctest.Try(client.Fleet(t.Context())).OK(t)
 	requireEqual(t, feed.Fleet(), last)
-	events, err := client.Events(t.Context(), 0)
-	require.NoError(t, err)
+	events := proctest.Try(client.Events(t.Context(), 0)).OK(t)
 	require.Len(t, events.Events, 1)
 	require.Equal(t, live.EventsDocument{Schema: "genv.live.events/1", Run: "r", Last: 1, Events: events.Events}, events)
 }
@@ -72,10 +66,8 @@ func TestClient(t *testing.T) {
 // requireEqual: a viewer has the state that the controller has.
 func requireEqual(t *testing.T, want, got *live.FleetState) {
 	t.Helper()
-	a, err := json.Marshal(want)
-	require.NoError(t, err)
-	b, err := json.Marshal(got)
-	require.NoError(t, err)
+	a := proctest.Try(json.Marshal(want)).OK(t)
+	b := proctest.Try(json.Marshal(got)).OK(t)
 	require.JSONEq(t, string(a), string(b))
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/metrics"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // whole is everything of a fleet with these names.
@@ -60,8 +61,7 @@ func values(t testing.TB, text string) map[string]float64 {
 			require.Equal(t, family, typeLine.FindStringSubmatch(lines[i])[1])
 			continue
 		}
-		s, err := parseSample(lines[i])
-		require.NoError(t, err)
+		s := proctest.Try(parseSample(lines[i])).OK(t)
 		require.Contains(t, []string{family, family + "_bucket", family + "_sum", family + "_count"}, s.name)
 		value, err := strconv.ParseFloat(s.value, 64)
 		require.NoError(t, err, lines[i])
@@ -188,8 +188,7 @@ func TestLabelsKeepTheirValues(t *testing.T) {
 		w.Sample(1, name, "7")
 		lines := strings.SplitAfter(string(w.Text()), "\n")
 		require.Equal(t, []string{"# HELP genv_x Help.\n", "# TYPE genv_x gauge\n", lines[2], ""}, lines, "one line for one sample")
-		s, err := parseSample(strings.TrimSuffix(lines[2], "\n"))
-		require.NoError(t, err)
+		s := proctest.Try(parseSample(strings.TrimSuffix(lines[2], "\n"))).OK(t)
 		require.Equal(t, sample{"genv_x", map[string]string{"username": name, "eid": "7"}, "1"}, s)
 	}
 }
@@ -236,8 +235,7 @@ func FuzzLabel(f *testing.F) {
 		require.True(t, utf8.ValidString(text))
 		require.NotContains(t, text, "\x00")
 		require.Equal(t, 3, strings.Count(text, "\n"))
-		s, err := parseSample(strings.TrimSuffix(strings.SplitAfter(text, "\n")[2], "\n"))
-		require.NoError(t, err)
+		s := proctest.Try(parseSample(strings.TrimSuffix(strings.SplitAfter(text, "\n")[2], "\n"))).OK(t)
 		clean := func(s string) string {
 			return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -132,19 +133,15 @@ func TestFile(t *testing.T) {
 	data, err := s.Encode(noon)
 	require.NoError(t, err)
 	for _, now := range []time.Time{noon, noon.Add(1000 * time.Hour)} {
-		got, err := operator.Decode(data, now)
-		require.NoError(t, err)
+		got := proctest.Try(operator.Decode(data, now)).OK(t)
 		require.Equal(t, s, got)
 	}
-	got, err := operator.Decode(data, noon.Add(-time.Hour))
-	require.NoError(t, err)
+	got := proctest.Try(operator.Decode(data, noon.Add(-time.Hour))).OK(t)
 	require.Equal(t, noon.Add(3*time.Hour), got.Exemptions[0].Until, "the clock was set back while no controller ran: it isn't longer")
 
 	later := noon.Add(90 * time.Second)
-	changed, err := s.Content(later)
-	require.NoError(t, err)
-	same, err := s.Content(noon)
-	require.NoError(t, err)
+	changed := proctest.Try(s.Content(later)).OK(t)
+	same := proctest.Try(s.Content(noon)).OK(t)
 	require.Equal(t, string(same), string(changed), "so that it isn't written again and again")
 }
 

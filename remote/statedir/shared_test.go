@@ -97,8 +97,7 @@ func leader(t *testing.T, c *cluster, name string, now *time.Time) *statedir.Sha
 
 func inFolder(t *testing.T, c *cluster, dir, name string, now *time.Time) *statedir.Shared {
 	t.Helper()
-	folder, err := statedir.Open(dir)
-	require.NoError(t, err)
+	folder := proctest.Try(statedir.Open(dir)).OK(t)
 	t.Cleanup(func() { _ = folder.Close() })
 	folder.Now = func() time.Time { return *now }
 	return &statedir.Shared{Folder: folder, Cluster: c, Key: "/lab", Self: name, Epoch: c.epoch}
@@ -106,9 +105,7 @@ func inFolder(t *testing.T, c *cluster, dir, name string, now *time.Time) *state
 
 func encode(t *testing.T, m *controller.FleetMemory, now time.Time) controller.Saved {
 	t.Helper()
-	saved, err := m.Encode(now)
-	require.NoError(t, err)
-	return saved
+	return proctest.Try(m.Encode(now)).OK(t)
 }
 
 // memoryOf is what a controller may know of hosts.
@@ -145,14 +142,11 @@ func TestTheNextLeaderKnowsAll(t *testing.T) {
 		c, now, m := newCluster(), noon, memoryOf(hosts)
 		require.NoError(t, leader(t, c, "a", &now).Save(t.Context(), encode(t, &m, noon)))
 		now = noon.Add(10 * time.Second)
-		got, err := leader(t, c, "b", &now).Load(t.Context())
-		require.NoError(t, err)
+		got := proctest.Try(leader(t, c, "b", &now).Load(t.Context())).OK(t)
 		require.True(t, got.Rules.Resumed)
 		got.Rules.Resumed = false
-		want, err := json.Marshal(m)
-		require.NoError(t, err)
-		have, err := json.Marshal(got)
-		require.NoError(t, err)
+		want := proctest.Try(json.Marshal(m)).OK(t)
+		have := proctest.Try(json.Marshal(got)).OK(t)
 		require.JSONEq(t, string(want), string(have))
 		require.Equal(t, m.Operator, got.Operator)
 	}
@@ -230,8 +224,7 @@ func TestAWriteThatArrivesLate(t *testing.T) {
 	m = memoryOf(3)
 	require.NoError(t, a.Save(t.Context(), encode(t, &m, noon)))
 	require.ErrorIs(t, c.late(), etcd.ErrConflict)
-	got, err := leader(t, c, "b", &now).Load(t.Context())
-	require.NoError(t, err)
+	got := proctest.Try(leader(t, c, "b", &now).Load(t.Context())).OK(t)
 	require.Len(t, got.Rules.Stuck, 3)
 
 	// One that arrives before the next write is carried out, and so is that one.
@@ -273,8 +266,7 @@ func TestAClockThatIsAhead(t *testing.T) {
 		c, now, m := newCluster(), noon, memoryOf(1)
 		require.NoError(t, leader(t, c, "a", &now).Save(t.Context(), encode(t, &m, noon)))
 		now = noon.Add(-ahead)
-		got, err := leader(t, c, "b", &now).Load(t.Context())
-		require.NoError(t, err)
+		got := proctest.Try(leader(t, c, "b", &now).Load(t.Context())).OK(t)
 		require.WithinDuration(t, now.Add(-time.Minute), got.Rules.Present["env-devices/gpu-0000/7/100"].Since, time.Second, ahead)
 		require.WithinDuration(t, now.Add(time.Hour), got.Operator.Exemptions[0].Until, time.Second, ahead)
 	}
@@ -291,8 +283,7 @@ func TestAClockThatIsBehind(t *testing.T) {
 		now = noon.Add(max(0, row.seen) + 5*time.Second)
 		b := leader(t, c, "b", &now)
 		b.Followed = noon.Add(row.seen)
-		got, err := b.Load(t.Context())
-		require.NoError(t, err)
+		got := proctest.Try(b.Load(t.Context())).OK(t)
 		since := got.Rules.Present["env-devices/gpu-0000/7/100"].Since
 		require.WithinDuration(t, noon.Add(row.shift-time.Minute), since, time.Second, row.seen)
 	}
@@ -326,8 +317,7 @@ func TestASlowEtcd(t *testing.T) {
 			err := a.Save(t.Context(), encode(t, &m, noon))
 			require.Equal(t, kept, err == nil, "%s: %v", takes, err)
 			require.LessOrEqual(t, time.Since(begun), 2*time.Second, takes)
-			got, err := a.Folder.Load(t.Context())
-			require.NoError(t, err)
+			got := proctest.Try(a.Folder.Load(t.Context())).OK(t)
 			require.Len(t, got.Rules.Hosts, 1, "it is in the folder")
 		})
 	}
@@ -379,7 +369,6 @@ func TestAFullDisk(t *testing.T) {
 	require.Error(t, os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 1<<20), 0o600))
 	require.Equal(t, uint64(2), run(`"second"`))
 	require.Equal(t, uint64(3), run(`"third"`))
-	data, err := os.ReadFile(filepath.Join(dir, "memory.json"))
-	require.NoError(t, err)
+	data := proctest.Try(os.ReadFile(filepath.Join(dir, "memory.json"))).OK(t)
 	require.Equal(t, `"third"`, string(data))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 var begin = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
@@ -78,8 +79,7 @@ func parse(t *testing.T, text string) *host {
 			continue
 		}
 		add := map[string]func(int, snapshot.EnvID, snapshot.Username) *host{"attach": h.attach, "run": h.run}[words[0]]
-		device, err := strconv.Atoi(words[1])
-		require.NoError(t, err)
+		device := proctest.Try(strconv.Atoi(words[1])).OK(t)
 		add(device, snapshot.EnvID(strings.Trim(words[2], "-")), snapshot.Username(words[3]))
 	}
 	return h
@@ -208,8 +208,7 @@ func TestWhenItCounts(t *testing.T) {
 			account.MaxGap = time.Minute
 			for look := range strings.SplitSeq(test.looks, ", ") {
 				after, state, _ := strings.Cut(look, " ")
-				at, err := time.ParseDuration(after + "s")
-				require.NoError(t, err)
+				at := proctest.Try(time.ParseDuration(after + "s")).OK(t)
 				account.Look(begin.Add(at), clusterOf(map[string]map[snapshot.Hostname]*host{
 					"idle": on(parse(t, attached)), "free": on(newHost()), "used": on(parse(t, "run 0 - alice")), "same": on(same),
 					"lost": on(nil), "gone": nil,
@@ -244,8 +243,7 @@ func TestHours(t *testing.T) {
 		{"UTC", []int64{1800, 3600, 600}},
 		{"Asia/Kolkata", []int64{3600, 2400}},
 	} {
-		in, err := time.LoadLocation(test.zone)
-		require.NoError(t, err)
+		in := proctest.Try(time.LoadLocation(test.zone)).OK(t)
 		account := usage.NewMeter(in)
 		from := begin.Add(30 * time.Minute)
 		account.Look(from, clusterOf(on(newHost().attach(0, "1", "alice"))))
@@ -271,10 +269,8 @@ func TestDays(t *testing.T) {
 		{"Asia/Beirut", "2026-03-29", 23}, // it begins at 1 o'clock
 		{"Australia/Lord_Howe", "2026-04-05", 24.5},
 	} {
-		in, err := time.LoadLocation(test.zone)
-		require.NoError(t, err)
-		day, err := time.ParseInLocation(time.DateOnly, test.day, in)
-		require.NoError(t, err)
+		in := proctest.Try(time.LoadLocation(test.zone)).OK(t)
+		day := proctest.Try(time.ParseInLocation(time.DateOnly, test.day, in)).OK(t)
 		noon := day.Add(12 * time.Hour).Unix()
 		start, end := usage.DayOf(noon, in), usage.NextDay(noon, in)
 		require.InDelta(t, test.hours, float64(end-start)/3600, 0, test.zone)

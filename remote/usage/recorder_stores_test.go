@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // lab has the options of the real databases.
@@ -28,11 +29,9 @@ func opening(place string) func() (usage.Store, error) {
 
 // keptIn is what a database has.
 func keptIn(t *testing.T, place string) (usage.Mark, *usage.Report) {
-	s, err := store.OpenToRead(t.Context(), place, lab)
-	require.NoError(t, err)
+	s := proctest.Try(store.OpenToRead(t.Context(), place, lab)).OK(t)
 	defer s.Close()
-	mark, err := s.Mark(t.Context())
-	require.NoError(t, err)
+	mark := proctest.Try(s.Mark(t.Context())).OK(t)
 	r, err := s.Report(t.Context(), usage.Query{By: usage.ByDay, Until: mark.Until})
 	require.NoError(t, err)
 	return mark, r
@@ -77,8 +76,7 @@ func TestAFullDisk(t *testing.T) {
 // goes on; when the file is moved aside, a new one has what waited.
 func TestADamagedDatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), store.FileName)
-	s, err := opening(path)()
-	require.NoError(t, err)
+	s := proctest.Try(opening(path)()).OK(t)
 	require.NoError(t, s.Close())
 	damaged, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -87,8 +85,7 @@ func TestADamagedDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, opening(path), 0)
 		r.cyclesSay(30, usage.ErrDamaged.Error())
-		now, err := os.ReadFile(path)
-		require.NoError(t, err)
+		now := proctest.Try(os.ReadFile(path)).OK(t)
 		require.Equal(t, damaged, now)
 		require.NoError(t, os.Rename(path, path+".aside"))
 		r.cyclesSay(20, usage.ErrDamaged.Error(), "nothing is missing")

@@ -22,14 +22,14 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/web"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // passwords is a file for alice and another user.
 func passwords(t *testing.T) *web.Access {
 	text := "basic_auth_users:\n"
 	for _, user := range []string{"alice", "mallory-secret"} {
-		hash, err := bcrypt.GenerateFromPassword([]byte("word of "+user), bcrypt.MinCost)
-		require.NoError(t, err)
+		hash := proctest.Try(bcrypt.GenerateFromPassword([]byte("word of "+user), bcrypt.MinCost)).OK(t)
 		text += "  " + user + ": " + string(hash) + "\n"
 	}
 	path := filepath.Join(t.TempDir(), "web.yml")
@@ -164,10 +164,8 @@ func TestEventsAreHidden(t *testing.T) {
 	f := newFleet(1, 1)
 	for names, want := range map[web.Names]bool{web.AllNames: true, web.NoNames: false} {
 		server := httptest.NewServer(f.handler(naming(names)))
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/events?after=0", http.NoBody)
-		require.NoError(t, err)
-		response, err := server.Client().Do(request)
-		require.NoError(t, err)
+		request := proctest.Try(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/events?after=0", http.NoBody)).OK(t)
+		response := proctest.Try(server.Client().Do(request)).OK(t)
 		require.Equal(t, "text/event-stream", response.Header.Get("Content-Type"))
 		f.judged(enforce.Finding{ID: "1", Rule: enforce.RuleNonEnvProcesses, Host: "gpu-01", PID: 9, User: "mallory", Command: "mallory"})
 		text := readUntil(t, response.Body, "non-env-processes", "event: fleet")
@@ -218,11 +216,9 @@ func TestCertificates(t *testing.T) {
 	require.Equal(t, web.Demands{TLS: true}, access.Demands())
 	config := access.TLS()
 	name := func() string {
-		config, err := config.GetConfigForClient(nil)
-		require.NoError(t, err)
+		config := proctest.Try(config.GetConfigForClient(nil)).OK(t)
 		require.Equal(t, uint16(tls.VersionTLS12), config.MinVersion)
-		leaf, err := x509.ParseCertificate(config.Certificates[0].Certificate[0])
-		require.NoError(t, err)
+		leaf := proctest.Try(x509.ParseCertificate(config.Certificates[0].Certificate[0])).OK(t)
 		return leaf.Subject.CommonName
 	}
 	require.Equal(t, "1", name())
@@ -231,8 +227,7 @@ func TestCertificates(t *testing.T) {
 	now = now.Add(2 * time.Second)
 	require.Equal(t, "2", name(), "it was renewed")
 	require.Zero(t, failed)
-	good, err := os.ReadFile(key)
-	require.NoError(t, err)
+	good := proctest.Try(os.ReadFile(key)).OK(t)
 	require.NoError(t, os.WriteFile(key, []byte("half of a k"), 0o600))
 	now = now.Add(2 * time.Second)
 	require.Equal(t, "2", name(), "while it is being written")

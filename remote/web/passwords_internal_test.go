@@ -14,13 +14,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/snapshot/quota"
 	"golang.org/x/crypto/bcrypt"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
+	"github.com/seed-3119e985/genv/snapshot/quota"
 )
 
 func userLine(t *testing.T, user, password string, cost int) string {
-	hash, err := bcrypt.GenerateFromPassword([]byte(password), cost)
-	require.NoError(t, err)
+	hash := proctest.Try(bcrypt.GenerateFromPassword([]byte(password), cost)).OK(t)
 	return "  " + user + ": " + strings.Replace(string(hash), "$2a$", "$2y$", 1) + "\n" // as htpasswd writes it
 }
 
@@ -156,8 +157,7 @@ func TestTurns(t *testing.T) {
 		clear(f.right) // it isn't remembered
 		f.mu.Unlock()
 		before := guessed.Load()
-		ok, err := f.check(t.Context(), "192.0.2.2", "alice", "one")
-		require.NoError(t, err)
+		ok := proctest.Try(f.check(t.Context(), "192.0.2.2", "alice", "one")).OK(t)
 		require.True(t, ok)
 		// of others: one that had ended and wasn't counted yet, the one that ran, and one that had its turn
 		require.LessOrEqual(t, guessed.Load()-before, int64(3), "checks of others meanwhile")
@@ -182,9 +182,7 @@ func TestUnknownUsers(t *testing.T) {
 	known, _, _ := f.lookUp("alice", "x")
 	unknown, _, _ := f.lookUp("eve", "x")
 	costs := func(hash []byte) int {
-		cost, err := bcrypt.Cost(hash)
-		require.NoError(t, err)
-		return cost
+		return proctest.Try(bcrypt.Cost(hash)).OK(t)
 	}
 	require.Equal(t, costs(known), costs(unknown))
 	require.Equal(t, 7, costs(unknown))

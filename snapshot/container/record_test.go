@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
@@ -32,14 +33,12 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		{ID: id, EID: "4242", StartedAt: recordStart, PID: 77, Start: 4711},
 	} {
 		require.NoError(t, container.WriteRecord(run, r))
-		got, err := container.ReadRecord(run, id)
-		require.NoError(t, err)
+		got := proctest.Try(container.ReadRecord(run, id)).OK(t)
 		r.Schema = 1
 		require.Equal(t, r, got)
 	}
 	for path, mode := range map[string]os.FileMode{container.RecordsDir(run): 0o755, filepath.Join(container.RecordsDir(run), id+".json"): 0o644} {
-		info, err := os.Stat(path)
-		require.NoError(t, err)
+		info := proctest.Try(os.Stat(path)).OK(t)
 		require.Equal(t, mode, info.Mode().Perm(), path)
 	}
 	ids, err := container.ListRecords(run)
@@ -168,8 +167,7 @@ func TestPrune(t *testing.T) {
 				s, known := running[pid]
 				return s, known
 			}))
-			ids, err := container.ListRecords(run)
-			require.NoError(t, err)
+			ids := proctest.Try(container.ListRecords(run)).OK(t)
 			require.Equal(t, row.stays, len(ids) == 1)
 		})
 	}
@@ -193,8 +191,7 @@ func TestARestartKeepsItsRecord(t *testing.T) {
 		})
 		require.NoError(t, <-written)
 		require.NoError(t, err)
-		got, err := container.ReadRecord(run, id)
-		require.NoError(t, err)
+		got := proctest.Try(container.ReadRecord(run, id)).OK(t)
 		again.Schema = 1
 		require.Equal(t, again, got)
 	}

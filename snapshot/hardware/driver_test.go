@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // information6200 is constructed with the white space of nv-procfs.c of NVIDIA's open-gpu-kernel-modules.
@@ -31,8 +32,7 @@ func TestParseInformation(t *testing.T) {
 		"excluded by older drivers": {"Device Minor: 1\nBlacklisted:\t Yes\n", information{BusDevice: BusDevice{Minor: new(1)}, excluded: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := parseInformation([]byte(tt.text))
-			require.NoError(t, err)
+			got := proctest.Try(parseInformation([]byte(tt.text))).OK(t)
 			require.Equal(t, tt.want, got)
 		})
 	}
@@ -61,8 +61,7 @@ func FuzzParseInformation(f *testing.F) {
 		p := published{devicesSchema, []BusDevice{info.BusDevice}}
 		data, err = json.Marshal(p)
 		require.NoError(t, err)
-		again, err := Decode(data)
-		require.NoError(t, err)
+		again := proctest.Try(Decode(data)).OK(t)
 		require.Equal(t, p.Devices, again, "what is read can be published")
 	})
 }
@@ -87,8 +86,7 @@ func TestFromDriver(t *testing.T) {
 		"0000:c1:00.0": "GPU UUID: GPU-c\nDevice Minor: 2\n",
 		"0000:0b:00.0": "GPU UUID: GPU-x\nDevice Minor: 4\nGPU Excluded: Yes\n",
 	})
-	got, err := FromDriver(proc)
-	require.NoError(t, err)
+	got := proctest.Try(FromDriver(proc)).OK(t)
 	require.Equal(t, []BusDevice{
 		{Index: 0, UUID: "GPU-a", Minor: new(3), Address: "0000:09:00.0", Name: "A100"},
 		{Index: 1, UUID: "GPU-b", Minor: new(0), Address: "0000:0a:00.0"},

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
@@ -36,15 +37,13 @@ func TestPublishAndRead(t *testing.T) {
 	_, err = hardware.Read(dir)
 	require.ErrorIs(t, err, hardware.ErrNotPublished)
 
-	changed, err := hardware.Publish(dir, list())
-	require.NoError(t, err)
+	changed := proctest.Try(hardware.Publish(dir, list())).OK(t)
 	require.True(t, changed)
 	got, err := hardware.Read(dir)
 	require.NoError(t, err)
 	require.Equal(t, list(), got)
 	for path, mode := range map[string]os.FileMode{dir: 0o755 | os.ModeDir, filepath.Join(dir, "devices.json"): 0o644} {
-		info, err := os.Stat(path)
-		require.NoError(t, err)
+		info := proctest.Try(os.Stat(path)).OK(t)
 		require.Equal(t, mode, info.Mode(), path)
 	}
 	changed, err = hardware.Publish(dir, list())
@@ -254,8 +253,7 @@ func found(n int) []snapshot.Device {
 
 func TestPublishFromARootProcess(t *testing.T) {
 	s := hardware.Catalog{Run: filepath.Join(t.TempDir(), "run"), Proc: driver(t, 1, 2, 0), Root: true}
-	changed, err := s.Publish(found(3))
-	require.NoError(t, err)
+	changed := proctest.Try(s.Publish(found(3))).OK(t)
 	require.True(t, changed)
 	known, err := hardware.Catalog{Run: s.Run, Proc: t.TempDir()}.Known()
 	require.NoError(t, err)

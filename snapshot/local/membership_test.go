@@ -192,8 +192,7 @@ func TestARealTitle(t *testing.T) {
 	job.Env = []string{titleVariable + "=train.py --lr=0.1", "GENV_ENVIRONMENT_ID=1667"}
 	in, out := proctest.StartPiped(t, job)
 	t.Cleanup(func() { _ = in.Close(); _ = job.Wait() })
-	line, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
+	line := proctest.Try(bufio.NewReader(out).ReadString('\n')).OK(t)
 	require.Equal(t, "done\n", line)
 	shell := snapshot.PID(job.Process.Pid)
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", shell, shell))
@@ -217,8 +216,7 @@ func TestARealTitle(t *testing.T) {
 			b.Environments[0].Creation = snapshot.DateOf(time.Now())
 			return nil
 		}))
-		s, err := machine.Snapshot(t.Context())
-		require.NoError(t, err)
+		s := proctest.Try(machine.Snapshot(t.Context())).OK(t)
 		require.Len(t, s.Processes, 1)
 		p := s.Processes[0]
 		require.Equal(t, row.want, memberOf(&p))

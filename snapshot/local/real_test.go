@@ -61,8 +61,7 @@ func TestTheRealSources(t *testing.T) {
 		return b.Activate(state.Activation{EID: "2020", UID: snapshot.UID(os.Getuid()), Username: "somebody", PID: member, At: snapshot.DateOf(time.Now())})
 	}))
 
-	s, err := machine.Snapshot(t.Context())
-	require.NoError(t, err)
+	s := proctest.Try(machine.Snapshot(t.Context())).OK(t)
 	require.Empty(t, s.Warnings)
 	require.NotEmpty(t, s.BootID)
 	require.Len(t, s.Devices, 1)
@@ -80,13 +79,10 @@ func TestTheRealSources(t *testing.T) {
 	require.Equal(t, map[snapshot.PID]snapshot.EnvID{member: "2020", outsider: ""}, claims)
 
 	// The devices are in the state files now, and 1.4.3 can read all of it.
-	files, err := store.Read(t.Context())
-	require.NoError(t, err)
+	files := proctest.Try(store.Read(t.Context())).OK(t)
 	require.Len(t, files.Devices, 1)
-	wire, err := snapshot.EncodeSnapshot(s)
-	require.NoError(t, err)
-	decoded, err := snapshot.DecodeSnapshot(wire)
-	require.NoError(t, err)
+	wire := proctest.Try(snapshot.EncodeSnapshot(s)).OK(t)
+	decoded := proctest.Try(snapshot.DecodeSnapshot(wire)).OK(t)
 	require.Len(t, decoded.Processes, 2)
 }
 

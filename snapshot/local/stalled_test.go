@@ -37,8 +37,7 @@ func TestALookAtStalledProcesses(t *testing.T) {
 	for begun, named := time.Now(), 0; named < 2; { // finding the cause takes time that a busy machine may lack
 		began := time.Now()
 		require.Less(t, began.Sub(begun), 3*time.Minute)
-		s, err := machine.Snapshot(t.Context())
-		require.NoError(t, err)
+		s := proctest.Try(machine.Snapshot(t.Context())).OK(t)
 		require.Less(t, time.Since(began), 2*time.Second)
 		processes := map[snapshot.PID]snapshot.Process{}
 		for _, p := range s.Processes {
@@ -78,8 +77,7 @@ func TestALookAtManyStalls(t *testing.T) {
 		for looks, found := 0, 0; found < len(pids); looks++ {
 			require.Less(t, looks, 100)
 			began := time.Now()
-			s, err := machine.Snapshot(t.Context())
-			require.NoError(t, err)
+			s := proctest.Try(machine.Snapshot(t.Context())).OK(t)
 			require.Less(t, time.Since(began), 2*time.Second)
 			found = 0
 			for i := range s.Processes {
@@ -108,8 +106,7 @@ func TestManyProcessesWithLargeEnvironments(t *testing.T) {
 	withReader(t, machine)
 	require.Eventually(t, func() bool {
 		began := time.Now()
-		s, err := machine.Snapshot(t.Context())
-		require.NoError(t, err)
+		s := proctest.Try(machine.Snapshot(t.Context())).OK(t)
 		require.Less(t, time.Since(began), 3*time.Second)
 		unreadable := 0 // for a minute, if the machine is so busy that one doesn't answer
 		for i := range s.Processes {
@@ -164,8 +161,7 @@ func TestALookBesideAHostileAccount(t *testing.T) {
 				withReader(t, machine)
 				withNode(t, machine)
 				began := time.Now()
-				s, err := machine.Snapshot(t.Context())
-				require.NoError(t, err)
+				s := proctest.Try(machine.Snapshot(t.Context())).OK(t)
 				require.Len(t, s.Processes, len(pids)+1)
 				i := slices.IndexFunc(s.Processes, func(p snapshot.Process) bool { return p.PID == honest })
 				require.Equal(t, snapshot.EnvID("2020"), s.Processes[i].EID)
@@ -227,8 +223,7 @@ func TestSubordinateUIDsShareAQuota(t *testing.T) {
 		_, err := machine.Proc.AllAccounts().Wait(t.Context(), 100_000+i)
 		require.NoError(t, err)
 	}
-	s, err := machine.Snapshot(t.Context())
-	require.NoError(t, err)
+	s := proctest.Try(machine.Snapshot(t.Context())).OK(t)
 	known := len(slices.DeleteFunc(s.Processes, func(p snapshot.Process) bool { return p.EnvUnknown }))
 	require.Positive(t, known)
 	require.LessOrEqual(t, known, int(500*time.Millisecond/slowlyTakes))
@@ -240,8 +235,7 @@ func TestASetUIDProgram(t *testing.T) {
 	proctest.NeedRoot(t)
 	const environ = "GENV_ENVIRONMENT_ID=2020"
 	owned := func(by int) string {
-		data, err := os.ReadFile(program)
-		require.NoError(t, err)
+		data := proctest.Try(os.ReadFile(program)).OK(t)
 		path := fmt.Sprintf("%s-%d", program, by)
 		require.NoError(t, proctest.WriteProgram(path, data))
 		require.NoError(t, os.Chown(path, by, by))
@@ -251,8 +245,7 @@ func TestASetUIDProgram(t *testing.T) {
 	want := map[snapshot.PID]snapshot.UID{}
 	for by, owner := range map[int]snapshot.UID{100_007: uid, 60702: 60702} { // of alice's, of another user's
 		cmd, out := runAs(t, uint32(uid), environ, owned(by), "become")
-		line, err := out.ReadString('\n')
-		require.NoError(t, err)
+		line := proctest.Try(out.ReadString('\n')).OK(t)
 		require.Equal(t, "<nil>\n", line)
 		want[snapshot.PID(cmd.Process.Pid)] = owner
 	}
@@ -262,8 +255,7 @@ func TestASetUIDProgram(t *testing.T) {
 	withReader(t, machine)
 	aliceHas(t, machine, uid)
 	require.Eventually(t, func() bool {
-		s, err := machine.Snapshot(t.Context())
-		require.NoError(t, err)
+		s := proctest.Try(machine.Snapshot(t.Context())).OK(t)
 		require.Len(t, s.Processes, len(want))
 		for i := range s.Processes {
 			if p := &s.Processes[i]; p.UID == nil || *p.UID != want[p.PID] || p.EID != "2020" {

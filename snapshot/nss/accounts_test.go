@@ -135,8 +135,7 @@ func TestRealAccounts(t *testing.T) {
 	want, err := user.LookupId("0")
 	require.NoError(t, err)
 	for _, key := range []string{"0", want.Username} {
-		out, err := nss.Getent(t.Context(), "passwd", key)
-		require.NoError(t, err)
+		out := proctest.Try(nss.Getent(t.Context(), "passwd", key)).OK(t)
 		require.Equal(t, []nss.Account{{Name: want.Username, Home: want.HomeDir}}, nss.ParseAccounts(out))
 	}
 	_, err = nss.Passwd{}.WithUID(t.Context(), 4_000_000_000)
@@ -188,8 +187,7 @@ func TestAnAccountThatIsNowhere(t *testing.T) {
 	}
 	dir := t.TempDir()
 	program := filepath.Join(dir, "test")
-	self, err := os.ReadFile("/proc/self/exe")
-	require.NoError(t, err)
+	self := proctest.Try(os.ReadFile("/proc/self/exe")).OK(t)
 	require.NoError(t, proctest.WriteProgram(program, self))
 	for folder := dir; folder != os.TempDir() && len(folder) > 1; folder = filepath.Dir(folder) {
 		require.NoError(t, os.Chmod(folder, 0o755))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestParseDevices(t *testing.T) {
@@ -26,8 +27,7 @@ func TestParseDevices(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := nvidiasmi.ParseDevices(stdout(string(constructed(t, name))))
-			require.NoError(t, err)
+			got := proctest.Try(nvidiasmi.ParseDevices(stdout(string(constructed(t, name))))).OK(t)
 			require.Equal(t, nvidiasmi.Listing{GPUs: described(want)}, got)
 		})
 	}
@@ -143,8 +143,7 @@ func TestDriver(t *testing.T) {
 		"Orin, nvgpu":        {"Orin, nvgpu", ""},
 		"H100, 5\x1b[2J":     {"", ""},
 	} {
-		got, err := nvidiasmi.ParseDevices(stdout("0, GPU-0, 24576, 1, 0, 30, 15.00, " + fields + "\n"))
-		require.NoError(t, err)
+		got := proctest.Try(nvidiasmi.ParseDevices(stdout("0, GPU-0, 24576, 1, 0, 30, 15.00, " + fields + "\n"))).OK(t)
 		require.Equal(t, want, [2]string{got.GPUs[0].Name, got.GPUs[0].Driver}, fields)
 	}
 }
@@ -213,8 +212,7 @@ func TestParseList(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := nvidiasmi.ParseList(stdout(string(constructed(t, name))))
-			require.NoError(t, err)
+			got := proctest.Try(nvidiasmi.ParseList(stdout(string(constructed(t, name))))).OK(t)
 			require.Equal(t, want, got)
 		})
 	}
@@ -225,8 +223,7 @@ func TestParseListIgnoresOtherLines(t *testing.T) {
 		"GPU 0: X (UUID: GPU-1)\n  (No MIG devices)\n  MIG 1g.5gb Device 0: (UUID: MIG-1)\n  MIG \x1b Device 1: (UUID: MIG-2)\n":                                                                                               {{UUID: "GPU-1", Instances: []snapshot.Instance{{UUID: "MIG-1", Profile: "1g.5gb"}, {UUID: "MIG-2"}}}},
 		"GPU 0: X (UUID: GPU-1)\nUnable to determine the device handle for gpu 0000:02:00.0: GPU is lost.\n  MIG 1g.5gb Device 0: (UUID: MIG-1)\nGPU 1: X (UU\n  MIG 1g.5gb Device 0: (UUID: MIG-2)\nGPU 2: X (UUID: GPU-3)\n": {{UUID: "GPU-1", Instances: []snapshot.Instance{{UUID: "MIG-1", Profile: "1g.5gb"}}}, {Index: 2, UUID: "GPU-3"}},
 	} {
-		got, err := nvidiasmi.ParseList(stdout(text))
-		require.NoError(t, err)
+		got := proctest.Try(nvidiasmi.ParseList(stdout(text))).OK(t)
 		require.Equal(t, want, got)
 	}
 }

@@ -33,8 +33,7 @@ func TestExec(t *testing.T) {
 		Path: script(t, `printf '%s|' "$@" "$LC_ALL" "$GENV_BYPASS" "$KEPT"; echo oops >&2; exit 9`),
 		Env:  []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=de_DE.UTF-8", "KEPT=yes"},
 	}
-	out, err := run.Run(t.Context(), "-L", "a b")
-	require.NoError(t, err)
+	out := proctest.Try(run.Run(t.Context(), "-L", "a b")).OK(t)
 	require.Equal(t, "-L|a b|C|1|yes|", string(out.Stdout))
 	require.Equal(t, "oops\n", string(out.Stderr))
 	require.Equal(t, 9, out.ExitCode)
@@ -92,8 +91,7 @@ func ended(pid int) bool {
 func TestExecWithARemainingChild(t *testing.T) {
 	out, err := nvidiasmi.Exec{Path: script(t, `echo $$; echo oops >&2; sleep 1000 & exit 3`)}.Run(t.Context())
 	require.NoError(t, err)
-	group, err := strconv.Atoi(strings.TrimSpace(string(out.Stdout)))
-	require.NoError(t, err)
+	group := proctest.Try(strconv.Atoi(strings.TrimSpace(string(out.Stdout)))).OK(t)
 	require.NoError(t, syscall.Kill(-group, syscall.SIGKILL))
 	require.Equal(t, "oops\n", string(out.Stderr))
 	require.Equal(t, 3, out.ExitCode)
@@ -102,8 +100,7 @@ func TestExecWithARemainingChild(t *testing.T) {
 func TestExecRunsInAGroupOfItsOwn(t *testing.T) {
 	out, err := nvidiasmi.Exec{Path: script(t, `cut -d' ' -f5 /proc/self/stat`)}.Run(t.Context())
 	require.NoError(t, err)
-	group, err := strconv.Atoi(strings.TrimSpace(string(out.Stdout)))
-	require.NoError(t, err)
+	group := proctest.Try(strconv.Atoi(strings.TrimSpace(string(out.Stdout)))).OK(t)
 	require.NotEqual(t, syscall.Getpgrp(), group)
 }
 
@@ -204,8 +201,7 @@ func TestAHungCallIsInProgressOnceOnTheMachine(t *testing.T) {
 	// The driver is back.
 	require.NoError(t, syscall.Kill(-pid, syscall.SIGKILL))
 	works := nvidiasmi.New(nvidiasmi.Exec{Path: script(t, `echo 'GPU-1, 711, 5'`), Lock: lock}, time.Minute)
-	usage, err := works.Apps(t.Context(), 0)
-	require.NoError(t, err)
+	usage := proctest.Try(works.Apps(t.Context(), 0)).OK(t)
 	require.Len(t, usage.Apps, 1)
 }
 
@@ -241,8 +237,7 @@ func TestAHungHolderIsReportedSoon(t *testing.T) {
 func hold(t *testing.T, path string) *os.File {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	require.NoError(t, err)
+	file := proctest.Try(os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)).OK(t)
 	t.Cleanup(func() { _ = file.Close() })
 	require.NoError(t, syscall.Flock(int(file.Fd()), syscall.LOCK_EX))
 	return file
@@ -294,8 +289,7 @@ func TestCallsAreOneAtATimeOnTheMachine(t *testing.T) {
 	}
 	group.Wait()
 	require.NoError(t, errors.Join(errs...))
-	info, err := os.Stat(filepath.Dir(lock))
-	require.NoError(t, err)
+	info := proctest.Try(os.Stat(filepath.Dir(lock))).OK(t)
 	require.Equal(t, os.FileMode(0o755), info.Mode().Perm())
 }
 

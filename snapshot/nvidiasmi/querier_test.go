@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // answers is a Runner that prints the text for the first argument, and fails for any other argument.
@@ -33,14 +34,11 @@ func TestQuerierAsks(t *testing.T) {
 		"--query-compute-apps": "GPU-1, 711, 5\n",
 		"-L":                   "GPU 0: V100 (UUID: GPU-1)\n",
 	}), 0)
-	devices, err := querier.Devices(t.Context(), 0)
-	require.NoError(t, err)
+	devices := proctest.Try(querier.Devices(t.Context(), 0)).OK(t)
 	require.Len(t, devices.GPUs, 1)
-	usage, err := querier.Apps(t.Context(), 0)
-	require.NoError(t, err)
+	usage := proctest.Try(querier.Apps(t.Context(), 0)).OK(t)
 	require.Len(t, usage.Apps, 1)
-	listed, err := querier.List(t.Context(), 0)
-	require.NoError(t, err)
+	listed := proctest.Try(querier.List(t.Context(), 0)).OK(t)
 	require.Len(t, listed, 1)
 }
 

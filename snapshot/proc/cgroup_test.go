@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 const (
@@ -224,10 +225,8 @@ func TestAncestors(t *testing.T) {
 		1:  nil,
 		20: nil,
 	} {
-		stat, err := fs.Stat(pid)
-		require.NoError(t, err)
-		got, err := finder.Ancestors(stat)
-		require.NoError(t, err)
+		stat := proctest.Try(fs.Stat(pid)).OK(t)
+		got := proctest.Try(finder.Ancestors(stat)).OK(t)
 		require.Equal(t, want, got)
 	}
 	_, err := finder.Ancestors(proc.Stat{PID: 30, PPID: 29, Start: 5})
@@ -245,8 +244,7 @@ func TestAncestors(t *testing.T) {
 func TestAncestorsOfAnOrphan(t *testing.T) {
 	fs := mount(t)
 	add(t, fs, 10, map[string]string{"stat": statLine(10, "sh", "S", 1, 0, 1, 5)})
-	before, err := proc.ParseStat([]byte(statLine(10, "sh", "S", 9, 0, 1, 5)))
-	require.NoError(t, err)
+	before := proctest.Try(proc.ParseStat([]byte(statLine(10, "sh", "S", 9, 0, 1, 5)))).OK(t)
 	got, err := fs.NewAncestorFinder().Ancestors(before)
 	require.NoError(t, err)
 	require.Equal(t, []proc.ID{{PID: 1, Start: 2}}, got)
@@ -277,8 +275,7 @@ func TestContainerByPIDNamespace(t *testing.T) {
 
 func containerOf(t *testing.T, fs proc.FS, pid snapshot.PID) string {
 	t.Helper()
-	p, err := fs.Open(pid)
-	require.NoError(t, err)
+	p := proctest.Try(fs.Open(pid)).OK(t)
 	defer func() { require.NoError(t, p.Close()) }()
 	return p.Container().ID
 }

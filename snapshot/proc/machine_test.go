@@ -58,8 +58,7 @@ func TestStartTimeNow(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, stat.Start, before)
 	require.LessOrEqual(t, stat.Start, after)
-	since, err := proc.SinceBoot()
-	require.NoError(t, err)
+	since := proctest.Try(proc.SinceBoot()).OK(t)
 	require.Greater(t, since, time.Duration(after-1)*10*time.Millisecond)
 }
 
@@ -87,8 +86,7 @@ func TestNamespace(t *testing.T) {
 func TestHasEnded(t *testing.T) {
 	cmd := exec.Command("/bin/sleep", "1000000")
 	require.NoError(t, cmd.Start())
-	pidfd, err := unix.PidfdOpen(cmd.Process.Pid, 0)
-	require.NoError(t, err)
+	pidfd := proctest.Try(unix.PidfdOpen(cmd.Process.Pid, 0)).OK(t)
 	ended, err := proc.HasEnded(pidfd)
 	require.NoError(t, err)
 	require.False(t, ended)

@@ -85,11 +85,9 @@ func TestNodeSearchWithoutAFirstThread(t *testing.T) {
 	proctest.NeedRoot(t)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = []string{titleVariable + "=" + firstThreadEnds}
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
+	in := proctest.Try(cmd.StdinPipe()).OK(t)
 	defer in.Close()
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	out := proctest.Try(cmd.StdoutPipe()).OK(t)
 	cmd.Stderr = cmd.Stdout // and not /dev/null
 	require.NoError(t, cmd.Start())
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
@@ -128,8 +126,7 @@ func TestHasFile(t *testing.T) {
 			uid  snapshot.UID
 			want bool
 		}{{file, me, true}, {file, me + 1, false}, {link, me, false}, {dir, me, false}, {file + "/in", me, false}, {dir + "/none", me, false}} {
-			has, err := fs.HasFile(row.path, row.uid)
-			require.NoError(t, err)
+			has := proctest.Try(fs.HasFile(row.path, row.uid)).OK(t)
 			require.Equal(t, row.want, has, row.path)
 		}
 		has, err := fs.HasFile(odd, me)

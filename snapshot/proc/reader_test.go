@@ -57,8 +57,7 @@ func TestReader(t *testing.T) {
 		require.Equal(t, want.value, value)
 		require.Equal(t, want.found, found)
 	}
-	h, err := fs.Open(pid)
-	require.NoError(t, err)
+	h := proctest.Try(fs.Open(pid)).OK(t)
 	defer h.Close()
 	require.Equal(t, "/bin/sleep 60", h.CommandLine())
 	has, err := (&proc.Quota{}).HasNode(fs, pid, memMajor)
@@ -90,12 +89,10 @@ func TestStalledMemory(t *testing.T) {
 			require.Less(t, time.Since(asked), time.Second, "it isn't waited for again")
 			_, err = (&proc.Quota{}).HasNode(fs, pid, memMajor)
 			require.Error(t, err, "it is not spared")
-			h, err := fs.Open(pid)
-			require.NoError(t, err)
+			h := proctest.Try(fs.Open(pid)).OK(t)
 			defer h.Close()
 			require.Empty(t, h.CommandLine())
-			owner, err := h.Owner()
-			require.NoError(t, err)
+			owner := proctest.Try(h.Owner()).OK(t)
 			require.Equal(t, uid, owner)
 			if !inExec { // while it is in execve(2), the kernel doesn't say
 				require.Equal(t, proc.Stall{FUSE: true, Mounter: &uid}, h.Stall(uid, true))
@@ -121,13 +118,11 @@ func TestAHelperThatDoesNotEnd(t *testing.T) {
 	}}}
 	t.Cleanup(fs.Reader.Close)
 	helpers := func() (pids []string) {
-		data, err := os.ReadFile(children)
-		require.NoError(t, err)
+		data := proctest.Try(os.ReadFile(children)).OK(t)
 		return strings.Fields(string(data))
 	}
 	end := func(pid string) {
-		n, err := strconv.Atoi(pid)
-		require.NoError(t, err)
+		n := proctest.Try(strconv.Atoi(pid)).OK(t)
 		require.NoError(t, syscall.Kill(n, syscall.SIGKILL))
 	}
 	t.Cleanup(func() {
@@ -173,8 +168,7 @@ func TestManyGroups(t *testing.T) {
 	h, err := proc.FS{}.Open(running(t, cmd))
 	require.NoError(t, err)
 	defer h.Close()
-	owner, err := h.RealUID()
-	require.NoError(t, err)
+	owner := proctest.Try(h.RealUID()).OK(t)
 	require.Equal(t, uid, owner)
 	require.True(t, h.InInnerNamespace())
 }
@@ -279,8 +273,7 @@ func TestTheHelperIsStartedByItsPath(t *testing.T) {
 	t.Cleanup(fs.Reader.Close)
 	_, _, err := fs.Environ(sleeper(t, "A=1"), "A")
 	require.NoError(t, err)
-	path, err := os.Executable()
-	require.NoError(t, err)
+	path := proctest.Try(os.Executable()).OK(t)
 	pids, err := fs.PIDs()
 	require.NoError(t, err)
 	require.True(t, slices.ContainsFunc(pids, func(pid snapshot.PID) bool {

@@ -32,8 +32,7 @@ func TestParseStat(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			line := statLine(int(want.PID), want.Name, string(want.State), int(want.PPID), int(want.Flags), want.Threads, int(want.Start))
-			got, err := proc.ParseStat([]byte(line))
-			require.NoError(t, err)
+			got := proctest.Try(proc.ParseStat([]byte(line))).OK(t)
 			want.EnvAddress, want.EnvSize, want.Session = 140722, 71, want.PID
 			require.Equal(t, want, got)
 		})
@@ -61,8 +60,7 @@ func TestParseStatRefuses(t *testing.T) {
 // Before Linux 3.5 the line ended earlier.
 func TestParseStatOfAnOldKernel(t *testing.T) {
 	line := statLine(42, "sh", "S", 1, 0, 1, 7)
-	stat, err := proc.ParseStat([]byte(upTo(line, " 140722")))
-	require.NoError(t, err)
+	stat := proctest.Try(proc.ParseStat([]byte(upTo(line, " 140722")))).OK(t)
 	require.Equal(t, snapshot.StartTime(7), stat.Start)
 	require.Zero(t, stat.EnvAddress)
 }
@@ -206,20 +204,17 @@ func TestThisProcess(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Close()) }()
 
-	stat, err := p.Stat()
-	require.NoError(t, err)
+	stat := proctest.Try(p.Stat()).OK(t)
 	require.Equal(t, self, stat.PID)
 	require.Equal(t, snapshot.PID(os.Getppid()), stat.PPID)
 	require.NotZero(t, stat.Start)
 	require.False(t, stat.Gone())
 	require.False(t, stat.IsKernelThread())
 
-	uid, err := p.UID()
-	require.NoError(t, err)
+	uid := proctest.Try(p.UID()).OK(t)
 	require.Equal(t, snapshot.UID(os.Getuid()), uid)
 
-	program, err := os.Executable()
-	require.NoError(t, err)
+	program := proctest.Try(os.Executable()).OK(t)
 	require.True(t, strings.HasPrefix(filepath.Base(program), p.Command(stat)))
 
 	ancestors, err := proc.FS{}.Ancestors(self)
@@ -349,8 +344,7 @@ func TestCommandLine(t *testing.T) {
 
 func commandLine(t *testing.T, fs proc.FS, pid snapshot.PID) string {
 	t.Helper()
-	p, err := fs.Open(pid)
-	require.NoError(t, err)
+	p := proctest.Try(fs.Open(pid)).OK(t)
 	defer func() { require.NoError(t, p.Close()) }()
 	return p.CommandLine()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	use "github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -66,8 +67,7 @@ func TestAttach(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := recordedBooks()
 			tt.request.At = at("12:00:00")
-			got, err := b.Attach(tt.request)
-			require.NoError(t, err)
+			got := proctest.Try(b.Attach(tt.request)).OK(t)
 			require.Equal(t, tt.want, got)
 			require.Equal(t, tt.want, b.AttachedTo(tt.request.EID))
 		})
@@ -280,12 +280,10 @@ func TestAttachInstances(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := partitioned()
 			row.request.At, row.want.EID = at("12:00:00"), row.request.EID
-			got, err := b.Attach(row.request)
-			require.NoError(t, err)
+			got := proctest.Try(b.Attach(row.request)).OK(t)
 			require.Contains(t, got, snapshot.DeviceIndex(2))
 			require.Equal(t, &row.want, b.Devices[2].Attachment(row.request.EID))
-			data, err := b.Encode(state.Devices)
-			require.NoError(t, err)
+			data := proctest.Try(b.Encode(state.Devices)).OK(t)
 			require.NotContains(t, string(data), "MIG", "1.4.3 crashes at keys that it doesn't know")
 		})
 	}

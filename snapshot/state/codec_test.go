@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -55,8 +56,7 @@ func TestWhatIsWrittenIsTheFormOf143(t *testing.T) {
 		for _, data := range [][]byte{recorded, older(t, file, recorded)} {
 			var files state.Files
 			require.NoError(t, files.Decode(file, data), "%s", data)
-			written, err := files.Encode(file)
-			require.NoError(t, err)
+			written := proctest.Try(files.Encode(file)).OK(t)
 			require.Equal(t, string(recorded), string(written))
 		}
 	}
@@ -134,8 +134,7 @@ func FuzzOlder(f *testing.F) {
 			require.ErrorIs(t, err, snapshot.ErrInvalid)
 			return
 		}
-		written, err := files.Encode(file)
-		require.NoError(t, err)
+		written := proctest.Try(files.Encode(file)).OK(t)
 		require.NoError(t, again.Decode(file, written))
 		require.Equal(t, len(files.Environments)+len(files.Devices), len(again.Environments)+len(again.Devices))
 	})
@@ -219,10 +218,8 @@ func decodeFiles(envs, devices []byte) (files state.Files, ok bool) {
 // again writes the state files and reads them back.
 func again(t *testing.T, files *state.Files) {
 	t.Helper()
-	envs, err := files.Encode(state.Envs)
-	require.NoError(t, err)
-	devices, err := files.Encode(state.Devices)
-	require.NoError(t, err)
+	envs := proctest.Try(files.Encode(state.Envs)).OK(t)
+	devices := proctest.Try(files.Encode(state.Devices)).OK(t)
 	_, ok := decodeFiles(envs, devices)
 	require.True(t, ok, "%s\n%s", envs, devices)
 }

@@ -263,8 +263,7 @@ func TestAFloodOfOpens(t *testing.T) {
 						return
 					case <-tick.C:
 						for range 10 {
-							f, err := os.Open(m.node(0))
-							require.NoError(t, err)
+							f := proctest.Try(os.Open(m.node(0))).OK(t)
 							require.NoError(t, f.Close())
 						}
 					}

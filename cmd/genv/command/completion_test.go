@@ -71,8 +71,7 @@ func startTypist(t *testing.T, shell, setup string) *typist {
 	cmd.Dir, cmd.Env = dir, environ
 	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 60, Cols: 200})
 	require.NoError(t, err)
-	log, err := os.Create(filepath.Join(t.TempDir(), "screen"))
-	require.NoError(t, err)
+	log := proctest.Try(os.Create(filepath.Join(t.TempDir(), "screen"))).OK(t)
 	copied := make(chan struct{})
 	go func() {
 		defer close(copied)

@@ -40,10 +40,8 @@ wait: {within: 2h}
 		{"yes and no", "quiet: false\nremote: {no-sudo: true}\n", "devices", "exclude=gpu-07,label:x fanout=8 host=@all no-sudo=true quiet=false timeout=5 username=everyone"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			system, err := command.ParseConfig("/etc/genv/config.yaml", []byte(etc), onHosts())
-			require.NoError(t, err)
-			own, err := command.ParseConfig("config.yaml", []byte(test.user), onHosts())
-			require.NoError(t, err)
+			system := proctest.Try(command.ParseConfig("/etc/genv/config.yaml", []byte(etc), onHosts())).OK(t)
+			own := proctest.Try(command.ParseConfig("config.yaml", []byte(test.user), onHosts())).OK(t)
 			at := slices.IndexFunc(onHosts(), func(cmd *cli.Command) bool { return cmd.Name == test.command })
 			values := command.ConfigFor(onHosts()[at], own, system)
 			var got []string

@@ -147,10 +147,8 @@ func reportOnPage(t *testing.T, socket string) *usage.Report {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}
 	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/api/v1/report", http.NoBody)
-	require.NoError(t, err)
-	answer, err := transport.RoundTrip(request)
-	require.NoError(t, err)
+	request := proctest.Try(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/api/v1/report", http.NoBody)).OK(t)
+	answer := proctest.Try(transport.RoundTrip(request)).OK(t)
 	defer answer.Body.Close()
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	var d usage.Report

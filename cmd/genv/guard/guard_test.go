@@ -332,8 +332,7 @@ func TestWithoutBPFFS(t *testing.T) {
 	require.NoDirExists(t, s.pins)
 
 	// Another process that got its PID isn't taken for it, and isn't to be killed.
-	said, err := guard.ReadStatus(filepath.Join(s.root, "run"))
-	require.NoError(t, err)
+	said := proctest.Try(guard.ReadStatus(filepath.Join(s.root, "run"))).OK(t)
 	said.Keeper = snapshot.PID(os.Getpid())
 	require.NoError(t, guard.WriteStatus(filepath.Join(s.root, "run"), said))
 	require.Equal(t, guard.Off, s.document().Mode)

@@ -88,8 +88,7 @@ func newSite(t *testing.T) *site {
 func serialSite(t *testing.T) *site {
 	t.Helper()
 	guardtest.Need(t)
-	dir, err := os.MkdirTemp(place, "site-")
-	require.NoError(t, err)
+	dir := proctest.Try(os.MkdirTemp(place, "site-")).OK(t)
 	require.NoError(t, os.Chmod(dir, 0o755))
 	s := &site{
 		TB: t, dir: dir, state: filepath.Join(dir, "state"), root: filepath.Join(dir, "root"), log: filepath.Join(dir, "log", "audit.jsonl"),

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/metrics"
 	"github.com/seed-3119e985/genv/remote/web"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestAddresses(t *testing.T) {
@@ -48,15 +49,12 @@ func TestAddresses(t *testing.T) {
 // get asks for a URL over a connection of its own, and returns the status and the content.
 func get(t *testing.T, transport *http.Transport, url string, change func(*http.Request)) (int, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	require.NoError(t, err)
+	request := proctest.Try(http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)).OK(t)
 	change(request)
 	transport.DisableKeepAlives = true
-	answer, err := transport.RoundTrip(request)
-	require.NoError(t, err)
+	answer := proctest.Try(transport.RoundTrip(request)).OK(t)
 	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	require.NoError(t, err)
+	body := proctest.Try(io.ReadAll(answer.Body)).OK(t)
 	return answer.StatusCode, string(body)
 }
 

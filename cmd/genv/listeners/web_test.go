@@ -32,6 +32,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // read reads flags as a command does.
@@ -84,8 +85,7 @@ func TestWebFlags(t *testing.T) {
 	}
 	_, err := read(true, "--web", "127.0.0.1:1")
 	require.ErrorContains(t, err, "--web needs a loop")
-	config, err := read(false)
-	require.NoError(t, err)
+	config := proctest.Try(read(false)).OK(t)
 	require.False(t, config.Any())
 }
 
@@ -106,10 +106,8 @@ func open(t *testing.T, flags ...string) *listeners.Listeners {
 }
 
 func openWith(t *testing.T, shown listeners.Content, log zerolog.Logger, flags ...string) *listeners.Listeners {
-	config, err := read(false, flags...)
-	require.NoError(t, err)
-	l, err := listeners.Open(t.Context(), config, shown, log)
-	require.NoError(t, err)
+	config := proctest.Try(read(false, flags...)).OK(t)
+	l := proctest.Try(listeners.Open(t.Context(), config, shown, log)).OK(t)
 	t.Cleanup(l.Close)
 	require.Len(t, l.Addresses, 1)
 	return l
@@ -118,8 +116,7 @@ func openWith(t *testing.T, shown listeners.Content, log zerolog.Logger, flags .
 // accessFiles are files of --web-config by what they have, and a certificate in cert, for servers and clients.
 func accessFiles(t *testing.T) (dir string) {
 	dir = t.TempDir()
-	hash, err := bcrypt.GenerateFromPassword([]byte("password"), bcrypt.MinCost)
-	require.NoError(t, err)
+	hash := proctest.Try(bcrypt.GenerateFromPassword([]byte("password"), bcrypt.MinCost)).OK(t)
 	testfleet.WriteCertificate(t, dir, "genv test", "localhost", "127.0.0.1")
 	users := "basic_auth_users: {alice: " + string(hash) + ", bob: " + string(hash) + "}\n"
 	const (
@@ -164,8 +161,7 @@ func TestWebWithTLS(t *testing.T) {
 	ask := func(path, user string, look func(*http.Response)) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, l.Addresses[0]+path, http.NoBody)
-		require.NoError(t, err)
+		request := proctest.Try(http.NewRequestWithContext(ctx, http.MethodGet, l.Addresses[0]+path, http.NoBody)).OK(t)
 		if user != "" {
 			request.SetBasicAuth(user, "password")
 		}
@@ -180,14 +176,12 @@ func TestWebWithTLS(t *testing.T) {
 	ask("", "alice", func(page *http.Response) {
 		require.Equal(t, http.StatusOK, page.StatusCode)
 		require.Equal(t, "http/1.1", page.TLS.NegotiatedProtocol)
-		body, err := io.ReadAll(page.Body)
-		require.NoError(t, err)
+		body := proctest.Try(io.ReadAll(page.Body)).OK(t)
 		require.Contains(t, string(body), "alice")
 	})
 	ask("events", "alice", func(events *http.Response) {
 		require.Equal(t, "text/event-stream", events.Header.Get("Content-Type"))
-		line, err := bufio.NewReader(events.Body).ReadString('\n')
-		require.NoError(t, err)
+		line := proctest.Try(bufio.NewReader(events.Body).ReadString('\n')).OK(t)
 		require.Equal(t, "event: fleet\n", line)
 	})
 }
@@ -197,8 +191,7 @@ func TestWebOnASocket(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, "--web", "unix:"+dir+"/web", "--web-names", "self", "--web-host", "gpus.example.org")
 	require.Equal(t, []string{"unix:" + dir + "/web"}, l.Addresses)
-	info, err := os.Stat(dir + "/web")
-	require.NoError(t, err)
+	info := proctest.Try(os.Stat(dir + "/web")).OK(t)
 	require.Zero(t, info.Mode().Perm()&0o007, "others can't connect, who could name any user")
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", dir+"/web")
@@ -239,10 +232,8 @@ func TestWebThatCannotBeServed(t *testing.T) {
 // TestMetricsWithTLS: Prometheus needs what the file demands, as a real client shows it.
 func TestMetricsWithTLS(t *testing.T) {
 	dir := accessFiles(t)
-	both, err := os.ReadFile(dir + "/clients")
-	require.NoError(t, err)
-	users, err := os.ReadFile(dir + "/users")
-	require.NoError(t, err)
+	both := proctest.Try(os.ReadFile(dir + "/clients")).OK(t)
+	users := proctest.Try(os.ReadFile(dir + "/users")).OK(t)
 	require.NoError(t, os.WriteFile(dir+"/all", append(both, users...), 0o600))
 	for file, needs := range map[string][]string{
 		"users": {"--user", "alice:password"}, "tls": {"--cacert", dir + "/cert"},
@@ -298,8 +289,7 @@ func TestGuessing(t *testing.T) {
 	dir := t.TempDir()
 	file := "basic_auth_users:\n"
 	for i := range 8 {
-		hash, err := bcrypt.GenerateFromPassword([]byte("password"), bcrypt.DefaultCost)
-		require.NoError(t, err)
+		hash := proctest.Try(bcrypt.GenerateFromPassword([]byte("password"), bcrypt.DefaultCost)).OK(t)
 		file += fmt.Sprintf("  user%d: %s\n", i, hash)
 	}
 	require.NoError(t, os.WriteFile(dir+"/web.yml", []byte(file), 0o600))

@@ -26,8 +26,7 @@ func in(dir string) ExportConfig {
 }
 
 func read(t *testing.T, path string) string {
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
+	text := proctest.Try(os.ReadFile(path)).OK(t)
 	return string(text)
 }
 
@@ -39,8 +38,7 @@ func TestFilesOf143(t *testing.T) {
 	var found []string
 	require.NoError(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		require.NoError(t, err)
-		info, err := entry.Info()
-		require.NoError(t, err)
+		info := proctest.Try(entry.Info()).OK(t)
 		if entry.IsDir() {
 			require.Equal(t, fs.FileMode(0o755), info.Mode().Perm(), path)
 			return nil
@@ -94,8 +92,7 @@ func TestFoldersThatAreNotTrusted(t *testing.T) {
 			err := publish(in(dir), 8000, none)
 			require.ErrorIs(t, err, folder.ErrUnsafe)
 			require.ErrorContains(t, err, "with --config-dir")
-			entries, err := os.ReadDir(elsewhere)
-			require.NoError(t, err)
+			entries := proctest.Try(os.ReadDir(elsewhere)).OK(t)
 			require.Empty(t, entries)
 		})
 	}
@@ -135,8 +132,7 @@ func TestTheDefaultFolder(t *testing.T) {
 	require.Equal(t, state+"/metrics", defaultDir(getenv))
 	require.Equal(t, "/var/tmp/genv/metrics", defaultDir(none))
 	require.NoError(t, publish(in(defaultDir(getenv)), 8000, getenv))
-	info, err := os.Stat(state)
-	require.NoError(t, err)
+	info := proctest.Try(os.Stat(state)).OK(t)
 	require.Equal(t, fs.FileMode(0o777), info.Mode().Perm())
 }
 
@@ -158,11 +154,9 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	config := in("/x")
-	text, err := config.file("overview.json", 8000)
-	require.NoError(t, err)
+	text := proctest.Try(config.file("overview.json", 8000)).OK(t)
 	require.NoError(t, json.Unmarshal(text, &d))
-	sources, err := config.file("datasource.yml", 8000)
-	require.NoError(t, err)
+	sources := proctest.Try(config.file("datasource.yml", 8000)).OK(t)
 	require.Contains(t, string(sources), "uid: genv-prometheus\n")
 	require.NotEmpty(t, d.UID)
 

@@ -152,8 +152,7 @@ func TestDated(t *testing.T) {
 	var b strings.Builder
 	w := NewDated(&b, func() time.Time { return at })
 	for _, s := range []string{"", "a\nb\n", "half", " a line\n", "\n"} {
-		n, err := fmt.Fprint(w, s)
-		require.NoError(t, err)
+		n := proctest.Try(fmt.Fprint(w, s)).OK(t)
 		require.Equal(t, len(s), n)
 		at = at.Add(time.Second)
 	}

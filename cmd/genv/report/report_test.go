@@ -24,6 +24,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func document() *usage.Report {
@@ -100,12 +101,10 @@ func TestADamagedDatabase(t *testing.T) {
 	k := &UsageFlags{now: now, log: zerolog.New(&log)}
 	s, err := k.open(path, store.Options{In: time.UTC})
 	require.NoError(t, err)
-	mark, err := s.Mark(t.Context())
-	require.NoError(t, err)
+	mark := proctest.Try(s.Mark(t.Context())).OK(t)
 	require.Zero(t, mark)
 	require.NoError(t, s.Close())
-	aside, err := os.ReadFile(path + ".damaged-20261120-123000")
-	require.NoError(t, err)
+	aside := proctest.Try(os.ReadFile(path + ".damaged-20261120-123000")).OK(t)
 	require.Equal(t, damaged, aside)
 	require.Contains(t, log.String(), "was moved to "+path+".damaged-20261120-123000, and a new one begins")
 }
@@ -134,11 +133,9 @@ func TestPseudonyms(t *testing.T) {
 		require.True(t, usage.IsPseudonym(name), name)
 		require.Equal(t, made[0], name)
 	}
-	info, err := os.Stat(filepath.Join(dir, keyFile))
-	require.NoError(t, err)
+	info := proctest.Try(os.Stat(filepath.Join(dir, keyFile))).OK(t)
 	require.Equal(t, os.FileMode(0o600), info.Mode())
-	other, err := pseudonyms(t.TempDir(), time.Hour)
-	require.NoError(t, err)
+	other := proctest.Try(pseudonyms(t.TempDir(), time.Hour)).OK(t)
 	require.NotEqual(t, made[0], other("alice"))
 }
 
@@ -173,10 +170,8 @@ func TestCapReport(t *testing.T) {
 	memory := controller.FleetMemory{Rules: enforce.Memory{Time: noon, Hours: map[string]enforce.Hours{
 		"week": {Period: monday, Seconds: seconds}, "lab": {Period: monday, Seconds: seconds}, "month": {Period: monday.AddDate(0, -1, 0), Seconds: seconds},
 	}}}
-	store, err := statedir.Open(dir)
-	require.NoError(t, err)
-	saved, err := memory.Encode(noon)
-	require.NoError(t, err)
+	store := proctest.Try(statedir.Open(dir)).OK(t)
+	saved := proctest.Try(memory.Encode(noon)).OK(t)
 	require.NoError(t, store.Save(t.Context(), saved))
 	require.NoError(t, store.Close())
 	file := filepath.Join(dir, "policy.yaml")

@@ -82,8 +82,7 @@ type session struct {
 func newSession(t *testing.T, kind shell.Kind, environ ...string) *session {
 	t.Helper()
 	proctest.NeedPrograms(t, string(kind))
-	path, err := exec.LookPath(string(kind))
-	require.NoError(t, err)
+	path := proctest.Try(exec.LookPath(string(kind))).OK(t)
 	options := map[shell.Kind][]string{shell.Bash: {path, "--norc", "--noprofile"}, shell.Zsh: {path, "-f"}}
 	// Built with the race detector, a program would sleep a second at its end.
 	environ = append([]string{"FAKE_GENV=1", "GORACE=atexit_sleep_ms=0", "PATH=/usr/bin:/bin", "HOME=" + t.TempDir()}, environ...)
@@ -162,8 +161,7 @@ func TestQuotedTextComesOutTheSame(t *testing.T) {
 		options := map[shell.Kind][]string{shell.Bash: nil, shell.Zsh: {"-o", "rcquotes", "-o", "extendedglob", "-o", "globsubst"}}
 		var script strings.Builder
 		for _, text := range hostile {
-			quoted, err := shell.Quote(text)
-			require.NoError(t, err)
+			quoted := proctest.Try(shell.Quote(text)).OK(t)
 			script.WriteString("printf '%s|end\\n' " + quoted + "\n")
 		}
 		r := newSession(t, kind).raw(script.String(), options[kind]...)
@@ -255,8 +253,7 @@ func TestParseKind(t *testing.T) {
 
 func TestRenderedActivation(t *testing.T) {
 	a := shell.Active{EID: "1667", Config: snapshot.EnvConfig{Name: "it's"}}
-	code, err := shell.Activate(a, false).Render()
-	require.NoError(t, err)
+	code := proctest.Try(shell.Activate(a, false).Render()).OK(t)
 	require.Equal(t, `__genv_set GENV_SHELL '1'
 __genv_set GENV_ENVIRONMENT_ID '1667'
 __genv_set GENV_ENVIRONMENT_NAME 'it'\''s'

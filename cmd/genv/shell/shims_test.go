@@ -47,17 +47,14 @@ func TestShimsOfAUser(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
 	for _, shim := range []string{"docker", "nvidia-smi"} {
-		target, err := os.Readlink(filepath.Join(dir, shim))
-		require.NoError(t, err)
+		target := proctest.Try(os.Readlink(filepath.Join(dir, shim))).OK(t)
 		require.Equal(t, exe, target)
 	}
 	newer := program(t, t.TempDir(), "genv")
 	require.NoError(t, shell.EnsureShims(dir, newer), "links to an old genv are replaced")
-	target, err := os.Readlink(filepath.Join(dir, "docker"))
-	require.NoError(t, err)
+	target := proctest.Try(os.Readlink(filepath.Join(dir, "docker"))).OK(t)
 	require.Equal(t, newer, target)
-	entries, err := os.ReadDir(dir)
-	require.NoError(t, err)
+	entries := proctest.Try(os.ReadDir(dir)).OK(t)
 	require.Len(t, entries, 2)
 }
 

@@ -33,8 +33,7 @@ type desk struct {
 func newDesk(t testing.TB) *desk {
 	t.Helper()
 	built := proctest.Try(genvtest.Programs()).OK(t)
-	m, err := testfleet.NewMachine(t.TempDir(), gpus.H100s("bench", 8), filepath.Join(built, "driver", "nvidia-smi"))
-	require.NoError(t, err)
+	m := proctest.Try(testfleet.NewMachine(t.TempDir(), gpus.H100s("bench", 8), filepath.Join(built, "driver", "nvidia-smi"))).OK(t)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	d := &desk{machine: m, genv: filepath.Join(built, "bin", "genv")}
 	require.NoError(t, proctest.WriteProgram(filepath.Join(m.Bin(), "docker"), []byte("#!/bin/sh\nexit 0\n")))

@@ -22,6 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // guarded are the minors that most tests guard; uid 1001 may open 0, 64 and 253 of them.
@@ -145,8 +146,7 @@ func TestNamespacesAndSetuidProgramsGainNothing(t *testing.T) {
 	require.Equal(t, "denied", s.start(credential(1002), setuid).open(s.node(0)))
 	require.Equal(t, "allowed", s.start(credential(1001), setuid).open(s.node(0)))
 
-	unshare, err := exec.LookPath("unshare")
-	require.NoError(t, err)
+	unshare := proctest.Try(exec.LookPath("unshare")).OK(t)
 	options := []string{"--user", "--map-root-user", "--mount", "--pid", "--fork", "--cgroup"}
 	if out, err := exec.Command(unshare, append(options, "true")...).CombinedOutput(); err != nil {
 		t.Skipf("skipped in part: this machine allows no user namespaces: %v: %s", err, out)
@@ -192,8 +192,7 @@ func TestPermissionsChangeWithoutAGap(t *testing.T) {
 	through, denied := counting()
 	require.Zero(t, denied)
 	require.NotZero(t, through)
-	state, err := g.State()
-	require.NoError(t, err)
+	state := proctest.Try(g.State()).OK(t)
 	require.Len(t, state.Allowed, 21)
 	require.NoError(t, g.SetAllowed(nil))
 	require.Equal(t, "denied", s.user(1001).open(s.node(0)))
@@ -264,8 +263,7 @@ func TestTheFoldersOfPinsAreRootsAlone(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, os.ModeDir|0o700, info.Mode())
 	var names []string
-	entries, err := os.ReadDir(s.pins)
-	require.NoError(t, err)
+	entries := proctest.Try(os.ReadDir(s.pins)).OK(t)
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}

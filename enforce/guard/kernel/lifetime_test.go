@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/guard/guardtest"
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestTheLeaseEndsWithNoProcessAlive(t *testing.T) {
@@ -69,11 +70,9 @@ func TestKilledHolder(t *testing.T) {
 		s.killed(s.pins, "1m")
 		require.Equal(t, "denied", s.user(1002).open(s.node(0)))
 
-		seen, err := kernel.Inspect(s.pins)
-		require.NoError(t, err)
+		seen := proctest.Try(kernel.Inspect(s.pins)).OK(t)
 		require.Equal(t, guard.Enforce, seen.Mode)
-		state, err := s.open().State()
-		require.NoError(t, err)
+		state := proctest.Try(s.open().State()).OK(t)
 		require.InDelta(t, time.Minute, state.Lease, float64(20*time.Second))
 		require.Equal(t, map[snapshot.UID]guard.Minors{1001: guard.MinorsOf(0)}, state.Allowed)
 		require.Equal(t, "denied", s.user(1002).open(s.node(0)))
@@ -85,8 +84,7 @@ func TestReplacementUnderLoad(t *testing.T) {
 	counting := s.counting(1002, 0)
 	const times = 100
 	for range times {
-		g, err := kernel.Open(s.options())
-		require.NoError(t, err)
+		g := proctest.Try(kernel.Open(s.options())).OK(t)
 		set(t, g, guard.Enforce, time.Minute)
 		require.NoError(t, g.Close())
 	}
@@ -313,8 +311,7 @@ func TestACrowdIsDeniedThoughTheBufferIsFull(t *testing.T) {
 	s, g := newGuarded(t)
 	const users = 20000
 	require.Equal(t, strconv.Itoa(users), s.user(0).ask("crowd "+s.node(0)+" "+strconv.Itoa(users)))
-	state, err := g.State()
-	require.NoError(t, err)
+	state := proctest.Try(g.State()).OK(t)
 	require.Positive(t, state.Lost)
 	require.Less(t, state.Lost, uint64(users/2))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // A mail names everything, for each kind of notice.
@@ -61,23 +62,19 @@ func FuzzMessage(f *testing.F) {
 	f.Add("\n\n", ".\n..\n")
 	f.Fuzz(func(t *testing.T, subject, body string) {
 		settings := &policy.Mail{Sender: netmail.Address{Name: "genv", Address: "genv@example.org"}, ReplyTo: "help@example.org"}
-		data, err := format(settings, "alice@example.org", "genv.1", subject, body, time.Unix(1_700_000_000, 0))
-		require.NoError(t, err)
+		data := proctest.Try(format(settings, "alice@example.org", "genv.1", subject, body, time.Unix(1_700_000_000, 0))).OK(t)
 		for line := range bytes.Lines(data) {
 			require.True(t, bytes.HasSuffix(line, []byte("\r\n")), "%q", line)
 			require.LessOrEqual(t, len(line), 1000)
 			require.NotContains(t, string(line[:len(line)-2]), "\r")
 		}
-		read, err := netmail.ReadMessage(bytes.NewReader(data))
-		require.NoError(t, err)
+		read := proctest.Try(netmail.ReadMessage(bytes.NewReader(data))).OK(t)
 		require.Len(t, read.Header, 11)
 		require.Empty(t, read.Header.Get("Bcc"))
 		require.Equal(t, "<alice@example.org>", read.Header.Get("To"))
-		decoded, err := new(mime.WordDecoder).DecodeHeader(read.Header.Get("Subject"))
-		require.NoError(t, err)
+		decoded := proctest.Try(new(mime.WordDecoder).DecodeHeader(read.Header.Get("Subject"))).OK(t)
 		require.NotContains(t, decoded, "\n")
-		text, err := io.ReadAll(quotedprintable.NewReader(read.Body))
-		require.NoError(t, err)
+		text := proctest.Try(io.ReadAll(quotedprintable.NewReader(read.Body))).OK(t)
 		require.NotContains(t, string(text), "\x1b")
 	})
 }
@@ -87,12 +84,9 @@ func TestAnOrdinarySubjectAndBodyArriveAsWritten(t *testing.T) {
 	settings := &policy.Mail{Sender: netmail.Address{Address: "genv@example.org"}}
 	data, err := format(settings, "a@example.org", "x", sent, "a = b\n.\nÄ\n", time.Time{})
 	require.NoError(t, err)
-	read, err := netmail.ReadMessage(bytes.NewReader(data))
-	require.NoError(t, err)
-	subject, err := new(mime.WordDecoder).DecodeHeader(read.Header.Get("Subject"))
-	require.NoError(t, err)
+	read := proctest.Try(netmail.ReadMessage(bytes.NewReader(data))).OK(t)
+	subject := proctest.Try(new(mime.WordDecoder).DecodeHeader(read.Header.Get("Subject"))).OK(t)
 	require.Equal(t, sent, subject)
-	body, err := io.ReadAll(quotedprintable.NewReader(read.Body))
-	require.NoError(t, err)
+	body := proctest.Try(io.ReadAll(quotedprintable.NewReader(read.Body))).OK(t)
 	require.Equal(t, "a = b\r\n.\r\nÄ\r\n", string(body))
 }

@@ -87,10 +87,8 @@ func letter(user string) mail.Letter {
 // decoded is a mail as its reader sees it.
 func decoded(t *testing.T, data string) (*netmail.Message, string) {
 	t.Helper()
-	m, err := netmail.ReadMessage(strings.NewReader(data))
-	require.NoError(t, err)
-	body, err := io.ReadAll(quotedprintable.NewReader(m.Body))
-	require.NoError(t, err)
+	m := proctest.Try(netmail.ReadMessage(strings.NewReader(data))).OK(t)
+	body := proctest.Try(io.ReadAll(quotedprintable.NewReader(m.Body))).OK(t)
 	return m, string(body)
 }
 
@@ -174,11 +172,9 @@ func fifo(t *testing.T) string {
 // otherAuthority is a file with a certificate that nothing has.
 func otherAuthority(t *testing.T) string {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
+	key := proctest.Try(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).OK(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(time.Hour)}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	require.NoError(t, err)
+	certificate := proctest.Try(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)).OK(t)
 	path := filepath.Join(t.TempDir(), "ca.pem")
 	require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}), 0o600))
 	return path
@@ -368,11 +364,9 @@ func TestSendmail(t *testing.T) {
 				return
 			}
 			require.NoError(t, o.results[0].Err)
-			args, err := os.ReadFile(program + ".args")
-			require.NoError(t, err)
+			args := proctest.Try(os.ReadFile(program + ".args")).OK(t)
 			require.Equal(t, "-i -f genv@example.org alice@example.org\n", string(args))
-			data, err := os.ReadFile(program + ".mail")
-			require.NoError(t, err)
+			data := proctest.Try(os.ReadFile(program + ".mail")).OK(t)
 			if name == "it takes the mail" {
 				require.NotContains(t, string(data), "\r")
 				_, body := decoded(t, string(data))
@@ -383,7 +377,6 @@ func TestSendmail(t *testing.T) {
 }
 
 func end(t *testing.T, pid string) {
-	n, err := strconv.Atoi(strings.TrimSpace(pid))
-	require.NoError(t, err)
+	n := proctest.Try(strconv.Atoi(strings.TrimSpace(pid))).OK(t)
 	_ = syscall.Kill(n, syscall.SIGKILL) // if it is there
 }

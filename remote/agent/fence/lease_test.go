@@ -140,8 +140,7 @@ func TestUntil(t *testing.T) {
 		lease := given(t, r)
 		require.Equal(t, earlier.Add(lasts), lease.Until)
 		at := earlier.Add(lasts/2 - time.Second)
-		again, err := lease.Admit(r, at)
-		require.NoError(t, err)
+		again := proctest.Try(lease.Admit(r, at)).OK(t)
 		require.Same(t, lease, again)
 		at = at.Add(2 * time.Second)
 		again = proctest.Try(lease.Admit(r, at)).OK(t)
@@ -207,8 +206,7 @@ func TestALeaseOfAnEarlierVersion(t *testing.T) {
 		require.Equal(t, row.refused, err != nil, name)
 		require.Equal(t, row.refused, next.Until.IsZero(), "%s: %+v", name, next)
 	}
-	released, err := fence.Parse([]byte(strings.Replace(file, `"since"`, `"released":true,"since"`, 1)), "file")
-	require.NoError(t, err)
+	released := proctest.Try(fence.Parse([]byte(strings.Replace(file, `"since"`, `"released":true,"since"`, 1)), "file")).OK(t)
 	proctest.Try(released.Admit(request(other, 1, "b"), later)).OK(t)
 }
 
@@ -290,8 +288,7 @@ func TestALeaderIsReplacedBySomebodyElse(t *testing.T) {
 func TestTheKeysOfEarlierVersions(t *testing.T) {
 	r := taking(started(request(folder, 7, "a"), "1"))
 	r.Seconds, r.Back = 30, true
-	data, err := json.Marshal(r)
-	require.NoError(t, err)
+	data := proctest.Try(json.Marshal(r)).OK(t)
 	require.JSONEq(t, `{"source":"folder:jump","epoch":7,"controller":"a","name":"genv on a","start":"1","seconds":30,"take_over":true,"back":true}`, string(data))
 	data = proctest.Try(json.Marshal(given(t, r).GiveBack(r))).OK(t)
 	require.JSONEq(t, `{"source":"folder:jump","epoch":7,"controller":"a","name":"genv on a","start":"1","seconds":30,

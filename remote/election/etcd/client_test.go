@@ -25,6 +25,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/testfleet/servers"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -55,19 +56,16 @@ func TestARealEtcd(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	c := open(t, etcd.Config{Endpoints: servers.StartEtcd(t, 1).Endpoints()})
-	entry, err := c.Get(ctx, "/k/leader")
-	require.NoError(t, err)
+	entry := proctest.Try(c.Get(ctx, "/k/leader")).OK(t)
 	require.Nil(t, entry)
 
 	lease, granted, err := c.Grant(ctx, 5*time.Second)
 	require.NoError(t, err)
 	require.Equal(t, 5*time.Second, granted)
-	made, err := c.Create(ctx, "/k/leader", []byte("a\x00\xff"), lease)
-	require.NoError(t, err)
+	made := proctest.Try(c.Create(ctx, "/k/leader", []byte("a\x00\xff"), lease)).OK(t)
 	require.True(t, made.Own)
 	require.NotZero(t, made.Cluster)
-	again, err := c.Create(ctx, "/k/leader", []byte("b"), lease)
-	require.NoError(t, err)
+	again := proctest.Try(c.Create(ctx, "/k/leader", []byte("b"), lease)).OK(t)
 	require.Equal(t, made, again, "as if the first answer had been lost")
 	other, _, err := c.Grant(ctx, 5*time.Second)
 	require.NoError(t, err)
@@ -127,8 +125,7 @@ func requireRevoked(t *testing.T, c *etcd.Gateway, id int64) {
 	ttl, _, err = c.Renew(ctx, id, "/k/leader")
 	require.NoError(t, err)
 	require.Zero(t, ttl)
-	entry, err := c.Get(ctx, "/k/leader")
-	require.NoError(t, err)
+	entry := proctest.Try(c.Get(ctx, "/k/leader")).OK(t)
 	require.Nil(t, entry, "the key ends with its lease")
 }
 
@@ -160,8 +157,7 @@ func TestUsers(t *testing.T) {
 func TestUsersThatChange(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	require.NoError(t, err)
+	key := proctest.Try(rsa.GenerateKey(rand.Reader, 2048)).OK(t)
 	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
 	require.NoError(t, err)
 	for name, block := range map[string]pem.Block{"key": {Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}, "public": {Type: "PUBLIC KEY", Bytes: public}} {

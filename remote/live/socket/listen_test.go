@@ -20,11 +20,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/remote/live/socket"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func listen(t *testing.T, path string) *socket.Listener {
-	l, err := socket.Listen(t.Context(), path)
-	require.NoError(t, err)
+	l := proctest.Try(socket.Listen(t.Context(), path)).OK(t)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -41,12 +41,10 @@ func TestModes(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "genv-controller")
 	path := filepath.Join(dir, socket.Name)
 	l := listen(t, path)
-	info, err := os.Lstat(path)
-	require.NoError(t, err)
+	info := proctest.Try(os.Lstat(path)).OK(t)
 	require.Equal(t, fs.ModeSocket, info.Mode().Type())
 	require.Contains(t, []fs.FileMode{0o600, 0o660}, info.Mode().Perm(), "0660 where there is a group genv")
-	folder, err := os.Stat(dir)
-	require.NoError(t, err)
+	folder := proctest.Try(os.Stat(dir)).OK(t)
 	want := fs.FileMode(0o755)
 	if os.Geteuid() != 0 {
 		want = 0o700
@@ -88,8 +86,7 @@ func TestADeadControllersSocketIsReplaced(t *testing.T) {
 	leaveDead(t, path)
 	require.NoError(t, os.WriteFile(path+".lock", nil, 0o600))
 	listen(t, path)
-	conn, err := net.Dial("unix", path)
-	require.NoError(t, err)
+	conn := proctest.Try(net.Dial("unix", path)).OK(t)
 	require.NoError(t, conn.Close())
 }
 
@@ -172,8 +169,7 @@ func TestWhatIsLeftAlone(t *testing.T) {
 			after, _ := os.Lstat(path)
 			require.Equal(t, before != nil, after != nil)
 			require.True(t, before == nil || os.SameFile(before, after))
-			content, err := os.ReadFile(elsewhere)
-			require.NoError(t, err)
+			content := proctest.Try(os.ReadFile(elsewhere)).OK(t)
 			require.Equal(t, "precious", string(content))
 		})
 	}
@@ -282,11 +278,9 @@ func TestDialSomebodyElse(t *testing.T) {
 
 func TestPeer(t *testing.T) {
 	l := listen(t, filepath.Join(t.TempDir(), "s"))
-	client, err := net.Dial("unix", l.Addr().String())
-	require.NoError(t, err)
+	client := proctest.Try(net.Dial("unix", l.Addr().String())).OK(t)
 	defer client.Close()
-	conn, err := l.Accept()
-	require.NoError(t, err)
+	conn := proctest.Try(l.Accept()).OK(t)
 	defer conn.Close()
 	peer, known := socket.PeerOf(socket.WithPeer(t.Context(), conn))
 	require.True(t, known)

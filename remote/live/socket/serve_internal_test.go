@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func text(s string) http.HandlerFunc {
@@ -23,8 +24,7 @@ func text(s string) http.HandlerFunc {
 
 // serveText serves a text until the end of the test, and returns where.
 func serveText(t *testing.T, body string) (address string) {
-	listener, err := ListenTCP(t.Context(), "127.0.0.1", 0)
-	require.NoError(t, err)
+	listener := proctest.Try(ListenTCP(t.Context(), "127.0.0.1", 0)).OK(t)
 	_, stop := Serve(listener, text(body))
 	t.Cleanup(stop)
 	return listener.Addr().String()
@@ -33,8 +33,7 @@ func serveText(t *testing.T, body string) (address string) {
 // dial connects from an address of loopback.
 func dial(t *testing.T, from, to string) net.Conn {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-	c, err := dialer.DialContext(t.Context(), "tcp", to)
-	require.NoError(t, err)
+	c := proctest.Try(dialer.DialContext(t.Context(), "tcp", to)).OK(t)
 	t.Cleanup(func() { _ = c.Close() })
 	require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
 	return c
@@ -142,18 +141,15 @@ func TestASlowAnswer(t *testing.T) {
 		}
 	}), 500*time.Millisecond))
 	defer server.Close()
-	response, err := server.Client().Get(server.URL)
-	require.NoError(t, err)
+	response := proctest.Try(server.Client().Get(server.URL)).OK(t)
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	require.NoError(t, err)
+	body := proctest.Try(io.ReadAll(response.Body)).OK(t)
 	require.Equal(t, "xxxxx", string(body))
 }
 
 // TestASlowLoris sends its request a byte at a time.
 func TestASlowLoris(t *testing.T) {
-	conn, err := net.Dial("tcp", serveText(t, "x"))
-	require.NoError(t, err)
+	conn := proctest.Try(net.Dial("tcp", serveText(t, "x"))).OK(t)
 	defer conn.Close()
 	ended := make(chan struct{})
 	go func() {

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // writerVariable has the path of a database for a process that writes until it is killed.
@@ -124,8 +125,7 @@ INSERT INTO facts VALUES ('months', 1790000000);`
 
 // schemaOf is what a database of the current version has.
 func schemaOf(t *testing.T, path string) (schema []string) {
-	db, err := sql.Open("sqlite", path)
-	require.NoError(t, err)
+	db := proctest.Try(sql.Open("sqlite", path)).OK(t)
 	defer db.Close()
 	rows, err := db.Query("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL UNION SELECT 'user_version ' || user_version FROM pragma_user_version " +
 		"UNION SELECT 'fact ' || name FROM facts")
@@ -154,16 +154,14 @@ func TestUpgrade(t *testing.T) {
 	for version, older := range map[int]string{4: oldMonths, 3: oldMonths + oldTables, 2: oldTables, 1: oldTables} {
 		t.Run(fmt.Sprint("version ", version), func(t *testing.T) {
 			path, entries := filepath.Join(t.TempDir(), store.FileName), slices.Clone(written)
-			data, err := os.ReadFile(newest)
-			require.NoError(t, err)
+			data := proctest.Try(os.ReadFile(newest)).OK(t)
 			require.NoError(t, os.WriteFile(path, data, 0o600))
 			db, err := sql.Open("sqlite", path)
 			require.NoError(t, err)
 			_, err = db.Exec(older + fmt.Sprintf("; PRAGMA user_version = %d", version))
 			require.NoError(t, err)
 			require.NoError(t, db.Close())
-			info, err := os.Stat(path)
-			require.NoError(t, err)
+			info := proctest.Try(os.Stat(path)).OK(t)
 			require.True(t, info.Size() > o.MaxBytes || version == 4)
 			checkAll := func(s *store.Store) {
 				for _, q := range []usage.Query{{By: usage.ByUser}, {By: usage.ByHost}, {By: usage.ByModel}, {By: usage.ByDay}} {
@@ -171,8 +169,7 @@ func TestUpgrade(t *testing.T) {
 					check(t, s, entries, q)
 				}
 			}
-			reader, err := store.OpenToRead(t.Context(), path, o)
-			require.NoError(t, err)
+			reader := proctest.Try(store.OpenToRead(t.Context(), path, o)).OK(t)
 			checkAll(reader)
 			require.NoError(t, reader.Close())
 
@@ -258,8 +255,7 @@ func TestModes(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, files, 3)
 	for _, f := range files {
-		info, err := f.Info()
-		require.NoError(t, err)
+		info := proctest.Try(f.Info()).OK(t)
 		require.Equal(t, fs.FileMode(0o600), info.Mode(), f.Name())
 	}
 }

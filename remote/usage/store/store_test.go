@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // database is one that doesn't exist yet.
@@ -40,9 +41,7 @@ func testStore(t *testing.T, create func(t *testing.T) database) {
 
 // zone is one in which the clocks were put back on 2026-10-25.
 func zone(t testing.TB) *time.Location {
-	in, err := time.LoadLocation("Europe/Berlin")
-	require.NoError(t, err)
-	return in
+	return proctest.Try(time.LoadLocation("Europe/Berlin")).OK(t)
 }
 
 func (d database) open(t testing.TB) *store.Store { return d.with(t, store.Open) }
@@ -50,29 +49,22 @@ func (d database) open(t testing.TB) *store.Store { return d.with(t, store.Open)
 func (d database) openToRead(t testing.TB) *store.Store { return d.with(t, store.OpenToRead) }
 
 func (d database) with(t testing.TB, open func(context.Context, string, store.Options) (*store.Store, error)) *store.Store {
-	s, err := open(t.Context(), d.place, d.options)
-	require.NoError(t, err)
+	s := proctest.Try(open(t.Context(), d.place, d.options)).OK(t)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
 
 // reportOf, markOf and tidy are calls that don't fail.
 func reportOf(t testing.TB, s *store.Store, q usage.Query) *usage.Report {
-	r, err := s.Report(t.Context(), q)
-	require.NoError(t, err)
-	return r
+	return proctest.Try(s.Report(t.Context(), q)).OK(t)
 }
 
 func markOf(t *testing.T, s *store.Store) usage.Mark {
-	mark, err := s.Mark(t.Context())
-	require.NoError(t, err)
-	return mark
+	return proctest.Try(s.Mark(t.Context())).OK(t)
 }
 
 func tidy(t testing.TB, s *store.Store, now time.Time) (early string) {
-	early, err := s.Tidy(t.Context(), now)
-	require.NoError(t, err)
-	return early
+	return proctest.Try(s.Tidy(t.Context(), now)).OK(t)
 }
 
 // entryOf is usage of some users on some hosts in the hour that begins at a moment. A seed always gives the same one.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot/container/oci"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
@@ -20,8 +21,7 @@ const example = `{"ociVersion":"1.0.2","process":{"user":{"uid":0},"env":["PATH=
 "resources":{"devices":[{"allow":false,"access":"rwm"},{"allow":true,"type":"c","major":1,"minor":5}]}},"vm":{"unknown":[1.50]}}`
 
 func TestParse(t *testing.T) {
-	c, err := oci.Parse([]byte(example))
-	require.NoError(t, err)
+	c := proctest.Try(oci.Parse([]byte(example))).OK(t)
 	require.Equal(t, []string{"PATH=/bin", "A=1", "A=2", "B"}, c.Env)
 	require.Equal(t, "2", c.Getenv("A"))
 	_, set := c.LookupEnv("B")
@@ -34,14 +34,12 @@ func TestParse(t *testing.T) {
 }
 
 func TestEncodeKeepsTheRest(t *testing.T) {
-	c, err := oci.Parse([]byte(example))
-	require.NoError(t, err)
+	c := proctest.Try(oci.Parse([]byte(example))).OK(t)
 	c.SetEnv("A", "3")
 	c.UnsetEnv("B")
 	c.AddHook("createRuntime", oci.Hook{Path: "/h", Args: []string{"h"}})
 	c.AddHook("prestart", oci.Hook{Path: "/i"})
-	data, err := c.Encode()
-	require.NoError(t, err)
+	data := proctest.Try(c.Encode()).OK(t)
 	want := strings.NewReplacer(
 		`"A=1","A=2","B"`, `"A=3"`,
 		`{"path":"/a","args":["a","b"]}]`, `{"path":"/a","args":["a","b"]},{"path":"/i"}],"createRuntime":[{"path":"/h","args":["h"]}]`,
@@ -128,11 +126,9 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		c.SetEnv("GENV_TEST", "1")
-		next, err := c.Encode()
-		require.NoError(t, err)
+		next := proctest.Try(c.Encode()).OK(t)
 		require.True(t, json.Valid(next))
-		again, err := oci.Parse(next)
-		require.NoError(t, err)
+		again := proctest.Try(oci.Parse(next)).OK(t)
 		require.Equal(t, "1", again.Getenv("GENV_TEST"))
 		require.Equal(t, c.Devices, again.Devices)
 		require.Equal(t, c.Annotations, again.Annotations)

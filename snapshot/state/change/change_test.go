@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
@@ -121,9 +122,7 @@ func TestAKernelIDIsOfEachUser(t *testing.T) {
 	f := files()
 	apply := func(text string, by snapshot.UID) change.Result {
 		t.Helper()
-		result, err := decoded(t, text).Apply(f, asker(by))
-		require.NoError(t, err)
-		return result
+		return proctest.Try(decoded(t, text).Apply(f, asker(by))).OK(t)
 	}
 	apply(`{"enter":{"kernel_id":"k-1","eid":"20"}}`, bob)
 	for uid, eid := range map[snapshot.UID]snapshot.EnvID{alice: "10", bob: "20", 0: "10"} { // root's is the first
@@ -155,8 +154,7 @@ func TestResultsAreJSON(t *testing.T) {
 	require.NoError(t, err)
 	two := 2
 	require.Equal(t, snapshot.EnvConfig{GPUMemory: snapshot.MustMemory("4g"), GPUs: &two}, result.Config)
-	data, err := json.Marshal(result)
-	require.NoError(t, err)
+	data := proctest.Try(json.Marshal(result)).OK(t)
 	var again change.Result
 	require.NoError(t, json.Unmarshal(data, &again))
 	require.Equal(t, result, again)
@@ -178,8 +176,7 @@ var requests = []string{
 
 func TestDecodeIsTheReverseOfMarshal(t *testing.T) {
 	for _, text := range requests {
-		data, err := json.Marshal(decoded(t, text))
-		require.NoError(t, err)
+		data := proctest.Try(json.Marshal(decoded(t, text))).OK(t)
 		require.JSONEq(t, text, string(data))
 	}
 }
@@ -292,8 +289,7 @@ func FuzzDecode(f *testing.F) {
 			require.ErrorIs(t, err, state.ErrRequest)
 			return
 		}
-		written, err := json.Marshal(c)
-		require.NoError(t, err)
+		written := proctest.Try(json.Marshal(c)).OK(t)
 		again, err := change.Decode(written)
 		require.NoError(t, err)
 		require.Equal(t, c, again)
@@ -313,8 +309,7 @@ func reread(t *testing.T, f *state.Files) *state.Files {
 	t.Helper()
 	again := &state.Files{}
 	for _, file := range []state.File{state.Envs, state.Devices} {
-		data, err := f.Encode(file)
-		require.NoError(t, err)
+		data := proctest.Try(f.Encode(file)).OK(t)
 		require.NoError(t, again.Decode(file, data), "%s", data)
 	}
 	return again

@@ -27,8 +27,7 @@ func TestPropertyAUserChangesNothingOfOthers(t *testing.T) {
 		by := []snapshot.UID{alice, bob, alice, bob, 1003}[r.IntN(5)]
 		for range 40 {
 			c := anyChange(r)
-			data, err := json.Marshal(c)
-			require.NoError(t, err)
+			data := proctest.Try(json.Marshal(c)).OK(t)
 			asked, err := change.Decode(data)
 			require.NoError(t, err, "%s", data)
 			next := reread(t, f)

@@ -18,16 +18,14 @@ import (
 
 func open(t *testing.T, path string) *folder.Folder {
 	t.Helper()
-	d, err := folder.Open(path)
-	require.NoError(t, err)
+	d := proctest.Try(folder.Open(path)).OK(t)
 	t.Cleanup(d.Close)
 	return d
 }
 
 func namesIn(t *testing.T, dir string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	require.NoError(t, err)
+	entries := proctest.Try(os.ReadDir(dir)).OK(t)
 	names := make([]string, 0, len(entries))
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -42,8 +40,7 @@ func TestAMissingFolderIsCreatedForAllUsers(t *testing.T) {
 			open(t, top+"/"+path)
 			d := open(t, top+"/"+path)
 			require.Equal(t, filepath.Join(top, path), d.Path)
-			info, err := os.Stat(d.Path)
-			require.NoError(t, err)
+			info := proctest.Try(os.Stat(d.Path)).OK(t)
 			require.Equal(t, fs.ModeDir|0o777, info.Mode())
 			require.Empty(t, namesIn(t, d.Path))
 		})
@@ -77,13 +74,11 @@ func TestSub(t *testing.T) {
 			require.ErrorIs(t, err, folder.ErrUnsafe, name)
 		}
 	}
-	private, err := d.PrivateSub("private")
-	require.NoError(t, err)
+	private := proctest.Try(d.PrivateSub("private")).OK(t)
 	defer private.Close()
 	require.NoError(t, private.CheckPrivate())
 	require.True(t, private.IsOurs())
-	shared, err := d.SharedSub("shared")
-	require.NoError(t, err)
+	shared := proctest.Try(d.SharedSub("shared")).OK(t)
 	defer shared.Close()
 	require.ErrorIs(t, shared.CheckPrivate(), folder.ErrUnsafe)
 	require.Equal(t, []string{"file", "link", "private", "shared"}, namesIn(t, d.Path), "nothing else is left")
@@ -101,8 +96,7 @@ func TestPutReplacesAFileAsAWhole(t *testing.T) {
 		require.Equal(t, text, string(data))
 		require.Equal(t, uint32(folder.SharedMode), st.Mode&0o777)
 	}
-	data, err := os.ReadFile(target)
-	require.NoError(t, err)
+	data := proctest.Try(os.ReadFile(target)).OK(t)
 	require.Equal(t, "precious", string(data))
 
 	require.NoError(t, os.Mkdir(d.Join("taken"), 0o700))
@@ -129,8 +123,7 @@ func TestEnsureCreatesAnEmptyFileForAllUsers(t *testing.T) {
 	d := open(t, t.TempDir())
 	for range 2 {
 		require.NoError(t, d.Ensure("lock", folder.SharedMode))
-		st, err := d.Stat("lock")
-		require.NoError(t, err)
+		st := proctest.Try(d.Stat("lock")).OK(t)
 		require.Equal(t, uint32(folder.SharedMode), st.Mode&0o777)
 		require.True(t, d.StillNamed("lock", &st))
 		require.False(t, d.StillNamed("other", &st))
@@ -141,8 +134,7 @@ func TestWriteFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	for _, content := range []string{"a", "b"} {
 		require.NoError(t, folder.WriteFile(path, []byte(content), 0o600))
-		data, err := os.ReadFile(path)
-		require.NoError(t, err)
+		data := proctest.Try(os.ReadFile(path)).OK(t)
 		require.Equal(t, content, string(data))
 	}
 	require.Len(t, namesIn(t, filepath.Dir(path)), 1)
@@ -179,8 +171,7 @@ func TestLockFollowsNoLink(t *testing.T) {
 
 func TestLockShared(t *testing.T) {
 	d := open(t, t.TempDir())
-	first, err := d.LockShared("x.lock", 0)
-	require.NoError(t, err)
+	first := proctest.Try(d.LockShared("x.lock", 0)).OK(t)
 	second, err := d.LockShared("x.lock", 0)
 	require.NoError(t, err)
 	_, err = d.Lock("x.lock", 0)

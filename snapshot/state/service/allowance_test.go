@@ -40,8 +40,7 @@ func allowanceChild(args []string) error {
 func TestAllowance(t *testing.T) {
 	proctest.NeedRoot(t)
 	h := newHost(t, 1)
-	listener, err := service.Listen(h.socket)
-	require.NoError(t, err)
+	listener := proctest.Try(service.Listen(h.socket)).OK(t)
 	begun, later := time.Now().Round(0), atomic.Int64{}
 	run := t.TempDir()
 	server := &service.Server{
@@ -76,8 +75,7 @@ func TestAllowance(t *testing.T) {
 	require.Equal(t, hers, as(alice, 0), "and nothing of others but sums")
 	require.Equal(t, fmt.Sprintf(`{"by":"x",%s,"people":{"%d":{"caps":[{"cap":0,"limit":1}]}},"since":"%s","for_ms":60000}`, caps, mallory, since), as(mallory, 0))
 	require.NotContains(t, as(5000, 0), "people", "nothing is known of this user")
-	asked, err := service.AskedNote.Read(run)
-	require.NoError(t, err)
+	asked := proctest.Try(service.AskedNote.Read(run)).OK(t)
 	require.Equal(t, []snapshot.Asker{{UID: 5000}}, asked.People, "the controller hears of that")
 	require.Equal(t, unknown, as(0, syscall.CLONE_NEWPID), "the uid of a container proves no user")
 

@@ -58,14 +58,12 @@ func TestACrowdedSocket(t *testing.T) {
 // A client waits until there is room in the queue of the socket, or until it is interrupted.
 func TestAFullQueue(t *testing.T) {
 	h := newHost(t, 1)
-	listener, err := service.Listen(h.socket)
-	require.NoError(t, err)
+	listener := proctest.Try(service.Listen(h.socket)).OK(t)
 	raw, err := listener.SyscallConn()
 	require.NoError(t, err)
 	require.NoError(t, raw.Control(func(fd uintptr) { _ = unix.Listen(int(fd), 0) }))
 	full := func() error {
-		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-		require.NoError(t, err)
+		fd := proctest.Try(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)).OK(t)
 		t.Cleanup(func() { _ = unix.Close(fd) })
 		return unix.Connect(fd, &unix.SockaddrUnix{Name: h.socket})
 	}

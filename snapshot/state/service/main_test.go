@@ -22,6 +22,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
@@ -77,11 +78,9 @@ func start(t *testing.T, cmd *exec.Cmd) {
 func (h *host) sit(t *testing.T, uid, n int, request string) {
 	t.Helper()
 	sitting := child(t, uid, "sit", h.socket, strconv.Itoa(n), request)
-	output, err := sitting.StdoutPipe()
-	require.NoError(t, err)
+	output := proctest.Try(sitting.StdoutPipe()).OK(t)
 	start(t, sitting)
-	line, err := bufio.NewReader(output).ReadString('\n')
-	require.NoError(t, err)
+	line := proctest.Try(bufio.NewReader(output).ReadString('\n')).OK(t)
 	require.Equal(t, "sitting\n", line)
 }
 
@@ -190,8 +189,7 @@ func newHostIn(t testing.TB, parent string, devices int) *host {
 // serve runs the service until the test ends, or until stop is called.
 func (h *host) serve(t testing.TB, bounds service.Bounds) (server *service.Server, stop func()) {
 	t.Helper()
-	listener, err := service.Listen(h.socket)
-	require.NoError(t, err)
+	listener := proctest.Try(service.Listen(h.socket)).OK(t)
 	return h.serveOn(t, listener, bounds)
 }
 
@@ -216,9 +214,7 @@ func (h *host) client() service.Client { return service.Client{Path: h.socket} }
 
 func (h *host) files(t testing.TB) state.Files {
 	t.Helper()
-	files, err := h.store.Read(t.Context())
-	require.NoError(t, err)
-	return files
+	return proctest.Try(h.store.Read(t.Context())).OK(t)
 }
 
 // ask has a user send changes, and returns what each came to, a line each.

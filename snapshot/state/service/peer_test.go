@@ -96,8 +96,7 @@ func TestAConnectionThatOutlivesItsProcess(t *testing.T) {
 	require.NoError(t, err)
 	const users = 8
 	connect := func(uid int) {
-		fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-		require.NoError(t, err)
+		fd := proctest.Try(syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)).OK(t)
 		conn := os.NewFile(uintptr(fd), "connection")
 		t.Cleanup(func() { _ = conn.Close() })
 		connecting := child(t, uid, "connect", h.socket)
@@ -111,8 +110,7 @@ func TestAConnectionThatOutlivesItsProcess(t *testing.T) {
 	}
 	h.serveOn(t, listener, service.Bounds{Connections: 2 * users, PerUser: users, Burst: users, Rate: 1e-6, Send: time.Minute})
 	require.Eventually(t, func() bool {
-		status, err := h.client().Status(t.Context())
-		require.NoError(t, err)
+		status := proctest.Try(h.client().Status(t.Context())).OK(t)
 		return status.Connections == 1
 	}, 10*time.Second, time.Second, "each look is one of the few requests that root has, too")
 	require.Contains(t, h.ask(t, mallory, `{"enter":{"eid":"a","pid":PID}}`)[0], "too many requests", "they cost credit")

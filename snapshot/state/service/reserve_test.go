@@ -51,8 +51,7 @@ func (h *host) book(t *testing.T, uid int, id string, from time.Duration, change
 	if change != nil {
 		change(&r)
 	}
-	data, err := json.Marshal(r)
-	require.NoError(t, err)
+	data := proctest.Try(json.Marshal(r)).OK(t)
 	output, _ := child(t, uid, "reserve", h.socket, string(data)).CombinedOutput() // it says why it failed
 	return strings.TrimSpace(string(output))
 }
@@ -182,8 +181,7 @@ func TestAReservationLapses(t *testing.T) {
 				}
 				return func(b *snapshot.Reservation) bool { return b.UID == alice && tt.holds(minute) == held }, err
 			}), name)
-			list, err := h.store.Reservations()
-			require.NoError(t, err)
+			list := proctest.Try(h.store.Reservations()).OK(t)
 			if list[0].Lapsed && lapsed == 0 {
 				lapsed = minute
 			}
@@ -191,8 +189,7 @@ func TestAReservationLapses(t *testing.T) {
 		}
 		require.Equal(t, tt.lapses, lapsed, name)
 		require.NoError(t, r.Tend(now.Add(time.Hour), none))
-		list, err := h.store.Reservations()
-		require.NoError(t, err)
+		list := proctest.Try(h.store.Reservations()).OK(t)
 		require.NotNil(t, list[0].Ended, name)
 	}
 }
@@ -208,8 +205,7 @@ func TestReservationsAfterARestart(t *testing.T) {
 	tend := func(r *service.Reservations, minute int) snapshot.Reservation {
 		t.Helper()
 		require.NoError(t, r.Tend(now.Add(time.Duration(minute)*time.Minute), none))
-		list, err := h.store.Reservations()
-		require.NoError(t, err)
+		list := proctest.Try(h.store.Reservations()).OK(t)
 		return list[0]
 	}
 	before := h.reservations()
@@ -275,7 +271,6 @@ func TestReserveAndCancel(t *testing.T) {
 		_, err = h.client().CancelReservation(t.Context(), r.ID)
 		require.NoError(t, err)
 	}
-	list, err := h.store.Reservations()
-	require.NoError(t, err)
+	list := proctest.Try(h.store.Reservations()).OK(t)
 	require.LessOrEqual(t, len(list), 2)
 }

@@ -165,8 +165,7 @@ func TestAProcessThatEndsMeanwhile(t *testing.T) {
 // raw sends bytes, and returns the answer; empty if the connection was just closed.
 func (h *host) raw(t *testing.T, send func(io.Writer)) string {
 	t.Helper()
-	conn, err := net.Dial("unix", h.socket)
-	require.NoError(t, err)
+	conn := proctest.Try(net.Dial("unix", h.socket)).OK(t)
 	defer conn.Close()
 	require.NoError(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
 	send(conn)
@@ -215,11 +214,9 @@ func TestGarbageOnTheSocket(t *testing.T) {
 			require.Regexp(t, tt.want, h.raw(t, tt.send))
 		})
 	}
-	document, err := h.client().Look(t.Context(), "devices")
-	require.NoError(t, err)
+	document := proctest.Try(h.client().Look(t.Context(), "devices")).OK(t)
 	require.JSONEq(t, `[{"seen":"by root"}]`, string(document))
-	status, err := h.client().Status(t.Context())
-	require.NoError(t, err)
+	status := proctest.Try(h.client().Status(t.Context())).OK(t)
 	require.Equal(t, os.Getpid(), status.PID)
 	require.NotNil(t, server)
 }
@@ -234,8 +231,7 @@ func TestClientsThatEnd(t *testing.T) {
 	}
 	h.serve(t, service.Bounds{})
 	begin := func(eid string) net.Conn {
-		conn, err := net.Dial("unix", h.socket)
-		require.NoError(t, err)
+		conn := proctest.Try(net.Dial("unix", h.socket)).OK(t)
 		fmt.Fprintf(conn, `{"version":1,"change":{"enter":{"eid":%q,"kernel_id":"k-%s"}}}`+"\n", eid, eid)
 		return conn
 	}
@@ -301,8 +297,7 @@ func TestConnectionsThatAreHeld(t *testing.T) {
 		h.sit(t, mallory, n, request)
 		began := time.Now()
 		require.Equal(t, []string{"now []"}, h.ask(t, alice, `{"enter":{"eid":"a","pid":PID}}`))
-		status, err := h.client().Status(t.Context())
-		require.NoError(t, err)
+		status := proctest.Try(h.client().Status(t.Context())).OK(t)
 		require.Less(t, time.Since(began), 30*time.Second, "not until they are given up")
 		require.GreaterOrEqual(t, status.Refused, uint64(n*8/10))
 		require.LessOrEqual(t, status.Connections, 18, "16, this one, and perhaps the one that was just answered")
@@ -338,10 +333,8 @@ func FuzzRequest(f *testing.F) {
 			require.ErrorIs(t, err, state.ErrRequest)
 			return
 		}
-		encoded, err := json.Marshal(r)
-		require.NoError(t, err)
-		again, err := service.DecodeRequest(encoded)
-		require.NoError(t, err)
+		encoded := proctest.Try(json.Marshal(r)).OK(t)
+		again := proctest.Try(service.DecodeRequest(encoded)).OK(t)
 		require.Equal(t, r.Look, again.Look)
 	})
 }

@@ -43,8 +43,7 @@ func newHarness(t *testing.T, args ...string) *harness {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "nvidia-smi")
 	require.NoError(t, proctest.WriteProgram(path, []byte(program)))
-	samples, err := filepath.Abs("testdata")
-	require.NoError(t, err)
+	samples := proctest.Try(filepath.Abs("testdata")).OK(t)
 	h := &harness{}
 	h.shim = smi.Shim{
 		Real: path, Args: args, Environ: []string{"PATH=/usr/bin:/bin", "SAMPLES=" + samples},
@@ -61,8 +60,7 @@ func newHarness(t *testing.T, args ...string) *harness {
 // TestShimWithALostGPU: what nvidia-smi says about it comes after the rows of the view.
 func TestShimWithALostGPU(t *testing.T) {
 	h := newHarness(t, "--query-gpu=uuid", "--format=csv,noheader")
-	status, err := h.shim.Run(context.Background())
-	require.NoError(t, err)
+	status := proctest.Try(h.shim.Run(context.Background())).OK(t)
 	require.Equal(t, 15, status)
 	require.Equal(t, "GPU-1\nUnable to determine the device handle for GPU0000:03:00.0: Unknown Error\n", h.stdout.String())
 	require.Empty(t, h.handed)
@@ -97,8 +95,7 @@ func TestShimKeepsTheStatus(t *testing.T) {
 	}
 	for _, row := range rows {
 		h := newHarness(t, row.args...)
-		status, err := h.shim.Run(context.Background())
-		require.NoError(t, err)
+		status := proctest.Try(h.shim.Run(context.Background())).OK(t)
 		require.Equal(t, row.status, status, row.args)
 		require.Equal(t, row.stdout, h.stdout.String())
 		require.Empty(t, h.handed)
