@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/testfleet"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestMain(m *testing.M) {
@@ -46,22 +47,18 @@ var programs = sync.OnceValues(func() (dir string, err error) {
 // program is the path of a program that programs builds.
 func program(t testing.TB, name string) string {
 	t.Helper()
-	dir, err := programs()
-	require.NoError(t, err)
+	dir := proctest.Try(programs()).OK(t)
 	return filepath.Join(dir, name)
 }
 
 // nfpm is the program that writes packages, which the Makefile installs.
 func nfpm(t testing.TB) string {
 	t.Helper()
-	found, err := filepath.Glob("../.tools/nfpm-*/nfpm")
-	require.NoError(t, err)
+	found := proctest.Try(filepath.Glob("../.tools/nfpm-*/nfpm")).OK(t)
 	if len(found) == 0 {
 		skip(t, "nfpm is not installed: `make test` installs it")
 	}
-	path, err := filepath.Abs(found[len(found)-1])
-	require.NoError(t, err)
-	return path
+	return proctest.Try(filepath.Abs(found[len(found)-1])).OK(t)
 }
 
 // skip says why a test can't run here. With CI=true that is a failure.
@@ -102,8 +99,7 @@ func packInto(t testing.TB, dist, version, formats, genv string, env ...string) 
 // only is the one file in a folder that matches.
 func only(t testing.TB, folder, pattern string) string {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(folder, pattern))
-	require.NoError(t, err)
+	found := proctest.Try(filepath.Glob(filepath.Join(folder, pattern))).OK(t)
 	require.Len(t, found, 1, pattern)
 	return found[0]
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // processesOf are processes of an account on a GPU, the oldest first.
@@ -47,10 +48,8 @@ func TestBoundLeavesTheProcessesOfOthers(t *testing.T) {
 	require.Len(t, s.Warnings, 1)
 	require.Contains(t, s.Warnings[0], "uid 3 has more processes")
 
-	encoded, err := snapshot.EncodeNative(s)
-	require.NoError(t, err)
-	read, err := snapshot.DecodeNative(encoded)
-	require.NoError(t, err)
+	encoded := proctest.Try(snapshot.EncodeNative(s)).OK(t)
+	read := proctest.Try(snapshot.DecodeNative(encoded)).OK(t)
 	read.Bound()
 	require.Equal(t, s.More, read.More, "it is cut once")
 	require.Len(t, read.Warnings, 1)

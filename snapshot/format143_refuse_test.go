@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // Valid parts. Each test row makes one of them invalid.
@@ -26,8 +27,7 @@ func document(processes, envs, devices string) []byte {
 }
 
 func TestTheValidPartsAreAccepted(t *testing.T) {
-	s, err := snapshot.DecodeSnapshot(document(goodProcess, goodEnv, goodDevice))
-	require.NoError(t, err)
+	s := proctest.Try(snapshot.DecodeSnapshot(document(goodProcess, goodEnv, goodDevice))).OK(t)
 	require.Equal(t, snapshot.PID(5), s.Processes[0].PID)
 	require.False(t, s.Processes[0].EnvUnknown)
 	require.Equal(t, 2, *s.Environments[0].Config.GPUs)
@@ -98,8 +98,7 @@ func TestOneOddValueHidesNothing(t *testing.T) {
 		t.Run(row.what, func(t *testing.T) {
 			bad := strings.Replace(good, row.part, row.with, 1)
 			require.NotEqual(t, good, bad, "the row changes nothing")
-			s, err := snapshot.DecodeSnapshot([]byte(bad))
-			require.NoError(t, err)
+			s := proctest.Try(snapshot.DecodeSnapshot([]byte(bad))).OK(t)
 			require.NotEmpty(t, s.Warnings)
 			for _, warning := range s.Warnings {
 				require.Less(t, len(warning), 1000)

@@ -64,8 +64,7 @@ func TestRotation(t *testing.T) {
 	for i := range list[1:] {
 		require.Equal(t, list[i].Cycle+1, list[i+1].Cycle, "in order, with no gap at the edges of files")
 	}
-	files, err := filepath.Glob(path + "*")
-	require.NoError(t, err)
+	files := proctest.Try(filepath.Glob(path + "*")).OK(t)
 	require.Len(t, files, 4)
 	for _, name := range files {
 		info := proctest.Try(os.Stat(name)).OK(t)

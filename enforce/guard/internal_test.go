@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
@@ -232,8 +233,7 @@ func TestDenialsOfTheLastMoment(t *testing.T) {
 	h.events <- Event{Kind: Denied, UID: bob, PID: 41, Minor: 3}
 	h.soon("it is passed on", func() bool { h.mu.Lock(); defer h.mu.Unlock(); return len(h.denied) == 1 })
 	stop()
-	l, err := ReadDenials(h.run)
-	require.NoError(t, err)
+	l := proctest.Try(ReadDenials(h.run)).OK(t)
 	require.EqualValues(t, 1, count(l))
 }
 
@@ -256,8 +256,7 @@ func TestOpensAreReported(t *testing.T) {
 	}
 	var pids []snapshot.PID
 	h.soon("the opens are in the file", func() bool {
-		more, err := r.Next()
-		require.NoError(t, err)
+		more := proctest.Try(r.Next()).OK(t)
 		pids = append(pids, more...)
 		return len(pids) >= 4
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -73,8 +74,7 @@ func TestWritesInPlace(t *testing.T) {
 	h := newGuarded(t)
 	files := h.files(attachments{alice: {0}, bob: {1}})
 	for _, file := range []state.File{state.Envs, state.Devices} {
-		data, err := files.Encode(file)
-		require.NoError(t, err)
+		data := proctest.Try(files.Encode(file)).OK(t)
 		f, err := os.OpenFile(filepath.Join(h.state, file.String()), os.O_WRONLY|os.O_TRUNC, 0)
 		require.NoError(t, err)
 		for i := 0; i < len(data); i += 100 {
@@ -216,8 +216,7 @@ func TestRemovedAlongWithAVetoOrAnOrder(t *testing.T) {
 			h.renewing = func() { tt.change(h); _ = h.remove() }
 			h.pins.mu.Unlock()
 			require.Contains(t, h.says(Off).Reason, tt.reason)
-			given, err := ReadOrder(h.run)
-			require.NoError(t, err)
+			given := proctest.Try(ReadOrder(h.run)).OK(t)
 			require.Equal(t, tt.holds, given.Mode)
 			require.Equal(t, "the test", given.By)
 		})

@@ -169,8 +169,7 @@ func TestWhenScheduledCapsEnd(t *testing.T) {
 
 func TestPeriodsOfHours(t *testing.T) {
 	file := parse(t, "timezone: Europe/Berlin\ncaps: [{name: w, gpu-hours: 1, every: week}, {name: m, gpu-hours: 1, every: month}]")
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	require.NoError(t, err)
+	berlin := proctest.Try(time.LoadLocation("Europe/Berlin")).OK(t)
 	for _, tt := range []struct{ at, week, month string }{
 		{"2026-11-29 23:59", "2026-11-23", "2026-11-01"}, // a Sunday
 		{"2026-11-30 00:00", "2026-11-30", "2026-11-01"},
@@ -289,8 +288,7 @@ func TestCapsOfGroupsOfHosts(t *testing.T) {
 
 // The rules of real sites can be read as they are written, and none of their caps is without effect.
 func TestPoliciesOfSites(t *testing.T) {
-	paths, err := filepath.Glob("testdata/sites/*.yaml")
-	require.NoError(t, err)
+	paths := proctest.Try(filepath.Glob("testdata/sites/*.yaml")).OK(t)
 	require.Len(t, paths, 12)
 	for _, path := range paths {
 		data := proctest.Try(os.ReadFile(path)).OK(t)

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/enforce/rules"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // judged is how many processes end on a host of label h100 on which bob has one outside of environments, at a moment.
@@ -44,8 +45,7 @@ func TestScheduledRule(t *testing.T) {
 		"2026-11-22T10:00:00+01:00": 0,
 		"2026-07-17T05:59:00Z":      0,
 	} {
-		moment, err := time.Parse(time.RFC3339, at)
-		require.NoError(t, err)
+		moment := proctest.Try(time.Parse(time.RFC3339, at)).OK(t)
 		require.Equal(t, want, judged(t, office, moment), at)
 	}
 }
@@ -96,8 +96,7 @@ func TestSeveralGoroutinesAskAPolicy(t *testing.T) {
 	var plans []enforce.Plan
 	for _, n := range []int{1, 2} {
 		runtime.GOMAXPROCS(n)
-		file, err := policy.Parse("policy.example.yaml", data)
-		require.NoError(t, err)
+		file := proctest.Try(policy.Parse("policy.example.yaml", data)).OK(t)
 		plan, _, _ := rules.Judge(file, cluster, enforce.Memory{}, now)
 		plan.Counts = nil // it is found out once it is asked for
 		plans = append(plans, plan)

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/enforce/rules"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // has is what a person has on a host: GPUs, each with a job of its own where they are busy. The later in a list, the
@@ -167,8 +168,7 @@ const permission, weekly, teaching, members, contributors, share, debugging, fai
 // ofSite is the policy of a site, word for word, with what follows its number in further lines; or another one.
 func ofSite(t *testing.T, text string) *policy.File {
 	if number, more, _ := strings.Cut(text, "\n"); len(number) == 2 {
-		data, err := os.ReadFile("testdata/sites/" + number + ".yaml")
-		require.NoError(t, err)
+		data := proctest.Try(os.ReadFile("testdata/sites/" + number + ".yaml")).OK(t)
 		text = string(data) + more
 	}
 	return parse(t, text)
@@ -361,8 +361,7 @@ func TestAShareWhileAHostIsAway(t *testing.T) {
 func TestHoursOfAWeek(t *testing.T) {
 	file := ofSite(t, weekly)
 	file.OfFleet.Interval = time.Minute
-	zurich, err := time.LoadLocation("Europe/Zurich")
-	require.NoError(t, err)
+	zurich := proctest.Try(time.LoadLocation("Europe/Zurich")).OK(t)
 	at := time.Date(2026, 11, 19, 12, 0, 0, 0, zurich)
 	memory := enforce.Memory{Hours: map[string]enforce.Hours{"week": {Period: time.Date(2026, 11, 16, 0, 0, 0, 0, zurich), Seconds: map[snapshot.Username]float64{"eve": 19.9 * 3600}}}}
 	eve := site{name: "a", has: []has{{"eve", 2, "plain"}}}

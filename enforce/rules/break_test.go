@@ -9,6 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // The time of a finding goes on over a break of less than an eighth of its warning, and in whatever else the same
@@ -151,10 +152,8 @@ func TestAHostIsToldWhatIsNotAttached(t *testing.T) {
 		"over a cap too": {enforce.Settings{EnvDevices: true, MaxDevices: ptr(0)}, nil},
 	} {
 		plan := evaluate(stated{all: row.rules}, parseCluster(t, cluster), noon(0))
-		data, err := order.EncodeNative(plan.Orders[0].Order)
-		require.NoError(t, err)
-		o, err := order.DecodeNative(data)
-		require.NoError(t, err)
+		data := proctest.Try(order.EncodeNative(plan.Orders[0].Order)).OK(t)
+		o := proctest.Try(order.DecodeNative(data)).OK(t)
 		require.Equal(t, row.want, o.Terminate[0].Unattached, name)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // spared is a host on which each optional field keeps a rule from acting on something, and rules act on other things.
@@ -155,8 +156,7 @@ func paths(v any, at string, all map[string]bool) {
 
 // TestAMissingFieldMakesNoRuleActOnMore removes each key in turn from what a host says.
 func TestAMissingFieldMakesNoRuleActOnMore(t *testing.T) {
-	data, err := snapshot.EncodeNative(spared())
-	require.NoError(t, err)
+	data := proctest.Try(snapshot.EncodeNative(spared())).OK(t)
 	whole, err := snapshot.DecodeNative(data)
 	require.NoError(t, err)
 	before := acts(whole)
@@ -174,8 +174,7 @@ func TestAMissingFieldMakesNoRuleActOnMore(t *testing.T) {
 		var document any
 		require.NoError(t, d.Decode(&document))
 		without(document, strings.Split(path, "."))
-		cut, err := json.Marshal(document)
-		require.NoError(t, err)
+		cut := proctest.Try(json.Marshal(document)).OK(t)
 		s, err := snapshot.DecodeNative(cut)
 		if err != nil {
 			require.ErrorIs(t, err, snapshot.ErrInvalid, path)

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/rules"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // evaluate judges a cluster at a moment, without a memory.
@@ -48,9 +49,7 @@ var errDown = errors.New("connection refused")
 func itoa(n int) string { return strconv.Itoa(n) }
 
 func number(t *testing.T, text string) int {
-	n, err := strconv.Atoi(text)
-	require.NoError(t, err)
-	return n
+	return proctest.Try(strconv.Atoi(text)).OK(t)
 }
 
 func index(t *testing.T, text string) snapshot.DeviceIndex {
@@ -119,8 +118,7 @@ var readCases = sync.OnceValues(func() (cases []recordedCase, err error) {
 
 // recordedCases are those of cases.jsonl.
 func recordedCases(t *testing.T) []recordedCase {
-	cases, err := readCases()
-	require.NoError(t, err)
+	cases := proctest.Try(readCases()).OK(t)
 	require.Len(t, cases, 200)
 	return cases
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/inventory"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // sel is what most tests begin with.
@@ -111,8 +112,7 @@ func TestSelection(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			hosts, err := inventory.Load(test.sel, f.open)
-			require.NoError(t, err)
+			hosts := proctest.Try(inventory.Load(test.sel, f.open)).OK(t)
 			require.Equal(t, test.want, names(hosts))
 		})
 	}
@@ -255,8 +255,7 @@ func TestExampleMatchesDemoFleet(t *testing.T) {
 
 // The comments of the example are settings too: all of them must be valid.
 func TestExampleWithEverythingUncommented(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "hosts.example.yaml"))
-	require.NoError(t, err)
+	text := proctest.Try(os.ReadFile(filepath.Join("..", "..", "hosts.example.yaml"))).OK(t)
 	uncommented := regexp.MustCompile(`(?m)^# (user:|genv:|sudo:|ssh:|-)`).ReplaceAllString(string(text), "  $1")
 	f := files{"hosts.yaml": uncommented}
 	hosts, err := inventory.Load(sel{HostFile: "hosts.yaml"}, f.open)

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // TestEventsOfAFinding say what they are about, also when it is over, and each thing once: that
@@ -82,8 +83,7 @@ func TestAllGPUs(t *testing.T) {
 }
 
 func TestNoGPUs(t *testing.T) {
-	document, err := json.Marshal(new(live.FleetState).AllGPUs())
-	require.NoError(t, err)
+	document := proctest.Try(json.Marshal(new(live.FleetState).AllGPUs())).OK(t)
 	require.JSONEq(t, `{"schema":"genv.remote.gpus/1","total":0,"free":0,"hosts":[],"failed":[],"duplicates":[]}`, string(document))
 }
 
@@ -113,8 +113,7 @@ func TestWhatIsSaidOfAGuard(t *testing.T) {
 // guarded is a fleet of which a has no guard, b is not able, c says nothing, and d fails.
 func guarded(t *testing.T, file string) *stage {
 	s := newStage(answered("a", "alice"), answered("b", "bob"), answered("c", "carol"), answered("d", "dave"))
-	f, err := policy.Parse("policy.yaml", []byte(file))
-	require.NoError(t, err)
+	f := proctest.Try(policy.Parse("policy.yaml", []byte(file))).OK(t)
 	s.Configure(live.Options{Now: func() time.Time { return s.now }, Interval: 10 * time.Second, Enforcing: true, Policy: f})
 	on, no := true, false
 	hosts := s.cycle.Cluster.Hosts

@@ -130,8 +130,7 @@ func TestWhatLasts(t *testing.T) {
 
 func TestFile(t *testing.T) {
 	s := stateOf(t)
-	data, err := s.Encode(noon)
-	require.NoError(t, err)
+	data := proctest.Try(s.Encode(noon)).OK(t)
 	for _, now := range []time.Time{noon, noon.Add(1000 * time.Hour)} {
 		got := proctest.Try(operator.Decode(data, now)).OK(t)
 		require.Equal(t, s, got)

@@ -18,12 +18,12 @@ import (
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // serve serves a feed on a socket until it is stopped.
 func serve(t *testing.T, path string, feed *live.Feed) (stop func()) {
-	listener, err := socket.Listen(t.Context(), path)
-	require.NoError(t, err)
+	listener := proctest.Try(socket.Listen(t.Context(), path)).OK(t)
 	_, stop = socket.Serve(listener, live.NewHandler(feed))
 	return stop
 }
@@ -202,9 +202,7 @@ func TestPlainEnds(t *testing.T) {
 }
 
 func must(t *testing.T, s string) Filter {
-	f, err := ParseFilter(s)
-	require.NoError(t, err)
-	return f
+	return proctest.Try(ParseFilter(s)).OK(t)
 }
 
 func TestPlainHostileTexts(t *testing.T) {

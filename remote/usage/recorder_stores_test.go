@@ -78,8 +78,7 @@ func TestADamagedDatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), store.FileName)
 	s := proctest.Try(opening(path)()).OK(t)
 	require.NoError(t, s.Close())
-	damaged, err := os.ReadFile(path)
-	require.NoError(t, err)
+	damaged := proctest.Try(os.ReadFile(path)).OK(t)
 	copy(damaged, bytes.Repeat([]byte("damaged "), 512))
 	require.NoError(t, os.WriteFile(path, damaged, 0o600))
 	synctest.Test(t, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/web"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // reserving has users reserve GPUs of the first hosts: one now, one from tomorrow on beside another one, and one that
@@ -79,10 +80,8 @@ func TestCalendar(t *testing.T) {
 		events := calendar.Events()
 		require.Len(t, events, 6)
 		for i, e := range events {
-			from, err := e.GetStartAt()
-			require.NoError(t, err)
-			until, err := e.GetEndAt()
-			require.NoError(t, err)
+			from := proctest.Try(e.GetStartAt()).OK(t)
+			until := proctest.Try(e.GetEndAt()).OK(t)
 			n := i%2 + 1
 			require.Equal(t, f.now.Add([]time.Duration{-time.Hour, 20 * time.Hour}[n-1]).Unix(), from.Unix())
 			require.Equal(t, f.now.Add([]time.Duration{30 * time.Hour, 40 * time.Hour}[n-1]).Unix(), until.Unix())

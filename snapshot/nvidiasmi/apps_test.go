@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestParseApps(t *testing.T) {
@@ -25,13 +26,11 @@ func TestParseApps(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := nvidiasmi.ParseApps(stdout(string(constructed(t, name))))
-			require.NoError(t, err)
+			got := proctest.Try(nvidiasmi.ParseApps(stdout(string(constructed(t, name))))).OK(t)
 			require.Equal(t, want, got)
 		})
 	}
-	usage, err := nvidiasmi.ParseApps(stdout("\n"))
-	require.NoError(t, err)
+	usage := proctest.Try(nvidiasmi.ParseApps(stdout("\n"))).OK(t)
 	require.Equal(t, nvidiasmi.Usage{}, usage, "no process computes")
 }
 

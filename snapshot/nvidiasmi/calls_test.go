@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // slow is a Runner that takes some time for an answer, which names the number of the call as a PID.
@@ -126,8 +127,7 @@ func TestALateQuestionBeginsACall(t *testing.T) {
 		_, err := querier.Apps(ended, time.Minute)
 		require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
 		time.Sleep(10 * time.Second)
-		usage, err := querier.Apps(ended, time.Minute)
-		require.NoError(t, err)
+		usage := proctest.Try(querier.Apps(ended, time.Minute)).OK(t)
 		require.EqualValues(t, 1, usage.Apps[0].PID)
 		time.Sleep(10 * time.Second)
 	})
@@ -160,8 +160,7 @@ func TestANewCallIsNewerThanTheQuestion(t *testing.T) {
 		querier, calls := keeping(t, seconds(6))
 		go querier.Apps(t.Context(), 0) //nolint:errcheck // it is only under way
 		time.Sleep(5 * time.Second)
-		usage, err := querier.Apps(t.Context(), 0)
-		require.NoError(t, err)
+		usage := proctest.Try(querier.Apps(t.Context(), 0)).OK(t)
 		require.EqualValues(t, 2, usage.Apps[0].PID)
 		require.False(t, usage.Time.Late)
 		without := nvidiasmi.WithoutCall(t.Context())

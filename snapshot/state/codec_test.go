@@ -51,8 +51,7 @@ func TestOlderFilesAreConverted(t *testing.T) {
 func TestWhatIsWrittenIsTheFormOf143(t *testing.T) {
 	for _, name := range []string{"envs.json", "devices.json"} {
 		file := map[string]state.File{"envs.json": state.Envs, "devices.json": state.Devices}[name]
-		recorded, err := os.ReadFile("../testdata/genv-1.4.3/state/" + name)
-		require.NoError(t, err)
+		recorded := proctest.Try(os.ReadFile("../testdata/genv-1.4.3/state/" + name)).OK(t)
 		for _, data := range [][]byte{recorded, older(t, file, recorded)} {
 			var files state.Files
 			require.NoError(t, files.Decode(file, data), "%s", data)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func runDir(t *testing.T) string {
@@ -23,9 +24,7 @@ func runDir(t *testing.T) string {
 
 func next(t *testing.T, r *OpenLogReader) []snapshot.PID {
 	t.Helper()
-	pids, err := r.Next()
-	require.NoError(t, err)
-	return pids
+	return proctest.Try(r.Next()).OK(t)
 }
 
 func add(t *testing.T, l *OpenLog, pids ...snapshot.PID) {
@@ -69,8 +68,7 @@ func TestTooMany(t *testing.T) {
 	}
 	require.LessOrEqual(t, len(l.pending), most)
 	add(t, l, 7)
-	info, err := os.Stat(filepath.Join(dir, OpenLogFile))
-	require.NoError(t, err)
+	info := proctest.Try(os.Stat(filepath.Join(dir, OpenLogFile))).OK(t)
 	require.Less(t, info.Size(), int64(maxFile/2))
 	require.Equal(t, os.FileMode(0o600), info.Mode())
 	pids := next(t, r)

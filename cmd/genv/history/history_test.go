@@ -20,6 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -112,9 +113,7 @@ func TestStats(t *testing.T) {
 	}
 	require.NoError(t, (&audit.Log{Path: path}).Append(done("bob", 1, "idle"), done("bob", 2, "env-devices"), done("eve\x1b[2J", 3, "idle")))
 	show := func(args ...string) string {
-		out, err := showLog(path, args...)
-		require.NoError(t, err)
-		return out
+		return proctest.Try(showLog(path, args...)).OK(t)
 	}
 	require.Equal(t, `USER        RULE                  WARNED  TERMINATED  DETACHED  EXEMPTED  REFUSED  FAILED
 bob         env-devices           0       1           0         0         0        0
@@ -139,9 +138,7 @@ func TestADryRun(t *testing.T) {
 		Kind: audit.KindFinding, Decision: enforce.DecisionDryRun, IDs: []string{finding.ID}, User: "bob", Text: "Environment 7 is idle", Finding: finding,
 	}))
 	show := func(args ...string) string {
-		out, err := showLog(path, args...)
-		require.NoError(t, err)
-		return out
+		return proctest.Try(showLog(path, args...)).OK(t)
 	}
 	require.Equal(t, `USER      RULE                  WARNED  TERMINATED  DETACHED  EXEMPTED  REFUSED  FAILED  WOULD-TERMINATE  WOULD-DETACH
 bob       idle                  0       0           0         0         0        0       1                1

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // serve is a server whose answers are constructed after Ollama's API documentation: Ollama
@@ -34,10 +35,8 @@ func serve(t *testing.T, answer func(path string, body string) (int, string)) (c
 		_, _ = io.WriteString(w, text)
 	}))
 	t.Cleanup(server.Close)
-	u, err := url.Parse(server.URL)
-	require.NoError(t, err)
-	port, err := strconv.Atoi(u.Port())
-	require.NoError(t, err)
+	u := proctest.Try(url.Parse(server.URL)).OK(t)
+	port := proctest.Try(strconv.Atoi(u.Port())).OK(t)
 	return Client{Port: port}, asked
 }
 

@@ -157,8 +157,7 @@ func writtenTexts(t *testing.T) (texts []string) {
 		case err != nil || entry.IsDir():
 			return err
 		case strings.HasSuffix(path, "_test.go"):
-			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-			require.NoError(t, err)
+			file := proctest.Try(parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)).OK(t)
 			ast.Inspect(file, func(n ast.Node) bool {
 				if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
 					text := proctest.Try(strconv.Unquote(literal.Value)).OK(t)

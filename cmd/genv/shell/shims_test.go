@@ -43,8 +43,7 @@ func TestShimsOfAUser(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, home+"/.cache/genv/shims", dir)
 	require.NoError(t, shell.EnsureShims(dir, exe))
-	info, err := os.Stat(dir)
-	require.NoError(t, err)
+	info := proctest.Try(os.Stat(dir)).OK(t)
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
 	for _, shim := range []string{"docker", "nvidia-smi"} {
 		target := proctest.Try(os.Readlink(filepath.Join(dir, shim))).OK(t)

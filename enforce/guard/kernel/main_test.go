@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/guard/guardtest"
 	"github.com/seed-3119e985/genv/enforce/guard/kernel"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // roles are what a child process of a test may be. Its arguments follow.
@@ -76,8 +77,7 @@ func newSite(t testing.TB) *site {
 // newCgroup makes a cgroup below the root, and removes it at the end.
 func newCgroup(t testing.TB) string {
 	t.Helper()
-	cg, err := os.MkdirTemp(filepath.Join(place, "cgroup"), "genv-guard-test-")
-	require.NoError(t, err)
+	cg := proctest.Try(os.MkdirTemp(filepath.Join(place, "cgroup"), "genv-guard-test-")).OK(t)
 	t.Cleanup(func() { require.NoError(t, os.Remove(cg)) })
 	return cg
 }
@@ -88,8 +88,7 @@ var minors = []int{0, 1, 2, 63, 64, 200, 253, 254, 255}
 // newDev makes a folder with nodes of GPUs and of the driver's other devices.
 func newDev(t testing.TB) string {
 	t.Helper()
-	dev, err := os.MkdirTemp(place, "dev-")
-	require.NoError(t, err)
+	dev := proctest.Try(os.MkdirTemp(place, "dev-")).OK(t)
 	require.NoError(t, os.Chmod(dev, 0o777))
 	for _, minor := range minors {
 		makeNode(t, filepath.Join(dev, fmt.Sprintf("nvidia%d", minor)), 195, minor)

@@ -251,8 +251,7 @@ func TestModes(t *testing.T) {
 	dir := t.TempDir()
 	s := database{filepath.Join(dir, store.FileName), store.Options{In: time.UTC}}.open(t)
 	require.NoError(t, s.Add(t.Context(), entryOf(firstHour, 1)))
-	files, err := os.ReadDir(dir)
-	require.NoError(t, err)
+	files := proctest.Try(os.ReadDir(dir)).OK(t)
 	require.Len(t, files, 3)
 	for _, f := range files {
 		info := proctest.Try(f.Info()).OK(t)

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // The simulated fleet.
@@ -206,8 +207,7 @@ func TestSoakYears(t *testing.T) {
 		path := filepath.Join(t.TempDir(), store.FileName)
 		years(t, database{path, store.Options{In: time.UTC}}, func() (bytes int64) {
 			for _, part := range []string{path, path + "-wal"} {
-				info, err := os.Stat(part)
-				require.NoError(t, err)
+				info := proctest.Try(os.Stat(part)).OK(t)
 				bytes += info.Size()
 			}
 			return bytes
@@ -216,8 +216,7 @@ func TestSoakYears(t *testing.T) {
 	t.Run("server", func(t *testing.T) {
 		server := servers.StartPostgres(t, "")
 		years(t, database{server.URL(), options()}, func() (bytes int64) {
-			conn, err := pgx.Connect(t.Context(), server.URL())
-			require.NoError(t, err)
+			conn := proctest.Try(pgx.Connect(t.Context(), server.URL())).OK(t)
 			defer conn.Close(t.Context())
 			require.NoError(t, conn.QueryRow(t.Context(), "SELECT pg_database_size(current_database())").Scan(&bytes))
 			return bytes

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/container/oci"
 	gpustate "github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -34,8 +35,7 @@ func config(t testing.TB, env, part string) *oci.ContainerConfig {
 	if env != "" {
 		list = strings.Split(env, " ")
 	}
-	data, err := json.Marshal(list)
-	require.NoError(t, err)
+	data := proctest.Try(json.Marshal(list)).OK(t)
 	if part != "" {
 		part = "," + part
 	}
@@ -78,8 +78,7 @@ func TestAsked(t *testing.T) {
 		"--privileged":                  {"", `"linux":{"devices":[{"path":"/dev/nvidia1","type":"c","major":195,"minor":1}],` + all + `}`, false, grant.GPURequest{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := grant.Asked(config(t, row.env, row.part), row.nvidia)
-			require.NoError(t, err)
+			got := proctest.Try(grant.Asked(config(t, row.env, row.part), row.nvidia)).OK(t)
 			require.Equal(t, row.want, got)
 		})
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
@@ -205,8 +206,7 @@ func TestAdmission(t *testing.T) {
 // than that has only got its PID.
 func TestAPIDThatIsReused(t *testing.T) {
 	self := snapshot.PID(os.Getpid())
-	pidfd, err := unix.PidfdOpen(int(self), 0)
-	require.NoError(t, err)
+	pidfd := proctest.Try(unix.PidfdOpen(int(self), 0)).OK(t)
 	defer unix.Close(pidfd)
 	examined := func(pid snapshot.PID, pidfd int, byPID bool, begun snapshot.StartTime) error {
 		p := callerProcess{pid: pid}
@@ -235,8 +235,7 @@ func TestWhoAskedStays(t *testing.T) {
 			asking.Go(func() { s.lookAgain(t.Context(), uid) })
 		}
 		asking.Wait()
-		asked, err := AskedNote.Read(s.Run)
-		require.NoError(t, err)
+		asked := proctest.Try(AskedNote.Read(s.Run)).OK(t)
 		require.Equal(t, s.asked, asked.Number)
 	}
 }
