@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -46,7 +45,8 @@ func TestFormatDuration(t *testing.T) {
 		"2h": 2 * time.Hour, "2h0m1s": 2*time.Hour + time.Second, "7d": 168 * time.Hour, "1d12h": 36 * time.Hour, "1d1s": 24*time.Hour + time.Second,
 	} {
 		require.Equal(t, want, text.FormatDuration(d))
-		again := proctest.Try(text.ParseDuration(want)).OK(t)
+		again, err := text.ParseDuration(want)
+		require.NoError(t, err)
 		require.Equal(t, d, again)
 	}
 }
@@ -71,7 +71,8 @@ func FuzzParseDuration(f *testing.F) {
 			return
 		}
 		require.GreaterOrEqual(t, d, time.Duration(0))
-		again := proctest.Try(text.ParseDuration(text.FormatDuration(d))).OK(t)
+		again, err := text.ParseDuration(text.FormatDuration(d))
+		require.NoError(t, err)
 		require.Equal(t, d, again)
 	})
 }
@@ -113,7 +114,8 @@ type index int
 
 func TestIndices(t *testing.T) {
 	for list, want := range map[string][]index{"0": {0}, "0,2": {0, 2}, "7,1,7": {7, 1, 7}, "00": {0}} {
-		indices := proctest.Try(text.ParseIndices[index](list)).OK(t)
+		indices, err := text.ParseIndices[index](list)
+		require.NoError(t, err)
 		require.Equal(t, want, indices)
 	}
 	for _, list := range []string{"", ",", "0,", "0, 1", "-1", "+1", "a", "0-3", "65536"} {

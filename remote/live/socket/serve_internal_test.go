@@ -141,7 +141,8 @@ func TestASlowAnswer(t *testing.T) {
 		}
 	}), 500*time.Millisecond))
 	defer server.Close()
-	response := proctest.Try(server.Client().Get(server.URL)).OK(t)
+	response, err := server.Client().Get(server.URL)
+	require.NoError(t, err)
 	defer response.Body.Close()
 	body := proctest.Try(io.ReadAll(response.Body)).OK(t)
 	require.Equal(t, "xxxxx", string(body))
