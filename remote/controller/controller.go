@@ -13,6 +13,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -103,7 +105,7 @@ func (c *Controller) cycle(ctx context.Context, e *loopEvent) {
 		return // nothing is done that can't be recorded: the cycle doesn't count
 	}
 	c.remember(next, orders)
-	deliveries, said := c.deliveriesOf(events, orders)
+	deliveries, said := c.plan(events, orders)
 	safe := c.save(ctx, len(deliveries) > 0) // a crash must not lead to a second order
 	c.background.dispatch(ctx, c.Survey, &c.fleet, deliveries, safe)
 	if len(said) > 0 || c.round.Early == 0 {
@@ -114,7 +116,7 @@ func (c *Controller) cycle(ctx context.Context, e *loopEvent) {
 // see takes in answers, and reports whether to judge. A dry run waits for all hosts; the first time StopAtFailure does.
 func (c *Controller) see(ctx context.Context, e *loopEvent) bool {
 	c.fleet = c.fleet.with(e.answers, c.Memory.Machines, c.Link.About)
-	c.round.takeIn(&c.fleet, c.Memory.Operator)
+	c.round.see(&c.fleet, c.Memory.Operator)
 	if c.Policy == nil {
 		c.Memory.Machines = c.fleet.machines
 		if len(e.answers) > 0 {
@@ -152,8 +154,8 @@ func (c *Controller) remember(next enforce.Memory, orders []*sentOrder) {
 	c.Memory.Rules, c.Memory.Machines, c.background.unsaved = next, c.fleet.machines, true
 }
 
-// deliveriesOf returns what is sent because of a cycle, the orders last, and all events of the cycle.
-func (c *Controller) deliveriesOf(events []enforce.Event, orders []*sentOrder) (list []*Delivery, all []enforce.Event) {
+// plan returns what is sent because of a cycle, the orders last, and all events of the cycle.
+func (c *Controller) plan(events []enforce.Event, orders []*sentOrder) (deliveries []*Delivery, all []enforce.Event) {
 	cycle := &c.round
 	cycle.Policy, cycle.Now, cycle.Items = c.policy(c.Now()), c.Now(), itemsOf(orders)
 	cycle.About = func(host snapshot.Hostname) agent.About { return c.Link.About(c.fleet.reached[host]) }
@@ -164,17 +166,17 @@ func (c *Controller) deliveriesOf(events []enforce.Event, orders []*sentOrder) (
 			d.learn = func(d *Delivery) Learned { return companion.Learn(&c.round, d) }
 		}
 		c.record(cycle, said.Records)
-		list, all = append(list, planned...), append(said.Events, all...)
+		deliveries, all = append(deliveries, planned...), append(said.Events, all...)
 	}
 	for _, o := range orders {
 		learn := func(d *Delivery) Learned { return c.learnOutcome(o, d) }
-		list, all = append(list, &Delivery{Host: o.Host, Send: o.send, learn: learn}),
+		deliveries, all = append(deliveries, &Delivery{Host: o.Host, Send: o.send, learn: learn}),
 			append(all, enforce.Event{Kind: enforce.EventActing, Host: o.Host, Order: &o.Order, Findings: o.findings})
 	}
-	for _, d := range list {
+	for _, d := range deliveries {
 		d.cycle = cycle.Number
 	}
-	return list, all
+	return deliveries, all
 }
 
 // learn records what came of deliveries, remembers it, and passes the events on.
@@ -240,3 +242,46 @@ func (c *Controller) emit(cycle *Cycle, events []enforce.Event) {
 		sink.Consume(cycle, events)
 	}
 }
+
+// Encode returns the memory as it is now, with what companions remember.
+func (c *Controller) Encode(now time.Time) (Saved, error) {
+	memory, err := c.Memory.withCompanions(c.Companions)
+	if err != nil {
+		return Saved{}, fmt.Errorf("encode the memory: %w", err)
+	}
+	return memory.Encode(now)
+}
+
+// save saves the memory in the background if it changed, and is urgent or was saved 10 s ago; else the result is nil.
+func (c *Controller) save(ctx context.Context, urgent bool) *saving {
+	since := c.Now().Sub(c.background.saved)
+	if !c.background.unsaved || c.Store == nil || c.DryRun || remote.MayBegin(ctx) != nil ||
+		!urgent && since >= 0 && since < saveEvery {
+		return nil
+	}
+	store, told, ctx := c.Store, c.OnSave, context.WithoutCancel(ctx)
+	saved, err := c.Encode(c.Now())
+	c.background.saved, c.background.unsaved = c.Now(), false
+	return c.background.writer.Write(func() error {
+		if err == nil {
+			err = store.Save(ctx, saved)
+		}
+		if told != nil {
+			told(err)
+		}
+		return err
+	})
+}
+
+// keep saves what operators asked for, and waits for it. The error says what a restart or another leader forgets.
+func (c *Controller) keep(ctx context.Context) error {
+	if c.Store == nil {
+		return errNoStore
+	}
+	c.background.unsaved = true
+	return c.save(ctx, true).wait()
+}
+
+// errNoStore is why a restart forgets what operators asked for.
+var errNoStore = errors.New("not saved, so it is lost at a restart: this run keeps no memory; --state-dir DIR " +
+	"gives it a folder")

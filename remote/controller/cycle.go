@@ -21,7 +21,7 @@ import (
 type Cycle struct {
 	Run    string // of the controller, as in the log
 	Number int
-	// Early is how often the fleet was judged since the tick, besides the first, and Earlier is that of the round before.
+	// Early is how often the fleet was judged since the tick, besides the first, and Earlier between the two before.
 	Early, Earlier int
 	Start          time.Time
 	Took           time.Duration // until all hosts had answered, and their orders had ended
@@ -65,8 +65,8 @@ func (cycle *Cycle) Decision(f *enforce.Finding) enforce.Decision {
 	return d
 }
 
-// takeIn takes in what is known of the hosts.
-func (cycle *Cycle) takeIn(f *knownFleet, asked operator.State) {
+// see takes in what is known of the hosts.
+func (cycle *Cycle) see(f *knownFleet, asked operator.State) {
 	before := cycle.Duplicates
 	cycle.Cluster, cycle.Duplicates, cycle.Via = f.Cluster, slices.Clone(f.Duplicates), f.Via
 	for i := range cycle.Duplicates {
@@ -176,7 +176,7 @@ func (cycle *Cycle) AtEnd() *Cycle {
 	return &ended
 }
 
-// Undone is the reason of the first of these outcomes; empty for none, or if something of the order was done.
+// Undone is why nothing of the order was done, if something had one of these outcomes; else it is empty.
 func (r *OrderResult) Undone(because ...order.OutcomeStatus) (reason string) {
 	for _, o := range r.outcomes() {
 		switch o.Status {

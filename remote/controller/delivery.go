@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"sync"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
@@ -48,7 +49,7 @@ func (l *Learned) add(more Learned) {
 	l.Unwarned = append(l.Unwarned, more.Unwarned...)
 }
 
-// dispatch alone sends deliveries: one after the other to each host, once the memory is saved, or can't be.
+// dispatch alone sends deliveries: to a host one after the other, once the memory is saved, or that has failed.
 func (b *background) dispatch(ctx context.Context, to Survey, f *knownFleet, deliveries []*Delivery, safe *saving) {
 	byHost := make(map[snapshot.Hostname][]*Delivery)
 	for _, one := range deliveries {
@@ -92,4 +93,48 @@ func (b *background) take() []*Delivery {
 	list := b.ended.take()
 	b.underWay -= len(list)
 	return list
+}
+
+// stateWriter writes the state of a loop in the background. The newest state replaces those that still wait: it is safe
+// after two writes at most. The zero stateWriter is ready for use, also concurrently.
+type stateWriter struct {
+	mu     sync.Mutex
+	newest func() error // writes the newest state; nil when it is written
+	last   *saving      // that ends after all others
+	work   sync.WaitGroup
+}
+
+// saving is a state that is to be written.
+type saving struct {
+	done chan struct{} // closed when it, or a newer state, has been written
+	err  error         // of that write, when it is done
+}
+
+// Write has a state written. It doesn't wait.
+func (w *stateWriter) Write(write func() error) *saving {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s, before := &saving{done: make(chan struct{})}, w.last
+	w.newest, w.last = write, s
+	w.work.Go(func() {
+		defer close(s.done)
+		s.err = before.wait()
+		w.mu.Lock()
+		newest := w.newest
+		w.newest = nil
+		w.mu.Unlock()
+		if newest != nil {
+			s.err = newest()
+		}
+	})
+	return s
+}
+
+// wait waits until a state is written, and returns the error.
+func (s *saving) wait() error {
+	if s == nil {
+		return nil
+	}
+	<-s.done
+	return s.err
 }

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"os"
 	"slices"
 	"time"
 
@@ -16,6 +17,29 @@ import (
 // Polled hides that a Link can wait for events of hosts: the loop asks them at ticks only.
 type Polled struct{ Link }
 
+// Schedule says when hosts are asked.
+type Schedule struct {
+	// Interval is the time between two ticks, at which all hosts are asked: none of them twice at a time. 0 means once.
+	Interval time.Duration
+	Cycles   int // ends the loop after so many ticks; 0 means never
+
+	// Hangup brings SIGHUP; nil for none. Reload is called for each, when a tick's answers have come, or before the
+	// next event. It may Configure the controller.
+	Hangup  <-chan os.Signal
+	Reload  func()
+	Actions *Queue // brings what operators ask for; nil for none
+	// Settle is how long outcomes are waited for when ctx ends; 0 is as long as they take. A later Loop has the others.
+	Settle time.Duration
+	// Step, if set, is called at each tick with 0, and before each wait with its length: then the next call is due.
+	Step func(wait time.Duration)
+}
+
+func (s *Schedule) step(wait time.Duration) {
+	if s.Step != nil {
+		s.Step(wait)
+	}
+}
+
 // longestOrders is how long orders may take: the grace of processes, and as long for the rest.
 const longestOrders = 2 * agent.MaxGrace
 
@@ -23,6 +47,40 @@ const longestOrders = 2 * agent.MaxGrace
 func nextStart(start, now time.Time, interval time.Duration) time.Time {
 	rounds := now.Sub(start)/max(interval, 1) + 1
 	return start.Add(rounds * interval)
+}
+
+// loop brings a Controller the events of a Schedule, one after the other. It belongs to one goroutine.
+type loop struct {
+	*Controller
+	Schedule
+
+	asking asking
+	wake   *wake.Watch                // nil for none
+	asked  map[snapshot.Hostname]bool // once more since the tick, in a loop that ends
+
+	start, begun time.Time // of the loop, and of the last tick
+	tick         time.Time // the next one; zero for none
+	due          time.Time // when the next finding is; zero for none
+	notBefore    time.Time // the next judgement
+	last         bool      // no further tick follows
+	shown        bool      // what was begun at the last tick has ended
+}
+
+func newLoop(ctx context.Context, c *Controller, s Schedule) *loop {
+	l := &loop{Controller: c, Schedule: s, start: time.Now(), shown: true}
+	l.asking.ctx, l.asking.cancel = context.WithCancel(ctx)
+	c.fleet = c.fleet.of(c.Hosts)
+	c.Memory.restoreCompanions(c.Companions)
+	l.tick = l.start
+	return l
+}
+
+// close ends what runs in the background, and waits for it.
+func (l *loop) close() {
+	l.stopListening()
+	l.asking.cancel()
+	l.asking.answers.work.Wait()
+	l.background.writer.work.Wait()
 }
 
 // next waits for the next event.

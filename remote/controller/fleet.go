@@ -14,7 +14,7 @@ import (
 // hostAnswer is what came of asking a host for its snapshot.
 type hostAnswer struct {
 	name     string    // of the host
-	askedAt  time.Time // by the monotonic clock, like came
+	askedAt  time.Time // by the monotonic clock, as came
 	came     time.Time
 	took     time.Duration
 	round    int
@@ -46,7 +46,7 @@ func (f knownFleet) of(hosts []remote.Host) knownFleet {
 }
 
 // with returns the fleet with answers, without those of hosts that have left it.
-func (f knownFleet) with(answers []hostAnswer, twins Machines, about func(remote.Host) agent.About) knownFleet {
+func (f knownFleet) with(answers []hostAnswer, known Machines, about func(remote.Host) agent.About) knownFleet {
 	f.last = slices.Clone(f.last)
 	for i := range f.last {
 		f.last[i].IsNew = false
@@ -62,7 +62,7 @@ func (f knownFleet) with(answers []hostAnswer, twins Machines, about func(remote
 			h.Snapshot = nil
 		}
 	}
-	f.Look = merge(f.hosts, snapshot.Cluster{Hosts: f.last}, twins, about)
+	f.Look = merge(f.hosts, snapshot.Cluster{Hosts: f.last}, known, about)
 	return f
 }
 

@@ -3,36 +3,11 @@ package controller
 import (
 	"context"
 	"errors"
-	"os"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/remote/controller/wake"
 	"github.com/seed-3119e985/genv/snapshot"
 )
-
-// Schedule says when hosts are asked.
-type Schedule struct {
-	// Interval is the time between two ticks, at which all hosts are asked: none of them twice at a time. 0 means once.
-	Interval time.Duration
-	Cycles   int // ends the loop after so many ticks; 0 means never
-
-	// Hangup brings SIGHUP; nil for none. Reload is called for each, when a tick's answers have come, or before the
-	// next event. It may Configure the controller.
-	Hangup  <-chan os.Signal
-	Reload  func()
-	Actions *Queue // brings what operators ask for; nil for none
-	// Settle is how long outcomes are waited for when ctx ends; 0 is as long as they take. A later Loop has the others.
-	Settle time.Duration
-	// Step, if set, is called at each tick with 0, and before each wait with its length: then the next call is due.
-	Step func(wait time.Duration)
-}
-
-func (s *Schedule) step(wait time.Duration) {
-	if s.Step != nil {
-		s.Step(wait)
-	}
-}
 
 // Loop enforces until the schedule is over, ctx ends, or each returns an error, which it then returns. each gets what
 // was done since a tick, when answers and orders have ended, or at the next tick. When ctx ends, no further order is
@@ -58,7 +33,7 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 		if e.onlyTick() {
 			continue
 		}
-		l.runCycle(ctx, e)
+		l.judge(ctx, e)
 		if ctx.Err() != nil {
 			return l.finish(ctx, each)
 		}
@@ -73,40 +48,6 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 	}
 }
 
-// loop brings a Controller the events of a Schedule, one after the other. It belongs to one goroutine.
-type loop struct {
-	*Controller
-	Schedule
-
-	asking asking
-	wake   *wake.Watch                // nil for none
-	asked  map[snapshot.Hostname]bool // once more since the tick, in a loop that ends
-
-	start, begun time.Time // of the loop, and of the last tick
-	tick         time.Time // the next one; zero for none
-	due          time.Time // when the next finding is; zero for none
-	notBefore    time.Time // the next cycle
-	last         bool      // no further tick follows
-	shown        bool      // each got what was done since the last tick
-}
-
-func newLoop(ctx context.Context, c *Controller, s Schedule) *loop {
-	l := &loop{Controller: c, Schedule: s, start: time.Now(), shown: true}
-	l.asking.ctx, l.asking.cancel = context.WithCancel(ctx)
-	c.fleet = c.fleet.of(c.Hosts)
-	c.Memory.restoreCompanions(c.Companions)
-	l.tick = l.start
-	return l
-}
-
-// close ends what runs in the background, and waits for it.
-func (l *loop) close() {
-	l.stopListening()
-	l.asking.cancel()
-	l.asking.answers.work.Wait()
-	l.background.writer.work.Wait()
-}
-
 // Finish waits for the orders that are under way after a Loop that had to Settle, and until the memory is written.
 func (c *Controller) Finish(ctx context.Context, each func(Cycle) error) error {
 	l := newLoop(ctx, c, Schedule{})
@@ -115,8 +56,8 @@ func (c *Controller) Finish(ctx context.Context, each func(Cycle) error) error {
 	return l.finish(ctx, each)
 }
 
-// runCycle runs a cycle at an event, and asks hosts again. The next begins after ten times as long, up to mostPause.
-func (l *loop) runCycle(ctx context.Context, e *loopEvent) {
+// judge acts on an event, and asks hosts again. It takes at most a tenth of the time, with pauses up to mostPause.
+func (l *loop) judge(ctx context.Context, e *loopEvent) {
 	begun := time.Now()
 	l.cycle(ctx, e)
 	l.notBefore = begun.Add(min(max(leastPause, 10*time.Since(begun)), mostPause))
@@ -135,7 +76,7 @@ func (l *loop) runCycle(ctx context.Context, e *loopEvent) {
 	}
 }
 
-// leastPause and mostPause bound the time from one cycle to the next.
+// leastPause and mostPause bound the time between two judgements.
 const (
 	leastPause = 100 * time.Millisecond
 	mostPause  = 3 * time.Second
@@ -174,7 +115,7 @@ func (l *loop) isOver() bool {
 	return !l.shown && l.asking.open == 0 && l.background.underWay == 0 && (!l.last || len(l.asking.underWay) == 0)
 }
 
-// show passes what was done since the last tick to each, once.
+// show shows what was begun at the last tick, once.
 func (l *loop) show(each func(Cycle) error) error {
 	if l.shown {
 		return nil

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -147,91 +146,4 @@ func (m FleetMemory) withCompanions(companions []Companion) (FleetMemory, error)
 		}
 	}
 	return m, nil
-}
-
-// Encode returns the memory as it is now, with what companions remember.
-func (c *Controller) Encode(now time.Time) (Saved, error) {
-	memory, err := c.Memory.withCompanions(c.Companions)
-	if err != nil {
-		return Saved{}, fmt.Errorf("encode the memory: %w", err)
-	}
-	return memory.Encode(now)
-}
-
-// save saves the memory in the background if it changed, and is urgent or was saved 10 s ago; else the result is nil.
-func (c *Controller) save(ctx context.Context, urgent bool) *saving {
-	since := c.Now().Sub(c.background.saved)
-	if !c.background.unsaved || c.Store == nil || c.DryRun || remote.MayBegin(ctx) != nil ||
-		!urgent && since >= 0 && since < saveEvery {
-		return nil
-	}
-	store, told, ctx := c.Store, c.OnSave, context.WithoutCancel(ctx)
-	saved, err := c.Encode(c.Now())
-	c.background.saved, c.background.unsaved = c.Now(), false
-	return c.background.writer.Write(func() error {
-		if err == nil {
-			err = store.Save(ctx, saved)
-		}
-		if told != nil {
-			told(err)
-		}
-		return err
-	})
-}
-
-// keep saves what operators asked for, and waits for it. The error says what a restart or another leader forgets.
-func (c *Controller) keep(ctx context.Context) error {
-	if c.Store == nil {
-		return errNoStore
-	}
-	c.background.unsaved = true
-	return c.save(ctx, true).wait()
-}
-
-// errNoStore is why a restart forgets what operators asked for.
-var errNoStore = errors.New("not saved, so it is lost at a restart: this run keeps no memory; --state-dir DIR " +
-	"gives it a folder")
-
-// stateWriter writes the state of a loop in the background. The newest state replaces those that still wait: it is safe
-// after two writes at most. The zero stateWriter is ready for use, also concurrently.
-type stateWriter struct {
-	mu     sync.Mutex
-	newest func() error // writes the newest state; nil when it is written
-	last   *saving      // that ends after all others
-	work   sync.WaitGroup
-}
-
-// saving is a state that is to be written.
-type saving struct {
-	done chan struct{} // closed when it, or a newer state, has been written
-	err  error         // of that write, when it is done
-}
-
-// Write has a state written. It doesn't wait.
-func (w *stateWriter) Write(write func() error) *saving {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s, before := &saving{done: make(chan struct{})}, w.last
-	w.newest, w.last = write, s
-	w.work.Go(func() {
-		defer close(s.done)
-		s.err = before.wait()
-		w.mu.Lock()
-		newest := w.newest
-		w.newest = nil
-		w.mu.Unlock()
-		if newest != nil {
-			s.err = newest()
-		}
-	})
-	return s
-}
-
-// wait waits until a state is written, and returns the error.
-func (s *saving) wait() error {
-	if s == nil {
-		return nil
-	}
-	<-s.done
-	return s.err
 }

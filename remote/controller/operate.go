@@ -95,7 +95,7 @@ func (c *Controller) changeState(ctx context.Context, r *pendingAction) (string,
 	return text, nil
 }
 
-// expire ends the exemptions that are over, and says so, also if the cycle can't be recorded.
+// expire ends exemptions, and says so, also if the cycle can't be recorded.
 func (c *Controller) expire(ctx context.Context, now time.Time) {
 	left, expired := c.Memory.Operator.Exemptions.Follow(c.fleet.Cluster).Expire(now)
 	c.Memory.Operator.Exemptions = left

@@ -20,7 +20,7 @@ type Recorder interface {
 	Reserve(bytes int64) error
 }
 
-// record writes records, and notes in the cycle if that failed.
+// record notes whether it failed.
 func (c *Controller) record(cycle *Cycle, records []audit.Record) {
 	if err := c.write(cycle, records); err != nil {
 		cycle.Unrecorded = err
