@@ -73,8 +73,7 @@ func newProcessCache() processCache {
 type observer struct {
 	fs            proc.FS
 	ancestors     *proc.AncestorFinder
-	userNamespace string // our own
-	brief         bool   // see Collector.Brief
+	brief         bool // see Collector.Brief
 	now           time.Time
 	patience      time.Duration // how long this look still waits for accounts
 	register      *snapshot.Register
@@ -236,7 +235,7 @@ func (o *observer) details(h *proc.Handle, stat proc.Stat, uid snapshot.UID) (d 
 		return d, nil
 	}
 	d = processDetails{run: run, parent: stat.PPID, uid: uid, at: o.now}
-	owner, rootless := h.OwnerOfUID(uid, o.userNamespace)
+	owner, rootless := h.OwnerOfUID(uid, o.fs.UserNamespace())
 	d.owner, d.ownerErr = o.awaitAccount(owner)
 	if !o.brief {
 		d.command = h.CommandLine()

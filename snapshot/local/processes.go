@@ -32,8 +32,8 @@ func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices 
 		warnings = append(warnings, slowWarning(usage.Time.Began))
 	}
 	o := &observer{
-		fs: c.Proc, ancestors: c.Proc.NewAncestorFinder(), userNamespace: c.Proc.UserNamespace(), brief: c.Brief,
-		now: c.now(), before: before, after: newProcessCache(), quotas: proc.Quotas{}, patience: accountsWithin,
+		fs: c.Proc, ancestors: c.Proc.NewAncestorFinder(), brief: c.Brief, now: c.now(),
+		before: before, after: newProcessCache(), quotas: proc.Quotas{}, patience: accountsWithin,
 	}
 	read, errs := make([]observation, len(used)), make([]error, len(used))
 	for _, i := range rand.Perm(len(used)) { // what the quotas of accounts leave out, a later look reaches
@@ -52,7 +52,7 @@ func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices 
 		s.process.Usage, s.process.Instances = u.Usage, u.Instances
 		seen = append(seen, s)
 	}
-	if c.hardware().Root && c.hardware().HasNodes() {
+	if len(seen) > 0 && c.hardware().Root && c.hardware().HasNodes() {
 		o.prove(seen)
 	}
 	c.askAboutContainers(ctx, o, seen)

@@ -117,7 +117,7 @@ func (c *Collector) describeHost(s *snapshot.Snapshot, files *state.Files) {
 			s.Service = &owned
 		}
 	}
-	if c.Reservations != nil {
+	if c.Reservations != nil && (s.Service == nil || *s.Service) { // otherwise there are none
 		if s.Reservations, err = c.Reservations(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			s.Warnings = append(s.Warnings, "reservations are unknown: "+err.Error())
 		}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -61,8 +62,13 @@ func (e Exec) Run(ctx context.Context, args ...string) (RunResult, error) {
 
 func (e Exec) command(ctx context.Context, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, e.Path, args...)
-	cmd.Env = e.Env
-	cmd.Env = append(cmd.Environ(), "LC_ALL=C", "GENV_BYPASS=1")
+	if e.Env == nil {
+		e.Env = os.Environ()
+	}
+	cmd.Env = append(slices.Clip(e.Env), "LC_ALL=C", "GENV_BYPASS=1")
+	if null := nothing(); null != nil {
+		cmd.Stdin = null
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	return cmd
@@ -94,6 +100,12 @@ func run(ctx context.Context, cmd *exec.Cmd, lock *os.File) (out RunResult, err 
 	out.ExitCode = cmd.ProcessState.ExitCode()
 	return out, err
 }
+
+// nothing is /dev/null, which each call would open otherwise; nil if it can't be opened.
+var nothing = sync.OnceValue(func() *os.File {
+	file, _ := os.Open(os.DevNull) // the call that opens it itself says why
+	return file
+})
 
 // childTime is how often readAll asks whether the program is over, of which a child may keep the output open.
 const childTime = time.Second
@@ -182,23 +194,24 @@ func lockTimeout(ctx context.Context) time.Duration {
 
 // ownFolder creates a folder that only we can write, and says whether it is one. Others may read what root has there.
 func ownFolder(dir string) bool {
-	if os.MkdirAll(filepath.Dir(dir), 0o755) != nil {
-		return false
-	}
-	_ = os.Mkdir(dir, 0o755) // the result is checked below
 	var st unix.Stat_t
 	err := unix.Lstat(dir, &st)
+	if errors.Is(err, unix.ENOENT) && os.MkdirAll(filepath.Dir(dir), 0o755) == nil {
+		_ = os.Mkdir(dir, 0o755) // the result is checked below
+		err = unix.Lstat(dir, &st)
+	}
 	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == os.Geteuid() && st.Mode&0o022 == 0
 }
 
 // tryLock takes the lock, or returns what is known about its holder. It leaves the file: removing it from a disk takes
 // as long as running a program.
 func tryLock(path string) (*os.File, lockHolder, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, lockHolder{}, err
 	}
-	if err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+	file := os.NewFile(uintptr(fd), path) // which isn't polled, unlike os.OpenFile's
+	if err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err == nil {
 		note(file, 0, 0)
 		return file, lockHolder{}, nil
 	}

@@ -33,6 +33,9 @@ import (
 // devicesFor is how long a list of devices is used again, unless a process is on a device that isn't in it.
 const devicesFor = time.Minute
 
+// tokensEvery is how often tokens are exchanged: of two conversations with a host, at least the later one sees both.
+const tokensEvery = 10 * time.Second
+
 func (p *hostCommands) usageServe(c *cli.Context, token string, idle time.Duration) error {
 	if err := endWithParent(os.Getppid()); err != nil {
 		return err
@@ -60,11 +63,14 @@ func (p *hostCommands) usageServe(c *cli.Context, token string, idle time.Durati
 		}
 	}
 	if f := p.openFence(host); f != nil {
+		var tokens recent[[]string]
 		answers.Fence, answers.Tokens = f, func(own string) ([]string, error) {
 			if host.stateFolder == "" {
 				return nil, nil
 			}
-			return fence.Tokens(disk.RunDir(p.Getenv), host.stateFolder, own, p.Now())
+			return tokens.get(tokensEvery, func() ([]string, error) {
+				return fence.Tokens(disk.RunDir(p.Getenv), host.stateFolder, own, p.Now())
+			})
 		}
 		server.Greeting.Capabilities = append(server.Greeting.Capabilities, agent.CapabilityFence, agent.RequestActing)
 	}

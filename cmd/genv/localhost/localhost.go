@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -131,8 +132,10 @@ func NvidiaSMI(getenv func(string) string, timeout time.Duration) *nvidiasmi.Que
 // smiInPath is the nvidia-smi in PATH. It is searched for at each run: it may be installed while a loop runs.
 type smiInPath struct{ getenv func(string) string }
 
+var executable = sync.OnceValues(os.Executable)
+
 func (s smiInPath) find() (string, error) {
-	self, err := os.Executable()
+	self, err := executable()
 	if err != nil {
 		return "", err
 	}

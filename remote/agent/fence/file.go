@@ -23,7 +23,7 @@ type LeaseFile struct {
 	Now  func() time.Time
 
 	mu     sync.Mutex
-	synced string // the version that is known to be safe on the disk
+	synced [3]int64 // the version that is known to be safe on the disk
 }
 
 // Path is the file in root's folder.
@@ -177,7 +177,7 @@ func (f *LeaseFile) read(dir *folder.Folder) (*Lease, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if v := fmt.Sprint(st.Ino, st.Ctim); v != f.synced {
+	if v := [...]int64{int64(st.Ino), st.Ctim.Sec, st.Ctim.Nsec}; v != f.synced { //nolint:gosec // it is only compared
 		if err := dir.Sync(); err != nil {
 			return nil, err
 		}
