@@ -129,7 +129,6 @@ func (a *arrangement) flags() []cli.Flag {
 	return append([]cli.Flag{cli.HelpFlag}, a.command.Flags...)
 }
 
-// takesProgram says whether the command line of another program follows the flags.
 func takesProgram(cmd *cli.Command) bool {
 	return cmd != nil && strings.HasPrefix(cmd.ArgsUsage, "COMMAND ")
 }

@@ -107,7 +107,6 @@ func complete(app *cli.App, words []string, current string) continuation {
 	return p.argument(current)
 }
 
-// argument completes an argument of the last command by its ArgsUsage.
 func (p *place) argument(current string) continuation {
 	kinds := strings.Fields(p.command.ArgsUsage)
 	switch at := len(p.arguments); {
@@ -127,7 +126,6 @@ func (p *place) valueOf(flag cli.DocGenerationFlag, current string, skip int) co
 	return ofKind(Placeholder(flag), current, skip)
 }
 
-// ofKind completes a value by its placeholder.
 func ofKind(kind, current string, skip int) continuation {
 	switch {
 	case kind == "FILE", kind == "PATH", kind == "HOSTS": // HOSTS may be a hosts.yaml
@@ -232,7 +230,6 @@ func (p *place) takesAll() bool { return p.command != nil && p.command.SkipFlagP
 
 func (p *place) takesProgram() bool { return p.takesAll() || takesProgram(p.command) }
 
-// offered are the flags of the last command that may follow.
 func (p *place) offered() (flags []cli.DocGenerationFlag) {
 	if p.ended || p.takesAll() || p.program >= 0 && len(p.arguments) > 0 {
 		return nil

@@ -147,8 +147,8 @@ func (a *application) log() {
 
 // Explain adds to an error about a flag where the configuration sets that.
 func (a *application) Explain(err error) error {
-	var exit *ExitError
-	if !errors.As(err, &exit) || exit.Flag == "" {
+	exit, ok := errors.AsType[*ExitError](err)
+	if !ok || exit.Flag == "" {
 		return err
 	}
 	for _, v := range a.applied {

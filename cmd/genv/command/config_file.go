@@ -29,15 +29,11 @@ import (
 // does, so one that others could have written is refused.
 const (
 	ConfigVariable = "GENV_CONFIG_DIR"
-	// ConfigOff as the value of ConfigVariable reads no file.
-	ConfigOff = "off"
+	ConfigOff      = "off" // as the value of ConfigVariable: no file is read
 
-	// HostsFile is the name of the inventory's file.
-	HostsFile = "hosts.yaml"
-	// PolicyFile is the name of the default policy file.
-	PolicyFile = "policy.yaml"
-	// ConfigFile is the name of the file with defaults for flags.
-	ConfigFile = "config.yaml"
+	HostsFile  = "hosts.yaml"  // the inventory
+	PolicyFile = "policy.yaml" // the default policy
+	ConfigFile = "config.yaml" // defaults for flags
 
 	systemFolder = "/etc/genv"
 	systemConfig = systemFolder + "/" + ConfigFile

@@ -36,13 +36,13 @@ const (
 	record                           // not in a dry run
 	connection                       // help has it on a page that many commands share
 
-	Top        = Site | top               // a key at the top of the file, too
-	Shared     = Site | shared            // a command without the key takes it from `enforce:`
-	Loop       = Site | loop              // not in a dry run, and not when enforce runs once
+	Top        = Site | top
+	Shared     = Site | shared
+	Loop       = Site | loop
 	Record     = Top | shared | record    // the log of a controller, which a dry run doesn't write
 	OfFleet    = Site | top | underRemote // of all commands on a fleet
-	Connection = OfFleet | connection     // the same, on the page of help about connections
-	AskedToo   = Asked | connection       // not a key, and on that page
+	Connection = OfFleet | connection
+	AskedToo   = Asked | connection
 )
 
 // Has says whether a flag has one of some keys.

@@ -281,7 +281,6 @@ func FlagOf(command *cli.Command, name string) *Flag {
 	return nil
 }
 
-// own are the flags of this package.
 func own(flags []cli.Flag) (own []*Flag) {
 	for _, flag := range flags {
 		if f, ours := flag.(*Flag); ours {

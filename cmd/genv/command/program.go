@@ -151,8 +151,7 @@ func Run(ctx context.Context, p Program, commands Commands, args []string) int {
 	if err == nil {
 		err = app.RunContext(ctx, line)
 	}
-	var exit *ExitError
-	if err != nil && !(errors.As(err, &exit) && exit.Err == nil) {
+	if exit, ok := errors.AsType[*ExitError](err); err != nil && !(ok && exit.Err == nil) {
 		fmt.Fprintln(p.Err, "genv:", text.PrintableLines(text.Late(err, 0).Error()))
 	}
 	return ExitCode(err)
@@ -209,7 +208,6 @@ func prepare(p Program, commands Commands, cmd *cli.Command, configured, account
 	}
 }
 
-// checked runs an action with the defaults of the configuration, if its command takes what was given.
 func checked(p Program, commands Commands, action cli.ActionFunc, configured, accountable bool) cli.ActionFunc {
 	if action == nil {
 		return RefuseUnknown

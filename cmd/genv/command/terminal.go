@@ -17,10 +17,10 @@ import (
 	"golang.org/x/term"
 )
 
-// What root starts as another account has a terminal of its own, as with sudo's use_pty: on root's it could type
-// (TIOCSTI), and what it leaves behind could read what root types next. Root's process relays what is typed and shown.
-// A monitor leads the session of the new terminal, with the program in another process group: only so does the kernel
-// let Ctrl-Z stop it.
+// What root starts as another account has a terminal of its own, as with sudo's use_pty: on root's terminal it could
+// type (TIOCSTI), and what it leaves behind could read what root types next. Root's process relays what is typed and
+// shown. A monitor leads the session of the new terminal, with the program in another process group: only so does the
+// kernel let Ctrl-Z stop it.
 
 // MonitorName is argv[0] of the monitor, which only calls AsAccountBeside.
 const MonitorName = "genv: monitor"

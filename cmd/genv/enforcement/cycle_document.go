@@ -47,15 +47,13 @@ type CycleDocument struct {
 	ByUser     []userDocument       `json:"by_user,omitzero"`   // with --by user
 }
 
-// notifiedDocument is a user who was notified of a finding.
 type notifiedDocument struct {
-	Host snapshot.Hostname `json:"host,omitempty"`
-	UID  snapshot.UID      `json:"uid"`
-	ID   string            `json:"id"`
-	// that showed it
-	Terminals int    `json:"terminals"`
-	Kept      bool   `json:"kept,omitempty"` // for the next login
-	Error     string `json:"error,omitempty"`
+	Host      snapshot.Hostname `json:"host,omitempty"`
+	UID       snapshot.UID      `json:"uid"`
+	ID        string            `json:"id"`
+	Terminals int               `json:"terminals"`      // that showed it
+	Kept      bool              `json:"kept,omitempty"` // for the next login
+	Error     string            `json:"error,omitempty"`
 }
 
 type findingDocument struct {

@@ -135,7 +135,6 @@ func (w *cycleWriter) resolved(id string) {
 	delete(w.findings, id)
 }
 
-// time is when a cycle began.
 func (w *cycleWriter) time(cycle *controller.Cycle) time.Time {
 	if cycle.Start.IsZero() && w.now != nil {
 		return w.now()
@@ -143,7 +142,6 @@ func (w *cycleWriter) time(cycle *controller.Cycle) time.Time {
 	return cycle.Start
 }
 
-// look prints which hosts are lost or back, before everything else.
 func (w *cycleWriter) look(cycle *controller.Cycle) {
 	if cycle.Stopped {
 		return
@@ -216,7 +214,6 @@ func (w *cycleWriter) note(host snapshot.Hostname, s string) {
 	}
 }
 
-// repeatedNote is a note that may come in every cycle.
 func (w *cycleWriter) repeatedNote(host snapshot.Hostname, s string, now time.Time) {
 	if again, ok := w.repeats.admit(on(host, s), now); ok {
 		w.note(host, s+again)
@@ -274,7 +271,6 @@ func (w *cycleWriter) write(cycle *controller.Cycle, part *election.Shown) error
 	return w.broken
 }
 
-// conclusion is what is said of a cycle without findings, or of a dry run.
 func conclusion(cycle *controller.Cycle) string {
 	answered, hosts := cycle.Cluster.CountAnswered(), len(cycle.Cluster.Hosts)
 	s := fmt.Sprintf("%s answered, %s: ", text.Plural(hosts, "host"), text.Plural(len(cycle.Plan.Findings), "finding"))
@@ -311,7 +307,6 @@ func on(host snapshot.Hostname, s string) string {
 	return fmt.Sprintf("[%s] %s", host, s)
 }
 
-// The escape sequences of colours.
 const (
 	red    = "\x1b[31m"
 	green  = "\x1b[32m"

@@ -17,7 +17,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/text"
-	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
 // intentions prints what a dry run leaves undone, unless the last cycle did too: what is due, then what waits.
@@ -106,7 +105,6 @@ func wouldBeDone(cycle *controller.Cycle) string {
 	}
 }
 
-// unmeasured says that the first look at a host can't tell what is idle there.
 func unmeasured(cycle *controller.Cycle) string {
 	hosts := cycle.Cluster.Hosts
 	judged := func(h snapshot.Host) bool {
@@ -119,7 +117,6 @@ func unmeasured(cycle *controller.Cycle) string {
 	return "; what is idle isn't known after one look"
 }
 
-// uncounted says who doesn't count for the policy's caps.
 func uncounted(u enforce.Uncounted) string {
 	if u.Processes == 0 {
 		return ""
@@ -145,7 +142,6 @@ type userDocument struct {
 	Detach    int `json:"would_detach"` // likewise, attachments
 }
 
-// found sums findings up.
 type found struct {
 	userDocument
 	processes, terminate map[enforce.ProcessRef]bool
@@ -190,7 +186,6 @@ func (f *found) add(finding *enforce.Finding, uses map[enforce.ProcessRef][]snap
 	}
 }
 
-// sum is what the findings come to.
 func (f *found) sum() userDocument {
 	u := f.userDocument
 	u.Rules, u.Caps, u.Hosts = distinct(u.Rules), distinct(u.Caps), distinct(u.Hosts)
@@ -204,7 +199,6 @@ func distinct[T ~string](list []T) []T {
 	return slices.DeleteFunc(slices.Compact(list), func(one T) bool { return one == "" })
 }
 
-// byUser sums up the findings of a cycle by user, sorted by name.
 func byUser(cycle *controller.Cycle) []userDocument {
 	uses := make(map[enforce.ProcessRef][]snapshot.DeviceIndex)
 	for _, h := range cycle.Cluster.Answered() {
@@ -234,17 +228,14 @@ func writeByUser(w io.Writer, users []userDocument) error {
 	if len(users) == 0 {
 		return nil // which is said on stderr
 	}
-	columns := []draw.ColumnLayout{
-		render.Col("USER", 0), render.Col("PROCESSES", 0), render.Col("GPUS", 0), render.Col("WOULD-TERMINATE", 0),
-		render.Col("WOULD-DETACH", 0), render.Col("RULES", 0),
-	}
+	columns := []string{"USER", "PROCESSES", "GPUS", "WOULD-TERMINATE", "WOULD-DETACH", "RULES"}
 	withCaps := slices.ContainsFunc(users, func(u userDocument) bool { return len(u.Caps) > 0 })
 	withHosts := slices.ContainsFunc(users, func(u userDocument) bool { return len(u.Hosts) > 0 })
 	if withCaps {
-		columns = append(columns, render.Col("CAPS", 0))
+		columns = append(columns, "CAPS")
 	}
 	if withHosts {
-		columns = append(columns, render.Col("HOSTS", 0))
+		columns = append(columns, "HOSTS")
 	}
 	output := render.Output{Format: "tui"}
 	t := output.Table(columns...)

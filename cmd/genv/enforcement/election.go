@@ -34,14 +34,12 @@ type participation struct {
 	written   atomic.Pointer[time.Time] // when the memory was written to etcd last, in this term; nil for never
 }
 
-// takePart has the run take part in the election, if there is one, until ctx ends.
 func (l *loop) takePart(ctx context.Context, options *Options) error {
 	if options.Leader.Key == "" {
 		return nil
 	}
 	if l.folder == nil {
-		return command.WrongFlag("leader", " needs a state folder, by which hosts know this controller again: add "+
-			"--state-dir DIR")
+		return command.WrongFlag("leader", needsFolder)
 	}
 	candidate := election.Candidate{ID: l.self.ID, Name: l.self.name()}
 	registration := election.Registration{
@@ -83,7 +81,6 @@ func (l *loop) resign() {
 	log.Info().Msg(what)
 }
 
-// close ends the registration, and the connections to etcd.
 func (p *participation) close() {
 	if p != nil {
 		p.cancel()
@@ -105,7 +102,6 @@ func (l *loop) mayAct() error {
 	return remote.MayBegin(l.term)
 }
 
-// shown is the state of the election; nil without one.
 func (p *participation) shown() *election.Shown {
 	if p == nil {
 		return nil
@@ -145,7 +141,6 @@ func electionLine(status *election.Status, takeOver bool) string {
 	return line
 }
 
-// wrote notes what came of writing the memory to etcd.
 func (p *participation) wrote(err error, now time.Time) {
 	if p != nil && (err == nil || errors.Is(err, statedir.ErrTooLarge)) {
 		p.written.Store(&now)
@@ -170,7 +165,6 @@ func (l *loop) lead(ctx context.Context, t election.Term) error {
 	return l.cycles(ctx, l.load(ctx), drain)
 }
 
-// shared is where the memory is kept in a term.
 func (l *loop) shared(cluster statedir.Cluster, epoch uint64) *statedir.Shared {
 	return &statedir.Shared{
 		Folder: l.folder, Cluster: cluster, Key: l.part.Key, Self: l.self.ID, Epoch: epoch,
@@ -204,7 +198,6 @@ func digestOf(hosts []remote.Host) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// cycled has a registration say what came of a cycle.
 func cycled(r *election.Registration, cycle *controller.Cycle, now time.Time) {
 	answered := len(cycle.Cluster.Answered())
 	r.Cycled, r.Hosts, r.Answered = now.Truncate(time.Second).UTC(), len(cycle.Cluster.Hosts), &answered

@@ -59,7 +59,6 @@ func accountOf(name snapshot.Username, uid snapshot.UID) string {
 	return cmp.Or(string(name), fmt.Sprintf("uid-%d", uid))
 }
 
-// announces says whether hosts are told who enforces them.
 func (o *Options) announces() bool { return !o.DryRun && !o.LookOnly && o.Announce != nil }
 
 // announce has the hosts know who enforces them. It returns how their guards know the run; empty for nothing.
@@ -79,7 +78,6 @@ const (
 	maxPerson      = 64 // bytes of an account's name in a lease: of the 256 that hosts take, the rest may need 176
 )
 
-// name is what people read of the run.
 func (r *runIdentity) name() string {
 	return fmt.Sprintf("%s on %s, process %d", text.Cut(cmp.Or(r.Person, r.Account), maxPerson), r.Hostname, r.PID)
 }
@@ -90,16 +88,17 @@ func (r *runIdentity) lease(who string, epoch uint64, takeOver bool) *fence.Leas
 	}
 }
 
-// leaseOf is the request of a loop for a lease, nil for a single cycle. The state folder counts its starts. To a loop
-// without a folder hosts give no lease: they refuse it, or let it act.
+const needsFolder = " needs a state folder, by which hosts know this controller again: add --state-dir DIR"
+
+// leaseOf is the request of a loop for a lease, nil for a single cycle. The state folder counts its starts. A loop
+// without a folder gets no lease: hosts refuse it, or let it act.
 func leaseOf(folder *statedir.Folder, options *Options, self *runIdentity) (*fence.LeaseRequest, error) {
 	switch {
 	case options.TakeOver && !options.loops():
 		return nil, command.WrongFlag("take-over", ": a single cycle takes no host over. "+
 			"Leave out --interval 0 and --cycles 1, and end the loop with Ctrl-C after its first cycle")
 	case options.TakeOver && folder == nil:
-		return nil, command.WrongFlag("take-over", " needs a state folder, by which hosts know this controller "+
-			"again: add --state-dir DIR")
+		return nil, command.WrongFlag("take-over", needsFolder)
 	case !options.loops():
 		return nil, nil //nolint:nilnil // it asks for none
 	case folder == nil:
@@ -147,7 +146,6 @@ func (l *loop) sayOlder(cycle *controller.Cycle) {
 		"--take-over")
 }
 
-// isLater says whether a host refused an elected controller because of a later epoch.
 func isLater(err error) bool { return errors.Is(err, agent.ErrLater) }
 
 // mostRefused are the errors of the hosts that refused this controller; nil if these are not most hosts.
@@ -163,8 +161,8 @@ func mostRefused(cycle *controller.Cycle, refused func(error) bool) (list []erro
 	return list
 }
 
-// replaced ends a run, with a *command.ExitError, if most hosts refused it, since another controller acts on them. A
-// few hosts don't end it, also while no other one can be reached: they may lie.
+// replaced ends a run, with a *command.ExitError, if most hosts refused it for another controller. A few hosts don't
+// end it, even if no others can be reached: they may lie.
 func (l *loop) replaced(cycle *controller.Cycle) error {
 	l.sayOlder(cycle)
 	refused := mostRefused(cycle, func(err error) bool { // after a later epoch it finds out that it doesn't lead

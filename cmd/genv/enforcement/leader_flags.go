@@ -81,7 +81,6 @@ func (l *Leader) Read(getenv func(string) string, acts bool) error {
 	return err
 }
 
-// readLogin reads the user and the password: from a file, or else from the environment.
 func (l *Leader) readLogin(variable string) error {
 	from, login := "$"+loginVariable, variable
 	if l.login != "" {
@@ -102,7 +101,6 @@ func (l *Leader) readLogin(variable string) error {
 	return nil
 }
 
-// readTLS reads the files; nil without TLS.
 func (l *Leader) readTLS(wanted bool) (_ *tls.Config, err error) {
 	switch {
 	case !wanted && l.ca+l.cert+l.key != "":

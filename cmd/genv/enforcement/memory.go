@@ -19,7 +19,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// load is the memory with which a run or a term begins.
 func (l *loop) load(ctx context.Context) controller.FleetMemory {
 	if l.store == nil {
 		return controller.FleetMemory{}
@@ -78,7 +77,6 @@ func (l *loop) saved(err error) {
 	}
 }
 
-// nextStep is what to do about a memory that can't be written to etcd.
 func nextStep(err error) string {
 	switch {
 	case errors.Is(err, statedir.ErrTooLarge):

@@ -120,7 +120,6 @@ func (m *mailer) close(within time.Duration) {
 	m.former.Wait()
 }
 
-// errNotSent is why a mail was lost.
 var errNotSent = errors.New("not sent: the mail server didn't take it before the run, or `mail:` of the policy, ended")
 
 func (l *loop) hookDone(r hooks.Post) {

@@ -221,7 +221,6 @@ func (o *Options) link() controller.Link {
 	return peopleLink{o.Link, func(user snapshot.Username) { o.Unix.Want(string(o.Policy.Account(user))) }}
 }
 
-// peopleLink tells which people snapshots show.
 type peopleLink struct {
 	controller.Link
 	saw func(snapshot.Username)

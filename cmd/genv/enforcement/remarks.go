@@ -90,7 +90,6 @@ func (w *cycleWriter) holds(e *enforce.Event, now time.Time) {
 	}
 }
 
-// released says against whom nothing is held back any more.
 func (w *cycleWriter) released(cycle *controller.Cycle, now time.Time) {
 	if len(w.held) == 0 || cycle.Stopped {
 		return
@@ -136,7 +135,6 @@ func (l *loop) exit(cycle *controller.Cycle, ends bool) error {
 	return nil
 }
 
-// printedFinding is what was printed about a finding.
 type printedFinding struct {
 	line  string // 1.4.3's
 	since time.Time
@@ -289,7 +287,6 @@ func (s *summary) actions() string {
 	return "actions: " + strings.Join(counts, ", ")
 }
 
-// measure looks for the host that took longest to answer.
 func (s *summary) measure(cluster snapshot.Cluster) {
 	if s == nil {
 		return

@@ -142,8 +142,7 @@ func (l *loop) shown(options *Options) listeners.Content {
 	return shown
 }
 
-// maxEnded is how many entries of the record are kept for the pages of people.
-const maxEnded = 4096
+const maxEnded = 4096 // entries of the record that are kept for the pages of people
 
 // endedBefore reads once, of the 14 days before a time, at most maxEnded entries of the record, and if that is all.
 func endedBefore(path string, start time.Time) func() (list []audit.HistoryEntry, complete bool) {
@@ -197,10 +196,8 @@ func (l *loop) cycles(ctx context.Context, memory controller.FleetMemory, drain 
 		func(cycle controller.Cycle) error { return l.show(ctx, &cycle) })
 }
 
-// errStopped ends a run after a cycle that was stopped.
 var errStopped = errors.New("the cycle was stopped")
 
-// loop is a run of the enforcement loop.
 type loop struct {
 	program *command.Program
 	log     zerolog.Logger
@@ -273,7 +270,6 @@ func (l *loop) reloaded() {
 	l.configure(options)
 }
 
-// warnOfIgnored names the keys of a policy that do nothing any more.
 func (l *loop) warnOfIgnored(file *policy.File) {
 	for _, key := range file.Ignored {
 		l.log.Warn().Stringer("at", key.Place).Msg(key.Message)

@@ -44,14 +44,12 @@ const (
 	stepSlack    = time.Minute // by which the loop may be late for its next step
 	notifyWithin = time.Second // for the receiver of a notification: while it is stopped, the kernel queues only a few
 
-	// The garbage collector runs at a sixth of the usual growth: a fleet's connections are many and don't change, and
-	// as much again in garbage would be wasted. With few hosts it would run in every cycle, which has some 8 KB of
-	// garbage for each, so there may be leastGarbage bytes. GOGC overrides it.
+	// The garbage collector runs at a sixth of the usual growth: a fleet's connections are many and don't change. With
+	// few hosts it would run in every cycle, so leastGarbage bytes may collect first. GOGC overrides it.
 	gcPercent    = 16
 	leastGarbage = 4 << 20
 )
 
-// paceGC has the garbage collector run as is right for what lives.
 func (s *service) paceGC() {
 	if s.percent == 0 {
 		return
@@ -91,8 +89,8 @@ func startService(ctx context.Context, log zerolog.Logger, isLoop bool) (context
 	return ctx, s
 }
 
-// CoarseTimers lets the kernel have the timers of this process late by a millisecond. Otherwise Go's runtime wakes up
-// every 50 µs or so while anything runs: a tenth of what a snapshot or a cycle takes.
+// CoarseTimers lets timers of this process be late by a millisecond. Otherwise Go's runtime wakes up every 50 µs or so
+// while anything runs: a tenth of what a snapshot or a cycle takes.
 func CoarseTimers() {
 	threads, _ := os.ReadDir("/proc/self/task") // this only saves time
 	for _, thread := range threads {
@@ -109,7 +107,6 @@ func (s *service) close() {
 	}
 }
 
-// notify sends a state to systemd, if there is one.
 func (s *service) notify(state string) { NotifySystemd(s.log, state) }
 
 // status is what `systemctl status` shows. What is left of the cycle, to show it, takes less time than a cycle may.

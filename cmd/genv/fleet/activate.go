@@ -28,7 +28,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// activateOptions is what the flags of `genv remote activate` say.
 type activateOptions struct {
 	hostFlags
 	settings           environment.SettingFlags
@@ -99,7 +98,6 @@ func (o *hostFlags) requestOf(c *cli.Context, flags *environment.SettingFlags) (
 	return settings, request, err
 }
 
-// findRoom is the host on which to activate.
 func (f *fleet) findRoom(c *cli.Context, request state.AttachRequest) (host remote.Host, err error) {
 	results, err := askMost(c, f, f.room)
 	if err != nil {
@@ -115,7 +113,7 @@ func (f *fleet) findRoom(c *cli.Context, request state.AttachRequest) (host remo
 // roomEvery is how often hosts without a queue are asked.
 const roomEvery = 30 * time.Second
 
-// waitForRoom is findRoom when it is this user's turn on one of the hosts: its GPUs are kept for a minute then.
+// waitForRoom is findRoom at this user's turn on one of the hosts, which then keeps the GPUs for a minute.
 func (o *activateOptions) waitForRoom(f *fleet, c *cli.Context, request state.AttachRequest) (
 	host remote.Host, err error,
 ) {
@@ -149,7 +147,7 @@ func (o *activateOptions) waitForRoom(f *fleet, c *cli.Context, request state.At
 	}
 }
 
-// needShells leaves out hosts on which the user's login shell wouldn't activate itself: a turn there would be lost.
+// needShells leaves out hosts where the user's login shell doesn't activate itself: a turn there would be lost.
 func (f *fleet) needShells(ctx context.Context) error {
 	results := controller.Ask(ctx, f.asker(), func(ctx context.Context, h remote.Host) (remote.Output, error) {
 		return f.client.Run(ctx, h, remote.Command{Args: []string{"sh", "-c", checkShell}})
@@ -204,7 +202,7 @@ func roomiest(results []remote.Result[*snapshot.Snapshot], r state.AttachRequest
 	return host, most >= 0
 }
 
-// sshTo is the command line of ssh(1), which gives the user a terminal on the host for a line of a shell.
+// sshTo is the command line of ssh(1) for a shell's line on a terminal of the host.
 func sshTo(ssh *sshclient.Options, known []string, host remote.Host, line string) []string {
 	args := []string{"ssh", "-t"}
 	if ssh.ConfigFile != "" {
@@ -229,9 +227,9 @@ func sshTo(ssh *sshclient.Options, known []string, host remote.Host, line string
 	return append(args, "--", host.Name, line)
 }
 
-// loginShell is the line that starts a login shell, as in any session. sshd accepts no variables of ours unless it was
-// configured to, so env(1) sets them there. One that won't activate itself says so: csh and fish can't, and others only
-// if they are set up, which is tried. It is one line without exclamation marks, for any login shell (see remote.Quote).
+// loginShell is the line that starts a login shell. sshd accepts only variables that it was configured to, so env(1)
+// sets them there. A shell that won't activate itself says so. It is one line without exclamation marks, for any login
+// shell (see remote.Quote).
 func loginShell(environ []string) string {
 	return "exec env " + remote.Command{Args: append(environ, "sh", "-c", openShell)}.ShellLine()
 }

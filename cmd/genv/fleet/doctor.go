@@ -22,7 +22,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/doctor"
 )
 
-// doctorOptions is what the flags of `genv remote doctor` say.
 type doctorOptions struct {
 	hostFlags
 	leader enforcement.Leader

@@ -21,7 +21,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// enforceOptions is what the flags of `genv remote enforce` say.
 type enforceOptions struct {
 	hostFlags
 	loop   enforcement.LoopFlags
@@ -43,7 +42,6 @@ func enforceCommand(h hostFlags) *cli.Command {
 	}
 }
 
-// read reads which hosts there are, and what is known of the run.
 func (o *enforceOptions) read(c *cli.Context) (config hostConfig, options enforcement.Options, err error) {
 	if options, err = o.loop.Read(c); err != nil {
 		return config, options, err
@@ -101,8 +99,8 @@ func (o *enforceOptions) run(c *cli.Context) error {
 	return f.enforce(c, options, o.read)
 }
 
-// ageForViewers has the devices measured more often while somebody looks. The rules don't need that, and each new
-// figure is a snapshot to be read: so it is for at most 1,000 hosts a minute, as often as those measure anyway.
+// ageForViewers has the devices measured more often while somebody looks. Each new figure is a snapshot to be read, so
+// this is for at most 1,000 hosts a minute.
 func ageForViewers(feed *live.Feed, interval time.Duration, hosts int) func() time.Duration {
 	age := max(interval/2, time.Duration(hosts)*time.Minute/1000)
 	if age >= time.Minute {
@@ -133,9 +131,8 @@ func (f *fleet) enforce(
 	})
 }
 
-// reach sets which hosts a run is about. It asks all at a time: over an open connection a question costs next to
-// nothing, and the pool bounds the logins. A cycle counts as stuck after the time that each host may need, its timeout
-// twice, with as many at a time as are logged in to.
+// reach sets which hosts a run is about. It asks all at a time: the pool bounds the logins. A cycle counts as stuck
+// after the time that the hosts may need, each its timeout twice, with Fanout at a time.
 func (config *hostConfig) reach(o *enforcement.Options) {
 	o.Hosts, o.Fanout = config.Hosts, len(config.Hosts)
 	o.StopAtFailure, o.Quiet = config.StopAtFailure, config.Quiet
@@ -156,8 +153,7 @@ func (o *hostFlags) readLoopConfig(c *cli.Context, interval time.Duration) (host
 }
 
 // answerTimeout is how long a host of a loop has for an answer if no flag says it: the interval, but at least 10 s.
-// With more, a host that always answers just in time would slow down every cycle. The question to a host that takes
-// longer continues in the background, and the host is named.
+// With more, one slow host would slow down every cycle. Its question continues in the background.
 func answerTimeout(interval, longest time.Duration) time.Duration {
 	if interval == 0 {
 		return longest

@@ -63,7 +63,6 @@ func (f *fleet) close() {
 // commands asks hosts with one genv command at a time.
 func (f *fleet) commands() agent.Commands { return agent.Commands{Network: f.client, Log: f.SSH.Log} }
 
-// asker asks the hosts without enforcing anything.
 func (f *fleet) asker() *controller.Survey {
 	return &controller.Survey{
 		Hosts: f.Hosts, Link: f.commands(), Fanout: f.Fanout, StopAtFailure: f.StopAtFailure,
@@ -90,7 +89,6 @@ func (f *fleet) conclude(failures []remote.Failure, duplicates []controller.Dupl
 	return f.exit(failures, duplicates)
 }
 
-// listFlags is what the flags of the commands that print tables say.
 type listFlags struct {
 	hostFlags
 	output    render.Output
@@ -213,7 +211,7 @@ const (
 	ownHosts          // none, and config.yaml has to name them for this command
 )
 
-// hostFlags is genv, with what the flags say that `genv remote` and its commands on hosts have.
+// hostFlags is genv with the flags of `genv remote` and its commands on hosts.
 type hostFlags struct {
 	command.Program
 	unnamed                            int // namedHosts, allHosts or ownHosts
@@ -327,11 +325,10 @@ func (o *hostFlags) withElsewhere(ctx context.Context, err error) error {
 
 // unnamedHosts says how to name hosts for a command that doesn't take all of the inventory.
 func (o *hostFlags) unnamedHosts(c *cli.Context) error {
-	files := command.ConfigPaths(o.Getenv, command.ConfigFile)
-	if len(files) == 0 {
-		return command.UsageError("no hosts are selected: %s takes only hosts that are named; "+
-			"write -H a,b or --hostfile FILE", c.Command.HelpName)
+	how := "--hostfile FILE"
+	if files := command.ConfigPaths(o.Getenv, command.ConfigFile); len(files) > 0 {
+		how = fmt.Sprintf("-H @all, or `hosts: \"@all\"` under `%s:` in %s", c.Command.Name, strings.Join(files, " or "))
 	}
-	return command.UsageError("no hosts are selected: %s takes only hosts that are named; write -H a,b or -H @all, or "+
-		"`hosts: \"@all\"` under `%s:` in %s", c.Command.HelpName, c.Command.Name, strings.Join(files, " or "))
+	return command.UsageError("no hosts are selected: %s takes only hosts that are named; write -H a,b or %s",
+		c.Command.HelpName, how)
 }

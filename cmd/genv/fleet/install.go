@@ -20,7 +20,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// installOptions is what the flags of `genv remote install` say.
 type installOptions struct {
 	listFlags
 	install.Options
@@ -67,7 +66,6 @@ func installCommand(h hostFlags) *cli.Command {
 	}
 }
 
-// read checks the flags, and reads what they name.
 func (o *installOptions) read(c *cli.Context) (config hostConfig, err error) {
 	if config, err = o.readConfig(c); err != nil {
 		return config, err
@@ -225,8 +223,7 @@ func (o *installOptions) write(results []remote.Result[*install.Outcome], failur
 		Schema: "genv.remote.install/1", Check: o.Check, Hosts: []installedHost{}, Failed: failures,
 	}
 	changed := false
-	table := o.output.Table(render.Col("HOST", 6), render.Col("ARCH", 6), render.Col("PATH", 6),
-		render.Col("BEFORE", 8), render.Col("NOW", 5), render.Col("SUDOERS FOR", 13), render.Col("RESULT", 8))
+	table := o.output.Table("HOST:6", "ARCH:6", "PATH:6", "BEFORE:8", "NOW:5", "SUDOERS FOR:13", "RESULT:8")
 	for _, r := range results {
 		if r.Err != nil {
 			continue
@@ -268,7 +265,7 @@ func writeNotes(w io.Writer, hosts []installedHost) error {
 			with[note] = append(with[note], h.Host)
 		}
 	}
-	table := render.Output{Format: "tui", NoHeader: true}.Table(render.Col("HOST", 0), render.Col("NOTE", 0))
+	table := render.Output{Format: "tui", NoHeader: true}.Table("HOST", "NOTE")
 	for _, note := range notes {
 		table.Add(render.Hosts(with[note])+":", note)
 	}

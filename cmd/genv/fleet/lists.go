@@ -46,7 +46,6 @@ type deviceDocument struct {
 	Processes []snapshot.PID `json:"processes,omitzero"`
 }
 
-// devicesOptions is what the flags of `genv remote devices` say.
 type devicesOptions struct {
 	listFlags
 	processes bool
@@ -109,7 +108,7 @@ func deviceDocuments(devices []snapshot.Device) []deviceDocument {
 
 func (o *devicesOptions) write(a answers[[]deviceDocument]) error {
 	document := DevicesDocument{Schema: "genv.remote.devices/1", Hosts: []hostDevices{}, unanswered: a.unanswered}
-	t := o.output.Table(render.Col("HOST", 25), render.Col("TOTAL", 9), render.Col("AVAILABLE", 0))
+	t := o.output.Table("HOST:25", "TOTAL:9", "AVAILABLE")
 	for _, r := range a.of {
 		host := hostDevices{Host: r.Host.Name, Total: len(r.Value), Devices: r.Value}
 		for _, d := range r.Value {
@@ -167,8 +166,7 @@ func envsDocumentOf(a answers[[]snapshot.Environment]) EnvsDocument {
 
 func (o *listFlags) writeEnvs(a answers[[]snapshot.Environment]) error {
 	output, now := o.output, o.Now()
-	t := output.Table(render.Col("HOST", 25), render.Col("ID", 8), render.Col("USER", 16), render.Col("NAME", 16),
-		render.Col("CREATED", 0))
+	t := output.Table("HOST:25", "ID:8", "USER:16", "NAME:16", "CREATED")
 	for _, r := range a.of {
 		for _, e := range r.Value {
 			t.Add(r.Host.Name, output.Name(string(e.EID)), output.Name(string(e.Username)), output.Name(e.Config.Name),
@@ -178,7 +176,6 @@ func (o *listFlags) writeEnvs(a answers[[]snapshot.Environment]) error {
 	return o.print(envsDocumentOf(a), t, len(a.Failed), "Total %d environments on %d hosts", t.Len(), len(a.of))
 }
 
-// queryOptions is what the flags of `genv remote query` say.
 type queryOptions struct {
 	hostFlags
 	name, format string
@@ -217,7 +214,6 @@ func (o *queryOptions) write(a answers[[]snapshot.Environment]) error {
 	return render.WriteCSV(o.Out, rows)
 }
 
-// gpusOptions is what the flags of `genv remote gpus` say.
 type gpusOptions struct {
 	hostFlags
 	gpulist.Flags
@@ -297,15 +293,13 @@ func hostsCommand(h hostFlags) *cli.Command {
 	}
 }
 
-// hosts shows a selection before something else uses it.
 func (o *listFlags) hosts(c *cli.Context) error {
 	config, err := o.readConfig(c)
 	if err != nil {
 		return err
 	}
 	document := HostsDocument{Schema: "genv.remote.hosts/1", Hosts: make([]selectedHost, len(config.Hosts))}
-	t := o.output.Table(render.Col("HOST", 25), render.Col("ADDRESS", 20), render.Col("PORT", 6),
-		render.Col("USER", 10), render.Col("SUDO", 6), render.Col("LABELS", 0))
+	t := o.output.Table("HOST:25", "ADDRESS:20", "PORT:6", "USER:10", "SUDO:6", "LABELS")
 	for i, h := range config.Hosts {
 		document.Hosts[i] = selectedHost{
 			Host: h.Name, Address: h.Address, Port: h.Port, User: h.User, Genv: cmp.Or(h.GenvPath, "genv"),

@@ -9,13 +9,11 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
 	"github.com/seed-3119e985/genv/cmd/genv/llm"
-	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// llmOptions is what the flags of `genv remote llm` say.
 type llmOptions struct {
 	listFlags
 	settings environment.SettingFlags
@@ -50,7 +48,6 @@ type llmDocument struct {
 	unanswered
 }
 
-// llmModel is a line of the list.
 type llmModel struct {
 	Host string `json:"host"`
 	llm.ServedModel
@@ -74,8 +71,7 @@ func (o *llmOptions) list(c *cli.Context) error {
 
 func (o *llmOptions) write(a answers[[]snapshot.Environment]) error {
 	models := modelsOf(a.of)
-	t := o.output.Table(render.Col("HOST", 25), render.Col("MODEL", 12), render.Col("PORT", 8),
-		render.Col("CREATED", 21), render.Col("EID", 8), render.Col("USER", 0))
+	t := o.output.Table("HOST:25", "MODEL:12", "PORT:8", "CREATED:21", "EID:8", "USER")
 	for _, m := range models {
 		t.Add(m.Host, o.output.Name(m.Model), m.ShownPort(), o.output.Age(m.Created, o.Now()),
 			o.output.Name(string(m.EID)), o.output.Name(string(m.User)))
@@ -91,7 +87,6 @@ func modelArgument(c *cli.Context) (string, error) {
 	return c.Args().First(), nil
 }
 
-// attach becomes ssh to the first host that serves the model.
 func (o *llmOptions) attach(c *cli.Context) error {
 	model, err := modelArgument(c)
 	if err != nil {
@@ -115,7 +110,6 @@ func (o *llmOptions) attach(c *cli.Context) error {
 	return fmt.Errorf("no host serves %s: `genv remote llm ps` lists what is served", text.Shown(model))
 }
 
-// serve becomes ssh to the host with the most free devices.
 func (o *llmOptions) serve(c *cli.Context) error {
 	model, err := modelArgument(c)
 	if err != nil {

@@ -34,14 +34,13 @@ func policyCommand(p command.Program) *cli.Command {
 	}
 }
 
-// inventoryFlag names the inventory for commands that connect to no host.
 func inventoryFlag(to *[]string) cli.Flag {
 	return command.Strings(to, "inventory,H",
 		"the `HOSTS` of the fleet: hosts.yaml, or written as with -H elsewhere; several times").
 		DefaultText("hosts.yaml in ~/.config/genv or /etc/genv")
 }
 
-// remembered is what the controllers of this machine remember, and why some of it can't be read; nil for no reason.
+// remembered is what the controllers of this machine remember, and why some of it is unread; nil if all was read.
 func remembered(getenv func(string) string) (list []enforce.Memory, unread error) {
 	for _, dir := range enforcement.ControllerDirs(getenv) {
 		store, err := statedir.OpenToRead(dir)
@@ -77,7 +76,6 @@ type checkError struct {
 	Message string `json:"message"`
 }
 
-// checkOptions is what the flags of `genv policy check` say.
 type checkOptions struct {
 	command.Program
 	inventory []string

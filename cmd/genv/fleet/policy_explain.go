@@ -24,7 +24,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// explainOptions is what the flags of `genv policy explain` say.
 type explainOptions struct {
 	command.Program
 	rules     policycheck.RuleFlags
@@ -81,7 +80,6 @@ func (o *explainOptions) run(c *cli.Context) (err error) {
 	return o.writeExplanation(append(file.Explain(o.query, exempt...), o.countedNow(c)...))
 }
 
-// addLabels adds the labels that the inventory has for the host.
 func (o *explainOptions) addLabels() error {
 	q := &o.query
 	hosts, groups, err := readInventory(o.Getenv, o.inventory)
@@ -115,7 +113,7 @@ func (o *explainOptions) writeExplanation(list []policy.Explanation) error {
 			At: q.At.Format(time.RFC3339), Settings: list,
 		})
 	}
-	t := o.output.Table(render.Col("SETTING", 24), render.Col("VALUE", 16), render.Col("FROM", 0))
+	t := o.output.Table("SETTING:24", "VALUE:16", "FROM")
 	for _, e := range list {
 		t.Add(e.Key, e.Value, e.From)
 	}

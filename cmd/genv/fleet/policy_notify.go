@@ -49,7 +49,7 @@ func policyTestNotify(
 		return command.UsageError("nothing was sent: the policy has neither `mail:` nor `hooks:`; docs/policy.md " +
 			"describes them")
 	}
-	table := render.Output{Format: "tui"}.Table(render.Col("KIND", 9), render.Col("TO", 0), render.Col("RESULT", 0))
+	table := render.Output{Format: "tui"}.Table("KIND:9", "TO", "RESULT")
 	failed, next := 0, []string(nil)
 	add := func(kind, to, done string, err error, step string) {
 		to = text.OneLine(to)

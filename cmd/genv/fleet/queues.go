@@ -161,7 +161,6 @@ func (q *queues) text() string {
 	return "Waiting: place " + strings.Join(places, "; ")
 }
 
-// has says whether a host has the wait in its queue.
 func (q *queues) has(host string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

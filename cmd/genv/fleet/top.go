@@ -24,7 +24,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// topOptions is what the flags of `genv remote top` say.
 type topOptions struct {
 	hostFlags
 	socket, filter string
@@ -60,7 +59,6 @@ func topCommand(h hostFlags) *cli.Command {
 	}
 }
 
-// read checks the flags, and finds the controller.
 func (o *topOptions) read(c *cli.Context) (filter top.Filter, err error) {
 	if filter, err = top.ParseFilter(o.filter); err != nil {
 		return filter, command.WrongFlag("filter", ": %w", err)
@@ -177,7 +175,6 @@ type topSource struct {
 	path atomic.Pointer[string] // of the controller's socket; empty while there is none
 }
 
-// source connects to the controller, or begins to look at the hosts.
 func (o *topOptions) source(c *cli.Context) (*topSource, error) {
 	s := new(topSource)
 	s.path.Store(&o.from)

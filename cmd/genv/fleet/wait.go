@@ -48,7 +48,6 @@ func waitCommand(h hostFlags) *cli.Command {
 	}
 }
 
-// waiter waits until a host has so many free GPUs of a kind, as its flags say.
 type waiter struct {
 	hostFlags
 	count         int
@@ -63,7 +62,6 @@ type waiter struct {
 	named map[string]bool // the hosts of which it was printed that they failed
 }
 
-// errGivenUp ends a wait after --within.
 var errGivenUp = errors.New("gave up")
 
 // giveUpAfter ends a context after a time; 0 is never.
@@ -74,7 +72,6 @@ func giveUpAfter(ctx context.Context, within time.Duration) (context.Context, co
 	return context.WithTimeoutCause(ctx, within, errGivenUp)
 }
 
-// run returns when a host has enough free GPUs, and prints which.
 func (w *waiter) run(c *cli.Context) (err error) {
 	if w.writtenMemory != "" {
 		if w.memory, err = text.ParseMemory(w.writtenMemory); err != nil {
@@ -165,7 +162,6 @@ func (w *waiter) show(failures []remote.Failure, seen *controller.Look) {
 	}
 }
 
-// warn says which GPUs of a host may not be in order.
 func (w *waiter) warn(host snapshot.Hostname, found []gpus.GPU) {
 	for i := range found {
 		if g := &found[i]; !isFree(g) {
@@ -210,8 +206,8 @@ func mayBeFree(g *gpus.GPU) bool {
 	return isFree(g) || ails && g.Unexplained() == 0 && len(g.Attached)+len(g.Processes) == 0
 }
 
-// find is the host with the most GPUs of the kind that match, the first named of equals, with as many of them as are
-// wanted, free ones first; nil if none has enough.
+// find is the host with the most GPUs of the kind that match, the first named of equals, with w.count of them, free
+// ones first; nil if none has enough.
 func (w *waiter) find(
 	cluster snapshot.Cluster, matches func(*gpus.GPU) bool,
 ) (host snapshot.Hostname, found []gpus.GPU) {
@@ -232,7 +228,6 @@ func (w *waiter) find(
 	return host, found
 }
 
-// progress says how far from enough all hosts are.
 func (w *waiter) progress(cluster snapshot.Cluster) string {
 	free, total, most := 0, 0, 0
 	for _, h := range cluster.Answered() {

@@ -22,7 +22,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// watchOptions is what the flags of `genv remote watch` say.
 type watchOptions struct {
 	hostFlags
 	interval   time.Duration
@@ -120,7 +119,7 @@ type visibleLink struct {
 // visible asks hosts at an interval, and has the devices measured for each answer. The pool isn't in use yet.
 func (f *fleet) visible(interval time.Duration) *visibleLink {
 	f.pool.Measure, f.pool.DeviceAge = true, func() time.Duration { return interval / 2 }
-	// Hosts log each refusal of sudo, and may send mail about it: so it is tried again after an hour.
+	// Hosts log each refusal of sudo, and may mail it: so it is tried again after an hour.
 	return &visibleLink{f.pool, f.commands(), newRecent[agent.Via](f.Now, time.Hour)}
 }
 
@@ -149,8 +148,8 @@ func (l *visibleLink) About(host remote.Host) agent.About {
 	return about
 }
 
-// waitLink asks hosts without sudo, for `genv remote wait`. A host that refused a login isn't asked for 10 minutes:
-// sshd locks out an address at which logins keep failing, and with it all other users of this machine.
+// waitLink asks hosts without sudo, for `genv remote wait`. A refused login isn't repeated for 10 minutes: else sshd
+// may lock out this machine's address, and with it all its users.
 type waitLink struct {
 	agent.Commands
 	refused *recent[error] // why hosts can't be reached until somebody changes something
@@ -179,7 +178,6 @@ func monitorCommand(h hostFlags) *cli.Command {
 	}
 }
 
-// monitorOptions is what the flags of `genv remote monitor` say.
 type monitorOptions struct {
 	hostFlags
 	monitoring.ExportConfig

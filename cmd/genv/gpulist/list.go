@@ -52,7 +52,6 @@ func (l *List) AddWaits(list []snapshot.Wait) {
 	}
 }
 
-// waiting says who waits for how many GPUs, those who ask for most first.
 func (l *List) waiting() string {
 	if len(l.waits) == 0 {
 		return ""
@@ -73,7 +72,6 @@ func (l *List) waiting() string {
 		strings.Join(who, ", "))
 }
 
-// verb is that of one, or of another number.
 func verb(ofOne bool, one, many string) string {
 	if ofOne {
 		return one
@@ -128,7 +126,6 @@ func (l *List) Write(w io.Writer, output *Flags) error {
 	return err
 }
 
-// summary says how many are free, or how many a user has.
 func (l *List) summary(o *Flags) string {
 	n := &l.Counts
 	free, total := n.Free, n.Total()
@@ -155,7 +152,6 @@ func (l *List) summary(o *Flags) string {
 	return line + render.AlsoFailed(l.Failed) + l.waiting()
 }
 
-// columns are those that a list has.
 func (l *List) columns(has func(*gpus.Column) bool) []gpus.Column {
 	return slices.DeleteFunc(gpus.Columns(), func(c gpus.Column) bool {
 		return !has(&c) || c.Name == "HOST" && l.here()

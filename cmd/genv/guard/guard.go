@@ -74,7 +74,6 @@ func needsRoot(c *cli.Context) error {
 	return nil
 }
 
-// author is who gives an order, for people.
 func (p *guardCommands) author(how string) string {
 	return fmt.Sprintf("%s with `%s`", text.Cut(cmp.Or(p.Getenv("SUDO_USER"), "root"), 64), how)
 }

@@ -105,7 +105,6 @@ func (r *reporter) recordOf(d guard.Denial) audit.Record {
 	return record
 }
 
-// deviceName is the device's index, or else its node.
 func deviceName(d *guard.Denial) string {
 	if d.Index == nil {
 		return fmt.Sprintf("/dev/nvidia%d", d.Minor)

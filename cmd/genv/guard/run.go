@@ -93,7 +93,6 @@ func (p *guardCommands) readOrder(c *cli.Context, flags *options) (guard.Order, 
 	return o, nil
 }
 
-// possible says why there can be no guard here.
 func (p pins) possible() error {
 	if p.err != nil {
 		return p.err
@@ -211,7 +210,6 @@ func (p pins) remove() error {
 	return kernel.Remove(p.Dir)
 }
 
-// userID finds the uid of a user for guard.Keeper.
 func userID(ctx context.Context, name snapshot.Username) (uid snapshot.UID, found bool, err error) {
 	account, err := nss.Passwd{}.Named(ctx, string(name))
 	if errors.Is(err, nss.ErrNoAccount) {

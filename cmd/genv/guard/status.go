@@ -44,7 +44,6 @@ func (d *StatusDocument) askEvents(devDir string, said *guard.Status) {
 	}
 }
 
-// document is what is known of the guard. What isn't is among its problems.
 func (p *guardCommands) document(ctx context.Context) StatusDocument {
 	now := p.Now()
 	pins := pinsOf(p.Getenv)
@@ -257,7 +256,6 @@ func exemptions(d *StatusDocument) (s string) {
 	return s
 }
 
-// writeEvents says how a controller learns that a device was opened.
 func writeEvents(line func(name, format string, args ...any), e *OpenEvents) {
 	if e == nil {
 		return
@@ -317,8 +315,7 @@ func writeTables(w io.Writer, d *StatusDocument) error {
 var output = render.Output{Format: "tui"}
 
 func (d *StatusDocument) deviceTable() *render.Table {
-	table := output.Table(render.Col("DEVICE", 8), render.Col("UUID", 42), render.Col("NODE", 14),
-		render.Col("GUARDED", 0))
+	table := output.Table("DEVICE:8", "UUID:42", "NODE:14", "GUARDED")
 	for _, each := range d.Devices {
 		node, guarded := "?", "yes"
 		if each.Minor != nil {
@@ -333,7 +330,7 @@ func (d *StatusDocument) deviceTable() *render.Table {
 }
 
 func (d *StatusDocument) userTable() *render.Table {
-	table := output.Table(render.Col("USER", 20), render.Col("UID", 10), render.Col("MAY OPEN", 0))
+	table := output.Table("USER:20", "UID:10", "MAY OPEN")
 	for _, each := range d.Users {
 		may := text.JoinIndices(each.Devices)
 		if each.Exempt {
@@ -348,8 +345,7 @@ func (d *StatusDocument) userTable() *render.Table {
 }
 
 func (d *StatusDocument) denialTable() *render.Table {
-	table := output.Table(render.Col("LAST", 10), render.Col("USER", 20), render.Col("DEVICE", 8),
-		render.Col("PROGRAM", 18), render.Col("TIMES", 7), render.Col("WHAT", 0))
+	table := output.Table("LAST:10", "USER:20", "DEVICE:8", "PROGRAM:18", "TIMES:7", "WHAT")
 	for _, each := range d.Denials {
 		what, device := "would be denied", fmt.Sprintf("node %d", each.Minor)
 		if each.Denied {

@@ -22,7 +22,6 @@ import (
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
-	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
 // Options is what the flags say that select from a log.
@@ -88,7 +87,6 @@ func (o *Options) Show(p *command.Program, c *cli.Context, path string, host sna
 	return table(o.output, entries).Write(p.Out)
 }
 
-// read reads what a query finds, and says which lines can't be read.
 func read(p *command.Program, path string, q audit.Filter) ([]audit.HistoryEntry, error) {
 	entries, damage, err := audit.History(path, q)
 	if damage.Lines > 0 {
@@ -110,10 +108,7 @@ type EntriesDocument struct {
 
 // table has the id of a decision before its reason, in CSV behind all that was there before it.
 func table(output render.Output, entries []audit.HistoryEntry) *render.Table {
-	columns := []draw.ColumnLayout{
-		render.Col("TIME", 21), render.Col("HOST", 12), render.Col("USER", 10),
-		render.Col("WHAT", 24), render.Col("STATUS", 12), render.Col("ID", 10), render.Col("WHY", 0),
-	}
+	columns := []string{"TIME:21", "HOST:12", "USER:10", "WHAT:24", "STATUS:12", "ID:10", "WHY"}
 	last := len(columns) - 1
 	if output.Format == "csv" {
 		columns[last], columns[last-1] = columns[last-1], columns[last]
@@ -208,17 +203,15 @@ type StatsDocument struct {
 	audit.Stats
 }
 
-// writeStats prints a row for each user and rule. People also get the total.
 func writeStats(p *command.Program, output render.Output, s audit.Stats) error {
 	if output.Format == "json" {
 		return render.WriteJSON(p.Out, StatsDocument{Schema: "genv.history.stats/1", Stats: s})
 	}
-	columns := []draw.ColumnLayout{
-		render.Col("USER", 10), render.Col("RULE", 22), render.Col("WARNED", 8), render.Col("TERMINATED", 12),
-		render.Col("DETACHED", 10), render.Col("EXEMPTED", 10), render.Col("REFUSED", 9), render.Col("FAILED", 8),
+	columns := []string{
+		"USER:10", "RULE:22", "WARNED:8", "TERMINATED:12", "DETACHED:10", "EXEMPTED:10", "REFUSED:9", "FAILED:8",
 	}
 	if dryRun := s.Total.WouldTerminate+s.Total.WouldDetach > 0; dryRun || output.Format == "csv" {
-		columns = append(columns, render.Col("WOULD-TERMINATE", 17), render.Col("WOULD-DETACH", 0))
+		columns = append(columns, "WOULD-TERMINATE:17", "WOULD-DETACH")
 	}
 	t := output.Table(columns...)
 	add := func(user, rule string, c audit.ActionCounts) {
@@ -285,7 +278,8 @@ func readID(c *cli.Context) (string, error) {
 }
 
 func writeDecisions(
-	p *command.Program, output render.Output, path, id string, entries []audit.HistoryEntry, lines func(*audit.HistoryEntry) []string,
+	p *command.Program, output render.Output, path, id string, entries []audit.HistoryEntry,
+	lines func(*audit.HistoryEntry) []string,
 ) error {
 	switch {
 	case len(entries) == 0 && id != "":

@@ -146,7 +146,6 @@ func (r *recent[V]) get(age time.Duration, ask func() (V, error)) (V, error) {
 	return r.value, r.err
 }
 
-// reservations are root's note of those of this host.
 func (b *changes) reservations() *service.Reservations {
 	return &service.Reservations{
 		Load: b.host.Store.Reservations, Save: b.host.Store.SaveReservations, Believed: service.ClockBelieved,

@@ -151,7 +151,6 @@ func (c *claimed) writeConfig(config *oci.ContainerConfig) error {
 	return config.Write()
 }
 
-// hookOrder is what the runtime tells the hooks.
 type hookOrder struct {
 	container.Record
 	Run        string `json:"run"`

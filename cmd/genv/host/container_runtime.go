@@ -64,7 +64,6 @@ func ContainerRuntime(ctx context.Context, p command.Program, args []string) int
 	return command.ExitFailed
 }
 
-// ownFlags separates genv's flags from the line for the real runtime.
 func ownFlags(args []string) (own map[string]string, line []string) {
 	return takeFlags(args, []string{"real", "instead-of"}, false)
 }
@@ -232,7 +231,6 @@ func (h *hookCall) run(ctx context.Context, args []string) error {
 	return h.start(ctx)
 }
 
-// start registers the init in the container's environment, and records it.
 func (h *hookCall) start(ctx context.Context) error {
 	stat, err := h.host.Machine.Proc.Stat(h.state.PID)
 	if err != nil {
@@ -289,7 +287,6 @@ func (h *hookCall) runsAgain(r *container.Record) bool {
 	return known && start == r.Start
 }
 
-// runcCall is a command line of runc, as far as it is needed.
 type runcCall struct {
 	args    []string
 	command string // empty for none

@@ -44,7 +44,6 @@ func (p *hostCommands) enforceCommand() *cli.Command {
 	}
 }
 
-// enforceHere runs the controller's loop over this machine alone.
 func (p *hostCommands) enforceHere(c *cli.Context, flags *enforcement.LoopFlags, words []string) error {
 	labels := make(map[string]string)
 	for _, word := range words {

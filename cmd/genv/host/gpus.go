@@ -43,7 +43,6 @@ func (p *hostCommands) gpusCommand() *cli.Command {
 	}
 }
 
-// gpusHere lists the GPUs of this machine, and who uses them. It needs no root.
 func (p *hostCommands) gpusHere(c *cli.Context, o *gpulist.Flags) error {
 	o.Complete(&p.Program)
 	host := p.openHost()

@@ -95,7 +95,6 @@ func turnedOff(present *guard.Order) bool {
 	return present.ID != "" && present.Mode == guard.Off && !strings.HasPrefix(present.ID, agent.GuardPrefix)
 }
 
-// start keeps the guard in the background from now on.
 func (g *guarded) start(m guard.Mode) {
 	if g.stop != nil || m == guard.Off {
 		return

@@ -139,8 +139,7 @@ func (p *hostCommands) listen() (*net.UnixListener, error) {
 	return service.Listen(localhost.SocketPath(p.Getenv))
 }
 
-// stuckAfter is how long a round of upkeep may take, before the watchdog is no longer pinged.
-const stuckAfter = 2 * time.Minute
+const stuckAfter = 2 * time.Minute // a round of upkeep that takes longer ends the watchdog's pings
 
 // pulse is for rounds of upkeep, each of which begins with a beat. moves says whether the last one wasn't too long ago.
 func pulse() (beat func(), moves func() bool) {
@@ -252,8 +251,8 @@ func (p *hostCommands) printStatus(d *StatusDocument) {
 	}
 }
 
-// takeOver makes the state root's. Until then any user may hold the lock of the state files for any time: it waits
-// until ctx ends, and says for whom, once a minute.
+// takeOver makes the state root's. Any user may hold the lock of the state files for any time: it waits until ctx ends,
+// and says for whom once a minute.
 func (h *host) takeOver(ctx context.Context, log zerolog.Logger) error {
 	said := time.Time{}
 	for {
@@ -273,7 +272,6 @@ func (h *host) takeOver(ctx context.Context, log zerolog.Logger) error {
 	}
 }
 
-// heldBy says which process keeps the state from being taken over.
 func (h *host) heldBy(ctx context.Context, busy *disk.BusyError) string {
 	by := busy.Holder.String()
 	if busy.Holder != nil && busy.Holder.UID != nil {

@@ -188,8 +188,8 @@ func (h *host) nameStarter(p *snapshot.Process) {
 	p.ContainerInfo = &info
 }
 
-// pruneRecords removes records of containers for which no hook was called at the end, every 10 minutes, on hosts
-// without root's service. What is left keeps no environment alive, and proves nothing.
+// pruneRecords removes records of containers that ended without a hook, every 10 minutes, for hosts without root's
+// service. What is left keeps no environment alive, and proves nothing.
 func (h *host) pruneRecords() {
 	now := h.record.now()
 	if age := now.Sub(h.recordsPruned); os.Geteuid() != 0 || age >= 0 && age < 10*time.Minute {

@@ -71,8 +71,7 @@ func (p *hostCommands) setupDocker(daemonJSON []byte, genv string) error {
 	return nil
 }
 
-// withGenv makes a genv the default runtime. It becomes the present default, or what that becomes if it is genv's
-// already.
+// withGenv makes a genv the default runtime, in front of the present default.
 func (d daemonConfig) withGenv(genv string) (daemonConfig, error) {
 	name := cmp.Or(d.Default, "runc")
 	before := d.Runtimes[name]

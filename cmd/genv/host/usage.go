@@ -64,7 +64,6 @@ func (p *hostCommands) usageSnapshot(c *cli.Context, part string) error {
 	return err
 }
 
-// document is the JSON of a part of the snapshot, or of all of it, with warnings.
 func (h *host) document(ctx context.Context, part string) (document []byte, warnings []string, err error) {
 	if document, ok, warning := h.rootsView(ctx, part); ok {
 		return document, nil, nil

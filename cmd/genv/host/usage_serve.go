@@ -96,8 +96,8 @@ func (p *hostCommands) usageServe(c *cli.Context, token string, idle time.Durati
 	return err
 }
 
-// polled is a pipe or a socket that Go's runtime polls: no thread waits in a read or write, and has to wake another one
-// for the next step. Anything else stays as it is. restore undoes it for others who have it.
+// polled is a pipe or a socket that Go's runtime polls: no thread waits in a read or write and has to wake another one
+// for the next step. Other files stay as they are. restore undoes it for others who have it.
 func polled[F any](f F) (_ F, restore func()) {
 	file, ok := any(f).(*os.File)
 	if !ok {

@@ -195,7 +195,6 @@ func (l *Listeners) openMetrics(ctx context.Context, at netip.AddrPort) error {
 	return nil
 }
 
-// mountMetrics adds the metrics to what a listener serves.
 func (l *Listeners) mountMetrics(mux *http.ServeMux, hideUsers bool) {
 	if l.shown.Metrics != nil {
 		l.shown.Metrics.Mount(mux, hideUsers)

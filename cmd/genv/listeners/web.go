@@ -67,8 +67,8 @@ func (w *Web) readAddress(text string) (err error) {
 	return err
 }
 
-// check refuses what would show the fleet to those who may not see it, or that would only refuse.
-// checkAccess does the rest, when the file of --web-config has been read.
+// check refuses what would show the fleet to those who may not see it, or would only refuse. checkAccess does the rest,
+// once the file of --web-config is read.
 func (w *Web) check(hasFile bool) error {
 	for _, host := range w.Hosts {
 		hasPort := strings.Contains(host, ":") && net.ParseIP(strings.Trim(host, "[]")) == nil
@@ -193,5 +193,4 @@ func readAddress(flag, text, example, or string) (at netip.AddrPort, err error) 
 	return netip.AddrPortFrom(address, uint16(port)), nil
 }
 
-// isLoopback reports whether only this machine can connect to an address.
 func isLoopback(at netip.AddrPort) bool { return at.Addr().Unmap().IsLoopback() }

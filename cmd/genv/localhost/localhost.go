@@ -106,9 +106,9 @@ func Told(ctx context.Context, p command.Program) *service.Allowance {
 	return told
 }
 
-// smiLock is the path of the lock file that keeps hanging calls of the nvidia-smi at path from piling up: for root in
-// RunDir, for other users in their $XDG_RUNTIME_DIR, or none. Its name depends on the program and the state folder:
-// simulated hosts on one machine have different GPUs.
+// smiLock is the path of the lock file that keeps hanging calls of nvidia-smi from piling up: for root in RunDir, for
+// other users in their $XDG_RUNTIME_DIR, or none. Simulated hosts on one machine have different GPUs, so its name
+// depends on the program and the state folder.
 func smiLock(getenv func(string) string, uid int, path string) string {
 	dir := disk.RunDir(getenv)
 	if runtime := getenv("XDG_RUNTIME_DIR"); uid != 0 {

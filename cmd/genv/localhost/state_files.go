@@ -91,13 +91,12 @@ func RootLog(getenv func(string) string) string {
 	return path
 }
 
-// ErrContained says that nothing of the host can be changed from a container that genv's runtime
-// started: it keeps what it has until it ends.
+// ErrContained says that nothing of the host can be changed from a container that genv's runtime started.
 var ErrContained = errors.New("genv only shows what this container has, which it keeps until it ends: run this on " +
 	"the host itself")
 
-// CheckContained returns ErrContained in such a container. What its variable says isn't a proof:
-// the state files are mounted read-only, and root's service looks itself.
+// CheckContained returns ErrContained in such a container. Its variable isn't a proof: the state files are mounted
+// read-only, and root's service looks itself.
 func CheckContained(getenv func(string) string) error {
 	if contained(getenv) {
 		return ErrContained
@@ -107,9 +106,9 @@ func CheckContained(getenv func(string) string) error {
 
 func contained(getenv func(string) string) bool { return getenv(grant.Contained) != "" }
 
-// Change makes a change for the user of this process: by root's service where the state belongs to root, and otherwise
-// itself. After an error, which is described at service.Changer and service.Client, nothing has changed, unless it is
-// service.ErrUnknown, or one of the disk that says that this is unknown. To ask for the same again does no harm.
+// Change makes a change for the user of this process: by root's service where it owns the state, and otherwise itself.
+// Errors are those of service.Changer and service.Client: nothing has changed, unless it is service.ErrUnknown, or one
+// of the disk that says so. To ask again does no harm.
 func (h *Host) Change(ctx context.Context, c change.Change) (change.Result, error) {
 	if h.contained {
 		return change.Result{}, ErrContained

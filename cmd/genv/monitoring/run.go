@@ -99,7 +99,6 @@ type exporter struct {
 	at   time.Time // of the collection
 }
 
-// publish replaces the metrics by those of a collection that began at a time.
 func (e *exporter) publish(text []byte, at time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -228,7 +227,6 @@ func publish(config ExportConfig, port int, getenv func(string) string) error {
 	return nil
 }
 
-// openFolder opens the folder for the files, and creates it if it is missing.
 func openFolder(path, stateDir string) (*folder.Folder, error) {
 	above, open := filepath.Dir(path), folder.Open // the state folder is for all users
 	if state, err := filepath.Abs(stateDir); err != nil || above != state {
@@ -261,7 +259,6 @@ func private(parent *folder.Folder, name string) (*folder.Folder, error) {
 	return dir, nil
 }
 
-// put writes a file in a folder below root.
 func put(root *folder.Folder, path string, text []byte) error {
 	name, rest, below := strings.Cut(path, "/")
 	if !below {

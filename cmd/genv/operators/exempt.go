@@ -36,7 +36,6 @@ type exemptionWithID struct {
 	policy.Exemption
 }
 
-// exemptOptions is what the flags of `genv remote exempt` say.
 type exemptOptions struct {
 	controllerOptions
 	output               render.Output
@@ -186,10 +185,8 @@ func revocation(list policy.ExemptionList, id, reason string) (*operator.Instruc
 		text.Shown(id))
 }
 
-// withNextStep adds what a refusal says about it.
 func withNextStep(err error) error {
-	var refusal *operator.Refusal
-	if errors.As(err, &refusal) && refusal.NextStep != "" {
+	if refusal, ok := errors.AsType[*operator.Refusal](err); ok && refusal.NextStep != "" {
 		return command.UsageError("%w. %s", err, refusal.NextStep)
 	}
 	return err
@@ -210,8 +207,7 @@ func (o *exemptOptions) write(d *ExemptDocument) error {
 	if len(d.Exemptions) == 0 && o.output.Format == "tui" {
 		fmt.Fprintln(o.Err, "No exemptions made by an operator; the policy file may have others.")
 	}
-	t := o.output.Table(render.Col("ID", 10), render.Col("USER", 10), render.Col("HOST", 12), render.Col("DEVICE", 8),
-		render.Col("RULE", 14), render.Col("UNTIL", 21), render.Col("BY", 20), render.Col("REASON", 0))
+	t := o.output.Table("ID:10", "USER:10", "HOST:12", "DEVICE:8", "RULE:14", "UNTIL:21", "BY:20", "REASON")
 	for i := range d.Exemptions {
 		e := &d.Exemptions[i]
 		device := ""
@@ -224,7 +220,6 @@ func (o *exemptOptions) write(d *ExemptDocument) error {
 	return t.Write(o.Out)
 }
 
-// knownNames are the hosts and users that an exemption may name.
 type knownNames struct {
 	hosts, users []string                // of the controller: users who have or use GPUs; no hosts if they aren't known
 	account      func(name string) error // of this machine

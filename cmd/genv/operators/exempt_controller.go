@@ -106,7 +106,6 @@ func (r *runningController) names(ctx context.Context) (hosts, users []string) {
 	return hosts, users
 }
 
-// stoppedController is the folder of a controller that doesn't run.
 type stoppedController struct {
 	*controllerOptions
 	dir   string

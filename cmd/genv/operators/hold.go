@@ -104,9 +104,9 @@ func (o *controllerOptions) operate(c *cli.Context, actions []operator.Instructi
 	var nothing []error
 	for i := range actions {
 		done, err := at.act(c.Context, &actions[i])
-		var refusal *operator.Refusal
+		refusal, refused := errors.AsType[*operator.Refusal](err)
 		switch {
-		case errors.As(err, &refusal) && refusal.Code == operator.Changed:
+		case refused && refusal.Code == operator.Changed:
 			if actions[i].Host != "" {
 				err = fmt.Errorf("there is no hold of host %s", actions[i].Host)
 			}

@@ -32,8 +32,7 @@ type KnownNames struct {
 // Getent asks a database such as passwd for keys, or lists it without keys; see nss.Getent.
 type Getent func(ctx context.Context, database string, keys ...string) ([]byte, error)
 
-// askWithin is how long the accounts are asked for in all: a directory service may be slow, or down.
-const askWithin = 5 * time.Second
+const askWithin = 5 * time.Second // for all accounts: a directory service may be slow, or down
 
 // Ask asks for the users that references name, and for groups of the names that no user has.
 func Ask(ctx context.Context, references []policy.Reference, getent Getent) KnownNames {

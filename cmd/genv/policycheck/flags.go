@@ -150,7 +150,6 @@ func userCaps(words []string) (map[string]int, error) {
 	return caps, nil
 }
 
-// parsePolicy reads a policy for the accounts that it names, and those of flags.
 func parsePolicy(c *cli.Context, path string, names []string) (*policy.File, error) {
 	return parse(path, func(data []byte) (*policy.File, error) {
 		file, err := policy.Parse(path, data)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -16,11 +17,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-// Col is a column with a name and at least a width, which is 1.4.3's.
-func Col(name string, width int) draw.ColumnLayout {
-	return draw.ColumnLayout{Name: name, Width: width}
-}
-
 // Output is how a command prints: as text for people (tui), or as csv or json.
 type Output struct {
 	Format    string
@@ -28,9 +24,15 @@ type Output struct {
 	Timestamp bool // times instead of ages
 }
 
-// Table is an empty table, to be printed as this output.
-func (o Output) Table(columns ...draw.ColumnLayout) *Table {
-	return &Table{output: o, columns: columns}
+// Table is an empty table, to be printed as this output. A column is its name and least width, as in "USER:16".
+func (o Output) Table(columns ...string) *Table {
+	t := &Table{output: o}
+	for _, c := range columns {
+		name, width, _ := strings.Cut(c, ":")
+		least, _ := strconv.Atoi(width) // 0 without one
+		t.columns = append(t.columns, draw.ColumnLayout{Name: name, Width: least})
+	}
+	return t
 }
 
 // Name is a text that a user chose; for people, cut as by the function Name.

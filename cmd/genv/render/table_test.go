@@ -9,6 +9,8 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
 func table(t *testing.T, terminal int, header []string, rows ...[]string) string {
@@ -19,7 +21,7 @@ func table(t *testing.T, terminal int, header []string, rows ...[]string) string
 		if i == len(header)-1 {
 			width = 0
 		}
-		table.columns = append(table.columns, Col(name, width))
+		table.columns = append(table.columns, draw.ColumnLayout{Name: name, Width: width})
 	}
 	for _, row := range rows {
 		table.Add(row...)

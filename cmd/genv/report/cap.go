@@ -122,7 +122,7 @@ func (p *options) writeCap(d *CapDocument) error {
 		return usage.Hours(*seconds)
 	}
 	until := d.Until.Format(shortTime)
-	t := p.output.Table(render.Col("USER", 16), render.Col("HOURS", 8), render.Col("LIMIT", 8), render.Col("UNTIL", 0))
+	t := p.output.Table("USER:16", "HOURS:8", "LIMIT:8", "UNTIL")
 	for i := range d.Rows {
 		r := &d.Rows[i]
 		t.Add(gpus.ShownUser(r.User), usage.Hours(r.Seconds), hours(cmp.Or(r.Limit, d.Limit)), until)

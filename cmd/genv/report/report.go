@@ -31,7 +31,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-// options is what the flags of `genv remote report` say.
 type options struct {
 	command.Program
 	stateDir     string // where controllers keep usage
@@ -105,7 +104,6 @@ func (p *options) run(c *cli.Context) error {
 	return write(&p.Program, d, p.output)
 }
 
-// openToRead opens the database of controllers, on a server or in a folder.
 func (p *options) openToRead(ctx context.Context) (*store.Store, error) {
 	path, err := p.file()
 	if err != nil {
@@ -196,10 +194,8 @@ func checkOwner(path string) error {
 		remote.Quote(owner))
 }
 
-// html is the format of a file with a picture, to mail or to print.
 const html = "html"
 
-// write prints a document in the format that the flags say. What else is to be said of it goes to stderr.
 func write(p *command.Program, d *usage.Report, output render.Output) error {
 	switch output.Format {
 	case "json":
@@ -236,7 +232,6 @@ func writeCSV(w io.Writer, d *usage.Report, output render.Output) error {
 	return render.WriteCSV(w, rows)
 }
 
-// peak is the most devices at a time; empty if it isn't known.
 func peak(r *usage.ReportRow) string {
 	if r.Peak == nil {
 		return ""
@@ -275,7 +270,6 @@ func writeSummary(w io.Writer, d *usage.Report) {
 	}
 }
 
-// keyOf is a key as people see it: names come from hosts.
 func keyOf(by, key string) string {
 	switch {
 	case key == "":
@@ -288,31 +282,24 @@ func keyOf(by, key string) string {
 
 // table is the rows as text, with as many columns as fit into a width; all with 0.
 func table(d *usage.Report, output render.Output, width int) string {
-	columns := []struct {
-		title string
-		order int // in which it is left out on a narrow terminal, 1 first
-		cell  func(*usage.ReportRow) string
-	}{
-		{strings.ToUpper(d.By), 0, func(r *usage.ReportRow) string { return keyOf(d.By, r.Key) }},
-		{"ATTACHED", 0, func(r *usage.ReportRow) string { return usage.Hours(r.Attached) }},
-		{"SHARE", 6, func(r *usage.ReportRow) string { return usage.Percent(r.Share) }},
-		{"USED", 7, func(r *usage.ReportRow) string { return usage.Hours(r.Used) }},
-		{"COMPUTING", 3, func(r *usage.ReportRow) string { return usage.Hours(r.Computing) }},
-		{"IDLE", 8, func(r *usage.ReportRow) string { return usage.Hours(r.Idle) }},
-		{"UNKNOWN", 2, func(r *usage.ReportRow) string { return usage.Hours(r.Unknown) }},
-		{"PEAK", 4, peak},
-		{"FINDINGS", 5, func(r *usage.ReportRow) string { return fmt.Sprint(r.Findings) }},
-		{"ENDED", 1, func(r *usage.ReportRow) string { return fmt.Sprint(r.Terminated) }},
-		{"DETACHED", 1, func(r *usage.ReportRow) string { return fmt.Sprint(r.Detached) }},
-	}
-	t := draw.Table{Rows: make([]draw.TableRow, len(d.Rows))}
-	for i, c := range columns {
-		t.Columns = append(t.Columns, draw.ColumnLayout{Name: c.title, Order: c.order, Right: i > 0})
-		if output.NoHeader {
+	t := draw.Table{Rows: make([]draw.TableRow, len(d.Rows)), Columns: []draw.ColumnLayout{
+		{Name: strings.ToUpper(d.By)}, {Name: "ATTACHED"}, {Name: "SHARE", Order: 6}, {Name: "USED", Order: 7},
+		{Name: "COMPUTING", Order: 3}, {Name: "IDLE", Order: 8}, {Name: "UNKNOWN", Order: 2}, {Name: "PEAK", Order: 4},
+		{Name: "FINDINGS", Order: 5}, {Name: "ENDED", Order: 1}, {Name: "DETACHED", Order: 1},
+	}}
+	for i := range t.Columns {
+		if t.Columns[i].Right = i > 0; output.NoHeader {
 			t.Columns[i].Name = ""
 		}
-		for j := range d.Rows {
-			t.Rows[j].Cells = append(t.Rows[j].Cells, draw.Text(c.cell(&d.Rows[j])))
+	}
+	for i := range d.Rows {
+		r := &d.Rows[i]
+		for _, value := range []string{
+			keyOf(d.By, r.Key), usage.Hours(r.Attached), usage.Percent(r.Share), usage.Hours(r.Used),
+			usage.Hours(r.Computing), usage.Hours(r.Idle), usage.Hours(r.Unknown), peak(r),
+			fmt.Sprint(r.Findings), fmt.Sprint(r.Terminated), fmt.Sprint(r.Detached),
+		} {
+			t.Rows[i].Cells = append(t.Rows[i].Cells, draw.Text(value))
 		}
 	}
 	t.Columns[0].Least = 32 // characters of a key

@@ -82,7 +82,6 @@ func (o *UsageFlags) Read(
 	return o.keep, nil
 }
 
-// readPlace checks where usage is kept, and of which fleet it is there.
 func (o *UsageFlags) readPlace(leader string) (err error) {
 	switch {
 	case o.url == on && o.options.Fleet != "":
@@ -102,7 +101,6 @@ func (o *UsageFlags) readPlace(leader string) (err error) {
 	return err
 }
 
-// keep keeps usage of a controller with a folder, and reads it.
 func (o *UsageFlags) keep(dir string) (*usage.Recorder, func(func() map[string][]string) *usage.Reader) {
 	place, shared := o.url, o.url != on
 	recorder := &usage.Recorder{Now: o.now, In: time.Local, Log: o.log, Shared: shared}
@@ -265,7 +263,6 @@ func ensureKey(dir string) ([]byte, error) {
 	return readKey(opened)
 }
 
-// readKey reads a key, which must be private.
 func readKey(f *folder.Folder) ([]byte, error) {
 	key, status, err := f.Read(keyFile, 1<<20)
 	switch path := f.Join(keyFile); {

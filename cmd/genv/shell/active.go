@@ -180,7 +180,6 @@ func (c Edit) Render() (string, error) {
 	return code.finish()
 }
 
-// script gathers lines, and keeps its first error.
 type script struct {
 	text strings.Builder
 	err  error

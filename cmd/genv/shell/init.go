@@ -82,7 +82,6 @@ func withoutComments(template string) string {
 	return kept.String()
 }
 
-// activation removes the variables and activates.
 func activation(p Preactivation) (string, error) {
 	if p == nil {
 		return "", nil
@@ -161,28 +160,16 @@ func ParseKind(name string) (Kind, error) {
 }
 
 // Preactivation has a shell activate itself when it is initialised: `genv remote activate` opens a shell on a host with
-// these variables in its environment. They are unset before the activation, so that shells started from the new one
-// don't activate again.
-//
-//	GENV_PREACTIVATE=1                 activate at all
-//	GENV_PREACTIVATE_EID               --id
-//	GENV_PREACTIVATE_NAME              --name
-//	GENV_PREACTIVATE_GPUS              --gpus
-//	GENV_PREACTIVATE_GPU_MEMORY        --gpu-memory
-//	GENV_PREACTIVATE_NO_PROMPT=1       --no-prompt
-//	GENV_PREACTIVATE_NO_ATTACH=1       --no-attach
-//	GENV_PREACTIVATE_OVER_SUBSCRIBE=1  --over-subscribe
-//	GENV_PREACTIVATE_ENVIRONMENT_NAME  --name, by 1.4.3
-//	GENV_PREACTIVATE_PROMPT=0          --no-prompt, by 1.4.3
+// GENV_PREACTIVATE=1 and the variables of preactivateFlags, or 1.4.3's (oldName, oldPrompt). They are unset before the
+// activation, so that shells started from the new one don't activate again.
 //
 // Its keys are the flags without dashes; a switch that is given has the value 1.
 type Preactivation map[string]string
 
-const preactivate = "GENV_PREACTIVATE"
-
 const (
-	oldName   = preactivate + "_ENVIRONMENT_NAME"
-	oldPrompt = preactivate + "_PROMPT"
+	preactivate = "GENV_PREACTIVATE"
+	oldName     = preactivate + "_ENVIRONMENT_NAME"
+	oldPrompt   = preactivate + "_PROMPT" // 0 for --no-prompt
 )
 
 var preactivateFlags = []struct {

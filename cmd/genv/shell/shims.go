@@ -11,7 +11,6 @@ import (
 	"syscall"
 )
 
-// shims are the programs that genv replaces by links to itself.
 var shims = []string{"docker", "nvidia-smi"}
 
 // ErrUnsafeShims means that the folder for the shims isn't safe to have in PATH.

@@ -91,8 +91,7 @@ func (p *userCommands) activationCaller(old string, who *hostUser) (shell.Caller
 	return p.callerOf(old, who, shell.Shell143{Environ: p.Getenv, Shims: p.shims(exe)})
 }
 
-// newEntry is how a process enters the environment that the flags ask for. The saved configuration is for new
-// environments.
+// newEntry is how a process enters the environment of the flags. Only a new one gets the saved configuration.
 func (p *userCommands) newEntry(c *cli.Context, o *activateOptions, pid snapshot.PID) (e change.Enter, err error) {
 	e = change.Enter{EID: snapshot.EnvID(o.id), PID: pid, Attach: !o.noAttach, OverSubscribe: o.OverSubscribe(p.Getenv)}
 	if dir, noHome := p.home(); noHome == nil && !c.IsSet("id") && !o.noLoad {

@@ -53,7 +53,7 @@ func (o *attachOptions) flags() []cli.Flag {
 	}
 }
 
-// request is what is to be attached, and how many of --count, --index and --mig are given, which exclude each other.
+// request is what is to be attached. --count, --index and --mig exclude each other; given says how many are set.
 func (o *attachOptions) request(c *cli.Context, getenv func(string) string) (r change.Attach, given int, err error) {
 	r.OverSubscribe, r.Configured = o.OverSubscribe(getenv), o.config
 	for _, name := range []string{"count", "index", "mig"} {
@@ -235,7 +235,7 @@ func (p *userCommands) inUseByOthers(ctx context.Context, w *hostUser, eid snaps
 	return seen
 }
 
-// unseen is what root's genv saw last, after a look that failed. Without an answer in time only what was free then is
+// unseen is what root's genv saw last, after a look that failed. After no answer in time only what was free then is
 // given out.
 func (w *hostUser) unseen(err error, late bool) inUse {
 	last, known := w.Machine.LastLook()

@@ -146,7 +146,6 @@ func (p *userCommands) config(c *cli.Context, o *configOptions) error {
 	return saveSettings(home, &result.Config, o.which)
 }
 
-// changes says whether the environment is to be changed.
 func (o *configOptions) changes() bool { return o.value != nil || o.clear || o.load }
 
 func (p *userCommands) showOrSave(ctx context.Context, who *hostUser, eid snapshot.EnvID, o *configOptions) error {

@@ -145,7 +145,6 @@ func (p *userCommands) devicesCommand() *cli.Command {
 	}
 }
 
-// files are the state files with the devices, after --reset.
 func (o *devicesOptions) files(c *cli.Context) (state.Files, error) {
 	who := o.person()
 	if err := o.clear(c.Context, who, state.Devices, who.Machine.ListDevices); err != nil {
@@ -164,7 +163,7 @@ func (o *devicesOptions) list(c *cli.Context) error {
 	if o.Format == "json" {
 		return render.WriteJSON(o.Out, localDevicesOf(&files))
 	}
-	t := o.Table(render.Col("ID", 8), render.Col("ENV ID", 12), render.Col("ENV NAME", 16), render.Col("ATTACHED", 0))
+	t := o.Table("ID:8", "ENV ID:12", "ENV NAME:16", "ATTACHED")
 	for _, d := range files.Devices {
 		for _, a := range d.Attachments {
 			t.Add(d.Index.String(), o.Name(string(a.EID)), o.Name(nameOf(&files, a.EID)), o.Age(a.Time, o.Now()))

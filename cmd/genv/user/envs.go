@@ -79,8 +79,7 @@ func (o *envsOptions) list(c *cli.Context) error {
 	if o.Format == "json" {
 		return render.WriteJSON(o.Out, localEnvironmentsOf(&files))
 	}
-	t := o.Table(render.Col("ID", 8), render.Col("USER", 16), render.Col("NAME", 16), render.Col("CREATED", 21),
-		render.Col("PID(S)", 0))
+	t := o.Table("ID:8", "USER:16", "NAME:16", "CREATED:21", "PID(S)")
 	for i := range files.Environments {
 		e := &files.Environments[i]
 		t.Add(o.Name(string(e.EID)), o.Name(owner(e.UID, string(e.Username))), o.Name(e.Config.Name),

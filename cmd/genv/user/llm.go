@@ -111,8 +111,7 @@ func (o *llmOptions) list(c *cli.Context) error {
 		return render.WriteJSON(o.Out, llmDocument{Schema: "genv.llm/1", Models: models})
 	}
 	name := o.output.Name
-	t := o.output.Table(render.Col("MODEL", 12), render.Col("PORT", 8), render.Col("CREATED", 21), render.Col("EID", 8),
-		render.Col("USER", 16), render.Col("PID(S)", 0))
+	t := o.output.Table("MODEL:12", "PORT:8", "CREATED:21", "EID:8", "USER:16", "PID(S)")
 	for _, m := range models {
 		t.Add(name(m.Model), m.ShownPort(), o.output.Age(m.Created, o.Now()), name(string(m.EID)),
 			name(owner(m.UID, string(m.User))), environment.JoinPIDs(m.PIDs))
@@ -120,7 +119,6 @@ func (o *llmOptions) list(c *cli.Context) error {
 	return t.Write(o.Out)
 }
 
-// attach is a conversation: a line of stdin is a message.
 func (o *llmOptions) attach(c *cli.Context) error {
 	if c.NArg() != 1 {
 		return command.UsageError("write one model, as in `genv llm attach llama3`")

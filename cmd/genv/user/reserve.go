@@ -159,8 +159,7 @@ func (p *userCommands) listReservations(who *hostUser, o *reserveOptions) error 
 		return nil
 	}
 	out := render.Output{Format: o.format}
-	table := out.Table(render.Col("ID", 8), render.Col("USER", 12), render.Col("GPUS", 4), render.Col("FROM", 24),
-		render.Col("TO", 24), render.Col("REASON", 0))
+	table := out.Table("ID:8", "USER:12", "GPUS:4", "FROM:24", "TO:24", "REASON")
 	for i := range list {
 		r := &list[i]
 		table.Add(r.ID, out.Name(nameOfReserver(r)), strconv.Itoa(r.GPUs), p.when(r.From), p.when(r.Until),
@@ -201,7 +200,6 @@ func parseStart(written string, now time.Time) (time.Time, error) {
 	return time.Time{}, wrong
 }
 
-// tellReserved warns that others have reserved GPUs that were attached.
 func (p *userCommands) tellReserved(ctx context.Context, who *hostUser, added []snapshot.DeviceIndex) {
 	list, err := who.reservations(p.Now())
 	if err != nil || len(list) == 0 {

@@ -137,7 +137,6 @@ const (
 	exitNotFound      = 127
 )
 
-// forwardedSignals are those by which other programs control one.
 var forwardedSignals = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
 	syscall.SIGTSTP, syscall.SIGCONT,

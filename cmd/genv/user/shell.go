@@ -124,7 +124,6 @@ func (p *userCommands) shellKind(name string) (shell.Kind, error) {
 	return shell.ParseKind(parent.Name)
 }
 
-// guarded says whether devices are named by UUID, since this host has a guard.
 func (w *hostUser) guarded() bool { return w.Machine.Hardware.Guarded(w.Machine.Now()) }
 
 // uuids are those of devices on a guarded host, or if some are attached by MIG instance; otherwise nil. CUDA reads a
@@ -178,7 +177,6 @@ func (p *userCommands) adviseOfIndices(who *hostUser) {
 	}
 }
 
-// adviseOfOthers warns a shell if another terminal attached or detached GPUs.
 func (p *userCommands) adviseOfOthers(who *hostUser, now shell.Active) {
 	visible := p.Getenv("CUDA_VISIBLE_DEVICES")
 	switch {

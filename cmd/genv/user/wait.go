@@ -71,7 +71,6 @@ func (o *waitOptions) change(
 	return result, others, err
 }
 
-// inTurn makes a change in turn, and says until then what it waits for.
 func (o *waitOptions) inTurn(c *cli.Context, p *userCommands, w *hostUser, asked change.Change) (change.Result, error) {
 	if c.IsSet("over-subscribe") || c.IsSet("mig") || c.IsSet("no-attach") || c.IsSet("config") {
 		return change.Result{}, command.WrongFlag("wait", ": leave out --over-subscribe, --mig, --no-attach, --config")

@@ -81,7 +81,6 @@ func (env ContainerEnvironment) gpus(value string) (string, error) {
 	return line(append([]string{"device=" + join(devices)}, kept...))
 }
 
-// first is so many of the attached devices, or all.
 func (env ContainerEnvironment) first(what, count string) ([]Device, error) {
 	if count == "all" || count == "-1" {
 		return env.pick(what, "all")

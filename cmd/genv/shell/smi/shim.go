@@ -62,8 +62,7 @@ func (s Shim) rewritten(ctx context.Context, call CommandLine, view View) (int, 
 	cmd := exec.CommandContext(ctx, s.Real, call.Args(view)...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = s.Environ, &stdout, &stderr
 	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
+	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended {
 		return 0, fmt.Errorf("start %s: %w", s.Real, err)
 	}
 	rest, remarks, complete := nvidiasmi.Split(nvidiasmi.RunResult{
@@ -273,7 +272,6 @@ func (d *Device) renumber(line string, start, end int) string {
 	return line[:start] + padded(index, end-start) + line[end:]
 }
 
-// device finds an attached device by its index.
 func (v View) device(index string) *Device {
 	return v.first(func(d *Device) bool { return d.Index.String() == index })
 }

@@ -165,7 +165,6 @@ func keepDevice(t *tableRewriter, block []string) ([]string, bool) {
 	return block, true
 }
 
-// renumbered is a row with the device's own index.
 func (t *tableRewriter) renumbered(row string, numbered func() *regexp.Regexp) string {
 	m := numbered().FindStringSubmatchIndex(row)
 	if device := t.numbers[row[m[2]:m[3]]]; device != nil && t.view.Renumbered {
@@ -199,7 +198,6 @@ func keepInstance(t *tableRewriter, block []string) ([]string, bool) {
 	return block, true
 }
 
-// keepApps is for all the processes, a row each.
 func keepApps(t *tableRewriter, block []string) ([]string, bool) {
 	var kept []string
 	for _, row := range block {
