@@ -6,12 +6,12 @@
 //		return d.Examine(ctx, h), nil
 //	})
 //
-// Where the host has genv 1.4.3 or none, its own checks are skipped. Nothing is run with sudo but `sudo -n -l`, which
-// lists what is allowed, and `genv usage serve`, which says which controller acts there, and tries what acting needs
-// on a process of its own. Nothing changes the host.
+// Where the host has genv 1.4.3 or none, its own checks are skipped. sudo runs only `sudo -n -l`, which lists what is
+// allowed, and `genv usage serve`, which says which controller acts there and tries what acting needs on a process of
+// its own. Nothing changes the host.
 //
-// Hosts may lie about themselves: their output is bounded and checked, never tells the next step, and can't change what
-// the controller found.
+// Hosts may lie about themselves: their output is bounded, never tells the next step, and can't change what the
+// controller found.
 package doctor
 
 import (
@@ -147,7 +147,6 @@ func failed(name doctor.Name, err error) doctor.Check {
 	}
 }
 
-// look connects to the host, and makes the checks for which commands run there.
 func (e *examination) look(ctx context.Context) {
 	began := time.Now()
 	s, ok := e.survey(ctx)
@@ -215,7 +214,6 @@ func DocumentOf(hosts []HostReport, e *Election, genv doctor.GenvProgram, at tim
 	return d
 }
 
-// resolve makes the check of the name, without a connection.
 func (e *examination) resolve(ctx context.Context) bool {
 	way, err := e.Client.Way(ctx, e.host)
 	if err == nil || remote.ClassOf(err) != remote.Configuration {
@@ -230,7 +228,6 @@ func (e *examination) resolve(ctx context.Context) bool {
 	return err == nil
 }
 
-// reached adds what a login proves.
 func (e *examination) reached(peer remote.Peer) {
 	e.Address = peer.Address
 	if e.way.Direct() {
@@ -254,7 +251,6 @@ func (e *examination) keyOf(peer remote.Peer) doctor.Check {
 		doctor.If(true, "", "%s is the known one", cmp.Or(peer.HostKey, "unknown")))
 }
 
-// unreached adds what a failed connection shows.
 func (e *examination) unreached(err error) {
 	class := remote.ClassOf(err)
 	peer, shown := sshclient.Shown(err)
@@ -295,7 +291,6 @@ func addresses(way sshclient.Way) string {
 	return fmt.Sprintf("%s is %s", way.Settings.HostName, strings.Join(words, ", "))
 }
 
-// checkSudo judges what sudo does for the login: it was tried.
 func (e *examination) checkSudo(s *survey) doctor.Check {
 	t := &s.trial
 	path, account := cmp.Or(t.Genv, remote.DefaultGenv), remote.SudoersAccount(s.user, s.uid)

@@ -176,7 +176,6 @@ func checkStandby(r, leader *election.Registration, now time.Time) doctor.Check 
 		doctor.If(true, "", "%s; %s", quoted(r.Name), about(r, now)))
 }
 
-// about describes a controller that runs: its genv, its hosts, and its last cycle.
 func about(r *election.Registration, now time.Time) string {
 	hosts := fmt.Sprintf("%d hosts", r.Hosts)
 	if r.Answered != nil {
@@ -193,7 +192,6 @@ func ago(t, now time.Time) string { return text.ShortDuration(max(now.Sub(t), 0)
 
 func orItsHost(r *election.Registration) string { return cmp.Or(text.Printable(r.Host), "its host") }
 
-// askActing asks the host which controller acts there, if nothing failed before.
 func (e *examination) askActing(ctx context.Context) {
 	hasFailed := func(c doctor.Check) bool { return c.Status == doctor.Failed }
 	sudo := e.found[doctor.Sudo]
@@ -249,7 +247,6 @@ func sourceOf(hosts []HostReport, e *Election) string {
 
 func acts(a *agent.Acting) bool { return a != nil && a.Lease != nil && !a.Lease.GivenBack }
 
-// checkActing judges the controller of a host, by the source that should count its epochs.
 func checkActing(a *agent.Acting, e *Election, source string) doctor.Check {
 	n, seen := cmp.Or(a.Lease, new(fence.Lease)), describe(a.Lease)
 	own, elects := n.Who == source, e != nil
@@ -278,7 +275,6 @@ func checkActing(a *agent.Acting, e *Election, source string) doctor.Check {
 	return c
 }
 
-// describe says which controller acts, or acted last.
 func describe(n *fence.Lease) string {
 	if n == nil {
 		return "no controller has acted yet"

@@ -15,7 +15,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// checkGenv judges the genv on the host, and makes the checks that only the host can make.
 func (e *examination) checkGenv(ctx context.Context, s survey) {
 	path := s.genv()
 	e.Genv = doctor.GenvProgram{Path: doctor.OneLine(path), Version: s.version}
@@ -85,7 +84,6 @@ func (e *examination) hostDocument(ctx context.Context, path string) (*doctor.Ho
 
 var version143 = text.Pattern(`^(0\.\d{1,3}|1\.[0-4])\.\d{1,3}$`)
 
-// checkVersion judges the version and protocol. failure is why there is no document.
 func (e *examination) checkVersion(s survey, failure error) doctor.Check {
 	seen := fmt.Sprintf("%s, version %s", e.Genv.Path, cmp.Or(e.Genv.Version, "unknown"))
 	known, ok := errors.AsType[*remote.Error](failure)
@@ -107,7 +105,6 @@ func (e *examination) checkVersion(s survey, failure error) doctor.Check {
 
 var unknownCommand = text.Pattern(`unknown command|invalid choice|no command|is no command`)
 
-// checkProgram judges the file that the name of genv leads to, for the login and for sudo.
 func (e *examination) checkProgram(s survey) doctor.Check {
 	login, root := s.programs["login"], s.programs["sudo"]
 	writable := func(p genvFile) doctor.Check {
@@ -161,7 +158,6 @@ type genvFile struct {
 	file string // device and inode
 }
 
-// genv is the path of the host's genv; empty if there is none.
 func (s *survey) genv() string {
 	return cmp.Or(s.programs["login"].path, s.programs["sudo"].path, s.programs["usual"].path)
 }
@@ -209,7 +205,6 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 	return s, true
 }
 
-// sections splits output at the lines that begin with the token.
 func sections(output []byte, token string) map[string]string {
 	parts := make(map[string]string)
 	pieces := strings.Split("\n"+string(output), "\n"+token+" ")

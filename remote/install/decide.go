@@ -320,7 +320,6 @@ func rulesOf(lines []string, path string) (accounts []string, ok bool) {
 	return accounts, true
 }
 
-// isDefaults says whether a line is one of defaults, for any site.
 func isDefaults(line, path string) bool {
 	quoted, ours := strings.CutPrefix(line, "Defaults!"+path+` secure_path="`)
 	return ours && strings.HasSuffix(quoted, `"`) && plainPath().MatchString(strings.TrimSuffix(quoted, `"`))

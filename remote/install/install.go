@@ -222,7 +222,6 @@ func (v *installation) becomeRoot(ctx context.Context) error {
 	return err
 }
 
-// mayBeSudo says whether sudo may be why a command failed.
 func mayBeSudo(err error) bool {
 	class := remote.ClassOf(err)
 	return class == remote.Sudo || class == remote.SudoRefused || class == remote.CommandFailed

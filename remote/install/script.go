@@ -49,8 +49,7 @@ var (
 
 func unitFor(unit, path string) string { return strings.ReplaceAll(unit, "/usr/bin/genv", path) }
 
-// lookScripts are those that say what a host has.
-var lookScripts = newHostScript + extrasScript + lookScript
+var lookScripts = newHostScript + extrasScript + lookScript // what a host has
 
 // receive is a shell's program that reads the script from stdin, between two lines with the token, and runs it with the
 // rest of stdin. What precedes the first token is dropped: the password, if sudo needs none. Without the second token
@@ -62,15 +61,14 @@ func receive(token string) string {
 		`until [ "$l" = TOKEN ]; do s="$s$l$n"; IFS= read -r l || exit 90; done; unset l; eval "$s"`, "TOKEN", token)
 }
 
-// rootAccess is how commands become root on a host.
 type rootAccess struct {
 	direct bool   // the login is root
 	secret []byte // sudo's password; nil for none
 }
 
-// asRoot is the command that runs a program of sh as root. The password, which sudo has accepted, is the first line of
-// stdin, which sudo itself doesn't get: sudo-rs takes more of it than a line. Only where sudo doesn't remember the
-// password, sudo gets it, and the program's input after it.
+// asRoot is the command that runs a program of sh as root. The accepted password is the first line of stdin. sudo
+// itself doesn't get it, as sudo-rs takes more than a line, except where it doesn't remember the password: then the
+// program's input follows.
 func (a rootAccess) asRoot(program string) []string {
 	switch {
 	case a.direct:
@@ -114,7 +112,6 @@ func (v *installation) run(ctx context.Context, a rootAccess, script string, upl
 	return parseValues(hidden(out.Stdout, a.secret), token), withoutSecret(err, a.secret)
 }
 
-// ask runs a script that changes nothing.
 func (v *installation) ask(ctx context.Context, a rootAccess, script string) (values, error) {
 	answer, err := v.run(ctx, a, script, nil, nil)
 	if err == nil && !answer.has("end") {
@@ -123,7 +120,6 @@ func (v *installation) ask(ctx context.Context, a rootAccess, script string) (va
 	return answer, err
 }
 
-// change runs a script that changes the host.
 func (v *installation) change(ctx context.Context, script string, upload io.Reader, more map[string]string) (
 	values, error,
 ) {
@@ -139,7 +135,6 @@ func (v *installation) change(ctx context.Context, script string, upload io.Read
 	return answer, interrupted(err, answer)
 }
 
-// interrupted is the error of a script that didn't report its end.
 func interrupted(err error, answer values) error {
 	e, ok := errors.AsType[*remote.Error](err)
 	if !ok {
@@ -180,7 +175,6 @@ func (i *Installer) check(ctx context.Context, h remote.Host, secret []byte) err
 	return err
 }
 
-// needsRights is the error of a login that may not become root.
 func needsRights(err error) error {
 	e, ok := errors.AsType[*remote.Error](err)
 	if !ok {
@@ -194,8 +188,8 @@ func needsRights(err error) error {
 	}
 }
 
-// Password is sudo's password for all hosts. A wrong one is tried only once, so that it locks no account: until a host
-// has accepted it, one host at a time tries it, and none gets it after a refusal.
+// Password is sudo's password for all hosts. A wrong one is tried once, so that it locks no account: until a host has
+// accepted it, one host at a time tries it, and none gets it after a refusal.
 type Password struct {
 	secret []byte
 	turn   chan struct{} // has a value while no host tries; who takes it may use the following

@@ -76,7 +76,6 @@ func parseValues(stdout []byte, token string) values {
 	return found
 }
 
-// one is the first value of a key, printable.
 func (v values) one(key string) string {
 	if len(v[key]) == 0 {
 		return ""
@@ -86,7 +85,6 @@ func (v values) one(key string) string {
 
 func (v values) has(key string) bool { return len(v[key]) > 0 }
 
-// survey is what root sees, and the version that the login got.
 func (v values) survey(version string) *Survey {
 	s := &Survey{
 		Packages: map[string]string{},

@@ -69,7 +69,6 @@ func (v *installation) asAccount(words []string, stdin []byte) remote.Command {
 	return remote.Command{Args: v.access.asRoot(receive(begin)), Stdin: input}
 }
 
-// unusable is the error of an installed program that controllers can't use.
 func (v *installation) unusable(ctx context.Context, err error) error {
 	if v.wanted.Account == v.login.one("user") && mayBeSudo(err) {
 		host := v.host
@@ -88,8 +87,8 @@ func (v *installation) unusable(ctx context.Context, err error) error {
 	return e
 }
 
-// warnIfNotFound warns if controllers don't find genv by its name: sudo's secure_path may lack its folder, or lead to
-// another genv first.
+// warnIfNotFound warns if controllers don't find genv by its name: secure_path may lack its folder, or lead to another
+// genv first.
 func (v *installation) warnIfNotFound(ctx context.Context) {
 	if v.host.GenvPath == v.wanted.Path || v.found.Found == v.wanted.Path {
 		return

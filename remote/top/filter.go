@@ -36,8 +36,7 @@ type condition struct {
 // String is the filter as it was written.
 func (f Filter) String() string { return f.text }
 
-// maxFilterLength bounds the length of a filter in bytes.
-const maxFilterLength = 1000
+const maxFilterLength = 1000 // bytes of a filter
 
 // ParseFilter reads conditions that must all be met, with spaces between them. A condition is a field, an operator and
 // a value, or a word alone. Values with spaces are put in quotation marks. The operators are = and !=, ~ (contains) and
@@ -146,7 +145,6 @@ func (t *condition) meets(v gpus.Value) bool {
 	return strings.EqualFold(v.Text, t.value)
 }
 
-// field is what rows of some tabs can be filtered by.
 type field struct {
 	name   string
 	number func(string) (float64, error) // reads one; nil for a text
@@ -201,7 +199,6 @@ func fieldNames() (names []string) {
 	return names
 }
 
-// ignored are the fields of a filter that the rows of a tab don't have.
 func ignored(f Filter, tab tabID) (names []string) {
 	for i := range f.terms {
 		if has := f.terms[i].field; has != nil && !slices.Contains(has.tabs, tab) {
@@ -238,7 +235,6 @@ func ofGPUs(name string) func(*tabRow) []gpus.Value {
 	}
 }
 
-// allTexts are the texts of a row, and what its tab shows.
 func allTexts(r *tabRow) (values []gpus.Value) {
 	for _, f := range fields() {
 		if f.number == nil && slices.Contains(f.tabs, r.id.tab) {

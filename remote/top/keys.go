@@ -50,10 +50,9 @@ func (m *Model) key(msg tea.KeyPressMsg) tea.Cmd {
 	return nil
 }
 
-// aliases are other names of keys in actions.
 var aliases = map[string]string{"j": "down", "k": "up", "g": "home", "G": "end", "right": "tab", "left": "shift+tab"}
 
-// actions are what keys do, besides those that have the terminal do something.
+// actions are what keys do that need nothing of the terminal.
 var actions = map[string]func(*Model){
 	"down":      (*Model).down,
 	"up":        func(m *Model) { m.choose(m.cursor().at - 1) },
@@ -90,13 +89,11 @@ func (m *Model) down() {
 	m.choose(at)
 }
 
-// open shows all of a tab.
 func (m *Model) open(tab tabID) {
 	m.tab, m.scope, m.way = tab, rowID{}, nil
 	m.arrange()
 }
 
-// enter shows what belongs to the selected row, or all that is known about it.
 func (m *Model) enter() {
 	r := m.selectedOrSay()
 	if r == nil {
@@ -140,7 +137,6 @@ func (m *Model) sortByNext() {
 	m.arrange()
 }
 
-// tag tags the selected row, or takes its tag away.
 func (m *Model) tag() {
 	r := m.selectedOrSay()
 	if r == nil {
@@ -208,8 +204,7 @@ func (m *Model) ssh() tea.Cmd {
 	})
 }
 
-// sshCommand is `ssh HOST` with the arguments of this host before it. A name that ssh could take for something else
-// is refused.
+// sshCommand is `ssh HOST` with the arguments of this host before it. It refuses a name that ssh takes for a flag.
 func sshCommand(arguments func(host string) []string, host string) (*exec.Cmd, error) {
 	if host == "" || strings.HasPrefix(host, "-") || !text.IsMadeOf(host, "._-:%") {
 		return nil, fmt.Errorf("%s isn't a name that ssh is called with", text.Shown(host))
@@ -217,7 +212,6 @@ func sshCommand(arguments func(host string) []string, host string) (*exec.Cmd, e
 	return exec.Command("ssh", slices.Concat(arguments(host), []string{"--", host})...), nil
 }
 
-// answer is the message that shows what came of a command.
 func (m *Model) answer(text string, err error) tea.Msg {
 	return func() tea.Cmd {
 		if err != nil {
@@ -246,8 +240,7 @@ var help = []string{
 	"e exempt for hours     h hold or release everything",
 }
 
-// maxInput is how many bytes can be typed.
-const maxInput = 500
+const maxInput = 500 // bytes that can be typed
 
 // input is what is typed, and who gets it: what can't be understood is typed further, and the error says why.
 type input struct {
@@ -255,7 +248,6 @@ type input struct {
 	done         func(typed string) error
 }
 
-// add appends what is typed or pasted, on one line.
 func (i *input) add(s string) {
 	s = strings.NewReplacer("\n", " ", "\t", " ").Replace(strings.ToValidUTF8(s, ""))
 	i.text = text.Cut(i.text+text.Masked(s), maxInput)

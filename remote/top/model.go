@@ -170,7 +170,6 @@ func (m *Model) arrange() {
 	m.find()
 }
 
-// find finds the selected row by its identity.
 func (m *Model) find() {
 	c := m.cursor()
 	if !c.chosen {
@@ -215,7 +214,6 @@ func (m *Model) selected() *tabRow {
 	return &m.rows[c.at]
 }
 
-// forgetTags forgets the tags of rows that are gone from the fleet.
 func (m *Model) forgetTags() {
 	for id := range m.tagged {
 		if !slices.ContainsFunc(m.scene.rows(id.tab), func(r tabRow) bool { return r.id == id }) {

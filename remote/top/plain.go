@@ -110,7 +110,6 @@ func (p *plainWriter) write(fleet *live.FleetState) {
 	}
 }
 
-// alert prints which alerts about the controller are new, and which are over.
 func (p *plainWriter) alert(now []string) {
 	for _, line := range now {
 		if !slices.Contains(p.alerts, line) {
@@ -144,10 +143,8 @@ func (p *plainWriter) failures(failed []remote.Failure, total int) (alike map[st
 	return alike
 }
 
-// maxHosts is about how many characters of host names there are in a line.
-const maxHosts = 160
+const maxHosts = 160 // characters of host names in a line, about
 
-// age is when a host answered, unless that is just now.
 func (p *plainWriter) age(h *live.FleetHost) string {
 	switch {
 	case h.Seen.IsZero():

@@ -14,8 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
-// maxActions bounds a request to what people can read before they confirm.
-const maxActions = 20
+const maxActions = 20 // of a request, that people can read before they confirm
 
 // begin prepares a request about the tagged rows, or the selected one, or all hosts.
 func (m *Model) begin(kind operator.Verb) {
@@ -149,7 +148,6 @@ func (m *Model) cancel() {
 	m.message = "cancelled: nothing was asked for"
 }
 
-// send asks for one action after the other.
 func (m *Model) send(list []operator.Instruction) tea.Cmd {
 	ctx, act := m.context, m.options.Act
 	return func() tea.Msg {

@@ -39,8 +39,7 @@ func OfFeed(feed live.Source, origin string) (next Next, stop func()) {
 	}, stop
 }
 
-// maxEvents is how many events are kept for the history.
-const maxEvents = 4096
+const maxEvents = 4096 // that are kept for the history
 
 func withEvents(kept, more []live.FleetEvent) []live.FleetEvent {
 	kept = append(slices.Clip(kept), more...)

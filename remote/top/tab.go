@@ -46,7 +46,6 @@ type column struct {
 	compare func(a, b *tabRow) int // nil if it can't be sorted by
 }
 
-// flexible is a column that may be cut to a width.
 func flexible(name string, least, order int) draw.ColumnLayout {
 	return draw.ColumnLayout{Name: name, Width: least, Least: least, Order: order}
 }
@@ -59,7 +58,6 @@ func right(name string, width, order int) draw.ColumnLayout {
 	return draw.ColumnLayout{Name: name, Width: width, Order: order, Right: true}
 }
 
-// worded is a column of a text, by which rows can be sorted.
 func worded(as draw.ColumnLayout, value func(*tabRow) string) column {
 	return column{as, words(value), by(value)}
 }
@@ -80,7 +78,6 @@ func amount[N int | float64](n *N, unit string) draw.Cell {
 	return draw.Text(fmt.Sprintf("%.0f%s", float64(*n), unit))
 }
 
-// words shows a foreign text.
 func words(value func(*tabRow) string) func(*tabRow) draw.Cell {
 	return func(r *tabRow) draw.Cell { return draw.Text(draw.Shown(value(r))) }
 }
@@ -201,7 +198,6 @@ func userColumns() []column {
 	}
 }
 
-// capCell is n/m: the devices, and how many the policy allows.
 func capCell(r *tabRow) draw.Cell {
 	if r.user.Cap == nil {
 		return draw.Styled("-", draw.Faint)
@@ -229,7 +225,6 @@ func findingColumns() []column {
 	}
 }
 
-// dueCell is when something is done about a finding, or why nothing is.
 func dueCell(r *tabRow) draw.Cell {
 	f := r.finding
 	switch f.Decision {
@@ -268,7 +263,6 @@ func historyColumns() []column {
 	}
 }
 
-// timeCell has the date of an earlier day.
 func timeCell(r *tabRow) draw.Cell {
 	now := r.now()
 	at := r.event.Time.In(now.Location())

@@ -29,7 +29,6 @@ func hostColumns() []column {
 	}
 }
 
-// age is the order of the AGE columns.
 func age(r *tabRow) int64 { return -seen(r.host).UnixNano() }
 
 func seen(h *live.FleetHost) time.Time {
@@ -60,7 +59,6 @@ func gpuCells(r *tabRow) draw.Cell {
 	return cells
 }
 
-// mark is a GPU in one character.
 func (s *scene) mark(h *live.FleetHost, g *gpus.GPU) draw.Span {
 	mark, as := s.Mark(h.Name, g), stateStyle(g.State)
 	switch mark {
@@ -180,7 +178,6 @@ func ageCell(r *tabRow) draw.Cell {
 	return draw.Text(short(age))
 }
 
-// patience is the age from which data counts as old.
 func (s *scene) patience() time.Duration {
 	return time.Duration((2*s.Interval + s.Took + 5) * float64(time.Second))
 }
@@ -220,7 +217,6 @@ func (s *scene) rareColumns() (list []column) {
 	return list
 }
 
-// waitedFor is for how many GPUs of a host commands wait.
 func waitedFor(r *tabRow) int { return cmp.Or(r.host.Waiting, new(live.Waiting)).GPUs }
 
 func waitCell(r *tabRow) draw.Cell {
@@ -241,7 +237,6 @@ func reserved(r *tabRow) string {
 	return ""
 }
 
-// bookings are the reservations of the next day, and those that run.
 func (s *scene) bookings(h *live.FleetHost) []live.Booking {
 	soon := func(b live.Booking) bool { return b.From.Before(s.now().Add(24*time.Hour)) && b.Until.After(s.now()) }
 	return slices.DeleteFunc(slices.Clone(h.Reservations), func(b live.Booking) bool { return !soon(b) })

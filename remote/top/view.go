@@ -24,7 +24,6 @@ func (m *Model) View() tea.View {
 	return v
 }
 
-// frame is the lines of the screen.
 func (m *Model) frame() []string {
 	if m.width <= 0 || m.height <= 0 {
 		return nil
@@ -79,7 +78,6 @@ func (m *Model) body() []string {
 	return m.cut(lines)
 }
 
-// cut leaves out what doesn't fit.
 func (m *Model) cut(lines []string) []string { return lines[:min(len(lines), m.room())] }
 
 func (m *Model) table(rows []tabRow) *draw.Table {
@@ -163,7 +161,6 @@ func (m *Model) keys() string {
 	return m.painter.Paint(left+strings.Repeat(" ", max(0, m.width-draw.Width(left)-len(right)))+right, as)
 }
 
-// typingLine shows the end of what is typed.
 func (m *Model) typingLine() string {
 	line := m.input.prompt + draw.Shown(m.input.text)
 	if excess := draw.Width(line) + 1 - m.width; excess > 0 {
@@ -210,7 +207,6 @@ func (m *Model) old() string {
 	return "OLD: " + short(age)
 }
 
-// header is as much as there is room for.
 func (m *Model) header() string {
 	if m.scene == nil {
 		return m.painter.Paint("genv top", draw.Bold)
@@ -330,7 +326,6 @@ func (m *Model) tabCount(tab tabID) int {
 	return 0
 }
 
-// alertsOf are those about the controller.
 func alertsOf(f *live.FleetState) (list []string) {
 	if f.Hold != nil {
 		list = append(list, draw.Shown(f.Hold.String()))

@@ -20,12 +20,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
-// lookEvery is how often a file is looked at for changes, if anybody connects.
-const lookEvery = time.Second
+const lookEvery = time.Second // for changes of a file, if anybody connects
 
-// Access is who may use a TCP listener: a file in the format that Prometheus' exporters call web.config.file. It
-// follows changes of the file and of those that it names. While they can't be used, what was read before stays in
-// force.
+// Access is who may use a TCP listener: a file in the format of Prometheus' web.config.file. It follows changes of the
+// file and of those that it names. While they can't be used, what was read before stays in force.
 type Access struct {
 	path   string
 	now    func() time.Time
@@ -121,7 +119,6 @@ func (a *Access) refresh() {
 	}
 }
 
-// weaker refuses changes for which a listener wasn't opened.
 func weaker(before, after Demands) error {
 	switch {
 	case before.TLS != after.TLS:
@@ -134,11 +131,10 @@ func weaker(before, after Demands) error {
 	return nil
 }
 
-// maxCost is the highest cost of a password's hash: a second.
-const maxCost = 14
-
-// maxAccessFile bounds each file that is read, in bytes.
-const maxAccessFile = 4 << 20
+const (
+	maxCost       = 14      // of a password's hash: a second
+	maxAccessFile = 4 << 20 // bytes of each file that is read
+)
 
 type accessRules struct {
 	files   []string          // that it consists of: after itself a certificate, its key and a client CA

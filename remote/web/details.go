@@ -19,7 +19,6 @@ import (
 
 const maxEvents = 100 // of a page
 
-// gpuRow is a GPU of a host with its letter.
 type gpuRow struct {
 	*gpus.Row
 	*cell
@@ -113,7 +112,6 @@ func (s *server) ofUser(p *page, user snapshot.Username, hours *usage.ReportRow)
 	return "userPage", body
 }
 
-// endedBefore is what the record has of a user, the newest first.
 func endedBefore(entries []audit.HistoryEntry, user snapshot.Username, most int) (list []live.FleetEvent) {
 	for i := range slices.Backward(entries) {
 		e := &entries[i]
@@ -155,7 +153,6 @@ func (p *page) findings(selected func(*live.Finding) bool) (list []*live.Finding
 	return list
 }
 
-// events are the last ones that are selected, the newest first.
 func (p *page) events(selected func(*live.FleetEvent) bool) (list []live.FleetEvent) {
 	for _, e := range slices.Backward(p.view.Events(0)) {
 		if selected(&e) {

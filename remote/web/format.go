@@ -41,8 +41,7 @@ var functions = template.FuncMap{
 	"usageName": func(key string) string { return line(cmp.Or(key, "(unknown)")) }, // of a row of a report
 }
 
-// maxItems is how much of a list is shown, unless a template says: hosts and users can make it as long as they like.
-const maxItems = 20
+const maxItems = 20 // of a list, unless a template says: hosts and users can make it as long as they like
 
 // first is the beginning of a list; more is how much is left out.
 func first(list any, most ...int) any {

@@ -20,7 +20,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/quota"
 )
 
-// contentPolicy allows no scripts and styles in pages.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
@@ -90,7 +89,6 @@ func (s *server) authenticate(r *http.Request) (snapshot.Username, int) {
 	return "", http.StatusOK
 }
 
-// knowsUsers reports whether authenticate says who asks.
 func (s *server) knowsUsers() bool {
 	return s.options.Proxied || s.options.Access != nil && s.options.Access.Demands().Passwords
 }

@@ -112,7 +112,6 @@ func (p *page) tile(h *live.FleetHost) tile {
 	return t
 }
 
-// modelsOf has the models with the most free GPUs first.
 func modelsOf(f *live.FleetState) []modelRow {
 	rows := make(map[string]*modelRow)
 	for i := range f.Hosts {
@@ -151,12 +150,11 @@ type cell struct {
 // Letter is the mark.
 func (c *cell) Letter() string { return string(rune(c.mark)) }
 
-// html is one GPU in the grid of hosts. For thousands of them a template is several times slower.
+// html is one GPU in the grid of hosts. With thousands of them a template is several times slower.
 func (c *cell) html() template.HTML {
 	return template.HTML(`<i class="` + c.Class + `">` + c.Letter() + `</i>`) //nolint:gosec // constants only
 }
 
-// cells are in the order of the legend.
 var cells = []cell{
 	{live.MarkFree, "f", "free"},
 	{live.MarkMIG, "f", "MIG mode, not used"},
@@ -177,7 +175,6 @@ func (p *page) cell(host snapshot.Hostname, g *gpus.GPU) *cell {
 // Legend explains the letters.
 func (*page) Legend() []cell { return cells }
 
-// words are for those who don't see the letters.
 func words(c gpus.StateCounts) string {
 	var list []string
 	words := []string{"free", "MIG", "busy", "idle", "unknown", "unusable", "failed"}

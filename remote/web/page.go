@@ -144,7 +144,6 @@ const (
 	maxPages = 64              // of a revision. One of 1,000 hosts takes half a megabyte.
 )
 
-// rendered is a page, as it is and compressed.
 type rendered struct {
 	status           int
 	etag             string

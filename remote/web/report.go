@@ -20,15 +20,13 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// ranges are the times that a report can be about besides own dates, in days.
-var ranges = []int{7, 30, 90}
+var ranges = []int{7, 30, 90} // days that a report can be about, besides own dates
 
 const (
 	defaultTop = 20
 	maxTop     = 1000
 )
 
-// asked is what a request wants to know.
 type asked struct {
 	Days         int    // of the last ones; 0 for own dates
 	Since, Until string // own dates; until midnight before the last one
@@ -41,7 +39,6 @@ func choices(hidden bool) []string {
 	return slices.DeleteFunc(usage.Choices(), func(by string) bool { return hidden && by == usage.ByGroup })
 }
 
-// What viewers are told.
 var (
 	errNames = errors.New("there are no reports by group here: the names of others are hidden, and groups often " +
 		"have the same")
@@ -49,7 +46,6 @@ var (
 		"unless --usage-db is off")
 )
 
-// readReport returns an error for the viewer.
 func readReport(values url.Values, hidden bool, now time.Time) (a asked, err error) {
 	a = asked{Days: ranges[0], Top: defaultTop, Since: values.Get("since"), Until: values.Get("until")}
 	a.query.Days = true
@@ -103,7 +99,6 @@ func (a *asked) readTime(days string, now time.Time) error {
 	return nil
 }
 
-// values are what asks for the same report.
 func (a *asked) values() string {
 	values := url.Values{"by": {a.query.By}, "top": {strconv.Itoa(a.Top)}, "range": {strconv.Itoa(a.Days) + "d"}}
 	if a.Days == 0 {
@@ -112,7 +107,6 @@ func (a *asked) values() string {
 	return values.Encode()
 }
 
-// report is what the viewer may see.
 func (s *server) report(r *http.Request, v *viewer) (a asked, d *usage.Report, status int, err error) {
 	if s.options.Usage == nil {
 		return a, nil, http.StatusNotFound, errNone
@@ -153,8 +147,7 @@ func (s *server) report(r *http.Request, v *viewer) (a asked, d *usage.Report, s
 	return a, d, http.StatusOK, nil
 }
 
-// hoursTimeout is how long the page of a user waits for the usage database.
-const hoursTimeout = 2 * time.Second
+const hoursTimeout = 2 * time.Second // for which the page of a user waits for the usage database
 
 // hours is what a user had in the last days; nil if nothing is recorded or can't be read, which reports say.
 func (s *server) hours(ctx context.Context, user snapshot.Username) *usage.ReportRow {

@@ -28,7 +28,6 @@ type chartLabel struct {
 	Text string
 }
 
-// chartColumn is a day.
 type chartColumn struct {
 	Date, Label      string // Label is empty where there is no room for one
 	X, Middle, Width float64
@@ -88,7 +87,6 @@ func newChart(d *usage.Report) *chart {
 	return c
 }
 
-// datesOf are the days of a document, from when on usage is kept.
 func datesOf(d *usage.Report) (dates []string) {
 	in := d.Since.Location()
 	first := usage.DayOf(max(d.Since.Unix(), d.Begun.Unix()), in)

@@ -56,15 +56,13 @@ type server struct {
 	views map[snapshot.Username]*viewer // "" for those who have no name of their own
 }
 
-// viewer is what viewers with the same rights see.
 type viewer struct {
 	live.Source
 	self snapshot.Username // only if it makes a difference
 	api  http.Handler
 }
 
-// maxViews bounds the views that are kept, each with its last documents.
-const maxViews = 32
+const maxViews = 32 // that are kept, each with its last documents
 
 // New returns the handler of a feed, for requests to loopback and Options.Hosts: see AnswersTo.
 func New(feed *live.Feed, options Options) http.Handler {

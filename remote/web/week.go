@@ -25,7 +25,6 @@ type week struct {
 	Now         string // where it is
 }
 
-// weekRow is for the table and the picture.
 type weekRow struct {
 	Host snapshot.Hostname
 	live.Booking
