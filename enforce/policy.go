@@ -46,6 +46,7 @@ const DefaultMaxAge = time.Minute
 type Warn struct {
 	Cycles int
 	For    time.Duration
+	Spread int `json:"-"` // for somebody it is over so many 1,024ths of its last quarter earlier
 }
 
 // Fleet is what applies to the fleet as a whole.

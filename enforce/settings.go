@@ -64,8 +64,7 @@ func (s *Settings) WarnOf(rule Rule) Warn {
 // LongestWarn is the longest of the warnings of the rules that a user can move a process between.
 func (s *Settings) LongestWarn() (longest Warn) {
 	for _, rule := range []Rule{RuleNonEnvProcesses, RuleUnreadable, RuleEnvDevices} {
-		warn := s.WarnOf(rule)
-		longest.Cycles, longest.For = max(longest.Cycles, warn.Cycles), max(longest.For, warn.For)
+		longest = longest.OrLonger(s.WarnOf(rule))
 	}
 	return longest
 }
@@ -201,6 +200,11 @@ func (w Warn) String() string {
 		return fmt.Sprintf("{cycles: %d}", w.Cycles)
 	}
 	return fmt.Sprintf("{for: %s}", text.FormatDuration(w.For))
+}
+
+// OrLonger is the warning, or as much longer as another one.
+func (w Warn) OrLonger(other Warn) Warn {
+	return Warn{max(w.Cycles, other.Cycles), max(w.For, other.For), w.Spread}
 }
 
 // Quarter is how long a person is warned at least who is named while a warning runs for others.

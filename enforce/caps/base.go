@@ -54,8 +54,8 @@ func (c *counting) working(listed *enforce.Cap, on *judging.HostView) (n int64, 
 	return n, len(unseen) == 0
 }
 
-// withoutOutsiders exempts the devices that somebody else uses or has, too: taking them would free nothing.
-func (c *capOn) withoutOutsiders(devices []*HeldDevice) []*HeldDevice {
+// withoutOutsiders exempts the devices that somebody else uses or has at a time, too: taking them would free nothing.
+func (c *capOn) withoutOutsiders(devices []*HeldDevice, by time.Time) []*HeldDevice {
 	whose := make(map[snapshot.Username]bool, len(c.people))
 	for _, u := range c.people {
 		whose[u.user] = true
@@ -63,20 +63,20 @@ func (c *capOn) withoutOutsiders(devices []*HeldDevice) []*HeldDevice {
 	list := make([]*HeldDevice, len(devices))
 	for i, d := range devices {
 		own := *d
-		if list[i] = &own; c.outsiderOn(d, whose) || c.isSparedOn(d) {
+		if list[i] = &own; c.outsiderOn(d, whose, by) || c.isSparedOn(d) {
 			own.Exempt = judging.Proven
 		}
 	}
 	return list
 }
 
-func (c *capOn) outsiderOn(d *HeldDevice, whose map[snapshot.Username]bool) bool {
+func (c *capOn) outsiderOn(d *HeldDevice, whose map[snapshot.Username]bool, by time.Time) bool {
 	h := d.Host
 	return slices.ContainsFunc(d.Attachments, func(a snapshot.Attachment) bool {
 		env := h.Envs[a.EID]
-		return env == nil || !whose[c.Policy.Account(env.Env.Username)]
+		return !h.DetachesBy(d.Index, a.EID, by) && (env == nil || !whose[c.Policy.Account(env.Env.Username)])
 	}) || slices.ContainsFunc(h.UsersOf(d.Index), func(p *snapshot.Process) bool {
-		return !whose[c.Policy.Account(h.UserOf(p))]
+		return !h.EndsBy(p, by) && !whose[c.Policy.Account(h.UserOf(p))]
 	})
 }
 
@@ -116,16 +116,13 @@ func (c *counting) gap(h *judging.HostView) time.Duration {
 
 // spent is for how many seconds people had GPUs in this period.
 func (c *counting) spent(listed *enforce.Cap, people []*held) int64 {
-	seconds := 0.0
-	for _, u := range people {
-		seconds += c.Next.Hours[listed.ID].Seconds[u.user]
+	all, seconds := c.Next.Hours[listed.ID].Seconds, 0.0
+	if !listed.Together {
+		return int64(all[people[0].user])
 	}
-	if listed.Together { // also of those who have nothing now
-		seconds = 0
-		for user, n := range c.Next.Hours[listed.ID].Seconds {
-			if listed.Member(user) == enforce.Member {
-				seconds += n
-			}
+	for user, n := range all { // also of those who have nothing now
+		if listed.Member(user) == enforce.Member {
+			seconds += n
 		}
 	}
 	return int64(seconds)

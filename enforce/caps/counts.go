@@ -79,7 +79,7 @@ func (c *capOn) firstToGo() string {
 	choice := Choice{Excess: 1, Weight: func(*HeldDevice) int64 { return 1 }, MayKeep: -1}
 	devices := c.devices()
 	if c.leavesSome || c.Waiting != nil {
-		devices = c.withoutOutsiders(devices)
+		devices = c.withoutOutsiders(devices, time.Time{})
 	}
 	counted, _ := c.count(devices, time.Time{})
 	for _, d := range choice.Devices(counted) {

@@ -36,7 +36,7 @@ func (c *capOn) warnOf(u *held) enforce.Warn {
 	if c.Scheduled {
 		hash := fnv.New32a()
 		_, _ = hash.Write([]byte(c.ID + "/" + string(u.user)))
-		warn.For -= warn.For / 4 * time.Duration(hash.Sum32()%1024) / 1024
+		warn.Spread = int(hash.Sum32() % 1024)
 	}
 	return warn
 }
@@ -101,14 +101,19 @@ func (c *capOn) remember(id string, levels []enforce.Presence) {
 	}
 }
 
-// keepNamed keeps the times of somebody who was named, and loses less now, while the shared cap is exceeded.
+// keepNamed keeps the times of somebody who was named, and loses less now, while the shared cap is exceeded: not of
+// what just went.
 func (c *capOn) keepNamed(id string, from int) {
+	acted := c.Before.Findings[id].Decision == enforce.DecisionAct
 	for ; ; from++ {
 		p, named := c.Before.Present[levelKey(id, from)]
 		if !named || p.IsOver(c.At(c.host)) {
 			return
 		}
 		p.Gone, p.Missed = time.Time{}, 0
+		if due, _ := p.Due(p.Warn, c.Before.Time); due && acted {
+			p = enforce.Presence{Since: p.Since, Gone: p.Since}
+		}
 		c.Next.Present[levelKey(id, from)] = p
 	}
 }

@@ -193,21 +193,21 @@ func (c *capOn) judgeDevices() {
 	if c.Kind != enforce.CapMemory && c.most() <= c.limit {
 		return
 	}
-	devices := c.devices()
+	devices, by := c.devices(), c.dueAt()
 	if c.leavesSome {
-		devices = c.withoutOutsiders(devices)
+		devices = c.withoutOutsiders(devices, by)
 	}
 	counted, used := c.count(devices, time.Time{})
 	if used <= c.limit {
 		return
 	}
-	choice := Choice{By: c.dueAt(), Weight: func(*HeldDevice) int64 { return 1 }, MayKeep: -1}
+	choice := Choice{By: by, Weight: func(*HeldDevice) int64 { return 1 }, MayKeep: -1}
 	if c.Kind == enforce.CapMemory {
 		choice.Weight, choice.MayKeep = (*HeldDevice).Memory, c.limit
 	}
 	then, left := counted, used
-	if !choice.By.IsZero() {
-		then, left = c.count(devices, choice.By)
+	if !by.IsZero() {
+		then, left = c.count(devices, by)
 	}
 	choice.Excess = left - c.limit
 	c.takeAll(c.finding(counted, used), choice.Devices(then))

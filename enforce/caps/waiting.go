@@ -95,7 +95,7 @@ func overBy(each []*capOn, by time.Time) (over []*capOn) {
 		if on.most() <= on.limit {
 			continue
 		}
-		on.counted, _ = on.count(on.withoutOutsiders(on.devices()), by)
+		on.counted, _ = on.count(on.withoutOutsiders(on.devices(), by), by)
 		if on.mayTake = len(on.counted) - int(on.limit); on.mayTake > 0 {
 			over = append(over, on)
 		}

@@ -110,8 +110,7 @@ func (j *Judgement) markUnderWay() {
 }
 
 // Clock is a warning, with at least one key that measures it. A key names what must be there without a break: a
-// process; or user, host and device. The key that has been there longest counts: restarting a process doesn't reset the
-// time.
+// process; or user, host and device. The key that is due first counts: restarting a process doesn't reset the time.
 type Clock struct {
 	warn enforce.Warn
 	keys []string
@@ -122,13 +121,12 @@ func NewClock(warn enforce.Warn, keys ...string) Clock { return Clock{warn, keys
 
 // CheckDue sets Since of a finding, and reports whether it is time to act on it: the warning of a clock was over when
 // the host was asked for its snapshot, which is fresh. If a warning is over only now, or the snapshot is old, the
-// finding is Deferred: the host is asked again first. For example, a warning ends at 12:00:05, and the snapshot is of
-// 12:00:04: at 12:00:06 the finding is Deferred. The host is nil for a finding about several. The caller adds the
+// finding is Deferred: the host is asked again first. The host is nil for a finding about several. The caller adds the
 // finding next.
 func (j *Judgement) CheckDue(h *HostView, f *enforce.Finding, clocks ...Clock) (due bool) {
 	over := false // whether a warning is over now; due is whether one was over at the host's snapshot
 	for i, c := range clocks {
-		p := oldest(c.keys, func(key string) enforce.Presence { return j.CountPresence(h, f, c.warn, key) })
+		p := firstDue(c, func(key string) enforce.Presence { return j.CountPresence(h, f, c.warn, key) })
 		isDue, at := p.Due(c.warn, j.At(h))
 		isOver, _ := p.Due(c.warn, j.Now)
 		due, over = due || isDue, over || isOver
@@ -146,14 +144,16 @@ func (j *Judgement) CheckDue(h *HostView, f *enforce.Finding, clocks ...Clock) (
 	return due
 }
 
-// oldest is the presence of the keys that has been there longest.
-func oldest(keys []string, of func(key string) enforce.Presence) (longest enforce.Presence) {
-	for i, key := range keys {
-		if p := of(key); i == 0 || p.Since.Before(longest.Since) {
-			longest = p
+// firstDue is the presence of the keys of a clock that is due first.
+func firstDue(c Clock, of func(key string) enforce.Presence) (first enforce.Presence) {
+	for i, key := range c.keys {
+		p := of(key)
+		_, at := p.Due(c.warn, time.Time{})
+		if _, due := first.Due(c.warn, time.Time{}); i == 0 || at.Before(due) {
+			first = p
 		}
 	}
-	return longest
+	return first
 }
 
 // At is when a host was asked for its snapshot; without one, for findings about several, it is now.
@@ -167,7 +167,7 @@ func (j *Judgement) At(h *HostView) time.Time {
 // DueAt is the earliest time at which a finding with these keys is due; zero for now. Rules don't warn of processes and
 // attachments that end before that anyway.
 func (j *Judgement) DueAt(h *HostView, warn enforce.Warn, keys ...string) time.Time {
-	p := oldest(keys, func(key string) enforce.Presence { return j.Presence(h, key) })
+	p := firstDue(NewClock(warn, keys...), func(key string) enforce.Presence { return j.Presence(h, key) })
 	due, at := p.Due(warn, j.At(h))
 	if due {
 		return time.Time{}
@@ -186,7 +186,7 @@ func Later(a, b time.Time) time.Time {
 // CountPresence counts a key of a finding once in this cycle, and returns its presence.
 func (j *Judgement) CountPresence(h *HostView, f *enforce.Finding, warn enforce.Warn, key string) enforce.Presence {
 	p := j.Presence(h, key)
-	p.Warn, p.On = warn, f.CountedOn
+	p.Warn, p.On = warn.OrLonger(p.Warn), f.CountedOn
 	j.Next.Present[key] = p
 	return p
 }

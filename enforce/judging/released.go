@@ -118,21 +118,15 @@ func (j *Judgement) forgetEnded() {
 	ended := func(p snapshot.ProcessKey) bool {
 		h, inFleet := j.ByName[p.Host]
 		if h != nil && running[p.Host] == nil {
-			running[p.Host] = h.running()
+			running[p.Host] = make(map[snapshot.ProcessKey]bool, len(h.Snapshot.Processes))
+			for i := range h.Snapshot.Processes {
+				running[p.Host][h.key(&h.Snapshot.Processes[i])] = true
+			}
 		}
 		return !inFleet || h != nil && !running[p.Host][p]
 	}
 	maps.DeleteFunc(j.Next.Stuck, func(p snapshot.ProcessKey, _ string) bool { return ended(p) })
 	maps.DeleteFunc(j.Next.LeftAlone, func(p snapshot.ProcessKey, _ time.Time) bool { return ended(p) })
-}
-
-func (h *HostView) running() map[snapshot.ProcessKey]bool {
-	set := make(map[snapshot.ProcessKey]bool, len(h.Snapshot.Processes))
-	for i := range h.Snapshot.Processes {
-		p := &h.Snapshot.Processes[i]
-		set[h.key(p)] = true
-	}
-	return set
 }
 
 // Remember brings up to date what is remembered of the hosts.

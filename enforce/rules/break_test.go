@@ -153,8 +153,7 @@ func TestAHostIsToldWhatIsNotAttached(t *testing.T) {
 	} {
 		plan := evaluate(stated{all: row.rules}, parseCluster(t, cluster), noon(0))
 		data := proctest.Try(order.EncodeNative(plan.Orders[0].Order)).OK(t)
-		o := proctest.Try(order.DecodeNative(data)).OK(t)
-		require.Equal(t, row.want, o.Terminate[0].Unattached, name)
+		require.Equal(t, row.want, proctest.Try(order.DecodeNative(data)).OK(t).Terminate[0].Unattached, name)
 	}
 }
 

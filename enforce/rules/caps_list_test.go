@@ -101,6 +101,7 @@ func TestListedCaps(t *testing.T) {
 		{"all but one", count, []*enforce.Cap{listed("debugging", 1, allBut, together, perHost)}, busy, "a detach 2 1; a end 12"},
 		{"all but one, of which a member of another group has one", count, []*enforce.Cap{listed("debugging", 1, allBut, together, about("alice carol"))}, four, ""},
 		{"all but one, where an outsider shares", count, []*enforce.Cap{listed("debugging", 2, allBut, together, about("alice"))}, strings.Replace(four, "2 1@03", "2 1@03 2@05", 1), "a detach 1 1"},
+		{"all but one, where the outsider's goes by another cap", count, []*enforce.Cap{listed("none", 0, about("alice")), listed("debugging", 1, allBut, together, about("bob"))}, "a | " + envs + " | dev 0 1@01 2@02 | dev 1 2@01 | proc 10 1 u1001 by:alice 0:1 | proc 11 2 u1002 by:bob 1:1", "a detach 0 1; a detach 0 2; a end 10"},
 		{"environments", count, []*enforce.Cap{listed("envs", 0, about("alice"), counts(enforce.CapEnvironments))}, four, "a detach 0 1; a detach 1 1; a detach 2 1"},
 		{"memory", count, []*enforce.Cap{listed("memory", 81559<<20, about("alice"), counts(enforce.CapMemory))}, four, "a detach 1 1; a detach 2 1"},
 		{"two caps: what the first takes counts for no other", count, []*enforce.Cap{listed("two", 2), listed("all", 3, together)}, four, "a detach 2 1"},
@@ -124,8 +125,7 @@ func TestListedCaps(t *testing.T) {
 		{"desktops", count, []*enforce.Cap{listed("none", 0)}, "a | dev 0 screen | proc 10 - u1001 by:alice 0:1:G", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			plan := evaluate(stated{all: tt.settings, list: tt.list}, parseCluster(t, tt.cluster), noon(0))
-			require.Equal(t, tt.want, planText(plan))
+			require.Equal(t, tt.want, planText(evaluate(stated{all: tt.settings, list: tt.list}, parseCluster(t, tt.cluster), noon(0))))
 		})
 	}
 }

@@ -19,7 +19,7 @@ import (
 func randomCaps(r *rand.Rand) (list []*enforce.Cap) {
 	for i := range 1 + r.IntN(4) {
 		c := listed(fmt.Sprint("cap", i), r.Int64N(5))
-		for _, change := range []func(*enforce.Cap){together, perHost, onHosts("h0"), onHosts("h1h2"), about("alice"), about("bob"), about("alice? bob")} {
+		for _, change := range []func(*enforce.Cap){together, perHost, onHosts("h0"), onHosts("h1h2"), ofModel("A"), about("alice"), about("bob"), about("alice? bob")} {
 			if r.IntN(4) == 0 {
 				change(c)
 			}
@@ -29,6 +29,10 @@ func randomCaps(r *rand.Rand) (list []*enforce.Cap) {
 			c.Limit = limitOf(enforce.CapLimit{Value: 1 + r.Int64N(100), Percent: true})
 		case 1:
 			c.Limit = limitOf(enforce.CapLimit{Value: r.Int64N(4), AllBut: true})
+		case 2:
+			if n := first(c); !c.Together { // by person, and nothing about bob
+				c.Limit = func(u snapshot.Username) (enforce.CapLimit, bool) { return enforce.CapLimit{Value: n}, u != "bob" }
+			}
 		}
 		list = append(list, c)
 	}
@@ -43,21 +47,22 @@ type scope struct {
 
 // scopesOf are the scopes of a cap for what people have.
 func scopesOf(c *enforce.Cap, cluster snapshot.Cluster, all map[snapshot.Username]*possessions) (scopes []scope) {
-	working := map[string]int64{}
+	working, isAbout := map[string]int64{}, map[string]bool{}
 	for _, h := range cluster.Hosts {
-		if c.OnHost(h.Name, nil) {
-			working[string(h.Name)] = int64(len(h.Snapshot.Devices))
-			working[""] += int64(len(h.Snapshot.Devices))
+		for i := range h.Snapshot.Devices {
+			if d := &h.Snapshot.Devices[i]; c.OnHost(h.Name, nil) && c.IsAboutModel(enforce.ModelOf(d)) {
+				isAbout[fmt.Sprint(h.Name, "/", d.Index)] = true
+				working[string(h.Name)]++
+				working[""]++
+			}
 		}
 	}
 	byScope := map[string]*scope{}
 	for _, user := range slices.Sorted(maps.Keys(all)) {
-		if c.Member(user) != enforce.Member {
-			continue
-		}
+		limit, limits := c.Limit(user)
 		for _, d := range all[user].devices() {
 			host, _, _ := strings.Cut(d, "/")
-			if !c.OnHost(snapshot.Hostname(host), nil) {
+			if !limits || c.Member(user) != enforce.Member || !isAbout[d] {
 				continue
 			}
 			if !c.PerHost {
@@ -68,7 +73,6 @@ func scopesOf(c *enforce.Cap, cluster snapshot.Cluster, all map[snapshot.Usernam
 				key += " " + string(user)
 			}
 			if byScope[key] == nil {
-				limit, _ := c.Limit(user)
 				byScope[key] = &scope{limit.OfBase(working[host]), map[string][]snapshot.Username{}}
 			}
 			byScope[key].devices[d] = append(byScope[key].devices[d], user)
@@ -80,10 +84,10 @@ func scopesOf(c *enforce.Cap, cluster snapshot.Cluster, all map[snapshot.Usernam
 	return scopes
 }
 
-// leavesOthers says that a cap takes nothing that somebody else has, too: then it may be left exceeded.
-func leavesOthers(c *enforce.Cap) bool {
+// leavesOthers says that a cap takes nothing of a scope that somebody else has, too: then it may be left exceeded.
+func leavesOthers(c *enforce.Cap, s scope, all map[snapshot.Username]*possessions) bool {
 	limit, _ := c.Limit("")
-	return limit.AllBut
+	return limit.AllBut && slices.ContainsFunc(slices.Collect(maps.Keys(s.devices)), func(d string) bool { return severalHave(all, d) })
 }
 
 func TestPropertyListedCaps(t *testing.T) {
@@ -99,15 +103,13 @@ func TestPropertyListedCaps(t *testing.T) {
 			for _, s := range scopesOf(c, cluster, all) {
 				if int64(len(s.devices)) > s.limit {
 					over++
-					for _, users := range s.devices {
-						for _, user := range users {
-							exceeded[user] = true
-						}
+					for _, user := range slices.Concat(slices.Collect(maps.Values(s.devices))...) {
+						exceeded[user] = true
 					}
 				}
 			}
 			for _, s := range scopesOf(c, cluster, left) {
-				if !leavesOthers(c) {
+				if !leavesOthers(c, s, all) {
 					require.LessOrEqual(t, int64(len(s.devices)), s.limit, "world %d: %s holds after the plan", seed, c.ID)
 				}
 			}
@@ -140,18 +142,14 @@ func exceeds(c *enforce.Cap, cluster snapshot.Cluster, all map[snapshot.Username
 
 // withoutIdle is what people have once they lose what nothing uses.
 func withoutIdle(all map[snapshot.Username]*possessions) map[snapshot.Username]*possessions {
-	used := map[string]bool{}
+	var used []string
 	for _, p := range all {
-		for _, devices := range p.processes {
-			for _, d := range devices {
-				used[d] = true
-			}
-		}
+		used = slices.Concat(used, slices.Concat(slices.Collect(maps.Values(p.processes))...))
 	}
 	left := map[snapshot.Username]*possessions{}
 	for user, p := range all {
 		left[user] = p.without(nil)
-		maps.DeleteFunc(left[user].attached, func(d string, _ bool) bool { return !used[d] })
+		maps.DeleteFunc(left[user].attached, func(d string, _ bool) bool { return !slices.Contains(used, d) })
 	}
 	return left
 }
@@ -174,7 +172,7 @@ func TestPropertyListedCapsTakeNothingInVain(t *testing.T) {
 				require.Subset(t, names, before[user], "world %d: %s takes less than without the one after it", seed, c.ID)
 				for _, name := range names {
 					devices, isProcess := all[user].processes[name]
-					if slices.Contains(before[user], name) || severalHave(all, name) || leavesOthers(c) {
+					if slices.Contains(before[user], name) || severalHave(all, name) {
 						continue
 					}
 					again := []string{name}
@@ -187,7 +185,7 @@ func TestPropertyListedCapsTakeNothingInVain(t *testing.T) {
 					back[user] = left[user].with(again, all[user])
 					taken++
 					require.True(t, exceeds(c, cluster, back), "world %d, %s: %s of %s goes in vain", seed, c.ID, name, user)
-					if isProcess && len(list) == 1 {
+					if isProcess && !slices.ContainsFunc(scopesOf(c, cluster, all), func(s scope) bool { return leavesOthers(c, s, all) }) {
 						busy++
 						require.True(t, exceeds(c, cluster, withoutIdle(back)), "world %d, %s: idle GPUs would do for %s of %s", seed, c.ID, name, user)
 					}
@@ -237,22 +235,14 @@ func TestPropertyOrderOfTheInput(t *testing.T) {
 
 // severalHave says that several people have a GPU, or a process uses one that others have: it goes for all of them.
 func severalHave(all map[snapshot.Username]*possessions, name string) bool {
-	devices := []string{name}
+	devices, n := []string{name}, map[string]int{}
 	for _, p := range all {
 		devices = append(devices, p.processes[name]...)
-	}
-	for _, d := range devices {
-		n := 0
-		for _, p := range all {
-			if slices.Contains(p.devices(), d) {
-				n++
-			}
-		}
-		if n > 1 {
-			return true
+		for _, d := range p.devices() {
+			n[d]++
 		}
 	}
-	return false
+	return slices.ContainsFunc(devices, func(d string) bool { return n[d] > 1 })
 }
 
 // Judging 64 caps for 200 hosts and 500 people takes little more than judging none.

@@ -92,8 +92,7 @@ func runStories(t *testing.T, stories []story) {
 		t.Run(s.name, func(t *testing.T) {
 			var memory controllerMemory
 			for i, c := range s.cycles {
-				plan := memory.Judge(s.policy, parseCluster(t, c.cluster), noon(c.minute))
-				require.Equal(t, c.want, planText(plan), "cycle %d", i+1)
+				require.Equal(t, c.want, planText(memory.Judge(s.policy, parseCluster(t, c.cluster), noon(c.minute))), "cycle %d", i+1)
 			}
 		})
 	}

@@ -97,8 +97,7 @@ func TestACycleThatDoesNotCount(t *testing.T) {
 		require.Equal(t, "a end 5", planText(plan))
 		require.Equal(t, "changed 5 act, due 5 act, notify 5 act", eventText(events))
 	}
-	after := proctest.Try(json.Marshal(first)).OK(t)
-	require.Equal(t, string(before), string(after))
+	require.Equal(t, string(before), string(proctest.Try(json.Marshal(first)).OK(t)))
 }
 
 // A memory that was written and read again judges as the one that was kept.
@@ -119,8 +118,7 @@ func TestMemoryAsJSON(t *testing.T) {
 		text := proctest.Try(json.Marshal(next)).OK(t)
 		read = enforce.Memory{}
 		require.NoError(t, json.Unmarshal(text, &read))
-		want := proctest.Try(json.Marshal(kept.Memory)).OK(t)
-		require.JSONEq(t, string(want), string(text), "minute %d: %s", minute, planText(plan))
+		require.JSONEq(t, string(proctest.Try(json.Marshal(kept.Memory)).OK(t)), string(text), "minute %d: %s", minute, planText(plan))
 	}
 }
 

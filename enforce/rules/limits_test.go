@@ -168,6 +168,5 @@ func TestLimitsOfManyUsersTakeLittleTime(t *testing.T) {
 	}
 	cluster := parseCluster(t, strings.Join(hosts, "\n"))
 	policy := stated{all: enforce.Settings{NonEnvProcesses: true}, fleet: enforce.Fleet{Limits: safety.Limits{Fleet: safety.Limit{Terminations: 200}}}}
-	plan := evaluate(policy, cluster, noon(0))
-	require.Len(t, plan.HeldUsers, 1_800)
+	require.Len(t, evaluate(policy, cluster, noon(0)).HeldUsers, 1_800)
 }

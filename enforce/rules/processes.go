@@ -125,8 +125,7 @@ func (j *judge) endProcess(h *judging.HostView, p *snapshot.Process, settings *e
 		use := "/" + string(h.Name) + "/" + whose
 		own, shared = append(own, string(f.Rule)+use), append(shared, "use"+use)
 	}
-	longest := settings.LongestWarn()
-	longest.Cycles, longest.For = max(longest.Cycles, warn.Cycles), max(longest.For, warn.For)
+	longest := settings.LongestWarn().OrLonger(warn)
 	if warn == longest {
 		own = shared
 	}

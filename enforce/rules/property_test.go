@@ -209,7 +209,7 @@ func TestPropertyExemptIsNeverTouched(t *testing.T) {
 	spared := 0
 	for seed := range worlds {
 		w := newWorld(seed)
-		w.policy.all.Warn, w.policy.all.RuleWarns = enforce.Warn{}, nil
+		w.policy.all.Warn, w.policy.all.RuleWarns, w.policy.list = enforce.Warn{}, nil, randomCaps(w.Rand)
 		exempt := w.policy.exempt
 		for _, plan := range w.plans(w.cluster) {
 			for _, o := range plan.Orders {

@@ -216,7 +216,7 @@ func randomFleet(r *rand.Rand) (snapshot.Cluster, map[snapshot.Username]*possess
 			s.Environments = append(s.Environments, snapshot.Environment{EID: snapshot.EnvID(user), UID: snapshot.UID(1001 + i), Username: user})
 		}
 		for i := range 1 + r.IntN(5) {
-			d := snapshot.Device{Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MiB(81559)}
+			d := snapshot.Device{Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MiB(81559), Name: []string{"NVIDIA A100", "B200", ""}[r.IntN(3)]}
 			for _, user := range users {
 				if r.IntN(4) == 0 {
 					d.Attachments = append(d.Attachments, snapshot.Attachment{EID: snapshot.EnvID(user), Time: snapshot.DateOf(noon(-r.IntN(600)))})

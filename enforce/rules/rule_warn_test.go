@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -157,5 +158,30 @@ func TestRulesWithATimeInCommon(t *testing.T) {
 		memory.Judge(stated{all: longer}, parseCluster(t, foreign), noon(0))
 		plan := memory.Judge(stated{all: longer}, parseCluster(t, outside), noon(10))
 		require.Equal(t, row.inCommon, plan.Findings[0].Pending, "%s has the time of the longest of them", rule)
+	}
+}
+
+// A reload with a shorter warning keeps the time that people were told; whoever is found later has the shorter one.
+func TestAShorterWarningKeepsWhatWasTold(t *testing.T) {
+	const alice, both = `a | dev 0 | dev 1 | proc 5 - u1001 by:alice 0:10`, `a | dev 0 | dev 1 | proc 5 - u1001 by:alice 0:10 | proc 6 - u1002 by:bob 1:10`
+	scheduled := func(c *enforce.Cap) { c.Scheduled = true }
+	for _, row := range []struct {
+		rule      bool // not a cap
+		change    []func(*enforce.Cap)
+		five, six int // the minutes in which the two end
+	}{{true, nil, 60, 31}, {false, nil, 60, 31}, {false, []func(*enforce.Cap){scheduled}, 46, 30}, {false, []func(*enforce.Cap){together}, 60, 60}, {false, []func(*enforce.Cap){together, scheduled}, 46, 51}} {
+		var memory controllerMemory
+		policy := stated{all: enforce.Settings{NonEnvProcesses: row.rule, CountOutside: !row.rule, Warn: lasting(60)}, list: []*enforce.Cap{listed("none", 0, row.change...)}}
+		ended := map[string]int{}
+		for minute := range 70 {
+			cluster := alice
+			if minute > 20 {
+				cluster, policy.all.Warn = both, lasting(10)
+			}
+			for _, did := range items(memory.Judge(policy, parseCluster(t, cluster), noon(minute))) {
+				ended[did] = cmp.Or(ended[did], minute)
+			}
+		}
+		require.Equal(t, map[string]int{"a end 5": row.five, "a end 6": row.six}, ended)
 	}
 }

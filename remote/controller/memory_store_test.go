@@ -242,7 +242,7 @@ func TestTheMemoryIsWrittenEveryTenSeconds(t *testing.T) {
 		cycleOf(t.Context(), c, strict{warn: enforce.Warn{Cycles: 9}})
 	}
 	require.Equal(t, []string{"00", "10"}, saved)
-	now = now.Add(time.Second)
+	now, p.hosts["b"] = now.Add(time.Second), []snapshot.PID{9}
 	cycleOf(t.Context(), c, strict{})
 	require.Equal(t, []string{"00", "10", "11"}, saved)
 }
