@@ -259,8 +259,7 @@ func TestLatestOfAHost(t *testing.T) {
 		"another is": {[]audit.Record{warning, over(outside)}, 1}, "it came again": {[]audit.Record{warning, over(idle), warning}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			entries := history(t, recorded(t, row.records...), audit.Filter{Notices: true})
-			require.Len(t, audit.Latest(entries, at(10)), row.want)
+			require.Len(t, audit.Latest(history(t, recorded(t, row.records...), audit.Filter{Notices: true}), at(10)), row.want)
 		})
 	}
 }
@@ -312,8 +311,6 @@ func TestALogOfAFormerAccount(t *testing.T) {
 	require.NotContains(t, record(5, bob), `"pid":1`)
 	former := proctest.Try(filepath.Glob(filepath.Join(filepath.Dir(audit.UserLogPath(path, uid)), "former-*"))).OK(t)
 	require.Len(t, former, 1)
-	info := proctest.Try(os.Stat(former[0])).OK(t)
-	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
-	moved := proctest.Try(os.ReadFile(filepath.Join(former[0], "60001.jsonl"))).OK(t)
-	require.Contains(t, string(moved), `"pid":4`)
+	require.Equal(t, os.FileMode(0o700), proctest.Try(os.Stat(former[0])).OK(t).Mode().Perm())
+	require.Contains(t, string(proctest.Try(os.ReadFile(filepath.Join(former[0], "60001.jsonl"))).OK(t)), `"pid":4`)
 }

@@ -25,8 +25,7 @@ func ptr[T any](v T) *T { return &v }
 
 func read(t *testing.T, path string) ([]audit.Record, audit.Damage) {
 	var list []audit.Record
-	damage, err := audit.Scan(path, func(r *audit.Record) error { list = append(list, *r); return nil })
-	require.NoError(t, err)
+	damage := proctest.Try(audit.Scan(path, func(r *audit.Record) error { list = append(list, *r); return nil })).OK(t)
 	return list, damage
 }
 
@@ -43,8 +42,7 @@ func TestAppendAndScan(t *testing.T) {
 	got, damage := read(t, path)
 	require.Equal(t, want, got)
 	require.Zero(t, damage)
-	info := proctest.Try(os.Stat(path)).OK(t)
-	require.Equal(t, os.FileMode(0o600), info.Mode())
+	require.Equal(t, os.FileMode(0o600), proctest.Try(os.Stat(path)).OK(t).Mode())
 }
 
 func TestScanWithoutFile(t *testing.T) {
@@ -67,8 +65,7 @@ func TestRotation(t *testing.T) {
 	files := proctest.Try(filepath.Glob(path + "*")).OK(t)
 	require.Len(t, files, 4)
 	for _, name := range files {
-		info := proctest.Try(os.Stat(name)).OK(t)
-		require.Less(t, info.Size(), int64(1300))
+		require.Less(t, proctest.Try(os.Stat(name)).OK(t).Size(), int64(1300))
 	}
 }
 
@@ -130,8 +127,7 @@ func TestForeignFileIsRefused(t *testing.T) {
 		log := audit.Log{Path: path(name)}
 		require.ErrorIs(t, log.Append(audit.Record{Kind: audit.KindOverLimit}), audit.ErrNotWritten, name)
 	}
-	data := proctest.Try(os.ReadFile(other)).OK(t)
-	require.Equal(t, "precious\n", string(data))
+	require.Equal(t, "precious\n", string(proctest.Try(os.ReadFile(other)).OK(t)))
 }
 
 func TestFullDiskLosesNoRecord(t *testing.T) {
@@ -258,8 +254,7 @@ func TestLongCommandLinesAreCut(t *testing.T) {
 		records[i] = audit.Record{Time: at(0), Kind: audit.KindFinding, IDs: []string{"f"}, Text: "x", Finding: &findings[i]}
 	}
 	require.NoError(t, log.Append(records...))
-	info := proctest.Try(os.Stat(path)).OK(t)
-	require.Less(t, info.Size(), int64(len(records)*1024))
+	require.Less(t, proctest.Try(os.Stat(path)).OK(t).Size(), int64(len(records)*1024))
 	list, _ := read(t, path)
 	require.Len(t, list, len(records))
 	require.Equal(t, strings.Repeat("日", snapshot.MaxCommand/3), list[0].Finding.Command)

@@ -73,15 +73,13 @@ func TestOneUserCannotHideOthers(t *testing.T) {
 
 func TestFile(t *testing.T) {
 	dir := t.TempDir()
-	empty := proctest.Try(guard.ReadDenials(filepath.Join(dir, "nothing"))).OK(t)
-	require.Empty(t, empty.Denials)
+	require.Empty(t, proctest.Try(guard.ReadDenials(filepath.Join(dir, "nothing"))).OK(t).Denials)
 
 	l := guard.NewDenials()
 	l.Add(guard.Denial{UID: 1, Denied: true}, noon)
 	l.Add(guard.Denial{UID: 2}, noon)
 	require.NoError(t, guard.WriteDenials(dir, l))
-	got := proctest.Try(guard.ReadDenials(dir)).OK(t)
-	require.Equal(t, l, got)
+	require.Equal(t, l, proctest.Try(guard.ReadDenials(dir)).OK(t))
 	info, err := os.Stat(filepath.Join(dir, "guard-denials.json"))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode())
@@ -109,8 +107,7 @@ func TestModesAreWrittenAsTheyAreRead(t *testing.T) {
 		var read guard.Mode
 		require.NoError(t, json.Unmarshal(b, &read))
 		require.Equal(t, m, read)
-		parsed := proctest.Try(guard.ParseMode(m.String())).OK(t)
-		require.Equal(t, m, parsed)
+		require.Equal(t, m, proctest.Try(guard.ParseMode(m.String())).OK(t))
 	}
 	require.Equal(t, []string{"off", "watch", "enforce"}, guard.Modes())
 }

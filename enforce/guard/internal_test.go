@@ -146,8 +146,7 @@ func TestUsersWhoAreNeverDeniedTakeNoRoom(t *testing.T) {
 	f := accessFacts()
 	f.files.Environments = []snapshot.Environment{{EID: "a", UID: 0}, {EID: "b", UID: 999}, {EID: "a2", UID: 1000}}
 	f.proven = map[registration]bool{{EID: "a", UID: 0}: true, {EID: "b", UID: 999}: true, {EID: "a2", UID: 1000}: true}
-	p := f.access()
-	require.Equal(t, map[snapshot.UID]Minors{1000: MinorsOf(1)}, p.Allowed)
+	require.Equal(t, map[snapshot.UID]Minors{1000: MinorsOf(1)}, f.access().Allowed)
 	f.order.FirstUID = 500
 	require.Contains(t, f.access().Allowed, snapshot.UID(999))
 }
@@ -168,8 +167,7 @@ func TestExemptUsersAndDevices(t *testing.T) {
 	h.soon("the first denial", h.mayNot(alice, 0))
 	require.True(t, h.pins.may(bob, 3))
 	require.True(t, h.pins.may(alice, 1), "device 2 is exempt")
-	s := h.says(Enforce)
-	require.Equal(t, []AllowedUser{{UID: bob, Devices: []snapshot.DeviceIndex{0, 1, 3}, Exempt: true}}, s.Users)
+	require.Equal(t, []AllowedUser{{UID: bob, Devices: []snapshot.DeviceIndex{0, 1, 3}, Exempt: true}}, h.says(Enforce).Users)
 	h.soon("the user who doesn't exist is said", func() bool { return len(h.status().Problems) == 1 })
 
 	h.give(Enforce, time.Minute, func(o *Order) { o.ExemptUsers = []snapshot.Username{"unknown"} })
@@ -233,8 +231,7 @@ func TestDenialsOfTheLastMoment(t *testing.T) {
 	h.events <- Event{Kind: Denied, UID: bob, PID: 41, Minor: 3}
 	h.soon("it is passed on", func() bool { h.mu.Lock(); defer h.mu.Unlock(); return len(h.denied) == 1 })
 	stop()
-	l := proctest.Try(ReadDenials(h.run)).OK(t)
-	require.EqualValues(t, 1, count(l))
+	require.EqualValues(t, 1, count(proctest.Try(ReadDenials(h.run)).OK(t)))
 }
 
 // TestOpensAreReported: those that were not denied, for those who wait for a reason to look.

@@ -109,8 +109,7 @@ func TestAnOrderEndsWithItsLease(t *testing.T) {
 	g := proctest.Try(guard.GiveOrder(dir, enforce(), "", start)).OK(t)
 	read := proctest.Try(guard.ReadOrder(dir)).OK(t)
 	require.Equal(t, g, read)
-	info := proctest.Try(os.Stat(filepath.Join(dir, guard.OrderFile))).OK(t)
-	require.Equal(t, os.FileMode(0o600), info.Mode())
+	require.Equal(t, os.FileMode(0o600), proctest.Try(os.Stat(filepath.Join(dir, guard.OrderFile))).OK(t).Mode())
 
 	for name, tt := range map[string]struct {
 		at   guard.At
@@ -155,8 +154,7 @@ func TestRenew(t *testing.T) {
 	require.ErrorIs(t, err, guard.ErrNoOrder)
 	require.NoError(t, guard.WithdrawOrder(dir, other), "it is gone already")
 
-	same := proctest.Try(guard.GiveOrder(dir, enforce(), "controller 1", after(time.Minute))).OK(t)
-	require.Equal(t, "controller 1", same.ID)
+	require.Equal(t, "controller 1", proctest.Try(guard.GiveOrder(dir, enforce(), "controller 1", after(time.Minute))).OK(t).ID)
 }
 
 func TestReadTrustsOnlyRoot(t *testing.T) {
@@ -218,8 +216,7 @@ func TestStatus(t *testing.T) {
 	}
 	require.NoError(t, os.Chmod(dir, 0o700)) // as a umask of 077 leaves it
 	require.NoError(t, guard.WriteStatus(dir, s))
-	run := proctest.Try(os.Stat(dir)).OK(t)
-	require.Equal(t, os.FileMode(0o755), run.Mode().Perm())
+	require.Equal(t, os.FileMode(0o755), proctest.Try(os.Stat(dir)).OK(t).Mode().Perm())
 	got := proctest.Try(guard.ReadStatus(dir)).OK(t)
 	s.Schema = "genv.guard/1"
 	require.Equal(t, s, got)

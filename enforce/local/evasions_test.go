@@ -272,8 +272,7 @@ func TestOwnerInUserNamespace(t *testing.T) {
 		require.NoError(t, err)
 		_, err = c.out.ReadString('\n')
 		require.NoError(t, err)
-		inside, err := proc.FS{}.UID(c.pid())
-		require.NoError(t, err)
+		inside := proctest.Try(proc.FS{}.UID(c.pid())).OK(t)
 		require.Equal(t, snapshot.UID(2000006), inside)
 		return c
 	}
@@ -355,8 +354,7 @@ func TestTheEngineStopsAContainer(t *testing.T) {
 // TestAThreadThatWaitsForFUSE: its process survives SIGKILL for as long as its server runs, which is no fault of a GPU.
 func TestAThreadThatWaitsForFUSE(t *testing.T) {
 	pid, uid := proctest.Stall(t, false)
-	stat, err := proc.FS{}.Stat(pid)
-	require.NoError(t, err)
+	stat := proctest.Try(proc.FS{}.Stat(pid)).OK(t)
 	p := snapshot.Process{PID: pid, UID: &uid, Start: stat.Start, Usage: usage(0), EnvUnknown: true, Unreadable: &snapshot.Unreadable{Why: "stalled", ByUser: true}}
 	s := newScene(local.ExecutorOptions{Grace: time.Second, KillWait: time.Second}, p).killing()
 	got := s.terminate(t, p)[0]

@@ -51,8 +51,7 @@ func TestRecordedOrdersSurviveARoundTrip(t *testing.T) {
 		require.JSONEq(t, inOrder(t, want), inOrder(t, string(got)))
 		require.NotContains(t, string(got), "\n", "an order is one line")
 
-		again := proctest.Try(order.Decode143(got)).OK(t)
-		require.Equal(t, o, again)
+		require.Equal(t, o, proctest.Try(order.Decode143(got)).OK(t))
 	}
 }
 
@@ -86,8 +85,7 @@ func document(processes, detach string) string {
 func TestItemsAreReadInOrder(t *testing.T) {
 	first, last := strings.Replace(oneProc, "9", "2", 1), strings.Replace(oneProc, "9", "30", 1)
 	other := strings.Replace(oneEnv, `"7"`, `"5"`, 1)
-	o, err := order.Decode143([]byte(document(last+","+first, `{"10":{"envs":[`+oneEnv+`]},"2":{"envs":[`+oneEnv+`,`+other+`]},"3":{"envs":[]}}`)))
-	require.NoError(t, err)
+	o := proctest.Try(order.Decode143([]byte(document(last+","+first, `{"10":{"envs":[`+oneEnv+`]},"2":{"envs":[`+oneEnv+`,`+other+`]},"3":{"envs":[]}}`)))).OK(t)
 	require.Equal(t, snapshot.PID(2), o.Terminate[0].Process.PID)
 	require.Equal(t, snapshot.PID(30), o.Terminate[1].Process.PID)
 	var order []string
@@ -160,11 +158,9 @@ func TestWhatTheFormatCannotSayIsNotLeftOut(t *testing.T) {
 }
 
 func TestAnEmptyOrder(t *testing.T) {
-	data, err := order.Encode143(order.Order{})
-	require.NoError(t, err)
+	data := proctest.Try(order.Encode143(order.Order{})).OK(t)
 	require.Equal(t, `{"terminate":{"processes":[]},"detach":{}}`, string(data))
-	o := proctest.Try(order.Decode143(data)).OK(t)
-	require.True(t, o.Empty())
+	require.True(t, proctest.Try(order.Decode143(data)).OK(t).Empty())
 }
 
 // FuzzDecodeOrder: whatever is read is within bounds, and says the same after a round trip.
@@ -189,8 +185,7 @@ func FuzzDecodeOrder(f *testing.F) {
 			}
 		}
 		again := proctest.Try(order.Encode143(o)).OK(t)
-		got := proctest.Try(order.Decode143(again)).OK(t)
-		require.Equal(t, o, got)
+		require.Equal(t, o, proctest.Try(order.Decode143(again)).OK(t))
 	})
 }
 

@@ -10,12 +10,12 @@ import (
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/enforce/rules"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // The account bob has other names; bobby is somebody else.
 func parseForBob(t *testing.T, text string) *policy.File {
-	file, err := policy.ParseFor("p.yaml", []byte(text), policy.Aliases{"bobalt": "bob", `CORP\bob`: "bob"})
-	require.NoError(t, err)
+	file := proctest.Try(policy.ParseFor("p.yaml", []byte(text), policy.Aliases{"bobalt": "bob", `CORP\bob`: "bob"})).OK(t)
 	return file
 }
 
@@ -52,9 +52,7 @@ func TestARuleForANameHoldsForTheAccount(t *testing.T) {
 			require.Equal(t, 4, *file.Settings(enforce.Query{User: asked}).MaxDevices)
 			explained := file.Explain(enforce.Query{User: asked})
 			require.Equal(t, policy.Explanation{Key: "exempt", Value: "user bob", From: "exempt, p.yaml:4:18"}, explained[0])
-			address, err := file.Mail.Address(asked)
-			require.NoError(t, err)
-			require.Equal(t, "b@example.org", address)
+			require.Equal(t, "b@example.org", proctest.Try(file.Mail.Address(asked)).OK(t))
 			require.True(t, file.Mail.OptedOut(asked))
 		}
 		require.Nil(t, file.Settings(enforce.Query{User: "bobby"}).MaxDevices)

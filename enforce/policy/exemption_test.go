@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/enforce/rules"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -94,9 +95,7 @@ func TestHours(t *testing.T) {
 		_, err := policy.ExemptionHours(hours)
 		require.Error(t, err, hours)
 	}
-	length, err := policy.ExemptionHours(0.5)
-	require.NoError(t, err)
-	require.Equal(t, 30*time.Minute, length)
+	require.Equal(t, 30*time.Minute, proctest.Try(policy.ExemptionHours(0.5)).OK(t))
 }
 
 func TestList(t *testing.T) {
@@ -120,8 +119,7 @@ func TestList(t *testing.T) {
 	_, _, found := list.Remove(policy.Who{Host: "b", Device: device(7)})
 	require.False(t, found)
 	named := policy.Who{Host: "a", Device: device(7), UUID: "GPU-7"}
-	both, err := list[:5].Add(exempt(named))
-	require.NoError(t, err)
+	both := proctest.Try(list[:5].Add(exempt(named))).OK(t)
 	_, _, found = both.Remove(policy.Who{Host: "a", Device: device(7), UUID: "GPU-8"})
 	require.False(t, found, "another GPU has the index now")
 	_, ended, found := both.Remove(policy.Who{Host: "a", Device: device(9), UUID: "GPU-7"})

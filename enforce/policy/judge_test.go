@@ -45,8 +45,7 @@ func TestScheduledRule(t *testing.T) {
 		"2026-11-22T10:00:00+01:00": 0,
 		"2026-07-17T05:59:00Z":      0,
 	} {
-		moment := proctest.Try(time.Parse(time.RFC3339, at)).OK(t)
-		require.Equal(t, want, judged(t, office, moment), at)
+		require.Equal(t, want, judged(t, office, proctest.Try(time.Parse(time.RFC3339, at)).OK(t)), at)
 	}
 }
 
@@ -86,8 +85,7 @@ func TestExemptionsInJudgement(t *testing.T) {
 func TestSeveralGoroutinesAskAPolicy(t *testing.T) {
 	processors := runtime.GOMAXPROCS(0)
 	defer runtime.GOMAXPROCS(processors)
-	data, err := os.ReadFile("../../policy.example.yaml")
-	require.NoError(t, err)
+	data := proctest.Try(os.ReadFile("../../policy.example.yaml")).OK(t)
 	now := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	cluster := fleet(600, now)
 	for i := 0; i < len(cluster.Hosts); i += 10 {

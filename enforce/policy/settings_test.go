@@ -234,8 +234,7 @@ func TestWarningsOfRules(t *testing.T) {
 		require.Equal(t, row.rules, s.RuleWarns, row)
 		require.Equal(t, row.idle, s.Idle.Warn, row)
 	}
-	none := policy.Default().Settings(enforce.Query{})
-	require.Nil(t, none.RuleWarns, "an override changes no other answer")
+	require.Nil(t, policy.Default().Settings(enforce.Query{}).RuleWarns, "an override changes no other answer")
 }
 
 func TestExplainWarningsOfRules(t *testing.T) {

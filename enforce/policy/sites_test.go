@@ -378,7 +378,6 @@ func TestHoursOfAWeek(t *testing.T) {
 	require.Equal(t, "User eve has GPUs, and 20.0 GPU hours of the 20.0 GPU hours that cap week allows are used", plan.Findings[0].String())
 	require.True(t, plan.Findings[0].Pending)
 	require.Len(t, look(at.Add(19 * time.Minute)).Orders[0].Order.Terminate, 2)
-	monday := time.Date(2026, 11, 23, 0, 0, 1, 0, zurich)
-	require.Empty(t, look(monday).Findings, "on Monday she may again")
+	require.Empty(t, look(time.Date(2026, 11, 23, 0, 0, 1, 0, zurich)).Findings, "on Monday she may again")
 	require.InDelta(t, 0, memory.Hours["week"].Seconds["eve"], 1, "nobody looked in between")
 }

@@ -170,8 +170,7 @@ func TestPinsThatCannotBeTakenOver(t *testing.T) {
 		},
 		"a map of another version": func(t *testing.T, dir string) {
 			require.NoError(t, os.Remove(filepath.Join(dir, "allowed")))
-			m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: 10})
-			require.NoError(t, err)
+			m := proctest.Try(ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 8, MaxEntries: 10})).OK(t)
 			defer m.Close()
 			require.NoError(t, m.Pin(filepath.Join(dir, "allowed")))
 		},

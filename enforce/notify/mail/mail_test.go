@@ -211,8 +211,7 @@ func TestNothingLeavesInTheClear(t *testing.T) {
 			o.Send(letter("alice"))
 			require.Eventually(t, func() bool { o.mu.Lock(); defer o.mu.Unlock(); return len(o.warned) == 1 }, time.Minute, time.Millisecond)
 			require.Contains(t, o.warned[0], tt.says)
-			unsent := o.Close(time.Minute)
-			require.Len(t, unsent, 1, "it is kept")
+			require.Len(t, o.Close(time.Minute), 1, "it is kept")
 			require.Empty(t, o.results)
 			require.Empty(t, s.Mails())
 			require.Empty(t, s.Logins())
@@ -364,8 +363,7 @@ func TestSendmail(t *testing.T) {
 				return
 			}
 			require.NoError(t, o.results[0].Err)
-			args := proctest.Try(os.ReadFile(program + ".args")).OK(t)
-			require.Equal(t, "-i -f genv@example.org alice@example.org\n", string(args))
+			require.Equal(t, "-i -f genv@example.org alice@example.org\n", string(proctest.Try(os.ReadFile(program+".args")).OK(t)))
 			data := proctest.Try(os.ReadFile(program + ".mail")).OK(t)
 			if name == "it takes the mail" {
 				require.NotContains(t, string(data), "\r")
