@@ -96,7 +96,6 @@ func (s hostSettings) over(defaults hostSettings) remote.Host {
 	}
 }
 
-// addEntry reads an item of `hosts:`, a pattern or a mapping.
 func (f *fleet) addEntry(n *strictyaml.Node, defaults hostSettings) {
 	if !n.IsMap() {
 		if h, names, ok := readDestination(n); ok {
@@ -123,7 +122,6 @@ func (f *fleet) addEntry(n *strictyaml.Node, defaults hostSettings) {
 	f.addHosts(name, names, addresses, s.over(defaults))
 }
 
-// readDestination reads [user@]name[:port], and the names that the name stands for.
 func readDestination(n *strictyaml.Node) (h remote.Host, names []string, ok bool) {
 	word := n.Text()
 	if word == "" {
@@ -157,7 +155,6 @@ func expand(n *strictyaml.Node) []string {
 	return names
 }
 
-// addHosts adds hosts with the same settings, each under its own name.
 func (f *fleet) addHosts(n *strictyaml.Node, names, addresses []string, like remote.Host) {
 	if len(f.hosts)+len(names) > maxHosts {
 		n.Failf("that makes more than %d hosts; write a smaller range", maxHosts)
@@ -192,7 +189,6 @@ func (f *fleet) addGroups(n *strictyaml.Node) {
 	maps.Copy(f.groups, strictyaml.GroupReader{Members: f.known, Other: f.members, Fold: text.FoldHost}.Read(n))
 }
 
-// known is the hosts of a pattern, each as it is written in `hosts:`.
 func (f *fleet) known(item *strictyaml.Node) []string {
 	list := expand(item)
 	for i, name := range list {

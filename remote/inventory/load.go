@@ -89,7 +89,6 @@ func Load(sel Selection, open Open) ([]remote.Host, error) {
 	return selected.withSettings(fleet, sel.User), nil
 }
 
-// read returns the words of -H and of a plain host file, and the YAML files.
 func (sel Selection) read(open Open) (words []word, files []yamlFile, err error) {
 	items := splitAll(sel.Hosts, "-H")
 	if sel.HostFile != "" {
@@ -197,10 +196,8 @@ func readFile(path, place string, open Open) ([]byte, error) {
 	return data, nil
 }
 
-// bare is an error of the file system without its path: the place names it.
 func bare(err error) error {
-	var e *fs.PathError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err
 	}
 	return err

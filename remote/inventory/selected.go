@@ -99,7 +99,6 @@ func Known(sel Selection, open Open) (hosts []remote.Host, groups map[string][]s
 	return f.hosts, groups, nil
 }
 
-// fleet is the content of the YAML files: all hosts, and the groups.
 type fleet struct {
 	files  []string
 	strict bool // other hosts are an error
@@ -143,7 +142,6 @@ func (f *fleet) members(group string) ([]string, error) {
 		text.Hint("@"+group, known, "the groups are "+strings.Join(known, ", ")))
 }
 
-// in names the files of the fleet, for messages.
 func (f *fleet) in() string { return strings.Join(f.files, ", ") }
 
 const maxHosts = 100_000 // how many hosts a selection may have before exclusion

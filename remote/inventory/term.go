@@ -79,7 +79,6 @@ func (f *fleet) expand(w word, others []string) ([]remote.Host, error) {
 	return hosts, err
 }
 
-// matching are the hosts that a glob matches, at least one.
 func (f *fleet) matching(name string, others []string) ([]string, error) {
 	matches, err := text.ParseHostGlob(name)
 	if err != nil {

@@ -36,7 +36,6 @@ type Counters struct {
 	holdings map[snapshot.Hostname]holding
 }
 
-// ruleAnd is a rule and another label.
 type ruleAnd struct {
 	rule  enforce.Rule
 	other string
@@ -219,7 +218,6 @@ func (c *Counters) Users(users []live.FleetUser) []byte {
 // Other is the label of all users beyond the bounds.
 const Other = string(usage.Other)
 
-// holding is what users had attached when a host answered last.
 type holding struct {
 	at       time.Time
 	snapshot *snapshot.Snapshot

@@ -16,7 +16,6 @@ const (
 	maxModels = 16
 )
 
-// hostFamilies are gauges with the host as the first label.
 var hostFamilies = []family{
 	{"genv_host_up", "", "Whether the host answered in the last cycle (1) or failed (0)."},
 	{"genv_host_failure", "class", "Why the host failed in the last cycle: 1 for the class of the failure."},
@@ -42,7 +41,7 @@ var hostFamilies = []family{
 		"to no visible process."},
 }
 
-// Hosts has the series of hosts except for their ages. Of a host that failed only that, and that its GPUs are unknown.
+// Hosts has the series of hosts except for their ages: of a host that failed only that, and that its GPUs are unknown.
 func Hosts(hosts []live.FleetHost) []byte {
 	g := begin(hostFamilies, "", "host ")
 	for i := range hosts {
@@ -84,7 +83,6 @@ func writeHost(g *gauges, h *live.FleetHost) {
 	addKnown(g, "genv_reserved_gpus", h.Reserved)
 }
 
-// writeStates writes how many GPUs of each model are in each state.
 func writeStates(g *gauges, h *live.FleetHost) {
 	type modelState struct {
 		model string

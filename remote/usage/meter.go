@@ -82,7 +82,6 @@ func secondsBetween(last, now time.Time, elapsed time.Duration) (from, to int64)
 	return from, to
 }
 
-// rates are what a second amounts to; in a gap, as if no host had answered.
 func (a *Meter) rates(gap bool) map[SumKey]*Amounts {
 	rates := make(map[SumKey]*Amounts)
 	add := func(kind SumKind, name string, rate *Amounts) {
@@ -158,7 +157,7 @@ func (a *Meter) outcome(hour int64, e *enforce.Event, o *order.Outcome) {
 	}
 }
 
-// action counts something that was found or done, on the first of its devices.
+// action counts something on the first of its devices.
 func (a *Meter) action(
 	hour int64, host snapshot.Hostname, devices []snapshot.DeviceIndex, user snapshot.Username, amounts Amounts,
 ) {
@@ -214,7 +213,6 @@ func (u *deviceUse) rate(lost bool) (a Amounts) {
 	return a
 }
 
-// hostUses is what the last snapshot of a host showed.
 type hostUses struct {
 	snapshot         *snapshot.Snapshot
 	byUser, byDevice []deviceUse // one for each user on a device, and one for each device
@@ -266,7 +264,7 @@ func memberOf(p *snapshot.Process, environments map[snapshot.EnvID]*snapshot.Env
 	return gpus.UserName(p.Account(nil))
 }
 
-// joined are uses of which neighbours that are the same are one.
+// joined merges neighbours that are the same.
 func joined(uses []deviceUse, same func(a, b *deviceUse) bool) (list []deviceUse) {
 	for i := range uses {
 		u, last := &uses[i], len(list)-1

@@ -73,7 +73,6 @@ func (n *Names) Label(user snapshot.Username) (label string, counted bool) {
 	return string(user), counted
 }
 
-// user is the name of a user, or Other beyond the bounds.
 func (h *hostNames) user(name snapshot.Username) snapshot.Username {
 	name = Cut(name)
 	if IsPseudonym(string(name)) {

@@ -185,7 +185,7 @@ func (w *dbWriter) closeStore() {
 	}
 }
 
-// write writes what was counted. ended says that nothing follows.
+// write writes what was counted. With ended, nothing follows.
 func (w *dbWriter) write(ended bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
@@ -240,7 +240,6 @@ func (w *dbWriter) add(ctx context.Context) error {
 	return nil
 }
 
-// put makes room for an entry if there is none.
 func (w *dbWriter) put(ctx context.Context, e *Entry) error {
 	if err := w.store.Add(ctx, e); !errors.Is(err, ErrFull) {
 		return err
@@ -277,7 +276,6 @@ func (w *dbWriter) open(ctx context.Context) error {
 	return nil
 }
 
-// failed keeps what waits within its bounds.
 func (w *dbWriter) failed(err error, ended bool) {
 	if text := err.Error(); text != w.said || ended {
 		w.said = text

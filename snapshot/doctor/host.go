@@ -253,7 +253,6 @@ func (g *GuardState) over() bool {
 	return g.Mode == snapshot.GuardOff && !g.Veto && g.Ordered != "" && g.Ordered != snapshot.GuardOff
 }
 
-// order describes the last order, which is not one to be off.
 func (g *GuardState) order() string {
 	return fmt.Sprintf("%s ordered %s, last at %s", g.By, g.Ordered, g.Renewed.Local().Format(time.DateTime))
 }

@@ -100,7 +100,7 @@ func clock() Check {
 		If(true, "", "synchronized"))
 }
 
-// hasBPF says whether the kernel has bpf(2): an unknown command is refused, and nothing is loaded.
+// hasBPF gives bpf(2) an unknown command, which is refused: nothing is loaded.
 func hasBPF() bool {
 	const noCommand = 1 << 30
 	_, _, err := unix.Syscall(unix.SYS_BPF, noCommand, 0, 0)
@@ -278,7 +278,7 @@ func CheckSpace(what, path string) Check {
 	return s.check()
 }
 
-// space is the file system of the nearest existing folder. Root may use what is reserved; users may not.
+// space is the file system of the nearest existing folder. Only root may use what is reserved.
 func space(what, path string, root bool) Space {
 	s := Space{For: what, Path: path}
 	var st unix.Statfs_t

@@ -71,7 +71,6 @@ func CheckState(s StateFacts) Check {
 	return Worst(append(found, locked, root)...)
 }
 
-// bits are the permissions that users need, where all is for a folder that they share.
 func (s *StateFacts) bits(all uint32) uint32 {
 	if s.Owned {
 		return all &^ 0o022
@@ -96,7 +95,6 @@ func (s *StateFacts) inOrder() Check {
 		text.Plural(len(s.Files), "file"), unread)
 }
 
-// check judges a state file, for which users need these permissions.
 func (f *FileFacts) check(path string, bits uint32) Check {
 	return First(StateFolder,
 		If(!f.Mode.IsRegular(), "state-unsafe", "%s of uid %d is %s", path, f.UID, kindOf(f.Mode)),
@@ -126,7 +124,6 @@ func (f *FileFacts) describe() string {
 	return fmt.Sprintf("%s of uid %d with mode %04o", kindOf(f.Mode), f.UID, f.permissions())
 }
 
-// permissions are the bits of chmod(1).
 func (f *FileFacts) permissions() uint32 {
 	bits := uint32(f.Mode.Perm())
 	if f.Mode&fs.ModeSticky != 0 {

@@ -20,10 +20,10 @@ import (
 // FileName is the name of the database in the folder of a controller.
 const FileName = "usage.db"
 
-// fileVersion is that of the schema. A database of a higher one is left alone.
-const fileVersion = 5
-
-const pageSize = 4096
+const (
+	fileVersion = 5 // of the schema. A database of a higher one is left alone.
+	pageSize    = 4096
+)
 
 type file struct{}
 
@@ -129,8 +129,8 @@ func (file) removeNames(ctx context.Context, s *Store) error {
 }
 
 func (file) translated(err error) error {
-	var e *sqlite.Error
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
 		return err
 	}
 	switch e.Code() & 0xff {

@@ -109,7 +109,6 @@ func (t *tx) sum(p periodTable, kind usage.SumKind, id, by string, add func(*sum
 		usage.Others, id, summed(), p.sumTable, by), int(kind), p.since, p.until)
 }
 
-// periodTable is a time, and the table with its sums.
 type periodTable struct {
 	sumTable
 	since, until int64

@@ -28,8 +28,7 @@ const (
 const serverBegin = `SET LOCAL search_path = genv_usage; SET LOCAL lock_timeout = '20s'; SET LOCAL ` +
 	`statement_timeout = '50s'; SET LOCAL idle_in_transaction_session_timeout = '50s'`
 
-// keepEntries is for how long the ids of entries are kept. A server that is lost for longer may get an entry twice.
-const keepEntries = "30 days"
+const keepEntries = "30 days" // for ids. A server that is lost for longer may get an entry twice.
 
 var errURL = errors.New("not a URL of a PostgreSQL database, such as postgres://genv@db.lab/genv")
 
@@ -78,8 +77,7 @@ func (s *Store) connect(url string) error {
 	return nil
 }
 
-// serverVersion is that of the schema. A database of a higher one is left alone.
-const serverVersion = 2
+const serverVersion = 2 // as fileVersion
 
 // serverSchema makes a schema, so that other programs may use the database, too. Moments are in seconds since 1970. A
 // part is always empty: earlier versions had several writers at a time.
@@ -216,11 +214,11 @@ const (
 
 // translated also escapes what the server says.
 func (server) translated(err error) error {
-	var e *pgconn.PgError
+	e, ok := errors.AsType[*pgconn.PgError](err)
 	switch {
 	case err == nil:
 		return nil
-	case !errors.As(err, &e):
+	case !ok:
 		return text.Late(err, 0) // the connection, a transaction or the caller has had its time
 	}
 	said := fmt.Errorf("PostgreSQL says: %s (SQLSTATE %s)", text.Printable(e.Message), e.Code)

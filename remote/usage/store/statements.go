@@ -29,7 +29,6 @@ func serverWords(fleet int64) *strings.Replacer {
 	)
 }
 
-// sumTable has sums by kind, start and the id of a user's, host's or model's name.
 type sumTable string
 
 const (
@@ -44,7 +43,6 @@ var columns = []string{
 	"attached", "used", "computing", "idle", "unknown", "unmeasured", "memory", "findings", "terminated", "detached",
 }
 
-// amountsOf are the values of columns, and the peak.
 func amountsOf(s *usage.Sum) (values []any) {
 	for _, value := range s.Fields() {
 		values = append(values, value)
@@ -56,7 +54,6 @@ func columnTypes(of string) string {
 	return strings.Join(columns, " "+of+" NOT NULL, ") + " " + of + " NOT NULL, peak " + of + " NOT NULL"
 }
 
-// summed are the amounts of several rows r.
 func summed() string {
 	var list strings.Builder
 	for _, column := range columns {

@@ -91,9 +91,8 @@ type tx struct {
 
 var errReadOnly = errors.New("it was opened to read")
 
-// Open opens a database to write: the file of a path, or a server by its URL. It is created if it is missing. A file
-// must be in a folder in which only its user may create files. Errors are those of package usage, if the caller can do
-// something about them.
+// Open opens a database to write: the file of a path, or a server by its URL. A missing file is created, and must be in
+// a folder in which only its user may create files. Errors are those of package usage where callers can do something.
 func Open(ctx context.Context, place string, options Options) (*Store, error) {
 	return open(ctx, place, options, true)
 }

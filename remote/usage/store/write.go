@@ -36,7 +36,6 @@ func (t *tx) isNew(id string) bool {
 	return isNew
 }
 
-// addSums adds to the sums of hours and days.
 func (t *tx) addSums(sums usage.Sums) {
 	byHour, byDay, list := make(usage.Sums), make(usage.Sums), []string{}
 	for key, sum := range sums {
@@ -70,7 +69,7 @@ func (t *tx) insert(to sumTable, sums usage.Sums, names map[string]int64) {
 	}
 }
 
-// addNames gives ids to names, in their order, so that writers don't wait for each other in a circle.
+// addNames gives ids to names in their order, so that writers don't deadlock.
 func (t *tx) addNames(names []string) map[string]int64 {
 	if t.shared { // no other writer removes names that have no rows yet
 		t.run("LOCK TABLE names IN ROW EXCLUSIVE MODE")
@@ -106,7 +105,6 @@ func (t *tx) addGaps(gaps []usage.Gap) {
 	}
 }
 
-// closeGaps takes a time that is known out of the gaps.
 func (t *tx) closeGaps(known usage.Gap) {
 	var gap usage.Gap
 	var rest []usage.Gap
@@ -214,7 +212,6 @@ func (s *Store) makeRoom(ctx context.Context) (early string, err error) {
 	return early, err
 }
 
-// known are the ids of the names that have one.
 func (t *tx) known(names []string) map[string]int64 {
 	ids, list := make(map[string]int64), make([]string, 0, len(names))
 	for _, name := range names {
@@ -230,7 +227,6 @@ func (t *tx) known(names []string) map[string]int64 {
 	return ids
 }
 
-// rename gives what users had in a time to other names.
 func (t *tx) rename(names map[string]string, since, until int64) {
 	former := t.known(slices.Collect(maps.Keys(names)))
 	next := t.addNames(slices.Collect(maps.Values(names)))
@@ -253,7 +249,7 @@ func (t *tx) rename(names map[string]string, since, until int64) {
 	}
 }
 
-// unusedNames is a condition for names that no row has.
+// unusedNames are names that no row has.
 const unusedNames = "id NOT IN (SELECT name FROM hour_sums UNION SELECT name FROM day_sums)"
 
 // usePseudonyms gives pseudonyms to the users of one day that is old enough, if there is one.
