@@ -90,41 +90,45 @@ func When(t time.Time) string { return t.Format("Mon 2006-01-02 15:04 MST") }
 
 // TooMany says why it is one too many for its owner, and what would be allowed; empty if it isn't.
 func (r *BookingRule) TooMany(own []Reservation, b *Reservation, now time.Time) string {
-	holds := 0
+	var ends []time.Time
 	for i := range own {
 		if own[i].Holds(now) {
-			holds++
+			ends = append(ends, own[i].Until)
 		}
 	}
-	if r.AtOnce > 0 && holds >= r.AtOnce {
-		return fmt.Sprintf("you have %s, and %d may be at once, on all hosts together: ask again when one has ended",
-			text.Plural(holds, "reservation"), r.AtOnce)
+	earliest, tooClose := r.pauseUntil(own, b)
+	start := When(earliest.In(b.From.Location()))
+	if n := len(ends); r.AtOnce > 0 && n >= r.AtOnce {
+		slices.SortFunc(ends, time.Time.Compare)
+		why := fmt.Sprintf("you have %s, and %d may be at once, on all hosts together: ask again after %s",
+			text.Plural(n, "reservation"), r.AtOnce, When(ends[n-r.AtOnce].In(b.From.Location())))
+		if r.Pause > 0 {
+			why += ", for a start from " + start
+		}
+		return why
 	}
-	if until := r.pauseUntil(own, b); !until.IsZero() {
+	if tooClose {
 		return fmt.Sprintf("after a reservation you may have the next one %s later: the earliest start is %s",
-			text.FormatDuration(r.Pause), When(until.In(b.From.Location())))
+			text.FormatDuration(r.Pause), start)
 	}
 	return ""
 }
 
-// pauseUntil is the earliest start after those that the owner has; zero if the reservation keeps the pause.
-func (r *BookingRule) pauseUntil(own []Reservation, b *Reservation) (earliest time.Time) {
-	tooClose := false
+// pauseUntil is the earliest start after those that the owner has, in whole minutes, and whether b is too close to one.
+func (r *BookingRule) pauseUntil(own []Reservation, b *Reservation) (earliest time.Time, tooClose bool) {
 	for i := range own {
 		end, counts := own[i].Used()
 		if r.Pause == 0 || !counts {
 			continue
 		}
 		before := own[i].Ended == nil && !b.Until.Add(r.Pause).After(own[i].From)
-		tooClose = tooClose || !before && b.From.Before(end.Add(r.Pause))
-		if end.Add(r.Pause).After(earliest) {
-			earliest = end.Add(r.Pause)
+		end = end.Add(r.Pause + time.Minute - 1).Truncate(time.Minute)
+		tooClose = tooClose || !before && b.From.Before(end)
+		if end.After(earliest) {
+			earliest = end
 		}
 	}
-	if !tooClose {
-		return time.Time{}
-	}
-	return earliest
+	return earliest, tooClose
 }
 
 // Wait is a command that waits for GPUs of a host: an open connection to root's service, and over with it.

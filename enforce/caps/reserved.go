@@ -201,12 +201,10 @@ func (b *booking) says(h *judging.HostView) string {
 
 // tellOfFailed tells owners if a host has too few working GPUs: the newest reservation lacks them first.
 func (c *counting) tellOfFailed(h *judging.HostView, list []booking) {
-	var before []snapshot.Reservation
 	byMade := func(a, b booking) int { return cmp.Or(a.Made.Compare(b.Made), cmp.Compare(a.ID, b.ID)) }
-	list = slices.Clone(list)
-	slices.SortFunc(list, byMade)
-	for _, b := range list {
-		if left := max(0, h.Working()-mostReserved(before, b.Reservation, h.Clock())); left < b.GPUs {
+	list = slices.SortedFunc(slices.Values(list), byMade)
+	for i, b := range list {
+		if left := leftFor(list, i, h.Working(), h.Clock()); left < b.GPUs {
 			follows := "the others are kept for you"
 			if left == 0 {
 				follows = "none can be kept for you while that lasts"
@@ -215,21 +213,34 @@ func (c *counting) tellOfFailed(h *judging.HostView, list []booking) {
 				fmt.Sprintf("lacks %d of its %s: too few GPUs of this host work or are judged", b.GPUs-left,
 					text.Plural(b.GPUs, "GPU")), follows)
 		}
-		before = append(before, *b.Reservation)
 	}
 }
 
-// mostReserved is how many GPUs others have reserved at most at one time from now on while a reservation runs.
-func mostReserved(others []snapshot.Reservation, b *snapshot.Reservation, now time.Time) (most int) {
-	begins := judging.Later(b.From, now)
-	_, most = snapshot.RunningAt(others, begins)
-	for i := range others {
-		if from := others[i].From; from.After(begins) && from.Before(b.Until) {
-			_, reserved := snapshot.RunningAt(others, from)
-			most = max(most, reserved)
+// leftFor is how many of the working GPUs are left for a reservation of a list, sorted by when they were made, while it
+// runs: besides those that people may have who have reserved none, and those of reservations made before.
+func leftFor(list []booking, i, working int, now time.Time) int {
+	left, begins := working, judging.Later(list[i].From, now)
+	check := func(at time.Time) {
+		if at.Before(begins) || !at.Before(list[i].Until) {
+			return
 		}
+		earlier, reserved, known := 0, 0, 0
+		for j := range list {
+			if b := &list[j]; b.Runs(at) {
+				reserved, known = reserved+b.GPUs, b.Known
+				if j < i {
+					earlier += b.GPUs
+				}
+			}
+		}
+		left = min(left, working-min(working, max(0, known-reserved))-earlier)
 	}
-	return most
+	check(begins)
+	for j := range list {
+		check(list[j].From)
+		check(list[j].Until)
+	}
+	return max(0, left)
 }
 
 // mayHaveBeside is how many GPUs somebody who waits may have on the host besides what others have reserved.

@@ -193,15 +193,18 @@ func TestOwnersAreTold(t *testing.T) {
 		}},
 		{"none is too early", bobs, [][]snapshot.Reservation{{bookedBy("alice", 2, 32, 90)}}, nil},
 		{"a GPU that failed", "a | dev 0 | dev 1 failed | dev 2 failed | dev 3 failed", [][]snapshot.Reservation{{bookedBy("alice", 2, 20, 90)}}, []string{
-			"alice: User alice: reservation alice lacks 1 of its 2 GPUs: too few GPUs of this host work or are judged",
+			"alice: User alice: reservation alice lacks 2 of its 2 GPUs: too few GPUs of this host work or are judged",
 		}},
 		{"one that CUDA can't use", "a | dev 0 | dev 1 failed | dev 2 unusable | dev 3 failed", [][]snapshot.Reservation{{bookedBy("alice", 2, 20, 90)}}, []string{
-			"alice: User alice: reservation alice lacks 1 of its 2 GPUs: too few GPUs of this host work or are judged",
+			"alice: User alice: reservation alice lacks 2 of its 2 GPUs: too few GPUs of this host work or are judged",
 		}},
 		{"one of which it is unknown which GPU it is", "a | dev 0 | dev 1 failed | dev 2 who? | dev 3 failed", [][]snapshot.Reservation{{bookedBy("alice", 2, 20, 90)}}, []string{
+			"alice: User alice: reservation alice lacks 2 of its 2 GPUs: too few GPUs of this host work or are judged",
+		}},
+		{"one of three failed, and others may have one", "a | env 2 bob u1002 | dev 0 2@01 | dev 1 | dev 2 failed", [][]snapshot.Reservation{{bookedBy("alice", 2, 0, 90, func(b *snapshot.Reservation) { b.Known = 3 })}}, []string{
 			"alice: User alice: reservation alice lacks 1 of its 2 GPUs: too few GPUs of this host work or are judged",
 		}},
-		{"two GPUs failed, and others that have reserved come later", "a | dev 0 | dev 1 | dev 2 failed | dev 3 failed", [][]snapshot.Reservation{{
+		{"none failed, and others that have reserved come later", "a | dev 0 | dev 1 | dev 2 | dev 3", [][]snapshot.Reservation{{
 			bookedBy("bob", 2, -60, 10), bookedBy("alice", 2, 10, 20, madeAt(-50)), bookedBy("carol", 2, 20, 90, madeAt(-40)),
 		}}, nil},
 		{"and of reservations that overlap the one that was made last", "a | dev 0 | dev 1 | dev 2 failed | dev 3 failed", [][]snapshot.Reservation{{
@@ -211,7 +214,7 @@ func TestOwnersAreTold(t *testing.T) {
 			"carol: User carol: reservation carol lacks 1 of its 1 GPU: too few GPUs of this host work or are judged",
 		}},
 		{"one too many", bobs + "\nb | dev 0", [][]snapshot.Reservation{{bookedBy("alice", 2, 20, 90)}, {bookedBy("alice", 1, 400, 490, func(b *snapshot.Reservation) { b.Made = noon(-5); b.ID = "second" })}}, []string{
-			"alice: User alice: reservation second is one too many: you have 1 reservation, and 1 may be at once, on all hosts together: ask again when one has ended",
+			"alice: User alice: reservation second is one too many: you have 1 reservation, and 1 may be at once, on all hosts together: ask again after Fri 2026-11-20 13:30 UTC",
 			"bob: User bob is to give back GPUs: alice has reserved 2 GPUs from Fri 2026-11-20 12:20 UTC to Fri 2026-11-20 13:30 UTC; others have 4 GPUs here, and 2 GPUs are left",
 		}},
 		{"a second one by root", "a | dev 0\nb | dev 0", [][]snapshot.Reservation{{bookedBy("alice", 1, 400, 490)}, {bookedBy("alice", 1, 400, 490, func(b *snapshot.Reservation) { b.ByRoot = true })}}, nil},
@@ -235,7 +238,7 @@ func TestOwnersAreTold(t *testing.T) {
 
 // TestMessagesToOwners: what is wrong is said to the owner, with what helps.
 func TestMessagesToOwners(t *testing.T) {
-	cluster := reservedOn(t, "a | dev 0 | dev 1 failed | dev 2 failed | dev 3 failed", 0, bookedBy("alice", 2, 20, 90), bookedBy("bob", 1, 20, 90, madeAt(-50)))
+	cluster := reservedOn(t, "a | dev 0 | dev 1 | dev 2 failed | dev 3 failed", 0, bookedBy("alice", 2, 20, 90), bookedBy("bob", 1, 20, 90, madeAt(-50)))
 	plan := evaluate(stated{}, cluster, noon(0))
 	var told []string
 	for i := range plan.Findings {

@@ -157,7 +157,7 @@ func (a *Allowances) of(cycle *controller.Cycle, h *snapshot.Host) *service.Allo
 	people := peopleOf(h.Snapshot)
 	for _, uid := range slices.Sorted(maps.Keys(people)) {
 		name := people[uid]
-		p := service.Person{Booking: bookingOf(cycle, h.Name, name)}
+		var p service.Person
 		query.User = name
 		if rules := a.rulesOf(cycle.Policy, query); !reflect.DeepEqual(rules, told.Rules) {
 			p.Rules = rules
@@ -165,6 +165,14 @@ func (a *Allowances) of(cycle *controller.Cycle, h *snapshot.Host) *service.Allo
 		for _, count := range cycle.Plan.CapsOf(h.Name, name) {
 			p.Caps = append(p.Caps, use(told, places, &count, cycle.Now))
 		}
+		p.Booking = bookingOf(cycle, h, name, func(c *enforce.CapCount) *service.CapUse {
+			place, known := places[placeOf(c)]
+			at := slices.IndexFunc(p.Caps, func(u service.CapUse) bool { return known && u.Cap == place })
+			if at < 0 || c.PerHost || c.Together {
+				return nil
+			}
+			return &p.Caps[at]
+		})
 		told.People[uid] = p
 	}
 	tellWaits(told, cycle.Plan.ForWaits, h.Name)
@@ -185,8 +193,11 @@ func tellWaits(told *service.Allowance, all []enforce.ForWait, host snapshot.Hos
 	}
 }
 
-// bookingOf is what a user may reserve, with what that user has reserved on other hosts; nil for nothing.
-func bookingOf(cycle *controller.Cycle, on snapshot.Hostname, user snapshot.Username) *service.Booking {
+// bookingOf is what a user may reserve on a host; nil for nothing. It adds what that user has reserved on other hosts, also
+// to the caps which count GPUs of all hosts.
+func bookingOf(
+	cycle *controller.Cycle, on *snapshot.Host, user snapshot.Username, counts func(*enforce.CapCount) *service.CapUse,
+) *service.Booking {
 	rule, known := cycle.Policy.Booking(user)
 	if rule == nil {
 		if known {
@@ -194,18 +205,25 @@ func bookingOf(cycle *controller.Cycle, on snapshot.Hostname, user snapshot.User
 		}
 		return &service.Booking{Unknown: true}
 	}
-	booking := &service.Booking{BookingRule: *rule}
+	settings := cycle.Policy.Settings(enforce.Query{Host: on.Name, Labels: on.Labels, At: cycle.Now})
+	booking := &service.Booking{BookingRule: *rule, Warn: settings.WarnOf(enforce.RuleReservations).For}
 	account := cycle.Policy.Account(user)
 	for i := range cycle.Cluster.Hosts {
 		h := &cycle.Cluster.Hosts[i]
-		if h.Name == on || h.Snapshot == nil {
+		if h.Name == on.Name || h.Snapshot == nil {
 			continue
 		}
 		for _, b := range h.Snapshot.Reservations {
-			if cycle.Policy.Account(gpus.UserName(b.Username, &b.UID)) == account { // only what the rule and caps need
-				booking.Elsewhere = append(booking.Elsewhere, snapshot.Reservation{
-					GPUs: b.GPUs, From: b.From, Until: b.Until, Ended: b.Ended, Lapsed: b.Lapsed,
-				})
+			if cycle.Policy.Account(gpus.UserName(b.Username, &b.UID)) != account {
+				continue
+			}
+			known := snapshot.Reservation{From: b.From, Until: b.Until, Ended: b.Ended, Lapsed: b.Lapsed}
+			booking.Elsewhere = append(booking.Elsewhere, known)
+			for _, count := range cycle.Plan.CapsOf(h.Name, account) {
+				u, others := counts(&count), len(h.Snapshot.Devices)-len(count.GPUs)
+				if known.GPUs = b.GPUs - others; u != nil && known.GPUs > 0 {
+					u.Booked = append(u.Booked, known)
+				}
 			}
 		}
 	}
@@ -266,6 +284,8 @@ func (a *Allowances) rulesOf(policy enforce.Policy, q enforce.Query) []service.R
 	return list
 }
 
+func placeOf(c *enforce.CapCount) string { return c.Place + "/" + string(c.Rule) }
+
 // use is what a cap counts for a person. The cap is added if the host isn't told it yet.
 func use(told *service.Allowance, places map[string]int, c *enforce.CapCount, now time.Time) service.CapUse {
 	u := service.CapUse{Limit: c.Limit, Here: c.Here, Elsewhere: c.Elsewhere, Hosts: c.Hosts, GPUs: c.HereGPUs}
@@ -275,11 +295,10 @@ func use(told *service.Allowance, places map[string]int, c *enforce.CapCount, no
 	if !c.Seen.IsZero() {
 		u.SeenMS = max(0, now.Sub(c.Seen)).Milliseconds()
 	}
-	key := c.Place + "/" + string(c.Rule)
-	place, known := places[key]
+	place, known := places[placeOf(c)]
 	if !known {
 		place = len(told.Caps)
-		places[key] = place
+		places[placeOf(c)] = place
 		told.Caps = append(told.Caps, service.Cap{
 			ID: c.ID, Name: c.Name, Rule: string(c.Rule), Model: strings.Trim(c.Model, "*"), Counts: c.Counts,
 			GPUs: c.GPUs, Together: c.Together, PerHost: c.PerHost, While: c.While, Until: c.Until,

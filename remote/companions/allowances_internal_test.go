@@ -124,19 +124,34 @@ func TestTellWaits(t *testing.T) {
 
 // Hosts are told who may reserve what, and what these people have reserved elsewhere.
 func TestBookingOf(t *testing.T) {
-	file, err := policy.Parse("p.yaml", []byte("reservations:\n- {users: [alice], gpus: 2, at-once: 1}\n- {users: [\"%staff\"], gpus: 1}\n"))
+	file, err := policy.Parse("p.yaml", []byte("reservations:\n- {users: [alice], gpus: 2, at-once: 1}\n- {users: [\"%staff\"], gpus: 1}\n"+
+		"caps: [{gpus: 4}, {gpus: 1, of: {model: X*}}, {gpus: 3, per: host}, {gpus: 9, of: {hosts: [a]}}, {gpus: 9, together: true}]\n"))
 	require.NoError(t, err)
 	file.AskUnix(func(user, _ string) (member, known bool) { return false, user != "carol" })
 	reserved := func(user snapshot.Username, id string) *snapshot.Snapshot {
-		return &snapshot.Snapshot{Reservations: []snapshot.Reservation{{ID: id, Username: user, GPUs: 1, Until: guardNoon, Reason: strings.Repeat("x", 200)}}}
+		return &snapshot.Snapshot{Devices: []snapshot.Device{{Name: "X1", TotalMemory: snapshot.MiB(1)}, {Name: "Y1", TotalMemory: snapshot.MiB(1), Index: 1}}, Reservations: []snapshot.Reservation{{ID: id, Username: user, GPUs: 2, From: guardNoon, Until: guardNoon.Add(time.Hour), Reason: strings.Repeat("x", 200)}}}
 	}
 	cycle := &controller.Cycle{Policy: file}
 	cycle.Cluster.Hosts = []snapshot.Host{{Name: "a", Snapshot: reserved("alice", "1")}, {Name: "b", Snapshot: reserved("alice", "2")}, {Name: "c", Snapshot: reserved("bob", "3")}, {Name: "d"}}
-	require.Equal(t, &service.Booking{
-		BookingRule: snapshot.BookingRule{GPUs: 2, AtOnce: 1}, Elsewhere: []snapshot.Reservation{{GPUs: 1, Until: guardNoon}}, // all that the rule and caps need
-	}, bookingOf(cycle, "a", "alice"))
-	require.Nil(t, bookingOf(cycle, "a", "bob"), "nothing")
-	require.Equal(t, &service.Booking{Unknown: true}, bookingOf(cycle, "a", "carol"))
+	for i := range cycle.Cluster.Hosts {
+		cycle.Cluster.Hosts[i].AskedAt = guardNoon
+	}
+	cycle.Plan, _, _ = rules.Judge(file, cycle.Cluster, enforce.Memory{}, guardNoon)
+	cycle.Cluster.Hosts[0].Snapshot.Asked = &snapshot.Asked{People: []snapshot.Asker{{UID: 1, Username: "alice"}, {UID: 2, Username: "bob"}, {UID: 3, Username: "carol"}}}
+	a := allowances(t, "")
+	a.rules = make(map[*enforce.Settings][]service.Rule)
+	told := a.of(cycle, &cycle.Cluster.Hosts[0])
+	elsewhere := func(gpus int) []snapshot.Reservation {
+		return []snapshot.Reservation{{GPUs: gpus, From: guardNoon, Until: guardNoon.Add(time.Hour)}} // all that the rule and caps need
+	}
+	require.Equal(t, &service.Booking{BookingRule: snapshot.BookingRule{GPUs: 2, AtOnce: 1}, Warn: 30 * time.Minute, Elsewhere: elsewhere(0)}, told.People[1].Booking)
+	var booked [][]snapshot.Reservation
+	for _, u := range told.People[1].Caps {
+		booked = append(booked, u.Booked)
+	}
+	require.Equal(t, [][]snapshot.Reservation{elsewhere(2), elsewhere(1), nil, nil, nil}, booked, "%v", told.Caps)
+	require.Nil(t, told.People[2].Booking, "nothing")
+	require.Equal(t, &service.Booking{Unknown: true}, told.People[3].Booking)
 }
 
 // TestPeopleThatAreTold: always in the same order, of very many those who wait or asked.

@@ -118,7 +118,9 @@ func TestBrowserOfAWeek(t *testing.T) {
 		page.evaluate(`(document.querySelector("section .table").focus(), document.activeElement.matches(".table"))`, &reached)
 		require.Equal(t, 6, rows)
 		require.True(t, reached)
-		var overlap bool // of bars and the names of hosts
+		var crossed, overlap bool // the names of hosts: by the line of now, by bars
+		page.evaluate(`document.querySelector("svg.week .host ~ .now") !== null`, &crossed)
+		require.False(t, crossed)
 		page.evaluate(`[...document.querySelectorAll("svg.week .host")].some(h => [...document.querySelectorAll("svg.week > svg")].some(b => {
 			const x = h.getBoundingClientRect(), y = b.getBoundingClientRect();
 			return x.top < y.bottom - 1 && y.top < x.bottom - 1 && x.left < y.right && y.left < x.right && x.bottom - y.top > 6; }))`, &overlap)

@@ -16,8 +16,8 @@ type Booker struct {
 	UID       snapshot.UID
 	Rule      *snapshot.BookingRule  // nil for none
 	Elsewhere []snapshot.Reservation // of the same person on other hosts
-	// Caps may refuse asked GPUs if the person then has so many at once, here and everywhere. Nil refuses none.
-	Caps func(asked, here, everywhere int) error
+	// Caps may refuse a reservation beside those that the person has here. Nil refuses none.
+	Caps func(r *snapshot.Reservation, here []snapshot.Reservation) error
 }
 
 const MaxReservations = 8 // of a person on a host that haven't ended
@@ -25,7 +25,7 @@ const MaxReservations = 8 // of a person on a host that haven't ended
 const (
 	maxID     = 16
 	keepEnded = 366 * 24 * time.Hour // how long one that ended is kept: no policy has a longer pause
-	clockRest = time.Minute          // how far in the past a start may be: a command takes a moment
+	clockRest = 2 * time.Minute      // how far in the past a start may be: it is a whole minute, and a command takes time
 )
 
 // Reserve adds a reservation, or returns the one that has its ID. known is how many GPUs the host has. The error is an
@@ -41,9 +41,6 @@ func Reserve(list []snapshot.Reservation, r snapshot.Reservation, by Booker, kno
 	}
 	now = now.Truncate(time.Second)
 	r.From, r.Until = r.From.Truncate(time.Second), r.Until.Truncate(time.Second)
-	if late := now.Sub(r.From); 0 < late && late <= clockRest {
-		r.From, r.Until = r.From.Add(late), r.Until.Add(late)
-	}
 	err := cmp.Or(checkBooking(&r, known, now), checkRoom(list, &r, known, now))
 	if err == nil && by.UID != 0 {
 		err = by.check(list, &r, now)
@@ -72,7 +69,7 @@ func checkBooking(r *snapshot.Reservation, known int, now time.Time) error {
 		return Unavailable("this host has %s, fewer than %d", text.Plural(known, "GPU"), r.GPUs)
 	case len(r.Reason) > snapshot.MaxBookingReason:
 		return Refuse("the reason is longer than %d bytes", snapshot.MaxBookingReason)
-	case r.From.Before(now):
+	case r.From.Before(now.Add(-clockRest)):
 		return Unavailable("%s is in the past", snapshot.When(r.From))
 	}
 	if err := cmp.Or(r.CheckTimes(), snapshot.CheckText("the reason", r.Reason)); err != nil {
@@ -147,20 +144,19 @@ func (by *Booker) check(list []snapshot.Reservation, r *snapshot.Reservation, no
 		return Unavailable("you may reserve at most %s ahead: the latest start is %s", text.FormatDuration(rule.Ahead),
 			snapshot.When(now.Add(rule.Ahead).In(r.From.Location())))
 	}
-	everywhere := slices.Concat(here, by.Elsewhere)
-	if why := rule.TooMany(everywhere, r, now); why != "" {
+	if why := rule.TooMany(slices.Concat(here, by.Elsewhere), r, now); why != "" {
 		return Unavailable("%s", why)
 	}
 	if by.Caps != nil {
-		if err := by.Caps(r.GPUs, atOnce(here, r), atOnce(everywhere, r)); err != nil {
+		if err := by.Caps(r, here); err != nil {
 			return err
 		}
 	}
 	return checkTogether(here, r, rule.GPUs)
 }
 
-// atOnce is how many GPUs a reservation and those of a list are at most at a time.
-func atOnce(list []snapshot.Reservation, r *snapshot.Reservation) (n int) {
+// AtOnce is how many GPUs a reservation and those of a list are at most at a time.
+func AtOnce(list []snapshot.Reservation, r *snapshot.Reservation) (n int) {
 	for have, more := 0, true; more; more = have > 0 {
 		n = have + r.GPUs
 		have, _, _ = moreThan(n, list, r)

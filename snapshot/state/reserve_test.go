@@ -48,7 +48,7 @@ func TestReserve(t *testing.T) {
 	}{
 		"all of the rule":                        {ask: booked("a", 1, 4, 1, 25), rule: rule, as: 1},
 		"now":                                    {ask: booked("a", 1, 1, 0, 1), rule: rule, as: 1},
-		"a moment ago":                           {ask: booked("a", 1, 1, -0.01, 1), rule: rule, as: 1},
+		"this minute":                            {ask: booked("a", 1, 1, -0.01, 1), rule: rule, as: 1},
 		"root for somebody, beyond the rule":     {ask: booked("a", 1, 8, 1, 400)},
 		"a rule that bounds nothing":             {ask: booked("a", 1, 8, 1, 4000), rule: &snapshot.BookingRule{}, as: 1},
 		"beside others":                          {have: list{booked("b", 2, 4, 0, 9)}, ask: booked("a", 1, 4, 1, 2), rule: rule, as: 1},
@@ -76,7 +76,10 @@ func TestReserve(t *testing.T) {
 		"as many elsewhere":                      {elsewhere: list{booked("b", 1, 4, 0, 3)}, ask: booked("a", 1, 4, 1, 4), rule: bound, as: 1},
 		"longer":                                 {ask: booked("a", 1, 1, 1, 26), rule: rule, as: 1, want: "at most 1d, and this is 1d1h"},
 		"further ahead":                          {ask: booked("a", 1, 1, 49, 50), rule: rule, as: 1, want: "the latest start is Wed 2026-12-02 12:00 UTC"},
-		"more at once":                           {have: list{booked("b", 1, 1, 20, 21)}, elsewhere: list{booked("c", 9, 1, 40, 41)}, ask: booked("a", 1, 1, 1, 2), rule: rule, as: 1, want: "you have 2 reservations, and 2 may be at once, on all hosts"},
+		"more at once":                           {have: list{booked("b", 1, 1, 20, 21)}, elsewhere: list{booked("c", 9, 1, 40, 41)}, ask: booked("a", 1, 1, 1, 2), rule: rule, as: 1, want: "you have 2 reservations, and 2 may be at once, on all hosts together: ask again after Tue 2026-12-01 09:00 UTC, for a start from Wed 2026-12-02 11:00 UTC"},
+		"more at once, without a pause":          {have: list{booked("b", 1, 1, 20, 21), booked("c", 1, 1, 1, 2)}, ask: booked("a", 1, 1, 1, 2), rule: &snapshot.BookingRule{AtOnce: 1}, as: 1, want: "on all hosts together: ask again after Tue 2026-12-01 09:00 UTC"},
+		"at the earliest start that was said":    {have: list{ended(booked("b", 1, 1, -3, 9), -1.99, true)}, ask: booked("a", 1, 1, 4+1/60.0, 8), rule: rule, as: 1},
+		"a minute before that":                   {have: list{ended(booked("b", 1, 1, -3, 9), -1.99, true)}, ask: booked("a", 1, 1, 4, 8), rule: rule, as: 1, want: "the earliest start is Mon 2026-11-30 16:01 UTC"},
 		"in the pause":                           {have: list{booked("b", 1, 1, -2, 1)}, ask: booked("a", 1, 1, 6, 8), rule: rule, as: 1, want: "6h later: the earliest start is Mon 2026-11-30 19:00 UTC"},
 		"in the pause of one elsewhere":          {elsewhere: list{booked("b", 9, 1, -2, 1)}, ask: booked("a", 1, 1, 6, 8), rule: rule, as: 1, want: "the earliest start is Mon 2026-11-30 19:00 UTC"},
 		"too close before another":               {have: list{booked("b", 1, 1, 20, 21)}, ask: booked("a", 1, 1, 13, 15), rule: rule, as: 1, want: "the earliest start is Tue 2026-12-01 15:00 UTC"},
@@ -96,7 +99,7 @@ func TestReserve(t *testing.T) {
 		require.Contains(t, list, made, name)
 		require.Equal(t, "a", made.ID, name)
 		if len(list) > len(tt.have) {
-			require.Equal(t, tt.ask.Until.Sub(tt.ask.From), made.Until.Sub(made.From), "%s: a late command is no shorter", name)
+			require.Equal(t, [2]time.Time{tt.ask.From, tt.ask.Until}, [2]time.Time{made.From, made.Until}, "%s: also of a late command", name)
 		}
 		again, same, err := state.Reserve(list, tt.ask, state.Booker{UID: tt.as}, 8, bookingTime(0))
 		require.NoError(t, err, name)

@@ -81,7 +81,7 @@ func TestWhatAFleetFreesForReservations(t *testing.T) {
 	root := serveOn(t, f)
 	devices := genvtest.Devices(t, host)
 	start := time.Now().Add(8 * time.Second)
-	made, err := root.Reserve(t.Context(), snapshot.Reservation{ID: "a1", UID: 4242, GPUs: len(devices) - 1, From: start, Until: start.Add(time.Hour)})
+	made, _, err := root.Reserve(t.Context(), snapshot.Reservation{ID: "a1", UID: 4242, GPUs: len(devices) - 1, From: start, Until: start.Add(time.Hour)})
 	require.NoError(t, err)
 	require.True(t, made.ByRoot)
 

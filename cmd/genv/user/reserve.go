@@ -65,15 +65,19 @@ func (p *userCommands) reserve(c *cli.Context, o *reserveOptions) error {
 	case o.cancel != "" && !booking && !o.list:
 		ended, err := who.Service.CancelReservation(c.Context, o.cancel)
 		return p.reportReservation(o, "Cancelled", ended, err)
-	case o.gpus == 0 || o.length == 0:
+	case o.gpus == 0 || o.length < time.Minute:
 		return command.UsageError("write genv reserve --gpus 1 --for 8h, also with --from; or --list, or --cancel ID")
 	}
 	r, err := o.reservation(p.Now().Local(), who.uid)
 	if err != nil {
 		return err
 	}
-	made, err := who.Service.Reserve(c.Context, r)
-	return p.reportReservation(o, "Reserved", made, err)
+	made, freed, err := who.Service.Reserve(c.Context, r)
+	err = p.reportReservation(o, "Reserved", made, err)
+	if !freed.IsZero() {
+		p.Warnf("Others use some of these GPUs: they are warned first, and lose them at about %s", p.when(freed))
+	}
+	return err
 }
 
 func (o *reserveOptions) reservation(now time.Time, uid snapshot.UID) (r snapshot.Reservation, err error) {
@@ -81,7 +85,8 @@ func (o *reserveOptions) reservation(now time.Time, uid snapshot.UID) (r snapsho
 	if r.From, err = parseStart(o.from, now); err != nil {
 		return r, command.WrongFlag("from", " %v", err)
 	}
-	r.Until = r.From.Add(o.length)
+	r.From = r.From.Truncate(time.Minute) // as it is printed
+	r.Until = r.From.Add(o.length.Truncate(time.Minute))
 	if o.user != "" {
 		number := o.user
 		if account, err := user.Lookup(o.user); err == nil {

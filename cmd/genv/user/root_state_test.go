@@ -296,7 +296,8 @@ func TestWhatOneMachineFreesForReservations(t *testing.T) {
 	require.Contains(t, refused, "the policy lets you reserve nothing here")
 	require.Contains(t, hers.sayAll("genv reserve --gpus 7 --for 1h").text, "at most 6 GPUs")
 	begun := time.Now()
-	require.Regexp(t, `^Reserved: 6 GPUs from .* \(1h\), as [0-9a-f]{8}\n$`, hers.sayAll("genv reserve --gpus 6 --for 1h").text)
+	require.Regexp(t, `^Reserved: 6 GPUs from .*:\d\d UTC \(1h\), as [0-9a-f]{8}\nOthers use some of these GPUs: they are warned first, and lose them at about .*\n$`, hers.sayAll("TZ=UTC genv reserve --gpus 6 --for 1h").text)
+	require.Regexp(t, `"until":"[^"]*:00Z"`, his.say("genv reserve --list --format json").text, "whole minutes, as they are printed")
 	require.Contains(t, his.sayAll("genv attach --count 5").text, "6 GPUs of this host are reserved by sshd, until")
 	require.Equal(t, "Environment is active (his)\nAttached to GPUs at indices 0,1,2,3\n", statusOf(his), "he is warned first")
 	require.Eventually(t, func() bool {

@@ -74,7 +74,8 @@ type CapUse struct {
 	Hosts     []snapshot.Hostname `json:"hosts,omitempty"`     // some of these
 	SeenMS    int64               `json:"seen_ms,omitempty"`   // how long ago the oldest of these was seen
 
-	GPUs []snapshot.DeviceIndex `json:"gpus,omitempty"` // of this host that count
+	GPUs   []snapshot.DeviceIndex `json:"gpus,omitempty"`   // of this host that count
+	Booked []snapshot.Reservation `json:"booked,omitempty"` // of the person on other hosts, as far as they surely count
 }
 
 // Allow tells the host. Only root may.

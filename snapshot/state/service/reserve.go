@@ -158,9 +158,10 @@ func (s *Server) reserve(ctx context.Context, r *snapshot.Reservation, by caller
 		asked.UID = uid
 	}
 	asked.Username = s.Username(ctx, asked.UID)
+	warn := time.Duration(0)
 	known, err := s.Reservations.GPUs(ctx)
 	if err == nil && uid != 0 {
-		err = s.addRule(ctx, &booker, known)
+		warn, err = s.addRule(ctx, &booker, known)
 	}
 	if err != nil {
 		return Answer{}, err
@@ -171,7 +172,16 @@ func (s *Server) reserve(ctx context.Context, r *snapshot.Reservation, by caller
 		next, made, err = state.Reserve(list, asked, booker, known, s.Now())
 		return next, err
 	})
-	return Answer{Reservation: &made}, err
+	answer := Answer{Reservation: &made}
+	if freed := made.Made.Add(warn); err == nil && freed.After(made.From) {
+		list, _ := s.Reservations.All()
+		if look, err := s.Backend.Snapshot(ctx); err == nil {
+			if files := filesOf(look); files.Overbooked(list, made.From, peopleOn(look)) > 0 {
+				answer.Freed = freed
+			}
+		}
+	}
+	return answer, err
 }
 
 func (s *Server) cancel(id string, by callerProcess) (Answer, error) {
@@ -192,70 +202,75 @@ type Booking struct {
 	snapshot.BookingRule
 	Elsewhere []snapshot.Reservation `json:"elsewhere,omitempty"`
 	Unknown   bool                   `json:"unknown,omitempty"` // which rule is about the person
+	Warn      time.Duration          `json:"warn,omitempty"`    // for how long others are warned before they lose GPUs
 }
 
 const askAgain = 200 * time.Millisecond // before the controller is asked again about somebody whom it doesn't know yet
 
 // addRule adds what the policy lets a person reserve, and the person's own caps. Its error says that it is unknown.
-func (s *Server) addRule(ctx context.Context, by *state.Booker, known int) error {
+func (s *Server) addRule(ctx context.Context, by *state.Booker, known int) (warn time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
 	var person Person
 	t := s.allowanceFor(ctx, by.UID)
 	for isKnown := false; ; t = s.lookAgain(ctx, by.UID) {
 		if !t.holds(s.Now()) {
-			return state.Unavailable("only root may reserve GPUs while no policy is enforced here")
+			return 0, state.Unavailable("only root may reserve GPUs while no policy is enforced here")
 		}
 		if person, isKnown = t.People[by.UID]; isKnown && (person.Booking == nil || !person.Booking.Unknown) {
 			break
 		}
 		if ctx.Err() != nil {
-			return state.Unavailable("it isn't known yet what the policy lets you reserve here: try it " +
+			return 0, state.Unavailable("it isn't known yet what the policy lets you reserve here: try it " +
 				"again in a minute")
 		}
 		pause(ctx, askAgain) // the controller asks the directory of accounts
 	}
 	if b := person.Booking; b != nil {
-		by.Rule, by.Elsewhere = &b.BookingRule, b.Elsewhere
+		by.Rule, by.Elsewhere, warn = &b.BookingRule, b.Elsewhere, b.Warn
 	}
-	by.Caps = func(asked, here, everywhere int) error {
+	by.Caps = func(r *snapshot.Reservation, here []snapshot.Reservation) error {
 		for i := range person.Caps {
 			u := &person.Caps[i]
 			c := t.cap(u)
-			others, booked := known-len(c.GPUs), here
-			if c.Rule != "" { // about all GPUs of all hosts
-				booked = everywhere
-			}
-			if room := int64(others-booked) + u.Limit; c.Counts == "gpus" && !c.While && !c.Together && room < 0 {
+			booked := state.AtOnce(slices.Concat(here, u.Booked), r)
+			room := u.Limit - int64(booked-(known-len(c.GPUs))) // some GPUs here may not be of the cap
+			over := !c.Until.IsZero() && !c.Until.After(r.From)
+			if c.Counts == "gpus" && !c.While && !c.Together && !over && room < 0 {
 				return state.Unavailable("%s allows you %s: reserve at most %d here at that time",
-					c.label(), text.CapAmount(c.Counts, u.Limit), max(0, int64(asked)+room))
+					c.label(), text.CapAmount(c.Counts, u.Limit), max(0, int64(r.GPUs)+room))
 			}
 		}
 		return nil
 	}
-	return nil
+	return warn, nil
 }
 
-// Reserve books GPUs. If no answer comes it asks again: a reservation is made once, by its ID.
-func (c Client) Reserve(ctx context.Context, r snapshot.Reservation) (snapshot.Reservation, error) {
+// Reserve books GPUs. If no answer comes it asks again: a reservation is made once, by its ID. freed is about when others
+// lose GPUs for it; zero if they need not, or by its start.
+func (c Client) Reserve(ctx context.Context, r snapshot.Reservation) (
+	made snapshot.Reservation, freed time.Time, err error,
+) {
 	return c.untilAnswered(ctx, Request{Reserve: &r})
 }
 
 // CancelReservation ends a reservation.
 func (c Client) CancelReservation(ctx context.Context, id string) (snapshot.Reservation, error) {
-	return c.untilAnswered(ctx, Request{Cancel: id})
+	ended, _, err := c.untilAnswered(ctx, Request{Cancel: id})
+	return ended, err
 }
 
 const restartsWithin = 10 * time.Second // how long a client waits for a killed service to be back
 
-func (c Client) untilAnswered(ctx context.Context, r Request) (snapshot.Reservation, error) {
+func (c Client) untilAnswered(ctx context.Context, r Request) (_ snapshot.Reservation, freed time.Time, _ error) {
 	lost := false
 	for begun := time.Now(); ; {
 		answer, err := c.ask(ctx, r)
 		lost = lost || errors.Is(err, ErrUnknown)
 		if !lost || !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrNotRunning) ||
 			time.Since(begun) > restartsWithin || ctx.Err() != nil {
-			return given(answer.Reservation, err)
+			made, err := given(answer.Reservation, err)
+			return made, answer.Freed, err
 		}
 		pause(ctx, 100*time.Millisecond)
 	}

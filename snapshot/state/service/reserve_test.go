@@ -23,16 +23,20 @@ func reserveChild(args []string) error {
 	client := service.Client{Path: args[0]}
 	ctx := context.Background()
 	var asked, got snapshot.Reservation
+	var freed time.Time
 	err := json.Unmarshal([]byte(args[1]), &asked)
 	if len(args) > 2 {
 		got, err = client.CancelReservation(ctx, args[2])
 	} else if err == nil {
-		got, err = client.Reserve(ctx, asked)
+		got, freed, err = client.Reserve(ctx, asked)
 	}
 	if err != nil {
 		return err
 	}
 	fmt.Println("uid", got.UID, "GPUs", got.GPUs, "ended", got.Ended != nil)
+	if !freed.IsZero() {
+		fmt.Println("freed after", freed.Sub(got.Made))
+	}
 	return nil
 }
 
@@ -124,25 +128,31 @@ func TestReservationsWithinCaps(t *testing.T) {
 	h.reserves = h.reservations()
 	h.serve(t, service.Bounds{})
 	require.Equal(t, "uid 4001 GPUs 2 ended false", h.book(t, 0, "a", 0, nil))
-	own := service.Cap{Rule: "max-devices-per-user", Counts: "gpus", GPUs: []snapshot.DeviceIndex{0, 1, 2}}
-	hers := service.Person{Booking: &service.Booking{}, Caps: []service.CapUse{{Limit: 2}}}
+	own := service.Cap{Name: "own", Counts: "gpus", GPUs: []snapshot.DeviceIndex{0, 1, 2}}
 	allowed := func(elsewhere ...snapshot.Reservation) {
-		hers.Booking.Elsewhere = elsewhere
+		hers := service.Person{Booking: &service.Booking{Warn: 30 * time.Minute}, Caps: []service.CapUse{{Limit: 2, Booked: elsewhere}}}
 		h.allow(t, service.Allowance{Caps: []service.Cap{own}, People: map[snapshot.UID]service.Person{alice: hers}})
 	}
 	one := func(r *snapshot.Reservation) { r.GPUs = 1 }
 	allowed()
-	require.Contains(t, h.book(t, alice, "b", 0, nil), "max-devices-per-user allows you 2 GPUs: reserve at most 1 here at that time")
+	require.Contains(t, h.book(t, alice, "b", 0, nil), "cap own allows you 2 GPUs: reserve at most 1 here at that time")
 	require.Equal(t, "uid 4001 GPUs 1 ended false", h.book(t, alice, "c", 10*time.Minute, one), "one GPU isn't of the cap")
 	require.Contains(t, h.book(t, alice, "d", 10*time.Minute, one), "reserve at most 0 here at that time")
 	require.Equal(t, "uid 4001 GPUs 1 ended true", h.cancel(t, alice, "c"))
 	elsewhere := snapshot.Reservation{ID: "e", GPUs: 1, From: time.Now(), Until: time.Now().Add(time.Hour)}
 	allowed(elsewhere)
 	require.Contains(t, h.book(t, alice, "e", 0, one), "reserve at most 0 here at that time")
-	own.Rule = ""
+	own.Until = time.Now().Add(9 * time.Minute)
 	allowed(elsewhere)
-	require.Equal(t, "uid 4001 GPUs 1 ended false", h.book(t, alice, "e", 0, one), "the cap may be about this host alone")
+	require.Contains(t, h.book(t, alice, "e", 5*time.Minute, one), "reserve at most 0 here at that time")
+	require.Equal(t, "uid 4001 GPUs 1 ended false", h.book(t, alice, "e", 10*time.Minute, one), "its schedule ends before")
 	require.Equal(t, "uid 4001 GPUs 1 ended true", h.cancel(t, alice, "e"))
+	h.mu.Lock()
+	h.used = []snapshot.Process{{PID: 1, UID: new(snapshot.UID(mallory)), Usage: []snapshot.DeviceUsage{{Index: 2}, {Index: 3}}}}
+	h.mu.Unlock()
+	require.Equal(t, "uid 4001 GPUs 1 ended false\nfreed after 30m0s", h.book(t, alice, "f", 10*time.Minute, one))
+	require.Equal(t, "uid 4001 GPUs 1 ended true", h.cancel(t, alice, "f"))
+	require.Equal(t, "uid 4001 GPUs 1 ended false", h.book(t, alice, "f", 31*time.Minute, one), "they have to, by its start")
 }
 
 // none is a host of which nothing is held.
@@ -266,7 +276,7 @@ func TestReserveAndCancel(t *testing.T) {
 	h.serve(t, service.Bounds{})
 	for i := range 20 {
 		r := snapshot.Reservation{ID: fmt.Sprint("r", i), UID: alice, GPUs: 1, From: time.Now().Add(time.Hour), Until: time.Now().Add(2 * time.Hour)}
-		_, err := h.client().Reserve(t.Context(), r)
+		_, _, err := h.client().Reserve(t.Context(), r)
 		require.NoError(t, err)
 		_, err = h.client().CancelReservation(t.Context(), r.ID)
 		require.NoError(t, err)
