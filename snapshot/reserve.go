@@ -65,6 +65,7 @@ type BookingRule struct {
 	Longest time.Duration `json:"longest,omitempty"`
 	Ahead   time.Duration `json:"ahead,omitempty"`
 	Pause   time.Duration `json:"pause,omitempty"` // from the end of one to the start of the next, on all hosts
+	Warn    time.Duration `json:"warn,omitempty"`  // how long others are warned before they lose GPUs for it
 }
 
 // String is as in "2 GPUs, at most 3d, 30d ahead, 1 at once, 1d after the last one".

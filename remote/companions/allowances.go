@@ -157,22 +157,18 @@ func (a *Allowances) of(cycle *controller.Cycle, h *snapshot.Host) *service.Allo
 	people := peopleOf(h.Snapshot)
 	for _, uid := range slices.Sorted(maps.Keys(people)) {
 		name := people[uid]
-		var p service.Person
+		p, own := service.Person{}, make(map[string]int)
 		query.User = name
 		if rules := a.rulesOf(cycle.Policy, query); !reflect.DeepEqual(rules, told.Rules) {
 			p.Rules = rules
 		}
 		for _, count := range cycle.Plan.CapsOf(h.Name, name) {
+			if !count.PerHost && !count.Together {
+				own[placeOf(&count)] = len(p.Caps)
+			}
 			p.Caps = append(p.Caps, use(told, places, &count, cycle.Now))
 		}
-		p.Booking = bookingOf(cycle, h, name, func(c *enforce.CapCount) *service.CapUse {
-			place, known := places[placeOf(c)]
-			at := slices.IndexFunc(p.Caps, func(u service.CapUse) bool { return known && u.Cap == place })
-			if at < 0 || c.PerHost || c.Together {
-				return nil
-			}
-			return &p.Caps[at]
-		})
+		p.Booking = bookingOf(cycle, h, name, p.Caps, own)
 		told.People[uid] = p
 	}
 	tellWaits(told, cycle.Plan.ForWaits, h.Name)
@@ -194,9 +190,9 @@ func tellWaits(told *service.Allowance, all []enforce.ForWait, host snapshot.Hos
 }
 
 // bookingOf is what a user may reserve on a host; nil for nothing. It adds what that user has reserved on other hosts, also
-// to the caps which count GPUs of all hosts.
+// to caps, which are at these places.
 func bookingOf(
-	cycle *controller.Cycle, on *snapshot.Host, user snapshot.Username, counts func(*enforce.CapCount) *service.CapUse,
+	cycle *controller.Cycle, on *snapshot.Host, user snapshot.Username, caps []service.CapUse, places map[string]int,
 ) *service.Booking {
 	rule, known := cycle.Policy.Booking(user)
 	if rule == nil {
@@ -205,8 +201,9 @@ func bookingOf(
 		}
 		return &service.Booking{Unknown: true}
 	}
+	booking := &service.Booking{BookingRule: *rule}
 	settings := cycle.Policy.Settings(enforce.Query{Host: on.Name, Labels: on.Labels, At: cycle.Now})
-	booking := &service.Booking{BookingRule: *rule, Warn: settings.WarnOf(enforce.RuleReservations).For}
+	booking.Warn = settings.WarnOf(enforce.RuleReservations).For
 	account := cycle.Policy.Account(user)
 	for i := range cycle.Cluster.Hosts {
 		h := &cycle.Cluster.Hosts[i]
@@ -220,9 +217,9 @@ func bookingOf(
 			known := snapshot.Reservation{From: b.From, Until: b.Until, Ended: b.Ended, Lapsed: b.Lapsed}
 			booking.Elsewhere = append(booking.Elsewhere, known)
 			for _, count := range cycle.Plan.CapsOf(h.Name, account) {
-				u, others := counts(&count), len(h.Snapshot.Devices)-len(count.GPUs)
-				if known.GPUs = b.GPUs - others; u != nil && known.GPUs > 0 {
-					u.Booked = append(u.Booked, known)
+				known.GPUs = b.GPUs - (len(h.Snapshot.Devices) - len(count.GPUs)) // some may not be of the cap
+				if at, counts := places[placeOf(&count)]; counts && known.GPUs > 0 {
+					caps[at].Booked = append(caps[at].Booked, known)
 				}
 			}
 		}

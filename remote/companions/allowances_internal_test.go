@@ -144,7 +144,7 @@ func TestBookingOf(t *testing.T) {
 	elsewhere := func(gpus int) []snapshot.Reservation {
 		return []snapshot.Reservation{{GPUs: gpus, From: guardNoon, Until: guardNoon.Add(time.Hour)}} // all that the rule and caps need
 	}
-	require.Equal(t, &service.Booking{BookingRule: snapshot.BookingRule{GPUs: 2, AtOnce: 1}, Warn: 30 * time.Minute, Elsewhere: elsewhere(0)}, told.People[1].Booking)
+	require.Equal(t, &service.Booking{BookingRule: snapshot.BookingRule{GPUs: 2, AtOnce: 1, Warn: 30 * time.Minute}, Elsewhere: elsewhere(0)}, told.People[1].Booking)
 	var booked [][]snapshot.Reservation
 	for _, u := range told.People[1].Caps {
 		booked = append(booked, u.Booked)

@@ -199,27 +199,24 @@ func Cancel(list []snapshot.Reservation, id string, by snapshot.UID, now time.Ti
 }
 
 // End ends reservations that are over or lapse, and forgets what counts no more. By a clock that isn't believed,
-// nothing is over for good. changed says whether it did anything.
-func End(list []snapshot.Reservation, lapse map[string]bool, now time.Time, believed bool) (
-	left []snapshot.Reservation, changed bool,
-) {
+// nothing is over for good.
+func End(list []snapshot.Reservation, lapse map[string]bool, now time.Time, believed bool) []snapshot.Reservation {
 	latest := make(map[snapshot.UID]*snapshot.Reservation) // of those that ended, who counts longest
 	next := slices.Clone(list)
 	for i := range next {
 		b := &next[i]
 		switch {
-		case b.Ended != nil:
-		case !believed:
+		case b.Ended != nil || !believed:
 		case !b.Holds(now):
-			b.Ended, changed = new(b.Until), true
+			b.Ended = new(b.Until)
 		case lapse[b.ID]:
-			b.Ended, b.Lapsed, changed = new(now.UTC().Truncate(time.Second)), true, true
+			b.Ended, b.Lapsed = new(now.UTC().Truncate(time.Second)), true
 		}
 		if other := latest[b.UID]; b.Ended != nil && (other == nil || usedUntil(b).After(usedUntil(other))) {
 			latest[b.UID] = b
 		}
 	}
-	left = without(next, func(b snapshot.Reservation) bool {
+	left := without(next, func(b snapshot.Reservation) bool {
 		return b.Ended != nil && (b.ID != latest[b.UID].ID || believed && now.Sub(*b.Ended) > keepEnded)
 	})
 	ended := without(left, func(b snapshot.Reservation) bool { return b.Ended == nil })
@@ -227,7 +224,7 @@ func End(list []snapshot.Reservation, lapse map[string]bool, now time.Time, beli
 	for ; len(ended) > snapshot.MaxReserved-snapshot.MaxReservations; ended = ended[1:] { // who counts least goes
 		left = slices.DeleteFunc(left, func(b snapshot.Reservation) bool { return b.ID == ended[0].ID })
 	}
-	return left, changed || len(left) != len(list)
+	return left
 }
 
 func usedUntil(b *snapshot.Reservation) time.Time {

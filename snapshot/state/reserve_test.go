@@ -140,20 +140,12 @@ func TestCancelReservation(t *testing.T) {
 // A clock that is set back begins no reservation again, and what counts no more is forgotten.
 func TestEndReservations(t *testing.T) {
 	list := []snapshot.Reservation{booked("a", 1, 1, 1, 2), booked("b", 2, 1, 1, 20), booked("c", 1, 1, -9, -8)}
-	after, changed := state.End(list, map[string]bool{"b": true}, bookingTime(2), true)
-	require.True(t, changed)
+	after := state.End(list, map[string]bool{"b": true}, bookingTime(2), true)
 	require.Equal(t, []snapshot.Reservation{ended(list[0], 2, false), ended(list[1], 2, true)}, after)
-	again, changed := state.End(after, nil, bookingTime(1.5), true)
-	require.False(t, changed)
-	running, _ := snapshot.RunningAt(again, bookingTime(1.5))
-	require.Empty(t, running)
-	again, changed = state.End(after, nil, bookingTime(24*400), true)
-	require.True(t, changed)
-	require.Empty(t, again)
-	_, changed = state.End(list[:1], nil, bookingTime(1.9), true)
-	require.False(t, changed)
-	_, changed = state.End(list[:2], nil, bookingTime(24*4000), false)
-	require.False(t, changed, "by a clock that is in the future at the boot")
+	require.Equal(t, after, state.End(after, nil, bookingTime(1.5), true))
+	require.Empty(t, state.End(after, nil, bookingTime(24*400), true))
+	require.Equal(t, list[:1], state.End(list[:1], nil, bookingTime(1.9), true))
+	require.Equal(t, list[:2], state.End(list[:2], nil, bookingTime(24*4000), false), "by a clock that is in the future at the boot")
 }
 
 func TestOverbooked(t *testing.T) {
@@ -207,8 +199,7 @@ func TestEndKeepsABoundedList(t *testing.T) {
 		list = append(list, ended(booked(fmt.Sprint("m", i), snapshot.UID(i+1), 1, -2000+float64(i)/10, -1999+float64(i)/10), float64(i)/10-1999, true))
 	}
 	list = append(list, booked("holds", 1, 1, 1, 2))
-	left, changed := state.End(list, nil, bookingTime(0), true)
-	require.True(t, changed)
+	left := state.End(list, nil, bookingTime(0), true)
 	require.Len(t, left, snapshot.MaxReserved-snapshot.MaxReservations+1)
 	require.Equal(t, "holds", left[len(left)-1].ID)
 	require.Equal(t, fmt.Sprint("m", 2*snapshot.MaxReserved-1), left[len(left)-2].ID, "the last ones still count")

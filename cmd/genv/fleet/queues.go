@@ -71,9 +71,9 @@ func (q *queues) wait(ctx context.Context, f *fleet, host remote.Host, args []st
 	}
 }
 
-// waitOnce waits on a host until it keeps GPUs for this user, and these are taken or kept no more. It says whether
-// there was an offer: else the host has no queue, or the connection ended.
-func (q *queues) waitOnce(ctx context.Context, f *fleet, host remote.Host, args []string) (offered bool) {
+// waitOnce waits on a host until it keeps GPUs for this user, and these are taken or kept no more, or the connection
+// ends. It says whether the host has a queue.
+func (q *queues) waitOnce(ctx context.Context, f *fleet, host remote.Host, args []string) (queued bool) {
 	as := host
 	as.NoSudo = true
 	session, err := f.client.Start(ctx, as, as.Genv(args...))
@@ -92,6 +92,7 @@ func (q *queues) waitOnce(ctx context.Context, f *fleet, host remote.Host, args 
 		if json.Unmarshal(lines.Bytes(), &place) != nil {
 			break
 		}
+		queued = true
 		if q.put(host.Name, place, place.Offered == nil); place.Offered == nil {
 			continue
 		}
@@ -106,7 +107,7 @@ func (q *queues) waitOnce(ctx context.Context, f *fleet, host remote.Host, args 
 		}
 	}
 	q.put(host.Name, service.Place{}, false)
-	return false
+	return queued
 }
 
 // put notes the place on a host, or that it has none.

@@ -248,16 +248,19 @@ func TestWaitDoesNotKnockAgain(t *testing.T) {
 // offeringHost has a queue, and offers the GPUs 1 and 2 to those who wait once it may.
 type offeringHost struct {
 	*busyHost
-	later inprocess.Handler // answers when somebody has waited; nil for the same
-	may   chan struct{}
-	waits atomic.Int32
+	later  inprocess.Handler // answers when somebody has waited; nil for the same
+	may    chan struct{}
+	waits  atomic.Int32
+	breaks bool // its first connection
 }
 
 func (h *offeringHost) Handle(ctx context.Context, r *inprocess.Request) int {
 	switch {
 	case strings.Contains(r.Line, "usage wait"):
-		h.waits.Add(1)
 		fmt.Fprintln(r.Stdout, `{"place":1,"people":1}`)
+		if h.waits.Add(1) == 1 && h.breaks {
+			return 1
+		}
 		select {
 		case <-h.may:
 			fmt.Fprintln(r.Stdout, `{"offered":[1,2]}`)
@@ -271,7 +274,7 @@ func (h *offeringHost) Handle(ctx context.Context, r *inprocess.Request) int {
 }
 
 // TestWaitTakesAnOfferOnce: if it can't be used, the hosts are asked no faster, others still count, and its host is
-// waited on again.
+// waited on again, as is one where the connection ended.
 func TestWaitTakesAnOfferOnce(t *testing.T) {
 	t.Parallel()
 	const model = "NVIDIA A100-SXM4-40GB"
@@ -286,7 +289,7 @@ func TestWaitTakesAnOfferOnce(t *testing.T) {
 	}{{inMIGMode, "b 1,2\n"}, {inMIGMode, "c 0,1\n"}, {failing, "b 1,2\n"}, {failing, "c 0,1\n"}} {
 		t.Run("", func(t *testing.T) {
 			t.Parallel()
-			hosts := []*offeringHost{{busyHost: newBusyHost(model, 4), later: c.later, may: make(chan struct{})}, {busyHost: newBusyHost(model, 4), may: make(chan struct{})}}
+			hosts := []*offeringHost{{busyHost: newBusyHost(model, 4), later: c.later, may: make(chan struct{})}, {busyHost: newBusyHost(model, 4), may: make(chan struct{}), breaks: true}}
 			plain := newBusyHost(model, 4)
 			f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: hosts[0]}, &inprocess.Server{Name: "b", Handler: hosts[1]}, &inprocess.Server{Name: "c", Handler: plain})
 			w := startWaiting(t, f, "-H", "a,b,c", "--gpus", "2", "--interval", "200ms")

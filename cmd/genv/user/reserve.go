@@ -74,7 +74,7 @@ func (p *userCommands) reserve(c *cli.Context, o *reserveOptions) error {
 	}
 	made, freed, err := who.Service.Reserve(c.Context, r)
 	err = p.reportReservation(o, "Reserved", made, err)
-	if !freed.IsZero() {
+	if freed.After(made.From) {
 		p.Warnf("Others use some of these GPUs: they are warned first, and lose them at about %s", p.when(freed))
 	}
 	return err

@@ -93,7 +93,7 @@ func (r *Reservations) Tend(now time.Time, look func() (held func(*snapshot.Rese
 	held := func(*snapshot.Reservation) bool { return true } // while it is unknown
 	if looks {
 		r.looked = now
-		if running, _ := snapshot.RunningAt(list, now); len(running) > 0 {
+		if _, gpus := snapshot.RunningAt(list, now); gpus > 0 {
 			if known, err := look(); err == nil {
 				held = known
 			}
@@ -105,8 +105,7 @@ func (r *Reservations) Tend(now time.Time, look func() (held func(*snapshot.Rese
 			list, lapse = lapsing(list, now, !r.noted, held)
 			r.noted = true
 		}
-		list, _ = state.End(list, lapse, now, believed)
-		return list, nil
+		return state.End(list, lapse, now, believed), nil
 	})
 }
 
@@ -158,30 +157,35 @@ func (s *Server) reserve(ctx context.Context, r *snapshot.Reservation, by caller
 		asked.UID = uid
 	}
 	asked.Username = s.Username(ctx, asked.UID)
-	warn := time.Duration(0)
 	known, err := s.Reservations.GPUs(ctx)
 	if err == nil && uid != 0 {
-		warn, err = s.addRule(ctx, &booker, known)
+		err = s.addRule(ctx, &booker, known)
 	}
 	if err != nil {
 		return Answer{}, err
 	}
 	var made snapshot.Reservation
 	err = s.Reservations.change(func(list []snapshot.Reservation) (next []snapshot.Reservation, err error) {
-		list, _ = state.End(list, nil, s.Now(), s.Reservations.believed()) // cancelled ones don't fill the disk
+		list = state.End(list, nil, s.Now(), s.Reservations.believed()) // cancelled ones don't fill the disk
 		next, made, err = state.Reserve(list, asked, booker, known, s.Now())
 		return next, err
 	})
 	answer := Answer{Reservation: &made}
-	if freed := made.Made.Add(warn); err == nil && freed.After(made.From) {
-		list, _ := s.Reservations.All()
-		if look, err := s.Backend.Snapshot(ctx); err == nil {
-			if files := filesOf(look); files.Overbooked(list, made.From, peopleOn(look)) > 0 {
-				answer.Freed = freed
-			}
-		}
+	if err == nil && booker.Rule != nil && s.isInUse(ctx, &made) {
+		answer.Freed = made.Made.Add(booker.Rule.Warn)
 	}
 	return answer, err
+}
+
+// isInUse says whether others have too many GPUs for reservations at the start of one.
+func (s *Server) isInUse(ctx context.Context, r *snapshot.Reservation) bool {
+	list, _ := s.Reservations.All()
+	look, err := s.Backend.Snapshot(ctx)
+	if err != nil {
+		return false
+	}
+	files := filesOf(look)
+	return files.Overbooked(list, r.From, peopleOn(look)) > 0
 }
 
 func (s *Server) cancel(id string, by callerProcess) (Answer, error) {
@@ -202,32 +206,31 @@ type Booking struct {
 	snapshot.BookingRule
 	Elsewhere []snapshot.Reservation `json:"elsewhere,omitempty"`
 	Unknown   bool                   `json:"unknown,omitempty"` // which rule is about the person
-	Warn      time.Duration          `json:"warn,omitempty"`    // for how long others are warned before they lose GPUs
 }
 
 const askAgain = 200 * time.Millisecond // before the controller is asked again about somebody whom it doesn't know yet
 
 // addRule adds what the policy lets a person reserve, and the person's own caps. Its error says that it is unknown.
-func (s *Server) addRule(ctx context.Context, by *state.Booker, known int) (warn time.Duration, err error) {
+func (s *Server) addRule(ctx context.Context, by *state.Booker, known int) error {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
 	var person Person
 	t := s.allowanceFor(ctx, by.UID)
 	for isKnown := false; ; t = s.lookAgain(ctx, by.UID) {
 		if !t.holds(s.Now()) {
-			return 0, state.Unavailable("only root may reserve GPUs while no policy is enforced here")
+			return state.Unavailable("only root may reserve GPUs while no policy is enforced here")
 		}
 		if person, isKnown = t.People[by.UID]; isKnown && (person.Booking == nil || !person.Booking.Unknown) {
 			break
 		}
 		if ctx.Err() != nil {
-			return 0, state.Unavailable("it isn't known yet what the policy lets you reserve here: try it " +
+			return state.Unavailable("it isn't known yet what the policy lets you reserve here: try it " +
 				"again in a minute")
 		}
 		pause(ctx, askAgain) // the controller asks the directory of accounts
 	}
 	if b := person.Booking; b != nil {
-		by.Rule, by.Elsewhere, warn = &b.BookingRule, b.Elsewhere, b.Warn
+		by.Rule, by.Elsewhere = &b.BookingRule, b.Elsewhere
 	}
 	by.Caps = func(r *snapshot.Reservation, here []snapshot.Reservation) error {
 		for i := range person.Caps {
@@ -243,11 +246,11 @@ func (s *Server) addRule(ctx context.Context, by *state.Booker, known int) (warn
 		}
 		return nil
 	}
-	return warn, nil
+	return nil
 }
 
 // Reserve books GPUs. If no answer comes it asks again: a reservation is made once, by its ID. freed is about when others
-// lose GPUs for it; zero if they need not, or by its start.
+// lose GPUs for it; zero if they need not.
 func (c Client) Reserve(ctx context.Context, r snapshot.Reservation) (
 	made snapshot.Reservation, freed time.Time, err error,
 ) {

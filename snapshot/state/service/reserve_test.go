@@ -34,7 +34,7 @@ func reserveChild(args []string) error {
 		return err
 	}
 	fmt.Println("uid", got.UID, "GPUs", got.GPUs, "ended", got.Ended != nil)
-	if !freed.IsZero() {
+	if freed.After(got.From) {
 		fmt.Println("freed after", freed.Sub(got.Made))
 	}
 	return nil
@@ -130,7 +130,7 @@ func TestReservationsWithinCaps(t *testing.T) {
 	require.Equal(t, "uid 4001 GPUs 2 ended false", h.book(t, 0, "a", 0, nil))
 	own := service.Cap{Name: "own", Counts: "gpus", GPUs: []snapshot.DeviceIndex{0, 1, 2}}
 	allowed := func(elsewhere ...snapshot.Reservation) {
-		hers := service.Person{Booking: &service.Booking{Warn: 30 * time.Minute}, Caps: []service.CapUse{{Limit: 2, Booked: elsewhere}}}
+		hers := service.Person{Booking: &service.Booking{BookingRule: snapshot.BookingRule{Warn: 30 * time.Minute}}, Caps: []service.CapUse{{Limit: 2, Booked: elsewhere}}}
 		h.allow(t, service.Allowance{Caps: []service.Cap{own}, People: map[snapshot.UID]service.Person{alice: hers}})
 	}
 	one := func(r *snapshot.Reservation) { r.GPUs = 1 }

@@ -105,7 +105,7 @@ func (s *Server) reserved(look *snapshot.Snapshot, w *wait, free []snapshot.Devi
 		return false
 	}
 	list, _ := s.Reservations.All() // upkeep reports an error
-	if running, _ := snapshot.RunningAt(list, s.Now()); len(running) == 0 {
+	if _, gpus := snapshot.RunningAt(list, s.Now()); gpus == 0 {
 		return false
 	}
 	files, used := filesOf(look), peopleOn(look)
