@@ -81,7 +81,8 @@ func (s *Server) round(ctx context.Context) {
 func (s *Server) barred(
 	look *snapshot.Snapshot, w *wait, has map[keptGPU]bool, free []snapshot.DeviceIndex, missing int,
 ) string {
-	if w.change == nil && sinceBoot() < s.waits.passed[w.UID]-passedFor+offerFor {
+	left := s.waits.passed[w.UID] - sinceBoot()
+	if w.change == nil && left > 0 && (left <= offerFor || left > passedFor-offerFor) {
 		return "you took nothing of what was offered for a minute"
 	}
 	if n := w.usable(look); missing > n {
@@ -218,8 +219,8 @@ func (q *waits) letPass(uid snapshot.UID, now time.Duration) {
 	}
 }
 
-// withdraw ends an offer after its user took GPUs of another host. For a minute the user comes behind the others: to
-// withdraw again and again would keep GPUs from them. GPUs that a controller frees for the wait stay offered.
+// withdraw ends an offer after its user took GPUs of another host. For a minute the user is offered none: to withdraw
+// again and again would keep GPUs from others. GPUs that a controller frees for the wait stay offered.
 func (s *Server) withdraw(id string, by callerProcess) error {
 	if by.contained {
 		return errContained

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // WaitRequest asks for a place in the queue of this host.
@@ -197,7 +198,7 @@ func (w *wait) among(list []noted) int {
 }
 
 func (w *wait) check() error {
-	if w.ID == "" || len(w.ID) > maxWaitID || snapshot.CheckText("id", w.ID) != nil || w.GPUs < 1 ||
+	if w.ID == "" || len(w.ID) > maxWaitID || !text.IsMadeOf(w.ID, "") || w.GPUs < 1 ||
 		w.GPUs > maxOwnGPUs || len(w.Suits) > maxOwnGPUs ||
 		slices.ContainsFunc(w.Suits, func(i snapshot.DeviceIndex) bool { return i < 0 || i >= maxIndex }) {
 		return state.Refuse("a wait has an id, and is for 1 to %d GPUs", maxOwnGPUs)

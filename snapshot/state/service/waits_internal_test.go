@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,8 +39,12 @@ func TestWhoTakesNothingGoesBehind(t *testing.T) {
 	}
 }
 
-// TestAWaitNamesGPUs that a host can have, so that all waits fit into a snapshot.
+// TestAWaitNamesGPUs that a host can have, so that all waits fit into a snapshot. By an id such as "x/alice", what is
+// taken for that wait would be a warning of what is taken from alice for wait x.
 func TestAWaitNamesGPUs(t *testing.T) {
+	for id, want := range map[string]bool{"x": true, "x/alice": false, "": false, strings.Repeat("x", 65): false} {
+		require.Equal(t, want, waitOf(t, id, 1, 1, 0).check() == nil, id)
+	}
 	for _, suits := range [][]snapshot.DeviceIndex{{-1}, {1024}, make([]snapshot.DeviceIndex, 129)} {
 		w := waitOf(t, "w", 1, 1, 0)
 		w.Suits = suits
@@ -206,8 +211,8 @@ type shown struct {
 
 func (s *shown) Snapshot(context.Context) (*snapshot.Snapshot, error) { return &s.look, nil }
 
-// TestWhoTakesNothingKeepsNothing: a user whose commands end once GPUs are offered doesn't keep these from others with
-// the next command, though the others have more GPUs.
+// TestWhoTakesNothingKeepsNothing: a user whose commands end or withdraw once GPUs are offered doesn't keep these from
+// others with the next command, though the others have more GPUs.
 func TestWhoTakesNothingKeepsNothing(t *testing.T) {
 	const carol, bob = 1001, 1002
 	host := &shown{look: snapshot.Snapshot{Environments: []snapshot.Environment{{EID: "b", UID: bob}}}}
@@ -242,6 +247,12 @@ func TestWhoTakesNothingKeepsNothing(t *testing.T) {
 	q.list, q.offers = []*wait{second}, nil
 	offered()
 	require.Equal(t, "you took nothing of what was offered for a minute", second.place.Barred)
+	q.passed[carol] -= offerFor
+	offered("c2[1 2 3]")
+
+	delete(q.passed, carol)
+	require.NoError(t, s.withdraw("c2", callerProcess{account: carol}))
+	offered()
 	q.passed[carol] -= offerFor
 	offered("c2[1 2 3]")
 }
