@@ -101,21 +101,19 @@ func (c *capOn) remember(id string, levels []enforce.Presence) {
 	}
 }
 
-// keepNamed keeps the times of somebody who was named, and loses less now, while the shared cap is exceeded: not of
-// what just went.
-func (c *capOn) keepNamed(id string, from int) {
-	acted := c.Before.Findings[id].Decision == enforce.DecisionAct
-	for ; ; from++ {
-		p, named := c.Before.Present[levelKey(id, from)]
-		if !named || p.IsOver(c.At(c.host)) {
-			return
-		}
-		p.Gone, p.Missed = time.Time{}, 0
-		if due, _ := p.Due(p.Warn, c.Before.Time); due && acted {
-			p = enforce.Presence{Since: p.Since, Gone: p.Since}
-		}
-		c.Next.Present[levelKey(id, from)] = p
+// keepNamed keeps the time of somebody who was named, and loses nothing now, while the shared cap is exceeded: not of what
+// just went. More than one thing to lose is kept only over a short break: else it would go later without a new warning.
+func (c *capOn) keepNamed(id string) {
+	p, named := c.Before.Present[id]
+	if !named || p.IsOver(c.At(c.host)) {
+		return
 	}
+	p.Gone, p.Missed = time.Time{}, 0
+	due, _ := p.Due(p.Warn, c.Before.Time)
+	if due && c.Before.Findings[id].Decision == enforce.DecisionAct {
+		p = enforce.Presence{Since: p.Since, Gone: p.Since}
+	}
+	c.Next.Present[id] = p
 }
 
 // sameMoment is how far apart looks at hosts may be that count as one: nothing moves from host to host within it.

@@ -63,10 +63,9 @@ func (c *capOn) add(u *held, f enforce.Finding, envs []heldEnv, devices []*HeldD
 	if c.host != nil {
 		f.Host = c.host.Name
 	}
-	if c.Together {
-		if c.keepNamed(f.ID, n); n == 0 {
-			return false
-		}
+	if n == 0 && c.Together {
+		c.keepNamed(f.ID)
+		return false
 	}
 	levels := c.levels(f.ID, n)
 	acted := 0

@@ -186,6 +186,18 @@ func TestTimeOfASharedCap(t *testing.T) {
 		due = planText(alternating.Judge(policy, parseCluster(t, cluster), noon(minute)))
 	}
 	require.NotEmpty(t, due, "a group whose losers alternate still comes due")
+
+	var added controllerMemory // bob has a GPU in minute 1 and from minute 38 on: alice would lose two then
+	for minute := range 49 {
+		cluster, want := strings.Replace(alice, "2@03", "1@03", 1)+" | dev 4", map[int]string{40: "a detach 3 1", 48: "a detach 2 1"}[minute]
+		if minute > 40 {
+			cluster = strings.Replace(cluster, "1@04", "", 1)
+		}
+		if minute == 1 || minute >= 38 {
+			cluster += " 2@01"
+		}
+		require.Equal(t, want, planText(added.Judge(policy, parseCluster(t, cluster), noon(minute))), "minute %d", minute)
+	}
 }
 
 // Who is to lose more than the last warning said is warned again for what is added.
