@@ -165,31 +165,22 @@ func TestTimeOfASharedCap(t *testing.T) {
 		bob   = "a | env 1 alice u1001 | env 2 bob u1002 | dev 0 1@01 | dev 1 2@02 | dev 2 2@03 | dev 3 2@04"
 	)
 	var memory controllerMemory
-	for minute, row := range []struct{ cluster, want string }{
-		0: {alice, ""}, 35: {bob, ""}, 40: {bob, ""}, 44: {bob, ""}, 45: {bob, "a detach 3 2"},
-	} {
-		if row.cluster == "" {
-			row.cluster = alice
-			if minute > 35 {
-				row.cluster = bob
-			}
-		}
-		require.Equal(t, row.want, planText(memory.Judge(policy, parseCluster(t, row.cluster), noon(minute))), "minute %d", minute)
+	for minute := range 46 {
+		cluster, want := []string{alice, bob}[minute/35], map[int]string{45: "a detach 3 2"}[minute]
+		require.Equal(t, want, planText(memory.Judge(policy, parseCluster(t, cluster), noon(minute))), "minute %d", minute)
 	}
 	var alternating controllerMemory
 	due := ""
 	for minute := 0; minute <= 55 && due == ""; minute++ {
-		cluster := alice
-		if minute/3%2 == 1 {
-			cluster = bob
-		}
+		cluster := []string{alice, bob}[minute/3%2]
 		due = planText(alternating.Judge(policy, parseCluster(t, cluster), noon(minute)))
 	}
 	require.NotEmpty(t, due, "a group whose losers alternate still comes due")
 
 	var added controllerMemory // bob has a GPU in minute 1 and from minute 38 on: alice would lose two then
 	for minute := range 49 {
-		cluster, want := strings.Replace(alice, "2@03", "1@03", 1)+" | dev 4", map[int]string{40: "a detach 3 1", 48: "a detach 2 1"}[minute]
+		cluster := strings.Replace(alice, "2@03", "1@03", 1) + " | dev 4"
+		want := map[int]string{40: "a detach 3 1", 48: "a detach 2 1"}[minute]
 		if minute > 40 {
 			cluster = strings.Replace(cluster, "1@04", "", 1)
 		}

@@ -102,9 +102,8 @@ func TestWaitsOfSeveral(t *testing.T) {
 	owners := listed("owners", 0, together, about("alice bob"), whileWaiting("carol"))
 	all := owners.Waiting
 	owners.Waiting = func(u snapshot.Username) enforce.Membership { return max(all(u), all("carol")) }
-	waits := []snapshot.Wait{waitOf(1), waitOf(1), waitOf(1)}
-	waits[1].ID, waits[1].UID, waits[1].Username = "x", 1004, "dave"
-	waits[2].ID, waits[2].UID, waits[2].Username = "y", 1004, "dave"
+	dave := func(id string) snapshot.Wait { return snapshot.Wait{ID: id, UID: 1004, Username: "dave", GPUs: 1} }
+	waits := []snapshot.Wait{waitOf(1), dave("x"), dave("y")}
 	for limit, want := range []string{"", "a detach 2 2", "a detach 1 2; a detach 2 2"} {
 		policy := stated{list: []*enforce.Cap{listed("shared", int64(limit), together, about("carol dave")), owners}}
 		var memory controllerMemory

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -39,10 +40,8 @@ func stateWith(envs map[snapshot.EnvID]gpuList) *state.Files {
 	for i := range 4 {
 		d := snapshot.Device{Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MiB(80 << 10)}
 		for eid, list := range envs {
-			for _, index := range list {
-				if index == d.Index {
-					d.Attachments = append(d.Attachments, snapshot.Attachment{EID: eid})
-				}
+			if slices.Contains(list, d.Index) {
+				d.Attachments = append(d.Attachments, snapshot.Attachment{EID: eid})
 			}
 		}
 		f.Devices = append(f.Devices, d)
@@ -132,22 +131,14 @@ func TestStatusOfCaps(t *testing.T) {
 	december := time.Date(2026, 12, 1, 0, 0, 0, 0, time.FixedZone("", 3600))
 	a := &Allowance{
 		Caps: []Cap{
-			{Rule: "max-devices-per-user", Counts: "gpus"},
-			{Name: "a100", Model: "A100", Counts: "gpus"},
-			{Name: "vision", Counts: "gpus", Together: true},
-			{Name: "month", Counts: "gpu-hours", Until: december},
-			{Counts: "memory"},
-			{Counts: "environments", PerHost: true},
-			{Counts: "gpus", While: true},
+			{Rule: "max-devices-per-user", Counts: "gpus"}, {Name: "a100", Model: "A100", Counts: "gpus"},
+			{Name: "vision", Counts: "gpus", Together: true}, {Name: "month", Counts: "gpu-hours", Until: december},
+			{Counts: "memory"}, {Counts: "environments", PerHost: true}, {Counts: "gpus", While: true},
 		},
 		People: map[snapshot.UID]Person{1001: {Caps: []CapUse{
-			{Limit: 4, Here: 1, Elsewhere: 1},
-			{Cap: 1, Limit: 1, Here: 1},
-			{Cap: 2, Limit: 8, Elsewhere: 7},
-			{Cap: 3, Limit: 200 * 3600, Elsewhere: 112 * 3600},
-			{Cap: 4, Limit: 320 << 30, Here: 80 << 30},
-			{Cap: 5, Limit: 8},
-			{Cap: 6},
+			{Limit: 4, Here: 1, Elsewhere: 1}, {Cap: 1, Limit: 1, Here: 1}, {Cap: 2, Limit: 8, Elsewhere: 7},
+			{Cap: 3, Limit: 200 * 3600, Elsewhere: 112 * 3600}, {Cap: 4, Limit: 320 << 30, Here: 80 << 30},
+			{Cap: 5, Limit: 8}, {Cap: 6},
 		}}},
 	}
 	require.Equal(t, "2 of 4 GPUs; 1 of 1 A100; vision 7 of 8; 112 of 200 GPU hours until 1 December; 80.0 GiB of 320.0 GiB of GPU memory; "+
@@ -188,10 +179,9 @@ func TestAdmission(t *testing.T) {
 	now = now.Add(100 * time.Millisecond)
 	require.NotNil(t, admit(1))
 	require.Nil(t, admit(1))
-	require.NotNil(t, admit(2))
-	require.NotNil(t, admit(2))
-	require.NotNil(t, admit(3))
-	require.NotNil(t, admit(3))
+	for _, uid := range []snapshot.UID{2, 2, 3, 3} {
+		require.NotNil(t, admit(uid))
+	}
 	require.Nil(t, admit(4), "five in all are the most")
 	for uid := range snapshot.UID(3 * maxIdle) {
 		if release, ok := a.admit(1000 + uid); ok {

@@ -124,11 +124,8 @@ func TestAnOfferThatIsWithdrawn(t *testing.T) {
 	q := &s.waits
 	q.offers = []offer{{id: "a", uid: 1, gpus: gpusOf(2), by: now + offerFor, told: true}}
 	require.ErrorIs(t, s.withdraw("a", callerProcess{account: 1, contained: true}), errContained)
-	for _, other := range []struct {
-		id  string
-		uid snapshot.UID
-	}{{"a", 2}, {"b", 1}} {
-		require.NoError(t, s.withdraw(other.id, callerProcess{account: other.uid}))
+	for id, uid := range map[string]snapshot.UID{"a": 2, "b": 1} {
+		require.NoError(t, s.withdraw(id, callerProcess{account: uid}))
 		require.Len(t, q.offers, 1)
 	}
 	q.offers = append(q.offers, offer{id: "a", uid: 1, gpus: gpusOf(1)})
