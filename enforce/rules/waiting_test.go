@@ -165,17 +165,10 @@ func TestAWaitThatEndsEndsTheWarning(t *testing.T) {
 
 // TestAHostOfManyWaits is judged in a moment, whatever it says.
 func TestAHostOfManyWaits(t *testing.T) {
-	text := strings.Builder{}
-	text.WriteString("a | env 1 alice u1001")
-	for i := range 1024 {
-		fmt.Fprintf(&text, " | dev %d", i)
-		if i%2 == 0 {
-			text.WriteString(" 1@01")
-		}
-	}
-	all := make([]snapshot.DeviceIndex, 1024)
+	text, all := "a | env 1 alice u1001", make([]snapshot.DeviceIndex, 1024)
 	for i := range all {
 		all[i] = snapshot.DeviceIndex(i)
+		text += fmt.Sprintf(" | dev %d", i) + []string{" 1@01", ""}[i%2]
 	}
 	for name, change := range map[string]func(*snapshot.Wait){
 		"all are offered to the last": func(w *snapshot.Wait) {
@@ -192,7 +185,7 @@ func TestAHostOfManyWaits(t *testing.T) {
 				change(&w)
 				waits = append(waits, w)
 			}
-			c := withWaits(t, text.String(), waits...)
+			c := withWaits(t, text, waits...)
 			policy := stated{list: []*enforce.Cap{listed("owners", 0, together, about("alice"), whileWaiting("carol"))}}
 			var memory controllerMemory
 			begun := time.Now()
@@ -204,13 +197,12 @@ func TestAHostOfManyWaits(t *testing.T) {
 
 // TestAHostOfManyReservations is it, too.
 func TestAHostOfManyReservations(t *testing.T) {
-	text := strings.Builder{}
-	text.WriteString("a")
+	text := "a"
 	for i := range 500 {
-		fmt.Fprintf(&text, " | env %d u%d u%d", i+1, i+5000, i+5000)
+		text += fmt.Sprintf(" | env %d u%d u%d", i+1, i+5000, i+5000)
 	}
 	for i := range 1024 {
-		fmt.Fprintf(&text, " | dev %d %d@01", i, i%500+1)
+		text += fmt.Sprintf(" | dev %d %d@01", i, i%500+1)
 	}
 	var list []snapshot.Reservation
 	for i := range snapshot.MaxReservations {
@@ -218,6 +210,6 @@ func TestAHostOfManyReservations(t *testing.T) {
 	}
 	var memory controllerMemory
 	begun := time.Now()
-	require.NotEmpty(t, memory.Judge(stated{}, reservedOn(t, text.String(), 0, list...), noon(0)).Findings)
+	require.NotEmpty(t, memory.Judge(stated{}, reservedOn(t, text, 0, list...), noon(0)).Findings)
 	require.Less(t, time.Since(begun), time.Minute)
 }

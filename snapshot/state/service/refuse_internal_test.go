@@ -131,14 +131,22 @@ func TestStatusOfCaps(t *testing.T) {
 	december := time.Date(2026, 12, 1, 0, 0, 0, 0, time.FixedZone("", 3600))
 	a := &Allowance{
 		Caps: []Cap{
-			{Rule: "max-devices-per-user", Counts: "gpus"}, {Name: "a100", Model: "A100", Counts: "gpus"},
-			{Name: "vision", Counts: "gpus", Together: true}, {Name: "month", Counts: "gpu-hours", Until: december},
-			{Counts: "memory"}, {Counts: "environments", PerHost: true}, {Counts: "gpus", While: true},
+			{Rule: "max-devices-per-user", Counts: "gpus"},
+			{Name: "a100", Model: "A100", Counts: "gpus"},
+			{Name: "vision", Counts: "gpus", Together: true},
+			{Name: "month", Counts: "gpu-hours", Until: december},
+			{Counts: "memory"},
+			{Counts: "environments", PerHost: true},
+			{Counts: "gpus", While: true},
 		},
 		People: map[snapshot.UID]Person{1001: {Caps: []CapUse{
-			{Limit: 4, Here: 1, Elsewhere: 1}, {Cap: 1, Limit: 1, Here: 1}, {Cap: 2, Limit: 8, Elsewhere: 7},
-			{Cap: 3, Limit: 200 * 3600, Elsewhere: 112 * 3600}, {Cap: 4, Limit: 320 << 30, Here: 80 << 30},
-			{Cap: 5, Limit: 8}, {Cap: 6},
+			{Limit: 4, Here: 1, Elsewhere: 1},
+			{Cap: 1, Limit: 1, Here: 1},
+			{Cap: 2, Limit: 8, Elsewhere: 7},
+			{Cap: 3, Limit: 200 * 3600, Elsewhere: 112 * 3600},
+			{Cap: 4, Limit: 320 << 30, Here: 80 << 30},
+			{Cap: 5, Limit: 8},
+			{Cap: 6},
 		}}},
 	}
 	require.Equal(t, "2 of 4 GPUs; 1 of 1 A100; vision 7 of 8; 112 of 200 GPU hours until 1 December; 80.0 GiB of 320.0 GiB of GPU memory; "+
