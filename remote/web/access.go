@@ -166,7 +166,7 @@ func readAccess(path string) (*accessRules, error) {
 		},
 		"basic_auth_users": r.parseUsers,
 	})
-	if failed := (*strictyaml.ParseError)(nil); errors.As(doc.Err(), &failed) {
+	if failed, ok := errors.AsType[*strictyaml.ParseError](doc.Err()); ok {
 		failed.Source = "" // the line may have the hash of a password
 		return nil, failed
 	}

@@ -273,7 +273,7 @@ type Conflict struct {
 	Since    snapshot.Date        `json:"since,omitzero"`
 }
 
-// String is one line for people. Texts that users chose are quoted and truncated.
+// String quotes and truncates texts that users chose.
 func (a Conflict) String() string {
 	who := ""
 	switch {
@@ -309,7 +309,6 @@ func (f *Files) conflicts(eid snapshot.EnvID, index *snapshot.DeviceIndex) []Con
 	return list
 }
 
-// attachInstances attaches to MIG instances, which share nothing.
 func (f *Files) attachInstances(r AttachRequest) error {
 	devices := slices.Clone(f.Devices)
 	for _, wanted := range r.Instances {

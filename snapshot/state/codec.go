@@ -21,7 +21,6 @@ const (
 	Devices
 )
 
-// String is the file's name.
 func (f File) String() string { return [...]string{"envs.json", "devices.json"}[f] }
 
 // Contents are the bytes of both state files; nil for no file.
@@ -161,7 +160,6 @@ func Unavailable(format string, args ...any) error {
 
 func (e *UnavailableError) Error() string { return e.Reason }
 
-// Unwrap makes errors.Is find ErrUnavailable.
 func (e *UnavailableError) Unwrap() error { return ErrUnavailable }
 
 // NoDevice is the UnavailableError for an index at which the host has no device.

@@ -245,15 +245,14 @@ func (f *Files) Overbooked(list []snapshot.Reservation, at time.Time, used map[s
 		covered[running[i].UID] += running[i].GPUs
 	}
 	newest := slices.MaxFunc(running, func(a, b snapshot.Reservation) int { return a.Made.Compare(b.Made) })
-	owners := make(map[snapshot.EnvID]snapshot.UID, len(f.Environments))
-	for i := range f.Environments {
-		owners[f.Environments[i].EID] = f.Environments[i].UID
-	}
+	environments := snapshot.ByID(f.Environments)
 	counted := 0
 	for i := range f.Devices {
 		people := slices.Clone(used[f.Devices[i].Index])
 		for _, a := range f.Devices[i].Attachments {
-			people = append(people, owners[a.EID]) // root's if it isn't registered
+			if env := environments[a.EID]; env != nil {
+				people = append(people, env.UID)
+			}
 		}
 		slices.Sort(people)
 		others := 0

@@ -185,7 +185,6 @@ type Place struct {
 	Line, Column int
 }
 
-// String is the place as editors and compilers write it.
 func (p Place) String() string { return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column) }
 
 // ParseError is an error in a file.
@@ -195,7 +194,6 @@ type ParseError struct {
 	Source  string // the line of the file, without its indentation; may be empty
 }
 
-// Error is one line with the place, the message and the source line.
 func (e *ParseError) Error() string {
 	if e.Source == "" {
 		return fmt.Sprintf("%s: %s", e.Place, e.Message)

@@ -37,8 +37,7 @@ var samples = [...]struct {
 	{mapping, "", "object"},
 }
 
-// anyKey is the key in a sample of a mapping with any keys.
-const anyKey = "any-key"
+const anyKey = "any-key" // in a sample of a mapping with any keys
 
 // shape is what is known so far about a place in the documents that Describe makes.
 type shape struct {
@@ -102,7 +101,7 @@ func (n *Node) Matches(pattern *regexp.Regexp) bool {
 }
 
 func (n *Node) describeDuration(low, high time.Duration) bool {
-	// durationPattern is the syntax of text.ParseDuration.
+	// the syntax of text.ParseDuration
 	const durationPattern = `^([0-9]+d)?(([0-9.]+(ns|us|µs|μs|ms|s|m|h))*|0)$|^[0-9.]+$`
 	if n.kind == number {
 		return n.detail(map[string]any{"minimum": low.Seconds(), "maximum": high.Seconds()})

@@ -44,7 +44,6 @@ func (r numberRange) contains(digits string) bool {
 	return err == nil && n >= r.low && n <= r.high && r.number(n-r.low) == digits
 }
 
-// String is the pattern as it was written.
 func (p HostPattern) String() string { return p.text }
 
 // Count is how many names the pattern matches, at most MaxHosts. A number that is listed twice counts twice.

@@ -252,7 +252,6 @@ func (h *Head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is what was kept.
 func (h *Head) String() string { return h.kept.String() }
 
 // Tail keeps the end of what a program writes. It is safe for concurrent use.
@@ -263,7 +262,6 @@ type Tail struct {
 	kept []byte
 }
 
-// Write implements io.Writer, without an error.
 func (t *Tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -272,7 +270,6 @@ func (t *Tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is what was kept.
 func (t *Tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

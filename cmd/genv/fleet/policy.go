@@ -135,7 +135,7 @@ func (o *checkOptions) run(c *cli.Context) error {
 	wrong := policy.Check(path, data)
 	if wrong == nil {
 		err := o.checkNames(c, &document, data)
-		if unknownGroup := (*strictyaml.ParseError)(nil); errors.As(err, &unknownGroup) {
+		if _, unknownGroup := errors.AsType[*strictyaml.ParseError](err); unknownGroup {
 			wrong = err
 		} else if err != nil {
 			return err

@@ -240,8 +240,7 @@ func (s *topSource) act(ctx context.Context, action *operator.Instruction) (oper
 		return operator.Answer{}, errors.New("actions need a running controller: start `genv remote enforce`")
 	}
 	answer, err := live.SendAction(ctx, path, *action)
-	var refusal *operator.Refusal
-	if errors.As(err, &refusal) && refusal.NextStep != "" {
+	if refusal, ok := errors.AsType[*operator.Refusal](err); ok && refusal.NextStep != "" {
 		err = fmt.Errorf("%w. %s", err, refusal.NextStep)
 	}
 	return answer, err

@@ -177,8 +177,8 @@ func (s *Store) begin(ctx context.Context) (begun *sql.Tx, err error) {
 				_ = begun.Rollback() // nothing was done in it
 			}
 		}
-		connecting := new(pgconn.ConnectError)
-		if err == nil || !s.shared || ctx.Err() != nil || errors.As(err, &connecting) {
+		_, connecting := errors.AsType[*pgconn.ConnectError](err)
+		if err == nil || !s.shared || ctx.Err() != nil || connecting {
 			break
 		}
 	}

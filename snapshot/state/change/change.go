@@ -213,7 +213,7 @@ const (
 
 // checkShare refuses more than a user's share, unless the user is root, or than there is room for.
 func checkShare(f *state.Files, uid snapshot.UID) error {
-	owners := make(map[snapshot.EnvID]snapshot.UID, len(f.Environments))
+	environments := snapshot.ByID(f.Environments)
 	type weights struct{ own, all int }
 	var envs, devices weights
 	add := func(to *weights, weight int, own bool) {
@@ -223,14 +223,13 @@ func checkShare(f *state.Files, uid snapshot.UID) error {
 	}
 	for i := range f.Environments {
 		e := &f.Environments[i]
-		owners[e.EID] = e.UID
 		add(&envs, weightOf(e), e.UID == uid)
 	}
 	for i := range f.Devices {
 		for _, a := range f.Devices[i].Attachments {
-			owner, registered := owners[a.EID]
+			env := environments[a.EID]
 			weight := entryWeight + textWeight(string(a.EID)) + textWeight(a.GPUMemory.String())
-			add(&devices, weight, owner == uid || !registered)
+			add(&devices, weight, env == nil || env.UID == uid)
 		}
 	}
 	switch {

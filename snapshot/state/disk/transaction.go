@@ -154,8 +154,8 @@ func (s *Store) updateOrRead(ctx context.Context, change func(*state.Files) erro
 		timeout = min(s.LockTimeout, readerTimeout)
 	}
 	t, err := s.update(ctx, timeout, change)
-	var busy *BusyError
-	if owned := errors.Is(err, ErrOwned); !owned && (!errors.As(err, &busy) || !s.keepsNotes()) || ctx.Err() != nil {
+	busy, isBusy := errors.AsType[*BusyError](err)
+	if !errors.Is(err, ErrOwned) && !(isBusy && s.keepsNotes()) || ctx.Err() != nil {
 		return t, err
 	}
 	t, err = s.readUnlocked(ctx, busy, (*transaction).clean)

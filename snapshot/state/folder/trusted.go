@@ -166,18 +166,13 @@ func (n Note[T]) Decode(data []byte) (T, error) {
 }
 
 // Write replaces the note in an existing folder.
-func (n Note[T]) Write(dir string, v T) error {
-	d, err := OpenTrusted(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return n.Put(d, v)
-}
+func (n Note[T]) Write(dir string, v T) error { return n.putIn(OpenTrusted, dir, v) }
 
 // Publish is Write for a folder as of MakePublic.
-func (n Note[T]) Publish(dir string, v T) error {
-	d, err := MakePublic(dir)
+func (n Note[T]) Publish(dir string, v T) error { return n.putIn(MakePublic, dir, v) }
+
+func (n Note[T]) putIn(open func(string) (*Folder, error), dir string, v T) error {
+	d, err := open(dir)
 	if err != nil {
 		return err
 	}

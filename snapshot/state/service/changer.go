@@ -59,8 +59,7 @@ func WithDevices(ctx context.Context, store *disk.Store, list func(context.Conte
 ) error {
 	err := change()
 	none := errors.Is(err, state.ErrNoDevices)
-	var unavailable *state.UnavailableError
-	if !none && (!errors.As(err, &unavailable) || !unavailable.TooFew) {
+	if unavailable, ok := errors.AsType[*state.UnavailableError](err); !none && !(ok && unavailable.TooFew) {
 		return err
 	}
 	found, listErr := list(ctx)

@@ -142,7 +142,6 @@ func (n Namespaces) Known() bool { return n.PID != 0 && n.User != 0 }
 // Initial says whether they are those of the machine, and not of a container.
 func (n Namespaces) Initial() bool { return n.PID == initialPID && n.User == initialUser }
 
-// Namespaces reads /proc/self/ns.
 func (p procfs) Namespaces() Namespaces {
 	return Namespaces{PID: p.namespace("pid"), User: p.namespace("user")}
 }
@@ -167,15 +166,11 @@ var zone = sync.OnceValue(func() *time.Location {
 
 // zoneIn is the zone of a file as in tzfile(5). Without a valid one, the zone is UTC.
 func zoneIn(path string) *time.Location {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return time.UTC
+	data, _ := os.ReadFile(path) // without it the next call fails
+	if zone, err := time.LoadLocationFromTZData("Local", data); err == nil {
+		return zone
 	}
-	zone, err := time.LoadLocationFromTZData("Local", data)
-	if err != nil {
-		return time.UTC
-	}
-	return zone
+	return time.UTC
 }
 
 // RunningProcess is a living process, with what says which environment it is in.
@@ -199,10 +194,8 @@ func (p *RunningProcess) IsUnknown() bool {
 	return p.IsLate() || errors.Is(p.Unread, fs.ErrPermission) || errors.Is(p.Unread, proc.ErrTooLarge)
 }
 
-// Uptime is the start time of a process that starts now.
 func (p procfs) Uptime() snapshot.StartTime { return proc.StartTimeNow() }
 
-// Running reads /proc.
 func (p procfs) Running(wanted func(snapshot.UID) bool) (list []RunningProcess, complete bool) {
 	pids, err := p.fs.PIDs()
 	if err != nil {
