@@ -1,7 +1,6 @@
 package enforce
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -32,6 +31,7 @@ type Cap struct {
 	OnHost  func(host snapshot.Hostname, labels map[string]string) bool
 	OfModel func(model string) bool
 	Model   string // as OfModel is written; empty for all
+	Of      string // its GPUs in words, as in "of model A100*"; empty for all models and labels
 
 	Together  bool // people share it
 	PerHost   bool // each host is counted by itself
@@ -108,7 +108,8 @@ func ModelOf(d *snapshot.Device) string { return strings.TrimPrefix(d.Name, "NVI
 type CapExcess struct {
 	ID    string `json:"id,omitempty"` // its name, else a digest of what it says
 	Name  string `json:"name,omitempty"`
-	Place string `json:"place"` // in the policy
+	Of    string `json:"of,omitempty"` // its GPUs, as in "of model A100*"; missing for all models and labels
+	Place string `json:"place"`        // in the policy
 	// Counts says what Used and Limit are: GPUs, bytes, environments or seconds of GPUs.
 	Counts   string    `json:"counts"`
 	Used     int64     `json:"used"`
@@ -132,13 +133,16 @@ type CountedGPUs struct {
 // MaxWhere is how many hosts a finding names.
 const MaxWhere = 64
 
-// String is the cap with what counts for it, as in "a100: 3 of 2 GPUs".
+// String is the cap with what counts for it, as in "big: 3 of 2 GPUs of model A100*".
 func (e *CapExcess) String() string {
-	used := fmt.Sprint(e.Used)
+	name, used := "", fmt.Sprint(e.Used)
+	if e.Name != "" {
+		name = text.Shown(e.Name) + ": "
+	}
 	if e.Counts == CapMemory.String() || e.Counts == CapHours.String() {
 		used = e.Amount(e.Used)
 	}
-	return text.Shown(cmp.Or(e.ID, e.Name)) + ": " + used + " of " + e.Amount(e.Limit)
+	return name + used + " of " + e.counted(e.Limit)
 }
 
 // String is what a cap counts, in JSON.
@@ -149,13 +153,18 @@ func (k CapKind) String() string {
 // Amount is so much of what a cap counts, in words.
 func (e *CapExcess) Amount(n int64) string { return text.CapAmount(e.Counts, n) }
 
+// counted is Amount with the GPUs that it is of.
+func (e *CapExcess) counted(n int64) string {
+	return strings.TrimSpace(e.Amount(n) + " " + text.OneLine(e.Of))
+}
+
 func (e *CapExcess) line(f *Finding) string {
 	if e == nil { // of another version
 		return "A cap of the policy is exceeded"
 	}
 	which := "a cap"
-	if id := cmp.Or(e.ID, e.Name); id != "" {
-		which = "cap " + text.Shown(id)
+	if e.Name != "" {
+		which = "cap " + text.Shown(e.Name)
 	}
 	where, until := "", ""
 	if !e.Until.IsZero() {
@@ -165,14 +174,14 @@ func (e *CapExcess) line(f *Finding) string {
 		where = fmt.Sprintf(" on %d hosts", n)
 	}
 	if e.Counts == CapHours.String() {
-		return fmt.Sprintf("User %s has GPUs, and %s of the %s that %s allows are used", f.User, e.Amount(e.Used),
-			e.Amount(e.Limit), which)
+		return fmt.Sprintf("User %s has %s, and %s of the %s that %s allows are used", f.User,
+			strings.TrimSpace("GPUs "+text.OneLine(e.Of)), e.Amount(e.Used), e.Amount(e.Limit), which)
 	}
 	if e.Together {
 		return fmt.Sprintf("User %s is to give back GPUs: %sthose who share %s have %s%s, and %s allowed%s", f.User,
-			e.whoWaits(), which, e.Amount(e.Used), where, e.allowed(), until)
+			e.whoWaits(), which, e.counted(e.Used), where, e.allowed(), until)
 	}
-	return fmt.Sprintf("User %s has %s%s, %sand %s allows %s%s", f.User, e.Amount(e.Used), where, e.whoWaits(), which,
+	return fmt.Sprintf("User %s has %s%s, %sand %s allows %s%s", f.User, e.counted(e.Used), where, e.whoWaits(), which,
 		e.Amount(e.Limit), until)
 }
 

@@ -1,6 +1,7 @@
 package caps
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -46,7 +47,7 @@ func (c *counting) working(listed *enforce.Cap, on *judging.HostView) (n int64, 
 		}
 	}
 	if len(unseen) > 0 {
-		c.Notes = append(c.Notes, enforce.Note{Text: "cap " + text.Shown(listed.ID) +
+		c.Notes = append(c.Notes, enforce.Note{Text: "cap " + text.Shown(cmp.Or(listed.Name, listed.Place)) +
 			" takes nothing before these hosts were seen once, for at most a day: " +
 			strings.Join(unseen[:min(len(unseen), enforce.MaxWhere)], ", ")})
 	}

@@ -118,7 +118,7 @@ func (c *capOn) addPart(u *held, f enforce.Finding, envs []heldEnv, devices []*H
 
 func (c *capOn) excess(counted []*HeldDevice, used int64) *enforce.CapExcess {
 	over := &enforce.CapExcess{
-		ID: c.ID, Name: c.Name, Place: c.Place, Counts: c.Kind.String(), Used: used, Limit: c.limit,
+		ID: c.ID, Name: c.Name, Of: c.Of, Place: c.Place, Counts: c.Kind.String(), Used: used, Limit: c.limit,
 		Together: c.Together, Until: c.PeriodEnd,
 	}
 	if c.Kind == enforce.CapHours {

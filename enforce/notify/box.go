@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -24,6 +25,16 @@ type KeptNotice struct {
 	Time      time.Time `json:"time"`
 	Text      string    `json:"text"`
 	Terminals []string  `json:"terminals,omitempty"` // on which it appeared, such as pts/3
+	Findings  []string  `json:"findings,omitempty"`  // that it warns of, less those that are over or in a later notice
+	Over      time.Time `json:"over,omitzero"`       // when the last of them was over without anything being done
+}
+
+// Shown is the text, and what became of what it warns of, if that is over.
+func (n *KeptNotice) Shown() string {
+	if n.Over.IsZero() {
+		return n.Text
+	}
+	return strings.TrimRight(n.Text, "\n") + "\nThat was over at " + Clock(n.Over) + ", and nothing is done."
 }
 
 const (
@@ -67,16 +78,48 @@ func noteOf(uid snapshot.UID) folder.Note[keptNotices] {
 // ErrTooManyUsers is wrapped when there are notices for too many users.
 var ErrTooManyUsers = errors.New("notices for too many users are kept already")
 
-// Keep keeps a notice for its user, with the terminals on which it appeared. It is for root.
-func (b Box) Keep(uid snapshot.UID, message string, terminals []string, now time.Time) (err error) {
+// Keep keeps a notice for its user, with the terminals on which it appeared, and the findings that it is about. It is
+// for root.
+func (b Box) Keep(uid snapshot.UID, message string, terminals []string, now time.Time, findings ...string) error {
+	n := KeptNotice{rand.Text()[:12], now.UTC(), text.Cut(message, maxKeptText), terminals, findings, time.Time{}}
+	return b.change(uid, n.Time, func(list []KeptNotice) []KeptNotice {
+		end(list, findings, time.Time{})
+		if len(list) >= maxNotices { // what waits for a login stays longer than what was shown
+			oldest := max(0, slices.IndexFunc(list, func(n KeptNotice) bool { return len(n.Terminals) > 0 }))
+			list = slices.Delete(list, oldest, oldest+1)
+		}
+		return append(list, n)
+	})
+}
+
+// End notes in the notices of a user that these findings are over, and nothing is done about them. It is for root.
+func (b Box) End(uid snapshot.UID, findings []string, now time.Time) error {
+	if _, err := os.Lstat(b.Path(uid)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return b.change(uid, now, func(list []KeptNotice) []KeptNotice { return end(list, findings, now.UTC()) })
+}
+
+// end takes findings out of notices. One that is left without any is over then; zero for what a later notice says.
+func end(list []KeptNotice, findings []string, over time.Time) []KeptNotice {
+	for i := range list {
+		n := &list[i]
+		before := len(n.Findings)
+		n.Findings = slices.DeleteFunc(n.Findings, func(id string) bool { return slices.Contains(findings, id) })
+		if before > 0 && len(n.Findings) == 0 {
+			n.Over = over
+		}
+	}
+	return list
+}
+
+// change changes the notices of a user that are not too old.
+func (b Box) change(uid snapshot.UID, now time.Time, change func([]KeptNotice) []KeptNotice) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("keep a notice: %w", err)
 		}
 	}()
-	n := KeptNotice{
-		ID: rand.Text()[:12], Time: now.UTC(), Text: text.Cut(message, maxKeptText), Terminals: terminals,
-	}
 	dir, err := b.open()
 	if err != nil {
 		return err
@@ -92,16 +135,11 @@ func (b Box) Keep(uid snapshot.UID, message string, terminals []string, now time
 	kept, err := note.ReadIn(dir)
 	if err != nil {
 		kept = keptNotices{Schema: schema}
-		if err := makeRoom(dir, n.Time); err != nil {
+		if err := makeRoom(dir, now); err != nil {
 			return err
 		}
 	}
-	kept.Notices = recent(kept.Notices, n.Time)
-	if list := kept.Notices; len(list) >= maxNotices { // what waits for a login stays longer than what was shown
-		oldest := max(0, slices.IndexFunc(list, func(n KeptNotice) bool { return len(n.Terminals) > 0 }))
-		kept.Notices = slices.Delete(list, oldest, oldest+1)
-	}
-	kept.Notices = append(kept.Notices, n)
+	kept.Notices = change(recent(kept.Notices, now))
 	if err := note.Put(dir, kept); err != nil {
 		return err
 	}

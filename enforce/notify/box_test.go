@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
@@ -46,6 +47,27 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	all, err = box.Notices(own(), noon.Add(notify.MaxKeptAge+time.Second))
 	require.NoError(t, err)
 	require.Empty(t, all)
+}
+
+// TestWarningsThatAreOver: a warning says so once nothing is left of it. What a later notice says is not over.
+func TestWarningsThatAreOver(t *testing.T) {
+	box := newBox(t)
+	require.NoError(t, box.End(own(), []string{"a"}, noon))
+	require.NoFileExists(t, box.Path(own()))
+	require.NoError(t, box.Keep(own(), "two", nil, noon, "a", "b"))
+	require.NoError(t, box.Keep(own(), "one", nil, noon, "c"))
+	require.NoError(t, box.Keep(own(), "one is ended", nil, noon, "c"))
+	require.NoError(t, box.Keep(own(), "a test", nil, noon))
+	for _, id := range []string{"b", "x", "a"} {
+		list := proctest.Try(box.Notices(own(), noon)).OK(t)
+		require.Equal(t, "two", list[0].Shown(), "before "+id)
+		require.NoError(t, box.End(own(), []string{id}, noon.Add(time.Minute)))
+	}
+	list := proctest.Try(box.Notices(own(), noon)).OK(t)
+	require.Equal(t, "two\nThat was over at "+noon.Add(time.Minute).Local().Format("2006-01-02 15:04 MST")+", and nothing is done.", list[0].Shown())
+	for _, n := range list[1:] {
+		require.Equal(t, n.Text, n.Shown())
+	}
 }
 
 func TestControllersThatKeepAtOnce(t *testing.T) {

@@ -111,10 +111,14 @@ func Messages(f *enforce.Finding, owners *Owners, now time.Time) []UserMessage {
 		m.Line = "Your " + f.Booking.Text + "."
 		return []UserMessage{m}
 	}
-	of, order := stakesOf(f,
+	of, order := stakesOf(f, owners,
 		func(ref enforce.ProcessRef) (addressee, bool) {
-			uid, known := owners.on(ref.Host).processes[ref.PID]
-			return addressee{ref.Host, uid}, known
+			p := owners.on(ref.Host).processes[ref.PID]
+			if p == nil {
+				return addressee{}, false
+			}
+			_, uid := p.Reported()
+			return addressee{ref.Host, *uid}, true
 		},
 		func(ref enforce.DeviceRef) (addressee, bool) {
 			uid, known := owners.on(ref.Host).envs[ref.EID]
@@ -133,7 +137,7 @@ const maxNamedHosts = 3 // in a message
 func Elsewhere(f *enforce.Finding, owners *Owners, account func(snapshot.Username) snapshot.Username,
 	now time.Time,
 ) []UserMessage {
-	of, follows := onHosts(f)
+	of, follows := onHosts(f, owners)
 	if len(of) == 0 {
 		return nil
 	}
@@ -152,8 +156,8 @@ func Elsewhere(f *enforce.Finding, owners *Owners, account func(snapshot.Usernam
 }
 
 // onHosts is what happens because of a finding, by host and in words.
-func onHosts(f *enforce.Finding) (of map[snapshot.Hostname]*stake, follows string) {
-	of, hosts := stakesOf(f,
+func onHosts(f *enforce.Finding, owners *Owners) (of map[snapshot.Hostname]*stake, follows string) {
+	of, hosts := stakesOf(f, owners,
 		func(ref enforce.ProcessRef) (snapshot.Hostname, bool) { return ref.Host, true },
 		func(ref enforce.DeviceRef) (snapshot.Hostname, bool) { return ref.Host, true })
 	var parts []string
@@ -168,7 +172,7 @@ func onHosts(f *enforce.Finding) (of map[snapshot.Hostname]*stake, follows strin
 
 // Summary is a finding for others than its user: it names the hosts on which something happens.
 func Summary(f *enforce.Finding, now time.Time) UserMessage {
-	_, follows := onHosts(f)
+	_, follows := onHosts(f, nil)
 	m := messageOf(f, follows, now)
 	m.Host, m.User = f.Affects(), f.User
 	return m
@@ -249,7 +253,7 @@ type stake struct {
 
 // stakesOf divides what a finding is about to end, by what is known of each process and device, in their order.
 func stakesOf[K comparable](
-	f *enforce.Finding, process func(enforce.ProcessRef) (K, bool), device func(enforce.DeviceRef) (K, bool),
+	f *enforce.Finding, owners *Owners, process func(enforce.ProcessRef) (K, bool), device func(enforce.DeviceRef) (K, bool),
 ) (of map[K]*stake, order []K) {
 	of = make(map[K]*stake)
 	add := func(key K, known bool) *stake {
@@ -264,7 +268,7 @@ func stakesOf[K comparable](
 	}
 	for _, ref := range f.Terminate {
 		s := add(process(ref))
-		s.pids = append(s.pids, fmt.Sprint(ref.PID))
+		s.pids = append(s.pids, owners.named(f, ref))
 	}
 	for _, ref := range f.Detach {
 		if s := add(device(ref)); !slices.Contains(s.devices, ref.Index) {
@@ -272,6 +276,16 @@ func stakesOf[K comparable](
 		}
 	}
 	return of, order
+}
+
+// named is the PID of a process with its command, unless the finding is about this process, or the command is private.
+func (o *Owners) named(f *enforce.Finding, ref enforce.ProcessRef) string {
+	if o != nil && ref.PID != f.PID {
+		if p := o.on(ref.Host).processes[ref.PID]; p != nil && p.CommandOrName() != "" {
+			return fmt.Sprintf("%d (%s)", ref.PID, text.ShownCommand(p.CommandOrName()))
+		}
+	}
+	return fmt.Sprint(ref.PID)
 }
 
 // follows says what will happen, or begins now.
@@ -303,7 +317,7 @@ type Owners struct {
 
 // ownersOfHost are the accounts of a host's processes and environments that the kernel doesn't contradict.
 type ownersOfHost struct {
-	processes map[snapshot.PID]snapshot.UID
+	processes map[snapshot.PID]*snapshot.Process
 	envs      map[snapshot.EnvID]snapshot.UID
 	names     map[snapshot.UID]snapshot.Username
 }
@@ -326,7 +340,7 @@ func (o *Owners) on(host snapshot.Hostname) *ownersOfHost {
 		return found
 	}
 	found := &ownersOfHost{
-		map[snapshot.PID]snapshot.UID{}, map[snapshot.EnvID]snapshot.UID{}, map[snapshot.UID]snapshot.Username{},
+		map[snapshot.PID]*snapshot.Process{}, map[snapshot.EnvID]snapshot.UID{}, map[snapshot.UID]snapshot.Username{},
 	}
 	o.found[host] = found
 	h := o.hosts[host]
@@ -336,7 +350,7 @@ func (o *Owners) on(host snapshot.Hostname) *ownersOfHost {
 	for i := range h.Snapshot.Processes {
 		p := &h.Snapshot.Processes[i]
 		if user, uid := p.Reported(); uid != nil {
-			found.processes[p.PID], found.names[*uid] = *uid, cmp.Or(found.names[*uid], user)
+			found.processes[p.PID], found.names[*uid] = p, cmp.Or(found.names[*uid], user)
 		}
 	}
 	for i := range h.Snapshot.Environments {

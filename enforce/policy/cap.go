@@ -145,7 +145,7 @@ func (c *Cap) complete() {
 		sum := sha256.Sum256([]byte(c.String()))
 		c.ID = hex.EncodeToString(sum[:4])
 	}
-	c.Place, c.Scheduled = c.place.String(), c.when != nil
+	c.Place, c.Of, c.Scheduled = c.place.String(), strings.TrimSpace(c.gpus()), c.when != nil
 	c.OnHost, c.Limit = c.onHost, c.limitOf
 	memberOf := func(people *selection) func(snapshot.Username) enforce.Membership {
 		return func(user snapshot.Username) enforce.Membership { return people.has(string(user)) }

@@ -222,15 +222,18 @@ func TestRulesOfSites(t *testing.T) {
 	require.Zero(t, guests.Settings(enforce.Query{User: "kim"}).MaxProcessAge)
 }
 
-// A person reads which cap it is, by the name that all commands know, and until when it holds.
+// A person reads what a cap without a name says, and until when.
 func TestNameAndEndOfACap(t *testing.T) {
 	file := ofSite(t, firstDay+"\ntimezone: UTC")
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	_, plan := lostBy(t, file, at, 0, site{name: "a", has: []has{{"fay", 3, "one"}}})
 	require.Len(t, plan.Findings, 1)
-	id := file.CapList[1].ID
-	require.Equal(t, "User fay has 3 GPUs, and cap "+id+" allows 2 GPUs until Fri 2026-11-20 20:00 UTC", plan.Findings[0].String())
-	require.Equal(t, id+": 3 of 2 GPUs", plan.Findings[0].Cap.String())
+	f := plan.Findings[0]
+	require.Equal(t, "User fay has 3 GPUs, and a cap allows 2 GPUs until Fri 2026-11-20 20:00 UTC", f.String())
+	require.Equal(t, "3 of 2 GPUs", f.Cap.String())
+	f.Cap.Of, f.Cap.Until = ofSite(t, `caps: [{gpus: 2, of: {model: "A100*"}}]`).CapList[0].Of, time.Time{}
+	require.Equal(t, "User fay has 3 GPUs of model A100*, and a cap allows 2 GPUs", f.String())
+	require.Equal(t, "3 of 2 GPUs of model A100*", f.Cap.String())
 }
 
 // Who waits makes others lose what it lacks on one host, or nothing; and is told what would be possible.

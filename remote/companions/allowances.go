@@ -297,7 +297,7 @@ func use(told *service.Allowance, places map[string]int, c *enforce.CapCount, no
 		place = len(told.Caps)
 		places[placeOf(c)] = place
 		told.Caps = append(told.Caps, service.Cap{
-			ID: c.ID, Name: c.Name, Rule: string(c.Rule), Model: strings.Trim(c.Model, "*"), Counts: c.Counts,
+			Name: c.Name, Rule: string(c.Rule), Model: strings.Trim(c.Model, "*"), Counts: c.Counts,
 			GPUs: c.GPUs, Together: c.Together, PerHost: c.PerHost, While: c.While, Until: c.Until,
 		})
 	}

@@ -137,6 +137,17 @@ func TestAHostSpeaksInItsOwnNameOnly(t *testing.T) {
 	require.Equal(t, 1, strings.Count(out.String(), "\n"))
 }
 
+// TestWhatCouldNotBeJudged: without findings all may be well only if all was judged.
+func TestWhatCouldNotBeJudged(t *testing.T) {
+	for dry, want := range map[bool]string{false: "nothing was done", true: "nothing would be done"} {
+		var errs bytes.Buffer
+		w := &cycleWriter{out: io.Discard, err: &errs, bar: &render.Progress{}, concludes: true}
+		cycle := &controller.Cycle{DryRun: dry, Plan: enforce.Plan{Notes: []enforce.Note{{Host: "a", Text: "its type is unknown"}}}}
+		require.NoError(t, w.write(cycle, nil))
+		require.Contains(t, errs.String(), "0 findings: "+want+"; not everything could be judged (1 note)")
+	}
+}
+
 // TestWhatIsOverBetweenTwoTicks: it lasted until it was judged, however long ago the tick was.
 func TestWhatIsOverBetweenTwoTicks(t *testing.T) {
 	var out, errs bytes.Buffer

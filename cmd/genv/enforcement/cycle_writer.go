@@ -277,10 +277,14 @@ func conclusion(cycle *controller.Cycle) string {
 	if answered < hosts {
 		s = fmt.Sprintf("%d of %s", answered, s)
 	}
-	if cycle.DryRun {
-		return s + wouldBeDone(cycle) + unmeasured(cycle) + uncounted(cycle.Plan.Uncounted)
+	unjudged := ""
+	if n := len(cycle.Plan.Notes); n > 0 {
+		unjudged = fmt.Sprintf("; not everything could be judged (%s)", text.Plural(n, "note"))
 	}
-	return s + "nothing was done"
+	if cycle.DryRun {
+		return s + wouldBeDone(cycle) + unjudged + unmeasured(cycle) + uncounted(cycle.Plan.Uncounted)
+	}
+	return s + "nothing was done" + unjudged
 }
 
 func (w *cycleWriter) writeUndelivered(now time.Time) {

@@ -182,6 +182,7 @@ func (h *host) notify(ctx context.Context, messages []agent.Message) []agent.Rec
 		if m.Over {
 			r.Kind, r.Channel = audit.KindCleared, ""
 			records = append(records, r)
+			_ = h.box().End(m.UID, m.IDs, h.record.now()) // as root; else there are no notices
 			continue
 		}
 		if m.DueMS > 0 { // it may be read later
@@ -209,5 +210,7 @@ func (h *host) keep(ctx context.Context, m agent.Message, terminals []string) bo
 	if name, err := h.names.lookUp(ctx, m.UID); err == nil && name == "" {
 		return false
 	}
-	return notify.Box{Root: disk.RootDir(h.getenv)}.Keep(m.UID, m.Text, terminals, h.record.now()) == nil
+	return h.box().Keep(m.UID, m.Text, terminals, h.record.now(), m.IDs...) == nil
 }
+
+func (h *host) box() notify.Box { return notify.Box{Root: disk.RootDir(h.getenv)} }

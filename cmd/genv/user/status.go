@@ -132,8 +132,8 @@ func (p *userCommands) notices(unread bool) error {
 func (p *userCommands) printNotices(list []notify.KeptNotice) error {
 	for _, n := range list {
 		_, err := fmt.Fprintf(p.Out, "Message from genv on %s at %s:\n  %s\n",
-			text.Printable(enforcelocal.Hostname()), n.Time.Local().Format(time.DateTime),
-			strings.ReplaceAll(strings.TrimRight(text.PrintableLines(n.Text), "\n"), "\n", "\n  "))
+			text.Printable(enforcelocal.Hostname()), notify.Clock(n.Time),
+			strings.ReplaceAll(strings.TrimRight(text.PrintableLines(n.Shown()), "\n"), "\n", "\n  "))
 		if err != nil {
 			return err
 		}

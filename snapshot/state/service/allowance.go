@@ -46,7 +46,6 @@ type Rule struct {
 
 // Cap is a cap that holds now for people of this host.
 type Cap struct {
-	ID       string                 `json:"id,omitempty"`       // its name or, without one, a digest of what it says
 	Name     string                 `json:"name,omitempty"`     // as people are shown it
 	Rule     string                 `json:"rule,omitempty"`     // its setting, as max-devices-per-user; else empty
 	Model    string                 `json:"model,omitempty"`    // of its GPUs, as in A100; empty for all

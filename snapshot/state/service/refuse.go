@@ -175,10 +175,12 @@ func (c *Cap) label() string {
 	switch {
 	case c.Rule != "":
 		return text.Printable(c.Rule)
-	case c.ID+c.Name == "": // of an earlier controller
-		return "a cap of the policy"
+	case c.Name != "":
+		return "cap " + text.Shown(c.Name)
+	case c.Model != "":
+		return "the cap on " + text.Printable(c.Model)
 	}
-	return "cap " + text.Shown(cmp.Or(c.ID, c.Name))
+	return "a cap of the policy"
 }
 
 func day(t time.Time) string { return t.Format("2 January") }
@@ -215,7 +217,7 @@ func (a *Allowance) String() string {
 func (a *Allowance) CapTexts(p Person) (list []Rule) {
 	for i := range p.Caps {
 		c := a.cap(&p.Caps[i])
-		list = append(list, Rule{cmp.Or(c.ID, c.Name, c.Rule, c.Counts), c.status(&p.Caps[i])})
+		list = append(list, Rule{cmp.Or(c.Name, c.Rule, c.Counts), c.status(&p.Caps[i])})
 	}
 	return list
 }
