@@ -108,7 +108,7 @@ func ModelOf(d *snapshot.Device) string { return strings.TrimPrefix(d.Name, "NVI
 type CapExcess struct {
 	ID    string `json:"id,omitempty"` // its name, else a digest of what it says
 	Name  string `json:"name,omitempty"`
-	Of    string `json:"of,omitempty"` // its GPUs, as in "of model A100*"; missing for all models and labels
+	Of    string `json:"of,omitempty"` // its GPUs, as in "of model A100*"
 	Place string `json:"place"`        // in the policy
 	// Counts says what Used and Limit are: GPUs, bytes, environments or seconds of GPUs.
 	Counts   string    `json:"counts"`

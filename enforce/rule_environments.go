@@ -131,7 +131,7 @@ var maxDurationRule = rule{
 		"genv attach.",
 	adviceRun: "Save your work: what goes on using the GPU may be ended. Start it again afterwards with genv run.",
 	line: func(f Finding) string {
-		return fmt.Sprintf("Environment %s is attached to device %s for %s, and %s are allowed",
+		return fmt.Sprintf("Environment %s is attached to GPU %s for %s, and %s are allowed",
 			f.EID, text.JoinIndices(f.Devices), text.ShortDuration(f.For), text.ShortDuration(f.Limit))
 	},
 }

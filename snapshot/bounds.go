@@ -33,7 +33,7 @@ func (m *More) warning() string {
 	if m.UID != nil {
 		who = fmt.Sprintf("uid %d has", *m.UID)
 	}
-	return who + " more processes on GPUs, or more environments, than a snapshot holds: the newest are left out, " +
+	return who + " more processes on GPUs, or more environments, than a snapshot has room for: the newest are left out, " +
 		"and count as using their GPUs"
 }
 

@@ -212,7 +212,7 @@ var jobSpecs = []jobSpec{
 	{host: "gpu-02", user: "bob", program: "notebook", device: 3, miB: 9000, load: 38, violation: "GPU 3 is not attached to bob"},
 	{host: "gpu-02", user: "erin", program: "sweep.py", device: 5, miB: 12000, load: 88},
 	{host: "gpu-03", user: "carol", program: "whisper.py", device: 0, miB: 15000, load: 64},
-	{host: "gpu-03", user: "carol", program: "eval.py", device: 0, miB: 8000, load: 64, violation: "carol's two hold more than her 20g"},
+	{host: "gpu-03", user: "carol", program: "eval.py", device: 0, miB: 8000, load: 64, violation: "carol's two use more than her 20g"},
 	{host: "gpu-03", user: "dave", program: "serve.py", device: 2, miB: 40000, load: 0},
 	{host: "gpu-04", user: "dave", program: "tune.py", device: 3, miB: 30000, load: 95},
 	{host: "gpu-04", user: "erin", program: "sweep.py", device: 0, miB: 12000, load: 81},

@@ -249,7 +249,7 @@ func (j *joiner) wouldAct(r *Record) {
 	for _, d := range r.Finding.Detach {
 		item := *r
 		item.Host, item.PID, item.EID, item.Device = d.Host, 0, d.EID, &d.Index
-		j.leftUndone(&item, fmt.Sprintf("Would detach device %s of environment %s", d.Index, d.EID))
+		j.leftUndone(&item, fmt.Sprintf("Would detach GPU %s of environment %s", d.Index, d.EID))
 	}
 }
 

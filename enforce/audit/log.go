@@ -156,7 +156,7 @@ func (l *Log) open() (*os.File, int64, error) {
 			return nil, 0, fmt.Errorf("%s: %w", l.Path, err)
 		}
 		if time.Now().After(deadline) {
-			return nil, 0, fmt.Errorf("%s: another program has held its lock for %s", l.Path, lockTimeout)
+			return nil, 0, fmt.Errorf("%s: another program has kept its lock for %s", l.Path, lockTimeout)
 		}
 		if err != nil {
 			time.Sleep(10 * time.Millisecond)

@@ -277,6 +277,6 @@ func TestDurationsAsPeopleSayThem(t *testing.T) {
 		59*time.Minute + 40*time.Second: "1h",
 	} {
 		f := enforce.Finding{Rule: enforce.RuleMaxDuration, EID: "1", Devices: []snapshot.DeviceIndex{0}, For: limit, Limit: limit}
-		require.Equal(t, "Environment 1 is attached to device 0 for "+want+", and "+want+" are allowed", f.String())
+		require.Equal(t, "Environment 1 is attached to GPU 0 for "+want+", and "+want+" are allowed", f.String())
 	}
 }

@@ -29,7 +29,7 @@ var hostFamilies = []family{
 	{"genv_waiting_gpus", "", "GPUs for which commands wait with --wait, on hosts with genv host serve."},
 	{"genv_longest_wait_seconds", "", "For how long the first of these commands has been waiting; 0 if none waits."},
 	{"genv_reserved_gpus", "", "GPUs of the host that are reserved now, whether or not their owners use them."},
-	{"genv_gpus", "model state", "GPUs by what they are used for: free, attached (and not used), idle (held by a " +
+	{"genv_gpus", "model state", "GPUs by what they are used for: free, attached (and not used), idle (used by a " +
 		"process, utilization 0), busy, unknown, failed, unusable (its compute mode is Prohibited, or it is in MIG " +
 		"mode and has no instance), or mig (in MIG mode, and no instance is attached or used)."},
 	{"genv_gpu_info", "gpu uuid model", "1 for each GPU, with its UUID and model."},

@@ -184,7 +184,7 @@ var fields = sync.OnceValue(func() []field {
 		{"container", nil, []tabID{tabFindings, tabProcesses}, containers},
 		{"free", percentOrNumber, []tabID{tabHosts}, func(r *tabRow) []gpus.Value { return number(free(r.host)) }},
 		{"guard", nil, []tabID{tabHosts}, guardOf},
-		{"devices", percentOrNumber, onUsers, func(r *tabRow) []gpus.Value { return number(r.user.Attached) }},
+		{"gpus", percentOrNumber, onUsers, func(r *tabRow) []gpus.Value { return number(r.user.Attached) }},
 		{"idle", percentOrNumber, onUsers, func(r *tabRow) []gpus.Value { return number(r.user.Idle) }},
 		{"event", nil, []tabID{tabHistory}, func(r *tabRow) []gpus.Value { return texts(r.event.Kind) }},
 		{"class", nil, []tabID{tabFailed}, func(r *tabRow) []gpus.Value { return texts(r.failure.Class) }},

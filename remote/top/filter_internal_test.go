@@ -60,7 +60,7 @@ func TestFilter(t *testing.T) {
 		{"2", "model~a100", 14},
 		{"3", "user=bob", 1},
 		{"3", "idle>0", 2},
-		{"3", "devices>=2 mem>50gi", 1},
+		{"3", "gpus>=2 mem>50gi", 1},
 		{"3", "host=gpu-1", 4}, // users have no host: ignored, and said
 		{"4", "user=bob", 1},
 		{"4", "state=act", 1},
@@ -92,7 +92,7 @@ func TestAFilterThatCantBeUnderstoodIsSaid(t *testing.T) {
 	require.Contains(t, m.screen()[11], "filter: usr=bob")
 	require.Len(t, m.rows, 5)
 	m.press("ctrl+u", "x=1", "enter")
-	require.Regexp(t, "^unknown field x .*container devices .* user util", strings.Join(m.screen()[9:11], " "), "all of a long message")
+	require.Regexp(t, "^unknown field x .*container event .* gpus .* user util", strings.Join(m.screen()[9:11], " "), "all of a long message")
 	m.press("ctrl+u", "user=bob host=gpu-2", "enter")
 	require.EqualValues(t, "gpu-2", m.selected().id.host, "gpu-1 was selected, and who typed the filter has left it out")
 	m.press("/", "ctrl+u", "user=bob", "enter")

@@ -188,7 +188,7 @@ func processStateCell(r *tabRow) draw.Cell {
 func userColumns() []column {
 	return []column{
 		worded(flexible("USER", 10, 0), func(r *tabRow) string { return string(r.user.Name) }),
-		counted(right("DEVICES", 7, 0), func(r *tabRow) int { return r.user.Attached }),
+		counted(right("GPUS", 7, 0), func(r *tabRow) int { return r.user.Attached }),
 		counted(right("IDLE", 4, 0), func(r *tabRow) int { return r.user.Idle }),
 		counted(right("USED", 4, 8), func(r *tabRow) int { return r.user.Used }),
 		{right("CAP", 7, 9), capCell, nil},

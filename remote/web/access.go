@@ -261,7 +261,7 @@ func (r *accessRules) readCertificates() error {
 	if len(contents) > 2 {
 		r.tls.ClientCAs = x509.NewCertPool()
 		if !r.tls.ClientCAs.AppendCertsFromPEM(contents[2]) {
-			return fmt.Errorf("%s holds no certificate", r.files[3])
+			return fmt.Errorf("%s has no certificate", r.files[3])
 		}
 	}
 	return nil

@@ -67,7 +67,7 @@ func CheckState(s StateFacts) Check {
 		found = append(found, Problem(StateFolder, "state-lost", "%s/%s is missing, which root saw since the "+
 			"machine was started", s.Path, name))
 	}
-	locked := First(StateFolder, If(s.Holder != "", "state-locked", "%s/genv.lock is held by %s", s.Path, s.Holder))
+	locked := First(StateFolder, If(s.Holder != "", "state-locked", "%s/genv.lock is locked by %s", s.Path, s.Holder))
 	return Worst(append(found, locked, root)...)
 }
 

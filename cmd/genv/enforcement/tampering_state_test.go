@@ -249,7 +249,7 @@ func TestBentLockHeld(t *testing.T) {
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	proctest.Try(bufio.NewReader(stdout).ReadString('\n')).OK(t)
 	r := b.spares(honest)
-	require.Contains(t, r.Err, fmt.Sprintf("genv.lock is held by process %d", cmd.Process.Pid))
+	require.Contains(t, r.Err, fmt.Sprintf("genv.lock is locked by process %d", cmd.Process.Pid))
 	require.NoError(t, os.Remove(b.state("gpu-01", "envs.json")))
 	r = b.enforce("gpu-01", "--non-env-processes")
 	require.True(t, honest.Running(), r.Out+r.Err)

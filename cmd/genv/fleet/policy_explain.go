@@ -134,7 +134,7 @@ type ExplainDocument struct {
 func (o *explainOptions) writeTold(told *service.Allowance) error {
 	since := told.Since.Local().Format(time.DateTime)
 	if told.Expired { // the host isn't told any more
-		return fmt.Errorf("%s enforces a policy on this host, and has not said since %s what holds here, so genv "+
+		return fmt.Errorf("%s enforces a policy on this host, and has not said since %s what applies here, so genv "+
 			"doesn't know it: ask %s, or use --policy FILE", cmp.Or(told.By, "a controller"), since,
 			cmp.Or(told.Contact, "your administrator"))
 	}

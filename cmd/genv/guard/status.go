@@ -315,7 +315,7 @@ func writeTables(w io.Writer, d *StatusDocument) error {
 var output = render.Output{Format: "tui"}
 
 func (d *StatusDocument) deviceTable() *render.Table {
-	table := output.Table("DEVICE:8", "UUID:42", "NODE:14", "GUARDED")
+	table := output.Table("GPU:8", "UUID:42", "NODE:14", "GUARDED")
 	for _, each := range d.Devices {
 		node, guarded := "?", "yes"
 		if each.Minor != nil {
@@ -345,7 +345,7 @@ func (d *StatusDocument) userTable() *render.Table {
 }
 
 func (d *StatusDocument) denialTable() *render.Table {
-	table := output.Table("LAST:10", "USER:20", "DEVICE:8", "PROGRAM:18", "TIMES:7", "WHAT")
+	table := output.Table("LAST:10", "USER:20", "GPU:8", "PROGRAM:18", "TIMES:7", "WHAT")
 	for _, each := range d.Denials {
 		what, device := "would be denied", fmt.Sprintf("node %d", each.Minor)
 		if each.Denied {

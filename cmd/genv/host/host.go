@@ -279,7 +279,7 @@ func (h *host) heldBy(ctx context.Context, busy *disk.BusyError) string {
 			by += fmt.Sprintf(" (%q)", name)
 		}
 	}
-	return fmt.Sprintf("the state of this host can't be taken over yet: %s is held by %s; waiting for its end",
+	return fmt.Sprintf("the state of this host can't be taken over yet: %s is locked by %s; waiting for its end",
 		busy.Path, by)
 }
 

@@ -232,7 +232,7 @@ func TestTheTakeoverWaitsForTheLock(t *testing.T) {
 	stderr := proctest.Try(service.StderrPipe()).OK(t)
 	proctest.Start(t, service)
 	line := proctest.Try(bufio.NewReader(stderr).ReadString('\n')).OK(t)
-	require.Contains(t, line, "genv.lock is held by process "+strconv.Itoa(os.Getpid()))
+	require.Contains(t, line, "genv.lock is locked by process "+strconv.Itoa(os.Getpid()))
 	require.Contains(t, line, "of uid 0")
 	require.Contains(t, h.must(4001, "host", "status"), "every user's")
 

@@ -207,7 +207,7 @@ func (o *exemptOptions) write(d *ExemptDocument) error {
 	if len(d.Exemptions) == 0 && o.output.Format == "tui" {
 		fmt.Fprintln(o.Err, "No exemptions made by an operator; the policy file may have others.")
 	}
-	t := o.output.Table("ID:10", "USER:10", "HOST:12", "DEVICE:8", "RULE:14", "UNTIL:21", "BY:20", "REASON")
+	t := o.output.Table("ID:10", "USER:10", "HOST:12", "GPU:8", "RULE:14", "UNTIL:21", "BY:20", "REASON")
 	for i := range d.Exemptions {
 		e := &d.Exemptions[i]
 		device := ""

@@ -110,7 +110,7 @@ func TestAShellThatWasActiveBeforeTheGuard(t *testing.T) {
 	require.Equal(t, said{}, other.say("genv activate --id "+shell.pid()))
 	for _, mode := range []string{"watch", "enforce"} {
 		s.guard(mode)
-		advice := `CUDA_VISIBLE_DEVICES of this shell is "1,5": since this host has a guard, it has to hold UUIDs: run genv attach --refresh`
+		advice := `CUDA_VISIBLE_DEVICES of this shell is "1,5": since this host has a guard, it has to have UUIDs: run genv attach --refresh`
 		require.Contains(t, shell.sayAll("genv status").text, advice)
 		require.Contains(t, shell.sayAll("nvidia-smi").text, advice)
 		require.NotContains(t, shell.sayAll("nvidia-smi -L").text, advice, "programs read it")

@@ -95,7 +95,7 @@ func TestLockGivesUpWhenInterrupted(t *testing.T) {
 	require.Contains(t, waiting, "waiting for "+held.Name())
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	gaveUp := lines.line()
-	require.Contains(t, gaveUp, "3.lock is held by")
+	require.Contains(t, gaveUp, "3.lock is locked by")
 	for _, line := range []string{waiting, gaveUp} {
 		require.Contains(t, line, strconv.Itoa(os.Getpid()), "the holder is named")
 	}

@@ -74,7 +74,7 @@ func TestLockWhereRootOwnsTheState(t *testing.T) {
 	in, out := proctest.StartPiped(t, holder)
 	proctest.Try(out.Read(make([]byte, 1))).OK(t)
 	waits := shell.sayAll("timeout 3 genv lock touch " + marker)
-	require.Contains(t, waits.text, `/devices/1.lock, which is held by process`, "alice waits for bob")
+	require.Contains(t, waits.text, `/devices/1.lock, which is locked by process`, "alice waits for bob")
 	require.Contains(t, waits.text, "of uid 4243, to whom the GPU is not attached\n")
 	require.NoFileExists(t, marker)
 	require.NoError(t, in.Close())

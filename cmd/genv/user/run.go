@@ -294,7 +294,7 @@ func (p *userCommands) lockDevices(
 			holder += ", to whom the GPU is not attached"
 		}
 	}
-	p.Warnf("genv: waiting for %s, which is held by %s", busy.Path, holder)
+	p.Warnf("genv: waiting for %s, which is locked by %s", busy.Path, holder)
 	release, err = who.Store.LockDevices(ctx, devices)
 	if again, ok := errors.AsType[*disk.BusyError](err); ok && again.Waited == 0 {
 		return nil, busy // interrupted before the second attempt: the first one knows the holder

@@ -172,7 +172,7 @@ func onlyIndices(visible string) bool {
 // may open.
 func (p *userCommands) adviseOfIndices(who *hostUser) {
 	if visible := p.Getenv("CUDA_VISIBLE_DEVICES"); onlyIndices(visible) && who.guarded() {
-		p.Warnf("CUDA_VISIBLE_DEVICES of this shell is %s: since this host has a guard, it has to hold "+
+		p.Warnf("CUDA_VISIBLE_DEVICES of this shell is %s: since this host has a guard, it has to have "+
 			"UUIDs: run genv attach --refresh", text.Quoted(visible, 80))
 	}
 }

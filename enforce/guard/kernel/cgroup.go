@@ -69,7 +69,7 @@ func (c cgroup) attach(program *ebpf.Program) (l bpfLink, id uint32, err error) 
 	}
 	defer folder.Close()
 	if l, err = newLink(program, folder); errors.Is(err, unix.EPERM) {
-		err = fmt.Errorf("%w: it holds %s, or a parent of it, without BPF_F_ALLOW_MULTI: %w", ErrConflict, c.path, err)
+		err = fmt.Errorf("%w: it has %s, or a parent of it, without BPF_F_ALLOW_MULTI: %w", ErrConflict, c.path, err)
 	} else {
 		err = classify("attach to "+c.path, err)
 	}

@@ -189,7 +189,7 @@ func ReadPassword(path string) (string, error) {
 	case strings.TrimSpace(rest) != "":
 		err = errors.New("it has more than one line")
 	case password == "":
-		err = errors.New("it holds no password")
+		err = errors.New("it has no password")
 	default:
 		return password, nil
 	}

@@ -26,7 +26,7 @@ why=$( (umask 022; mkdir -p "$dir") 2>&1) || fail write "$why"
 # The lock is held while files are made, removed or renamed. Temporary files are
 # locked too, so that another installation can tell them from those of one that died.
 lock() {
-  if have flock; then flock -w 60 9 || fail busy "another installation holds the lock $lock_file"; fi
+  if have flock; then flock -w 60 9 || fail busy "another installation has the lock $lock_file"; fi
 }
 unlock() {
   if have flock; then flock -u 9; fi

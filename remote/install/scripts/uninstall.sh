@@ -13,7 +13,7 @@ remove() {
 if (umask 077; : >>"$lock_file") 2>/dev/null; then # a full or read-only /run is no reason to keep genv
   exec 9>>"$lock_file"
   if command -v flock >/dev/null && ! flock -w 60 9; then
-    say why "another installation holds the lock $lock_file"
+    say why "another installation has the lock $lock_file"
     say failed busy
     exit 0
   fi

@@ -66,7 +66,7 @@ func TestRootReadsWithoutALockThatIsHeld(t *testing.T) {
 		t.Helper()
 		files := read(t, store)
 		require.Equal(t, indices{0}, files.AttachedTo("1102"))
-		require.Contains(t, files.Warnings[len(files.Warnings)-1], "genv.lock is held by process")
+		require.Contains(t, files.Warnings[len(files.Warnings)-1], "genv.lock is locked by process")
 		return files
 	}
 	before := readFile(t, envs)

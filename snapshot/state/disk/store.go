@@ -232,7 +232,7 @@ func (e *BusyError) Error() string {
 		e.Waited.Round(time.Millisecond))
 }
 
-func (e *BusyError) held() string { return e.Path + " is held by " + e.Holder.String() }
+func (e *BusyError) held() string { return e.Path + " is locked by " + e.Holder.String() }
 
 // Unwrap makes errors.Is find ErrBusy and the context's error.
 func (e *BusyError) Unwrap() []error { return []error{ErrBusy, e.Cause} }

@@ -182,7 +182,7 @@ func (d *Folder) Ensure(name string, mode uint32) error {
 }
 
 // ErrLocked is wrapped when another process holds a lock.
-var ErrLocked = errors.New("another process holds the lock")
+var ErrLocked = errors.New("another process has the lock")
 
 // Lock takes the exclusive flock(2) on a file of a folder as of CheckPrivate, until it is closed. It creates the file.
 func (d *Folder) Lock(name string, within time.Duration) (*os.File, error) {
