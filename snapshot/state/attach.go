@@ -198,7 +198,7 @@ func (r *AttachRequest) refuses(d *snapshot.Device) string {
 	case r.Only != nil && !slices.Contains(r.Only, d.Index) && !r.OverSubscribe && len(r.Instances) == 0:
 		return fmt.Sprintf("it is unknown whether GPU %d is free, since nvidia-smi doesn't answer: -o attaches it all "+
 			"the same", d.Index)
-	case slices.Contains(r.Kept, d.Index) && !r.OverSubscribe:
+	case slices.Contains(r.Kept, d.Index) && (!r.OverSubscribe || len(d.Attachments) == 0):
 		return fmt.Sprintf("GPU %d is "+keptForWaits, d.Index)
 	case d.Unified && r.Memory.Known():
 		return fmt.Sprintf("GPU %d shares the memory of its machine and has no capacity of its own:"+

@@ -61,6 +61,7 @@ func TestAttach(t *testing.T) {
 		{"neither unusable ones nor instances", state.AttachRequest{EID: "9", Count: 2, Availability: state.Availability{States: unusable}}, indices{5, 6}},
 		{"only those that are known to be free", state.AttachRequest{EID: "9", Count: 1, Availability: state.Availability{Only: indices{0, 6}}}, indices{6}},
 		{"over-subscribed: unknown ones, too", state.AttachRequest{EID: "9", Indices: indices{5}, OverSubscribe: true, Availability: state.Availability{Only: indices{}}}, indices{5}},
+		{"over-subscribed: not one that is kept, unless it is taken anyway", state.AttachRequest{EID: "9", Count: 2, OverSubscribe: true, Availability: state.Availability{Kept: indices{1, 2, 3, 4, 5, 6, 7}}}, indices{1, 3}},
 		{"an instance", state.AttachRequest{EID: "9", Instances: []state.InstanceRequest{{Index: 4, UUID: "MIG-a"}}, Availability: state.Availability{States: unusable}}, indices{4}},
 		{"over-subscribed: more than the memory", state.AttachRequest{EID: "9", Indices: indices{2}, Memory: memory("999g"), OverSubscribe: true}, indices{2}},
 	} {
@@ -76,8 +77,7 @@ func TestAttach(t *testing.T) {
 
 func TestAttachRecordsCapacityAndTime(t *testing.T) {
 	b := recordedBooks()
-	_, err := b.Attach(state.AttachRequest{EID: "9", Count: 1, Memory: snapshot.MustMemory("4g"), At: at("12:00:00")})
-	require.NoError(t, err)
+	proctest.Try(b.Attach(state.AttachRequest{EID: "9", Count: 1, Memory: snapshot.MustMemory("4g"), At: at("12:00:00")})).OK(t)
 	require.Equal(t, &snapshot.Attachment{EID: "9", GPUMemory: snapshot.MustMemory("4g"), Time: at("12:00:00")}, b.Devices[2].Attachment("9"))
 }
 
@@ -105,6 +105,7 @@ func TestAttachRefusesAndChangesNothing(t *testing.T) {
 		{"fewer than none", state.AttachRequest{EID: "9", Count: -1}, state.ErrRequest, "not a valid request: -1 GPUs: ask for at least 1"},
 		{"both ways", state.AttachRequest{EID: "9", Count: 1, Indices: indices{2}}, state.ErrRequest, "not a valid request: give a number of GPUs or their indices, not both"},
 		{"zero memory", state.AttachRequest{EID: "9", Count: 1, Memory: memory("0g")}, state.ErrRequest, "not a valid request: a capacity of 0g must be greater than zero"},
+		{"one that is kept, over-subscribed", state.AttachRequest{EID: "9", Indices: indices{2}, OverSubscribe: true, Availability: state.Availability{Kept: indices{2}}}, state.ErrUnavailable, "GPU 2 is kept for people who wait: `genv gpus` names them, and --wait waits for the next turn"},
 		{"no id", state.AttachRequest{Count: 1}, state.ErrRequest, "not a valid request: an environment needs an id"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -203,9 +204,8 @@ func TestAttachTakesDevicesInTheOrderOfTheirStates(t *testing.T) {
 
 func TestARefusalNamesTheConflicts(t *testing.T) {
 	b := state.Files{Devices: gpus(2), Environments: []snapshot.Environment{{EID: "1667", UID: 1001, Username: "alice"}}}
-	_, err := b.Attach(state.AttachRequest{EID: "1667", Count: 1, At: at("10:00:00")})
-	require.NoError(t, err)
-	_, err = b.Attach(state.AttachRequest{EID: "lost", Indices: indices{1}, Memory: snapshot.MustMemory("4g"), At: at("11:00:00")})
+	proctest.Try(b.Attach(state.AttachRequest{EID: "1667", Count: 1, At: at("10:00:00")})).OK(t)
+	_, err := b.Attach(state.AttachRequest{EID: "lost", Indices: indices{1}, Memory: snapshot.MustMemory("4g"), At: at("11:00:00")})
 	require.NoError(t, err)
 	_, err = b.Attach(state.AttachRequest{EID: "7", Indices: indices{0}, At: at("12:00:00")})
 	var taken *state.UnavailableError
