@@ -18,6 +18,7 @@ type HostView struct {
 	Position int           // in the cluster
 	At       time.Time     // when it was asked: all ages are as of then
 	silence  time.Duration // for how long it didn't answer before
+	paused   time.Duration // for how long it wasn't asked before that: see Judgement.pause
 	IsNew    bool          // no cycle has judged this look before
 	Acted    bool          // the outcome of an order came since it was asked for
 	fresh    bool          // something may be done by this look

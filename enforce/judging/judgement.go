@@ -1,6 +1,7 @@
 package judging
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -80,12 +81,20 @@ func (h *HostView) setTime(known enforce.KnownHost, now time.Time) {
 	if h.At.IsZero() {
 		h.At = now
 	}
-	if !known.LostAt.IsZero() {
-		h.silence = max(0, h.At.Sub(known.LostAt))
-	}
+	lost := cmp.Or(known.LostAt, h.At)
+	h.silence, h.paused = max(0, h.At.Sub(lost)), h.j.pause(known.Looked, lost)
 	h.IsNew = h.host.AskedAt.IsZero() || h.host.IsNew
 	h.Acted = !known.Acted.IsZero() && !h.At.After(known.Acted)
 	h.fresh = (h.IsNew || now.Sub(h.At) <= enforce.FreshFor) && !h.Acted
+}
+
+// pause is how much longer than three intervals, and than a minute, it takes to the next look, as when the controller
+// was off or its record full: what was there before may have ended in between.
+func (j *Judgement) pause(last, next time.Time) time.Duration {
+	if j.Fleet.Interval == 0 || last.IsZero() {
+		return 0
+	}
+	return max(0, next.Sub(last)-max(time.Minute, 3*j.Fleet.Interval))
 }
 
 // markUnderWay notes the orders that hosts still carry out, or that ended after their snapshots were asked for.
@@ -219,8 +228,11 @@ func (j *Judgement) Presence(h *HostView, key string) enforce.Presence {
 func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, advances bool) {
 	p = j.Before.Present[key]
 	silence, advances := time.Duration(0), j.advances
-	if h != nil {
-		silence, advances = h.silence, h.advances
+	switch {
+	case h != nil:
+		silence, advances = h.silence+h.paused, h.advances
+	case p.Gone.IsZero():
+		silence = j.pause(j.Before.Time, j.Now)
 	}
 	for _, name := range p.On {
 		if on := j.ByName[name]; on != nil && !p.Gone.IsZero() {

@@ -24,8 +24,10 @@ func TestBreaksOfAWarning(t *testing.T) {
 		over1   = `a | env 1 bob 1g u1 | env 2 bob 1g u1 | dev 0 1@01 | dev 1 2@01 | proc 6 2 u1 by:bob 1:2000`
 	)
 	rules := stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, Warn: lasting(16)}}
+	atIntervals := stated{all: rules.all, fleet: enforce.Fleet{Interval: 2 * time.Minute}}
 	inCycles := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 9}}}
 	capped := stated{all: enforce.Settings{MaxDevices: ptr(0), Warn: lasting(16)}}
+	cappedAtIntervals := stated{all: capped.all, fleet: atIntervals.fleet}
 	runStories(t, []story{
 		{"less than an eighth", rules, []cycle{{0, outside, ""}, {11, right, ""}, {12, outside, ""}, {15, outside, ""}, {16, outside, "a end 5"}}},
 		{"again and again", rules, []cycle{{0, outside, ""}, {5, right, ""}, {6, outside, ""}, {12, right, ""}, {13, outside, ""}, {16, outside, "a end 5"}}},
@@ -46,6 +48,8 @@ func TestBreaksOfAWarning(t *testing.T) {
 		{"a host that doesn't answer is no break", rules, []cycle{{0, outside, ""}, {5, down, ""}, {6, outside, ""}, {16, outside, ""}, {17, outside, "a end 5"}}},
 		{"and no presence", rules, []cycle{{0, outside, ""}, {5, down, ""}, {50, down, ""}, {55, outside, ""}, {65, outside, ""}, {66, outside, "a end 5"}}},
 		{"nor part of a break", rules, []cycle{{0, outside, ""}, {5, right, ""}, {6, down, ""}, {50, down, ""}, {56, outside, ""}, {57, outside, ""}, {66, outside, "a end 5"}}},
+		{"nor is a time in which it isn't asked, but for three intervals", atIntervals, []cycle{{0, outside, ""}, {5, outside, ""}, {50, outside, ""}, {54, outside, ""}, {55, outside, "a end 5"}}},
+		{"of a cap neither", cappedAtIntervals, []cycle{{0, busyDevice, ""}, {5, busyDevice, ""}, {50, busyDevice, ""}, {54, busyDevice, ""}, {55, busyDevice, "a detach 0 1; a end 5"}}},
 		{"a host that comes back without it", rules, []cycle{{0, outside, ""}, {5, down, ""}, {55, right, ""}, {58, outside, ""}, {66, outside, ""}, {73, outside, ""}, {74, outside, "a end 5"}}},
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
@@ -30,6 +31,9 @@ type site struct {
 	jobs  []*job
 	pid   snapshot.PID // of the last one
 	now   time.Time
+
+	full  bool                    // the file system of the state
+	ended map[snapshot.EnvID]bool // shells: what they left in tmux goes on
 }
 
 // card is a GPU.
@@ -46,11 +50,12 @@ type job struct {
 	uid  snapshot.UID
 	card *card
 
-	titled bool // it has overwritten its environ
+	titled bool            // it has overwritten its environ
+	noted  snapshot.Answer // by root
 }
 
 func newSite(t *testing.T, seed uint64) *site {
-	s := &site{Rand: rand.New(rand.NewPCG(seed, 11)), t: t, knows: make(map[snapshot.EnvID][]snapshot.DeviceIndex), pid: 100, now: booted.Add(36 * time.Hour)}
+	s := &site{Rand: rand.New(rand.NewPCG(seed, 11)), t: t, knows: make(map[snapshot.EnvID][]snapshot.DeviceIndex), pid: 100, now: booted.Add(36 * time.Hour), ended: make(map[snapshot.EnvID]bool)}
 	for i := range 3 + s.IntN(3) {
 		s.cards = append(s.cards, &card{uuid: snapshot.GPUUUID(fmt.Sprintf("GPU-%d", i))})
 	}
@@ -72,6 +77,14 @@ func (s *site) wrong() snapshot.Date {
 // listed are the GPUs in the order of their indices.
 func (s *site) listed() []*card {
 	return slices.DeleteFunc(slices.Clone(s.cards), func(c *card) bool { return c.gone })
+}
+
+// at is the GPU that has the index; nil for none.
+func (s *site) at(index snapshot.DeviceIndex) *card {
+	if listed := s.listed(); int(index) < len(listed) {
+		return listed[index]
+	}
+	return nil
 }
 
 // found is what nvidia-smi says.
@@ -115,19 +128,40 @@ func (s *site) look(gpus bool) *snapshot.Snapshot {
 	}
 	start := snapshot.StartTime(s.now.Sub(booted) / (10 * time.Millisecond))
 	s.seen = s.seen.Look(&f, s.now, start, func(*snapshot.Environment, snapshot.PID) snapshot.StartTime { return 0 })
-	s.files = state.Files{Environments: f.Environments, Devices: f.Devices}
+	if !s.full { // the note has a reserve
+		s.files = state.Files{Environments: f.Environments, Devices: f.Devices}
+	}
 	view := &snapshot.Snapshot{Boot: booted, UTCOffset: ptr(0), Environments: f.Environments, Devices: snapshot.Described(f.Devices, found)}
 	for _, j := range s.jobs {
 		if at := slices.IndexFunc(found, func(d snapshot.Device) bool { return d.UUID == j.card.uuid }); at >= 0 {
 			view.Processes = append(view.Processes, snapshot.Process{
-				PID: j.pid, Start: 1, EID: j.eid, UID: &j.uid, Usage: []snapshot.DeviceUsage{{Index: found[at].Index, Memory: snapshot.MiB(10)}},
+				PID: j.pid, Start: 1, UID: &j.uid, Usage: []snapshot.DeviceUsage{{Index: found[at].Index, Memory: snapshot.MiB(10)}},
 			})
-			if p := &view.Processes[len(view.Processes)-1]; j.titled {
-				p.EID, p.EnvUnknown, p.EnvOverwritten = "", true, true
-			}
+			s.assign(j, &view.Processes[len(view.Processes)-1])
 		}
 	}
 	return view
+}
+
+// assign does what a host does to say in which environment a process is: without its environ, which a title wipes, its
+// parents or root's note tell.
+func (s *site) assign(j *job, p *snapshot.Process) {
+	uid := func() (snapshot.UID, error) { return j.uid, nil }
+	owner := snapshot.NewRegister(s.files.Environments, nil, []snapshot.Answer{j.noted}).Owner(func(yield func(snapshot.Relative, error) bool) {
+		claim := func() (snapshot.EnvID, error) {
+			if j.titled {
+				return "", proc.ErrOverwritten
+			}
+			return j.eid, nil
+		}
+		if env := snapshot.FindEnvironment(s.files.Environments, j.eid); yield(snapshot.Relative{PID: j.pid, Start: 1, UID: uid, Claim: claim}, nil) && env != nil && !s.ended[j.eid] {
+			yield(snapshot.Relative{PID: env.PIDs[0], Start: 1, UID: uid, Claim: func() (snapshot.EnvID, error) { return "", nil }}, nil)
+		}
+	}, "")
+	p.EID, p.EnvUnknown, p.EnvOverwritten = owner.EID, owner.Unknown != nil, owner.Unknown != nil
+	if owner.EID != "" && !s.full {
+		j.noted = snapshot.Answer{PID: j.pid, Start: 1, UID: j.uid, EID: owner.EID}
+	}
 }
 
 // read are the files as genv reads them.
@@ -143,8 +177,11 @@ func (s *site) read() state.Files {
 	return f
 }
 
-// change is what a user's genv does.
+// change is what a user's genv does, which a full disk refuses.
 func (s *site) change(do func(f *state.Files)) {
+	if s.full {
+		return
+	}
 	f := s.read()
 	f.KeepsNote = false
 	do(&f)
