@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -239,6 +240,22 @@ func TestAFullDisk(t *testing.T) {
 	require.NoError(t, store.TryWrite())
 	require.NoError(t, store.Update(t.Context(), enter(8)))
 	require.NotContains(t, namesIn(t, dir), "envs.json.tmp")
+}
+
+// What root notes of GPUs that move is kept on a full disk: else the jobs on them would count as on GPUs of others.
+func TestAFullDiskKeepsRootsNote(t *testing.T) {
+	proctest.NeedRoot(t)
+	dir, root := sharedDir(t), rootDir(t)
+	require.NoError(t, unix.Mount("tmpfs", root, "tmpfs", 0, "size=256k,mode=0755"))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(root, 0)) })
+	config := disk.Config{RootDir: root, System: &fakeSystem{boot: "boot-1", uptime: 5000}}
+	for i, uuids := range [][]snapshot.GPUUUID{{"GPU-a", "GPU-b"}, {"GPU-b", "GPU-a"}, {"GPU-a", "GPU-b"}} {
+		devices := gpus(2)
+		devices[0].UUID, devices[1].UUID = uuids[0], uuids[1]
+		proctest.Try(disk.New(dir, config).RegisterDevices(t.Context(), devices)).OK(t)
+		require.Equal(t, uuids[0], read(t, disk.New(dir, config)).Devices[0].UUID)
+		fill(t, filepath.Join(root, "filler"+strconv.Itoa(i)))
+	}
 }
 
 func fill(t *testing.T, path string) {

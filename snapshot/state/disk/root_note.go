@@ -44,6 +44,9 @@ func (s *Store) accessTo(dir stateDir, force bool) folderAccess {
 		return folderAccess{}.deny(dir, err.Error())
 	}
 	ours := root != nil && root.IsOurs()
+	if ours {
+		root.Spare = true
+	}
 	a := folderAccess{mayClean: true, root: root, writable: ours, seen: readSeen(root), now: now}
 	outside := now.ofSameBoot(a.seen)
 	if outside != nil {
