@@ -47,11 +47,19 @@ var modes = []string{"display_active", "compute_mode", "mig.mode.current", "powe
 
 const exitInvalid = 2 // the exit code for a column that the driver doesn't know
 
+const tryAgain = 64 // queries, after which modes that the driver refused are asked for again: it may be newer by then
+
 // DeviceQuery asks for devices, and remembers which modes the driver refuses. The zero value is ready to use.
-type DeviceQuery struct{ known atomic.Pointer[[]string] }
+type DeviceQuery struct {
+	known atomic.Pointer[[]string]
+	asked atomic.Uint32
+}
 
 // Ask asks by a function that runs nvidia-smi with DevicesArgs, and parses its output.
 func (q *DeviceQuery) Ask(ask func(modes ...string) (Listing, error)) (Listing, error) {
+	if q.asked.Add(1)%tryAgain == 0 {
+		q.known.Store(&modes)
+	}
 	for q.known.CompareAndSwap(nil, &modes); ; {
 		asked := *q.known.Load()
 		listing, err := ask(asked...)

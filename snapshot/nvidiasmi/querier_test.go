@@ -91,6 +91,11 @@ func TestModes(t *testing.T) {
 			require.Equal(t, []any{"a, b", "550.1", row.display, row.mig, row.unusable, row.problem, row.failed, row.limit}, []any{d.Name, d.Driver, d.Display, d.MIGMode, d.Unusable, d.Problem, d.Failed, d.PowerLimit}, name)
 		}
 		require.Equal(t, row.calls, strings.Join(calls, " "), name)
+		calls, row.known = nil, all // a driver that is newer now
+		for range 64 {
+			_, _ = querier.Devices(t.Context(), 0)
+		}
+		require.Contains(t, calls, all, name)
 		active := row.display == nil || *row.display // unknown is also active
 		s := &snapshot.Snapshot{Devices: make([]snapshot.Device, 1), Processes: []snapshot.Process{{Usage: make([]snapshot.DeviceUsage, 1)}}}
 		new(nvidiasmi.Types).Set(t.Context(), s, map[snapshot.DeviceIndex]snapshot.GPUUUID{0: "GPU-1"}, time.Now(), querier, nil)
