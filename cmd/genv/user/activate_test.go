@@ -230,5 +230,7 @@ func TestTextsAboutGPUs(t *testing.T) {
 	require.Equal(t, said{text: "Not attached: GPU 2\n"}, shell.sayAll("genv detach --index 2"))
 	require.Equal(t, said{text: "Detached GPU 0\n"}, shell.sayAll("genv detach"))
 	require.Equal(t, said{}, shell.sayAll("genv detach"))
-	require.Regexp(t, `unknown shell "fish": genv run COMMAND works in every shell`, u.run("genv", "shell", "--init", "--shell", "fish").Err)
+	const works = `unknown shell "fish": genv run COMMAND works in every shell`
+	require.Regexp(t, works, u.run("genv", "shell", "--init", "--shell", "fish").Err)
+	require.Regexp(t, works, u.run("sh", "-c", `ln -s "$(command -v sh)" fish; ./fish -c 'genv activate; exit 1'`).Err)
 }

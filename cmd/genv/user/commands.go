@@ -182,7 +182,11 @@ func (p *userCommands) callerOf(shell143 string, who *hostUser, old shell.Shell1
 	if shell143 != "" {
 		return old.Caller(shell143, p.Out)
 	}
-	return p.caller(who)
+	caller, err := p.caller(who)
+	if _, unknown := p.shellKind(""); errors.Is(err, shell.ErrNotInitialised) && unknown != nil {
+		err = unknown // fish or tcsh, where what ErrNotInitialised advises fails
+	}
+	return caller, err
 }
 
 func (w *hostUser) mine(b *state.Files, eid snapshot.EnvID) (*snapshot.Environment, error) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -275,4 +276,9 @@ func TestAttachWithNvidiaSMIThatTakesLong(t *testing.T) {
 	require.Regexp(t, "^"+waits+"Attached GPUs 1, 2 .*\nWarning: it is unknown whether other processes use GPU 2: there was no answer within 10s; what root saw at .* counts\n$", said.text)
 	said = shell.sayAll(s.sick("exec sleep 60") + "genv attach --count 3")
 	require.Contains(t, said.text, "Requested more devices (3) than currently available (2); it is unknown whether GPU 0 is free")
+	look := s.path("root/run/last-look.json")
+	old := regexp.MustCompile(`"time": *"20..`).ReplaceAllString(genvtest.Read(t, look), `"time":"2025`)
+	require.NoError(t, os.WriteFile(look, []byte(old), 0o644))
+	require.Empty(t, shell.say("genv detach").status)
+	require.Contains(t, shell.sayAll(s.sick("exec sleep 60")+"genv attach --index 2").text, "it is unknown whether GPU 2 is free", "that look is too old")
 }
