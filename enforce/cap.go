@@ -314,7 +314,7 @@ var reservationsRule = rule{
 // BookingTrouble is what is wrong with a reservation. Its owner is told.
 type BookingTrouble struct {
 	ID      string `json:"id"`
-	Kind    string `json:"kind"`    // too-many or too-few-gpus
+	Kind    string `json:"kind"`    // too-many, too-few-gpus or lapsed
 	Text    string `json:"text"`    // begins with "reservation"
 	Follows string `json:"follows"` // what that means for the owner
 }
@@ -322,11 +322,15 @@ type BookingTrouble struct {
 const (
 	BookedTooMany = "too-many"
 	TooFewGPUs    = "too-few-gpus"
+	BookingLapsed = "lapsed"
 )
 
 func (t *BookingTrouble) advice() string {
-	if t.Kind == TooFewGPUs {
+	switch t.Kind {
+	case TooFewGPUs:
 		return "Use another host for what it lacks, or cancel it: genv reserve --cancel " + t.ID
+	case BookingLapsed:
+		return "Reserve again when you need them, and then attach or use them within 30 minutes."
 	}
 	return "Cancel one, here or on another host: genv reserve --list shows yours, genv reserve --cancel ID ends one."
 }

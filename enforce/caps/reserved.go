@@ -14,8 +14,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// maxSkew is how far the clock of a host may differ from this machine's without a note.
-const maxSkew = time.Minute
+const (
+	maxSkew   = time.Minute // how far the clock of a host may differ from this machine's without a note
+	lapseTold = time.Hour   // how long after its end the owner of a reservation that lapsed is told, once
+)
 
 // booking is a reservation that hasn't ended by the host's own clock.
 type booking struct {
@@ -37,6 +39,8 @@ func (c *counting) findBookings() {
 		for i := range h.Snapshot.Reservations {
 			b := &h.Snapshot.Reservations[i]
 			switch why := tooMany[b]; {
+			case b.Lapsed && b.Ended != nil && clock.Sub(*b.Ended) < lapseTold:
+				c.tell(h, b, enforce.BookingLapsed, "has lapsed: none of its GPUs was attached or used for 30 minutes", "others may have them")
 			case !b.Holds(clock) || b.UID == 0:
 			case why != "":
 				c.tell(h, b, enforce.BookedTooMany, "is one too many: "+why, "it doesn't count, and nothing is freed for it")

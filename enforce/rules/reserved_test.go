@@ -41,6 +41,10 @@ func madeAt(minute int) func(*snapshot.Reservation) {
 	return func(b *snapshot.Reservation) { b.Made = noon(minute) }
 }
 
+func endedAt(minute int) func(*snapshot.Reservation) {
+	return func(b *snapshot.Reservation) { b.Ended = ptr(noon(minute)) }
+}
+
 // judgedUntil judges each minute from noon on, and returns what is planned in the last one.
 func judgedUntil(t *testing.T, policy stated, last int, look func(minute int) snapshot.Cluster) (plan enforce.Plan) {
 	var memory controllerMemory
@@ -62,7 +66,6 @@ const (
 
 // At its start what is reserved is free. Each row differs a little from one in which somebody loses GPUs.
 func TestReservations(t *testing.T) {
-	ended := func(b *snapshot.Reservation) { b.Ended = ptr(noon(-1)) }
 	for _, tt := range []struct {
 		name    string
 		cluster string
@@ -83,7 +86,7 @@ func TestReservations(t *testing.T) {
 
 		{"before it starts", bobs, []snapshot.Reservation{bookedBy("alice", 2, 40, 90)}, 39, "", nil},
 		{"after it ended", bobs, []snapshot.Reservation{bookedBy("alice", 2, -90, 0)}, 90, "", nil},
-		{"it was cancelled, or lapsed", bobs, []snapshot.Reservation{bookedBy("alice", 2, 0, 900, ended)}, 90, "", nil},
+		{"it was cancelled, or lapsed", bobs, []snapshot.Reservation{bookedBy("alice", 2, 0, 900, endedAt(-1))}, 90, "", nil},
 		{"there is none", bobs, []snapshot.Reservation{}, 90, "", nil},
 		{"that is unknown", bobs, nil, 90, "", nil},
 		{"its clock is unknown", bobs, []snapshot.Reservation{bookedBy("alice", 2, 0, 900)}, 90, "", func(_ *stated, s *snapshot.Snapshot) { s.Skew = nil }},
@@ -217,8 +220,12 @@ func TestOwnersAreTold(t *testing.T) {
 			"alice: User alice: reservation second is one too many: you have 1 reservation, and 1 may be at once, on all hosts together: ask again after Fri 2026-11-20 13:30 UTC",
 			"bob: User bob is to give back GPUs: alice has reserved 2 GPUs from Fri 2026-11-20 12:20 UTC to Fri 2026-11-20 13:30 UTC; others have 4 GPUs here, and 2 GPUs are left",
 		}},
+		{"one lapsed, another one two hours ago, and one was cancelled", "a | dev 0", [][]snapshot.Reservation{{
+			bookedBy("alice", 1, -60, 60, endedAt(-30), func(b *snapshot.Reservation) { b.Lapsed = true }),
+			bookedBy("bob", 1, -160, 60, endedAt(-120), func(b *snapshot.Reservation) { b.Lapsed = true }), bookedBy("carol", 1, -60, 60, endedAt(-30)),
+		}}, []string{"alice: User alice: reservation alice has lapsed: none of its GPUs was attached or used for 30 minutes"}},
 		{"a second one by root", "a | dev 0\nb | dev 0", [][]snapshot.Reservation{{bookedBy("alice", 1, 400, 490)}, {bookedBy("alice", 1, 400, 490, func(b *snapshot.Reservation) { b.ByRoot = true })}}, nil},
-		{"a second one after the first ended", "a | dev 0\nb | dev 0", [][]snapshot.Reservation{{bookedBy("alice", 1, -90, -30, func(b *snapshot.Reservation) { b.Ended = &b.Until })}, {bookedBy("alice", 1, 400, 490)}}, nil},
+		{"a second one after the first ended", "a | dev 0\nb | dev 0", [][]snapshot.Reservation{{bookedBy("alice", 1, -90, -30, endedAt(-30))}, {bookedBy("alice", 1, 400, 490)}}, nil},
 		{"no rule says how many", "a | dev 0\nb | dev 0", [][]snapshot.Reservation{{bookedBy("bob", 1, 400, 490)}, {bookedBy("bob", 1, 400, 490)}}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
