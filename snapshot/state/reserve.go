@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -276,11 +277,11 @@ func CheckReserved(list []snapshot.Reservation, before, after int, now time.Time
 	for i := range running {
 		names = with(names, gpus.ShownUser(gpus.UserName(running[i].Username, &running[i].UID)))
 	}
-	who := names[0]
+	who, is := names[0], strings.Fields("is are")[min(reserved, 2)-1]
 	if len(names) > 1 {
 		who = fmt.Sprintf("%d people", len(names))
 	}
-	return Unavailable("%s of this host are reserved by %s, until %s: too few are left for this, and nothing was "+
-		"changed; genv reserve --list shows more", text.Plural(reserved, "GPU"), who,
+	return Unavailable("%s of this host %s reserved by %s, until %s: too few are left for this, and nothing was "+
+		"changed; genv reserve --list shows more", text.Plural(reserved, "GPU"), is, who,
 		snapshot.When(firstEnd(running).Local()))
 }
