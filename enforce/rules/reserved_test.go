@@ -186,6 +186,7 @@ func TestOwnersAreTold(t *testing.T) {
 		}
 		return lines
 	}
+	lacksAll := []string{"alice: User alice: reservation alice lacks 2 of its 2 GPUs: too few GPUs of this host work or are judged"}
 	for _, tt := range []struct {
 		name, cluster string
 		lists         [][]snapshot.Reservation // of each host
@@ -195,15 +196,9 @@ func TestOwnersAreTold(t *testing.T) {
 			"bob: User bob is to give back GPUs: alice has reserved 2 GPUs from Fri 2026-11-20 12:20 UTC to Fri 2026-11-20 13:30 UTC; others have 4 GPUs here, and 2 GPUs are left",
 		}},
 		{"none is too early", bobs, [][]snapshot.Reservation{{bookedBy("alice", 2, 32, 90)}}, nil},
-		{"a GPU that failed", "a | dev 0 | dev 1 failed | dev 2 failed | dev 3 failed", [][]snapshot.Reservation{{bookedBy("alice", 2, 20, 90)}}, []string{
-			"alice: User alice: reservation alice lacks 2 of its 2 GPUs: too few GPUs of this host work or are judged",
-		}},
-		{"one that CUDA can't use", "a | dev 0 | dev 1 failed | dev 2 unusable | dev 3 failed", [][]snapshot.Reservation{{bookedBy("alice", 2, 20, 90)}}, []string{
-			"alice: User alice: reservation alice lacks 2 of its 2 GPUs: too few GPUs of this host work or are judged",
-		}},
-		{"one of which it is unknown which GPU it is", "a | dev 0 | dev 1 failed | dev 2 who? | dev 3 failed", [][]snapshot.Reservation{{bookedBy("alice", 2, 20, 90)}}, []string{
-			"alice: User alice: reservation alice lacks 2 of its 2 GPUs: too few GPUs of this host work or are judged",
-		}},
+		{"a GPU that failed", "a | dev 0 | dev 1 failed | dev 2 failed | dev 3 failed", [][]snapshot.Reservation{{bookedBy("alice", 2, 20, 90)}}, lacksAll},
+		{"one that CUDA can't use", "a | dev 0 | dev 1 failed | dev 2 unusable | dev 3 failed", [][]snapshot.Reservation{{bookedBy("alice", 2, 20, 90)}}, lacksAll},
+		{"one of which it is unknown which GPU it is", "a | dev 0 | dev 1 failed | dev 2 who? | dev 3 failed", [][]snapshot.Reservation{{bookedBy("alice", 2, 20, 90)}}, lacksAll},
 		{"one of three failed, and others may have one", "a | env 2 bob u1002 | dev 0 2@01 | dev 1 | dev 2 failed", [][]snapshot.Reservation{{bookedBy("alice", 2, 0, 90, func(b *snapshot.Reservation) { b.Known = 3 })}}, []string{
 			"alice: User alice: reservation alice lacks 1 of its 2 GPUs: too few GPUs of this host work or are judged",
 		}},

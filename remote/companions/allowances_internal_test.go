@@ -133,9 +133,6 @@ func TestBookingOf(t *testing.T) {
 	}
 	cycle := &controller.Cycle{Policy: file}
 	cycle.Cluster.Hosts = []snapshot.Host{{Name: "a", Snapshot: reserved("alice", "1")}, {Name: "b", Snapshot: reserved("alice", "2")}, {Name: "c", Snapshot: reserved("bob", "3")}, {Name: "d"}}
-	for i := range cycle.Cluster.Hosts {
-		cycle.Cluster.Hosts[i].AskedAt = guardNoon
-	}
 	cycle.Plan, _, _ = rules.Judge(file, cycle.Cluster, enforce.Memory{}, guardNoon)
 	cycle.Cluster.Hosts[0].Snapshot.Asked = &snapshot.Asked{People: []snapshot.Asker{{UID: 1, Username: "alice"}, {UID: 2, Username: "bob"}, {UID: 3, Username: "carol"}}}
 	a := allowances(t, "")

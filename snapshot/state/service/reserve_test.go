@@ -65,6 +65,13 @@ func (h *host) cancel(t *testing.T, uid int, id string) string {
 	return strings.TrimSpace(string(output))
 }
 
+// shows has the host show these processes.
+func (h *host) shows(list ...snapshot.Process) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.used = list
+}
+
 func (h *host) allow(t *testing.T, a service.Allowance) {
 	t.Helper()
 	a.ForMS = 60_000
@@ -103,14 +110,9 @@ func TestReservations(t *testing.T) {
 	answers := h.ask(t, mallory, `{"enter":{"eid":"m","pid":PID}}`, `{"attach":{"eid":"m","count":3}}`, `{"attach":{"eid":"m","count":2}}`)
 	require.Contains(t, answers[1], "error: 2 GPUs of this host are reserved by somebody, until ")
 	require.Equal(t, "now [0 1]", answers[2])
-	shows := func(list ...snapshot.Process) {
-		h.mu.Lock()
-		h.used = list
-		h.mu.Unlock()
-	}
-	shows(snapshot.Process{PID: 1, UID: new(snapshot.UID(4003)), Usage: []snapshot.DeviceUsage{{Index: 2}, {Index: 3}}})
+	h.shows(snapshot.Process{PID: 1, UID: new(snapshot.UID(4003)), Usage: []snapshot.DeviceUsage{{Index: 2}, {Index: 3}}})
 	require.Contains(t, h.ask(t, mallory, `{"enter":{"eid":"m","pid":PID}}`, `{"attach":{"eid":"m","count":1}}`)[1], "are reserved by somebody", "others use the rest")
-	shows()
+	h.shows()
 	require.Equal(t, []string{"now []", "now [0 1]"}, h.ask(t, alice, `{"enter":{"eid":"a","pid":PID}}`, `{"attach":{"eid":"a","count":2}}`))
 	require.Equal(t, []string{"now []", "now [0 1 2 3]"}, h.ask(t, 0, `{"enter":{"eid":"r","pid":PID}}`, `{"attach":{"eid":"r","count":4}}`))
 
@@ -147,9 +149,7 @@ func TestReservationsWithinCaps(t *testing.T) {
 	require.Contains(t, h.book(t, alice, "e", 5*time.Minute, one), "reserve at most 0 here at that time")
 	require.Equal(t, "uid 4001 GPUs 1 ended false", h.book(t, alice, "e", 10*time.Minute, one), "its schedule ends before")
 	require.Equal(t, "uid 4001 GPUs 1 ended true", h.cancel(t, alice, "e"))
-	h.mu.Lock()
-	h.used = []snapshot.Process{{PID: 1, UID: new(snapshot.UID(mallory)), Usage: []snapshot.DeviceUsage{{Index: 2}, {Index: 3}}}}
-	h.mu.Unlock()
+	h.shows(snapshot.Process{PID: 1, UID: new(snapshot.UID(mallory)), Usage: []snapshot.DeviceUsage{{Index: 2}, {Index: 3}}})
 	require.Equal(t, "uid 4001 GPUs 1 ended false\nfreed after 30m0s", h.book(t, alice, "f", 10*time.Minute, one))
 	require.Equal(t, "uid 4001 GPUs 1 ended true", h.cancel(t, alice, "f"))
 	require.Equal(t, "uid 4001 GPUs 1 ended false", h.book(t, alice, "f", 31*time.Minute, one), "they have to, by its start")

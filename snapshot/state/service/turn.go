@@ -90,22 +90,19 @@ func (h keptBack) passedTo(c *candidate, begins, anything bool, now time.Duratio
 }
 
 func inOrder(list []candidate, have map[snapshot.UID]int, now time.Duration) {
-	slices.SortFunc(list, func(a, b candidate) int {
-		lateA, lateB := now-a.since > overdue, now-b.since > overdue
-		fewest := 0
+	rank := func(c candidate) (rank, has int) {
 		switch {
-		case a.behind && !b.behind:
-			return 1
-		case b.behind && !a.behind:
-			return -1
-		case lateA && !lateB:
-			return -1
-		case lateB && !lateA:
-			return 1
-		case !lateA:
-			fewest = cmp.Compare(have[a.uid], have[b.uid])
+		case c.behind:
+			return 2, have[c.uid]
+		case now-c.since > overdue:
+			return 0, 0
 		}
-		return cmp.Or(fewest, cmp.Compare(a.since, b.since), cmp.Compare(a.id, b.id))
+		return 1, have[c.uid]
+	}
+	slices.SortFunc(list, func(a, b candidate) int {
+		rankA, hasA := rank(a)
+		rankB, hasB := rank(b)
+		return cmp.Or(rankA-rankB, hasA-hasB, cmp.Compare(a.since, b.since), cmp.Compare(a.id, b.id))
 	})
 }
 
