@@ -2,8 +2,10 @@ package enforce
 
 import (
 	"cmp"
+	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/order"
@@ -21,8 +23,7 @@ type Memory struct {
 	Findings map[string]KnownFinding `json:"findings,omitempty"`
 	// Present says since when each thing has been there without a break, by the keys of judging.CheckDue.
 	Present map[string]Presence `json:"present,omitempty"`
-	// Uses says since when people have had their GPUs, by judging.UseKey.
-	Uses map[string]Use `json:"uses,omitempty"`
+	Uses    Uses                `json:"uses,omitempty"` // since when people have had their GPUs
 	// Released are devices that were detached for being idle while processes use them: true until they compute again.
 	Released map[snapshot.AttachmentKey]bool `json:"released,omitempty"`
 	// Hours are what caps of GPU hours count, by the IDs of the caps.
@@ -75,8 +76,10 @@ func (m Memory) withTimes(at func(time.Time) time.Time) Memory {
 		p.Since, p.Gone = at(p.Since), known(p.Gone)
 		return p
 	})
-	m.Uses = mapped(m.Uses, func(u Use) Use {
-		return Use{known(u.Attached), known(u.Detached), known(u.Idle), known(u.LowPower), known(u.Gone), u.Break}
+	m.Uses = mapped(m.Uses, func(uses map[UseKey]Use) map[UseKey]Use {
+		return mapped(uses, func(u Use) Use {
+			return Use{known(u.Attached), known(u.Detached), known(u.Idle), known(u.LowPower), known(u.Gone), u.Break}
+		})
 	})
 	m.Seen = mapped(m.Seen, func(s Seen) Seen { return Seen{s.Written, at(s.Since)} })
 	m.Hosts = mapped(m.Hosts, func(h KnownHost) KnownHost {
@@ -140,11 +143,12 @@ func (m Memory) Next(now time.Time, hosts int) Memory {
 		Time:      now,
 		Findings:  make(map[string]KnownFinding, len(m.Findings)),
 		Present:   make(map[string]Presence, len(m.Present)),
-		Uses:      make(map[string]Use, len(m.Uses)),
+		Uses:      make(Uses, len(m.Uses)),
 		Released:  copyOf(m.Released),
 		Stuck:     copyOf(m.Stuck),
 		LeftAlone: copyOf(m.LeftAlone),
 		TakenFor:  takenFor,
+		Seen:      make(map[snapshot.AttachmentKey]Seen, len(m.Seen)),
 		Hosts:     make(map[snapshot.Hostname]KnownHost, hosts),
 		Notes:     make(map[Note]bool, len(m.Notes)),
 		UnderWay:  m.UnderWay,
@@ -184,6 +188,48 @@ func mapped[K comparable, V any](m map[K]V, to func(V) V) map[K]V {
 		c[key] = to(v)
 	}
 	return c
+}
+
+// Uses are those of each host. They are changed as a whole: Judge shares what stays the same.
+type Uses map[snapshot.Hostname]map[UseKey]Use
+
+// UseKey names a person's use of a GPU of a host, by the GPU's Key.
+type UseKey struct {
+	Person snapshot.Username
+	Device string
+}
+
+// String names it in keys.
+func (k UseKey) String() string { return string(k.Person) + "/" + k.Device }
+
+// MarshalJSON writes one object, by host, person and GPU.
+func (u Uses) MarshalJSON() ([]byte, error) {
+	all := make(map[string]Use)
+	for host, uses := range u {
+		for key, use := range uses {
+			all[string(host)+"/"+key.String()] = use
+		}
+	}
+	return json.Marshal(all)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (u *Uses) UnmarshalJSON(data []byte) error {
+	var all map[string]Use
+	if err := json.Unmarshal(data, &all); err != nil {
+		return err
+	}
+	*u = make(Uses)
+	for key, use := range all {
+		name, person, _ := strings.Cut(key, "/")
+		at := max(strings.LastIndex(person, "/"), 0)
+		host := snapshot.Hostname(name)
+		if (*u)[host] == nil {
+			(*u)[host] = make(map[UseKey]Use)
+		}
+		(*u)[host][UseKey{snapshot.Username(person[:at]), strings.TrimPrefix(person[at:], "/")}] = use
+	}
+	return nil
 }
 
 // Use says since when a person has had a GPU, in any environments and processes. A time is zero while it doesn't apply.

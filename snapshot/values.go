@@ -107,9 +107,6 @@ type Date struct {
 
 const yearOne = -62135596800
 
-// dateAt is the date that a wall clock in UTC shows at t.
-func dateAt(t time.Time) Date { return Date{second: t.Unix() - yearOne} }
-
 // wall is the time at which a wall clock in UTC shows the date.
 func (d Date) wall() time.Time { return time.Unix(d.second+yearOne, 0).UTC() }
 
@@ -120,12 +117,13 @@ func ParseDate(text string) (Date, error) {
 	if err != nil || t.Format(dateLayout) != text {
 		return Date{}, fmt.Errorf("%q is not a date of the form DD/MM/YYYY HH:MM:SS", text)
 	}
-	return dateAt(t), nil
+	return DateOf(t), nil
 }
 
 // DateOf is the date at t on a wall clock in t's location.
 func DateOf(t time.Time) Date {
-	return dateAt(time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC))
+	_, east := t.Zone()
+	return Date{second: t.Unix() + int64(east) - yearOne}
 }
 
 // In is the time at which a wall clock in loc shows this date.

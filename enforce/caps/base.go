@@ -23,7 +23,7 @@ type base struct {
 }
 
 // working is the base of a cap on a host or, without one, on all. Hosts that don't answer have what they showed last.
-func (c *counting) working(listed *enforce.Cap, on *judging.HostView) (n int64, known bool) {
+func (c *Counting) working(listed *enforce.Cap, on *judging.HostView) (n int64, known bool) {
 	if on != nil {
 		return listed.Count(on.GpusByModel), true
 	}
@@ -33,7 +33,7 @@ func (c *counting) working(listed *enforce.Cap, on *judging.HostView) (n int64, 
 	var unseen []string
 	for i := range c.Cluster {
 		h := &c.Cluster[i]
-		if _, exempt := c.Policy.Exempt(enforce.Subject{Host: h.Name}); exempt || !listed.OnHost(h.Name, h.Labels) {
+		if c.ExemptHosts[i] || !listed.OnHost(h.Name, h.Labels) {
 			continue
 		}
 		before := c.Before.Hosts[h.Name]
@@ -83,7 +83,7 @@ func (c *capOn) outsiderOn(d *HeldDevice, whose map[snapshot.Username]bool, by t
 
 // countHours adds the time since the last look at each host (see gap). A period never goes back, whatever the clock
 // says.
-func (c *counting) countHours(listed *enforce.Cap) {
+func (c *Counting) countHours(listed *enforce.Cap) {
 	hours := c.Before.Hours[listed.ID]
 	if listed.Period.After(hours.Period) {
 		hours = enforce.Hours{Period: listed.Period}
@@ -95,7 +95,7 @@ func (c *counting) countHours(listed *enforce.Cap) {
 		if listed.Member(u.user) == enforce.NotMember { // anyone who may be one is counted
 			continue
 		}
-		on := capOn{counting: c, Cap: listed, people: []*held{u}}
+		on := capOn{Counting: c, Cap: listed, people: []*held{u}}
 		for _, d := range on.devicesOf(u) {
 			hours.Seconds[u.user] += c.gap(d.Host).Seconds()
 		}
@@ -107,8 +107,8 @@ func (c *counting) countHours(listed *enforce.Cap) {
 }
 
 // gap is the time since the last look at a host; 0 if the look is old, or what was there in between is unknown.
-func (c *counting) gap(h *judging.HostView) time.Duration {
-	last := c.LastLook(h)
+func (c *Counting) gap(h *judging.HostView) time.Duration {
+	last := h.LastLook()
 	if d := h.At.Sub(last); h.IsNew && !last.IsZero() && d > 0 && d <= 3*c.Fleet.Interval {
 		return d
 	}
@@ -116,7 +116,7 @@ func (c *counting) gap(h *judging.HostView) time.Duration {
 }
 
 // spent is for how many seconds people had GPUs in this period.
-func (c *counting) spent(listed *enforce.Cap, people []*held) int64 {
+func (c *Counting) spent(listed *enforce.Cap, people []*held) int64 {
 	all, seconds := c.Next.Hours[listed.ID].Seconds, 0.0
 	if !listed.Together {
 		return int64(all[people[0].user])

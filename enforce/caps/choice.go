@@ -301,8 +301,11 @@ func (d *HeldDevice) Leaves() bool { return (&Choice{}).leaves(d) }
 
 // leaves reports whether the user loses a device anyway: all attachments end, and all processes without one.
 func (c *Choice) leaves(d *HeldDevice) bool {
-	if len(d.Envs) == 0 && d.Unknown == judging.Proven {
+	switch {
+	case len(d.Envs) == 0 && d.Unknown == judging.Proven:
 		return false
+	case len(c.ending) == 0 && d.Host.TakesNothing():
+		return len(d.Envs)+len(d.Uses) == 0
 	}
 	return !slices.ContainsFunc(d.Envs, func(eid snapshot.EnvID) bool {
 		return !d.Host.DetachesBy(d.Index, eid, c.By)
@@ -317,6 +320,12 @@ func (c *Choice) ends(h *judging.HostView, p *snapshot.Process) bool {
 
 // costOf is what losing a device costs the user, if the processes of the chosen devices end, too.
 func (c *Choice) costOf(d *HeldDevice) (cost int8) {
+	if len(c.ending) == 0 && d.Host.TakesNothing() && !d.Host.MayBeStuck() {
+		if d.Idle && d.Unknown == judging.Unused {
+			return costIdle
+		}
+		return d.use
+	}
 	if d.Unknown == judging.Unused { // else something stays that still uses it
 		ends := func(use Use) bool { return c.ends(d.Host, use.Process) || d.Host.Stuck(use.Process) }
 		switch stuck := slices.ContainsFunc(d.Uses, func(use Use) bool { return d.Host.Stuck(use.Process) }); {
@@ -335,14 +344,19 @@ func (c *Choice) costOf(d *HeldDevice) (cost int8) {
 		cost = costIdle
 	}
 	for _, use := range d.Uses {
-		switch p := use.Process; {
-		case c.ending[p] > 0 || d.Host.EndsBy(p, c.By):
+		if p := use.Process; c.ending[p] > 0 || d.Host.EndsBy(p, c.By) {
 			cost = max(cost, costEndsAnyway)
-		case p.UID == nil || *p.CountedUID() == 0:
-			cost = max(cost, costReported)
-		default:
-			return costBusy
+		} else {
+			cost = max(cost, costOfUse(p))
 		}
 	}
 	return cost
+}
+
+// costOfUse is what the end of a process costs that doesn't end anyway.
+func costOfUse(p *snapshot.Process) int8 {
+	if p.UID == nil || *p.CountedUID() == 0 {
+		return costReported
+	}
+	return costBusy
 }

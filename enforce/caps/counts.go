@@ -42,7 +42,7 @@ type place struct {
 const maxCountHosts = 8
 
 // On are the caps that hold now for a person, as seen from a host that answered.
-func (c *counting) On(host snapshot.Hostname, user snapshot.Username) (list []enforce.CapCount) {
+func (c *Counting) On(host snapshot.Hostname, user snapshot.Username) (list []enforce.CapCount) {
 	h := c.ByName[host]
 	for _, n := range c.countedFor(h, user) {
 		count := n.from(h)
@@ -53,7 +53,7 @@ func (c *counting) On(host snapshot.Hostname, user snapshot.Username) (list []en
 }
 
 // Explain says of each of these what counts, and what would go first, a line each.
-func (c *counting) Explain(host snapshot.Hostname, user snapshot.Username) (lines []string) {
+func (c *Counting) Explain(host snapshot.Hostname, user snapshot.Username) (lines []string) {
 	for _, n := range c.countedFor(c.ByName[host], user) {
 		name := string(n.on.rule)
 		if n.on.rule == enforce.RuleCaps {
@@ -89,11 +89,11 @@ func (c *capOn) firstToGo() string {
 }
 
 // countedFor is what is counted for a person on a host; nothing without a host.
-func (c *counting) countedFor(h *judging.HostView, user snapshot.Username) (list []*counted) {
+func (c *Counting) countedFor(h *judging.HostView, user snapshot.Username) (list []*counted) {
 	if h == nil {
 		return nil
 	}
-	u := c.of(user)
+	u := c.of(c.Policy.Account(user))
 	if u.settings == nil {
 		return nil
 	}
@@ -120,14 +120,14 @@ func (c *counting) countedFor(h *judging.HostView, user snapshot.Username) (list
 	return list
 }
 
-func (c *counting) sharing(listed *enforce.Cap, u *held) []*held {
+func (c *Counting) sharing(listed *enforce.Cap, u *held) []*held {
 	if people := c.members(listed); listed.Together && len(people) > 0 {
 		return people
 	}
 	return []*held{u} // alone, or there is nothing that counts
 }
 
-func (c *counting) countOnce(key countKey, find func() *capOn) *counted {
+func (c *Counting) countOnce(key countKey, find func() *capOn) *counted {
 	if known := c.counted[key]; known != nil {
 		return known
 	}
@@ -153,7 +153,7 @@ func (n *counted) index() {
 	n.oldest, n.most = n.oldest[:min(len(n.oldest), 2)], n.most[:min(len(n.most), maxCountHosts+1)]
 }
 
-func (c *counting) gpusOf(h *judging.HostView, on *capOn) []snapshot.DeviceIndex {
+func (c *Counting) gpusOf(h *judging.HostView, on *capOn) []snapshot.DeviceIndex {
 	key := countKey{cap: on.Cap, host: h}
 	if on.OnHost == nil {
 		key.cap = nil
@@ -183,7 +183,7 @@ func (c *capOn) places() map[*judging.HostView]*place {
 	case enforce.CapHours: // they were on hosts that may show nothing now
 	case enforce.CapEnvironments:
 		for _, e := range c.envs() {
-			add(e.h, 1)
+			add(e.Host, 1)
 		}
 	case enforce.CapGPUs, enforce.CapMemory:
 		devices, _ := c.count(c.devices(), time.Time{})
@@ -223,7 +223,7 @@ func (n *counted) from(h *judging.HostView) enforce.CapCount {
 }
 
 // conclude adds to the judgement what was found besides the findings.
-func (c *counting) conclude() {
+func (c *Counting) conclude() {
 	c.Counts = c
 	for _, n := range c.forWaits {
 		w := enforce.ForWait{Host: n.h.Name, ID: n.ID, Possible: n.possible}

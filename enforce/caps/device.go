@@ -29,6 +29,7 @@ type HeldDevice struct {
 	// Of a choice:
 	Stays bool // its attachments stay, although it is to go
 
+	use          int8          // what losing it costs for what uses it, if nothing of that ends anyway
 	whole        *HeldDevice   // of a part that is to go: what was chosen
 	mates        []*HeldDevice // the devices of the host that count
 	cost         int8
@@ -69,6 +70,7 @@ func Together(lists [][]*HeldDevice) []*HeldDevice {
 func (d *HeldDevice) add(part *HeldDevice) {
 	d.Parts, d.Envs, d.Uses = append(d.Parts, part), append(d.Envs, part.Envs...), append(d.Uses, part.Uses...)
 	d.Unknown, d.Exempt, d.Idle = max(d.Unknown, part.Unknown), max(d.Exempt, part.Exempt), d.Idle && part.Idle
+	d.use = max(d.use, part.use)
 	older := cmp.Or(part.Newest.Compare(d.Newest), part.Written.Compare(d.Written)) < 0
 	if unknown := (snapshot.Date{}); d.Newest == unknown || older && part.Newest != unknown {
 		d.Newest, d.Written = part.Newest, part.Written // it is as old as the longest attachment

@@ -127,7 +127,7 @@ type looks struct {
 	underWay       bool      // then a look shows what an order is doing: the next tick brings one
 }
 
-func (c *counting) looksAt(hosts []snapshot.Hostname) *looks {
+func (c *Counting) looksAt(hosts []snapshot.Hostname) *looks {
 	l := &looks{oldest: c.Now}
 	for _, name := range append(slices.Clip(hosts), "") { // this machine has no name
 		h := c.ByName[name]

@@ -13,68 +13,58 @@ import (
 
 // held is what one user has on all hosts. A device counts once, however many environments are attached to it.
 type held struct {
-	user     snapshot.Username
+	user     snapshot.Username // an account
 	number   int               // differs from user to user
 	settings *enforce.Settings // nil for a user without caps, for whom nothing is counted
-	envs     []heldEnv
-	devices  []*HeldDevice // by host
-
-	last *judging.HostView                    // the host that was counted last,
-	here map[snapshot.DeviceIndex]*HeldDevice // and the user's devices there
+	envs     []*judging.EnvView
+	devices  []*HeldDevice     // by host
+	last     *judging.HostView // on which something of the user's was counted
 }
 
-type heldEnv struct {
-	*judging.EnvView
-	h     *judging.HostView
-	owner *held
-	cost  int8 // of losing its devices
-	since time.Time
-}
-
-// counting is what users have. It is an enforce.Counts.
-type counting struct {
+// Counting is what users have. It is an enforce.Counts.
+type Counting struct {
 	*judging.Judgement
-	byUser     map[snapshot.Username]*held
-	inOrder    []*held        // those with caps who have something
-	list       []*enforce.Cap // of the policy
+	byUser     map[snapshot.Username]*held // by account
+	inOrder    []*held                     // those with caps who have something
+	list       []*enforce.Cap              // of the policy
 	bases      map[*enforce.Cap]base
 	models     map[string]int // a number for each model that somebody has
 	selections map[*enforce.Cap]*selection
 	served     map[string]*need // waits that get what they lack, by their keys
 	booked     map[*judging.HostView][]booking
-	people     map[*judging.HostView][]*held // who has something there, and caps
-	owners     map[*judging.EnvView]*held
+	people     [][]*held // by the position of a host, who has something there, and caps
+	onHosts    []*held   // the same of all hosts
 	forWaits   []*need
 	reserved   map[*HeldDevice]bool // held within own reservations that run
 	counted    map[countKey]*counted
 	gpus       map[countKey][]snapshot.DeviceIndex
+
+	// Of the host that is counted: the devices, also by owner and index, and room for more of them.
+	here []*HeldDevice
+	at   map[[2]int]*HeldDevice
+	room []HeldDevice
 }
 
-// newCounting counts what the users with caps have, in the order in which they appear. An environment without a user
-// name counts for no user; its processes count for their own.
-func newCounting(j *judging.Judgement) *counting {
-	c := &counting{
+// New begins to count what the users with caps have.
+func New(j *judging.Judgement) *Counting {
+	c := &Counting{
 		Judgement: j, byUser: make(map[snapshot.Username]*held), list: j.Policy.Caps(j.Now),
 		bases: make(map[*enforce.Cap]base), selections: make(map[*enforce.Cap]*selection),
 		served: make(map[string]*need), booked: make(map[*judging.HostView][]booking),
 		reserved: make(map[*HeldDevice]bool), models: make(map[string]int),
-		people: make(map[*judging.HostView][]*held), owners: make(map[*judging.EnvView]*held),
+		people: make([][]*held, len(j.Cluster)), at: make(map[[2]int]*HeldDevice),
 		counted: make(map[countKey]*counted), gpus: make(map[countKey][]snapshot.DeviceIndex),
 	}
 	c.findBookings()
-	for _, h := range j.Hosts {
-		c.count(h)
-	}
 	return c
 }
 
-// of finds a user, and asks the policy about one who is new.
-func (c *counting) of(user snapshot.Username) *held {
-	user = c.Policy.Account(user)
+// of finds a user by the account, and asks the policy about one who is new.
+func (c *Counting) of(user snapshot.Username) *held {
 	if u := c.byUser[user]; u != nil {
 		return u
 	}
-	u := &held{user: user, number: len(c.byUser), here: make(map[snapshot.DeviceIndex]*HeldDevice)}
+	u := &held{user: user, number: len(c.byUser)}
 	c.byUser[user] = u
 	s := c.Policy.Settings(enforce.Query{User: user, At: c.Now})
 	_, exempt := c.Policy.Exempt(enforce.Subject{User: user})
@@ -84,15 +74,19 @@ func (c *counting) of(user snapshot.Username) *held {
 	return u
 }
 
-func (c *counting) count(h *judging.HostView) {
+// Count counts what users have on a host, after the rules that come before the caps. An environment without a user name
+// counts for no user; its processes count for their own.
+func (c *Counting) Count(h *judging.HostView) {
+	first := len(c.onHosts)
+	c.here = c.here[:0]
+	clear(c.at)
 	for _, env := range h.InOrder {
 		if env.Env.Username == "" {
 			c.Note(h, "environment %s has no user name, so no cap counts it", text.Shown(string(env.Env.EID)))
 			continue
 		}
-		u := c.of(env.Env.Username)
-		if c.owners[env] = u; u.settings != nil {
-			c.addEnv(u, h, env)
+		if u := c.of(env.Person); u.settings != nil {
+			c.addEnv(u, env)
 		}
 	}
 	c.addUses(h)
@@ -101,18 +95,19 @@ func (c *counting) count(h *judging.HostView) {
 			c.addUsesOf(c.of(user), h, nil, p)
 		}
 	}
+	c.people[h.Position] = slices.Clip(c.onHosts[first:])
+	c.findBusy()
 }
 
-func (c *counting) addEnv(u *held, h *judging.HostView, env *judging.EnvView) {
-	c.begin(u, h)
-	since := c.Since(h, judging.OfEnvironment, env.Env.EID, env.Env.Since)
-	u.envs = append(u.envs, heldEnv{env, h, u, env.Cost(), since})
+func (c *Counting) addEnv(u *held, env *judging.EnvView) {
+	c.begin(u, env.Host)
+	u.envs = append(u.envs, env)
 	for _, a := range env.Attachments {
-		d := c.device(u, h, a.Device)
+		d := c.device(u, env.Host, a.Device)
 		d.Envs = append(d.Envs, env.Env.EID)
 		d.Capacity = Sum(d.Capacity, a.GPUMemory, a.Device.TotalMemory)
 		// To the minute: hosts that are looked at for the first time are so one after the other.
-		at := snapshot.DateOf(c.Since(h, a.Device.Key(), env.Env.EID, a.Since).UTC().Truncate(time.Minute))
+		at := snapshot.DateOf(a.Began.UTC().Truncate(time.Minute))
 		if cmp.Or(at.Compare(d.Newest), a.Time.Compare(d.Written)) > 0 {
 			d.Newest, d.Written = at, a.Time
 		}
@@ -123,19 +118,15 @@ func (c *counting) addEnv(u *held, h *judging.HostView, env *judging.EnvView) {
 // addUses counts the devices that the users' processes use in a registered environment, or claim to: else a user could
 // evade the caps by registering environments under another name. Processes of unknown environment count too, and never
 // end for it. Where hosts report no uids, as 1.4.3, only attachments count.
-func (c *counting) addUses(h *judging.HostView) {
+func (c *Counting) addUses(h *judging.HostView) {
 	for i := range h.Snapshot.Processes {
 		p, env := &h.Snapshot.Processes[i], h.In[i]
 		if h.Exempt[p.PID] {
 			continue
 		}
 		user := c.Policy.Account(h.UserOf(p)) // a host may report another of its names
-		if u := c.owners[env]; u != nil && u.user != user && u.settings != nil {
-			for _, a := range env.Attachments { // another user's or root's: it ends with what is attached
-				if d := u.here[a.Device.Index]; d != nil && p.Uses(d.Index) != nil {
-					c.addProcess(u, d, env, p)
-				}
-			}
+		if env != nil && env.Person != user && env.Env.Username != "" {
+			c.addForeign(c.of(env.Person), env, p)
 		}
 		switch {
 		case user == "":
@@ -147,23 +138,33 @@ func (c *counting) addUses(h *judging.HostView) {
 	}
 }
 
+// addForeign adds a process of another user, or of root, in an environment: it ends with what is attached.
+func (c *Counting) addForeign(owner *held, env *judging.EnvView, p *snapshot.Process) {
+	for _, a := range env.Attachments {
+		if d := c.at[[2]int{owner.number, int(a.Device.Index)}]; d != nil && p.Uses(d.Index) != nil {
+			c.addProcess(owner, d, env, p)
+		}
+	}
+}
+
 // addUsesOf counts the devices that a process of the user uses. One that isn't attached doesn't count if its processes
 // end anyway.
-func (c *counting) addUsesOf(u *held, h *judging.HostView, in *judging.EnvView, p *snapshot.Process) {
+func (c *Counting) addUsesOf(u *held, h *judging.HostView, in *judging.EnvView, p *snapshot.Process) {
 	if u.settings == nil {
 		return
 	}
+	counts := h.Counted(p) != ""
 	for _, use := range p.Usage {
 		device := h.Devices[use.Index]
 		if device == nil || h.IgnoresUse(use) {
 			continue
 		}
 		c.begin(u, h)
-		if u.here[use.Index] == nil && h.Terminates(p) {
+		if c.at[[2]int{u.number, int(use.Index)}] == nil && h.Terminates(p) {
 			continue
 		}
 		d := c.device(u, h, device)
-		switch counts := h.Counted(p) != ""; {
+		switch {
 		case counts && !c.attached(u, in, use.Index):
 			start := snapshot.DateOf(h.Snapshot.When(p.Start, snapshot.Date{}).UTC().Truncate(time.Second))
 			if start.Compare(d.Newest) > 0 {
@@ -177,19 +178,20 @@ func (c *counting) addUsesOf(u *held, h *judging.HostView, in *judging.EnvView, 
 }
 
 // addProcess adds a process, in an environment or in none, that ends when the user loses the device.
-func (c *counting) addProcess(u *held, d *HeldDevice, in *judging.EnvView, p *snapshot.Process) {
+func (c *Counting) addProcess(u *held, d *HeldDevice, in *judging.EnvView, p *snapshot.Process) {
 	d.Uses = append(d.Uses, Use{Process: p, Attached: c.attached(u, in, d.Index)})
+	d.use = max(d.use, costOfUse(p))
 	if !p.StartedByUnknown() { // else any user may have started it
 		d.Used = Sum(d.Used, p.Uses(d.Index).Memory, snapshot.Memory{})
 	}
 }
 
-func (c *counting) attached(u *held, env *judging.EnvView, index snapshot.DeviceIndex) bool {
-	return env != nil && c.Policy.Account(env.Env.Username) == u.user && env.Attached(index)
+func (c *Counting) attached(u *held, env *judging.EnvView, index snapshot.DeviceIndex) bool {
+	return env != nil && env.Env.Username != "" && env.Person == u.user && env.Attached(index)
 }
 
 // begin begins to count what the user has on a host. One host is counted after the other.
-func (c *counting) begin(u *held, h *judging.HostView) {
+func (c *Counting) begin(u *held, h *judging.HostView) {
 	if u.last == h {
 		return
 	}
@@ -197,12 +199,14 @@ func (c *counting) begin(u *held, h *judging.HostView) {
 		c.inOrder = append(c.inOrder, u)
 	}
 	u.last = h
-	c.people[h] = append(c.people[h], u)
-	clear(u.here)
+	c.onHosts = append(c.onHosts, u)
 }
 
-func (c *counting) device(u *held, h *judging.HostView, device *snapshot.Device) *HeldDevice {
-	if d := u.here[device.Index]; d != nil {
+// device is a device that a user has on the host that is counted. It is idle if it has been so for as long as that rule
+// allows, whether or not the rule acts.
+func (c *Counting) device(u *held, h *judging.HostView, device *snapshot.Device) *HeldDevice {
+	at := [2]int{u.number, int(device.Index)}
+	if d := c.at[at]; d != nil {
 		return d
 	}
 	model, known := c.models[enforce.ModelOf(device)]
@@ -210,45 +214,47 @@ func (c *counting) device(u *held, h *judging.HostView, device *snapshot.Device)
 		model = len(c.models)
 		c.models[enforce.ModelOf(device)] = model
 	}
-	d := &HeldDevice{Device: device, Host: h, Owner: u.number, Model: model}
+	if len(c.room) == 0 {
+		c.room = make([]HeldDevice, roomForDevices)
+	}
+	d := &c.room[0]
+	c.room = c.room[1:]
+	*d = HeldDevice{Device: device, Host: h, Owner: u.number, Model: model, use: costIdle}
 	for _, p := range h.UnknownOn[device.Index] {
 		if h.Counted(p) != "" {
 			continue // whatever its environment is
 		}
 		switch c.Policy.Account(h.UserOf(p)) {
 		case "":
-			d.Unknown = max(d.Unknown, judging.Reported)
+			d.Unknown, d.use = max(d.Unknown, judging.Reported), max(d.use, costReported)
 		case u.user:
-			d.Unknown = judging.Proven
+			d.Unknown, d.use = judging.Proven, costBusy
 		}
 	}
-	u.devices = append(u.devices, d)
-	u.here[device.Index] = d
+	rule := h.Ask(u.user).Idle
+	d.Idle = rule != nil && h.Uses[judging.UseOf(u.user, device)].IdleFor(h.At) >= rule.After
+	u.devices, c.here, c.at[at] = append(u.devices, d), append(c.here, d), d
 	return d
 }
 
-// markIdle marks the devices that have been idle for as long as that rule allows, whether or not it acts. A process
-// with another GPU in use is in use on all its GPUs.
-func (c *counting) markIdle() {
-	for _, u := range c.inOrder {
-		var idle []*HeldDevice
-		for _, d := range u.devices {
-			rule := d.Host.Ask(u.user).Idle
-			d.Idle = rule != nil &&
-				c.Next.Uses[judging.UseKey(d.Host, u.user, d.Device)].IdleFor(d.Host.At) >= rule.After
-			if d.Idle {
-				idle = append(idle, d)
-			}
+const roomForDevices = 64
+
+// findBusy finds the devices of the host that was counted that aren't idle, since a process there uses another GPU that
+// isn't.
+func (c *Counting) findBusy() {
+	var busy []*HeldDevice
+	for _, d := range c.here {
+		isBusy := func(u snapshot.DeviceUsage) bool {
+			other := c.at[[2]int{d.Owner, int(u.Index)}]
+			return other != nil && !other.Idle
 		}
-		if len(idle) == 0 {
-			continue
+		if d.Idle && slices.ContainsFunc(d.Uses, func(use Use) bool {
+			return slices.ContainsFunc(use.Process.Usage, isBusy)
+		}) {
+			busy = append(busy, d)
 		}
-		inUse := slices.DeleteFunc(slices.Clone(u.devices), func(d *HeldDevice) bool { return d.Idle })
-		for _, d := range idle {
-			d.Idle = !slices.ContainsFunc(inUse, func(busy *HeldDevice) bool {
-				uses := func(use Use) bool { return use.Process.Uses(busy.Index) != nil }
-				return d.Host == busy.Host && slices.ContainsFunc(d.Uses, uses)
-			})
-		}
+	}
+	for _, d := range busy {
+		d.Idle = false
 	}
 }

@@ -13,9 +13,7 @@ import (
 // Judge takes environments and GPUs from people who are over a cap: never more than the excess, unless one process
 // holds several GPUs, and what costs them least first. What one cap takes doesn't count for the next. Caps with a key
 // of their own come before those of the list.
-func Judge(j *judging.Judgement) {
-	c := newCounting(j)
-	c.markIdle()
+func (c *Counting) Judge() {
 	c.markReserved()
 	for _, listed := range c.list {
 		if listed.Kind == enforce.CapHours {
@@ -34,19 +32,19 @@ func Judge(j *judging.Judgement) {
 		c.judgeListed(listed)
 	}
 	c.judgeReservations()
-	if len(c.inOrder) > 0 && len(j.Missing) > 0 { // without their number: the same note while some are missing
+	if len(c.inOrder) > 0 && len(c.Missing) > 0 { // without their number: the same note while some are missing
 		const text = "some hosts did not answer: GPUs there don't count toward per-user caps"
-		j.Notes = append(j.Notes, enforce.Note{Text: text})
+		c.Notes = append(c.Notes, enforce.Note{Text: text})
 	}
 	c.conclude()
 }
 
 // ownCaps are the caps of a person with a key of their own.
-func (c *counting) ownCaps(u *held) iter.Seq[*capOn] {
+func (c *Counting) ownCaps(u *held) iter.Seq[*capOn] {
 	return func(yield func(*capOn) bool) {
 		u.settings.Caps(func(rule enforce.Rule, kind enforce.CapKind, limit int64) bool {
 			return yield(&capOn{
-				counting: c, Cap: &enforce.Cap{Kind: kind}, rule: rule, people: []*held{u}, limit: limit, about: true,
+				Counting: c, Cap: &enforce.Cap{Kind: kind}, rule: rule, people: []*held{u}, limit: limit, about: true,
 				known: true,
 			})
 		})
@@ -54,7 +52,7 @@ func (c *counting) ownCaps(u *held) iter.Seq[*capOn] {
 }
 
 // findUncounted counts whom caps and idle would see if processes outside of environments counted.
-func (c *counting) findUncounted() {
+func (c *Counting) findUncounted() {
 	s := c.Policy.Settings(enforce.Query{At: c.Now})
 	if len(c.list) == 0 && s.MaxDevices == nil && s.MaxMemory == nil && s.Idle == nil {
 		return
@@ -66,7 +64,10 @@ func (c *counting) findUncounted() {
 		}
 		for i := range h.Snapshot.Processes {
 			p := &h.Snapshot.Processes[i]
-			if user := h.PersonRunning(p); user != "" && h.In[i] == nil && !h.Exempt[p.PID] && len(p.Usage) > 0 {
+			if h.In[i] != nil || h.Exempt[p.PID] || len(p.Usage) == 0 {
+				continue
+			}
+			if user := h.PersonRunning(p); user != "" {
 				people[user] = true
 				c.Uncounted.Processes++
 			}
@@ -76,7 +77,7 @@ func (c *counting) findUncounted() {
 }
 
 // judgeListed applies a cap of the list: to each person or to all together, on each host or on all.
-func (c *counting) judgeListed(listed *enforce.Cap) {
+func (c *Counting) judgeListed(listed *enforce.Cap) {
 	people := c.members(listed)
 	if len(people) == 0 {
 		return
@@ -92,7 +93,7 @@ func (c *counting) judgeListed(listed *enforce.Cap) {
 			if !listed.OnHost(h.Name, h.Labels) {
 				continue
 			}
-			here = slices.DeleteFunc(slices.Clone(c.people[h]), func(u *held) bool {
+			here = slices.DeleteFunc(slices.Clone(c.people[h.Position]), func(u *held) bool {
 				return listed.Member(u.user) != enforce.Member
 			})
 		}
@@ -125,7 +126,7 @@ func isFarOff(c *enforce.Cap, people []*held) bool {
 }
 
 // members are the people with something whom a cap is about. Unknown members are neither counted nor taken from.
-func (c *counting) members(listed *enforce.Cap) (people []*held) {
+func (c *Counting) members(listed *enforce.Cap) (people []*held) {
 	for _, u := range c.inOrder {
 		if listed.Member(u.user) == enforce.Member {
 			people = append(people, u)
@@ -134,12 +135,12 @@ func (c *counting) members(listed *enforce.Cap) (people []*held) {
 	return people
 }
 
-func (c *counting) on(listed *enforce.Cap, h *judging.HostView, people []*held) *capOn {
+func (c *Counting) on(listed *enforce.Cap, h *judging.HostView, people []*held) *capOn {
 	user := people[0].user
 	if listed.Together {
 		user = ""
 	}
-	on := &capOn{counting: c, Cap: listed, rule: enforce.RuleCaps, host: h, people: people, known: true}
+	on := &capOn{Counting: c, Cap: listed, rule: enforce.RuleCaps, host: h, people: people, known: true}
 	limit, about := listed.Limit(user)
 	working := int64(0)
 	if limit.Percent || limit.AllBut {
@@ -157,7 +158,7 @@ func (c *counting) on(listed *enforce.Cap, h *judging.HostView, people []*held) 
 
 // capOn is a cap as it holds for one person or for people together, on one host or on all.
 type capOn struct {
-	*counting
+	*Counting
 	*enforce.Cap
 	rule       enforce.Rule
 	host       *judging.HostView // nil for all
@@ -299,7 +300,7 @@ func (c *capOn) isAbout(d *HeldDevice) bool {
 // selection says which hosts, by their position, and models a cap is about.
 type selection struct{ hosts, models []bool }
 
-func (c *counting) selectionOf(listed *enforce.Cap) *selection {
+func (c *Counting) selectionOf(listed *enforce.Cap) *selection {
 	s := c.selections[listed]
 	if s == nil {
 		s = &selection{make([]bool, len(c.Cluster)), make([]bool, len(c.models))}

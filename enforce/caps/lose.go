@@ -34,12 +34,12 @@ func (c *capOn) lose(f *enforce.Finding, due bool, envs []heldEnv, devices []*He
 	for _, e := range envs {
 		for _, a := range e.Attachments {
 			index := a.Device.Index
-			if e.ExemptUse(index) != judging.Unused || e.h.HidesOn(e.EnvView, index) {
+			if e.ExemptUse(index) != judging.Unused || e.Host.HidesOn(e.EnvView, index) {
 				continue
 			}
-			c.LoseDevice(f, due, e.h, e.EnvView, index)
+			c.LoseDevice(f, due, e.Host, e.EnvView, index)
 			for p := range e.On(index) {
-				end(e.h, p)
+				end(e.Host, p)
 			}
 		}
 	}
@@ -161,7 +161,7 @@ func (c *capOn) judgeEnvs() {
 	}
 	f := enforce.Finding{
 		Rule: c.rule, Count: &enforce.CountExcess{Used: len(envs), Limit: int(c.limit)},
-		CountedOn: hostsOf(envs, func(e heldEnv) *judging.HostView { return e.h }),
+		CountedOn: hostsOf(envs, func(e heldEnv) *judging.HostView { return e.Host }),
 	}
 	if c.rule == enforce.RuleCaps {
 		f.Cap = c.excess(nil, int64(len(envs)))
@@ -184,17 +184,25 @@ func (c *capOn) judgeEnvs() {
 	}
 }
 
+// heldEnv is an environment of a person, with what losing its devices costs.
+type heldEnv struct {
+	*judging.EnvView
+	owner *held
+	cost  int8
+}
+
 func (e heldEnv) compare(other heldEnv) int {
-	return cmp.Or(cmp.Compare(e.cost, other.cost), other.since.Compare(e.since),
-		other.Env.Creation.Compare(e.Env.Creation), cmp.Compare(e.h.Position, other.h.Position),
+	return cmp.Or(cmp.Compare(e.cost, other.cost), other.Began.Compare(e.Began),
+		other.Env.Creation.Compare(e.Env.Creation), cmp.Compare(e.Host.Position, other.Host.Position),
 		cmp.Compare(e.Env.EID, other.Env.EID))
 }
 
 func (c *capOn) envs() (list []heldEnv) {
 	for _, u := range c.people {
 		for _, e := range u.envs {
-			if (c.host == nil || e.h == c.host) && (c.OnHost == nil || c.OnHost(e.h.Name, e.h.Labels)) {
-				list = append(list, e)
+			h := e.Host
+			if (c.host == nil || h == c.host) && (c.OnHost == nil || c.OnHost(h.Name, h.Labels)) {
+				list = append(list, heldEnv{e, u, e.Cost()})
 			}
 		}
 	}

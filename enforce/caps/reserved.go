@@ -27,7 +27,7 @@ type booking struct {
 
 // findBookings finds the reservations that run, and those that start within the warning, sorted by start. A host that
 // doesn't report its clock has none.
-func (c *counting) findBookings() {
+func (c *Counting) findBookings() {
 	tooMany := c.tooMany()
 	for _, h := range c.Hosts {
 		clock, known := h.Snapshot.Clock(h.At)
@@ -61,13 +61,13 @@ func (c *counting) findBookings() {
 	}
 }
 
-func (c *counting) accountOf(b *snapshot.Reservation) snapshot.Username {
+func (c *Counting) accountOf(b *snapshot.Reservation) snapshot.Username {
 	return c.Policy.Account(gpus.UserName(b.Username, &b.UID))
 }
 
 // tooMany are the reservations that a person may not have together with those made before, and why. Hosts refuse these,
 // but two hosts may have been asked at once. One that root made counts, and is never too many itself.
-func (c *counting) tooMany() map[*snapshot.Reservation]string {
+func (c *Counting) tooMany() map[*snapshot.Reservation]string {
 	of := make(map[snapshot.Username][]*snapshot.Reservation)
 	for _, h := range c.Hosts {
 		for i := range h.Snapshot.Reservations {
@@ -98,7 +98,7 @@ func (c *counting) tooMany() map[*snapshot.Reservation]string {
 }
 
 // tell adds a finding that informs the owner of a reservation, without an action.
-func (c *counting) tell(h *judging.HostView, b *snapshot.Reservation, kind, what, follows string) {
+func (c *Counting) tell(h *judging.HostView, b *snapshot.Reservation, kind, what, follows string) {
 	uid := b.UID
 	c.Add(enforce.Finding{
 		ID:   fmt.Sprintf("%s/%s/%s/%s", enforce.RuleReservations, b.ID, h.Name, kind),
@@ -109,7 +109,7 @@ func (c *counting) tell(h *judging.HostView, b *snapshot.Reservation, kind, what
 	})
 }
 
-func (c *counting) markReserved() {
+func (c *Counting) markReserved() {
 	for h, list := range c.booked {
 		running := slices.DeleteFunc(slices.Clone(list), func(b booking) bool { return !b.Runs(h.Clock()) })
 		maps.Copy(c.reserved, c.heldWithin(h, running))
@@ -117,7 +117,7 @@ func (c *counting) markReserved() {
 }
 
 // heldWithin are the devices that the owners of reservations hold on a host, up to the number reserved: see Dearest.
-func (c *counting) heldWithin(h *judging.HostView, list []booking) map[*HeldDevice]bool {
+func (c *Counting) heldWithin(h *judging.HostView, list []booking) map[*HeldDevice]bool {
 	reserved := make(map[snapshot.Username]int)
 	for _, b := range list {
 		reserved[b.owner] += b.GPUs
@@ -150,7 +150,7 @@ func (c *capOn) isSparedOn(d *HeldDevice) bool {
 // judgeReservations applies each reservation as a cap on its host, which all people share: it allows what this and the
 // earlier ones leave. For example, of 8 GPUs 2 are reserved from 9:00 and 4 more from 10:00: the first cap allows 6,
 // the second one 2. What owners hold within their reservations doesn't count.
-func (c *counting) judgeReservations() {
+func (c *Counting) judgeReservations() {
 	for _, h := range c.Hosts {
 		list := c.booked[h]
 		for i := range list {
@@ -165,7 +165,7 @@ func (c *counting) judgeReservations() {
 }
 
 // leaves is the cap of the last of some reservations: what all of them leave to others when it begins.
-func (c *counting) leaves(h *judging.HostView, list []booking) (on capOn, ok bool) {
+func (c *Counting) leaves(h *judging.HostView, list []booking) (on capOn, ok bool) {
 	last := &list[len(list)-1]
 	begins := judging.Later(last.From, h.Clock())
 	list = slices.DeleteFunc(slices.Clone(list), func(b booking) bool { return !b.Holds(begins) })
@@ -177,7 +177,7 @@ func (c *counting) leaves(h *judging.HostView, list []booking) (on capOn, ok boo
 	}
 	warn := h.Settings.WarnOf(enforce.RuleReservations)
 	on = capOn{
-		counting: c, rule: enforce.RuleReservations, host: h, known: true, about: true, leavesSome: true,
+		Counting: c, rule: enforce.RuleReservations, host: h, known: true, about: true, leavesSome: true,
 		limit:  int64(min(h.Working(), max(0, newest.Known-reserved))),
 		spared: c.heldWithin(h, list),
 		Cap: &enforce.Cap{
@@ -204,7 +204,7 @@ func (b *booking) says(h *judging.HostView) string {
 }
 
 // tellOfFailed tells owners if a host has too few working GPUs: the newest reservation lacks them first.
-func (c *counting) tellOfFailed(h *judging.HostView, list []booking) {
+func (c *Counting) tellOfFailed(h *judging.HostView, list []booking) {
 	byMade := func(a, b booking) int { return cmp.Or(a.Made.Compare(b.Made), cmp.Compare(a.ID, b.ID)) }
 	list = slices.SortedFunc(slices.Values(list), byMade)
 	for i, b := range list {
@@ -248,7 +248,7 @@ func leftFor(list []booking, i, working int, now time.Time) int {
 }
 
 // mayHaveBeside is how many GPUs somebody who waits may have on the host besides what others have reserved.
-func (c *counting) mayHaveBeside(n *need) int {
+func (c *Counting) mayHaveBeside(n *need) int {
 	running := slices.DeleteFunc(slices.Clone(c.booked[n.h]), func(b booking) bool { return !b.Runs(n.h.Clock()) })
 	if len(running) == 0 {
 		return n.GPUs

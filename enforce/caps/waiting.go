@@ -31,7 +31,7 @@ func (n *need) lacks() int { return n.GPUs - len(n.free) }
 
 // judgeWaiting applies a cap that holds only as far as others wait. For each wait it takes all that it lacks on one
 // host, or nothing. Its time runs for the wait, whoever would lose.
-func (c *counting) judgeWaiting(listed *enforce.Cap, each []*capOn) {
+func (c *Counting) judgeWaiting(listed *enforce.Cap, each []*capOn) {
 	if len(each) == 0 {
 		return
 	}
@@ -53,7 +53,7 @@ func (c *counting) judgeWaiting(listed *enforce.Cap, each []*capOn) {
 }
 
 // keepTaken keeps what was taken for waits: it may not be free yet.
-func (c *counting) keepTaken() {
+func (c *Counting) keepTaken() {
 	for _, h := range c.Hosts {
 		for i := range h.Snapshot.Waits {
 			w := &h.Snapshot.Waits[i]
@@ -64,7 +64,7 @@ func (c *counting) keepTaken() {
 			}
 			n := &need{Wait: w, h: h, key: key, possible: w.GPUs}
 			if taken.Host == h.Name {
-				n.user, n.free = c.of(w.Username), taken.GPUs
+				n.user, n.free = c.of(c.Policy.Account(w.Username)), taken.GPUs
 				c.forWaits = append(c.forWaits, n)
 			}
 			if n.free != nil || c.served[key] == nil {
@@ -75,7 +75,7 @@ func (c *counting) keepTaken() {
 }
 
 // firstDue is when something is taken at the earliest; zero for now.
-func (c *counting) firstDue(on *capOn) time.Time {
+func (c *Counting) firstDue(on *capOn) time.Time {
 	first := c.Now.Add(on.warnOf(on.people[0]).For)
 	for _, h := range c.Hosts {
 		for i := range h.Snapshot.Waits {
@@ -104,7 +104,7 @@ func overBy(each []*capOn, by time.Time) (over []*capOn) {
 }
 
 // needs are what those lack for whom a cap holds, on each host on which they wait, in the order of the queues.
-func (c *counting) needs(listed *enforce.Cap, by time.Time) (needs []*need) {
+func (c *Counting) needs(listed *enforce.Cap, by time.Time) (needs []*need) {
 	first := make(map[string]int)
 	for _, h := range c.Hosts {
 		if len(h.Snapshot.Waits) == 0 {
@@ -148,7 +148,7 @@ func (c *counting) needs(listed *enforce.Cap, by time.Time) (needs []*need) {
 
 // mayBegin reports whether the command of a wait might begin, whoever else waits. may keeps what each person may have
 // on the host, which may have very many waits.
-func (c *counting) mayBegin(n *need, user snapshot.Username, may map[snapshot.Username]int) bool {
+func (c *Counting) mayBegin(n *need, user snapshot.Username, may map[snapshot.Username]int) bool {
 	most := len(n.h.Snapshot.Devices)
 	if n.Passed || n.GPUs > most {
 		return false
@@ -173,7 +173,7 @@ func (n *need) suits(index snapshot.DeviceIndex) bool {
 }
 
 // free are the GPUs of a host that nothing uses, or will use by a time.
-func (c *counting) free(h *judging.HostView, by time.Time) (free []snapshot.DeviceIndex) {
+func (c *Counting) free(h *judging.HostView, by time.Time) (free []snapshot.DeviceIndex) {
 	for i := range h.Snapshot.Devices {
 		d := &h.Snapshot.Devices[i]
 		stays := func(a snapshot.Attachment) bool { return !h.DetachesBy(d.Index, a.EID, by) }
@@ -187,7 +187,7 @@ func (c *counting) free(h *judging.HostView, by time.Time) (free []snapshot.Devi
 }
 
 // take has people lose what a wait lacks, if all of it may be taken, and finds how many GPUs the wait could have.
-func (c *counting) take(over []*capOn, n *need) {
+func (c *Counting) take(over []*capOn, n *need) {
 	of := make(map[*HeldDevice]*capOn)
 	var list []*HeldDevice
 	has, may := make(map[int]int), make(map[int]int)
@@ -221,7 +221,7 @@ func (c *counting) take(over []*capOn, n *need) {
 }
 
 // loseFor adds the findings about what was chosen for a wait. They are acted on once all of them are due.
-func (c *counting) loseFor(n *need, chosen []*HeldDevice, of map[*HeldDevice]*capOn) {
+func (c *Counting) loseFor(n *need, chosen []*HeldDevice, of map[*HeldDevice]*capOn) {
 	var losing []*capOn
 	for _, d := range chosen {
 		n.free = append(n.free, d.Index)
@@ -274,7 +274,7 @@ func (c *capOn) countOf(u *held) int { return len(Counted(c.devicesOf(u), time.T
 
 // mayHave is how many GPUs a person who waits may have on the host by every cap, or by those that always hold: a host's
 // queue passes over people beyond these.
-func (c *counting) mayHave(n *need, whileWaiting bool) int {
+func (c *Counting) mayHave(n *need, whileWaiting bool) int {
 	may := n.GPUs
 	if n.user.settings == nil { // exempt
 		return may
@@ -312,7 +312,7 @@ func (c *counting) mayHave(n *need, whileWaiting bool) int {
 }
 
 // promised is how many GPUs other waits get that a cap, or (nil) one about all, counts with those of a wait.
-func (c *counting) promised(n *need, by *capOn) (count int) {
+func (c *Counting) promised(n *need, by *capOn) (count int) {
 	for key, other := range c.served {
 		together := by != nil && by.Together && other.user != nil && by.Member(other.user.user) == enforce.Member
 		if key == n.key || other.user != n.user && !together ||

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -12,7 +13,10 @@ import (
 // EnvView is a registered environment with its processes and attachments.
 type EnvView struct {
 	Env         *snapshot.Environment
+	Host        *HostView
+	Began       time.Time         // since when it counts
 	Settings    *enforce.Settings // of its user here
+	Person      snapshot.Username // who has what is attached to it
 	Processes   []*snapshot.Process
 	Attachments []Attachment
 
@@ -26,6 +30,7 @@ type EnvView struct {
 type Attachment struct {
 	*snapshot.Attachment
 	Device *snapshot.Device
+	Began  time.Time // since when it counts
 }
 
 // UID is the owner of the environment, unless its state file is in doubt.

@@ -25,11 +25,11 @@ func (j *Judgement) keepExemptGPUs() {
 
 // exemptByIndex are the devices that the policy exempts by an index: all, until it is known which ones these are.
 func (h *HostView) exemptByIndex() map[snapshot.DeviceIndex]bool {
-	exempt, all, entries := make(map[snapshot.DeviceIndex]bool), false, h.j.Policy.ExemptIndices(h.Name)
+	entries, devices := h.j.Policy.ExemptIndices(h.Name), h.Snapshot.Devices
 	if len(entries) == 0 {
-		return exempt
+		return nil
 	}
-	devices := h.Snapshot.Devices
+	exempt, all := make(map[snapshot.DeviceIndex]bool), false
 	old := !slices.ContainsFunc(devices, func(d snapshot.Device) bool { return d.UUID != "" }) // genv 1.4.3 says none
 	for _, e := range entries {
 		known := slices.IndexFunc(h.j.Before.ExemptGPUs[h.Name], func(k enforce.ExemptGPU) bool {

@@ -12,9 +12,9 @@ import (
 // HostView is what the rules see of a host: its snapshot without what is exempt, the indices that they need, and the
 // draft of its order. A hostile host may list many thousand environments: nothing here is looked up by scanning.
 type HostView struct {
+	order.Draft
 	j        *Judgement
 	Name     snapshot.Hostname
-	host     *snapshot.Host
 	Position int           // in the cluster
 	At       time.Time     // when it was asked: all ages are as of then
 	silence  time.Duration // for how long it didn't answer before
@@ -44,7 +44,11 @@ type HostView struct {
 	More        []*snapshot.Process                          // for each account with what isn't in the snapshot
 	instanceOn  map[snapshot.GPUUUID]snapshot.DeviceIndex    // the devices of MIG instances, once they were asked for
 	notes       int                                          // how many there are
-	order.Draft
+	lastLook    time.Time                                    // when it was asked for the last one that was judged
+	// Uses are since when people have had its devices, also such as are missing for a short time.
+	Uses      map[enforce.UseKey]enforce.Use
+	released  []snapshot.AttachmentKey // what is remembered of it
+	signalled []snapshot.ProcessKey
 }
 
 // Working is how many GPUs work and are judged.
@@ -62,13 +66,17 @@ func (h *HostView) Ask(user snapshot.Username) *enforce.Settings {
 	s := h.byUser[user]
 	if s == nil {
 		s = h.j.Policy.Settings(enforce.Query{Host: h.Name, Labels: h.Labels, User: user, At: h.j.Now})
-		h.byUser[user] = s
+		Put(&h.byUser, user, s)
 	}
 	return s
 }
 
-func (h *HostView) key(p *snapshot.Process) snapshot.ProcessKey {
-	return snapshot.ProcessKey{Host: h.Name, PID: p.PID, Start: p.Start}
+// Put sets a value of a map, which is made if it is nil: most hosts need none.
+func Put[K comparable, V any](m *map[K]V, key K, value V) {
+	if *m == nil {
+		*m = make(map[K]V)
+	}
+	(*m)[key] = value
 }
 
 // DeviceKey is the Key of a device that rules judge.
@@ -85,39 +93,29 @@ func (h *HostView) Stuck(p *snapshot.Process) bool {
 	return stuck
 }
 
-// See fills in the views of the hosts.
-func (j *Judgement) See() {
-	for _, h := range j.Hosts {
-		j.seeHost(h)
-	}
-}
-
-func (j *Judgement) seeHost(h *HostView) {
-	s := h.host.Snapshot
-	h.Labels, h.Snapshot, h.Zone = h.host.Labels, s, s.Location()
-	h.Settings = j.Policy.Settings(enforce.Query{Host: h.Name, Labels: h.Labels, At: j.Now})
-	h.byUser = make(map[snapshot.Username]*enforce.Settings)
+// See fills in the view of a host.
+func (j *Judgement) See(h *HostView) {
+	s := h.Snapshot
 	h.In = make([]*EnvView, len(s.Processes))
 	h.Envs = make(map[snapshot.EnvID]*EnvView, len(s.Environments))
 	h.Devices = make(map[snapshot.DeviceIndex]*snapshot.Device, len(s.Devices))
-	h.Exempt = make(map[snapshot.PID]bool)
-	h.UnknownOn = make(map[snapshot.DeviceIndex][]*snapshot.Process)
 	h.addEnvironments()
 	h.addAttachments()
 	h.addProcesses()
 	h.addMore()
+	h.forgetEnded()
 }
 
 func (h *HostView) addEnvironments() {
 	views := make([]EnvView, len(h.Snapshot.Environments))
 	h.InOrder = make([]*EnvView, 0, len(views))
 	for i := range views {
-		view := &views[i]
-		view.Env = &h.Snapshot.Environments[i]
-		_, view.exempt = h.j.Policy.Exempt(enforce.Subject{Host: h.Name, Environment: view.Env})
-		h.Envs[view.Env.EID] = view
+		view, e := &views[i], &h.Snapshot.Environments[i]
+		view.Env, view.Host, view.Began = e, h, h.since(ofEnvironment, e.EID, e.Since, e.Creation)
+		_, view.exempt = h.j.Policy.Exempt(enforce.Subject{Host: h.Name, Environment: e})
+		h.Envs[e.EID] = view
 		if !view.exempt {
-			view.Settings = h.Ask(view.Env.Username)
+			view.Settings, view.Person = h.Ask(e.Username), h.personOf(view)
 			h.InOrder = append(h.InOrder, view)
 		}
 	}
@@ -134,14 +132,16 @@ func (h *HostView) addAttachments() {
 		} else if d.Works() {
 			h.GpusByModel[enforce.ModelOf(d)]++
 		}
-		if exempt || !d.Judged() {
-			h.exemptDevices[d.Index] = true
-			continue
+		if exempt = exempt || !d.Judged(); exempt {
+			Put(&h.exemptDevices, d.Index, true)
+		} else {
+			h.Devices[d.Index] = d
 		}
-		h.Devices[d.Index] = d
 		for j := range d.Attachments {
-			if env := h.Envs[d.Attachments[j].EID]; env != nil {
-				env.Attachments = append(env.Attachments, Attachment{Attachment: &d.Attachments[j], Device: d})
+			a := &d.Attachments[j]
+			began := h.since(d.Key(), a.EID, a.Since, a.Time)
+			if env := h.Envs[a.EID]; env != nil && !exempt {
+				env.Attachments = append(env.Attachments, Attachment{a, d, began})
 			}
 		}
 	}
@@ -161,13 +161,13 @@ func (h *HostView) addProcesses() {
 			h.Settings.LeaveContainers && p.OfRootsRuntime()
 		switch draws := h.ignoresAllUses(p); {
 		case exempt, !p.NodeMissing && draws && slices.ContainsFunc(p.Usage, h.Snapshot.TypeUnknown):
-			if h.Exempt[p.PID] = true; env != nil {
+			if Put(&h.Exempt, p.PID, true); env != nil {
 				env.exempts = env.with(env.exempts, p, Reported)
 			}
 		case p.NodeMissing: // what is attached is judged as without it
-			h.Exempt[p.PID] = true
+			Put(&h.Exempt, p.PID, true)
 		case draws: // on a desktop
-			if h.Exempt[p.PID] = true; env != nil {
+			if Put(&h.Exempt, p.PID, true); env != nil {
 				env.drawnOn = env.with(env.drawnOn, p, Unused)
 			}
 		case env != nil:
@@ -193,7 +193,7 @@ func (h *HostView) addMore() {
 
 func (h *HostView) addUnknown(p *snapshot.Process) {
 	for _, u := range p.Usage {
-		h.UnknownOn[u.Index] = append(h.UnknownOn[u.Index], p)
+		Put(&h.UnknownOn, u.Index, append(h.UnknownOn[u.Index], p))
 	}
 }
 

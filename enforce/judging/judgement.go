@@ -15,17 +15,21 @@ import (
 
 // Judgement is a call of Judge: what it was given, and what it found so far.
 type Judgement struct {
-	Policy  enforce.Policy
-	Fleet   enforce.Fleet // of the policy
-	Before  enforce.Memory
-	Now     time.Time
-	Hosts   []*HostView                     // that answered, in the order of the cluster
-	Missing []snapshot.Hostname             // that did not
-	Cluster []snapshot.Host                 // all, with their labels
-	ByName  map[snapshot.Hostname]*HostView // all hosts of the cluster; nil for those that did not answer
+	Policy      enforce.Policy
+	Fleet       enforce.Fleet // of the policy
+	Before      enforce.Memory
+	Now         time.Time
+	Hosts       []*HostView                     // that answered, in the order of the cluster
+	Missing     []snapshot.Hostname             // that did not
+	Cluster     []snapshot.Host                 // all, with their labels
+	ExemptHosts []bool                          // of the cluster
+	ByName      map[snapshot.Hostname]*HostView // all hosts of the cluster; nil for those that did not answer
 	// Unanswered are hosts that have neither answered nor failed since this controller began.
 	Unanswered map[snapshot.Hostname]bool
 	advances   bool // a snapshot is the first one of its host from another round
+	// uses are what is used on the host that is seen, by their places in the list. Both are emptied for each host.
+	uses  []currentUse
+	useAt map[enforce.UseKey]int
 
 	Next         enforce.Memory             // starts with what is still valid of Before
 	enforce.Plan                            // what was found so far
@@ -37,9 +41,9 @@ func New(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory,
 	j := &Judgement{
 		Policy: policy, Fleet: policy.Fleet(), Cluster: cluster.Hosts, Now: now,
 		Before: memory, Next: memory.Next(now, len(cluster.Hosts)),
-		Hosts:      make([]*HostView, 0, len(cluster.Hosts)),
+		Hosts: make([]*HostView, 0, len(cluster.Hosts)), ExemptHosts: make([]bool, len(cluster.Hosts)),
 		Unanswered: make(map[snapshot.Hostname]bool), Ask: make(map[snapshot.Hostname]bool),
-		ByName: make(map[snapshot.Hostname]*HostView, len(cluster.Hosts)),
+		ByName: make(map[snapshot.Hostname]*HostView, len(cluster.Hosts)), useAt: make(map[enforce.UseKey]int),
 	}
 	j.Findings, j.TellUsers = make([]enforce.Finding, 0, len(memory.Findings)), j.Fleet.TellUsers
 	j.ExemptDevices = make(map[snapshot.Hostname][]snapshot.DeviceIndex)
@@ -47,17 +51,19 @@ func New(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory,
 	for i := range cluster.Hosts {
 		h := &cluster.Hosts[i]
 		j.ByName[h.Name] = nil
-		_, exempt := policy.Exempt(enforce.Subject{Host: h.Name})
+		_, j.ExemptHosts[i] = policy.Exempt(enforce.Subject{Host: h.Name})
 		switch {
-		case exempt: // whether it answered doesn't matter
+		case j.ExemptHosts[i]: // whether it answered doesn't matter
 		case h.Err == nil && h.Snapshot == nil:
 			j.Unanswered[h.Name] = true
 		case h.Err != nil:
 			j.Missing = append(j.Missing, h.Name)
 		default:
-			views = append(views, HostView{j: j, Name: h.Name, host: h, Position: i})
+			views = append(views, HostView{j: j, Name: h.Name, Labels: h.Labels, Snapshot: h.Snapshot, Position: i})
 			view := &views[len(views)-1]
-			view.setTime(memory.Hosts[h.Name], now)
+			view.setTime(h, memory.Hosts[h.Name], now)
+			view.Zone = h.Snapshot.Location()
+			view.Settings = policy.Settings(enforce.Query{Host: h.Name, Labels: h.Labels, At: now})
 			j.advances = j.advances || view.advances
 			j.Next.Round = max(j.Next.Round, h.Round)
 			j.Hosts = append(j.Hosts, view)
@@ -69,21 +75,27 @@ func New(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory,
 	}
 	j.Next.Interval = j.Next.Interval.Clone()
 	j.keepExemptGPUs()
+	j.keepSilent()
 	j.markUnderWay()
-	j.nameReleased()
+	j.giveReleased()
+	giveSignalled(j, j.Next.Stuck)
+	giveSignalled(j, j.Next.LeftAlone)
 	return j
 }
 
 // setTime sets when the host was asked, and for how long it didn't answer before. A snapshot is fresh in the first
 // cycle that judges it and for enforce.FreshFor, unless the outcome of an order came since.
-func (h *HostView) setTime(known enforce.KnownHost, now time.Time) {
-	h.At, h.advances = h.host.AskedAt, h.host.Round == 0 || h.host.Round != known.Round
+func (h *HostView) setTime(host *snapshot.Host, known enforce.KnownHost, now time.Time) {
+	h.At, h.advances, h.lastLook = host.AskedAt, host.Round == 0 || host.Round != known.Round, known.Looked
 	if h.At.IsZero() {
 		h.At = now
 	}
+	if h.lastLook.IsZero() && known.Answered && known.Lost == "" {
+		h.lastLook = h.j.Before.Time // as earlier versions kept it
+	}
 	lost := cmp.Or(known.LostAt, h.At)
 	h.silence, h.paused = max(0, h.At.Sub(lost)), h.j.pause(known.Looked, lost)
-	h.IsNew = h.host.AskedAt.IsZero() || h.host.IsNew
+	h.IsNew = host.AskedAt.IsZero() || host.IsNew
 	h.Acted = !known.Acted.IsZero() && !h.At.After(known.Acted)
 	h.fresh = (h.IsNew || now.Sub(h.At) <= enforce.FreshFor) && !h.Acted
 }

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -17,16 +16,35 @@ func (h *HostView) Release(d *snapshot.Device, env *EnvView) {
 	h.j.Next.Released[snapshot.AttachmentKey{Host: h.Name, Device: d.Key(), EID: env.Env.EID}] = true
 }
 
-// nameReleased replaces indices of released devices, as an earlier version or a host without UUIDs had them, by UUIDs.
-func (j *Judgement) nameReleased() {
+// giveReleased gives the released devices to the views of their hosts. Indices, as an earlier version or a host without
+// UUIDs had them, are replaced by UUIDs.
+func (j *Judgement) giveReleased() {
 	for key, still := range maps.Clone(j.Next.Released) {
-		index, err := strconv.Atoi(key.Device)
-		if h := j.ByName[key.Host]; h != nil && err == nil {
-			if d := h.host.Snapshot.Device(snapshot.DeviceIndex(index)); d != nil {
+		h, inFleet := j.ByName[key.Host]
+		if h == nil {
+			if !inFleet {
+				delete(j.Next.Released, key)
+			}
+			continue
+		}
+		if index, err := strconv.Atoi(key.Device); err == nil {
+			if d := h.Snapshot.Device(snapshot.DeviceIndex(index)); d != nil {
 				delete(j.Next.Released, key)
 				key.Device = d.Key()
 				j.Next.Released[key] = still
 			}
+		}
+		h.released = append(h.released, key)
+	}
+}
+
+// giveSignalled gives the processes that can't be ended, or are left alone, to the views of their hosts.
+func giveSignalled[T any](j *Judgement, processes map[snapshot.ProcessKey]T) {
+	for key := range processes {
+		if h, inFleet := j.ByName[key.Host]; !inFleet {
+			delete(processes, key)
+		} else if h != nil {
+			h.signalled = append(h.signalled, key)
 		}
 	}
 }
@@ -40,8 +58,8 @@ func (j *Judgement) Released(h *HostView, env *EnvView, index snapshot.DeviceInd
 	}
 	key := snapshot.AttachmentKey{Host: h.Name, Device: d.Key(), EID: env.Env.EID}
 	if d.UUID == "" {
-		for other := range j.Next.Released {
-			if other.Host == key.Host && other.EID == key.EID && h.withKey(other.Device) == nil {
+		for _, other := range h.released {
+			if other.EID == key.EID && h.withKey(other.Device) == nil {
 				return true, true
 			}
 		}
@@ -94,7 +112,10 @@ func (h *HostView) stillUses(eid snapshot.EnvID, key string) bool {
 
 // stuckBecause says why a process can't be ended.
 func (h *HostView) stuckBecause(p *snapshot.Process) (reason string, stuck bool) {
-	j, key := h.j, h.key(p)
+	if len(h.signalled) == 0 {
+		return "", false
+	}
+	j, key := h.j, snapshot.ProcessKey{Host: h.Name, PID: p.PID, Start: p.Start}
 	until, again := j.Next.LeftAlone[key]
 	left := until.Sub(j.Now)
 	switch reason, stuck = j.Next.Stuck[key]; {
@@ -108,33 +129,28 @@ func (h *HostView) stuckBecause(p *snapshot.Process) (reason string, stuck bool)
 	return fmt.Sprintf("it got SIGTERM already, and gets it again in %s if it still runs", text.ShortDuration(left)), true
 }
 
-// forgetEnded drops what hosts no longer show, and what is of hosts that left the fleet.
-func (j *Judgement) forgetEnded() {
-	maps.DeleteFunc(j.Next.Released, func(r snapshot.AttachmentKey, _ bool) bool {
-		h, inFleet := j.ByName[r.Host]
-		return !inFleet || h != nil && !h.stillUses(r.EID, r.Device)
-	})
-	running := make(map[snapshot.Hostname]map[snapshot.ProcessKey]bool)
-	ended := func(p snapshot.ProcessKey) bool {
-		h, inFleet := j.ByName[p.Host]
-		if h != nil && running[p.Host] == nil {
-			running[p.Host] = make(map[snapshot.ProcessKey]bool, len(h.Snapshot.Processes))
-			for i := range h.Snapshot.Processes {
-				running[p.Host][h.key(&h.Snapshot.Processes[i])] = true
-			}
-		}
-		return !inFleet || h != nil && !running[p.Host][p]
-	}
-	maps.DeleteFunc(j.Next.Stuck, func(p snapshot.ProcessKey, _ string) bool { return ended(p) })
-	maps.DeleteFunc(j.Next.LeftAlone, func(p snapshot.ProcessKey, _ time.Time) bool { return ended(p) })
-}
+// MayBeStuck reports whether some process of the host can't be ended, or is left alone.
+func (h *HostView) MayBeStuck() bool { return len(h.signalled) > 0 }
 
-// Remember brings up to date what is remembered of the hosts.
-func (j *Judgement) Remember() {
-	j.forgetEnded()
-	j.rememberSeen()
-	for _, h := range j.Hosts {
-		j.rememberUses(h)
+// forgetEnded drops what the host no longer shows.
+func (h *HostView) forgetEnded() {
+	for _, key := range h.released {
+		if !h.stillUses(key.EID, key.Device) {
+			delete(h.j.Next.Released, key)
+		}
 	}
-	j.keepAbsentUses()
+	if len(h.signalled) == 0 {
+		return
+	}
+	running := make(map[snapshot.ProcessKey]bool, len(h.Snapshot.Processes))
+	for i := range h.Snapshot.Processes {
+		p := &h.Snapshot.Processes[i]
+		running[snapshot.ProcessKey{Host: h.Name, PID: p.PID, Start: p.Start}] = true
+	}
+	for _, key := range h.signalled {
+		if !running[key] {
+			delete(h.j.Next.Stuck, key)
+			delete(h.j.Next.LeftAlone, key)
+		}
+	}
 }

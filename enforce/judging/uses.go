@@ -2,8 +2,8 @@ package judging
 
 import (
 	"cmp"
+	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -16,13 +16,13 @@ import (
 // partOfBreak is the part of an allowed time for which a person may be without the GPU, and the time goes on.
 const partOfBreak = 4
 
-// UseKey names a person's use of a device of a host.
-func UseKey(h *HostView, person snapshot.Username, d *snapshot.Device) string {
-	return string(h.Name) + "/" + string(person) + "/" + d.Key()
+// UseOf is the key of a person's use of a device.
+func UseOf(person snapshot.Username, d *snapshot.Device) enforce.UseKey {
+	return enforce.UseKey{Person: person, Device: d.Key()}
 }
 
-// PersonOf is who has what is attached to an environment.
-func (h *HostView) PersonOf(env *EnvView) snapshot.Username {
+// personOf is who has what is attached to an environment.
+func (h *HostView) personOf(env *EnvView) snapshot.Username {
 	if name := env.Env.Username; name != "" {
 		return h.j.Policy.Account(name)
 	}
@@ -73,14 +73,14 @@ func (h *HostView) MarkCounted(o *order.Order) {
 // Holder is a process that keeps GPUs in use for a person to whom the rule idle applies.
 type Holder struct {
 	Process  *snapshot.Process
-	person   snapshot.Username
+	Person   snapshot.Username
 	Settings *enforce.Settings
 	Counts   bool // whatever its environment is
 }
 
-// Key is the UseKey of a device that the process uses.
-func (x *Holder) Key(h *HostView, index snapshot.DeviceIndex) string {
-	return string(h.Name) + "/" + string(x.person) + "/" + h.DeviceKey(index)
+// Key is that of the person's use of a device.
+func (x *Holder) Key(h *HostView, index snapshot.DeviceIndex) enforce.UseKey {
+	return enforce.UseKey{Person: x.Person, Device: h.DeviceKey(index)}
 }
 
 // holderOf is what a process of the snapshot is a holder for; false for none.
@@ -94,7 +94,7 @@ func (h *HostView) holderOf(i int) (Holder, bool) {
 		UseBy(env.Env.UID, p) == Unused {
 		return Holder{}, false
 	}
-	return Holder{p, h.PersonOf(env), env.Settings, false}, true
+	return Holder{p, env.Person, env.Settings, false}, true
 }
 
 // sparesAll reports whether an exempt process keeps what it uses from being idle: not one of a desktop, of the host or
@@ -105,6 +105,7 @@ func (h *HostView) sparesAll(p *snapshot.Process) bool {
 
 // currentUse is what a look shows of a person's use of a device.
 type currentUse struct {
+	key      enforce.UseKey
 	device   *snapshot.Device
 	settings *enforce.Settings
 	attached time.Time // zero if it isn't
@@ -112,25 +113,29 @@ type currentUse struct {
 	spared   bool      // by an exempt process
 }
 
-// rememberUses remembers since when people have the devices of a host, and since when these are idle.
-func (j *Judgement) rememberUses(h *HostView) {
-	uses := make(map[string]*currentUse)
-	at := func(person snapshot.Username, s *enforce.Settings, d *snapshot.Device) *currentUse {
-		key := UseKey(h, person, d)
-		if uses[key] == nil {
-			uses[key] = &currentUse{device: d, settings: s}
-		}
-		return uses[key]
+// currently is a person's use of a device of the host that is seen.
+func (j *Judgement) currently(person snapshot.Username, s *enforce.Settings, d *snapshot.Device) *currentUse {
+	key := UseOf(person, d)
+	at, known := j.useAt[key]
+	if !known {
+		at = len(j.uses)
+		j.useAt[key], j.uses = at, append(j.uses, currentUse{key: key, device: d, settings: s})
 	}
+	return &j.uses[at]
+}
+
+// RememberUses remembers since when people have the devices of a host, and since when these are idle.
+func (j *Judgement) RememberUses(h *HostView) {
+	j.uses = j.uses[:0]
+	clear(j.useAt)
 	for _, env := range h.InOrder {
 		if env.Settings.Idle == nil && env.Settings.MaxDuration <= 0 {
 			continue
 		}
 		for _, a := range env.Attachments {
-			u := at(h.PersonOf(env), env.Settings, a.Device)
-			since := j.Since(h, a.Device.Key(), env.Env.EID, a.Since)
-			if u.attached.IsZero() || since.Before(u.attached) {
-				u.attached = since
+			u := j.currently(env.Person, env.Settings, a.Device)
+			if u.attached.IsZero() || a.Began.Before(u.attached) {
+				u.attached = a.Began
 			}
 			u.used = u.used || a.Device.ProcessesUnknown || h.use(env, a.Device.Index) != Unused
 			u.spared = u.spared || env.ExemptUse(a.Device.Index) != Unused
@@ -144,7 +149,7 @@ func (j *Judgement) rememberUses(h *HostView) {
 		}
 		for _, use := range x.Process.Usage {
 			if d := h.Devices[use.Index]; d != nil {
-				u := at(x.person, x.Settings, d)
+				u := j.currently(x.Person, x.Settings, d)
 				u.used, u.spared = true, u.spared || exempt
 			}
 		}
@@ -152,24 +157,63 @@ func (j *Judgement) rememberUses(h *HostView) {
 			h.Holders = append(h.Holders, x)
 		}
 	}
-	measured := false // each minute
-	for key, u := range uses {
-		j.Next.Uses[key] = j.continued(h, j.Before.Uses[key], u)
-		measured = measured || u.settings.Idle != nil && longestPause(u.settings.Idle) == measuredEvery
+	h.continueUses()
+	isMeasured := func(u currentUse) bool { // each minute
+		return u.settings.Idle != nil && longestPause(u.settings.Idle) == measuredEvery
 	}
-	if last := j.LastLook(h); measured && !last.IsZero() && h.At.Sub(last) > measuredEvery {
+	if pause := h.At.Sub(h.lastLook); pause > measuredEvery && !h.lastLook.IsZero() &&
+		slices.ContainsFunc(j.uses, isMeasured) {
 		j.Note(h, "idle times begin again: nothing was measured for %s, and end and below-power need a look each minute",
-			text.ShortDuration(h.At.Sub(last)))
+			text.ShortDuration(pause))
 	}
 }
 
-func (j *Judgement) continued(h *HostView, before enforce.Use, u *currentUse) enforce.Use {
+// continueUses continues the times of what is used, and keeps them for people who lack the GPU for a short time.
+func (h *HostView) continueUses() {
+	before := h.j.Before.Uses[h.Name]
+	own := false
+	set := func(key enforce.UseKey, use enforce.Use) {
+		if !own {
+			h.Uses, own = maps.Clone(before), true
+		}
+		Put(&h.Uses, key, use)
+	}
+	h.Uses = before
+	missing := len(before) // of those that there were
+	for i := range h.j.uses {
+		u := &h.j.uses[i]
+		last, known := before[u.key]
+		if known {
+			missing--
+		}
+		if now := h.continued(last, u); !known || now != last {
+			set(u.key, now)
+		}
+	}
+	for key, use := range before {
+		if missing == 0 {
+			break
+		}
+		if _, present := h.j.useAt[key]; present {
+			continue
+		}
+		use.Gone, use.Detached = cmp.Or(use.Gone, h.At), cmp.Or(use.Detached, h.At)
+		if set(key, use); h.At.Sub(use.Gone) >= use.Break {
+			delete(h.Uses, key)
+		}
+	}
+	if len(h.Uses) > 0 {
+		h.j.Next.Uses[h.Name] = h.Uses
+	}
+}
+
+func (h *HostView) continued(before enforce.Use, u *currentUse) enforce.Use {
 	now := enforce.Use{Break: u.settings.MaxDuration / partOfBreak}
 	switch {
 	case u.attached.IsZero() && !before.Attached.IsZero():
 		now.Attached, now.Detached = before.Attached, cmp.Or(before.Detached, h.At)
 	case !before.Attached.IsZero() && before.Attached.Before(u.attached) &&
-		u.attached.Sub(cmp.Or(before.Detached, j.LastLook(h))) < now.Break:
+		u.attached.Sub(cmp.Or(before.Detached, h.lastLook)) < now.Break:
 		now.Attached = before.Attached
 	default:
 		now.Attached = u.attached
@@ -178,7 +222,7 @@ func (j *Judgement) continued(h *HostView, before enforce.Use, u *currentUse) en
 	if rule == nil {
 		return now
 	}
-	begins := h.At.Sub(j.LastLook(h)) > longestPause(rule) ||
+	begins := h.At.Sub(h.lastLook) > longestPause(rule) ||
 		!before.Gone.IsZero() && h.At.Sub(before.Gone) >= rule.After/partOfBreak
 	clock := func(since time.Time, goesOn bool) time.Time {
 		switch {
@@ -213,96 +257,57 @@ func longestPause(i *enforce.Idle) time.Duration {
 	return i.After / looksPerIdleTime
 }
 
-// keepAbsentUses keeps the uses of hosts that don't answer, and of people who lack the GPU for a short time.
-func (j *Judgement) keepAbsentUses() {
-	for key, use := range j.Before.Uses {
-		name, _, _ := strings.Cut(key, "/")
-		h, inFleet := j.ByName[snapshot.Hostname(name)]
-		if _, present := j.Next.Uses[key]; present || !inFleet {
-			continue
-		}
-		if h != nil {
-			use.Gone, use.Detached = cmp.Or(use.Gone, h.At), cmp.Or(use.Detached, h.At)
-		}
-		if h == nil || h.At.Sub(use.Gone) < use.Break {
-			j.Next.Uses[key] = use
+// ofEnvironment is the device in the key of an environment, which is on none.
+const ofEnvironment = "-1"
+
+// keepSilent keeps what is remembered of the uses, attachments and environments of hosts without a snapshot.
+func (j *Judgement) keepSilent() {
+	if len(j.Hosts) == len(j.ByName) {
+		return
+	}
+	for name, uses := range j.Before.Uses {
+		if h, inFleet := j.ByName[name]; inFleet && h == nil {
+			j.Next.Uses[name] = uses
 		}
 	}
-}
-
-// OfEnvironment is the device in the key of an environment, which is on none.
-const OfEnvironment = "-1"
-
-// rememberSeen remembers since when attachments and environments count on hosts that don't say it, or have no snapshot.
-func (j *Judgement) rememberSeen() {
-	j.Next.Seen = make(map[snapshot.AttachmentKey]enforce.Seen, len(j.Before.Seen))
 	for key, seen := range j.Before.Seen {
-		if _, inFleet := j.ByName[key.Host]; inFleet && j.ByName[key.Host] == nil {
+		if h, inFleet := j.ByName[key.Host]; inFleet && h == nil {
 			j.Next.Seen[key] = seen
 		}
 	}
-	for _, h := range j.Hosts {
-		j.rememberSeenOn(h)
-	}
 }
 
-func (j *Judgement) rememberSeenOn(h *HostView) {
-	see := func(device string, eid snapshot.EnvID, since snapshot.StartTime, written snapshot.Date) {
-		if h.Reports(since) {
-			return
-		}
-		key := snapshot.AttachmentKey{Host: h.Name, Device: device, EID: eid}
-		seen, known := j.Before.Seen[key]
-		if !known || seen.Written != written {
-			seen = enforce.Seen{Written: written, Since: j.firstSeen(h, written)}
-		}
-		j.Next.Seen[key] = seen
+// since is since when an attachment or environment counts: by root's looks or, on a host that doesn't say it, since it
+// was seen, which is remembered.
+func (h *HostView) since(device string, eid snapshot.EnvID, reported snapshot.StartTime, written snapshot.Date,
+) time.Time {
+	if h.Reports(reported) {
+		return h.Snapshot.When(reported, snapshot.Date{})
 	}
-	for i := range h.Snapshot.Environments {
-		e := &h.Snapshot.Environments[i]
-		see(OfEnvironment, e.EID, e.Since, e.Creation)
+	key := snapshot.AttachmentKey{Host: h.Name, Device: device, EID: eid}
+	seen, known := h.j.Before.Seen[key]
+	if !known || seen.Written != written {
+		seen = enforce.Seen{Written: written, Since: h.firstSeen(written)}
 	}
-	for i := range h.Snapshot.Devices {
-		d := &h.Snapshot.Devices[i]
-		for _, a := range d.Attachments {
-			see(d.Key(), a.EID, a.Since, a.Time)
-		}
-	}
+	h.j.Next.Seen[key] = seen
+	return seen.Since
 }
 
 // firstSeen is since when something counts that a host shows for the first time: not before the last look, if there was
 // one.
-func (j *Judgement) firstSeen(h *HostView, written snapshot.Date) time.Time {
-	last := j.LastLook(h)
+func (h *HostView) firstSeen(written snapshot.Date) time.Time {
 	at := written.In(h.Zone)
 	switch {
-	case last.IsZero() || at.After(h.At):
+	case h.lastLook.IsZero() || at.After(h.At):
 		return h.At
-	case at.Before(last):
-		return last
+	case at.Before(h.lastLook):
+		return h.lastLook
 	}
 	return at
 }
 
-// Since is since when an attachment or environment counts, by root's looks or as remembered; now if unknown.
-func (j *Judgement) Since(h *HostView, device string, eid snapshot.EnvID, reported snapshot.StartTime) time.Time {
-	if h.Reports(reported) {
-		return h.Snapshot.When(reported, snapshot.Date{})
-	}
-	if seen, known := j.Next.Seen[snapshot.AttachmentKey{Host: h.Name, Device: device, EID: eid}]; known {
-		return seen.Since
-	}
-	return h.At
-}
-
 // LastLook is when the host was asked for the last snapshot that was judged; zero for none.
-func (j *Judgement) LastLook(h *HostView) time.Time {
-	known := j.Before.Hosts[h.Name]
-	if known.Looked.IsZero() && known.Answered && known.Lost == "" {
-		return j.Before.Time // as earlier versions kept it
-	}
-	return known.Looked
-}
+func (h *HostView) LastLook() time.Time { return h.lastLook }
 
 // Reports says whether root's looks show since when something counts.
 func (h *HostView) Reports(since snapshot.StartTime) bool {

@@ -81,6 +81,12 @@ func (d *Draft) DetachesBy(device snapshot.DeviceIndex, eid snapshot.EnvID, by t
 	return d.detachments[key] != nil || d.UnderWay.detaching[key] || isBy(d.detaching, key, by)
 }
 
+// TakesNothing reports whether nothing of the host ends or is detached anyway, nor will.
+func (d *Draft) TakesNothing() bool {
+	return d.terminations == nil && d.detachments == nil && d.ending == nil && d.detaching == nil &&
+		d.UnderWay.ending == nil
+}
+
 func isBy[K comparable](due map[K]time.Time, key K, by time.Time) bool {
 	at, ok := due[key]
 	return ok && !at.After(by)

@@ -17,7 +17,7 @@ func (j *judge) maxDuration(h *judging.HostView) {
 			continue
 		}
 		for _, a := range env.Attachments {
-			since := j.Next.Uses[judging.UseKey(h, h.PersonOf(env), a.Device)].Attached
+			since := h.Uses[judging.UseOf(env.Person, a.Device)].Attached
 			if lasted := h.At.Sub(since); lasted > limit && env.ExemptUse(a.Device.Index) == judging.Unused {
 				j.detachOld(h, env, a, enforce.Finding{Rule: enforce.RuleMaxDuration, For: lasted, Limit: limit}, nil)
 			}
@@ -32,7 +32,7 @@ func (j *judge) detachOld(h *judging.HostView, env *judging.EnvView, a judging.A
 	f.Host, f.EID, f.User, f.UID = h.Name, env.Env.EID, env.Env.Username, env.UID()
 	f.Devices, f.Instances = append(f.Devices, a.Device.Index), a.Instances
 	f.Warn = env.Settings.WarnOf(f.Rule)
-	due := j.CheckDue(h, &f, judging.NewClock(f.Warn, string(f.Rule)+"/"+judging.UseKey(h, h.PersonOf(env), a.Device)))
+	due := j.CheckDue(h, &f, judging.NewClock(f.Warn, clockKey(f.Rule, h, judging.UseOf(env.Person, a.Device))))
 	j.LoseDevice(&f, due, h, env, a.Device.Index)
 	for _, p := range ending {
 		j.End(&f, due, h, p)
@@ -46,53 +46,59 @@ func (j *judge) detachOld(h *judging.HostView, env *judging.EnvView, a judging.A
 // idle detaches what was idle for long enough. With end it also ends the processes there, and those that count for a
 // person without an environment, unless they use another GPU.
 func (j *judge) idle(h *judging.HostView) {
-	kept := make(map[string]bool) // by UseKey, for such a process
+	var kept map[enforce.UseKey]bool // for such a process
 	for i := range h.Holders {
-		if x := &h.Holders[i]; x.Settings.Idle.End && !j.endable(h, x) {
+		if x := &h.Holders[i]; x.Settings.Idle.End && !endable(h, x) {
 			for _, u := range x.Process.Usage {
-				kept[x.Key(h, u.Index)] = true
+				judging.Put(&kept, x.Key(h, u.Index), true)
 			}
 		}
 	}
-	ending := make(map[snapshot.PID]bool)
+	var ending map[snapshot.PID]bool
 	for _, env := range h.InOrder {
 		rule := env.Settings.Idle
 		if rule == nil {
 			continue
 		}
 		for _, a := range env.Attachments {
-			key := judging.UseKey(h, h.PersonOf(env), a.Device)
-			lasted := j.Next.Uses[key].IdleFor(h.At)
+			key := judging.UseOf(env.Person, a.Device)
+			lasted := h.Uses[key].IdleFor(h.At)
 			if lasted < rule.After || kept[key] {
 				continue
 			}
 			var here []*snapshot.Process
 			for p := range env.On(a.Device.Index) {
 				if rule.End && judging.UseBy(env.Env.UID, p) != judging.Unused {
-					here, ending[p.PID] = append(here, p), true
+					judging.Put(&ending, p.PID, true)
+					here = append(here, p)
 				}
 			}
 			f := enforce.Finding{Rule: enforce.RuleIdle, For: lasted, Limit: rule.After}
-			f.BelowPower = j.byPower(h, key, rule)
+			f.BelowPower = byPower(h, key, rule)
 			j.detachOld(h, env, a, f, here)
 		}
 	}
 	for i := range h.Holders {
-		if x := &h.Holders[i]; x.Settings.Idle.End && x.Counts && !ending[x.Process.PID] && j.endable(h, x) {
+		if x := &h.Holders[i]; x.Settings.Idle.End && x.Counts && !ending[x.Process.PID] && endable(h, x) {
 			j.endIdle(h, x)
 		}
 	}
 }
 
-func (j *judge) endable(h *judging.HostView, x *judging.Holder) bool {
+// clockKey is the key of a clock about a person's use of a device.
+func clockKey(rule enforce.Rule, h *judging.HostView, use enforce.UseKey) string {
+	return string(rule) + "/" + string(h.Name) + "/" + use.String()
+}
+
+func endable(h *judging.HostView, x *judging.Holder) bool {
 	return !slices.ContainsFunc(x.Process.Usage, func(u snapshot.DeviceUsage) bool {
-		return j.Next.Uses[x.Key(h, u.Index)].IdleFor(h.At) < x.Settings.Idle.After || h.IgnoresUse(u)
+		return h.Uses[x.Key(h, u.Index)].IdleFor(h.At) < x.Settings.Idle.After || h.IgnoresUse(u)
 	})
 }
 
 // byPower is the bound by which a GPU counts as idle for its power alone, in per cent of its limit; 0 if it doesn't.
-func (j *judge) byPower(h *judging.HostView, key string, rule *enforce.Idle) int {
-	if use := j.Next.Uses[key]; use.Idle.IsZero() || h.At.Sub(use.Idle) < rule.After {
+func byPower(h *judging.HostView, key enforce.UseKey, rule *enforce.Idle) int {
+	if use := h.Uses[key]; use.Idle.IsZero() || h.At.Sub(use.Idle) < rule.After {
 		return rule.BelowPower
 	}
 	return 0
@@ -106,12 +112,12 @@ func (j *judge) endIdle(h *judging.HostView, x *judging.Holder) {
 	keys := []string{f.ID}
 	for i, u := range x.Process.Usage {
 		key := x.Key(h, u.Index)
-		if lasted := j.Next.Uses[key].IdleFor(h.At); i == 0 || lasted < f.For {
+		if lasted := h.Uses[key].IdleFor(h.At); i == 0 || lasted < f.For {
 			f.For = lasted
 		}
-		f.BelowPower = max(f.BelowPower, j.byPower(h, key, x.Settings.Idle))
+		f.BelowPower = max(f.BelowPower, byPower(h, key, x.Settings.Idle))
 		if i < maxKeys {
-			keys = append(keys, string(enforce.RuleIdle)+"/"+key)
+			keys = append(keys, clockKey(f.Rule, h, key))
 		}
 	}
 	due := j.CheckDue(h, &f, judging.NewClock(f.Warn, keys...))

@@ -27,16 +27,16 @@ func Judge(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memor
 	plan enforce.Plan, next enforce.Memory, events []enforce.Event,
 ) {
 	j := judge{Judgement: judging.New(policy, cluster, memory, now)}
-	j.See()
-	j.apply((*judge).noteUnknowns)
-	j.Remember()
+	counting := caps.New(j.Judgement)
+	steps := []func(*judging.HostView){j.See, j.noteUnknowns, j.RememberUses}
 	// Each rule adds findings, and puts what is due into the drafts of the hosts' orders.
 	for _, rule := range enforce.Rules() {
 		if apply := ofHosts[rule]; apply != nil {
-			j.apply(apply)
+			steps = append(steps, func(h *judging.HostView) { apply(&j, h) })
 		}
 	}
-	caps.Judge(j.Judgement)
+	j.eachHost(append(steps, counting.Count))
+	counting.Judge()
 	j.KeepAbsent()
 
 	plan = j.plan()
@@ -45,10 +45,21 @@ func Judge(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memor
 	return plan, j.Next, events
 }
 
-func (j *judge) apply(rule func(*judge, *judging.HostView)) {
+// eachHost does all steps for one host after the other, as long as its snapshot is in the processor's cache. Findings
+// and notes are in the order of the steps.
+func (j *judge) eachHost(steps []func(*judging.HostView)) {
+	findings, notes := make([][]enforce.Finding, len(steps)), make([][]enforce.Note, len(steps))
+	last := len(steps) - 1
+	findings[last], notes[last] = j.Findings, j.Notes // that counting began with
 	for _, h := range j.Hosts {
-		rule(j, h)
+		for i, step := range steps {
+			j.Findings, j.Notes = findings[i], notes[i]
+			step(h)
+			findings[i], notes[i] = j.Findings, j.Notes
+		}
 	}
+	j.Findings = append(make([]enforce.Finding, 0, len(j.Before.Findings)), slices.Concat(findings...)...)
+	j.Notes = slices.Concat(notes...)
 }
 
 type judge struct {

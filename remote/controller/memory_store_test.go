@@ -57,12 +57,12 @@ func savesIn(d time.Duration) storeFunc {
 // wall clock is set, nothing has been idle for longer because of that.
 func TestAClockThatIsSetAfterARestart(t *testing.T) {
 	store, now := open(t, t.TempDir()), time.Now()
-	m := &controller.FleetMemory{Rules: enforce.Memory{Time: now, Uses: map[string]enforce.Use{"a": {Idle: now.Add(-time.Minute)}}}}
+	m := &controller.FleetMemory{Rules: enforce.Memory{Time: now, Uses: enforce.Uses{"a": {enforce.UseKey{}: {Idle: now.Add(-time.Minute)}}}}}
 	saved, err := m.Encode(now)
 	require.NoError(t, errors.Join(err, store.Save(t.Context(), saved)))
 	store.Now = func() time.Time { return now }
 	loaded := proctest.Try(store.Load(t.Context())).OK(t)
-	since := loaded.Rules.Uses["a"].Idle
+	since := loaded.Rules.Uses["a"][enforce.UseKey{}].Idle
 	require.Equal(t, time.Minute, now.Sub(since))
 	require.NotEqual(t, since.Round(0), since, "it has a reading of the monotonic clock")
 }

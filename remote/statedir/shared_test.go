@@ -111,7 +111,7 @@ func encode(t *testing.T, m *controller.FleetMemory, now time.Time) controller.S
 // memoryOf is what a controller may know of hosts.
 func memoryOf(hosts int) controller.FleetMemory {
 	m := controller.FleetMemory{Rules: enforce.Memory{
-		Time: noon, Findings: map[string]enforce.KnownFinding{}, Present: map[string]enforce.Presence{}, Uses: map[string]enforce.Use{},
+		Time: noon, Findings: map[string]enforce.KnownFinding{}, Present: map[string]enforce.Presence{}, Uses: enforce.Uses{},
 		Released: map[snapshot.AttachmentKey]bool{}, Stuck: map[snapshot.ProcessKey]string{}, LeftAlone: map[snapshot.ProcessKey]time.Time{},
 		Hosts: map[snapshot.Hostname]enforce.KnownHost{},
 	}}
@@ -121,7 +121,7 @@ func memoryOf(hosts int) controller.FleetMemory {
 		key := fmt.Sprintf("env-devices/%s/7/100", host)
 		m.Rules.Findings[key] = enforce.KnownFinding{Host: host, Decision: enforce.DecisionWait, Notified: enforce.NotifiedOfWarning}
 		m.Rules.Present[key] = enforce.Presence{Since: noon.Add(-time.Minute), Cycles: 6}
-		m.Rules.Uses[fmt.Sprintf("%s/alice/0", host)] = enforce.Use{Idle: noon.Add(-time.Hour)}
+		m.Rules.Uses[host] = map[enforce.UseKey]enforce.Use{{Person: "alice", Device: "0"}: {Idle: noon.Add(-time.Hour)}}
 		m.Rules.Released[snapshot.AttachmentKey{Host: host, Device: "1", EID: "2"}] = true
 		m.Rules.Stuck[snapshot.ProcessKey{Host: host, PID: 8, Start: 5}] = "it survived"
 		m.Rules.LeftAlone[snapshot.ProcessKey{Host: host, PID: 9, Start: 5}] = noon.Add(time.Minute)

@@ -93,9 +93,11 @@ func (s *realSite) later(d time.Duration) *realSite {
 			p.Since = earlier(p.Since)
 			m.Rules.Present[key] = p
 		}
-		for key, u := range m.Rules.Uses {
-			u.Idle, u.LowPower, u.Attached = earlier(u.Idle), earlier(u.LowPower), earlier(u.Attached)
-			m.Rules.Uses[key] = u
+		for _, uses := range m.Rules.Uses {
+			for key, u := range uses {
+				u.Idle, u.LowPower, u.Attached = earlier(u.Idle), earlier(u.LowPower), earlier(u.Attached)
+				uses[key] = u
+			}
 		}
 	})
 	return s
