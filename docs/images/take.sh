@@ -1,11 +1,11 @@
 #!/bin/bash
-# Takes the pictures of the README from a kept demo: `make screenshots`. It needs chromium, tmux
-# and aha (which turns a terminal's colours into HTML).
+# Takes the pictures of the docs from a kept demo: `make screenshots`. It needs chromium, curl, tmux
+# and aha (which turns a terminal's colours into HTML). Tests compare columns.txt with the page and with `top`.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 missing=
-for program in chromium tmux aha; do
+for program in chromium curl tmux aha; do
 	command -v "$program" >/dev/null || missing="$missing $program"
 done
 if [ -n "$missing" ]; then
@@ -47,6 +47,10 @@ tmux -S "$work/tmux" send-keys 2
 sleep 1
 tmux -S "$work/tmux" capture-pane -e -p >"$work/top"
 browser 1280,1110 "$page" docs/images/page.png
+{
+	curl -s "$page" | grep -o '<th scope="col"[^>]*>[^<]*' | sed 's/.*>//' | paste -sd'|'
+	tmux -S "$work/tmux" capture-pane -p | sed -n 3p
+} >docs/images/columns.txt
 {
 	echo '<style>body { margin: 0; background: #16181d } pre { margin: 14px 18px; font: 15px/1.35 "DejaVu Sans Mono", monospace }</style>'
 	aha --black --no-header <"$work/top" | sed '1s/^/<body style="color: #e6e6e6"><pre>/'

@@ -55,6 +55,17 @@ func TestGoldenTabs(t *testing.T) {
 	}
 }
 
+// TestPicture: that of the docs has the columns of today; else run make screenshots.
+func TestPicture(t *testing.T) {
+	var names []string
+	for _, c := range gpuColumns() {
+		names = append(names, c.Name)
+	}
+	data, err := os.ReadFile("../../docs/images/columns.txt")
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(strings.Fields(string(data)), " "), strings.Join(names, " "))
+}
+
 func TestGoldenSizes(t *testing.T) {
 	for _, size := range [][2]int{{80, 24}, {120, 40}, {200, 60}, {40, 10}} {
 		name := fmt.Sprintf("hosts-%dx%d", size[0], size[1])

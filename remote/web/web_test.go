@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -17,11 +19,22 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/remote/web"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var paths = []string{"/", "/?q=a&free=1&model=x", "/h/gpu-01", "/h/gpu-06", "/u/alice", "/findings", "/week"}
+
+// TestPicture: the README's picture of the page has the columns of today; else run make screenshots.
+func TestPicture(t *testing.T) {
+	var names []string
+	for _, m := range regexp.MustCompile(`<th scope="col"[^>]*>([^<]*)`).FindAllStringSubmatch(pageOf(t, newFleet(4, 6).handler(), "/"), -1) {
+		names = append(names, m[1])
+	}
+	columns := proctest.Try(os.ReadFile("../../docs/images/columns.txt")).OK(t)
+	require.Equal(t, strings.Split(string(columns), "\n")[0], strings.Join(names, "|"))
+}
 
 func TestPages(t *testing.T) {
 	f := newFleet(20, 8)

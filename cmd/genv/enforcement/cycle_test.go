@@ -27,6 +27,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/hooks"
+	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
@@ -316,6 +317,10 @@ func TestWithoutAReceiver(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "missing"))
 	require.Error(t, send("READY=1"))
 	NotifySystemd(zerolog.Nop(), "READY=1")
+	_, s := startService(t.Context(), zerolog.Nop(), false)
+	defer s.close()
+	s.status(&controller.Cycle{Hold: &operator.OnHold{Reason: "repair"}})
+	require.Regexp(t, "^enforcement is on hold since .*: repair; cycle 0", s.cycle)
 }
 
 // A leader that can't record what it does may do nothing: another controller leads until it can.
