@@ -144,18 +144,7 @@ func (f *Finding) Advice(find func(snapshot.Hostname, snapshot.EnvID) *snapshot.
 	case known.advice != adviceGiveBack && f.Cap == nil || !f.Pending:
 		return f.Rule.Advice()
 	}
-	var losses []Loss
-	for _, ref := range f.Terminate {
-		losses = append(losses, Loss{Host: ref.Host, PID: ref.PID})
-	}
-	for _, ref := range f.Detach {
-		l := Loss{Host: ref.Host, EID: ref.EID, Index: ref.Index}
-		if env := find(ref.Host, ref.EID); env != nil {
-			l.Name, l.Run = env.Config.Name, env.Runs
-		}
-		losses = append(losses, l)
-	}
-	return Advice(losses, f.Count != nil && f.Count.Hosts > 1)
+	return f.giveBack(find)
 }
 
 func (w Warn) ends() string {
@@ -187,48 +176,44 @@ func (f *Finding) Affects() snapshot.Hostname {
 	return f.Host
 }
 
-// Loss is what a user would lose: a process, or a device of an environment.
-type Loss struct {
-	Host  snapshot.Hostname
-	PID   snapshot.PID // of a process; 0 for a device
-	EID   snapshot.EnvID
-	Index snapshot.DeviceIndex
-	Name  string // of the environment; empty for none
-	Run   bool   // the environment ends with its command: it has no shell
-}
-
-// maxAdvised is how many commands Advice names: a message is short.
+// maxAdvised is how many commands giveBack names: a message is short.
 const maxAdvised = 4
 
-// Advice names the commands that give back what a user would lose. genv detach alone would detach all. A process that
-// goes on using a detached device breaks the rules and counts, too.
-func Advice(losses []Loss, severalHosts bool) string {
+// giveBack names the commands that give back what a user would lose. genv detach alone would detach all. A process
+// that goes on using a detached GPU breaks the rules and counts, too.
+func (f *Finding) giveBack(find func(snapshot.Hostname, snapshot.EnvID) *snapshot.Environment) string {
 	type place struct {
 		how, where string
 		eid        snapshot.EnvID
 	}
-	numbers := make(map[place][]int) // of processes or devices
+	numbers := make(map[place][]int) // of processes or GPUs
 	var places []place
-	ending := make(map[snapshot.Hostname]bool)
-	// what ends first
-	slices.SortStableFunc(losses, func(a, b Loss) int { return min(int(b.PID), 1) - min(int(a.PID), 1) })
-	for _, l := range losses {
-		at, number := place{"genv detach --index ", " in the shell of environment " + l.shown(), l.EID}, int(l.Index)
-		switch {
-		case l.PID != 0:
-			at, number, ending[l.Host] = place{how: "kill "}, int(l.PID), true
-		case l.Run && ending[l.Host]:
-			continue
-		case l.Run:
-			at.how, at.where = "", "end the command of environment "+l.shown()
+	add := func(how, where string, eid snapshot.EnvID, on snapshot.Hostname, number int) {
+		if f.Count != nil && f.Count.Hosts > 1 {
+			where += " on " + text.OneLine(string(on))
 		}
-		if severalHosts {
-			at.where += " on " + text.OneLine(string(l.Host))
-		}
+		at := place{how, where, eid}
 		if numbers[at] == nil {
 			places = append(places, at)
 		}
 		numbers[at] = append(numbers[at], number)
+	}
+	ending := make(map[snapshot.Hostname]bool)
+	for _, ref := range f.Terminate {
+		ending[ref.Host] = true
+		add("kill ", "", "", ref.Host, int(ref.PID))
+	}
+	for _, ref := range f.Detach {
+		shown, runs := text.Shown(string(ref.EID)), false
+		if env := find(ref.Host, ref.EID); env != nil {
+			shown, runs = text.Shown(cmp.Or(env.Config.Name, string(ref.EID))), env.Runs
+		}
+		switch {
+		case !runs:
+			add("genv detach --index ", " in the shell of environment "+shown, ref.EID, ref.Host, int(ref.Index))
+		case !ending[ref.Host]:
+			add("", "end the command of environment "+shown, ref.EID, ref.Host, int(ref.Index))
+		}
 	}
 	if len(places) == 0 {
 		return "End jobs that you need less."
@@ -246,11 +231,4 @@ func Advice(losses []Loss, severalHosts bool) string {
 		commands = append(commands, at.how+list+at.where)
 	}
 	return "Give back GPUs that you need less, such as these: " + strings.Join(commands, "; ") + "."
-}
-
-func (l *Loss) shown() string {
-	if l.Name != "" {
-		return text.Shown(l.Name)
-	}
-	return text.Shown(string(l.EID))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -114,12 +113,7 @@ func end(list []KeptNotice, findings []string, over time.Time) []KeptNotice {
 }
 
 // change changes the notices of a user that are not too old.
-func (b Box) change(uid snapshot.UID, now time.Time, change func([]KeptNotice) []KeptNotice) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("keep a notice: %w", err)
-		}
-	}()
+func (b Box) change(uid snapshot.UID, now time.Time, change func([]KeptNotice) []KeptNotice) error {
 	dir, err := b.open()
 	if err != nil {
 		return err

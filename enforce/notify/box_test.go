@@ -64,10 +64,8 @@ func TestWarningsThatAreOver(t *testing.T) {
 		require.NoError(t, box.End(own(), []string{id}, noon.Add(time.Minute)))
 	}
 	list := proctest.Try(box.Notices(own(), noon)).OK(t)
-	require.Equal(t, "two\nThat was over at "+noon.Add(time.Minute).Local().Format("2006-01-02 15:04 MST")+", and nothing is done.", list[0].Shown())
-	for _, n := range list[1:] {
-		require.Equal(t, n.Text, n.Shown())
-	}
+	require.Equal(t, "two\nThat was over at "+notify.Clock(noon.Add(time.Minute))+", and nothing is done.", list[0].Shown())
+	require.Equal(t, []string{"one", "one is ended", "a test"}, []string{list[1].Shown(), list[2].Shown(), list[3].Shown()})
 }
 
 func TestControllersThatKeepAtOnce(t *testing.T) {

@@ -290,21 +290,21 @@ func (o *Owners) named(f *enforce.Finding, ref enforce.ProcessRef) string {
 
 // follows says what will happen, or begins now.
 func (s *stake) follows(pending bool) string {
-	var parts []string
-	add := func(n int, names, one, many string) {
-		if n > 1 {
-			one = many
-		}
-		if n > 0 {
-			parts = append(parts, fmt.Sprintf(one, names))
-		}
+	forms := []string{
+		"process %s gets SIGTERM now", "processes %s get SIGTERM now", "GPU %s is being detached",
+		"GPUs %s are being detached",
 	}
 	if pending {
-		add(len(s.pids), strings.Join(s.pids, ", "), "process %s will be ended", "processes %s will be ended")
-		add(len(s.devices), text.JoinIndices(s.devices), "GPU %s will be detached", "GPUs %s will be detached")
-	} else {
-		add(len(s.pids), strings.Join(s.pids, ", "), "process %s gets SIGTERM now", "processes %s get SIGTERM now")
-		add(len(s.devices), text.JoinIndices(s.devices), "GPU %s is being detached", "GPUs %s are being detached")
+		forms = []string{
+			"process %s will be ended", "processes %s will be ended", "GPU %s will be detached", "GPUs %s will be detached",
+		}
+	}
+	var parts []string
+	if n := len(s.pids); n > 0 {
+		parts = append(parts, fmt.Sprintf(forms[min(n, 2)-1], strings.Join(s.pids, ", ")))
+	}
+	if n := len(s.devices); n > 0 {
+		parts = append(parts, fmt.Sprintf(forms[min(n, 2)+1], text.JoinIndices(s.devices)))
 	}
 	return strings.Join(parts, " and ")
 }

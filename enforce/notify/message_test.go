@@ -93,15 +93,10 @@ func TestElsewhere(t *testing.T) {
 // TestCommands: who is told of processes that a finding isn't about itself reads which these are.
 func TestCommands(t *testing.T) {
 	uid := snapshot.UID(1001)
-	owners := notify.NewOwners(snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: &snapshot.Snapshot{Processes: []snapshot.Process{
-		{PID: 5, UID: &uid, Command: "python train.py"}, {PID: 6, UID: &uid, PrivateCommand: "python x.py"},
-	}}}}})
-	for pid, want := range map[snapshot.PID]string{
-		0: "Processes 5 (python train.py), 6 get SIGTERM now.",
-		5: "Processes 5, 6 get SIGTERM now.",
-	} {
-		list := notify.Messages(&enforce.Finding{PID: pid, Terminate: []enforce.ProcessRef{{Host: "a", PID: 5}, {Host: "a", PID: 6}}}, owners, time.Time{})
-		require.Len(t, list, 1)
-		require.Contains(t, list[0].Shown(), want)
+	processes := []snapshot.Process{{PID: 5, UID: &uid, Command: "python train.py"}, {PID: 6, UID: &uid, PrivateCommand: "python x.py"}}
+	owners := notify.NewOwners(snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: &snapshot.Snapshot{Processes: processes}}}})
+	for pid, want := range map[snapshot.PID]string{0: "Processes 5 (python train.py), 6 get", 5: "Processes 5, 6 get"} {
+		f := &enforce.Finding{PID: pid, Terminate: []enforce.ProcessRef{{Host: "a", PID: 5}, {Host: "a", PID: 6}}}
+		require.Contains(t, notify.Messages(f, owners, time.Time{})[0].Shown(), want+" SIGTERM now.")
 	}
 }

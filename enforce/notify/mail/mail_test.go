@@ -75,6 +75,17 @@ func (o *outbox) wait(t *testing.T) []mail.Letter {
 	return append([]mail.Letter(nil), o.results...)
 }
 
+// sendOne sends a letter to a user, and returns its only result.
+func sendOne(t *testing.T, settings *policy.Mail, user string, change func(*mail.Sender)) mail.Letter {
+	t.Helper()
+	o := open(settings, change)
+	o.Send(letter(user))
+	o.wait(t)
+	require.Empty(t, o.Close(time.Minute))
+	require.Len(t, o.results, 1)
+	return o.results[0]
+}
+
 func letter(user string) mail.Letter {
 	at := time.Now()
 	return mail.Letter{User: snapshot.Username(user), Items: []notify.UserMessage{{
@@ -94,12 +105,9 @@ func decoded(t *testing.T, data string) (*netmail.Message, string) {
 
 func TestAMailHasTheEvidence(t *testing.T) {
 	s := mailtest.Start(t, mailtest.Auth("PLAIN LOGIN"))
-	o := open(settings(s), nil)
-	o.Send(letter("alice"))
-	results := o.wait(t)
-	require.Empty(t, o.Close(time.Minute))
-	require.NoError(t, results[0].Err)
-	require.Equal(t, "alice@example.org", results[0].To)
+	r := sendOne(t, settings(s), "alice", nil)
+	require.NoError(t, r.Err)
+	require.Equal(t, "alice@example.org", r.To)
 	mails := s.Mails()
 	require.Len(t, mails, 1)
 	require.True(t, mails[0].TLS)
@@ -151,10 +159,7 @@ func TestLogins(t *testing.T) {
 			s := mailtest.Start(t, tt.options...)
 			with := settings(s)
 			with.TLS, with.User, with.PasswordFile = tt.tls, "genv", password(t, 0o600)
-			o := open(with, nil)
-			o.Send(letter("alice"))
-			require.NoError(t, o.wait(t)[0].Err)
-			require.Empty(t, o.Close(time.Minute))
+			require.NoError(t, sendOne(t, with, "alice", nil).Err)
 			require.Equal(t, []string{tt.want}, s.Logins())
 			require.Len(t, s.Mails(), 1)
 		})
@@ -245,10 +250,7 @@ func TestWhatIsTriedAgain(t *testing.T) {
 			t.Parallel()
 			s := mailtest.Start(t)
 			s.AnswerOnce(tt.command, tt.answer)
-			o := open(settings(s), nil)
-			o.Send(letter("alice"))
-			r := o.wait(t)[0]
-			require.Empty(t, o.Close(time.Minute))
+			r := sendOne(t, settings(s), "alice", nil)
 			if tt.fails == "" {
 				require.NoError(t, r.Err)
 			} else {
@@ -256,7 +258,6 @@ func TestWhatIsTriedAgain(t *testing.T) {
 				require.NotContains(t, r.Err.Error(), "\x1b")
 			}
 			require.Len(t, s.Mails(), tt.mails, "never twice")
-			require.Len(t, o.results, 1)
 		})
 	}
 }
@@ -311,10 +312,8 @@ func TestTheEndDoesNotWaitForAServerThatHangs(t *testing.T) {
 func TestGivenUpAfterATime(t *testing.T) {
 	s := mailtest.Start(t)
 	s.Answer("RCPT", "451 never")
-	o := open(settings(s), func(o *mail.Sender) { o.GiveUp = time.Nanosecond })
-	o.Send(letter("alice"))
-	require.ErrorContains(t, o.wait(t)[0].Err, "given up after 1 tries")
-	require.Empty(t, o.Close(time.Minute))
+	r := sendOne(t, settings(s), "alice", func(o *mail.Sender) { o.GiveUp = time.Nanosecond })
+	require.ErrorContains(t, r.Err, "given up after 1 tries")
 }
 
 // script is a program that does what the shell text says.

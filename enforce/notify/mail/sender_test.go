@@ -130,10 +130,8 @@ func TestDroppedLettersAreCounted(t *testing.T) {
 // Nothing is sent by a controller that may not act any more.
 func TestMailOfAControllerThatDoesNotLead(t *testing.T) {
 	s := mailtest.Start(t)
-	o := open(settings(s), func(o *mail.Sender) { o.MayBegin = func() error { return errors.New("doesn't lead any more") } })
-	o.Send(letter("alice"))
-	require.ErrorContains(t, o.wait(t)[0].Err, "doesn't lead any more")
-	require.Empty(t, o.Close(time.Minute))
+	r := sendOne(t, settings(s), "alice", func(o *mail.Sender) { o.MayBegin = func() error { return errors.New("doesn't lead any more") } })
+	require.ErrorContains(t, r.Err, "doesn't lead any more")
 	require.Empty(t, s.Commands())
 }
 
@@ -187,10 +185,7 @@ func TestAddresses(t *testing.T) {
 			if tt.change != nil {
 				tt.change(t, with)
 			}
-			o := open(with, nil)
-			o.Send(letter(tt.user))
-			r := o.wait(t)[0]
-			require.Empty(t, o.Close(time.Minute))
+			r := sendOne(t, with, tt.user, nil)
 			require.Equal(t, tt.want, r.To)
 			if tt.says != "" {
 				require.ErrorContains(t, r.Err, tt.says)
