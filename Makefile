@@ -87,7 +87,7 @@ test: testdeps ## all tests, with the race detector where there is a C compiler
 TESTDEPS := tmux:tmux sshd:openssh-server ssh:openssh-client sudo:sudo zsh:zsh tcsh:tcsh fish:fish ip:iproute2 mount:mount \
             unshare:util-linux /usr/lib/libnss_extrausers.so.2:libnss-extrausers prometheus:prometheus gcc:gcc /usr/include/stdio.h:libc6-dev \
             python3:python3 /usr/lib/python3/dist-packages/psutil:python3-psutil \
-            /usr/lib/python3/dist-packages/paramiko:python3-paramiko chromium:chromium \
+            /usr/lib/python3/dist-packages/paramiko:python3-paramiko /usr/lib/python3/dist-packages/icalendar:python3-icalendar chromium:chromium \
             /lib/systemd/systemd:systemd rpm:rpm curl:curl pgrep:procps script:bsdutils \
             strace:strace /usr/share/bash-completion/bash_completion:bash-completion man:man-db groff:groff-base \
             dockerd:docker.io docker:docker.io busybox:busybox-static nsenter:util-linux runc:runc rootlesskit:rootlesskit newuidmap:uidmap setpriv:util-linux \
