@@ -8,14 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/proc"
-	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -255,50 +251,4 @@ func (s *site) happens() {
 		c.fault = []string{"lost", "reset", "uuid", "index"}[s.IntN(4)]
 	}
 	s.jobs = slices.DeleteFunc(s.jobs, func(j *job) bool { return j.card.gone || j.card.fault == "lost" }) // they end with it
-}
-
-// Indices that move, UUIDs that repeat, GPUs that fail and times that lie: users who keep the rules lose nothing.
-func TestPropertyGPUsThatMoveCostNoHonestUser(t *testing.T) {
-	policy := stated{all: enforce.Settings{
-		NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: ptr(2), MaxDuration: 12 * time.Hour, Idle: &enforce.Idle{After: 24 * time.Hour, Below: 5},
-	}}
-	ended := 0
-	for seed := range proctest.Cases(400) {
-		s := newSite(t, seed)
-		var memory controllerMemory
-		for minutes := 0; minutes < 10*60; minutes += 20 {
-			moves := s.IntN(3) // of several between two looks root knows only what they come to
-			for i := range 1 + s.IntN(4) {
-				s.now = s.now.Add(time.Minute)
-				if i == moves {
-					s.happens()
-				}
-				switch s.IntN(6) {
-				case 0:
-					s.look(false)
-				case 1:
-					s.start("", 1003, s.IntN(len(s.cards)))
-				default:
-					s.act(s.files.Environments[s.IntN(2)])
-				}
-			}
-			s.now = booted.Add(36*time.Hour + time.Duration(minutes+10)*time.Minute)
-			host := snapshot.Host{Name: "a", Err: errDown}
-			if view := s.look(true); view != nil && s.IntN(10) > 0 {
-				host = snapshot.Host{Name: "a", Snapshot: view}
-			}
-			if s.IntN(20) == 0 {
-				memory = controllerMemory{}
-			}
-			for _, o := range memory.Judge(policy, snapshot.Cluster{Hosts: []snapshot.Host{host}}, s.now).Orders {
-				require.Empty(t, o.Order.Detach, "site %d, minute %d", seed, minutes)
-				for _, x := range o.Order.Terminate {
-					require.Equal(t, snapshot.UID(1003), *x.Process.UID, "site %d, minute %d: %v", seed, minutes, x.Why)
-					s.jobs = slices.DeleteFunc(s.jobs, func(j *job) bool { return j.pid == x.Process.PID })
-					ended++
-				}
-			}
-		}
-	}
-	require.Greater(t, ended, int(proctest.Cases(400)), "carol's")
 }

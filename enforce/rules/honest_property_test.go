@@ -17,10 +17,9 @@ import (
 )
 
 const (
-	warned = 10 // minutes
-	carol  = snapshot.UID(1003)
-	dave   = snapshot.UID(1004) // uses the GPU that is exempt
-	eve    = snapshot.UID(1005) // has two GPUs attached, and may have one
+	carol = snapshot.UID(1003)
+	dave  = snapshot.UID(1004) // uses the GPU that is exempt
+	eve   = snapshot.UID(1005) // has two GPUs attached, and may have one
 )
 
 // day is a site over time, with the controller that judges it each minute.
@@ -30,6 +29,7 @@ type day struct {
 	memory controllerMemory
 	saved  []byte        // by the cycle before
 	ahead  time.Duration // of the controller's clock
+	warned int           // minutes
 	pauses int           // minutes that those of the controller take at most
 	most   int           // minutes that a mistake takes at most: two with a pause in between aren't more than the warning
 	exempt time.Time     // until when carol is
@@ -45,13 +45,16 @@ type day struct {
 }
 
 func newDay(t *testing.T, seed uint64) *day {
-	d := &day{site: newSite(t, seed), fix: make(map[*job]time.Time), rest: make(map[snapshot.UID]time.Time)}
-	if d.pauses, d.most = 20, warned-3; d.IntN(2) == 0 {
+	d := &day{site: newSite(t, seed), saved: []byte("{}"), fix: map[*job]time.Time{}, rest: map[snapshot.UID]time.Time{}, clean: map[snapshot.UID]int{}, lost: map[snapshot.UID]int{}}
+	most := 4 // GPUs of a person
+	switch d.warned, d.pauses, d.most = 10, 20, 7; d.IntN(3) {
+	case 0:
 		d.pauses, d.most = 120, 2
+	case 1:
+		d.warned, most = 0, 2 // and there are no mistakes
 	}
-	d.clean, d.lost = make(map[snapshot.UID]int), make(map[snapshot.UID]int)
 	d.files.Environments = append(d.files.Environments, snapshot.Environment{EID: "3", UID: eve, Username: "eve", Creation: d.wrong(), PIDs: []snapshot.PID{3}})
-	d.policy = stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: ptr(4), Warn: lasting(warned)}, asked: capsOf(map[snapshot.Username]int{"eve": 1}), fleet: enforce.Fleet{Interval: time.Minute}}
+	d.policy = stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: &most, MaxDuration: 4 * time.Hour, Idle: &enforce.Idle{After: 4 * time.Hour, Below: 5}, Warn: lasting(d.warned)}, asked: capsOf(map[snapshot.Username]int{"eve": 1}), fleet: enforce.Fleet{Interval: time.Minute}}
 	d.policy.exempt = func(s enforce.Subject) bool {
 		return s.Process != nil && s.Process.UID != nil && *s.Process.UID == carol && d.now.Before(d.exempt)
 	}
@@ -67,50 +70,42 @@ func (d *day) remove(drop func(*job) bool) { d.jobs = slices.DeleteFunc(d.jobs, 
 
 // disturb is what happens to the controller, its policy and disks.
 func (d *day) disturb() {
-	saved, err := json.Marshal(d.memory.At(d.clock()))
-	require.NoError(d.t, err)
-	step := time.Duration(0)
+	saved := proctest.Try(json.Marshal(d.memory.At(d.clock()))).OK(d.t)
+	restart := func(saved []byte, step time.Duration) {
+		d.memory = controllerMemory{}
+		require.NoError(d.t, json.Unmarshal(saved, &d.memory.Memory))
+		d.memory.Memory, d.ahead = d.memory.Shifted(step), d.ahead+step
+		d.memory.Resumed = true
+	}
 	soon, later := d.now.Add(time.Duration(d.IntN(20))*time.Minute), d.now.Add(time.Duration(d.IntN(d.pauses))*time.Minute)
 	switch d.IntN(11) {
-	case 0: // a restart after the clock was set
-		step = time.Duration(d.IntN(7200)-3600) * time.Second
-	case 1: // a restart
+	case 0: // after the clock was set
+		restart(saved, time.Duration(d.IntN(7200)-3600)*time.Second)
+	case 1:
 		d.off = later
-	case 2: // another leader, which has the memory of the cycle before
-		if d.saved != nil {
-			saved = d.saved
-		}
-		d.clean[carol] = 0 // it doesn't know that her pause was over
+		restart(saved, 0)
+	case 2: // another leader, which has the memory of the cycle before, and doesn't know that carol's pause was over
+		restart(d.saved, 0)
+		d.clean[carol] = 0
 	case 3:
-		saved = []byte("{}")
+		restart([]byte("{}"), 0)
 		clear(d.clean)
 	case 4: // a reload
 		d.policy.all.EnvMemory = !d.policy.all.EnvMemory
-		return
 	case 5:
 		d.exempt = soon
-		return
 	case 6:
 		d.silent = soon
-		return
 	case 7:
 		d.deaf = later
-		return
 	case 8:
 		d.full = !d.full
-		return
 	case 9: // a shell ends, and its jobs go on
 		e := d.files.Environments[d.IntN(2)].EID
-		d.site.ended[e] = slices.ContainsFunc(d.jobs, func(j *job) bool { return j.eid == e })
-		return
+		d.ended[e] = slices.ContainsFunc(d.jobs, func(j *job) bool { return j.eid == e })
 	default:
 		d.happens()
-		return
 	}
-	d.memory = controllerMemory{}
-	require.NoError(d.t, json.Unmarshal(saved, &d.memory.Memory))
-	d.memory.Memory, d.ahead = d.memory.Shifted(step), d.ahead+step
-	d.memory.Resumed = true
 }
 
 // live is what people do in a minute.
@@ -118,7 +113,7 @@ func (d *day) live() {
 	if d.IntN(3) == 0 {
 		d.act(d.files.Environments[d.IntN(2)])
 	}
-	if e := d.files.Environments[d.IntN(2)]; d.IntN(8) == 0 && d.now.After(d.rest[e.UID]) {
+	if e := d.files.Environments[d.IntN(2)]; d.warned > 0 && d.IntN(8) == 0 && d.now.After(d.rest[e.UID]) {
 		d.mistake(e)
 	}
 	for _, j := range slices.Clone(d.jobs) {
@@ -209,7 +204,7 @@ func (d *day) cycle(round int) {
 		d.now = d.now.Add(time.Duration(d.IntN(50)) * time.Second)
 		d.live()
 	}
-	d.saved, _ = json.Marshal(d.memory.At(d.clock()))
+	d.saved = proctest.Try(json.Marshal(d.memory.At(d.clock()))).OK(d.t)
 	for plan := d.judge(&host, 1); len(plan.Ask) > 0 && host.AskedAt != d.clock() && host.Err == nil; plan = d.judge(&host, 0) {
 		host.AskedAt = d.clock() // it is asked again at once, and is fast
 		if host.Snapshot = d.look(true); host.Snapshot == nil {
@@ -218,7 +213,7 @@ func (d *day) cycle(round int) {
 		host.Snapshot.Boot = booted.Add(d.ahead)
 	}
 	for who, minutes := range d.clean {
-		require.LessOrEqual(d.t, minutes, warned+3, who)
+		require.LessOrEqual(d.t, minutes, d.warned+3, who)
 	}
 }
 
