@@ -39,8 +39,7 @@ func TestOneOddValueHidesNothing(t *testing.T) {
 	long := `"` + strings.Repeat("x", 5000) + `"`
 	other := strings.NewReplacer("2020", "7", `"pid": 5`, `"pid": 6`, `"index": 0, "total`, `"index": 1, "total`)
 	good := string(document(goodProcess+","+other.Replace(goodProcess), goodEnv+","+other.Replace(goodEnv), goodDevice+","+other.Replace(goodDevice)))
-	want, err := snapshot.DecodeSnapshot([]byte(good))
-	require.NoError(t, err)
+	want := proctest.Try(snapshot.DecodeSnapshot([]byte(good))).OK(t)
 	for _, row := range []struct{ what, gone, part, with string }{
 		{"a PID of 0", "process", `"pid": 5`, `"pid": 0`},
 		{"a negative PID", "process", `"pid": 5`, `"pid": -5`},

@@ -140,8 +140,7 @@ func TestWhatTheFormatCannotExpressIsOmitted(t *testing.T) {
 }
 
 func TestAnEmptySnapshotIsWrittenAs143WritesIt(t *testing.T) {
-	got, err := snapshot.EncodeSnapshot(&snapshot.Snapshot{})
-	require.NoError(t, err)
+	got := proctest.Try(snapshot.EncodeSnapshot(&snapshot.Snapshot{})).OK(t)
 	require.Equal(t, `{
   "processes": {
     "processes": []
@@ -170,8 +169,7 @@ func TestTextIsEscapedAsPythonEscapesIt(t *testing.T) {
 		"\b\f\n\r\t\x01": `"\b\f\n\r\t\u0001"`,
 		"\ufffd":         `"\ufffd"`,
 	} {
-		got, err := snapshot.EncodeEnvironments([]snapshot.Environment{{EID: "1", Config: snapshot.EnvConfig{Name: text}}})
-		require.NoError(t, err)
+		got := proctest.Try(snapshot.EncodeEnvironments([]snapshot.Environment{{EID: "1", Config: snapshot.EnvConfig{Name: text}}})).OK(t)
 		require.Contains(t, string(got), `"name": `+want+",\n")
 	}
 }

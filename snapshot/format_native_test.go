@@ -68,8 +68,7 @@ func TestUnknownWaitsStayUnknown(t *testing.T) {
 		require.Equal(t, want, s.Waits, text)
 		require.Nil(t, s.Reservations, text)
 	}
-	s, err := snapshot.DecodeNative([]byte(`{"service":false,"waits":[],"reservations":[],"processes":[],"envs":[],"devices":[]}`))
-	require.NoError(t, err)
+	s := proctest.Try(snapshot.DecodeNative([]byte(`{"service":false,"waits":[],"reservations":[],"processes":[],"envs":[],"devices":[]}`))).OK(t)
 	require.True(t, s.Waits == nil && s.Reservations == nil, "where users write the state they could make up any")
 }
 

@@ -185,8 +185,7 @@ func (c *child) answers() {
 	for _, word := range []string{"once", "twice"} {
 		_, err := fmt.Fprintln(c.in, word)
 		require.NoError(c.t, err)
-		line, err := c.out.ReadString('\n')
-		require.NoError(c.t, err)
+		line := proctest.Try(c.out.ReadString('\n')).OK(c.t)
 		require.Equal(c.t, word, strings.TrimSpace(line))
 	}
 }

@@ -161,8 +161,7 @@ func TestChangedProcessIsNotSignalled(t *testing.T) {
 func TestExecIsNotSignalled(t *testing.T) {
 	c := start(t, "turncoat", in("7"))
 	judged := c.judged("7", 0)
-	_, err := fmt.Fprint(c.in, "!")
-	require.NoError(t, err)
+	proctest.Try(fmt.Fprint(c.in, "!")).OK(t)
 	c.answers()
 	s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
 	got := s.terminate(t, judged)[0]

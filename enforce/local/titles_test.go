@@ -85,8 +85,7 @@ func (s *scratch) killAll() {
 func (s *scratch) run(command string) string {
 	_, err := fmt.Fprintln(s.in, command)
 	require.NoError(s.t, err)
-	line, err := s.out.ReadString('\n')
-	require.NoError(s.t, err)
+	line := proctest.Try(s.out.ReadString('\n')).OK(s.t)
 	return strings.TrimSpace(line)
 }
 
@@ -139,8 +138,7 @@ func (s *scratch) end() {
 // look is what root sees of a process on the GPU, each time as another genv.
 func (s *scratch) look(pid snapshot.PID) (*snapshot.Snapshot, snapshot.Process) {
 	machine := &snapshotlocal.Collector{SMI: lists{pid}, StateFiles: s.store, Hardware: hardware.Catalog{Root: true}}
-	seen, err := machine.Snapshot(s.t.Context())
-	require.NoError(s.t, err)
+	seen := proctest.Try(machine.Snapshot(s.t.Context())).OK(s.t)
 	require.Len(s.t, seen.Processes, 1)
 	return seen, seen.Processes[0]
 }
@@ -158,8 +156,7 @@ func (s *scratch) keeps(job snapshot.PID, eid snapshot.EnvID) {
 	seen, p := s.look(job)
 	require.Equal(s.t, eid, p.EID)
 	require.False(s.t, p.EnvUnknown)
-	file, err := policy.Parse("policy.yaml", []byte(strict))
-	require.NoError(s.t, err)
+	file := proctest.Try(policy.Parse("policy.yaml", []byte(strict))).OK(s.t)
 	cluster := snapshot.Cluster{Hosts: []snapshot.Host{{Name: "gpu-01", Snapshot: seen}}}
 	plan, _, _ := rules.Judge(file, cluster, enforce.Memory{}, time.Now())
 	require.Empty(s.t, plan.Orders)
@@ -168,8 +165,7 @@ func (s *scratch) keeps(job snapshot.PID, eid snapshot.EnvID) {
 // ended requires that an environment is gone.
 func (s *scratch) ended(eid snapshot.EnvID) {
 	s.t.Helper()
-	files, err := s.store.Read(s.t.Context())
-	require.NoError(s.t, err)
+	files := proctest.Try(s.store.Read(s.t.Context())).OK(s.t)
 	require.Nil(s.t, files.Environment(eid))
 }
 

@@ -79,8 +79,7 @@ func TestControllersThatKeepAtOnce(t *testing.T) {
 		})
 	}
 	controllers.Wait()
-	all, err := box.Notices(own(), noon)
-	require.NoError(t, err)
+	all := proctest.Try(box.Notices(own(), noon)).OK(t)
 	require.Len(t, all, 10)
 }
 

@@ -144,8 +144,7 @@ func TestALookBesideAHostileAccount(t *testing.T) {
 		},
 		"many files": func(t *testing.T) []snapshot.PID {
 			cmd, out := runAs(t, user, "A=1", "/proc/self/exe", "files")
-			_, err := out.ReadString('\n')
-			require.NoError(t, err)
+			proctest.Try(out.ReadString('\n')).OK(t)
 			return []snapshot.PID{snapshot.PID(cmd.Process.Pid)}
 		},
 		"stalls": func(t *testing.T) []snapshot.PID {
@@ -220,8 +219,7 @@ func TestSubordinateUIDsShareAQuota(t *testing.T) {
 	_, err := machine.Proc.HasFile("/", 0)
 	require.NoError(t, err, "the helper has started: nobody's time is spent on it")
 	for i := range snapshot.UID(len(pids)) {
-		_, err := machine.Proc.AllAccounts().Wait(t.Context(), 100_000+i)
-		require.NoError(t, err)
+		proctest.Try(machine.Proc.AllAccounts().Wait(t.Context(), 100_000+i)).OK(t)
 	}
 	s := proctest.Try(machine.Snapshot(t.Context())).OK(t)
 	known := len(slices.DeleteFunc(s.Processes, func(p snapshot.Process) bool { return p.EnvUnknown }))

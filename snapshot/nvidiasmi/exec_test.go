@@ -247,8 +247,7 @@ func TestLockFileContents(t *testing.T) {
 	for _, text := range []string{"", "rubbish", "-1", "4711", strings.Repeat("9", 5000)} {
 		lock := lockFile(t)
 		file := hold(t, lock)
-		_, err := file.WriteString(text)
-		require.NoError(t, err)
+		proctest.Try(file.WriteString(text)).OK(t)
 		require.ErrorIs(t, runWithin(t, 50*time.Millisecond, nvidiasmi.Exec{Path: script(t, "exit 0"), Lock: lock}), nvidiasmi.ErrHung)
 	}
 }
@@ -298,8 +297,7 @@ func TestARemainingChildDoesNotKeepTheLock(t *testing.T) {
 	lock := lockFile(t)
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	run := nvidiasmi.Exec{Path: script(t, `sleep 1000 >/dev/null 2>&1 & echo $! >`+pidFile), Lock: lock}
-	_, err := run.Run(t.Context())
-	require.NoError(t, err)
+	proctest.Try(run.Run(t.Context())).OK(t)
 	defer func() { _ = syscall.Kill(waitForPID(t, pidFile), syscall.SIGKILL) }()
 	require.NoError(t, apps(t, nvidiasmi.Exec{Path: script(t, "exit 0"), Lock: lock}, time.Minute))
 }

@@ -37,8 +37,7 @@ var uids = map[string]snapshot.UID{"alice": 61001, "bob": 61002}
 func newDockerHost(t *testing.T, flags ...string) *dockerHost {
 	t.Helper()
 	docker := startDocker(t, flags...)
-	machine, err := testfleet.NewMachine(t.TempDir(), gpus.H100s("docker", 8), sshd.Build(t, "remote/testfleet/gpus/nvidia-smi"))
-	require.NoError(t, err)
+	machine := proctest.Try(testfleet.NewMachine(t.TempDir(), gpus.H100s("docker", 8), sshd.Build(t, "remote/testfleet/gpus/nvidia-smi"))).OK(t)
 	machine.Account = func(user string) (testfleet.Account, error) {
 		return testfleet.Account{UID: uids[user], Home: "/"}, nil
 	}
@@ -145,8 +144,7 @@ func TestContainersOfEnvironments(t *testing.T) {
 	shim := h.container(0, "--name", "shim", "--env", alice.Var())
 	hook := h.container(1, "--name", "hook", "--env", alice.Var())
 	h.record(hook, "alice", alice)
-	own, err := h.StartJob(testfleet.Job{User: "alice", Env: []string{alice.Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 1000}}})
-	require.NoError(t, err)
+	own := proctest.Try(h.StartJob(testfleet.Job{User: "alice", Env: []string{alice.Var()}, Uses: []testfleet.Use{{Device: 0, MiB: 1000}}})).OK(t)
 	quiet := h.enforce(outsideOnly)
 	require.True(t, h.Runs(shim) && h.Runs(hook) && own.Running(), "%s%s", quiet.Out, quiet.Err)
 	require.NotContains(t, quiet.Out, "Terminating", quiet.Out)

@@ -116,8 +116,7 @@ func TestWhichOrderHolds(t *testing.T) {
 // TestAControllerLearnsThatTheHostTurnedItsGuardOff: in each answer, until that is over.
 func TestAControllerLearnsThatTheHostTurnedItsGuardOff(t *testing.T) {
 	g, kept := openGuarded(t)
-	off, err := guard.GiveOrder(g.dir, guard.Order{Mode: guard.Off, By: "alice with `genv guard off`"}, "", guardStart)
-	require.NoError(t, err)
+	off := proctest.Try(guard.GiveOrder(g.dir, guard.Order{Mode: guard.Off, By: "alice with `genv guard off`"}, "", guardStart)).OK(t)
 	for _, m := range []guard.Mode{guard.Enforce, guard.Watch} {
 		answer := proctest.Try(g.Order(t.Context(), ask(m, "c1"))).OK(t)
 		require.Equal(t, guard.Off, answer.State.Mode)

@@ -281,8 +281,7 @@ func TestBannersAndNoise(t *testing.T) {
 	rc := filepath.Join(f.Dir, "home", f.Host("gpu-01").User, ".bashrc")
 	noise := "printf 'Welcome to gpu-01\\r\\n\\033[1mgenv-serve\\033[0m\\0\\377 gnv1 without an end of line'\necho to stderr >&2\n"
 	require.NoError(t, os.WriteFile(rc, []byte(noise), 0o644))
-	job, err := f.Host("gpu-01").StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
-	require.NoError(t, err)
+	job := proctest.Try(f.Host("gpu-01").StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})).OK(t)
 	r := genvtest.Run(t, "remote", "enforce", "-F", f.SSHConfig(), "-H", "gpu-01", "--interval", "0", "--non-env-processes", "--format", "json")
 	require.Zero(t, r.Code, r.Err)
 	require.Contains(t, r.Out, `"via":{"gpu-01":"stream"}`)

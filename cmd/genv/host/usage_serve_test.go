@@ -50,8 +50,7 @@ func BenchmarkUnchangedSnapshot(b *testing.B) {
 	s := &agent.Answers{Backend: host}
 	ask := func(revision uint64) (answer agent.SnapshotAnswer) {
 		body := proctest.Try(json.Marshal(agent.SnapshotRequest{Revision: revision})).OK(b)
-		reply, err := s.Handle(b.Context(), agent.Call{Frame: &frame.Frame{Name: agent.RequestSnapshot, Body: body}, Wanted: b.Context()})
-		require.NoError(b, err)
+		reply := proctest.Try(s.Handle(b.Context(), agent.Call{Frame: &frame.Frame{Name: agent.RequestSnapshot, Body: body}, Wanted: b.Context()})).OK(b)
 		require.NoError(b, json.Unmarshal(reply, &answer))
 		return answer
 	}

@@ -39,8 +39,7 @@ func program(t *testing.T, elements ...string) string {
 func TestShimsOfAUser(t *testing.T) {
 	home := t.TempDir()
 	exe := program(t, t.TempDir(), "bin", "genv")
-	dir, err := shell.ShimsDir(exe, func(name string) string { return map[string]string{"HOME": home}[name] })
-	require.NoError(t, err)
+	dir := proctest.Try(shell.ShimsDir(exe, func(name string) string { return map[string]string{"HOME": home}[name] })).OK(t)
 	require.Equal(t, home+"/.cache/genv/shims", dir)
 	require.NoError(t, shell.EnsureShims(dir, exe))
 	info := proctest.Try(os.Stat(dir)).OK(t)
@@ -62,8 +61,7 @@ func TestInstalledShimsComeFirst(t *testing.T) {
 	exe := program(t, prefix, "bin", "genv")
 	dir := filepath.Join(prefix, "lib/genv/shims")
 	require.NoError(t, shell.EnsureShims(dir, exe))
-	got, err := shell.ShimsDir(exe, func(string) string { return "" })
-	require.NoError(t, err)
+	got := proctest.Try(shell.ShimsDir(exe, func(string) string { return "" })).OK(t)
 	require.Equal(t, dir, got)
 }
 
@@ -151,8 +149,7 @@ func TestWhatDeactivationGivesBackInAShellOf143(t *testing.T) {
 
 // A script without the function gets the variables, and no books.
 func TestAScriptGetsItsVariables(t *testing.T) {
-	code, err := shell143(nil).Render(shell.Update(shell.Active{EID: "7", Devices: []snapshot.DeviceIndex{1, 3}}))
-	require.NoError(t, err)
+	code := proctest.Try(shell143(nil).Render(shell.Update(shell.Active{EID: "7", Devices: []snapshot.DeviceIndex{1, 3}}))).OK(t)
 	require.Equal(t, `export GENV_SHELL='1'
 export GENV_ENVIRONMENT_ID='7'
 export CUDA_DEVICE_ORDER='PCI_BUS_ID'

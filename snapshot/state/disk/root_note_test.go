@@ -282,8 +282,7 @@ func TestOtherUsersOnlyReadTheNote(t *testing.T) {
 	c := newClocked(t)
 	require.NoError(t, os.Chmod(filepath.Dir(c.root), 0o755)) //nolint:gosec // users enter it
 	c.attach(t, "11:59:00")
-	f, err := disk.New(c.dir, disk.Config{System: c, Now: func() time.Time { return c.wall }}).Read(t.Context())
-	require.NoError(t, err)
+	f := proctest.Try(disk.New(c.dir, disk.Config{System: c, Now: func() time.Time { return c.wall }}).Read(t.Context())).OK(t)
 	require.Zero(t, f.Devices[0].Attachments[0].Since)
 	require.Equal(t, "12:00:00", c.since(t, c.store()))
 	notes := proctest.Try(filepath.Glob(filepath.Join(c.root, "*", "seen.json"))).OK(t)
