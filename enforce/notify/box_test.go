@@ -1,6 +1,8 @@
 package notify_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
@@ -120,12 +123,9 @@ func TestAFolderOfOthersIsNotUsed(t *testing.T) {
 
 // Only the user and root can read what is kept, and only root can change it.
 func TestNoticesArePrivate(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("not root: it cannot try as other users")
-	}
+	proctest.NeedRoot(t)
 	const alice, bob = 60901, 60902
-	root, err := os.MkdirTemp("/var/tmp", "genv-login-*") // t.TempDir is private
-	require.NoError(t, err)
+	root := proctest.Try(os.MkdirTemp("/var/tmp", "genv-login-*")).OK(t) // t.TempDir is private
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
 	require.NoError(t, os.Chmod(root, 0o755))
 	box := notify.Box{Root: root}
@@ -142,4 +142,11 @@ func TestNoticesArePrivate(t *testing.T) {
 	for _, change := range []string{"echo x >> " + file, "rm -f " + file, "chmod 0666 " + file, "echo x > " + filepath.Dir(file) + "/new", ": > " + filepath.Dir(file) + "/lock"} {
 		require.Error(t, as(alice, "sh", "-c", change), change)
 	}
+	none := func(context.Context, string, ...string) ([]byte, error) { return nil, errors.New("no directory") }
+	box.Accounts = nss.Passwd{File: filepath.Join(root, "passwd"), Getent: none}
+	for _, name := range []string{"alice", "carol"} { // who is given the uid after her
+		require.NoError(t, os.WriteFile(box.Accounts.File, []byte(name+":x:60901:1::/:/bin/sh\n"), 0o600))
+		require.NoError(t, box.Keep(alice, "for "+name, nil, noon))
+	}
+	require.Equal(t, []string{"for carol"}, texts(proctest.Try(box.Notices(alice, noon)).OK(t)))
 }

@@ -217,7 +217,10 @@ func (c *Collector) LastLook() (l LastLook, ok bool) {
 		return l, false
 	}
 	l, err := lastLook.Read(run)
-	return l, err == nil && c.now().Sub(l.Time) < lastLookAge
+	if err != nil || c.now().Sub(l.Time) >= lastLookAge {
+		return LastLook{}, false
+	}
+	return l, true
 }
 
 // Free are the GPUs that were free then.

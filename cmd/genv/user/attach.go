@@ -239,9 +239,6 @@ func (p *userCommands) inUseByOthers(ctx context.Context, w *hostUser, eid snaps
 // given out.
 func (w *hostUser) unseen(err error, late bool) inUse {
 	last, known := w.Machine.LastLook()
-	if !known {
-		last.GPUs = nil
-	}
 	u := inUse{gpus: last.GPUs, failed: err.Error()}
 	if late {
 		u.failed = fmt.Sprintf("there was no answer within %s", inUseTimeout)
