@@ -109,8 +109,7 @@ func (c *capOn) keepNamed(id string) {
 		return
 	}
 	p.Gone, p.Missed = time.Time{}, 0
-	due, _ := p.Due(p.Warn, c.Before.Time)
-	if due && c.Before.Findings[id].Decision == enforce.DecisionAct {
+	if due, _ := p.Due(p.Warn, c.Before.Time); due && c.Before.Findings[id].Decision == enforce.DecisionAct {
 		p = enforce.Presence{Since: p.Since, Gone: p.Since}
 	}
 	c.Next.Present[id] = p

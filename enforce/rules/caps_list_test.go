@@ -2,6 +2,7 @@ package rules_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -177,6 +178,7 @@ func TestTimeOfASharedCap(t *testing.T) {
 	}
 	require.NotEmpty(t, due, "a group whose losers alternate still comes due")
 
+	policy.fleet.TellUsers = true
 	var added controllerMemory // bob has a GPU in minute 1 and from minute 38 on: alice would lose two then
 	for minute := range 49 {
 		cluster := strings.Replace(alice, "2@03", "1@03", 1) + " | dev 4"
@@ -188,6 +190,9 @@ func TestTimeOfASharedCap(t *testing.T) {
 			cluster += " 2@01"
 		}
 		require.Equal(t, want, planText(added.Judge(policy, parseCluster(t, cluster), noon(minute))), "minute %d", minute)
+		told := slices.DeleteFunc(added.events, func(e enforce.Event) bool { return e.Kind != enforce.EventNotify })
+		want = map[int]string{0: "wait", 1: "wait", 38: "wait", 40: "act", 41: "wait", 48: "act"}[minute]
+		require.Equal(t, want, strings.TrimPrefix(eventText(told), "notify alice "), "minute %d", minute)
 	}
 }
 
@@ -200,13 +205,9 @@ func TestWarnedForWhatIsAdded(t *testing.T) {
 		four  = "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | dev 2 1@03 | dev 3 1@04 | dev 4"
 	)
 	var memory controllerMemory
-	for minute := 0; minute < 90; minute++ {
-		cluster, want := three, ""
+	for minute := range 90 {
+		cluster, want := three, map[int]string{30: "a detach 4 1", 55: "a detach 2 1; a detach 3 1"}[minute]
 		switch {
-		case minute == 30:
-			cluster, want = five, "a detach 4 1"
-		case minute == 55:
-			cluster, want = four, "a detach 2 1; a detach 3 1"
 		case minute > 55:
 			cluster = "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | dev 2 | dev 3 | dev 4"
 		case minute > 30:

@@ -25,8 +25,7 @@ func (j *judge) events(plan *enforce.Plan, cluster snapshot.Cluster) []enforce.E
 func (j *judge) heldEvents(plan *enforce.Plan) (events []enforce.Event) {
 	all := slices.Concat(plan.HeldHosts, plan.HeldUsers)
 	for _, held := range all[:min(len(all), maxHeldEvents)] {
-		whom := string(held.Host) + "/" + string(held.User)
-		if said := j.Next.Interval.Held; !said[whom] {
+		if said, whom := j.Next.Interval.Held, string(held.Host)+"/"+string(held.User); !said[whom] {
 			said[whom] = true
 			event := enforce.Event{Kind: enforce.EventHeld, Host: held.Host, Held: &held, Text: held.String()}
 			events = append(events, event)
@@ -66,6 +65,9 @@ func (j *judge) mayAnnounce(host snapshot.Hostname) bool {
 func (j *judge) addEvents(f *enforce.Finding) {
 	before, known := j.Before.Findings[f.ID]
 	now := enforce.KnownFinding{Host: f.Host, Decision: f.Decision(), Notified: before.Notified}
+	if f.Count != nil && f.Pending && before.Decision == enforce.DecisionAct {
+		now.Notified = 0 // a part went, and what is left of a cap has its own time
+	}
 	event := enforce.Event{Host: f.Host, ID: f.ID, Finding: f, Decision: now.Decision}
 	host, acts := f.Affects(), now.Decision == enforce.DecisionAct
 	kind := enforce.EventKind("") // for no change

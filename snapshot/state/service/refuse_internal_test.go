@@ -180,9 +180,8 @@ func TestAdmission(t *testing.T) {
 	one()
 	require.Equal(t, 1, a.connections())
 	two()
-	for range 2 {
-		admit(1)()
-	}
+	admit(1)()
+	admit(1)()
 	require.Nil(t, admit(1), "four requests at once are the most")
 	now = now.Add(100 * time.Millisecond)
 	require.NotNil(t, admit(1))
