@@ -1,6 +1,7 @@
 package nss
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -151,15 +152,20 @@ func (g *GroupMembers) Refresh(ctx context.Context) {
 	within, cancel := context.WithTimeout(ctx, groupsTimeout)
 	ready := g.Ready(within)
 	cancel()
-	var all errgroup.Group
-	all.SetLimit(asksAtOnce)
-	for _, name := range groups {
-		all.Go(func() error { return g.learn(ctx, ready, g.groups, name, g.gidOf) })
+	g.ask(ctx, ready, g.groups, groups, g.gidOf)
+	g.ask(ctx, cmp.Or(ready, g.lost()), g.people, people, g.gidsOf)
+}
+
+// lost is an error if a group that was known isn't found: `id -G` leaves it out, and people aren't known to have left.
+func (g *GroupMembers) lost() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for name, a := range g.groups {
+		if a.isKnown(g.Now()) && a.asked.After(a.known) {
+			return fmt.Errorf("there is no answer about group %q", name)
+		}
 	}
-	for _, name := range people {
-		all.Go(func() error { return g.learn(ctx, ready, g.people, name, g.gidsOf) })
-	}
-	_ = all.Wait() // what failed is unknown
+	return nil
 }
 
 // due are the names to ask for, sorted. It forgets those that were not wanted for a day.
@@ -175,20 +181,26 @@ func (g *GroupMembers) due(list map[string]*groupAnswer) (names []string) {
 	return names
 }
 
-func (g *GroupMembers) learn(ctx context.Context, ready error, list map[string]*groupAnswer, name string,
+func (g *GroupMembers) ask(ctx context.Context, err error, list map[string]*groupAnswer, names []string,
 	ask func(context.Context, string) ([]string, error),
-) error {
-	ctx, cancel := context.WithTimeout(ctx, groupsTimeout)
-	defer cancel()
-	var gids []string
-	err := ready
-	if err == nil {
-		gids, err = ask(ctx, name)
+) {
+	var all errgroup.Group
+	all.SetLimit(asksAtOnce)
+	for _, name := range names {
+		all.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, groupsTimeout)
+			defer cancel()
+			gids, err := []string(nil), err
+			if err == nil {
+				gids, err = ask(ctx, name)
+			}
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			list[name].learn(gids, err, g.Now())
+			return nil
+		})
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	list[name].learn(gids, err, g.Now())
-	return nil
+	_ = all.Wait() // what failed is unknown
 }
 
 // gidOf asks for a line of group(5).

@@ -282,24 +282,36 @@ func TestGroupsOfADirectoryThatIsDown(t *testing.T) {
 	}
 }
 
-// TestGroupsWhileADirectoryHangs: it reads its accounts from a FIFO that nothing is written to.
-func TestGroupsWhileADirectoryHangs(t *testing.T) {
+// TestGroupsWhileADirectoryFails: it is wrong about one person, then has no groups, then no accounts either, then hangs,
+// since it reads its accounts from a FIFO that nothing is written to.
+func TestGroupsWhileADirectoryFails(t *testing.T) {
 	if !inExtrausers(t) {
 		return
 	}
 	now := time.Now()
 	g := nss.NewGroups(func() time.Time { return now })
-	g.Member("bob", "nlp")
-	g.Refresh(t.Context())
-	require.Equal(t, []string{"true"}, memberships(g, [2]string{"bob", "nlp"}))
+	asked := [][2]string{{`LAB\eve smith`, `LAB\domain users`}, {"carol@lab", "all"}, {"dave", "nlp"}}
+	memberships(g, asked...)
+	for i, want := range []string{"true", "true", "false", "false", "false", "false"} { // whether carol is a member
+		switch i {
+		case 1:
+			writeExtra(t, "group", strings.Replace(string(proctest.ReadFile(t, extrausers+"/group")), "somebody,carol@lab", "somebody", 1))
+		case 3:
+			writeExtra(t, "group", "")
+		case 5:
+			writeExtra(t, "passwd", "")
+		}
+		g.Refresh(t.Context())
+		require.Equal(t, []string{"true", want, "unknown"}, memberships(g, asked...), i)
+		now = now.Add(6 * time.Minute)
+	}
 	require.NoError(t, os.Remove(extrausers+"/passwd"))
 	require.NoError(t, unix.Mkfifo(extrausers+"/passwd", 0o644))
 	now = now.Add(time.Hour)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	g.Want("carol@lab", "dave")
 	begun := time.Now()
 	g.Refresh(ctx)
 	require.Less(t, time.Since(begun), 20*time.Second)
-	require.Equal(t, []string{"true", "unknown"}, memberships(g, [2]string{"bob", "nlp"}, [2]string{"carol@lab", "nlp"}))
+	require.Equal(t, []string{"true", "false", "unknown"}, memberships(g, asked...))
 }
