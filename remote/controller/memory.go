@@ -97,7 +97,7 @@ func (s Saved) Hours() map[string]enforce.Hours {
 var errOtherFleet = errors.New("the saved memory is of another fleet: it knows none of these hosts, so all times " +
 	"start again")
 
-// For returns the memory to continue with on hosts. With an error only what operators asked for is left of it.
+// For returns the memory to continue with on hosts. With an error only what operators asked for and GPU hours are left.
 func (m FleetMemory) For(hosts []remote.Host) (FleetMemory, error) {
 	for _, h := range hosts {
 		if _, known := m.Rules.Hosts[snapshot.Hostname(h.Name)]; known {
@@ -107,7 +107,7 @@ func (m FleetMemory) For(hosts []remote.Host) (FleetMemory, error) {
 	if len(m.Rules.Hosts) == 0 {
 		return m, nil
 	}
-	return FleetMemory{Operator: m.Operator}, errOtherFleet
+	return FleetMemory{Operator: m.Operator, Rules: enforce.Memory{Hours: m.Rules.Hours}}, errOtherFleet
 }
 
 // FleetMemory is what a controller keeps from cycle to cycle, and on disk. Rules changes when a judgement is recorded.

@@ -89,7 +89,10 @@ func TestARestartContinues(t *testing.T) {
 }
 
 func TestMemoryThatIsNotContinued(t *testing.T) {
-	fleet := []remote.Host{{Name: "a"}, {Name: "new"}}
+	fleet, hours := []remote.Host{{Name: "a"}, {Name: "new"}}, map[string]enforce.Hours{"week": {Period: noonUTC}}
+	kept, err := controller.FleetMemory{Rules: enforce.Memory{Hosts: map[snapshot.Hostname]enforce.KnownHost{"renamed": {}}, Hours: hours}}.For(fleet)
+	require.ErrorContains(t, err, "another fleet")
+	require.Equal(t, hours, kept.Rules.Hours)
 	for name, tt := range map[string]struct {
 		change func(file string) string
 		hosts  []remote.Host

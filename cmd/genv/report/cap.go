@@ -130,6 +130,9 @@ func (p *options) writeCap(d *CapDocument) error {
 	if err := t.Write(p.Out); err != nil {
 		return err
 	}
+	if p.Now().Sub(d.Counted) > 5*time.Minute {
+		fmt.Fprintln(p.Err, "No controller has counted here in the last 5 minutes.")
+	}
 	if d.Together {
 		fmt.Fprintf(p.Err, "Together: %s of %s GPU hours until %s.\n", hours(d.Total), hours(d.Limit), until)
 	}
