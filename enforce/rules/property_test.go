@@ -216,6 +216,10 @@ func TestPropertyExemptIsNeverTouched(t *testing.T) {
 				for _, d := range o.Order.Detach {
 					require.False(t, exempt(enforce.Subject{Host: o.Host, Environment: &d.Environment}), "world %d", seed)
 					require.False(t, exempt(enforce.Subject{Host: o.Host, Device: &snapshot.Device{Index: d.Device}}), "world %d", seed)
+					for _, p := range w.cluster.Hosts[int(o.Host[1]-'0')].Snapshot.Processes {
+						isThere := p.EID == d.Environment.EID && p.UID != nil && *p.UID == d.Environment.UID && p.Uses(d.Device) != nil
+						require.False(t, isThere && exempt(enforce.Subject{Host: o.Host, Process: &p}), "world %d: an exempt process loses it", seed)
+					}
 				}
 				for _, x := range o.Order.Terminate {
 					require.False(t, exempt(enforce.Subject{Host: o.Host, Process: &x.Process}), "world %d", seed)
