@@ -193,7 +193,7 @@ func TestRulesOfSites(t *testing.T) {
 		{"sixteen with permission", permission, friday, 0, []site{{name: "b", model: rtx, has: []has{{"carl", 16, "busy"}}}}, ""},
 
 		{"a group at night", teaching, night, 0, []site{{name: "a", model: rtx, has: []has{{"bo", 1, "busy"}, {"ann", 1, "attached"}}}}, "ann: a/1"},
-		{"by day", teaching, friday, 0, []site{{name: "a", model: rtx, has: []has{{"bo", 1, "busy"}, {"ann", 1, "attached"}, {"cyd", 1, "busy"}}}}, "ann: a/1; bo: a/0; cyd: a/2"},
+		{"on Tuesday at 10", teaching, time.Date(2026, 11, 24, 10, 0, 0, 0, time.Local), 0, []site{{name: "a", model: rtx, has: []has{{"bo", 1, "busy"}, {"ann", 1, "attached"}, {"cyd", 1, "busy"}}}}, "ann: a/1; bo: a/0; cyd: a/2"},
 
 		{"a group's share", members, friday, 0, []site{{name: "a", model: rtx, has: []has{{"kim", 6, "busy"}, {"kim", 4, "attached"}, {"lee", 4, "busy"}}}}, "kim: a/8 a/9"},
 		{"a guest", members, friday, 0, []site{{name: "a", model: rtx, has: []has{{"gus", 2, "busy"}}}}, "gus: a/1"},
@@ -217,9 +217,41 @@ func TestRulesOfSites(t *testing.T) {
 			require.Equal(t, tt.want, lost(t, file, tt.at, tt.warned, tt.sites...))
 		})
 	}
+	file := ofSite(t, permission)
+	_, plan := lostBy(t, file, friday, 0, site{name: "a", model: a100, has: []has{{"ada", 9, "busy"}}})
+	require.Equal(t, file.CapList[0].ID, plan.Findings[0].Cap.ID, "by the first cap")
 	guests := ofSite(t, members)
 	require.Equal(t, 36*time.Hour, guests.Settings(enforce.Query{User: "gus"}).MaxProcessAge)
 	require.Zero(t, guests.Settings(enforce.Query{User: "kim"}).MaxProcessAge)
+}
+
+// Others are told half an hour before a reservation, lose what it lacks when it begins, and no more when a GPU fails.
+func TestReservationsOfASite(t *testing.T) {
+	file := ofSite(t, "10")
+	file.UnixGroups = unix(map[string]string{"lab": "ada"})
+	at := func(hour, minute int) time.Time { return time.Date(2026, 11, 24, hour, minute, 0, 0, time.UTC) }
+	booked := snapshot.Reservation{ID: "r", UID: uidOf(t, "ada"), Username: "ada", GPUs: 2, From: at(9, 0), Until: at(21, 0), Made: at(-12, 0), Known: 3}
+	rule, known := file.Booking("ada")
+	require.True(t, known)
+	next := snapshot.Reservation{GPUs: 2, From: at(32, 0), Until: at(44, 0)}
+	require.Equal(t, "you have 1 reservation, and 1 may be at once, on all hosts together: ask again after Tue 2026-11-24 21:00 UTC, for a start from Wed 2026-11-25 21:00 UTC", rule.TooMany([]snapshot.Reservation{booked}, &next, at(-12, 0)))
+	a := site{name: "a", has: []has{{"ben", 2, "busy"}}, free: 1}
+	memory, plan := enforce.Memory{}, enforce.Plan{}
+	for now := at(8, 0); now.Before(at(12, 0)); now = now.Add(5 * time.Minute) {
+		if now.Equal(at(10, 0)) {
+			a.free, a.failed = 1, 1
+		}
+		h := a.host(t, at(8, 0))
+		h.AskedAt, h.Snapshot.Skew, h.Snapshot.Reservations = now, new(time.Duration), []snapshot.Reservation{booked}
+		plan, memory, _ = rules.Judge(file, snapshot.Cluster{Hosts: []snapshot.Host{h}}, memory, now)
+		told := slices.ContainsFunc(plan.Findings, func(f enforce.Finding) bool { return f.User == "ben" })
+		require.Equal(t, !now.Before(at(8, 30)) && !now.After(at(9, 0)), told, now)
+		require.Equal(t, now.Equal(at(9, 0)), len(plan.Orders) == 1, now)
+		for _, o := range plan.Orders {
+			require.Len(t, o.Order.Detach, 1)
+			a.has[0].gpus, a.free = 1, 2
+		}
+	}
 }
 
 // A person reads what a cap without a name says, and until when.
@@ -303,7 +335,7 @@ func TestWhoStopsWaiting(t *testing.T) {
 	file := ofSite(t, contributors)
 	file.UnixGroups = unix(map[string]string{"nlp": "nora"})
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)
-	var memory enforce.Memory
+	memory, plan := enforce.Memory{}, enforce.Plan{}
 	for minute := range 45 {
 		now := at.Add(time.Duration(minute) * time.Minute)
 		a := site{name: "a", labels: map[string]string{"pool": "shared"}, has: []has{{"bob", 5, "busy"}}}
@@ -312,10 +344,9 @@ func TestWhoStopsWaiting(t *testing.T) {
 		}
 		h := a.host(t, at)
 		h.AskedAt = now
-		plan, next, _ := rules.Judge(file, snapshot.Cluster{Hosts: []snapshot.Host{h}}, memory, now)
+		plan, memory, _ = rules.Judge(file, snapshot.Cluster{Hosts: []snapshot.Host{h}}, memory, now)
 		require.Equal(t, minute < 29, len(plan.Findings) > 0, "minute %d", minute)
 		require.Empty(t, plan.Orders, "minute %d", minute)
-		memory = next
 	}
 }
 
@@ -324,7 +355,7 @@ func TestAnIdleOneInstead(t *testing.T) {
 	file := ofSite(t, firstDay+"\noverrides: [{users: [fay], set: {idle: {after: 1h, below: 5%, warn: 2h}}}]")
 	eight := time.Date(2026, 11, 20, 8, 0, 0, 0, time.Local)
 	site := site{name: "a", has: []has{{"fay", 1, "plain"}, {"fay", 1, "plain"}, {"fay", 1, "plain"}}}
-	var memory enforce.Memory
+	memory, plan := enforce.Memory{}, enforce.Plan{}
 	for minute := -65; minute <= 30; minute++ {
 		now := eight.Add(time.Duration(minute) * time.Minute)
 		h := site.host(t, eight.Add(-time.Hour))
@@ -332,8 +363,7 @@ func TestAnIdleOneInstead(t *testing.T) {
 		for i, percent := range []int{90, 0, 90} {
 			h.Snapshot.Devices[i].Utilization = &percent
 		}
-		plan, next, _ := rules.Judge(file, snapshot.Cluster{Hosts: []snapshot.Host{h}}, memory, now)
-		memory = next
+		plan, memory, _ = rules.Judge(file, snapshot.Cluster{Hosts: []snapshot.Host{h}}, memory, now)
 		require.Equal(t, minute >= 0, len(plan.Findings) == 1, "minute %d", minute)
 		for _, f := range plan.Findings {
 			require.Equal(t, []enforce.ProcessRef{{Host: "a", PID: 101}}, f.Terminate, "minute %d", minute)
@@ -349,14 +379,13 @@ func TestAShareWhileAHostIsAway(t *testing.T) {
 	file := ofSite(t, fairUse)
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)
 	a := site{name: "a", has: []has{{"bob", 4, "busy"}}}
-	var memory enforce.Memory
+	memory, plan := enforce.Memory{}, enforce.Plan{}
 	for minute := range 120 {
 		now := at.Add(time.Duration(minute) * time.Minute)
 		b := site{name: "b", free: 4, down: minute > 10}
 		cluster := snapshot.Cluster{Hosts: []snapshot.Host{a.host(t, now), b.host(t, now)}}
-		plan, next, _ := rules.Judge(file, cluster, memory, now)
+		plan, memory, _ = rules.Judge(file, cluster, memory, now)
 		require.Empty(t, plan.Findings, "minute %d", minute)
-		memory = next
 	}
 }
 
