@@ -79,8 +79,7 @@ func TestDetachments(t *testing.T) {
 			s := newScene(local.ExecutorOptions{})
 			s.stateFiles.content = state.Files{Environments: r.envs, Devices: []snapshot.Device{device(0, "7", "8"), device(1, "7")}}
 			want := order.Outcome{EID: r.judged.EID, Device: r.device, Status: r.status, Reason: r.reason}
-			got := s.x.Execute(context.Background(), detaching(r.judged, r.device))
-			require.Equal(t, []order.Outcome{want}, got)
+			require.Equal(t, []order.Outcome{want}, s.x.Execute(context.Background(), detaching(r.judged, r.device)))
 			require.Equal(t, r.left, s.stateFiles.content.Devices)
 			require.Equal(t, r.line, strings.Join(s.lines, "\n"))
 		})
@@ -197,8 +196,7 @@ func TestDetachWithEndedContext(t *testing.T) {
 	cancel()
 	s := newScene(local.ExecutorOptions{})
 	s.stateFiles.content.Devices = []snapshot.Device{device(0, "7")}
-	got := s.x.Execute(ctx, detaching(environment("7", 1001, "raz"), 0))
-	require.Equal(t, order.StatusFailed, got[0].Status)
+	require.Equal(t, order.StatusFailed, s.x.Execute(ctx, detaching(environment("7", 1001, "raz"), 0))[0].Status)
 	require.Empty(t, s.lines)
 }
 

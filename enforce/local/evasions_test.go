@@ -177,8 +177,7 @@ func TestEvasionAfterSIGTERM(t *testing.T) {
 		}
 	}
 	for range 2 {
-		got := s.carryOut(c.judged("7", 0, 1), "a finding")
-		require.Equal(t, order.StatusChanged, got.Status, "a controller tries again")
+		require.Equal(t, order.StatusChanged, s.carryOut(c.judged("7", 0, 1), "a finding").Status, "a controller tries again")
 		c.answers()
 	}
 	require.Equal(t, order.StatusKilled, s.carryOut(c.judged("7", 0, 1), "a finding").Status)
@@ -265,15 +264,13 @@ func TestOwnerInUserNamespace(t *testing.T) {
 		}
 		// Root maps it, as newuidmap does, so that its real uid becomes a subuid.
 		for _, file := range []string{"uid_map", "gid_map"} {
-			path := fmt.Sprintf("/proc/%d/%s", c.pid(), file)
-			require.NoError(t, os.WriteFile(path, []byte("0 54321 1\n1 2000000 65536\n"), 0o644))
+			require.NoError(t, os.WriteFile(fmt.Sprintf("/proc/%d/%s", c.pid(), file), []byte("0 54321 1\n1 2000000 65536\n"), 0o644))
 		}
 		_, err := fmt.Fprintln(c.in, "go")
 		require.NoError(t, err)
 		_, err = c.out.ReadString('\n')
 		require.NoError(t, err)
-		inside := proctest.Try(proc.FS{}.UID(c.pid())).OK(t)
-		require.Equal(t, snapshot.UID(2000006), inside)
+		require.Equal(t, snapshot.UID(2000006), proctest.Try(proc.FS{}.UID(c.pid())).OK(t))
 		return c
 	}
 	for owner, want := range map[snapshot.UID]order.OutcomeStatus{person: order.StatusTerminated, person + 1: order.StatusChanged, 0: order.StatusChanged} {

@@ -155,8 +155,7 @@ func TestRootInContainerIsNotProtected(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}
 	})
 	judged := c.judged("", 0)
-	s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
-	require.Equal(t, order.StatusTerminated, s.terminate(t, judged)[0].Status)
+	require.Equal(t, order.StatusTerminated, newScene(local.ExecutorOptions{Grace: oneGrace}, judged).terminate(t, judged)[0].Status)
 }
 
 // TestSystemMPSServersAreProtected: they run under the uid of the client. Their parent tells them from one that the

@@ -321,8 +321,7 @@ func TestThreadIsNotSignalled(t *testing.T) {
 	}
 	judged := c.judged("7", 0)
 	judged.PID, judged.Start = thread, 0
-	s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
-	require.Equal(t, order.StatusChanged, s.terminate(t, judged)[0].Status)
+	require.Equal(t, order.StatusChanged, newScene(local.ExecutorOptions{Grace: oneGrace}, judged).terminate(t, judged)[0].Status)
 	c.answers()
 }
 

@@ -112,14 +112,12 @@ func TestTerminalsInUse(t *testing.T) {
 
 func TestTerminalWithoutMessagesIsSkipped(t *testing.T) {
 	quiet := logIn(t, oneUser, takesNone)
-	shown := local.Terminals{}.Notify(oneUser, "x")
-	require.Zero(t, shown)
+	require.Zero(t, local.Terminals{}.Notify(oneUser, "x"))
 	require.Empty(t, quiet.shows(t, 50*time.Millisecond))
 }
 
 func TestUserWithoutTerminal(t *testing.T) {
-	shown := local.Terminals{}.Notify(60773, "x")
-	require.Zero(t, shown)
+	require.Zero(t, local.Terminals{}.Notify(60773, "x"))
 }
 
 // Any user can choose a name in a finding, so it must not affect a terminal.
@@ -136,8 +134,7 @@ func TestControlCharactersAreEscaped(t *testing.T) {
 func TestStoppedTerminalIsSkipped(t *testing.T) {
 	stopped, other := logIn(t, oneUser, takesMessages), logIn(t, oneUser, takesMessages)
 	require.NoError(t, unix.IoctlSetInt(int(stopped.tty.Fd()), unix.TCXONC, unix.TCOOFF))
-	shown := local.Terminals{}.Notify(oneUser, "x")
-	require.Len(t, shown.Terminals, 1)
+	require.Len(t, local.Terminals{}.Notify(oneUser, "x").Terminals, 1)
 	require.NotEmpty(t, other.shows(t, time.Minute))
 	require.NoError(t, unix.IoctlSetInt(int(stopped.tty.Fd()), unix.TCXONC, unix.TCOON))
 }
@@ -214,10 +211,8 @@ func TestFilesAndLinksAreNotTerminals(t *testing.T) {
 	require.NoError(t, os.Symlink(hers.tty.Name(), dev+"/pts/2"))
 	require.NoError(t, unix.Mknod(dev+"/pts/3", unix.S_IFCHR|0o620, int(unix.Mkdev(1, 3)))) // /dev/null
 	require.NoError(t, os.Chown(dev+"/pts/3", int(oneUser), 0))
-	shown := local.Terminals{Dev: dev}.Notify(oneUser, "x")
-	require.Zero(t, shown)
-	data := proctest.Try(os.ReadFile(file)).OK(t)
-	require.Equal(t, "precious", string(data))
+	require.Zero(t, local.Terminals{Dev: dev}.Notify(oneUser, "x"))
+	require.Equal(t, "precious", string(proctest.Try(os.ReadFile(file)).OK(t)))
 	require.Empty(t, hers.shows(t, 50*time.Millisecond))
 }
 

@@ -222,8 +222,7 @@ func TestStoppedJobIsContinued(t *testing.T) {
 	require.NoError(t, unix.Kill(int(c.pid()), unix.SIGSTOP))
 	require.Eventually(t, func() bool { return c.stat().State == 'T' }, time.Minute, time.Millisecond)
 	judged := c.judged("7", 0)
-	s := newScene(local.ExecutorOptions{Grace: oneGrace}, judged)
-	require.Equal(t, order.StatusTerminated, s.terminate(t, judged)[0].Status)
+	require.Equal(t, order.StatusTerminated, newScene(local.ExecutorOptions{Grace: oneGrace}, judged).terminate(t, judged)[0].Status)
 	c.endedBy(unix.SIGTERM)
 }
 

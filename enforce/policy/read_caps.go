@@ -170,7 +170,7 @@ func (c *Cap) amount() string {
 	return noun
 }
 
-var percent = text.Pattern(`%$`)
+var percent, digits = text.Pattern(`%$`), text.Pattern(`^[0-9]+$`)
 
 // readAmount reads how much a cap allows, also as it is written.
 func (r *reader) readAmount(n *strictyaml.Node, kind enforce.CapKind) (limit enforce.CapLimit, written string) {
@@ -200,7 +200,7 @@ func (r *reader) readAmount(n *strictyaml.Node, kind enforce.CapKind) (limit enf
 			n.Failf("%q is not from 1%% to 100%%", written)
 		}
 		limit = enforce.CapLimit{Value: int64(value), Percent: true}
-	case n.IsText() && kind == enforce.CapGPUs && isDigits(n.Scalar()):
+	case n.IsText() && kind == enforce.CapGPUs && n.Matches(digits()):
 		n.Failf("%q is text: write %s for a number, or %s%% for a share", n.Scalar(), n.Scalar(), n.Scalar())
 	default:
 		value := n.Int(-maxLimit, maxLimit)
@@ -210,11 +210,6 @@ func (r *reader) readAmount(n *strictyaml.Node, kind enforce.CapKind) (limit enf
 		limit = enforce.CapLimit{Value: int64(max(value, -value)), AllBut: strings.HasPrefix(written, "-")}
 	}
 	return limit, written
-}
-
-func isDigits(s string) bool {
-	_, err := strconv.ParseUint(s, 10, 31)
-	return err == nil
 }
 
 // readPerson reads a name, *, "@group" of the file or "%unixgroup".

@@ -199,15 +199,13 @@ func lostBecause(h *snapshot.Host) string {
 func (j *judge) noteEvents(plan *enforce.Plan, cluster snapshot.Cluster) []enforce.Event {
 	var events []enforce.Event
 	add := func(n enforce.Note) {
-		switch {
-		case j.Next.Notes[n]:
-			return
-		case !j.Before.Notes[n] && !j.mayAnnounce(n.Host):
+		isNew := !j.Before.Notes[n]
+		if j.Next.Notes[n] || isNew && !j.mayAnnounce(n.Host) {
 			return // it is new in the next interval
-		case !j.Before.Notes[n]:
+		}
+		if j.Next.Notes[n] = true; isNew {
 			events = append(events, enforce.Event{Kind: enforce.EventNote, Host: n.Host, Text: n.Text})
 		}
-		j.Next.Notes[n] = true
 	}
 	for _, n := range plan.Notes {
 		add(n)

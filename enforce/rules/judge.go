@@ -138,16 +138,6 @@ func (j *judge) postpone(h *judging.HostView) {
 	}
 }
 
-func (j *judge) lines() map[string]string {
-	lines := make(map[string]string, len(j.Findings))
-	for i := range j.Findings {
-		if f := &j.Findings[i]; !f.Pending {
-			lines[f.ID] = f.Line()
-		}
-	}
-	return lines
-}
-
 func (j *judge) plan() enforce.Plan {
 	for _, h := range j.Hosts {
 		if h.UnderWay.Orders >= enforce.MaxOrdersUnderWay {
@@ -158,7 +148,12 @@ func (j *judge) plan() enforce.Plan {
 	if j.Fleet.Limits.Paused == "" {
 		plan.Ask = slices.Sorted(maps.Keys(j.Ask))
 	}
-	lines := j.lines()
+	lines := make(map[string]string, len(j.Findings))
+	for i := range j.Findings {
+		if f := &j.Findings[i]; !f.Pending {
+			lines[f.ID] = f.Line()
+		}
+	}
 	for _, h := range j.Hosts {
 		o := h.Order(lines)
 		if o.Empty() {

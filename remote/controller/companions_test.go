@@ -92,8 +92,7 @@ func TestMailAboutWhatIsNew(t *testing.T) {
 // A cycle that does not count mails nothing, since the next one finds the same.
 func TestNoMailFromACycleThatIsNotRecorded(t *testing.T) {
 	var sent mails
-	c := mailing(named(t, "alice"), &full{}, &sent)
-	require.Error(t, cycleOf(t.Context(), c, strict{notify: true}).Unrecorded)
+	require.Error(t, cycleOf(t.Context(), mailing(named(t, "alice"), &full{}, &sent), strict{notify: true}).Unrecorded)
 	require.Empty(t, sent.list)
 }
 

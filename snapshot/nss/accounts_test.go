@@ -187,8 +187,7 @@ func TestAnAccountThatIsNowhere(t *testing.T) {
 	}
 	dir := t.TempDir()
 	program := filepath.Join(dir, "test")
-	self := proctest.Try(os.ReadFile("/proc/self/exe")).OK(t)
-	require.NoError(t, proctest.WriteProgram(program, self))
+	require.NoError(t, proctest.WriteProgram(program, proctest.Try(os.ReadFile("/proc/self/exe")).OK(t)))
 	for folder := dir; folder != os.TempDir() && len(folder) > 1; folder = filepath.Dir(folder) {
 		require.NoError(t, os.Chmod(folder, 0o755))
 	}

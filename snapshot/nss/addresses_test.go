@@ -46,8 +46,7 @@ func TestNamesThatOnlyGetentKnows(t *testing.T) {
 		"ip":  {netip.MustParseAddr("127.0.0.9"), netip.MustParseAddr("::1")},
 		"ip4": {netip.MustParseAddr("127.0.0.9")}, "ip6": {netip.MustParseAddr("::1")},
 	} {
-		got := proctest.Try(s.Addresses(t.Context(), network, "gpu.invalid")).OK(t)
-		require.Equal(t, want, got)
+		require.Equal(t, want, proctest.Try(s.Addresses(t.Context(), network, "gpu.invalid")).OK(t))
 	}
 	var all sync.WaitGroup
 	for range 20 {
@@ -65,8 +64,7 @@ func TestNamesThatOnlyGetentKnows(t *testing.T) {
 func TestAddressesThatNeedNoGetent(t *testing.T) {
 	calls := fakeGetent(t, "exit 2")
 	for _, text := range []string{"127.0.0.1", "::1", "fe80::1%lo"} {
-		got := proctest.Try(NewResolver().Addresses(t.Context(), "ip", text)).OK(t)
-		require.Equal(t, []netip.Addr{netip.MustParseAddr(text)}, got)
+		require.Equal(t, []netip.Addr{netip.MustParseAddr(text)}, proctest.Try(NewResolver().Addresses(t.Context(), "ip", text)).OK(t))
 	}
 	require.Zero(t, calls())
 }
@@ -92,8 +90,7 @@ func TestRealGetent(t *testing.T) {
 	if _, err := exec.LookPath("getent"); err != nil {
 		t.Skip("skipped: this test needs getent, of glibc:", err)
 	}
-	found := proctest.Try(NewResolver().ask(t.Context(), "127.0.0.1")).OK(t)
-	require.Contains(t, found, netip.MustParseAddr("127.0.0.1"))
+	require.Contains(t, proctest.Try(NewResolver().ask(t.Context(), "127.0.0.1")).OK(t), netip.MustParseAddr("127.0.0.1"))
 }
 
 func FuzzParseHosts(f *testing.F) {

@@ -106,23 +106,18 @@ func (g *GroupMembers) Member(user, group string) (member, known bool) {
 	defer g.mu.Unlock()
 	person, of := g.want(g.people, user), g.want(g.groups, group)
 	if g.Wait > 0 && (person.isNew() || of.isNew()) {
-		g.refreshNow()
+		ctx, cancel := context.WithTimeout(context.Background(), g.Wait)
+		begun := time.Now()
+		g.mu.Unlock()
+		g.Refresh(ctx)
+		g.mu.Lock()
+		cancel()
+		g.Wait -= time.Since(begun)
 	}
 	if now := g.Now(); !of.isKnown(now) || !person.isKnown(now) {
 		return false, false
 	}
 	return slices.Contains(person.gids, of.gids[0]), true
-}
-
-// refreshNow waits for answers, and unlocks g while it does.
-func (g *GroupMembers) refreshNow() {
-	ctx, cancel := context.WithTimeout(context.Background(), g.Wait)
-	defer cancel()
-	begun := time.Now()
-	g.mu.Unlock()
-	g.Refresh(ctx)
-	g.mu.Lock()
-	g.Wait -= time.Since(begun)
 }
 
 func (g *GroupMembers) want(list map[string]*groupAnswer, name string) *groupAnswer {

@@ -55,8 +55,7 @@ func TestWhatAFleetAllows(t *testing.T) {
 	require.Contains(t, shell("genv status"), "3 of 2 GPUs\n")
 	require.Regexp(t, `max-devices-per-user +2 +genv remote enforce`, shell("genv policy explain"))
 	require.Contains(t, shell("genv attach; echo exit $?"), "exit 1\n")
-	other := (&bent{f, t}).shell("gpu-01", "bob")
-	require.Contains(t, other("genv activate --gpus 2"), "Attached GPUs 0, 1 ")
+	require.Contains(t, (&bent{f, t}).shell("gpu-01", "bob")("genv activate --gpus 2"), "Attached GPUs 0, 1 ")
 }
 
 // serveOn runs root's service on gpu-01, and returns how root asks it.

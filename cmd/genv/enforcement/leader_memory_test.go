@@ -148,8 +148,7 @@ func TestARunThatDoesNotBegin(t *testing.T) {
 	require.NoError(t, store.Close())
 	options := Options{Policy: policy.Default(), TakeOver: true, StateDir: dir, Announce: func(string, *fence.LeaseRequest) {}}
 	program := &command.Program{Now: time.Now, Getenv: func(string) string { return "" }, Out: io.Discard, Err: io.Discard}
-	err := newLoop(program, zerolog.Nop(), &options, nil).run(t.Context(), options)
-	require.ErrorContains(t, err, "a single cycle")
+	require.ErrorContains(t, newLoop(program, zerolog.Nop(), &options, nil).run(t.Context(), options), "a single cycle")
 	store = proctest.Try(statedir.Open(dir)).OK(t)
 	defer store.Close()
 	require.NotNil(t, proctest.Try(store.LoadOperator(time.Now())).OK(t).Hold)

@@ -48,8 +48,7 @@ func TestOldProcessesEndWhereALabelSaysSo(t *testing.T) {
 	require.Len(t, actions, 1)
 	require.Equal(t, snapshot.PID(1000), actions[0].Outcome.PID)
 	require.Equal(t, order.StatusTerminated, actions[0].Outcome.Status)
-	history := genvtest.Run(t, "remote", "history", "--audit-log", log, "--rule", "max-process-age")
-	require.Contains(t, history.Out, "1000")
+	require.Contains(t, genvtest.Run(t, "remote", "history", "--audit-log", log, "--rule", "max-process-age").Out, "1000")
 	explained := genvtest.Run(t, "policy", "explain", "--policy", policy, "--inventory", hosts, "--host", "a")
 	require.Regexp(t, `max-process-age +1m +override for labels use=interactive`, explained.Out, explained.Err)
 }

@@ -111,8 +111,7 @@ func TestADamagedDatabase(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return genvtest.Run(t, "remote", "report", "--state-dir", dir).Code == command.ExitOK
 	}, time.Minute, 50*time.Millisecond)
-	aside := proctest.Try(filepath.Glob(path + ".damaged-*")).OK(t)
-	require.Equal(t, content, proctest.ReadFile(t, aside[0]))
+	require.Equal(t, content, proctest.ReadFile(t, proctest.Try(filepath.Glob(path + ".damaged-*")).OK(t)[0]))
 	require.NoFileExists(t, "off", "no log was asked for")
 }
 
@@ -201,8 +200,7 @@ func TestRemoteReport(t *testing.T) {
 	require.Equal(t, []string{"vision"}, groups.Keys())
 	require.Equal(t, week.Total.Attached, groups.Rows[0].Attached)
 
-	month := reported(t, "--state-dir", dir, "--since", "30d")
-	require.InDelta(t, 240*3600, month.Rows[1].Attached, 3600, "all ten days")
+	require.InDelta(t, 240*3600, reported(t, "--state-dir", dir, "--since", "30d").Rows[1].Attached, 3600, "all ten days")
 
 	table := genvtest.Run(t, "remote", "report", "--state-dir", dir)
 	require.Regexp(t, `^USER +ATTACHED +SHARE .*\nalice +33\d\.\d +67 % `, table.Out)
@@ -243,8 +241,7 @@ func TestRemoteReportRefuses(t *testing.T) {
 		"a password doesn't belong there":      {"--usage-db", "postgres://genv:pw@db/genv"},
 		"--usage-fleet is for --usage-db":      {"--usage-fleet", "lab"},
 	} {
-		r := genvtest.Run(t, append([]string{"remote", "report"}, args...)...).Exits(t, command.ExitFailed, says)
-		require.Empty(t, r.Out)
+		require.Empty(t, genvtest.Run(t, append([]string{"remote", "report"}, args...)...).Exits(t, command.ExitFailed, says).Out)
 	}
 	for says, args := range map[string][]string{
 		"write a day or more": {"--usage-keep", "1h"}, "write on, off, or the URL": {"--usage-db", "sqlite"},

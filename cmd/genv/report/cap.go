@@ -70,24 +70,22 @@ func (p *options) capReport(ctx context.Context) error {
 	}
 	var names []string
 	for _, c := range file.Caps(at) {
-		if c.Kind != enforce.CapHours {
-			continue
+		switch {
+		case c.Kind != enforce.CapHours:
+		case c.ID == p.cap:
+			return p.writeCap(capDocument(c, counted, memory.Rules.Time))
+		default:
+			names = append(names, c.ID)
 		}
-		if c.ID == p.cap {
-			d := capDocument(c, counted)
-			d.Counted = memory.Rules.Time
-			return p.writeCap(d)
-		}
-		names = append(names, c.ID)
 	}
 	return command.WrongFlag("cap", ": the policy has no cap of GPU hours %q; %s", text.Printable(p.cap),
 		text.Hint(p.cap, names, "name it with `name:`"))
 }
 
-func capDocument(c *enforce.Cap, counted enforce.Hours) *CapDocument {
+func capDocument(c *enforce.Cap, counted enforce.Hours, until time.Time) *CapDocument {
 	d := &CapDocument{
 		Schema: "genv.remote.report.cap/1", Cap: c.ID, Since: c.Period, Until: c.PeriodEnd, Together: c.Together,
-		Rows: []CapUsage{},
+		Rows: []CapUsage{}, Counted: until,
 	}
 	if counted.Period.Before(c.Period) {
 		counted.Seconds = nil // of a period that is over

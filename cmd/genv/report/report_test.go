@@ -52,8 +52,7 @@ func TestTable(t *testing.T) {
 			require.LessOrEqual(t, ansi.StringWidth(strings.TrimSuffix(line, "\n")), max(width, 24), "%d", width)
 		}
 	}
-	pipe := table(document(), render.Output{NoHeader: true}, 0)
-	require.NotContains(t, pipe, "USER")
+	require.NotContains(t, table(document(), render.Output{NoHeader: true}, 0), "USER")
 }
 
 func TestCSV(t *testing.T) {
@@ -101,11 +100,9 @@ func TestADamagedDatabase(t *testing.T) {
 	k := &UsageFlags{now: now, log: zerolog.New(&log)}
 	s, err := k.open(path, store.Options{In: time.UTC})
 	require.NoError(t, err)
-	mark := proctest.Try(s.Mark(t.Context())).OK(t)
-	require.Zero(t, mark)
+	require.Zero(t, proctest.Try(s.Mark(t.Context())).OK(t))
 	require.NoError(t, s.Close())
-	aside := proctest.Try(os.ReadFile(path + ".damaged-20261120-123000")).OK(t)
-	require.Equal(t, damaged, aside)
+	require.Equal(t, damaged, proctest.Try(os.ReadFile(path+".damaged-20261120-123000")).OK(t))
 	require.Contains(t, log.String(), "was moved to "+path+".damaged-20261120-123000, and a new one begins")
 }
 
@@ -133,10 +130,8 @@ func TestPseudonyms(t *testing.T) {
 		require.True(t, usage.IsPseudonym(name), name)
 		require.Equal(t, made[0], name)
 	}
-	info := proctest.Try(os.Stat(filepath.Join(dir, keyFile))).OK(t)
-	require.Equal(t, os.FileMode(0o600), info.Mode())
-	other := proctest.Try(pseudonyms(t.TempDir(), time.Hour)).OK(t)
-	require.NotEqual(t, made[0], other("alice"))
+	require.Equal(t, os.FileMode(0o600), proctest.Try(os.Stat(filepath.Join(dir, keyFile))).OK(t).Mode())
+	require.NotEqual(t, made[0], proctest.Try(pseudonyms(t.TempDir(), time.Hour)).OK(t)("alice"))
 }
 
 // A key that can't be used keeps no names silently.
@@ -171,8 +166,7 @@ func TestCapReport(t *testing.T) {
 		"week": {Period: monday, Seconds: seconds}, "lab": {Period: monday, Seconds: seconds}, "month": {Period: monday.AddDate(0, -1, 0), Seconds: seconds},
 	}}}
 	store := proctest.Try(statedir.Open(dir)).OK(t)
-	saved := proctest.Try(memory.Encode(noon)).OK(t)
-	require.NoError(t, store.Save(t.Context(), saved))
+	require.NoError(t, store.Save(t.Context(), proctest.Try(memory.Encode(noon)).OK(t)))
 	require.NoError(t, store.Close())
 	file := filepath.Join(dir, "policy.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(`timezone: UTC

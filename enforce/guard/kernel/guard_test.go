@@ -192,8 +192,7 @@ func TestPermissionsChangeWithoutAGap(t *testing.T) {
 	through, denied := counting()
 	require.Zero(t, denied)
 	require.NotZero(t, through)
-	state := proctest.Try(g.State()).OK(t)
-	require.Len(t, state.Allowed, 21)
+	require.Len(t, proctest.Try(g.State()).OK(t).Allowed, 21)
 	require.NoError(t, g.SetAllowed(nil))
 	require.Equal(t, "denied", s.user(1001).open(s.node(0)))
 }
