@@ -100,9 +100,13 @@ func (j *judge) noteUnknowns(h *judging.HostView) {
 					p.NodeHolder)
 			}
 			j.Note(h, "the driver lists process %d%s on GPU %s, but it has not been seen with a device of the "+
-				"driver open, so it is left alone (unproved): %s",
+				"driver open, so it is left alone (unproved), and counted for nobody: %s",
 				p.PID, p.Describe(), text.JoinIndices(p.Indices()), holder)
 			continue
+		}
+		if h.Settings.CountOutside && p.StartedByUnknown() && len(p.Usage) > 0 && !h.Exempt[p.PID] {
+			j.Note(h, "process %d%s on GPU %s is counted for nobody: who started its container is not proved", p.PID,
+				p.Describe(), text.JoinIndices(p.Indices()))
 		}
 		if h.In[i] == nil {
 			if env := h.Claimed(p); env != nil {
