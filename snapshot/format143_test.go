@@ -51,8 +51,7 @@ func TestRecordedDocumentsSurviveARoundTrip(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := proctest.Try(os.ReadFile(filepath.Join(recorded, name))).OK(t)
-			got := proctest.Try(recode(filepath.Base(name), want)).OK(t)
-			require.Equal(t, strings.TrimSuffix(string(want), "\n"), string(got))
+			require.Equal(t, strings.TrimSuffix(string(want), "\n"), string(proctest.Try(recode(filepath.Base(name), want)).OK(t)))
 		})
 	}
 }
@@ -209,8 +208,7 @@ func requireStable(t *testing.T, s *snapshot.Snapshot) {
 	require.Equal(t, len(kept), len(again.Processes))
 	require.Equal(t, s.Environments, again.Environments)
 	require.Equal(t, s.Devices, again.Devices)
-	second := proctest.Try(snapshot.EncodeSnapshot(again)).OK(t)
-	require.Equal(t, string(text), string(second))
+	require.Equal(t, string(text), string(proctest.Try(snapshot.EncodeSnapshot(again)).OK(t)))
 }
 
 func FuzzDecodeState(f *testing.F) {
@@ -226,8 +224,7 @@ func FuzzDecodeState(f *testing.F) {
 				require.ErrorIs(t, err, snapshot.ErrInvalid)
 				continue
 			}
-			second := proctest.Try(recode(kind, first)).OK(t)
-			require.Equal(t, string(first), string(second))
+			require.Equal(t, string(first), string(proctest.Try(recode(kind, first)).OK(t)))
 		}
 	})
 }

@@ -52,8 +52,7 @@ func everything(t testing.TB) *snapshot.Snapshot {
 func TestNativeCarriesEverything(t *testing.T) {
 	want := everything(t)
 	data := proctest.Try(snapshot.EncodeNative(want)).OK(t)
-	got := proctest.Try(snapshot.DecodeNative(data)).OK(t)
-	require.Equal(t, want, got)
+	require.Equal(t, want, proctest.Try(snapshot.DecodeNative(data)).OK(t))
 }
 
 // TestUnknownWaitsStayUnknown: only a host that says so has no waits.
@@ -172,8 +171,7 @@ func FuzzDecodeNative(f *testing.F) {
 			return
 		}
 		again := proctest.Try(snapshot.EncodeNative(s)).OK(t)
-		back := proctest.Try(snapshot.DecodeNative(again)).OK(t)
-		require.Equal(t, again, must(snapshot.EncodeNative(back)))
+		require.Equal(t, again, must(snapshot.EncodeNative(proctest.Try(snapshot.DecodeNative(again)).OK(t))))
 	})
 }
 

@@ -38,8 +38,7 @@ func TestDatesAreOfTheWallClock(t *testing.T) {
 	d := snapshot.DateOf(at)
 	require.Equal(t, "20/11/2026 23:30:00", d.String())
 	require.Equal(t, at.Truncate(time.Second).Unix(), d.In(haifa).Unix())
-	parsed := proctest.Try(snapshot.ParseDate(d.String())).OK(t)
-	require.Equal(t, d, parsed)
+	require.Equal(t, d, proctest.Try(snapshot.ParseDate(d.String())).OK(t))
 }
 
 func TestDatesCompare(t *testing.T) {
@@ -120,7 +119,6 @@ func FuzzParseMemory(f *testing.F) {
 			return
 		}
 		require.GreaterOrEqual(t, m.Bytes(), int64(0))
-		again := proctest.Try(snapshot.ParseMemory(m.String())).OK(t)
-		require.Equal(t, m, again)
+		require.Equal(t, m, proctest.Try(snapshot.ParseMemory(m.String())).OK(t))
 	})
 }

@@ -68,10 +68,8 @@ func script(t *testing.T, text string) []string {
 
 func TestACommandGetsTheEventOnItsStdin(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
-	failed := sendOnce(t, policy.Hook{Command: script(t, `{ echo "$1 $GENV_EVENT"; cat; } > `+out)}, "warn", `{"a":1}`)
-	require.Empty(t, failed)
-	data := proctest.Try(os.ReadFile(out)).OK(t)
-	require.Equal(t, "an argument warn\n{\"a\":1}", string(data))
+	require.Empty(t, sendOnce(t, policy.Hook{Command: script(t, `{ echo "$1 $GENV_EVENT"; cat; } > `+out)}, "warn", `{"a":1}`))
+	require.Equal(t, "an argument warn\n{\"a\":1}", string(proctest.Try(os.ReadFile(out)).OK(t)))
 }
 
 // A program that leaves something behind, which holds its output, has done its work all the same.
@@ -82,8 +80,7 @@ func TestACommandThatLeavesAChildIsNotRunAgain(t *testing.T) {
 	pid := proctest.Try(strconv.Atoi(strings.TrimSpace(string(child)))).OK(t)
 	_ = syscall.Kill(pid, syscall.SIGKILL) // if it is there
 	require.Empty(t, failed)
-	runs := proctest.Try(os.ReadFile(dir + "/runs")).OK(t)
-	require.Equal(t, "run\n", string(runs))
+	require.Equal(t, "run\n", string(proctest.Try(os.ReadFile(dir+"/runs")).OK(t)))
 }
 
 func TestOnlyTheEventsThatAreWanted(t *testing.T) {

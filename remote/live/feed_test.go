@@ -92,8 +92,7 @@ func TestBeforeTheFirstCycle(t *testing.T) {
 	f := newStage().Fleet()
 	require.Equal(t, "genv.live.fleet/1", f.Schema)
 	require.Zero(t, f.Cycle)
-	text := proctest.Try(json.Marshal(f)).OK(t)
-	require.NotContains(t, string(text), "null")
+	require.NotContains(t, string(proctest.Try(json.Marshal(f)).OK(t)), "null")
 }
 
 // TestAFailedHost is failed, and not free; what is known of it is how old.
@@ -199,8 +198,7 @@ func TestAFleetIsNeverChanged(t *testing.T) {
 	before := proctest.Try(json.Marshal(held)).OK(t)
 	s.run(func(c *controller.Cycle) { c.Cluster.Hosts[0], c.Plan.Findings = failed("a"), nil })
 	s.run(func(c *controller.Cycle) { c.Cluster.Hosts[0] = answered("a", "mallory") })
-	after := proctest.Try(json.Marshal(held)).OK(t)
-	require.JSONEq(t, string(before), string(after))
+	require.JSONEq(t, string(before), string(proctest.Try(json.Marshal(held)).OK(t)))
 }
 
 // TestHostileNames stay as they are: who shows them escapes them. In JSON they do no harm.

@@ -40,14 +40,12 @@ func TestClient(t *testing.T) {
 	feed := live.NewFeed(live.Options{Now: time.Now})
 	client := live.NewClient(serve(t, live.NewHandler(feed)))
 	defer client.Close()
-	before := proctest.Try(client.Fleet(t.Context())).OK(t)
-	require.Zero(t, before.Cycle, "there was no cycle yet")
+	require.Zero(t, proctest.Try(client.Fleet(t.Context())).OK(t).Cycle, "there was no cycle yet")
 	feed.Consume(cycle(1), []enforce.Event{{Kind: enforce.EventHostLost, Host: "b", Err: errors.New("gone")}})
 
 	fleet := proctest.Try(client.Fleet(t.Context())).OK(t)
 	require.Equal(t, feed.Fleet().Hosts[0].GPUs, fleet.Hosts[0].GPUs)
-	again := proctest.Try(client.Fleet(t.Context())).OK(t)
-	require.Same(t, fleet, again, "nothing has changed")
+	require.Same(t, fleet, proctest.Try(client.Fleet(t.Context())).OK(t), "nothing has changed")
 	next := cycle(2)
 	next.Cluster.Hosts = append([]snapshot.Host{{Name: "b", Err: errors.New("gone")}}, cycle(1).Cluster.Hosts...)
 	feed.Consume(next.AtEnd(), nil)
@@ -67,8 +65,7 @@ func TestClient(t *testing.T) {
 func requireEqual(t *testing.T, want, got *live.FleetState) {
 	t.Helper()
 	a := proctest.Try(json.Marshal(want)).OK(t)
-	b := proctest.Try(json.Marshal(got)).OK(t)
-	require.JSONEq(t, string(a), string(b))
+	require.JSONEq(t, string(a), string(proctest.Try(json.Marshal(got)).OK(t)))
 }
 
 // A server waits for half a second after a request that was too long.

@@ -146,8 +146,7 @@ func TestTheNextLeaderKnowsAll(t *testing.T) {
 		require.True(t, got.Rules.Resumed)
 		got.Rules.Resumed = false
 		want := proctest.Try(json.Marshal(m)).OK(t)
-		have := proctest.Try(json.Marshal(got)).OK(t)
-		require.JSONEq(t, string(want), string(have))
+		require.JSONEq(t, string(want), string(proctest.Try(json.Marshal(got)).OK(t)))
 		require.Equal(t, m.Operator, got.Operator)
 	}
 }
@@ -224,8 +223,7 @@ func TestAWriteThatArrivesLate(t *testing.T) {
 	m = memoryOf(3)
 	require.NoError(t, a.Save(t.Context(), encode(t, &m, noon)))
 	require.ErrorIs(t, c.late(), etcd.ErrConflict)
-	got := proctest.Try(leader(t, c, "b", &now).Load(t.Context())).OK(t)
-	require.Len(t, got.Rules.Stuck, 3)
+	require.Len(t, proctest.Try(leader(t, c, "b", &now).Load(t.Context())).OK(t).Rules.Stuck, 3)
 
 	// One that arrives before the next write is carried out, and so is that one.
 	c.stalls = true
@@ -317,8 +315,7 @@ func TestASlowEtcd(t *testing.T) {
 			err := a.Save(t.Context(), encode(t, &m, noon))
 			require.Equal(t, kept, err == nil, "%s: %v", takes, err)
 			require.LessOrEqual(t, time.Since(begun), 2*time.Second, takes)
-			got := proctest.Try(a.Folder.Load(t.Context())).OK(t)
-			require.Len(t, got.Rules.Hosts, 1, "it is in the folder")
+			require.Len(t, proctest.Try(a.Folder.Load(t.Context())).OK(t).Rules.Hosts, 1, "it is in the folder")
 		})
 	}
 }
@@ -369,6 +366,5 @@ func TestAFullDisk(t *testing.T) {
 	require.Error(t, os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 1<<20), 0o600))
 	require.Equal(t, uint64(2), run(`"second"`))
 	require.Equal(t, uint64(3), run(`"third"`))
-	data := proctest.Try(os.ReadFile(filepath.Join(dir, "memory.json"))).OK(t)
-	require.Equal(t, `"third"`, string(data))
+	require.Equal(t, `"third"`, string(proctest.Try(os.ReadFile(filepath.Join(dir, "memory.json"))).OK(t)))
 }

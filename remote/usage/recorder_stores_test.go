@@ -76,16 +76,14 @@ func TestAFullDisk(t *testing.T) {
 // goes on; when the file is moved aside, a new one has what waited.
 func TestADamagedDatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), store.FileName)
-	s := proctest.Try(opening(path)()).OK(t)
-	require.NoError(t, s.Close())
+	require.NoError(t, proctest.Try(opening(path)()).OK(t).Close())
 	damaged := proctest.Try(os.ReadFile(path)).OK(t)
 	copy(damaged, bytes.Repeat([]byte("damaged "), 512))
 	require.NoError(t, os.WriteFile(path, damaged, 0o600))
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, opening(path), 0)
 		r.cyclesSay(30, usage.ErrDamaged.Error())
-		now := proctest.Try(os.ReadFile(path)).OK(t)
-		require.Equal(t, damaged, now)
+		require.Equal(t, damaged, proctest.Try(os.ReadFile(path)).OK(t))
 		require.NoError(t, os.Rename(path, path+".aside"))
 		r.cyclesSay(20, usage.ErrDamaged.Error(), "nothing is missing")
 		r.Close()

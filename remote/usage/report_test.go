@@ -291,6 +291,5 @@ func TestDaysOfADocument(t *testing.T) {
 		require.Equal(t, days(want), d.Days, but)
 		require.Equal(t, report().Days, kept.Days, "others have it too")
 	}
-	byDay := sums(usage.ByDay, row("2026-11-02", 3600, 0))
-	require.Equal(t, int64(3600), byDay.Days[usage.AllGPUs]["2026-11-02"].Attached)
+	require.Equal(t, int64(3600), sums(usage.ByDay, row("2026-11-02", 3600, 0)).Days[usage.AllGPUs]["2026-11-02"].Attached)
 }

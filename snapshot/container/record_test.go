@@ -38,8 +38,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		require.Equal(t, r, got)
 	}
 	for path, mode := range map[string]os.FileMode{container.RecordsDir(run): 0o755, filepath.Join(container.RecordsDir(run), id+".json"): 0o644} {
-		info := proctest.Try(os.Stat(path)).OK(t)
-		require.Equal(t, mode, info.Mode().Perm(), path)
+		require.Equal(t, mode, proctest.Try(os.Stat(path)).OK(t).Mode().Perm(), path)
 	}
 	ids, err := container.ListRecords(run)
 	require.NoError(t, err)
@@ -167,8 +166,7 @@ func TestPrune(t *testing.T) {
 				s, known := running[pid]
 				return s, known
 			}))
-			ids := proctest.Try(container.ListRecords(run)).OK(t)
-			require.Equal(t, row.stays, len(ids) == 1)
+			require.Equal(t, row.stays, len(proctest.Try(container.ListRecords(run)).OK(t)) == 1)
 		})
 	}
 }

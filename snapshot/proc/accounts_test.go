@@ -141,8 +141,7 @@ func TestDirectoryWithoutAnAnswer(t *testing.T) {
 func TestRangesOfAnotherSource(t *testing.T) {
 	accounts := &proc.Accounts{Etc: etcOf(t, "passwd: files sss\nsubid: sss\n", directory)}
 	for _, uid := range []snapshot.UID{0, 1001, 100500, 54321} {
-		got := proctest.Try(accounts.Wait(t.Context(), uid)).OK(t)
-		require.Equal(t, uid, got)
+		require.Equal(t, uid, proctest.Try(accounts.Wait(t.Context(), uid)).OK(t))
 	}
 	for _, uid := range []snapshot.UID{65536, 100001, 2147483648} {
 		shared, err := accounts.Wait(t.Context(), uid)
@@ -171,11 +170,9 @@ func TestManySubordinateUIDs(t *testing.T) {
 		_, _ = accounts.Of(100600 + i)
 	}
 	for i := range snapshot.UID(1000) {
-		got := proctest.Try(accounts.Wait(t.Context(), 100600+i)).OK(t)
-		require.EqualValues(t, 1001, got)
+		require.EqualValues(t, 1001, proctest.Try(accounts.Wait(t.Context(), 100600+i)).OK(t))
 	}
-	lines := proctest.Try(os.ReadFile(calls)).OK(t)
-	require.Less(t, len(lines), 20)
+	require.Less(t, len(proctest.Try(os.ReadFile(calls)).OK(t)), 20)
 }
 
 func TestSubuidChanges(t *testing.T) {

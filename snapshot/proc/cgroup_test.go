@@ -226,8 +226,7 @@ func TestAncestors(t *testing.T) {
 		20: nil,
 	} {
 		stat := proctest.Try(fs.Stat(pid)).OK(t)
-		got := proctest.Try(finder.Ancestors(stat)).OK(t)
-		require.Equal(t, want, got)
+		require.Equal(t, want, proctest.Try(finder.Ancestors(stat)).OK(t))
 	}
 	_, err := finder.Ancestors(proc.Stat{PID: 30, PPID: 29, Start: 5})
 	require.ErrorIs(t, err, proc.ErrGone)

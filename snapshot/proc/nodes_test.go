@@ -126,8 +126,7 @@ func TestHasFile(t *testing.T) {
 			uid  snapshot.UID
 			want bool
 		}{{file, me, true}, {file, me + 1, false}, {link, me, false}, {dir, me, false}, {file + "/in", me, false}, {dir + "/none", me, false}} {
-			has := proctest.Try(fs.HasFile(row.path, row.uid)).OK(t)
-			require.Equal(t, row.want, has, row.path)
+			require.Equal(t, row.want, proctest.Try(fs.HasFile(row.path, row.uid)).OK(t), row.path)
 		}
 		has, err := fs.HasFile(odd, me)
 		require.True(t, has || err != nil, "it isn't missing")

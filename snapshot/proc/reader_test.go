@@ -92,8 +92,7 @@ func TestStalledMemory(t *testing.T) {
 			h := proctest.Try(fs.Open(pid)).OK(t)
 			defer h.Close()
 			require.Empty(t, h.CommandLine())
-			owner := proctest.Try(h.Owner()).OK(t)
-			require.Equal(t, uid, owner)
+			require.Equal(t, uid, proctest.Try(h.Owner()).OK(t))
 			if !inExec { // while it is in execve(2), the kernel doesn't say
 				require.Equal(t, proc.Stall{FUSE: true, Mounter: &uid}, h.Stall(uid, true))
 				require.True(t, fs.WaitsForFUSE(pid))
@@ -122,8 +121,7 @@ func TestAHelperThatDoesNotEnd(t *testing.T) {
 		return strings.Fields(string(data))
 	}
 	end := func(pid string) {
-		n := proctest.Try(strconv.Atoi(pid)).OK(t)
-		require.NoError(t, syscall.Kill(n, syscall.SIGKILL))
+		require.NoError(t, syscall.Kill(proctest.Try(strconv.Atoi(pid)).OK(t), syscall.SIGKILL))
 	}
 	t.Cleanup(func() {
 		for _, pid := range helpers()[1:] {
@@ -168,8 +166,7 @@ func TestManyGroups(t *testing.T) {
 	h, err := proc.FS{}.Open(running(t, cmd))
 	require.NoError(t, err)
 	defer h.Close()
-	owner := proctest.Try(h.RealUID()).OK(t)
-	require.Equal(t, uid, owner)
+	require.Equal(t, uid, proctest.Try(h.RealUID()).OK(t))
 	require.True(t, h.InInnerNamespace())
 }
 

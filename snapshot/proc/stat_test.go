@@ -211,11 +211,9 @@ func TestThisProcess(t *testing.T) {
 	require.False(t, stat.Gone())
 	require.False(t, stat.IsKernelThread())
 
-	uid := proctest.Try(p.UID()).OK(t)
-	require.Equal(t, snapshot.UID(os.Getuid()), uid)
+	require.Equal(t, snapshot.UID(os.Getuid()), proctest.Try(p.UID()).OK(t))
 
-	program := proctest.Try(os.Executable()).OK(t)
-	require.True(t, strings.HasPrefix(filepath.Base(program), p.Command(stat)))
+	require.True(t, strings.HasPrefix(filepath.Base(proctest.Try(os.Executable()).OK(t)), p.Command(stat)))
 
 	ancestors, err := proc.FS{}.Ancestors(self)
 	require.NoError(t, err)

@@ -68,8 +68,7 @@ func TestAttach(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := recordedBooks()
 			tt.request.At = at("12:00:00")
-			got := proctest.Try(b.Attach(tt.request)).OK(t)
-			require.Equal(t, tt.want, got)
+			require.Equal(t, tt.want, proctest.Try(b.Attach(tt.request)).OK(t))
 			require.Equal(t, tt.want, b.AttachedTo(tt.request.EID))
 		})
 	}
@@ -280,8 +279,7 @@ func TestAttachInstances(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := partitioned()
 			row.request.At, row.want.EID = at("12:00:00"), row.request.EID
-			got := proctest.Try(b.Attach(row.request)).OK(t)
-			require.Contains(t, got, snapshot.DeviceIndex(2))
+			require.Contains(t, proctest.Try(b.Attach(row.request)).OK(t), snapshot.DeviceIndex(2))
 			require.Equal(t, &row.want, b.Devices[2].Attachment(row.request.EID))
 			data := proctest.Try(b.Encode(state.Devices)).OK(t)
 			require.NotContains(t, string(data), "MIG", "1.4.3 crashes at keys that it doesn't know")

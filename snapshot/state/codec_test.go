@@ -55,8 +55,7 @@ func TestWhatIsWrittenIsTheFormOf143(t *testing.T) {
 		for _, data := range [][]byte{recorded, older(t, file, recorded)} {
 			var files state.Files
 			require.NoError(t, files.Decode(file, data), "%s", data)
-			written := proctest.Try(files.Encode(file)).OK(t)
-			require.Equal(t, string(recorded), string(written))
+			require.Equal(t, string(recorded), string(proctest.Try(files.Encode(file)).OK(t)))
 		}
 	}
 }
@@ -132,8 +131,7 @@ func FuzzOlder(f *testing.F) {
 			require.ErrorIs(t, err, snapshot.ErrInvalid)
 			return
 		}
-		written := proctest.Try(files.Encode(file)).OK(t)
-		require.NoError(t, again.Decode(file, written))
+		require.NoError(t, again.Decode(file, proctest.Try(files.Encode(file)).OK(t)))
 		require.Equal(t, len(files.Environments)+len(files.Devices), len(again.Environments)+len(again.Devices))
 	})
 }

@@ -92,8 +92,7 @@ func TestFoldersThatAreNotTrusted(t *testing.T) {
 			err := publish(in(dir), 8000, none)
 			require.ErrorIs(t, err, folder.ErrUnsafe)
 			require.ErrorContains(t, err, "with --config-dir")
-			entries := proctest.Try(os.ReadDir(elsewhere)).OK(t)
-			require.Empty(t, entries)
+			require.Empty(t, proctest.Try(os.ReadDir(elsewhere)).OK(t))
 		})
 	}
 }
@@ -132,8 +131,7 @@ func TestTheDefaultFolder(t *testing.T) {
 	require.Equal(t, state+"/metrics", defaultDir(getenv))
 	require.Equal(t, "/var/tmp/genv/metrics", defaultDir(none))
 	require.NoError(t, publish(in(defaultDir(getenv)), 8000, getenv))
-	info := proctest.Try(os.Stat(state)).OK(t)
-	require.Equal(t, fs.FileMode(0o777), info.Mode().Perm())
+	require.Equal(t, fs.FileMode(0o777), proctest.Try(os.Stat(state)).OK(t).Mode().Perm())
 }
 
 func TestDashboard(t *testing.T) {
@@ -154,10 +152,8 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	config := in("/x")
-	text := proctest.Try(config.file("overview.json", 8000)).OK(t)
-	require.NoError(t, json.Unmarshal(text, &d))
-	sources := proctest.Try(config.file("datasource.yml", 8000)).OK(t)
-	require.Contains(t, string(sources), "uid: genv-prometheus\n")
+	require.NoError(t, json.Unmarshal(proctest.Try(config.file("overview.json", 8000)).OK(t), &d))
+	require.Contains(t, string(proctest.Try(config.file("datasource.yml", 8000)).OK(t)), "uid: genv-prometheus\n")
 	require.NotEmpty(t, d.UID)
 
 	var titles []string

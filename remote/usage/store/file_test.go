@@ -154,15 +154,13 @@ func TestUpgrade(t *testing.T) {
 	for version, older := range map[int]string{4: oldMonths, 3: oldMonths + oldTables, 2: oldTables, 1: oldTables} {
 		t.Run(fmt.Sprint("version ", version), func(t *testing.T) {
 			path, entries := filepath.Join(t.TempDir(), store.FileName), slices.Clone(written)
-			data := proctest.Try(os.ReadFile(newest)).OK(t)
-			require.NoError(t, os.WriteFile(path, data, 0o600))
+			require.NoError(t, os.WriteFile(path, proctest.Try(os.ReadFile(newest)).OK(t), 0o600))
 			db, err := sql.Open("sqlite", path)
 			require.NoError(t, err)
 			_, err = db.Exec(older + fmt.Sprintf("; PRAGMA user_version = %d", version))
 			require.NoError(t, err)
 			require.NoError(t, db.Close())
-			info := proctest.Try(os.Stat(path)).OK(t)
-			require.True(t, info.Size() > o.MaxBytes || version == 4)
+			require.True(t, proctest.Try(os.Stat(path)).OK(t).Size() > o.MaxBytes || version == 4)
 			checkAll := func(s *store.Store) {
 				for _, q := range []usage.Query{{By: usage.ByUser}, {By: usage.ByHost}, {By: usage.ByModel}, {By: usage.ByDay}} {
 					q.Since, q.Until = begin.Unix(), begin.AddDate(0, 0, 110).Unix()
@@ -195,10 +193,8 @@ func TestFull(t *testing.T) {
 		hour += 3600
 	}
 	require.ErrorIs(t, err, usage.ErrFull)
-	mark := markOf(t, s)
-	require.Equal(t, hour, mark.Until, "nothing of it is there")
-	early := tidy(t, s, time.Unix(hour, 0))
-	require.Contains(t, early, "what it kept by hour until 2026-")
+	require.Equal(t, hour, markOf(t, s).Until, "nothing of it is there")
+	require.Contains(t, tidy(t, s, time.Unix(hour, 0)), "what it kept by hour until 2026-")
 	require.NoError(t, s.Add(t.Context(), entryOf(hour, 1)))
 	r := reportOf(t, s, usage.Query{By: usage.ByUser, Since: firstHour, Until: hour + 3600})
 	one := entryOf(hour, 1).Sums[usage.SumKey{Hour: hour, Kind: usage.OfAll}]
@@ -254,8 +250,7 @@ func TestModes(t *testing.T) {
 	files := proctest.Try(os.ReadDir(dir)).OK(t)
 	require.Len(t, files, 3)
 	for _, f := range files {
-		info := proctest.Try(f.Info()).OK(t)
-		require.Equal(t, fs.FileMode(0o600), info.Mode(), f.Name())
+		require.Equal(t, fs.FileMode(0o600), proctest.Try(f.Info()).OK(t).Mode(), f.Name())
 	}
 }
 

@@ -33,7 +33,6 @@ func TestParts(t *testing.T) {
 		{"no hours within a day", "11-02 10:00", "11-02 11:00", "11-06 00:00", []periodTable{{daySums, at("11-02 00:00"), at("11-03 00:00")}}},
 		{"no hours before that day's noon", "11-02 10:00", "11-02 14:00", "11-02 12:00", []periodTable{{daySums, at("11-02 00:00"), at("11-03 00:00")}}},
 	} {
-		parts := partsOf(at(test.since), at(test.until), at(test.hours), time.UTC)
-		require.Equal(t, test.want, parts, test.name)
+		require.Equal(t, test.want, partsOf(at(test.since), at(test.until), at(test.hours), time.UTC), test.name)
 	}
 }

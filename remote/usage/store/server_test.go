@@ -84,8 +84,7 @@ func anEntryCountsOnce(t *testing.T, server *servers.PostgresServer) {
 	for _, e := range []*usage.Entry{first, first, second} {
 		require.NoError(t, s.Add(t.Context(), e))
 	}
-	again := open(t, server, o)
-	require.NoError(t, again.Add(t.Context(), first))
+	require.NoError(t, open(t, server, o).Add(t.Context(), first))
 	require.Equal(t, attached(first, second), total(t, s).Total.Attached)
 	other := open(t, server, options())
 	require.NoError(t, other.Add(t.Context(), first), "an id is that of a fleet")
@@ -107,8 +106,7 @@ func twoLeaders(t *testing.T, server *servers.PostgresServer) {
 	require.EqualValues(t, 70, total(t, next).Missing)
 	require.NoError(t, former.Add(t.Context(), entry(60, 120)), "late")
 	require.EqualValues(t, 10, total(t, next).Missing)
-	mark := markOf(t, next)
-	require.EqualValues(t, firstHour+190, mark.Until, "it doesn't go back")
+	require.EqualValues(t, firstHour+190, markOf(t, next).Until, "it doesn't go back")
 }
 
 // Controllers that write to the same fleet at the same time lose nothing of each other's.
@@ -149,8 +147,7 @@ func severalWriters(t *testing.T, server *servers.PostgresServer) {
 	require.Equal(t, attached(all...), r.Total.Attached)
 	require.EqualValues(t, 50, r.Missing)
 	reader := database{server.URL(), o}.openToRead(t)
-	mark := markOf(t, reader)
-	require.EqualValues(t, firstHour+10*3600, mark.Until)
+	require.EqualValues(t, firstHour+10*3600, markOf(t, reader).Until)
 }
 
 // A database of version 1 is read as it is. The next writer removes the tables that nothing reads, of all fleets, and
@@ -165,8 +162,7 @@ func anOlderVersion(t *testing.T, server *servers.PostgresServer) {
 	reader := database{server.URL(), o}.openToRead(t)
 	before := total(t, reader)
 	require.Equal(t, attached(e), before.Total.Attached)
-	s := open(t, server, options())
-	require.NoError(t, s.Add(t.Context(), entryOf(firstHour, 2)))
+	require.NoError(t, open(t, server, options()).Add(t.Context(), entryOf(firstHour, 2)))
 	require.Equal(t, before, total(t, reader), "one that is open stays so")
 	require.Equal(t, before, total(t, open(t, server, o)))
 	server.Do(`DO $$ BEGIN

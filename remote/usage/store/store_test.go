@@ -84,8 +84,7 @@ func entryOf(hour int64, seed uint64) *usage.Entry {
 
 func empty(t *testing.T, d database) {
 	s := d.open(t)
-	mark := markOf(t, s)
-	require.Zero(t, mark)
+	require.Zero(t, markOf(t, s))
 	r := reportOf(t, s, usage.Query{By: usage.ByUser, Since: 0, Until: 1e9})
 	require.Equal(t, []usage.ReportRow{}, r.Rows, "an empty list in JSON")
 	require.Zero(t, sumOf(&r.Total))
@@ -249,11 +248,9 @@ func gaps(t *testing.T, d database) {
 	e.Ended = true
 	require.NoError(t, s.Add(t.Context(), e))
 	for until, want := range map[int64]int64{begin: 0, begin + 3600: 100, begin + 7200: 300, begin + 10800: 1100} {
-		r := reportOf(t, s, usage.Query{By: usage.ByUser, Since: begin, Until: until})
-		require.Equal(t, want, r.Missing)
+		require.Equal(t, want, reportOf(t, s, usage.Query{By: usage.ByUser, Since: begin, Until: until}).Missing)
 	}
-	mark := markOf(t, s)
-	require.Equal(t, usage.Mark{Until: begin + 3600, Ended: true}, mark)
+	require.Equal(t, usage.Mark{Until: begin + 3600, Ended: true}, markOf(t, s))
 }
 
 // oldHours: hours are kept for 35 days and days for two years. What is kept doesn't change by

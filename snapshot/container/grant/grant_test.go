@@ -78,8 +78,7 @@ func TestAsked(t *testing.T) {
 		"--privileged":                  {"", `"linux":{"devices":[{"path":"/dev/nvidia1","type":"c","major":195,"minor":1}],` + all + `}`, false, grant.GPURequest{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := proctest.Try(grant.Asked(config(t, row.env, row.part), row.nvidia)).OK(t)
-			require.Equal(t, row.want, got)
+			require.Equal(t, row.want, proctest.Try(grant.Asked(config(t, row.env, row.part), row.nvidia)).OK(t))
 		})
 	}
 }

@@ -256,8 +256,7 @@ func TestAnOddEntryHidesNoOther(t *testing.T) {
 			others := map[snapshot.EnvID]bool{"1": true, cmp.Or(row.eid, "1"): true}
 			require.Len(t, files.Environments, len(others))
 			again := read(t, store)
-			read := proctest.Try(files.Encode(state.Envs)).OK(t)
-			require.Equal(t, string(read), string(proctest.Try(again.Encode(state.Envs)).OK(t)))
+			require.Equal(t, string(proctest.Try(files.Encode(state.Envs)).OK(t)), string(proctest.Try(again.Encode(state.Envs)).OK(t)))
 		})
 	}
 }

@@ -155,8 +155,7 @@ func TestDeviceLocksAndFlock1ExcludeEachOther(t *testing.T) {
 }
 
 func TestLockDevicesRefusesANegativeIndex(t *testing.T) {
-	dir := recordedFolder(t)
-	require.ErrorIs(t, proctest.Try(everyoneLives(dir).LockDevices(t.Context(), indices{0, -1})).Err, state.ErrRequest)
+	require.ErrorIs(t, proctest.Try(everyoneLives(recordedFolder(t)).LockDevices(t.Context(), indices{0, -1})).Err, state.ErrRequest)
 }
 
 func TestAChildDoesNotInheritDeviceLocks(t *testing.T) {

@@ -104,8 +104,7 @@ func TestLostStateIsUnknown(t *testing.T) {
 				if before == nil {
 					require.NoFileExists(t, filepath.Join(dir, name))
 				} else {
-					now := proctest.Try(os.Lstat(filepath.Join(dir, name))).OK(t)
-					require.True(t, os.SameFile(before, now), "it stays as it is")
+					require.True(t, os.SameFile(before, proctest.Try(os.Lstat(filepath.Join(dir, name))).OK(t)), "it stays as it is")
 				}
 				if loss == "a folder" || loss == "leased" {
 					return // root removes it first

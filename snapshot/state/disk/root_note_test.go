@@ -99,8 +99,7 @@ func TestWithoutRootsNotesOnlyTheInitialNamespaceCleansUp(t *testing.T) {
 		} else {
 			root = closed(t, root)
 		}
-		files := read(t, disk.New(dir, disk.Config{RootDir: root, System: machine}))
-		require.Equal(t, tt.gone, len(files.Environments) == 0)
+		require.Equal(t, tt.gone, len(read(t, disk.New(dir, disk.Config{RootDir: root, System: machine})).Environments) == 0)
 	}
 }
 

@@ -143,8 +143,7 @@ func TestRegisterDevicesNotesWhatItKept(t *testing.T) {
 
 func TestReadRawKeepsTheDeadAndWritesNothing(t *testing.T) {
 	dir := recordedFolder(t)
-	store := disk.New(dir, disk.Config{System: graveyard()})
-	require.Len(t, proctest.Try(store.ReadRaw(t.Context())).OK(t).Environments, 2)
+	require.Len(t, proctest.Try(disk.New(dir, disk.Config{System: graveyard()}).ReadRaw(t.Context())).OK(t).Environments, 2)
 	requireRecorded(t, dir, "envs.json")
 }
 
