@@ -183,8 +183,7 @@ func ready(t *testing.T, role string, options ...option) *child {
 // answers requires that the process still does its work: whatever signal was sent before would have reached it by now.
 func (c *child) answers() {
 	for _, word := range []string{"once", "twice"} {
-		_, err := fmt.Fprintln(c.in, word)
-		require.NoError(c.t, err)
+		proctest.Try(fmt.Fprintln(c.in, word)).OK(c.t)
 		line := proctest.Try(c.out.ReadString('\n')).OK(c.t)
 		require.Equal(c.t, word, strings.TrimSpace(line))
 	}

@@ -83,8 +83,7 @@ func (s *scratch) killAll() {
 
 // run has the shell run a command that prints a line.
 func (s *scratch) run(command string) string {
-	_, err := fmt.Fprintln(s.in, command)
-	require.NoError(s.t, err)
+	proctest.Try(fmt.Fprintln(s.in, command)).OK(s.t)
 	line := proctest.Try(s.out.ReadString('\n')).OK(s.t)
 	return strings.TrimSpace(line)
 }
@@ -149,8 +148,7 @@ const strict = "defaults: {non-env-processes: true, env-devices: true, unknown-e
 // keeps requires that a job has its environment and GPU, for the state files, a snapshot and the rules.
 func (s *scratch) keeps(job snapshot.PID, eid snapshot.EnvID) {
 	s.t.Helper()
-	files, err := s.store.Read(s.t.Context())
-	require.NoError(s.t, err)
+	files := proctest.Try(s.store.Read(s.t.Context())).OK(s.t)
 	require.NotNil(s.t, files.Environment(eid), "it lives")
 	require.NotEmpty(s.t, files.AttachedTo(eid))
 	seen, p := s.look(job)

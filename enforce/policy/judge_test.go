@@ -107,8 +107,7 @@ func TestSeveralGoroutinesAskAPolicy(t *testing.T) {
 func BenchmarkJudge(b *testing.B) {
 	data, err := os.ReadFile("../../policy.example.yaml")
 	require.NoError(b, err)
-	file, err := policy.Parse("policy.example.yaml", data)
-	require.NoError(b, err)
+	file := proctest.Try(policy.Parse("policy.example.yaml", data)).OK(b)
 	now := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	cluster := fleet(10_000, now)
 	b.ReportAllocs()

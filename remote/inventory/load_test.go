@@ -120,8 +120,7 @@ func TestSelection(t *testing.T) {
 func TestSettings(t *testing.T) {
 	f := files{"hosts.yaml": lab}
 	load := func(user, host string) remote.Host {
-		hosts, err := inventory.Load(sel{Hosts: []string{host}, HostFile: "hosts.yaml", User: user}, f.open)
-		require.NoError(t, err)
+		hosts := proctest.Try(inventory.Load(sel{Hosts: []string{host}, HostFile: "hosts.yaml", User: user}, f.open)).OK(t)
 		require.Len(t, hosts, 1)
 		return hosts[0]
 	}
@@ -149,8 +148,7 @@ func TestSettings(t *testing.T) {
 }
 
 func TestPlainNamesHaveNoSettings(t *testing.T) {
-	hosts, err := inventory.Load(sel{Hosts: []string{"a,bob@b:2222,[::1]:7722"}}, files{}.open)
-	require.NoError(t, err)
+	hosts := proctest.Try(inventory.Load(sel{Hosts: []string{"a,bob@b:2222,[::1]:7722"}}, files{}.open)).OK(t)
 	require.Equal(t, []remote.Host{{Name: "a"}, {Name: "b", User: "bob", Port: 2222}, {Name: "::1", Port: 7722}}, hosts)
 }
 
@@ -235,8 +233,7 @@ func (brokenReader) Read([]byte) (int, error) { return 0, errors.New("cable pull
 func TestExampleMatchesDemoFleet(t *testing.T) {
 	path := filepath.Join("..", "..", "hosts.example.yaml")
 	for selection, want := range map[string]string{"@all": "1234", "@lab": "1234", "@a100": "12", "@h100": "34", "gpu-[02-03]": "23"} {
-		hosts, err := inventory.Load(sel{Hosts: []string{selection}, HostFile: path}, openFile)
-		require.NoError(t, err)
+		hosts := proctest.Try(inventory.Load(sel{Hosts: []string{selection}, HostFile: path}, openFile)).OK(t)
 		require.Len(t, hosts, len(want), selection)
 		for i, h := range hosts {
 			n := want[i : i+1]
@@ -257,8 +254,7 @@ func TestExampleWithEverythingUncommented(t *testing.T) {
 	text := proctest.Try(os.ReadFile(filepath.Join("..", "..", "hosts.example.yaml"))).OK(t)
 	uncommented := regexp.MustCompile(`(?m)^# (user:|genv:|sudo:|ssh:|-)`).ReplaceAllString(string(text), "  $1")
 	f := files{"hosts.yaml": uncommented}
-	hosts, err := inventory.Load(sel{HostFile: "hosts.yaml"}, f.open)
-	require.NoError(t, err)
+	hosts := proctest.Try(inventory.Load(sel{HostFile: "hosts.yaml"}, f.open)).OK(t)
 	require.Equal(t, "gpu-01 gpu-02 gpu-03 gpu-04 gpu-05.lab.example.org gpu-06", names(hosts))
 	require.Equal(t, "admin", hosts[0].User)
 	require.Equal(t, 2222, hosts[5].Port)
@@ -337,15 +333,13 @@ func TestYAMLErrorsNameTheLineAndColumn(t *testing.T) {
 
 func TestGroupsMayBeWrittenBeforeTheirMembers(t *testing.T) {
 	f := files{"h.yaml": "groups:\n  a: [\"@b\"]\n  b: [\"@c\", y]\n  c: [x]\nhosts: [x, y, z]\n"}
-	hosts, err := inventory.Load(sel{Hosts: []string{"@a"}, HostFile: "h.yaml"}, f.open)
-	require.NoError(t, err)
+	hosts := proctest.Try(inventory.Load(sel{Hosts: []string{"@a"}, HostFile: "h.yaml"}, f.open)).OK(t)
 	require.Equal(t, "x y", names(hosts))
 }
 
 func TestHostsShareNoLabels(t *testing.T) {
 	f := files{"h.yaml": "hosts:\n  - name: a[1-2]\n    labels: {k: v}\n"}
-	hosts, err := inventory.Load(sel{HostFile: "h.yaml"}, f.open)
-	require.NoError(t, err)
+	hosts := proctest.Try(inventory.Load(sel{HostFile: "h.yaml"}, f.open)).OK(t)
 	hosts[0].Labels["k"] = "changed"
 	require.Equal(t, "v", hosts[1].Labels["k"])
 }

@@ -134,8 +134,7 @@ func TestMain(m *testing.M) {
 func newMachine(t *testing.T) *testfleet.Machine {
 	t.Helper()
 	program := proctest.Try(os.Executable()).OK(t)
-	m, err := testfleet.NewMachine(filepath.Join(t.TempDir(), "host"), gpus.Devices("test", 4, "NVIDIA H100 80GB HBM3", 81559), program)
-	require.NoError(t, err)
+	m := proctest.Try(testfleet.NewMachine(filepath.Join(t.TempDir(), "host"), gpus.Devices("test", 4, "NVIDIA H100 80GB HBM3", 81559), program)).OK(t)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	return m
 }

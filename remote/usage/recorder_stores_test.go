@@ -32,8 +32,7 @@ func keptIn(t *testing.T, place string) (usage.Mark, *usage.Report) {
 	s := proctest.Try(store.OpenToRead(t.Context(), place, lab)).OK(t)
 	defer s.Close()
 	mark := proctest.Try(s.Mark(t.Context())).OK(t)
-	r, err := s.Report(t.Context(), usage.Query{By: usage.ByDay, Until: mark.Until})
-	require.NoError(t, err)
+	r := proctest.Try(s.Report(t.Context(), usage.Query{By: usage.ByDay, Until: mark.Until})).OK(t)
 	return mark, r
 }
 

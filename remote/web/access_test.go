@@ -34,8 +34,7 @@ func passwords(t *testing.T) *web.Access {
 	}
 	path := filepath.Join(t.TempDir(), "web.yml")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-	access, err := web.OpenAccess(path, time.Now, func(err error) { t.Error(err) })
-	require.NoError(t, err)
+	access := proctest.Try(web.OpenAccess(path, time.Now, func(err error) { t.Error(err) })).OK(t)
 	return access
 }
 
@@ -319,8 +318,7 @@ func TestWeakerFiles(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(row.before), 0o600))
 		var failed error
-		access, err := web.OpenAccess(path, func() time.Time { return now }, func(err error) { failed = err })
-		require.NoError(t, err)
+		access := proctest.Try(web.OpenAccess(path, func() time.Time { return now }, func(err error) { failed = err })).OK(t)
 		before := access.Demands()
 		require.NoError(t, os.WriteFile(path, []byte(row.after), 0o600))
 		now = now.Add(2 * time.Second)

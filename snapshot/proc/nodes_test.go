@@ -22,8 +22,7 @@ const memMajor = 1
 
 func hasNode(t *testing.T, pid int, major uint32) bool {
 	t.Helper()
-	has, err := (&proc.Quota{}).HasNode(proc.FS{}, snapshot.PID(pid), major)
-	require.NoError(t, err)
+	has := proctest.Try((&proc.Quota{}).HasNode(proc.FS{}, snapshot.PID(pid), major)).OK(t)
 	return has
 }
 
@@ -96,8 +95,7 @@ func TestNodeSearchWithoutAFirstThread(t *testing.T) {
 	require.Equal(t, "<nil>\n", line)
 	pid := snapshot.PID(cmd.Process.Pid)
 	require.Eventually(t, func() bool { stat, err := proc.FS{}.Stat(pid); return err == nil && stat.State == 'Z' }, 10*time.Second, time.Millisecond)
-	open, err := (&proc.Quota{}).HasOpen(proc.FS{}, pid, memMajor)
-	require.NoError(t, err)
+	open := proctest.Try((&proc.Quota{}).HasOpen(proc.FS{}, pid, memMajor)).OK(t)
 	require.False(t, open)
 	require.True(t, hasNode(t, cmd.Process.Pid, memMajor))
 	require.False(t, hasNode(t, cmd.Process.Pid, 195))

@@ -110,8 +110,7 @@ func opened(t *testing.T, path string) *exec.Cmd {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	_, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
+	proctest.Try(bufio.NewReader(out).ReadString('\n')).OK(t)
 	return cmd
 }
 

@@ -69,8 +69,7 @@ func startTypist(t *testing.T, shell, setup string) *typist {
 	arguments := map[string][]string{"bash": {"--norc", "--noprofile", "-i"}, "zsh": {"-f", "-i"}}[shell]
 	cmd := exec.Command(shell, arguments...)
 	cmd.Dir, cmd.Env = dir, environ
-	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 60, Cols: 200})
-	require.NoError(t, err)
+	terminal := proctest.Try(pty.StartWithSize(cmd, &pty.Winsize{Rows: 60, Cols: 200})).OK(t)
 	log := proctest.Try(os.Create(filepath.Join(t.TempDir(), "screen"))).OK(t)
 	copied := make(chan struct{})
 	go func() {
@@ -96,8 +95,7 @@ func startTypist(t *testing.T, shell, setup string) *typist {
 
 func (s *typist) write(keys string) {
 	s.t.Helper()
-	_, err := s.terminal.WriteString(keys)
-	require.NoError(s.t, err)
+	proctest.Try(s.terminal.WriteString(keys)).OK(s.t)
 }
 
 func (s *typist) waitFor(path string) string {

@@ -207,8 +207,7 @@ func TestCheckMembersThatRefuse(t *testing.T) {
 	t.Parallel()
 	cluster := servers.StartEtcd(t, 1)
 	cluster.AddUser("genv", "x", "/genv/")
-	config, err := readLeader(true, map[string]string{"GENV_LEADER_LOGIN": "genv:y"}, "--leader", "etcd://"+cluster.Addresses()+"/genv/lab")
-	require.NoError(t, err)
+	config := proctest.Try(readLeader(true, map[string]string{"GENV_LEADER_LOGIN": "genv:y"}, "--leader", "etcd://"+cluster.Addresses()+"/genv/lab")).OK(t)
 	var log bytes.Buffer
 	require.NoError(t, config.CheckMembers(t.Context(), zerolog.New(&log)))
 	require.Empty(t, log.String())

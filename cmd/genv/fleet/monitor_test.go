@@ -243,8 +243,7 @@ func TestWrongUseOfMonitor(t *testing.T) {
 
 // simulatedMachine is a host with real state files and the stand-in for nvidia-smi.
 func simulatedMachine(t *testing.T, fault string) *testfleet.Machine {
-	machine, err := testfleet.NewMachine(t.TempDir(), gpus.H100s("gpu", 2), sshd.Build(t, "remote/testfleet/gpus/nvidia-smi"))
-	require.NoError(t, err)
+	machine := proctest.Try(testfleet.NewMachine(t.TempDir(), gpus.H100s("gpu", 2), sshd.Build(t, "remote/testfleet/gpus/nvidia-smi"))).OK(t)
 	t.Cleanup(func() { require.NoError(t, machine.Close()) })
 	machine.Fault = fault
 	for _, v := range machine.Variables() { // nvidia-smi has those of this process

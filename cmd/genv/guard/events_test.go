@@ -210,8 +210,7 @@ func (s *site) inTheWay() {
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 1), asm.Return()},
 	})
 	require.NoError(s, err)
-	folder, err := os.Open(s.cgroup)
-	require.NoError(s, err)
+	folder := proctest.Try(os.Open(s.cgroup)).OK(s)
 	require.NoError(s, link.RawAttachProgram(link.RawAttachProgramOptions{Target: int(folder.Fd()), Program: program, Attach: ebpf.AttachCGroupDevice}))
 	s.Cleanup(func() { // it ends with the cgroup
 		require.NoError(s, program.Close())

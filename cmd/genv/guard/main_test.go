@@ -135,8 +135,7 @@ func (s *site) write(name, text string) {
 
 func (s *site) forge(file state.File, files *state.Files) {
 	s.Helper()
-	data, err := files.Encode(file)
-	require.NoError(s, err)
+	data := proctest.Try(files.Encode(file)).OK(s)
 	s.write(file.String(), string(data))
 }
 
@@ -272,8 +271,7 @@ func (s *site) person(uid int) *person {
 	p := &person{site: s, uid: uid, cmd: cmd}
 	p.in, err = cmd.StdinPipe()
 	require.NoError(s, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(s, err)
+	out := proctest.Try(cmd.StdoutPipe()).OK(s)
 	p.out = bufio.NewReader(out)
 	require.NoError(s, cmd.Start())
 	s.Cleanup(p.end)
@@ -322,8 +320,7 @@ func (p *person) askPath(verb, path string) string {
 	p.Helper()
 	_, err := fmt.Fprintln(p.in, verb, path)
 	require.NoError(p, err)
-	answer, err := p.out.ReadString('\n')
-	require.NoError(p, err)
+	answer := proctest.Try(p.out.ReadString('\n')).OK(p)
 	return strings.TrimSpace(answer)
 }
 

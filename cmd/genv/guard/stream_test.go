@@ -76,8 +76,7 @@ func (c *stream) ask(name string, request, answer any) {
 	require.NoError(c, err)
 	ctx, cancel := context.WithTimeout(c.Context(), 10*time.Second)
 	defer cancel()
-	reply, err := c.Call(ctx, name, body)
-	require.NoError(c, err)
+	reply := proctest.Try(c.Call(ctx, name, body)).OK(c)
 	require.NoError(c, json.Unmarshal(reply, answer))
 }
 
@@ -186,8 +185,7 @@ func (c *stream) snapshot() *snapshot.Snapshot {
 	c.Helper()
 	var answer agent.SnapshotAnswer
 	c.ask(agent.RequestSnapshot, agent.SnapshotRequest{}, &answer)
-	s, err := snapshot.DecodeNative(answer.Snapshot)
-	require.NoError(c, err)
+	s := proctest.Try(snapshot.DecodeNative(answer.Snapshot)).OK(c)
 	return s
 }
 

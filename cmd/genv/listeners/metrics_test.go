@@ -101,8 +101,7 @@ func TestMetrics(t *testing.T) {
 // TestMetricsOnEveryAddress: Prometheus comes by whichever name.
 func TestMetricsOnEveryAddress(t *testing.T) {
 	shown := withMetrics(live.NewFeed(live.Options{Now: time.Now}))
-	open, err := listeners.Open(t.Context(), listeners.Endpoints{Metrics: netip.MustParseAddrPort("0.0.0.0:0")}, shown, zerolog.Nop())
-	require.NoError(t, err)
+	open := proctest.Try(listeners.Open(t.Context(), listeners.Endpoints{Metrics: netip.MustParseAddrPort("0.0.0.0:0")}, shown, zerolog.Nop())).OK(t)
 	defer open.Close()
 	_, port, _ := strings.Cut(strings.TrimPrefix(open.Addresses[0], "http://["), "]:")
 	code, _ := get(t, new(http.Transport), "http://127.0.0.1:"+port, func(r *http.Request) { r.Host = "jump.lab:9400" })

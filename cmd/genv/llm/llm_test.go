@@ -106,8 +106,7 @@ func TestChat(t *testing.T) {
 		return 200, `{"message":{"role":"assistant","content":"Hel"},"done":false}` + "\n" + `{"message":{"role":"assistant","content":"lo\n\u001b]0;x"},"done":true}` + "\n"
 	})
 	var out bytes.Buffer
-	answer, err := c.Chat(t.Context(), "llama3", []ChatMessage{{Role: "user", Content: "Hi"}}, &out)
-	require.NoError(t, err)
+	answer := proctest.Try(c.Chat(t.Context(), "llama3", []ChatMessage{{Role: "user", Content: "Hi"}}, &out)).OK(t)
 	require.Equal(t, "Hello\n\\x1b]0;x", out.String(), "nothing of it reaches the terminal unescaped")
 	require.Equal(t, ChatMessage{Role: "assistant", Content: "Hello\n\x1b]0;x"}, answer)
 	require.Equal(t, []string{`POST /api/chat {"messages":[{"role":"user","content":"Hi"}],"model":"llama3"}`}, *asked)

@@ -108,8 +108,7 @@ func busyDesk(b *testing.B) *desk {
 		d.machine.Account = func(string) (testfleet.Account, error) { return testfleet.Account{UID: 65534, Home: "/"}, nil }
 	}
 	for i := range snapshot.DeviceIndex(4) {
-		env, err := d.machine.Activate(testfleet.Environment{User: "nobody", Devices: []snapshot.DeviceIndex{2 * i, 2*i + 1}})
-		require.NoError(b, err)
+		env := proctest.Try(d.machine.Activate(testfleet.Environment{User: "nobody", Devices: []snapshot.DeviceIndex{2 * i, 2*i + 1}})).OK(b)
 		for k := range snapshot.DeviceIndex(2) {
 			proctest.Try(d.machine.StartJob(testfleet.Job{User: "nobody", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 2*i + k, MiB: 1000}}})).OK(b)
 		}

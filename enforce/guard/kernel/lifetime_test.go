@@ -49,8 +49,7 @@ func (s *site) killed(dir, lease string) {
 	out, err := cmd.StdoutPipe()
 	require.NoError(s, err)
 	require.NoError(s, cmd.Start())
-	said, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(s, err)
+	said := proctest.Try(bufio.NewReader(out).ReadString('\n')).OK(s)
 	require.Equal(s, "guarding\n", said)
 	require.Equal(s, "denied", s.user(1002).open(s.node(0)))
 	require.NoError(s, cmd.Process.Kill())
@@ -221,8 +220,7 @@ func next(t testing.TB, events <-chan guard.Event) guard.Event {
 
 func (p *process) pid() snapshot.PID {
 	p.Helper()
-	pid, err := strconv.Atoi(p.ask("pid -"))
-	require.NoError(p, err)
+	pid := proctest.Try(strconv.Atoi(p.ask("pid -"))).OK(p)
 	return snapshot.PID(pid)
 }
 

@@ -111,8 +111,7 @@ func (s *site) open() *kernel.Guard { return s.openWith(s.options()) }
 
 func (s *site) openWith(o kernel.Location) *kernel.Guard {
 	s.Helper()
-	g, err := kernel.Open(o)
-	require.NoError(s, err)
+	g := proctest.Try(kernel.Open(o)).OK(s)
 	s.Cleanup(func() {
 		require.NoError(s, g.Close())
 		if !o.Unpinned {
@@ -149,8 +148,7 @@ func (s *site) start(as *syscall.Credential, program string, args ...string) *pr
 	p := &process{TB: s, cmd: cmd}
 	p.in, err = cmd.StdinPipe()
 	require.NoError(s, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(s, err)
+	out := proctest.Try(cmd.StdoutPipe()).OK(s)
 	p.out = bufio.NewReader(out)
 	require.NoError(s, cmd.Start())
 	s.Cleanup(func() {
@@ -170,8 +168,7 @@ func (p *process) ask(request string) string {
 	defer p.mu.Unlock()
 	_, err := fmt.Fprintln(p.in, request)
 	require.NoError(p, err)
-	answer, err := p.out.ReadString('\n')
-	require.NoError(p, err)
+	answer := proctest.Try(p.out.ReadString('\n')).OK(p)
 	switch answer = strings.TrimSpace(answer); answer {
 	case "EPERM":
 		return "denied"

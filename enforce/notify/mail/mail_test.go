@@ -119,8 +119,7 @@ func TestAMailHasTheEvidence(t *testing.T) {
 	require.Equal(t, "auto-generated", m.Header.Get("Auto-Submitted"))
 	require.Equal(t, "text/plain; charset=utf-8", m.Header.Get("Content-Type"))
 	require.Regexp(t, `^<genv\.[a-z0-9]+@example\.org>$`, m.Header.Get("Message-ID"))
-	_, err := m.Header.Date()
-	require.NoError(t, err)
+	proctest.Try(m.Header.Date()).OK(t)
 	require.Contains(t, m.Header.Get("Subject"), "gpu-01")
 	for _, part := range []string{
 		"Hello alice,", "gpu-01: Process 4242 is not running in a GPU environment.", `"python train.py --name Jörg"`, "process 4242 will be ended",

@@ -86,8 +86,7 @@ func TestKilled(t *testing.T) {
 		}
 		require.Error(t, cmd.Wait())
 
-		s, err := store.OpenToRead(t.Context(), path, store.Options{In: time.UTC})
-		require.NoError(t, err)
+		s := proctest.Try(store.OpenToRead(t.Context(), path, store.Options{In: time.UTC})).OK(t)
 		mark := markOf(t, s)
 		entries := (mark.Until - firstHour) / 3600
 		require.Contains(t, []int64{last + 1, last + 2}, entries)

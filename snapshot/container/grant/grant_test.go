@@ -39,8 +39,7 @@ func config(t testing.TB, env, part string) *oci.ContainerConfig {
 	if part != "" {
 		part = "," + part
 	}
-	c, err := oci.Parse([]byte(`{"process":{"env":` + string(data) + `}` + part + `}`))
-	require.NoError(t, err)
+	c := proctest.Try(oci.Parse([]byte(`{"process":{"env":` + string(data) + `}` + part + `}`))).OK(t)
 	return c
 }
 

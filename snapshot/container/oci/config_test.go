@@ -73,8 +73,7 @@ func TestAllDevices(t *testing.T) {
 		`{"allow":false,"access":"rwm"},{"allow":true,"type":"c","major":195,"minor":0}`: false,
 		``: false,
 	} {
-		c, err := oci.Parse([]byte(`{"linux":{"resources":{"devices":[` + rules + `]}}}`))
-		require.NoError(t, err)
+		c := proctest.Try(oci.Parse([]byte(`{"linux":{"resources":{"devices":[` + rules + `]}}}`))).OK(t)
 		require.Equal(t, all, c.AllDevices, rules)
 	}
 }

@@ -150,8 +150,7 @@ func TestErrorsKeepTheirClass(t *testing.T) {
 }
 
 func TestResultsAreJSON(t *testing.T) {
-	result, err := decoded(t, `{"configure":{"eid":"10","set":{"gpu_memory":"4g"},"clear":["name"]}}`).Apply(files(), asker(alice))
-	require.NoError(t, err)
+	result := proctest.Try(decoded(t, `{"configure":{"eid":"10","set":{"gpu_memory":"4g"},"clear":["name"]}}`).Apply(files(), asker(alice))).OK(t)
 	two := 2
 	require.Equal(t, snapshot.EnvConfig{GPUMemory: snapshot.MustMemory("4g"), GPUs: &two}, result.Config)
 	data := proctest.Try(json.Marshal(result)).OK(t)

@@ -39,8 +39,7 @@ func TestACrowdedSocket(t *testing.T) {
 	ask := func() (slowest, sum time.Duration) {
 		for range 20 {
 			began := time.Now()
-			_, err := h.client().Status(t.Context())
-			require.NoError(t, err)
+			proctest.Try(h.client().Status(t.Context())).OK(t)
 			took := time.Since(began)
 			slowest, sum = max(slowest, took), sum+took
 		}

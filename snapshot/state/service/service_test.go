@@ -243,8 +243,7 @@ func TestClientsThatEnd(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	require.NoError(t, first.Close(), "between the request and the answer")
 	close(goOn)
-	_, err := h.client().Change(t.Context(), change.Change{Enter: &change.Enter{EID: "third", Kernel: "k-third"}})
-	require.NoError(t, err)
+	proctest.Try(h.client().Change(t.Context(), change.Change{Enter: &change.Enter{EID: "third", Kernel: "k-third"}})).OK(t)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var made []string
