@@ -235,7 +235,7 @@ func requireNamed(t *testing.T, processes map[string]*testfleet.Process, told ma
 	t.Helper()
 	require.NotEmpty(t, told)
 	for name, p := range processes {
-		before, after := fmt.Sprintf(`Unless this changes soon, .*process %d\b`, p.PID), fmt.Sprintf(`(?m)^Process(es)? ([\d, ]* )?%d\b.* SIGTERM now`, p.PID)
+		before, after := fmt.Sprintf(`Unless this changes soon, .*process %d\b`, p.PID), fmt.Sprintf(`(?m)^Process(es)? (.* )?%d\b.* SIGTERM now`, p.PID)
 		for user, records := range told {
 			times := 0
 			if user == p.User {
