@@ -117,26 +117,22 @@ func (p *userCommands) notices(unread bool) error {
 		Box: p.box(), UID: ownUID(), Path: p.noticesRead(), Terminal: enforcelocal.TerminalOf(p.Out),
 		Window: cmp.Or(p.Getenv("TMUX"), p.Getenv("STY"), p.Getenv("VSCODE_IPC_HOOK_CLI")),
 	}.Show(!unread, p.Now(), func(list []notify.KeptNotice) error {
-		shown = len(list) > 0
-		return p.printNotices(list)
+		for _, n := range list {
+			shown = true
+			_, err := fmt.Fprintf(p.Out, "Message from genv on %s at %s:\n  %s\n",
+				text.Printable(enforcelocal.Hostname()), notify.Clock(n.Time),
+				strings.ReplaceAll(strings.TrimRight(text.PrintableLines(n.Shown()), "\n"), "\n", "\n  "))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if unread || err != nil && !errors.Is(err, notify.ErrNotRemembered) {
 		return err
 	}
 	if !shown {
 		fmt.Fprintln(p.Err, "There are no messages for you on this machine.")
-	}
-	return nil
-}
-
-func (p *userCommands) printNotices(list []notify.KeptNotice) error {
-	for _, n := range list {
-		_, err := fmt.Fprintf(p.Out, "Message from genv on %s at %s:\n  %s\n",
-			text.Printable(enforcelocal.Hostname()), notify.Clock(n.Time),
-			strings.ReplaceAll(strings.TrimRight(text.PrintableLines(n.Shown()), "\n"), "\n", "\n  "))
-		if err != nil {
-			return err
-		}
 	}
 	return nil
 }
