@@ -16,19 +16,13 @@ import (
 // forgetUnseen is when a cap goes on without hosts that were never seen.
 const forgetUnseen = 24 * time.Hour
 
-// base is how many GPUs work of those that a cap is about; known is false while it waits for hosts.
-type base struct {
-	working int64
-	known   bool
-}
-
 // working is the base of a cap on a host or, without one, on all. Hosts that don't answer have what they showed last.
 func (c *Counting) working(listed *enforce.Cap, on *judging.HostView) (n int64, known bool) {
 	if on != nil {
 		return listed.Count(on.GpusByModel), true
 	}
-	if b, counted := c.bases[listed]; counted {
-		return b.working, b.known
+	if n, counted := c.bases[listed]; counted {
+		return n, n >= 0
 	}
 	var unseen []string
 	for i := range c.Cluster {
@@ -50,9 +44,10 @@ func (c *Counting) working(listed *enforce.Cap, on *judging.HostView) (n int64, 
 		c.Notes = append(c.Notes, enforce.Note{Text: "cap " + text.Shown(cmp.Or(listed.Name, listed.Place)) +
 			" takes nothing before these hosts were seen once, for at most a day: " +
 			strings.Join(unseen[:min(len(unseen), enforce.MaxWhere)], ", ")})
+		n = -1
 	}
-	c.bases[listed] = base{n, len(unseen) == 0}
-	return n, len(unseen) == 0
+	c.bases[listed] = n
+	return n, n >= 0
 }
 
 // withoutOutsiders exempts the devices that somebody else uses or has at a time, too: taking them would free nothing.
@@ -108,7 +103,7 @@ func (c *Counting) countHours(listed *enforce.Cap) {
 
 // gap is the time since the last look at a host; 0 if the look is old, or what was there in between is unknown.
 func (c *Counting) gap(h *judging.HostView) time.Duration {
-	last := h.LastLook()
+	last := h.LastLook
 	if d := h.At.Sub(last); h.IsNew && !last.IsZero() && d > 0 && d <= 3*c.Fleet.Interval {
 		return d
 	}

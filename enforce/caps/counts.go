@@ -182,7 +182,7 @@ func (c *capOn) places() map[*judging.HostView]*place {
 	switch c.Kind {
 	case enforce.CapHours: // they were on hosts that may show nothing now
 	case enforce.CapEnvironments:
-		for _, e := range c.envs() {
+		for _, e := range c.envs(c.people...) {
 			add(e.Host, 1)
 		}
 	case enforce.CapGPUs, enforce.CapMemory:

@@ -44,31 +44,34 @@ type Use struct {
 
 // Together are the devices of several people, each once.
 func Together(lists [][]*HeldDevice) []*HeldDevice {
-	type place struct {
-		host  *judging.HostView
-		index snapshot.DeviceIndex
+	type place struct{ host, index, n int } // n keeps the order of the lists
+	parts := slices.Concat(lists...)
+	places := make([]place, len(parts))
+	for i, d := range parts {
+		places[i] = place{d.Host.Position, int(d.Index), i}
 	}
-	at := make(map[place]*HeldDevice)
-	var all []*HeldDevice
-	for _, list := range lists {
-		for _, part := range list {
-			d := at[place{part.Host, part.Index}]
-			if d == nil {
-				d = &HeldDevice{Device: part.Device, Host: part.Host, Model: part.Model, Idle: true}
-				at[place{part.Host, part.Index}] = d
-				all = append(all, d)
-			}
-			d.add(part)
-		}
-	}
-	slices.SortFunc(all, func(a, b *HeldDevice) int {
-		return cmp.Or(cmp.Compare(a.Host.Position, b.Host.Position), cmp.Compare(a.Index, b.Index))
+	slices.SortFunc(places, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.host, b.host), cmp.Compare(a.index, b.index), cmp.Compare(a.n, b.n))
 	})
+	sorted := make([]*HeldDevice, len(parts))
+	for i, at := range places {
+		sorted[i] = parts[at.n]
+	}
+	room, all := make([]HeldDevice, len(parts)), make([]*HeldDevice, 0, len(parts))
+	for from, to := 0, 0; from < len(parts); from = to {
+		first, d := sorted[from], &room[len(all)]
+		*d, all = HeldDevice{Device: first.Device, Host: first.Host, Model: first.Model, Idle: true}, append(all, d)
+		for to < len(parts) && sorted[to].Host == first.Host && sorted[to].Index == first.Index {
+			d.add(sorted[to])
+			to++
+		}
+		d.Parts = sorted[from:to:to]
+	}
 	return all
 }
 
 func (d *HeldDevice) add(part *HeldDevice) {
-	d.Parts, d.Envs, d.Uses = append(d.Parts, part), append(d.Envs, part.Envs...), append(d.Uses, part.Uses...)
+	d.Envs, d.Uses = joined(d.Envs, part.Envs), joined(d.Uses, part.Uses)
 	d.Unknown, d.Exempt, d.Idle = max(d.Unknown, part.Unknown), max(d.Exempt, part.Exempt), d.Idle && part.Idle
 	d.use = max(d.use, part.use)
 	older := cmp.Or(part.Newest.Compare(d.Newest), part.Written.Compare(d.Written)) < 0
@@ -76,6 +79,14 @@ func (d *HeldDevice) add(part *HeldDevice) {
 		d.Newest, d.Written = part.Newest, part.Written // it is as old as the longest attachment
 	}
 	d.Capacity, d.Used = add(d.Capacity, part.Capacity), add(d.Used, part.Used)
+}
+
+// joined are both lists. The second one is shared if it is all.
+func joined[T any](a, b []T) []T {
+	if len(a) == 0 {
+		return slices.Clip(b)
+	}
+	return append(a, b...)
 }
 
 func add(a, b int64) int64 {

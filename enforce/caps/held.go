@@ -27,8 +27,8 @@ type Counting struct {
 	byUser     map[snapshot.Username]*held // by account
 	inOrder    []*held                     // those with caps who have something
 	list       []*enforce.Cap              // of the policy
-	bases      map[*enforce.Cap]base
-	models     map[string]int // a number for each model that somebody has
+	bases      map[*enforce.Cap]int64      // how many GPUs of a cap work; -1 while it waits for hosts
+	models     map[string]int              // a number for each model that somebody has
 	selections map[*enforce.Cap]*selection
 	served     map[string]*need // waits that get what they lack, by their keys
 	booked     map[*judging.HostView][]booking
@@ -49,7 +49,7 @@ type Counting struct {
 func New(j *judging.Judgement) *Counting {
 	c := &Counting{
 		Judgement: j, byUser: make(map[snapshot.Username]*held), list: j.Policy.Caps(j.Now),
-		bases: make(map[*enforce.Cap]base), selections: make(map[*enforce.Cap]*selection),
+		bases: make(map[*enforce.Cap]int64), selections: make(map[*enforce.Cap]*selection),
 		served: make(map[string]*need), booked: make(map[*judging.HostView][]booking),
 		reserved: make(map[*HeldDevice]bool), models: make(map[string]int),
 		people: make([][]*held, len(j.Cluster)), at: make(map[[2]int]*HeldDevice),

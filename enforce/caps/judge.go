@@ -126,7 +126,8 @@ func isFarOff(c *enforce.Cap, people []*held) bool {
 }
 
 // members are the people with something whom a cap is about. Unknown members are neither counted nor taken from.
-func (c *Counting) members(listed *enforce.Cap) (people []*held) {
+func (c *Counting) members(listed *enforce.Cap) []*held {
+	people := make([]*held, 0, len(c.inOrder))
 	for _, u := range c.inOrder {
 		if listed.Member(u.user) == enforce.Member {
 			people = append(people, u)

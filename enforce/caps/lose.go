@@ -23,7 +23,7 @@ func lostBy(chosen []*HeldDevice) map[int][]*HeldDevice {
 	return lost
 }
 
-func (c *capOn) lose(f *enforce.Finding, due bool, envs []heldEnv, devices []*HeldDevice) {
+func (c *capOn) lose(f *enforce.Finding, due bool, envs []*judging.EnvView, devices []*HeldDevice) {
 	named := make(map[*snapshot.Process]bool)
 	end := func(h *judging.HostView, p *snapshot.Process) { // once
 		if !named[p] {
@@ -34,10 +34,10 @@ func (c *capOn) lose(f *enforce.Finding, due bool, envs []heldEnv, devices []*He
 	for _, e := range envs {
 		for _, a := range e.Attachments {
 			index := a.Device.Index
-			if e.ExemptUse(index) != judging.Unused || e.Host.HidesOn(e.EnvView, index) {
+			if e.ExemptUse(index) != judging.Unused || e.Host.HidesOn(e, index) {
 				continue
 			}
-			c.LoseDevice(f, due, e.Host, e.EnvView, index)
+			c.LoseDevice(f, due, e.Host, e, index)
 			for p := range e.On(index) {
 				end(e.Host, p)
 			}
@@ -57,7 +57,7 @@ func (c *capOn) lose(f *enforce.Finding, due bool, envs []heldEnv, devices []*He
 }
 
 // add adds the findings about what a person is to lose: for nothing none, if people share the cap.
-func (c *capOn) add(u *held, f enforce.Finding, envs []heldEnv, devices []*HeldDevice) (acts bool) {
+func (c *capOn) add(u *held, f enforce.Finding, envs []*judging.EnvView, devices []*HeldDevice) (acts bool) {
 	n := len(envs) + len(devices)
 	f.User, f.ID, f.HostsMissing = u.user, c.key()+"/"+string(u.user), len(c.Missing)
 	if c.host != nil {
@@ -93,7 +93,7 @@ func cut[T any](list []T, from, to int) []T {
 }
 
 // addPart adds a finding about some of what is to go, and reports whether something is done about it.
-func (c *capOn) addPart(u *held, f enforce.Finding, envs []heldEnv, devices []*HeldDevice) (acts bool) {
+func (c *capOn) addPart(u *held, f enforce.Finding, envs []*judging.EnvView, devices []*HeldDevice) (acts bool) {
 	count := *f.Count // each has its own
 	count.Hosts = len(f.CountedOn)
 	f.Count = &count
@@ -151,58 +151,48 @@ func whyOf(devices []*HeldDevice) string {
 // judgeEnvs takes environments beyond the cap: those without any device first (there is nothing to take), then those
 // without a process, then the newest. They stay: they are people's shells.
 func (c *capOn) judgeEnvs() {
-	envs := c.envs()
+	envs := c.envs(c.people...)
 	if int64(len(envs)) <= c.limit {
 		return
 	}
-	left := make(map[*held][]heldEnv) // of those who have some
-	for _, e := range envs {
-		left[e.owner] = append(left[e.owner], e)
-	}
 	f := enforce.Finding{
 		Rule: c.rule, Count: &enforce.CountExcess{Used: len(envs), Limit: int(c.limit)},
-		CountedOn: hostsOf(envs, func(e heldEnv) *judging.HostView { return e.Host }),
+		CountedOn: hostsOf(envs, func(e *judging.EnvView) *judging.HostView { return e.Host }),
 	}
 	if c.rule == enforce.RuleCaps {
 		f.Cap = c.excess(nil, int64(len(envs)))
 	}
-	people := slices.DeleteFunc(slices.Clone(c.people), func(u *held) bool {
-		slices.SortFunc(left[u], heldEnv.compare)
-		return len(left[u]) == 0
-	})
-	lost := make(map[*held][]heldEnv)
+	left, lost := make(map[*held][]*judging.EnvView), make(map[*held][]*judging.EnvView)
+	hasNone := func(u *held) bool { return len(left[u]) == 0 }
+	for _, u := range c.people {
+		left[u] = slices.SortedFunc(slices.Values(c.envs(u)), compareEnvs)
+	}
+	people := slices.DeleteFunc(slices.Clone(c.people), hasNone)
 	for range int64(len(envs)) - c.limit {
 		u := slices.MinFunc(people, func(a, b *held) int {
-			return cmp.Or(cmp.Compare(left[a][0].cost, left[b][0].cost), cmp.Compare(len(left[b]), len(left[a])),
-				left[a][0].compare(left[b][0]))
+			first, other := left[a][0], left[b][0]
+			return cmp.Or(cmp.Compare(first.Cost(), other.Cost()), cmp.Compare(len(left[b]), len(left[a])),
+				compareEnvs(first, other))
 		})
 		lost[u], left[u] = append(lost[u], left[u][0]), left[u][1:]
-		people = slices.DeleteFunc(people, func(u *held) bool { return len(left[u]) == 0 })
+		people = slices.DeleteFunc(people, hasNone)
 	}
 	for _, u := range c.people {
 		c.add(u, f, lost[u], nil)
 	}
 }
 
-// heldEnv is an environment of a person, with what losing its devices costs.
-type heldEnv struct {
-	*judging.EnvView
-	owner *held
-	cost  int8
+func compareEnvs(a, b *judging.EnvView) int {
+	return cmp.Or(cmp.Compare(a.Cost(), b.Cost()), b.Began.Compare(a.Began), b.Env.Creation.Compare(a.Env.Creation),
+		cmp.Compare(a.Host.Position, b.Host.Position), cmp.Compare(a.Env.EID, b.Env.EID))
 }
 
-func (e heldEnv) compare(other heldEnv) int {
-	return cmp.Or(cmp.Compare(e.cost, other.cost), other.Began.Compare(e.Began),
-		other.Env.Creation.Compare(e.Env.Creation), cmp.Compare(e.Host.Position, other.Host.Position),
-		cmp.Compare(e.Env.EID, other.Env.EID))
-}
-
-func (c *capOn) envs() (list []heldEnv) {
-	for _, u := range c.people {
+// envs are those of people that count for the cap.
+func (c *capOn) envs(people ...*held) (list []*judging.EnvView) {
+	for _, u := range people {
 		for _, e := range u.envs {
-			h := e.Host
-			if (c.host == nil || h == c.host) && (c.OnHost == nil || c.OnHost(h.Name, h.Labels)) {
-				list = append(list, heldEnv{e, u, e.Cost()})
+			if (c.host == nil || e.Host == c.host) && (c.OnHost == nil || c.OnHost(e.Host.Name, e.Host.Labels)) {
+				list = append(list, e)
 			}
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"math"
 	"slices"
-	"strconv"
 )
 
 // compare says which of two devices goes first: of equal cost, one of the person with the most.
@@ -40,9 +39,16 @@ func (c *Choice) inTurn(devices []*HeldDevice) iter.Seq[*HeldDevice] {
 		return slices.Values(devices)
 	}
 	return func(yield func(*HeldDevice) bool) {
-		left := make(map[string][]*HeldDevice) // by whose they are
+		left, several := make(map[int][]*HeldDevice), make(map[string]int) // by whose they are
 		for _, d := range devices {
-			owners := d.owners()
+			owners := d.Parts[0].Owner
+			if len(d.Parts) > 1 {
+				key := d.owners()
+				if several[key] == 0 {
+					several[key] = -1 - len(several)
+				}
+				owners = several[key]
+			}
 			left[owners] = append(left[owners], d)
 		}
 		most := 0
@@ -63,9 +69,6 @@ func (c *Choice) inTurn(devices []*HeldDevice) iter.Seq[*HeldDevice] {
 
 // owners are those who have a device.
 func (d *HeldDevice) owners() string {
-	if len(d.Parts) == 1 {
-		return strconv.Itoa(d.Parts[0].Owner)
-	}
 	var owners []int
 	for _, part := range d.Parts {
 		owners = append(owners, part.Owner)
@@ -75,12 +78,12 @@ func (d *HeldDevice) owners() string {
 }
 
 // withAsMany are the owners of devices who have so many, the one with the newest first.
-func (c *Choice) withAsMany(n int, left map[string][]*HeldDevice) (all []string) {
+func (c *Choice) withAsMany(n int, left map[int][]*HeldDevice) (all []int) {
 	for owners, list := range left {
 		if len(list) > 0 && fewest(c.most, list[0]) == n {
 			all = append(all, owners)
 		}
 	}
-	slices.SortFunc(all, func(a, b string) int { return newerFirst(left[a][0], left[b][0]) })
+	slices.SortFunc(all, func(a, b int) int { return newerFirst(left[a][0], left[b][0]) })
 	return all
 }

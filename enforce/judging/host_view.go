@@ -44,7 +44,7 @@ type HostView struct {
 	More        []*snapshot.Process                          // for each account with what isn't in the snapshot
 	instanceOn  map[snapshot.GPUUUID]snapshot.DeviceIndex    // the devices of MIG instances, once they were asked for
 	notes       int                                          // how many there are
-	lastLook    time.Time                                    // when it was asked for the last one that was judged
+	LastLook    time.Time                                    // when it was asked for the last one that was judged; zero for none
 	// Uses are since when people have had its devices, also such as are missing for a short time.
 	Uses      map[enforce.UseKey]enforce.Use
 	released  []snapshot.AttachmentKey // what is remembered of it

@@ -86,12 +86,12 @@ func New(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory,
 // setTime sets when the host was asked, and for how long it didn't answer before. A snapshot is fresh in the first
 // cycle that judges it and for enforce.FreshFor, unless the outcome of an order came since.
 func (h *HostView) setTime(host *snapshot.Host, known enforce.KnownHost, now time.Time) {
-	h.At, h.advances, h.lastLook = host.AskedAt, host.Round == 0 || host.Round != known.Round, known.Looked
+	h.At, h.advances, h.LastLook = host.AskedAt, host.Round == 0 || host.Round != known.Round, known.Looked
 	if h.At.IsZero() {
 		h.At = now
 	}
-	if h.lastLook.IsZero() && known.Answered && known.Lost == "" {
-		h.lastLook = h.j.Before.Time // as earlier versions kept it
+	if h.LastLook.IsZero() && known.Answered && known.Lost == "" {
+		h.LastLook = h.j.Before.Time // as earlier versions kept it
 	}
 	lost := cmp.Or(known.LostAt, h.At)
 	h.silence, h.paused = max(0, h.At.Sub(lost)), h.j.pause(known.Looked, lost)

@@ -161,7 +161,7 @@ func (j *Judgement) RememberUses(h *HostView) {
 	isMeasured := func(u currentUse) bool { // each minute
 		return u.settings.Idle != nil && longestPause(u.settings.Idle) == measuredEvery
 	}
-	if pause := h.At.Sub(h.lastLook); pause > measuredEvery && !h.lastLook.IsZero() &&
+	if pause := h.At.Sub(h.LastLook); pause > measuredEvery && !h.LastLook.IsZero() &&
 		slices.ContainsFunc(j.uses, isMeasured) {
 		j.Note(h, "idle times begin again: nothing was measured for %s, and end and below-power need a look each minute",
 			text.ShortDuration(pause))
@@ -213,7 +213,7 @@ func (h *HostView) continued(before enforce.Use, u *currentUse) enforce.Use {
 	case u.attached.IsZero() && !before.Attached.IsZero():
 		now.Attached, now.Detached = before.Attached, cmp.Or(before.Detached, h.At)
 	case !before.Attached.IsZero() && before.Attached.Before(u.attached) &&
-		u.attached.Sub(cmp.Or(before.Detached, h.lastLook)) < now.Break:
+		u.attached.Sub(cmp.Or(before.Detached, h.LastLook)) < now.Break:
 		now.Attached = before.Attached
 	default:
 		now.Attached = u.attached
@@ -222,7 +222,7 @@ func (h *HostView) continued(before enforce.Use, u *currentUse) enforce.Use {
 	if rule == nil {
 		return now
 	}
-	begins := h.At.Sub(h.lastLook) > longestPause(rule) ||
+	begins := h.At.Sub(h.LastLook) > longestPause(rule) ||
 		!before.Gone.IsZero() && h.At.Sub(before.Gone) >= rule.After/partOfBreak
 	clock := func(since time.Time, goesOn bool) time.Time {
 		switch {
@@ -298,16 +298,13 @@ func (h *HostView) since(device string, eid snapshot.EnvID, reported snapshot.St
 func (h *HostView) firstSeen(written snapshot.Date) time.Time {
 	at := written.In(h.Zone)
 	switch {
-	case h.lastLook.IsZero() || at.After(h.At):
+	case h.LastLook.IsZero() || at.After(h.At):
 		return h.At
-	case at.Before(h.lastLook):
-		return h.lastLook
+	case at.Before(h.LastLook):
+		return h.LastLook
 	}
 	return at
 }
-
-// LastLook is when the host was asked for the last snapshot that was judged; zero for none.
-func (h *HostView) LastLook() time.Time { return h.lastLook }
 
 // Reports says whether root's looks show since when something counts.
 func (h *HostView) Reports(since snapshot.StartTime) bool {

@@ -2,7 +2,6 @@ package rules_test
 
 import (
 	"fmt"
-	"runtime"
 	"testing"
 	"time"
 
@@ -52,21 +51,26 @@ type shared struct {
 
 func (s shared) Settings(enforce.Query) *enforce.Settings { return s.settings }
 
-// BenchmarkJudge runs all rules over 10,000 hosts.
+// BenchmarkJudge judges 10,000 hosts in one cycle after the other: hosts of 1.4.3, and those that report since when
+// something counts.
 func BenchmarkJudge(b *testing.B) {
-	cluster := fleet(10_000)
-	limit := 150
-	policy := shared{settings: &enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: &limit}}
-	b.ReportAllocs()
-	var plan enforce.Plan
-	for b.Loop() {
-		plan = evaluate(policy, cluster, time.Time{})
+	policy := shared{settings: &enforce.Settings{NonEnvProcesses: true, EnvDevices: true, EnvMemory: true, MaxDevices: ptr(150)}}
+	for name, since := range map[string]snapshot.StartTime{"1.4.3": 0, "ours": 1} {
+		b.Run(name, func(b *testing.B) {
+			cluster := fleet(10_000)
+			for _, h := range cluster.Hosts {
+				h.Snapshot.Boot = noon(-600)
+				for i := range h.Snapshot.Devices {
+					h.Snapshot.Environments[i].Since, h.Snapshot.Devices[i].Attachments[0].Since = since, since
+				}
+			}
+			b.ReportAllocs()
+			var memory controllerMemory
+			for minute := 0; b.Loop(); minute++ {
+				memory.Judge(policy, cluster, noon(minute))
+			}
+		})
 	}
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	b.ReportMetric(float64(m.Sys)/1e6, "MB-from-system")
-	b.ReportMetric(float64(len(plan.Findings)), "findings")
-	runtime.KeepAlive(cluster)
 }
 
 // crowded is a host that says as much as is read of one: n environments, all on one device, with a process each.
