@@ -135,11 +135,11 @@ func TestUsageWait(t *testing.T) {
 	s := parallelStation(t)
 	s.serve()
 	s.devices(2)
-	alice, bob := s.person("alice", 4242), s.person("bob", 4243)
+	bob := s.person("bob", 4243)
 	holder := bob.open("bash")
 	require.Equal(t, said{}, holder.say("genv activate --gpus 2"))
-	for _, last := range []string{"withdraw\n", ""} {
-		waits := alice.command("genv", "usage", "wait", "--gpus", "1", "--id", "x")
+	for i, last := range []string{"withdraw\n", ""} {
+		waits := s.person([]string{"alice", "carol"}[i], 4244+i).command("genv", "usage", "wait", "--gpus", "1", "--id", "x")
 		in, out := proctest.StartPiped(t, waits)
 		lines := bufio.NewScanner(out)
 		require.True(t, lines.Scan())
