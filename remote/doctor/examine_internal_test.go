@@ -110,8 +110,7 @@ func TestNoConnection(t *testing.T) {
 			require.Equal(t, !tt.nameIsNotYet, h.Check(doctor.NameResolution).Status == doctor.OK)
 		})
 	}
-	stopped := NotBegun(remote.Host{Name: "x"}, errors.New("stopped"))
-	require.NotEqual(t, doctor.OK, stopped.Status)
+	require.NotEqual(t, doctor.OK, NotBegun(remote.Host{Name: "x"}, errors.New("stopped")).Status)
 }
 
 // answering is a host whose survey has these sections; other commands print nothing.

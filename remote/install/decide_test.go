@@ -333,8 +333,7 @@ func TestUninstallSaysWhoWritesTheState(t *testing.T) {
 		{"nobody", honestLook, false, 0},
 	} {
 		i := &install.Installer{Runner: &liar{answers: []string{honestLogin, tt.look, "TOKEN end\n"}}, Options: install.Options{Purge: tt.purge, Check: true}}
-		outcome, err := i.Uninstall(t.Context(), host)
-		require.NoError(t, err, tt.name)
+		outcome := proctest.Try(i.Uninstall(t.Context(), host)).OK(t, tt.name)
 		require.Len(t, outcome.Notes, tt.notes, tt.name)
 		if tt.notes > 0 {
 			require.Contains(t, outcome.Notes[0], "--state root")

@@ -136,8 +136,7 @@ func TestPlaces(t *testing.T) {
 	t.Run("what is missing is repaired", func(t *testing.T) {
 		f.reset(old)
 		f.forget()
-		outcome := done(t, f.installer(old).Install, host)
-		require.Equal(t, install.Repaired, outcome.Result)
+		require.Equal(t, install.Repaired, done(t, f.installer(old).Install, host).Result)
 		f.requireWorking(old)
 	})
 	t.Run("another architecture", func(t *testing.T) {
@@ -155,8 +154,7 @@ func TestPlaces(t *testing.T) {
 		i := f.installer(current)
 		h := host
 		h.GenvPath = "/usr/local/genv/bin/genv"
-		outcome := done(t, i.Install, h)
-		require.Equal(t, h.GenvPath, outcome.Path)
+		require.Equal(t, h.GenvPath, done(t, i.Install, h).Path)
 		require.FileExists(t, filepath.Join(f.Local(), "genv/lib/genv/shims/docker"))
 		done(t, i.Uninstall, h)
 		require.NoFileExists(t, filepath.Join(f.Local(), "genv/bin/genv"))
@@ -173,8 +171,7 @@ func TestAccounts(t *testing.T) {
 		require.NoError(t, os.WriteFile(rules, []byte(remote.SudoersLine("alice", remote.DefaultGenv)+"\n"), 0o440))
 		i := f.installer(current)
 		i.Options.Account = "bob"
-		outcome := done(t, i.Install, host)
-		require.True(t, outcome.Sudoers)
+		require.True(t, done(t, i.Install, host).Sudoers)
 		content := proctest.ReadFile(t, rules)
 		require.Equal(t, install.Sudoers(remote.DefaultGenv, f.sudoPath(), "alice", "bob"), string(content))
 	})

@@ -190,8 +190,7 @@ func TestKilledAtEachStep(t *testing.T) {
 			require.ErrorContains(t, err, "interrupted after the step "+step)
 			f.requireWorking(before, current)
 
-			outcome := done(t, f.installer(current).Install, host)
-			require.Equal(t, "v2", outcome.Now.Version)
+			require.Equal(t, "v2", done(t, f.installer(current).Install, host).Now.Version)
 			f.requireWorking(current)
 			f.requireClean()
 		})

@@ -205,8 +205,7 @@ func TestSudoersIsWhatTheDocumentationSays(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "genv")
 	require.NoError(t, os.WriteFile(path, []byte(install.Sudoers("/opt/my_genv-2.0+x/bin/genv", "", "admin", "#1001", "gpu-user_x")), 0o440))
-	out, err := exec.Command(visudo, "-cf", path).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	proctest.Output(t, exec.Command(visudo, "-cf", path))
 }
 
 func TestCheckPath(t *testing.T) {

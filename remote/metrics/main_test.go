@@ -63,8 +63,7 @@ func values(t testing.TB, text string) map[string]float64 {
 		}
 		s := proctest.Try(parseSample(lines[i])).OK(t)
 		require.Contains(t, []string{family, family + "_bucket", family + "_sum", family + "_count"}, s.name)
-		value, err := strconv.ParseFloat(s.value, 64)
-		require.NoError(t, err, lines[i])
+		value := proctest.Try(strconv.ParseFloat(s.value, 64)).OK(t, lines[i])
 		key := lines[i][:len(lines[i])-len(s.value)-1]
 		require.NotContains(t, series, key, "a series is there twice")
 		series[key] = value

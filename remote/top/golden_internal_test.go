@@ -367,8 +367,7 @@ func TestWhoLeads(t *testing.T) {
 		f := sample()
 		f.Election = row.election
 		m.update(f)
-		screen := strings.Join(m.screen(), "\n")
-		require.Contains(t, screen, row.want, name)
+		require.Contains(t, strings.Join(m.screen(), "\n"), row.want, name)
 		require.NotContains(t, m.activity(), row.isnt, name)
 	}
 }

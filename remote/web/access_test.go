@@ -164,8 +164,7 @@ func TestEventsAreHidden(t *testing.T) {
 	for names, want := range map[web.Names]bool{web.AllNames: true, web.NoNames: false} {
 		server := httptest.NewServer(f.handler(naming(names)))
 		request := proctest.Try(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/events?after=0", http.NoBody)).OK(t)
-		response, err := server.Client().Do(request)
-		require.NoError(t, err)
+		response := proctest.Try(server.Client().Do(request)).OK(t)
 		require.Equal(t, "text/event-stream", response.Header.Get("Content-Type"))
 		f.judged(enforce.Finding{ID: "1", Rule: enforce.RuleNonEnvProcesses, Host: "gpu-01", PID: 9, User: "mallory", Command: "mallory"})
 		text := readUntil(t, response.Body, "non-env-processes", "event: fleet")
@@ -188,8 +187,7 @@ func readUntil(t *testing.T, r io.Reader, texts ...string) string {
 		if !missing {
 			return all.String()
 		}
-		n, err := r.Read(buffer)
-		require.NoError(t, err, all.String())
+		n := proctest.Try(r.Read(buffer)).OK(t, all.String())
 		all.Write(buffer[:n])
 	}
 }
@@ -211,8 +209,7 @@ func TestCertificates(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 	writePair(t, dir, "1", now)
 	failed := 0
-	access, err := web.OpenAccess(path, func() time.Time { return now }, func(error) { failed++ })
-	require.NoError(t, err)
+	access := proctest.Try(web.OpenAccess(path, func() time.Time { return now }, func(error) { failed++ })).OK(t)
 	require.Equal(t, web.Demands{TLS: true}, access.Demands())
 	config := access.TLS()
 	name := func() string {

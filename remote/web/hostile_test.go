@@ -81,8 +81,7 @@ func TestALotOfEverything(t *testing.T) {
 	f.judged(findings...)
 	handler := f.handler()
 	for _, path := range []string{"/", "/h/gpu-01", "/u/user-1", "/findings"} {
-		page := pageOf(t, handler, path)
-		require.Less(t, len(page), 640<<10, path)
+		require.Less(t, len(pageOf(t, handler, path)), 640<<10, path)
 	}
 	present(t, pageOf(t, handler, "/h/gpu-01"), "and 1744 more GPUs", "")
 	present(t, pageOf(t, handler, "/"), "and 1700 more", "")
@@ -210,7 +209,6 @@ func TestWhoLeads(t *testing.T) {
 		f := newFleet(2, 2)
 		f.feed.Configure(live.Options{Now: func() time.Time { return f.now }, Enforcing: true, Election: func() *election.Shown { return &row.election }})
 		f.feed.Consume(f.cycle.AtEnd(), nil)
-		body := get(t, f.handler(), "/").Body.String()
-		require.Contains(t, body, row.want, name)
+		require.Contains(t, get(t, f.handler(), "/").Body.String(), row.want, name)
 	}
 }

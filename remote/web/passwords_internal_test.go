@@ -156,8 +156,7 @@ func TestTurns(t *testing.T) {
 		clear(f.right) // it isn't remembered
 		f.mu.Unlock()
 		before := guessed.Load()
-		ok := proctest.Try(f.check(t.Context(), "192.0.2.2", "alice", "one")).OK(t)
-		require.True(t, ok)
+		require.True(t, proctest.Try(f.check(t.Context(), "192.0.2.2", "alice", "one")).OK(t))
 		// of others: one that had ended and wasn't counted yet, the one that ran, and one that had its turn
 		require.LessOrEqual(t, guessed.Load()-before, int64(3), "checks of others meanwhile")
 	}

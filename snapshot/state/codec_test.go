@@ -169,10 +169,8 @@ func TestManyOlderEnvironments(t *testing.T) {
 // FuzzFiles lets any two files be the state. If they are read at all, whatever is done to the state files can be
 // written and read again, and no device is given away twice.
 func FuzzFiles(f *testing.F) {
-	envs, err := os.ReadFile("../testdata/genv-1.4.3/state/envs.json")
-	require.NoError(f, err)
-	devices, err := os.ReadFile("../testdata/genv-1.4.3/state/devices.json")
-	require.NoError(f, err)
+	envs := proctest.Try(os.ReadFile("../testdata/genv-1.4.3/state/envs.json")).OK(f)
+	devices := proctest.Try(os.ReadFile("../testdata/genv-1.4.3/state/devices.json")).OK(f)
 	f.Add(envs, devices, "9", 2, 0, "4g", int32(77))
 	f.Add([]byte(`{"envs": [`+one+`]}`), []byte(`{"devices": []}`), "1", 0, 3, "", int32(1))
 	f.Add([]byte(`{"envs": []}`), []byte(`{"devices": [{"index": 1, "total_memory": "1g", "attachments": []}]}`), "\x00", -1, -1, "1gi", int32(-5))

@@ -238,9 +238,8 @@ func TestCompletionInFish(t *testing.T) {
 	} {
 		cmd := exec.Command("fish", "--no-config", "-c", "genv completion fish | source; complete --do-complete $argv", line)
 		cmd.Dir, cmd.Env = dir, environ
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		require.Contains(t, string(out), want, line)
+		out := proctest.Output(t, cmd)
+		require.Contains(t, out, want, line)
 	}
 }
 

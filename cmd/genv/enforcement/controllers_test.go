@@ -20,6 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func doctorSays(t *testing.T, args ...string) (d remotedoctor.FleetReport, code int) {
@@ -68,10 +69,9 @@ func TestControllersOfAnElection(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(config, "config.yaml"), []byte("enforce:\n  leader: "+url+"\n"), 0o600))
 	cmd := exec.Command(genvtest.Program(t), "remote", "doctor", "-F", e.fleet.SSHConfig(), "-H", "gpu-01")
 	cmd.Env = append(cmd.Environ(), "GENV_CONFIG_DIR="+config)
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	require.Regexp(t, `(?m)^leader +ok `, string(out))
-	require.Regexp(t, `(?m)^gpu-01 .* ok$`, string(out))
+	out := proctest.Output(t, cmd)
+	require.Regexp(t, `(?m)^leader +ok `, out)
+	require.Regexp(t, `(?m)^gpu-01 .* ok$`, out)
 
 	second.signal(os.Kill)
 	require.Eventually(t, func() bool {

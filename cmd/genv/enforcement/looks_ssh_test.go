@@ -89,8 +89,7 @@ func TestLeasesByRootsLooks(t *testing.T) {
 	}
 	bob := b.activate("gpu-01", "bob")
 	attach := exec.Command("ssh", "-F", b.SSHConfig(), "-l", "bob", "gpu-01", `[ "$TZ" = Asia/Tokyo ] && genv devices attach --index 2 --eid `+string(bob.EID))
-	out, err := attach.CombinedOutput()
-	require.NoError(t, err, string(out))
+	proctest.Output(t, attach)
 	devices := genvtest.Devices(t, b.Host("gpu-01"))
 	require.WithinDuration(t, time.Now(), devices[2].Attachments[0].Time.In(system.Now().Location()), time.Minute)
 	r := b.enforce("gpu-01", "--policy", hour).OK(t)

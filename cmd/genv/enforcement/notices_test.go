@@ -137,8 +137,7 @@ func TestNoticesAtTheNextLogin(t *testing.T) {
 		require.Equal(t, "hello\n", session("", "in-zsh", "zsh -c '. ~/.zshrc; echo hello'"))
 		from := filepath.Join(dir, "file")
 		require.NoError(t, os.WriteFile(from, []byte("content"), 0o600))
-		out, err := exec.Command("scp", "-O", "-F", f.SSHConfig(), from, "in-bash:copied").CombinedOutput()
-		require.NoError(t, err, string(out))
+		proctest.Output(t, exec.Command("scp", "-O", "-F", f.SSHConfig(), from, "in-bash:copied"))
 	})
 	t.Run("bash", func(t *testing.T) {
 		first := session("exit\n", "-tt", "in-bash")

@@ -107,8 +107,7 @@ func TestBentLossIsUnknown(t *testing.T) {
 					require.Contains(t, r.Err, strings.TrimSuffix(file, ".json")+" --reset")
 				}
 				if file == "envs.json" {
-					out, err = b.by("root", "gpu-01", filepath.Join(b.Dir, "bin", "genv"), "envs", "--reset").CombinedOutput()
-					require.NoError(t, err, string(out))
+					proctest.Output(t, b.by("root", "gpu-01", filepath.Join(b.Dir, "bin", "genv"), "envs", "--reset"))
 					r := b.enforce("gpu-01", "--non-env-processes")
 					b.ended(r, outside)
 					require.True(t, honest.Running(), "root saw its environment: "+r.Out+r.Err)
@@ -154,10 +153,9 @@ func TestBentOddEntries(t *testing.T) {
 		data := genvtest.Read(t, b.state("gpu-01", "envs.json"))
 		require.Contains(t, data, odd[0])
 		require.NoError(t, os.WriteFile(b.state("gpu-01", "envs.json"), []byte(strings.ReplaceAll(data, odd[0], odd[1])), 0o666))
-		out, err := b.by("bob", "gpu-01", filepath.Join(b.Dir, "bin", "genv"), "envs").CombinedOutput()
-		require.NoError(t, err, "%s: %s", name, out)
-		require.Contains(t, string(out), "can't be read and is left out", name)
-		require.Contains(t, string(out), string(env.EID), name)
+		out := proctest.Output(t, b.by("bob", "gpu-01", filepath.Join(b.Dir, "bin", "genv"), "envs"))
+		require.Contains(t, out, "can't be read and is left out", name)
+		require.Contains(t, out, string(env.EID), name)
 		require.NoError(t, os.WriteFile(b.state("gpu-01", "envs.json"), []byte(strings.ReplaceAll(data, odd[0], odd[1])), 0o666))
 		r := b.enforce("gpu-01", "--non-env-processes")
 		require.True(t, honest.Running(), "%s: %s", name, r.Out+r.Err)

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 )
 
@@ -97,16 +98,14 @@ func TestShellsThatDontActivate(t *testing.T) {
 			c := exec.CommandContext(t.Context(), path, "-c", loginShell([]string{"GENV_PREACTIVATE=1"}))
 			c.Env = append(os.Environ(), "HOME="+home, "SHELL="+path)
 			c.Stdin = strings.NewReader("echo here $GENV_PREACTIVATE\n")
-			said, err := c.CombinedOutput()
-			require.NoError(t, err, "%s", said)
-			require.Contains(t, string(said), "here 1")
-			require.Contains(t, string(said), tt.says)
-			require.Equal(t, tt.says == "", !strings.Contains(string(said), "no environment"))
+			said := proctest.Output(t, c)
+			require.Contains(t, said, "here 1")
+			require.Contains(t, said, tt.says)
+			require.Equal(t, tt.says == "", !strings.Contains(said, "no environment"))
 			c = exec.CommandContext(t.Context(), path, "-c", remote.Command{Args: []string{"sh", "-c", checkShell}}.ShellLine())
 			c.Env = append(os.Environ(), "HOME="+home, "SHELL="+path)
-			said, err = c.CombinedOutput()
-			require.NoError(t, err, "%s", said)
-			require.Equal(t, tt.says == "", strings.Contains(string(said), shellIsReady), "as --wait asks before it waits")
+			said = proctest.Output(t, c)
+			require.Equal(t, tt.says == "", strings.Contains(said, shellIsReady), "as --wait asks before it waits")
 		})
 	}
 }

@@ -184,8 +184,7 @@ func sickMachines() []sickHost {
 
 // inFleet runs a command on a host, in the mount namespace of the fleet.
 func inFleet(t *testing.T, f *sshd.Fleet, host, command string) {
-	out, err := exec.Command("ssh", "-F", f.SSHConfig(), host, command).CombinedOutput()
-	require.NoError(t, err, string(out))
+	proctest.Output(t, exec.Command("ssh", "-F", f.SSHConfig(), host, command))
 }
 
 // fakeDate is a date(1) that is 3 hours behind where a machine's folder has a file "clock".
@@ -213,8 +212,7 @@ func openSickFleet(t *testing.T, hosts []sickHost) (f *sshd.Fleet, inventory str
 		if h := f.Host(s.name); h != nil { // as root's genv leaves the state files behind
 			cmd := exec.Command(genvPath, "devices")
 			cmd.Env = append(h.Variables(), "GENV_SIM_FAULT=", "PATH="+filepath.Join(f.Dir, "driver")+":/usr/bin:/bin")
-			out, err := cmd.CombinedOutput()
-			require.NoError(t, err, "%s: %s", s.name, out)
+			proctest.Output(t, cmd)
 		}
 	}
 	var more, list strings.Builder

@@ -133,8 +133,7 @@ gpu-server-2,3030,bob,llm/llama3/11434,20/11/2026 21:11:26
 			after := append([]string{"remote", words[0], "-F", f.SSHConfig(), "-H", "gpu-server-1,gpu-server-2"}, words[1:]...)
 			more := append([]string{"remote", "-t", "5", "-q", "-l", "joe", "-ssh-config", f.SSHConfig(), "-host", "gpu-server-1,gpu-server-2"}, words...)
 			for _, args := range [][]string{before, after, more} {
-				r := genvtest.Run(t, args...)
-				require.Equal(t, genvtest.Result{Out: tt.want}, r, "%q", args)
+				require.Equal(t, genvtest.Result{Out: tt.want}, genvtest.Run(t, args...), "%q", args)
 			}
 		})
 	}

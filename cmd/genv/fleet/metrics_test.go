@@ -113,8 +113,7 @@ func TestReady(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}}
 	get := func(client *http.Client, path string) (int, string) {
-		answer, err := client.Get("http://" + address + path)
-		require.NoError(t, err)
+		answer := proctest.Try(client.Get("http://" + address + path)).OK(t)
 		defer answer.Body.Close()
 		body := proctest.Try(io.ReadAll(answer.Body)).OK(t)
 		return answer.StatusCode, string(body)
@@ -249,6 +248,5 @@ func TestPromtoolAcceptsTheConfiguration(t *testing.T) {
 	proctest.NeedPrograms(t, "promtool")
 	f, _ := monitoredFleet(t)
 	m := startMonitor(t, genvtest.Getenv(t), "remote", "monitor", "-F", f.SSHConfig(), "-H", "ours")
-	out, err := exec.Command("promtool", "check", "config", filepath.Join(m.configDir, "prometheus/prometheus.yml")).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	proctest.Output(t, exec.Command("promtool", "check", "config", filepath.Join(m.configDir, "prometheus/prometheus.yml")))
 }

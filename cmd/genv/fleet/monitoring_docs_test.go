@@ -22,9 +22,8 @@ func promtool(t *testing.T, args ...string) {
 	proctest.NeedPrograms(t, "promtool")
 	cmd := exec.Command("promtool", args...)
 	cmd.Dir = monitoringDocs
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	require.NotContains(t, string(out), "FAILED")
+	out := proctest.Output(t, cmd)
+	require.NotContains(t, out, "FAILED")
 }
 
 // TestAlerts: each alert has a row in which it fires, and one in which it must not.

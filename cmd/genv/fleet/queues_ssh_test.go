@@ -130,8 +130,7 @@ func TestWaitInTheQueuesOfHosts(t *testing.T) {
 	for format, want := range map[string]string{"tui": "\n1 command waits for GPUs: operator for 2\n", "json": `,"waits":[{"id":"` + q.ids("one")[0] + `",`} {
 		genvtest.Eventually(t, want, func() bool { return strings.Contains(genvtest.Exec(t, q.remote("gpus", "--format", format)).Out, want) })
 	}
-	text, err := q.detach("two", "2,5").CombinedOutput()
-	require.NoError(t, err, string(text))
+	proctest.Output(t, q.detach("two", "2,5"))
 	require.NoError(t, cmd.Wait(), errs.String())
 	require.Equal(t, "two 2,5\n", out.String())
 	require.Contains(t, errs.String(), "\nWaiting: place 1 of 1 on one, two\n")

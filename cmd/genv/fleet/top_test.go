@@ -44,9 +44,8 @@ func startPane(t *testing.T, width, height int, env []string, command ...string)
 
 func (s *pane) tmux(args ...string) string {
 	s.t.Helper()
-	out, err := exec.Command("tmux", append([]string{"-u", "-S", s.server}, args...)...).CombinedOutput()
-	require.NoError(s.t, err, string(out))
-	return string(out)
+	out := proctest.Output(s.t, exec.Command("tmux", append([]string{"-u", "-S", s.server}, args...)...))
+	return out
 }
 
 func (s *pane) press(keys ...string) { s.tmux(append([]string{"send-keys"}, keys...)...) }

@@ -94,8 +94,7 @@ func TestWidths(t *testing.T) {
 		if os.Getenv("GENV_GOLDEN") != "" {
 			require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
 		}
-		want := proctest.ReadFile(t, file)
-		require.Equal(t, string(want), got, "width %d", width)
+		require.Equal(t, string(proctest.ReadFile(t, file)), got, "width %d", width)
 	}
 }
 

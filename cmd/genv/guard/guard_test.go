@@ -180,8 +180,7 @@ func TestUsersLearnWhatWasDenied(t *testing.T) {
 	read := ""
 	for !strings.Contains(read, "GPU 3 is not attached to you: genv attach --index 3") {
 		buffer := make([]byte, 4096) // also of other guards: tests with the same user run at the same time
-		n, err := terminal.Read(buffer)
-		require.NoError(t, err, read)
+		n := proctest.Try(terminal.Read(buffer)).OK(t, read)
 		read += string(buffer[:n])
 	}
 	require.Eventually(t, func() bool {
@@ -205,8 +204,7 @@ func (s *site) terminalOf(uid int) *os.File {
 	master := os.NewFile(uintptr(fd), "ptmx")
 	s.Cleanup(func() { _ = master.Close() })
 	require.NoError(s, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
-	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	require.NoError(s, err)
+	number := proctest.Try(unix.IoctlGetInt(fd, unix.TIOCGPTN)).OK(s)
 	path := fmt.Sprintf("/dev/pts/%d", number)
 	slave := proctest.Try(os.OpenFile(path, os.O_RDWR|unix.O_NOCTTY, 0)).OK(s)
 	s.Cleanup(func() { _ = slave.Close() })

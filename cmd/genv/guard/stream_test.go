@@ -72,8 +72,7 @@ func (c *stream) order(r agent.GuardRequest) agent.GuardAnswer {
 // ask sends a request and reads its answer.
 func (c *stream) ask(name string, request, answer any) {
 	c.Helper()
-	body, err := json.Marshal(request)
-	require.NoError(c, err)
+	body := proctest.Try(json.Marshal(request)).OK(c)
 	ctx, cancel := context.WithTimeout(c.Context(), 10*time.Second)
 	defer cancel()
 	reply := proctest.Try(c.Call(ctx, name, body)).OK(c)

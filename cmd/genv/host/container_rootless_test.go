@@ -46,8 +46,7 @@ func (h *runtimeHost) environmentOf(uid uint32, eid string, device int) snapshot
 	h.must(uid, "envs", "activate", "--eid", eid, "--pid", fmt.Sprint(cmd.Process.Pid))
 	attach := h.as(uid, "attach", "--index", fmt.Sprint(device))
 	attach.Env = append(attach.Env, "GENV_ENVIRONMENT_ID="+eid)
-	text, err := attach.CombinedOutput()
-	require.NoError(h.t, err, "%s", text)
+	proctest.Output(h.t, attach)
 	return snapshot.PID(cmd.Process.Pid) //nolint:gosec // the kernel's PIDs fit
 }
 
@@ -141,8 +140,7 @@ func judged(t *testing.T, host *runtimeHost) *judgedHost {
 	accounts := filepath.Join(h.dir, "passwd")
 	known := proctest.Try(h.Command("cat", "/etc/passwd").Output()).OK(t)
 	require.NoError(t, os.WriteFile(accounts, fmt.Appendf(known, "bob:x:%d:%d::/:/bin/sh\n", containerUser, containerUser), 0o644))
-	out, err := h.Command("mount", "--bind", accounts, "/etc/passwd").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	proctest.Output(t, h.Command("mount", "--bind", accounts, "/etc/passwd"))
 	return h
 }
 

@@ -299,8 +299,7 @@ func (h *runtimeHost) bundle(devices string) (dir string) {
 	dir = h.t.TempDir()
 	bin := filepath.Join(dir, "rootfs/bin")
 	require.NoError(h.t, os.MkdirAll(bin, 0o755))
-	out, err := h.Command("sh", "-c", `cp "$(command -v busybox)" `+bin+`/env && runc spec --bundle `+dir).CombinedOutput()
-	require.NoError(h.t, err, "%s", out)
+	proctest.Output(h.t, h.Command("sh", "-c", `cp "$(command -v busybox)" `+bin+`/env && runc spec --bundle `+dir))
 	path := filepath.Join(dir, "config.json")
 	data := proctest.ReadFile(h.t, path)
 	var config map[string]any

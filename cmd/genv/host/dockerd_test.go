@@ -103,9 +103,8 @@ func (d *dockerDaemon) Docker(args ...string) string {
 	d.tb.Helper()
 	cmd := d.Command("docker", args...)
 	cmd.Env = append(cmd.Environ(), "HOME="+d.files)
-	out, err := cmd.CombinedOutput()
-	require.NoError(d.tb, err, "docker %s: %s", strings.Join(args, " "), out)
-	return strings.TrimSpace(string(out))
+	out := proctest.Output(d.tb, cmd)
+	return strings.TrimSpace(out)
 }
 
 // Run starts a container without a network in the background, and returns its id.
@@ -150,8 +149,7 @@ func (d *dockerDaemon) makeImage() {
 		require.NoError(d.tb, os.Symlink("busybox", filepath.Join(tree, "bin", name)))
 	}
 	archive := filepath.Join(d.files, "tree.tar")
-	out, err := exec.Command("tar", "-C", tree, "-cf", archive, ".").CombinedOutput()
-	require.NoError(d.tb, err, "%s", out)
+	proctest.Output(d.tb, exec.Command("tar", "-C", tree, "-cf", archive, "."))
 	d.Docker("import", archive, dockerImage)
 }
 

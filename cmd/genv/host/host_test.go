@@ -47,6 +47,13 @@ func newOwnHost(t *testing.T) *ownHost {
 	return h
 }
 
+func (h *ownHost) withGPUs() *ownHost {
+	require.NoError(h.t, os.Mkdir(filepath.Join(h.dir, "bin"), 0o755))
+	require.NoError(h.t, os.Symlink(sshd.Build(h.t, "remote/testfleet/gpus/nvidia-smi"), filepath.Join(h.dir, "bin/nvidia-smi")))
+	require.NoError(h.t, gpus.Driver{Devices: gpus.H100s("own", 2)}.Write(filepath.Join(h.dir, "gpus.json")))
+	return h
+}
+
 func (h *ownHost) as(uid uint32, args ...string) *exec.Cmd {
 	words := append([]string{h.binary}, args...)
 	if h.mounts != 0 {
@@ -177,10 +184,7 @@ func TestTheFolderIsTamperedWith(t *testing.T) {
 }
 
 func tamper(t *testing.T, script, says string, mended, owned bool) {
-	h := newOwnHost(t)
-	require.NoError(t, os.Mkdir(filepath.Join(h.dir, "bin"), 0o755))
-	require.NoError(t, os.Symlink(sshd.Build(t, "remote/testfleet/gpus/nvidia-smi"), filepath.Join(h.dir, "bin/nvidia-smi")))
-	require.NoError(t, gpus.Driver{Devices: gpus.H100s("own", 2)}.Write(filepath.Join(h.dir, "gpus.json")))
+	h := newOwnHost(t).withGPUs()
 	const alice = 4001
 	job := proctest.Sleeper(t, alice)
 	var service *exec.Cmd
@@ -280,10 +284,7 @@ func TestTheServiceBesideAStalledProcess(t *testing.T) {
 
 // Whatever moment the service is killed at, what was answered is there, once; and what is reserved is kept for its owner.
 func TestReserveOverKilledServices(t *testing.T) {
-	h := newOwnHost(t)
-	require.NoError(t, os.Mkdir(filepath.Join(h.dir, "bin"), 0o755))
-	require.NoError(t, os.Symlink(sshd.Build(t, "remote/testfleet/gpus/nvidia-smi"), filepath.Join(h.dir, "bin/nvidia-smi")))
-	require.NoError(t, gpus.Driver{Devices: gpus.H100s("own", 2)}.Write(filepath.Join(h.dir, "gpus.json")))
+	h := newOwnHost(t).withGPUs()
 	const alice, bob = 4001, 4002
 	text, ok := h.does(alice, "reserve", "--gpus", "1", "--for", "8h")
 	require.False(t, ok)

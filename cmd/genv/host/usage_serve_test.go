@@ -35,8 +35,7 @@ func BenchmarkUnchangedSnapshot(b *testing.B) {
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, machine.Close()) })
 	for i := range snapshot.DeviceIndex(4) {
-		env, err := machine.Activate(testfleet.Environment{Devices: []snapshot.DeviceIndex{2 * i, 2*i + 1}})
-		require.NoError(b, err)
+		env := proctest.Try(machine.Activate(testfleet.Environment{Devices: []snapshot.DeviceIndex{2 * i, 2*i + 1}})).OK(b)
 		for k := range snapshot.DeviceIndex(2) {
 			proctest.Try(machine.StartJob(testfleet.Job{Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 2*i + k, MiB: 100}}})).OK(b)
 		}

@@ -150,8 +150,7 @@ func TestWebWithTLS(t *testing.T) {
 	l := open(t, "--web", "127.0.0.1:0", "--web-config", dir+"/both", "--web-names", "self")
 	require.Regexp(t, `^https://127\.0\.0\.1:\d+/$`, l.Addresses[0])
 	roots := x509.NewCertPool()
-	pemText, err := os.ReadFile(dir + "/cert")
-	require.NoError(t, err)
+	pemText := proctest.Try(os.ReadFile(dir + "/cert")).OK(t)
 	require.True(t, roots.AppendCertsFromPEM(pemText))
 	// It asks for HTTP/2 also where the test was built without it.
 	offer := &tls.Config{RootCAs: roots, NextProtos: []string{"h2", "http/1.1"}}
@@ -176,13 +175,11 @@ func TestWebWithTLS(t *testing.T) {
 	ask("", "alice", func(page *http.Response) {
 		require.Equal(t, http.StatusOK, page.StatusCode)
 		require.Equal(t, "http/1.1", page.TLS.NegotiatedProtocol)
-		body := proctest.Try(io.ReadAll(page.Body)).OK(t)
-		require.Contains(t, string(body), "alice")
+		require.Contains(t, string(proctest.Try(io.ReadAll(page.Body)).OK(t)), "alice")
 	})
 	ask("events", "alice", func(events *http.Response) {
 		require.Equal(t, "text/event-stream", events.Header.Get("Content-Type"))
-		line := proctest.Try(bufio.NewReader(events.Body).ReadString('\n')).OK(t)
-		require.Equal(t, "event: fleet\n", line)
+		require.Equal(t, "event: fleet\n", proctest.Try(bufio.NewReader(events.Body).ReadString('\n')).OK(t))
 	})
 }
 
@@ -332,8 +329,7 @@ func TestGuessing(t *testing.T) {
 // TestExampleOfWebConfig: Prometheus accepts our example, and so does genv.
 func TestExampleOfWebConfig(t *testing.T) {
 	dir := accessFiles(t)
-	example, err := os.ReadFile("../../../docs/monitoring/web-config.yml")
-	require.NoError(t, err)
+	example := proctest.Try(os.ReadFile("../../../docs/monitoring/web-config.yml")).OK(t)
 	text := strings.NewReplacer("# client_", "client_").Replace(string(example)) // with what it only suggests
 	for _, name := range regexp.MustCompile(`[\w.-]+\.(pem|key)`).FindAllString(text, -1) {
 		from := "cert"
@@ -350,7 +346,6 @@ func TestExampleOfWebConfig(t *testing.T) {
 		if err != nil {
 			t.Skip("promtool is not installed (Debian: prometheus)")
 		}
-		out, err := exec.CommandContext(t.Context(), promtool, "check", "web-config", path).CombinedOutput()
-		require.NoError(t, err, "%s", out)
+		proctest.Output(t, exec.CommandContext(t.Context(), promtool, "check", "web-config", path))
 	}
 }

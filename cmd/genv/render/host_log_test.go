@@ -152,8 +152,7 @@ func TestDated(t *testing.T) {
 	var b strings.Builder
 	w := NewDated(&b, func() time.Time { return at })
 	for _, s := range []string{"", "a\nb\n", "half", " a line\n", "\n"} {
-		n := proctest.Try(fmt.Fprint(w, s)).OK(t)
-		require.Equal(t, len(s), n)
+		require.Equal(t, len(s), proctest.Try(fmt.Fprint(w, s)).OK(t))
 		at = at.Add(time.Second)
 	}
 	require.Equal(t, "2026-11-20 02:14:08 a\n2026-11-20 02:14:08 b\n2026-11-20 02:14:09 half a line\n2026-11-20 02:14:11 \n", b.String())
@@ -173,7 +172,6 @@ func TestDatedLog(t *testing.T) {
 		}
 		_, err = fmt.Fprintln(DatedLog(f, at, func(string) string { return stream }), "line")
 		require.NoError(t, err)
-		written := proctest.ReadFile(t, f.Name())
-		require.Equal(t, want, string(written))
+		require.Equal(t, want, string(proctest.ReadFile(t, f.Name())))
 	}
 }

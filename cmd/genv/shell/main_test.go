@@ -241,9 +241,7 @@ func TestParseKind(t *testing.T) {
 	for text, want := range map[string]shell.Kind{
 		"bash": shell.Bash, "-bash": shell.Bash, "/usr/bin/bash": shell.Bash, "rbash\n": shell.Bash, "zsh": shell.Zsh, "-zsh": shell.Zsh, "zsh-5.9": shell.Zsh,
 	} {
-		kind, err := shell.ParseKind(text)
-		require.NoError(t, err, text)
-		require.Equal(t, want, kind)
+		require.Equal(t, want, proctest.Try(shell.ParseKind(text)).OK(t, text))
 	}
 	for _, text := range []string{"", "sh", "dash", "fish", "-", "bashful", "python3"} {
 		_, err := shell.ParseKind(text)
@@ -267,9 +265,7 @@ __genv_prompt PS1 '(genv:it?s) '
 }
 
 func TestTheZeroChangeDoesNothing(t *testing.T) {
-	code, err := shell.Edit{}.Render()
-	require.NoError(t, err)
-	require.Empty(t, code)
+	require.Empty(t, proctest.Try(shell.Edit{}.Render()).OK(t))
 }
 
 func TestVisibleDevices(t *testing.T) {

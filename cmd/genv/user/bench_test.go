@@ -82,8 +82,7 @@ func BenchmarkCommand(b *testing.B) {
 	for name, words := range d.commands() {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				out, err := d.command(words...).CombinedOutput()
-				require.NoError(b, err, string(out))
+				proctest.Output(b, d.command(words...))
 			}
 		})
 	}
@@ -92,9 +91,8 @@ func BenchmarkCommand(b *testing.B) {
 // What BenchmarkCommand measures are commands that work.
 func TestCommandsOfTheBenchmark(t *testing.T) {
 	d := newDesk(t)
-	for name, words := range d.commands() {
-		out, err := d.command(words...).CombinedOutput()
-		require.NoError(t, err, "%s: %s", name, out)
+	for _, words := range d.commands() {
+		proctest.Output(t, d.command(words...))
 	}
 	out := proctest.Try(d.command(d.genv, "status").Output()).OK(t)
 	require.Contains(t, string(out), "4g", "it runs in the environment")
@@ -155,8 +153,7 @@ func BenchmarkUsageSnapshot(b *testing.B) {
 	d := busyDesk(b)
 	run := func(words ...string) time.Duration {
 		cmd := d.command(words...)
-		out, err := cmd.CombinedOutput()
-		require.NoError(b, err, string(out))
+		proctest.Output(b, cmd)
 		return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
 	var whole, children time.Duration

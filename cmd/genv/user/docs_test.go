@@ -190,8 +190,7 @@ func TestSnippetsOfTheDocs(t *testing.T) {
 		default:
 			require.Fail(t, "a fence without a language that is known here", "%+v", s)
 		}
-		out, err := reader.CombinedOutput()
-		require.NoError(t, err, "%+v: %s", s, out)
+		proctest.Output(t, reader)
 	}
 	require.Greater(t, read["sh"], 40)
 	require.Greater(t, read["yaml"], 10)
@@ -311,11 +310,10 @@ func TestDryRunsOfTheDocs(t *testing.T) {
 			}
 			bash := exec.Command("bash", "-ec", "set -o pipefail; "+m[1])
 			bash.Env = []string{"PATH=" + built + "/bin:/usr/bin:/bin:" + filepath.Dir(jq), "HOME=" + dir, "GENV_CONFIG_DIR=" + dir, "GENV_SOCKET=off"}
-			out, err := bash.CombinedOutput()
-			require.NoError(t, err, "%s: %s: %s", snippet.page, m[1], out)
-			require.Equal(t, strings.Contains(m[1], "--non-env-processes"), strings.Contains(string(out), "bob"), "%s: %s", m[1], out)
+			out := proctest.Output(t, bash)
+			require.Equal(t, strings.Contains(m[1], "--non-env-processes"), strings.Contains(out, "bob"), "%s: %s", m[1], out)
 			if strings.Contains(m[1], "jq") {
-				require.Contains(t, string(out), "bob\tgpu-01\tProcess 77 is not running in a GPU environment")
+				require.Contains(t, out, "bob\tgpu-01\tProcess 77 is not running in a GPU environment")
 			}
 			ran++
 		}

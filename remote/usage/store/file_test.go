@@ -72,8 +72,7 @@ func TestKilled(t *testing.T) {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), writerVariable+"="+path)
 		cmd.Stderr = os.Stderr
-		out, err := cmd.StdoutPipe()
-		require.NoError(t, err)
+		out := proctest.Try(cmd.StdoutPipe()).OK(t)
 		require.NoError(t, cmd.Start())
 		var last int64
 		for range 3 + 7*round {
@@ -81,8 +80,8 @@ func TestKilled(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.NoError(t, cmd.Process.Kill())
-		for err == nil {
-			_, err = fmt.Fscan(out, &last)
+		for n := 1; n == 1; {
+			n, _ = fmt.Fscan(out, &last)
 		}
 		require.Error(t, cmd.Wait())
 
@@ -145,8 +144,7 @@ func TestUpgrade(t *testing.T) {
 	in, begin := zone(t), time.Date(2026, 7, 20, 7, 0, 0, 0, zone(t))
 	newest := filepath.Join(t.TempDir(), store.FileName)
 	o := store.Options{In: in, MaxBytes: 1 << 20}
-	first, err := store.Open(t.Context(), newest, o)
-	require.NoError(t, err)
+	first := proctest.Try(store.Open(t.Context(), newest, o)).OK(t)
 	written := filled(t, first, begin)
 	require.NoError(t, first.Close())
 	current := schemaOf(t, newest)
@@ -209,8 +207,7 @@ func TestUnusable(t *testing.T) {
 		return path
 	}
 	newer := filepath.Join(dir, "newer")
-	s, err := store.Open(t.Context(), newer, store.Options{In: time.UTC})
-	require.NoError(t, err)
+	s := proctest.Try(store.Open(t.Context(), newer, store.Options{In: time.UTC})).OK(t)
 	require.NoError(t, s.Close())
 	db, err := sql.Open("sqlite", newer)
 	require.NoError(t, err)

@@ -3,6 +3,7 @@ package proctest
 
 import (
 	"bytes"
+	"flag"
 	"io"
 	"os"
 	"os/exec"
@@ -126,6 +127,28 @@ func Cases(n uint64) uint64 {
 	return n
 }
 
+// ShortenQuickly has Go try little to shorten each new input of a fuzz test, unless the command line says how much: by
+// default it takes up to a minute, in which no case counts.
+func ShortenQuickly(f *testing.F) {
+	f.Helper()
+	const name = "test.fuzzminimizetime"
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == name })
+	if !given {
+		require.NoError(f, flag.Set(name, "10x"))
+	}
+}
+
+// Names are those of the entries of a folder.
+func Names(t testing.TB, dir string) []string {
+	t.Helper()
+	names := []string{}
+	for _, e := range Try(os.ReadDir(dir)).OK(t) {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
 // InEtc runs a test in a process of its own that has other files in /etc, such as subuid: it and what it starts see
 // them, nothing else does. It returns true there, and false in the first process when that has ended.
 func InEtc(t *testing.T, files map[string]string) bool {
@@ -186,6 +209,14 @@ func Sleeper(t testing.TB, uid int, environ ...string) snapshot.PID {
 func ReadFile(t testing.TB, path string) []byte {
 	t.Helper()
 	return Try(os.ReadFile(path)).OK(t)
+}
+
+// Output runs a program, which has to succeed, and returns all that it writes.
+func Output(t testing.TB, cmd *exec.Cmd) string {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%q: %s", cmd.Args, out)
+	return string(out)
 }
 
 // Tried is a value, or why there is none.

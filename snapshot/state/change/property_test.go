@@ -28,8 +28,7 @@ func TestPropertyAUserChangesNothingOfOthers(t *testing.T) {
 		for range 40 {
 			c := anyChange(r)
 			data := proctest.Try(json.Marshal(c)).OK(t)
-			asked, err := change.Decode(data)
-			require.NoError(t, err, "%s", data)
+			asked := proctest.Try(change.Decode(data)).OK(t, "%s", data)
 			next := reread(t, f)
 			prepared, err := asked.Prepare(asker(by))
 			if err == nil {

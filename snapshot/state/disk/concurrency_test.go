@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -276,7 +275,7 @@ func FuzzStateFiles(f *testing.F) {
 	envs := proctest.ReadFile(f, filepath.Join(recorded, "envs.json"))
 	f.Add(envs)
 	f.Add([]byte(`{"envs": [`))
-	shortenQuickly(f)
+	proctest.ShortenQuickly(f)
 	f.Fuzz(func(t *testing.T, envs []byte) {
 		dir := memoryDir(t)
 		put(t, dir, "envs.json", string(envs))
@@ -304,18 +303,6 @@ func memoryDir(t *testing.T) string {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
-}
-
-// shortenQuickly has Go try little to shorten each new input, unless the command
-// line says how much: by default it takes up to a minute, in which no case counts.
-func shortenQuickly(f *testing.F) {
-	f.Helper()
-	const name = "test.fuzzminimizetime"
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == name })
-	if !given {
-		require.NoError(f, flag.Set(name, "10x"))
-	}
 }
 
 // impatient is a Store, and a context to use it with, that reads a corrupt file

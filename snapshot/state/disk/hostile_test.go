@@ -135,7 +135,7 @@ func TestALinkInThePlaceOfTheDeviceLocks(t *testing.T) {
 	dir, elsewhere := recordedFolder(t), t.TempDir()
 	require.NoError(t, os.Symlink(elsewhere, filepath.Join(dir, "devices")))
 	require.ErrorIs(t, proctest.Try(everyoneLives(dir).LockDevices(t.Context(), indices{0})).Err, folder.ErrUnsafe)
-	require.Empty(t, namesIn(t, elsewhere))
+	require.Empty(t, proctest.Names(t, elsewhere))
 }
 
 func TestALeftoverIsReplacedAndNeverFollowed(t *testing.T) {
@@ -147,7 +147,7 @@ func TestALeftoverIsReplacedAndNeverFollowed(t *testing.T) {
 	}
 	require.NoError(t, everyoneLives(dir).Update(t.Context(), enter(7)))
 	require.Equal(t, "precious", readFile(t, target))
-	require.ElementsMatch(t, []string{"envs.json", "devices.json", "genv.lock"}, namesIn(t, dir))
+	require.ElementsMatch(t, []string{"envs.json", "devices.json", "genv.lock"}, proctest.Names(t, dir))
 }
 
 // What is in the way of writing must not keep a device from being taken back.
@@ -160,7 +160,7 @@ func TestAFolderInPlaceOfATemporaryFile(t *testing.T) {
 	require.NotNil(t, read(t, everyoneLives(dir)).Environment("7"))
 	require.ElementsMatch(t, []string{
 		"envs.json", "devices.json", "genv.lock", "envs.json.tmp", "devices.json.tmp",
-	}, namesIn(t, dir))
+	}, proctest.Names(t, dir))
 }
 
 // A uid without an account has no name; one that is only unknown keeps it.
@@ -215,7 +215,7 @@ func TestCorruptFilesAreLeft(t *testing.T) {
 			path := filepath.Join(dir, "envs.json")
 			require.Regexp(t, "^"+regexp.QuoteMeta(path+": "+disk.ErrCorrupt.Error()+": "), err)
 			require.Equal(t, content, readFile(t, path), "it stays as it is")
-			require.Len(t, namesIn(t, dir), 3)
+			require.Len(t, proctest.Names(t, dir), 3)
 		})
 	}
 }
@@ -312,5 +312,5 @@ func TestALinkThatComesAndGoesInTheFoldersPlaceIsNeverFollowed(t *testing.T) {
 	whileSwapping(t,
 		func() { _ = unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, link, unix.RENAME_EXCHANGE) },
 		func() { _, _ = store.Read(t.Context()) })
-	require.Empty(t, namesIn(t, elsewhere))
+	require.Empty(t, proctest.Names(t, elsewhere))
 }

@@ -90,7 +90,7 @@ func TestChangesKilledAtEachSystemCall(t *testing.T) {
 			for _, name := range []string{"envs.json", "devices.json"} {
 				require.Equal(t, readFile(t, h.owned(name)), readFile(t, filepath.Join(h.dir, name)))
 			}
-			require.NotContains(t, namesIn(t, h.owned("")), "envs.json.tmp")
+			require.NotContains(t, proctest.Names(t, h.owned("")), "envs.json.tmp")
 		})
 	}
 }

@@ -199,7 +199,7 @@ func TestAWriterThatIsKilled(t *testing.T) {
 
 			require.NoError(t, store.Update(t.Context(), enter(21)))
 			require.ElementsMatch(t, []string{"envs.json", "devices.json", "genv.lock"},
-				namesIn(t, dir), "what the killed one left is gone")
+				proctest.Names(t, dir), "what the killed one left is gone")
 		})
 	}
 }
@@ -230,15 +230,14 @@ func TestAFullDisk(t *testing.T) {
 	require.Contains(t, more.Warnings[len(more.Warnings)-1], dir)
 
 	dead := &fakeSystem{processes: dead(7)}
-	files, err := disk.New(dir, disk.Config{System: dead}).Read(t.Context())
-	require.NoError(t, err, "what is there can still be read")
+	files := proctest.Try(disk.New(dir, disk.Config{System: dead}).Read(t.Context())).OK(t, "what is there can still be read")
 	require.Nil(t, files.Environment("7"))
 	require.Len(t, files.Warnings, 1)
 
 	require.NoError(t, os.Remove(filepath.Join(dir, "filler")))
 	require.NoError(t, store.TryWrite())
 	require.NoError(t, store.Update(t.Context(), enter(8)))
-	require.NotContains(t, namesIn(t, dir), "envs.json.tmp")
+	require.NotContains(t, proctest.Names(t, dir), "envs.json.tmp")
 }
 
 // What root notes of GPUs that move is kept on a full disk: else the jobs on them would count as on GPUs of others.
@@ -278,8 +277,7 @@ func TestHeldLocksDoNotAge(t *testing.T) {
 	rule := filepath.Join(t.TempDir(), "clean.conf")
 	require.NoError(t, os.WriteFile(rule, []byte("q "+parent+" 0755 root root 1s\n"), 0o600))
 	clean := func() {
-		out, err := exec.Command("systemd-tmpfiles", "--clean", rule).CombinedOutput()
-		require.NoError(t, err, string(out))
+		proctest.Output(t, exec.Command("systemd-tmpfiles", "--clean", rule))
 	}
 	release := proctest.Try(store.LockDevices(t.Context(), []snapshot.DeviceIndex{0})).OK(t)
 	time.Sleep(1100 * time.Millisecond) // it goes by the time of a change, which can't be set

@@ -267,8 +267,7 @@ func TestMovesAndChangesThatCannotBeWritten(t *testing.T) {
 		if what == "handover" { // the copy has to be written again
 			require.NoError(t, os.WriteFile(filepath.Join(h.dir, "envs.json"), []byte("[]"), 0o600))
 		}
-		output, err := child(t.Context(), "fail-to-write", h.dir, h.root, what).CombinedOutput()
-		require.NoError(t, err, what+": "+string(output))
+		proctest.Output(t, child(t.Context(), "fail-to-write", h.dir, h.root, what))
 		h.requireState(t, "7")
 		require.Equal(t, map[string]os.FileMode{"takeover": 0o777, "handover": 0o755, "change": 0o755}[what], mode(t, h.dir))
 		require.Equal(t, what != "takeover", ownedDir(t, h.store) != "")

@@ -197,16 +197,6 @@ func requireRecorded(t *testing.T, dir string, names ...string) {
 	}
 }
 
-func namesIn(t *testing.T, dir string) []string {
-	t.Helper()
-	entries := proctest.Try(os.ReadDir(dir)).OK(t)
-	names := make([]string, 0, len(entries))
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
-}
-
 func readFile(t *testing.T, path string) string {
 	t.Helper()
 	return string(proctest.ReadFile(t, path))

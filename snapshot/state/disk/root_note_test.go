@@ -125,7 +125,7 @@ func TestRootFoldersThatOthersMayWriteAreNotTrusted(t *testing.T) {
 	files := read(t, disk.New(dir, disk.Config{RootDir: root, System: machine}))
 	require.Len(t, files.Environments, 1)
 	require.Contains(t, files.Warnings[0], "only root may be able to write it")
-	require.Empty(t, namesIn(t, root))
+	require.Empty(t, proctest.Names(t, root))
 }
 
 // What a genv in a container did: with a real PID namespace, in which the registered process cannot be seen.

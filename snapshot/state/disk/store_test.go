@@ -46,8 +46,7 @@ func TestTheFirstUseCreatesEverythingForAllUsers(t *testing.T) {
 	for _, umask := range []string{"0", "63", "511"} { // 0, 077, 0777
 		t.Run(umask, func(t *testing.T) {
 			dir := sharedDir(t)
-			output, err := child(t.Context(), "first-use", dir, umask).CombinedOutput()
-			require.NoError(t, err, string(output))
+			proctest.Output(t, child(t.Context(), "first-use", dir, umask))
 			for name, mode := range map[string]fs.FileMode{
 				".": fs.ModeDir | 0o777, "devices": fs.ModeDir | 0o777,
 				"envs.json": 0o666, "devices.json": 0o666, "genv.lock": 0o666,
@@ -55,7 +54,7 @@ func TestTheFirstUseCreatesEverythingForAllUsers(t *testing.T) {
 			} {
 				require.Equal(t, mode, proctest.Try(os.Lstat(filepath.Join(dir, name))).OK(t).Mode(), name)
 			}
-			require.Len(t, namesIn(t, dir), 4, "nothing else is left")
+			require.Len(t, proctest.Names(t, dir), 4, "nothing else is left")
 		})
 	}
 }

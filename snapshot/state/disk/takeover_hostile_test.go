@@ -259,7 +259,7 @@ func TestAReadThatChangesNothingWritesNothing(t *testing.T) {
 func stats(t *testing.T, dir string) string {
 	t.Helper()
 	var b bytes.Buffer
-	for _, name := range namesIn(t, dir) {
+	for _, name := range proctest.Names(t, dir) {
 		info := proctest.Try(os.Stat(filepath.Join(dir, name))).OK(t)
 		b.WriteString(name + info.ModTime().String() + "\n")
 	}
@@ -272,8 +272,7 @@ func TestAUserOnlyReadsRootsState(t *testing.T) {
 	h.takeOver(t)
 	require.NoError(t, os.Chmod(filepath.Dir(h.dir), os.ModeSticky|0o777)) // as /var/tmp
 	require.NoError(t, h.store.Update(t.Context(), enter(8)))
-	output, err := asUser(child(t.Context(), "write-as-user", h.dir, h.root), 4001).CombinedOutput()
-	require.NoError(t, err, string(output))
-	require.Equal(t, "2 [] <nil> false\n<nil>\ntrue true\n<nil>\n<nil> <nil>\ntrue\n", string(output))
+	output := proctest.Output(t, asUser(child(t.Context(), "write-as-user", h.dir, h.root), 4001))
+	require.Equal(t, "2 [] <nil> false\n<nil>\ntrue true\n<nil>\n<nil> <nil>\ntrue\n", output)
 	h.requireState(t, "7", "8")
 }

@@ -23,16 +23,6 @@ func open(t *testing.T, path string) *folder.Folder {
 	return d
 }
 
-func namesIn(t *testing.T, dir string) []string {
-	t.Helper()
-	entries := proctest.Try(os.ReadDir(dir)).OK(t)
-	names := make([]string, 0, len(entries))
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
-}
-
 func TestAMissingFolderIsCreatedForAllUsers(t *testing.T) {
 	for _, path := range []string{"genv", "genv/", "a/b", "a/b//"} {
 		t.Run(path, func(t *testing.T) {
@@ -42,7 +32,7 @@ func TestAMissingFolderIsCreatedForAllUsers(t *testing.T) {
 			require.Equal(t, filepath.Join(top, path), d.Path)
 			info := proctest.Try(os.Stat(d.Path)).OK(t)
 			require.Equal(t, fs.ModeDir|0o777, info.Mode())
-			require.Empty(t, namesIn(t, d.Path))
+			require.Empty(t, proctest.Names(t, d.Path))
 		})
 	}
 }
@@ -81,7 +71,7 @@ func TestSub(t *testing.T) {
 	shared := proctest.Try(d.SharedSub("shared")).OK(t)
 	defer shared.Close()
 	require.ErrorIs(t, shared.CheckPrivate(), folder.ErrUnsafe)
-	require.Equal(t, []string{"file", "link", "private", "shared"}, namesIn(t, d.Path), "nothing else is left")
+	require.Equal(t, []string{"file", "link", "private", "shared"}, proctest.Names(t, d.Path), "nothing else is left")
 }
 
 func TestPutReplacesAFileAsAWhole(t *testing.T) {
@@ -96,12 +86,11 @@ func TestPutReplacesAFileAsAWhole(t *testing.T) {
 		require.Equal(t, text, string(data))
 		require.Equal(t, uint32(folder.SharedMode), st.Mode&0o777)
 	}
-	data := proctest.Try(os.ReadFile(target)).OK(t)
-	require.Equal(t, "precious", string(data))
+	require.Equal(t, "precious", string(proctest.Try(os.ReadFile(target)).OK(t)))
 
 	require.NoError(t, os.Mkdir(d.Join("taken"), 0o700))
 	require.Error(t, d.Put("taken", []byte("x"), folder.SharedMode, true))
-	require.Equal(t, []string{"file", "taken"}, namesIn(t, d.Path), "nothing else is left")
+	require.Equal(t, []string{"file", "taken"}, proctest.Names(t, d.Path), "nothing else is left")
 }
 
 func TestReadRefusesWhatGenvNeverMakes(t *testing.T) {
@@ -134,10 +123,9 @@ func TestWriteFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	for _, content := range []string{"a", "b"} {
 		require.NoError(t, folder.WriteFile(path, []byte(content), 0o600))
-		data := proctest.Try(os.ReadFile(path)).OK(t)
-		require.Equal(t, content, string(data))
+		require.Equal(t, content, string(proctest.Try(os.ReadFile(path)).OK(t)))
 	}
-	require.Len(t, namesIn(t, filepath.Dir(path)), 1)
+	require.Len(t, proctest.Names(t, filepath.Dir(path)), 1)
 	require.Error(t, folder.WriteFile(filepath.Join(path, "x"), nil, 0o600))
 }
 
@@ -155,8 +143,7 @@ func TestLock(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(begun), 50*time.Millisecond)
 
 	time.AfterFunc(30*time.Millisecond, func() { _ = held.Close() })
-	next, err := d.Lock("lock", time.Minute)
-	require.NoError(t, err, "it waits until the lock is released")
+	next := proctest.Try(d.Lock("lock", time.Minute)).OK(t, "it waits until the lock is released")
 	require.NoError(t, next.Close())
 }
 
@@ -215,5 +202,5 @@ func TestASpareOnAFullDisk(t *testing.T) {
 		require.NoError(t, d.Put("a", []byte("4"), 0o644, true))
 		require.NoError(t, os.Remove(filepath.Join(path, "0")))
 	}
-	require.NotContains(t, namesIn(t, path), "a.tmp")
+	require.NotContains(t, proctest.Names(t, path), "a.tmp")
 }

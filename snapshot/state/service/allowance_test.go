@@ -38,8 +38,7 @@ func allowanceChild(args []string) error {
 // TestAllowance: only root says what users may have, each user learns only what that user may have, and
 // nothing once it isn't renewed.
 func TestAllowance(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 1)
+	h := rootHost(t, 1)
 	listener := proctest.Try(service.Listen(h.socket)).OK(t)
 	begun, later := time.Now().Round(0), atomic.Int64{}
 	run := t.TempDir()

@@ -33,9 +33,7 @@ func crowdChild(args []string) error {
 // Who fills the queue of the socket all the time keeps no other user out of it: others wait in it, instead of asking whether
 // there is room.
 func TestACrowdedSocket(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 1)
-	h.serve(t, service.Bounds{})
+	h := serving(t, 1)
 	ask := func() (slowest, sum time.Duration) {
 		for range 20 {
 			began := time.Now()

@@ -80,8 +80,7 @@ func (h *host) sit(t *testing.T, uid, n int, request string) {
 	sitting := child(t, uid, "sit", h.socket, strconv.Itoa(n), request)
 	output := proctest.Try(sitting.StdoutPipe()).OK(t)
 	start(t, sitting)
-	line := proctest.Try(bufio.NewReader(output).ReadString('\n')).OK(t)
-	require.Equal(t, "sitting\n", line)
+	require.Equal(t, "sitting\n", proctest.Try(bufio.NewReader(output).ReadString('\n')).OK(t))
 }
 
 // host is a host of which root owns the state, with its service.
@@ -158,6 +157,21 @@ func newHost(t testing.TB, devices int) *host {
 	return newHostIn(t, "/tmp", devices) // a socket's path is short
 }
 
+// rootHost is newHost for a test that needs root.
+func rootHost(t testing.TB, devices int) *host {
+	t.Helper()
+	proctest.NeedRoot(t)
+	return newHost(t, devices)
+}
+
+// serving is rootHost with a running service.
+func serving(t testing.TB, devices int) *host {
+	t.Helper()
+	h := rootHost(t, devices)
+	h.serve(t, service.Bounds{})
+	return h
+}
+
 // newHostIn is newHost with the host's files in a new folder of parent.
 func newHostIn(t testing.TB, parent string, devices int) *host {
 	t.Helper()
@@ -220,9 +234,8 @@ func (h *host) files(t testing.TB) state.Files {
 // ask has a user send changes, and returns what each came to, a line each.
 func (h *host) ask(t *testing.T, uid int, changes ...string) []string {
 	t.Helper()
-	output, err := child(t, uid, "ask", append([]string{h.socket}, changes...)...).CombinedOutput()
-	require.NoError(t, err, string(output))
-	return strings.Split(strings.TrimSpace(string(output)), "\n")
+	output := proctest.Output(t, child(t, uid, "ask", append([]string{h.socket}, changes...)...))
+	return strings.Split(strings.TrimSpace(output), "\n")
 }
 
 // askChild is a child: SOCKET CHANGE…, prints what each change came to. PID in a change is its own.

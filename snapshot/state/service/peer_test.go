@@ -90,8 +90,7 @@ func TestSubordinateUIDsAreTheirAccount(t *testing.T) {
 // A connection of a process that has ended is not served: with the uids of a user namespace
 // one user could otherwise be counted as thousands.
 func TestAConnectionThatOutlivesItsProcess(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 1)
+	h := rootHost(t, 1)
 	listener, err := service.Listen(h.socket) // it accepts later
 	require.NoError(t, err)
 	const users = 8
@@ -101,8 +100,7 @@ func TestAConnectionThatOutlivesItsProcess(t *testing.T) {
 		t.Cleanup(func() { _ = conn.Close() })
 		connecting := child(t, uid, "connect", h.socket)
 		connecting.Stdin = conn
-		output, err := connecting.CombinedOutput()
-		require.NoError(t, err, string(output))
+		proctest.Output(t, connecting)
 	}
 	for i := range users {
 		connect(1_500_000_000 + i)
@@ -118,8 +116,7 @@ func TestAConnectionThatOutlivesItsProcess(t *testing.T) {
 
 // A token proves the user at the other end of the socket, once, and to root alone.
 func TestTokensProveWhoAsked(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 1)
+	h := rootHost(t, 1)
 	_, stop := h.serve(t, service.Bounds{})
 	ask := func(uid int, flags uintptr, args ...string) (string, error) {
 		cmd := child(t, uid, "token", append([]string{h.socket}, args...)...)

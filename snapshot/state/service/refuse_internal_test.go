@@ -232,7 +232,6 @@ func TestWhoAskedStays(t *testing.T) {
 			asking.Go(func() { s.lookAgain(t.Context(), uid) })
 		}
 		asking.Wait()
-		asked := proctest.Try(AskedNote.Read(s.Run)).OK(t)
-		require.Equal(t, s.asked, asked.Number)
+		require.Equal(t, s.asked, proctest.Try(AskedNote.Read(s.Run)).OK(t).Number)
 	}
 }

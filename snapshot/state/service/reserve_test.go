@@ -80,8 +80,7 @@ func (h *host) allow(t *testing.T, a service.Allowance) {
 
 // TestReservations: what the policy says decides who may reserve, and from its start others are refused what is reserved.
 func TestReservations(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 4)
+	h := rootHost(t, 4)
 	h.reserves = h.reservations()
 	h.serve(t, service.Bounds{})
 	require.Contains(t, h.book(t, alice, "a", 0, nil), "only root may reserve GPUs while no policy is enforced here")
@@ -125,8 +124,7 @@ func TestReservations(t *testing.T) {
 
 // TestReservationsWithinCaps: the reservations of a person count together, where the cap is surely about them.
 func TestReservationsWithinCaps(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 4)
+	h := rootHost(t, 4)
 	h.reserves = h.reservations()
 	h.serve(t, service.Bounds{})
 	require.Equal(t, "uid 4001 GPUs 2 ended false", h.book(t, 0, "a", 0, nil))
@@ -199,8 +197,7 @@ func TestAReservationLapses(t *testing.T) {
 		}
 		require.Equal(t, tt.lapses, lapsed, name)
 		require.NoError(t, r.Tend(now.Add(time.Hour), none))
-		list := proctest.Try(h.store.Reservations()).OK(t)
-		require.NotNil(t, list[0].Ended, name)
+		require.NotNil(t, proctest.Try(h.store.Reservations()).OK(t)[0].Ended, name)
 	}
 }
 
@@ -240,8 +237,7 @@ func TestReservationsAfterARestart(t *testing.T) {
 
 // Reservations that can't be read are unknown: none is made, and none counts.
 func TestReservationsThatAreLost(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 4)
+	h := rootHost(t, 4)
 	_, err := h.store.Reservations()
 	require.Error(t, err, "before the service ran")
 	r := h.reservations()
@@ -270,8 +266,7 @@ func TestReservationsThatAreLost(t *testing.T) {
 
 // TestReserveAndCancel makes the list no longer, however often.
 func TestReserveAndCancel(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 4)
+	h := rootHost(t, 4)
 	h.reserves = h.reservations()
 	h.serve(t, service.Bounds{})
 	for i := range 20 {
@@ -281,6 +276,5 @@ func TestReserveAndCancel(t *testing.T) {
 		_, err = h.client().CancelReservation(t.Context(), r.ID)
 		require.NoError(t, err)
 	}
-	list := proctest.Try(h.store.Reservations()).OK(t)
-	require.LessOrEqual(t, len(list), 2)
+	require.LessOrEqual(t, len(proctest.Try(h.store.Reservations()).OK(t)), 2)
 }

@@ -28,9 +28,7 @@ import (
 const alice, mallory = 4001, 4002
 
 func TestPeopleChangeRootsStateOverTheSocket(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 4)
-	h.serve(t, service.Bounds{})
+	h := serving(t, 4)
 	require.Equal(t, []string{"now []", "now [0 1]", "now [1]"}, h.ask(t, alice,
 		`{"enter":{"eid":"a","pid":PID}}`, `{"attach":{"eid":"a","count":2}}`, `{"detach":{"eid":"a","indices":[0]}}`))
 	require.Empty(t, h.files(t).Environments, "its process has ended")
@@ -58,9 +56,7 @@ func TestPeopleChangeRootsStateOverTheSocket(t *testing.T) {
 // What needed a state file that users may write can't be tried: each row of the ways in which a judgement was bent by
 // such a file, as an ordinary user with the real files and the real socket.
 func TestWhatAUserCannotForge(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 4)
-	h.serve(t, service.Bounds{})
+	h := serving(t, 4)
 	hers := proctest.Sleeper(t, alice)
 	require.Equal(t, []string{"now [0]"}, h.ask(t, alice, fmt.Sprintf(`{"enter":{"eid":"alices","pid":%d,"attach":true,"config":{"gpus":1}}}`, hers)))
 	before := h.files(t)
@@ -104,9 +100,7 @@ func TestWhatAUserCannotForge(t *testing.T) {
 
 // What users may still do in the state folder delays no change, and an id that they can see is not taken from its user.
 func TestWhatAUserMayHoldOrTakeHarmsNoOther(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 4)
-	h.serve(t, service.Bounds{})
+	h := serving(t, 4)
 	holder := exec.Command("flock", filepath.Join(h.dir, "genv.lock"), "flock", filepath.Join(h.dir, "devices", "0.lock"), "sh", "-c", "echo; exec sleep 1000", "kernel-6a1b.json")
 	holder.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true, Credential: &syscall.Credential{Uid: mallory, Gid: mallory}}
 	out, err := holder.StdoutPipe()
@@ -125,23 +119,19 @@ func TestWhatAUserMayHoldOrTakeHarmsNoOther(t *testing.T) {
 
 // An environment with another user's process, or from a container, is never registered.
 func TestAClientInAnotherPIDNamespace(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 1)
-	h.serve(t, service.Bounds{})
+	h := serving(t, 1)
 	cmd := child(t, alice, "ask", h.socket, `{"enter":{"eid":"c","pid":PID}}`, `{"leave":{"pid":1}}`, `{"enter":{"eid":"c","kernel_id":"k"}}`)
 	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
-	output, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(output))
-	lines := strings.Split(strings.TrimSpace(string(output)), "\n")
+	output := proctest.Output(t, cmd)
+	lines := strings.Split(strings.TrimSpace(output), "\n")
 	require.Contains(t, lines[0], "another PID namespace")
 	require.Contains(t, lines[1], "another PID namespace")
 	require.Equal(t, "now []", lines[2], "what names no PID is allowed")
 
 	root := child(t, 0, "ask", h.socket, `{"enter":{"eid":"c","kernel_id":"k"}}`, `{"attach":{"eid":"c","count":1}}`, `{"leave":{"pid":1}}`)
 	root.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
-	output, err = root.CombinedOutput()
-	require.NoError(t, err, string(output))
-	require.Equal(t, 3, strings.Count(string(output), "in a container, of which the uid proves no user"), "uid 0 of a container is not root: %s", output)
+	output = proctest.Output(t, root)
+	require.Equal(t, 3, strings.Count(output, "in a container, of which the uid proves no user"), "uid 0 of a container is not root: %s", output)
 	require.Empty(t, h.files(t).Environments)
 }
 
@@ -214,8 +204,7 @@ func TestGarbageOnTheSocket(t *testing.T) {
 			require.Regexp(t, tt.want, h.raw(t, tt.send))
 		})
 	}
-	document := proctest.Try(h.client().Look(t.Context(), "devices")).OK(t)
-	require.JSONEq(t, `[{"seen":"by root"}]`, string(document))
+	require.JSONEq(t, `[{"seen":"by root"}]`, string(proctest.Try(h.client().Look(t.Context(), "devices")).OK(t)))
 	status := proctest.Try(h.client().Status(t.Context())).OK(t)
 	require.Equal(t, os.Getpid(), status.PID)
 	require.NotNil(t, server)
@@ -255,9 +244,7 @@ func TestClientsThatEnd(t *testing.T) {
 
 // While a user asks as fast as possible, others are served as fast as ever.
 func TestAFloodDoesNotDelayOthers(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 4)
-	h.serve(t, service.Bounds{})
+	h := serving(t, 4)
 	flood := child(t, mallory, "flood", h.socket, "1ms")
 	start(t, flood)
 	require.Eventually(t, func() bool {
@@ -273,8 +260,7 @@ func TestAFloodDoesNotDelayOthers(t *testing.T) {
 		slowest = max(slowest, time.Since(begun))
 	}
 	t.Logf("the slowest of 20 changes took %v", slowest) // BenchmarkAttach measures it
-	before, err := h.client().Status(t.Context())
-	require.NoError(t, err)
+	before := proctest.Try(h.client().Status(t.Context())).OK(t)
 	require.Eventually(t, func() bool {
 		status, err := h.client().Status(t.Context())
 		return err == nil && status.Refused > before.Refused
@@ -333,7 +319,6 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		encoded := proctest.Try(json.Marshal(r)).OK(t)
-		again := proctest.Try(service.DecodeRequest(encoded)).OK(t)
-		require.Equal(t, r.Look, again.Look)
+		require.Equal(t, r.Look, proctest.Try(service.DecodeRequest(encoded)).OK(t).Look)
 	})
 }

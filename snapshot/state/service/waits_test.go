@@ -110,8 +110,7 @@ func (h *host) waits() (ids []string) {
 }
 
 func TestWaitsTakeTurns(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 2)
+	h := rootHost(t, 2)
 	_, stop := h.serve(t, service.Bounds{})
 	first := h.waiter(t, alice, "a1", 2)
 	first.says("now [0 1]")
@@ -141,9 +140,7 @@ func TestWaitsTakeTurns(t *testing.T) {
 }
 
 func TestAnOfferIsKeptForItsUser(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 3)
-	h.serve(t, service.Bounds{})
+	h := serving(t, 3)
 	offered := h.waiter(t, alice, "a1", 0)
 	offered.says("offered [0 1]")
 	enter := `{"enter":{"eid":"x","pid":PID,"attach":true,"config":{"gpus":2}}}`
@@ -155,9 +152,7 @@ func TestAnOfferIsKeptForItsUser(t *testing.T) {
 }
 
 func TestAControllerFreesGPUsForAWait(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 2)
-	h.serve(t, service.Bounds{})
+	h := serving(t, 2)
 	holder := h.waiter(t, mallory, "m1", 2)
 	holder.says("now")
 	second, third := h.waiter(t, mallory, "m2", 1), (*waiter)(nil)
@@ -180,8 +175,7 @@ func TestAControllerFreesGPUsForAWait(t *testing.T) {
 
 // TestNobodyWaits: then the host isn't looked at, whatever is changed and told.
 func TestNobodyWaits(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 2)
+	h := rootHost(t, 2)
 	h.looks = func() { t.Error("the host is looked at") }
 	_, stop := h.serve(t, service.Bounds{})
 	require.Eventually(t, func() bool { return h.waits() != nil }, 10*time.Second, 10*time.Millisecond)
@@ -193,8 +187,7 @@ func TestNobodyWaits(t *testing.T) {
 
 // TestASlowTurn: while GPUs are attached for a wait, nobody else waits for that, or gets these.
 func TestASlowTurn(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 2)
+	h := rootHost(t, 2)
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	h.begins = func(c change.Change) {
 		if c.Enter != nil && c.Enter.EID != "m" {
@@ -215,8 +208,7 @@ func TestASlowTurn(t *testing.T) {
 
 // TestWaitsThatBegin: until they are in the queue, they count like other requests; afterwards no more.
 func TestWaitsThatBegin(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 2)
+	h := rootHost(t, 2)
 	goOn := make(chan struct{})
 	h.looks = func() { <-goOn }
 	h.serve(t, service.Bounds{PerUser: 2})
@@ -235,8 +227,7 @@ func TestWaitsThatBegin(t *testing.T) {
 
 // TestTooManyWaits: waits of one user are bounded, and none of them takes a connection from others.
 func TestTooManyWaits(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 1)
+	h := rootHost(t, 1)
 	h.serve(t, service.Bounds{Burst: 1000, PerUser: 48})
 	h.waiter(t, alice, "a", 1).says("now [0]")
 	for i := range 65 {
@@ -245,25 +236,20 @@ func TestTooManyWaits(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return len(h.waits()) == 64 }, 30*time.Second, 20*time.Millisecond)
 	h.waiter(t, mallory, "more", 1).says("error: not a valid request: 64 commands of uid 4002 wait already, and no more may")
-	status := proctest.Try(h.client().Status(t.Context())).OK(t)
-	require.Equal(t, 1, status.Connections, "this one")
+	require.Equal(t, 1, proctest.Try(h.client().Status(t.Context())).OK(t).Connections, "this one")
 	h.waiter(t, 0, "m1", 1).says("error: not a valid request: another command waits with this id")
 }
 
 // TestAWaitForMoreThanThereIs holds nothing: it would hold it for ever.
 func TestAWaitForMoreThanThereIs(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 1)
-	h.serve(t, service.Bounds{})
+	h := serving(t, 1)
 	h.waiter(t, mallory, "m1", 0).says("1 of 1") // for two
 	h.waiter(t, alice, "a1", 1).says("now [0]")
 }
 
 // TestAWaitEndsWithItsConnection, whatever the client sent before: else it would stand in the queue for ever.
 func TestAWaitEndsWithItsConnection(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 2)
-	h.serve(t, service.Bounds{})
+	h := serving(t, 2)
 	h.waiter(t, alice, "a1", 1).says("now [0]")
 	conn, err := net.Dial("unix", h.socket)
 	require.NoError(t, err)
@@ -281,9 +267,7 @@ func TestAWaitEndsWithItsConnection(t *testing.T) {
 
 // TestAWaitThatACapRefuses: whatever the cap counts, those behind it pass.
 func TestAWaitThatACapRefuses(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 1)
-	h.serve(t, service.Bounds{})
+	h := serving(t, 1)
 	limit := func(amount snapshot.Memory) {
 		h.allow(t, service.Allowance{
 			Caps:   []service.Cap{{Counts: "memory", GPUs: []snapshot.DeviceIndex{0}}},
@@ -302,9 +286,7 @@ func TestAWaitThatACapRefuses(t *testing.T) {
 
 // TestAWaitForWhatIsConfigured is for what was configured when it began: else its turn would come and fail, for ever.
 func TestAWaitForWhatIsConfigured(t *testing.T) {
-	proctest.NeedRoot(t)
-	h := newHost(t, 2)
-	h.serve(t, service.Bounds{})
+	h := serving(t, 2)
 	holder := h.waiter(t, 0, "r1", 2)
 	holder.says("now [0 1]")
 	member := child(t, mallory, "sit", h.socket, "1", `{"version":1,"wait":{"id":"m1","change":{"attach":{"eid":"m"}}}}`+"\n")

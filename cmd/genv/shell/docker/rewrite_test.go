@@ -232,8 +232,7 @@ func FuzzRewrite(f *testing.F) {
 		if err != nil {
 			return
 		}
-		id := "GENV_ENVIRONMENT_ID=1667"
-		require.Contains(t, got, id)
+		require.Contains(t, got, "GENV_ENVIRONMENT_ID=1667")
 		again, ok, err := docker.Parse(got)
 		require.NoError(t, err)
 		require.True(t, ok)

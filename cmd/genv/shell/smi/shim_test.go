@@ -60,8 +60,7 @@ func newHarness(t *testing.T, args ...string) *harness {
 // TestShimWithALostGPU: what nvidia-smi says about it comes after the rows of the view.
 func TestShimWithALostGPU(t *testing.T) {
 	h := newHarness(t, "--query-gpu=uuid", "--format=csv,noheader")
-	status := proctest.Try(h.shim.Run(context.Background())).OK(t)
-	require.Equal(t, 15, status)
+	require.Equal(t, 15, proctest.Try(h.shim.Run(context.Background())).OK(t))
 	require.Equal(t, "GPU-1\nUnable to determine the device handle for GPU0000:03:00.0: Unknown Error\n", h.stdout.String())
 	require.Empty(t, h.handed)
 }
@@ -76,8 +75,7 @@ func TestShimShowsTheView(t *testing.T) {
 	require.Empty(t, h.handed)
 
 	h = newHarness(t, "--query-gpu=name", "--format=csv,noheader")
-	status, err = h.shim.Run(context.Background())
-	require.NoError(t, err)
+	status = proctest.Try(h.shim.Run(context.Background())).OK(t)
 	require.Zero(t, status)
 	require.Equal(t, "H200\n", h.stdout.String())
 }
@@ -95,8 +93,7 @@ func TestShimKeepsTheStatus(t *testing.T) {
 	}
 	for _, row := range rows {
 		h := newHarness(t, row.args...)
-		status := proctest.Try(h.shim.Run(context.Background())).OK(t)
-		require.Equal(t, row.status, status, row.args)
+		require.Equal(t, row.status, proctest.Try(h.shim.Run(context.Background())).OK(t), row.args)
 		require.Equal(t, row.stdout, h.stdout.String())
 		require.Empty(t, h.handed)
 	}
@@ -113,9 +110,7 @@ func TestShimHandsOver(t *testing.T) {
 	rows["bypass"].shim.Bypass = true
 	rows["no books"].shim.View = func() (smi.View, error) { return smi.View{}, errors.New("envs.json is corrupt") }
 	for name, h := range rows {
-		status, err := h.shim.Run(context.Background())
-		require.NoError(t, err, name)
-		require.Zero(t, status, name)
+		require.Zero(t, proctest.Try(h.shim.Run(context.Background())).OK(t, name), name)
 		require.Empty(t, h.stdout.String(), name)
 		require.Equal(t, [][]string{h.shim.Args}, h.handed, name)
 	}

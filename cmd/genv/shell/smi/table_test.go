@@ -1,7 +1,6 @@
 package smi_test
 
 import (
-	"flag"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -138,24 +137,12 @@ func TestAnotherTableIsUnchanged(t *testing.T) {
 	}
 }
 
-// shortenQuickly has Go try little to shorten each new input, unless the command
-// line says how much: by default it takes up to a minute, in which no case counts.
-func shortenQuickly(f *testing.F) {
-	f.Helper()
-	const name = "test.fuzzminimizetime"
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == name })
-	if !given {
-		require.NoError(f, flag.Set(name, "10x"))
-	}
-}
-
 func FuzzTable(f *testing.F) {
 	for _, name := range tables {
 		f.Add(sample(f, name), uint8(5))
 		f.Add(sample(f, name), uint8(0))
 	}
-	shortenQuickly(f)
+	proctest.ShortenQuickly(f)
 	f.Fuzz(func(t *testing.T, out []byte, mask uint8) {
 		var indices []snapshot.DeviceIndex
 		for i := range snapshot.DeviceIndex(8) {
