@@ -40,7 +40,14 @@ func (c Cluster) where(is func(*Host) bool) (list []Host) {
 }
 
 // CountAnswered is how many hosts have a snapshot.
-func (c Cluster) CountAnswered() int { return len(c.Answered()) }
+func (c Cluster) CountAnswered() (n int) {
+	for i := range c.Hosts {
+		if c.Hosts[i].answered() {
+			n++
+		}
+	}
+	return n
+}
 
 // ProcessKey identifies a process in the cluster for as long as it runs.
 type ProcessKey struct {

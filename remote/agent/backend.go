@@ -79,18 +79,18 @@ type Answers struct {
 
 	codes    atomic.Bool // see SnapshotRequest.Codes
 	revision uint64
-	last     []byte              // the snapshot of that revision
-	lease    *fence.LeaseRequest // the controller's; nil for none
+	last     []byte                             // the snapshot of that revision
+	lease    atomic.Pointer[fence.LeaseRequest] // the controller's; nil for none
 }
 
 // renew admits the request for a lease of this or an earlier request. Any controller may look without a lease. A host
 // is taken over once: after that, another controller may do so.
 func (a *Answers) renew(r *fence.LeaseRequest) error {
-	asked := cmp.Or(r, a.lease)
+	asked := cmp.Or(r, a.lease.Load())
 	if r != nil {
 		kept := *r
 		kept.TakeOver = false
-		a.lease = &kept
+		a.lease.Store(&kept)
 	}
 	if asked == nil {
 		return nil
@@ -116,7 +116,7 @@ func (a *Answers) admit(r *fence.LeaseRequest) error {
 	return a.Fence.Admit(r)
 }
 
-// Handle is a Handler. Only RequestExecute and RequestWait may run concurrently.
+// Handle is a Handler. Only RequestExecute, RequestNotify and RequestWait may run concurrently.
 func (a *Answers) Handle(ctx context.Context, r Call) ([]byte, error) {
 	body, err := a.handle(ctx, r)
 	if err != nil && a.codes.Load() {
@@ -162,10 +162,11 @@ func answer[Q, A any](ctx context.Context, body []byte, do func(context.Context,
 }
 
 func (a *Answers) giveBack(context.Context, struct{}) (answer struct{}, err error) {
-	if a.Fence == nil || a.lease == nil {
+	lease := a.lease.Load()
+	if a.Fence == nil || lease == nil {
 		return answer, nil
 	}
-	return answer, a.Fence.GiveBack(a.lease)
+	return answer, a.Fence.GiveBack(lease)
 }
 
 func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest, r *Call) (
@@ -175,7 +176,7 @@ func (a *Answers) snapshot(ctx context.Context, request SnapshotRequest, r *Call
 	if err := a.renew(request.Lease); err != nil {
 		return answer, err
 	}
-	if a.Allow != nil && (request.Allowance == nil || a.lease != nil || a.admit(nil) == nil) {
+	if a.Allow != nil && (request.Allowance == nil || a.lease.Load() != nil || a.admit(nil) == nil) {
 		a.Allow(request.Allowance)
 	}
 	age := local.Age{Measured: bounded(request.AgeMS), Oldest: bounded(request.MaxAgeMS)}
@@ -246,7 +247,7 @@ func (a *Answers) notify(_ context.Context, request NotifyRequest) (NotifyAnswer
 	if len(request.Messages) > maxMessages {
 		return NotifyAnswer{}, fmt.Errorf("%d messages: at most %d are shown", len(request.Messages), maxMessages)
 	}
-	if err := a.admit(a.lease); err != nil {
+	if err := a.admit(a.lease.Load()); err != nil {
 		return NotifyAnswer{}, err
 	}
 	shown, err := a.Backend.Notify(request.Messages)

@@ -180,6 +180,9 @@ func (g *grave) Execute(context.Context, order.Order, asked.Authority) (agent.Ex
 }
 
 func (g *grave) Notify(m []agent.Message) ([]agent.Receipt, error) {
+	if len(m) > 0 {
+		<-g.release // a terminal takes nothing
+	}
 	return make([]agent.Receipt, len(m)), nil
 }
 
@@ -225,6 +228,23 @@ func TestSideBySide(t *testing.T) {
 		time.Sleep(time.Hour) // much longer than Idle: the controller waits for orders
 		close(g.release)
 		orders.Wait()
+		require.NoError(t, hangUp())
+	})
+}
+
+// TestOrdersPassMessages: what shows messages slowly delays no order.
+func TestOrdersPassMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &grave{release: make(chan struct{})}
+		c, hangUp := join(t, g, agent.NewGreeting("v"))
+		shown := calls(t.Context(), c, agent.RequestNotify, `{"messages":[{"uid":1,"text":"x"}]}`)
+		synctest.Wait()
+		carriedOut := calls(t.Context(), c, agent.RequestExecute, noOrder)
+		synctest.Wait()
+		require.Equal(t, 1, g.begun)
+		close(g.release)
+		require.NoError(t, <-shown)
+		require.NoError(t, <-carriedOut)
 		require.NoError(t, hangUp())
 	})
 }

@@ -185,7 +185,7 @@ func (a *Answers) guard(ctx context.Context, request GuardRequest) (GuardAnswer,
 	if a.Guard == nil {
 		return GuardAnswer{}, ErrCannotGuard
 	}
-	if err := a.admit(a.lease); err != nil {
+	if err := a.admit(a.lease.Load()); err != nil {
 		return GuardAnswer{}, err
 	}
 	return a.Guard(ctx, request)

@@ -49,6 +49,7 @@ type Responder struct {
 	hungUp  func()          // ends wanted
 	out     io.Writer
 	writing sync.Mutex
+	showing slots  // taken while messages are shown
 	secret  string // see Call.Token
 
 	requests chan *frame.Frame // closed when failed may be read
@@ -65,13 +66,13 @@ type Responder struct {
 const replacedCheck = time.Second
 
 // Serve greets and answers requests until in ends, which is no error, ctx ends, or Idle is over. Orders
-// (RequestExecute) are carried out in the background, at most 16 at a time, and so is a RequestWait, which ends the one
-// before; other requests are answered one after the other. Serve returns when those that were begun are handled. A read
+// (RequestExecute) are carried out in the background, at most 16 at a time. So are a RequestNotify, one at a time, and a
+// RequestWait, which ends the one before; other requests are answered one after the other. Serve returns when those that were begun are handled. A read
 // or a write that waits then goes on until its file is closed or the program ends.
 func (c *Responder) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c.out = out
+	c.out, c.showing = out, newSlots(1)
 	c.wanted, c.hungUp = context.WithCancel(ctx)
 	orders, failed := errgroup.WithContext(ctx) // the first answer that can't be sent ends the conversation
 	c.orders = orders
@@ -108,6 +109,8 @@ func (c *Responder) Serve(ctx context.Context, in io.Reader, out io.Writer) erro
 		case err != nil:
 		case f.Name == RequestExecute:
 			err = c.begin(ctx, f)
+		case f.Name == RequestNotify:
+			orders.Go(func() error { return c.notify(ctx, f) })
 		case f.Name == RequestWait:
 			c.wait(ctx, f)
 		default:
@@ -200,6 +203,15 @@ func (c *Responder) wait(ctx context.Context, f *frame.Frame) {
 		defer end()
 		return c.answer(ctx, wanted, f)
 	})
+}
+
+// notify shows messages after those before. They may take as long as users' terminals and a disk.
+func (c *Responder) notify(ctx context.Context, f *frame.Frame) error {
+	if err := c.showing.acquire(ctx); err != nil {
+		return err
+	}
+	defer c.showing.release()
+	return c.answer(ctx, c.wanted, f)
 }
 
 // answer handles a request; nothing waits for the answer after wanted ends.

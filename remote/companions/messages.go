@@ -137,7 +137,7 @@ const messagesWithin = 2 * time.Second
 
 func (b *batch) delivery(host snapshot.Hostname) *controller.Delivery {
 	return &controller.Delivery{
-		Host: host, Content: b,
+		Host: host, Content: b, Parallel: true,
 		Send: func(ctx context.Context, link controller.Link, h remote.Host) (err error) {
 			if len(b.messages)+len(b.over) == 0 {
 				return nil

@@ -14,9 +14,10 @@ import (
 type Delivery struct {
 	Host snapshot.Hostname
 	// Send sends it, in the background, once, if something may be begun, to the host under the name that answered.
-	Send    func(ctx context.Context, link Link, host remote.Host) error
-	Err     error // that of Send, or why it was not sent
-	Content any   // for the Companion that planned it
+	Send     func(ctx context.Context, link Link, host remote.Host) error
+	Err      error // that of Send, or why it was not sent
+	Content  any   // for the Companion that planned it
+	Parallel bool  // others to the host don't wait for it
 
 	learn           func(*Delivery) Learned // takes in what came of it
 	cycle, position int                     // the number of its round, and where the host is in the fleet
@@ -78,10 +79,17 @@ func (b *background) dispatch(ctx context.Context, to Survey, f *knownFleet, del
 		remote.Each(context.WithoutCancel(ctx), hosts, to.Fanout,
 			func(_ context.Context, h remote.Host) (struct{}, error) {
 				for _, one := range byName[h.Name] {
-					if one.Err = remote.MayBegin(ctx); one.Err == nil {
-						one.Err = one.Send(ctx, to.Link, h)
+					send := func() {
+						if one.Err = remote.MayBegin(ctx); one.Err == nil {
+							one.Err = one.Send(ctx, to.Link, h)
+						}
+						b.ended.put(one)
 					}
-					b.ended.put(one)
+					if one.Parallel {
+						b.ended.work.Go(send)
+					} else {
+						send()
+					}
 				}
 				return struct{}{}, nil
 			})

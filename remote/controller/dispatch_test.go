@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/companions"
 	"github.com/seed-3119e985/genv/remote/controller"
 	hooksink "github.com/seed-3119e985/genv/remote/hooks"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -95,6 +96,37 @@ func TestOrdersAreNotWaitedFor(t *testing.T) {
 		require.Equal(t, []string{"b of cycle 4 in cycle 4", "a of cycle 1 in cycle 11", "a of cycle 6 in cycle 16"}, ended)
 		delete(decisions, "6 act") // b may answer later than a: then a's order is under way in what is shown of that cycle
 		require.Equal(t, map[string]bool{"5 act": true, "5 under-way": true, "6 under-way": true, "8 act": true}, decisions)
+	})
+}
+
+// slowTerminals are a host on which messages are shown after an order was carried out, or after 10 s.
+type slowTerminals struct {
+	*graceful
+	acted chan struct{}
+}
+
+func (s slowTerminals) Execute(ctx context.Context, h remote.Host, o order.Order) (agent.Execution, error) {
+	defer close(s.acted)
+	return s.graceful.Execute(ctx, h, o)
+}
+
+func (s slowTerminals) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]agent.Receipt, error) {
+	select {
+	case <-s.acted:
+	case <-time.After(10 * time.Second):
+	}
+	return make([]agent.Receipt, len(messages)), nil
+}
+
+// Messages that are slow to show delay no order.
+func TestMessagesDelayNoOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := slowTerminals{&graceful{hosts: map[string][]snapshot.PID{"b": {8}}, begun: time.Now()}, make(chan struct{})}
+		c := controllerOf(s, strict{notify: true}, "b")
+		c.Companions = []controller.Companion{&companions.Messages{}}
+		require.NoError(t, controller.Loop(t.Context(), c, controller.Schedule{Interval: time.Second, Cycles: 1},
+			func(controller.Cycle) error { return nil }))
+		require.Equal(t, []string{"0s: b [8]"}, s.log)
 	})
 }
 

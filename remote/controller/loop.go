@@ -78,7 +78,7 @@ func (l *loop) judge(ctx context.Context, e *loopEvent) {
 
 // leastPause and mostPause bound the time between two judgements.
 const (
-	leastPause = 100 * time.Millisecond
+	leastPause = 50 * time.Millisecond
 	mostPause  = 3 * time.Second
 )
 

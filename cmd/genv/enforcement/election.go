@@ -199,7 +199,7 @@ func digestOf(hosts []remote.Host) string {
 }
 
 func cycled(r *election.Registration, cycle *controller.Cycle, now time.Time) {
-	answered := len(cycle.Cluster.Answered())
+	answered := cycle.Cluster.CountAnswered()
 	r.Cycled, r.Hosts, r.Answered = now.Truncate(time.Second).UTC(), len(cycle.Cluster.Hosts), &answered
 }
 
