@@ -296,9 +296,6 @@ func (c *Choice) update(d *HeldDevice) {
 	}
 }
 
-// Leaves reports whether the user loses a device anyway, now.
-func (d *HeldDevice) Leaves() bool { return (&Choice{}).leaves(d) }
-
 // leaves reports whether the user loses a device anyway: all attachments end, and all processes without one.
 func (c *Choice) leaves(d *HeldDevice) bool {
 	switch {

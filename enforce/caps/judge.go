@@ -267,7 +267,7 @@ func (c *capOn) most() (n int64) {
 // dropLeaving forgets the devices that people lose anyway: they no longer count.
 func dropLeaving(people []*held) {
 	for _, u := range people {
-		u.devices = slices.DeleteFunc(u.devices, (*HeldDevice).Leaves)
+		u.devices = slices.DeleteFunc(u.devices, new(Choice).leaves)
 	}
 }
 

@@ -22,13 +22,11 @@ func (j *judge) holdBack(plan *enforce.Plan) {
 		func(host snapshot.Hostname, t *order.Termination) snapshot.Username {
 			return j.ByName[host].TargetOf(&t.Process)
 		})
-	if limits.Exceedable(plan.Orders) {
-		for _, held := range safety.Hold(limits, actions) {
-			if held.User != "" {
-				plan.HeldUsers = append(plan.HeldUsers, held)
-			} else {
-				plan.HeldHosts = append(plan.HeldHosts, held)
-			}
+	for _, held := range safety.Hold(limits, actions) {
+		if held.User != "" {
+			plan.HeldUsers = append(plan.HeldUsers, held)
+		} else {
+			plan.HeldHosts = append(plan.HeldHosts, held)
 		}
 	}
 	allowed := slices.DeleteFunc(slices.Clone(actions), func(a *safety.Action) bool { return a.Held != nil })

@@ -26,17 +26,6 @@ type Limits struct {
 	Paused   string // why an operator put all actions on hold; empty if none did
 }
 
-// Exceedable reports whether orders may exceed any limit: else Hold need not be called.
-func (l Limits) Exceedable(orders []order.OfHost) bool {
-	var all tally
-	for i := range orders {
-		all.terminations += len(orders[i].Order.Terminate)
-		all.detachments += len(orders[i].Order.Detach)
-	}
-	over, _ := l.Fleet.over(all, perFleet)
-	return all != tally{} && (l.Paused != "" || l.PerUser != Limit{} || l.PerHost != Limit{} || over != "")
-}
-
 // Limit is how much may be done in one cycle; 0 means no limit.
 type Limit struct {
 	Terminations int
