@@ -222,8 +222,7 @@ func (j *Judgement) TakenFor(w *snapshot.Wait) (taken enforce.Taken, known bool)
 	return taken, known
 }
 
-// KeptGPUs are the GPUs that are kept for a wait alone, with its ID; "" for several. They are found once for many
-// waits.
+// KeptGPUs are the GPUs that are kept for a wait alone, with its ID; "" for several. They are found once.
 func (h *HostView) KeptGPUs() map[snapshot.DeviceIndex]string {
 	if h.Kept != nil {
 		return h.Kept
@@ -246,8 +245,7 @@ func (h *HostView) KeptGPUs() map[snapshot.DeviceIndex]string {
 	return h.Kept
 }
 
-// UsersOf are the processes on a device, without protected daemons and what draws for a desktop, which are beside all
-// jobs.
+// UsersOf are the processes on a device, without protected daemons and what draws for a desktop.
 func (h *HostView) UsersOf(index snapshot.DeviceIndex) []*snapshot.Process {
 	if h.users != nil {
 		return h.users[index]

@@ -140,10 +140,9 @@ type Clock struct {
 // NewClock is a clock with at least one key.
 func NewClock(warn enforce.Warn, keys ...string) Clock { return Clock{warn, keys} }
 
-// CheckDue sets Since of a finding, and reports whether it is time to act on it: the warning of a clock was over when
-// the host was asked for its snapshot, which is fresh. If a warning is over only now, or the snapshot is old, the
-// finding is Deferred: the host is asked again first. The host is nil for a finding about several. The caller adds the
-// finding next.
+// CheckDue sets Since of a finding, and reports whether to act on it: the warning of a clock was over when the host was
+// asked for its snapshot, which is fresh. If it is over only now, or the snapshot is old, the finding is Deferred: the
+// host is asked again first. The host is nil for a finding about several. The caller adds the finding next.
 func (j *Judgement) CheckDue(h *HostView, f *enforce.Finding, clocks ...Clock) (due bool) {
 	over := false // whether a warning is over now; due is whether one was over at the host's snapshot
 	for i, c := range clocks {
@@ -234,9 +233,8 @@ func (j *Judgement) Presence(h *HostView, key string) enforce.Presence {
 	return p
 }
 
-// remembered returns a presence from the last cycle, and whether a new round began since. After a host didn't answer
-// for 10 minutes, for example, Since moves from 12:00 to 12:10, and Gone likewise. A presence on several hosts moves
-// only while it is gone: else it may never have ended.
+// remembered returns a presence from the last cycle, and whether a new round began since. Since and Gone move by the
+// time in which its host didn't answer or wasn't asked; by that of several hosts only while it is gone.
 func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, advances bool) {
 	p = j.Before.Present[key]
 	silence, advances := time.Duration(0), j.advances
@@ -251,11 +249,10 @@ func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, adv
 			silence = max(silence, on.silence)
 		}
 	}
-	if silence > 0 && !p.Since.IsZero() {
-		p.Since = p.Since.Add(silence)
-	}
-	if silence > 0 && !p.Gone.IsZero() {
-		p.Gone = p.Gone.Add(silence)
+	for _, at := range []*time.Time{&p.Since, &p.Gone} {
+		if !at.IsZero() {
+			*at = at.Add(silence)
+		}
 	}
 	return p, advances
 }

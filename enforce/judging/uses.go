@@ -241,8 +241,7 @@ func (h *HostView) continued(before enforce.Use, u *currentUse) enforce.Use {
 	return now
 }
 
-// measuredEvery is how often a device that counts as idle by measurements is measured at least: each minute, or a bit
-// later.
+// measuredEvery is how often a device that counts as idle by measurements is measured at least.
 const measuredEvery = 90 * time.Second
 
 // looksPerIdleTime is how often a device is looked at, at least, within the time that the rule allows.

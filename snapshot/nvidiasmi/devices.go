@@ -47,8 +47,6 @@ var modes = []string{"display_active", "compute_mode", "mig.mode.current", "powe
 
 const exitInvalid = 2 // the exit code for a column that the driver doesn't know
 
-const tryAgain = 64 // queries, after which modes that the driver refused are asked for again: it may be newer by then
-
 // DeviceQuery asks for devices, and remembers which modes the driver refuses. The zero value is ready to use.
 type DeviceQuery struct {
 	known atomic.Pointer[[]string]
@@ -57,7 +55,7 @@ type DeviceQuery struct {
 
 // Ask asks by a function that runs nvidia-smi with DevicesArgs, and parses its output.
 func (q *DeviceQuery) Ask(ask func(modes ...string) (Listing, error)) (Listing, error) {
-	if q.asked.Add(1)%tryAgain == 0 {
+	if q.asked.Add(1)%64 == 0 { // the driver may be newer by now
 		q.known.Store(&modes)
 	}
 	for q.known.CompareAndSwap(nil, &modes); ; {
