@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -89,8 +88,8 @@ func (s *pane) ended() {
 	}, time.Minute, 50*time.Millisecond)
 }
 
-// startController runs `genv remote enforce` until its socket is there. reload has it read its files again.
-func startController(t *testing.T, path string, args ...string) (stop, reload func()) {
+// startController runs `genv remote enforce` until its socket is there.
+func startController(t *testing.T, path string, args ...string) (stop func()) {
 	cmd := exec.Command(genvtest.Program(t), append([]string{"remote", "enforce"}, args...)...)
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "XDG_STATE_HOME="+t.TempDir())
 	require.NoError(t, cmd.Start())
@@ -100,7 +99,7 @@ func startController(t *testing.T, path string, args ...string) (stop, reload fu
 	})
 	t.Cleanup(stop)
 	require.Eventually(t, func() bool { return exists(path) }, time.Minute, 20*time.Millisecond)
-	return stop, func() { require.NoError(t, cmd.Process.Signal(syscall.SIGHUP)) }
+	return stop
 }
 
 func exists(path string) bool {
@@ -151,7 +150,8 @@ func warnFor(t *testing.T, policy, time string) {
 func TestTopOnATerminal(t *testing.T) {
 	t.Parallel()
 	f, a, path, flags := topFleet(t)
-	_, reload := startController(t, path, flags...)
+	warnFor(t, path+".yaml", "40s")
+	startController(t, path, flags...)
 	s := startPane(t, 110, 20, nil, genvtest.Program(t), "remote", "-F", f.SSHConfig(), "top", "--socket", path)
 	s.shows("> a", "A100", "A.", "1/2", "alice")
 	s.press("5")
@@ -167,8 +167,6 @@ func TestTopOnATerminal(t *testing.T) {
 	s.shows("> a", "A!", "0/2", "alice bob")
 	s.press("4")
 	s.shows("> in ", "bob")
-	warnFor(t, path+".yaml", "1s")
-	reload()
 	s.shows("the finding isn't here any more")
 	require.Empty(t, s.selected())
 	s.press("5")
@@ -202,7 +200,7 @@ func drillDown(s *pane) {
 func TestTopAsksTheController(t *testing.T) {
 	t.Parallel()
 	_, _, path, flags := topFleet(t)
-	stop, _ := startController(t, path, flags...)
+	stop := startController(t, path, flags...)
 	s := startPane(t, 110, 20, nil, genvtest.Program(t), "remote", "top", "--socket", path, "--allow-actions")
 	s.shows("> a", "A.", "1/2")
 	s.press("5")
