@@ -346,7 +346,7 @@ func (j *Judgement) End(f *enforce.Finding, due bool, h *HostView, p *snapshot.P
 // askFirst has a host asked again for a Deferred finding, unless an order ended there after the snapshot: a signalled
 // process may be saving its work, and the host reports its end, or the next tick shows it.
 func (j *Judgement) askFirst(f *enforce.Finding, h *HostView) {
-	if f.Deferred && f.Host != "" && !h.Acted {
+	if f.Deferred && f.Host == h.Name && !h.Acted { // a single machine has no name
 		j.Ask[h.Name] = true
 	}
 }

@@ -266,3 +266,16 @@ func TestReservationsOfAHostWithAnotherClock(t *testing.T) {
 		require.Equal(t, want, len(plan.Notes) == 1 && strings.Contains(plan.Notes[0].Text, "its clock differs from this machine's by about"), minutes)
 	}
 }
+
+// TestASingleMachineIsAskedAgain when a warning is over between two ticks. It has no name.
+func TestASingleMachineIsAskedAgain(t *testing.T) {
+	var memory controllerMemory
+	judged := func(minute, asked int) enforce.Plan {
+		c := reservedOn(t, bobs, asked, bookedBy("alice", 3, 0, 60, madeAt(0)))
+		c.Hosts[0].Name, c.Hosts[0].IsNew = "", minute == asked
+		return memory.Judge(stated{fleet: enforce.Fleet{Interval: time.Hour}}, c, noon(minute))
+	}
+	require.Empty(t, judged(0, 0).Ask)
+	require.Len(t, judged(30, 0).Ask, 1)
+	require.NotEmpty(t, planText(judged(31, 31)))
+}
