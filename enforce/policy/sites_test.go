@@ -224,35 +224,6 @@ func TestRulesOfSites(t *testing.T) {
 	require.Zero(t, guests.Settings(enforce.Query{User: "kim"}).MaxProcessAge)
 }
 
-// Others are told half an hour before a reservation, lose what it lacks when it begins, and no more when a GPU fails.
-func TestReservationsOfASite(t *testing.T) {
-	file := ofSite(t, "10")
-	file.UnixGroups = unix(map[string]string{"lab": "ada"})
-	at := func(hour, minute int) time.Time { return time.Date(2026, 11, 24, hour, minute, 0, 0, time.UTC) }
-	booked := snapshot.Reservation{ID: "r", UID: uidOf(t, "ada"), Username: "ada", GPUs: 2, From: at(9, 0), Until: at(21, 0), Made: at(-12, 0), Known: 3}
-	rule, known := file.Booking("ada")
-	require.True(t, known)
-	next := snapshot.Reservation{GPUs: 2, From: at(32, 0), Until: at(44, 0)}
-	require.Equal(t, "you have 1 reservation, and 1 may be at once, on all hosts together: ask again after Tue 2026-11-24 21:00 UTC, for a start from Wed 2026-11-25 21:00 UTC", rule.TooMany([]snapshot.Reservation{booked}, &next, at(-12, 0)))
-	a := site{name: "a", has: []has{{"ben", 2, "busy"}}, free: 1}
-	memory, plan := enforce.Memory{}, enforce.Plan{}
-	for now := at(8, 0); now.Before(at(12, 0)); now = now.Add(5 * time.Minute) {
-		if now.Equal(at(10, 0)) {
-			a.free, a.failed = 1, 1
-		}
-		h := a.host(t, at(8, 0))
-		h.AskedAt, h.Snapshot.Skew, h.Snapshot.Reservations = now, new(time.Duration), []snapshot.Reservation{booked}
-		plan, memory, _ = rules.Judge(file, snapshot.Cluster{Hosts: []snapshot.Host{h}}, memory, now)
-		told := slices.ContainsFunc(plan.Findings, func(f enforce.Finding) bool { return f.User == "ben" })
-		require.Equal(t, !now.Before(at(8, 30)) && !now.After(at(9, 0)), told, now)
-		require.Equal(t, now.Equal(at(9, 0)), len(plan.Orders) == 1, now)
-		for _, o := range plan.Orders {
-			require.Len(t, o.Order.Detach, 1)
-			a.has[0].gpus, a.free = 1, 2
-		}
-	}
-}
-
 // A person reads what a cap without a name says, and until when.
 func TestNameAndEndOfACap(t *testing.T) {
 	file := ofSite(t, firstDay+"\ntimezone: UTC")

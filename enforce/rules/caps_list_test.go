@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -242,35 +241,6 @@ func TestGPUHours(t *testing.T) {
 	require.Equal(t, "a detach 0 1; a detach 1 1", look(161, week(monday)))
 	require.Equal(t, "a detach 0 1; a detach 1 1", look(162, week(monday.AddDate(0, 0, -7))), "a period never goes back")
 	require.Empty(t, look(163, week(monday.AddDate(0, 0, 7))))
-}
-
-// GPU hours count between two looks of a loop, also at times when the cap doesn't act, or while something holds all back.
-func TestGPUHoursCountAlways(t *testing.T) {
-	loop := enforce.Fleet{Interval: 10 * time.Minute}
-	held := enforce.Fleet{Interval: loop.Interval, Limits: safety.Limits{Paused: "a hold"}}
-	for name, row := range map[string]struct {
-		change func(*enforce.Cap)
-		fleet  enforce.Fleet
-		hours  float64 // of alice, in seconds, of 1000
-		want   string
-	}{
-		"each person":           {about("alice bob"), loop, 1200, "a detach 0 1; a detach 1 1"},
-		"together":              {together, loop, 1200, "a detach 0 1; a detach 1 1; a detach 2 2"},
-		"at other times":        {func(c *enforce.Cap) { c.Resting = true }, loop, 1200, ""},
-		"while all is held":     {about("alice bob"), held, 1200, ""},
-		"single cycles":         {about("alice bob"), enforce.Fleet{}, 0, ""},
-		"who may be in a group": {about("alice?"), loop, 1200, ""},
-	} {
-		var memory controllerMemory
-		policy, got := stated{fleet: row.fleet, list: []*enforce.Cap{listed("week", 1000, counts(enforce.CapHours), row.change)}}, ""
-		for minute := 0; minute <= 10; minute += 10 {
-			cluster := parseCluster(t, "a | env 1 alice u1001 | env 2 bob u1002 | dev 0 1@01 | dev 1 1@02 | dev 2 2@03")
-			cluster.Hosts[0].AskedAt, cluster.Hosts[0].IsNew = noon(minute), true
-			got = planText(memory.Judge(policy, cluster, noon(minute)))
-		}
-		require.Equal(t, row.want, got, name)
-		require.InDelta(t, row.hours, memory.Hours["week"].Seconds["alice"], 0.001, name)
-	}
 }
 
 // Who would count for caps is said, where the policy doesn't have them count.
