@@ -169,8 +169,7 @@ func (p Presence) IsOver(now time.Time) bool {
 	return !p.Gone.IsZero() && 8*now.Sub(p.Gone) >= p.Warn.For && 8*p.Missed >= p.Warn.Cycles
 }
 
-// Due reports whether the presence has lasted as long as warn says, or as people were told before a reload if that is
-// longer, and the earliest time at which it has.
+// Due reports whether the presence has lasted for the longer of warn and what people were told, and when it has.
 func (p Presence) Due(warn Warn, now time.Time) (bool, time.Time) {
 	warn = warn.OrLonger(p.Warn)
 	at := p.Since.Add(warn.For - warn.For/4*time.Duration(warn.Spread)/1024)

@@ -41,8 +41,7 @@ type Query struct {
 // DefaultMaxAge is Settings.MaxAge where no policy says it.
 const DefaultMaxAge = time.Minute
 
-// Warn is how long a finding has to be present before it is acted on: a number of cycles and a time, whichever is
-// longer.
+// Warn is how long a finding has to be there before it is acted on: a number of cycles and a time, the longer one.
 type Warn struct {
 	Cycles int
 	For    time.Duration
