@@ -40,7 +40,8 @@ func (c *Counting) findBookings() {
 			b := &h.Snapshot.Reservations[i]
 			switch why := tooMany[b]; {
 			case b.Lapsed && b.Ended != nil && clock.Sub(*b.Ended) < lapseTold:
-				c.tell(h, b, enforce.BookingLapsed, "has lapsed: none of its GPUs was attached or used for 30 minutes", "others may have them")
+				c.tell(h, b, enforce.BookingLapsed,
+					"has lapsed: none of its GPUs was attached or used for 30 minutes", "others may have them")
 			case !b.Holds(clock) || b.UID == 0:
 			case why != "":
 				c.tell(h, b, enforce.BookedTooMany, "is one too many: "+why, "it doesn't count, and nothing is freed for it")

@@ -189,7 +189,7 @@ func tellWaits(told *service.Allowance, all []enforce.ForWait, host snapshot.Hos
 	}
 }
 
-// bookingOf is what a user may reserve on a host; nil for nothing. It adds what that user has reserved on other hosts, also
+// bookingOf is what a user may reserve on a host; nil for nothing. It adds what the user has reserved on other hosts, also
 // to caps, which are at these places.
 func bookingOf(
 	cycle *controller.Cycle, on *snapshot.Host, user snapshot.Username, caps []service.CapUse, places map[string]int,

@@ -26,7 +26,7 @@ const MaxReservations = 8 // of a person on a host that haven't ended
 const (
 	maxID     = 16
 	keepEnded = 366 * 24 * time.Hour // how long one that ended is kept: no policy has a longer pause
-	clockRest = 2 * time.Minute      // how far in the past a start may be: it is a whole minute, and a command takes time
+	clockRest = 2 * time.Minute      // how far in the past a start may be: it is a whole minute
 )
 
 // Reserve adds a reservation, or returns the one that has its ID. known is how many GPUs the host has. The error is an

@@ -249,8 +249,8 @@ func (s *Server) addRule(ctx context.Context, by *state.Booker, known int) error
 	return nil
 }
 
-// Reserve books GPUs. If no answer comes it asks again: a reservation is made once, by its ID. freed is about when others
-// lose GPUs for it; zero if they need not.
+// Reserve books GPUs. If no answer comes it asks again: a reservation is made once, by its ID. freed is about when
+// others lose GPUs for it; zero if they need not.
 func (c Client) Reserve(ctx context.Context, r snapshot.Reservation) (
 	made snapshot.Reservation, freed time.Time, err error,
 ) {
