@@ -26,7 +26,7 @@ type Judgement struct {
 	ByName      map[snapshot.Hostname]*HostView // all hosts of the cluster; nil for those that did not answer
 	// Unanswered are hosts that have neither answered nor failed since this controller began.
 	Unanswered map[snapshot.Hostname]bool
-	advances   bool // a snapshot is the first one of its host from another round
+	advances   bool // a snapshot is the first one of a new round
 	// uses are what is used on the host that is seen, by their places in the list. Both are emptied for each host.
 	uses  []currentUse
 	useAt map[enforce.UseKey]int
@@ -64,7 +64,7 @@ func New(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory,
 			view.setTime(h, memory.Hosts[h.Name], now)
 			view.Zone = h.Snapshot.Location()
 			view.Settings = policy.Settings(enforce.Query{Host: h.Name, Labels: h.Labels, At: now})
-			j.advances = j.advances || view.advances
+			j.advances = j.advances || h.Round == 0 || h.Round > memory.Round
 			j.Next.Round = max(j.Next.Round, h.Round)
 			j.Hosts = append(j.Hosts, view)
 			j.ByName[h.Name] = view

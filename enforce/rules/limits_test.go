@@ -114,6 +114,20 @@ func TestLimitOfDetachments(t *testing.T) {
 	}
 }
 
+// Hosts that answer one after the other in a round share its limits.
+func TestALimitIsOfARound(t *testing.T) {
+	policy := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 1}}, fleet: enforce.Fleet{Limits: safety.Limits{Fleet: safety.Limit{Terminations: 1}}}}
+	cluster := parseCluster(t, "a | dev 0 | proc 5 - u1 by:alice 0:1\nb | dev 0 | proc 6 - u2 by:bob 0:1")
+	var memory controllerMemory
+	for i, want := range []struct {
+		a, b int
+		plan string
+	}{{1, 1, ""}, {2, 1, "a end 5"}, {2, 2, ""}, {3, 2, "b end 6"}} {
+		cluster.Hosts[0].Round, cluster.Hosts[1].Round = want.a, want.b
+		require.Equal(t, want.plan, planText(memory.Judge(policy, cluster, noon(i))), "%+v", want)
+	}
+}
+
 // A cap whose actions are all held waits on all hosts; one that is held on one host goes on elsewhere.
 func TestACapIsHeldWithItsActions(t *testing.T) {
 	user := "a | env 1 alice u1 | dev 0 1@01 | proc 5 1 u1 by:alice 0:1\nb | env 2 alice u1 | dev 0 2@02 | dev 1 2@02"
