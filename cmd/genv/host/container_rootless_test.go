@@ -63,8 +63,8 @@ func (h *runtimeHost) getNothing() {
 func TestARootlessContainerIsJudgedByItsUser(t *testing.T) {
 	h := judged(t, newRootlessHost(t))
 	const outsiders = "defaults: {non-env-processes: true, env-devices: true, grace: 1s, kill: true}\n"
-	const warning = "defaults: {non-env-processes: true, env-devices: true, warn: {cycles: 3}}\n"
-	const capOf1 = "defaults: {max-devices-per-user: 1, warn: {cycles: 3}}\n"
+	const warning = "defaults: {non-env-processes: true, env-devices: true, warn: {cycles: 1}}\n"
+	const capOf1 = "defaults: {max-devices-per-user: 1, warn: {cycles: 1}}\n"
 
 	h.getNothing()
 
@@ -183,7 +183,7 @@ func TestAContainerOfTheRuntimeIsItsUsers(t *testing.T) {
 	h := newJudgedHost(t)
 	out := h.mustPerson(h.binary, "docker", "run", "-d", "--network", "none", "--name", "job", "--gpus", "1", dockerImage, "sleep", "1000000")
 	id := strings.TrimSpace(out)
-	const capOf1 = "defaults: {max-devices-per-user: 1, warn: {cycles: 3}}\n"
+	const capOf1 = "defaults: {max-devices-per-user: 1, warn: {cycles: 1}}\n"
 	h.uses(h.Init("job"), 0)
 	require.NotContains(t, h.enforce(outsideOnly), "Terminating")
 	require.NotContains(t, h.enforce(capOf1), "User bob")
