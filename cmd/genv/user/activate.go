@@ -82,7 +82,7 @@ func (p *userCommands) activate(c *cli.Context, o *activateOptions) error {
 // activationCaller is the shell to activate. One that 1.4.3 initialised doesn't know the folder of the shims.
 func (p *userCommands) activationCaller(old string, who *hostUser) (shell.Caller, error) {
 	if old == "" {
-		return shell.CallerFrom(p.Getenv)
+		return p.callerOf("", who, shell.Shell143{})
 	}
 	exe, err := os.Executable()
 	if err != nil {
