@@ -20,7 +20,7 @@ const (
 	EventNotify   EventKind = "notify"    // the users of a finding are to be notified of it
 	EventHostLost EventKind = "host-lost" // a host does not answer any more, or fails for another reason
 	EventHostBack EventKind = "host-back"
-	// EventHeld is about actions that a safety limit held back, in each such cycle: the administrator has to decide.
+	// EventHeld is about actions that a safety limit held back, once in an interval: the administrator has to decide.
 	EventHeld EventKind = "held"
 	EventNote EventKind = "note" // something could not be judged, or a host warned of it
 )
@@ -64,7 +64,7 @@ type Decision string
 const (
 	DecisionAct      Decision = "act"
 	DecisionWait     Decision = "wait"      // it has not been there for long enough, or hosts are missing
-	DecisionHold     Decision = "hold"      // a safety limit holds all of its actions back
+	DecisionHold     Decision = "hold"      // a safety limit or an operator holds all of its actions back
 	DecisionDryRun   Decision = "dry-run"   // it would have been done
 	DecisionStuck    Decision = "stuck"     // it was tried before, without effect
 	DecisionUnderWay Decision = "under-way" // an earlier order about it is still being carried out

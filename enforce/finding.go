@@ -54,7 +54,7 @@ type Finding struct {
 	Waits   string    `json:"waits,omitempty"`   // what else than time it waits for
 	// Deferred says that it is due, and waits for another look or for the next tick. Nothing new is said about it.
 	Deferred bool `json:"-"`
-	// Held says that a safety limit holds back all that would be done because of it.
+	// Held says that a safety limit or an operator holds back all that would be done because of it.
 	Held         bool           `json:"-"`
 	HostsMissing int            `json:"hosts_missing,omitempty"` // how many hosts did not answer
 	Stuck        []StuckProcess `json:"stuck,omitempty"`         // processes that could not be ended before
@@ -66,7 +66,7 @@ type Finding struct {
 	Detach    []DeviceRef  `json:"detach,omitempty"` // likewise
 }
 
-// MemoryExcess is by how much an environment is over its capacity on a device.
+// MemoryExcess is by how much an environment is over its capacity on a device, or a user over a cap.
 type MemoryExcess struct {
 	UsedBytes     int64  `json:"used_bytes"`
 	CapacityBytes int64  `json:"capacity_bytes"`

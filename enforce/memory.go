@@ -62,7 +62,7 @@ func (m Memory) Shifted(d time.Duration) Memory {
 	return m.withTimes(func(t time.Time) time.Time { return t.Add(d) })
 }
 
-// withTimes returns the memory with each of its times replaced.
+// withTimes returns the memory with each of its times replaced, but for periods of hours.
 func (m Memory) withTimes(at func(time.Time) time.Time) Memory {
 	m.Time, m.LeftAlone = at(m.Time), mapped(m.LeftAlone, at)
 	m.TakenFor = mapped(m.TakenFor, func(t Taken) Taken { return Taken{at(t.At), t.Host, t.GPUs} })
@@ -73,7 +73,7 @@ func (m Memory) withTimes(at func(time.Time) time.Time) Memory {
 		return at(t)
 	}
 	m.Present = mapped(m.Present, func(p Presence) Presence {
-		p.Since, p.Gone = at(p.Since), known(p.Gone)
+		p.Since, p.Gone, p.AskedAgain = at(p.Since), known(p.Gone), known(p.AskedAgain)
 		return p
 	})
 	m.Uses = mapped(m.Uses, func(uses map[UseKey]Use) map[UseKey]Use {

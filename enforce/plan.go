@@ -8,7 +8,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// FreshFor is how old a look may be on which something is done.
+// FreshFor is how old a look may be on which something is done, unless it has just come.
 const FreshFor = 2 * time.Second
 
 // MaxOrdersUnderWay is how many orders a host may be carrying out, and how many it takes: one that never answers must

@@ -15,8 +15,8 @@ type Policy interface {
 	Settings(Query) *Settings
 	// Exempt reports whether no rule may touch a subject, and why.
 	Exempt(Subject) (reason string, exempt bool)
-	// Caps are those of its list that hold at a moment, or all for the zero time, in the order of the list. The caller
-	// may change them.
+	// Caps are those of its list that hold at a moment, and those that then only count hours; all for the zero time. They
+	// are in the order of the list, and the caller may change them.
 	Caps(time.Time) []*Cap
 	// Booking is what it lets a person reserve; nil for nothing. It isn't known while a membership isn't.
 	Booking(snapshot.Username) (rule *snapshot.BookingRule, known bool)

@@ -17,7 +17,7 @@ type Host struct {
 	Snapshot *Snapshot
 	Err      error
 	AskedAt  time.Time     // by the monotonic clock; zero for just now
-	IsNew    bool          // no cycle has judged the Snapshot before
+	IsNew    bool          // the answer came at this event, and waited at most 2 s
 	Round    int           // in which it was asked; 0 for one of its own. Cycles of a policy are rounds
 	Took     time.Duration // until the answer came
 }

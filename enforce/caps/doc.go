@@ -3,6 +3,8 @@
 // (choice.go): never more than the excess, and what costs people least first. It adds findings to the judgement, and is
 // pure.
 //
-//	caps.Judge(j)
+//	c := caps.New(j)
+//	c.Count(h) // for each host
+//	c.Judge()
 //	for _, c := range j.Counts.On("gpu-01", "alice") { … }
 package caps

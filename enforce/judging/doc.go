@@ -4,9 +4,8 @@
 // orders, and applies no rule.
 //
 //	j := judging.New(policy, cluster, memory, now)
-//	j.See()
-//	j.Remember()
 //	for _, h := range j.Hosts {
+//		j.See(h)
 //		due := j.CheckDue(h, &f, judging.NewClock(warn, f.ID))
 //		j.End(&f, due, h, process)
 //		j.Add(f)

@@ -78,7 +78,7 @@ type Evidence int8
 // The kinds of evidence, the weakest first.
 const (
 	Unused   Evidence = iota
-	Reported          // by root's process in the user's environment, or one of a host that doesn't report uids
+	Reported          // by root's or an unproved container's process in the environment, or without a uid
 	Proven            // by a process of the user's uid
 )
 

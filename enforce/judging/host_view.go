@@ -10,7 +10,7 @@ import (
 )
 
 // HostView is what the rules see of a host: its snapshot without what is exempt, the indices that they need, and the
-// draft of its order. A hostile host may list many thousand environments: nothing here is looked up by scanning.
+// draft of its order. A hostile host may list many thousand environments: what rules ask often is found without scanning.
 type HostView struct {
 	order.Draft
 	j        *Judgement
@@ -19,7 +19,7 @@ type HostView struct {
 	At       time.Time     // when it was asked: all ages are as of then
 	silence  time.Duration // for how long it didn't answer before
 	paused   time.Duration // for how long it wasn't asked before that: see Judgement.pause
-	IsNew    bool          // no cycle has judged this look before
+	IsNew    bool          // it came at this event: see snapshot.Host
 	Acted    bool          // the outcome of an order came since it was asked for
 	fresh    bool          // something may be done by this look
 	advances bool          // it is the first look of its round

@@ -234,7 +234,8 @@ func (j *Judgement) Presence(h *HostView, key string) enforce.Presence {
 }
 
 // remembered returns a presence from the last cycle, and whether a new round began since. Since and Gone move by the
-// time in which its host didn't answer or wasn't asked; by that of several hosts only while it is gone.
+// time in which its host didn't answer or wasn't asked; of several hosts, while it is there, by a pause of the
+// controller, and while it is gone by the longest silence of one.
 func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, advances bool) {
 	p = j.Before.Present[key]
 	silence, advances := time.Duration(0), j.advances

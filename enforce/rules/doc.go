@@ -4,6 +4,6 @@
 //
 //	plan, next, events := rules.Judge(policy, cluster, memory, time.Now())
 //
-// Read Judge first: its steps are its methods. A rule about one host is a file of its name, and the caps are
-// enforce/caps.
+// Read Judge first: its steps are its methods. The rules about one host are in processes.go, attachments.go and
+// env_memory.go, and the caps in enforce/caps.
 package rules

@@ -1,9 +1,9 @@
 // Package companions has what is sent because of the cycles of a controller besides orders: messages to users on their
-// terminals, mail to them, and what the kernel guards of hosts are to do.
+// terminals, mail to them, what the kernel guards of hosts are to do, and what hosts are told of rules and caps.
 //
 //	c.Companions = []controller.Companion{&companions.Guards{Interval: interval}, &companions.Messages{}}
 //
-// Each has its own memory, and the controller knows none of them. Events are about what is new; a user of a host gets
+// The controller knows none of them, and keeps the memories of those that have one. Events are about what is new; a user of a host gets
 // one message for all that is new at a time, and a limited number in an hour.
 package companions
 

@@ -108,12 +108,13 @@ func (c *Controller) cycle(ctx context.Context, e *loopEvent) {
 	deliveries, said := c.plan(events, orders)
 	safe := c.save(ctx, len(deliveries) > 0) // a crash must not lead to a second order
 	c.background.dispatch(ctx, c.Survey, &c.fleet, deliveries, safe)
-	if len(said) > 0 || c.round.Early == 0 {
+	if len(said) > 0 || c.round.Early == 0 { // after the first of a round only if there is something to say
 		c.emit(&c.round, said)
 	}
 }
 
-// see takes in answers, and reports whether to judge. A dry run waits for all hosts; the first time StopAtFailure does.
+// see takes in answers, and reports whether to judge. A dry run waits for all hosts, and with
+// StopAtFailure the first judgement does.
 func (c *Controller) see(ctx context.Context, e *loopEvent) bool {
 	c.fleet = c.fleet.with(e.answers, c.Memory.Machines, c.Link.About)
 	c.round.see(&c.fleet, c.Memory.Operator)
@@ -192,7 +193,7 @@ func (c *Controller) learn(ended []*Delivery) {
 		all.add(d.learn(d))
 	}
 	c.Memory.Rules, c.background.unsaved = c.Memory.Rules.WarnAgain(all.Unwarned), true
-	c.record(&c.round, c.beyond()) // of the hour before: bounded forgets it
+	c.record(&c.round, c.beyond()) // before bounded forgets what was spent in an hour that is over
 	c.round.Records = c.bounded(all.Records)
 	c.record(&c.round, c.round.Records)
 	c.emit(&c.round, all.Events)

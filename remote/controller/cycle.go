@@ -44,7 +44,7 @@ type Cycle struct {
 	Hold          *operator.OnHold // why operators had rules do nothing; nil if they did not
 	Exemptions    policy.ExemptionList
 
-	Records []audit.Record // of what came of the orders that ended last
+	Records []audit.Record // of what came of the deliveries that ended last
 	Items   []audit.Record // of what is done because of what was judged last
 	// Policy is what was judged by, Now when, and About what is known of a host without asking it: for companions.
 	Policy enforce.Policy
@@ -99,7 +99,8 @@ func (cycle *Cycle) Unable() map[snapshot.Hostname]string {
 // operator shows what operators asked for that lasts.
 func (cycle *Cycle) operator(s operator.State) { cycle.Hold, cycle.Exemptions = s.Hold, s.Exemptions }
 
-// add adds a plan to those since the tick. A finding that was acted on, or waits for a look, stays as it was.
+// add adds a plan to those since the tick. A finding that waits for a look stays as it was, and one
+// that was acted on is kept when it is gone.
 func (cycle *Cycle) add(plan enforce.Plan) {
 	before := cycle.Plan
 	before.Orders, cycle.unsent = before.Orders[:len(before.Orders)-cycle.unsent], 0

@@ -19,7 +19,7 @@ type Delivery struct {
 	Content  any   // for the Companion that planned it
 	Parallel bool  // others to the host don't wait for it
 
-	learn           func(*Delivery) Learned // takes in what came of it
+	learn           func(*Delivery) Learned // learnOutcome, or Learn of its Companion
 	cycle, position int                     // the number of its round, and where the host is in the fleet
 }
 
@@ -38,7 +38,7 @@ type MemoryKeeper interface {
 	Memory() any  // a pointer to what is kept, as JSON
 }
 
-// Learned is what there is to record and to say of a delivery that has ended.
+// Learned is what there is to record and to say of a plan, or of a delivery that has ended.
 type Learned struct {
 	Records  []audit.Record
 	Events   []enforce.Event
@@ -50,7 +50,8 @@ func (l *Learned) add(more Learned) {
 	l.Unwarned = append(l.Unwarned, more.Unwarned...)
 }
 
-// dispatch alone sends deliveries: to a host one after the other, once the memory is saved, or that has failed.
+// dispatch sends deliveries, as nothing else does: hosts side by side, to each one after the other, once the memory is
+// saved, or that has failed.
 func (b *background) dispatch(ctx context.Context, to Survey, f *knownFleet, deliveries []*Delivery, safe *saving) {
 	byHost := make(map[snapshot.Hostname][]*Delivery)
 	for _, one := range deliveries {

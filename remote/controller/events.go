@@ -30,7 +30,7 @@ type Schedule struct {
 	Actions *Queue // brings what operators ask for; nil for none
 	// Settle is how long outcomes are waited for when ctx ends; 0 is as long as they take. A later Loop has the others.
 	Settle time.Duration
-	// Step, if set, is called at each tick with 0, and before each wait with its length: then the next call is due.
+	// Step, if set, is called at each tick with 0, and before each wait with how long the next call may take.
 	Step func(wait time.Duration)
 }
 
@@ -63,7 +63,7 @@ type loop struct {
 	due          time.Time // when the next finding is; zero for none
 	notBefore    time.Time // the next judgement
 	last         bool      // no further tick follows
-	shown        bool      // what was begun at the last tick has ended
+	shown        bool      // what was done since the last tick was shown
 }
 
 func newLoop(ctx context.Context, c *Controller, s Schedule) *loop {
@@ -111,7 +111,8 @@ func (l *loop) isReady(ctx context.Context, e *loopEvent, now time.Time) bool {
 		len(e.answers) > 0 && (e.urgent || now.Sub(e.first) >= enforce.FreshFor)
 }
 
-// mayTick reports whether it is time for a tick: not while all are being asked, or answers to be judged together come.
+// mayTick reports whether it is time for a tick. One is left out while all hosts are still being asked, or while answers
+// that are judged together are still to come.
 func (l *loop) mayTick(now time.Time) bool {
 	if l.tick.IsZero() || now.Before(l.tick) {
 		return false

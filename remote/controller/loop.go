@@ -16,7 +16,7 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 	l := newLoop(ctx, c, s)
 	defer l.close()
 	for {
-		e := l.next(ctx)
+		e := l.next(ctx) // a tick, answers, a time that is over, actions, deliveries that ended
 		if e.tick {
 			if err := l.show(each); err != nil {
 				l.learn(e.ended)
@@ -48,7 +48,7 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 	}
 }
 
-// Finish waits for the orders that are under way after a Loop that had to Settle, and until the memory is written.
+// Finish waits for the orders that a Loop left under way when Settle was over, and until the memory is written.
 func (c *Controller) Finish(ctx context.Context, each func(Cycle) error) error {
 	l := newLoop(ctx, c, Schedule{})
 	defer l.close()
@@ -56,7 +56,8 @@ func (c *Controller) Finish(ctx context.Context, each func(Cycle) error) error {
 	return l.finish(ctx, each)
 }
 
-// judge acts on an event, and asks hosts again. It takes at most a tenth of the time, with pauses up to mostPause.
+// judge acts on an event, and asks hosts again. The next judgement begins ten times as long after this one began as it
+// took, within leastPause and mostPause.
 func (l *loop) judge(ctx context.Context, e *loopEvent) {
 	begun := time.Now()
 	l.cycle(ctx, e)
@@ -76,7 +77,7 @@ func (l *loop) judge(ctx context.Context, e *loopEvent) {
 	}
 }
 
-// leastPause and mostPause bound the time between two judgements.
+// leastPause and mostPause bound the time from the begin of a judgement to that of the next.
 const (
 	leastPause = 50 * time.Millisecond
 	mostPause  = 3 * time.Second

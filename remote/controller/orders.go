@@ -16,7 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// sentOrder is an order that is sent to its host, and what the host says then.
+// sentOrder is an order that ordersOf makes, dispatch has sent, and learnOutcome learns from.
 type sentOrder struct {
 	order.OfHost
 	items     []audit.Record    // as the log has them

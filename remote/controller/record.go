@@ -20,21 +20,22 @@ type Recorder interface {
 	Reserve(bytes int64) error
 }
 
-// record notes whether it failed.
+// record writes records, and notes in the cycle why that failed.
 func (c *Controller) record(cycle *Cycle, records []audit.Record) {
 	if err := c.write(cycle, records); err != nil {
 		cycle.Unrecorded = err
 	}
 }
 
-// recordFirst records what was found, and what is about to be done. After an error nothing may be done.
+// recordFirst records what was found, and what is about to be done. After an error nothing may be done. Append of
+// nothing writes what still waits: if that fails, the findings come again with the next judgement.
 func (c *Controller) recordFirst(
 	cycle *Cycle, events []enforce.Event, duplicates []Duplicate, items []audit.Record,
 ) error {
 	if c.Audit == nil {
 		return nil
 	}
-	if cycle.Unrecorded = c.Audit.Append(); cycle.Unrecorded == nil || c.ActUnrecorded { // else they are found again
+	if cycle.Unrecorded = c.Audit.Append(); cycle.Unrecorded == nil || c.ActUnrecorded {
 		cycle.Unrecorded = cmp.Or(c.ahead(cycle, events, duplicates, items), cycle.Unrecorded)
 		if cycle.Unrecorded != nil && !c.ActUnrecorded {
 			c.notSent(cycle, items)

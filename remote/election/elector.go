@@ -1,6 +1,7 @@
 // Package election says which of several controllers may act, by a key in etcd.
 //
-//	elector := election.New(election.Options{Cluster: client, Key: "/genv/lab", Self: self, Clock: clock})
+//	elector := election.New(election.Options{Cluster: client, Key: "/genv/lab", Self: self, Clock: clock,
+//		Now: time.Now})
 //	err := elector.Run(ctx, election.Roles{Stand: watch, Lead: enforce, Changed: log})
 //
 // The leader made the key KEY/leader, which depends on its lease. Its epoch is the revision of the cluster in which it

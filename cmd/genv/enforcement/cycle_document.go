@@ -22,7 +22,7 @@ type CycleDocument struct {
 	Cycle  int     `json:"cycle"`
 	Time   string  `json:"time"`
 	TookMS float64 `json:"took_ms"`
-	// Early is how many cycles about single hosts there were since the last document. Their orders are in this one,
+	// Early is how many judgements there were between ticks since the last document. Their orders are in this one,
 	// and findings that they ended in none.
 	Early    int                             `json:"early_cycles,omitempty"`
 	DryRun   bool                            `json:"dry_run"`
