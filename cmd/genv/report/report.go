@@ -282,11 +282,12 @@ func keyOf(by, key string) string {
 
 // table is the rows as text, with as many columns as fit into a width; all with 0.
 func table(d *usage.Report, output render.Output, width int) string {
-	t := draw.Table{Rows: make([]draw.TableRow, len(d.Rows)), Columns: []draw.ColumnLayout{
+	columns := []draw.ColumnLayout{
 		{Name: strings.ToUpper(d.By)}, {Name: "ATTACHED"}, {Name: "SHARE", Order: 6}, {Name: "USED", Order: 7},
 		{Name: "COMPUTING", Order: 3}, {Name: "IDLE", Order: 8}, {Name: "UNKNOWN", Order: 2}, {Name: "PEAK", Order: 4},
 		{Name: "FINDINGS", Order: 5}, {Name: "ENDED", Order: 1}, {Name: "DETACHED", Order: 1},
-	}}
+	}
+	t := draw.Table{Rows: make([]draw.TableRow, len(d.Rows)), Columns: columns}
 	for i := range t.Columns {
 		if t.Columns[i].Right = i > 0; output.NoHeader {
 			t.Columns[i].Name = ""

@@ -44,7 +44,8 @@ func ask(t *testing.T, c net.Conn) *bufio.Reader {
 	_, err := io.WriteString(c, "HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
 	require.NoError(t, err)
 	answer := bufio.NewReader(c)
-	response := proctest.Try(http.ReadResponse(answer, &http.Request{Method: http.MethodHead})).OK(t)
+	response, err := http.ReadResponse(answer, &http.Request{Method: http.MethodHead})
+	require.NoError(t, err)
 	require.NoError(t, response.Body.Close())
 	require.Equal(t, http.StatusOK, response.StatusCode)
 	return answer
