@@ -282,16 +282,14 @@ func keyOf(by, key string) string {
 
 // table is the rows as text, with as many columns as fit into a width; all with 0.
 func table(d *usage.Report, output render.Output, width int) string {
-	columns := []draw.ColumnLayout{
-		{Name: strings.ToUpper(d.By)}, {Name: "ATTACHED"}, {Name: "SHARE", Order: 6}, {Name: "USED", Order: 7},
-		{Name: "COMPUTING", Order: 3}, {Name: "IDLE", Order: 8}, {Name: "UNKNOWN", Order: 2}, {Name: "PEAK", Order: 4},
-		{Name: "FINDINGS", Order: 5}, {Name: "ENDED", Order: 1}, {Name: "DETACHED", Order: 1},
-	}
-	t := draw.Table{Rows: make([]draw.TableRow, len(d.Rows)), Columns: columns}
-	for i := range t.Columns {
-		if t.Columns[i].Right = i > 0; output.NoHeader {
-			t.Columns[i].Name = ""
+	t := draw.Table{Rows: make([]draw.TableRow, len(d.Rows))}
+	names := strings.ToUpper(d.By) + " ATTACHED SHARE USED COMPUTING IDLE UNKNOWN PEAK FINDINGS ENDED DETACHED"
+	order := []int{0, 0, 6, 7, 3, 8, 2, 4, 5, 1, 1} // in which they are left out on a narrow terminal; 0 for never
+	for i, name := range strings.Fields(names) {
+		if output.NoHeader {
+			name = ""
 		}
+		t.Columns = append(t.Columns, draw.ColumnLayout{Name: name, Right: i > 0, Order: order[i]})
 	}
 	for i := range d.Rows {
 		r := &d.Rows[i]
