@@ -263,7 +263,8 @@ func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, adv
 func isOfProcess(key string) bool {
 	rule, rest, _ := strings.Cut(key, "/")
 	parts := strings.Split(rest, "/")
-	ofProcesses := []string{"process", string(enforce.RuleNonEnvProcesses), string(enforce.RuleEnvDevices)}
+	ofProcesses := []string{"process", string(enforce.RuleNonEnvProcesses), string(enforce.RuleUnreadable),
+		string(enforce.RuleEnvDevices)}
 	if len(parts) != 3 || !slices.Contains(ofProcesses, rule) {
 		return false
 	}

@@ -151,6 +151,14 @@ func TestRulesWithATimeInCommon(t *testing.T) {
 		require.True(t, slices.ContainsFunc(found, func(f enforce.Finding) bool { return f.Rule == rule }), rule)
 		ofProcess := func(key string) bool { return strings.HasPrefix(key, "process/") }
 		require.Equal(t, row.inCommon, slices.ContainsFunc(slices.Collect(maps.Keys(memory.Present)), ofProcess), rule)
+		if row.inCommon { // the keys of a process go with it: there may be many
+			others := all
+			others.RuleWarns = map[enforce.Rule]enforce.Warn{enforce.RuleNonEnvProcesses: lasting(30), enforce.RuleEnvDevices: lasting(30), rule: lasting(10)}
+			memory.Judge(stated{all: others}, parseCluster(t, row.cluster), noon(1))
+			require.Contains(t, memory.Present, string(rule)+"/a/5/1")
+			memory.Judge(stated{all: others}, parseCluster(t, "a | dev 0"), noon(2))
+			require.NotContains(t, memory.Present, string(rule)+"/a/5/1")
+		}
 
 		longer := all
 		longer.RuleWarns = map[enforce.Rule]enforce.Warn{rule: lasting(30)}
