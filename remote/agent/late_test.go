@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -180,9 +181,6 @@ func (g *grave) Execute(context.Context, order.Order, asked.Authority) (agent.Ex
 }
 
 func (g *grave) Notify(m []agent.Message) ([]agent.Receipt, error) {
-	if len(m) > 0 {
-		<-g.release // a terminal takes nothing
-	}
 	return make([]agent.Receipt, len(m)), nil
 }
 
@@ -232,20 +230,33 @@ func TestSideBySide(t *testing.T) {
 	})
 }
 
-// TestOrdersPassMessages: what shows messages slowly delays no order.
+// TestOrdersPassMessages: what shows messages slowly delays no order, and none passes one that came before.
 func TestOrdersPassMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := &grave{release: make(chan struct{})}
-		c, hangUp := join(t, g, agent.NewGreeting("v"))
-		shown := calls(t.Context(), c, agent.RequestNotify, `{"messages":[{"uid":1,"text":"x"}]}`)
-		synctest.Wait()
-		carriedOut := calls(t.Context(), c, agent.RequestExecute, noOrder)
-		synctest.Wait()
-		require.Equal(t, 1, g.begun)
-		close(g.release)
-		require.NoError(t, <-shown)
-		require.NoError(t, <-carriedOut)
-		require.NoError(t, hangUp())
+		begin, release, shown := make(chan struct{}), make(chan struct{}), []uint64(nil)
+		server := &agent.Responder{Token: "t", Greeting: greeting, Idle: time.Minute}
+		server.Handler = func(_ context.Context, r agent.Call) ([]byte, error) {
+			switch r.Name {
+			case agent.RequestPing:
+				<-begin
+			case agent.RequestNotify:
+				<-release // a terminal takes nothing
+				shown = append(shown, r.ID)
+			}
+			return nil, nil
+		}
+		c, in, out, ended := talk(t, server)
+		for _, name := range append([]string{agent.RequestPing}, slices.Repeat([]string{agent.RequestNotify}, 8)...) {
+			calls(t.Context(), c, name, "")
+			synctest.Wait()
+		}
+		close(begin)
+		proctest.Try(c.Call(t.Context(), agent.RequestExecute, nil)).OK(t)
+		close(release)
+		_ = out.Close()
+		require.NoError(t, <-ended)
+		_ = in.Close()
+		require.Equal(t, []uint64{2, 3, 4, 5, 6, 7, 8, 9}, shown)
 	})
 }
 

@@ -49,8 +49,8 @@ type Responder struct {
 	hungUp  func()          // ends wanted
 	out     io.Writer
 	writing sync.Mutex
-	showing slots  // taken while messages are shown
-	secret  string // see Call.Token
+	secret  string        // see Call.Token
+	shown   chan struct{} // closed when the last messages are shown; nil before the first
 
 	requests chan *frame.Frame // closed when failed may be read
 	failed   error             // why no more requests come; io.EOF is their end
@@ -66,15 +66,17 @@ type Responder struct {
 const replacedCheck = time.Second
 
 // Serve greets and answers requests until in ends, which is no error, ctx ends, or Idle is over. Orders
-// (RequestExecute) are carried out in the background, at most 16 at a time. So are a RequestNotify, one at a time, and a
-// RequestWait, which ends the one before; other requests are answered one after the other. Serve returns when those that were begun are handled. A read
-// or a write that waits then goes on until its file is closed or the program ends.
+// (RequestExecute) are carried out in the background, at most 16 at a time. So are messages (RequestNotify), in their
+// order, and a RequestWait, which ends the one before. Other requests are answered one after the other. Serve returns
+// when those that were begun are handled. A read or a write that waits then goes on until its file is closed or the
+// program ends.
 func (c *Responder) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c.out, c.showing = out, newSlots(1)
+	c.out = out
 	c.wanted, c.hungUp = context.WithCancel(ctx)
-	orders, failed := errgroup.WithContext(ctx) // the first answer that can't be sent ends the conversation
+	orders, failed := errgroup.WithContext(ctx)            // the first answer that can't be sent ends the conversation
+	orders.SetLimit(enforce.MaxOrdersUnderWay + maxQueued) // others wait until they are begun
 	c.orders = orders
 	defer func() {
 		c.hungUp()
@@ -110,7 +112,7 @@ func (c *Responder) Serve(ctx context.Context, in io.Reader, out io.Writer) erro
 		case f.Name == RequestExecute:
 			err = c.begin(ctx, f)
 		case f.Name == RequestNotify:
-			orders.Go(func() error { return c.notify(ctx, f) })
+			c.notify(ctx, f)
 		case f.Name == RequestWait:
 			c.wait(ctx, f)
 		default:
@@ -205,13 +207,17 @@ func (c *Responder) wait(ctx context.Context, f *frame.Frame) {
 	})
 }
 
-// notify shows messages after those before. They may take as long as users' terminals and a disk.
-func (c *Responder) notify(ctx context.Context, f *frame.Frame) error {
-	if err := c.showing.acquire(ctx); err != nil {
-		return err
-	}
-	defer c.showing.release()
-	return c.answer(ctx, c.wanted, f)
+// notify shows messages in the background, after those before. They may take as long as users' terminals and a disk.
+func (c *Responder) notify(ctx context.Context, f *frame.Frame) {
+	before, shown := c.shown, make(chan struct{})
+	c.shown = shown
+	c.orders.Go(func() error {
+		defer close(shown)
+		if before != nil {
+			<-before
+		}
+		return c.answer(ctx, c.wanted, f)
+	})
 }
 
 // answer handles a request; nothing waits for the answer after wanted ends.

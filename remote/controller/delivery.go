@@ -50,8 +50,8 @@ func (l *Learned) add(more Learned) {
 	l.Unwarned = append(l.Unwarned, more.Unwarned...)
 }
 
-// dispatch sends deliveries, as nothing else does: hosts side by side, to each one after the other, once the memory is
-// saved, or that has failed.
+// dispatch sends deliveries, as nothing else does: hosts side by side, to each one after the other but for those that
+// are Parallel, once the memory is saved, or that has failed.
 func (b *background) dispatch(ctx context.Context, to Survey, f *knownFleet, deliveries []*Delivery, safe *saving) {
 	byHost := make(map[snapshot.Hostname][]*Delivery)
 	for _, one := range deliveries {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,6 +26,7 @@ type attachments struct {
 	detached map[string]bool
 	fails    map[string]error // the messages to a host
 	shown    int              // on how many terminals messages are shown
+	mu       sync.Mutex       // for messages, which are sent to several hosts at a time
 	messages map[string][]agent.Message
 }
 
@@ -56,6 +58,8 @@ func (a *attachments) Notify(_ context.Context, h remote.Host, messages []agent.
 	if err := a.fails[h.Name]; err != nil {
 		return nil, err
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.messages[h.Name] = append(a.messages[h.Name], messages...)
 	return slices.Repeat([]agent.Receipt{{Terminals: a.shown}}, len(messages)), nil
 }
