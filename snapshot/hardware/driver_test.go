@@ -32,8 +32,7 @@ func TestParseInformation(t *testing.T) {
 		"excluded by older drivers": {"Device Minor: 1\nBlacklisted:\t Yes\n", information{BusDevice: BusDevice{Minor: new(1)}, excluded: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := proctest.Try(parseInformation([]byte(tt.text))).OK(t)
-			require.Equal(t, tt.want, got)
+			require.Equal(t, tt.want, proctest.Try(parseInformation([]byte(tt.text))).OK(t))
 		})
 	}
 	for name, text := range map[string]string{
@@ -61,8 +60,7 @@ func FuzzParseInformation(f *testing.F) {
 		p := published{devicesSchema, []BusDevice{info.BusDevice}}
 		data, err = json.Marshal(p)
 		require.NoError(t, err)
-		again := proctest.Try(Decode(data)).OK(t)
-		require.Equal(t, p.Devices, again, "what is read can be published")
+		require.Equal(t, p.Devices, proctest.Try(Decode(data)).OK(t), "what is read can be published")
 	})
 }
 

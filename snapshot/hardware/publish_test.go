@@ -43,8 +43,7 @@ func TestPublishAndRead(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, list(), got)
 	for path, mode := range map[string]os.FileMode{dir: 0o755 | os.ModeDir, filepath.Join(dir, "devices.json"): 0o644} {
-		info := proctest.Try(os.Stat(path)).OK(t)
-		require.Equal(t, mode, info.Mode(), path)
+		require.Equal(t, mode, proctest.Try(os.Stat(path)).OK(t).Mode(), path)
 	}
 	changed, err = hardware.Publish(dir, list())
 	require.NoError(t, err)
@@ -253,8 +252,7 @@ func found(n int) []snapshot.Device {
 
 func TestPublishFromARootProcess(t *testing.T) {
 	s := hardware.Catalog{Run: filepath.Join(t.TempDir(), "run"), Proc: driver(t, 1, 2, 0), Root: true}
-	changed := proctest.Try(s.Publish(found(3))).OK(t)
-	require.True(t, changed)
+	require.True(t, proctest.Try(s.Publish(found(3))).OK(t))
 	known, err := hardware.Catalog{Run: s.Run, Proc: t.TempDir()}.Known()
 	require.NoError(t, err)
 	for i, want := range []int{1, 2, 0} {

@@ -26,12 +26,10 @@ func TestParseApps(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := proctest.Try(nvidiasmi.ParseApps(stdout(string(constructed(t, name))))).OK(t)
-			require.Equal(t, want, got)
+			require.Equal(t, want, proctest.Try(nvidiasmi.ParseApps(stdout(string(constructed(t, name))))).OK(t))
 		})
 	}
-	usage := proctest.Try(nvidiasmi.ParseApps(stdout("\n"))).OK(t)
-	require.Equal(t, nvidiasmi.Usage{}, usage, "no process computes")
+	require.Equal(t, nvidiasmi.Usage{}, proctest.Try(nvidiasmi.ParseApps(stdout("\n"))).OK(t), "no process computes")
 }
 
 // TestOddRowsOfApps: any process may be meant, on the GPU that the row names, or on any. An

@@ -127,8 +127,7 @@ func TestALateQuestionBeginsACall(t *testing.T) {
 		_, err := querier.Apps(ended, time.Minute)
 		require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
 		time.Sleep(10 * time.Second)
-		usage := proctest.Try(querier.Apps(ended, time.Minute)).OK(t)
-		require.EqualValues(t, 1, usage.Apps[0].PID)
+		require.EqualValues(t, 1, proctest.Try(querier.Apps(ended, time.Minute)).OK(t).Apps[0].PID)
 		time.Sleep(10 * time.Second)
 	})
 }

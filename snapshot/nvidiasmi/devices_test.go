@@ -212,8 +212,7 @@ func TestParseList(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := proctest.Try(nvidiasmi.ParseList(stdout(string(constructed(t, name))))).OK(t)
-			require.Equal(t, want, got)
+			require.Equal(t, want, proctest.Try(nvidiasmi.ParseList(stdout(string(constructed(t, name))))).OK(t))
 		})
 	}
 }
@@ -223,8 +222,7 @@ func TestParseListIgnoresOtherLines(t *testing.T) {
 		"GPU 0: X (UUID: GPU-1)\n  (No MIG devices)\n  MIG 1g.5gb Device 0: (UUID: MIG-1)\n  MIG \x1b Device 1: (UUID: MIG-2)\n":                                                                                               {{UUID: "GPU-1", Instances: []snapshot.Instance{{UUID: "MIG-1", Profile: "1g.5gb"}, {UUID: "MIG-2"}}}},
 		"GPU 0: X (UUID: GPU-1)\nUnable to determine the device handle for gpu 0000:02:00.0: GPU is lost.\n  MIG 1g.5gb Device 0: (UUID: MIG-1)\nGPU 1: X (UU\n  MIG 1g.5gb Device 0: (UUID: MIG-2)\nGPU 2: X (UUID: GPU-3)\n": {{UUID: "GPU-1", Instances: []snapshot.Instance{{UUID: "MIG-1", Profile: "1g.5gb"}}}, {Index: 2, UUID: "GPU-3"}},
 	} {
-		got := proctest.Try(nvidiasmi.ParseList(stdout(text))).OK(t)
-		require.Equal(t, want, got)
+		require.Equal(t, want, proctest.Try(nvidiasmi.ParseList(stdout(text))).OK(t))
 	}
 }
 

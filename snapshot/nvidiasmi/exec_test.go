@@ -100,8 +100,7 @@ func TestExecWithARemainingChild(t *testing.T) {
 func TestExecRunsInAGroupOfItsOwn(t *testing.T) {
 	out, err := nvidiasmi.Exec{Path: script(t, `cut -d' ' -f5 /proc/self/stat`)}.Run(t.Context())
 	require.NoError(t, err)
-	group := proctest.Try(strconv.Atoi(strings.TrimSpace(string(out.Stdout)))).OK(t)
-	require.NotEqual(t, syscall.Getpgrp(), group)
+	require.NotEqual(t, syscall.Getpgrp(), proctest.Try(strconv.Atoi(strings.TrimSpace(string(out.Stdout)))).OK(t))
 }
 
 func TestFind(t *testing.T) {
@@ -201,8 +200,7 @@ func TestAHungCallIsInProgressOnceOnTheMachine(t *testing.T) {
 	// The driver is back.
 	require.NoError(t, syscall.Kill(-pid, syscall.SIGKILL))
 	works := nvidiasmi.New(nvidiasmi.Exec{Path: script(t, `echo 'GPU-1, 711, 5'`), Lock: lock}, time.Minute)
-	usage := proctest.Try(works.Apps(t.Context(), 0)).OK(t)
-	require.Len(t, usage.Apps, 1)
+	require.Len(t, proctest.Try(works.Apps(t.Context(), 0)).OK(t).Apps, 1)
 }
 
 // apps asks for processes by a Querier of its own, as in a process of its own.
@@ -288,8 +286,7 @@ func TestCallsAreOneAtATimeOnTheMachine(t *testing.T) {
 	}
 	group.Wait()
 	require.NoError(t, errors.Join(errs...))
-	info := proctest.Try(os.Stat(filepath.Dir(lock))).OK(t)
-	require.Equal(t, os.FileMode(0o755), info.Mode().Perm())
+	require.Equal(t, os.FileMode(0o755), proctest.Try(os.Stat(filepath.Dir(lock))).OK(t).Mode().Perm())
 }
 
 // A program that leaves something running in the background does not hang.

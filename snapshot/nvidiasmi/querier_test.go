@@ -34,12 +34,9 @@ func TestQuerierAsks(t *testing.T) {
 		"--query-compute-apps": "GPU-1, 711, 5\n",
 		"-L":                   "GPU 0: V100 (UUID: GPU-1)\n",
 	}), 0)
-	devices := proctest.Try(querier.Devices(t.Context(), 0)).OK(t)
-	require.Len(t, devices.GPUs, 1)
-	usage := proctest.Try(querier.Apps(t.Context(), 0)).OK(t)
-	require.Len(t, usage.Apps, 1)
-	listed := proctest.Try(querier.List(t.Context(), 0)).OK(t)
-	require.Len(t, listed, 1)
+	require.Len(t, proctest.Try(querier.Devices(t.Context(), 0)).OK(t).GPUs, 1)
+	require.Len(t, proctest.Try(querier.Apps(t.Context(), 0)).OK(t).Apps, 1)
+	require.Len(t, proctest.Try(querier.List(t.Context(), 0)).OK(t), 1)
 }
 
 // Fakes and older drivers must understand these arguments.

@@ -42,18 +42,15 @@ func TestShimsOfAUser(t *testing.T) {
 	dir := proctest.Try(shell.ShimsDir(exe, func(name string) string { return map[string]string{"HOME": home}[name] })).OK(t)
 	require.Equal(t, home+"/.cache/genv/shims", dir)
 	require.NoError(t, shell.EnsureShims(dir, exe))
-	info := proctest.Try(os.Stat(dir)).OK(t)
-	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+	require.Equal(t, os.FileMode(0o700), proctest.Try(os.Stat(dir)).OK(t).Mode().Perm())
 	for _, shim := range []string{"docker", "nvidia-smi"} {
 		target := proctest.Try(os.Readlink(filepath.Join(dir, shim))).OK(t)
 		require.Equal(t, exe, target)
 	}
 	newer := program(t, t.TempDir(), "genv")
 	require.NoError(t, shell.EnsureShims(dir, newer), "links to an old genv are replaced")
-	target := proctest.Try(os.Readlink(filepath.Join(dir, "docker"))).OK(t)
-	require.Equal(t, newer, target)
-	entries := proctest.Try(os.ReadDir(dir)).OK(t)
-	require.Len(t, entries, 2)
+	require.Equal(t, newer, proctest.Try(os.Readlink(filepath.Join(dir, "docker"))).OK(t))
+	require.Len(t, proctest.Try(os.ReadDir(dir)).OK(t), 2)
 }
 
 func TestInstalledShimsComeFirst(t *testing.T) {
@@ -61,8 +58,7 @@ func TestInstalledShimsComeFirst(t *testing.T) {
 	exe := program(t, prefix, "bin", "genv")
 	dir := filepath.Join(prefix, "lib/genv/shims")
 	require.NoError(t, shell.EnsureShims(dir, exe))
-	got := proctest.Try(shell.ShimsDir(exe, func(string) string { return "" })).OK(t)
-	require.Equal(t, dir, got)
+	require.Equal(t, dir, proctest.Try(shell.ShimsDir(exe, func(string) string { return "" })).OK(t))
 }
 
 func TestUnsafeShims(t *testing.T) {

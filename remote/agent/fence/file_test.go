@@ -35,8 +35,7 @@ func TestFile(t *testing.T) {
 	require.Error(t, f.Admit(request(election, 1, "a")))
 	require.Error(t, f.Admit(nil))
 	require.NoError(t, f.Admit(request(election, 2, "b")))
-	again := proctest.ReadFile(t, f.Path)
-	require.Equal(t, string(written), string(again))
+	require.Equal(t, string(written), string(proctest.ReadFile(t, f.Path)))
 	require.NoError(t, f.Admit(request(election, 3, "a")), "another one reads it from the disk")
 	require.Error(t, f.Admit(request(election, 2, "b")))
 	require.Error(t, f.Admit(taking(request(run, 1, "c"))), "it gets no lease, so the one before could come back")
@@ -268,8 +267,7 @@ func TestLeftovers(t *testing.T) {
 	other := filepath.Join(filepath.Dir(f.Path), "other.json.tmp")
 	require.NoError(t, os.WriteFile(other, nil, 0o600))
 	require.NoError(t, f.Admit(request(folder, 2, "a")))
-	left := proctest.Try(filepath.Glob(filepath.Join(filepath.Dir(f.Path), "*.tmp"))).OK(t)
-	require.Equal(t, []string{other}, left)
+	require.Equal(t, []string{other}, proctest.Try(filepath.Glob(filepath.Join(filepath.Dir(f.Path), "*.tmp"))).OK(t))
 }
 
 // On a full disk the noted controller goes on, and another one as long as there are blocks for its lease.
