@@ -51,8 +51,7 @@ func everything(t testing.TB) *snapshot.Snapshot {
 
 func TestNativeCarriesEverything(t *testing.T) {
 	want := everything(t)
-	data := proctest.Try(snapshot.EncodeNative(want)).OK(t)
-	require.Equal(t, want, proctest.Try(snapshot.DecodeNative(data)).OK(t))
+	require.Equal(t, want, proctest.Try(snapshot.DecodeNative(proctest.Try(snapshot.EncodeNative(want)).OK(t))).OK(t))
 }
 
 // TestUnknownWaitsStayUnknown: only a host that says so has no waits.

@@ -64,8 +64,7 @@ func TestClient(t *testing.T) {
 // requireEqual: a viewer has the state that the controller has.
 func requireEqual(t *testing.T, want, got *live.FleetState) {
 	t.Helper()
-	a := proctest.Try(json.Marshal(want)).OK(t)
-	require.JSONEq(t, string(a), string(proctest.Try(json.Marshal(got)).OK(t)))
+	require.JSONEq(t, string(proctest.Try(json.Marshal(want)).OK(t)), string(proctest.Try(json.Marshal(got)).OK(t)))
 }
 
 // A server waits for half a second after a request that was too long.

@@ -225,8 +225,7 @@ func TestAncestors(t *testing.T) {
 		1:  nil,
 		20: nil,
 	} {
-		stat := proctest.Try(fs.Stat(pid)).OK(t)
-		require.Equal(t, want, proctest.Try(finder.Ancestors(stat)).OK(t))
+		require.Equal(t, want, proctest.Try(finder.Ancestors(proctest.Try(fs.Stat(pid)).OK(t))).OK(t))
 	}
 	_, err := finder.Ancestors(proc.Stat{PID: 30, PPID: 29, Start: 5})
 	require.ErrorIs(t, err, proc.ErrGone)

@@ -95,8 +95,7 @@ func TestNodeSearchWithoutAFirstThread(t *testing.T) {
 	require.Equal(t, "<nil>\n", line)
 	pid := snapshot.PID(cmd.Process.Pid)
 	require.Eventually(t, func() bool { stat, err := proc.FS{}.Stat(pid); return err == nil && stat.State == 'Z' }, 10*time.Second, time.Millisecond)
-	open := proctest.Try((&proc.Quota{}).HasOpen(proc.FS{}, pid, memMajor)).OK(t)
-	require.False(t, open)
+	require.False(t, proctest.Try((&proc.Quota{}).HasOpen(proc.FS{}, pid, memMajor)).OK(t))
 	require.True(t, hasNode(t, cmd.Process.Pid, memMajor))
 	require.False(t, hasNode(t, cmd.Process.Pid, 195))
 }

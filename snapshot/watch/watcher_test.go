@@ -262,8 +262,7 @@ func TestAFloodOfOpens(t *testing.T) {
 						return
 					case <-tick.C:
 						for range 10 {
-							f := proctest.Try(os.Open(m.node(0))).OK(t)
-							require.NoError(t, f.Close())
+							require.NoError(t, proctest.Try(os.Open(m.node(0))).OK(t).Close())
 						}
 					}
 				}

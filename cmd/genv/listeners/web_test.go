@@ -85,8 +85,7 @@ func TestWebFlags(t *testing.T) {
 	}
 	_, err := read(true, "--web", "127.0.0.1:1")
 	require.ErrorContains(t, err, "--web needs a loop")
-	config := proctest.Try(read(false)).OK(t)
-	require.False(t, config.Any())
+	require.False(t, proctest.Try(read(false)).OK(t).Any())
 }
 
 // seen is a feed with a host.
@@ -150,8 +149,7 @@ func TestWebWithTLS(t *testing.T) {
 	l := open(t, "--web", "127.0.0.1:0", "--web-config", dir+"/both", "--web-names", "self")
 	require.Regexp(t, `^https://127\.0\.0\.1:\d+/$`, l.Addresses[0])
 	roots := x509.NewCertPool()
-	pemText := proctest.Try(os.ReadFile(dir + "/cert")).OK(t)
-	require.True(t, roots.AppendCertsFromPEM(pemText))
+	require.True(t, roots.AppendCertsFromPEM(proctest.Try(os.ReadFile(dir + "/cert")).OK(t)))
 	// It asks for HTTP/2 also where the test was built without it.
 	offer := &tls.Config{RootCAs: roots, NextProtos: []string{"h2", "http/1.1"}}
 	transport := &http.Transport{TLSClientConfig: offer, ForceAttemptHTTP2: true}

@@ -86,8 +86,7 @@ func TestADeadControllersSocketIsReplaced(t *testing.T) {
 	leaveDead(t, path)
 	require.NoError(t, os.WriteFile(path+".lock", nil, 0o600))
 	listen(t, path)
-	conn := proctest.Try(net.Dial("unix", path)).OK(t)
-	require.NoError(t, conn.Close())
+	require.NoError(t, proctest.Try(net.Dial("unix", path)).OK(t).Close())
 }
 
 // TestAKilledProcess: nothing of it is in the way, also if its PID has become another's.
@@ -169,8 +168,7 @@ func TestWhatIsLeftAlone(t *testing.T) {
 			after, _ := os.Lstat(path)
 			require.Equal(t, before != nil, after != nil)
 			require.True(t, before == nil || os.SameFile(before, after))
-			content := proctest.Try(os.ReadFile(elsewhere)).OK(t)
-			require.Equal(t, "precious", string(content))
+			require.Equal(t, "precious", string(proctest.Try(os.ReadFile(elsewhere)).OK(t)))
 		})
 	}
 }

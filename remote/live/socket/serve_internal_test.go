@@ -144,8 +144,7 @@ func TestASlowAnswer(t *testing.T) {
 	response, err := server.Client().Get(server.URL)
 	require.NoError(t, err)
 	defer response.Body.Close()
-	body := proctest.Try(io.ReadAll(response.Body)).OK(t)
-	require.Equal(t, "xxxxx", string(body))
+	require.Equal(t, "xxxxx", string(proctest.Try(io.ReadAll(response.Body)).OK(t)))
 }
 
 // TestASlowLoris sends its request a byte at a time.

@@ -285,8 +285,7 @@ func FuzzDecode(f *testing.F) {
 			require.ErrorIs(t, err, state.ErrRequest)
 			return
 		}
-		written := proctest.Try(json.Marshal(c)).OK(t)
-		require.Equal(t, c, proctest.Try(change.Decode(written)).OK(t))
+		require.Equal(t, c, proctest.Try(change.Decode(proctest.Try(json.Marshal(c)).OK(t))).OK(t))
 		for _, uid := range []snapshot.UID{alice, 0} {
 			f := files()
 			if _, err := c.Apply(f, asker(uid)); err != nil {

@@ -30,8 +30,7 @@ func TestAMissingFolderIsCreatedForAllUsers(t *testing.T) {
 			open(t, top+"/"+path)
 			d := open(t, top+"/"+path)
 			require.Equal(t, filepath.Join(top, path), d.Path)
-			info := proctest.Try(os.Stat(d.Path)).OK(t)
-			require.Equal(t, fs.ModeDir|0o777, info.Mode())
+			require.Equal(t, fs.ModeDir|0o777, proctest.Try(os.Stat(d.Path)).OK(t).Mode())
 			require.Empty(t, proctest.Names(t, d.Path))
 		})
 	}
@@ -143,8 +142,7 @@ func TestLock(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(begun), 50*time.Millisecond)
 
 	time.AfterFunc(30*time.Millisecond, func() { _ = held.Close() })
-	next := proctest.Try(d.Lock("lock", time.Minute)).OK(t, "it waits until the lock is released")
-	require.NoError(t, next.Close())
+	require.NoError(t, proctest.Try(d.Lock("lock", time.Minute)).OK(t, "it waits until the lock is released").Close())
 }
 
 func TestLockFollowsNoLink(t *testing.T) {
