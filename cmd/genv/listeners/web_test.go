@@ -149,7 +149,7 @@ func TestWebWithTLS(t *testing.T) {
 	l := open(t, "--web", "127.0.0.1:0", "--web-config", dir+"/both", "--web-names", "self")
 	require.Regexp(t, `^https://127\.0\.0\.1:\d+/$`, l.Addresses[0])
 	roots := x509.NewCertPool()
-	require.True(t, roots.AppendCertsFromPEM(proctest.Try(os.ReadFile(dir + "/cert")).OK(t)))
+	require.True(t, roots.AppendCertsFromPEM(proctest.Try(os.ReadFile(dir+"/cert")).OK(t)))
 	// It asks for HTTP/2 also where the test was built without it.
 	offer := &tls.Config{RootCAs: roots, NextProtos: []string{"h2", "http/1.1"}}
 	transport := &http.Transport{TLSClientConfig: offer, ForceAttemptHTTP2: true}
