@@ -151,12 +151,13 @@ func (g *GroupMembers) Refresh(ctx context.Context) {
 	g.ask(ctx, cmp.Or(ready, g.lost()), g.people, people, g.gidsOf)
 }
 
-// lost is an error if a group that was known isn't found: `id -G` leaves it out, and people aren't known to have left.
+// lost is an error if a known group, which somebody wanted in the last hour, isn't found: `id -G` leaves it out, and
+// people aren't known to have left.
 func (g *GroupMembers) lost() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for name, a := range g.groups {
-		if a.isKnown(g.Now()) && a.asked.After(a.known) {
+		if now := g.Now(); a.isKnown(now) && a.asked.After(a.known) && now.Sub(a.wanted) < time.Hour {
 			return fmt.Errorf("there is no answer about group %q", name)
 		}
 	}

@@ -92,6 +92,13 @@ func TestGroups(t *testing.T) {
 		g.Refresh(t.Context())
 		require.Equal(t, "no", is("bob", "nlp"), "two that agree do")
 
+		delete(d.groups, "empty")
+		d.accounts["bob"] = "2001\n"
+		for range 14 {
+			time.Sleep(5 * time.Minute)
+			g.Refresh(t.Context())
+		}
+		require.Equal(t, "yes", all()[0], "a group that went, and that no policy names any more, keeps no answer back")
 		d.broken = true
 		time.Sleep(23 * time.Hour)
 		g.Refresh(t.Context())
