@@ -59,8 +59,7 @@ func theStore(t *testing.T, server *servers.PostgresServer) {
 }
 
 func total(t *testing.T, s *store.Store) *usage.Report {
-	r := reportOf(t, s, usage.Query{By: usage.ByUser, Since: firstHour, Until: firstHour + 1000*3600})
-	return r
+	return reportOf(t, s, usage.Query{By: usage.ByUser, Since: firstHour, Until: firstHour + 1000*3600})
 }
 
 func attached(entries ...*usage.Entry) (sum int64) {
@@ -146,8 +145,7 @@ func severalWriters(t *testing.T, server *servers.PostgresServer) {
 	r := total(t, open(t, server, o))
 	require.Equal(t, attached(all...), r.Total.Attached)
 	require.EqualValues(t, 50, r.Missing)
-	reader := database{server.URL(), o}.openToRead(t)
-	require.EqualValues(t, firstHour+10*3600, markOf(t, reader).Until)
+	require.EqualValues(t, firstHour+10*3600, markOf(t, database{server.URL(), o}.openToRead(t)).Until)
 }
 
 // A database of version 1 is read as it is. The next writer removes the tables that nothing reads, of all fleets, and

@@ -205,8 +205,7 @@ func TestSoakYears(t *testing.T) {
 		path := filepath.Join(t.TempDir(), store.FileName)
 		years(t, database{path, store.Options{In: time.UTC}}, func() (bytes int64) {
 			for _, part := range []string{path, path + "-wal"} {
-				info := proctest.Try(os.Stat(part)).OK(t)
-				bytes += info.Size()
+				bytes += proctest.Try(os.Stat(part)).OK(t).Size()
 			}
 			return bytes
 		})

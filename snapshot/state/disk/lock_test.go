@@ -60,8 +60,7 @@ func TestABusyLockNamesItsHolder(t *testing.T) {
 func TestRootReadsWithoutALockThatIsHeld(t *testing.T) {
 	_, machine, dir, root := kept(t)
 	store := disk.New(dir, disk.Config{RootDir: root, System: machine, LockTimeout: 20 * time.Millisecond})
-	letGo := holding(t, child(t.Context(), "hold", dir))
-	defer letGo()
+	defer holding(t, child(t.Context(), "hold", dir))()
 	envs := filepath.Join(dir, "envs.json")
 	read := func() *state.Files {
 		t.Helper()
@@ -90,8 +89,7 @@ func TestRootReadsWithoutALockThatIsHeld(t *testing.T) {
 
 func TestWaitingForALockEndsWithTheContext(t *testing.T) {
 	dir := recordedFolder(t)
-	letGo := holding(t, child(t.Context(), "hold", dir))
-	defer letGo()
+	defer holding(t, child(t.Context(), "hold", dir))()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := everyoneLives(dir).Read(ctx)

@@ -223,8 +223,7 @@ func TestWhere(t *testing.T) {
 
 func TestOpenDir(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a/b")
-	dir := proctest.Try(folder.MakeTrusted(path)).OK(t)
-	dir.Close()
+	proctest.Try(folder.MakeTrusted(path)).OK(t).Close()
 	require.NoError(t, os.Chmod(path, 0o777))
 	require.ErrorIs(t, proctest.Try(folder.MakeTrusted(path)).Err, folder.ErrUnsafe)
 }

@@ -260,8 +260,7 @@ func stats(t *testing.T, dir string) string {
 	t.Helper()
 	var b bytes.Buffer
 	for _, name := range proctest.Names(t, dir) {
-		info := proctest.Try(os.Stat(filepath.Join(dir, name))).OK(t)
-		b.WriteString(name + info.ModTime().String() + "\n")
+		b.WriteString(name + proctest.Try(os.Stat(filepath.Join(dir, name))).OK(t).ModTime().String() + "\n")
 	}
 	return b.String()
 }
