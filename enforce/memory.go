@@ -189,7 +189,7 @@ func mapped[K comparable, V any](m map[K]V, to func(V) V) map[K]V {
 	return c
 }
 
-// Uses are those of each host. They are changed as a whole: Judge shares what stays the same.
+// Uses are those of each host. The map of a host is never changed: Judge shares it with the next memory, or copies it.
 type Uses map[snapshot.Hostname]map[UseKey]Use
 
 // UseKey names a person's use of a GPU of a host, by the GPU's Key.

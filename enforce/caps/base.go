@@ -50,7 +50,8 @@ func (c *Counting) working(listed *enforce.Cap, on *judging.HostView) (n int64, 
 	return n, n >= 0
 }
 
-// withoutOutsiders exempts the devices that somebody else uses or has at a time, too: taking them would free nothing.
+// withoutOutsiders exempts the devices that somebody else will still use or have by a time: taking them would free
+// nothing.
 func (c *capOn) withoutOutsiders(devices []*HeldDevice, by time.Time) []*HeldDevice {
 	whose := make(map[snapshot.Username]bool, len(c.people))
 	for _, u := range c.people {

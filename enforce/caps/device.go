@@ -81,7 +81,7 @@ func (d *HeldDevice) add(part *HeldDevice) {
 	d.Capacity, d.Used = add(d.Capacity, part.Capacity), add(d.Used, part.Used)
 }
 
-// joined are both lists. The second one is shared if it is all.
+// joined are both lists. If the first one is empty, it is the second one, not a copy.
 func joined[T any](a, b []T) []T {
 	if len(a) == 0 {
 		return slices.Clip(b)

@@ -101,15 +101,15 @@ func (c *capOn) remember(id string, levels []enforce.Presence) {
 	}
 }
 
-// keepNamed keeps the time of somebody who was named, and loses nothing now, while the shared cap is exceeded: not of what
-// just went. More than one thing to lose is kept only over a short break: else it would go later without a new warning.
+// keepNamed keeps the time of a person who was named and loses nothing now, while the shared cap is exceeded. It
+// forgets that of what just went. The times of a second thing and more are kept only over a short break: else these
+// would go later without a new warning.
 func (c *capOn) keepNamed(id string) {
-	p, named := c.Before.Present[id]
-	if !named || p.IsOver(c.At(c.host)) {
+	before, p := c.Before.Present[id], c.Presence(c.host, id)
+	if !p.Since.Before(c.At(c.host)) { // it begins now: there was none, or it is over
 		return
 	}
-	p.Gone, p.Missed = time.Time{}, 0
-	if due, _ := p.Due(p.Warn, c.Before.Time); due && c.Before.Findings[id].Decision == enforce.DecisionAct {
+	if due, _ := before.Due(before.Warn, c.Before.Time); due && c.Before.Findings[id].Decision == enforce.DecisionAct {
 		p = enforce.Presence{Since: p.Since, Gone: p.Since}
 	}
 	c.Next.Present[id] = p

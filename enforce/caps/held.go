@@ -33,7 +33,7 @@ type Counting struct {
 	served     map[string]*need // waits that get what they lack, by their keys
 	booked     map[*judging.HostView][]booking
 	people     [][]*held // by the position of a host, who has something there, and caps
-	onHosts    []*held   // the same of all hosts
+	onHosts    []*held   // these lists, one after the other
 	forWaits   []*need
 	reserved   map[*HeldDevice]bool // held within own reservations that run
 	counted    map[countKey]*counted

@@ -44,10 +44,10 @@ type HostView struct {
 	More        []*snapshot.Process                          // for each account with what isn't in the snapshot
 	instanceOn  map[snapshot.GPUUUID]snapshot.DeviceIndex    // the devices of MIG instances, once they were asked for
 	notes       int                                          // how many there are
-	LastLook    time.Time                                    // when it was asked for the last one that was judged; zero for none
-	// Uses are since when people have had its devices, also such as are missing for a short time.
+	LastLook    time.Time                                    // when the last one judged was asked for, or zero
+	// Uses say since when people have had its devices, even those that they lack for a short time. It is shared.
 	Uses      map[enforce.UseKey]enforce.Use
-	released  []snapshot.AttachmentKey // what is remembered of it
+	released  []snapshot.AttachmentKey // of the memory, what is on this host
 	signalled []snapshot.ProcessKey
 }
 

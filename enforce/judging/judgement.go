@@ -234,16 +234,13 @@ func (j *Judgement) Presence(h *HostView, key string) enforce.Presence {
 }
 
 // remembered returns a presence from the last cycle, and whether a new round began since. Since and Gone move by the
-// time in which its host didn't answer or wasn't asked; of several hosts, while it is there, by a pause of the
-// controller, and while it is gone by the longest silence of one.
+// time in which its host didn't answer or wasn't asked; those of several hosts by a pause of the controller and, while it
+// is gone, by the longest silence of one.
 func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, advances bool) {
 	p = j.Before.Present[key]
-	silence, advances := time.Duration(0), j.advances
-	switch {
-	case h != nil:
+	silence, advances := j.pause(j.Before.Time, j.Now), j.advances
+	if h != nil {
 		silence, advances = h.silence+h.paused, h.advances
-	case p.Gone.IsZero():
-		silence = j.pause(j.Before.Time, j.Now)
 	}
 	for _, name := range p.On {
 		if on := j.ByName[name]; on != nil && !p.Gone.IsZero() {

@@ -252,8 +252,8 @@ type stake struct {
 }
 
 // stakesOf divides what a finding is about to end, by what is known of each process and device, in their order.
-func stakesOf[K comparable](
-	f *enforce.Finding, owners *Owners, process func(enforce.ProcessRef) (K, bool), device func(enforce.DeviceRef) (K, bool),
+func stakesOf[K comparable](f *enforce.Finding, owners *Owners,
+	process func(enforce.ProcessRef) (K, bool), device func(enforce.DeviceRef) (K, bool),
 ) (of map[K]*stake, order []K) {
 	of = make(map[K]*stake)
 	add := func(key K, known bool) *stake {
@@ -291,12 +291,13 @@ func (o *Owners) named(f *enforce.Finding, ref enforce.ProcessRef) string {
 // follows says what will happen, or begins now.
 func (s *stake) follows(pending bool) string {
 	forms := []string{
-		"process %s gets SIGTERM now", "processes %s get SIGTERM now", "GPU %s is being detached",
-		"GPUs %s are being detached",
+		"process %s gets SIGTERM now", "processes %s get SIGTERM now",
+		"GPU %s is being detached", "GPUs %s are being detached",
 	}
 	if pending {
 		forms = []string{
-			"process %s will be ended", "processes %s will be ended", "GPU %s will be detached", "GPUs %s will be detached",
+			"process %s will be ended", "processes %s will be ended",
+			"GPU %s will be detached", "GPUs %s will be detached",
 		}
 	}
 	var parts []string

@@ -27,7 +27,6 @@ func TestBreaksOfAWarning(t *testing.T) {
 	atIntervals := stated{all: rules.all, fleet: enforce.Fleet{Interval: 2 * time.Minute}}
 	inCycles := stated{all: enforce.Settings{NonEnvProcesses: true, Warn: enforce.Warn{Cycles: 9}}}
 	capped := stated{all: enforce.Settings{MaxDevices: ptr(0), Warn: lasting(16)}}
-	cappedAtIntervals := stated{all: capped.all, fleet: atIntervals.fleet}
 	runStories(t, []story{
 		{"less than an eighth", rules, []cycle{{0, outside, ""}, {11, right, ""}, {12, outside, ""}, {15, outside, ""}, {16, outside, "a end 5"}}},
 		{"again and again", rules, []cycle{{0, outside, ""}, {5, right, ""}, {6, outside, ""}, {12, right, ""}, {13, outside, ""}, {16, outside, "a end 5"}}},
@@ -49,7 +48,8 @@ func TestBreaksOfAWarning(t *testing.T) {
 		{"and no presence", rules, []cycle{{0, outside, ""}, {5, down, ""}, {50, down, ""}, {55, outside, ""}, {65, outside, ""}, {66, outside, "a end 5"}}},
 		{"nor part of a break", rules, []cycle{{0, outside, ""}, {5, right, ""}, {6, down, ""}, {50, down, ""}, {56, outside, ""}, {57, outside, ""}, {66, outside, "a end 5"}}},
 		{"nor is a time in which it isn't asked, but for three intervals", atIntervals, []cycle{{0, outside, ""}, {5, outside, ""}, {50, outside, ""}, {54, outside, ""}, {55, outside, "a end 5"}}},
-		{"of a cap neither", cappedAtIntervals, []cycle{{0, busyDevice, ""}, {5, busyDevice, ""}, {50, busyDevice, ""}, {54, busyDevice, ""}, {55, busyDevice, "a detach 0 1; a end 5"}}},
+		{"of a cap neither", stated{all: capped.all, fleet: atIntervals.fleet}, []cycle{{0, busyDevice, ""}, {5, busyDevice, ""}, {50, busyDevice, ""}, {54, busyDevice, ""}, {55, busyDevice, "a detach 0 1; a end 5"}}},
+		{"nor part of its break", stated{all: enforce.Settings{MaxDevices: ptr(0), Warn: lasting(64)}, fleet: atIntervals.fleet}, append([]cycle{{0, busyDevice, ""}, {5, busyDevice, ""}, {6, `a | env 1 alice | dev 0`, ""}}, each(busyDevice, "a detach 0 1; a end 5", 50, 56, 62, 68, 74, 80, 86, 92, 98, 102)...)},
 		{"a host that comes back without it", rules, []cycle{{0, outside, ""}, {5, down, ""}, {55, right, ""}, {58, outside, ""}, {66, outside, ""}, {73, outside, ""}, {74, outside, "a end 5"}}},
 	})
 }
@@ -156,8 +156,7 @@ func TestAHostIsToldWhatIsNotAttached(t *testing.T) {
 		"over a cap too": {enforce.Settings{EnvDevices: true, MaxDevices: ptr(0)}, nil},
 	} {
 		plan := evaluate(stated{all: row.rules}, parseCluster(t, cluster), noon(0))
-		data := proctest.Try(order.EncodeNative(plan.Orders[0].Order)).OK(t)
-		require.Equal(t, row.want, proctest.Try(order.DecodeNative(data)).OK(t).Terminate[0].Unattached, name)
+		require.Equal(t, row.want, proctest.Try(order.DecodeNative(proctest.Try(order.EncodeNative(plan.Orders[0].Order)).OK(t))).OK(t).Terminate[0].Unattached, name)
 	}
 }
 

@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -148,27 +149,27 @@ func TestBaseOfAShare(t *testing.T) {
 	require.Empty(t, planText(memory.Judge(policy, unsure, noon(2))), "it works, whatever is attached to it")
 	memory.Judge(policy, parseCluster(t, both), noon(2))
 	require.Empty(t, planText(memory.Judge(policy, parseCluster(t, three+"\nb | down"), noon(3))), "the base stays 8")
-	five := "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | dev 2 1@03 | dev 3 1@04 | dev 4 1@05"
-	require.Equal(t, "a detach 4 1", planText(memory.Judge(policy, parseCluster(t, five+"\nb | down"), noon(4))), "of 9")
+	require.Equal(t, "a detach 4 1", planText(memory.Judge(policy, parseCluster(t, strings.Replace(three, "dev 3", "dev 3 1@04 | dev 4 1@05", 1)+"\nb | down"), noon(4))), "of 9")
 
 	memory = controllerMemory{}
 	memory.Judge(policy, parseCluster(t, three+"\nb | down"), noon(0))
-	day := noon(0).Add(25 * time.Hour)
-	require.Equal(t, "a detach 2 1", planText(memory.Judge(policy, parseCluster(t, three+"\nb | down"), day)), "a day later it goes on without b")
+	require.Equal(t, "a detach 2 1", planText(memory.Judge(policy, parseCluster(t, three+"\nb | down"), noon(25*60))), "a day later it goes on without b")
 }
 
 // Time runs for a cap that people share, no matter who would lose; who is named later has a quarter of it.
 func TestTimeOfASharedCap(t *testing.T) {
 	warn := enforce.Warn{For: 40 * time.Minute}
-	policy := stated{list: []*enforce.Cap{listed("all", 3, together, func(c *enforce.Cap) { c.Warn = &warn })}}
+	policy := stated{list: []*enforce.Cap{listed("all", 3, together, func(c *enforce.Cap) { c.Warn = &warn })}, fleet: enforce.Fleet{Interval: time.Second}}
 	const (
 		alice = "a | env 1 alice u1001 | env 2 bob u1002 | dev 0 1@01 | dev 1 1@02 | dev 2 2@03 | dev 3 1@04"
 		bob   = "a | env 1 alice u1001 | env 2 bob u1002 | dev 0 1@01 | dev 1 2@02 | dev 2 2@03 | dev 3 2@04"
 	)
-	var memory controllerMemory
-	for minute := range 46 {
-		cluster, want := []string{alice, bob}[minute/35], map[int]string{45: "a detach 3 2"}[minute]
-		require.Equal(t, want, planText(memory.Judge(policy, parseCluster(t, cluster), noon(minute))), "minute %d", minute)
+	for _, pause := range []int{0, 99} { // of the controller, before minute 39
+		var memory controllerMemory
+		for minute := range 46 {
+			cluster, want := map[bool]string{true: bob, false: alice}[minute > 34 && minute != 39], map[int]string{45: "a detach 3 2"}[minute]
+			require.Equal(t, want, planText(memory.Judge(policy, parseCluster(t, cluster), noon(minute+pause*(minute/39)))), "minute %d", minute)
+		}
 	}
 	var alternating controllerMemory
 	due := ""
@@ -198,24 +199,21 @@ func TestTimeOfASharedCap(t *testing.T) {
 
 // Who is to lose more than the last warning said is warned again for what is added.
 func TestWarnedForWhatIsAdded(t *testing.T) {
-	policy := stated{all: enforce.Settings{Warn: enforce.Warn{For: 30 * time.Minute}}, list: []*enforce.Cap{listed("two", 2)}}
-	const (
-		three = "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | dev 2 1@03 | dev 3 | dev 4"
-		five  = "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | dev 2 1@03 | dev 3 1@04 | dev 4 1@05"
-		four  = "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | dev 2 1@03 | dev 3 1@04 | dev 4"
-	)
+	policy := stated{all: enforce.Settings{Warn: lasting(30)}, list: []*enforce.Cap{listed("two", 2)}, fleet: enforce.Fleet{TellUsers: true}}
+	const warned, acts = "notify alice wait", "notify alice act"
 	var memory controllerMemory
+	gpus := 0
 	for minute := range 90 {
-		cluster, want := three, map[int]string{30: "a detach 4 1", 55: "a detach 2 1; a detach 3 1"}[minute]
-		switch {
-		case minute > 55:
-			cluster = "a | env 1 alice u1001 | dev 0 1@01 | dev 1 1@02 | dev 2 | dev 3 | dev 4"
-		case minute > 30:
-			cluster = four
-		case minute >= 25:
-			cluster = five
+		gpus = cmp.Or(map[int]int{0: 3, 10: 4, 25: 6, 31: 5, 41: 4, 56: 2}[minute], gpus)
+		cluster := "a | env 1 alice u1001"
+		for i := range gpus {
+			cluster += fmt.Sprintf(" | dev %d 1@0%d", i, i+1)
 		}
+		want := map[int]string{30: "a detach 5 1", 40: "a detach 4 1", 55: "a detach 2 1; a detach 3 1"}[minute]
 		require.Equal(t, want, planText(memory.Judge(policy, parseCluster(t, cluster), noon(minute))), "minute %d", minute)
+		told := slices.DeleteFunc(memory.events, func(e enforce.Event) bool { return e.Kind != enforce.EventNotify })
+		want = map[int]string{0: warned, 10: warned, 25: warned, 30: acts, 31: warned + ", " + warned, 40: acts, 41: warned, 55: acts}[minute]
+		require.Equal(t, want, eventText(told), "minute %d", minute)
 	}
 }
 

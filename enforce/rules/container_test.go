@@ -172,9 +172,8 @@ func TestContainersThatAreLeftAlone(t *testing.T) {
 		{`a | dev 0 | proc 5 - u1001 by:alice rootless:1001 0:1`, "a end 5", "a end 5"},
 		{`a | env 1 alice u1001 4g | dev 0 1@01 | proc 5 1 u1001 by:alice 0:5000 | proc 6 1 u0 started:? 0:9000`, "a end 5; a end 6", "a end 5"},
 	} {
-		cluster := parseCluster(t, row.cluster)
-		require.Equal(t, row.judged, planText(evaluate(judge, cluster, noon(0))), row.cluster)
-		require.Equal(t, row.left, planText(evaluate(leave, cluster, noon(0))), row.cluster)
+		require.Equal(t, row.judged, planText(evaluate(judge, parseCluster(t, row.cluster), noon(0))), row.cluster)
+		require.Equal(t, row.left, planText(evaluate(leave, parseCluster(t, row.cluster), noon(0))), row.cluster)
 	}
 }
 

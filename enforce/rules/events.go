@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"maps"
+	"path"
 	"slices"
 	"time"
 
@@ -65,8 +66,12 @@ func (j *judge) mayAnnounce(host snapshot.Hostname) bool {
 func (j *judge) addEvents(f *enforce.Finding) {
 	before, known := j.Before.Findings[f.ID]
 	now := enforce.KnownFinding{Host: f.Host, Decision: f.Decision(), Notified: before.Notified}
-	if f.Count != nil && f.Pending && before.Decision == enforce.DecisionAct {
-		now.Notified = 0 // a part went, and what is left of a cap has its own time
+	went := func(id string) bool { // something of it
+		before, now := j.Before.Findings[id].Decision, j.Next.Findings[id].Decision
+		return before == enforce.DecisionAct && now != enforce.DecisionAct
+	}
+	if f.Count != nil && f.Pending && (went(f.ID) || went(path.Dir(f.ID))) {
+		now.Notified = 0 // the parts of a cap that are left have other IDs now
 	}
 	event := enforce.Event{Host: f.Host, ID: f.ID, Finding: f, Decision: now.Decision}
 	host, acts := f.Affects(), now.Decision == enforce.DecisionAct

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -296,7 +297,9 @@ func (m *Messages) addLasting(
 		case enforce.EventNotify:
 			m.Warned[e.ID] = &warned{} // what was said before doesn't hold any more
 		case enforce.EventOver:
-			if before := m.Warned[e.ID]; before != nil {
+			// What is left of a cap once a part went has other IDs: it isn't over if people are told of these now.
+			others := m.Warned[path.Dir(e.ID)]
+			if before := m.Warned[e.ID]; before != nil && (others == nil || len(others.Messages) > 0) {
 				for _, n := range before.Messages {
 					by := exemptionOf(cycle, &n)
 					if by == nil && len(over[n.Host]) < safety.MaxEventsPerHost {

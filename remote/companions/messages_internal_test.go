@@ -15,6 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // lastingStep is what happens in a cycle, and what is said then.
@@ -44,6 +45,8 @@ func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
 	warn := enforce.Event{Kind: enforce.EventNotify, ID: "idle/a/5", Host: "a", Finding: finding(true)}
 	act := enforce.Event{Kind: enforce.EventNotify, ID: "idle/a/5", Host: "a", Finding: finding(false)}
 	over := enforce.Event{Kind: enforce.EventOver, ID: "idle/a/5", Host: "a"}
+	second := enforce.Event{Kind: enforce.EventNotify, ID: "idle/a/5/2", Host: "a", Finding: finding(true)}
+	second.Finding.ID = second.ID
 	index := snapshot.DeviceIndex(0)
 	exempt := func(w policy.Who) policy.ExemptionList {
 		return policy.ExemptionList{{Who: w, Reason: "paper deadline", By: "anna", Until: now.Add(5 * time.Hour)}}
@@ -64,6 +67,7 @@ func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
 		"another host":               {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{User: "bob", Host: "b"}), over: true}},
 		"a GPU, perhaps another one": {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{Host: "a", Device: &index}), over: true}},
 		"it ended by itself":         {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, over: true}, {event: []enforce.Event{over}, exempt: bob}},
+		"one of two parts went":      {{event: []enforce.Event{warn, second}, want: "2h"}, {event: []enforce.Event{act}, want: "now"}, {event: []enforce.Event{warn, {Kind: enforce.EventOver, ID: second.ID, Host: "a"}}, want: "2h"}, {event: []enforce.Event{over}, over: true}},
 		"nobody was warned":          {{event: []enforce.Event{over}, exempt: bob}, {after: 2 * time.Hour, hold: hold}},
 		"a hold": {
 			{event: []enforce.Event{warn}, want: "2h"},
@@ -80,8 +84,7 @@ func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := &Messages{}
 			for i, s := range steps {
-				memory, err := json.Marshal(m.Memory())
-				require.NoError(t, err)
+				memory := proctest.Try(json.Marshal(m.Memory())).OK(t)
 				require.NotContains(t, string(memory), "sh -c private")
 				m = &Messages{} // it restarts
 				require.NoError(t, json.Unmarshal(memory, m.Memory()))
