@@ -281,7 +281,7 @@ const (
 func (m *Messages) addLasting(
 	cycle *controller.Cycle, events []enforce.Event, byHost map[snapshot.Hostname][]notify.UserMessage,
 ) map[snapshot.Hostname][]agent.Message {
-	over := make(map[snapshot.Hostname][]agent.Message)
+	over, went := make(map[snapshot.Hostname][]agent.Message), make(map[string]bool)
 	if m.Warned == nil {
 		m.Warned = make(map[string]*warned)
 	}
@@ -296,10 +296,11 @@ func (m *Messages) addLasting(
 		switch e := &events[i]; e.Kind {
 		case enforce.EventNotify:
 			m.Warned[e.ID] = &warned{} // what was said before doesn't hold any more
+		case enforce.EventChanged:
+			went[e.ID] = e.Finding.Pending
 		case enforce.EventOver:
-			// What is left of a cap once a part went has other IDs: it isn't over if people are told of these now.
-			others := m.Warned[path.Dir(e.ID)]
-			if before := m.Warned[e.ID]; before != nil && (others == nil || len(others.Messages) > 0) {
+			// Once a part of a cap went, what is left has other IDs: it isn't over, and people are told of these.
+			if before := m.Warned[e.ID]; before != nil && !went[path.Dir(e.ID)] {
 				for _, n := range before.Messages {
 					by := exemptionOf(cycle, &n)
 					if by == nil && len(over[n.Host]) < safety.MaxEventsPerHost {

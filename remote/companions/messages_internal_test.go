@@ -67,7 +67,7 @@ func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
 		"another host":               {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{User: "bob", Host: "b"}), over: true}},
 		"a GPU, perhaps another one": {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{Host: "a", Device: &index}), over: true}},
 		"it ended by itself":         {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, over: true}, {event: []enforce.Event{over}, exempt: bob}},
-		"one of two parts went":      {{event: []enforce.Event{warn, second}, want: "2h"}, {event: []enforce.Event{act}, want: "now"}, {event: []enforce.Event{warn, {Kind: enforce.EventOver, ID: second.ID, Host: "a"}}, want: "2h"}, {event: []enforce.Event{over}, over: true}},
+		"one of two parts went":      {{event: []enforce.Event{warn, second}, want: "2h"}, {event: []enforce.Event{act}, want: "now"}, {event: []enforce.Event{{Kind: enforce.EventChanged, ID: warn.ID, Finding: finding(true)}, {Kind: enforce.EventOver, ID: second.ID, Host: "a"}}}, {event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, over: true}},
 		"nobody was warned":          {{event: []enforce.Event{over}, exempt: bob}, {after: 2 * time.Hour, hold: hold}},
 		"a hold": {
 			{event: []enforce.Event{warn}, want: "2h"},
