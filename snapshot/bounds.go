@@ -33,8 +33,8 @@ func (m *More) warning() string {
 	if m.UID != nil {
 		who = fmt.Sprintf("uid %d has", *m.UID)
 	}
-	return who + " more processes on GPUs, or more environments, than a snapshot has room for: the newest are left out, " +
-		"and count as using their GPUs"
+	return who + " more processes on GPUs, or more environments, than a snapshot has room for: the newest are left " +
+		"out, and count as using their GPUs"
 }
 
 // accountOf is a uid as a key, and -1 for one that isn't known.

@@ -189,8 +189,8 @@ func tellWaits(told *service.Allowance, all []enforce.ForWait, host snapshot.Hos
 	}
 }
 
-// bookingOf is what a user may reserve on a host; nil for nothing. It adds what the user has reserved on other hosts, also
-// to caps, which are at these places.
+// bookingOf is what a user may reserve on a host, nil for nothing, with what the user has reserved on other hosts. It
+// adds that to the user's caps, too; places says where each cap is in their list.
 func bookingOf(
 	cycle *controller.Cycle, on *snapshot.Host, user snapshot.Username, caps []service.CapUse, places map[string]int,
 ) *service.Booking {

@@ -3,8 +3,8 @@
 //
 //	c.Companions = []controller.Companion{&companions.Guards{Interval: interval}, &companions.Messages{}}
 //
-// The controller knows none of them, and keeps the memories of those that have one. Events are about what is new; a user of a host gets
-// one message for all that is new at a time, and a limited number in an hour.
+// The controller knows none of them, and keeps the memories of those that have one. Events are about what is new; a
+// user of a host gets one message for all that is new at a time, and a limited number in an hour.
 package companions
 
 import (

@@ -111,8 +111,8 @@ func (l *loop) isReady(ctx context.Context, e *loopEvent, now time.Time) bool {
 		len(e.answers) > 0 && (e.urgent || now.Sub(e.first) >= enforce.FreshFor)
 }
 
-// mayTick reports whether it is time for a tick. One is left out while all hosts are still being asked, or while answers
-// that are judged together are still to come.
+// mayTick reports whether it is time for a tick. One is left out while all hosts are still being asked, or while
+// answers that are judged together are still to come.
 func (l *loop) mayTick(now time.Time) bool {
 	if l.tick.IsZero() || now.Before(l.tick) {
 		return false

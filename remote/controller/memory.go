@@ -110,8 +110,8 @@ func (m FleetMemory) For(hosts []remote.Host) (FleetMemory, error) {
 	return FleetMemory{Operator: m.Operator, Rules: enforce.Memory{Hours: m.Rules.Hours}}, errOtherFleet
 }
 
-// FleetMemory is what a controller keeps from cycle to cycle, and on disk. Rules changes when a judgement is recorded, and with
-// each outcome.
+// FleetMemory is what a controller keeps from cycle to cycle, and on disk. Rules changes when a judgement is
+// recorded, and with each outcome.
 type FleetMemory struct {
 	Rules      enforce.Memory             `json:"rules"`
 	Machines   Machines                   `json:"machines"`

@@ -46,7 +46,7 @@ func TestArguments(t *testing.T) {
 	require.Equal(t, "-L", strings.Join(nvidiasmi.ListArgs(), " "))
 }
 
-// TestModes: drivers that don't know some columns are asked without these, and only once with them.
+// TestModes: drivers that don't know some columns are asked without these, and with them every 64th time.
 func TestModes(t *testing.T) {
 	const all = "display_active,compute_mode,mig.mode.current,power.limit"
 	for name, row := range map[string]struct {
