@@ -40,6 +40,7 @@ const (
 	MaxKeptAge  = 14 * 24 * time.Hour // of a notice
 	maxNotices  = 20                  // for a user: the last ones
 	maxUsers    = 4096                // with files
+	maxFindings = 64                  // of a notice
 	maxKeptText = 2000                // bytes, as on a terminal
 	maxFile     = 256 << 10
 	lockWithin  = time.Second // that another genv of root's may hold the lock: it only writes a small file
@@ -78,11 +79,13 @@ func noteOf(uid snapshot.UID) folder.Note[keptNotices] {
 var ErrTooManyUsers = errors.New("notices for too many users are kept already")
 
 // Keep keeps a notice for its user, with the terminals on which it appeared, and the findings that it is about. It is
-// for root.
+// for root. Of more findings than fit into the file it doesn't learn when they are over.
 func (b Box) Keep(uid snapshot.UID, message string, terminals []string, now time.Time, findings ...string) error {
 	n := KeptNotice{rand.Text()[:12], now.UTC(), text.Cut(message, maxKeptText), terminals, findings, time.Time{}}
 	return b.change(uid, n.Time, func(list []KeptNotice) []KeptNotice {
-		end(list, findings, time.Time{})
+		if end(list, findings, time.Time{}); len(findings) > maxFindings {
+			n.Findings = nil
+		}
 		if len(list) >= maxNotices { // what waits for a login stays longer than what was shown
 			oldest := max(0, slices.IndexFunc(list, func(n KeptNotice) bool { return len(n.Terminals) > 0 }))
 			list = slices.Delete(list, oldest, oldest+1)
