@@ -183,8 +183,9 @@ func (p *userCommands) callerOf(shell143 string, who *hostUser, old shell.Shell1
 		return old.Caller(shell143, p.Out)
 	}
 	caller, err := p.caller(who)
-	if _, unknown := p.shellKind(""); errors.Is(err, shell.ErrNotInitialised) && unknown != nil {
-		err = unknown // fish or tcsh, where what ErrNotInitialised advises fails
+	name := p.callingShell()
+	if errors.Is(err, shell.ErrNotInitialised) && slices.Contains([]string{"fish", "tcsh", "csh"}, name) {
+		_, err = shell.ParseKind(name) // what ErrNotInitialised advises fails there
 	}
 	return caller, err
 }

@@ -1,6 +1,7 @@
 package user
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -110,18 +111,20 @@ func (p *userCommands) shims(exe string) string {
 
 // shellKind is the shell that was named, or the one that runs this, which may not be the login shell in SHELL.
 func (p *userCommands) shellKind(name string) (shell.Kind, error) {
-	if name != "" {
-		return shell.ParseKind(name)
-	}
+	return shell.ParseKind(cmp.Or(name, p.callingShell()))
+}
+
+// callingShell is the name of the program that runs genv, or of the login shell.
+func (p *userCommands) callingShell() string {
 	fs := proc.FS{}
 	parent, err := fs.Stat(snapshot.PID(os.Getppid()))
 	for err == nil && slices.Contains([]string{"sudo", "su", "timeout", "setpriv", "strace"}, parent.Name) {
 		parent, err = fs.Stat(parent.PPID)
 	}
 	if err != nil {
-		return shell.ParseKind(p.Getenv("SHELL"))
+		return p.Getenv("SHELL")
 	}
-	return shell.ParseKind(parent.Name)
+	return parent.Name
 }
 
 func (w *hostUser) guarded() bool { return w.Machine.Hardware.Guarded(w.Machine.Now()) }
