@@ -100,7 +100,7 @@ func TestTheDemoEndsWellAndLeavesNothing(t *testing.T) {
 		"[gpu-04] Detaching environment", "Total 24 devices with 14 available on 4 hosts",
 		"0 of 4 GPUs are free on 1 host", "2 of 4 GPUs are free on 1 host",
 		"the 4 processes that broke a rule have ended", "the dry run had changed nothing",
-		"User frank has 2 GPUs, and cap h100 allows 1 GPU (waits for 30m)", "allows 1 GPU\nGive back GPUs that you need less, such as these: kill ",
+		"User frank has 2 GPUs of model H100*, and cap h100 allows 1 GPU (waits for 30m)", "allows 1 GPU\nGive back GPUs that you need less, such as these: kill ",
 	} {
 		require.Contains(t, out.String(), line)
 	}
