@@ -145,7 +145,7 @@ func TestUnproved(t *testing.T) {
 	<-proved.Ended()
 	d.next(func(c enforcement.CycleDocument) bool {
 		return slices.ContainsFunc(c.Notes, func(n enforce.Note) bool {
-			return strings.Contains(n.Text, "(unproved): process "+strconv.Itoa(int(holder.PID))+" of the same user")
+			return strings.Contains(n.Text, "(unproved), and counted for nobody: process "+strconv.Itoa(int(holder.PID))+" of the same user")
 		})
 	})
 	d.next(func(enforcement.CycleDocument) bool {
