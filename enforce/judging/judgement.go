@@ -247,6 +247,9 @@ func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, adv
 			silence = max(silence, on.silence)
 		}
 	}
+	if !p.Gone.IsZero() { // it moved by some of that before, if hosts were silent at the same time, or in a pause
+		silence = max(0, min(silence, j.At(h).Sub(p.Gone)))
+	}
 	for _, at := range []*time.Time{&p.Since, &p.Gone} {
 		if !at.IsZero() {
 			*at = at.Add(silence)
