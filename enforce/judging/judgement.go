@@ -234,8 +234,8 @@ func (j *Judgement) Presence(h *HostView, key string) enforce.Presence {
 }
 
 // remembered returns a presence from the last cycle, and whether a new round began since. Since and Gone move by the
-// time in which its host didn't answer or wasn't asked; those of several hosts by a pause of the controller and, while it
-// is gone, by the longest silence of one.
+// time in which its host didn't answer or wasn't asked; those of several hosts by a pause of the controller and, while
+// it is gone, by the longest silence of one.
 func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, advances bool) {
 	p = j.Before.Present[key]
 	silence, advances := j.pause(j.Before.Time, j.Now), j.advances
@@ -263,8 +263,10 @@ func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, adv
 func isOfProcess(key string) bool {
 	rule, rest, _ := strings.Cut(key, "/")
 	parts := strings.Split(rest, "/")
-	ofProcesses := []string{"process", string(enforce.RuleNonEnvProcesses), string(enforce.RuleUnreadable),
-		string(enforce.RuleEnvDevices)}
+	ofProcesses := []string{
+		"process", string(enforce.RuleNonEnvProcesses), string(enforce.RuleUnreadable),
+		string(enforce.RuleEnvDevices),
+	}
 	if len(parts) != 3 || !slices.Contains(ofProcesses, rule) {
 		return false
 	}
