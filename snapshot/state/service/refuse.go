@@ -23,6 +23,7 @@ func (s *Server) withinCaps(uid snapshot.UID, untold bool) func(*state.Files, *c
 	if uid == 0 || !t.holds(now) {
 		return nil
 	}
+	booked := s.booked(uid)
 	return func(f *state.Files, r *change.Result, entered bool) error {
 		added := without(r.Now, r.Before)
 		person, known := t.People[uid]
@@ -34,13 +35,24 @@ func (s *Server) withinCaps(uid snapshot.UID, untold bool) func(*state.Files, *c
 		}
 		for i := range person.Caps {
 			u := &person.Caps[i]
-			w := wanted{CapUse: u, cap: t.cap(u), contact: t.Contact, uid: uid, files: f, result: r, age: now.Sub(t.at)}
+			w := wanted{u, t.cap(u), t.Contact, uid, f, r, now.Sub(t.at), booked}
 			if err := w.check(added, entered); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
+}
+
+// booked is how many GPUs a user may hold within own running reservations, which count for no shared cap.
+func (s *Server) booked(uid snapshot.UID) (gpus int) {
+	if s.Reservations == nil {
+		return 0
+	}
+	list, _ := s.Reservations.All() // upkeep reports an error
+	_, gpus = snapshot.RunningAt(slices.DeleteFunc(slices.Clone(list),
+		func(r snapshot.Reservation) bool { return r.UID != uid }), s.Now())
+	return gpus
 }
 
 func without(list, others []snapshot.DeviceIndex) []snapshot.DeviceIndex {
@@ -57,6 +69,9 @@ func (s *Server) overCaps(look *snapshot.Snapshot, w *wait, has map[keptGPU]bool
 	for _, u := range t.People[w.UID].Caps {
 		c := t.cap(&u)
 		room, others := u.Limit-u.Elsewhere, 0 // others: GPUs that suit the wait, and don't count for the cap
+		if c.Together {
+			others = s.booked(w.UID)
+		}
 		if c.Counts == "gpu-hours" && room > 0 {
 			continue
 		}
@@ -66,8 +81,10 @@ func (s *Server) overCaps(look *snapshot.Snapshot, w *wait, has map[keptGPU]bool
 				if w.suitedBy(index) {
 					others++
 				}
-			case has[keptGPU{index, w.UID}] || slices.Contains(u.GPUs, index):
+			case slices.Contains(u.GPUs, index):
 				room--
+			case has[keptGPU{index, w.UID}]: // in a reservation, or not counted yet
+				others--
 			}
 		}
 		counts := !c.While && (c.Counts == "gpus" || c.Counts == "gpu-hours")
@@ -86,6 +103,7 @@ type wanted struct {
 	files   *state.Files // with the change
 	result  *change.Result
 	age     time.Duration // since the host was told
+	booked  int
 }
 
 // check refuses a change if the cap is exceeded by what the controller said and what this host counts itself.
@@ -96,6 +114,10 @@ func (w *wanted) check(added []snapshot.DeviceIndex, entered bool) error {
 	own = without(slices.Compact(own), without(own, w.cap.GPUs))
 	uncounted := without(own, w.GPUs)
 	takes := len(without(uncounted, added)) < len(uncounted)
+	if w.cap.Together && w.cap.Counts == "gpus" {
+		uncounted = uncounted[min(w.booked, len(uncounted)):]
+		takes = takes && len(uncounted) > 0
+	}
 	switch w.cap.Counts {
 	case "environments":
 		if takes, here = entered, here+1; !w.cap.Together {

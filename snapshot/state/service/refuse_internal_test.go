@@ -57,6 +57,7 @@ func TestWithinCaps(t *testing.T) {
 	gpus := func(c Cap) Cap { c.Counts = "gpus"; return c }
 	elsewhere := CapUse{Limit: 2, Elsewhere: 1, Hosts: []snapshot.Hostname{"gpu-03"}, SeenMS: 3000}
 	for name, row := range map[string]struct {
+		booked  int
 		cap     Cap
 		use     CapUse
 		envs    map[snapshot.EnvID]gpuList
@@ -87,6 +88,8 @@ func TestWithinCaps(t *testing.T) {
 		"one of the cap":                     {cap: gpus(Cap{GPUs: gpuList{3}}), use: CapUse{Limit: 0}, envs: map[snapshot.EnvID]gpuList{"e": {0, 3}}, want: "would be 1 GPU:"},
 		"while others wait":                  {cap: gpus(Cap{While: true}), use: CapUse{Limit: 0}, envs: map[snapshot.EnvID]gpuList{"e": {0}}},
 		"shared":                             {cap: gpus(Cap{Name: "vision", Together: true}), use: CapUse{Limit: 3, Here: 2, Elsewhere: 1, GPUs: gpuList{1, 2}, Hosts: []snapshot.Hostname{"gpu-03"}}, envs: map[snapshot.EnvID]gpuList{"e": {0}}, want: "cap vision allows 3 GPUs to all who share it, and with this it would be 4 GPUs: they have 2 GPUs on this host and 1 GPU on gpu-03"},
+		"shared, and within a reservation":   {cap: gpus(Cap{Together: true}), use: CapUse{Limit: 2, Here: 2, GPUs: gpuList{2, 3}}, envs: map[snapshot.EnvID]gpuList{"e": {0, 1}}, booked: 2},
+		"shared, and beyond a reservation":   {cap: gpus(Cap{Together: true}), use: CapUse{Limit: 2, Here: 2, GPUs: gpuList{2, 3}}, envs: map[snapshot.EnvID]gpuList{"e": {0, 1}}, booked: 1, want: "it would be 3 GPUs"},
 		"a GPU that another has":             {cap: gpus(Cap{Together: true}), use: CapUse{Limit: 2, Here: 2, GPUs: gpuList{0, 1}}, envs: map[snapshot.EnvID]gpuList{"e": {0}}},
 		"memory":                             {cap: Cap{Counts: "memory"}, use: CapUse{Limit: 100 << 30}, envs: map[snapshot.EnvID]gpuList{"e": {0, 1}}, want: "allows you 100.0 GiB of GPU memory, and with this it would be 160.0 GiB"},
 		"enough memory":                      {cap: Cap{Counts: "memory"}, use: CapUse{Limit: 160 << 30}, envs: map[snapshot.EnvID]gpuList{"e": {0, 1}}},
@@ -99,7 +102,9 @@ func TestWithinCaps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := stateWith(row.envs)
-			err := capsOf(row.cap, row.use).withinCaps(1001, true)(f, &change.Result{EID: "e", Before: row.before, Now: f.AttachedTo("e")}, row.entered)
+			s := capsOf(row.cap, row.use)
+			s.Reservations = &Reservations{list: []snapshot.Reservation{{UID: 1001, GPUs: row.booked, From: s.Now(), Until: s.Now().Add(time.Hour)}}}
+			err := s.withinCaps(1001, true)(f, &change.Result{EID: "e", Before: row.before, Now: f.AttachedTo("e")}, row.entered)
 			if row.want == "" {
 				require.NoError(t, err)
 				return
