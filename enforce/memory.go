@@ -154,7 +154,6 @@ func (m Memory) Next(now time.Time, hosts int) Memory {
 		UnderWay:  m.UnderWay,
 		Round:     m.Round,
 		Interval:  m.Interval,
-
 		ExemptGPUs: make(map[snapshot.Hostname][]ExemptGPU, len(m.ExemptGPUs)),
 	}
 }

@@ -84,7 +84,6 @@ func readIdle(n *strictyaml.Node) Idle {
 		"below": func(n *strictyaml.Node) { idle.Below = readPercent(n) },
 		"end":   func(n *strictyaml.Node) { idle.End = n.Bool() },
 		"warn":  func(n *strictyaml.Node) { idle.Warn = new(ReadWarn(n)) },
-
 		"below-power": func(n *strictyaml.Node) { idle.BelowPower = readPercent(n) },
 	})
 	if n.IsMap() && !hasAfter {

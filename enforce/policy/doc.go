@@ -24,13 +24,6 @@
 //  5. of two that are equal in all of these, the later in the file; with two schedules that overlap this is an error,
 //     since a setting would change in the middle of its scheduled hours
 //
-// Every value keeps its place in the file; Explain shows it.
-//
-// # Exemptions of operators
-//
 // WithExemptions keeps rules away from a user, a host or a GPU for some hours, because an operator said so. Each such
 // exemption has an author, a reason and an end.
-//
-// The package has no clock and reads no file: the time and the bytes are arguments. remote/inventory reads hosts and
-// their labels.
 package policy

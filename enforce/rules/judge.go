@@ -38,7 +38,6 @@ func Judge(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memor
 	j.eachHost(append(steps, counting.Count))
 	counting.Judge()
 	j.KeepAbsent()
-
 	plan = j.plan()
 	j.holdBack(&plan) // what exceeds the safety limits
 	events = j.events(&plan, cluster)

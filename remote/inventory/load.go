@@ -6,8 +6,6 @@
 //		DefaultFiles: []string{"/etc/genv/hosts.yaml"},
 //	}, open)
 //
-// # Names and files
-//
 // A host is written [user@]name[:port]. A name may have ranges of numbers, gpu-[01-16].lab or node[1,3,5-8]; an IPv6
 // address before a port is in brackets, [::1]:22. @group is the hosts of a group. An item of -H that ends in .yaml or
 // .yml, or has a slash, is a file.
@@ -20,8 +18,6 @@
 //
 // Host names are compared without regard to case, like DNS names. A host that is named twice is selected once; two
 // different users or ports are an error.
-//
-// The package opens no connection, resolves no name, and doesn't read ssh_config: remote/sshclient does.
 package inventory
 
 import (

@@ -16,8 +16,6 @@
 //	record := container.Record{ID: id, EID: eid, UID: &uid, Proof: container.ProofToken, StartedAt: now}
 //	err := container.WriteRecord("/run/genv", record)
 //	r, err := container.ReadRecord("/run/genv", id)
-//
-// Starting a container with GPUs is for packages oci and grant.
 package container
 
 import (

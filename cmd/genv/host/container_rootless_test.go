@@ -65,9 +65,7 @@ func TestARootlessContainerIsJudgedByItsUser(t *testing.T) {
 	const outsiders = "defaults: {non-env-processes: true, env-devices: true, grace: 1s, kill: true}\n"
 	const warning = "defaults: {non-env-processes: true, env-devices: true, warn: {cycles: 1}}\n"
 	const capOf1 = "defaults: {max-devices-per-user: 1, warn: {cycles: 1}}\n"
-
 	h.getNothing()
-
 	// In an environment of its user it keeps the rules, and counts for that user.
 	h.environmentOf(rootlessUser, "own", 0)
 	h.Run("--name", "kept", "--user", "7", "-e", "GENV_ENVIRONMENT_ID=own", dockerImage, "sleep", "1000000")
@@ -79,7 +77,6 @@ func TestARootlessContainerIsJudgedByItsUser(t *testing.T) {
 	h.uses(kept, 0, 2)
 	require.Contains(t, h.enforce(capOf1), "User rootless is using 2 devices")
 	require.Contains(t, h.enforce(warning), "is using non-attached GPU(s) 2 (user rootless, sleep 1000000, container unnamed, started by rootless)")
-
 	// Without one it is found, and named as far as anybody but its user knows it.
 	h.Run("--name", "outside", "--user", "7", "--label", "genv.uid=0", dockerImage, "sleep", "2000000")
 	outside := h.Init("outside")
@@ -97,7 +94,6 @@ func TestARootlessContainerIsJudgedByItsUser(t *testing.T) {
 	require.False(t, h.Runs("outside"), ended)
 	require.True(t, h.Runs("kept"), ended)
 	require.Contains(t, string(proctest.ReadFile(t, filepath.Join(h.dir, "log/audit.jsonl"))), fmt.Sprintf(`"uid":%d`, rootlessUser))
-
 	h.claimsAnother(outsiders, capOf1)
 	require.True(t, h.Runs("kept"))
 }
@@ -188,7 +184,6 @@ func TestAContainerOfTheRuntimeIsItsUsers(t *testing.T) {
 	require.NotContains(t, h.enforce(outsideOnly), "Terminating")
 	require.NotContains(t, h.enforce(capOf1), "User bob")
 	require.True(t, h.Runs("job"), "it keeps the rules")
-
 	h.uses(h.Init("job"), 0, 2) // as a privileged container can
 	require.Contains(t, h.enforce(capOf1), "User bob is using 2 devices")
 	warned := h.enforce("defaults: {env-devices: true, warn: {cycles: 3}}\n")

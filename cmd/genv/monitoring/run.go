@@ -46,7 +46,6 @@ func Run(
 	}
 	fmt.Fprintf(p.Err, "Metrics: http://%s/metrics, collected every %s. Configuration files: %s\n", config.target(port),
 		config.Interval, config.ConfigDir)
-
 	e := &exporter{now: time.Now, maxAge: 3*config.Interval + patience}
 	failed, stop := socket.Serve(listener, e)
 	defer stop()

@@ -138,7 +138,6 @@ func (g *Guard) Events(ctx context.Context, handle func(guard.Event)) error {
 	}
 	defer reader.Close()
 	defer context.AfterFunc(ctx, func() { _ = reader.Close() })()
-
 	var record ringbuf.Record
 	for {
 		switch err := reader.ReadInto(&record); {

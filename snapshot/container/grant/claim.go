@@ -18,8 +18,6 @@
 // the same one. Only root's runtime writes and reads them. A note is good for the same container id, which all see,
 // engine and token. It is removed when the engine doesn't know the container any more, at the latest RestartLife after
 // its last start.
-//
-// Except for these notes it reads and writes nothing: see package oci and cmd/genv/host.
 package grant
 
 import (
