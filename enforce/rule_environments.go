@@ -80,10 +80,10 @@ func readIdle(n *strictyaml.Node) Idle {
 	var idle Idle
 	hasAfter := false
 	n.Map(strictyaml.Keys{
-		"after": func(n *strictyaml.Node) { hasAfter, idle.After = true, n.Duration(time.Minute, year) },
-		"below": func(n *strictyaml.Node) { idle.Below = readPercent(n) },
-		"end":   func(n *strictyaml.Node) { idle.End = n.Bool() },
-		"warn":  func(n *strictyaml.Node) { idle.Warn = new(ReadWarn(n)) },
+		"after":       func(n *strictyaml.Node) { hasAfter, idle.After = true, n.Duration(time.Minute, year) },
+		"below":       func(n *strictyaml.Node) { idle.Below = readPercent(n) },
+		"end":         func(n *strictyaml.Node) { idle.End = n.Bool() },
+		"warn":        func(n *strictyaml.Node) { idle.Warn = new(ReadWarn(n)) },
 		"below-power": func(n *strictyaml.Node) { idle.BelowPower = readPercent(n) },
 	})
 	if n.IsMap() && !hasAfter {
