@@ -133,6 +133,8 @@ func (f *Finding) Advice(find func(snapshot.Hostname, snapshot.EnvID) *snapshot.
 	switch {
 	case f.Booking != nil:
 		return f.Booking.advice()
+	case f.Rule == RuleIdle && len(f.Terminate) > 0 && !f.Pending:
+		return adviceIdleEnded
 	case f.Rule == RuleIdle && len(f.Terminate) > 0 && f.BelowPower > 0:
 		return adviceLowPower
 	case f.Rule == RuleIdle && len(f.Terminate) > 0:

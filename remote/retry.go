@@ -41,7 +41,7 @@ var pauses = map[Class]struct{ first, last time.Duration }{
 // RetryFor is for how long a host is tried in the background after it was asked for.
 const RetryFor = time.Minute
 
-// Backoff is how package agent tries a host again that fails.
+// Backoff is how package agent tries a host again that fails. The zero value is a host that was never tried.
 //
 //		pause, login := backoff.AfterProbe(err, took)
 //		pause := backoff.AfterLogin(err, failing)
@@ -56,8 +56,6 @@ const RetryFor = time.Minute
 //	    tries 3 s apart. A changed known_hosts ends the pause. A login that is refused with a reason (pam_nologin(8),
 //	    an expired account) is tried again after 3 to 30 s.
 //	  - Hosts behind a jump host or a ProxyCommand can't be probed; each try is a login, by the second rule.
-//
-// The zero value is a host that was never tried.
 type Backoff struct {
 	reached  bool // it was connected before, in this run
 	class    Class

@@ -70,7 +70,6 @@ func TestIdleMeansIdle(t *testing.T) {
 		"a longer one":                             {policy, []scene{{0, "a | dev 0 u0 | " + plain}, {60, "a | dev 0 u0"}, {90, "a | dev 0 u0 | proc 6 - u1001 0:10"}}, ""},
 		"another person's GPU has their own times": {policy, []scene{{0, "a | dev 0 u0 | " + plain}, {100, "a | dev 0 u0 | " + plain + " | proc 6 - u1002 0:10"}}, "150: a end 5"},
 		"an unused GPU, whatever it draws":         {policy, []scene{{0, "a | env 1 yan u1001 | dev 0 u97 w390/400 1@01"}}, "150: a detach 0 1"},
-
 		"zoe, unknown":                       {policy, []scene{{0, "a | dev 0 | " + plain}}, ""},
 		"an unknown limit":                   {policy, []scene{{0, "a | dev 0 u97 w60/0 | " + plain}}, ""},
 		"an instance":                        {policy, []scene{{0, "a | dev 0 w60/400 mig | " + plain}}, ""},
@@ -114,9 +113,10 @@ func TestIdleWarning(t *testing.T) {
 		require.Len(t, f.Terminate, 1)
 		require.Equal(t, noon(120), f.Due)
 		require.Contains(t, f.Advice(noEnvironment), "Save your work")
+		f.Pending = false
+		require.Contains(t, f.Advice(noEnvironment), "Start it again", "while it ends")
 	}
 	require.Equal(t, "idle/a/5/1", plan.Findings[1].ID)
-
 	policy.all.Idle.BelowPower = 20
 	busy := "a | env 1 bob u1002 | dev 0 u97 w60/400 | dev 1 u97 w60/400 1@01 | proc 5 - u1001 by:alice 0:10 | proc 6 1 u1002 by:bob 1:10"
 	m, _ = firstAction(t, policy, 70, scene{0, busy})

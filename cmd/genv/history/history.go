@@ -290,7 +290,7 @@ func writeDecisions(
 	case output.Format == "csv":
 		return table(output, entries).Write(p.Out)
 	case len(entries) == 0:
-		fmt.Fprintf(p.Err, "No action is recorded in %s, and no warning runs\n", path)
+		fmt.Fprintf(p.Err, "No action on this host is recorded in %s, and no warning runs here\n", path)
 	}
 	for i := range entries {
 		if i > 0 {

@@ -163,7 +163,7 @@ func TestWhy(t *testing.T) {
 	}
 	out, err := show()
 	require.NoError(t, err)
-	require.Equal(t, "No action is recorded in "+path+", and no warning runs\n", out)
+	require.Equal(t, "No action on this host is recorded in "+path+", and no warning runs here\n", out)
 	item := audit.Record{Time: time.Now(), Kind: audit.KindOrder, Order: "r", PID: 7, IDs: []string{"non-env-processes/a/7"}, Text: "Terminating process 7 from environment N/A that is running on GPU(s) 0", Why: []string{"x\x1b[2J"}, Judged: []string{"process 7\x1b[2J"}}
 	require.NoError(t, (&audit.Log{Path: path}).Append(item))
 	out, err = show()
