@@ -150,7 +150,7 @@ func TestReservationsWithinCaps(t *testing.T) {
 	h.shows(snapshot.Process{PID: 1, UID: new(snapshot.UID(mallory)), Usage: []snapshot.DeviceUsage{{Index: 2}, {Index: 3}}})
 	require.Equal(t, "uid 4001 GPUs 1 ended false\nfreed after 30m0s", h.book(t, alice, "f", 10*time.Minute, one))
 	require.Equal(t, "uid 4001 GPUs 1 ended true", h.cancel(t, alice, "f"))
-	require.Equal(t, "uid 4001 GPUs 1 ended false", h.book(t, alice, "f", 31*time.Minute, one), "they have to, by its start")
+	require.Equal(t, "uid 4001 GPUs 1 ended false", h.book(t, alice, "g", 31*time.Minute, one), "they have to, by its start")
 }
 
 // none is a host of which nothing is held.
