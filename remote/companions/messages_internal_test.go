@@ -28,6 +28,8 @@ type lastingStep struct {
 	over   bool   // whether `genv why` there hears that the warning is over
 }
 
+const exempted, held, ended = "exempt until ", "while enforcement is on hold, as it is since ", "It is not exempt any more. "
+
 // TestWhatOperatorsDoAboutWarnings: those for whom a warning is running are told of an exemption, of its end, and of a
 // hold of over an hour; nobody else is.
 func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
@@ -47,13 +49,11 @@ func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
 	over := enforce.Event{Kind: enforce.EventOver, ID: "idle/a/5", Host: "a"}
 	second := enforce.Event{Kind: enforce.EventNotify, ID: "idle/a/5/2", Host: "a", Finding: finding(true)}
 	second.Finding.ID = second.ID
-	index := snapshot.DeviceIndex(0)
 	exempt := func(w policy.Who) policy.ExemptionList {
 		return policy.ExemptionList{{Who: w, Reason: "paper deadline", By: "anna", Until: now.Add(5 * time.Hour)}}
 	}
 	bob := exempt(policy.Who{User: "bob"})
 	hold := &operator.OnHold{Since: now.Add(-30 * time.Minute), By: "anna", Reason: "repair"}
-	const exempted, held, ended = "exempt until ", "while enforcement is on hold, as it is since ", "It is not exempt any more. "
 	for name, steps := range map[string][]lastingStep{
 		"exempt, and not any more": {
 			{event: []enforce.Event{warn}, want: "Unless this changes, in 2h process 5 will be ended."},
@@ -65,7 +65,7 @@ func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
 		"another rule":               {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{User: "bob", Rule: "env-memory"}), over: true}},
 		"somebody else":              {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{User: "eve"}), over: true}},
 		"another host":               {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{User: "bob", Host: "b"}), over: true}},
-		"a GPU, perhaps another one": {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{Host: "a", Device: &index}), over: true}},
+		"a GPU, perhaps another one": {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, exempt: exempt(policy.Who{Host: "a", Device: new(snapshot.DeviceIndex(0))}), over: true}},
 		"it ended by itself":         {{event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, over: true}, {event: []enforce.Event{over}, exempt: bob}},
 		"one of two parts went":      {{event: []enforce.Event{warn, second}, want: "2h"}, {event: []enforce.Event{act}, want: "now"}, {event: []enforce.Event{{Kind: enforce.EventChanged, ID: warn.ID, Finding: finding(true)}, {Kind: enforce.EventOver, ID: second.ID, Host: "a"}}}, {event: []enforce.Event{warn}, want: "2h"}, {event: []enforce.Event{over}, over: true}},
 		"nobody was warned":          {{event: []enforce.Event{over}, exempt: bob}, {after: 2 * time.Hour, hold: hold}},
