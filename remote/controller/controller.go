@@ -113,6 +113,25 @@ func (c *Controller) cycle(ctx context.Context, e *loopEvent) {
 	}
 }
 
+// learn records what came of deliveries, remembers it, and passes the events on.
+func (c *Controller) learn(ended []*Delivery) {
+	if len(ended) == 0 {
+		return
+	}
+	var all Learned
+	slices.SortStableFunc(ended, func(a, b *Delivery) int { // the hosts are in their order in the fleet
+		return cmp.Or(cmp.Compare(a.cycle, b.cycle), cmp.Compare(a.position, b.position))
+	})
+	for _, d := range ended {
+		all.add(d.learn(d))
+	}
+	c.Memory.Rules, c.background.unsaved = c.Memory.Rules.WarnAgain(all.Unwarned), true
+	c.record(&c.round, c.beyond()) // before bounded forgets what was spent in an hour that is over
+	c.round.Records = c.bounded(all.Records)
+	c.record(&c.round, c.round.Records)
+	c.emit(&c.round, all.Events)
+}
+
 // see takes in answers, and reports whether to judge. A dry run waits for all hosts, and with
 // StopAtFailure the first judgement does.
 func (c *Controller) see(ctx context.Context, e *loopEvent) bool {
@@ -142,6 +161,11 @@ func (c *Controller) see(ctx context.Context, e *loopEvent) bool {
 		}
 	}
 	return true
+}
+
+// policy is that of the file, with what operators asked for.
+func (c *Controller) policy(now time.Time) enforce.Policy {
+	return c.Memory.Operator.Policy(c.Policy, now)
 }
 
 // remember makes the next memory the present one, with the orders that are going to be sent.
@@ -180,23 +204,32 @@ func (c *Controller) plan(events []enforce.Event, orders []*sentOrder) (deliveri
 	return deliveries, all
 }
 
-// learn records what came of deliveries, remembers it, and passes the events on.
-func (c *Controller) learn(ended []*Delivery) {
-	if len(ended) == 0 {
-		return
+// save saves the memory in the background if it changed, and is urgent or was saved 10 s ago; else the result is nil.
+func (c *Controller) save(ctx context.Context, urgent bool) *saving {
+	since := c.Now().Sub(c.background.saved)
+	if !c.background.unsaved || c.Store == nil || c.DryRun || remote.MayBegin(ctx) != nil ||
+		!urgent && since >= 0 && since < saveEvery {
+		return nil
 	}
-	var all Learned
-	slices.SortStableFunc(ended, func(a, b *Delivery) int { // the hosts are in their order in the fleet
-		return cmp.Or(cmp.Compare(a.cycle, b.cycle), cmp.Compare(a.position, b.position))
+	store, told, ctx := c.Store, c.OnSave, context.WithoutCancel(ctx)
+	saved, err := c.Encode(c.Now())
+	c.background.saved, c.background.unsaved = c.Now(), false
+	return c.background.writer.Write(func() error {
+		if err == nil {
+			err = store.Save(ctx, saved)
+		}
+		if told != nil {
+			told(err)
+		}
+		return err
 	})
-	for _, d := range ended {
-		all.add(d.learn(d))
+}
+
+// emit passes events on.
+func (c *Controller) emit(cycle *Cycle, events []enforce.Event) {
+	for _, sink := range c.Sinks {
+		sink.Consume(cycle, events)
 	}
-	c.Memory.Rules, c.background.unsaved = c.Memory.Rules.WarnAgain(all.Unwarned), true
-	c.record(&c.round, c.beyond()) // before bounded forgets what was spent in an hour that is over
-	c.round.Records = c.bounded(all.Records)
-	c.record(&c.round, c.round.Records)
-	c.emit(&c.round, all.Events)
 }
 
 // beginRound begins a round, in which all hosts are asked. What ended since the last one was shown is shown with it.
@@ -232,18 +265,6 @@ func (c *Controller) endRound(took time.Duration) Cycle {
 	return ended
 }
 
-// policy is that of the file, with what operators asked for.
-func (c *Controller) policy(now time.Time) enforce.Policy {
-	return c.Memory.Operator.Policy(c.Policy, now)
-}
-
-// emit passes events on.
-func (c *Controller) emit(cycle *Cycle, events []enforce.Event) {
-	for _, sink := range c.Sinks {
-		sink.Consume(cycle, events)
-	}
-}
-
 // Encode returns the memory as it is now, with what companions remember.
 func (c *Controller) Encode(now time.Time) (Saved, error) {
 	memory, err := c.Memory.withCompanions(c.Companions)
@@ -251,27 +272,6 @@ func (c *Controller) Encode(now time.Time) (Saved, error) {
 		return Saved{}, fmt.Errorf("encode the memory: %w", err)
 	}
 	return memory.Encode(now)
-}
-
-// save saves the memory in the background if it changed, and is urgent or was saved 10 s ago; else the result is nil.
-func (c *Controller) save(ctx context.Context, urgent bool) *saving {
-	since := c.Now().Sub(c.background.saved)
-	if !c.background.unsaved || c.Store == nil || c.DryRun || remote.MayBegin(ctx) != nil ||
-		!urgent && since >= 0 && since < saveEvery {
-		return nil
-	}
-	store, told, ctx := c.Store, c.OnSave, context.WithoutCancel(ctx)
-	saved, err := c.Encode(c.Now())
-	c.background.saved, c.background.unsaved = c.Now(), false
-	return c.background.writer.Write(func() error {
-		if err == nil {
-			err = store.Save(ctx, saved)
-		}
-		if told != nil {
-			told(err)
-		}
-		return err
-	})
 }
 
 // keep saves what operators asked for, and waits for it. The error says what a restart or another leader forgets.

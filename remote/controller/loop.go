@@ -48,12 +48,17 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 	}
 }
 
-// Finish waits for the orders that a Loop left under way when Settle was over, and until the memory is written.
-func (c *Controller) Finish(ctx context.Context, each func(Cycle) error) error {
-	l := newLoop(ctx, c, Schedule{})
-	defer l.close()
-	l.shown = true
-	return l.finish(ctx, each)
+// begin asks all hosts, at a tick.
+func (l *loop) begin() {
+	l.step(0)
+	l.beginRound()
+	l.begun, l.shown, l.asked = time.Now(), false, make(map[snapshot.Hostname]bool)
+	l.last = l.Interval == 0 || l.Cycles > 0 && l.round.Number >= l.Cycles
+	l.asking.tick(l.Survey, l.Now, l.fleet.round, l.turns())
+	l.listen()
+	if l.tick = nextStart(l.start, l.begun, l.Interval); l.last {
+		l.tick = time.Time{}
+	}
 }
 
 // judge acts on an event, and asks hosts again. The next judgement begins ten times as long after this one began as it
@@ -96,19 +101,6 @@ func nextDue(plan *enforce.Plan, now time.Time) time.Time {
 		return first
 	}
 	return time.Now().Add(first.Sub(now)) // by the monotonic clock
-}
-
-// begin asks all hosts, at a tick.
-func (l *loop) begin() {
-	l.step(0)
-	l.beginRound()
-	l.begun, l.shown, l.asked = time.Now(), false, make(map[snapshot.Hostname]bool)
-	l.last = l.Interval == 0 || l.Cycles > 0 && l.round.Number >= l.Cycles
-	l.asking.tick(l.Survey, l.Now, l.fleet.round, l.turns())
-	l.listen()
-	if l.tick = nextStart(l.start, l.begun, l.Interval); l.last {
-		l.tick = time.Time{}
-	}
 }
 
 // isOver reports whether what was begun at the last tick has ended.
@@ -156,4 +148,12 @@ func (l *loop) finish(ctx context.Context, each func(Cycle) error) error {
 	}
 	l.save(ctx, true)
 	return l.show(each)
+}
+
+// Finish waits for the orders that a Loop left under way when Settle was over, and until the memory is written.
+func (c *Controller) Finish(ctx context.Context, each func(Cycle) error) error {
+	l := newLoop(ctx, c, Schedule{})
+	defer l.close()
+	l.shown = true
+	return l.finish(ctx, each)
 }
