@@ -136,9 +136,12 @@ func (p *Plan) decideState(w *Options, s *Survey) error {
 	case w.State == StateShared && (has || s.Owned):
 		p.State = StateShared
 		p.note("every user writes the state, and can change and remove what others have registered")
-	case w.State == "" && s.Sum == "" && !s.Owned &&
-		(strings.Contains(s.NotNew, "1.4.3") || strings.Contains(s.NotNew, "state folder")):
-		p.note("every user writes the state: %s; `--state root` lets root own it", s.NotNew)
+	case w.State == "" && s.Sum == "" && !s.Owned && s.NotNew != "":
+		advice := ""
+		if s.Systemd {
+			advice = "; `--state root` lets root own it"
+		}
+		p.note("every user writes the state: %s%s", s.NotNew, advice)
 	}
 	if has && p.State == "" { // they run the installed program
 		units := []string{sumOf(hostSocket), sumOf(unitFor(hostService, w.Path))}

@@ -206,12 +206,12 @@ func TestDecideState(t *testing.T) {
 		notes  int
 	}{
 		"a new host":                         {"", fresh, install.StateRoot, true, 1},
-		"a new host without systemd":         {"", func(s *install.Survey) { s.Sum = "" }, "", false, 0},
+		"a new host without systemd":         {"", func(s *install.Survey) { s.Sum, s.NotNew = "", "it doesn't run systemd" }, "", false, 1},
 		"a new host that is to be shared":    {install.StateShared, fresh, "", false, 0},
 		"a host with state":                  {"", func(s *install.Survey) { fresh(s); s.NotNew = "it has a state folder, /x" }, "", false, 1},
 		"the same, which is to be shared":    {install.StateShared, func(s *install.Survey) { fresh(s); s.NotNew = "it has a state folder, /x" }, "", false, 0},
 		"the same, which is root's":          {"", func(s *install.Survey) { fresh(s); s.NotNew, s.Owned = "it has a state folder, /x", true }, "", false, 0},
-		"a host without GPUs":                {"", func(s *install.Survey) { fresh(s); s.NotNew = "it has no driver" }, "", false, 0},
+		"a host without GPUs":                {"", func(s *install.Survey) { fresh(s); s.NotNew = "it has no driver" }, "", false, 1},
 		"a host with genv 1.4.3":             {"", func(s *install.Survey) { fresh(s); s.NotNew = "it has genv 1.4.3, /x" }, "", false, 1},
 		"the same, and root is to own it":    {install.StateRoot, func(s *install.Survey) { fresh(s); s.NotNew = "it has genv 1.4.3, /x" }, install.StateRoot, true, 1},
 		"an upgrade of shared state":         {"", func(s *install.Survey) { s.Systemd, s.Sum = true, sumA }, "", false, 0},
