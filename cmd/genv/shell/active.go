@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
-	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -25,7 +24,6 @@ type Active struct {
 	// UUIDs are those of Devices on a guarded host, where programs see only these; nil for indices. An entry may be
 	// several MIG instances, with commas.
 	UUIDs []snapshot.GPUUUID
-	Parts []change.Part // of which it has MIG instances
 }
 
 // environmentVariables are those that an environment sets in its shells. GENV_SHELL marks them as active.

@@ -63,7 +63,7 @@ func (p *userCommands) activate(c *cli.Context, o *activateOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := caller.Apply(shell.Activate(p.visible(who, activeAfter(&entered)), o.noPrompt)); err != nil {
+	if err := caller.Apply(shell.Activate(p.visible(who, &entered), o.noPrompt)); err != nil {
 		if _, left := who.Change(c.Context, change.Change{Leave: &change.Leave{PID: caller.PID}}); left != nil {
 			return fmt.Errorf("%w; and the environment is still registered: %w", err, left)
 		}
@@ -104,14 +104,6 @@ func (p *userCommands) newEntry(c *cli.Context, o *activateOptions, pid snapshot
 		err = command.WrongFlag("wait", ": say for how many GPUs, as with --gpus 2")
 	}
 	return e, err
-}
-
-func activeAfter(r *change.Result) shell.Active {
-	return shell.Active{EID: r.EID, Config: r.Config, Devices: r.Now, Parts: r.Instances}
-}
-
-func activeOf(b *state.Files, e *snapshot.Environment) shell.Active {
-	return shell.Active{EID: e.EID, Config: e.Config, Devices: b.AttachedTo(e.EID), Parts: change.Parts(b, e.EID)}
 }
 
 func (p *userCommands) deactivateCommand() *cli.Command {

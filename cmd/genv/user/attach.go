@@ -108,7 +108,7 @@ func (p *userCommands) attach(c *cli.Context, o *attachOptions) error {
 }
 
 func (w *hostUser) look(ctx context.Context, eid snapshot.EnvID) (change.Result, error) {
-	files, env, err := w.here(ctx)
+	files, _, err := w.here(ctx)
 	if err != nil {
 		return change.Result{}, err
 	}
@@ -118,10 +118,7 @@ func (w *hostUser) look(ctx context.Context, eid snapshot.EnvID) (change.Result,
 		refresh.EID = eid
 		return w.changeIn(ctx, eid, change.Change{Attach: &refresh})
 	}
-	attached := files.AttachedTo(eid)
-	return change.Result{
-		EID: eid, Config: env.Config, Before: attached, Now: attached, Instances: change.Parts(&files, eid),
-	}, nil
+	return change.Current(&files, eid), nil
 }
 
 // inShell changes the environment of this shell, and then the shell; after an error neither. A script has no shell to
@@ -142,7 +139,7 @@ func (p *userCommands) inShell(
 	if err != nil {
 		return result, err
 	}
-	active := p.visible(who, activeAfter(&result))
+	active := p.visible(who, &result)
 	if script {
 		if !slices.Equal(result.Before, result.Now) {
 			p.adviseScript(active)

@@ -28,7 +28,8 @@ type configOptions struct {
 	count, gpuMemory, name   string
 
 	which []environment.Configurable // the settings that are meant
-	value *string                    // nil to show
+	value bool                       // one is given
+	set   snapshot.EnvConfig         // the value, or what was saved
 }
 
 func (p *userCommands) configCommand() *cli.Command {
@@ -85,22 +86,14 @@ func (o *configOptions) request(c *cli.Context) error {
 		}
 		o.which = o.which[i : i+1]
 	}
-	if len(words) == 2 {
-		if words[1] == "" {
-			return command.UsageError("the value is empty: write `genv config %s --clear` to remove it", words[0])
-		}
-		o.value = &words[1]
-	}
-	return o.check()
-}
-
-func (o *configOptions) check() error {
-	value := o.value != nil
+	o.value = len(words) == 2
 	switch {
-	case value && o.clear || o.load && (value || o.clear || o.save):
+	case o.value && words[1] == "":
+		return command.UsageError("the value is empty: write `genv config %s --clear` to remove it", words[0])
+	case o.value && o.clear || o.load && (o.value || o.clear || o.save):
 		return command.UsageError("a value, --clear and --load exclude each other, and --load --save")
-	case value:
-		return o.which[0].Set(new(snapshot.EnvConfig), *o.value)
+	case o.value:
+		return o.which[0].Set(&o.set, words[1])
 	}
 	return nil
 }
@@ -121,32 +114,27 @@ func (p *userCommands) config(c *cli.Context, o *configOptions) error {
 	if o.load || o.save {
 		home, err = p.home()
 	}
-	var saved snapshot.EnvConfig
 	if o.load && err == nil {
-		err = loadSettings(home, &saved, o.which)
+		err = loadSettings(home, &o.set, o.which)
 	}
 	if err != nil {
 		return err
 	}
-	by := who.look
-	if o.changes() {
-		by = func(ctx context.Context, eid snapshot.EnvID) (result change.Result, err error) {
-			changed, err := o.change(eid, &saved)
-			if err == nil {
-				changed.Configure.Resize = true
-				result, err = who.changeIn(ctx, eid, changed)
-			}
-			return result, err
+	result, err := p.inShell(c.Context, who, func(ctx context.Context, eid snapshot.EnvID) (change.Result, error) {
+		if !o.changes() {
+			return who.look(ctx, eid)
 		}
-	}
-	result, err := p.inShell(c.Context, who, by)
+		changed := o.change(eid)
+		changed.Configure.Resize = true
+		return who.changeIn(ctx, eid, changed)
+	})
 	if err != nil || !o.save {
 		return err
 	}
 	return saveSettings(home, &result.Config, o.which)
 }
 
-func (o *configOptions) changes() bool { return o.value != nil || o.clear || o.load }
+func (o *configOptions) changes() bool { return o.value || o.clear || o.load }
 
 func (p *userCommands) showOrSave(ctx context.Context, who *hostUser, eid snapshot.EnvID, o *configOptions) error {
 	files, err := who.StateFiles(ctx)
@@ -186,26 +174,14 @@ func configText(config *snapshot.EnvConfig, which []environment.Configurable) st
 }
 
 // change sets the settings to the value, to what was saved, or to none.
-func (o *configOptions) change(eid snapshot.EnvID, saved *snapshot.EnvConfig) (change.Change, error) {
-	configure := &change.Configure{EID: eid}
-	var config snapshot.EnvConfig
+func (o *configOptions) change(eid snapshot.EnvID) change.Change {
+	configure := &change.Configure{EID: eid, Set: o.set}
 	for _, s := range o.which {
-		text := s.Get(saved)
-		switch {
-		case o.value != nil:
-			text = *o.value
-		case o.load && text == "":
-			continue // not saved
-		case o.clear:
+		if o.clear {
 			configure.Clear = append(configure.Clear, s.Name)
-			continue
-		}
-		if err := s.Set(&config, text); err != nil {
-			return change.Change{}, err
 		}
 	}
-	configure.Set = config
-	return change.Change{Configure: configure}, nil
+	return change.Change{Configure: configure}
 }
 
 func (p *userCommands) homeCommand() *cli.Command {

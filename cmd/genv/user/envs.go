@@ -251,9 +251,6 @@ func (o *envsOptions) configure(c *cli.Context) error {
 	if !wanted.changes() {
 		return o.showOrSave(c.Context, who, eid, wanted)
 	}
-	changed, err := wanted.change(eid, &snapshot.EnvConfig{})
-	if err == nil {
-		_, err = who.changeIn(c.Context, eid, changed)
-	}
+	_, err = who.changeIn(c.Context, eid, wanted.change(eid))
 	return err
 }

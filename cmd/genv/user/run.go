@@ -107,7 +107,7 @@ func (p *userCommands) runEntry(c *cli.Context, o *activateOptions, who *hostUse
 	if !j.quiet {
 		p.reportAttached(c.Context, who, others, nil, entered.Now)
 	}
-	return p.visible(who, activeAfter(&entered)), nil
+	return p.visible(who, &entered), nil
 }
 
 // runEnviron are the variables that an activated shell exports, and PATH with the folder of the shims first.

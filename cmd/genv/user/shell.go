@@ -66,7 +66,8 @@ func (p *userCommands) shellUpdate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	code, err := shell.Shell143{Environ: p.Getenv}.Render(shell.Update(p.visible(who, activeOf(&files, env))))
+	now := change.Current(&files, env.EID)
+	code, err := shell.Shell143{Environ: p.Getenv}.Render(shell.Update(p.visible(who, &now)))
 	if err == nil {
 		_, err = fmt.Fprint(p.Out, code)
 	}
@@ -129,27 +130,27 @@ func (p *userCommands) callingShell() string {
 
 func (w *hostUser) guarded() bool { return w.Machine.Hardware.Guarded(w.Machine.Now()) }
 
-// uuids are those of devices on a guarded host, or if some are attached by MIG instance; otherwise nil. CUDA reads a
+// uuids are those of the devices on a guarded host, or if some are attached by MIG instance; otherwise nil. CUDA reads a
 // list of indices or of UUIDs, not of both.
-func (w *hostUser) uuids(devices []snapshot.DeviceIndex, parts []change.Part) ([]snapshot.GPUUUID, error) {
-	if len(devices) == 0 || len(parts) == 0 && !w.guarded() {
+func (w *hostUser) uuids(of *change.Result) ([]snapshot.GPUUUID, error) {
+	if len(of.Now) == 0 || len(of.Instances) == 0 && !w.guarded() {
 		return nil, nil
 	}
-	uuids := make([]snapshot.GPUUUID, len(devices))
+	uuids := make([]snapshot.GPUUUID, len(of.Now))
 	var known []hardware.BusDevice
-	for i, index := range devices {
-		if at := slices.IndexFunc(parts, func(p change.Part) bool { return p.Index == index }); at >= 0 {
-			uuids[i] = snapshot.GPUUUID(shell.JoinUUIDs(parts[at].Instances))
+	var err error
+	for i, index := range of.Now {
+		if parts := of.InstancesOf(index); parts != nil {
+			uuids[i] = snapshot.GPUUUID(shell.JoinUUIDs(parts))
 			continue
 		}
-		var err error
 		if known == nil {
 			known, err = w.Machine.Hardware.Known()
 		}
 		if err != nil {
 			return nil, err
 		}
-		own, ok := hardware.UUIDs(known, devices[i:i+1])
+		own, ok := hardware.UUIDs(known, of.Now[i:i+1])
 		if !ok {
 			return nil, hardware.ErrNotPublished
 		}
@@ -158,13 +159,13 @@ func (w *hostUser) uuids(devices []snapshot.DeviceIndex, parts []change.Part) ([
 	return uuids, nil
 }
 
-// visible adds the UUIDs of the devices where they are needed. Without them, after a warning, the shell gets indices.
-func (p *userCommands) visible(who *hostUser, active shell.Active) shell.Active {
-	var err error
-	if active.UUIDs, err = who.uuids(active.Devices, active.Parts); err != nil {
+// visible has the UUIDs of the devices where they are needed. Without them, after a warning, the shell gets indices.
+func (p *userCommands) visible(who *hostUser, r *change.Result) shell.Active {
+	uuids, err := who.uuids(r)
+	if err != nil {
 		p.Warnf("CUDA_VISIBLE_DEVICES needs UUIDs (with a guard or MIG), which are not known: %v", err)
 	}
-	return active
+	return shell.Active{EID: r.EID, Config: r.Config, Devices: r.Now, UUIDs: uuids}
 }
 
 func onlyIndices(visible string) bool {
@@ -180,15 +181,15 @@ func (p *userCommands) adviseOfIndices(who *hostUser) {
 	}
 }
 
-func (p *userCommands) adviseOfOthers(who *hostUser, now shell.Active) {
-	visible := p.Getenv("CUDA_VISIBLE_DEVICES")
+func (p *userCommands) adviseOfOthers(who *hostUser, r change.Result) {
+	visible, now := p.Getenv("CUDA_VISIBLE_DEVICES"), shell.Active{Devices: r.Now}
 	switch {
 	case strings.HasPrefix(visible, "GPU-"), strings.HasPrefix(visible, "MIG-"):
-		now = p.visible(who, now)
+		now = p.visible(who, &r)
 		if known := now.UUIDs != nil || len(now.Devices) == 0; known && visible != now.VisibleDevices() {
 			p.Warn("CUDA_VISIBLE_DEVICES of this shell has other GPUs than its environment: run genv attach --refresh")
 		}
-	case (visible == "-1" || onlyIndices(visible)) && visible != now.VisibleDevices() && len(now.Parts) == 0:
+	case (visible == "-1" || onlyIndices(visible)) && visible != now.VisibleDevices() && len(r.Instances) == 0:
 		p.Warnf("CUDA_VISIBLE_DEVICES of this shell is %s, and that of its environment %s: run genv attach "+
 			"--refresh", text.Quoted(visible, 80), now.VisibleDevices())
 	}

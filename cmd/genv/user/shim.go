@@ -90,14 +90,16 @@ func (w *hostUser) container(ctx context.Context) (docker.ContainerEnvironment, 
 
 // containerDevices are the attached devices, or their attached MIG instances.
 func (w *hostUser) containerDevices(files *state.Files) (devices []docker.Device) {
-	attached, parts := files.AttachedTo(w.eid), change.Parts(files, w.eid)
-	uuids, _ := w.uuids(attached, parts) // root's daemon also knows the indices
-	for i, index := range attached {
-		names := []snapshot.GPUUUID{""}
-		if at := slices.IndexFunc(parts, func(p change.Part) bool { return p.Index == index }); at >= 0 {
-			names = parts[at].Instances
-		} else if uuids != nil {
+	now := change.Current(files, w.eid)
+	uuids, _ := w.uuids(&now) // root's daemon also knows the indices
+	for i, index := range now.Now {
+		names := now.InstancesOf(index)
+		switch {
+		case names != nil:
+		case uuids != nil:
 			names = uuids[i : i+1]
+		default:
+			names = []snapshot.GPUUUID{""}
 		}
 		for _, uuid := range names {
 			devices = append(devices, docker.Device{Index: index, UUID: uuid})

@@ -20,6 +20,7 @@ import (
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
@@ -52,7 +53,7 @@ func (p *userCommands) status(c *cli.Context) error {
 		return nil
 	}
 	p.adviseOfIndices(who)
-	p.adviseOfOthers(who, activeOf(&files, env))
+	p.adviseOfOthers(who, change.Current(&files, eid))
 	_, err = fmt.Fprint(p.Out, text.PrintableLines(statusText(env, files.AttachedTo(eid), p.capsText(c.Context))))
 	return err
 }

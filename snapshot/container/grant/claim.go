@@ -109,7 +109,7 @@ func (c Claim) join(f *state.Files, env *snapshot.Environment, g Granted) (Grant
 	if err != nil {
 		return g, err
 	}
-	if len(c.Minors) > 0 && len(change.Parts(f, env.EID)) > 0 {
+	if len(c.Minors) > 0 && len(change.Current(f, env.EID).Instances) > 0 {
 		return g, fmt.Errorf("%w: environment %s has MIG instances, and a device node is of a whole GPU: use --gpus",
 			ErrRefused, text.Shown(string(env.EID)))
 	}
@@ -241,7 +241,7 @@ func (c Claim) index(f *state.Files, name string) (snapshot.DeviceIndex, error) 
 		eid = cmp.Or(c.Proof.EID, eid)
 	}
 	if c.Shared || c.Proof != nil && c.Proof.EID != "" {
-		for _, part := range change.Parts(f, eid) {
+		for _, part := range change.Current(f, eid).Instances {
 			if slices.Contains(part.Instances, snapshot.GPUUUID(name)) {
 				found = append(found, part.Index)
 			}
@@ -261,15 +261,15 @@ func (c Claim) index(f *state.Files, name string) (snapshot.DeviceIndex, error) 
 // with adds the devices, or the MIG instances that the environment has of them.
 func (g Granted) with(f *state.Files, list []snapshot.DeviceIndex, known []hardware.BusDevice) Granted {
 	g.Devices = list
-	parts := change.Parts(f, g.EID)
+	now := change.Current(f, g.EID)
 	var uuids []snapshot.GPUUUID
 	for _, index := range list {
-		if i := slices.IndexFunc(parts, func(p change.Part) bool { return p.Index == index }); i >= 0 {
-			uuids = append(uuids, parts[i].Instances...)
+		if parts := now.InstancesOf(index); parts != nil {
+			uuids = append(uuids, parts...)
 			continue
 		}
 		own, ok := hardware.UUIDs(known, []snapshot.DeviceIndex{index})
-		if !ok && len(parts) == 0 {
+		if !ok && now.Instances == nil {
 			return g // then all are named by their indices
 		}
 		uuids = append(uuids, own...)

@@ -16,12 +16,12 @@ func (a *Attach) apply(f *state.Files, by Requester) (Result, error) {
 	}
 	if a.Refresh {
 		f.Refresh(a.EID, by.Now)
-		return resultOf(f, a.EID, f.AttachedTo(a.EID)), nil
+		return Current(f, a.EID), nil
 	}
 	r := a.request(&env, by.Now)
 	before := f.AttachedTo(a.EID)
 	if r.Count == 0 && len(r.Indices) == 0 && len(r.Instances) == 0 {
-		return resultOf(f, a.EID, before), nil
+		return Current(f, a.EID), nil
 	}
 	now, err := f.Attach(r)
 	if err != nil {
@@ -146,22 +146,20 @@ func (e *Enter) apply(f *state.Files, by Requester) (Result, error) {
 }
 
 func resultOf(f *state.Files, eid snapshot.EnvID, before []snapshot.DeviceIndex) Result {
-	result := Result{EID: eid, Before: before, Now: f.AttachedTo(eid), Instances: Parts(f, eid)}
+	result := Result{EID: eid, Before: before, Now: f.AttachedTo(eid)}
 	if env := f.Environment(eid); env != nil {
 		result.Config = env.Config
+	}
+	for i := range f.Devices {
+		if a := f.Devices[i].Attachment(eid); a != nil && len(a.Instances) > 0 {
+			result.Instances = append(result.Instances, Part{f.Devices[i].Index, a.Instances})
+		}
 	}
 	return result
 }
 
-// Parts are the devices of an environment of which it has MIG instances.
-func Parts(f *state.Files, eid snapshot.EnvID) (parts []Part) {
-	for i := range f.Devices {
-		if a := f.Devices[i].Attachment(eid); a != nil && len(a.Instances) > 0 {
-			parts = append(parts, Part{f.Devices[i].Index, a.Instances})
-		}
-	}
-	return parts
-}
+// Current is the Result of a change that leaves an environment as it is.
+func Current(f *state.Files, eid snapshot.EnvID) Result { return resultOf(f, eid, f.AttachedTo(eid)) }
 
 func (l *Leave) apply(f *state.Files, by Requester) (Result, error) {
 	if l.Own {
@@ -218,5 +216,5 @@ func (c *Configure) apply(f *state.Files, by Requester) (Result, error) {
 			return Result{}, err
 		}
 	}
-	return resultOf(f, c.EID, f.AttachedTo(c.EID)), nil
+	return Current(f, c.EID), nil
 }

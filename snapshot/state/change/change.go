@@ -99,6 +99,16 @@ type Part struct {
 	Instances []snapshot.GPUUUID   `json:"mig"`
 }
 
+// InstancesOf are the MIG instances of one of the devices; nil for the whole device.
+func (r *Result) InstancesOf(index snapshot.DeviceIndex) []snapshot.GPUUUID {
+	for _, part := range r.Instances {
+		if part.Index == index {
+			return part.Instances
+		}
+	}
+	return nil
+}
+
 type operation interface {
 	check() error // refuses what no asker may send; see Decode
 	apply(f *state.Files, by Requester) (Result, error)
