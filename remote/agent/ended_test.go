@@ -102,20 +102,20 @@ func TestLeavingTheFleetWhileDialling(t *testing.T) {
 func TestClosingDuringCalls(t *testing.T) {
 	t.Parallel()
 	for range 50 {
-		f := startFleet(t, 5*time.Second, genvhost.New(busy(1)))
+		f := genvhost.Start(t, 5*time.Second, genvhost.New(genvhost.Busy(1)))
 		begun, ended := make(chan struct{}), make(chan error)
 		go func() {
-			_, err := f.streams.Snapshot(t.Context(), f.hosts[0])
+			_, err := f.Streams.Snapshot(t.Context(), f.Names[0])
 			close(begun)
 			for err == nil {
-				_, err = f.streams.Snapshot(t.Context(), f.hosts[0])
+				_, err = f.Streams.Snapshot(t.Context(), f.Names[0])
 			}
 			ended <- err
 		}()
 		<-begun
-		f.streams.Close()
+		f.Streams.Close()
 		require.Error(t, <-ended)
-		require.ErrorContains(t, proctest.Try(f.streams.Snapshot(t.Context(), f.hosts[0])).Err, "are closed")
+		require.ErrorContains(t, proctest.Try(f.Streams.Snapshot(t.Context(), f.Names[0])).Err, "are closed")
 	}
 }
 

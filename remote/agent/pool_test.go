@@ -30,19 +30,19 @@ func orderOn(s *snapshot.Snapshot) order.Order {
 }
 
 func TestAConversation(t *testing.T) {
-	h := genvhost.New(busy(2))
-	f := startFleet(t, 10*time.Second, h)
-	first := snapshotOf(t, f.streams, f.hosts[0])
+	h := genvhost.New(genvhost.Busy(2))
+	f := genvhost.Start(t, 10*time.Second, h)
+	first := snapshotOf(t, f.Streams, f.Names[0])
 	require.Len(t, first.Processes, 2)
 	require.EqualValues(t, 77, first.Processes[0].Start)
-	require.Same(t, first, snapshotOf(t, f.streams, f.hosts[0]), "nothing changed, so nothing was sent")
+	require.Same(t, first, snapshotOf(t, f.Streams, f.Names[0]), "nothing changed, so nothing was sent")
 
-	done := proctest.Try(f.streams.Execute(t.Context(), f.hosts[0], orderOn(first))).OK(t)
+	done := proctest.Try(f.Streams.Execute(t.Context(), f.Names[0], orderOn(first))).OK(t)
 	require.Equal(t, []order.Outcome{{PID: 1000, Status: order.StatusTerminated}, {PID: 1001, Status: order.StatusTerminated}}, done.Outcomes)
-	require.Empty(t, snapshotOf(t, f.streams, f.hosts[0]).Processes)
+	require.Empty(t, snapshotOf(t, f.Streams, f.Names[0]).Processes)
 	require.Equal(t, 1, f.Hosts()[0].Counts().Commands, "one command served all of it")
-	require.Equal(t, agent.ViaStream, f.streams.About(f.hosts[0]).Via)
-	require.Equal(t, agent.NewGreeting("").Capabilities, f.streams.About(f.hosts[0]).Capabilities)
+	require.Equal(t, agent.ViaStream, f.Streams.About(f.Names[0]).Via)
+	require.Equal(t, agent.NewGreeting("").Capabilities, f.Streams.About(f.Names[0]).Capabilities)
 }
 
 // TestBadConversations: the conversation ends with its class of error, nothing of it is used, and the next one is good.
@@ -62,9 +62,9 @@ func TestBadConversations(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			h := genvhost.New(busy(1))
-			f := startFleet(t, timeoutFor(tt.class), h)
-			snapshotOf(t, f.streams, f.hosts[0])
+			h := genvhost.New(genvhost.Busy(1))
+			f := genvhost.Start(t, timeoutFor(tt.class), h)
+			snapshotOf(t, f.Streams, f.Names[0])
 			once := make(chan struct{}, 1)
 			once <- struct{}{}
 			h.Behave(func(string) genvhost.Behavior {
@@ -75,13 +75,13 @@ func TestBadConversations(t *testing.T) {
 					return genvhost.Behavior{}
 				}
 			})
-			s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
+			s, err := f.Streams.Snapshot(t.Context(), f.Names[0])
 			if tt.class != "" {
 				require.Error(t, err)
 				require.Equal(t, tt.class, remote.ClassOf(err), "%v", err)
 				require.Nil(t, s)
 				if tt.class == remote.Timeout {
-					require.NotEmpty(t, f.streams.About(f.hosts[0]).Via, "a late answer is waited for a little longer")
+					require.NotEmpty(t, f.Streams.About(f.Names[0]).Via, "a late answer is waited for a little longer")
 				}
 				s = eventually(t, f, 0)
 			} else {
@@ -103,10 +103,10 @@ func timeoutFor(class remote.Class) time.Duration {
 }
 
 // eventually is the host's next snapshot: one that was lost is reached again behind the cycles' back.
-func eventually(t *testing.T, f *fleet, host int) (s *snapshot.Snapshot) {
+func eventually(t *testing.T, f *genvhost.Fleet, host int) (s *snapshot.Snapshot) {
 	require.Eventually(t, func() (ok bool) {
 		var err error
-		s, err = f.streams.Snapshot(t.Context(), f.hosts[host])
+		s, err = f.Streams.Snapshot(t.Context(), f.Names[host])
 		return err == nil
 	}, 20*time.Second, 10*time.Millisecond)
 	return s
@@ -121,9 +121,9 @@ func TestOrdersInBadConversations(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := genvhost.New(busy(1))
-			f := startFleet(t, 3*time.Second, h)
-			s := snapshotOf(t, f.streams, f.hosts[0])
+			h := genvhost.New(genvhost.Busy(1))
+			f := genvhost.Start(t, 3*time.Second, h)
+			s := snapshotOf(t, f.Streams, f.Names[0])
 			h.Behave(func(request string) genvhost.Behavior {
 				if request == agent.RequestExecute {
 					return behavior
@@ -132,7 +132,7 @@ func TestOrdersInBadConversations(t *testing.T) {
 			})
 			o := orderOn(s)
 			o.Grace = time.Millisecond
-			done, err := f.streams.Execute(t.Context(), f.hosts[0], o)
+			done, err := f.Streams.Execute(t.Context(), f.Names[0], o)
 			require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(err), "%v", err)
 			require.Equal(t, agent.Execution{}, done)
 			require.Len(t, h.Actions(), 1)
@@ -181,17 +181,17 @@ func TestHostsThatSpeakWrongly(t *testing.T) {
 		{"no snapshot and no revision", always("{}"), nil, remote.InvalidOutput, "unchanged"},
 		{"unchanged what was never sent", always(`{"revision":7}`), nil, remote.InvalidOutput, "unchanged"},
 		{"half a snapshot", always(`{"revision":1,"snapshot":{"processes":[],"envs":[]}}`), nil, remote.InvalidOutput, ""},
-		{"a flood before the greeting", genvhost.New(busy(1)), &inprocess.Faults{Flood: 8 << 20}, remote.InvalidOutput, "no greeting"},
+		{"a flood before the greeting", genvhost.New(genvhost.Busy(1)), &inprocess.Faults{Flood: 8 << 20}, remote.InvalidOutput, "no greeting"},
 		{"a flood on stderr", inprocess.Func(flooding), nil, remote.InvalidOutput, "stderr"},
-		{"dropped as it greets", genvhost.New(busy(1)), &inprocess.Faults{BreakAfter: new(int64(10))}, remote.Unreachable, ""},
-		{"frozen as it greets", genvhost.New(busy(1)), &inprocess.Faults{BreakAfter: new(int64(10)), Freezes: true}, remote.Timeout, ""},
-		{"dropped as it answers", genvhost.New(busy(1)), &inprocess.Faults{BreakAfter: new(int64(200))}, remote.InvalidOutput, "cut"},
+		{"dropped as it greets", genvhost.New(genvhost.Busy(1)), &inprocess.Faults{BreakAfter: new(int64(10))}, remote.Unreachable, ""},
+		{"frozen as it greets", genvhost.New(genvhost.Busy(1)), &inprocess.Faults{BreakAfter: new(int64(10)), Freezes: true}, remote.Timeout, ""},
+		{"dropped as it answers", genvhost.New(genvhost.Busy(1)), &inprocess.Faults{BreakAfter: new(int64(200))}, remote.InvalidOutput, "cut"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			f := startFleet(t, timeoutFor(tt.class), tt.handler)
+			f := genvhost.Start(t, timeoutFor(tt.class), tt.handler)
 			require.NoError(t, f.Hosts()[0].Inject(*cmp.Or(tt.faults, new(inprocess.Faults))))
-			s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
+			s, err := f.Streams.Snapshot(t.Context(), f.Names[0])
 			require.Nil(t, s)
 			require.Error(t, err)
 			require.Equal(t, tt.class, remote.ClassOf(err), "%v", err)
@@ -220,7 +220,7 @@ func flooding(ctx context.Context, r *inprocess.Request) int {
 
 // TestWrongOutcomes: outcomes that do not belong to the items (see TestCheck) say nothing.
 func TestWrongOutcomes(t *testing.T) {
-	s := busy(2)
+	s := genvhost.Busy(2)
 	encoded := proctest.Try(snapshot.EncodeNative(s)).OK(t)
 	for name, outcomes := range map[string]string{
 		"none":          `[]`,
@@ -229,14 +229,14 @@ func TestWrongOutcomes(t *testing.T) {
 		"nothing":       `null`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := startFleet(t, 2*time.Second, speaking(ours, func(_ context.Context, r agent.Call) ([]byte, error) {
+			f := genvhost.Start(t, 2*time.Second, speaking(ours, func(_ context.Context, r agent.Call) ([]byte, error) {
 				if r.Name == agent.RequestSnapshot {
 					return fmt.Appendf(nil, `{"revision":1,"snapshot":%s}`, encoded), nil
 				}
 				return fmt.Appendf(nil, `{"lines":["Terminating"],"outcomes":%s}`, outcomes), nil
 			}))
-			taken := snapshotOf(t, f.streams, f.hosts[0])
-			done, err := f.streams.Execute(t.Context(), f.hosts[0], orderOn(taken))
+			taken := snapshotOf(t, f.Streams, f.Names[0])
+			done, err := f.Streams.Execute(t.Context(), f.Names[0], orderOn(taken))
 			require.Equal(t, remote.OutcomeUnknown, remote.ClassOf(err), "%v", err)
 			require.Equal(t, agent.Execution{}, done)
 			eventually(t, f, 0)
@@ -246,35 +246,35 @@ func TestWrongOutcomes(t *testing.T) {
 }
 
 func TestFallingBack(t *testing.T) {
-	old := genvhost.New(busy(1)).Old()
-	f := startFleet(t, 5*time.Second, old, genvhost.New(busy(1)), inprocess.Func(noGenv))
+	old := genvhost.New(genvhost.Busy(1)).Old()
+	f := genvhost.Start(t, 5*time.Second, old, genvhost.New(genvhost.Busy(1)), inprocess.Func(noGenv))
 	for range 3 {
-		s := snapshotOf(t, f.streams, f.hosts[0])
+		s := snapshotOf(t, f.Streams, f.Names[0])
 		require.Len(t, s.Processes, 1)
 		require.Zero(t, s.Processes[0].Start, "1.4.3 does not tell")
 	}
-	require.Equal(t, agent.ViaCommands, f.streams.About(f.hosts[0]).Via)
-	require.Equal(t, []string{agent.RequestSnapshot, agent.RequestExecute}, f.streams.About(f.hosts[0]).Capabilities)
+	require.Equal(t, agent.ViaCommands, f.Streams.About(f.Names[0]).Via)
+	require.Equal(t, []string{agent.RequestSnapshot, agent.RequestExecute}, f.Streams.About(f.Names[0]).Capabilities)
 	require.Equal(t, 4, f.Hosts()[0].Counts().Commands, "serve is tried once")
-	s := snapshotOf(t, f.streams, f.hosts[0])
-	done := proctest.Try(f.streams.Execute(t.Context(), f.hosts[0], orderOn(s))).OK(t)
+	s := snapshotOf(t, f.Streams, f.Names[0])
+	done := proctest.Try(f.Streams.Execute(t.Context(), f.Names[0], orderOn(s))).OK(t)
 	require.Nil(t, done.Outcomes)
 	require.Equal(t, []string{"Terminating process 1000 from environment N/A that is running on GPU(s) 0"}, done.Lines)
 
-	s = snapshotOf(t, f.streams, f.hosts[2])
-	require.Equal(t, agent.ViaReadOnly, f.streams.About(f.hosts[2]).Via)
-	require.Equal(t, []string{agent.RequestSnapshot}, f.streams.About(f.hosts[2]).Capabilities)
+	s = snapshotOf(t, f.Streams, f.Names[2])
+	require.Equal(t, agent.ViaReadOnly, f.Streams.About(f.Names[2]).Via)
+	require.Equal(t, []string{agent.RequestSnapshot}, f.Streams.About(f.Names[2]).Capabilities)
 	require.Len(t, s.Devices, 1)
 	require.Len(t, s.Processes, 1)
 	require.True(t, s.Processes[0].EnvUnknown, "so that nothing follows from it")
-	_, err := f.streams.Execute(t.Context(), f.hosts[2], orderOn(s))
+	_, err := f.Streams.Execute(t.Context(), f.Names[2], orderOn(s))
 	require.Equal(t, remote.GenvMissing, remote.ClassOf(err))
 
-	snapshotOf(t, f.streams, f.hosts[1])
-	require.Empty(t, f.streams.Keep(f.hosts))
-	require.Equal(t, agent.ViaStream, f.streams.About(f.hosts[1]).Via)
-	require.Empty(t, f.streams.About(f.hosts[0]).Via, "it may have been given our genv since")
-	require.Equal(t, f.hosts[1:2], f.streams.Keep([]remote.Host{f.hosts[0], {Name: "h2"}}))
+	snapshotOf(t, f.Streams, f.Names[1])
+	require.Empty(t, f.Streams.Keep(f.Names))
+	require.Equal(t, agent.ViaStream, f.Streams.About(f.Names[1]).Via)
+	require.Empty(t, f.Streams.About(f.Names[0]).Via, "it may have been given our genv since")
+	require.Equal(t, f.Names[1:2], f.Streams.Keep([]remote.Host{f.Names[0], {Name: "h2"}}))
 }
 
 // noGenv is a host with a driver and no genv.
@@ -295,15 +295,15 @@ func noGenv(_ context.Context, r *inprocess.Request) int {
 
 // TestAHostThatCameBackBetweenCycles has its whole time for an answer, however long ago the login was.
 func TestAHostThatCameBackBetweenCycles(t *testing.T) {
-	h := genvhost.New(busy(1))
-	f := startFleet(t, 500*time.Millisecond, h)
+	h := genvhost.New(genvhost.Busy(1))
+	f := genvhost.Start(t, 500*time.Millisecond, h)
 	require.NoError(t, f.Hosts()[0].Inject(inprocess.Faults{Down: true}))
-	require.Error(t, proctest.Try(f.streams.Snapshot(t.Context(), f.hosts[0])).Err)
+	require.Error(t, proctest.Try(f.Streams.Snapshot(t.Context(), f.Names[0])).Err)
 	require.NoError(t, f.Hosts()[0].Inject(inprocess.Faults{}))
 	require.Eventually(t, func() bool { // the cycle that begins the attempt does not wait for it
-		_, _ = f.streams.Snapshot(t.Context(), f.hosts[0])
+		_, _ = f.Streams.Snapshot(t.Context(), f.Names[0])
 		time.Sleep(time.Second) // longer than the Timeout
-		s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
+		s, err := f.Streams.Snapshot(t.Context(), f.Names[0])
 		return err == nil && len(s.Processes) == 1
 	}, 30*time.Second, time.Millisecond)
 	require.Equal(t, 1, f.Hosts()[0].Counts().Commands, "the first login that worked is used")

@@ -186,12 +186,12 @@ func TestNoiseBeforeData(t *testing.T) {
 	})
 	for name, noise := range noises {
 		t.Run(name, func(t *testing.T) {
-			f := startFleet(t, 10*time.Second, genvhost.New(busy(1)), genvhost.New(busy(1)).Old(), nvidia)
+			f := genvhost.Start(t, 10*time.Second, genvhost.New(genvhost.Busy(1)), genvhost.New(genvhost.Busy(1)).Old(), nvidia)
 			processes := []int{1, 1, 0}
 			for i, via := range []agent.Via{agent.ViaStream, agent.ViaCommands, agent.ViaReadOnly} {
 				require.NoError(t, f.Hosts()[i].Inject(inprocess.Faults{Before: noise}))
-				s := proctest.Try(f.streams.Snapshot(t.Context(), f.hosts[i])).OK(t, via)
-				require.Equal(t, via, f.streams.About(f.hosts[i]).Via)
+				s := proctest.Try(f.Streams.Snapshot(t.Context(), f.Names[i])).OK(t, via)
+				require.Equal(t, via, f.Streams.About(f.Names[i]).Via)
 				require.Len(t, s.Processes, processes[i])
 			}
 		})
@@ -208,9 +208,9 @@ func TestNoiseIsNoAnswer(t *testing.T) {
 				}
 				return 2
 			})
-			f := startFleet(t, 10*time.Second, silent)
+			f := genvhost.Start(t, 10*time.Second, silent)
 			require.NoError(t, f.Hosts()[0].Inject(inprocess.Faults{Before: noise}))
-			s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
+			s, err := f.Streams.Snapshot(t.Context(), f.Names[0])
 			require.Nil(t, s)
 			require.Equal(t, remote.InvalidOutput, remote.ClassOf(err), "%v", err)
 		})
@@ -220,7 +220,7 @@ func TestNoiseIsNoAnswer(t *testing.T) {
 // An answer that is like the one before isn't decoded again: whatever the order in which answers
 // come, each says what it says.
 func TestAnswersThatRepeatThemselves(t *testing.T) {
-	encoded := proctest.Try(snapshot.EncodeNative(busy(1))).OK(t)
+	encoded := proctest.Try(snapshot.EncodeNative(genvhost.Busy(1))).OK(t)
 	const other = `"noted":{"source":"folder:f"}` // as of an older host
 	long := `"noted_unknown":"` + strings.Repeat("x", 1100) + `"`
 	steps := []struct {
@@ -243,13 +243,13 @@ func TestAnswersThatRepeatThemselves(t *testing.T) {
 		{answer: `{"revision":1}`, fails: true},
 	}
 	var at atomic.Int32
-	f := startFleet(t, time.Minute, speaking(ours, func(context.Context, agent.Call) ([]byte, error) {
+	f := genvhost.Start(t, time.Minute, speaking(ours, func(context.Context, agent.Call) ([]byte, error) {
 		return []byte(steps[at.Load()].answer), nil
 	}))
 	var last *snapshot.Snapshot
 	for i, step := range steps {
 		at.Store(int32(i))
-		s, err := f.streams.Snapshot(t.Context(), f.hosts[0])
+		s, err := f.Streams.Snapshot(t.Context(), f.Names[0])
 		if step.fails {
 			require.Equal(t, remote.InvalidOutput, remote.ClassOf(err), "%d: %v", i, err)
 			continue

@@ -96,18 +96,18 @@ func TestNothingIsJudgedWithoutRoot(t *testing.T) {
 
 // TestHowOldMeasurementsMayBe: a pool that shows them says so to its hosts, and one that enforces leaves it to them.
 func TestHowOldMeasurementsMayBe(t *testing.T) {
-	h := genvhost.New(busy(1))
-	f := startFleet(t, 10*time.Second, h)
-	snapshotOf(t, f.streams, f.hosts[0])
+	h := genvhost.New(genvhost.Busy(1))
+	f := genvhost.Start(t, 10*time.Second, h)
+	snapshotOf(t, f.Streams, f.Names[0])
 	require.Zero(t, h.DeviceAge())
 
-	snapshotOf(t, f.measuring(t, 1500*time.Millisecond), f.hosts[0])
+	snapshotOf(t, measuring(t, f, 1500*time.Millisecond), f.Names[0])
 	require.Equal(t, 1500*time.Millisecond, h.DeviceAge())
 }
 
 // measuring is a pool that shows what is measured.
-func (f *fleet) measuring(t *testing.T, age time.Duration) *agent.Pool {
-	pool := &agent.Pool{Start: f.streams.Start, Network: f.client, Timeout: f.streams.Timeout, Measure: true, DeviceAge: func() time.Duration { return age }, Log: zerolog.Nop()}
+func measuring(t *testing.T, f *genvhost.Fleet, age time.Duration) *agent.Pool {
+	pool := &agent.Pool{Start: f.Streams.Start, Network: f.Client, Timeout: f.Streams.Timeout, Measure: true, DeviceAge: func() time.Duration { return age }, Log: zerolog.Nop()}
 	t.Cleanup(pool.Close)
 	return pool
 }
@@ -116,9 +116,9 @@ func TestHostsRefuseNoAge(t *testing.T) {
 	for body, want := range map[string]time.Duration{
 		`{}`: 0, `{"age_ms": -1}`: 0, `{"age_ms": 10000}`: 10 * time.Second, `{"age_ms": 9223372036854775807}`: time.Hour,
 	} {
-		h := genvhost.New(busy(1))
-		f := startFleet(t, 10*time.Second, h)
-		session := proctest.Try(f.client.Start(t.Context(), f.hosts[0], f.hosts[0].Genv("usage", "serve", "--token", "t"))).OK(t)
+		h := genvhost.New(genvhost.Busy(1))
+		f := genvhost.Start(t, 10*time.Second, h)
+		session := proctest.Try(f.Client.Start(t.Context(), f.Names[0], f.Names[0].Genv("usage", "serve", "--token", "t"))).OK(t)
 		stream := proctest.Try(agent.OpenStream(t.Context(), session, session, "t")).OK(t)
 		proctest.Try(stream.Call(t.Context(), agent.RequestSnapshot, []byte(body))).OK(t)
 		require.Equal(t, want, h.DeviceAge(), body)
@@ -132,23 +132,23 @@ func TestMeasurementsOf143Hosts(t *testing.T) {
 	t.Parallel()
 	var smi atomic.Pointer[inprocess.Func]
 	var asked atomic.Int32
-	old := genvhost.New(busy(1)).Old()
-	f := startFleet(t, 4*time.Second, inprocess.Func(func(ctx context.Context, r *inprocess.Request) int {
+	old := genvhost.New(genvhost.Busy(1)).Old()
+	f := genvhost.Start(t, 4*time.Second, inprocess.Func(func(ctx context.Context, r *inprocess.Request) int {
 		if strings.Contains(r.Line, "nvidia-smi") {
 			asked.Add(1)
 			return (*smi.Load())(ctx, r)
 		}
 		return old.Handle(ctx, r)
 	}))
-	s := snapshotOf(t, f.streams, f.hosts[0])
+	s := snapshotOf(t, f.Streams, f.Names[0])
 	require.Nil(t, s.Devices[0].Temperature)
 	require.Zero(t, asked.Load())
 
 	works := inprocess.Func(noGenv)
 	smi.Store(&works)
-	pool := f.measuring(t, time.Second)
-	s = snapshotOf(t, pool, f.hosts[0])
-	require.Equal(t, agent.ViaCommands, pool.About(f.hosts[0]).Via)
+	pool := measuring(t, f, time.Second)
+	s = snapshotOf(t, pool, f.Names[0])
+	require.Equal(t, agent.ViaCommands, pool.About(f.Names[0]).Via)
 	require.Len(t, s.Processes, 1, "the snapshot is genv's")
 	require.Equal(t, 3, *s.Devices[0].Utilization)
 	require.Equal(t, 40, *s.Devices[0].Temperature)
@@ -164,7 +164,7 @@ func TestMeasurementsOf143Hosts(t *testing.T) {
 		"hung": func(ctx context.Context, _ *inprocess.Request) int { <-ctx.Done(); return 1 },
 	} {
 		smi.Store(&broken)
-		s := proctest.Try(pool.Snapshot(t.Context(), f.hosts[0])).OK(t, name)
+		s := proctest.Try(pool.Snapshot(t.Context(), f.Names[0])).OK(t, name)
 		require.Len(t, s.Processes, 1, name)
 		require.Nil(t, s.Devices[0].Temperature, name)
 		require.Nil(t, s.Devices[0].Utilization, name)

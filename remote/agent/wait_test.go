@@ -4,22 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/frame"
-	"github.com/seed-3119e985/genv/remote/sshclient"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
-	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
@@ -188,40 +184,40 @@ func await(ctx context.Context, p *agent.Pool, h remote.Host) (woke bool, err er
 
 // A Pool waits only for hosts that report events, and neither connects nor shows it.
 func TestAPoolWaits(t *testing.T) {
-	eventful, plain, old := genvhost.New(busy(1)).WithEvents(), genvhost.New(busy(1)), genvhost.New(busy(1)).Old()
-	f := startFleet(t, 10*time.Second, eventful, plain, old)
-	_, err := await(t.Context(), f.streams, f.hosts[0])
+	eventful, plain, old := genvhost.New(genvhost.Busy(1)).WithEvents(), genvhost.New(genvhost.Busy(1)), genvhost.New(genvhost.Busy(1)).Old()
+	f := genvhost.Start(t, 10*time.Second, eventful, plain, old)
+	_, err := await(t.Context(), f.Streams, f.Names[0])
 	require.ErrorContains(t, err, "has not been asked")
 	require.NotErrorIs(t, err, agent.ErrNoEvents, "that isn't known yet")
 	require.Zero(t, f.Hosts()[0].Counts().Commands)
-	for _, h := range f.hosts {
-		snapshotOf(t, f.streams, h)
+	for _, h := range f.Names {
+		snapshotOf(t, f.Streams, h)
 	}
-	for _, h := range f.hosts[1:] {
-		require.ErrorIs(t, proctest.Try(await(t.Context(), f.streams, h)).Err, agent.ErrNoEvents)
+	for _, h := range f.Names[1:] {
+		require.ErrorIs(t, proctest.Try(await(t.Context(), f.Streams, h)).Err, agent.ErrNoEvents)
 	}
 
 	woke := make(chan bool, 1)
 	go func() {
-		ok, err := await(t.Context(), f.streams, f.hosts[0])
+		ok, err := await(t.Context(), f.Streams, f.Names[0])
 		woke <- ok && err == nil
 	}()
 	require.Eventually(t, func() bool { return eventful.Waits() == 1 }, 10*time.Second, time.Millisecond)
-	require.Equal(t, agent.ViaStream, f.streams.About(f.hosts[0]).Via)
-	proctest.Try(f.streams.Snapshot(t.Context(), f.hosts[0])).OK(t, "it is asked meanwhile")
+	require.Equal(t, agent.ViaStream, f.Streams.About(f.Names[0]).Via)
+	proctest.Try(f.Streams.Snapshot(t.Context(), f.Names[0])).OK(t, "it is asked meanwhile")
 	eventful.Change(func(*snapshot.Snapshot) {})
 	require.True(t, <-woke)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := await(ctx, f.streams, f.hosts[0])
+		_, err := await(ctx, f.Streams, f.Names[0])
 		ended <- err
 	}()
 	require.Eventually(t, func() bool { return eventful.Waits() == 2 }, 10*time.Second, time.Millisecond)
 	cancel()
 	require.Error(t, <-ended)
-	proctest.Try(f.streams.Snapshot(t.Context(), f.hosts[0])).OK(t, "the connection stays")
+	proctest.Try(f.Streams.Snapshot(t.Context(), f.Names[0])).OK(t, "the connection stays")
 	require.Equal(t, 1, f.Hosts()[0].Counts().Commands)
 }
 
@@ -237,46 +233,7 @@ func FuzzWaitRequest(f *testing.F) {
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fleet is hosts in this process, and a Link to them over SSH.
-type fleet struct {
-	*inprocess.Fleet
-	client  *sshclient.Client
-	streams *agent.Pool
-	hosts   []remote.Host
-}
-
-func startFleet(t *testing.T, timeout time.Duration, handlers ...inprocess.Handler) *fleet {
-	var servers []*inprocess.Server
-	f := &fleet{}
-	for i, h := range handlers {
-		name := fmt.Sprintf("h%d", i)
-		servers = append(servers, &inprocess.Server{Name: name, Address: fmt.Sprintf("127.93.%d.%d", i/250, i%250+1), Handler: h})
-		f.hosts = append(f.hosts, remote.Host{Name: name})
-	}
-	f.Fleet = proctest.Try(inprocess.Start(t.TempDir(), 0, servers...)).OK(t)
-	t.Cleanup(f.Close)
-	f.client = sshclient.New(sshclient.Options{ConfigFile: f.SSHConfig(), CommandTimeout: timeout})
-	t.Cleanup(f.client.Close)
-	f.streams = &agent.Pool{Start: agent.StartWith(f.client.Start), Network: f.client, Timeout: timeout, Log: zerolog.Nop()}
-	t.Cleanup(f.streams.Close)
-	return f
-}
-
 func snapshotOf(t *testing.T, pool *agent.Pool, host remote.Host) *snapshot.Snapshot {
 	t.Helper()
 	return proctest.Try(pool.Snapshot(t.Context(), host)).OK(t)
-}
-
-// busy is a host with a process in no environment on each of n devices.
-func busy(n int) *snapshot.Snapshot {
-	s := &snapshot.Snapshot{BootID: "b", Environments: []snapshot.Environment{}}
-	for i := range n {
-		index := snapshot.DeviceIndex(i)
-		s.Devices = append(s.Devices, snapshot.Device{Index: index, TotalMemory: snapshot.MiB(81559), Attachments: []snapshot.Attachment{}})
-		s.Processes = append(s.Processes, snapshot.Process{
-			PID: snapshot.PID(1000 + i), Start: snapshot.StartTime(77 + i),
-			Usage: []snapshot.DeviceUsage{{Index: index, Memory: snapshot.MiB(10)}},
-		})
-	}
-	return s
 }

@@ -55,10 +55,10 @@ func TestOneMachineUnderTwoNamesIsJudgedOnce(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f, hosts := startMachines(t, tt.hosts...)
 			for i := range tt.duplicates { // another name for the first one's address
-				f.hosts[i+1] = remote.Host{Name: f.hosts[i+1].Name, Address: f.Hosts()[0].Address}
+				f.Names[i+1] = remote.Host{Name: f.Names[i+1].Name, Address: f.Hosts()[0].Address}
 			}
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
-			c := f.controller(len(f.hosts))
+			c := controllerOfFleet(f, len(f.Names))
 			c.Audit = &audit.Log{Path: path}
 			first := cycleOf(t.Context(), c, capped(tt.cap))
 			require.Empty(t, first.Cluster.Failed())
@@ -99,11 +99,11 @@ func TestProvedByToken(t *testing.T) {
 			for i, folder := range tt.folders {
 				handlers = append(handlers, genvhost.New(machine("m", folder)).WithTokens(runs[i%tt.runs]))
 			}
-			f := startFleet(t, 3*time.Second, handlers...)
-			c := f.controller(1)
+			f := genvhost.Start(t, 3*time.Second, handlers...)
+			c := controllerOfFleet(f, 1)
 			cycleOf(t.Context(), c, capped(100))
 			require.Empty(t, cycleOf(t.Context(), c, capped(100)).Cluster.Hosts[0].Snapshot.Tokens)
-			c.Hosts = f.hosts
+			c.Hosts = f.Names
 			cycle := cycleOf(t.Context(), c, capped(100))
 			require.Len(t, cycle.Cluster.Hosts, tt.hosts)
 			cycle = cycleOf(t.Context(), c, capped(100))
@@ -113,14 +113,14 @@ func TestProvedByToken(t *testing.T) {
 	}
 }
 
-func startMachines(t *testing.T, snapshots ...*snapshot.Snapshot) (*fleet, []*genvhost.Host) {
+func startMachines(t *testing.T, snapshots ...*snapshot.Snapshot) (*genvhost.Fleet, []*genvhost.Host) {
 	var hosts []*genvhost.Host
 	var handlers []inprocess.Handler
 	for _, s := range snapshots {
 		hosts = append(hosts, genvhost.New(s))
 		handlers = append(handlers, hosts[len(hosts)-1])
 	}
-	return startFleet(t, 3*time.Second, handlers...), hosts
+	return genvhost.Start(t, 3*time.Second, handlers...), hosts
 }
 
 // While the first name fails, the second serves under the first one's name: what
@@ -181,11 +181,11 @@ func TestOldHostsAreKnownByTheirConnections(t *testing.T) {
 	for name, same := range map[string]bool{"one sshd": true, "two": false} {
 		t.Run(name, func(t *testing.T) {
 			old := genvhost.New(machine("", "")).Old()
-			f := startFleet(t, 3*time.Second, old, genvhost.New(machine("", "")).Old())
+			f := genvhost.Start(t, 3*time.Second, old, genvhost.New(machine("", "")).Old())
 			if same {
-				f.hosts[1] = remote.Host{Name: "alias", Address: f.Hosts()[0].Address}
+				f.Names[1] = remote.Host{Name: "alias", Address: f.Hosts()[0].Address}
 			}
-			c := f.controller(2)
+			c := controllerOfFleet(f, 2)
 			cycle := cycleOf(t.Context(), c, capped(2))
 			require.Empty(t, cycle.Cluster.Failed())
 			require.Equal(t, same, len(cycle.Duplicates) == 1)

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -170,7 +171,7 @@ type takesTime struct {
 }
 
 func (takesTime) Snapshot(context.Context, remote.Host) (*snapshot.Snapshot, error) {
-	return busy(1), nil
+	return genvhost.Busy(1), nil
 }
 
 func (l takesTime) Execute(_ context.Context, _ remote.Host, o order.Order) (agent.Execution, error) {

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -23,8 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/sshclient"
-	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
+	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
@@ -174,34 +172,9 @@ func (u usage) same(t *testing.T) {
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// controller is one of the first n hosts.
-func (f *fleet) controller(n int) *controller.Controller {
-	return &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: f.hosts[:n], Link: f.streams, Fanout: n}, Now: time.Now}}
-}
-
-// fleet is hosts in this process, and a Link to them over SSH.
-type fleet struct {
-	*inprocess.Fleet
-	client  *sshclient.Client
-	streams *agent.Pool
-	hosts   []remote.Host
-}
-
-func startFleet(t *testing.T, timeout time.Duration, handlers ...inprocess.Handler) *fleet {
-	var servers []*inprocess.Server
-	f := &fleet{}
-	for i, h := range handlers {
-		name := fmt.Sprintf("h%d", i)
-		servers = append(servers, &inprocess.Server{Name: name, Address: fmt.Sprintf("127.93.%d.%d", i/250, i%250+1), Handler: h})
-		f.hosts = append(f.hosts, remote.Host{Name: name})
-	}
-	f.Fleet = proctest.Try(inprocess.Start(t.TempDir(), 0, servers...)).OK(t)
-	t.Cleanup(f.Close)
-	f.client = sshclient.New(sshclient.Options{ConfigFile: f.SSHConfig(), CommandTimeout: timeout})
-	t.Cleanup(f.client.Close)
-	f.streams = &agent.Pool{Start: agent.StartWith(f.client.Start), Network: f.client, Timeout: timeout, Log: zerolog.Nop()}
-	t.Cleanup(f.streams.Close)
-	return f
+// controllerOfFleet is one of the first n hosts.
+func controllerOfFleet(f *genvhost.Fleet, n int) *controller.Controller {
+	return &controller.Controller{Options: controller.Options{Survey: controller.Survey{Hosts: f.Names[:n], Link: f.Streams, Fanout: n}, Now: time.Now}}
 }
 
 // plain is what a Link has that only takes snapshots and carries out orders.
@@ -215,20 +188,6 @@ func (plain) Guard(context.Context, remote.Host, agent.GuardRequest) (agent.Guar
 	return agent.GuardAnswer{}, agent.ErrCannotGuard
 }
 func (plain) About(remote.Host) agent.About { return agent.About{} }
-
-// busy is a host with a process in no environment on each of n devices.
-func busy(n int) *snapshot.Snapshot {
-	s := &snapshot.Snapshot{BootID: "b", Environments: []snapshot.Environment{}}
-	for i := range n {
-		index := snapshot.DeviceIndex(i)
-		s.Devices = append(s.Devices, snapshot.Device{Index: index, TotalMemory: snapshot.MiB(81559), Attachments: []snapshot.Attachment{}})
-		s.Processes = append(s.Processes, snapshot.Process{
-			PID: snapshot.PID(1000 + i), Start: snapshot.StartTime(77 + i),
-			Usage: []snapshot.DeviceUsage{{Index: index, Memory: snapshot.MiB(10)}},
-		})
-	}
-	return s
-}
 
 // wakeful is a Link to hosts that report events. It is for a bubble of synctest.
 type wakeful struct {

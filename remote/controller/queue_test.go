@@ -112,7 +112,7 @@ type guardedHost struct {
 }
 
 func (h *guardedHost) Snapshot(context.Context, local.Age) ([]byte, error) {
-	return snapshot.EncodeNative(busy(1))
+	return snapshot.EncodeNative(genvhost.Busy(1))
 }
 
 func (h *guardedHost) Execute(_ context.Context, o order.Order, _ asked.Authority) (agent.Execution, error) {
@@ -153,12 +153,12 @@ func (h *guardedHost) serve(more ...string) inprocess.Func {
 // TestGuardsOfAFleet: a host with a guard, an older genv, and one with genv 1.4.3, over SSH.
 func TestGuardsOfAFleet(t *testing.T) {
 	able, older := &guardedHost{}, &guardedHost{}
-	f := startFleet(t, 10*time.Second, able.serve(agent.RequestGuard), older.serve(), genvhost.New(busy(1)).Old())
+	f := genvhost.Start(t, 10*time.Second, able.serve(agent.RequestGuard), older.serve(), genvhost.New(genvhost.Busy(1)).Old())
 	p, err := policy.Parse("p.yaml", []byte("defaults: {guard: enforce, non-env-processes: true}\nexempt: {users: [zoe]}"))
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "audit.log")
 	var seen []enforce.Event
-	c := f.controller(3)
+	c := controllerOfFleet(f, 3)
 	c.Audit, c.Companions = &audit.Log{Path: path}, []controller.Companion{&companions.Guards{}}
 	c.Sinks = []controller.Sink{sinkOf(func(_ *controller.Cycle, events []enforce.Event) { seen = append(seen, events...) })}
 	said := func() (texts []string) {

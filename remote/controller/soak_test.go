@@ -47,7 +47,7 @@ const (
 // soak is a fleet that flaps, with violations that come at random. Its records are checked and emptied each cycle, so that
 // the heap is the product's.
 type soak struct {
-	*fleet
+	*genvhost.Fleet
 	t     *testing.T
 	hosts []*genvhost.Host
 
@@ -73,14 +73,14 @@ func openSoak(t *testing.T, seed uint64, long bool) *soak {
 		s.hosts, handlers = append(s.hosts, h), append(handlers, h)
 		s.guilty = append(s.guilty, map[snapshot.PID]bool{})
 	}
-	s.fleet = startFleet(t, timeout, handlers...)
-	s.streams.Fanout = 64
+	s.Fleet = genvhost.Start(t, timeout, handlers...)
+	s.Streams.Fanout = 64
 	return s
 }
 
 // honest is a host without violations.
 func honest() *snapshot.Snapshot {
-	s := busy(2)
+	s := genvhost.Busy(2)
 	at := snapshot.DateOf(time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC))
 	s.Environments = []snapshot.Environment{{EID: "7", UID: 1000, Username: "alice", Creation: at, PIDs: []snapshot.PID{7}}}
 	for i := range s.Devices {
@@ -174,7 +174,7 @@ func TestSoakFlappingFleet(t *testing.T) {
 	length, long := soakTime(t)
 	before := resources(t)
 	s := openSoak(t, 20261120, long)
-	c := s.controller(len(s.hosts))
+	c := controllerOfFleet(s.Fleet, len(s.hosts))
 	for begun := time.Now(); len(c.Collect(t.Context()).Failed()) > 0; { // the logins, which take longer than a question may
 		require.Less(t, time.Since(begun), settleTime)
 	}
@@ -216,8 +216,8 @@ func TestSoakFlappingFleet(t *testing.T) {
 	if long {
 		require.LessOrEqual(t, s.late, time.Second)
 	}
-	s.streams.Close()
-	s.client.Close()
+	s.Streams.Close()
+	s.Client.Close()
 	s.Close()
 	s.hosts = nil
 	before.same(t)
@@ -288,9 +288,9 @@ func TestSoakDeadHosts(t *testing.T) {
 			h := genvhost.New(honest())
 			hosts, handlers = append(hosts, h), append(handlers, h)
 		}
-		f := startFleet(t, timeout, handlers...)
-		f.streams.Fanout = 64
-		c := f.controller(soakHosts)
+		f := genvhost.Start(t, timeout, handlers...)
+		f.Streams.Fanout = 64
+		c := controllerOfFleet(f, soakHosts)
 		require.Len(t, c.Collect(t.Context()).Answered(), soakHosts)
 		for _, h := range hosts {
 			h.KeepTimes()
