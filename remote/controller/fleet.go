@@ -53,7 +53,7 @@ func (f knownFleet) with(answers []hostAnswer, known Machines, about func(remote
 	}
 	for _, a := range answers {
 		at, known := f.at[a.name]
-		if !known {
+		if !known || a.askedAt.Before(f.last[at].AskedAt) { // what was asked for later has come before it
 			continue
 		}
 		h := &f.last[at]

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
@@ -220,6 +221,19 @@ func TestADuplicateIsRecordedOnce(t *testing.T) {
 	require.NoError(t, c.recordFirst(&Cycle{}, nil, nil, []audit.Record{{Kind: audit.KindOperator}}))
 	require.Len(t, log, 2)
 	require.Equal(t, audit.KindOperator, log[1].Kind)
+}
+
+// TestALookThatComesLate: of a host that was asked twice, what was asked for last counts, whichever answer came first.
+func TestALookThatComesLate(t *testing.T) {
+	now, newest := time.Now(), new(snapshot.Snapshot)
+	f := knownFleet{}.of([]remote.Host{{Name: "a"}})
+	for _, a := range []hostAnswer{
+		{askedAt: now, snapshot: newest}, {askedAt: now.Add(-1), snapshot: new(snapshot.Snapshot)}, {askedAt: now.Add(-1), err: errStopped},
+	} {
+		a.name = "a"
+		f = f.with([]hostAnswer{a}, Machines{}, func(remote.Host) (a agent.About) { return a })
+		require.Same(t, newest, f.lastOf("a"))
+	}
 }
 
 // leadOf reads "token shown,shown address key", with - for what isn't known.
