@@ -52,11 +52,15 @@ func TestARuleForANameHoldsForTheAccount(t *testing.T) {
 			require.Equal(t, 4, *file.Settings(enforce.Query{User: asked}).MaxDevices)
 			explained := file.Explain(enforce.Query{User: asked})
 			require.Equal(t, policy.Explanation{Key: "exempt", Value: "user bob", From: "exempt, p.yaml:4:18"}, explained[0])
-			require.Equal(t, "b@example.org", proctest.Try(file.Mail.Address(asked)).OK(t))
-			require.True(t, file.Mail.OptedOut(asked))
+			_, err := file.Mail.Address(asked)
+			require.ErrorIs(t, err, policy.ErrOptedOut)
+			mailed := *file.Mail
+			mailed.OptOut = nil
+			require.Equal(t, "b@example.org", proctest.Try(mailed.Address(asked)).OK(t))
 		}
 		require.Nil(t, file.Settings(enforce.Query{User: "bobby"}).MaxDevices)
-		require.False(t, file.Mail.OptedOut("bobby"))
+		_, err := file.Mail.Address("bobby")
+		require.ErrorIs(t, err, policy.ErrNoAddress)
 		require.Equal(t, []snapshot.Username{`CORP\bob`, "bob", "bobalt"}, file.Settings(enforce.Query{Host: "gpu-01"}).Guard.ExemptUsers, "a host may know one of them alone")
 	}
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -53,53 +54,46 @@ type Mail struct {
 	Timeout time.Duration // for each try
 }
 
-// OptedOut says whether a user gets no mail.
-func (m *Mail) OptedOut(user snapshot.Username) bool {
-	return slices.Contains(m.OptOut, string(m.accounts.Name(user)))
-}
-
-// ErrNoAddress is why a user gets no mail.
-var ErrNoAddress = errors.New("no mail address is known for this user")
+// Why a user gets no mail.
+var (
+	ErrOptedOut  = errors.New("not sent: the policy lists the user under `opt-out`")
+	ErrNoAddress = errors.New("no mail address is known for this user")
+	errNoName    = errors.New("not sent: the host doesn't report the name of this user")
+)
 
 // Address is where mail to a user goes. It is made of plain account names alone: hosts may be hostile.
 func (m *Mail) Address(user snapshot.Username) (string, error) {
-	switch address, known := m.Addresses[m.accounts.Name(user)]; {
+	account := m.accounts.Name(user)
+	switch address, known := m.Addresses[account]; {
+	case user == "":
+		return "", errNoName
+	case slices.Contains(m.OptOut, string(account)):
+		return "", ErrOptedOut
 	case known:
 		return address, nil
 	case m.AddressTemplate == nil:
 		return "", ErrNoAddress
-	case !PlainName(user):
+	case !isPlain(user):
 		return "", fmt.Errorf("the name of the user is not one that a mail address is made of: %s",
-			text.Quoted(string(user), maxShownAddress))
+			text.Shown(string(user)))
 	}
 	return addressFrom(m.AddressTemplate, user)
 }
 
-// ParseAddress checks that a text is one mail address, such as alice@example.org, which can be given to a program and
-// written into a header.
-func ParseAddress(s string) (string, error) {
+// parseAddress checks that a text is one mail address, which can be given to a program and written into a header.
+func parseAddress(s string) (string, error) {
+	const longest, shown = 254, 80 // RFC 5321
 	parsed, err := netmail.ParseAddress(s)
-	switch {
-	case err != nil || parsed.Address != s || parsed.Name != "":
-		return "", fmt.Errorf("%s is not a mail address such as alice@example.org", text.Quoted(s, maxShownAddress))
-	case len(s) > maxAddress:
-		return "", fmt.Errorf("the mail address %s is longer than %d characters", text.Quoted(s, maxShownAddress),
-			maxAddress)
-	case s[0] == '-' || !text.IsMadeOf(s, "@.!#$%&'*+-/=?^_`{|}~"):
-		return "", fmt.Errorf("the mail address %s has characters that genv does not send mail to",
-			text.Quoted(s, maxShownAddress))
+	if err != nil || parsed.Address != s || len(s) > longest || s[0] == '-' ||
+		!text.IsMadeOf(s, "@.!#$%&'*+-/=?^_`{|}~") {
+		return "", fmt.Errorf("%s is not a mail address such as alice@example.org", text.Quoted(s, shown))
 	}
 	return s, nil
 }
 
-const (
-	maxAddress      = 254 // RFC 5321
-	maxShownAddress = 80
-)
-
-// PlainName says whether a name is that of an ordinary account: letters, digits and . _ -, at most 64, not beginning
-// with - or a dot.
-func PlainName(user snapshot.Username) bool {
+// isPlain says whether a name is that of an ordinary account: letters, digits and . _ -, at most 64, not beginning with
+// - or a dot.
+func isPlain(user snapshot.Username) bool {
 	const longest = 64
 	return user != "" && len(user) <= longest && text.IsMadeOf(string(user), "._-") && user[0] != '-' && user[0] != '.'
 }
@@ -109,7 +103,7 @@ func addressFrom(t *template.Template, user snapshot.Username) (string, error) {
 	if err := t.Execute(&b, struct{ User string }{string(user)}); err != nil {
 		return "", err
 	}
-	return ParseAddress(b.String())
+	return parseAddress(b.String())
 }
 
 // isLoopback says whether a host is this machine, whatever a name server says.
@@ -118,17 +112,9 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// What holds if `mail:` doesn't say it.
-const (
-	mailsPerUser = 4
-	mailsInAll   = 200
-	mailDigest   = time.Hour
-	mailTimeout  = 30 * time.Second
-)
-
 func (r *reader) readMail(n *strictyaml.Node) {
 	m := &Mail{
-		TLS: StartTLS, PerUser: mailsPerUser, InAll: mailsInAll, Digest: mailDigest, Timeout: mailTimeout,
+		TLS: StartTLS, PerUser: 4, InAll: 200, Digest: time.Hour, Timeout: 30 * time.Second,
 		accounts: r.file.Accounts, Addresses: make(map[snapshot.Username]string),
 	}
 	plaintext, program, before := false, false, r.doc.Errors()
@@ -143,15 +129,11 @@ func (r *reader) readMail(n *strictyaml.Node) {
 		"ca-file":         func(n *strictyaml.Node) { m.CAFile = readPath(n) },
 		"user":            func(n *strictyaml.Node) { m.User = n.Text() },
 		"password-file":   func(n *strictyaml.Node) { m.PasswordFile = readPath(n) },
-		"password": func(n *strictyaml.Node) {
-			n.Failf("a password does not belong into the policy; write it into a file that only the controller's " +
-				"account may read, and its path after `password-file:`")
-		},
-		"from":      func(n *strictyaml.Node) { m.Sender = readSender(n) },
-		"reply-to":  func(n *strictyaml.Node) { m.ReplyTo = readAddress(n) },
-		"contact":   func(n *strictyaml.Node) { m.Contact = n.Text() },
-		"addresses": func(n *strictyaml.Node) { r.readAddresses(n, m.Addresses) },
-		"template":  func(n *strictyaml.Node) { m.AddressTemplate = readAddressTemplate(n) },
+		"from":            func(n *strictyaml.Node) { m.Sender = readSender(n) },
+		"reply-to":        func(n *strictyaml.Node) { m.ReplyTo = readAddress(n) },
+		"contact":         func(n *strictyaml.Node) { m.Contact = n.Text() },
+		"addresses":       func(n *strictyaml.Node) { r.readAddresses(n, m.Addresses) },
+		"template":        func(n *strictyaml.Node) { m.AddressTemplate = readAddressTemplate(n) },
 		"opt-out": func(n *strictyaml.Node) {
 			n.List(func(n *strictyaml.Node) {
 				users, _ := r.readUserOrGroup(n)
@@ -227,7 +209,7 @@ func readAddress(n *strictyaml.Node) string {
 	if s == "" {
 		return ""
 	}
-	address, err := ParseAddress(s)
+	address, err := parseAddress(s)
 	if err != nil {
 		n.Failf("%v", err)
 	}
@@ -240,7 +222,7 @@ func readSender(n *strictyaml.Node) (sender netmail.Address) {
 		parsed, err := netmail.ParseAddress(s)
 		if err == nil {
 			sender = *parsed
-			_, err = ParseAddress(sender.Address)
+			_, err = parseAddress(sender.Address)
 		}
 		return err == nil
 	})
@@ -262,14 +244,12 @@ func readAddressTemplate(n *strictyaml.Node) *template.Template {
 		return nil
 	}
 	t, err := template.New("template").Parse(source)
-	var one, other string
 	if err == nil {
-		if one, err = addressFrom(t, "alice"); err == nil {
-			other, err = addressFrom(t, "bob")
+		var one string
+		one, err = addressFrom(t, "alice")
+		if other, _ := addressFrom(t, "bob"); one == other {
+			err = cmp.Or(err, fmt.Errorf("all users have the address %s", one))
 		}
-	}
-	if err == nil && one == other {
-		err = fmt.Errorf("all users have the address %s", one)
 	}
 	if err != nil {
 		n.Failf("template: %s; write it as \"{{.User}}@example.org\"", strings.TrimPrefix(err.Error(), "template: "))

@@ -21,7 +21,7 @@ func TestRefusedMail(t *testing.T) {
 		{"no sender", "mail:\n  sendmail: /x\n  template: \"{{.User}}@x.org\"", "the sender is missing"},
 		{"a sender with a header", good + "  reply-to: \"a@b.org, c@d.org\"\n", `5:13: "a@b.org, c@d.org" is not a mail address`},
 		{"a sender that is none", "mail:\n  from: genv", `2:9: "genv" is not a sender; write it as genv@example.org or genv <genv@example.org>`},
-		{"a password", good + "  password: hunter2\n", "5:13: a password does not belong into the policy"},
+		{"a password", good + "  password: hunter2\n", `5:3: unknown key "password"`},
 		{"a user without a password", good + "  user: genv\n", "`user:` and `password-file:` belong together"},
 		{"in the clear", good + "  tls: none\n", "5:8: tls: none sends mail in the clear; write starttls or implicit, or add `allow-plaintext: true`"},
 		{
@@ -38,7 +38,7 @@ func TestRefusedMail(t *testing.T) {
 		{"a template that is no address", "mail:\n  template: \"{{.User}}\"", `is not a mail address such as alice@example.org`},
 		{"a template cut short", "mail:\n  template: \"{{.User\"", `2:13: template: `},
 		{"no address", "mail:\n  addresses: {alice: nowhere}", `2:22: "nowhere" is not a mail address`},
-		{"an address like an option", "mail:\n  addresses: {alice: -oQ@example.org}", `has characters that genv does not send mail to`},
+		{"an address like an option", "mail:\n  addresses: {alice: -oQ@example.org}", `"-oQ@example.org" is not a mail address`},
 		{"copies to nowhere", "mail:\n  copy-to: [admins]", `2:13: "admins" is not a mail address`},
 		{"copies with names", "mail:\n  copy-to: [\"A <a@b.org>\"]", `is not a mail address`},
 		{"opt-out of a group", "mail:\n  opt-out: [\"@nobodies\"]", "no such group"},

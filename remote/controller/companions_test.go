@@ -16,7 +16,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/guard"
 	"github.com/seed-3119e985/genv/enforce/notify"
-	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -34,7 +33,7 @@ type mails struct {
 }
 
 func (m *mails) Add(n *notify.UserMessage, run string, cycle int) error {
-	if err := mail.Refuse(&policy.Mail{OptOut: []string{"opted"}}, n.User); err != nil {
+	if _, err := (&policy.Mail{OptOut: []string{"opted"}}).Address(n.User); !errors.Is(err, policy.ErrNoAddress) {
 		return err
 	}
 	m.list, m.runs = append(m.list, *n), append(m.runs, fmt.Sprint(run != "", " ", cycle))

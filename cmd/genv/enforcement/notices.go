@@ -37,11 +37,6 @@ func (m *mailer) configure(options *Options, mayBegin func() error) companions.M
 	settings := options.Policy.Mail
 	var next *mail.Sender
 	if settings != nil && !options.DryRun {
-		if settings.PasswordFile != "" { // enforcement doesn't depend on it
-			if _, err := mail.ReadPassword(settings.PasswordFile); err != nil {
-				m.log.Warn().Err(err).Msg("mail: no mail is sent until the password can be read")
-			}
-		}
 		gather := MailGather
 		if options.Interval == 0 || options.Interval >= MailGather {
 			gather = leastGather
@@ -60,7 +55,7 @@ func (m *mailer) configure(options *Options, mayBegin func() error) companions.M
 		return next.Add
 	}
 	return func(n *notify.UserMessage, run string, cycle int) error {
-		if err := mail.Refuse(settings, n.User); err != nil {
+		if _, err := settings.Address(n.User); err != nil {
 			return err
 		}
 		subject, body := mail.Compose(

@@ -63,7 +63,7 @@ func TestMailOverRealSSH(t *testing.T) {
 	})
 	t.Run("the server is away: the mail is lost when the run ends, and the record says so", func(t *testing.T) {
 		s.AnswerOnce("EHLO", "421 later")
-		require.Contains(t, enforce(mailPolicy(s, "")).OK(t).Err, "mail waits, and is tried again")
+		require.Contains(t, enforce(mailPolicy(s, "")).OK(t).Err, "mail to users waits, and is tried again")
 		require.Empty(t, s.Mails())
 	})
 	t.Run("the next run mails what is new, once", func(t *testing.T) {

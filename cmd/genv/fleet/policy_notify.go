@@ -80,7 +80,7 @@ func policyTestNotify(
 		text.Plural(table.Len(), "test"))}
 }
 
-// testMail sends a mail and its copies, unless the user gets none. It adds what was done, or the error and what to do.
+// testMail sends a mail and its copies. It adds what was done, or the error and what to do.
 func testMail(
 	c *cli.Context, p *command.Program, file *policy.File, user snapshot.Username,
 	add func(kind, to, done string, err error, step string),
@@ -88,10 +88,7 @@ func testMail(
 	if file.Mail == nil {
 		return
 	}
-	results := []mail.Letter{{Err: mail.ErrOptedOut}}
-	if !file.Mail.OptedOut(user) {
-		results = (&mail.Sender{Settings: file.Mail, Now: p.Now}).SendTest(c.Context, user)
-	}
+	results := (&mail.Sender{Settings: file.Mail, Now: p.Now}).SendTest(c.Context, user)
 	kind := "mail"
 	for _, r := range results {
 		done := file.Mail.SMTP + file.Mail.Sendmail + " has taken it"

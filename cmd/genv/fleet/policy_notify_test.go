@@ -74,12 +74,12 @@ func TestNoticesAreTried(t *testing.T) {
 		"no mail": {policy: hooked, to: "zoe", hooks: 2, out: []string{"command SCRIPT/good exit status 0", "webhook HOOK the server has taken it"}},
 		"the recipient is refused": {
 			policy: "MAIL\n" + copied, command: "RCPT", answer: "550 no such user",
-			out:  []string{`mail alice@example.org failed: SERVER: it answered 550: "no such user"`, "copy admins@example.org not sent: there is no mail to copy"},
+			out:  []string{`mail alice@example.org failed: SERVER: sending SMTP RCPT TO command: 550 "no such user"`, "copy admins@example.org not sent: there is no mail to copy"},
 			says: []string{"mail to alice@example.org: next: correct what was refused: a controller doesn't send such a mail again\n", "genv: 2 of 2 tests did not succeed\n"},
 		},
 		"the copy is refused": {
 			policy: "MAIL\n" + copied, command: "RCPT admins@example.org", answer: "550 no such user", mails: 1,
-			out:  []string{"mail alice@example.org SERVER has taken it", `copy admins@example.org failed: SERVER: it answered 550: "no such user"`},
+			out:  []string{"mail alice@example.org SERVER has taken it", `copy admins@example.org failed: SERVER: sending SMTP RCPT TO command: 550 "no such user"`},
 			says: []string{"copy to admins@example.org: next: correct", "genv: 1 of 2 tests did not succeed\n"},
 		},
 		"the server is down": {

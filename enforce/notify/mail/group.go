@@ -8,23 +8,17 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/notify"
-	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Why a user gets no mail.
-var (
-	ErrOptedOut = errors.New("not sent: the policy lists the user under `opt-out`")
-	ErrNoRoom   = errors.New("not sent: too many mails of this hour wait already")
-	errNoName   = errors.New("not sent: the host doesn't report the name of this user")
-)
+// ErrNoRoom is why a user gets no mail.
+var ErrNoRoom = errors.New("not sent: too many mails of this hour wait already")
 
 const (
 	maxItems        = 20 // messages that wait for a user
 	maxKnown        = 4 * maxItems
-	maxUsers        = 1000 // for whom messages wait
-	maxUsersPerHost = 100  // of these that one host added
-	hostShare       = 4    // a quarter of all mails may be about one host alone
+	maxUsersPerHost = 100 // for whom messages wait because of one host
+	hostShare       = 4   // a quarter of all mails may be about one host alone
 )
 
 // group is what waits for one user, and what the user was sent in this interval.
@@ -36,20 +30,9 @@ type group struct {
 	known  []string // the last items: a message may be repeated for terminals, and is mailed once
 }
 
-// Refuse is why a user gets no mail; nil for one who does.
-func Refuse(settings *policy.Mail, user snapshot.Username) error {
-	switch {
-	case user == "":
-		return errNoName
-	case settings.OptedOut(user):
-		return ErrOptedOut
-	}
-	return nil
-}
-
 // Add adds what a user is told. It doesn't wait. The error is why the user gets no mail.
 func (s *Sender) Add(n *notify.UserMessage, run string, cycle int) error {
-	if err := Refuse(s.Settings, n.User); err != nil {
+	if _, err := s.Settings.Address(n.User); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -62,7 +45,7 @@ func (s *Sender) Add(n *notify.UserMessage, run string, cycle int) error {
 				added++
 			}
 		}
-		if len(s.groups) >= maxUsers || added >= maxUsersPerHost {
+		if added >= maxUsersPerHost {
 			return ErrNoRoom
 		}
 		g = &group{host: n.Host, began: s.Now()}
@@ -82,27 +65,22 @@ func (s *Sender) Add(n *notify.UserMessage, run string, cycle int) error {
 	return nil
 }
 
-// over reports whether a time has passed, or the clock was set back.
-func over(since time.Time, length time.Duration, now time.Time) bool {
-	age := now.Sub(since)
-	return age >= length || age < 0
-}
-
 // due returns, once, the letters that are due, at the end of a run all. It forgets what is over.
 func (s *Sender) due(now time.Time, closing bool) (letters []Letter) {
-	if over(s.hour, time.Hour, now) {
-		s.hour, s.all, s.hosts = now, 0, make(map[snapshot.Hostname]int)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.hour) >= time.Hour {
+		s.hour, s.all, s.hosts = now, 0, make(map[string]int)
 	}
 	for _, user := range slices.Sorted(maps.Keys(s.groups)) {
 		g := s.groups[user]
-		ended := over(g.began, s.Settings.Digest, now)
-		switch {
-		case len(g.letter.Items) == 0 && ended:
+		ended := now.Sub(g.began) >= s.Settings.Digest
+		switch l := g.letter; {
+		case len(l.Items) == 0 && ended:
 			delete(s.groups, user)
-		case len(g.letter.Items) == 0 || !closing && !ended && (g.sent >= s.Settings.PerUser ||
-			!over(g.letter.Items[0].At, s.Gather, now)):
-		case s.admit(g.letter.Items):
-			l := g.letter
+		case len(l.Items) == 0 || !closing && !ended && (g.sent >= s.Settings.PerUser ||
+			now.Sub(l.Items[0].At) < s.Gather) || !s.admit(l.hosts()):
+		default:
 			if ended { // another interval begins
 				l.Digest, g.began, g.sent = g.sent >= s.Settings.PerUser, now, 0
 			}
@@ -114,10 +92,10 @@ func (s *Sender) due(now time.Time, closing bool) (letters []Letter) {
 }
 
 // admit counts a mail if the limits allow it. One about several hosts counts for none of them.
-func (s *Sender) admit(items []notify.UserMessage) bool {
-	host, limit := items[0].Host, s.Settings.InAll
-	if slices.ContainsFunc(items, func(i notify.UserMessage) bool { return i.Host != host }) {
-		host = ""
+func (s *Sender) admit(hosts []string) bool {
+	host, limit := "", s.Settings.InAll
+	if len(hosts) == 1 {
+		host = hosts[0]
 	}
 	if s.all >= limit || host != "" && s.hosts[host] >= max(1, limit/hostShare) {
 		return false

@@ -1,13 +1,13 @@
 package mail
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	netmail "net/mail"
 	"slices"
 	"strings"
-	"time"
+	"sync"
+	"text/template"
 
 	gomail "github.com/wneessen/go-mail"
 
@@ -16,33 +16,26 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-const (
-	maxSubject = 200 // characters
-	maxHosts   = 3   // in a subject
-)
+const maxHosts = 3 // in a subject
 
-// format is a mail to an address by RFC 5322, with CRLF at the end of each line; id is the Message-ID without the
-// domain. Nothing can add a header: what isn't plain ASCII is encoded.
-func format(settings *policy.Mail, to, id, subject, body string, now time.Time) ([]byte, error) {
+// message is a letter to an address of its user, or the copy of it that goes to another one. What isn't plain ASCII is
+// encoded.
+func (l *Letter) message(settings *policy.Mail, address, subject, body string) *gomail.Msg {
 	_, domain, _ := strings.Cut(settings.Sender.Address, "@")
-	msg := gomail.NewMsg(gomail.WithCharset("utf-8"), gomail.WithEncoding(gomail.EncodingQP),
-		gomail.WithNoDefaultUserAgent())
+	msg := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
 	msg.FromMailAddress(&settings.Sender)
-	msg.ToMailAddress(&netmail.Address{Address: to})
+	msg.SetGenHeader("To", "<"+address+">") // a copy shows whose mail it is
+	msg.BccMailAddress(&netmail.Address{Address: l.To})
 	if settings.ReplyTo != "" {
 		msg.ReplyToMailAddress(&netmail.Address{Address: settings.ReplyTo})
 	}
-	// A subject must not look encoded.
-	msg.Subject(text.Shorten(strings.ReplaceAll(text.OneLine(subject), "=?", "= ?"), maxSubject))
-	msg.SetDateWithValue(now)
-	msg.SetMessageIDWithValue(id + "@" + domain)
+	msg.Subject(subject)
+	msg.SetDateWithValue(l.written)
+	msg.SetMessageIDWithValue("genv." + l.id + "@" + domain)
 	msg.SetGenHeader("Auto-Submitted", "auto-generated")
-	msg.SetGenHeader("X-Auto-Response-Suppress", "All") // as Exchange calls it
-	lines := text.PrintableLines(strings.ReplaceAll(body, "\r\n", "\n"))
-	msg.SetBodyString(gomail.TypeTextPlain, strings.TrimRight(lines, "\n")+"\n")
-	var b bytes.Buffer
-	_, err := msg.WriteTo(&b)
-	return b.Bytes(), err
+	msg.SetGenHeader(gomail.HeaderXAutoResponseSuppress, "All") // as Exchange calls it
+	msg.SetBodyString(gomail.TypeTextPlain, text.PrintableLines(body))
+	return msg
 }
 
 // Compose is the subject and the text of a letter. Both are safe to show: what users chose is quoted and escaped.
@@ -64,12 +57,7 @@ func (l *Letter) subject() string {
 	case count == 1 && l.Items[0].Pending:
 		subject = "[genv] Action needed: your GPU use"
 	}
-	var hosts []string
-	for i := range l.Items {
-		if h := text.OneLine(string(l.Items[i].Host)); h != "" && !slices.Contains(hosts, h) {
-			hosts = append(hosts, h)
-		}
-	}
+	hosts := l.hosts()
 	switch n := len(hosts) - maxHosts; {
 	case n > 0:
 		return fmt.Sprintf("%s on %s and %d more hosts", subject, strings.Join(hosts[:maxHosts], ", "), n)
@@ -79,57 +67,53 @@ func (l *Letter) subject() string {
 	return subject
 }
 
+// hosts are those that it is about.
+func (l *Letter) hosts() (hosts []string) {
+	for i := range l.Items {
+		if h := text.OneLine(string(l.Items[i].Host)); h != "" && !slices.Contains(hosts, h) {
+			hosts = append(hosts, h)
+		}
+	}
+	return hosts
+}
+
+// letterText is made at first use: it takes a while.
+var letterText = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("letter").Funcs(template.FuncMap{
+		"line": text.OneLine, "shown": text.Shown, "clock": notify.Clock, "decided": notify.Decided,
+		"list": func(s []string) string { return strings.Join(s, ", ") },
+	}).Parse(`{{$decision := false}}{{$rule := false -}}
+Hello {{printf "%s" .User | shown}},
+
+{{if .Digest}}this is what genv noticed about your GPU use since the last mail:
+{{- else}}genv noticed this about your GPU use:{{end}}
+{{range .Items}}{{if .Decisions}}{{$decision = true}}{{end}}{{if .Rule}}{{$rule = true}}{{end}}
+* {{with .Host}}{{printf "%s" . | line}}: {{end}}{{line .Line}}
+  {{if .Since.IsZero}}Time        {{clock .At}}{{else}}Seen since  {{clock .Since}}{{end}}
+{{with .Command}}  Command     {{.}}
+{{end}}{{with .Outcome}}  Outcome     {{.}}
+{{end}}{{with .Advice}}  What to do  {{.}}
+{{end}}{{with .Decisions}}  Decision    {{list .}}
+{{end}}{{with .Record}}  Recorded:
+{{range .}}    {{.}}
+{{end}}{{end}}{{end}}{{with .More}}
+And there are {{.}} more, which are left out here.
+{{end}}
+` + "`genv history`" + ` on the host shows what was done to your processes and GPUs.
+{{if $decision}}` + "`genv why DECISION`" + ` shows all of a decision.
+{{end}}{{if $rule}}{{decided .Contact}}
+{{else if .Contact}}Questions: {{.Contact}}
+{{end}}`))
+})
+
 // body is the text; contact is whom to ask, empty for none.
 func (l *Letter) body(contact string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Hello %s,\n\n", text.Shown(string(l.User)))
-	title := "genv noticed this about your GPU use:"
-	if l.Digest {
-		title = "this is what genv noticed about your GPU use since the last mail:"
-	}
-	b.WriteString(title + "\n")
-	for i := range l.Items {
-		writeItem(&b, &l.Items[i])
-	}
-	if l.More > 0 {
-		fmt.Fprintf(&b, "\nAnd there are %d more, which are left out here.\n", l.More)
-	}
-	b.WriteString("\n`genv history` on the host shows what was done to your processes and GPUs.\n")
-	if slices.ContainsFunc(l.Items, func(m notify.UserMessage) bool { return len(m.Decisions) > 0 }) {
-		b.WriteString("`genv why DECISION` shows all of a decision.\n")
-	}
-	if slices.ContainsFunc(l.Items, func(m notify.UserMessage) bool { return m.Rule != "" }) {
-		b.WriteString(notify.Decided(contact) + "\n")
-	} else if contact != "" {
-		fmt.Fprintf(&b, "Questions: %s\n", contact)
+	if err := letterText().Execute(&b, struct {
+		*Letter
+		Contact string
+	}{l, contact}); err != nil {
+		return err.Error() // which only a wrong template has
 	}
 	return b.String()
-}
-
-func writeItem(b *strings.Builder, m *notify.UserMessage) {
-	title := text.OneLine(m.Line)
-	if m.Host != "" {
-		title = text.OneLine(string(m.Host)) + ": " + title
-	}
-	fmt.Fprintf(b, "\n* %s\n", title)
-	add := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(b, "  %-11s %s\n", name, value)
-		}
-	}
-	if !m.Since.IsZero() {
-		add("Seen since", notify.Clock(m.Since))
-	} else {
-		add("Time", notify.Clock(m.At))
-	}
-	add("Command", m.Command)
-	add("Outcome", m.Outcome())
-	add("What to do", m.Advice)
-	add("Decision", strings.Join(m.Decisions, ", "))
-	for i, line := range m.Record {
-		if i == 0 {
-			b.WriteString("  Recorded:\n")
-		}
-		fmt.Fprintf(b, "    %s\n", line)
-	}
 }

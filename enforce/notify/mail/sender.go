@@ -20,6 +20,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -41,10 +42,11 @@ type Sender struct {
 	Done func(Letter)
 	Warn func(error)
 
-	Pause  time.Duration // before a second try, doubled up to maxPause; 0 for 30 seconds
+	Pause  time.Duration // before a second try, which grows up to maxPause; 0 for 30 seconds
 	GiveUp time.Duration // how long a mail is tried; 0 for 4 hours
 
-	routes  []*route // to users, and to each address of `copy-to:`
+	users   queue
+	copies  []*queue
 	running sync.WaitGroup
 	closing chan struct{}
 	context context.Context //nolint:containedctx // of all tries
@@ -52,10 +54,9 @@ type Sender struct {
 
 	mu     sync.Mutex
 	groups map[snapshot.Username]*group
-	hour   time.Time // when counting began
-	all    int       // mails in this hour
-	hosts  map[snapshot.Hostname]int
-	unsent []Letter
+	hour   time.Time      // when counting began
+	all    int            // mails in this hour
+	hosts  map[string]int // of these, about one host alone
 }
 
 // Letter is a mail that is due, and what became of it.
@@ -72,197 +73,163 @@ type Letter struct {
 	Text string // what was sent, or was going to be
 	Err  error  // nil if the mail was handed over
 
-	id   string // of the message: the same in every try
-	data []byte // the message
+	id      string    // of the message: the same in every try
+	written time.Time // its date
+	next    time.Time // when it is tried again
 }
 
-// route sends letters one after the other. What may succeed later is tried again, and delays no other letter meanwhile.
-type route struct {
-	copyTo  string // where all of them go; empty for each user's address
-	waiting int    // letters; guarded by the mutex of the Sender
-
-	turn     sync.Mutex
-	failures int       // of the server in a row; Warn was called for the first one
-	last     error     // of these
-	resume   time.Time // when the server is asked again
+// queue has the letters that wait for users, or for an address of `copy-to:`. One goroutine sends them.
+type queue struct {
+	copyTo  string    // empty for users
+	letters []Letter  // guarded by the mutex of the Sender
+	failing time.Time // since when the server fails, or refuses the login; zero if it doesn't
+	resume  time.Time // when the server is asked again
 }
 
 const (
 	maxPause   = 15 * time.Minute
-	maxWaiting = 1000
-	checkEvery = time.Second // whether a group is due
+	checkEvery = time.Second // whether something is due
 )
 
-var (
-	errFull  = errors.New("too many mails wait to be sent: it was dropped")
-	errEnded = errors.New("the run ended before the mail server took it") // why a copy was lost
-)
+var errEnded = errors.New("the run ended before the mail server took it") // why a copy was lost
 
 // Start begins to send.
 func (s *Sender) Start() {
 	s.Pause, s.GiveUp = cmp.Or(s.Pause, 30*time.Second), cmp.Or(s.GiveUp, 4*time.Hour)
 	s.groups, s.closing = make(map[snapshot.Username]*group), make(chan struct{})
 	s.context, s.cancel = context.WithCancel(context.Background())
-	for _, to := range append([]string{""}, s.Settings.CopyTo...) {
-		s.routes = append(s.routes, &route{copyTo: to})
+	last := make(chan struct{}) // closed when all copies wait
+	for _, to := range s.Settings.CopyTo {
+		q := &queue{copyTo: to}
+		s.copies = append(s.copies, q)
+		s.running.Go(func() { s.work(q, last) })
 	}
 	s.running.Go(func() {
-		for s.sleep(checkEvery) {
-			s.sendDue(false)
-		}
+		s.work(&s.users, s.closing)
+		close(last)
 	})
 }
 
-// sleep returns false at once when the Sender is closed.
-func (s *Sender) sleep(d time.Duration) bool {
-	select {
-	case <-s.closing:
-		return false
-	case <-time.After(d):
-		return true
-	}
+// Send queues a letter, such as one that another Sender could not send.
+func (s *Sender) Send(l Letter) {
+	l.written, l.next = cmp.Or(l.written, s.Now()), time.Time{}
+	s.put(&s.users, l)
 }
 
-// Send queues a letter, such as one that another Sender could not send.
-func (s *Sender) Send(l Letter) { s.put(s.routes[0], l) }
+func (s *Sender) put(q *queue, l Letter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q.letters = append(q.letters, l)
+}
 
 // Close sends what waits, for as long as the timeout lets it, and returns what was not sent.
 func (s *Sender) Close(timeout time.Duration) (unsent []Letter) {
-	s.sendDue(true)
 	close(s.closing)
 	timer := time.AfterFunc(timeout, s.cancel)
 	defer timer.Stop()
 	s.running.Wait()
 	s.cancel()
-	return s.unsent
-}
-
-func (s *Sender) sendDue(closing bool) {
-	s.mu.Lock()
-	letters := s.due(s.Now(), closing)
-	s.mu.Unlock()
-	for _, l := range letters {
-		s.Send(l)
-	}
-}
-
-// put queues a letter. One that doesn't fit is dropped.
-func (s *Sender) put(r *route, l Letter) {
-	s.mu.Lock()
-	r.waiting++
-	full := r.waiting > maxWaiting
-	s.mu.Unlock()
-	if full {
-		l.To, l.Err = r.copyTo, errFull
-		s.finish(r, l)
-		return
-	}
-	s.running.Go(func() { s.work(r, l) })
-}
-
-// work sends a letter, and tries again what may succeed later.
-func (s *Sender) work(r *route, l Letter) {
-	begun := s.Now()
-	for tries := 0; ; {
-		wait, err := s.try(r, &l)
-		if l.Err = err; wait == 0 {
-			tries++
-			wait = pause(s.Pause, tries)
-		}
-		switch {
-		case l.Err == nil, failureOf(l.Err).final:
-		case !errors.Is(l.Err, errEnded) && s.Now().Sub(begun) >= s.GiveUp:
-			l.Err = fmt.Errorf("given up after %d tries: %w", tries, l.Err)
-		case !errors.Is(l.Err, errEnded) && s.sleep(wait):
-			continue
-		default:
+	for _, q := range s.copies {
+		for _, l := range q.letters {
 			l.Err = errEnded
+			s.finish(q, l)
 		}
-		s.finish(r, l)
-		return
 	}
+	return s.users.letters
 }
 
-// try sends a letter once, when it is its turn. A server that fails is left alone for some time: wait is for how long.
-func (s *Sender) try(r *route, l *Letter) (wait time.Duration, err error) {
-	r.turn.Lock()
-	defer r.turn.Unlock()
-	if s.context.Err() != nil {
-		return 0, errEnded
-	}
-	if wait = r.resume.Sub(s.Now()); r.failures > 0 && wait > 0 {
-		return wait, r.last
-	}
-	err = s.deliver(s.context, r.copyTo, l)
-	failed := failureOf(err)
-	switch {
-	case err == nil:
-		r.failures = 0
-	case !failed.final && s.context.Err() != nil: // which is not a failure of the server
-		return 0, errEnded
-	case failed.server:
-		r.failures++
-		r.last, r.resume = err, s.Now().Add(pause(s.Pause, r.failures))
-		if r.failures == 1 {
-			prefix := ""
-			if r.copyTo != "" {
-				prefix = "copies to " + r.copyTo + ": "
+// work sends what is due, one after the other, until the end, and then what waits for its first try.
+func (s *Sender) work(q *queue, end <-chan struct{}) {
+	for ended := false; !ended; {
+		select {
+		case <-end:
+			ended = true
+		case <-time.After(min(checkEvery, s.Pause)):
+		}
+		if q == &s.users {
+			for _, l := range s.due(s.Now(), ended) {
+				s.Send(l)
 			}
-			s.Warn(fmt.Errorf("%smail waits, and is tried again: %w", prefix, err))
+		}
+		for l, ok := s.next(q); ok; l, ok = s.next(q) {
+			s.try(q, l)
 		}
 	}
-	return 0, err
 }
 
-// finish passes on what became of a letter. Of copies only failures matter.
-func (s *Sender) finish(r *route, l Letter) {
-	ended := errors.Is(l.Err, errEnded)
+// next takes the first letter that is due out of a queue, unless its server is left alone.
+func (s *Sender) next(q *queue) (l Letter, ok bool) {
 	s.mu.Lock()
-	r.waiting--
-	if ended && r.copyTo == "" {
-		l.To, l.Text, l.Err = "", "", nil
-		s.unsent = append(s.unsent, l)
+	defer s.mu.Unlock()
+	now := s.Now()
+	i := slices.IndexFunc(q.letters, func(l Letter) bool { return !now.Before(l.next) })
+	if i < 0 || now.Before(q.resume) || s.context.Err() != nil {
+		return l, false
 	}
-	s.mu.Unlock()
+	l = q.letters[i]
+	q.letters = slices.Delete(q.letters, i, i+1)
+	return l, true
+}
+
+// try sends a letter once. One that may succeed later waits behind the others.
+func (s *Sender) try(q *queue, l Letter) {
+	l.Err = s.deliver(s.context, q.copyTo, &l)
+	failed, now, ended := failureOf(l.Err), s.Now(), s.context.Err() != nil
+	if failed.server && !ended {
+		if q.failing.IsZero() {
+			q.failing = now
+			s.Warn(fmt.Errorf("mail to %s waits, and is tried again: %w", cmp.Or(q.copyTo, "users"), l.Err))
+		}
+		q.resume = s.later(q.failing, now)
+	}
 	switch {
-	case r.copyTo != "" && l.Err != nil:
-		user := text.Shown(string(l.User))
-		s.Warn(fmt.Errorf("the copy to %s of a mail to %s was not sent: %w", r.copyTo, user, l.Err))
-	case r.copyTo == "" && !ended:
-		for _, c := range s.routes[1:] {
+	case l.Err == nil:
+		q.failing = time.Time{}
+	case failed.final:
+	case ended || now.Sub(l.written) < s.GiveUp:
+		l.next = s.later(l.written, now)
+		s.put(q, l)
+		return
+	default:
+		l.Err = fmt.Errorf("given up after %s: %w", text.ShortDuration(now.Sub(l.written)), l.Err)
+	}
+	s.finish(q, l)
+}
+
+// later is when something is tried again that has failed since a time: the longer it has, the later.
+func (s *Sender) later(since, now time.Time) time.Time {
+	return now.Add(min(max(now.Sub(since), s.Pause), maxPause))
+}
+
+// finish passes on what became of a letter, and copies what a user was sent. Of copies only failures matter.
+func (s *Sender) finish(q *queue, l Letter) {
+	switch {
+	case q == &s.users:
+		for _, c := range s.copies {
 			if l.Err == nil && !strings.EqualFold(c.copyTo, l.To) {
-				s.put(c, l.copied())
+				s.put(c, l)
 			}
 		}
 		s.Done(l)
+	case l.Err != nil:
+		user := text.Shown(string(l.User))
+		s.Warn(fmt.Errorf("the copy to %s of a mail to %s was not sent: %w", q.copyTo, user, l.Err))
 	}
 }
 
-// copied is a copy of what a user was sent.
-func (l *Letter) copied() Letter { return Letter{User: l.User, data: l.data} }
-
-// deliver sends a letter now, and notes the address and the text.
-func (s *Sender) deliver(ctx context.Context, copyTo string, l *Letter) (err error) {
-	if l.To = copyTo; copyTo == "" {
-		l.id = cmp.Or(l.id, "genv."+strings.ToLower(rand.Text()))
-		if l.To, err = s.Settings.Address(l.User); err == nil {
-			subject, body := Compose(*l, s.Settings)
-			l.Text = subject + "\n" + body
-			l.data, err = format(s.Settings, l.To, l.id, subject, body, s.Now())
-		}
-	}
+// deliver sends a letter, or its copy, now, and notes the address and the text.
+func (s *Sender) deliver(ctx context.Context, copyTo string, l *Letter) error {
+	address, err := s.Settings.Address(l.User)
+	l.To, l.id = cmp.Or(copyTo, address), cmp.Or(l.id, strings.ToLower(rand.Text()))
+	subject, body := Compose(*l, s.Settings)
+	l.Text = subject + "\n" + body
 	if err == nil && s.MayBegin != nil {
 		err = s.MayBegin()
 	}
 	if err != nil {
 		return failure{err, true, false}
 	}
-	return send(ctx, s.Settings, l.To, l.data)
-}
-
-// pause is how long to wait after so many tries.
-func pause(first time.Duration, tries int) time.Duration {
-	return min(first<<min(tries-1, 16), maxPause)
+	return send(ctx, s.Settings, l.To, l.message(s.Settings, address, subject, body))
 }
 
 // failure is why a mail was not sent.
@@ -281,11 +248,13 @@ func failureOf(err error) (f failure) {
 
 // SendTest sends a user a mail marked as a test, and then its copies, once each. The mail's result comes first.
 func (s *Sender) SendTest(ctx context.Context, user snapshot.Username) []Letter {
-	l := Letter{User: user, Test: true, Items: []notify.UserMessage{{ID: "test", Line: notify.TestText, At: s.Now()}}}
+	now := s.Now()
+	l := Letter{User: user, Test: true, written: now}
+	l.Items = []notify.UserMessage{{ID: "test", Line: notify.TestText, At: now}}
 	l.Err = s.deliver(ctx, "", &l)
 	results := []Letter{l}
 	for i := 0; l.Err == nil && i < len(s.Settings.CopyTo); i++ {
-		c := l.copied()
+		c := l
 		c.Err = s.deliver(ctx, s.Settings.CopyTo[i], &c)
 		results = append(results, c)
 	}
@@ -297,7 +266,7 @@ func NextStep(err error) string {
 	switch f := failureOf(err); {
 	case err == nil:
 		return ""
-	case errors.Is(err, ErrOptedOut):
+	case errors.Is(err, policy.ErrOptedOut):
 		return "name another user"
 	case errors.Is(err, policy.ErrNoAddress):
 		return "name the user under `addresses:` of `mail:`, or add a `template:`"

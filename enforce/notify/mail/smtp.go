@@ -7,15 +7,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/textproto"
 	"os"
 	"os/exec"
 	"strings"
 
 	gomail "github.com/wneessen/go-mail"
-	"github.com/wneessen/go-mail/smtp"
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/enforce/notify"
@@ -24,26 +21,43 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// send sends one message.
-func send(ctx context.Context, settings *policy.Mail, to string, data []byte) error {
+// send sends one message. An error is final from 500 on (RFC 5321), and once the server has all of the mail.
+func send(ctx context.Context, settings *policy.Mail, to string, msg *gomail.Msg) error {
 	ctx, cancel := context.WithTimeout(ctx, settings.Timeout)
 	defer cancel()
 	if settings.Sendmail != "" {
-		return sendmail(ctx, settings, to, data)
+		return sendmail(ctx, settings, to, msg)
 	}
-	client, err := dial(ctx, settings)
-	if err != nil {
-		return failure{plain(ctx, settings, err), false, true}
+	client, err := newClient(ctx, settings)
+	if err == nil {
+		err = client.DialWithContext(ctx)
 	}
-	defer client.Close()
-	if err = transfer(ctx, client, settings, to, data); err == nil {
-		_ = client.Quit() // the server has the mail
+	if err == nil {
+		defer client.Close()
+		err = client.Send(msg)
 	}
-	return err
+	if err == nil || msg.IsDelivered() {
+		return nil
+	}
+	at, _ := errors.AsType[*gomail.SendError](err) // nil before the connection is ready
+	if ctx.Err() != nil {                          // which closed the connection
+		err = context.Cause(ctx)
+	}
+	said, _, _ := strings.Cut(text.Late(err, settings.Timeout).Error(), ", affected ") // which mail it was is known
+	err = fmt.Errorf("%s: %s", settings.SMTP, text.Shorten(text.OneLine(said), maxSaid))
+	switch code := at.ErrorCode(); {
+	case code > 0:
+		return failure{err, code >= 500, false}
+	case at != nil && at.Reason == gomail.ErrSMTPDataClose:
+		return failure{fmt.Errorf("the connection was lost at the end of the mail, which may have arrived and is not "+
+			"sent again: %w", err), true, false}
+	}
+	return failure{err, false, true}
 }
 
-// dial connects and, once the connection is encrypted as the policy says, logs in if the policy names a user.
-func dial(ctx context.Context, settings *policy.Mail) (*smtp.Client, error) {
+// newClient logs in, if the policy names a user, once the connection is encrypted as the policy says. Whatever go-mail
+// waits for, its connection ends with ctx.
+func newClient(ctx context.Context, settings *policy.Mail) (*gomail.Client, error) {
 	host, _, err := net.SplitHostPort(settings.SMTP)
 	if err != nil {
 		return nil, err
@@ -54,22 +68,21 @@ func dial(ctx context.Context, settings *policy.Mail) (*smtp.Client, error) {
 			return nil, err
 		}
 	}
-	encrypt := gomail.NoTLS
-	if settings.TLS == policy.StartTLS {
+	encrypt, dial := gomail.NoTLS, new(net.Dialer).DialContext
+	switch settings.TLS {
+	case policy.StartTLS:
 		encrypt = gomail.TLSMandatory
+	case policy.Implicit:
+		dial = (&tls.Dialer{Config: config}).DialContext
 	}
 	options := []gomail.Option{
 		gomail.WithTimeout(settings.Timeout), gomail.WithTLSConfig(config), gomail.WithTLSPolicy(encrypt),
-		gomail.WithDialContextFunc(func(_ context.Context, _, _ string) (net.Conn, error) {
-			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", settings.SMTP)
-			if err != nil {
-				return nil, err
+		gomail.WithDialContextFunc(func(_ context.Context, network, _ string) (net.Conn, error) {
+			conn, err := dial(ctx, network, settings.SMTP)
+			if err == nil {
+				context.AfterFunc(ctx, func() { _ = conn.Close() })
 			}
-			context.AfterFunc(ctx, func() { _ = conn.Close() }) // whatever go-mail waits for
-			if settings.TLS == policy.Implicit {
-				return tls.Client(conn, config), nil
-			}
-			return conn, nil
+			return conn, err
 		}),
 	}
 	if settings.User != "" {
@@ -80,20 +93,35 @@ func dial(ctx context.Context, settings *policy.Mail) (*smtp.Client, error) {
 		options = append(options, gomail.WithUsername(settings.User), gomail.WithPassword(password),
 			gomail.WithOpportunisticSMTPAuth(gomail.SMTPAuthPlain, gomail.SMTPAuthLogin))
 	}
-	client, err := gomail.NewClient(host, options...)
-	if err != nil {
-		return nil, err
+	return gomail.NewClient(host, options...)
+}
+
+// sendmail gives a message to a program such as /usr/sbin/sendmail.
+func sendmail(ctx context.Context, settings *policy.Mail, to string, msg *gomail.Msg) error {
+	var data bytes.Buffer
+	if _, err := msg.WriteTo(&data); err != nil {
+		return err
 	}
-	return client.DialToSMTPClientWithContext(ctx)
+	// Programs of this kind expect the lines of this system, and make the others of them.
+	lines := bytes.ReplaceAll(data.Bytes(), []byte("\r\n"), []byte("\n"))
+	err := notify.RunProgram(ctx, []string{settings.Sendmail, "-i", "-f", settings.Sender.Address, to}, lines)
+	switch exit, ended := errors.AsType[*exec.ExitError](err); {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return failure{fmt.Errorf("%s: it did not end in time and was killed; it may have sent the mail, which is "+
+			"not sent again", settings.Sendmail), true, false}
+	default:
+		return failure{fmt.Errorf("%s: %w", settings.Sendmail, err), ended && exit.ExitCode() != exitTemporarily, false}
+	}
 }
 
 const (
+	maxSaid     = 300     // characters of what a server answers
 	maxCAFile   = 4 << 20 // bytes: more than the authorities of a system take
 	maxPassword = 1024    // bytes
 
-	// The exit codes of sendmail(8) that say that another try may succeed (sysexits.h).
-	exitOSError     = 71 // EX_OSERR: no memory, no process
-	exitTemporarily = 75 // EX_TEMPFAIL
+	exitTemporarily = 75 // of sendmail(8) (EX_TEMPFAIL): another try may succeed
 )
 
 // Authorities are those in a file with certificates (PEM).
@@ -109,87 +137,24 @@ func Authorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// transfer sends the message. An error is final from 500 on (RFC 5321), and once the server has all of the mail.
-func transfer(ctx context.Context, client *smtp.Client, settings *policy.Mail, to string, data []byte) error {
-	err := client.Mail("<" + settings.Sender.Address + ">")
-	if err == nil {
-		err = client.Rcpt("<" + to + ">")
-	}
-	var w io.WriteCloser
-	if err == nil {
-		w, err = client.Data()
-	}
-	if err == nil {
-		_, err = w.Write(data)
-	}
-	sent := err == nil
-	if sent {
-		err = w.Close() // sends the end, and reads the answer
-	}
-	var answer *textproto.Error
-	switch errors.As(err, &answer); {
-	case err == nil:
-		return nil
-	case answer != nil:
-		return failure{plain(ctx, settings, err), answer.Code >= 500, false}
-	case sent:
-		return failure{fmt.Errorf("the connection was lost at the end of the mail, which may have arrived and is not "+
-			"sent again: %w", plain(ctx, settings, err)), true, false}
-	}
-	return failure{plain(ctx, settings, err), false, true}
-}
-
-// plain is the error of a server, safe to show.
-func plain(ctx context.Context, settings *policy.Mail, err error) error {
-	var answer *textproto.Error
-	if errors.As(err, &answer) {
-		return fmt.Errorf("%s: it answered %d: %s", settings.SMTP, answer.Code, text.Quoted(answer.Msg, 200))
-	}
-	if errors.Is(err, net.ErrClosed) && ctx.Err() != nil { // its time was over
-		err = context.Cause(ctx)
-	}
-	return fmt.Errorf("%s: %s", settings.SMTP, text.Printable(text.Late(err, settings.Timeout).Error()))
-}
-
-// sendmail gives a message to a program such as /usr/sbin/sendmail.
-func sendmail(ctx context.Context, settings *policy.Mail, to string, data []byte) error {
-	// Programs of this kind expect the lines of this system, and make the others of them.
-	lines := bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
-	err := notify.RunProgram(ctx, []string{settings.Sendmail, "-i", "-f", settings.Sender.Address, to}, lines)
-	switch exit, ended := errors.AsType[*exec.ExitError](err); {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return failure{fmt.Errorf("%s: it did not end in time and was killed; it may have sent the mail, which is "+
-			"not sent again", settings.Sendmail), true, false}
-	default:
-		final := ended && exit.ExitCode() != exitTemporarily && exit.ExitCode() != exitOSError
-		return failure{fmt.Errorf("%s: %w", settings.Sendmail, err), final, false}
-	}
-}
-
-// ReadPassword reads the first line of a file of root or this account. Others must not read it, nor its group change
-// it.
+// ReadPassword reads the only line of a file of root or this account. Others must not read it, nor its group change it.
 func ReadPassword(path string) (string, error) {
 	var file unix.Stat_t
-	if err := unix.Stat(path, &file); err != nil {
-		return "", &os.PathError{Op: "stat", Path: path, Err: err}
-	}
 	data, err := folder.ReadRegular(path, maxPassword)
+	if err == nil {
+		err = unix.Stat(path, &file)
+	}
 	if err != nil {
 		return "", err
 	}
-	password, rest, _ := strings.Cut(string(data), "\n")
-	password = strings.TrimSuffix(password, "\r")
+	password := strings.TrimRight(string(data), "\r\n")
 	switch mode := file.Mode & 0o777; {
 	case file.Uid != 0 && int(file.Uid) != os.Geteuid():
 		err = errors.New("it belongs to another user; chown it to root or to the account that runs this")
 	case mode&0o027 != 0:
 		err = fmt.Errorf("its mode is %#o, so that others may read or change it; chmod it to 0600 or 0640", mode)
-	case strings.TrimSpace(rest) != "":
-		err = errors.New("it has more than one line")
-	case password == "":
-		err = errors.New("it has no password")
+	case password == "" || strings.ContainsAny(password, "\r\n"):
+		err = errors.New("write one line into it: the password")
 	default:
 		return password, nil
 	}

@@ -222,8 +222,11 @@ func (c *smtpConn) command(line string) bool {
 			name = to
 		}
 		return c.say(name, "250 ok")
+	case "NOOP", "RSET":
+		return c.say(name, "250 ok")
 	case "DATA":
-		return c.say(name, "354 go on") && c.data()
+		refused := s.hasAnswer(name)
+		return c.say(name, "354 go on") && (refused || c.data())
 	case "QUIT":
 		c.say(name, "221 bye")
 		return false
