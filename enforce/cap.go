@@ -17,6 +17,7 @@ const RuleCaps Rule = "caps"
 // Cap limits how much of some GPUs some people may have. A policy has a list of caps.
 type Cap struct {
 	ID    string // names it in findings: its name or, without one, a digest of what it says
+	Rule  Rule   // of a cap with a key of its own; empty for one of the list
 	Name  string // as people are shown it; empty for none
 	Place string // in the policy, as in "policy.yaml:12:5"
 
@@ -279,16 +280,26 @@ func readMemory(n *strictyaml.Node) snapshot.Memory {
 	return m
 }
 
-// Caps calls yield for each cap with a key of its own in the settings, until yield returns false.
-func (s *Settings) Caps(yield func(rule Rule, kind CapKind, limit int64) bool) {
+// OwnCaps are the caps with a key of their own: of a person, on all hosts. of finds a person's settings.
+func OwnCaps(of func(snapshot.Username) *Settings) (list []*Cap) {
 	for i := range rules {
-		if rules[i].limit == nil {
+		own := &rules[i]
+		if own.limit == nil {
 			continue
 		}
-		if limit := rules[i].limit(s); limit != nil && !yield(Rule(rules[i].Key), rules[i].counts, *limit) {
-			return
+		limit := func(user snapshot.Username) (CapLimit, bool) {
+			if n := own.limit(of(user)); n != nil {
+				return CapLimit{Value: *n}, true
+			}
+			return CapLimit{}, false
 		}
+		list = append(list, &Cap{
+			Rule: Rule(own.Key), Kind: own.counts, Limit: limit,
+			Member: func(snapshot.Username) Membership { return Member },
+			OnHost: func(snapshot.Hostname, map[string]string) bool { return true },
+		})
 	}
+	return list
 }
 
 // RuleReservations is about what people have of a host beyond what reservations of others leave them.

@@ -17,12 +17,12 @@ import (
 const forgetUnseen = 24 * time.Hour
 
 // working is the base of a cap on a host or, without one, on all. Hosts that don't answer have what they showed last.
-func (c *Counting) working(listed *enforce.Cap, on *judging.HostView) (n int64, known bool) {
+func (c *Counting) working(listed *policyCap, on *judging.HostView) (n int64, known bool) {
 	if on != nil {
 		return listed.Count(on.GpusByModel), true
 	}
-	if n, counted := c.bases[listed]; counted {
-		return n, n >= 0
+	if n := listed.working; n != nil {
+		return *n, *n >= 0
 	}
 	var unseen []string
 	for i := range c.Cluster {
@@ -46,7 +46,7 @@ func (c *Counting) working(listed *enforce.Cap, on *judging.HostView) (n int64, 
 			strings.Join(unseen[:min(len(unseen), enforce.MaxWhere)], ", ")})
 		n = -1
 	}
-	c.bases[listed] = n
+	listed.working = &n
 	return n, n >= 0
 }
 
@@ -79,7 +79,7 @@ func (c *capOn) outsiderOn(d *HeldDevice, whose map[snapshot.Username]bool, by t
 
 // countHours adds the time since the last look at each host (see gap). A period never goes back, whatever the clock
 // says.
-func (c *Counting) countHours(listed *enforce.Cap) {
+func (c *Counting) countHours(listed *policyCap) {
 	hours := c.Before.Hours[listed.ID]
 	if listed.Period.After(hours.Period) {
 		hours = enforce.Hours{Period: listed.Period}
@@ -91,7 +91,7 @@ func (c *Counting) countHours(listed *enforce.Cap) {
 		if listed.Member(u.user) == enforce.NotMember { // anyone who may be one is counted
 			continue
 		}
-		on := capOn{Counting: c, Cap: listed, people: []*held{u}}
+		on := capOn{Counting: c, policyCap: listed, people: []*held{u}}
 		for _, d := range on.devicesOf(u) {
 			hours.Seconds[u.user] += c.gap(d.Host).Seconds()
 		}
@@ -112,7 +112,7 @@ func (c *Counting) gap(h *judging.HostView) time.Duration {
 }
 
 // spent is for how many seconds people had GPUs in this period.
-func (c *Counting) spent(listed *enforce.Cap, people []*held) int64 {
+func (c *Counting) spent(listed *policyCap, people []*held) int64 {
 	all, seconds := c.Next.Hours[listed.ID].Seconds, 0.0
 	if !listed.Together {
 		return int64(all[people[0].user])

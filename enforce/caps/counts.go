@@ -13,11 +13,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// countKey names what a cap counts: for a person or, without one, for those who share it; in counting.gpus the GPUs of
-// a host that a cap, or none, is about.
+// countKey names what a cap counts: for a person or, without one, for those who share it.
 type countKey struct {
-	cap  *enforce.Cap // of the list, or nil
-	rule enforce.Rule
+	cap  *policyCap
 	host *judging.HostView // nil for all
 	user *held
 }
@@ -45,9 +43,7 @@ const maxCountHosts = 8
 func (c *Counting) On(host snapshot.Hostname, user snapshot.Username) (list []enforce.CapCount) {
 	h := c.ByName[host]
 	for _, n := range c.countedFor(h, user) {
-		count := n.from(h)
-		count.GPUs = c.gpusOf(h, n.on)
-		list = append(list, count)
+		list = append(list, n.from(h))
 	}
 	return list
 }
@@ -97,10 +93,7 @@ func (c *Counting) countedFor(h *judging.HostView, user snapshot.Username) (list
 	if u.settings == nil {
 		return nil
 	}
-	for own := range c.ownCaps(u) {
-		list = append(list, c.countOnce(countKey{rule: own.rule, user: u}, func() *capOn { return own }))
-	}
-	for _, listed := range c.list {
+	for _, listed := range c.caps {
 		if listed.Resting || listed.Member(u.user) != enforce.Member ||
 			listed.PerHost && !listed.OnHost(h.Name, h.Labels) {
 			continue
@@ -112,26 +105,25 @@ func (c *Counting) countedFor(h *judging.HostView, user snapshot.Username) (list
 		if listed.Together {
 			key.user = nil
 		}
-		n := c.countOnce(key, func() *capOn { return c.on(listed, key.host, c.sharing(listed, u)) })
-		if n.on.about && n.on.known {
+		if n := c.countOnce(key, u); n.on.about && n.on.known {
 			list = append(list, n)
 		}
 	}
 	return list
 }
 
-func (c *Counting) sharing(listed *enforce.Cap, u *held) []*held {
+func (c *Counting) sharing(listed *policyCap, u *held) []*held {
 	if people := c.members(listed); listed.Together && len(people) > 0 {
 		return people
 	}
 	return []*held{u} // alone, or there is nothing that counts
 }
 
-func (c *Counting) countOnce(key countKey, find func() *capOn) *counted {
+func (c *Counting) countOnce(key countKey, u *held) *counted {
 	if known := c.counted[key]; known != nil {
 		return known
 	}
-	n := &counted{on: find()}
+	n := &counted{on: c.on(key.cap, key.host, c.sharing(key.cap, u))}
 	if n.on.about && n.on.known {
 		n.at = n.on.places()
 		n.index()
@@ -153,21 +145,14 @@ func (n *counted) index() {
 	n.oldest, n.most = n.oldest[:min(len(n.oldest), 2)], n.most[:min(len(n.most), maxCountHosts+1)]
 }
 
-func (c *Counting) gpusOf(h *judging.HostView, on *capOn) []snapshot.DeviceIndex {
-	key := countKey{cap: on.Cap, host: h}
-	if on.OnHost == nil {
-		key.cap = nil
+// gpusOf are the GPUs of a host that a cap is about.
+func (c *policyCap) gpusOf(h *judging.HostView) []snapshot.DeviceIndex {
+	if c.Kind == enforce.CapEnvironments || !c.OnHost(h.Name, h.Labels) {
+		return nil
 	}
-	list, known := c.gpus[key]
-	if !known && on.Kind != enforce.CapEnvironments {
-		for _, index := range slices.Sorted(maps.Keys(h.Devices)) {
-			if on.OnHost == nil || on.OnHost(h.Name, h.Labels) && on.IsAboutModel(enforce.ModelOf(h.Devices[index])) {
-				list = append(list, index)
-			}
-		}
-		c.gpus[key] = list
-	}
-	return list
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(h.Devices)), func(index snapshot.DeviceIndex) bool {
+		return !c.IsAboutModel(enforce.ModelOf(h.Devices[index]))
+	})
 }
 
 func (c *capOn) places() map[*judging.HostView]*place {
@@ -201,11 +186,10 @@ func (c *capOn) places() map[*judging.HostView]*place {
 
 func (n *counted) from(h *judging.HostView) enforce.CapCount {
 	c := n.on
-	count := enforce.CapCount{CapExcess: n.excess, Model: c.Model, PerHost: c.PerHost, While: c.Waiting != nil}
-	if c.rule != enforce.RuleCaps {
-		count.Rule = c.rule
+	count := enforce.CapCount{
+		CapExcess: n.excess, Rule: c.Rule, Model: c.Model, PerHost: c.PerHost, While: c.Waiting != nil,
+		GPUs: c.gpusOf(h), Elsewhere: n.total,
 	}
-	count.Elsewhere = n.total
 	if here := n.at[h]; here != nil {
 		count.Here, count.HereGPUs, count.Elsewhere = here.amount, here.gpus, n.total-here.amount
 	}

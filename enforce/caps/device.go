@@ -22,13 +22,13 @@ type HeldDevice struct {
 	Capacity, Used  int64            // bytes that environments may use, and that processes use; or UnknownBytes
 	// Owner is the person's number. Parts are what each of several people has of it, for one of Together.
 	Owner int
-	Model int // a number, too
 	Parts []*HeldDevice
 	Idle  bool // it has been idle for so long that the rule about that applies, and so has all that its processes use
 
 	// Of a choice:
 	Stays bool // its attachments stay, although it is to go
 
+	caps         uint64        // of the list that are about it, by their bits
 	use          int8          // what losing it costs for what uses it, if nothing of that ends anyway
 	whole        *HeldDevice   // of a part that is to go: what was chosen
 	mates        []*HeldDevice // the devices of the host that count
@@ -60,7 +60,7 @@ func Together(lists [][]*HeldDevice) []*HeldDevice {
 	room, all := make([]HeldDevice, len(parts)), make([]*HeldDevice, 0, len(parts))
 	for from, to := 0, 0; from < len(parts); from = to {
 		first, d := sorted[from], &room[len(all)]
-		*d, all = HeldDevice{Device: first.Device, Host: first.Host, Model: first.Model, Idle: true}, append(all, d)
+		*d, all = HeldDevice{Device: first.Device, Host: first.Host, Idle: true}, append(all, d)
 		for to < len(parts) && sorted[to].Host == first.Host && sorted[to].Index == first.Index {
 			d.add(sorted[to])
 			to++

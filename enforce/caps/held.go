@@ -24,37 +24,50 @@ type held struct {
 // Counting is what users have. It is an enforce.Counts.
 type Counting struct {
 	*judging.Judgement
-	byUser     map[snapshot.Username]*held // by account
-	inOrder    []*held                     // those with caps who have something
-	list       []*enforce.Cap              // of the policy
-	bases      map[*enforce.Cap]int64      // how many GPUs of a cap work; -1 while it waits for hosts
-	models     map[string]int              // a number for each model that somebody has
-	selections map[*enforce.Cap]*selection
-	served     map[string]*need // waits that get what they lack, by their keys
-	booked     map[*judging.HostView][]booking
-	people     [][]*held // by the position of a host, who has something there, and caps
-	onHosts    []*held   // these lists, one after the other
-	forWaits   []*need
-	reserved   map[*HeldDevice]bool // held within own reservations that run
-	counted    map[countKey]*counted
-	gpus       map[countKey][]snapshot.DeviceIndex
+	byUser    map[snapshot.Username]*held // by account
+	inOrder   []*held                     // those with caps who have something
+	caps      []*policyCap                // those with keys of their own, then those of the list
+	own, list []*policyCap                // the same
+	models    map[string]uint64           // the caps of the list that are about a model that somebody has
+	served    map[string]*need            // waits that get what they lack, by their keys
+	booked    map[*judging.HostView][]booking
+	people    [][]*held // by the position of a host, who has something there, and caps
+	onHosts   []*held   // these lists, one after the other
+	forWaits  []*need
+	reserved  map[*HeldDevice]bool // held within own reservations that run
+	counted   map[countKey]*counted
 
-	// Of the host that is counted: the devices, also by owner and index, and room for more of them.
-	here []*HeldDevice
-	at   map[[2]int]*HeldDevice
-	room []HeldDevice
+	// Of the host that is counted: the devices, also by owner and index, room for more of them, and the caps of the
+	// list that are about GPUs of the host.
+	here  []*HeldDevice
+	at    map[[2]int]*HeldDevice
+	room  []HeldDevice
+	about uint64
+}
+
+// policyCap is a cap of the policy. Each of the list has a bit, of which there are enough for all.
+type policyCap struct {
+	*enforce.Cap
+	bit     uint64
+	working *int64 // how many of its GPUs work, -1 while it waits for hosts; nil until it is asked for
 }
 
 // New begins to count what the users with caps have.
 func New(j *judging.Judgement) *Counting {
 	c := &Counting{
-		Judgement: j, byUser: make(map[snapshot.Username]*held), list: j.Policy.Caps(j.Now),
-		bases: make(map[*enforce.Cap]int64), selections: make(map[*enforce.Cap]*selection),
+		Judgement: j, byUser: make(map[snapshot.Username]*held), models: make(map[string]uint64),
 		served: make(map[string]*need), booked: make(map[*judging.HostView][]booking),
-		reserved: make(map[*HeldDevice]bool), models: make(map[string]int),
+		reserved: make(map[*HeldDevice]bool), counted: make(map[countKey]*counted),
 		people: make([][]*held, len(j.Cluster)), at: make(map[[2]int]*HeldDevice),
-		counted: make(map[countKey]*counted), gpus: make(map[countKey][]snapshot.DeviceIndex),
 	}
+	own := enforce.OwnCaps(func(user snapshot.Username) *enforce.Settings { return c.of(user).settings })
+	for _, one := range own {
+		c.caps = append(c.caps, &policyCap{Cap: one})
+	}
+	for i, listed := range j.Policy.Caps(j.Now) {
+		c.caps = append(c.caps, &policyCap{Cap: listed, bit: 1 << i})
+	}
+	c.own, c.list = c.caps[:len(own)], c.caps[len(own):]
 	c.findBookings()
 	return c
 }
@@ -78,8 +91,13 @@ func (c *Counting) of(user snapshot.Username) *held {
 // counts for no user; its processes count for their own.
 func (c *Counting) Count(h *judging.HostView) {
 	first := len(c.onHosts)
-	c.here = c.here[:0]
+	c.here, c.about = c.here[:0], 0
 	clear(c.at)
+	for _, listed := range c.list {
+		if listed.OnHost(h.Name, h.Labels) {
+			c.about |= listed.bit
+		}
+	}
 	for _, env := range h.InOrder {
 		if env.Env.Username == "" {
 			c.Note(h, "environment %s has no user name, so no cap counts it", text.Shown(string(env.Env.EID)))
@@ -209,17 +227,12 @@ func (c *Counting) device(u *held, h *judging.HostView, device *snapshot.Device)
 	if d := c.at[at]; d != nil {
 		return d
 	}
-	model, known := c.models[enforce.ModelOf(device)]
-	if !known {
-		model = len(c.models)
-		c.models[enforce.ModelOf(device)] = model
-	}
 	if len(c.room) == 0 {
 		c.room = make([]HeldDevice, roomForDevices)
 	}
 	d := &c.room[0]
 	c.room = c.room[1:]
-	*d = HeldDevice{Device: device, Host: h, Owner: u.number, Model: model, use: costIdle}
+	*d = HeldDevice{Device: device, Host: h, Owner: u.number, caps: c.about & c.aboutModel(device), use: costIdle}
 	for _, p := range h.UnknownOn[device.Index] {
 		if h.Counted(p) != "" {
 			continue // whatever its environment is
@@ -238,6 +251,20 @@ func (c *Counting) device(u *held, h *judging.HostView, device *snapshot.Device)
 }
 
 const roomForDevices = 64
+
+func (c *Counting) aboutModel(d *snapshot.Device) (caps uint64) {
+	model := enforce.ModelOf(d)
+	caps, known := c.models[model]
+	if !known {
+		for _, listed := range c.list {
+			if listed.IsAboutModel(model) {
+				caps |= listed.bit
+			}
+		}
+		c.models[model] = caps
+	}
+	return caps
+}
 
 // findBusy finds the devices of the host that was counted that aren't idle, since a process there uses another GPU that
 // isn't.

@@ -1,7 +1,7 @@
 package caps
 
 import (
-	"iter"
+	"cmp"
 	"slices"
 	"time"
 
@@ -22,8 +22,10 @@ func (c *Counting) Judge() {
 	}
 	dropLeaving(c.inOrder)
 	for _, u := range c.inOrder {
-		for own := range c.ownCaps(u) {
-			own.judge()
+		for _, own := range c.own {
+			if on := c.on(own, nil, []*held{u}); on.about {
+				on.judge()
+			}
 		}
 	}
 	c.findUncounted()
@@ -37,18 +39,6 @@ func (c *Counting) Judge() {
 		c.Notes = append(c.Notes, enforce.Note{Text: text})
 	}
 	c.conclude()
-}
-
-// ownCaps are the caps of a person with a key of their own.
-func (c *Counting) ownCaps(u *held) iter.Seq[*capOn] {
-	return func(yield func(*capOn) bool) {
-		u.settings.Caps(func(rule enforce.Rule, kind enforce.CapKind, limit int64) bool {
-			return yield(&capOn{
-				Counting: c, Cap: &enforce.Cap{Kind: kind}, rule: rule, people: []*held{u}, limit: limit, about: true,
-				known: true,
-			})
-		})
-	}
 }
 
 // findUncounted counts whom caps and idle would see if processes outside of environments counted.
@@ -77,7 +67,7 @@ func (c *Counting) findUncounted() {
 }
 
 // judgeListed applies a cap of the list: to each person or to all together, on each host or on all.
-func (c *Counting) judgeListed(listed *enforce.Cap) {
+func (c *Counting) judgeListed(listed *policyCap) {
 	people := c.members(listed)
 	if len(people) == 0 {
 		return
@@ -117,7 +107,7 @@ func (c *Counting) judgeListed(listed *enforce.Cap) {
 }
 
 // isFarOff reports whether people have too little for a cap of GPUs, whichever they have, as most people do.
-func isFarOff(c *enforce.Cap, people []*held) bool {
+func isFarOff(c *policyCap, people []*held) bool {
 	limit, about := c.Limit(people[0].user)
 	if !about || c.Kind != enforce.CapGPUs || c.Together || limit.Percent || limit.AllBut {
 		return !about
@@ -126,7 +116,7 @@ func isFarOff(c *enforce.Cap, people []*held) bool {
 }
 
 // members are the people with something whom a cap is about. Unknown members are neither counted nor taken from.
-func (c *Counting) members(listed *enforce.Cap) []*held {
+func (c *Counting) members(listed *policyCap) []*held {
 	people := make([]*held, 0, len(c.inOrder))
 	for _, u := range c.inOrder {
 		if listed.Member(u.user) == enforce.Member {
@@ -136,12 +126,14 @@ func (c *Counting) members(listed *enforce.Cap) []*held {
 	return people
 }
 
-func (c *Counting) on(listed *enforce.Cap, h *judging.HostView, people []*held) *capOn {
+func (c *Counting) on(listed *policyCap, h *judging.HostView, people []*held) *capOn {
 	user := people[0].user
 	if listed.Together {
 		user = ""
 	}
-	on := &capOn{Counting: c, Cap: listed, rule: enforce.RuleCaps, host: h, people: people, known: true}
+	on := &capOn{
+		Counting: c, policyCap: listed, rule: cmp.Or(listed.Rule, enforce.RuleCaps), host: h, people: people, known: true,
+	}
 	limit, about := listed.Limit(user)
 	working := int64(0)
 	if limit.Percent || limit.AllBut {
@@ -160,11 +152,10 @@ func (c *Counting) on(listed *enforce.Cap, h *judging.HostView, people []*held) 
 // capOn is a cap as it holds for one person or for people together, on one host or on all.
 type capOn struct {
 	*Counting
-	*enforce.Cap
+	*policyCap
 	rule       enforce.Rule
 	host       *judging.HostView // nil for all
-	selection  *selection
-	looks      *looks // at the hosts on which something counts; nil until it is asked for
+	looks      *looks            // at the hosts on which something counts; nil until it is asked for
 	people     []*held
 	limit      int64
 	about      bool  // it says something about them
@@ -250,7 +241,7 @@ func (c *capOn) most() (n int64) {
 	for _, u := range c.people {
 		n += int64(len(u.devices))
 	}
-	if n <= c.limit || c.OnHost == nil {
+	if n <= c.limit || c.isAboutAll() {
 		return n
 	}
 	n = 0
@@ -283,37 +274,16 @@ func (c *capOn) devices() []*HeldDevice {
 }
 
 func (c *capOn) devicesOf(u *held) []*HeldDevice {
-	if c.OnHost == nil { // it is about all
+	if c.isAboutAll() {
 		return u.devices
 	}
 	return slices.DeleteFunc(slices.Clone(u.devices), func(d *HeldDevice) bool { return !c.isAbout(d) })
 }
 
+func (c *capOn) isAboutAll() bool { return c.bit == 0 && c.host == nil }
+
 func (c *capOn) isAbout(d *HeldDevice) bool {
-	if c.selection == nil {
-		c.selection = c.selectionOf(c.Cap)
-	}
-	h := d.Host
-	return (c.host == nil || h == c.host) && c.selection.hosts[h.Position] &&
-		c.selection.models[d.Model] && !c.spared[d]
-}
-
-// selection says which hosts, by their position, and models a cap is about.
-type selection struct{ hosts, models []bool }
-
-func (c *Counting) selectionOf(listed *enforce.Cap) *selection {
-	s := c.selections[listed]
-	if s == nil {
-		s = &selection{make([]bool, len(c.Cluster)), make([]bool, len(c.models))}
-		for _, h := range c.Hosts {
-			s.hosts[h.Position] = listed.OnHost(h.Name, h.Labels)
-		}
-		for name, i := range c.models {
-			s.models[i] = listed.IsAboutModel(name)
-		}
-		c.selections[listed] = s
-	}
-	return s
+	return (c.host == nil || d.Host == c.host) && d.caps&c.bit == c.bit && !c.spared[d]
 }
 
 func (c *capOn) count(devices []*HeldDevice, by time.Time) (counted []*HeldDevice, used int64) {

@@ -191,7 +191,7 @@ func compareEnvs(a, b *judging.EnvView) int {
 func (c *capOn) envs(people ...*held) (list []*judging.EnvView) {
 	for _, u := range people {
 		for _, e := range u.envs {
-			if (c.host == nil || e.Host == c.host) && (c.OnHost == nil || c.OnHost(e.Host.Name, e.Host.Labels)) {
+			if (c.host == nil || e.Host == c.host) && c.OnHost(e.Host.Name, e.Host.Labels) {
 				list = append(list, e)
 			}
 		}

@@ -181,10 +181,9 @@ func (c *Counting) leaves(h *judging.HostView, list []booking) (on capOn, ok boo
 		Counting: c, rule: enforce.RuleReservations, host: h, known: true, about: true, leavesSome: true,
 		limit:  int64(min(h.Working(), max(0, newest.Known-reserved))),
 		spared: c.heldWithin(h, list),
-		Cap: &enforce.Cap{
+		policyCap: &policyCap{Cap: &enforce.Cap{
 			ID: last.ID, Name: last.says(h), Kind: enforce.CapGPUs, Together: true, PerHost: true, Warn: &warn,
-			OnHost: func(name snapshot.Hostname, _ map[string]string) bool { return name == h.Name },
-		},
+		}},
 	}
 	// A cancelled one may have had its ID, and the time of its warning.
 	if acts := judging.Later(last.From, last.Made.Add(warn.For)); acts.After(h.Clock()) {

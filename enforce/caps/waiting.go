@@ -31,7 +31,7 @@ func (n *need) lacks() int { return n.GPUs - len(n.free) }
 
 // judgeWaiting applies a cap that holds only as far as others wait. For each wait it takes all that it lacks on one
 // host, or nothing. Its time runs for the wait, whoever would lose.
-func (c *Counting) judgeWaiting(listed *enforce.Cap, each []*capOn) {
+func (c *Counting) judgeWaiting(listed *policyCap, each []*capOn) {
 	if len(each) == 0 {
 		return
 	}
@@ -104,7 +104,7 @@ func overBy(each []*capOn, by time.Time) (over []*capOn) {
 }
 
 // needs are what those lack for whom a cap holds, on each host on which they wait, in the order of the queues.
-func (c *Counting) needs(listed *enforce.Cap, by time.Time) (needs []*need) {
+func (c *Counting) needs(listed *policyCap, by time.Time) (needs []*need) {
 	first := make(map[string]int)
 	for _, h := range c.Hosts {
 		if len(h.Snapshot.Waits) == 0 {
@@ -279,16 +279,7 @@ func (c *Counting) mayHave(n *need, whileWaiting bool) int {
 	if n.user.settings == nil { // exempt
 		return may
 	}
-	left := func(limit int, devices []*HeldDevice, by *capOn) int {
-		if whileWaiting {
-			limit -= c.promised(n, by)
-		}
-		return limit - len(Counted(devices, time.Time{}))
-	}
-	if limit := n.user.settings.MaxDevices; limit != nil {
-		may = min(may, left(*limit, n.user.devices, nil))
-	}
-	for _, listed := range c.list {
+	for _, listed := range c.caps {
 		if listed.Resting || listed.Waiting != nil && !whileWaiting ||
 			listed.Member(n.user.user) == enforce.NotMember || !listed.OnHost(n.h.Name, n.h.Labels) ||
 			listed.Kind != enforce.CapGPUs && listed.Kind != enforce.CapHours || !n.wants(listed) {
@@ -305,22 +296,26 @@ func (c *Counting) mayHave(n *need, whileWaiting bool) int {
 		case !on.known, on.about && listed.Kind == enforce.CapHours && on.spent > on.allowed:
 			may = 0
 		case on.about && listed.Kind == enforce.CapGPUs:
-			may = min(may, left(int(on.limit), on.devices(), on))
+			left := int(on.limit) - len(Counted(on.devices(), time.Time{}))
+			if whileWaiting {
+				left -= c.promised(n, on)
+			}
+			may = min(may, left)
 		}
 	}
 	return max(min(may, c.mayHaveBeside(n)), 0)
 }
 
-// promised is how many GPUs other waits get that a cap, or (nil) one about all, counts with those of a wait.
+// promised is how many GPUs other waits get that a cap counts with those of a wait.
 func (c *Counting) promised(n *need, by *capOn) (count int) {
 	for key, other := range c.served {
-		together := by != nil && by.Together && other.user != nil && by.Member(other.user.user) == enforce.Member
-		if key == n.key || other.user != n.user && !together ||
-			by != nil && (by.host != nil && by.host != other.h || !by.OnHost(other.h.Name, other.h.Labels)) {
+		together := by.Together && other.user != nil && by.Member(other.user.user) == enforce.Member
+		if key == n.key || other.user != n.user && !together || by.host != nil && by.host != other.h ||
+			!by.OnHost(other.h.Name, other.h.Labels) {
 			continue
 		}
 		for _, index := range other.free {
-			if d := other.h.Devices[index]; by == nil || d != nil && by.IsAboutModel(enforce.ModelOf(d)) {
+			if d := other.h.Devices[index]; d != nil && by.IsAboutModel(enforce.ModelOf(d)) {
 				count++
 			}
 		}
@@ -329,7 +324,7 @@ func (c *Counting) promised(n *need, by *capOn) (count int) {
 }
 
 // wants reports whether a wait may get GPUs that a cap is about.
-func (n *need) wants(listed *enforce.Cap) bool {
+func (n *need) wants(listed *policyCap) bool {
 	return slices.ContainsFunc(n.h.Snapshot.Devices, func(d snapshot.Device) bool {
 		return n.suits(d.Index) && listed.IsAboutModel(enforce.ModelOf(&d))
 	})
