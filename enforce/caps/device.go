@@ -44,30 +44,23 @@ type Use struct {
 
 // Together are the devices of several people, each once.
 func Together(lists [][]*HeldDevice) []*HeldDevice {
-	type place struct{ host, index, n int } // n keeps the order of the lists
 	parts := slices.Concat(lists...)
-	places := make([]place, len(parts))
-	for i, d := range parts {
-		places[i] = place{d.Host.Position, int(d.Index), i}
-	}
-	slices.SortFunc(places, func(a, b place) int {
-		return cmp.Or(cmp.Compare(a.host, b.host), cmp.Compare(a.index, b.index), cmp.Compare(a.n, b.n))
-	})
-	sorted := make([]*HeldDevice, len(parts))
-	for i, at := range places {
-		sorted[i] = parts[at.n]
-	}
+	slices.SortStableFunc(parts, byPlace)
 	room, all := make([]HeldDevice, len(parts)), make([]*HeldDevice, 0, len(parts))
 	for from, to := 0, 0; from < len(parts); from = to {
-		first, d := sorted[from], &room[len(all)]
+		first, d := parts[from], &room[len(all)]
 		*d, all = HeldDevice{Device: first.Device, Host: first.Host, Idle: true}, append(all, d)
-		for to < len(parts) && sorted[to].Host == first.Host && sorted[to].Index == first.Index {
-			d.add(sorted[to])
+		for to < len(parts) && parts[to].Device == first.Device {
+			d.add(parts[to])
 			to++
 		}
-		d.Parts = sorted[from:to:to]
+		d.Parts = parts[from:to:to]
 	}
 	return all
+}
+
+func byPlace(a, b *HeldDevice) int {
+	return cmp.Or(cmp.Compare(a.Host.Position, b.Host.Position), cmp.Compare(a.Index, b.Index))
 }
 
 func (d *HeldDevice) add(part *HeldDevice) {

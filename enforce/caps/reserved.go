@@ -141,7 +141,7 @@ func onHost(devices []*HeldDevice, h *judging.HostView) []*HeldDevice {
 // isSparedOn reports whether somebody holds a device within a reservation of their own.
 func (c *capOn) isSparedOn(d *HeldDevice) bool {
 	for other := range c.spared {
-		if other.Host == d.Host && other.Index == d.Index {
+		if other.Device == d.Device {
 			return true
 		}
 	}

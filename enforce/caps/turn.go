@@ -15,8 +15,7 @@ func (c *Choice) compare(d, other *HeldDevice) int {
 }
 
 func newerFirst(d, other *HeldDevice) int {
-	return cmp.Or(other.Newest.Compare(d.Newest), other.Written.Compare(d.Written),
-		cmp.Compare(d.Host.Position, other.Host.Position), cmp.Compare(d.Index, other.Index))
+	return cmp.Or(other.Newest.Compare(d.Newest), other.Written.Compare(d.Written), byPlace(d, other))
 }
 
 // fewest is how many devices the person with the fewest has, of those who have one of these: people don't lose one
