@@ -60,20 +60,22 @@ func (c *capOn) withoutOutsiders(devices []*HeldDevice, by time.Time) []*HeldDev
 	list := make([]*HeldDevice, len(devices))
 	for i, d := range devices {
 		own := *d
-		if list[i] = &own; c.outsiderOn(d, whose, by) || c.isSparedOn(d) {
+		if list[i] = &own; c.isHeldBeside(whose, d.Host, d.Device, by) || c.isSparedOn(d) {
 			own.Exempt = judging.Proven
 		}
 	}
 	return list
 }
 
-func (c *capOn) outsiderOn(d *HeldDevice, whose map[snapshot.Username]bool, by time.Time) bool {
-	h := d.Host
+// isHeldBeside reports whether somebody beside these people will still have or use a device by a time.
+func (c *Counting) isHeldBeside(people map[snapshot.Username]bool, h *judging.HostView, d *snapshot.Device,
+	by time.Time,
+) bool {
 	return slices.ContainsFunc(d.Attachments, func(a snapshot.Attachment) bool {
 		env := h.Envs[a.EID]
-		return !h.DetachesBy(d.Index, a.EID, by) && (env == nil || !whose[c.Policy.Account(env.Env.Username)])
+		return !h.DetachesBy(d.Index, a.EID, by) && (env == nil || !people[c.Policy.Account(env.Env.Username)])
 	}) || slices.ContainsFunc(h.UsersOf(d.Index), func(p *snapshot.Process) bool {
-		return !h.EndsBy(p, by) && !whose[c.Policy.Account(h.UserOf(p))]
+		return !h.EndsBy(p, by) && !people[c.Policy.Account(h.UserOf(p))]
 	})
 }
 

@@ -77,29 +77,19 @@ func (c *Choice) Devices(counted []*HeldDevice) []*HeldDevice {
 		}
 		for _, d := range counted[from:to] {
 			d.mates, d.chosen, d.Stays, d.gone = counted[from:to], false, false, false
-			c.countOwners(d, 1)
+			CountOwners(c.most, 1, d)
 			if d.cost == costBusy {
 				c.used += max(0, d.Used)
 			}
 		}
 	}
-	queue := slices.DeleteFunc(slices.Clone(counted), func(d *HeldDevice) bool { return d.Exempt != judging.Unused })
-	slices.SortFunc(queue, func(a, b *HeldDevice) int { return cmp.Compare(a.cost, b.cost) })
-	for n := 0; len(queue) > 0; queue, n = queue[n:], 0 {
-		for n < len(queue) && queue[n].cost == queue[0].cost {
-			n++
-		}
-		c.takeFrom(queue[0].cost, queue[:n])
+	for cost := costGone; cost <= costBusy && !c.enough(cost); cost++ {
+		c.takeFrom(cost, slices.DeleteFunc(slices.Clone(counted), func(d *HeldDevice) bool {
+			return d.cost != cost || d.Exempt != judging.Unused
+		}))
 	}
 	c.giveBack()
 	return slices.DeleteFunc(c.chosen, func(d *HeldDevice) bool { return !d.chosen })
-}
-
-// countOwners adds n to the devices of each person who has one of several people's.
-func (c *Choice) countOwners(d *HeldDevice, n int) {
-	for _, part := range d.Parts {
-		c.most[part.Owner] += n
-	}
 }
 
 func (c *Choice) enough(cost int8) bool {
@@ -290,7 +280,7 @@ func (c *Choice) update(d *HeldDevice) {
 		sign = -1
 	}
 	c.freed += sign * c.Weight(d)
-	c.countOwners(d, int(-sign))
+	CountOwners(c.most, int(-sign), d)
 	if d.cost == costBusy {
 		c.used -= sign * max(0, d.Used)
 	}

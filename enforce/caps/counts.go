@@ -105,7 +105,7 @@ func (c *Counting) countedFor(h *judging.HostView, user snapshot.Username) (list
 		if listed.Together {
 			key.user = nil
 		}
-		if n := c.countOnce(key, u); n.on.about && n.on.known {
+		if n := c.countOnce(key, u); n.on != nil && n.on.known {
 			list = append(list, n)
 		}
 	}
@@ -124,7 +124,7 @@ func (c *Counting) countOnce(key countKey, u *held) *counted {
 		return known
 	}
 	n := &counted{on: c.on(key.cap, key.host, c.sharing(key.cap, u))}
-	if n.on.about && n.on.known {
+	if n.on != nil && n.on.known {
 		n.at = n.on.places()
 		n.index()
 		n.excess = *n.on.excess(nil, n.total)

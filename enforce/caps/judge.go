@@ -23,7 +23,7 @@ func (c *Counting) Judge() {
 	dropLeaving(c.inOrder)
 	for _, u := range c.inOrder {
 		for _, own := range c.own {
-			if on := c.on(own, nil, []*held{u}); on.about {
+			if on := c.on(own, nil, []*held{u}); on != nil {
 				on.judge()
 			}
 		}
@@ -95,7 +95,7 @@ func (c *Counting) judgeListed(listed *policyCap) {
 				continue
 			}
 			switch on := c.on(listed, h, sharing); {
-			case !on.about || !on.known || listed.Resting || listed.Kind == enforce.CapHours && on.spent <= on.allowed:
+			case !on.known || listed.Resting || listed.Kind == enforce.CapHours && on.spent <= on.allowed:
 			case listed.Waiting != nil:
 				whileWaiting = append(whileWaiting, on)
 			default:
@@ -126,20 +126,24 @@ func (c *Counting) members(listed *policyCap) []*held {
 	return people
 }
 
+// on is a cap for people, on a host or on all; nil if it says nothing about them.
 func (c *Counting) on(listed *policyCap, h *judging.HostView, people []*held) *capOn {
 	user := people[0].user
 	if listed.Together {
 		user = ""
 	}
+	limit, about := listed.Limit(user)
+	if !about {
+		return nil
+	}
 	on := &capOn{
 		Counting: c, policyCap: listed, rule: cmp.Or(listed.Rule, enforce.RuleCaps), host: h, people: people, known: true,
 	}
-	limit, about := listed.Limit(user)
 	working := int64(0)
 	if limit.Percent || limit.AllBut {
 		working, on.known = c.working(listed, h)
 	}
-	on.about, on.limit, on.leavesSome = about, limit.OfBase(working), limit.AllBut
+	on.limit, on.leavesSome = limit.OfBase(working), limit.AllBut
 	if listed.Together || listed.Waiting != nil {
 		on.spared = c.reserved
 	}
@@ -158,7 +162,6 @@ type capOn struct {
 	looks      *looks            // at the hosts on which something counts; nil until it is asked for
 	people     []*held
 	limit      int64
-	about      bool  // it says something about them
 	known      bool  // the limit is
 	spent      int64 // seconds of GPUs that were used, of allowed
 	allowed    int64

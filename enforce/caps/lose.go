@@ -141,7 +141,7 @@ func (c *capOn) excess(counted []*HeldDevice, used int64) *enforce.CapExcess {
 func whyOf(devices []*HeldDevice) string {
 	var reasons []string
 	for _, d := range devices {
-		if why := d.whole.Why(); !strings.Contains(strings.Join(reasons, ", "), why) {
+		if why := d.whole.Why(); !slices.Contains(reasons, why) {
 			reasons = append(reasons, why)
 		}
 	}

@@ -178,7 +178,7 @@ func (c *Counting) leaves(h *judging.HostView, list []booking) (on capOn, ok boo
 	}
 	warn := h.Settings.WarnOf(enforce.RuleReservations)
 	on = capOn{
-		Counting: c, rule: enforce.RuleReservations, host: h, known: true, about: true, leavesSome: true,
+		Counting: c, rule: enforce.RuleReservations, host: h, known: true, leavesSome: true,
 		limit:  int64(min(h.Working(), max(0, newest.Known-reserved))),
 		spared: c.heldWithin(h, list),
 		policyCap: &policyCap{Cap: &enforce.Cap{

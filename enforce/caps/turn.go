@@ -2,7 +2,6 @@ package caps
 
 import (
 	"cmp"
-	"fmt"
 	"iter"
 	"math"
 	"slices"
@@ -34,30 +33,20 @@ func fewest(has map[int]int, devices ...*HeldDevice) int {
 // most.
 func (c *Choice) inTurn(devices []*HeldDevice) iter.Seq[*HeldDevice] {
 	slices.SortFunc(devices, newerFirst)
-	if len(c.most) == 0 {
-		return slices.Values(devices)
-	}
 	return func(yield func(*HeldDevice) bool) {
-		left, several := make(map[int][]*HeldDevice), make(map[string]int) // by whose they are
-		for _, d := range devices {
-			owners := d.Parts[0].Owner
-			if len(d.Parts) > 1 {
-				key := d.owners()
-				if several[key] == 0 {
-					several[key] = -1 - len(several)
-				}
-				owners = several[key]
-			}
-			left[owners] = append(left[owners], d)
-		}
+		left := make(map[int][]*HeldDevice) // of each person; one that several people have is by itself
 		most := 0
-		for _, list := range left {
-			most = max(most, fewest(c.most, list[0]))
+		for i, d := range devices {
+			owner := -1 - i
+			if whose := d.Whose(); len(whose) == 1 {
+				owner = whose[0].Owner
+			}
+			left[owner], most = append(left[owner], d), max(most, fewest(c.most, d))
 		}
 		for ; most > 0; most-- {
-			for _, owners := range c.withAsMany(most, left) {
-				for list := left[owners]; len(list) > 0 && fewest(c.most, list[0]) == most; list = left[owners] {
-					if left[owners] = list[1:]; !yield(list[0]) {
+			for _, owner := range c.withAsMany(most, left) {
+				for list := left[owner]; len(list) > 0 && fewest(c.most, list[0]) == most; list = left[owner] {
+					if left[owner] = list[1:]; !yield(list[0]) {
 						return
 					}
 				}
@@ -66,21 +55,11 @@ func (c *Choice) inTurn(devices []*HeldDevice) iter.Seq[*HeldDevice] {
 	}
 }
 
-// owners are those who have a device.
-func (d *HeldDevice) owners() string {
-	var owners []int
-	for _, part := range d.Parts {
-		owners = append(owners, part.Owner)
-	}
-	slices.Sort(owners)
-	return fmt.Sprint(owners)
-}
-
 // withAsMany are the owners of devices who have so many, the one with the newest first.
 func (c *Choice) withAsMany(n int, left map[int][]*HeldDevice) (all []int) {
-	for owners, list := range left {
+	for owner, list := range left {
 		if len(list) > 0 && fewest(c.most, list[0]) == n {
-			all = append(all, owners)
+			all = append(all, owner)
 		}
 	}
 	slices.SortFunc(all, func(a, b int) int { return newerFirst(left[a][0], left[b][0]) })

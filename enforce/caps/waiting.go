@@ -76,12 +76,11 @@ func (c *Counting) keepTaken() {
 
 // firstDue is when something is taken at the earliest; zero for now.
 func (c *Counting) firstDue(on *capOn) time.Time {
-	first := c.Now.Add(on.warnOf(on.people[0]).For)
+	warn := on.warnOf(on.people[0])
+	first := c.Now.Add(warn.For)
 	for _, h := range c.Hosts {
 		for i := range h.Snapshot.Waits {
-			one := *on
-			one.wait = &need{key: c.WaitKey(&h.Snapshot.Waits[i])}
-			if at := c.DueAt(nil, on.warnOf(on.people[0]), one.key()); at.Before(first) {
+			if at := c.DueAt(nil, warn, on.key()+"/"+c.WaitKey(&h.Snapshot.Waits[i])); at.Before(first) {
 				first = at
 			}
 		}
@@ -176,10 +175,7 @@ func (n *need) suits(index snapshot.DeviceIndex) bool {
 func (c *Counting) free(h *judging.HostView, by time.Time) (free []snapshot.DeviceIndex) {
 	for i := range h.Snapshot.Devices {
 		d := &h.Snapshot.Devices[i]
-		stays := func(a snapshot.Attachment) bool { return !h.DetachesBy(d.Index, a.EID, by) }
-		goesOn := func(p *snapshot.Process) bool { return !h.EndsBy(p, by) }
-		if d.Works() && !d.Unidentified && !d.ProcessesUnknown && !d.MIGMode &&
-			!slices.ContainsFunc(d.Attachments, stays) && !slices.ContainsFunc(h.UsersOf(d.Index), goesOn) {
+		if d.Works() && !d.Unidentified && !d.ProcessesUnknown && !d.MIGMode && !c.isHeldBeside(nil, h, d, by) {
 			free = append(free, d.Index)
 		}
 	}
@@ -293,9 +289,10 @@ func (c *Counting) mayHave(n *need, whileWaiting bool) int {
 			h = nil
 		}
 		switch on := c.on(listed, h, people); {
-		case !on.known, on.about && listed.Kind == enforce.CapHours && on.spent > on.allowed:
+		case on == nil:
+		case !on.known, listed.Kind == enforce.CapHours && on.spent > on.allowed:
 			may = 0
-		case on.about && listed.Kind == enforce.CapGPUs:
+		case listed.Kind == enforce.CapGPUs:
 			left := int(on.limit) - len(Counted(on.devices(), time.Time{}))
 			if whileWaiting {
 				left -= c.promised(n, on)
