@@ -2,6 +2,7 @@ package safety
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -19,144 +20,142 @@ func Hold(limits Limits, actions []*Action) []Held {
 		}
 		return nil
 	}
-	l := newLimiter(limits, actions)
-	for _, h := range l.hosts {
-		l.holdOn(h)
-	}
-	for {
-		why, size := limits.Fleet.over(l.fleet, perFleet)
-		if why == "" {
-			break
+	fleet := groupsOf(limits, actions)
+	var held []*Held
+	for _, host := range fleet.parts {
+		for _, pair := range host.parts {
+			held = append(held, pair.hold()...)
 		}
-		most := slices.MaxFunc(l.hosts, func(a, b *hostActions) int {
-			return cmp.Compare(size(a.tally), size(b.tally))
-		})
-		l.hold(most.largest(size), "in all "+why)
+		held = append(held, host.hold()...)
 	}
+	held = append(held, fleet.hold()...)
 	if limits.Throttle {
-		l.release()
+		fleet.release()
 	}
-	return l.result()
+	return count(held, actions)
 }
 
-type limiter struct {
-	limits  Limits
-	actions []*Action
-	fleet   tally
-	hosts   []*hostActions // sorted by name
-	held    []*Held
-}
+// group are the actions of the fleet, on a host, or against a user on a host (a pair). It has a limit for those that
+// aren't held.
+type group struct {
+	limit                     Limit
+	prefix, suffix            string // in the reason before it, and of its key in a policy file
+	terminations, detachments int    // that aren't held
+	in                        *group // nil for the fleet
+	parts                     []*group
 
-type hostActions struct {
-	tally
-	pairs []*pair // sorted by user
-}
-
-// pair are the actions against a user on a host; "" are all unknown users.
-type pair struct {
-	tally
-	on      *hostActions
-	user    snapshot.Username
+	user    snapshot.Username // of a pair; "" are all unknown users
 	host    snapshot.Hostname
-	actions []*Action
+	actions []*Action // of a pair
 }
 
-func newLimiter(limits Limits, actions []*Action) *limiter {
-	l := &limiter{limits: limits, actions: slices.Clone(actions)}
-	slices.SortStableFunc(l.actions, func(a, b *Action) int {
+// groupsOf is the fleet with its hosts, sorted by name, and their pairs, sorted by user. No limit per user is for
+// unknown users, who may be many.
+func groupsOf(limits Limits, actions []*Action) *group {
+	fleet := &group{limit: limits.Fleet, prefix: "in all "}
+	var host, pair *group
+	for _, a := range slices.SortedStableFunc(slices.Values(actions), func(a, b *Action) int {
 		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.User, b.User))
-	})
-	var h *hostActions
-	var p *pair
-	for _, a := range l.actions {
-		newHost := p == nil || p.host != a.Host
-		if newHost {
-			h = &hostActions{}
-			l.hosts = append(l.hosts, h)
+	}) {
+		isNew := host == nil || host.host != a.Host
+		if isNew {
+			host = &group{limit: limits.PerHost, suffix: "-per-host", in: fleet, host: a.Host}
+			fleet.parts = append(fleet.parts, host)
 		}
-		if newHost || p.user != a.User {
-			p = &pair{on: h, user: a.User, host: a.Host}
-			h.pairs = append(h.pairs, p)
+		if isNew || pair.user != a.User {
+			pair = &group{limit: limits.PerUser, suffix: "-per-user", in: host, host: a.Host, user: a.User}
+			if a.User == "" {
+				pair.limit = Limit{}
+			}
+			host.parts = append(host.parts, pair)
 		}
-		p.actions, a.of = append(p.actions, a), p
-		l.count(a, 1)
+		pair.actions, a.of = append(pair.actions, a), pair
+		pair.count(a, 1)
 	}
-	return l
+	return fleet
 }
 
 // count adds an action to those that aren't held (n = 1), or takes it away (n = -1).
-func (l *limiter) count(a *Action, n int) {
-	for _, t := range []*tally{&l.fleet, &a.of.on.tally, &a.of.tally} {
-		t.add(a, n)
-	}
-}
-
-// holdOn holds what is over the limits per user and per host. No limit per user is for unknown users, who may be many.
-func (l *limiter) holdOn(h *hostActions) {
-	for _, p := range h.pairs {
-		if why, _ := l.limits.PerUser.over(p.tally, perUser); why != "" && p.user != "" {
-			l.hold(p, why)
+func (g *group) count(a *Action, n int) {
+	for ; g != nil; g = g.in {
+		if a.PID == 0 {
+			g.detachments += n
+		} else {
+			g.terminations += n
 		}
 	}
-	for {
-		why, size := l.limits.PerHost.over(h.tally, perHost)
-		if why == "" {
-			return
+}
+
+// over says which limit is exceeded; "" for none. size is how many actions of a group are of that kind.
+func (g *group) over() (why string, size func(*group) int) {
+	switch l := g.limit; {
+	case l.Terminations > 0 && g.terminations > l.Terminations:
+		return fmt.Sprintf("%s%d processes would be terminated, and max-terminations%s is %d", g.prefix, g.terminations,
+			g.suffix, l.Terminations), func(g *group) int { return g.terminations }
+	case l.Detachments > 0 && g.detachments > l.Detachments:
+		return fmt.Sprintf("%s%d GPUs would be detached, and max-detachments%s is %d", g.prefix, g.detachments,
+			g.suffix, l.Detachments), func(g *group) int { return g.detachments }
+	}
+	return "", nil
+}
+
+// hold holds the largest pairs of a group, on the largest hosts, until the rest is within its limit.
+func (g *group) hold() (all []*Held) {
+	for why, size := g.over(); why != ""; why, size = g.over() {
+		pair := g
+		for len(pair.parts) > 0 {
+			pair = slices.MaxFunc(pair.parts, func(a, b *group) int { return cmp.Compare(size(a), size(b)) })
 		}
-		l.hold(h.largest(size), why)
+		held := &Held{User: pair.user, Host: pair.host, Because: why}
+		for _, a := range pair.actions {
+			a.Held = held
+			pair.count(a, -1)
+		}
+		all = append(all, held)
 	}
+	return all
 }
 
-func (h *hostActions) largest(size func(tally) int) *pair {
-	return slices.MaxFunc(h.pairs, func(a, b *pair) int { return cmp.Compare(size(a.tally), size(b.tally)) })
-}
-
-func (l *limiter) hold(p *pair, because string) {
-	held := &Held{User: p.user, Host: p.host, Because: because}
-	l.held = append(l.held, held)
-	for _, a := range p.actions {
-		a.Held = held
-		l.count(a, -1)
-	}
-}
-
-// release carries out held actions after all, as far as the limits allow. On each host the oldest finding comes first.
-// The hosts take turns, one action each: one that makes up old findings can't use up the limits.
-func (l *limiter) release() {
-	var waiting []*Action
-	for _, h := range l.hosts {
-		first := len(waiting)
-		for _, p := range h.pairs {
-			if p.actions[0].Held != nil { // all of a pair are held, or none
-				waiting = append(waiting, p.actions...)
+// release carries out held actions of the fleet after all, as far as the limits allow. On each host the oldest finding
+// comes first. The hosts take turns, one action each: one that makes up old findings can't use up the limits.
+func (g *group) release() {
+	waiting := make([][]*Action, len(g.parts)) // on each host
+	for i, host := range g.parts {
+		for _, pair := range host.parts {
+			if pair.actions[0].Held != nil { // all of a pair are held, or none
+				waiting[i] = append(waiting[i], pair.actions...)
 			}
 		}
-		onHost := waiting[first:]
-		slices.SortFunc(onHost, func(a, b *Action) int {
+		slices.SortFunc(waiting[i], func(a, b *Action) int {
 			return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Device, b.Device),
 				cmp.Compare(a.EID, b.EID))
 		})
-		for turn, a := range onHost {
-			a.turn = turn
-		}
 	}
-	slices.SortStableFunc(waiting, func(a, b *Action) int { return cmp.Compare(a.turn, b.turn) })
-	for _, a := range waiting {
-		l.count(a, 1)
-		ofUser, _ := l.limits.PerUser.over(a.of.tally, perUser)
-		onHost, _ := l.limits.PerHost.over(a.of.on.tally, perHost)
-		inAll, _ := l.limits.Fleet.over(l.fleet, perFleet)
-		if (ofUser == "" || a.User == "") && onHost == "" && inAll == "" {
-			a.Held.partly = true
-			a.Held = nil
-		} else {
-			l.count(a, -1)
+	for turn, left := 0, true; left; turn++ {
+		left = false
+		for _, onHost := range waiting {
+			if turn < len(onHost) {
+				left = true
+				onHost[turn].release()
+			}
 		}
 	}
 }
 
-func (l *limiter) result() []Held {
-	for _, a := range l.actions {
+func (a *Action) release() {
+	a.of.count(a, 1)
+	for g := a.of; g != nil; g = g.in {
+		if why, _ := g.over(); why != "" {
+			a.of.count(a, -1)
+			return
+		}
+	}
+	a.Held.partly, a.Held = true, nil
+}
+
+// count counts the actions that are held, and returns what holds some, sorted.
+func count(held []*Held, actions []*Action) []Held {
+	for _, a := range actions {
 		switch {
 		case a.Held == nil:
 		case a.PID == 0:
@@ -166,7 +165,7 @@ func (l *limiter) result() []Held {
 		}
 	}
 	var list []Held
-	for _, h := range l.held {
+	for _, h := range held {
 		if h.Terminations+h.Detachments > 0 {
 			list = append(list, *h)
 		}

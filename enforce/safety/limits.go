@@ -88,42 +88,8 @@ type Action struct {
 	Since  time.Time // of its oldest finding
 	Held   *Held     // set by Hold; nil if it is carried out
 
-	of   *pair
-	turn int // its place among the held ones of its host
+	of *group // those against the user on the host
 }
-
-type tally struct{ terminations, detachments int }
-
-func (t *tally) add(a *Action, n int) {
-	if a.PID == 0 {
-		t.detachments += n
-	} else {
-		t.terminations += n
-	}
-}
-
-// over says which limit a tally exceeds, by its key in a policy file, which ends with suffix; "" for none. size counts
-// the actions that are too many.
-func (l Limit) over(t tally, suffix string) (why string, size func(tally) int) {
-	switch {
-	case l.Terminations > 0 && t.terminations > l.Terminations:
-		why = fmt.Sprintf("%d processes would be terminated, and max-terminations%s is %d", t.terminations, suffix,
-			l.Terminations)
-		return why, func(t tally) int { return t.terminations }
-	case l.Detachments > 0 && t.detachments > l.Detachments:
-		why = fmt.Sprintf("%d GPUs would be detached, and max-detachments%s is %d", t.detachments, suffix,
-			l.Detachments)
-		return why, func(t tally) int { return t.detachments }
-	}
-	return "", nil
-}
-
-// The ends of the keys of limits.
-const (
-	perFleet = ""
-	perUser  = "-per-user"
-	perHost  = "-per-host"
-)
 
 // Protected are the names of daemons that are never ended unless a policy names them: those that carry a machine, our
 // own way in, and NVIDIA's. Every user may choose such a name: the host says which processes go by one rightly
@@ -166,26 +132,21 @@ func cloned[K comparable, V any](m map[K]V) map[K]V {
 	return clone
 }
 
-// Allow adds further actions to those of the interval, as far as they are within the limits together. It returns those
-// that wait for the next tick: all of a host, if they are too many.
+// Allow adds further actions, sorted by host, to those of the interval, as far as they are within the limits together.
+// It returns those that wait for the next tick: all of a host, if they are too many.
 func (i *Interval) Allow(limits Limits, actions []*Action) (late []*Action) {
 	if len(i.actions) == 0 || limits == (Limits{}) || !i.exceeds(limits, actions) {
 		i.actions = append(i.actions, actions...)
 		return nil
 	}
-	byHost := make(map[snapshot.Hostname][]*Action)
-	var hosts []snapshot.Hostname
-	for _, a := range actions {
-		if byHost[a.Host] == nil {
-			hosts = append(hosts, a.Host)
+	for from, to := 0, 0; from < len(actions); from = to {
+		for to < len(actions) && actions[to].Host == actions[from].Host {
+			to++
 		}
-		byHost[a.Host] = append(byHost[a.Host], a)
-	}
-	for _, host := range hosts {
-		if i.exceeds(limits, byHost[host]) {
-			late = append(late, byHost[host]...)
+		if onHost := actions[from:to]; i.exceeds(limits, onHost) {
+			late = append(late, onHost...)
 		} else {
-			i.actions = append(i.actions, byHost[host]...)
+			i.actions = append(i.actions, onHost...)
 		}
 	}
 	return late
