@@ -117,8 +117,7 @@ func (r *reader) readMail(n *strictyaml.Node) {
 		TLS: StartTLS, PerUser: 4, InAll: 200, Digest: time.Hour, Timeout: 30 * time.Second,
 		accounts: r.file.Accounts, Addresses: make(map[snapshot.Username]string),
 	}
-	plaintext, program, before := false, false, r.doc.Errors()
-	var tlsAt *strictyaml.Node
+	plaintext, program, before, tlsAt := false, false, r.doc.Errors(), n
 	n.Map(strictyaml.Keys{
 		"sendmail": func(n *strictyaml.Node) { m.Sendmail = readPath(n) },
 		"smtp":     func(n *strictyaml.Node) { m.SMTP = readServer(n) },
@@ -159,9 +158,6 @@ func (r *reader) readMail(n *strictyaml.Node) {
 
 func (m *Mail) check(n, tlsAt *strictyaml.Node, plaintext, program bool) {
 	host, _, _ := net.SplitHostPort(m.SMTP)
-	if tlsAt == nil {
-		tlsAt = n
-	}
 	switch {
 	case (m.Sendmail == "") == (m.SMTP == ""):
 		n.Failf("mail: write one of `sendmail: /usr/sbin/sendmail` and `smtp: mail.example.org:587`")

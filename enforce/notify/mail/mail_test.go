@@ -89,7 +89,7 @@ func sendOne(t *testing.T, settings *policy.Mail, user string, change func(*mail
 func letter(user string) mail.Letter {
 	at := time.Now()
 	return mail.Letter{User: snapshot.Username(user), Items: []notify.UserMessage{{
-		ID: "id-" + user, Host: "gpu-01", Rule: "non-env-processes", Line: "Process 4242 is not running in a GPU environment.",
+		User: snapshot.Username(user), ID: "id-" + user, Host: "gpu-01", Rule: "non-env-processes", Line: "Process 4242 is not running in a GPU environment.",
 		Command: notify.QuotedCommand("python train.py --name Jörg"), Follows: "process 4242 will be ended", Pending: true, Due: at.Add(10 * time.Minute), Since: at, At: at,
 		Advice: "Start GPU work in an environment.",
 	}}}
@@ -220,10 +220,7 @@ func TestNothingLeavesInTheClear(t *testing.T) {
 			require.Empty(t, o.results)
 			require.Empty(t, s.Mails())
 			require.Empty(t, s.Logins())
-			for _, command := range s.Commands() {
-				require.NotContains(t, command, "alice")
-				require.NotContains(t, command, "AUTH")
-			}
+			require.NotRegexp(t, "alice|AUTH", strings.Join(s.Commands(), "\n"))
 		})
 	}
 }
@@ -244,13 +241,18 @@ func TestWhatIsTriedAgain(t *testing.T) {
 		"before the greeting":         {"EHLO", "drop", 1, ""},
 		"after the mail":              {"END", "drop", 1, "may have arrived"},
 		"the server doesn't say bye":  {"QUIT", "drop", 1, ""},
+		"no answer":                   {"RCPT", "hang", 1, ""},
 		"the server is about to stop": {"EHLO", "421 shutting down", 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := mailtest.Start(t)
 			s.AnswerOnce(tt.command, tt.answer)
-			r := sendOne(t, settings(s), "alice", nil)
+			with := settings(s)
+			if tt.answer == "hang" {
+				with.Timeout = time.Second
+			}
+			r := sendOne(t, with, "alice", nil)
 			if tt.fails == "" {
 				require.NoError(t, r.Err)
 			} else {
@@ -260,21 +262,6 @@ func TestWhatIsTriedAgain(t *testing.T) {
 			require.Len(t, s.Mails(), tt.mails, "never twice")
 		})
 	}
-}
-
-// A server that hangs keeps no caller waiting, and is asked again.
-func TestASlowServer(t *testing.T) {
-	s := mailtest.Start(t)
-	s.AnswerOnce("RCPT", "hang")
-	with := settings(s)
-	with.Timeout = time.Second
-	o := open(with, nil)
-	begun := time.Now()
-	o.Send(letter("alice"))
-	require.Less(t, time.Since(begun), with.Timeout, "the caller doesn't wait")
-	require.NoError(t, o.wait(t)[0].Err)
-	require.Empty(t, o.Close(time.Minute))
-	require.Len(t, s.Mails(), 1)
 }
 
 // Wherever a server hangs, it is said in plain words.
@@ -288,8 +275,7 @@ func TestWhereAServerHangs(t *testing.T) {
 			with.Timeout = 300 * time.Millisecond
 			r := (&mail.Sender{Settings: with, Now: time.Now}).SendTest(t.Context(), "alice")[0]
 			require.ErrorContains(t, r.Err, "no answer within 300ms")
-			require.NotContains(t, r.Err.Error(), "deadline")
-			require.NotContains(t, r.Err.Error(), "timeout")
+			require.NotRegexp(t, "deadline|timeout", r.Err.Error())
 		})
 	}
 }

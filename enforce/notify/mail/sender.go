@@ -20,6 +20,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -133,6 +134,12 @@ func (s *Sender) Close(timeout time.Duration) (unsent []Letter) {
 		for _, l := range q.letters {
 			l.Err = errEnded
 			s.finish(q, l)
+		}
+	}
+	for _, user := range slices.Sorted(maps.Keys(s.groups)) { // whom the limits keep back
+		if l := s.groups[user].letter; len(l.Items) > 0 {
+			l.Err = ErrNoRoom
+			s.Done(l)
 		}
 	}
 	return s.users.letters

@@ -60,11 +60,7 @@ func TestCopies(t *testing.T) {
 			require.Empty(t, o.Close(time.Minute))
 			require.Len(t, o.results, 1, "the record has the user's alone")
 			require.ElementsMatch(t, tt.took, sentTo(s))
-			if tt.warns == "" {
-				require.Empty(t, o.warned)
-			} else {
-				require.Equal(t, []string{strings.ReplaceAll(tt.warns, "SERVER", s.Address)}, o.warned)
-			}
+			require.Equal(t, strings.ReplaceAll(tt.warns, "SERVER", s.Address), strings.Join(o.warned, "\n"))
 			for _, m := range s.Mails() {
 				require.Equal(t, s.Mails()[0].Data, m.Data)
 				require.Contains(t, m.Data, "To: <alice@example.org>", "so that it is seen whose mail it is")
@@ -119,6 +115,21 @@ func TestMailOfAControllerThatDoesNotLead(t *testing.T) {
 	r := sendOne(t, settings(s), "alice", func(o *mail.Sender) { o.MayBegin = func() error { return errors.New("doesn't lead any more") } })
 	require.ErrorContains(t, r.Err, "doesn't lead any more")
 	require.Empty(t, s.Commands())
+}
+
+// What the limits keep back at the end is in the record.
+func TestWhatWaitsForTheNextHourAtTheEnd(t *testing.T) {
+	s := mailtest.Start(t)
+	with := settings(s)
+	with.InAll = 1
+	o := open(with, nil)
+	for _, user := range []string{"alice", "bob"} {
+		require.NoError(t, o.Add(&letter(user).Items[0], "run", 7))
+	}
+	require.Empty(t, o.Close(time.Minute))
+	require.Len(t, o.results, 2)
+	require.NoError(t, o.results[0].Err)
+	require.ErrorIs(t, o.results[1].Err, mail.ErrNoRoom)
 }
 
 // One user with a full mailbox delays no other.
