@@ -37,12 +37,15 @@ type Counting struct {
 	reserved  map[*HeldDevice]bool // held within own reservations that run
 	counted   map[countKey]*counted
 
-	// Of the host that is counted: the devices, also by owner and index, room for more of them, and the caps of the
-	// list that are about GPUs of the host.
+	// Of the host that is counted: the devices, also by placeOf, room for more of them, and the caps of the list
+	// that are about GPUs of the host.
 	here  []*HeldDevice
-	at    map[[2]int]*HeldDevice
+	at    map[int]*HeldDevice
 	room  []HeldDevice
 	about uint64
+	// The common arrays of the lists of devices: see judging.Append.
+	eids []snapshot.EnvID
+	uses []Use
 }
 
 // policyCap is a cap of the policy. Each of the list has a bit, of which there are enough for all.
@@ -58,7 +61,7 @@ func New(j *judging.Judgement) *Counting {
 		Judgement: j, byUser: make(map[snapshot.Username]*held), models: make(map[string]uint64),
 		served: make(map[string]*need), booked: make(map[*judging.HostView][]booking),
 		reserved: make(map[*HeldDevice]bool), counted: make(map[countKey]*counted),
-		people: make([][]*held, len(j.Cluster)), at: make(map[[2]int]*HeldDevice),
+		people: make([][]*held, len(j.Cluster)), at: make(map[int]*HeldDevice),
 	}
 	own := enforce.OwnCaps(func(user snapshot.Username) *enforce.Settings { return c.of(user).settings })
 	for _, one := range own {
@@ -122,7 +125,7 @@ func (c *Counting) addEnv(u *held, env *judging.EnvView) {
 	u.envs = append(u.envs, env)
 	for _, a := range env.Attachments {
 		d := c.device(u, env.Host, a.Device)
-		d.Envs = append(d.Envs, env.Env.EID)
+		d.Envs = judging.Append(d.Envs, env.Env.EID, &c.eids)
 		d.Capacity = Sum(d.Capacity, a.GPUMemory, a.Device.TotalMemory)
 		// To the minute: hosts that are looked at for the first time are so one after the other.
 		at := snapshot.DateOf(a.Began.UTC().Truncate(time.Minute))
@@ -159,7 +162,7 @@ func (c *Counting) addUses(h *judging.HostView) {
 // addForeign adds a process of another user, or of root, in an environment: it ends with what is attached.
 func (c *Counting) addForeign(owner *held, env *judging.EnvView, p *snapshot.Process) {
 	for _, a := range env.Attachments {
-		if d := c.at[[2]int{owner.number, int(a.Device.Index)}]; d != nil && p.Uses(d.Index) != nil {
+		if d := c.at[placeOf(owner.number, a.Device.Index)]; d != nil && p.Uses(d.Index) != nil {
 			c.addProcess(owner, d, env, p)
 		}
 	}
@@ -178,7 +181,7 @@ func (c *Counting) addUsesOf(u *held, h *judging.HostView, in *judging.EnvView, 
 			continue
 		}
 		c.begin(u, h)
-		if c.at[[2]int{u.number, int(use.Index)}] == nil && h.Terminates(p) {
+		if c.at[placeOf(u.number, use.Index)] == nil && h.Terminates(p) {
 			continue
 		}
 		d := c.device(u, h, device)
@@ -197,7 +200,7 @@ func (c *Counting) addUsesOf(u *held, h *judging.HostView, in *judging.EnvView, 
 
 // addProcess adds a process, in an environment or in none, that ends when the user loses the device.
 func (c *Counting) addProcess(u *held, d *HeldDevice, in *judging.EnvView, p *snapshot.Process) {
-	d.Uses = append(d.Uses, Use{Process: p, Attached: c.attached(u, in, d.Index)})
+	d.Uses = judging.Append(d.Uses, Use{Process: p, Attached: c.attached(u, in, d.Index)}, &c.uses)
 	d.use = max(d.use, costOfUse(p))
 	if !p.StartedByUnknown() { // else any user may have started it
 		d.Used = Sum(d.Used, p.Uses(d.Index).Memory, snapshot.Memory{})
@@ -223,7 +226,7 @@ func (c *Counting) begin(u *held, h *judging.HostView) {
 // device is a device that a user has on the host that is counted. It is idle if it has been so for as long as that rule
 // allows, whether or not the rule acts.
 func (c *Counting) device(u *held, h *judging.HostView, device *snapshot.Device) *HeldDevice {
-	at := [2]int{u.number, int(device.Index)}
+	at := placeOf(u.number, device.Index)
 	if d := c.at[at]; d != nil {
 		return d
 	}
@@ -266,13 +269,16 @@ func (c *Counting) aboutModel(d *snapshot.Device) (caps uint64) {
 	return caps
 }
 
+// placeOf is the key of what somebody has of a device.
+func placeOf(owner int, index snapshot.DeviceIndex) int { return owner<<32 | int(uint32(index)) }
+
 // findBusy finds the devices of the host that was counted that aren't idle, since a process there uses another GPU that
 // isn't.
 func (c *Counting) findBusy() {
 	var busy []*HeldDevice
 	for _, d := range c.here {
 		isBusy := func(u snapshot.DeviceUsage) bool {
-			other := c.at[[2]int{d.Owner, int(u.Index)}]
+			other := c.at[placeOf(d.Owner, u.Index)]
 			return other != nil && !other.Idle
 		}
 		if d.Idle && slices.ContainsFunc(d.Uses, func(use Use) bool {

@@ -39,7 +39,6 @@ type HostView struct {
 	// GpusByModel are how many GPUs work and aren't exempt, whatever is attached to them; "" is an unknown model.
 	GpusByModel map[string]int
 	UnknownOn   map[snapshot.DeviceIndex][]*snapshot.Process // processes of unknown environment on a device
-	Holders     []Holder
 	users       map[snapshot.DeviceIndex][]*snapshot.Process // see UsersOf
 	More        []*snapshot.Process                          // for each account with what isn't in the snapshot
 	instanceOn  map[snapshot.GPUUUID]snapshot.DeviceIndex    // the devices of MIG instances, once they were asked for
@@ -77,6 +76,19 @@ func Put[K comparable, V any](m *map[K]V, key K, value V) {
 		*m = make(map[K]V)
 	}
 	(*m)[key] = value
+}
+
+// Append appends to one of very many lists. A new one has its first item in a common array: most have no second one.
+func Append[T any](list []T, item T, common *[]T) []T {
+	if list != nil {
+		return append(list, item)
+	}
+	if len(*common) == cap(*common) {
+		*common = make([]T, 0, 64)
+	}
+	*common = append(*common, item)
+	n := len(*common)
+	return (*common)[n-1 : n : n]
 }
 
 // DeviceKey is the Key of a device that rules judge.
@@ -141,7 +153,7 @@ func (h *HostView) addAttachments() {
 			a := &d.Attachments[j]
 			began := h.since(d.Key(), a.EID, a.Since, a.Time)
 			if env := h.Envs[a.EID]; env != nil && !exempt {
-				env.Attachments = append(env.Attachments, Attachment{a, d, began})
+				env.Attachments = Append(env.Attachments, Attachment{a, d, began}, &h.j.attachments)
 			}
 		}
 	}
@@ -171,7 +183,7 @@ func (h *HostView) addProcesses() {
 				env.drawnOn = env.with(env.drawnOn, p, Unused)
 			}
 		case env != nil:
-			env.Processes = append(env.Processes, p)
+			env.Processes = Append(env.Processes, p, &h.j.processes)
 		case p.EnvUnknown:
 			h.addUnknown(p)
 		}

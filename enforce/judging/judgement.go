@@ -27,9 +27,14 @@ type Judgement struct {
 	// Unanswered are hosts that have neither answered nor failed since this controller began.
 	Unanswered map[snapshot.Hostname]bool
 	advances   bool // a snapshot is the first one of a new round
-	// uses are what is used on the host that is seen, by their places in the list. Both are emptied for each host.
-	uses  []currentUse
-	useAt map[enforce.UseKey]int
+	// uses are what is used on the host that is seen, by their places in the list, and Holders what keeps that in use.
+	// They are emptied for each host.
+	uses    []currentUse
+	useAt   map[enforce.UseKey]int
+	Holders []Holder
+	// The common arrays of the lists of environments: see Append.
+	attachments []Attachment
+	processes   []*snapshot.Process
 
 	Next         enforce.Memory             // starts with what is still valid of Before
 	enforce.Plan                            // what was found so far

@@ -126,7 +126,7 @@ func (j *Judgement) currently(person snapshot.Username, s *enforce.Settings, d *
 
 // RememberUses remembers since when people have the devices of a host, and since when these are idle.
 func (j *Judgement) RememberUses(h *HostView) {
-	j.uses = j.uses[:0]
+	j.uses, j.Holders = j.uses[:0], j.Holders[:0]
 	clear(j.useAt)
 	for _, env := range h.InOrder {
 		if env.Settings.Idle == nil && env.Settings.MaxDuration <= 0 {
@@ -154,7 +154,7 @@ func (j *Judgement) RememberUses(h *HostView) {
 			}
 		}
 		if !exempt {
-			h.Holders = append(h.Holders, x)
+			j.Holders = append(j.Holders, x)
 		}
 	}
 	h.continueUses()

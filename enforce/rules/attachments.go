@@ -2,6 +2,7 @@ package rules
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/judging"
@@ -46,14 +47,7 @@ func (j *judge) detachOld(h *judging.HostView, env *judging.EnvView, a judging.A
 // idle detaches what was idle for long enough. With end it also ends the processes there, and those that count for a
 // person without an environment, unless they use another GPU.
 func (j *judge) idle(h *judging.HostView) {
-	var kept map[enforce.UseKey]bool // for such a process
-	for i := range h.Holders {
-		if x := &h.Holders[i]; x.Settings.Idle.End && !endable(h, x) {
-			for _, u := range x.Process.Usage {
-				judging.Put(&kept, x.Key(h, u.Index), true)
-			}
-		}
-	}
+	kept := sync.OnceValue(func() map[enforce.UseKey]bool { return j.keptInUse(h) }) // for such a process
 	var ending map[snapshot.PID]bool
 	for _, env := range h.InOrder {
 		rule := env.Settings.Idle
@@ -63,7 +57,7 @@ func (j *judge) idle(h *judging.HostView) {
 		for _, a := range env.Attachments {
 			key := judging.UseOf(env.Person, a.Device)
 			lasted := h.Uses[key].IdleFor(h.At)
-			if lasted < rule.After || kept[key] {
+			if lasted < rule.After || kept()[key] {
 				continue
 			}
 			var here []*snapshot.Process
@@ -78,11 +72,24 @@ func (j *judge) idle(h *judging.HostView) {
 			j.detachOld(h, env, a, f, here)
 		}
 	}
-	for i := range h.Holders {
-		if x := &h.Holders[i]; x.Settings.Idle.End && x.Counts && !ending[x.Process.PID] && endable(h, x) {
+	for i := range j.Holders {
+		if x := &j.Holders[i]; x.Settings.Idle.End && x.Counts && !ending[x.Process.PID] && endable(h, x) {
 			j.endIdle(h, x)
 		}
 	}
+}
+
+// keptInUse are the uses of what processes use that another GPU keeps from being ended.
+func (j *judge) keptInUse(h *judging.HostView) map[enforce.UseKey]bool {
+	kept := make(map[enforce.UseKey]bool)
+	for i := range j.Holders {
+		if x := &j.Holders[i]; x.Settings.Idle.End && !endable(h, x) {
+			for _, u := range x.Process.Usage {
+				kept[x.Key(h, u.Index)] = true
+			}
+		}
+	}
+	return kept
 }
 
 // clockKey is the key of a clock about a person's use of a device.

@@ -164,15 +164,16 @@ func (j *judge) processAge(h *judging.HostView) {
 		if h.Exempt[p.PID] || !h.Reports(p.Start) || p.EnvUnknown && !h.OutsideByPolicy(p) {
 			continue
 		}
-		f := enforce.Finding{Rule: enforce.RuleMaxProcessAge, For: h.At.Sub(h.Snapshot.When(p.Start, snapshot.Date{}))}
-		f.User, f.UID = p.Reported()
-		settings := h.Settings
-		if user := cmp.Or(h.UserOf(p), f.User); user != "" {
+		settings, age := h.Settings, h.At.Sub(h.Snapshot.When(p.Start, snapshot.Date{}))
+		reported, uid := p.Reported()
+		if user := cmp.Or(h.UserOf(p), reported); user != "" {
 			settings = h.Ask(user)
 		}
-		if f.Limit = settings.MaxProcessAge; f.Limit <= 0 || f.For <= f.Limit {
+		if settings.MaxProcessAge <= 0 || age <= settings.MaxProcessAge {
 			continue
 		}
+		f := enforce.Finding{Rule: enforce.RuleMaxProcessAge, For: age, Limit: settings.MaxProcessAge}
+		f.User, f.UID = reported, uid
 		j.describe(h, p, &f)
 		due := j.CheckDue(h, &f, judging.NewClock(settings.WarnOf(f.Rule), f.ID))
 		j.End(&f, due, h, p)
