@@ -1,8 +1,8 @@
 package enforce
 
 import (
+	"bytes"
 	"cmp"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -36,9 +36,10 @@ type Memory struct {
 	// SIGTERM: it got one, or may have, or its host refused to end it.
 	Stuck     map[snapshot.ProcessKey]string    `json:"stuck,omitempty"`
 	LeftAlone map[snapshot.ProcessKey]time.Time `json:"left_alone,omitempty"`
-	// Seen says since when attachments and environments count, on hosts that don't report that.
-	Seen  map[snapshot.AttachmentKey]Seen `json:"seen,omitempty"`
-	Hosts map[snapshot.Hostname]KnownHost `json:"hosts,omitempty"` // of the last cycle
+	// Seen says since when attachments and environments count, on hosts that don't report that. The map of a host is
+	// never changed, as with Uses.
+	Seen  map[snapshot.Hostname]map[snapshot.AttachmentKey]Seen `json:"seen,omitempty"`
+	Hosts map[snapshot.Hostname]KnownHost                       `json:"hosts,omitempty"` // of the last cycle
 
 	Notes    map[Note]bool  `json:"-"` // of the last cycle
 	UnderWay []order.OfHost `json:"-"` // orders that hosts still carry out; what these act on gets no second one
@@ -81,7 +82,9 @@ func (m Memory) withTimes(at func(time.Time) time.Time) Memory {
 			return Use{known(u.Attached), known(u.Detached), known(u.Idle), known(u.LowPower), known(u.Gone), u.Break}
 		})
 	})
-	m.Seen = mapped(m.Seen, func(s Seen) Seen { return Seen{s.Written, at(s.Since)} })
+	m.Seen = mapped(m.Seen, func(seen map[snapshot.AttachmentKey]Seen) map[snapshot.AttachmentKey]Seen {
+		return mapped(seen, func(s Seen) Seen { return Seen{s.Written, at(s.Since)} })
+	})
 	m.Hosts = mapped(m.Hosts, func(h KnownHost) KnownHost {
 		h.Looked, h.Acted, h.LostAt = known(h.Looked), known(h.Acted), known(h.LostAt)
 		return h
@@ -148,7 +151,7 @@ func (m Memory) Next(now time.Time, hosts int) Memory {
 		Stuck:      copyOf(m.Stuck),
 		LeftAlone:  copyOf(m.LeftAlone),
 		TakenFor:   takenFor,
-		Seen:       make(map[snapshot.AttachmentKey]Seen, len(m.Seen)),
+		Seen:       make(map[snapshot.Hostname]map[snapshot.AttachmentKey]Seen, len(m.Seen)),
 		Hosts:      make(map[snapshot.Hostname]KnownHost, hosts),
 		Notes:      make(map[Note]bool, len(m.Notes)),
 		UnderWay:   m.UnderWay,
@@ -200,33 +203,13 @@ type UseKey struct {
 // String names it in keys.
 func (k UseKey) String() string { return string(k.Person) + "/" + k.Device }
 
-// MarshalJSON writes one object, by host, person and GPU.
-func (u Uses) MarshalJSON() ([]byte, error) {
-	all := make(map[string]Use)
-	for host, uses := range u {
-		for key, use := range uses {
-			all[string(host)+"/"+key.String()] = use
-		}
-	}
-	return json.Marshal(all)
-}
+// MarshalText implements encoding.TextMarshaler.
+func (k UseKey) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalJSON reads what MarshalJSON writes.
-func (u *Uses) UnmarshalJSON(data []byte) error {
-	var all map[string]Use
-	if err := json.Unmarshal(data, &all); err != nil {
-		return err
-	}
-	*u = make(Uses)
-	for key, use := range all {
-		name, person, _ := strings.Cut(key, "/")
-		at := max(strings.LastIndex(person, "/"), 0)
-		host := snapshot.Hostname(name)
-		if (*u)[host] == nil {
-			(*u)[host] = make(map[UseKey]Use)
-		}
-		(*u)[host][UseKey{snapshot.Username(person[:at]), strings.TrimPrefix(person[at:], "/")}] = use
-	}
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (k *UseKey) UnmarshalText(text []byte) error {
+	at := max(bytes.LastIndexByte(text, '/'), 0)
+	*k = UseKey{snapshot.Username(text[:at]), strings.TrimPrefix(string(text[at:]), "/")}
 	return nil
 }
 

@@ -113,6 +113,7 @@ func (j *Judgement) See(h *HostView) {
 	h.Devices = make(map[snapshot.DeviceIndex]*snapshot.Device, len(s.Devices))
 	h.addEnvironments()
 	h.addAttachments()
+	h.rememberSeen()
 	h.addProcesses()
 	h.addMore()
 	h.forgetEnded()

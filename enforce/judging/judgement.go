@@ -32,6 +32,7 @@ type Judgement struct {
 	uses    []currentUse
 	useAt   map[enforce.UseKey]int
 	Holders []Holder
+	seen    map[snapshot.AttachmentKey]enforce.Seen // likewise; see since
 	// The common arrays of the lists of environments: see Append.
 	attachments []Attachment
 	processes   []*snapshot.Process
@@ -49,6 +50,7 @@ func New(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory,
 		Hosts: make([]*HostView, 0, len(cluster.Hosts)), ExemptHosts: make([]bool, len(cluster.Hosts)),
 		Unanswered: make(map[snapshot.Hostname]bool), Ask: make(map[snapshot.Hostname]bool),
 		ByName: make(map[snapshot.Hostname]*HostView, len(cluster.Hosts)), useAt: make(map[enforce.UseKey]int),
+		seen: make(map[snapshot.AttachmentKey]enforce.Seen),
 	}
 	j.Findings, j.TellUsers = make([]enforce.Finding, 0, len(memory.Findings)), j.Fleet.TellUsers
 	j.ExemptDevices = make(map[snapshot.Hostname][]snapshot.DeviceIndex)

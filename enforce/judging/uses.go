@@ -202,9 +202,7 @@ func (h *HostView) continueUses() {
 			delete(h.Uses, key)
 		}
 	}
-	if len(h.Uses) > 0 {
-		h.j.Next.Uses[h.Name] = h.Uses
-	}
+	keep(h.j.Next.Uses, h.Name, h.Uses)
 }
 
 func (h *HostView) continued(before enforce.Use, u *currentUse) enforce.Use {
@@ -264,14 +262,10 @@ func (j *Judgement) keepSilent() {
 	if len(j.Hosts) == len(j.ByName) {
 		return
 	}
-	for name, uses := range j.Before.Uses {
-		if h, inFleet := j.ByName[name]; inFleet && h == nil {
-			j.Next.Uses[name] = uses
-		}
-	}
-	for key, seen := range j.Before.Seen {
-		if h, inFleet := j.ByName[key.Host]; inFleet && h == nil {
-			j.Next.Seen[key] = seen
+	for name, h := range j.ByName {
+		if h == nil {
+			keep(j.Next.Uses, name, j.Before.Uses[name])
+			keep(j.Next.Seen, name, j.Before.Seen[name])
 		}
 	}
 }
@@ -284,12 +278,28 @@ func (h *HostView) since(device string, eid snapshot.EnvID, reported snapshot.St
 		return h.Snapshot.When(reported, snapshot.Date{})
 	}
 	key := snapshot.AttachmentKey{Host: h.Name, Device: device, EID: eid}
-	seen, known := h.j.Before.Seen[key]
+	seen, known := h.j.Before.Seen[h.Name][key]
 	if !known || seen.Written != written {
 		seen = enforce.Seen{Written: written, Since: h.firstSeen(written)}
 	}
-	h.j.Next.Seen[key] = seen
+	h.j.seen[key] = seen
 	return seen.Since
+}
+
+// rememberSeen remembers since when things of the host count: if that is as before, by the same map.
+func (h *HostView) rememberSeen() {
+	seen := h.j.Before.Seen[h.Name]
+	if !maps.Equal(seen, h.j.seen) {
+		seen = maps.Clone(h.j.seen)
+	}
+	keep(h.j.Next.Seen, h.Name, seen)
+	clear(h.j.seen)
+}
+
+func keep[K comparable, V any](of map[snapshot.Hostname]map[K]V, host snapshot.Hostname, values map[K]V) {
+	if len(values) > 0 {
+		of[host] = values
+	}
 }
 
 // firstSeen is since when something counts that a host shows for the first time: not before the last look, if there was
