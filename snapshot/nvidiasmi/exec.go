@@ -2,14 +2,15 @@ package nvidiasmi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -20,12 +21,10 @@ import (
 const maxOutput = 8 << 20 // bounds the output of one call, in bytes: about 100,000 processes
 
 // Exec runs the program at Path (see Find) in its own process group: a Ctrl-C at the terminal does not reach it, and
-// the end of the context also ends its children.
+// the end of the context also ends its children. It has LC_ALL=C for English texts, and GENV_BYPASS=1 for genv's shim
+// to run the real nvidia-smi.
 type Exec struct {
 	Path string
-	// Env is the environment; nil is that of this process. LC_ALL=C is added for English texts, and GENV_BYPASS=1 for
-	// genv's shim to run the real nvidia-smi.
-	Env []string
 	// Lock is the path of a lock file, in a folder of the caller's own that is made if necessary; empty for none. With
 	// it, processes run the program one at a time, and get ErrHung while it hangs in the kernel. DetailsArgs have their
 	// own, with ".details" at the end.
@@ -41,10 +40,8 @@ func (e Exec) Run(ctx context.Context, args ...string) (RunResult, error) {
 	if err != nil {
 		return RunResult{}, err
 	}
-	cmd := e.command(ctx, args)
-	out, err := run(ctx, cmd, lock)
+	out, err := e.run(ctx, args, lock)
 	release(lock, ctx.Err() == nil)
-	var exited *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
 		return RunResult{}, context.Cause(ctx)
@@ -54,56 +51,72 @@ func (e Exec) Run(ctx context.Context, args ...string) (RunResult, error) {
 		return RunResult{}, fmt.Errorf("%w: %w", ErrRefused, err)
 	case len(out.Stdout) > maxOutput, len(out.Stderr) > maxOutput:
 		return RunResult{}, fmt.Errorf("%w: it printed more than %d bytes", ErrGarbled, maxOutput)
-	case err != nil && !errors.As(err, &exited): // Failure says what an exit code means
+	case err != nil:
 		return RunResult{}, fmt.Errorf("%w: %w", ErrFailed, err)
 	}
 	return out, nil
 }
 
-func (e Exec) command(ctx context.Context, args []string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, e.Path, args...)
-	if e.Env == nil {
-		e.Env = os.Environ()
+// run runs the program, which inherits the lock. It waits for the program after its output, as waiting takes a thread.
+// Each look runs one, and os/exec would make twice as many system calls.
+func (e Exec) run(ctx context.Context, args []string, lock *os.File) (out RunResult, err error) {
+	stdout, stdoutEnd, noStdout := pipe()
+	stderr, stderrEnd, noStderr := pipe()
+	pid, err := 0, cmp.Or(noStdout, noStderr, ctx.Err())
+	if err == nil {
+		pid, err = e.start(args, stdoutEnd, stderrEnd, lock)
 	}
-	cmd.Env = append(slices.Clip(e.Env), "LC_ALL=C", "GENV_BYPASS=1")
-	if null := nothing(); null != nil {
-		cmd.Stdin = null
-	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	return cmd
-}
-
-// run runs a program, which inherits the lock. It waits for the program after its output, as waiting takes a thread.
-func run(ctx context.Context, cmd *exec.Cmd, lock *os.File) (out RunResult, err error) {
-	if lock != nil {
-		cmd.ExtraFiles = []*os.File{lock}
-	}
-	stdout, err := cmd.StdoutPipe()
+	_, _ = unix.Close(stdoutEnd), unix.Close(stderrEnd)
 	if err != nil {
+		_, _ = stdout.Close(), stderr.Close()
 		return out, err
 	}
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		return out, err
-	}
-	if err := cmd.Start(); err != nil {
-		return out, err
-	}
-	note(lock, cmd.Process.Pid, time.Now().Unix())
-	isOver := func() bool { return ctx.Err() != nil || hasExited(cmd.Process.Pid) }
+	defer context.AfterFunc(ctx, func() { _ = unix.Kill(-pid, unix.SIGKILL) })()
+	defer time.AfterFunc(noteAfter, func() { note(lock, pid, time.Now().Unix()) }).Stop()
+	isOver := func() bool { return ctx.Err() != nil || hasExited(pid) }
 	read := make(chan []byte, 1)
 	go func() { read <- readAll(stderr, isOver) }()
 	out.Stdout = readAll(stdout, isOver)
 	out.Stderr = <-read
-	err = cmd.Wait()
-	out.ExitCode = cmd.ProcessState.ExitCode()
+	var status unix.WaitStatus
+	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+		_, err = unix.Wait4(pid, &status, 0, nil)
+	}
+	out.ExitCode = status.ExitStatus()
 	return out, err
+}
+
+// start starts the program with these ends of pipes.
+func (e Exec) start(args []string, stdout, stderr int, lock *os.File) (pid int, err error) {
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "LC_ALL=") || strings.HasPrefix(v, "GENV_BYPASS=")
+	})
+	files := []uintptr{nothing().Fd(), uintptr(stdout), uintptr(stderr)}
+	if lock != nil {
+		files = append(files, lock.Fd())
+	}
+	pid, err = syscall.ForkExec(e.Path, append([]string{e.Path}, args...), &syscall.ProcAttr{
+		Env: append(env, "LC_ALL=C", "GENV_BYPASS=1"), Files: files, Sys: &syscall.SysProcAttr{Setpgid: true},
+	})
+	if err != nil {
+		err = &os.PathError{Op: "fork/exec", Path: e.Path, Err: err}
+	}
+	return pid, err
+}
+
+// pipe returns an end that Go's runtime polls, and one for a program; nil and -1 after an error.
+func pipe() (_ *os.File, end int, err error) {
+	fds := []int{-1, -1}
+	if err = unix.Pipe2(fds, unix.O_CLOEXEC); err != nil {
+		return nil, -1, os.NewSyscallError("pipe2", err)
+	}
+	_, err = unix.FcntlInt(uintptr(fds[0]), unix.F_SETFL, unix.O_NONBLOCK)
+	return os.NewFile(uintptr(fds[0]), "pipe"), fds[1], err
 }
 
 // nothing is /dev/null, which each call would open otherwise; nil if it can't be opened.
 var nothing = sync.OnceValue(func() *os.File {
-	file, _ := os.Open(os.DevNull) // the call that opens it itself says why
+	file, _ := os.Open(os.DevNull) // without it, the program has no stdin
 	return file
 })
 
@@ -112,13 +125,11 @@ const childTime = time.Second
 
 // readAll reads until the pipe ends, the program is over, or there are more than maxOutput bytes. The closed pipe ends
 // a program that continues to print (SIGPIPE).
-func readAll(pipe io.ReadCloser, isOver func() bool) []byte {
+func readAll(pipe *os.File, isOver func() bool) []byte {
 	defer pipe.Close()
 	var output bytes.Buffer
 	for {
-		if file, ok := pipe.(*os.File); ok {
-			_ = file.SetReadDeadline(time.Now().Add(childTime)) // pipes have deadlines
-		}
+		_ = pipe.SetReadDeadline(time.Now().Add(childTime)) // pipes have deadlines
 		_, err := output.ReadFrom(io.LimitReader(pipe, int64(maxOutput+1-output.Len())))
 		if !errors.Is(err, os.ErrDeadlineExceeded) || isOver() {
 			return output.Bytes()
@@ -161,9 +172,7 @@ func acquire(ctx context.Context, path string) (*os.File, error) {
 		return nil, nil
 	}
 	const shortest, longest = time.Millisecond, 50 * time.Millisecond
-	ctx, cancel := context.WithTimeout(ctx, lockTimeout(ctx))
-	defer cancel()
-	began := time.Now()
+	began, tooLong := time.Now(), (<-chan time.Time)(nil)
 	for pause := shortest; ; pause = min(2*pause, longest) {
 		l, holder, err := tryLock(path)
 		if l != nil || err != nil {
@@ -172,8 +181,13 @@ func acquire(ctx context.Context, path string) (*os.File, error) {
 		if holder.isHung() && time.Since(began) >= killTime {
 			return nil, holder.hungError()
 		}
+		if tooLong == nil {
+			tooLong = time.After(lockTimeout(ctx))
+		}
 		select {
 		case <-time.After(pause):
+		case <-tooLong:
+			return nil, holder.hungError()
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return nil, holder.hungError()
@@ -212,7 +226,9 @@ func tryLock(path string) (*os.File, lockHolder, error) {
 	}
 	file := os.NewFile(uintptr(fd), path) // which isn't polled, unlike os.OpenFile's
 	if err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err == nil {
-		note(file, 0, 0)
+		if readLockHolder(file).pid != 0 {
+			note(file, 0, 0)
+		}
 		return file, lockHolder{}, nil
 	}
 	h := readLockHolder(file)
@@ -222,6 +238,8 @@ func tryLock(path string) (*os.File, lockHolder, error) {
 	}
 	return nil, h, err
 }
+
+const noteAfter = 100 * time.Millisecond // most calls are over by then, and nobody has waited for long
 
 // note writes which process runs and since when (Unix time), for those who wait. All notes have the same length.
 func note(lock *os.File, pid int, since int64) {

@@ -29,10 +29,9 @@ func script(t *testing.T, body string) string {
 }
 
 func TestExec(t *testing.T) {
-	run := nvidiasmi.Exec{
-		Path: script(t, `printf '%s|' "$@" "$LC_ALL" "$GENV_BYPASS" "$KEPT"; echo oops >&2; exit 9`),
-		Env:  []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=de_DE.UTF-8", "KEPT=yes"},
-	}
+	t.Setenv("LC_ALL", "de_DE.UTF-8")
+	t.Setenv("KEPT", "yes")
+	run := nvidiasmi.Exec{Path: script(t, `printf '%s|' "$@" "$LC_ALL" "$GENV_BYPASS" "$KEPT"; echo oops >&2; exit 9`)}
 	out := proctest.Try(run.Run(t.Context(), "-L", "a b")).OK(t)
 	require.Equal(t, "-L|a b|C|1|yes|", string(out.Stdout))
 	require.Equal(t, "oops\n", string(out.Stderr))

@@ -86,7 +86,9 @@ func query[T any](ctx context.Context, q *Querier, args []string, oldest time.Du
 	default:
 		limited, cancel := context.WithTimeout(ctx, q.timeout)
 		defer cancel()
-		out = q.run(limited, args)
+		ended := make(chan reply, 1)
+		go q.run(limited, args, func(r reply) { ended <- r })
+		out = <-ended
 	}
 	if out.err != nil {
 		return parsed, out.Time, out.err
@@ -99,27 +101,21 @@ func query[T any](ctx context.Context, q *Querier, args []string, oldest time.Du
 	return parsed, out.Time, err
 }
 
-// run makes a call, which may go on after ctx has ended.
-func (q *Querier) run(ctx context.Context, args []string) reply {
+// run makes a call, which may go on after ctx has ended. It calls ended once, with the answer or at the end of ctx.
+func (q *Querier) run(ctx context.Context, args []string, ended func(reply)) {
 	if err := q.take(ctx); err != nil {
-		return reply{err: err}
+		ended(reply{err: err})
+		return
 	}
 	q.setAbandoned(ctx.Done())
-	began, done := time.Now(), make(chan reply, 1)
-	go func() {
-		result, err := q.runner.Run(ctx, args...)
-		q.setAbandoned(nil)
-		<-q.turn
-		done <- reply{result, Time{Began: began, Ended: time.Now()}, err}
-	}()
-	select {
-	case r := <-done:
-		if r.err == nil || ctx.Err() == nil {
-			return r
-		}
-	case <-ctx.Done():
+	inTime := context.AfterFunc(ctx, func() { ended(reply{err: timeoutOf(ctx)}) })
+	began := time.Now()
+	result, err := q.runner.Run(ctx, args...)
+	q.setAbandoned(nil)
+	<-q.turn
+	if inTime() {
+		ended(reply{result, Time{Began: began, Ended: time.Now()}, err})
 	}
-	return reply{err: timeoutOf(ctx)}
 }
 
 func (q *Querier) setAbandoned(done <-chan struct{}) {
@@ -230,17 +226,15 @@ func MayCall(ctx context.Context) bool { return ctx.Value(withoutCall{}) == nil 
 // oldest. The call goes on also if ctx has ended already.
 func (q *Querier) ask(ctx context.Context, args []string, oldest time.Duration) reply {
 	asked := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, 2*q.timeout)
-	defer cancel()
 	for {
 		call := q.outstanding(args)
-		var tooLong <-chan time.Time // a look doesn't wait for what hangs
-		if oldest > 0 {
-			tooLong = time.After(q.timeout - time.Since(call.wanted))
+		wait := 2*q.timeout - time.Since(asked)
+		if oldest > 0 { // a look doesn't wait for what hangs
+			wait = min(wait, q.timeout-time.Since(call.wanted))
 		}
 		select {
 		case <-call.done:
-		case <-tooLong:
+		case <-time.After(wait):
 			return q.earlier(args, oldest, ErrTimeout)
 		case <-ctx.Done():
 			return q.earlier(args, oldest, timeoutOf(ctx))
@@ -287,16 +281,16 @@ func (q *Querier) outstanding(args []string) *call {
 	}
 	begun := &call{wanted: time.Now(), done: make(chan struct{})}
 	question.outstanding = begun
-	go func() {
-		ctx, cancel := q.keep()
-		defer cancel()
-		begun.reply = q.run(ctx, args)
+	ctx, cancel := q.keep()
+	go q.run(ctx, args, func(r reply) {
+		cancel()
 		q.mu.Lock()
 		defer q.mu.Unlock()
+		begun.reply = r
 		if question.outstanding = nil; begun.err == nil {
 			question.last = &begun.reply
 		}
 		close(begun.done)
-	}()
+	})
 	return begun
 }

@@ -126,11 +126,14 @@ func smiLock(getenv func(string) string, uid int, path string) string {
 
 // NvidiaSMI asks the nvidia-smi of this machine; no call takes longer than timeout.
 func NvidiaSMI(getenv func(string) string, timeout time.Duration) *nvidiasmi.Querier {
-	return nvidiasmi.New(smiInPath{getenv}, timeout)
+	return nvidiasmi.New(smiInPath{getenv, new(sync.Map)}, timeout)
 }
 
 // smiInPath is the nvidia-smi in PATH. It is searched for at each run: it may be installed while a loop runs.
-type smiInPath struct{ getenv func(string) string }
+type smiInPath struct {
+	getenv func(string) string
+	locks  *sync.Map // smiLock by the program's path
+}
 
 var executable = sync.OnceValues(os.Executable)
 
@@ -148,7 +151,11 @@ func (s smiInPath) Run(ctx context.Context, args ...string) (nvidiasmi.RunResult
 	if err != nil {
 		return nvidiasmi.RunResult{}, err
 	}
-	return nvidiasmi.Exec{Path: path, Lock: smiLock(s.getenv, os.Geteuid(), path)}.Run(ctx, args...)
+	lock, known := s.locks.Load(path)
+	if !known {
+		lock, _ = s.locks.LoadOrStore(path, smiLock(s.getenv, os.Geteuid(), path))
+	}
+	return nvidiasmi.Exec{Path: path, Lock: lock.(string)}.Run(ctx, args...)
 }
 
 // Hardware is where this process learns what the GPUs of this machine are.
@@ -172,7 +179,7 @@ func driverProc(getenv func(string) string) string {
 
 // Watch begins to watch this machine for reasons to look at it. The caller closes the Watcher.
 func (h *Host) Watch(getenv func(string) string, log zerolog.Logger) *watch.Watcher {
-	smi := smiInPath{getenv}
+	smi := smiInPath{getenv: getenv}
 	return watch.Open(watch.Config{
 		DevDir:    DevDir(getenv, os.Geteuid()),
 		StateDirs: []string{disk.Dir(getenv), h.Store.OwnedPath()},
