@@ -82,6 +82,7 @@ type cache struct {
 	state     []string                           // the warnings about the state files
 	loaded    map[snapshot.GPUUUID]time.Time     // since when devices have computed without a process
 	published LastLook                           // by this process
+	measured  *deviceList                        // of published
 }
 
 func (c *Collector) cached() cache {

@@ -192,7 +192,7 @@ const (
 )
 
 // publishLook keeps what root's look found. Without it, users whose look takes too long get no GPUs.
-func (c *Collector) publishLook(s *snapshot.Snapshot) {
+func (c *Collector) publishLook(s *snapshot.Snapshot, measured *deviceList) {
 	source := c.hardware()
 	if !source.Root || source.Run == "" {
 		return
@@ -201,14 +201,18 @@ func (c *Collector) publishLook(s *snapshot.Snapshot) {
 	for i := range found.GPUs {
 		found.GPUs[i].Attached, found.GPUs[i].Processes = nil, nil
 	}
-	last := c.cached().published
-	if found.Time.Sub(last.Time).Abs() < publishEvery && reflect.DeepEqual(found.GPUs, last.GPUs) {
+	kept := c.cached()
+	if found.Time.Sub(kept.published.Time).Abs() < publishEvery &&
+		(measured == kept.measured && slices.EqualFunc(found.GPUs, kept.published.GPUs, sameState) ||
+			reflect.DeepEqual(found.GPUs, kept.published.GPUs)) {
 		return
 	}
 	if lastLook.Publish(source.Run, found) == nil {
-		c.update(func(kept *cache) { kept.published = found })
+		c.update(func(kept *cache) { kept.published, kept.measured = found, measured })
 	}
 }
+
+func sameState(a, b gpus.GPU) bool { return a.Index == b.Index && a.State == b.State }
 
 // LastLook is what root's genv saw within the last minute; ok is false if that isn't known.
 func (c *Collector) LastLook() (l LastLook, ok bool) {

@@ -35,8 +35,6 @@ func (c *Collector) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 
 // SnapshotWithin is Snapshot with answers of nvidia-smi that are as old as age allows.
 func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snapshot, error) {
-	// typesWithin is how long a snapshot waits for the types of processes: much less than rules wait for a snapshot.
-	const typesWithin = time.Second
 	asking := ctx
 	if !age.Until.IsZero() {
 		var cancel context.CancelFunc
@@ -84,16 +82,14 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 		s.Warnings)
 	s.Bound()
 	if c.Types != nil {
-		within, cancel := context.WithTimeout(asking, typesWithin)
-		c.Types.Set(within, s, devices.uuids(), c.now(), c.SMI, observer.mayDraw)
-		cancel()
+		c.Types.Set(asking, s, devices.uuids(), c.now(), c.SMI, observer.mayDraw)
 	}
-	c.describeHost(s, &files)
+	c.describeHost(s, &files, devices)
 	return s, nil
 }
 
 // describeHost adds what is true of the host, and what was left out, and publishes the look.
-func (c *Collector) describeHost(s *snapshot.Snapshot, files *state.Files) {
+func (c *Collector) describeHost(s *snapshot.Snapshot, files *state.Files, measured *deviceList) {
 	_, offset := c.now().Zone()
 	s.UTCOffset = &offset
 	s.Skew = new(time.Duration) // it is this machine
@@ -101,7 +97,7 @@ func (c *Collector) describeHost(s *snapshot.Snapshot, files *state.Files) {
 		s.Boot = c.now().Add(-since)
 	}
 	s.Warnings = append(s.Warnings, dropped(s, files)...)
-	c.publishLook(s)
+	c.publishLook(s, measured)
 	var err error
 	if s.BootID, err = c.Proc.BootID(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())

@@ -9,7 +9,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-const typesEvery = 30 * time.Second
+const (
+	typesEvery  = 30 * time.Second
+	typesWithin = time.Second // how long Set waits: much less than rules wait for a snapshot
+)
 
 // TypeSource is what Types asks, as a *Querier. If no answer comes until ctx ends, one as old as oldest serves. With a
 // context of WithoutCall, no new call is made.
@@ -53,7 +56,7 @@ type knownUse struct {
 	uid   *snapshot.UID
 }
 
-// Set sets what is known about displays and types. If it has to ask, it waits until ctx ends, at most every 30 s: any
+// Set sets what is known about displays and types. If it has to ask, it waits for a second, at most every 30 s: any
 // user, or a sick GPU, may make nvidia-smi hang at this question. Unknown types are pending on GPUs with an active
 // display, or where that is unknown. But those of an account that has only short processes there compute, unless
 // mayDraw says that they may draw; true is also unknown, and drawing are those that nvidia-smi says to draw. Without
@@ -84,7 +87,9 @@ func (t *Types) set(ctx context.Context, s *snapshot.Snapshot, gpus map[snapshot
 	switch unknown := t.follow(s, gpus, now, due); {
 	case unknown && due && !t.asking:
 		t.asking, t.asked = true, now
-		t.learn(ctx, source)
+		within, cancel := context.WithTimeout(ctx, typesWithin)
+		t.learn(within, source)
+		cancel()
 		t.asking = false
 	case unknown: // the answer to an earlier question may have come
 		t.learn(WithoutCall(ctx), source)
