@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -264,6 +265,7 @@ const maxQueued = 8
 // read reads requests in a goroutine: reading a pipe can't heed ctx, and a controller may hang up while one is handled.
 func (c *Responder) read(ctx context.Context, in io.Reader) {
 	defer close(c.requests)
+	in = bufio.NewReaderSize(in, 512) // a whole request, with one system call
 	for last := uint64(0); ; {
 		f, err := receive(in, last)
 		if err != nil {
