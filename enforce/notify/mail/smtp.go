@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	gomail "github.com/wneessen/go-mail"
@@ -105,6 +106,7 @@ func sendmail(ctx context.Context, settings *policy.Mail, to string, msg *gomail
 	// Programs of this kind expect the lines of this system, and make the others of them.
 	lines := bytes.ReplaceAll(data.Bytes(), []byte("\r\n"), []byte("\n"))
 	err := notify.RunProgram(ctx, []string{settings.Sendmail, "-i", "-f", settings.Sender.Address, to}, lines)
+	temporary := []int{71, 75} // exit codes of sendmail(8): EX_OSERR, as without memory, and EX_TEMPFAIL
 	switch exit, ended := errors.AsType[*exec.ExitError](err); {
 	case err == nil:
 		return nil
@@ -112,7 +114,8 @@ func sendmail(ctx context.Context, settings *policy.Mail, to string, msg *gomail
 		return failure{fmt.Errorf("%s: it did not end in time and was killed; it may have sent the mail, which is "+
 			"not sent again", settings.Sendmail), true, false}
 	default:
-		return failure{fmt.Errorf("%s: %w", settings.Sendmail, err), ended && exit.ExitCode() != exitTemporarily, false}
+		final := ended && !slices.Contains(temporary, exit.ExitCode())
+		return failure{fmt.Errorf("%s: %w", settings.Sendmail, err), final, false}
 	}
 }
 
@@ -120,8 +123,6 @@ const (
 	maxSaid     = 300     // characters of what a server answers
 	maxCAFile   = 4 << 20 // bytes: more than the authorities of a system take
 	maxPassword = 1024    // bytes
-
-	exitTemporarily = 75 // of sendmail(8) (EX_TEMPFAIL): another try may succeed
 )
 
 // Authorities are those in a file with certificates (PEM).
