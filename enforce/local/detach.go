@@ -68,7 +68,7 @@ func (x *execution) detach(ctx context.Context, items []order.Detachment) []orde
 }
 
 // checkDetachment objects to a device that is another GPU now, or was judged to be unused and isn't.
-func (x *execution) checkDetachment(d *order.Detachment, now *inspection, files *state.Files) objection {
+func (x *execution) checkDetachment(d *order.Detachment, now *inspection, files *state.Files) refusal {
 	if o := x.otherGPU(d.Device, now, files); o.raised() || !d.Unused {
 		return o
 	}
@@ -78,7 +78,7 @@ func (x *execution) checkDetachment(d *order.Detachment, now *inspection, files 
 			return changed("process %d uses it now", pid)
 		}
 	}
-	return objection{}
+	return refusal{}
 }
 
 // detachOne decides on one attachment and, as the user with uid, removes it from the state files.
@@ -102,12 +102,12 @@ func detachOne(item *order.Detachment, files *state.Files, uid snapshot.UID) (st
 // stillAttached are the environments that kept a device which the order takes away, each with the reason. Their
 // processes are not signalled: the state files can't be trusted now, or the id names another environment. In the latter
 // case those with a start time are verified: see checkItem.
-func stillAttached(outcomes []order.Outcome) map[snapshot.EnvID]objection {
-	out := map[snapshot.EnvID]objection{}
+func stillAttached(outcomes []order.Outcome) map[snapshot.EnvID]refusal {
+	out := map[snapshot.EnvID]refusal{}
 	for _, o := range outcomes {
 		if o.Status != order.StatusDetached && o.Status != order.StatusNotAttached {
 			reason := fmt.Sprintf("not begun, since its environment kept GPU %d: %s", o.Device, o.Reason)
-			out[o.EID] = objection{status: o.Status, reason: reason}
+			out[o.EID] = refusal{status: o.Status, reason: reason}
 		}
 	}
 	return out

@@ -116,7 +116,7 @@ type execution struct {
 	order.Options
 	id       string                                    // of the order
 	gpus     map[snapshot.DeviceIndex]snapshot.GPUUUID // of the order
-	attached map[snapshot.EnvID]objection              // see stillAttached
+	attached map[snapshot.EnvID]refusal                // see stillAttached
 	// stops are the requests to stop containers, and stopping is their context, which outlasts that of the order.
 	stops    sync.WaitGroup
 	stopping context.Context

@@ -37,7 +37,7 @@ type target struct {
 
 func (t *target) key() proc.ID { return proc.ID{PID: t.judged.PID, Start: t.start} }
 
-func (t *target) conclude(o objection) {
+func (t *target) conclude(o refusal) {
 	if t.earlier != nil {
 		o.reason = joined(o.reason, t.earlierReason())
 	}
@@ -137,7 +137,7 @@ func (x *execution) openTargets(ctx context.Context, items []order.Termination, 
 }
 
 // checkItem objects to what a valid order never contains, and to what comes too late.
-func (x *execution) checkItem(ctx context.Context, item *order.Termination) objection {
+func (x *execution) checkItem(ctx context.Context, item *order.Termination) refusal {
 	p := &item.Process
 	switch {
 	case ctx.Err() != nil:
@@ -153,10 +153,10 @@ func (x *execution) checkItem(ctx context.Context, item *order.Termination) obje
 			return o
 		} // else verify finds out whether it is the process that was judged
 	}
-	return objection{}
+	return refusal{}
 }
 
-func openProcess(fs proc.FS, pid snapshot.PID) (reference, objection) {
+func openProcess(fs proc.FS, pid snapshot.PID) (reference, refusal) {
 	r := reference{pid: pid, proc: fs}
 	fd, err := unix.PidfdOpen(int(pid), 0) // always close-on-exec
 	r.pidfd = fd
@@ -181,7 +181,7 @@ func openProcess(fs proc.FS, pid snapshot.PID) (reference, objection) {
 	r.start = stat.Start
 	switch {
 	case err == nil && !thread:
-		return r, objection{}
+		return r, refusal{}
 	case thread:
 		return r, changed("the PID now belongs to a thread of another process")
 	}

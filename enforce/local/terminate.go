@@ -58,7 +58,7 @@ func (x *execution) await(ctx context.Context, group []*target, begun time.Time)
 	}
 	for _, t := range left {
 		if err == nil && !mayKill {
-			t.conclude(objection{status: order.StatusSignalled}) // another order may follow
+			t.conclude(refusal{status: order.StatusSignalled}) // another order may follow
 		} else {
 			t.conclude(notEnded(err, "SIGTERM", grace))
 		}
@@ -70,7 +70,7 @@ func (x *execution) sendSIGTERM(ctx context.Context, targets []*target) []*targe
 	var signalled []*target
 	for i, o := range x.signal(ctx, targets, unix.SIGTERM) {
 		if !o.raised() {
-			o = objection{status: order.StatusSignalled}
+			o = refusal{status: order.StatusSignalled}
 			signalled = append(signalled, targets[i])
 		}
 		targets[i].conclude(o)
@@ -85,7 +85,7 @@ func (x *execution) sendSIGKILL(ctx context.Context, targets []*target) {
 		t := targets[i]
 		switch {
 		case o.status == order.StatusGone:
-			t.conclude(objection{status: order.StatusTerminated})
+			t.conclude(refusal{status: order.StatusTerminated})
 		case o.raised():
 			o.reason = fmt.Sprintf("it still ran %s after SIGTERM; SIGKILL was not sent: %s", x.Grace, o.reason)
 			t.conclude(o)
@@ -107,27 +107,27 @@ func (x *execution) sendSIGKILL(ctx context.Context, targets []*target) {
 	}
 }
 
-// signal reads once which processes use devices, then verifies and signals each target. Without an objection it got it.
-func (x *execution) signal(ctx context.Context, targets []*target, sig unix.Signal) []objection {
+// signal reads once which processes use devices, then verifies and signals each target. Without a refusal it got it.
+func (x *execution) signal(ctx context.Context, targets []*target, sig unix.Signal) []refusal {
 	if len(targets) == 0 {
 		return nil
 	}
 	now, err := x.inspect(ctx)
-	objections := make([]objection, len(targets))
+	refusals := make([]refusal, len(targets))
 	for i, t := range targets {
 		switch {
 		case ctx.Err() != nil:
-			objections[i] = notBegun(ctx)
+			refusals[i] = notBegun(ctx)
 		case err != nil:
-			objections[i] = failed("not begun, since the GPUs could not be read again: %v", err)
+			refusals[i] = failed("not begun, since the GPUs could not be read again: %v", err)
 		default:
-			objections[i] = x.signalOne(ctx, t, now, sig)
+			refusals[i] = x.signalOne(ctx, t, now, sig)
 		}
 	}
-	return objections
+	return refusals
 }
 
-func (x *execution) signalOne(ctx context.Context, t *target, now *inspection, sig unix.Signal) objection {
+func (x *execution) signalOne(ctx context.Context, t *target, now *inspection, sig unix.Signal) refusal {
 	asking := sig == unix.SIGTERM && t.earlier == nil
 	var running *container.Running
 	if asking {
@@ -137,7 +137,7 @@ func (x *execution) signalOne(ctx context.Context, t *target, now *inspection, s
 		return o
 	}
 	if sig == unix.SIGTERM && !asking {
-		return objection{} // it got the signal by another order
+		return refusal{} // it got the signal by another order
 	}
 	release, err := x.hold()
 	if err != nil {
@@ -157,7 +157,7 @@ func (x *execution) signalOne(ctx context.Context, t *target, now *inspection, s
 	} else {
 		x.onAction(t.item.String())
 	}
-	return objection{}
+	return refusal{}
 }
 
 const pollInterval = 50 * time.Millisecond // of one call of poll, so that the end of a context is noticed
@@ -174,7 +174,7 @@ func wait(ctx context.Context, targets []*target, timeout time.Duration, status 
 		var left []*target
 		for i, t := range targets {
 			if ended[i] {
-				t.conclude(objection{status: status})
+				t.conclude(refusal{status: status})
 			} else {
 				left = append(left, t)
 			}
@@ -189,7 +189,7 @@ func wait(ctx context.Context, targets []*target, timeout time.Duration, status 
 }
 
 // notEnded is the outcome of a process that did not end after a signal; err is why waiting was given up, if it was.
-func notEnded(err error, signal string, timeout time.Duration) objection {
+func notEnded(err error, signal string, timeout time.Duration) refusal {
 	if err != nil {
 		return because(order.StatusSignalled, "%s was sent, but waiting for the end was given up: %v", signal, err)
 	}

@@ -20,7 +20,7 @@ import (
 
 // verify objects unless the process to which a target refers is still what was judged. compare reads by PID, which is
 // reused only after its process was reaped. So if the process is there after it, all that was read is of that process.
-func (x *execution) verify(t *target, now *inspection) objection {
+func (x *execution) verify(t *target, now *inspection) refusal {
 	o := x.compare(t, now)
 	ended, err := poll([]*target{t}, 0)
 	if err != nil {
@@ -37,7 +37,7 @@ func (x *execution) verify(t *target, now *inspection) objection {
 }
 
 // compare objects unless the process that has the judged PID now is what was judged.
-func (x *execution) compare(t *target, now *inspection) objection {
+func (x *execution) compare(t *target, now *inspection) refusal {
 	p, err := x.proc().Open(t.judged.PID)
 	if err != nil {
 		return unreadable(err)
@@ -82,7 +82,7 @@ func (x *execution) compare(t *target, now *inspection) objection {
 	return o
 }
 
-func (x *execution) checkIdentity(t *target, stat proc.Stat, uid snapshot.UID) objection {
+func (x *execution) checkIdentity(t *target, stat proc.Stat, uid snapshot.UID) refusal {
 	judged := t.judged
 	switch {
 	case stat.IsKernelThread():
@@ -98,42 +98,42 @@ func (x *execution) checkIdentity(t *target, stat proc.Stat, uid snapshot.UID) o
 	if name := x.protectedBy(stat, uid, x.Unprotected); name != "" {
 		return refused("it is %s, which is never signalled unless it is named in the policy", name)
 	}
-	return objection{}
+	return refusal{}
 }
 
-// objection is why a process isn't signalled. The zero value is none.
-type objection struct {
+// refusal is why a process isn't signalled. The zero value is none.
+type refusal struct {
 	status  order.OutcomeStatus
 	reason  string
 	evasive bool // the process itself may have caused it, as often as it likes (see processRecord.evasions)
 }
 
-func (o objection) raised() bool { return o.status != "" }
+func (o refusal) raised() bool { return o.status != "" }
 
-func (o objection) evasiveIf(evasive bool) objection {
+func (o refusal) evasiveIf(evasive bool) refusal {
 	o.evasive = evasive
 	return o
 }
 
-func because(status order.OutcomeStatus, format string, args ...any) objection {
-	return objection{status: status, reason: fmt.Sprintf(format, args...)}
+func because(status order.OutcomeStatus, format string, args ...any) refusal {
+	return refusal{status: status, reason: fmt.Sprintf(format, args...)}
 }
 
-func gone() objection { return objection{status: order.StatusGone} }
+func gone() refusal { return refusal{status: order.StatusGone} }
 
-func changed(format string, args ...any) objection {
+func changed(format string, args ...any) refusal {
 	return because(order.StatusChanged, format, args...)
 }
 
-func refused(format string, args ...any) objection {
+func refused(format string, args ...any) refusal {
 	return because(order.StatusRefused, format, args...)
 }
 
-func failed(format string, args ...any) objection {
+func failed(format string, args ...any) refusal {
 	return because(order.StatusFailed, format, args...)
 }
 
-func unreadable(err error) objection {
+func unreadable(err error) refusal {
 	switch {
 	case errors.Is(err, proc.ErrGone): // although its pidfd was open
 		return changed("it can't be seen in /proc any more")
@@ -143,11 +143,11 @@ func unreadable(err error) objection {
 	return failed("%v", err)
 }
 
-// sendError is the objection that an error of sending a signal means.
-func sendError(err error) objection {
+// sendError is the refusal that an error of sending a signal means.
+func sendError(err error) refusal {
 	switch {
 	case err == nil:
-		return objection{}
+		return refusal{}
 	case errors.Is(err, unix.ESRCH):
 		return gone()
 	case errors.Is(err, unix.EPERM):
@@ -156,15 +156,15 @@ func sendError(err error) objection {
 	return failed("signal: %v", err)
 }
 
-func notBegun(ctx context.Context) objection { return failed("not begun: %v", context.Cause(ctx)) }
+func notBegun(ctx context.Context) refusal { return failed("not begun: %v", context.Cause(ctx)) }
 
 // checkEnvironment compares the environment that a process is in (see snapshot.Register) with the judged one: its
 // environ may name another one since the inspection. Of a process that counts for its account it doesn't matter. One
 // that was judged as outside any environment, and is outside now, is what was judged, whatever its environ claims.
-func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.UID) objection {
+func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.UID) refusal {
 	listed := now.processes[t.judged.PID]
 	if listed == nil || t.item.Counted { // without one it uses no device any more, see checkDevices
-		return objection{}
+		return refusal{}
 	}
 	if t.judged.EnvUnknown && t.judged.Unreadable != nil {
 		return checkUnreadable(listed)
@@ -191,7 +191,7 @@ func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.U
 	}
 	o := checkSameEnvironment(t.judged, &seen)
 	if o.raised() && t.item.Outside() && now.outside(&seen, uid) {
-		return objection{}
+		return refusal{}
 	}
 	// One that claims nothing, and claimed nothing when it was judged, didn't cause the change, but an ancestor did.
 	caused := claimed || madeUnreadable || seen.EnvOverwritten || t.judged.EnvUnknown ||
@@ -200,19 +200,19 @@ func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.U
 }
 
 // checkUnreadable objects unless a process that was judged as unreadable by its user still is that.
-func checkUnreadable(listed *snapshot.Process) objection {
+func checkUnreadable(listed *snapshot.Process) refusal {
 	if listed.EnvUnknown && listed.Unreadable.IsByUser() {
-		return objection{}
+		return refusal{}
 	}
 	readable := listed.Unreadable == nil && (!listed.EnvUnknown || listed.EnvOverwritten)
 	return changed("it can be read now, or its user has not caused that it can't").evasiveIf(readable)
 }
 
 // checkSameEnvironment objects unless a process is in the judged environment, or still hides which one it is in.
-func checkSameEnvironment(judged, now *snapshot.Process) objection {
+func checkSameEnvironment(judged, now *snapshot.Process) refusal {
 	switch {
 	case now.EnvUnknown && judged.EnvUnknown && now.EnvOverwritten && judged.EnvOverwritten:
-		return objection{}
+		return refusal{}
 	case now.EnvUnknown && judged.EnvUnknown:
 		return changed("its environment can't be read")
 	case now.EnvUnknown:
@@ -222,25 +222,25 @@ func checkSameEnvironment(judged, now *snapshot.Process) objection {
 	case now.EID != judged.EID:
 		return changed("it is in environment %s, and environment %s was judged", now.EID.Shown(), judged.EID.Shown())
 	}
-	return objection{}
+	return refusal{}
 }
 
 // checkDevices compares the devices in use with those that were judged. Outside any environment a process was judged
 // for each, so one is enough. In one, all must still be in use: the others may be the environment's own.
-func checkDevices(t *target, listed *snapshot.Process) objection {
+func checkDevices(t *target, listed *snapshot.Process) refusal {
 	if o := checkAnyDevice(t.judged, listed); o.raised() || t.item.Outside() {
 		return o
 	}
 	if freed := freedDevices(t.judged, listed); len(freed) > 0 {
 		return unused(freed).evasiveIf(true)
 	}
-	return objection{}
+	return refusal{}
 }
 
 // checkUnattached objects to a process that ends for devices to which its environment was not attached, if it is now.
-func checkUnattached(t *target, now *inspection) objection {
+func checkUnattached(t *target, now *inspection) refusal {
 	if len(t.item.Unattached) == 0 {
-		return objection{}
+		return refusal{}
 	}
 	devices, err := now.devices()
 	if err != nil {
@@ -248,17 +248,17 @@ func checkUnattached(t *target, now *inspection) objection {
 	}
 	attached := snapshot.AttachedTo(devices, t.judged.EID)
 	if slices.ContainsFunc(t.item.Unattached, func(i snapshot.DeviceIndex) bool { return !slices.Contains(attached, i) }) {
-		return objection{}
+		return refusal{}
 	}
 	return changed("GPU(s) %s are attached to its environment now", text.JoinIndices(t.item.Unattached))
 }
 
 // checkAnyDevice objects if a process uses none of the devices that were judged.
-func checkAnyDevice(judged, listed *snapshot.Process) objection {
+func checkAnyDevice(judged, listed *snapshot.Process) refusal {
 	if freed := freedDevices(judged, listed); len(freed) == len(judged.Usage) {
 		return unused(freed)
 	}
-	return objection{}
+	return refusal{}
 }
 
 // freedDevices are the judged devices that the process doesn't use any more, in ascending order.
@@ -273,15 +273,15 @@ func freedDevices(judged, listed *snapshot.Process) []snapshot.DeviceIndex {
 	return freed
 }
 
-func unused(freed []snapshot.DeviceIndex) objection {
+func unused(freed []snapshot.DeviceIndex) refusal {
 	return changed("it does not use GPU(s) %s any more", text.JoinIndices(freed))
 }
 
 // otherGPU objects to a device that isn't the GPU which the order or, for an attachment in files, root's note names.
-func (x *execution) otherGPU(index snapshot.DeviceIndex, now *inspection, files *state.Files) objection {
+func (x *execution) otherGPU(index snapshot.DeviceIndex, now *inspection, files *state.Files) refusal {
 	uuid := x.gpus[index]
 	if uuid == "" {
-		return objection{}
+		return refusal{}
 	}
 	if now.gpus[index] != uuid {
 		return changed("GPU %s is another GPU now than was judged: the GPUs were renumbered", index)
@@ -291,7 +291,7 @@ func (x *execution) otherGPU(index snapshot.DeviceIndex, now *inspection, files 
 			return changed("GPU %s was another GPU when it was attached: root's genv has to look first", index)
 		}
 	}
-	return objection{}
+	return refusal{}
 }
 
 const (
