@@ -133,13 +133,13 @@ func TestWhile(t *testing.T) {
 	require.NoError(t, remote.MayBegin(t.Context()), "without a condition")
 }
 
-func TestOutlasting(t *testing.T) {
+func TestWithGracePeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over := errors.New("over")
 		ctx, end := context.WithCancelCause(t.Context())
-		longer, cancel := remote.Outlasting(ctx, 2*time.Second)
+		longer, cancel := remote.WithGracePeriod(ctx, 2*time.Second)
 		defer cancel()
-		other, cancelOther := remote.Outlasting(ctx, time.Hour)
+		other, cancelOther := remote.WithGracePeriod(ctx, time.Hour)
 		time.Sleep(time.Minute)
 		require.NoError(t, longer.Err())
 

@@ -132,8 +132,8 @@ func notBegun(cause error) error {
 	return Errorf(Cancelled, "not begun: %w", cause)
 }
 
-// Outlasting is a context that ends when it is cancelled, or some time after ctx, with its cause.
-func Outlasting(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+// WithGracePeriod is a context that ends when it is cancelled, or some time after ctx, with its cause.
+func WithGracePeriod(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		select {

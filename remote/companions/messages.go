@@ -143,7 +143,7 @@ func (b *batch) delivery(host snapshot.Hostname) *controller.Delivery {
 			if len(b.messages)+len(b.over) == 0 {
 				return nil
 			}
-			longer, cancel := remote.Outlasting(ctx, messagesWithin)
+			longer, cancel := remote.WithGracePeriod(ctx, messagesWithin)
 			defer cancel()
 			b.shown, err = link.Notify(longer, h, slices.Concat(b.messages, b.over))
 			return err

@@ -28,8 +28,8 @@ type Schedule struct {
 	Hangup  <-chan os.Signal
 	Reload  func()
 	Actions *Queue // brings what operators ask for; nil for none
-	// Settle is how long outcomes are waited for when ctx ends; 0 is as long as they take. A later Loop has the others.
-	Settle time.Duration
+	// Drain is how long outcomes are waited for when ctx ends; 0 is as long as they take. A later Loop has the others.
+	Drain time.Duration
 	// Step, if set, is called at each tick with 0, and before each wait with how long the next call may take.
 	Step func(wait time.Duration)
 }

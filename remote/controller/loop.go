@@ -128,10 +128,10 @@ func (l *loop) finish(ctx context.Context, each func(Cycle) error) error {
 		l.shown, l.round.Plan = false, enforce.Plan{}
 	}
 	l.round.Stopped = l.round.judged == 0
-	patience := time.NewTimer(l.Settle)
+	patience := time.NewTimer(l.Drain)
 	defer patience.Stop()
 	var late <-chan time.Time
-	if l.Settle > 0 && ctx.Err() != nil {
+	if l.Drain > 0 && ctx.Err() != nil {
 		late = patience.C
 	}
 	for isLate := false; l.background.underWay > 0 && !isLate; {
@@ -150,7 +150,7 @@ func (l *loop) finish(ctx context.Context, each func(Cycle) error) error {
 	return l.show(each)
 }
 
-// Finish waits for the orders that a Loop left under way when Settle was over, and until the memory is written.
+// Finish waits for the orders that a Loop left under way when Drain was over, and until the memory is written.
 func (c *Controller) Finish(ctx context.Context, each func(Cycle) error) error {
 	l := newLoop(ctx, c, Schedule{})
 	defer l.close()

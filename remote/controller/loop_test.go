@@ -191,7 +191,7 @@ func TestARoleThatEndsDuringALongOrder(t *testing.T) {
 		term, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		begun := time.Now()
-		require.NoError(t, loopOf(term, leader, strict{}, controller.Schedule{Interval: time.Minute, Settle: 4 * time.Second}, shown))
+		require.NoError(t, loopOf(term, leader, strict{}, controller.Schedule{Interval: time.Minute, Drain: 4 * time.Second}, shown))
 		require.Equal(t, 14*time.Second, time.Since(begun))
 		leader.Configure(standby.Options)
 		var came []time.Duration
@@ -210,7 +210,7 @@ func untilWaiting(t *testing.T, c *controller.Controller) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4900*time.Millisecond)
 	defer cancel()
-	require.NoError(t, loopOf(ctx, c, strict{}, controller.Schedule{Interval: 5 * time.Second, Settle: time.Second}, shown))
+	require.NoError(t, loopOf(ctx, c, strict{}, controller.Schedule{Interval: 5 * time.Second, Drain: time.Second}, shown))
 }
 
 // A loop ends after its number of cycles, also if the one before it passed that number when it ended.

@@ -212,7 +212,7 @@ const resignAfter = 4 * time.Second
 
 // Run campaigns, and calls roles, until ctx ends or one returns early, and returns its error. Then a leader resigns.
 func (e *Elector) Run(ctx context.Context, roles Roles) error {
-	longer, resign := remote.Outlasting(ctx, resignAfter)
+	longer, resign := remote.WithGracePeriod(ctx, resignAfter)
 	var campaign sync.WaitGroup
 	campaign.Go(func() { e.Campaign(longer) })
 	defer campaign.Wait()

@@ -189,7 +189,7 @@ func (l *loop) cycles(ctx context.Context, memory controller.FleetMemory, drain 
 	l.configure(l.options)
 	l.controller.Memory, l.begun = memory, true
 	schedule := controller.Schedule{
-		Interval: l.options.Interval, Cycles: l.options.Cycles, Settle: drain,
+		Interval: l.options.Interval, Cycles: l.options.Cycles, Drain: drain,
 		Hangup: l.service.hangup, Reload: l.reloaded, Step: l.service.step, Actions: l.queue,
 	}
 	return controller.Loop(ctx, &l.controller, schedule,
