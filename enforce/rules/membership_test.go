@@ -14,7 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// How a judgement was bent, one row for each way: alice is uid 1001 and keeps the rules, M is uid 1002.
+// How users tampered with a judgement, one row for each way: alice is uid 1001 and keeps the rules, M is uid 1002.
 func TestMembershipGoesByTheUIDOfTheKernel(t *testing.T) {
 	outside := stated{all: enforce.Settings{NonEnvProcesses: true, EnvDevices: true}}
 	sudo := stated{all: enforce.Settings{NonEnvProcesses: true, SudoUsers: true}}

@@ -49,13 +49,13 @@ func TestWhatAFleetAllows(t *testing.T) {
 	r := genvtest.Exec(t, explain)
 	require.Regexp(t, `now max-devices-per-user,"3 GPUs of 2 GPUs; 3 GPUs on gpu-02 \(GPU 0,1,2\); first would go GPU \d on gpu-02 \(it is idle\)"`, r.Out, r.Err)
 
-	shell := (&bent{f, t}).shell("gpu-01", "alice")
+	shell := (&tampered{f, t}).shell("gpu-01", "alice")
 	require.Regexp(t, `^No GPU was attached: .*max-devices-per-user allows you 2 GPUs, and with this it would be 4 GPUs: you have 0 GPUs on this host and 3 GPUs on gpu-02, as seen \d+s ago`,
 		shell("genv activate --gpus 1"), "who asks on a host for the first time is told about")
 	require.Contains(t, shell("genv status"), "3 of 2 GPUs\n")
 	require.Regexp(t, `max-devices-per-user +2 +genv remote enforce`, shell("genv policy explain"))
 	require.Contains(t, shell("genv attach; echo exit $?"), "exit 1\n")
-	require.Contains(t, (&bent{f, t}).shell("gpu-01", "bob")("genv activate --gpus 2"), "Attached GPUs 0, 1 ")
+	require.Contains(t, (&tampered{f, t}).shell("gpu-01", "bob")("genv activate --gpus 2"), "Attached GPUs 0, 1 ")
 }
 
 // serveOn runs root's service on gpu-01, and returns how root asks it.

@@ -66,7 +66,7 @@ func openIn(t *testing.T, cgroup, node string) string {
 func TestAPolicyGuardsAHost(t *testing.T) {
 	sshd.Require(t)
 	program, cgroup := guardedGenv(t)
-	b := &bent{sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: program}), t}
+	b := &tampered{sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: program}), t}
 	require.NoError(t, b.Host("gpu-01").WriteProc())
 	dev := t.TempDir()
 	require.NoError(t, os.Chmod(filepath.Dir(dev), 0o755))

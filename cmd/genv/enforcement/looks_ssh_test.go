@@ -27,7 +27,7 @@ import (
 // again, and no honest job ends, nor one of a shell that doesn't know.
 func TestGPUsThatAreRenumbered(t *testing.T) {
 	t.Parallel()
-	b := openBent(t, "gpu-01")
+	b := openTampered(t, "gpu-01")
 	alice, bob := b.activate("gpu-01", "alice", 0), b.activate("gpu-01", "bob", 1)
 	honest := b.job("gpu-01", testfleet.Job{User: "bob", Env: []string{bob.Var()}, Uses: using(1)})
 	shell := b.shell("gpu-01", "carol")
@@ -62,7 +62,7 @@ func TestGPUsThatAreRenumbered(t *testing.T) {
 }
 
 // shell is an interactive shell of a user, which runs commands and answers with what they print.
-func (b *bent) shell(host, user string) (run func(commands string) string) {
+func (b *tampered) shell(host, user string) (run func(commands string) string) {
 	b.t.Helper()
 	ssh := exec.CommandContext(b.t.Context(), "ssh", "-F", b.SSHConfig(), "-l", user, host, `exec bash -c 'eval "$(genv shell --init --shell bash)"; while read -r c; do eval "$c" 2>&1; echo .; done'`)
 	in, out := proctest.StartPiped(b.t, ssh)
@@ -81,7 +81,7 @@ func (b *bent) shell(host, user string) (run func(commands string) string) {
 // genv writes it in the machine's zone, also where logins and the controller's have a TZ.
 func TestLeasesByRootsLooks(t *testing.T) {
 	t.Parallel()
-	b := &bent{sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t), Env: []string{"TZ=Asia/Tokyo"}}), t}
+	b := &tampered{sshd.Start(t, sshd.Options{Hosts: sshd.Named("gpu-01"), Genv: genvtest.Program(t), Env: []string{"TZ=Asia/Tokyo"}}), t}
 	hour := b.policy("defaults: {max-duration: 1h, non-env-processes: false}\n")
 	b.enforce("gpu-01", "--policy", hour).OK(t)
 	for i, lie := range []time.Duration{-8 * time.Hour, 9 * time.Hour} {
@@ -201,7 +201,7 @@ func TestGraphicsContexts(t *testing.T) {
 }
 
 // uses has nvidia-smi of a host list a process that the fleet has not started.
-func (b *bent) uses(host string, pid snapshot.PID, device int, start snapshot.StartTime) {
+func (b *tampered) uses(host string, pid snapshot.PID, device int, start snapshot.StartTime) {
 	h := b.Host(host)
 	listed := proctest.Try(gpus.Read(h.GPUs)).OK(b.t)
 	used := int64(10)
@@ -211,7 +211,7 @@ func (b *bent) uses(host string, pid snapshot.PID, device int, start snapshot.St
 
 // A process that its user's file system holds is named, and ended if the policy says so. Others are judged in time.
 func TestUnreadableProcesses(t *testing.T) {
-	b := openBent(t, "gpu-01")
+	b := openTampered(t, "gpu-01")
 	pid, _ := proctest.Stall(t, false)
 	stat := proctest.Try(proc.FS{}.Stat(pid)).OK(t)
 	b.activate("gpu-01", "alice", 1)

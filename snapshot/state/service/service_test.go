@@ -53,7 +53,7 @@ func TestPeopleChangeRootsStateOverTheSocket(t *testing.T) {
 	require.Equal(t, []string{"now []"}, h.ask(t, 0, `{"detach":{"eid":"a"}}`), "root may")
 }
 
-// What needed a state file that users may write can't be tried: each row of the ways in which a judgement was bent by
+// What needed a state file that users may write can't be tried: each row is a way to tamper with one by
 // such a file, as an ordinary user with the real files and the real socket.
 func TestWhatAUserCannotForge(t *testing.T) {
 	h := serving(t, 4)
