@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -195,17 +194,7 @@ func TestSudoersIsWhatTheDocumentationSays(t *testing.T) {
 	require.True(t, found)
 	documented, _, _ = strings.Cut(documented, "```")
 	require.Equal(t, joined("Defaults!"+documented), joined(install.Sudoers(remote.DefaultGenv, "", "genv")))
-
-	visudo, err := exec.LookPath("visudo")
-	if err != nil {
-		visudo = "/usr/sbin/visudo"
-	}
-	if _, err := os.Stat(visudo); err != nil {
-		t.Skip("there is no visudo on this machine")
-	}
-	path := filepath.Join(t.TempDir(), "genv")
-	require.NoError(t, os.WriteFile(path, []byte(install.Sudoers("/opt/my_genv-2.0+x/bin/genv", "", "admin", "#1001", "gpu-user_x")), 0o440))
-	proctest.Output(t, exec.Command(visudo, "-cf", path))
+	proctest.CheckSudoers(t, install.Sudoers("/opt/my_genv-2.0+x/bin/genv", "", "admin", "#1001", "gpu-user_x"))
 }
 
 func TestCheckPath(t *testing.T) {

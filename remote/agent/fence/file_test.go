@@ -212,13 +212,6 @@ func admitUnderStrace(t *testing.T, path string, epoch int, options ...string) (
 	return bytes.Split(bytes.TrimSpace(written), []byte("\n")), err
 }
 
-// nameOfCall is the name in a line of strace(1): PID NAME(ARGUMENTS) = RESULT.
-func nameOfCall(line []byte) string {
-	name, _, _ := bytes.Cut(line, []byte("("))
-	fields := bytes.Fields(name)
-	return string(fields[len(fields)-1])
-}
-
 // A genv that is killed at any system call that changes the note leaves the old one or the new one, never none; the
 // next genv goes on from there, has the note safe on the disk before it relies on it, and removes what was left.
 func TestKilledAtEachSystemCall(t *testing.T) {
@@ -234,7 +227,7 @@ func TestKilledAtEachSystemCall(t *testing.T) {
 	require.GreaterOrEqual(t, len(made), 6, "%s", made)
 	kinds := map[string]int{}
 	for i, call := range made {
-		kind := nameOfCall(call)
+		kind := proctest.NameOfCall(call)
 		kinds[kind]++
 		at := fmt.Sprintf("--inject=%s:signal=KILL:when=%d", kind, kinds[kind])
 		t.Run(fmt.Sprintf("%d %s", i+1, kind), func(t *testing.T) {

@@ -219,6 +219,24 @@ func Output(t testing.TB, cmd *exec.Cmd) string {
 	return string(out)
 }
 
+// CheckSudoers has visudo(8) check the content of a file.
+func CheckSudoers(t testing.TB, content string) {
+	t.Helper()
+	const visudo = "/usr/sbin/visudo"
+	_, err := os.Stat(visudo)
+	Need(t, err == nil, "visudo")
+	path := filepath.Join(t.TempDir(), "genv")
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o440))
+	Output(t, exec.Command(visudo, "-cf", path))
+}
+
+// NameOfCall is the name in a line of strace(1): PID NAME(ARGUMENTS) = RESULT.
+func NameOfCall(line []byte) string {
+	name, _, _ := bytes.Cut(line, []byte("("))
+	fields := bytes.Fields(name)
+	return string(fields[len(fields)-1])
+}
+
 // Tried is a value, or why there is none.
 type Tried[T any] struct {
 	value T

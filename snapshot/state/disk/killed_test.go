@@ -66,14 +66,14 @@ func TestChangesKilledAtEachSystemCall(t *testing.T) {
 		}
 	}
 	for i, call := range made {
-		t.Run(fmt.Sprintf("%d %s", i+1, nameOfCall(call)), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d %s", i+1, proctest.NameOfCall(call)), func(t *testing.T) {
 			t.Parallel()
 			h := newOwnedHost(t)
 			h.takeOver(t)
 			kinds := map[string]int{}
 			kind := ""
 			for _, earlier := range made[:i+1] {
-				kind = nameOfCall(earlier)
+				kind = proctest.NameOfCall(earlier)
 				kinds[kind]++
 			}
 			output, err := changeUnderStrace(t, h, "--trace="+calls, "--output=/dev/null", fmt.Sprintf("--inject=%s:signal=KILL:when=%d", kind, kinds[kind]))
@@ -93,13 +93,6 @@ func TestChangesKilledAtEachSystemCall(t *testing.T) {
 			require.NotContains(t, proctest.Names(t, h.owned("")), "envs.json.tmp")
 		})
 	}
-}
-
-// nameOfCall is the name in a line of strace(1): PID NAME(ARGUMENTS) = RESULT.
-func nameOfCall(line []byte) string {
-	name, _, _ := bytes.Cut(line, []byte("("))
-	fields := bytes.Fields(name)
-	return string(fields[len(fields)-1])
 }
 
 // enter is an update that changes both files.
