@@ -112,6 +112,29 @@ func TestATakeOverWaitsForNoHost(t *testing.T) {
 	require.Eventually(t, func() bool { return len(a.Actions()) == 1 }, time.Minute, 10*time.Millisecond, second.said())
 }
 
+// What comes of an order after its leader has lost the lead is in that controller's record.
+func TestAnOutcomeAfterTheTerm(t *testing.T) {
+	t.Parallel()
+	host, ordered, answers := genvhost.New(outsiders(1)), make(chan struct{}, 1), make(chan struct{})
+	host.Behave(func(request string) genvhost.Behavior {
+		if request == agent.RequestExecute {
+			ordered <- struct{}{}
+			<-answers
+		}
+		return genvhost.Behavior{}
+	})
+	e := newSimulatedElectors(t, &inprocess.Server{Name: "a", Handler: host})
+	d := e.begin("first", "--non-env-processes")
+	<-ordered
+	d.cut.Interrupt()
+	d.is(election.Expired)
+	go d.drain()
+	close(answers)
+	require.Eventually(t, func() bool {
+		return strings.Contains(genvtest.Read(t, filepath.Join(e.dir, "first.jsonl")), `"kind":"outcome"`)
+	}, time.Minute, 50*time.Millisecond)
+}
+
 // A leader to which etcd is lost, and which is elected again, goes on with what it knows, also
 // with what operators asked for meanwhile. What they ask for while no controller runs counts
 // from the next start on, although etcd doesn't know of it.

@@ -294,11 +294,14 @@ func (l *loop) configure(options Options) {
 		},
 		Policy: options.policy(), Now: l.program.Now,
 	}
+	if l.record != nil { // a standby's, too: orders of its last term may go on
+		parts.Audit = l.record
+	}
 	if l.acts() {
 		l.enable(&parts, &options)
 	} else {
 		l.mail.replace(nil, mailWithin)
-		parts.Policy, parts.DryRun = nil, true
+		parts.Policy, parts.DryRun, parts.Sinks = nil, true, []controller.Sink{&l.screen}
 	}
 	if l.usage != nil {
 		l.usage.Configure(options.Interval)
@@ -311,9 +314,6 @@ func (l *loop) configure(options Options) {
 // enable adds what a controller that enforces has, and one that only looks doesn't.
 func (l *loop) enable(c *controller.Options, options *Options) {
 	c.DryRun, c.ActUnrecorded = options.DryRun, options.ActUnrecorded
-	if l.record != nil {
-		c.Audit = l.record
-	}
 	c.Store, c.OnSave = l.store, l.saved
 	mayBegin := func() error { return nil }
 	if term := l.term; term != nil {
