@@ -69,7 +69,7 @@ type Sink struct {
 
 // Consume implements controller.Sink.
 func (s Sink) Consume(cycle *controller.Cycle, events []enforce.Event) {
-	if cycle.DryRun {
+	if cycle.DryRun && !cycle.Standby || len(events) == 0 {
 		return
 	}
 	warned, acted := Notice{Event: policy.OnWarn}, Notice{Event: policy.OnAct}

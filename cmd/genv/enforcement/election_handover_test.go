@@ -112,7 +112,7 @@ func TestATakeOverWaitsForNoHost(t *testing.T) {
 	require.Eventually(t, func() bool { return len(a.Actions()) == 1 }, time.Minute, 10*time.Millisecond, second.said())
 }
 
-// What comes of an order after its leader has lost the lead is in that controller's record.
+// What comes of an order after its leader has lost the lead is in that controller's record, and hooks get it.
 func TestAnOutcomeAfterTheTerm(t *testing.T) {
 	t.Parallel()
 	host, ordered, answers := genvhost.New(outsiders(1)), make(chan struct{}, 1), make(chan struct{})
@@ -124,14 +124,16 @@ func TestAnOutcomeAfterTheTerm(t *testing.T) {
 		return genvhost.Behavior{}
 	})
 	e := newSimulatedElectors(t, &inprocess.Server{Name: "a", Handler: host})
-	d := e.begin("first", "--non-env-processes")
+	acted := filepath.Join(e.dir, "acted")
+	d := e.begin("first", "--policy", policyFile(t, "defaults: {non-env-processes: true}\nhooks: [{command: [/usr/bin/tee, "+acted+"], events: [act]}]\n"))
 	<-ordered
 	d.cut.Interrupt()
 	d.is(election.Expired)
 	go d.drain()
 	close(answers)
 	require.Eventually(t, func() bool {
-		return strings.Contains(genvtest.Read(t, filepath.Join(e.dir, "first.jsonl")), `"kind":"outcome"`)
+		_, err := os.Stat(acted)
+		return err == nil && strings.Contains(genvtest.Read(t, filepath.Join(e.dir, "first.jsonl")), `"kind":"outcome"`)
 	}, time.Minute, 50*time.Millisecond)
 }
 

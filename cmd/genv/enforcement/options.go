@@ -293,15 +293,18 @@ func (l *loop) configure(options Options) {
 			StopAtFailure: options.StopAtFailure, Progress: options.Progress.Update,
 		},
 		Policy: options.policy(), Now: l.program.Now,
+		Sinks: []controller.Sink{ // of a standby, too: orders of its last term may go on
+			hooks.Sink{Queue: l.hooks, Now: l.program.Now, Leads: func() bool { return l.mayAct() == nil }}, &l.screen,
+		},
 	}
-	if l.record != nil { // a standby's, too: orders of its last term may go on
+	if l.record != nil {
 		parts.Audit = l.record
 	}
 	if l.acts() {
 		l.enable(&parts, &options)
 	} else {
 		l.mail.replace(nil, mailWithin)
-		parts.Policy, parts.DryRun, parts.Sinks = nil, true, []controller.Sink{&l.screen}
+		parts.Policy, parts.DryRun = nil, true
 	}
 	if l.usage != nil {
 		l.usage.Configure(options.Interval)
@@ -340,10 +343,6 @@ func (l *loop) enable(c *controller.Options, options *Options) {
 	}
 	if !options.Events {
 		c.Link = controller.Polled{Link: c.Link}
-	}
-	c.Sinks = []controller.Sink{
-		hooks.Sink{Queue: l.hooks, Now: l.program.Now, Leads: func() bool { return l.mayAct() == nil }},
-		&l.screen,
 	}
 }
 
