@@ -21,7 +21,7 @@ import (
 
 // Lease asks hosts for a lease from the next snapshot on. Hosts that know leases refuse a controller that was replaced:
 // an error of the class remote.Replaced. nil, as at first, asks for none. After another request, nil also ends the
-// connections: for hosts, all that comes on them is from the controller that asked.
+// connections, after the orders under way: for hosts, all that comes on them is from the controller that asked.
 func (p *Pool) Lease(r *fence.LeaseRequest) {
 	if r != nil {
 		asked := *r
@@ -39,6 +39,10 @@ func (p *Pool) Lease(r *fence.LeaseRequest) {
 	defer leave()
 	for _, c := range p.connections() {
 		c.mu.Lock()
+		if t, ok := c.transport.(*streamTransport); ok {
+			p.running.Go(t.finish)
+			c.transport = nil
+		}
 		c.reset()
 		c.mu.Unlock()
 	}

@@ -134,6 +134,7 @@ type streamTransport struct {
 	told     *service.Allowance // that the host has
 
 	tookOver *atomic.Bool // of the Conn
+	orders   sync.RWMutex // read-locked by those under way
 }
 
 func (*streamTransport) via() Via                 { return ViaStream }
@@ -145,6 +146,13 @@ var errClosed = fmt.Errorf("%w: the connection was closed", ErrEnded)
 func (t *streamTransport) close() {
 	t.stream.fail(errClosed)
 	t.session.Close()
+}
+
+// finish closes the connection once the orders under way have ended.
+func (t *streamTransport) finish() {
+	t.orders.Lock()
+	defer t.orders.Unlock()
+	t.close()
 }
 
 // Snapshot asks for the snapshot. An unchanged one is the same value as before.
@@ -232,6 +240,8 @@ func (t *streamTransport) changed(answer *SnapshotAnswer) (*snapshot.Snapshot, e
 // Execute sends an order, once. The outcome is unknown after any error but ErrRefused and ErrNotSent, or if an item has
 // no outcome.
 func (t *streamTransport) Execute(ctx context.Context, _ remote.Host, o order.Order) (Execution, error) {
+	t.orders.RLock()
+	defer t.orders.RUnlock()
 	encoded, err := order.EncodeNative(o)
 	if err != nil {
 		return Execution{}, &remote.Error{Class: remote.InvalidOutput, Err: err}

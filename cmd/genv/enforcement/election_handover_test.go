@@ -133,7 +133,7 @@ func TestAnOutcomeAfterTheTerm(t *testing.T) {
 	close(answers)
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(acted)
-		return err == nil && strings.Contains(genvtest.Read(t, filepath.Join(e.dir, "first.jsonl")), `"kind":"outcome"`)
+		return err == nil && strings.Contains(genvtest.Read(t, filepath.Join(e.dir, "first.jsonl")), `"status":"terminated"`)
 	}, time.Minute, 50*time.Millisecond)
 }
 
