@@ -144,7 +144,7 @@ func (c *Controller) see(ctx context.Context, e *loopEvent) bool {
 		}
 		return false
 	}
-	c.expire(ctx, c.Now())
+	c.expire(c.Now())
 	switch {
 	case ctx.Err() != nil, remote.MayBegin(ctx) != nil, !c.fleet.answered():
 		return false

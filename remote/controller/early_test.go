@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/operator"
@@ -313,6 +314,7 @@ func TestASlowDisk(t *testing.T) {
 		var found []string
 		c := controllerOf(w, warned(enforce.Warn{}), "a", "b")
 		c.Store = savesIn(5 * time.Second)
+		c.Memory.Operator.Exemptions = policy.ExemptionList{{Who: policy.Who{User: "bob"}, Until: time.Now().Add(6500 * time.Millisecond)}}
 		c.Sinks = []controller.Sink{sinkOf(func(_ *controller.Cycle, events []enforce.Event) {
 			for _, e := range events {
 				if e.Kind == enforce.EventActing {

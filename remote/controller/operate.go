@@ -96,7 +96,7 @@ func (c *Controller) changeState(ctx context.Context, r *pendingAction) (string,
 }
 
 // expire ends exemptions, and says so, also if the cycle can't be recorded.
-func (c *Controller) expire(ctx context.Context, now time.Time) {
+func (c *Controller) expire(now time.Time) {
 	left, expired := c.Memory.Operator.Exemptions.Follow(c.fleet.Cluster).Expire(now)
 	c.Memory.Operator.Exemptions = left
 	if len(expired) == 0 {
@@ -114,9 +114,7 @@ func (c *Controller) expire(ctx context.Context, now time.Time) {
 		})
 	}
 	c.record(&c.round, records)
-	if !c.DryRun {
-		_ = c.keep(ctx) // an exemption that is over stays over
-	}
+	c.background.unsaved = true // nothing waits for it: after a crash they end again
 	c.emit(&c.round, events)
 }
 
