@@ -274,15 +274,6 @@ func (c *Controller) Encode(now time.Time) (Saved, error) {
 	return memory.Encode(now)
 }
 
-// keep saves what operators asked for, and waits for it. The error says what a restart or another leader forgets.
-func (c *Controller) keep(ctx context.Context) error {
-	if c.Store == nil {
-		return errNoStore
-	}
-	c.background.unsaved = true
-	return c.save(ctx, true).wait()
-}
-
 // errNoStore is why a restart forgets what operators asked for.
 var errNoStore = errors.New("not saved, so it is lost at a restart: this run keeps no memory; --state-dir DIR " +
 	"gives it a folder")

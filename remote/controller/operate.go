@@ -17,32 +17,38 @@ import (
 // EventOperator is about what an operator asked for, or about an exemption that ended.
 const EventOperator enforce.EventKind = "operator"
 
-// operate carries out what operators ask for. Like a plan it is recorded first.
+// operate carries out what operators ask for. Like a plan it is recorded first. They are answered when it is saved.
 func (c *Controller) operate(ctx context.Context, actions []*pendingAction) {
 	for _, r := range actions {
 		if r.ctx.Err() != nil {
 			continue // the person has left, and may not want it any more
 		}
-		r.text, r.err = c.carryOut(ctx, r)
-		close(r.done)
+		var saved *saving
+		r.text, saved, r.err = c.carryOut(ctx, r)
+		c.background.writer.work.Go(func() {
+			if err := saved.wait(); err != nil {
+				r.text += fmt.Sprintf(" (but %v)", err)
+			}
+			close(r.done)
+		})
 	}
 }
 
-func (c *Controller) carryOut(ctx context.Context, r *pendingAction) (string, error) {
+func (c *Controller) carryOut(ctx context.Context, r *pendingAction) (text string, _ *saving, _ error) {
 	switch {
 	case r.action.Kind == operator.Explain && c.Policy != nil:
-		return strings.Join(c.explain(r.action.Host, r.action.User), "\n"), nil
+		return strings.Join(c.explain(r.action.Host, r.action.User), "\n"), nil, nil
 	case c.Policy == nil || remote.MayBegin(ctx) != nil:
-		return "", operator.Refuse(operator.Unable, "Ask the controller that leads: `genv remote doctor --leader "+
+		return "", nil, operator.Refuse(operator.Unable, "Ask the controller that leads: `genv remote doctor --leader "+
 			"URL` shows it.", "this controller doesn't act now")
 	case c.DryRun:
-		return "", operator.Refuse(operator.Unable, "Run the controller without --dry-run.",
+		return "", nil, operator.Refuse(operator.Unable, "Run the controller without --dry-run.",
 			"this controller runs with --dry-run: it does nothing")
 	case c.Audit == nil && !c.ActUnrecorded:
-		return "", operator.Refuse(operator.Unable, "Run the controller with --audit-log FILE.",
+		return "", nil, operator.Refuse(operator.Unable, "Run the controller with --audit-log FILE.",
 			"this controller keeps no record of who asks for what")
 	case ctx.Err() != nil:
-		return "", operator.Refuse(operator.NotStarted, "Start the controller again.", "the controller is ending")
+		return "", nil, operator.Refuse(operator.NotStarted, "Start the controller again.", "the controller is ending")
 	}
 	return c.changeState(ctx, r)
 }
@@ -69,30 +75,31 @@ func RecordOfAction(who operator.Author, a *operator.Instruction, text string) a
 }
 
 // changeState makes and ends exemptions and holds.
-func (c *Controller) changeState(ctx context.Context, r *pendingAction) (string, error) {
+func (c *Controller) changeState(ctx context.Context, r *pendingAction) (string, *saving, error) {
 	if r.action.Kind == operator.Exempt {
 		e := r.action.Exemption()
 		if err := e.CheckRule(c.Policy); err != nil {
-			return "", operator.Refuse(operator.Invalid, "Correct the rule.", "%v", err)
+			return "", nil, operator.Refuse(operator.Invalid, "Correct the rule.", "%v", err)
 		}
 	}
 	next, text, err := c.Memory.Operator.After(r.who, &r.action, c.Now())
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	next.Exemptions = next.Exemptions.Follow(c.fleet.Cluster)
 	items := []audit.Record{RecordOfAction(r.who, &r.action, text)}
 	if err := c.recordFirst(&c.round, nil, nil, items); err != nil { // then nothing may be done
-		return "", operator.Refuse(operator.Unable, "Make room for the record, or run with --act-unrecorded.",
+		return "", nil, operator.Refuse(operator.Unable, "Make room for the record, or run with --act-unrecorded.",
 			"nothing was done, since it could not be recorded: %v", err)
 	}
 	c.Memory.Operator = next
-	if err := c.keep(ctx); err != nil {
-		text += fmt.Sprintf(" (but %v)", err)
+	if c.Store == nil {
+		text += fmt.Sprintf(" (but %v)", errNoStore)
 	}
+	c.background.unsaved = true
 	c.round.operator(next)
 	c.emit(&c.round, []enforce.Event{{Kind: EventOperator, Host: r.action.Host, Text: text}})
-	return text, nil
+	return text, c.save(ctx, true), nil
 }
 
 // expire ends exemptions, and says so, also if the cycle can't be recorded.

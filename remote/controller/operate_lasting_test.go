@@ -23,21 +23,23 @@ import (
 // A hold stops the rules, and not the findings.
 func TestHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var kept []operator.State
+		kept := make(chan operator.State, 100)
 		r := run(t, visited(), func(c *controller.Controller) {
 			c.Policy = strict{}
 			c.Store = storeFunc(func(saved controller.Saved) error {
 				if len(saved.Operator) == 0 {
 					return nil
 				}
+				time.Sleep(25 * time.Second)
 				s, err := operator.Decode(saved.Operator, c.Now())
-				kept = append(kept, s)
+				kept <- s
 				return err
 			})
 		})
 		defer func() { r.stop() }()
 		require.Contains(t, r.do(hold), "alice (uid 1000), as root put enforcement on hold: it was asked for")
-		require.NotNil(t, kept[len(kept)-1].Hold)
+		require.NotNil(t, (<-kept).Hold)
+		require.NotNil(t, r.last().Hold, "the loop doesn't wait for the disk")
 		before := r.received()
 		require.Len(t, before, 1, "the cycle before")
 		time.Sleep(30 * time.Second)
