@@ -82,11 +82,8 @@ func (r *Recorder) Configure(interval time.Duration) {
 	r.meter.MaxGap = max(2*time.Minute, 4*interval)
 }
 
-// Consume implements controller.Sink. A standby only looks: what it would do doesn't count.
+// Consume implements controller.Sink.
 func (r *Recorder) Consume(cycle *controller.Cycle, events []enforce.Event) {
-	if cycle.Standby {
-		events = nil
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.Now()
