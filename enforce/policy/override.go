@@ -28,12 +28,14 @@ type Override struct {
 // matches says whether the override applies to a query, and how specific it is, by user, host, labels and time: the
 // higher rank wins.
 func (o *Override) matches(q enforce.Query) (rank [4]int, ok bool) {
-	rank = [4]int{o.users[string(q.User)], o.hostRank(string(q.Host)), len(o.labels), 0}
-	if o.when != nil {
+	rank = [4]int{o.users[string(q.User)], 0, len(o.labels), 0}
+	if rank[0] == 0 && len(o.writtenUsers) > 0 || !hasLabels(q.Labels, o.labels) {
+		return rank, false
+	}
+	if rank[1] = o.hostRank(string(q.Host)); o.when != nil {
 		rank[3] = 1
 	}
-	ofUser, onHost := rank[0] > 0 || len(o.writtenUsers) == 0, rank[1] > 0 || len(o.hosts) == 0
-	return rank, ofUser && onHost && hasLabels(q.Labels, o.labels) && (o.when == nil || o.when.Contains(q.At))
+	return rank, (rank[1] > 0 || len(o.hosts) == 0) && (o.when == nil || o.when.Contains(q.At))
 }
 
 func hasLabels(labels, wanted map[string]string) bool {

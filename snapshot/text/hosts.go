@@ -83,6 +83,9 @@ func (p hostPart) expand() (numbers []string) {
 // Matches says whether the pattern matches a name.
 func (p HostPattern) Matches(name string) bool {
 	name = FoldHost(name)
+	if len(p.parts) == 1 && p.parts[0].ranges == nil { // most patterns are one name
+		return name == FoldHost(p.parts[0].literal)
+	}
 	return p.count > 0 && (matchParts(p.parts, name) || matchParts(p.parts, name+"."))
 }
 
