@@ -103,7 +103,9 @@ func (c *Choice) takeFrom(cost int8, devices []*HeldDevice) {
 		var over []*HeldDevice
 		for d := range c.inTurn(devices) {
 			switch {
-			case d.gone || c.enough(cost):
+			case c.enough(cost):
+				return
+			case d.gone:
 			case c.freedWith(d) > c.Excess:
 				over = append(over, d)
 			default:

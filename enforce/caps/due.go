@@ -127,8 +127,11 @@ type looks struct {
 }
 
 func (c *Counting) looksAt(hosts []snapshot.Hostname) *looks {
-	l := &looks{oldest: c.Now}
-	for _, name := range append(slices.Clip(hosts), "") { // this machine has no name
+	if len(hosts) == 0 {
+		hosts = []snapshot.Hostname{""} // this machine has no name
+	}
+	l := &looks{oldest: c.Now, hosts: make([]*judging.HostView, 0, len(hosts))}
+	for _, name := range hosts {
 		h := c.ByName[name]
 		if h == nil {
 			continue

@@ -33,6 +33,9 @@ func fewest(has map[int]int, devices ...*HeldDevice) int {
 // most.
 func (c *Choice) inTurn(devices []*HeldDevice) iter.Seq[*HeldDevice] {
 	slices.SortFunc(devices, newerFirst)
+	if len(c.most) == 1 {
+		return slices.Values(devices)
+	}
 	return func(yield func(*HeldDevice) bool) {
 		left := make(map[int][]*HeldDevice) // of each person; one that several people have is by itself
 		most := 0
