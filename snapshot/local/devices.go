@@ -166,23 +166,6 @@ func (c *Collector) locate(ctx context.Context, oldest time.Duration, usage *nvi
 	c.update(func(kept *cache) { kept.located = after })
 }
 
-// unreported are the devices of which the driver doesn't report the processes, by index: all, if one isn't listed.
-func (l *deviceList) unreported(usage nvidiasmi.Usage) []snapshot.DeviceIndex {
-	var found, all []snapshot.DeviceIndex
-	for i := range l.devices {
-		all = append(all, l.devices[i].Index)
-	}
-	for _, gpu := range usage.NotListed {
-		index, ok := l.index[gpu]
-		if !ok {
-			return all
-		}
-		found = append(found, index)
-	}
-	slices.Sort(found)
-	return slices.Compact(found)
-}
-
 func (l *deviceList) toRegister() []snapshot.Device {
 	found := make([]snapshot.Device, 0, len(l.devices))
 	for _, g := range l.devices {

@@ -70,7 +70,7 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	s := &snapshot.Snapshot{
 		Processes:    processes,
 		Environments: files.Environments,
-		Devices: described(files.Devices, devices, slices.Concat(devices.unreported(usage),
+		Devices: described(files.Devices, devices, slices.Concat(usage.Unreported(devices.toRegister()),
 			observer.doubtful(processes), c.unexplained(usage, devices))),
 		Warnings: fileWarnings(files),
 	}

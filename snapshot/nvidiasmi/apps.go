@@ -65,6 +65,19 @@ func (u *Usage) ToParent(gpu snapshot.GPUUUID, instances []snapshot.Instance) {
 	}
 }
 
+// Unreported are the devices of which the driver doesn't list the processes: all, if one of them isn't known.
+func (u *Usage) Unreported(devices []snapshot.Device) (indices []snapshot.DeviceIndex) {
+	anyOf := slices.ContainsFunc(u.NotListed, func(gpu snapshot.GPUUUID) bool {
+		return gpu == "" || !slices.ContainsFunc(devices, func(d snapshot.Device) bool { return d.UUID == gpu })
+	})
+	for i := range devices {
+		if d := &devices[i]; anyOf || slices.Contains(u.NotListed, d.UUID) {
+			indices = append(indices, d.Index)
+		}
+	}
+	return indices
+}
+
 // NamesInstance says whether the list names a MIG instance that ToParent didn't find.
 func (u *Usage) NamesInstance() bool {
 	isOne := func(id snapshot.GPUUUID) bool { return strings.HasPrefix(string(id), "MIG-") }

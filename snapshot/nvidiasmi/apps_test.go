@@ -1,6 +1,7 @@
 package nvidiasmi_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -119,4 +120,17 @@ func TestProcessesOfInstances(t *testing.T) {
 		"the driver does not report which processes use GPU-2: there may be any",
 		"process 11 uses GPU-gone, which the driver does not list: it is attributed to no GPU",
 	}, warnings)
+}
+
+// TestDevicesWithoutAListOfProcesses: they are not unused.
+func TestDevicesWithoutAListOfProcesses(t *testing.T) {
+	devices := []snapshot.Device{{Index: 0, UUID: "GPU-0"}, {Index: 1, UUID: "GPU-1"}, {Index: 2}}
+	for unlisted, want := range map[string][]snapshot.DeviceIndex{"GPU-0": {0}, "GPU-9": {0, 1, 2}, "": {0, 1, 2}, "GPU-1 GPU-0": {0, 1}} {
+		var usage nvidiasmi.Usage
+		for gpu := range strings.SplitSeq(unlisted, " ") {
+			usage.NotListed = append(usage.NotListed, snapshot.GPUUUID(gpu))
+		}
+		require.Equal(t, want, usage.Unreported(devices), unlisted)
+	}
+	require.Empty(t, new(nvidiasmi.Usage).Unreported(devices))
 }

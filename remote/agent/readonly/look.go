@@ -55,7 +55,9 @@ func (r Reading) Look(ctx context.Context, host remote.Host) (*snapshot.Snapshot
 		s.Processes[i].EnvUnknown = true
 	}
 	s.Warnings = slices.Compact(slices.Concat(listing.Warnings, usage.Warnings, s.Warnings))
-	markUnreported(s.Devices, usage.NotListed, indices)
+	for _, index := range usage.Unreported(s.Devices) {
+		s.Device(index).ProcessesUnknown = true
+	}
 	s.Bound()
 	s.Warnings = s.Warnings[:min(len(s.Warnings), maxWarnings)]
 	for i, w := range s.Warnings {
@@ -151,20 +153,6 @@ func (r Reading) indices(ctx context.Context, host remote.Host, devices []snapsh
 		}
 	}
 	return indices
-}
-
-// markUnreported marks the devices with unreported processes: all, if one of these isn't known.
-func markUnreported(devices []snapshot.Device, unreported []snapshot.GPUUUID,
-	indices map[snapshot.GPUUUID]snapshot.DeviceIndex,
-) {
-	for _, gpu := range unreported {
-		index, known := indices[gpu]
-		for i := range devices {
-			if !known || devices[i].Index == index {
-				devices[i].ProcessesUnknown = true
-			}
-		}
-	}
 }
 
 // published prints the devices that root's genv has published. Only root can make a folder in /run.

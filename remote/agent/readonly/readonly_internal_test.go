@@ -65,24 +65,6 @@ func TestParseDescriptions(t *testing.T) {
 	}
 }
 
-// TestDevicesWithoutAListOfProcesses: they are not unused.
-func TestDevicesWithoutAListOfProcesses(t *testing.T) {
-	indices := map[snapshot.GPUUUID]snapshot.DeviceIndex{"GPU-0": 0, "GPU-1": 1}
-	for _, row := range []struct {
-		unreported []snapshot.GPUUUID
-		want       [2]bool
-	}{
-		{nil, [2]bool{}},
-		{[]snapshot.GPUUUID{"GPU-0"}, [2]bool{true, false}},
-		{[]snapshot.GPUUUID{"GPU-9"}, [2]bool{true, true}},
-		{[]snapshot.GPUUUID{""}, [2]bool{true, true}},
-	} {
-		devices := []snapshot.Device{{Index: 0}, {Index: 1}}
-		markUnreported(devices, row.unreported, indices)
-		require.Equal(t, row.want, [2]bool{devices[0].ProcessesUnknown, devices[1].ProcessesUnknown}, "%v", row.unreported)
-	}
-}
-
 // TestACommandForgesNothing: a command line is what its user wrote, on one line or more.
 func TestACommandForgesNothing(t *testing.T) {
 	p, d := describe7(described + "Uid:\t0\nPid:\t7\nUid:\t0\nUser root:x:1001:0::/:/bin/sh\nCommand 7 ls\n")
