@@ -45,47 +45,40 @@ func (p procfs) Kernels(kernels []Kernel) map[Kernel]Liveness {
 // runningKernels says which kernels have a process. Users choose the numbers of processes and of kernels that a command
 // line names, so it doesn't go through one for each of the other.
 func (p procfs) runningKernels(pids []snapshot.PID, kernels []Kernel) map[Kernel]Liveness {
-	lives, byID := make(map[Kernel]Liveness, len(kernels)), map[string][]Kernel{}
-	missing := Unknown
-	if p.showsAll() {
-		missing = Gone
-	}
+	asked := map[string]bool{}
 	for _, k := range kernels {
-		lives[k], byID[k.ID] = missing, append(byID[k.ID], k)
+		asked[k.ID] = true
 	}
-	quotas, late := proc.Quotas{}, map[snapshot.UID]bool{}
+	quotas, named := proc.Quotas{}, map[Kernel]bool{}
+	unowned, late := map[string]bool{}, map[snapshot.UID]bool{} // a process that wasn't read may be any kernel's
 	for _, pid := range pids {
 		owner, err := p.owner(pid)
 		line, lineErr := p.commandLine(pid, quotas.Of(proc.Payer{UID: owner}))
-		if errors.Is(lineErr, proc.ErrUnreadable) {
-			late[owner] = true
-		}
-		named := kernelsNamed(line, byID)
-		if len(named) == 0 {
-			continue
-		}
-		for id := range named {
-			if err != nil {
-				unsure(lives, byID[id])
-			} else if _, known := lives[Kernel{id, owner}]; known {
-				lives[Kernel{id, owner}] = Alive
+		late[owner] = late[owner] || errors.Is(lineErr, proc.ErrUnreadable)
+		for arg := range strings.SplitSeq(line, "\x00") {
+			id, isFile := strings.CutSuffix(filepath.Base(arg), ".json")
+			id, isKernel := strings.CutPrefix(id, "kernel-")
+			switch {
+			case !isFile || !isKernel || !asked[id]:
+			case err != nil:
+				unowned[id] = true
+			default:
+				named[Kernel{id, owner}] = true
 			}
 		}
 	}
+	lives, all := make(map[Kernel]Liveness, len(kernels)), p.showsAll()
 	for _, k := range kernels {
-		if late[k.UID] { // a process that wasn't read may be the kernel's
-			unsure(lives, []Kernel{k})
-		}
-	}
-	return lives
-}
-
-func unsure(lives map[Kernel]Liveness, kernels []Kernel) {
-	for _, k := range kernels {
-		if lives[k] != Alive {
+		switch {
+		case named[k]:
+			lives[k] = Alive
+		case all && !unowned[k.ID] && !late[k.UID]:
+			lives[k] = Gone
+		default:
 			lives[k] = Unknown
 		}
 	}
+	return lives
 }
 
 func (p procfs) commandLine(pid snapshot.PID, quota *proc.Quota) (string, error) {
@@ -98,17 +91,6 @@ func (p procfs) commandLine(pid snapshot.PID, quota *proc.Quota) (string, error)
 	h.Quota = quota
 	line, err := h.Arguments(maxCommandLine)
 	return string(line), err
-}
-
-func kernelsNamed(cmdline string, asked map[string][]Kernel) map[string]bool {
-	named := map[string]bool{}
-	for arg := range strings.SplitSeq(cmdline, "\x00") {
-		id, isFile := strings.CutSuffix(filepath.Base(arg), ".json")
-		if id, isKernel := strings.CutPrefix(id, "kernel-"); isFile && isKernel && asked[id] != nil {
-			named[id] = true
-		}
-	}
-	return named
 }
 
 // owner is the account of a process, or that of its folder where /proc hides it.
@@ -165,37 +147,22 @@ func (p procfs) kernelFiles(pids []snapshot.PID, kernels map[snapshot.UID][]Kern
 
 // kernelFileIn says whether one of the folders has the file of a kernel. complete says that no other folder has.
 func (p procfs) kernelFileIn(ctx context.Context, folders []string, complete bool, k Kernel) Liveness {
-	now := Unknown
-	if complete {
-		now = Gone
-	}
 	for _, folder := range folders {
 		if ctx.Err() != nil { // a user can have millions of files looked for
 			return Unknown
 		}
-		switch p.kernelFile(folder, k) {
-		case Alive:
+		has, err := false, error(nil)
+		if k.ID != "" && !strings.ContainsAny(k.ID, "/\x00") {
+			has, err = p.fs.HasFile(filepath.Join(folder, "kernel-"+k.ID+".json"), k.UID)
+		}
+		if complete = complete && err == nil; has && err == nil {
 			return Alive
-		case Unknown:
-			now = Unknown
-		case Gone:
 		}
 	}
-	return now
-}
-
-func (p procfs) kernelFile(folder string, k Kernel) Liveness {
-	if k.ID == "" || strings.ContainsAny(k.ID, "/\x00") {
+	if complete {
 		return Gone
 	}
-	has, err := p.fs.HasFile(filepath.Join(folder, "kernel-"+k.ID+".json"), k.UID)
-	switch {
-	case err != nil:
-		return Unknown
-	case has:
-		return Alive
-	}
-	return Gone
+	return Unknown
 }
 
 // runtimeVariables choose Jupyter's runtime folder, at a path below each (jupyter_core).

@@ -124,10 +124,10 @@ func TestKernelsWhileAProcessIsNotRead(t *testing.T) {
 func TestAKernelFolderThatDoesNotAnswer(t *testing.T) {
 	machine, k := New(proc.FS{}, nss.Passwd{}).(procfs), Kernel{ID: "k", UID: snapshot.UID(os.Getuid())}
 	machine.fs.Reader = &proc.ReaderProcess{Command: []string{"sh", "-c", "echo {}; exec sleep 60"}}
-	require.Equal(t, Unknown, machine.kernelFile(t.TempDir(), k))
+	require.Equal(t, Unknown, machine.kernelFileIn(t.Context(), []string{t.TempDir()}, true, k))
 	began := time.Now()
 	for range 100 {
-		require.Equal(t, Unknown, machine.kernelFile(t.TempDir(), k))
+		require.Equal(t, Unknown, machine.kernelFileIn(t.Context(), []string{t.TempDir()}, true, k))
 	}
 	require.Less(t, time.Since(began), 10*time.Second, "it is asked again after a while")
 }
