@@ -40,39 +40,35 @@ func (s *Server) round(ctx context.Context) {
 	has := heldBy(look)
 	q.expire(has, states, now)
 	have := q.counted(has)
-	candidates, waiting := make([]candidate, 0, len(q.list)), make(map[string]*wait, len(q.list))
+	var waiting []*wait
 	for _, w := range q.list {
 		if w.done || w.ctx.Err() != nil || q.offerTo(w.ID) != nil {
 			continue
 		}
 		free, missing, err := w.room(look, states, last)
-		if waiting[w.ID], w.barred = w, s.barred(look, w, has, free, missing); err != nil {
+		if w.barred = s.barred(look, w, has, free, missing); err != nil {
 			w.barred = "it would be refused: " + text.OneLine(err.Error())
 		}
-		candidates = append(candidates, candidate{
-			id: w.ID, uid: w.UID, gpus: missing, free: q.unkept(w, free), since: w.Since,
-			barred: w.barred != "", behind: w.change == nil && now < q.passed[w.UID],
-		})
+		w.free, w.missing, w.behind = q.unkept(w, free), missing, w.change == nil && now < q.passed[w.UID]
+		waiting = append(waiting, w)
 	}
-	given := map[string][]snapshot.DeviceIndex{}
+	given := map[*wait][]snapshot.DeviceIndex{}
 	q.disconnected = s.stillDisconnected(q.disconnected, now)
 	if len(q.disconnected) == 0 || now-q.begun > returnWithin {
 		q.disconnected = nil
-		given, q.keptBack = decide(candidates, have, q.keptBack, now)
+		given, q.keptBack = decide(waiting, have, q.keptBack, now)
 	}
-	q.offer(given, waiting, now)
+	q.offer(given, now)
 	q.keep(look, waiting, given, now)
 	q.mu.Unlock()
-	for id, chosen := range given {
-		s.give(waiting[id], chosen)
+	for w, chosen := range given {
+		s.give(w, chosen)
 	}
 	q.mu.Lock()
-	candidates = slices.DeleteFunc(candidates, func(c candidate) bool {
-		return waiting[c.id].done || q.offerTo(c.id) != nil
-	})
+	waiting = slices.DeleteFunc(waiting, func(w *wait) bool { return w.done || q.offerTo(w.ID) != nil })
 	q.keep(look, waiting, nil, now)
-	if inOrder(candidates, have, now); len(candidates) > 0 {
-		q.tell(candidates, waiting, now)
+	if inOrder(waiting, have, now); len(waiting) > 0 {
+		q.tell(waiting, now)
 	}
 	s.note(now)
 }
@@ -121,11 +117,10 @@ func (s *Server) reserved(look *snapshot.Snapshot, w *wait, free []snapshot.Devi
 }
 
 // offer keeps the given GPUs for the waits without a change, and takes these waits out of given; q.mu is held.
-func (q *waits) offer(given map[string][]snapshot.DeviceIndex, waiting map[string]*wait, now time.Duration) {
-	maps.DeleteFunc(given, func(id string, chosen []snapshot.DeviceIndex) bool {
-		w := waiting[id]
+func (q *waits) offer(given map[*wait][]snapshot.DeviceIndex, now time.Duration) {
+	maps.DeleteFunc(given, func(w *wait, chosen []snapshot.DeviceIndex) bool {
 		if w.change == nil {
-			q.offers = append(q.offers, offer{id: id, uid: w.UID, gpus: chosen, by: now + offerFor, told: true})
+			q.offers = append(q.offers, offer{id: w.ID, uid: w.UID, gpus: chosen, by: now + offerFor, told: true})
 			w.say(Answer{Waiting: &Place{Offered: chosen}})
 		}
 		return w.change == nil
@@ -315,7 +310,7 @@ func (q *waits) offered(list map[string][]snapshot.DeviceIndex, possible map[str
 // and for the first wait in the queue all others that suit it, as long as keptBack.keeps. That time begins with
 // something that others could have, such as a part of a GPU. MIG instances aren't kept. q.mu is held.
 func (q *waits) keep(
-	look *snapshot.Snapshot, waiting map[string]*wait, given map[string][]snapshot.DeviceIndex, now time.Duration,
+	look *snapshot.Snapshot, waiting []*wait, given map[*wait][]snapshot.DeviceIndex, now time.Duration,
 ) {
 	q.kept = nil
 	offered := make(map[snapshot.DeviceIndex]bool)
@@ -327,13 +322,14 @@ func (q *waits) keep(
 	for _, o := range q.offers {
 		add(o.uid, o.gpus)
 	}
-	for id, chosen := range given {
-		add(waiting[id].UID, chosen)
+	for w, chosen := range given {
+		add(w.UID, chosen)
 	}
-	first := waiting[q.keptBack.id]
-	if first == nil || first.done || !q.keptBack.keeps(now) {
+	at := slices.IndexFunc(waiting, func(w *wait) bool { return w.ID == q.keptBack.id })
+	if at < 0 || !q.keptBack.keeps(now) {
 		return
 	}
+	first := waiting[at]
 	list := gpus.Of(look)
 	for i := range list {
 		g := &list[i]

@@ -15,17 +15,6 @@ const (
 	overdue     = 24 * time.Hour   // after how long a wait goes before all younger waits
 )
 
-// candidate is a wait as decide sees it. Times are since boot.
-type candidate struct {
-	id     string
-	uid    snapshot.UID
-	gpus   int                    // that it still needs
-	free   []snapshot.DeviceIndex // that it could have now, the best ones first
-	since  time.Duration
-	barred bool // by a cap, by reservations, or since too few GPUs work: it keeps its place, and is passed over
-	behind bool // all others, as its user let an offer pass
-}
-
 // keptBack is the first wait for which too few GPUs are free. The time for which these are kept back is its user's.
 type keptBack struct {
 	id     string        // empty if there is no such wait
@@ -42,23 +31,24 @@ func (h keptBack) keeps(now time.Duration) bool {
 // decide says which waits get which GPUs. Overdue waits come first, then the person with the fewest GPUs (have), then
 // the oldest wait; a user who let an offer pass comes last. last is the keptBack that the call before returned.
 func decide(
-	candidates []candidate, have map[snapshot.UID]int, last keptBack, now time.Duration,
-) (given map[string][]snapshot.DeviceIndex, next keptBack) {
-	rest := slices.DeleteFunc(slices.Clone(candidates), func(c candidate) bool { return c.barred })
-	given, have = make(map[string][]snapshot.DeviceIndex), maps.Collect(maps.All(have))
-	taken := make(map[snapshot.DeviceIndex]bool)
+	list []*wait, have map[snapshot.UID]int, last keptBack, now time.Duration,
+) (given map[*wait][]snapshot.DeviceIndex, next keptBack) {
+	rest := slices.DeleteFunc(slices.Clone(list), func(w *wait) bool { return w.barred != "" })
+	given, have = make(map[*wait][]snapshot.DeviceIndex), maps.Collect(maps.All(have))
+	taken, lastBegins := make(map[snapshot.DeviceIndex]bool), false
 	for inOrder(rest, have, now); len(rest) > 0; {
-		c := rest[0]
+		w := rest[0]
 		rest = rest[1:]
-		free := slices.DeleteFunc(slices.Clone(c.free), func(i snapshot.DeviceIndex) bool { return taken[i] })
-		if begins := len(free) >= c.gpus; begins {
-			free = free[:c.gpus]
-			given[c.id] = free
-			have[c.uid] += c.gpus
+		free := slices.DeleteFunc(slices.Clone(w.free), func(i snapshot.DeviceIndex) bool { return taken[i] })
+		if len(free) >= w.missing {
+			free = free[:w.missing]
+			given[w] = free
+			lastBegins = lastBegins || w.ID == last.id
+			have[w.UID] += w.missing
 			inOrder(rest, have, now)
 		} else if next.id != "" {
 			continue
-		} else if next = last.passedTo(&c, given[last.id] != nil, len(free) > 0, now); !next.keeps(now) {
+		} else if next = last.passedTo(w, lastBegins, len(free) > 0, now); !next.keeps(now) {
 			continue
 		}
 		for _, index := range free {
@@ -77,32 +67,32 @@ func (h keptBack) without() keptBack {
 	return h
 }
 
-// passedTo is h now that c is the first wait. begins says whether the first wait before begins, and anything whether
+// passedTo is h now that w is the first wait. begins says whether the first wait before begins, and anything whether
 // there are free GPUs to keep. The time goes on, so that many waits, or short jobs in a loop, keep GPUs back no longer
 // than one wait. It begins again after 2*keepBackFor, or for another user once a wait of the user before is over.
-func (h keptBack) passedTo(c *candidate, begins, anything bool, now time.Duration) keptBack {
+func (h keptBack) passedTo(w *wait, begins, anything bool, now time.Duration) keptBack {
 	h.served = h.served || begins || h.id == ""
-	h.id = c.id
-	if begun := h.since != 0 && now-h.since < 2*keepBackFor; anything && (!begun || h.served && h.uid != c.uid) {
-		h.since, h.uid, h.served = now, c.uid, false
+	h.id = w.ID
+	if begun := h.since != 0 && now-h.since < 2*keepBackFor; anything && (!begun || h.served && h.uid != w.UID) {
+		h.since, h.uid, h.served = now, w.UID, false
 	}
 	return h
 }
 
-func inOrder(list []candidate, have map[snapshot.UID]int, now time.Duration) {
-	rank := func(c candidate) (rank, has int) {
+func inOrder(list []*wait, have map[snapshot.UID]int, now time.Duration) {
+	rank := func(w *wait) (rank, has int) {
 		switch {
-		case c.behind:
-			return 2, have[c.uid]
-		case now-c.since > overdue:
+		case w.behind:
+			return 2, have[w.UID]
+		case now-w.Since > overdue:
 			return 0, 0
 		}
-		return 1, have[c.uid]
+		return 1, have[w.UID]
 	}
-	slices.SortFunc(list, func(a, b candidate) int {
+	slices.SortFunc(list, func(a, b *wait) int {
 		rankA, hasA := rank(a)
 		rankB, hasB := rank(b)
-		return cmp.Or(rankA-rankB, hasA-hasB, cmp.Compare(a.since, b.since), cmp.Compare(a.id, b.id))
+		return cmp.Or(rankA-rankB, hasA-hasB, cmp.Compare(a.Since, b.Since), cmp.Compare(a.ID, b.ID))
 	})
 }
 
@@ -123,26 +113,25 @@ type Place struct {
 }
 
 // tell sends each wait its place in the queue, if it has changed; q.mu is held.
-func (q *waits) tell(sorted []candidate, waiting map[string]*wait, now time.Duration) {
+func (q *waits) tell(sorted []*wait, now time.Duration) {
 	people, own := make(map[snapshot.UID]int), make(map[snapshot.UID]int)
-	for _, c := range sorted {
-		if people[c.uid] == 0 {
-			people[c.uid] = len(people) + 1
+	for _, w := range sorted {
+		if people[w.UID] == 0 {
+			people[w.UID] = len(people) + 1
 		}
 	}
-	first := waiting[sorted[0].id]
-	for _, c := range sorted {
-		w := waiting[c.id]
+	first := sorted[0]
+	for _, w := range sorted {
 		p := Place{
-			Number: people[c.uid], People: len(people), GPUs: c.gpus, Free: len(c.free), Own: own[c.uid],
+			Number: people[w.UID], People: len(people), GPUs: w.missing, Free: len(w.free), Own: own[w.UID],
 			Barred: w.barred,
 		}
-		own[c.uid]++
-		if n, known := q.possible[c.id]; known {
+		own[w.UID]++
+		if n, known := q.possible[w.ID]; known {
 			p.Possible = &n
 		}
 		for _, o := range q.offers {
-			if o.id == c.id && !o.told {
+			if o.id == w.ID && !o.told {
 				p.Freed = o.gpus
 			}
 		}

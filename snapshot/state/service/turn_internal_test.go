@@ -20,39 +20,49 @@ func gpusOf(n int) (list []snapshot.DeviceIndex) {
 	return list
 }
 
+// asks is a wait for some GPUs more, as a round finds it.
+func asks(id string, uid snapshot.UID, missing int, free []snapshot.DeviceIndex, since time.Duration) *wait {
+	return &wait{noted: noted{Wait: snapshot.Wait{ID: id, UID: uid}, Since: since}, missing: missing, free: free}
+}
+
 func TestDecide(t *testing.T) {
 	const hour = time.Hour
-	now := 100 * hour
+	now, over, behind := 100*hour, asks("a", 1, 1, gpusOf(1), 90*hour), asks("a", 1, 1, gpusOf(1), 75*hour)
+	over.barred, behind.behind = "a cap", true
 	for name, row := range map[string]struct {
-		candidates []candidate
+		candidates []*wait
 		have       map[snapshot.UID]int
 		last       keptBack
 		want       string
 		holds      string
 	}{
 		"nobody":                         {nil, nil, keptBack{}, "map[]", ""},
-		"there is enough":                {[]candidate{{"a", 1, 2, gpusOf(3), 99 * hour, false, false}}, nil, keptBack{}, "map[a:[0 1]]", ""},
-		"who waits longest":              {[]candidate{{"a", 1, 1, gpusOf(1), 99 * hour, false, false}, {"b", 2, 1, gpusOf(1), 98 * hour, false, false}}, nil, keptBack{}, "map[b:[0]]", "a"},
-		"who has fewest":                 {[]candidate{{"a", 1, 1, gpusOf(1), 99 * hour, false, false}, {"b", 2, 1, gpusOf(1), 98 * hour, false, false}}, map[snapshot.UID]int{2: 1}, keptBack{}, "map[a:[0]]", "b"},
-		"people take turns":              {[]candidate{{"a", 1, 1, gpusOf(3), 97 * hour, false, false}, {"a2", 1, 1, gpusOf(3), 97 * hour, false, false}, {"a3", 1, 1, gpusOf(3), 97 * hour, false, false}, {"b", 2, 1, gpusOf(3), 99 * hour, false, false}}, nil, keptBack{}, "map[a:[0] a2:[2] b:[1]]", "a3"},
-		"over a day goes first":          {[]candidate{{"a", 1, 1, gpusOf(1), 75 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, map[snapshot.UID]int{1: 7}, keptBack{}, "map[a:[0]]", "b"},
-		"a day is not over":              {[]candidate{{"a", 1, 1, gpusOf(1), 76 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, map[snapshot.UID]int{1: 7}, keptBack{}, "map[b:[0]]", "a"},
-		"over a cap is passed over":      {[]candidate{{"a", 1, 1, gpusOf(1), 90 * hour, true, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{}, "map[b:[0]]", ""},
-		"the first holds":                {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{}, "map[]", "a"},
-		"it goes on to hold":             {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{"a", now - 29*time.Minute, 1, false}, "map[]", "a"},
-		"it holds what suits it":         {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(2), 99 * hour, false, false}}, nil, keptBack{}, "map[b:[1]]", "a"},
-		"others pass after half an hour": {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{"a", now - 31*time.Minute, 1, false}, "map[b:[0]]", "a passes"},
-		"for half an hour":               {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{"a", now - hour, 1, false}, "map[]", "a"},
-		"another one goes on to hold":    {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{"gone", now - 31*time.Minute, 1, false}, "map[b:[0]]", "a passes"},
-		"who let an offer pass":          {[]candidate{{"a", 1, 1, gpusOf(1), 75 * hour, false, true}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, map[snapshot.UID]int{2: 7}, keptBack{}, "map[b:[0]]", "a"},
-		"it has begun":                   {[]candidate{{"c", 3, 1, gpusOf(2), 80 * hour, false, false}, {"a", 1, 2, gpusOf(2), 90 * hour, false, false}, {"b", 2, 1, gpusOf(2), 99 * hour, false, false}}, nil, keptBack{"c", now - 31*time.Minute, 3, false}, "map[c:[0]]", "a"},
-		"the same user's has begun":      {[]candidate{{"c", 1, 1, gpusOf(2), 80 * hour, false, false}, {"a", 1, 2, gpusOf(2), 90 * hour, false, false}, {"b", 2, 1, gpusOf(2), 99 * hour, false, false}}, map[snapshot.UID]int{2: 9}, keptBack{"c", now - 31*time.Minute, 1, false}, "map[b:[1] c:[0]]", "a passes"},
-		"nothing was kept so far":        {[]candidate{{"a", 1, 2, gpusOf(1), 90 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{"a", 0, 1, false}, "map[]", "a"},
-		"nothing is free any more":       {[]candidate{{"a", 1, 2, nil, 90 * hour, false, false}}, nil, keptBack{"a", now - 31*time.Minute, 1, false}, "map[]", "a passes"},
-		"over a day holds no longer":     {[]candidate{{"a", 1, 2, gpusOf(1), 60 * hour, false, false}, {"b", 2, 1, gpusOf(1), 99 * hour, false, false}}, nil, keptBack{"a", now - 31*time.Minute, 1, false}, "map[b:[0]]", "a passes"},
+		"there is enough":                {[]*wait{asks("a", 1, 2, gpusOf(3), 99*hour)}, nil, keptBack{}, "map[a:[0 1]]", ""},
+		"who waits longest":              {[]*wait{asks("a", 1, 1, gpusOf(1), 99*hour), asks("b", 2, 1, gpusOf(1), 98*hour)}, nil, keptBack{}, "map[b:[0]]", "a"},
+		"who has fewest":                 {[]*wait{asks("a", 1, 1, gpusOf(1), 99*hour), asks("b", 2, 1, gpusOf(1), 98*hour)}, map[snapshot.UID]int{2: 1}, keptBack{}, "map[a:[0]]", "b"},
+		"people take turns":              {[]*wait{asks("a", 1, 1, gpusOf(3), 97*hour), asks("a2", 1, 1, gpusOf(3), 97*hour), asks("a3", 1, 1, gpusOf(3), 97*hour), asks("b", 2, 1, gpusOf(3), 99*hour)}, nil, keptBack{}, "map[a:[0] a2:[2] b:[1]]", "a3"},
+		"over a day goes first":          {[]*wait{asks("a", 1, 1, gpusOf(1), 75*hour), asks("b", 2, 1, gpusOf(1), 99*hour)}, map[snapshot.UID]int{1: 7}, keptBack{}, "map[a:[0]]", "b"},
+		"a day is not over":              {[]*wait{asks("a", 1, 1, gpusOf(1), 76*hour), asks("b", 2, 1, gpusOf(1), 99*hour)}, map[snapshot.UID]int{1: 7}, keptBack{}, "map[b:[0]]", "a"},
+		"over a cap is passed over":      {[]*wait{over, asks("b", 2, 1, gpusOf(1), 99*hour)}, nil, keptBack{}, "map[b:[0]]", ""},
+		"the first holds":                {[]*wait{asks("a", 1, 2, gpusOf(1), 90*hour), asks("b", 2, 1, gpusOf(1), 99*hour)}, nil, keptBack{}, "map[]", "a"},
+		"it goes on to hold":             {[]*wait{asks("a", 1, 2, gpusOf(1), 90*hour), asks("b", 2, 1, gpusOf(1), 99*hour)}, nil, keptBack{"a", now - 29*time.Minute, 1, false}, "map[]", "a"},
+		"it holds what suits it":         {[]*wait{asks("a", 1, 2, gpusOf(1), 90*hour), asks("b", 2, 1, gpusOf(2), 99*hour)}, nil, keptBack{}, "map[b:[1]]", "a"},
+		"others pass after half an hour": {[]*wait{asks("a", 1, 2, gpusOf(1), 90*hour), asks("b", 2, 1, gpusOf(1), 99*hour)}, nil, keptBack{"a", now - 31*time.Minute, 1, false}, "map[b:[0]]", "a passes"},
+		"for half an hour":               {[]*wait{asks("a", 1, 2, gpusOf(1), 90*hour), asks("b", 2, 1, gpusOf(1), 99*hour)}, nil, keptBack{"a", now - hour, 1, false}, "map[]", "a"},
+		"another one goes on to hold":    {[]*wait{asks("a", 1, 2, gpusOf(1), 90*hour), asks("b", 2, 1, gpusOf(1), 99*hour)}, nil, keptBack{"gone", now - 31*time.Minute, 1, false}, "map[b:[0]]", "a passes"},
+		"who let an offer pass":          {[]*wait{behind, asks("b", 2, 1, gpusOf(1), 99*hour)}, map[snapshot.UID]int{2: 7}, keptBack{}, "map[b:[0]]", "a"},
+		"it has begun":                   {[]*wait{asks("c", 3, 1, gpusOf(2), 80*hour), asks("a", 1, 2, gpusOf(2), 90*hour), asks("b", 2, 1, gpusOf(2), 99*hour)}, nil, keptBack{"c", now - 31*time.Minute, 3, false}, "map[c:[0]]", "a"},
+		"the same user's has begun":      {[]*wait{asks("c", 1, 1, gpusOf(2), 80*hour), asks("a", 1, 2, gpusOf(2), 90*hour), asks("b", 2, 1, gpusOf(2), 99*hour)}, map[snapshot.UID]int{2: 9}, keptBack{"c", now - 31*time.Minute, 1, false}, "map[b:[1] c:[0]]", "a passes"},
+		"nothing was kept so far":        {[]*wait{asks("a", 1, 2, gpusOf(1), 90*hour), asks("b", 2, 1, gpusOf(1), 99*hour)}, nil, keptBack{"a", 0, 1, false}, "map[]", "a"},
+		"nothing is free any more":       {[]*wait{asks("a", 1, 2, nil, 90*hour)}, nil, keptBack{"a", now - 31*time.Minute, 1, false}, "map[]", "a passes"},
+		"over a day holds no longer":     {[]*wait{asks("a", 1, 2, gpusOf(1), 60*hour), asks("b", 2, 1, gpusOf(1), 99*hour)}, nil, keptBack{"a", now - 31*time.Minute, 1, false}, "map[b:[0]]", "a passes"},
 	} {
 		given, next := decide(row.candidates, row.have, row.last, now)
-		require.Equal(t, row.want, fmt.Sprint(given), name)
+		ids := map[string][]snapshot.DeviceIndex{}
+		for w, list := range given {
+			ids[w.ID] = list
+		}
+		require.Equal(t, row.want, fmt.Sprint(ids), name)
 		holds := next.id
 		if holds != "" && !next.keeps(now) {
 			holds += " passes"
@@ -76,15 +86,15 @@ func TestKeptBackForAPerson(t *testing.T) {
 		"another person":              {2, 2, 31 * time.Minute, true},
 		"who got what was waited for": {1, 1, 31 * time.Minute, false},
 	} {
-		first := candidate{id: "a1", uid: 1, gpus: 2, free: gpusOf(1), since: now}
-		_, kept := decide([]candidate{first}, nil, keptBack{}, now)
+		first := asks("a1", 1, 2, gpusOf(1), now)
+		_, kept := decide([]*wait{first}, nil, keptBack{}, now)
 		require.True(t, kept.keeps(now), name)
-		first.gpus = row.gpus
-		_, kept = decide([]candidate{first}, nil, kept, now+time.Minute)
+		first.missing = row.gpus
+		_, kept = decide([]*wait{first}, nil, kept, now+time.Minute)
 		_, kept = decide(nil, nil, kept, now+2*time.Minute)
 		require.False(t, kept.keeps(now+2*time.Minute), name)
-		again := candidate{id: "a2", uid: row.uid, gpus: 2, free: gpusOf(1), since: now + row.at}
-		_, kept = decide([]candidate{again}, nil, kept, now+row.at)
+		again := asks("a2", row.uid, 2, gpusOf(1), now+row.at)
+		_, kept = decide([]*wait{again}, nil, kept, now+row.at)
 		require.Equal(t, row.want, kept.keeps(now+row.at), name)
 	}
 }
@@ -95,36 +105,36 @@ func TestPropertyQueue(t *testing.T) {
 	for seed := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		const gpus, people = 8, 5
-		free, ends, waiting, have := gpusOf(gpus), map[time.Duration][]candidate{}, []candidate{}, map[snapshot.UID]int{}
-		got, last, next := map[string][]snapshot.DeviceIndex{}, keptBack{}, 0
+		free, ends, waiting, have := gpusOf(gpus), map[time.Duration][]*wait{}, []*wait{}, map[snapshot.UID]int{}
+		got, last, next := map[*wait][]snapshot.DeviceIndex{}, keptBack{}, 0
 		for now := time.Duration(0); now < 30*24*time.Hour; now += 10 * time.Minute {
 			if now > 3*24*time.Hour && len(waiting) == 0 {
 				break
 			}
 			for _, c := range ends[now] {
-				free = append(free, got[c.id]...)
-				have[c.uid] -= c.gpus
+				free = append(free, got[c]...)
+				have[c.UID] -= c.missing
 			}
 			if now < 3*24*time.Hour && r.IntN(9) == 0 {
-				c := candidate{id: fmt.Sprint("w", next), uid: snapshot.UID(r.IntN(people)), gpus: 1 + r.IntN(gpus)/(1+r.IntN(4)), since: now}
+				c := asks(fmt.Sprint("w", next), snapshot.UID(r.IntN(people)), 1+r.IntN(gpus)/(1+r.IntN(4)), nil, now)
 				next++
 				waiting = append(waiting, c)
 			}
 			for i := range waiting {
 				waiting[i].free = free
 			}
-			var given map[string][]snapshot.DeviceIndex
+			var given map[*wait][]snapshot.DeviceIndex
 			before := slices.Clone(waiting)
 			given, last = decide(waiting, have, last, now)
 			var all []snapshot.DeviceIndex
 			for _, c := range before {
-				list, begins := given[c.id]
+				list, begins := given[c]
 				if !begins {
 					continue
 				}
-				require.Len(t, list, c.gpus)
-				all, got[c.id] = append(all, list...), list
-				have[c.uid] += c.gpus
+				require.Len(t, list, c.missing)
+				all, got[c] = append(all, list...), list
+				have[c.UID] += c.missing
 				end := now + 10*time.Minute*time.Duration(1+r.IntN(60))
 				ends[end] = append(ends[end], c)
 			}
@@ -133,12 +143,12 @@ func TestPropertyQueue(t *testing.T) {
 				require.GreaterOrEqual(t, at, 0, "seed %d: GPU %d is given twice, or isn't free", seed, index)
 				free = slices.Delete(slices.Clone(free), at, at+1)
 			}
-			waiting = slices.DeleteFunc(waiting, func(c candidate) bool { return given[c.id] != nil })
+			waiting = slices.DeleteFunc(waiting, func(c *wait) bool { return given[c] != nil })
 			for _, c := range waiting {
 				for _, other := range before { // of people with as few
-					passes := given[other.id] != nil && other.since > c.since && other.gpus >= c.gpus && now-other.since <= overdue
-					require.False(t, passes && have[other.uid]-other.gpus >= have[c.uid] && other.uid != c.uid,
-						"seed %d: %v has passed %v", seed, other, c)
+					passes := given[other] != nil && other.Since > c.Since && other.missing >= c.missing && now-other.Since <= overdue
+					require.False(t, passes && have[other.UID]-other.missing >= have[c.UID] && other.UID != c.UID,
+						"seed %d: %v has passed %v", seed, other.ID, c.ID)
 				}
 			}
 		}
@@ -154,11 +164,11 @@ func TestALoopOfShortJobs(t *testing.T) {
 	for minute := range minutes {
 		now := start + time.Duration(minute)*time.Minute
 		free := 2 + min(1, minute%5/4) // the third one is free from time to time
-		loop := candidate{id: fmt.Sprint("loop", minute/5), uid: 1, gpus: 3, free: gpusOf(free), since: now}
-		other := candidate{id: "other", uid: 2, gpus: 1, free: gpusOf(free), since: start}
-		var given map[string][]snapshot.DeviceIndex
-		given, last = decide([]candidate{loop, other}, map[snapshot.UID]int{2: 1}, last, now)
-		if free == 2 && given["other"] == nil {
+		loop := asks(fmt.Sprint("loop", minute/5), 1, 3, gpusOf(free), now)
+		other := asks("other", 2, 1, gpusOf(free), start)
+		var given map[*wait][]snapshot.DeviceIndex
+		given, last = decide([]*wait{loop, other}, map[snapshot.UID]int{2: 1}, last, now)
+		if free == 2 && given[other] == nil {
 			kept++
 		}
 	}
@@ -170,16 +180,16 @@ func TestALoopOfShortJobs(t *testing.T) {
 func TestAWaitForAllGPUs(t *testing.T) {
 	last, passed := keptBack{}, 0
 	for now := 2 * overdue; now < 2*overdue+5*time.Hour; now += 10 * time.Minute {
-		all := candidate{id: "all", uid: 1, gpus: 4, free: gpusOf(1), since: 1}
-		other := candidate{id: fmt.Sprint(now), uid: 2, gpus: 1, free: gpusOf(1), since: now}
-		var given map[string][]snapshot.DeviceIndex
-		if given, last = decide([]candidate{all, other}, nil, last, now); given[other.id] != nil {
+		all := asks("all", 1, 4, gpusOf(1), 1)
+		other := asks(fmt.Sprint(now), 2, 1, gpusOf(1), now)
+		var given map[*wait][]snapshot.DeviceIndex
+		if given, last = decide([]*wait{all, other}, nil, last, now); given[other] != nil {
 			passed++
 		}
 	}
 	require.Equal(t, 15, passed, "three of six times an hour")
-	all := candidate{id: "all", uid: 1, gpus: 4, free: gpusOf(4), since: 1}
-	other := candidate{id: "other", uid: 2, gpus: 1, free: gpusOf(4), since: 2 * overdue}
-	given, _ := decide([]candidate{all, other}, map[snapshot.UID]int{1: 3}, last, 2*overdue+5*time.Hour)
-	require.Len(t, given["all"], 4, "though it has more")
+	all := asks("all", 1, 4, gpusOf(4), 1)
+	other := asks("other", 2, 1, gpusOf(4), 2*overdue)
+	given, _ := decide([]*wait{all, other}, map[snapshot.UID]int{1: 3}, last, 2*overdue+5*time.Hour)
+	require.Len(t, given[all], 4, "though it has more")
 }

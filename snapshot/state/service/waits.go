@@ -61,10 +61,15 @@ type wait struct {
 	by        callerProcess
 	events    chan Answer // the last answer, until it is sent
 	place     Place       // that the client was told last
-	barred    string      // see Place
 	done      bool
 	ctx       context.Context // ends with the connection
 	refusedBy *allowanceState // with the cap that refused its change: it is passed over until there is another one
+
+	// As the last round found it.
+	missing int                    // GPUs that it still needs
+	free    []snapshot.DeviceIndex // that it could have now, the best ones first
+	barred  string                 // why it is passed over, and keeps its place: by a cap, or by reservations
+	behind  bool                   // all others, as its user let an offer pass
 }
 
 // offer is some GPUs that are kept for a wait or, when that has ended, for its user.

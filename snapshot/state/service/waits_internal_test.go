@@ -151,8 +151,7 @@ func TestAnOfferIsKeptFromTheFirstOne(t *testing.T) {
 	}
 	q := &waits{offers: []offer{{id: "c", uid: 2, gpus: gpusOf(3), by: now + offerFor, told: true}}}
 	q.keptBack = keptBack{id: "b", since: now}
-	given := map[string][]snapshot.DeviceIndex{"d": {3}}
-	q.keep(look, map[string]*wait{"b": first, "d": begins}, given, now)
+	q.keep(look, []*wait{first, begins}, map[*wait][]snapshot.DeviceIndex{begins: {3}}, now)
 	for uid, want := range map[snapshot.UID][]snapshot.DeviceIndex{1: gpusOf(4), 2: {3, 4}, 3: {0, 1, 2, 4}, 4: gpusOf(5)} {
 		require.Equal(t, want, q.keptFrom(uid), uid)
 	}
