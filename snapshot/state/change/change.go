@@ -10,6 +10,7 @@ package change
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -116,12 +117,9 @@ type operation interface {
 
 func (c Change) operation() (set operation, err error) {
 	n := 0
-	for o, isSet := range map[operation]bool{
-		c.Enter: c.Enter != nil, c.Attach: c.Attach != nil, c.Detach: c.Detach != nil,
-		c.Configure: c.Configure != nil, c.Leave: c.Leave != nil,
-	} {
-		if isSet {
-			set, n = o, n+1
+	for _, value := range reflect.ValueOf(c).Fields() {
+		if !value.IsNil() {
+			set, n = value.Interface().(operation), n+1
 		}
 	}
 	if n != 1 {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -92,7 +93,7 @@ func (c Client) ask(ctx context.Context, r Request) (Answer, error) {
 	retry := cmp.Or(c.Retry, 10*time.Second)
 	r.Version = Version
 	for begun := time.Now(); ; {
-		answer, err := c.askOnce(ctx, r)
+		answer, err := c.askOnce(ctx, r, answerWithin, func(*Place) {})
 		if !errors.Is(err, ErrBusy) || time.Since(begun) > retry ||
 			!pause(ctx, 20*time.Millisecond+rand.N(200*time.Millisecond)) { // not all clients at the same time
 			return answer, err
@@ -115,26 +116,37 @@ func (c Client) open(ctx context.Context) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-func (c Client) askOnce(ctx context.Context, r Request) (answer Answer, err error) {
+// askOnce sends a request, and tells each Place that comes before the answer. It waits for answers without an end if
+// within is 0.
+func (c Client) askOnce(
+	ctx context.Context, r Request, within time.Duration, tell func(*Place),
+) (answer Answer, err error) {
 	conn, err := c.open(ctx)
 	if err != nil {
 		return answer, err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(answerWithin))
+	if within > 0 {
+		_ = conn.SetDeadline(time.Now().Add(within))
+	}
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	sent := writeLine(conn, r)
-	line, err := readLine(conn, maxAnswer) // also if it was refused before all was sent
-	switch {
-	case err != nil && sent != nil:
-		return answer, fmt.Errorf("%w: the request was not sent: %w", ErrNotRunning, sent)
-	case err != nil:
-		return answer, errors.Join(ErrUnknown, text.Late(ctx.Err(), 0))
+	for answers := json.NewDecoder(conn); ; tell(answer.Waiting) { // also if it was refused before all was sent
+		answer = Answer{}
+		err := answers.Decode(&answer)
+		_, broken := errors.AsType[net.Error](err)
+		switch {
+		case err == nil && answer.Waiting != nil:
+		case err == nil:
+			return answer, answer.err()
+		case sent != nil:
+			return answer, fmt.Errorf("%w: the request was not sent: %w", ErrNotRunning, sent)
+		case broken || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+			return answer, errors.Join(ErrUnknown, text.Late(ctx.Err(), 0))
+		default:
+			return answer, fmt.Errorf("%w: its answer is not understood", ErrUnknown)
+		}
 	}
-	if err := json.Unmarshal(line, &answer); err != nil {
-		return answer, fmt.Errorf("%w: its answer is not understood", ErrUnknown)
-	}
-	return answer, answer.err()
 }
 
 func (a *Answer) err() error {
@@ -200,7 +212,7 @@ func checkService(conn *net.UnixConn) error {
 // the service is away, which keeps the place. The error is one of Client.Change, or the cause of ctx's end.
 func (c Client) Wait(ctx context.Context, r WaitRequest, tell func(*Place)) (change.Result, error) {
 	for queued := false; ; {
-		answer, err := c.waitOnce(ctx, Request{Version: Version, Wait: &r}, func(p *Place) {
+		answer, err := c.askOnce(ctx, Request{Version: Version, Wait: &r}, 0, func(p *Place) {
 			queued = true
 			tell(p)
 		})
@@ -221,24 +233,4 @@ func (c Client) Wait(ctx context.Context, r WaitRequest, tell func(*Place)) (cha
 func (c Client) Withdraw(ctx context.Context, id string) error {
 	_, err := c.ask(ctx, Request{Withdraw: id})
 	return err
-}
-
-func (c Client) waitOnce(ctx context.Context, r Request, tell func(*Place)) (answer Answer, err error) {
-	conn, err := c.open(ctx)
-	if err != nil {
-		return answer, err
-	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
-	_ = writeLine(conn, r) // it may have been refused before all was sent
-	for answers := json.NewDecoder(conn); ; {
-		answer = Answer{}
-		if err := answers.Decode(&answer); err != nil {
-			return answer, ErrUnknown
-		}
-		if answer.Waiting == nil {
-			return answer, answer.err()
-		}
-		tell(answer.Waiting)
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"reflect"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -93,11 +94,8 @@ func decodeRequest(line []byte) (r Request, err error) {
 		return r, state.Refuse("not a request of genv")
 	}
 	asked := 0
-	for _, set := range []bool{
-		r.Change != nil, r.Look != "", r.Status, r.Token != nil, r.Redeem != "", r.Allow != nil,
-		r.Allowance, r.Wait != nil, r.Reserve != nil, r.Cancel != "", r.Withdraw != "",
-	} {
-		if set {
+	for field, value := range reflect.ValueOf(r).Fields() {
+		if field.Name != "Version" && !value.IsZero() {
 			asked++
 		}
 	}
