@@ -3,11 +3,10 @@ package user
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os/user"
 	"slices"
 	"strconv"
@@ -100,9 +99,7 @@ func (o *reserveOptions) reservation(now time.Time, uid snapshot.UID) (r snapsho
 			return r, command.WrongFlag("user", ": only root reserves for others")
 		}
 	}
-	id := make([]byte, 4)
-	_, _ = rand.Read(id) // it never fails
-	r.ID = hex.EncodeToString(id)
+	r.ID = fmt.Sprintf("%08x", rand.Uint32())
 	return r, nil
 }
 

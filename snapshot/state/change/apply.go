@@ -70,13 +70,13 @@ func (c Change) Wanted(f *state.Files, uid snapshot.UID) (state.AttachRequest, e
 func (c Change) Within(only []snapshot.DeviceIndex) Change {
 	available := state.Availability{Only: only}
 	if c.Attach != nil {
-		a := *c.Attach
-		a.OverSubscribe, a.Availability = false, available
-		return Change{Attach: &a}
+		c.Attach = new(*c.Attach)
+		c.Attach.OverSubscribe, c.Attach.Availability = false, available
+	} else {
+		c.Enter = new(*c.Enter)
+		c.Enter.OverSubscribe, c.Enter.Availability = false, available
 	}
-	e := *c.Enter
-	e.OverSubscribe, e.Availability = false, available
-	return Change{Enter: &e}
+	return c
 }
 
 // Avoid has a change attach no device that is kept for others.

@@ -250,7 +250,12 @@ func lock(ctx context.Context, dir *folder.Folder, name string, mode uint32) (*o
 		if err != nil {
 			return nil, err
 		}
-		if err := flock(ctx, file, &st); err != nil {
+		begun := time.Now()
+		if err = folder.Flock(ctx, file, unix.LOCK_EX); errors.Is(err, folder.ErrLocked) {
+			holder := proc.LockHolderOf(system.RealProc, &st)
+			err = &BusyError{Path: file.Name(), Waited: time.Since(begun), Holder: holder, Cause: ctx.Err()}
+		}
+		if err != nil {
 			_ = file.Close()
 			return nil, err
 		}
@@ -260,16 +265,6 @@ func lock(ctx context.Context, dir *folder.Folder, name string, mode uint32) (*o
 		unlock(file) // the file was removed while we waited for it
 	}
 	return nil, &BusyError{Path: dir.Join(name), Cause: ctx.Err()}
-}
-
-func flock(ctx context.Context, file *os.File, st *unix.Stat_t) error {
-	begun := time.Now()
-	err := folder.Flock(ctx, file, unix.LOCK_EX)
-	if errors.Is(err, folder.ErrLocked) {
-		holder := proc.LockHolderOf(system.RealProc, st)
-		return &BusyError{Path: file.Name(), Waited: time.Since(begun), Holder: holder, Cause: ctx.Err()}
-	}
-	return err
 }
 
 // unlock releases the lock at once, even if a child that is being started still has the descriptor.
@@ -283,23 +278,13 @@ const locksName = "devices"
 // LockOf is the name of the lock of a device.
 func LockOf(index snapshot.DeviceIndex) string { return index.String() + ".lock" }
 
-func (s *Store) openLocks() (locks, parent *folder.Folder, err error) {
-	if parent, err = folder.Open(s.dir); err != nil {
-		return nil, nil, err
-	}
-	locks, err = parent.SharedSub(locksName)
-	parent, err = parent.OrClose(err)
-	return locks, parent, err
-}
-
 // LockDevices takes the locks of devices in index order, within ctx; else it is a BusyError. They are held until
 // release is called or the process ends. flock(1) and the SDK of 1.4.3 use them too.
 func (s *Store) LockDevices(ctx context.Context, indices []snapshot.DeviceIndex) (release func(), err error) {
-	dir, parent, err := s.openLocks()
+	parent, err := folder.Open(s.dir)
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close()
 	parent.LockWhole()
 	var held []*os.File
 	release = sync.OnceFunc(func() {
@@ -308,6 +293,12 @@ func (s *Store) LockDevices(ctx context.Context, indices []snapshot.DeviceIndex)
 		}
 		parent.Close()
 	})
+	dir, err := parent.SharedSub(locksName)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	defer dir.Close()
 	for _, index := range slices.Compact(slices.Sorted(slices.Values(indices))) {
 		if index < 0 {
 			release()

@@ -68,7 +68,7 @@ func (d *Folder) pathError(op, name string, err error) error {
 // Open opens a folder that all users share, and creates it. It follows a link only of root's or the caller's.
 func Open(path string) (*Folder, error) {
 	path = filepath.Clean(path) // with a slash at the end, the kernel would follow any link
-	d, err := openDir(unix.AT_FDCWD, path, unix.O_NOFOLLOW)
+	d, err := openDir(path, unix.O_NOFOLLOW)
 	switch {
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
 		return openLink(path)
@@ -87,7 +87,7 @@ func Open(path string) (*Folder, error) {
 }
 
 // OpenExisting opens a folder, and follows links in its path.
-func OpenExisting(path string) (*Folder, error) { return openDir(unix.AT_FDCWD, path, 0) }
+func OpenExisting(path string) (*Folder, error) { return openDir(path, 0) }
 
 // openLink opens the target of a link, if no other user made it: every user may write /var/tmp.
 func openLink(path string) (*Folder, error) {
@@ -123,8 +123,8 @@ func openLink(path string) (*Folder, error) {
 	return d, err
 }
 
-func openDir(at int, path string, flags int) (*Folder, error) {
-	fd, err := unix.Openat(at, path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|flags, 0)
+func openDir(path string, flags int) (*Folder, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|flags, 0)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open the folder", Path: path, Err: err}
 	}

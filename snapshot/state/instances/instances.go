@@ -33,10 +33,9 @@ type attachmentNote struct {
 	UID       snapshot.UID         `json:"-"`
 	EID       snapshot.EnvID       `json:"eid"`
 	Index     snapshot.DeviceIndex `json:"device"`
-	Attached  string               `json:"attached"`
+	Attached  snapshot.Date        `json:"attached"`
 	Instances []snapshot.GPUUUID   `json:"mig"`
 	GPU       snapshot.GPUUUID     `json:"gpu,omitempty"` // empty if it isn't known: see state.RootNote
-	at        snapshot.Date
 }
 
 // Mark sets the Instances of the attachments. A wrong note is a warning, and leaves the attachment to the whole device.
@@ -68,8 +67,7 @@ func (n Notes) Save(files *state.Files, eid snapshot.EnvID) error {
 		d := &files.Devices[i]
 		if a := d.Attachment(eid); a != nil && len(a.Instances) > 0 {
 			list = append(list, attachmentNote{
-				UID: env.UID, EID: eid, Index: d.Index, Attached: a.Time.String(),
-				Instances: a.Instances, GPU: d.UUID, at: a.Time,
+				UID: env.UID, EID: eid, Index: d.Index, Attached: a.Time, Instances: a.Instances, GPU: d.UUID,
 			})
 		}
 	}
@@ -216,11 +214,10 @@ func decode(data []byte) ([]attachmentNote, error) {
 	}
 	for i := range list {
 		n := &list[i]
-		var err error
-		if n.at, err = snapshot.ParseDate(n.Attached); err != nil {
-			return nil, fmt.Errorf("%w: %w", snapshot.ErrInvalid, err)
+		err := cmp.Or(snapshot.CheckName("the environment id", string(n.EID)), snapshot.CheckInstances(n.Instances))
+		if err == nil && n.Attached.IsZero() {
+			err = fmt.Errorf("%w: an attachment without a date", snapshot.ErrInvalid)
 		}
-		err = cmp.Or(snapshot.CheckName("the environment id", string(n.EID)), snapshot.CheckInstances(n.Instances))
 		if err != nil {
 			return nil, err
 		}
@@ -267,7 +264,7 @@ func (n *attachmentNote) attachment(files *state.Files) *snapshot.Attachment {
 		return nil
 	}
 	found := device.Attachment(n.EID)
-	if found == nil || found.Time != n.at {
+	if found == nil || found.Time != n.Attached {
 		return nil
 	}
 	return found

@@ -79,10 +79,7 @@ func (p *callerProcess) identify(raw syscall.RawConn, fs proc.FS, begun snapshot
 		noPidfd = err
 	}
 	if noPidfd != nil { // before Linux 6.5
-		var err error
-		if pidfd, err = unix.PidfdOpen(int(p.pid), 0); err != nil {
-			pidfd = -1
-		}
+		pidfd, _ = unix.PidfdOpen(int(p.pid), 0) // -1 before Linux 5.3
 	}
 	if pidfd >= 0 {
 		defer unix.Close(pidfd)

@@ -107,11 +107,8 @@ func (s *Server) reserved(look *snapshot.Snapshot, w *wait, free []snapshot.Devi
 	}
 	files, used := filesOf(look), peopleOn(look)
 	before := files.Overbooked(list, s.Now(), used)
-	const eid = "waits"
-	files.Environments = append(slices.Clone(files.Environments), snapshot.Environment{EID: eid, UID: w.UID})
 	for _, index := range free[:missing] {
-		d := files.Device(index)
-		d.Attachments = append(slices.Clone(d.Attachments), snapshot.Attachment{EID: eid})
+		used[index] = append(used[index], w.UID)
 	}
 	return files.Overbooked(list, s.Now(), used) > before
 }

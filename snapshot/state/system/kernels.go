@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -183,10 +184,10 @@ func (p procfs) runtimeFolders(ctx context.Context, uid snapshot.UID, pids []sna
 	account, err := p.accounts.WithUID(within, uid)
 	cancel()
 	complete = (err == nil || errors.Is(err, nss.ErrNoAccount)) && (reader == 0 || int64(reader) == int64(uid))
-	seen, quota := map[string]bool{}, &proc.Quota{}
+	quota := &proc.Quota{}
 	add := func(folder string) {
-		if filepath.IsAbs(folder) && !seen[folder] {
-			seen[folder], folders = true, append(folders, folder)
+		if filepath.IsAbs(folder) && !slices.Contains(folders, folder) {
+			folders = append(folders, folder)
 		}
 	}
 	if account.Home != "" {
@@ -209,13 +210,13 @@ func (p procfs) runtimeFolders(ctx context.Context, uid snapshot.UID, pids []sna
 			if unread := errors.Is(err, proc.ErrNotRead) || errors.Is(err, proc.ErrStalled); unread {
 				complete = false
 			}
-			if err == nil && found && value != "" && len(seen) < maxRuntimeFolders {
+			if err == nil && found && value != "" && len(folders) < maxRuntimeFolders {
 				add(filepath.Join(value, v.below))
 			}
 		}
 		_ = h.Close()
 	}
-	return folders, complete && len(seen) < maxRuntimeFolders
+	return folders, complete && len(folders) < maxRuntimeFolders
 }
 
 const maxRuntimeFolders = 64 // more than a user has, unless to make others wait
