@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"os"
 	"time"
@@ -141,10 +140,7 @@ func (h *Host) ChangeInTurn(
 	case !served:
 		return h.changeWhenFree(ctx, c, tell)
 	}
-	data, err := json.Marshal(c)
-	if err == nil {
-		result, err = h.Service.Wait(ctx, service.WaitRequest{ID: rand.Text(), Change: data}, tell)
-	}
+	result, err = h.Service.Wait(ctx, service.WaitRequest{ID: rand.Text(), Change: &c}, tell)
 	if err == nil {
 		h.awaitGuard(ctx, result.Now)
 	}

@@ -42,7 +42,14 @@ func Decode(data []byte) (Change, error) {
 	return c, nil
 }
 
+// UnmarshalJSON is Decode.
+func (c *Change) UnmarshalJSON(data []byte) (err error) {
+	*c, err = Decode(data)
+	return err
+}
+
 func decode(data []byte) (c Change, err error) {
+	type plain Change // without UnmarshalJSON
 	switch {
 	case len(data) > MaxBytes:
 		return c, fmt.Errorf("it is longer than %d bytes", MaxBytes)
@@ -51,7 +58,7 @@ func decode(data []byte) (c Change, err error) {
 	}
 	reader := json.NewDecoder(bytes.NewReader(data))
 	reader.DisallowUnknownFields()
-	if err := reader.Decode(&c); err != nil {
+	if err := reader.Decode((*plain)(&c)); err != nil {
 		return c, fmt.Errorf("%s", text.Cut(text.OneLine(err.Error()), maxReason))
 	}
 	if _, err := reader.Token(); err != io.EOF {

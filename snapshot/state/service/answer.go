@@ -116,12 +116,8 @@ func (s *Server) answer(ctx context.Context, r *Request, by callerProcess) (Answ
 	case r.Withdraw != "":
 		return Answer{}, s.withdraw(r.Withdraw, by)
 	}
-	asked, err := change.Decode(r.Change)
-	if err != nil && !by.contained {
-		return Answer{}, err
-	}
-	asked.Avoid(s.waits.keptFrom(by.account))
-	result, err := s.changeWithinCaps(ctx, asked, by)
+	r.Change.Avoid(s.waits.keptFrom(by.account))
+	result, err := s.changeWithinCaps(ctx, *r.Change, by)
 	if err == nil {
 		s.waits.took(by.account, result.Now)
 		s.waits.wake()

@@ -41,11 +41,7 @@ const answerWithin = changeWithin + 10*time.Second // longer than the service le
 
 // Change asks for a change. Its error is one of these, or of a class as of change.DecodeError.
 func (c Client) Change(ctx context.Context, asked change.Change) (change.Result, error) {
-	data, err := json.Marshal(asked)
-	if err != nil {
-		return change.Result{}, err
-	}
-	answer, err := c.ask(ctx, Request{Change: data})
+	answer, err := c.ask(ctx, Request{Change: &asked})
 	return given(answer.Result, err)
 }
 

@@ -242,12 +242,13 @@ func (h *host) ask(t *testing.T, uid int, changes ...string) []string {
 func askChild(args []string) error {
 	client := service.Client{Path: args[0]}
 	for _, text := range args[1:] {
-		var c change.Change
+		type unchecked change.Change
+		var c unchecked
 		text = strings.ReplaceAll(text, "PID", strconv.Itoa(os.Getpid()))
 		if err := json.Unmarshal([]byte(text), &c); err != nil {
 			return err
 		}
-		result, err := client.Change(context.Background(), c)
+		result, err := client.Change(context.Background(), change.Change(c))
 		if err != nil {
 			fmt.Println("error:", strings.ReplaceAll(err.Error(), strconv.Itoa(os.Getpid()), "PID"))
 			continue

@@ -29,8 +29,8 @@ const (
 // Request is what a client asks for: one of its fields is set besides Version.
 type Request struct {
 	Version int             `json:"version"`
-	Change  json.RawMessage `json:"change,omitempty"` // a change.Change
-	Look    string          `json:"look,omitempty"`   // a document of root's view: see Backend
+	Change  *change.Change  `json:"change,omitempty"`
+	Look    string          `json:"look,omitempty"` // a document of root's view: see Backend
 	Status  bool            `json:"status,omitempty"`
 	Token   *snapshot.EnvID `json:"token,omitempty"`  // of what container: see Client.Token
 	Redeem  string          `json:"redeem,omitempty"` // a token; only root asks
@@ -90,7 +90,9 @@ func readLine(r io.Reader, limit int) ([]byte, error) {
 func decodeRequest(line []byte) (r Request, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&r); err != nil {
+	if err := decoder.Decode(&r); errors.Is(err, state.ErrRequest) { // of the change
+		return r, err
+	} else if err != nil {
 		return r, state.Refuse("not a request of genv")
 	}
 	asked := 0

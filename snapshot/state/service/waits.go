@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net"
 	"slices"
@@ -21,8 +20,8 @@ import (
 type WaitRequest struct {
 	// ID is made by the client, once for all hosts where it waits and for all its connections.
 	ID string `json:"id"`
-	// Change, a change.Change, is made when it is its turn. Without one, its GPUs are kept for its user for a minute.
-	Change json.RawMessage        `json:"change,omitempty"`
+	// Change is made when it is its turn. Without one, its GPUs are kept for its user for a minute.
+	Change *change.Change         `json:"change,omitempty"`
 	GPUs   int                    `json:"gpus,omitempty"` // without a Change: see snapshot.Wait
 	Suits  []snapshot.DeviceIndex `json:"suits,omitempty"`
 }
@@ -165,12 +164,7 @@ func (s *Server) enter(ctx context.Context, r *WaitRequest, by callerProcess) (*
 		w.Start = stat.Start
 	}
 	w.Username = s.Username(ctx, by.account)
-	if r.Change != nil {
-		asked, err := change.Decode(r.Change)
-		if err != nil {
-			return nil, err
-		}
-		w.change = &asked
+	if w.change = r.Change; w.change != nil {
 		if err := s.prepare(ctx, w); err != nil {
 			return nil, err
 		}

@@ -3,7 +3,6 @@ package service_test
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -30,7 +29,7 @@ func waitChild(args []string) error {
 	_, _ = fmt.Sscan(args[2], &n)
 	request := service.WaitRequest{ID: args[1], GPUs: 2}
 	if n > 0 {
-		request.Change, _ = json.Marshal(change.Change{Enter: &change.Enter{PID: snapshot.PID(os.Getpid()), Attach: true, Config: snapshot.EnvConfig{GPUs: &n}}})
+		request.Change = &change.Change{Enter: &change.Enter{PID: snapshot.PID(os.Getpid()), Attach: true, Config: snapshot.EnvConfig{GPUs: &n}}}
 	}
 	result, err := client.Wait(context.Background(), request, func(p *service.Place) {
 		switch {
