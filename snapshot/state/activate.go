@@ -70,16 +70,28 @@ func (f *Files) elsewhere(a Activation) *snapshot.Environment {
 	return nil
 }
 
-// Deactivate removes a process from its environment, which ends with its last process or kernel unless others still run
-// in it: these are registered instead.
+// Deactivate removes a process, if it is in an environment.
 func (f *Files) Deactivate(pid snapshot.PID) (successors []snapshot.PID) {
-	env := f.EnvironmentOf(pid)
-	if env == nil {
-		return nil
+	if env := f.EnvironmentOf(pid); env != nil {
+		successors = f.Remove(env, pid, "")
 	}
-	f.Leave(pid, env.UID)
+	return successors
+}
+
+// Remove removes a process, 0 for none, or a Jupyter kernel from its environment, which ends with its last one unless
+// others still run in it: these are registered instead.
+func (f *Files) Remove(env *snapshot.Environment, pid snapshot.PID, kernel string) (successors []snapshot.PID) {
+	if pid != 0 {
+		f.Leave(pid, env.UID)
+	}
 	env.PIDs = without(env.PIDs, func(p snapshot.PID) bool { return p == pid })
-	return f.afterLeaving(env, pid)
+	env.KernelIDs = without(env.KernelIDs, func(k string) bool { return k == kernel })
+	if f.FindSuccessors != nil && isEmpty(env) {
+		successors = f.FindSuccessors(env, pid)
+		env.PIDs = successors
+	}
+	f.RemoveEmpty(nil)
+	return successors
 }
 
 // Leave notes that a process has left its environment, whatever its environ names, until it is activated again.
@@ -113,16 +125,6 @@ func (f *Files) answer(a snapshot.Answer) {
 	}
 }
 
-// DeactivateKernel is Deactivate for a user's Jupyter kernel; see EnvironmentOfKernel.
-func (f *Files) DeactivateKernel(id string, uid snapshot.UID) (successors []snapshot.PID) {
-	env := f.EnvironmentOfKernel(id, uid)
-	if env == nil {
-		return nil
-	}
-	env.KernelIDs = without(env.KernelIDs, func(k string) bool { return k == id })
-	return f.afterLeaving(env, 0)
-}
-
 // Configure replaces the configuration; attachments stay. The error wraps ErrNoEnvironment or ErrRequest.
 func (f *Files) Configure(eid snapshot.EnvID, config snapshot.EnvConfig) error {
 	env, err := f.registered(eid)
@@ -144,5 +146,5 @@ func CheckConfig(c snapshot.EnvConfig) error {
 	case c.GPUs != nil && *c.GPUs > math.MaxInt32: // the state files could not be read again
 		return Refuse("%d GPUs: no host has as many", *c.GPUs)
 	}
-	return CheckName("the name", c.Name)
+	return cmp.Or(CheckName("the name", c.Name), CheckMemory(c.GPUMemory))
 }

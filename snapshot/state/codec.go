@@ -202,12 +202,12 @@ func inOrder[V any](of map[string]V) []string {
 }
 
 func convertedEnvironment(key string, older map[string]any) map[string]any {
-	e := fieldsOf(older, "eid", "uid", "creation", "username", "config", "pids", "kernel_ids")
+	e := fieldsOf(older, map[string]any{
+		"eid": key, "uid": nil, "creation": nil, "username": nil, "config": nil, "pids": []any{}, "kernel_ids": []any{},
+	})
 	if config, isObject := e["config"].(map[string]any); isObject || e["config"] == nil {
-		e["config"] = fieldsOf(config, "name", "gpu_memory", "gpus")
+		e["config"] = fieldsOf(config, map[string]any{"name": nil, "gpu_memory": nil, "gpus": nil})
 	}
-	e["eid"] = or(e["eid"], key)
-	e["pids"], e["kernel_ids"] = or(e["pids"], []any{}), or(e["kernel_ids"], []any{})
 	return e
 }
 
@@ -223,24 +223,19 @@ func convertedDevice(key string, older map[string]any) (device map[string]any, o
 		if !isObject {
 			return nil, false
 		}
-		attachments = append(attachments, map[string]any{
-			"eid": or(a["eid"], eid), "gpu_memory": a["gpu_memory"], "time": a["attached"],
-		})
+		attachments = append(attachments, fieldsOf(a, map[string]any{
+			"eid": eid, "gpu_memory": nil, "time": a["attached"],
+		}))
 	}
 	return map[string]any{"index": index, "total_memory": older["total_memory"], "attachments": attachments}, true
 }
 
-func or(value, none any) any {
-	if value == nil || value == "" {
-		return none
-	}
-	return value
-}
-
-func fieldsOf(o map[string]any, names ...string) map[string]any {
-	fields := make(map[string]any, len(names))
-	for _, name := range names {
-		fields[name] = o[name]
+// fieldsOf has the values of an object instead of the defaults.
+func fieldsOf(o, fields map[string]any) map[string]any {
+	for name := range fields {
+		if value := o[name]; value != nil && value != "" {
+			fields[name] = value
+		}
 	}
 	return fields
 }

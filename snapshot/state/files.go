@@ -35,16 +35,6 @@ type Files struct {
 	madeTo  map[attachmentKey][]snapshot.GPUUUID
 }
 
-// afterLeaving registers what still runs in an environment without registered processes. If nothing does, it ends.
-func (f *Files) afterLeaving(env *snapshot.Environment, leaving snapshot.PID) (successors []snapshot.PID) {
-	if f.FindSuccessors != nil && isEmpty(env) {
-		successors = f.FindSuccessors(env, leaving)
-		env.PIDs = successors
-	}
-	f.RemoveEmpty(nil)
-	return successors
-}
-
 func isEmpty(env *snapshot.Environment) bool { return len(env.PIDs) == 0 && len(env.KernelIDs) == 0 }
 
 // RemoveEmpty removes environments without processes and kernels, except those to keep, and attachments of none.

@@ -162,11 +162,8 @@ func TestAnEnvironmentEndsWithItsLastKernel(t *testing.T) {
 	b.Deactivate(11)
 	require.NotNil(t, b.Environment("1667"))
 	require.NotNil(t, b.EnvironmentOfKernel("k-1", 1001))
-	b.DeactivateKernel("k-1", 1001)
+	b.Remove(b.EnvironmentOfKernel("k-1", 1001), 0, "k-1")
 	require.Nil(t, b.Environment("1667"))
-	before := b
-	b.DeactivateKernel("k-1", 1001)
-	require.Equal(t, before, b)
 }
 
 func TestConfigure(t *testing.T) {

@@ -96,17 +96,18 @@ func (o *stateOptions) fileFlags() []cli.Flag {
 	}
 }
 
-// clear clears a state file with --reset, which is that of all users: the devices that list finds remain.
-func (o *stateOptions) clear(
-	ctx context.Context, who *hostUser, file state.File, list func(context.Context) ([]snapshot.Device, error),
-) error {
+// clear clears a state file with --reset, which is that of all users: the devices of this host remain.
+func (o *stateOptions) clear(ctx context.Context, who *hostUser, file state.File) (err error) {
 	switch {
 	case !o.reset:
 		return nil
 	case who.uid != 0:
 		return errors.New("--reset clears the state of all users: only root may, with sudo")
 	}
-	found, err := list(ctx)
+	var found []snapshot.Device
+	if file == state.Devices {
+		found, err = who.Machine.ListDevices(ctx)
+	}
 	if err == nil {
 		err = who.Store.Reset(ctx, file, found...)
 	}

@@ -147,7 +147,7 @@ func (p *userCommands) devicesCommand() *cli.Command {
 
 func (o *devicesOptions) files(c *cli.Context) (state.Files, error) {
 	who := o.person()
-	if err := o.clear(c.Context, who, state.Devices, who.Machine.ListDevices); err != nil {
+	if err := o.clear(c.Context, who, state.Devices); err != nil {
 		return state.Files{}, err
 	}
 	files, err := who.Devices(c.Context, o.noCleanup)

@@ -1,7 +1,6 @@
 package user
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -136,8 +135,7 @@ func (o *envsOptions) query(c *cli.Context) error {
 
 func (o *envsOptions) files(c *cli.Context) (state.Files, error) {
 	who := o.person()
-	none := func(context.Context) ([]snapshot.Device, error) { return nil, nil }
-	if err := o.clear(c.Context, who, state.Envs, none); err != nil {
+	if err := o.clear(c.Context, who, state.Envs); err != nil {
 		return state.Files{}, err
 	}
 	read := who.StateFiles

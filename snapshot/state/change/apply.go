@@ -181,12 +181,7 @@ func (l *Leave) apply(f *state.Files, by Requester) (Result, error) {
 	if err := f.CheckOwner(eid, by.UID); err != nil {
 		return Result{}, err
 	}
-	var remaining []snapshot.PID
-	if l.Kernel != "" {
-		remaining = f.DeactivateKernel(l.Kernel, by.UID)
-	} else {
-		remaining = f.Deactivate(l.PID)
-	}
+	remaining := f.Remove(env, l.PID, l.Kernel)
 	result := resultOf(f, eid, before)
 	result.Remaining = remaining
 	return result, nil

@@ -72,7 +72,7 @@ func (e *Enter) check() error {
 	if e.EID == "" && e.PID == 0 {
 		member = state.Refuse("only the environment of a process has a default ID")
 	}
-	return cmp.Or(member, state.CheckName("the environment id", string(e.EID)), checkConfig(e.Config),
+	return cmp.Or(member, state.CheckName("the environment id", string(e.EID)), state.CheckConfig(e.Config),
 		checkAvailability(&e.Availability))
 }
 
@@ -109,7 +109,7 @@ func (c *Configure) check() error {
 			return state.Refuse("there is no setting %s", text.Quoted(setting, maxReason))
 		}
 	}
-	return cmp.Or(state.CheckEID(c.EID), checkConfig(c.Set))
+	return cmp.Or(state.CheckEID(c.EID), state.CheckConfig(c.Set))
 }
 
 func (l *Leave) check() error { return checkMember(l.PID, l.Kernel) }
@@ -119,10 +119,6 @@ func checkMember(pid snapshot.PID, kernel string) error {
 		return state.Refuse("it is about one process or one Jupyter kernel")
 	}
 	return state.CheckName("the kernel id", kernel)
-}
-
-func checkConfig(c snapshot.EnvConfig) error {
-	return cmp.Or(state.CheckConfig(c), state.CheckMemory(c.GPUMemory))
 }
 
 func checkAvailability(a *state.Availability) error {

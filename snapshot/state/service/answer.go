@@ -38,6 +38,8 @@ func (s *Server) converse(ctx context.Context, conn *net.UnixConn, by callerProc
 	}
 	switch {
 	case err != nil:
+	case by.contained && r.changes():
+		err = errContained
 	case r.Wait != nil:
 		s.served.Add(1)
 		s.wait(ctx, conn, r.Wait, by, release)
@@ -114,7 +116,8 @@ func (s *Server) answer(ctx context.Context, r *Request, by callerProcess) (Answ
 	case r.Cancel != "":
 		return s.cancel(r.Cancel, by)
 	case r.Withdraw != "":
-		return Answer{}, s.withdraw(r.Withdraw, by)
+		s.waits.withdraw(r.Withdraw, by.account)
+		return Answer{}, nil
 	}
 	r.Change.Avoid(s.waits.keptFrom(by.account))
 	result, err := s.changeWithinCaps(ctx, *r.Change, by)
@@ -156,13 +159,11 @@ func (s *Server) requester(ctx context.Context, by callerProcess) (asker change.
 		},
 		Lacks: func(uid snapshot.UID) bool { return s.Lacks != nil && by.name == "" && s.Lacks(ctx, uid) },
 	}
-	if s.Reservations != nil {
-		asker.Instant = s.Now()
-		asker.Reserved, _ = s.Reservations.All() // upkeep reports an error, and then nothing is refused for them
-		if running, _ := snapshot.RunningAt(asker.Reserved, asker.Instant); len(running) > 0 {
-			if look, err := s.Backend.Snapshot(ctx); err == nil { // else only attachments count
-				asker.Used = peopleOn(look)
-			}
+	asker.Instant = s.Now()
+	asker.Reserved, _ = s.Reservations.All() // upkeep reports an error, and then nothing is refused for them
+	if running, _ := snapshot.RunningAt(asker.Reserved, asker.Instant); len(running) > 0 {
+		if look, err := s.Backend.Snapshot(ctx); err == nil { // else only attachments count
+			asker.Used = peopleOn(look)
 		}
 	}
 	if by.unknown == nil {
@@ -175,9 +176,6 @@ func (s *Server) requester(ctx context.Context, by callerProcess) (asker change.
 // error is errUntold if the controller has to be asked first.
 func (s *Server) change(ctx context.Context, asked change.Change, by callerProcess, untold bool,
 ) (change.Result, error) {
-	if by.contained {
-		return change.Result{}, errContained
-	}
 	asker, named := s.requester(ctx, by)
 	defer named.close()
 	if asked.Leave != nil && asked.Leave.PID != 0 && by.unknown != nil {

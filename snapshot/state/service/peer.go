@@ -30,6 +30,14 @@ type callerProcess struct {
 // isRoot says whether it is root on the host itself, or this user on a simulated host.
 func (p *callerProcess) isRoot() bool { return int(p.uid) == os.Geteuid() && p.unknown == nil }
 
+// booker is who changes reservations: 0 for root, who changes those of others.
+func (p *callerProcess) booker() snapshot.UID {
+	if p.isRoot() {
+		return 0
+	}
+	return p.account
+}
+
 var errForeign = errors.New("the process that asks is in another PID namespace (a container): it can't register " +
 	"PIDs; run genv on the host itself")
 

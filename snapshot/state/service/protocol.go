@@ -69,6 +69,11 @@ type Status struct {
 	Refused     uint64    `json:"refused"` // for being too many
 }
 
+// changes says whether a request is for the account of who asks. What only root may is refused for itself.
+func (r *Request) changes() bool {
+	return r.Change != nil || r.Wait != nil || r.Reserve != nil || r.Cancel != "" || r.Withdraw != ""
+}
+
 var errTooLong = errors.New("it is too long")
 
 // readLine reads a line without its end. It never holds more than limit bytes.

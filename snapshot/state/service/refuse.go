@@ -46,12 +46,13 @@ func (s *Server) withinCaps(uid snapshot.UID, untold bool) func(*state.Files, *c
 
 // booked is how many GPUs a user may hold within own running reservations, which count for no shared cap.
 func (s *Server) booked(uid snapshot.UID) (gpus int) {
-	if s.Reservations == nil {
-		return 0
-	}
 	list, _ := s.Reservations.All() // upkeep reports an error
-	_, gpus = snapshot.RunningAt(slices.DeleteFunc(slices.Clone(list),
-		func(r snapshot.Reservation) bool { return r.UID != uid }), s.Now())
+	running, _ := snapshot.RunningAt(list, s.Now())
+	for i := range running {
+		if running[i].UID == uid {
+			gpus += running[i].GPUs
+		}
+	}
 	return gpus
 }
 

@@ -74,8 +74,11 @@ func (r *Reservations) change(by func([]snapshot.Reservation) ([]snapshot.Reserv
 	return err
 }
 
-// All are the reservations now.
+// All are the reservations now; none of nil.
 func (r *Reservations) All() ([]snapshot.Reservation, error) {
+	if r == nil {
+		return nil, nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	err := r.read()
@@ -133,25 +136,9 @@ func lapsing(list []snapshot.Reservation, now time.Time, first bool, held func(*
 	return next, lapse
 }
 
-// bookable is who changes reservations, 0 for root, or refuses it.
-func (s *Server) bookable(by callerProcess) (snapshot.UID, error) {
-	switch {
-	case s.Reservations == nil:
-		return 0, state.Refuse("this service keeps no reservations")
-	case by.contained:
-		return 0, errContained
-	case by.isRoot():
-		return 0, nil
-	}
-	return by.account, nil
-}
-
 // reserve books for who asks; root may book for others.
 func (s *Server) reserve(ctx context.Context, r *snapshot.Reservation, by callerProcess) (Answer, error) {
-	uid, err := s.bookable(by)
-	if err != nil {
-		return Answer{}, err
-	}
+	uid := by.booker()
 	asked, booker := *r, state.Booker{UID: uid}
 	if !by.isRoot() {
 		asked.UID = uid
@@ -189,13 +176,9 @@ func (s *Server) isInUse(ctx context.Context, r *snapshot.Reservation) bool {
 }
 
 func (s *Server) cancel(id string, by callerProcess) (Answer, error) {
-	uid, err := s.bookable(by)
-	if err != nil {
-		return Answer{}, err
-	}
 	var ended snapshot.Reservation
-	err = s.Reservations.change(func(list []snapshot.Reservation) (next []snapshot.Reservation, err error) {
-		next, ended, err = state.Cancel(list, id, uid, s.Now())
+	err := s.Reservations.change(func(list []snapshot.Reservation) (next []snapshot.Reservation, err error) {
+		next, ended, err = state.Cancel(list, id, by.booker(), s.Now())
 		return next, err
 	})
 	return Answer{Reservation: &ended}, err

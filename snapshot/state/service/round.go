@@ -98,7 +98,7 @@ func (s *Server) barred(
 
 // reserved says whether too few GPUs would be left for reservations if the wait got its GPUs.
 func (s *Server) reserved(look *snapshot.Snapshot, w *wait, free []snapshot.DeviceIndex, missing int) bool {
-	if s.Reservations == nil || w.UID == 0 || len(free) < missing {
+	if w.UID == 0 || len(free) < missing {
 		return false
 	}
 	list, _ := s.Reservations.All() // upkeep reports an error
@@ -213,22 +213,16 @@ func (q *waits) letPass(uid snapshot.UID, now time.Duration) {
 
 // withdraw ends an offer after its user took GPUs of another host. For a minute the user is offered none: to withdraw
 // again and again would keep GPUs from others. GPUs that a controller frees for the wait stay offered.
-func (s *Server) withdraw(id string, by callerProcess) error {
-	if by.contained {
-		return errContained
-	}
-	q := &s.waits
+func (q *waits) withdraw(id string, uid snapshot.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	own := func(o offer) bool { return o.id == id && o.uid == by.account }
+	own := func(o offer) bool { return o.id == id && o.uid == uid }
 	freed := slices.ContainsFunc(q.offers, func(o offer) bool { return own(o) && !o.told })
-	if freed || !slices.ContainsFunc(q.offers, own) {
-		return nil
+	if !freed && slices.ContainsFunc(q.offers, own) {
+		q.offers = slices.DeleteFunc(q.offers, own)
+		q.comesBehind(uid, sinceBoot()+offerFor)
+		q.wake()
 	}
-	q.offers = slices.DeleteFunc(q.offers, own)
-	q.comesBehind(by.account, sinceBoot()+offerFor)
-	q.wake()
-	return nil
 }
 
 func (q *waits) comesBehind(uid snapshot.UID, until time.Duration) {

@@ -152,9 +152,6 @@ func (s *Server) wait(ctx context.Context, conn *net.UnixConn, r *WaitRequest, b
 func (s *Server) enter(ctx context.Context, r *WaitRequest, by callerProcess) (*wait, error) {
 	w := &wait{by: by, events: make(chan Answer, 1), ctx: ctx}
 	w.ID, w.UID, w.GPUs, w.Suits = r.ID, by.account, r.GPUs, r.Suits
-	if by.contained {
-		return nil, errContained
-	}
 	if by.unknown == nil {
 		w.PID = by.pid
 		stat, err := s.Proc.Stat(by.pid)

@@ -18,9 +18,8 @@ import (
 
 // waitOf is a wait for an offer of some GPUs.
 func waitOf(t *testing.T, id string, uid snapshot.UID, gpus int, since time.Duration) *wait {
-	w := &wait{events: make(chan Answer, 1), ctx: t.Context()}
-	w.ID, w.UID, w.GPUs, w.Since = id, uid, gpus, since
-	return w
+	n := noted{Wait: snapshot.Wait{ID: id, UID: uid, GPUs: gpus}, Since: since}
+	return &wait{noted: n, events: make(chan Answer, 1), ctx: t.Context()}
 }
 
 // TestWhoTakesNothingGoesBehind: with any number of waits, nobody has free GPUs kept minute after minute.
@@ -75,6 +74,18 @@ func TestWhatContainersUse(t *testing.T) {
 	require.Equal(t, map[keptGPU]bool{{0, 0}: true, {1, 2}: true, {2, 1}: true}, heldBy(look))
 }
 
+// TestWhatContainersMayNotAsk: what counts for an account.
+func TestWhatContainersMayNotAsk(t *testing.T) {
+	for text, want := range map[string]bool{
+		`"change":{"leave":{"pid":7}}`: true, `"wait":{"id":"a"}`: true, `"reserve":{"gpus":1}`: true, `"cancel":"a"`: true, `"withdraw":"a"`: true,
+		`"look":"envs"`: false, `"status":true`: false, `"token":""`: false, `"redeem":"a"`: false, `"allow":{}`: false, `"allowance":true`: false,
+	} {
+		r, err := decodeRequest([]byte(`{"version":1,` + text + `}`))
+		require.NoError(t, err, text)
+		require.Equal(t, want, r.changes(), text)
+	}
+}
+
 // TestANoteThatCannotBeWritten is reported once, and written when there is room again, though nobody waits by then: a
 // controller would free GPUs for waits that are over.
 func TestANoteThatCannotBeWritten(t *testing.T) {
@@ -120,24 +131,22 @@ func TestTwoOffersOfOneGPU(t *testing.T) {
 
 // TestAnOfferThatIsWithdrawn is free for others at once, and isn't let pass; one that a controller freed GPUs for is.
 func TestAnOfferThatIsWithdrawn(t *testing.T) {
-	s, now := &Server{}, sinceBoot()
-	q := &s.waits
-	q.offers = []offer{{id: "a", uid: 1, gpus: gpusOf(2), by: now + offerFor, told: true}}
-	require.ErrorIs(t, s.withdraw("a", callerProcess{account: 1, contained: true}), errContained)
+	now := sinceBoot()
+	q := &waits{offers: []offer{{id: "a", uid: 1, gpus: gpusOf(2), by: now + offerFor, told: true}}}
 	for id, uid := range map[string]snapshot.UID{"a": 2, "b": 1} {
-		require.NoError(t, s.withdraw(id, callerProcess{account: uid}))
+		q.withdraw(id, uid)
 		require.Len(t, q.offers, 1)
 	}
 	q.offers = append(q.offers, offer{id: "a", uid: 1, gpus: gpusOf(1)})
-	require.NoError(t, s.withdraw("a", callerProcess{account: 1}))
+	q.withdraw("a", 1)
 	require.Len(t, q.offers, 2)
 	q.offers = q.offers[:1]
-	require.NoError(t, s.withdraw("a", callerProcess{account: 1}))
+	q.withdraw("a", 1)
 	require.Empty(t, q.offers)
 	require.Less(t, q.passed[1], now+2*offerFor)
 	q.passed[1] = now + passedFor
 	q.offers = []offer{{id: "a", uid: 1, told: true}}
-	require.NoError(t, s.withdraw("a", callerProcess{account: 1}))
+	q.withdraw("a", 1)
 	require.Equal(t, now+passedFor, q.passed[1], "what was let pass before stays so")
 }
 
@@ -247,7 +256,7 @@ func TestWhoTakesNothingKeepsNothing(t *testing.T) {
 	offered("c2[1 2 3]")
 
 	delete(q.passed, carol)
-	require.NoError(t, s.withdraw("c2", callerProcess{account: carol}))
+	q.withdraw("c2", carol)
 	offered()
 	q.passed[carol] -= offerFor
 	offered("c2[1 2 3]")

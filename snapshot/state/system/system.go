@@ -57,11 +57,10 @@ const RealProc = "/proc" // where the kernel's own is mounted
 // New returns the System that a /proc file system describes.
 func New(fs proc.FS, accounts nss.Passwd) System {
 	fs.Root = cmp.Or(fs.Root, RealProc)
-	return procfs{root: fs.Root, fs: fs, accounts: accounts, kernelsPending: &sync.Map{}}
+	return procfs{fs: fs, accounts: accounts, kernelsPending: &sync.Map{}}
 }
 
 type procfs struct {
-	root     string
 	fs       proc.FS
 	accounts nss.Passwd
 
@@ -93,7 +92,7 @@ func (p procfs) Process(pid snapshot.PID) ProcessStatus {
 
 // signal0 asks the kernel whether there is such a process: EPERM means that there is.
 func (p procfs) signal0(pid snapshot.PID) Liveness {
-	if p.root != RealProc {
+	if p.fs.Root != RealProc {
 		return Unknown
 	}
 	switch err := unix.Kill(int(pid), 0); {
@@ -120,7 +119,7 @@ func isZombie(pid snapshot.PID) bool {
 
 // showsAll says whether /proc hides nothing: else only root can read the command line of PID 1.
 func (p procfs) showsAll() bool {
-	_, err := os.ReadFile(p.path(1, "cmdline"))
+	_, err := os.ReadFile(filepath.Join(p.fs.Root, "1/cmdline"))
 	return err == nil
 }
 
@@ -148,7 +147,7 @@ func (p procfs) Namespaces() Namespaces {
 
 func (p procfs) namespace(kind string) uint64 {
 	var st unix.Stat_t
-	if unix.Stat(filepath.Join(p.root, "self/ns", kind), &st) != nil {
+	if unix.Stat(filepath.Join(p.fs.Root, "self/ns", kind), &st) != nil {
 		return 0
 	}
 	return st.Ino
@@ -213,10 +212,6 @@ func (p procfs) Running(wanted func(snapshot.UID) bool) (list []RunningProcess, 
 		}
 	}
 	return list, complete
-}
-
-func (p procfs) path(pid snapshot.PID, name string) string {
-	return filepath.Join(p.root, strconv.Itoa(int(pid)), name)
 }
 
 var errUnwanted = errors.New("not a process that is asked for")
