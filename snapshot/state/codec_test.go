@@ -12,7 +12,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
+	"github.com/seed-3119e985/genv/snapshot/state/statetest"
 )
+
+var at, gpus, exclusive = statetest.At, statetest.GPUs, statetest.Exclusive
 
 // What genv 0.9 and 0.8 wrote.
 const (
@@ -220,37 +223,3 @@ func again(t *testing.T, files *state.Files) {
 
 const one = `{"eid":"1","uid":1,"creation":"20/11/2026 21:10:33","username":null,` +
 	`"config":{"name":null,"gpu_memory":null,"gpus":null},"pids":[1],"kernel_ids":[]}`
-
-// exclusive says which device has more attachments than fit.
-func exclusive(b *state.Files) error {
-	for _, d := range b.Devices {
-		room, whole := d.TotalMemory.Bytes(), 0
-		for _, a := range d.Attachments {
-			room -= a.GPUMemory.Bytes()
-			if !a.GPUMemory.Known() {
-				whole++
-			}
-		}
-		if room < 0 || (whole > 0 && len(d.Attachments) > 1) {
-			return fmt.Errorf("device %d is attached twice: %v", d.Index, d.Attachments)
-		}
-	}
-	return nil
-}
-
-func at(text string) snapshot.Date {
-	d, err := snapshot.ParseDate("20/11/2026 " + text)
-	if err != nil {
-		panic(err)
-	}
-	return d
-}
-
-// gpus are n devices of 80 GiB without attachments.
-func gpus(n int) []snapshot.Device {
-	devices := make([]snapshot.Device, n)
-	for i := range devices {
-		devices[i] = snapshot.Device{Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MustMemory("81920mi")}
-	}
-	return devices
-}

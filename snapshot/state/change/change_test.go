@@ -14,7 +14,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
+	"github.com/seed-3119e985/genv/snapshot/state/statetest"
 )
+
+var at = statetest.At
 
 const (
 	alice snapshot.UID = 1001
@@ -57,14 +60,6 @@ func files() *state.Files {
 	f.Devices[0].Attachments = append(f.Devices[0].Attachments, snapshot.Attachment{EID: "10", Time: at("10:00:00")})
 	f.Devices[1].Attachments = append(f.Devices[1].Attachments, snapshot.Attachment{EID: "20", Time: at("10:00:00")})
 	return f
-}
-
-func at(clock string) snapshot.Date {
-	d, err := snapshot.ParseDate("20/11/2026 " + clock)
-	if err != nil {
-		panic(err)
-	}
-	return d
 }
 
 func decoded(t *testing.T, text string) change.Change {

@@ -171,23 +171,6 @@ func (c *clerk) agrees(b *state.Files) error {
 	return exclusive(b)
 }
 
-// exclusive says which device has more attachments than fit.
-func exclusive(b *state.Files) error {
-	for _, d := range b.Devices {
-		room, whole := d.TotalMemory.Bytes(), 0
-		for _, a := range d.Attachments {
-			room -= a.GPUMemory.Bytes()
-			if !a.GPUMemory.Known() {
-				whole++
-			}
-		}
-		if room < 0 || (whole > 0 && len(d.Attachments) > 1) {
-			return fmt.Errorf("device %d is attached twice: %v", d.Index, d.Attachments)
-		}
-	}
-	return nil
-}
-
 // legacy is a child that writes as 1.4.3 does, until its stdin is closed: under the lock, each file truncated and
 // written in place. It counts in an environment of its own, and ends with an error when a count is lost.
 func legacy(args []string) error {

@@ -20,8 +20,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/statetest"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
+
+var at, gpus, exclusive = statetest.At, statetest.GPUs, statetest.Exclusive
 
 // roles are what a child process of a test may be. Its arguments follow.
 var roles = map[string]func(args []string) error{
@@ -147,23 +150,6 @@ func everyoneLives(dir string) *disk.Store {
 }
 
 type indices = []snapshot.DeviceIndex
-
-func at(text string) snapshot.Date {
-	d, err := snapshot.ParseDate("20/11/2026 " + text)
-	if err != nil {
-		panic(err)
-	}
-	return d
-}
-
-// gpus are n devices of 80 GiB without attachments.
-func gpus(n int) []snapshot.Device {
-	devices := make([]snapshot.Device, n)
-	for i := range devices {
-		devices[i] = snapshot.Device{Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MustMemory("81920mi")}
-	}
-	return devices
-}
 
 func register(t *testing.T, store *disk.Store, n int) {
 	t.Helper()
