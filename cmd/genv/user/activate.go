@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -45,7 +44,7 @@ func (p *userCommands) activateCommand() *cli.Command {
 
 func (p *userCommands) activate(c *cli.Context, o *activateOptions) error {
 	who := p.person()
-	caller, err := p.activationCaller(o.shell, who)
+	caller, err := p.callerOf(o.shell, who, p.shims)
 	if err != nil {
 		return err
 	}
@@ -79,18 +78,6 @@ func (p *userCommands) activate(c *cli.Context, o *activateOptions) error {
 	return nil
 }
 
-// activationCaller is the shell to activate. One that 1.4.3 initialised doesn't know the folder of the shims.
-func (p *userCommands) activationCaller(old string, who *hostUser) (shell.Caller, error) {
-	if old == "" {
-		return p.callerOf("", who, shell.Shell143{})
-	}
-	exe, err := os.Executable()
-	if err != nil {
-		return shell.Caller{}, err
-	}
-	return p.callerOf(old, who, shell.Shell143{Environ: p.Getenv, Shims: p.shims(exe)})
-}
-
 // newEntry is how a process enters the environment of the flags. Only a new one gets the saved configuration.
 func (p *userCommands) newEntry(c *cli.Context, o *activateOptions, pid snapshot.PID) (e change.Enter, err error) {
 	e = change.Enter{EID: snapshot.EnvID(o.id), PID: pid, Attach: !o.noAttach, OverSubscribe: o.OverSubscribe(p.Getenv)}
@@ -120,7 +107,7 @@ func (p *userCommands) deactivateCommand() *cli.Command {
 func (p *userCommands) deactivate(c *cli.Context, old string) error {
 	who := p.person()
 	_, inactive := who.active(c.Context)
-	caller, err := p.callerOf(old, who, shell.Shell143{Environ: p.Getenv})
+	caller, err := p.callerOf(old, who, func() string { return "" })
 	if errors.Is(inactive, errNotActive) && err == nil {
 		var files state.Files
 		if files, err = who.StateFiles(c.Context); err != nil || files.EnvironmentOf(caller.PID) != nil {

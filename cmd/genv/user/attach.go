@@ -140,21 +140,15 @@ func (p *userCommands) inShell(
 		return result, err
 	}
 	active := p.visible(who, &result)
-	if script {
-		if !slices.Equal(result.Before, result.Now) {
-			p.adviseScript(active)
-		}
-		return result, nil
-	}
-	return result, caller.Apply(shell.Update(active))
-}
-
-func (p *userCommands) adviseScript(active shell.Active) {
 	visible := p.Getenv("CUDA_VISIBLE_DEVICES")
-	if (shell.Shell143{Environ: p.Getenv}).Active() || visible == active.VisibleDevices() {
-		return
+	switch {
+	case !script:
+		err = caller.Apply(shell.Update(active))
+	case !slices.Equal(result.Before, result.Now) && visible != active.VisibleDevices() &&
+		!(shell.Shell143{Environ: p.Getenv}).Active():
+		p.Warnf(`CUDA_VISIBLE_DEVICES of this shell is still %q: run eval "$(genv shell --reattach)"`, visible)
 	}
-	p.Warnf(`CUDA_VISIBLE_DEVICES of this shell is still %q: run eval "$(genv shell --reattach)"`, visible)
+	return result, err
 }
 
 func (p *userCommands) detachCommand() *cli.Command {

@@ -178,10 +178,10 @@ func (p *userCommands) caller(who *hostUser) (shell.Caller, error) {
 	return caller, err
 }
 
-// callerOf is the shell of --shell, which 1.4.3 initialised, or else caller.
-func (p *userCommands) callerOf(shell143 string, who *hostUser, old shell.Shell143) (shell.Caller, error) {
+// callerOf is the shell of --shell, which 1.4.3 initialised without the folder of the shims, or else caller.
+func (p *userCommands) callerOf(shell143 string, who *hostUser, shims func() string) (shell.Caller, error) {
 	if shell143 != "" {
-		return old.Caller(shell143, p.Out)
+		return shell.Shell143{Environ: p.Getenv, Shims: shims()}.Caller(shell143, p.Out)
 	}
 	caller, err := p.caller(who)
 	name := p.callingShell()

@@ -120,10 +120,7 @@ func (p *userCommands) runEnviron(active shell.Active) (shims string, environ []
 	for _, v := range change.Set { // the last value of a variable counts
 		environ = append(environ, v.Name+"="+v.Value)
 	}
-	if exe, err := os.Executable(); err == nil {
-		shims = p.shims(exe)
-	}
-	if shims != "" {
+	if shims = p.shims(); shims != "" {
 		folders := slices.DeleteFunc(filepath.SplitList(p.Getenv("PATH")), func(f string) bool { return f == shims })
 		path := strings.Join(append([]string{shims}, folders...), string(filepath.ListSeparator))
 		environ = append(environ, "PATH="+path)

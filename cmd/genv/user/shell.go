@@ -75,7 +75,7 @@ func (p *userCommands) shellUpdate(c *cli.Context) error {
 }
 
 func (p *userCommands) shellSetup(o *shellOptions) error {
-	kind, err := p.shellKind(o.shell)
+	kind, err := shell.ParseKind(cmp.Or(o.shell, p.callingShell()))
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (p *userCommands) shellSetup(o *shellOptions) error {
 		return err
 	}
 	code, err := shell.Init(shell.InitOptions{
-		Kind: kind, Exe: exe, Shims: p.shims(exe), Notices: p.box().Path(ownUID()), NoticesRead: p.noticesRead(),
+		Kind: kind, Exe: exe, Shims: p.shims(), Notices: p.box().Path(ownUID()), NoticesRead: p.noticesRead(),
 		Preactivate: shell.PreactivationFrom(p.Getenv),
 	})
 	if err == nil {
@@ -97,9 +97,12 @@ func (p *userCommands) shellSetup(o *shellOptions) error {
 	return err
 }
 
-// shims is the folder of the shims of the genv at a path; empty, after a warning, if there can't be one.
-func (p *userCommands) shims(exe string) string {
-	dir, err := shell.ShimsDir(exe, p.Getenv)
+// shims is the folder of the shims of this genv; empty, after a warning, if there can't be one.
+func (p *userCommands) shims() (dir string) {
+	exe, err := os.Executable()
+	if err == nil {
+		dir, err = shell.ShimsDir(exe, p.Getenv)
+	}
 	if err == nil {
 		err = shell.EnsureShims(dir, exe)
 	}
@@ -110,12 +113,7 @@ func (p *userCommands) shims(exe string) string {
 	return dir
 }
 
-// shellKind is the shell that was named, or the one that runs this, which may not be the login shell in SHELL.
-func (p *userCommands) shellKind(name string) (shell.Kind, error) {
-	return shell.ParseKind(cmp.Or(name, p.callingShell()))
-}
-
-// callingShell is the name of the program that runs genv, or of the login shell.
+// callingShell is the name of the program that runs genv, which may not be the login shell in SHELL.
 func (p *userCommands) callingShell() string {
 	fs := proc.FS{}
 	parent, err := fs.Stat(snapshot.PID(os.Getppid()))

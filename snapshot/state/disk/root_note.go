@@ -209,12 +209,6 @@ func readSeen(root *folder.Folder) *seenNote {
 // putSeen doesn't sync: a note is about one boot. If it fails, the next look tries again.
 func putSeen(root *folder.Folder, n seenNote) { _ = root.PutJSON(seenFile, n, ownedMode, false) }
 
-func (t *transaction) applySeen() {
-	t.files.KeepsNote = t.access.writable
-	t.seen.Apply(&t.files)
-	t.markFiles() // again, since GPUs may have other indices now
-}
-
 func (t *transaction) look(start snapshot.StartTime) state.RootNote {
 	before := t.seen
 	if t.access.root == nil || t.access.now.BootID == "" || before.At == 0 && !t.files.KeepsNote {

@@ -141,7 +141,9 @@ func (t *transaction) clean() error {
 	if t.running.unread {
 		return errUnread
 	}
-	t.applySeen()
+	t.files.KeepsNote = t.access.writable
+	t.seen.Apply(&t.files)
+	t.markFiles() // again, since GPUs may have other indices now
 	return nil
 }
 

@@ -140,7 +140,7 @@ func (s *Server) give(w *wait, chosen []snapshot.DeviceIndex) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case isGone(err): // it waits on
+	case errors.Is(err, state.ErrUnavailable), errors.Is(err, state.ErrCap), errors.Is(err, ErrBusy): // it waits on
 		if errors.Is(err, state.ErrCap) {
 			w.refusedBy = s.allowed.Load()
 			q.wake()

@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"errors"
 	"net"
 	"slices"
 	"sync"
@@ -374,9 +373,4 @@ func peopleOn(look *snapshot.Snapshot) map[snapshot.DeviceIndex][]snapshot.UID {
 		}
 	}
 	return people
-}
-
-// isGone says whether a wait goes on after an error: a GPU isn't free any more, or a cap doesn't allow it now.
-func isGone(err error) bool {
-	return errors.Is(err, state.ErrUnavailable) || errors.Is(err, state.ErrCap) || errors.Is(err, ErrBusy)
 }
