@@ -5,15 +5,14 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/remote/statedir"
 	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 	"github.com/seed-3119e985/genv/snapshot/nss"
@@ -26,7 +25,7 @@ type CapDocument struct {
 	Cap      string     `json:"cap"`
 	Since    time.Time  `json:"since"`                    // when the period began
 	Until    time.Time  `json:"until"`                    // when it ends, and hours count from 0 again
-	Counted  time.Time  `json:"counted_until,omitzero"`   // by the last cycle; missing if that was over an hour ago
+	Counted  time.Time  `json:"counted_until,omitzero"`   // up to when it is kept
 	Together bool       `json:"together,omitempty"`       // people share the limit
 	Limit    *int64     `json:"limit_seconds,omitempty"`  // which they share
 	Total    *int64     `json:"shared_seconds,omitempty"` // what they have had together
@@ -40,27 +39,23 @@ type CapUsage struct {
 	Limit   *int64            `json:"limit_seconds,omitempty"` // missing for a shared one, and without a cap
 }
 
-// capReport prints the running period of a cap of GPU hours, as the controller last kept it in its folder.
+// capReport prints the running period of a cap of GPU hours, as the controllers last kept it.
 func (p *options) capReport(ctx context.Context) error {
 	file, err := policyFile(p.policy)
 	if err != nil {
 		return err
 	}
-	path, err := p.find(statedir.MemoryName, "there is no memory of a controller in %s: it counts GPU hours while it runs")
+	table, err := p.openToRead(ctx, store.HoursName, "no GPU hours of caps were counted in %s: `genv remote enforce` "+
+		"does it while it runs with such a cap")
 	if err != nil {
 		return err
 	}
-	store, err := statedir.OpenToRead(filepath.Dir(path))
+	defer table.Close()
+	hours, until, err := table.Hours(ctx)
 	if err != nil {
-		return command.UsageError("%w", err)
+		return fmt.Errorf("the GPU hours of caps: %w", err)
 	}
-	defer store.Close()
-	store.Now = p.Now
-	memory, lost := store.Load(ctx)
-	if lost != nil && memory.Rules.Hours == nil {
-		return command.UsageError("%w", lost)
-	}
-	counted := memory.Rules.Hours[p.cap]
+	counted := hours[p.cap]
 	unix := nss.NewGroups(p.Now)
 	unix.Wait = getentTimeout
 	file.AskUnix(unix.Member)
@@ -73,7 +68,11 @@ func (p *options) capReport(ctx context.Context) error {
 		switch {
 		case c.Kind != enforce.CapHours:
 		case c.ID == p.cap:
-			return p.writeCap(capDocument(c, counted, memory.Rules.Time))
+			d := capDocument(c, counted)
+			if until > 0 {
+				d.Counted = time.Unix(until, 0).UTC()
+			}
+			return p.writeCap(d)
 		default:
 			names = append(names, c.ID)
 		}
@@ -82,10 +81,10 @@ func (p *options) capReport(ctx context.Context) error {
 		text.Hint(p.cap, names, "name it with `name:`"))
 }
 
-func capDocument(c *enforce.Cap, counted enforce.Hours, until time.Time) *CapDocument {
+func capDocument(c *enforce.Cap, counted enforce.Hours) *CapDocument {
 	d := &CapDocument{
 		Schema: "genv.remote.report.cap/1", Cap: c.ID, Since: c.Period, Until: c.PeriodEnd, Together: c.Together,
-		Rows: []CapUsage{}, Counted: until,
+		Rows: []CapUsage{},
 	}
 	if counted.Period.Before(c.Period) {
 		counted.Seconds = nil // of a period that is over

@@ -87,7 +87,8 @@ func (p *options) run(c *cli.Context) error {
 		}
 		groups = file.Groups
 	}
-	s, err := p.openToRead(c.Context)
+	s, err := p.openToRead(c.Context, store.FileName, "there is no usage database in %s: `genv remote enforce` keeps "+
+		"one while it runs, unless --usage-db is off")
 	if err != nil {
 		return err
 	}
@@ -104,8 +105,9 @@ func (p *options) run(c *cli.Context) error {
 	return write(&p.Program, d, p.output)
 }
 
-func (p *options) openToRead(ctx context.Context) (*store.Store, error) {
-	path, err := p.file()
+// openToRead opens the server, or the file with a name; missing says that there is none.
+func (p *options) openToRead(ctx context.Context, name, missing string) (*store.Store, error) {
+	path, err := p.file(name, missing)
 	if err != nil {
 		return nil, err
 	}
@@ -122,14 +124,13 @@ func (p *options) openToRead(ctx context.Context) (*store.Store, error) {
 }
 
 // file is the path of the database; empty for one on a server, which has a right URL.
-func (p *options) file() (path string, err error) {
+func (p *options) file(name, missing string) (path string, err error) {
 	inFile := p.url == "" || p.url == on || p.url == off // as `enforce:` in config.yaml may say
 	switch {
 	case inFile && p.fleet != "":
 		return "", command.WrongFlag("usage-fleet", " is for --usage-db postgres://…")
 	case inFile:
-		return p.find(store.FileName, "there is no usage database in %s: `genv remote enforce` keeps one while it runs, "+
-			"unless --usage-db is off")
+		return p.find(name, missing)
 	}
 	if err := store.CheckURL(p.url); err != nil {
 		return "", command.WrongFlag("usage-db", ": %w", err)

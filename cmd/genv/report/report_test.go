@@ -20,7 +20,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/controller"
-	"github.com/seed-3119e985/genv/remote/statedir"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -97,10 +96,12 @@ func TestADamagedDatabase(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, damaged, 0o600))
 	var log bytes.Buffer
 	now := func() time.Time { return time.Date(2026, 11, 20, 12, 30, 0, 0, time.UTC) }
-	k := &UsageFlags{now: now, log: zerolog.New(&log)}
-	s, err := k.open(path, store.Options{In: time.UTC})
-	require.NoError(t, err)
-	require.Zero(t, proctest.Try(s.Mark(t.Context())).OK(t))
+	k := &UsageFlags{URL: on, now: now, log: zerolog.New(&log), options: store.Options{In: time.UTC}}
+	recorder, _ := k.keep(filepath.Dir(path))
+	recorder.Consume(&controller.Cycle{Cluster: snapshot.Cluster{Hosts: make([]snapshot.Host, 1)}}, nil)
+	recorder.Close()
+	s := proctest.Try(store.OpenToRead(t.Context(), path, k.options)).OK(t)
+	require.Equal(t, now().Unix(), proctest.Try(s.Mark(t.Context())).OK(t).Until)
 	require.NoError(t, s.Close())
 	require.Equal(t, damaged, proctest.Try(os.ReadFile(path+".damaged-20261120-123000")).OK(t))
 	require.Contains(t, log.String(), "was moved to "+path+".damaged-20261120-123000, and a new one begins")
@@ -156,18 +157,18 @@ func TestKeysThatCanNotBeUsed(t *testing.T) {
 	}
 }
 
-// The hours of a cap are in the memory of the controller, also if that is too old to be continued.
+// The hours of a cap are in a table beside the memory of the controller.
 func TestCapReport(t *testing.T) {
 	dir := t.TempDir()
 	monday := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
 	noon := monday.AddDate(0, 0, 2).Add(12 * time.Hour)
 	seconds := map[snapshot.Username]float64{"alice": 3600, "bob": 7200.9, "carol": 60}
-	memory := controller.FleetMemory{Rules: enforce.Memory{Time: noon, Hours: map[string]enforce.Hours{
+	hours := map[string]enforce.Hours{
 		"week": {Period: monday, Seconds: seconds}, "lab": {Period: monday, Seconds: seconds}, "month": {Period: monday.AddDate(0, -1, 0), Seconds: seconds},
-	}}}
-	store := proctest.Try(statedir.Open(dir)).OK(t)
-	require.NoError(t, store.Save(t.Context(), proctest.Try(memory.Encode(noon)).OK(t)))
-	require.NoError(t, store.Close())
+	}
+	table := proctest.Try(store.Open(t.Context(), filepath.Join(dir, store.HoursName), store.Options{In: time.UTC})).OK(t)
+	require.NoError(t, table.SaveHours(t.Context(), hours, noon))
+	require.NoError(t, table.Close())
 	file := filepath.Join(dir, "policy.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(`timezone: UTC
 caps:
@@ -202,6 +203,6 @@ caps:
 	require.Equal(t, noon, d.Counted)
 	require.Equal(t, []int64{100 * 3600, 10800}, []int64{*d.Limit, *d.Total})
 	require.Equal(t, []CapUsage{{User: "bob", Seconds: 7200}, {User: "alice", Seconds: 3600}, {User: "carol", Seconds: 60}}, d.Rows)
-	require.NoError(t, os.Remove(filepath.Join(dir, statedir.MemoryName)))
-	require.Contains(t, report("week", "csv", noon), "there is no memory of a controller in "+dir)
+	require.NoError(t, os.Remove(filepath.Join(dir, store.HoursName)))
+	require.Contains(t, report("week", "csv", noon), "no GPU hours of caps were counted in "+dir)
 }

@@ -28,7 +28,7 @@ import (
 
 // UsageFlags is what the flags say about whether a controller keeps who used what.
 type UsageFlags struct {
-	url     string        // of a server; on for a file
+	URL     string        // of a server; on for a file, off for none
 	names   time.Duration // 0 for as long as the usage
 	options store.Options
 
@@ -38,9 +38,9 @@ type UsageFlags struct {
 
 // Flags are the flags.
 func (o *UsageFlags) Flags() []cli.Flag {
-	o.url, o.options.KeepDays = on, store.DefaultKeepDays
+	o.URL, o.options.KeepDays = on, store.DefaultKeepDays
 	return []cli.Flag{
-		command.String(&o.url, "usage-db", "keep who used which GPU, for genv remote report: `on`, in --state-dir; "+
+		command.String(&o.URL, "usage-db", "keep who used which GPU, for genv remote report: `on`, in --state-dir; "+
 			"on a PostgreSQL server, such as postgres://genv@db.lab/genv; or off").Config(command.Shared),
 		command.String(&o.options.Fleet, "usage-fleet", "the `NAME` of this fleet on a PostgreSQL server").
 			Config(command.Shared).DefaultText("the key of --leader, or this machine's name").Hide(),
@@ -71,7 +71,7 @@ func (o *UsageFlags) Read(
 		return nil, command.WrongFlag("usage-names", " %s: write a day or more, such as 90d",
 			text.FormatDuration(o.names))
 	}
-	if o.url == off {
+	if o.URL == off {
 		return nil, nil //nolint:nilnil // none is asked for
 	}
 	o.now, o.log, o.options.In = p.Now, log, time.Local
@@ -82,17 +82,20 @@ func (o *UsageFlags) Read(
 	return o.keep, nil
 }
 
+// Fleet is the name of the fleet on a server, after Read.
+func (o *UsageFlags) Fleet() string { return o.options.Fleet }
+
 func (o *UsageFlags) readPlace(leader string) (err error) {
 	switch {
-	case o.url == on && o.options.Fleet != "":
+	case o.URL == on && o.options.Fleet != "":
 		return command.WrongFlag("usage-fleet", " is for --usage-db postgres://…")
-	case o.url == on:
+	case o.URL == on:
 		return nil
-	case !store.IsServer(o.url):
+	case !store.IsServer(o.URL):
 		return command.WrongFlag("usage-db", " %q: write on, off, or the URL of a PostgreSQL database such as "+
-			"postgres://genv@db.lab/genv", text.Printable(o.url))
+			"postgres://genv@db.lab/genv", text.Printable(o.URL))
 	}
-	if err := store.CheckURL(o.url); err != nil {
+	if err := store.CheckURL(o.URL); err != nil {
 		return command.WrongFlag("usage-db", ": %w", err)
 	}
 	if o.options.Fleet = cmp.Or(o.options.Fleet, strings.Trim(leader, "/")); o.options.Fleet == "" {
@@ -102,19 +105,26 @@ func (o *UsageFlags) readPlace(leader string) (err error) {
 }
 
 func (o *UsageFlags) keep(dir string) (*usage.Recorder, func(func() map[string][]string) *usage.Reader) {
-	place, shared := o.url, o.url != on
+	place, shared := o.URL, o.URL != on
 	recorder := &usage.Recorder{Now: o.now, In: time.Local, Log: o.log, Shared: shared}
 	if !shared {
 		place = filepath.Join(dir, store.FileName)
-		recorder.Replace = func(why error) error { return setDamagedApart(place, why, o.now(), o.log) }
+		recorder.Replace = func(why error) error { return store.SetDamagedApart(place, why, o.now(), o.log) }
 	}
-	recorder.Open = func() (s usage.Store, err error) {
+	recorder.Open = func() (_ usage.Store, err error) {
 		to := o.options
 		to.PseudonymsAfter = o.names
 		if to.Pseudonym, err = pseudonyms(dir, o.names); err != nil {
 			return nil, err
 		}
-		return o.open(place, to)
+		s, err := store.Open(context.Background(), place, to)
+		switch {
+		case err == nil:
+			return s, nil
+		case !shared:
+			err = fmt.Errorf("%s: %w", place, err)
+		}
+		return nil, err
 	}
 	read := func() (usage.Store, error) { return store.OpenToRead(context.Background(), place, o.options) }
 	recorder.Start()
@@ -123,36 +133,6 @@ func (o *UsageFlags) keep(dir string) (*usage.Recorder, func(func() map[string][
 			return groupsOf(ctx, groups(), users)
 		})
 	}
-}
-
-// open opens a database. A file that is damaged gets another name.
-func (o *UsageFlags) open(place string, options store.Options) (usage.Store, error) {
-	s, err := store.Open(context.Background(), place, options)
-	if errors.Is(err, usage.ErrDamaged) {
-		if err := setDamagedApart(place, err, o.now(), o.log); err != nil {
-			return nil, err
-		}
-		s, err = store.Open(context.Background(), place, options)
-	}
-	if err != nil && !store.IsServer(place) {
-		err = fmt.Errorf("%s: %w", place, err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-func setDamagedApart(path string, why error, now time.Time, log zerolog.Logger) error {
-	damaged := path + ".damaged-" + now.Format("20060102-150405")
-	if err := os.Rename(path, damaged); err != nil {
-		return errors.Join(why, err)
-	}
-	for _, with := range []string{"-wal", "-shm"} {
-		_ = os.Rename(path+with, damaged+with) // there may be none
-	}
-	log.Error().Err(why).Msgf("the usage database can't be read: it was moved to %s, and a new one begins", damaged)
-	return nil
 }
 
 const getentTimeout = 10 * time.Second // for the accounts of users

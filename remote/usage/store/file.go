@@ -9,7 +9,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"time"
 
+	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -140,4 +142,17 @@ func (file) translated(err error) error {
 		return fmt.Errorf("%w: %w", usage.ErrDamaged, err)
 	}
 	return err
+}
+
+// SetDamagedApart gives a file that is damaged another name, so that a new one begins.
+func SetDamagedApart(path string, why error, now time.Time, log zerolog.Logger) error {
+	damaged := path + ".damaged-" + now.Format("20060102-150405")
+	if err := os.Rename(path, damaged); err != nil {
+		return errors.Join(why, err)
+	}
+	for _, with := range []string{"-wal", "-shm"} {
+		_ = os.Rename(path+with, damaged+with) // there may be none
+	}
+	log.Error().Err(why).Msgf("the usage database can't be read: it was moved to %s, and a new one begins", damaged)
+	return nil
 }

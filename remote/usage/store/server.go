@@ -157,8 +157,7 @@ func findFleet(t *tx) {
 
 // versionOf is 0 for a database without tables.
 func versionOf(t *tx) (found int64) {
-	there, _ := t.number("SELECT count(*) FROM pg_tables WHERE schemaname = 'genv_usage' AND tablename = 'version'")
-	if there > 0 {
+	if t.has("version") {
 		found, _ = t.number("SELECT version FROM version")
 	}
 	if found > serverVersion {

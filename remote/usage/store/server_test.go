@@ -154,13 +154,15 @@ func anOlderVersion(t *testing.T, server *servers.PostgresServer) {
 	o, e := options(), entryOf(firstHour, 1)
 	require.NoError(t, open(t, server, o).Add(t.Context(), e))
 	const rows = `(fleet integer, start bigint, device integer, "user" integer, eid text, attached bigint NOT NULL, PRIMARY KEY (fleet, start, device, "user", eid));`
-	server.Do(`SET search_path = genv_usage; UPDATE version SET version = 1; ALTER TABLE fleets ADD days bigint NOT NULL DEFAULT 0;
+	server.Do(`SET search_path = genv_usage; UPDATE version SET version = 1; DROP TABLE cap_hours; ALTER TABLE fleets ADD days bigint NOT NULL DEFAULT 0;
 		CREATE TABLE devices (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, host integer NOT NULL, device integer NOT NULL, model integer NOT NULL, UNIQUE (host, device, model));
 		CREATE TABLE hours ` + rows + "CREATE TABLE days " + rows + `INSERT INTO hours SELECT fleet, start, 1, name, 'x', attached FROM hour_sums WHERE kind = 1`)
 	reader := database{server.URL(), o}.openToRead(t)
 	before := total(t, reader)
 	require.Equal(t, attached(e), before.Total.Attached)
+	require.Empty(t, hoursIn(t, reader))
 	require.NoError(t, open(t, server, options()).Add(t.Context(), entryOf(firstHour, 2)))
+	require.Empty(t, hoursIn(t, open(t, server, o)))
 	require.Equal(t, before, total(t, reader), "one that is open stays so")
 	require.Equal(t, before, total(t, open(t, server, o)))
 	server.Do(`DO $$ BEGIN

@@ -13,12 +13,14 @@ import (
 //	{fleet}              the condition that a row is of the fleet
 //	{fleet,} {id,}       the column for it, and its value
 //	{part} {part,} {'',} the same for an empty text that earlier versions filled
+//	{fleet integer,}     the column when its table is made
+//	{tables named}       where tables are listed, up to the name of one
 //	{least} {greatest}
 
 func fileWords() *strings.Replacer {
 	return strings.NewReplacer(
 		"{fleet}", "true", "{fleet,}", "", "{id,}", "", "{part}", "", "{part,}", "", "{'',}", "", "{least}", "min",
-		"{greatest}", "max",
+		"{greatest}", "max", "{fleet integer,}", "", "{tables named}", "sqlite_master WHERE name =",
 	)
 }
 
@@ -26,6 +28,7 @@ func serverWords(fleet int64) *strings.Replacer {
 	return strings.NewReplacer(
 		"{fleet}", fmt.Sprintf("fleet = %d", fleet), "{fleet,}", "fleet, ", "{id,}", fmt.Sprintf("%d, ", fleet),
 		"{part}", " AND part = ''", "{part,}", "part, ", "{'',}", "'', ", "{least}", "least", "{greatest}", "greatest",
+		"{fleet integer,}", "fleet integer, ", "{tables named}", "pg_tables WHERE schemaname = 'genv_usage' AND tablename =",
 	)
 }
 

@@ -118,15 +118,17 @@ func open(ctx context.Context, place string, options Options, writes bool) (*Sto
 		return nil, err
 	}
 	s.db.SetMaxOpenConns(1)
-	if err := s.change(ctx, s.prepare); err != nil {
+	err = s.change(ctx, func(t *tx) {
+		if s.prepare(t); t.writes && !t.has("cap_hours") {
+			t.run(hoursSchema)
+		}
+	})
+	if err != nil {
 		_ = s.db.Close() // nothing was written
 		return nil, err
 	}
 	return s, nil
 }
-
-// Fleet is the name of the fleet on a server.
-func (s *Store) Fleet() string { return s.name }
 
 // Close closes the database. What was committed is kept.
 func (s *Store) Close() error { return s.db.Close() }
@@ -206,6 +208,11 @@ func (t *tx) scan(columns []any, query string, args ...any) {
 	if t.err == nil {
 		t.err = t.QueryRowContext(t.ctx, t.words.Replace(query), args...).Scan(columns...)
 	}
+}
+
+func (t *tx) has(table string) bool {
+	tables, _ := t.number("SELECT count(*) FROM {tables named} '" + table + "'")
+	return tables > 0
 }
 
 // number is the first column of the first row of a query; found is false if it is NULL.

@@ -11,8 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
+	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
@@ -34,6 +36,7 @@ func testStore(t *testing.T, create func(t *testing.T) database) {
 		"old hours":             oldHours,
 		"odd names":             oddNames,
 		"pseudonyms":            pseudonyms,
+		"hours of caps":         hoursOfCaps,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, create(t)) })
 	}
@@ -65,6 +68,12 @@ func markOf(t *testing.T, s *store.Store) usage.Mark {
 
 func tidy(t testing.TB, s *store.Store, now time.Time) (early string) {
 	return proctest.Try(s.Tidy(t.Context(), now)).OK(t)
+}
+
+func hoursIn(t testing.TB, s *store.Store) map[string]enforce.Hours {
+	hours, _, err := s.Hours(t.Context())
+	require.NoError(t, err)
+	return hours
 }
 
 // entryOf is usage of some users on some hosts in the hour that begins at a moment. A seed always gives the same one.
@@ -336,5 +345,37 @@ func BenchmarkAdd(b *testing.B) {
 	}
 	for i := int64(0); b.Loop(); i++ {
 		require.NoError(b, s.Add(b.Context(), &usage.Entry{Sums: sums, Since: hour + i, Mark: usage.Mark{Until: hour + i + 1}}))
+	}
+}
+
+// What caps counted only grows in a period, whoever writes, and doesn't go with usage that is too old.
+func hoursOfCaps(t *testing.T, d database) {
+	s, former := d.open(t), d.open(t)
+	nov := time.Date(2026, 11, 1, 0, 0, 0, 0, d.options.In)
+	dec, now := nov.AddDate(0, 1, 0), nov.AddDate(0, 0, 20)
+	tidy(t, s, now.AddDate(9, 0, 0))
+	for _, step := range []struct {
+		by            *store.Store
+		at, period    time.Time
+		user          snapshot.Username
+		seconds       float64
+		running, want string // the period that is read, and its hours
+	}{
+		{s, now, nov, "alice", 3600.9, "Nov", "map[alice:3600]"},
+		{s, now, nov, "bob", 60, "Nov", "map[alice:3600 bob:60]"},
+		{s, now, nov, "bob", 60, "Nov", "map[alice:3600 bob:60]"},
+		{s, now, nov, "alice", 3700, "Nov", "map[alice:3700 bob:60]"},
+		{former, now, nov, "alice", 3650, "Nov", "map[alice:3700 bob:60]"}, // late
+		{s, now, nov, "no\x00name", 1, "Nov", "map[alice:3700 bob:60]"},
+		{s, now, nov.AddDate(0, -1, 0), "eve", 9, "Nov", "map[alice:3700 bob:60]"},
+		{s, dec, dec, "bob", 5, "Dec", "map[bob:5]"},
+		{s, now, nov, "bob", 70, "Dec", "map[bob:5]"}, // by a clock that was set back
+		{s, dec.AddDate(0, 0, 64), nov, "bob", 80, "", "map[]"},
+	} {
+		hours := map[string]enforce.Hours{"month": {Period: step.period, Seconds: map[snapshot.Username]float64{step.user: step.seconds}}}
+		require.NoError(t, step.by.SaveHours(t.Context(), hours, step.at))
+		got := hoursIn(t, d.openToRead(t))["month"]
+		require.Equal(t, step.want, fmt.Sprint(got.Seconds), step)
+		require.True(t, step.running == "" || step.running == got.Period.In(d.options.In).Format("Jan"), got)
 	}
 }

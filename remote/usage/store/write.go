@@ -213,11 +213,8 @@ func (s *Store) makeRoom(ctx context.Context) (early string, err error) {
 }
 
 func (t *tx) known(names []string) map[string]int64 {
-	ids, list := make(map[string]int64), make([]string, 0, len(names))
-	for _, name := range names {
-		list = append(list, valid(name))
-	}
-	for chunk := range slices.Chunk(list, maxRows) {
+	ids := make(map[string]int64)
+	for chunk := range slices.Chunk(names, maxRows) {
 		var id int64
 		var name string
 		list := listOf(chunk)
@@ -232,7 +229,7 @@ func (t *tx) rename(names map[string]string, since, until int64) {
 	next := t.addNames(slices.Collect(maps.Values(names)))
 	var pairs valuesList
 	for user, name := range names {
-		if id, found := former[valid(user)]; found && id != next[name] {
+		if id, found := former[user]; found && id != next[name] {
 			pairs.add(id, next[name])
 		}
 	}
