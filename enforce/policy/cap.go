@@ -258,6 +258,18 @@ func (f *File) UseHostGroups(read func() (map[string][]string, error)) (err erro
 	return errors.Join(unknown...)
 }
 
+// CheckHours refuses caps of GPU hours, unless the controllers have one table: a single one does, or with a server.
+func (f *File) CheckHours(oneTable bool) error {
+	var refused []error
+	for _, c := range f.CapList {
+		if c.Kind == enforce.CapHours && !oneTable {
+			refused = append(refused, &strictyaml.ParseError{Place: c.place, Message: "gpu-hours: with --leader all " +
+				"controllers count them in one PostgreSQL database; name it with --usage-db postgres://…"})
+		}
+	}
+	return errors.Join(refused...)
+}
+
 // String is what the cap says, in words.
 func (c *Cap) String() string {
 	s := c.amount()

@@ -241,6 +241,14 @@ func TestPolicyCheckWarns(t *testing.T) {
 	require.Equal(t, genvtest.Result{Out: file + ": OK\n", Err: "Not checked: hosts: no inventory was found; name one with -H hosts.yaml\n"}, r, "what is not known isn't wrong")
 }
 
+// Several controllers count GPU hours on a server.
+func TestPolicyCheckOfHours(t *testing.T) {
+	dir := genvtest.Configure(t, command.PolicyFile, "caps:\n  - {name: m, gpu-hours: 3, every: month}\n", command.ConfigFile, "enforce:\n  leader: etcd://a/genv/lab\n")
+	r := genvtest.Run(t, "policy", "check").Exits(t, command.ExitFailed)
+	require.Contains(t, r.Err, dir+"/policy.yaml:2:6: gpu-hours: with --leader all controllers count them in one PostgreSQL database")
+	genvtest.Run(t, "policy", "check", "--usage-db", "postgres://db.lab/genv").OK(t)
+}
+
 // Caps are checked with the groups of the inventory and the accounts of this machine.
 func TestPolicyCheckOfCaps(t *testing.T) {
 	const text = "caps:\n  - {gpus: 3, of: {hosts: [\"@GROUP\"]}}\n  - {gpus: 4, of: {hosts: [\"@GROUP\"]}}\n  - {gpus: 2, users: [\"%no-such-group\", \"%root\"]}\n"

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/inventory"
 	"github.com/seed-3119e985/genv/remote/statedir"
+	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
@@ -79,6 +80,8 @@ type checkError struct {
 type checkOptions struct {
 	command.Program
 	inventory []string
+	leader    string
+	usage     string
 	strict    bool
 	format    string
 }
@@ -90,6 +93,10 @@ func policyCheckCommand(p command.Program) *cli.Command {
 		Usage: "list the errors of a policy file, and the users, hosts and labels in it that don't exist",
 		Flags: []cli.Flag{
 			inventoryFlag(&o.inventory),
+			command.String(&o.leader, "leader", "the `URL` of the election of the controllers, if there are several").
+				Config(command.Shared).Hide(),
+			command.String(&o.usage, "usage-db", "the `URL` of the database of the controllers").
+				Config(command.Shared).Hide(),
 			command.Bool(&o.strict, "strict",
 				"exit with 1 for warnings, too, but for users without an account on this machine"),
 			command.FormatFlag(&o.format, "tui", "json"),
@@ -135,7 +142,7 @@ func (o *checkOptions) run(c *cli.Context) error {
 	wrong := policy.Check(path, data)
 	if wrong == nil {
 		err := o.checkNames(c, &document, data)
-		if _, unknownGroup := errors.AsType[*strictyaml.ParseError](err); unknownGroup {
+		if _, refused := errors.AsType[*strictyaml.ParseError](err); refused {
 			wrong = err
 		} else if err != nil {
 			return err
@@ -166,6 +173,9 @@ func (o *checkOptions) checkNames(c *cli.Context, document *CheckDocument, data 
 		if err := file.UseHostGroups(func() (map[string][]string, error) { return known.Groups, nil }); err != nil {
 			return err
 		}
+	}
+	if err := file.CheckHours(o.leader == "" || store.IsServer(o.usage)); err != nil {
+		return err
 	}
 	known.Models = make(map[snapshot.Hostname]map[string]int)
 	memories, unread := remembered(o.Getenv)
