@@ -26,7 +26,7 @@ type Memory struct {
 	Uses    Uses                `json:"uses,omitempty"` // since when people have had their GPUs
 	// Released are devices that were detached for being idle while processes use them: true until they compute again.
 	Released map[snapshot.AttachmentKey]bool `json:"released,omitempty"`
-	// Hours are what caps of GPU hours count, by the IDs of the caps.
+	// Hours are what caps of GPU hours count, by the IDs of the caps. They are kept in a table of their own.
 	Hours map[string]Hours `json:"hours,omitempty"`
 	// TakenFor says which GPUs were taken lately for commands that wait, by account and ID.
 	TakenFor map[string]Taken `json:"taken_for,omitempty"`

@@ -49,6 +49,7 @@ const (
 func (m *FleetMemory) Encode(now time.Time) (saved Saved, err error) {
 	memory := *m
 	memory.Rules = m.Rules.At(now)
+	memory.Rules.Hours = m.FormerHours
 	saved.Memory, err = json.Marshal(savedMemory{savedSchema, now, memory})
 	if err == nil && len(saved.Memory) > MaxSaved {
 		err = fmt.Errorf("it has %d bytes, more than the %d that are read again", len(saved.Memory), MaxSaved)
@@ -62,18 +63,19 @@ func (m *FleetMemory) Encode(now time.Time) (saved Saved, err error) {
 	return saved, nil
 }
 
-// DecodeMemory reads Saved.Memory, with its times by the clock of now. Of one that is too old it has the GPU hours.
+// DecodeMemory reads Saved.Memory, with its times by the clock of now. Of one that is too old it has FormerHours.
 func DecodeMemory(data []byte, now time.Time) (m FleetMemory, written time.Time, err error) {
 	var s savedMemory
 	if err := json.Unmarshal(data, &s); err != nil {
 		return m, written, fmt.Errorf("damaged: %w", err)
 	}
+	s.Memory.FormerHours, s.Memory.Rules.Hours = s.Memory.Rules.Hours, nil
 	age := now.Sub(s.Time)
 	switch {
 	case s.Schema != savedSchema:
 		return m, s.Time, fmt.Errorf("of another version: %q", s.Schema)
 	case age > MaxMemoryAge || age < 0:
-		m.Rules.Hours = s.Memory.Rules.Hours
+		m.FormerHours = s.Memory.FormerHours
 		return m, s.Time, fmt.Errorf("written at %s, which is too long ago or in the future",
 			s.Time.Format(time.RFC3339))
 	}
@@ -82,22 +84,11 @@ func DecodeMemory(data []byte, now time.Time) (m FleetMemory, written time.Time,
 	return s.Memory, s.Time, nil
 }
 
-// Hours are the GPU hours in Saved.Memory; nil if it can't be read.
-func (s Saved) Hours() map[string]enforce.Hours {
-	var saved struct {
-		Memory struct {
-			Rules struct{ Hours map[string]enforce.Hours }
-		}
-	}
-	_ = json.Unmarshal(s.Memory, &saved)
-	return saved.Memory.Rules.Hours
-}
-
 // errOtherFleet says that a memory knows none of the hosts.
 var errOtherFleet = errors.New("the saved memory is of another fleet: it knows none of these hosts, so all times " +
 	"start again")
 
-// For returns the memory to continue with on hosts. With an error only what operators asked for and GPU hours are left.
+// For returns the memory to continue with on hosts. With an error only what operators asked for and FormerHours are left.
 func (m FleetMemory) For(hosts []remote.Host) (FleetMemory, error) {
 	for _, h := range hosts {
 		if _, known := m.Rules.Hosts[snapshot.Hostname(h.Name)]; known {
@@ -107,7 +98,7 @@ func (m FleetMemory) For(hosts []remote.Host) (FleetMemory, error) {
 	if len(m.Rules.Hosts) == 0 {
 		return m, nil
 	}
-	return FleetMemory{Operator: m.Operator, Rules: enforce.Memory{Hours: m.Rules.Hours}}, errOtherFleet
+	return FleetMemory{Operator: m.Operator, FormerHours: m.FormerHours}, errOtherFleet
 }
 
 // FleetMemory is what a controller keeps from cycle to cycle, and on disk. Rules changes when a judgement is
@@ -120,6 +111,8 @@ type FleetMemory struct {
 	Operator operator.State            `json:"-"`
 	recorded Budget[snapshot.Username] // how much of the record users of hosts used up lately
 	ReadOnly bool                      `json:"-"` // another controller writes this memory, and counts its rounds
+	// FormerHours are the GPU hours that an earlier version kept in the memory, where they stay until a table has them.
+	FormerHours map[string]enforce.Hours `json:"-"`
 }
 
 // restoreCompanions gives companions their memories. One that can't be read is lost: what it limits begins again.

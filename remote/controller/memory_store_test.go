@@ -90,9 +90,9 @@ func TestARestartContinues(t *testing.T) {
 
 func TestMemoryThatIsNotContinued(t *testing.T) {
 	fleet, hours := []remote.Host{{Name: "a"}, {Name: "new"}}, map[string]enforce.Hours{"week": {Period: noonUTC}}
-	kept, err := controller.FleetMemory{Rules: enforce.Memory{Hosts: map[snapshot.Hostname]enforce.KnownHost{"renamed": {}}, Hours: hours}}.For(fleet)
+	kept, err := controller.FleetMemory{Rules: enforce.Memory{Hosts: map[snapshot.Hostname]enforce.KnownHost{"renamed": {}}}, FormerHours: hours}.For(fleet)
 	require.ErrorContains(t, err, "another fleet")
-	require.Equal(t, hours, kept.Rules.Hours)
+	require.Equal(t, hours, kept.FormerHours)
 	for name, tt := range map[string]struct {
 		change func(file string) string
 		hosts  []remote.Host

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/election"
@@ -43,11 +42,10 @@ type Shared struct {
 
 // sharedMemory is what etcd has, as compressed JSON.
 type sharedMemory struct {
-	Schema string                   `json:"schema"`
-	Time   time.Time                `json:"time"` // when it was written, by the clock of the leader
-	By     string                   `json:"by"`   // the id of the leader
-	Saved  controller.Saved         `json:"saved"`
-	Hours  map[string]enforce.Hours `json:"hours,omitempty"` // GPU hours, of a memory that is too large
+	Schema string           `json:"schema"`
+	Time   time.Time        `json:"time"` // when it was written, by the clock of the leader
+	By     string           `json:"by"`   // the id of the leader
+	Saved  controller.Saved `json:"saved"`
 }
 
 const (
@@ -64,7 +62,7 @@ const (
 
 func sharedKey(key string) string { return key + "/memory/document" }
 
-// ErrTooLarge says that of a memory only GPU hours and what operators asked for are in etcd.
+// ErrTooLarge says that of a memory only what operators asked for is in etcd.
 var ErrTooLarge = errors.New("it is too large for etcd")
 
 // NotSharedError says that a memory is only in the folder.
@@ -108,7 +106,7 @@ func (d *sharedMemory) decode(now, followed time.Time) (m controller.FleetMemory
 		behind = late
 	}
 	if len(d.Saved.Memory) == 0 {
-		m.Rules.Hours, err = d.Hours, ErrTooLarge
+		err = ErrTooLarge
 	} else {
 		m, _, err = controller.DecodeMemory(d.Saved.Memory, now.Add(-behind))
 		m.Rules = m.Rules.Shifted(behind)
@@ -181,7 +179,7 @@ func (s *Shared) share(ctx context.Context, saved controller.Saved) error {
 	data, err := pack(d)
 	tooLarge := err == nil && len(data) > maxShared
 	if tooLarge {
-		d.Hours, d.Saved.Memory = saved.Hours(), nil
+		d.Saved.Memory = nil
 		data, err = pack(d)
 	}
 	if err != nil {

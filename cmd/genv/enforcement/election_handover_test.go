@@ -1,6 +1,7 @@
 package enforcement_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/remote/testfleet/servers"
+	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
@@ -172,4 +174,35 @@ func TestALeaderThatIsElectedAgain(t *testing.T) {
 	again := e.start("only", "--policy", policy, "--socket", socket).is(election.Leading)
 	require.Len(t, again.Exemptions, 2)
 	require.WithinDuration(t, before.Findings[0].Since, again.Findings[0].Since, time.Millisecond)
+}
+
+// Caps of GPU hours go on with what the leader before counted, which all controllers keep in PostgreSQL. One with
+// --leader and without that refuses such a cap.
+func TestATakeOverContinuesHours(t *testing.T) {
+	t.Parallel()
+	servers.RequirePostgres(t)
+	state, alice := outsiders(1), snapshot.UID(1001)
+	state.Processes[0].UID, state.Processes[0].Username = &alice, "alice"
+	e := newSimulatedElectors(t, &inprocess.Server{Name: "a", Handler: genvhost.New(state)})
+	policy := policyFile(t, "defaults: {non-env-processes: count}\ncaps:\n  - {name: month, gpu-hours: 100, every: month}\n")
+	refused := e.begin("first", "--policy", policy)
+	refused.exits(command.ExitFailed)
+	refused.says("policy.yaml:3:6: gpu-hours: with --leader all controllers count them in one PostgreSQL database")
+
+	flags := []string{"--policy", policy, "--usage-db", servers.StartPostgres(t, "").URL()}
+	first := e.startAs(election.Leading, "first", flags...)
+	second := e.startAs(election.Standby, "second", flags...)
+	before := 0.0
+	for _, leader := range []*elector{first, second} {
+		for range 4 {
+			leader.is(election.Leading)
+		}
+		leader.signal(syscall.SIGTERM).exits(command.ExitOK)
+		s := proctest.Try(store.OpenToRead(t.Context(), flags[3], store.Options{In: time.UTC})).OK(t)
+		hours, _, err := s.Hours(t.Context())
+		require.NoError(t, errors.Join(err, s.Close()))
+		counted := hours["month"].Seconds["alice"]
+		require.Greater(t, counted, before, leader.said())
+		before = counted
+	}
 }

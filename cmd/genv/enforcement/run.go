@@ -188,12 +188,16 @@ func (l *loop) cycles(ctx context.Context, memory controller.FleetMemory, drain 
 	l.guard, l.messages = companions.Guards{}, companions.Messages{}
 	l.configure(l.options)
 	l.controller.Memory, l.begun = memory, true
+	hours := l.keepHours()
+	defer hours.exchange(true)
 	schedule := controller.Schedule{
 		Interval: l.options.Interval, Cycles: l.options.Cycles, Drain: drain,
 		Hangup: l.service.hangup, Reload: l.reloaded, Step: l.service.step, Actions: l.queue,
 	}
-	return controller.Loop(ctx, &l.controller, schedule,
-		func(cycle controller.Cycle) error { return l.show(ctx, &cycle) })
+	return controller.Loop(ctx, &l.controller, schedule, func(cycle controller.Cycle) error {
+		hours.exchange(false)
+		return l.show(ctx, &cycle)
+	})
 }
 
 var errStopped = errors.New("the cycle was stopped")
@@ -266,6 +270,7 @@ func (l *loop) reloaded() {
 	l.warnOfIgnored(options.Policy)
 	old := &l.options
 	options.Link, options.Progress, options.Feed, options.OpenUsage = old.Link, old.Progress, old.Feed, old.OpenUsage
+	options.UsageURL, options.UsageFleet = old.UsageURL, old.UsageFleet
 	options.Announce, options.Allow, options.GiveBack = old.Announce, old.Allow, old.GiveBack
 	l.configure(options)
 }

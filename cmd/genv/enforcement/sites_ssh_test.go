@@ -12,11 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
+	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/statedir"
 	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
+	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
@@ -155,12 +157,17 @@ func TestHoursOverRealSSH(t *testing.T) {
 	s.start("alice", "gpu-01", "alice", nil, -1, 2)
 	loop := []string{"--interval", "1", "--cycles", "6"}
 	s.cycle(loop...)
-	seconds := func(user snapshot.Username) (n float64) {
-		s.memory(func(m *controller.FleetMemory) { n = m.Rules.Hours["week"].Seconds[user] })
-		return n
+	path, week := filepath.Join(s.dir, "state", store.HoursName), enforce.Hours{}
+	seconds := func(user snapshot.Username) float64 {
+		table := proctest.Try(store.OpenToRead(t.Context(), path, store.Options{In: time.UTC})).OK(t)
+		defer table.Close()
+		hours, _, err := table.Hours(t.Context())
+		require.NoError(t, err)
+		week = hours["week"]
+		return week.Seconds[user]
 	}
 	require.Positive(t, seconds("eve"))
-	require.InDelta(t, seconds("eve"), 2*seconds("alice"), 0.01)
+	require.InDelta(t, seconds("eve"), 2*seconds("alice"), 1)
 	before := seconds("eve")
 	s.memory(func(m *controller.FleetMemory) { // as if it had been away
 		for name, h := range m.Rules.Hosts {
@@ -172,11 +179,11 @@ func TestHoursOverRealSSH(t *testing.T) {
 	require.Less(t, seconds("eve"), before+60, "while the controller was away nothing counted")
 
 	set := func(hours float64, period time.Duration) {
-		s.memory(func(m *controller.FleetMemory) {
-			week := m.Rules.Hours["week"]
-			week.Period, week.Seconds["eve"] = week.Period.Add(period), hours*3600
-			m.Rules.Hours["week"] = week
-		})
+		require.NoError(t, os.Remove(path))
+		table := proctest.Try(store.Open(t.Context(), path, store.Options{In: time.UTC})).OK(t)
+		week.Period, week.Seconds["eve"] = week.Period.Add(period), hours*3600
+		require.NoError(t, table.SaveHours(t.Context(), map[string]enforce.Hours{"week": week}, time.Now()))
+		require.NoError(t, table.Close())
 	}
 	set(19.9, 0)
 	s.cycle()

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/inventory"
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -57,6 +58,9 @@ func (o *enforceOptions) read(c *cli.Context) (config hostConfig, options enforc
 	if err := enforcement.UseHostGroups(options.Policy, named, o.Getenv); err != nil {
 		return config, options, err
 	}
+	if err := options.Policy.CheckHours(options.Leader.Key == "" || store.IsServer(o.usage.URL)); err != nil {
+		return config, options, command.UsageError("%w", err)
+	}
 	config, err = o.readLoopConfig(c, options.Interval)
 	config.reach(&options)
 	if err == nil {
@@ -83,6 +87,7 @@ func (o *enforceOptions) run(c *cli.Context) error {
 	if options.OpenUsage, err = o.usage.Read(&o.Program, options.Leader.Key, log); err != nil {
 		return err
 	}
+	options.UsageURL, options.UsageFleet = o.usage.URL, o.usage.Fleet()
 	within := log.Debug().Stringer("command_timeout", config.SSH.CommandTimeout)
 	within.Stringer("interval", options.Interval).Msg("how long a host has for an answer")
 	if options.Listen.Any() {
