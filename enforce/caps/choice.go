@@ -30,8 +30,8 @@ func (d *HeldDevice) Why() string {
 // Choice selects devices that a user is to lose. Nothing is in an order yet.
 type Choice struct {
 	By     time.Time // when it will be made; zero for now
-	Excess int64     // how much the user is to lose
-	Weight func(*HeldDevice) int64
+	Excess int64     // how much the user is to lose: devices or, of Memory, bytes
+	Memory bool
 	// MayKeep is how much memory the processes on busy devices may use together before one ends. Capacities of
 	// environments don't count for it: state files only claim them.
 	MayKeep int64
@@ -93,7 +93,7 @@ func (c *Choice) Devices(counted []*HeldDevice) []*HeldDevice {
 }
 
 func (c *Choice) enough(cost int8) bool {
-	return c.freed >= c.Excess || cost == costBusy && c.used <= c.MayKeep
+	return c.freed >= c.Excess || c.Memory && cost == costBusy && c.used <= c.MayKeep
 }
 
 // takeFrom chooses among devices of the same cost: as long as no more than the excess goes, and then, if that isn't
@@ -281,7 +281,11 @@ func (c *Choice) update(d *HeldDevice) {
 	} else if was {
 		sign = -1
 	}
-	c.freed += sign * c.Weight(d)
+	if c.Memory {
+		c.freed += sign * d.Memory()
+	} else {
+		c.freed += sign
+	}
 	CountOwners(c.most, int(-sign), d)
 	if d.cost == costBusy {
 		c.used -= sign * max(0, d.Used)

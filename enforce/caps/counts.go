@@ -51,8 +51,8 @@ func (c *Counting) On(host snapshot.Hostname, user snapshot.Username) (list []en
 // Explain says of each of these what counts, and what would go first, a line each.
 func (c *Counting) Explain(host snapshot.Hostname, user snapshot.Username) (lines []string) {
 	for _, n := range c.countedFor(c.ByName[host], user) {
-		name := string(n.on.rule)
-		if n.on.rule == enforce.RuleCaps {
+		name := string(n.on.Rule)
+		if name == "" {
 			name = "cap " + n.on.ID
 		}
 		line := fmt.Sprintf("%s: %s of %s", name, n.excess.Amount(n.excess.Used), n.excess.Amount(n.excess.Limit))
@@ -72,7 +72,7 @@ func (c *capOn) firstToGo() string {
 	if c.Kind == enforce.CapEnvironments {
 		return ""
 	}
-	choice := Choice{Excess: 1, Weight: func(*HeldDevice) int64 { return 1 }, MayKeep: -1}
+	choice := Choice{Excess: 1}
 	devices := c.devices()
 	if c.leavesSome || c.Waiting != nil {
 		devices = c.withoutOutsiders(devices, time.Time{})

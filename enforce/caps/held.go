@@ -32,7 +32,6 @@ type Counting struct {
 	served    map[string]*need            // waits that get what they lack, by their keys
 	booked    map[*judging.HostView][]booking
 	people    [][]*held // by the position of a host, who has something there, and caps
-	onHosts   []*held   // these lists, one after the other
 	forWaits  []*need
 	reserved  map[*HeldDevice]bool // held within own reservations that run
 	counted   map[countKey]*counted
@@ -51,6 +50,7 @@ type Counting struct {
 // policyCap is a cap of the policy. Each of the list has a bit, of which there are enough for all.
 type policyCap struct {
 	*enforce.Cap
+	rule    enforce.Rule // of its findings
 	bit     uint64
 	working *int64 // how many of its GPUs work, -1 while it waits for hosts; nil until it is asked for
 }
@@ -65,10 +65,10 @@ func New(j *judging.Judgement) *Counting {
 	}
 	own := enforce.OwnCaps(func(user snapshot.Username) *enforce.Settings { return c.of(user).settings })
 	for _, one := range own {
-		c.caps = append(c.caps, &policyCap{Cap: one})
+		c.caps = append(c.caps, &policyCap{Cap: one, rule: one.Rule})
 	}
 	for i, listed := range j.Policy.Caps(j.Now) {
-		c.caps = append(c.caps, &policyCap{Cap: listed, bit: 1 << i})
+		c.caps = append(c.caps, &policyCap{Cap: listed, rule: enforce.RuleCaps, bit: 1 << i})
 	}
 	c.own, c.list = c.caps[:len(own)], c.caps[len(own):]
 	c.findBookings()
@@ -93,7 +93,6 @@ func (c *Counting) of(user snapshot.Username) *held {
 // Count counts what users have on a host, after the rules that come before the caps. An environment without a user name
 // counts for no user; its processes count for their own.
 func (c *Counting) Count(h *judging.HostView) {
-	first := len(c.onHosts)
 	c.here, c.about = c.here[:0], 0
 	clear(c.at)
 	for _, listed := range c.list {
@@ -116,7 +115,6 @@ func (c *Counting) Count(h *judging.HostView) {
 			c.addUsesOf(c.of(user), h, nil, p)
 		}
 	}
-	c.people[h.Position] = slices.Clip(c.onHosts[first:])
 	c.findBusy()
 }
 
@@ -220,7 +218,7 @@ func (c *Counting) begin(u *held, h *judging.HostView) {
 		c.inOrder = append(c.inOrder, u)
 	}
 	u.last = h
-	c.onHosts = append(c.onHosts, u)
+	c.people[h.Position] = append(c.people[h.Position], u)
 }
 
 // device is a device that a user has on the host that is counted. It is idle if it has been so for as long as that rule

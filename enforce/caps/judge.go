@@ -1,7 +1,6 @@
 package caps
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -136,9 +135,7 @@ func (c *Counting) on(listed *policyCap, h *judging.HostView, people []*held) *c
 	if !about {
 		return nil
 	}
-	on := &capOn{
-		Counting: c, policyCap: listed, rule: cmp.Or(listed.Rule, enforce.RuleCaps), host: h, people: people, known: true,
-	}
+	on := &capOn{Counting: c, policyCap: listed, host: h, people: people, known: true}
 	working := int64(0)
 	if limit.Percent || limit.AllBut {
 		working, on.known = c.working(listed, h)
@@ -157,7 +154,6 @@ func (c *Counting) on(listed *policyCap, h *judging.HostView, people []*held) *c
 type capOn struct {
 	*Counting
 	*policyCap
-	rule       enforce.Rule
 	host       *judging.HostView // nil for all
 	looks      *looks            // at the hosts on which something counts; nil until it is asked for
 	people     []*held
@@ -197,21 +193,17 @@ func (c *capOn) judgeDevices() {
 	if used <= c.limit {
 		return
 	}
-	choice := Choice{By: by, Weight: func(*HeldDevice) int64 { return 1 }, MayKeep: -1}
-	if c.Kind == enforce.CapMemory {
-		choice.Weight, choice.MayKeep = (*HeldDevice).Memory, c.limit
-	}
 	then, left := counted, used
 	if !by.IsZero() {
 		then, left = c.count(devices, by)
 	}
-	choice.Excess = left - c.limit
+	choice := Choice{By: by, Excess: left - c.limit, Memory: c.Kind == enforce.CapMemory, MayKeep: c.limit}
 	c.takeAll(c.finding(counted, used), choice.Devices(then))
 }
 
 func (c *capOn) finding(counted []*HeldDevice, used int64) enforce.Finding {
 	on := hostsOf(counted, func(d *HeldDevice) *judging.HostView { return d.Host })
-	f := enforce.Finding{Rule: c.rule, CountedOn: on, Count: &enforce.CountExcess{Used: len(counted)}}
+	f := enforce.Finding{Rule: c.rule, CountedOn: on, Count: &enforce.CountExcess{Used: len(counted), Hosts: len(on)}}
 	if c.Kind == enforce.CapMemory {
 		f.Memory = &enforce.MemoryExcess{UsedBytes: used, CapacityBytes: c.limit}
 	} else {
@@ -231,7 +223,10 @@ func (c *capOn) finding(counted []*HeldDevice, used int64) enforce.Finding {
 func (c *capOn) takeAll(f enforce.Finding, chosen []*HeldDevice) (acts bool) {
 	lost := lostBy(chosen)
 	for _, u := range c.people {
-		acts = c.add(u, f, nil, lost[u.number]) || acts
+		devices := lost[u.number]
+		acts = c.add(u, f, len(devices), func(part *enforce.Finding, due bool, from, to int) {
+			c.loseDevices(part, due, devices[from:to])
+		}) || acts
 	}
 	if acts {
 		dropLeaving(c.people)

@@ -23,14 +23,27 @@ func lostBy(chosen []*HeldDevice) map[int][]*HeldDevice {
 	return lost
 }
 
-func (c *capOn) lose(f *enforce.Finding, due bool, envs []*judging.EnvView, devices []*HeldDevice) {
-	named := make(map[*snapshot.Process]bool)
-	end := func(h *judging.HostView, p *snapshot.Process) { // once
-		if !named[p] {
-			c.End(f, due, h, p)
-		}
-		named[p] = true
+func (c *capOn) loseDevices(f *enforce.Finding, due bool, devices []*HeldDevice) {
+	if f.Cap != nil {
+		over := *f.Cap // each finding has its own
+		over.Why = whyOf(devices)
+		f.Cap = &over
 	}
+	ended := make(map[*snapshot.Process]bool)
+	for _, d := range devices {
+		for _, eid := range d.Envs {
+			if !d.whole.Stays {
+				c.LoseDevice(f, due, d.Host, d.Host.Envs[eid], d.Index)
+			}
+		}
+		for _, use := range d.Uses {
+			c.endOnce(f, due, d.Host, use.Process, ended)
+		}
+	}
+}
+
+func (c *capOn) loseEnvs(f *enforce.Finding, due bool, envs []*judging.EnvView) {
+	ended := make(map[*snapshot.Process]bool)
 	for _, e := range envs {
 		for _, a := range e.Attachments {
 			index := a.Device.Index
@@ -39,26 +52,25 @@ func (c *capOn) lose(f *enforce.Finding, due bool, envs []*judging.EnvView, devi
 			}
 			c.LoseDevice(f, due, e.Host, e, index)
 			for p := range e.On(index) {
-				end(e.Host, p)
+				c.endOnce(f, due, e.Host, p, ended)
 			}
-		}
-	}
-	for _, d := range devices {
-		h := d.Host
-		for _, eid := range d.Envs {
-			if !d.whole.Stays {
-				c.LoseDevice(f, due, h, h.Envs[eid], d.Index)
-			}
-		}
-		for _, use := range d.Uses {
-			end(h, use.Process)
 		}
 	}
 }
 
-// add adds the findings about what a person is to lose: for nothing none, if people share the cap.
-func (c *capOn) add(u *held, f enforce.Finding, envs []*judging.EnvView, devices []*HeldDevice) (acts bool) {
-	n := len(envs) + len(devices)
+func (c *capOn) endOnce(f *enforce.Finding, due bool, h *judging.HostView, p *snapshot.Process,
+	ended map[*snapshot.Process]bool,
+) {
+	if !ended[p] {
+		c.End(f, due, h, p)
+	}
+	ended[p] = true
+}
+
+// add adds the findings about n things that a person is to lose: for nothing none, if people share the cap. Things that
+// the person has been over the cap by for equally long are one finding: it becomes due, and is warned of, by itself.
+// lose says in a finding which things go.
+func (c *capOn) add(u *held, f enforce.Finding, n int, lose func(f *enforce.Finding, due bool, from, to int)) (acts bool) {
 	f.User, f.ID, f.HostsMissing = u.user, c.key()+"/"+string(u.user), len(c.Missing)
 	if c.host != nil {
 		f.Host = c.host.Name
@@ -73,13 +85,15 @@ func (c *capOn) add(u *held, f enforce.Finding, envs []*judging.EnvView, devices
 		for to < len(levels) && levels[to].Began(levels[from]) {
 			to++
 		}
-		part, end := f, to
+		part, end := f, min(to, n)
 		if part.ID = levelKey(f.ID, from); to == len(levels) {
 			end = n
 		}
-		if c.addPart(u, part, cut(envs, from, end), cut(devices, from-len(envs), end-len(envs))) {
+		due := c.checkPart(u, &part)
+		if lose(&part, due, from, end); due {
 			acted = to
 		}
+		c.Add(part)
 		for i := from; i < to; i++ {
 			levels[i] = c.Next.Present[part.ID]
 		}
@@ -88,31 +102,17 @@ func (c *capOn) add(u *held, f enforce.Finding, envs []*judging.EnvView, devices
 	return acted > 0
 }
 
-func cut[T any](list []T, from, to int) []T {
-	return list[min(max(from, 0), len(list)):min(max(to, 0), len(list))]
-}
-
-// addPart adds a finding about some of what is to go, and reports whether something is done about it.
-func (c *capOn) addPart(u *held, f enforce.Finding, envs []*judging.EnvView, devices []*HeldDevice) (acts bool) {
-	count := *f.Count // each has its own
-	count.Hosts = len(f.CountedOn)
-	f.Count = &count
-	if f.Cap != nil {
-		over := *f.Cap
-		over.Why = whyOf(devices)
-		f.Cap = &over
-	}
-	due := c.checkCap(u, &f)
+// checkPart reports whether something is done about a finding of a person, with all that it waits for.
+func (c *capOn) checkPart(u *held, f *enforce.Finding) (due bool) {
+	due = c.checkCap(u, f)
 	if c.Fleet.PauseCaps && f.HostsMissing > 0 && c.host == nil {
 		// The user may have more there, never less; but what costs least to lose may be there.
 		f.Waits = fmt.Sprintf(`%d of the hosts did not answer, and the policy says "unreachable: hold"`, f.HostsMissing)
 		due, f.Pending = false, true
 	}
 	if due && c.host == nil {
-		due = c.confirmed(&f)
+		due = c.confirmed(f)
 	}
-	c.lose(&f, due, envs, devices)
-	c.Add(f)
 	return due
 }
 
@@ -155,9 +155,9 @@ func (c *capOn) judgeEnvs() {
 	if int64(len(envs)) <= c.limit {
 		return
 	}
+	on := hostsOf(envs, func(e *judging.EnvView) *judging.HostView { return e.Host })
 	f := enforce.Finding{
-		Rule: c.rule, Count: &enforce.CountExcess{Used: len(envs), Limit: int(c.limit)},
-		CountedOn: hostsOf(envs, func(e *judging.EnvView) *judging.HostView { return e.Host }),
+		Rule: c.rule, CountedOn: on, Count: &enforce.CountExcess{Used: len(envs), Limit: int(c.limit), Hosts: len(on)},
 	}
 	if c.rule == enforce.RuleCaps {
 		f.Cap = c.excess(nil, int64(len(envs)))
@@ -178,7 +178,9 @@ func (c *capOn) judgeEnvs() {
 		people = slices.DeleteFunc(people, hasNone)
 	}
 	for _, u := range c.people {
-		c.add(u, f, lost[u], nil)
+		c.add(u, f, len(lost[u]), func(part *enforce.Finding, due bool, from, to int) {
+			c.loseEnvs(part, due, lost[u][from:to])
+		})
 	}
 }
 

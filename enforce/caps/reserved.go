@@ -178,10 +178,10 @@ func (c *Counting) leaves(h *judging.HostView, list []booking) (on capOn, ok boo
 	}
 	warn := h.Settings.WarnOf(enforce.RuleReservations)
 	on = capOn{
-		Counting: c, rule: enforce.RuleReservations, host: h, known: true, leavesSome: true,
+		Counting: c, host: h, known: true, leavesSome: true,
 		limit:  int64(min(h.Working(), max(0, newest.Known-reserved))),
 		spared: c.heldWithin(h, list),
-		policyCap: &policyCap{Cap: &enforce.Cap{
+		policyCap: &policyCap{rule: enforce.RuleReservations, Cap: &enforce.Cap{
 			ID: last.ID, Name: last.says(h), Kind: enforce.CapGPUs, Together: true, PerHost: true, Warn: &warn,
 		}},
 	}
