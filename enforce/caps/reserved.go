@@ -112,16 +112,18 @@ func (c *Counting) tell(h *judging.HostView, b *snapshot.Reservation, kind, what
 
 func (c *Counting) markReserved() {
 	for h, list := range c.booked {
-		running := slices.DeleteFunc(slices.Clone(list), func(b booking) bool { return !b.Runs(h.Clock()) })
-		maps.Copy(c.reserved, c.heldWithin(h, running))
+		maps.Copy(c.reserved, c.heldWithin(h, list, h.Clock()))
 	}
 }
 
-// heldWithin are the devices that the owners of reservations hold on a host, up to the number reserved: see Dearest.
-func (c *Counting) heldWithin(h *judging.HostView, list []booking) map[*HeldDevice]bool {
+// heldWithin are the devices that the owners of reservations hold on a host, up to the number that they have reserved
+// for a time: see Dearest.
+func (c *Counting) heldWithin(h *judging.HostView, list []booking, at time.Time) map[*HeldDevice]bool {
 	reserved := make(map[snapshot.Username]int)
 	for _, b := range list {
-		reserved[b.owner] += b.GPUs
+		if b.Runs(at) {
+			reserved[b.owner] += b.GPUs
+		}
 	}
 	within := make(map[*HeldDevice]bool)
 	for owner, n := range reserved {
@@ -169,18 +171,10 @@ func (c *Counting) judgeReservations() {
 func (c *Counting) leaves(h *judging.HostView, list []booking) (on capOn, ok bool) {
 	last := &list[len(list)-1]
 	begins := judging.Later(last.From, h.Clock())
-	list = slices.DeleteFunc(slices.Clone(list), func(b booking) bool { return !b.Holds(begins) })
-	reserved, newest := 0, last
-	for i := range list {
-		if reserved += list[i].GPUs; list[i].Made.After(newest.Made) {
-			newest = &list[i]
-		}
-	}
 	warn := h.Settings.WarnOf(enforce.RuleReservations)
 	on = capOn{
 		Counting: c, host: h, known: true, leavesSome: true,
-		limit:  int64(min(h.Working(), max(0, newest.Known-reserved))),
-		spared: c.heldWithin(h, list),
+		limit: int64(leftBy(list, begins, h.Working())), spared: c.heldWithin(h, list, begins),
 		policyCap: &policyCap{rule: enforce.RuleReservations, Cap: &enforce.Cap{
 			ID: last.ID, Name: last.says(h), Kind: enforce.CapGPUs, Together: true, PerHost: true, Warn: &warn,
 		}},
@@ -195,6 +189,20 @@ func (c *Counting) leaves(h *judging.HostView, list []booking) (on capOn, ok boo
 		}
 	}
 	return on, len(on.people) > 0
+}
+
+// leftBy is how many of the working GPUs of a host reservations leave at a time to those who have none: at most what is
+// left of the GPUs that the host had when the last of them was made.
+func leftBy(list []booking, at time.Time, working int) int {
+	reserved, known, made := 0, working, time.Time{}
+	for _, b := range list {
+		if b.Runs(at) {
+			if reserved += b.GPUs; !b.Made.Before(made) {
+				known, made = b.Known, b.Made
+			}
+		}
+	}
+	return min(working, max(0, known-reserved))
 }
 
 // says is who has reserved how much, and when, by the host's own clock.
@@ -224,25 +232,21 @@ func (c *Counting) tellOfFailed(h *judging.HostView, list []booking) {
 // runs: besides those that people may have who have reserved none, and those of reservations made before.
 func leftFor(list []booking, i, working int, now time.Time) int {
 	left, begins := working, judging.Later(list[i].From, now)
-	check := func(at time.Time) {
+	times := []time.Time{begins} // at which that may change
+	for _, b := range list {
+		times = append(times, b.From, b.Until)
+	}
+	for _, at := range times {
 		if at.Before(begins) || !at.Before(list[i].Until) {
-			return
+			continue
 		}
-		earlier, reserved, known := 0, 0, 0
-		for j := range list {
-			if b := &list[j]; b.Runs(at) {
-				reserved, known = reserved+b.GPUs, b.Known
-				if j < i {
-					earlier += b.GPUs
-				}
+		free := working - leftBy(list, at, working)
+		for _, earlier := range list[:i] {
+			if earlier.Runs(at) {
+				free -= earlier.GPUs
 			}
 		}
-		left = min(left, working-min(working, max(0, known-reserved))-earlier)
-	}
-	check(begins)
-	for j := range list {
-		check(list[j].From)
-		check(list[j].Until)
+		left = min(left, free)
 	}
 	return max(0, left)
 }
