@@ -31,12 +31,6 @@ type counted struct {
 	oldest []*place // those that were looked at first
 }
 
-type place struct {
-	h      *judging.HostView
-	amount int64
-	gpus   []snapshot.DeviceIndex
-}
-
 const maxCountHosts = 8
 
 // On are the caps that hold now for a person, as seen from a host that answered.
@@ -125,23 +119,30 @@ func (c *Counting) countOnce(key countKey, u *held) *counted {
 	}
 	n := &counted{on: c.on(key.cap, key.host, c.sharing(key.cap, u))}
 	if n.on != nil && n.on.known {
-		n.at = n.on.places()
-		n.index()
-		n.excess = *n.on.excess(nil, n.total)
+		n.count()
 	}
 	c.counted[key] = n
 	return n
 }
 
-func (n *counted) index() {
-	sorted := func(compare func(a, b *place) int) []*place { return slices.SortedFunc(maps.Values(n.at), compare) }
-	byHost := func(a, b *place) int { return cmp.Compare(a.h.Position, b.h.Position) }
-	n.places = sorted(byHost)
-	for _, p := range n.places {
-		n.total += p.amount
+func (n *counted) count() {
+	switch n.on.Kind {
+	case enforce.CapHours: // they were on hosts that may show nothing now
+	case enforce.CapEnvironments:
+		n.places = n.on.places(nil, n.on.envs(n.on.people...))
+	case enforce.CapGPUs, enforce.CapMemory:
+		devices, _ := n.on.count(n.on.devices(), time.Time{})
+		n.places = n.on.places(devices, nil)
 	}
-	n.oldest = sorted(func(a, b *place) int { return cmp.Or(a.h.At.Compare(b.h.At), byHost(a, b)) })
-	n.most = sorted(func(a, b *place) int { return cmp.Or(cmp.Compare(b.amount, a.amount), byHost(a, b)) })
+	n.at = make(map[*judging.HostView]*place, len(n.places))
+	for _, p := range n.places {
+		n.at[p.h], n.total = p, n.total+p.amount
+	}
+	n.excess = *n.on.excess(nil, n.total)
+	n.oldest = slices.SortedStableFunc(slices.Values(n.places), func(a, b *place) int { return a.h.At.Compare(b.h.At) })
+	n.most = slices.SortedStableFunc(slices.Values(n.places), func(a, b *place) int {
+		return cmp.Compare(b.amount, a.amount)
+	})
 	n.oldest, n.most = n.oldest[:min(len(n.oldest), 2)], n.most[:min(len(n.most), maxCountHosts+1)]
 }
 
@@ -153,35 +154,6 @@ func (c *policyCap) gpusOf(h *judging.HostView) []snapshot.DeviceIndex {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(h.Devices)), func(index snapshot.DeviceIndex) bool {
 		return !c.IsAboutModel(enforce.ModelOf(h.Devices[index]))
 	})
-}
-
-func (c *capOn) places() map[*judging.HostView]*place {
-	at := make(map[*judging.HostView]*place)
-	add := func(h *judging.HostView, amount int64) *place {
-		if at[h] == nil {
-			at[h] = &place{h: h}
-		}
-		at[h].amount += amount
-		return at[h]
-	}
-	switch c.Kind {
-	case enforce.CapHours: // they were on hosts that may show nothing now
-	case enforce.CapEnvironments:
-		for _, e := range c.envs(c.people...) {
-			add(e.Host, 1)
-		}
-	case enforce.CapGPUs, enforce.CapMemory:
-		devices, _ := c.count(c.devices(), time.Time{})
-		for _, d := range devices {
-			amount := int64(1)
-			if c.Kind == enforce.CapMemory {
-				amount = max(0, d.Memory())
-			}
-			on := add(d.Host, amount)
-			on.gpus = append(on.gpus, d.Index)
-		}
-	}
-	return at
 }
 
 func (n *counted) from(h *judging.HostView) enforce.CapCount {

@@ -198,12 +198,15 @@ func (c *capOn) judgeDevices() {
 		then, left = c.count(devices, by)
 	}
 	choice := Choice{By: by, Excess: left - c.limit, Memory: c.Kind == enforce.CapMemory, MayKeep: c.limit}
-	c.takeAll(c.finding(counted, used), choice.Devices(then))
+	c.takeAll(c.finding(counted, nil, used), choice.Devices(then))
 }
 
-func (c *capOn) finding(counted []*HeldDevice, used int64) enforce.Finding {
-	on := hostsOf(counted, func(d *HeldDevice) *judging.HostView { return d.Host })
-	f := enforce.Finding{Rule: c.rule, CountedOn: on, Count: &enforce.CountExcess{Used: len(counted), Hosts: len(on)}}
+func (c *capOn) finding(counted []*HeldDevice, envs []*judging.EnvView, used int64) enforce.Finding {
+	where := c.places(counted, envs)
+	on := hostsOf(where)
+	f := enforce.Finding{
+		Rule: c.rule, CountedOn: on, Count: &enforce.CountExcess{Used: len(counted) + len(envs), Hosts: len(on)},
+	}
 	if c.Kind == enforce.CapMemory {
 		f.Memory = &enforce.MemoryExcess{UsedBytes: used, CapacityBytes: c.limit}
 	} else {
@@ -214,7 +217,7 @@ func (c *capOn) finding(counted []*HeldDevice, used int64) enforce.Finding {
 		f.Count.Unattached = len(counted) - f.Count.Attached
 	}
 	if c.ID != "" {
-		f.Cap = c.excess(counted, used)
+		f.Cap = c.excess(where, used)
 	}
 	return f
 }
@@ -301,12 +304,42 @@ func (c *capOn) count(devices []*HeldDevice, by time.Time) (counted []*HeldDevic
 	return counted, used
 }
 
-// hostsOf are the names of the hosts on which something is; this machine has none.
-func hostsOf[T any](list []T, of func(T) *judging.HostView) []snapshot.Hostname {
-	names := make([]snapshot.Hostname, len(list))
-	for i, item := range list {
-		names[i] = of(item).Name
+// place is what a cap counts on a host.
+type place struct {
+	h      *judging.HostView
+	amount int64
+	gpus   []snapshot.DeviceIndex
+}
+
+// places are where devices or environments count, which are sorted by host.
+func (c *capOn) places(devices []*HeldDevice, envs []*judging.EnvView) (list []*place) {
+	add := func(h *judging.HostView, amount int64, gpus ...snapshot.DeviceIndex) {
+		if len(list) == 0 || list[len(list)-1].h != h {
+			list = append(list, &place{h: h})
+		}
+		last := list[len(list)-1]
+		last.amount, last.gpus = last.amount+amount, append(last.gpus, gpus...)
+	}
+	for _, d := range devices {
+		amount := int64(1)
+		if c.Kind == enforce.CapMemory {
+			amount = max(0, d.Memory())
+		}
+		add(d.Host, amount, d.Index)
+	}
+	for _, e := range envs {
+		add(e.Host, 1)
+	}
+	return list
+}
+
+// hostsOf are the sorted names of hosts; this machine has none.
+func hostsOf(where []*place) (names []snapshot.Hostname) {
+	for _, p := range where {
+		if p.h.Name != "" {
+			names = append(names, p.h.Name)
+		}
 	}
 	slices.Sort(names)
-	return slices.DeleteFunc(slices.Compact(names), func(name snapshot.Hostname) bool { return name == "" })
+	return names
 }

@@ -116,7 +116,7 @@ func (c *capOn) checkPart(u *held, f *enforce.Finding) (due bool) {
 	return due
 }
 
-func (c *capOn) excess(counted []*HeldDevice, used int64) *enforce.CapExcess {
+func (c *capOn) excess(where []*place, used int64) *enforce.CapExcess {
 	over := &enforce.CapExcess{
 		ID: c.ID, Name: c.Name, Of: c.Of, Place: c.Place, Counts: c.Kind.String(), Used: used, Limit: c.limit,
 		Together: c.Together, Until: c.PeriodEnd,
@@ -124,16 +124,10 @@ func (c *capOn) excess(counted []*HeldDevice, used int64) *enforce.CapExcess {
 	if c.Kind == enforce.CapHours {
 		over.Used, over.Limit = c.spent, c.allowed
 	}
-	for _, d := range counted {
-		host := d.Host.Name
-		if n := len(over.Where); n == 0 || over.Where[n-1].Host != host {
-			if n == enforce.MaxWhere {
-				break
-			}
-			over.Where = append(over.Where, enforce.CountedGPUs{Host: host})
+	for _, p := range where[:min(len(where), enforce.MaxWhere)] {
+		if p.gpus != nil {
+			over.Where = append(over.Where, enforce.CountedGPUs{Host: p.h.Name, GPUs: p.gpus})
 		}
-		last := &over.Where[len(over.Where)-1]
-		last.GPUs = append(last.GPUs, d.Index)
 	}
 	return over
 }
@@ -155,13 +149,7 @@ func (c *capOn) judgeEnvs() {
 	if int64(len(envs)) <= c.limit {
 		return
 	}
-	on := hostsOf(envs, func(e *judging.EnvView) *judging.HostView { return e.Host })
-	f := enforce.Finding{
-		Rule: c.rule, CountedOn: on, Count: &enforce.CountExcess{Used: len(envs), Limit: int(c.limit), Hosts: len(on)},
-	}
-	if c.rule == enforce.RuleCaps {
-		f.Cap = c.excess(nil, int64(len(envs)))
-	}
+	f := c.finding(nil, envs, int64(len(envs)))
 	left, lost := make(map[*held][]*judging.EnvView), make(map[*held][]*judging.EnvView)
 	hasNone := func(u *held) bool { return len(left[u]) == 0 }
 	for _, u := range c.people {
@@ -189,7 +177,7 @@ func compareEnvs(a, b *judging.EnvView) int {
 		cmp.Compare(a.Host.Position, b.Host.Position), cmp.Compare(a.Env.EID, b.Env.EID))
 }
 
-// envs are those of people that count for the cap.
+// envs are those of people that count for the cap, sorted by host.
 func (c *capOn) envs(people ...*held) (list []*judging.EnvView) {
 	for _, u := range people {
 		for _, e := range u.envs {
@@ -198,5 +186,6 @@ func (c *capOn) envs(people ...*held) (list []*judging.EnvView) {
 			}
 		}
 	}
+	slices.SortStableFunc(list, func(a, b *judging.EnvView) int { return cmp.Compare(a.Host.Position, b.Host.Position) })
 	return list
 }

@@ -246,7 +246,7 @@ func (c *Counting) loseFor(n *need, chosen []*HeldDevice, of map[*HeldDevice]*ca
 	}
 	for _, on := range losing {
 		on.notBefore = last
-		f := on.finding(on.counted, int64(len(on.counted)))
+		f := on.finding(on.counted, nil, int64(len(on.counted)))
 		f.Cap.WaitsFor = fmt.Sprintf("%s waits for %s", text.Shown(string(n.user.user)), text.Plural(n.GPUs, "GPU"))
 		if on.takeAll(f, on.chosen) {
 			c.Next.TakenFor[n.key], n.h.Kept = enforce.Taken{At: c.Now, Host: n.h.Name, GPUs: n.free}, nil
