@@ -52,12 +52,12 @@ func (c *Counting) working(listed *policyCap, on *judging.HostView) (n int64, kn
 
 // withoutOutsiders exempts the devices that somebody else will still use or have by a time: taking them would free
 // nothing.
-func (c *capOn) withoutOutsiders(devices []*HeldDevice, by time.Time) []*HeldDevice {
+func (c *capOn) withoutOutsiders(devices []*heldDevice, by time.Time) []*heldDevice {
 	whose := make(map[snapshot.Username]bool, len(c.people))
 	for _, u := range c.people {
 		whose[u.user] = true
 	}
-	list := make([]*HeldDevice, len(devices))
+	list := make([]*heldDevice, len(devices))
 	for i, d := range devices {
 		own := *d
 		if list[i] = &own; c.isHeldBeside(whose, d.Host, d.Device, by) || c.isSparedOn(d) {

@@ -19,35 +19,38 @@ const (
 	costBusy
 )
 
-// Why says in a few words why a device of a choice is one of those that go.
-func (d *HeldDevice) Why() string {
+// why says in a few words why a device of a choice is one of those that go.
+func (d *heldDevice) why() string {
 	return [...]string{
 		"what uses it can't be ended, and counts as gone", "it is idle", "what uses it ends anyway",
 		"its use is only reported", "in use, and nothing else was enough",
 	}[d.cost]
 }
 
-// Choice selects devices that a user is to lose. Nothing is in an order yet.
-type Choice struct {
-	By     time.Time // when it will be made; zero for now
-	Excess int64     // how much the user is to lose: devices or, of Memory, bytes
-	Memory bool
-	// MayKeep is how much memory the processes on busy devices may use together before one ends. Capacities of
+// choice selects devices that a person, or people together, are to lose. Nothing is in an order yet. It goes through
+// the costs, the lowest first, and within one through the devices in turn (turn.go). First it takes devices as long as
+// no more than the excess goes; then, if that wasn't enough, the one by which the least more goes. With a device, all
+// processes on it end. At last it gives back what turned out not to be needed (giveBack).
+type choice struct {
+	by     time.Time // when it will be made; zero for now
+	excess int64     // how much is to go: devices or, of memory, bytes
+	memory bool
+	// mayKeep is how much memory the processes on busy devices may use together before one ends. Capacities of
 	// environments don't count for it: state files only claim them.
-	MayKeep int64
+	mayKeep int64
 
 	freed, used int64                     // how much goes by the choice, and what processes on other busy devices use
 	ending      map[*snapshot.Process]int // how many chosen devices a process uses: above 0 it ends
-	chosen      []*HeldDevice
+	chosen      []*heldDevice
 	most        map[int]int // how many devices each person keeps
 }
 
-// Counted lists the devices of a user that count for the caps, by host: not those that the user loses anyway by a time.
+// thatCount are the devices that count for caps: not those that are lost anyway by a time. It notes the cost of each.
 // One that exempt processes use counts only if a process of the user's own uid uses it, too: otherwise a job of the
 // user elsewhere could end for it.
-func Counted(devices []*HeldDevice, by time.Time) []*HeldDevice {
-	c := &Choice{By: by}
-	list := make([]*HeldDevice, 0, len(devices))
+func thatCount(devices []*heldDevice, by time.Time) []*heldDevice {
+	c := &choice{by: by}
+	list := make([]*heldDevice, 0, len(devices))
 	for _, d := range devices {
 		if c.leaves(d) {
 			continue
@@ -59,17 +62,17 @@ func Counted(devices []*HeldDevice, by time.Time) []*HeldDevice {
 	return list
 }
 
-// Dearest are n of a person's devices, or all if there are fewer: those that cost most to lose, then the oldest.
-func Dearest(devices []*HeldDevice, n int) []*HeldDevice {
-	list := slices.SortedFunc(slices.Values(Counted(devices, time.Time{})), func(a, b *HeldDevice) int {
+// dearest are n of a person's devices, or all if there are fewer: those that cost most to lose, then the oldest.
+func dearest(devices []*heldDevice, n int) []*heldDevice {
+	list := slices.SortedFunc(slices.Values(thatCount(devices, time.Time{})), func(a, b *heldDevice) int {
 		return cmp.Or(cmp.Compare(b.cost, a.cost), newerFirst(b, a))
 	})
 	return list[:min(n, len(list))]
 }
 
-// Devices chooses among the devices that count until enough goes: idle ones, then those of processes that end anyway,
+// devices chooses among the devices that count until enough goes: idle ones, then those of processes that end anyway,
 // then the others. Of equal ones the newest attachment goes first, then by host and index.
-func (c *Choice) Devices(counted []*HeldDevice) []*HeldDevice {
+func (c *choice) devices(counted []*heldDevice) []*heldDevice {
 	c.ending, c.most = make(map[*snapshot.Process]int), make(map[int]int)
 	for from, to := 0, 0; from < len(counted); from = to {
 		for to < len(counted) && counted[to].Host == counted[from].Host {
@@ -77,36 +80,36 @@ func (c *Choice) Devices(counted []*HeldDevice) []*HeldDevice {
 		}
 		for _, d := range counted[from:to] {
 			d.mates, d.chosen, d.Stays, d.gone = counted[from:to], false, false, false
-			CountOwners(c.most, 1, d)
+			countOwners(c.most, 1, d)
 			if d.cost == costBusy {
 				c.used += max(0, d.Used)
 			}
 		}
 	}
 	for cost := costGone; cost <= costBusy && !c.enough(cost); cost++ {
-		c.takeFrom(cost, slices.DeleteFunc(slices.Clone(counted), func(d *HeldDevice) bool {
+		c.takeFrom(cost, slices.DeleteFunc(slices.Clone(counted), func(d *heldDevice) bool {
 			return d.cost != cost || d.Exempt != judging.Unused
 		}))
 	}
 	c.giveBack()
-	return slices.DeleteFunc(c.chosen, func(d *HeldDevice) bool { return !d.chosen })
+	return slices.DeleteFunc(c.chosen, func(d *heldDevice) bool { return !d.chosen })
 }
 
-func (c *Choice) enough(cost int8) bool {
-	return c.freed >= c.Excess || c.Memory && cost == costBusy && c.used <= c.MayKeep
+func (c *choice) enough(cost int8) bool {
+	return c.freed >= c.excess || c.memory && cost == costBusy && c.used <= c.mayKeep
 }
 
 // takeFrom chooses among devices of the same cost: as long as no more than the excess goes, and then, if that isn't
 // enough, the one by which the least more goes, and so on.
-func (c *Choice) takeFrom(cost int8, devices []*HeldDevice) {
+func (c *choice) takeFrom(cost int8, devices []*heldDevice) {
 	for len(devices) > 0 && !c.enough(cost) {
-		var over []*HeldDevice
+		var over []*heldDevice
 		for d := range c.inTurn(devices) {
 			switch {
 			case c.enough(cost):
 				return
 			case d.gone:
-			case c.freedWith(d) > c.Excess:
+			case c.freedWith(d) > c.excess:
 				over = append(over, d)
 			default:
 				c.take(d)
@@ -114,24 +117,24 @@ func (c *Choice) takeFrom(cost int8, devices []*HeldDevice) {
 		}
 		if devices = over; len(over) > 0 && !c.enough(cost) {
 			least := slices.MinFunc(over,
-				func(a, b *HeldDevice) int { return cmp.Compare(c.freedWith(a), c.freedWith(b)) })
+				func(a, b *heldDevice) int { return cmp.Compare(c.freedWith(a), c.freedWith(b)) })
 			c.take(least)
 		}
 	}
 }
 
 // take chooses a device, so that its processes end, and then other devices of the host that only these used.
-func (c *Choice) take(d *HeldDevice) {
+func (c *choice) take(d *heldDevice) {
 	c.set(d, true)
 	c.chosen = append(c.chosen, d)
-	ends := func(mate *HeldDevice) bool {
+	ends := func(mate *heldDevice) bool {
 		return !mate.gone && mate.Exempt == judging.Unused && !c.enough(d.cost) && c.costOf(mate) <= costEndsAnyway
 	}
 	if len(d.Uses) == 0 || !slices.ContainsFunc(d.mates, ends) {
 		return
 	}
 	for _, mate := range slices.SortedFunc(slices.Values(d.mates), c.compare) {
-		if ends(mate) && c.freedWith(mate) <= c.Excess {
+		if ends(mate) && c.freedWith(mate) <= c.excess {
 			c.set(mate, true)
 			c.chosen = append(c.chosen, mate)
 		}
@@ -143,21 +146,21 @@ func (c *Choice) take(d *HeldDevice) {
 // are kept where it is enough that the processes end. For example, 2 GPUs are to go; GPU 0 of job A is chosen, and GPU
 // 1 of the older job B, which uses GPUs 1 and 2. Job B ends, so takeWhatEnds chooses GPU 2, too. GPUs 1 and 2 are
 // needed, as GPU 0 alone isn't enough. So GPU 0 is given back, and job A goes on.
-func (c *Choice) giveBack() {
-	busy := slices.ContainsFunc(c.chosen, func(d *HeldDevice) bool { return len(d.Uses) > 0 })
-	if c.freed < c.Excess || c.freed == c.Excess && !busy {
+func (c *choice) giveBack() {
+	busy := slices.ContainsFunc(c.chosen, func(d *heldDevice) bool { return len(d.Uses) > 0 })
+	if c.freed < c.excess || c.freed == c.excess && !busy {
 		return
 	}
 	kept, others := c.takeWhatEnds()
-	order := slices.DeleteFunc(c.oldestFirst(), func(d *HeldDevice) bool { return slices.Contains(others, d) })
+	order := slices.DeleteFunc(c.oldestFirst(), func(d *heldDevice) bool { return slices.Contains(others, d) })
 	for _, d := range order {
 		if d.chosen && len(d.Uses) > 0 {
 			c.giveBackAll(d.withProcesses())
 		}
 	}
 	for _, d := range order { // give back all that one of its processes uses, if the rest is enough
-		var tried []*HeldDevice
-		for _, use := range slices.SortedFunc(slices.Values(d.Uses), Use.compare) {
+		var tried []*heldDevice
+		for _, use := range slices.SortedFunc(slices.Values(d.Uses), usage.compare) {
 			if used := d.usedBy(use); d.chosen && !slices.Equal(used, tried) {
 				tried = used
 				c.giveBackAll(used)
@@ -166,12 +169,12 @@ func (c *Choice) giveBack() {
 	}
 	for _, d := range slices.Concat(kept, order, others) {
 		if d.chosen {
-			c.giveBackAll([]*HeldDevice{d})
+			c.giveBackAll([]*heldDevice{d})
 		}
 	}
 	for _, d := range order {
 		if d.Stays = d.chosen && len(d.Envs) > 0; d.Stays {
-			if c.update(d); c.freed < c.Excess {
+			if c.update(d); c.freed < c.excess {
 				d.Stays = false
 				c.update(d)
 			}
@@ -182,7 +185,7 @@ func (c *Choice) giveBack() {
 // takeWhatEnds chooses the devices that are no longer in use once the processes on the chosen devices end. Others go
 // without being chosen, since no attachment keeps them. For example, P and Q use GPU 1, which was chosen, and only P
 // uses GPU 0. If GPU 0 is enough, giveBack can now give GPU 1 back: P ends, and Q goes on.
-func (c *Choice) takeWhatEnds() (taken, others []*HeldDevice) {
+func (c *choice) takeWhatEnds() (taken, others []*heldDevice) {
 	for _, d := range slices.Clone(c.chosen) {
 		if len(d.Uses) == 0 {
 			continue
@@ -203,22 +206,22 @@ func (c *Choice) takeWhatEnds() (taken, others []*HeldDevice) {
 	return taken, others
 }
 
-func (c *Choice) oldestFirst() []*HeldDevice {
-	without := make(map[*HeldDevice]int64, len(c.chosen)) // how much would go without the device
+func (c *choice) oldestFirst() []*heldDevice {
+	without := make(map[*heldDevice]int64, len(c.chosen)) // how much would go without the device
 	for _, d := range c.chosen {
 		c.set(d, false)
 		without[d] = c.freed
 		c.set(d, true)
 	}
-	return slices.SortedFunc(slices.Values(c.chosen), func(a, b *HeldDevice) int {
+	return slices.SortedFunc(slices.Values(c.chosen), func(a, b *heldDevice) int {
 		return cmp.Or(cmp.Compare(b.cost, a.cost), a.Newest.Compare(b.Newest), a.Written.Compare(b.Written),
 			cmp.Compare(without[a], without[b]), newerFirst(b, a))
 	})
 }
 
 // withProcesses are a device and the other chosen devices that its processes use.
-func (d *HeldDevice) withProcesses() []*HeldDevice {
-	all := []*HeldDevice{d}
+func (d *heldDevice) withProcesses() []*heldDevice {
+	all := []*heldDevice{d}
 	for _, use := range d.Uses {
 		for _, mate := range d.usedBy(use) {
 			if !slices.Contains(all, mate) {
@@ -230,21 +233,21 @@ func (d *HeldDevice) withProcesses() []*HeldDevice {
 }
 
 // usedBy are the chosen devices of the host that a process uses.
-func (d *HeldDevice) usedBy(use Use) []*HeldDevice {
-	return slices.DeleteFunc(slices.Clone(d.mates), func(mate *HeldDevice) bool {
+func (d *heldDevice) usedBy(use usage) []*heldDevice {
+	return slices.DeleteFunc(slices.Clone(d.mates), func(mate *heldDevice) bool {
 		return !mate.chosen || use.Process.Uses(mate.Index) == nil
 	})
 }
 
-func (u Use) compare(other Use) int {
+func (u usage) compare(other usage) int {
 	return cmp.Or(cmp.Compare(u.Process.Start, other.Process.Start), cmp.Compare(u.Process.PID, other.Process.PID))
 }
 
-func (c *Choice) giveBackAll(devices []*HeldDevice) {
+func (c *choice) giveBackAll(devices []*heldDevice) {
 	for _, d := range devices {
 		c.set(d, false)
 	}
-	if c.freed < c.Excess {
+	if c.freed < c.excess {
 		for _, d := range devices {
 			c.set(d, true)
 		}
@@ -252,14 +255,15 @@ func (c *Choice) giveBackAll(devices []*HeldDevice) {
 }
 
 // freedWith is how much would go if a device were chosen as well.
-func (c *Choice) freedWith(d *HeldDevice) int64 {
+func (c *choice) freedWith(d *heldDevice) int64 {
 	c.set(d, true)
 	defer c.set(d, false)
 	return c.freed
 }
 
-// set chooses a device or gives it back, and finds which other devices go because its processes end.
-func (c *Choice) set(d *HeldDevice, chosen bool) {
+// set chooses a device or gives it back, and finds which other devices of the host go, or no longer go, because its
+// processes end.
+func (c *choice) set(d *heldDevice, chosen bool) {
 	d.chosen = chosen
 	c.update(d)
 	for _, use := range d.Uses {
@@ -274,26 +278,28 @@ func (c *Choice) set(d *HeldDevice, chosen bool) {
 	}
 }
 
-func (c *Choice) update(d *HeldDevice) {
+// update finds whether a device goes by what is chosen now, and counts it.
+func (c *choice) update(d *heldDevice) {
 	was, sign := d.gone, int64(1)
 	if d.gone = d.chosen && !d.Stays || c.leaves(d); d.gone == was {
 		return
 	} else if was {
 		sign = -1
 	}
-	if c.Memory {
-		c.freed += sign * d.Memory()
+	if c.memory {
+		c.freed += sign * d.memory()
 	} else {
 		c.freed += sign
 	}
-	CountOwners(c.most, int(-sign), d)
+	countOwners(c.most, int(-sign), d)
 	if d.cost == costBusy {
 		c.used -= sign * max(0, d.Used)
 	}
 }
 
-// leaves reports whether the user loses a device anyway: all attachments end, and all processes without one.
-func (c *Choice) leaves(d *HeldDevice) bool {
+// leaves reports whether a device goes anyway, or by what is chosen on other devices: all attachments end, and all
+// processes without one.
+func (c *choice) leaves(d *heldDevice) bool {
 	switch {
 	case len(d.Envs) == 0 && d.Unknown == judging.Proven:
 		return false
@@ -301,18 +307,18 @@ func (c *Choice) leaves(d *HeldDevice) bool {
 		return len(d.Envs)+len(d.Uses) == 0
 	}
 	return !slices.ContainsFunc(d.Envs, func(eid snapshot.EnvID) bool {
-		return !d.Host.DetachesBy(d.Index, eid, c.By)
+		return !d.Host.DetachesBy(d.Index, eid, c.by)
 	}) &&
-		!slices.ContainsFunc(d.Uses, func(use Use) bool { return !use.Attached && !c.ends(d.Host, use.Process) })
+		!slices.ContainsFunc(d.Uses, func(use usage) bool { return !use.Attached && !c.ends(d.Host, use.Process) })
 }
 
 // ends reports whether a process ends anyway, or because of the choice if it can be ended.
-func (c *Choice) ends(h *judging.HostView, p *snapshot.Process) bool {
-	return h.EndsBy(p, c.By) || c.ending[p] > 0 && !h.Stuck(p)
+func (c *choice) ends(h *judging.HostView, p *snapshot.Process) bool {
+	return h.EndsBy(p, c.by) || c.ending[p] > 0 && !h.Stuck(p)
 }
 
 // costOf is what losing a device costs the user, if the processes of the chosen devices end, too.
-func (c *Choice) costOf(d *HeldDevice) (cost int8) {
+func (c *choice) costOf(d *heldDevice) (cost int8) {
 	if len(c.ending) == 0 && d.Host.TakesNothing() && !d.Host.MayBeStuck() {
 		if d.Idle && d.Unknown == judging.Unused {
 			return costIdle
@@ -320,9 +326,9 @@ func (c *Choice) costOf(d *HeldDevice) (cost int8) {
 		return d.use
 	}
 	if d.Unknown == judging.Unused { // else something stays that still uses it
-		ends := func(use Use) bool { return c.ends(d.Host, use.Process) || d.Host.Stuck(use.Process) }
-		switch stuck := slices.ContainsFunc(d.Uses, func(use Use) bool { return d.Host.Stuck(use.Process) }); {
-		case stuck && !slices.ContainsFunc(d.Uses, func(use Use) bool { return !ends(use) }):
+		ends := func(use usage) bool { return c.ends(d.Host, use.Process) || d.Host.Stuck(use.Process) }
+		switch stuck := slices.ContainsFunc(d.Uses, func(use usage) bool { return d.Host.Stuck(use.Process) }); {
+		case stuck && !slices.ContainsFunc(d.Uses, func(use usage) bool { return !ends(use) }):
 			return costGone
 		case d.Idle:
 			return costIdle
@@ -337,7 +343,7 @@ func (c *Choice) costOf(d *HeldDevice) (cost int8) {
 		cost = costIdle
 	}
 	for _, use := range d.Uses {
-		if p := use.Process; c.ending[p] > 0 || d.Host.EndsBy(p, c.By) {
+		if p := use.Process; c.ending[p] > 0 || d.Host.EndsBy(p, c.by) {
 			cost = max(cost, costEndsAnyway)
 		} else {
 			cost = max(cost, costOfUse(p))

@@ -66,14 +66,13 @@ func (c *capOn) firstToGo() string {
 	if c.Kind == enforce.CapEnvironments {
 		return ""
 	}
-	choice := Choice{Excess: 1}
 	devices := c.devices()
 	if c.leavesSome || c.Waiting != nil {
 		devices = c.withoutOutsiders(devices, time.Time{})
 	}
 	counted, _ := c.count(devices, time.Time{})
-	for _, d := range choice.Devices(counted) {
-		return fmt.Sprintf("; first would go GPU %s on %s (%s)", d.Index, text.OneLine(string(d.Host.Name)), d.Why())
+	for _, d := range (&choice{excess: 1}).devices(counted) {
+		return fmt.Sprintf("; first would go GPU %s on %s (%s)", d.Index, text.OneLine(string(d.Host.Name)), d.why())
 	}
 	return ""
 }

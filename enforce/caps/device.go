@@ -8,8 +8,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// HeldDevice is a device that a user's environments are attached to, or that the user's processes use.
-type HeldDevice struct {
+// heldDevice is a device that a user's environments are attached to, or that the user's processes use.
+type heldDevice struct {
 	*snapshot.Device
 	Host *judging.HostView
 	// Newest is since when the newest attachment counts, in UTC, and Written what its user wrote, which decides between
@@ -18,11 +18,11 @@ type HeldDevice struct {
 	// Unknown is what processes of unknown environments prove about its use, and Exempt what exempt ones do.
 	Unknown, Exempt judging.Evidence
 	Envs            []snapshot.EnvID // that are attached to it
-	Uses            []Use            // by processes that end when the user loses it
-	Capacity, Used  int64            // bytes that environments may use, and that processes use; or UnknownBytes
+	Uses            []usage          // by processes that end when the user loses it
+	Capacity, Used  int64            // bytes that environments may use, and that processes use; or unknownBytes
 	// Owner is the person's number. Parts are what each of several people has of it, for one of Together.
 	Owner int
-	Parts []*HeldDevice
+	Parts []*heldDevice
 	Idle  bool // it has been idle for so long that the rule about that applies, and so has all that its processes use
 
 	// Of a choice:
@@ -30,26 +30,26 @@ type HeldDevice struct {
 
 	caps         uint64        // of the list that are about it, by their bits
 	use          int8          // what losing it costs for what uses it, if nothing of that ends anyway
-	whole        *HeldDevice   // of a part that is to go: what was chosen
-	mates        []*HeldDevice // the devices of the host that count
+	whole        *heldDevice   // of a part that is to go: what was chosen
+	mates        []*heldDevice // the devices of the host that count
 	cost         int8
 	chosen, gone bool // whether it is to go, and whether it no longer counts then
 }
 
-// Use is a process that uses a device.
-type Use struct {
+// usage is a process that uses a device.
+type usage struct {
 	Process  *snapshot.Process
 	Attached bool // it is in an environment of the user's that is attached to it
 }
 
-// Together are the devices of several people, each once.
-func Together(lists [][]*HeldDevice) []*HeldDevice {
+// together are the devices of several people, each once.
+func together(lists [][]*heldDevice) []*heldDevice {
 	parts := slices.Concat(lists...)
 	slices.SortStableFunc(parts, byPlace)
-	room, all := make([]HeldDevice, len(parts)), make([]*HeldDevice, 0, len(parts))
+	room, all := make([]heldDevice, len(parts)), make([]*heldDevice, 0, len(parts))
 	for from, to := 0, 0; from < len(parts); from = to {
 		first, d := parts[from], &room[len(all)]
-		*d, all = HeldDevice{Device: first.Device, Host: first.Host, Idle: true}, append(all, d)
+		*d, all = heldDevice{Device: first.Device, Host: first.Host, Idle: true}, append(all, d)
 		for to < len(parts) && parts[to].Device == first.Device {
 			d.add(parts[to])
 			to++
@@ -59,11 +59,11 @@ func Together(lists [][]*HeldDevice) []*HeldDevice {
 	return all
 }
 
-func byPlace(a, b *HeldDevice) int {
+func byPlace(a, b *heldDevice) int {
 	return cmp.Or(cmp.Compare(a.Host.Position, b.Host.Position), cmp.Compare(a.Index, b.Index))
 }
 
-func (d *HeldDevice) add(part *HeldDevice) {
+func (d *heldDevice) add(part *heldDevice) {
 	d.Envs, d.Uses = joined(d.Envs, part.Envs), joined(d.Uses, part.Uses)
 	d.Unknown, d.Exempt, d.Idle = max(d.Unknown, part.Unknown), max(d.Exempt, part.Exempt), d.Idle && part.Idle
 	d.use = max(d.use, part.use)
@@ -83,39 +83,39 @@ func joined[T any](a, b []T) []T {
 }
 
 func add(a, b int64) int64 {
-	if a == UnknownBytes || b == UnknownBytes {
-		return UnknownBytes
+	if a == unknownBytes || b == unknownBytes {
+		return unknownBytes
 	}
 	return min(a+b, maxBytes)
 }
 
-// Whose are the parts of a device: itself, if it is one person's.
-func (d *HeldDevice) Whose() []*HeldDevice {
+// whose are the parts of a device: itself, if it is one person's.
+func (d *heldDevice) whose() []*heldDevice {
 	if d.Parts == nil {
-		return []*HeldDevice{d}
+		return []*heldDevice{d}
 	}
 	return d.Parts
 }
 
-// UnknownBytes is an amount that isn't known. What hosts claim is cut to maxBytes, more than any device has.
-const UnknownBytes, maxBytes = -1, 1 << 44
+// unknownBytes is an amount that isn't known. What hosts claim is cut to maxBytes, more than any device has.
+const unknownBytes, maxBytes = -1, 1 << 44
 
-// Sum adds an amount that a host claims, or the other one if that is unknown.
-func Sum(bytes int64, more, otherwise snapshot.Memory) int64 {
+// sum adds an amount that a host claims, or the other one if that is unknown.
+func sum(bytes int64, more, otherwise snapshot.Memory) int64 {
 	if !more.Known() {
 		more = otherwise
 	}
-	if bytes == UnknownBytes || !more.Known() {
-		return UnknownBytes
+	if bytes == unknownBytes || !more.Known() {
+		return unknownBytes
 	}
 	return min(bytes+min(more.Bytes(), maxBytes), maxBytes)
 }
 
-// Memory is how much memory the user has by a device: what environments may use or, if it is more, what processes use,
+// memory is how much memory the user has by a device: what environments may use or, if it is more, what processes use,
 // and at most all of it; unknown for one that shares the memory of its machine.
-func (d *HeldDevice) Memory() int64 {
-	if d.Unified || d.Capacity == UnknownBytes || d.Used == UnknownBytes && len(d.Envs) == 0 {
-		return UnknownBytes
+func (d *heldDevice) memory() int64 {
+	if d.Unified || d.Capacity == unknownBytes || d.Used == unknownBytes && len(d.Envs) == 0 {
+		return unknownBytes
 	}
 	bytes := max(d.Capacity, d.Used)
 	if d.TotalMemory.Known() {

@@ -12,6 +12,14 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
+// A cap has these times, by the keys of enforce.Memory.Present:
+//
+//	caps/NAME[/HOST][/WAIT]         since when it is exceeded, whoever would lose; if people share it, or somebody waits
+//	caps/NAME[/HOST][/WAIT]/USER    since when the person is over it or, if people share it, is to lose something
+//	caps/NAME[/HOST][/WAIT]/USER/2  since when the person is to lose a second thing, and so on
+//
+// A cap with a key of its own has max-devices-per-user, say, for caps/NAME.
+
 // key is that of the cap's own time, with which the IDs of its findings begin.
 func (c *capOn) key() string {
 	if c.ID == "" {
@@ -73,8 +81,8 @@ func (c *capOn) checkCap(u *held, f *enforce.Finding) (due bool) {
 // maxLevels is how many of the things that a person is to lose have a time of their own.
 const maxLevels = 64
 
-// levelKey is the key of the time since when somebody is to lose more than so many things. People are warned of what is
-// added to the last warning; a short break begins no new time for the rest.
+// levelKey is the key of the time since when somebody is to lose more than so many things. So people are warned anew of
+// what is added to the last warning, and of that alone.
 func levelKey(id string, n int) string {
 	if n == 0 {
 		return id
@@ -101,9 +109,9 @@ func (c *capOn) remember(id string, levels []enforce.Presence) {
 	}
 }
 
-// keepNamed keeps the time of a person who was named and loses nothing now, while the shared cap is exceeded. It
-// forgets that of what just went. The times of a second thing and more are kept only over a short break: else these
-// would go later without a new warning.
+// keepNamed keeps the time of a person who was to lose something by a shared cap and isn't now, as long as the cap is
+// exceeded: the choice may fall on them again. If something of theirs just went, their time is over. The times of a
+// second thing and more are kept only over a short break: else these would go later without a new warning.
 func (c *capOn) keepNamed(id string) {
 	before, p := c.Before.Present[id], c.Presence(c.host, id)
 	if !p.Since.Before(c.At(c.host)) { // it begins now: there was none, or it is over
@@ -115,15 +123,15 @@ func (c *capOn) keepNamed(id string) {
 	c.Next.Present[id] = p
 }
 
-// sameMoment is how far apart looks at hosts may be that count as one: nothing moves from host to host within it.
+// sameMoment is how far apart looks at several hosts may be to count as one look: no job moves to another host so fast.
 const sameMoment = enforce.FreshFor / 10
 
 // looks are those at the hosts on which a cap counts something.
 type looks struct {
 	hosts          []*judging.HostView
-	newest, oldest time.Time // the newest one that is fresh
-	acted          bool      // what an order did there has to show itself first
-	underWay       bool      // then a look shows what an order is doing: the next tick brings one
+	newest, oldest time.Time // the newest one that is fresh; zero if none is
+	acted          bool      // an order ended at one since it was asked: its look is out of date
+	underWay       bool      // an order goes on at one: the next tick looks again
 }
 
 func (c *Counting) looksAt(hosts []snapshot.Hostname) *looks {
@@ -147,8 +155,9 @@ func (c *Counting) looksAt(hosts []snapshot.Hostname) *looks {
 	return l
 }
 
-// confirmed reports whether the looks at the hosts on which a cap counts something are fresh, and of one moment.
-// Otherwise these are asked once more: a job that moved to another host would count twice.
+// confirmed reports whether the looks at the hosts on which a cap counts something are fresh, and of the same moment: a
+// job that moved from one host to another in between would count twice. If they aren't, the finding waits, and these
+// hosts are asked once more, all at once; their answers count together from then on (AskedAgain).
 func (c *capOn) confirmed(f *enforce.Finding) bool {
 	if c.looks == nil {
 		c.looks = c.looksAt(f.CountedOn)
@@ -158,7 +167,7 @@ func (c *capOn) confirmed(f *enforce.Finding) bool {
 	if len(j.Unanswered) > 0 || l.acted {
 		return false
 	}
-	p, since := j.Next.Present[f.ID], j.Now // if all are old
+	p, since := j.Next.Present[f.ID], j.Now // since is the earliest time of a look that counts
 	if !l.newest.IsZero() {
 		since = l.newest.Add(-sameMoment)
 	}

@@ -9,19 +9,19 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// maxExactly is how many devices Exactly chooses from at most: no host has as many.
+// maxExactly is how many devices exactly chooses from at most: no host has as many.
 const maxExactly = 63
 
 // block are devices of a host that go together, since processes use several of them.
 type block struct {
-	devices []*HeldDevice
+	devices []*heldDevice
 	cost    int8
 }
 
-// Exactly chooses n of the devices that count, all of one host, such that no process ends that uses another one, too;
-// nil if that isn't possible. has and may are how many each person, by HeldDevice.Owner, has on all hosts and may lose.
+// exactly chooses n of the devices that count, all of one host, such that no process ends that uses another one, too;
+// nil if that isn't possible. has and may are how many each person, by heldDevice.Owner, has on all hosts and may lose.
 // What costs least goes first, then from the person with the most, then the newest.
-func Exactly(counted []*HeldDevice, n int, has, may map[int]int) (chosen []*HeldDevice) {
+func exactly(counted []*heldDevice, n int, has, may map[int]int) (chosen []*heldDevice) {
 	if n < 1 || n > len(counted) || len(counted) > maxExactly {
 		return nil
 	}
@@ -40,17 +40,17 @@ func Exactly(counted []*HeldDevice, n int, has, may map[int]int) (chosen []*Held
 		}
 		taken := blocks[first].devices
 		chosen, n = append(chosen, taken...), n-len(taken)
-		CountOwners(has, -1, taken...)
-		CountOwners(lost, 1, taken...)
+		countOwners(has, -1, taken...)
+		countOwners(lost, 1, taken...)
 		blocks = slices.Delete(blocks, first, first+1)
 	}
 	return chosen
 }
 
-// CountOwners adds n for each device to the count of each of its people, by HeldDevice.Owner.
-func CountOwners(to map[int]int, n int, devices ...*HeldDevice) {
+// countOwners adds n for each device to the count of each of its people, by heldDevice.Owner.
+func countOwners(to map[int]int, n int, devices ...*heldDevice) {
 	for _, d := range devices {
-		for _, part := range d.Whose() {
+		for _, part := range d.whose() {
 			to[part.Owner] += n
 		}
 	}
@@ -58,7 +58,7 @@ func CountOwners(to map[int]int, n int, devices ...*HeldDevice) {
 
 func (b *block) isTooMuch(lost, may map[int]int) bool {
 	more := make(map[int]int)
-	CountOwners(more, 1, b.devices...)
+	countOwners(more, 1, b.devices...)
 	for owner, n := range more {
 		if lost[owner]+n > may[owner] {
 			return true
@@ -84,18 +84,18 @@ func canComplete(blocks []block, with block, n int) bool {
 
 // blocksOf are the devices that may be chosen, by block, the newest of each first. Nothing may stay on them: no process
 // that is exempt, can't be ended, or has an unknown environment or device.
-func blocksOf(counted []*HeldDevice) (blocks []block) {
-	at := make(map[snapshot.DeviceIndex]*HeldDevice, len(counted))
+func blocksOf(counted []*heldDevice) (blocks []block) {
+	at := make(map[snapshot.DeviceIndex]*heldDevice, len(counted))
 	for _, d := range counted {
 		at[d.Index] = d
 	}
-	seen := make(map[*HeldDevice]bool, len(counted))
+	seen := make(map[*heldDevice]bool, len(counted))
 	for _, d := range counted {
 		if seen[d] {
 			continue
 		}
 		seen[d] = true
-		b, free := block{devices: []*HeldDevice{d}}, true
+		b, free := block{devices: []*heldDevice{d}}, true
 		for i := 0; i < len(b.devices); i++ {
 			d := b.devices[i]
 			b.cost, d.Stays = max(b.cost, d.cost), false

@@ -17,7 +17,7 @@ type held struct {
 	number   int               // differs from user to user
 	settings *enforce.Settings // nil for a user without caps, for whom nothing is counted
 	envs     []*judging.EnvView
-	devices  []*HeldDevice     // by host
+	devices  []*heldDevice     // by host
 	last     *judging.HostView // on which something of the user's was counted
 }
 
@@ -33,18 +33,18 @@ type Counting struct {
 	booked    map[*judging.HostView][]booking
 	people    [][]*held // by the position of a host, who has something there, and caps
 	forWaits  []*need
-	reserved  map[*HeldDevice]bool // held within own reservations that run
+	reserved  map[*heldDevice]bool // held within own reservations that run
 	counted   map[countKey]*counted
 
 	// Of the host that is counted: the devices, also by placeOf, room for more of them, and the caps of the list
 	// that are about GPUs of the host.
-	here  []*HeldDevice
-	at    map[int]*HeldDevice
-	room  []HeldDevice
+	here  []*heldDevice
+	at    map[int]*heldDevice
+	room  []heldDevice
 	about uint64
 	// The common arrays of the lists of devices: see judging.Append.
 	eids []snapshot.EnvID
-	uses []Use
+	uses []usage
 }
 
 // policyCap is a cap of the policy. Each of the list has a bit, of which there are enough for all.
@@ -60,8 +60,8 @@ func New(j *judging.Judgement) *Counting {
 	c := &Counting{
 		Judgement: j, byUser: make(map[snapshot.Username]*held), models: make(map[string]uint64),
 		served: make(map[string]*need), booked: make(map[*judging.HostView][]booking),
-		reserved: make(map[*HeldDevice]bool), counted: make(map[countKey]*counted),
-		people: make([][]*held, len(j.Cluster)), at: make(map[int]*HeldDevice),
+		reserved: make(map[*heldDevice]bool), counted: make(map[countKey]*counted),
+		people: make([][]*held, len(j.Cluster)), at: make(map[int]*heldDevice),
 	}
 	own := enforce.OwnCaps(func(user snapshot.Username) *enforce.Settings { return c.of(user).settings })
 	for _, one := range own {
@@ -124,7 +124,7 @@ func (c *Counting) addEnv(u *held, env *judging.EnvView) {
 	for _, a := range env.Attachments {
 		d := c.device(u, env.Host, a.Device)
 		d.Envs = judging.Append(d.Envs, env.Env.EID, &c.eids)
-		d.Capacity = Sum(d.Capacity, a.GPUMemory, a.Device.TotalMemory)
+		d.Capacity = sum(d.Capacity, a.GPUMemory, a.Device.TotalMemory)
 		// To the minute: hosts that are looked at for the first time are so one after the other.
 		at := snapshot.DateOf(a.Began.UTC().Truncate(time.Minute))
 		if cmp.Or(at.Compare(d.Newest), a.Time.Compare(d.Written)) > 0 {
@@ -197,11 +197,11 @@ func (c *Counting) addUsesOf(u *held, h *judging.HostView, in *judging.EnvView, 
 }
 
 // addProcess adds a process, in an environment or in none, that ends when the user loses the device.
-func (c *Counting) addProcess(u *held, d *HeldDevice, in *judging.EnvView, p *snapshot.Process) {
-	d.Uses = judging.Append(d.Uses, Use{Process: p, Attached: c.attached(u, in, d.Index)}, &c.uses)
+func (c *Counting) addProcess(u *held, d *heldDevice, in *judging.EnvView, p *snapshot.Process) {
+	d.Uses = judging.Append(d.Uses, usage{Process: p, Attached: c.attached(u, in, d.Index)}, &c.uses)
 	d.use = max(d.use, costOfUse(p))
 	if !p.StartedByUnknown() { // else any user may have started it
-		d.Used = Sum(d.Used, p.Uses(d.Index).Memory, snapshot.Memory{})
+		d.Used = sum(d.Used, p.Uses(d.Index).Memory, snapshot.Memory{})
 	}
 }
 
@@ -223,17 +223,17 @@ func (c *Counting) begin(u *held, h *judging.HostView) {
 
 // device is a device that a user has on the host that is counted. It is idle if it has been so for as long as that rule
 // allows, whether or not the rule acts.
-func (c *Counting) device(u *held, h *judging.HostView, device *snapshot.Device) *HeldDevice {
+func (c *Counting) device(u *held, h *judging.HostView, device *snapshot.Device) *heldDevice {
 	at := placeOf(u.number, device.Index)
 	if d := c.at[at]; d != nil {
 		return d
 	}
 	if len(c.room) == 0 {
-		c.room = make([]HeldDevice, roomForDevices)
+		c.room = make([]heldDevice, roomForDevices)
 	}
 	d := &c.room[0]
 	c.room = c.room[1:]
-	*d = HeldDevice{Device: device, Host: h, Owner: u.number, caps: c.about & c.aboutModel(device), use: costIdle}
+	*d = heldDevice{Device: device, Host: h, Owner: u.number, caps: c.about & c.aboutModel(device), use: costIdle}
 	for _, p := range h.UnknownOn[device.Index] {
 		if h.Counted(p) != "" {
 			continue // whatever its environment is
@@ -273,13 +273,13 @@ func placeOf(owner int, index snapshot.DeviceIndex) int { return owner<<32 | int
 // findBusy finds the devices of the host that was counted that aren't idle, since a process there uses another GPU that
 // isn't.
 func (c *Counting) findBusy() {
-	var busy []*HeldDevice
+	var busy []*heldDevice
 	for _, d := range c.here {
 		isBusy := func(u snapshot.DeviceUsage) bool {
 			other := c.at[placeOf(d.Owner, u.Index)]
 			return other != nil && !other.Idle
 		}
-		if d.Idle && slices.ContainsFunc(d.Uses, func(use Use) bool {
+		if d.Idle && slices.ContainsFunc(d.Uses, func(use usage) bool {
 			return slices.ContainsFunc(use.Process.Usage, isBusy)
 		}) {
 			busy = append(busy, d)

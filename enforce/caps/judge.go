@@ -163,14 +163,14 @@ type capOn struct {
 	allowed    int64
 	leavesSome bool                 // its limit leaves GPUs to others
 	notBefore  time.Time            // it acts not before that; zero if that has come
-	spared     map[*HeldDevice]bool // held within own reservations: they don't count
+	spared     map[*heldDevice]bool // held within own reservations: they don't count
 
 	// Of one that holds as far as others wait: what counts and isn't taken, how many of it may be, and what goes for a
 	// wait.
-	counted []*HeldDevice
+	counted []*heldDevice
 	mayTake int
 	wait    *need
-	chosen  []*HeldDevice
+	chosen  []*heldDevice
 }
 
 func (c *capOn) judge() {
@@ -197,11 +197,11 @@ func (c *capOn) judgeDevices() {
 	if !by.IsZero() {
 		then, left = c.count(devices, by)
 	}
-	choice := Choice{By: by, Excess: left - c.limit, Memory: c.Kind == enforce.CapMemory, MayKeep: c.limit}
-	c.takeAll(c.finding(counted, nil, used), choice.Devices(then))
+	choice := &choice{by: by, excess: left - c.limit, memory: c.Kind == enforce.CapMemory, mayKeep: c.limit}
+	c.takeAll(c.finding(counted, nil, used), choice.devices(then))
 }
 
-func (c *capOn) finding(counted []*HeldDevice, envs []*judging.EnvView, used int64) enforce.Finding {
+func (c *capOn) finding(counted []*heldDevice, envs []*judging.EnvView, used int64) enforce.Finding {
 	where := c.places(counted, envs)
 	on := hostsOf(where)
 	f := enforce.Finding{
@@ -223,7 +223,7 @@ func (c *capOn) finding(counted []*HeldDevice, envs []*judging.EnvView, used int
 }
 
 // takeAll adds the findings about what was chosen, and reports whether something is done about it.
-func (c *capOn) takeAll(f enforce.Finding, chosen []*HeldDevice) (acts bool) {
+func (c *capOn) takeAll(f enforce.Finding, chosen []*heldDevice) (acts bool) {
 	lost := lostBy(chosen)
 	for _, u := range c.people {
 		devices := lost[u.number]
@@ -259,47 +259,47 @@ func (c *capOn) most() (n int64) {
 // dropLeaving forgets the devices that people lose anyway: they no longer count.
 func dropLeaving(people []*held) {
 	for _, u := range people {
-		u.devices = slices.DeleteFunc(u.devices, new(Choice).leaves)
+		u.devices = slices.DeleteFunc(u.devices, new(choice).leaves)
 	}
 }
 
-func (c *capOn) devices() []*HeldDevice {
-	lists := make([][]*HeldDevice, len(c.people))
+func (c *capOn) devices() []*heldDevice {
+	lists := make([][]*heldDevice, len(c.people))
 	for i, u := range c.people {
 		lists[i] = c.devicesOf(u)
 	}
 	if c.Together {
-		return Together(lists)
+		return together(lists)
 	}
 	return lists[0]
 }
 
-func (c *capOn) devicesOf(u *held) []*HeldDevice {
+func (c *capOn) devicesOf(u *held) []*heldDevice {
 	if c.isAboutAll() {
 		return u.devices
 	}
-	return slices.DeleteFunc(slices.Clone(u.devices), func(d *HeldDevice) bool { return !c.isAbout(d) })
+	return slices.DeleteFunc(slices.Clone(u.devices), func(d *heldDevice) bool { return !c.isAbout(d) })
 }
 
 func (c *capOn) isAboutAll() bool { return c.bit == 0 && c.host == nil }
 
-func (c *capOn) isAbout(d *HeldDevice) bool {
+func (c *capOn) isAbout(d *heldDevice) bool {
 	return (c.host == nil || d.Host == c.host) && d.caps&c.bit == c.bit && !c.spared[d]
 }
 
-func (c *capOn) count(devices []*HeldDevice, by time.Time) (counted []*HeldDevice, used int64) {
-	if counted = Counted(devices, by); c.Kind != enforce.CapMemory {
+func (c *capOn) count(devices []*heldDevice, by time.Time) (counted []*heldDevice, used int64) {
+	if counted = thatCount(devices, by); c.Kind != enforce.CapMemory {
 		return counted, int64(len(counted))
 	}
-	counted = slices.DeleteFunc(counted, func(d *HeldDevice) bool {
-		if used += max(0, d.Memory()); d.Memory() == UnknownBytes {
+	counted = slices.DeleteFunc(counted, func(d *heldDevice) bool {
+		if used += max(0, d.memory()); d.memory() == unknownBytes {
 			why := "the memory of GPU %d is unknown, so memory caps don't count it"
 			if d.Unified {
 				why = "GPU %d shares the memory of its machine, so memory caps don't apply to it"
 			}
 			c.Note(d.Host, why, d.Index)
 		}
-		return d.Memory() == UnknownBytes
+		return d.memory() == unknownBytes
 	})
 	return counted, used
 }
@@ -312,7 +312,7 @@ type place struct {
 }
 
 // places are where devices or environments count, which are sorted by host.
-func (c *capOn) places(devices []*HeldDevice, envs []*judging.EnvView) (list []*place) {
+func (c *capOn) places(devices []*heldDevice, envs []*judging.EnvView) (list []*place) {
 	add := func(h *judging.HostView, amount int64, gpus ...snapshot.DeviceIndex) {
 		if len(list) == 0 || list[len(list)-1].h != h {
 			list = append(list, &place{h: h})
@@ -323,7 +323,7 @@ func (c *capOn) places(devices []*HeldDevice, envs []*judging.EnvView) (list []*
 	for _, d := range devices {
 		amount := int64(1)
 		if c.Kind == enforce.CapMemory {
-			amount = max(0, d.Memory())
+			amount = max(0, d.memory())
 		}
 		add(d.Host, amount, d.Index)
 	}

@@ -12,10 +12,10 @@ import (
 )
 
 // lostBy is what people lose, by their numbers, by devices that were chosen.
-func lostBy(chosen []*HeldDevice) map[int][]*HeldDevice {
-	lost := make(map[int][]*HeldDevice)
+func lostBy(chosen []*heldDevice) map[int][]*heldDevice {
+	lost := make(map[int][]*heldDevice)
 	for _, whole := range chosen {
-		for _, part := range whole.Whose() {
+		for _, part := range whole.whose() {
 			part.whole = whole
 			lost[part.Owner] = append(lost[part.Owner], part)
 		}
@@ -23,7 +23,7 @@ func lostBy(chosen []*HeldDevice) map[int][]*HeldDevice {
 	return lost
 }
 
-func (c *capOn) loseDevices(f *enforce.Finding, due bool, devices []*HeldDevice) {
+func (c *capOn) loseDevices(f *enforce.Finding, due bool, devices []*heldDevice) {
 	if f.Cap != nil {
 		over := *f.Cap // each finding has its own
 		over.Why = whyOf(devices)
@@ -70,7 +70,7 @@ func (c *capOn) endOnce(f *enforce.Finding, due bool, h *judging.HostView, p *sn
 // add adds the findings about n things that a person is to lose: for nothing none, if people share the cap. Things that
 // the person has been over the cap by for equally long are one finding: it becomes due, and is warned of, by itself.
 // lose says in a finding which things go.
-func (c *capOn) add(u *held, f enforce.Finding, n int, lose func(f *enforce.Finding, due bool, from, to int)) (acts bool) {
+func (c *capOn) add(u *held, f enforce.Finding, n int, lose func(f *enforce.Finding, due bool, from, to int)) bool {
 	f.User, f.ID, f.HostsMissing = u.user, c.key()+"/"+string(u.user), len(c.Missing)
 	if c.host != nil {
 		f.Host = c.host.Name
@@ -132,10 +132,10 @@ func (c *capOn) excess(where []*place, used int64) *enforce.CapExcess {
 	return over
 }
 
-func whyOf(devices []*HeldDevice) string {
+func whyOf(devices []*heldDevice) string {
 	var reasons []string
 	for _, d := range devices {
-		if why := d.whole.Why(); !slices.Contains(reasons, why) {
+		if why := d.whole.why(); !slices.Contains(reasons, why) {
 			reasons = append(reasons, why)
 		}
 	}

@@ -117,18 +117,18 @@ func (c *Counting) markReserved() {
 }
 
 // heldWithin are the devices that the owners of reservations hold on a host, up to the number that they have reserved
-// for a time: see Dearest.
-func (c *Counting) heldWithin(h *judging.HostView, list []booking, at time.Time) map[*HeldDevice]bool {
+// for a time: see dearest.
+func (c *Counting) heldWithin(h *judging.HostView, list []booking, at time.Time) map[*heldDevice]bool {
 	reserved := make(map[snapshot.Username]int)
 	for _, b := range list {
 		if b.Runs(at) {
 			reserved[b.owner] += b.GPUs
 		}
 	}
-	within := make(map[*HeldDevice]bool)
+	within := make(map[*heldDevice]bool)
 	for owner, n := range reserved {
 		if u := c.byUser[owner]; u != nil {
-			for _, d := range Dearest(onHost(u.devices, h), n) {
+			for _, d := range dearest(onHost(u.devices, h), n) {
 				within[d] = true
 			}
 		}
@@ -136,12 +136,12 @@ func (c *Counting) heldWithin(h *judging.HostView, list []booking, at time.Time)
 	return within
 }
 
-func onHost(devices []*HeldDevice, h *judging.HostView) []*HeldDevice {
-	return slices.DeleteFunc(slices.Clone(devices), func(d *HeldDevice) bool { return d.Host != h })
+func onHost(devices []*heldDevice, h *judging.HostView) []*heldDevice {
+	return slices.DeleteFunc(slices.Clone(devices), func(d *heldDevice) bool { return d.Host != h })
 }
 
 // isSparedOn reports whether somebody holds a device within a reservation of their own.
-func (c *capOn) isSparedOn(d *HeldDevice) bool {
+func (c *capOn) isSparedOn(d *heldDevice) bool {
 	for other := range c.spared {
 		if other.Device == d.Device {
 			return true
@@ -272,5 +272,5 @@ func (c *Counting) mayHaveBeside(n *need) int {
 			own--
 		}
 	}
-	return own + max(0, int(on.limit)-len(Counted(on.devices(), time.Time{})))
+	return own + max(0, int(on.limit)-len(thatCount(on.devices(), time.Time{})))
 }

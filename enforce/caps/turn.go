@@ -8,21 +8,21 @@ import (
 )
 
 // compare says which of two devices goes first: of equal cost, one of the person with the most.
-func (c *Choice) compare(d, other *HeldDevice) int {
+func (c *choice) compare(d, other *heldDevice) int {
 	return cmp.Or(cmp.Compare(d.cost, other.cost), cmp.Compare(fewest(c.most, other), fewest(c.most, d)),
 		newerFirst(d, other))
 }
 
-func newerFirst(d, other *HeldDevice) int {
+func newerFirst(d, other *heldDevice) int {
 	return cmp.Or(other.Newest.Compare(d.Newest), other.Written.Compare(d.Written), byPlace(d, other))
 }
 
 // fewest is how many devices the person with the fewest has, of those who have one of these: people don't lose one
 // because a person with more uses it, too.
-func fewest(has map[int]int, devices ...*HeldDevice) int {
+func fewest(has map[int]int, devices ...*heldDevice) int {
 	least := math.MaxInt
 	for _, d := range devices {
-		for _, part := range d.Whose() {
+		for _, part := range d.whose() {
 			least = min(least, has[part.Owner])
 		}
 	}
@@ -31,17 +31,17 @@ func fewest(has map[int]int, devices ...*HeldDevice) int {
 
 // inTurn are devices of the same cost, the newest first. Of people who share a cap it is the turn of the one with the
 // most.
-func (c *Choice) inTurn(devices []*HeldDevice) iter.Seq[*HeldDevice] {
+func (c *choice) inTurn(devices []*heldDevice) iter.Seq[*heldDevice] {
 	slices.SortFunc(devices, newerFirst)
 	if len(c.most) == 1 {
 		return slices.Values(devices)
 	}
-	return func(yield func(*HeldDevice) bool) {
-		left := make(map[int][]*HeldDevice) // of each person; one that several people have is by itself
+	return func(yield func(*heldDevice) bool) {
+		left := make(map[int][]*heldDevice) // of each person; one that several people have is by itself
 		most := 0
 		for i, d := range devices {
 			owner := -1 - i
-			if whose := d.Whose(); len(whose) == 1 {
+			if whose := d.whose(); len(whose) == 1 {
 				owner = whose[0].Owner
 			}
 			left[owner], most = append(left[owner], d), max(most, fewest(c.most, d))
@@ -59,7 +59,7 @@ func (c *Choice) inTurn(devices []*HeldDevice) iter.Seq[*HeldDevice] {
 }
 
 // withAsMany are the owners of devices who have so many, the one with the newest first.
-func (c *Choice) withAsMany(n int, left map[int][]*HeldDevice) (all []int) {
+func (c *choice) withAsMany(n int, left map[int][]*heldDevice) (all []int) {
 	for owner, list := range left {
 		if len(list) > 0 && fewest(c.most, list[0]) == n {
 			all = append(all, owner)

@@ -184,15 +184,15 @@ func (c *Counting) free(h *judging.HostView, by time.Time) (free []snapshot.Devi
 
 // take has people lose what a wait lacks, if all of it may be taken, and finds how many GPUs the wait could have.
 func (c *Counting) take(over []*capOn, n *need) {
-	of := make(map[*HeldDevice]*capOn)
-	var list []*HeldDevice
+	of := make(map[*heldDevice]*capOn)
+	var list []*heldDevice
 	has, may := make(map[int]int), make(map[int]int)
 	most := 0
 	for _, on := range over {
 		if on.mayTake == 0 || on.host != nil && on.host != n.h {
 			continue
 		}
-		CountOwners(has, 1, on.counted...)
+		countOwners(has, 1, on.counted...)
 		own := on.countOf(n.user)
 		for _, d := range on.counted {
 			if d.Host == n.h && !d.MIGMode && n.suits(d.Index) && on.canLose(d, n.user, own) {
@@ -204,10 +204,10 @@ func (c *Counting) take(over []*capOn, n *need) {
 		}
 		most += on.mayTake
 	}
-	var chosen []*HeldDevice
+	var chosen []*heldDevice
 	n.possible = min(c.mayHave(n, true), len(n.free)+min(most, len(list)), n.GPUs)
 	for ; n.possible > len(n.free); n.possible-- {
-		if chosen = Exactly(list, n.possible-len(n.free), has, may); chosen != nil {
+		if chosen = exactly(list, n.possible-len(n.free), has, may); chosen != nil {
 			break
 		}
 	}
@@ -217,7 +217,7 @@ func (c *Counting) take(over []*capOn, n *need) {
 }
 
 // loseFor adds the findings about what was chosen for a wait. They are acted on once all of them are due.
-func (c *Counting) loseFor(n *need, chosen []*HeldDevice, of map[*HeldDevice]*capOn) {
+func (c *Counting) loseFor(n *need, chosen []*heldDevice, of map[*heldDevice]*capOn) {
 	var losing []*capOn
 	for _, d := range chosen {
 		n.free = append(n.free, d.Index)
@@ -229,7 +229,7 @@ func (c *Counting) loseFor(n *need, chosen []*HeldDevice, of map[*HeldDevice]*ca
 			losing = append(losing, &one) // with all that counts before
 		}
 		losing[at].chosen = append(losing[at].chosen, d)
-		on.counted = slices.DeleteFunc(slices.Clone(on.counted), func(other *HeldDevice) bool { return other == d })
+		on.counted = slices.DeleteFunc(slices.Clone(on.counted), func(other *heldDevice) bool { return other == d })
 		on.mayTake--
 	}
 	var last time.Time
@@ -255,8 +255,8 @@ func (c *Counting) loseFor(n *need, chosen []*HeldDevice, of map[*HeldDevice]*ca
 }
 
 // canLose reports whether a device may be taken for somebody who has so many that the cap is about.
-func (c *capOn) canLose(d *HeldDevice, waiter *held, has int) bool {
-	for _, part := range d.Whose() {
+func (c *capOn) canLose(d *heldDevice, waiter *held, has int) bool {
+	for _, part := range d.whose() {
 		i := slices.IndexFunc(c.people, func(u *held) bool { return u.number == part.Owner })
 		if c.people[i] == waiter || c.WaitingAnybody && c.countOf(c.people[i]) <= has {
 			return false
@@ -266,7 +266,7 @@ func (c *capOn) canLose(d *HeldDevice, waiter *held, has int) bool {
 }
 
 // countOf is how many devices that the cap is about a person has.
-func (c *capOn) countOf(u *held) int { return len(Counted(c.devicesOf(u), time.Time{})) }
+func (c *capOn) countOf(u *held) int { return len(thatCount(c.devicesOf(u), time.Time{})) }
 
 // mayHave is how many GPUs a person who waits may have on the host by every cap, or by those that always hold: a host's
 // queue passes over people beyond these.
@@ -293,7 +293,7 @@ func (c *Counting) mayHave(n *need, whileWaiting bool) int {
 		case !on.known, listed.Kind == enforce.CapHours && on.spent > on.allowed:
 			may = 0
 		case listed.Kind == enforce.CapGPUs:
-			left := int(on.limit) - len(Counted(on.devices(), time.Time{}))
+			left := int(on.limit) - len(thatCount(on.devices(), time.Time{}))
 			if whileWaiting {
 				left -= c.promised(n, on)
 			}
