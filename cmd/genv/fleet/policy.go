@@ -94,9 +94,8 @@ func policyCheckCommand(p command.Program) *cli.Command {
 		Flags: []cli.Flag{
 			inventoryFlag(&o.inventory),
 			command.String(&o.leader, "leader", "the `URL` of the election of the controllers, if there are several").
-				Config(command.Shared).Hide(),
-			command.String(&o.usage, "usage-db", "the `URL` of the database of the controllers").
-				Config(command.Shared).Hide(),
+				Config(command.Shared),
+			command.String(&o.usage, "usage-db", "the `URL` of the database of the controllers").Config(command.Shared),
 			command.Bool(&o.strict, "strict",
 				"exit with 1 for warnings, too, but for users without an account on this machine"),
 			command.FormatFlag(&o.format, "tui", "json"),

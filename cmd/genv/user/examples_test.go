@@ -94,7 +94,7 @@ var examples = map[string][]string{
 	"guard off":    {"--veto " + otherwise(command.ExitFailed)},
 	"guard resume": {otherwise(command.ExitFailed)},
 
-	"policy check":   {"--inventory a,b --strict --format json $DIR/policy"},
+	"policy check":   {"--inventory a,b --leader etcd://etcd-1/genv/lab --usage-db postgres://genv@db.lab/genv --strict --format json $DIR/policy"},
 	"policy explain": {"--inventory a --user x --host a --at 2026-11-20 --format csv " + ruleFlags, noRuleFlags},
 
 	"policy test-notify": {"--policy $DIR/policy --to x " + otherwise(command.ExitFailed)},
