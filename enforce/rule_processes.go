@@ -13,9 +13,10 @@ import (
 const RuleNonEnvProcesses Rule = order.RuleOutside
 
 var nonEnvProcessesRule = rule{
-	Setting: Setting{outsideSetting, ByHost},
-	advice:  "End it, and start it in an environment: genv run --gpus 1 python train.py.",
-	line:    func(f Finding) string { return order.OutsideLine(f.PID) },
+	Setting:   Setting{outsideSetting, ByHost},
+	isMovable: true,
+	advice:    "End it, and start it in an environment: genv run --gpus 1 python train.py.",
+	line:      func(f Finding) string { return order.OutsideLine(f.PID) },
 }
 
 var outsideSetting = strictyaml.Setting[Settings]{
@@ -48,8 +49,9 @@ const RuleUnreadable Rule = "unreadable-processes"
 var unreadableRule = rule{
 	Setting: Setting{strictyaml.NewChoice(string(RuleUnreadable), "end", "report",
 		func(s *Settings) *bool { return &s.EndUnreadable }), ByHost},
-	advice: "Start it without that file system, or with fewer environment variables.",
-	line:   func(f Finding) string { return fmt.Sprintf("Process %d can't be judged: %s", f.PID, f.Unreadable.Why) },
+	isMovable: true,
+	advice:    "Start it without that file system, or with fewer environment variables.",
+	line:      func(f Finding) string { return fmt.Sprintf("Process %d can't be judged: %s", f.PID, f.Unreadable.Why) },
 }
 
 // RuleEnvDevices is about processes on devices to which their environment is not attached.
@@ -60,6 +62,7 @@ var envDevicesRule = rule{
 		strictyaml.NewSwitch(string(RuleEnvDevices), func(s *Settings) *bool { return &s.EnvDevices }),
 		ByHost,
 	},
+	isMovable: true,
 	advice:    "Use only GPUs that are attached: genv gpus shows them, genv attach --index N attaches one.",
 	adviceRun: "End it, and start it with as many GPUs as it uses: genv run --gpus N.",
 	line: func(f Finding) string {

@@ -20,6 +20,7 @@ type rule struct {
 	line      func(Finding) string   // the finding in plain English
 	limit     func(*Settings) *int64 // of a cap; nil for a user without one
 	counts    CapKind                // what the cap counts
+	isMovable bool                   // it is about single processes, which their users can move to another such rule
 }
 
 // rules are all rules, in the order in which they are applied: each sees in the drafts of the hosts' orders what ends
@@ -50,6 +51,9 @@ func RuleNames() []string {
 	slices.Sort(names)
 	return names
 }
+
+// IsMovable reports whether a user can move a process from this rule to another one.
+func (r Rule) IsMovable() bool { return cmp.Or(r.of(), &rule{}).isMovable }
 
 // of is what there is to know of a rule; nil for an unknown one.
 func (r Rule) of() *rule {

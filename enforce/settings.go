@@ -63,8 +63,10 @@ func (s *Settings) WarnOf(rule Rule) Warn {
 
 // LongestWarn is the longest of the warnings of the rules that a user can move a process between.
 func (s *Settings) LongestWarn() (longest Warn) {
-	for _, rule := range []Rule{RuleNonEnvProcesses, RuleUnreadable, RuleEnvDevices} {
-		longest = longest.OrLonger(s.WarnOf(rule))
+	for i := range rules {
+		if rules[i].isMovable {
+			longest = longest.OrLonger(s.WarnOf(Rule(rules[i].Key)))
+		}
 	}
 	return longest
 }

@@ -30,7 +30,7 @@ type Counting struct {
 	own, list []*policyCap                // the same
 	models    map[string]uint64           // the caps of the list that are about a model that somebody has
 	served    map[string]*need            // waits that get what they lack, by their keys
-	booked    map[*judging.HostView][]booking
+	booked    map[*judging.HostView][]*snapshot.Reservation
 	people    [][]*held // by the position of a host, who has something there, and caps
 	forWaits  []*need
 	reserved  map[*heldDevice]bool // held within own reservations that run
@@ -59,7 +59,7 @@ type policyCap struct {
 func New(j *judging.Judgement) *Counting {
 	c := &Counting{
 		Judgement: j, byUser: make(map[snapshot.Username]*held), models: make(map[string]uint64),
-		served: make(map[string]*need), booked: make(map[*judging.HostView][]booking),
+		served: make(map[string]*need), booked: make(map[*judging.HostView][]*snapshot.Reservation),
 		reserved: make(map[*heldDevice]bool), counted: make(map[countKey]*counted),
 		people: make([][]*held, len(j.Cluster)), at: make(map[int]*heldDevice),
 	}

@@ -19,14 +19,8 @@ const (
 	lapseTold = time.Hour   // how long after its end the owner of a reservation that lapsed is told, once
 )
 
-// booking is a reservation that hasn't ended by the host's own clock.
-type booking struct {
-	*snapshot.Reservation
-	owner snapshot.Username // the account
-}
-
-// findBookings finds the reservations that run, and those that start within the warning, sorted by start. A host that
-// doesn't report its clock has none.
+// findBookings finds the reservations that run by the host's own clock, and those that start within the warning, sorted
+// by start. A host that doesn't report its clock has none.
 func (c *Counting) findBookings() {
 	tooMany := c.tooMany()
 	for _, h := range c.Hosts {
@@ -46,11 +40,11 @@ func (c *Counting) findBookings() {
 			case why != "":
 				c.tell(h, b, enforce.BookedTooMany, "is one too many: "+why, "it doesn't count, and nothing is freed for it")
 			case !b.From.After(clock.Add(lead)):
-				c.booked[h] = append(c.booked[h], booking{b, c.accountOf(b)})
+				c.booked[h] = append(c.booked[h], b)
 			}
 		}
 		if len(c.booked[h]) > 0 {
-			slices.SortFunc(c.booked[h], func(a, b booking) int {
+			slices.SortFunc(c.booked[h], func(a, b *snapshot.Reservation) int {
 				return cmp.Or(a.From.Compare(b.From), a.Made.Compare(b.Made), cmp.Compare(a.ID, b.ID))
 			})
 			if skew := clock.Sub(h.At).Round(time.Second); skew.Abs() > maxSkew {
@@ -118,11 +112,11 @@ func (c *Counting) markReserved() {
 
 // heldWithin are the devices that the owners of reservations hold on a host, up to the number that they have reserved
 // for a time: see dearest.
-func (c *Counting) heldWithin(h *judging.HostView, list []booking, at time.Time) map[*heldDevice]bool {
+func (c *Counting) heldWithin(h *judging.HostView, list []*snapshot.Reservation, at time.Time) map[*heldDevice]bool {
 	reserved := make(map[snapshot.Username]int)
 	for _, b := range list {
 		if b.Runs(at) {
-			reserved[b.owner] += b.GPUs
+			reserved[c.accountOf(b)] += b.GPUs
 		}
 	}
 	within := make(map[*heldDevice]bool)
@@ -168,15 +162,15 @@ func (c *Counting) judgeReservations() {
 }
 
 // leaves is the cap of the last of some reservations: what all of them leave to others when it begins.
-func (c *Counting) leaves(h *judging.HostView, list []booking) (on capOn, ok bool) {
-	last := &list[len(list)-1]
+func (c *Counting) leaves(h *judging.HostView, list []*snapshot.Reservation) (on capOn, ok bool) {
+	last := list[len(list)-1]
 	begins := judging.Later(last.From, h.Clock())
 	warn := h.Settings.WarnOf(enforce.RuleReservations)
 	on = capOn{
 		Counting: c, host: h, known: true, leavesSome: true,
 		limit: int64(leftBy(list, begins, h.Working())), spared: c.heldWithin(h, list, begins),
 		policyCap: &policyCap{rule: enforce.RuleReservations, Cap: &enforce.Cap{
-			ID: last.ID, Name: last.says(h), Kind: enforce.CapGPUs, Together: true, PerHost: true, Warn: &warn,
+			ID: last.ID, Name: says(last, h), Kind: enforce.CapGPUs, Together: true, PerHost: true, Warn: &warn,
 		}},
 	}
 	// A cancelled one may have had its ID, and the time of its warning.
@@ -193,7 +187,7 @@ func (c *Counting) leaves(h *judging.HostView, list []booking) (on capOn, ok boo
 
 // leftBy is how many of the working GPUs of a host reservations leave at a time to those who have none: at most what is
 // left of the GPUs that the host had when the last of them was made.
-func leftBy(list []booking, at time.Time, working int) int {
+func leftBy(list []*snapshot.Reservation, at time.Time, working int) int {
 	reserved, known, made := 0, working, time.Time{}
 	for _, b := range list {
 		if b.Runs(at) {
@@ -206,14 +200,14 @@ func leftBy(list []booking, at time.Time, working int) int {
 }
 
 // says is who has reserved how much, and when, by the host's own clock.
-func (b *booking) says(h *judging.HostView) string {
+func says(b *snapshot.Reservation, h *judging.HostView) string {
 	return fmt.Sprintf("%s has reserved %s from %s to %s", gpus.ShownUser(gpus.UserName(b.Username, &b.UID)),
 		text.Plural(b.GPUs, "GPU"), snapshot.When(b.From.In(h.Zone)), snapshot.When(b.Until.In(h.Zone)))
 }
 
 // tellOfFailed tells owners if a host has too few working GPUs: the newest reservation lacks them first.
-func (c *Counting) tellOfFailed(h *judging.HostView, list []booking) {
-	byMade := func(a, b booking) int { return cmp.Or(a.Made.Compare(b.Made), cmp.Compare(a.ID, b.ID)) }
+func (c *Counting) tellOfFailed(h *judging.HostView, list []*snapshot.Reservation) {
+	byMade := func(a, b *snapshot.Reservation) int { return cmp.Or(a.Made.Compare(b.Made), cmp.Compare(a.ID, b.ID)) }
 	list = slices.SortedFunc(slices.Values(list), byMade)
 	for i, b := range list {
 		if left := leftFor(list, i, h.Working(), h.Clock()); left < b.GPUs {
@@ -221,7 +215,7 @@ func (c *Counting) tellOfFailed(h *judging.HostView, list []booking) {
 			if left == 0 {
 				follows = "none can be kept for you while that lasts"
 			}
-			c.tell(h, b.Reservation, enforce.TooFewGPUs,
+			c.tell(h, b, enforce.TooFewGPUs,
 				fmt.Sprintf("lacks %d of its %s: too few GPUs of this host work or are judged", b.GPUs-left,
 					text.Plural(b.GPUs, "GPU")), follows)
 		}
@@ -230,7 +224,7 @@ func (c *Counting) tellOfFailed(h *judging.HostView, list []booking) {
 
 // leftFor is how many of the working GPUs are left for a reservation of a list, sorted by when they were made, while it
 // runs: besides those that people may have who have reserved none, and those of reservations made before.
-func leftFor(list []booking, i, working int, now time.Time) int {
+func leftFor(list []*snapshot.Reservation, i, working int, now time.Time) int {
 	left, begins := working, judging.Later(list[i].From, now)
 	times := []time.Time{begins} // at which that may change
 	for _, b := range list {
@@ -253,7 +247,7 @@ func leftFor(list []booking, i, working int, now time.Time) int {
 
 // mayHaveBeside is how many GPUs somebody who waits may have on the host besides what others have reserved.
 func (c *Counting) mayHaveBeside(n *need) int {
-	running := slices.DeleteFunc(slices.Clone(c.booked[n.h]), func(b booking) bool { return !b.Runs(n.h.Clock()) })
+	running := slices.DeleteFunc(slices.Clone(c.booked[n.h]), func(b *snapshot.Reservation) bool { return !b.Runs(n.h.Clock()) })
 	if len(running) == 0 {
 		return n.GPUs
 	}
@@ -263,7 +257,7 @@ func (c *Counting) mayHaveBeside(n *need) int {
 	}
 	own := 0 // GPUs that are reserved for the person, and not held yet
 	for _, b := range running {
-		if b.owner == n.user.user {
+		if c.accountOf(b) == n.user.user {
 			own += b.GPUs
 		}
 	}

@@ -270,11 +270,7 @@ func (j *Judgement) remembered(h *HostView, key string) (p enforce.Presence, adv
 func isOfProcess(key string) bool {
 	rule, rest, _ := strings.Cut(key, "/")
 	parts := strings.Split(rest, "/")
-	ofProcesses := []string{
-		"process", string(enforce.RuleNonEnvProcesses), string(enforce.RuleUnreadable),
-		string(enforce.RuleEnvDevices),
-	}
-	if len(parts) != 3 || !slices.Contains(ofProcesses, rule) {
+	if len(parts) != 3 || rule != "process" && !enforce.Rule(rule).IsMovable() {
 		return false
 	}
 	_, err := strconv.ParseUint(parts[1]+parts[2], 10, 64)
