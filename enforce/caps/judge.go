@@ -165,12 +165,11 @@ type capOn struct {
 	notBefore  time.Time            // it acts not before that; zero if that has come
 	spared     map[*heldDevice]bool // held within own reservations: they don't count
 
-	// Of one that holds as far as others wait: what counts and isn't taken, how many of it may be, and what goes for a
-	// wait.
+	// Of one that holds as far as others wait: what counts and isn't taken, how many of it may be, and the wait for which
+	// something goes.
 	counted []*heldDevice
 	mayTake int
 	wait    *need
-	chosen  []*heldDevice
 }
 
 func (c *capOn) judge() {

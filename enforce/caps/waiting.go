@@ -218,25 +218,21 @@ func (c *Counting) take(over []*capOn, n *need) {
 
 // loseFor adds the findings about what was chosen for a wait. They are acted on once all of them are due.
 func (c *Counting) loseFor(n *need, chosen []*heldDevice, of map[*heldDevice]*capOn) {
+	lost := make(map[*capOn][]*heldDevice)
 	var losing []*capOn
 	for _, d := range chosen {
-		n.free = append(n.free, d.Index)
 		on := of[d]
-		at := slices.IndexFunc(losing, func(other *capOn) bool { return other.people[0] == on.people[0] })
-		if at < 0 {
-			one := *on
-			one.wait, one.chosen, at = n, nil, len(losing)
-			losing = append(losing, &one) // with all that counts before
+		if lost[on] == nil {
+			losing = append(losing, on)
 		}
-		losing[at].chosen = append(losing[at].chosen, d)
-		on.counted = slices.DeleteFunc(slices.Clone(on.counted), func(other *heldDevice) bool { return other == d })
-		on.mayTake--
+		n.free, lost[on] = append(n.free, d.Index), append(lost[on], d)
 	}
 	var last time.Time
 	for _, on := range losing {
-		lost := lostBy(on.chosen)
+		on.wait, on.looks = n, nil
+		byOwner := lostBy(lost[on])
 		for _, u := range on.people {
-			if lost[u.number] == nil {
+			if byOwner[u.number] == nil {
 				continue
 			}
 			warn := on.warnOf(u)
@@ -248,9 +244,13 @@ func (c *Counting) loseFor(n *need, chosen []*heldDevice, of map[*heldDevice]*ca
 		on.notBefore = last
 		f := on.finding(on.counted, nil, int64(len(on.counted)))
 		f.Cap.WaitsFor = fmt.Sprintf("%s waits for %s", text.Shown(string(n.user.user)), text.Plural(n.GPUs, "GPU"))
-		if on.takeAll(f, on.chosen) {
+		if on.takeAll(f, lost[on]) {
 			c.Next.TakenFor[n.key], n.h.Kept = enforce.Taken{At: c.Now, Host: n.h.Name, GPUs: n.free}, nil
 		}
+		on.mayTake -= len(lost[on])
+		on.counted = slices.DeleteFunc(slices.Clone(on.counted), func(d *heldDevice) bool {
+			return slices.Contains(lost[on], d)
+		})
 	}
 }
 
