@@ -80,8 +80,9 @@ type loopEvent struct {
 	ended    []*Delivery
 	actions  []*pendingAction
 
-	urgent bool      // an answer shows that something has changed
-	first  time.Time // when the first of answers came
+	urgent bool          // an answer shows that something has changed
+	sooner time.Duration // if an answer shows more use of GPUs, or a judgement asked for it: see mostSooner
+	first  time.Time     // when the first of answers came
 }
 
 // onlyTick reports whether there is nothing to judge yet: hosts are asked.

@@ -57,6 +57,12 @@ var earlyCases = map[string]struct {
 	want    string // "SECOND HOST PID, …"
 }{
 	"a process starts": {do: aStarts, want: "3 a 5"},
+	"right after another one": {do: func(w *wakeful) {
+		at(2.47)
+		w.starts("a", 5)
+		at(0.02)
+		w.starts("b", 6)
+	}, want: "2 a 5, 2 b 6"},
 	"one after the other": {do: func(w *wakeful) {
 		at(3)
 		w.starts("a", 5)

@@ -61,7 +61,7 @@ type loop struct {
 	start, begun time.Time // of the loop, and of the last tick
 	tick         time.Time // the next one; zero for none
 	due          time.Time // when the next finding is; zero for none
-	notBefore    time.Time // the next judgement
+	notBefore    time.Time // the next judgement, unless it may be sooner
 	last         bool      // no further tick follows
 	shown        bool      // what was done since the last tick was shown
 }
@@ -103,7 +103,7 @@ func (l *loop) isReady(ctx context.Context, e *loopEvent, now time.Time) bool {
 		return true
 	case e.reload && l.asking.open == 0:
 		return true
-	case now.Before(l.notBefore):
+	case now.Before(l.notBefore.Add(-e.sooner)):
 		return false
 	}
 	isDue := !l.due.IsZero() && !now.Before(l.due)
@@ -182,8 +182,8 @@ func (l *loop) patience(e *loopEvent, now time.Time) time.Duration {
 	if len(e.ended) > 0 || e.complete || e.urgent {
 		judged = now
 	}
-	if !judged.IsZero() && judged.Before(l.notBefore) {
-		judged = l.notBefore
+	if from := l.notBefore.Add(-e.sooner); !judged.IsZero() && judged.Before(from) {
+		judged = from
 	}
 	until := judged
 	if !e.complete && len(e.answers) == 0 {
@@ -206,8 +206,8 @@ func soonest(a, b time.Time) time.Time {
 // take adds answers of hosts that were asked.
 func (l *loop) take(e *loopEvent, answers []hostAnswer) {
 	for _, a := range answers {
-		if tick := l.asking.ended(&a); a.err == nil && l.shows(&a) || !tick {
-			e.urgent = true
+		if !l.asking.ended(&a) {
+			e.urgent, e.sooner = true, mostSooner
 		}
 		l.add(e, a)
 	}
@@ -219,12 +219,12 @@ func (l *loop) add(e *loopEvent, a hostAnswer) {
 		e.first, e.answers = time.Now(), make([]hostAnswer, 0, l.asking.open+1)
 	}
 	e.answers = append(e.answers, a)
-}
-
-// shows reports whether an answer shows another use of GPUs than the one before.
-func (l *loop) shows(a *hostAnswer) bool {
-	last := l.fleet.lastOf(a.name)
-	return last != nil && last != a.snapshot && !watch.SameUse(last, a.snapshot)
+	if last := l.fleet.lastOf(a.name); a.err == nil && last != nil && last != a.snapshot {
+		other, more := watch.Change(last, a.snapshot)
+		if e.urgent = e.urgent || other; more {
+			e.sooner = mostSooner
+		}
+	}
 }
 
 // listen waits for events of those hosts that answered.

@@ -199,6 +199,19 @@ func TestTheRecordOfAnHour(t *testing.T) {
 }
 
 // TestWhatWasNotSent: of the plans of a round, only the orders that couldn't be recorded are not shown as sent.
+// What may be judged sooner doesn't wait for the judgement before, but for the tenth before that.
+func TestJudgementsASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &Controller{Options: Options{Survey: Survey{Link: new(agent.Pool)}, Now: time.Now}}
+		l, e, n := newLoop(t.Context(), c, Schedule{}), &loopEvent{complete: true, sooner: mostSooner}, 0
+		for begun := time.Now(); time.Since(begun) < time.Minute; n++ {
+			l.judge(t.Context(), e)
+			time.Sleep(l.patience(e, time.Now()))
+		}
+		require.Equal(t, 10+600, n)
+	})
+}
+
 func TestWhatWasNotSent(t *testing.T) {
 	plan := func(host snapshot.Hostname) enforce.Plan {
 		return enforce.Plan{Orders: []order.OfHost{{Host: host}}}

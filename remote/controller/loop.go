@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/judging"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -62,11 +63,12 @@ func (l *loop) begin() {
 }
 
 // judge acts on an event, and asks hosts again. The next judgement begins ten times as long after this one began as it
-// took, within leastPause and mostPause.
+// took, within leastPause and mostPause. What is urgent may be judged sooner: then what follows waits for longer.
 func (l *loop) judge(ctx context.Context, e *loopEvent) {
 	begun := time.Now()
 	l.cycle(ctx, e)
-	l.notBefore = begun.Add(min(max(leastPause, 10*time.Since(begun)), mostPause))
+	pause := min(max(leastPause, 10*time.Since(begun)), mostPause)
+	l.notBefore = judging.Later(l.notBefore, begun).Add(pause)
 	if l.last && l.asking.open == 0 {
 		l.stopListening() // or what it leads to would have to be waited for, too
 	} else if e.complete || l.wake == nil && len(e.answers) > 0 {
@@ -82,10 +84,12 @@ func (l *loop) judge(ctx context.Context, e *loopEvent) {
 	}
 }
 
-// leastPause and mostPause bound the time from the begin of a judgement to that of the next.
+// leastPause and mostPause bound the time from the begin of a judgement to that of the next, and mostSooner is by how
+// much one may begin sooner: so a violation rarely waits, and there are at most ten judgements a second on average.
 const (
-	leastPause = 50 * time.Millisecond
+	leastPause = 100 * time.Millisecond
 	mostPause  = 3 * time.Second
+	mostSooner = time.Second
 )
 
 // nextDue is when the first finding that waits is due; zero for none.

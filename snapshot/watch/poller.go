@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -252,29 +254,43 @@ func (p *poller) ended(fd int) bool {
 	return false
 }
 
-// SameUse reports whether two looks show the same to rules, without measured values.
-func SameUse(a, b *snapshot.Snapshot) bool { return fingerprintOf(a) == fingerprintOf(b) }
+// Change reports whether a look shows another use of GPUs to rules than the one before, and whether it shows more.
+func Change(before, now *snapshot.Snapshot) (other, more bool) {
+	old, list := usesOf(before), usesOf(now)
+	known := make(map[string]bool, len(old))
+	for _, use := range old {
+		known[use] = true
+	}
+	more = slices.ContainsFunc(list, func(use string) bool { return !known[use] })
+	return more || len(list) != len(old), more
+}
 
 func fingerprintOf(s *snapshot.Snapshot) string {
-	h := sha256.New()
+	sum := sha256.Sum256([]byte(strings.Join(usesOf(s), "")))
+	return string(sum[:])
+}
+
+// usesOf is what a snapshot shows to rules, without measured values.
+func usesOf(s *snapshot.Snapshot) (list []string) {
+	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	for i := range s.Processes {
 		p := &s.Processes[i]
-		fmt.Fprintf(h, "p %d %d %q %v\n", p.PID, p.Start, p.EID, p.Indices())
+		add("p %d %d %q %v\n", p.PID, p.Start, p.EID, p.Indices())
 	}
 	for i := range s.Environments {
 		e := &s.Environments[i]
-		fmt.Fprintf(h, "e %q %d %v\n", e.EID, e.UID, e.PIDs)
+		add("e %q %d %v\n", e.EID, e.UID, e.PIDs)
 	}
 	for i := range s.Devices {
 		for _, a := range s.Devices[i].Attachments {
-			fmt.Fprintf(h, "a %d %q %s\n", s.Devices[i].Index, a.EID, a.GPUMemory)
+			add("a %d %q %s\n", s.Devices[i].Index, a.EID, a.GPUMemory)
 		}
 	}
 	for i := range s.Waits {
-		fmt.Fprintf(h, "w %q %d %v\n", s.Waits[i].ID, s.Waits[i].GPUs, s.Waits[i].Offered)
+		add("w %q %d %v\n", s.Waits[i].ID, s.Waits[i].GPUs, s.Waits[i].Offered)
 	}
 	if s.Asked != nil {
-		fmt.Fprintf(h, "q %d\n", s.Asked.Number)
+		add("q %d\n", s.Asked.Number)
 	}
-	return string(h.Sum(nil))
+	return list
 }
