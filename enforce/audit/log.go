@@ -159,7 +159,7 @@ func (l *Log) open() (*os.File, int64, error) {
 			return nil, 0, fmt.Errorf("%s: another program has kept its lock for %s", l.Path, lockTimeout)
 		}
 		if err != nil {
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(time.Millisecond) // a signal may wait for it
 		}
 	}
 }
