@@ -56,16 +56,10 @@ var earlyCases = map[string]struct {
 	do      func(w *wakeful)
 	want    string // "SECOND HOST PID, …"
 }{
-	"a process starts": {do: aStarts, want: "3 a 5"},
-	"right after another one": {do: func(w *wakeful) {
-		at(2.47)
-		w.starts("a", 5)
-		at(0.02)
-		w.starts("b", 6)
-	}, want: "2 a 5, 2 b 6"},
+	"a process starts":        {do: aStarts, want: "3 a 5"},
+	"right after another one": {do: func(w *wakeful) { at(2.47); w.starts("a", 5); at(0.02); w.starts("b", 6) }, want: "2 a 5, 2 b 6"},
 	"one after the other": {do: func(w *wakeful) {
-		at(3)
-		w.starts("a", 5)
+		aStarts(w)
 		at(1)
 		w.starts("a", 6)
 		w.starts("b", 7)
@@ -81,8 +75,7 @@ var earlyCases = map[string]struct {
 	}, want: "3 b 5"},
 	"while another order is carried out": {do: func(w *wakeful) {
 		w.change("a", "", func(h *wakefulHost) { h.ignores = 5 * time.Second })
-		at(3)
-		w.starts("a", 5)
+		aStarts(w)
 		at(1)
 		w.starts("a", 6)
 		w.starts("b", 7)
@@ -90,8 +83,7 @@ var earlyCases = map[string]struct {
 	"while another host keeps the cycle waiting": {do: func(w *wakeful) {
 		at(9)
 		w.change("b", "", func(h *wakefulHost) { h.takes = 8 * time.Second })
-		at(3)
-		w.starts("a", 5)
+		aStarts(w)
 	}, want: "12 a 5"},
 	"a host that a cycle asks while another one keeps it waiting": {do: func(w *wakeful) {
 		at(9)
@@ -119,8 +111,7 @@ var earlyCases = map[string]struct {
 	"a record that could not be kept is tried again at the next event": {prepare: func(_ *wakeful, c *controller.Controller) {
 		c.Audit = brokenFrom{from: time.Now().Add(time.Second), until: time.Now().Add(5 * time.Second)}
 	}, do: func(w *wakeful) {
-		at(3)
-		w.starts("a", 5)
+		aStarts(w)
 		at(3)
 		w.starts("b", 6)
 	}, want: "6 a 5, 6 b 6"},
@@ -151,8 +142,7 @@ var earlyCases = map[string]struct {
 		}
 	}, want: "20 a 5"},
 	"a warning for a time": {policy: warned(enforce.Warn{For: 4 * time.Second}), do: func(w *wakeful) {
-		at(3)
-		w.starts("a", 5)
+		aStarts(w)
 		at(5)
 		w.starts("a", 6)
 	}, want: "7 a 5, 12 a 6"},
@@ -175,8 +165,7 @@ var earlyCases = map[string]struct {
 	}, want: "3 b 7, 7 a 5"},
 	"a look from before the outcome of an order": {do: func(w *wakeful) {
 		w.change("a", "", func(h *wakefulHost) { h.ignores, h.quiet = 1500*time.Millisecond, true })
-		at(3)
-		w.starts("a", 5) // its outcome comes at 4.5 s
+		aStarts(w) // its outcome comes at 4.5 s
 		at(1)
 		w.change("a", "", func(h *wakefulHost) { h.takes = time.Second })
 		w.starts("a", 6) // a look until 5 s, and the next one at the tick
@@ -266,8 +255,7 @@ func TestWhatAnEarlyCycleShows(t *testing.T) {
 		c := controllerOf(w, warned(enforce.Warn{For: time.Hour}), "a", "b")
 		c.Sinks = []controller.Sink{sinkOf(func(cycle *controller.Cycle, _ []enforce.Event) { seen = append(seen, *cycle) })}
 		go func() {
-			at(3)
-			w.starts("a", 5)
+			aStarts(w)
 			at(1)
 			w.change("a", "a", func(*wakefulHost) {}) // nothing is new
 		}()

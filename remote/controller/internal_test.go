@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -104,24 +105,20 @@ func TestWritesOfASlowDisk(t *testing.T) {
 func TestManyWritersAtATime(t *testing.T) {
 	var w stateWriter
 	var disk, writing atomic.Int64
-	done := make(chan bool)
+	var writers sync.WaitGroup
 	for range 8 {
-		go func() {
-			ok := true
+		writers.Go(func() {
 			for range 500 {
 				<-w.Write(func() error {
-					ok = ok && writing.Add(1) == 1
+					require.EqualValues(t, 1, writing.Add(1), "writes at a time")
 					disk.Add(1)
 					writing.Add(-1)
 					return nil
 				}).done
 			}
-			done <- ok
-		}()
+		})
 	}
-	for range 8 {
-		require.True(t, <-done, "two writes at a time")
-	}
+	writers.Wait()
 	w.work.Wait()
 	require.LessOrEqual(t, disk.Load(), int64(4000))
 	require.GreaterOrEqual(t, disk.Load(), int64(500), "each of a writer's writes is one that began after it asked")
@@ -202,8 +199,8 @@ func TestTheRecordOfAnHour(t *testing.T) {
 // What may be judged sooner doesn't wait for the judgement before, but for the tenth before that.
 func TestJudgementsASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &Controller{Options: Options{Survey: Survey{Link: new(agent.Pool)}, Now: time.Now}}
-		l, e, n := newLoop(t.Context(), c, Schedule{}), &loopEvent{complete: true, sooner: mostSooner}, 0
+		l := newLoop(t.Context(), &Controller{Options: Options{Survey: Survey{Link: new(agent.Pool)}, Now: time.Now}}, Schedule{})
+		e, n := &loopEvent{complete: true, sooner: mostSooner}, 0
 		for begun := time.Now(); time.Since(begun) < time.Minute; n++ {
 			l.judge(t.Context(), e)
 			time.Sleep(l.patience(e, time.Now()))
@@ -213,9 +210,7 @@ func TestJudgementsASecond(t *testing.T) {
 }
 
 func TestWhatWasNotSent(t *testing.T) {
-	plan := func(host snapshot.Hostname) enforce.Plan {
-		return enforce.Plan{Orders: []order.OfHost{{Host: host}}}
-	}
+	plan := func(host snapshot.Hostname) enforce.Plan { return enforce.Plan{Orders: []order.OfHost{{Host: host}}} }
 	cycle := Cycle{}
 	cycle.add(plan("a"))
 	cycle.add(plan("b"))

@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,13 +37,7 @@ func spreadFleet(policy enforce.Policy) (*wakeful, *controller.Controller) {
 func (w *wakeful) looksOf(name string) []time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var from []time.Duration
-	for _, d := range w.hosts[name].looks {
-		if d >= 10*time.Second {
-			from = append(from, d)
-		}
-	}
-	return from
+	return slices.DeleteFunc(slices.Clone(w.hosts[name].looks), func(d time.Duration) bool { return d < 10*time.Second })
 }
 
 func TestLooksOfAFullCycleAreSpread(t *testing.T) {
