@@ -172,7 +172,6 @@ func (c *Counting) addUsesOf(u *held, h *judging.HostView, in *judging.EnvView, 
 	if u.settings == nil {
 		return
 	}
-	counts := h.Counted(p) != ""
 	for _, use := range p.Usage {
 		device := h.Devices[use.Index]
 		if device == nil || h.IgnoresUse(use) {
@@ -184,7 +183,7 @@ func (c *Counting) addUsesOf(u *held, h *judging.HostView, in *judging.EnvView, 
 		}
 		d := c.device(u, h, device)
 		switch {
-		case counts && !c.attached(u, in, use.Index):
+		case !c.attached(u, in, use.Index) && h.Counted(p) != "":
 			start := snapshot.DateOf(h.Snapshot.When(p.Start, snapshot.Date{}).UTC().Truncate(time.Second))
 			if start.Compare(d.Newest) > 0 {
 				d.Newest, d.Written = start, snapshot.Date{}
@@ -246,7 +245,7 @@ func (c *Counting) device(u *held, h *judging.HostView, device *snapshot.Device)
 		}
 	}
 	rule := h.Ask(u.user).Idle
-	d.Idle = rule != nil && h.Uses[judging.UseOf(u.user, device)].IdleFor(h.At) >= rule.After
+	d.Idle = rule != nil && h.MostIdle >= rule.After && h.Uses[judging.UseOf(u.user, device)].IdleFor(h.At) >= rule.After
 	u.devices, c.here, c.at[at] = append(u.devices, d), append(c.here, d), d
 	return d
 }

@@ -46,6 +46,7 @@ type HostView struct {
 	LastLook    time.Time                                    // when the last one judged was asked for, or zero
 	// Uses say since when people have had its devices, even those that they lack for a short time. It is shared.
 	Uses      map[enforce.UseKey]enforce.Use
+	MostIdle  time.Duration            // how long one of these has been idle, the longest; negative if none is
 	released  []snapshot.AttachmentKey // of the memory, what is on this host
 	signalled []snapshot.ProcessKey
 }

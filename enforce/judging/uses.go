@@ -178,7 +178,7 @@ func (h *HostView) continueUses() {
 		}
 		Put(&h.Uses, key, use)
 	}
-	h.Uses = before
+	h.Uses, h.MostIdle = before, -1
 	missing := len(before) // of those that there were
 	for i := range h.j.uses {
 		u := &h.j.uses[i]
@@ -186,7 +186,8 @@ func (h *HostView) continueUses() {
 		if known {
 			missing--
 		}
-		if now := h.continued(last, u); !known || now != last {
+		now := h.continued(last, u)
+		if h.MostIdle = max(h.MostIdle, now.IdleFor(h.At)); !known || now != last {
 			set(u.key, now)
 		}
 	}
@@ -197,6 +198,7 @@ func (h *HostView) continueUses() {
 		if _, present := h.j.useAt[key]; present {
 			continue
 		}
+		h.MostIdle = max(h.MostIdle, use.IdleFor(h.At))
 		use.Gone, use.Detached = cmp.Or(use.Gone, h.At), cmp.Or(use.Detached, h.At)
 		if set(key, use); h.At.Sub(use.Gone) >= use.Break {
 			delete(h.Uses, key)

@@ -51,7 +51,7 @@ func (j *judge) idle(h *judging.HostView) {
 	var ending map[snapshot.PID]bool
 	for _, env := range h.InOrder {
 		rule := env.Settings.Idle
-		if rule == nil {
+		if rule == nil || h.MostIdle < rule.After { // most hosts have nothing idle
 			continue
 		}
 		for _, a := range env.Attachments {
@@ -98,8 +98,9 @@ func clockKey(rule enforce.Rule, h *judging.HostView, use enforce.UseKey) string
 }
 
 func endable(h *judging.HostView, x *judging.Holder) bool {
+	after := x.Settings.Idle.After
 	return !slices.ContainsFunc(x.Process.Usage, func(u snapshot.DeviceUsage) bool {
-		return h.Uses[x.Key(h, u.Index)].IdleFor(h.At) < x.Settings.Idle.After || h.IgnoresUse(u)
+		return h.MostIdle < after || h.Uses[x.Key(h, u.Index)].IdleFor(h.At) < after || h.IgnoresUse(u)
 	})
 }
 
