@@ -22,8 +22,9 @@ type exemptions struct {
 	uuids   map[snapshot.GPUUUID]Source
 	devices []exemptIndices
 	// entries are those of hosts, processes, environments and containers. Each says in words what of a subject it names,
-	// or nothing.
-	entries []func(enforce.Subject) (string, Source)
+	// or nothing. from says where each is written.
+	entries []func(enforce.Subject) string
+	from    []Source
 }
 
 type exemptIndices struct {
@@ -49,9 +50,9 @@ func (e *exemptions) find(s enforce.Subject, uid *snapshot.UID) (what string, fr
 		}
 		return "a user whose name could not be looked up", slices.MinFunc(slices.Collect(maps.Values(e.users)), inFile)
 	}
-	for _, names := range e.entries {
-		if what, from := names(s); what != "" {
-			return what, from
+	for i, names := range e.entries {
+		if what := names(s); what != "" {
+			return what, e.from[i]
 		}
 	}
 	if s.Device != nil {
@@ -121,8 +122,7 @@ func (r *reader) readExempt(n *strictyaml.Node) {
 func exemptAt(n *strictyaml.Node) Source { return Source{Place: n.Place(), By: "exempt"} }
 
 func (e *exemptions) add(n *strictyaml.Node, names func(enforce.Subject) string) {
-	from := exemptAt(n)
-	e.entries = append(e.entries, func(s enforce.Subject) (string, Source) { return names(s), from })
+	e.entries, e.from = append(e.entries, names), append(e.from, exemptAt(n))
 }
 
 func named[T ~string](is bool, kind string, name T) string {
