@@ -184,14 +184,15 @@ func (c *capOn) judgeDevices() {
 	if c.Kind != enforce.CapMemory && c.most() <= c.limit {
 		return
 	}
-	devices, by := c.devices(), c.dueAt()
+	devices := c.devices()
 	if c.leavesSome {
-		devices = c.withoutOutsiders(devices, by)
+		devices = c.withoutOutsiders(devices, c.dueAt())
 	}
 	counted, used := c.count(devices, time.Time{})
 	if used <= c.limit {
 		return
 	}
+	by := c.dueAt()
 	then, left := counted, used
 	if !by.IsZero() {
 		then, left = c.count(devices, by)
