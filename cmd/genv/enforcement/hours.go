@@ -141,9 +141,9 @@ func (h *hoursTable) learn() {
 		h.added = memory.Rules.Hours
 	}
 	if h.err != nil && !h.failed {
-		h.log.Warn().Err(h.err).Str("database", h.place).Msg("the GPU hours of caps can't be kept: what it hasn't got is " +
-			"lost at a restart, and what can't be read doesn't count; it is tried again each minute. Look why it " +
-			"doesn't answer, or can't be written")
+		h.log.Warn().Err(h.err).Str("database", h.place).Msg("the GPU hours of caps can't be kept: hours that were not " +
+			"written are lost at a restart, and those that can't be read don't count. It is tried again each minute. " +
+			"Look why the database doesn't answer, or can't be written")
 	}
 	if h.failed = h.err != nil; !h.failed && h.writes && h.added != nil {
 		memory.FormerHours = nil // the table has them
