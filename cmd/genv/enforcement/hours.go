@@ -15,7 +15,7 @@ import (
 )
 
 // hoursTable keeps the GPU hours of caps during one run or term, in the background: each minute it reads what the table
-// has of caps that are new here, and writes what was counted. Until then they count from 0, which is less than was used.
+// has of caps that are new here, and writes what was counted. Until then they count from 0: less than was used.
 type hoursTable struct {
 	*loop
 	place  string // a file, or the URL of a server; empty for a run without a memory, which keeps none
