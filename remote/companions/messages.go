@@ -138,7 +138,7 @@ const messagesWithin = 2 * time.Second
 
 func (b *batch) delivery(host snapshot.Hostname) *controller.Delivery {
 	return &controller.Delivery{
-		Host: host, Content: b, Parallel: true,
+		Host: host, Content: b,
 		Send: func(ctx context.Context, link controller.Link, h remote.Host) (err error) {
 			if len(b.messages)+len(b.over) == 0 {
 				return nil

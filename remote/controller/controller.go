@@ -108,7 +108,7 @@ func (c *Controller) cycle(ctx context.Context, e *loopEvent) {
 	c.remember(next, orders)
 	deliveries, said := c.plan(events, orders)
 	safe := c.save(ctx, len(deliveries) > 0) // a crash must not lead to a second order
-	c.background.dispatch(ctx, c.Survey, &c.fleet, deliveries, safe)
+	c.background.dispatch(ctx, c.Link, &c.fleet, deliveries, safe)
 	if len(said) > 0 || c.round.Early == 0 { // after the first of a round only if there is something to say
 		c.emit(&c.round, said)
 	}

@@ -14,10 +14,9 @@ import (
 type Delivery struct {
 	Host snapshot.Hostname
 	// Send sends it, in the background, once, if something may be begun, to the host under the name that answered.
-	Send     func(ctx context.Context, link Link, host remote.Host) error
-	Err      error // that of Send, or why it was not sent
-	Content  any   // for the Companion that planned it
-	Parallel bool  // others to the host don't wait for it
+	Send    func(ctx context.Context, link Link, host remote.Host) error
+	Err     error // that of Send, or why it was not sent
+	Content any   // for the Companion that planned it
 
 	learn           func(*Delivery) Learned // learnOutcome, or Learn of its Companion
 	cycle, position int                     // the number of its round, and where the host is in the fleet
@@ -50,51 +49,32 @@ func (l *Learned) add(more Learned) {
 	l.Unwarned = append(l.Unwarned, more.Unwarned...)
 }
 
-// dispatch sends deliveries, as nothing else does: hosts side by side, to each one after the other but for those that
-// are Parallel, once the memory is saved, or that has failed.
-func (b *background) dispatch(ctx context.Context, to Survey, f *knownFleet, deliveries []*Delivery, safe *saving) {
-	byHost := make(map[snapshot.Hostname][]*Delivery)
+// dispatch sends deliveries, as nothing else does: side by side, once the memory is saved, or that has failed.
+func (b *background) dispatch(ctx context.Context, link Link, f *knownFleet, deliveries []*Delivery, safe *saving) {
+	if len(deliveries) == 0 {
+		return
+	}
+	positions := make(map[snapshot.Hostname]int, len(f.Cluster.Hosts))
+	for i := range f.Cluster.Hosts {
+		positions[f.Cluster.Hosts[i].Name] = i
+	}
+	b.underWay += len(deliveries)
 	for _, one := range deliveries {
-		b.underWay++
-		if _, known := f.reached[one.Host]; known {
-			byHost[one.Host] = append(byHost[one.Host], one)
-		} else {
+		host, known := f.reached[one.Host]
+		if !known {
 			one.Err = remote.Errorf(remote.Cancelled, "%s is no host of the fleet any more", one.Host)
 			b.ended.put(one)
+			continue
 		}
-	}
-	byName := make(map[string][]*Delivery, len(byHost))
-	var hosts []remote.Host
-	for i := range f.Cluster.Hosts { // in their order
-		name := f.Cluster.Hosts[i].Name
-		if list := byHost[name]; len(list) > 0 {
-			for _, one := range list {
-				one.position = i
+		one.position = positions[one.Host]
+		b.ended.work.Go(func() {
+			_ = safe.wait() // OnSave has the error
+			if one.Err = remote.MayBegin(ctx); one.Err == nil {
+				one.Err = one.Send(ctx, link, host)
 			}
-			hosts = append(hosts, f.reached[name])
-			byName[f.reached[name].Name] = list
-		}
+			b.ended.put(one)
+		})
 	}
-	b.ended.work.Go(func() {
-		_ = safe.wait() // OnSave has the error
-		remote.Each(context.WithoutCancel(ctx), hosts, to.Fanout,
-			func(_ context.Context, h remote.Host) (struct{}, error) {
-				for _, one := range byName[h.Name] {
-					send := func() {
-						if one.Err = remote.MayBegin(ctx); one.Err == nil {
-							one.Err = one.Send(ctx, to.Link, h)
-						}
-						b.ended.put(one)
-					}
-					if one.Parallel {
-						b.ended.work.Go(send)
-					} else {
-						send()
-					}
-				}
-				return struct{}{}, nil
-			})
-	})
 }
 
 // take returns the deliveries that ended.

@@ -17,7 +17,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/companions"
 	"github.com/seed-3119e985/genv/remote/controller"
 	hooksink "github.com/seed-3119e985/genv/remote/hooks"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -99,31 +98,39 @@ func TestOrdersAreNotWaitedFor(t *testing.T) {
 	})
 }
 
-// slowTerminals are a host on which messages are shown after an order was carried out, or after 10 s.
-type slowTerminals struct {
+// telling is a Link to hosts, and says when an order was carried out.
+type telling struct {
 	*graceful
 	acted chan struct{}
 }
 
-func (s slowTerminals) Execute(ctx context.Context, h remote.Host, o order.Order) (agent.Execution, error) {
+func (s telling) Execute(ctx context.Context, h remote.Host, o order.Order) (agent.Execution, error) {
 	defer close(s.acted)
 	return s.graceful.Execute(ctx, h, o)
 }
 
-func (s slowTerminals) Notify(_ context.Context, _ remote.Host, messages []agent.Message) ([]agent.Receipt, error) {
-	select {
-	case <-s.acted:
-	case <-time.After(10 * time.Second):
+// Plan implements controller.Companion: what it sends arrives after an order was carried out, or after 10 s.
+func (s telling) Plan(_ *controller.Cycle, events []enforce.Event) (_ []*controller.Delivery, none controller.Learned) {
+	if len(events) == 0 {
+		return nil, none
 	}
-	return make([]agent.Receipt, len(messages)), nil
+	return []*controller.Delivery{{Host: "b", Send: func(context.Context, controller.Link, remote.Host) error {
+		select {
+		case <-s.acted:
+		case <-time.After(10 * time.Second):
+		}
+		return nil
+	}}}, none
 }
 
-// Messages that are slow to show delay no order.
-func TestMessagesDelayNoOrder(t *testing.T) {
+func (telling) Learn(*controller.Cycle, *controller.Delivery) (none controller.Learned) { return none }
+
+// What is slow to send delays no order.
+func TestNothingDelaysAnOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := slowTerminals{&graceful{hosts: map[string][]snapshot.PID{"b": {8}}, begun: time.Now()}, make(chan struct{})}
-		c := controllerOf(s, strict{notify: true}, "b")
-		c.Companions = []controller.Companion{&companions.Messages{}}
+		s := telling{&graceful{hosts: map[string][]snapshot.PID{"b": {8}}, begun: time.Now()}, make(chan struct{})}
+		c := controllerOf(s, strict{}, "b")
+		c.Companions = []controller.Companion{s}
 		require.NoError(t, controller.Loop(t.Context(), c, controller.Schedule{Interval: time.Second, Cycles: 1},
 			func(controller.Cycle) error { return nil }))
 		require.Equal(t, []string{"0s: b [8]"}, s.log)

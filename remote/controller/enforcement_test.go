@@ -232,8 +232,8 @@ func TestUsersAreNotifiedOfWarningAndActionOnceEach(t *testing.T) {
 		cycleOf(t.Context(), c, policy)
 		require.Len(t, p.messages, 4, "cycle %d", number+1)
 	}
-	require.Equal(t, uidOf(5), p.messages[0].UID)
-	require.Contains(t, p.messages[0].Text, "Unless this changes soon, process 5 will be ended.")
+	first := slices.IndexFunc(p.messages, func(m agent.Message) bool { return m.UID == uidOf(5) })
+	require.Contains(t, p.messages[first].Text, "Unless this changes soon, process 5 will be ended.")
 	p.down = true
 	cycleOf(t.Context(), c, policy) // b is due; a did not answer, so what is there is not known
 	require.Len(t, p.messages, 5)
