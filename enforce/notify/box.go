@@ -214,7 +214,7 @@ func (b Box) notices(uid snapshot.UID, now time.Time) (_ []KeptNotice, written t
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	kept, err := noteOf(uid).Decode(data)
+	kept, err := noteOf(uid).Decode(data, nil)
 	list := recent(kept.Notices, now)
 	return list[max(0, len(list)-maxNotices):], info.ModTime(), err
 }

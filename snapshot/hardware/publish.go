@@ -84,7 +84,7 @@ func Read(dir string) ([]BusDevice, error) {
 
 // Decode decodes devices.json and checks everything: root's programs may follow it. Its error is ErrGarbled.
 func Decode(data []byte) ([]BusDevice, error) {
-	p, err := devicesNote.Decode(data)
+	p, err := devicesNote.Decode(data, nil)
 	return p.Devices, err
 }
 

@@ -146,7 +146,7 @@ func TestAFailureIsSaidOnce(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"schema":"genv.guard-opens/1","epoch":"e","last":3,"pids":[1,0]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if c, err := openLogFile.Decode(data); err == nil {
+		if c, err := openLogFile.Decode(data, nil); err == nil {
 			require.LessOrEqual(t, len(c.PIDs), most)
 		}
 	})

@@ -2,7 +2,7 @@ package fence
 
 // Parse decodes a lease, for fuzzing.
 func Parse(data []byte, path string) (*Lease, error) {
-	s, err := (&LeaseFile{Path: path}).file().Decode(data)
+	s, err := (&LeaseFile{Path: path}).file().Decode(data, nil)
 	if err != nil {
 		return nil, err
 	}

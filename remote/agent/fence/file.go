@@ -177,7 +177,7 @@ func (f *LeaseFile) read(dir *folder.Folder) (*Lease, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !bytes.Equal(data, f.data) || f.lease == nil {
-		s, err := f.file().Decode(data)
+		s, err := f.file().Decode(data, nil)
 		if err != nil {
 			return nil, fmt.Errorf("%s is damaged: %w: remove it if only one controller runs", dir.Join(name), err)
 		}

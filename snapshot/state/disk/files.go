@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -57,10 +58,7 @@ func (d stateDir) lost(file state.File) error {
 }
 
 func resetCommand(file state.File) string {
-	if file == state.Envs {
-		return "`sudo genv envs --reset`"
-	}
-	return "`sudo genv devices --reset`"
+	return "`sudo genv " + strings.TrimSuffix(file.String(), ".json") + " --reset`"
 }
 
 // markFiles adds what is kept elsewhere, and the accounts of environments: 1.4.3 registers them for the uid.

@@ -35,7 +35,10 @@ func membersOf(
 	const maxSuccessors = 16 // are registered in place of those that ended; later others are searched for
 	own := byPID(slices.DeleteFunc(slices.Clone(processes), func(p system.RunningProcess) bool { return p.UID != uid }))
 	m := members{of: map[snapshot.EnvID][]system.RunningProcess{}}
-	for _, p := range byAge(processes) {
+	oldestFirst := func(a, b system.RunningProcess) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
+	}
+	for _, p := range slices.SortedFunc(slices.Values(processes), oldestFirst) {
 		if p.UID != uid || excluded(p) || slices.Contains(loginPrograms, p.Name) {
 			continue
 		}
@@ -123,13 +126,6 @@ func (t *transaction) register(processes []system.RunningProcess) (pids []snapsh
 var loginPrograms = []string{
 	"sshd", "sshd-session", "(sd-pam)", "ssh-agent", "gpg-agent", "gnome-keyring-d",
 	"fusermount", "fusermount3", "sudo", "su", "login",
-}
-
-// byAge sorts the oldest first; start times are in hundredths of a second.
-func byAge(processes []system.RunningProcess) []system.RunningProcess {
-	return slices.SortedFunc(slices.Values(processes), func(a, b system.RunningProcess) int {
-		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
-	})
 }
 
 // findSuccessors are the processes that keep an environment alive after a process has left it. The leaving process, the

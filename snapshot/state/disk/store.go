@@ -76,9 +76,7 @@ func New(dir string, o Config) *Store {
 	if o.Now == nil {
 		o.Now = system.Now
 	}
-	if o.LockTimeout <= 0 {
-		o.LockTimeout = 10 * time.Second
-	}
+	o.LockTimeout = cmp.Or(o.LockTimeout, 10*time.Second)
 	return &Store{Config: o, dir: dir, step: func(string) {}}
 }
 

@@ -132,28 +132,18 @@ type Note[T any] struct {
 }
 
 // Read returns the note in a folder. The error is fs.ErrNotExist for none, or wraps ErrUnsafe or Invalid.
-func (n Note[T]) Read(dir string) (T, error) {
-	data, err := ReadTrusted(dir, n.Name, n.Max)
-	if err != nil {
-		return *new(T), err
-	}
-	return n.Decode(data)
-}
+func (n Note[T]) Read(dir string) (T, error) { return n.Decode(ReadTrusted(dir, n.Name, n.Max)) }
 
 // ReadIn is Read in an open folder.
-func (n Note[T]) ReadIn(d *Folder) (T, error) {
-	data, err := d.readTrusted(n.Name, n.Max)
-	if err != nil {
-		return *new(T), err
-	}
-	return n.Decode(data)
-}
+func (n Note[T]) ReadIn(d *Folder) (T, error) { return n.Decode(d.readTrusted(n.Name, n.Max)) }
 
-// Decode decodes and checks the content of a note. Its error wraps Invalid.
-func (n Note[T]) Decode(data []byte) (T, error) {
+// Decode decodes and checks the content of a note, unless it comes with an error. Its own error wraps Invalid.
+func (n Note[T]) Decode(data []byte, err error) (T, error) {
 	var v T
-	err := json.Unmarshal(data, &v)
-	if err == nil && n.Check != nil {
+	if err != nil {
+		return v, err
+	}
+	if err = json.Unmarshal(data, &v); err == nil && n.Check != nil {
 		err = n.Check(&v)
 	}
 	switch {
@@ -193,10 +183,6 @@ func CheckSchema(got, want string) error {
 
 // MakeTrusted is OpenTrusted, and makes the folder if it is missing.
 func MakeTrusted(path string) (*Folder, error) {
-	d, err := OpenTrusted(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return d, err
-	}
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return nil, err
 	}

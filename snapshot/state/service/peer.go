@@ -55,9 +55,9 @@ func credentialsOf(conn *net.UnixConn) (p callerProcess, raw syscall.RawConn, er
 		return p, nil, err
 	}
 	uid := snapshot.UID(credentials.Uid)
-	p = callerProcess{uid: uid, owner: uid, account: uid, groups: []uint32{credentials.Gid}}
-	p.pid = snapshot.PID(credentials.Pid)
-	return p, raw, nil
+	return callerProcess{
+		uid: uid, owner: uid, account: uid, groups: []uint32{credentials.Gid}, pid: snapshot.PID(credentials.Pid),
+	}, raw, nil
 }
 
 // groupsOf are the supplementary groups of the other end (SO_PEERGROUPS, Linux 4.13).

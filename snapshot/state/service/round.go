@@ -21,7 +21,7 @@ func (s *Server) round(ctx context.Context) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.empty() {
-		q.keptBack, q.kept = q.keptBack.without(), nil
+		q.keptBack.id, q.kept = "", nil
 		s.note(sinceBoot())
 		return
 	}

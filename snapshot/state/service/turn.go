@@ -55,16 +55,11 @@ func decide(
 			taken[index] = true
 		}
 	}
-	if next.id == "" {
-		next = last.without()
+	if next.id == "" { // GPUs are kept back for no wait
+		next = last
+		next.id = ""
 	}
 	return given, next
-}
-
-// without is h while GPUs are kept back for no wait.
-func (h keptBack) without() keptBack {
-	h.id = ""
-	return h
 }
 
 // passedTo is h now that w is the first wait. begins says whether the first wait before begins, and anything whether
