@@ -222,35 +222,34 @@ const (
 // checkShare refuses more than a user's share, unless the user is root, or than there is room for.
 func checkShare(f *state.Files, uid snapshot.UID) error {
 	environments := snapshot.ByID(f.Environments)
-	type weights struct{ own, all int }
-	var envs, devices weights
-	add := func(to *weights, weight int, own bool) {
-		if to.all += weight; own {
-			to.own += weight
+	var own, all [2]int // the weights in each file
+	add := func(file state.File, weight int, isOwn bool) {
+		if all[file] += weight; isOwn {
+			own[file] += weight
 		}
 	}
 	for i := range f.Environments {
 		e := &f.Environments[i]
-		add(&envs, weightOf(e), e.UID == uid)
+		add(state.Envs, weightOf(e), e.UID == uid)
 	}
 	for i := range f.Devices {
 		for _, a := range f.Devices[i].Attachments {
 			env := environments[a.EID]
 			weight := entryWeight + textWeight(string(a.EID)) + textWeight(a.GPUMemory.String())
-			add(&devices, weight, env == nil || env.UID == uid)
+			add(state.Devices, weight, env == nil || env.UID == uid)
 		}
 	}
-	switch {
-	case uid != 0 && envs.own > maxShare:
-		return state.Refuse("uid %d has more environments, processes and kernels than one user may have: end some "+
-			"with `genv deactivate`", uid)
-	case uid != 0 && devices.own > maxShare:
-		return state.Refuse("uid %d has more attachments than one user may have: end some with `genv detach`", uid)
-	case uid != 0 && !(quota.Leaves(envs.own, envs.all, maxWeight) &&
-		quota.Leaves(devices.own, devices.all, maxWeight)):
-		return state.Refuse("the state files of this host are nearly full, and uid %d has its part of them", uid)
-	case envs.all > maxWeight || devices.all > maxWeight:
-		return state.Refuse("the state files of this host are full")
+	for file, what := range [2][2]string{
+		{"environments, processes and kernels", "genv deactivate"}, {"attachments", "genv detach"},
+	} {
+		switch {
+		case uid != 0 && own[file] > maxShare:
+			return state.Refuse("uid %d has more %s than one user may have: end some with `%s`", uid, what[0], what[1])
+		case uid != 0 && !quota.Leaves(own[file], all[file], maxWeight):
+			return state.Refuse("the state files of this host are nearly full, and uid %d has its part of them", uid)
+		case all[file] > maxWeight:
+			return state.Refuse("the state files of this host are full")
+		}
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ func (s *Server) overCaps(look *snapshot.Snapshot, w *wait, has map[keptGPU]bool
 		if c.Together {
 			others = s.booked(w.UID)
 		}
-		if c.Counts == "gpu-hours" && room > 0 {
+		if c.While || c.Counts != "gpus" && (c.Counts != "gpu-hours" || room > 0) {
 			continue
 		}
 		for i := range look.Devices {
@@ -88,8 +88,7 @@ func (s *Server) overCaps(look *snapshot.Snapshot, w *wait, has map[keptGPU]bool
 				others--
 			}
 		}
-		counts := !c.While && (c.Counts == "gpus" || c.Counts == "gpu-hours")
-		if counts && int64(missing-others) > max(0, room) {
+		if int64(missing-others) > max(0, room) {
 			return fmt.Sprintf("%s allows no more than %s", c.label(), text.CapAmount(c.Counts, u.Limit))
 		}
 	}
