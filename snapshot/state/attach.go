@@ -139,11 +139,8 @@ func (f *Files) tooMany(r AttachRequest, available int) error {
 			e.Reason += "; " + r.refuses(d)
 		}
 	}
-	if len(kept) > 0 {
-		which := "GPU %s is "
-		if len(kept) > 1 {
-			which = "GPUs %s are "
-		}
+	if n := len(kept); n > 0 {
+		which := []string{"GPU %s is ", "GPUs %s are "}[min(n, 2)-1]
 		e.Reason += fmt.Sprintf("; "+which+keptForWaits, text.JoinIndices(kept))
 	}
 	return e

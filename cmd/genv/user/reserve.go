@@ -217,10 +217,9 @@ func (p *userCommands) tellReserved(ctx context.Context, who *hostUser, added []
 		if r.UID == who.uid || r.Runs(p.Now()) || over == 0 {
 			continue
 		}
-		format := "%s is free until %s, then %s has reserved it"
-		if over > 1 {
-			format = "%s are free until %s, then %s has reserved them"
-		}
+		format := []string{
+			"%s is free until %s, then %s has reserved it", "%s are free until %s, then %s has reserved them",
+		}[min(over, 2)-1]
 		var models inUse
 		p.Warnf(format, models.named(added[len(added)-over:]), p.when(r.From), nameOfReserver(r))
 		return

@@ -122,12 +122,14 @@ func (c Client) askOnce(
 		return answer, err
 	}
 	defer conn.Close()
+	from := io.Reader(conn)
 	if within > 0 {
 		_ = conn.SetDeadline(time.Now().Add(within))
+		from = io.LimitReader(conn, maxAnswer)
 	}
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	sent := writeLine(conn, r)
-	for answers := json.NewDecoder(conn); ; tell(answer.Waiting) { // also if it was refused before all was sent
+	for answers := json.NewDecoder(from); ; tell(answer.Waiting) { // also if it was refused before all was sent
 		answer = Answer{}
 		err := answers.Decode(&answer)
 		_, broken := errors.AsType[net.Error](err)
