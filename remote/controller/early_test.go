@@ -307,7 +307,7 @@ func TestASlowDisk(t *testing.T) {
 		w := newWakeful("a", "b")
 		var found []string
 		c := controllerOf(w, warned(enforce.Warn{}), "a", "b")
-		c.Store = savesIn(5 * time.Second)
+		c.Store = storeFunc(func(controller.Saved) error { time.Sleep(5 * time.Second); return nil })
 		c.Memory.Operator.Exemptions = policy.ExemptionList{{Who: policy.Who{User: "bob"}, Until: time.Now().Add(6500 * time.Millisecond)}}
 		c.Sinks = []controller.Sink{sinkOf(func(_ *controller.Cycle, events []enforce.Event) {
 			for _, e := range events {

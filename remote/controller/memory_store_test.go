@@ -48,11 +48,6 @@ func (storeFunc) Load(context.Context) (controller.FleetMemory, error) {
 }
 func (s storeFunc) Save(_ context.Context, saved controller.Saved) error { return s(saved) }
 
-// savesIn is a Store of which each save takes a while.
-func savesIn(d time.Duration) storeFunc {
-	return func(controller.Saved) error { time.Sleep(d); return nil }
-}
-
 // Times in a memory from disk are by the wall clock. From then on they are by the monotonic one as well: if the
 // wall clock is set, nothing has been idle for longer because of that.
 func TestAClockThatIsSetAfterARestart(t *testing.T) {
