@@ -25,10 +25,10 @@ type counted struct {
 	on     *capOn
 	excess enforce.CapExcess
 	at     map[*judging.HostView]*place
-	places []*place // the same, in the order of the cluster
+	places []place // the same, in the order of the cluster
 	total  int64
-	most   []*place // those with most of it
-	oldest []*place // those that were looked at first
+	most   []place // those with most of it
+	oldest []place // those that were looked at first
 }
 
 const maxCountHosts = 8
@@ -134,12 +134,13 @@ func (n *counted) count() {
 		n.places = n.on.places(devices, nil)
 	}
 	n.at = make(map[*judging.HostView]*place, len(n.places))
-	for _, p := range n.places {
+	for i := range n.places {
+		p := &n.places[i]
 		n.at[p.h], n.total = p, n.total+p.amount
 	}
 	n.excess = *n.on.excess(nil, n.total)
-	n.oldest = slices.SortedStableFunc(slices.Values(n.places), func(a, b *place) int { return a.h.At.Compare(b.h.At) })
-	n.most = slices.SortedStableFunc(slices.Values(n.places), func(a, b *place) int {
+	n.oldest = slices.SortedStableFunc(slices.Values(n.places), func(a, b place) int { return a.h.At.Compare(b.h.At) })
+	n.most = slices.SortedStableFunc(slices.Values(n.places), func(a, b place) int {
 		return cmp.Compare(b.amount, a.amount)
 	})
 	n.oldest, n.most = n.oldest[:min(len(n.oldest), 2)], n.most[:min(len(n.most), maxCountHosts+1)]

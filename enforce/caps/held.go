@@ -32,6 +32,7 @@ type Counting struct {
 	served    map[string]*need            // waits that get what they lack, by their keys
 	booked    map[*judging.HostView][]*snapshot.Reservation
 	people    [][]*held // by the position of a host, who has something there, and caps
+	onHosts   []*held   // these lists, one after the other
 	forWaits  []*need
 	reserved  map[*heldDevice]bool // held within own reservations that run
 	counted   map[countKey]*counted
@@ -93,6 +94,7 @@ func (c *Counting) of(user snapshot.Username) *held {
 // Count counts what users have on a host, after the rules that come before the caps. An environment without a user name
 // counts for no user; its processes count for their own.
 func (c *Counting) Count(h *judging.HostView) {
+	first := len(c.onHosts)
 	c.here, c.about = c.here[:0], 0
 	clear(c.at)
 	for _, listed := range c.list {
@@ -115,6 +117,7 @@ func (c *Counting) Count(h *judging.HostView) {
 			c.addUsesOf(c.of(user), h, nil, p)
 		}
 	}
+	c.people[h.Position] = slices.Clip(c.onHosts[first:])
 	c.findBusy()
 }
 
@@ -217,7 +220,7 @@ func (c *Counting) begin(u *held, h *judging.HostView) {
 		c.inOrder = append(c.inOrder, u)
 	}
 	u.last = h
-	c.people[h.Position] = append(c.people[h.Position], u)
+	c.onHosts = append(c.onHosts, u)
 }
 
 // device is a device that a user has on the host that is counted. It is idle if it has been so for as long as that rule

@@ -20,9 +20,9 @@ func (c *Counting) Judge() {
 		}
 	}
 	dropLeaving(c.inOrder)
-	for _, u := range c.inOrder {
+	for person := range slices.Chunk(c.inOrder, 1) {
 		for _, own := range c.own {
-			if on := c.on(own, nil, []*held{u}); on != nil {
+			if on := c.on(own, nil, person); on != nil {
 				on.judge()
 			}
 		}
@@ -312,12 +312,12 @@ type place struct {
 }
 
 // places are where devices or environments count, which are sorted by host.
-func (c *capOn) places(devices []*heldDevice, envs []*judging.EnvView) (list []*place) {
+func (c *capOn) places(devices []*heldDevice, envs []*judging.EnvView) (list []place) {
 	add := func(h *judging.HostView, amount int64, gpus ...snapshot.DeviceIndex) {
 		if len(list) == 0 || list[len(list)-1].h != h {
-			list = append(list, &place{h: h})
+			list = append(list, place{h: h})
 		}
-		last := list[len(list)-1]
+		last := &list[len(list)-1]
 		last.amount, last.gpus = last.amount+amount, append(last.gpus, gpus...)
 	}
 	for _, d := range devices {
@@ -334,7 +334,8 @@ func (c *capOn) places(devices []*heldDevice, envs []*judging.EnvView) (list []*
 }
 
 // hostsOf are the sorted names of hosts; this machine has none.
-func hostsOf(where []*place) (names []snapshot.Hostname) {
+func hostsOf(where []place) []snapshot.Hostname {
+	names := make([]snapshot.Hostname, 0, len(where))
 	for _, p := range where {
 		if p.h.Name != "" {
 			names = append(names, p.h.Name)

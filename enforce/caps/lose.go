@@ -116,7 +116,7 @@ func (c *capOn) checkPart(u *held, f *enforce.Finding) (due bool) {
 	return due
 }
 
-func (c *capOn) excess(where []*place, used int64) *enforce.CapExcess {
+func (c *capOn) excess(where []place, used int64) *enforce.CapExcess {
 	over := &enforce.CapExcess{
 		ID: c.ID, Name: c.Name, Of: c.Of, Place: c.Place, Counts: c.Kind.String(), Used: used, Limit: c.limit,
 		Together: c.Together, Until: c.PeriodEnd,
