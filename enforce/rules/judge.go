@@ -57,7 +57,10 @@ func (j *judge) eachHost(steps []func(*judging.HostView)) {
 			findings[i], notes[i] = j.Findings, j.Notes
 		}
 	}
-	j.Findings = append(make([]enforce.Finding, 0, len(j.Before.Findings)), slices.Concat(findings...)...)
+	j.Findings = make([]enforce.Finding, 0, len(j.Before.Findings)) // about as many as before
+	for _, list := range findings {
+		j.Findings = append(j.Findings, list...)
+	}
 	j.Notes = slices.Concat(notes...)
 }
 
