@@ -70,9 +70,9 @@ type asking struct {
 	cancel context.CancelFunc
 
 	answers  mailbox[hostAnswer]
-	underWay map[string]bool // by name, and whether it was asked at the last tick
+	underWay map[string]bool // the hosts that are being asked, by name; true for those asked at the last tick
 	open     int             // hosts that were asked at the last tick, and have not answered
-	done     bool            // all have answered, and completed has not said so yet
+	done     bool            // all have answered, and takeDone has not said so yet
 }
 
 // tick asks all hosts that are not being asked: first those that don't wait for their turn.
@@ -118,8 +118,8 @@ func (a *asking) ask(asker Survey, now func() time.Time, round int, atTick bool,
 	})
 }
 
-// ended notes that a host has answered, and reports whether it was asked at the last tick.
-func (a *asking) ended(answer *hostAnswer) (atTick bool) {
+// noteAnswer notes that a host has answered, and reports whether it was asked at the last tick.
+func (a *asking) noteAnswer(answer *hostAnswer) (atTick bool) {
 	atTick = a.underWay[answer.name]
 	delete(a.underWay, answer.name)
 	if atTick {
@@ -129,8 +129,8 @@ func (a *asking) ended(answer *hostAnswer) (atTick bool) {
 	return atTick
 }
 
-// completed reports once that all hosts that were asked at the last tick have answered.
-func (a *asking) completed() bool {
+// takeDone reports once that all hosts that were asked at the last tick have answered.
+func (a *asking) takeDone() bool {
 	done := a.done
 	a.done = false
 	return done
@@ -164,22 +164,22 @@ func (a *Survey) Collect(ctx context.Context) snapshot.Cluster {
 
 // Distinct leaves one result for each machine: of those with the same address and host key.
 func Distinct[T any](a *Survey, results []remote.Result[T]) ([]remote.Result[T], []Duplicate) {
-	leads := make([]lead, len(results))
+	identities := make([]identity, len(results))
 	for i, r := range results {
-		leads[i].name = r.Host.Name
+		identities[i].name = r.Host.Name
 		if r.Err == nil {
-			leads[i].answered, leads[i].peer = true, a.Link.About(r.Host).Peer
+			identities[i].answered, identities[i].peer = true, a.Link.About(r.Host).Peer
 		}
 	}
 	var kept []remote.Result[T]
 	var list []Duplicate
 	var machines Machines
-	for i, first := range machines.group(leads) {
+	for i, first := range machines.group(identities) {
 		if i == first {
 			kept = append(kept, results[i])
 			continue
 		}
-		list = append(list, machines.duplicate(leads[i].name, leads[first].name))
+		list = append(list, machines.duplicate(identities[i].name, identities[first].name))
 	}
 	return kept, list
 }

@@ -26,7 +26,8 @@ type Spent struct {
 
 const (
 	budgetHour = time.Hour
-	// maxAccounts bounds the users remembered for a host, which may make them up: others are suppressed, and counted.
+	// maxAccounts bounds the users remembered for a host, since a host may make them up. What others want is
+	// suppressed, and counted for the zero user.
 	maxAccounts = 1024
 )
 

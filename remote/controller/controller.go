@@ -31,7 +31,7 @@ type Options struct {
 	Survey
 	// Policy is what is enforced; without one hosts are only looked at.
 	Policy enforce.Policy
-	// DryRun does everything except change hosts.
+	// DryRun does everything except change hosts and keep the memory. It judges once all hosts have answered.
 	DryRun bool
 	Now    func() time.Time
 
@@ -55,58 +55,36 @@ type Controller struct {
 	background background
 }
 
-// background is what goes on without the loop: deliveries, and saves of the memory.
-type background struct {
-	underWay int // deliveries
-	ended    mailbox[*Delivery]
-
-	unsaved bool      // the memory changed since it was saved
-	saved   time.Time // last
-	writer  stateWriter
-}
-
 // Configure has a controller go on with other options, and with the orders under way. No cycle may run.
 func (c *Controller) Configure(options Options) {
 	c.Options = options
 	c.fleet = c.fleet.of(options.Hosts)
 }
 
-// loopEvent is what a cycle begins with.
-type loopEvent struct {
-	tick     bool // all hosts are to be asked
-	reload   bool
-	answers  []hostAnswer
-	complete bool // all hosts that were asked at the last tick have answered, or failed
-	ended    []*Delivery
-	actions  []*pendingAction
-
-	urgent bool          // an answer shows that something has changed
-	sooner time.Duration // if an answer shows more use of GPUs, or a judgement asked for it: see mostSooner
-	first  time.Time     // when the first of answers came
-}
-
-// onlyTick reports whether there is nothing to judge yet: hosts are asked.
-func (e *loopEvent) onlyTick() bool {
-	return e.tick && !e.reload && !e.complete && len(e.answers)+len(e.ended)+len(e.actions) == 0
-}
-
 // cycle is what happens at an event: what came in is judged with all that is known, and acted on.
 func (c *Controller) cycle(ctx context.Context, e *loopEvent) {
 	c.learn(e.ended)
 	c.operate(ctx, e.actions)
-	if !c.see(ctx, e) {
+	c.see(e.answers)
+	if c.Policy == nil {
 		return
 	}
 	now := c.Now()
-	plan, next, events := rules.Judge(c.policy(now), c.fleet.Cluster, c.Memory.Rules, now)
+	c.expire(now)
+	if !c.mayJudge(ctx, e.complete) {
+		return
+	}
+	policy := c.Memory.Operator.Policy(c.Policy, now)
+	plan, next, events := rules.Judge(policy, c.fleet.Cluster, c.Memory.Rules, now)
 	orders := c.ordersOf(plan)
 	c.round.add(plan)
 	if err := c.recordFirst(&c.round, events, c.fleet.Duplicates, itemsOf(orders)); err != nil {
 		c.round.unsent = len(plan.Orders)
-		return // nothing is done that can't be recorded: the cycle doesn't count
+		return // nothing is done that can't be recorded: this judgement doesn't count
 	}
 	c.remember(next, orders)
-	deliveries, said := c.plan(events, orders)
+	c.round.Policy, c.round.Now, c.round.Items = policy, now, itemsOf(orders)
+	deliveries, said := c.planDeliveries(events, orders)
 	safe := c.save(ctx, len(deliveries) > 0) // a crash must not lead to a second order
 	c.background.dispatch(ctx, c.Link, &c.fleet, deliveries, safe)
 	if len(said) > 0 || c.round.Early == 0 { // after the first of a round only if there is something to say
@@ -127,32 +105,34 @@ func (c *Controller) learn(ended []*Delivery) {
 		all.add(d.learn(d))
 	}
 	c.Memory.Rules, c.background.unsaved = c.Memory.Rules.WarnAgain(all.Unwarned), true
-	c.record(&c.round, c.beyond()) // before bounded forgets what was spent in an hour that is over
+	c.record(&c.round, c.beyond()) // before bounded begins another hour
 	c.round.Records = c.bounded(all.Records)
 	c.record(&c.round, c.round.Records)
 	c.emit(&c.round, all.Events)
 }
 
-// see takes in answers, and reports whether to judge. A dry run waits for all hosts, and with
-// StopAtFailure the first judgement does.
-func (c *Controller) see(ctx context.Context, e *loopEvent) bool {
-	c.fleet = c.fleet.with(e.answers, c.Memory.Machines, c.Link.About)
+// see takes in answers. Without a policy that is all: a standby only looks.
+func (c *Controller) see(answers []hostAnswer) {
+	c.fleet = c.fleet.with(answers, c.Memory.Machines, c.Link.About)
 	c.round.see(&c.fleet, c.Memory.Operator)
 	if c.Policy == nil {
 		c.Memory.Machines = c.fleet.machines
-		if len(e.answers) > 0 {
+		if len(answers) > 0 {
 			c.emit(&c.round, nil)
 		}
-		return false
 	}
-	c.expire(c.Now())
+}
+
+// mayJudge reports whether to judge what is known. A dry run waits until it is complete, so that all hosts have
+// answered or failed, and with StopAtFailure the first judgement does.
+func (c *Controller) mayJudge(ctx context.Context, complete bool) bool {
 	switch {
 	case ctx.Err() != nil, remote.MayBegin(ctx) != nil, !c.fleet.answered():
 		return false
 	case c.StopAtFailure && len(c.fleet.Cluster.Failed()) > 0:
 		c.round.Stopped = true
 		return false
-	case c.DryRun && !e.complete, c.StopAtFailure && !e.complete && c.round.judged == 0:
+	case c.DryRun && !complete, c.StopAtFailure && !complete && c.round.judged == 0:
 		return false
 	}
 	if c.DryRun { // as if all had just answered
@@ -162,11 +142,6 @@ func (c *Controller) see(ctx context.Context, e *loopEvent) bool {
 		}
 	}
 	return true
-}
-
-// policy is that of the file, with what operators asked for.
-func (c *Controller) policy(now time.Time) enforce.Policy {
-	return c.Memory.Operator.Policy(c.Policy, now)
 }
 
 // remember makes the next memory the present one, with the orders that are going to be sent.
@@ -180,10 +155,11 @@ func (c *Controller) remember(next enforce.Memory, orders []*sentOrder) {
 	c.Memory.Rules, c.Memory.Machines, c.background.unsaved = next, c.fleet.machines, true
 }
 
-// plan returns what is sent because of a cycle, the orders last, and all events of the cycle.
-func (c *Controller) plan(events []enforce.Event, orders []*sentOrder) (deliveries []*Delivery, all []enforce.Event) {
+// planDeliveries returns what is sent because of a judgement, the orders last, and all events.
+func (c *Controller) planDeliveries(events []enforce.Event, orders []*sentOrder) (
+	deliveries []*Delivery, all []enforce.Event,
+) {
 	cycle := &c.round
-	cycle.Policy, cycle.Now, cycle.Items = c.policy(c.Now()), c.Now(), itemsOf(orders)
 	cycle.About = func(host snapshot.Hostname) agent.About { return c.Link.About(c.fleet.reached[host]) }
 	all = events
 	for _, companion := range c.Companions {
@@ -196,8 +172,10 @@ func (c *Controller) plan(events []enforce.Event, orders []*sentOrder) (deliveri
 	}
 	for _, o := range orders {
 		learn := func(d *Delivery) Learned { return c.learnOutcome(o, d) }
-		deliveries, all = append(deliveries, &Delivery{Host: o.Host, Send: o.send, learn: learn}),
-			append(all, enforce.Event{Kind: enforce.EventActing, Host: o.Host, Order: &o.Order, Findings: o.findings})
+		deliveries = append(deliveries, &Delivery{Host: o.Host, Send: o.send, learn: learn})
+		all = append(all, enforce.Event{
+			Kind: enforce.EventActing, Host: o.Host, Order: &o.Order, Findings: o.findings,
+		})
 	}
 	for _, d := range deliveries {
 		d.cycle = cycle.Number
@@ -244,17 +222,18 @@ func (c *Controller) beginRound() {
 	if c.round.Run == "" {
 		c.round.Run = rand.Text()[:8]
 	}
-	if c.fleet.round = max(c.fleet.round, c.Memory.Rules.Round); c.fleet.round == 0 || !c.Memory.ReadOnly {
+	c.fleet.round = max(c.fleet.round, c.Memory.Rules.Round)
+	if c.fleet.round == 0 || !c.Memory.ReadOnly {
 		c.fleet.round++
 	}
-	c.round.operator(c.Memory.Operator)
+	c.round.setOperator(c.Memory.Operator)
 }
 
 // endRound returns the round as it is shown.
 func (c *Controller) endRound(took time.Duration) Cycle {
 	cycle := &c.round
 	cycle.Took, cycle.Ended, cycle.UnderWay = took, true, c.Memory.Rules.UnderWay
-	cycle.operator(c.Memory.Operator)
+	cycle.setOperator(c.Memory.Operator)
 	unrecorded := ""
 	if cycle.Unrecorded != nil {
 		unrecorded = cycle.Unrecorded.Error()

@@ -17,11 +17,12 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Cycle is what was seen, concluded and done since a tick, at which all hosts are asked.
+// Cycle is a round: what was seen, concluded and done since a tick, at which all hosts are asked. It has as many
+// judgements as there were events to judge.
 type Cycle struct {
 	Run    string // of the controller, as in the log
 	Number int
-	// Early is how often the fleet was judged since the tick, besides the first, and Earlier between the two before.
+	// Early is how often the fleet was judged since the tick, besides the first. Earlier is Early of the round before.
 	Early, Earlier int
 	Start          time.Time
 	Took           time.Duration // until all hosts had answered, and their orders had ended
@@ -52,7 +53,7 @@ type Cycle struct {
 	About  func(snapshot.Hostname) agent.About
 
 	judged     int    // how many times
-	unsent     int    // how many of Plan's last orders were not sent, since that could not be recorded
+	unsent     int    // how many at the end of Plan.Orders are not sent, since that could not be recorded
 	unrecorded string // the text of Unrecorded in the last cycle
 }
 
@@ -67,14 +68,14 @@ func (cycle *Cycle) Decision(f *enforce.Finding) enforce.Decision {
 
 // see takes in what is known of the hosts.
 func (cycle *Cycle) see(f *knownFleet, asked operator.State) {
-	before := cycle.Duplicates
+	before := cycle.Duplicates // what was New in this round stays so, to be shown
 	cycle.Cluster, cycle.Duplicates, cycle.Via = f.Cluster, slices.Clone(f.Duplicates), f.Via
 	for i := range cycle.Duplicates {
 		d := &cycle.Duplicates[i]
 		d.New = d.New || slices.ContainsFunc(before,
 			func(known Duplicate) bool { return known.New && known.Name == d.Name })
 	}
-	cycle.operator(asked)
+	cycle.setOperator(asked)
 }
 
 // Unable says why nothing can be done on hosts that answered, or what was ordered there failed as a whole.
@@ -96,29 +97,31 @@ func (cycle *Cycle) Unable() map[snapshot.Hostname]string {
 	return reasons
 }
 
-// operator shows what operators asked for that lasts.
-func (cycle *Cycle) operator(s operator.State) { cycle.Hold, cycle.Exemptions = s.Hold, s.Exemptions }
+// setOperator takes over what operators asked for that lasts.
+func (cycle *Cycle) setOperator(s operator.State) {
+	cycle.Hold, cycle.Exemptions = s.Hold, s.Exemptions
+}
 
 // add adds a plan to those since the tick. A finding that waits for a look stays as it was, and one
 // that was acted on is kept when it is gone.
 func (cycle *Cycle) add(plan enforce.Plan) {
 	before := cycle.Plan
 	before.Orders, cycle.unsent = before.Orders[:len(before.Orders)-cycle.unsent], 0
-	cycle.Plan, cycle.Early, cycle.judged = plan, cycle.judged, cycle.judged+1
-	if cycle.Early == 0 {
+	cycle.Plan, cycle.Early = plan, cycle.judged
+	if cycle.judged++; cycle.judged == 1 {
 		return
 	}
 	cycle.Plan.Orders = slices.Concat(before.Orders, plan.Orders)
 	cycle.Plan.HeldUsers = heldIn(before.HeldUsers, plan.HeldUsers)
 	cycle.Plan.HeldHosts = heldIn(before.HeldHosts, plan.HeldHosts)
-	now := make(map[string]int, len(plan.Findings))
+	index := make(map[string]int, len(plan.Findings))
 	for i := range plan.Findings {
-		now[plan.Findings[i].ID] = i
+		index[plan.Findings[i].ID] = i
 	}
 	cycle.Plan.Findings = slices.Clone(plan.Findings)
 	for i := range before.Findings {
 		f := &before.Findings[i]
-		at, there := now[f.ID]
+		at, there := index[f.ID]
 		switch {
 		case there && plan.Findings[at].Deferred:
 			cycle.Plan.Findings[at] = *f
@@ -129,17 +132,17 @@ func (cycle *Cycle) add(plan enforce.Plan) {
 }
 
 // heldIn is what the limits held back since the tick: of each user and host what was judged last.
-func heldIn(before, now []safety.Held) []safety.Held {
-	all := slices.Clone(now)
+func heldIn(before, latest []safety.Held) []safety.Held {
+	all := slices.Clone(latest)
 	for _, held := range before {
-		if !slices.ContainsFunc(now, func(h safety.Held) bool { return h.Host == held.Host && h.User == held.User }) {
+		if !slices.ContainsFunc(latest, func(h safety.Held) bool { return h.Host == held.Host && h.User == held.User }) {
 			all = append(all, held)
 		}
 	}
 	return all
 }
 
-// label is the number of what is going to be judged next, unique in its run.
+// label is the number, unique in its run, of a judgement that add has not added yet.
 func (cycle *Cycle) label() string {
 	if cycle.judged == 0 {
 		return fmt.Sprint(cycle.Number)

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
@@ -19,7 +20,7 @@ type Delivery struct {
 	Content any   // for the Companion that planned it
 
 	learn           func(*Delivery) Learned // learnOutcome, or Learn of its Companion
-	cycle, position int                     // the number of its round, and where the host is in the fleet
+	cycle, position int                     // the number of its round, and where the host is in the fleet: see learn
 }
 
 // Companion plans what is sent besides orders, and learns what came of it. One goroutine calls it; it must not wait.
@@ -47,6 +48,16 @@ type Learned struct {
 func (l *Learned) add(more Learned) {
 	l.Records, l.Events = append(l.Records, more.Records...), append(l.Events, more.Events...)
 	l.Unwarned = append(l.Unwarned, more.Unwarned...)
+}
+
+// background is what goes on without the loop: deliveries, and saves of the memory.
+type background struct {
+	underWay int // deliveries
+	ended    mailbox[*Delivery]
+
+	unsaved bool      // the memory changed since it was saved
+	saved   time.Time // last
+	writer  stateWriter
 }
 
 // dispatch sends deliveries, as nothing else does: side by side, once the memory is saved, or that has failed.

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-// Polled hides that a Link can wait for events of hosts: the loop asks them at ticks only.
+// Polled hides that a Link can wait for events of hosts (wake.Link): the loop asks them at ticks only.
 type Polled struct{ Link }
 
 // Schedule says when hosts are asked.
@@ -30,7 +30,8 @@ type Schedule struct {
 	Actions *Queue // brings what operators ask for; nil for none
 	// Drain is how long outcomes are waited for when ctx ends; 0 is as long as they take. A later Loop has the others.
 	Drain time.Duration
-	// Step, if set, is called at each tick with 0, and before each wait with how long the next call may take.
+	// Step, if set, is called at each tick and before each wait, with how long it may take until the next call; 0 for
+	// the usual time. A watchdog is fed by it.
 	Step func(wait time.Duration)
 }
 
@@ -56,7 +57,7 @@ type loop struct {
 
 	asking asking
 	wake   *wake.Watch                // nil for none
-	asked  map[snapshot.Hostname]bool // once more since the tick, in a loop that ends
+	asked  map[snapshot.Hostname]bool // once more since the tick; counts in a loop that ends
 
 	start, begun time.Time // of the loop, and of the last tick
 	tick         time.Time // the next one; zero for none
@@ -83,23 +84,52 @@ func (l *loop) close() {
 	l.background.writer.work.Wait()
 }
 
+// loopEvent is what a cycle begins with.
+type loopEvent struct {
+	tick     bool // all hosts are to be asked
+	reload   bool
+	answers  []hostAnswer
+	complete bool // all hosts that were asked at the last tick have answered, or failed
+	ended    []*Delivery
+	actions  []*pendingAction
+
+	urgent bool          // an answer shows that something has changed
+	sooner time.Duration // if an answer shows more use of GPUs, or a judgement asked for it: see mostSooner
+	first  time.Time     // when the first of answers came
+}
+
+// onlyTick reports whether there is nothing to judge yet: hosts are asked.
+func (e *loopEvent) onlyTick() bool {
+	return e.tick && !e.reload && !e.complete && len(e.answers)+len(e.ended)+len(e.actions) == 0
+}
+
+// leastPause and mostPause bound the time from the begin of a judgement to that of the next, and mostSooner is by how
+// much one may begin sooner: so a violation rarely waits, and there are at most ten judgements a second on average.
+const (
+	leastPause = 100 * time.Millisecond
+	mostPause  = 3 * time.Second
+	mostSooner = time.Second
+)
+
 // next waits for the next event.
 func (l *loop) next(ctx context.Context) *loopEvent {
 	e := new(loopEvent)
-	for now := time.Now(); !l.isReady(ctx, e, now); now = time.Now() {
+	for {
+		now := time.Now()
+		// What has come is judged before a tick.
+		e.tick = ctx.Err() == nil && len(e.actions)+len(e.answers) == 0 && !e.complete && l.takeTick(now)
+		if l.isReady(ctx, e, now) {
+			return e
+		}
 		l.wait(ctx, e, now)
 	}
-	return e
 }
 
 // isReady reports whether an event is to be dealt with now. Answers of a tick are judged together, since limits are for
 // all of them; but they wait at most FreshFor for the others, and not at all if one of them shows a change.
 func (l *loop) isReady(ctx context.Context, e *loopEvent, now time.Time) bool {
 	switch {
-	case ctx.Err() != nil, len(e.actions) > 0:
-		return true
-	case !e.complete && len(e.answers) == 0 && l.mayTick(now): // first what has come is judged
-		e.tick = true
+	case ctx.Err() != nil, len(e.actions) > 0, e.tick:
 		return true
 	case e.reload && l.asking.open == 0:
 		return true
@@ -111,9 +141,9 @@ func (l *loop) isReady(ctx context.Context, e *loopEvent, now time.Time) bool {
 		len(e.answers) > 0 && (e.urgent || now.Sub(e.first) >= enforce.FreshFor)
 }
 
-// mayTick reports whether it is time for a tick. One is left out while all hosts are still being asked, or while
-// answers that are judged together are still to come.
-func (l *loop) mayTick(now time.Time) bool {
+// takeTick reports whether it is time for a tick. One is left out, and the next is waited for, while all hosts are
+// still being asked, or while answers that are judged together are still to come.
+func (l *loop) takeTick(now time.Time) bool {
 	if l.tick.IsZero() || now.Before(l.tick) {
 		return false
 	}
@@ -175,19 +205,19 @@ func (l *loop) stepWait() {
 
 // patience is how long to wait for something to happen.
 func (l *loop) patience(e *loopEvent, now time.Time) time.Duration {
-	judged := l.due
+	judgeAt := l.due
 	if len(e.answers) > 0 {
-		judged = soonest(judged, e.first.Add(enforce.FreshFor))
+		judgeAt = soonest(judgeAt, e.first.Add(enforce.FreshFor))
 	}
 	if len(e.ended) > 0 || e.complete || e.urgent {
-		judged = now
+		judgeAt = now
 	}
-	if from := l.notBefore.Add(-e.sooner); !judged.IsZero() && judged.Before(from) {
-		judged = from
+	if from := l.notBefore.Add(-e.sooner); !judgeAt.IsZero() && judgeAt.Before(from) {
+		judgeAt = from
 	}
-	until := judged
+	until := judgeAt
 	if !e.complete && len(e.answers) == 0 {
-		until = soonest(judged, l.tick)
+		until = soonest(judgeAt, l.tick)
 	}
 	if until.IsZero() {
 		return time.Hour
@@ -206,12 +236,12 @@ func soonest(a, b time.Time) time.Time {
 // take adds answers of hosts that were asked.
 func (l *loop) take(e *loopEvent, answers []hostAnswer) {
 	for _, a := range answers {
-		if !l.asking.ended(&a) {
+		if !l.asking.noteAnswer(&a) { // what was asked for in between is waited for
 			e.urgent, e.sooner = true, mostSooner
 		}
 		l.add(e, a)
 	}
-	e.complete = e.complete || l.asking.completed()
+	e.complete = e.complete || l.asking.takeDone()
 }
 
 func (l *loop) add(e *loopEvent, a hostAnswer) {

@@ -27,7 +27,7 @@ type knownFleet struct {
 	hosts []remote.Host
 	last  []snapshot.Host // of each of hosts
 	at    map[string]int  // where each is among these, by name
-	round int             // of the last tick
+	round int             // of the last tick, counted over restarts
 	Look
 }
 
@@ -46,7 +46,7 @@ func (f knownFleet) of(hosts []remote.Host) knownFleet {
 }
 
 // with returns the fleet with answers, without those of hosts that have left it.
-func (f knownFleet) with(answers []hostAnswer, known Machines, about func(remote.Host) agent.About) knownFleet {
+func (f knownFleet) with(answers []hostAnswer, machines Machines, about func(remote.Host) agent.About) knownFleet {
 	f.last = slices.Clone(f.last)
 	for i := range f.last {
 		f.last[i].IsNew = false
@@ -62,7 +62,7 @@ func (f knownFleet) with(answers []hostAnswer, known Machines, about func(remote
 			h.Snapshot = nil
 		}
 	}
-	f.Look = merge(f.hosts, snapshot.Cluster{Hosts: f.last}, known, about)
+	f.Look = merge(f.hosts, snapshot.Cluster{Hosts: f.last}, machines, about)
 	return f
 }
 
@@ -104,13 +104,13 @@ type Look struct {
 
 // merge keeps one host for each machine, with its first name, and the snapshot of the first name that answered.
 func merge(asked []remote.Host, all snapshot.Cluster, known Machines, about func(remote.Host) agent.About) Look {
-	leads := leadsOf(asked, all, about)
-	groups := known.group(leads)
+	identities := identitiesOf(asked, all, about)
+	groups := known.group(identities)
 	n := len(all.Hosts)
 	m := Look{
 		Cluster: snapshot.Cluster{Hosts: make([]snapshot.Host, 0, n)},
 		reached: make(map[snapshot.Hostname]remote.Host, n), Via: make(map[snapshot.Hostname]agent.Via, n),
-		machines: known.next(leads, groups),
+		machines: known.next(identities, groups),
 	}
 	at := make([]int, n) // where the host of a machine is in the cluster
 	for i, first := range groups {
@@ -118,14 +118,14 @@ func merge(asked []remote.Host, all snapshot.Cluster, known Machines, about func
 		if i == first {
 			at[i] = len(m.Cluster.Hosts)
 			m.Cluster.Hosts = append(m.Cluster.Hosts, h)
-			m.reach(h.Name, asked[i], leads[i].via)
+			m.reach(h.Name, asked[i], identities[i].via)
 			continue
 		}
 		if same := &m.Cluster.Hosts[at[first]]; same.Snapshot == nil && h.Snapshot != nil {
 			same.Snapshot, same.Err, same.AskedAt, same.Round, same.IsNew = h.Snapshot, nil, h.AskedAt, h.Round, h.IsNew
-			m.reach(same.Name, asked[i], leads[i].via)
+			m.reach(same.Name, asked[i], identities[i].via)
 		}
-		m.Duplicates = append(m.Duplicates, m.machines.duplicate(leads[i].name, leads[first].name))
+		m.Duplicates = append(m.Duplicates, m.machines.duplicate(identities[i].name, identities[first].name))
 	}
 	return m
 }
@@ -138,21 +138,21 @@ func (m *Look) reach(name snapshot.Hostname, answered remote.Host, via agent.Via
 	}
 }
 
-// leadsOf are where the names of hosts lead.
-func leadsOf(asked []remote.Host, all snapshot.Cluster, about func(remote.Host) agent.About) []lead {
-	leads := make([]lead, len(all.Hosts))
+// identitiesOf are what is known of which machines names reach.
+func identitiesOf(asked []remote.Host, all snapshot.Cluster, about func(remote.Host) agent.About) []identity {
+	identities := make([]identity, len(all.Hosts))
 	for i := range all.Hosts {
-		leads[i].name = asked[i].Name
+		identities[i].name = asked[i].Name
 		if s := all.Hosts[i].Snapshot; s != nil && all.Hosts[i].Err == nil {
 			host := about(asked[i])
-			leads[i] = lead{asked[i].Name, true, s.Token, s.Tokens, host.Peer, host.Via}
+			identities[i] = identity{asked[i].Name, true, s.Token, s.Tokens, host.Peer, host.Via}
 		}
 	}
-	return leads
+	return identities
 }
 
-// lead is what is known about where a name leads.
-type lead struct {
+// identity is what is known of which machine a name reaches.
+type identity struct {
 	name     string
 	answered bool
 	token    string // see snapshot.Snapshot
@@ -180,14 +180,14 @@ func (m *Machines) duplicate(name, sameAs string) Duplicate {
 }
 
 // group finds the names that are one machine: for each name the index of the first of them.
-func (m Machines) group(leads []lead) grouping {
-	g := make(grouping, len(leads))
+func (m Machines) group(identities []identity) grouping {
+	g := make(grouping, len(identities))
 	for i := range g {
 		g[i] = i
 	}
-	g.byToken(leads)
-	g.byPeer(leads)
-	g.bySilence(m.Twins, leads)
+	g.byToken(identities)
+	g.byPeer(identities)
+	g.bySilence(m.Twins, identities)
 	return g
 }
 
@@ -195,16 +195,16 @@ func (m Machines) group(leads []lead) grouping {
 const maxTwins = 8
 
 // next is what to remember of a grouping: names that left the fleet are forgotten.
-func (m Machines) next(leads []lead, g grouping) Machines {
+func (m Machines) next(identities []identity, g grouping) Machines {
 	members := make(map[int][]string)
 	for i, first := range g {
 		if i == first {
 			continue
 		}
 		if members[first] == nil {
-			members[first] = []string{leads[first].name}
+			members[first] = []string{identities[first].name}
 		}
-		members[first] = append(members[first], leads[i].name)
+		members[first] = append(members[first], identities[i].name)
 	}
 	next := Machines{Twins: make(map[string][]string), reported: make(map[[2]string]bool, len(m.reported))}
 	for _, list := range members {
@@ -213,7 +213,9 @@ func (m Machines) next(leads []lead, g grouping) Machines {
 			next.Twins[name] = slices.DeleteFunc(others, func(other string) bool { return other == name })
 		}
 	}
-	inFleet := func(name string) bool { return slices.ContainsFunc(leads, func(l lead) bool { return l.name == name }) }
+	inFleet := func(name string) bool {
+		return slices.ContainsFunc(identities, func(l identity) bool { return l.name == name })
+	}
 	for pair := range m.reported {
 		if inFleet(pair[0]) && inFleet(pair[1]) {
 			next.reported[pair] = true
@@ -238,15 +240,15 @@ func (g grouping) join(i, j int) {
 }
 
 // byToken joins a name that was given a token and one that shows it. What hosts say about themselves proves nothing.
-func (g grouping) byToken(leads []lead) {
-	given := make(map[string]int, len(leads))
-	for i := range leads {
-		if leads[i].token != "" {
-			given[leads[i].token] = i
+func (g grouping) byToken(identities []identity) {
+	given := make(map[string]int, len(identities))
+	for i := range identities {
+		if identities[i].token != "" {
+			given[identities[i].token] = i
 		}
 	}
-	for i := range leads {
-		for _, token := range leads[i].tokens {
+	for i := range identities {
+		for _, token := range identities[i].tokens {
 			if j, known := given[token]; known {
 				g.join(i, j)
 			}
@@ -255,37 +257,37 @@ func (g grouping) byToken(leads []lead) {
 }
 
 // byPeer joins names with one address, port and host key, if one of them can't show tokens.
-func (g grouping) byPeer(leads []lead) {
+func (g grouping) byPeer(identities []identity) {
 	first := make(map[remote.Peer]int)
-	for i := range leads {
-		l := &leads[i]
+	for i := range identities {
+		l := &identities[i]
 		if !l.answered || !l.peer.Known() {
 			continue
 		}
 		if j, known := first[l.peer]; !known {
 			first[l.peer] = i
-		} else if l.tokens == nil || leads[j].tokens == nil {
+		} else if l.tokens == nil || identities[j].tokens == nil {
 			g.join(i, j)
 		}
 	}
 }
 
 // bySilence joins a name that did not answer to the first of its former twins that did, or to the first if none did.
-func (g grouping) bySilence(twins map[string][]string, leads []lead) {
+func (g grouping) bySilence(twins map[string][]string, identities []identity) {
 	if len(twins) == 0 {
 		return
 	}
-	at := make(map[string]int, len(leads))
-	for i := range leads {
-		at[leads[i].name] = i
+	at := make(map[string]int, len(identities))
+	for i := range identities {
+		at[identities[i].name] = i
 	}
-	for i := range leads {
-		if leads[i].answered {
+	for i := range identities {
+		if identities[i].answered {
 			continue
 		}
 		with := -1
-		for _, twin := range twins[leads[i].name] {
-			if j, known := at[twin]; known && (with < 0 || leads[j].answered && !leads[with].answered) {
+		for _, twin := range twins[identities[i].name] {
+			if j, known := at[twin]; known && (with < 0 || identities[j].answered && !identities[with].answered) {
 				with = j
 			}
 		}

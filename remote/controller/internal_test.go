@@ -202,7 +202,7 @@ func TestJudgementsASecond(t *testing.T) {
 		l := newLoop(t.Context(), &Controller{Options: Options{Survey: Survey{Link: new(agent.Pool)}, Now: time.Now}}, Schedule{})
 		e, n := &loopEvent{complete: true, sooner: mostSooner}, 0
 		for begun := time.Now(); time.Since(begun) < time.Minute; n++ {
-			l.judge(t.Context(), e)
+			l.handle(t.Context(), e)
 			time.Sleep(l.patience(e, time.Now()))
 		}
 		require.Equal(t, 10+600, n)
@@ -244,16 +244,16 @@ func TestALookThatComesLate(t *testing.T) {
 	}
 }
 
-// leadOf reads "token shown,shown address key", with - for what isn't known.
-func leadOf(text string) lead {
+// identityOf reads "token shown,shown address key", with - for what isn't known.
+func identityOf(text string) identity {
 	if text == "down" {
-		return lead{}
+		return identity{}
 	}
 	words := strings.Fields(text + " - - - -")
 	for i, w := range words {
 		words[i] = strings.TrimPrefix(w, "-")
 	}
-	l := lead{answered: true, token: words[0], peer: remote.Peer{Address: words[2], HostKey: words[3]}}
+	l := identity{answered: true, token: words[0], peer: remote.Peer{Address: words[2], HostKey: words[3]}}
 	if words[1] != "" {
 		l.tokens = strings.Split(strings.TrimPrefix(words[1], "none"), ",")
 	}
@@ -303,7 +303,7 @@ func TestMachines(t *testing.T) {
 			names := []string{"a", "b", "c"}
 			for i, c := range tt.cycles {
 				var got []string
-				for _, first := range groupWith(&m, names, []lead{leadOf(c.a), leadOf(c.b), leadOf(c.c)}) {
+				for _, first := range groupWith(&m, names, []identity{identityOf(c.a), identityOf(c.b), identityOf(c.c)}) {
 					got = append(got, names[first])
 				}
 				require.Equal(t, c.want, strings.Join(got, " "), "cycle %d", i+1)
@@ -314,14 +314,14 @@ func TestMachines(t *testing.T) {
 
 func TestMachinesForgetNamesThatLeft(t *testing.T) {
 	var m Machines
-	one := leadOf("t t 1 k")
-	require.Equal(t, grouping{0, 0}, groupWith(&m, []string{"a", "b"}, []lead{one, one}))
+	one := identityOf("t t 1 k")
+	require.Equal(t, grouping{0, 0}, groupWith(&m, []string{"a", "b"}, []identity{one, one}))
 	require.True(t, m.duplicate("b", "a").New)
 	require.False(t, m.duplicate("b", "a").New, "it is said once")
-	require.Equal(t, grouping{0}, groupWith(&m, []string{"b"}, []lead{{}}))
+	require.Equal(t, grouping{0}, groupWith(&m, []string{"b"}, []identity{{}}))
 	require.Empty(t, m.Twins)
 	require.Empty(t, m.reported)
-	require.Equal(t, grouping{0, 1}, groupWith(&m, []string{"a", "b"}, []lead{one, {}}), "b may lead anywhere by now")
+	require.Equal(t, grouping{0, 1}, groupWith(&m, []string{"a", "b"}, []identity{one, {}}), "b may lead anywhere by now")
 }
 
 // Grouping thousands of names is cheap, even if all are one machine.
@@ -329,24 +329,24 @@ func BenchmarkMachines(b *testing.B) {
 	for name, n := range map[string]int{"distinct": 1000, "one": 1} {
 		b.Run(name, func(b *testing.B) {
 			var m Machines
-			names, leads := make([]string, 1000), make([]lead, 1000)
+			names, identities := make([]string, 1000), make([]identity, 1000)
 			for i := range names {
 				names[i] = fmt.Sprint(i)
-				leads[i] = leadOf(fmt.Sprintf("t%d t%d %d k", i, i%n, i))
+				identities[i] = identityOf(fmt.Sprintf("t%d t%d %d k", i, i%n, i))
 			}
 			for b.Loop() {
-				groupWith(&m, names, leads)
+				groupWith(&m, names, identities)
 			}
 		})
 	}
 }
 
 // groupWith groups names, and remembers that for the next time.
-func groupWith(m *Machines, names []string, leads []lead) grouping {
+func groupWith(m *Machines, names []string, identities []identity) grouping {
 	for i, name := range names {
-		leads[i].name = name
+		identities[i].name = name
 	}
-	g := m.group(leads)
-	*m = m.next(leads, g)
+	g := m.group(identities)
+	*m = m.next(identities, g)
 	return g
 }

@@ -20,7 +20,7 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 		e := l.next(ctx) // a tick, answers, a time that is over, actions, deliveries that ended
 		if e.tick {
 			if err := l.show(each); err != nil {
-				l.learn(e.ended)
+				l.learn(e.ended) // finish waits for the others
 				return errors.Join(err, l.finish(ctx, nil))
 			}
 		}
@@ -29,12 +29,12 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 			l.Reload()
 		}
 		if e.tick {
-			l.begin()
+			l.startTick()
 		}
 		if e.onlyTick() {
 			continue
 		}
-		l.judge(ctx, e)
+		l.handle(ctx, e)
 		if ctx.Err() != nil {
 			return l.finish(ctx, each)
 		}
@@ -49,22 +49,24 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error
 	}
 }
 
-// begin asks all hosts, at a tick.
-func (l *loop) begin() {
+// startTick begins a round, and asks all hosts.
+func (l *loop) startTick() {
 	l.step(0)
 	l.beginRound()
 	l.begun, l.shown, l.asked = time.Now(), false, make(map[snapshot.Hostname]bool)
 	l.last = l.Interval == 0 || l.Cycles > 0 && l.round.Number >= l.Cycles
 	l.asking.tick(l.Survey, l.Now, l.fleet.round, l.turns())
 	l.listen()
-	if l.tick = nextStart(l.start, l.begun, l.Interval); l.last {
+	l.tick = nextStart(l.start, l.begun, l.Interval)
+	if l.last {
 		l.tick = time.Time{}
 	}
 }
 
-// judge acts on an event, and asks hosts again. The next judgement begins ten times as long after this one began as it
-// took, within leastPause and mostPause. What is urgent may be judged sooner: then what follows waits for longer.
-func (l *loop) judge(ctx context.Context, e *loopEvent) {
+// handle judges an event and acts on it, asks hosts again, and says when to judge next: ten times as long after this
+// began as it took, within leastPause and mostPause. What is urgent may be judged sooner: then what follows waits for
+// longer.
+func (l *loop) handle(ctx context.Context, e *loopEvent) {
 	begun := time.Now()
 	l.cycle(ctx, e)
 	pause := min(max(leastPause, 10*time.Since(begun)), mostPause)
@@ -77,20 +79,12 @@ func (l *loop) judge(ctx context.Context, e *loopEvent) {
 	if !l.DryRun {
 		l.askAgain(l.round.Plan.Ask)
 	}
-	l.round.Plan.Ask = nil
+	l.round.Plan.Ask = nil // an event that isn't judged leaves the plan as it is
 	l.due = time.Time{}
-	if l.wake != nil {
+	if l.wake != nil { // else what is due waits for the next tick
 		l.due = nextDue(&l.round.Plan, l.Now())
 	}
 }
-
-// leastPause and mostPause bound the time from the begin of a judgement to that of the next, and mostSooner is by how
-// much one may begin sooner: so a violation rarely waits, and there are at most ten judgements a second on average.
-const (
-	leastPause = 100 * time.Millisecond
-	mostPause  = 3 * time.Second
-	mostSooner = time.Second
-)
 
 // nextDue is when the first finding that waits is due; zero for none.
 func nextDue(plan *enforce.Plan, now time.Time) time.Time {
@@ -127,7 +121,7 @@ func (l *loop) finish(ctx context.Context, each func(Cycle) error) error {
 	if l.shown && l.background.underWay == 0 && len(l.round.Results)+len(l.round.Notified) == 0 {
 		return nil
 	}
-	if l.shown {
+	if l.shown { // what ends from now on is shown in a round of its own
 		l.beginRound()
 		l.shown, l.round.Plan = false, enforce.Plan{}
 	}

@@ -22,6 +22,20 @@ type Store interface {
 	Save(ctx context.Context, saved Saved) error
 }
 
+// FleetMemory is what a controller keeps from cycle to cycle, and on disk what has a key. Rules changes when a judgement
+// is recorded, and with each outcome.
+type FleetMemory struct {
+	Rules      enforce.Memory             `json:"rules"`
+	Machines   Machines                   `json:"machines"`
+	Companions map[string]json.RawMessage `json:"companions,omitempty"` // the memories of companions, by their names
+	// Operator is what operators asked for that lasts. It has a file of its own, since it doesn't age: see statedir.
+	Operator operator.State            `json:"-"`
+	recorded Budget[snapshot.Username] // how much of the record users of hosts used up lately
+	ReadOnly bool                      `json:"-"` // another controller writes this memory, and counts its rounds
+	// FormerHours are the GPU hours that an earlier version kept in the memory, where they stay until a table has them.
+	FormerHours map[string]enforce.Hours `json:"-"`
+}
+
 // Saved is an encoded memory: the loop continues to change its own while a Store writes this.
 type Saved struct {
 	// Memory is what DecodeMemory reads; empty if it doesn't fit into the Store.
@@ -86,6 +100,7 @@ func DecodeMemory(data []byte, now time.Time) (m FleetMemory, written time.Time,
 
 // errOtherFleet says that a memory knows none of the hosts.
 var errOtherFleet = errors.New("the saved memory is of another fleet: it knows none of these hosts, so all times " +
+
 	"start again")
 
 // For returns the memory to continue with on hosts. With an error only what operators asked for and FormerHours are left.
@@ -99,20 +114,6 @@ func (m FleetMemory) For(hosts []remote.Host) (FleetMemory, error) {
 		return m, nil
 	}
 	return FleetMemory{Operator: m.Operator, FormerHours: m.FormerHours}, errOtherFleet
-}
-
-// FleetMemory is what a controller keeps from cycle to cycle, and on disk. Rules changes when a judgement is
-// recorded, and with each outcome.
-type FleetMemory struct {
-	Rules      enforce.Memory             `json:"rules"`
-	Machines   Machines                   `json:"machines"`
-	Companions map[string]json.RawMessage `json:"companions,omitempty"` // the memories of companions, by their names
-	// Operator is what operators asked for that lasts. It has a file of its own, since it doesn't age: see statedir.
-	Operator operator.State            `json:"-"`
-	recorded Budget[snapshot.Username] // how much of the record users of hosts used up lately
-	ReadOnly bool                      `json:"-"` // another controller writes this memory, and counts its rounds
-	// FormerHours are the GPU hours that an earlier version kept in the memory, where they stay until a table has them.
-	FormerHours map[string]enforce.Hours `json:"-"`
 }
 
 // restoreCompanions gives companions their memories. One that can't be read is lost: what it limits begins again.

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// sentOrder is an order that ordersOf makes, dispatch has sent, and learnOutcome learns from.
+// sentOrder is an order on its way: ordersOf makes it, dispatch has it sent, and learnOutcome learns from it.
 type sentOrder struct {
 	order.OfHost
 	items     []audit.Record    // as the log has them

@@ -103,14 +103,14 @@ func (c *Controller) beyond() (records []audit.Record) {
 
 // ahead writes what was found, within the budgets, and items, and reserves room for their outcomes.
 func (c *Controller) ahead(cycle *Cycle, events []enforce.Event, duplicates []Duplicate, items []audit.Record) error {
-	before := c.beyond() // of the hour before
+	before := c.beyond() // of the hour before, which spend forgets
 	var records []audit.Record
 	for i := range events {
 		if r, ok := recordOf(&events[i], cycle); ok {
 			records = append(records, r)
 		}
 	}
-	records = slices.Concat(before, c.bounded(records), c.beyond())
+	records = slices.Concat(before, c.bounded(records), c.beyond()) // and then what was left out just now
 	for _, d := range duplicates {
 		if d.New {
 			records = append(records, audit.Record{Kind: audit.KindDuplicate, Host: d.Name, Text: d.String()})
@@ -156,8 +156,8 @@ func recordOf(e *enforce.Event, cycle *Cycle) (audit.Record, bool) {
 			Kind: audit.KindFinding, IDs: []string{f.ID}, Rule: f.Rule, Decision: cycle.Decision(f), Host: f.Host,
 			User: f.User, UID: f.UID, PID: f.PID, EID: f.EID, Text: f.Line(), Finding: f,
 		}
-		acts := r.Decision == enforce.DecisionAct // recorded in each cycle; the others once
-		return r, !e.Resumed && acts == (e.Kind == enforce.EventDue)
+		isDue := e.Kind == enforce.EventDue // what is acted on is recorded in each cycle, and the others once
+		return r, !e.Resumed && isDue == (r.Decision == enforce.DecisionAct)
 	case enforce.EventMore:
 		r.Kind, r.Text = audit.KindFinding, fmt.Sprintf("and %d more findings on this host", e.Count)
 	case enforce.EventOver:
