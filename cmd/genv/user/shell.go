@@ -128,8 +128,8 @@ func (p *userCommands) callingShell() string {
 
 func (w *hostUser) guarded() bool { return w.Machine.Hardware.Guarded(w.Machine.Now()) }
 
-// uuids are those of the devices on a guarded host, or if some are attached by MIG instance; otherwise nil. CUDA reads a
-// list of indices or of UUIDs, not of both.
+// uuids are those of the devices on a guarded host, or if some are attached by MIG instance; otherwise nil. CUDA reads
+// a list of indices or of UUIDs, not of both.
 func (w *hostUser) uuids(of *change.Result) ([]snapshot.GPUUUID, error) {
 	if len(of.Now) == 0 || len(of.Instances) == 0 && !w.guarded() {
 		return nil, nil
