@@ -69,8 +69,7 @@ func (l *loop) startTick() {
 func (l *loop) handle(ctx context.Context, e *loopEvent) {
 	begun := time.Now()
 	l.cycle(ctx, e)
-	pause := min(max(leastPause, 10*time.Since(begun)), mostPause)
-	l.notBefore = judging.Later(l.notBefore, begun).Add(pause)
+	l.notBefore = judging.Later(l.notBefore, begun).Add(min(max(leastPause, 10*time.Since(begun)), mostPause))
 	if l.last && l.asking.open == 0 {
 		l.stopListening() // or what it leads to would have to be waited for, too
 	} else if e.complete || l.wake == nil && len(e.answers) > 0 {

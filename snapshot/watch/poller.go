@@ -1,12 +1,10 @@
 package watch
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -265,32 +263,28 @@ func Change(before, now *snapshot.Snapshot) (other, more bool) {
 	return more || len(list) != len(old), more
 }
 
-func fingerprintOf(s *snapshot.Snapshot) string {
-	sum := sha256.Sum256([]byte(strings.Join(usesOf(s), "")))
-	return string(sum[:])
-}
-
-// usesOf is what a snapshot shows to rules, without measured values.
-func usesOf(s *snapshot.Snapshot) (list []string) {
+// usesOf is what a snapshot shows to rules, without measured values; never nil.
+func usesOf(s *snapshot.Snapshot) []string {
+	list := []string{}
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	for i := range s.Processes {
 		p := &s.Processes[i]
-		add("p %d %d %q %v\n", p.PID, p.Start, p.EID, p.Indices())
+		add("p %d %d %q %v", p.PID, p.Start, p.EID, p.Indices())
 	}
 	for i := range s.Environments {
 		e := &s.Environments[i]
-		add("e %q %d %v\n", e.EID, e.UID, e.PIDs)
+		add("e %q %d %v", e.EID, e.UID, e.PIDs)
 	}
 	for i := range s.Devices {
 		for _, a := range s.Devices[i].Attachments {
-			add("a %d %q %s\n", s.Devices[i].Index, a.EID, a.GPUMemory)
+			add("a %d %q %s", s.Devices[i].Index, a.EID, a.GPUMemory)
 		}
 	}
 	for i := range s.Waits {
-		add("w %q %d %v\n", s.Waits[i].ID, s.Waits[i].GPUs, s.Waits[i].Offered)
+		add("w %q %d %v", s.Waits[i].ID, s.Waits[i].GPUs, s.Waits[i].Offered)
 	}
 	if s.Asked != nil {
-		add("q %d\n", s.Asked.Number)
+		add("q %d", s.Asked.Number)
 	}
 	return list
 }

@@ -21,6 +21,7 @@ package watch
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -56,7 +57,7 @@ type Watcher struct {
 
 	mu     sync.Mutex
 	pace   *pace
-	shown  string    // the fingerprint of the last look that succeeded
+	shown  []string  // by the last look that succeeded: see usesOf; nil before
 	woke   time.Time // Wait returned, and there was no look since
 	turned chan struct{}
 	closed bool
@@ -115,12 +116,12 @@ func (w *Watcher) looked(s *snapshot.Snapshot) {
 			listed[p.PID] = true
 			uses[p.PID] = !p.EnvUnknown // one that is in the middle of execve(2) can't be judged yet
 		}
-		shown = fingerprintOf(s)
+		shown = usesOf(s)
 		w.events.watchEnds(listed)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	changed := shown != w.shown && w.shown != "" // the first look has nothing to compare with
+	changed := w.shown != nil && !slices.Equal(shown, w.shown) // the first look has nothing to compare with
 	w.shown = shown
 	w.pace.lookEnds(time.Now(), changed, func(pid snapshot.PID) bool { return uses[pid] }, w.alive)
 	w.turn()
