@@ -293,10 +293,14 @@ func (r raw) algorithms(s *HostConfig) error {
 				"genv has none of the algorithms that %s %s allows; it has %s", l.name, r.first(l.keyword()),
 				strings.Join(l.here, ","))}
 		}
-		*l.field(s) = left
+		same, _ := listsOfAlgorithms.LoadOrStore(strings.Join(left, ","), slices.Clip(left))
+		*l.field(s) = same.([]string)
 	}
 	return nil
 }
+
+// listsOfAlgorithms has each list once: most of the hosts have the same.
+var listsOfAlgorithms sync.Map
 
 // Implements says whether the library has an algorithm of a keyword of ssh_config(5).
 func Implements(keyword, name string) bool {
