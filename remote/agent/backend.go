@@ -130,9 +130,7 @@ func (a *Answers) Handle(ctx context.Context, r Call) ([]byte, error) {
 func (a *Answers) handle(ctx context.Context, r Call) ([]byte, error) {
 	switch r.Name {
 	case RequestSnapshot:
-		return answer(r.Wanted, r.Body, func(ctx context.Context, _ json.RawMessage) (SnapshotAnswer, error) {
-			return a.snapshot(ctx, &r)
-		})
+		return encoded(a.snapshot(r.Wanted, &r))
 	case RequestExecute:
 		return answer(ctx, r.Body, a.execute)
 	case RequestNotify:
@@ -156,11 +154,14 @@ func answer[Q, A any](ctx context.Context, body []byte, do func(context.Context,
 	if err := json.Unmarshal(body, &request); err != nil {
 		return nil, err
 	}
-	done, err := do(ctx, request)
+	return encoded(do(ctx, request))
+}
+
+func encoded[A any](answer A, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return snapshot.Marshal(done)
+	return snapshot.Marshal(answer)
 }
 
 func (a *Answers) giveBack(context.Context, struct{}) (answer struct{}, err error) {
@@ -191,20 +192,20 @@ func (a *Answers) snapshot(ctx context.Context, r *Call) (answer SnapshotAnswer,
 	if within := bounded(request.WithinMS); within > 0 {
 		age.Until = r.Received.Add(within / 3 * 2) // so that the answer is there in time
 	}
-	encoded, err := a.Backend.Snapshot(ctx, age)
+	taken, err := a.Backend.Snapshot(ctx, age)
 	if err != nil {
 		return answer, err
 	}
-	if !bytes.Equal(encoded, a.last) {
+	if !bytes.Equal(taken, a.last) {
 		a.revision++
-		a.last = encoded
+		a.last = taken
 	}
 	answer.Revision, answer.ClockMS = a.revision, time.Now().UnixMilli()
 	if a.Tokens != nil && r.Token != "" {
 		answer.Tokens, _ = a.Tokens(r.Token) // without them, they are unknown
 	}
 	if request.Revision != a.revision {
-		answer.Snapshot = encoded
+		answer.Snapshot = taken
 		since, _ := proc.SinceBoot() // 0 is unknown
 		answer.SinceBootMS = since.Milliseconds()
 	}

@@ -56,13 +56,13 @@ type Responder struct {
 	requests chan *frame.Frame // closed when failed may be read
 	failed   error             // why no more requests come; io.EOF is their end
 	orders   *errgroup.Group
-	underWay atomic.Int32     // orders
-	check    <-chan time.Time // when to ask Replaced; nil for never
-	replaced bool             // its last answer
-	endWait  func()           // nil for no wait under way
+	underWay atomic.Int32 // orders
+	checked  time.Time    // when Replaced was asked
+	replaced bool         // its last answer
+	endWait  func()       // nil for no wait under way
 }
 
-// replacedCheck is how often Replaced is asked. Serve ends when it was true twice: by then a program is copied
+// replacedCheck is how often Replaced is asked at most. Serve ends when it was true twice: by then a program is copied
 // completely.
 const replacedCheck = time.Second
 
@@ -72,6 +72,7 @@ const replacedCheck = time.Second
 // when those that were begun are handled. A read or a write that waits then goes on until its file is closed or the
 // program ends.
 func (c *Responder) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
+	buffered := bufio.NewReaderSize(in, 512) // a request takes one system call
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.out = out
@@ -83,20 +84,15 @@ func (c *Responder) Serve(ctx context.Context, in io.Reader, out io.Writer) erro
 		c.hungUp()
 		_ = orders.Wait() // its error is returned where it is the reason
 	}()
-	token, err := c.token(ctx, in)
+	token, err := c.token(ctx, buffered)
 	if err != nil {
 		return err
 	}
 	if c.ReadToken {
 		c.secret = token
 	}
-	if c.Replaced != nil {
-		ticker := time.NewTicker(replacedCheck)
-		defer ticker.Stop()
-		c.check = ticker.C
-	}
 	c.requests = make(chan *frame.Frame, maxQueued)
-	go c.read(reading, in)
+	go c.read(reading, buffered)
 	greeting, err := c.Greeting.Encode(token)
 	if err == nil {
 		err = c.send(ctx, greeting)
@@ -128,26 +124,27 @@ func (c *Responder) Serve(ctx context.Context, in io.Reader, out io.Writer) erro
 const maxToken = 128 // how long a token may be, in bytes
 
 // token reads the token. It is empty if the input ends at once, as when a host is asked whether the program runs.
-func (c *Responder) token(ctx context.Context, in io.Reader) (string, error) {
+func (c *Responder) token(ctx context.Context, in io.ByteReader) (string, error) {
 	if !c.ReadToken {
 		return c.Token, nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Idle, ErrIdle)
 	defer cancel()
 	return within(ctx, func() (string, error) {
-		line, b := "", []byte{0}
+		line := ""
 		for len(line) <= maxToken {
-			switch _, err := io.ReadFull(in, b); {
+			switch b, err := in.ReadByte(); {
 			case errors.Is(err, io.EOF) && line == "":
 				return "", nil
 			case err != nil:
 				return "", fmt.Errorf("read the token: %w", err)
-			case b[0] == '\n':
+			case b == '\n':
 				return line, nil
 			case !text.IsMadeOf(string(b), ""):
 				return "", fmt.Errorf("%w: the first line is not a token of letters and digits", frame.ErrProtocol)
+			default:
+				line += string(b)
 			}
-			line += string(b)
 		}
 		return "", fmt.Errorf("%w: a token of more than %d bytes", frame.ErrProtocol, maxToken)
 	})
@@ -155,30 +152,38 @@ func (c *Responder) token(ctx context.Context, in io.Reader) (string, error) {
 
 // next waits for a request; io.EOF is the end of them.
 func (c *Responder) next(ctx context.Context) (*frame.Frame, error) {
-	clock := time.NewTimer(c.Idle)
-	defer clock.Stop()
-	for {
+	for began := time.Now(); ; {
+		if c.isReplaced() {
+			return nil, ErrReplaced
+		}
 		select {
 		case f, open := <-c.requests:
 			if !open {
 				return nil, c.failed
 			}
 			return f, nil
-		case <-c.check:
-			before := c.replaced
-			c.replaced = c.Replaced()
-			if before && c.replaced && c.underWay.Load() == 0 {
-				return nil, ErrReplaced
-			}
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-clock.C:
+		case <-time.After(min(replacedCheck, c.Idle-time.Since(began))):
+			if time.Since(began) < c.Idle {
+				continue
+			}
 			if c.underWay.Load() == 0 {
 				return nil, ErrIdle
 			}
-			clock.Reset(c.Idle) // the controller may be waiting for an order
+			began = time.Now() // the controller may be waiting for an order
 		}
 	}
+}
+
+// isReplaced says whether Replaced was true twice. It is asked between requests: a ticker would wake the host up.
+func (c *Responder) isReplaced() bool {
+	if c.Replaced == nil || time.Since(c.checked) < replacedCheck {
+		return false
+	}
+	before := c.replaced
+	c.checked, c.replaced = time.Now(), c.Replaced()
+	return before && c.replaced && c.underWay.Load() == 0
 }
 
 // begin carries out an order in the background, unless too many are under way.
@@ -265,7 +270,6 @@ const maxQueued = 8
 // read reads requests in a goroutine: reading a pipe can't heed ctx, and a controller may hang up while one is handled.
 func (c *Responder) read(ctx context.Context, in io.Reader) {
 	defer close(c.requests)
-	in = bufio.NewReaderSize(in, 512) // a whole request, with one system call
 	for last := uint64(0); ; {
 		f, err := receive(in, last)
 		if err != nil {

@@ -1,12 +1,10 @@
 package nvidiasmi
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -127,14 +125,20 @@ const childTime = time.Second
 // a program that continues to print (SIGPIPE).
 func readAll(pipe *os.File, isOver func() bool) []byte {
 	defer pipe.Close()
-	var output bytes.Buffer
-	for {
-		_ = pipe.SetReadDeadline(time.Now().Add(childTime)) // pipes have deadlines
-		_, err := output.ReadFrom(io.LimitReader(pipe, int64(maxOutput+1-output.Len())))
-		if !errors.Is(err, os.ErrDeadlineExceeded) || isOver() {
-			return output.Bytes()
+	output := make([]byte, 0, 512)
+	_ = pipe.SetReadDeadline(time.Now().Add(childTime)) // pipes have deadlines
+	for len(output) <= maxOutput {
+		n, err := pipe.Read(output[len(output):cap(output)])
+		switch {
+		case err == nil:
+			output = slices.Grow(output[:len(output)+n], 1)
+		case !errors.Is(err, os.ErrDeadlineExceeded) || isOver():
+			return output
+		default:
+			_ = pipe.SetReadDeadline(time.Now().Add(childTime))
 		}
 	}
+	return output
 }
 
 // hasExited says whether a child has ended, which may be waited for later.
@@ -172,22 +176,18 @@ func acquire(ctx context.Context, path string) (*os.File, error) {
 		return nil, nil
 	}
 	const shortest, longest = time.Millisecond, 50 * time.Millisecond
-	began, tooLong := time.Now(), (<-chan time.Time)(nil)
+	began, limit := time.Now(), lockTimeout(ctx)
 	for pause := shortest; ; pause = min(2*pause, longest) {
 		l, holder, err := tryLock(path)
 		if l != nil || err != nil {
 			return l, nil // after an error without a lock
 		}
-		if holder.isHung() && time.Since(began) >= killTime {
+		waited := time.Since(began)
+		if waited >= limit || holder.isHung() && waited >= killTime {
 			return nil, holder.hungError()
-		}
-		if tooLong == nil {
-			tooLong = time.After(lockTimeout(ctx))
 		}
 		select {
-		case <-time.After(pause):
-		case <-tooLong:
-			return nil, holder.hungError()
+		case <-time.After(min(pause, limit-waited)):
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return nil, holder.hungError()

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -51,9 +52,9 @@ type Querier struct {
 	keep    func() (context.Context, context.CancelFunc) // of calls that outlive their caller; nil for none
 	turn    chan struct{}                                // who has put something in it may make a call
 	modes   DeviceQuery
+	calling atomic.Pointer[context.Context] // of the call in progress; nil for none
 
 	mu        sync.Mutex
-	abandoned <-chan struct{}      // closed when no caller waits any more for the call in progress
 	questions map[string]*question // by their arguments
 }
 
@@ -107,28 +108,23 @@ func (q *Querier) run(ctx context.Context, args []string, ended func(reply)) {
 		ended(reply{err: err})
 		return
 	}
-	q.setAbandoned(ctx.Done())
+	q.calling.Store(&ctx)
 	inTime := context.AfterFunc(ctx, func() { ended(reply{err: timeoutOf(ctx)}) })
 	began := time.Now()
 	result, err := q.runner.Run(ctx, args...)
-	q.setAbandoned(nil)
+	q.calling.Store(nil)
 	<-q.turn
 	if inTime() {
 		ended(reply{result, Time{Began: began, Ended: time.Now()}, err})
 	}
 }
 
-func (q *Querier) setAbandoned(done <-chan struct{}) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.abandoned = done
-}
-
 // ofCall is closed when no caller waits any more for the call in progress; nil for none.
 func (q *Querier) ofCall() <-chan struct{} {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.abandoned
+	if ctx := q.calling.Load(); ctx != nil {
+		return (*ctx).Done()
+	}
+	return nil
 }
 
 const killTime = time.Second // after SIGKILL, until a process counts as one that hangs in the kernel
