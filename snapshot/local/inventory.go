@@ -192,27 +192,23 @@ const (
 )
 
 // publishLook keeps what root's look found. Without it, users whose look takes too long get no GPUs.
-func (c *Collector) publishLook(s *snapshot.Snapshot, measured *deviceList) {
-	source := c.hardware()
-	if !source.Root || source.Run == "" {
+func (c *Collector) publishLook(s *snapshot.Snapshot, again bool) {
+	source, last := c.hardware(), c.cached().published
+	recent := c.now().Sub(last.Time).Abs() < publishEvery
+	if !source.Root || source.Run == "" || again && recent {
 		return
 	}
 	found := LastLook{lastLookSchema, c.now(), gpus.Of(s)}
 	for i := range found.GPUs {
 		found.GPUs[i].Attached, found.GPUs[i].Processes = nil, nil
 	}
-	kept := c.cached()
-	if found.Time.Sub(kept.published.Time).Abs() < publishEvery &&
-		(measured == kept.measured && slices.EqualFunc(found.GPUs, kept.published.GPUs, sameState) ||
-			reflect.DeepEqual(found.GPUs, kept.published.GPUs)) {
+	if recent && reflect.DeepEqual(found.GPUs, last.GPUs) {
 		return
 	}
 	if lastLook.Publish(source.Run, found) == nil {
-		c.update(func(kept *cache) { kept.published, kept.measured = found, measured })
+		c.update(func(kept *cache) { kept.published = found })
 	}
 }
-
-func sameState(a, b gpus.GPU) bool { return a.Index == b.Index && a.State == b.State }
 
 // LastLook is what root's genv saw within the last minute; ok is false if that isn't known.
 func (c *Collector) LastLook() (l LastLook, ok bool) {

@@ -62,8 +62,15 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	if unread != nil && (c.Brief || ctx.Err() != nil || !errors.Is(unread, errNoStateFiles)) {
 		return nil, unread
 	}
+	// Where no process uses a device, most looks find what the last one did. Nobody changes its devices.
+	idle := len(usage.Apps)+len(usage.NotListed)+len(usage.Warnings)+usage.Lost == 0 && !usage.Time.Late
+	if last := c.cached(); idle && last.idle != nil && last.idleList == devices && last.idleFiles == files.At {
+		s := new(*last.idle)
+		s.Environments, s.Warnings = slices.Clone(s.Environments), slices.Clip(s.Warnings)
+		c.describeHost(s, &files, true)
+		return s, nil
+	}
 	processes, more := observer.resolve(seen, files, unread)
-	c.update(func(kept *cache) { kept.processes = observer.after })
 	if len(observer.answers) > 0 && c.hardware().Root {
 		_ = c.StateFiles.Remember(ctx, observer.answers) // otherwise the next look does
 	}
@@ -77,19 +84,25 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	if unread != nil {
 		s.HideState(unread)
 	}
-	c.update(func(kept *cache) { kept.state = slices.Clip(s.Warnings) })
+	ofFiles := slices.Clip(s.Warnings)
 	s.Warnings = slices.Concat(remarks(devices.warnings, usage.Warnings), warnings, observer.unseenWarnings(), more,
-		s.Warnings)
+		ofFiles)
 	s.Bound()
 	if c.Types != nil {
 		c.Types.Set(asking, s, devices.uuids(), c.now(), c.SMI, observer.mayDraw)
 	}
-	c.describeHost(s, &files, devices)
+	c.update(func(kept *cache) {
+		kept.processes, kept.state = observer.after, ofFiles
+		if kept.idle, kept.idleList, kept.idleFiles = nil, devices, files.At; idle && !files.At.IsZero() {
+			kept.idle = new(*s)
+		}
+	})
+	c.describeHost(s, &files, false)
 	return s, nil
 }
 
 // describeHost adds what is true of the host, and what was left out, and publishes the look.
-func (c *Collector) describeHost(s *snapshot.Snapshot, files *state.Files, measured *deviceList) {
+func (c *Collector) describeHost(s *snapshot.Snapshot, files *state.Files, again bool) {
 	_, offset := c.now().Zone()
 	s.UTCOffset = &offset
 	s.Skew = new(time.Duration) // it is this machine
@@ -97,7 +110,7 @@ func (c *Collector) describeHost(s *snapshot.Snapshot, files *state.Files, measu
 		s.Boot = c.now().Add(-since)
 	}
 	s.Warnings = append(s.Warnings, dropped(s, files)...)
-	c.publishLook(s, measured)
+	c.publishLook(s, again)
 	var err error
 	if s.BootID, err = c.Proc.BootID(); err != nil {
 		s.Warnings = append(s.Warnings, err.Error())

@@ -45,6 +45,9 @@ type host struct {
 	watching sync.Mutex
 	watcher  *watch.Watcher // nil until Wait is called
 
+	last    *snapshot.Snapshot // for a controller
+	encoded []byte
+
 	stateFolder    string // of the last snapshot; empty if it is unknown
 	withoutService bool   // the last snapshot's state files are not root's
 }

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	goruntime "runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -144,7 +145,13 @@ func (h *host) Snapshot(ctx context.Context, age local.Age) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return snapshot.EncodeNative(now)
+	now.Boot, now.Skew = time.Time{}, nil        // which aren't encoded
+	now.Processes = slices.Concat(now.Processes) // nil for none: DeepEqual is fast with few pointers
+	if len(now.Processes) > 0 || h.encoded == nil || !reflect.DeepEqual(now, h.last) {
+		h.last = now
+		h.encoded, err = snapshot.EncodeNative(now)
+	}
+	return h.encoded, err
 }
 
 // Execute implements agent.Backend.
