@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -124,29 +125,26 @@ func (c *Responder) Serve(ctx context.Context, in io.Reader, out io.Writer) erro
 const maxToken = 128 // how long a token may be, in bytes
 
 // token reads the token. It is empty if the input ends at once, as when a host is asked whether the program runs.
-func (c *Responder) token(ctx context.Context, in io.ByteReader) (string, error) {
+func (c *Responder) token(ctx context.Context, in *bufio.Reader) (string, error) {
 	if !c.ReadToken {
 		return c.Token, nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Idle, ErrIdle)
 	defer cancel()
 	return within(ctx, func() (string, error) {
-		line := ""
-		for len(line) <= maxToken {
-			switch b, err := in.ReadByte(); {
-			case errors.Is(err, io.EOF) && line == "":
-				return "", nil
-			case err != nil:
-				return "", fmt.Errorf("read the token: %w", err)
-			case b == '\n':
-				return line, nil
-			case !text.IsMadeOf(string(b), ""):
-				return "", fmt.Errorf("%w: the first line is not a token of letters and digits", frame.ErrProtocol)
-			default:
-				line += string(b)
-			}
+		line, err := in.ReadSlice('\n')
+		switch token := strings.TrimSuffix(string(line), "\n"); {
+		case errors.Is(err, io.EOF) && token == "":
+			return "", nil
+		case !text.IsMadeOf(token, ""):
+			return "", fmt.Errorf("%w: the first line is not a token of letters and digits", frame.ErrProtocol)
+		case len(token) > maxToken:
+			return "", fmt.Errorf("%w: a token of more than %d bytes", frame.ErrProtocol, maxToken)
+		case err != nil:
+			return "", fmt.Errorf("read the token: %w", err)
+		default:
+			return token, nil
 		}
-		return "", fmt.Errorf("%w: a token of more than %d bytes", frame.ErrProtocol, maxToken)
 	})
 }
 
