@@ -230,12 +230,9 @@ func (c *Counting) device(u *held, h *judging.HostView, device *snapshot.Device)
 	if d := c.at[at]; d != nil {
 		return d
 	}
-	if len(c.room) == 0 {
-		c.room = make([]heldDevice, roomForDevices)
-	}
-	d := &c.room[0]
-	c.room = c.room[1:]
-	*d = heldDevice{Device: device, Host: h, Owner: u.number, caps: c.about & c.aboutModel(device), use: costIdle}
+	d := &judging.Append(nil, heldDevice{
+		Device: device, Host: h, Owner: u.number, caps: c.about & c.aboutModel(device), use: costIdle,
+	}, &c.room)[0]
 	for _, p := range h.UnknownOn[device.Index] {
 		if h.Counted(p) != "" {
 			continue // whatever its environment is
@@ -252,8 +249,6 @@ func (c *Counting) device(u *held, h *judging.HostView, device *snapshot.Device)
 	u.devices, c.here, c.at[at] = append(u.devices, d), append(c.here, d), d
 	return d
 }
-
-const roomForDevices = 64
 
 func (c *Counting) aboutModel(d *snapshot.Device) (caps uint64) {
 	model := enforce.ModelOf(d)
