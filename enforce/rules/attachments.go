@@ -2,7 +2,6 @@ package rules
 
 import (
 	"slices"
-	"sync"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/judging"
@@ -47,7 +46,14 @@ func (j *judge) detachOld(h *judging.HostView, env *judging.EnvView, a judging.A
 // idle detaches what was idle for long enough. With end it also ends the processes there, and those that count for a
 // person without an environment, unless they use another GPU.
 func (j *judge) idle(h *judging.HostView) {
-	kept := sync.OnceValue(func() map[enforce.UseKey]bool { return j.keptInUse(h) }) // for such a process
+	var kept map[enforce.UseKey]bool // for such a process
+	for i := range j.Holders {
+		if x := &j.Holders[i]; h.MostIdle >= 0 && x.Settings.Idle.End && !endable(h, x) {
+			for _, u := range x.Process.Usage {
+				judging.Put(&kept, x.Key(h, u.Index), true)
+			}
+		}
+	}
 	var ending map[snapshot.PID]bool
 	for _, env := range h.InOrder {
 		rule := env.Settings.Idle
@@ -57,7 +63,7 @@ func (j *judge) idle(h *judging.HostView) {
 		for _, a := range env.Attachments {
 			key := judging.UseOf(env.Person, a.Device)
 			lasted := h.Uses[key].IdleFor(h.At)
-			if lasted < rule.After || kept()[key] {
+			if lasted < rule.After || kept[key] {
 				continue
 			}
 			var here []*snapshot.Process
@@ -77,19 +83,6 @@ func (j *judge) idle(h *judging.HostView) {
 			j.endIdle(h, x)
 		}
 	}
-}
-
-// keptInUse are the uses of what processes use that another GPU keeps from being ended.
-func (j *judge) keptInUse(h *judging.HostView) map[enforce.UseKey]bool {
-	kept := make(map[enforce.UseKey]bool)
-	for i := range j.Holders {
-		if x := &j.Holders[i]; x.Settings.Idle.End && !endable(h, x) {
-			for _, u := range x.Process.Usage {
-				kept[x.Key(h, u.Index)] = true
-			}
-		}
-	}
-	return kept
 }
 
 // clockKey is the key of a clock about a person's use of a device.
