@@ -208,6 +208,9 @@ func (h *onceHost) check() (wrong []string) {
 			terms[s.process] = append(before, s)
 			continue
 		}
+		for len(before) > 1 && before[len(before)-1].at.Equal(s.at) {
+			before = before[:len(before)-1] // another order asked again at the moment at which the grace was over
+		}
 		if len(before) == 0 {
 			wrong = append(wrong, "SIGKILL without SIGTERM")
 		} else if last := before[len(before)-1]; s.at.Before(last.at.Add(min(last.grace, s.grace))) {
