@@ -43,18 +43,18 @@ const (
 )
 
 // Plan implements controller.Companion. A host is told something new when there is a new snapshot of it.
-func (a *Allowances) Plan(cycle *controller.Cycle, _ []enforce.Event) ([]*controller.Delivery, controller.Learned) {
-	if cycle.DryRun {
+func (a *Allowances) Plan(round *controller.Round, _ []enforce.Event) ([]*controller.Delivery, controller.Learned) {
+	if round.DryRun {
 		return nil, controller.Learned{}
 	}
 	a.rules = make(map[*enforce.Settings][]service.Rule)
-	next := make(map[snapshot.Hostname]*toldHost, len(cycle.Cluster.Hosts))
-	byHost := make(map[snapshot.Hostname]*service.Allowance, len(cycle.Cluster.Hosts))
-	for i := range cycle.Cluster.Hosts {
-		h := &cycle.Cluster.Hosts[i]
+	next := make(map[snapshot.Hostname]*toldHost, len(round.Cluster.Hosts))
+	byHost := make(map[snapshot.Hostname]*service.Allowance, len(round.Cluster.Hosts))
+	for i := range round.Cluster.Hosts {
+		h := &round.Cluster.Hosts[i]
 		last := a.hosts[h.Name]
-		if h.Snapshot != nil && (last == nil || h.IsNew && !a.goesOn(cycle, h, last)) {
-			last = a.renewed(cycle, h, last)
+		if h.Snapshot != nil && (last == nil || h.IsNew && !a.goesOn(round, h, last)) {
+			last = a.renewed(round, h, last)
 		}
 		if last != nil {
 			next[h.Name], byHost[h.Name] = last, last.Allowance
@@ -62,31 +62,31 @@ func (a *Allowances) Plan(cycle *controller.Cycle, _ []enforce.Event) ([]*contro
 	}
 	a.hosts = next
 	a.Tell(byHost)
-	slices.Sort(cycle.Plan.Ask)
-	cycle.Plan.Ask = slices.Compact(cycle.Plan.Ask)
+	slices.Sort(round.Plan.Ask)
+	round.Plan.Ask = slices.Compact(round.Plan.Ask)
 	return nil, controller.Learned{}
 }
 
 // Learn implements controller.Companion.
-func (*Allowances) Learn(*controller.Cycle, *controller.Delivery) controller.Learned {
+func (*Allowances) Learn(*controller.Round, *controller.Delivery) controller.Learned {
 	return controller.Learned{}
 }
 
 // renewed is what a host is told from now on. If a user asked there, the host is looked at again at once, since it is
 // told with a look; before that, other hosts on which the user has something, unless they were just now.
-func (a *Allowances) renewed(cycle *controller.Cycle, h *snapshot.Host, last *toldHost) *toldHost {
+func (a *Allowances) renewed(round *controller.Round, h *snapshot.Host, last *toldHost) *toldHost {
 	if last == nil {
 		last = &toldHost{Allowance: new(service.Allowance)}
 	}
-	next := &toldHost{Allowance: a.of(cycle, h), at: cycle.Now, by: h.Snapshot, number: last.number, since: last.since}
+	next := &toldHost{Allowance: a.of(round, h), at: round.Now, by: h.Snapshot, number: last.number, since: last.since}
 	if asked := h.Snapshot.Asked; asked != nil {
 		next.Asked = last.Asked
 		if next.Asked != asked.Number {
-			a.ask(cycle, next, asked)
-			cycle.Plan.Ask = append(cycle.Plan.Ask, h.Name)
+			a.ask(round, next, asked)
+			round.Plan.Ask = append(round.Plan.Ask, h.Name)
 		}
 	}
-	if cycle.Now.Sub(last.at) < a.lease()/3 && same(last.Allowance, next.Allowance) {
+	if round.Now.Sub(last.at) < a.lease()/3 && same(last.Allowance, next.Allowance) {
 		last.by, last.number, last.since = next.by, next.number, next.since
 		return last
 	}
@@ -94,20 +94,20 @@ func (a *Allowances) renewed(cycle *controller.Cycle, h *snapshot.Host, last *to
 }
 
 // goesOn reports whether nothing changed on a host. It hears of other hosts within a third of the lease, or if it asks.
-func (a *Allowances) goesOn(cycle *controller.Cycle, h *snapshot.Host, last *toldHost) bool {
+func (a *Allowances) goesOn(round *controller.Round, h *snapshot.Host, last *toldHost) bool {
 	s := h.Snapshot
-	return s == last.by && cycle.Now.Sub(last.at) < a.lease()/3 && (s.Asked == nil || s.Asked.Number == last.Asked) &&
+	return s == last.by && round.Now.Sub(last.at) < a.lease()/3 && (s.Asked == nil || s.Asked.Number == last.Asked) &&
 		len(s.Waits)+len(last.Offers)+len(last.Possible) == 0
 }
 
 // ask answers a question, unless other hosts have to be asked first.
-func (a *Allowances) ask(cycle *controller.Cycle, t *toldHost, asked *snapshot.Asked) {
-	old := notFresh(cycle, t.Allowance, asked)
+func (a *Allowances) ask(round *controller.Round, t *toldHost, asked *snapshot.Asked) {
+	old := notFresh(round, t.Allowance, asked)
 	switch {
 	case len(old) > 0 && t.number != asked.Number:
-		t.number, t.since = asked.Number, cycle.Now
-		cycle.Plan.Ask = append(cycle.Plan.Ask, old...)
-	case len(old) == 0 || cycle.Now.Sub(t.since) > othersWithin:
+		t.number, t.since = asked.Number, round.Now
+		round.Plan.Ask = append(round.Plan.Ask, old...)
+	case len(old) == 0 || round.Now.Sub(t.since) > othersWithin:
 		t.Asked = asked.Number
 	}
 }
@@ -130,7 +130,7 @@ func same(a, b *service.Allowance) bool {
 }
 
 // notFresh are hosts that were not asked just now, and on which the users who asked have something.
-func notFresh(cycle *controller.Cycle, a *service.Allowance, asked *snapshot.Asked) (old []snapshot.Hostname) {
+func notFresh(round *controller.Round, a *service.Allowance, asked *snapshot.Asked) (old []snapshot.Hostname) {
 	for _, who := range asked.People {
 		for _, u := range a.People[who.UID].Caps {
 			old = append(old, u.Hosts...)
@@ -138,8 +138,8 @@ func notFresh(cycle *controller.Cycle, a *service.Allowance, asked *snapshot.Ask
 	}
 	slices.Sort(old)
 	return slices.DeleteFunc(slices.Compact(old), func(name snapshot.Hostname) bool {
-		at := slices.IndexFunc(cycle.Cluster.Hosts, func(h snapshot.Host) bool { return h.Name == name })
-		return at < 0 || cycle.Now.Sub(cycle.Cluster.Hosts[at].AskedAt) <= enforce.FreshFor
+		at := slices.IndexFunc(round.Cluster.Hosts, func(h snapshot.Host) bool { return h.Name == name })
+		return at < 0 || round.Now.Sub(round.Cluster.Hosts[at].AskedAt) <= enforce.FreshFor
 	})
 }
 
@@ -147,11 +147,11 @@ func notFresh(cycle *controller.Cycle, a *service.Allowance, asked *snapshot.Ask
 func (a *Allowances) lease() time.Duration { return max(time.Minute, 3*a.Interval) }
 
 // of is what a host is told.
-func (a *Allowances) of(cycle *controller.Cycle, h *snapshot.Host) *service.Allowance {
-	query := enforce.Query{Host: h.Name, Labels: h.Labels, At: cycle.Now}
+func (a *Allowances) of(round *controller.Round, h *snapshot.Host) *service.Allowance {
+	query := enforce.Query{Host: h.Name, Labels: h.Labels, At: round.Now}
 	told := &service.Allowance{
 		By: a.By, Contact: a.Contact, Page: a.Page, OneHost: a.OneHost, ForMS: a.lease().Milliseconds(),
-		Rules: a.rulesOf(cycle.Policy, query), People: make(map[snapshot.UID]service.Person),
+		Rules: a.rulesOf(round.Policy, query), People: make(map[snapshot.UID]service.Person),
 	}
 	places := make(map[string]int)
 	people := peopleOf(h.Snapshot)
@@ -159,19 +159,19 @@ func (a *Allowances) of(cycle *controller.Cycle, h *snapshot.Host) *service.Allo
 		name := people[uid]
 		p, own := service.Person{}, make(map[string]int)
 		query.User = name
-		if rules := a.rulesOf(cycle.Policy, query); !reflect.DeepEqual(rules, told.Rules) {
+		if rules := a.rulesOf(round.Policy, query); !reflect.DeepEqual(rules, told.Rules) {
 			p.Rules = rules
 		}
-		for _, count := range cycle.Plan.CapsOf(h.Name, name) {
+		for _, count := range round.Plan.CapsOf(h.Name, name) {
 			if !count.PerHost && !count.Together {
 				own[placeOf(&count)] = len(p.Caps)
 			}
-			p.Caps = append(p.Caps, use(told, places, &count, cycle.Now))
+			p.Caps = append(p.Caps, use(told, places, &count, round.Now))
 		}
-		p.Booking = bookingOf(cycle, h, name, p.Caps, own)
+		p.Booking = bookingOf(round, h, name, p.Caps, own)
 		told.People[uid] = p
 	}
-	tellWaits(told, cycle.Plan.ForWaits, h.Name)
+	tellWaits(told, round.Plan.ForWaits, h.Name)
 	return told
 }
 
@@ -192,9 +192,9 @@ func tellWaits(told *service.Allowance, all []enforce.ForWait, host snapshot.Hos
 // bookingOf is what a user may reserve on a host, nil for nothing, with what the user has reserved on other hosts. It
 // adds that to the user's caps, too; places says where each cap is in their list.
 func bookingOf(
-	cycle *controller.Cycle, on *snapshot.Host, user snapshot.Username, caps []service.CapUse, places map[string]int,
+	round *controller.Round, on *snapshot.Host, user snapshot.Username, caps []service.CapUse, places map[string]int,
 ) *service.Booking {
-	rule, known := cycle.Policy.Booking(user)
+	rule, known := round.Policy.Booking(user)
 	if rule == nil {
 		if known {
 			return nil
@@ -202,21 +202,21 @@ func bookingOf(
 		return &service.Booking{Unknown: true}
 	}
 	booking := &service.Booking{BookingRule: *rule}
-	settings := cycle.Policy.Settings(enforce.Query{Host: on.Name, Labels: on.Labels, At: cycle.Now})
+	settings := round.Policy.Settings(enforce.Query{Host: on.Name, Labels: on.Labels, At: round.Now})
 	booking.Warn = settings.WarnOf(enforce.RuleReservations).For
-	account := cycle.Policy.Account(user)
-	for i := range cycle.Cluster.Hosts {
-		h := &cycle.Cluster.Hosts[i]
+	account := round.Policy.Account(user)
+	for i := range round.Cluster.Hosts {
+		h := &round.Cluster.Hosts[i]
 		if h.Name == on.Name || h.Snapshot == nil {
 			continue
 		}
 		for _, b := range h.Snapshot.Reservations {
-			if cycle.Policy.Account(gpus.UserName(b.Username, &b.UID)) != account {
+			if round.Policy.Account(gpus.UserName(b.Username, &b.UID)) != account {
 				continue
 			}
 			known := snapshot.Reservation{From: b.From, Until: b.Until, Ended: b.Ended, Lapsed: b.Lapsed}
 			booking.Elsewhere = append(booking.Elsewhere, known)
-			for _, count := range cycle.Plan.CapsOf(h.Name, account) {
+			for _, count := range round.Plan.CapsOf(h.Name, account) {
 				known.GPUs = b.GPUs - (len(h.Snapshot.Devices) - len(count.GPUs)) // some may not be of the cap
 				if at, counts := places[placeOf(&count)]; counts && known.GPUs > 0 {
 					caps[at].Booked = append(caps[at].Booked, known)

@@ -45,12 +45,12 @@ func (a *allowancesOf) cycle(now time.Time, isNew ...snapshot.Hostname) []snapsh
 	}
 	cluster.Hosts = append(cluster.Hosts, snapshot.Host{Name: "h3"})
 	file := read(a.t, a.policy)
-	cycle := &controller.Cycle{Policy: file, Now: now, Cluster: cluster}
-	cycle.Plan, _, _ = rules.Judge(file, cluster, enforce.Memory{}, now)
-	deliveries, said := a.Plan(cycle, nil)
+	round := &controller.Round{Policy: file, Now: now, Cluster: cluster}
+	round.Plan, _, _ = rules.Judge(file, cluster, enforce.Memory{}, now)
+	deliveries, said := a.Plan(round, nil)
 	require.Empty(a.t, deliveries)
 	require.Empty(a.t, said)
-	return cycle.Plan.Ask
+	return round.Plan.Ask
 }
 
 func allowances(t *testing.T, policy string) *allowancesOf {
@@ -131,13 +131,13 @@ func TestBookingOf(t *testing.T) {
 	reserved := func(user snapshot.Username, id string) *snapshot.Snapshot {
 		return &snapshot.Snapshot{Devices: []snapshot.Device{{Name: "X1", TotalMemory: snapshot.MiB(1)}, {Name: "Y1", TotalMemory: snapshot.MiB(1), Index: 1}}, Reservations: []snapshot.Reservation{{ID: id, Username: user, GPUs: 2, From: guardNoon, Until: guardNoon.Add(time.Hour), Reason: strings.Repeat("x", 200)}}}
 	}
-	cycle := &controller.Cycle{Policy: file}
-	cycle.Cluster.Hosts = []snapshot.Host{{Name: "a", Snapshot: reserved("alice", "1")}, {Name: "b", Snapshot: reserved("alice", "2")}, {Name: "c", Snapshot: reserved("bob", "3")}, {Name: "d"}}
-	cycle.Plan, _, _ = rules.Judge(file, cycle.Cluster, enforce.Memory{}, guardNoon)
-	cycle.Cluster.Hosts[0].Snapshot.Asked = &snapshot.Asked{People: []snapshot.Asker{{UID: 1, Username: "alice"}, {UID: 2, Username: "bob"}, {UID: 3, Username: "carol"}}}
+	round := &controller.Round{Policy: file}
+	round.Cluster.Hosts = []snapshot.Host{{Name: "a", Snapshot: reserved("alice", "1")}, {Name: "b", Snapshot: reserved("alice", "2")}, {Name: "c", Snapshot: reserved("bob", "3")}, {Name: "d"}}
+	round.Plan, _, _ = rules.Judge(file, round.Cluster, enforce.Memory{}, guardNoon)
+	round.Cluster.Hosts[0].Snapshot.Asked = &snapshot.Asked{People: []snapshot.Asker{{UID: 1, Username: "alice"}, {UID: 2, Username: "bob"}, {UID: 3, Username: "carol"}}}
 	a := allowances(t, "")
 	a.rules = make(map[*enforce.Settings][]service.Rule)
-	told := a.of(cycle, &cycle.Cluster.Hosts[0])
+	told := a.of(round, &round.Cluster.Hosts[0])
 	elsewhere := func(gpus int) []snapshot.Reservation {
 		return []snapshot.Reservation{{GPUs: gpus, From: guardNoon, Until: guardNoon.Add(time.Hour)}} // all that the rule and caps need
 	}

@@ -42,17 +42,17 @@ type trackedGuard struct {
 
 // Plan implements controller.Companion. It has something for hosts of which there is a new snapshot.
 func (g *Guards) Plan(
-	cycle *controller.Cycle, _ []enforce.Event,
+	round *controller.Round, _ []enforce.Event,
 ) (requests []*controller.Delivery, said controller.Learned) {
 	if g.hosts == nil {
 		g.hosts = make(map[snapshot.Hostname]*trackedGuard)
 	}
-	for i := range cycle.Cluster.Hosts {
-		h := &cycle.Cluster.Hosts[i]
+	for i := range round.Cluster.Hosts {
+		h := &round.Cluster.Hosts[i]
 		if h.Snapshot == nil || !h.IsNew {
 			continue
 		}
-		setting := WantedGuard(cycle.Policy, h, cycle.Now)
+		setting := WantedGuard(round.Policy, h, round.Now)
 		one, tracked := g.hosts[h.Name]
 		if !tracked && setting.Mode == guard.Off {
 			continue
@@ -61,13 +61,13 @@ func (g *Guards) Plan(
 			one = &trackedGuard{}
 			g.hosts[h.Name] = one
 		}
-		about := cycle.About(h.Name)
-		one.say(&said, h.Name, one.plan(setting.Mode, &about, cycle.DryRun))
+		about := round.About(h.Name)
+		one.say(&said, h.Name, one.plan(setting.Mode, &about, round.DryRun))
 		renews := one.round != h.Round || one.sent != setting.Mode
-		if may := !cycle.DryRun && !one.underWay && about.Can(agent.RequestGuard); may && renews &&
+		if may := !round.DryRun && !one.underWay && about.Can(agent.RequestGuard); may && renews &&
 			(setting.Mode != guard.Off || one.sent != guard.Off) {
 			one.sent, one.underWay, one.round = setting.Mode, true, h.Round
-			requests = append(requests, g.ask(one, cycle, h, setting))
+			requests = append(requests, g.ask(one, round, h, setting))
 		}
 	}
 	return requests, said
@@ -75,11 +75,11 @@ func (g *Guards) Plan(
 
 // ask asks the guard of a host.
 func (g *Guards) ask(
-	one *trackedGuard, cycle *controller.Cycle, h *snapshot.Host, setting guard.PolicySetting,
+	one *trackedGuard, round *controller.Round, h *snapshot.Host, setting guard.PolicySetting,
 ) *controller.Delivery {
-	one.begun, one.answer = cycle.Now, agent.GuardAnswer{}
+	one.begun, one.answer = round.Now, agent.GuardAnswer{}
 	one.request = agent.GuardRequest{
-		ID: agent.GuardPrefix + cmp.Or(g.ID, cycle.Run), Order: g.order(cycle.Plan.ExemptDevices[h.Name], h, setting),
+		ID: agent.GuardPrefix + cmp.Or(g.ID, round.Run), Order: g.order(round.Plan.ExemptDevices[h.Name], h, setting),
 	}
 	send := func(ctx context.Context, link controller.Link, host remote.Host) (err error) {
 		if err = ctx.Err(); err == nil {
@@ -91,7 +91,7 @@ func (g *Guards) ask(
 }
 
 // Learn implements controller.Companion.
-func (g *Guards) Learn(_ *controller.Cycle, d *controller.Delivery) (said controller.Learned) {
+func (g *Guards) Learn(_ *controller.Round, d *controller.Delivery) (said controller.Learned) {
 	if one, known := g.hosts[d.Host]; known {
 		one.learn(&said, d.Host, d.Err)
 	}

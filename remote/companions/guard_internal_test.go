@@ -48,17 +48,17 @@ func planned(g *Guards, f *policy.File, names ...snapshot.Hostname) ([]*controll
 
 var rounds int
 
-func cycleWith(f *policy.File, names ...snapshot.Hostname) *controller.Cycle {
+func cycleWith(f *policy.File, names ...snapshot.Hostname) *controller.Round {
 	rounds++
-	cycle := &controller.Cycle{Policy: f, Now: guardNoon, About: aboutHost}
-	cycle.Plan.ExemptDevices = map[snapshot.Hostname][]snapshot.DeviceIndex{"h2": {1, 2}}
+	round := &controller.Round{Policy: f, Now: guardNoon, About: aboutHost}
+	round.Plan.ExemptDevices = map[snapshot.Hostname][]snapshot.DeviceIndex{"h2": {1, 2}}
 	for _, name := range names {
-		cycle.Cluster.Hosts = append(cycle.Cluster.Hosts, snapshot.Host{Name: name, IsNew: true, Round: rounds, Snapshot: &snapshot.Snapshot{
+		round.Cluster.Hosts = append(round.Cluster.Hosts, snapshot.Host{Name: name, IsNew: true, Round: rounds, Snapshot: &snapshot.Snapshot{
 			Devices: []snapshot.Device{{Index: 0, UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b"}, {Index: 2}},
 		}})
 	}
-	cycle.Cluster.Hosts = append(cycle.Cluster.Hosts, snapshot.Host{Name: "lost", Err: errors.New("no answer")})
-	return cycle
+	round.Cluster.Hosts = append(round.Cluster.Hosts, snapshot.Host{Name: "lost", Err: errors.New("no answer")})
+	return round
 }
 
 // link answers what the test says, and keeps the last request.
@@ -121,9 +121,9 @@ func TestLeases(t *testing.T) {
 func TestADryRunTellsHostsNothing(t *testing.T) {
 	g := guarding()
 	dry := func(f *policy.File) ([]*controller.Delivery, controller.Learned) {
-		cycle := cycleWith(f, "h1")
-		cycle.DryRun = true
-		return g.Plan(cycle, nil)
+		round := cycleWith(f, "h1")
+		round.DryRun = true
+		return g.Plan(round, nil)
 	}
 	for _, name := range []string{"watch", "enforce"} {
 		asks, events := dry(read(t, "defaults: {guard: "+name+"}"))

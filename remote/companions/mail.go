@@ -14,21 +14,21 @@ import (
 
 // Mail sends users mail about what is wrong and what is done; in a dry run it says what would be sent. It must not
 // wait. Its error is why the user gets no mail.
-type Mail func(n *notify.UserMessage, run string, cycle int) error
+type Mail func(n *notify.UserMessage, run string, round int) error
 
 // Plan implements controller.Companion: it passes on what users are notified of, and records who gets no mail.
 func (send Mail) Plan(
-	cycle *controller.Cycle, events []enforce.Event,
+	round *controller.Round, events []enforce.Event,
 ) (_ []*controller.Delivery, refused controller.Learned) {
-	owners := notify.NewOwners(cycle.Cluster)
+	owners := notify.NewOwners(round.Cluster)
 	all := notificationsOf(events, func(f *enforce.Finding) []notify.UserMessage {
-		return notify.Messages(f, owners, cycle.Now)
+		return notify.Messages(f, owners, round.Now)
 	})
-	nameDecisions(all, cycle.Items, cycle.Now)
+	nameDecisions(all, round.Items, round.Now)
 	for _, host := range slices.Sorted(maps.Keys(all)) {
 		for i := range all[host] {
 			n := &all[host][i]
-			if err := send(n, cycle.Run, cycle.Number); err != nil && !cycle.DryRun {
+			if err := send(n, round.Run, round.Number); err != nil && !round.DryRun {
 				refused.Records = append(refused.Records, audit.Record{
 					Kind: audit.KindNotified, Channel: audit.ChannelMail, IDs: []string{n.ID}, Host: n.Host,
 					User: n.User, UID: &n.UID, Text: n.Shown(), Reason: err.Error(),
@@ -40,7 +40,7 @@ func (send Mail) Plan(
 }
 
 // Learn implements controller.Companion.
-func (Mail) Learn(*controller.Cycle, *controller.Delivery) controller.Learned {
+func (Mail) Learn(*controller.Round, *controller.Delivery) controller.Learned {
 	return controller.Learned{}
 }
 

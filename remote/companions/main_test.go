@@ -77,13 +77,13 @@ func TestMessages(t *testing.T) {
 
 // Who waits and gives up again and again leaves room for warnings of what a user does.
 func TestMessagesForOthers(t *testing.T) {
-	m, cycle := new(Messages), &controller.Cycle{Policy: policy.Default(), Now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}
+	m, round := new(Messages), &controller.Round{Policy: policy.Default(), Now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}
 	sent := func(forOthers ...bool) int {
 		var list []notify.UserMessage
 		for _, is := range forOthers {
 			list = append(list, notify.UserMessage{Host: "a", UID: 1001, ForOthers: is})
 		}
-		return len(m.batch(list, cycle).messages)
+		return len(m.batch(list, round).messages)
 	}
 	for i := range messagesAnHour {
 		require.Equal(t, i < messagesAnHour/2, sent(true, true) == 1, i)

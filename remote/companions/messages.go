@@ -54,28 +54,28 @@ func (m *Messages) Memory() any { return m }
 
 // Plan implements controller.Companion.
 func (m *Messages) Plan(
-	cycle *controller.Cycle, events []enforce.Event,
+	round *controller.Round, events []enforce.Event,
 ) (deliveries []*controller.Delivery, _ controller.Learned) {
-	if cycle.DryRun {
+	if round.DryRun {
 		return nil, controller.Learned{}
 	}
-	owners := notify.NewOwners(cycle.Cluster)
+	owners := notify.NewOwners(round.Cluster)
 	byHost := notificationsOf(events, func(f *enforce.Finding) []notify.UserMessage {
-		return notify.Messages(f, owners, cycle.Now)
+		return notify.Messages(f, owners, round.Now)
 	})
-	over := m.addLasting(cycle, events, byHost)
+	over := m.addLasting(round, events, byHost)
 	elsewhere := notificationsOf(events, func(f *enforce.Finding) []notify.UserMessage {
-		return notify.Elsewhere(f, owners, cycle.Policy.Account, cycle.Now)
+		return notify.Elsewhere(f, owners, round.Policy.Account, round.Now)
 	})
 	for host, list := range elsewhere { // last, and so not in place of a warning
 		room := max(0, safety.MaxEventsPerHost-len(byHost[host]))
 		byHost[host] = append(byHost[host], list[:min(len(list), room)]...)
 	}
-	m.Forget(cycle.Now)
+	m.Forget(round.Now)
 	hosts := slices.AppendSeq(slices.Collect(maps.Keys(byHost)), maps.Keys(over))
 	slices.Sort(hosts)
 	for _, host := range slices.Compact(hosts) {
-		b := m.batch(byHost[host], cycle)
+		b := m.batch(byHost[host], round)
 		b.over = over[host]
 		deliveries = append(deliveries, b.delivery(host))
 	}
@@ -101,7 +101,7 @@ func notificationsOf(
 }
 
 // batch separates what users of a host are sent from what is suppressed, and counts it.
-func (m *Messages) batch(notifications []notify.UserMessage, cycle *controller.Cycle) *batch {
+func (m *Messages) batch(notifications []notify.UserMessage, round *controller.Round) *batch {
 	b := &batch{}
 	of := make(map[snapshot.UID][]notify.UserMessage)
 	var users []snapshot.UID
@@ -112,18 +112,18 @@ func (m *Messages) batch(notifications []notify.UserMessage, cycle *controller.C
 		of[n.UID] = append(of[n.UID], n)
 	}
 	for _, uid := range users {
-		footer, ok := admit(&m.Budget, notifications[0].Host, uid, mostOf(of[uid]), cycle.Now)
+		footer, ok := admit(&m.Budget, notifications[0].Host, uid, mostOf(of[uid]), round.Now)
 		if !ok {
 			b.suppressed = append(b.suppressed, of[uid]...)
 			continue
 		}
-		message := agent.Message{UID: uid, Text: textOf(of[uid], cycle.Policy.Fleet().Contact)}
+		message := agent.Message{UID: uid, Text: textOf(of[uid], round.Policy.Fleet().Contact)}
 		if footer != "" {
 			message.Text += "\n" + footer
 		}
 		for _, n := range of[uid] {
 			message.IDs = append(message.IDs, n.ID)
-			if left := n.Due.Sub(cycle.Now).Milliseconds(); n.Pending && !n.Waits && left > 0 &&
+			if left := n.Due.Sub(round.Now).Milliseconds(); n.Pending && !n.Waits && left > 0 &&
 				(message.DueMS == 0 || left < message.DueMS) {
 				message.DueMS = left
 			}
@@ -153,7 +153,7 @@ func (b *batch) delivery(host snapshot.Hostname) *controller.Delivery {
 
 // Learn implements controller.Companion: it has warnings that were lost sent again, but not messages about actions,
 // which are over.
-func (m *Messages) Learn(cycle *controller.Cycle, d *controller.Delivery) (learned controller.Learned) {
+func (m *Messages) Learn(round *controller.Round, d *controller.Delivery) (learned controller.Learned) {
 	uncounted := make(map[snapshot.UID]bool)
 	for _, n := range d.Content.(*batch).notified(d.Err) {
 		if suppressed := errors.Is(n.Err, errSuppressed); !suppressed {
@@ -167,7 +167,7 @@ func (m *Messages) Learn(cycle *controller.Cycle, d *controller.Delivery) (learn
 			}
 		}
 		if !n.Information { // which warns of nothing
-			cycle.Notified = append(cycle.Notified, n)
+			round.Notified = append(round.Notified, n)
 			learned.Records = append(learned.Records, recordOf(&n))
 		}
 	}
@@ -279,7 +279,7 @@ const (
 // addLasting adds to the warnings of a cycle what operators did about those that are running: an exemption, its end,
 // and a hold of over an hour. It returns what ends those that are over, by host.
 func (m *Messages) addLasting(
-	cycle *controller.Cycle, events []enforce.Event, byHost map[snapshot.Hostname][]notify.UserMessage,
+	round *controller.Round, events []enforce.Event, byHost map[snapshot.Hostname][]notify.UserMessage,
 ) map[snapshot.Hostname][]agent.Message {
 	over, went := make(map[snapshot.Hostname][]agent.Message), make(map[string]bool)
 	if m.Warned == nil {
@@ -289,7 +289,7 @@ func (m *Messages) addLasting(
 		m.Exempted = make(map[string]bool)
 	}
 	add := func(n notify.UserMessage, follows string) {
-		n.Pending, n.Information, n.Follows, n.Advice, n.At = false, true, follows, "", cycle.Now
+		n.Pending, n.Information, n.Follows, n.Advice, n.At = false, true, follows, "", round.Now
 		byHost[n.Host] = append(byHost[n.Host], n)
 	}
 	for i := range events {
@@ -302,7 +302,7 @@ func (m *Messages) addLasting(
 			// Once a part of a cap went, what is left has other IDs: it isn't over, and people are told of these.
 			if before := m.Warned[e.ID]; before != nil && !went[path.Dir(e.ID)] {
 				for _, n := range before.Messages {
-					by := exemptionOf(cycle, &n)
+					by := exemptionOf(round, &n)
 					if by == nil && len(over[n.Host]) < safety.MaxEventsPerHost {
 						over[n.Host] = append(over[n.Host], agent.Message{UID: n.UID, IDs: []string{e.ID}, Over: true})
 					} else if by != nil {
@@ -333,7 +333,7 @@ func (m *Messages) addLasting(
 			delete(m.Exempted, events[i].ID)
 		}
 	}
-	if h := cycle.Hold; h != nil && cycle.Now.Sub(h.Since) >= longHold {
+	if h := round.Hold; h != nil && round.Now.Sub(h.Since) >= longHold {
 		for _, id := range slices.Sorted(maps.Keys(m.Warned)) {
 			if before := m.Warned[id]; !before.Hold.Equal(h.Since) {
 				before.Hold = h.Since
@@ -348,13 +348,13 @@ func (m *Messages) addLasting(
 }
 
 // exemptionOf is the exemption for what a user was warned of; nil if there is none, or only one of a GPU.
-func exemptionOf(cycle *controller.Cycle, n *notify.UserMessage) *policy.Exemption {
-	for i := range cycle.Exemptions {
-		e := &cycle.Exemptions[i]
+func exemptionOf(round *controller.Round, n *notify.UserMessage) *policy.Exemption {
+	for i := range round.Exemptions {
+		e := &round.Exemptions[i]
 		rule := e.Rule == "" || e.Rule == n.Rule ||
 			strings.HasPrefix(n.ID, string(enforce.RuleCaps)+"/"+string(e.Rule)+"/")
-		user := e.User == "" || cycle.Policy.Account(e.User) == cycle.Policy.Account(n.User)
-		if rule && user && (e.Host == "" || e.Host == n.Host) && e.Device == nil && e.Begun(cycle.Now) {
+		user := e.User == "" || round.Policy.Account(e.User) == round.Policy.Account(n.User)
+		if rule && user && (e.Host == "" || e.Host == n.Host) && e.Device == nil && e.Begun(round.Now) {
 			return e
 		}
 	}

@@ -88,7 +88,7 @@ func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
 				require.NotContains(t, string(memory), "sh -c private")
 				m = &Messages{} // it restarts
 				require.NoError(t, json.Unmarshal(memory, m.Memory()))
-				deliveries, _ := m.Plan(&controller.Cycle{
+				deliveries, _ := m.Plan(&controller.Round{
 					Cluster: cluster, Policy: policy.Default(), Now: now.Add(s.after), Exemptions: s.exempt, Hold: s.hold,
 				}, s.event)
 				if s.over {
@@ -120,7 +120,7 @@ func TestManyExemptions(t *testing.T) {
 	for i := range maxExempted + 1 {
 		m.Exempted[fmt.Sprint(i)] = true
 	}
-	m.addLasting(&controller.Cycle{}, nil, nil)
+	m.addLasting(&controller.Round{}, nil, nil)
 	require.Empty(t, m.Exempted)
 	require.Contains(t, m.Warned, "idle/a/5")
 }

@@ -32,11 +32,11 @@ type mails struct {
 	runs []string
 }
 
-func (m *mails) Add(n *notify.UserMessage, run string, cycle int) error {
+func (m *mails) Add(n *notify.UserMessage, run string, round int) error {
 	if _, err := (&policy.Mail{OptOut: []string{"opted"}}).Address(n.User); !errors.Is(err, policy.ErrNoAddress) {
 		return err
 	}
-	m.list, m.runs = append(m.list, *n), append(m.runs, fmt.Sprint(run != "", " ", cycle))
+	m.list, m.runs = append(m.list, *n), append(m.runs, fmt.Sprint(run != "", " ", round))
 	return nil
 }
 
@@ -113,11 +113,11 @@ func TestMailWithoutTerminals(t *testing.T) {
 	var sent mails
 	c := mailing(p, nil, &sent)
 	c.Companions = c.Companions[1:]
-	cycle := cycleOf(t.Context(), c, strict{notify: true})
+	round := cycleOf(t.Context(), c, strict{notify: true})
 	require.Len(t, sent.list, 1)
 	require.Empty(t, p.messages)
-	require.Empty(t, cycle.Notified)
-	require.Len(t, cycle.Results, 1)
+	require.Empty(t, round.Notified)
+	require.Len(t, round.Results, 1)
 }
 
 // slowLog is a record on a disk that keeps a controller waiting.
@@ -196,7 +196,7 @@ func (g *guarded) Append(records ...audit.Record) error {
 
 func (*guarded) Reserve(int64) error { return nil }
 
-func (g *guarded) Consume(_ *controller.Cycle, events []enforce.Event) {
+func (g *guarded) Consume(_ *controller.Round, events []enforce.Event) {
 	for i := range events {
 		g.said = append(g.said, fmt.Sprintf("%s %s: %s", events[i].Kind, events[i].Host, events[i].Text))
 	}

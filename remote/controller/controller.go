@@ -6,7 +6,7 @@
 //	err := controller.Loop(ctx, c, controller.Schedule{Interval: 10 * time.Second}, show)
 //
 // Loop takes one event after the other (events.go), and Controller.cycle is what happens at each. Only Delivery.Send
-// changes hosts. The package prints nothing: a Cycle has what was seen, concluded and done, and Sinks get the events.
+// changes hosts. The package prints nothing: a Round has what was seen, concluded and done, and Sinks get the events.
 package controller
 
 import (
@@ -51,7 +51,7 @@ type Controller struct {
 	Memory FleetMemory
 
 	fleet      knownFleet
-	round      Cycle // what was found and done since the last tick
+	round      Round // what was found and done since the last tick
 	background background
 }
 
@@ -99,7 +99,7 @@ func (c *Controller) learn(ended []*Delivery) {
 	}
 	var all Learned
 	slices.SortStableFunc(ended, func(a, b *Delivery) int { // the hosts are in their order in the fleet
-		return cmp.Or(cmp.Compare(a.cycle, b.cycle), cmp.Compare(a.position, b.position))
+		return cmp.Or(cmp.Compare(a.round, b.round), cmp.Compare(a.position, b.position))
 	})
 	for _, d := range ended {
 		all.add(d.learn(d))
@@ -159,15 +159,15 @@ func (c *Controller) remember(next enforce.Memory, orders []*sentOrder) {
 func (c *Controller) planDeliveries(events []enforce.Event, orders []*sentOrder) (
 	deliveries []*Delivery, all []enforce.Event,
 ) {
-	cycle := &c.round
-	cycle.About = func(host snapshot.Hostname) agent.About { return c.Link.About(c.fleet.reached[host]) }
+	round := &c.round
+	round.About = func(host snapshot.Hostname) agent.About { return c.Link.About(c.fleet.reached[host]) }
 	all = events
 	for _, companion := range c.Companions {
-		planned, said := companion.Plan(cycle, events)
+		planned, said := companion.Plan(round, events)
 		for _, d := range planned {
 			d.learn = func(d *Delivery) Learned { return companion.Learn(&c.round, d) }
 		}
-		c.record(cycle, said.Records)
+		c.record(round, said.Records)
 		deliveries, all = append(deliveries, planned...), append(said.Events, all...)
 	}
 	for _, o := range orders {
@@ -178,7 +178,7 @@ func (c *Controller) planDeliveries(events []enforce.Event, orders []*sentOrder)
 		})
 	}
 	for _, d := range deliveries {
-		d.cycle = cycle.Number
+		d.round = round.Number
 	}
 	return deliveries, all
 }
@@ -205,16 +205,16 @@ func (c *Controller) save(ctx context.Context, urgent bool) *saving {
 }
 
 // emit passes events on.
-func (c *Controller) emit(cycle *Cycle, events []enforce.Event) {
+func (c *Controller) emit(round *Round, events []enforce.Event) {
 	for _, sink := range c.Sinks {
-		sink.Consume(cycle, events)
+		sink.Consume(round, events)
 	}
 }
 
 // beginRound begins a round, in which all hosts are asked. What ended since the last one was shown is shown with it.
 func (c *Controller) beginRound() {
 	before := &c.round
-	c.round = Cycle{
+	c.round = Round{
 		Standby: c.Policy == nil, Run: before.Run, Number: before.Number + 1, Start: c.Now(), DryRun: c.DryRun,
 		Cluster: before.Cluster, Plan: enforce.Plan{Counts: before.Plan.Counts},
 		Earlier: before.Early, Results: before.Results, Notified: before.Notified, unrecorded: before.unrecorded,
@@ -230,18 +230,18 @@ func (c *Controller) beginRound() {
 }
 
 // endRound returns the round as it is shown.
-func (c *Controller) endRound(took time.Duration) Cycle {
-	cycle := &c.round
-	cycle.Took, cycle.Ended, cycle.UnderWay = took, true, c.Memory.Rules.UnderWay
-	cycle.setOperator(c.Memory.Operator)
+func (c *Controller) endRound(took time.Duration) Round {
+	round := &c.round
+	round.Took, round.Ended, round.UnderWay = took, true, c.Memory.Rules.UnderWay
+	round.setOperator(c.Memory.Operator)
 	unrecorded := ""
-	if cycle.Unrecorded != nil {
-		unrecorded = cycle.Unrecorded.Error()
+	if round.Unrecorded != nil {
+		unrecorded = round.Unrecorded.Error()
 	}
-	cycle.RecordChanged, cycle.unrecorded = unrecorded != cycle.unrecorded, unrecorded
-	ended := *cycle
+	round.RecordChanged, round.unrecorded = unrecorded != round.unrecorded, unrecorded
+	ended := *round
 	c.emit(&ended, nil)
-	cycle.Ended, cycle.Results, cycle.Notified, cycle.Records = false, nil, nil, nil
+	round.Ended, round.Results, round.Notified, round.Records = false, nil, nil, nil
 	return ended
 }
 

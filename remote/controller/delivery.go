@@ -20,15 +20,15 @@ type Delivery struct {
 	Content any   // for the Companion that planned it
 
 	learn           func(*Delivery) Learned // learnOutcome, or Learn of its Companion
-	cycle, position int                     // the number of its round, and where the host is in the fleet: see learn
+	round, position int                     // the number of its round, and where the host is in the fleet: see learn
 }
 
 // Companion plans what is sent besides orders, and learns what came of it. One goroutine calls it; it must not wait.
 type Companion interface {
 	// Plan returns what is to be sent, in a dry run nothing, and what there is to record and to say of it.
-	Plan(cycle *Cycle, events []enforce.Event) ([]*Delivery, Learned)
+	Plan(round *Round, events []enforce.Event) ([]*Delivery, Learned)
 	// Learn takes in what came of a delivery.
-	Learn(cycle *Cycle, d *Delivery) Learned
+	Learn(round *Round, d *Delivery) Learned
 }
 
 // MemoryKeeper is a Companion with a memory that is kept over restarts.

@@ -77,14 +77,14 @@ func TestOrdersAreNotWaitedFor(t *testing.T) {
 		var starts []time.Duration
 		decisions := map[string]bool{}
 		var ended []string
-		require.NoError(t, controller.Loop(t.Context(), c, controller.Schedule{Interval: time.Second, Cycles: 20}, func(cycle controller.Cycle) error {
-			starts = append(starts, cycle.Start.Sub(g.begun))
-			for i := range cycle.Plan.Findings {
-				f := &cycle.Plan.Findings[i]
+		require.NoError(t, controller.Loop(t.Context(), c, controller.Schedule{Interval: time.Second, Cycles: 20}, func(round controller.Round) error {
+			starts = append(starts, round.Start.Sub(g.begun))
+			for i := range round.Plan.Findings {
+				f := &round.Plan.Findings[i]
 				decisions[fmt.Sprintf("%d %s", f.PID, f.Decision())] = true
 			}
-			for _, a := range cycle.Results {
-				ended = append(ended, fmt.Sprintf("%s of cycle %d in cycle %d", a.Host, a.Cycle, cycle.Number))
+			for _, a := range round.Results {
+				ended = append(ended, fmt.Sprintf("%s of cycle %d in cycle %d", a.Host, a.Cycle, round.Number))
 			}
 			return nil
 		}))
@@ -110,7 +110,7 @@ func (s telling) Execute(ctx context.Context, h remote.Host, o order.Order) (age
 }
 
 // Plan implements controller.Companion: what it sends arrives after an order was carried out, or after 10 s.
-func (s telling) Plan(_ *controller.Cycle, events []enforce.Event) (_ []*controller.Delivery, none controller.Learned) {
+func (s telling) Plan(_ *controller.Round, events []enforce.Event) (_ []*controller.Delivery, none controller.Learned) {
 	if len(events) == 0 {
 		return nil, none
 	}
@@ -123,7 +123,7 @@ func (s telling) Plan(_ *controller.Cycle, events []enforce.Event) (_ []*control
 	}}}, none
 }
 
-func (telling) Learn(*controller.Cycle, *controller.Delivery) (none controller.Learned) { return none }
+func (telling) Learn(*controller.Round, *controller.Delivery) (none controller.Learned) { return none }
 
 // What is slow to send delays no order.
 func TestNothingDelaysAnOrder(t *testing.T) {
@@ -132,7 +132,7 @@ func TestNothingDelaysAnOrder(t *testing.T) {
 		c := controllerOf(s, strict{}, "b")
 		c.Companions = []controller.Companion{s}
 		require.NoError(t, controller.Loop(t.Context(), c, controller.Schedule{Interval: time.Second, Cycles: 1},
-			func(controller.Cycle) error { return nil }))
+			func(controller.Round) error { return nil }))
 		require.Equal(t, []string{"0s: b [8]"}, s.log)
 	})
 }
@@ -146,9 +146,9 @@ func TestOrdersUnderWayAreWaitedForAtTheEnd(t *testing.T) {
 				c := controllerOf(g, strict{}, "a")
 				ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
 				defer cancel()
-				var last controller.Cycle
-				require.NoError(t, controller.Loop(ctx, c, controller.Schedule{Interval: time.Second}, func(cycle controller.Cycle) error {
-					if last = cycle; inShow {
+				var last controller.Round
+				require.NoError(t, controller.Loop(ctx, c, controller.Schedule{Interval: time.Second}, func(round controller.Round) error {
+					if last = round; inShow {
 						cancel()
 					}
 					return nil
@@ -182,7 +182,7 @@ func TestHooksGetCompleteOutcomes(t *testing.T) {
 		c := controllerOf(g, strict{}, "a")
 		c.Sinks = []controller.Sink{hooksink.Sink{Queue: &hooks, Now: time.Now}}
 		broken := errors.New("broken pipe")
-		err := controller.Loop(t.Context(), c, controller.Schedule{Interval: time.Second}, func(controller.Cycle) error { return broken })
+		err := controller.Loop(t.Context(), c, controller.Schedule{Interval: time.Second}, func(controller.Round) error { return broken })
 		require.ErrorIs(t, err, broken)
 		require.Len(t, hooks.notices, 1)
 		notice := hooks.notices[0]
@@ -215,7 +215,7 @@ func TestAnotherClassOfFailureIsAnEvent(t *testing.T) {
 	var kinds []string
 	link := &failing{}
 	c := controllerOf(link, nil, "a")
-	c.Sinks = []controller.Sink{sinkOf(func(_ *controller.Cycle, events []enforce.Event) {
+	c.Sinks = []controller.Sink{sinkOf(func(_ *controller.Round, events []enforce.Event) {
 		for _, e := range events {
 			kinds = append(kinds, fmt.Sprintf("%s %s", e.Kind, remote.ClassOf(e.Err)))
 		}

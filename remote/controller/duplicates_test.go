@@ -104,11 +104,11 @@ func TestProvedByToken(t *testing.T) {
 			cycleOf(t.Context(), c, capped(100))
 			require.Empty(t, cycleOf(t.Context(), c, capped(100)).Cluster.Hosts[0].Snapshot.Tokens)
 			c.Hosts = f.Names
-			cycle := cycleOf(t.Context(), c, capped(100))
-			require.Len(t, cycle.Cluster.Hosts, tt.hosts)
-			cycle = cycleOf(t.Context(), c, capped(100))
-			require.Len(t, cycle.Cluster.Hosts, tt.hosts)
-			require.Len(t, cycle.Cluster.Hosts[0].Snapshot.Tokens, 2-tt.hosts)
+			round := cycleOf(t.Context(), c, capped(100))
+			require.Len(t, round.Cluster.Hosts, tt.hosts)
+			round = cycleOf(t.Context(), c, capped(100))
+			require.Len(t, round.Cluster.Hosts, tt.hosts)
+			require.Len(t, round.Cluster.Hosts[0].Snapshot.Tokens, 2-tt.hosts)
 		})
 	}
 }
@@ -133,13 +133,13 @@ func TestTheSecondNameServesWhileTheFirstFails(t *testing.T) {
 	policy := strict{warn: enforce.Warn{Cycles: 4}}
 	for number, down := range []string{"", "a", "", "b", "a"} {
 		link.down = map[string]bool{down: true}
-		cycle := cycleOf(t.Context(), c, policy)
-		require.Len(t, cycle.Cluster.Hosts, 2, "cycle %d", number+1)
-		require.Empty(t, cycle.Cluster.Failed())
-		require.Equal(t, []controller.Duplicate{{Name: "b", SameAs: "a", New: number == 0}}, cycle.Duplicates)
-		require.Len(t, cycle.Plan.Findings, 2)
-		require.Equal(t, snapshot.Hostname("a"), cycle.Plan.Findings[0].Host)
-		require.Equal(t, number+1, cycle.Plan.Findings[0].Cycles, "it has been there without a break")
+		round := cycleOf(t.Context(), c, policy)
+		require.Len(t, round.Cluster.Hosts, 2, "cycle %d", number+1)
+		require.Empty(t, round.Cluster.Failed())
+		require.Equal(t, []controller.Duplicate{{Name: "b", SameAs: "a", New: number == 0}}, round.Duplicates)
+		require.Len(t, round.Plan.Findings, 2)
+		require.Equal(t, snapshot.Hostname("a"), round.Plan.Findings[0].Host)
+		require.Equal(t, number+1, round.Plan.Findings[0].Cycles, "it has been there without a break")
 	}
 	require.Equal(t, map[string]int{"b": 1, "c": 1}, link.sent, "in the fifth cycle, in which a fails")
 	require.Empty(t, recordsOf(t, path, audit.KindFailed))
@@ -147,9 +147,9 @@ func TestTheSecondNameServesWhileTheFirstFails(t *testing.T) {
 	require.Len(t, recordsOf(t, path, audit.KindDuplicate), 1)
 
 	link.down = map[string]bool{"a": true, "b": true}
-	cycle := cycleOf(t.Context(), c, policy)
-	require.Len(t, cycle.Cluster.Failed(), 1, "one machine, one failure")
-	require.Equal(t, snapshot.Hostname("a"), cycle.Cluster.Failed()[0].Name)
+	round := cycleOf(t.Context(), c, policy)
+	require.Len(t, round.Cluster.Failed(), 1, "one machine, one failure")
+	require.Equal(t, snapshot.Hostname("a"), round.Cluster.Failed()[0].Name)
 }
 
 // names are two names of one machine, a and b, and another machine, c, each with a process in no environment.
@@ -186,10 +186,10 @@ func TestOldHostsAreKnownByTheirConnections(t *testing.T) {
 				f.Names[1] = remote.Host{Name: "alias", Address: f.Hosts()[0].Address}
 			}
 			c := controllerOfFleet(f, 2)
-			cycle := cycleOf(t.Context(), c, capped(2))
-			require.Empty(t, cycle.Cluster.Failed())
-			require.Equal(t, same, len(cycle.Duplicates) == 1)
-			require.Equal(t, same, len(cycle.Plan.Orders) == 0)
+			round := cycleOf(t.Context(), c, capped(2))
+			require.Empty(t, round.Cluster.Failed())
+			require.Equal(t, same, len(round.Duplicates) == 1)
+			require.Equal(t, same, len(round.Plan.Orders) == 0)
 		})
 	}
 }

@@ -181,9 +181,9 @@ var earlyCases = map[string]struct {
 func busyAfter(host snapshot.Hostname, d time.Duration) func(*wakeful, *controller.Controller) {
 	return func(_ *wakeful, c *controller.Controller) {
 		var once sync.Once
-		c.Sinks = []controller.Sink{sinkOf(func(cycle *controller.Cycle, _ []enforce.Event) {
-			at := slices.IndexFunc(cycle.Cluster.Hosts, func(h snapshot.Host) bool { return h.Name == host })
-			if cycle.Early > 0 && !cycle.Ended && cycle.Cluster.Hosts[at].IsNew {
+		c.Sinks = []controller.Sink{sinkOf(func(round *controller.Round, _ []enforce.Event) {
+			at := slices.IndexFunc(round.Cluster.Hosts, func(h snapshot.Host) bool { return h.Name == host })
+			if round.Early > 0 && !round.Ended && round.Cluster.Hosts[at].IsNew {
 				once.Do(func() { time.Sleep(d) })
 			}
 		})}
@@ -205,9 +205,9 @@ func TestEarlyCycles(t *testing.T) {
 				go row.do(w)
 				synctest.Wait()
 				shown := 0
-				err := controller.Loop(t.Context(), c, controller.Schedule{Interval: 10 * time.Second, Cycles: 3}, func(cycle controller.Cycle) error {
+				err := controller.Loop(t.Context(), c, controller.Schedule{Interval: 10 * time.Second, Cycles: 3}, func(round controller.Round) error {
 					shown++
-					require.Equal(t, shown, cycle.Number)
+					require.Equal(t, shown, round.Number)
 					return nil
 				})
 				require.NoError(t, err)
@@ -251,21 +251,21 @@ func TestWhatAnEarlyCycleShows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWakeful("a", "b")
 		w.hosts["b"].processes = []snapshot.PID{3}
-		var seen []controller.Cycle
+		var seen []controller.Round
 		c := controllerOf(w, warned(enforce.Warn{For: time.Hour}), "a", "b")
-		c.Sinks = []controller.Sink{sinkOf(func(cycle *controller.Cycle, _ []enforce.Event) { seen = append(seen, *cycle) })}
+		c.Sinks = []controller.Sink{sinkOf(func(round *controller.Round, _ []enforce.Event) { seen = append(seen, *round) })}
 		go func() {
 			aStarts(w)
 			at(1)
 			w.change("a", "a", func(*wakefulHost) {}) // nothing is new
 		}()
 		earlier := 0
-		err := controller.Loop(t.Context(), c, controller.Schedule{Interval: 10 * time.Second, Cycles: 2}, func(cycle controller.Cycle) error {
-			earlier += cycle.Earlier
+		err := controller.Loop(t.Context(), c, controller.Schedule{Interval: 10 * time.Second, Cycles: 2}, func(round controller.Round) error {
+			earlier += round.Earlier
 			return nil
 		})
 		require.NoError(t, err)
-		seen = slices.DeleteFunc(seen, func(cycle controller.Cycle) bool { return cycle.Early == 0 || cycle.Ended })
+		seen = slices.DeleteFunc(seen, func(round controller.Round) bool { return round.Early == 0 || round.Ended })
 		require.Equal(t, 2, earlier)
 		require.Len(t, seen, 1, "the second one had nothing new")
 		require.True(t, seen[0].Cluster.Hosts[0].IsNew)
@@ -309,7 +309,7 @@ func TestASlowDisk(t *testing.T) {
 		c := controllerOf(w, warned(enforce.Warn{}), "a", "b")
 		c.Store = storeFunc(func(controller.Saved) error { time.Sleep(5 * time.Second); return nil })
 		c.Memory.Operator.Exemptions = policy.ExemptionList{{Who: policy.Who{User: "bob"}, Until: time.Now().Add(6500 * time.Millisecond)}}
-		c.Sinks = []controller.Sink{sinkOf(func(_ *controller.Cycle, events []enforce.Event) {
+		c.Sinks = []controller.Sink{sinkOf(func(_ *controller.Round, events []enforce.Event) {
 			for _, e := range events {
 				if e.Kind == enforce.EventActing {
 					found = append(found, fmt.Sprintf("%.0f %s", time.Since(w.begun).Seconds(), e.Host))
@@ -328,6 +328,6 @@ func TestASlowDisk(t *testing.T) {
 	})
 }
 
-type sinkOf func(*controller.Cycle, []enforce.Event)
+type sinkOf func(*controller.Round, []enforce.Event)
 
-func (s sinkOf) Consume(cycle *controller.Cycle, events []enforce.Event) { s(cycle, events) }
+func (s sinkOf) Consume(round *controller.Round, events []enforce.Event) { s(round, events) }

@@ -203,9 +203,9 @@ func TestNoActionIfHeldDryOrPending(t *testing.T) {
 			c := p.controller(&audit.Log{Path: path})
 			c.DryRun = tt.dry
 			for range 3 {
-				cycle := cycleOf(t.Context(), c, tt.policy)
-				require.Empty(t, cycle.Results)
-				require.Equal(t, name == "held", cycle.Plan.Held())
+				round := cycleOf(t.Context(), c, tt.policy)
+				require.Empty(t, round.Results)
+				require.Equal(t, name == "held", round.Plan.Held())
 			}
 			require.Empty(t, p.signals)
 			require.Empty(t, p.messages)
@@ -249,9 +249,9 @@ func TestActionsDoNotDependOnNotifications(t *testing.T) {
 	p := newFakeFleet(t)
 	p.notifyErr = agent.ErrCannotNotify
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	cycle := cycleOf(t.Context(), p.controller(&audit.Log{Path: path}), strict{notify: true})
-	require.Len(t, cycle.Notified, 4)
-	require.ErrorIs(t, cycle.Notified[0].Err, agent.ErrCannotNotify)
+	round := cycleOf(t.Context(), p.controller(&audit.Log{Path: path}), strict{notify: true})
+	require.Len(t, round.Notified, 4)
+	require.ErrorIs(t, round.Notified[0].Err, agent.ErrCannotNotify)
 	require.Len(t, p.signals, 4)
 	said := recordsOf(t, path, audit.KindNotified)
 	require.Len(t, said, 4)
@@ -299,8 +299,8 @@ func outcomesFromLines(t *testing.T, old *oldHost) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	c := controllerOf(old, nil, "a")
 	c.Audit = &audit.Log{Path: path}
-	cycle := cycleOf(t.Context(), c, strict{})
-	require.Equal(t, []string{"Terminating process 5 from environment N/A that is running on GPU(s) 0"}, cycle.Results[0].Execution.Lines,
+	round := cycleOf(t.Context(), c, strict{})
+	require.Equal(t, []string{"Terminating process 5 from environment N/A that is running on GPU(s) 0"}, round.Results[0].Execution.Lines,
 		"it ends for being in no environment, whatever it claims")
 	entries, _, err := audit.History(path, audit.Filter{})
 	require.NoError(t, err)

@@ -147,7 +147,7 @@ func TestTheRecordOfAnHour(t *testing.T) {
 			events[i] = enforce.Event{Kind: enforce.EventNew, Host: host, Finding: f}
 		}
 		orders := []*sentOrder{{items: []audit.Record{{Kind: audit.KindOrder, Host: host, User: user}}}}
-		require.NoError(t, c.recordFirst(&Cycle{}, events, nil, itemsOf(orders)))
+		require.NoError(t, c.recordFirst(&Round{}, events, nil, itemsOf(orders)))
 		require.Equal(t, audit.KindOrder, log[len(log)-1].Kind, "it is done, so it is recorded")
 		return len(log) - before - 1
 	}
@@ -211,13 +211,13 @@ func TestJudgementsASecond(t *testing.T) {
 
 func TestWhatWasNotSent(t *testing.T) {
 	plan := func(host snapshot.Hostname) enforce.Plan { return enforce.Plan{Orders: []order.OfHost{{Host: host}}} }
-	cycle := Cycle{}
-	cycle.add(plan("a"))
-	cycle.add(plan("b"))
-	cycle.unsent = 1 // as after a record that failed, whatever operators do since
-	cycle.add(plan("c"))
-	cycle.add(enforce.Plan{})
-	require.Equal(t, []order.OfHost{{Host: "a"}, {Host: "c"}}, cycle.Plan.Orders)
+	round := Round{}
+	round.add(plan("a"))
+	round.add(plan("b"))
+	round.unsent = 1 // as after a record that failed, whatever operators do since
+	round.add(plan("c"))
+	round.add(enforce.Plan{})
+	require.Equal(t, []order.OfHost{{Host: "a"}, {Host: "c"}}, round.Plan.Orders)
 }
 
 // TestADuplicateIsRecordedOnce: what an operator does after a machine was found under two names doesn't record it again.
@@ -225,8 +225,8 @@ func TestADuplicateIsRecordedOnce(t *testing.T) {
 	var log kept
 	c := &Controller{Options: Options{Audit: &log, Now: time.Now}}
 	c.fleet.Duplicates = []Duplicate{{Name: "b", SameAs: "a", New: true}}
-	require.NoError(t, c.recordFirst(&Cycle{}, nil, c.fleet.Duplicates, nil))
-	require.NoError(t, c.recordFirst(&Cycle{}, nil, nil, []audit.Record{{Kind: audit.KindOperator}}))
+	require.NoError(t, c.recordFirst(&Round{}, nil, c.fleet.Duplicates, nil))
+	require.NoError(t, c.recordFirst(&Round{}, nil, nil, []audit.Record{{Kind: audit.KindOperator}}))
 	require.Len(t, log, 2)
 	require.Equal(t, audit.KindOperator, log[1].Kind)
 }
@@ -262,41 +262,41 @@ func identityOf(text string) identity {
 
 // Each row is cycles of a fleet of a, b and c: what is known of each, and which of them count.
 func TestMachines(t *testing.T) {
-	type cycle struct {
+	type round struct {
 		a, b, c, want string
 	}
 	for _, tt := range []struct {
 		name   string
-		cycles []cycle
+		cycles []round
 	}{
-		{"three machines", []cycle{{"ta none 1 k", "tb none 2 k", "tc none 3 k", "a b c"}}},
-		{"the second shows what the first was given", []cycle{{"ta none 1 k", "tb ta 2 k", "tc none 3 k", "a a c"}}},
-		{"the first shows what the second was given", []cycle{{"ta tb 1 k", "tb none 2 k", "tc none 3 k", "a a c"}}},
-		{"three names of one", []cycle{{"ta tb 1 k", "tb none 2 k", "tc ta,other 3 k", "a a a"}}},
-		{"with another host key", []cycle{{"ta none 1 k", "tb ta 2 k2", "down", "a a c"}}},
-		{"what others gave", []cycle{{"ta x,y 1 k", "tb x,y 2 k", "tc x,y 3 k", "a b c"}}},
-		{"its own token", []cycle{{"ta ta 1 k", "tb tb 2 k", "tc none 3 k", "a b c"}}},
-		{"several hosts on one machine", []cycle{{"ta none 1 k", "tb none 1 k", "tc none 1 k", "a b c"}}},
-		{"the same connection, and what it shows is of another machine", []cycle{{"ta none 1 k", "tb tc 1 k", "tc none 2 k", "a b b"}}},
-		{"by the connection alone", []cycle{{"- - 1 k", "- - 2 k", "- - 1 k", "a b a"}}},
-		{"one key on several addresses", []cycle{{"- - 1 k", "- - 2 k", "- - 3 k", "a b c"}}},
-		{"several keys on one address", []cycle{{"- - 1 k1", "- - 1 k2", "- - 1 k3", "a b c"}}},
-		{"nothing is known", []cycle{{"-", "-", "-", "a b c"}}},
-		{"no key is known", []cycle{{"- - 1 -", "- - 1 -", "- - - k", "a b c"}}},
-		{"one of them shows tokens", []cycle{{"ta none 1 k", "- - 1 k", "tc none 3 k", "a a c"}}},
-		{"a token that nothing was given of", []cycle{{"- - 1 k", "tb ,- 2 k", "down", "a b c"}}},
-		{"none answers", []cycle{{"down", "down", "down", "a b c"}}},
-		{"the first fails for a while", []cycle{
+		{"three machines", []round{{"ta none 1 k", "tb none 2 k", "tc none 3 k", "a b c"}}},
+		{"the second shows what the first was given", []round{{"ta none 1 k", "tb ta 2 k", "tc none 3 k", "a a c"}}},
+		{"the first shows what the second was given", []round{{"ta tb 1 k", "tb none 2 k", "tc none 3 k", "a a c"}}},
+		{"three names of one", []round{{"ta tb 1 k", "tb none 2 k", "tc ta,other 3 k", "a a a"}}},
+		{"with another host key", []round{{"ta none 1 k", "tb ta 2 k2", "down", "a a c"}}},
+		{"what others gave", []round{{"ta x,y 1 k", "tb x,y 2 k", "tc x,y 3 k", "a b c"}}},
+		{"its own token", []round{{"ta ta 1 k", "tb tb 2 k", "tc none 3 k", "a b c"}}},
+		{"several hosts on one machine", []round{{"ta none 1 k", "tb none 1 k", "tc none 1 k", "a b c"}}},
+		{"the same connection, and what it shows is of another machine", []round{{"ta none 1 k", "tb tc 1 k", "tc none 2 k", "a b b"}}},
+		{"by the connection alone", []round{{"- - 1 k", "- - 2 k", "- - 1 k", "a b a"}}},
+		{"one key on several addresses", []round{{"- - 1 k", "- - 2 k", "- - 3 k", "a b c"}}},
+		{"several keys on one address", []round{{"- - 1 k1", "- - 1 k2", "- - 1 k3", "a b c"}}},
+		{"nothing is known", []round{{"-", "-", "-", "a b c"}}},
+		{"no key is known", []round{{"- - 1 -", "- - 1 -", "- - - k", "a b c"}}},
+		{"one of them shows tokens", []round{{"ta none 1 k", "- - 1 k", "tc none 3 k", "a a c"}}},
+		{"a token that nothing was given of", []round{{"- - 1 k", "tb ,- 2 k", "down", "a b c"}}},
+		{"none answers", []round{{"down", "down", "down", "a b c"}}},
+		{"the first fails for a while", []round{
 			{"ta none 1 k", "tb ta 2 k", "down", "a a c"},
 			{"down", "tb none 2 k", "down", "a a c"},
 			{"down", "down", "down", "a a c"},
 			{"ta none 1 k", "down", "down", "a a c"},
 			{"ta none 1 k", "tb ta 2 k", "down", "a a c"},
 		}},
-		{"one that never answered is not taken for another", []cycle{{"down", "tb none 2 k", "down", "a b c"}, {"down", "tb none 2 k", "down", "a b c"}}},
-		{"a name that leads elsewhere now", []cycle{{"ta none 1 k", "tb ta 1 k", "down", "a a c"}, {"ta none 1 k", "tb2 none 2 k", "down", "a b c"}}},
-		{"a name that leads to an older genv elsewhere", []cycle{{"ta none 1 k", "tb ta 1 k", "down", "a a c"}, {"ta none 1 k", "- - 2 k", "down", "a b c"}}},
-		{"two that part while the third is silent", []cycle{{"ta none 1 k", "tb ta 2 k", "tc ta 3 k", "a a a"}, {"down", "tb none 2 k", "tc none 3 k", "a a c"}}},
+		{"one that never answered is not taken for another", []round{{"down", "tb none 2 k", "down", "a b c"}, {"down", "tb none 2 k", "down", "a b c"}}},
+		{"a name that leads elsewhere now", []round{{"ta none 1 k", "tb ta 1 k", "down", "a a c"}, {"ta none 1 k", "tb2 none 2 k", "down", "a b c"}}},
+		{"a name that leads to an older genv elsewhere", []round{{"ta none 1 k", "tb ta 1 k", "down", "a a c"}, {"ta none 1 k", "- - 2 k", "down", "a b c"}}},
+		{"two that part while the third is silent", []round{{"ta none 1 k", "tb ta 2 k", "tc ta 3 k", "a a a"}, {"down", "tb none 2 k", "tc none 3 k", "a a c"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var m Machines

@@ -13,7 +13,7 @@ import (
 // Loop enforces until the schedule is over, ctx ends, or each returns an error, which it then returns. each gets what
 // was done since a tick, when answers and orders have ended, or at the next tick. When ctx ends, no further order is
 // begun, and the outcomes of those under way are waited for.
-func Loop(ctx context.Context, c *Controller, s Schedule, each func(Cycle) error) error {
+func Loop(ctx context.Context, c *Controller, s Schedule, each func(Round) error) error {
 	l := newLoop(ctx, c, s)
 	defer l.close()
 	for {
@@ -106,7 +106,7 @@ func (l *loop) isOver() bool {
 }
 
 // show shows what was begun at the last tick, once.
-func (l *loop) show(each func(Cycle) error) error {
+func (l *loop) show(each func(Round) error) error {
 	if l.shown {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (l *loop) show(each func(Cycle) error) error {
 }
 
 // finish waits for the orders under way when the loop ends.
-func (l *loop) finish(ctx context.Context, each func(Cycle) error) error {
+func (l *loop) finish(ctx context.Context, each func(Round) error) error {
 	l.stopListening()
 	if l.shown && l.background.underWay == 0 && len(l.round.Results)+len(l.round.Notified) == 0 {
 		return nil
@@ -141,14 +141,14 @@ func (l *loop) finish(ctx context.Context, each func(Cycle) error) error {
 		}
 	}
 	if each == nil {
-		each = func(Cycle) error { return nil }
+		each = func(Round) error { return nil }
 	}
 	l.save(ctx, true)
 	return l.show(each)
 }
 
 // Finish waits for the orders that a Loop left under way when Drain was over, and until the memory is written.
-func (c *Controller) Finish(ctx context.Context, each func(Cycle) error) error {
+func (c *Controller) Finish(ctx context.Context, each func(Round) error) error {
 	l := newLoop(ctx, c, Schedule{})
 	defer l.close()
 	l.shown = true

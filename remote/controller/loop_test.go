@@ -65,7 +65,7 @@ func TestCyclesKeepTime(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				link, begun := &slow{takes: tt.takes}, time.Now()
-				err := loopOf(t.Context(), looping(link), usual, controller.Schedule{Interval: 10 * s, Cycles: 4}, func(c controller.Cycle) error {
+				err := loopOf(t.Context(), looping(link), usual, controller.Schedule{Interval: 10 * s, Cycles: 4}, func(c controller.Round) error {
 					require.Empty(t, c.Cluster.Failed())
 					return nil
 				})
@@ -83,14 +83,14 @@ func TestCyclesKeepTime(t *testing.T) {
 func TestTheLoopEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		once := 0
-		require.NoError(t, loopOf(t.Context(), looping(&slow{takes: []time.Duration{0}}), usual, controller.Schedule{}, func(controller.Cycle) error {
+		require.NoError(t, loopOf(t.Context(), looping(&slow{takes: []time.Duration{0}}), usual, controller.Schedule{}, func(controller.Round) error {
 			once++
 			return nil
 		}))
 		require.Equal(t, 1, once, "an interval of 0 is once")
 
 		enough := errors.New("enough")
-		err := loopOf(t.Context(), looping(&slow{takes: []time.Duration{0}}), usual, controller.Schedule{Interval: time.Second}, func(c controller.Cycle) error {
+		err := loopOf(t.Context(), looping(&slow{takes: []time.Duration{0}}), usual, controller.Schedule{Interval: time.Second}, func(c controller.Round) error {
 			if c.Number == 3 {
 				return enough
 			}
@@ -157,7 +157,7 @@ func TestSteps(t *testing.T) {
 				}
 				due = time.Now().Add(wait)
 			}
-			err := loopOf(ctx, c, strict{}, row.schedule, func(controller.Cycle) error { return row.each })
+			err := loopOf(ctx, c, strict{}, row.schedule, func(controller.Round) error { return row.each })
 			require.ErrorIs(t, err, row.each, name)
 			require.False(t, time.Now().After(due.Add(time.Millisecond)), name)
 		})
@@ -195,7 +195,7 @@ func TestARoleThatEndsDuringALongOrder(t *testing.T) {
 		require.Equal(t, 14*time.Second, time.Since(begun))
 		leader.Configure(standby.Options)
 		var came []time.Duration
-		require.NoError(t, loopOf(t.Context(), leader, usual, controller.Schedule{Interval: time.Minute, Cycles: 80}, func(c controller.Cycle) error {
+		require.NoError(t, loopOf(t.Context(), leader, usual, controller.Schedule{Interval: time.Minute, Cycles: 80}, func(c controller.Round) error {
 			if len(c.Results) > 0 {
 				came = append(came, time.Since(begun).Truncate(time.Minute))
 			}
@@ -221,8 +221,8 @@ func TestCyclesThatWerePassed(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
 		defer cancel()
 		var numbers []int
-		require.NoError(t, loopOf(ctx, c, usual, controller.Schedule{Interval: time.Minute, Cycles: 2}, func(cycle controller.Cycle) error {
-			numbers = append(numbers, cycle.Number)
+		require.NoError(t, loopOf(ctx, c, usual, controller.Schedule{Interval: time.Minute, Cycles: 2}, func(round controller.Round) error {
+			numbers = append(numbers, round.Number)
 			return nil
 		}))
 		require.Equal(t, []int{2}, numbers)
@@ -241,7 +241,7 @@ func TestFinishWaitsForTheWriter(t *testing.T) {
 			return nil
 		})
 		untilWaiting(t, c)
-		require.NoError(t, c.Finish(t.Context(), func(controller.Cycle) error {
+		require.NoError(t, c.Finish(t.Context(), func(controller.Round) error {
 			synctest.Wait()
 			require.EqualValues(t, 1, writing.Load(), "the outcome came")
 			return nil
@@ -253,14 +253,14 @@ func TestFinishWaitsForTheWriter(t *testing.T) {
 // leaving is a Companion that once has something for a host that isn't in the fleet.
 type leaving struct{ learnt chan error }
 
-func (leaving) Plan(cycle *controller.Cycle, _ []enforce.Event) ([]*controller.Delivery, controller.Learned) {
-	if cycle.Early > 0 {
+func (leaving) Plan(round *controller.Round, _ []enforce.Event) ([]*controller.Delivery, controller.Learned) {
+	if round.Early > 0 {
 		return nil, controller.Learned{}
 	}
 	return []*controller.Delivery{{Host: "gone", Send: func(context.Context, controller.Link, remote.Host) error { return nil }}}, controller.Learned{}
 }
 
-func (l leaving) Learn(_ *controller.Cycle, d *controller.Delivery) controller.Learned {
+func (l leaving) Learn(_ *controller.Round, d *controller.Delivery) controller.Learned {
 	l.learnt <- d.Err
 	return controller.Learned{}
 }

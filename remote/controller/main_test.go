@@ -27,15 +27,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-func cycleOf(ctx context.Context, c *controller.Controller, policy enforce.Policy) (cycle controller.Cycle) {
+func cycleOf(ctx context.Context, c *controller.Controller, policy enforce.Policy) (round controller.Round) {
 	c.Policy = policy
 	return once(ctx, c)
 }
 
 // once asks all hosts, judges and acts once, and waits for the outcome.
-func once(ctx context.Context, c *controller.Controller) (cycle controller.Cycle) {
-	_ = controller.Loop(ctx, c, controller.Schedule{}, func(done controller.Cycle) error { cycle = done; return nil })
-	return cycle
+func once(ctx context.Context, c *controller.Controller) (round controller.Round) {
+	_ = controller.Loop(ctx, c, controller.Schedule{}, func(done controller.Round) error { round = done; return nil })
+	return round
 }
 
 // controllerOf is a controller of hosts that a Link leads to.
@@ -59,7 +59,7 @@ func recordsOf(t *testing.T, path string, kind audit.RecordKind) (list []audit.R
 	return list
 }
 
-func loopOf(ctx context.Context, c *controller.Controller, policy enforce.Policy, s controller.Schedule, each func(controller.Cycle) error) error {
+func loopOf(ctx context.Context, c *controller.Controller, policy enforce.Policy, s controller.Schedule, each func(controller.Round) error) error {
 	c.Policy = policy
 	return controller.Loop(ctx, c, s, each)
 }
@@ -71,7 +71,7 @@ func ticks(t *testing.T, c *controller.Controller, interval time.Duration, n int
 }
 
 // shown is how a cycle is shown where that doesn't matter.
-func shown(controller.Cycle) error { return nil }
+func shown(controller.Round) error { return nil }
 
 // carriedOut are the outcomes at a host that carries out all of an order.
 func carriedOut(o order.Order) (done agent.Execution) {

@@ -69,17 +69,17 @@ func TestARestartContinues(t *testing.T) {
 	policy := strict{notify: true, warn: enforce.Warn{Cycles: 2, For: time.Minute}}
 	for number := range 2 {
 		store := open(t, dir) // a restart before each cycle
-		cycle := cycleOf(t.Context(), restarted(t, p, store, &now), policy)
-		require.Len(t, cycle.Plan.Findings, 4)
-		require.Equal(t, noonUTC, cycle.Plan.Findings[0].Since)
-		require.Equal(t, number+1, cycle.Plan.Findings[0].Cycles)
+		round := cycleOf(t.Context(), restarted(t, p, store, &now), policy)
+		require.Len(t, round.Plan.Findings, 4)
+		require.Equal(t, noonUTC, round.Plan.Findings[0].Since)
+		require.Equal(t, number+1, round.Plan.Findings[0].Cycles)
 		require.Len(t, p.messages, 4, "once each")
-		require.Empty(t, cycle.Results)
+		require.Empty(t, round.Results)
 		require.NoError(t, store.Close())
 		now = now.Add(40 * time.Second)
 	}
-	cycle := cycleOf(t.Context(), restarted(t, p, open(t, dir), &now), policy)
-	require.Len(t, cycle.Results, 2, "they had their time, most of it before the restart")
+	round := cycleOf(t.Context(), restarted(t, p, open(t, dir), &now), policy)
+	require.Len(t, round.Results, 2, "they had their time, most of it before the restart")
 	require.Len(t, p.messages, 8, "that it is done")
 }
 
@@ -147,9 +147,9 @@ func TestOneControllerHasTheFolder(t *testing.T) {
 	second, err := statedir.Open(dir)
 	require.ErrorIs(t, err, statedir.ErrInUse)
 	once := restarted(t, p, second, &now)
-	cycle := cycleOf(t.Context(), once, policy)
-	require.Equal(t, 2, cycle.Plan.Findings[0].Cycles, "as the loop counts them")
-	require.Empty(t, cycle.Results, "which the loop would not do yet either")
+	round := cycleOf(t.Context(), once, policy)
+	require.Equal(t, 2, round.Plan.Findings[0].Cycles, "as the loop counts them")
+	require.Empty(t, round.Results, "which the loop would not do yet either")
 	require.Equal(t, string(before), string(proctest.ReadFile(t, filepath.Join(dir, "memory.json"))))
 	require.NotEmpty(t, cycleOf(t.Context(), loop, policy).Results)
 }
@@ -266,9 +266,9 @@ func TestNoSecondSIGTERMAfterACrash(t *testing.T) {
 
 	p.cut = -1
 	again := restarted(t, p, open(t, dir), &now)
-	cycle := cycleOf(t.Context(), again, strict{})
-	require.Empty(t, cycle.Results)
-	require.Contains(t, cycle.Plan.Findings[0].Stuck[0].Reason, "got SIGTERM already")
+	round := cycleOf(t.Context(), again, strict{})
+	require.Empty(t, round.Results)
+	require.Contains(t, round.Plan.Findings[0].Stuck[0].Reason, "got SIGTERM already")
 	now = now.Add(time.Second) // the grace of the policy
 	require.Len(t, cycleOf(t.Context(), again, strict{}).Results, 1)
 }

@@ -110,15 +110,15 @@ func TestNotificationsOfACapOnEachHost(t *testing.T) {
 			var sent mails
 			c := p.controller(&audit.Log{Path: path}, &sent)
 			policy := deviceCap{most: 1, warn: enforce.Warn{Cycles: 1}}
-			cycle := cycleOf(t.Context(), c, policy)
+			round := cycleOf(t.Context(), c, policy)
 			require.Equal(t, map[string][]agent.Message{
 				"a": {{UID: 1001, Text: over + choice + "GPU 0 will be detached; what runs there then ends, too)." + advice, IDs: []string{"max-devices-per-user/alice"}}},
 				"b": {{UID: 1001, Text: over + choice + "GPU 0 will be detached on a; what runs there then ends, too)." + advice, IDs: []string{"max-devices-per-user/alice"}}},
 			}, p.messages, "bob is told nothing")
-			require.Len(t, cycle.Notified, 1, "one warning")
-			require.Equal(t, "a", string(cycle.Notified[0].Host))
-			cycle = cycleOf(t.Context(), c, policy)
-			require.Len(t, cycle.Notified, 1)
+			require.Len(t, round.Notified, 1, "one warning")
+			require.Equal(t, "a", string(round.Notified[0].Host))
+			round = cycleOf(t.Context(), c, policy)
+			require.Len(t, round.Notified, 1)
 			require.Equal(t, over+"GPU 0 is being detached."+after, p.messages["a"][1].Text)
 			require.Equal(t, over+"GPU 0 is being detached on a."+after, p.messages["b"][1].Text)
 			cycleOf(t.Context(), c, policy)

@@ -28,12 +28,12 @@ func TestOneMessagePerUser(t *testing.T) {
 			"Process 101 is not running in a GPU environment (uid 1001).\nUnless this changes soon, process 101 will be ended.\n" + advice,
 	} {
 		p := sameUser(t, map[string]int{"a": n})
-		cycle := cycleOf(t.Context(), p.controller(nil), strict{notify: true, warn: enforce.Warn{Cycles: 3}})
+		round := cycleOf(t.Context(), p.controller(nil), strict{notify: true, warn: enforce.Warn{Cycles: 3}})
 		require.Len(t, p.messages, 1)
 		require.Len(t, p.messages[0].IDs, n)
 		p.messages[0].IDs = nil
 		require.Equal(t, []agent.Message{{UID: 1001, Text: want}}, p.messages)
-		require.Len(t, cycle.Notified, n, "each finding has its record")
+		require.Len(t, round.Notified, n, "each finding has its record")
 	}
 	p := sameUser(t, map[string]int{"a": 100})
 	cycleOf(t.Context(), p.controller(nil), strict{notify: true})
@@ -58,10 +58,10 @@ func TestNotificationsOfAHostAreBounded(t *testing.T) {
 func TestHeldFindingsNotifyNoUser(t *testing.T) {
 	p := sameUser(t, map[string]int{"a": 99, "b": 1})
 	c := p.controller(nil)
-	cycle := cycleOf(t.Context(), c, strict{notify: true, limits: safety.Limits{PerHost: safety.Limit{Terminations: 50}}})
-	require.Equal(t, "a", string(cycle.Plan.HeldUsers[0].Host))
-	require.Len(t, cycle.Notified, 1)
-	require.Equal(t, "b", string(cycle.Notified[0].Host))
+	round := cycleOf(t.Context(), c, strict{notify: true, limits: safety.Limits{PerHost: safety.Limit{Terminations: 50}}})
+	require.Equal(t, "a", string(round.Plan.HeldUsers[0].Host))
+	require.Len(t, round.Notified, 1)
+	require.Equal(t, "b", string(round.Notified[0].Host))
 	cycleOf(t.Context(), c, strict{notify: true})
 	require.Len(t, p.messages, 2)
 	require.Contains(t, p.messages[1].Text, "Process 100 gets SIGTERM now.")

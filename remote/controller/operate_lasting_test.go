@@ -45,13 +45,13 @@ func TestHold(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		require.Equal(t, before, r.received())
-		cycle := r.last()
-		require.NotNil(t, cycle.Hold)
-		require.Empty(t, cycle.Plan.HeldHosts)
-		require.Empty(t, cycle.Plan.HeldUsers)
-		require.NotEmpty(t, cycle.Plan.Findings)
-		for i := range cycle.Plan.Findings {
-			f := &cycle.Plan.Findings[i]
+		round := r.last()
+		require.NotNil(t, round.Hold)
+		require.Empty(t, round.Plan.HeldHosts)
+		require.Empty(t, round.Plan.HeldUsers)
+		require.NotEmpty(t, round.Plan.Findings)
+		for i := range round.Plan.Findings {
+			f := &round.Plan.Findings[i]
 			require.Equal(t, enforce.DecisionHold, f.Decision())
 			require.Contains(t, f.Waits, "by alice (uid 1000), as root: it was asked for")
 		}
@@ -104,7 +104,7 @@ func TestTheEndOfAnExemptionThatCannotBeRecorded(t *testing.T) {
 	var said []string
 	log := &full{Log: audit.Log{Path: filepath.Join(t.TempDir(), "audit.jsonl")}}
 	c := newFakeFleet(t).controller(log)
-	c.Sinks = []controller.Sink{sinkOf(func(_ *controller.Cycle, events []enforce.Event) {
+	c.Sinks = []controller.Sink{sinkOf(func(_ *controller.Round, events []enforce.Event) {
 		for _, e := range events {
 			said = append(said, e.Text)
 		}

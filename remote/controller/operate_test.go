@@ -97,7 +97,7 @@ type running struct {
 	log    *audit.Log
 	events []enforce.Event
 	mu     sync.Mutex
-	cycles []controller.Cycle
+	cycles []controller.Round
 	stop   func()
 }
 
@@ -109,7 +109,7 @@ func run(t *testing.T, h *twoHosts, change func(*controller.Controller)) *runnin
 	r := &running{twoHosts: h, t: t, queue: controller.NewQueue(), log: &audit.Log{Path: filepath.Join(t.TempDir(), "audit.jsonl")}}
 	r.c = controllerOf(h, constant{Grace: 3 * time.Second, Kill: true}, "a", "b")
 	r.c.Audit = r.log
-	r.c.Sinks = append(r.c.Sinks, sinkOf(func(_ *controller.Cycle, events []enforce.Event) {
+	r.c.Sinks = append(r.c.Sinks, sinkOf(func(_ *controller.Round, events []enforce.Event) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.events = append(r.events, events...)
@@ -120,7 +120,7 @@ func run(t *testing.T, h *twoHosts, change func(*controller.Controller)) *runnin
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- controller.Loop(ctx, r.c, controller.Schedule{Interval: 10 * time.Second, Actions: r.queue}, func(c controller.Cycle) error {
+		ended <- controller.Loop(ctx, r.c, controller.Schedule{Interval: 10 * time.Second, Actions: r.queue}, func(c controller.Round) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.cycles = append(r.cycles, c)
@@ -132,7 +132,7 @@ func run(t *testing.T, h *twoHosts, change func(*controller.Controller)) *runnin
 	return r
 }
 
-func (r *running) last() controller.Cycle {
+func (r *running) last() controller.Round {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.cycles[len(r.cycles)-1]

@@ -90,7 +90,7 @@ func (o *sentOrder) send(ctx context.Context, link Link, host remote.Host) (err 
 // learnOutcome remembers what came of an order.
 func (c *Controller) learnOutcome(o *sentOrder, d *Delivery) Learned {
 	result := OrderResult{
-		Cycle: d.cycle, Host: o.Host, Order: o.Order, Execution: o.execution, Err: d.Err, Findings: o.findings,
+		Cycle: d.round, Host: o.Host, Order: o.Order, Execution: o.execution, Err: d.Err, Findings: o.findings,
 	}
 	result.Execution.Lines = shownLines(o.Order, o.execution.Lines)
 	outcomes := result.outcomes()

@@ -160,7 +160,7 @@ func TestGuardsOfAFleet(t *testing.T) {
 	var seen []enforce.Event
 	c := controllerOfFleet(f, 3)
 	c.Audit, c.Companions = &audit.Log{Path: path}, []controller.Companion{&companions.Guards{}}
-	c.Sinks = []controller.Sink{sinkOf(func(_ *controller.Cycle, events []enforce.Event) { seen = append(seen, events...) })}
+	c.Sinks = []controller.Sink{sinkOf(func(_ *controller.Round, events []enforce.Event) { seen = append(seen, events...) })}
 	said := func() (texts []string) {
 		for i := range seen {
 			if seen[i].Kind == enforce.EventGuard {

@@ -21,30 +21,30 @@ type Recorder interface {
 }
 
 // record writes records, and notes in the cycle why that failed.
-func (c *Controller) record(cycle *Cycle, records []audit.Record) {
-	if err := c.write(cycle, records); err != nil {
-		cycle.Unrecorded = err
+func (c *Controller) record(round *Round, records []audit.Record) {
+	if err := c.write(round, records); err != nil {
+		round.Unrecorded = err
 	}
 }
 
 // recordFirst records what was found, and what is about to be done. After an error nothing may be done. Append of
 // nothing writes what still waits: if that fails, the findings come again with the next judgement.
 func (c *Controller) recordFirst(
-	cycle *Cycle, events []enforce.Event, duplicates []Duplicate, items []audit.Record,
+	round *Round, events []enforce.Event, duplicates []Duplicate, items []audit.Record,
 ) error {
 	if c.Audit == nil {
 		return nil
 	}
-	if cycle.Unrecorded = c.Audit.Append(); cycle.Unrecorded == nil || c.ActUnrecorded {
-		cycle.Unrecorded = cmp.Or(c.ahead(cycle, events, duplicates, items), cycle.Unrecorded)
-		if cycle.Unrecorded != nil && !c.ActUnrecorded {
-			c.notSent(cycle, items)
+	if round.Unrecorded = c.Audit.Append(); round.Unrecorded == nil || c.ActUnrecorded {
+		round.Unrecorded = cmp.Or(c.ahead(round, events, duplicates, items), round.Unrecorded)
+		if round.Unrecorded != nil && !c.ActUnrecorded {
+			c.notSent(round, items)
 		}
 	}
 	if c.ActUnrecorded {
 		return nil
 	}
-	return cycle.Unrecorded
+	return round.Unrecorded
 }
 
 const (
@@ -102,11 +102,11 @@ func (c *Controller) beyond() (records []audit.Record) {
 }
 
 // ahead writes what was found, within the budgets, and items, and reserves room for their outcomes.
-func (c *Controller) ahead(cycle *Cycle, events []enforce.Event, duplicates []Duplicate, items []audit.Record) error {
+func (c *Controller) ahead(round *Round, events []enforce.Event, duplicates []Duplicate, items []audit.Record) error {
 	before := c.beyond() // of the hour before, which spend forgets
 	var records []audit.Record
 	for i := range events {
-		if r, ok := recordOf(&events[i], cycle); ok {
+		if r, ok := recordOf(&events[i], round); ok {
 			records = append(records, r)
 		}
 	}
@@ -116,29 +116,29 @@ func (c *Controller) ahead(cycle *Cycle, events []enforce.Event, duplicates []Du
 			records = append(records, audit.Record{Kind: audit.KindDuplicate, Host: d.Name, Text: d.String()})
 		}
 	}
-	if err := c.write(cycle, append(records, items...)); err != nil || len(items) == 0 {
+	if err := c.write(round, append(records, items...)); err != nil || len(items) == 0 {
 		return err
 	}
 	return c.Audit.Reserve(int64(len(items)) * bytesPerItem)
 }
 
 // notSent records that items were not sent or done after all.
-func (c *Controller) notSent(cycle *Cycle, items []audit.Record) {
-	failed := order.Outcome{Status: order.StatusFailed, Reason: fmt.Sprintf("nothing was done: %v", cycle.Unrecorded)}
+func (c *Controller) notSent(round *Round, items []audit.Record) {
+	failed := order.Outcome{Status: order.StatusFailed, Reason: fmt.Sprintf("nothing was done: %v", round.Unrecorded)}
 	records := audit.OutcomeRecords(items, slices.Repeat([]order.Outcome{failed}, len(items)))
 	for i := range records {
 		if items[i].Kind == audit.KindOperator {
 			records[i].Kind, records[i].Text = audit.KindOperator, items[i].Text
 		}
 	}
-	_ = c.write(cycle, records) // they wait to be written with the rest
+	_ = c.write(round, records) // they wait to be written with the rest
 }
 
 // write completes records, also for the hooks, and appends them to the log, if there is one.
-func (c *Controller) write(cycle *Cycle, records []audit.Record) error {
+func (c *Controller) write(round *Round, records []audit.Record) error {
 	now := c.Now().UTC()
 	for i := range records {
-		records[i].Time, records[i].Run, records[i].Cycle = now, cycle.Run, cycle.Number
+		records[i].Time, records[i].Run, records[i].Cycle = now, round.Run, round.Number
 	}
 	if c.Audit == nil || len(records) == 0 {
 		return nil
@@ -147,13 +147,13 @@ func (c *Controller) write(cycle *Cycle, records []audit.Record) error {
 }
 
 // recordOf is the record of an event; false if there is none.
-func recordOf(e *enforce.Event, cycle *Cycle) (audit.Record, bool) {
+func recordOf(e *enforce.Event, round *Round) (audit.Record, bool) {
 	r := audit.Record{Host: e.Host, Text: e.Text}
 	switch e.Kind {
 	case enforce.EventNew, enforce.EventChanged, enforce.EventDue:
 		f := e.Finding
 		r = audit.Record{
-			Kind: audit.KindFinding, IDs: []string{f.ID}, Rule: f.Rule, Decision: cycle.Decision(f), Host: f.Host,
+			Kind: audit.KindFinding, IDs: []string{f.ID}, Rule: f.Rule, Decision: round.Decision(f), Host: f.Host,
 			User: f.User, UID: f.UID, PID: f.PID, EID: f.EID, Text: f.Line(), Finding: f,
 		}
 		isDue := e.Kind == enforce.EventDue // what is acted on is recorded in each cycle, and the others once

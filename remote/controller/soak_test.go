@@ -194,9 +194,9 @@ func TestSoakFlappingFleet(t *testing.T) {
 	var took durations
 	failures := map[remote.Class]int{}
 	schedule := controller.Schedule{Interval: soakInterval}
-	require.NoError(t, loopOf(ctx, c, policy, schedule, func(cycle controller.Cycle) error {
-		took.add(cycle.Took)
-		for _, h := range cycle.Cluster.Failed() {
+	require.NoError(t, loopOf(ctx, c, policy, schedule, func(round controller.Round) error {
+		took.add(round.Took)
+		for _, h := range round.Cluster.Failed() {
 			failures[remote.ClassOf(h.Err)]++
 		}
 		s.judge()
@@ -245,7 +245,7 @@ func (s *soak) settle(c *controller.Controller, policy enforce.Policy) {
 		require.NoError(s.t, s.Hosts()[i].Inject(inprocess.Faults{}))
 		h.Behave(func(string) genvhost.Behavior { return genvhost.Behavior{} })
 	}
-	var last controller.Cycle
+	var last controller.Round
 	for deadline := time.Now().Add(settleTime); ; time.Sleep(soakInterval) {
 		last = cycleOf(s.t.Context(), c, policy)
 		if len(last.Cluster.Failed()) == 0 && len(last.Plan.Orders) == 0 {

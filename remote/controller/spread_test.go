@@ -198,7 +198,7 @@ func TestWhatASpreadCycleJudges(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, c := spreadFleet(row.policy)
 				events := map[string]int{}
-				c.Sinks = []controller.Sink{sinkOf(func(_ *controller.Cycle, list []enforce.Event) {
+				c.Sinks = []controller.Sink{sinkOf(func(_ *controller.Round, list []enforce.Event) {
 					for _, e := range list {
 						if e.Kind == enforce.EventNew || e.Kind == enforce.EventOver {
 							events[fmt.Sprintf("%s %s", e.Kind, e.Host)]++

@@ -80,7 +80,7 @@ func TestChat(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var sent oneEvent
-			hooks.Sink{Queue: &sent, Now: func() time.Time { return now }}.Consume(&controller.Cycle{Records: tt.records}, tt.events)
+			hooks.Sink{Queue: &sent, Now: func() time.Time { return now }}.Consume(&controller.Round{Records: tt.records}, tt.events)
 			var got []string
 			for _, e := range sent {
 				var body map[string]string

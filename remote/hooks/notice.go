@@ -68,12 +68,12 @@ type Sink struct {
 }
 
 // Consume implements controller.Sink.
-func (s Sink) Consume(cycle *controller.Cycle, events []enforce.Event) {
-	if cycle.DryRun && !cycle.Standby || len(events) == 0 {
+func (s Sink) Consume(round *controller.Round, events []enforce.Event) {
+	if round.DryRun && !round.Standby || len(events) == 0 {
 		return
 	}
 	warned, acted := Notice{Event: policy.OnWarn}, Notice{Event: policy.OnAct}
-	find := notify.NewOwners(cycle.Cluster).Environment
+	find := notify.NewOwners(round.Cluster).Environment
 	held := Notice{Event: policy.OnHold} // in every cycle: the administrator has to decide
 	for i := range events {
 		switch e := &events[i]; {
@@ -85,7 +85,7 @@ func (s Sink) Consume(cycle *controller.Cycle, events []enforce.Event) {
 			for j := range e.Findings {
 				acted.Findings = append(acted.Findings, noticed(&e.Findings[j], find))
 			}
-			acted.Outcomes = cycle.Records
+			acted.Outcomes = round.Records
 		case e.Kind == enforce.EventHeld && e.Held.User != "":
 			held.HeldUsers = append(held.HeldUsers, *e.Held)
 		case e.Kind == enforce.EventHeld:
@@ -93,13 +93,13 @@ func (s Sink) Consume(cycle *controller.Cycle, events []enforce.Event) {
 		}
 	}
 	if len(warned.Findings)+len(warned.Messages) > 0 && s.leads() {
-		s.send(cycle, warned)
+		s.send(round, warned)
 	}
 	if len(acted.Outcomes) > 0 {
-		s.send(cycle, acted)
+		s.send(round, acted)
 	}
 	if len(held.HeldUsers)+len(held.HeldHosts) > 0 && s.leads() {
-		s.send(cycle, held)
+		s.send(round, held)
 	}
 }
 
@@ -111,8 +111,8 @@ func noticed(f *enforce.Finding, find func(snapshot.Hostname, snapshot.EnvID) *s
 	return NoticedFinding{public, f.Line(), f.Advice(find)}
 }
 
-func (s Sink) send(cycle *controller.Cycle, n Notice) {
-	n.Run, n.Cycle = cycle.Run, cycle.Number
+func (s Sink) send(round *controller.Round, n Notice) {
+	n.Run, n.Cycle = round.Run, round.Number
 	if p, err := n.at(s.Now()); err == nil { // these types have nothing that JSON can't express
 		s.Queue.Send(p)
 	}

@@ -24,7 +24,7 @@ import (
 
 // lastCycle is what a cycle left behind. Documents are derived from it when somebody looks.
 type lastCycle struct {
-	cycle    controller.Cycle
+	round    controller.Round
 	hosts    map[snapshot.Hostname]answered
 	options  Options
 	election *election.Shown // nil for none
@@ -40,35 +40,35 @@ type answered struct {
 
 // fleet derives the document. It takes what hasn't changed from an earlier one.
 func (m *lastCycle) fleet(before *FleetState) *FleetState {
-	cycle := &m.cycle
+	round := &m.round
 	f := &FleetState{
-		Schema: "genv.live.fleet/1", Revision: m.revision, Run: cycle.Run, Cycle: cycle.Number, Time: cycle.Start,
-		Took: cycle.Took.Seconds(), Interval: m.options.Interval.Seconds(), Enforcing: m.options.Enforcing,
-		DryRun: cycle.DryRun && m.options.Enforcing && !cycle.Standby, Election: m.election,
-		Hosts: make([]FleetHost, len(cycle.Cluster.Hosts)), Findings: make([]Finding, len(cycle.Plan.Findings)),
+		Schema: "genv.live.fleet/1", Revision: m.revision, Run: round.Run, Cycle: round.Number, Time: round.Start,
+		Took: round.Took.Seconds(), Interval: m.options.Interval.Seconds(), Enforcing: m.options.Enforcing,
+		DryRun: round.DryRun && m.options.Enforcing && !round.Standby, Election: m.election,
+		Hosts: make([]FleetHost, len(round.Cluster.Hosts)), Findings: make([]Finding, len(round.Plan.Findings)),
 		Failed: []remote.Failure{}, Notes: []enforce.Note{},
-		Duplicates: append([]controller.Duplicate{}, cycle.Duplicates...),
-		HeldUsers:  append([]safety.Held{}, cycle.Plan.HeldUsers...),
-		HeldHosts:  append([]safety.Held{}, cycle.Plan.HeldHosts...),
+		Duplicates: append([]controller.Duplicate{}, round.Duplicates...),
+		HeldUsers:  append([]safety.Held{}, round.Plan.HeldUsers...),
+		HeldHosts:  append([]safety.Held{}, round.Plan.HeldHosts...),
 	}
 	if m.options.Enforcing { // else nothing is judged
-		f.Notes = append(f.Notes, cycle.Plan.Notes...)
+		f.Notes = append(f.Notes, round.Plan.Notes...)
 	}
-	f.Hold, f.Exemptions = cycle.Hold, append(policy.ExemptionList{}, cycle.Exemptions...)
-	if cycle.Unrecorded != nil {
-		f.Unrecorded = cycle.Unrecorded.Error()
+	f.Hold, f.Exemptions = round.Hold, append(policy.ExemptionList{}, round.Exemptions...)
+	if round.Unrecorded != nil {
+		f.Unrecorded = round.Unrecorded.Error()
 	}
-	for i := range cycle.Plan.Findings {
-		finding := &cycle.Plan.Findings[i]
-		f.Findings[i] = Finding{*finding, finding.Line(), cycle.Decision(finding)}
+	for i := range round.Plan.Findings {
+		finding := &round.Plan.Findings[i]
+		f.Findings[i] = Finding{*finding, finding.Line(), round.Decision(finding)}
 	}
-	known, unable := make(map[snapshot.Hostname]*FleetHost), cycle.Unable()
+	known, unable := make(map[snapshot.Hostname]*FleetHost), round.Unable()
 	for i := 0; before != nil && i < len(before.Hosts); i++ {
 		known[before.Hosts[i].Name] = &before.Hosts[i]
 	}
-	for i := range cycle.Cluster.Hosts {
+	for i := range round.Cluster.Hosts {
 		host := &f.Hosts[i]
-		*host = m.host(&cycle.Cluster.Hosts[i], known[cycle.Cluster.Hosts[i].Name], unable)
+		*host = m.host(&round.Cluster.Hosts[i], known[round.Cluster.Hosts[i].Name], unable)
 		if host.Failure != nil {
 			f.Failed = append(f.Failed, *host.Failure)
 		}
@@ -151,7 +151,7 @@ func (m *lastCycle) users(f *FleetState) []FleetUser {
 	}
 	users := all.list()
 	for i := 0; m.options.Policy != nil && i < len(users); i++ {
-		users[i].Cap = m.options.Policy.Settings(enforce.Query{User: users[i].Name, At: m.cycle.Start}).MaxDevices
+		users[i].Cap = m.options.Policy.Settings(enforce.Query{User: users[i].Name, At: m.round.Start}).MaxDevices
 	}
 	return users
 }
@@ -239,10 +239,10 @@ func (m *lastCycle) guard(h *snapshot.Host, s *snapshot.Snapshot) (g HostGuard) 
 	if s.Guard != nil {
 		g.Mode, g.Reason = s.Guard.Mode, s.Guard.Reason
 	}
-	if m.options.Policy == nil || !m.options.Enforcing || m.cycle.DryRun {
+	if m.options.Policy == nil || !m.options.Enforcing || m.round.DryRun {
 		return g
 	}
-	if wanted := companions.WantedGuard(m.options.Policy, h, m.cycle.Start).Mode; wanted != guard.Off {
+	if wanted := companions.WantedGuard(m.options.Policy, h, m.round.Start).Mode; wanted != guard.Off {
 		g.Policy = snapshot.GuardMode(wanted.String())
 	}
 	return g

@@ -28,7 +28,7 @@ func TestEventsOfAFinding(t *testing.T) {
 		return enforce.Event{Kind: kind, Host: "a", ID: "f", Finding: finding, Decision: decision}
 	}
 	s := newStage(answered("a", "alice"))
-	s.run(func(c *controller.Cycle) { c.Plan.Findings = []enforce.Finding{*finding} }, event(enforce.EventNew, enforce.DecisionWait))
+	s.run(func(c *controller.Round) { c.Plan.Findings = []enforce.Finding{*finding} }, event(enforce.EventNew, enforce.DecisionWait))
 	s.run(nil, event(enforce.EventChanged, enforce.DecisionAct), event(enforce.EventDue, enforce.DecisionAct))
 	o := &order.Order{ID: "r", Terminate: []order.Termination{{ // as 1.4.3 reports it
 		Process: snapshot.Process{PID: 9}, Reasons: order.Reasons{Because: []string{"f"}, Why: []string{finding.Line()}, Judged: []string{"process 9"}},
@@ -42,7 +42,7 @@ func TestEventsOfAFinding(t *testing.T) {
 		Outcomes: []order.Outcome{{PID: 10, Status: order.StatusTerminated}},
 	})
 	over := enforce.Event{Kind: enforce.EventOver, Host: "a", ID: "f"}
-	s.run(func(c *controller.Cycle) { c.Plan.Findings = nil }, over)
+	s.run(func(c *controller.Round) { c.Plan.Findings = nil }, over)
 	s.run(nil, over) // as after a restart: the finding was of another run
 
 	var kinds []enforce.EventKind
@@ -116,12 +116,12 @@ func guarded(t *testing.T, file string) *stage {
 	f := proctest.Try(policy.Parse("policy.yaml", []byte(file))).OK(t)
 	s.Configure(live.Options{Now: func() time.Time { return s.now }, Interval: 10 * time.Second, Enforcing: true, Policy: f})
 	on, no := true, false
-	hosts := s.cycle.Cluster.Hosts
+	hosts := s.round.Cluster.Hosts
 	hosts[0].Snapshot.Guard, hosts[0].Snapshot.Service = &snapshot.Guard{Mode: snapshot.GuardOff}, &no
 	hosts[1].Snapshot.Guard, hosts[1].Snapshot.Service = &snapshot.Guard{Mode: snapshot.GuardUnable, Reason: "turned off by alice"}, &on
 	hosts[3].Snapshot.Guard, hosts[3].Snapshot.Service = &snapshot.Guard{Mode: snapshot.GuardEnforce}, &on
 	s.run(nil)
-	s.run(func(c *controller.Cycle) { c.Cluster.Hosts[3] = failed("d") })
+	s.run(func(c *controller.Round) { c.Cluster.Hosts[3] = failed("d") })
 	return s
 }
 
@@ -160,7 +160,7 @@ func TestGuardsOfAFleet(t *testing.T) {
 // TestADryRunOrdersNoGuard: nor does one that only watches. What a host does is known all the same.
 func TestADryRunOrdersNoGuard(t *testing.T) {
 	s := guarded(t, "defaults: {guard: watch}\n")
-	f := s.run(func(c *controller.Cycle) { c.DryRun = true })
+	f := s.run(func(c *controller.Round) { c.DryRun = true })
 	require.Equal(t, []live.HostGuard{{Mode: snapshot.GuardOff}, {Mode: snapshot.GuardUnable, Reason: "turned off by alice"}, {}, {}}, guardsOf(f))
 }
 
@@ -169,7 +169,7 @@ func TestAnotherModeIsAChange(t *testing.T) {
 	before := s.Fleet().Hosts
 	s.run(nil)
 	require.Equal(t, before[0].Changed, s.Fleet().Hosts[0].Changed)
-	f := s.run(func(c *controller.Cycle) {
+	f := s.run(func(c *controller.Round) {
 		next := *c.Cluster.Hosts[0].Snapshot
 		next.Guard = &snapshot.Guard{Mode: snapshot.GuardEnforce}
 		c.Cluster.Hosts[0].Snapshot = &next
@@ -220,12 +220,12 @@ func TestWhichGPUsAreExempt(t *testing.T) {
 // A hold and exemptions are in the document, and events name the person.
 func TestWhatOperatorsAskedFor(t *testing.T) {
 	feed := live.NewFeed(live.Options{Now: func() time.Time { return noon }, Enforcing: true})
-	cycle := &controller.Cycle{
+	round := &controller.Round{
 		Number: 3, Cluster: snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: &snapshot.Snapshot{}}}},
 		Hold:       &operator.OnHold{Since: noon, By: "alice (uid 1000)", Reason: "<b>"},
 		Exemptions: policy.ExemptionList{exempt(policy.Who{User: "bob"})},
 	}
-	feed.Consume(cycle, []enforce.Event{
+	feed.Consume(round, []enforce.Event{
 		{Kind: controller.EventOperator, Host: "a", Text: "alice (uid 1000) put enforcement on hold: <b>"},
 	})
 	events := feed.Events(0)
@@ -245,8 +245,8 @@ func TestWhatOperatorsAskedFor(t *testing.T) {
 		"user": "bob", "reason": "deadline", "by": "alice (uid 1000)", "created": "2026-11-20T12:00:00Z", "until": "2026-11-20T13:00:00Z",
 	}}, document.Exemptions)
 
-	cycle.Hold, cycle.Exemptions = nil, nil
-	feed.Consume(cycle.AtEnd(), nil)
+	round.Hold, round.Exemptions = nil, nil
+	feed.Consume(round.AtEnd(), nil)
 	data, err = json.Marshal(feed.Fleet())
 	require.NoError(t, err)
 	require.Contains(t, string(data), `"exemptions":[]`)

@@ -81,24 +81,24 @@ func (f *Feed) Configure(options Options) {
 }
 
 // Consume implements controller.Sink.
-func (f *Feed) Consume(cycle *controller.Cycle, events []enforce.Event) {
-	if f.add(cycle, events); cycle.Ended && !cycle.Stopped {
+func (f *Feed) Consume(round *controller.Round, events []enforce.Event) {
+	if f.add(round, events); round.Ended && !round.Stopped {
 		f.lookForIdle()
 	}
 }
 
-func (f *Feed) add(cycle *controller.Cycle, events []enforce.Event) {
+func (f *Feed) add(round *controller.Round, events []enforce.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.options.Now()
-	before := sync.OnceValue(func() map[string]*enforce.Finding { return byID(f.state.cycle.Plan.Findings) })
+	before := sync.OnceValue(func() map[string]*enforce.Finding { return byID(f.state.round.Plan.Findings) })
 	for i := range events {
 		if events[i].Kind == enforce.EventNote && !f.options.Enforcing {
 			continue // it is about what can't be judged
 		}
 		for _, e := range eventsOf(&events[i], before) {
 			f.count++
-			e.Number, e.Time, e.Cycle = f.count, now, cycle.Number
+			e.Number, e.Time, e.Cycle = f.count, now, round.Number
 			if e.Record != nil {
 				e.Record.Time = now
 			}
@@ -109,8 +109,8 @@ func (f *Feed) add(cycle *controller.Cycle, events []enforce.Event) {
 		f.events = fairly(f.events)
 	}
 	// else it only has outcomes of an earlier one
-	if cycle.Ended && !cycle.Stopped || !cycle.Ended && len(cycle.Cluster.Hosts) > 0 {
-		f.take(cycle)
+	if round.Ended && !round.Stopped || !round.Ended && len(round.Cluster.Hosts) > 0 {
+		f.take(round)
 	}
 	f.wake()
 }
@@ -136,16 +136,16 @@ func fairly(events []FleetEvent) []FleetEvent {
 }
 
 // take makes a cycle the present state. The caller holds the lock.
-func (f *Feed) take(cycle *controller.Cycle) {
-	hosts := make(map[snapshot.Hostname]answered, len(cycle.Cluster.Hosts))
-	for i := range cycle.Cluster.Hosts {
-		h := &cycle.Cluster.Hosts[i]
+func (f *Feed) take(round *controller.Round) {
+	hosts := make(map[snapshot.Hostname]answered, len(round.Cluster.Hosts))
+	for i := range round.Cluster.Hosts {
+		h := &round.Cluster.Hosts[i]
 		hosts[h.Name] = f.state.hosts[h.Name]
 		if h.Snapshot != nil {
-			hosts[h.Name] = answered{cmp.Or(h.AskedAt, cycle.Start), cycle.Via[h.Name], h.Snapshot}
+			hosts[h.Name] = answered{cmp.Or(h.AskedAt, round.Start), round.Via[h.Name], h.Snapshot}
 		}
 	}
-	f.state = lastCycle{cycle: *cycle, hosts: hosts, options: f.options, revision: f.state.revision + 1}
+	f.state = lastCycle{round: *round, hosts: hosts, options: f.options, revision: f.state.revision + 1}
 	if f.options.Election != nil {
 		f.state.election = f.options.Election()
 	}
@@ -182,7 +182,7 @@ type Position struct {
 func (f *Feed) Position() Position {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return Position{f.state.cycle.Run, f.state.revision, f.count}
+	return Position{f.state.round.Run, f.state.revision, f.count}
 }
 
 // Watched reports whether somebody looked within a time.

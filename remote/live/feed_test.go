@@ -26,28 +26,28 @@ import (
 type stage struct {
 	*live.Feed
 	now   time.Time
-	cycle controller.Cycle
+	round controller.Round
 }
 
 func newStage(hosts ...snapshot.Host) *stage {
 	s := &stage{now: time.Unix(1_800_000_000, 0)}
-	s.cycle = controller.Cycle{Run: "r", Cluster: snapshot.Cluster{Hosts: hosts}}
+	s.round = controller.Round{Run: "r", Cluster: snapshot.Cluster{Hosts: hosts}}
 	s.Feed = live.NewFeed(live.Options{Now: func() time.Time { return s.now }, Interval: 10 * time.Second, Enforcing: true})
 	return s
 }
 
 // run is a cycle with what changed, and the state after it.
-func (s *stage) run(change func(*controller.Cycle), events ...enforce.Event) *live.FleetState {
+func (s *stage) run(change func(*controller.Round), events ...enforce.Event) *live.FleetState {
 	s.now = s.now.Add(10 * time.Second)
-	s.cycle.Number++
-	s.cycle.Start, s.cycle.Took = s.now, 0
-	s.cycle.Cluster.Hosts = slices.Clone(s.cycle.Cluster.Hosts)
+	s.round.Number++
+	s.round.Start, s.round.Took = s.now, 0
+	s.round.Cluster.Hosts = slices.Clone(s.round.Cluster.Hosts)
 	if change != nil {
-		change(&s.cycle)
+		change(&s.round)
 	}
-	s.Consume(&s.cycle, events)
-	s.cycle.Took = time.Second
-	s.Consume(s.cycle.AtEnd(), nil)
+	s.Consume(&s.round, events)
+	s.round.Took = time.Second
+	s.Consume(s.round.AtEnd(), nil)
 	return s.Fleet()
 }
 
@@ -108,7 +108,7 @@ func TestAFailedHost(t *testing.T) {
 	require.Equal(t, remote.Unreachable, f.Hosts[1].Failure.Class)
 
 	for range 3 {
-		f = s.run(func(c *controller.Cycle) { c.Cluster.Hosts[0] = failed("a") })
+		f = s.run(func(c *controller.Round) { c.Cluster.Hosts[0] = failed("a") })
 		lost := f.Hosts[0]
 		require.Equal(t, seen, lost.Seen)
 		require.Equal(t, "connection refused", lost.Failure.Error)
@@ -121,7 +121,7 @@ func TestAFailedHost(t *testing.T) {
 		require.Len(t, f.Failed, 2)
 		require.Zero(t, f.AllGPUs().Free)
 	}
-	f = s.run(func(c *controller.Cycle) { c.Cluster.Hosts[0] = answered("a", "alice") })
+	f = s.run(func(c *controller.Round) { c.Cluster.Hosts[0] = answered("a", "alice") })
 	require.Equal(t, []gpus.State{gpus.Busy, gpus.Free}, statesOf(f.Hosts[0]))
 	require.Equal(t, s.now, f.Hosts[0].Seen)
 	require.Len(t, f.Failed, 1)
@@ -131,17 +131,17 @@ func TestAFailedHost(t *testing.T) {
 func TestWhatIsTheSame(t *testing.T) {
 	s := newStage(answered("a", "alice"), answered("b", "bob"), failed("c"))
 	first := s.run(nil)
-	second := s.run(func(c *controller.Cycle) { c.Cluster.Hosts[1] = answered("b", "bob") })
+	second := s.run(func(c *controller.Round) { c.Cluster.Hosts[1] = answered("b", "bob") })
 	require.Same(t, &first.Hosts[0].GPUs[0], &second.Hosts[0].GPUs[0])
 	require.Equal(t, first.Hosts[0].Changed, second.Hosts[0].Changed)
 	require.Equal(t, second.Revision, second.Hosts[1].Changed, "a new answer")
 	require.Equal(t, first.Hosts[2].Changed, second.Hosts[2].Changed, "the same failure")
 	require.Greater(t, second.Hosts[0].Seen, first.Hosts[0].Seen)
 	require.Same(t, second, s.Fleet(), "nothing happened")
-	for name, change := range map[string]func(c *controller.Cycle){
-		"another failure": func(c *controller.Cycle) { c.Cluster.Hosts[0].Snapshot, c.Cluster.Hosts[0].Err = nil, errDown },
-		"another way":     func(c *controller.Cycle) { c.Via = map[snapshot.Hostname]agent.Via{"a": agent.ViaStream} },
-		"another label":   func(c *controller.Cycle) { c.Cluster.Hosts[0].Labels = map[string]string{"rack": "7"} },
+	for name, change := range map[string]func(c *controller.Round){
+		"another failure": func(c *controller.Round) { c.Cluster.Hosts[0].Snapshot, c.Cluster.Hosts[0].Err = nil, errDown },
+		"another way":     func(c *controller.Round) { c.Via = map[snapshot.Hostname]agent.Via{"a": agent.ViaStream} },
+		"another label":   func(c *controller.Round) { c.Cluster.Hosts[0].Labels = map[string]string{"rack": "7"} },
 	} {
 		s := newStage(answered("a", "alice"))
 		s.run(nil)
@@ -155,7 +155,7 @@ func TestAReload(t *testing.T) {
 	s := newStage(answered("a", "alice"), answered("b", "bob"), failed("c"))
 	s.run(nil)
 	seen := s.now
-	f := s.run(func(c *controller.Cycle) {
+	f := s.run(func(c *controller.Round) {
 		c.Cluster.Hosts = []snapshot.Host{failed("d"), failed("b"), answered("c", "carol")}
 	})
 	require.Len(t, f.Hosts, 3)
@@ -163,7 +163,7 @@ func TestAReload(t *testing.T) {
 	require.Equal(t, seen, f.Hosts[1].Seen, "the same host in another place")
 	require.Equal(t, s.now, f.Hosts[2].Seen)
 	require.Len(t, f.Users, 1)
-	f = s.run(func(c *controller.Cycle) { c.Cluster.Hosts = []snapshot.Host{failed("a")} })
+	f = s.run(func(c *controller.Round) { c.Cluster.Hosts = []snapshot.Host{failed("a")} })
 	require.Zero(t, f.Hosts[0].Seen, "it was forgotten")
 }
 
@@ -178,7 +178,7 @@ func TestUsers(t *testing.T) {
 	two := 2
 	file.Defaults.MaxDevices = &two
 	s.Configure(live.Options{Now: func() time.Time { return s.now }, Enforcing: true, Policy: file})
-	f := s.run(func(c *controller.Cycle) {
+	f := s.run(func(c *controller.Round) {
 		c.Plan.Findings = []enforce.Finding{{User: "alice"}, {User: "carol"}, {}}
 		c.Duplicates = []controller.Duplicate{{Name: "x", SameAs: "a"}}
 	})
@@ -194,10 +194,10 @@ func TestUsers(t *testing.T) {
 // TestAFleetIsNeverChanged while viewers hold it.
 func TestAFleetIsNeverChanged(t *testing.T) {
 	s := newStage(answered("a", "alice"), answered("b", "bob"))
-	held := s.run(func(c *controller.Cycle) { c.Plan.Findings = []enforce.Finding{{User: "alice"}} })
+	held := s.run(func(c *controller.Round) { c.Plan.Findings = []enforce.Finding{{User: "alice"}} })
 	before := proctest.Try(json.Marshal(held)).OK(t)
-	s.run(func(c *controller.Cycle) { c.Cluster.Hosts[0], c.Plan.Findings = failed("a"), nil })
-	s.run(func(c *controller.Cycle) { c.Cluster.Hosts[0] = answered("a", "mallory") })
+	s.run(func(c *controller.Round) { c.Cluster.Hosts[0], c.Plan.Findings = failed("a"), nil })
+	s.run(func(c *controller.Round) { c.Cluster.Hosts[0] = answered("a", "mallory") })
 	require.JSONEq(t, string(before), string(proctest.Try(json.Marshal(held)).OK(t)))
 }
 
@@ -220,9 +220,9 @@ func TestHostileNames(t *testing.T) {
 func TestAStoppedCycleSaysNothing(t *testing.T) {
 	s := newStage(answered("a", "alice"))
 	f := s.run(nil)
-	s.Consume(&controller.Cycle{Ended: true, Stopped: true, Cluster: snapshot.Cluster{Hosts: []snapshot.Host{failed("a")}}}, nil)
+	s.Consume(&controller.Round{Ended: true, Stopped: true, Cluster: snapshot.Cluster{Hosts: []snapshot.Host{failed("a")}}}, nil)
 	require.Same(t, f, s.Fleet())
-	s.Consume(&controller.Cycle{Number: 2}, nil)
+	s.Consume(&controller.Round{Number: 2}, nil)
 	require.Same(t, f, s.Fleet(), "outcomes of an earlier cycle come without hosts")
 }
 
@@ -232,7 +232,7 @@ func TestWatched(t *testing.T) {
 	s.Position()
 	_, stop := s.Watch()
 	stop()
-	s.Consume(s.cycle.AtEnd(), nil)
+	s.Consume(s.round.AtEnd(), nil)
 	require.False(t, s.Watched(time.Hour))
 	s.Fleet()
 	require.True(t, s.Watched(time.Minute))
@@ -329,7 +329,7 @@ func TestManyViewers(t *testing.T) {
 		})
 	}
 	for i := range cycles {
-		s.run(func(c *controller.Cycle) {
+		s.run(func(c *controller.Round) {
 			c.Plan.Findings = []enforce.Finding{{User: "alice"}}
 			c.Cluster.Hosts[i%2] = []snapshot.Host{answered("a", "alice"), failed("b")}[i%2]
 		}, lost(1)...)

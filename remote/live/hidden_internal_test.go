@@ -170,7 +170,7 @@ func TestIdleSince(t *testing.T) {
 // BenchmarkFleet is the state of 10,000 hosts with 8 GPUs, which are attached and used: from
 // what hosts said to what a viewer reads. Divide by 10,000 for a host.
 func BenchmarkFleet(b *testing.B) {
-	cycle := &controller.Cycle{Run: "r", Number: 1, Start: midnight}
+	round := &controller.Round{Run: "r", Number: 1, Start: midnight}
 	for i := range 10_000 {
 		s := &snapshot.Snapshot{}
 		for j := range 8 {
@@ -183,13 +183,13 @@ func BenchmarkFleet(b *testing.B) {
 			})
 			s.Processes = append(s.Processes, snapshot.Process{PID: snapshot.PID(100 + j), Username: user, Name: "python", Usage: []snapshot.DeviceUsage{{Index: snapshot.DeviceIndex(j), Memory: snapshot.MiB(5000)}}})
 		}
-		cycle.Cluster.Hosts = append(cycle.Cluster.Hosts, snapshot.Host{Name: snapshot.Hostname(fmt.Sprintf("gpu-%d", i)), Snapshot: s})
+		round.Cluster.Hosts = append(round.Cluster.Hosts, snapshot.Host{Name: snapshot.Hostname(fmt.Sprintf("gpu-%d", i)), Snapshot: s})
 	}
 	feed := NewFeed(Options{Now: time.Now})
-	feed.Consume(cycle.AtEnd(), nil)
+	feed.Consume(round.AtEnd(), nil)
 	fleet := feed.Fleet()
 	for name, run := range map[string]func(){
-		"take":   func() { feed.take(cycle) },
+		"take":   func() { feed.take(round) },
 		"derive": func() { feed.state.fleet(nil) },
 		"again":  func() { feed.state.fleet(fleet) },
 		"hide":   func() { withoutNames(fleet) },

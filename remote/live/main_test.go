@@ -31,9 +31,9 @@ func serve(t *testing.T, handler http.Handler) (path string) {
 	return path
 }
 
-func cycle(number int) *controller.Cycle {
+func cycle(number int) *controller.Round {
 	host := snapshot.Host{Name: "a", Snapshot: &snapshot.Snapshot{Devices: []snapshot.Device{{UUID: "GPU-1", Name: "Tesla"}}}}
-	return &controller.Cycle{Run: "r", Number: number, Start: time.Now(), Cluster: snapshot.Cluster{Hosts: []snapshot.Host{host}}}
+	return &controller.Round{Run: "r", Number: number, Start: time.Now(), Cluster: snapshot.Cluster{Hosts: []snapshot.Host{host}}}
 }
 
 func TestClient(t *testing.T) {

@@ -60,7 +60,7 @@ func (c *Counters) Configure(interval time.Duration) {
 }
 
 // Consume implements controller.Sink.
-func (c *Counters) Consume(cycle *controller.Cycle, events []enforce.Event) {
+func (c *Counters) Consume(round *controller.Round, events []enforce.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range events {
@@ -68,8 +68,8 @@ func (c *Counters) Consume(cycle *controller.Cycle, events []enforce.Event) {
 			c.countOutcomes(&events[i])
 		}
 	}
-	if cycle.Ended {
-		c.countCycle(cycle)
+	if round.Ended {
+		c.countCycle(round)
 	}
 }
 
@@ -105,20 +105,20 @@ func ruleOf(because []string) enforce.Rule {
 	return otherRule
 }
 
-func (c *Counters) countCycle(cycle *controller.Cycle) {
-	for i := range cycle.Notified {
-		d := &cycle.Notified[i]
+func (c *Counters) countCycle(round *controller.Round) {
+	for i := range round.Notified {
+		d := &round.Notified[i]
 		delivered := strconv.FormatBool(d.Err == nil && d.Terminals > 0)
 		c.warnings[ruleAnd{ruleOf([]string{d.ID}), delivered}]++
 	}
-	if cycle.Stopped {
+	if round.Stopped {
 		return
 	}
 	c.cycles++
-	c.early += uint64(max(cycle.Earlier, 0)) //nolint:gosec // it is not negative
-	c.took, c.latest = cycle.Took, cycle.Start.Add(cycle.Took)
-	c.durations.observe(cycle.Took.Seconds())
-	c.countGPUTime(cycle, 4*c.interval+2*cycle.Took)
+	c.early += uint64(max(round.Earlier, 0)) //nolint:gosec // it is not negative
+	c.took, c.latest = round.Took, round.Start.Add(round.Took)
+	c.durations.observe(round.Took.Seconds())
+	c.countGPUTime(round, 4*c.interval+2*round.Took)
 }
 
 // Healthy reports whether cycles advance.
@@ -225,10 +225,10 @@ type holding struct {
 }
 
 // countGPUTime counts, for what was attached, the time since a host's last answer, unless that is longer than maxGap.
-func (c *Counters) countGPUTime(cycle *controller.Cycle, maxGap time.Duration) {
-	holdings := make(map[snapshot.Hostname]holding, len(cycle.Cluster.Hosts))
-	for i := range cycle.Cluster.Hosts {
-		h := &cycle.Cluster.Hosts[i]
+func (c *Counters) countGPUTime(round *controller.Round, maxGap time.Duration) {
+	holdings := make(map[snapshot.Hostname]holding, len(round.Cluster.Hosts))
+	for i := range round.Cluster.Hosts {
+		h := &round.Cluster.Hosts[i]
 		last, known := c.holdings[h.Name]
 		if h.Err != nil || h.Snapshot == nil {
 			if known {
@@ -236,7 +236,7 @@ func (c *Counters) countGPUTime(cycle *controller.Cycle, maxGap time.Duration) {
 			}
 			continue
 		}
-		if gap := cycle.Start.Sub(last.at); known && gap > 0 && gap <= maxGap {
+		if gap := round.Start.Sub(last.at); known && gap > 0 && gap <= maxGap {
 			for label, count := range last.devices {
 				c.seconds[label] += gap.Seconds() * float64(count)
 			}
@@ -247,7 +247,7 @@ func (c *Counters) countGPUTime(cycle *controller.Cycle, maxGap time.Duration) {
 				c.seconds[label] += 0
 			}
 		}
-		last.at = cycle.Start
+		last.at = round.Start
 		holdings[h.Name] = last
 	}
 	c.holdings = holdings

@@ -36,8 +36,8 @@ func failed(name snapshot.Hostname) snapshot.Host {
 }
 
 // cycleAt is a cycle some seconds after noon.
-func cycleAt(seconds int, hosts ...snapshot.Host) *controller.Cycle {
-	return &controller.Cycle{Start: noon.Add(time.Duration(seconds) * time.Second), Took: time.Second, Cluster: snapshot.Cluster{Hosts: hosts}}
+func cycleAt(seconds int, hosts ...snapshot.Host) *controller.Round {
+	return &controller.Round{Start: noon.Add(time.Duration(seconds) * time.Second), Took: time.Second, Cluster: snapshot.Cluster{Hosts: hosts}}
 }
 
 func gpuSeconds(c *metrics.Counters) string {
@@ -51,26 +51,26 @@ func gpuSeconds(c *metrics.Counters) string {
 func TestGPUSeconds(t *testing.T) {
 	alice, aliceTwice, bob := holders("a", "alice"), holders("a", "alice", "alice"), holders("b", "bob")
 	for name, row := range map[string]struct {
-		cycles []*controller.Cycle
+		cycles []*controller.Round
 		want   string
 	}{
-		"nothing before the second look": {[]*controller.Cycle{cycleAt(0, alice)}, `{user="alice"} 0`},
-		"from look to look":              {[]*controller.Cycle{cycleAt(0, alice), cycleAt(10, alice), cycleAt(20, alice)}, `{user="alice"} 20`},
-		"two devices":                    {[]*controller.Cycle{cycleAt(0, aliceTwice), cycleAt(10, aliceTwice)}, `{user="alice"} 20`},
-		"two hosts":                      {[]*controller.Cycle{cycleAt(0, alice, bob), cycleAt(10, alice, bob)}, `{user="alice"} 10|{user="bob"} 10`},
-		"detached":                       {[]*controller.Cycle{cycleAt(0, alice), cycleAt(10, holders("a")), cycleAt(20, holders("a"))}, `{user="alice"} 10`},
-		"a host that misses a cycle":     {[]*controller.Cycle{cycleAt(0, alice), cycleAt(10, failed("a")), cycleAt(20, alice)}, `{user="alice"} 20`},
-		"a host that was lost":           {[]*controller.Cycle{cycleAt(0, alice), cycleAt(10, failed("a")), cycleAt(3600, alice), cycleAt(3610, alice)}, `{user="alice"} 10`},
-		"a machine that slept":           {[]*controller.Cycle{cycleAt(0, alice), cycleAt(3600, alice)}, `{user="alice"} 0`},
-		"a clock that is set back":       {[]*controller.Cycle{cycleAt(3600, alice), cycleAt(0, alice), cycleAt(10, alice)}, `{user="alice"} 10`},
-		"a cycle that was stopped":       {[]*controller.Cycle{cycleAt(0, alice), {Stopped: true, Start: noon.Add(10 * time.Second), Cluster: snapshot.Cluster{Hosts: []snapshot.Host{alice}}}}, `{user="alice"} 0`},
-		"a host that is removed":         {[]*controller.Cycle{cycleAt(0, alice), cycleAt(10), cycleAt(20, alice)}, `{user="alice"} 0`},
-		"an environment that is gone":    {[]*controller.Cycle{cycleAt(0, orphaned()), cycleAt(10, orphaned())}, ``},
-		"hostile names":                  {[]*controller.Cycle{cycleAt(0, holders("a", "a\"\n\\", strings.Repeat("y", 10<<10)))}, `{user="a\"\n\\"} 0|{user="` + strings.Repeat("y", 64) + `"} 0`},
+		"nothing before the second look": {[]*controller.Round{cycleAt(0, alice)}, `{user="alice"} 0`},
+		"from look to look":              {[]*controller.Round{cycleAt(0, alice), cycleAt(10, alice), cycleAt(20, alice)}, `{user="alice"} 20`},
+		"two devices":                    {[]*controller.Round{cycleAt(0, aliceTwice), cycleAt(10, aliceTwice)}, `{user="alice"} 20`},
+		"two hosts":                      {[]*controller.Round{cycleAt(0, alice, bob), cycleAt(10, alice, bob)}, `{user="alice"} 10|{user="bob"} 10`},
+		"detached":                       {[]*controller.Round{cycleAt(0, alice), cycleAt(10, holders("a")), cycleAt(20, holders("a"))}, `{user="alice"} 10`},
+		"a host that misses a cycle":     {[]*controller.Round{cycleAt(0, alice), cycleAt(10, failed("a")), cycleAt(20, alice)}, `{user="alice"} 20`},
+		"a host that was lost":           {[]*controller.Round{cycleAt(0, alice), cycleAt(10, failed("a")), cycleAt(3600, alice), cycleAt(3610, alice)}, `{user="alice"} 10`},
+		"a machine that slept":           {[]*controller.Round{cycleAt(0, alice), cycleAt(3600, alice)}, `{user="alice"} 0`},
+		"a clock that is set back":       {[]*controller.Round{cycleAt(3600, alice), cycleAt(0, alice), cycleAt(10, alice)}, `{user="alice"} 10`},
+		"a cycle that was stopped":       {[]*controller.Round{cycleAt(0, alice), {Stopped: true, Start: noon.Add(10 * time.Second), Cluster: snapshot.Cluster{Hosts: []snapshot.Host{alice}}}}, `{user="alice"} 0`},
+		"a host that is removed":         {[]*controller.Round{cycleAt(0, alice), cycleAt(10), cycleAt(20, alice)}, `{user="alice"} 0`},
+		"an environment that is gone":    {[]*controller.Round{cycleAt(0, orphaned()), cycleAt(10, orphaned())}, ``},
+		"hostile names":                  {[]*controller.Round{cycleAt(0, holders("a", "a\"\n\\", strings.Repeat("y", 10<<10)))}, `{user="a\"\n\\"} 0|{user="` + strings.Repeat("y", 64) + `"} 0`},
 	} {
 		c := metrics.NewCounters(noon, 10*time.Second)
-		for _, cycle := range row.cycles {
-			c.Consume(cycle.AtEnd(), nil)
+		for _, round := range row.cycles {
+			c.Consume(round.AtEnd(), nil)
 		}
 		require.Equal(t, row.want, strings.ReplaceAll(strings.TrimSuffix(gpuSeconds(c), "\n"), "\n", "|"), name)
 	}
@@ -149,10 +149,10 @@ func TestOutcomes(t *testing.T) {
 		require.Contains(t, before, line+"\n", "so that the first increase is seen")
 	}
 	o, outcomes := newOrder()
-	c.Consume(&controller.Cycle{}, []enforce.Event{
+	c.Consume(&controller.Round{}, []enforce.Event{
 		{Kind: enforce.EventNew}, {Kind: enforce.EventActing, Order: &o}, {Kind: enforce.EventOutcome, Order: &o, Outcomes: outcomes},
 	})
-	c.Consume(&controller.Cycle{Ended: true, Stopped: true, Notified: []controller.Notified{
+	c.Consume(&controller.Round{Ended: true, Stopped: true, Notified: []controller.Notified{
 		{UserMessage: notify.UserMessage{ID: "idle/a/7/0/x"}, Terminals: 2},
 		{UserMessage: notify.UserMessage{ID: "idle/b/7/0/x"}},
 		{UserMessage: notify.UserMessage{ID: "idle/b/7/0/y"}, Err: errors.New("no answer"), Terminals: 1},
@@ -182,7 +182,7 @@ func TestCycleDurations(t *testing.T) {
 	c := metrics.NewCounters(noon, 10*time.Second)
 	require.NotContains(t, string(c.Text(true)), "genv_last_cycle_timestamp_seconds", "there was none")
 	for i, took := range []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 3 * time.Second, time.Hour} {
-		c.Consume(&controller.Cycle{Ended: true, Number: i, Start: noon, Took: took, Earlier: i}, nil)
+		c.Consume(&controller.Round{Ended: true, Number: i, Start: noon, Took: took, Earlier: i}, nil)
 	}
 	require.Contains(t, samples(c.Text(true)), "early_cycles_total 6\n")
 	require.Equal(t, fmt.Sprintf(`cycle_interval_seconds 10
@@ -214,7 +214,7 @@ func TestHealthy(t *testing.T) {
 	require.True(t, c.Healthy(at(3700)))
 	require.True(t, c.Ready(), "also if hosts failed")
 	require.False(t, c.Healthy(at(7200)))
-	c.Consume(&controller.Cycle{Ended: true, Stopped: true, Start: at(7200)}, nil)
+	c.Consume(&controller.Round{Ended: true, Stopped: true, Start: at(7200)}, nil)
 	require.False(t, c.Healthy(at(7200)), "a stopped cycle is none")
 	c.Configure(time.Hour)
 	require.True(t, c.Healthy(at(7200)), "an hour between cycles")
@@ -250,9 +250,9 @@ func TestCountersNeverDecrease(t *testing.T) {
 		if i == 3 {
 			c.Configure(time.Minute)
 		}
-		cycle := cycleAt(10*i, hosts...)
-		c.Consume(cycle, []enforce.Event{{Kind: enforce.EventOutcome, Order: &o, Outcomes: outcomes}})
-		c.Consume(cycle.AtEnd(), nil)
+		round := cycleAt(10*i, hosts...)
+		c.Consume(round, []enforce.Event{{Kind: enforce.EventOutcome, Order: &o, Outcomes: outcomes}})
+		c.Consume(round.AtEnd(), nil)
 		now := values(t, string(c.Text(true))+string(c.Users(nil)))
 		for series, value := range before {
 			if strings.Contains(series, "_total") || strings.Contains(series, "duration") {

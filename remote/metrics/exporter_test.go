@@ -44,9 +44,9 @@ func newRig(t testing.TB, hideUsers bool) *rig {
 // cycle is one in which hosts answer, or fail if their name begins with "down".
 func (r *rig) cycle(names ...snapshot.Hostname) { r.show(r.make(names...)) }
 
-func (r *rig) make(names ...snapshot.Hostname) *controller.Cycle {
+func (r *rig) make(names ...snapshot.Hostname) *controller.Round {
 	r.number++
-	cycle := &controller.Cycle{Number: r.number, Start: r.now, Took: time.Second}
+	round := &controller.Round{Number: r.number, Start: r.now, Took: time.Second}
 	for _, name := range names {
 		h := snapshot.Host{Name: name, Snapshot: &snapshot.Snapshot{
 			Environments: []snapshot.Environment{{EID: "7", UID: 1001, Username: "alice"}},
@@ -55,15 +55,15 @@ func (r *rig) make(names ...snapshot.Hostname) *controller.Cycle {
 		if strings.HasPrefix(string(name), "down") {
 			h.Snapshot, h.Err = nil, errors.New("no answer")
 		}
-		cycle.Cluster.Hosts = append(cycle.Cluster.Hosts, h)
+		round.Cluster.Hosts = append(round.Cluster.Hosts, h)
 	}
-	return cycle
+	return round
 }
 
-func (r *rig) show(cycle *controller.Cycle) {
-	r.feed.Consume(cycle, nil)
-	r.counters.Consume(cycle.AtEnd(), nil)
-	r.feed.Consume(cycle.AtEnd(), nil)
+func (r *rig) show(round *controller.Round) {
+	r.feed.Consume(round, nil)
+	r.counters.Consume(round.AtEnd(), nil)
+	r.feed.Consume(round.AtEnd(), nil)
 }
 
 func (r *rig) ask(method, target string) *httptest.ResponseRecorder {

@@ -28,9 +28,9 @@ func serve(t *testing.T, path string, feed *live.Feed) (stop func()) {
 	return stop
 }
 
-func cycle(run string, number int) *controller.Cycle {
+func cycle(run string, number int) *controller.Round {
 	host := snapshot.Host{Name: "a", Snapshot: &snapshot.Snapshot{Devices: []snapshot.Device{{UUID: "GPU-1"}}}}
-	return &controller.Cycle{Run: run, Number: number, Start: time.Now(), Cluster: snapshot.Cluster{Hosts: []snapshot.Host{host}}}
+	return &controller.Round{Run: run, Number: number, Start: time.Now(), Cluster: snapshot.Cluster{Hosts: []snapshot.Host{host}}}
 }
 
 // until takes updates until one is as expected, and returns it with the events of all.

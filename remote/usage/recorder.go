@@ -83,23 +83,23 @@ func (r *Recorder) Configure(interval time.Duration) {
 }
 
 // Consume implements controller.Sink.
-func (r *Recorder) Consume(cycle *controller.Cycle, events []enforce.Event) {
+func (r *Recorder) Consume(round *controller.Round, events []enforce.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.Now()
 	switch {
-	case r.Shared && cycle.Standby:
+	case r.Shared && round.Standby:
 		if r.begun != 0 && !r.paused { // another one leads, and counts: this is written at once
 			r.meter.Forget()
 			r.paused, r.woken = true, now.Add(-writeEvery)
 		}
-	case !cycle.Stopped && len(cycle.Cluster.Hosts) > 0:
+	case !round.Stopped && len(round.Cluster.Hosts) > 0:
 		r.looked, r.paused = now, false
 		if r.begun == 0 {
 			// written at once: one that is killed in its first minute did not end in order
 			r.begun, r.woken = now.Unix(), now.Add(-writeEvery)
 		}
-		r.meter.Look(now, cycle.Cluster)
+		r.meter.Look(now, round.Cluster)
 		fallthrough
 	default:
 		r.meter.Count(now, events)

@@ -40,8 +40,8 @@ func keptIn(t *testing.T, place string) (usage.Mark, *usage.Report) {
 func TestDatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), store.FileName)
 	r := start(t, opening(path), 0)
-	cycle := controller.Cycle{Number: 1, Cluster: snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: new(snapshot.Snapshot)}}}}
-	r.Consume(cycle.AtEnd(), nil)
+	round := controller.Round{Number: 1, Cluster: snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: new(snapshot.Snapshot)}}}}
+	r.Consume(round.AtEnd(), nil)
 	r.Close()
 	mark, _ := keptIn(t, path)
 	require.True(t, mark.Ended)

@@ -150,9 +150,9 @@ func (r *run) cycles(n int) {
 	for range n {
 		r.number++
 		begun := time.Now()
-		cycle := controller.Cycle{Number: r.number, Standby: r.standby, Cluster: snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}}
-		r.Consume(&cycle, nil)
-		r.Consume(&cycle, nil) // sinks get a cycle again when a report ends
+		round := controller.Round{Number: r.number, Standby: r.standby, Cluster: snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: s}}}}
+		r.Consume(&round, nil)
+		r.Consume(&round, nil) // sinks get a cycle again when a report ends
 		require.Zero(r.t, time.Since(begun), "a cycle waits for nothing")
 		time.Sleep(10 * time.Second)
 	}
@@ -352,7 +352,7 @@ func TestRestart(t *testing.T) {
 func TestNothingSeen(t *testing.T) {
 	k := new(kept)
 	r := start(t, k.open, 0)
-	r.Consume(&controller.Cycle{Number: 1, Stopped: true}, nil)
+	r.Consume(&controller.Round{Number: 1, Stopped: true}, nil)
 	r.Close()
 	require.Zero(t, k.mark)
 }

@@ -105,7 +105,7 @@ func TestProxied(t *testing.T) {
 func TestHiddenNames(t *testing.T) {
 	const secret = "mallory-secret"
 	f := newFleet(1, 2)
-	h := &f.cycle.Cluster.Hosts[0]
+	h := &f.round.Cluster.Hosts[0]
 	h.Labels = map[string]string{"owner": secret}
 	s := machine(0, 2, f.now)
 	h.Snapshot = s
@@ -114,15 +114,15 @@ func TestHiddenNames(t *testing.T) {
 	s.Devices[0].Attachments = []snapshot.Attachment{{EID: secret}}
 	s.Devices[1].Attachments = []snapshot.Attachment{{EID: "2"}, {EID: secret}}
 	s.Processes = []snapshot.Process{{PID: 9, Username: secret, EID: secret, Command: secret, Container: secret, Usage: []snapshot.DeviceUsage{{Index: 0}, {Index: 1}}}}
-	f.cycle.Cluster.Hosts = append(f.cycle.Cluster.Hosts, snapshot.Host{Name: "gpu-02", Err: fmt.Errorf("sudo: %s: a password is required", secret)})
-	f.cycle.Plan.Notes = []enforce.Note{{Host: "gpu-01", Text: secret}}
-	f.cycle.Duplicates = []controller.Duplicate{{Name: "gpu-03", SameAs: "gpu-01"}}
-	f.cycle.Unrecorded = fmt.Errorf("open /home/%s/log", secret)
+	f.round.Cluster.Hosts = append(f.round.Cluster.Hosts, snapshot.Host{Name: "gpu-02", Err: fmt.Errorf("sudo: %s: a password is required", secret)})
+	f.round.Plan.Notes = []enforce.Note{{Host: "gpu-01", Text: secret}}
+	f.round.Duplicates = []controller.Duplicate{{Name: "gpu-03", SameAs: "gpu-01"}}
+	f.round.Unrecorded = fmt.Errorf("open /home/%s/log", secret)
 	f.judged(
 		enforce.Finding{ID: secret, Rule: enforce.RuleNonEnvProcesses, Host: "gpu-01", PID: 9, EID: secret, User: secret, Command: secret, Waits: secret, Stuck: []enforce.StuckProcess{{Reason: secret}}},
 		enforce.Finding{ID: "3", Rule: enforce.RuleMaxDevicesPerUser, User: "alice", Count: &enforce.CountExcess{Used: 3, Limit: 1}},
 	)
-	f.feed.Consume(&f.cycle, []enforce.Event{{Kind: enforce.EventHostLost, Host: "gpu-02", Err: fmt.Errorf("%s", secret)}, {Kind: enforce.EventNote, Text: secret}, {Kind: enforce.EventOver, ID: secret}})
+	f.feed.Consume(&f.round, []enforce.Event{{Kind: enforce.EventHostLost, Host: "gpu-02", Err: fmt.Errorf("%s", secret)}, {Kind: enforce.EventNote, Text: secret}, {Kind: enforce.EventOver, ID: secret}})
 
 	everything := []string{"/", "/?q=mallory", "/h/gpu-01", "/h/gpu-02", "/findings", "/week", "/reservations.ics", "/u/" + secret, "/u/nobody", "/u/alice", "/me", "/api/v1/fleet", "/api/v1/gpus", "/api/v1/findings", "/api/v1/hosts/gpu-01", "/api/v1/users/" + secret, "/api/v1/users/alice", "/api/v1/events", "/metrics", "/none"}
 	for names, logins := range map[web.Names][]string{web.NoNames: {"", "alice", secret}, web.OwnName: {"alice"}} {

@@ -48,8 +48,8 @@ func newSite(t *testing.T, f *fleet) *site {
 // hostile is a fleet with unpleasant names of users and hosts.
 func hostile() *fleet {
 	f := fleetAt(time.Now(), 3, 4)
-	for i := range f.cycle.Cluster.Hosts {
-		h := &f.cycle.Cluster.Hosts[i]
+	for i := range f.round.Cluster.Hosts {
+		h := &f.round.Cluster.Hosts[i]
 		h.Name = snapshot.Hostname([]string{"gpu-with-a-very-long-name-in-a-very-long-domain.cluster.department.university.example.org", "gpu-2", "gpu-3"}[i])
 		s := machine(i, 4, f.now)
 		s.Warnings = []string{strings.Repeat("warning", 100), "<b>markup</b>"}
@@ -62,7 +62,7 @@ func hostile() *fleet {
 		}
 		h.Snapshot = s
 	}
-	f.judged(enforce.Finding{ID: "1", Rule: enforce.RuleNonEnvProcesses, Host: f.cycle.Cluster.Hosts[0].Name, PID: 4000, User: "<script>alert(1)</script>", Command: strings.Repeat("x", 10<<10), Since: f.now})
+	f.judged(enforce.Finding{ID: "1", Rule: enforce.RuleNonEnvProcesses, Host: f.round.Cluster.Hosts[0].Name, PID: 4000, User: "<script>alert(1)</script>", Command: strings.Repeat("x", 10<<10), Since: f.now})
 	return f
 }
 
@@ -94,13 +94,13 @@ func TestBrowserFollows(t *testing.T) {
 	page := b.open(s.URL+"/", look{width: 1280, height: 900, scripts: true})
 	page.wait(`document.getElementById("connection").textContent === "live"`)
 	show := func(users ...snapshot.Username) {
-		f.cycle.Number++
+		f.round.Number++
 		machine := machine(0, 4, f.now)
 		for i := range machine.Environments {
 			machine.Environments[i].Username = users[i%len(users)]
 		}
-		f.cycle.Cluster.Hosts[0].Snapshot = machine
-		f.feed.Consume(f.cycle.AtEnd(), nil)
+		f.round.Cluster.Hosts[0].Snapshot = machine
+		f.feed.Consume(f.round.AtEnd(), nil)
 	}
 	var done string
 	page.evaluate(`window.unchanged = true; document.querySelector('main a[href="/h/gpu-02"]').focus(); ""`, &done)
@@ -161,7 +161,7 @@ func TestAccessibility(t *testing.T) {
 	evil.reserving(strings.Repeat("wide<b>", 60), strings.Repeat("<script>", 20))
 	f.usage, evil.usage = history(t, f.now, 32, "alice"), history(t, evil.now, 3, snapshot.Username(strings.Repeat("wide<b>", 60)))
 	for name, s := range map[string]*site{"usual": newSite(t, f), "hostile": newSite(t, evil)} {
-		host := string(s.cycle.Cluster.Hosts[0].Name)
+		host := string(s.round.Cluster.Hosts[0].Name)
 		for _, path := range []string{"/", "/h/" + host, "/h/gpu-06", "/u/alice", "/findings", "/week", "/report?by=user"} {
 			looks := []look{{320, 800, true, true}, {1280, 900, false, true}}
 			page := b.open(s.URL+path, looks[0])
@@ -190,7 +190,7 @@ func TestScreenshots(t *testing.T) {
 	f.judged(usual(f.now)...)
 	f.usage = history(t, f.now, 32, "alice")
 	for fleet, s := range map[string]*site{"usual": newSite(t, f), "many": newSite(t, newFleet(1000, 8)), "hostile": newSite(t, hostile())} {
-		for name, path := range map[string]string{"overview": "/", "host": "/h/" + string(s.cycle.Cluster.Hosts[0].Name), "failed": "/h/gpu-06", "user": "/u/alice", "findings": "/findings", "report": "/report", "report-host": "/report?by=host&range=90d"} {
+		for name, path := range map[string]string{"overview": "/", "host": "/h/" + string(s.round.Cluster.Hosts[0].Name), "failed": "/h/gpu-06", "user": "/u/alice", "findings": "/findings", "report": "/report", "report-host": "/report?by=host&range=90d"} {
 			if fleet == "many" && name != "overview" || fleet != "usual" && strings.HasPrefix(name, "report") {
 				continue
 			}

@@ -31,7 +31,7 @@ var models = []string{"NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB", "NVIDIA 
 type fleet struct {
 	feed  *live.Feed
 	now   time.Time
-	cycle controller.Cycle
+	round controller.Round
 	usage *usage.Reader // nil for none
 }
 
@@ -56,7 +56,7 @@ func newFleet(hosts, gpus int) *fleet { return fleetAt(time.Now(), hosts, gpus) 
 func fleetAt(now time.Time, hosts, gpus int) *fleet {
 	f := &fleet{now: now}
 	f.feed = live.NewFeed(live.Options{Now: func() time.Time { return f.now }, Interval: 10 * time.Second, Enforcing: true, Policy: cap5{}})
-	f.cycle = controller.Cycle{Run: "run-1", Number: 1, Start: f.now, Took: time.Second}
+	f.round = controller.Round{Run: "run-1", Number: 1, Start: f.now, Took: time.Second}
 	for i := range hosts {
 		h := snapshot.Host{Name: snapshot.Hostname(fmt.Sprintf("gpu-%02d", i+1))}
 		if i%17 == 5 {
@@ -64,9 +64,9 @@ func fleetAt(now time.Time, hosts, gpus int) *fleet {
 		} else {
 			h.Snapshot = machine(i, gpus, f.now)
 		}
-		f.cycle.Cluster.Hosts = append(f.cycle.Cluster.Hosts, h)
+		f.round.Cluster.Hosts = append(f.round.Cluster.Hosts, h)
 	}
-	f.feed.Consume(f.cycle.AtEnd(), nil)
+	f.feed.Consume(f.round.AtEnd(), nil)
 	return f
 }
 
@@ -110,8 +110,8 @@ func date(t time.Time) snapshot.Date {
 
 // judged adds findings and their history.
 func (f *fleet) judged(findings ...enforce.Finding) {
-	f.cycle.Plan.Findings = findings
-	f.cycle.Exemptions = policy.ExemptionList{{Who: policy.Who{User: "judy", Host: "gpu-04"}, Reason: "paper deadline", By: "root", Created: f.now, Until: f.now.Add(5 * time.Hour)}}
+	f.round.Plan.Findings = findings
+	f.round.Exemptions = policy.ExemptionList{{Who: policy.Who{User: "judy", Host: "gpu-04"}, Reason: "paper deadline", By: "root", Created: f.now, Until: f.now.Add(5 * time.Hour)}}
 	events := make([]enforce.Event, 0, len(findings))
 	for i := range findings {
 		events = append(events, enforce.Event{Kind: enforce.EventNew, Host: findings[i].Host, ID: findings[i].ID, Finding: &findings[i], Decision: findings[i].Decision()})
@@ -130,8 +130,8 @@ func (f *fleet) judged(findings ...enforce.Finding) {
 		})
 	}
 	events = append(events, enforce.Event{Kind: enforce.EventHostLost, Host: "gpu-06", Err: errors.New("dial tcp: connection refused")})
-	f.feed.Consume(&f.cycle, events)
-	f.feed.Consume(f.cycle.AtEnd(), nil)
+	f.feed.Consume(&f.round, events)
+	f.feed.Consume(f.round.AtEnd(), nil)
 }
 
 // usual are findings as they come.
@@ -150,22 +150,22 @@ func (f *fleet) lived() {
 		if f.now = end.Add(time.Duration(i-24*60) * time.Minute); i > 300 && i < 420 {
 			continue
 		}
-		for h := range f.cycle.Cluster.Hosts {
-			if s := f.cycle.Cluster.Hosts[h].Snapshot; s != nil && i%97 == 0 {
-				f.cycle.Cluster.Hosts[h].Snapshot = machine(h+i/97, len(s.Devices), f.now)
+		for h := range f.round.Cluster.Hosts {
+			if s := f.round.Cluster.Hosts[h].Snapshot; s != nil && i%97 == 0 {
+				f.round.Cluster.Hosts[h].Snapshot = machine(h+i/97, len(s.Devices), f.now)
 			}
 		}
-		f.cycle.Number, f.cycle.Start = f.cycle.Number+1, f.now
-		f.feed.Consume(f.cycle.AtEnd(), nil)
+		f.round.Number, f.round.Start = f.round.Number+1, f.now
+		f.feed.Consume(f.round.AtEnd(), nil)
 	}
 	f.now = end
-	for h := range f.cycle.Cluster.Hosts {
-		if s := f.cycle.Cluster.Hosts[h].Snapshot; s != nil {
-			f.cycle.Cluster.Hosts[h].Snapshot = machine(h, len(s.Devices), f.now)
+	for h := range f.round.Cluster.Hosts {
+		if s := f.round.Cluster.Hosts[h].Snapshot; s != nil {
+			f.round.Cluster.Hosts[h].Snapshot = machine(h, len(s.Devices), f.now)
 		}
 	}
-	f.cycle.Start = end
-	f.feed.Consume(f.cycle.AtEnd(), nil)
+	f.round.Start = end
+	f.feed.Consume(f.round.AtEnd(), nil)
 }
 
 // options are those of loopback.

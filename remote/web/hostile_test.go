@@ -32,7 +32,7 @@ func TestHostileNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(1, 1)
-			h := &f.cycle.Cluster.Hosts[0]
+			h := &f.round.Cluster.Hosts[0]
 			s := machine(0, 1, f.now)
 			h.Snapshot = s
 			h.Labels = map[string]string{"room": evil, evil: "x"}
@@ -41,8 +41,8 @@ func TestHostileNames(t *testing.T) {
 			s.Environments = []snapshot.Environment{{EID: "7", Username: snapshot.Username(evil), Config: snapshot.EnvConfig{Name: evil}}}
 			s.Devices[0].Attachments = []snapshot.Attachment{{EID: "7"}}
 			s.Processes = []snapshot.Process{{PID: 9, Username: snapshot.Username(evil), EID: snapshot.EnvID(evil), Command: evil, Container: evil, Usage: []snapshot.DeviceUsage{{Index: 0}}}}
-			f.cycle.Number++
-			f.cycle.Plan.Notes = []enforce.Note{{Host: "gpu-01", Text: evil}}
+			f.round.Number++
+			f.round.Plan.Notes = []enforce.Note{{Host: "gpu-01", Text: evil}}
 			f.judged(enforce.Finding{ID: evil, Rule: enforce.RuleNonEnvProcesses, Host: "gpu-01", PID: 9, EID: snapshot.EnvID(evil), User: snapshot.Username(evil), Command: evil, Container: evil, Waits: evil, Pending: true, Stuck: []enforce.StuckProcess{{Reason: evil}}})
 			handler := f.handler()
 			for _, path := range []string{"/", "/h/gpu-01", "/findings", "/week", "/?q=" + "%3Cscript%3E"} {
@@ -71,9 +71,9 @@ func TestALotOfEverything(t *testing.T) {
 		s.Environments = append(s.Environments, snapshot.Environment{EID: snapshot.EnvID(user), Username: user})
 		s.Processes = append(s.Processes, snapshot.Process{PID: snapshot.PID(i + 1), Username: user, Usage: []snapshot.DeviceUsage{{Index: 0}}})
 		s.Warnings = append(s.Warnings, "warning")
-		f.cycle.Plan.Notes = append(f.cycle.Plan.Notes, enforce.Note{Text: "note"})
+		f.round.Plan.Notes = append(f.round.Plan.Notes, enforce.Note{Text: "note"})
 	}
-	f.cycle.Cluster.Hosts[0].Snapshot = s
+	f.round.Cluster.Hosts[0].Snapshot = s
 	findings := make([]enforce.Finding, 2000)
 	for i := range findings {
 		findings[i] = enforce.Finding{ID: fmt.Sprint(i), Rule: enforce.RuleNonEnvProcesses, Host: "gpu-01", PID: snapshot.PID(i + 1), User: "user-1"}
@@ -99,7 +99,7 @@ func TestAFindingForEachProcess(t *testing.T) {
 		s.Processes = append(s.Processes, snapshot.Process{PID: pid, Username: "mallory", Usage: []snapshot.DeviceUsage{{Index: snapshot.DeviceIndex(i % 8)}}})
 		findings[i] = enforce.Finding{ID: fmt.Sprint(i), Rule: enforce.RuleNonEnvProcesses, Host: "gpu-01", PID: pid, User: "mallory"}
 	}
-	f.cycle.Cluster.Hosts[0].Snapshot = s
+	f.round.Cluster.Hosts[0].Snapshot = s
 	f.judged(findings...)
 	begun := time.Now()
 	page := pageOf(t, f.handler(), "/")
@@ -128,11 +128,11 @@ func TestCommandsThatHostsHide(t *testing.T) {
 				s.Processes[i].HideCommand()
 			}
 		}
-		f.cycle.Cluster.Hosts[0].Snapshot = s
-		plan, _, _ := rules.Judge(outside{}, f.cycle.Cluster, enforce.Memory{}, f.now)
+		f.round.Cluster.Hosts[0].Snapshot = s
+		plan, _, _ := rules.Judge(outside{}, f.round.Cluster, enforce.Memory{}, f.now)
 		require.Len(t, plan.Findings, 1)
 		require.Len(t, plan.Notes, 1)
-		f.cycle.Plan = plan
+		f.round.Plan = plan
 		f.judged(plan.Findings...)
 		for _, names := range []web.Names{web.AllNames, web.NoNames} {
 			handler := f.handler(naming(names))
@@ -152,20 +152,20 @@ func TestGuards(t *testing.T) {
 	f := newFleet(6, 2)
 	on := true
 	set := func(host int, g snapshot.Guard) {
-		next := *f.cycle.Cluster.Hosts[host].Snapshot
+		next := *f.round.Cluster.Hosts[host].Snapshot
 		next.Guard, next.Service = &g, &on
-		f.cycle.Cluster.Hosts[host].Snapshot = &next
+		f.round.Cluster.Hosts[host].Snapshot = &next
 	}
 	set(0, snapshot.Guard{Mode: snapshot.GuardEnforce})
 	set(1, snapshot.Guard{Mode: snapshot.GuardUnable, Reason: "kernel: <no BPF>"})
 	no := false
-	f.cycle.Cluster.Hosts[2].Snapshot.Service = &no
-	f.cycle.Cluster.Hosts[2].Snapshot.Guard = &snapshot.Guard{Mode: snapshot.GuardOff}
+	f.round.Cluster.Hosts[2].Snapshot.Service = &no
+	f.round.Cluster.Hosts[2].Snapshot.Guard = &snapshot.Guard{Mode: snapshot.GuardOff}
 	text := "users opened GPUs that are not attached to them, 3 times in the last hour"
-	f.feed.Consume(&f.cycle, []enforce.Event{{
+	f.feed.Consume(&f.round, []enforce.Event{{
 		Kind: enforce.EventGuard, Host: "gpu-01", Text: text,
 	}})
-	f.feed.Consume(f.cycle.AtEnd(), nil)
+	f.feed.Consume(f.round.AtEnd(), nil)
 	handler := f.handler()
 
 	page := pageOf(t, handler, "/h/gpu-01")
@@ -182,7 +182,7 @@ func TestGuards(t *testing.T) {
 // TestADeviceWithMIG: its utilization is unknown, and its instances are named.
 func TestADeviceWithMIG(t *testing.T) {
 	f := newFleet(1, 1)
-	f.cycle.Cluster.Hosts[0].Snapshot = &snapshot.Snapshot{
+	f.round.Cluster.Hosts[0].Snapshot = &snapshot.Snapshot{
 		Environments: []snapshot.Environment{{EID: "7", UID: 1000, Username: "alice"}},
 		Devices: []snapshot.Device{{
 			UUID: "GPU-0", TotalMemory: snapshot.MiB(81559), UsedMemory: snapshot.MiB(87),
@@ -191,8 +191,8 @@ func TestADeviceWithMIG(t *testing.T) {
 		}},
 		Processes: []snapshot.Process{{PID: 70, EID: "7", Username: "alice", Instances: []snapshot.GPUUUID{"MIG-b"}, Usage: []snapshot.DeviceUsage{{Index: 0}}}},
 	}
-	f.feed.Consume(f.cycle.AtEnd(), nil)
-	page := pageOf(t, f.handler(), "/h/"+string(f.cycle.Cluster.Hosts[0].Name))
+	f.feed.Consume(f.round.AtEnd(), nil)
+	page := pageOf(t, f.handler(), "/h/"+string(f.round.Cluster.Hosts[0].Name))
 	presentAll(t, page, "the host", `data-label="Use" class="n">–<`, `data-label="State">busy<`, "<code>MIG-a</code></div>", "<code>MIG-b</code></div>")
 	absent(t, page, `data-label="State">idle`, "the host")
 }
@@ -208,7 +208,7 @@ func TestWhoLeads(t *testing.T) {
 	} {
 		f := newFleet(2, 2)
 		f.feed.Configure(live.Options{Now: func() time.Time { return f.now }, Enforcing: true, Election: func() *election.Shown { return &row.election }})
-		f.feed.Consume(f.cycle.AtEnd(), nil)
+		f.feed.Consume(f.round.AtEnd(), nil)
 		require.Contains(t, get(t, f.handler(), "/").Body.String(), row.want, name)
 	}
 }

@@ -106,7 +106,7 @@ func TestEndedBefore(t *testing.T) {
 func TestWithoutRules(t *testing.T) {
 	f := newFleet(5, 8)
 	feed := live.NewFeed(live.Options{Now: func() time.Time { return f.now }, Interval: 10 * time.Second})
-	feed.Consume(f.cycle.AtEnd(), nil)
+	feed.Consume(f.round.AtEnd(), nil)
 	handler := web.New(feed, f.options())
 	for _, path := range []string{"/findings", "/u/alice"} {
 		page := pageOf(t, handler, path)
@@ -118,10 +118,10 @@ func TestWithoutRules(t *testing.T) {
 // TestAFailedHost: what it had is neither free nor shown as used now.
 func TestAFailedHost(t *testing.T) {
 	f := newFleet(1, 8)
-	f.cycle.Cluster.Hosts[0].Err, f.cycle.Cluster.Hosts[0].Snapshot = io.ErrUnexpectedEOF, nil
+	f.round.Cluster.Hosts[0].Err, f.round.Cluster.Hosts[0].Snapshot = io.ErrUnexpectedEOF, nil
 	f.now = f.now.Add(10 * time.Minute)
-	f.cycle.Number, f.cycle.Start = 2, f.now
-	f.feed.Consume(f.cycle.AtEnd(), nil)
+	f.round.Number, f.round.Start = 2, f.now
+	f.feed.Consume(f.round.AtEnd(), nil)
 	handler := f.handler()
 	page := pageOf(t, handler, "/")
 	require.Contains(t, page, "<dd>0<small> of 8", "none is free")
@@ -262,8 +262,8 @@ func TestRendering(t *testing.T) {
 	require.Equal(t, fmt.Sprint(first.Body.Len()), head.Header().Get("Content-Length"))
 	f.now = f.now.Add(time.Minute)
 	present(t, pageOf(t, handler, "/"), "1 min ago", "")
-	f.cycle.Number, f.cycle.Start = 2, f.now
-	f.feed.Consume(f.cycle.AtEnd(), nil)
+	f.round.Number, f.round.Start = 2, f.now
+	f.feed.Consume(f.round.AtEnd(), nil)
 	present(t, pageOf(t, handler, "/"), "Cycle 2,", "")
 	for i := range 200 { // whatever is asked for is bounded
 		get(t, handler, fmt.Sprintf("/?q=%d", i))

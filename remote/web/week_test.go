@@ -21,8 +21,8 @@ import (
 // is over.
 func (f *fleet) reserving(user, reason string) *fleet {
 	for i := range 3 {
-		s := *f.cycle.Cluster.Hosts[i].Snapshot
-		f.cycle.Cluster.Hosts[i].Snapshot = &s
+		s := *f.round.Cluster.Hosts[i].Snapshot
+		f.round.Cluster.Hosts[i].Snapshot = &s
 		add := func(n int, from, until time.Duration) {
 			s.Reservations = append(s.Reservations, snapshot.Reservation{
 				ID: fmt.Sprintf("id%d%d", i, n), UID: 1000, Username: snapshot.Username(user), GPUs: n, From: f.now.Add(from), Until: f.now.Add(until),
@@ -33,8 +33,8 @@ func (f *fleet) reserving(user, reason string) *fleet {
 		add(2, 20*time.Hour, 40*time.Hour)
 		add(3, -20*time.Hour, -10*time.Hour)
 	}
-	f.cycle.Number++
-	f.feed.Consume(f.cycle.AtEnd(), nil)
+	f.round.Number++
+	f.feed.Consume(f.round.AtEnd(), nil)
 	return f
 }
 

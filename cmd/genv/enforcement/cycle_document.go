@@ -81,49 +81,49 @@ type terminateDocument struct {
 	Devices []snapshot.DeviceIndex `json:"devices"`
 }
 
-func documentOf(cycle *controller.Cycle, failures []remote.Failure) CycleDocument {
+func documentOf(round *controller.Round, failures []remote.Failure) CycleDocument {
 	document := CycleDocument{
-		Schema: "genv.remote.enforce/1", Cycle: cycle.Number, Time: cycle.Start.Format("2006-01-02T15:04:05.000Z07:00"),
-		TookMS: math.Round(cycle.Took.Seconds()*1e6) / 1e3,
-		Early:  cycle.Earlier, DryRun: cycle.DryRun, Hosts: len(cycle.Cluster.Hosts),
-		Answered: cycle.Cluster.CountAnswered(), Via: cycle.Via,
-		Findings: []findingDocument{}, Notes: append([]enforce.Note{}, cycle.Plan.Notes...), Orders: []orderDocument{},
+		Schema: "genv.remote.enforce/1", Cycle: round.Number, Time: round.Start.Format("2006-01-02T15:04:05.000Z07:00"),
+		TookMS: math.Round(round.Took.Seconds()*1e6) / 1e3,
+		Early:  round.Earlier, DryRun: round.DryRun, Hosts: len(round.Cluster.Hosts),
+		Answered: round.Cluster.CountAnswered(), Via: round.Via,
+		Findings: []findingDocument{}, Notes: append([]enforce.Note{}, round.Plan.Notes...), Orders: []orderDocument{},
 		Failed:     failures,
-		Duplicates: append([]controller.Duplicate{}, cycle.Duplicates...), Notified: []notifiedDocument{},
-		Hold: cycle.Hold, Exemptions: append(policy.ExemptionList{}, cycle.Exemptions...),
-		HeldUsers: append([]safety.Held{}, cycle.Plan.HeldUsers...),
-		HeldHosts: append([]safety.Held{}, cycle.Plan.HeldHosts...),
+		Duplicates: append([]controller.Duplicate{}, round.Duplicates...), Notified: []notifiedDocument{},
+		Hold: round.Hold, Exemptions: append(policy.ExemptionList{}, round.Exemptions...),
+		HeldUsers: append([]safety.Held{}, round.Plan.HeldUsers...),
+		HeldHosts: append([]safety.Held{}, round.Plan.HeldHosts...),
 	}
-	for i := range cycle.Plan.Findings {
-		f := &cycle.Plan.Findings[i]
+	for i := range round.Plan.Findings {
+		f := &round.Plan.Findings[i]
 		document.Findings = append(document.Findings,
-			findingDocument{Finding: *f, Line: f.Line(), Decision: cycle.Decision(f)})
+			findingDocument{Finding: *f, Line: f.Line(), Decision: round.Decision(f)})
 	}
-	if cycle.Unrecorded != nil {
-		document.Unrecorded = cycle.Unrecorded.Error()
+	if round.Unrecorded != nil {
+		document.Unrecorded = round.Unrecorded.Error()
 	}
-	for _, t := range cycle.Notified {
+	for _, t := range round.Notified {
 		notified := notifiedDocument{Host: t.Host, UID: t.UID, ID: t.ID, Terminals: t.Terminals, Kept: t.Kept}
 		if t.Err != nil {
 			notified.Error = t.Err.Error()
 		}
 		document.Notified = append(document.Notified, notified)
 	}
-	for _, a := range cycle.Results {
+	for _, a := range round.Results {
 		// it was sent in an earlier cycle, or an early one
-		if !slices.ContainsFunc(cycle.Plan.Orders, func(o order.OfHost) bool { return o.Order.ID == a.Order.ID }) {
-			r := orderDocumentOf(cycle, order.OfHost{Host: a.Host, Order: a.Order})
+		if !slices.ContainsFunc(round.Plan.Orders, func(o order.OfHost) bool { return o.Order.ID == a.Order.ID }) {
+			r := orderDocumentOf(round, order.OfHost{Host: a.Host, Order: a.Order})
 			r.Cycle = a.Cycle
 			document.Orders = append(document.Orders, r)
 		}
 	}
-	for _, o := range cycle.Plan.Orders {
-		document.Orders = append(document.Orders, orderDocumentOf(cycle, o))
+	for _, o := range round.Plan.Orders {
+		document.Orders = append(document.Orders, orderDocumentOf(round, o))
 	}
 	return document
 }
 
-func orderDocumentOf(cycle *controller.Cycle, o order.OfHost) orderDocument {
+func orderDocumentOf(round *controller.Round, o order.OfHost) orderDocument {
 	document := orderDocument{
 		Host: o.Host, Terminate: []terminateDocument{}, Detach: []enforce.DeviceRef{},
 		Lines: []string{}, Outcomes: []order.Outcome{},
@@ -138,14 +138,14 @@ func orderDocumentOf(cycle *controller.Cycle, o order.OfHost) orderDocument {
 			Host: o.Host, Index: d.Device, EID: d.Environment.EID,
 		})
 	}
-	for _, a := range cycle.Results {
+	for _, a := range round.Results {
 		if o.Order.ID != "" && a.Order.ID == o.Order.ID {
 			document.Sent = true
 			document.Lines = append(document.Lines, a.Execution.Lines...)
 			document.Outcomes = append(document.Outcomes, a.Execution.Outcomes...)
 		}
 	}
-	document.UnderWay = slices.ContainsFunc(cycle.UnderWay,
+	document.UnderWay = slices.ContainsFunc(round.UnderWay,
 		func(u order.OfHost) bool { return o.Order.ID != "" && u.Order.ID == o.Order.ID })
 	document.Sent = document.Sent || document.UnderWay
 	return document

@@ -78,7 +78,7 @@ func ptr[T any](v T) *T { return &v }
 func TestByUserOfThisMachine(t *testing.T) {
 	var out bytes.Buffer
 	finding := enforce.Finding{Rule: enforce.RuleNonEnvProcesses, PID: 7, User: "bob", Terminate: []enforce.ProcessRef{{PID: 7}}}
-	require.NoError(t, writeByUser(&out, byUser(&controller.Cycle{Plan: enforce.Plan{Findings: []enforce.Finding{finding}}})))
+	require.NoError(t, writeByUser(&out, byUser(&controller.Round{Plan: enforce.Plan{Findings: []enforce.Finding{finding}}})))
 	require.Equal(t, "USER  PROCESSES  GPUS  WOULD-TERMINATE  WOULD-DETACH  RULES\nbob   1          0     1                0             non-env-processes\n", out.String())
 }
 
@@ -86,9 +86,9 @@ func TestByUserOfThisMachine(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	s := newScreen(t, false)
 	s.cycleWriter.out, s.cycleWriter.err = full{}, full{}
-	cycle := controller.Cycle{Start: time.Unix(1, 0)}
-	s.Consume(&cycle, []enforce.Event{outside(7, enforce.EventNew, enforce.DecisionWait)})
-	require.ErrorIs(t, s.write(&cycle, nil), io.ErrShortWrite)
+	round := controller.Round{Start: time.Unix(1, 0)}
+	s.Consume(&round, []enforce.Event{outside(7, enforce.EventNew, enforce.DecisionWait)})
+	require.ErrorIs(t, s.write(&round, nil), io.ErrShortWrite)
 }
 
 type full struct{}
@@ -100,21 +100,21 @@ func TestOrdersOfADocument(t *testing.T) {
 	ending := func(id string, pid snapshot.PID) order.Order {
 		return order.Order{ID: id, Terminate: []order.Termination{{Process: snapshot.Process{PID: pid}}}}
 	}
-	action := func(cycle int, id string, pid snapshot.PID) controller.OrderResult {
+	action := func(round int, id string, pid snapshot.PID) controller.OrderResult {
 		done := agent.Execution{Outcomes: []order.Outcome{{PID: pid, Status: order.StatusTerminated}}}
-		return controller.OrderResult{Cycle: cycle, Host: "a", Order: ending(id, pid), Execution: done}
+		return controller.OrderResult{Cycle: round, Host: "a", Order: ending(id, pid), Execution: done}
 	}
-	cycle := &controller.Cycle{
+	round := &controller.Round{
 		Number: 12, Earlier: 3,
 		Plan:    enforce.Plan{Orders: []order.OfHost{{Host: "a", Order: ending("run/12/a", 1)}, {Host: "a", Order: ending("run/12/b", 2)}}},
 		Results: []controller.OrderResult{action(11, "run/11.1/a", 3), action(12, "run/12/a", 1), action(12, "run/12.1/a", 4)},
 	}
-	document := documentOf(cycle, nil)
+	document := documentOf(round, nil)
 
 	require.Equal(t, 3, document.Early)
 	type row struct {
 		pid   snapshot.PID
-		cycle int
+		round int
 		ended bool
 	}
 	var got []row
@@ -128,10 +128,10 @@ func TestOrdersOfADocument(t *testing.T) {
 func TestAHostSpeaksInItsOwnNameOnly(t *testing.T) {
 	var out, errs bytes.Buffer
 	w := &cycleWriter{out: &out, err: &errs, bar: &render.Progress{}}
-	w.Consume(&controller.Cycle{}, []enforce.Event{{
+	w.Consume(&controller.Round{}, []enforce.Event{{
 		Kind: enforce.EventOutcome, Host: "evil", Lines: []string{"x\n[good] Terminating process 1"}, Warnings: []string{"y\n[good] trouble"},
 	}})
-	require.NoError(t, w.write(&controller.Cycle{}, nil))
+	require.NoError(t, w.write(&controller.Round{}, nil))
 	for line := range strings.Lines(out.String() + errs.String()) {
 		require.True(t, strings.HasPrefix(line, "[evil] "), line)
 	}
@@ -142,7 +142,7 @@ func TestAHostSpeaksInItsOwnNameOnly(t *testing.T) {
 func TestWhatCouldNotBeJudged(t *testing.T) {
 	var errs bytes.Buffer
 	w := &cycleWriter{out: io.Discard, err: &errs, bar: &render.Progress{}, concludes: true}
-	require.NoError(t, w.write(&controller.Cycle{DryRun: true, Plan: enforce.Plan{Notes: make([]enforce.Note, 2)}}, nil))
+	require.NoError(t, w.write(&controller.Round{DryRun: true, Plan: enforce.Plan{Notes: make([]enforce.Note, 2)}}, nil))
 	require.Contains(t, errs.String(), "0 findings: nothing would be done; not everything could be judged (2 notes)")
 }
 
@@ -152,8 +152,8 @@ func TestWhatIsOverBetweenTwoTicks(t *testing.T) {
 	w := &cycleWriter{out: &out, err: &errs, bar: &render.Progress{}}
 	tick := time.Unix(1_800_000_000, 0)
 	f := &enforce.Finding{ID: "x", Rule: enforce.RuleEnvDevices, Since: tick.Add(time.Minute), Pending: true}
-	w.Consume(&controller.Cycle{Start: tick, Now: f.Since}, []enforce.Event{{Kind: enforce.EventNew, ID: "x", Decision: enforce.DecisionWait, Finding: f}})
-	w.Consume(&controller.Cycle{Start: tick, Now: tick.Add(6 * time.Minute)}, []enforce.Event{{Kind: enforce.EventOver, ID: "x"}})
+	w.Consume(&controller.Round{Start: tick, Now: f.Since}, []enforce.Event{{Kind: enforce.EventNew, ID: "x", Decision: enforce.DecisionWait, Finding: f}})
+	w.Consume(&controller.Round{Start: tick, Now: tick.Add(6 * time.Minute)}, []enforce.Event{{Kind: enforce.EventOver, ID: "x"}})
 	require.Contains(t, errs.String(), "Resolved after 5m: ")
 }
 
@@ -162,7 +162,7 @@ func TestWhatIsDoneIsPrintedBeforeWhatIsOver(t *testing.T) {
 	var out bytes.Buffer
 	w := &cycleWriter{out: &out, err: &out, bar: &render.Progress{}}
 	f := enforce.Finding{ID: "x", Rule: enforce.RuleEnvDevices, Detach: []enforce.DeviceRef{{}}}
-	cycle := &controller.Cycle{Start: time.Unix(1_800_000_000, 0)}
+	round := &controller.Round{Start: time.Unix(1_800_000_000, 0)}
 	for _, e := range []enforce.Event{
 		{Kind: enforce.EventDue, ID: "x", Decision: enforce.DecisionAct, Finding: &f},
 		{Kind: enforce.EventNew, ID: "x", Decision: enforce.DecisionAct, Finding: &f},
@@ -171,7 +171,7 @@ func TestWhatIsDoneIsPrintedBeforeWhatIsOver(t *testing.T) {
 		{Kind: enforce.EventOver, ID: "x"},
 		{Kind: enforce.EventOutcome, Findings: []enforce.Finding{f}, Lines: []string{"Detaching environment 1"}},
 	} {
-		w.Consume(cycle, []enforce.Event{e})
+		w.Consume(round, []enforce.Event{e})
 	}
 	require.Regexp(t, `(?s)^Process 0 .*\nDetaching environment 1\nResolved after 1s: .*\n$`, out.String())
 }
@@ -211,20 +211,20 @@ func TestExitOfACycle(t *testing.T) {
 		{"an order was cancelled by the end", []error{nil}, cancelled, true, command.ExitOK},
 		{"an order failed, and the loop ends", []error{nil}, silent, true, command.ExitSomeFailed},
 	} {
-		cycle := new(controller.Cycle)
+		round := new(controller.Round)
 		for i, err := range test.hosts {
 			host := snapshot.Host{Name: snapshot.Hostname(rune('a' + i)), Err: err}
 			if err == nil {
 				host.Snapshot = new(snapshot.Snapshot)
 			}
-			cycle.Cluster.Hosts = append(cycle.Cluster.Hosts, host)
+			round.Cluster.Hosts = append(round.Cluster.Hosts, host)
 		}
 		if test.action != nil {
-			cycle.Results = []controller.OrderResult{{Host: "a", Err: test.action}}
+			round.Results = []controller.OrderResult{{Host: "a", Err: test.action}}
 		}
 		code := command.ExitOK
 		var exit *command.ExitError
-		if err := new(loop).exit(cycle, test.ends); err != nil {
+		if err := new(loop).exit(round, test.ends); err != nil {
 			require.ErrorAs(t, err, &exit)
 			code = exit.Code
 		}
@@ -262,8 +262,8 @@ func TestALoopThatHangs(t *testing.T) {
 	}{
 		{"it starts", func(*service) {}, stepSlack},
 		{"a cycle", func(s *service) { s.step(0) }, limit + stepSlack},
-		{"the end of a cycle", func(s *service) { s.step(0); s.status(&controller.Cycle{}) }, stepSlack},
-		{"a wait", func(s *service) { s.status(&controller.Cycle{}); s.step(time.Hour) }, time.Hour + stepSlack},
+		{"the end of a cycle", func(s *service) { s.step(0); s.status(&controller.Round{}) }, stepSlack},
+		{"a wait", func(s *service) { s.status(&controller.Round{}); s.step(time.Hour) }, time.Hour + stepSlack},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv("NOTIFY_SOCKET", "")
@@ -316,30 +316,30 @@ func TestWithoutAReceiver(t *testing.T) {
 	NotifySystemd(zerolog.Nop(), "READY=1")
 	_, s := startService(t.Context(), zerolog.Nop(), false)
 	defer s.close()
-	s.status(&controller.Cycle{Hold: &operator.OnHold{Reason: "repair"}})
-	require.Regexp(t, "^enforcement is on hold since .*: repair; cycle 0", s.cycle)
+	s.status(&controller.Round{Hold: &operator.OnHold{Reason: "repair"}})
+	require.Regexp(t, "^enforcement is on hold since .*: repair; cycle 0", s.round)
 }
 
 // A leader that can't record what it does may do nothing: another controller leads until it can.
 func TestALeaderWithoutARecord(t *testing.T) {
 	full := errors.New("no space left on device")
-	recorded, not, standby := controller.Cycle{}, controller.Cycle{Unrecorded: full}, controller.Cycle{Standby: true}
+	recorded, not, standby := controller.Round{}, controller.Round{Unrecorded: full}, controller.Round{Standby: true}
 	for name, row := range map[string]struct {
-		cycles  []controller.Cycle
+		cycles  []controller.Round
 		room    bool // for the record, in the last cycle
 		options func(l *loop)
 		leads   bool
 	}{
-		"it is recorded":             {[]controller.Cycle{recorded, recorded}, true, nil, true},
-		"one cycle isn't":            {[]controller.Cycle{not, recorded, not}, false, nil, true},
-		"it isn't any more":          {[]controller.Cycle{recorded, not, not}, false, nil, false},
-		"a standby without room":     {[]controller.Cycle{not, not, standby, standby}, false, nil, false},
-		"a standby with room":        {[]controller.Cycle{not, not, standby, standby}, true, nil, true},
-		"there is room at once":      {[]controller.Cycle{not, not, recorded}, true, nil, true},
-		"it acts without":            {[]controller.Cycle{not, not}, false, func(l *loop) { l.options.ActUnrecorded = true }, true},
-		"it keeps no record":         {[]controller.Cycle{not, not}, false, func(l *loop) { l.record = nil }, true},
-		"it isn't in an election":    {[]controller.Cycle{not, not}, false, func(l *loop) { l.part = nil }, true},
-		"a standby that never tried": {[]controller.Cycle{standby, standby}, false, nil, true},
+		"it is recorded":             {[]controller.Round{recorded, recorded}, true, nil, true},
+		"one cycle isn't":            {[]controller.Round{not, recorded, not}, false, nil, true},
+		"it isn't any more":          {[]controller.Round{recorded, not, not}, false, nil, false},
+		"a standby without room":     {[]controller.Round{not, not, standby, standby}, false, nil, false},
+		"a standby with room":        {[]controller.Round{not, not, standby, standby}, true, nil, true},
+		"there is room at once":      {[]controller.Round{not, not, recorded}, true, nil, true},
+		"it acts without":            {[]controller.Round{not, not}, false, func(l *loop) { l.options.ActUnrecorded = true }, true},
+		"it keeps no record":         {[]controller.Round{not, not}, false, func(l *loop) { l.record = nil }, true},
+		"it isn't in an election":    {[]controller.Round{not, not}, false, func(l *loop) { l.part = nil }, true},
+		"a standby that never tried": {[]controller.Round{standby, standby}, false, nil, true},
 	} {
 		folder := filepath.Join(t.TempDir(), "log")
 		var log bytes.Buffer
@@ -367,20 +367,20 @@ func TestExitCodes(t *testing.T) {
 	cutThere := controller.OrderResult{Host: "a", Err: remote.Errorf(remote.OutcomeUnknown, "cut")}
 	fleet := func(hosts ...snapshot.Host) snapshot.Cluster { return snapshot.Cluster{Hosts: hosts} }
 	for name, tt := range map[string]struct {
-		cycles []controller.Cycle
+		cycles []controller.Round
 		quiet  bool
 		want   int
 		says   string
 	}{
-		"all is well":                           {[]controller.Cycle{{Cluster: fleet(answered)}}, false, 0, ""},
-		"one is down":                           {[]controller.Cycle{{Cluster: fleet(answered, down)}}, false, command.ExitSomeFailed, ""},
-		"one is down, and its order was cut":    {[]controller.Cycle{{Cluster: fleet(answered, down), Stopped: true, Results: []controller.OrderResult{cut}}}, false, command.ExitSomeFailed, "1 of 2 hosts failed"},
-		"the only one answered, and was cut":    {[]controller.Cycle{{Cluster: fleet(answered), Results: []controller.OrderResult{cutThere}}}, false, command.ExitSomeFailed, ""},
-		"none answered":                         {[]controller.Cycle{{Cluster: fleet(down)}}, true, command.ExitNoneLeft, ""},
-		"quiet":                                 {[]controller.Cycle{{Cluster: fleet(answered, down)}}, true, command.ExitSomeFailed, ""},
-		"a failure before, and then the end":    {[]controller.Cycle{{Cluster: fleet(answered, down)}, {Stopped: true, Cluster: fleet(answered), Results: []controller.OrderResult{{Host: "a"}}}}, false, command.ExitSomeFailed, ""},
-		"well before, and a failure at the end": {[]controller.Cycle{{Cluster: fleet(answered)}, {Stopped: true, Cluster: fleet(answered), Results: []controller.OrderResult{cutThere}}}, false, command.ExitSomeFailed, "1 of 1 host failed"},
-		"a failure, and then all is well":       {[]controller.Cycle{{Cluster: fleet(answered, down)}, {Cluster: fleet(answered, answered)}}, false, 0, ""},
+		"all is well":                           {[]controller.Round{{Cluster: fleet(answered)}}, false, 0, ""},
+		"one is down":                           {[]controller.Round{{Cluster: fleet(answered, down)}}, false, command.ExitSomeFailed, ""},
+		"one is down, and its order was cut":    {[]controller.Round{{Cluster: fleet(answered, down), Stopped: true, Results: []controller.OrderResult{cut}}}, false, command.ExitSomeFailed, "1 of 2 hosts failed"},
+		"the only one answered, and was cut":    {[]controller.Round{{Cluster: fleet(answered), Results: []controller.OrderResult{cutThere}}}, false, command.ExitSomeFailed, ""},
+		"none answered":                         {[]controller.Round{{Cluster: fleet(down)}}, true, command.ExitNoneLeft, ""},
+		"quiet":                                 {[]controller.Round{{Cluster: fleet(answered, down)}}, true, command.ExitSomeFailed, ""},
+		"a failure before, and then the end":    {[]controller.Round{{Cluster: fleet(answered, down)}, {Stopped: true, Cluster: fleet(answered), Results: []controller.OrderResult{{Host: "a"}}}}, false, command.ExitSomeFailed, ""},
+		"well before, and a failure at the end": {[]controller.Round{{Cluster: fleet(answered)}, {Stopped: true, Cluster: fleet(answered), Results: []controller.OrderResult{cutThere}}}, false, command.ExitSomeFailed, "1 of 1 host failed"},
+		"a failure, and then all is well":       {[]controller.Round{{Cluster: fleet(answered, down)}, {Cluster: fleet(answered, answered)}}, false, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer

@@ -67,14 +67,14 @@ func newCycleWriter(p *command.Program, options *Options) cycleWriter {
 }
 
 // Consume implements controller.Sink.
-func (w *cycleWriter) Consume(cycle *controller.Cycle, events []enforce.Event) {
-	if cycle.Ended {
+func (w *cycleWriter) Consume(round *controller.Round, events []enforce.Event) {
+	if round.Ended {
 		return // write prints it
 	}
 	w.bar.End()
-	now := w.time(cycle)
-	w.look(cycle)
-	w.summary.measure(cycle.Cluster)
+	now := w.time(round)
+	w.look(round)
+	w.summary.measure(round.Cluster)
 	for i := range events {
 		e := &events[i]
 		w.summary.count(e)
@@ -105,7 +105,7 @@ func (w *cycleWriter) Consume(cycle *controller.Cycle, events []enforce.Event) {
 			}
 		case enforce.EventOver:
 			if f := w.findings[e.ID]; f != nil {
-				lasted := max(now.Sub(f.since), cycle.Now.Sub(f.since), time.Second)
+				lasted := max(now.Sub(f.since), round.Now.Sub(f.since), time.Second)
 				f.over = on(e.Host, fmt.Sprintf("Resolved after %s: %s", text.ShortDuration(lasted), f.line))
 				w.resolved(e.ID)
 			}
@@ -135,18 +135,18 @@ func (w *cycleWriter) resolved(id string) {
 	delete(w.findings, id)
 }
 
-func (w *cycleWriter) time(cycle *controller.Cycle) time.Time {
-	if cycle.Start.IsZero() && w.now != nil {
+func (w *cycleWriter) time(round *controller.Round) time.Time {
+	if round.Start.IsZero() && w.now != nil {
 		return w.now()
 	}
-	return cycle.Start
+	return round.Start
 }
 
-func (w *cycleWriter) look(cycle *controller.Cycle) {
-	if cycle.Stopped {
+func (w *cycleWriter) look(round *controller.Round) {
+	if round.Stopped {
 		return
 	}
-	for _, line := range w.hosts.Look(cycle.Cluster, w.time(cycle)) {
+	for _, line := range w.hosts.Look(round.Cluster, w.time(round)) {
 		if !w.quiet {
 			w.line(line)
 		}
@@ -227,62 +227,62 @@ func (w *cycleWriter) line(s string) {
 }
 
 // write ends a cycle. part is that in an election; nil for none.
-func (w *cycleWriter) write(cycle *controller.Cycle, part *election.Shown) error {
+func (w *cycleWriter) write(round *controller.Round, part *election.Shown) error {
 	w.bar.End()
-	now := w.time(cycle)
-	w.look(cycle) // there were no events if it could not be recorded
-	w.released(cycle, now)
-	failures := failuresOfCycle(cycle)
+	now := w.time(round)
+	w.look(round) // there were no events if it could not be recorded
+	w.released(round, now)
+	failures := failuresOfCycle(round)
 	switch {
 	case w.format == "json":
-		document := documentOf(cycle, failures)
-		document.Standby, document.Election = cycle.Standby, part
+		document := documentOf(round, failures)
+		document.Standby, document.Election = round.Standby, part
 		if w.byUser {
-			document.ByUser = byUser(cycle)
+			document.ByUser = byUser(round)
 		}
 		w.broken = render.WriteJSON(w.out, document)
-	case w.byUser && !cycle.Stopped:
-		w.broken = writeByUser(w.out, byUser(cycle))
-	case cycle.DryRun && !cycle.Stopped && !cycle.Standby:
-		w.intentions(cycle)
+	case w.byUser && !round.Stopped:
+		w.broken = writeByUser(w.out, byUser(round))
+	case round.DryRun && !round.Stopped && !round.Standby:
+		w.intentions(round)
 	}
-	unrecorded := remarkOfRecord(cycle)
+	unrecorded := remarkOfRecord(round)
 	if unrecorded != "" {
 		w.remark(unrecorded)
 	}
-	if w.concludes && unrecorded == "" && !cycle.Stopped && !cycle.Standby &&
-		(cycle.DryRun || len(cycle.Plan.Findings) == 0) {
-		w.line(conclusion(cycle))
+	if w.concludes && unrecorded == "" && !round.Stopped && !round.Standby &&
+		(round.DryRun || len(round.Plan.Findings) == 0) {
+		w.line(conclusion(round))
 	}
-	if unable := unableHosts(cycle); unable != "" && !w.quiet && !cycle.Stopped {
+	if unable := unableHosts(round); unable != "" && !w.quiet && !round.Stopped {
 		w.repeatedNote("", strings.ToUpper(unable[:1])+unable[1:]+": see the reason above", now)
 	}
 	w.concludes = false
 	switch {
 	case w.quiet:
-	case cycle.Stopped:
-		render.WriteFailures(w.err, failures, len(cycle.Cluster.Hosts))
+	case round.Stopped:
+		render.WriteFailures(w.err, failures, len(round.Cluster.Hosts))
 	default:
 		w.writeUndelivered(now)
 	}
-	render.WriteDuplicates(w.err, cycle.Duplicates)
-	w.summary.cycle(cycle, &w.hosts, w.line)
+	render.WriteDuplicates(w.err, round.Duplicates)
+	w.summary.round(round, &w.hosts, w.line)
 	w.undelivered = nil
 	return w.broken
 }
 
-func conclusion(cycle *controller.Cycle) string {
-	answered, hosts := cycle.Cluster.CountAnswered(), len(cycle.Cluster.Hosts)
-	s := fmt.Sprintf("%s answered, %s: ", text.Plural(hosts, "host"), text.Plural(len(cycle.Plan.Findings), "finding"))
+func conclusion(round *controller.Round) string {
+	answered, hosts := round.Cluster.CountAnswered(), len(round.Cluster.Hosts)
+	s := fmt.Sprintf("%s answered, %s: ", text.Plural(hosts, "host"), text.Plural(len(round.Plan.Findings), "finding"))
 	if answered < hosts {
 		s = fmt.Sprintf("%d of %s", answered, s)
 	}
 	unjudged := ""
-	if n := len(cycle.Plan.Notes); n > 0 {
+	if n := len(round.Plan.Notes); n > 0 {
 		unjudged = fmt.Sprintf("; not everything could be judged (%s)", text.Plural(n, "note"))
 	}
-	if cycle.DryRun {
-		return s + wouldBeDone(cycle) + unjudged + unmeasured(cycle) + uncounted(cycle.Plan.Uncounted)
+	if round.DryRun {
+		return s + wouldBeDone(round) + unjudged + unmeasured(round) + uncounted(round.Plan.Uncounted)
 	}
 	return s + "nothing was done" + unjudged
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // intentions prints what a dry run leaves undone, unless the last cycle did too: what is due, then what waits.
-func (w *cycleWriter) intentions(cycle *controller.Cycle) {
+func (w *cycleWriter) intentions(round *controller.Round) {
 	intended, due := make(map[string]bool), make(map[any]bool)
 	say := func(host snapshot.Hostname, what, when string, why ...string) {
 		key, line := on(host, what), what+when
@@ -35,7 +35,7 @@ func (w *cycleWriter) intentions(cycle *controller.Cycle) {
 		}
 		intended[key] = true
 	}
-	for _, o := range cycle.Plan.Orders {
+	for _, o := range round.Plan.Orders {
 		for _, d := range o.Order.Detach {
 			say(o.Host, "Would detach "+d.Object(), "", d.Why...)
 			due[enforce.DeviceRef{Host: o.Host, Index: d.Device, EID: d.Environment.EID}] = true
@@ -46,16 +46,16 @@ func (w *cycleWriter) intentions(cycle *controller.Cycle) {
 		}
 	}
 	hosts := make(map[snapshot.Hostname]*snapshot.Snapshot)
-	for _, h := range cycle.Cluster.Answered() {
+	for _, h := range round.Cluster.Answered() {
 		hosts[h.Name] = h.Snapshot
 	}
-	for i := range cycle.Plan.Findings {
-		f := &cycle.Plan.Findings[i]
+	for i := range round.Plan.Findings {
+		f := &round.Plan.Findings[i]
 		if !f.Pending || f.Held || f.Waits != "" {
 			continue
 		}
 		when := " after more cycles, if it lasts,"
-		if left := f.Due.Sub(cycle.Start); left > 0 {
+		if left := f.Due.Sub(round.Start); left > 0 {
 			when = fmt.Sprintf(" in %s, if it lasts,", text.ShortDuration(max(left, time.Second)))
 		}
 		for _, ref := range f.Detach {
@@ -78,10 +78,10 @@ func (w *cycleWriter) intentions(cycle *controller.Cycle) {
 }
 
 // wouldBeDone sums up what the findings of a dry run lead to, within safety limits. What waits for a warning counts.
-func wouldBeDone(cycle *controller.Cycle) string {
+func wouldBeDone(round *controller.Round) string {
 	all, warned := newFound(), 0
-	for i := range cycle.Plan.Findings {
-		f := &cycle.Plan.Findings[i]
+	for i := range round.Plan.Findings {
+		f := &round.Plan.Findings[i]
 		if all.add(f, nil); f.Pending && !f.Held && f.Waits == "" {
 			warned++
 		}
@@ -98,20 +98,20 @@ func wouldBeDone(cycle *controller.Cycle) string {
 		return "nothing would be done"
 	case warned == 0:
 		return s
-	case len(cycle.Plan.Orders) == 0:
+	case len(round.Plan.Orders) == 0:
 		return s + ", after a warning"
 	default:
 		return s + ", some after a warning"
 	}
 }
 
-func unmeasured(cycle *controller.Cycle) string {
-	hosts := cycle.Cluster.Hosts
+func unmeasured(round *controller.Round) string {
+	hosts := round.Cluster.Hosts
 	judged := func(h snapshot.Host) bool {
-		query := enforce.Query{Host: h.Name, Labels: h.Labels, At: cycle.Now}
-		return h.Snapshot != nil && cycle.Policy.Settings(query).Idle != nil
+		query := enforce.Query{Host: h.Name, Labels: h.Labels, At: round.Now}
+		return h.Snapshot != nil && round.Policy.Settings(query).Idle != nil
 	}
-	if cycle.Number > 1 || !slices.ContainsFunc(hosts, judged) {
+	if round.Number > 1 || !slices.ContainsFunc(hosts, judged) {
 		return ""
 	}
 	return "; what is idle isn't known after one look"
@@ -199,17 +199,17 @@ func distinct[T ~string](list []T) []T {
 	return slices.DeleteFunc(slices.Compact(list), func(one T) bool { return one == "" })
 }
 
-func byUser(cycle *controller.Cycle) []userDocument {
+func byUser(round *controller.Round) []userDocument {
 	uses := make(map[enforce.ProcessRef][]snapshot.DeviceIndex)
-	for _, h := range cycle.Cluster.Answered() {
+	for _, h := range round.Cluster.Answered() {
 		for i := range h.Snapshot.Processes {
 			p := &h.Snapshot.Processes[i]
 			uses[enforce.ProcessRef{Host: h.Name, PID: p.PID}] = p.Indices()
 		}
 	}
 	users := make(map[snapshot.Username]*found)
-	for i := range cycle.Plan.Findings {
-		finding := &cycle.Plan.Findings[i]
+	for i := range round.Plan.Findings {
+		finding := &round.Plan.Findings[i]
 		user := gpus.UserName(finding.User, finding.UID)
 		if users[user] == nil {
 			users[user] = newFound()

@@ -198,9 +198,9 @@ func digestOf(hosts []remote.Host) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-func cycled(r *election.Registration, cycle *controller.Cycle, now time.Time) {
-	answered := cycle.Cluster.CountAnswered()
-	r.Cycled, r.Hosts, r.Answered = now.Truncate(time.Second).UTC(), len(cycle.Cluster.Hosts), &answered
+func cycled(r *election.Registration, round *controller.Round, now time.Time) {
+	answered := round.Cluster.CountAnswered()
+	r.Cycled, r.Hosts, r.Answered = now.Truncate(time.Second).UTC(), len(round.Cluster.Hosts), &answered
 }
 
 const (
@@ -212,12 +212,12 @@ const (
 )
 
 // noteRecord notes whether a cycle could be recorded. A standby records nothing, so it tries.
-func (l *loop) noteRecord(cycle *controller.Cycle) {
+func (l *loop) noteRecord(round *controller.Round) {
 	switch {
-	case l.part == nil || l.record == nil || l.options.ActUnrecorded || cycle.Stopped:
-	case cycle.Unrecorded != nil:
+	case l.part == nil || l.record == nil || l.options.ActUnrecorded || round.Stopped:
+	case round.Unrecorded != nil:
 		if l.unrecorded++; l.unrecorded >= unrecordedCycles && !l.unable.Swap(true) {
-			l.log.Warn().AnErr("record", cycle.Unrecorded).Msg("the record can't be written, so this controller may " +
+			l.log.Warn().AnErr("record", round.Unrecorded).Msg("the record can't be written, so this controller may " +
 				"not act: it gives up the lead until there is room")
 		}
 	default:

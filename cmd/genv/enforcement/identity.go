@@ -126,11 +126,11 @@ func Self(ctx context.Context) operator.Author {
 
 // sayOlder warns, once, of an etcd that counts again from a lower revision: most hosts refuse this controller because
 // of a later epoch, and etcd has confirmed since then that it leads. Until then another one may lead.
-func (l *loop) sayOlder(cycle *controller.Cycle) {
+func (l *loop) sayOlder(round *controller.Round) {
 	switch {
 	case l.part == nil || l.saidLater:
 		return
-	case l.mayAct() != nil || mostRefused(cycle, isLater) == nil:
+	case l.mayAct() != nil || mostRefused(round, isLater) == nil:
 		l.laterSince = time.Time{}
 		return
 	case l.laterSince.IsZero():
@@ -149,13 +149,13 @@ func (l *loop) sayOlder(cycle *controller.Cycle) {
 func isLater(err error) bool { return errors.Is(err, agent.ErrLater) }
 
 // mostRefused are the errors of the hosts that refused this controller; nil if these are not most hosts.
-func mostRefused(cycle *controller.Cycle, refused func(error) bool) (list []error) {
-	for i := range cycle.Cluster.Hosts {
-		if err := cycle.Cluster.Hosts[i].Err; refused(err) {
+func mostRefused(round *controller.Round, refused func(error) bool) (list []error) {
+	for i := range round.Cluster.Hosts {
+		if err := round.Cluster.Hosts[i].Err; refused(err) {
 			list = append(list, err)
 		}
 	}
-	if 2*len(list) <= len(cycle.Cluster.Hosts) {
+	if 2*len(list) <= len(round.Cluster.Hosts) {
 		return nil
 	}
 	return list
@@ -163,9 +163,9 @@ func mostRefused(cycle *controller.Cycle, refused func(error) bool) (list []erro
 
 // replaced ends a run, with a *command.ExitError, if most hosts refused it for another controller. A few hosts don't
 // end it, even if no others can be reached: they may lie.
-func (l *loop) replaced(cycle *controller.Cycle) error {
-	l.sayOlder(cycle)
-	refused := mostRefused(cycle, func(err error) bool { // after a later epoch it finds out that it doesn't lead
+func (l *loop) replaced(round *controller.Round) error {
+	l.sayOlder(round)
+	refused := mostRefused(round, func(err error) bool { // after a later epoch it finds out that it doesn't lead
 		return remote.ClassOf(err) == remote.Replaced && (l.part == nil || !isLater(err))
 	})
 	if refused == nil {

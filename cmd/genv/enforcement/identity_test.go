@@ -72,7 +72,7 @@ func TestRegistrationOfACycle(t *testing.T) {
 		"none":       {[]snapshot.Host{cut, cut}, 0},
 	} {
 		var r election.Registration
-		cycled(&r, &controller.Cycle{Cluster: snapshot.Cluster{Hosts: row.hosts}}, now)
+		cycled(&r, &controller.Round{Cluster: snapshot.Cluster{Hosts: row.hosts}}, now)
 		require.Equal(t, election.Registration{Cycled: now.Truncate(time.Second), Hosts: 2, Answered: &row.answered}, r, name)
 	}
 }
@@ -146,8 +146,8 @@ func TestMostRefused(t *testing.T) {
 		"another controller": {[]snapshot.Host{foreign, foreign}, false},
 		"no host":            {nil, false},
 	} {
-		cycle := controller.Cycle{Cluster: snapshot.Cluster{Hosts: row.hosts}}
-		require.Equal(t, row.want, mostRefused(&cycle, isLater) != nil, name)
+		round := controller.Round{Cluster: snapshot.Cluster{Hosts: row.hosts}}
+		require.Equal(t, row.want, mostRefused(&round, isLater) != nil, name)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestALaterEpochOnHosts(t *testing.T) {
 				row.before(t, s)
 			}
 			for range row.cycles {
-				require.NoError(t, l.replaced(&controller.Cycle{Cluster: snapshot.Cluster{Hosts: row.hosts}}))
+				require.NoError(t, l.replaced(&controller.Round{Cluster: snapshot.Cluster{Hosts: row.hosts}}))
 				time.Sleep(time.Second)
 			}
 			require.Equal(t, row.warned, strings.Count(log.String(), "etcd was recreated"), name)

@@ -93,7 +93,7 @@ func TestReplaced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := new(loop)
-			err := l.replaced(&controller.Cycle{Cluster: snapshot.Cluster{Hosts: row.hosts}})
+			err := l.replaced(&controller.Round{Cluster: snapshot.Cluster{Hosts: row.hosts}})
 			if !row.ends {
 				require.NoError(t, err)
 				return

@@ -36,28 +36,28 @@ func Remark(o order.Outcome) string {
 }
 
 // remarkOfRecord says that the record could not be written, when that begins or its reason changes.
-func remarkOfRecord(cycle *controller.Cycle) string {
+func remarkOfRecord(round *controller.Round) string {
 	switch {
-	case !cycle.RecordChanged || cycle.Unrecorded == nil:
+	case !round.RecordChanged || round.Unrecorded == nil:
 		return ""
-	case len(cycle.Results) == 0 && len(cycle.Plan.Orders) > 0:
+	case len(round.Results) == 0 && len(round.Plan.Orders) > 0:
 		return fmt.Sprintf("No action taken, since it could not be recorded: %v. Make room there, or run with "+
-			"--act-unrecorded.", cycle.Unrecorded)
+			"--act-unrecorded.", round.Unrecorded)
 	}
 	return fmt.Sprintf("The record is incomplete: %v. What is missing is written as soon as there is room.",
-		cycle.Unrecorded)
+		round.Unrecorded)
 }
 
 // failuresOfCycle lists the hosts without an answer, with a failed or unknown order, and where nothing can be done.
-func failuresOfCycle(cycle *controller.Cycle) []remote.Failure {
-	failures := render.FailuresIn(cycle.Cluster)
-	for _, a := range cycle.Results {
+func failuresOfCycle(round *controller.Round) []remote.Failure {
+	failures := render.FailuresIn(round.Cluster)
+	for _, a := range round.Results {
 		known := slices.ContainsFunc(failures, func(f remote.Failure) bool { return f.Host == string(a.Host) })
 		if a.Err != nil && !known {
 			failures = append(failures, remote.FailureOf(string(a.Host), a.Err))
 		}
 	}
-	unable := cycle.Unable()
+	unable := round.Unable()
 	for _, host := range slices.Sorted(maps.Keys(unable)) {
 		err := remote.Errorf(remote.CommandFailed, "nothing can be ended there: %s", unable[host])
 		err.Next = "run `sudo genv doctor` on the host"
@@ -67,8 +67,8 @@ func failuresOfCycle(cycle *controller.Cycle) []remote.Failure {
 }
 
 // unableHosts names the hosts where nothing can be done; empty for none. This machine has no name.
-func unableHosts(cycle *controller.Cycle) string {
-	names := texts(slices.Sorted(maps.Keys(cycle.Unable())))
+func unableHosts(round *controller.Round) string {
+	names := texts(slices.Sorted(maps.Keys(round.Unable())))
 	if len(names) == 0 {
 		return ""
 	}
@@ -90,12 +90,12 @@ func (w *cycleWriter) holds(e *enforce.Event, now time.Time) {
 	}
 }
 
-func (w *cycleWriter) released(cycle *controller.Cycle, now time.Time) {
-	if len(w.held) == 0 || cycle.Stopped {
+func (w *cycleWriter) released(round *controller.Round, now time.Time) {
+	if len(w.held) == 0 || round.Stopped {
 		return
 	}
 	left := make(map[string]bool)
-	for _, list := range [][]safety.Held{cycle.Plan.HeldHosts, cycle.Plan.HeldUsers} {
+	for _, list := range [][]safety.Held{round.Plan.HeldHosts, round.Plan.HeldUsers} {
 		for i := range list {
 			left[list[i].Whom()] = true
 		}
@@ -112,24 +112,24 @@ func (w *cycleWriter) released(cycle *controller.Cycle, now time.Time) {
 }
 
 // exit has the exit code of a cycle; nil for 0. What the end of the loop cancelled is no failure.
-func (l *loop) exit(cycle *controller.Cycle, ends bool) error {
-	failures := failuresOfCycle(cycle)
+func (l *loop) exit(round *controller.Round, ends bool) error {
+	failures := failuresOfCycle(round)
 	if ends {
 		failures = slices.DeleteFunc(failures, func(f remote.Failure) bool { return f.Class == remote.Cancelled })
 	}
-	if err := command.FleetExit(failures, cycle.Cluster.CountAnswered()); err != nil {
+	if err := command.FleetExit(failures, round.Cluster.CountAnswered()); err != nil {
 		return err
 	}
 	switch {
-	case cycle.Unrecorded != nil:
+	case round.Unrecorded != nil:
 		return &command.ExitError{Code: command.ExitUnrecorded}
-	case cycle.Plan.Held(), cycle.Hold != nil:
+	case round.Plan.Held(), round.Hold != nil:
 		return &command.ExitError{Code: command.ExitHeld}
-	case !l.options.loops() && slices.ContainsFunc(cycle.Results, func(r controller.OrderResult) bool {
+	case !l.options.loops() && slices.ContainsFunc(round.Results, func(r controller.OrderResult) bool {
 		return r.Undone(order.StatusFailed, order.StatusSurvived) != ""
 	}):
 		return &command.ExitError{Code: command.ExitSomeFailed}
-	case l.options.ExitCode && l.options.DryRun && len(cycle.Plan.Orders) > 0:
+	case l.options.ExitCode && l.options.DryRun && len(round.Plan.Orders) > 0:
 		return &command.ExitError{Code: command.ExitWork}
 	}
 	return nil
@@ -248,30 +248,30 @@ func (s *summary) count(e *enforce.Event) {
 }
 
 // cycle counts a cycle, and ends the period when it is time.
-func (s *summary) cycle(cycle *controller.Cycle, hosts *render.HostLog, write func(string)) {
-	if s == nil || cycle.Stopped {
+func (s *summary) round(round *controller.Round, hosts *render.HostLog, write func(string)) {
+	if s == nil || round.Stopped {
 		return
 	}
 	s.cycles++
-	if cycle.Start.Sub(s.since) < s.period {
+	if round.Start.Sub(s.since) < s.period {
 		return
 	}
 	parts := []string{
 		text.Plural(s.cycles, "cycle"),
-		fmt.Sprintf("%d of %s answer", cycle.Cluster.CountAnswered(), text.Plural(len(cycle.Cluster.Hosts), "host")),
+		fmt.Sprintf("%d of %s answer", round.Cluster.CountAnswered(), text.Plural(len(round.Cluster.Hosts), "host")),
 		fmt.Sprintf("%d lost and %d back", hosts.Lost-s.lost, hosts.Back-s.back),
-		fmt.Sprintf("%d findings begun, %d over, %d now", s.begun, s.ended, len(cycle.Plan.Findings)),
+		fmt.Sprintf("%d findings begun, %d over, %d now", s.begun, s.ended, len(round.Plan.Findings)),
 		s.actions(),
 	}
 	if s.slowest != "" {
 		parts = append(parts, fmt.Sprintf("slowest answer %s of %s", s.took.Round(time.Millisecond),
 			text.Printable(string(s.slowest))))
 	}
-	if unable := unableHosts(cycle); unable != "" {
+	if unable := unableHosts(round); unable != "" {
 		parts = append(parts, unable)
 	}
 	write(fmt.Sprintf("Summary of %s: %s", text.FormatDuration(s.period), strings.Join(parts, "; ")))
-	s.since = s.since.Add(cycle.Start.Sub(s.since).Truncate(s.period))
+	s.since = s.since.Add(round.Start.Sub(s.since).Truncate(s.period))
 	clear(s.outcomes)
 	*s = summary{period: s.period, since: s.since, outcomes: s.outcomes, lost: hosts.Lost, back: hosts.Back}
 }

@@ -39,13 +39,13 @@ func newScreen(t *testing.T, dated bool) *screen {
 }
 
 // cycle shows a cycle with some events, and returns what it printed on each stream.
-func (s *screen) cycle(cycle controller.Cycle, events ...enforce.Event) (out, err string) {
+func (s *screen) cycle(round controller.Round, events ...enforce.Event) (out, err string) {
 	s.number++
-	cycle.Number, cycle.Start = s.number, time.Unix(1_800_000_000, 0).Add(time.Duration(s.number)*time.Minute)
+	round.Number, round.Start = s.number, time.Unix(1_800_000_000, 0).Add(time.Duration(s.number)*time.Minute)
 	s.out.Reset()
 	s.err.Reset()
-	s.Consume(&cycle, events)
-	require.NoError(s.t, s.write(&cycle, nil))
+	s.Consume(&round, events)
+	require.NoError(s.t, s.write(&round, nil))
 	return s.out.String(), s.err.String()
 }
 
@@ -76,22 +76,22 @@ func TestAProcessThatStays(t *testing.T) {
 	const line, acts = "[a] Process 7 is not running in a GPU environment (user bob)", "[a] Terminating process 7"
 	for _, dated := range []bool{false, true} {
 		s := newScreen(t, dated)
-		out, err := s.cycle(controller.Cycle{}, outside(7, enforce.EventNew, enforce.DecisionWait))
+		out, err := s.cycle(controller.Round{}, outside(7, enforce.EventNew, enforce.DecisionWait))
 		require.Equal(t, line+" (waits for 59m)\n", out)
 		require.Empty(t, err)
-		out, err = s.cycle(controller.Cycle{}, outside(7, enforce.EventChanged, enforce.DecisionAct), outside(7, enforce.EventDue, enforce.DecisionAct), terminating(7, order.StatusSurvived))
+		out, err = s.cycle(controller.Round{}, outside(7, enforce.EventChanged, enforce.DecisionAct), outside(7, enforce.EventDue, enforce.DecisionAct), terminating(7, order.StatusSurvived))
 		require.Equal(t, line+"\n"+acts+"\n", out)
 		require.Equal(t, "[a] process 7: survived: SIGTERM did not end it\n", err)
-		out, err = s.cycle(controller.Cycle{}, outside(7, enforce.EventChanged, enforce.DecisionStuck))
+		out, err = s.cycle(controller.Round{}, outside(7, enforce.EventChanged, enforce.DecisionStuck))
 		require.Equal(t, line+" (process 7: it hangs)\n", out)
 		require.Empty(t, err)
 
 		var outs, errs strings.Builder
 		for range 130 { // more than two hours
-			out, err = s.cycle(controller.Cycle{}, outside(7, enforce.EventChanged, enforce.DecisionAct), outside(7, enforce.EventDue, enforce.DecisionAct), terminating(7, order.StatusSurvived))
+			out, err = s.cycle(controller.Round{}, outside(7, enforce.EventChanged, enforce.DecisionAct), outside(7, enforce.EventDue, enforce.DecisionAct), terminating(7, order.StatusSurvived))
 			outs.WriteString(out)
 			errs.WriteString(err)
-			out, err = s.cycle(controller.Cycle{}, outside(7, enforce.EventChanged, enforce.DecisionStuck))
+			out, err = s.cycle(controller.Round{}, outside(7, enforce.EventChanged, enforce.DecisionStuck))
 			outs.WriteString(out)
 			errs.WriteString(err)
 		}
@@ -102,7 +102,7 @@ func TestAProcessThatStays(t *testing.T) {
 		require.Equal(t, want, outs.String())
 		require.Equal(t, 2, strings.Count(errs.String(), "\n"), errs.String())
 
-		out, err = s.cycle(controller.Cycle{}, enforce.Event{Kind: enforce.EventOver, Host: "a", ID: "p/7"})
+		out, err = s.cycle(controller.Round{}, enforce.Event{Kind: enforce.EventOver, Host: "a", ID: "p/7"})
 		require.Empty(t, out)
 		require.Equal(t, "[a] Resolved after 4h24m: Process 7 is not running in a GPU environment\n", err)
 		require.Empty(t, s.findings, "nothing is remembered")
@@ -112,8 +112,8 @@ func TestAProcessThatStays(t *testing.T) {
 // TestWhatIsOver: only what was printed is said to be over, and in front of a pipe nothing of it is on stdout.
 func TestWhatIsOver(t *testing.T) {
 	s := newScreen(t, false)
-	s.cycle(controller.Cycle{}, outside(7, enforce.EventNew, enforce.DecisionUnderWay))
-	out, err := s.cycle(controller.Cycle{}, enforce.Event{Kind: enforce.EventOver, ID: "p/7"}, enforce.Event{Kind: enforce.EventOver, ID: "unknown"})
+	s.cycle(controller.Round{}, outside(7, enforce.EventNew, enforce.DecisionUnderWay))
+	out, err := s.cycle(controller.Round{}, enforce.Event{Kind: enforce.EventOver, ID: "p/7"}, enforce.Event{Kind: enforce.EventOver, ID: "unknown"})
 	require.Empty(t, out+err, "it ended because of an earlier order")
 
 	var begun, over []enforce.Event
@@ -121,15 +121,15 @@ func TestWhatIsOver(t *testing.T) {
 		begun = append(begun, outside(pid, enforce.EventNew, enforce.DecisionWait))
 		over = append(over, enforce.Event{Kind: enforce.EventOver, Host: "a", ID: fmt.Sprint("p/", pid)})
 	}
-	out, _ = s.cycle(controller.Cycle{}, begun...)
+	out, _ = s.cycle(controller.Round{}, begun...)
 	require.Equal(t, 20, strings.Count(out, "\n"))
-	out, err = s.cycle(controller.Cycle{}, over...)
+	out, err = s.cycle(controller.Round{}, over...)
 	require.Empty(t, out)
 	require.Equal(t, 20, strings.Count(err, "[a] Resolved after "))
 
 	s.quiet = true
-	_, _ = s.cycle(controller.Cycle{}, begun...)
-	_, err = s.cycle(controller.Cycle{}, over...)
+	_, _ = s.cycle(controller.Round{}, begun...)
+	_, err = s.cycle(controller.Round{}, over...)
 	require.Empty(t, err, "-q")
 }
 
@@ -139,21 +139,21 @@ func TestHeld(t *testing.T) {
 	s.quiet = true
 	held := safety.Held{User: "bob", Because: "in all 3", Terminations: 3}
 	event := enforce.Event{Kind: enforce.EventHeld, Held: &held, Text: held.String()}
-	cycle := controller.Cycle{Plan: enforce.Plan{HeldUsers: []safety.Held{held}}}
-	_, err := s.cycle(cycle, event)
+	round := controller.Round{Plan: enforce.Plan{HeldUsers: []safety.Held{held}}}
+	_, err := s.cycle(round, event)
 	require.Contains(t, err, "Safety limit exceeded: in all 3. No action taken against user bob")
 	require.Contains(t, err, "raise `limits:` in the policy.\n")
 	said := 0
 	for range 130 {
-		_, err = s.cycle(cycle, event)
+		_, err = s.cycle(round, event)
 		said += strings.Count(err, "\n")
 	}
 	require.Equal(t, 1, said, "after an hour, and after three")
-	_, err = s.cycle(controller.Cycle{Stopped: true})
+	_, err = s.cycle(controller.Round{Stopped: true})
 	require.Empty(t, err, "it was not judged")
-	_, err = s.cycle(controller.Cycle{})
+	_, err = s.cycle(controller.Round{})
 	require.Equal(t, "No safety limit keeps actions back any more against user bob, after 2h12m.\n", err)
-	_, err = s.cycle(cycle, event)
+	_, err = s.cycle(round, event)
 	require.Contains(t, err, "Safety limit exceeded", "it begins again")
 }
 
@@ -164,9 +164,9 @@ func TestFailedOrders(t *testing.T) {
 	for n := range 12 {
 		events = append(events, enforce.Event{Kind: enforce.EventOutcome, Host: snapshot.Hostname(fmt.Sprintf("gpu-%02d", n)), Err: remote.Errorf(remote.SudoRefused, "sudo refused it"), Lines: nil})
 	}
-	_, err := s.cycle(controller.Cycle{}, events...)
+	_, err := s.cycle(controller.Round{}, events...)
 	require.Regexp(t, `^Order failed: gpu-\[00-11\]: sudo refused it \(12 hosts\)\nnext: in /etc/sudoers.d/zz-genv`, err)
-	_, err = s.cycle(controller.Cycle{}, events...)
+	_, err = s.cycle(controller.Round{}, events...)
 	require.Empty(t, err)
 }
 
@@ -187,17 +187,17 @@ func TestDryRunUnderWarn(t *testing.T) {
 	}
 	limited := outside(8, enforce.EventNew, enforce.DecisionWait).Finding
 	limited.Waits, limited.Terminate = "hosts are missing", []enforce.ProcessRef{{Host: "a", PID: 8}}
-	cycle := controller.Cycle{
+	round := controller.Round{
 		DryRun: true, Cluster: snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: seen}}},
 		Plan: enforce.Plan{Findings: []enforce.Finding{*wait, capped, *limited}},
 	}
-	out, _ := s.cycle(cycle)
+	out, _ := s.cycle(round)
 	require.Equal(t, "[a] Would terminate process 7 from environment N/A that is running on GPU(s) 3 in 10m, if it lasts, because: Process 7 is not running in a GPU environment (user bob)\n"+
 		"[a] Would detach environment 17 of user bob from device 3 after more cycles, if it lasts, because: User bob is using 3 devices on 2 hosts which is 1 more than the maximum allowed\n", out)
-	out, _ = s.cycle(cycle)
+	out, _ = s.cycle(round)
 	require.Empty(t, out, "once")
 
-	due := cycle
+	due := round
 	wait.Pending = false
 	due.Plan = enforce.Plan{Findings: []enforce.Finding{*wait}, Orders: []order.OfHost{{Host: "a", Order: order.Order{Terminate: []order.Termination{{Process: seen.Processes[0]}}}}}}
 	out, _ = s.cycle(due)
@@ -206,7 +206,7 @@ func TestDryRunUnderWarn(t *testing.T) {
 		out, _ = s.cycle(due)
 		require.Empty(t, out)
 	}
-	s.cycle(controller.Cycle{DryRun: true})
+	s.cycle(controller.Round{DryRun: true})
 	out, _ = s.cycle(due)
 	require.NotEmpty(t, out, "it begins again")
 }

@@ -180,7 +180,7 @@ func (l *loop) enforce(ctx context.Context) error {
 		Lead:    func(role context.Context, t election.Term) error { return ends(role, l.lead(role, t)) },
 		Changed: func(s election.Status) { l.sayElection(&s, takeOver) },
 	})
-	return cmp.Or(err, l.controller.Finish(ctx, func(cycle controller.Cycle) error { return l.show(ctx, &cycle) }))
+	return cmp.Or(err, l.controller.Finish(ctx, func(round controller.Round) error { return l.show(ctx, &round) }))
 }
 
 // cycles runs the loop with a memory, as what this run is now.
@@ -194,9 +194,9 @@ func (l *loop) cycles(ctx context.Context, memory controller.FleetMemory, drain 
 		Interval: l.options.Interval, Cycles: l.options.Cycles, Drain: drain,
 		Hangup: l.service.hangup, Reload: l.reloaded, Step: l.service.step, Actions: l.queue,
 	}
-	return controller.Loop(ctx, &l.controller, schedule, func(cycle controller.Cycle) error {
+	return controller.Loop(ctx, &l.controller, schedule, func(round controller.Round) error {
 		hours.exchange(false)
-		return l.show(ctx, &cycle)
+		return l.show(ctx, &round)
 	})
 }
 
@@ -282,30 +282,30 @@ func (l *loop) warnOfIgnored(file *policy.File) {
 }
 
 // show prints a cycle. An error ends the run.
-func (l *loop) show(ctx context.Context, cycle *controller.Cycle) error {
+func (l *loop) show(ctx context.Context, round *controller.Round) error {
 	l.options.Progress.End()
-	l.service.status(cycle)
-	l.noteRecord(cycle)
-	if l.part != nil && !cycle.Stopped {
+	l.service.status(round)
+	l.noteRecord(round)
+	if l.part != nil && !round.Stopped {
 		now := l.program.Now()
-		l.part.registrar.Set(func(r *election.Registration) { cycled(r, cycle, now) })
+		l.part.registrar.Set(func(r *election.Registration) { cycled(r, round, now) })
 	}
-	if (ctx.Err() != nil || remote.MayBegin(ctx) != nil) && len(cycle.Results) == 0 {
+	if (ctx.Err() != nil || remote.MayBegin(ctx) != nil) && len(round.Results) == 0 {
 		return nil // interrupted before anything was done: it says nothing about the hosts
 	}
 	// a stopped cycle is not a better one
-	if exit := l.exit(cycle, ctx.Err() != nil && l.options.loops()); exit != nil || !cycle.Stopped {
+	if exit := l.exit(round, ctx.Err() != nil && l.options.loops()); exit != nil || !round.Stopped {
 		l.last = exit
 	}
-	if err := l.screen.write(cycle, l.part.shown()); err != nil {
+	if err := l.screen.write(round, l.part.shown()); err != nil {
 		return err
 	}
-	if cycle.Stopped {
+	if round.Stopped {
 		return errStopped
 	}
 	l.sayUnfenced()
 	l.sayFullDisks()
-	return l.replaced(cycle)
+	return l.replaced(round)
 }
 
 // sayFullDisks names the disks of the record and the memory that are full, now and then.

@@ -39,22 +39,22 @@ func TestExitOfAHostThatCannotAct(t *testing.T) {
 		"it was to be left": {outcomes: []order.Outcome{{PID: 2, Status: order.StatusRefused}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cycle := &controller.Cycle{Cluster: snapshot.Cluster{Hosts: []snapshot.Host{
+			round := &controller.Round{Cluster: snapshot.Cluster{Hosts: []snapshot.Host{
 				{Name: "a", Snapshot: &snapshot.Snapshot{Trial: test.trial}},
 			}}}
 			if test.outcomes != nil {
-				cycle.Results = []controller.OrderResult{{Host: "a", Execution: agent.Execution{Outcomes: test.outcomes}}}
+				round.Results = []controller.OrderResult{{Host: "a", Execution: agent.Execution{Outcomes: test.outcomes}}}
 			}
-			err := new(loop).exit(cycle, false)
+			err := new(loop).exit(round, false)
 			if test.want == "" || name == "it did not end" {
 				require.Equal(t, test.want != "", err != nil)
-				require.NoError(t, (&loop{options: Options{Interval: time.Second}}).exit(cycle, false))
-				require.Empty(t, unableHosts(cycle))
+				require.NoError(t, (&loop{options: Options{Interval: time.Second}}).exit(round, false))
+				require.Empty(t, unableHosts(round))
 				return
 			}
 			require.Equal(t, command.ExitSomeFailed, command.ExitCode(err))
-			require.Equal(t, "nothing can be ended on a", unableHosts(cycle))
-			failures := failuresOfCycle(cycle)
+			require.Equal(t, "nothing can be ended on a", unableHosts(round))
+			failures := failuresOfCycle(round)
 			require.Len(t, failures, 1)
 			require.Contains(t, failures[0].Error, test.want)
 		})

@@ -37,7 +37,7 @@ type service struct {
 	limit    atomic.Int64 // in nanoseconds, after which a cycle counts as stuck
 	deadline atomic.Int64 // of the current step, in nanoseconds since begun
 
-	refused, cycle string // what systemd shows: why the last reload was refused, if it was, and the last cycle
+	refused, round string // what systemd shows: why the last reload was refused, if it was, and the last cycle
 }
 
 const (
@@ -110,19 +110,19 @@ func (s *service) close() {
 func (s *service) notify(state string) { NotifySystemd(s.log, state) }
 
 // status is what `systemctl status` shows. What is left of the cycle, to show it, takes less time than a cycle may.
-func (s *service) status(cycle *controller.Cycle) {
+func (s *service) status(round *controller.Round) {
 	s.within(0)
 	s.paceGC()
-	answered, hosts := cycle.Cluster.CountAnswered(), len(cycle.Cluster.Hosts)
-	s.cycle = fmt.Sprintf("cycle %d: %d of %s answered, %s, %s", cycle.Number, answered, text.Plural(hosts, "host"),
-		text.Plural(len(cycle.Plan.Findings), "finding"), text.Plural(len(cycle.Results), "order"))
-	if cycle.Hold != nil {
-		s.cycle = cycle.Hold.String() + "; " + s.cycle
+	answered, hosts := round.Cluster.CountAnswered(), len(round.Cluster.Hosts)
+	s.round = fmt.Sprintf("cycle %d: %d of %s answered, %s, %s", round.Number, answered, text.Plural(hosts, "host"),
+		text.Plural(len(round.Plan.Findings), "finding"), text.Plural(len(round.Results), "order"))
+	if round.Hold != nil {
+		s.round = round.Hold.String() + "; " + s.round
 	}
-	if unable := unableHosts(cycle); unable != "" {
-		s.cycle += "; " + unable
+	if unable := unableHosts(round); unable != "" {
+		s.round += "; " + unable
 	}
-	s.notify("STATUS=" + s.refused + s.cycle)
+	s.notify("STATUS=" + s.refused + s.round)
 }
 
 // reloaded has the status say since when hosts and policy aren't those in the files, if these were refused.
@@ -132,7 +132,7 @@ func (s *service) reloaded(err error, now time.Time) {
 		s.refused = fmt.Sprintf("old hosts and policy in force since %s: %s; ", now.Format(time.DateTime),
 			text.OneLine(err.Error()))
 	}
-	s.notify("STATUS=" + s.refused + s.cycle)
+	s.notify("STATUS=" + s.refused + s.round)
 }
 
 // step notes by when the loop should reach its next step: see Schedule.Step.

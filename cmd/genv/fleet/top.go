@@ -276,6 +276,6 @@ func (s *topSource) look(ctx context.Context, f *fleet, interval time.Duration, 
 	go func() {
 		defer close(stopped)
 		// it returns what this returns
-		_ = controller.Loop(ctx, c, schedule, func(controller.Cycle) error { return nil })
+		_ = controller.Loop(ctx, c, schedule, func(controller.Round) error { return nil })
 	}()
 }

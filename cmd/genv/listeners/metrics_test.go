@@ -111,11 +111,11 @@ func TestMetricsOnEveryAddress(t *testing.T) {
 // TestMetricsOfTheWebPage: without users where it hides their names.
 func TestMetricsOfTheWebPage(t *testing.T) {
 	feed, counters := live.NewFeed(live.Options{Now: time.Now}), metrics.NewCounters(time.Now(), time.Second)
-	cycle := &controller.Cycle{Number: 1, Start: time.Now(), Cluster: snapshot.Cluster{Hosts: []snapshot.Host{{Name: "gpu-1", Snapshot: &snapshot.Snapshot{
+	round := &controller.Round{Number: 1, Start: time.Now(), Cluster: snapshot.Cluster{Hosts: []snapshot.Host{{Name: "gpu-1", Snapshot: &snapshot.Snapshot{
 		Environments: []snapshot.Environment{{EID: "7", Username: "alice"}}, Devices: []snapshot.Device{{Attachments: []snapshot.Attachment{{EID: "7"}}}},
 	}}}}}
-	counters.Consume(cycle.AtEnd(), nil)
-	feed.Consume(cycle.AtEnd(), nil)
+	counters.Consume(round.AtEnd(), nil)
+	feed.Consume(round.AtEnd(), nil)
 	shown := listeners.Content{Feed: feed, Metrics: &metrics.Exporter{Feed: feed, Counters: counters, Now: time.Now}}
 	for names, want := range map[web.Names]bool{web.AllNames: true, web.NoNames: false} {
 		open, err := listeners.Open(t.Context(), listeners.Endpoints{Web: listeners.Web{Address: netip.MustParseAddrPort("127.0.0.1:0"), Names: names}}, shown, zerolog.Nop())

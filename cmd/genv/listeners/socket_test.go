@@ -101,20 +101,20 @@ func BenchmarkViewers(b *testing.B) {
 	mux := http.NewServeMux()
 	mux.Handle("/", live.NewHandler(feed))
 	(&metrics.Exporter{Feed: feed, Counters: counters, Now: time.Now}).Mount(mux, false)
-	cycle := &controller.Cycle{Run: "r"}
+	round := &controller.Round{Run: "r"}
 	for i := range 1000 {
-		cycle.Cluster.Hosts = append(cycle.Cluster.Hosts, inUse(i))
+		round.Cluster.Hosts = append(round.Cluster.Hosts, inUse(i))
 	}
 	changed := 0
 	next := func() {
-		cycle.Number, cycle.Start = cycle.Number+1, time.Now()
+		round.Number, round.Start = round.Number+1, time.Now()
 		for range 187 {
 			changed = (changed + 1) % 1000
-			same := *cycle.Cluster.Hosts[changed].Snapshot
-			cycle.Cluster.Hosts[changed].Snapshot = &same
+			same := *round.Cluster.Hosts[changed].Snapshot
+			round.Cluster.Hosts[changed].Snapshot = &same
 		}
-		feed.Consume(cycle.AtEnd(), nil)
-		counters.Consume(cycle.AtEnd(), nil)
+		feed.Consume(round.AtEnd(), nil)
+		counters.Consume(round.AtEnd(), nil)
 	}
 	etag, viewed := "", 0
 	get := func(path string) *discarded {

@@ -91,7 +91,7 @@ func TestWebFlags(t *testing.T) {
 // seen is a feed with a host.
 func seen() *live.Feed {
 	feed := live.NewFeed(live.Options{Now: time.Now})
-	feed.Consume(&controller.Cycle{Ended: true, Number: 1, Start: time.Now(), Cluster: snapshot.Cluster{Hosts: []snapshot.Host{{
+	feed.Consume(&controller.Round{Ended: true, Number: 1, Start: time.Now(), Cluster: snapshot.Cluster{Hosts: []snapshot.Host{{
 		Name: "gpu-1", Snapshot: &snapshot.Snapshot{
 			Devices:      []snapshot.Device{{Name: "H100", Attachments: []snapshot.Attachment{{EID: "1"}}}},
 			Environments: []snapshot.Environment{{EID: "1", Username: "alice"}},

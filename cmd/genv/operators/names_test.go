@@ -36,7 +36,7 @@ func TestAControllerThatBegins(t *testing.T) {
 	require.ErrorContains(t, err, "its exemptions aren't known yet")
 	go func() {
 		time.Sleep(300 * time.Millisecond)
-		feed.Consume(&controller.Cycle{Number: 1, Ended: true, Exemptions: policy.ExemptionList{{Reason: "paper"}}}, nil)
+		feed.Consume(&controller.Round{Number: 1, Ended: true, Exemptions: policy.ExemptionList{{Reason: "paper"}}}, nil)
 	}()
 	state, err := at.state(t.Context())
 	require.NoError(t, err)

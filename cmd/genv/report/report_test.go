@@ -98,7 +98,7 @@ func TestADamagedDatabase(t *testing.T) {
 	now := func() time.Time { return time.Date(2026, 11, 20, 12, 30, 0, 0, time.UTC) }
 	k := &UsageFlags{URL: on, now: now, log: zerolog.New(&log), options: store.Options{In: time.UTC}}
 	recorder, _ := k.keep(filepath.Dir(path))
-	recorder.Consume(&controller.Cycle{Cluster: snapshot.Cluster{Hosts: make([]snapshot.Host, 1)}}, nil)
+	recorder.Consume(&controller.Round{Cluster: snapshot.Cluster{Hosts: make([]snapshot.Host, 1)}}, nil)
 	recorder.Close()
 	s := proctest.Try(store.OpenToRead(t.Context(), path, k.options)).OK(t)
 	require.Equal(t, now().Unix(), proctest.Try(s.Mark(t.Context())).OK(t).Until)

@@ -17,9 +17,9 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Cycle is a round: what was seen, concluded and done since a tick, at which all hosts are asked. It has as many
+// Round is what was seen, concluded and done since a tick, at which all hosts are asked. It has as many
 // judgements as there were events to judge.
-type Cycle struct {
+type Round struct {
 	Run    string // of the controller, as in the log
 	Number int
 	// Early is how often the fleet was judged since the tick, besides the first. Earlier is Early of the round before.
@@ -58,37 +58,37 @@ type Cycle struct {
 }
 
 // Decision is what the cycle does about a finding.
-func (cycle *Cycle) Decision(f *enforce.Finding) enforce.Decision {
+func (round *Round) Decision(f *enforce.Finding) enforce.Decision {
 	d := f.Decision()
-	if d == enforce.DecisionAct && cycle.DryRun {
+	if d == enforce.DecisionAct && round.DryRun {
 		return enforce.DecisionDryRun
 	}
 	return d
 }
 
 // see takes in what is known of the hosts.
-func (cycle *Cycle) see(f *knownFleet, asked operator.State) {
-	before := cycle.Duplicates // what was New in this round stays so, to be shown
-	cycle.Cluster, cycle.Duplicates, cycle.Via = f.Cluster, slices.Clone(f.Duplicates), f.Via
-	for i := range cycle.Duplicates {
-		d := &cycle.Duplicates[i]
+func (round *Round) see(f *knownFleet, asked operator.State) {
+	before := round.Duplicates // what was New in this round stays so, to be shown
+	round.Cluster, round.Duplicates, round.Via = f.Cluster, slices.Clone(f.Duplicates), f.Via
+	for i := range round.Duplicates {
+		d := &round.Duplicates[i]
 		d.New = d.New || slices.ContainsFunc(before,
 			func(known Duplicate) bool { return known.New && known.Name == d.Name })
 	}
-	cycle.setOperator(asked)
+	round.setOperator(asked)
 }
 
 // Unable says why nothing can be done on hosts that answered, or what was ordered there failed as a whole.
-func (cycle *Cycle) Unable() map[snapshot.Hostname]string {
+func (round *Round) Unable() map[snapshot.Hostname]string {
 	reasons := make(map[snapshot.Hostname]string)
-	for i := range cycle.Cluster.Hosts {
-		h := &cycle.Cluster.Hosts[i]
+	for i := range round.Cluster.Hosts {
+		h := &round.Cluster.Hosts[i]
 		if h.Err == nil && h.Snapshot != nil && h.Snapshot.Trial != nil && h.Snapshot.Trial.Unable != "" {
 			reasons[h.Name] = h.Snapshot.Trial.Unable
 		}
 	}
-	for i := range cycle.Results {
-		if r := &cycle.Results[i]; r.Err == nil && reasons[r.Host] == "" {
+	for i := range round.Results {
+		if r := &round.Results[i]; r.Err == nil && reasons[r.Host] == "" {
 			if why := r.Undone(order.StatusFailed); why != "" {
 				reasons[r.Host] = why
 			}
@@ -98,35 +98,35 @@ func (cycle *Cycle) Unable() map[snapshot.Hostname]string {
 }
 
 // setOperator takes over what operators asked for that lasts.
-func (cycle *Cycle) setOperator(s operator.State) {
-	cycle.Hold, cycle.Exemptions = s.Hold, s.Exemptions
+func (round *Round) setOperator(s operator.State) {
+	round.Hold, round.Exemptions = s.Hold, s.Exemptions
 }
 
 // add adds a plan to those since the tick. A finding that waits for a look stays as it was, and one
 // that was acted on is kept when it is gone.
-func (cycle *Cycle) add(plan enforce.Plan) {
-	before := cycle.Plan
-	before.Orders, cycle.unsent = before.Orders[:len(before.Orders)-cycle.unsent], 0
-	cycle.Plan, cycle.Early = plan, cycle.judged
-	if cycle.judged++; cycle.judged == 1 {
+func (round *Round) add(plan enforce.Plan) {
+	before := round.Plan
+	before.Orders, round.unsent = before.Orders[:len(before.Orders)-round.unsent], 0
+	round.Plan, round.Early = plan, round.judged
+	if round.judged++; round.judged == 1 {
 		return
 	}
-	cycle.Plan.Orders = slices.Concat(before.Orders, plan.Orders)
-	cycle.Plan.HeldUsers = heldIn(before.HeldUsers, plan.HeldUsers)
-	cycle.Plan.HeldHosts = heldIn(before.HeldHosts, plan.HeldHosts)
+	round.Plan.Orders = slices.Concat(before.Orders, plan.Orders)
+	round.Plan.HeldUsers = heldIn(before.HeldUsers, plan.HeldUsers)
+	round.Plan.HeldHosts = heldIn(before.HeldHosts, plan.HeldHosts)
 	index := make(map[string]int, len(plan.Findings))
 	for i := range plan.Findings {
 		index[plan.Findings[i].ID] = i
 	}
-	cycle.Plan.Findings = slices.Clone(plan.Findings)
+	round.Plan.Findings = slices.Clone(plan.Findings)
 	for i := range before.Findings {
 		f := &before.Findings[i]
 		at, there := index[f.ID]
 		switch {
 		case there && plan.Findings[at].Deferred:
-			cycle.Plan.Findings[at] = *f
+			round.Plan.Findings[at] = *f
 		case !there && f.Decision() == enforce.DecisionAct:
-			cycle.Plan.Findings = append(cycle.Plan.Findings, *f)
+			round.Plan.Findings = append(round.Plan.Findings, *f)
 		}
 	}
 }
@@ -143,11 +143,11 @@ func heldIn(before, latest []safety.Held) []safety.Held {
 }
 
 // label is the number, unique in its run, of a judgement that add has not added yet.
-func (cycle *Cycle) label() string {
-	if cycle.judged == 0 {
-		return fmt.Sprint(cycle.Number)
+func (round *Round) label() string {
+	if round.judged == 0 {
+		return fmt.Sprint(round.Number)
 	}
-	return fmt.Sprintf("%d.%d", cycle.Number, cycle.judged)
+	return fmt.Sprintf("%d.%d", round.Number, round.judged)
 }
 
 // Notified is what became of a message to a user about a finding.
@@ -170,12 +170,12 @@ type OrderResult struct {
 
 // Sink consumes events, once each and in order, and last the cycle that has Ended. Like a Companion it must not wait.
 type Sink interface {
-	Consume(cycle *Cycle, events []enforce.Event)
+	Consume(round *Round, events []enforce.Event)
 }
 
 // AtEnd is the cycle as sinks get it last.
-func (cycle *Cycle) AtEnd() *Cycle {
-	ended := *cycle
+func (round *Round) AtEnd() *Round {
+	ended := *round
 	ended.Ended = true
 	return &ended
 }
