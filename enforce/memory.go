@@ -1,8 +1,8 @@
 package enforce
 
 import (
-	"bytes"
 	"cmp"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -36,10 +36,8 @@ type Memory struct {
 	// SIGTERM: it got one, or may have, or its host refused to end it.
 	Stuck     map[snapshot.ProcessKey]string    `json:"stuck,omitempty"`
 	LeftAlone map[snapshot.ProcessKey]time.Time `json:"left_alone,omitempty"`
-	// Seen says since when attachments and environments count, on hosts that don't report that. The map of a host is
-	// never changed, as with Uses.
-	Seen  map[snapshot.Hostname]map[snapshot.AttachmentKey]Seen `json:"seen,omitempty"`
-	Hosts map[snapshot.Hostname]KnownHost                       `json:"hosts,omitempty"` // of the last cycle
+	Seen      SeenOn                            `json:"seen,omitempty"`
+	Hosts     map[snapshot.Hostname]KnownHost   `json:"hosts,omitempty"` // of the last cycle
 
 	Notes    map[Note]bool  `json:"-"` // of the last cycle
 	UnderWay []order.OfHost `json:"-"` // orders that hosts still carry out; what these act on gets no second one
@@ -151,7 +149,7 @@ func (m Memory) Next(now time.Time, hosts int) Memory {
 		Stuck:      copyOf(m.Stuck),
 		LeftAlone:  copyOf(m.LeftAlone),
 		TakenFor:   takenFor,
-		Seen:       make(map[snapshot.Hostname]map[snapshot.AttachmentKey]Seen, len(m.Seen)),
+		Seen:       make(SeenOn, len(m.Seen)),
 		Hosts:      make(map[snapshot.Hostname]KnownHost, hosts),
 		Notes:      make(map[Note]bool, len(m.Notes)),
 		UnderWay:   m.UnderWay,
@@ -203,13 +201,33 @@ type UseKey struct {
 // String names it in keys.
 func (k UseKey) String() string { return string(k.Person) + "/" + k.Device }
 
-// MarshalText implements encoding.TextMarshaler.
-func (k UseKey) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+// MarshalJSON writes one object, by host, person and GPU.
+func (u Uses) MarshalJSON() ([]byte, error) {
+	all := make(map[string]Use)
+	for host, uses := range u {
+		for key, use := range uses {
+			all[string(host)+"/"+key.String()] = use
+		}
+	}
+	return json.Marshal(all)
+}
 
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (k *UseKey) UnmarshalText(text []byte) error {
-	at := max(bytes.LastIndexByte(text, '/'), 0)
-	*k = UseKey{snapshot.Username(text[:at]), strings.TrimPrefix(string(text[at:]), "/")}
+// UnmarshalJSON reads what MarshalJSON writes.
+func (u *Uses) UnmarshalJSON(data []byte) error {
+	var all map[string]Use
+	if err := json.Unmarshal(data, &all); err != nil {
+		return err
+	}
+	*u = make(Uses)
+	for key, use := range all {
+		name, person, _ := strings.Cut(key, "/")
+		at := max(strings.LastIndex(person, "/"), 0)
+		host := snapshot.Hostname(name)
+		if (*u)[host] == nil {
+			(*u)[host] = make(map[UseKey]Use)
+		}
+		(*u)[host][UseKey{snapshot.Username(person[:at]), strings.TrimPrefix(person[at:], "/")}] = use
+	}
 	return nil
 }
 
@@ -233,6 +251,34 @@ func (u Use) IdleFor(at time.Time) time.Duration {
 		}
 	}
 	return lasted
+}
+
+// SeenOn says since when attachments and environments count, by host. The map of a host is never changed, as with Uses.
+type SeenOn map[snapshot.Hostname]map[snapshot.AttachmentKey]Seen
+
+// MarshalJSON writes one object: its keys name the hosts.
+func (s SeenOn) MarshalJSON() ([]byte, error) {
+	all := make(map[snapshot.AttachmentKey]Seen)
+	for _, seen := range s {
+		maps.Copy(all, seen)
+	}
+	return json.Marshal(all)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (s *SeenOn) UnmarshalJSON(data []byte) error {
+	var all map[snapshot.AttachmentKey]Seen
+	if err := json.Unmarshal(data, &all); err != nil {
+		return err
+	}
+	*s = make(SeenOn)
+	for key, seen := range all {
+		if (*s)[key.Host] == nil {
+			(*s)[key.Host] = make(map[snapshot.AttachmentKey]Seen)
+		}
+		(*s)[key.Host][key] = seen
+	}
+	return nil
 }
 
 // Seen says since when an attachment or environment counts on a host that doesn't note that, as with 1.4.3.

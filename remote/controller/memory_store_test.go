@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -81,6 +82,17 @@ func TestARestartContinues(t *testing.T) {
 	round := cycleOf(t.Context(), restarted(t, p, open(t, dir), &now), policy)
 	require.Len(t, round.Results, 2, "they had their time, most of it before the restart")
 	require.Len(t, p.messages, 8, "that it is done")
+}
+
+// TestMemoryKeys: the keys that were written before what is seen of a host was kept by host stay as they are.
+func TestMemoryKeys(t *testing.T) {
+	rules := `{"time":"2026-03-04T12:00:00Z","uses":{"a/bob/GPU-1":{"attached":"2026-03-04T11:00:00Z"}},"seen":{"a/GPU-1/7":{"written":"04/03/2026 10:00:00","since":"2026-03-04T11:00:00Z"}}}`
+	saved := `{"schema":"genv.controller.memory/1","time":"2026-03-04T12:00:00Z","memory":{"rules":` + rules + `}}`
+	at := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	m, _, err := controller.DecodeMemory([]byte(saved), at)
+	require.NoError(t, err)
+	require.Equal(t, at.Add(-time.Hour), m.Rules.Uses["a"][enforce.UseKey{Person: "bob", Device: "GPU-1"}].Attached)
+	require.JSONEq(t, rules, string(proctest.Try(json.Marshal(m.Rules)).OK(t)))
 }
 
 func TestMemoryThatIsNotContinued(t *testing.T) {
