@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/guard"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -46,6 +47,9 @@ type Settings struct {
 	// MaxAge is how old an answer of the driver may be where none comes in time; 0 for never.
 	MaxAge time.Duration
 }
+
+// Order is what an order says of how its host ends processes.
+func (s *Settings) Order() order.Options { return order.Options{Grace: s.Grace, Kill: s.Kill} }
 
 // WarnOf is the warning of a rule's findings.
 func (s *Settings) WarnOf(rule Rule) Warn {

@@ -85,9 +85,9 @@ type Event string
 
 // The events.
 const (
-	OnWarn Event = "warn" // findings are new, and are not acted on yet
-	OnAct  Event = "act"  // orders were carried out, or their outcome is unknown
-	OnHold Event = "hold" // safety limits held actions against users or on hosts back
+	OnWarn  Event = "warn" // findings are new, and are not acted on yet
+	OnAct   Event = "act"  // orders were carried out, or their outcome is unknown
+	OnLimit Event = "hold" // safety limits held actions against users or on hosts back
 )
 
 // Hook is a program or a URL that gets events, as JSON.

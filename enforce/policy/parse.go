@@ -202,7 +202,7 @@ func (r *reader) refers(n *strictyaml.Node, to Reference) {
 
 func (r *reader) readHook(n *strictyaml.Node) {
 	hook := Hook{
-		On: []Event{OnWarn, OnAct, OnHold}, Timeout: 5 * time.Second, Retries: 2,
+		On: []Event{OnWarn, OnAct, OnLimit}, Timeout: 5 * time.Second, Retries: 2,
 	}
 	targets := 0
 	n.Map(strictyaml.Keys{
@@ -212,7 +212,7 @@ func (r *reader) readHook(n *strictyaml.Node) {
 		"events": func(n *strictyaml.Node) {
 			hook.On = nil
 			n.List(func(n *strictyaml.Node) {
-				hook.On = append(hook.On, Event(n.OneOf(string(OnWarn), string(OnAct), string(OnHold))))
+				hook.On = append(hook.On, Event(n.OneOf(string(OnWarn), string(OnAct), string(OnLimit))))
 			})
 		},
 		"timeout": func(n *strictyaml.Node) { hook.Timeout = n.Duration(100*time.Millisecond, time.Minute) },

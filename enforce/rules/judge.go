@@ -167,7 +167,8 @@ func (j *judge) plan() enforce.Plan {
 		}
 		o.Name(h.Snapshot.Devices)
 		h.MarkCounted(&o)
-		o.Options = order.Options{Grace: h.Settings.Grace, Kill: h.Settings.Kill, Unprotected: j.Fleet.Unprotected}
+		o.Options = h.Settings.Order()
+		o.Options.Unprotected = j.Fleet.Unprotected
 		plan.Orders = append(plan.Orders, order.OfHost{Host: h.Name, Order: o})
 	}
 	return plan

@@ -84,7 +84,7 @@ func TestACommandThatLeavesAChildIsNotRunAgain(t *testing.T) {
 }
 
 func TestOnlyTheEventsThatAreWanted(t *testing.T) {
-	require.Empty(t, sendOnce(t, policy.Hook{Command: []string{"/bin/false"}, On: []policy.Event{policy.OnHold}}, "warn", ""))
+	require.Empty(t, sendOnce(t, policy.Hook{Command: []string{"/bin/false"}, On: []policy.Event{policy.OnLimit}}, "warn", ""))
 }
 
 func TestACommandThatFailsSaysWhy(t *testing.T) {

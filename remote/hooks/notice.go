@@ -74,7 +74,7 @@ func (s Sink) Consume(round *controller.Round, events []enforce.Event) {
 	}
 	warned, acted := Notice{Event: policy.OnWarn}, Notice{Event: policy.OnAct}
 	find := notify.NewOwners(round.Cluster).Environment
-	held := Notice{Event: policy.OnHold} // in every cycle: the administrator has to decide
+	held := Notice{Event: policy.OnLimit} // in every cycle: the administrator has to decide
 	for i := range events {
 		switch e := &events[i]; {
 		case e.Kind == enforce.EventNew && e.Finding.Pending && !e.Resumed:
