@@ -104,8 +104,7 @@ func TestNativeRefuses(t *testing.T) {
 		"a null part":            `{"processes":null,"envs":[],"devices":[]}`,
 		"a part of another type": `{"processes":5,"envs":[],"devices":[]}`,
 	} {
-		_, err := snapshot.DecodeNative([]byte(text))
-		require.ErrorIs(t, err, snapshot.ErrInvalid, name)
+		require.ErrorIs(t, proctest.Try(snapshot.DecodeNative([]byte(text))).Err, snapshot.ErrInvalid, name)
 	}
 }
 

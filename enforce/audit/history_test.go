@@ -159,8 +159,7 @@ func TestUsersReadOnlyTheirOwnLog(t *testing.T) {
 		out, err := cmd.Output()
 		return string(out), err
 	}
-	own, err := cat(60001, audit.UserLogPath(path, 60001))
-	require.NoError(t, err)
+	own := proctest.Try(cat(60001, audit.UserLogPath(path, 60001))).OK(t)
 	require.Contains(t, own, `"uid":60001`)
 	require.NotContains(t, own, `"uid":60002`)
 	for _, name := range []string{path, audit.UserLogPath(path, 60002)} {

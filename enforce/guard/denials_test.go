@@ -96,8 +96,7 @@ func TestReadRefusesWhatItDidNotWrite(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "guard-denials.json"), []byte(text), 0o600))
-		_, err := guard.ReadDenials(dir)
-		require.ErrorIs(t, err, snapshot.ErrInvalid, name)
+		require.ErrorIs(t, proctest.Try(guard.ReadDenials(dir)).Err, snapshot.ErrInvalid, name)
 	}
 }
 
@@ -114,8 +113,7 @@ func TestModesAreWrittenAsTheyAreRead(t *testing.T) {
 
 func TestOtherModesAreRefused(t *testing.T) {
 	for _, name := range []string{"", "on", "OFF", "Watch", "enforce ", "2"} {
-		_, err := guard.ParseMode(name)
-		require.ErrorContains(t, err, "expected off, watch or enforce", name)
+		require.ErrorContains(t, proctest.Try(guard.ParseMode(name)).Err, "expected off, watch or enforce", name)
 	}
 	for _, m := range []guard.Mode{-1, 3} {
 		require.False(t, m.Valid())

@@ -104,8 +104,7 @@ func TestExemptsDevice(t *testing.T) {
 
 func TestAnOrderEndsWithItsLease(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	_, err := guard.ReadOrder(dir)
-	require.ErrorIs(t, err, guard.ErrNoOrder)
+	require.ErrorIs(t, proctest.Try(guard.ReadOrder(dir)).Err, guard.ErrNoOrder)
 	g := proctest.Try(guard.GiveOrder(dir, enforce(), "", start)).OK(t)
 	read := proctest.Try(guard.ReadOrder(dir)).OK(t)
 	require.Equal(t, g, read)
@@ -138,8 +137,7 @@ func TestRenew(t *testing.T) {
 	require.Equal(t, 60*time.Second, mine.Left(after(20*time.Second)))
 	require.Equal(t, 30*time.Second, mine.Left(after(50*time.Second)))
 
-	other, err := guard.GiveOrder(dir, guard.Order{By: "bob"}, "", after(30*time.Second))
-	require.NoError(t, err)
+	other := proctest.Try(guard.GiveOrder(dir, guard.Order{By: "bob"}, "", after(30*time.Second))).OK(t)
 	got, err := guard.RenewOrder(dir, mine, after(40*time.Second))
 	require.ErrorIs(t, err, guard.ErrReplaced)
 	require.Equal(t, other, got)
@@ -206,8 +204,7 @@ func FuzzReadOrder(f *testing.F) {
 
 func TestStatus(t *testing.T) {
 	dir := t.TempDir()
-	_, err := guard.ReadStatus(dir)
-	require.ErrorIs(t, err, guard.ErrNoStatus)
+	require.ErrorIs(t, proctest.Try(guard.ReadStatus(dir)).Err, guard.ErrNoStatus)
 	minor, o := 5, enforce()
 	s := guard.Status{
 		Mode: guard.Enforce, Until: start.Time.Add(time.Minute), Time: start.Time, Order: &o, Given: start.Time,

@@ -262,8 +262,7 @@ func TestDeactivateEndsWhatItShould(t *testing.T) {
 			s.keeps(s.titled(first), "E")
 			s.deactivate()
 			s.keeps(first, "E")
-			outside, err := strconv.Atoi(s.run(`sleep 60 >/dev/null & echo $!`))
-			require.NoError(t, err)
+			outside := proctest.Try(strconv.Atoi(s.run(`sleep 60 >/dev/null & echo $!`))).OK(t)
 			require.Eventually(t, func() bool { // until then it is a copy of its shell
 				stat, err := proc.FS{}.Stat(snapshot.PID(outside))
 				return err == nil && stat.Name == "sleep"

@@ -151,8 +151,7 @@ func TestWhatTheFormatCannotSayIsNotLeftOut(t *testing.T) {
 		"no device":              {PID: 9},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := order.Encode143(order.Order{Terminate: []order.Termination{{Process: p}}})
-			require.ErrorContains(t, err, "process 9")
+			require.ErrorContains(t, proctest.Try(order.Encode143(order.Order{Terminate: []order.Termination{{Process: p}}})).Err, "process 9")
 		})
 	}
 }

@@ -52,15 +52,13 @@ func TestARuleForANameHoldsForTheAccount(t *testing.T) {
 			require.Equal(t, 4, *file.Settings(enforce.Query{User: asked}).MaxDevices)
 			explained := file.Explain(enforce.Query{User: asked})
 			require.Equal(t, policy.Explanation{Key: "exempt", Value: "user bob", From: "exempt, p.yaml:4:18"}, explained[0])
-			_, err := file.Mail.Address(asked)
-			require.ErrorIs(t, err, policy.ErrOptedOut)
+			require.ErrorIs(t, proctest.Try(file.Mail.Address(asked)).Err, policy.ErrOptedOut)
 			mailed := *file.Mail
 			mailed.OptOut = nil
 			require.Equal(t, "b@example.org", proctest.Try(mailed.Address(asked)).OK(t))
 		}
 		require.Nil(t, file.Settings(enforce.Query{User: "bobby"}).MaxDevices)
-		_, err := file.Mail.Address("bobby")
-		require.ErrorIs(t, err, policy.ErrNoAddress)
+		require.ErrorIs(t, proctest.Try(file.Mail.Address("bobby")).Err, policy.ErrNoAddress)
 		require.Equal(t, []snapshot.Username{`CORP\bob`, "bob", "bobalt"}, file.Settings(enforce.Query{Host: "gpu-01"}).Guard.ExemptUsers, "a host may know one of them alone")
 	}
 }

@@ -190,8 +190,7 @@ func TestNewProgram(t *testing.T) {
 		})
 	}
 	own := proctest.ReadFile(t, "/proc/self/exe")
-	_, err := install.NewProgram(append(own[:64:64], words...))
-	require.NoError(t, err, "a program for %s", runtime.GOARCH)
+	proctest.Try(install.NewProgram(append(own[:64:64], words...))).OK(t, "a program for %s", runtime.GOARCH)
 }
 
 // TestDecideState: root owns the state of new hosts, and an upgrade never changes who owns it.
@@ -235,8 +234,7 @@ func TestDecideState(t *testing.T) {
 	}
 	w := wanted()
 	w.State = install.StateRoot
-	_, err := install.Decide(w, binary, complete())
-	require.ErrorContains(t, err, "needs systemd")
+	require.ErrorContains(t, proctest.Try(install.Decide(w, binary, complete())).Err, "needs systemd")
 }
 
 // liar answers each script with its own text, in which TOKEN is the script's.

@@ -116,21 +116,18 @@ func TestPlaces(t *testing.T) {
 	t.Run("a link is not followed", func(t *testing.T) {
 		f.reset(nil)
 		require.NoError(t, os.Symlink("/etc/passwd", f.place()))
-		_, err := f.installer(current).Install(t.Context(), host)
-		require.ErrorContains(t, err, "is a symbolic link to /etc/passwd")
+		require.ErrorContains(t, proctest.Try(f.installer(current).Install(t.Context(), host)).Err, "is a symbolic link to /etc/passwd")
 	})
 	t.Run("a folder", func(t *testing.T) {
 		f.reset(nil)
 		require.NoError(t, os.Mkdir(f.place(), 0o755))
-		_, err := f.installer(current).Install(t.Context(), host)
-		require.ErrorContains(t, err, "is not a file")
+		require.ErrorContains(t, proctest.Try(f.installer(current).Install(t.Context(), host)).Err, "is not a file")
 	})
 	t.Run("no upgrade without the flag", func(t *testing.T) {
 		f.reset(old)
 		i := f.installer(current)
 		i.Options.Upgrade = false
-		_, err := i.Install(t.Context(), host)
-		require.ErrorContains(t, err, "is another genv: version v1, sha256 "+old.Sum[:12])
+		require.ErrorContains(t, proctest.Try(i.Install(t.Context(), host)).Err, "is another genv: version v1, sha256 "+old.Sum[:12])
 		f.requireWorking(old)
 	})
 	t.Run("what is missing is repaired", func(t *testing.T) {
@@ -196,8 +193,7 @@ func TestAccounts(t *testing.T) {
 		f.reset(nil)
 		i := f.installer(current)
 		i.Options.Account = "mallory"
-		_, err := i.Install(t.Context(), host)
-		require.ErrorContains(t, err, `has no account "mallory"`)
+		require.ErrorContains(t, proctest.Try(i.Install(t.Context(), host)).Err, `has no account "mallory"`)
 		f.requireWorking(nil)
 	})
 	t.Run("lines of others stay", func(t *testing.T) {

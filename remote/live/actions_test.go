@@ -131,8 +131,7 @@ func post(t *testing.T, dial dial, method, kind, body string) (int, operator.Ref
 	if kind != "" {
 		request.Header.Set("Content-Type", kind)
 	}
-	response, err := (&http.Transport{DialContext: dial, DisableKeepAlives: true}).RoundTrip(request)
-	require.NoError(t, err)
+	response := proctest.Try((&http.Transport{DialContext: dial, DisableKeepAlives: true}).RoundTrip(request)).OK(t)
 	defer response.Body.Close()
 	data := proctest.Try(io.ReadAll(response.Body)).OK(t)
 	var refusal operator.Refusal
@@ -217,8 +216,7 @@ func TestTheUserWhoUsedSudo(t *testing.T) {
 func TestNotOverTCP(t *testing.T) {
 	var a asked
 	recorder := httptest.NewRecorder()
-	request, err := http.NewRequestWithContext(t.Context(), "POST", live.ActionsPath, strings.NewReader("{}"))
-	require.NoError(t, err)
+	request := proctest.Try(http.NewRequestWithContext(t.Context(), "POST", live.ActionsPath, strings.NewReader("{}"))).OK(t)
 	request.Header.Set("Content-Type", "application/json")
 	live.NewActions(a.do, nil).ServeHTTP(recorder, request)
 	require.Equal(t, 403, recorder.Code)
@@ -227,8 +225,7 @@ func TestNotOverTCP(t *testing.T) {
 
 func TestWatchRefuses(t *testing.T) {
 	path := serveActions(t, live.RefuseActions(operator.Refuse(operator.Unable, "Ask enforce.", "it changes nothing")))
-	_, err := live.SendAction(t.Context(), path, hold)
-	require.ErrorContains(t, err, "it changes nothing")
+	require.ErrorContains(t, proctest.Try(live.SendAction(t.Context(), path, hold)).Err, "it changes nothing")
 }
 
 // A server that is no controller is not believed.

@@ -146,8 +146,7 @@ func TestFile(t *testing.T) {
 
 // Whatever byte is damaged, no exemption becomes longer and a hold doesn't end.
 func TestDamage(t *testing.T) {
-	data, err := stateOf(t).Encode(noon)
-	require.NoError(t, err)
+	data := proctest.Try(stateOf(t).Encode(noon)).OK(t)
 	for i := range data {
 		for _, bit := range []byte{1, 2, 8, 64} {
 			bad := bytes.Clone(data)
@@ -161,8 +160,7 @@ func TestDamage(t *testing.T) {
 		require.Error(t, err)
 	}
 	for _, text := range []string{"", "null", "{}", "[]", `{"schema":"genv.controller.operator/1"}`} {
-		_, err := operator.Decode([]byte(text), noon)
-		require.Error(t, err, text)
+		require.Error(t, proctest.Try(operator.Decode([]byte(text), noon)).Err, text)
 	}
 	require.NotNil(t, operator.Lost(noon).Hold)
 }

@@ -30,8 +30,7 @@ func TestStream(t *testing.T) {
 	c := newClient(t, sshclient.Options{ConfigFile: s.config(t), CommandTimeout: time.Second})
 
 	t.Run("lines there and back, beyond a command's deadline", func(t *testing.T) {
-		session, err := c.Start(t.Context(), gpu, remote.Command{Args: []string{"cat"}, Stdin: []byte("hello\n")})
-		require.NoError(t, err)
+		session := proctest.Try(c.Start(t.Context(), gpu, remote.Command{Args: []string{"cat"}, Stdin: []byte("hello\n")})).OK(t)
 		defer session.Close()
 		lines := bufio.NewReader(session.Stdout)
 		require.Equal(t, "hello\n", proctest.Try(lines.ReadString('\n')).OK(t))

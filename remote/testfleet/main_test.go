@@ -82,8 +82,7 @@ func TestCloseEndsTheJobs(t *testing.T) {
 
 func TestStartSaysWhatIsWrong(t *testing.T) {
 	m := newMachine(t)
-	_, err := m.StartJob(testfleet.Job{Command: []string{"/nonexistent"}})
-	require.ErrorContains(t, err, "/nonexistent")
+	require.ErrorContains(t, proctest.Try(m.StartJob(testfleet.Job{Command: []string{"/nonexistent"}})).Err, "/nonexistent")
 }
 
 func TestActivateWritesStateAsGenvDoes(t *testing.T) {

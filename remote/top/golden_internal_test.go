@@ -23,6 +23,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/live"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
@@ -40,8 +41,7 @@ func golden(t *testing.T, name string, m *Model) {
 		require.NoError(t, os.MkdirAll("testdata", 0o777))
 		require.NoError(t, os.WriteFile(file, []byte(b.String()), 0o666))
 	}
-	want, err := os.ReadFile(file)
-	require.NoError(t, err)
+	want := proctest.Try(os.ReadFile(file)).OK(t)
 	require.Equal(t, string(want), b.String())
 }
 
@@ -61,8 +61,7 @@ func TestPicture(t *testing.T) {
 	for _, c := range gpuColumns() {
 		names = append(names, c.Name)
 	}
-	data, err := os.ReadFile("../../docs/images/columns.txt")
-	require.NoError(t, err)
+	data := proctest.Try(os.ReadFile("../../docs/images/columns.txt")).OK(t)
 	require.Contains(t, strings.Join(strings.Fields(string(data)), " "), strings.Join(names, " "))
 }
 
@@ -235,13 +234,11 @@ func TestWideCharacters(t *testing.T) {
 
 func TestSSHCommand(t *testing.T) {
 	for _, host := range []string{"gpu-1", "gpu-1.lab", "10.0.0.1", "fe80::1%eth0", "a_b"} {
-		c, err := sshCommand(func(host string) []string { return []string{"-F", "config of " + host} }, host)
-		require.NoError(t, err)
+		c := proctest.Try(sshCommand(func(host string) []string { return []string{"-F", "config of " + host} }, host)).OK(t)
 		require.Equal(t, []string{"ssh", "-F", "config of " + host, "--", host}, c.Args)
 	}
 	for _, host := range []string{"", "-oProxyCommand=reboot", "a b", "a;b", "$(reboot)", "a\nb", "u@h", "é", "a'b"} {
-		_, err := sshCommand(nil, host)
-		require.ErrorContains(t, err, "isn't a name that ssh is called with", host)
+		require.ErrorContains(t, proctest.Try(sshCommand(nil, host)).Err, "isn't a name that ssh is called with", host)
 	}
 }
 

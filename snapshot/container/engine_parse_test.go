@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // inspected is what Docker's API answers: constructed after the answers of dockerd 20.10.
@@ -45,15 +46,13 @@ func TestParseDocker(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, row.want, got, name)
 	}
-	got, err := container.ParseDocker([]byte(inspected(`/a\u001b[2J`+strings.Repeat("x", 500), running)), id)
-	require.NoError(t, err)
+	got := proctest.Try(container.ParseDocker([]byte(inspected(`/a\u001b[2J`+strings.Repeat("x", 500), running)), id)).OK(t)
 	require.Equal(t, "a?[2J"+strings.Repeat("x", 251), got.Name, "printable, and not too long")
 	for name, text := range map[string]string{
 		"nothing": "", "a list": "[]", "an error": `{"message":"No such container"}`, "a null": "null",
 		"another container": strings.Replace(inspected("/web", running), id, strings.Repeat("0", 64), 1),
 	} {
-		_, err := container.ParseDocker([]byte(text), id)
-		require.Error(t, err, name)
+		require.Error(t, proctest.Try(container.ParseDocker([]byte(text), id)).Err, name)
 	}
 }
 
@@ -64,8 +63,7 @@ func TestWhichEnvironmentAContainerWasStartedIn(t *testing.T) {
 		``: "", `"PATH=/bin"`: "", `"GENV_ENVIRONMENT_ID=7"`: "7", `"GENV_ENVIRONMENT_ID=7","GENV_ENVIRONMENT_ID=8"`: "8",
 		`"GENV_ENVIRONMENT_ID="`: "", `"GENV_ENVIRONMENT_ID=a\nb"`: "odd-7e18f737311b2dc3", `"XGENV_ENVIRONMENT_ID=7"`: "",
 	} {
-		got, err := container.ParseDocker([]byte(`{"Id":"`+id+`","Config":{"Env":[`+env+`]}}`), id)
-		require.NoError(t, err)
+		got := proctest.Try(container.ParseDocker([]byte(`{"Id":"`+id+`","Config":{"Env":[`+env+`]}}`), id)).OK(t)
 		require.Equal(t, want, got.EID, env)
 	}
 }
@@ -103,8 +101,7 @@ func serve(t *testing.T, root string, answer http.HandlerFunc) { t.Cleanup(start
 // start is serve, until the returned function is called.
 func start(t *testing.T, root string, answer http.HandlerFunc) (stop func()) {
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "run"), 0o755))
-	listener, err := net.Listen("unix", filepath.Join(root, "run/docker.sock"))
-	require.NoError(t, err)
+	listener := proctest.Try(net.Listen("unix", filepath.Join(root, "run/docker.sock"))).OK(t)
 	server := &http.Server{Handler: answer, ReadHeaderTimeout: time.Minute}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(listener) }()
@@ -121,8 +118,7 @@ func docker() proc.Cgroup { return proc.Cgroup{ID: id, Runtime: proc.Docker} }
 func TestInspectAsksTheEngine(t *testing.T) {
 	root := t.TempDir()
 	e := container.Engines{Root: root}
-	_, err := e.Inspect(t.Context(), docker())
-	require.ErrorIs(t, err, container.ErrUnknown, "there is no engine")
+	require.ErrorIs(t, proctest.Try(e.Inspect(t.Context(), docker())).Err, container.ErrUnknown, "there is no engine")
 	code, body := 200, inspected("/web", running)
 	serve(t, root, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet || r.URL.Path != "/containers/"+id+"/json" {
@@ -157,8 +153,7 @@ func TestHangingEngine(t *testing.T) {
 	serve(t, root, func(http.ResponseWriter, *http.Request) { <-released })
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	_, err := container.Engines{Root: root}.Inspect(ctx, docker())
-	require.ErrorIs(t, err, container.ErrUnknown)
+	require.ErrorIs(t, proctest.Try(container.Engines{Root: root}.Inspect(ctx, docker())).Err, container.ErrUnknown)
 	require.Error(t, ctx.Err(), "it was waited for")
 	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()

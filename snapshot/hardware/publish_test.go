@@ -125,8 +125,7 @@ func TestReadRefusesWhatItDidNotWrite(t *testing.T) {
 }
 
 func TestGuard(t *testing.T) {
-	own, err := proc.FS{}.Stat(snapshot.PID(os.Getpid()))
-	require.NoError(t, err)
+	own := proctest.Try(proc.FS{}.Stat(snapshot.PID(os.Getpid()))).OK(t)
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	const (
 		ordered = `"order":{"mode":"enforce","lease_ms":60000},"given":"2026-11-22T11:59:30Z"`
@@ -253,8 +252,7 @@ func found(n int) []snapshot.Device {
 func TestPublishFromARootProcess(t *testing.T) {
 	s := hardware.Catalog{Run: filepath.Join(t.TempDir(), "run"), Proc: driver(t, 1, 2, 0), Root: true}
 	require.True(t, proctest.Try(s.Publish(found(3))).OK(t))
-	known, err := hardware.Catalog{Run: s.Run, Proc: t.TempDir()}.Known()
-	require.NoError(t, err)
+	known := proctest.Try(hardware.Catalog{Run: s.Run, Proc: t.TempDir()}.Known()).OK(t)
 	for i, want := range []int{1, 2, 0} {
 		require.Equal(t, new(want), known[i].Minor, "the minor is not the index")
 	}

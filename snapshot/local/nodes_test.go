@@ -211,8 +211,7 @@ func TestAccountsOfProcesses(t *testing.T) {
 		require.Equal(t, want, *s.Processes[i].UID, uids[i])
 		require.Equal(t, snapshot.EnvID("7"), s.Processes[i].EID)
 	}
-	_, err := m.Proc.Accounts.Wait(t.Context(), 165540)
-	require.ErrorIs(t, err, proc.ErrAccountUnknown)
+	require.ErrorIs(t, proctest.Try(m.Proc.Accounts.Wait(t.Context(), 165540)).Err, proc.ErrAccountUnknown)
 	p := s.Processes[4]
 	require.Nil(t, p.UID)
 	require.True(t, p.EnvUnknown && !p.EnvOverwritten && p.EID == "", "it is in no environment of anybody")

@@ -60,8 +60,7 @@ func TestOddRowsOfApps(t *testing.T) {
 		require.Equal(t, want, got, odd)
 	}
 	for _, text := range []string{"GPU 2, 712, 5", "a message", "gpu_uuid [x], pid"} {
-		_, err := nvidiasmi.ParseApps(stdout(text))
-		require.ErrorIs(t, err, nvidiasmi.ErrGarbled, text)
+		require.ErrorIs(t, proctest.Try(nvidiasmi.ParseApps(stdout(text))).Err, nvidiasmi.ErrGarbled, text)
 	}
 }
 

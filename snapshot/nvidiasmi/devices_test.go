@@ -167,8 +167,7 @@ func TestParseModes(t *testing.T) {
 // TestNoRow: an answer without any row of a GPU is an error.
 func TestNoRow(t *testing.T) {
 	for _, text := range []string{"<html><body>It works!</body></html>", allOdd, "index, uuid, memory.total [MiB]", "-1, GPU-1, 16160, 3, 0, 31, 70.12, V100"} {
-		_, err := nvidiasmi.ParseDevices(stdout(text))
-		require.ErrorIs(t, err, nvidiasmi.ErrGarbled, text)
+		require.ErrorIs(t, proctest.Try(nvidiasmi.ParseDevices(stdout(text))).Err, nvidiasmi.ErrGarbled, text)
 	}
 }
 
@@ -237,8 +236,7 @@ func TestParseListRefuses(t *testing.T) {
 		"CSV":                          "0, GPU-1",
 		"an escape in an id":           "GPU 0: X (UUID: GPU-\x1b1)\n",
 	} {
-		_, err := nvidiasmi.ParseList(stdout(text))
-		require.ErrorIs(t, err, nvidiasmi.ErrGarbled, name)
+		require.ErrorIs(t, proctest.Try(nvidiasmi.ParseList(stdout(text))).Err, nvidiasmi.ErrGarbled, name)
 	}
 }
 

@@ -48,15 +48,13 @@ func TestExecOfWhatDoesNotStart(t *testing.T) {
 		"nonsense": nvidiasmi.ErrFailed,
 		"refused":  nvidiasmi.ErrRefused,
 	} {
-		_, err := nvidiasmi.Exec{Path: at(name)}.Run(t.Context())
-		require.ErrorIs(t, err, want, name)
+		require.ErrorIs(t, proctest.Try(nvidiasmi.Exec{Path: at(name)}.Run(t.Context())).Err, want, name)
 	}
 }
 
 func TestExecBoundsTheOutput(t *testing.T) {
 	for _, stream := range []string{"", " >&2"} {
-		_, err := nvidiasmi.Exec{Path: script(t, "exec yes"+stream)}.Run(t.Context())
-		require.ErrorIs(t, err, nvidiasmi.ErrGarbled)
+		require.ErrorIs(t, proctest.Try(nvidiasmi.Exec{Path: script(t, "exec yes"+stream)}.Run(t.Context())).Err, nvidiasmi.ErrGarbled)
 	}
 }
 
@@ -88,8 +86,7 @@ func ended(pid int) bool {
 
 // What it leaves in the background keeps its pipes, and is not waited for.
 func TestExecWithARemainingChild(t *testing.T) {
-	out, err := nvidiasmi.Exec{Path: script(t, `echo $$; echo oops >&2; sleep 1000 & exit 3`)}.Run(t.Context())
-	require.NoError(t, err)
+	out := proctest.Try(nvidiasmi.Exec{Path: script(t, `echo $$; echo oops >&2; sleep 1000 & exit 3`)}.Run(t.Context())).OK(t)
 	group := proctest.Try(strconv.Atoi(strings.TrimSpace(string(out.Stdout)))).OK(t)
 	require.NoError(t, syscall.Kill(-group, syscall.SIGKILL))
 	require.Equal(t, "oops\n", string(out.Stderr))
@@ -97,8 +94,7 @@ func TestExecWithARemainingChild(t *testing.T) {
 }
 
 func TestExecRunsInAGroupOfItsOwn(t *testing.T) {
-	out, err := nvidiasmi.Exec{Path: script(t, `cut -d' ' -f5 /proc/self/stat`)}.Run(t.Context())
-	require.NoError(t, err)
+	out := proctest.Try(nvidiasmi.Exec{Path: script(t, `cut -d' ' -f5 /proc/self/stat`)}.Run(t.Context())).OK(t)
 	require.NotEqual(t, syscall.Getpgrp(), proctest.Try(strconv.Atoi(strings.TrimSpace(string(out.Stdout)))).OK(t))
 }
 
@@ -142,8 +138,7 @@ func TestFind(t *testing.T) {
 		require.Equal(t, at(row.want+"/nvidia-smi"), got, row.what)
 	}
 	for _, nowhere := range []string{"", ".", path("shim", "hard"), path("empty", "notexec")} {
-		_, err := nvidiasmi.Find(nowhere, at("genv"))
-		require.ErrorIs(t, err, nvidiasmi.ErrNotInstalled, nowhere)
+		require.ErrorIs(t, proctest.Try(nvidiasmi.Find(nowhere, at("genv"))).Err, nvidiasmi.ErrNotInstalled, nowhere)
 	}
 }
 
@@ -266,8 +261,7 @@ func TestACancelledWaitForTheLockReturnsTheCause(t *testing.T) {
 	stopped := errors.New("stopped by the user")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(stopped)
-	_, err := nvidiasmi.Exec{Path: script(t, "exit 0"), Lock: lock}.Run(ctx)
-	require.ErrorIs(t, err, stopped)
+	require.ErrorIs(t, proctest.Try(nvidiasmi.Exec{Path: script(t, "exit 0"), Lock: lock}.Run(ctx)).Err, stopped)
 }
 
 // Of many at once, one runs at a time, and all have their turn.

@@ -103,8 +103,7 @@ func TestModes(t *testing.T) {
 
 func TestNoDevicesInAnAnswerIsAnError(t *testing.T) {
 	querier := nvidiasmi.New(answers(map[string]string{"--query-gpu": "\n"}), 0)
-	_, err := querier.Devices(t.Context(), 0)
-	require.ErrorIs(t, err, nvidiasmi.ErrNoDevices)
+	require.ErrorIs(t, proctest.Try(querier.Devices(t.Context(), 0)).Err, nvidiasmi.ErrNoDevices)
 }
 
 // stuck is a Runner that ignores the end of the context, until release is called.
@@ -154,8 +153,7 @@ func TestDetailsThatHang(t *testing.T) {
 		defer querier.Keep(t.Context())()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
-		_, err := querier.Details(ctx, 0)
-		require.ErrorIs(t, err, nvidiasmi.ErrTimeout, name)
+		require.ErrorIs(t, proctest.Try(querier.Details(ctx, 0)).Err, nvidiasmi.ErrTimeout, name)
 		usage, err := querier.Apps(t.Context(), 0)
 		require.NoError(t, err, name)
 		require.Len(t, usage.Apps, 1)
@@ -172,8 +170,7 @@ func TestAQuerierRecoversWhenTheHungCallReturns(t *testing.T) {
 		}
 		return stdout("GPU-1, 711, 5\n"), nil
 	}), 20*time.Millisecond)
-	_, err := querier.Apps(t.Context(), 0)
-	require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
+	require.ErrorIs(t, proctest.Try(querier.Apps(t.Context(), 0)).Err, nvidiasmi.ErrTimeout)
 
 	release()
 	require.Eventually(t, func() bool { return running.Load() == 0 }, 5*time.Second, time.Millisecond)
@@ -199,8 +196,7 @@ func TestTheEarlierDeadlineCounts(t *testing.T) {
 	defer release()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	_, err := nvidiasmi.New(r, time.Hour).Apps(ctx, 0)
-	require.ErrorIs(t, err, nvidiasmi.ErrTimeout)
+	require.ErrorIs(t, proctest.Try(nvidiasmi.New(r, time.Hour).Apps(ctx, 0)).Err, nvidiasmi.ErrTimeout)
 }
 
 func TestConcurrentCallsRunOneByOne(t *testing.T) {

@@ -227,8 +227,7 @@ func TestAncestors(t *testing.T) {
 	} {
 		require.Equal(t, want, proctest.Try(finder.Ancestors(proctest.Try(fs.Stat(pid)).OK(t))).OK(t))
 	}
-	_, err := finder.Ancestors(proc.Stat{PID: 30, PPID: 29, Start: 5})
-	require.ErrorIs(t, err, proc.ErrGone)
+	require.ErrorIs(t, proctest.Try(finder.Ancestors(proc.Stat{PID: 30, PPID: 29, Start: 5})).Err, proc.ErrGone)
 	many, err := finder.Ancestors(proc.Stat{PID: 40, PPID: 41, Start: 5}) // any depth
 	require.NoError(t, err)
 	require.Len(t, many, 256)

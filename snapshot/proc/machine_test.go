@@ -23,8 +23,7 @@ import (
 func TestBootID(t *testing.T) {
 	fs := mount(t)
 	dir := filepath.Join(fs.Root, "sys/kernel/random")
-	_, err := fs.BootID()
-	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorIs(t, proctest.Try(fs.BootID()).Err, os.ErrNotExist)
 
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	write := func(content string) {

@@ -90,8 +90,7 @@ func TestNodeSearchWithoutAFirstThread(t *testing.T) {
 	cmd.Stderr = cmd.Stdout // and not /dev/null
 	require.NoError(t, cmd.Start())
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	line, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
+	line := proctest.Try(bufio.NewReader(out).ReadString('\n')).OK(t)
 	require.Equal(t, "<nil>\n", line)
 	pid := snapshot.PID(cmd.Process.Pid)
 	require.Eventually(t, func() bool { stat, err := proc.FS{}.Stat(pid); return err == nil && stat.State == 'Z' }, 10*time.Second, time.Millisecond)
@@ -104,8 +103,7 @@ func TestNodeSearchWithoutAFirstThread(t *testing.T) {
 func TestNodeSearchWithoutMaps(t *testing.T) {
 	fs := mount(t)
 	add(t, fs, 10, map[string]string{"maps": "", "fd/none": "", "task/10/fd/none": ""})
-	_, err := (&proc.Quota{}).HasNode(fs, 10, memMajor)
-	require.ErrorIs(t, err, proc.ErrUnreadable)
+	require.ErrorIs(t, proctest.Try((&proc.Quota{}).HasNode(fs, 10, memMajor)).Err, proc.ErrUnreadable)
 }
 
 func TestHasFile(t *testing.T) {
@@ -136,8 +134,7 @@ func TestHasFileWithoutAnAnswer(t *testing.T) {
 	t.Cleanup(fs.Reader.Close)
 	began := time.Now()
 	for range 20 {
-		_, err := fs.HasFile("/etc/passwd", 1000)
-		require.ErrorIs(t, err, proc.ErrUnreadable)
+		require.ErrorIs(t, proctest.Try(fs.HasFile("/etc/passwd", 1000)).Err, proc.ErrUnreadable)
 	}
 	require.Less(t, time.Since(began), 8*time.Second)
 }

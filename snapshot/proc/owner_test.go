@@ -51,8 +51,7 @@ func allowed(t *testing.T, uid uint32) {
 
 func requireOwner(t *testing.T, pid int, want snapshot.UID) {
 	t.Helper()
-	got, err := proc.FS{}.Owner(snapshot.PID(pid))
-	require.NoError(t, err)
+	got := proctest.Try(proc.FS{}.Owner(snapshot.PID(pid))).OK(t)
 	require.Equal(t, want, got)
 }
 
@@ -112,8 +111,7 @@ func TestOwnerOfASubuid(t *testing.T) {
 		path := "/proc/" + strconv.Itoa(cmd.Process.Pid) + "/" + file
 		require.NoError(t, os.WriteFile(path, []byte("0 54321 1\n1 2000000 65536\n"), 0o644))
 	}
-	_, err := in.Write([]byte("go\n"))
-	require.NoError(t, err)
+	proctest.Try(in.Write([]byte("go\n"))).OK(t)
 	require.Eventually(t, func() bool {
 		uid, err := proc.FS{}.UID(snapshot.PID(cmd.Process.Pid))
 		return err == nil && uid == subuid+6
@@ -173,8 +171,7 @@ func TestParseUIDRefuses(t *testing.T) {
 		"beyond 32 bit": "Uid:\t4294967296\t0\t0\t0\n",
 		"a word":        "Uid:\troot\t0\t0\t0\n",
 	} {
-		_, err := proc.ParseUID([]byte(text))
-		require.Error(t, err, name)
+		require.Error(t, proctest.Try(proc.ParseUID([]byte(text))).Err, name)
 	}
 }
 

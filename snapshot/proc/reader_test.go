@@ -60,8 +60,7 @@ func TestReader(t *testing.T) {
 	h := proctest.Try(fs.Open(pid)).OK(t)
 	defer h.Close()
 	require.Equal(t, "/bin/sleep 60", h.CommandLine())
-	has, err := (&proc.Quota{}).HasNode(fs, pid, memMajor)
-	require.NoError(t, err)
+	has := proctest.Try((&proc.Quota{}).HasNode(fs, pid, memMajor)).OK(t)
 	require.True(t, has, "/dev/null")
 	require.NoError(t, syscall.Kill(int(pid), syscall.SIGKILL))
 	require.Eventually(t, func() bool {
@@ -163,8 +162,7 @@ func TestManyGroups(t *testing.T) {
 	attr.Cloneflags = syscall.CLONE_NEWPID
 	cmd := exec.Command("/bin/sleep", "60")
 	cmd.SysProcAttr = attr
-	h, err := proc.FS{}.Open(running(t, cmd))
-	require.NoError(t, err)
+	h := proctest.Try(proc.FS{}.Open(running(t, cmd))).OK(t)
 	defer h.Close()
 	require.Equal(t, uid, proctest.Try(h.RealUID()).OK(t))
 	require.True(t, h.InInnerNamespace())
@@ -256,8 +254,7 @@ func TestStall(t *testing.T) {
 				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755)) //nolint:gosec // as in /proc
 				require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 			}
-			h, err := proc.FS{Root: dir}.Open(7)
-			require.NoError(t, err)
+			h := proctest.Try(proc.FS{Root: dir}.Open(7)).OK(t)
 			defer h.Close()
 			require.Equal(t, tt.want, h.Stall(alice, tt.rootless))
 		})
@@ -271,8 +268,7 @@ func TestTheHelperIsStartedByItsPath(t *testing.T) {
 	_, _, err := fs.Environ(sleeper(t, "A=1"), "A")
 	require.NoError(t, err)
 	path := proctest.Try(os.Executable()).OK(t)
-	pids, err := fs.PIDs()
-	require.NoError(t, err)
+	pids := proctest.Try(fs.PIDs()).OK(t)
 	require.True(t, slices.ContainsFunc(pids, func(pid snapshot.PID) bool {
 		stat, err := fs.Stat(pid)
 		command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))

@@ -52,8 +52,7 @@ func TestParseStatRefuses(t *testing.T) {
 		"a long state":         strings.Replace(whole, "S 1", "SS 1", 1),
 		"a start beyond 64bit": strings.Replace(whole, " 7 1000", " 99999999999999999999999 1000", 1),
 	} {
-		_, err := proc.ParseStat([]byte(line))
-		require.Error(t, err, name)
+		require.Error(t, proctest.Try(proc.ParseStat([]byte(line))).Err, name)
 	}
 }
 
@@ -135,8 +134,7 @@ func TestAlive(t *testing.T) {
 		require.NoError(t, err, row.what)
 		require.Equal(t, row.alive, alive, row.what)
 	}
-	_, err := fs.Alive(12, 0)
-	require.ErrorIs(t, err, proc.ErrUnreadable)
+	require.ErrorIs(t, proctest.Try(fs.Alive(12, 0)).Err, proc.ErrUnreadable)
 }
 
 // With hidepid=2 the processes of others are absent, PID 1 among them. Their folders can be opened, and are empty.

@@ -124,8 +124,7 @@ func TestAnEnvironmentThatIsMovedAllTheTime(t *testing.T) {
 		t.Skip("no process can move its environment here: " + output)
 	}
 	address := func() uint64 {
-		stat, err := proc.FS{}.Stat(pid)
-		require.NoError(t, err)
+		stat := proctest.Try(proc.FS{}.Stat(pid)).OK(t)
 		return stat.EnvAddress
 	}
 	for moves := 0; moves < 100; {

@@ -119,14 +119,12 @@ func TestAttachRefusesAndChangesNothing(t *testing.T) {
 
 func TestAttachRefusesAnIDWithControlCharacters(t *testing.T) {
 	b := recordedBooks()
-	_, err := b.Attach(state.AttachRequest{EID: "a\x1b[2J", Count: 1})
-	require.ErrorIs(t, err, state.ErrRequest)
+	require.ErrorIs(t, proctest.Try(b.Attach(state.AttachRequest{EID: "a\x1b[2J", Count: 1})).Err, state.ErrRequest)
 }
 
 func TestAttachNeedsToKnowTheDevices(t *testing.T) {
 	var b state.Files
-	_, err := b.Attach(state.AttachRequest{EID: "9", Count: 1})
-	require.ErrorIs(t, err, state.ErrNoDevices)
+	require.ErrorIs(t, proctest.Try(b.Attach(state.AttachRequest{EID: "9", Count: 1})).Err, state.ErrNoDevices)
 }
 
 func TestCapacitiesThatOverflowLeaveNoRoom(t *testing.T) {
@@ -134,8 +132,7 @@ func TestCapacitiesThatOverflowLeaveNoRoom(t *testing.T) {
 	b := state.Files{Devices: gpus(1)}
 	b.Devices[0].TotalMemory = snapshot.MustMemory(huge)
 	b.Devices[0].Attachments = []snapshot.Attachment{attachment("1", huge), attachment("2", huge)}
-	_, err := b.Attach(state.AttachRequest{EID: "9", Count: 1, Memory: snapshot.MustMemory("1")})
-	require.ErrorIs(t, err, state.ErrUnavailable)
+	require.ErrorIs(t, proctest.Try(b.Attach(state.AttachRequest{EID: "9", Count: 1, Memory: snapshot.MustMemory("1")})).Err, state.ErrUnavailable)
 }
 
 func TestDetach(t *testing.T) {
@@ -305,8 +302,7 @@ func TestAttachInstancesRefusesAndChangesNothing(t *testing.T) {
 			if row.request.EID == "" {
 				row.request.EID = "9"
 			}
-			_, err := b.Attach(row.request)
-			require.ErrorIs(t, err, row.is)
+			require.ErrorIs(t, proctest.Try(b.Attach(row.request)).Err, row.is)
 			require.Equal(t, partitioned(), b)
 		})
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"golang.org/x/sys/unix"
 )
 
@@ -88,10 +90,8 @@ func TestOpenConfig(t *testing.T) {
 		})
 	}
 	mode(0o600, 0o755)(t)
-	file, err := OpenConfig(path)
-	require.NoError(t, err)
-	text, err := io.ReadAll(file)
-	require.NoError(t, err)
+	file := proctest.Try(OpenConfig(path)).OK(t)
+	text := proctest.Try(io.ReadAll(file)).OK(t)
 	require.NoError(t, file.Close())
 	require.Equal(t, "fanout: 3\n", string(text))
 }
@@ -108,8 +108,7 @@ func TestOpenConfigRefusesWhatIsNoFile(t *testing.T) {
 	require.NoError(t, os.Symlink("/nowhere", link))
 	_, err = OpenConfig(link)
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	found, err := FindConfig(environment(map[string]string{ConfigVariable: folder}), PolicyFile)
-	require.NoError(t, err)
+	found := proctest.Try(FindConfig(environment(map[string]string{ConfigVariable: folder}), PolicyFile)).OK(t)
 	require.Empty(t, found)
 }
 

@@ -96,16 +96,14 @@ func TestConfigErrors(t *testing.T) {
 		})
 	}
 	for _, text := range []string{"policy: none", "policy: /p", "enforce: {socket: 'off', policy: none}", "hosts: [/x/hosts.yaml, 'label:file=a.yaml', '!b']", "hosts: 'gpu-*,!gpu-07'", "enforce: {interval: 0}", "\uFEFF# none", "top: {filter: 'util<5'}"} {
-		_, err := command.ParseConfig("c.yaml", []byte(text), onHosts())
-		require.NoError(t, err, text)
+		proctest.Try(command.ParseConfig("c.yaml", []byte(text), onHosts())).OK(t, text)
 	}
 }
 
 // The example's values are comments, and all are valid.
 func TestConfigExample(t *testing.T) {
 	text := proctest.ReadFile(t, "../../../config.example.yaml")
-	file, err := command.ParseConfig("config.example.yaml", text, onHosts())
-	require.NoError(t, err)
+	file := proctest.Try(command.ParseConfig("config.example.yaml", text, onHosts())).OK(t)
 	require.Empty(t, file.Sections(), "installed as it is, it changes nothing")
 
 	var all []string

@@ -15,6 +15,8 @@ import (
 
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"golang.org/x/sys/unix"
 )
 
@@ -47,8 +49,7 @@ type console struct {
 func startRelay(t *testing.T, script string, piped bool) *console {
 	keys, tty, err := pty.Open()
 	require.NoError(t, err)
-	exe, err := os.Executable()
-	require.NoError(t, err)
+	exe := proctest.Try(os.Executable()).OK(t)
 	c := &console{t: t, cmd: exec.Command(exe), keys: keys, tty: tty}
 	c.cmd.Env = append(os.Environ(), "GENV_TEST_RELAY="+script, "GORACE=atexit_sleep_ms=0")
 	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = tty, tty, tty
@@ -131,8 +132,7 @@ func TestRelayOfATerminal(t *testing.T) {
 	t.Run("it isn't root's own", func(t *testing.T) {
 		c := startRelay(t, `echo "at $(readlink /proc/self/fd/0) $(tty </dev/tty)"`, false)
 		c.ends(0)
-		own, err := os.Readlink("/proc/self/fd/0")
-		require.NoError(t, err)
+		own := proctest.Try(os.Readlink("/proc/self/fd/0")).OK(t)
 		require.NotContains(t, c.shown(), "at "+own+" ")
 		name := strings.Fields(c.shown())
 		require.Equal(t, "at", name[0])
@@ -166,8 +166,7 @@ func TestKeysOfATerminal(t *testing.T) {
 				c.press("\x1a")
 				require.Eventually(t, func() bool {
 					var status unix.WaitStatus
-					pid, err := unix.Wait4(c.cmd.Process.Pid, &status, unix.WUNTRACED|unix.WNOHANG, nil)
-					require.NoError(t, err)
+					pid := proctest.Try(unix.Wait4(c.cmd.Process.Pid, &status, unix.WUNTRACED|unix.WNOHANG, nil)).OK(t)
 					return pid != 0 && status.Stopped()
 				}, 20*time.Second, 10*time.Millisecond)
 				require.True(t, c.echoes(), "as it was, for the shell")
@@ -230,8 +229,7 @@ func TestWhatElseComesToATerminal(t *testing.T) {
 		c := startRelay(t, `trap '' HUP; echo "pid $$ "; while :; do sleep 0.02; done`, false)
 		c.await("pid ")
 		_, said, _ := strings.Cut(c.shown(), "pid ")
-		pid, err := strconv.Atoi(strings.Fields(said)[0])
-		require.NoError(t, err)
+		pid := proctest.Try(strconv.Atoi(strings.Fields(said)[0])).OK(t)
 		require.NoError(t, c.cmd.Process.Kill())
 		require.Eventually(t, func() bool { return unix.Kill(pid, 0) != nil }, 20*time.Second, 10*time.Millisecond)
 	})
@@ -256,7 +254,6 @@ func (c *console) echoing() bool {
 }
 
 func ptsName(t *testing.T, master *os.File) string {
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	require.NoError(t, err)
+	n := proctest.Try(unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)).OK(t)
 	return "/dev/pts/" + string(rune('0'+n%10))
 }

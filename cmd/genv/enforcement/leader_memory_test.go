@@ -134,8 +134,7 @@ func TestLease(t *testing.T) {
 	require.Equal(t, fence.Run(long.ID), lease.Who, "hosts refuse it, or let it act, and give it no lease")
 
 	options.TakeOver = true
-	_, err := leaseOf(nil, options, &long)
-	require.ErrorContains(t, err, "needs a state folder", "hosts could not know it again")
+	require.ErrorContains(t, proctest.Try(leaseOf(nil, options, &long)).Err, "needs a state folder", "hosts could not know it again")
 	lease = proctest.Try(leaseOf(store, options, &long)).OK(t)
 	require.True(t, lease.TakeOver)
 	require.EqualValues(t, 2, lease.Epoch)

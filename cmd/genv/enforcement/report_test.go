@@ -56,8 +56,7 @@ func TestUsageOfAController(t *testing.T) {
 	require.True(t, mark.Ended)
 	now := time.Now()
 	sums := func(by string) map[string]usage.ReportRow {
-		r, err := db.Report(t.Context(), usage.Query{By: by, Since: now.Add(-time.Hour).Unix(), Until: now.Add(time.Hour).Unix()})
-		require.NoError(t, err)
+		r := proctest.Try(db.Report(t.Context(), usage.Query{By: by, Since: now.Add(-time.Hour).Unix(), Until: now.Add(time.Hour).Unix()})).OK(t)
 		rows := make(map[string]usage.ReportRow)
 		for _, row := range r.Rows {
 			rows[row.Key] = row
@@ -147,8 +146,7 @@ func reportOnPage(t *testing.T, socket string) *usage.Report {
 	}}
 	defer transport.CloseIdleConnections()
 	request := proctest.Try(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/api/v1/report", http.NoBody)).OK(t)
-	answer, err := transport.RoundTrip(request)
-	require.NoError(t, err)
+	answer := proctest.Try(transport.RoundTrip(request)).OK(t)
 	defer answer.Body.Close()
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	var d usage.Report

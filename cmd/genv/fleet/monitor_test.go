@@ -216,8 +216,7 @@ func TestMonitorEndsAtOnce(t *testing.T) {
 	<-asked
 	keeping := &http.Transport{}
 	defer keeping.CloseIdleConnections()
-	answer, err := (&http.Client{Transport: keeping}).Get(m.url)
-	require.NoError(t, err)
+	answer := proctest.Try((&http.Client{Transport: keeping}).Get(m.url)).OK(t)
 	_, _ = io.Copy(io.Discard, answer.Body)
 	_ = answer.Body.Close()
 	begun := time.Now()
@@ -274,8 +273,7 @@ func TestMonitorOfThisHost(t *testing.T) {
 	})
 	require.Regexp(t, fmt.Sprintf(`(?m)^genv_process_used_gpu_memory_bytes{pid="\d+",eid=%q,device="1"} 1048576000$`, env.EID), m.get())
 	at := proctest.Try(url.Parse(m.url)).OK(t)
-	_, err := net.Dial("tcp", "127.0.0.2:"+at.Port())
-	require.ErrorIs(t, err, syscall.ECONNREFUSED, "it listens on 127.0.0.1 alone")
+	require.ErrorIs(t, proctest.Try(net.Dial("tcp", "127.0.0.2:"+at.Port())).Err, syscall.ECONNREFUSED, "it listens on 127.0.0.1 alone")
 	require.NoError(t, machine.Close()) // ends the job and the shell
 	m.wait([]string{"genv_environments_total 0", "genv_processes_total 0", "genv_users_total 0"}, "genv_environment_", "genv_process_", "genv_user_")
 	require.Zero(t, m.end())

@@ -52,8 +52,7 @@ func get(t *testing.T, transport *http.Transport, url string, change func(*http.
 	request := proctest.Try(http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)).OK(t)
 	change(request)
 	transport.DisableKeepAlives = true
-	answer, err := transport.RoundTrip(request)
-	require.NoError(t, err)
+	answer := proctest.Try(transport.RoundTrip(request)).OK(t)
 	defer answer.Body.Close()
 	body := proctest.Try(io.ReadAll(answer.Body)).OK(t)
 	return answer.StatusCode, string(body)

@@ -83,8 +83,7 @@ func TestWebFlags(t *testing.T) {
 		}
 		require.ErrorContains(t, err, want, flags)
 	}
-	_, err := read(true, "--web", "127.0.0.1:1")
-	require.ErrorContains(t, err, "--web needs a loop")
+	require.ErrorContains(t, proctest.Try(read(true, "--web", "127.0.0.1:1")).Err, "--web needs a loop")
 	require.False(t, proctest.Try(read(false)).OK(t).Any())
 }
 
@@ -162,8 +161,7 @@ func TestWebWithTLS(t *testing.T) {
 		if user != "" {
 			request.SetBasicAuth(user, "password")
 		}
-		response, err := (&http.Client{Transport: transport}).Do(request)
-		require.NoError(t, err)
+		response := proctest.Try((&http.Client{Transport: transport}).Do(request)).OK(t)
 		defer response.Body.Close()
 		look(response)
 	}

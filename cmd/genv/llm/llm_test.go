@@ -130,8 +130,7 @@ func TestFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := serve(t, func(string, string) (int, string) { return row.status, row.text })
-			_, err := c.Chat(t.Context(), "x", nil, io.Discard)
-			require.ErrorContains(t, err, row.contains)
+			require.ErrorContains(t, proctest.Try(c.Chat(t.Context(), "x", nil, io.Discard)).Err, row.contains)
 		})
 	}
 }

@@ -110,8 +110,7 @@ func TestADamagedDatabase(t *testing.T) {
 // Runs that start at the same time, and each later run, have the same pseudonyms.
 func TestPseudonyms(t *testing.T) {
 	dir := t.TempDir()
-	off, err := pseudonyms(dir, 0)
-	require.NoError(t, err)
+	off := proctest.Try(pseudonyms(dir, 0)).OK(t)
 	require.Nil(t, off)
 	require.NoFileExists(t, filepath.Join(dir, keyFile))
 

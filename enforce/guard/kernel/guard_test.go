@@ -273,8 +273,7 @@ func TestPlacesWithoutBPFFS(t *testing.T) {
 	for _, dir := range []string{filepath.Join(s.dev, "pins"), filepath.Join(s.dev, "none", "pins")} {
 		o := s.options()
 		o.Dir = dir
-		_, err := kernel.Open(o)
-		require.ErrorIs(t, err, kernel.ErrNoBPFFS)
+		require.ErrorIs(t, proctest.Try(kernel.Open(o)).Err, kernel.ErrNoBPFFS)
 		require.NoError(t, kernel.Probe(o).Err, "it can be unpinned")
 		require.NoError(t, os.MkdirAll(dir, 0o700))
 		require.NoError(t, kernel.Remove(dir))

@@ -69,8 +69,7 @@ func TestARealEtcd(t *testing.T) {
 	require.Equal(t, made, again, "as if the first answer had been lost")
 	other, _, err := c.Grant(ctx, 5*time.Second)
 	require.NoError(t, err)
-	foreign, err := c.Create(ctx, "/k/leader", []byte("b"), other)
-	require.NoError(t, err)
+	foreign := proctest.Try(c.Create(ctx, "/k/leader", []byte("b"), other)).OK(t)
 	require.False(t, foreign.Own)
 	require.Equal(t, []byte("a\x00\xff"), foreign.Value)
 	require.Equal(t, made.Created, foreign.Created)
@@ -240,8 +239,7 @@ func TestMembersThatDontAnswer(t *testing.T) {
 	works := noted("works", answers(http.StatusOK, `{"header":{"cluster_id":"1"}}`))
 	c := open(t, etcd.Config{Endpoints: []string{"http://127.0.0.1:1", hangs, alone, foreign, works}})
 	for range 2 {
-		_, err := c.Get(t.Context(), "/k")
-		require.NoError(t, err)
+		proctest.Try(c.Get(t.Context(), "/k")).OK(t)
 	}
 	mu.Lock()
 	require.Equal(t, []string{"hangs", "has no leader", "isn't etcd", "works", "works"}, asked)

@@ -31,8 +31,7 @@ func listen(t *testing.T, path string) *socket.Listener {
 
 // leaveDead leaves a socket on which no process listens, as one that was killed does.
 func leaveDead(t *testing.T, path string) {
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	require.NoError(t, err)
+	l := proctest.Try(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})).OK(t)
 	l.SetUnlinkOnClose(false)
 	require.NoError(t, l.Close())
 }
@@ -188,8 +187,7 @@ func TestAFolderOfAnotherUser(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	require.NoError(t, os.Chown(dir, 65534, 65534))
-	_, err := socket.Listen(t.Context(), filepath.Join(dir, "s"))
-	require.ErrorContains(t, err, "other users may replace files")
+	require.ErrorContains(t, proctest.Try(socket.Listen(t.Context(), filepath.Join(dir, "s"))).Err, "other users may replace files")
 }
 
 func TestALongPath(t *testing.T) {

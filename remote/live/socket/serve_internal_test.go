@@ -41,11 +41,9 @@ func dial(t *testing.T, from, to string) net.Conn {
 
 // ask asks once, and returns what follows the answer.
 func ask(t *testing.T, c net.Conn) *bufio.Reader {
-	_, err := io.WriteString(c, "HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-	require.NoError(t, err)
+	proctest.Try(io.WriteString(c, "HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n")).OK(t)
 	answer := bufio.NewReader(c)
-	response, err := http.ReadResponse(answer, &http.Request{Method: http.MethodHead})
-	require.NoError(t, err)
+	response := proctest.Try(http.ReadResponse(answer, &http.Request{Method: http.MethodHead})).OK(t)
 	require.NoError(t, response.Body.Close())
 	require.Equal(t, http.StatusOK, response.StatusCode)
 	return answer
@@ -53,8 +51,7 @@ func ask(t *testing.T, c net.Conn) *bufio.Reader {
 
 // TestClients: those that send nothing, or don't read, hold up neither the others nor the end.
 func TestClients(t *testing.T) {
-	listener, err := ListenTCP(t.Context(), "127.0.0.1", 0)
-	require.NoError(t, err)
+	listener := proctest.Try(ListenTCP(t.Context(), "127.0.0.1", 0)).OK(t)
 	_, stop := Serve(listener, text(strings.Repeat("x", 64<<20)))
 	client := func() net.Conn { return dial(t, "127.0.0.1", listener.Addr().String()) }
 	for range 20 {
@@ -85,8 +82,7 @@ func TestManyClients(t *testing.T) {
 	for range 2 * maxConnections {
 		ask(t, dial(t, "127.0.0.1", server))
 	}
-	_, err := first.ReadByte()
-	require.ErrorIs(t, err, io.EOF, "the oldest one was closed")
+	require.ErrorIs(t, proctest.Try(first.ReadByte()).Err, io.EOF, "the oldest one was closed")
 }
 
 // TestOneClientOpensMany: what it opens costs no other client a connection, such as an administrator
@@ -141,8 +137,7 @@ func TestASlowAnswer(t *testing.T) {
 		}
 	}), 500*time.Millisecond))
 	defer server.Close()
-	response, err := server.Client().Get(server.URL)
-	require.NoError(t, err)
+	response := proctest.Try(server.Client().Get(server.URL)).OK(t)
 	defer response.Body.Close()
 	require.Equal(t, "xxxxx", string(proctest.Try(io.ReadAll(response.Body)).OK(t)))
 }

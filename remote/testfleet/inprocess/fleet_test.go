@@ -151,12 +151,10 @@ func TestStartRefuses(t *testing.T) {
 		"a foreign address":          {hosts: []*inprocess.Server{{Name: "a", Address: "192.0.2.1", Handler: greet}}, want: "192.0.2.1"},
 		"a folder that is not there": {dir: "/dev/null/none", hosts: []*inprocess.Server{good()}, want: "/dev/null/none"},
 	} {
-		_, err := inprocess.Start(cmp.Or(c.dir, t.TempDir()), 0, c.hosts...)
-		require.ErrorContains(t, err, c.want, name)
+		require.ErrorContains(t, proctest.Try(inprocess.Start(cmp.Or(c.dir, t.TempDir()), 0, c.hosts...)).Err, c.want, name)
 	}
 	taken := &inprocess.Server{Name: "b", Address: "127.78.2.2", Handler: greet}
-	_, err := inprocess.Start(t.TempDir(), busy.Addr().(*net.TCPAddr).Port, good(), taken)
-	require.ErrorIs(t, err, inprocess.ErrPortInUse)
+	require.ErrorIs(t, proctest.Try(inprocess.Start(t.TempDir(), busy.Addr().(*net.TCPAddr).Port, good(), taken)).Err, inprocess.ErrPortInUse)
 }
 
 func TestFilesAreForTheCallerAlone(t *testing.T) {
@@ -201,8 +199,7 @@ func TestSilentSaysNothing(t *testing.T) {
 
 func TestAuthRefused(t *testing.T) {
 	fleet, host := faulty(t, inprocess.Faults{AuthRefused: true})
-	_, err := dial(t, fleet, host)
-	require.ErrorContains(t, err, "unable to authenticate")
+	require.ErrorContains(t, proctest.Try(dial(t, fleet, host)).Err, "unable to authenticate")
 }
 
 func TestAnswersWithFaults(t *testing.T) {

@@ -180,8 +180,7 @@ func TestAttachmentsAreBounded(t *testing.T) {
 	var refused error
 	for n := 0; n < 400 && refused == nil; n++ {
 		eid := snapshot.EnvID(fmt.Sprint("e", n))
-		_, err := change.Change{Enter: &change.Enter{EID: eid, Kernel: fmt.Sprint("k", n)}}.Apply(f, asker(bob))
-		require.NoError(t, err)
+		proctest.Try(change.Change{Enter: &change.Enter{EID: eid, Kernel: fmt.Sprint("k", n)}}.Apply(f, asker(bob))).OK(t)
 		next := reread(t, f)
 		if _, refused = (change.Change{Attach: &change.Attach{AttachRequest: state.AttachRequest{EID: eid, Count: 64, OverSubscribe: true}}}).Apply(next, asker(bob)); refused == nil {
 			f = next

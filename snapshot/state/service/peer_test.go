@@ -49,8 +49,7 @@ func TestSubordinateUIDsCountForTheirUser(t *testing.T) {
 		h.sit(t, first+i, 1, "")
 	}
 	h.sit(t, alice, 1, "")
-	status, err := service.Client{Path: h.socket, Retry: time.Second}.Status(t.Context())
-	require.NoError(t, err)
+	status := proctest.Try(service.Client{Path: h.socket, Retry: time.Second}.Status(t.Context())).OK(t)
 	require.Equal(t, 4, status.Connections, "two of mallory, one of alice, and this one")
 	require.EqualValues(t, users-1, status.Refused)
 }

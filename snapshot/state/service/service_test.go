@@ -255,8 +255,7 @@ func TestAFloodDoesNotDelayOthers(t *testing.T) {
 	for i := range 20 {
 		begun := time.Now()
 		c := change.Change{Enter: &change.Enter{EID: snapshot.EnvID(fmt.Sprint(i)), Kernel: fmt.Sprint(i)}}
-		_, err := h.client().Change(t.Context(), c)
-		require.NoError(t, err)
+		proctest.Try(h.client().Change(t.Context(), c)).OK(t)
 		slowest = max(slowest, time.Since(begun))
 	}
 	t.Logf("the slowest of 20 changes took %v", slowest) // BenchmarkAttach measures it

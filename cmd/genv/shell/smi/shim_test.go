@@ -67,8 +67,7 @@ func TestShimWithALostGPU(t *testing.T) {
 
 func TestShimShowsTheView(t *testing.T) {
 	h := newHarness(t)
-	status, err := h.shim.Run(context.Background())
-	require.NoError(t, err)
+	status := proctest.Try(h.shim.Run(context.Background())).OK(t)
 	require.Zero(t, status)
 	require.Equal(t, rewrite(t, sample(t, "table-580.constructed.txt"), view(1)), h.stdout.String())
 	require.Equal(t, "noise\n", h.stderr.String())
