@@ -78,7 +78,7 @@ func TestALookAtManyStalls(t *testing.T) {
 			require.Less(t, looks, 100)
 			began := time.Now()
 			s := proctest.Try(machine.Snapshot(t.Context())).OK(t)
-			require.Less(t, time.Since(began), 2*time.Second)
+			require.Less(t, time.Since(began), 5*time.Second)
 			found = 0
 			for i := range s.Processes {
 				if u := s.Processes[i].Unreadable; u != nil && strings.Contains(u.Why, "FUSE") {
