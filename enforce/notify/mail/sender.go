@@ -84,6 +84,7 @@ type queue struct {
 	copyTo  string    // empty for users
 	letters []Letter  // guarded by the mutex of the Sender
 	failing time.Time // since when the server fails, or refuses the login; zero if it doesn't
+	err     error     // why it failed last
 	resume  time.Time // when the server is asked again
 }
 
@@ -164,13 +165,15 @@ func (s *Sender) work(q *queue, end <-chan struct{}) {
 	}
 }
 
-// next takes the first letter that is due out of a queue, unless its server is left alone.
+// next takes the first letter out of a queue that is due: while its server is left alone, one that is given up.
 func (s *Sender) next(q *queue) (l Letter, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.Now()
-	i := slices.IndexFunc(q.letters, func(l Letter) bool { return !now.Before(l.next) })
-	if i < 0 || now.Before(q.resume) || s.context.Err() != nil {
+	i := slices.IndexFunc(q.letters, func(l Letter) bool {
+		return !now.Before(l.next) && !now.Before(q.resume) || now.Sub(l.written) >= s.GiveUp
+	})
+	if i < 0 || s.context.Err() != nil {
 		return l, false
 	}
 	l = q.letters[i]
@@ -178,16 +181,19 @@ func (s *Sender) next(q *queue) (l Letter, ok bool) {
 	return l, true
 }
 
-// try sends a letter once. One that may succeed later waits behind the others.
+// try sends a letter once, if its server isn't left alone. One that may succeed later waits behind the others.
 func (s *Sender) try(q *queue, l Letter) {
-	l.Err = s.deliver(s.context, q.copyTo, &l)
+	asks := !s.Now().Before(q.resume)
+	if l.Err = q.err; asks {
+		l.Err = s.deliver(s.context, q.copyTo, &l)
+	}
 	failed, now, ended := failureOf(l.Err), s.Now(), s.context.Err() != nil
-	if failed.server && !ended {
+	if asks && failed.server && !ended {
 		if q.failing.IsZero() {
 			q.failing = now
 			s.Warn(fmt.Errorf("mail to %s waits, and is tried again: %w", cmp.Or(q.copyTo, "users"), l.Err))
 		}
-		q.resume = s.later(q.failing, now)
+		q.err, q.resume = l.Err, s.later(q.failing, now)
 	}
 	switch {
 	case l.Err == nil:

@@ -161,16 +161,18 @@ func TestOneThatNeverSucceedsDelaysNoOther(t *testing.T) {
 	require.Len(t, o.Close(time.Minute), 1)
 }
 
-// A server that fails, or refuses the login, isn't asked for each letter.
+// A server that fails, or refuses the login, isn't asked for each letter, not even before it is given up.
 func TestAServerThatFailsIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	s := mailtest.Start(t)
 	s.Answer("EHLO", "421 not now")
-	o := open(settings(s), func(o *mail.Sender) { o.Pause = time.Hour })
+	o := open(settings(s), func(o *mail.Sender) { o.Pause, o.GiveUp = time.Hour, 2*time.Second })
 	for range 10 {
 		o.Send(letter("alice"))
 	}
-	require.Len(t, o.Close(time.Minute), 10)
+	require.ErrorContains(t, o.wait(t)[0].Err, "given up after ")
+	require.Empty(t, o.Close(time.Minute))
+	require.Len(t, o.results, 10)
 	require.Len(t, s.Commands(), 2, "EHLO and HELO")
 	require.Len(t, o.warned, 1)
 }
