@@ -100,10 +100,8 @@ func (r *Recorder) Consume(round *controller.Round, events []enforce.Event) {
 			r.begun, r.woken = now.Unix(), now.Add(-writeEvery)
 		}
 		r.meter.Look(now, round.Cluster)
-		fallthrough
-	default:
-		r.meter.Count(now, events)
 	}
+	r.meter.Count(now, events) // of a standby those of its last term
 	if since := now.Sub(r.woken); !r.woken.IsZero() && (since >= writeEvery || since < 0) {
 		r.woken = now
 		select {

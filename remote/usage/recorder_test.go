@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -305,8 +309,13 @@ func TestAStandbyMakesUp(t *testing.T) {
 		synctest.Wait()
 		require.EqualValues(t, 90, k.attached())
 		require.True(t, k.mark.Ended)
+		r.Consume(&controller.Round{Standby: true}, []enforce.Event{{ // after a long grace
+			Kind: enforce.EventOutcome, Order: &order.Order{Terminate: []order.Termination{{Process: snapshot.Process{PID: 1}}}},
+			Outcomes: []order.Outcome{{PID: 1, Status: order.StatusTerminated}},
+		}})
 		r.Close()
 		require.EqualValues(t, 90, k.attached())
+		require.Contains(t, slices.Collect(maps.Values(k.total)), usage.Sum{Amounts: usage.Amounts{Terminated: 1}})
 	})
 }
 
