@@ -206,6 +206,10 @@ func TestJudgementsASecond(t *testing.T) {
 			time.Sleep(l.patience(e, time.Now()))
 		}
 		require.Equal(t, 10+600, n)
+		for range 100 { // as for operators, whom nothing keeps waiting
+			l.handle(t.Context(), new(loopEvent))
+		}
+		require.Equal(t, mostSooner+leastPause, l.patience(&loopEvent{complete: true}, time.Now()))
 	})
 }
 

@@ -65,11 +65,12 @@ func (l *loop) startTick() {
 
 // handle judges an event and acts on it, asks hosts again, and says when to judge next: ten times as long after this
 // began as it took, within leastPause and mostPause. What is urgent may be judged sooner: then what follows waits for
-// longer.
+// longer, by mostSooner at most.
 func (l *loop) handle(ctx context.Context, e *loopEvent) {
 	begun := time.Now()
 	l.cycle(ctx, e)
-	l.notBefore = judging.Later(l.notBefore, begun).Add(min(max(leastPause, 10*time.Since(begun)), mostPause))
+	l.notBefore = soonest(judging.Later(l.notBefore, begun), begun.Add(mostSooner)).
+		Add(min(max(leastPause, 10*time.Since(begun)), mostPause))
 	if l.last && l.asking.open == 0 {
 		l.stopListening() // or what it leads to would have to be waited for, too
 	} else if e.complete || l.wake == nil && len(e.answers) > 0 {
