@@ -83,7 +83,7 @@ func (f *knownFleet) lastOf(name string) *snapshot.Snapshot {
 type Duplicate struct {
 	Name   snapshot.Hostname `json:"name"`
 	SameAs snapshot.Hostname `json:"same_as"` // the name under which the machine counts
-	New    bool              `json:"-"`       // it was found in this cycle, and is to be reported now
+	New    bool              `json:"-"`       // it was found in this round, and is to be reported now
 }
 
 // String is what the administrator reads.

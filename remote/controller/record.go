@@ -20,7 +20,7 @@ type Recorder interface {
 	Reserve(bytes int64) error
 }
 
-// record writes records, and notes in the cycle why that failed.
+// record writes records, and notes in the round why that failed.
 func (c *Controller) record(round *Round, records []audit.Record) {
 	if err := c.write(round, records); err != nil {
 		round.Unrecorded = err

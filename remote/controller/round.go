@@ -36,12 +36,12 @@ type Round struct {
 	Standby    bool // another controller acts, or may: this one only looks
 	Stopped    bool // nothing was judged: because of StopAtFailure, or because the run is ending
 
-	Results  []OrderResult  // of orders that ended in this cycle, also of ones sent earlier
+	Results  []OrderResult  // of orders that ended in this round, also of ones sent earlier
 	UnderWay []order.OfHost // orders that go on
 	Notified []Notified     // who was notified of a finding, or could not be
 	// Unrecorded is why the record could not be kept. Without Results, nothing was done for that.
 	Unrecorded    error
-	RecordChanged bool             // Unrecorded is not that of the last cycle
+	RecordChanged bool             // Unrecorded is not that of the last round
 	Hold          *operator.OnHold // why operators had rules do nothing; nil if they did not
 	Exemptions    policy.ExemptionList
 
@@ -54,10 +54,10 @@ type Round struct {
 
 	judged     int    // how many times
 	unsent     int    // how many at the end of Plan.Orders are not sent, since that could not be recorded
-	unrecorded string // the text of Unrecorded in the last cycle
+	unrecorded string // the text of Unrecorded in the last round
 }
 
-// Decision is what the cycle does about a finding.
+// Decision is what is done about a finding.
 func (round *Round) Decision(f *enforce.Finding) enforce.Decision {
 	d := f.Decision()
 	if d == enforce.DecisionAct && round.DryRun {
@@ -160,7 +160,7 @@ type Notified struct {
 
 // OrderResult is an order that was sent to its host, and what came of it.
 type OrderResult struct {
-	Cycle     int // in which it was sent
+	Cycle     int // the number of the round in which it was sent
 	Host      snapshot.Hostname
 	Order     order.Order
 	Execution agent.Execution
@@ -168,12 +168,12 @@ type OrderResult struct {
 	Findings  []enforce.Finding // why it was sent
 }
 
-// Sink consumes events, once each and in order, and last the cycle that has Ended. Like a Companion it must not wait.
+// Sink consumes events, once each and in order, and last the round that has Ended. Like a Companion it must not wait.
 type Sink interface {
 	Consume(round *Round, events []enforce.Event)
 }
 
-// AtEnd is the cycle as sinks get it last.
+// AtEnd is the round as sinks get it last.
 func (round *Round) AtEnd() *Round {
 	ended := *round
 	ended.Ended = true

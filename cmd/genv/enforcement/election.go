@@ -211,7 +211,7 @@ const (
 	roomToLead       = 1 << 20 // bytes that have to fit into the record before it leads again
 )
 
-// noteRecord notes whether a cycle could be recorded. A standby records nothing, so it tries.
+// noteRecord notes whether a cycle could be recorded. A standby has little to record, so it tries.
 func (l *loop) noteRecord(round *controller.Round) {
 	switch {
 	case l.part == nil || l.record == nil || l.options.ActUnrecorded || round.Stopped:

@@ -247,7 +247,7 @@ func (s *summary) count(e *enforce.Event) {
 	}
 }
 
-// cycle counts a cycle, and ends the period when it is time.
+// round counts a round, and ends the period when it is time.
 func (s *summary) round(round *controller.Round, hosts *render.HostLog, write func(string)) {
 	if s == nil || round.Stopped {
 		return
