@@ -58,11 +58,14 @@ func leads() error { return nil }
 // After SIGHUP what waits for the old server is sent by the new one, once.
 func TestMailAfterAReload(t *testing.T) {
 	old, next := mailtest.Start(t), mailtest.Start(t)
-	old.Answer("EHLO", "421 closed")
+	old.Answer("EHLO", "hang")
+	slow := mailSetup(old)
+	slow.Policy.Mail.Timeout = time.Second
 	var recorded records
 	m := &mailer{log: zerolog.Nop(), record: recorded.add, now: time.Now}
-	require.NoError(t, m.configure(mailSetup(old), leads)(about("alice"), "run", 7))
+	require.NoError(t, m.configure(slow, leads)(about("alice"), "run", 7))
 	m.configure(mailSetup(next), leads)
+	m.configure(mailSetup(next), leads) // while the first one still tries
 	require.Eventually(t, func() bool { return len(next.Mails()) == 1 }, time.Minute, time.Millisecond)
 	m.close(time.Minute)
 	require.Len(t, next.Mails(), 1)

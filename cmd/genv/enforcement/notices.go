@@ -30,6 +30,7 @@ type mailer struct {
 	now    func() time.Time
 	sender *mail.Sender // nil for none
 	former sync.WaitGroup
+	handed chan struct{} // closed when the last one of these has handed over what it could not send; nil for none
 }
 
 // configure begins to send mail, also what waits, as a policy says, if mayBegin allows each; nil for no mail.
@@ -68,12 +69,17 @@ func (m *mailer) configure(options *Options, mayBegin func() error) companions.M
 
 // replace ends the present sender in the background. The next one sends what it could not send.
 func (m *mailer) replace(next *mail.Sender, within time.Duration) {
-	former := m.sender
+	former, before, handed := m.sender, m.handed, make(chan struct{})
 	m.sender = next
 	if former == nil {
 		return
 	}
+	m.handed = handed
 	m.former.Go(func() {
+		defer close(handed)
+		if before != nil {
+			<-before
+		}
 		for _, l := range former.Close(within) {
 			if next != nil {
 				next.Send(l)
