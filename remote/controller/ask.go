@@ -72,7 +72,7 @@ type asking struct {
 	answers  mailbox[hostAnswer]
 	underWay map[string]bool // the hosts that are being asked, by name; true for those asked at the last tick
 	open     int             // hosts that were asked at the last tick, and have not answered
-	done     bool            // all have answered, and takeDone has not said so yet
+	done     bool            // all have answered, and no event has said so yet
 }
 
 // tick asks all hosts that are not being asked: first those that don't wait for their turn.
@@ -127,13 +127,6 @@ func (a *asking) noteAnswer(answer *hostAnswer) (atTick bool) {
 		a.done = a.open == 0
 	}
 	return atTick
-}
-
-// takeDone reports once that all hosts that were asked at the last tick have answered.
-func (a *asking) takeDone() bool {
-	done := a.done
-	a.done = false
-	return done
 }
 
 // Snapshotter collects snapshots again and again. It is not safe for concurrent use.

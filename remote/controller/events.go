@@ -241,7 +241,7 @@ func (l *loop) take(e *loopEvent, answers []hostAnswer) {
 		}
 		l.add(e, a)
 	}
-	e.complete = e.complete || l.asking.takeDone()
+	e.complete, l.asking.done = e.complete || l.asking.done, false
 }
 
 func (l *loop) add(e *loopEvent, a hostAnswer) {

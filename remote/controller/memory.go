@@ -100,7 +100,6 @@ func DecodeMemory(data []byte, now time.Time) (m FleetMemory, written time.Time,
 
 // errOtherFleet says that a memory knows none of the hosts.
 var errOtherFleet = errors.New("the saved memory is of another fleet: it knows none of these hosts, so all times " +
-
 	"start again")
 
 // For returns the memory to continue with on hosts. With an error only what operators asked for and FormerHours are left.

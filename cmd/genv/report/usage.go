@@ -118,13 +118,10 @@ func (o *UsageFlags) keep(dir string) (*usage.Recorder, func(func() map[string][
 			return nil, err
 		}
 		s, err := store.Open(context.Background(), place, to)
-		switch {
-		case err == nil:
-			return s, nil
-		case !shared:
+		if err != nil && !shared {
 			err = fmt.Errorf("%s: %w", place, err)
 		}
-		return nil, err
+		return s, err
 	}
 	read := func() (usage.Store, error) { return store.OpenToRead(context.Background(), place, o.options) }
 	recorder.Start()
