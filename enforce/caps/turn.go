@@ -2,6 +2,7 @@ package caps
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"math"
 	"slices"
@@ -37,19 +38,15 @@ func (c *choice) inTurn(devices []*heldDevice) iter.Seq[*heldDevice] {
 		return slices.Values(devices)
 	}
 	return func(yield func(*heldDevice) bool) {
-		left := make(map[int][]*heldDevice) // of each person; one that several people have is by itself
-		most := 0
-		for i, d := range devices {
-			owner := -1 - i
-			if whose := d.whose(); len(whose) == 1 {
-				owner = whose[0].Owner
-			}
-			left[owner], most = append(left[owner], d), max(most, fewest(c.most, d))
+		left, most := make(map[string][]*heldDevice), 0 // by whose they are
+		for _, d := range devices {
+			owners := d.owners()
+			left[owners], most = append(left[owners], d), max(most, fewest(c.most, d))
 		}
 		for ; most > 0; most-- {
-			for _, owner := range c.withAsMany(most, left) {
-				for list := left[owner]; len(list) > 0 && fewest(c.most, list[0]) == most; list = left[owner] {
-					if left[owner] = list[1:]; !yield(list[0]) {
+			for _, owners := range c.withAsMany(most, left) {
+				for list := left[owners]; len(list) > 0 && fewest(c.most, list[0]) == most; list = left[owners] {
+					if left[owners] = list[1:]; !yield(list[0]) {
 						return
 					}
 				}
@@ -58,13 +55,22 @@ func (c *choice) inTurn(devices []*heldDevice) iter.Seq[*heldDevice] {
 	}
 }
 
-// withAsMany are the owners of devices who have so many, the one with the newest first.
-func (c *choice) withAsMany(n int, left map[int][]*heldDevice) (all []int) {
-	for owner, list := range left {
+// owners are the people who have a device.
+func (d *heldDevice) owners() string {
+	var owners []int
+	for _, part := range d.whose() {
+		owners = append(owners, part.Owner)
+	}
+	return fmt.Sprint(owners)
+}
+
+// withAsMany are the owners of devices who have so many, those with the newest first.
+func (c *choice) withAsMany(n int, left map[string][]*heldDevice) (all []string) {
+	for owners, list := range left {
 		if len(list) > 0 && fewest(c.most, list[0]) == n {
-			all = append(all, owner)
+			all = append(all, owners)
 		}
 	}
-	slices.SortFunc(all, func(a, b int) int { return newerFirst(left[a][0], left[b][0]) })
+	slices.SortFunc(all, func(a, b string) int { return newerFirst(left[a][0], left[b][0]) })
 	return all
 }

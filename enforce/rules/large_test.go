@@ -2,8 +2,11 @@ package rules_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/notify"
@@ -103,4 +106,15 @@ func BenchmarkCrowded(b *testing.B) {
 			notify.Messages(&plan.Findings[i], owners, noon(0))
 		}
 	}
+}
+
+func TestTwoPeopleShareAFleet(t *testing.T) {
+	cluster := parseCluster(t, "0 | env 1 alice u1001 | env 2 bob u1002 | dev 0 1@01 2@02 | dev 1 1@01 2@02 | dev 2 1@01 2@02")
+	cluster.Hosts = slices.Repeat(cluster.Hosts, 2500)
+	for i := range cluster.Hosts {
+		cluster.Hosts[i].Name = snapshot.Hostname(fmt.Sprint(i))
+	}
+	begun := time.Now()
+	require.Len(t, items(evaluate(stated{list: []*enforce.Cap{listed("none", 0, together)}}, cluster, noon(0))), 15000)
+	require.Less(t, time.Since(begun), 5*time.Second)
 }
