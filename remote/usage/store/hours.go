@@ -15,7 +15,7 @@ const HoursName = "hours.db"
 // keepPeriods is how long ago a period may have begun: a month and the one before are kept.
 const keepPeriods = 63 * 24 * time.Hour
 
-// hoursSchema is added to a database that doesn't have it, whose version stays: earlier ones go on with it.
+// hoursSchema is added when there are hours to save. The version stays: earlier versions go on with the database.
 const hoursSchema = "CREATE TABLE cap_hours ({fleet integer,}cap text, period bigint, person text, seconds bigint NOT " +
 	"NULL, PRIMARY KEY ({fleet,}cap, period, person))"
 
@@ -50,6 +50,9 @@ func (s *Store) SaveHours(ctx context.Context, all map[string]enforce.Hours, unt
 		}
 	}
 	return s.transaction(ctx, func(t *tx) {
+		if !t.has("cap_hours") {
+			t.run(hoursSchema)
+		}
 		for chunk := range slices.Chunk(rows, maxRows) {
 			list := valuesList{prefix: "{id,}"}
 			for _, row := range chunk {

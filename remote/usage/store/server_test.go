@@ -154,7 +154,7 @@ func anOlderVersion(t *testing.T, server *servers.PostgresServer) {
 	o, e := options(), entryOf(firstHour, 1)
 	require.NoError(t, open(t, server, o).Add(t.Context(), e))
 	const rows = `(fleet integer, start bigint, device integer, "user" integer, eid text, attached bigint NOT NULL, PRIMARY KEY (fleet, start, device, "user", eid));`
-	server.Do(`SET search_path = genv_usage; UPDATE version SET version = 1; DROP TABLE cap_hours; ALTER TABLE fleets ADD days bigint NOT NULL DEFAULT 0;
+	server.Do(`SET search_path = genv_usage; UPDATE version SET version = 1; ALTER TABLE fleets ADD days bigint NOT NULL DEFAULT 0;
 		CREATE TABLE devices (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, host integer NOT NULL, device integer NOT NULL, model integer NOT NULL, UNIQUE (host, device, model));
 		CREATE TABLE hours ` + rows + "CREATE TABLE days " + rows + `INSERT INTO hours SELECT fleet, start, 1, name, 'x', attached FROM hour_sums WHERE kind = 1`)
 	reader := database{server.URL(), o}.openToRead(t)

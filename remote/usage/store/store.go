@@ -118,12 +118,7 @@ func open(ctx context.Context, place string, options Options, writes bool) (*Sto
 		return nil, err
 	}
 	s.db.SetMaxOpenConns(1)
-	err = s.change(ctx, func(t *tx) {
-		if s.prepare(t); t.writes && !t.has("cap_hours") {
-			t.run(hoursSchema)
-		}
-	})
-	if err != nil {
+	if err := s.change(ctx, s.prepare); err != nil {
 		_ = s.db.Close() // nothing was written
 		return nil, err
 	}
