@@ -66,7 +66,6 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	idle := len(usage.Apps)+len(usage.NotListed)+len(usage.Warnings)+usage.Lost == 0 && !usage.Time.Late
 	if last := c.cached(); idle && last.idle != nil && last.idleList == devices && last.idleFiles == files.At {
 		s := new(*last.idle)
-		s.Environments, s.Warnings = slices.Clone(s.Environments), slices.Clip(s.Warnings)
 		c.describeHost(s, &files, true)
 		return s, nil
 	}
@@ -109,7 +108,7 @@ func (c *Collector) describeHost(s *snapshot.Snapshot, files *state.Files, again
 	if since, err := proc.SinceBoot(); err == nil {
 		s.Boot = c.now().Add(-since)
 	}
-	s.Warnings = append(s.Warnings, dropped(s, files)...)
+	s.Warnings = slices.Concat(s.Warnings, dropped(s, files))
 	c.publishLook(s, again)
 	var err error
 	if s.BootID, err = c.Proc.BootID(); err != nil {
@@ -138,6 +137,7 @@ func (c *Collector) describeHost(s *snapshot.Snapshot, files *state.Files, again
 
 // noteRuns finds out which environments are those of `genv run`.
 func (c *Collector) noteRuns(s *snapshot.Snapshot) {
+	s.Environments = slices.Clone(s.Environments) // the cached ones stay as they are
 	for i := range s.Environments {
 		if e := &s.Environments[i]; len(e.PIDs) == 1 && len(e.KernelIDs) == 0 {
 			p, err := c.Proc.Stat(e.PIDs[0])

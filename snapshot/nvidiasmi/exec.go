@@ -109,7 +109,8 @@ func pipe() (_ *os.File, end int, err error) {
 		return nil, -1, os.NewSyscallError("pipe2", err)
 	}
 	_, err = unix.FcntlInt(uintptr(fds[0]), unix.F_SETFL, unix.O_NONBLOCK)
-	return os.NewFile(uintptr(fds[0]), "pipe"), fds[1], err
+	file := os.NewFile(uintptr(fds[0]), "pipe")
+	return file, fds[1], cmp.Or(err, file.SetReadDeadline(time.Now().Add(childTime))) // an error if it isn't polled
 }
 
 // nothing is /dev/null, which each call would open otherwise; nil if it can't be opened.
@@ -126,7 +127,6 @@ const childTime = time.Second
 func readAll(pipe *os.File, isOver func() bool) []byte {
 	defer pipe.Close()
 	output := make([]byte, 0, 512)
-	_ = pipe.SetReadDeadline(time.Now().Add(childTime)) // pipes have deadlines
 	for len(output) <= maxOutput {
 		n, err := pipe.Read(output[len(output):cap(output)])
 		switch {
