@@ -119,6 +119,20 @@ func TestClosingDuringCalls(t *testing.T) {
 	}
 }
 
+// A controller that no longer leads waits for its orders, but not to end.
+func TestClosingWithoutTheLead(t *testing.T) {
+	host := remote.Host{Name: "a"}
+	pool := (&scripted{execute: func(ctx context.Context) (agent.Execution, error) { <-ctx.Done(); return agent.Execution{}, nil }}).pool(t)
+	pool.Lease(leader(1))
+	snapshotOf(t, pool, host)
+	ended := execute(t.Context(), pool, host)
+	time.Sleep(100 * time.Millisecond)
+	pool.Lease(nil)
+	require.Empty(t, ended)
+	pool.Close()
+	require.Error(t, <-ended)
+}
+
 // TestOrdersThatWaitWhileAnotherControllerTakesOver: an order that waits for a place among commands isn't sent after the
 // controller has lost its lease, and the host is not lost for that.
 func TestOrdersThatWaitWhileAnotherControllerTakesOver(t *testing.T) {
@@ -250,7 +264,7 @@ func silentPort(t *testing.T) int {
 
 // slow takes ten seconds for an order, and no time for what else is asked.
 func slow(_ context.Context, r agent.Call) ([]byte, error) {
-	if r.Name == agent.RequestExecute {
+	if r.Name != "ping" {
 		time.Sleep(10 * time.Second)
 	}
 	return []byte("done"), nil
@@ -289,5 +303,11 @@ func TestTheServerEndsWhenItsProgramIsReplaced(t *testing.T) {
 		require.ErrorIs(t, <-ended, agent.ErrReplaced)
 		require.NoError(t, out.Close())
 		require.NoError(t, in.Close())
+
+		stream, _, _, ended = talk(t, &agent.Responder{Token: "t", Greeting: greeting, Handler: slow, Idle: time.Hour, Replaced: replaced.Load})
+		calls(t.Context(), stream, "look", "")
+		synctest.Wait()
+		require.NoError(t, <-calls(t.Context(), stream, "ping", ""), "it was queued")
+		require.ErrorIs(t, <-ended, agent.ErrReplaced)
 	})
 }

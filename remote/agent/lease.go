@@ -40,6 +40,7 @@ func (p *Pool) Lease(r *fence.LeaseRequest) {
 	for _, c := range p.connections() {
 		c.mu.Lock()
 		if t, ok := c.transport.(*streamTransport); ok {
+			p.ending.Store(t, true)
 			p.running.Go(t.finish)
 			c.transport = nil
 		}
@@ -74,8 +75,6 @@ func leaseFor(asked *fence.LeaseRequest, tookOver bool) *fence.LeaseRequest {
 	return &r
 }
 
-const giveBackWithin = time.Second
-
 // GiveBack gives back the leases of connected hosts, so that any controller may follow. Another host refuses others for
 // a day.
 func (p *Pool) GiveBack(ctx context.Context) {
@@ -88,7 +87,7 @@ func (p *Pool) GiveBack(ctx context.Context) {
 }
 
 func giveBack(ctx context.Context, conns []*Conn) {
-	ctx, cancel := context.WithTimeout(ctx, giveBackWithin)
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	var calls sync.WaitGroup
 	for _, c := range conns {
@@ -107,11 +106,10 @@ type Acting struct {
 	Refuses bool            `json:"-"`                       // other controllers; false if it gives no leases
 }
 
-func (a *Answers) acting(ctx context.Context, _ struct{}) (answer Acting, _ error) {
+func (a *Answers) acting(ctx context.Context, _ struct{}) (answer Acting, err error) {
 	if a.Fence == nil {
 		return answer, nil
 	}
-	var err error
 	if answer.Lease, err = a.Fence.Given(); err != nil {
 		answer = Acting{Unknown: err.Error()}
 	}
@@ -121,10 +119,9 @@ func (a *Answers) acting(ctx context.Context, _ struct{}) (answer Acting, _ erro
 	return answer, nil
 }
 
-const maxUnknown = 256 // bytes
-
 // bounded keeps what can be true of a host's answer.
 func (a Acting) bounded() Acting {
+	const maxUnknown = 256 // bytes
 	b := Acting{Unknown: text.Cut(a.Unknown, maxUnknown), Trial: a.Trial.Bounded(), Refuses: true}
 	if a.Lease != nil && a.Lease.Check() == nil {
 		b.Lease = a.Lease

@@ -75,6 +75,7 @@ type Pool struct {
 	orders  slots          // commands that carry out orders
 	failing atomic.Int32   // hosts at which the last login failed
 	running sync.WaitGroup // calls and background work
+	ending  sync.Map       // the transports that wait for their orders: see Lease
 	closed  bool
 
 	lease      atomic.Pointer[fence.LeaseRequest] // nil for none
@@ -165,6 +166,7 @@ func (p *Pool) Close() {
 	p.closed = true
 	p.mu.Unlock()
 	p.Keep(nil)
+	p.ending.Range(func(t, _ any) bool { t.(*streamTransport).close(); return true })
 	p.running.Wait()
 }
 

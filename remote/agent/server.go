@@ -174,14 +174,14 @@ func (c *Responder) next(ctx context.Context) (*frame.Frame, error) {
 	}
 }
 
-// isReplaced says whether Replaced was true twice. It is asked between requests: a ticker would wake the host up.
+// isReplaced says whether Replaced was true twice, while no order is under way and no request waits.
 func (c *Responder) isReplaced() bool {
 	if c.Replaced == nil || time.Since(c.checked) < replacedCheck {
 		return false
 	}
 	before := c.replaced
 	c.checked, c.replaced = time.Now(), c.Replaced()
-	return before && c.replaced && c.underWay.Load() == 0
+	return before && c.replaced && c.underWay.Load() == 0 && len(c.requests) == 0
 }
 
 // begin carries out an order in the background, unless too many are under way.

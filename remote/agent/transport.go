@@ -150,6 +150,7 @@ func (t *streamTransport) close() {
 
 // finish closes the connection once the orders under way have ended.
 func (t *streamTransport) finish() {
+	defer t.pool.ending.Delete(t)
 	t.orders.Lock()
 	defer t.orders.Unlock()
 	t.close()
