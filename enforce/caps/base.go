@@ -119,9 +119,9 @@ func (c *Counting) spent(listed *policyCap, people []*held) int64 {
 	if !listed.Together {
 		return int64(all[people[0].user])
 	}
-	for user, n := range all { // also of those who have nothing now
+	for _, user := range slices.Sorted(maps.Keys(all)) { // also those who have nothing now
 		if listed.Member(user) == enforce.Member {
-			seconds += n
+			seconds += all[user]
 		}
 	}
 	return int64(seconds)
