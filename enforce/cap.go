@@ -235,11 +235,11 @@ func newCountCap(name Rule, counts CapKind, example, what, advice string, at fun
 			return fmt.Sprintf("User %s "+what+"%s which is %d more than the maximum allowed", f.User, f.Count.Used,
 				f.Count.where(), f.Count.Used-f.Count.Limit)
 		},
-		limit: func(s *Settings) *int64 {
-			if *at(s) == nil {
-				return nil
+		limit: func(s *Settings) (CapLimit, bool) {
+			if n := *at(s); n != nil {
+				return CapLimit{Value: int64(max(0, *n))}, true
 			}
-			return new(int64(max(0, **at(s))))
+			return CapLimit{}, false
 		},
 		counts: counts,
 	}
@@ -254,11 +254,11 @@ var maxMemoryRule = rule{
 		return fmt.Sprintf("User %s is using %s of device memory%s which is %s more than the maximum allowed",
 			f.User, text.GiB(f.Memory.UsedBytes), f.Count.where(), text.GiB(f.Memory.bytes()))
 	},
-	limit: func(s *Settings) *int64 {
+	limit: func(s *Settings) (CapLimit, bool) {
 		if s.MaxMemory == nil {
-			return nil
+			return CapLimit{}, false
 		}
-		return new(s.MaxMemory.Bytes())
+		return CapLimit{Value: s.MaxMemory.Bytes()}, true
 	},
 	counts: CapMemory,
 }
@@ -287,14 +287,9 @@ func OwnCaps(of func(snapshot.Username) *Settings) (list []*Cap) {
 		if own.limit == nil {
 			continue
 		}
-		limit := func(user snapshot.Username) (CapLimit, bool) {
-			if n := own.limit(of(user)); n != nil {
-				return CapLimit{Value: *n}, true
-			}
-			return CapLimit{}, false
-		}
 		list = append(list, &Cap{
-			Rule: Rule(own.Key), Kind: own.counts, Limit: limit,
+			Rule: Rule(own.Key), Kind: own.counts,
+			Limit:  func(user snapshot.Username) (CapLimit, bool) { return own.limit(of(user)) },
 			Member: func(snapshot.Username) Membership { return Member },
 			OnHost: func(snapshot.Hostname, map[string]string) bool { return true },
 		})

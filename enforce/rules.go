@@ -15,12 +15,12 @@ type Rule string
 type rule struct {
 	// Setting switches it on; its Key is the rule's name, and its Scope says whom and what can be exempted.
 	Setting
-	advice    string                 // to the user of a finding, in a sentence or two
-	adviceRun string                 // the same after genv run, where that differs: there is no shell
-	line      func(Finding) string   // the finding in plain English
-	limit     func(*Settings) *int64 // of a cap; nil for a user without one
-	counts    CapKind                // what the cap counts
-	isMovable bool                   // it is about single processes, which their users can move to another such rule
+	advice    string                           // to the user of a finding, in a sentence or two
+	adviceRun string                           // the same after genv run, where that differs: there is no shell
+	line      func(Finding) string             // the finding in plain English
+	limit     func(*Settings) (CapLimit, bool) // of a cap; false for a user without one
+	counts    CapKind                          // what the cap counts
+	isMovable bool                             // users can move a process from it to another such rule
 }
 
 // rules are all rules, in the order in which they are applied: each sees in the drafts of the hosts' orders what ends
