@@ -106,7 +106,7 @@ func TestADamagedDatabase(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, content, 0o600))
 	d := startDaemon(t, nil, "-F", f.SSHConfig(), "-H", "a", "--interval", "1", "--socket", "off", "--audit-log", "off", "--state-dir", dir)
 	go d.drain()
-	d.says("the usage database can't be read: it was moved to " + path + ".damaged-")
+	d.says("the database can't be read: it was moved to " + path + ".damaged-")
 	require.Eventually(t, func() bool {
 		return genvtest.Run(t, "remote", "report", "--state-dir", dir).Code == command.ExitOK
 	}, time.Minute, 50*time.Millisecond)

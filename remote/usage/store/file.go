@@ -153,6 +153,6 @@ func SetDamagedApart(path string, why error, now time.Time, log zerolog.Logger) 
 	for _, with := range []string{"-wal", "-shm"} {
 		_ = os.Rename(path+with, damaged+with) // there may be none
 	}
-	log.Error().Err(why).Msgf("the usage database can't be read: it was moved to %s, and a new one begins", damaged)
+	log.Error().Err(why).Msgf("the database can't be read: it was moved to %s, and a new one begins", damaged)
 	return nil
 }
