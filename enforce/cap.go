@@ -283,16 +283,14 @@ func readMemory(n *strictyaml.Node) snapshot.Memory {
 // OwnCaps are the caps with a key of their own: of a person, on all hosts. of finds a person's settings.
 func OwnCaps(of func(snapshot.Username) *Settings) (list []*Cap) {
 	for i := range rules {
-		own := &rules[i]
-		if own.limit == nil {
-			continue
+		if own := &rules[i]; own.limit != nil {
+			list = append(list, &Cap{
+				Rule: Rule(own.Key), Kind: own.counts,
+				Limit:  func(user snapshot.Username) (CapLimit, bool) { return own.limit(of(user)) },
+				Member: func(snapshot.Username) Membership { return Member },
+				OnHost: func(snapshot.Hostname, map[string]string) bool { return true },
+			})
 		}
-		list = append(list, &Cap{
-			Rule: Rule(own.Key), Kind: own.counts,
-			Limit:  func(user snapshot.Username) (CapLimit, bool) { return own.limit(of(user)) },
-			Member: func(snapshot.Username) Membership { return Member },
-			OnHost: func(snapshot.Hostname, map[string]string) bool { return true },
-		})
 	}
 	return list
 }

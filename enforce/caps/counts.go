@@ -146,14 +146,16 @@ func (n *counted) count() {
 	n.oldest, n.most = n.oldest[:min(len(n.oldest), 2)], n.most[:min(len(n.most), maxCountHosts+1)]
 }
 
-// gpusOf are the GPUs of a host that a cap is about.
+// gpusOf are the GPUs of a host that a cap is about. They are found once: many people may ask.
 func (c *policyCap) gpusOf(h *judging.HostView) []snapshot.DeviceIndex {
-	if c.Kind == enforce.CapEnvironments || !c.OnHost(h.Name, h.Labels) {
-		return nil
+	list, known := c.gpus[h]
+	if !known && c.Kind != enforce.CapEnvironments && c.OnHost(h.Name, h.Labels) {
+		list = slices.DeleteFunc(slices.Sorted(maps.Keys(h.Devices)), func(index snapshot.DeviceIndex) bool {
+			return !c.IsAboutModel(enforce.ModelOf(h.Devices[index]))
+		})
+		judging.Put(&c.gpus, h, list)
 	}
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(h.Devices)), func(index snapshot.DeviceIndex) bool {
-		return !c.IsAboutModel(enforce.ModelOf(h.Devices[index]))
-	})
+	return list
 }
 
 func (n *counted) from(h *judging.HostView) enforce.CapCount {

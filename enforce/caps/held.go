@@ -53,7 +53,8 @@ type policyCap struct {
 	*enforce.Cap
 	rule    enforce.Rule // of its findings
 	bit     uint64
-	working *int64 // how many of its GPUs work, -1 while it waits for hosts; nil until it is asked for
+	working *int64                                       // how many of its GPUs work, -1 while it waits for hosts; nil until it is asked for
+	gpus    map[*judging.HostView][]snapshot.DeviceIndex // see gpusOf
 }
 
 // New begins to count what the users with caps have.

@@ -118,3 +118,16 @@ func TestTwoPeopleShareAFleet(t *testing.T) {
 	require.Len(t, items(evaluate(stated{list: []*enforce.Cap{listed("none", 0, together)}}, cluster, noon(0))), 15000)
 	require.Less(t, time.Since(begun), 5*time.Second)
 }
+
+func TestManyAskWhatCounts(t *testing.T) {
+	text := "a"
+	for i := range 1024 {
+		text += " | dev " + itoa(i)
+	}
+	plan := evaluate(stated{list: slices.Repeat([]*enforce.Cap{listed("three", 3)}, 64)}, parseCluster(t, text), noon(0))
+	begun := time.Now()
+	for i := range 1024 {
+		require.Len(t, plan.CapsOf("a", snapshot.Username(itoa(i)))[63].GPUs, 1024)
+	}
+	require.Less(t, time.Since(begun), 2*time.Second)
+}
