@@ -121,8 +121,7 @@ func TestWhatTheFormatCannotExpressIsOmitted(t *testing.T) {
 	d.Temperature, d.Power = &busy, &watts
 	rich.Devices = []snapshot.Device{d, {Index: 1, UUID: "GPU-1"}}
 
-	got, err := snapshot.EncodeSnapshot(&rich)
-	require.NoError(t, err)
+	got := proctest.Try(snapshot.EncodeSnapshot(&rich)).OK(t)
 	require.Equal(t, string(want), string(got))
 	for _, p := range rich.Processes[1:] {
 		require.False(t, p.Expressible())
@@ -130,8 +129,7 @@ func TestWhatTheFormatCannotExpressIsOmitted(t *testing.T) {
 	require.True(t, p.Expressible())
 
 	rich.Devices[0].Failed = true // 1.4.3 would judge what is on it
-	got, err = snapshot.EncodeSnapshot(&rich)
-	require.NoError(t, err)
+	got = proctest.Try(snapshot.EncodeSnapshot(&rich)).OK(t)
 	spared := proctest.Try(snapshot.DecodeSnapshot(got)).OK(t)
 	require.Empty(t, spared.Processes)
 	require.Equal(t, plain.Devices, spared.Devices)

@@ -61,8 +61,7 @@ func TestUnknownWaitsStayUnknown(t *testing.T) {
 		`{`: nil, `{"waits":null,`: nil, `{"waits":[],`: {}, `{"waits":[{"id":"","gpus":1},{"id":"w","gpus":0}],`: {},
 		`{"waits":[{"id":"w","gpus":1},{"id":"w","gpus":2}],`: {{ID: "w", GPUs: 1}},
 	} {
-		s, err := snapshot.DecodeNative([]byte(text + rest))
-		require.NoError(t, err, text)
+		s := proctest.Try(snapshot.DecodeNative([]byte(text+rest))).OK(t, text)
 		require.Equal(t, want, s.Waits, text)
 		require.Nil(t, s.Reservations, text)
 	}
@@ -79,8 +78,7 @@ func TestTheGuardOfAHost(t *testing.T) {
 		`{"guard":{"mode":"unable","reason":"no\u001b[2J\nBPF"},`:               {Mode: snapshot.GuardUnable, Reason: `no\x1b[2J BPF`},
 		`{"guard":{"mode":"off","reason":"` + strings.Repeat("x", 5000) + `"},`: {Mode: snapshot.GuardOff, Reason: strings.Repeat("x", 1024)},
 	} {
-		got, err := snapshot.DecodeNative([]byte(text + rest))
-		require.NoError(t, err, text)
+		got := proctest.Try(snapshot.DecodeNative([]byte(text+rest))).OK(t, text)
 		require.Equal(t, want, got.Guard, text)
 		require.Nil(t, got.Service)
 	}
@@ -184,14 +182,11 @@ func must(data []byte, err error) []byte {
 func TestHTMLIsNotEscaped(t *testing.T) {
 	name := strings.Repeat("<&>", 80)
 	s := &snapshot.Snapshot{Environments: []snapshot.Environment{{EID: "1", Config: snapshot.EnvConfig{Name: name}}}, Processes: []snapshot.Process{{PID: 1, Command: name}}}
-	data, err := snapshot.EncodeNative(s)
-	require.NoError(t, err)
+	data := proctest.Try(snapshot.EncodeNative(s)).OK(t)
 	require.Equal(t, 2, strings.Count(string(data), name))
-	data, err = snapshot.Marshal(map[string]json.RawMessage{"snapshot": data})
-	require.NoError(t, err)
+	data = proctest.Try(snapshot.Marshal(map[string]json.RawMessage{"snapshot": data})).OK(t)
 	require.Equal(t, 2, strings.Count(string(data), name), "nor in an answer that contains it")
-	data, err = snapshot.EncodeNativeProcesses(s.Processes)
-	require.NoError(t, err)
+	data = proctest.Try(snapshot.EncodeNativeProcesses(s.Processes)).OK(t)
 	require.Contains(t, string(data), name)
 }
 

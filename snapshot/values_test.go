@@ -67,14 +67,12 @@ func TestParseMemory(t *testing.T) {
 		"4ki": 4 << 10, "4mi": 4 << 20, "4gi": 4 << 30, "81559mi": 81559 << 20, "007g": 7e9,
 		"9223372036854775807": math.MaxInt64, "9223372036g": 9223372036e9, "8589934591gi": 8589934591 << 30,
 	} {
-		m, err := snapshot.ParseMemory(text)
-		require.NoError(t, err, text)
+		m := proctest.Try(snapshot.ParseMemory(text)).OK(t, text)
 		require.True(t, m.Known(), text)
 		require.Equal(t, want, m.Bytes(), text)
 		require.Equal(t, text, m.String(), "written as it was read")
 
-		upper, err := snapshot.ParseMemory(strings.ToUpper(text))
-		require.NoError(t, err, text)
+		upper := proctest.Try(snapshot.ParseMemory(strings.ToUpper(text))).OK(t, text)
 		require.Equal(t, m, upper, "upper case is its lower case")
 	}
 }

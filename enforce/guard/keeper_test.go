@@ -75,11 +75,9 @@ func TestWritesInPlace(t *testing.T) {
 	files := h.files(attachments{alice: {0}, bob: {1}})
 	for _, file := range []state.File{state.Envs, state.Devices} {
 		data := proctest.Try(files.Encode(file)).OK(t)
-		f, err := os.OpenFile(filepath.Join(h.state, file.String()), os.O_WRONLY|os.O_TRUNC, 0)
-		require.NoError(t, err)
+		f := proctest.Try(os.OpenFile(filepath.Join(h.state, file.String()), os.O_WRONLY|os.O_TRUNC, 0)).OK(t)
 		for i := 0; i < len(data); i += 100 {
-			_, err = f.Write(data[i:min(i+100, len(data))])
-			require.NoError(t, err)
+			proctest.Try(f.Write(data[i:min(i+100, len(data))])).OK(t)
 			time.Sleep(time.Millisecond)
 			require.True(t, h.pins.may(alice, 3), "a half file takes nothing away")
 		}
@@ -106,10 +104,8 @@ func TestAnOrderThatIsNotGivenAgainEnds(t *testing.T) {
 	for range 3 { // given again, it goes on
 		time.Sleep(time.Second)
 		require.False(t, h.pins.may(bob, 3))
-		now, err := Now()
-		require.NoError(t, err)
-		g, err = RenewOrder(h.run, g, now)
-		require.NoError(t, err)
+		now := proctest.Try(Now()).OK(t)
+		g = proctest.Try(RenewOrder(h.run, g, now)).OK(t)
 	}
 	h.soon("its end", h.may(bob, 0))
 	require.Contains(t, h.says(Off).Reason, "time of its last order has ended")

@@ -46,8 +46,7 @@ func TestCheck(t *testing.T) {
 		o := enforce()
 		change(&o)
 		require.NoError(t, o.Check(), name)
-		data, err := json.Marshal(o)
-		require.NoError(t, err, name)
+		data := proctest.Try(json.Marshal(o)).OK(t, name)
 		var again guard.Order
 		require.NoError(t, json.Unmarshal(data, &again), name)
 		require.Equal(t, o, again, name)

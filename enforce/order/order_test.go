@@ -197,8 +197,7 @@ func TestTheNativeOrderSaysWhoIsOutside(t *testing.T) {
 	}}
 	data := proctest.Try(order.EncodeNative(o)).OK(t)
 	require.Contains(t, string(data), `"outside":[7]`)
-	got, err := order.DecodeNative(data)
-	require.NoError(t, err)
+	got := proctest.Try(order.DecodeNative(data)).OK(t)
 	require.True(t, got.Terminate[0].Outside(), "although it claims an environment")
 	require.False(t, got.Terminate[1].Outside(), "although it has no id")
 	require.Equal(t, gpus, got.GPUs)
@@ -206,8 +205,7 @@ func TestTheNativeOrderSaysWhoIsOutside(t *testing.T) {
 	const names = `,"gpus":{"0":"GPU-a","12":"GPU-b"}`
 	require.Contains(t, string(data), names)
 	older := strings.Replace(string(data), names, "", 1)
-	got, err = order.DecodeNative([]byte(older))
-	require.NoError(t, err)
+	got = proctest.Try(order.DecodeNative([]byte(older))).OK(t)
 	require.Empty(t, got.GPUs)
 	got.SetReasons(o.Reasons())
 	require.Equal(t, o.Reasons(), got.Reasons())

@@ -290,8 +290,7 @@ func TestTheEndOfAWarning(t *testing.T) {
 		}
 		pool := host.pool(t)
 		snapshotOf(t, pool, remote.Host{Name: "a"})
-		_, err := pool.Notify(t.Context(), remote.Host{Name: "a"}, []agent.Message{{UID: 1, IDs: []string{"x"}, Over: true}})
-		require.NoError(t, err, name)
+		proctest.Try(pool.Notify(t.Context(), remote.Host{Name: "a"}, []agent.Message{{UID: 1, IDs: []string{"x"}, Over: true}})).OK(t, name)
 		pool.Close()
 		require.Equal(t, len(more), notified, name)
 	}

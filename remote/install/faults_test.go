@@ -247,8 +247,7 @@ func TestShimsInAFolderOfOthers(t *testing.T) {
 	current := genv(t, "v2")
 	f.reset(nil)
 	lib, elsewhere := filepath.Join(f.Local(), "lib"), filepath.Join(f.Dir, "elsewhere")
-	alice, err := sshd.UID("alice")
-	require.NoError(t, err)
+	alice := proctest.Try(sshd.UID("alice")).OK(t)
 	require.NoError(t, os.MkdirAll(filepath.Join(lib, "genv"), 0o755))
 	require.NoError(t, os.MkdirAll(elsewhere, 0o755))
 	require.NoError(t, proctest.WriteProgram(filepath.Join(elsewhere, "docker"), []byte("another program")))
@@ -267,6 +266,5 @@ func TestShimsInAFolderOfOthers(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(elsewhere, "docker")))
 	require.NoError(t, os.Symlink("../../../bin/genv", filepath.Join(elsewhere, "docker")))
 	done(t, f.installer(current).Uninstall, host)
-	_, err = os.Lstat(filepath.Join(elsewhere, "docker"))
-	require.NoError(t, err)
+	proctest.Try(os.Lstat(filepath.Join(elsewhere, "docker"))).OK(t)
 }

@@ -95,10 +95,8 @@ func TestPassword(t *testing.T) {
 func TestSudoTakesThePassword(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, sshd.HostOptions{Name: "a", Rights: sshd.NeedsPassword})
-	sudoers, err := os.OpenFile(filepath.Join(f.Dir, "etc", "sudoers"), os.O_WRONLY|os.O_APPEND, 0)
-	require.NoError(t, err)
-	_, err = sudoers.WriteString("Defaults timestamp_type=global\n")
-	require.NoError(t, err)
+	sudoers := proctest.Try(os.OpenFile(filepath.Join(f.Dir, "etc", "sudoers"), os.O_WRONLY|os.O_APPEND, 0)).OK(t)
+	proctest.Try(sudoers.WriteString("Defaults timestamp_type=global\n")).OK(t)
 	require.NoError(t, sudoers.Close())
 	seen := filepath.Join(f.Dir, "stdin")
 	i := f.installer(genv(t, "v2"))

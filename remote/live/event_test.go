@@ -145,14 +145,12 @@ func TestGuardsOfAFleet(t *testing.T) {
 	require.True(t, *f.Hosts[1].Service)
 	require.Nil(t, f.Hosts[2].Service, "unknown is not off")
 	require.Nil(t, f.Hosts[3].Service)
-	text, err := json.Marshal(f.Hosts[2])
-	require.NoError(t, err)
+	text := proctest.Try(json.Marshal(f.Hosts[2])).OK(t)
 	require.Contains(t, string(text), `"guard":{"policy":"enforce"}`)
 
 	f = guarded(t, "defaults: {guard: off}\n").Fleet()
 	require.Equal(t, live.HostGuard{Mode: snapshot.GuardOff}, f.Hosts[0].Guard)
-	text, err = json.Marshal(f.Hosts[2])
-	require.NoError(t, err)
+	text = proctest.Try(json.Marshal(f.Hosts[2])).OK(t)
 	require.NotContains(t, string(text), "guard")
 	require.NotContains(t, string(text), "service")
 }
@@ -233,8 +231,7 @@ func TestWhatOperatorsAskedFor(t *testing.T) {
 	require.Equal(t, "operator", string(events[0].Kind))
 	require.Equal(t, "alice (uid 1000) put enforcement on hold: <b>", events[0].Text)
 
-	data, err := json.Marshal(feed.Fleet())
-	require.NoError(t, err)
+	data := proctest.Try(json.Marshal(feed.Fleet())).OK(t)
 	var document struct {
 		Hold       map[string]any
 		Exemptions []map[string]any
@@ -247,8 +244,7 @@ func TestWhatOperatorsAskedFor(t *testing.T) {
 
 	round.Hold, round.Exemptions = nil, nil
 	feed.Consume(round.AtEnd(), nil)
-	data, err = json.Marshal(feed.Fleet())
-	require.NoError(t, err)
+	data = proctest.Try(json.Marshal(feed.Fleet())).OK(t)
 	require.Contains(t, string(data), `"exemptions":[]`)
 	require.NotContains(t, string(data), `"hold"`)
 }

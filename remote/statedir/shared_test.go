@@ -186,8 +186,7 @@ func TestWhoWroteLast(t *testing.T) {
 			require.NoError(t, between.Folder.Close())
 		}
 		c.epoch++
-		got, err := inFolder(t, c, dirs[row.next], row.next, &now).Load(t.Context())
-		require.NoError(t, err, name)
+		got := proctest.Try(inFolder(t, c, dirs[row.next], row.next, &now).Load(t.Context())).OK(t, name)
 		require.Equal(t, row.hold, got.Operator.Hold != nil, name)
 		require.Len(t, got.Rules.Hosts, 1, name)
 	}
@@ -352,13 +351,10 @@ func TestAFullDisk(t *testing.T) {
 	require.NoError(t, unix.Mount("none", dir, "tmpfs", 0, "size=512k,mode=0700"))
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, 0)) })
 	run := func(memory string) (epoch uint64) {
-		s, err := statedir.Open(dir)
-		require.NoError(t, err)
+		s := proctest.Try(statedir.Open(dir)).OK(t)
 		defer func() { require.NoError(t, s.Close()) }()
-		_, err = s.ID()
-		require.NoError(t, err)
-		epoch, err = s.NextEpoch()
-		require.NoError(t, err)
+		proctest.Try(s.ID()).OK(t)
+		epoch = proctest.Try(s.NextEpoch()).OK(t)
 		require.NoError(t, s.Save(t.Context(), controller.Saved{Memory: []byte(memory)}))
 		return epoch
 	}

@@ -42,8 +42,7 @@ func TestParseDocker(t *testing.T) {
 		"stopped":          {inspected("/web", `{"Running":false,"Pid":0,"StartedAt":"2025-03-01T12:00:00.5Z"}`), stopped},
 		"a PID, not alive": {inspected("/web", `{"Running":false,"Pid":4711}`), stopped},
 	} {
-		got, err := container.ParseDocker([]byte(row.text), id)
-		require.NoError(t, err, name)
+		got := proctest.Try(container.ParseDocker([]byte(row.text), id)).OK(t, name)
 		require.Equal(t, row.want, got, name)
 	}
 	got := proctest.Try(container.ParseDocker([]byte(inspected(`/a\u001b[2J`+strings.Repeat("x", 500), running)), id)).OK(t)

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 )
 
@@ -227,8 +228,7 @@ func TestAListOfDevicesIsUsedAgain(t *testing.T) {
 		{time.Hour, []string{"apps", "read"}},
 		{4 * time.Second, []string{"apps", "devices", "read"}},
 	} {
-		_, err := m.SnapshotWithin(t.Context(), local.Age{Measured: step.age})
-		require.NoError(t, err)
+		proctest.Try(m.SnapshotWithin(t.Context(), local.Age{Measured: step.age})).OK(t)
 		require.Equal(t, step.want, m.take(), "a list that is less than %s old", step.age)
 	}
 
@@ -290,17 +290,14 @@ func TestEnvironmentsOfRun(t *testing.T) {
 func TestStateFolder(t *testing.T) {
 	machine, store := realMachine(t)
 	machine.SMI = listed{}
-	s, err := machine.Snapshot(t.Context())
-	require.NoError(t, err)
-	folder, err := store.FolderID()
-	require.NoError(t, err)
+	s := proctest.Try(machine.Snapshot(t.Context())).OK(t)
+	folder := proctest.Try(store.FolderID()).OK(t)
 	require.Equal(t, folder, s.StateFolder)
 	require.Regexp(t, `^\d+:\d+/\d+$`, folder)
 
 	other, _ := realMachine(t)
 	other.SMI = listed{}
-	s, err = other.Snapshot(t.Context())
-	require.NoError(t, err)
+	s = proctest.Try(other.Snapshot(t.Context())).OK(t)
 	require.NotEqual(t, folder, s.StateFolder)
 }
 

@@ -82,8 +82,7 @@ func TestModes(t *testing.T) {
 			return stdout("0, GPU-1, 16160, 3, 0, 31, 70.12, a, b, 550.1" + row.values + "\n"), nil
 		}), 0)
 		for range 2 {
-			devices, err := querier.Devices(t.Context(), 0)
-			require.NoError(t, err, name)
+			devices := proctest.Try(querier.Devices(t.Context(), 0)).OK(t, name)
 			d := devices.GPUs[0].Device
 			require.Equal(t, []any{"a, b", "550.1", row.display, row.mig, row.unusable, row.problem, row.failed, row.limit}, []any{d.Name, d.Driver, d.Display, d.MIGMode, d.Unusable, d.Problem, d.Failed, d.PowerLimit}, name)
 		}
@@ -154,8 +153,7 @@ func TestDetailsThatHang(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		require.ErrorIs(t, proctest.Try(querier.Details(ctx, 0)).Err, nvidiasmi.ErrTimeout, name)
-		usage, err := querier.Apps(t.Context(), 0)
-		require.NoError(t, err, name)
+		usage := proctest.Try(querier.Apps(t.Context(), 0)).OK(t, name)
 		require.Len(t, usage.Apps, 1)
 	}
 }

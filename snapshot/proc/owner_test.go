@@ -156,8 +156,7 @@ func TestParseUID(t *testing.T) {
 		"set-uid: the real one": {"Name:\tsu\nUid:\t1001\t0\t0\t0\n", 1001},
 		"a name that lies":      {"Name:\tx\\nUid:\\t0\\t0\\t0\\t0\nUid:\t1001\t1001\t1001\t1001\n", 1001},
 	} {
-		uid, err := proc.ParseUID([]byte(row.text))
-		require.NoError(t, err, name)
+		uid := proctest.Try(proc.ParseUID([]byte(row.text))).OK(t, name)
 		require.Equal(t, row.want, uid, name)
 	}
 }

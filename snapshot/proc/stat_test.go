@@ -130,8 +130,7 @@ func TestAlive(t *testing.T) {
 		{"no PID", 0, 0, false},
 		{"a process group", -10, 0, false},
 	} {
-		alive, err := fs.Alive(row.pid, row.start)
-		require.NoError(t, err, row.what)
+		alive := proctest.Try(fs.Alive(row.pid, row.start)).OK(t, row.what)
 		require.Equal(t, row.alive, alive, row.what)
 	}
 	require.ErrorIs(t, proctest.Try(fs.Alive(12, 0)).Err, proc.ErrUnreadable)
@@ -198,8 +197,7 @@ func TestTheKernelHidesAProcess(t *testing.T) {
 
 func TestThisProcess(t *testing.T) {
 	self := snapshot.PID(os.Getpid())
-	p, err := proc.FS{}.Open(self)
-	require.NoError(t, err)
+	p := proctest.Try(proc.FS{}.Open(self)).OK(t)
 	defer func() { require.NoError(t, p.Close()) }()
 
 	stat := proctest.Try(p.Stat()).OK(t)
@@ -213,8 +211,7 @@ func TestThisProcess(t *testing.T) {
 
 	require.True(t, strings.HasPrefix(filepath.Base(proctest.Try(os.Executable()).OK(t)), p.Command(stat)))
 
-	ancestors, err := proc.FS{}.Ancestors(self)
-	require.NoError(t, err)
+	ancestors := proctest.Try(proc.FS{}.Ancestors(self)).OK(t)
 	require.Equal(t, stat.PPID, ancestors[0].PID)
 }
 
@@ -303,10 +300,8 @@ func TestCommand(t *testing.T) {
 		if row.exe != "" {
 			require.NoError(t, os.Symlink(row.exe, filepath.Join(fs.Root, strconv.Itoa(row.pid), "exe")))
 		}
-		p, err := fs.Open(snapshot.PID(row.pid))
-		require.NoError(t, err, row.what)
-		stat, err := p.Stat()
-		require.NoError(t, err, row.what)
+		p := proctest.Try(fs.Open(snapshot.PID(row.pid))).OK(t, row.what)
+		stat := proctest.Try(p.Stat()).OK(t, row.what)
 		require.Equal(t, row.want, p.Command(stat), row.what)
 		require.NoError(t, p.Close())
 	}

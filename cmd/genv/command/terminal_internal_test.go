@@ -210,8 +210,7 @@ func TestWhatElseComesToATerminal(t *testing.T) {
 		c := startRelay(t, `trap '' HUP; sleep 1000 & echo "left $!"; exit 0`, false)
 		c.ends(0)
 		_, left, _ := strings.Cut(c.shown(), "left ")
-		pid, err := strconv.Atoi(strings.TrimSpace(left))
-		require.NoError(t, err, c.shown())
+		pid := proctest.Try(strconv.Atoi(strings.TrimSpace(left))).OK(t, c.shown())
 		require.NoError(t, unix.Kill(pid, unix.SIGKILL))
 	})
 	t.Run("root's terminal goes", func(t *testing.T) {

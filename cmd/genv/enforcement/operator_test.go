@@ -36,10 +36,8 @@ func TestAnOperatorOverRealSSH(t *testing.T) {
 	daemon := startDaemon(t, nil, args...)
 	daemon.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
 	v := genvtest.View(t, path)
-	_, err := live.SendAction(t.Context(), path, operator.Instruction{Kind: operator.Hold, Reason: "until Monday"})
-	require.NoError(t, err)
-	_, err = live.SendAction(t.Context(), path, operator.Instruction{Kind: operator.Exempt, User: "bob", Hours: 4, Reason: "deadline"})
-	require.NoError(t, err)
+	proctest.Try(live.SendAction(t.Context(), path, operator.Instruction{Kind: operator.Hold, Reason: "until Monday"})).OK(t)
+	proctest.Try(live.SendAction(t.Context(), path, operator.Instruction{Kind: operator.Exempt, User: "bob", Hours: 4, Reason: "deadline"})).OK(t)
 	v.Wait("it is shown at once", func(f *live.FleetState) bool { return f.Hold != nil && len(f.Exemptions) == 1 })
 	daemon.signal(os.Kill).end()
 

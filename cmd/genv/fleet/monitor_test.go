@@ -255,10 +255,8 @@ func simulatedMachine(t *testing.T, fault string) *testfleet.Machine {
 // machineInUse has an environment on device 1, with a job in it.
 func machineInUse(t *testing.T) (*testfleet.Machine, *testfleet.Env) {
 	machine := simulatedMachine(t, "")
-	env, err := machine.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{1}})
-	require.NoError(t, err)
-	_, err = machine.StartJob(testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 1, MiB: 1000}}})
-	require.NoError(t, err)
+	env := proctest.Try(machine.Activate(testfleet.Environment{User: "alice", Devices: []snapshot.DeviceIndex{1}})).OK(t)
+	proctest.Try(machine.StartJob(testfleet.Job{User: "alice", Env: []string{env.Var()}, Uses: []testfleet.Use{{Device: 1, MiB: 1000}}})).OK(t)
 	return machine, env
 }
 

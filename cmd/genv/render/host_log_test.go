@@ -162,16 +162,14 @@ func TestDated(t *testing.T) {
 func TestDatedLog(t *testing.T) {
 	at := func() time.Time { return time.Date(2026, 11, 20, 2, 14, 7, 0, time.Local) }
 	for stream, want := range map[string]string{"%d:%d": "line\n", "%d:1%d": "2026-11-20 02:14:07 line\n", "": "2026-11-20 02:14:07 line\n"} {
-		f, err := os.Create(filepath.Join(t.TempDir(), "journal"))
-		require.NoError(t, err)
+		f := proctest.Try(os.Create(filepath.Join(t.TempDir(), "journal"))).OK(t)
 		defer f.Close()
 		var st syscall.Stat_t
 		require.NoError(t, syscall.Stat(f.Name(), &st))
 		if stream != "" {
 			stream = fmt.Sprintf(stream, st.Dev, st.Ino)
 		}
-		_, err = fmt.Fprintln(DatedLog(f, at, func(string) string { return stream }), "line")
-		require.NoError(t, err)
+		proctest.Try(fmt.Fprintln(DatedLog(f, at, func(string) string { return stream }), "line")).OK(t)
 		require.Equal(t, want, string(proctest.ReadFile(t, f.Name())))
 	}
 }

@@ -52,11 +52,9 @@ func kinds(t *testing.T) []*kind {
 	for _, k := range list {
 		compiler := jsonschema.NewCompiler()
 		data := proctest.ReadFile(t, k.path())
-		document, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-		require.NoError(t, err)
+		document := proctest.Try(jsonschema.UnmarshalJSON(bytes.NewReader(data))).OK(t)
 		require.NoError(t, compiler.AddResource(k.path(), document))
-		k.compiled, err = compiler.Compile(k.path())
-		require.NoError(t, err)
+		k.compiled = proctest.Try(compiler.Compile(k.path())).OK(t)
 	}
 	return list
 }

@@ -251,14 +251,12 @@ func TestAnUnpinnedGuardNeedsNoReference(t *testing.T) {
 func TestTheFoldersOfPinsAreRootsAlone(t *testing.T) {
 	s := newSite(t)
 	g := s.open()
-	info, err := os.Stat(s.pins)
-	require.NoError(t, err)
+	info := proctest.Try(os.Stat(s.pins)).OK(t)
 	require.Equal(t, os.ModeDir|0o700, info.Mode())
 	require.NoError(t, os.Chmod(s.pins, 0o755))
 	require.NoError(t, g.Close())
 	s.open()
-	info, err = os.Stat(s.pins)
-	require.NoError(t, err)
+	info = proctest.Try(os.Stat(s.pins)).OK(t)
 	require.Equal(t, os.ModeDir|0o700, info.Mode())
 	var names []string
 	entries := proctest.Try(os.ReadDir(s.pins)).OK(t)

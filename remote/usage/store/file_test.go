@@ -152,10 +152,8 @@ func TestUpgrade(t *testing.T) {
 		t.Run(fmt.Sprint("version ", version), func(t *testing.T) {
 			path, entries := filepath.Join(t.TempDir(), store.FileName), slices.Clone(written)
 			require.NoError(t, os.WriteFile(path, proctest.Try(os.ReadFile(newest)).OK(t), 0o600))
-			db, err := sql.Open("sqlite", path)
-			require.NoError(t, err)
-			_, err = db.Exec(older + fmt.Sprintf("; PRAGMA user_version = %d", version))
-			require.NoError(t, err)
+			db := proctest.Try(sql.Open("sqlite", path)).OK(t)
+			proctest.Try(db.Exec(older + fmt.Sprintf("; PRAGMA user_version = %d", version))).OK(t)
 			require.NoError(t, db.Close())
 			require.True(t, proctest.Try(os.Stat(path)).OK(t).Size() > o.MaxBytes || version == 4)
 			checkAll := func(s *store.Store) {

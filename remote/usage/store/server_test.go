@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // fleets numbers the fleets in a database, so that each test has one of its own.
@@ -211,14 +212,11 @@ func namesRemovedMeanwhile(t *testing.T, server *servers.PostgresServer) {
 		e.Sums = usage.Sums{{Kind: usage.OfUser, Hour: firstHour, Name: "removed"}: {Peak: 1}}
 	}
 	require.NoError(t, s.Add(t.Context(), first))
-	db, err := sql.Open("pgx", server.URL())
-	require.NoError(t, err)
+	db := proctest.Try(sql.Open("pgx", server.URL())).OK(t)
 	defer db.Close()
-	remover, err := db.BeginTx(t.Context(), nil)
-	require.NoError(t, err)
+	remover := proctest.Try(db.BeginTx(t.Context(), nil)).OK(t)
 	defer func() { _ = remover.Rollback() }() // it was committed
-	_, err = remover.Exec("LOCK TABLE genv_usage.names IN SHARE ROW EXCLUSIVE MODE; DELETE FROM genv_usage.names WHERE name = 'removed'")
-	require.NoError(t, err)
+	proctest.Try(remover.Exec("LOCK TABLE genv_usage.names IN SHARE ROW EXCLUSIVE MODE; DELETE FROM genv_usage.names WHERE name = 'removed'")).OK(t)
 	added := make(chan error, 1)
 	go func() { added <- s.Add(t.Context(), second) }()
 	require.Eventually(t, func() bool {

@@ -51,14 +51,11 @@ func TestEncodeKeepsTheRest(t *testing.T) {
 
 func TestSmallConfigs(t *testing.T) {
 	for _, text := range []string{`{}`, `{"process":null,"hooks":null,"linux":null}`, `{"process":{"env":null}}`} {
-		c, err := oci.Parse([]byte(text))
-		require.NoError(t, err, text)
+		c := proctest.Try(oci.Parse([]byte(text))).OK(t, text)
 		c.SetEnv("A", "1")
 		c.AddHook("poststop", oci.Hook{Path: "/h"})
-		data, err := c.Encode()
-		require.NoError(t, err, text)
-		again, err := oci.Parse(data)
-		require.NoError(t, err, string(data))
+		data := proctest.Try(c.Encode()).OK(t, text)
+		again := proctest.Try(oci.Parse(data)).OK(t, string(data))
 		require.Equal(t, "1", again.Getenv("A"))
 		require.Equal(t, []oci.Hook{{Path: "/h"}}, again.Hooks["poststop"])
 	}

@@ -103,12 +103,10 @@ func TestWhatAUserMayHoldOrTakeHarmsNoOther(t *testing.T) {
 	h := serving(t, 4)
 	holder := exec.Command("flock", filepath.Join(h.dir, "genv.lock"), "flock", filepath.Join(h.dir, "devices", "0.lock"), "sh", "-c", "echo; exec sleep 1000", "kernel-6a1b.json")
 	holder.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true, Credential: &syscall.Credential{Uid: mallory, Gid: mallory}}
-	out, err := holder.StdoutPipe()
-	require.NoError(t, err)
+	out := proctest.Try(holder.StdoutPipe()).OK(t)
 	require.NoError(t, holder.Start())
 	t.Cleanup(func() { _ = syscall.Kill(-holder.Process.Pid, syscall.SIGKILL); _ = holder.Wait() })
-	_, err = out.Read(make([]byte, 1))
-	require.NoError(t, err, "the copy's lock and a device's are held, by what looks like a kernel")
+	proctest.Try(out.Read(make([]byte, 1))).OK(t, "the copy's lock and a device's are held, by what looks like a kernel")
 	kernel := `{"enter":{"eid":"%s","kernel_id":"6a1b","attach":true,"config":{"gpus":1}}}`
 	require.Equal(t, []string{"now [0]"}, h.ask(t, mallory, fmt.Sprintf(kernel, "taken")))
 	require.Equal(t, []string{
