@@ -140,7 +140,7 @@ func (e *CapExcess) String() string {
 	if e.Name != "" {
 		name = text.Shown(e.Name) + ": "
 	}
-	if e.Counts == CapMemory.String() || e.Counts == CapHours.String() {
+	if e.Counts == CapMemory.String() || e.OfHours() {
 		used = e.Amount(e.Used)
 	}
 	return name + used + " of " + e.counted(e.Limit)
@@ -153,6 +153,9 @@ func (k CapKind) String() string {
 
 // Amount is so much of what a cap counts, in words.
 func (e *CapExcess) Amount(n int64) string { return text.CapAmount(e.Counts, n) }
+
+// OfHours reports whether they are GPU hours.
+func (e *CapExcess) OfHours() bool { return e != nil && e.Counts == CapHours.String() }
 
 // counted is Amount with the GPUs that it is of.
 func (e *CapExcess) counted(n int64) string {
@@ -174,7 +177,7 @@ func (e *CapExcess) line(f *Finding) string {
 	if n := len(f.CountedOn); n > 1 {
 		where = fmt.Sprintf(" on %d hosts", n)
 	}
-	if e.Counts == CapHours.String() {
+	if e.OfHours() {
 		return fmt.Sprintf("User %s has %s, and %s of the %s that %s allows are used", f.User,
 			strings.TrimSpace("GPUs "+text.OneLine(e.Of)), e.Amount(e.Used), e.Amount(e.Limit), which)
 	}

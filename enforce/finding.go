@@ -141,6 +141,8 @@ func (f *Finding) Advice(find func(snapshot.Hostname, snapshot.EnvID) *snapshot.
 		return adviceIdleEnds
 	case f.Rule == RuleIdle:
 		return fmt.Sprintf(adviceIdle, f.Warn.ends(), keepIdle(runs))
+	case f.Cap.OfHours():
+		return "Save your work, and end it: you may have these GPUs again from " + snapshot.When(f.Cap.Until) + "."
 	case runs && known.adviceRun != "":
 		return known.adviceRun
 	case known.advice != adviceGiveBack && f.Cap == nil || !f.Pending:

@@ -149,6 +149,7 @@ func (m Memory) Next(now time.Time, hosts int) Memory {
 		Stuck:      copyOf(m.Stuck),
 		LeftAlone:  copyOf(m.LeftAlone),
 		TakenFor:   takenFor,
+		Hours:      copyOf(m.Hours), // also of caps that are not in the policy for a while
 		Seen:       make(SeenOn, len(m.Seen)),
 		Hosts:      make(map[snapshot.Hostname]KnownHost, hosts),
 		Notes:      make(map[Note]bool, len(m.Notes)),

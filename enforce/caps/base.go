@@ -98,9 +98,6 @@ func (c *Counting) countHours(listed *policyCap) {
 			hours.Seconds[u.user] += c.gap(d.Host).Seconds()
 		}
 	}
-	if c.Next.Hours == nil {
-		c.Next.Hours = make(map[string]enforce.Hours)
-	}
 	c.Next.Hours[listed.ID] = hours
 }
 

@@ -188,10 +188,11 @@ func (o *Owners) message(f *enforce.Finding, t addressee, follows string, now ti
 }
 
 func messageOf(f *enforce.Finding, follows string, now time.Time) UserMessage {
-	if f.Pending && f.Count != nil { // a cap, which chooses again when it is due
-		if len(f.Detach) > 0 {
-			follows += "; what runs there then ends, too"
-		}
+	isCap := f.Pending && f.Count != nil
+	if isCap && len(f.Detach) > 0 {
+		follows += "; what runs there then ends, too"
+	}
+	if isCap && !f.Cap.OfHours() { // it chooses again when it is due; of GPU hours all goes
 		follows = fmt.Sprintf("what is too much will be taken back, idle GPUs first (as things are now, %s)", follows)
 	}
 	return UserMessage{

@@ -46,6 +46,7 @@ func TestElsewhere(t *testing.T) {
 	}{
 		"a device":     {enforce.Finding{Detach: device("a"), Pending: true}, "ab", []string{"b 1001: Unless this changes soon, " + choice + " (as things are now, GPU 3 will be detached on a; what runs there then ends, too)."}},
 		"in some time": {enforce.Finding{Detach: device("a"), Pending: true, Due: now.Add(time.Hour)}, "ab", []string{"b 1001: Unless this changes, in 1h " + choice + " (as things are now, GPU 3 will be detached on a; what runs there then ends, too)."}},
+		"GPU hours":    {enforce.Finding{Detach: device("a"), Pending: true, Cap: &enforce.CapExcess{Counts: "gpu-hours"}}, "ab", []string{"b 1001: Unless this changes soon, GPU 3 will be detached on a; what runs there then ends, too."}},
 		"once all hosts answer": {
 			enforce.Finding{Terminate: process("a"), Detach: device("c"), Pending: true, HostsMissing: 1, Waits: "1 of the hosts did not answer"},
 			"abc",

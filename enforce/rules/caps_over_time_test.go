@@ -300,5 +300,7 @@ func TestGPUHoursCountAlways(t *testing.T) {
 		}
 		require.Equal(t, row.want, got, name)
 		require.InDelta(t, row.hours, memory.Hours["week"].Seconds["alice"], 0.001, name)
+		memory.Judge(stated{fleet: row.fleet}, parseCluster(t, "a | env 1 alice u1001"), noon(20))
+		require.InDelta(t, row.hours, memory.Hours["week"].Seconds["alice"], 0.001, "%s: the cap may come back", name)
 	}
 }

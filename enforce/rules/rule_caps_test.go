@@ -44,6 +44,8 @@ func TestAdviceOfACap(t *testing.T) {
 	}
 	outside := enforce.Finding{Pending: true, Rule: enforce.RuleMaxMemoryPerUser, Terminate: []enforce.ProcessRef{{Host: "a", PID: 5}}}
 	require.Equal(t, "Give back GPUs that you need less, such as these: kill 5.", outside.Advice(noEnvironment), "there is nothing to detach")
+	hours := enforce.Finding{Pending: true, Rule: enforce.RuleCaps, Cap: &enforce.CapExcess{Counts: "gpu-hours", Until: noon(0)}}
+	require.Equal(t, "Save your work, and end it: you may have these GPUs again from "+snapshot.When(noon(0))+".", hours.Advice(noEnvironment))
 	require.NotRegexp(t, "genv detach($|[^ ]| [^-])", enforce.RuleMaxDevicesPerUser.Advice())
 }
 

@@ -91,9 +91,6 @@ func (a *asking) tick(asker Survey, now func() time.Time, round int, turns map[s
 
 // ask asks hosts. Each gets an answer, if only that it was not asked.
 func (a *asking) ask(asker Survey, now func() time.Time, round int, atTick bool, turns map[string]time.Time) {
-	if a.underWay == nil {
-		a.underWay = make(map[string]bool)
-	}
 	for _, h := range asker.Hosts {
 		a.underWay[h.Name] = atTick
 	}

@@ -30,8 +30,7 @@ type Schedule struct {
 	Actions *Queue // brings what operators ask for; nil for none
 	// Drain is how long outcomes are waited for when ctx ends; 0 is as long as they take. A later Loop has the others.
 	Drain time.Duration
-	// Step, if set, is called at each tick and before each wait, with how long it may take until the next call; 0 for
-	// the usual time. A watchdog is fed by it.
+	// Step, if set, feeds a watchdog: until its next call it takes as long as wait; 0 for the usual time.
 	Step func(wait time.Duration)
 }
 
@@ -68,7 +67,7 @@ type loop struct {
 }
 
 func newLoop(ctx context.Context, c *Controller, s Schedule) *loop {
-	l := &loop{Controller: c, Schedule: s, start: time.Now(), shown: true}
+	l := &loop{Controller: c, Schedule: s, start: time.Now(), shown: true, asking: asking{underWay: make(map[string]bool)}}
 	l.asking.ctx, l.asking.cancel = context.WithCancel(ctx)
 	c.fleet = c.fleet.of(c.Hosts)
 	c.Memory.restoreCompanions(c.Companions)

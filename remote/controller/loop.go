@@ -63,9 +63,8 @@ func (l *loop) startTick() {
 	}
 }
 
-// handle judges an event and acts on it, asks hosts again, and says when to judge next: ten times as long after this
-// began as it took, within leastPause and mostPause. What is urgent may be judged sooner: then what follows waits for
-// longer, by mostSooner at most.
+// handle judges an event and acts on it, asks hosts again, and sets when to judge next: ten times as long after this
+// began as it took, within leastPause and mostPause. After a sooner one that is later, by mostSooner at most.
 func (l *loop) handle(ctx context.Context, e *loopEvent) {
 	begun := time.Now()
 	l.cycle(ctx, e)

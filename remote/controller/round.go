@@ -17,8 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Round is what was seen, concluded and done since a tick, at which all hosts are asked. It has as many
-// judgements as there were events to judge.
+// Round is what was seen, concluded and done since a tick, at which all hosts are asked, by one or more judgements.
 type Round struct {
 	Run    string // of the controller, as in the log
 	Number int

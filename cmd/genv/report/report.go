@@ -70,6 +70,8 @@ func Command(with command.Program) *cli.Command {
 
 func (p *options) run(c *cli.Context) error {
 	switch {
+	case p.cap != "" && (c.IsSet("by") || c.IsSet("since") || c.IsSet("until") || c.IsSet("top")):
+		return command.WrongFlag("cap", " shows all of its running period: leave out --by, --since, --until and --top")
 	case p.cap != "" && p.output.Format == html:
 		return command.WrongFlag("format", " html is not for --cap: write tui, csv or json")
 	case p.cap != "":
