@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // word is a line of the glossary: the word, and the type, package or document that it names.
@@ -52,8 +54,7 @@ func TestSteps(t *testing.T) {
 			if !strings.Contains(path, "/") {
 				path = "remote/controller/" + path
 			}
-			data, err := os.ReadFile(filepath.Join("..", path))
-			require.NoError(t, err)
+			data := proctest.Try(os.ReadFile(filepath.Join("..", path))).OK(t)
 			code += string(data)
 		}
 		for _, step := range quoted.FindAllStringSubmatch(row[1], -1) {
@@ -81,8 +82,7 @@ func isFolder(path string) bool {
 
 // section is what architecture.md has below a heading.
 func section(t *testing.T, heading string) string {
-	data, err := os.ReadFile("architecture.md")
-	require.NoError(t, err)
+	data := proctest.Try(os.ReadFile("architecture.md")).OK(t)
 	_, after, found := strings.Cut(string(data), "\n## "+heading+"\n")
 	require.True(t, found, heading)
 	text, _, _ := strings.Cut(after, "\n## ")

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // withSecondProgram replaces the installed package by an earlier one, with genv-remote.
@@ -178,8 +180,7 @@ func TestUnitsAreHardened(t *testing.T) {
 	for unit, threshold := range map[string]string{
 		"systemd/genv-controller.service": "18", "../remote/install/systemd/genv-enforce.service": "40", "../remote/install/systemd/genv-host.service": "40", "systemd/genv-guard.service": "80",
 	} {
-		path, err := filepath.Abs(unit)
-		require.NoError(t, err)
+		path := proctest.Try(filepath.Abs(unit)).OK(t)
 		out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold="+threshold, path).CombinedOutput()
 		require.NoError(t, err, string(out))
 	}
@@ -187,8 +188,7 @@ func TestUnitsAreHardened(t *testing.T) {
 
 // TestTheGuardsServiceHasNoMountsOfItsOwn: the guard's pins are in /sys/fs/bpf, which all of the machine has to see.
 func TestTheGuardsServiceHasNoMountsOfItsOwn(t *testing.T) {
-	unit, err := os.ReadFile("systemd/genv-guard.service")
-	require.NoError(t, err)
+	unit := proctest.Try(os.ReadFile("systemd/genv-guard.service")).OK(t)
 	require.NotRegexp(t, `(?m)^(Private\w+|Protect(System|Home|Kernel\w*|ControlGroups|Proc|Hostname)|Read(Write|Only)Paths|InaccessiblePaths|ExecPaths|NoExecPaths|BindPaths|BindReadOnlyPaths|TemporaryFileSystem|Mount\w+|Root\w+|DynamicUser|ProcSubset|RemoveIPC)=`, string(unit))
 }
 

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // machine is a private machine: this one's files in an overlay, with its own
@@ -40,10 +42,8 @@ func startMachine(t *testing.T) *machine {
 	}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	stdin, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	stdout, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	stdin := proctest.Try(cmd.StdinPipe()).OK(t)
+	stdout := proctest.Try(cmd.StdoutPipe()).OK(t)
 	if err := cmd.Start(); err != nil {
 		skip(t, "namespaces are not available here: "+err.Error())
 	}

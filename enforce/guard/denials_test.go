@@ -85,8 +85,7 @@ func TestFile(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode())
 
 	require.NoError(t, os.Chmod(filepath.Join(dir, "guard-denials.json"), 0o622))
-	_, err = guard.ReadDenials(dir)
-	require.ErrorIs(t, err, folder.ErrUnsafe)
+	require.ErrorIs(t, proctest.Try(guard.ReadDenials(dir)).Err, folder.ErrUnsafe)
 }
 
 func TestReadRefusesWhatItDidNotWrite(t *testing.T) {

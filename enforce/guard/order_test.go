@@ -127,12 +127,10 @@ func TestAnOrderEndsWithItsLease(t *testing.T) {
 
 func TestRenew(t *testing.T) {
 	dir := t.TempDir()
-	_, err := guard.RenewOrder(dir, func() guard.Order { o := enforce(); o.ID = "x"; return o }(), start)
-	require.ErrorIs(t, err, guard.ErrNoOrder)
+	require.ErrorIs(t, proctest.Try(guard.RenewOrder(dir, func() guard.Order { o := enforce(); o.ID = "x"; return o }(), start)).Err, guard.ErrNoOrder)
 	mine, err := guard.GiveOrder(dir, enforce(), "", start)
 	require.NoError(t, err)
-	mine, err = guard.RenewOrder(dir, mine, after(20*time.Second))
-	require.NoError(t, err)
+	mine = proctest.Try(guard.RenewOrder(dir, mine, after(20*time.Second))).OK(t)
 	require.Equal(t, 60*time.Second, mine.Left(after(20*time.Second)))
 	require.Equal(t, 30*time.Second, mine.Left(after(50*time.Second)))
 
@@ -147,8 +145,7 @@ func TestRenew(t *testing.T) {
 
 	require.ErrorIs(t, guard.WithdrawOrder(dir, mine), guard.ErrReplaced)
 	require.NoError(t, guard.WithdrawOrder(dir, other))
-	_, err = guard.ReadOrder(dir)
-	require.ErrorIs(t, err, guard.ErrNoOrder)
+	require.ErrorIs(t, proctest.Try(guard.ReadOrder(dir)).Err, guard.ErrNoOrder)
 	require.NoError(t, guard.WithdrawOrder(dir, other), "it is gone already")
 
 	require.Equal(t, "controller 1", proctest.Try(guard.GiveOrder(dir, enforce(), "controller 1", after(time.Minute))).OK(t).ID)
@@ -178,8 +175,7 @@ func TestReadTrustsOnlyRoot(t *testing.T) {
 			_, err := guard.GiveOrder(dir, enforce(), "", start)
 			require.NoError(t, err)
 			require.NoError(t, tamper(dir))
-			_, err = guard.ReadOrder(dir)
-			require.ErrorIs(t, err, folder.ErrUnsafe)
+			require.ErrorIs(t, proctest.Try(guard.ReadOrder(dir)).Err, folder.ErrUnsafe)
 		})
 	}
 }
@@ -230,6 +226,5 @@ func TestStatus(t *testing.T) {
 	require.Equal(t, 3, got.UsersLeftOut)
 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "guard.json"), []byte(`{"schema":"genv.guard/2"}`), 0o600))
-	_, err = guard.ReadStatus(dir)
-	require.ErrorIs(t, err, snapshot.ErrInvalid)
+	require.ErrorIs(t, proctest.Try(guard.ReadStatus(dir)).Err, snapshot.ErrInvalid)
 }

@@ -268,8 +268,7 @@ func TestOwnerInUserNamespace(t *testing.T) {
 		}
 		_, err := fmt.Fprintln(c.in, "go")
 		require.NoError(t, err)
-		_, err = c.out.ReadString('\n')
-		require.NoError(t, err)
+		proctest.Try(c.out.ReadString('\n')).OK(t)
 		require.Equal(t, snapshot.UID(2000006), proctest.Try(proc.FS{}.UID(c.pid())).OK(t))
 		return c
 	}

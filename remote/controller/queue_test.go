@@ -27,6 +27,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/testfleet/inprocess"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/local"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // Many actions don't delay the cycles, and are refused when too many wait.
@@ -70,8 +71,7 @@ func TestWhoHasLeft(t *testing.T) {
 		cancel()
 		a := hold
 		a.Schema, a.Reason = operator.ActionSchema, "r"
-		_, err := r.queue.Do(gone, alice, a)
-		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, proctest.Try(r.queue.Do(gone, alice, a)).Err, context.Canceled)
 		synctest.Wait()
 		require.Nil(t, r.c.Memory.Operator.Hold)
 		r.stop()
@@ -154,8 +154,7 @@ func (h *guardedHost) serve(more ...string) inprocess.Func {
 func TestGuardsOfAFleet(t *testing.T) {
 	able, older := &guardedHost{}, &guardedHost{}
 	f := genvhost.Start(t, 10*time.Second, able.serve(agent.RequestGuard), older.serve(), genvhost.New(genvhost.Busy(1)).Old())
-	p, err := policy.Parse("p.yaml", []byte("defaults: {guard: enforce, non-env-processes: true}\nexempt: {users: [zoe]}"))
-	require.NoError(t, err)
+	p := proctest.Try(policy.Parse("p.yaml", []byte("defaults: {guard: enforce, non-env-processes: true}\nexempt: {users: [zoe]}"))).OK(t)
 	path := filepath.Join(t.TempDir(), "audit.log")
 	var seen []enforce.Event
 	c := controllerOfFleet(f, 3)
@@ -205,8 +204,7 @@ func TestGuardsOfAFleet(t *testing.T) {
 	requests, _ = able.taken()
 	require.Len(t, requests, 4, "it is off")
 
-	log, err := os.ReadFile(path)
-	require.NoError(t, err)
+	log := proctest.Try(os.ReadFile(path)).OK(t)
 	for _, want := range []string{"setting the kernel guard to enforce", "turning the kernel guard off"} {
 		require.Contains(t, string(log), want)
 	}

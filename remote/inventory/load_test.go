@@ -222,8 +222,7 @@ func TestReadErrorsNameTheFile(t *testing.T) {
 	require.ErrorContains(t, err, "is a directory; check that it is a file")
 
 	broken := func(string) (io.ReadCloser, error) { return io.NopCloser(brokenReader{}), nil }
-	_, err = inventory.Load(sel{HostFile: "x"}, broken)
-	require.EqualError(t, err, "--hostfile x: cable pulled; check that it is a file")
+	require.EqualError(t, proctest.Try(inventory.Load(sel{HostFile: "x"}, broken)).Err, "--hostfile x: cable pulled; check that it is a file")
 }
 
 type brokenReader struct{}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/inventory"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 const racks = `
@@ -59,8 +60,7 @@ func TestPatterns(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			hosts, err := inventory.Load(sel{Hosts: []string{test.hosts}, DefaultFiles: []string{"/etc/genv/hosts.yaml"}, All: true}, f.open)
-			require.NoError(t, err)
+			hosts := proctest.Try(inventory.Load(sel{Hosts: []string{test.hosts}, DefaultFiles: []string{"/etc/genv/hosts.yaml"}, All: true}, f.open)).OK(t)
 			require.Equal(t, test.want, names(hosts))
 		})
 	}
@@ -77,13 +77,11 @@ func TestPatterns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.sel.DefaultFiles = []string{"/etc/genv/hosts.yaml"}
-			hosts, err := inventory.Load(test.sel, f.open)
-			require.NoError(t, err)
+			hosts := proctest.Try(inventory.Load(test.sel, f.open)).OK(t)
 			require.Equal(t, test.want, names(hosts))
 		})
 	}
-	hosts, err := inventory.Load(sel{Hosts: []string{"eve@gpu-0[7-8]*:99"}, HostFile: "hosts.yaml", User: "bob"}, f.open)
-	require.NoError(t, err)
+	hosts := proctest.Try(inventory.Load(sel{Hosts: []string{"eve@gpu-0[7-8]*:99"}, HostFile: "hosts.yaml", User: "bob"}, f.open)).OK(t)
 	require.Equal(t, remote.Host{Name: "gpu-08", User: "eve", Port: 99, Labels: map[string]string{"site": "lab", "gpu": "h200", "rack": "2", "spare": ""}}, hosts[1])
 }
 

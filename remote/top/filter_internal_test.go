@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func (m *Model) ids() (list []string) {
@@ -119,8 +121,7 @@ func FuzzFilter(fuzz *testing.F) {
 			require.NotEmpty(t, err.Error())
 			return
 		}
-		again, err := ParseFilter(f.String())
-		require.NoError(t, err)
+		again := proctest.Try(ParseFilter(f.String())).OK(t)
 		require.Equal(t, f, again, "what is shown as the filter is the filter")
 		for tab := range tabCount {
 			for _, r := range m.scene.rows(tab) {
@@ -138,8 +139,7 @@ func TestSplitWords(t *testing.T) {
 		`"" a""`:                         {"", "a"},
 		"host=gpu-ü\u2003\"a\u00a0b\"\n": {"host=gpu-ü", "a\u00a0b"},
 	} {
-		words, err := splitWords(text)
-		require.NoError(t, err)
+		words := proctest.Try(splitWords(text)).OK(t)
 		require.Equal(t, want, words, text)
 	}
 }
@@ -159,9 +159,7 @@ func TestErrors(t *testing.T) {
 		"=bob":         `unknown field ""`,
 		"util<\x1b[2J": `util: "?[2j" is not a number`,
 	} {
-		_, err := ParseFilter(text)
-		require.ErrorContains(t, err, want, text)
+		require.ErrorContains(t, proctest.Try(ParseFilter(text)).Err, want, text)
 	}
-	_, err := ParseFilter(strings.Repeat("x", maxFilterLength+1))
-	require.ErrorContains(t, err, "longer than")
+	require.ErrorContains(t, proctest.Try(ParseFilter(strings.Repeat("x", maxFilterLength+1))).Err, "longer than")
 }

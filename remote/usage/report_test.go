@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/usage"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func sums(by string, rows ...usage.ReportRow) *usage.Report {
@@ -69,8 +70,7 @@ func TestJSON(t *testing.T) {
 		Attached: 3600, Used: 2000, Computing: 1000, Idle: 1600, Unknown: 60, Unmeasured: 5, Memory: 7, Findings: 4, Terminated: 2, Detached: 1,
 	}})
 	r.Missing, r.Recorded = 30, r.Until
-	text, err := json.Marshal(r)
-	require.NoError(t, err)
+	text := proctest.Try(json.Marshal(r)).OK(t)
 	const row = `"attached_seconds": 3600, "used_seconds": 2000, "computing_seconds": 1000, "idle_seconds": 1600, "unknown_seconds": 60, "unmeasured_seconds": 5,
 		"memory_mib_seconds": 7, "share": 1, "findings": 4, "terminated": 2, "detached": 1`
 	require.JSONEq(t, `{"schema": "genv.remote.report/1", "by": "user", "since": "2026-09-21T14:13:20Z", "until": "2026-09-28T12:53:20Z",
@@ -180,8 +180,7 @@ func TestReports(t *testing.T) {
 	require.ErrorIs(t, err, usage.ErrNoGroups)
 	broken := errors.New("broken")
 	fails := func() (usage.Store, error) { return nil, broken }
-	_, err = usage.NewReader(fails, time.Now, nil).Report(t.Context(), usage.Query{By: usage.ByHost})
-	require.ErrorIs(t, err, broken)
+	require.ErrorIs(t, proctest.Try(usage.NewReader(fails, time.Now, nil).Report(t.Context(), usage.Query{By: usage.ByHost})).Err, broken)
 }
 
 // However many ask, one reads at a time, and each report once in a minute.
@@ -209,8 +208,7 @@ func TestManyAsk(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 3, s.summed(), "another time is another report")
 		time.Sleep(2 * time.Second)
-		_, err = r.Report(t.Context(), usage.Query{By: usage.ByHost})
-		require.NoError(t, err)
+		proctest.Try(r.Report(t.Context(), usage.Query{By: usage.ByHost})).OK(t)
 		require.Equal(t, 4, s.summed())
 	})
 }
@@ -238,8 +236,7 @@ func TestTooSlow(t *testing.T) {
 
 		gone, leave := context.WithCancel(t.Context())
 		leave()
-		_, err = r.Report(gone, usage.Query{By: usage.ByModel})
-		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, proctest.Try(r.Report(gone, usage.Query{By: usage.ByModel})).Err, context.Canceled)
 	})
 }
 

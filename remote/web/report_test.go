@@ -21,14 +21,14 @@ import (
 	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/remote/web"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // history is a database with what a fleet showed in the last days; the first host's first
 // attachment is from the user who is named.
 func history(t *testing.T, now time.Time, days int, first snapshot.Username) *usage.Reader {
 	path := filepath.Join(t.TempDir(), store.FileName)
-	s, err := store.Open(t.Context(), path, store.Options{In: time.Local})
-	require.NoError(t, err)
+	s := proctest.Try(store.Open(t.Context(), path, store.Options{In: time.Local})).OK(t)
 	account := usage.NewMeter(time.Local)
 	account.MaxGap = 12 * time.Hour
 	begin := now.AddDate(0, 0, -days)
@@ -247,8 +247,7 @@ func TestChart(t *testing.T) {
 	if os.Getenv("UPDATE_GOLDEN") != "" {
 		require.NoError(t, os.WriteFile(golden, []byte(svg), 0o600))
 	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err)
+	want := proctest.Try(os.ReadFile(golden)).OK(t)
 	require.Equal(t, string(want), svg)
 	presentAll(t, file, "the table",
 		"<tr><th scope=\"row\">2026-10-30</th><td class=\"n\">18.0<small>6.0 idle</small></td><td class=\"n\">12.0</td><td class=\"n\">0.0</td></tr>",

@@ -41,8 +41,7 @@ func TestParseInformation(t *testing.T) {
 		"a control character": "Model: \x1b[2J\nDevice Minor: 1\n", "a bad address": "Bus Location: here\nDevice Minor: 1\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := parseInformation([]byte(text))
-			require.ErrorIs(t, err, ErrGarbled)
+			require.ErrorIs(t, proctest.Try(parseInformation([]byte(text))).Err, ErrGarbled)
 		})
 	}
 }
@@ -58,8 +57,7 @@ func FuzzParseInformation(f *testing.F) {
 		}
 		require.NotNil(t, info.Minor)
 		p := published{devicesSchema, []BusDevice{info.BusDevice}}
-		data, err = json.Marshal(p)
-		require.NoError(t, err)
+		data = proctest.Try(json.Marshal(p)).OK(t)
 		require.Equal(t, p.Devices, proctest.Try(Decode(data)).OK(t), "what is read can be published")
 	})
 }
@@ -95,8 +93,7 @@ func TestFromDriver(t *testing.T) {
 }
 
 func TestFromDriverRefuses(t *testing.T) {
-	_, err := FromDriver(t.TempDir())
-	require.ErrorIs(t, err, fs.ErrNotExist, "no driver is not a machine without GPUs")
+	require.ErrorIs(t, proctest.Try(FromDriver(t.TempDir())).Err, fs.ErrNotExist, "no driver is not a machine without GPUs")
 	for name, files := range map[string]map[string]string{
 		"one minor twice":        {"0000:01:00.0": "Device Minor: 1\n", "0000:02:00.0": "Device Minor: 1\n"},
 		"one UUID twice":         {"0000:01:00.0": "GPU UUID: GPU-a\nDevice Minor: 1\n", "0000:02:00.0": "GPU UUID: GPU-a\nDevice Minor: 2\n"},
@@ -111,8 +108,7 @@ func TestFromDriverRefuses(t *testing.T) {
 	}
 	proc := driver(t, map[string]string{"0000:01:00.0": "Device Minor: 1\n"})
 	require.NoError(t, os.Remove(filepath.Join(proc, driverFolder, "0000:01:00.0/information")))
-	_, err = FromDriver(proc)
-	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorIs(t, proctest.Try(FromDriver(proc)).Err, fs.ErrNotExist)
 }
 
 func TestIdentifiedMatchesByUUIDOnly(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // newFourGPUs is a machine with four devices, of which an environment has the last one. The
@@ -73,8 +74,7 @@ func TestAllAreLost(t *testing.T) {
 	}
 	m := newMachine(t)
 	m.smi.apps, m.smi.devices = line, line
-	_, err := m.Snapshot(t.Context())
-	require.ErrorIs(t, err, nvidiasmi.ErrGPULost, "the driver doesn't count them")
+	require.ErrorIs(t, proctest.Try(m.Snapshot(t.Context())).Err, nvidiasmi.ErrGPULost, "the driver doesn't count them")
 }
 
 func TestDevicesDoNotVanishWhileTheDriverHasThem(t *testing.T) {
@@ -92,8 +92,7 @@ func TestDevicesDoNotVanishWhileTheDriverHasThem(t *testing.T) {
 			_ = m.snapshot()
 			found, err := m.ListDevices(t.Context())
 			if err == nil { // as `genv attach` and `genv devices` do
-				_, err = m.files.RegisterDevices(t.Context(), found)
-				require.NoError(t, err)
+				proctest.Try(m.files.RegisterDevices(t.Context(), found)).OK(t)
 			}
 			if name == "root, with a lost device" { // root's nvidia-smi has the last word on what it lists
 				before[0].TotalMemory = snapshot.MiB(400)
@@ -171,16 +170,14 @@ func TestWhatAGuardHidesIsUnknown(t *testing.T) {
 	require.ErrorIs(t, err, nvidiasmi.ErrHung, "that is not the guard's doing")
 	m.guard("off")
 	m.smi.err = &nvidiasmi.ExitError{Err: nvidiasmi.ErrNoDevices}
-	_, err = m.Snapshot(t.Context())
-	require.ErrorIs(t, err, nvidiasmi.ErrNoDevices)
+	require.ErrorIs(t, proctest.Try(m.Snapshot(t.Context())).Err, nvidiasmi.ErrNoDevices)
 }
 
 func TestRootPublishesWhatItFinds(t *testing.T) {
 	m := newFourGPUs(t)
 	m.Hardware.Root, m.smi.devices = true, allFour
 	_ = m.snapshot()
-	list, err := hardware.Read(m.Hardware.Run)
-	require.NoError(t, err)
+	list := proctest.Try(hardware.Read(m.Hardware.Run)).OK(t)
 	require.Len(t, list, 4)
 	for i, minor := range []int{2, 3, 1, 0} {
 		require.Equal(t, minor, *list[i].Minor)

@@ -247,8 +247,7 @@ func TestAncestorsOfAnOrphan(t *testing.T) {
 	require.Equal(t, []proc.ID{{PID: 1, Start: 2}}, got)
 
 	before.Start = 4 // now its PID is another's
-	_, err = fs.NewAncestorFinder().Ancestors(before)
-	require.ErrorIs(t, err, proc.ErrGone)
+	require.ErrorIs(t, proctest.Try(fs.NewAncestorFinder().Ancestors(before)).Err, proc.ErrGone)
 }
 
 // Without a name in the cgroup the PID namespace still shows it.

@@ -43,8 +43,7 @@ func TestBootID(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, id)
 	write("6f1f5d0b-8f7c-4d83-9d0e-3a4f1c0c2b12\n")
-	id, err = fs.BootID()
-	require.NoError(t, err)
+	id = proctest.Try(fs.BootID()).OK(t)
 	require.Equal(t, "6f1f5d0b-8f7c-4d83-9d0e-3a4f1c0c2b12", id, "another /proc, as it is now")
 }
 
@@ -76,16 +75,14 @@ func TestNamespace(t *testing.T) {
 	name, err := proc.FS{}.Namespace(snapshot.PID(os.Getpid()))
 	require.NoError(t, err)
 	require.Regexp(t, `^pid:\[\d+\]$`, name)
-	_, err = mount(t).Namespace(5)
-	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorIs(t, proctest.Try(mount(t).Namespace(5)).Err, os.ErrNotExist)
 }
 
 func TestHasEnded(t *testing.T) {
 	cmd := exec.Command("/bin/sleep", "1000000")
 	require.NoError(t, cmd.Start())
 	pidfd := proctest.Try(unix.PidfdOpen(cmd.Process.Pid, 0)).OK(t)
-	ended, err := proc.HasEnded(pidfd)
-	require.NoError(t, err)
+	ended := proctest.Try(proc.HasEnded(pidfd)).OK(t)
 	require.False(t, ended)
 
 	require.NoError(t, cmd.Process.Kill())
@@ -94,8 +91,7 @@ func TestHasEnded(t *testing.T) {
 		return ended && err == nil
 	}, 10*time.Second, time.Millisecond, "also before it is waited for")
 	require.Error(t, cmd.Wait())
-	ended, err = proc.HasEnded(pidfd)
-	require.NoError(t, err)
+	ended = proctest.Try(proc.HasEnded(pidfd)).OK(t)
 	require.True(t, ended)
 
 	require.NoError(t, unix.Close(pidfd))
@@ -103,8 +99,7 @@ func TestHasEnded(t *testing.T) {
 	require.NoError(t, err)
 	number := int(closed.Fd())
 	require.NoError(t, closed.Close())
-	_, err = proc.HasEnded(number)
-	require.Error(t, err, "it is no descriptor any more")
+	require.Error(t, proctest.Try(proc.HasEnded(number)).Err, "it is no descriptor any more")
 }
 
 // asNobody calls do on a thread of the user nobody, which ends afterwards.

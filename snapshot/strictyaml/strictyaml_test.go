@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
@@ -168,8 +169,7 @@ func TestGroups(t *testing.T) {
 		}.Read(doc.Root())
 		return groups, doc.Err()
 	}
-	groups, err := read("a: [\"@b\", z, Y]\nb: [x, y]\nc: [\"@others\", o1]\nd: []\n")
-	require.NoError(t, err)
+	groups := proctest.Try(read("a: [\"@b\", z, Y]\nb: [x, y]\nc: [\"@others\", o1]\nd: []\n")).OK(t)
 	require.Equal(t, map[string][]string{"a": {"x", "y", "z"}, "b": {"x", "y"}, "c": {"o1", "o2"}, "d": nil}, groups)
 
 	for data, want := range map[string]string{
@@ -181,8 +181,7 @@ func TestGroups(t *testing.T) {
 		"a: [[x]]":                 "f.yaml:1:5: expected text, as in `word`, but found a list",
 		"a: x":                     "f.yaml:1:4: a: expected a list, as in `- item`, but found text \"x\"",
 	} {
-		_, err := read(data)
-		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, proctest.Try(read(data)).Err, want)
 	}
 }
 
@@ -229,8 +228,7 @@ func TestDescribe(t *testing.T) {
 		})
 		require.NoError(t, doc.Err())
 	})
-	data, err := json.Marshal(schema)
-	require.NoError(t, err)
+	data := proctest.Try(json.Marshal(schema)).OK(t)
 	require.JSONEq(t, `{"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false,
 		"properties": {
 			"later": {"type": "array", "items": {"type": ["integer", "object"], "minimum": 1, "maximum": 3, "additionalProperties": {"type": "boolean"}}},

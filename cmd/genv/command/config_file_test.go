@@ -106,8 +106,7 @@ func TestOpenConfigRefusesWhatIsNoFile(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	link := filepath.Join(folder, ConfigFile)
 	require.NoError(t, os.Symlink("/nowhere", link))
-	_, err = OpenConfig(link)
-	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorIs(t, proctest.Try(OpenConfig(link)).Err, fs.ErrNotExist)
 	found := proctest.Try(FindConfig(environment(map[string]string{ConfigVariable: folder}), PolicyFile)).OK(t)
 	require.Empty(t, found)
 }
@@ -159,6 +158,5 @@ func TestOpenConfigChecksTheFolderBehindALink(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, file.Close())
 	require.NoError(t, os.Chmod(elsewhere, 0o777))
-	_, err = OpenConfig(path)
-	require.ErrorContains(t, err, elsewhere+" may be changed by every user")
+	require.ErrorContains(t, proctest.Try(OpenConfig(path)).Err, elsewhere+" may be changed by every user")
 }

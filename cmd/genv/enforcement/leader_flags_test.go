@@ -60,8 +60,7 @@ func TestReadLeader(t *testing.T) {
 	config = proctest.Try(readLeader(true, map[string]string{"GENV_LEADER_LOGIN": "ann:x"}, "--leader", url)).OK(t)
 	require.Equal(t, "/genv/lab", config.Key)
 	require.Equal(t, etcd.Config{Endpoints: []string{"http://a:2379", "http://b:2379"}, User: "ann", Password: "x"}, config.Etcd)
-	config, err = readLeader(true, map[string]string{"GENV_LEADER_LOGIN": "ann:x"}, "--leader", url, "--leader-login", dir+"/login")
-	require.NoError(t, err)
+	config = proctest.Try(readLeader(true, map[string]string{"GENV_LEADER_LOGIN": "ann:x"}, "--leader", url, "--leader-login", dir+"/login")).OK(t)
 	require.Equal(t, []string{"genv", "a:b"}, []string{config.Etcd.User, config.Etcd.Password}, "the file counts")
 
 	for why, args := range map[string]string{

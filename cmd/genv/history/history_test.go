@@ -165,8 +165,7 @@ func TestWhy(t *testing.T) {
 	require.Equal(t, "No action on this host is recorded in "+path+", and no warning runs here\n", out)
 	item := audit.Record{Time: time.Now(), Kind: audit.KindOrder, Order: "r", PID: 7, IDs: []string{"non-env-processes/a/7"}, Text: "Terminating process 7 from environment N/A that is running on GPU(s) 0", Why: []string{"x\x1b[2J"}, Judged: []string{"process 7\x1b[2J"}}
 	require.NoError(t, (&audit.Log{Path: path}).Append(item))
-	out, err = show()
-	require.NoError(t, err)
+	out = proctest.Try(show()).OK(t)
 	require.Regexp(t, `^What       Terminating process 7 in no environment that is running on GPU\(s\) 0\nOutcome    unknown: .*\nBecause    x\\x1b\[2J\nWhat to do End it, and start it in an environment.*\nTime .*\nDecision   [0-9a-f]{8}\n$`, out)
 	out = proctest.Try(show("-v")).OK(t)
 	require.Regexp(t, `^Decision   [0-9a-f]{8}\nTime .*\nWhat       Terminating process 7 from environment N/A that is running on GPU\(s\) 0\nOutcome    unknown: .*\nBecause    x\\x1b\[2J\nJudged     process 7\\x1b\[2J\n$`, out)
@@ -177,7 +176,6 @@ func TestWhy(t *testing.T) {
 	require.NoError(t, err)
 	require.Regexp(t, named[11:19]+`\n$`, out)
 	for id, says := range map[string]string{"7": `"7" is not the id of a decision`, "00000000": "no decision 00000000 is recorded"} {
-		_, err = show(id)
-		require.ErrorContains(t, err, says)
+		require.ErrorContains(t, proctest.Try(show(id)).Err, says)
 	}
 }

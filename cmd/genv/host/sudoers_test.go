@@ -48,8 +48,7 @@ func TestTheSudoersLineIsTheSameEverywhere(t *testing.T) {
 // TestTheSudoersLine: with it a controller does its work, and sudo runs nothing else of genv's, and no other program.
 func TestTheSudoersLine(t *testing.T) {
 	f := sshd.Start(t, sshd.Options{Hosts: []sshd.HostOptions{{Name: "gpu-01", Rights: sshd.OnlyUsage}}, Genv: genvtest.Program(t)})
-	job, err := f.Host("gpu-01").StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})
-	require.NoError(t, err)
+	job := proctest.Try(f.Host("gpu-01").StartJob(testfleet.Job{User: "bob", Env: genvtest.Outside, Uses: []testfleet.Use{{Device: 0, MiB: 10}}})).OK(t)
 	on := func(line string) (string, error) {
 		out, err := exec.Command("ssh", "-F", f.SSHConfig(), "gpu-01", line).CombinedOutput()
 		return string(out), err

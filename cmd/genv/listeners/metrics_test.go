@@ -38,8 +38,7 @@ func TestAddresses(t *testing.T) {
 			require.NoError(t, err, text)
 			require.Equal(t, want, config.Metrics.String(), text)
 			require.True(t, config.Asked())
-			_, err = flags.Read(c, func(string) string { return "" }, true)
-			require.ErrorContains(t, err, "--metrics needs a loop")
+			require.ErrorContains(t, proctest.Try(flags.Read(c, func(string) string { return "" }, true)).Err, "--metrics needs a loop")
 			return nil
 		}}
 		require.NoError(t, app.Run([]string{"genv", "--metrics", text}))

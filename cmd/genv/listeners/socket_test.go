@@ -24,6 +24,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/metrics"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,20 +38,17 @@ func TestSocket(t *testing.T) {
 		require.NoError(t, json.NewEncoder(w).Encode(peer))
 	})
 	config := listeners.Endpoints{Socket: listeners.Socket{Path: path, Required: true}}
-	open, err := listeners.Open(t.Context(), config, listeners.Content{Feed: feed, Actions: actions}, zerolog.Nop())
-	require.NoError(t, err)
+	open := proctest.Try(listeners.Open(t.Context(), config, listeners.Content{Feed: feed, Actions: actions}, zerolog.Nop())).OK(t)
 	require.Equal(t, []string{path}, open.Addresses)
 	viewer := live.NewClient(path)
-	fleet, err := viewer.Fleet(t.Context())
-	require.NoError(t, err)
+	fleet := proctest.Try(viewer.Fleet(t.Context())).OK(t)
 	require.Equal(t, "genv.live.fleet/1", fleet.Schema)
 	viewer.Close()
 
 	conn, err := net.Dial("unix", path)
 	require.NoError(t, err)
 	defer conn.Close()
-	_, err = io.WriteString(conn, "POST /api/v1/actions HTTP/1.1\r\nHost: controller\r\nConnection: close\r\n\r\n")
-	require.NoError(t, err)
+	proctest.Try(io.WriteString(conn, "POST /api/v1/actions HTTP/1.1\r\nHost: controller\r\nConnection: close\r\n\r\n")).OK(t)
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(t, err)
 	defer response.Body.Close()

@@ -217,8 +217,7 @@ func TestWebThatCannotBeServed(t *testing.T) {
 	} {
 		config, err := read(false, strings.Fields(strings.ReplaceAll(flags, "DIR", dir))...)
 		require.NoError(t, err, flags)
-		_, err = listeners.Open(t.Context(), config, listeners.Content{Feed: seen()}, zerolog.Nop())
-		require.ErrorContains(t, err, want, flags)
+		require.ErrorContains(t, proctest.Try(listeners.Open(t.Context(), config, listeners.Content{Feed: seen()}, zerolog.Nop())).Err, want, flags)
 	}
 }
 

@@ -113,8 +113,7 @@ func TestFindReal(t *testing.T) {
 	got, err := shell.FindReal("docker", path(".", "", ours, foreign, third, plain, "/nonexistent", filepath.Dir(want)), self)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
-	_, err = shell.FindReal("docker", path(ours, foreign, third, plain), self)
-	require.ErrorIs(t, err, exec.ErrNotFound)
+	require.ErrorIs(t, proctest.Try(shell.FindReal("docker", path(ours, foreign, third, plain), self)).Err, exec.ErrNotFound)
 }
 
 func shell143(environ map[string]string) shell.Shell143 {

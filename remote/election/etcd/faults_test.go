@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/testfleet/servers"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestOutOfSpace(t *testing.T) {
@@ -51,8 +52,7 @@ func TestOutOfSpaceWithUsers(t *testing.T) {
 	t.Parallel()
 	cluster := servers.StartEtcd(t, 1)
 	cluster.AddUser("genv", "x", "/genv/")
-	out, err := open(t, etcd.Config{Endpoints: cluster.Endpoints(), User: "genv", Password: "x"}).OutOfSpace(t.Context())
-	require.NoError(t, err)
+	out := proctest.Try(open(t, etcd.Config{Endpoints: cluster.Endpoints(), User: "genv", Password: "x"}).OutOfSpace(t.Context())).OK(t)
 	require.False(t, out)
 }
 
@@ -138,8 +138,7 @@ func TestAnEmptyAnswerIsNotAnEmptyEtcd(t *testing.T) {
 		for _, err := range []error{errGet, errList, errKeep, errGrant, errPut, c.Revoke(t.Context(), 7)} {
 			require.ErrorContains(t, err, "not an answer of etcd", answer)
 		}
-		entry, err := open(t, etcd.Config{Endpoints: []string{proxy, works}}).Get(t.Context(), "/k")
-		require.NoError(t, err)
+		entry := proctest.Try(open(t, etcd.Config{Endpoints: []string{proxy, works}}).Get(t.Context(), "/k")).OK(t)
 		require.EqualValues(t, 7, entry.Created)
 	}
 }
@@ -177,8 +176,7 @@ func TestAMemberThatHangs(t *testing.T) {
 			c := open(t, etcd.Config{Endpoints: []string{hangs, works}})
 			ctx, cancel := context.WithTimeout(t.Context(), row.within)
 			defer cancel()
-			_, err := c.Get(ctx, "/k")
-			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorIs(t, proctest.Try(c.Get(ctx, "/k")).Err, context.DeadlineExceeded)
 			require.NoError(t, c.Put(t.Context(), "/k", nil, 0))
 			for _, member := range row.next {
 				require.Equal(t, member, <-asked)
@@ -220,7 +218,6 @@ func TestParseURL(t *testing.T) {
 		"etcd://a:2379/x?y":           "none of",
 		"etcd://a:2379/" + strings.Repeat("x", 300): "at most 256 bytes",
 	} {
-		_, err := etcd.ParseURL(url)
-		require.ErrorContains(t, err, why, url)
+		require.ErrorContains(t, proctest.Try(etcd.ParseURL(url)).Err, why, url)
 	}
 }

@@ -120,8 +120,7 @@ func TestClientsThatDontRead(t *testing.T) {
 			conn, err := net.Dial("tcp", server.Listener.Addr().String())
 			require.NoError(t, err)
 			defer conn.Close()
-			_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-			require.NoError(t, err)
+			proctest.Try(io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")).OK(t)
 			require.ErrorIs(t, <-failed, os.ErrDeadlineExceeded)
 		})
 	}
@@ -168,8 +167,7 @@ func TestAPortThatCannotBeUsed(t *testing.T) {
 	_, err = ListenTCP(t.Context(), "127.0.0.1", port)
 	require.ErrorContains(t, err, "another program serves on 127.0.0.1:")
 	require.ErrorContains(t, err, "or choose another port")
-	_, err = ListenTCP(t.Context(), "192.0.2.77", 0)
-	require.ErrorContains(t, err, "192.0.2.77 is not an address of this machine")
+	require.ErrorContains(t, proctest.Try(ListenTCP(t.Context(), "192.0.2.77", 0)).Err, "192.0.2.77 is not an address of this machine")
 }
 
 func TestParseLogin(t *testing.T) {

@@ -210,8 +210,7 @@ func TestUnusable(t *testing.T) {
 	require.NoError(t, s.Close())
 	db, err := sql.Open("sqlite", newer)
 	require.NoError(t, err)
-	_, err = db.Exec("PRAGMA user_version = 99")
-	require.NoError(t, err)
+	proctest.Try(db.Exec("PRAGMA user_version = 99")).OK(t)
 	require.NoError(t, db.Close())
 	link := filepath.Join(dir, "link")
 	require.NoError(t, os.Symlink(newer, link))
@@ -232,8 +231,7 @@ func TestUnusable(t *testing.T) {
 		after, _ := os.ReadFile(test.path)
 		require.Equal(t, before, after)
 	}
-	_, err = store.OpenToRead(t.Context(), filepath.Join(dir, "missing"), store.Options{In: time.UTC})
-	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorIs(t, proctest.Try(store.OpenToRead(t.Context(), filepath.Join(dir, "missing"), store.Options{In: time.UTC})).Err, fs.ErrNotExist)
 	require.NoFileExists(t, filepath.Join(dir, "missing"))
 }
 

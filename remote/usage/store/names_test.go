@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // filled adds a hundred days of usage, in an odd order of users and hosts.
@@ -86,8 +87,7 @@ const crowdDays = 40
 
 // crowd has many users, so that their names are on many pages.
 func crowd(t *testing.T, path string) *store.Store {
-	s, err := store.Open(t.Context(), path, store.Options{In: time.UTC})
-	require.NoError(t, err)
+	s := proctest.Try(store.Open(t.Context(), path, store.Options{In: time.UTC})).OK(t)
 	for i := range crowdDays {
 		hour := int64(firstHour + i*24*3600)
 		e := &usage.Entry{Sums: make(usage.Sums), Since: hour, Mark: usage.Mark{Until: hour + 3600}}
@@ -122,7 +122,6 @@ func TestNamesGo(t *testing.T) {
 	s = crowd(t, path)
 	tidy(t, s, end.AddDate(4, 0, 0))
 	require.NoError(t, s.Close())
-	data, err = os.ReadFile(path)
-	require.NoError(t, err)
+	data = proctest.Try(os.ReadFile(path)).OK(t)
 	require.False(t, strings.Contains(string(data), victim))
 }

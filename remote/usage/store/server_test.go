@@ -293,8 +293,7 @@ func unusable(t *testing.T, server *servers.PostgresServer) {
 	server.Restart()
 	server.Do("UPDATE genv_usage.version SET version = 99")
 	defer server.Do("DROP SCHEMA genv_usage CASCADE")
-	_, err = store.Open(t.Context(), server.URL(), o)
-	require.ErrorIs(t, err, usage.ErrNewer)
+	require.ErrorIs(t, proctest.Try(store.Open(t.Context(), server.URL(), o)).Err, usage.ErrNewer)
 	require.ErrorIs(t, read(server.URL(), o), usage.ErrNewer)
 }
 

@@ -252,8 +252,7 @@ func TestOwnEnvironments(t *testing.T) {
 	require.ErrorContains(t, err, "GPU 3 is unusable and is given to no user")
 	f = files()
 	f.Devices = nil
-	_, err = c.Apply(f)
-	require.ErrorIs(t, err, state.ErrNoDevices)
+	require.ErrorIs(t, proctest.Try(c.Apply(f)).Err, state.ErrNoDevices)
 }
 
 func TestSetVariables(t *testing.T) {

@@ -72,8 +72,7 @@ func TestTokensAreBounded(t *testing.T) {
 	_, err = tokens.Issue(grant.Holder{UID: 1})
 	require.NoError(t, err, "who has one can have others")
 	now = now.Add(grant.TokenLife)
-	_, err = tokens.Issue(grant.Holder{UID: 9999})
-	require.NoError(t, err, "the others are too old")
+	proctest.Try(tokens.Issue(grant.Holder{UID: 9999})).OK(t, "the others are too old")
 }
 
 func TestOneOfManyRedeems(t *testing.T) {
@@ -208,8 +207,7 @@ func TestOnlyRootsNotesCount(t *testing.T) {
 	_, err = n.Find(other, "docker", "secret")
 	require.ErrorIs(t, err, grant.ErrUnknownStart, "it is about another container")
 	require.NoError(t, os.Chmod(folder, 0o777))
-	_, err = n.Find(id, "docker", "secret")
-	require.ErrorIs(t, err, grant.ErrUnknownStart, "any user could have written it")
+	require.ErrorIs(t, proctest.Try(n.Find(id, "docker", "secret")).Err, grant.ErrUnknownStart, "any user could have written it")
 	require.Error(t, n.Write(grant.RestartNote{ID: id, Holder: grant.Holder{UID: restarter}}, ""))
 	require.Error(t, n.Write(grant.RestartNote{ID: "/etc", Holder: grant.Holder{UID: restarter}}, "secret"))
 }

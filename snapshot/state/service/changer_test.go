@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
@@ -77,16 +78,14 @@ func TestMissingDevicesAreLookedFor(t *testing.T) {
 	require.Equal(t, []snapshot.DeviceIndex{0, 1}, result.Now)
 	require.Equal(t, 3, *asked)
 
-	_, err = c.Change(t.Context(), change.Change{Detach: &change.Detach{EID: "e"}}, me())
-	require.NoError(t, err)
+	proctest.Try(c.Change(t.Context(), change.Change{Detach: &change.Detach{EID: "e"}}, me())).OK(t)
 	require.Equal(t, 3, *asked, "there is no need")
 }
 
 func TestWithoutNvidiaSMI(t *testing.T) {
 	none := 0
 	c, _ := changerHost(t, &none)
-	_, err := c.Change(t.Context(), enter(1), me())
-	require.ErrorIs(t, err, errSMI)
+	require.ErrorIs(t, proctest.Try(c.Change(t.Context(), enter(1), me())).Err, errSMI)
 	files, err := c.Store.Read(t.Context())
 	require.ErrorIs(t, err, state.ErrNoDevices)
 	require.Empty(t, files.Environments, "nothing has changed")
@@ -105,8 +104,7 @@ func TestARefusedChangeChangesNothing(t *testing.T) {
 	require.ErrorIs(t, err, state.ErrNotOwner)
 	files, _ := c.Store.Read(t.Context())
 	require.Empty(t, files.Environments)
-	_, err = c.Change(t.Context(), change.Change{}, me())
-	require.ErrorIs(t, err, state.ErrRequest)
+	require.ErrorIs(t, proctest.Try(c.Change(t.Context(), change.Change{}, me())).Err, state.ErrRequest)
 }
 
 func TestTheClientsErrors(t *testing.T) {
@@ -116,8 +114,7 @@ func TestTheClientsErrors(t *testing.T) {
 	require.ErrorIs(t, err, service.ErrNotRunning)
 	require.ErrorContains(t, err, "systemctl start genv-host")
 
-	listener, err := net.Listen("unix", h.socket)
-	require.NoError(t, err)
+	listener := proctest.Try(net.Listen("unix", h.socket)).OK(t)
 	defer listener.Close()
 	answer := make(chan string, 1)
 	go func() {
@@ -163,6 +160,5 @@ func TestAServiceThatDoesNotAnswer(t *testing.T) {
 	defer listener.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = h.client().Status(ctx)
-	require.ErrorContains(t, err, "systemctl status genv-host")
+	require.ErrorContains(t, proctest.Try(h.client().Status(ctx)).Err, "systemctl status genv-host")
 }

@@ -69,9 +69,7 @@ func TestAFullQueue(t *testing.T) {
 	client := service.Client{Path: h.socket, Retry: time.Nanosecond}
 	interrupted, interrupt := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, interrupt)
-	_, err = client.Status(interrupted)
-	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, proctest.Try(client.Status(interrupted)).Err, context.Canceled)
 	time.AfterFunc(50*time.Millisecond, func() { h.serveOn(t, listener, service.Bounds{}) })
-	_, err = client.Status(t.Context())
-	require.NoError(t, err)
+	proctest.Try(client.Status(t.Context())).OK(t)
 }

@@ -124,8 +124,7 @@ func TestShimWithoutAProgram(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 	h.shim.Bypass = true
 	h.shim.Exec = func(string, []string, []string) error { return os.ErrPermission }
-	_, err = h.shim.Run(context.Background())
-	require.ErrorIs(t, err, os.ErrPermission)
+	require.ErrorIs(t, proctest.Try(h.shim.Run(context.Background())).Err, os.ErrPermission)
 }
 
 func TestCallsThatAreUnderstood(t *testing.T) {
