@@ -168,7 +168,7 @@ func (j *judge) plan() enforce.Plan {
 		o.Name(h.Snapshot.Devices)
 		h.MarkCounted(&o)
 		o.Options = h.Settings.Order()
-		o.Options.Unprotected = j.Fleet.Unprotected
+		o.Unprotected = j.Fleet.Unprotected
 		plan.Orders = append(plan.Orders, order.OfHost{Host: h.Name, Order: o})
 	}
 	return plan

@@ -64,7 +64,7 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 	}
 	// Where no process uses a device, most looks find what the last one did. Nobody changes its devices.
 	idle := len(usage.Apps)+len(usage.NotListed)+len(usage.Warnings)+usage.Lost == 0 && !usage.Time.Late
-	if last := c.cached(); idle && last.idle != nil && last.idleList == devices && last.idleFiles == files.At {
+	if last := c.cached(); idle && last.idle != nil && last.idleList == devices && last.idleFiles.Equal(files.At) {
 		s := new(*last.idle)
 		c.describeHost(s, &files, true)
 		return s, nil

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/strictyaml"
 )
 
@@ -169,7 +168,8 @@ func TestGroups(t *testing.T) {
 		}.Read(doc.Root())
 		return groups, doc.Err()
 	}
-	groups := proctest.Try(read("a: [\"@b\", z, Y]\nb: [x, y]\nc: [\"@others\", o1]\nd: []\n")).OK(t)
+	groups, err := read("a: [\"@b\", z, Y]\nb: [x, y]\nc: [\"@others\", o1]\nd: []\n")
+	require.NoError(t, err)
 	require.Equal(t, map[string][]string{"a": {"x", "y", "z"}, "b": {"x", "y"}, "c": {"o1", "o2"}, "d": nil}, groups)
 
 	for data, want := range map[string]string{
@@ -181,7 +181,8 @@ func TestGroups(t *testing.T) {
 		"a: [[x]]":                 "f.yaml:1:5: expected text, as in `word`, but found a list",
 		"a: x":                     "f.yaml:1:4: a: expected a list, as in `- item`, but found text \"x\"",
 	} {
-		require.ErrorContains(t, proctest.Try(read(data)).Err, want)
+		_, err := read(data)
+		require.ErrorContains(t, err, want)
 	}
 }
 
@@ -228,7 +229,8 @@ func TestDescribe(t *testing.T) {
 		})
 		require.NoError(t, doc.Err())
 	})
-	data := proctest.Try(json.Marshal(schema)).OK(t)
+	data, err := json.Marshal(schema)
+	require.NoError(t, err)
 	require.JSONEq(t, `{"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": false,
 		"properties": {
 			"later": {"type": "array", "items": {"type": ["integer", "object"], "minimum": 1, "maximum": 3, "additionalProperties": {"type": "boolean"}}},
