@@ -13,7 +13,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -253,7 +252,3 @@ func (c *Controller) Encode(now time.Time) (Saved, error) {
 	}
 	return memory.Encode(now)
 }
-
-// errNoStore is why a restart forgets what operators asked for.
-var errNoStore = errors.New("not saved, so it is lost at a restart: this run keeps no memory; --state-dir DIR " +
-	"gives it a folder")

@@ -94,7 +94,8 @@ func (c *Controller) changeState(ctx context.Context, r *pendingAction) (string,
 	}
 	c.Memory.Operator = next
 	if c.Store == nil {
-		text += fmt.Sprintf(" (but %v)", errNoStore)
+		text += " (but not saved, so it is lost at a restart: this run keeps no memory; --state-dir DIR gives it a " +
+			"folder)"
 	}
 	c.background.unsaved = true
 	c.round.setOperator(next)

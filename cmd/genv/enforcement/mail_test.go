@@ -3,6 +3,7 @@ package enforcement
 import (
 	"context"
 	netmail "net/mail"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -91,6 +92,20 @@ func TestMailThatIsNotSent(t *testing.T) {
 	require.Empty(t, s.Mails())
 	require.Len(t, recorded.list, 1)
 	require.Contains(t, recorded.list[0].Reason, "the mail server didn't take it")
+}
+
+// A password that can't be read is said when mail begins, not first when there is one to send.
+func TestMailWithoutItsPassword(t *testing.T) {
+	var log strings.Builder
+	m := &mailer{log: zerolog.New(&log), now: time.Now}
+	for _, user := range []string{"", "genv"} {
+		setup := mailSetup(mailtest.Start(t))
+		setup.Policy.Mail.User, setup.Policy.Mail.PasswordFile = user, user
+		require.Empty(t, log.String(), "without a login there is nothing to read")
+		m.configure(setup, leads)
+	}
+	m.close(time.Minute)
+	require.Contains(t, log.String(), "no mail is sent until the password can be read")
 }
 
 // store is an etcd in memory, with one controller.

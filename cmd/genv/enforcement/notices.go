@@ -38,6 +38,9 @@ func (m *mailer) configure(options *Options, mayBegin func() error) companions.M
 	settings := options.Policy.Mail
 	var next *mail.Sender
 	if settings != nil && !options.DryRun {
+		if _, err := mail.ReadPassword(settings.PasswordFile); settings.User != "" && err != nil {
+			m.log.Warn().Err(err).Msg("mail: no mail is sent until the password can be read; enforcement continues")
+		}
 		gather := MailGather
 		if options.Interval == 0 || options.Interval >= MailGather {
 			gather = leastGather
