@@ -180,6 +180,8 @@ func TestConfigure(t *testing.T) {
 	require.ErrorIs(t, b.Configure("2020", *configOf("", 1<<31)), state.ErrRequest)
 	require.ErrorIs(t, b.Configure("2020", *configOf("a\tb", 1)), state.ErrRequest)
 	require.Equal(t, before, b.Environments)
+	none := snapshot.EnvConfig{Name: "named", GPUMemory: snapshot.MustMemory("0")}
+	require.NoError(t, b.Configure("2020", none), "a file may have a capacity of 0, and the environment gets a name still")
 }
 
 func TestCheckOwner(t *testing.T) {

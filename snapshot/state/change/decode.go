@@ -73,7 +73,7 @@ func (e *Enter) check() error {
 		member = state.Refuse("only the environment of a process has a default ID")
 	}
 	return cmp.Or(member, state.CheckName("the environment id", string(e.EID)), state.CheckConfig(e.Config),
-		checkAvailability(&e.Availability))
+		state.CheckMemory(e.Config.GPUMemory), checkAvailability(&e.Availability))
 }
 
 func (a *Attach) check() error {
@@ -109,7 +109,7 @@ func (c *Configure) check() error {
 			return state.Refuse("there is no setting %s", text.Quoted(setting, maxReason))
 		}
 	}
-	return cmp.Or(state.CheckEID(c.EID), state.CheckConfig(c.Set))
+	return cmp.Or(state.CheckEID(c.EID), state.CheckConfig(c.Set), state.CheckMemory(c.Set.GPUMemory))
 }
 
 func (l *Leave) check() error { return checkMember(l.PID, l.Kernel) }
