@@ -93,6 +93,8 @@ const (
 		"start once with --take-over"
 	endedStep = "start a controller of that election, or start this one once with --take-over: it is needed after " +
 		"--leader has changed"
+	runStep = "only one controller may act on a host: end the other one, or ask it (`genv remote top`). --dry-run shows " +
+		"what this run would do"
 )
 
 // refusedByHost classifies a refusal. lease is what the controller asked for; nil for none.
@@ -101,6 +103,8 @@ func refusedByHost(err error, lease *fence.LeaseRequest) *remote.Error {
 	switch refused, ok := errors.AsType[*refusedError](err); {
 	case !ok || refused.Code == codeFailed:
 		e.Class = remote.CommandFailed
+	case lease != nil && !lease.Leases():
+		e.Next = runStep
 	case refused.Code == codeEnded:
 		e.Next = endedStep
 	case refused.Code == codeLater:

@@ -90,8 +90,8 @@ func (r *runIdentity) lease(who string, epoch uint64, takeOver bool) *fence.Leas
 
 const needsFolder = " needs a state folder, by which hosts know this controller again: add --state-dir DIR"
 
-// leaseOf is the request of a loop for a lease, nil for a single cycle. The state folder counts its starts. A loop
-// without a folder gets no lease: hosts refuse it, or let it act.
+// leaseOf is the request of a run for a lease. The state folder counts the starts of a loop. A single cycle, or a loop
+// without a folder, gets no lease: hosts refuse it, or let it act.
 func leaseOf(folder *statedir.Folder, options *Options, self *runIdentity) (*fence.LeaseRequest, error) {
 	switch {
 	case options.TakeOver && !options.loops():
@@ -99,9 +99,7 @@ func leaseOf(folder *statedir.Folder, options *Options, self *runIdentity) (*fen
 			"Leave out --interval 0 and --cycles 1, and end the loop with Ctrl-C after its first cycle")
 	case options.TakeOver && folder == nil:
 		return nil, command.WrongFlag("take-over", needsFolder)
-	case !options.loops():
-		return nil, nil //nolint:nilnil // it asks for none
-	case folder == nil:
+	case folder == nil || !options.loops():
 		return self.lease(fence.Run(self.ID), 1, false), nil
 	}
 	epoch, err := folder.NextEpoch()
@@ -178,7 +176,7 @@ func (l *loop) replaced(round *controller.Round) error {
 
 // sayUnfenced says, once, on which hosts a controller that was replaced could go on acting.
 func (l *loop) sayUnfenced() {
-	if l.lease == nil || l.saidUnfenced {
+	if l.lease == nil || l.saidUnfenced || !l.options.loops() {
 		return
 	}
 	var names []string

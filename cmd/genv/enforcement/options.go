@@ -66,7 +66,7 @@ type Options struct {
 	// OpenUsage, if set, keeps usage in the folder of a loop's memory, and reads it for viewers by the policy's groups.
 	OpenUsage            func(dir string) (*usage.Recorder, func(groups func() map[string][]string) *usage.Reader)
 	UsageURL, UsageFleet string // of the PostgreSQL server for usage and for the GPU hours of caps; else no such URL
-	// Announce, if set, tells the hosts who enforces them, and asks for a lease: nil in a single cycle and a standby.
+	// Announce, if set, tells the hosts who enforces them, and asks for a lease: nil in a standby.
 	Announce func(id string, lease *fence.LeaseRequest)
 	// Allow, if set, has the hosts told by name what the policy allows there; nil for nothing.
 	Allow func(map[snapshot.Hostname]*hostservice.Allowance)

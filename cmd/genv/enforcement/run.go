@@ -100,7 +100,7 @@ func (l *loop) run(ctx context.Context, options Options) error {
 		l.sayWhere(open.Addresses, &options)
 	}
 	err = l.enforce(ctx)
-	if l.lease != nil && options.GiveBack != nil {
+	if l.lease.Leases() && options.GiveBack != nil {
 		options.GiveBack(context.WithoutCancel(ctx))
 	}
 	if err != nil && !errors.Is(err, errStopped) {

@@ -54,6 +54,7 @@ func TestTwoControllers(t *testing.T) {
 		return d
 	}
 	first := begin("first")
+	genvtest.StartOutside(t, f.Host("gpu-01"), "alice", testfleet.Use{Device: 0, MiB: 100})
 	require.Contains(t, refused("second").said(), fmt.Sprintf("process %d", first.cmd.Process.Pid))
 	require.Contains(t, refused("second").said(), "start this one once with --take-over")
 	begin("dry", "--dry-run")
@@ -62,8 +63,10 @@ func TestTwoControllers(t *testing.T) {
 	bare := startDaemon(t, []string{"STATE_DIRECTORY=" + folder}, "-F", f.SSHConfig(), "-H", "gpu-01,gpu-02", "--interval", "1")
 	bare.exits(command.ExitReplaced)
 	require.Contains(t, bare.said(), "this run keeps no memory")
-	once := startDaemon(t, nil, args("once", "--interval", "0")...)
-	once.exits(command.ExitOK)
+	hooked := filepath.Join(dir, "hooked")
+	policy := policyFile(t, "defaults: {non-env-processes: true, warn: 1h}\nhooks: [{command: [/bin/touch, "+hooked+"], events: [warn]}]\n")
+	require.NotContains(t, refused("once", "--interval", "0", "--policy", policy).said(), "--take-over", "which is for loops")
+	require.NoFileExists(t, hooked, "it warned of what it doesn't do")
 
 	second := begin("second", "--take-over", "--no-env-memory")
 	first.exits(command.ExitReplaced)

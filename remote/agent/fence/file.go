@@ -53,7 +53,7 @@ func (f *LeaseFile) Admit(r *LeaseRequest) error {
 			return err
 		}
 	}
-	return unlessRefused(f.update(r.leases(), r, func(l *Lease) (*Lease, error) { return l.Admit(r, f.Now()) }))
+	return unlessRefused(f.update(r.Leases(), r, func(l *Lease) (*Lease, error) { return l.Admit(r, f.Now()) }))
 }
 
 // Given is the last lease, to look at; nil for none.
@@ -97,7 +97,7 @@ func (f *LeaseFile) Hold(r *LeaseRequest) (release func(), err error) {
 // checkHeld admits a request for no lease, or of the controller that has it.
 func checkHeld(l *Lease, r *LeaseRequest, now time.Time) error {
 	_, err := l.Admit(r, now)
-	if err == nil && r.leases() && (!l.isOf(r) || l.GivenBack) {
+	if err == nil && r.Leases() && (!l.isOf(r) || l.GivenBack) {
 		return errors.New("this controller doesn't act on the host any more")
 	}
 	return err

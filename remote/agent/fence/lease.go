@@ -53,7 +53,7 @@ const (
 // Folder is the Who of controllers with the state folder of this id.
 func Folder(id string) string { return folderPrefix + id }
 
-// Run is the Who of a controller without a state folder, which gets no lease.
+// Run is the Who of a single cycle, or of a controller without a state folder, which gets no lease.
 func Run(id string) string { return runPrefix + id }
 
 // Election is the Who of controllers that elect a leader by a key of an etcd cluster.
@@ -64,8 +64,8 @@ func Election(cluster uint64, key string) string {
 // Elected reports whether the lease is that of an election.
 func (r *LeaseRequest) Elected() bool { return strings.HasPrefix(r.Who, electionPrefix) }
 
-// leases reports whether a lease is asked for: not for a single cycle, or without a state folder.
-func (r *LeaseRequest) leases() bool { return r != nil && !strings.HasPrefix(r.Who, runPrefix) }
+// Leases reports whether a lease is asked for: not by a single cycle, or without a state folder.
+func (r *LeaseRequest) Leases() bool { return r != nil && !strings.HasPrefix(r.Who, runPrefix) }
 
 // ID names the controller, whatever its epoch; "" for none.
 func (r *LeaseRequest) ID() string {
@@ -77,7 +77,7 @@ func (r *LeaseRequest) ID() string {
 
 // Check returns an error if a request is incomplete or longer than that of any controller.
 func (r *LeaseRequest) Check() error {
-	known := r.Elected() || strings.HasPrefix(r.Who, folderPrefix) || !r.leases()
+	known := r.Elected() || strings.HasPrefix(r.Who, folderPrefix) || !r.Leases()
 	switch {
 	case !known || r.Epoch == 0 || r.Controller == "":
 		return errors.New("a lease without an owner, an epoch or a controller")
@@ -159,7 +159,7 @@ func (e *RefusedError) Error() string {
 // *RefusedError.
 func (l *Lease) Admit(r *LeaseRequest, now time.Time) (*Lease, error) {
 	switch {
-	case !r.leases():
+	case !r.Leases():
 		if l.Runs(now) {
 			return l, l.refused(true, now)
 		}
@@ -222,7 +222,7 @@ func (l *Lease) GiveBack(r *LeaseRequest) *Lease {
 
 // isOf reports whether the controller that makes a request has the lease.
 func (l *Lease) isOf(r *LeaseRequest) bool {
-	return l != nil && r.leases() && l.Who == r.Who && l.Epoch == r.Epoch && l.sameStart(r)
+	return l != nil && r.Leases() && l.Who == r.Who && l.Epoch == r.Epoch && l.sameStart(r)
 }
 
 func (l *Lease) refused(foreign bool, now time.Time) error {
