@@ -262,7 +262,6 @@ func labels(r *tabRow) (values []gpus.Value) {
 	return values
 }
 
-// statesOf are the states of a row's GPUs, "finding" and "failed"; for a finding or an event what is done about it.
 func statesOf(r *tabRow) (values []gpus.Value) {
 	switch {
 	case r.finding != nil:
@@ -279,7 +278,7 @@ func statesOf(r *tabRow) (values []gpus.Value) {
 	if len(rulesOf(r)) > 0 {
 		values = append(values, texts("finding")...)
 	}
-	if failureOf(r.host) != nil {
+	if r.host.Failure != nil {
 		values = append(values, texts("failed")...)
 	}
 	return values

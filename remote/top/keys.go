@@ -117,7 +117,6 @@ func (m *Model) into(tab tabID, scope rowID) {
 	m.arrange()
 }
 
-// back undoes the last Enter, or else the filter.
 func (m *Model) back() {
 	if last := len(m.way) - 1; last >= 0 {
 		m.way[last]()
@@ -147,7 +146,6 @@ func (m *Model) tag() {
 	m.choose(m.cursor().at + 1)
 }
 
-// selectedOrSay is selected, and says it if there is none.
 func (m *Model) selectedOrSay() *tabRow {
 	r := m.selected()
 	switch {
@@ -204,7 +202,7 @@ func (m *Model) ssh() tea.Cmd {
 	})
 }
 
-// sshCommand is `ssh HOST` with the arguments of this host before it. It refuses a name that ssh takes for a flag.
+// sshCommand refuses a name that ssh takes for a flag.
 func sshCommand(arguments func(host string) []string, host string) (*exec.Cmd, error) {
 	if host == "" || strings.HasPrefix(host, "-") || !text.IsMadeOf(host, "._-:%") {
 		return nil, fmt.Errorf("%s isn't a name that ssh is called with", text.Shown(host))

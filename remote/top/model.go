@@ -65,7 +65,6 @@ const (
 	read         // details or help, until a key is pressed
 )
 
-// cursor is which row of a tab is selected, and how the rows are sorted.
 type cursor struct {
 	id       rowID
 	chosen   bool // a row has been selected

@@ -57,7 +57,6 @@ func (p *plainWriter) print(line string) {
 	}
 }
 
-// lost says once why there is nothing new, and how old what was printed is.
 func (p *plainWriter) lost(err error) {
 	if err.Error() == p.failure {
 		return
@@ -169,7 +168,7 @@ func sentence(r *tabRow) string {
 			line += fmt.Sprintf(", %d %s", n, state)
 		}
 	}
-	line += fmt.Sprintf("; memory %s GiB; utilization %s", memoryCell(r).Plain(), amount(utilization(r), "%").Plain())
+	line += fmt.Sprintf("; memory %s GiB; utilization %s", memoryCell(r).Plain(), utilizationCell(r).Plain())
 	if users := joinUsers(r); users != "" {
 		line += "; users " + users
 	}

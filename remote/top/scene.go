@@ -127,13 +127,6 @@ func sum[N int | int64](a, b *N) *N {
 	return &total
 }
 
-func failureOf(h *live.FleetHost) *remote.Failure {
-	if h == nil {
-		return nil
-	}
-	return h.Failure
-}
-
 // rowID is what a row is about. It is the same in all updates.
 type rowID struct {
 	tab     tabID
@@ -147,7 +140,6 @@ type rowID struct {
 	event   uint64
 }
 
-// String names the row for people.
 func (id rowID) String() string {
 	switch id.tab {
 	case tabGPUs:
@@ -186,7 +178,6 @@ type processUse struct {
 	memory *int64 // nil if it is unknown for one
 }
 
-// of reports whether a row belongs to the host, GPU or user that an id names; to an empty one all do.
 func (r *tabRow) of(id *rowID) bool {
 	switch {
 	case id.tab == tabUsers:

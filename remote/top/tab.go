@@ -66,16 +66,12 @@ func counted(as draw.ColumnLayout, value func(*tabRow) int) column {
 	return column{as, words(func(r *tabRow) string { return strconv.Itoa(value(r)) }), by(value)}
 }
 
-// measured is a column of a number with a unit, which may be unknown.
-func measured[N int | float64](as draw.ColumnLayout, unit string, value func(*tabRow) *N) column {
-	return column{as, func(r *tabRow) draw.Cell { return amount(value(r), unit) }, known(value)}
-}
-
-func amount[N int | float64](n *N, unit string) draw.Cell {
+func utilizationCell(r *tabRow) draw.Cell {
+	n := utilization(r)
 	if n == nil {
 		return draw.Styled("?", draw.Faint)
 	}
-	return draw.Text(fmt.Sprintf("%.0f%s", float64(*n), unit))
+	return draw.Text(fmt.Sprintf("%d%%", *n))
 }
 
 func words(value func(*tabRow) string) func(*tabRow) draw.Cell {
@@ -94,20 +90,9 @@ func by[T cmp.Ordered](value func(*tabRow) T) func(a, b *tabRow) int {
 	return func(a, b *tabRow) int { return cmp.Compare(value(a), value(b)) }
 }
 
-// known compares rows by a value. Rows for which it is unknown are the smallest.
-func known[T cmp.Ordered](value func(*tabRow) *T) func(a, b *tabRow) int {
-	return func(a, b *tabRow) int {
-		x, y := value(a), value(b)
-		switch {
-		case x == nil && y == nil:
-			return 0
-		case x == nil:
-			return -1
-		case y == nil:
-			return 1
-		}
-		return cmp.Compare(*x, *y)
-	}
+// known compares rows by an amount. Rows for which it is unknown are the smallest.
+func known[N int | int64](amount func(*tabRow) *N) func(a, b *tabRow) int {
+	return by(func(r *tabRow) N { return *cmp.Or(amount(r), new(N(-1))) })
 }
 
 func hostColumn() column {

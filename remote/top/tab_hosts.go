@@ -22,7 +22,7 @@ func hostColumns() []column {
 		{flexible("GPUS", 8, 0), gpuCells, nil},
 		{right("FREE", 5, 0), freeCell, by(func(r *tabRow) int { return free(r.host) })},
 		{right("MEM GIB", 7, 6), memoryCell, known(usedMemory)},
-		measured(right("UTIL", 4, 7), "%", utilization),
+		{right("UTIL", 4, 7), utilizationCell, known(utilization)},
 		{flexible("USERS", 6, 5), words(joinUsers), by(func(r *tabRow) int { return len(usersOf(r)) })},
 		{right("FINDINGS", 8, 8), findingsCell, by(findingsOn)},
 		{right("AGE", 5, 9), ageCell, by(age)},
@@ -121,7 +121,6 @@ func usedMemory(r *tabRow) *int64 {
 	return total(gpusOf(r), func(g *gpus.GPU) *int64 { return g.MemoryUsed })
 }
 
-// total is the sum of an amount; nil if it is unknown for one.
 func total[N int | int64](list []*gpus.GPU, amount func(*gpus.GPU) *N) (all *N) {
 	for i, g := range list {
 		if all = sum(all, amount(g)); i == 0 {
@@ -136,7 +135,6 @@ func memoryCell(r *tabRow) draw.Cell {
 	return draw.Text(text.UsedGiB(usedMemory(r), size))
 }
 
-// utilization is the mean of a host's GPUs; nil if it is unknown for one.
 func utilization(r *tabRow) *int {
 	all := total(gpusOf(r), func(g *gpus.GPU) *int { return g.Utilization })
 	if all != nil {
@@ -172,7 +170,7 @@ func ageCell(r *tabRow) draw.Cell {
 		return draw.Styled("never", draw.Red)
 	}
 	age := r.now().Sub(at)
-	if failureOf(r.host) != nil || age > r.scene.patience() {
+	if r.host.Failure != nil || age > r.scene.patience() {
 		return draw.Styled("!"+short(age), draw.Red)
 	}
 	return draw.Text(short(age))
@@ -226,7 +224,6 @@ func waitCell(r *tabRow) draw.Cell {
 	return draw.Styled(strconv.Itoa(waitedFor(r)), map[bool]draw.Style{true: draw.Yellow}[waitedFor(r) > 0])
 }
 
-// reserved is how many GPUs are reserved now, and when the next reservation begins.
 func reserved(r *tabRow) string {
 	if n := *cmp.Or(r.host.Reserved, new(int)); n > 0 {
 		return fmt.Sprintf("%d now", n)

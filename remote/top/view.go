@@ -48,7 +48,6 @@ func (m *Model) head() []string {
 	return append(lines, m.alerts()...)
 }
 
-// room is how many lines the body has.
 func (m *Model) room() int {
 	room := m.height - len(m.head())
 	if m.height >= 2 {
@@ -118,8 +117,7 @@ func (m *Model) wrapped(texts []string) []string {
 	return strings.Split(ansi.Wrap(strings.Join(texts, "\n"), max(1, m.width-1), ""), "\n")
 }
 
-// foot is a message, or what is asked, on as many lines as it needs, and what is typed below; or else which keys there
-// are.
+// foot is a message or a question, on as many lines as it needs, with what is typed below; else the keys.
 func (m *Model) foot() (lines []string) {
 	message := draw.Shown(m.message)
 	switch {
@@ -143,7 +141,6 @@ func (m *Model) foot() (lines []string) {
 	return lines
 }
 
-// keys are what can be pressed, or the filter, and where the selected row is.
 func (m *Model) keys() string {
 	left, as := "Enter in, Esc out, / filter, s sort, ? help, q quit", draw.Faint
 	if m.filter.String() != "" {
@@ -289,7 +286,6 @@ func (m *Model) alerts() []string {
 	return list[:min(len(list), max(0, (m.height-4)/4))]
 }
 
-// leads reports whether the controller leads, and etcd says so.
 func leads(e *election.Shown) bool { return e != nil && e.Role == election.Leading && e.Error == "" }
 
 func (m *Model) tabs() string {
