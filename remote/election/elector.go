@@ -154,7 +154,6 @@ func (e *Elector) campaign(ctx context.Context) time.Duration {
 	return askEvery
 }
 
-// stand makes the key of the leader, or returns that of another controller.
 func (e *Elector) stand(ctx context.Context) (other *etcd.KeyValue, err error) {
 	sent := e.Clock()
 	lease, ttl, err := e.Cluster.Grant(ctx, TTL)
@@ -181,7 +180,6 @@ func (e *Elector) stand(ctx context.Context) (other *etcd.KeyValue, err error) {
 	return nil, nil //nolint:nilnil // no other one leads
 }
 
-// value is what the key of this controller has, with its present policy.
 func (e *Elector) value(since time.Time) (value []byte, policy string, err error) {
 	e.mu.Lock()
 	policy = e.policy
@@ -200,7 +198,6 @@ func (e *Elector) statePolicy(ctx context.Context, state Leadership) {
 	e.set(func(*Leadership, *Status) { e.stated = policy })
 }
 
-// learn notes who leads, or that etcd doesn't answer.
 func (e *Elector) learn(entry *etcd.KeyValue, err error) {
 	e.set(func(_ *Leadership, status *Status) {
 		if status.Err = err; err != nil {
@@ -215,7 +212,6 @@ func (e *Elector) learn(entry *etcd.KeyValue, err error) {
 	})
 }
 
-// renew renews the lease, while it still leads.
 func (e *Elector) renew(ctx context.Context, state Leadership, left time.Duration) time.Duration {
 	limited, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
@@ -275,7 +271,6 @@ func (e *Elector) revoke(ctx context.Context, lease int64) {
 	_ = e.Cluster.Revoke(ctx, lease)
 }
 
-// set changes what is known, and wakes whoever waits for a change.
 func (e *Elector) set(change func(*Leadership, *Status)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -224,7 +224,6 @@ func (e *Elector) Run(ctx context.Context, roles Roles) error {
 	}
 }
 
-// follow calls one role, until the term is another one.
 func (e *Elector) follow(ctx context.Context, term Term, roles Roles) (turned bool, err error) {
 	role, why := roles.Stand, errElected
 	if term != (Term{}) {
@@ -248,7 +247,6 @@ func (e *Elector) follow(ctx context.Context, term Term, roles Roles) (turned bo
 	return turned, err
 }
 
-// watch calls end when the term is another one.
 func (e *Elector) watch(ctx context.Context, term Term, changed func(Status), end func()) {
 	for {
 		select {

@@ -80,7 +80,6 @@ func (s *hostSettings) keys() strictyaml.Keys {
 	}
 }
 
-// over is a host with these settings, and with the defaults for the others.
 func (s hostSettings) over(defaults hostSettings) remote.Host {
 	labels := map[string]string{}
 	maps.Copy(labels, defaults.labels)

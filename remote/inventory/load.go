@@ -132,7 +132,6 @@ func (sel Selection) noHosts(t terms, f *fleet) error {
 	}
 }
 
-// findFleet reads the files that are given; else, if one is needed, the first default file that exists.
 func (sel Selection) findFleet(files []yamlFile, needed bool, open Open) (*fleet, error) {
 	f := newFleet()
 	f.strict = len(files) > 0
@@ -199,7 +198,6 @@ func bare(err error) error {
 	return err
 }
 
-// isFile reports whether an item of -H is a file.
 func (w word) isFile() bool {
 	if _, isLabel := labelOf(w.text); isLabel || w.isNarrowing() {
 		return false

@@ -45,7 +45,6 @@ func sortTerms(words, excluded []word) (terms, error) {
 	return t, nil
 }
 
-// expand is the hosts of a group, a label, a glob, which is looked up in the fleet and among others, or a destination.
 func (f *fleet) expand(w word, others []string) ([]remote.Host, error) {
 	var like remote.Host // with the user and port that are written
 	var names []string
@@ -237,7 +236,6 @@ func splitPort(text string) (host string, port int, err error) {
 	return host, port, err
 }
 
-// splitBracketed reads what is inside and after the brackets of [::1]:22.
 func splitBracketed(address, rest string) (host string, port int, err error) {
 	if _, err := netip.ParseAddr(address); err != nil {
 		return "", 0, fmt.Errorf("[%s] is not an IPv6 address; write it as [::1]:22", address)

@@ -31,7 +31,6 @@ type lastCycle struct {
 	revision uint64
 }
 
-// answered is what is known of a host's last answer.
 type answered struct {
 	at       time.Time
 	via      agent.Via
@@ -77,7 +76,6 @@ func (m *lastCycle) fleet(before *FleetState) *FleetState {
 	return f
 }
 
-// host describes a host. It takes what hasn't changed from before.
 func (m *lastCycle) host(h *snapshot.Host, before *FleetHost, unable map[snapshot.Hostname]string) FleetHost {
 	last := m.hosts[h.Name]
 	host := FleetHost{
@@ -165,7 +163,6 @@ func (m usersByName) user(name snapshot.Username) *FleetUser {
 	return m[name]
 }
 
-// list is in alphabetical order.
 func (m usersByName) list() []FleetUser {
 	users := make([]FleetUser, 0, len(m))
 	for _, name := range slices.Sorted(maps.Keys(m)) {
@@ -234,7 +231,6 @@ func (g HostGuard) String() string {
 	return s
 }
 
-// guard is that of a host that answered with a snapshot.
 func (m *lastCycle) guard(h *snapshot.Host, s *snapshot.Snapshot) (g HostGuard) {
 	if s.Guard != nil {
 		g.Mode, g.Reason = s.Guard.Mode, s.Guard.Reason
@@ -347,12 +343,10 @@ func outcomes(base FleetEvent, e *enforce.Event) []FleetEvent {
 	return list
 }
 
-// isAbout reports whether an outcome from a host is that of an item.
 func isAbout(item *audit.Record, o order.Outcome) bool {
 	return item.PID == o.PID && (o.PID != 0 || item.EID == o.EID && item.Device != nil && *item.Device == o.Device)
 }
 
-// itemOf describes the item of an order that an outcome is about.
 func itemOf(sent *order.Order, o order.Outcome) (user snapshot.Username, what string, because []string) {
 	what = fmt.Sprintf("GPU %s of environment %s", o.Device, o.EID.Shown())
 	if o.PID != 0 {

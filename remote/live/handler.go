@@ -41,7 +41,6 @@ func NewHandler(feed Source) http.Handler {
 	return mux
 }
 
-// servePart serves what of finds in the state.
 func servePart(
 	feed Source, of func(f *FleetState, name string) (any, bool), w http.ResponseWriter, r *http.Request,
 ) {
@@ -77,7 +76,6 @@ func serveEvents(feed Source, w http.ResponseWriter, r *http.Request) {
 	sendJSON(w, r, "", document)
 }
 
-// number reads the number of an event; 0 if it is missing.
 func number(text string) (uint64, error) {
 	if text == "" {
 		return 0, nil

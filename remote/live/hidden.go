@@ -74,7 +74,6 @@ func each[T any](list []T, become func(*T) T) []T {
 	return result
 }
 
-// hideHost hides what belongs to users who aren't shown.
 func hideHost(h *FleetHost, shown func(snapshot.Username) bool) FleetHost {
 	host := FleetHost{
 		Name: h.Name, Via: h.Via, Seen: h.Seen, Changed: h.Changed,
@@ -140,7 +139,6 @@ func hideEvent(e *FleetEvent) {
 	}
 }
 
-// hideReservations hides who has reserved, and why, except for users who are shown.
 func hideReservations(list []Booking, shown func(snapshot.Username) bool) []Booking {
 	list = slices.Clone(list) // nil stays nil
 	for i := range list {
@@ -226,7 +224,6 @@ func publicGPUs(list []gpus.GPU) []gpus.GPU {
 	return list
 }
 
-// restricted is a Feed as one user may see it.
 type restricted struct {
 	*Feed
 	user snapshot.Username // empty for none

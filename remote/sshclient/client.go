@@ -263,7 +263,6 @@ func (c *Client) lastConnection(h remote.Host) *connection {
 	return p.conn
 }
 
-// peerOf is the machine that a connection led to.
 func peerOf(t resolvedEndpoint, conn net.Conn, key ssh.PublicKey) remote.Peer {
 	if key == nil {
 		return remote.Peer{}
@@ -280,7 +279,6 @@ func peerOf(t resolvedEndpoint, conn net.Conn, key ssh.PublicKey) remote.Peer {
 	return p
 }
 
-// lastHop is the endpoint of the last jump host, reached through those before it.
 func lastHop(s config.HostConfig) (endpoint, error) {
 	last := len(s.ProxyJump) - 1
 	q, err := config.ParseHop(s.ProxyJump[last])

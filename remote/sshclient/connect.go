@@ -177,7 +177,6 @@ func (e *loginError) Outdated() bool {
 	return e.outdated()
 }
 
-// notWithin is the cause of a context's end after a time.
 func notWithin(d time.Duration) error {
 	return text.Worded("not within "+d.String(), context.DeadlineExceeded)
 }

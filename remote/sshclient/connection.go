@@ -150,7 +150,6 @@ func (l *connection) asks() bool {
 	return false
 }
 
-// transport connects to the host's sshd through jump hosts, a command, or TCP. release ends the login's place.
 func (c *Client) transport(ctx context.Context, t resolvedEndpoint) (conn net.Conn, release func(), err error) {
 	if len(t.ProxyJump) > 0 {
 		return c.jump(ctx, t)
@@ -302,7 +301,6 @@ const (
 	placeFor = 2 * time.Second
 )
 
-// turn waits for one of the places for logins to the same name.
 func (c *Client) turn(ctx context.Context, name string, limit int) (release func(), err error) {
 	value, _ := c.dials.LoadOrStore(name, make(chan struct{}, limit))
 	slots := value.(chan struct{})

@@ -21,7 +21,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// stopped is the error of a step that ctx ended.
 func stopped(ctx context.Context, where string) *remote.Error {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, context.DeadlineExceeded) {
@@ -110,7 +109,6 @@ func exitOf(err error) (status int, signal string, exited bool) {
 	return 0, "", false
 }
 
-// verdict is the error of a command that has ended, or wrote more than captures or stderr take.
 func (s *Session) verdict(captures ...*capture) error {
 	for _, c := range append(captures, s.stderr) {
 		if c.overflowed() {

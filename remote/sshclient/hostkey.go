@@ -87,7 +87,6 @@ func knownHostsOptions(global []string) []string {
 	return []string{"-o", "GlobalKnownHostsFile=" + strings.Join(append(slices.Clip(global), knownToAll), " ")}
 }
 
-// ask adds the lines of KnownHostsCommand, if any.
 func (k *hostKeyCheck) ask(host *hostkeys.Known, name hostkeys.Name) (*hostkeys.Known, error) {
 	if len(k.target.KnownHostsCommand) == 0 {
 		return host, nil
@@ -99,7 +98,6 @@ func (k *hostKeyCheck) ask(host *hostkeys.Known, name hostkeys.Name) (*hostkeys.
 	return with, nil
 }
 
-// unusable is the error of a file or program without which no key can be checked.
 func (k *hostKeyCheck) unusable(err error) error {
 	if k.ctx.Err() != nil {
 		return stopped(k.ctx, "while checking the key of "+k.target.HostName)
@@ -107,7 +105,6 @@ func (k *hostKeyCheck) unusable(err error) error {
 	return &remote.Error{Class: remote.Configuration, Err: err}
 }
 
-// callback is for ssh.ClientConfig, by way of a loginKey.
 func (k *hostKeyCheck) callback(_ string, peer net.Addr, key ssh.PublicKey) error {
 	k.seen = true
 	if err := k.verify(peer, key); err != nil {
@@ -160,7 +157,6 @@ func changedError(err error, changed *hostkeys.Changed) error {
 	return remote.Errorf(remote.HostKeyChanged, "%w; nothing was sent", err).WithNext(remote.ChangedKeyStep(step))
 }
 
-// removeCommand removes the old keys of a host, wherever they are.
 func removeCommand(changed *hostkeys.Changed) string {
 	var commands []string
 	for _, place := range changed.Known {
@@ -179,7 +175,6 @@ func removeCommand(changed *hostkeys.Changed) string {
 	return strings.Join(commands, " && ")
 }
 
-// checkResult decides by the result of the look-up in known_hosts.
 func (c *Client) checkResult(k *hostKeyCheck, key ssh.PublicKey, err error) error {
 	t := k.target
 	if err == nil {
@@ -210,7 +205,6 @@ func (c *Client) checkResult(k *hostKeyCheck, key ssh.PublicKey, err error) erro
 		WithNext("check the fingerprint with the host's owner, then add the key to known_hosts: " + add)
 }
 
-// addCommand adds the host's key to known_hosts, in the file for all accounts if that is used.
 func (k *hostKeyCheck) addCommand(key ssh.PublicKey, toAll bool) string {
 	t, add := k.target, " | sudo tee -a "+knownToAll
 	if !toAll {

@@ -267,7 +267,6 @@ func (c *Client) Run(ctx context.Context, h remote.Host, command remote.Command)
 	return out, err
 }
 
-// transfer writes the input and reads the output, until the command has ended and all is read.
 func (s *Session) transfer(command remote.Command, stdout *capture) <-chan struct{} {
 	ended := make(chan struct{})
 	var copying sync.WaitGroup

@@ -104,7 +104,6 @@ func (g *processGroup) signal(signal unix.Signal) {
 	}
 }
 
-// end signals the command and its children, and kills them after a time.
 func (g *processGroup) end(signal unix.Signal, within time.Duration) {
 	g.signal(signal)
 	time.AfterFunc(within, func() { g.signal(unix.SIGKILL) })

@@ -78,7 +78,6 @@ func AnswersTo(host string, others []string) bool {
 	})
 }
 
-// authenticate returns StatusOK if the request may go on, and who asks, if that is known.
 func (s *server) authenticate(r *http.Request) (snapshot.Username, int) {
 	switch {
 	case s.options.Access != nil:
@@ -130,7 +129,6 @@ func (a *Access) Protect(next http.Handler) http.Handler {
 	})
 }
 
-// demand sets the headers of a refused login, and returns its text.
 func demand(header http.Header, status int) string {
 	if status == http.StatusServiceUnavailable {
 		header.Set("Retry-After", "2")
@@ -140,7 +138,6 @@ func demand(header http.Header, status int) string {
 	return "A user name and a password are required."
 }
 
-// login is authenticate by the file's users.
 func (a *Access) login(r *http.Request) (snapshot.Username, int) {
 	if a.current().hashes == nil || strings.HasPrefix(r.URL.Path, "/-/") {
 		return "", http.StatusOK
@@ -200,7 +197,6 @@ func (a *Access) check(ctx context.Context, client, user, password string) (bool
 	return right, nil
 }
 
-// lookUp is the hash to compare with, and whether this is known to be right.
 func (a *Access) lookUp(user, password string) (hash []byte, id [sha256.Size]byte, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -191,7 +191,6 @@ func newRendered(status int, body []byte) *rendered {
 	return &rendered{status, fmt.Sprintf(`W/"%x"`, hash.Sum64()), body, compressed.Bytes()}
 }
 
-// send writes a page, unless the browser has it.
 func (p *rendered) send(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Content-Type", "text/html; charset=utf-8")

@@ -50,7 +50,6 @@ const (
 	chartMaxDays = 100   // beyond, columns are months
 )
 
-// newChart returns nil if nothing is recorded.
 func newChart(d *usage.Report) *chart {
 	keys, days := d.Days.Largest(chartColours)
 	c := &chart{By: d.By, Unit: "day"}
@@ -141,7 +140,6 @@ func stepOf(hours float64) float64 {
 	return power * []float64{10, 1, 2, 5}[i+1]
 }
 
-// shortDate is a day as 2 Nov; a month stays as it is.
 func shortDate(date string) string {
 	if day, err := time.Parse(time.DateOnly, date); err == nil {
 		return day.Format("2 Jan")

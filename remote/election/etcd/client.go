@@ -143,7 +143,6 @@ func (c *Gateway) call(ctx context.Context, path string, request, answer any) er
 	}
 }
 
-// login returns the token of the user; empty without one.
 func (c *Gateway) login(ctx context.Context) (string, error) {
 	token, _ := c.token.Load().(string)
 	if c.config.User == "" || token != "" {

@@ -61,7 +61,6 @@ func decode(status int, data []byte, answer any) error {
 	return nil
 }
 
-// failure is the error of an answer with another status than 200.
 func failure(status int, data []byte) error {
 	var f gatewayError
 	switch err := json.Unmarshal(data, &f); {

@@ -66,7 +66,6 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// prepareFolder refuses a folder in which others could replace files.
 func prepareFolder(dir string) error {
 	mode := os.FileMode(0o755)
 	if os.Geteuid() != 0 {
@@ -141,7 +140,6 @@ func listen(ctx context.Context, path string) (net.Listener, error) {
 	return listener, nil
 }
 
-// checkDead returns nil if no process listens on a socket.
 func checkDead(ctx context.Context, path string) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	switch {

@@ -102,7 +102,7 @@ func (k *Keys) add(signers ...ssh.Signer) {
 	}
 }
 
-// addIdentity adds a key file, or a note why it can't be used. private are all keys that may sign.
+// private are all keys that may sign.
 func (k *Keys) addIdentity(id identity, private []ssh.Signer) {
 	switch certificate, ok := id.public.(*ssh.Certificate); {
 	case ok:
@@ -114,7 +114,6 @@ func (k *Keys) addIdentity(id identity, private []ssh.Signer) {
 	}
 }
 
-// addCertificate adds a certificate with the key that signs for it, or a note why it can't be used.
 func (k *Keys) addCertificate(path string, public ssh.PublicKey, private []ssh.Signer) {
 	certificate, ok := public.(*ssh.Certificate)
 	if !ok || certificate.CertType != ssh.UserCert {

@@ -193,7 +193,6 @@ func (f *files) parse(path, content string, r root, depth int, within [][]string
 	return parsed
 }
 
-// lines are a line of a file, or those of files that it includes.
 func (f *files) lines(kv *ssh_config.KV, path string, r root, depth int, hosts [][]string) []line {
 	l := line{place: Error{File: path, Line: kv.Pos().Line}, keyword: kv.Key, words: []string{kv.Value}, hosts: hosts}
 	if kv.Key == included {

@@ -100,7 +100,6 @@ func isNumber(from, to int) func(string) bool {
 	}
 }
 
-// onlyTokens accepts a value without ${ENV} and without tokens other than %% and those given, a letter each.
 func onlyTokens(tokens string) func(string) bool {
 	return func(value string) bool { return tokensAmong(tokens, value) && !strings.Contains(value, "${") }
 }

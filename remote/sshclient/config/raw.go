@@ -59,7 +59,6 @@ var defaultIdentities = []string{
 	"~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ecdsa_sk", "~/.ssh/id_ed25519", "~/.ssh/id_ed25519_sk",
 }
 
-// settings expands raw values for a host.
 func (r raw) settings(q Lookup, who identity) (HostConfig, error) {
 	s := HostConfig{
 		User:          cmp.Or(r.first("user"), who.user),
@@ -100,7 +99,6 @@ func (r raw) environmentSet() error {
 	return nil
 }
 
-// firstUnset is the first NAME of an unset ${NAME}; empty for none.
 func firstUnset(value string) string {
 	for _, match := range variable().FindAllStringSubmatch(value, -1) {
 		if _, set := os.LookupEnv(match[1]); !set {

@@ -120,7 +120,6 @@ func (r *Resolver) read(ctx context.Context, q Lookup) (raw, []line, error) {
 	return values, nil, err
 }
 
-// located adds to an error the place of its line.
 func located(err error, lines []line) error {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || e.keyword == "" {
@@ -220,7 +219,6 @@ func (l *line) isFor(host string) bool {
 	return !slices.ContainsFunc(l.hosts, func(patterns []string) bool { return !MatchesAny(patterns, host) })
 }
 
-// counts says whether a line adds a value to those before it.
 func (l *line) counts(before []line) bool {
 	h := honoured()[l.keyword]
 	for _, known := range before {
@@ -339,7 +337,6 @@ func (r *Resolver) Destination(q Lookup) []string {
 
 var fileLine = text.Pattern(`(?m)^(/?\S+):? line (\d+): (.*)$`)
 
-// sshProblem is the error of ssh, with the place that it names.
 func sshProblem(text string, cause error) error {
 	if m := fileLine().FindStringSubmatch(text); m != nil {
 		line, _ := strconv.Atoi(m[2])

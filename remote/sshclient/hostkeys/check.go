@@ -111,7 +111,6 @@ func plain(algorithm string) string {
 	return name
 }
 
-// keyType is the type of the keys that sign with an algorithm.
 func keyType(algorithm string) string {
 	switch algorithm {
 	case ssh.KeyAlgoRSASHA256, ssh.KeyAlgoRSASHA512:
@@ -167,7 +166,6 @@ func (c *check) key(key ssh.PublicKey, entries []*knownKey, bare bool) error {
 	return err
 }
 
-// compare looks for a key, or for a certificate's authority.
 func (c *check) compare(key ssh.PublicKey, entries []*knownKey) error {
 	marker, wanted, inner, isCert := "", key, key, false
 	if cert, ok := key.(*ssh.Certificate); ok {

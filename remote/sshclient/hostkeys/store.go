@@ -52,7 +52,6 @@ type knownHosts struct {
 	err     error // why it could not be read
 }
 
-// load returns a file as it is now; a missing one is empty.
 func (s *Cache) load(name string) *knownHosts {
 	stamp := folder.Stamp(name)
 	s.mu.Lock()
