@@ -145,7 +145,6 @@ func (h *Handle) Place() Cgroup {
 	return ParsePlace(data)
 }
 
-// systemContainer is the name of a container of LXC, systemd-nspawn or Apptainer.
 func systemContainer(parent, name, child string) (id, runtime string) {
 	switch {
 	case parent == "lxc", parent == "lxc.payload":

@@ -103,7 +103,6 @@ func (h *Handle) noEnviron() error {
 	return h.checkGone(fmt.Errorf("%w: PID %d", ErrGone, h.PID))
 }
 
-// environBytes reads the environ of the process, or after its first thread has ended, of another one.
 func (h *Handle) environBytes() ([]byte, error) {
 	data, err := h.environOf("environ")
 	if len(data) > 0 {

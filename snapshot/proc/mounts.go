@@ -66,7 +66,6 @@ func (fs FS) Mounts() (list string, err error) {
 	return m.list, err
 }
 
-// mountsChanged says whether something may have been (un)mounted since the last call, or since the file was opened.
 func mountsChanged(file *os.File) bool {
 	events := []unix.PollFd{{Fd: int32(file.Fd()), Events: unix.POLLPRI}} //nolint:gosec // descriptors are small
 	n, err := unix.Poll(events, 0)

@@ -70,7 +70,6 @@ type nodeSearch struct {
 	until time.Time
 }
 
-// look looks at what a process has open, and unless that is all, at what its threads have open and what is mapped.
 func (s *nodeSearch) look(dir int, what string) (bool, error) {
 	has, err := s.folder(dir, "fd", nil)
 	if has || err != nil || what == readOpen {

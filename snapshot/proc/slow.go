@@ -155,7 +155,6 @@ func (q *Quota) left(most time.Duration) time.Duration {
 	return max(0, most-q.spent)
 }
 
-// spend counts the time until done is called.
 func (q *Quota) spend() (done func()) {
 	if q == nil {
 		return func() {}
@@ -218,7 +217,6 @@ const (
 	maxMountBytes = 256 << 10
 )
 
-// stacks are what the threads of the process do in the kernel.
 func (h *Handle) stacks() []string {
 	stacks, _ := soon(h.fs, h.PID, func() (stacks []string, err error) {
 		threads, err := namesIn(h.dir, "task", maxStacks)
@@ -256,7 +254,6 @@ func (h *Handle) mounter(owner snapshot.UID, rootless bool) *snapshot.UID {
 	return &owner
 }
 
-// fuseMounts are the FUSE file systems in /proc/PID/mountinfo by device, with the users who mounted them.
 func fuseMounts(mountinfo []byte) map[string]snapshot.UID {
 	mounts := map[string]snapshot.UID{}
 	for m := range ParseMounts(string(mountinfo), " - fuse") {

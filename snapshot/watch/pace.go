@@ -123,7 +123,6 @@ func doubled(d time.Duration, times int, most time.Duration) time.Duration {
 	return min(d, most)
 }
 
-// next is when to look; false while there is no reason to, or while a look is under way.
 func (p *pace) next() (at time.Time, ok bool) {
 	if p.looking != nil {
 		return at, false

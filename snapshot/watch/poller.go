@@ -70,7 +70,6 @@ func (p *poller) add(fd int) error {
 	return nil
 }
 
-// watchOpens watches who opens devices by fanotify, or else that somebody does by inotify.
 func (p *poller) watchOpens() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,7 +161,7 @@ func (p *poller) drain() (happened []source) {
 	return happened
 }
 
-// guarded returns who opened a node, as the guard says; p.mu is held.
+// guarded needs p.mu.
 func (p *poller) guarded() map[snapshot.PID]bool {
 	list, err := p.guard.Next()
 	if err != nil {
@@ -240,7 +239,6 @@ func (p *poller) watchEnd(pid snapshot.PID) {
 	}
 }
 
-// ended closes the descriptor of a process that has ended; false for another descriptor.
 func (p *poller) ended(fd int) bool {
 	for pid, of := range p.ends {
 		if of == fd {

@@ -119,7 +119,6 @@ var errUnwritten = errors.New("the state was not written")
 
 func unwritten(err error) error { return text.Worded(err.Error(), errUnwritten, err) }
 
-// writeChanges writes the files that differ from what was loaded, and returns the contents that both have then.
 func (t *transaction) writeChanges() (next state.Contents, err error) {
 	var changed state.Contents
 	for _, file := range stateFiles {

@@ -27,7 +27,6 @@ type members struct {
 	late   bool                                       // one was not read in time
 }
 
-// membersOf lists the members among the processes of one user.
 func membersOf(
 	r *snapshot.Register, uid snapshot.UID, processes []system.RunningProcess,
 	excluded func(system.RunningProcess) bool,
@@ -114,7 +113,6 @@ func (t *transaction) membersByUser(environments []*snapshot.Environment) (
 	}, t.running.complete
 }
 
-// register returns the PIDs of processes, and notes their starts, to register them.
 func (t *transaction) register(processes []system.RunningProcess) (pids []snapshot.PID) {
 	for _, p := range processes {
 		pids, t.starts[p.PID] = append(pids, p.PID), p.Start
@@ -176,7 +174,6 @@ type running struct {
 
 var errUnread = errors.New("processes or kernels have to be read")
 
-// afterReading runs a transaction, and again after each reading that it needs.
 func (s *Store) afterReading(transaction func(*running) error) error {
 	r := &running{system: s.System, wanted: map[snapshot.UID]bool{}, emptied: map[snapshot.EnvID]bool{}}
 	for {

@@ -322,7 +322,6 @@ func VersionsIn(dir string) (v Versions) {
 	return v
 }
 
-// cacheable says whether a later change of the files will change their versions.
 func (v Versions) cacheable(now time.Time) bool {
 	const minAge = 2 * time.Second // of a file: one that is written twice within a tick looks unchanged
 	return !slices.ContainsFunc(v[:], func(file unix.Stat_t) bool {

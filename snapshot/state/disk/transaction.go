@@ -121,7 +121,6 @@ func (t *transaction) loadAndClean(ctx context.Context) error {
 	return t.clean()
 }
 
-// clean removes what has ended from the files, unless it is unknown which processes live.
 func (t *transaction) clean() error {
 	switch {
 	case t.access.private: // what isn't in it is not lost
@@ -239,7 +238,6 @@ func (s *Store) lockedOnce(ctx context.Context, f func(stateDir) error) error {
 	return f(dir)
 }
 
-// lock takes the exclusive flock on a file of the folder, which it creates, within ctx.
 func lock(ctx context.Context, dir *folder.Folder, name string, mode uint32) (*os.File, error) {
 	for ctx.Err() == nil {
 		if err := dir.Ensure(name, mode); err != nil {

@@ -49,7 +49,6 @@ func notTrusted(path string, st *unix.Stat_t) error {
 		ErrUnsafe, path, st.Uid, st.Mode&0o7777)
 }
 
-// onlyOwnerWrites says whether root or the caller owns a file or folder, and no other user may write it.
 func onlyOwnerWrites(st *unix.Stat_t) bool {
 	return st.Mode&0o022 == 0 && (st.Uid == 0 || int(st.Uid) == os.Geteuid())
 }

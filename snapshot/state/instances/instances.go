@@ -257,7 +257,6 @@ func (n *attachmentNote) device(files *state.Files) *snapshot.Device {
 	return d
 }
 
-// attachment is the one that a note is about, made at its time in an environment of its user; nil for none.
 func (n *attachmentNote) attachment(files *state.Files) *snapshot.Attachment {
 	env, device := files.Environment(n.EID), n.device(files)
 	if env == nil || device == nil || env.OwnerMismatch || env.UID != n.UID {

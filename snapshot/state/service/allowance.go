@@ -201,7 +201,6 @@ func (s *Server) addAsker(who snapshot.Asker, now time.Time) snapshot.Asked {
 	return snapshot.Asked{Number: s.asked, People: people}
 }
 
-// lookAgain has the controller look here again, and waits for what it says then. It returns what is known.
 func (s *Server) lookAgain(ctx context.Context, uid snapshot.UID) *allowanceState {
 	who := snapshot.Asker{UID: uid, Username: s.Username(ctx, uid)}
 	s.asking.Lock() // until it is written, so that the newest note stays

@@ -67,7 +67,6 @@ func (s *Server) say(conn net.Conn, answer Answer, within time.Duration) error {
 	return writeLine(conn, answer)
 }
 
-// untilClosed ends the context when the client closes the connection, or sends more than its request.
 func untilClosed(ctx context.Context, conn *net.UnixConn) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

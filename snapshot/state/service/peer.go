@@ -95,7 +95,6 @@ func (p *callerProcess) identify(raw syscall.RawConn, fs proc.FS, begun snapshot
 	p.examine(fs, pidfd, noPidfd != nil, begun)
 }
 
-// hasEnded asks the pidfd or, on Linux before 5.3, the folder in /proc.
 func hasEnded(h *proc.Handle, pidfd int) (bool, error) {
 	if pidfd >= 0 {
 		return proc.HasEnded(pidfd)

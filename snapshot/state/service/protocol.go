@@ -76,7 +76,6 @@ func (r *Request) changes() bool {
 
 var errTooLong = errors.New("it is too long")
 
-// readLine reads a line without its end. It never holds more than limit bytes.
 func readLine(r io.Reader, limit int) ([]byte, error) {
 	buffered := bufio.NewReaderSize(io.LimitReader(r, int64(limit)+1), 4096)
 	line, err := buffered.ReadBytes('\n')

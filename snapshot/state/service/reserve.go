@@ -136,7 +136,6 @@ func lapsing(list []snapshot.Reservation, now time.Time, first bool, held func(*
 	return next, lapse
 }
 
-// reserve books for who asks; root may book for others.
 func (s *Server) reserve(ctx context.Context, r *snapshot.Reservation, by callerProcess) (Answer, error) {
 	uid := by.booker()
 	asked, booker := *r, state.Booker{UID: uid}
@@ -193,7 +192,7 @@ type Booking struct {
 
 const askAgain = 200 * time.Millisecond // before the controller is asked again about somebody whom it doesn't know yet
 
-// addRule adds what the policy lets a person reserve, and the person's own caps. Its error says that it is unknown.
+// addRule's error says that the rule is unknown.
 func (s *Server) addRule(ctx context.Context, by *state.Booker, known int) error {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()

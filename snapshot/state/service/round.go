@@ -190,7 +190,6 @@ func (q *waits) expire(has map[keptGPU]bool, states map[snapshot.DeviceIndex]gpu
 	}
 }
 
-// took notes which offers to a user are taken: the user attached some of their GPUs.
 func (q *waits) took(uid snapshot.UID, list []snapshot.DeviceIndex) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -23,7 +23,6 @@ type keptBack struct {
 	served bool          // this user's wait has begun or ended since
 }
 
-// keeps says whether free GPUs are kept back, rather than given to the waits behind.
 func (h keptBack) keeps(now time.Duration) bool {
 	return h.id != "" && (h.since == 0 || now-h.since < keepBackFor)
 }

@@ -101,7 +101,6 @@ func (q *waits) wake() {
 // empty says that nothing needs a look at the host; q.mu is held.
 func (q *waits) empty() bool { return len(q.list)+len(q.disconnected)+len(q.offers) == 0 }
 
-// serveWaits does a round when something changed, and every lookEvery while somebody waits.
 func (s *Server) serveWaits(ctx context.Context) {
 	q := &s.waits
 	for {
@@ -185,7 +184,6 @@ func (s *Server) enter(ctx context.Context, r *WaitRequest, by callerProcess) (*
 	return w, nil
 }
 
-// among is the index of a wait among those that may connect again; -1 if it isn't there.
 func (w *wait) among(list []noted) int {
 	return slices.IndexFunc(list, func(n noted) bool {
 		return n.ID == w.ID && n.UID == w.UID && n.PID == w.PID && n.Start == w.Start
@@ -263,7 +261,7 @@ func (s *Server) prepare(ctx context.Context, w *wait) error {
 	return files.CheckRequest(r)
 }
 
-// leave takes a command out of the queue. Its offer stays its user's for the rest of the time.
+// leave keeps its offer for its user for the rest of the time.
 func (q *waits) leave(w *wait) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -334,7 +332,6 @@ func (w *wait) usable(look *snapshot.Snapshot) (n int) {
 	return n
 }
 
-// heldBy are the GPUs of a host that people have: attached, or used.
 func heldBy(look *snapshot.Snapshot) map[keptGPU]bool {
 	has := make(map[keptGPU]bool)
 	environments := snapshot.ByID(look.Environments)

@@ -106,7 +106,6 @@ func (p procfs) signal0(pid snapshot.PID) Liveness {
 	return Alive
 }
 
-// isZombie says whether a process is certainly a zombie, or has ended since.
 func isZombie(pid snapshot.PID) bool {
 	fd, err := unix.PidfdOpen(int(pid), 0)
 	if err != nil {
