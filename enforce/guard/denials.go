@@ -195,7 +195,6 @@ func (d *denialWriter) take(e Event) {
 	}
 }
 
-// add adds an open to the list, which is written soon.
 func (d *denialWriter) add(open Denial) (_ Denial, isNew bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -229,7 +228,6 @@ func (d *denialWriter) write() {
 	}
 }
 
-// pass logs a new denial, and passes it on.
 func (d *denialWriter) pass(denial *Denial) {
 	what := "would be denied"
 	if denial.Denied {

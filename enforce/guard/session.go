@@ -137,7 +137,6 @@ func (s *lockedKeeper) follow() {
 	}
 }
 
-// request starts to read the state files, unless the guard is to be off.
 func (s *lockedKeeper) request() {
 	if s.order.Mode == Off {
 		return
@@ -233,7 +232,6 @@ func (s *lockedKeeper) offReason(now At) string {
 	return ""
 }
 
-// turnOff ends the guard in the kernel at once, the first time also one that an earlier Keeper left.
 func (s *lockedKeeper) turnOff(reason string) {
 	s.mode, s.reason = Off, reason
 	if s.loaded == nil && s.removed {

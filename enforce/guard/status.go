@@ -53,7 +53,6 @@ func (p *problems) list() []string {
 	return list
 }
 
-// publish writes guard.json if something has changed.
 func (s *lockedKeeper) publish(now At) {
 	next := s.status()
 	next.Time, next.Lost = s.written.Time, s.written.Lost

@@ -50,7 +50,6 @@ func (v *view) looked(e evidence, allowed map[snapshot.UID]Minors) {
 // reset forgets the state files, which change while the guard is off.
 func (v *view) reset() { v.look, v.glance, v.kept, v.doubt = nil, nil, nil, "" }
 
-// tookOver adds what an earlier Keeper allowed, which holds until the first good look.
 func (v *view) tookOver(allowed map[snapshot.UID]Minors) {
 	if v.look == nil || v.doubt != "" {
 		v.kept = allowed
@@ -135,7 +134,6 @@ func (v *view) knowsUsers(o *Order) error {
 	return v.users.err
 }
 
-// askForUsers looks up the exempt users' uids while some are unknown.
 func (s *lockedKeeper) askForUsers() {
 	o := &s.order
 	if len(o.ExemptUsers) == 0 {
@@ -250,7 +248,6 @@ func (k *Keeper) prove(files *state.Files, owned, clean bool) map[registration]b
 	return proven
 }
 
-// hasOwn says whether a process of the environment's uid, or of an unknown one, is registered in it.
 func (k *Keeper) hasOwn(e *snapshot.Environment, asked map[snapshot.PID]system.ProcessStatus) bool {
 	for _, pid := range e.PIDs {
 		now, known := asked[pid]

@@ -35,7 +35,6 @@ func newStateWatch(names ...string) (*stateWatch, error) {
 	return w, nil
 }
 
-// follow begins to watch new and replaced folders.
 func (w *stateWatch) follow(dirs ...string) {
 	if w.file == nil {
 		return
@@ -107,7 +106,6 @@ func startWorker(ctx context.Context, learned chan<- func(), work func(context.C
 	return w
 }
 
-// wait waits up to maxPause for the end of the worker, which may hang.
 func (w *worker) wait() {
 	select {
 	case <-w.ended:

@@ -67,7 +67,6 @@ func (x *execution) detach(ctx context.Context, items []order.Detachment) []orde
 	return outcomes
 }
 
-// checkDetachment objects to a device that is another GPU now, or was judged to be unused and isn't.
 func (x *execution) checkDetachment(d *order.Detachment, now *inspection, files *state.Files) refusal {
 	if o := x.otherGPU(d.Device, now, files); o.raised() || !d.Unused {
 		return o
@@ -81,7 +80,6 @@ func (x *execution) checkDetachment(d *order.Detachment, now *inspection, files 
 	return refusal{}
 }
 
-// detachOne decides on one attachment and, as the user with uid, removes it from the state files.
 func detachOne(item *order.Detachment, files *state.Files, uid snapshot.UID) (status order.OutcomeStatus, reason string) {
 	judged := &item.Environment
 	if device := files.Device(item.Device); device == nil || device.Attachment(judged.EID) == nil {

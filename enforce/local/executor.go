@@ -193,7 +193,6 @@ func once[T any](ctx context.Context, read func(context.Context) (T, []string, e
 	})
 }
 
-// registered says whether a process is registered in an environment, so that its environ doesn't count.
 func (n *inspection) registered(pid snapshot.PID, eid snapshot.EnvID) bool {
 	environments, err := n.environments()
 	env := snapshot.FindEnvironment(environments, eid)

@@ -108,7 +108,6 @@ func (r reference) signal(sig unix.Signal) error {
 // lacksPidfd says whether an error may mean that there are no pidfds here.
 func lacksPidfd(err error) bool { return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) }
 
-// openTargets opens each process that may be signalled at all, and concludes the others.
 func (x *execution) openTargets(ctx context.Context, items []order.Termination, outcomes []order.Outcome) []*target {
 	var targets []*target
 	untouchable, err := x.untouchable()
@@ -192,7 +191,6 @@ func openProcess(fs proc.FS, pid snapshot.PID) (reference, refusal) {
 	return r, unreadable(err)
 }
 
-// untouchable are this process and its ancestors, each with the reason.
 func (x *Executor) untouchable() (map[snapshot.PID]string, error) {
 	if err := x.proc().CheckNamespace(); err != nil {
 		return nil, err

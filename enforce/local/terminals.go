@@ -144,7 +144,6 @@ const (
 	majorLastPTS  = 143
 )
 
-// acceptsMessages says whether a file is a terminal of the user that accepts messages.
 func acceptsMessages(st *unix.Stat_t, uid snapshot.UID) bool {
 	major := unix.Major(st.Rdev)
 	return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Uid == uint32(uid) && st.Mode&unix.S_IWGRP != 0 &&
@@ -170,7 +169,7 @@ func show(path string, uid snapshot.UID, message []byte) bool {
 	return err == nil && n == len(message)
 }
 
-// message is what appears: a bell, the sender and the text. It begins on a new line, whatever is on the terminal.
+// message begins on a new line, whatever is on the terminal.
 func (t Terminals) message(message string) []byte {
 	if len(message) > maxMessage {
 		message = text.Cut(message, maxMessage) + " …"

@@ -18,7 +18,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// terminate ends all processes together: open, verify and SIGTERM, wait, verify and SIGKILL, wait.
 func (x *execution) terminate(ctx context.Context, items []order.Termination) []order.Outcome {
 	x.memories.removeDead(x.proc())
 	outcomes := make([]order.Outcome, len(items))
@@ -45,7 +44,6 @@ func (x *execution) terminate(ctx context.Context, items []order.Termination) []
 	return outcomes
 }
 
-// await waits for the end of the targets' common grace, then ends what still runs if the order says so.
 func (x *execution) await(ctx context.Context, group []*target, begun time.Time) {
 	grace, mayKill := group[0].grace, group[0].mayKill
 	left, err := wait(ctx, group, time.Until(begun.Add(grace)), order.StatusTerminated)
@@ -65,7 +63,6 @@ func (x *execution) await(ctx context.Context, group []*target, begun time.Time)
 	}
 }
 
-// sendSIGTERM signals what still is what was judged, and returns the targets that got the signal.
 func (x *execution) sendSIGTERM(ctx context.Context, targets []*target) []*target {
 	var signalled []*target
 	for i, o := range x.signal(ctx, targets, unix.SIGTERM) {
@@ -78,7 +75,6 @@ func (x *execution) sendSIGTERM(ctx context.Context, targets []*target) []*targe
 	return signalled
 }
 
-// sendSIGKILL ends what did not end after SIGTERM and still is what was judged.
 func (x *execution) sendSIGKILL(ctx context.Context, targets []*target) {
 	var signalled []*target
 	for i, o := range x.signal(ctx, targets, unix.SIGKILL) {
@@ -188,7 +184,6 @@ func wait(ctx context.Context, targets []*target, timeout time.Duration, status 
 	}
 }
 
-// notEnded is the outcome of a process that did not end after a signal; err is why waiting was given up, if it was.
 func notEnded(err error, signal string, timeout time.Duration) refusal {
 	if err != nil {
 		return because(order.StatusSignalled, "%s was sent, but waiting for the end was given up: %v", signal, err)
@@ -243,7 +238,6 @@ func (x *execution) stop(t *target, running container.Running) {
 	})
 }
 
-// awaitStops waits for the containers that engines kill now. It returns the targets that still run.
 func (x *execution) awaitStops(ctx context.Context, left []*target) ([]*target, error) {
 	var stopping, others []*target
 	for _, t := range left {
@@ -260,7 +254,6 @@ func (x *execution) awaitStops(ctx context.Context, left []*target) ([]*target, 
 	return append(others, stopping...), err
 }
 
-// containerReason is what an outcome adds about the target's container.
 func (t *target) containerReason() string {
 	switch {
 	case t.engineErr != nil:
@@ -324,7 +317,6 @@ func (x *execution) byGrace(targets []*target) (groups [][]*target) {
 	return groups
 }
 
-// earlierReason is what an outcome adds about a target that was asked before.
 func (t *target) earlierReason() string {
 	e := t.earlier
 	said := fmt.Sprintf("already under way: another order asked it to end %s ago",

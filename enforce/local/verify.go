@@ -36,7 +36,6 @@ func (x *execution) verify(t *target, now *inspection) refusal {
 	return sendError(err)
 }
 
-// compare objects unless the process that has the judged PID now is what was judged.
 func (x *execution) compare(t *target, now *inspection) refusal {
 	p, err := x.proc().Open(t.judged.PID)
 	if err != nil {
@@ -143,7 +142,6 @@ func unreadable(err error) refusal {
 	return failed("%v", err)
 }
 
-// sendError is the refusal that an error of sending a signal means.
 func sendError(err error) refusal {
 	switch {
 	case err == nil:
@@ -199,7 +197,6 @@ func checkEnvironment(t *target, now *inspection, p *proc.Handle, uid snapshot.U
 	return o.evasiveIf(o.raised() && byItself && caused)
 }
 
-// checkUnreadable objects unless a process that was judged as unreadable by its user still is that.
 func checkUnreadable(listed *snapshot.Process) refusal {
 	if listed.EnvUnknown && listed.Unreadable.IsByUser() {
 		return refusal{}
@@ -208,7 +205,6 @@ func checkUnreadable(listed *snapshot.Process) refusal {
 	return changed("it can be read now, or its user has not caused that it can't").evasiveIf(readable)
 }
 
-// checkSameEnvironment objects unless a process is in the judged environment, or still hides which one it is in.
 func checkSameEnvironment(judged, now *snapshot.Process) refusal {
 	switch {
 	case now.EnvUnknown && judged.EnvUnknown && now.EnvOverwritten && judged.EnvOverwritten:
@@ -253,7 +249,6 @@ func checkUnattached(t *target, now *inspection) refusal {
 	return changed("GPU(s) %s are attached to its environment now", text.JoinIndices(t.item.Unattached))
 }
 
-// checkAnyDevice objects if a process uses none of the devices that were judged.
 func checkAnyDevice(judged, listed *snapshot.Process) refusal {
 	if freed := freedDevices(judged, listed); len(freed) == len(judged.Usage) {
 		return unused(freed)
@@ -261,7 +256,6 @@ func checkAnyDevice(judged, listed *snapshot.Process) refusal {
 	return refusal{}
 }
 
-// freedDevices are the judged devices that the process doesn't use any more, in ascending order.
 func freedDevices(judged, listed *snapshot.Process) []snapshot.DeviceIndex {
 	var freed []snapshot.DeviceIndex
 	for _, usage := range judged.Usage {

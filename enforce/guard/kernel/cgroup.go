@@ -22,7 +22,6 @@ type cgroup struct {
 
 const rootID = 1
 
-// findCgroup looks at the folder, or by default at the root of the cgroup2 hierarchy.
 func findCgroup(path string) (cgroup, error) {
 	if path == "" {
 		mounts, err := proc.FS{}.Mounts()
@@ -47,7 +46,6 @@ func findCgroup(path string) (cgroup, error) {
 	return cgroup{path: path, id: s.Ino}, nil
 }
 
-// cgroup2Mount finds the mounted root of the cgroup2 hierarchy in /proc/PID/mountinfo.
 func cgroup2Mount(mountinfo string) (string, error) {
 	for m := range proc.ParseMounts(mountinfo, " - cgroup2 ") {
 		if m.Kind == "cgroup2" && m.Root == "/" {
@@ -90,7 +88,6 @@ type Program struct {
 	Exclusive bool   `json:"in_the_way"`     // it admits no guard, without BPF_F_ALLOW_MULTI
 }
 
-// programs lists others' programs at the cgroup and above it.
 func (c cgroup) programs() ([]Program, error) {
 	var all []Program
 	for path, own := c.path, true; ; path, own = filepath.Dir(path), false {
@@ -222,7 +219,6 @@ func pinnedLink(path string) (bpfLink, error) {
 	return l, nil
 }
 
-// withPath pins a descriptor at the path, or opens what is pinned there.
 func withPath(cmd uintptr, path string, fd int) (int, error) {
 	name, err := unix.BytePtrFromString(path)
 	if err != nil {

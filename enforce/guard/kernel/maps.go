@@ -116,7 +116,6 @@ const (
 	recordSize  = 16
 )
 
-// parseRecord reads a record; ok is false for one of another size.
 func parseRecord(b []byte) (e guard.Event, ok bool) {
 	if len(b) != recordSize {
 		return guard.Event{}, false

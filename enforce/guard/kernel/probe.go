@@ -60,7 +60,6 @@ func gather(o Location) probedFacts {
 	return f
 }
 
-// tryLoading loads the program for a moment, attached to nothing.
 func tryLoading() (pids bool, err error) {
 	m, err := createMaps()
 	if err != nil {
@@ -114,7 +113,6 @@ func (f probedFacts) report() Support {
 	return r
 }
 
-// add adds an ability. The first error of a needed one is the report's.
 func (r *Support) add(name string, needed bool, err error, detail, hint string) {
 	if err != nil {
 		detail = err.Error() + hint
