@@ -118,7 +118,6 @@ func (p *place) argument(current string) continuation {
 	return continuation{}
 }
 
-// valueOf completes the value of a flag, after skip bytes of the word.
 func (p *place) valueOf(flag cli.DocGenerationFlag, current string, skip int) continuation {
 	if f, ours := flag.(*Flag); ours && f.choices != nil {
 		return matching(valuesOf(f.choices, p.more...), current, skip)
@@ -138,7 +137,6 @@ func ofKind(kind, current string, skip int) continuation {
 	return continuation{}
 }
 
-// matching are the candidates that begin as the word does after skip bytes.
 func matching(candidates []Explained, word string, skip int) continuation {
 	a := continuation{do: offer}
 	for _, c := range candidates {
@@ -158,7 +156,6 @@ func valuesOf(values []string, without ...string) (candidates []Explained) {
 	return candidates
 }
 
-// flagNames are the flags that may follow, each by its first name that begins as the word does.
 func (p *place) flagNames(word string) (candidates []Explained) {
 	for _, flag := range p.offered() {
 		names := namesOf(flag)
@@ -225,7 +222,6 @@ func (p *place) step(words []string, at int) int {
 	return taken
 }
 
-// takesAll says whether all that follows belongs to the command, as with `genv lock`.
 func (p *place) takesAll() bool { return p.command != nil && p.command.SkipFlagParsing }
 
 func (p *place) takesProgram() bool { return p.takesAll() || takesProgram(p.command) }
@@ -248,7 +244,6 @@ func (p *place) offered() (flags []cli.DocGenerationFlag) {
 	return flags
 }
 
-// flagOf is the flag that a word such as --format or --form names; nil for none.
 func (p *place) flagOf(word string) cli.DocGenerationFlag {
 	full, _, err := p.unabbreviated(word)
 	if err != nil || !isFlag(word) {

@@ -194,7 +194,6 @@ func CheckConfig(name string, data []byte, commands []*cli.Command) error {
 	return err
 }
 
-// isEmpty says whether there are only comments.
 func isEmpty(data []byte) bool {
 	for line := range bytes.Lines(data) {
 		if line = bytes.TrimSpace(bytes.TrimPrefix(line, []byte("\uFEFF"))); len(line) > 0 && line[0] != '#' {

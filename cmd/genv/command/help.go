@@ -68,7 +68,6 @@ func (h *helpText) line(line string) {
 	h.WriteString(strings.TrimRight(strings.Repeat(" ", margin)+line, " ") + "\n")
 }
 
-// columns writes rows of two columns, or each text below its name where there is too little room.
 func (h *helpText) columns(title string, rows []Explained) {
 	if len(rows) == 0 {
 		return
@@ -217,7 +216,6 @@ func optionOf(flag cli.DocGenerationFlag) Explained {
 
 func dashed(name string) string { return "--"[:min(utf8.RuneCountInString(name), 2)] + name }
 
-// usageOf is the text of a flag, without the backquotes.
 func usageOf(flag cli.DocGenerationFlag) string {
 	if value := Placeholder(flag); flag.TakesValue() {
 		return strings.Replace(flag.GetUsage(), "`"+value+"`", value, 1)
@@ -284,7 +282,6 @@ func manCommand(root func() *cli.App) *cli.Command {
 	}
 }
 
-// writeAll writes NAME.1 for a command and for each visible one below it, into an existing folder.
 func writeAll(dir string, cmd *cli.Command, name, version string) error {
 	page := PageOf(cmd, name)
 	if err := os.WriteFile(filepath.Join(dir, page.FileName()+".1"), []byte(page.Man(version)), 0o644); err != nil {

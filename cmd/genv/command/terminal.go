@@ -74,7 +74,6 @@ func relay(args []string) (int, error) {
 	return t.attend(monitor, asks, signals), nil
 }
 
-// terminalOf is root's controlling terminal, or another one that its process has; nil for none.
 func terminalOf(files []*os.File) *os.File {
 	if fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY, 0); err == nil {
 		return os.NewFile(uintptr(fd), "/dev/tty")

@@ -12,7 +12,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// unknownError names the nearest flag or command, or where to look.
 func unknownError(kind, shown, near, parent string) error {
 	if near != "" {
 		return UsageError("unknown %s %s (did you mean %s?)", kind, shown, near)
@@ -34,8 +33,6 @@ func FlagError(c *cli.Context, err error, _ bool) error {
 	return unknownError("flag", dashed(name), near, c.Command.HelpName)
 }
 
-// nearestFlag is the flag that a name may mean: the nearest in its letters, or one that is a part of it or has it as a
-// part.
 func nearestFlag(name string, flags []cli.Flag) string {
 	if len(name) < 3 {
 		return ""
@@ -99,7 +96,6 @@ func helpCommand(commands []*cli.Command) *cli.Command {
 	}
 }
 
-// commandNamed is a command with a name or an alias; nil for none.
 func commandNamed(commands []*cli.Command, name string) *cli.Command {
 	if i := slices.IndexFunc(commands, func(c *cli.Command) bool { return c.HasName(name) }); i >= 0 {
 		return commands[i]

@@ -89,7 +89,6 @@ func (b *changes) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	})
 }
 
-// visibleTo leaves out the commands that /proc hides from a viewer.
 func (b *changes) visibleTo(s *snapshot.Snapshot, by service.Viewer) *snapshot.Snapshot {
 	hiding := b.host.Machine.Proc.Hiding()
 	operators, _ := user.LookupGroup(socket.Group) // there may be none

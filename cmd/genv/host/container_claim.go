@@ -84,7 +84,7 @@ func (r *runtime) claim(ctx context.Context, request grant.GPURequest) (*claimed
 	return done, nil
 }
 
-// proof finds out for which user the container is started. Its error says why that isn't known.
+// The error says why the user isn't known.
 func (r *runtime) proof(ctx context.Context, request grant.GPURequest) (*grant.Holder, error) {
 	if request.Token == "" {
 		return nil, errors.New("it was not started by `genv docker`, or by docker in a shell with an environment")
@@ -109,7 +109,6 @@ func (r *runtime) proof(ctx context.Context, request grant.GPURequest) (*grant.H
 	return &holder, nil
 }
 
-// undo ends what was claimed for a container that is not created.
 func (c *claimed) undo(ctx context.Context) {
 	run := disk.RunDir(c.Getenv)
 	_ = c.host.Store.Update(ctx, func(f *state.Files) error {
@@ -125,7 +124,6 @@ func forget(f *state.Files, r *container.Record) {
 	}
 }
 
-// writeConfig writes into the container's config.json what it has, and hooks for the start of its init and for its end.
 func (c *claimed) writeConfig(config *oci.ContainerConfig) error {
 	self, err := os.Executable()
 	if err != nil {

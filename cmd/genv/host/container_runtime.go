@@ -145,7 +145,6 @@ func notDockers(id string) error {
 	return fmt.Errorf("%w: the container's id %s isn't one of Docker's", grant.ErrRefused, text.Quoted(id, 60))
 }
 
-// engineName is the engine that calls, as far as its paths show.
 func (c *runcCall) engineName() string {
 	bundle, err := filepath.Abs(c.bundle)
 	switch {

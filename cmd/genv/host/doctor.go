@@ -36,7 +36,6 @@ func (p *hostCommands) doctorCommand() *cli.Command {
 	}
 }
 
-// doctorHere examines this machine. Without root it sees what every user may.
 func (p *hostCommands) doctorHere(c *cli.Context, format string, timeout time.Duration) error {
 	document := p.examine(c.Context, timeout)
 	var err error
@@ -72,7 +71,6 @@ func (p *hostCommands) examine(ctx context.Context, timeout time.Duration) *doct
 	}
 }
 
-// guardState is what the guard of this machine does, and was ordered; nil if that is unknown.
 func (p *hostCommands) guardState() *doctor.GuardState {
 	dir := disk.RunDir(p.Getenv)
 	now := hardware.Catalog{Run: dir}.Guard(p.Now())
@@ -87,7 +85,6 @@ func (p *hostCommands) guardState() *doctor.GuardState {
 	return g
 }
 
-// runProgram runs a program in the C locale, for 5 s at most, and returns its output.
 func runProgram(ctx context.Context, program string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

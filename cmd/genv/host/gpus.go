@@ -79,7 +79,6 @@ func (p *hostCommands) gpusHere(c *cli.Context, o *gpulist.Flags) error {
 	return found.Write(p.Out, o)
 }
 
-// gpus are the GPUs as root's service sees them, or else as this user does.
 func (h *host) gpus(ctx context.Context) (all []gpus.GPU, warnings []string, err error) {
 	document, ok, warning := h.rootsView(ctx, "gpus")
 	if ok && json.Unmarshal(document, &all) == nil {

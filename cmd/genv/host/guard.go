@@ -26,7 +26,6 @@ type guarded struct {
 	stop    func() // nil before the first order
 }
 
-// keepTrying keeps the guard until ctx ends: again after an error, which is logged once.
 func keepTrying(ctx context.Context, log zerolog.Logger, keep func(context.Context) error) {
 	const least, most = 250 * time.Millisecond, 30 * time.Second
 	pause, said := least, ""

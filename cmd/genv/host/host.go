@@ -55,7 +55,7 @@ func (p *hostCommands) hostCommand() *cli.Command {
 	}
 }
 
-// hostServe owns the state of this host until SIGTERM. It may be killed at any time: what it has answered is durable.
+// hostServe may be killed at any time: what it has answered is durable.
 func (p *hostCommands) hostServe(c *cli.Context) error {
 	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -103,7 +103,6 @@ func (p *hostCommands) hostServe(c *cli.Context) error {
 	return err
 }
 
-// lockService makes sure that one service runs. If another one does, its error is command.UsageError.
 func (p *hostCommands) lockService() (*os.File, error) {
 	dir := disk.RunDir(p.Getenv)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
@@ -124,7 +123,6 @@ func (p *hostCommands) lockService() (*os.File, error) {
 	return lock, nil
 }
 
-// listen takes the socket from systemd, or opens it.
 func (p *hostCommands) listen() (*net.UnixListener, error) {
 	listeners, err := activation.Listeners()
 	if err != nil {
@@ -149,8 +147,6 @@ func pulse() (beat func(), moves func() bool) {
 	return beat, func() bool { return time.Since(*last.Load()) < stuckAfter }
 }
 
-// upkeep registers devices, cleans up what has ended, tends what else the service keeps, and keeps the copy for genv
-// 1.4.3 up to date.
 func (h *host) upkeep(ctx context.Context, log zerolog.Logger, beat func(), tend func() error) {
 	failed, notesAt := "", time.Time{}
 	for {

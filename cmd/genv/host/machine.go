@@ -52,7 +52,6 @@ type host struct {
 	withoutService bool   // the last snapshot's state files are not root's
 }
 
-// snapshot is this machine's, with what enforcement needs. The answers of nvidia-smi are as old as age allows.
 func (h *host) snapshot(ctx context.Context, age local.Age) (*snapshot.Snapshot, error) {
 	h.pruneRecords()
 	s, err := h.Machine.SnapshotWithin(ctx, age)
@@ -81,13 +80,11 @@ func (h *host) snapshot(ctx context.Context, age local.Age) (*snapshot.Snapshot,
 	return s, nil
 }
 
-// mayRun says whether a process that began at a time isn't known to have ended.
 func (h *host) mayRun(pid snapshot.PID, start snapshot.StartTime) bool {
 	alive, err := h.Machine.Proc.Alive(pid, start)
 	return alive || err != nil
 }
 
-// forController marks what /proc hides from others as private.
 func (h *host) forController(s *snapshot.Snapshot, err error) (*snapshot.Snapshot, error) {
 	if err == nil && h.privileged && h.SharedAccount == nil {
 		s.Trial = h.tryToEnd()
@@ -125,8 +122,6 @@ func (h *host) try(ctx context.Context) *snapshot.Trial {
 	return t
 }
 
-// carryOut carries out an order, and calls say with a line for each action. It warns about the audit log, and the list
-// of processes that were asked.
 func (h *host) carryOut(
 	ctx context.Context, o order.Order, asker asked.Authority, say func(string),
 ) (_ []order.Outcome, warnings []string) {

@@ -120,7 +120,6 @@ func polled[F any](f F) (_ F, restore func()) {
 	}
 }
 
-// replaced says whether the file of this program was removed or replaced, as by an upgrade.
 func replaced() bool {
 	file, err := os.Readlink("/proc/self/exe")
 	return err == nil && strings.HasSuffix(file, " (deleted)")

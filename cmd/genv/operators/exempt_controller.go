@@ -35,7 +35,6 @@ type exemptions interface {
 	close()
 }
 
-// exemptions finds the controller, or else the folder, which may be in use if it is only read.
 func (o *controllerOptions) exemptions(c *cli.Context, readOnly bool) (exemptions, error) {
 	path := o.socket
 	if path == "" {

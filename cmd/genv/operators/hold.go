@@ -30,7 +30,6 @@ func Commands(with command.Program) []*cli.Command {
 	}
 }
 
-// holdOrRelease is a command that has an action done once for all hosts, or another one for each that is named.
 func holdOrRelease(p command.Program, name, usage string, forAll, forOne operator.Instruction) *cli.Command {
 	var host []string
 	var reason string
