@@ -71,7 +71,7 @@ func HostNames() []Name { return names[5:13] }
 // Cause is why a check isn't OK. The words appear in JSON.
 type Cause string
 
-// causes has a line for each cause: its status, and the next step unless that depends on the host.
+// causes has a line for each cause: its status, and its next step unless that depends on the host.
 //
 //go:embed causes.txt
 var causes string
@@ -173,15 +173,11 @@ func Worst(checks ...Check) (found Check) {
 	return found
 }
 
-// together is the worst of several results of one check or, if all are in order, what all of them say. Without results,
-// it is the one with this cause and text.
-func together(name Name, cause Cause, none string, checks []Check, separator string) Check {
-	if len(checks) == 0 {
-		return Problem(name, cause, "%s", none)
-	}
-	found, details := Worst(checks...), []string(nil)
-	for _, c := range checks {
-		details = append(details, c.Detail)
+// together is the worst of several results of one check or, if all are in order, what all of them say.
+func together(separator string, checks []Check) Check {
+	found, details := Worst(checks...), make([]string, len(checks))
+	for i, c := range checks {
+		details[i] = c.Detail
 	}
 	if found.Status == OK {
 		found.Detail = strings.Join(details, separator)
@@ -250,29 +246,30 @@ func Decode(data []byte) (*HostDocument, error) {
 	given := d.Checks
 	d.Checks = nil
 	for _, name := range HostNames() {
-		at := slices.IndexFunc(given, func(c Check) bool { return c.Name == name })
-		if at < 0 {
-			d.Checks = append(d.Checks, Unknown(name, "the genv on this host doesn't check it"))
-			continue
+		c := Unknown(name, "the genv on this host doesn't check it")
+		if at := slices.IndexFunc(given, func(c Check) bool { return c.Name == name }); at >= 0 {
+			c = given[at].bounded()
 		}
-		c := Check{Name: name, Status: given[at].Status, Detail: OneLine(given[at].Detail)}
-		switch c.Status {
-		case OK, Skipped:
-			if status, step := meaningOf(given[at].Cause); status == c.Status { // a proposal
-				c.Cause, c.NextStep = given[at].Cause, step
-			}
-		case Warning, Failed:
-			c.Cause = Cause(text.OneLine(text.Cut(string(given[at].Cause), 64)))
-			if _, c.NextStep = meaningOf(c.Cause); c.NextStep == "" {
-				c.NextStep = "run `genv doctor` on the host: its genv is newer"
-			}
-		default:
+		if c.Status.rank() < 0 {
 			return nil, fmt.Errorf("%w: the status of %s is %q", ErrInvalid, name, text.Cut(string(c.Status), 32))
 		}
 		d.Checks = append(d.Checks, c)
 	}
 	d.Status, d.Guard = Overall(d.Checks), d.Guard.known()
 	return &d, nil
+}
+
+// bounded is what a host may say of a check, with the next step of its cause.
+func (c Check) bounded() Check {
+	c.Cause, c.Detail = Cause(text.OneLine(text.Cut(string(c.Cause), 64))), OneLine(c.Detail)
+	status, step := meaningOf(c.Cause)
+	c.NextStep = step
+	if good := !c.Status.Worse(Skipped); good && status != c.Status { // or it is a proposal
+		c.Cause, c.NextStep = "", ""
+	} else if !good && step == "" {
+		c.NextStep = "run `genv doctor` on the host: its genv is newer"
+	}
+	return c
 }
 
 const maxWord = 256 // how long a version or a path may be, in bytes

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -104,7 +105,7 @@ func TestCheckDriver(t *testing.T) {
 func state(change func(*facts)) doctor.Check {
 	s := facts{
 		Path: "/s", Folder: &fileFacts{Mode: fs.ModeDir | 0o777},
-		Files: []fileFacts{{Name: "envs.json", Mode: 0o666, Links: 1}, {Name: "genv.lock", Mode: 0o666, Links: 1}},
+		Files: []fileFacts{{Name: "envs.json", Mode: 0o666}, {Name: "genv.lock", Mode: 0o666}},
 		Root:  &fileFacts{Name: "/r", Mode: fs.ModeDir | 0o755},
 	}
 	change(&s)
@@ -117,13 +118,12 @@ func TestCheckState(t *testing.T) {
 	}
 	verify(t, []row{
 		{"well", state(func(*facts) {}), ok, "", "mode 0777, 2 files"},
-		{"well, with a proposal", state(func(s *facts) { s.Systemd = true }), ok, "state-shared", "2 files; every user can forge"},
+		{"well, with a proposal", state(func(s *facts) { s.Systemd = true }), ok, "state-shared", "2 files; every user can change"},
 		{"root's", state(func(s *facts) {
 			s.Systemd, s.Owned, s.Folder.Mode, s.Files = true, true, fs.ModeDir|0o755, s.Files[:1]
 		}), ok, "", "1 file; it is root's"},
 		{"tampered with", state(func(s *facts) { s.Tampered, s.Folder = "a fuse file system of uid 7", nil }), failed, "state-tampered", "of uid 7"},
-		{"not there", state(func(s *facts) { s.Missing, s.Folder = true, nil }), ok, "", "not there yet"},
-		{"unknown", state(func(s *facts) { s.Folder = nil }), skipped, "", "could not be looked at"},
+		{"not there", state(func(s *facts) { s.Err, s.Folder, s.Files = fs.ErrNotExist, nil, nil }), ok, "", "not there yet"},
 		{"unreadable", state(func(s *facts) { s.Err = fs.ErrPermission }), failed, "state-unreadable", "permission"},
 		{"a link", state(func(s *facts) { s.Folder.Mode = fs.ModeSymlink | 0o777 }), failed, "state-unsafe", "symbolic link"},
 		{"narrowed by a user", state(func(s *facts) { s.Folder.Mode, s.Folder.UID = fs.ModeDir|0o755, 1000 }), failed, "state-mode", "0755"},
@@ -140,7 +140,7 @@ func TestCheckState(t *testing.T) {
 		{"a file of root, read-only", file(func(f *fileFacts) { f.Mode = 0o644 }), warning, "state-read-only", "0644"},
 		{"a file of a user, read-only", file(func(f *fileFacts) { f.Mode, f.UID = 0o644, 7 }), failed, "state-mode", "0644"},
 		{"the lock, read-only", state(func(s *facts) { s.Files[1].Mode = 0o644 }), failed, "state-mode", "genv.lock"},
-		{"lost", state(func(s *facts) { s.Lost = []string{"devices.json"} }), failed, "state-lost", "devices.json is missing"},
+		{"lost", state(func(s *facts) { s.Lost = append(s.Lost, 1) }), failed, "state-lost", "devices.json is missing"},
 		{"locked", state(func(s *facts) { s.Holder = "process 7" }), warning, "state-locked", "process 7"},
 		{"root's folder", state(func(s *facts) { s.Root.Mode |= 0o002 }), failed, "root-folder-unsafe", "mode 0757"},
 		{"root's folder of a user", state(func(s *facts) { s.Root.UID = 7 }), failed, "root-folder-unsafe", "uid 7"},
@@ -150,7 +150,7 @@ func TestCheckState(t *testing.T) {
 
 func TestCheckHost(t *testing.T) {
 	units := func(units ...string) doctor.Check {
-		return doctor.CheckServices(false, strings.Join(units, "\n\n"), nil)
+		return doctor.CheckServices(strings.Join(units, "\n\n"), nil)
 	}
 	unit := func(active, file string) string {
 		return "LoadState=loaded\nId=genv-host.service\nActiveState=" + active + "\nUnitFileState=" + file + "\nnoise"
@@ -169,7 +169,7 @@ func TestCheckHost(t *testing.T) {
 
 		{"not tried", doctor.WithTrial(doctor.Good(doctor.Genv, "x"), nil), ok, "", "x"},
 		{"tried", doctor.WithTrial(doctor.Good(doctor.Genv, "x"), &snapshot.Trial{}), ok, "", "x"},
-		{"old kernel", doctor.WithTrial(doctor.Good(doctor.Genv, "x"), &snapshot.Trial{NoPidfds: true}), ok, "", "no pidfds"},
+		{"old kernel", doctor.WithTrial(doctor.Good(doctor.Genv, "x"), &snapshot.Trial{NoPidfds: true}), ok, "", "has no pidfds"},
 		{"unable", doctor.WithTrial(doctor.Good(doctor.Genv, "x"), &snapshot.Trial{Unable: "y"}), failed, "nothing-can-end", "y"},
 		{"full", doctor.WithTrial(doctor.Good(doctor.Genv, "x"), &snapshot.Trial{State: "y"}), failed, "nothing-can-be-detached", "y"},
 
@@ -180,8 +180,7 @@ func TestCheckHost(t *testing.T) {
 		{"no cgroup2", doctor.CheckKernel("6.1", "", true), warning, "no-cgroup2", "without cgroup2"},
 		{"no version", doctor.CheckKernel("x\x1b", "", true), skipped, "", "unknown"},
 
-		{"no systemd", doctor.CheckServices(true, "absent", nil), skipped, "", "systemd"},
-		{"systemctl fails", doctor.CheckServices(false, "", errors.New("bus")), warning, "services-unknown", "bus"},
+		{"systemctl fails", doctor.CheckServices("", errors.New("bus")), warning, "services-unknown", "bus"},
 		{"none installed", units("LoadState=not-found\nId=a\nActiveState=inactive"), ok, "", "none"},
 		{"nothing printed", units("noise"), warning, "services-unknown", "printed nothing"},
 		{"running", units(unit("active", "enabled")), ok, "", "genv-host is active and enabled"},
@@ -190,13 +189,12 @@ func TestCheckHost(t *testing.T) {
 		{"stopped", units(unit("inactive", "enabled")), warning, "service-stopped", "inactive and enabled"},
 		{"not at boot", units(unit("active", "disabled")), warning, "service-disabled", "active and disabled"},
 
-		{"space", space(good), ok, "", "/var/log/genv (the record) has 1024 GiB free"},
-		{"no disk known", doctor.CheckDisk(nil), skipped, "", "could not"},
-		{"full", with(func(s *doctor.Space) { s.Free = 4096 }), failed, "disk-full", "4096 bytes"},
-		{"no inodes", with(func(s *doctor.Space) { s.Inodes = 0 }), failed, "disk-full", "no inode"},
-		{"inodes not counted", with(func(s *doctor.Space) { s.Inodes, s.NoInodes = 0, true }), ok, "", "free"},
-		{"low", with(func(s *doctor.Space) { s.Free = 50 << 20 }), warning, "disk-low", "50 MiB"},
-		{"few inodes", with(func(s *doctor.Space) { s.Inodes = 10 }), warning, "disk-low", "10 inodes"},
+		{"space", space(good), ok, "", "/var/log/genv (the record) has 1024.0 GiB free"},
+		{"full", with(func(s *doctor.Space) { s.Free = 4096 }), failed, "disk-full", "has 0.001 GiB free"},
+		{"no inodes", with(func(s *doctor.Space) { s.Inodes = 0 }), failed, "disk-full", "0 inodes free"},
+		{"inodes not counted", with(func(s *doctor.Space) { s.Inodes = math.MaxUint64 }), ok, "", "free"},
+		{"low", with(func(s *doctor.Space) { s.Free = 50 << 20 }), warning, "disk-low", "0.049 GiB"},
+		{"few inodes", with(func(s *doctor.Space) { s.Inodes = 10 }), warning, "disk-low", "and 10 inodes free"},
 		{"read-only", with(func(s *doctor.Space) { s.ReadOnly = true }), failed, "disk-read-only", "read-only"},
 		{"unknown", with(func(s *doctor.Space) { s.Err = errors.New("io") }), skipped, "", "io"},
 		{
@@ -235,7 +233,7 @@ func TestCheckGuard(t *testing.T) {
 		{"less than ordered", host(able, is(watch, enforce, "the uids aren't known yet")), ok, "", "watch: the uids aren't known yet"},
 		{
 			"unable", host(able, is(unable, enforce, "it can't be attached")), failed, "guard-unable",
-			"bob on jump ordered enforce, last at 2026-11-20 14:02:00, and can't be done: it can't be attached",
+			"bob on jump ordered enforce, last at 2026-11-20 14:02:00, which fails: it can't be attached",
 		},
 		{"unable, by its kernel", host(old, is(unable, watch, "it can't be attached")), failed, "guard-unable", "Linux 5.4"},
 		{
@@ -250,13 +248,13 @@ func TestCheckGuard(t *testing.T) {
 		{"wanted, and unknown", fleet(able, nil, enforce), skipped, "", "the policy says enforce, and what the guard does is unknown"},
 		{
 			"wanted, and no kernel for it", fleet(old, is(off, "", ""), enforce), failed, "guard-impossible",
-			"the policy says enforce, and the host has no kernel for it: Linux 5.4",
+			"the policy says enforce, and the host can't: Linux 5.4",
 		},
 		{"wanted, and the host can't", fleet(able, is(unable, enforce, "it can't be attached"), enforce), failed, "guard-unable", "it can't be attached"},
 		{"wanted, and less", fleet(able, is(watch, enforce, "the uids aren't known yet"), enforce), failed, "guard-unable", "the guard is watch: the uids"},
 		{"wanted, and turned off by hand", fleet(able, is(off, off, "it was turned off by bob"), watch), warning, "guard-turned-off", "turned off by bob"},
 		{"wanted, and vetoed", fleet(able, vetoed, enforce), warning, "guard-turned-off", "guard.off exists"},
-		{"wanted, and never ordered", fleet(able, is(off, "", ""), enforce), failed, "guard-not-ordered", "none was ordered since the host was started"},
+		{"wanted, and never ordered", fleet(able, is(off, "", ""), enforce), failed, "guard-not-ordered", "the policy says enforce, and no controller has ordered it"},
 		{
 			"wanted, and not renewed", fleet(able, is(off, enforce, "the lease has ended"), enforce), failed, "guard-not-ordered",
 			"last at 2026-11-20 14:02:00, and not since",
@@ -326,7 +324,7 @@ func FuzzDecode(f *testing.F) {
 func FuzzServices(f *testing.F) {
 	f.Add("Id=a\nActiveState=active\n\nId=b\n")
 	f.Fuzz(func(t *testing.T, output string) {
-		c := doctor.CheckServices(false, output, nil)
+		c := doctor.CheckServices(output, nil)
 		require.NotContains(t, c.Detail, "\x1b")
 		require.NotEmpty(t, c.Status)
 	})

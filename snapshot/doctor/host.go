@@ -27,8 +27,8 @@ func CheckNamespace(inode uint64, refusal string) Check {
 }
 
 // CheckServices judges genv's units by the output of `systemctl show`: lines KEY=VALUE, with an empty line between
-// units. absent says that the machine doesn't run systemd.
-func CheckServices(absent bool, output string, err error) Check {
+// units.
+func CheckServices(output string, err error) Check {
 	var found []Check
 	known := false
 	for block := range strings.SplitSeq(output, "\n\n") {
@@ -42,13 +42,11 @@ func CheckServices(absent bool, output string, err error) Check {
 			found = append(found, checkUnit(unit["Id"], unit["ActiveState"], unit["UnitFileState"]))
 		}
 	}
-	if c := First(Services,
-		If(absent, Unsure, "this machine doesn't run systemd"),
+	return First(Services,
 		If(err != nil, "services-unknown", "%v", err),
-		If(!known, "services-unknown", "systemctl printed nothing about genv's units")); c.Status != "" {
-		return c
-	}
-	return together(Services, "", "none of genv's units is installed", found, ", ")
+		If(!known, "services-unknown", "systemctl printed nothing"),
+		together(", ", found),
+		If(true, "", "none of genv's units is installed"))
 }
 
 func checkUnit(name, active, file string) Check {
@@ -68,22 +66,19 @@ func WithTrial(c Check, t *snapshot.Trial) Check {
 		return c
 	}
 	found := Worst(First(Genv,
-		If(t.Unable != "", "nothing-can-end", "nothing can be ended there: %s", t.Unable),
-		If(t.State != "", "nothing-can-be-detached", "nothing can be detached there: %s", t.State)), c)
+		If(t.Unable != "", "nothing-can-end", "no process can be ended: %s", t.Unable),
+		If(t.State != "", "nothing-can-be-detached", "nothing can be detached: %s", t.State)), c)
 	if t.NoPidfds {
-		found.Detail += "; no pidfds: processes are verified right before kill(2)"
+		found.Detail += "; the kernel has no pidfds"
 	}
 	return found
 }
 
 // OSName reads os-release(5).
 func OSName(release string) string {
-	for line := range strings.Lines(release) {
-		if name, found := strings.CutPrefix(strings.TrimSpace(line), "PRETTY_NAME="); found {
-			return OneLine(strings.Trim(name, `"'`))
-		}
-	}
-	return ""
+	_, name, _ := strings.Cut("\n"+release, "\nPRETTY_NAME=")
+	name, _, _ = strings.Cut(name, "\n")
+	return OneLine(strings.Trim(strings.TrimSpace(name), `"'`))
 }
 
 // Space is a file system on which genv writes.
@@ -91,8 +86,7 @@ type Space struct {
 	For      string // what is written there: the record, the state files, …
 	Path     string // the folder, or the nearest one that exists
 	Free     uint64 // bytes that the writer can use
-	Inodes   uint64 // that are free
-	NoInodes bool   // the file system doesn't count inodes
+	Inodes   uint64 // that are free; the maximum if the file system has no limit
 	ReadOnly bool
 	Err      error
 	Folder   *FileFacts // the folder of the record, which Owner has to own; nil if that doesn't matter
@@ -107,32 +101,27 @@ const (
 
 // CheckDisk judges the file systems on which genv writes.
 func CheckDisk(spaces []Space) Check {
-	var found []Check
-	for _, s := range spaces {
-		found = append(found, s.check())
+	found := make([]Check, len(spaces))
+	for i := range spaces {
+		found[i] = spaces[i].check()
 	}
-	return together(Disk, Unsure, "the file systems could not be looked at", found, "; ")
+	return First(Disk, together("; ", found))
 }
 
 func (s *Space) check() Check {
 	seen, f := fmt.Sprintf("%s (%s)", s.Path, s.For), cmp.Or(s.Folder, &FileFacts{Mode: fs.ModeDir, UID: s.Owner})
+	free := text.GiB(int64(s.Free))
+	if s.Inodes < lowInodes {
+		free += fmt.Sprintf(" and %d inodes", s.Inodes)
+	}
 	return First(Disk,
 		If(s.Err != nil, Unsure, "%s: %v", seen, s.Err),
 		If(s.ReadOnly, "disk-read-only", "%s is on a read-only file system", seen),
-		If(s.Free < fullBytes, "disk-full", "%s has %d bytes free", seen, s.Free),
-		If(!s.NoInodes && s.Inodes < fullInodes, "disk-full", "%s has no inode free", seen),
+		If(s.Free < fullBytes || s.Inodes < fullInodes, "disk-full", "%s has %s free", seen, free),
 		If(!f.Mode.IsDir() || f.UID != s.Owner || !f.trusted(s.Owner) && f.Mode&fs.ModeSticky == 0, "record-unsafe",
 			"%s is %s", seen, f.describe()),
-		If(s.Free < lowBytes, "disk-low", "%s has %s free", seen, size(s.Free)),
-		If(!s.NoInodes && s.Inodes < lowInodes, "disk-low", "%s has %d inodes free", seen, s.Inodes),
-		If(true, "", "%s has %s free", seen, size(s.Free)))
-}
-
-func size(bytes uint64) string {
-	if bytes >= 10<<30 {
-		return fmt.Sprintf("%d GiB", bytes>>30)
-	}
-	return fmt.Sprintf("%d MiB", bytes>>20)
+		If(s.Free < lowBytes || s.Inodes < lowInodes, "disk-low", "%s has %s free", seen, free),
+		If(true, "", "%s has %s free", seen, free))
 }
 
 // DriverCall is what a call of nvidia-smi showed.
@@ -156,35 +145,30 @@ func (d DriverCall) Version() string {
 
 // CheckDriver judges a call of nvidia-smi.
 func CheckDriver(d DriverCall) Check {
-	var off, hidden []snapshot.DeviceIndex
-	failed, unsure := 0, ""
+	var off, unknown []snapshot.DeviceIndex
+	failed, problems := 0, ""
 	for i := range d.Modes.GPUs {
 		g := &d.Modes.GPUs[i]
 		switch {
-		case g.Persistence != nil && !*g.Persistence:
-			off = append(off, g.Index)
-		case g.Persistence == nil && !g.Failed:
-			hidden = append(hidden, g.Index)
-		}
-		if g.Failed {
+		case g.Failed:
 			failed++
+		case g.Persistence == nil:
+			unknown = append(unknown, g.Index)
+		case !*g.Persistence:
+			off = append(off, g.Index)
 		}
 		if g.Problem != "" {
-			unsure += fmt.Sprintf("; GPU %d: %s", g.Index, g.Problem)
+			problems += fmt.Sprintf("; GPU %d: %s", g.Index, g.Problem)
 		}
-	}
-	precision := 10 * time.Millisecond
-	if d.Took < time.Second {
-		precision = time.Millisecond
 	}
 	count := text.Plural(len(d.Modes.GPUs), "GPU")
 	if failed > 0 {
 		count = fmt.Sprintf("%d of %s", len(d.Modes.GPUs)-failed, count)
 	}
 	seen := fmt.Sprintf("driver %s, %s, nvidia-smi took %s", cmp.Or(d.Version(), "unknown"), count,
-		d.Took.Round(precision))
+		d.Took.Round(time.Millisecond))
 	if d.Restricted {
-		seen += "; a guard may hide others, and change indices"
+		seen += "; a guard may hide others"
 	}
 	cause := causeOf(d.Err)
 	return First(DriverState,
@@ -192,33 +176,28 @@ func CheckDriver(d DriverCall) Check {
 		If(d.Restricted && (cause == "no-gpus" || cause == "driver-permission"), Unsure,
 			"a guard shows this user no GPU: run it as root"),
 		If(d.Err != nil, cause, "%v", d.Err),
-		If(failed > 0, "gpu-failed", "%s%s", seen, unsure),
-		If(unsure != "", "gpu-values-unknown", "%s%s", seen, unsure),
+		If(failed > 0, "gpu-failed", "%s%s", seen, problems),
+		If(problems != "", "gpu-values-unknown", "%s%s", seen, problems),
 		If(len(d.Modes.Warnings) > 0, "driver-warning", "%s; it says: %s", seen, strings.Join(d.Modes.Warnings, "; ")),
 		If(off != nil, "persistence-off", "%s; persistence mode off on GPU %s", seen, text.JoinIndices(off)),
 		If(d.Took > 2*time.Second, "nvidia-smi-slow", "%s", seen),
-		If(hidden != nil, "persistence-unknown", "%s; persistence mode unknown on GPU %s", seen,
-			text.JoinIndices(hidden)),
+		If(unknown != nil, "persistence-unknown", "%s; persistence mode unknown on GPU %s", seen,
+			text.JoinIndices(unknown)),
 		If(true, "", "%s, persistence mode on", seen))
 }
 
 func causeOf(err error) Cause {
-	for _, known := range []struct {
-		err   error
-		cause Cause
-	}{
-		{nvidiasmi.ErrNotInstalled, "nvidia-smi-missing"},
-		{nvidiasmi.ErrNoDriver, "no-driver"},
-		{nvidiasmi.ErrVersionMismatch, "driver-version-mismatch"},
-		{nvidiasmi.ErrNoDevices, "no-gpus"},
-		{nvidiasmi.ErrGPULost, "gpu-lost"},
-		{nvidiasmi.ErrPermission, "driver-permission"},
-		{nvidiasmi.ErrTimeout, "nvidia-smi-hung"},
-		{nvidiasmi.ErrHung, "nvidia-smi-hung"},
+	for cause, known := range map[Cause]error{
+		"nvidia-smi-missing": nvidiasmi.ErrNotInstalled, "no-driver": nvidiasmi.ErrNoDriver,
+		"driver-version-mismatch": nvidiasmi.ErrVersionMismatch, "no-gpus": nvidiasmi.ErrNoDevices,
+		"gpu-lost": nvidiasmi.ErrGPULost, "driver-permission": nvidiasmi.ErrPermission,
 	} {
-		if errors.Is(err, known.err) {
-			return known.cause
+		if errors.Is(err, known) {
+			return cause
 		}
+	}
+	if errors.Is(err, nvidiasmi.ErrTimeout) || errors.Is(err, nvidiasmi.ErrHung) {
+		return "nvidia-smi-hung"
 	}
 	return "nvidia-smi-failed"
 }
@@ -239,8 +218,8 @@ type GuardState struct {
 
 // known is the state if this version knows its modes, with bounded texts; else nil.
 func (g *GuardState) known() *GuardState {
-	modes := []snapshot.GuardMode{snapshot.GuardOff, snapshot.GuardWatch, snapshot.GuardEnforce, snapshot.GuardUnable}
-	if g == nil || !slices.Contains(modes, g.Mode) || g.Ordered != "" && !slices.Contains(modes[:3], g.Ordered) {
+	modes := []snapshot.GuardMode{snapshot.GuardOff, snapshot.GuardWatch, snapshot.GuardEnforce, "", snapshot.GuardUnable}
+	if g == nil || g.Mode == "" || !slices.Contains(modes, g.Mode) || !slices.Contains(modes[:4], g.Ordered) {
 		return nil
 	}
 	bounded := *g
@@ -255,6 +234,10 @@ func (g *GuardState) over() bool {
 
 func (g *GuardState) order() string {
 	return fmt.Sprintf("%s ordered %s, last at %s", g.By, g.Ordered, g.Renewed.Local().Format(time.DateTime))
+}
+
+func (g *GuardState) shown() string {
+	return "the guard is " + strings.TrimSuffix(string(g.Mode)+": "+g.Reason, ": ")
 }
 
 // CheckKernel judges whether the kernel could guard devices, by a BPF program on cgroup2 with a ring buffer (Linux
@@ -282,41 +265,30 @@ func CheckGuard(kernel Check, g *GuardState) Check {
 	if g == nil {
 		return kernel
 	}
-	fine := kernel
-	if fine.Status == OK {
-		fine.Detail = OneLine(fmt.Sprintf("%s; the guard is %s", kernel.Detail, g.shown()))
-	}
 	return First(Guard,
-		If(g.Mode == snapshot.GuardUnable, "guard-unable", "%s, and can't be done: %s (%s)", g.order(), g.Reason,
-			kernel.Detail),
-		If(g.over(), "guard-not-renewed", "%s, and not since: all is allowed (%s)", g.order(), kernel.Detail),
-		fine)
-}
-
-func (g *GuardState) shown() string {
-	if g.Reason == "" {
-		return string(g.Mode)
-	}
-	return fmt.Sprintf("%s: %s", g.Mode, g.Reason)
+		If(g.Mode == snapshot.GuardUnable, "guard-unable", "%s, which fails: %s (%s)", g.order(), g.Reason, kernel.Detail),
+		If(g.over(), "guard-not-renewed", "%s, and not since (%s)", g.order(), kernel.Detail),
+		If(kernel.Status == OK, "", "%s; %s", kernel.Detail, g.shown()),
+		kernel)
 }
 
 // CompareGuard judges whether the guard does what the policy wants (empty or off: none). own is the host's check.
 func CompareGuard(own Check, g *GuardState, wanted snapshot.GuardMode) Check {
-	says := fmt.Sprintf("the policy says %s, and ", wanted)
-	switch {
-	case wanted == "" || wanted == snapshot.GuardOff:
+	if wanted == "" || wanted == snapshot.GuardOff {
 		return own
-	case g == nil:
+	}
+	says := fmt.Sprintf("the policy says %s, and ", wanted)
+	if g == nil {
 		return Unknown(Guard, "%swhat the guard does is unknown: %s", says, own.Detail)
 	}
 	return First(Guard,
 		If(g.Mode == wanted, "", "%s, as the policy says", own.Detail),
 		If(slices.Contains([]Cause{"old-kernel", "no-bpf", "no-cgroup2"}, own.Cause), "guard-impossible",
-			"%sthe host has no kernel for it: %s", says, own.Detail),
-		If(g.Mode == snapshot.GuardUnable, "guard-unable", "%sthe host can't do it: %s", says, g.Reason),
-		If(g.Veto || g.Ordered == snapshot.GuardOff, "guard-turned-off", "%sthe guard is off: %s", says, g.Reason),
-		If(g.Ordered == "", "guard-not-ordered", "%snone was ordered since the host was started", says),
+			"%sthe host can't: %s", says, own.Detail),
+		If(g.Mode == snapshot.GuardUnable, "guard-unable", "%sthe host can't: %s", says, g.Reason),
+		If(g.Veto || g.Ordered == snapshot.GuardOff, "guard-turned-off", "%s%s", says, g.shown()),
+		If(g.Ordered == "", "guard-not-ordered", "%sno controller has ordered it", says),
 		If(g.over(), "guard-not-ordered", "%s%s, and not since", says, g.order()),
 		If(g.Ordered != wanted, "guard-other-order", "%s%s", says, g.order()),
-		If(true, "guard-unable", "%sthe guard is %s", says, g.shown()))
+		If(true, "guard-unable", "%s%s", says, g.shown()))
 }

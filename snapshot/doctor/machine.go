@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -61,10 +62,11 @@ func (m *Machine) Examine(ctx context.Context) ([]Check, System) {
 	}()
 	software := systemHere()
 	mounts, _ := os.ReadFile(filepath.Join(m.Proc, "self/mounts")) // empty is unknown
+	state := m.state(ctx)
 	checks := []Check{
-		WithTrial(m.checkGenv(), m.Trial), CheckState(m.state(ctx)), clock(), m.checkNamespace(),
-		CheckGuard(CheckKernel(software.Kernel, string(mounts), hasBPF()),
-			m.Guard), m.checkServices(ctx), CheckDisk(m.spaces()),
+		WithTrial(m.checkGenv(), m.Trial), CheckState(state), clock(), m.checkNamespace(),
+		CheckGuard(CheckKernel(software.Kernel, string(mounts), hasBPF()), m.Guard),
+		m.checkServices(ctx), CheckDisk(m.spaces(&state)),
 	}
 	found := <-driver
 	software.Driver = found.Version()
@@ -73,12 +75,13 @@ func (m *Machine) Examine(ctx context.Context) ([]Check, System) {
 
 // checkGenv judges this program: others than root must not be able to change what sudo runs.
 func (m *Machine) checkGenv() Check {
-	g := m.Genv
-	seen := fmt.Sprintf("%s, version %s, protocol %d", g.Path, g.Version, g.Protocol)
-	f, err := stat(g.Path, os.Lstat)
+	seen := fmt.Sprintf("%s, version %s, protocol %d", m.Genv.Path, m.Genv.Version, m.Genv.Protocol)
+	f, err := stat(m.Genv.Path, os.Lstat)
+	if err != nil {
+		return Unknown(Genv, "%s: %v", seen, err)
+	}
 	return First(Genv,
-		If(err != nil, Unsure, "%s: %v", seen, err),
-		If(!f.trusted(m.Owner), "genv-writable", "%s; it belongs to uid %d with mode %04o", seen, f.UID, f.Mode.Perm()),
+		If(!f.trusted(m.Owner), "genv-writable", "%s is %s", seen, f.describe()),
 		If(true, "", "%s", seen))
 }
 
@@ -117,14 +120,14 @@ func (m *Machine) checkServices(ctx context.Context) Check {
 	const show = "show --no-pager --property=Id,LoadState,ActiveState,UnitFileState " +
 		"genv-host.service genv-guard.service genv-enforce.service genv-controller.service"
 	if !m.hasSystemd() {
-		return CheckServices(true, "", nil)
+		return Unknown(Services, "this machine doesn't run systemd")
 	}
 	out, err := m.Run(ctx, "systemctl", strings.Fields(show)...)
 	if err != nil {
 		said, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 		err = fmt.Errorf("systemctl: %w%s", err, OneLine(strings.TrimSuffix(": "+said, ": ")))
 	}
-	return CheckServices(false, string(out), err)
+	return CheckServices(string(out), err)
 }
 
 func systemHere() System {
@@ -143,23 +146,13 @@ func (m *Machine) state(ctx context.Context) StateFacts {
 		Path: m.StateDir, Owner: m.Owner, Systemd: m.hasSystemd(),
 		Tampered: system.UsersMount(system.Mountinfo(m.Proc), m.StateDir),
 	}
-	if root, err := stat(m.RootDir, os.Lstat); err == nil {
-		s.Root = &root
-	}
+	s.Root, _ = stat(m.RootDir, os.Lstat) // nil for none
 	path, owned, err := m.Notes.Where()
-	if s.Tampered != "" || err != nil { // what a user has mounted may never answer
-		s.Err = err
+	if s.Err = err; s.Tampered != "" || err != nil { // what a user has mounted may never answer
 		return s
 	}
 	s.Path, s.Owned = path, owned
-	here, err := statFolder(path)
-	if s.Missing = errors.Is(err, fs.ErrNotExist); err != nil {
-		if !s.Missing {
-			s.Err = err
-		}
-		return s
-	}
-	if s.Folder = &here; !here.Mode.IsDir() {
+	if s.Folder, s.Err = statFolder(path); s.Err != nil || !s.Folder.Mode.IsDir() {
 		return s
 	}
 	dir, err := folder.OpenExisting(path)
@@ -168,25 +161,23 @@ func (m *Machine) state(ctx context.Context) StateFacts {
 		return s
 	}
 	defer dir.Close()
-	for _, name := range StateNames() {
+	for _, name := range stateNames() {
 		if owned && name == lockName {
 			continue // it is for root alone
 		}
 		if f, err := stat(dir.Join(name), os.Lstat); err == nil {
-			s.Files = append(s.Files, read(ctx, dir, name, f))
+			s.Files = append(s.Files, read(ctx, dir, name, *f))
 		}
 	}
 	if found, err := m.Notes.Examine(); err == nil {
-		for _, file := range found.Lost {
-			s.Lost = append(s.Lost, file.String())
-		}
+		s.Lost = found.Lost
 	}
 	s.Holder = m.holder(ctx, dir)
 	return s
 }
 
 // statFolder is the folder itself, or where a link of root's or this user's leads, as for genv.
-func statFolder(path string) (FileFacts, error) {
+func statFolder(path string) (*FileFacts, error) {
 	f, err := stat(path, os.Lstat)
 	if err == nil && f.Mode&fs.ModeSymlink != 0 && (f.UID == 0 || int(f.UID) == os.Geteuid()) {
 		return stat(path, os.Stat)
@@ -194,15 +185,17 @@ func statFolder(path string) (FileFacts, error) {
 	return f, err
 }
 
-func stat(path string, how func(string) (fs.FileInfo, error)) (f FileFacts, err error) {
+func stat(path string, how func(string) (fs.FileInfo, error)) (*FileFacts, error) {
 	info, err := how(path)
 	if err != nil {
-		return f, err
+		return nil, err
 	}
-	f = FileFacts{Name: path, Mode: info.Mode(), Size: info.Size()}
+	f := &FileFacts{Name: path, Mode: info.Mode(), Size: info.Size()}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		f.UID = snapshot.UID(st.Uid)
-		f.Links = uint64(st.Nlink) //nolint:unconvert // it is another type on arm64
+		if f.Mode.IsRegular() {
+			f.Links = uint64(st.Nlink) //nolint:unconvert // it is another type on arm64
+		}
 	}
 	return f, nil
 }
@@ -228,12 +221,12 @@ func read(ctx context.Context, dir *folder.Folder, name string, f FileFacts) Fil
 		return f
 	}
 	retry(ctx, 5, 20*time.Millisecond, func() bool {
-		data, _, err := dir.Read(name, MaxStateFile)
+		data, _, err := dir.Read(name, maxStateFile)
 		if err != nil {
 			f.Unread = err.Error()
 			return true
 		}
-		f.Decode(data)
+		f.decode(data)
 		return f.Content == nil
 	})
 	return f
@@ -242,7 +235,7 @@ func read(ctx context.Context, dir *folder.Folder, name string, f FileFacts) Fil
 // holder names the process that has held the lock of the state files for about 2 s; empty if there is none. It asks
 // for a shared lock, which no other reader waits for.
 func (m *Machine) holder(ctx context.Context, dir *folder.Folder) string {
-	file, st, err := dir.OpenFile(lockName, MaxStateFile)
+	file, st, err := dir.OpenFile(lockName, maxStateFile)
 	if err != nil {
 		return ""
 	}
@@ -256,9 +249,9 @@ func (m *Machine) holder(ctx context.Context, dir *folder.Folder) string {
 	return proc.LockHolderOf(m.Proc, &st).String()
 }
 
-func (m *Machine) spaces() []Space {
-	path, _, err := m.Notes.Where()
-	if err != nil || system.UsersMount(system.Mountinfo(m.Proc), path) != "" {
+func (m *Machine) spaces(s *StateFacts) []Space {
+	path := s.Path
+	if s.Tampered != "" || s.Err != nil {
 		path = filepath.Dir(m.StateDir)
 	}
 	found := []Space{space("the state files", path, false), space("root's notes", m.RootDir, true)}
@@ -266,8 +259,9 @@ func (m *Machine) spaces() []Space {
 		return found
 	}
 	record := space("the record", filepath.Dir(m.Record), true)
-	if f, err := stat(record.Path, os.Lstat); err == nil && record.Path == filepath.Dir(m.Record) {
-		record.Folder, record.Owner = &f, m.Owner
+	if record.Path == filepath.Dir(m.Record) {
+		record.Owner = m.Owner
+		record.Folder, _ = stat(record.Path, os.Lstat)
 	}
 	return append([]Space{record}, found...)
 }
@@ -286,10 +280,12 @@ func space(what, path string, root bool) Space {
 		s.Path = filepath.Dir(s.Path)
 		s.Err = unix.Statfs(s.Path, &st)
 	}
-	if s.Free = st.Bavail * uint64(st.Bsize); root {
+	s.Free, s.Inodes, s.ReadOnly = st.Bavail*uint64(st.Bsize), st.Ffree, st.Flags&unix.ST_RDONLY != 0
+	if root {
 		s.Free = st.Bfree * uint64(st.Bsize)
 	}
-	s.Inodes, s.NoInodes = st.Ffree, st.Files == 0
-	s.ReadOnly = st.Flags&unix.ST_RDONLY != 0
+	if st.Files == 0 {
+		s.Inodes = math.MaxUint64
+	}
 	return s
 }

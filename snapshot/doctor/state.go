@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -15,16 +16,15 @@ import (
 // StateFacts is what was found in the place of the state folder. Facts that are unknown are nil.
 type StateFacts struct {
 	Path     string
-	Missing  bool   // there is no folder yet
 	Owned    bool   // it is root's own
 	Systemd  bool   // root's service could own it
-	Err      error  // why it could not be looked at
+	Err      error  // why it can't be read; fs.ErrNotExist if there is no folder yet
 	Tampered string // what a user did to the folder that all share; empty for nothing
 	Folder   *FileFacts
-	Files    []FileFacts // those that exist
-	Lost     []string    // files that root saw in this boot, and which are missing
-	Holder   string      // the process that has held the lock for about 2 s
-	Root     *FileFacts  // the folder of root's notes, which Owner has to own; nil if there is none
+	Files    []FileFacts  // those that exist
+	Lost     []state.File // that root saw in this boot, and which are missing
+	Holder   string       // the process that has held the lock for about 2 s
+	Root     *FileFacts   // the folder of root's notes, which Owner has to own; nil if there is none
 	Owner    snapshot.UID
 }
 
@@ -34,7 +34,7 @@ type FileFacts struct {
 	Mode    fs.FileMode // its type and permissions
 	UID     snapshot.UID
 	Size    int64
-	Links   uint64   // how many names it has
+	Links   uint64   // how many names it has, if it is regular
 	Content error    // what is wrong with its content; nil if nothing is, or if Unread
 	Odd     []string // entries in it that are left out
 	Unread  string   // why its content was not looked at; empty if it was
@@ -42,40 +42,30 @@ type FileFacts struct {
 
 // CheckState judges the state folder.
 func CheckState(s StateFacts) Check {
-	r := cmp.Or(s.Root, &FileFacts{Mode: fs.ModeDir, UID: s.Owner})
-	root := First(StateFolder, If(!r.Mode.IsDir() || !r.trusted(s.Owner), "root-folder-unsafe", "%s is %s", r.Name,
-		r.describe()))
 	if s.Tampered != "" {
 		return Problem(StateFolder, "state-tampered", "%s", s.Tampered)
 	}
-	f := s.Folder
-	if f == nil || s.Err != nil {
-		return Worst(First(StateFolder,
-			If(s.Missing, "", "%s is not there yet", s.Path),
-			If(s.Err != nil, "state-unreadable", "%v", s.Err),
-			If(true, Unsure, "%s could not be looked at", s.Path)), root)
-	}
-	found := []Check{s.inOrder(), First(StateFolder,
-		If(!f.Mode.IsDir(), "state-unsafe", "%s of uid %d is %s, and not a folder", s.Path, f.UID, kindOf(f.Mode)),
-		f.narrowed(s.Path, s.bits(0o777), true),
-		If(f.Mode&fs.ModeSticky != 0, "state-sticky", "%s has mode %04o, with the sticky bit", s.Path,
-			f.permissions()))}
-	for _, f := range s.Files {
-		found = append(found, f.check(s.Path+"/"+f.Name, s.bits(0o666)))
-	}
-	for _, name := range s.Lost {
-		found = append(found, Problem(StateFolder, "state-lost", "%s/%s is missing, which root saw since the "+
-			"machine was started", s.Path, name))
-	}
-	locked := First(StateFolder, If(s.Holder != "", "state-locked", "%s/genv.lock is locked by %s", s.Path, s.Holder))
-	return Worst(append(found, locked, root)...)
-}
-
-func (s *StateFacts) bits(all uint32) uint32 {
+	found, shared := []Check(nil), uint32(0o777) // who may read and write it
 	if s.Owned {
-		return all &^ 0o022
+		shared = 0o755
 	}
-	return all
+	if s.Err != nil {
+		found = append(found, First(StateFolder,
+			If(errors.Is(s.Err, fs.ErrNotExist), "", "%s is not there yet", s.Path),
+			If(true, "state-unreadable", "%v", s.Err)))
+	} else {
+		found = append(found, s.inOrder(), s.Folder.check(s.Path, fs.ModeDir, shared))
+	}
+	for _, f := range s.Files {
+		found = append(found, f.check(s.Path+"/"+f.Name, 0, shared&0o666))
+	}
+	for _, file := range s.Lost {
+		found = append(found, If(true, "state-lost", "%s/%s is missing: root saw it since the boot", s.Path, file))
+	}
+	r := cmp.Or(s.Root, &FileFacts{Mode: fs.ModeDir, UID: s.Owner})
+	return First(StateFolder, Worst(append(found,
+		If(s.Holder != "", "state-locked", "%s/genv.lock is locked by %s: nothing can be attached", s.Path, s.Holder),
+		If(!r.Mode.IsDir() || !r.trusted(s.Owner), "root-folder-unsafe", "%s is %s", r.Name, r.describe()))...))
 }
 
 func (s *StateFacts) inOrder() Check {
@@ -89,31 +79,28 @@ func (s *StateFacts) inOrder() Check {
 	case s.Owned:
 		unread += "; it is root's"
 	case s.Systemd && cause == "":
-		cause, unread = "state-shared", "; every user can forge, remove or lock what others have there"
+		cause, unread = "state-shared", "; every user can change what others have there"
 	}
 	return Problem(StateFolder, cause, "%s, uid %d, mode %04o, %s%s", s.Path, s.Folder.UID, s.Folder.permissions(),
 		text.Plural(len(s.Files), "file"), unread)
 }
 
-func (f *FileFacts) check(path string, bits uint32) Check {
-	return First(StateFolder,
-		If(!f.Mode.IsRegular(), "state-unsafe", "%s of uid %d is %s", path, f.UID, kindOf(f.Mode)),
-		If(f.Links > 1, "state-unsafe", "%s of uid %d has %d hard links", path, f.UID, f.Links),
-		If(f.Size > MaxStateFile && f.Name != lockName, "state-unsafe",
-			"%s of uid %d has %d bytes, more than genv writes", path, f.UID, f.Size),
-		If(f.Content != nil, "state-corrupt", "%s of uid %d: %v", path, f.UID, f.Content),
-		f.narrowed(path, bits, f.Name != lockName),
-		If(len(f.Odd) > 0, "state-odd", "%s of uid %d: %s", path, f.UID, strings.Join(f.Odd, "; ")))
-}
-
-// narrowed: a permission is missing. With mayBe, root may have made it readable only.
-func (f *FileFacts) narrowed(path string, bits uint32, mayBe bool) Check {
-	cause, readable := Cause("state-mode"), bits&0o555
-	if mayBe && f.UID == 0 && f.permissions()&readable == readable {
-		cause = "state-read-only"
+// check judges a file or folder, which all who share it need permissions for. Root may have made it readable only.
+func (f *FileFacts) check(path string, kind fs.FileMode, needed uint32) Check {
+	seen, mode := fmt.Sprintf("%s of uid %d", path, f.UID), f.permissions()
+	narrowed, readable := Cause("state-mode"), needed&0o555
+	if f.UID == 0 && f.Name != lockName && mode&readable == readable {
+		narrowed = "state-read-only"
 	}
-	return If(f.permissions()&bits != bits, cause, "%s of uid %d has mode %04o: not all users can write it", path,
-		f.UID, f.permissions())
+	return First(StateFolder,
+		If(f.Mode.Type() != kind, "state-unsafe", "%s is %s", seen, kindOf(f.Mode)),
+		If(f.Links > 1, "state-unsafe", "%s has %d hard links", seen, f.Links),
+		If(f.Size > maxStateFile && f.Name != lockName, "state-unsafe", "%s has %d bytes, more than genv writes", seen,
+			f.Size),
+		If(f.Content != nil, "state-corrupt", "%s: %v", seen, f.Content),
+		If(mode&needed != needed, narrowed, "%s has mode %04o: not all users can write it", seen, mode),
+		If(kind == fs.ModeDir && mode&0o1000 != 0, "state-sticky", "%s has mode %04o, with the sticky bit", seen, mode),
+		If(len(f.Odd) > 0, "state-odd", "%s: %s", seen, strings.Join(f.Odd, "; ")))
 }
 
 func (f *FileFacts) trusted(owner snapshot.UID) bool {
@@ -140,26 +127,22 @@ func kindOf(m fs.FileMode) string {
 	return cmp.Or(kinds[m.Type()], "a device")
 }
 
-// MaxStateFile bounds a state file, in bytes.
-const MaxStateFile = 8 << 20
+const (
+	lockName     = "genv.lock"
+	maxStateFile = 8 << 20 // bytes
+)
 
-const lockName = "genv.lock"
+func stateNames() []string { return []string{state.Envs.String(), state.Devices.String(), lockName} }
 
-// StateNames are the files that genv makes in the state folder.
-func StateNames() []string {
-	return []string{state.Envs.String(), state.Devices.String(), lockName}
-}
-
-// Decode looks at the content of a state file, if it is one that is decoded.
-func (f *FileFacts) Decode(data []byte) {
-	for _, file := range []state.File{state.Envs, state.Devices} {
-		if file.String() == f.Name {
-			var files state.Files
-			f.Content = files.Decode(file, data)
-			f.Odd = files.Warnings
-			if file == state.Devices && len(f.Odd) > 0 { // an attachment that is left out would be none
-				f.Content, f.Odd = errors.New(f.Odd[0]), nil
-			}
-		}
+// decode looks at the content of a state file.
+func (f *FileFacts) decode(data []byte) {
+	file, files := state.File(slices.Index(stateNames(), f.Name)), state.Files{}
+	if f.Name == lockName {
+		return
+	}
+	f.Content = files.Decode(file, data)
+	f.Odd = files.Warnings
+	if file == state.Devices && len(f.Odd) > 0 { // an attachment that is left out would be none
+		f.Content, f.Odd = errors.New(f.Odd[0]), nil
 	}
 }

@@ -22,7 +22,7 @@ func TestWriteHost(t *testing.T) {
 	require.Equal(t, `CHECK     STATUS   FOUND
 genv      ok       v1
 disk      failed   no room
-                   next: free space or inodes there: nothing can be recorded
+                   next: free space or inodes there
 This is what a user without root can see; `+"`sudo genv doctor`"+` may see more.
 `, b.String())
 }
@@ -63,7 +63,7 @@ func TestHostsThatFailAlikeAreOneLine(t *testing.T) {
 		problems = append(problems, doctor.Problem(doctor.DriverState, "nvidia-smi-hung", "nvidia-smi of gpu-%02d took %ds", i+3, i))
 	}
 	out := printed(t, fleet(60, problems...), checkup.Style{})
-	require.Contains(t, out, "Failed\n  driver\n    gpu-[03-60]: nvidia-smi of … took … (58 hosts)\n    next: look at `dmesg`")
+	require.Contains(t, out, "Failed\n  driver\n    gpu-[03-60]: nvidia-smi of … took … (58 hosts)\n    next: see `dmesg`")
 	require.Equal(t, 1, strings.Count(out, "next: "))
 	require.Equal(t, 60+1+4+1, strings.Count(out, "\n"), "the table, the cause, the summary")
 	require.True(t, strings.HasSuffix(out, "60 hosts: 2 ok, 0 with warnings, 58 failed\n"))

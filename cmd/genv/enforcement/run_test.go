@@ -73,7 +73,7 @@ func TestAFullDiskOfTheRecordIsNamed(t *testing.T) {
 	require.Empty(t, out.String())
 	require.Error(t, os.WriteFile(dir+"/filler", make([]byte, 3<<20), 0o600))
 	l.sayFullDisks()
-	require.Contains(t, out.String(), "Make room: "+dir+" (the record) has 0 bytes free")
+	require.Contains(t, out.String(), "Make room: "+dir+" (the record) has 0.0 GiB free")
 }
 
 // TestEndedBefore: what can't be read, or is too much, isn't taken for nothing.

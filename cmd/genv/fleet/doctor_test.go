@@ -170,7 +170,7 @@ func sickMachines() []sickHost {
 				inFleet(t, f, "full",
 					"sudo mkdir -p "+filepath.Dir(h.AuditLog())+" && sudo mount -t tmpfs -o size=64k,mode=755 none "+filepath.Dir(h.AuditLog()))
 			},
-			check: doctor.Disk, cause: "disk-full", detail: "bytes free", next: "free space",
+			check: doctor.Disk, cause: "disk-full", detail: "GiB free", next: "free space",
 		},
 		{
 			name: "read-only", rights: sshd.MaySudo, ail: func(t *testing.T, f *sshd.Fleet, h *sshd.Host) {
