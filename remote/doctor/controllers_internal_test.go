@@ -266,13 +266,13 @@ func TestControllersOfHosts(t *testing.T) {
 		"etcd was set up again": {
 			ok,
 			hosts{said("a", elected, 10, down), said("b", elected, 11, up), said("c", elected, 9, up)},
-			"a later-epoch b later-epoch", "a later epoch than the leader's, and refuses it",
+			"a later-epoch b later-epoch", "it knows a later epoch",
 		},
 		"a later epoch by itself": {vacant, hosts{said("a", elected, 10, down)}, "no-leader", "no controller acts"},
 		"another one acts":        {vacant, hosts{said("a", other, 3, up)}, "a other-controller no-leader", "by folder:x"},
 		"etcd was restored":       {ok, hosts{byLeader}, "a other-cluster", "an epoch of another etcd"},
-		"unknown is not none":     {nil, hosts{bad, fresh}, "bad controller-unknown", "since which may can't be read: damaged"},
-		"can't refuse":            {ok, hosts{old}, "old genv-refuses-none", "can't refuse a controller that was replaced"},
+		"unknown is not none":     {nil, hosts{bad, fresh}, "bad controller-unknown", "no controller may act: damaged"},
+		"can't refuse":            {ok, hosts{old}, "old genv-refuses-none", "can't refuse a replaced controller"},
 		"can't refuse, and alone": {nil, hosts{old}, "", "lets each controller act"},
 	} {
 		d, causes := judged(row.election, row.hosts...)
@@ -292,13 +292,13 @@ func TestEtcd(t *testing.T) {
 		cause  doctor.Cause
 		detail string
 	}{
-		"in order": {func(*Election) {}, "", "3 members answer for the election /k"},
+		"in order": {func(*Election) {}, "", "etcd answers (3 members) for the election /k"},
 		"a member is lost": {
 			func(e *Election) { e.Silent = []string{"b:2379: refused"} }, "etcd-members-silent",
-			"1 of 3 members of etcd don't answer: b:2379: refused",
+			"1 of 3 members don't answer: b:2379: refused",
 		},
-		"two members":          {func(e *Election) { e.Silent = []string{"b", "c"} }, "etcd-members-silent", "2 of 3 members of etcd don't answer: b; c"},
-		"its space is used up": {func(e *Election) { e.OutOfSpace = true }, "etcd-full", "etcd's space is used up, so no other controller can take over"},
+		"two members":          {func(e *Election) { e.Silent = []string{"b", "c"} }, "etcd-members-silent", "2 of 3 members don't answer: b; c"},
+		"its space is used up": {func(e *Election) { e.OutOfSpace = true }, "etcd-full", "etcd's space is used up: no other controller can take over"},
 	} {
 		e := electionOf(leaderOf("1"), registered("1", up), registered("2", up))
 		row.change(e)
@@ -316,7 +316,7 @@ func TestHostsWithoutEtcd(t *testing.T) {
 	require.Equal(t, []string{"etcd-silent"}, causes)
 	require.Equal(t, "etcd", rows(&d))
 	require.Contains(t, d.Controllers[0].Detail, "etcd doesn't say which controller leads: no majority")
-	require.Contains(t, d.Controllers[0].NextStep, "look at `etcdctl endpoint health`")
+	require.Contains(t, d.Controllers[0].NextStep, "run `etcdctl endpoint health`")
 	for i := range d.Hosts {
 		require.Equal(t, doctor.Skipped, d.Hosts[i].Check(doctor.Controller).Status)
 	}
@@ -342,7 +342,7 @@ func TestWhichHostsAreAsked(t *testing.T) {
 			asked = true
 			return agent.Acting{Refuses: true}, nil
 		}}
-		e := &examination{Doctor: d, found: map[doctor.Name]doctor.Check{}}
+		e := d.begin(remote.Host{})
 		e.add(row.check)
 		e.Genv.Protocol = row.genv
 		e.askActing(t.Context())

@@ -19,7 +19,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -78,17 +77,21 @@ func (h *HostReport) Check(name doctor.Name) *doctor.Check {
 type examination struct {
 	*Doctor
 	host  remote.Host
-	token string         // marks the output of our commands
-	way   *sshclient.Way // nil if the configuration can't be used
-	found map[doctor.Name]doctor.Check
+	token string // marks the output of our commands
+	way   sshclient.Way
 	HostReport
 }
 
 func (d *Doctor) begin(host remote.Host) *examination {
-	e := &examination{Doctor: d, host: host, token: "genv-" + rand.Text(), found: map[doctor.Name]doctor.Check{}}
+	e := &examination{Doctor: d, host: host, token: "genv-" + rand.Text()}
 	e.Host = host.Name
+	for _, name := range doctor.Names() {
+		e.Checks = append(e.Checks, doctor.Unknown(name, notTried))
+	}
 	return e
 }
+
+const notTried = "not tried"
 
 // Examine looks at a host. What could not be looked at is Skipped.
 func (d *Doctor) Examine(ctx context.Context, host remote.Host) HostReport {
@@ -108,13 +111,6 @@ func NotBegun(host remote.Host, why error) HostReport {
 }
 
 func (e *examination) conclude() HostReport {
-	for _, name := range doctor.Names() {
-		c, made := e.found[name]
-		if !made {
-			c = doctor.Unknown(name, "not tried")
-		}
-		e.Checks = append(e.Checks, c)
-	}
 	if e.Status = doctor.Overall(e.Checks); e.Status == doctor.OK && e.Failure != nil {
 		e.Status = doctor.Skipped // it was stopped
 	}
@@ -123,7 +119,7 @@ func (e *examination) conclude() HostReport {
 
 func (e *examination) add(checks ...doctor.Check) {
 	for _, c := range checks {
-		e.found[c.Name] = c
+		*e.Check(c.Name) = c
 	}
 }
 
@@ -137,14 +133,11 @@ func (e *examination) fail(name doctor.Name, err error, table ...doctor.Check) {
 
 func failed(name doctor.Name, err error) doctor.Check {
 	f := remote.FailureOf("", err)
-	status := doctor.Failed
+	c := doctor.Problem(name, doctor.Cause(f.Class), "%s", f.Error).Next(f.NextStep)
 	if f.Class == remote.Cancelled {
-		status = doctor.Skipped
+		c.Status = doctor.Skipped
 	}
-	return doctor.Check{
-		Name: name, Status: status, Cause: doctor.Cause(f.Class), Detail: doctor.OneLine(f.Error),
-		NextStep: f.NextStep,
-	}
+	return c
 }
 
 func (e *examination) look(ctx context.Context) {
@@ -216,38 +209,42 @@ func DocumentOf(hosts []HostReport, e *Election, genv doctor.GenvProgram, at tim
 
 func (e *examination) resolve(ctx context.Context) bool {
 	way, err := e.Client.Way(ctx, e.host)
-	if err == nil || remote.ClassOf(err) != remote.Configuration {
-		e.way = &way
-	}
+	e.way = way
 	if err != nil {
 		e.fail(doctor.NameResolution, err, doctor.If(errors.Is(err, remote.ErrNoNames), "no-name-service", "%v", err),
 			doctor.If(remote.ClassOf(err) == remote.Unreachable, "no-such-name", "%v", err))
 	} else if way.Direct() {
-		e.add(doctor.Good(doctor.NameResolution, "%s", addresses(way)))
+		e.add(doctor.Good(doctor.NameResolution, "%s is %s", way.Settings.HostName, addresses(way)))
 	}
 	return err == nil
 }
 
+func addresses(way sshclient.Way) string {
+	words := make([]string, len(way.Addresses))
+	for i, a := range way.Addresses {
+		words[i] = netip.AddrPortFrom(a, uint16(way.Settings.Port)).String()
+	}
+	return strings.Join(words, ", ")
+}
+
 func (e *examination) reached(peer remote.Peer) {
-	e.Address = peer.Address
-	if e.way.Direct() {
-		e.add(doctor.Good(doctor.TCP, "connected to %s", cmp.Or(peer.Address, "unknown")))
-	} else {
-		through := "through a ProxyCommand"
+	through := cmp.Or(peer.Address, "unknown")
+	if !e.way.Direct() {
+		through = "through a ProxyCommand"
 		if hops := e.way.Settings.ProxyJump; e.way.OpenSSH {
 			through = "by ssh(1)"
 		} else if len(hops) > 0 {
 			through = "through the jump host " + text.OneLine(strings.Join(hops, ","))
 		}
-		e.add(doctor.Good(doctor.NameResolution, "%s, resolved %s", e.way.Settings.HostName, through),
-			doctor.Good(doctor.TCP, "connected %s", through))
+		e.add(doctor.Good(doctor.NameResolution, "%s, resolved %s", e.way.Settings.HostName, through))
 	}
-	e.add(e.keyOf(peer))
+	e.Address = peer.Address
+	e.add(doctor.Good(doctor.TCP, "connected %s", through), e.keyOf(peer))
 }
 
 func (e *examination) keyOf(peer remote.Peer) doctor.Check {
 	return doctor.First(doctor.HostKey,
-		doctor.If(e.Insecure, "host-key-unchecked", "%s was not checked (--insecure-ignore-host-keys)", peer.HostKey),
+		doctor.If(e.Insecure, "host-key-unchecked", "%s was not checked", peer.HostKey),
 		doctor.If(true, "", "%s is the known one", cmp.Or(peer.HostKey, "unknown")))
 }
 
@@ -283,47 +280,34 @@ func (e *examination) answered() {
 	}
 }
 
-func addresses(way sshclient.Way) string {
-	words := make([]string, len(way.Addresses))
-	for i, a := range way.Addresses {
-		words[i] = netip.AddrPortFrom(a, uint16(way.Settings.Port)).String()
-	}
-	return fmt.Sprintf("%s is %s", way.Settings.HostName, strings.Join(words, ", "))
-}
-
 func (e *examination) checkSudo(s *survey) doctor.Check {
 	t := &s.trial
 	path, account := cmp.Or(t.Genv, remote.DefaultGenv), remote.SudoersAccount(s.user, s.uid)
 	step := remote.SudoStep(remote.SudoRefused, account, path)
-	refusal := t.Refusal()
-	if refusal == nil || e.host.NoSudo {
-		refusal = &remote.Error{Err: errors.New("")}
-	}
+	refusal := cmp.Or(t.Refusal(), new(remote.Error))
 	coverage := map[bool][]string{} // of what a controller needs
 	for _, command := range []string{"snapshot", "execute", "serve"} {
 		has := slices.Contains(t.Allows, "usage "+command) || command == "serve" && t.Runs != ""
 		coverage[has] = append(coverage[has], command)
 	}
-	allowed, missing := strings.Join(coverage[true], ", "), strings.Join(coverage[false], ", ")
-	covered := "covers usage " + allowed + " of " + path
+	covered := "covers usage " + strings.Join(coverage[true], ", ") + " of " + path
+	part := t.Lists && len(coverage) > 1 && (refusal.Class == "" || refusal.Class == remote.SudoRefused)
 	check := doctor.First(doctor.Sudo,
 		doctor.If(e.host.NoSudo && s.uid == "0", "", "not needed: the login is root"),
-		doctor.If(e.host.NoSudo, "no-root", "genv runs without root (`sudo: false`): nothing can be enforced").
-			Next("remove `sudo: false` from hosts.yaml, and write into sudoers: "+remote.SudoersLine(account, path)),
+		doctor.If(e.host.NoSudo, "no-root", "genv runs without root, so nothing can be enforced"),
 		doctor.If(s.sudoTook >= sudoSlow, "sudo-slow", "`sudo -n -l` took about %s", s.sudoTook),
-		doctor.If(t.UID == "", doctor.Unsure, "sudo was not tried"),
+		doctor.If(t.UID == "", doctor.Unsure, notTried),
 		doctor.If(t.NeedsTTY && t.Runs == "", "sudo-requires-tty", "%v", refusal.Err).Next(refusal.Next),
 		doctor.If(t.Genv == "" && t.Lists && t.Runs == "", "", "sudo answers, and no genv was found to try"),
-		doctor.If(allowed != "" && refusal.Class == remote.SudoRefused, doctor.Cause(remote.SudoRefused),
-			"%s, and not %s", covered, missing).Next(step),
+		doctor.If(part, doctor.Cause(remote.SudoRefused), "%s, and not %s", covered,
+			strings.Join(coverage[false], ", ")).Next(step),
 		doctor.If(refusal.Class != "", doctor.Cause(refusal.Class), "%v", refusal.Err).Next(refusal.Next),
-		doctor.If(!t.Lists, "", "runs usage serve of %s, and lists nothing else without a password (listpw)", path),
-		doctor.If(missing != "", doctor.Cause(remote.SudoRefused), "%s, and not %s", covered, missing).Next(step),
+		doctor.If(!t.Lists, "", "covers usage serve of %s, and lists no more", path),
 		doctor.If(slices.Contains(t.Allows, remote.AllowsEverything), "sudo-covers-everything",
 			"covers every command, so the account is root").
 			Next("give the controller an account of its own, and "+step),
 		doctor.If(slices.Contains(t.Allows, remote.AllowsAllOfGenv), "sudo-covers-all-of-genv",
-			"covers all of %s, which can run any program as root (`genv lock`)", path).Next(step),
+			"covers all of %s, which can run any program as root", path).Next(step),
 		doctor.If(true, "", "%s", covered))
 	if e.host.Personal && check.NextStep != "" {
 		check.NextStep = remote.PersonalStep

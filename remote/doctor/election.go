@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -87,7 +86,7 @@ func (e *Election) checks(now time.Time) []doctor.Check {
 		return list
 	}
 	leader, standbys, lost := e.controllers()
-	list = append(list, e.checkLeader(now))
+	list = append(list, e.checkLeader(leader, now))
 	for _, r := range standbys {
 		list = append(list, checkStandby(r, cmp.Or(leader, new(election.Registration)), now))
 	}
@@ -96,8 +95,7 @@ func (e *Election) checks(now time.Time) []doctor.Check {
 	}
 	for _, r := range lost {
 		list = append(list, doctor.Problem(lostRow, "controller-lost", "%s was killed, or can't reach etcd",
-			quoted(r.Name)).
-			Next("look at `systemctl status genv-controller` on "+orItsHost(r)))
+			quoted(r.Name)))
 	}
 	return list
 }
@@ -119,24 +117,18 @@ func (e *Election) controllers() (leader *election.Registration, standbys, lost 
 }
 
 func (e *Election) checkEtcd() doctor.Check {
-	look, answer := "look at `"+e.Health+"`", "members answer"
-	if e.Members == 1 {
-		answer = "member answers"
-	}
+	const unsaid = "etcd doesn't say which controller leads: %v"
+	look := "run `" + e.Health + "`"
 	return doctor.First(etcdRow,
-		doctor.If(e.Err != nil && etcd.Refused(e.Err), "etcd-refuses", "etcd doesn't say which controller leads: %v",
-			e.Err),
-		doctor.If(e.Err != nil, "etcd-silent", "etcd doesn't say which controller leads: %v", e.Err).Next(look),
-		doctor.If(e.OutOfSpace, "etcd-full", "etcd's space is used up, so no other controller can take over").
-			Next("free it with etcdctl: compact, defrag, then alarm disarm"),
-		doctor.If(len(e.Silent) > 0, "etcd-members-silent", "%d of %d members of etcd don't answer: %s", len(e.Silent),
-			e.Members, strings.Join(e.Silent, "; ")).
-			Next(look+": no majority, no leader"),
-		doctor.If(true, "", "%d %s for the election %s", e.Members, answer, e.Key))
+		doctor.If(e.Err != nil && etcd.Refused(e.Err), "etcd-refuses", unsaid, e.Err),
+		doctor.If(e.Err != nil, "etcd-silent", unsaid, e.Err).Next(look),
+		doctor.If(e.OutOfSpace, "etcd-full", "etcd's space is used up: no other controller can take over"),
+		doctor.If(len(e.Silent) > 0, "etcd-members-silent", "%d of %d members don't answer: %s", len(e.Silent),
+			e.Members, strings.Join(e.Silent, "; ")).Next(look),
+		doctor.If(true, "", "etcd answers (%s) for the election %s", text.Plural(e.Members, "member"), e.Key))
 }
 
-func (e *Election) checkLeader(now time.Time) doctor.Check {
-	r, _, _ := e.controllers()
+func (e *Election) checkLeader(r *election.Registration, now time.Time) doctor.Check {
 	if e.Leader == nil {
 		return doctor.Problem(leaderRow, "no-leader", "no controller leads, so nothing is enforced")
 	}
@@ -149,30 +141,26 @@ func (e *Election) checkLeader(now time.Time) doctor.Check {
 	if !e.Memory.IsZero() {
 		memory = "memory in etcd of " + ago(e.Memory, now)
 	}
-	look := "look at `systemctl status genv-controller` on " + orItsHost(r) + ", and at the clocks"
 	limit := max(time.Duration(3*r.Interval*float64(time.Second)), 30*time.Second) // without a cycle
 	last, what := r.Cycled, "the last cycle of the leader ended"
 	if last.IsZero() {
 		last, what = e.Leader.Since, "the leader has completed no cycle: it began to lead"
 	}
 	return doctor.First(leaderRow,
-		doctor.If(now.Sub(last) > limit, "leader-late", "%s %s", what, ago(last, now)).
-			Next(look),
-		doctor.If(last.Sub(now) > 2*time.Minute, "leader-clock",
-			"the leader's clock is ahead of this one by over 2 minutes").Next(look),
+		doctor.If(now.Sub(last) > limit, "leader-late", "%s %s", what, ago(last, now)),
+		doctor.If(last.Sub(now) > 2*time.Minute, "leader-clock", "the leader's clock is over 2 minutes ahead of this one"),
 		doctor.If(true, "", "%s; %s; %s", seen, about(r, now), memory))
 }
 
 // checkStandby says whether a standby would enforce something else than the leader.
 func checkStandby(r, leader *election.Registration, now time.Time) doctor.Check {
-	differ := func(own, leads, what, file string) doctor.Check {
-		return doctor.If(own != "" && leads != "" && own != leads, "standby-differs",
-			"%s has %s than the leader", quoted(r.Name), what).
-			Next("use the same " + file + ", then `systemctl reload genv-controller` on " + orItsHost(r))
+	differ := func(own, leads, what string) doctor.Check {
+		return doctor.If(own != "" && leads != "" && own != leads, "standby-differs", "%s has %s than the leader",
+			quoted(r.Name), what)
 	}
 	return doctor.First(standbyRow,
-		differ(r.HostsDigest, leader.HostsDigest, "other hosts", "hosts.yaml"),
-		differ(r.Policy, leader.Policy, "another policy", "policy.yaml"),
+		differ(r.HostsDigest, leader.HostsDigest, "other hosts"),
+		differ(r.Policy, leader.Policy, "another policy"),
 		doctor.If(true, "", "%s; %s", quoted(r.Name), about(r, now)))
 }
 
@@ -190,59 +178,51 @@ func about(r *election.Registration, now time.Time) string {
 
 func ago(t, now time.Time) string { return text.ShortDuration(max(now.Sub(t), 0)) + " ago" }
 
-func orItsHost(r *election.Registration) string { return cmp.Or(text.Printable(r.Host), "its host") }
-
 func (e *examination) askActing(ctx context.Context) {
 	hasFailed := func(c doctor.Check) bool { return c.Status == doctor.Failed }
-	sudo := e.found[doctor.Sudo]
 	switch {
-	case e.Acting == nil || slices.ContainsFunc(slices.Collect(maps.Values(e.found)), hasFailed):
-	case sudo.Cause == "no-root":
+	case e.Acting == nil || slices.ContainsFunc(e.Checks, hasFailed):
+	case e.Check(doctor.Sudo).Cause == "no-root":
 		e.add(doctor.Unknown(doctor.Controller, "only root's genv says it"))
 	case e.Genv.Protocol == 0: // genv 1.4.3 can't say it
 		e.acting = &agent.Acting{}
 	default:
-		if answer, err := e.Acting(ctx, e.host); err != nil {
+		answer, err := e.Acting(ctx, e.host)
+		if err != nil {
 			e.add(doctor.Unknown(doctor.Controller, "%v", err))
-		} else {
-			e.acting = &answer
-			e.add(doctor.WithTrial(e.found[doctor.Genv], answer.Trial))
+			return
 		}
+		e.acting = &answer
+		e.add(doctor.WithTrial(*e.Check(doctor.Genv), answer.Trial))
 	}
 }
 
 func (d *FleetReport) judgeControllers(e *Election) {
 	source := sourceOf(d.Hosts, e)
 	for i := range d.Hosts {
-		h := &d.Hosts[i]
-		if h.acting == nil {
-			continue
+		if h := &d.Hosts[i]; h.acting != nil {
+			*h.Check(doctor.Controller) = checkActing(h.acting, e, source)
+			h.Status = doctor.Overall(h.Checks)
 		}
-		c := h.Check(doctor.Controller)
-		*c = checkActing(h.acting, e, source)
-		h.Status = doctor.Overall(h.Checks)
 	}
 	d.Controllers = e.checks(d.Time)
 }
 
-// sourceOf is what should count the epochs on hosts: the election or, if there is none, what does on most hosts; of
-// several, that of the first host.
-func sourceOf(hosts []HostReport, e *Election) string {
+// sourceOf is what should count the epochs on hosts: the election or, if there is none, what does on most hosts.
+func sourceOf(hosts []HostReport, e *Election) (most string) {
 	if e != nil {
 		return fence.Election(e.Cluster, e.Key)
 	}
-	count, best := map[string]int{}, ""
+	count := map[string]int{}
 	for _, h := range hosts {
 		if acts(h.acting) {
-			count[h.acting.Lease.Who]++
+			who := h.acting.Lease.Who
+			if count[who]++; count[who] > count[most] {
+				most = who
+			}
 		}
 	}
-	for _, h := range hosts {
-		if acts(h.acting) && count[h.acting.Lease.Who] > count[best] {
-			best = h.acting.Lease.Who
-		}
-	}
-	return best
+	return most
 }
 
 func acts(a *agent.Acting) bool { return a != nil && a.Lease != nil && !a.Lease.GivenBack }
@@ -253,23 +233,21 @@ func checkActing(a *agent.Acting, e *Election, source string) doctor.Check {
 	leads := elects && e.Leader != nil
 	outside := acts(a) && !own
 	c := doctor.First(doctor.Controller,
-		doctor.If(a.Unknown != "", "controller-unknown", "no controller may act, since which may can't be read: %s",
-			a.Unknown),
-		doctor.If(!a.Refuses && elects, "genv-refuses-none", "its genv can't refuse a controller that was replaced"),
+		doctor.If(a.Unknown != "", "controller-unknown", "no controller may act: %s", a.Unknown),
+		doctor.If(!a.Refuses && elects, "genv-refuses-none", "its genv can't refuse a replaced controller"),
 		doctor.If(!a.Refuses, "", "its genv lets each controller act"),
-		doctor.If(elects && e.Err != nil, doctor.Unsure, "%s; whether it should isn't known without etcd", seen),
+		doctor.If(elects && e.Err != nil, doctor.Unsure, "%s; only etcd says whether it should", seen),
 		doctor.If(own && leads && n.Epoch > e.Epoch, "later-epoch",
-			"the host knows a later epoch than the leader's, and refuses it"),
+			"the host refuses the leader: it knows a later epoch"),
 		doctor.If(acts(a) && own, "", "%s", seen),
-		doctor.If(outside && !elects, "other-controller", "%s, and another one on other hosts", seen).
-			Next("if that isn't intended, end one, and start the other once with --take-over"),
+		doctor.If(outside && !elects, "other-controller", "%s, and another one on other hosts", seen),
 		doctor.If(outside && leads && e.Leader.Name == n.Name, "other-cluster",
 			"the leader acts with an epoch of another etcd"),
 		doctor.If(outside, "other-controller", "%s: the host refuses this election's controllers", seen),
 		doctor.If(elects && n.Elected() && !own, "other-election", "%s: the host waits for its next leader", seen),
 		doctor.If(leads, "no-controller", "%s, so nothing is enforced here", seen),
 		doctor.If(true, "", "%s", seen))
-	if c.Cause == "other-controller" && !elects {
+	if c.Cause == "other-controller" && !elects { // it may be intended
 		c.Status = doctor.Warning
 	}
 	return c
@@ -279,14 +257,13 @@ func describe(n *fence.Lease) string {
 	if n == nil {
 		return "no controller has acted yet"
 	}
-	origin := "its state folder"
+	origin, state := "its state folder", "acts: "
 	if n.Elected() {
 		origin = "etcd"
 	}
-	seen := fmt.Sprintf("%s, since %s by epoch %d of %s", quoted(cmp.Or(n.Name, n.Controller)),
-		n.Since.UTC().Format(time.RFC3339), n.Epoch, origin)
 	if n.GivenBack {
-		return "no controller acts; the last one was " + seen
+		state = "no controller acts; the last one was "
 	}
-	return "acts: " + seen
+	return fmt.Sprintf("%s%s, since %s by epoch %d of %s", state, quoted(cmp.Or(n.Name, n.Controller)),
+		n.Since.UTC().Format(time.RFC3339), n.Epoch, origin)
 }

@@ -290,7 +290,7 @@ func FuzzSections(f *testing.F) {
 	f.Fuzz(func(t *testing.T, output string) {
 		parts := sections([]byte(output), "tok")
 		s := parseSurvey(parts)
-		e := &examination{Doctor: &Doctor{}, found: map[doctor.Name]doctor.Check{}}
+		e := new(Doctor).begin(remote.Host{})
 		for _, c := range []doctor.Check{
 			e.checkSudo(&s), e.checkProgram(s), checkClock(parts["clock"], time.Now()),
 		} {

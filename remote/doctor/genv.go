@@ -19,40 +19,23 @@ func (e *examination) checkGenv(ctx context.Context, s survey) {
 	path := s.genv()
 	e.Genv = doctor.GenvProgram{Path: doctor.OneLine(path), Version: s.version}
 	if path == "" {
-		e.add(doctor.Problem(doctor.Genv, doctor.Cause(remote.GenvMissing), "there is no genv on the host").
-			Next("install it: `genv remote install -H HOST`, or set `genv:` in hosts.yaml"))
-		e.unseen()
+		e.add(doctor.Problem(doctor.Genv, doctor.Cause(remote.GenvMissing), "there is no genv on the host"))
 		return
 	}
 	document, err := e.hostDocument(ctx, path)
-	if err != nil {
-		e.unseen()
-	} else {
+	if err == nil {
 		e.Genv.Version, e.Genv.Protocol = cmp.Or(document.Genv.Version, s.version), document.Genv.Protocol
-		own, seen := document.System, e.System
-		e.System = doctor.System{
-			OS: cmp.Or(own.OS, seen.OS), Kernel: cmp.Or(own.Kernel, seen.Kernel), Arch: cmp.Or(own.Arch, seen.Arch),
-			Driver: own.Driver,
-		}
+		e.System.Driver = document.System.Driver
 		for _, c := range document.Checks {
 			if c.Name != doctor.Clock { // which was compared
 				e.add(c)
 			}
 		}
 		if e.Guard != nil {
-			e.add(doctor.CompareGuard(e.found[doctor.Guard], document.Guard, e.Guard(e.host)))
+			e.add(doctor.CompareGuard(*e.Check(doctor.Guard), document.Guard, e.Guard(e.host)))
 		}
 	}
 	e.add(doctor.Worst(e.checkVersion(s, err), e.checkProgram(s)))
-}
-
-// unseen says that the host's own checks need the genv of this version there.
-func (e *examination) unseen() {
-	for _, name := range doctor.HostNames() {
-		if _, made := e.found[name]; !made {
-			e.add(doctor.Unknown(name, "only the host's `genv doctor` shows it"))
-		}
-	}
 }
 
 // hostDocument runs `genv doctor` on the host, as the login. Its output counts whatever the exit status: 3 says that it
@@ -72,8 +55,8 @@ func (e *examination) hostDocument(ctx context.Context, path string) (*doctor.Ho
 			return document, nil
 		}
 		if err == nil {
-			const step = "run `genv doctor --format json` on the host"
-			return nil, &remote.Error{Class: remote.InvalidOutput, Err: invalid, Next: step}
+			err = remote.Errorf(remote.InvalidOutput, "%w", invalid).
+				WithNext("run `genv doctor --format json` on the host")
 		}
 	}
 	if err == nil {
@@ -82,19 +65,22 @@ func (e *examination) hostDocument(ctx context.Context, path string) (*doctor.Ho
 	return nil, err
 }
 
-var version143 = text.Pattern(`^(0\.\d{1,3}|1\.[0-4])\.\d{1,3}$`)
+var (
+	version143     = text.Pattern(`^(0\.\d{1,3}|1\.[0-4])\.\d{1,3}$`)
+	unknownCommand = text.Pattern(`unknown command|invalid choice|no command|is no command`)
+)
 
 func (e *examination) checkVersion(s survey, failure error) doctor.Check {
 	seen := fmt.Sprintf("%s, version %s", e.Genv.Path, cmp.Or(e.Genv.Version, "unknown"))
 	known, ok := errors.AsType[*remote.Error](failure)
 	switch {
+	case failure == nil && e.Genv.Protocol == frame.Version:
+		return *e.Check(doctor.Genv)
 	case failure == nil:
-		return doctor.First(doctor.Genv, doctor.If(e.Genv.Protocol != frame.Version, doctor.Cause(remote.Version),
-			"%s, protocol %d, and this genv speaks protocol "+
-				"%d", seen, e.Genv.Protocol, frame.Version).Next(remote.Version.NextStep()), e.found[doctor.Genv])
+		return failed(doctor.Genv, remote.Errorf(remote.Version, "%s, protocol %d, and this genv speaks protocol %d",
+			seen, e.Genv.Protocol, frame.Version))
 	case version143().MatchString(s.version):
-		return doctor.Problem(doctor.Genv, "genv-1.4.3", "%s: it has no start times, UUIDs, outcomes and "+
-			"`genv doctor`", seen)
+		return doctor.Problem(doctor.Genv, "genv-1.4.3", "%s: it reports less, and has no `genv doctor`", seen)
 	case ok && known.Class == remote.CommandFailed && unknownCommand().MatchString(known.Stderr):
 		return doctor.Problem(doctor.Genv, "genv-older", "%s: it has no `genv doctor`", seen)
 	}
@@ -103,25 +89,18 @@ func (e *examination) checkVersion(s survey, failure error) doctor.Check {
 	return c
 }
 
-var unknownCommand = text.Pattern(`unknown command|invalid choice|no command|is no command`)
-
 func (e *examination) checkProgram(s survey) doctor.Check {
 	login, root := s.programs["login"], s.programs["sudo"]
 	writable := func(p genvFile) doctor.Check {
 		return doctor.If(p.path != "" && (p.uid != "0" || p.mode&0o022 != 0), "genv-writable",
 			"%s belongs to uid %s with mode %04o", p.path, p.uid, p.mode)
 	}
-	const missing = doctor.Cause(remote.GenvMissing)
-	set := fmt.Sprintf("set `genv: %s` for the host in hosts.yaml, or ", doctor.OneLine(s.genv()))
+	sudo, missing := !e.host.NoSudo, doctor.Cause(remote.GenvMissing)
 	return doctor.First(doctor.Genv, writable(root), writable(login),
-		doctor.If(e.host.NoSudo && login.path == "", missing, "the login doesn't find genv; it is at %s",
-			s.genv()).Next(set+"link it to "+remote.DefaultGenv),
-		doctor.If(e.host.NoSudo, "", ""),
-		doctor.If(root.path == "", missing, "sudo doesn't find genv; it is at %s",
-			s.genv()).Next(set+"install genv at "+remote.DefaultGenv),
-		doctor.If(login.path == "", "genv-not-in-login-path", "sudo finds %s, and the login no genv",
-			root.path).Next(set+"link it to "+remote.DefaultGenv),
-		doctor.If(login.file != root.file, "genv-two-programs", "the login finds %s, and sudo %s", login.path,
+		doctor.If(sudo && root.path == "", missing, "sudo doesn't find genv at %s", s.genv()),
+		doctor.If(!sudo && login.path == "", missing, "the login doesn't find genv at %s", s.genv()),
+		doctor.If(login.path == "", "genv-not-in-login-path", "the login doesn't find genv at %s", root.path),
+		doctor.If(sudo && login.file != root.file, "genv-two-programs", "the login finds %s, and sudo %s", login.path,
 			root.path),
 		doctor.If(true, "", ""))
 }
@@ -181,7 +160,7 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 	parts := sections(out.Stdout, e.token)
 	if _, complete := parts["end"]; !complete {
 		if class := remote.ClassOf(err); err == nil || class == remote.CommandFailed || class == remote.GenvMissing {
-			said := "the login runs another program than the one that was asked for"
+			said := "the login runs another program"
 			if err != nil {
 				said += ": " + err.Error()
 			}
@@ -268,5 +247,5 @@ func checkClock(printed string, now time.Time) doctor.Check {
 	return doctor.First(doctor.Clock,
 		doctor.If(difference.Abs() > time.Minute, "clock-wrong", "%s", seen),
 		doctor.If(difference.Abs() > 3*time.Second, "clock-off", "%s", seen), // the answer took some time
-		doctor.If(true, "", "as the controller's, as far as can be seen"))
+		doctor.If(true, "", "as the controller's"))
 }
