@@ -43,9 +43,11 @@ const (
 )
 
 // Plan implements controller.Companion. A host is told something new when there is a new snapshot of it.
-func (a *Allowances) Plan(round *controller.Round, _ []enforce.Event) ([]*controller.Delivery, controller.Learned) {
+func (a *Allowances) Plan(round *controller.Round, _ []enforce.Event) (
+	none []*controller.Delivery, learned controller.Learned,
+) {
 	if round.DryRun {
-		return nil, controller.Learned{}
+		return none, learned
 	}
 	a.rules = make(map[*enforce.Settings][]service.Rule)
 	next := make(map[snapshot.Hostname]*toldHost, len(round.Cluster.Hosts))
@@ -54,7 +56,9 @@ func (a *Allowances) Plan(round *controller.Round, _ []enforce.Event) ([]*contro
 		h := &round.Cluster.Hosts[i]
 		last := a.hosts[h.Name]
 		if h.Snapshot != nil && (last == nil || h.IsNew && !a.goesOn(round, h, last)) {
-			last = a.renewed(round, h, last)
+			var ask []snapshot.Hostname
+			last, ask = a.renewed(round, h, last)
+			learned.Ask = append(learned.Ask, ask...)
 		}
 		if last != nil {
 			next[h.Name], byHost[h.Name] = last, last.Allowance
@@ -62,9 +66,7 @@ func (a *Allowances) Plan(round *controller.Round, _ []enforce.Event) ([]*contro
 	}
 	a.hosts = next
 	a.Tell(byHost)
-	slices.Sort(round.Plan.Ask)
-	round.Plan.Ask = slices.Compact(round.Plan.Ask)
-	return nil, controller.Learned{}
+	return none, learned
 }
 
 // Learn implements controller.Companion.
@@ -72,25 +74,26 @@ func (*Allowances) Learn(*controller.Round, *controller.Delivery) controller.Lea
 	return controller.Learned{}
 }
 
-// renewed is what a host is told from now on. If a user asked there, the host is looked at again at once, since it is
-// told with a look; before that, other hosts on which the user has something, unless they were just now.
-func (a *Allowances) renewed(round *controller.Round, h *snapshot.Host, last *toldHost) *toldHost {
+// renewed is what a host is told from now on, and which hosts to ask at once. If a user asked there, that is the host,
+// since it is told with a look, and before that others on which the user has something, unless they were just now.
+func (a *Allowances) renewed(round *controller.Round, h *snapshot.Host, last *toldHost) (
+	next *toldHost, ask []snapshot.Hostname,
+) {
 	if last == nil {
 		last = &toldHost{Allowance: new(service.Allowance)}
 	}
-	next := &toldHost{Allowance: a.of(round, h), at: round.Now, by: h.Snapshot, number: last.number, since: last.since}
+	next = &toldHost{Allowance: a.of(round, h), at: round.Now, by: h.Snapshot, number: last.number, since: last.since}
 	if asked := h.Snapshot.Asked; asked != nil {
 		next.Asked = last.Asked
 		if next.Asked != asked.Number {
-			a.ask(round, next, asked)
-			round.Plan.Ask = append(round.Plan.Ask, h.Name)
+			ask = append(next.answer(round, asked), h.Name)
 		}
 	}
 	if round.Now.Sub(last.at) < a.lease()/3 && same(last.Allowance, next.Allowance) {
 		last.by, last.number, last.since = next.by, next.number, next.since
-		return last
+		return last, ask
 	}
-	return next
+	return next, ask
 }
 
 // goesOn reports whether nothing changed on a host. It hears of other hosts within a third of the lease, or if it asks.
@@ -100,16 +103,17 @@ func (a *Allowances) goesOn(round *controller.Round, h *snapshot.Host, last *tol
 		len(s.Waits)+len(last.Offers)+len(last.Possible) == 0
 }
 
-// ask answers a question, unless other hosts have to be asked first.
-func (a *Allowances) ask(round *controller.Round, t *toldHost, asked *snapshot.Asked) {
+// answer answers a question, unless other hosts have to be asked first, which it returns.
+func (t *toldHost) answer(round *controller.Round, asked *snapshot.Asked) (ask []snapshot.Hostname) {
 	old := notFresh(round, t.Allowance, asked)
 	switch {
 	case len(old) > 0 && t.number != asked.Number:
 		t.number, t.since = asked.Number, round.Now
-		round.Plan.Ask = append(round.Plan.Ask, old...)
+		return old
 	case len(old) == 0 || round.Now.Sub(t.since) > othersWithin:
 		t.Asked = asked.Number
 	}
+	return nil
 }
 
 // same reports whether two allowances differ at most in when something was seen.

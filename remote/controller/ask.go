@@ -27,6 +27,9 @@ type Link interface {
 	About(host remote.Host) agent.About
 }
 
+// Polled hides that a Link can wait for events of hosts (wake.Link): the loop asks them at ticks only.
+type Polled struct{ Link }
+
 // Survey asks all hosts of a fleet, and changes none.
 type Survey struct {
 	Hosts  []remote.Host

@@ -12,12 +12,12 @@ package controller
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
+	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/rules"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/remote"
@@ -60,35 +60,33 @@ func (c *Controller) Configure(options Options) {
 	c.fleet = c.fleet.of(options.Hosts)
 }
 
-// cycle is what happens at an event: what came in is judged with all that is known, and acted on.
-func (c *Controller) cycle(ctx context.Context, e *loopEvent) {
+// cycle is what happens at an event: what came in is judged with all that is known, and acted on. It returns the hosts
+// to ask at once.
+func (c *Controller) cycle(ctx context.Context, e *loopEvent) (ask []snapshot.Hostname) {
 	c.learn(e.ended)
-	c.operate(ctx, e.actions)
 	c.see(e.answers)
-	if c.Policy == nil {
-		return
+	c.operate(ctx, e.actions)
+	if !c.mayJudge(ctx, e.complete) {
+		return nil
 	}
 	now := c.Now()
-	c.expire(now)
-	if !c.mayJudge(ctx, e.complete) {
-		return
-	}
 	policy := c.Memory.Operator.Policy(c.Policy, now)
-	plan, next, events := rules.Judge(policy, c.fleet.Cluster, c.Memory.Rules, now)
-	orders := c.ordersOf(plan)
+	plan, next, events := rules.Judge(policy, c.judgedCluster(), c.Memory.Rules, now)
+	orders := ordersOf(plan, &c.round)
 	c.round.add(plan)
-	if err := c.recordFirst(&c.round, events, c.fleet.Duplicates, itemsOf(orders)); err != nil {
+	if err := c.recordFirst(events, c.fleet.Duplicates, itemsOf(orders)); err != nil {
 		c.round.unsent = len(plan.Orders)
-		return // nothing is done that can't be recorded: this judgement doesn't count
+		return plan.Ask // nothing is done that can't be recorded: this judgement doesn't count
 	}
 	c.remember(next, orders)
 	c.round.Policy, c.round.Now, c.round.Items = policy, now, itemsOf(orders)
-	deliveries, said := c.planDeliveries(events, orders)
+	deliveries, learned := c.planDeliveries(events, orders)
 	safe := c.save(ctx, len(deliveries) > 0) // a crash must not lead to a second order
 	c.background.dispatch(ctx, c.Link, &c.fleet, deliveries, safe)
-	if len(said) > 0 || c.round.Early == 0 { // after the first of a round only if there is something to say
-		c.emit(&c.round, said)
+	if len(learned.Events) > 0 || c.round.Early == 0 { // after the first of a round only if there is something to say
+		c.emit(learned.Events)
 	}
+	return append(plan.Ask, learned.Ask...)
 }
 
 // learn records what came of deliveries, remembers it, and passes the events on.
@@ -101,24 +99,31 @@ func (c *Controller) learn(ended []*Delivery) {
 		return cmp.Or(cmp.Compare(a.round, b.round), cmp.Compare(a.position, b.position))
 	})
 	for _, d := range ended {
-		all.add(d.learn(d))
+		all.add(d.by.Learn(&c.round, d))
 	}
+	for _, r := range all.results {
+		sent := order.OfHost{Host: r.Host, Order: r.Order}
+		c.Memory.Rules = c.Memory.Rules.End(r.Order.ID).Learn(sent, r.outcomes(), c.Now())
+	}
+	c.round.Results = append(c.round.Results, all.results...)
 	c.Memory.Rules, c.background.unsaved = c.Memory.Rules.WarnAgain(all.Unwarned), true
-	c.record(&c.round, c.beyond()) // before bounded begins another hour
+	c.record(c.beyond()) // before bounded begins another hour
 	c.round.Records = c.bounded(all.Records)
-	c.record(&c.round, c.round.Records)
-	c.emit(&c.round, all.Events)
+	c.record(c.round.Records)
+	c.emit(all.Events)
 }
 
 // see takes in answers. Without a policy that is all: a standby only looks.
 func (c *Controller) see(answers []hostAnswer) {
 	c.fleet = c.fleet.with(answers, c.Memory.Machines, c.Link.About)
-	c.round.see(&c.fleet, c.Memory.Operator)
-	if c.Policy == nil {
-		c.Memory.Machines = c.fleet.machines
-		if len(answers) > 0 {
-			c.emit(&c.round, nil)
-		}
+	c.round.see(&c.fleet)
+	if c.Policy != nil {
+		c.round.Stopped = c.StopAtFailure && len(c.fleet.Cluster.Failed()) > 0
+		return
+	}
+	c.Memory.Machines = c.fleet.machines
+	if len(answers) > 0 {
+		c.emit(nil)
 	}
 }
 
@@ -126,21 +131,24 @@ func (c *Controller) see(answers []hostAnswer) {
 // answered or failed, and with StopAtFailure the first judgement does.
 func (c *Controller) mayJudge(ctx context.Context, complete bool) bool {
 	switch {
-	case ctx.Err() != nil, remote.MayBegin(ctx) != nil, !c.fleet.answered():
+	case c.Policy == nil, c.round.Stopped, !c.fleet.answered(), ctx.Err() != nil, remote.MayBegin(ctx) != nil:
 		return false
-	case c.StopAtFailure && len(c.fleet.Cluster.Failed()) > 0:
-		c.round.Stopped = true
-		return false
-	case c.DryRun && !complete, c.StopAtFailure && !complete && c.round.judged == 0:
-		return false
+	case c.DryRun:
+		return complete
 	}
-	if c.DryRun { // as if all had just answered
-		c.fleet.Cluster.Hosts = slices.Clone(c.fleet.Cluster.Hosts)
-		for i := range c.fleet.Cluster.Hosts {
-			c.fleet.Cluster.Hosts[i].IsNew = true
+	return complete || !c.StopAtFailure || c.round.judged > 0
+}
+
+// judgedCluster is what is judged: in a dry run as if all had just answered.
+func (c *Controller) judgedCluster() snapshot.Cluster {
+	cluster := c.fleet.Cluster
+	if c.DryRun {
+		cluster.Hosts = slices.Clone(cluster.Hosts)
+		for i := range cluster.Hosts {
+			cluster.Hosts[i].IsNew = true
 		}
 	}
-	return true
+	return cluster
 }
 
 // remember makes the next memory the present one, with the orders that are going to be sent.
@@ -154,30 +162,29 @@ func (c *Controller) remember(next enforce.Memory, orders []*sentOrder) {
 	c.Memory.Rules, c.Memory.Machines, c.background.unsaved = next, c.fleet.machines, true
 }
 
-// planDeliveries returns what is sent because of a judgement, the orders last, and all events.
+// planDeliveries returns what is sent because of a judgement, the orders last, with all events and the hosts to ask.
 func (c *Controller) planDeliveries(events []enforce.Event, orders []*sentOrder) (
-	deliveries []*Delivery, all []enforce.Event,
+	deliveries []*Delivery, all Learned,
 ) {
-	round := &c.round
-	round.About = func(host snapshot.Hostname) agent.About { return c.Link.About(c.fleet.reached[host]) }
-	all = events
+	c.round.About = func(host snapshot.Hostname) agent.About { return c.Link.About(c.fleet.reached[host]) }
+	all.Events = events
 	for _, companion := range c.Companions {
-		planned, said := companion.Plan(round, events)
+		planned, learned := companion.Plan(&c.round, events)
 		for _, d := range planned {
-			d.learn = func(d *Delivery) Learned { return companion.Learn(&c.round, d) }
+			d.by = companion
 		}
-		c.record(round, said.Records)
-		deliveries, all = append(deliveries, planned...), append(said.Events, all...)
+		c.record(learned.Records)
+		deliveries, all.Ask = append(deliveries, planned...), append(all.Ask, learned.Ask...)
+		all.Events = append(learned.Events, all.Events...)
 	}
 	for _, o := range orders {
-		learn := func(d *Delivery) Learned { return c.learnOutcome(o, d) }
-		deliveries = append(deliveries, &Delivery{Host: o.Host, Send: o.send, learn: learn})
-		all = append(all, enforce.Event{
+		deliveries = append(deliveries, &Delivery{Host: o.Host, Send: o.send, by: o})
+		all.Events = append(all.Events, enforce.Event{
 			Kind: enforce.EventActing, Host: o.Host, Order: &o.Order, Findings: o.findings,
 		})
 	}
 	for _, d := range deliveries {
-		d.round = round.Number
+		d.round = c.round.Number
 	}
 	return deliveries, all
 }
@@ -204,44 +211,10 @@ func (c *Controller) save(ctx context.Context, urgent bool) *saving {
 }
 
 // emit passes events on.
-func (c *Controller) emit(round *Round, events []enforce.Event) {
+func (c *Controller) emit(events []enforce.Event) {
 	for _, sink := range c.Sinks {
-		sink.Consume(round, events)
+		sink.Consume(&c.round, events)
 	}
-}
-
-// beginRound begins a round, in which all hosts are asked. What ended since the last one was shown is shown with it.
-func (c *Controller) beginRound() {
-	before := &c.round
-	c.round = Round{
-		Standby: c.Policy == nil, Run: before.Run, Number: before.Number + 1, Start: c.Now(), DryRun: c.DryRun,
-		Cluster: before.Cluster, Plan: enforce.Plan{Counts: before.Plan.Counts},
-		Earlier: before.Early, Results: before.Results, Notified: before.Notified, unrecorded: before.unrecorded,
-	}
-	if c.round.Run == "" {
-		c.round.Run = rand.Text()[:8]
-	}
-	c.fleet.round = max(c.fleet.round, c.Memory.Rules.Round)
-	if c.fleet.round == 0 || !c.Memory.ReadOnly {
-		c.fleet.round++
-	}
-	c.round.setOperator(c.Memory.Operator)
-}
-
-// endRound returns the round as it is shown.
-func (c *Controller) endRound(took time.Duration) Round {
-	round := &c.round
-	round.Took, round.Ended, round.UnderWay = took, true, c.Memory.Rules.UnderWay
-	round.setOperator(c.Memory.Operator)
-	unrecorded := ""
-	if round.Unrecorded != nil {
-		unrecorded = round.Unrecorded.Error()
-	}
-	round.RecordChanged, round.unrecorded = unrecorded != round.unrecorded, unrecorded
-	ended := *round
-	c.emit(&ended, nil)
-	round.Ended, round.Results, round.Notified, round.Records = false, nil, nil, nil
-	return ended
 }
 
 // Encode returns the memory as it is now, with what companions remember.

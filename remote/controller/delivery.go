@@ -19,14 +19,19 @@ type Delivery struct {
 	Err     error // that of Send, or why it was not sent
 	Content any   // for the Companion that planned it
 
-	learn           func(*Delivery) Learned // learnOutcome, or Learn of its Companion
-	round, position int                     // the number of its round, and where the host is in the fleet: see learn
+	by              learner // its Companion, or the order that it sends
+	round, position int     // the number of its round, and where the host is in the fleet: see learn
 }
 
 // Companion plans what is sent besides orders, and learns what came of it. One goroutine calls it; it must not wait.
 type Companion interface {
 	// Plan returns what is to be sent, in a dry run nothing, and what there is to record and to say of it.
 	Plan(round *Round, events []enforce.Event) ([]*Delivery, Learned)
+	learner
+}
+
+// learner learns from deliveries.
+type learner interface {
 	// Learn takes in what came of a delivery.
 	Learn(round *Round, d *Delivery) Learned
 }
@@ -42,12 +47,14 @@ type MemoryKeeper interface {
 type Learned struct {
 	Records  []audit.Record
 	Events   []enforce.Event
-	Unwarned []string // the IDs of findings of which users were not warned after all
+	Unwarned []string            // the IDs of findings of which users were not warned after all
+	Ask      []snapshot.Hostname // of a plan: to be asked for another snapshot at once
+	results  []OrderResult
 }
 
 func (l *Learned) add(more Learned) {
 	l.Records, l.Events = append(l.Records, more.Records...), append(l.Events, more.Events...)
-	l.Unwarned = append(l.Unwarned, more.Unwarned...)
+	l.Unwarned, l.results = append(l.Unwarned, more.Unwarned...), append(l.results, more.results...)
 }
 
 // background is what goes on without the loop: deliveries, and saves of the memory.

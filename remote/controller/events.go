@@ -2,43 +2,14 @@ package controller
 
 import (
 	"context"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
-	"github.com/seed-3119e985/genv/remote/controller/wake"
-	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
-
-// Polled hides that a Link can wait for events of hosts (wake.Link): the loop asks them at ticks only.
-type Polled struct{ Link }
-
-// Schedule says when hosts are asked.
-type Schedule struct {
-	// Interval is the time between two ticks, at which all hosts are asked: none of them twice at a time. 0 means once.
-	Interval time.Duration
-	Cycles   int // ends the loop after so many ticks; 0 means never
-
-	// Hangup brings SIGHUP; nil for none. Reload is called for each, when a tick's answers have come, or before the
-	// next event. It may Configure the controller.
-	Hangup  <-chan os.Signal
-	Reload  func()
-	Actions *Queue // brings what operators ask for; nil for none
-	// Drain is how long outcomes are waited for when ctx ends; 0 is as long as they take. A later Loop has the others.
-	Drain time.Duration
-	// Step, if set, feeds a watchdog: until its next call it takes as long as wait; 0 for the usual time.
-	Step func(wait time.Duration)
-}
-
-func (s *Schedule) step(wait time.Duration) {
-	if s.Step != nil {
-		s.Step(wait)
-	}
-}
 
 // longestOrders is how long orders may take: the grace of processes, and as long for the rest.
 const longestOrders = 2 * agent.MaxGrace
@@ -47,40 +18,6 @@ const longestOrders = 2 * agent.MaxGrace
 func nextStart(start, now time.Time, interval time.Duration) time.Time {
 	rounds := now.Sub(start)/max(interval, 1) + 1
 	return start.Add(rounds * interval)
-}
-
-// loop brings a Controller the events of a Schedule, one after the other. It belongs to one goroutine.
-type loop struct {
-	*Controller
-	Schedule
-
-	asking asking
-	wake   *wake.Watch                // nil for none
-	asked  map[snapshot.Hostname]bool // once more since the tick; counts in a loop that ends
-
-	start, begun time.Time // of the loop, and of the last tick
-	tick         time.Time // the next one; zero for none
-	due          time.Time // when the next finding is; zero for none
-	notBefore    time.Time // the next judgement, unless it may be sooner
-	last         bool      // no further tick follows
-	shown        bool      // what was done since the last tick was shown
-}
-
-func newLoop(ctx context.Context, c *Controller, s Schedule) *loop {
-	l := &loop{Controller: c, Schedule: s, start: time.Now(), shown: true, asking: asking{underWay: make(map[string]bool)}}
-	l.asking.ctx, l.asking.cancel = context.WithCancel(ctx)
-	c.fleet = c.fleet.of(c.Hosts)
-	c.Memory.restoreCompanions(c.Companions)
-	l.tick = l.start
-	return l
-}
-
-// close ends what runs in the background, and waits for it.
-func (l *loop) close() {
-	l.stopListening()
-	l.asking.cancel()
-	l.asking.answers.work.Wait()
-	l.background.writer.work.Wait()
 }
 
 // loopEvent is what a cycle begins with.
@@ -253,61 +190,5 @@ func (l *loop) add(e *loopEvent, a hostAnswer) {
 		if e.urgent = e.urgent || other; more {
 			e.sooner = mostSooner
 		}
-	}
-}
-
-// listen waits for events of those hosts that answered.
-func (l *loop) listen() {
-	link, may := l.Link.(wake.Link)
-	if !may || l.Interval <= 0 || l.DryRun || l.StopAtFailure {
-		return
-	}
-	if l.wake == nil {
-		l.wake = wake.Start(link)
-	}
-	hosts := make([]remote.Host, 0, len(l.fleet.Cluster.Hosts))
-	for i := range l.fleet.Cluster.Hosts {
-		if h := &l.fleet.Cluster.Hosts[i]; h.Snapshot != nil {
-			hosts = append(hosts, l.fleet.reached[h.Name])
-		}
-	}
-	l.wake.Watch(hosts)
-}
-
-func (l *loop) stopListening() {
-	l.wake.Close()
-	l.wake = nil
-}
-
-// turns are when hosts that listen are asked at a tick: they can wait, since events say what happens there.
-func (l *loop) turns() map[string]time.Time {
-	turns := make(map[string]time.Time)
-	var listening []string
-	for _, h := range l.Hosts {
-		if l.wake.Listens(h.Name) {
-			listening = append(listening, h.Name)
-		}
-	}
-	gap, begun := wake.Spread(len(listening), l.Interval), time.Now()
-	for i, name := range listening {
-		turns[name] = begun.Add(time.Duration(i) * gap)
-	}
-	return turns
-}
-
-// askAgain asks hosts at once, under the names that answered. Before a loop ends each is asked at most once more.
-func (l *loop) askAgain(names []snapshot.Hostname) {
-	asker := l.Survey
-	asker.Hosts, asker.Progress, asker.StopAtFailure = nil, nil, false
-	for _, name := range names {
-		h := l.fleet.reached[name]
-		if _, asked := l.asking.underWay[h.Name]; asked || l.last && l.asked[name] {
-			continue
-		}
-		l.asked[name] = true
-		asker.Hosts = append(asker.Hosts, h)
-	}
-	if len(asker.Hosts) > 0 {
-		l.asking.ask(asker, l.Now, l.fleet.round, false, nil)
 	}
 }

@@ -134,6 +134,12 @@ func (k *kept) Append(records ...audit.Record) error {
 
 func (*kept) Reserve(int64) error { return nil }
 
+// learns is a Companion that plans nothing.
+type learns Learned
+
+func (learns) Plan(*Round, []enforce.Event) ([]*Delivery, Learned) { return nil, Learned{} }
+func (l learns) Learn(*Round, *Delivery) Learned                   { return Learned(l) }
+
 // TestTheRecordOfAnHour: a user who makes up findings, and a host that makes up users, fill neither the record nor
 // what others have of it; what is done is always recorded.
 func TestTheRecordOfAnHour(t *testing.T) {
@@ -147,7 +153,7 @@ func TestTheRecordOfAnHour(t *testing.T) {
 			events[i] = enforce.Event{Kind: enforce.EventNew, Host: host, Finding: f}
 		}
 		orders := []*sentOrder{{items: []audit.Record{{Kind: audit.KindOrder, Host: host, User: user}}}}
-		require.NoError(t, c.recordFirst(&Round{}, events, nil, itemsOf(orders)))
+		require.NoError(t, c.recordFirst(events, nil, itemsOf(orders)))
 		require.Equal(t, audit.KindOrder, log[len(log)-1].Kind, "it is done, so it is recorded")
 		return len(log) - before - 1
 	}
@@ -189,9 +195,7 @@ func TestTheRecordOfAnHour(t *testing.T) {
 	found("a", "eve", 10_000)
 	found("a", "eve", 1)
 	now, before = now.Add(budgetHour), len(log)
-	c.learn([]*Delivery{{learn: func(*Delivery) Learned {
-		return Learned{Records: []audit.Record{{Kind: audit.KindNotified, Reason: "suppressed", Host: "a", User: "eve"}}}
-	}}})
+	c.learn([]*Delivery{{by: learns{Records: []audit.Record{{Kind: audit.KindNotified, Reason: "suppressed", Host: "a", User: "eve"}}}}})
 	require.Regexp(t, `^and \d+ more records within an hour, of findings that are left out$`, log[before].Text, "what fails to be told is no less counted")
 }
 
@@ -229,8 +233,8 @@ func TestADuplicateIsRecordedOnce(t *testing.T) {
 	var log kept
 	c := &Controller{Options: Options{Audit: &log, Now: time.Now}}
 	c.fleet.Duplicates = []Duplicate{{Name: "b", SameAs: "a", New: true}}
-	require.NoError(t, c.recordFirst(&Round{}, nil, c.fleet.Duplicates, nil))
-	require.NoError(t, c.recordFirst(&Round{}, nil, nil, []audit.Record{{Kind: audit.KindOperator}}))
+	require.NoError(t, c.recordFirst(nil, c.fleet.Duplicates, nil))
+	require.NoError(t, c.recordFirst(nil, nil, []audit.Record{{Kind: audit.KindOperator}}))
 	require.Len(t, log, 2)
 	require.Equal(t, audit.KindOperator, log[1].Kind)
 }

@@ -2,13 +2,41 @@ package controller
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"os"
+	"slices"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/judging"
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/controller/wake"
 	"github.com/seed-3119e985/genv/snapshot"
 )
+
+// Schedule says when hosts are asked.
+type Schedule struct {
+	// Interval is the time between two ticks, at which all hosts are asked: none of them twice at a time. 0 means once.
+	Interval time.Duration
+	Cycles   int // ends the loop after so many ticks; 0 means never
+
+	// Hangup brings SIGHUP; nil for none. Reload is called for each, when a tick's answers have come, or before the
+	// next event. It may Configure the controller.
+	Hangup  <-chan os.Signal
+	Reload  func()
+	Actions *Queue // brings what operators ask for; nil for none
+	// Drain is how long outcomes are waited for when ctx ends; 0 is as long as they take. A later Loop has the others.
+	Drain time.Duration
+	// Step, if set, feeds a watchdog: until its next call it takes as long as wait; 0 for the usual time.
+	Step func(wait time.Duration)
+}
+
+func (s *Schedule) step(wait time.Duration) {
+	if s.Step != nil {
+		s.Step(wait)
+	}
+}
 
 // Loop enforces until the schedule is over, ctx ends, or each returns an error, which it then returns. each gets what
 // was done since a tick, when answers and orders have ended, or at the next tick. When ctx ends, no further order is
@@ -49,6 +77,40 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Round) error
 	}
 }
 
+// loop brings a Controller the events of a Schedule, one after the other. It belongs to one goroutine.
+type loop struct {
+	*Controller
+	Schedule
+
+	asking asking
+	wake   *wake.Watch                // nil for none
+	asked  map[snapshot.Hostname]bool // once more since the tick; counts in a loop that ends
+
+	start, begun time.Time // of the loop, and of the last tick
+	tick         time.Time // the next one; zero for none
+	due          time.Time // when the next finding is; zero for none
+	notBefore    time.Time // the next judgement, unless it may be sooner
+	last         bool      // no further tick follows
+	shown        bool      // what was done since the last tick was shown
+}
+
+func newLoop(ctx context.Context, c *Controller, s Schedule) *loop {
+	l := &loop{Controller: c, Schedule: s, start: time.Now(), shown: true, asking: asking{underWay: make(map[string]bool)}}
+	l.asking.ctx, l.asking.cancel = context.WithCancel(ctx)
+	c.fleet = c.fleet.of(c.Hosts)
+	c.Memory.restoreCompanions(c.Companions)
+	l.tick = l.start
+	return l
+}
+
+// close ends what runs in the background, and waits for it.
+func (l *loop) close() {
+	l.stopListening()
+	l.asking.cancel()
+	l.asking.answers.work.Wait()
+	l.background.writer.work.Wait()
+}
+
 // startTick begins a round, and asks all hosts.
 func (l *loop) startTick() {
 	l.step(0)
@@ -63,11 +125,68 @@ func (l *loop) startTick() {
 	}
 }
 
+// beginRound begins a round, in which all hosts are asked. What ended since the last one was shown is shown with it.
+func (c *Controller) beginRound() {
+	before := &c.round
+	c.round = Round{
+		Standby: c.Policy == nil, Run: before.Run, Number: before.Number + 1, Start: c.Now(), DryRun: c.DryRun,
+		Cluster: before.Cluster, Plan: enforce.Plan{Counts: before.Plan.Counts},
+		Hold: c.Memory.Operator.Hold, Exemptions: c.Memory.Operator.Exemptions,
+		Earlier: before.Early, Results: before.Results, Notified: before.Notified, unrecorded: before.unrecorded,
+	}
+	if c.round.Run == "" {
+		c.round.Run = rand.Text()[:8]
+	}
+	c.fleet.round = max(c.fleet.round, c.Memory.Rules.Round)
+	if c.fleet.round == 0 || !c.Memory.ReadOnly {
+		c.fleet.round++
+	}
+}
+
+// turns are when hosts that listen are asked at a tick: they can wait, since events say what happens there.
+func (l *loop) turns() map[string]time.Time {
+	turns := make(map[string]time.Time)
+	var listening []string
+	for _, h := range l.Hosts {
+		if l.wake.Listens(h.Name) {
+			listening = append(listening, h.Name)
+		}
+	}
+	gap, begun := wake.Spread(len(listening), l.Interval), time.Now()
+	for i, name := range listening {
+		turns[name] = begun.Add(time.Duration(i) * gap)
+	}
+	return turns
+}
+
+// listen waits for events of those hosts that answered.
+func (l *loop) listen() {
+	link, may := l.Link.(wake.Link)
+	if !may || l.Interval <= 0 || l.DryRun || l.StopAtFailure {
+		return
+	}
+	if l.wake == nil {
+		l.wake = wake.Start(link)
+	}
+	hosts := make([]remote.Host, 0, len(l.fleet.Cluster.Hosts))
+	for i := range l.fleet.Cluster.Hosts {
+		if h := &l.fleet.Cluster.Hosts[i]; h.Snapshot != nil {
+			hosts = append(hosts, l.fleet.reached[h.Name])
+		}
+	}
+	l.wake.Watch(hosts)
+}
+
+func (l *loop) stopListening() {
+	l.wake.Close()
+	l.wake = nil
+}
+
 // handle judges an event and acts on it, asks hosts again, and sets when to judge next: ten times as long after this
 // began as it took, within leastPause and mostPause. After a sooner one that is later, by mostSooner at most.
 func (l *loop) handle(ctx context.Context, e *loopEvent) {
 	begun := time.Now()
-	l.cycle(ctx, e)
+	ask := l.cycle(ctx, e)
 	l.notBefore = soonest(judging.Later(l.notBefore, begun), begun.Add(mostSooner)).
 		Add(min(max(leastPause, 10*time.Since(begun)), mostPause))
 	if l.last && l.asking.open == 0 {
@@ -76,12 +195,29 @@ func (l *loop) handle(ctx context.Context, e *loopEvent) {
 		l.listen()
 	}
 	if !l.DryRun {
-		l.askAgain(l.round.Plan.Ask)
+		l.askAgain(ask)
 	}
-	l.round.Plan.Ask = nil // an event that isn't judged leaves the plan as it is
 	l.due = time.Time{}
 	if l.wake != nil { // else what is due waits for the next tick
 		l.due = nextDue(&l.round.Plan, l.Now())
+	}
+}
+
+// askAgain asks hosts at once, under the names that answered. Before a loop ends each is asked at most once more.
+func (l *loop) askAgain(names []snapshot.Hostname) {
+	slices.Sort(names)
+	asker := l.Survey
+	asker.Hosts, asker.Progress, asker.StopAtFailure = nil, nil, false
+	for _, name := range slices.Compact(names) {
+		h := l.fleet.reached[name]
+		if _, asked := l.asking.underWay[h.Name]; asked || l.last && l.asked[name] {
+			continue
+		}
+		l.asked[name] = true
+		asker.Hosts = append(asker.Hosts, h)
+	}
+	if len(asker.Hosts) > 0 {
+		l.asking.ask(asker, l.Now, l.fleet.round, false, nil)
 	}
 }
 
@@ -112,6 +248,23 @@ func (l *loop) show(each func(Round) error) error {
 	}
 	l.shown = true
 	return each(l.endRound(time.Since(l.begun)))
+}
+
+// endRound returns the round as it is shown.
+func (c *Controller) endRound(took time.Duration) Round {
+	round := &c.round
+	round.Took, round.UnderWay = took, c.Memory.Rules.UnderWay
+	unrecorded := ""
+	if round.Unrecorded != nil {
+		unrecorded = round.Unrecorded.Error()
+	}
+	round.RecordChanged, round.unrecorded = unrecorded != round.unrecorded, unrecorded
+	ended := round.AtEnd()
+	for _, sink := range c.Sinks {
+		sink.Consume(ended, nil)
+	}
+	round.Results, round.Notified, round.Records = nil, nil, nil
+	return *ended
 }
 
 // finish waits for the orders under way when the loop ends.

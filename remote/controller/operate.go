@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
@@ -17,8 +16,12 @@ import (
 // EventOperator is about what an operator asked for, or about an exemption that ended.
 const EventOperator enforce.EventKind = "operator"
 
-// operate carries out what operators ask for. Like a plan it is recorded first. They are answered when it is saved.
+// operate ends exemptions whose time is over, and carries out what operators ask for. Like a plan it is recorded first.
+// They are answered when it is saved.
 func (c *Controller) operate(ctx context.Context, actions []*pendingAction) {
+	if c.Policy != nil {
+		c.expire()
+	}
 	for _, r := range actions {
 		if r.ctx.Err() != nil {
 			continue // the person has left, and may not want it any more
@@ -32,6 +35,31 @@ func (c *Controller) operate(ctx context.Context, actions []*pendingAction) {
 			close(r.done)
 		})
 	}
+}
+
+// expire ends exemptions, and says so, also if the cycle can't be recorded.
+func (c *Controller) expire() {
+	next := c.Memory.Operator
+	left, expired := next.Exemptions.Follow(c.fleet.Cluster).Expire(c.Now())
+	next.Exemptions = left
+	c.setOperator(next)
+	if len(expired) == 0 {
+		return
+	}
+	var events []enforce.Event
+	var records []audit.Record
+	for i := range expired {
+		e := &expired[i]
+		text := fmt.Sprintf("The exemption of %s has ended (%s by %s)", e.Who.String(), e.Reason, e.By)
+		events = append(events, enforce.Event{Kind: EventOperator, Host: e.Host, Text: text})
+		records = append(records, audit.Record{
+			Kind: audit.KindOperator, Action: "expired", Host: e.Host, User: e.User, Device: e.Device,
+			Rule: e.Rule, Text: text,
+		})
+	}
+	c.record(records)
+	c.background.unsaved = true // nothing waits for it: after a crash they end again
+	c.emit(events)
 }
 
 func (c *Controller) carryOut(ctx context.Context, r *pendingAction) (text string, _ *saving, _ error) {
@@ -66,14 +94,6 @@ func (c *Controller) explain(host snapshot.Hostname, user snapshot.Username) []s
 	return lines
 }
 
-// RecordOfAction is the record of an action.
-func RecordOfAction(who operator.Author, a *operator.Instruction, text string) audit.Record {
-	return audit.Record{
-		Kind: audit.KindOperator, Action: string(a.Kind), By: who.String(), Host: a.Host, User: a.User,
-		Device: a.Device, Rule: a.Rule, Text: text, Reason: a.Reason,
-	}
-}
-
 // changeState makes and ends exemptions and holds.
 func (c *Controller) changeState(ctx context.Context, r *pendingAction) (string, *saving, error) {
 	if r.action.Kind == operator.Exempt {
@@ -88,40 +108,29 @@ func (c *Controller) changeState(ctx context.Context, r *pendingAction) (string,
 	}
 	next.Exemptions = next.Exemptions.Follow(c.fleet.Cluster)
 	items := []audit.Record{RecordOfAction(r.who, &r.action, text)}
-	if err := c.recordFirst(&c.round, nil, nil, items); err != nil { // then nothing may be done
+	if err := c.recordFirst(nil, nil, items); err != nil { // then nothing may be done
 		return "", nil, operator.Refuse(operator.Unable, "Make room for the record, or run with --act-unrecorded.",
 			"nothing was done, since it could not be recorded: %v", err)
 	}
-	c.Memory.Operator = next
+	c.setOperator(next)
 	if c.Store == nil {
 		text += " (but not saved, so it is lost at a restart: this run keeps no memory; --state-dir DIR gives it a " +
 			"folder)"
 	}
 	c.background.unsaved = true
-	c.round.setOperator(next)
-	c.emit(&c.round, []enforce.Event{{Kind: EventOperator, Host: r.action.Host, Text: text}})
+	c.emit([]enforce.Event{{Kind: EventOperator, Host: r.action.Host, Text: text}})
 	return text, c.save(ctx, true), nil
 }
 
-// expire ends exemptions, and says so, also if the cycle can't be recorded.
-func (c *Controller) expire(now time.Time) {
-	left, expired := c.Memory.Operator.Exemptions.Follow(c.fleet.Cluster).Expire(now)
-	c.Memory.Operator.Exemptions = left
-	if len(expired) == 0 {
-		return
+// RecordOfAction is the record of an action.
+func RecordOfAction(who operator.Author, a *operator.Instruction, text string) audit.Record {
+	return audit.Record{
+		Kind: audit.KindOperator, Action: string(a.Kind), By: who.String(), Host: a.Host, User: a.User,
+		Device: a.Device, Rule: a.Rule, Text: text, Reason: a.Reason,
 	}
-	var events []enforce.Event
-	var records []audit.Record
-	for i := range expired {
-		e := &expired[i]
-		text := fmt.Sprintf("The exemption of %s has ended (%s by %s)", e.Who.String(), e.Reason, e.By)
-		events = append(events, enforce.Event{Kind: EventOperator, Host: e.Host, Text: text})
-		records = append(records, audit.Record{
-			Kind: audit.KindOperator, Action: "expired", Host: e.Host, User: e.User, Device: e.Device,
-			Rule: e.Rule, Text: text,
-		})
-	}
-	c.record(&c.round, records)
-	c.background.unsaved = true // nothing waits for it: after a crash they end again
-	c.emit(&c.round, events)
+}
+
+// setOperator sets what operators asked for that lasts.
+func (c *Controller) setOperator(s operator.State) {
+	c.Memory.Operator, c.round.Hold, c.round.Exemptions = s, s.Hold, s.Exemptions
 }

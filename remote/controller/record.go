@@ -21,30 +21,29 @@ type Recorder interface {
 }
 
 // record writes records, and notes in the round why that failed.
-func (c *Controller) record(round *Round, records []audit.Record) {
-	if err := c.write(round, records); err != nil {
-		round.Unrecorded = err
+func (c *Controller) record(records []audit.Record) {
+	if err := c.write(records); err != nil {
+		c.round.Unrecorded = err
 	}
 }
 
 // recordFirst records what was found, and what is about to be done. After an error nothing may be done. Append of
 // nothing writes what still waits: if that fails, the findings come again with the next judgement.
-func (c *Controller) recordFirst(
-	round *Round, events []enforce.Event, duplicates []Duplicate, items []audit.Record,
-) error {
+func (c *Controller) recordFirst(events []enforce.Event, duplicates []Duplicate, items []audit.Record) error {
 	if c.Audit == nil {
 		return nil
 	}
-	if round.Unrecorded = c.Audit.Append(); round.Unrecorded == nil || c.ActUnrecorded {
-		round.Unrecorded = cmp.Or(c.ahead(round, events, duplicates, items), round.Unrecorded)
-		if round.Unrecorded != nil && !c.ActUnrecorded {
-			c.notSent(round, items)
+	err := c.Audit.Append()
+	if err == nil || c.ActUnrecorded {
+		err = cmp.Or(c.ahead(events, duplicates, items), err)
+		if err != nil && !c.ActUnrecorded {
+			c.notSent(items, err)
 		}
 	}
-	if c.ActUnrecorded {
+	if c.round.Unrecorded = err; c.ActUnrecorded {
 		return nil
 	}
-	return round.Unrecorded
+	return err
 }
 
 const (
@@ -102,11 +101,11 @@ func (c *Controller) beyond() (records []audit.Record) {
 }
 
 // ahead writes what was found, within the budgets, and items, and reserves room for their outcomes.
-func (c *Controller) ahead(round *Round, events []enforce.Event, duplicates []Duplicate, items []audit.Record) error {
+func (c *Controller) ahead(events []enforce.Event, duplicates []Duplicate, items []audit.Record) error {
 	before := c.beyond() // of the hour before, which spend forgets
 	var records []audit.Record
 	for i := range events {
-		if r, ok := recordOf(&events[i], round); ok {
+		if r, ok := recordOf(&events[i], &c.round); ok {
 			records = append(records, r)
 		}
 	}
@@ -116,29 +115,29 @@ func (c *Controller) ahead(round *Round, events []enforce.Event, duplicates []Du
 			records = append(records, audit.Record{Kind: audit.KindDuplicate, Host: d.Name, Text: d.String()})
 		}
 	}
-	if err := c.write(round, append(records, items...)); err != nil || len(items) == 0 {
+	if err := c.write(append(records, items...)); err != nil || len(items) == 0 {
 		return err
 	}
 	return c.Audit.Reserve(int64(len(items)) * bytesPerItem)
 }
 
 // notSent records that items were not sent or done after all.
-func (c *Controller) notSent(round *Round, items []audit.Record) {
-	failed := order.Outcome{Status: order.StatusFailed, Reason: fmt.Sprintf("nothing was done: %v", round.Unrecorded)}
+func (c *Controller) notSent(items []audit.Record, err error) {
+	failed := order.Outcome{Status: order.StatusFailed, Reason: fmt.Sprintf("nothing was done: %v", err)}
 	records := audit.OutcomeRecords(items, slices.Repeat([]order.Outcome{failed}, len(items)))
 	for i := range records {
 		if items[i].Kind == audit.KindOperator {
 			records[i].Kind, records[i].Text = audit.KindOperator, items[i].Text
 		}
 	}
-	_ = c.write(round, records) // they wait to be written with the rest
+	_ = c.write(records) // they wait to be written with the rest
 }
 
 // write completes records, also for the hooks, and appends them to the log, if there is one.
-func (c *Controller) write(round *Round, records []audit.Record) error {
+func (c *Controller) write(records []audit.Record) error {
 	now := c.Now().UTC()
 	for i := range records {
-		records[i].Time, records[i].Run, records[i].Cycle = now, round.Run, round.Number
+		records[i].Time, records[i].Run, records[i].Cycle = now, c.round.Run, c.round.Number
 	}
 	if c.Audit == nil || len(records) == 0 {
 		return nil

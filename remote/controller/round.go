@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -66,7 +65,7 @@ func (round *Round) Decision(f *enforce.Finding) enforce.Decision {
 }
 
 // see takes in what is known of the hosts.
-func (round *Round) see(f *knownFleet, asked operator.State) {
+func (round *Round) see(f *knownFleet) {
 	before := round.Duplicates // what was New in this round stays so, to be shown
 	round.Cluster, round.Duplicates, round.Via = f.Cluster, slices.Clone(f.Duplicates), f.Via
 	for i := range round.Duplicates {
@@ -74,7 +73,6 @@ func (round *Round) see(f *knownFleet, asked operator.State) {
 		d.New = d.New || slices.ContainsFunc(before,
 			func(known Duplicate) bool { return known.New && known.Name == d.Name })
 	}
-	round.setOperator(asked)
 }
 
 // Unable says why nothing can be done on hosts that answered, or what was ordered there failed as a whole.
@@ -94,11 +92,6 @@ func (round *Round) Unable() map[snapshot.Hostname]string {
 		}
 	}
 	return reasons
-}
-
-// setOperator takes over what operators asked for that lasts.
-func (round *Round) setOperator(s operator.State) {
-	round.Hold, round.Exemptions = s.Hold, s.Exemptions
 }
 
 // add adds a plan to those since the tick. A finding that waits for a look stays as it was, and one
@@ -157,16 +150,6 @@ type Notified struct {
 	Err       error
 }
 
-// OrderResult is an order that was sent to its host, and what came of it.
-type OrderResult struct {
-	Cycle     int // the number of the round in which it was sent
-	Host      snapshot.Hostname
-	Order     order.Order
-	Execution agent.Execution
-	Err       error
-	Findings  []enforce.Finding // why it was sent
-}
-
 // Sink consumes events, once each and in order, and last the round that has Ended. Like a Companion it must not wait.
 type Sink interface {
 	Consume(round *Round, events []enforce.Event)
@@ -177,19 +160,4 @@ func (round *Round) AtEnd() *Round {
 	ended := *round
 	ended.Ended = true
 	return &ended
-}
-
-// Undone is why nothing of the order was done, if something had one of these outcomes; else it is empty.
-func (r *OrderResult) Undone(because ...order.OutcomeStatus) (reason string) {
-	for _, o := range r.outcomes() {
-		switch o.Status {
-		default:
-			if slices.Contains(because, o.Status) {
-				reason = cmp.Or(reason, fmt.Sprintf("%s: %s", o.Status, o.Reason))
-			}
-		case order.StatusTerminated, order.StatusKilled, order.StatusSignalled, order.StatusDetached:
-			return ""
-		}
-	}
-	return reason
 }
