@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -17,7 +16,6 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/rs/zerolog"
 	"github.com/urfave/cli/v2"
-	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
@@ -27,6 +25,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 	"github.com/seed-3119e985/genv/snapshot/state/instances"
 	"github.com/seed-3119e985/genv/snapshot/state/service"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -104,23 +103,17 @@ func (p *hostCommands) hostServe(c *cli.Context) error {
 }
 
 func (p *hostCommands) lockService() (*os.File, error) {
-	dir := disk.RunDir(p.Getenv)
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-		return nil, err
-	}
-	if err := os.Chmod(dir, 0o755); err != nil { // users connect to the socket in it
-		return nil, err
-	}
-	lock, err := os.OpenFile(filepath.Join(dir, "host.lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	dir, err := folder.MakePublic(disk.RunDir(p.Getenv)) // users connect to the socket in it
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = lock.Close()
+	defer dir.Close()
+	lock, err := dir.Lock("host.lock", 0)
+	if errors.Is(err, folder.ErrLocked) {
 		return nil, command.UsageError("the service runs already: `genv host status` shows it; to stop it, " +
 			"`systemctl stop genv-host.socket genv-host.service`")
 	}
-	return lock, nil
+	return lock, err
 }
 
 func (p *hostCommands) listen() (*net.UnixListener, error) {
