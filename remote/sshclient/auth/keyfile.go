@@ -18,7 +18,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// identity is a configured key, or the certificate next to one.
 type identity struct {
 	path    string
 	public  ssh.PublicKey // nil if ssh doesn't know it before it signs
@@ -129,20 +128,13 @@ func publicOf(path string) ssh.PublicKey {
 }
 
 func readPublic(path string) ssh.PublicKey {
-	public, _, _, _, err := ssh.ParseAuthorizedKey(readKeyFile(path))
-	if err != nil {
-		return nil
-	}
+	public, _, _, _, _ := ssh.ParseAuthorizedKey(readKeyFile(path)) // nil after an error
 	return public
 }
 
 // readKeyFile is the content of a file that may be a key, else nil.
 func readKeyFile(path string) []byte {
-	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > maxKeyFile {
-		return nil
-	}
-	content, err := os.ReadFile(path)
+	content, err := folder.ReadRegular(path, maxKeyFile)
 	if err != nil {
 		return nil
 	}
