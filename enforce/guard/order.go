@@ -86,12 +86,7 @@ func invalidOrder(format string, args ...any) error {
 }
 
 // First is the first uid that is guarded.
-func (o *Order) First() snapshot.UID {
-	if o.FirstUID == 0 {
-		return system.FirstUID()
-	}
-	return o.FirstUID
-}
+func (o *Order) First() snapshot.UID { return cmp.Or(o.FirstUID, system.FirstUID()) }
 
 // ExemptsDevice says whether every user may open a device. If all exempt ones have UUIDs, indices don't count: they may
 // have moved.
@@ -115,14 +110,12 @@ const (
 var modeNames = [...]string{Off: "off", Watch: "watch", Enforce: "enforce"}
 
 // Modes are the names of all modes, for help and completion.
-func Modes() []string { return append([]string(nil), modeNames[:]...) }
+func Modes() []string { return slices.Clone(modeNames[:]) }
 
 // ParseMode returns the mode of this name.
 func ParseMode(name string) (Mode, error) {
-	for m, n := range modeNames {
-		if n == name {
-			return Mode(m), nil
-		}
+	if m := slices.Index(modeNames[:], name); m >= 0 {
+		return Mode(m), nil
 	}
 	return Off, fmt.Errorf("%q: expected off, watch or enforce", name)
 }
