@@ -120,12 +120,11 @@ const (
 // Protect asks for a password where the file has users. Only /-/…, which says nothing about anybody, is for all.
 func (a *Access) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch _, status := a.login(r); status {
-		case http.StatusOK:
-			next.ServeHTTP(w, r)
-		default:
+		if _, status := a.login(r); status != http.StatusOK {
 			http.Error(w, demand(w.Header(), status), status)
+			return
 		}
+		next.ServeHTTP(w, r)
 	})
 }
 
