@@ -158,7 +158,6 @@ func (m *memories) removeDead(fs proc.FS) {
 // maxEvasions is how often that counts as chance: an honest process may do it between the judgement and the signal.
 const maxEvasions = 2
 
-// inspection is what the Inspector read right before the signals.
 type inspection struct {
 	processes map[snapshot.PID]*snapshot.Process
 	gpus      map[snapshot.DeviceIndex]snapshot.GPUUUID // nil if the order names none

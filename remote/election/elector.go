@@ -33,7 +33,6 @@ type LeaseStore interface {
 	Get(ctx context.Context, key string) (*etcd.KeyValue, error)
 }
 
-// The times of an election.
 const (
 	TTL          = 5 * time.Second        // how long a leader that says nothing still leads
 	renewEvery   = time.Second            // how often a leader renews its lease

@@ -40,7 +40,6 @@ func registeredPrefix(key string) string { return key + "/controllers/" }
 // name tells controllers apart also where a state folder was copied to another host.
 func (r *Registration) name() string { return r.ID + "@" + r.Host }
 
-// The times of registrations.
 const (
 	RegisteredFor = 10 * time.Second // how long a controller may say nothing until it is lost
 	registerEvery = 2 * time.Second  // how often it says something

@@ -71,7 +71,7 @@ func (s *hostSettings) keys() strictyaml.Keys {
 			}
 		},
 		"genv": func(n *strictyaml.Node) { s.genv = n.Text() },
-		"sudo": func(n *strictyaml.Node) { sudo := n.Bool(); s.sudo = &sudo },
+		"sudo": func(n *strictyaml.Node) { s.sudo = new(n.Bool()) },
 		"ssh":  func(n *strictyaml.Node) { s.ssh = n.OneOf(Ways...) },
 		"labels": func(n *strictyaml.Node) {
 			s.labels = map[string]string{}

@@ -95,7 +95,6 @@ func (p paused) Fleet() enforce.Fleet {
 
 const fileSchema = "genv.controller.operator/1"
 
-// file is a State on disk.
 type file struct {
 	Schema string          `json:"schema"`
 	Time   time.Time       `json:"time"`

@@ -49,7 +49,7 @@ func (c *Client) connect(e endpoint, chain []endpoint) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := resolvedEndpoint{endpoint: e, HostConfig: settings, chain: append(chain[:len(chain):len(chain)], e)}
+	t := resolvedEndpoint{endpoint: e, HostConfig: settings, chain: append(slices.Clip(chain), e)}
 	for {
 		ctx, cancel := context.WithCancelCause(c.lifetime)
 		var after atomic.Int64
@@ -160,7 +160,6 @@ func (c *Client) handshake(ctx context.Context, t resolvedEndpoint, conn net.Con
 	return l, err
 }
 
-// loginError is a login that failed.
 type loginError struct {
 	error
 	peer     remote.Peer // the machine, if it had shown its host key

@@ -20,7 +20,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
-// hostKeyCheck is the check of a host key in a handshake, and its result.
 type hostKeyCheck struct {
 	client     *Client
 	ctx        context.Context // of the login

@@ -332,7 +332,7 @@ func alertsOf(f *live.FleetState) (list []string) {
 	if f.Unrecorded != "" {
 		list = append(list, "The record can't be written: "+draw.Shown(f.Unrecorded))
 	}
-	for _, h := range append(f.HeldUsers[:len(f.HeldUsers):len(f.HeldUsers)], f.HeldHosts...) {
+	for _, h := range slices.Concat(f.HeldUsers, f.HeldHosts) {
 		if line := "Safety limit: " + draw.Shown(h.Because); !slices.Contains(list, line) {
 			list = append(list, line)
 		}

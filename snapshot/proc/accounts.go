@@ -37,7 +37,6 @@ type Accounts struct {
 	failedAt time.Time
 }
 
-// knownAccount says whether there is an account, and its uid.
 type knownAccount struct {
 	uid   snapshot.UID
 	found bool

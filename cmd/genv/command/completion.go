@@ -167,7 +167,6 @@ func (p *place) flagNames(word string) (candidates []Explained) {
 	return candidates
 }
 
-// place is the end of a command line that is being written.
 type place struct {
 	arrangement
 	// value is the flag that takes the next word; nil for none. With more, it has a value already, and other words may

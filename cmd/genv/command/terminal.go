@@ -25,7 +25,6 @@ import (
 // MonitorName is argv[0] of the monitor, which only calls AsAccountBeside.
 const MonitorName = "genv: monitor"
 
-// terminal is root's terminal, and the one that it relays to.
 type terminal struct {
 	tty          *os.File
 	fd           int // of tty

@@ -26,7 +26,6 @@ import (
 
 const looksFor = time.Second // the age of answers to users, who may ask often
 
-// changes is the service.Backend of this host.
 type changes struct {
 	host          *host
 	devices, envs recent[json.RawMessage]

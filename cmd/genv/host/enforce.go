@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -134,7 +135,7 @@ type hostRecord struct {
 }
 
 func (r *hostRecord) items(o order.Order, refused []order.Termination) []audit.Record {
-	o.Terminate = append(o.Terminate[:len(o.Terminate):len(o.Terminate)], refused...)
+	o.Terminate = slices.Concat(o.Terminate, refused)
 	items := audit.OrderRecords(snapshot.Hostname(enforcelocal.Hostname()), o, nil)
 	for i := range items {
 		item := &items[i]

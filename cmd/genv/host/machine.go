@@ -26,7 +26,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-// host is this machine, for enforcement.
 type host struct {
 	*localhost.Host
 	privileged  bool // it may see and change what belongs to other users

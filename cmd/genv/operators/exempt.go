@@ -70,7 +70,6 @@ func exemptCommand(p command.Program) *cli.Command {
 	}
 }
 
-// controllerOptions find the controller of an operator's action.
 type controllerOptions struct {
 	command.Program
 	socket, stateDir, auditLog string

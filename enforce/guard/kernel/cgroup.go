@@ -140,8 +140,7 @@ func nameOf(id uint32) string {
 	return info.Name
 }
 
-// maxPrograms is more than the kernel lets be attached to a cgroup.
-const maxPrograms = 64
+const maxPrograms = 64 // more than the kernel lets be attached to a cgroup
 
 // queryPrograms is BPF_PROG_QUERY, with the flags, which the library leaves out.
 func queryPrograms(path string) (ids []uint32, flags uint32, err error) {
