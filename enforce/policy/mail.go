@@ -80,15 +80,14 @@ func (m *Mail) Address(user snapshot.Username) (string, error) {
 	return addressFrom(m.AddressTemplate, user)
 }
 
-// parseAddress checks that a text is one mail address, which can be given to a program and written into a header.
-func parseAddress(s string) (string, error) {
-	const longest, shown = 254, 80 // RFC 5321
+const anAddress = "a mail address such as alice@example.org"
+
+// isAddress says whether a text is one mail address, which can be given to a program and written into a header.
+func isAddress(s string) bool {
+	const longest = 254 // RFC 5321
 	parsed, err := netmail.ParseAddress(s)
-	if err != nil || parsed.Address != s || len(s) > longest || s[0] == '-' ||
-		!text.IsMadeOf(s, "@.!#$%&'*+-/=?^_`{|}~") {
-		return "", fmt.Errorf("%s is not a mail address such as alice@example.org", text.Quoted(s, shown))
-	}
-	return s, nil
+	return err == nil && parsed.Address == s && len(s) <= longest && s[0] != '-' &&
+		text.IsMadeOf(s, "@.!#$%&'*+-/=?^_`{|}~")
 }
 
 // isPlain says whether a name is that of an ordinary account: letters, digits and . _ -, at most 64, not beginning with
@@ -103,7 +102,10 @@ func addressFrom(t *template.Template, user snapshot.Username) (string, error) {
 	if err := t.Execute(&b, struct{ User string }{string(user)}); err != nil {
 		return "", err
 	}
-	return parseAddress(b.String())
+	if !isAddress(b.String()) {
+		return "", fmt.Errorf("%s is not %s", text.Quoted(b.String(), 80), anAddress)
+	}
+	return b.String(), nil
 }
 
 // isLoopback says whether a host is this machine, whatever a name server says.
@@ -201,15 +203,7 @@ func readServer(n *strictyaml.Node) string {
 }
 
 func readAddress(n *strictyaml.Node) string {
-	s := n.Text()
-	if s == "" {
-		return ""
-	}
-	address, err := parseAddress(s)
-	if err != nil {
-		n.Failf("%v", err)
-	}
-	return address
+	return readAs(n, anAddress, isAddress)
 }
 
 // readSender reads an address, with or without a name before it.
@@ -218,9 +212,8 @@ func readSender(n *strictyaml.Node) (sender netmail.Address) {
 		parsed, err := netmail.ParseAddress(s)
 		if err == nil {
 			sender = *parsed
-			_, err = parseAddress(sender.Address)
 		}
-		return err == nil
+		return err == nil && isAddress(sender.Address)
 	})
 	return sender
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
-	policyfile "github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/enforce/safety"
 	"github.com/seed-3119e985/genv/snapshot"
 )
@@ -92,8 +91,7 @@ func TestNoticesNameTheContainer(t *testing.T) {
 	require.Len(t, notices, 1)
 	require.Equal(t, snapshot.UID(1002), notices[0].UID)
 	const want = "Process 5 is not running in a GPU environment (user bob, container web (\"lab/<x>:1\"), started by bob)."
-	var settings policyfile.Mail
-	_, body := mail.Compose(mail.Letter{User: "bob", Items: notices}, &settings)
+	_, body := (&mail.Letter{User: "bob", Items: notices}).Compose("help@example.org")
 	require.Contains(t, notices[0].Line, want)
 	require.Contains(t, body, "* a: "+want+"\n")
 	data, err := json.Marshal(plan.Findings[0])

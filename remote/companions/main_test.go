@@ -39,7 +39,7 @@ func TestNameDecisions(t *testing.T) {
 	require.Empty(t, all["a"][1].Decisions)
 	require.Equal(t, []string{audit.WarningID("cap")}, all["a"][2].Decisions)
 	require.Empty(t, all["b"][0].Record)
-	_, body := mail.Compose(mail.Letter{Items: []notify.UserMessage{first}}, new(policy.Mail))
+	_, body := (&mail.Letter{Items: []notify.UserMessage{first}}).Compose("")
 	require.Contains(t, body, "  Decision    "+first.Decisions[0]+", "+first.Decisions[1]+"\n  Recorded:\n    Decision   "+first.Decisions[0]+"\n")
 }
 

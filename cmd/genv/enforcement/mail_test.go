@@ -50,8 +50,8 @@ func mailSetup(s *mailtest.Server) *Options {
 	return &Options{Policy: file, Interval: 10 * time.Second}
 }
 
-func about(user snapshot.Username) *notify.UserMessage {
-	return &notify.UserMessage{User: user, Host: "a", ID: "id of " + string(user), Rule: "idle", Line: "It is idle.", At: time.Now()}
+func about(user snapshot.Username, ago time.Duration) *notify.UserMessage {
+	return &notify.UserMessage{User: user, Host: "a", ID: "id of " + string(user), Rule: "idle", Line: "It is idle.", At: time.Now().Add(-ago)}
 }
 
 func leads() error { return nil }
@@ -64,9 +64,10 @@ func TestMailAfterAReload(t *testing.T) {
 	slow.Policy.Mail.Timeout = time.Second
 	var recorded records
 	m := &mailer{log: zerolog.Nop(), record: recorded.add, now: time.Now}
-	require.NoError(t, m.configure(slow, leads)(about("alice"), "run", 7))
-	m.configure(mailSetup(next), leads)
+	require.NoError(t, m.configure(slow, leads)(about("alice", MailGather), "run", 7))
+	require.Eventually(t, func() bool { return len(old.Commands()) > 0 }, time.Minute, time.Millisecond)
 	m.configure(mailSetup(next), leads) // while the first one still tries
+	m.configure(mailSetup(next), leads)
 	require.Eventually(t, func() bool { return len(next.Mails()) == 1 }, time.Minute, time.Millisecond)
 	m.close(time.Minute)
 	require.Len(t, next.Mails(), 1)
@@ -86,7 +87,7 @@ func TestMailThatIsNotSent(t *testing.T) {
 	s.Answer("EHLO", "421 closed")
 	var recorded records
 	m := &mailer{log: zerolog.Nop(), record: recorded.add, now: time.Now}
-	require.NoError(t, m.configure(mailSetup(s), leads)(about("bob"), "run", 7))
+	require.NoError(t, m.configure(mailSetup(s), leads)(about("bob", 0), "run", 7))
 	require.Nil(t, m.configure(mailSetup(nil), leads))
 	m.close(time.Minute)
 	require.Empty(t, s.Mails())
@@ -225,7 +226,7 @@ func electedLoop(t *testing.T, s *store, server *mailtest.Server) *loop {
 	options := mailSetup(server)
 	options.Progress = &render.Progress{}
 	leading(l).configure(*options)
-	require.NoError(t, l.mail.sender.Add(about("bob"), "run", 7))
+	require.NoError(t, l.mail.sender.Add(about("bob", 0), "run", 7))
 	return l
 }
 

@@ -1,7 +1,6 @@
 package enforcement
 
 import (
-	"errors"
 	"sync"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/notify/mail"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/companions"
 	"github.com/seed-3119e985/genv/remote/hooks"
 )
@@ -23,82 +23,74 @@ const (
 	hooksTimeout = 10 * time.Second // for which the end of a run waits for hooks to finish
 )
 
-// mailer is the mail of a run. Its sender changes with the policy. It belongs to the loop.
+// mailer is the mail of a run, and of its terms in which it leads. It belongs to the loop.
 type mailer struct {
 	log    zerolog.Logger
 	record func(audit.Record) // nil for none
 	now    func() time.Time
 	sender *mail.Sender // nil for none
 	former sync.WaitGroup
-	handed chan struct{} // closed when the last one of these has handed over what it could not send; nil for none
 }
 
-// configure begins to send mail, also what waits, as a policy says, if mayBegin allows each; nil for no mail.
+// configure has mail sent as a policy says, also what waits, if mayBegin allows each; nil for no mail.
 func (m *mailer) configure(options *Options, mayBegin func() error) companions.Mail {
 	settings := options.Policy.Mail
-	var next *mail.Sender
-	if settings != nil && !options.DryRun {
-		if _, err := mail.ReadPassword(settings.PasswordFile); settings.User != "" && err != nil {
-			m.log.Warn().Err(err).Msg("mail: no mail is sent until the password can be read; enforcement continues")
-		}
-		gather := MailGather
-		if options.Interval == 0 || options.Interval >= MailGather {
-			gather = leastGather
-		}
-		next = &mail.Sender{
-			Settings: settings, Gather: gather, Now: m.now, MayBegin: mayBegin, Done: m.done,
-			Warn: func(err error) { m.log.Warn().Err(err).Msg("mail: enforcement continues") },
-		}
-		next.Start()
-	}
-	m.replace(next, hooksTimeout)
 	switch {
 	case settings == nil:
+		m.end(hooksTimeout)
 		return nil
-	case !options.DryRun:
-		return next.Add
+	case options.DryRun:
+		return func(n *notify.UserMessage, _ string, _ int) error { return m.show(n, settings) }
 	}
-	return func(n *notify.UserMessage, run string, cycle int) error {
-		if _, err := settings.Address(n.User); err != nil {
-			return err
-		}
-		subject, body := mail.Compose(
-			mail.Letter{User: n.User, Items: []notify.UserMessage{*n}, Run: run, Cycle: cycle}, settings)
-		m.log.Info().Str("user", string(n.User)).Str("subject", subject).Str("text", body).
-			Msg("dry run: this mail would be sent")
-		return nil
+	if _, err := mail.ReadPassword(settings.PasswordFile); settings.User != "" && err != nil {
+		m.log.Warn().Err(err).Msg("mail: no mail is sent until the password can be read; enforcement continues")
+	}
+	with := mail.Settings{Mail: settings, Gather: MailGather, MayBegin: mayBegin}
+	if options.Interval == 0 || options.Interval >= MailGather {
+		with.Gather = leastGather
+	}
+	if m.sender != nil {
+		m.sender.Configure(with)
+		return m.sender.Add
+	}
+	m.sender = &mail.Sender{Now: m.now, Done: m.done, Warn: func(err error) {
+		m.log.Warn().Err(err).Msg("mail: enforcement continues")
+	}}
+	m.sender.Start(with)
+	return m.sender.Add
+}
+
+// show logs a mail that a dry run doesn't send.
+func (m *mailer) show(n *notify.UserMessage, settings *policy.Mail) error {
+	if _, err := settings.Address(n.User); err != nil {
+		return err
+	}
+	letter := mail.Letter{User: n.User, Items: []notify.UserMessage{*n}}
+	subject, body := letter.Compose(settings.Contact)
+	m.log.Info().Str("user", string(n.User)).Str("subject", subject).Str("text", body).
+		Msg("dry run: this mail would be sent")
+	return nil
+}
+
+// end sends what waits in the background, for as long as a time lets it.
+func (m *mailer) end(within time.Duration) {
+	if former := m.sender; former != nil {
+		m.sender = nil
+		m.former.Go(func() { former.Close(within) })
 	}
 }
 
-// replace ends the present sender in the background. The next one sends what it could not send.
-func (m *mailer) replace(next *mail.Sender, within time.Duration) {
-	former, before, handed := m.sender, m.handed, make(chan struct{})
-	m.sender = next
-	if former == nil {
-		return
-	}
-	m.handed = handed
-	m.former.Go(func() {
-		defer close(handed)
-		if before != nil {
-			<-before
-		}
-		for _, l := range former.Close(within) {
-			if next != nil {
-				next.Send(l)
-			} else {
-				l.Err = errNotSent
-				m.done(l)
-			}
-		}
-	})
+func (m *mailer) close(within time.Duration) {
+	m.end(within)
+	m.former.Wait()
 }
 
 func (m *mailer) done(r mail.Letter) {
 	if r.Err != nil {
-		m.log.Warn().Err(r.Err).Str("user", string(r.User)).Msg("a mail was not sent; enforcement continues")
+		m.log.Warn().Err(r.Err).Str("user", string(r.User)).Str("to", r.To).
+			Msg("a mail was not sent; enforcement continues")
 	}
-	if m.record == nil {
+	if m.record == nil || r.CopyTo != "" {
 		return
 	}
 	record := audit.Record{
@@ -116,15 +108,6 @@ func (m *mailer) done(r mail.Letter) {
 	}
 	m.record(record)
 }
-
-// close sends what waits, for as long as a time lets it.
-func (m *mailer) close(within time.Duration) {
-	m.former.Wait()
-	m.replace(nil, within)
-	m.former.Wait()
-}
-
-var errNotSent = errors.New("not sent: the mail server didn't take it before the run, or `mail:` of the policy, ended")
 
 func (l *loop) hookDone(r hooks.Post) {
 	if r.Err != nil {

@@ -304,7 +304,7 @@ func (l *loop) configure(options Options) {
 	if l.acts() {
 		l.enable(&parts, &options)
 	} else {
-		l.mail.replace(nil, mailWithin)
+		l.mail.end(mailWithin)
 		parts.Policy, parts.DryRun = nil, true
 	}
 	if l.usage != nil {

@@ -88,7 +88,7 @@ func testMail(
 	if file.Mail == nil {
 		return
 	}
-	results := (&mail.Sender{Settings: file.Mail, Now: p.Now}).SendTest(c.Context, user)
+	results := mail.SendTest(c.Context, file.Mail, user, p.Now())
 	kind := "mail"
 	for _, r := range results {
 		done := file.Mail.SMTP + file.Mail.Sendmail + " has taken it"

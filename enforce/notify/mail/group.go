@@ -32,11 +32,11 @@ type group struct {
 
 // Add adds what a user is told. It doesn't wait. The error is why the user gets no mail.
 func (s *Sender) Add(n *notify.UserMessage, run string, cycle int) error {
-	if _, err := s.Settings.Address(n.User); err != nil {
-		return err
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if _, err := s.with.Address(n.User); err != nil {
+		return err
+	}
 	g := s.groups[n.User]
 	if g == nil {
 		added := 0
@@ -74,15 +74,15 @@ func (s *Sender) due(now time.Time, closing bool) (letters []Letter) {
 	}
 	for _, user := range slices.Sorted(maps.Keys(s.groups)) {
 		g := s.groups[user]
-		ended := now.Sub(g.began) >= s.Settings.Digest
+		ended := now.Sub(g.began) >= s.with.Digest
 		switch l := g.letter; {
 		case len(l.Items) == 0 && ended:
 			delete(s.groups, user)
-		case len(l.Items) == 0 || !closing && !ended && (g.sent >= s.Settings.PerUser ||
-			now.Sub(l.Items[0].At) < s.Gather) || !s.admit(l.hosts()):
+		case len(l.Items) == 0 || !closing && !ended && (g.sent >= s.with.PerUser ||
+			now.Sub(l.Items[0].At) < s.with.Gather) || !s.admit(l.hosts()):
 		default:
 			if ended { // another interval begins
-				l.Digest, g.began, g.sent = g.sent >= s.Settings.PerUser, now, 0
+				l.Digest, g.began, g.sent = g.sent >= s.with.PerUser, now, 0
 			}
 			g.letter, g.sent = Letter{}, g.sent+1
 			letters = append(letters, l)
@@ -93,7 +93,7 @@ func (s *Sender) due(now time.Time, closing bool) (letters []Letter) {
 
 // admit counts a mail if the limits allow it. One about several hosts counts for none of them.
 func (s *Sender) admit(hosts []string) bool {
-	host, limit := "", s.Settings.InAll
+	host, limit := "", s.with.InAll
 	if len(hosts) == 1 {
 		host = hosts[0]
 	}

@@ -1,7 +1,6 @@
 package mail
 
 import (
-	"cmp"
 	"fmt"
 	netmail "net/mail"
 	"slices"
@@ -38,20 +37,13 @@ func (l *Letter) message(settings *policy.Mail, address, subject, body string) *
 	return msg
 }
 
-// Compose is the subject and the text of a letter. Both are safe to show: what users chose is quoted and escaped.
-func Compose(l Letter, settings *policy.Mail) (subject, body string) {
-	subject, body = l.subject(), l.body(cmp.Or(settings.Contact, settings.ReplyTo))
-	if l.Test {
-		subject = "[test] " + subject
-	}
-	return subject, body
-}
-
 func (l *Letter) subject() string {
 	subject := "[genv] Your GPU use"
 	switch count := len(l.Items) + l.More; {
 	case l.Digest || count > 1:
 		subject = fmt.Sprintf("[genv] %d notices about your GPU use", count)
+	case l.Test:
+		subject = "[test] [genv] A message about your GPU use"
 	case count == 1 && l.Items[0].Rule == "":
 		subject = "[genv] A message about your GPU use"
 	case count == 1 && l.Items[0].Pending:
@@ -106,14 +98,15 @@ And there are {{.}} more, which are left out here.
 {{end}}`))
 })
 
-// body is the text; contact is whom to ask, empty for none.
-func (l *Letter) body(contact string) string {
+// Compose is the subject and the text, with whom to ask; empty for none. Both are safe to show: what users chose is
+// quoted and escaped.
+func (l *Letter) Compose(contact string) (subject, body string) {
 	var b strings.Builder
 	if err := letterText().Execute(&b, struct {
 		*Letter
 		Contact string
 	}{l, contact}); err != nil {
-		return err.Error() // which only a wrong template has
+		return "", err.Error() // which only a wrong template has
 	}
-	return b.String()
+	return l.subject(), b.String()
 }

@@ -23,8 +23,12 @@ func TestMailText(t *testing.T) {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)
 	f := notify.UserMessage{Host: "gpu-01", Rule: "idle", Line: "It is idle.", Command: notify.QuotedCommand("python\nx \"y\""), Follows: "GPU 0 will be detached", Pending: true, Waits: true, Since: at, At: at, Advice: "Use it."}
 	n := Letter{User: "alice", Items: []notify.UserMessage{f}}
-	require.Equal(t, "[genv] Action needed: your GPU use on gpu-01", n.subject())
-	require.Equal(t, `Hello alice,
+	composed := func() string {
+		subject, body := n.Compose("help@example.org")
+		return subject + "\n" + body
+	}
+	require.Equal(t, `[genv] Action needed: your GPU use on gpu-01
+Hello alice,
 
 genv noticed this about your GPU use:
 
@@ -36,20 +40,20 @@ genv noticed this about your GPU use:
 
 `+"`genv history`"+` on the host shows what was done to your processes and GPUs.
 This is by the policy of your site. Questions: help@example.org
-`, n.body("help@example.org"))
+`, composed())
 	f.Pending = false
 	n.Items = []notify.UserMessage{f}
-	require.Equal(t, "[genv] Your GPU use on gpu-01", n.subject())
+	require.Contains(t, composed(), "[genv] Your GPU use on gpu-01\n")
 	f.Rule = ""
 	n.Items = []notify.UserMessage{f}
-	require.Equal(t, "[genv] A message about your GPU use on gpu-01", n.subject())
+	require.Contains(t, composed(), "[genv] A message about your GPU use on gpu-01\n")
 	for i := range 5 {
 		f.Host = snapshot.Hostname(fmt.Sprint("h", i))
 		n.Items = append(n.Items, f)
 	}
 	n.Digest, n.More = true, 4
-	require.Equal(t, "[genv] 10 notices about your GPU use on gpu-01, h0, h1 and 3 more hosts", n.subject())
-	require.Contains(t, n.body("help@example.org"), "And there are 4 more")
+	require.Contains(t, composed(), "[genv] 10 notices about your GPU use on gpu-01, h0, h1 and 3 more hosts\n")
+	require.Contains(t, composed(), "And there are 4 more")
 }
 
 // Whatever a user or a host writes, the mail has exactly the headers that it is to have.
@@ -64,7 +68,7 @@ func FuzzMessage(f *testing.F) {
 		l := Letter{User: snapshot.Username(user), To: "alice@example.org", Items: []notify.UserMessage{{
 			Host: "gpu-01", Rule: "idle", Line: said, Command: notify.QuotedCommand(said), Advice: said, Record: []string{said},
 		}}}
-		subject, body := Compose(l, settings)
+		subject, body := l.Compose(settings.Contact)
 		var data bytes.Buffer
 		proctest.Try(l.message(settings, l.To, subject, body).WriteTo(&data)).OK(t)
 		for line := range bytes.Lines(data.Bytes()) {

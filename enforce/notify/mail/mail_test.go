@@ -13,6 +13,7 @@ import (
 	netmail "net/mail"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,7 +40,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func settings(s *mailtest.Server) *policy.Mail {
 	return &policy.Mail{
 		SMTP: s.Address, TLS: policy.StartTLS, CAFile: s.CAFile, Sender: netmail.Address{Name: "GPU admins", Address: "genv@example.org"},
-		ReplyTo: "help@example.org", AddressTemplate: template.Must(template.New("").Parse("{{.User}}@example.org")), Timeout: 10 * time.Second,
+		ReplyTo: "help@example.org", Contact: "help@example.org", AddressTemplate: template.Must(template.New("").Parse("{{.User}}@example.org")), Timeout: 10 * time.Second,
 		Digest: time.Hour, PerUser: 4, InAll: 100,
 	}
 }
@@ -52,47 +53,56 @@ type outbox struct {
 	warned  []string
 }
 
-func open(settings *policy.Mail, change func(*mail.Sender)) *outbox {
+func open(settings *policy.Mail, pause, giveUp time.Duration) *outbox {
 	o := &outbox{}
 	o.Sender = &mail.Sender{
-		Settings: settings, Now: time.Now, Pause: 10 * time.Millisecond,
+		Now: time.Now, Pause: pause, GiveUp: giveUp,
 		Done: func(r mail.Letter) { o.mu.Lock(); defer o.mu.Unlock(); o.results = append(o.results, r) },
 		Warn: func(err error) { o.mu.Lock(); defer o.mu.Unlock(); o.warned = append(o.warned, err.Error()) },
 	}
-	if change != nil {
-		change(o.Sender)
-	}
-	o.Start()
+	o.Start(mail.Settings{Mail: settings})
 	return o
 }
 
-// wait waits for a result.
-func (o *outbox) wait(t *testing.T) []mail.Letter {
+// send has letters sent to users.
+func (o *outbox) send(t *testing.T, users ...string) {
 	t.Helper()
-	require.Eventually(t, func() bool { o.mu.Lock(); defer o.mu.Unlock(); return len(o.results) > 0 }, time.Minute, time.Millisecond)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return append([]mail.Letter(nil), o.results...)
+	for _, user := range users {
+		require.NoError(t, o.Add(&notify.UserMessage{
+			User: snapshot.Username(user), ID: "id-" + user, Host: "gpu-01", Rule: "non-env-processes", Line: "Process 4242 is not running in a GPU environment.",
+			Command: notify.QuotedCommand("python train.py --name Jörg"), Follows: "process 4242 will be ended", Pending: true, Due: time.Now().Add(10 * time.Minute),
+			Since: time.Now(), At: time.Now(), Advice: "Start GPU work in an environment.",
+		}, "run", 7))
+	}
+}
+
+// end ends the Sender, and returns the users whose mail was not sent by then.
+func (o *outbox) end(within time.Duration) (unsent []string) {
+	o.Close(within)
+	for _, r := range o.results {
+		if r.Err != nil && r.CopyTo == "" && strings.HasPrefix(r.Err.Error(), "the mail server didn't take it before") {
+			unsent = append(unsent, string(r.User))
+		}
+	}
+	slices.Sort(unsent)
+	return unsent
+}
+
+// wait waits for results.
+func (o *outbox) wait(t *testing.T, results int) {
+	t.Helper()
+	require.Eventually(t, func() bool { o.mu.Lock(); defer o.mu.Unlock(); return len(o.results) >= results }, time.Minute, time.Millisecond)
 }
 
 // sendOne sends a letter to a user, and returns its only result.
-func sendOne(t *testing.T, settings *policy.Mail, user string, change func(*mail.Sender)) mail.Letter {
+func sendOne(t *testing.T, settings *policy.Mail, giveUp time.Duration) mail.Letter {
 	t.Helper()
-	o := open(settings, change)
-	o.Send(letter(user))
-	o.wait(t)
-	require.Empty(t, o.Close(time.Minute))
+	o := open(settings, 10*time.Millisecond, giveUp)
+	o.send(t, "alice")
+	o.wait(t, 1)
+	require.Empty(t, o.end(time.Minute))
 	require.Len(t, o.results, 1)
 	return o.results[0]
-}
-
-func letter(user string) mail.Letter {
-	at := time.Now()
-	return mail.Letter{User: snapshot.Username(user), Items: []notify.UserMessage{{
-		User: snapshot.Username(user), ID: "id-" + user, Host: "gpu-01", Rule: "non-env-processes", Line: "Process 4242 is not running in a GPU environment.",
-		Command: notify.QuotedCommand("python train.py --name Jörg"), Follows: "process 4242 will be ended", Pending: true, Due: at.Add(10 * time.Minute), Since: at, At: at,
-		Advice: "Start GPU work in an environment.",
-	}}}
 }
 
 // decoded is a mail as its reader sees it.
@@ -105,7 +115,7 @@ func decoded(t *testing.T, data string) (*netmail.Message, string) {
 
 func TestAMailHasTheEvidence(t *testing.T) {
 	s := mailtest.Start(t, mailtest.Auth("PLAIN LOGIN"))
-	r := sendOne(t, settings(s), "alice", nil)
+	r := sendOne(t, settings(s), 0)
 	require.NoError(t, r.Err)
 	require.Equal(t, "alice@example.org", r.To)
 	mails := s.Mails()
@@ -158,7 +168,7 @@ func TestLogins(t *testing.T) {
 			s := mailtest.Start(t, tt.options...)
 			with := settings(s)
 			with.TLS, with.User, with.PasswordFile = tt.tls, "genv", password(t, 0o600)
-			require.NoError(t, sendOne(t, with, "alice", nil).Err)
+			require.NoError(t, sendOne(t, with, 0).Err)
 			require.Equal(t, []string{tt.want}, s.Logins())
 			require.Len(t, s.Mails(), 1)
 		})
@@ -212,12 +222,11 @@ func TestNothingLeavesInTheClear(t *testing.T) {
 			if tt.change != nil {
 				tt.change(with, s)
 			}
-			o := open(with, func(o *mail.Sender) { o.Pause = time.Hour })
-			o.Send(letter("alice"))
-			require.Eventually(t, func() bool { o.mu.Lock(); defer o.mu.Unlock(); return len(o.warned) == 1 }, time.Minute, time.Millisecond)
+			o := open(with, time.Hour, 0)
+			o.send(t, "alice")
+			require.Len(t, o.end(time.Minute), 1, "it waits until the end")
+			require.Len(t, o.warned, 1)
 			require.Contains(t, o.warned[0], tt.says)
-			require.Len(t, o.Close(time.Minute), 1, "it is kept")
-			require.Empty(t, o.results)
 			require.Empty(t, s.Mails())
 			require.Empty(t, s.Logins())
 			require.NotRegexp(t, "alice|AUTH", strings.Join(s.Commands(), "\n"))
@@ -254,7 +263,7 @@ func TestWhatIsTriedAgain(t *testing.T) {
 			if tt.answer == "hang" {
 				with.Timeout = time.Second
 			}
-			r := sendOne(t, with, "alice", nil)
+			r := sendOne(t, with, 0)
 			if tt.fails == "" {
 				require.NoError(t, r.Err)
 			} else {
@@ -275,7 +284,7 @@ func TestWhereAServerHangs(t *testing.T) {
 			s.Answer(command, "hang")
 			with := settings(s)
 			with.Timeout = 300 * time.Millisecond
-			r := (&mail.Sender{Settings: with, Now: time.Now}).SendTest(t.Context(), "alice")[0]
+			r := mail.SendTest(t.Context(), with, "alice", time.Now())[0]
 			require.ErrorContains(t, r.Err, "no answer within 300ms")
 			require.NotRegexp(t, "deadline|timeout", r.Err.Error())
 		})
@@ -287,20 +296,17 @@ func TestTheEndDoesNotWaitForAServerThatHangs(t *testing.T) {
 	s.Answer("RCPT", "hang")
 	with := settings(s)
 	with.Timeout = time.Hour
-	o := open(with, nil)
-	o.Send(letter("alice"))
-	o.Send(letter("bob"))
+	o := open(with, 0, 0)
+	o.send(t, "alice", "bob")
 	begun := time.Now()
-	unsent := o.Close(100 * time.Millisecond)
+	require.Equal(t, []string{"alice", "bob"}, o.end(100*time.Millisecond))
 	require.Less(t, time.Since(begun), 30*time.Second)
-	require.Len(t, unsent, 2)
-	require.ElementsMatch(t, []string{"alice", "bob"}, []string{string(unsent[0].User), string(unsent[1].User)})
 }
 
 func TestGivenUpAfterATime(t *testing.T) {
 	s := mailtest.Start(t)
 	s.Answer("RCPT", "451 never")
-	r := sendOne(t, settings(s), "alice", func(o *mail.Sender) { o.GiveUp = time.Nanosecond })
+	r := sendOne(t, settings(s), time.Nanosecond)
 	require.ErrorContains(t, r.Err, "given up after ")
 }
 
@@ -337,9 +343,9 @@ func TestSendmail(t *testing.T) {
 			if name == "it hangs" {
 				with.Timeout = 300 * time.Millisecond
 			}
-			o := open(with, func(o *mail.Sender) { o.Pause = time.Hour })
-			o.Send(letter("alice"))
-			require.Len(t, o.Close(time.Minute), tt.unsent)
+			o := open(with, time.Hour, 0)
+			o.send(t, "alice")
+			require.Len(t, o.end(time.Minute), tt.unsent)
 			if child, err := os.ReadFile(program + ".child"); err == nil {
 				pid := proctest.Try(strconv.Atoi(strings.TrimSpace(string(child)))).OK(t)
 				t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) }) // if it is there

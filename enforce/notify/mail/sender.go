@@ -1,10 +1,10 @@
 // Package mail notifies users by mail: it groups messages to a user, writes mails, and sends them by SMTP or by a
 // program such as sendmail(8).
 //
-//	sender := &mail.Sender{Settings: policy.Mail, Now: time.Now, Done: record, Warn: log}
-//	sender.Start()
+//	sender := &mail.Sender{Now: time.Now, Done: record, Warn: log}
+//	sender.Start(mail.Settings{Mail: policy.Mail, Gather: time.Minute})
 //	err := sender.Add(message, run, cycle) // returns at once
-//	unsent := sender.Close(10 * time.Second)
+//	sender.Close(10 * time.Second)
 //
 // What comes within a minute is one mail. A user gets at most `per-user` mails in an interval of the policy (`digest`);
 // what is over is one mail at its end. Hosts and the fleet have limits, since a host may make up users and findings.
@@ -32,32 +32,36 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Sender sends mail without delaying its caller. It is safe for concurrent use from Start until Close.
-type Sender struct {
-	Settings *policy.Mail
-	Gather   time.Duration // for how long the first message to a user waits for others
-	Now      func() time.Time
+// Settings are those of a policy, and of the run. They may change while mail waits.
+type Settings struct {
+	*policy.Mail
+	Gather time.Duration // for how long the first message to a user waits for others
 	// MayBegin, if set, is asked right before each try. Its error says that nothing may be sent any more.
 	MayBegin func() error
-	// Done is called once for each letter that Close doesn't return, and Warn for other problems: from any goroutine.
+}
+
+// Sender sends mail without delaying its caller. It is safe for concurrent use from Start until Close.
+type Sender struct {
+	Now func() time.Time
+	// Done is called once for each letter and copy, and Warn when mail begins to wait: from any goroutine.
 	Done func(Letter)
 	Warn func(error)
 
 	Pause  time.Duration // before a second try, which grows up to maxPause; 0 for 30 seconds
 	GiveUp time.Duration // how long a mail is tried; 0 for 4 hours
 
-	users   queue
-	copies  []*queue
 	running sync.WaitGroup
 	closing chan struct{}
 	context context.Context //nolint:containedctx // of all tries
 	cancel  context.CancelFunc
 
-	mu     sync.Mutex
-	groups map[snapshot.Username]*group
-	hour   time.Time      // when counting began
-	all    int            // mails in this hour
-	hosts  map[string]int // of these, about one host alone
+	mu      sync.Mutex
+	with    Settings
+	servers map[string]*server // for users (empty), and for each address of `copy-to:`
+	groups  map[snapshot.Username]*group
+	hour    time.Time      // when counting began
+	all     int            // mails in this hour
+	hosts   map[string]int // of these, about one host alone
 }
 
 // Letter is a mail that is due, and what became of it.
@@ -68,7 +72,8 @@ type Letter struct {
 	Digest bool   // they were collected for an interval
 	Run    string // of the controller, for the record
 	Cycle  int
-	Test   bool // by SendTest
+	Test   bool   // by SendTest
+	CopyTo string // the address to which it is copied; empty for the user's
 
 	To   string // the address; empty if none was found
 	Text string // what was sent, or was going to be
@@ -76,16 +81,16 @@ type Letter struct {
 
 	id      string    // of the message: the same in every try
 	written time.Time // its date
-	next    time.Time // when it is tried again
+	tried   *server   // last
+	next    time.Time // when it is tried again there
 }
 
-// queue has the letters that wait for users, or for an address of `copy-to:`. One goroutine sends them.
-type queue struct {
-	copyTo  string    // empty for users
-	letters []Letter  // guarded by the mutex of the Sender
-	failing time.Time // since when the server fails, or refuses the login; zero if it doesn't
+// server is the mail server as users' mail, or copies to an address, find it. It is locked while it is asked.
+type server struct {
+	sync.Mutex
+	failing time.Time // since when it fails, or refuses the login; zero if it doesn't
 	err     error     // why it failed last
-	resume  time.Time // when the server is asked again
+	resume  time.Time // when it is asked again
 }
 
 const (
@@ -93,48 +98,39 @@ const (
 	checkEvery = time.Second // whether something is due
 )
 
-var errEnded = errors.New("the run ended before the mail server took it") // why a copy was lost
+var errEnded = errors.New("the mail server didn't take it before the run, or `mail:` of the policy, ended")
 
 // Start begins to send.
-func (s *Sender) Start() {
+func (s *Sender) Start(with Settings) {
 	s.Pause, s.GiveUp = cmp.Or(s.Pause, 30*time.Second), cmp.Or(s.GiveUp, 4*time.Hour)
 	s.groups, s.closing = make(map[snapshot.Username]*group), make(chan struct{})
 	s.context, s.cancel = context.WithCancel(context.Background())
-	last := make(chan struct{}) // closed when all copies wait
-	for _, to := range s.Settings.CopyTo {
-		q := &queue{copyTo: to}
-		s.copies = append(s.copies, q)
-		s.running.Go(func() { s.work(q, last) })
-	}
-	s.running.Go(func() {
-		s.work(&s.users, s.closing)
-		close(last)
-	})
+	s.Configure(with)
+	s.running.Go(s.work)
 }
 
-// Send queues a letter, such as one that another Sender could not send.
-func (s *Sender) Send(l Letter) {
-	l.written, l.next = cmp.Or(l.written, s.Now()), time.Time{}
-	s.put(&s.users, l)
-}
-
-func (s *Sender) put(q *queue, l Letter) {
+// Configure changes how mail is sent, also what waits. The server is asked at once.
+func (s *Sender) Configure(with Settings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q.letters = append(q.letters, l)
+	s.with, s.servers = with, make(map[string]*server)
 }
 
-// Close sends what waits, for as long as the timeout lets it, and returns what was not sent.
-func (s *Sender) Close(timeout time.Duration) (unsent []Letter) {
+// Close sends what waits for its first try, for as long as the timeout lets it.
+func (s *Sender) Close(timeout time.Duration) {
 	close(s.closing)
-	timer := time.AfterFunc(timeout, s.cancel)
-	defer timer.Stop()
+	defer time.AfterFunc(timeout, s.cancel).Stop()
 	s.running.Wait()
 	s.cancel()
-	for _, q := range s.copies {
-		for _, l := range q.letters {
-			l.Err = errEnded
-			s.finish(q, l)
+}
+
+// work sends what is due until the end, and then what may still be sent.
+func (s *Sender) work() {
+	for ended := false; !ended; {
+		ended = s.pause()
+		for _, l := range s.due(s.Now(), ended) {
+			l.written = s.Now()
+			s.running.Go(func() { s.deliver(l) })
 		}
 	}
 	for _, user := range slices.Sorted(maps.Keys(s.groups)) { // whom the limits keep back
@@ -143,70 +139,82 @@ func (s *Sender) Close(timeout time.Duration) (unsent []Letter) {
 			s.Done(l)
 		}
 	}
-	return s.users.letters
 }
 
-// work sends what is due, one after the other, until the end, and then what waits for its first try.
-func (s *Sender) work(q *queue, end <-chan struct{}) {
-	for ended := false; !ended; {
-		select {
-		case <-end:
-			ended = true
-		case <-time.After(min(checkEvery, s.Pause)):
+// pause waits a moment, and reports whether the end has come.
+func (s *Sender) pause() (ended bool) {
+	select {
+	case <-s.closing:
+		return true
+	case <-time.After(min(checkEvery, s.Pause)):
+		return false
+	}
+}
+
+// deliver tries a letter until it is taken, refused or given up, or the end comes. Then it is copied, if it was taken.
+func (s *Sender) deliver(l Letter) {
+	for !s.try(&l) {
+		age := s.Now().Sub(l.written)
+		if s.pause() {
+			l.Err = errEnded
+			break
 		}
-		if q == &s.users {
-			for _, l := range s.due(s.Now(), ended) {
-				s.Send(l)
-			}
+		if age >= s.GiveUp {
+			l.Err = fmt.Errorf("given up after %s: %w", text.ShortDuration(age), l.Err)
+			break
 		}
-		for l, ok := s.next(q); ok; l, ok = s.next(q) {
-			s.try(q, l)
+	}
+	s.Done(l)
+	if l.Err != nil || l.CopyTo != "" {
+		return
+	}
+	_, with := s.server("")
+	for _, l.CopyTo = range with.CopyTo {
+		if copied := l; !strings.EqualFold(l.CopyTo, l.To) {
+			s.running.Go(func() { s.deliver(copied) })
 		}
 	}
 }
 
-// next takes the first letter out of a queue that is due: while its server is left alone, one that is given up.
-func (s *Sender) next(q *queue) (l Letter, ok bool) {
+// server is the one for users, or for copies to an address, with the settings of now.
+func (s *Sender) server(copyTo string) (*server, Settings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.Now()
-	i := slices.IndexFunc(q.letters, func(l Letter) bool {
-		return !now.Before(l.next) && !now.Before(q.resume) || now.Sub(l.written) >= s.GiveUp
-	})
-	if i < 0 || s.context.Err() != nil {
-		return l, false
+	if s.servers[copyTo] == nil {
+		s.servers[copyTo] = &server{}
 	}
-	l = q.letters[i]
-	q.letters = slices.Delete(q.letters, i, i+1)
-	return l, true
+	return s.servers[copyTo], s.with
 }
 
-// try sends a letter once, if its server isn't left alone. One that may succeed later waits behind the others.
-func (s *Sender) try(q *queue, l Letter) {
-	asks := !s.Now().Before(q.resume)
-	if l.Err = q.err; asks {
-		l.Err = s.deliver(s.context, q.copyTo, &l)
+// try sends a letter once, if it is time to and its server isn't left alone. It returns false if it may succeed later.
+func (s *Sender) try(l *Letter) (done bool) {
+	server, with := s.server(l.CopyTo)
+	server.Lock()
+	defer server.Unlock()
+	switch now := s.Now(); {
+	case now.Before(server.resume):
+		l.Err = server.err
+		return false
+	case l.tried == server && now.Before(l.next), s.context.Err() != nil:
+		return false
 	}
-	failed, now, ended := failureOf(l.Err), s.Now(), s.context.Err() != nil
-	if asks && failed.server && !ended {
-		if q.failing.IsZero() {
-			q.failing = now
-			s.Warn(fmt.Errorf("mail to %s waits, and is tried again: %w", cmp.Or(q.copyTo, "users"), l.Err))
-		}
-		q.err, q.resume = l.Err, s.later(q.failing, now)
-	}
+	l.tried = server
+	l.Err = l.send(s.context, with)
+	failed, _ := errors.AsType[failure](l.Err)
+	now := s.Now()
 	switch {
-	case l.Err == nil:
-		q.failing = time.Time{}
-	case failed.final:
-	case ended || now.Sub(l.written) < s.GiveUp:
-		l.next = s.later(l.written, now)
-		s.put(q, l)
-		return
-	default:
-		l.Err = fmt.Errorf("given up after %s: %w", text.ShortDuration(now.Sub(l.written)), l.Err)
+	case l.Err == nil, failed.final:
+		server.failing = time.Time{}
+		return true
+	case failed.server && s.context.Err() == nil:
+		if server.failing.IsZero() {
+			server.failing = now
+			s.Warn(fmt.Errorf("mail to %s waits, and is tried again: %w", cmp.Or(l.CopyTo, "users"), l.Err))
+		}
+		server.err, server.resume = l.Err, s.later(server.failing, now)
 	}
-	s.finish(q, l)
+	l.next = s.later(l.written, now)
+	return false
 }
 
 // later is when something is tried again that has failed since a time: the longer it has, the later.
@@ -214,35 +222,19 @@ func (s *Sender) later(since, now time.Time) time.Time {
 	return now.Add(min(max(now.Sub(since), s.Pause), maxPause))
 }
 
-// finish passes on what became of a letter, and copies what a user was sent. Of copies only failures matter.
-func (s *Sender) finish(q *queue, l Letter) {
-	switch {
-	case q == &s.users:
-		for _, c := range s.copies {
-			if l.Err == nil && !strings.EqualFold(c.copyTo, l.To) {
-				s.put(c, l)
-			}
-		}
-		s.Done(l)
-	case l.Err != nil:
-		user := text.Shown(string(l.User))
-		s.Warn(fmt.Errorf("the copy to %s of a mail to %s was not sent: %w", q.copyTo, user, l.Err))
-	}
-}
-
-// deliver sends a letter, or its copy, now, and notes the address and the text.
-func (s *Sender) deliver(ctx context.Context, copyTo string, l *Letter) error {
-	address, err := s.Settings.Address(l.User)
-	l.To, l.id = cmp.Or(copyTo, address), cmp.Or(l.id, strings.ToLower(rand.Text()))
-	subject, body := Compose(*l, s.Settings)
+// send sends a letter now, and notes the address and the text.
+func (l *Letter) send(ctx context.Context, with Settings) error {
+	address, err := with.Address(l.User)
+	l.To, l.id = cmp.Or(l.CopyTo, address), cmp.Or(l.id, strings.ToLower(rand.Text()))
+	subject, body := l.Compose(with.Contact)
 	l.Text = subject + "\n" + body
-	if err == nil && s.MayBegin != nil {
-		err = s.MayBegin()
+	if err == nil && with.MayBegin != nil {
+		err = with.MayBegin()
 	}
 	if err != nil {
 		return failure{err, true, false}
 	}
-	return send(ctx, s.Settings, l.To, l.message(s.Settings, address, subject, body))
+	return send(ctx, with.Mail, l.To, l.message(with.Mail, address, subject, body))
 }
 
 // failure is why a mail was not sent.
@@ -254,29 +246,23 @@ type failure struct {
 
 func (f failure) Unwrap() error { return f.error }
 
-func failureOf(err error) (f failure) {
-	errors.As(err, &f)
-	return f
-}
-
 // SendTest sends a user a mail marked as a test, and then its copies, once each. The mail's result comes first.
-func (s *Sender) SendTest(ctx context.Context, user snapshot.Username) []Letter {
-	now := s.Now()
+func SendTest(ctx context.Context, settings *policy.Mail, user snapshot.Username, now time.Time) (results []Letter) {
 	l := Letter{User: user, Test: true, written: now}
 	l.Items = []notify.UserMessage{{ID: "test", Line: notify.TestText, At: now}}
-	l.Err = s.deliver(ctx, "", &l)
-	results := []Letter{l}
-	for i := 0; l.Err == nil && i < len(s.Settings.CopyTo); i++ {
-		c := l
-		c.Err = s.deliver(ctx, s.Settings.CopyTo[i], &c)
-		results = append(results, c)
+	for _, l.CopyTo = range append([]string{""}, settings.CopyTo...) {
+		l.Err = l.send(ctx, Settings{Mail: settings})
+		results = append(results, l)
+		if results[0].Err != nil {
+			break
+		}
 	}
 	return results
 }
 
 // NextStep is what an administrator can do about the Err of a Letter.
 func NextStep(err error) string {
-	switch f := failureOf(err); {
+	switch f, _ := errors.AsType[failure](err); {
 	case err == nil:
 		return ""
 	case errors.Is(err, policy.ErrOptedOut):

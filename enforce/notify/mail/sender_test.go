@@ -30,23 +30,23 @@ func TestCopies(t *testing.T) {
 		command, answer string
 		copyTo          []string
 		took            []string
-		warns           string
+		fails           string
 	}{
 		"both are accepted":         {"", "", []string{"admins@example.org"}, []string{"alice@example.org", "admins@example.org"}, ""},
 		"no copies":                 {"", "", nil, []string{"alice@example.org"}, ""},
 		"the user is administrator": {"", "", []string{"Alice@example.org"}, []string{"alice@example.org"}, ""},
-		"the user is refused":       {"RCPT alice@example.org", "550 no such user", []string{"admins@example.org"}, nil, ""},
+		"the user is refused":       {"RCPT alice@example.org", "550 no such user", []string{"admins@example.org"}, nil, `SERVER: sending SMTP RCPT TO command: 550 "no such user"`},
 		"the copy is refused": {
 			"RCPT admins@example.org", "550 no such user",
 			[]string{"admins@example.org", "boss@example.org"},
 			[]string{"alice@example.org", "boss@example.org"},
-			`the copy to admins@example.org of a mail to alice was not sent: SERVER: sending SMTP RCPT TO command: 550 "no such user"`,
+			`SERVER: sending SMTP RCPT TO command: 550 "no such user"`,
 		},
 		"the copy has to wait, and the run ends": {
 			"RCPT admins@example.org", "451 later",
 			[]string{"admins@example.org"},
 			[]string{"alice@example.org"},
-			"the copy to admins@example.org of a mail to alice was not sent: the run ended before the mail server took it",
+			"the mail server didn't take it before the run, or `mail:` of the policy, ended",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -55,12 +55,18 @@ func TestCopies(t *testing.T) {
 			s.Answer(tt.command, tt.answer)
 			with := settings(s)
 			with.CopyTo = tt.copyTo
-			o := open(with, func(o *mail.Sender) { o.Pause = time.Hour })
-			o.Send(letter("alice"))
-			require.Empty(t, o.Close(time.Minute))
-			require.Len(t, o.results, 1, "the record has the user's alone")
+			o := open(with, time.Hour, 0)
+			o.send(t, "alice")
+			require.Empty(t, o.end(time.Minute))
+			require.Empty(t, o.results[0].CopyTo)
 			require.ElementsMatch(t, tt.took, sentTo(s))
-			require.Equal(t, strings.ReplaceAll(tt.warns, "SERVER", s.Address), strings.Join(o.warned, "\n"))
+			fails := ""
+			for _, r := range o.results {
+				if r.Err != nil {
+					fails += strings.ReplaceAll(r.Err.Error(), s.Address, "SERVER")
+				}
+			}
+			require.Equal(t, tt.fails, fails)
 			for _, m := range s.Mails() {
 				require.Equal(t, s.Mails()[0].Data, m.Data)
 				require.Contains(t, m.Data, "To: <alice@example.org>", "so that it is seen whose mail it is")
@@ -76,14 +82,14 @@ func TestABrokenCopyAddressDelaysNoMail(t *testing.T) {
 	s.Answer("RCPT admins@example.org", "hang")
 	with := settings(s)
 	with.CopyTo, with.Timeout = []string{"admins@example.org", "boss@example.org"}, time.Hour
-	o := open(with, nil)
-	for _, user := range []string{"alice", "carol", "dave"} {
-		o.Send(letter(user))
-	}
+	o := open(with, 0, 0)
+	o.send(t, "alice", "carol", "dave")
 	require.Eventually(t, func() bool { return len(s.Mails()) == 6 }, time.Minute, time.Millisecond)
-	require.Empty(t, o.Close(100*time.Millisecond))
-	require.Len(t, o.results, 3)
-	require.Len(t, o.warned, 3, "of each copy that was lost")
+	require.Empty(t, o.end(100*time.Millisecond))
+	require.Len(t, o.results, 9)
+	for _, r := range o.results {
+		require.Equal(t, r.CopyTo == "admins@example.org", r.Err != nil)
+	}
 }
 
 // A test says that it is one, and is sent once.
@@ -92,8 +98,7 @@ func TestSendTest(t *testing.T) {
 	s := mailtest.Start(t)
 	with := settings(s)
 	with.CopyTo = []string{"admins@example.org"}
-	sender := mail.Sender{Settings: with, Now: time.Now}
-	results := sender.SendTest(t.Context(), "alice")
+	results := mail.SendTest(t.Context(), with, "alice", time.Now())
 	require.Len(t, results, 2)
 	require.NoError(t, results[0].Err)
 	require.Equal(t, "admins@example.org", results[1].To)
@@ -103,18 +108,10 @@ func TestSendTest(t *testing.T) {
 	require.Contains(t, strings.ReplaceAll(body, "\r\n", "\n"), "\n* "+notify.TestText+"\n")
 
 	s.AnswerOnce("RCPT", "451 later")
-	results = sender.SendTest(t.Context(), "alice")
+	results = mail.SendTest(t.Context(), with, "alice", time.Now())
 	require.Len(t, results, 1, "it isn't tried again, and there is no copy of it")
 	require.ErrorContains(t, results[0].Err, `451 "later"`)
 	require.Contains(t, mail.NextStep(results[0].Err), "try again later")
-}
-
-// Nothing is sent by a controller that may not act any more.
-func TestMailOfAControllerThatDoesNotLead(t *testing.T) {
-	s := mailtest.Start(t)
-	r := sendOne(t, settings(s), "alice", func(o *mail.Sender) { o.MayBegin = func() error { return errors.New("doesn't lead any more") } })
-	require.ErrorContains(t, r.Err, "doesn't lead any more")
-	require.Empty(t, s.Commands())
 }
 
 // What the limits keep back at the end is in the record.
@@ -122,14 +119,12 @@ func TestWhatWaitsForTheNextHourAtTheEnd(t *testing.T) {
 	s := mailtest.Start(t)
 	with := settings(s)
 	with.InAll = 1
-	o := open(with, nil)
-	for _, user := range []string{"alice", "bob"} {
-		require.NoError(t, o.Add(&letter(user).Items[0], "run", 7))
-	}
-	require.Empty(t, o.Close(time.Minute))
+	o := open(with, 0, 0)
+	o.send(t, "alice", "bob")
+	require.Empty(t, o.end(time.Minute))
 	require.Len(t, o.results, 2)
-	require.NoError(t, o.results[0].Err)
-	require.ErrorIs(t, o.results[1].Err, mail.ErrNoRoom)
+	require.Len(t, s.Mails(), 1)
+	require.ErrorIs(t, errors.Join(o.results[0].Err, o.results[1].Err), mail.ErrNoRoom)
 }
 
 // One user with a full mailbox delays no other.
@@ -137,15 +132,14 @@ func TestOneRefusalDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	s := mailtest.Start(t)
 	s.AnswerOnce("RCPT", "452 mailbox full")
-	o := open(settings(s), func(o *mail.Sender) { o.Pause = time.Hour })
-	o.Send(letter("alice"))
+	o := open(settings(s), time.Hour, 0)
+	o.send(t, "alice")
 	refused := func() bool { return slices.Contains(s.Commands(), "tls RCPT TO:<alice@example.org>") }
 	require.Eventually(t, refused, time.Minute, time.Millisecond)
-	o.Send(letter("bob"))
-	r := o.wait(t)[0]
-	require.NoError(t, r.Err)
-	require.Equal(t, "bob", string(r.User))
-	require.Len(t, o.Close(time.Minute), 1)
+	o.send(t, "bob")
+	o.wait(t, 1)
+	require.NoError(t, o.results[0].Err)
+	require.Equal(t, []string{"alice"}, o.end(time.Minute))
 }
 
 // One at which the server drops each connection is behind the others.
@@ -153,12 +147,10 @@ func TestOneThatNeverSucceedsDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	s := mailtest.Start(t)
 	s.Answer("RCPT alice@example.org", "drop")
-	o := open(settings(s), nil)
-	for _, user := range []string{"alice", "bob", "carol"} {
-		o.Send(letter(user))
-	}
+	o := open(settings(s), 10*time.Millisecond, 0)
+	o.send(t, "alice", "bob", "carol")
 	require.Eventually(t, func() bool { return len(s.Mails()) == 2 }, time.Minute, time.Millisecond)
-	require.Len(t, o.Close(time.Minute), 1)
+	require.Equal(t, []string{"alice"}, o.end(time.Minute))
 }
 
 // A server that fails, or refuses the login, isn't asked for each letter, not even before it is given up.
@@ -166,13 +158,14 @@ func TestAServerThatFailsIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	s := mailtest.Start(t)
 	s.Answer("EHLO", "421 not now")
-	o := open(settings(s), func(o *mail.Sender) { o.Pause, o.GiveUp = time.Hour, 2*time.Second })
-	for range 10 {
-		o.Send(letter("alice"))
+	o := open(settings(s), time.Hour, 2*time.Second)
+	o.send(t, strings.Split("abcdefghij", "")...)
+	o.wait(t, 10)
+	require.Empty(t, o.end(time.Minute))
+	for _, r := range o.results {
+		require.ErrorContains(t, r.Err, "given up after ")
+		require.ErrorContains(t, r.Err, "421")
 	}
-	require.ErrorContains(t, o.wait(t)[0].Err, "given up after ")
-	require.Empty(t, o.Close(time.Minute))
-	require.Len(t, o.results, 10)
 	require.Len(t, s.Commands(), 2, "EHLO and HELO")
 	require.Len(t, o.warned, 1)
 }
@@ -180,12 +173,12 @@ func TestAServerThatFailsIsAskedOnce(t *testing.T) {
 func TestAddresses(t *testing.T) {
 	for name, tt := range map[string]struct {
 		user, says string
-		change     func(t *testing.T, m *policy.Mail)
+		change     func(m *policy.Mail)
 		want       string
 	}{
-		"the map goes first":     {"alice", "", func(_ *testing.T, m *policy.Mail) { m.Addresses = map[snapshot.Username]string{"alice": "a@b.example"} }, "a@b.example"},
+		"the map goes first":     {"alice", "", func(m *policy.Mail) { m.Addresses = map[snapshot.Username]string{"alice": "a@b.example"} }, "a@b.example"},
 		"the template":           {"alice", "", nil, "alice@example.org"},
-		"no map, no name":        {"eve", "no mail address is known", func(_ *testing.T, m *policy.Mail) { m.AddressTemplate = nil }, ""},
+		"no map, no name":        {"eve", "no mail address is known", func(m *policy.Mail) { m.AddressTemplate = nil }, ""},
 		"a name with a header":   {"eve\r\nBcc: x@example.org", "the name of the user", nil, ""},
 		"a name that is another": {"eve@evil.example,x", "the name of the user", nil, ""},
 		"a name like an option":  {"-oQ", "the name of the user", nil, ""},
@@ -193,21 +186,17 @@ func TestAddresses(t *testing.T) {
 		"an empty name":          {"", "the name of this user", nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := mailtest.Start(t)
-			with := settings(s)
+			with := settings(&mailtest.Server{})
 			if tt.change != nil {
-				tt.change(t, with)
+				tt.change(with)
 			}
-			r := sendOne(t, with, tt.user, nil)
-			require.Equal(t, tt.want, r.To)
+			address, err := with.Address(snapshot.Username(tt.user))
+			require.Equal(t, tt.want, address)
 			if tt.says != "" {
-				require.ErrorContains(t, r.Err, tt.says)
-				require.Empty(t, s.Mails())
-				return
+				require.ErrorContains(t, err, tt.says)
+			} else {
+				require.NoError(t, err)
 			}
-			require.NoError(t, r.Err)
-			require.Len(t, s.Mails(), 1)
 		})
 	}
 }
