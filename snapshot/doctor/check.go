@@ -71,20 +71,21 @@ func HostNames() []Name { return names[5:13] }
 // Cause is why a check isn't OK. The words appear in JSON.
 type Cause string
 
-// causes has a line for each cause: its status, and its next step unless that depends on the host.
+// causes has a line for each next step: its causes, their status, and the step unless that depends on the host.
 //
 //go:embed causes.txt
 var causes string
 
 // meaningOf is what follows from a cause: Failed and no next step for an unknown one.
 func meaningOf(c Cause) (status CheckStatus, step string) {
-	_, line, known := strings.Cut("\n"+causes, "\n"+string(c)+" ")
-	if !known {
-		return Failed, ""
+	for line := range strings.Lines(causes) {
+		words, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if slices.Contains(strings.Split(words, ","), string(c)) {
+			word, step, _ := strings.Cut(rest, " ")
+			return CheckStatus(word), step
+		}
 	}
-	line, _, _ = strings.Cut(line, "\n")
-	word, step, _ := strings.Cut(line, " ")
-	return CheckStatus(word), step
+	return Failed, ""
 }
 
 // Check is the result of one check.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
@@ -101,50 +102,55 @@ func TestCheckDriver(t *testing.T) {
 	})
 }
 
+func file(mode, uid uint32) *fileFacts {
+	return &fileFacts{Stat_t: unix.Stat_t{Mode: mode, Uid: uid}}
+}
+
 // state is a folder in which all is in order, changed.
 func state(change func(*facts)) doctor.Check {
 	s := facts{
-		Path: "/s", Folder: &fileFacts{Mode: fs.ModeDir | 0o777},
-		Files: []fileFacts{{Name: "envs.json", Mode: 0o666}, {Name: "genv.lock", Mode: 0o666}},
-		Root:  &fileFacts{Name: "/r", Mode: fs.ModeDir | 0o755},
+		Path: "/s", Folder: file(unix.S_IFDIR|0o777, 0),
+		Files: []fileFacts{*file(unix.S_IFREG|0o666, 0), *file(unix.S_IFREG|0o666, 0)},
+		Root:  file(unix.S_IFDIR|0o755, 0),
 	}
+	s.Files[0].Name, s.Files[1].Name, s.Root.Name = "envs.json", "genv.lock", "/r"
 	change(&s)
 	return doctor.CheckState(s)
 }
 
 func TestCheckState(t *testing.T) {
-	file := func(change func(*fileFacts)) doctor.Check {
+	envs := func(change func(*fileFacts)) doctor.Check {
 		return state(func(s *facts) { change(&s.Files[0]) })
 	}
 	verify(t, []row{
 		{"well", state(func(*facts) {}), ok, "", "mode 0777, 2 files"},
 		{"well, with a proposal", state(func(s *facts) { s.Systemd = true }), ok, "state-shared", "2 files; every user can change"},
 		{"root's", state(func(s *facts) {
-			s.Systemd, s.Owned, s.Folder.Mode, s.Files = true, true, fs.ModeDir|0o755, s.Files[:1]
+			s.Systemd, s.Owned, s.Folder.Mode, s.Files = true, true, unix.S_IFDIR|0o755, s.Files[:1]
 		}), ok, "", "1 file; it is root's"},
 		{"tampered with", state(func(s *facts) { s.Tampered, s.Folder = "a fuse file system of uid 7", nil }), failed, "state-tampered", "of uid 7"},
 		{"not there", state(func(s *facts) { s.Err, s.Folder, s.Files = fs.ErrNotExist, nil, nil }), ok, "", "not there yet"},
 		{"unreadable", state(func(s *facts) { s.Err = fs.ErrPermission }), failed, "state-unreadable", "permission"},
-		{"a link", state(func(s *facts) { s.Folder.Mode = fs.ModeSymlink | 0o777 }), failed, "state-unsafe", "symbolic link"},
-		{"narrowed by a user", state(func(s *facts) { s.Folder.Mode, s.Folder.UID = fs.ModeDir|0o755, 1000 }), failed, "state-mode", "0755"},
-		{"read-only by root", state(func(s *facts) { s.Folder.Mode = fs.ModeDir | 0o755 }), warning, "state-read-only", "0755"},
-		{"closed by root", state(func(s *facts) { s.Folder.Mode = fs.ModeDir | 0o700 }), failed, "state-mode", "0700"},
-		{"sticky", state(func(s *facts) { s.Folder.Mode |= fs.ModeSticky }), warning, "state-sticky", "1777"},
-		{"a FIFO", file(func(f *fileFacts) { f.Mode = fs.ModeNamedPipe | 0o666 }), failed, "state-unsafe", "a FIFO"},
-		{"a device", file(func(f *fileFacts) { f.Mode = fs.ModeDevice | 0o666 }), failed, "state-unsafe", "is a device"},
-		{"hard links", file(func(f *fileFacts) { f.Links = 2 }), failed, "state-unsafe", "2 hard links"},
-		{"huge", file(func(f *fileFacts) { f.Size = 1 << 40 }), failed, "state-unsafe", "more than genv writes"},
-		{"corrupt", file(func(f *fileFacts) { f.Content = errors.New("cut") }), failed, "state-corrupt", "envs.json of uid 0: cut"},
-		{"an odd entry", file(func(f *fileFacts) { f.Odd = []string{"x is left out"} }), warning, "state-odd", "envs.json of uid 0: x is left out"},
-		{"unread", file(func(f *fileFacts) { f.Unread = "no" }), skipped, "", "envs.json was not read: no"},
-		{"a file of root, read-only", file(func(f *fileFacts) { f.Mode = 0o644 }), warning, "state-read-only", "0644"},
-		{"a file of a user, read-only", file(func(f *fileFacts) { f.Mode, f.UID = 0o644, 7 }), failed, "state-mode", "0644"},
-		{"the lock, read-only", state(func(s *facts) { s.Files[1].Mode = 0o644 }), failed, "state-mode", "genv.lock"},
+		{"a link", state(func(s *facts) { s.Folder.Mode = unix.S_IFLNK | 0o777 }), failed, "state-unsafe", "symbolic link"},
+		{"narrowed by a user", state(func(s *facts) { s.Folder.Mode, s.Folder.Uid = unix.S_IFDIR|0o755, 1000 }), failed, "state-mode", "0755"},
+		{"read-only by root", state(func(s *facts) { s.Folder.Mode = unix.S_IFDIR | 0o755 }), warning, "state-read-only", "0755"},
+		{"closed by root", state(func(s *facts) { s.Folder.Mode = unix.S_IFDIR | 0o700 }), failed, "state-mode", "0700"},
+		{"sticky", state(func(s *facts) { s.Folder.Mode |= unix.S_ISVTX }), warning, "state-sticky", "1777"},
+		{"a FIFO", envs(func(f *fileFacts) { f.Mode = unix.S_IFIFO | 0o666 }), failed, "state-unsafe", "a FIFO"},
+		{"a device", envs(func(f *fileFacts) { f.Mode = unix.S_IFCHR | 0o666 }), failed, "state-unsafe", "is a device"},
+		{"hard links", envs(func(f *fileFacts) { f.Nlink = 2 }), failed, "state-unsafe", "2 hard links"},
+		{"huge", envs(func(f *fileFacts) { f.Size = 1 << 40 }), failed, "state-unsafe", "more than genv writes"},
+		{"corrupt", envs(func(f *fileFacts) { f.Content = errors.New("cut") }), failed, "state-corrupt", "envs.json of uid 0: cut"},
+		{"an odd entry", envs(func(f *fileFacts) { f.Odd = []string{"x is left out"} }), warning, "state-odd", "envs.json of uid 0: x is left out"},
+		{"unread", envs(func(f *fileFacts) { f.Unread = "no" }), skipped, "", "envs.json was not read: no"},
+		{"a file of root, read-only", envs(func(f *fileFacts) { f.Mode = unix.S_IFREG | 0o644 }), warning, "state-read-only", "0644"},
+		{"a file of a user, read-only", envs(func(f *fileFacts) { f.Mode, f.Uid = unix.S_IFREG|0o644, 7 }), failed, "state-mode", "0644"},
+		{"the lock, read-only", state(func(s *facts) { s.Files[1].Mode = unix.S_IFREG | 0o644 }), failed, "state-mode", "genv.lock"},
 		{"lost", state(func(s *facts) { s.Lost = append(s.Lost, 1) }), failed, "state-lost", "devices.json is missing"},
 		{"locked", state(func(s *facts) { s.Holder = "process 7" }), warning, "state-locked", "process 7"},
 		{"root's folder", state(func(s *facts) { s.Root.Mode |= 0o002 }), failed, "root-folder-unsafe", "mode 0757"},
-		{"root's folder of a user", state(func(s *facts) { s.Root.UID = 7 }), failed, "root-folder-unsafe", "uid 7"},
-		{"the worst counts", state(func(s *facts) { s.Holder, s.Files[0].Links = "x", 2 }), failed, "state-unsafe", "hard links"},
+		{"root's folder of a user", state(func(s *facts) { s.Root.Uid = 7 }), failed, "root-folder-unsafe", "uid 7"},
+		{"the worst counts", state(func(s *facts) { s.Holder, s.Files[0].Nlink = "x", 2 }), failed, "state-unsafe", "hard links"},
 	})
 }
 
@@ -198,10 +204,10 @@ func TestCheckHost(t *testing.T) {
 		{"read-only", with(func(s *doctor.Space) { s.ReadOnly = true }), failed, "disk-read-only", "read-only"},
 		{"unknown", with(func(s *doctor.Space) { s.Err = errors.New("io") }), skipped, "", "io"},
 		{
-			"a record that users can replace", with(func(s *doctor.Space) { s.Folder = &fileFacts{Mode: fs.ModeDir | 0o777} }), failed, "record-unsafe",
+			"a record that users can replace", with(func(s *doctor.Space) { s.Folder = file(unix.S_IFDIR|0o777, 0) }), failed, "record-unsafe",
 			"mode 0777",
 		},
-		{"a record of a user", with(func(s *doctor.Space) { s.Folder = &fileFacts{Mode: fs.ModeDir | 0o755, UID: 9} }), failed, "record-unsafe", "uid 9"},
+		{"a record of a user", with(func(s *doctor.Space) { s.Folder = file(unix.S_IFDIR|0o755, 9) }), failed, "record-unsafe", "uid 9"},
 	})
 }
 

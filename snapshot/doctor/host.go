@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
@@ -109,7 +110,7 @@ func CheckDisk(spaces []Space) Check {
 }
 
 func (s *Space) check() Check {
-	seen, f := fmt.Sprintf("%s (%s)", s.Path, s.For), cmp.Or(s.Folder, &FileFacts{Mode: fs.ModeDir, UID: s.Owner})
+	seen, f := fmt.Sprintf("%s (%s)", s.Path, s.For), cmp.Or(s.Folder, ownFolder(s.Owner))
 	free := text.GiB(int64(s.Free))
 	if s.Inodes < lowInodes {
 		free += fmt.Sprintf(" and %d inodes", s.Inodes)
@@ -118,8 +119,8 @@ func (s *Space) check() Check {
 		If(s.Err != nil, Unsure, "%s: %v", seen, s.Err),
 		If(s.ReadOnly, "disk-read-only", "%s is on a read-only file system", seen),
 		If(s.Free < fullBytes || s.Inodes < fullInodes, "disk-full", "%s has %s free", seen, free),
-		If(!f.Mode.IsDir() || f.UID != s.Owner || !f.trusted(s.Owner) && f.Mode&fs.ModeSticky == 0, "record-unsafe",
-			"%s is %s", seen, f.describe()),
+		If(!f.is(unix.S_IFDIR) || f.Uid != uint32(s.Owner) || f.Mode&0o022 != 0 && f.Mode&unix.S_ISVTX == 0,
+			"record-unsafe", "%s is %s", seen, f.describe()),
 		If(s.Free < lowBytes || s.Inodes < lowInodes, "disk-low", "%s has %s free", seen, free),
 		If(true, "", "%s has %s free", seen, free))
 }

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -76,7 +74,7 @@ func (m *Machine) Examine(ctx context.Context) ([]Check, System) {
 // checkGenv judges this program: others than root must not be able to change what sudo runs.
 func (m *Machine) checkGenv() Check {
 	seen := fmt.Sprintf("%s, version %s, protocol %d", m.Genv.Path, m.Genv.Version, m.Genv.Protocol)
-	f, err := stat(m.Genv.Path, os.Lstat)
+	f, err := stat(m.Genv.Path)
 	if err != nil {
 		return Unknown(Genv, "%s: %v", seen, err)
 	}
@@ -146,13 +144,13 @@ func (m *Machine) state(ctx context.Context) StateFacts {
 		Path: m.StateDir, Owner: m.Owner, Systemd: m.hasSystemd(),
 		Tampered: system.UsersMount(system.Mountinfo(m.Proc), m.StateDir),
 	}
-	s.Root, _ = stat(m.RootDir, os.Lstat) // nil for none
+	s.Root, _ = stat(m.RootDir) // nil for none
 	path, owned, err := m.Notes.Where()
 	if s.Err = err; s.Tampered != "" || err != nil { // what a user has mounted may never answer
 		return s
 	}
 	s.Path, s.Owned = path, owned
-	if s.Folder, s.Err = statFolder(path); s.Err != nil || !s.Folder.Mode.IsDir() {
+	if s.Folder, s.Err = statFolder(path); s.Err != nil || !s.Folder.is(unix.S_IFDIR) {
 		return s
 	}
 	dir, err := folder.OpenExisting(path)
@@ -165,8 +163,8 @@ func (m *Machine) state(ctx context.Context) StateFacts {
 		if owned && name == lockName {
 			continue // it is for root alone
 		}
-		if f, err := stat(dir.Join(name), os.Lstat); err == nil {
-			s.Files = append(s.Files, read(ctx, dir, name, *f))
+		if st, err := dir.Stat(name); err == nil {
+			s.Files = append(s.Files, read(ctx, dir, FileFacts{Name: name, Stat_t: st}))
 		}
 	}
 	if found, err := m.Notes.Examine(); err == nil {
@@ -178,24 +176,17 @@ func (m *Machine) state(ctx context.Context) StateFacts {
 
 // statFolder is the folder itself, or where a link of root's or this user's leads, as for genv.
 func statFolder(path string) (*FileFacts, error) {
-	f, err := stat(path, os.Lstat)
-	if err == nil && f.Mode&fs.ModeSymlink != 0 && (f.UID == 0 || int(f.UID) == os.Geteuid()) {
-		return stat(path, os.Stat)
+	f, err := stat(path)
+	if err == nil && f.is(unix.S_IFLNK) && (f.Uid == 0 || int(f.Uid) == os.Geteuid()) {
+		err = unix.Stat(path, &f.Stat_t)
 	}
 	return f, err
 }
 
-func stat(path string, how func(string) (fs.FileInfo, error)) (*FileFacts, error) {
-	info, err := how(path)
-	if err != nil {
-		return nil, err
-	}
-	f := &FileFacts{Name: path, Mode: info.Mode(), Size: info.Size()}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		f.UID = snapshot.UID(st.Uid)
-		if f.Mode.IsRegular() {
-			f.Links = uint64(st.Nlink) //nolint:unconvert // it is another type on arm64
-		}
+func stat(path string) (*FileFacts, error) {
+	f := &FileFacts{Name: path}
+	if err := unix.Lstat(path, &f.Stat_t); err != nil {
+		return nil, &os.PathError{Op: "stat", Path: path, Err: err}
 	}
 	return f, nil
 }
@@ -216,12 +207,12 @@ func retry(ctx context.Context, attempts int, pause time.Duration, done func() b
 }
 
 // read decodes a state file, again if it can't: genv 1.4.3 truncates a file before it writes it.
-func read(ctx context.Context, dir *folder.Folder, name string, f FileFacts) FileFacts {
-	if f.Name = name; !f.Mode.IsRegular() {
+func read(ctx context.Context, dir *folder.Folder, f FileFacts) FileFacts {
+	if !f.is(unix.S_IFREG) {
 		return f
 	}
 	retry(ctx, 5, 20*time.Millisecond, func() bool {
-		data, _, err := dir.Read(name, maxStateFile)
+		data, _, err := dir.Read(f.Name, maxStateFile)
 		if err != nil {
 			f.Unread = err.Error()
 			return true
@@ -261,7 +252,7 @@ func (m *Machine) spaces(s *StateFacts) []Space {
 	record := space("the record", filepath.Dir(m.Record), true)
 	if record.Path == filepath.Dir(m.Record) {
 		record.Owner = m.Owner
-		record.Folder, _ = stat(record.Path, os.Lstat)
+		record.Folder, _ = stat(record.Path)
 	}
 	return append([]Space{record}, found...)
 }

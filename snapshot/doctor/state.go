@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/text"
@@ -30,14 +32,34 @@ type StateFacts struct {
 
 // FileFacts is a file, or what is in its place.
 type FileFacts struct {
-	Name    string
-	Mode    fs.FileMode // its type and permissions
-	UID     snapshot.UID
-	Size    int64
-	Links   uint64   // how many names it has, if it is regular
+	Name string
+	unix.Stat_t
 	Content error    // what is wrong with its content; nil if nothing is, or if Unread
 	Odd     []string // entries in it that are left out
 	Unread  string   // why its content was not looked at; empty if it was
+}
+
+func ownFolder(owner snapshot.UID) *FileFacts {
+	return &FileFacts{Stat_t: unix.Stat_t{Mode: unix.S_IFDIR, Uid: uint32(owner)}}
+}
+
+func (f *FileFacts) is(kind uint32) bool { return f.Mode&unix.S_IFMT == kind }
+
+// trusted says that only the owner can change it.
+func (f *FileFacts) trusted(owner snapshot.UID) bool {
+	return f.Uid == uint32(owner) && f.Mode&0o022 == 0
+}
+
+func (f *FileFacts) describe() string {
+	return fmt.Sprintf("%s of uid %d with mode %04o", f.kind(), f.Uid, f.Mode&0o7777)
+}
+
+func (f *FileFacts) kind() string {
+	kinds := map[uint32]string{
+		unix.S_IFREG: "a file", unix.S_IFDIR: "a folder", unix.S_IFLNK: "a symbolic link", unix.S_IFIFO: "a FIFO",
+		unix.S_IFSOCK: "a socket",
+	}
+	return cmp.Or(kinds[f.Mode&unix.S_IFMT], "a device")
 }
 
 // CheckState judges the state folder.
@@ -54,18 +76,18 @@ func CheckState(s StateFacts) Check {
 			If(errors.Is(s.Err, fs.ErrNotExist), "", "%s is not there yet", s.Path),
 			If(true, "state-unreadable", "%v", s.Err)))
 	} else {
-		found = append(found, s.inOrder(), s.Folder.check(s.Path, fs.ModeDir, shared))
+		found = append(found, s.inOrder(), s.Folder.check(s.Path, unix.S_IFDIR, shared))
 	}
 	for _, f := range s.Files {
-		found = append(found, f.check(s.Path+"/"+f.Name, 0, shared&0o666))
+		found = append(found, f.check(s.Path+"/"+f.Name, unix.S_IFREG, shared&0o666))
 	}
 	for _, file := range s.Lost {
 		found = append(found, If(true, "state-lost", "%s/%s is missing: root saw it since the boot", s.Path, file))
 	}
-	r := cmp.Or(s.Root, &FileFacts{Mode: fs.ModeDir, UID: s.Owner})
+	r := cmp.Or(s.Root, ownFolder(s.Owner))
 	return First(StateFolder, Worst(append(found,
 		If(s.Holder != "", "state-locked", "%s/genv.lock is locked by %s: nothing can be attached", s.Path, s.Holder),
-		If(!r.Mode.IsDir() || !r.trusted(s.Owner), "root-folder-unsafe", "%s is %s", r.Name, r.describe()))...))
+		If(!r.is(unix.S_IFDIR) || !r.trusted(s.Owner), "root-folder-unsafe", "%s is %s", r.Name, r.describe()))...))
 }
 
 func (s *StateFacts) inOrder() Check {
@@ -81,50 +103,26 @@ func (s *StateFacts) inOrder() Check {
 	case s.Systemd && cause == "":
 		cause, unread = "state-shared", "; every user can change what others have there"
 	}
-	return Problem(StateFolder, cause, "%s, uid %d, mode %04o, %s%s", s.Path, s.Folder.UID, s.Folder.permissions(),
+	return Problem(StateFolder, cause, "%s, uid %d, mode %04o, %s%s", s.Path, s.Folder.Uid, s.Folder.Mode&0o7777,
 		text.Plural(len(s.Files), "file"), unread)
 }
 
 // check judges a file or folder, which all who share it need permissions for. Root may have made it readable only.
-func (f *FileFacts) check(path string, kind fs.FileMode, needed uint32) Check {
-	seen, mode := fmt.Sprintf("%s of uid %d", path, f.UID), f.permissions()
-	narrowed, readable := Cause("state-mode"), needed&0o555
-	if f.UID == 0 && f.Name != lockName && mode&readable == readable {
+func (f *FileFacts) check(path string, kind, needed uint32) Check {
+	seen, readable, narrowed := fmt.Sprintf("%s of uid %d", path, f.Uid), needed&0o555, Cause("state-mode")
+	if f.Uid == 0 && f.Name != lockName && f.Mode&readable == readable {
 		narrowed = "state-read-only"
 	}
 	return First(StateFolder,
-		If(f.Mode.Type() != kind, "state-unsafe", "%s is %s", seen, kindOf(f.Mode)),
-		If(f.Links > 1, "state-unsafe", "%s has %d hard links", seen, f.Links),
+		If(!f.is(kind), "state-unsafe", "%s is %s", seen, f.kind()),
+		If(kind == unix.S_IFREG && f.Nlink > 1, "state-unsafe", "%s has %d hard links", seen, f.Nlink),
 		If(f.Size > maxStateFile && f.Name != lockName, "state-unsafe", "%s has %d bytes, more than genv writes", seen,
 			f.Size),
 		If(f.Content != nil, "state-corrupt", "%s: %v", seen, f.Content),
-		If(mode&needed != needed, narrowed, "%s has mode %04o: not all users can write it", seen, mode),
-		If(kind == fs.ModeDir && mode&0o1000 != 0, "state-sticky", "%s has mode %04o, with the sticky bit", seen, mode),
+		If(f.Mode&needed != needed, narrowed, "%s has mode %04o: not all users can write it", seen, f.Mode&0o7777),
+		If(kind == unix.S_IFDIR && f.Mode&unix.S_ISVTX != 0, "state-sticky", "%s has mode %04o, with the sticky bit",
+			seen, f.Mode&0o7777),
 		If(len(f.Odd) > 0, "state-odd", "%s: %s", seen, strings.Join(f.Odd, "; ")))
-}
-
-func (f *FileFacts) trusted(owner snapshot.UID) bool {
-	return f.UID == owner && f.permissions()&0o022 == 0
-}
-
-func (f *FileFacts) describe() string {
-	return fmt.Sprintf("%s of uid %d with mode %04o", kindOf(f.Mode), f.UID, f.permissions())
-}
-
-func (f *FileFacts) permissions() uint32 {
-	bits := uint32(f.Mode.Perm())
-	if f.Mode&fs.ModeSticky != 0 {
-		bits |= 0o1000
-	}
-	return bits
-}
-
-func kindOf(m fs.FileMode) string {
-	kinds := map[fs.FileMode]string{
-		0: "a file", fs.ModeDir: "a folder", fs.ModeSymlink: "a symbolic link", fs.ModeNamedPipe: "a FIFO",
-		fs.ModeSocket: "a socket",
-	}
-	return cmp.Or(kinds[m.Type()], "a device")
 }
 
 const (

@@ -35,9 +35,8 @@ func doctorCommand(h hostFlags) *cli.Command {
 	const leaderUsage = "also check the election of controllers at this `URL`, " +
 		"such as etcd://a:2379,b:2379,c:2379/genv/lab or, with TLS, etcds://…; off for none"
 	return &cli.Command{
-		Name: "doctor",
-		Usage: "check every host (name, SSH, sudo, genv, driver, disks and so on) and which controllers act, " +
-			"and print the next step for each problem; it changes nothing",
+		Name:  "doctor",
+		Usage: "check every host and which controllers act, and print the next step for each problem; it changes nothing",
 		Flags: o.flags(allHosts, append(o.leader.Flags(leaderUsage, command.Shared),
 			command.FormatFlag(&o.format, "tui", "json"),
 			command.String(&o.policy, "policy", "policy `FILE` that says which guard hosts are to have, or none; "+
