@@ -11,7 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/remote/usage"
 	"github.com/seed-3119e985/genv/remote/usage/store"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
@@ -109,29 +108,41 @@ func capDocument(c *enforce.Cap, counted enforce.Hours) *CapDocument {
 }
 
 func (p *options) writeCap(d *CapDocument) error {
-	if p.output.Format == "json" {
+	t, until := p.output.Table("USER:16", "HOURS:8", "LIMIT:8", "UNTIL"), d.Until.Format(shortTime)
+	switch p.output.Format {
+	case "json":
 		return render.WriteJSON(p.Out, d)
+	case "csv": // as in JSON, under the same names
+		t = p.output.Table("user", "seconds", "limit_seconds", "until")
 	}
-	hours := func(seconds *int64) string {
-		if seconds == nil {
-			return ""
-		}
-		return usage.Hours(*seconds)
-	}
-	until := d.Until.Format(shortTime)
-	t := p.output.Table("USER:16", "HOURS:8", "LIMIT:8", "UNTIL")
 	for i := range d.Rows {
-		r := &d.Rows[i]
-		t.Add(gpus.ShownUser(r.User), usage.Hours(r.Seconds), hours(cmp.Or(r.Limit, d.Limit)), until)
+		if r, limit := &d.Rows[i], cmp.Or(d.Rows[i].Limit, d.Limit); p.output.Format == "csv" {
+			t.Add(gpus.ShownUser(r.User), fmt.Sprint(r.Seconds), ifKnown(limit), d.Until.Format(time.RFC3339))
+		} else {
+			t.Add(gpus.ShownUser(r.User), capHours(&r.Seconds), capHours(limit), until)
+		}
 	}
-	if err := t.Write(p.Out); err != nil {
-		return err
+	if t.Len() == 0 {
+		fmt.Fprintf(p.Err, "No GPU hours of %s are counted since %s.\n", d.Cap, d.Since.Format(shortTime))
+	}
+	if t.Len() > 0 || p.output.Format == "csv" {
+		if err := t.Write(p.Out); err != nil {
+			return err
+		}
 	}
 	if p.Now().Sub(d.Counted) > 5*time.Minute {
-		fmt.Fprintln(p.Err, "No controller has counted here in the last 5 minutes.")
+		fmt.Fprintln(p.Err, "No controller is known to have counted here in the last 5 minutes.")
 	}
 	if d.Together {
-		fmt.Fprintf(p.Err, "Together: %s of %s GPU hours until %s.\n", hours(d.Total), hours(d.Limit), until)
+		fmt.Fprintf(p.Err, "Together: %s of %s GPU hours until %s.\n", capHours(d.Total), capHours(d.Limit), until)
 	}
 	return nil
+}
+
+// capHours are hours for people, to half a minute.
+func capHours(seconds *int64) string {
+	if seconds == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%.2f", float64(*seconds)/3600)
 }

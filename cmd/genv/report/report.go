@@ -224,7 +224,7 @@ func writeCSV(w io.Writer, d *usage.Report, output render.Output) error {
 		r := &d.Rows[i]
 		cells := []any{
 			r.Key, r.Attached, r.Used, r.Computing, r.Idle, r.Unknown, r.Unmeasured, r.Memory,
-			fmt.Sprintf("%.4f", r.Share), peak(r), r.Findings, r.Terminated, r.Detached,
+			fmt.Sprintf("%.4f", r.Share), ifKnown(r.Peak), r.Findings, r.Terminated, r.Detached,
 		}
 		row := make([]string, len(cells))
 		for j, cell := range cells {
@@ -235,11 +235,12 @@ func writeCSV(w io.Writer, d *usage.Report, output render.Output) error {
 	return render.WriteCSV(w, rows)
 }
 
-func peak(r *usage.ReportRow) string {
-	if r.Peak == nil {
+// ifKnown is a number, or empty.
+func ifKnown(number *int64) string {
+	if number == nil {
 		return ""
 	}
-	return fmt.Sprint(*r.Peak)
+	return fmt.Sprint(*number)
 }
 
 func writeText(p *command.Program, d *usage.Report, output render.Output) error {
@@ -298,7 +299,7 @@ func table(d *usage.Report, output render.Output, width int) string {
 		r := &d.Rows[i]
 		for _, value := range []string{
 			keyOf(d.By, r.Key), usage.Hours(r.Attached), usage.Percent(r.Share), usage.Hours(r.Used),
-			usage.Hours(r.Computing), usage.Hours(r.Idle), usage.Hours(r.Unknown), peak(r),
+			usage.Hours(r.Computing), usage.Hours(r.Idle), usage.Hours(r.Unknown), ifKnown(r.Peak),
 			fmt.Sprint(r.Findings), fmt.Sprint(r.Terminated), fmt.Sprint(r.Detached),
 		} {
 			t.Rows[i].Cells = append(t.Rows[i].Cells, draw.Text(value))
