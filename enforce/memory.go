@@ -292,6 +292,7 @@ type Seen struct {
 type Hours struct {
 	Period  time.Time                     `json:"period"` // when it began
 	Seconds map[snapshot.Username]float64 `json:"seconds"`
+	Unread  bool                          `json:"-"` // what was counted before isn't read yet, so all is unknown
 }
 
 // Taken are the GPUs that are kept for a wait after they were taken from others.

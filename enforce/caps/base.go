@@ -84,7 +84,7 @@ func (c *Counting) isHeldBeside(people map[snapshot.Username]bool, h *judging.Ho
 func (c *Counting) countHours(listed *policyCap) {
 	hours := c.Before.Hours[listed.ID]
 	if listed.Period.After(hours.Period) {
-		hours = enforce.Hours{Period: listed.Period}
+		hours = enforce.Hours{Period: listed.Period, Unread: hours.Unread}
 	}
 	seconds := make(map[snapshot.Username]float64, len(hours.Seconds))
 	maps.Copy(seconds, hours.Seconds)
@@ -99,6 +99,19 @@ func (c *Counting) countHours(listed *policyCap) {
 		}
 	}
 	c.Next.Hours[listed.ID] = hours
+	if own := string(enforce.RuleCaps) + "/" + listed.ID + "/"; hours.Unread {
+		keepKnown(c.Next.Findings, c.Before.Findings, own)
+		keepKnown(c.Next.Present, c.Before.Present, own)
+	}
+}
+
+// keepKnown keeps what is remembered of a cap whose hours are unknown, so that no warning begins again.
+func keepKnown[V any](next, before map[string]V, own string) {
+	for key, value := range before {
+		if strings.HasPrefix(key+"/", own) {
+			next[key] = value
+		}
+	}
 }
 
 // gap is the time since the last look at a host; 0 if the look is old, or what was there in between is unknown.

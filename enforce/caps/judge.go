@@ -146,6 +146,7 @@ func (c *Counting) on(listed *policyCap, h *judging.HostView, people []*held) *c
 	}
 	if listed.Kind == enforce.CapHours {
 		on.spent, on.allowed, on.limit = c.spent(listed, people), on.limit, 0
+		on.known = !c.Next.Hours[listed.ID].Unread
 	}
 	return on
 }
@@ -158,7 +159,7 @@ type capOn struct {
 	looks      *looks            // at the hosts on which something counts; nil until it is asked for
 	people     []*held
 	limit      int64
-	known      bool  // the limit is
+	known      bool  // the limit is, and what counts
 	spent      int64 // seconds of GPUs that were used, of allowed
 	allowed    int64
 	leavesSome bool                 // its limit leaves GPUs to others

@@ -289,7 +289,7 @@ func (c *Counting) mayHave(n *need, whileWaiting bool) int {
 			h = nil
 		}
 		switch on := c.on(listed, h, people); {
-		case on == nil:
+		case on == nil, !on.known && listed.Kind == enforce.CapHours && !whileWaiting:
 		case !on.known, listed.Kind == enforce.CapHours && on.spent > on.allowed:
 			may = 0
 		case listed.Kind == enforce.CapGPUs:

@@ -237,6 +237,11 @@ func TestGPUHours(t *testing.T) {
 	require.Empty(t, look(150, week(monday)), "while nobody looked nothing counted")
 	require.Empty(t, look(160, week(monday)), "2 hours are allowed")
 	require.Equal(t, "a detach 0 1; a detach 1 1", look(161, week(monday)))
+	read := memory.Hours
+	memory.Hours = map[string]enforce.Hours{"week": {Period: monday, Seconds: read["week"].Seconds, Unread: true}}
+	require.Empty(t, look(161, week(monday)), "what is unknown takes nothing")
+	require.Contains(t, memory.Findings, "caps/week/alice", "nor is it over")
+	memory.Hours = read
 	require.Equal(t, "a detach 0 1; a detach 1 1", look(162, week(monday.AddDate(0, 0, -7))), "a period never goes back")
 	require.Empty(t, look(163, week(monday.AddDate(0, 0, 7))))
 }

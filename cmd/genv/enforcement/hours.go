@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
@@ -15,15 +14,15 @@ import (
 )
 
 // hoursTable keeps the GPU hours of caps during one run or term, in the background: each minute it reads what the table
-// has of caps that are new here, and writes what was counted. Until then they count from 0: less than was used.
+// has of caps that are new here, and writes what was counted. Until then their hours are unknown.
 type hoursTable struct {
 	*loop
 	place  string // a file, or the URL of a server; empty for a run without a memory, which keeps none
 	fleet  string // on a server
 	writes bool
 
-	busy   sync.Mutex // held during an access, which begins in the loop and may end in the background
-	begun  time.Time  // when the last one began
+	done   chan struct{} // closed when the last access is over; nil before the first one
+	begun  time.Time     // when it began
 	found  map[string]enforce.Hours
 	err    error
 	failed bool                     // which was logged
@@ -32,11 +31,13 @@ type hoursTable struct {
 
 const (
 	hoursEvery  = time.Minute
-	hoursWithin = 5 * time.Second // a run or term waits for an access when it begins, and at its end
+	hoursWithin = 5 * time.Second        // an access ends, for which a single cycle waits
+	hoursSoon   = 200 * time.Millisecond // a run, a term or a reload waits: most accesses take less
+	hoursAtEnd  = time.Second            // a run or term waits for each of two when it ends
 )
 
 func (l *loop) keepHours() *hoursTable {
-	h, hours := &hoursTable{loop: l, fleet: l.options.UsageFleet}, make(map[string]enforce.Hours)
+	h := &hoursTable{loop: l, fleet: l.options.UsageFleet}
 	if l.store == nil {
 		return h
 	}
@@ -44,42 +45,46 @@ func (l *loop) keepHours() *hoursTable {
 		h.place = filepath.Join(l.folder.Path(), usagestore.HoursName)
 	}
 	h.writes = l.options.loops() && !l.options.DryRun && l.folder.Holds()
-	for _, c := range l.options.Policy.Caps(l.program.Now()) {
-		if c.Kind == enforce.CapHours {
-			hours[c.ID] = enforce.Hours{Period: c.Period}
-		}
-	}
-	l.controller.Memory.Rules.Hours = hours
-	h.exchange(true)
+	h.expect()
 	return h
 }
 
-// exchange adds what was found, and begins another access: after a minute, in the background, or at once, and then it
-// waits. A file is made when there is something to count.
-func (h *hoursTable) exchange(wait bool) {
-	if wait {
-		h.busy.Lock()
-	} else if !h.busy.TryLock() {
+// expect has the table read, since the policy may have other caps. What is new of them is unknown until then.
+func (h *hoursTable) expect() {
+	memory := &h.controller.Memory.Rules
+	if h.place == "" {
 		return
 	}
-	h.learn()
+	hours := make(map[string]enforce.Hours)
+	for _, c := range h.options.Policy.Caps(h.program.Now()) {
+		if c.Kind == enforce.CapHours {
+			hours[c.ID] = enforce.Hours{Period: c.Period, Unread: true}
+		}
+	}
+	maps.Copy(hours, memory.Hours)
+	memory.Hours = hours
+	if h.exchange(hoursSoon); !h.options.loops() {
+		h.learn(hoursWithin)
+	}
+}
+
+// exchange adds what was found, and begins another access in the background: after a minute, or at once if it may wait
+// for it. A file is made when there is something to count.
+func (h *hoursTable) exchange(wait time.Duration) {
+	if !h.learn(wait) {
+		return
+	}
 	memory, now := &h.controller.Memory, h.program.Now()
 	counted, former, since := memory.Rules.Hours, memory.FormerHours, now.Sub(h.begun)
-	if h.place == "" || len(counted) == 0 || !wait && since >= 0 && since < hoursEvery {
-		h.busy.Unlock()
+	if h.place == "" || len(counted) == 0 || wait == 0 && since >= 0 && since < hoursEvery {
 		return
 	}
-	h.begun = now
-	access := func() {
+	h.begun, h.done = now, make(chan struct{})
+	go func() {
+		defer close(h.done)
 		h.found, h.err = h.access(counted, former)
-		h.busy.Unlock()
-	}
-	if wait {
-		access()
-		h.learn()
-	} else {
-		go access()
-	}
+	}()
+	h.learn(wait)
 }
 
 // access returns what the table has, or an earlier version kept, and isn't added yet; nil if it can't be read.
@@ -120,8 +125,10 @@ func (h *hoursTable) access(counted, former map[string]enforce.Hours) (found map
 
 // sumOf adds what was found to what was counted, unless that is in a later period. A period never goes back.
 func sumOf(counted, found map[string]enforce.Hours) map[string]enforce.Hours {
-	all := maps.Clone(counted)
+	all := make(map[string]enforce.Hours, len(counted))
 	for id, hours := range counted {
+		hours.Unread = false
+		all[id] = hours
 		if sum := found[id]; sum.Seconds != nil && !sum.Period.Before(hours.Period) {
 			sum.Seconds = maps.Clone(sum.Seconds)
 			for user, seconds := range hours.Seconds {
@@ -133,8 +140,16 @@ func sumOf(counted, found map[string]enforce.Hours) map[string]enforce.Hours {
 	return all
 }
 
-// learn adds what was found, once, and logs the first of several failures.
-func (h *hoursTable) learn() {
+// learn adds what the last access found, once, and logs the first of several failures. It returns false if that isn't
+// over after a time.
+func (h *hoursTable) learn(wait time.Duration) bool {
+	if h.done != nil {
+		select {
+		case <-h.done:
+		case <-time.After(max(wait, time.Millisecond)): // or it might win although that is over
+			return false
+		}
+	}
 	memory := &h.controller.Memory
 	if h.found != nil {
 		memory.Rules.Hours, h.found = sumOf(memory.Rules.Hours, h.found), nil
@@ -142,10 +157,11 @@ func (h *hoursTable) learn() {
 	}
 	if h.err != nil && !h.failed {
 		h.log.Warn().Err(h.err).Str("database", h.place).Msg("the GPU hours of caps can't be kept: hours that were not " +
-			"written are lost at a restart, and those that can't be read don't count. It is tried again each minute. " +
-			"Look why the database doesn't answer, or can't be written")
+			"written are lost at a restart, and while hours can't be read, their caps do nothing. It is tried again each " +
+			"minute. Look why the database doesn't answer, or can't be written")
 	}
 	if h.failed = h.err != nil; !h.failed && h.writes && h.added != nil {
 		memory.FormerHours = nil // the table has them
 	}
+	return true
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -192,10 +193,8 @@ func (r *hoursRun) count(seconds float64, passed time.Duration) *hoursRun {
 		memory.Hours = ofAlice(week.Period, week.Seconds["alice"]+seconds)
 	}
 	r.at = r.at.Add(passed)
-	r.exchange(false)
-	r.busy.Lock()
-	defer r.busy.Unlock()
-	r.learn()
+	r.exchange(0)
+	require.True(r.t, r.learn(time.Minute))
 	return r
 }
 
@@ -222,13 +221,25 @@ func TestHoursAreKept(t *testing.T) {
 	killed.count(59, 59*time.Second).has(159, 100).count(1, time.Second).has(160, 160).count(7, 7*time.Second).has(167, 160)
 	require.NoError(t, killed.folder.Close())
 	ends := beginHours(t, dir, monday, ofAlice(monday, 150)).has(160, 160).count(30, -time.Hour).has(190, 190).count(5, time.Second)
-	ends.exchange(true)
+	ends.exchange(time.Minute)
 	require.NoError(t, ends.has(195, 195).folder.Close())
 	back := beginHours(t, dir, monday.AddDate(0, 0, -1), nil).has(195, 195)
 	require.True(t, monday.Equal(back.controller.Memory.Rules.Hours["week"].Period))
 	require.NoError(t, back.count(5, time.Minute).has(200, 200).folder.Close())
 	next := beginHours(t, dir, monday.AddDate(0, 0, 8), ofAlice(monday, 9)).has(0, 200).count(7, time.Minute).has(7, 7)
 	require.Empty(t, killed.log.String()+ends.log.String()+back.log.String()+next.log.String())
+}
+
+// A server that doesn't answer delays neither the begin nor the end of a term, and what it has is unknown.
+func TestHoursOfAServerThatHangs(t *testing.T) {
+	silent := proctest.Try(net.Listen("tcp", "127.0.0.1:0")).OK(t)
+	defer silent.Close()
+	begun := time.Now()
+	r := beginHours(t, t.TempDir(), monday, nil, func(l *loop) { l.options.UsageURL = "postgres://genv@" + silent.Addr().String() + "/genv" })
+	require.True(t, r.controller.Memory.Rules.Hours["week"].Unread)
+	r.exchange(hoursAtEnd)
+	require.Less(t, time.Since(begun), hoursWithin/2)
+	require.True(t, r.learn(time.Minute))
 }
 
 // Until the table can be read, caps count what was used since, which is added then.

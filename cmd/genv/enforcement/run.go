@@ -189,13 +189,13 @@ func (l *loop) cycles(ctx context.Context, memory controller.FleetMemory, drain 
 	l.configure(l.options)
 	l.controller.Memory, l.begun = memory, true
 	hours := l.keepHours()
-	defer hours.exchange(true)
+	defer hours.exchange(hoursAtEnd)
 	schedule := controller.Schedule{
 		Interval: l.options.Interval, Cycles: l.options.Cycles, Drain: drain,
-		Hangup: l.service.hangup, Reload: l.reloaded, Step: l.service.step, Actions: l.queue,
+		Hangup: l.service.hangup, Reload: func() { l.reloaded(); hours.expect() }, Step: l.service.step, Actions: l.queue,
 	}
 	return controller.Loop(ctx, &l.controller, schedule, func(round controller.Round) error {
-		hours.exchange(false)
+		hours.exchange(0)
 		return l.show(ctx, &round)
 	})
 }
