@@ -28,6 +28,9 @@ const (
 	NoTLS    TLS = "none"
 )
 
+// MailGather is for how long the first message to a user waits for others, which are in the same mail.
+const MailGather = time.Minute
+
 // Mail says how users get mail.
 type Mail struct {
 	// Sendmail is a program such as /usr/sbin/sendmail, SMTP a server as host:port. One of the two is set.

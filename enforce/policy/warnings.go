@@ -24,9 +24,8 @@ type Warning struct {
 // Hint is the kind of warnings that are advice.
 const Hint = "hint"
 
-// Warnings are what is wrong with a policy besides errors, for hosts with their GPUs by model (nil if unknown), where a
-// mail leaves within a time.
-func (f *File) Warnings(hosts iter.Seq2[enforce.Query, map[string]int], mailed time.Duration) []Warning {
+// Warnings are what is wrong with a policy besides errors, for hosts with their GPUs by model (nil if unknown).
+func (f *File) Warnings(hosts iter.Seq2[enforce.Query, map[string]int]) []Warning {
 	list := slices.Clone(f.Ignored)
 	add := func(at strictyaml.Place, kind, name, message string) {
 		if at.Line > 0 && message != "" {
@@ -45,7 +44,7 @@ func (f *File) Warnings(hosts iter.Seq2[enforce.Query, map[string]int], mailed t
 	add(f.countsNoneOutside(), Hint, string(enforce.RuleNonEnvProcesses),
 		"people outside of environments don't count: write non-env-processes: count under `defaults:`")
 	if f.Mail != nil {
-		for _, at := range f.warnsFor(mailed + f.Mail.Timeout) {
+		for _, at := range f.warnsFor(MailGather + f.Mail.Timeout) {
 			add(at, Hint, "warn",
 				"the warning may be over before its mail arrives, which leaves within a minute: write 5m or more")
 		}

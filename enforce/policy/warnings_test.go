@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -21,7 +20,7 @@ func warned(file *policy.File, of string, gpus map[string]map[string]int) []poli
 				return
 			}
 		}
-	}, 40*time.Second)
+	})
 	return slices.DeleteFunc(list, func(w policy.Warning) bool { return w.Kind != of && w.Name != of })
 }
 

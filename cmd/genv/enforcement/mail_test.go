@@ -64,7 +64,7 @@ func TestMailAfterAReload(t *testing.T) {
 	slow.Policy.Mail.Timeout = time.Second
 	var recorded records
 	m := &mailer{log: zerolog.Nop(), record: recorded.add, now: time.Now}
-	require.NoError(t, m.configure(slow, leads)(about("alice", MailGather), "run", 7))
+	require.NoError(t, m.configure(slow, leads)(about("alice", policy.MailGather), "run", 7))
 	require.Eventually(t, func() bool { return len(old.Commands()) > 0 }, time.Minute, time.Millisecond)
 	m.configure(mailSetup(next), leads) // while the first one still tries
 	m.configure(mailSetup(next), leads)

@@ -15,10 +15,6 @@ import (
 )
 
 const (
-	// MailGather is how long the first message to a user waits for others. With an interval as long as that it is
-	// leastGather: all come at once. By then the memory is saved, which says that the user was told.
-	MailGather, leastGather = time.Minute, 3 * time.Second
-
 	mailWithin   = 2 * time.Second  // for which a leader that ends tries to send mails, before the next one leads
 	hooksTimeout = 10 * time.Second // for which the end of a run waits for hooks to finish
 )
@@ -45,18 +41,14 @@ func (m *mailer) configure(options *Options, mayBegin func() error) companions.M
 	if _, err := mail.ReadPassword(settings.PasswordFile); settings.User != "" && err != nil {
 		m.log.Warn().Err(err).Msg("mail: no mail is sent until the password can be read; enforcement continues")
 	}
-	with := mail.Settings{Mail: settings, Gather: MailGather, MayBegin: mayBegin}
-	if options.Interval == 0 || options.Interval >= MailGather {
-		with.Gather = leastGather
-	}
 	if m.sender != nil {
-		m.sender.Configure(with)
+		m.sender.Configure(settings, mayBegin)
 		return m.sender.Add
 	}
 	m.sender = &mail.Sender{Now: m.now, Done: m.done, Warn: func(err error) {
 		m.log.Warn().Err(err).Msg("mail: enforcement continues")
 	}}
-	m.sender.Start(with)
+	m.sender.Start(settings, mayBegin)
 	return m.sender.Add
 }
 

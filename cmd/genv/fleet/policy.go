@@ -192,7 +192,7 @@ func (o *checkOptions) checkNames(c *cli.Context, document *CheckDocument, data 
 			}
 		}
 	}
-	for _, w := range file.Warnings(hosts, enforcement.MailGather) {
+	for _, w := range file.Warnings(hosts) {
 		document.Warnings = append(document.Warnings, policycheck.Warning{
 			Line: w.Place.Line, Column: w.Place.Column, Kind: w.Kind, Name: w.Name, Message: w.Message,
 		})

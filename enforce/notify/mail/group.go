@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-3119e985/genv/enforce/notify"
+	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
@@ -34,7 +35,7 @@ type group struct {
 func (s *Sender) Add(n *notify.UserMessage, run string, cycle int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, err := s.with.Address(n.User); err != nil {
+	if _, err := s.settings.Address(n.User); err != nil {
 		return err
 	}
 	g := s.groups[n.User]
@@ -74,15 +75,15 @@ func (s *Sender) due(now time.Time, closing bool) (letters []Letter) {
 	}
 	for _, user := range slices.Sorted(maps.Keys(s.groups)) {
 		g := s.groups[user]
-		ended := now.Sub(g.began) >= s.with.Digest
+		ended := now.Sub(g.began) >= s.settings.Digest
 		switch l := g.letter; {
 		case len(l.Items) == 0 && ended:
 			delete(s.groups, user)
-		case len(l.Items) == 0 || !closing && !ended && (g.sent >= s.with.PerUser ||
-			now.Sub(l.Items[0].At) < s.with.Gather) || !s.admit(l.hosts()):
+		case len(l.Items) == 0 || !closing && !ended && (g.sent >= s.settings.PerUser ||
+			now.Sub(l.Items[0].At) < policy.MailGather) || !s.admit(l.hosts()):
 		default:
 			if ended { // another interval begins
-				l.Digest, g.began, g.sent = g.sent >= s.with.PerUser, now, 0
+				l.Digest, g.began, g.sent = g.sent >= s.settings.PerUser, now, 0
 			}
 			g.letter, g.sent = Letter{}, g.sent+1
 			letters = append(letters, l)
@@ -93,7 +94,7 @@ func (s *Sender) due(now time.Time, closing bool) (letters []Letter) {
 
 // admit counts a mail if the limits allow it. One about several hosts counts for none of them.
 func (s *Sender) admit(hosts []string) bool {
-	host, limit := "", s.with.InAll
+	host, limit := "", s.settings.InAll
 	if len(hosts) == 1 {
 		host = hosts[0]
 	}

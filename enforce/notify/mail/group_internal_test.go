@@ -21,9 +21,9 @@ type waiting struct {
 
 func newWaiting() *waiting {
 	w := &waiting{now: time.Unix(1_700_000_000, 0)}
-	w.Sender = &Sender{Now: func() time.Time { return w.now }, with: Settings{Gather: time.Minute, Mail: &policy.Mail{
+	w.Sender = &Sender{Now: func() time.Time { return w.now }, settings: &policy.Mail{
 		PerUser: 2, InAll: 40, Digest: time.Hour, OptOut: []string{"opted"}, AddressTemplate: template.Must(template.New("").Parse("{{.User}}@example.org")),
-	}}, groups: make(map[snapshot.Username]*group)}
+	}, groups: make(map[snapshot.Username]*group)}
 	return w
 }
 

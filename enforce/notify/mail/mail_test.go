@@ -60,7 +60,7 @@ func open(settings *policy.Mail, pause, giveUp time.Duration) *outbox {
 		Done: func(r mail.Letter) { o.mu.Lock(); defer o.mu.Unlock(); o.results = append(o.results, r) },
 		Warn: func(err error) { o.mu.Lock(); defer o.mu.Unlock(); o.warned = append(o.warned, err.Error()) },
 	}
-	o.Start(mail.Settings{Mail: settings})
+	o.Start(settings, func() error { return nil })
 	return o
 }
 
@@ -71,7 +71,7 @@ func (o *outbox) send(t *testing.T, users ...string) {
 		require.NoError(t, o.Add(&notify.UserMessage{
 			User: snapshot.Username(user), ID: "id-" + user, Host: "gpu-01", Rule: "non-env-processes", Line: "Process 4242 is not running in a GPU environment.",
 			Command: notify.QuotedCommand("python train.py --name Jörg"), Follows: "process 4242 will be ended", Pending: true, Due: time.Now().Add(10 * time.Minute),
-			Since: time.Now(), At: time.Now(), Advice: "Start GPU work in an environment.",
+			Since: time.Now(), At: time.Now().Add(-policy.MailGather), Advice: "Start GPU work in an environment.",
 		}, "run", 7))
 	}
 }

@@ -2,7 +2,7 @@
 // program such as sendmail(8).
 //
 //	sender := &mail.Sender{Now: time.Now, Done: record, Warn: log}
-//	sender.Start(mail.Settings{Mail: policy.Mail, Gather: time.Minute})
+//	sender.Start(policy.Mail, mayBegin)
 //	err := sender.Add(message, run, cycle) // returns at once
 //	sender.Close(10 * time.Second)
 //
@@ -32,14 +32,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Settings are those of a policy, and of the run. They may change while mail waits.
-type Settings struct {
-	*policy.Mail
-	Gather time.Duration // for how long the first message to a user waits for others
-	// MayBegin, if set, is asked right before each try. Its error says that nothing may be sent any more.
-	MayBegin func() error
-}
-
 // Sender sends mail without delaying its caller. It is safe for concurrent use from Start until Close.
 type Sender struct {
 	Now func() time.Time
@@ -55,13 +47,14 @@ type Sender struct {
 	context context.Context //nolint:containedctx // of all tries
 	cancel  context.CancelFunc
 
-	mu      sync.Mutex
-	with    Settings
-	servers map[string]*server // for users (empty), and for each address of `copy-to:`
-	groups  map[snapshot.Username]*group
-	hour    time.Time      // when counting began
-	all     int            // mails in this hour
-	hosts   map[string]int // of these, about one host alone
+	mu       sync.Mutex
+	settings *policy.Mail
+	mayBegin func() error
+	servers  map[string]*server // for users (empty), and for each address of `copy-to:`
+	groups   map[snapshot.Username]*group
+	hour     time.Time      // when counting began
+	all      int            // mails in this hour
+	hosts    map[string]int // of these, about one host alone
 }
 
 // Letter is a mail that is due, and what became of it.
@@ -88,6 +81,9 @@ type Letter struct {
 // server is the mail server as users' mail, or copies to an address, find it. It is locked while it is asked.
 type server struct {
 	sync.Mutex
+	settings *policy.Mail
+	mayBegin func() error
+
 	failing time.Time // since when it fails, or refuses the login; zero if it doesn't
 	err     error     // why it failed last
 	resume  time.Time // when it is asked again
@@ -100,20 +96,20 @@ const (
 
 var errEnded = errors.New("the mail server didn't take it before the run, or `mail:` of the policy, ended")
 
-// Start begins to send.
-func (s *Sender) Start(with Settings) {
+// Start begins to send. mayBegin is asked right before each try: its error says that nothing may be sent any more.
+func (s *Sender) Start(settings *policy.Mail, mayBegin func() error) {
 	s.Pause, s.GiveUp = cmp.Or(s.Pause, 30*time.Second), cmp.Or(s.GiveUp, 4*time.Hour)
 	s.groups, s.closing = make(map[snapshot.Username]*group), make(chan struct{})
 	s.context, s.cancel = context.WithCancel(context.Background())
-	s.Configure(with)
+	s.Configure(settings, mayBegin)
 	s.running.Go(s.work)
 }
 
 // Configure changes how mail is sent, also what waits. The server is asked at once.
-func (s *Sender) Configure(with Settings) {
+func (s *Sender) Configure(settings *policy.Mail, mayBegin func() error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.with, s.servers = with, make(map[string]*server)
+	s.settings, s.mayBegin, s.servers = settings, mayBegin, make(map[string]*server)
 }
 
 // Close sends what waits for its first try, for as long as the timeout lets it.
@@ -168,27 +164,26 @@ func (s *Sender) deliver(l Letter) {
 	if l.Err != nil || l.CopyTo != "" {
 		return
 	}
-	_, with := s.server("")
-	for _, l.CopyTo = range with.CopyTo {
+	for _, l.CopyTo = range l.tried.settings.CopyTo {
 		if copied := l; !strings.EqualFold(l.CopyTo, l.To) {
 			s.running.Go(func() { s.deliver(copied) })
 		}
 	}
 }
 
-// server is the one for users, or for copies to an address, with the settings of now.
-func (s *Sender) server(copyTo string) (*server, Settings) {
+// server is the one for users, or for copies to an address.
+func (s *Sender) server(copyTo string) *server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.servers[copyTo] == nil {
-		s.servers[copyTo] = &server{}
+		s.servers[copyTo] = &server{settings: s.settings, mayBegin: s.mayBegin}
 	}
-	return s.servers[copyTo], s.with
+	return s.servers[copyTo]
 }
 
 // try sends a letter once, if it is time to and its server isn't left alone. It returns false if it may succeed later.
 func (s *Sender) try(l *Letter) (done bool) {
-	server, with := s.server(l.CopyTo)
+	server := s.server(l.CopyTo)
 	server.Lock()
 	defer server.Unlock()
 	switch now := s.Now(); {
@@ -199,7 +194,7 @@ func (s *Sender) try(l *Letter) (done bool) {
 		return false
 	}
 	l.tried = server
-	l.Err = l.send(s.context, with)
+	l.Err = l.send(s.context, server.settings, server.mayBegin)
 	failed, _ := errors.AsType[failure](l.Err)
 	now := s.Now()
 	switch {
@@ -223,18 +218,18 @@ func (s *Sender) later(since, now time.Time) time.Time {
 }
 
 // send sends a letter now, and notes the address and the text.
-func (l *Letter) send(ctx context.Context, with Settings) error {
-	address, err := with.Address(l.User)
+func (l *Letter) send(ctx context.Context, settings *policy.Mail, mayBegin func() error) error {
+	address, err := settings.Address(l.User)
 	l.To, l.id = cmp.Or(l.CopyTo, address), cmp.Or(l.id, strings.ToLower(rand.Text()))
-	subject, body := l.Compose(with.Contact)
+	subject, body := l.Compose(settings.Contact)
 	l.Text = subject + "\n" + body
-	if err == nil && with.MayBegin != nil {
-		err = with.MayBegin()
+	if err == nil {
+		err = mayBegin()
 	}
 	if err != nil {
 		return failure{err, true, false}
 	}
-	return send(ctx, with.Mail, l.To, l.message(with.Mail, address, subject, body))
+	return send(ctx, settings, l.To, l.message(settings, address, subject, body))
 }
 
 // failure is why a mail was not sent.
@@ -251,7 +246,7 @@ func SendTest(ctx context.Context, settings *policy.Mail, user snapshot.Username
 	l := Letter{User: user, Test: true, written: now}
 	l.Items = []notify.UserMessage{{ID: "test", Line: notify.TestText, At: now}}
 	for _, l.CopyTo = range append([]string{""}, settings.CopyTo...) {
-		l.Err = l.send(ctx, Settings{Mail: settings})
+		l.Err = l.send(ctx, settings, func() error { return nil })
 		results = append(results, l)
 		if results[0].Err != nil {
 			break
