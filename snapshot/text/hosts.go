@@ -162,21 +162,9 @@ func ParseHostGlob(text string) (matches func(name string) bool, err error) {
 	if len(text) > maxHostName {
 		return nil, fmt.Errorf("%.20q…: a host name has at most %d characters", text, maxHostName)
 	}
-	var parts []hostPart // those of * and ? are these literals
-	for rest := strings.TrimSuffix(text, "."); rest != ""; {
-		if strings.Contains(wildcards, rest[:1]) {
-			parts, rest = append(parts, hostPart{literal: rest[:1]}), rest[1:]
-			continue
-		}
-		end := len(rest)
-		if i := strings.IndexAny(rest, wildcards); i >= 0 && rest[0] != '[' {
-			end = i
-		}
-		part, left, err := parseHostPart(rest[:end])
-		if err != nil {
-			return nil, fmt.Errorf("%q: %w", text, err)
-		}
-		parts, rest = append(parts, part), left+rest[end:]
+	parts, err := parseHostParts(strings.TrimSuffix(text, "."), "["+wildcards)
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", text, err)
 	}
 	return func(name string) bool { return matchParts(parts, FoldHost(name)) }, nil
 }
@@ -228,13 +216,11 @@ func (p *HostPattern) parse() error {
 	if p.text == "" {
 		return errors.New("the host name is empty; write one")
 	}
-	for rest := p.text; rest != ""; {
-		var part hostPart
-		var err error
-		if part, rest, err = parseHostPart(rest); err != nil {
-			return fmt.Errorf("%q: %w", p.text, err)
-		}
-		p.parts = append(p.parts, part)
+	var err error
+	if p.parts, err = parseHostParts(p.text, "["); err != nil {
+		return fmt.Errorf("%q: %w", p.text, err)
+	}
+	for _, part := range p.parts {
 		if p.count *= part.count(); p.count > MaxHosts {
 			return fmt.Errorf("%q matches more than %d hosts; write a smaller range", p.text, MaxHosts)
 		}
@@ -253,13 +239,25 @@ func (p hostPart) count() int {
 	return n
 }
 
-// parseHostPart parses the text up to a bracket, or a pair of brackets.
-func parseHostPart(text string) (hostPart, string, error) {
-	if text[0] != '[' {
-		end := strings.IndexByte(text, '[')
-		if end < 0 {
-			end = len(text)
-		}
+// parseHostParts parses a name with brackets and, if they are special too, wildcards, which become literals.
+func parseHostParts(text, special string) (parts []hostPart, err error) {
+	for text != "" && err == nil {
+		var part hostPart
+		part, text, err = parseHostPart(text, special)
+		parts = append(parts, part)
+	}
+	return parts, err
+}
+
+func parseHostPart(text, special string) (hostPart, string, error) {
+	end := strings.IndexAny(text, special)
+	switch {
+	case end == 0 && text[0] != '[':
+		return hostPart{literal: text[:1]}, text[1:], nil
+	case end < 0:
+		end = len(text)
+		fallthrough
+	case end > 0:
 		return hostPart{literal: text[:end]}, text[end:], checkLiteral(text[:end])
 	}
 	inside, rest, closed := strings.Cut(text[1:], "]")

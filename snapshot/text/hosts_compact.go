@@ -11,88 +11,62 @@ import (
 // CompactHosts writes names as few patterns ("gpu-[03,07-12].lab"), the inverse of HostPattern.Expand, in the order of
 // their first names. What is not a host name stays as it is.
 func CompactHosts(names []string) []string {
-	var order []string
-	shapes := make(map[string][]compactName)
-	seen := make(map[string]bool, len(names))
-	for i, name := range names {
-		if seen[name] {
-			continue
+	var list [][]string // the parts of each name
+	most, seen := 0, make(map[string]bool, len(names))
+	for _, name := range names {
+		if !seen[name] {
+			parts := splitNumbers(name)
+			list, most, seen[name] = append(list, parts), max(most, len(parts)), true
 		}
-		seen[name] = true
-		n, shape := splitNumbers(name, i)
-		if shapes[shape] == nil {
-			order = append(order, shape)
-		}
-		shapes[shape] = append(shapes[shape], n)
 	}
-	var found []compactName
-	for _, shape := range order {
-		found = append(found, compact(shapes[shape])...)
+	for at := most - 2; at > 0; at -= 2 { // one number after the other, from the last
+		list = mergeAt(list, at)
 	}
-	slices.SortStableFunc(found, func(a, b compactName) int { return a.first - b.first })
-	patterns := make([]string, len(found))
-	for i, n := range found {
-		patterns[i] = n.String()
+	patterns := make([]string, len(list))
+	for i, parts := range list {
+		patterns[i] = strings.Join(parts, "")
 	}
 	return patterns
 }
 
-// compactName is a name, or a pattern: the even parts are texts, each odd one is a number or ranges in brackets.
-type compactName struct {
-	parts []string
-	first int // where the first of its names is in the list
-}
-
-func (n compactName) String() string { return strings.Join(n.parts, "") }
-
-// splitNumbers splits a name at its numbers. The shape is equal for names that differ in numbers only. A name that
-// can't be a part of a pattern has no numbers.
-func splitNumbers(name string, at int) (n compactName, shape string) {
-	whole := compactName{[]string{name}, at}
+// splitNumbers splits a name at its numbers: each odd part is one. A name that can't be a part of a pattern has none.
+func splitNumbers(name string) (parts []string) {
 	if _, err := ParseHosts(name); err != nil || strings.ContainsAny(name, "[:") {
-		return whole, name
+		return []string{name}
 	}
-	n.first = at
-	begin, texts := 0, []string(nil)
+	begin := 0
 	for _, at := range numbers().FindAllStringIndex(name, -1) {
 		if at[1]-at[0] <= maxDigits {
-			n.parts = append(n.parts, name[begin:at[0]], name[at[0]:at[1]])
-			texts, begin = append(texts, name[begin:at[0]]), at[1]
+			parts, begin = append(parts, name[begin:at[0]], name[at[0]:at[1]]), at[1]
 		}
 	}
-	n.parts, texts = append(n.parts, name[begin:]), append(texts, name[begin:])
-	return n, strings.Join(texts, "[]")
+	return append(parts, name[begin:])
 }
 
 var numbers = Pattern(`[0-9]+`)
 
-// compact merges names of the same shape, one number after the other, from the last.
-func compact(names []compactName) []compactName {
-	for at := len(names[0].parts) - 2; at > 0; at -= 2 {
-		names = mergeAt(names, at)
-	}
-	return names
-}
-
-// mergeAt merges the names that are equal except for one number.
-func mergeAt(names []compactName, at int) []compactName {
-	var merged []compactName
-	var found [][]string
+// mergeAt merges the names that are equal except for the number that is this part.
+func mergeAt(list [][]string, at int) (merged [][]string) {
+	var found [][]string // the numbers of each merged name
 	index := make(map[string]int)
-	for _, n := range names {
-		key := strings.Join(n.parts[:at], "\x00") + "\x00\x00" + strings.Join(n.parts[at+1:], "\x00")
+	for _, parts := range list {
+		if at >= len(parts) {
+			merged, found = append(merged, parts), append(found, nil)
+			continue
+		}
+		key := strings.Join(parts[:at], "\x00") + "\x00\x00" + strings.Join(parts[at+1:], "\x00")
 		i, known := index[key]
 		if !known {
 			i = len(merged)
 			index[key] = i
-			merged, found = append(merged, n), append(found, nil)
+			merged, found = append(merged, parts), append(found, nil)
 		}
-		merged[i].first = min(merged[i].first, n.first)
-		found[i] = append(found[i], n.parts[at])
+		found[i] = append(found[i], parts[at])
 	}
-	for i := range merged {
-		merged[i].parts = slices.Clone(merged[i].parts)
-		merged[i].parts[at] = compactNumbers(found[i])
+	for i, numbers := range found {
+		if numbers != nil {
+			merged[i][at] = compactNumbers(numbers)
+		}
 	}
 	return merged
 }

@@ -30,7 +30,7 @@ func TestCompactHosts(t *testing.T) {
 		{"fe80::1 fe80::2", "fe80::1 fe80::2"},
 		{"a[1-2] a\x1b1 a\x1b2 -1 -2", "a[1-2] a\x1b1 a\x1b2 -1 -2"},
 		{"n999999999 n1000000000 n1000000001", "n999999999 n1000000000 n1000000001"},
-		{"GPU-1 gpu-2", "GPU-1 gpu-2"},
+		{"GPU-1 gpu-2 gpu gpu1", "GPU-1 gpu-2 gpu gpu1"},
 	} {
 		require.Equal(t, row.want, strings.Join(CompactHosts(strings.Fields(row.names)), " "), row.names)
 	}
