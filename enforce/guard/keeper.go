@@ -7,7 +7,7 @@
 //	status, err := guard.ReadStatus("/run/genv")
 //
 //	k := guard.Keeper{RunDir: "/run/genv", Open: …, Read: …, Devices: …}
-//	err := k.Run(ctx) // returns when ctx ends; the guard then stays until its lease ends
+//	err := k.Run(ctx)
 //
 // One Keeper at a time, which holds guard.lock, works on a host. It follows the state files, the order and the veto
 // with inotify, and looks every second for what it missed. It never runs nvidia-smi, and reads what may hang, such as

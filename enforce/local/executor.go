@@ -7,7 +7,7 @@
 //
 // Package enforce judged an older snapshot. So a pidfd is opened first, then the GPUs and /proc are read again. Only if
 // its process was alive all that time and has the judged start time, devices and environment, it is signalled through
-// that pidfd. Without pidfds, the start time is read again right before kill(2).
+// that pidfd.
 //
 // Some processes are never signalled: PID 1, kernel threads, genv itself and its ancestors, and system daemons (see
 // safety.Protected).

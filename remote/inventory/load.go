@@ -6,9 +6,7 @@
 //		DefaultFiles: []string{"/etc/genv/hosts.yaml"},
 //	}, open)
 //
-// A host is written [user@]name[:port]. A name may have ranges of numbers, gpu-[01-16].lab or node[1,3,5-8]; an IPv6
-// address before a port is in brackets, [::1]:22. @group is the hosts of a group. An item of -H that ends in .yaml or
-// .yml, or has a slash, is a file.
+// docs/fleet.md says how hosts are written. An item of -H that ends in .yaml or .yml, or has a slash, is a file.
 //
 // YAML files list all hosts. -H and a plain host file (one host per line, # comments) select some of them; without
 // these, all are selected. Each selected name must be in one of the YAML files that are given: it may be misspelt.

@@ -9,18 +9,9 @@
 // somebody looks, once for all viewers. A viewer is only woken, and fetches what it wants: one that is slow holds
 // nothing up, and misses events that are no longer kept.
 //
-// NewHandler serves a Feed over HTTP: JSON documents, and server-sent events that say when there is something new.
-//
-//	/api/v1/fleet          genv.live.fleet/1: FleetState
-//	/api/v1/gpus           genv.remote.gpus/1: GPUs
-//	/api/v1/hosts/NAME     genv.live.host/1
-//	/api/v1/users/NAME     genv.live.user/1
-//	/api/v1/findings       genv.live.findings/1
-//	/api/v1/events?after=N genv.live.events/1: EventsDocument
-//	/events                server-sent events: "fleet", "event" and "missed"
-//
-// It only reads, and shows everything to whoever may connect; Client is for the other side. NewActions, for a unix
-// socket only, takes what root and the controller's account ask a controller to do; SendAction is for the other side.
+// NewHandler serves a Feed over HTTP, as docs/json.md says. It only reads, and shows everything to whoever may connect;
+// Client is for the other side. NewActions, for a unix socket only, takes what root and the controller's account ask a
+// controller to do; SendAction is for the other side.
 package live
 
 import (

@@ -19,14 +19,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// The configuration files of a controller (hosts.yaml, policy.yaml, and config.yaml with defaults for flags) are in
-// ~/.config/genv (or below $XDG_CONFIG_HOME) and in /etc/genv. $GENV_CONFIG_DIR replaces both.
-//
-// A flag of the command line takes precedence, then an environment variable, then the user's config.yaml, then that in
-// /etc/genv. In one file the section of a command takes precedence over `remote:`, and that over the top.
-//
-// Only `genv remote …`, `genv enforce` and `genv policy …` read these files. Who may change a file decides what root
-// does, so one that others could have written is refused.
+// The configuration files of a controller, as docs/fleet.md says. Only `genv remote …`, `genv enforce` and `genv policy
+// …` read them. Who may change a file decides what root does, so one that others could have written is refused.
 const (
 	ConfigVariable = "GENV_CONFIG_DIR"
 	ConfigOff      = "off" // as the value of ConfigVariable: no file is read
