@@ -45,7 +45,9 @@ func TestWhatAFleetAllows(t *testing.T) {
 	require.Contains(t, text, "Unless this changes, in 1h")
 
 	explain := exec.Command(genvtest.Program(t), "policy", "explain", "--policy", policy, "--user", "alice", "--host", "gpu-02", "--format", "csv")
-	explain.Env = append(os.Environ(), "GENV_SOCKET="+socket)
+	config := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(config, "config.yaml"), []byte("enforce: {socket: "+socket+"}\n"), 0o600))
+	explain.Env = append(os.Environ(), "GENV_SOCKET=", "GENV_CONFIG_DIR="+config)
 	r := genvtest.Exec(t, explain)
 	require.Regexp(t, `now max-devices-per-user,"3 GPUs of 2 GPUs; 3 GPUs on gpu-02 \(GPU 0,1,2\); first would go GPU \d on gpu-02 \(it is idle\)"`, r.Out, r.Err)
 

@@ -108,8 +108,12 @@ const (
 	serviceStateDir = "/var/lib/genv-controller" // of the controller that systemd runs
 )
 
-// ControllerDirs are the existing folders in which a controller may have kept its state: the service's, and one's own.
-func ControllerDirs(getenv func(string) string) (dirs []string) {
+// ControllerDirs are the folders in which a controller may have kept its state: the named one, or else those of the
+// service's and one's own that exist.
+func ControllerDirs(getenv func(string) string, named string) (dirs []string) {
+	if named != "" {
+		return []string{named}
+	}
 	for _, dir := range []string{serviceStateDir, defaultStateDir(getenv, controllerName)} {
 		if _, err := os.Stat(dir); dir != "" && !errors.Is(err, fs.ErrNotExist) {
 			dirs = append(dirs, dir)

@@ -283,12 +283,11 @@ func TestPolicyCheckOfCaps(t *testing.T) {
 // What the controllers of this machine have seen says which models there are, and where a cap leaves nothing.
 func TestPolicyCheckKnowsGPUs(t *testing.T) {
 	state := t.TempDir()
-	t.Setenv("STATE_DIRECTORY", state)
 	store := proctest.Try(statedir.Open(state)).OK(t)
 	memory := controller.FleetMemory{Rules: enforce.Memory{Hosts: map[snapshot.Hostname]enforce.KnownHost{"gpu-01": {GPUs: map[string]int{"A100": 2}}}}}
 	require.NoError(t, store.Save(t.Context(), proctest.Try(memory.Encode(time.Now())).OK(t)))
 	require.NoError(t, store.Close())
-	dir := genvtest.Configure(t, command.HostsFile, "hosts: [gpu-01, gpu-02]\n", command.PolicyFile,
+	dir := genvtest.Configure(t, command.HostsFile, "hosts: [gpu-01, gpu-02]\n", command.ConfigFile, "enforce: {state-dir: "+state+"}\n", command.PolicyFile,
 		"defaults: {warn: 1h, non-env-processes: count}\ncaps: [{gpus: -2, per: host}, {gpus: 1, of: {model: V100*}}, {gpus: 1, of: {model: a100, labels: {use: train}}}]\n")
 	file := dir + "/policy.yaml:2:"
 	r := genvtest.Run(t, "policy", "check")

@@ -41,9 +41,14 @@ func inventoryFlag(to *[]string) cli.Flag {
 		DefaultText("hosts.yaml in ~/.config/genv or /etc/genv")
 }
 
-// remembered is what the controllers of this machine remember, and why some of it is unread; nil if all was read.
-func remembered(getenv func(string) string) (list []enforce.Memory, unread error) {
-	for _, dir := range enforcement.ControllerDirs(getenv) {
+func stateDirFlag(to *string) cli.Flag {
+	return command.String(to, "state-dir", "the `DIR` of the controller").Config(command.Shared).
+		Unless("STATE_DIRECTORY").DefaultText("that of the service, or one's own").Hide()
+}
+
+// remembered is what the controllers of these folders remember, and why some of it is unread; nil if all was read.
+func remembered(dirs []string) (list []enforce.Memory, unread error) {
+	for _, dir := range dirs {
 		store, err := statedir.OpenToRead(dir)
 		if err != nil {
 			unread = cmp.Or(unread, err)
@@ -82,6 +87,7 @@ type checkOptions struct {
 	inventory []string
 	leader    string
 	usage     string
+	stateDir  string
 	strict    bool
 	format    string
 }
@@ -96,6 +102,7 @@ func policyCheckCommand(p command.Program) *cli.Command {
 			command.String(&o.leader, "leader", "the `URL` of the election of the controllers, if there are several").
 				Config(command.Shared),
 			command.String(&o.usage, "usage-db", "the `URL` of the database of the controllers").Config(command.Shared),
+			stateDirFlag(&o.stateDir),
 			command.Bool(&o.strict, "strict",
 				"exit with 1 for warnings, too, but for users without an account on this machine"),
 			command.FormatFlag(&o.format, "tui", "json"),
@@ -177,7 +184,7 @@ func (o *checkOptions) checkNames(c *cli.Context, document *CheckDocument, data 
 		return err
 	}
 	known.Models = make(map[snapshot.Hostname]map[string]int)
-	memories, unread := remembered(o.Getenv)
+	memories, unread := remembered(enforcement.ControllerDirs(o.Getenv, o.stateDir))
 	known.ModelsErr = unread
 	for _, rules := range memories {
 		for name, host := range rules.Hosts {

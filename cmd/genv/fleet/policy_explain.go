@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
+	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/cmd/genv/policycheck"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
@@ -17,6 +18,7 @@ import (
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/live"
+	"github.com/seed-3119e985/genv/remote/live/socket"
 	"github.com/seed-3119e985/genv/remote/operator"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nss"
@@ -31,6 +33,8 @@ type explainOptions struct {
 	output    render.Output
 	query     enforce.Query
 	at        string
+	stateDir  string
+	socket    string              // of a controller that runs
 	groups    map[string][]string // of the inventory
 }
 
@@ -44,6 +48,9 @@ func policyExplainCommand(p command.Program) *cli.Command {
 				"the settings for this `USER`; without it, those for users that the policy doesn't name"),
 			command.String(&o.query.Host, "host", "on this `HOST`, by its name in the inventory"),
 			command.String(&o.at, "at", "at this `TIME`, such as 2026-11-20T22:00; now by default"),
+			stateDirFlag(&o.stateDir),
+			command.String(&o.socket, "socket", "ask the controller with this socket (`PATH`, or off) what counts now").
+				Config(command.Top|command.Shared|command.OrOff).Unless(socket.Variable).Hide(),
 		),
 		Action: o.run,
 	}
@@ -73,7 +80,7 @@ func (o *explainOptions) run(c *cli.Context) (err error) {
 	unix.Wait = 5 * time.Second
 	file.AskUnix(unix.Member)
 	var exempt []enforce.ExemptGPU // by an index, as a controller on this machine knows
-	memories, _ := remembered(o.Getenv)
+	memories, _ := remembered(enforcement.ControllerDirs(o.Getenv, o.stateDir))
 	for _, rules := range memories {
 		exempt = append(exempt, rules.ExemptGPUs[o.query.Host]...)
 	}
@@ -164,7 +171,7 @@ func (o *explainOptions) writeTold(told *service.Allowance) error {
 
 // countedNow is what a controller that runs on this machine counts now for the user on the host.
 func (o *explainOptions) countedNow(c *cli.Context) (list []policy.Explanation) {
-	path := runningController(c.Context, o.Getenv)
+	path := runningController(c.Context, o.Getenv, o.socket)
 	if o.query.User == "" || o.query.Host == "" || c.IsSet("at") || path == "" {
 		return nil
 	}

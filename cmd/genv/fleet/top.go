@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,7 @@ func topCommand(h hostFlags) *cli.Command {
 		Usage: "watch hosts, GPUs, users and findings live on the terminal",
 		Flags: o.flags(allHosts,
 			command.String(&o.socket, "socket", "read from the controller with this `PATH` (or off: look at the "+
-				"hosts); $"+socket.Variable).Config(command.Top|command.OrOff).Unless(socket.Variable).
+				"hosts); $"+socket.Variable).Config(command.Top|command.Shared|command.OrOff).Unless(socket.Variable).
 				DefaultText("that of the running controller"),
 			command.Duration(&o.interval, "interval,i", "without a controller: `TIME` between two looks at the hosts, "+
 				"in seconds or as 500ms").Config(command.Site),
@@ -195,21 +196,20 @@ func (o *topOptions) source(c *cli.Context) (*topSource, error) {
 		return nil, err
 	}
 	s.look(c.Context, f, o.interval, func() string { // the socket of a controller that was started since
-		if o.socket == socket.Off {
-			return ""
-		}
-		return runningController(c.Context, o.Getenv)
+		return runningController(c.Context, o.Getenv, o.socket)
 	})
 	return s, nil
 }
 
-// runningController is the path of the socket of a controller that runs on this machine; empty for none.
-func runningController(ctx context.Context, getenv func(string) string) string {
-	path := socket.Find(getenv, os.Geteuid())
-	if path != "" {
-		if living, _ := socket.Answers(ctx, path); !living {
-			return ""
-		}
+// runningController is the path of the socket of a controller that runs on this machine: the named one, or the one that
+// is found; empty for none.
+func runningController(ctx context.Context, getenv func(string) string, named string) string {
+	path := cmp.Or(named, socket.Find(getenv, os.Geteuid()))
+	if path == "" || path == socket.Off {
+		return ""
+	}
+	if living, _ := socket.Answers(ctx, path); !living {
+		return ""
 	}
 	return path
 }

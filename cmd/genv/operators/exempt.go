@@ -79,7 +79,7 @@ func (o *controllerOptions) controllerFlags() []cli.Flag {
 	return []cli.Flag{
 		command.String(&o.socket, "socket",
 			"ask the controller with this socket (`PATH`, or off for none); otherwise the one that runs").
-			Config(command.Top | command.OrOff).Unless("GENV_SOCKET"),
+			Config(command.Top | command.Shared | command.OrOff).Unless("GENV_SOCKET"),
 		command.String(&o.stateDir, "state-dir", "the `DIR` of a controller that doesn't run").
 			Config(command.Shared).Unless("STATE_DIRECTORY"),
 		command.String(&o.auditLog, "audit-log",

@@ -113,19 +113,17 @@ type stoppedController struct {
 }
 
 func (o *controllerOptions) stoppedController(readOnly bool) (*stoppedController, error) {
-	dir := o.stateDir
-	if dir == "" {
-		switch dirs := enforcement.ControllerDirs(o.Getenv); len(dirs) {
-		case 0:
-			return nil, command.UsageError("no controller runs, and none has run here: " +
-				"name its folder with --state-dir DIR, or its socket with --socket PATH")
-		case 1:
-			dir = dirs[0]
-		default:
-			return nil, command.UsageError("no controller runs, and there are the folders %s: name one with "+
-				"--state-dir DIR", strings.Join(dirs, " and "))
-		}
+	dirs := enforcement.ControllerDirs(o.Getenv, o.stateDir)
+	switch len(dirs) {
+	case 0:
+		return nil, command.UsageError("no controller runs, and none has run here: " +
+			"name its folder with --state-dir DIR, or its socket with --socket PATH")
+	case 1:
+	default:
+		return nil, command.UsageError("no controller runs, and there are the folders %s: name one with "+
+			"--state-dir DIR", strings.Join(dirs, " and "))
 	}
+	dir := dirs[0]
 	s := &stoppedController{controllerOptions: o, dir: dir}
 	if path := o.auditLog; path != "" {
 		if err := audit.Check(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

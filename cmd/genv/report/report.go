@@ -142,10 +142,7 @@ func (p *options) file(name, missing string) (path string, err error) {
 
 // find finds a file in the folder of the only controller that has it; missing says that there is none in the folders.
 func (p *options) find(name, missing string) (path string, err error) {
-	dirs := []string{p.stateDir}
-	if p.stateDir == "" {
-		dirs = enforcement.ControllerDirs(p.Getenv)
-	}
+	dirs := enforcement.ControllerDirs(p.Getenv, p.stateDir)
 	var found []string
 	for _, dir := range dirs {
 		path := filepath.Join(dir, name)
