@@ -110,7 +110,7 @@ func (a *application) applies(name string) bool {
 // findPolicy sets --policy to the default file, if there is one. At a reload it stays the same: a file that is gone is
 // an error, and never means no policy.
 func (a *application) findPolicy() error {
-	if c := a.context; !Takes(c.Command, "policy") || c.IsSet("policy") {
+	if c := a.context; !Takes(c.Command, "policy") || c.IsSet("policy") || c.Args().Present() { // which names one
 		return nil
 	}
 	var err error

@@ -40,7 +40,7 @@ func doctorCommand(h hostFlags) *cli.Command {
 		Flags: o.flags(allHosts, append(o.leader.Flags(leaderUsage, command.Shared),
 			command.FormatFlag(&o.format, "tui", "json"),
 			command.String(&o.policy, "policy", "policy `FILE` that says which guard hosts are to have, or none; "+
-				"by default policy.yaml in ~/.config/genv or /etc/genv").Config(command.Top|command.OrNone).Hide(),
+				"by default policy.yaml in ~/.config/genv or /etc/genv").Config(command.Top|command.Shared|command.OrNone).Hide(),
 			command.Bool(&o.all, "all", "print the details of what is in order too"))...),
 		Action: o.run,
 	}

@@ -88,6 +88,7 @@ type checkOptions struct {
 	leader    string
 	usage     string
 	stateDir  string
+	policy    string // unless an argument names it
 	strict    bool
 	format    string
 }
@@ -103,6 +104,8 @@ func policyCheckCommand(p command.Program) *cli.Command {
 				Config(command.Shared),
 			command.String(&o.usage, "usage-db", "the `URL` of the database of the controllers").Config(command.Shared),
 			stateDirFlag(&o.stateDir),
+			command.String(&o.policy, "policy", "the policy `FILE`").
+				Config(command.Top | command.Shared | command.OrNone).Hide(),
 			command.Bool(&o.strict, "strict",
 				"exit with 1 for warnings, too, but for users without an account on this machine"),
 			command.FormatFlag(&o.format, "tui", "json"),
@@ -127,14 +130,8 @@ func readInventory(
 }
 
 func (o *checkOptions) run(c *cli.Context) error {
-	path, err := c.Args().First(), error(nil)
-	if path == "" {
-		path, err = command.FindConfig(o.Getenv, command.PolicyFile)
-	}
-	if err != nil {
-		return err
-	}
-	if path == "" || c.Args().Len() > 1 {
+	path := cmp.Or(c.Args().First(), o.policy)
+	if path == "" || path == command.NoPolicy || c.Args().Len() > 1 {
 		return command.UsageError("missing file: write `genv policy check FILE`")
 	}
 	data, err := policycheck.ReadPolicyFile(path)

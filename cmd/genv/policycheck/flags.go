@@ -30,7 +30,7 @@ type RuleFlags struct {
 // PolicyFlag names a policy file.
 func (o *RuleFlags) PolicyFlag() cli.Flag {
 	return command.String(&o.path, "policy", "policy `FILE`, or none; by default policy.yaml in ~/.config/genv or "+
-		"/etc/genv; flags override it").Config(command.Top | command.OrNone)
+		"/etc/genv; flags override it").Config(command.Top | command.Shared | command.OrNone)
 }
 
 // Flags are the flags.

@@ -62,7 +62,7 @@ func Command(with command.Program) *cli.Command {
 			command.String(&p.fleet, "usage-fleet", "the `NAME` of the fleet in that database").
 				Config(command.Shared).DefaultText("the only one there"),
 			command.String(&p.policy, "policy", "take the groups of --by group from this policy `FILE`, or none; "+
-				"by default policy.yaml in ~/.config/genv or /etc/genv").Config(command.Top | command.OrNone),
+				"by default policy.yaml in ~/.config/genv or /etc/genv").Config(command.Top | command.Shared | command.OrNone),
 		}, command.OutputFlags(&p.output, html)...),
 		Action: p.run,
 	}

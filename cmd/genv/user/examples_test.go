@@ -94,8 +94,8 @@ var examples = map[string][]string{
 	"guard off":    {"--veto " + otherwise(command.ExitFailed)},
 	"guard resume": {otherwise(command.ExitFailed)},
 
-	"policy check":   {"--inventory a,b --leader etcd://etcd-1/genv/lab --usage-db postgres://genv@db.lab/genv --strict --format json $DIR/policy"},
-	"policy explain": {"--inventory a --user x --host a --at 2026-11-20 --format csv " + ruleFlags, noRuleFlags},
+	"policy check":   {"--inventory a,b --leader etcd://etcd-1/genv/lab --usage-db postgres://genv@db.lab/genv --state-dir $DIR --policy none --strict --format json $DIR/policy"},
+	"policy explain": {"--inventory a --user x --host a --at 2026-11-20 --socket off --state-dir $DIR --format csv " + ruleFlags, noRuleFlags},
 
 	"policy test-notify": {"--policy $DIR/policy --to x " + otherwise(command.ExitFailed)},
 
@@ -273,7 +273,7 @@ func TestFlagsOfConfig(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"audit-keep", "audit-size", "fanout", "leader-ca", "leader-cert", "leader-key", "leader-login",
-		"policy", "sudoers-for", "summary", "timestamps", "usage-fleet", "usage-keep", "usage-names", "web-names",
+		"policy", "socket", "state-dir", "sudoers-for", "summary", "timestamps", "usage-fleet", "usage-keep", "usage-names", "web-names",
 	}, slices.Sorted(maps.Keys(hidden)))
 	require.LessOrEqual(t, len(offeredFlags(t, "remote enforce"))+1, mostFlags, "with --help")
 }
