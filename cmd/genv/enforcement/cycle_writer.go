@@ -38,9 +38,9 @@ type cycleWriter struct {
 
 	hosts    render.HostLog
 	findings map[string]*printedFinding // that were printed and are not over; the memory of rules bounds them
-	repeats  repeats
-	held     map[string]time.Time // since when safety limits hold actions back, by whom they are against
-	intended map[string]bool      // what the last cycle of a dry run left undone
+	repeats  repeats[string]            // lines
+	held     repeats[string]            // what safety limits hold back, by whom it is against
+	intended map[string]bool            // what the last cycle of a dry run left undone
 
 	undelivered []remote.Failure // orders that failed in this cycle
 	broken      error            // out can't be written
@@ -158,9 +158,7 @@ func (w *cycleWriter) finding(e *enforce.Event, now time.Time) {
 	known, earlier := w.findings[e.ID]
 	if !earlier || known.over != "" {
 		earlier = false
-		known = &printedFinding{
-			line: e.Finding.String(), since: cmp.Or(e.Finding.Since, now), said: make(map[enforce.Decision]time.Time),
-		}
+		known = &printedFinding{line: e.Finding.String(), since: cmp.Or(e.Finding.Since, now)}
 		if w.findings == nil {
 			w.findings = make(map[string]*printedFinding)
 		}
@@ -258,6 +256,7 @@ func (w *cycleWriter) write(round *controller.Round, part *election.Shown) error
 		w.repeatedNote("", strings.ToUpper(unable[:1])+unable[1:]+": see the reason above", now)
 	}
 	w.concludes = false
+	w.repeats.tidy(now)
 	switch {
 	case w.quiet:
 	case round.Stopped:

@@ -78,14 +78,7 @@ func unableHosts(round *controller.Round) string {
 
 // holds says what a safety limit holds back, when that begins and now and then after it.
 func (w *cycleWriter) holds(e *enforce.Event, now time.Time) {
-	key := e.Held.Whom()
-	if w.held == nil {
-		w.held = make(map[string]time.Time)
-	}
-	if _, known := w.held[key]; !known {
-		w.held[key] = now
-	}
-	if again, ok := w.repeats.admit("held "+key, now); ok {
+	if again, ok := w.held.admit(e.Held.Whom(), now); ok {
 		w.remark(e.Text + ". If it is intended, raise `limits:` in the policy." + again)
 	}
 }
@@ -105,9 +98,8 @@ func (w *cycleWriter) released(round *controller.Round, now time.Time) {
 			continue
 		}
 		w.remark(fmt.Sprintf("No safety limit keeps actions back any more %s, after %s.", key,
-			text.ShortDuration(now.Sub(w.held[key]))))
+			text.ShortDuration(now.Sub(w.held[key].first))))
 		delete(w.held, key)
-		delete(w.repeats.known, "held "+key)
 	}
 }
 
@@ -138,7 +130,7 @@ func (l *loop) exit(round *controller.Round, ends bool) error {
 type printedFinding struct {
 	line  string // 1.4.3's
 	since time.Time
-	said  map[enforce.Decision]time.Time // when it was last printed with each decision
+	said  repeats[enforce.Decision]
 
 	orders int    // about it, which are under way
 	over   string // what is printed when these have ended; empty while it isn't over
@@ -146,13 +138,11 @@ type printedFinding struct {
 
 // say says whether to print a decision. What is done about a finding that stays changes often, and is printed once.
 func (f *printedFinding) say(d enforce.Decision, now time.Time) bool {
-	at, said := f.said[d]
-	once := d == enforce.DecisionAct || d == enforce.DecisionStuck
-	if d == enforce.DecisionUnderWay || said && (once || now.Sub(at) < repeatAfter) {
+	if d == enforce.DecisionUnderWay {
 		return false
 	}
-	f.said[d] = now
-	return true
+	again, ok := f.said.admit(d, now)
+	return ok && (again == "" || d != enforce.DecisionAct && d != enforce.DecisionStuck)
 }
 
 // waitOf says why nothing is done about a finding; empty when something is, or would be, as in 1.4.3.
@@ -175,11 +165,8 @@ func waitOf(f *enforce.Finding, now time.Time) string {
 	return ""
 }
 
-// repeats lets a line through when it is new, and when it has been repeated for an hour, then for two more, four, ….
-type repeats struct {
-	known map[string]*repeat
-	tidy  time.Time
-}
+// repeats lets through what is new, and what has been repeated for an hour, then for two more, four, ….
+type repeats[K comparable] map[K]*repeat
 
 type repeat struct {
 	first, last, next time.Time
@@ -190,21 +177,22 @@ type repeat struct {
 const (
 	repeatAfter = time.Hour
 	repeatMost  = 24 * time.Hour
-	maxRepeats  = 1 << 16 // lines that are remembered; beyond that, all count as new
+	maxRepeats  = 1 << 16 // that are remembered; beyond that, all count as new
 )
 
-// admit says whether a line is to be printed, and what to add to it.
-func (r *repeats) admit(line string, now time.Time) (remark string, ok bool) {
-	if now.Sub(r.tidy) >= repeatAfter/2 { // what was not repeated for as long as it would not be printed is forgotten
-		r.tidy = now
-		maps.DeleteFunc(r.known, func(_ string, e *repeat) bool { return now.Sub(e.last) > repeatAfter })
-	}
-	e := r.known[line]
+// tidy forgets what was not repeated for as long as it would not be printed.
+func (r repeats[K]) tidy(now time.Time) {
+	maps.DeleteFunc(r, func(_ K, e *repeat) bool { return now.Sub(e.last) > repeatAfter })
+}
+
+// admit says whether something is to be printed, and what to add to it.
+func (r *repeats[K]) admit(what K, now time.Time) (remark string, ok bool) {
+	e := (*r)[what]
 	if e == nil {
-		if r.known == nil || len(r.known) >= maxRepeats {
-			r.known = make(map[string]*repeat)
+		if *r == nil || len(*r) >= maxRepeats {
+			*r = make(map[K]*repeat)
 		}
-		r.known[line] = &repeat{first: now, last: now, next: now.Add(repeatAfter), wait: 2 * repeatAfter, times: 1}
+		(*r)[what] = &repeat{first: now, last: now, next: now.Add(repeatAfter), wait: 2 * repeatAfter, times: 1}
 		return "", true
 	}
 	e.last = now
