@@ -308,8 +308,8 @@ var reservationsRule = rule{
 	advice: "End jobs that you need less here, or use another host; genv reserve --list shows what is reserved.",
 	line: func(f Finding) string {
 		switch {
-		case f.Booking != nil:
-			return fmt.Sprintf("User %s: %s", f.User, f.Booking.Text)
+		case f.Reservation != nil:
+			return fmt.Sprintf("User %s: %s", f.User, f.Reservation.Text)
 		case f.Cap == nil: // of another version
 			return "GPUs are reserved"
 		}
@@ -318,8 +318,8 @@ var reservationsRule = rule{
 	},
 }
 
-// BookingTrouble is what is wrong with a reservation. Its owner is told.
-type BookingTrouble struct {
+// ReservationTrouble is what is wrong with a reservation. Its owner is told.
+type ReservationTrouble struct {
 	ID      string `json:"id"`
 	Kind    string `json:"kind"`    // too-many, too-few-gpus or lapsed
 	Text    string `json:"text"`    // begins with "reservation"
@@ -327,16 +327,16 @@ type BookingTrouble struct {
 }
 
 const (
-	BookedTooMany = "too-many"
-	TooFewGPUs    = "too-few-gpus"
-	BookingLapsed = "lapsed"
+	ReservedTooMany   = "too-many"
+	TooFewGPUs        = "too-few-gpus"
+	ReservationLapsed = "lapsed"
 )
 
-func (t *BookingTrouble) advice() string {
+func (t *ReservationTrouble) advice() string {
 	switch t.Kind {
 	case TooFewGPUs:
 		return "Use another host for what it lacks, or cancel it: genv reserve --cancel " + t.ID
-	case BookingLapsed:
+	case ReservationLapsed:
 		return "Reserve again when you need them, and then attach or use them within 30 minutes."
 	}
 	return "Cancel one, here or on another host: genv reserve --list shows yours, genv reserve --cancel ID ends one."

@@ -35,11 +35,11 @@ type Finding struct {
 	Devices    []snapshot.DeviceIndex `json:"devices,omitempty"`
 	Unreadable *snapshot.Unreadable   `json:"unreadable,omitempty"` // why root can't read its environment
 
-	Memory    *MemoryExcess       `json:"memory,omitempty"`  // of env-memory and max-memory-per-user
-	Count     *CountExcess        `json:"count,omitempty"`   // of the caps
-	Cap       *CapExcess          `json:"cap,omitempty"`     // of a cap of the list
-	Booking   *BookingTrouble     `json:"booking,omitempty"` // of who reserved, for reservations
-	CountedOn []snapshot.Hostname `json:"-"`                 // the hosts on which something counts for a cap
+	Memory      *MemoryExcess       `json:"memory,omitempty"`  // of env-memory and max-memory-per-user
+	Count       *CountExcess        `json:"count,omitempty"`   // of the caps
+	Cap         *CapExcess          `json:"cap,omitempty"`     // of a cap of the list
+	Reservation *ReservationTrouble `json:"booking,omitempty"` // of who reserved, for reservations
+	CountedOn   []snapshot.Hostname `json:"-"`                 // the hosts on which something counts for a cap
 	// For is how long it lasted, for idle, max-duration and max-process-age.
 	For   time.Duration `json:"for_ns,omitempty"`
 	Limit time.Duration `json:"limit_ns,omitempty"` // how long it may
@@ -107,7 +107,7 @@ type DeviceRef struct {
 
 // Line is String with the user and the command of the process, as far as known.
 func (f Finding) Line() string {
-	if known := f.Rule.of(); known != nil && (known.limit != nil || f.Cap != nil || f.Booking != nil) {
+	if known := f.Rule.of(); known != nil && (known.limit != nil || f.Cap != nil || f.Reservation != nil) {
 		return f.String() // it names the user already
 	}
 	return f.String() + (&snapshot.Process{
@@ -131,8 +131,8 @@ func (f *Finding) Advice(find func(snapshot.Hostname, snapshot.EnvID) *snapshot.
 	known := cmp.Or(f.Rule.of(), &rule{})
 	runs := env != nil && env.Runs
 	switch {
-	case f.Booking != nil:
-		return f.Booking.advice()
+	case f.Reservation != nil:
+		return f.Reservation.advice()
 	case f.Rule == RuleIdle && len(f.Terminate) > 0 && !f.Pending:
 		return adviceIdleEnded
 	case f.Rule == RuleIdle && len(f.Terminate) > 0 && f.BelowPower > 0:

@@ -36,9 +36,9 @@ const (
 	maxLabelLength     = 256 // of a key, and of a value, in bytes
 )
 
-// Counted is the account for which rules count a process: its own. In a container of root's runtime, where any uid can
+// CountsFor is the account for which rules count a process: its own. In a container of root's runtime, where any uid can
 // be chosen, it is the user who is proved to have started the container, else uid 0, which counts for no user.
-func (p *Process) Counted() (Username, *UID) {
+func (p *Process) CountsFor() (Username, *UID) {
 	switch c := p.ContainerInfo; {
 	case c == nil || p.UID == nil:
 		return p.Username, p.UID
@@ -48,15 +48,15 @@ func (p *Process) Counted() (Username, *UID) {
 	return "", new(UID)
 }
 
-// CountedUID is the uid of Counted.
-func (p *Process) CountedUID() *UID {
-	_, uid := p.Counted()
+// CountsForUID is the uid of CountsFor.
+func (p *Process) CountsForUID() *UID {
+	_, uid := p.CountsFor()
 	return uid
 }
 
 // StartedByUnknown says that any user of the runtime may have started its container: the process counts for no user.
 func (p *Process) StartedByUnknown() bool {
-	uid := p.CountedUID()
+	uid := p.CountsForUID()
 	return p.Container != "" && uid != nil && *uid == 0
 }
 
@@ -65,7 +65,7 @@ func (p *Process) OfRootsRuntime() bool {
 	return p.ContainerInfo != nil && p.ContainerInfo.Proof != ProofRootless
 }
 
-// Reported is the user whom a finding names: Counted or, if StartedByUnknown, root for root's uid and else none.
+// Reported is the user whom a finding names: CountsFor or, if StartedByUnknown, root for root's uid and else none.
 func (p *Process) Reported() (Username, *UID) {
 	switch {
 	case p.ContainerInfo == nil || p.UID != nil && *p.UID == 0 && p.StartedByUnknown():
@@ -73,7 +73,7 @@ func (p *Process) Reported() (Username, *UID) {
 	case p.StartedByUnknown():
 		return "", nil
 	}
-	return p.Counted()
+	return p.CountsFor()
 }
 
 // WithoutLabels is a copy for findings, which are kept; nil for nil.

@@ -169,7 +169,7 @@ func (r *Register) registered(k *Relative) (EnvID, error) {
 
 // Holds says whether a process is certainly in the environment, and its account is that of the environment or root.
 func (e *Environment) Holds(p *Process) bool {
-	return !p.EnvUnknown && p.EID != "" && p.EID == e.EID && e.Admits(p.CountedUID())
+	return !p.EnvUnknown && p.EID != "" && p.EID == e.EID && e.Admits(p.CountsForUID())
 }
 
 // Account is whose it is, by the host's name and uid; nil if the kernel contradicts the state files, and for none.

@@ -58,8 +58,8 @@ func RunningAt(list []Reservation, at time.Time) (running []Reservation, gpus in
 	return running, gpus
 }
 
-// BookingRule is what a policy lets a person reserve. 0 bounds nothing.
-type BookingRule struct {
+// ReservationRule is what a policy lets a person reserve. 0 bounds nothing.
+type ReservationRule struct {
 	GPUs    int           `json:"gpus,omitempty"`
 	AtOnce  int           `json:"at_once,omitempty"` // on all hosts
 	Longest time.Duration `json:"longest,omitempty"`
@@ -69,7 +69,7 @@ type BookingRule struct {
 }
 
 // String is as in "2 GPUs, at most 3d, 30d ahead, 1 at once, 1d after the last one".
-func (r *BookingRule) String() string {
+func (r *ReservationRule) String() string {
 	words := []string{"any number of GPUs"}
 	if r.GPUs > 0 {
 		words[0] = text.Plural(r.GPUs, "GPU")
@@ -90,7 +90,7 @@ func (r *BookingRule) String() string {
 func When(t time.Time) string { return t.Format("Mon 2006-01-02 15:04 MST") }
 
 // TooMany says why it is one too many for its owner, and what would be allowed; empty if it isn't.
-func (r *BookingRule) TooMany(own []Reservation, b *Reservation, now time.Time) string {
+func (r *ReservationRule) TooMany(own []Reservation, b *Reservation, now time.Time) string {
 	var ends []time.Time
 	for i := range own {
 		if own[i].Holds(now) {
@@ -116,7 +116,7 @@ func (r *BookingRule) TooMany(own []Reservation, b *Reservation, now time.Time) 
 }
 
 // pauseUntil is the earliest start after those that the owner has, in whole minutes, and whether b is too close to one.
-func (r *BookingRule) pauseUntil(own []Reservation, b *Reservation) (earliest time.Time, tooClose bool) {
+func (r *ReservationRule) pauseUntil(own []Reservation, b *Reservation) (earliest time.Time, tooClose bool) {
 	for i := range own {
 		end, counts := own[i].Used()
 		if r.Pause == 0 || !counts {
@@ -145,7 +145,7 @@ type Wait struct {
 	Passed bool `json:"passed,omitempty"`
 }
 
-// Reservation is a booking of GPUs, by the host's own clock. Root's service keeps it.
+// Reservation is the keeping of GPUs for a person, by the host's own clock. Root's service keeps it.
 type Reservation struct {
 	ID       string    `json:"id"`
 	UID      UID       `json:"uid"`

@@ -108,7 +108,7 @@ func TestWhoseAProcessInAContainerIs(t *testing.T) {
 		"as root, not proved":          {snapshot.Process{UID: uidOf(0), Username: "root", Container: "web", ContainerInfo: &snapshot.ContainerInfo{}}, uidOf(0), ""},
 		"as another user, not proved":  {snapshot.Process{UID: uidOf(1002), Username: "bob", Container: "web", ContainerInfo: &snapshot.ContainerInfo{}}, uidOf(0), ""},
 	} {
-		user, uid := row.process.Counted()
+		user, uid := row.process.CountsFor()
 		require.Equal(t, row.uid, uid, name)
 		require.Equal(t, row.user, user, name)
 	}

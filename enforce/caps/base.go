@@ -52,12 +52,12 @@ func (c *Counting) working(listed *policyCap, on *judging.HostView) (n int64, kn
 
 // withoutOutsiders exempts the devices that somebody else will still use or have by a time: taking them would free
 // nothing.
-func (c *capOn) withoutOutsiders(devices []*heldDevice, by time.Time) []*heldDevice {
+func (c *capOn) withoutOutsiders(devices []*personDevice, by time.Time) []*personDevice {
 	whose := make(map[snapshot.Username]bool, len(c.people))
 	for _, u := range c.people {
 		whose[u.user] = true
 	}
-	list := make([]*heldDevice, len(devices))
+	list := make([]*personDevice, len(devices))
 	for i, d := range devices {
 		own := *d
 		if list[i] = &own; c.isHeldBeside(whose, d.Host, d.Device, by) || c.isSparedOn(d) {
@@ -93,7 +93,7 @@ func (c *Counting) countHours(listed *policyCap) {
 		if listed.Member(u.user) == enforce.NotMember { // anyone who may be one is counted
 			continue
 		}
-		on := capOn{Counting: c, policyCap: listed, people: []*held{u}}
+		on := capOn{Counting: c, policyCap: listed, people: []*person{u}}
 		for _, d := range on.devicesOf(u) {
 			hours.Seconds[u.user] += c.gap(d.Host).Seconds()
 		}
@@ -124,7 +124,7 @@ func (c *Counting) gap(h *judging.HostView) time.Duration {
 }
 
 // spent is for how many seconds people had GPUs in this period.
-func (c *Counting) spent(listed *policyCap, people []*held) int64 {
+func (c *Counting) spent(listed *policyCap, people []*person) int64 {
 	all, seconds := c.Next.Hours[listed.ID].Seconds, 0.0
 	if !listed.Together {
 		return int64(all[people[0].user])

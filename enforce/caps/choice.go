@@ -20,7 +20,7 @@ const (
 )
 
 // why says in a few words why a device of a choice is one of those that go.
-func (d *heldDevice) why() string {
+func (d *personDevice) why() string {
 	return [...]string{
 		"what uses it can't be ended, and counts as gone", "it is idle", "what uses it ends anyway",
 		"its use is only reported", "in use, and nothing else was enough",
@@ -41,16 +41,16 @@ type choice struct {
 
 	freed, used int64                     // how much goes by the choice, and what processes on other busy devices use
 	ending      map[*snapshot.Process]int // how many chosen devices a process uses: above 0 it ends
-	chosen      []*heldDevice
+	chosen      []*personDevice
 	most        map[int]int // how many devices each person keeps
 }
 
 // thatCount are the devices that count for caps: not those that are lost anyway by a time. It notes the cost of each.
 // One that exempt processes use counts only if a process of the user's own uid uses it, too: otherwise a job of the
 // user elsewhere could end for it.
-func thatCount(devices []*heldDevice, by time.Time) []*heldDevice {
+func thatCount(devices []*personDevice, by time.Time) []*personDevice {
 	c := &choice{by: by}
-	list := make([]*heldDevice, 0, len(devices))
+	list := make([]*personDevice, 0, len(devices))
 	for _, d := range devices {
 		if c.leaves(d) {
 			continue
@@ -63,8 +63,8 @@ func thatCount(devices []*heldDevice, by time.Time) []*heldDevice {
 }
 
 // dearest are n of a person's devices, or all if there are fewer: those that cost most to lose, then the oldest.
-func dearest(devices []*heldDevice, n int) []*heldDevice {
-	list := slices.SortedFunc(slices.Values(thatCount(devices, time.Time{})), func(a, b *heldDevice) int {
+func dearest(devices []*personDevice, n int) []*personDevice {
+	list := slices.SortedFunc(slices.Values(thatCount(devices, time.Time{})), func(a, b *personDevice) int {
 		return cmp.Or(cmp.Compare(b.cost, a.cost), newerFirst(b, a))
 	})
 	return list[:min(n, len(list))]
@@ -72,7 +72,7 @@ func dearest(devices []*heldDevice, n int) []*heldDevice {
 
 // devices chooses among the devices that count until enough goes: idle ones, then those of processes that end anyway,
 // then the others. Of equal ones the newest attachment goes first, then by host and index.
-func (c *choice) devices(counted []*heldDevice) []*heldDevice {
+func (c *choice) devices(counted []*personDevice) []*personDevice {
 	c.ending, c.most = make(map[*snapshot.Process]int), make(map[int]int)
 	for from, to := 0, 0; from < len(counted); from = to {
 		for to < len(counted) && counted[to].Host == counted[from].Host {
@@ -87,12 +87,12 @@ func (c *choice) devices(counted []*heldDevice) []*heldDevice {
 		}
 	}
 	for cost := costGone; cost <= costBusy && !c.enough(cost); cost++ {
-		c.takeFrom(cost, slices.DeleteFunc(slices.Clone(counted), func(d *heldDevice) bool {
+		c.takeFrom(cost, slices.DeleteFunc(slices.Clone(counted), func(d *personDevice) bool {
 			return d.cost != cost || d.Exempt != judging.Unused
 		}))
 	}
 	c.giveBack()
-	return slices.DeleteFunc(c.chosen, func(d *heldDevice) bool { return !d.chosen })
+	return slices.DeleteFunc(c.chosen, func(d *personDevice) bool { return !d.chosen })
 }
 
 func (c *choice) enough(cost int8) bool {
@@ -101,9 +101,9 @@ func (c *choice) enough(cost int8) bool {
 
 // takeFrom chooses among devices of the same cost: as long as no more than the excess goes, and then, if that isn't
 // enough, the one by which the least more goes, and so on.
-func (c *choice) takeFrom(cost int8, devices []*heldDevice) {
+func (c *choice) takeFrom(cost int8, devices []*personDevice) {
 	for len(devices) > 0 && !c.enough(cost) {
-		var over []*heldDevice
+		var over []*personDevice
 		for d := range c.inTurn(devices) {
 			switch {
 			case c.enough(cost):
@@ -117,17 +117,17 @@ func (c *choice) takeFrom(cost int8, devices []*heldDevice) {
 		}
 		if devices = over; len(over) > 0 && !c.enough(cost) {
 			least := slices.MinFunc(over,
-				func(a, b *heldDevice) int { return cmp.Compare(c.freedWith(a), c.freedWith(b)) })
+				func(a, b *personDevice) int { return cmp.Compare(c.freedWith(a), c.freedWith(b)) })
 			c.take(least)
 		}
 	}
 }
 
 // take chooses a device, so that its processes end, and then other devices of the host that only these used.
-func (c *choice) take(d *heldDevice) {
+func (c *choice) take(d *personDevice) {
 	c.set(d, true)
 	c.chosen = append(c.chosen, d)
-	ends := func(mate *heldDevice) bool {
+	ends := func(mate *personDevice) bool {
 		return !mate.gone && mate.Exempt == judging.Unused && !c.enough(d.cost) && c.costOf(mate) <= costEndsAnyway
 	}
 	if len(d.Uses) == 0 || !slices.ContainsFunc(d.mates, ends) {
@@ -147,19 +147,19 @@ func (c *choice) take(d *heldDevice) {
 // 1 of the older job B, which uses GPUs 1 and 2. Job B ends, so takeWhatEnds chooses GPU 2, too. GPUs 1 and 2 are
 // needed, as GPU 0 alone isn't enough. So GPU 0 is given back, and job A goes on.
 func (c *choice) giveBack() {
-	busy := slices.ContainsFunc(c.chosen, func(d *heldDevice) bool { return len(d.Uses) > 0 })
+	busy := slices.ContainsFunc(c.chosen, func(d *personDevice) bool { return len(d.Uses) > 0 })
 	if c.freed < c.excess || c.freed == c.excess && !busy {
 		return
 	}
 	kept, others := c.takeWhatEnds()
-	order := slices.DeleteFunc(c.oldestFirst(), func(d *heldDevice) bool { return slices.Contains(others, d) })
+	order := slices.DeleteFunc(c.oldestFirst(), func(d *personDevice) bool { return slices.Contains(others, d) })
 	for _, d := range order {
 		if d.chosen && len(d.Uses) > 0 {
 			c.giveBackAll(d.withProcesses())
 		}
 	}
 	for _, d := range order { // give back all that one of its processes uses, if the rest is enough
-		var tried []*heldDevice
+		var tried []*personDevice
 		for _, use := range slices.SortedFunc(slices.Values(d.Uses), usage.compare) {
 			if used := d.usedBy(use); d.chosen && !slices.Equal(used, tried) {
 				tried = used
@@ -169,7 +169,7 @@ func (c *choice) giveBack() {
 	}
 	for _, d := range slices.Concat(kept, order, others) {
 		if d.chosen {
-			c.giveBackAll([]*heldDevice{d})
+			c.giveBackAll([]*personDevice{d})
 		}
 	}
 	for _, d := range order {
@@ -185,7 +185,7 @@ func (c *choice) giveBack() {
 // takeWhatEnds chooses the devices that are no longer in use once the processes on the chosen devices end. Others go
 // without being chosen, since no attachment keeps them. For example, P and Q use GPU 1, which was chosen, and only P
 // uses GPU 0. If GPU 0 is enough, giveBack can now give GPU 1 back: P ends, and Q goes on.
-func (c *choice) takeWhatEnds() (taken, others []*heldDevice) {
+func (c *choice) takeWhatEnds() (taken, others []*personDevice) {
 	for _, d := range slices.Clone(c.chosen) {
 		if len(d.Uses) == 0 {
 			continue
@@ -206,22 +206,22 @@ func (c *choice) takeWhatEnds() (taken, others []*heldDevice) {
 	return taken, others
 }
 
-func (c *choice) oldestFirst() []*heldDevice {
-	without := make(map[*heldDevice]int64, len(c.chosen)) // how much would go without the device
+func (c *choice) oldestFirst() []*personDevice {
+	without := make(map[*personDevice]int64, len(c.chosen)) // how much would go without the device
 	for _, d := range c.chosen {
 		c.set(d, false)
 		without[d] = c.freed
 		c.set(d, true)
 	}
-	return slices.SortedFunc(slices.Values(c.chosen), func(a, b *heldDevice) int {
+	return slices.SortedFunc(slices.Values(c.chosen), func(a, b *personDevice) int {
 		return cmp.Or(cmp.Compare(b.cost, a.cost), a.Newest.Compare(b.Newest), a.Written.Compare(b.Written),
 			cmp.Compare(without[a], without[b]), newerFirst(b, a))
 	})
 }
 
 // withProcesses are a device and the other chosen devices that its processes use.
-func (d *heldDevice) withProcesses() []*heldDevice {
-	all := []*heldDevice{d}
+func (d *personDevice) withProcesses() []*personDevice {
+	all := []*personDevice{d}
 	for _, use := range d.Uses {
 		for _, mate := range d.usedBy(use) {
 			if !slices.Contains(all, mate) {
@@ -233,8 +233,8 @@ func (d *heldDevice) withProcesses() []*heldDevice {
 }
 
 // usedBy are the chosen devices of the host that a process uses.
-func (d *heldDevice) usedBy(use usage) []*heldDevice {
-	return slices.DeleteFunc(slices.Clone(d.mates), func(mate *heldDevice) bool {
+func (d *personDevice) usedBy(use usage) []*personDevice {
+	return slices.DeleteFunc(slices.Clone(d.mates), func(mate *personDevice) bool {
 		return !mate.chosen || use.Process.Uses(mate.Index) == nil
 	})
 }
@@ -243,7 +243,7 @@ func (u usage) compare(other usage) int {
 	return cmp.Or(cmp.Compare(u.Process.Start, other.Process.Start), cmp.Compare(u.Process.PID, other.Process.PID))
 }
 
-func (c *choice) giveBackAll(devices []*heldDevice) {
+func (c *choice) giveBackAll(devices []*personDevice) {
 	for _, d := range devices {
 		c.set(d, false)
 	}
@@ -255,7 +255,7 @@ func (c *choice) giveBackAll(devices []*heldDevice) {
 }
 
 // freedWith is how much would go if a device were chosen as well.
-func (c *choice) freedWith(d *heldDevice) int64 {
+func (c *choice) freedWith(d *personDevice) int64 {
 	c.set(d, true)
 	defer c.set(d, false)
 	return c.freed
@@ -263,7 +263,7 @@ func (c *choice) freedWith(d *heldDevice) int64 {
 
 // set chooses a device or gives it back, and finds which other devices of the host go, or no longer go, because its
 // processes end.
-func (c *choice) set(d *heldDevice, chosen bool) {
+func (c *choice) set(d *personDevice, chosen bool) {
 	d.chosen = chosen
 	c.update(d)
 	for _, use := range d.Uses {
@@ -279,7 +279,7 @@ func (c *choice) set(d *heldDevice, chosen bool) {
 }
 
 // update finds whether a device goes by what is chosen now, and counts it.
-func (c *choice) update(d *heldDevice) {
+func (c *choice) update(d *personDevice) {
 	was, sign := d.gone, int64(1)
 	if d.gone = d.chosen && !d.Stays || c.leaves(d); d.gone == was {
 		return
@@ -299,7 +299,7 @@ func (c *choice) update(d *heldDevice) {
 
 // leaves reports whether a device goes anyway, or by what is chosen on other devices: all attachments end, and all
 // processes without one.
-func (c *choice) leaves(d *heldDevice) bool {
+func (c *choice) leaves(d *personDevice) bool {
 	switch {
 	case len(d.Envs) == 0 && d.Unknown == judging.Proven:
 		return false
@@ -318,7 +318,7 @@ func (c *choice) ends(h *judging.HostView, p *snapshot.Process) bool {
 }
 
 // costOf is what losing a device costs the user, if the processes of the chosen devices end, too.
-func (c *choice) costOf(d *heldDevice) (cost int8) {
+func (c *choice) costOf(d *personDevice) (cost int8) {
 	if len(c.ending) == 0 && d.Host.TakesNothing() && !d.Host.MayBeStuck() {
 		if d.Idle && d.Unknown == judging.Unused {
 			return costIdle
@@ -354,7 +354,7 @@ func (c *choice) costOf(d *heldDevice) (cost int8) {
 
 // costOfUse is what the end of a process costs that doesn't end anyway.
 func costOfUse(p *snapshot.Process) int8 {
-	if p.UID == nil || *p.CountedUID() == 0 {
+	if p.UID == nil || *p.CountsForUID() == 0 {
 		return costReported
 	}
 	return costBusy

@@ -17,7 +17,7 @@ import (
 type countKey struct {
 	cap  *policyCap
 	host *judging.HostView // nil for all
-	user *held
+	user *person
 }
 
 // counted is what a cap counts. Each is counted once, when it is asked for.
@@ -105,14 +105,14 @@ func (c *Counting) countedFor(h *judging.HostView, user snapshot.Username) (list
 	return list
 }
 
-func (c *Counting) sharing(listed *policyCap, u *held) []*held {
+func (c *Counting) sharing(listed *policyCap, u *person) []*person {
 	if people := c.members(listed); listed.Together && len(people) > 0 {
 		return people
 	}
-	return []*held{u} // alone, or there is nothing that counts
+	return []*person{u} // alone, or there is nothing that counts
 }
 
-func (c *Counting) countOnce(key countKey, u *held) *counted {
+func (c *Counting) countOnce(key countKey, u *person) *counted {
 	if known := c.counted[key]; known != nil {
 		return known
 	}

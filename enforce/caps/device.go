@@ -8,8 +8,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// heldDevice is a device that a user's environments are attached to, or that the user's processes use.
-type heldDevice struct {
+// personDevice is a device that a user's environments are attached to, or that the user's processes use.
+type personDevice struct {
 	*snapshot.Device
 	Host *judging.HostView
 	// Newest is since when the newest attachment counts, in UTC, and Written what its user wrote, which decides between
@@ -22,16 +22,16 @@ type heldDevice struct {
 	Capacity, Used  int64            // bytes that environments may use, and that processes use; or unknownBytes
 	// Owner is the person's number. Parts are what each of several people has of it, for one of Together.
 	Owner int
-	Parts []*heldDevice
+	Parts []*personDevice
 	Idle  bool // it has been idle for so long that the rule about that applies, and so has all that its processes use
 
 	// Of a choice:
 	Stays bool // its attachments stay, although it is to go
 
-	caps         uint64        // of the list that are about it, by their bits
-	use          int8          // what losing it costs for what uses it, if nothing of that ends anyway
-	whole        *heldDevice   // of a part that is to go: what was chosen
-	mates        []*heldDevice // the devices of the host that count
+	caps         uint64          // of the list that are about it, by their bits
+	use          int8            // what losing it costs for what uses it, if nothing of that ends anyway
+	whole        *personDevice   // of a part that is to go: what was chosen
+	mates        []*personDevice // the devices of the host that count
 	cost         int8
 	chosen, gone bool // whether it is to go, and whether it no longer counts then
 }
@@ -43,13 +43,13 @@ type usage struct {
 }
 
 // together are the devices of several people, each once.
-func together(lists [][]*heldDevice) []*heldDevice {
+func together(lists [][]*personDevice) []*personDevice {
 	parts := slices.Concat(lists...)
 	slices.SortStableFunc(parts, byPlace)
-	room, all := make([]heldDevice, len(parts)), make([]*heldDevice, 0, len(parts))
+	room, all := make([]personDevice, len(parts)), make([]*personDevice, 0, len(parts))
 	for from, to := 0, 0; from < len(parts); from = to {
 		first, d := parts[from], &room[len(all)]
-		*d, all = heldDevice{Device: first.Device, Host: first.Host, Idle: true}, append(all, d)
+		*d, all = personDevice{Device: first.Device, Host: first.Host, Idle: true}, append(all, d)
 		for to < len(parts) && parts[to].Device == first.Device {
 			d.add(parts[to])
 			to++
@@ -59,11 +59,11 @@ func together(lists [][]*heldDevice) []*heldDevice {
 	return all
 }
 
-func byPlace(a, b *heldDevice) int {
+func byPlace(a, b *personDevice) int {
 	return cmp.Or(cmp.Compare(a.Host.Position, b.Host.Position), cmp.Compare(a.Index, b.Index))
 }
 
-func (d *heldDevice) add(part *heldDevice) {
+func (d *personDevice) add(part *personDevice) {
 	d.Envs, d.Uses = joined(d.Envs, part.Envs), joined(d.Uses, part.Uses)
 	d.Unknown, d.Exempt, d.Idle = max(d.Unknown, part.Unknown), max(d.Exempt, part.Exempt), d.Idle && part.Idle
 	d.use = max(d.use, part.use)
@@ -90,9 +90,9 @@ func add(a, b int64) int64 {
 }
 
 // whose are the parts of a device: itself, if it is one person's.
-func (d *heldDevice) whose() []*heldDevice {
+func (d *personDevice) whose() []*personDevice {
 	if d.Parts == nil {
-		return []*heldDevice{d}
+		return []*personDevice{d}
 	}
 	return d.Parts
 }
@@ -113,7 +113,7 @@ func sum(bytes int64, more, otherwise snapshot.Memory) int64 {
 
 // memory is how much memory the user has by a device: what environments may use or, if it is more, what processes use,
 // and at most all of it; unknown for one that shares the memory of its machine.
-func (d *heldDevice) memory() int64 {
+func (d *personDevice) memory() int64 {
 	if d.Unified || d.Capacity == unknownBytes || d.Used == unknownBytes && len(d.Envs) == 0 {
 		return unknownBytes
 	}

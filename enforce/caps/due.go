@@ -36,7 +36,7 @@ func (c *capOn) key() string {
 }
 
 // warnOf is the warning of a person. What a schedule makes due for many is spread over its last quarter.
-func (c *capOn) warnOf(u *held) enforce.Warn {
+func (c *capOn) warnOf(u *person) enforce.Warn {
 	warn := u.settings.WarnOf(c.rule)
 	if c.Warn != nil {
 		warn = *c.Warn
@@ -60,7 +60,7 @@ func (c *capOn) dueAt() time.Time {
 
 // checkCap is CheckDue for a cap. If people share it, its time runs for all of them; each has a quarter of it since
 // they were named.
-func (c *capOn) checkCap(u *held, f *enforce.Finding) (due bool) {
+func (c *capOn) checkCap(u *person, f *enforce.Finding) (due bool) {
 	warn := c.warnOf(u)
 	if !c.Together && c.wait == nil {
 		return c.CheckDue(c.host, f, judging.NewClock(warn, f.ID))

@@ -14,14 +14,14 @@ const maxExactly = 63
 
 // block are devices of a host that go together, since processes use several of them.
 type block struct {
-	devices []*heldDevice
+	devices []*personDevice
 	cost    int8
 }
 
 // exactly chooses n of the devices that count, all of one host, such that no process ends that uses another one, too;
-// nil if that isn't possible. has and may are how many each person, by heldDevice.Owner, has on all hosts and may lose.
+// nil if that isn't possible. has and may are how many each person, by personDevice.Owner, has and may lose.
 // What costs least goes first, then from the person with the most, then the newest.
-func exactly(counted []*heldDevice, n int, has, may map[int]int) (chosen []*heldDevice) {
+func exactly(counted []*personDevice, n int, has, may map[int]int) (chosen []*personDevice) {
 	if n < 1 || n > len(counted) || len(counted) > maxExactly {
 		return nil
 	}
@@ -47,8 +47,8 @@ func exactly(counted []*heldDevice, n int, has, may map[int]int) (chosen []*held
 	return chosen
 }
 
-// countOwners adds n for each device to the count of each of its people, by heldDevice.Owner.
-func countOwners(to map[int]int, n int, devices ...*heldDevice) {
+// countOwners adds n for each device to the count of each of its people, by personDevice.Owner.
+func countOwners(to map[int]int, n int, devices ...*personDevice) {
 	for _, d := range devices {
 		for _, part := range d.whose() {
 			to[part.Owner] += n
@@ -84,18 +84,18 @@ func canComplete(blocks []block, with block, n int) bool {
 
 // blocksOf are the devices that may be chosen, by block, the newest of each first. Nothing may stay on them: no process
 // that is exempt, can't be ended, or has an unknown environment or device.
-func blocksOf(counted []*heldDevice) (blocks []block) {
-	at := make(map[snapshot.DeviceIndex]*heldDevice, len(counted))
+func blocksOf(counted []*personDevice) (blocks []block) {
+	at := make(map[snapshot.DeviceIndex]*personDevice, len(counted))
 	for _, d := range counted {
 		at[d.Index] = d
 	}
-	seen := make(map[*heldDevice]bool, len(counted))
+	seen := make(map[*personDevice]bool, len(counted))
 	for _, d := range counted {
 		if seen[d] {
 			continue
 		}
 		seen[d] = true
-		b, free := block{devices: []*heldDevice{d}}, true
+		b, free := block{devices: []*personDevice{d}}, true
 		for i := 0; i < len(b.devices); i++ {
 			d := b.devices[i]
 			b.cost, d.Stays = max(b.cost, d.cost), false

@@ -82,7 +82,7 @@ func (c *Counting) judgeListed(listed *policyCap) {
 			if !listed.OnHost(h.Name, h.Labels) {
 				continue
 			}
-			here = slices.DeleteFunc(slices.Clone(c.people[h.Position]), func(u *held) bool {
+			here = slices.DeleteFunc(slices.Clone(c.people[h.Position]), func(u *person) bool {
 				return listed.Member(u.user) != enforce.Member
 			})
 		}
@@ -106,7 +106,7 @@ func (c *Counting) judgeListed(listed *policyCap) {
 }
 
 // isFarOff reports whether people have too little for a cap of GPUs, whichever they have, as most people do.
-func isFarOff(c *policyCap, people []*held) bool {
+func isFarOff(c *policyCap, people []*person) bool {
 	limit, about := c.Limit(people[0].user)
 	if !about || c.Kind != enforce.CapGPUs || c.Together || limit.Percent || limit.AllBut {
 		return !about
@@ -115,8 +115,8 @@ func isFarOff(c *policyCap, people []*held) bool {
 }
 
 // members are the people with something whom a cap is about. Unknown members are neither counted nor taken from.
-func (c *Counting) members(listed *policyCap) []*held {
-	people := make([]*held, 0, len(c.inOrder))
+func (c *Counting) members(listed *policyCap) []*person {
+	people := make([]*person, 0, len(c.inOrder))
 	for _, u := range c.inOrder {
 		if listed.Member(u.user) == enforce.Member {
 			people = append(people, u)
@@ -126,7 +126,7 @@ func (c *Counting) members(listed *policyCap) []*held {
 }
 
 // on is a cap for people, on a host or on all; nil if it says nothing about them.
-func (c *Counting) on(listed *policyCap, h *judging.HostView, people []*held) *capOn {
+func (c *Counting) on(listed *policyCap, h *judging.HostView, people []*person) *capOn {
 	user := people[0].user
 	if listed.Together {
 		user = ""
@@ -157,18 +157,18 @@ type capOn struct {
 	*policyCap
 	host       *judging.HostView // nil for all
 	looks      *looks            // at the hosts on which something counts; nil until it is asked for
-	people     []*held
+	people     []*person
 	limit      int64
 	known      bool  // the limit is, and what counts
 	spent      int64 // seconds of GPUs that were used, of allowed
 	allowed    int64
-	leavesSome bool                 // its limit leaves GPUs to others
-	notBefore  time.Time            // it acts not before that; zero if that has come
-	spared     map[*heldDevice]bool // held within own reservations: they don't count
+	leavesSome bool                   // its limit leaves GPUs to others
+	notBefore  time.Time              // it acts not before that; zero if that has come
+	spared     map[*personDevice]bool // held within own reservations: they don't count
 
 	// Of one that holds as far as others wait: what counts and isn't taken, how many of it may be, and the wait for which
 	// something goes.
-	counted []*heldDevice
+	counted []*personDevice
 	mayTake int
 	wait    *need
 }
@@ -202,7 +202,7 @@ func (c *capOn) judgeDevices() {
 	c.takeAll(c.finding(counted, nil, used), choice.devices(then))
 }
 
-func (c *capOn) finding(counted []*heldDevice, envs []*judging.EnvView, used int64) enforce.Finding {
+func (c *capOn) finding(counted []*personDevice, envs []*judging.EnvView, used int64) enforce.Finding {
 	where := c.places(counted, envs)
 	on := hostsOf(where)
 	f := enforce.Finding{
@@ -224,7 +224,7 @@ func (c *capOn) finding(counted []*heldDevice, envs []*judging.EnvView, used int
 }
 
 // takeAll adds the findings about what was chosen, and reports whether something is done about it.
-func (c *capOn) takeAll(f enforce.Finding, chosen []*heldDevice) (acts bool) {
+func (c *capOn) takeAll(f enforce.Finding, chosen []*personDevice) (acts bool) {
 	lost := lostBy(chosen)
 	for _, u := range c.people {
 		devices := lost[u.number]
@@ -258,14 +258,14 @@ func (c *capOn) most() (n int64) {
 }
 
 // dropLeaving forgets the devices that people lose anyway: they no longer count.
-func dropLeaving(people []*held) {
+func dropLeaving(people []*person) {
 	for _, u := range people {
 		u.devices = slices.DeleteFunc(u.devices, new(choice).leaves)
 	}
 }
 
-func (c *capOn) devices() []*heldDevice {
-	lists := make([][]*heldDevice, len(c.people))
+func (c *capOn) devices() []*personDevice {
+	lists := make([][]*personDevice, len(c.people))
 	for i, u := range c.people {
 		lists[i] = c.devicesOf(u)
 	}
@@ -275,24 +275,24 @@ func (c *capOn) devices() []*heldDevice {
 	return lists[0]
 }
 
-func (c *capOn) devicesOf(u *held) []*heldDevice {
+func (c *capOn) devicesOf(u *person) []*personDevice {
 	if c.isAboutAll() {
 		return u.devices
 	}
-	return slices.DeleteFunc(slices.Clone(u.devices), func(d *heldDevice) bool { return !c.isAbout(d) })
+	return slices.DeleteFunc(slices.Clone(u.devices), func(d *personDevice) bool { return !c.isAbout(d) })
 }
 
 func (c *capOn) isAboutAll() bool { return c.bit == 0 && c.host == nil }
 
-func (c *capOn) isAbout(d *heldDevice) bool {
+func (c *capOn) isAbout(d *personDevice) bool {
 	return (c.host == nil || d.Host == c.host) && d.caps&c.bit == c.bit && !c.spared[d]
 }
 
-func (c *capOn) count(devices []*heldDevice, by time.Time) (counted []*heldDevice, used int64) {
+func (c *capOn) count(devices []*personDevice, by time.Time) (counted []*personDevice, used int64) {
 	if counted = thatCount(devices, by); c.Kind != enforce.CapMemory {
 		return counted, int64(len(counted))
 	}
-	counted = slices.DeleteFunc(counted, func(d *heldDevice) bool {
+	counted = slices.DeleteFunc(counted, func(d *personDevice) bool {
 		if used += max(0, d.memory()); d.memory() == unknownBytes {
 			why := "the memory of GPU %d is unknown, so memory caps don't count it"
 			if d.Unified {
@@ -313,7 +313,7 @@ type place struct {
 }
 
 // places are where devices or environments count, which are sorted by host.
-func (c *capOn) places(devices []*heldDevice, envs []*judging.EnvView) (list []place) {
+func (c *capOn) places(devices []*personDevice, envs []*judging.EnvView) (list []place) {
 	add := func(h *judging.HostView, amount int64, gpus ...snapshot.DeviceIndex) {
 		if len(list) == 0 || list[len(list)-1].h != h {
 			list = append(list, place{h: h})

@@ -12,8 +12,8 @@ import (
 )
 
 // lostBy is what people lose, by their numbers, by devices that were chosen.
-func lostBy(chosen []*heldDevice) map[int][]*heldDevice {
-	lost := make(map[int][]*heldDevice)
+func lostBy(chosen []*personDevice) map[int][]*personDevice {
+	lost := make(map[int][]*personDevice)
 	for _, whole := range chosen {
 		for _, part := range whole.whose() {
 			part.whole = whole
@@ -23,7 +23,7 @@ func lostBy(chosen []*heldDevice) map[int][]*heldDevice {
 	return lost
 }
 
-func (c *capOn) loseDevices(f *enforce.Finding, due bool, devices []*heldDevice) {
+func (c *capOn) loseDevices(f *enforce.Finding, due bool, devices []*personDevice) {
 	if f.Cap != nil {
 		over := *f.Cap // each finding has its own
 		over.Why = whyOf(devices)
@@ -70,7 +70,7 @@ func (c *capOn) endOnce(f *enforce.Finding, due bool, h *judging.HostView, p *sn
 // add adds the findings about n things that a person is to lose: for nothing none, if people share the cap. Things that
 // the person has been over the cap by for equally long are one finding: it becomes due, and is warned of, by itself.
 // lose says in a finding which things go.
-func (c *capOn) add(u *held, f enforce.Finding, n int, lose func(f *enforce.Finding, due bool, from, to int)) bool {
+func (c *capOn) add(u *person, f enforce.Finding, n int, lose func(f *enforce.Finding, due bool, from, to int)) bool {
 	f.User, f.ID, f.HostsMissing = u.user, c.key()+"/"+string(u.user), len(c.Missing)
 	if c.host != nil {
 		f.Host = c.host.Name
@@ -103,7 +103,7 @@ func (c *capOn) add(u *held, f enforce.Finding, n int, lose func(f *enforce.Find
 }
 
 // checkPart reports whether something is done about a finding of a person, with all that it waits for.
-func (c *capOn) checkPart(u *held, f *enforce.Finding) (due bool) {
+func (c *capOn) checkPart(u *person, f *enforce.Finding) (due bool) {
 	due = c.checkCap(u, f)
 	if c.Fleet.PauseCaps && f.HostsMissing > 0 && c.host == nil {
 		// The user may have more there, never less; but what costs least to lose may be there.
@@ -132,7 +132,7 @@ func (c *capOn) excess(where []place, used int64) *enforce.CapExcess {
 	return over
 }
 
-func whyOf(devices []*heldDevice) string {
+func whyOf(devices []*personDevice) string {
 	var reasons []string
 	for _, d := range devices {
 		if why := d.whole.why(); !slices.Contains(reasons, why) {
@@ -150,14 +150,14 @@ func (c *capOn) judgeEnvs() {
 		return
 	}
 	f := c.finding(nil, envs, int64(len(envs)))
-	left, lost := make(map[*held][]*judging.EnvView), make(map[*held][]*judging.EnvView)
-	hasNone := func(u *held) bool { return len(left[u]) == 0 }
+	left, lost := make(map[*person][]*judging.EnvView), make(map[*person][]*judging.EnvView)
+	hasNone := func(u *person) bool { return len(left[u]) == 0 }
 	for _, u := range c.people {
 		left[u] = slices.SortedFunc(slices.Values(c.envs(u)), compareEnvs)
 	}
 	people := slices.DeleteFunc(slices.Clone(c.people), hasNone)
 	for range int64(len(envs)) - c.limit {
-		u := slices.MinFunc(people, func(a, b *held) int {
+		u := slices.MinFunc(people, func(a, b *person) int {
 			first, other := left[a][0], left[b][0]
 			return cmp.Or(cmp.Compare(first.Cost(), other.Cost()), cmp.Compare(len(left[b]), len(left[a])),
 				compareEnvs(first, other))
@@ -178,7 +178,7 @@ func compareEnvs(a, b *judging.EnvView) int {
 }
 
 // envs are those of people that count for the cap, sorted by host.
-func (c *capOn) envs(people ...*held) (list []*judging.EnvView) {
+func (c *capOn) envs(people ...*person) (list []*judging.EnvView) {
 	for _, u := range people {
 		for _, e := range u.envs {
 			if (c.host == nil || e.Host == c.host) && c.OnHost(e.Host.Name, e.Host.Labels) {

@@ -34,17 +34,17 @@ func (c *Counting) findBookings() {
 			b := &h.Snapshot.Reservations[i]
 			switch why := tooMany[b]; {
 			case b.Lapsed && b.Ended != nil && clock.Sub(*b.Ended) < lapseTold:
-				c.tell(h, b, enforce.BookingLapsed,
+				c.tell(h, b, enforce.ReservationLapsed,
 					"has lapsed: none of its GPUs was attached or used for 30 minutes", "others may have them")
 			case !b.Holds(clock) || b.UID == 0:
 			case why != "":
-				c.tell(h, b, enforce.BookedTooMany, "is one too many: "+why, "it doesn't count, and nothing is freed for it")
+				c.tell(h, b, enforce.ReservedTooMany, "is one too many: "+why, "it doesn't count, and nothing is freed for it")
 			case !b.From.After(clock.Add(lead)):
-				c.booked[h] = append(c.booked[h], b)
+				c.reservations[h] = append(c.reservations[h], b)
 			}
 		}
-		if len(c.booked[h]) > 0 {
-			slices.SortFunc(c.booked[h], func(a, b *snapshot.Reservation) int {
+		if len(c.reservations[h]) > 0 {
+			slices.SortFunc(c.reservations[h], func(a, b *snapshot.Reservation) int {
 				return cmp.Or(a.From.Compare(b.From), a.Made.Compare(b.Made), cmp.Compare(a.ID, b.ID))
 			})
 			if skew := clock.Sub(h.At).Round(time.Second); skew.Abs() > maxSkew {
@@ -72,7 +72,7 @@ func (c *Counting) tooMany() map[*snapshot.Reservation]string {
 	}
 	why := make(map[*snapshot.Reservation]string)
 	for user, list := range of {
-		rule, known := c.Policy.Booking(user)
+		rule, known := c.Policy.ReservationRule(user)
 		if !known || rule == nil || len(list) < 2 {
 			continue
 		}
@@ -98,28 +98,28 @@ func (c *Counting) tell(h *judging.HostView, b *snapshot.Reservation, kind, what
 	c.Add(enforce.Finding{
 		ID:   fmt.Sprintf("%s/%s/%s/%s", enforce.RuleReservations, b.ID, h.Name, kind),
 		Rule: enforce.RuleReservations, Host: h.Name, User: c.accountOf(b), UID: &uid, Since: h.At,
-		Booking: &enforce.BookingTrouble{
+		Reservation: &enforce.ReservationTrouble{
 			ID: b.ID, Kind: kind, Text: fmt.Sprintf("reservation %s %s", b.ID, what), Follows: follows,
 		},
 	})
 }
 
 func (c *Counting) markReserved() {
-	for h, list := range c.booked {
+	for h, list := range c.reservations {
 		maps.Copy(c.reserved, c.heldWithin(h, list, h.Clock()))
 	}
 }
 
 // heldWithin are the devices that the owners of reservations hold on a host, up to the number that they have reserved
 // for a time: see dearest.
-func (c *Counting) heldWithin(h *judging.HostView, list []*snapshot.Reservation, at time.Time) map[*heldDevice]bool {
+func (c *Counting) heldWithin(h *judging.HostView, list []*snapshot.Reservation, at time.Time) map[*personDevice]bool {
 	reserved := make(map[snapshot.Username]int)
 	for _, b := range list {
 		if b.Runs(at) {
 			reserved[c.accountOf(b)] += b.GPUs
 		}
 	}
-	within := make(map[*heldDevice]bool)
+	within := make(map[*personDevice]bool)
 	for owner, n := range reserved {
 		if u := c.byUser[owner]; u != nil {
 			for _, d := range dearest(onHost(u.devices, h), n) {
@@ -130,12 +130,12 @@ func (c *Counting) heldWithin(h *judging.HostView, list []*snapshot.Reservation,
 	return within
 }
 
-func onHost(devices []*heldDevice, h *judging.HostView) []*heldDevice {
-	return slices.DeleteFunc(slices.Clone(devices), func(d *heldDevice) bool { return d.Host != h })
+func onHost(devices []*personDevice, h *judging.HostView) []*personDevice {
+	return slices.DeleteFunc(slices.Clone(devices), func(d *personDevice) bool { return d.Host != h })
 }
 
 // isSparedOn reports whether somebody holds a device within a reservation of their own.
-func (c *capOn) isSparedOn(d *heldDevice) bool {
+func (c *capOn) isSparedOn(d *personDevice) bool {
 	for other := range c.spared {
 		if other.Device == d.Device {
 			return true
@@ -149,7 +149,7 @@ func (c *capOn) isSparedOn(d *heldDevice) bool {
 // the second one 2. What owners hold within their reservations doesn't count.
 func (c *Counting) judgeReservations() {
 	for _, h := range c.Hosts {
-		list := c.booked[h]
+		list := c.reservations[h]
 		for i := range list {
 			if on, ok := c.leaves(h, list[:i+1]); ok {
 				// its warning runs even while people have no more than it allows
@@ -247,7 +247,8 @@ func leftFor(list []*snapshot.Reservation, i, working int, now time.Time) int {
 
 // mayHaveBeside is how many GPUs somebody who waits may have on the host besides what others have reserved.
 func (c *Counting) mayHaveBeside(n *need) int {
-	running := slices.DeleteFunc(slices.Clone(c.booked[n.h]), func(b *snapshot.Reservation) bool { return !b.Runs(n.h.Clock()) })
+	running := slices.DeleteFunc(slices.Clone(c.reservations[n.h]),
+		func(b *snapshot.Reservation) bool { return !b.Runs(n.h.Clock()) })
 	if len(running) == 0 {
 		return n.GPUs
 	}

@@ -9,18 +9,18 @@ import (
 )
 
 // compare says which of two devices goes first: of equal cost, one of the person with the most.
-func (c *choice) compare(d, other *heldDevice) int {
+func (c *choice) compare(d, other *personDevice) int {
 	return cmp.Or(cmp.Compare(d.cost, other.cost), cmp.Compare(fewest(c.most, other), fewest(c.most, d)),
 		newerFirst(d, other))
 }
 
-func newerFirst(d, other *heldDevice) int {
+func newerFirst(d, other *personDevice) int {
 	return cmp.Or(other.Newest.Compare(d.Newest), other.Written.Compare(d.Written), byPlace(d, other))
 }
 
 // fewest is how many devices the person with the fewest has, of those who have one of these: people don't lose one
 // because a person with more uses it, too.
-func fewest(has map[int]int, devices ...*heldDevice) int {
+func fewest(has map[int]int, devices ...*personDevice) int {
 	least := math.MaxInt
 	for _, d := range devices {
 		for _, part := range d.whose() {
@@ -32,13 +32,13 @@ func fewest(has map[int]int, devices ...*heldDevice) int {
 
 // inTurn are devices of the same cost, the newest first. Of people who share a cap it is the turn of the one with the
 // most.
-func (c *choice) inTurn(devices []*heldDevice) iter.Seq[*heldDevice] {
+func (c *choice) inTurn(devices []*personDevice) iter.Seq[*personDevice] {
 	slices.SortFunc(devices, newerFirst)
 	if len(c.most) == 1 {
 		return slices.Values(devices)
 	}
-	return func(yield func(*heldDevice) bool) {
-		left, most := make(map[string][]*heldDevice), 0 // by whose they are
+	return func(yield func(*personDevice) bool) {
+		left, most := make(map[string][]*personDevice), 0 // by whose they are
 		for _, d := range devices {
 			owners := d.owners()
 			left[owners], most = append(left[owners], d), max(most, fewest(c.most, d))
@@ -56,7 +56,7 @@ func (c *choice) inTurn(devices []*heldDevice) iter.Seq[*heldDevice] {
 }
 
 // owners are the people who have a device.
-func (d *heldDevice) owners() string {
+func (d *personDevice) owners() string {
 	var owners []int
 	for _, part := range d.whose() {
 		owners = append(owners, part.Owner)
@@ -65,7 +65,7 @@ func (d *heldDevice) owners() string {
 }
 
 // withAsMany are the owners of devices who have so many, those with the newest first.
-func (c *choice) withAsMany(n int, left map[string][]*heldDevice) (all []string) {
+func (c *choice) withAsMany(n int, left map[string][]*personDevice) (all []string) {
 	for owners, list := range left {
 		if len(list) > 0 && fewest(c.most, list[0]) == n {
 			all = append(all, owners)

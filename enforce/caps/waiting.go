@@ -16,7 +16,7 @@ import (
 type need struct {
 	*snapshot.Wait
 	h    *judging.HostView
-	user *held
+	user *person
 	key  string                 // see WaitKey
 	free []snapshot.DeviceIndex // that it gets, or would get
 	// possible is how many GPUs it could have; all that it waits for, if it gets them.
@@ -184,8 +184,8 @@ func (c *Counting) free(h *judging.HostView, by time.Time) (free []snapshot.Devi
 
 // take has people lose what a wait lacks, if all of it may be taken, and finds how many GPUs the wait could have.
 func (c *Counting) take(over []*capOn, n *need) {
-	of := make(map[*heldDevice]*capOn)
-	var list []*heldDevice
+	of := make(map[*personDevice]*capOn)
+	var list []*personDevice
 	has, may := make(map[int]int), make(map[int]int)
 	most := 0
 	for _, on := range over {
@@ -204,7 +204,7 @@ func (c *Counting) take(over []*capOn, n *need) {
 		}
 		most += on.mayTake
 	}
-	var chosen []*heldDevice
+	var chosen []*personDevice
 	n.possible = min(c.mayHave(n, true), len(n.free)+min(most, len(list)), n.GPUs)
 	for ; n.possible > len(n.free); n.possible-- {
 		if chosen = exactly(list, n.possible-len(n.free), has, may); chosen != nil {
@@ -217,8 +217,8 @@ func (c *Counting) take(over []*capOn, n *need) {
 }
 
 // loseFor adds the findings about what was chosen for a wait. They are acted on once all of them are due.
-func (c *Counting) loseFor(n *need, chosen []*heldDevice, of map[*heldDevice]*capOn) {
-	lost := make(map[*capOn][]*heldDevice)
+func (c *Counting) loseFor(n *need, chosen []*personDevice, of map[*personDevice]*capOn) {
+	lost := make(map[*capOn][]*personDevice)
 	var losing []*capOn
 	for _, d := range chosen {
 		on := of[d]
@@ -248,16 +248,16 @@ func (c *Counting) loseFor(n *need, chosen []*heldDevice, of map[*heldDevice]*ca
 			c.Next.TakenFor[n.key], n.h.Kept = enforce.Taken{At: c.Now, Host: n.h.Name, GPUs: n.free}, nil
 		}
 		on.mayTake -= len(lost[on])
-		on.counted = slices.DeleteFunc(slices.Clone(on.counted), func(d *heldDevice) bool {
+		on.counted = slices.DeleteFunc(slices.Clone(on.counted), func(d *personDevice) bool {
 			return slices.Contains(lost[on], d)
 		})
 	}
 }
 
 // canLose reports whether a device may be taken for somebody who has so many that the cap is about.
-func (c *capOn) canLose(d *heldDevice, waiter *held, has int) bool {
+func (c *capOn) canLose(d *personDevice, waiter *person, has int) bool {
 	for _, part := range d.whose() {
-		i := slices.IndexFunc(c.people, func(u *held) bool { return u.number == part.Owner })
+		i := slices.IndexFunc(c.people, func(u *person) bool { return u.number == part.Owner })
 		if c.people[i] == waiter || c.WaitingAnybody && c.countOf(c.people[i]) <= has {
 			return false
 		}
@@ -266,7 +266,7 @@ func (c *capOn) canLose(d *heldDevice, waiter *held, has int) bool {
 }
 
 // countOf is how many devices that the cap is about a person has.
-func (c *capOn) countOf(u *held) int { return len(thatCount(c.devicesOf(u), time.Time{})) }
+func (c *capOn) countOf(u *person) int { return len(thatCount(c.devicesOf(u), time.Time{})) }
 
 // mayHave is how many GPUs a person who waits may have on the host by every cap, or by those that always hold: a host's
 // queue passes over people beyond these.
@@ -281,9 +281,9 @@ func (c *Counting) mayHave(n *need, whileWaiting bool) int {
 			listed.Kind != enforce.CapGPUs && listed.Kind != enforce.CapHours || !n.wants(listed) {
 			continue
 		}
-		people, h := []*held{n.user}, n.h
+		people, h := []*person{n.user}, n.h
 		if listed.Together {
-			people = append(slices.DeleteFunc(c.members(listed), func(u *held) bool { return u == n.user }), n.user)
+			people = append(slices.DeleteFunc(c.members(listed), func(u *person) bool { return u == n.user }), n.user)
 		}
 		if !listed.PerHost {
 			h = nil

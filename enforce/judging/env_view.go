@@ -86,9 +86,9 @@ const (
 // in, or may be in.
 func UseBy(owner snapshot.UID, p *snapshot.Process) Evidence {
 	switch {
-	case p.UID == nil || *p.CountedUID() == 0:
+	case p.UID == nil || *p.CountsForUID() == 0:
 		return Reported
-	case *p.CountedUID() == owner:
+	case *p.CountsForUID() == owner:
 		return Proven
 	}
 	return Unused

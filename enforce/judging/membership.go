@@ -55,7 +55,7 @@ func (h *HostView) HidesOn(env *EnvView, index snapshot.DeviceIndex) bool {
 
 // UserOf names the user of a process for caps and limits: "" if unknown, and for root, which no cap counts.
 func (h *HostView) UserOf(p *snapshot.Process) snapshot.Username {
-	user, uid := p.Counted()
+	user, uid := p.CountsFor()
 	switch {
 	case uid == nil || *uid == 0:
 		return ""

@@ -35,8 +35,8 @@ func (h *HostView) personOf(env *EnvView) snapshot.Username {
 // usualFirstUID is the first uid of people on a host that doesn't say another one.
 const usualFirstUID = 1000
 
-// Counted is the user for whom the policy has a process count whatever its environment is; empty for none.
-func (h *HostView) Counted(p *snapshot.Process) snapshot.Username {
+// CountsOutside is the user for whom the policy has a process count whatever its environment is; empty for none.
+func (h *HostView) CountsOutside(p *snapshot.Process) snapshot.Username {
 	if !h.Settings.CountOutside {
 		return ""
 	}
@@ -52,7 +52,7 @@ func (h *HostView) PersonRunning(p *snapshot.Process) snapshot.Username {
 	} else if p.EnvUnknown {
 		return ""
 	}
-	user, uid := h.j.Policy.Account(h.UserOf(p)), p.CountedUID()
+	user, uid := h.j.Policy.Account(h.UserOf(p)), p.CountsForUID()
 	if uid == nil || *uid < first && !(user != "" && h.j.Policy.Names(user)) || p.UserUnknown || p.Start == 0 {
 		return ""
 	}
@@ -66,7 +66,7 @@ func (h *HostView) MarkCounted(o *order.Order) {
 		byUser := slices.ContainsFunc(t.Because, func(id string) bool {
 			return enforce.RuleOf(id) != enforce.RuleUnreadable
 		})
-		t.Counted = byUser && h.environmentOf(&t.Process) == nil && h.Counted(&t.Process) != ""
+		t.Counted = byUser && h.environmentOf(&t.Process) == nil && h.CountsOutside(&t.Process) != ""
 	}
 }
 
@@ -86,7 +86,7 @@ func (x *Holder) Key(h *HostView, index snapshot.DeviceIndex) enforce.UseKey {
 // holderOf is what a process of the snapshot is a holder for; false for none.
 func (h *HostView) holderOf(i int) (Holder, bool) {
 	p, env := &h.Snapshot.Processes[i], h.In[i]
-	if user := h.Counted(p); user != "" {
+	if user := h.CountsOutside(p); user != "" {
 		s := h.Ask(user)
 		return Holder{p, user, s, true}, s.Idle != nil
 	}

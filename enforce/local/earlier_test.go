@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/enforce/local"
-	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/local/ending"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
@@ -24,8 +24,8 @@ import (
 // uptime is the time since the boot, which only moves when a test says so.
 type uptime struct{ now time.Duration }
 
-func (u *uptime) register(t *testing.T) *asked.Register {
-	return &asked.Register{
+func (u *uptime) register(t *testing.T) *ending.Register {
+	return &ending.Register{
 		Path: filepath.Join(t.TempDir(), "asked.json"), BootID: "b",
 		SinceBoot: func() (time.Duration, error) { return u.now, nil },
 	}
@@ -74,16 +74,16 @@ func TestEarlierOrder(t *testing.T) {
 			up := &uptime{now: time.Hour}
 			register := up.register(t)
 			key := []proc.ID{{PID: judged.PID, Start: judged.Start}}
-			end, earlier, err := register.Begin(asked.EndRequest{By: row.by, Order: row.id, Grace: row.grace}, key)
+			end, earlier, err := register.Begin(ending.EndRequest{By: row.by, Order: row.id, Grace: row.grace}, key)
 			require.NoError(t, err)
-			require.Equal(t, []*asked.Earlier{nil}, earlier)
+			require.Equal(t, []*ending.Earlier{nil}, earlier)
 			if !row.unsent {
 				require.NoError(t, end(key))
 			}
 			up.now += row.ago
 
 			s := newScene(local.ExecutorOptions{Asked: register}, judged)
-			got := s.x.As(asked.Authority{Name: row.as}, s.note, ignore).Execute(t.Context(), newOrder("2", row.wait, row.kill, judged))[0]
+			got := s.x.As(ending.Authority{Name: row.as}, s.note, ignore).Execute(t.Context(), newOrder("2", row.wait, row.kill, judged))[0]
 			require.Equal(t, row.status, got.Status, got.Reason)
 			require.Len(t, s.lines, row.lines)
 			if row.lines < 2 {
@@ -109,7 +109,7 @@ func TestOrdersAtTheSameTime(t *testing.T) {
 	var orders sync.WaitGroup
 	for _, name := range []string{"a", "b", "c"} {
 		x := local.New(&machine{apps: []snapshot.Process{judged}}, nil, local.ExecutorOptions{Asked: register})
-		x = x.As(asked.Authority{Name: name}, func(string) { lines.Add(1) }, ignore)
+		x = x.As(ending.Authority{Name: name}, func(string) { lines.Add(1) }, ignore)
 		orders.Go(func() { x.Execute(context.Background(), newOrder(name, aMoment, false, judged)) })
 	}
 	orders.Wait()
@@ -134,7 +134,7 @@ func TestAReplacedControllersOrder(t *testing.T) {
 			c := ready(t, "stubborn", in("7"))
 			judged := c.judged("7", 0)
 			held, acts := 0, 0
-			asker := asked.Authority{Name: "a", Hold: func() (func(), error) {
+			asker := ending.Authority{Name: "a", Hold: func() (func(), error) {
 				if acts++; acts > row.after {
 					return nil, errReplaced
 				}
@@ -158,7 +158,7 @@ func TestAReplacedControllersOrder(t *testing.T) {
 			if row.lines > 0 {
 				return
 			}
-			other := s.x.As(asked.Authority{Name: "b"}, s.note, ignore)
+			other := s.x.As(ending.Authority{Name: "b"}, s.note, ignore)
 			require.Equal(t, order.StatusKilled, other.Execute(t.Context(), newOrder("2", aMoment, true, judged))[0].Status)
 			require.Len(t, s.lines, 2, "who didn't act is not in the way of who may")
 		})
@@ -170,7 +170,7 @@ func TestAReplacedControllerDetachesNothing(t *testing.T) {
 	s := newScene(local.ExecutorOptions{})
 	mine := environment("7", snapshot.UID(os.Getuid()), "me")
 	s.stateFiles.content = state.Files{Environments: []snapshot.Environment{mine}, Devices: []snapshot.Device{device(0, "7")}}
-	refuses := asked.Authority{Hold: func() (func(), error) { return nil, errReplaced }}
+	refuses := ending.Authority{Hold: func() (func(), error) { return nil, errReplaced }}
 	got := s.x.As(refuses, s.note, ignore).Execute(t.Context(), detaching(mine, 0))[0]
 	require.Equal(t, order.StatusFailed, got.Status)
 	require.Contains(t, got.Reason, errReplaced.Error())
@@ -186,7 +186,7 @@ func TestTheListCannotBeWritten(t *testing.T) {
 	require.NoError(t, os.Mkdir(register.Path, 0o700))
 	s := newScene(local.ExecutorOptions{Asked: register}, judged)
 	var warnings []string
-	x := s.x.As(asked.Authority{}, s.note, func(text string) { warnings = append(warnings, text) })
+	x := s.x.As(ending.Authority{}, s.note, func(text string) { warnings = append(warnings, text) })
 	require.Equal(t, order.StatusTerminated, x.Execute(t.Context(), newOrder("1", oneGrace, false, judged))[0].Status)
 	require.Len(t, warnings, 1)
 	require.Contains(t, warnings[0], "another controller may ask them once more")

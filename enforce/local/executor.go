@@ -27,7 +27,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/local/ending"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
@@ -55,12 +55,12 @@ type StateFiles interface {
 
 // ExecutorOptions configure an Executor. The zero value does not wait for the end of processes, as 1.4.3 does.
 type ExecutorOptions struct {
-	Grace      time.Duration   // for processes after SIGTERM if the order doesn't say; 0 to not wait
-	KillWait   time.Duration   // how long a process has to end after SIGKILL; 0 for order.KillWait
-	UID        snapshot.UID    // of genv: only root (0) changes the environments of others
-	Containers Containers      // has containers stopped; nil to signal their processes only
-	Asked      *asked.Register // the list of the processes that were asked to end; nil to keep none
-	Proc       proc.FS         // the proc file system; the zero FS is /proc
+	Grace      time.Duration    // for processes after SIGTERM if the order doesn't say; 0 to not wait
+	KillWait   time.Duration    // how long a process has to end after SIGKILL; 0 for order.KillWait
+	UID        snapshot.UID     // of genv: only root (0) changes the environments of others
+	Containers Containers       // has containers stopped; nil to signal their processes only
+	Asked      *ending.Register // the list of the processes that were asked to end; nil to keep none
+	Proc       proc.FS          // the proc file system; the zero FS is /proc
 }
 
 // Executor carries out orders on this machine. It is safe for concurrent use, and remembers processes between cycles.
@@ -70,7 +70,7 @@ type Executor struct {
 	options             ExecutorOptions
 	memories            *memories
 	onAction, onWarning func(line string) // see As
-	asker               asked.Authority
+	asker               ending.Authority
 }
 
 // New makes an Executor.
@@ -95,7 +95,7 @@ func (x *Executor) Execute(ctx context.Context, o order.Order) []order.Outcome {
 
 // As returns an Executor with the same memory that carries out the orders of a controller. In the goroutine of Execute
 // it calls onAction with 1.4.3's line after each action, and onWarning with what went wrong besides the outcomes.
-func (x *Executor) As(asker asked.Authority, onAction, onWarning func(line string)) *Executor {
+func (x *Executor) As(asker ending.Authority, onAction, onWarning func(line string)) *Executor {
 	other := *x
 	other.asker, other.onAction, other.onWarning = asker, onAction, onWarning
 	return &other

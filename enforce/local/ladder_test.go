@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/enforce/local"
-	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/local/ending"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
@@ -122,7 +122,7 @@ func TestContextEnd(t *testing.T) {
 		processes := []snapshot.Process{first.judged("7", 0), second.judged("7", 0)}
 		ctx, cancel := context.WithCancelCause(context.Background())
 		s := newScene(local.ExecutorOptions{}, processes...).killing()
-		s.x = local.New(s.machine, s.stateFiles, local.ExecutorOptions{Grace: oneGrace}).As(asked.Authority{}, func(string) { cancel(goodbye) }, ignore)
+		s.x = local.New(s.machine, s.stateFiles, local.ExecutorOptions{Grace: oneGrace}).As(ending.Authority{}, func(string) { cancel(goodbye) }, ignore)
 		got := s.terminateIn(t, ctx, processes...)
 		require.Equal(t, order.StatusSignalled, got[0].Status)
 		require.Equal(t, "SIGTERM was sent, but waiting for the end was given up: goodbye", got[0].Reason)

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/enforce/local"
-	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/local/ending"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	snapshotlocal "github.com/seed-3119e985/genv/snapshot/local"
@@ -280,7 +280,7 @@ type scene struct {
 
 func newScene(o local.ExecutorOptions, apps ...snapshot.Process) *scene {
 	s := &scene{machine: &machine{apps: apps}, stateFiles: &stateFiles{}}
-	s.x = local.New(s.machine, s.stateFiles, o).As(asked.Authority{}, s.note, ignore)
+	s.x = local.New(s.machine, s.stateFiles, o).As(ending.Authority{}, s.note, ignore)
 	return s
 }
 

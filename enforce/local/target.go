@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/local/ending"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
@@ -26,9 +26,9 @@ type target struct {
 	start   snapshot.StartTime // as read by the last verification
 	state   byte               // of /proc/PID/stat, likewise
 
-	earlier *asked.Earlier // what another order asked it; nil for nothing
-	grace   time.Duration  // how long the order waits for it
-	mayKill bool           // SIGKILL may follow then
+	earlier *ending.Earlier // what another order asked it; nil for nothing
+	grace   time.Duration   // how long the order waits for it
+	mayKill bool            // SIGKILL may follow then
 
 	stopping  *container.Running    // that its engine was asked to stop; nil for none
 	stopErr   atomic.Pointer[error] // why it didn't; nil while it may

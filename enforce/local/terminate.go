@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/local/ending"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
@@ -281,7 +281,7 @@ func (x *execution) begin(targets []*target) (signalled func([]*target)) {
 		}
 		processes[i] = proc.ID{PID: t.judged.PID, Start: t.start}
 	}
-	end, earlier, err := x.options.Asked.Begin(asked.EndRequest{By: x.asker.Name, Order: x.id, Grace: x.Grace}, processes)
+	end, earlier, err := x.options.Asked.Begin(ending.EndRequest{By: x.asker.Name, Order: x.id, Grace: x.Grace}, processes)
 	for i, e := range earlier {
 		targets[i].earlier = e
 	}

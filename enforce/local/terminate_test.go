@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/enforce/local"
-	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/local/ending"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	snapshotlocal "github.com/seed-3119e985/genv/snapshot/local"
@@ -246,20 +246,20 @@ func TestConcurrentOrders(t *testing.T) {
 	stubborn, gentle := ready(t, "stubborn", in("7")), ready(t, "gentle", in("7"))
 	slow, fast := stubborn.judged("7", 0), gentle.judged("7", 0)
 	s := newScene(local.ExecutorOptions{Grace: time.Hour}, slow, fast)
-	ending := func(p snapshot.Process) order.Order {
+	ends := func(p snapshot.Process) order.Order {
 		return order.Order{Terminate: []order.Termination{{Process: p}}}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	signalled, done := make(chan string, 1), make(chan []order.Outcome, 1)
 	go func() {
-		done <- s.x.As(asked.Authority{}, func(line string) { signalled <- line }, ignore).Execute(ctx, ending(slow))
+		done <- s.x.As(ending.Authority{}, func(line string) { signalled <- line }, ignore).Execute(ctx, ends(slow))
 	}()
-	require.Equal(t, ending(slow).Terminate[0].String(), <-signalled)
+	require.Equal(t, ends(slow).Terminate[0].String(), <-signalled)
 
 	var lines []string
-	outcomes := s.x.As(asked.Authority{}, func(line string) { lines = append(lines, line) }, ignore).Execute(t.Context(), ending(fast))
+	outcomes := s.x.As(ending.Authority{}, func(line string) { lines = append(lines, line) }, ignore).Execute(t.Context(), ends(fast))
 	require.Equal(t, order.StatusTerminated, outcomes[0].Status)
-	require.Equal(t, []string{ending(fast).Terminate[0].String()}, lines)
+	require.Equal(t, []string{ends(fast).Terminate[0].String()}, lines)
 	gentle.endedBy(unix.SIGTERM)
 	uid := snapshot.UID(0)
 	require.Empty(t, s.x.ProtectedName(&snapshot.Process{PID: slow.PID, UID: &uid}))

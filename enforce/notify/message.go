@@ -104,28 +104,28 @@ func Decided(contact string) string {
 func Clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04 MST") }
 
 // Messages are those of a finding, one for each affected user with a uid and host, in the cluster's order.
-func Messages(f *enforce.Finding, owners *Owners, now time.Time) []UserMessage {
+func Messages(f *enforce.Finding, recipients *Recipients, now time.Time) []UserMessage {
 	var list []UserMessage
-	if f.Booking != nil && f.UID != nil {
-		m := owners.message(f, addressee{f.Host, *f.UID}, f.Booking.Follows, now)
-		m.Line = "Your " + f.Booking.Text + "."
+	if f.Reservation != nil && f.UID != nil {
+		m := recipients.message(f, recipient{f.Host, *f.UID}, f.Reservation.Follows, now)
+		m.Line = "Your " + f.Reservation.Text + "."
 		return []UserMessage{m}
 	}
-	of, order := stakesOf(f, owners,
-		func(ref enforce.ProcessRef) (addressee, bool) {
-			p := owners.on(ref.Host).processes[ref.PID]
+	of, order := stakesOf(f, recipients,
+		func(ref enforce.ProcessRef) (recipient, bool) {
+			p := recipients.on(ref.Host).processes[ref.PID]
 			if p == nil {
-				return addressee{}, false
+				return recipient{}, false
 			}
 			_, uid := p.Reported()
-			return addressee{ref.Host, *uid}, true
+			return recipient{ref.Host, *uid}, true
 		},
-		func(ref enforce.DeviceRef) (addressee, bool) {
-			uid, known := owners.on(ref.Host).envs[ref.EID]
-			return addressee{ref.Host, uid}, known
+		func(ref enforce.DeviceRef) (recipient, bool) {
+			uid, known := recipients.on(ref.Host).envs[ref.EID]
+			return recipient{ref.Host, uid}, known
 		})
 	for _, t := range order {
-		list = append(list, owners.message(f, t, of[t].follows(f.Pending), now))
+		list = append(list, recipients.message(f, t, of[t].follows(f.Pending), now))
 	}
 	return list
 }
@@ -134,19 +134,19 @@ const maxNamedHosts = 3 // in a message
 
 // Elsewhere are messages, for Information, on the other hosts where something counts for a cap: they say what happens,
 // and on which hosts. account is that of a user as a host names it.
-func Elsewhere(f *enforce.Finding, owners *Owners, account func(snapshot.Username) snapshot.Username,
+func Elsewhere(f *enforce.Finding, recipients *Recipients, account func(snapshot.Username) snapshot.Username,
 	now time.Time,
 ) []UserMessage {
-	of, follows := onHosts(f, owners)
+	of, follows := onHosts(f, recipients)
 	if len(of) == 0 {
 		return nil
 	}
 	var list []UserMessage
 	for _, host := range f.CountedOn {
-		names := owners.on(host).names
+		names := recipients.on(host).names
 		for _, uid := range slices.Sorted(maps.Keys(names)) {
 			if of[host] == nil && account(names[uid]) == f.User {
-				n := owners.message(f, addressee{host, uid}, follows, now)
+				n := recipients.message(f, recipient{host, uid}, follows, now)
 				n.Information = true
 				list = append(list, n)
 			}
@@ -156,8 +156,8 @@ func Elsewhere(f *enforce.Finding, owners *Owners, account func(snapshot.Usernam
 }
 
 // onHosts is what happens because of a finding, by host and in words.
-func onHosts(f *enforce.Finding, owners *Owners) (of map[snapshot.Hostname]*stake, follows string) {
-	of, hosts := stakesOf(f, owners,
+func onHosts(f *enforce.Finding, recipients *Recipients) (of map[snapshot.Hostname]*stake, follows string) {
+	of, hosts := stakesOf(f, recipients,
 		func(ref enforce.ProcessRef) (snapshot.Hostname, bool) { return ref.Host, true },
 		func(ref enforce.DeviceRef) (snapshot.Hostname, bool) { return ref.Host, true })
 	var parts []string
@@ -179,7 +179,7 @@ func Summary(f *enforce.Finding, now time.Time) UserMessage {
 }
 
 // message is what a user on a host is told of a finding, and of what follows.
-func (o *Owners) message(f *enforce.Finding, t addressee, follows string, now time.Time) UserMessage {
+func (o *Recipients) message(f *enforce.Finding, t recipient, follows string, now time.Time) UserMessage {
 	m := messageOf(f, follows, now)
 	m.Host, m.UID, m.User = t.host, t.uid, o.on(t.host).names[t.uid]
 	m.Line += claim(f, o) + called(f, o)
@@ -226,7 +226,7 @@ func lineOf(f *enforce.Finding) string {
 }
 
 // called says how its owner calls the environment of a finding; empty if it has no name.
-func called(f *enforce.Finding, o *Owners) string {
+func called(f *enforce.Finding, o *Recipients) string {
 	env := o.Environment(f.Host, f.EID)
 	if env != nil && env.Config.Name != "" && f.Rule != enforce.RuleNonEnvProcesses {
 		return fmt.Sprintf(" Environment %s is %s.", text.Shown(string(f.EID)), text.Shown(env.Config.Name))
@@ -235,12 +235,12 @@ func called(f *enforce.Finding, o *Owners) string {
 }
 
 // claim explains why a process is in no environment although it claims one; empty if it claims none.
-func claim(f *enforce.Finding, owners *Owners) string {
+func claim(f *enforce.Finding, recipients *Recipients) string {
 	if f.Rule != enforce.RuleNonEnvProcesses || f.EID == "" {
 		return ""
 	}
 	why := "isn't registered here"
-	if owners.Environment(f.Host, f.EID) != nil {
+	if recipients.Environment(f.Host, f.EID) != nil {
 		why = "is registered for another user"
 	}
 	return fmt.Sprintf(" It claims environment %s, which %s.", text.Shown(string(f.EID)), why)
@@ -253,7 +253,7 @@ type stake struct {
 }
 
 // stakesOf divides what a finding is about to end, by what is known of each process and device, in their order.
-func stakesOf[K comparable](f *enforce.Finding, owners *Owners,
+func stakesOf[K comparable](f *enforce.Finding, recipients *Recipients,
 	process func(enforce.ProcessRef) (K, bool), device func(enforce.DeviceRef) (K, bool),
 ) (of map[K]*stake, order []K) {
 	of = make(map[K]*stake)
@@ -269,7 +269,7 @@ func stakesOf[K comparable](f *enforce.Finding, owners *Owners,
 	}
 	for _, ref := range f.Terminate {
 		s := add(process(ref))
-		s.pids = append(s.pids, owners.named(f, ref))
+		s.pids = append(s.pids, recipients.named(f, ref))
 	}
 	for _, ref := range f.Detach {
 		if s := add(device(ref)); !slices.Contains(s.devices, ref.Index) {
@@ -280,7 +280,7 @@ func stakesOf[K comparable](f *enforce.Finding, owners *Owners,
 }
 
 // named is the PID of a process with its command, unless the finding is about this process, or the command is private.
-func (o *Owners) named(f *enforce.Finding, ref enforce.ProcessRef) string {
+func (o *Recipients) named(f *enforce.Finding, ref enforce.ProcessRef) string {
 	if o != nil && ref.PID != f.PID {
 		if p := o.on(ref.Host).processes[ref.PID]; p != nil && p.CommandOrName() != "" {
 			return fmt.Sprintf("%d (%s)", ref.PID, text.ShownCommand(p.CommandOrName()))
@@ -311,24 +311,24 @@ func (s *stake) follows(pending bool) string {
 	return strings.Join(parts, " and ")
 }
 
-// Owners finds the users of the processes and environments of a cluster.
-type Owners struct {
+// Recipients finds the users of the processes and environments of a cluster.
+type Recipients struct {
 	hosts map[snapshot.Hostname]*snapshot.Host
-	found map[snapshot.Hostname]*ownersOfHost
+	found map[snapshot.Hostname]*recipientsOfHost
 }
 
-// ownersOfHost are the accounts of a host's processes and environments that the kernel doesn't contradict.
-type ownersOfHost struct {
+// recipientsOfHost are the accounts of a host's processes and environments that the kernel doesn't contradict.
+type recipientsOfHost struct {
 	processes map[snapshot.PID]*snapshot.Process
 	envs      map[snapshot.EnvID]snapshot.UID
 	names     map[snapshot.UID]snapshot.Username
 }
 
-// NewOwners begins with a cluster, which must not change.
-func NewOwners(cluster snapshot.Cluster) *Owners {
-	o := &Owners{
+// NewRecipients begins with a cluster, which must not change.
+func NewRecipients(cluster snapshot.Cluster) *Recipients {
+	o := &Recipients{
 		hosts: make(map[snapshot.Hostname]*snapshot.Host, len(cluster.Hosts)),
-		found: make(map[snapshot.Hostname]*ownersOfHost),
+		found: make(map[snapshot.Hostname]*recipientsOfHost),
 	}
 	for i := range cluster.Hosts {
 		o.hosts[cluster.Hosts[i].Name] = &cluster.Hosts[i]
@@ -337,11 +337,11 @@ func NewOwners(cluster snapshot.Cluster) *Owners {
 }
 
 // on are those of a host, collected once. The first name of an account counts: processes have the host's own names.
-func (o *Owners) on(host snapshot.Hostname) *ownersOfHost {
+func (o *Recipients) on(host snapshot.Hostname) *recipientsOfHost {
 	if found := o.found[host]; found != nil {
 		return found
 	}
-	found := &ownersOfHost{
+	found := &recipientsOfHost{
 		map[snapshot.PID]*snapshot.Process{}, map[snapshot.EnvID]snapshot.UID{}, map[snapshot.UID]snapshot.Username{},
 	}
 	o.found[host] = found
@@ -364,14 +364,14 @@ func (o *Owners) on(host snapshot.Hostname) *ownersOfHost {
 	return found
 }
 
-// addressee is a user on a host.
-type addressee struct {
+// recipient is a user on a host.
+type recipient struct {
 	host snapshot.Hostname
 	uid  snapshot.UID
 }
 
 // Environment is the one with this id on a host, of any user; nil if none is known.
-func (o *Owners) Environment(host snapshot.Hostname, eid snapshot.EnvID) *snapshot.Environment {
+func (o *Recipients) Environment(host snapshot.Hostname, eid snapshot.EnvID) *snapshot.Environment {
 	if h := o.hosts[host]; h != nil && h.Snapshot != nil {
 		return h.Snapshot.Environment(eid)
 	}

@@ -20,7 +20,7 @@ func TestElsewhere(t *testing.T) {
 	doubtful := alice
 	doubtful.OwnerMismatch = true
 	owned := func(envs ...snapshot.Environment) *snapshot.Snapshot { return &snapshot.Snapshot{Environments: envs} }
-	owners := notify.NewOwners(snapshot.Cluster{Hosts: []snapshot.Host{
+	owners := notify.NewRecipients(snapshot.Cluster{Hosts: []snapshot.Host{
 		{Name: "a", Snapshot: owned(alice)},
 		{Name: "b", Snapshot: owned(alice)},
 		{Name: "c", Snapshot: owned(doubtful)},
@@ -95,7 +95,7 @@ func TestElsewhere(t *testing.T) {
 func TestCommands(t *testing.T) {
 	uid := snapshot.UID(1001)
 	processes := []snapshot.Process{{PID: 5, UID: &uid, Command: "python train.py"}, {PID: 6, UID: &uid, PrivateCommand: "python x.py"}}
-	owners := notify.NewOwners(snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: &snapshot.Snapshot{Processes: processes}}}})
+	owners := notify.NewRecipients(snapshot.Cluster{Hosts: []snapshot.Host{{Name: "a", Snapshot: &snapshot.Snapshot{Processes: processes}}}})
 	for pid, want := range map[snapshot.PID]string{0: "Processes 5 (python train.py), 6 get", 5: "Processes 5, 6 get"} {
 		f := &enforce.Finding{PID: pid, Terminate: []enforce.ProcessRef{{Host: "a", PID: 5}, {Host: "a", PID: 6}}}
 		require.Contains(t, notify.Messages(f, owners, time.Time{})[0].Shown(), want+" SIGTERM now.")

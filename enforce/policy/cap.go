@@ -188,11 +188,11 @@ func (c *Cap) period(now time.Time) (begin, end time.Time) {
 
 type reservation struct {
 	users selection
-	rule  snapshot.BookingRule
+	rule  snapshot.ReservationRule
 }
 
-// Booking implements enforce.Policy: the first rule about the person counts.
-func (f *File) Booking(user snapshot.Username) (rule *snapshot.BookingRule, known bool) {
+// ReservationRule implements enforce.Policy: the first rule about the person counts.
+func (f *File) ReservationRule(user snapshot.Username) (rule *snapshot.ReservationRule, known bool) {
 	for i := range f.reservations {
 		r := f.reservations[i]
 		switch r.users.has(string(f.Accounts.Name(user))) {

@@ -303,16 +303,16 @@ func TestBooking(t *testing.T) {
 	f := parse(t, "reservations:\n- {users: [alice], gpus: 4}\n- {users: [\"%staff\"], gpus: 2, longest: 3d, ahead: 30d, at-once: 1, pause: 1d}\n- {users: [\"*\", \"!bob\"], gpus: 1}\n")
 	known := true
 	f.AskUnix(func(user, group string) (bool, bool) { return user == "carol" && group == "staff", known })
-	for user, want := range map[snapshot.Username]*snapshot.BookingRule{
+	for user, want := range map[snapshot.Username]*snapshot.ReservationRule{
 		"alice": {GPUs: 4}, "carol": {GPUs: 2, Longest: 72 * time.Hour, Ahead: 720 * time.Hour, AtOnce: 1, Pause: 24 * time.Hour}, "dave": {GPUs: 1}, "bob": nil,
 	} {
-		rule, known := f.Booking(user)
+		rule, known := f.ReservationRule(user)
 		require.True(t, known, user)
 		require.Equal(t, want, rule, user)
 	}
 	known = false
 	for user, want := range map[snapshot.Username]bool{"alice": true, "carol": false, "dave": false} {
-		_, known := f.Booking(user)
+		_, known := f.ReservationRule(user)
 		require.Equal(t, want, known, user)
 	}
 }

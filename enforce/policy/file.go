@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/order"
@@ -78,26 +77,6 @@ func newLimit(key string, at func(*enforce.Fleet) *int) strictyaml.Setting[enfor
 	s := strictyaml.NewSetting(key, at, "", read, strconv.Itoa)
 	s.Read = func(f *enforce.Fleet, n *strictyaml.Node) { *at(f) = read(n) }
 	return s
-}
-
-// Event is what a hook is called for.
-type Event string
-
-// The events.
-const (
-	OnWarn  Event = "warn" // findings are new, and are not acted on yet
-	OnAct   Event = "act"  // orders were carried out, or their outcome is unknown
-	OnLimit Event = "hold" // safety limits held actions against users or on hosts back
-)
-
-// Hook is a program or a URL that gets events, as JSON.
-type Hook struct {
-	Command []string // a program with its arguments, which reads stdin
-	Webhook string   // a URL to which it is posted; one of the two is set
-	Slack   bool     // the URL is an incoming webhook of Slack or Mattermost, and gets a message for people
-	On      []Event
-	Timeout time.Duration // for each try
-	Retries int           // after the first try
 }
 
 // Default is the policy without a file and flags: that of 1.4.3, with a safety limit far above normal use.

@@ -190,7 +190,7 @@ func (f *File) Explain(q enforce.Query, known ...enforce.ExemptGPU) []Explanatio
 		list = append(list, Explanation{"cap " + c.ID, value, Source{c.place, "caps"}.String()})
 	}
 	if q.User != "" {
-		list = append(list, f.explainBooking(q.User)...)
+		list = append(list, f.explainReservations(q.User)...)
 		list = append(list, f.explainUnix(q.User)...)
 	}
 	for _, key := range slices.Concat(limitSettings, fleetSettings) {
@@ -199,12 +199,12 @@ func (f *File) Explain(q enforce.Query, known ...enforce.ExemptGPU) []Explanatio
 	return list
 }
 
-func (f *File) explainBooking(user snapshot.Username) []Explanation {
+func (f *File) explainReservations(user snapshot.Username) []Explanation {
 	if len(f.reservations) == 0 {
 		return nil
 	}
 	value := "nothing"
-	switch rule, known := f.Booking(user); {
+	switch rule, known := f.ReservationRule(user); {
 	case !known:
 		value = "unknown, as the groups of the user are"
 	case rule != nil:

@@ -236,7 +236,7 @@ func TestExample(t *testing.T) {
 
 	require.Len(t, file.Hooks, 3)
 	require.Equal(t, []string{"/usr/local/bin/genv-notify"}, file.Hooks[0].Command)
-	require.Equal(t, []policy.Event{policy.OnLimit}, file.Hooks[1].On)
+	require.Equal(t, []policy.HookEvent{policy.OnLimit}, file.Hooks[1].On)
 	require.Equal(t, 2, file.Hooks[1].Retries)
 	require.True(t, file.Hooks[2].Slack)
 	require.Equal(t, 200, file.Fleet().Limits.Fleet.Detachments)

@@ -102,7 +102,7 @@ func TestReservationsOfASite(t *testing.T) {
 	file.UnixGroups = unix(map[string]string{"lab": "ada"})
 	at := func(hour, minute int) time.Time { return time.Date(2026, 11, 24, hour, minute, 0, 0, time.UTC) }
 	booked := snapshot.Reservation{ID: "r", UID: uidOf(t, "ada"), Username: "ada", GPUs: 2, From: at(9, 0), Until: at(21, 0), Made: at(-12, 0), Known: 3}
-	rule, known := file.Booking("ada")
+	rule, known := file.ReservationRule("ada")
 	require.True(t, known)
 	next := snapshot.Reservation{GPUs: 2, From: at(32, 0), Until: at(44, 0)}
 	require.Equal(t, "you have 1 reservation, and 1 may be at once, on all hosts together: ask again after Tue 2026-11-24 21:00 UTC, for a start from Wed 2026-11-25 21:00 UTC", rule.TooMany([]snapshot.Reservation{booked}, &next, at(-12, 0)))

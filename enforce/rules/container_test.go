@@ -85,7 +85,7 @@ func TestNoticesNameTheContainer(t *testing.T) {
 	cluster.Hosts[0].Snapshot.Processes[0].ContainerInfo.Image = "lab/<x>:1"
 	plan := evaluate(policy, cluster, noon(0))
 	require.Len(t, plan.Findings, 2)
-	owners := notify.NewOwners(cluster)
+	owners := notify.NewRecipients(cluster)
 	require.Empty(t, notify.Messages(&plan.Findings[1], owners, noon(0)), "alice may not know of it")
 	notices := notify.Messages(&plan.Findings[0], owners, noon(0))
 	require.Len(t, notices, 1)

@@ -201,7 +201,7 @@ func TestAClaimIsExplainedToItsUser(t *testing.T) {
 				Rule: enforce.RuleNonEnvProcesses, Host: "a", PID: 7, EID: eid, UID: &uid,
 				Terminate: []enforce.ProcessRef{{Host: "a", PID: 7}},
 			}
-			list := notify.Messages(&f, notify.NewOwners(cluster), noon(0))
+			list := notify.Messages(&f, notify.NewRecipients(cluster), noon(0))
 			require.Len(t, list, 1)
 			require.Equal(t, tt.want, list[0].Shown())
 		})

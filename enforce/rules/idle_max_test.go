@@ -21,7 +21,7 @@ type stated struct {
 	indices []enforce.ExemptGPU
 	list    []*enforce.Cap
 	named   snapshot.Username
-	booking map[snapshot.Username]*snapshot.BookingRule
+	booking map[snapshot.Username]*snapshot.ReservationRule
 }
 
 func (s stated) Settings(q enforce.Query) *enforce.Settings {
@@ -36,7 +36,7 @@ func (s stated) Exempt(subject enforce.Subject) (string, bool) {
 	return "stated", s.exempt != nil && s.exempt(subject)
 }
 
-func (s stated) Booking(user snapshot.Username) (*snapshot.BookingRule, bool) {
+func (s stated) ReservationRule(user snapshot.Username) (*snapshot.ReservationRule, bool) {
 	return s.booking[user], true
 }
 func (s stated) Names(user snapshot.Username) bool                   { return user == s.named }

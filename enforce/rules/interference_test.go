@@ -144,7 +144,7 @@ func exemptProf(s enforce.Subject) bool {
 	case p == nil || p.UID == nil:
 		return false
 	}
-	uid := *p.CountedUID() // as a policy's exemptions go by it
+	uid := *p.CountsForUID() // as a policy's exemptions go by it
 	return uid == 1009 || uid == 0 && p.Container == "" && p.Name == "Xorg"
 }
 

@@ -101,7 +101,7 @@ func BenchmarkCrowded(b *testing.B) {
 	}}
 	for b.Loop() {
 		plan := evaluate(policy, cluster, noon(0))
-		owners := notify.NewOwners(cluster)
+		owners := notify.NewRecipients(cluster)
 		for i := range plan.Findings {
 			notify.Messages(&plan.Findings[i], owners, noon(0))
 		}

@@ -236,7 +236,7 @@ func TestNotifications(t *testing.T) {
 	cluster.Hosts[0].Snapshot.Environments[0].UID = 1001
 	cluster.Hosts[1].Snapshot.Environments[0].UID = 1001
 	cluster.Hosts[1].Snapshot.Environments[0].OwnerMismatch = true // so it is not believed
-	owners := notify.NewOwners(cluster)
+	owners := notify.NewRecipients(cluster)
 	var list []notify.UserMessage
 	plan := evaluate(policy, cluster, noon(0))
 	for i := range plan.Findings {
@@ -275,7 +275,7 @@ func TestNotificationsNameWhatIsLost(t *testing.T) {
 		{1, "Process 5 gets SIGTERM now and GPU 0 is being detached."},
 	} {
 		f := evaluate(stated{all: enforce.Settings{MaxDevices: &tt.cap}}, cluster, noon(0)).Findings[0]
-		list := notify.Messages(&f, notify.NewOwners(cluster), noon(0))
+		list := notify.Messages(&f, notify.NewRecipients(cluster), noon(0))
 		require.Len(t, list, 1)
 		_, follows, _ := strings.Cut(list[0].Shown(), "\n")
 		require.Equal(t, tt.want, follows)

@@ -106,7 +106,7 @@ func TestMaxProcessAge(t *testing.T) {
 		if s.Process == nil {
 			return false
 		}
-		user, _ := s.Process.Counted()
+		user, _ := s.Process.CountsFor()
 		return user == "bob"
 	}
 	outside := with(func(s *enforce.Settings) { s.UnknownOutside = true })

@@ -176,7 +176,7 @@ func TestCapsBesideReservations(t *testing.T) {
 
 // People are told who has reserved; owners are told what they lack, or what is one too many, once.
 func TestOwnersAreTold(t *testing.T) {
-	policy := stated{fleet: enforce.Fleet{TellUsers: true}, booking: map[snapshot.Username]*snapshot.BookingRule{"alice": {AtOnce: 1}}}
+	policy := stated{fleet: enforce.Fleet{TellUsers: true}, booking: map[snapshot.Username]*snapshot.ReservationRule{"alice": {AtOnce: 1}}}
 	told := func(minute int, memory *controllerMemory, c snapshot.Cluster) (lines []string) {
 		memory.Judge(policy, c, noon(minute))
 		for i := range memory.events {
@@ -244,7 +244,7 @@ func TestMessagesToOwners(t *testing.T) {
 	plan := evaluate(stated{}, cluster, noon(0))
 	var told []string
 	for i := range plan.Findings {
-		for _, m := range notify.Messages(&plan.Findings[i], notify.NewOwners(cluster), noon(0)) {
+		for _, m := range notify.Messages(&plan.Findings[i], notify.NewRecipients(cluster), noon(0)) {
 			told = append(told, m.Shown()+"\n"+m.Advice)
 		}
 	}

@@ -22,7 +22,7 @@ func noEnvironment(snapshot.Hostname, snapshot.EnvID) *snapshot.Environment { re
 
 // environmentsOf finds the environments of a cluster.
 func environmentsOf(cluster snapshot.Cluster) func(snapshot.Hostname, snapshot.EnvID) *snapshot.Environment {
-	return notify.NewOwners(cluster).Environment
+	return notify.NewRecipients(cluster).Environment
 }
 
 // TestAdviceOfACap: the advice names what the cap would take, since genv detach alone detaches all.

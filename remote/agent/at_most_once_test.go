@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/local/ending"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
@@ -47,7 +47,7 @@ type victim struct {
 // simulated, and so is the order of the signals, as package local has it.
 type onceHost struct {
 	note     *fence.LeaseFile
-	register *asked.Register
+	register *ending.Register
 
 	// noting has room for one who asks the note, and compares the answer with the last one. A
 	// goroutine that waits for a mutex would keep the clock of the test from going on.
@@ -65,7 +65,7 @@ func newOnceHost(dir string, random *rand.Rand) *onceHost {
 	boot := time.Now()
 	h := &onceHost{
 		note:     &fence.LeaseFile{Path: filepath.Join(dir, "controller.json"), Now: time.Now},
-		register: &asked.Register{Path: filepath.Join(dir, "asked.json"), BootID: "b", SinceBoot: func() (time.Duration, error) { return time.Since(boot), nil }},
+		register: &ending.Register{Path: filepath.Join(dir, "asked.json"), BootID: "b", SinceBoot: func() (time.Duration, error) { return time.Since(boot), nil }},
 		noting:   make(chan struct{}, 1), random: random, victims: map[snapshot.PID]*victim{},
 	}
 	for pid := range snapshot.PID(1 + random.IntN(4)) {
@@ -128,7 +128,7 @@ func (h *onceHost) Snapshot(context.Context, local.Age) ([]byte, error) {
 func (h *onceHost) Notify([]agent.Message) ([]agent.Receipt, error) { return nil, nil }
 
 // Execute implements agent.Backend. The genv that does it may be killed at any moment.
-func (h *onceHost) Execute(_ context.Context, o order.Order, asker asked.Authority) (done agent.Execution, err error) {
+func (h *onceHost) Execute(_ context.Context, o order.Order, asker ending.Authority) (done agent.Execution, err error) {
 	var running sync.WaitGroup
 	for _, t := range o.Terminate {
 		running.Go(func() { h.end(t.Process, &o, asker) })
@@ -137,9 +137,9 @@ func (h *onceHost) Execute(_ context.Context, o order.Order, asker asked.Authori
 	return done, nil
 }
 
-func (h *onceHost) end(p snapshot.Process, o *order.Order, asker asked.Authority) {
+func (h *onceHost) end(p snapshot.Process, o *order.Order, asker ending.Authority) {
 	key := []proc.ID{{PID: p.PID, Start: p.Start}}
-	end, earlier, err := h.register.Begin(asked.EndRequest{By: asker.Name, Order: o.ID, Grace: o.Grace}, key)
+	end, earlier, err := h.register.Begin(ending.EndRequest{By: asker.Name, Order: o.ID, Grace: o.Grace}, key)
 	if err != nil || h.roll(10) {
 		return
 	}
@@ -164,7 +164,7 @@ func (h *onceHost) end(p snapshot.Process, o *order.Order, asker asked.Authority
 }
 
 // signal sends a signal while the asker has its right.
-func (h *onceHost) signal(pid snapshot.PID, o *order.Order, asker asked.Authority, kill bool) bool {
+func (h *onceHost) signal(pid snapshot.PID, o *order.Order, asker ending.Authority, kill bool) bool {
 	release, err := asker.Hold()
 	if err != nil {
 		return false

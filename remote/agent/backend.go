@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/local/ending"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/remote/agent/frame"
@@ -24,7 +24,7 @@ type Backend interface {
 	// Snapshot returns the host's snapshot as snapshot.EncodeNative writes it. It may give up when ctx ends.
 	Snapshot(ctx context.Context, age local.Age) ([]byte, error)
 	// Execute carries out an order while asker holds its right, also if the controller has hung up.
-	Execute(ctx context.Context, o order.Order, asker asked.Authority) (Execution, error)
+	Execute(ctx context.Context, o order.Order, asker ending.Authority) (Execution, error)
 	// Notify shows messages on users' terminals, or keeps them for their next login.
 	Notify(messages []Message) ([]Receipt, error)
 }
@@ -226,11 +226,11 @@ func (a *Answers) execute(ctx context.Context, request ExecuteRequest) (done Exe
 }
 
 // asker is the right by which an order of a controller with this request acts.
-func (a *Answers) asker(r *fence.LeaseRequest) asked.Authority {
+func (a *Answers) asker(r *fence.LeaseRequest) ending.Authority {
 	if a.Fence == nil {
-		return asked.Authority{}
+		return ending.Authority{}
 	}
-	return asked.Authority{Name: r.ID(), Hold: func() (func(), error) { return a.Fence.Hold(r) }}
+	return ending.Authority{Name: r.ID(), Hold: func() (func(), error) { return a.Fence.Hold(r) }}
 }
 
 // MaxGrace is the longest grace that a host accepts.

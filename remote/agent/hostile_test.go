@@ -15,7 +15,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/local/ending"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -84,7 +84,7 @@ func (n *scripted) Snapshot(ctx context.Context, _ local.Age) ([]byte, error) {
 	return empty, nil
 }
 
-func (n *scripted) Execute(ctx context.Context, _ order.Order, _ asked.Authority) (agent.Execution, error) {
+func (n *scripted) Execute(ctx context.Context, _ order.Order, _ ending.Authority) (agent.Execution, error) {
 	return n.execute(ctx)
 }
 

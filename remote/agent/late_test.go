@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/local/ending"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -173,7 +173,7 @@ func (g *grave) Snapshot(context.Context, local.Age) ([]byte, error) {
 	return []byte(`{"n":1}`), nil
 }
 
-func (g *grave) Execute(context.Context, order.Order, asked.Authority) (agent.Execution, error) {
+func (g *grave) Execute(context.Context, order.Order, ending.Authority) (agent.Execution, error) {
 	g.count(&g.begun)
 	<-g.release
 	g.count(&g.finished)

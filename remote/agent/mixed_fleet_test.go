@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/local/ending"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/enforce/rules"
@@ -192,7 +192,7 @@ func (b *recordingBackend) Snapshot(context.Context, local.Age) ([]byte, error) 
 	return b.snapshot, nil
 }
 
-func (b *recordingBackend) Execute(_ context.Context, o order.Order, _ asked.Authority) (agent.Execution, error) {
+func (b *recordingBackend) Execute(_ context.Context, o order.Order, _ ending.Authority) (agent.Execution, error) {
 	b.orders = append(b.orders, o)
 	return agent.Execution{}, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/local/ending"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -166,7 +166,7 @@ func (n *pretended) Snapshot(ctx context.Context, _ local.Age) ([]byte, error) {
 	return nil, context.Cause(ctx)
 }
 
-func (n *pretended) Execute(context.Context, order.Order, asked.Authority) (agent.Execution, error) {
+func (n *pretended) Execute(context.Context, order.Order, ending.Authority) (agent.Execution, error) {
 	return agent.Execution{}, nil
 }
 

@@ -172,7 +172,7 @@ func (a *Allowances) of(round *controller.Round, h *snapshot.Host) *service.Allo
 			}
 			p.Caps = append(p.Caps, use(told, places, &count, round.Now))
 		}
-		p.Booking = bookingOf(round, h, name, p.Caps, own)
+		p.Reservable = reservableOf(round, h, name, p.Caps, own)
 		told.People[uid] = p
 	}
 	tellWaits(told, round.Plan.ForWaits, h.Name)
@@ -193,19 +193,19 @@ func tellWaits(told *service.Allowance, all []enforce.ForWait, host snapshot.Hos
 	}
 }
 
-// bookingOf is what a user may reserve on a host, nil for nothing, with what the user has reserved on other hosts. It
+// reservableOf is what a user may reserve on a host, nil for nothing, with what the user has reserved elsewhere. It
 // adds that to the user's caps, too; places says where each cap is in their list.
-func bookingOf(
+func reservableOf(
 	round *controller.Round, on *snapshot.Host, user snapshot.Username, caps []service.CapUse, places map[string]int,
-) *service.Booking {
-	rule, known := round.Policy.Booking(user)
+) *service.Reservable {
+	rule, known := round.Policy.ReservationRule(user)
 	if rule == nil {
 		if known {
 			return nil
 		}
-		return &service.Booking{Unknown: true}
+		return &service.Reservable{Unknown: true}
 	}
-	booking := &service.Booking{BookingRule: *rule}
+	booking := &service.Reservable{ReservationRule: *rule}
 	settings := round.Policy.Settings(enforce.Query{Host: on.Name, Labels: on.Labels, At: round.Now})
 	booking.Warn = settings.WarnOf(enforce.RuleReservations).For
 	account := round.Policy.Account(user)
@@ -254,7 +254,7 @@ func peopleOf(s *snapshot.Snapshot) map[snapshot.UID]snapshot.Username {
 		}
 	}
 	for i := range s.Processes {
-		if user, uid := s.Processes[i].Counted(); uid != nil {
+		if user, uid := s.Processes[i].CountsFor(); uid != nil {
 			add(*uid, user)
 		}
 	}

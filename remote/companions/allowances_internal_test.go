@@ -142,14 +142,14 @@ func TestBookingOf(t *testing.T) {
 	elsewhere := func(gpus int) []snapshot.Reservation {
 		return []snapshot.Reservation{{GPUs: gpus, From: guardNoon, Until: guardNoon.Add(time.Hour)}} // all that the rule and caps need
 	}
-	require.Equal(t, &service.Booking{BookingRule: snapshot.BookingRule{GPUs: 2, AtOnce: 1, Warn: 30 * time.Minute}, Elsewhere: elsewhere(0)}, told.People[1].Booking)
+	require.Equal(t, &service.Reservable{ReservationRule: snapshot.ReservationRule{GPUs: 2, AtOnce: 1, Warn: 30 * time.Minute}, Elsewhere: elsewhere(0)}, told.People[1].Reservable)
 	var booked [][]snapshot.Reservation
 	for _, u := range told.People[1].Caps {
 		booked = append(booked, u.Booked)
 	}
 	require.Equal(t, [][]snapshot.Reservation{elsewhere(2), elsewhere(1), nil, nil, nil}, booked, "%v", told.Caps)
-	require.Nil(t, told.People[2].Booking, "nothing")
-	require.Equal(t, &service.Booking{Unknown: true}, told.People[3].Booking)
+	require.Nil(t, told.People[2].Reservable, "nothing")
+	require.Equal(t, &service.Reservable{Unknown: true}, told.People[3].Reservable)
 }
 
 // TestPeopleThatAreTold: always in the same order, of very many those who wait or asked.

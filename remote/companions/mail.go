@@ -20,9 +20,9 @@ type Mail func(n *notify.UserMessage, run string, round int) error
 func (send Mail) Plan(
 	round *controller.Round, events []enforce.Event,
 ) (_ []*controller.Delivery, refused controller.Learned) {
-	owners := notify.NewOwners(round.Cluster)
+	recipients := notify.NewRecipients(round.Cluster)
 	all := notificationsOf(events, func(f *enforce.Finding) []notify.UserMessage {
-		return notify.Messages(f, owners, round.Now)
+		return notify.Messages(f, recipients, round.Now)
 	})
 	nameDecisions(all, round.Items, round.Now)
 	for _, host := range slices.Sorted(maps.Keys(all)) {

@@ -45,7 +45,7 @@ func TestNameDecisions(t *testing.T) {
 
 func TestMessages(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	var l controller.Budget[snapshot.UID]
+	var l controller.HourlyQuota[snapshot.UID]
 	for i := range messagesAnHour - 1 {
 		note, ok := admit(&l, "a", 1001, messagesAnHour, now.Add(time.Duration(i)*time.Second))
 		require.True(t, ok)
@@ -96,7 +96,7 @@ func TestMessagesForOthers(t *testing.T) {
 // A host that makes up users takes a bounded amount of memory, and none of the other hosts' room.
 func TestMessagesAreBounded(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	var l controller.Budget[snapshot.UID]
+	var l controller.HourlyQuota[snapshot.UID]
 	admitted := 0
 	for i := range 3 * 1024 {
 		if _, ok := admit(&l, "evil", snapshot.UID(i+1), messagesAnHour, now); ok {

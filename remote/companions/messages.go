@@ -31,7 +31,7 @@ import (
 
 // Messages shows users on their terminals what is wrong and what is done. Its memory is kept over a restart.
 type Messages struct {
-	controller.Budget[snapshot.UID]
+	controller.HourlyQuota[snapshot.UID]
 	// Warned are the warnings that are running, and Exempted the findings that ended by an exemption, by their ids.
 	Warned   map[string]*warned `json:"warned,omitempty"`
 	Exempted map[string]bool    `json:"exempted,omitempty"`
@@ -59,13 +59,13 @@ func (m *Messages) Plan(
 	if round.DryRun {
 		return nil, controller.Learned{}
 	}
-	owners := notify.NewOwners(round.Cluster)
+	recipients := notify.NewRecipients(round.Cluster)
 	byHost := notificationsOf(events, func(f *enforce.Finding) []notify.UserMessage {
-		return notify.Messages(f, owners, round.Now)
+		return notify.Messages(f, recipients, round.Now)
 	})
 	over := m.addLasting(round, events, byHost)
 	elsewhere := notificationsOf(events, func(f *enforce.Finding) []notify.UserMessage {
-		return notify.Elsewhere(f, owners, round.Policy.Account, round.Now)
+		return notify.Elsewhere(f, recipients, round.Policy.Account, round.Now)
 	})
 	for host, list := range elsewhere { // last, and so not in place of a warning
 		room := max(0, safety.MaxEventsPerHost-len(byHost[host]))
@@ -112,7 +112,7 @@ func (m *Messages) batch(notifications []notify.UserMessage, round *controller.R
 		of[n.UID] = append(of[n.UID], n)
 	}
 	for _, uid := range users {
-		footer, ok := admit(&m.Budget, notifications[0].Host, uid, mostOf(of[uid]), round.Now)
+		footer, ok := admit(&m.HourlyQuota, notifications[0].Host, uid, mostOf(of[uid]), round.Now)
 		if !ok {
 			b.suppressed = append(b.suppressed, of[uid]...)
 			continue
@@ -248,7 +248,7 @@ func mostOf(list []notify.UserMessage) int {
 
 // admit counts a message, and reports whether it may be sent. note is about those that were, or will be, suppressed.
 func admit(
-	l *controller.Budget[snapshot.UID], host snapshot.Hostname, uid snapshot.UID, most int, now time.Time,
+	l *controller.HourlyQuota[snapshot.UID], host snapshot.Hostname, uid snapshot.UID, most int, now time.Time,
 ) (note string, ok bool) {
 	before, spent, ok := l.Spend(host, uid, 1, most, 0, now)
 	switch {

@@ -136,7 +136,7 @@ type Snapshotter struct {
 }
 
 // Look asks every host once.
-func (l *Snapshotter) Look(ctx context.Context) Look {
+func (l *Snapshotter) Look(ctx context.Context) Fleet {
 	look := merge(l.Hosts, l.Collect(ctx), l.machines, l.Link.About)
 	l.machines = look.machines
 	return look

@@ -111,14 +111,16 @@ func (p *fakeFleet) controller(log controller.Recorder) *controller.Controller {
 // constant is a policy with the same settings for everyone, which exempts nothing.
 type constant enforce.Settings
 
-func (c constant) Settings(enforce.Query) *enforce.Settings              { return (*enforce.Settings)(&c) }
-func (constant) Exempt(enforce.Subject) (string, bool)                   { return "", false }
-func (constant) Booking(snapshot.Username) (*snapshot.BookingRule, bool) { return nil, true }
-func (constant) Caps(time.Time) []*enforce.Cap                           { return nil }
-func (constant) ExemptIndices(snapshot.Hostname) []enforce.ExemptGPU     { return nil }
-func (constant) Account(user snapshot.Username) snapshot.Username        { return user }
-func (constant) Names(snapshot.Username) bool                            { return false }
-func (constant) Fleet() enforce.Fleet                                    { return enforce.Fleet{} }
+func (c constant) Settings(enforce.Query) *enforce.Settings { return (*enforce.Settings)(&c) }
+func (constant) Exempt(enforce.Subject) (string, bool)      { return "", false }
+func (constant) ReservationRule(snapshot.Username) (*snapshot.ReservationRule, bool) {
+	return nil, true
+}
+func (constant) Caps(time.Time) []*enforce.Cap                       { return nil }
+func (constant) ExemptIndices(snapshot.Hostname) []enforce.ExemptGPU { return nil }
+func (constant) Account(user snapshot.Username) snapshot.Username    { return user }
+func (constant) Names(snapshot.Username) bool                        { return false }
+func (constant) Fleet() enforce.Fleet                                { return enforce.Fleet{} }
 
 // usual is what holds without a policy file.
 var usual = constant{EnvDevices: true, EnvMemory: true}

@@ -28,7 +28,7 @@ type knownFleet struct {
 	last  []snapshot.Host // of each of hosts
 	at    map[string]int  // where each is among these, by name
 	round int             // of the last tick, counted over restarts
-	Look
+	Fleet
 }
 
 // of returns the fleet with other hosts. What is known of those with the same name stays.
@@ -62,7 +62,7 @@ func (f knownFleet) with(answers []hostAnswer, machines Machines, about func(rem
 			h.Snapshot = nil
 		}
 	}
-	f.Look = merge(f.hosts, snapshot.Cluster{Hosts: f.last}, machines, about)
+	f.Fleet = merge(f.hosts, snapshot.Cluster{Hosts: f.last}, machines, about)
 	return f
 }
 
@@ -91,8 +91,8 @@ func (d Duplicate) String() string {
 	return fmt.Sprintf("%s and %s are one machine: it counts once, as %s", d.SameAs, d.Name, d.SameAs)
 }
 
-// Look is what is seen of a fleet.
-type Look struct {
+// Fleet is what is seen of a fleet.
+type Fleet struct {
 	Cluster    snapshot.Cluster // has each machine once
 	Duplicates []Duplicate      // are left out of Cluster
 	// Via is how each host that answered was spoken with, where the Link knows.
@@ -103,11 +103,11 @@ type Look struct {
 }
 
 // merge keeps one host for each machine, with its first name, and the snapshot of the first name that answered.
-func merge(asked []remote.Host, all snapshot.Cluster, known Machines, about func(remote.Host) agent.About) Look {
+func merge(asked []remote.Host, all snapshot.Cluster, known Machines, about func(remote.Host) agent.About) Fleet {
 	identities := identitiesOf(asked, all, about)
 	groups := known.group(identities)
 	n := len(all.Hosts)
-	m := Look{
+	m := Fleet{
 		Cluster: snapshot.Cluster{Hosts: make([]snapshot.Host, 0, n)},
 		reached: make(map[snapshot.Hostname]remote.Host, n), Via: make(map[snapshot.Hostname]agent.Via, n),
 		machines: known.next(identities, groups),
@@ -131,7 +131,7 @@ func merge(asked []remote.Host, all snapshot.Cluster, known Machines, about func
 }
 
 // reach notes under which name a host answered, and how.
-func (m *Look) reach(name snapshot.Hostname, answered remote.Host, via agent.Via) {
+func (m *Fleet) reach(name snapshot.Hostname, answered remote.Host, via agent.Via) {
 	m.reached[name] = answered
 	if via != "" {
 		m.Via[name] = via

@@ -187,14 +187,14 @@ func TestTheRecordOfAnHour(t *testing.T) {
 	}
 	require.Less(t, size, recordsAnHour+recordsAnHour/2, "a record has its time, too")
 	require.Equal(t, 10, found("b", "bob", 10))
-	now = now.Add(budgetHour)
+	now = now.Add(quotaHour)
 	before := len(log)
 	require.Greater(t, found("a", "alice", 10), 10)
 	require.Regexp(t, `^and \d+ more records within an hour, of findings that are left out$`, log[before].Text, "the rest of the hour before")
 
 	found("a", "eve", 10_000)
 	found("a", "eve", 1)
-	now, before = now.Add(budgetHour), len(log)
+	now, before = now.Add(quotaHour), len(log)
 	c.learn([]*Delivery{{by: learns{Records: []audit.Record{{Kind: audit.KindNotified, Reason: "suppressed", Host: "a", User: "eve"}}}}})
 	require.Regexp(t, `^and \d+ more records within an hour, of findings that are left out$`, log[before].Text, "what fails to be told is no less counted")
 }

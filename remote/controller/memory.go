@@ -29,9 +29,9 @@ type FleetMemory struct {
 	Machines   Machines                   `json:"machines"`
 	Companions map[string]json.RawMessage `json:"companions,omitempty"` // the memories of companions, by their names
 	// Operator is what operators asked for that lasts. It has a file of its own, since it doesn't age: see statedir.
-	Operator operator.State            `json:"-"`
-	recorded Budget[snapshot.Username] // how much of the record users of hosts used up lately
-	ReadOnly bool                      `json:"-"` // another controller writes this memory, and counts its rounds
+	Operator operator.State                 `json:"-"`
+	recorded HourlyQuota[snapshot.Username] // how much of the record users of hosts used up lately
+	ReadOnly bool                           `json:"-"` // another controller writes this memory, and counts its rounds
 	// FormerHours are the GPU hours that an earlier version kept in the memory, where they stay until a table has them.
 	FormerHours map[string]enforce.Hours `json:"-"`
 }

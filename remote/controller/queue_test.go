@@ -16,7 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	"github.com/seed-3119e985/genv/enforce/guard"
-	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/local/ending"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/agent"
@@ -115,7 +115,7 @@ func (h *guardedHost) Snapshot(context.Context, local.Age) ([]byte, error) {
 	return snapshot.EncodeNative(genvhost.Busy(1))
 }
 
-func (h *guardedHost) Execute(_ context.Context, o order.Order, _ asked.Authority) (agent.Execution, error) {
+func (h *guardedHost) Execute(_ context.Context, o order.Order, _ ending.Authority) (agent.Execution, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.orders++

@@ -53,7 +53,7 @@ const (
 	recordsAnHour = 4 << 20
 )
 
-// bounded leaves out records beyond the budgets of their users on their hosts.
+// bounded leaves out records beyond the hourly quotas of their users on their hosts.
 func (c *Controller) bounded(records []audit.Record) []audit.Record {
 	if c.Audit == nil {
 		return records
@@ -100,7 +100,7 @@ func (c *Controller) beyond() (records []audit.Record) {
 	return records
 }
 
-// ahead writes what was found, within the budgets, and items, and reserves room for their outcomes.
+// ahead writes what was found, within the quotas, and items, and reserves room for their outcomes.
 func (c *Controller) ahead(events []enforce.Event, duplicates []Duplicate, items []audit.Record) error {
 	before := c.beyond() // of the hour before, which spend forgets
 	var records []audit.Record

@@ -244,7 +244,7 @@ func TestRoles(t *testing.T) {
 		time.AfterFunc(50*time.Second, cancel)
 		err := elector(c, nil).Run(ctx, election.Roles{
 			Changed: func(election.Status) {},
-			Stand: func(ctx context.Context) error {
+			StandBy: func(ctx context.Context) error {
 				require.NoError(t, remote.MayBegin(ctx))
 				if len(roles) == 6 {
 					<-ctx.Done()
@@ -277,7 +277,7 @@ func TestARoleThatReturns(t *testing.T) {
 		c := newCluster()
 		err := elector(c, nil).Run(t.Context(), election.Roles{
 			Changed: func(election.Status) {},
-			Stand:   func(ctx context.Context) error { <-ctx.Done(); return nil },
+			StandBy: func(ctx context.Context) error { <-ctx.Done(); return nil },
 			Lead:    func(context.Context, election.Term) error { time.Sleep(time.Minute); return errBroken },
 		})
 		require.ErrorIs(t, err, errBroken)

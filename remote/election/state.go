@@ -193,10 +193,10 @@ type Term struct{ Epoch, Cluster uint64 }
 
 // Roles is what a controller does in an election.
 type Roles struct {
-	// Stand is called while the controller doesn't lead, and Lead for each term in which it does. Their contexts end
+	// StandBy is called while the controller doesn't lead, and Lead for each term in which it does. Their contexts end
 	// then. That of Lead may begin nothing (see remote.MayBegin) once another controller may lead, also if this program
 	// was stopped and hasn't noticed yet.
-	Stand   func(context.Context) error
+	StandBy func(context.Context) error
 	Lead    func(context.Context, Term) error
 	Changed func(Status) // called when the role, the epoch, the leader or whether etcd answers has changed
 }
@@ -225,7 +225,7 @@ func (e *Elector) Run(ctx context.Context, roles Roles) error {
 }
 
 func (e *Elector) follow(ctx context.Context, term Term, roles Roles) (turned bool, err error) {
-	role, why := roles.Stand, errElected
+	role, why := roles.StandBy, errElected
 	if term != (Term{}) {
 		why = ErrNotLeading
 		role = func(ctx context.Context) error {

@@ -103,7 +103,7 @@ func TestAChatGetsItsMessage(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	hook := policy.Hook{Webhook: server.URL, Slack: true, On: []policy.Event{policy.OnWarn}, Timeout: time.Minute}
+	hook := policy.Hook{Webhook: server.URL, Slack: true, On: []policy.HookEvent{policy.OnWarn}, Timeout: time.Minute}
 	require.NoError(t, errors.Join(hooks.SendTest(t.Context(), []policy.Hook{hook}, "bob", time.Now())[0].Err))
 	require.JSONEq(t, `{"text": ":information_source: This is a test of genv's notices. Nothing is wrong, and nothing will be done."}`, <-got)
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()

@@ -28,7 +28,7 @@ const (
 
 // Post is an event as a hook gets it, and what became of it there.
 type Post struct {
-	Event policy.Event
+	Event policy.HookEvent
 	JSON  []byte
 	Chat  []byte   // the message for Slack
 	IDs   []string // of findings that it is about

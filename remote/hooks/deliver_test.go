@@ -43,10 +43,10 @@ func (f *failures) add(r hooks.Post) {
 }
 
 // sendOnce sends one event to one hook, and returns what failed.
-func sendOnce(t *testing.T, h policy.Hook, event policy.Event, body string) []string {
+func sendOnce(t *testing.T, h policy.Hook, event policy.HookEvent, body string) []string {
 	t.Helper()
 	if h.On == nil {
-		h.On = []policy.Event{policy.OnWarn, policy.OnAct}
+		h.On = []policy.HookEvent{policy.OnWarn, policy.OnAct}
 	}
 	if h.Timeout == 0 {
 		h.Timeout = 10 * time.Second
@@ -84,7 +84,7 @@ func TestACommandThatLeavesAChildIsNotRunAgain(t *testing.T) {
 }
 
 func TestOnlyTheEventsThatAreWanted(t *testing.T) {
-	require.Empty(t, sendOnce(t, policy.Hook{Command: []string{"/bin/false"}, On: []policy.Event{policy.OnLimit}}, "warn", ""))
+	require.Empty(t, sendOnce(t, policy.Hook{Command: []string{"/bin/false"}, On: []policy.HookEvent{policy.OnLimit}}, "warn", ""))
 }
 
 func TestACommandThatFailsSaysWhy(t *testing.T) {
@@ -160,9 +160,9 @@ func TestAWebhookIsTriedAgain(t *testing.T) {
 // A hook that hangs delays no other hook, costs no more than its queue, and says what is dropped.
 func TestASlowHookKeepsNobodyWaiting(t *testing.T) {
 	var failed failures
-	slow := policy.Hook{Command: script(t, "exec sleep 1000"), Timeout: time.Hour, On: []policy.Event{policy.OnWarn}}
+	slow := policy.Hook{Command: script(t, "exec sleep 1000"), Timeout: time.Hour, On: []policy.HookEvent{policy.OnWarn}}
 	out := filepath.Join(t.TempDir(), "out")
-	quick := policy.Hook{Command: script(t, "echo told >> "+out), Timeout: time.Minute, On: []policy.Event{policy.OnWarn}}
+	quick := policy.Hook{Command: script(t, "echo told >> "+out), Timeout: time.Minute, On: []policy.HookEvent{policy.OnWarn}}
 	q := hooks.NewQueue([]policy.Hook{slow, quick}, failed.add)
 	q.Send(hooks.Post{Event: "warn"})
 	require.Eventually(t, func() bool { _, err := os.Stat(out); return err == nil }, time.Minute, time.Millisecond)
@@ -177,9 +177,9 @@ func TestASlowHookKeepsNobodyWaiting(t *testing.T) {
 func TestEachHookHasAResult(t *testing.T) {
 	var results failures
 	q := hooks.NewQueue([]policy.Hook{
-		{Command: []string{"/bin/true"}, On: []policy.Event{"act"}, Timeout: time.Minute},
-		{Command: []string{"/bin/false"}, On: []policy.Event{"act"}, Timeout: time.Minute},
-		{Command: []string{"/bin/true"}, On: []policy.Event{"warn"}, Timeout: time.Minute},
+		{Command: []string{"/bin/true"}, On: []policy.HookEvent{"act"}, Timeout: time.Minute},
+		{Command: []string{"/bin/false"}, On: []policy.HookEvent{"act"}, Timeout: time.Minute},
+		{Command: []string{"/bin/true"}, On: []policy.HookEvent{"warn"}, Timeout: time.Minute},
 	}, results.add)
 	q.Send(hooks.Post{Event: "act", IDs: []string{"x"}})
 	q.Close(time.Minute)

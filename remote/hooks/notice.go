@@ -31,7 +31,7 @@ import (
 // Notice is what hooks get, as JSON; docs/json.md describes it.
 type Notice struct {
 	Schema   string           `json:"schema"` // genv.hook/1
-	Event    policy.Event     `json:"event"`
+	Event    policy.HookEvent `json:"event"`
 	Time     time.Time        `json:"time"`
 	Run      string           `json:"run"`
 	Cycle    int              `json:"cycle"`
@@ -73,7 +73,7 @@ func (s Sink) Consume(round *controller.Round, events []enforce.Event) {
 		return
 	}
 	warned, acted := Notice{Event: policy.OnWarn}, Notice{Event: policy.OnAct}
-	find := notify.NewOwners(round.Cluster).Environment
+	find := notify.NewRecipients(round.Cluster).Environment
 	held := Notice{Event: policy.OnLimit} // in every cycle: the administrator has to decide
 	for i := range events {
 		switch e := &events[i]; {

@@ -90,7 +90,7 @@ func (m *lastCycle) host(h *snapshot.Host, before *FleetHost, unable map[snapsho
 		host.Guard, host.Service, host.Waiting = m.guard(h, s), s.Service, waitingIn(s)
 	}
 	if s != nil {
-		host.Reservations, host.Reserved = BookingsOf(s, host.Seen) // they begin and end by themselves
+		host.Reservations, host.Reserved = ReservationsOf(s, host.Seen) // they begin and end by themselves
 	}
 	if before != nil && host.same(before) {
 		host.GPUs, host.Warnings, host.Changed, host.users = before.GPUs, before.Warnings, before.Changed, before.users

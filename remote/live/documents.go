@@ -81,7 +81,7 @@ type HostGPUs struct {
 	GPUs     []gpus.GPU        `json:"gpus"`
 	Warnings []string          `json:"warnings,omitempty"`
 	// Reservations are those that have not ended.
-	Reservations []Booking `json:"reservations,omitempty"`
+	Reservations []Reservation `json:"reservations,omitempty"`
 	// Waits are who waits for GPUs there; missing where there is no queue, and in what a controller serves.
 	Waits []snapshot.Wait `json:"waits,omitzero"`
 }

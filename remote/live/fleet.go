@@ -84,9 +84,9 @@ type FleetHost struct {
 	// Unable is why nothing can be ended there, or nothing of an order was done.
 	Unable string `json:"unable,omitempty"`
 	// Reservations are those that have not ended; missing if unknown, or if there are none.
-	Reservations []Booking `json:"reservations,omitempty"`
-	Reserved     *int      `json:"reserved,omitempty"` // how many GPUs are reserved now; missing if unknown
-	Changed      uint64    `json:"changed"`            // the revision of its last change
+	Reservations []Reservation `json:"reservations,omitempty"`
+	Reserved     *int          `json:"reserved,omitempty"` // how many GPUs are reserved now; missing if unknown
+	Changed      uint64        `json:"changed"`            // the revision of its last change
 
 	snapshot *snapshot.Snapshot // of Seen
 	users    []FleetUser
@@ -166,8 +166,8 @@ type Finding struct {
 	Decision enforce.Decision `json:"decision"`
 }
 
-// Booking is a reservation of GPUs of a host that hasn't ended.
-type Booking struct {
+// Reservation is a reservation of GPUs of a host that hasn't ended.
+type Reservation struct {
 	ID     string            `json:"id"`
 	User   snapshot.Username `json:"user,omitempty"`
 	GPUs   int               `json:"gpus"`
@@ -176,8 +176,8 @@ type Booking struct {
 	Reason string            `json:"reason,omitempty"`
 }
 
-// BookingsOf are those of a snapshot by their start, and how many GPUs are reserved at a time; nil if unknown.
-func BookingsOf(s *snapshot.Snapshot, at time.Time) (list []Booking, reserved *int) {
+// ReservationsOf are those of a snapshot by their start, and how many GPUs are reserved at a time; nil if unknown.
+func ReservationsOf(s *snapshot.Snapshot, at time.Time) (list []Reservation, reserved *int) {
 	if s.Reservations == nil {
 		return nil, nil
 	}
@@ -185,15 +185,15 @@ func BookingsOf(s *snapshot.Snapshot, at time.Time) (list []Booking, reserved *i
 	_, now := snapshot.RunningAt(s.Reservations, clock)
 	for i := range s.Reservations {
 		if b := &s.Reservations[i]; b.Holds(clock) {
-			list = append(list, Booking{b.ID, gpus.UserName(b.Username, &b.UID), b.GPUs, b.From, b.Until, b.Reason})
+			list = append(list, Reservation{b.ID, gpus.UserName(b.Username, &b.UID), b.GPUs, b.From, b.Until, b.Reason})
 		}
 	}
-	slices.SortFunc(list, func(a, b Booking) int { return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(list, func(a, b Reservation) int { return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.ID, b.ID)) })
 	return list, &now
 }
 
 // String is for people, in the zone of this machine.
-func (r *Booking) String() string {
+func (r *Reservation) String() string {
 	s := fmt.Sprintf("%s reserved by %s from %s to %s", text.Plural(r.GPUs, "GPU"), gpus.ShownUser(r.User),
 		snapshot.When(r.From.Local()), snapshot.When(r.Until.Local()))
 	if r.Reason != "" {

@@ -139,7 +139,7 @@ func hideEvent(e *FleetEvent) {
 	}
 }
 
-func hideReservations(list []Booking, shown func(snapshot.Username) bool) []Booking {
+func hideReservations(list []Reservation, shown func(snapshot.Username) bool) []Reservation {
 	list = slices.Clone(list) // nil stays nil
 	for i := range list {
 		if !shown(list[i].User) {
@@ -158,7 +158,7 @@ func (r *restricted) reveal(hidden, all *FleetState) *FleetState {
 	for i := range all.Hosts {
 		h := &all.Hosts[i]
 		if slices.ContainsFunc(h.GPUs, func(g gpus.GPU) bool { return slices.Contains(g.Users(), r.user) }) ||
-			slices.ContainsFunc(h.Reservations, func(b Booking) bool { return r.owns(b.User) }) || h.Waiting != nil &&
+			slices.ContainsFunc(h.Reservations, func(b Reservation) bool { return r.owns(b.User) }) || h.Waiting != nil &&
 			slices.ContainsFunc(h.Waiting.People, func(p WaitingPerson) bool { return r.owns(p.User) }) {
 			f.Hosts[i] = hideHost(h, r.owns)
 		}

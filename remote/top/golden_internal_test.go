@@ -291,10 +291,10 @@ func TestWhoWaitsAndWhatIsReserved(t *testing.T) {
 	f := sample()
 	f.Hosts[0].Waiting = &live.Waiting{Commands: 1, GPUs: 2, Longest: 720, People: []live.WaitingPerson{{User: "er\x1bin", GPUs: 2, Seconds: 720}}}
 	f.Hosts[1].Waiting, f.Hosts[1].Reserved = new(live.Waiting), of(1)
-	f.Hosts[1].Reservations = []live.Booking{
+	f.Hosts[1].Reservations = []live.Reservation{
 		{User: "alice", GPUs: 1, From: noon.Add(-time.Hour), Until: noon.Add(time.Hour), Reason: "paper"}, {User: "bob", GPUs: 1, From: noon.Add(48 * time.Hour), Until: noon.Add(50 * time.Hour)},
 	}
-	f.Hosts[2].Reservations, f.Hosts[2].Reserved = []live.Booking{{User: "bob", GPUs: 2, From: noon.Add(3 * time.Hour), Until: noon.Add(50 * time.Hour)}}, of(0)
+	f.Hosts[2].Reservations, f.Hosts[2].Reserved = []live.Reservation{{User: "bob", GPUs: 2, From: noon.Add(3 * time.Hour), Until: noon.Add(50 * time.Hour)}}, of(0)
 	m := viewed(t, f, 160, 24)
 	screen := strings.Join(m.screen(), "\n")
 	for _, want := range []string{"\nReserved: gpu-2: 1 GPU reserved by alice from ", `"paper"; gpu-3: 2 GPUs reserved by bob`, " 2s     2 ", " 0  1 now\n", " ?  2 at 15:00\n"} {

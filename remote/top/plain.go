@@ -181,7 +181,7 @@ func sentence(r *tabRow) string {
 	for _, p := range cmp.Or(h.Waiting, new(live.Waiting)).People { // since when would be another line each minute
 		line += fmt.Sprintf("; %s waits for %s", draw.Shown(string(p.User)), text.Plural(p.GPUs, "GPU"))
 	}
-	for _, b := range r.scene.bookings(h) {
+	for _, b := range r.scene.reservations(h) {
 		line += "; " + draw.Shown(b.String())
 	}
 	before := "; findings: "

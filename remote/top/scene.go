@@ -34,7 +34,7 @@ func newScene(fleet *live.FleetState, events []live.FleetEvent, now func() time.
 			s.waiting = append(s.waiting, fmt.Sprintf("%s for %s on %s since %s", draw.Shown(string(p.User)),
 				text.Plural(p.GPUs, "GPU"), draw.Shown(string(h.Name)), short(time.Duration(p.Seconds)*time.Second)))
 		}
-		for _, b := range s.bookings(h) {
+		for _, b := range s.reservations(h) {
 			s.booked = append(s.booked, draw.Shown(string(h.Name))+": "+draw.Shown(b.String()))
 		}
 	}

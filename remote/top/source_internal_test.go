@@ -181,7 +181,7 @@ func TestPlainSaysWhoWaits(t *testing.T) {
 	for i, f := range []*live.FleetState{f, later} {
 		f.Hosts = f.Hosts[2:3]
 		f.Hosts[0].Waiting = &live.Waiting{Commands: 1, GPUs: 2, People: []live.WaitingPerson{{User: "erin", GPUs: 2, Seconds: int64(60 * i)}}}
-		f.Hosts[0].Reservations = []live.Booking{{User: "bob", GPUs: 2, From: noon.Add(3 * time.Hour), Until: noon.Add(50 * time.Hour)}}
+		f.Hosts[0].Reservations = []live.Reservation{{User: "bob", GPUs: 2, From: noon.Add(3 * time.Hour), Until: noon.Add(50 * time.Hour)}}
 	}
 	lines, _, err := plainLines(t, Options{}, 0, f, later)
 	require.NoError(t, err)

@@ -228,15 +228,17 @@ func reserved(r *tabRow) string {
 	if n := *cmp.Or(r.host.Reserved, new(int)); n > 0 {
 		return fmt.Sprintf("%d now", n)
 	}
-	for _, b := range r.scene.bookings(r.host) {
+	for _, b := range r.scene.reservations(r.host) {
 		return fmt.Sprintf("%d at %s", b.GPUs, b.From.In(r.now().Location()).Format("15:04"))
 	}
 	return ""
 }
 
-func (s *scene) bookings(h *live.FleetHost) []live.Booking {
-	soon := func(b live.Booking) bool { return b.From.Before(s.now().Add(24*time.Hour)) && b.Until.After(s.now()) }
-	return slices.DeleteFunc(slices.Clone(h.Reservations), func(b live.Booking) bool { return !soon(b) })
+func (s *scene) reservations(h *live.FleetHost) []live.Reservation {
+	soon := func(b live.Reservation) bool {
+		return b.From.Before(s.now().Add(24*time.Hour)) && b.Until.After(s.now())
+	}
+	return slices.DeleteFunc(slices.Clone(h.Reservations), func(b live.Reservation) bool { return !soon(b) })
 }
 
 func guardMode(r *tabRow) string {

@@ -42,13 +42,13 @@ func (cap5) Settings(enforce.Query) *enforce.Settings {
 	five := 5
 	return &enforce.Settings{MaxDevices: &five}
 }
-func (cap5) Exempt(enforce.Subject) (string, bool)                   { return "", false }
-func (cap5) Booking(snapshot.Username) (*snapshot.BookingRule, bool) { return nil, true }
-func (cap5) Caps(time.Time) []*enforce.Cap                           { return nil }
-func (cap5) ExemptIndices(snapshot.Hostname) []enforce.ExemptGPU     { return nil }
-func (cap5) Account(user snapshot.Username) snapshot.Username        { return user }
-func (cap5) Names(snapshot.Username) bool                            { return false }
-func (cap5) Fleet() enforce.Fleet                                    { return enforce.Fleet{} }
+func (cap5) Exempt(enforce.Subject) (string, bool)                               { return "", false }
+func (cap5) ReservationRule(snapshot.Username) (*snapshot.ReservationRule, bool) { return nil, true }
+func (cap5) Caps(time.Time) []*enforce.Cap                                       { return nil }
+func (cap5) ExemptIndices(snapshot.Hostname) []enforce.ExemptGPU                 { return nil }
+func (cap5) Account(user snapshot.Username) snapshot.Username                    { return user }
+func (cap5) Names(snapshot.Username) bool                                        { return false }
+func (cap5) Fleet() enforce.Fleet                                                { return enforce.Fleet{} }
 
 // newFleet is a fleet after its first cycle. Each seventeenth host fails.
 func newFleet(hosts, gpus int) *fleet { return fleetAt(time.Now(), hosts, gpus) }

@@ -27,7 +27,7 @@ type week struct {
 
 type weekRow struct {
 	Host snapshot.Hostname
-	live.Booking
+	live.Reservation
 	X, Width  string
 	Y, Colour int
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Booker is who reserves. Root may always; others need a rule.
-type Booker struct {
+// Reserver is who reserves. Root may always; others need a rule.
+type Reserver struct {
 	UID       snapshot.UID
-	Rule      *snapshot.BookingRule  // nil for none
-	Elsewhere []snapshot.Reservation // of the same person on other hosts
+	Rule      *snapshot.ReservationRule // nil for none
+	Elsewhere []snapshot.Reservation    // of the same person on other hosts
 	// Caps may refuse a reservation beside those that the person has here. Nil refuses none.
 	Caps func(r *snapshot.Reservation, here []snapshot.Reservation) error
 }
@@ -31,7 +31,7 @@ const (
 
 // Reserve adds a reservation, or returns the one that has its ID. known is how many GPUs the host has. The error is an
 // UnavailableError, or wraps ErrRequest.
-func Reserve(list []snapshot.Reservation, r snapshot.Reservation, by Booker, known int, now time.Time) (
+func Reserve(list []snapshot.Reservation, r snapshot.Reservation, by Reserver, known int, now time.Time) (
 	[]snapshot.Reservation, snapshot.Reservation, error,
 ) {
 	switch i := indexOf(list, r.ID); {
@@ -42,7 +42,7 @@ func Reserve(list []snapshot.Reservation, r snapshot.Reservation, by Booker, kno
 	}
 	now = now.Truncate(time.Second)
 	r.From, r.Until = r.From.Truncate(time.Second), r.Until.Truncate(time.Second)
-	err := cmp.Or(checkBooking(&r, known, now), checkRoom(list, &r, known, now))
+	err := cmp.Or(checkReservation(&r, known, now), checkRoom(list, &r, known, now))
 	if err == nil && by.UID != 0 {
 		err = by.check(list, &r, now)
 	}
@@ -58,7 +58,7 @@ func indexOf(list []snapshot.Reservation, id string) int {
 	return slices.IndexFunc(list, func(b snapshot.Reservation) bool { return b.ID == id })
 }
 
-func checkBooking(r *snapshot.Reservation, known int, now time.Time) error {
+func checkReservation(r *snapshot.Reservation, known int, now time.Time) error {
 	switch {
 	case r.ID == "" || len(r.ID) > maxID || !text.IsMadeOf(r.ID, ""):
 		return Refuse("the id of a reservation is of at most %d letters and digits", maxID)
@@ -128,7 +128,7 @@ func firstEnd(list []snapshot.Reservation) time.Time {
 	return slices.MinFunc(list, func(a, b snapshot.Reservation) int { return a.Until.Compare(b.Until) }).Until
 }
 
-func (by *Booker) check(list []snapshot.Reservation, r *snapshot.Reservation, now time.Time) error {
+func (by *Reserver) check(list []snapshot.Reservation, r *snapshot.Reservation, now time.Time) error {
 	rule := by.Rule
 	if rule == nil {
 		return Unavailable("the policy lets you reserve nothing here: ask your administrator, who may do it for you " +

@@ -30,8 +30,8 @@ func ended(r snapshot.Reservation, at float64, lapsed bool) snapshot.Reservation
 }
 
 func TestReserve(t *testing.T) {
-	rule := &snapshot.BookingRule{GPUs: 4, Longest: 24 * time.Hour, Ahead: 48 * time.Hour, AtOnce: 2, Pause: 6 * time.Hour}
-	bound := &snapshot.BookingRule{GPUs: 4}
+	rule := &snapshot.ReservationRule{GPUs: 4, Longest: 24 * time.Hour, Ahead: 48 * time.Hour, AtOnce: 2, Pause: 6 * time.Hour}
+	bound := &snapshot.ReservationRule{GPUs: 4}
 	many := func(n int, uid func(int) snapshot.UID) (list []snapshot.Reservation) {
 		for i := range n {
 			list = append(list, booked(fmt.Sprint("m", i), uid(i), 1, float64(100+10*i), float64(101+10*i)))
@@ -42,7 +42,7 @@ func TestReserve(t *testing.T) {
 	for name, tt := range map[string]struct {
 		have, elsewhere list
 		ask             snapshot.Reservation
-		rule            *snapshot.BookingRule
+		rule            *snapshot.ReservationRule
 		as              snapshot.UID
 		want            string // of the error; empty for none
 	}{
@@ -50,7 +50,7 @@ func TestReserve(t *testing.T) {
 		"now":                                    {ask: booked("a", 1, 1, 0, 1), rule: rule, as: 1},
 		"this minute":                            {ask: booked("a", 1, 1, -0.01, 1), rule: rule, as: 1},
 		"root for somebody, beyond the rule":     {ask: booked("a", 1, 8, 1, 400)},
-		"a rule that bounds nothing":             {ask: booked("a", 1, 8, 1, 4000), rule: &snapshot.BookingRule{}, as: 1},
+		"a rule that bounds nothing":             {ask: booked("a", 1, 8, 1, 4000), rule: &snapshot.ReservationRule{}, as: 1},
 		"beside others":                          {have: list{booked("b", 2, 4, 0, 9)}, ask: booked("a", 1, 4, 1, 2), rule: rule, as: 1},
 		"when others end":                        {have: list{booked("b", 2, 8, 0, 9)}, ask: booked("a", 1, 4, 9, 10), rule: rule, as: 1},
 		"others that ended":                      {have: list{ended(booked("b", 2, 8, 0, 9), -1, false)}, ask: booked("a", 1, 4, 1, 2), rule: rule, as: 1},
@@ -78,7 +78,7 @@ func TestReserve(t *testing.T) {
 		"longer":                                 {ask: booked("a", 1, 1, 1, 26), rule: rule, as: 1, want: "at most 1d, and this is 1d1h"},
 		"further ahead":                          {ask: booked("a", 1, 1, 49, 50), rule: rule, as: 1, want: "the latest start is Wed 2026-12-02 12:00 UTC"},
 		"more at once":                           {have: list{booked("b", 1, 1, 20, 21)}, elsewhere: list{booked("c", 9, 1, 40, 41)}, ask: booked("a", 1, 1, 1, 2), rule: rule, as: 1, want: "you have 2 reservations, and 2 may be at once, on all hosts together: ask again after Tue 2026-12-01 09:00 UTC, for a start from Wed 2026-12-02 11:00 UTC"},
-		"more at once, without a pause":          {have: list{booked("b", 1, 1, 20, 21), booked("c", 1, 1, 1, 2)}, ask: booked("a", 1, 1, 1, 2), rule: &snapshot.BookingRule{AtOnce: 1}, as: 1, want: "on all hosts together: ask again after Tue 2026-12-01 09:00 UTC"},
+		"more at once, without a pause":          {have: list{booked("b", 1, 1, 20, 21), booked("c", 1, 1, 1, 2)}, ask: booked("a", 1, 1, 1, 2), rule: &snapshot.ReservationRule{AtOnce: 1}, as: 1, want: "on all hosts together: ask again after Tue 2026-12-01 09:00 UTC"},
 		"at the earliest start that was said":    {have: list{ended(booked("b", 1, 1, -3, 9), -1.99, true)}, ask: booked("a", 1, 1, 4+1/60.0, 8), rule: rule, as: 1},
 		"a minute before that":                   {have: list{ended(booked("b", 1, 1, -3, 9), -1.99, true)}, ask: booked("a", 1, 1, 4, 8), rule: rule, as: 1, want: "the earliest start is Mon 2026-11-30 16:01 UTC"},
 		"in the pause":                           {have: list{booked("b", 1, 1, -2, 1)}, ask: booked("a", 1, 1, 6, 8), rule: rule, as: 1, want: "6h later: the earliest start is Mon 2026-11-30 19:00 UTC"},
@@ -90,7 +90,7 @@ func TestReserve(t *testing.T) {
 		"the ninth of a person, also by root":    {have: many(8, func(int) snapshot.UID { return 1 }), ask: booked("a", 1, 1, 1, 2), want: "8 reservations are the maximum of one person"},
 		"the 65th of a host":                     {have: many(64, func(i int) snapshot.UID { return snapshot.UID(10 + i) }), ask: booked("a", 1, 1, 1, 2), want: "this host has 64 reservations, its maximum: reserve on another host"},
 	} {
-		list, made, err := state.Reserve(tt.have, tt.ask, state.Booker{UID: tt.as, Rule: tt.rule, Elsewhere: tt.elsewhere}, 8, bookingTime(0))
+		list, made, err := state.Reserve(tt.have, tt.ask, state.Reserver{UID: tt.as, Rule: tt.rule, Elsewhere: tt.elsewhere}, 8, bookingTime(0))
 		if tt.want != "" {
 			require.ErrorContains(t, err, tt.want, name)
 			require.Equal(t, tt.have, list, name)
@@ -102,7 +102,7 @@ func TestReserve(t *testing.T) {
 		if len(list) > len(tt.have) {
 			require.Equal(t, [2]time.Time{tt.ask.From, tt.ask.Until}, [2]time.Time{made.From, made.Until}, "%s: also of a late command", name)
 		}
-		again, same, err := state.Reserve(list, tt.ask, state.Booker{UID: tt.as}, 8, bookingTime(0))
+		again, same, err := state.Reserve(list, tt.ask, state.Reserver{UID: tt.as}, 8, bookingTime(0))
 		require.NoError(t, err, name)
 		require.Equal(t, list, again, "%s: a request that comes again makes nothing", name)
 		require.Equal(t, made, same, name)

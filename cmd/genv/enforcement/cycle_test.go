@@ -237,7 +237,7 @@ func TestHooksGetWhatWasQueuedBeforeAReload(t *testing.T) {
 	text := "#!/bin/sh\nsleep 0.3; echo told >> " + dir + "/out\n"
 	require.NoError(t, proctest.WriteProgram(filepath.Join(dir, "hook"), []byte(text)))
 	file := policy.Default()
-	file.Hooks = []policy.Hook{{Command: []string{filepath.Join(dir, "hook")}, On: []policy.Event{policy.OnAct}, Timeout: time.Minute}}
+	file.Hooks = []policy.Hook{{Command: []string{filepath.Join(dir, "hook")}, On: []policy.HookEvent{policy.OnAct}, Timeout: time.Minute}}
 	ctx, service := startService(t.Context(), zerolog.Nop(), false)
 	defer service.close()
 	require.NoError(t, ctx.Err())

@@ -176,7 +176,7 @@ func (l *loop) enforce(ctx context.Context) error {
 		return err
 	}
 	err := l.part.Run(ctx, election.Roles{
-		Stand:   func(role context.Context) error { return ends(role, l.stand(role)) },
+		StandBy: func(role context.Context) error { return ends(role, l.stand(role)) },
 		Lead:    func(role context.Context, t election.Term) error { return ends(role, l.lead(role, t)) },
 		Changed: func(s election.Status) { l.sayElection(&s, takeOver) },
 	})

@@ -237,7 +237,7 @@ func (f *fleet) gpus(ctx context.Context, h remote.Host) (live.HostGPUs, error) 
 	if err != nil {
 		return live.HostGPUs{}, err
 	}
-	reservations, _ := live.BookingsOf(s, time.Now())
+	reservations, _ := live.ReservationsOf(s, time.Now())
 	return live.HostGPUs{
 		Host: snapshot.Hostname(h.Name), Via: via, GPUs: gpus.Of(s), Warnings: s.Warnings, Reservations: reservations,
 		Waits: s.Waits,

@@ -148,7 +148,7 @@ func (w *waiter) ended(ctx context.Context) error {
 }
 
 // show prints which hosts fail, each once.
-func (w *waiter) show(failures []remote.Failure, seen *controller.Look) {
+func (w *waiter) show(failures []remote.Failure, seen *controller.Fleet) {
 	render.WriteDuplicates(w.Err, seen.Duplicates)
 	var unnamed []remote.Failure
 	for _, f := range failures {

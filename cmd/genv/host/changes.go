@@ -169,7 +169,7 @@ func mayHold(s *snapshot.Snapshot, b *snapshot.Reservation) bool {
 		}
 	}
 	for i := range s.Processes {
-		add(s.Processes[i].CountedUID(), s.Processes[i].Indices())
+		add(s.Processes[i].CountsForUID(), s.Processes[i].Indices())
 	}
 	for _, more := range s.More {
 		add(more.UID, more.GPUs)

@@ -13,7 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/guard"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
-	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/local/ending"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -69,10 +69,10 @@ func (p *hostCommands) openFence(h *host) agent.Fence {
 }
 
 // askedList is the list of processes that were asked to end; nil without root, who alone may write it.
-func (p *hostCommands) askedList(fs proc.FS) *asked.Register {
+func (p *hostCommands) askedList(fs proc.FS) *ending.Register {
 	boot, err := fs.BootID()
 	if err != nil || os.Geteuid() != 0 || p.SharedAccount != nil {
 		return nil
 	}
-	return &asked.Register{Path: asked.Path(p.Getenv), BootID: boot, SinceBoot: proc.SinceBoot}
+	return &ending.Register{Path: ending.Path(p.Getenv), BootID: boot, SinceBoot: proc.SinceBoot}
 }

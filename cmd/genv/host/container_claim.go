@@ -49,7 +49,7 @@ func (r *runtime) claim(ctx context.Context, request grant.GPURequest) (*claimed
 		return nil, err
 	}
 	known, _ := r.host.Machine.Hardware.Known() // without it, devices have only their indices
-	c := grant.Claim{
+	c := grant.Applicant{
 		GPURequest: request, Proof: proof, Container: r.id, PID: pid, Now: snapshot.DateOf(r.Now()), Hardware: known,
 		Shared: owner == nil,
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
-	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/local/ending"
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/enforce/policy"
@@ -108,7 +108,7 @@ func (l *localLink) Snapshot(ctx context.Context, h remote.Host) (*snapshot.Snap
 }
 
 func (l *localLink) Execute(ctx context.Context, _ remote.Host, o order.Order) (agent.Execution, error) {
-	var asker asked.Authority // root's own is not refused
+	var asker ending.Authority // root's own is not refused
 	if name := l.asker.Load(); name != nil {
 		asker.Name = *name
 	}

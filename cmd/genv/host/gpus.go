@@ -32,7 +32,7 @@ type GPUsDocument struct {
 	// Waits are who waits for GPUs with --wait; missing where no queue is kept.
 	Waits []snapshot.Wait `json:"waits,omitzero"`
 	// Reservations are those that have not ended.
-	Reservations []live.Booking `json:"reservations,omitempty"`
+	Reservations []live.Reservation `json:"reservations,omitempty"`
 }
 
 func (p *hostCommands) gpusCommand() *cli.Command {
@@ -65,7 +65,7 @@ func (p *hostCommands) gpusHere(c *cli.Context, o *gpulist.Flags) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		p.Warnf("the reservations are unknown: %v", err)
 	}
-	reservations, _ := live.BookingsOf(&snapshot.Snapshot{Reservations: booked}, p.Now())
+	reservations, _ := live.ReservationsOf(&snapshot.Snapshot{Reservations: booked}, p.Now())
 	for i := range reservations {
 		r := &reservations[i]
 		found.Reserved = append(found.Reserved, gpulist.Reserved{From: r.From, Text: r.String()})

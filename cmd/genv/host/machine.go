@@ -13,7 +13,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/enforce/audit"
 	enforcelocal "github.com/seed-3119e985/genv/enforce/local"
-	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/local/ending"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
@@ -122,7 +122,7 @@ func (h *host) try(ctx context.Context) *snapshot.Trial {
 }
 
 func (h *host) carryOut(
-	ctx context.Context, o order.Order, asker asked.Authority, say func(string),
+	ctx context.Context, o order.Order, asker ending.Authority, say func(string),
 ) (_ []order.Outcome, warnings []string) {
 	var refused []order.Termination
 	if h.noTerminate {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
-	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/local/ending"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
@@ -139,7 +139,7 @@ func (p *hostCommands) usageExecute(c *cli.Context) error {
 		return command.UsageError("the order on stdin: %w", err)
 	}
 	host := p.openHost()
-	var asker asked.Authority
+	var asker ending.Authority
 	if f := p.openFence(host); f != nil {
 		if err := f.Admit(nil); err != nil {
 			return err

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	keeper "github.com/seed-3119e985/genv/cmd/genv/guard"
 	"github.com/seed-3119e985/genv/enforce/guard"
-	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/local/ending"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/agent/fence"
@@ -154,7 +154,7 @@ func (h *host) Snapshot(ctx context.Context, age local.Age) ([]byte, error) {
 }
 
 // Execute implements agent.Backend.
-func (h *host) Execute(ctx context.Context, o order.Order, asker asked.Authority) (e agent.Execution, _ error) {
+func (h *host) Execute(ctx context.Context, o order.Order, asker ending.Authority) (e agent.Execution, _ error) {
 	e.Outcomes, e.Warnings = h.carryOut(ctx, o, asker, func(line string) { e.Lines = append(e.Lines, line) })
 	return e, nil
 }

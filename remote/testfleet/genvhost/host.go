@@ -18,7 +18,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/local/ending"
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -152,7 +152,7 @@ func (b *conversation) Snapshot(ctx context.Context, age local.Age) ([]byte, err
 }
 
 // Execute implements agent.Backend.
-func (b *conversation) Execute(ctx context.Context, o order.Order, _ asked.Authority) (agent.Execution, error) {
+func (b *conversation) Execute(ctx context.Context, o order.Order, _ ending.Authority) (agent.Execution, error) {
 	return as(ctx, b, agent.RequestExecute, func() (agent.Execution, error) {
 		lines, outcomes := b.host.carryOut(o)
 		return agent.Execution{Lines: lines, Outcomes: outcomes}, nil

@@ -43,8 +43,8 @@ const (
 // ErrRefused means that a container can't have the GPUs that it asks for.
 var ErrRefused = errors.New("refused")
 
-// Claim is a container's request, and what is known of it.
-type Claim struct {
+// Applicant is a container's request, and what is known of it.
+type Applicant struct {
 	GPURequest
 	Proof     *Holder      // for whom it is started; nil if that isn't proved
 	Container string       // its ID
@@ -74,7 +74,7 @@ type Granted struct {
 
 // Apply registers a container's process in its environment, and attaches the devices of an environment of its own.
 // After an error, which wraps ErrRefused, ErrRequest or one of package state, the files are not to be written.
-func (c Claim) Apply(f *state.Files) (Granted, error) {
+func (c Applicant) Apply(f *state.Files) (Granted, error) {
 	g := Granted{GPUs: c.AsksForGPUs()}
 	if c.Proof != nil {
 		g.UID = &c.Proof.UID
@@ -89,7 +89,7 @@ func (c Claim) Apply(f *state.Files) (Granted, error) {
 }
 
 // joined is the environment of the person in which a container runs; nil for its own.
-func (c Claim) joined(f *state.Files) *snapshot.Environment {
+func (c Applicant) joined(f *state.Files) *snapshot.Environment {
 	switch {
 	case c.Proof != nil && c.Proof.EID != "":
 		env := f.Environment(c.Proof.EID)
@@ -103,7 +103,7 @@ func (c Claim) joined(f *state.Files) *snapshot.Environment {
 	return nil
 }
 
-func (c Claim) join(f *state.Files, env *snapshot.Environment, g Granted) (Granted, error) {
+func (c Applicant) join(f *state.Files, env *snapshot.Environment, g Granted) (Granted, error) {
 	attached := f.AttachedTo(env.EID)
 	wanted, err := c.wanted(f, attached)
 	if err != nil {
@@ -138,7 +138,7 @@ func (c Claim) join(f *state.Files, env *snapshot.Environment, g Granted) (Grant
 	return g.with(f, wanted, c.Hardware), nil
 }
 
-func (c Claim) own(f *state.Files, g Granted) (Granted, error) {
+func (c Applicant) own(f *state.Files, g Granted) (Granted, error) {
 	uid, username := Nobody, NobodyUsername
 	if c.Proof != nil {
 		uid, username = c.Proof.UID, c.Username
@@ -197,7 +197,7 @@ func listed(devices []snapshot.DeviceIndex) string {
 }
 
 // wanted are the devices that the request names; all are those of "all". It is empty for a request by number.
-func (c Claim) wanted(f *state.Files, all []snapshot.DeviceIndex) (list []snapshot.DeviceIndex, err error) {
+func (c Applicant) wanted(f *state.Files, all []snapshot.DeviceIndex) (list []snapshot.DeviceIndex, err error) {
 	if c.Count > 0 {
 		if c.All || len(c.Names)+len(c.Minors) > 0 {
 			return nil, fmt.Errorf("%w: %s is a number of GPUs, and --device names some: use one of both",
@@ -231,7 +231,7 @@ func (c Claim) wanted(f *state.Files, all []snapshot.DeviceIndex) (list []snapsh
 }
 
 // index is the device of a name: an index, a UUID, also one that is cut short, or that of an attached MIG instance.
-func (c Claim) index(f *state.Files, name string) (snapshot.DeviceIndex, error) {
+func (c Applicant) index(f *state.Files, name string) (snapshot.DeviceIndex, error) {
 	if list, err := text.ParseIndices[snapshot.DeviceIndex](name); err == nil && len(list) == 1 {
 		return list[0], nil
 	}

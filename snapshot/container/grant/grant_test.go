@@ -179,7 +179,7 @@ func TestClaim(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := files()
-			c := grant.Claim{GPURequest: row.request, Proof: row.proof, Container: id, PID: 77, Now: now, Username: "x", Hardware: gpus(), Shared: row.shared}
+			c := grant.Applicant{GPURequest: row.request, Proof: row.proof, Container: id, PID: 77, Now: now, Username: "x", Hardware: gpus(), Shared: row.shared}
 			g, err := c.Apply(f)
 			if row.err != "" {
 				require.ErrorContains(t, err, row.err)
@@ -225,7 +225,7 @@ func TestInstances(t *testing.T) {
 		f := files()
 		f.Devices[0].Attachments[0].Instances = []snapshot.GPUUUID{"MIG-a", "MIG-b"}
 		f.Devices[2].Attachments[0].Instances = []snapshot.GPUUUID{"MIG-c"}
-		g, err := grant.Claim{GPURequest: row.request, Proof: proved(alice, "10"), Container: id, PID: 77, Now: now, Hardware: gpus()}.Apply(f)
+		g, err := grant.Applicant{GPURequest: row.request, Proof: proved(alice, "10"), Container: id, PID: 77, Now: now, Hardware: gpus()}.Apply(f)
 		if row.err != "" {
 			require.ErrorContains(t, err, row.err, name)
 			continue
@@ -238,7 +238,7 @@ func TestInstances(t *testing.T) {
 func TestOwnEnvironments(t *testing.T) {
 	f := files()
 	f.Environments = append(f.Environments, snapshot.Environment{EID: "4c01db0b339c", UID: bob, PIDs: []snapshot.PID{5}})
-	c := grant.Claim{GPURequest: grant.GPURequest{Count: 1, Memory: snapshot.MustMemory("4g"), Called: "train"}, Container: id, PID: 77, Now: now}
+	c := grant.Applicant{GPURequest: grant.GPURequest{Count: 1, Memory: snapshot.MustMemory("4g"), Called: "train"}, Container: id, PID: 77, Now: now}
 	g, err := c.Apply(f)
 	require.NoError(t, err)
 	require.Equal(t, snapshot.EnvID("4c01db0b339c-2"), g.EID, "another has its name")

@@ -29,8 +29,8 @@ const (
 
 const OwnerSchema = "genv.owner/1" // the version of the files in root's folder
 
-// Owner says that root owns the state of a host: users ask its service, and the state folder is a copy for 1.4.3.
-type Owner struct {
+// Ownership says that root owns the state of a host: users ask its service, and the state folder is a copy for 1.4.3.
+type Ownership struct {
 	Schema   string    `json:"schema"`
 	StateDir string    `json:"state_dir"`
 	Since    time.Time `json:"since"`              // of the takeover
@@ -38,7 +38,7 @@ type Owner struct {
 }
 
 // Owner is nil where every user writes the state files. With an error they are not to be read or written.
-func (s *Store) Owner() (*Owner, error) {
+func (s *Store) Owner() (*Ownership, error) {
 	dir, owner, err := s.openOwned()
 	dir.Close()
 	return owner, err
@@ -66,7 +66,7 @@ func (s *Store) MayWrite() bool {
 func (s *Store) OwnedPath() string { return filepath.Join(s.RootDir, ownedName) }
 
 // openOwned opens root's folder of the state files. All results are nil where there is none.
-func (s *Store) openOwned() (*folder.Folder, *Owner, error) {
+func (s *Store) openOwned() (*folder.Folder, *Ownership, error) {
 	if s.RootDir == "" {
 		return nil, nil, nil
 	}
@@ -83,7 +83,7 @@ func (s *Store) openOwned() (*folder.Folder, *Owner, error) {
 	return dir, owner, nil
 }
 
-func (s *Store) readOwner(dir *folder.Folder) (*Owner, error) {
+func (s *Store) readOwner(dir *folder.Folder) (*Ownership, error) {
 	data, _, err := dir.Read(ownerFile, maxNote)
 	if err != nil {
 		return nil, folder.Ignore(err, fs.ErrNotExist)
@@ -94,7 +94,7 @@ func (s *Store) readOwner(dir *folder.Folder) (*Owner, error) {
 			return nil, err
 		}
 	}
-	var owner Owner
+	var owner Ownership
 	if err := json.Unmarshal(data, &owner); err != nil || owner.Schema != OwnerSchema {
 		return nil, fmt.Errorf("%w: %s is not of this version of genv (%s): use the one that wrote it,"+
 			" which gives the state back with `genv host handover`",

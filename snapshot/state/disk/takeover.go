@@ -78,7 +78,7 @@ func (t *transaction) moveToRoot(move func(*state.Files) error) error {
 		return err
 	}
 	t.step("owning")
-	owner := Owner{Schema: OwnerSchema, StateDir: t.path(), Since: t.Now().UTC()}
+	owner := Ownership{Schema: OwnerSchema, StateDir: t.path(), Since: t.Now().UTC()}
 	if err := dir.PutJSON(ownerFile, owner, ownedMode, true); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (s *Store) makeOwned() (*folder.Folder, error) {
 }
 
 func (s *Store) checkOther(dir *folder.Folder) error {
-	var owner Owner
+	var owner Ownership
 	if dir.ReadJSON(ownerFile, maxNote, &owner) && owner.StateDir != s.path() {
 		return fmt.Errorf("%w: %s has the state of %s: give that back with GENV_TMPDIR=%s and `genv host handover`",
 			folder.ErrUnsafe, dir.Path, owner.StateDir, owner.StateDir)

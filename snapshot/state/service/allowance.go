@@ -59,9 +59,9 @@ type Cap struct {
 
 // Person is what holds for one person.
 type Person struct {
-	Caps    []CapUse `json:"caps,omitempty"`
-	Rules   []Rule   `json:"rules,omitempty"`   // nil for those of the Allowance
-	Booking *Booking `json:"booking,omitempty"` // what the person may reserve; nil for nothing
+	Caps       []CapUse    `json:"caps,omitempty"`
+	Rules      []Rule      `json:"rules,omitempty"`   // nil for those of the Allowance
+	Reservable *Reservable `json:"booking,omitempty"` // what the person may reserve; nil for nothing
 }
 
 // CapUse is what a cap counts for a person, or for those who share it, and what it allows.

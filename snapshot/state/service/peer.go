@@ -30,8 +30,8 @@ type callerProcess struct {
 // isRoot says whether it is root on the host itself, or this user on a simulated host.
 func (p *callerProcess) isRoot() bool { return int(p.uid) == os.Geteuid() && p.unknown == nil }
 
-// booker is who changes reservations: 0 for root, who changes those of others.
-func (p *callerProcess) booker() snapshot.UID {
+// reserver is who changes reservations: 0 for root, who changes those of others.
+func (p *callerProcess) reserver() snapshot.UID {
 	if p.isRoot() {
 		return 0
 	}

@@ -20,7 +20,7 @@ const LapsesAfter = 30 * time.Minute // in which no GPU of a reservation is held
 
 const holdersEvery = time.Minute
 
-// Reservations are the bookings of this host. What was answered is safe on the disk.
+// Reservations are the reservations of this host. What was answered is safe on the disk.
 type Reservations struct {
 	Load     func() ([]snapshot.Reservation, error) // fs.ErrNotExist for none yet
 	Save     func([]snapshot.Reservation) error
@@ -137,15 +137,15 @@ func lapsing(list []snapshot.Reservation, now time.Time, first bool, held func(*
 }
 
 func (s *Server) reserve(ctx context.Context, r *snapshot.Reservation, by callerProcess) (Answer, error) {
-	uid := by.booker()
-	asked, booker := *r, state.Booker{UID: uid}
+	uid := by.reserver()
+	asked, reserver := *r, state.Reserver{UID: uid}
 	if !by.isRoot() {
 		asked.UID = uid
 	}
 	asked.Username = s.Username(ctx, asked.UID)
 	known, err := s.Reservations.GPUs(ctx)
 	if err == nil && uid != 0 {
-		err = s.addRule(ctx, &booker, known)
+		err = s.addRule(ctx, &reserver, known)
 	}
 	if err != nil {
 		return Answer{}, err
@@ -153,12 +153,12 @@ func (s *Server) reserve(ctx context.Context, r *snapshot.Reservation, by caller
 	var made snapshot.Reservation
 	err = s.Reservations.change(func(list []snapshot.Reservation) (next []snapshot.Reservation, err error) {
 		list = state.End(list, nil, s.Now(), s.Reservations.believed()) // cancelled ones don't fill the disk
-		next, made, err = state.Reserve(list, asked, booker, known, s.Now())
+		next, made, err = state.Reserve(list, asked, reserver, known, s.Now())
 		return next, err
 	})
 	answer := Answer{Reservation: &made}
-	if err == nil && booker.Rule != nil && s.isInUse(ctx, &made) {
-		answer.Freed = made.Made.Add(booker.Rule.Warn)
+	if err == nil && reserver.Rule != nil && s.isInUse(ctx, &made) {
+		answer.Freed = made.Made.Add(reserver.Rule.Warn)
 	}
 	return answer, err
 }
@@ -177,15 +177,15 @@ func (s *Server) isInUse(ctx context.Context, r *snapshot.Reservation) bool {
 func (s *Server) cancel(id string, by callerProcess) (Answer, error) {
 	var ended snapshot.Reservation
 	err := s.Reservations.change(func(list []snapshot.Reservation) (next []snapshot.Reservation, err error) {
-		next, ended, err = state.Cancel(list, id, by.booker(), s.Now())
+		next, ended, err = state.Cancel(list, id, by.reserver(), s.Now())
 		return next, err
 	})
 	return Answer{Reservation: &ended}, err
 }
 
-// Booking is what a policy lets a person reserve, and what the person has reserved on other hosts.
-type Booking struct {
-	snapshot.BookingRule
+// Reservable is what a policy lets a person reserve, and what the person has reserved on other hosts.
+type Reservable struct {
+	snapshot.ReservationRule
 	Elsewhere []snapshot.Reservation `json:"elsewhere,omitempty"`
 	Unknown   bool                   `json:"unknown,omitempty"` // which rule is about the person
 }
@@ -193,7 +193,7 @@ type Booking struct {
 const askAgain = 200 * time.Millisecond // before the controller is asked again about somebody whom it doesn't know yet
 
 // addRule's error says that the rule is unknown.
-func (s *Server) addRule(ctx context.Context, by *state.Booker, known int) error {
+func (s *Server) addRule(ctx context.Context, by *state.Reserver, known int) error {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
 	var person Person
@@ -202,7 +202,7 @@ func (s *Server) addRule(ctx context.Context, by *state.Booker, known int) error
 		if !t.holds(s.Now()) {
 			return state.Unavailable("only root may reserve GPUs while no policy is enforced here")
 		}
-		if person, isKnown = t.People[by.UID]; isKnown && (person.Booking == nil || !person.Booking.Unknown) {
+		if person, isKnown = t.People[by.UID]; isKnown && (person.Reservable == nil || !person.Reservable.Unknown) {
 			break
 		}
 		if ctx.Err() != nil {
@@ -211,8 +211,8 @@ func (s *Server) addRule(ctx context.Context, by *state.Booker, known int) error
 		}
 		pause(ctx, askAgain) // the controller asks the directory of accounts
 	}
-	if b := person.Booking; b != nil {
-		by.Rule, by.Elsewhere = &b.BookingRule, b.Elsewhere
+	if b := person.Reservable; b != nil {
+		by.Rule, by.Elsewhere = &b.ReservationRule, b.Elsewhere
 	}
 	by.Caps = func(r *snapshot.Reservation, here []snapshot.Reservation) error {
 		for i := range person.Caps {

@@ -90,8 +90,8 @@ func TestReservations(t *testing.T) {
 	require.Less(t, time.Since(begun), 5*time.Second, "it is asked for once, though more than one look fits into that")
 	elsewhere := snapshot.Reservation{ID: "e", GPUs: 1, From: time.Now().Add(time.Hour), Until: time.Now().Add(2 * time.Hour)}
 	h.allow(t, service.Allowance{People: map[snapshot.UID]service.Person{
-		alice:   {Booking: &service.Booking{BookingRule: snapshot.BookingRule{GPUs: 2, AtOnce: 1}}},
-		mallory: {Booking: &service.Booking{BookingRule: snapshot.BookingRule{AtOnce: 1}, Elsewhere: []snapshot.Reservation{elsewhere}}},
+		alice:   {Reservable: &service.Reservable{ReservationRule: snapshot.ReservationRule{GPUs: 2, AtOnce: 1}}},
+		mallory: {Reservable: &service.Reservable{ReservationRule: snapshot.ReservationRule{AtOnce: 1}, Elsewhere: []snapshot.Reservation{elsewhere}}},
 		4003:    {},
 	}})
 	require.Contains(t, h.book(t, 4003, "a", 0, nil), "the policy lets you reserve nothing here")
@@ -130,7 +130,7 @@ func TestReservationsWithinCaps(t *testing.T) {
 	require.Equal(t, "uid 4001 GPUs 2 ended false", h.book(t, 0, "a", 0, nil))
 	own := service.Cap{Name: "own", Counts: "gpus", GPUs: []snapshot.DeviceIndex{0, 1, 2}}
 	allowed := func(elsewhere ...snapshot.Reservation) {
-		hers := service.Person{Booking: &service.Booking{BookingRule: snapshot.BookingRule{Warn: 30 * time.Minute}}, Caps: []service.CapUse{{Limit: 2, Booked: elsewhere}}}
+		hers := service.Person{Reservable: &service.Reservable{ReservationRule: snapshot.ReservationRule{Warn: 30 * time.Minute}}, Caps: []service.CapUse{{Limit: 2, Booked: elsewhere}}}
 		h.allow(t, service.Allowance{Caps: []service.Cap{own}, People: map[snapshot.UID]service.Person{alice: hers}})
 	}
 	one := func(r *snapshot.Reservation) { r.GPUs = 1 }

@@ -344,7 +344,7 @@ func heldBy(look *snapshot.Snapshot) map[keptGPU]bool {
 	}
 	for i := range look.Processes {
 		p := &look.Processes[i]
-		if uid := p.CountedUID(); uid != nil {
+		if uid := p.CountsForUID(); uid != nil {
 			for _, index := range p.Indices() {
 				has[keptGPU{index, *uid}] = true
 			}
@@ -358,7 +358,7 @@ func peopleOn(look *snapshot.Snapshot) map[snapshot.DeviceIndex][]snapshot.UID {
 	people := make(map[snapshot.DeviceIndex][]snapshot.UID)
 	for i := range look.Processes {
 		p := &look.Processes[i]
-		uid := p.CountedUID()
+		uid := p.CountsForUID()
 		if uid == nil || *uid == 0 || look.FirstUID != nil && *uid < *look.FirstUID || p.NodeMissing ||
 			p.Protected != "" {
 			continue

@@ -11,37 +11,37 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// held is what one user has on all hosts. A device counts once, however many environments are attached to it.
-type held struct {
+// person is what one user has on all hosts. A device counts once, however many environments are attached to it.
+type person struct {
 	user     snapshot.Username // an account
 	number   int               // differs from user to user
 	settings *enforce.Settings // nil for a user without caps, for whom nothing is counted
 	envs     []*judging.EnvView
-	devices  []*heldDevice     // by host
+	devices  []*personDevice   // by host
 	last     *judging.HostView // on which something of the user's was counted
 }
 
 // Counting is what users have. It is an enforce.Counts.
 type Counting struct {
 	*judging.Judgement
-	byUser    map[snapshot.Username]*held // by account
-	inOrder   []*held                     // those with caps who have something
-	caps      []*policyCap                // those with keys of their own, then those of the list
-	own, list []*policyCap                // the same
-	models    map[string]uint64           // the caps of the list that are about a model that somebody has
-	served    map[string]*need            // waits that get what they lack, by their keys
-	booked    map[*judging.HostView][]*snapshot.Reservation
-	people    [][]*held // by the position of a host, who has something there, and caps
-	onHosts   []*held   // these lists, one after the other
-	forWaits  []*need
-	reserved  map[*heldDevice]bool // held within own reservations that run
-	counted   map[countKey]*counted
+	byUser       map[snapshot.Username]*person // by account
+	inOrder      []*person                     // those with caps who have something
+	caps         []*policyCap                  // those with keys of their own, then those of the list
+	own, list    []*policyCap                  // the same
+	models       map[string]uint64             // the caps of the list that are about a model that somebody has
+	served       map[string]*need              // waits that get what they lack, by their keys
+	reservations map[*judging.HostView][]*snapshot.Reservation
+	people       [][]*person // by the position of a host, who has something there, and caps
+	onHosts      []*person   // these lists, one after the other
+	forWaits     []*need
+	reserved     map[*personDevice]bool // held within own reservations that run
+	counted      map[countKey]*counted
 
 	// Of the host that is counted: the devices, also by placeOf, room for more of them, and the caps of the list
 	// that are about GPUs of the host.
-	here  []*heldDevice
-	at    map[int]*heldDevice
-	room  []heldDevice
+	here  []*personDevice
+	at    map[int]*personDevice
+	room  []personDevice
 	about uint64
 	// The common arrays of the lists of devices: see judging.Append.
 	eids []snapshot.EnvID
@@ -60,10 +60,10 @@ type policyCap struct {
 // New begins to count what the users with caps have.
 func New(j *judging.Judgement) *Counting {
 	c := &Counting{
-		Judgement: j, byUser: make(map[snapshot.Username]*held), models: make(map[string]uint64),
-		served: make(map[string]*need), booked: make(map[*judging.HostView][]*snapshot.Reservation),
-		reserved: make(map[*heldDevice]bool), counted: make(map[countKey]*counted),
-		people: make([][]*held, len(j.Cluster)), at: make(map[int]*heldDevice),
+		Judgement: j, byUser: make(map[snapshot.Username]*person), models: make(map[string]uint64),
+		served: make(map[string]*need), reservations: make(map[*judging.HostView][]*snapshot.Reservation),
+		reserved: make(map[*personDevice]bool), counted: make(map[countKey]*counted),
+		people: make([][]*person, len(j.Cluster)), at: make(map[int]*personDevice),
 	}
 	own := enforce.OwnCaps(func(user snapshot.Username) *enforce.Settings { return c.of(user).settings })
 	for _, one := range own {
@@ -78,15 +78,15 @@ func New(j *judging.Judgement) *Counting {
 }
 
 // of finds a user by the account, and asks the policy about one who is new.
-func (c *Counting) of(user snapshot.Username) *held {
+func (c *Counting) of(user snapshot.Username) *person {
 	if u := c.byUser[user]; u != nil {
 		return u
 	}
-	u := &held{user: user, number: len(c.byUser)}
+	u := &person{user: user, number: len(c.byUser)}
 	c.byUser[user] = u
 	s := c.Policy.Settings(enforce.Query{User: user, At: c.Now})
 	_, exempt := c.Policy.Exempt(enforce.Subject{User: user})
-	if !exempt && (len(c.list)+len(c.booked) > 0 || s.MaxDevices != nil || s.MaxMemory != nil || s.MaxEnvs != nil) {
+	if !exempt && (len(c.list)+len(c.reservations) > 0 || s.MaxDevices != nil || s.MaxMemory != nil || s.MaxEnvs != nil) {
 		u.settings = s
 	}
 	return u
@@ -122,7 +122,7 @@ func (c *Counting) Count(h *judging.HostView) {
 	c.findBusy()
 }
 
-func (c *Counting) addEnv(u *held, env *judging.EnvView) {
+func (c *Counting) addEnv(u *person, env *judging.EnvView) {
 	c.begin(u, env.Host)
 	u.envs = append(u.envs, env)
 	for _, a := range env.Attachments {
@@ -155,14 +155,14 @@ func (c *Counting) addUses(h *judging.HostView) {
 		case user == "":
 		case env != nil || h.Claimed(p) != nil || p.EnvUnknown:
 			c.addUsesOf(c.of(user), h, env, p)
-		case h.Counted(p) != "":
+		case h.CountsOutside(p) != "":
 			c.addUsesOf(c.of(user), h, nil, p)
 		}
 	}
 }
 
 // addForeign adds a process of another user, or of root, in an environment: it ends with what is attached.
-func (c *Counting) addForeign(owner *held, env *judging.EnvView, p *snapshot.Process) {
+func (c *Counting) addForeign(owner *person, env *judging.EnvView, p *snapshot.Process) {
 	for _, a := range env.Attachments {
 		if d := c.at[placeOf(owner.number, a.Device.Index)]; d != nil && p.Uses(d.Index) != nil {
 			c.addProcess(owner, d, env, p)
@@ -172,7 +172,7 @@ func (c *Counting) addForeign(owner *held, env *judging.EnvView, p *snapshot.Pro
 
 // addUsesOf counts the devices that a process of the user uses. One that isn't attached doesn't count if its processes
 // end anyway.
-func (c *Counting) addUsesOf(u *held, h *judging.HostView, in *judging.EnvView, p *snapshot.Process) {
+func (c *Counting) addUsesOf(u *person, h *judging.HostView, in *judging.EnvView, p *snapshot.Process) {
 	if u.settings == nil {
 		return
 	}
@@ -187,7 +187,7 @@ func (c *Counting) addUsesOf(u *held, h *judging.HostView, in *judging.EnvView, 
 		}
 		d := c.device(u, h, device)
 		switch {
-		case !c.attached(u, in, use.Index) && h.Counted(p) != "":
+		case !c.attached(u, in, use.Index) && h.CountsOutside(p) != "":
 			start := snapshot.DateOf(h.Snapshot.When(p.Start, snapshot.Date{}).UTC().Truncate(time.Second))
 			if start.Compare(d.Newest) > 0 {
 				d.Newest, d.Written = start, snapshot.Date{}
@@ -200,7 +200,7 @@ func (c *Counting) addUsesOf(u *held, h *judging.HostView, in *judging.EnvView, 
 }
 
 // addProcess adds a process, in an environment or in none, that ends when the user loses the device.
-func (c *Counting) addProcess(u *held, d *heldDevice, in *judging.EnvView, p *snapshot.Process) {
+func (c *Counting) addProcess(u *person, d *personDevice, in *judging.EnvView, p *snapshot.Process) {
 	d.Uses = judging.Append(d.Uses, usage{Process: p, Attached: c.attached(u, in, d.Index)}, &c.uses)
 	d.use = max(d.use, costOfUse(p))
 	if !p.StartedByUnknown() { // else any user may have started it
@@ -208,12 +208,12 @@ func (c *Counting) addProcess(u *held, d *heldDevice, in *judging.EnvView, p *sn
 	}
 }
 
-func (c *Counting) attached(u *held, env *judging.EnvView, index snapshot.DeviceIndex) bool {
+func (c *Counting) attached(u *person, env *judging.EnvView, index snapshot.DeviceIndex) bool {
 	return env != nil && env.Env.Username != "" && env.Person == u.user && env.Attached(index)
 }
 
 // begin begins to count what the user has on a host. One host is counted after the other.
-func (c *Counting) begin(u *held, h *judging.HostView) {
+func (c *Counting) begin(u *person, h *judging.HostView) {
 	if u.last == h {
 		return
 	}
@@ -226,16 +226,16 @@ func (c *Counting) begin(u *held, h *judging.HostView) {
 
 // device is a device that a user has on the host that is counted. It is idle if it has been so for as long as that rule
 // allows, whether or not the rule acts.
-func (c *Counting) device(u *held, h *judging.HostView, device *snapshot.Device) *heldDevice {
+func (c *Counting) device(u *person, h *judging.HostView, device *snapshot.Device) *personDevice {
 	at := placeOf(u.number, device.Index)
 	if d := c.at[at]; d != nil {
 		return d
 	}
-	d := &judging.Append(nil, heldDevice{
+	d := &judging.Append(nil, personDevice{
 		Device: device, Host: h, Owner: u.number, caps: c.about & c.aboutModel(device), use: costIdle,
 	}, &c.room)[0]
 	for _, p := range h.UnknownOn[device.Index] {
-		if h.Counted(p) != "" {
+		if h.CountsOutside(p) != "" {
 			continue // whatever its environment is
 		}
 		switch c.Policy.Account(h.UserOf(p)) {
@@ -271,7 +271,7 @@ func placeOf(owner int, index snapshot.DeviceIndex) int { return owner<<32 | int
 // findBusy finds the devices of the host that was counted that aren't idle, since a process there uses another GPU that
 // isn't.
 func (c *Counting) findBusy() {
-	var busy []*heldDevice
+	var busy []*personDevice
 	for _, d := range c.here {
 		isBusy := func(u snapshot.DeviceUsage) bool {
 			other := c.at[placeOf(d.Owner, u.Index)]

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/quota"
 )
 
-// Budget bounds what each user of a host uses up in an hour, and all of them: of messages, or of the record.
-type Budget[A comparable] struct {
+// HourlyQuota bounds what each user of a host uses up in an hour, and all of them: of messages, or of the record.
+type HourlyQuota[A comparable] struct {
 	Users map[snapshot.Hostname]map[A]Spent `json:"users,omitempty"`
 }
 
@@ -25,7 +25,7 @@ type Spent struct {
 }
 
 const (
-	budgetHour = time.Hour
+	quotaHour = time.Hour
 	// maxAccounts bounds the users remembered for a host, since a host may make them up. What others want is
 	// suppressed, and counted for the zero user.
 	maxAccounts = 1024
@@ -34,7 +34,7 @@ const (
 // Spend uses up n for a user if the bounds allow it: ofUser for the user, ofHost for all users of the host; 0 is no
 // bound. With ofHost, a user may have used up at most an eighth of what the host has left: of 800, if 160 are used up,
 // 80. after is what the user has spent in this hour; before, at the first call in an hour, in the hour before.
-func (b *Budget[A]) Spend(
+func (b *HourlyQuota[A]) Spend(
 	host snapshot.Hostname, user A, n, ofUser, ofHost int, now time.Time,
 ) (before, after Spent, ok bool) {
 	users := b.Users[host]
@@ -73,11 +73,11 @@ func (b *Budget[A]) Spend(
 
 func (w *Spent) ended(now time.Time) bool {
 	age := now.Sub(w.Since)
-	return age >= budgetHour || age < 0
+	return age >= quotaHour || age < 0
 }
 
 // Refund gives back n of what was used up.
-func (b *Budget[A]) Refund(host snapshot.Hostname, user A, n int) {
+func (b *HourlyQuota[A]) Refund(host snapshot.Hostname, user A, n int) {
 	if w, known := b.Users[host][user]; known {
 		w.Sent = max(0, w.Sent-n)
 		b.Users[host][user] = w
@@ -85,11 +85,11 @@ func (b *Budget[A]) Refund(host snapshot.Hostname, user A, n int) {
 }
 
 // Forget drops hours that have ended; those in which something was suppressed an hour later, since Spend returns them.
-func (b *Budget[A]) Forget(now time.Time) {
+func (b *HourlyQuota[A]) Forget(now time.Time) {
 	for host, users := range b.Users {
 		maps.DeleteFunc(users, func(_ A, w Spent) bool {
 			age := now.Sub(w.Since)
-			return age >= 2*budgetHour || age >= budgetHour && w.Suppressed == 0
+			return age >= 2*quotaHour || age >= quotaHour && w.Suppressed == 0
 		})
 		if len(users) == 0 {
 			delete(b.Users, host)
@@ -107,7 +107,7 @@ type Over[A comparable] struct {
 
 // Over returns what was suppressed for each user: once when that begins in an hour, and the rest when the hour has
 // ended. It drops the hours that have ended, as Spend does: call Over first.
-func (b *Budget[A]) Over(now time.Time) []Over[A] {
+func (b *HourlyQuota[A]) Over(now time.Time) []Over[A] {
 	var list []Over[A]
 	for host, users := range b.Users {
 		for user, w := range users {

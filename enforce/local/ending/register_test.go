@@ -1,4 +1,4 @@
-package asked_test
+package ending_test
 
 import (
 	"os"
@@ -12,21 +12,21 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-3119e985/genv/enforce/local/asked"
+	"github.com/seed-3119e985/genv/enforce/local/ending"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 )
 
 // host is a host with a register, and the time since its boot.
 type host struct {
-	*asked.Register
+	*ending.Register
 	t  *testing.T
 	up time.Duration
 }
 
 func newHost(t *testing.T) *host {
 	h := &host{t: t, up: time.Hour}
-	h.Register = &asked.Register{
+	h.Register = &ending.Register{
 		Path: filepath.Join(t.TempDir(), "run", "asked.json"), BootID: "b1",
 		SinceBoot: func() (time.Duration, error) { return h.up, nil },
 	}
@@ -36,7 +36,7 @@ func newHost(t *testing.T) *host {
 // ask asks a process for a minute, and reports whether it was asked.
 func (h *host) ask(by string, p proc.ID) bool {
 	h.t.Helper()
-	end, earlier, err := h.Begin(asked.EndRequest{By: by, Grace: time.Minute}, []proc.ID{p})
+	end, earlier, err := h.Begin(ending.EndRequest{By: by, Grace: time.Minute}, []proc.ID{p})
 	require.NoError(h.t, err)
 	if earlier[0] != nil {
 		return false
@@ -54,9 +54,9 @@ func TestRegister(t *testing.T) {
 	require.True(t, h.ask("b", proc.ID{PID: 8, Start: 100}))
 
 	h.up += 10 * time.Second
-	end, earlier, err := h.Begin(asked.EndRequest{By: "b", Grace: time.Hour}, []proc.ID{p, {PID: 9}})
+	end, earlier, err := h.Begin(ending.EndRequest{By: "b", Grace: time.Hour}, []proc.ID{p, {PID: 9}})
 	require.NoError(t, err)
-	require.Equal(t, []*asked.Earlier{{Ago: 10 * time.Second, Left: 50 * time.Second, Sent: true}, nil}, earlier)
+	require.Equal(t, []*ending.Earlier{{Ago: 10 * time.Second, Left: 50 * time.Second, Sent: true}, nil}, earlier)
 	require.NoError(t, end(nil), "neither got a signal")
 	require.True(t, h.ask("c", proc.ID{PID: 9}))
 	require.False(t, h.ask("c", p), "it is still that of the first one")
@@ -93,7 +93,7 @@ func TestTheListIsBounded(t *testing.T) {
 	for pid := range snapshot.PID(20_000) {
 		processes = append(processes, proc.ID{PID: pid, Start: 1 << 62})
 	}
-	request := asked.EndRequest{By: strings.Repeat("\x00", 1<<16), Order: strings.Repeat("x", 1<<16), Grace: time.Hour}
+	request := ending.EndRequest{By: strings.Repeat("\x00", 1<<16), Order: strings.Repeat("x", 1<<16), Grace: time.Hour}
 	end, _, err := h.Begin(request, processes)
 	require.NoError(t, err)
 	require.NoError(t, end(processes))
@@ -126,16 +126,16 @@ func TestWhatIsInThePlaceOfTheFile(t *testing.T) {
 		h := newHost(t)
 		require.NoError(t, os.Mkdir(filepath.Dir(h.Path), 0o755))
 		require.NoError(t, row.put(h.Path))
-		_, earlier, err := h.Begin(asked.EndRequest{By: "a"}, []proc.ID{{PID: 7}})
+		_, earlier, err := h.Begin(ending.EndRequest{By: "a"}, []proc.ID{{PID: 7}})
 		require.Equal(t, row.fails, err != nil, "%s: %v", name, err)
-		require.Equal(t, []*asked.Earlier{nil}, earlier, name)
+		require.Equal(t, []*ending.Earlier{nil}, earlier, name)
 	}
 }
 
 func TestPath(t *testing.T) {
 	env := map[string]string{"GENV_ROOT_DIR": "/r"}
 	get := func(name string) string { return env[name] }
-	require.Equal(t, "/r/run/asked.json", asked.Path(get))
+	require.Equal(t, "/r/run/asked.json", ending.Path(get))
 	env["GENV_TMPDIR"] = "/other"
-	require.NotEqual(t, "/r/run/asked.json", asked.Path(get))
+	require.NotEqual(t, "/r/run/asked.json", ending.Path(get))
 }

@@ -1,13 +1,13 @@
-// Package asked keeps the list of a host's processes that were asked to end, by whom, and until when. So a process gets
+// Package ending keeps the list of a host's processes that were asked to end, by whom, and until when. So a process gets
 // SIGTERM once, and one grace, also if another controller takes over.
 //
-//	register := &asked.Register{Path: asked.Path(os.Getenv), BootID: boot, SinceBoot: proc.SinceBoot}
-//	end, earlier, err := register.Begin(asked.EndRequest{By: controller, Order: id, Grace: grace}, processes)
+//	register := &ending.Register{Path: ending.Path(os.Getenv), BootID: boot, SinceBoot: proc.SinceBoot}
+//	end, earlier, err := register.Begin(ending.EndRequest{By: controller, Order: id, Grace: grace}, processes)
 //	// earlier[i] is nil: processes[i] may be asked now
 //	err = end(signalled)
 //
 // The list is about processes of this boot, so it isn't synced. It is written before a signal, and again after it.
-package asked
+package ending
 
 import (
 	"crypto/rand"
@@ -44,8 +44,8 @@ func (r *Register) Begin(request EndRequest, processes []proc.ID) (
 ) {
 	request.By, request.Order = short(request.By), short(request.Order)
 	turn, found := rand.Text(), make([]*Earlier, len(processes))
-	err := r.update(func(list []askedProcess, now time.Duration) []askedProcess {
-		known := make(map[proc.ID][]*askedProcess, len(list)) // what is not over, the latest last
+	err := r.update(func(list []endingProcess, now time.Duration) []endingProcess {
+		known := make(map[proc.ID][]*endingProcess, len(list)) // what is not over, the latest last
 		for i := range list {
 			if e := &list[i]; now < e.Until+after {
 				known[e.ID] = append(known[e.ID], e)
@@ -60,7 +60,7 @@ func (r *Register) Begin(request EndRequest, processes []proc.ID) (
 		return with(list, &request, turn, mine, now)
 	})
 	end = func(got []proc.ID) error {
-		return r.update(func(list []askedProcess, now time.Duration) []askedProcess {
+		return r.update(func(list []endingProcess, now time.Duration) []endingProcess {
 			return signalled(list, turn, got, now)
 		})
 	}
@@ -76,10 +76,10 @@ func short(id string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-type askedList struct {
-	Schema    string         `json:"schema"`
-	BootID    string         `json:"boot_id"`
-	Processes []askedProcess `json:"processes"`
+type endingList struct {
+	Schema    string          `json:"schema"`
+	BootID    string          `json:"boot_id"`
+	Processes []endingProcess `json:"processes"`
 }
 
 const (
@@ -89,7 +89,7 @@ const (
 )
 
 // update changes the list, which change may overwrite.
-func (r *Register) update(change func(list []askedProcess, now time.Duration) []askedProcess) (err error) {
+func (r *Register) update(change func(list []endingProcess, now time.Duration) []endingProcess) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("which processes were asked to end can't be noted, so another controller may ask them "+
@@ -109,18 +109,18 @@ func (r *Register) update(change func(list []askedProcess, now time.Duration) []
 	if err := dir.Hold(name+".lock", lockWithin); err != nil {
 		return err
 	}
-	note := folder.Note[askedList]{Name: name, Max: maxBytes, Mode: 0o600, Invalid: errOver, Check: r.check}
+	note := folder.Note[endingList]{Name: name, Max: maxBytes, Mode: 0o600, Invalid: errOver, Check: r.check}
 	known, err := note.ReadIn(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errOver) {
 		return err
 	}
-	return note.Put(dir, askedList{schema, r.BootID, change(known.Processes, now)})
+	return note.Put(dir, endingList{schema, r.BootID, change(known.Processes, now)})
 }
 
 // errOver means that a list is replaced: it is of another boot, or damaged.
 var errOver = errors.New("not a list of this boot")
 
-func (r *Register) check(f *askedList) error {
+func (r *Register) check(f *endingList) error {
 	if f.BootID != r.BootID {
 		return errOver
 	}
@@ -157,8 +157,8 @@ func (e *Earlier) Rest(grace time.Duration) (wait time.Duration, mayKill bool) {
 	return max(0, min(grace, e.Left)), e.Sent && e.Left <= grace
 }
 
-// askedProcess is a process that was asked to end. Times are those since the boot.
-type askedProcess struct {
+// endingProcess is a process that was asked to end. Times are those since the boot.
+type endingProcess struct {
 	proc.ID
 	Turn  string        `json:"turn"` // names the execution
 	By    string        `json:"by,omitempty"`
@@ -175,11 +175,11 @@ const (
 )
 
 // earlier is what is in the way of a request, by a process's entries, the latest last; nil if it may be asked.
-func earlier(entries []*askedProcess, r *EndRequest, now time.Duration) *Earlier {
+func earlier(entries []*endingProcess, r *EndRequest, now time.Duration) *Earlier {
 	if len(entries) == 0 {
 		return nil
 	}
-	twice := slices.ContainsFunc(entries, func(e *askedProcess) bool { return r.Order != "" && e.Order == r.Order })
+	twice := slices.ContainsFunc(entries, func(e *endingProcess) bool { return r.Order != "" && e.Order == r.Order })
 	e := entries[len(entries)-1]
 	if recent := e.Sent && e.By != r.By; !twice && now >= e.Until && !recent {
 		return nil
@@ -187,10 +187,10 @@ func earlier(entries []*askedProcess, r *EndRequest, now time.Duration) *Earlier
 	return &Earlier{Ago: now - e.Begun, Left: e.Until - now, Sent: e.Sent}
 }
 
-func with(list []askedProcess, r *EndRequest, turn string, processes []proc.ID, now time.Duration) []askedProcess {
-	list = slices.DeleteFunc(list, func(e askedProcess) bool { return now >= e.Until+after })
+func with(list []endingProcess, r *EndRequest, turn string, processes []proc.ID, now time.Duration) []endingProcess {
+	list = slices.DeleteFunc(list, func(e endingProcess) bool { return now >= e.Until+after })
 	for _, p := range processes[:min(len(processes), max(0, maxEntries-len(list)))] {
-		list = append(list, askedProcess{
+		list = append(list, endingProcess{
 			ID: p, Turn: turn, By: r.By, Order: r.Order, Begun: now, Until: now + r.Grace,
 		})
 	}
@@ -198,12 +198,12 @@ func with(list []askedProcess, r *EndRequest, turn string, processes []proc.ID, 
 }
 
 // signalled notes which processes of a turn got the signal, of which the grace begins now, and forgets the others.
-func signalled(list []askedProcess, turn string, processes []proc.ID, now time.Duration) []askedProcess {
+func signalled(list []endingProcess, turn string, processes []proc.ID, now time.Duration) []endingProcess {
 	got := make(map[proc.ID]bool, len(processes))
 	for _, p := range processes {
 		got[p] = true
 	}
-	list = slices.DeleteFunc(list, func(e askedProcess) bool { return e.Turn == turn && !got[e.ID] })
+	list = slices.DeleteFunc(list, func(e endingProcess) bool { return e.Turn == turn && !got[e.ID] })
 	for i := range list {
 		if e := &list[i]; e.Turn == turn {
 			e.Sent, e.Until, e.Begun = true, e.Until+now-e.Begun, now
