@@ -85,35 +85,29 @@ func (e *Election) checks(now time.Time) []doctor.Check {
 	if e.Err != nil {
 		return list
 	}
-	leader, standbys, lost := e.controllers()
-	list = append(list, e.checkLeader(leader, now))
-	for _, r := range standbys {
-		list = append(list, checkStandby(r, cmp.Or(leader, new(election.Registration)), now))
+	var standbys, lost []doctor.Check
+	leader := new(election.Registration) // without a name if it isn't registered yet, or is of another version
+	if i := slices.IndexFunc(e.Registered, e.isLeader); i >= 0 {
+		leader = &e.Registered[i]
 	}
-	if e.Leader != nil && len(standbys) == 0 {
-		list = append(list, doctor.Problem(standbyRow, "no-standby", "no standby would replace the leader"))
-	}
-	for _, r := range lost {
-		list = append(list, doctor.Problem(lostRow, "controller-lost", "%s was killed, or can't reach etcd",
-			quoted(r.Name)))
-	}
-	return list
-}
-
-// controllers are the registration of the leader (nil if it isn't registered yet, or is of another version), those of
-// standbys, and those that are lost.
-func (e *Election) controllers() (leader *election.Registration, standbys, lost []*election.Registration) {
 	for i := range e.Registered {
 		switch r := &e.Registered[i]; {
-		case e.Leader != nil && r.Candidate == e.Leader.Candidate:
-			leader = r
+		case r == leader:
 		case r.Lost:
-			lost = append(lost, r)
+			lost = append(lost, doctor.Problem(lostRow, "controller-lost", "%s was killed, or can't reach etcd",
+				quoted(r.Name)))
 		default:
-			standbys = append(standbys, r)
+			standbys = append(standbys, checkStandby(r, leader, now))
 		}
 	}
-	return leader, standbys, lost
+	if e.Leader != nil && len(standbys) == 0 {
+		standbys = append(standbys, doctor.Problem(standbyRow, "no-standby", "no standby would replace the leader"))
+	}
+	return slices.Concat(list, []doctor.Check{e.checkLeader(leader, now)}, standbys, lost)
+}
+
+func (e *Election) isLeader(r election.Registration) bool {
+	return e.Leader != nil && r.Candidate == e.Leader.Candidate
 }
 
 func (e *Election) checkEtcd() doctor.Check {
@@ -134,7 +128,7 @@ func (e *Election) checkLeader(r *election.Registration, now time.Time) doctor.C
 	}
 	seen := fmt.Sprintf("%s leads since %s, with epoch %d", quoted(e.Leader.Name),
 		e.Leader.Since.UTC().Format(time.RFC3339), e.Epoch)
-	if r == nil {
+	if r.Name == "" {
 		return doctor.Good(leaderRow, "%s", seen)
 	}
 	memory := "its memory isn't in etcd yet"
