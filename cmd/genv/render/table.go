@@ -44,12 +44,7 @@ func (o Output) Name(text string) string {
 }
 
 // Name is a text that a user chose, cut to the length of a name so that it says no more than one.
-func Name(text string) string {
-	if utf8.RuneCountInString(text) <= maxName {
-		return text
-	}
-	return string([]rune(text)[:maxName-1]) + "…"
-}
+func Name(chosen string) string { return text.Shorten(chosen, maxName) }
 
 const maxName = 32 // characters
 
