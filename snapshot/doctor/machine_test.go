@@ -154,11 +154,3 @@ func TestOtherFaults(t *testing.T) {
 	}
 	require.EqualValues(t, "service-failed", check(t, m, doctor.Services).Cause)
 }
-
-func TestDriver(t *testing.T) {
-	m := here(t)
-	m.SMI = smi{nvidiasmi.ErrNotInstalled}
-	require.EqualValues(t, "nvidia-smi-missing", check(t, m, doctor.DriverState).Cause)
-	m.SMI = smi{nvidiasmi.ErrNoDriver}
-	require.EqualValues(t, "no-driver", check(t, m, doctor.DriverState).Cause)
-}
