@@ -55,6 +55,7 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Round) error
 		if e.reload {
 			l.stopListening()
 			l.Reload()
+			l.Memory.restoreCompanions(l.Companions)
 		}
 		if e.tick {
 			l.startTick()

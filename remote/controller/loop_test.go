@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
+	"github.com/seed-3119e985/genv/remote/companions"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/testfleet/genvhost"
 	"github.com/seed-3119e985/genv/snapshot"
@@ -294,14 +296,17 @@ func (takesEach) Execute(context.Context, remote.Host, order.Order) (agent.Execu
 	return agent.Execution{}, nil
 }
 
-// TestAReloadComesBeforeTheTick: the hosts of the new files are asked then, not those of the old ones.
+// TestAReloadComesBeforeTheTick: the hosts of the new files are asked then, not those of the old ones. A companion that
+// wasn't there before gets its memory.
 func TestAReloadComesBeforeTheTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, hangup := time.Now(), make(chan os.Signal, 1)
 		link := takesEach{takes: map[string]time.Duration{"slow": 15 * time.Second}, first: new(sync.Map)}
-		c := controllerOf(link, nil, "a", "slow")
+		c, messages := controllerOf(link, nil, "a", "slow"), new(companions.Messages)
+		c.Memory.Companions = map[string]json.RawMessage{messages.Name(): []byte(`{"exempted": {"x": true}}`)}
 		schedule := controller.Schedule{Interval: 10 * time.Second, Cycles: 4, Hangup: hangup, Reload: func() {
 			options := c.Options
+			options.Companions = []controller.Companion{messages}
 			options.Hosts = append(options.Hosts, remote.Host{Name: "new"})
 			c.Configure(options)
 		}}
@@ -310,6 +315,7 @@ func TestAReloadComesBeforeTheTick(t *testing.T) {
 		asked, known := link.first.Load("new")
 		require.True(t, known)
 		require.Equal(t, 10*time.Second, asked.(time.Time).Sub(begun))
+		require.True(t, messages.Exempted["x"])
 	})
 }
 
