@@ -1,7 +1,7 @@
 // Package local carries out an order on this machine: it detaches environments from devices, ends processes, and
 // returns the outcome of each item.
 //
-//	machine := &snapshotlocal.Collector{SMI: client, StateFiles: store} // of snapshot/local
+//	machine := &snapshotlocal.Collector{SMI: client, StateFiles: store, Now: system.Now} // of snapshot/local
 //	x := local.New(machine, store, local.ExecutorOptions{Grace: 10 * time.Second})
 //	outcomes := x.Execute(ctx, order)
 //

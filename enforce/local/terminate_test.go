@@ -326,7 +326,7 @@ func TestSnapshotAndVerificationAgree(t *testing.T) {
 					return nil
 				}))
 			}
-			machine := &snapshotlocal.Collector{SMI: lists{job}, StateFiles: store, DeviceListTTL: time.Hour}
+			machine := &snapshotlocal.Collector{SMI: lists{job}, StateFiles: store, Now: time.Now, DeviceListTTL: time.Hour}
 			register(row.before)
 			require.Eventually(t, func() bool { return hasTitle(job) }, 10*time.Second, time.Millisecond)
 			s := proctest.Try(machine.Snapshot(t.Context())).OK(t)

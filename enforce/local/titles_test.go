@@ -136,7 +136,7 @@ func (s *scratch) end() {
 
 // look is what root sees of a process on the GPU, each time as another genv.
 func (s *scratch) look(pid snapshot.PID) (*snapshot.Snapshot, snapshot.Process) {
-	machine := &snapshotlocal.Collector{SMI: lists{pid}, StateFiles: s.store, Hardware: hardware.Catalog{Root: true}}
+	machine := &snapshotlocal.Collector{SMI: lists{pid}, StateFiles: s.store, Now: time.Now, Hardware: hardware.Catalog{Root: true}}
 	seen := proctest.Try(machine.Snapshot(s.t.Context())).OK(s.t)
 	require.Len(s.t, seen.Processes, 1)
 	return seen, seen.Processes[0]

@@ -33,23 +33,17 @@ func (s *Lookup) recall(members []ContainedProcess, now time.Time) (
 	runs := map[proc.Cgroup]bool{} // the first processes that were looked for
 	for i := range members {
 		m := &members[i]
-		if !m.inspectable() {
+		if _, asked := wanted[m.Place]; asked || !m.inspectable() {
 			continue
 		}
-		e, seen := entries[m.Place]
-		if !seen {
-			s.mu.Lock()
-			e = s.known[m.Place]
-			s.mu.Unlock()
-			entries[m.Place] = e
-			if !e.isFresh(now) {
-				wanted[m.Place] = m.ofUser()
-			}
-		}
-		if _, asked := wanted[m.Place]; asked || e.shows(m) || runs[m.Place] {
+		s.mu.Lock()
+		e := s.known[m.Place]
+		s.mu.Unlock()
+		entries[m.Place] = e
+		if e.isFresh(now) && (e.shows(m) || runs[m.Place]) {
 			continue
 		}
-		if runs[m.Place] = s.runs(e); !runs[m.Place] {
+		if runs[m.Place] = e.isFresh(now) && s.runs(e); !runs[m.Place] {
 			wanted[m.Place] = m.ofUser()
 		}
 	}

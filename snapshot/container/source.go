@@ -1,7 +1,7 @@
 // Package container finds out what the containers of GPU processes are, and who started them: from the kernel, from
 // what root's hook has recorded, and from root's container engines. Nothing comes from the container itself.
 //
-//	source := &container.Lookup{Engines: container.Engines{}, Run: "/run/genv"}
+//	source := &container.Lookup{Engines: container.Engines{}, Run: "/run/genv", Now: time.Now}
 //	infos := source.Look(ctx, members) // one for each member, nil for what isn't a container of root's
 //
 // It is for root only. Answers hold while a container's first process lives, so that a look without new processes
@@ -60,7 +60,7 @@ const (
 // Look finds out about the containers of processes, in their order: nil unless it is root's or rootless. It takes twice
 // Wait at most; what it can't find out is Unknown, and the next look continues.
 func (s *Lookup) Look(ctx context.Context, members []ContainedProcess) []*snapshot.ContainerInfo {
-	now := s.now()
+	now := s.Now()
 	wanted, entries := s.recall(members, now)
 	s.ask(ctx, wanted, entries, now)
 	infos := make([]*snapshot.ContainerInfo, len(members))
@@ -68,13 +68,6 @@ func (s *Lookup) Look(ctx context.Context, members []ContainedProcess) []*snapsh
 		infos[i] = members[i].info(entries[members[i].Place])
 	}
 	return infos
-}
-
-func (s *Lookup) now() time.Time {
-	if s.Now == nil {
-		return time.Now()
-	}
-	return s.Now()
 }
 
 // ask finds out about containers and keeps that. Users' cgroups come last, to take no time from root's.

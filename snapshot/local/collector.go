@@ -1,7 +1,7 @@
 // Package local collects snapshots of the machine on which it runs, from three sources: nvidia-smi lists the processes
 // on each device, /proc identifies them, and the state files contain the registered environments and attachments.
 //
-//	collector := &local.Collector{SMI: client, StateFiles: store}
+//	collector := &local.Collector{SMI: client, StateFiles: store, Now: system.Now}
 //	s, err := collector.Snapshot(ctx)
 //	if err != nil {
 //		return err // the state of this machine is unknown, which does not mean that nothing runs
@@ -29,7 +29,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state"
-	"github.com/seed-3119e985/genv/snapshot/state/system"
 )
 
 // SMI queries nvidia-smi, as *nvidiasmi.Querier does. If no answer comes in time, one as old as oldest serves.
@@ -61,7 +60,7 @@ type Collector struct {
 	// DeviceListTTL is how long devices are cached, with measurements such as UsedMemory; 0 for not at all. If a
 	// process uses a device that isn't listed, the list is read at once.
 	DeviceListTTL time.Duration
-	Now           func() time.Time     // the clock for the caches; nil is system.Now
+	Now           func() time.Time     // the clock for the caches
 	Brief         bool                 // omits Container, Command and StateFolder, which the 1.4.3 format lacks
 	Service       func() (bool, error) // whether root owns the state files; nil where that isn't known
 	// Reservations reads those of the host; nil where there are none, and an error where they are unknown.
@@ -97,11 +96,4 @@ func (c *Collector) update(change func(*cache)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change(&c.cache)
-}
-
-func (c *Collector) now() time.Time {
-	if c.Now == nil {
-		return system.Now()
-	}
-	return c.Now()
 }

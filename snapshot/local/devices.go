@@ -41,7 +41,7 @@ func newDeviceList(listing nvidiasmi.Listing, at time.Time) *deviceList {
 
 // readDevices asks nvidia-smi. What root's nvidia-smi lists is published for all users.
 func (c *Collector) readDevices(ctx context.Context, oldest time.Duration) (*deviceList, error) {
-	at := c.now()
+	at := c.Now()
 	if c.hardware().Restricted(at) {
 		return c.readRestricted(ctx, oldest, at)
 	}
@@ -73,7 +73,7 @@ func (c *Collector) readDevices(ctx context.Context, oldest time.Duration) (*dev
 func (c *Collector) devicesFor(ctx context.Context, usage *nvidiasmi.Usage, measured, oldest time.Duration,
 ) (*deviceList, error) {
 	if l := c.cached().devices; l != nil {
-		if l.toParents(usage); !l.lacks(usage) && c.now().Sub(l.at) < measured {
+		if l.toParents(usage); !l.lacks(usage) && c.Now().Sub(l.at) < measured {
 			return l, nil
 		}
 	}

@@ -31,7 +31,7 @@ func (c *Collector) hardware() hardware.Catalog {
 // ListDevices lists the devices to register: nvidia-smi's, or for users on a guarded host those that root has
 // published. The error is nvidia-smi's, hardware.ErrNotPublished or ErrIncomplete.
 func (c *Collector) ListDevices(ctx context.Context) ([]snapshot.Device, error) {
-	if c.hardware().Restricted(c.now()) {
+	if c.hardware().Restricted(c.Now()) {
 		return c.published()
 	}
 	devices, err := c.readDevices(ctx, oldestAnswer)
@@ -53,7 +53,7 @@ func (c *Collector) ListDevices(ctx context.Context) ([]snapshot.Device, error) 
 // are registered; other users get ErrIncomplete.
 func (c *Collector) complete(devices *deviceList, registered []snapshot.Device) ([]snapshot.Device, error) {
 	source := c.hardware()
-	if source.Restricted(c.now()) {
+	if source.Restricted(c.Now()) {
 		return c.published()
 	}
 	found := devices.toRegister()
@@ -136,7 +136,7 @@ func (c *Collector) readRestricted(ctx context.Context, oldest time.Duration, at
 
 func (c *Collector) apps(ctx context.Context, oldest time.Duration) (nvidiasmi.Usage, error) {
 	usage, err := c.SMI.Apps(ctx, oldest)
-	if err != nil && hidesAll(err) && c.hardware().Restricted(c.now()) {
+	if err != nil && hidesAll(err) && c.hardware().Restricted(c.Now()) {
 		return nvidiasmi.Usage{}, nil
 	}
 	return usage, err
@@ -194,11 +194,11 @@ const (
 // publishLook keeps what root's look found. Without it, users whose look takes too long get no GPUs.
 func (c *Collector) publishLook(s *snapshot.Snapshot, again bool) {
 	source, last := c.hardware(), c.cached().published
-	recent := c.now().Sub(last.Time).Abs() < publishEvery
+	recent := c.Now().Sub(last.Time).Abs() < publishEvery
 	if !source.Root || source.Run == "" || again && recent {
 		return
 	}
-	found := LastLook{lastLookSchema, c.now(), gpus.Of(s)}
+	found := LastLook{lastLookSchema, c.Now(), gpus.Of(s)}
 	for i := range found.GPUs {
 		found.GPUs[i].Attached, found.GPUs[i].Processes = nil, nil
 	}
@@ -217,7 +217,7 @@ func (c *Collector) LastLook() (l LastLook, ok bool) {
 		return l, false
 	}
 	l, err := lastLook.Read(run)
-	if err != nil || c.now().Sub(l.Time) >= lastLookAge {
+	if err != nil || c.Now().Sub(l.Time) >= lastLookAge {
 		return LastLook{}, false
 	}
 	return l, true

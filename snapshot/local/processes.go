@@ -32,7 +32,7 @@ func (c *Collector) observe(ctx context.Context, usage nvidiasmi.Usage, devices 
 		warnings = append(warnings, slowWarning(usage.Time.Began))
 	}
 	o := &observer{
-		fs: c.Proc, ancestors: c.Proc.NewAncestorFinder(), brief: c.Brief, now: c.now(),
+		fs: c.Proc, ancestors: c.Proc.NewAncestorFinder(), brief: c.Brief, now: c.Now(),
 		before: before, after: newProcessCache(), quotas: proc.Quotas{}, patience: accountsWithin,
 	}
 	read, errs := make([]observation, len(used)), make([]error, len(used))

@@ -50,7 +50,7 @@ func realMachine(t testing.TB, pids ...snapshot.PID) (*local.Collector, *disk.St
 	path := filepath.Join(dir, "nvidia-smi")
 	require.NoError(t, proctest.WriteProgram(path, []byte(body+";;\n*) exit 2 ;;\nesac\n")))
 	store := disk.New(filepath.Join(dir, "state"), disk.Config{})
-	return &local.Collector{SMI: nvidiasmi.New(nvidiasmi.Exec{Path: path}, time.Minute), StateFiles: store}, store
+	return &local.Collector{SMI: nvidiasmi.New(nvidiasmi.Exec{Path: path}, time.Minute), StateFiles: store, Now: time.Now}, store
 }
 
 func TestTheRealSources(t *testing.T) {
@@ -111,7 +111,9 @@ func BenchmarkSnapshot(b *testing.B) {
 	kept, store := realMachine(b)
 	kept.SMI, kept.DeviceListTTL = listed{pids}, time.Hour
 	for name, machine := range map[string]func() *local.Collector{
-		"first": func() *local.Collector { return &local.Collector{SMI: kept.SMI, StateFiles: store, Brief: true} },
+		"first": func() *local.Collector {
+			return &local.Collector{SMI: kept.SMI, StateFiles: store, Now: kept.Now, Brief: true}
+		},
 		"again": func() *local.Collector { return kept },
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -88,7 +88,7 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 		ofFiles)
 	s.Bound()
 	if c.Types != nil {
-		c.Types.Set(asking, s, devices.uuids(), c.now(), c.SMI, observer.mayDraw)
+		c.Types.Set(asking, s, devices.uuids(), c.Now(), c.SMI, observer.mayDraw)
 	}
 	c.update(func(kept *cache) {
 		kept.processes, kept.state = observer.after, ofFiles
@@ -102,11 +102,11 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 
 // describeHost adds what is true of the host, and what was left out, and publishes the look.
 func (c *Collector) describeHost(s *snapshot.Snapshot, files *state.Files, again bool) {
-	_, offset := c.now().Zone()
+	_, offset := c.Now().Zone()
 	s.UTCOffset = &offset
 	s.Skew = new(time.Duration) // it is this machine
 	if since, err := proc.SinceBoot(); err == nil {
-		s.Boot = c.now().Add(-since)
+		s.Boot = c.Now().Add(-since)
 	}
 	s.Warnings = slices.Concat(s.Warnings, dropped(s, files))
 	c.publishLook(s, again)
@@ -119,7 +119,7 @@ func (c *Collector) describeHost(s *snapshot.Snapshot, files *state.Files, again
 	}
 	c.noteRuns(s)
 	first := system.FirstUID()
-	s.FirstUID, s.Guard = &first, c.hardware().Guard(c.now())
+	s.FirstUID, s.Guard = &first, c.hardware().Guard(c.Now())
 	if c.Service != nil {
 		if owned, err := c.Service(); err == nil { // an error fails the reading of the state files
 			s.Service = &owned
@@ -207,7 +207,7 @@ func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string
 		return nil, nil, err
 	}
 	devices := &deviceList{}
-	if len(usage.GPUs()) > 0 || c.hardware().Restricted(c.now()) {
+	if len(usage.GPUs()) > 0 || c.hardware().Restricted(c.Now()) {
 		devices, err = c.devicesFor(ctx, &usage, c.DeviceListTTL, 0)
 	}
 	if err != nil {

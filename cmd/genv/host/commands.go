@@ -43,7 +43,9 @@ func (p *hostCommands) openHost() *host {
 		options.UID = 0
 	}
 	if os.Geteuid() == 0 { // it learns about containers, and has them stopped
-		source := &container.Lookup{Engines: container.Engines{}, Run: disk.RunDir(p.Getenv), Proc: here.Machine.Proc}
+		source := &container.Lookup{
+			Engines: container.Engines{}, Run: disk.RunDir(p.Getenv), Proc: here.Machine.Proc, Now: p.Now,
+		}
 		here.Machine.Containers, options.Containers = source.Look, source
 	}
 	return &host{

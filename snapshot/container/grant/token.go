@@ -38,9 +38,9 @@ type Holder struct {
 	EID snapshot.EnvID `json:"eid,omitempty"` // the environment that the user named; empty for none
 }
 
-// Tokens are those of one service. The zero value has none. It is safe for concurrent use.
+// Tokens are those of one service. They are safe for concurrent use.
 type Tokens struct {
-	Now func() time.Time // nil is time.Now
+	Now func() time.Time
 
 	mu     sync.Mutex
 	issued []issued // the oldest first
@@ -58,7 +58,7 @@ func (t *Tokens) Issue(h Holder) (string, error) {
 	if h.EID != "" && snapshot.Claim(string(h.EID)) != h.EID {
 		return "", fmt.Errorf("%w: no environment has such an id", state.ErrRequest)
 	}
-	text, now := rand.Text(), t.now()
+	text, now := rand.Text(), t.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.issued = slices.DeleteFunc(t.issued, func(i issued) bool { return !now.Before(i.until) })
@@ -80,7 +80,7 @@ func (t *Tokens) Issue(h Holder) (string, error) {
 
 // Redeem returns, once, who a token is for; ok is false if it is redeemed, too old, or was never issued.
 func (t *Tokens) Redeem(text string) (h Holder, ok bool) {
-	sum, now := sha256.Sum256([]byte(text)), t.now()
+	sum, now := sha256.Sum256([]byte(text)), t.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	i := slices.IndexFunc(t.issued, func(i issued) bool { return i.sum == sum })
@@ -90,13 +90,6 @@ func (t *Tokens) Redeem(text string) (h Holder, ok bool) {
 	found := t.issued[i]
 	t.issued = slices.Delete(t.issued, i, i+1)
 	return found.holder, now.Before(found.until)
-}
-
-func (t *Tokens) now() time.Time {
-	if t.Now == nil {
-		return time.Now()
-	}
-	return t.Now()
 }
 
 // RestartLife is how long after its last start a container can be started again for its user.

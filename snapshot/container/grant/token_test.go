@@ -76,7 +76,7 @@ func TestTokensAreBounded(t *testing.T) {
 }
 
 func TestOneOfManyRedeems(t *testing.T) {
-	tokens := &grant.Tokens{}
+	tokens := &grant.Tokens{Now: time.Now}
 	text := proctest.Try(tokens.Issue(grant.Holder{UID: 1})).OK(t)
 	var redeemed atomic.Int32
 	var all sync.WaitGroup
@@ -128,7 +128,7 @@ func FuzzRedeem(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, forged string) {
-		var tokens grant.Tokens
+		tokens := grant.Tokens{Now: time.Now}
 		alice := grant.Holder{UID: 1001, EID: "10"}
 		issued := proctest.Try(tokens.Issue(alice)).OK(t)
 		for _, text := range []string{forged, forged + issued, issued + forged} {
