@@ -163,9 +163,14 @@ func (m *Machine) state(ctx context.Context) StateFacts {
 		if owned && name == lockName {
 			continue // it is for root alone
 		}
-		if st, err := dir.Stat(name); err == nil {
-			s.Files = append(s.Files, read(ctx, dir, FileFacts{Name: name, Stat_t: st}))
+		f := FileFacts{Name: name}
+		if f.Stat_t, err = dir.Stat(name); err != nil {
+			continue
 		}
+		if f.is(unix.S_IFREG) {
+			f = read(dir, f)
+		}
+		s.Files = append(s.Files, f)
 	}
 	if found, err := m.Notes.Examine(); err == nil {
 		s.Lost = found.Lost
@@ -191,35 +196,19 @@ func stat(path string) (*FileFacts, error) {
 	return f, nil
 }
 
-// retry calls done until it returns true, attempts times at most, and returns its last result.
-func retry(ctx context.Context, attempts int, pause time.Duration, done func() bool) bool {
-	for range attempts - 1 {
-		if done() {
-			return true
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return false
-		}
-	}
-	return done()
-}
-
 // read decodes a state file, again if it can't: genv 1.4.3 truncates a file before it writes it.
-func read(ctx context.Context, dir *folder.Folder, f FileFacts) FileFacts {
-	if !f.is(unix.S_IFREG) {
-		return f
-	}
-	retry(ctx, 5, 20*time.Millisecond, func() bool {
+func read(dir *folder.Folder, f FileFacts) FileFacts {
+	for range 5 {
 		data, _, err := dir.Read(f.Name, maxStateFile)
 		if err != nil {
 			f.Unread = err.Error()
-			return true
+			break
 		}
-		f.decode(data)
-		return f.Content == nil
-	})
+		if f.decode(data); f.Content == nil {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 	return f
 }
 
@@ -231,10 +220,9 @@ func (m *Machine) holder(ctx context.Context, dir *folder.Folder) string {
 		return ""
 	}
 	defer file.Close() // and with it the lock
-	free := retry(ctx, 20, 100*time.Millisecond, func() bool {
-		return !errors.Is(unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
-	})
-	if free || ctx.Err() != nil {
+	within, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if err := folder.Flock(within, file, unix.LOCK_SH); !errors.Is(err, folder.ErrLocked) || ctx.Err() != nil {
 		return ""
 	}
 	return proc.LockHolderOf(m.Proc, &st).String()
