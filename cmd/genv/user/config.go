@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	"syscall"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/environment"
@@ -229,36 +227,23 @@ func (p *userCommands) home() (string, error) {
 	return "", errNoHome
 }
 
+const maxSetting = 4096 // bytes, more than any value takes
+
 // loadSettings reads a .genv folder: a file for each setting, named after it, with its value as the only line.
 func loadSettings(dir string, config *snapshot.EnvConfig, which []environment.Configurable) error {
 	for _, s := range which {
-		text, err := readSetting(filepath.Join(dir, s.Name))
+		data, err := folder.ReadRegular(filepath.Join(dir, s.Name), maxSetting)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err == nil {
-			err = s.Set(config, text)
+			err = s.Set(config, strings.TrimSuffix(string(data), "\n"))
 		}
 		if err != nil {
 			return fmt.Errorf("the saved configuration in %s: %w", filepath.Join(dir, s.Name), err)
 		}
 	}
 	return nil
-}
-
-const maxSetting = 4096 // bytes, more than any value takes
-
-func readSetting(path string) (string, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxSetting+1))
-	if err == nil && len(data) > maxSetting {
-		err = errors.New("the file is too long")
-	}
-	return strings.TrimSuffix(string(data), "\n"), err
 }
 
 func saveSettings(dir string, config *snapshot.EnvConfig, which []environment.Configurable) error {
