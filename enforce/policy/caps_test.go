@@ -28,8 +28,8 @@ func TestRefusedCaps(t *testing.T) {
 		require.NotContains(t, err.Error(), "\n", "each is said once")
 	}
 	rows := []bad{
-		{"no amount", "{name: a}", "p.yaml:1:9: a cap has one of gpus, memory, environments and gpu-hours"},
-		{"two amounts", "{gpus: 1, memory: 1g}", "p.yaml:1:9: a cap has one of gpus, memory"},
+		{"no amount", "{name: a}", "p.yaml:1:9: a cap has exactly one of gpus, memory, environments and gpu-hours"},
+		{"two amounts", "{gpus: 1, memory: 1g}", "p.yaml:1:9: a cap has exactly one of gpus, memory"},
 		{"hours without a period", "{gpu-hours: 3}", "gpu-hours: the period is missing; add `every: month`"},
 		{"a period without hours", "{gpus: 3, every: week}", "every: it belongs to gpu-hours"},
 		{"another period", "{gpu-hours: 3, every: day}", "unknown value \"day\""},
@@ -39,7 +39,7 @@ func TestRefusedCaps(t *testing.T) {
 		{"no per cent", "{gpus: 0%}", "\"0%\" is not from 1% to 100%"},
 		{"a word", "{gpus: many}", "p.yaml:1:15: gpus: expected a number"},
 		{"by person together", "{gpus: {alice: 1}, together: true}", "people who share a cap have one amount"},
-		{"a share by person", "{gpus: {alice: 50%}}", "by person it is a number"},
+		{"a share by person", "{gpus: {alice: 50%}}", "write a number for each person"},
 		{"an unknown group", `{gpus: 1, users: ["@nobody"]}`, "no such group in `groups:`"},
 		{"an unknown group by person", `{gpus: {"@nobody": 1}}`, "no such group in `groups:`"},
 		{"an unknown schedule", "{gpus: 1, when: nights}", "when: there are no schedules in the file"},
@@ -48,9 +48,9 @@ func TestRefusedCaps(t *testing.T) {
 		{"on no host", "{gpus: 0, of: {hosts: []}}", "p.yaml:1:30: hosts: name hosts; leave it out for all"},
 		{"by no person", "{gpus: {}}", "gpus: write a number, or numbers by person"},
 		{"while nothing", "{gpus: 1, while: {}}", "while: write {waiting: [users]} or {waiting: anybody}"},
-		{"memory while others wait", "{memory: 1g, while: {waiting: anybody}}", "while: it is for gpus alone"},
-		{"hours on each host", "{gpu-hours: 1, every: week, per: host}", "gpu-hours: they have neither per nor while"},
-		{"environments of a model", "{environments: 1, of: {model: A100}}", "environments: they have no model"},
+		{"memory while others wait", "{memory: 1g, while: {waiting: anybody}}", "while: only a cap of gpus can have it; remove it"},
+		{"hours on each host", "{gpu-hours: 1, every: week, per: host}", "gpu-hours: they count on all hosts together; remove `per` and `while`"},
+		{"environments of a model", "{environments: 1, of: {model: A100}}", "environments: they have no model; remove it from `of`"},
 		{"a long name", "{gpus: 1, name: " + strings.Repeat("a", 33) + "}", "name: at most 32 printable characters without /"},
 		{"a name with a slash", "{gpus: 1, name: a/b}", "name: at most 32 printable characters without /"},
 		{"the name of a rule", "{gpus: 1, name: idle}", "name: idle is the name of a rule"},
@@ -254,7 +254,7 @@ func TestExplainedReservations(t *testing.T) {
 	file := parse(t, "reservations:\n  - {users: [carol], gpus: 2, longest: 3d, ahead: 30d, at-once: 1, pause: 1d}\n  - {users: [dora, \"%lab\"]}")
 	for user, want := range map[snapshot.Username]string{
 		"carol": "2 GPUs, at most 3d, 30d ahead, 1 at once, 1d after the last one", "dora": "any number of GPUs",
-		"eve": "unknown, as the groups of the user are", "": "",
+		"eve": "unknown, since the groups of the user are", "": "",
 	} {
 		said := ""
 		for _, e := range file.Explain(enforce.Query{User: user}) {

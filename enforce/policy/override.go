@@ -206,7 +206,7 @@ func (f *File) explainReservations(user snapshot.Username) []Explanation {
 	value := "nothing"
 	switch rule, known := f.ReservationRule(user); {
 	case !known:
-		value = "unknown, as the groups of the user are"
+		value = "unknown, since the groups of the user are"
 	case rule != nil:
 		value = rule.String()
 	}

@@ -64,7 +64,7 @@ func partsOf() strictyaml.Keys {
 
 func (c *Cap) check(n *strictyaml.Node, amounts int, kind string) {
 	if amounts != 1 {
-		n.Failf("a cap has one of gpus, memory, environments and gpu-hours")
+		n.Failf("a cap has exactly one of gpus, memory, environments and gpu-hours")
 		return
 	}
 	special := c.limit.Percent || c.limit.AllBut
@@ -78,9 +78,9 @@ func (c *Cap) check(n *strictyaml.Node, amounts int, kind string) {
 		{special && c.Kind != enforce.CapGPUs, kind + ": N% and -N are for gpus alone"},
 		{c.Together && c.by != nil, kind + ": people who share a cap have one amount; remove together, or write one " +
 			"number"},
-		{c.waiting != nil && c.Kind != enforce.CapGPUs && c.Kind != enforce.CapHours, "while: it is for gpus alone"},
-		{c.Kind == enforce.CapHours && (c.PerHost || c.waiting != nil), "gpu-hours: they have neither per nor while"},
-		{c.Kind == enforce.CapEnvironments && c.Model != "", "environments: they have no model"},
+		{c.waiting != nil && c.Kind != enforce.CapGPUs && c.Kind != enforce.CapHours, "while: only a cap of gpus can have it; remove it"},
+		{c.Kind == enforce.CapHours && (c.PerHost || c.waiting != nil), "gpu-hours: they count on all hosts together; remove `per` and `while`"},
+		{c.Kind == enforce.CapEnvironments && c.Model != "", "environments: they have no model; remove it from `of`"},
 	} {
 		if wrong.is {
 			n.Failf("%s", wrong.message)
@@ -131,7 +131,7 @@ func (c *Cap) readLimit(r *reader, n *strictyaml.Node, key string) {
 	n.Each(func(name, value *strictyaml.Node) {
 		limit, written := r.readAmount(value, c.Kind)
 		if limit.Percent || limit.AllBut {
-			value.Failf("%s: by person it is a number", key)
+			value.Failf("%s: write a number for each person", key)
 		}
 		who := r.readPerson(name, name.Text())
 		who.limit = limit

@@ -264,8 +264,8 @@ func (w *dbWriter) open(ctx context.Context) error {
 	}
 	w.entry.Gaps = append(w.entry.Gaps, Gap{Since: last.Until, Until: w.entry.Since})
 	if !last.Ended {
-		w.Log.Warn().Msgf("the last run ended without writing what it had counted last: the usage database "+
-			"has nothing of up to a minute before its end, and of the time until now: since %s",
+		w.Log.Warn().Msgf("the last run ended without saving what it had counted last: the usage database "+
+			"has no data from %s until now",
 			time.Unix(last.Until, 0).In(w.In).Format(time.DateTime))
 	}
 	return nil
@@ -274,7 +274,7 @@ func (w *dbWriter) open(ctx context.Context) error {
 func (w *dbWriter) failed(err error, ended bool) {
 	if text := err.Error(); text != w.said || ended {
 		w.said = text
-		next := "it is tried again, and what is counted meanwhile waits"
+		next := "it is tried again; until then what is counted is kept in memory"
 		if ended {
 			next = "what was counted last is missing in it"
 		}

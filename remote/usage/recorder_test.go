@@ -335,7 +335,7 @@ func TestRestart(t *testing.T) {
 		begun := time.Now().Unix()
 		second.cycles(8)
 		second.Close()
-		second.requireSaid("the last run ended without writing what it had counted last")
+		second.requireSaid("the last run ended without saving what it had counted last")
 		require.Equal(t, []usage.Gap{{Since: killed.Until, Until: begun}}, k.gaps)
 		time.Sleep(time.Hour)
 		third := start(t, k.open, 0)
@@ -354,7 +354,7 @@ func TestRestart(t *testing.T) {
 		fifth := start(t, k.open, 0)
 		fifth.cycles(1)
 		fifth.Close()
-		fifth.requireSaid("the last run ended without writing what it had counted last")
+		fifth.requireSaid("the last run ended without saving what it had counted last")
 	})
 }
 

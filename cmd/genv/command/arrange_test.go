@@ -113,8 +113,14 @@ func TestUnknownFlags(t *testing.T) {
 		require.EqualError(t, err, want)
 		require.Equal(t, command.ExitFailed, command.ExitCode(err))
 	}
-	require.EqualError(t, command.FlagError(c, errors.New("flag needs an argument: -interval"), false),
-		"flag needs an argument: -interval; see genv remote enforce --help")
+	for said, want := range map[string]string{
+		"flag needs an argument: -interval":               "flag needs an argument: --interval",
+		`invalid value "x -y" for flag -i: parse error`:   `invalid value "x -y" for flag -i: parse error`,
+		`invalid boolean value "-" for -dry-run: parse e`: `invalid boolean value "-" for --dry-run: parse e`,
+		"without a flag": "without a flag",
+	} {
+		require.EqualError(t, command.FlagError(c, errors.New(said), false), want+"; see genv remote enforce --help")
+	}
 }
 
 // Whatever takes too long, its error has no words of Go for that.

@@ -23,8 +23,12 @@ func unknownError(kind, shown, near, parent string) error {
 func FlagError(c *cli.Context, err error, _ bool) error {
 	const undefined = "flag provided but not defined: -"
 	name, unknown := strings.CutPrefix(err.Error(), undefined)
-	if !unknown {
-		return UsageError("%w; see %s --help", err, c.Command.HelpName)
+	if !unknown { // package flag names it with one dash
+		said := err.Error()
+		at := strings.LastIndex(said, " -") + 1
+		name, _, _ := strings.Cut(strings.TrimPrefix(said[at:], "-"), ":")
+		return UsageError("%s; see %s --help", said[:at]+strings.Replace(said[at:], "-"+name, dashed(name), 1),
+			c.Command.HelpName)
 	}
 	near := nearestFlag(name, c.Command.Flags)
 	if near != "" {

@@ -85,7 +85,7 @@ func TestUsageOfAController(t *testing.T) {
 		return err == nil && !mark.Ended
 	}, time.Minute, 10*time.Millisecond)
 	killed.signal(syscall.SIGKILL).end()
-	run(state).says("the last run ended without writing what it had counted last")
+	run(state).says("the last run ended without saving what it had counted last")
 
 	without := t.TempDir()
 	off := run(without, "--usage-db", "off")

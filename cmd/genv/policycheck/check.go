@@ -58,7 +58,7 @@ func Check(references []policy.Reference, known Known) (warnings []Warning, notC
 	unchecked(len(known.Hosts) == 0, policy.ToHost+noInventory, policy.ToHost)
 	unchecked(len(known.Hosts) == 0, policy.ToLabel+noInventory, policy.ToLabel)
 	unchecked(known.Accounts.Err != nil, fmt.Sprint("users: ", known.Accounts.Err), policy.ToUser, policy.ToUnixGroup)
-	unseen := "models: no controller that keeps its state (not with --dry-run) has seen GPUs on this machine yet"
+	unseen := "models: no controller on this machine has saved which GPUs it saw (a dry run saves nothing)"
 	if known.ModelsErr != nil {
 		unseen = fmt.Sprintf("models: what a controller has seen can't be read: %v; run this as its account (sudo -u ACCOUNT)",
 			known.ModelsErr)

@@ -266,7 +266,7 @@ func writeSummary(w io.Writer, d *usage.Report) {
 		fmt.Fprintf(w, "Usage is kept since %s.\n", d.Begun.Format(shortTime))
 	}
 	if d.Missing > 0 {
-		fmt.Fprintf(w, "Of %s of this time nothing is known: no controller ran, or nothing could be kept.\n",
+		fmt.Fprintf(w, "What was used in %s of this time is unknown: no controller ran, or nothing could be saved.\n",
 			usage.ShortTime(d.Missing))
 	}
 }

@@ -83,7 +83,7 @@ func (p *userCommands) capsText(ctx context.Context) string {
 	if err != nil || len(list) == 0 || p.Now().Sub(list[len(list)-1].Time) > 24*time.Hour {
 		return caps
 	}
-	return caps + fmt.Sprintf("genv notices shows what you were told last at %s\n",
+	return caps + fmt.Sprintf("Your last message came at %s: genv notices shows it\n",
 		list[len(list)-1].Time.Local().Format("15:04"))
 }
 

@@ -121,14 +121,14 @@ func PlaceText(p *service.Place) string {
 	if n := p.Possible; n != nil && *n > 0 {
 		s += fmt.Sprintf("; you could have %d here: ask for as many", *n)
 	} else if n != nil {
-		s += "; others need not give back any for it"
+		s += "; nobody is asked to give GPUs back for it"
 	}
 	if n := len(p.Freed); n > 0 {
 		form := []string{"; GPU %s is taken back for you", "; GPUs %s are taken back for you"}[min(n, 2)-1]
 		s += fmt.Sprintf(form, text.JoinIndices(p.Freed))
 	}
 	if p.Barred != "" {
-		s += "; others pass, since " + p.Barred
+		s += "; others go before you, since " + p.Barred
 	}
 	return s
 }

@@ -167,13 +167,13 @@ func TestPlaceText(t *testing.T) {
 	name := snapshot.Wait{Username: "bob", GPUs: 2, Seconds: 720}
 	for want, place := range map[string]service.Place{
 		"3rd of 4 people: bob waits for 2 GPUs since 12 minutes; 2 of your own are before this one": {Number: 3, People: 4, First: &name, Own: 2},
-		"you come first: 1 of 2 GPUs free":                                                       {Number: 1, People: 1, GPUs: 2, Free: 1},
-		"1st of 2 people: 1 of 2 GPUs free; 1 of your own is before this one":                    {Number: 1, People: 2, GPUs: 2, Free: 1, Own: 1},
-		"you come first: 0 of 2 GPUs free; you could have 1 here: ask for as many":               {Number: 1, People: 1, GPUs: 2, Possible: new(1)},
-		"2nd of 2 people: bob waits for 2 GPUs since just now":                                   {Number: 2, People: 2, First: &snapshot.Wait{Username: "bob", GPUs: 2}},
-		"you come first: 0 of 2 GPUs free; GPUs 0,3 are taken back for you":                      {Number: 1, People: 1, GPUs: 2, Freed: []snapshot.DeviceIndex{0, 3}},
-		"you come first: 1 of 1 GPU free; others pass, since cap lab allows no more than 2 GPUs": {Number: 1, People: 1, GPUs: 1, Free: 1, Barred: "cap lab allows no more than 2 GPUs"},
-		"you come first: 0 of 2 GPUs free; others need not give back any for it":                 {Number: 1, People: 1, GPUs: 2, Possible: new(0)},
+		"you come first: 1 of 2 GPUs free":                                                                {Number: 1, People: 1, GPUs: 2, Free: 1},
+		"1st of 2 people: 1 of 2 GPUs free; 1 of your own is before this one":                             {Number: 1, People: 2, GPUs: 2, Free: 1, Own: 1},
+		"you come first: 0 of 2 GPUs free; you could have 1 here: ask for as many":                        {Number: 1, People: 1, GPUs: 2, Possible: new(1)},
+		"2nd of 2 people: bob waits for 2 GPUs since just now":                                            {Number: 2, People: 2, First: &snapshot.Wait{Username: "bob", GPUs: 2}},
+		"you come first: 0 of 2 GPUs free; GPUs 0,3 are taken back for you":                               {Number: 1, People: 1, GPUs: 2, Freed: []snapshot.DeviceIndex{0, 3}},
+		"you come first: 1 of 1 GPU free; others go before you, since cap lab allows no more than 2 GPUs": {Number: 1, People: 1, GPUs: 1, Free: 1, Barred: "cap lab allows no more than 2 GPUs"},
+		"you come first: 0 of 2 GPUs free; nobody is asked to give GPUs back for it":                      {Number: 1, People: 1, GPUs: 2, Possible: new(0)},
 	} {
 		require.Equal(t, want, user.PlaceText(&place))
 	}
@@ -241,7 +241,7 @@ func TestWhatIsAllowed(t *testing.T) {
 	require.NotContains(t, statusOf(hers), "notices")
 	told := time.Now().UTC().Add(-23 * time.Hour)
 	require.NoError(t, box.Keep(60800, "It is over the cap.", []string{"pts/3"}, told))
-	require.Contains(t, statusOf(hers), "3 of 3 GPUs\ngenv notices shows what you were told last at "+told.Format("15:04")+"\n")
+	require.Contains(t, statusOf(hers), "3 of 3 GPUs\nYour last message came at "+told.Format("15:04")+": genv notices shows it\n")
 
 	require.Contains(t, hers.sayAll("genv policy explain").text, "cap max-devices-per-user  3 of 3 GPUs")
 	require.NoError(t, root.Allow(t.Context(), service.Allowance{
