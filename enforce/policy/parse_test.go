@@ -311,7 +311,7 @@ mail: {}
 		"1:14: unreachable: unknown value", "2:16: the schedule has no hours", "4:23: @none: no such group",
 		"5:6: every: it belongs", "5:6: environments: N%", "5:6: environments: they have no model",
 		"6:6: gpu-hours: the period is missing", "6:6: gpu-hours: they count on all hosts", "7:22: while: write", `8:24: unknown key "name2"`,
-		"9:6: a cap has one of", "10:17: reservations: say who", "11:14: the override applies to all", "12:7: mail: write one",
+		"9:6: a cap has exactly one of", "10:17: reservations: say who", "11:14: the override applies to all", "12:7: mail: write one",
 	}
 	require.Len(t, said, len(want))
 	for i := range want {
