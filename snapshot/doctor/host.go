@@ -268,7 +268,7 @@ func CheckGuard(kernel Check, g *GuardState) Check {
 	}
 	return First(Guard,
 		If(g.Mode == snapshot.GuardUnable, "guard-unable", "%s, which fails: %s (%s)", g.order(), g.Reason, kernel.Detail),
-		If(g.over(), "guard-not-renewed", "%s, and not since (%s)", g.order(), kernel.Detail),
+		If(g.over(), "guard-not-renewed", "%s, and not since: it is off (%s)", g.order(), kernel.Detail),
 		If(kernel.Status == OK, "", "%s; %s", kernel.Detail, g.shown()),
 		kernel)
 }

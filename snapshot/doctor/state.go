@@ -82,7 +82,7 @@ func CheckState(s StateFacts) Check {
 		found = append(found, f.check(s.Path+"/"+f.Name, unix.S_IFREG, shared&0o666))
 	}
 	for _, file := range s.Lost {
-		found = append(found, If(true, "state-lost", "%s/%s is missing: root saw it since the boot", s.Path, file))
+		found = append(found, If(true, "state-lost", "%s/%s is missing, and root saw it after the boot", s.Path, file))
 	}
 	r := cmp.Or(s.Root, ownFolder(s.Owner))
 	return First(StateFolder, Worst(append(found,
