@@ -125,21 +125,16 @@ func ParseDocker(data []byte, id string) (Details, error) {
 	}
 	details := Details{
 		Name: shortened(strings.TrimPrefix(d.Name, "/")), Image: shortened(d.Config.Image), Labels: d.Config.Labels,
-		EID: claimIn(d.Config.Env),
+	}
+	for _, entry := range d.Config.Env {
+		if value, found := strings.CutPrefix(entry, snapshot.ClaimVariable+"="); found {
+			details.EID = snapshot.Claim(value) // as in a process, the last one counts
+		}
 	}
 	if d.State.Running && d.State.Pid > 0 {
 		details.Init = d.State.Pid
 	}
 	return details, nil
-}
-
-func claimIn(environ []string) (eid snapshot.EnvID) {
-	for _, entry := range environ {
-		if value, found := strings.CutPrefix(entry, snapshot.ClaimVariable+"="); found {
-			eid = snapshot.Claim(value) // as in a process, the last one counts
-		}
-	}
-	return eid
 }
 
 func shortened(name string) string { return text.Cut(text.Masked(name), 256) }

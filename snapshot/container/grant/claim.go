@@ -116,15 +116,13 @@ func (c Applicant) join(f *state.Files, env *snapshot.Environment, g Granted) (G
 	for _, index := range wanted {
 		if !slices.Contains(attached, index) {
 			return g, fmt.Errorf("%w: GPU %d is not attached to environment %s, which has %s: run `genv attach` in "+
-				"it first",
-				ErrRefused, index, text.Shown(string(env.EID)), listed(attached))
+				"it first", ErrRefused, index, text.Shown(string(env.EID)), cmp.Or(text.JoinIndices(attached), "none"))
 		}
 	}
 	if c.Count > 0 {
 		if c.Count > len(attached) {
 			return g, fmt.Errorf("%w: %d GPUs are more than environment %s has (%d): run `genv attach --count %d` "+
-				"in it first",
-				ErrRefused, c.Count, text.Shown(string(env.EID)), len(attached), c.Count)
+				"in it first", ErrRefused, c.Count, text.Shown(string(env.EID)), len(attached), c.Count)
 		}
 		wanted = attached[:c.Count]
 	}
@@ -187,13 +185,6 @@ func explained(err error) error {
 		holders = append(holders, conflict.String())
 	}
 	return fmt.Errorf("%w (%s)", err, strings.Join(holders, "; "))
-}
-
-func listed(devices []snapshot.DeviceIndex) string {
-	if len(devices) == 0 {
-		return "none"
-	}
-	return text.JoinIndices(devices)
 }
 
 // wanted are the devices that the request names; all are those of "all". It is empty for a request by number.

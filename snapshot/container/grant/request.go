@@ -55,13 +55,18 @@ func Asked(c *oci.ContainerConfig, nvidia bool) (GPURequest, error) {
 		Token: c.Getenv(TokenVariable), EID: snapshot.Claim(c.Getenv(snapshot.ClaimVariable)),
 		OverSubscribe: isSet(c, OverSubscribe),
 	}
-	r.askByVariable(c, nvidia || hasNVIDIAHook(c))
+	if list := c.Getenv(visible); list != "void" && list != "none" && (nvidia || hasNVIDIAHook(c)) {
+		r.name(list) // docker sets it for --gpus, too
+	}
 	if err := r.askByCount(c.Getenv(GPUs)); err != nil {
 		return r, err
 	}
 	r.askByAnnotation(c)
-	if !c.AllDevices { // otherwise it has the nodes of all devices of the machine, asked for or not
-		r.askByNode(c)
+	for _, d := range c.Devices { // of --device /dev/nvidia0, or made of CDI devices by an engine, as by dockerd
+		if !c.AllDevices && // else it has the nodes of all devices of the machine, asked for or not
+			d.Type == "c" && d.Major == nvidiaMajor && d.Minor >= 0 && d.Minor <= maxGPUMinor {
+			r.Minors = append(r.Minors, int(d.Minor))
+		}
 	}
 	if !r.AsksForGPUs() {
 		return r, nil
@@ -120,15 +125,6 @@ func (r *GPURequest) askByCount(value string) error {
 	return nil
 }
 
-// askByVariable reads NVIDIA_VISIBLE_DEVICES, which docker sets for --gpus, too.
-func (r *GPURequest) askByVariable(c *oci.ContainerConfig, obeyed bool) {
-	value := c.Getenv(visible)
-	if !obeyed || value == "" || value == "void" || value == "none" {
-		return
-	}
-	r.name(value)
-}
-
 func (r *GPURequest) name(list string) {
 	for name := range strings.SplitSeq(list, ",") {
 		switch name = strings.TrimSpace(name); {
@@ -179,15 +175,6 @@ const (
 	nvidiaMajor = 195
 	maxGPUMinor = 253 // above it are nvidia-modeset and nvidiactl
 )
-
-// askByNode reads the device nodes: of --device /dev/nvidia0, or made of CDI devices by an engine, as by dockerd.
-func (r *GPURequest) askByNode(c *oci.ContainerConfig) {
-	for _, d := range c.Devices {
-		if d.Type == "c" && d.Major == nvidiaMajor && d.Minor >= 0 && d.Minor <= maxGPUMinor {
-			r.Minors = append(r.Minors, int(d.Minor))
-		}
-	}
-}
 
 const cudaVisible = "CUDA_VISIBLE_DEVICES"
 
