@@ -18,7 +18,7 @@ func (e *HistoryEntry) Lines() []string {
 	l := lines{"Decision   " + e.ID}
 	l.add("Time", clock(e.Time))
 	l.add("Host", string(e.Host))
-	l.add("User", string(userOfEntry(e)))
+	l.add("User", string(e.UserOrUID()))
 	l.add("What", e.Text)
 	l.add("Outcome", e.outcome())
 	l.add("Because", e.because()...)

@@ -67,7 +67,7 @@ func Sum(entries []HistoryEntry) Stats {
 	}
 	for i := range entries {
 		e := &entries[i]
-		user := userOfEntry(e)
+		user := e.UserOrUID()
 		for _, id := range e.warned {
 			add(user, (&Record{IDs: []string{id}}).rules(), ActionCounts{Warned: 1})
 		}
@@ -83,7 +83,8 @@ func Sum(entries []HistoryEntry) Stats {
 	return s
 }
 
-func userOfEntry(e *HistoryEntry) snapshot.Username {
+// UserOrUID is the user, or the uid of one without a name; empty if neither is known.
+func (e *HistoryEntry) UserOrUID() snapshot.Username {
 	if e.User == "" && e.UID != nil {
 		return snapshot.Username(fmt.Sprint(*e.UID))
 	}

@@ -117,8 +117,8 @@ func table(output render.Output, entries []audit.HistoryEntry) *render.Table {
 	for i := range entries {
 		e := &entries[i]
 		row := []string{
-			e.Time.Local().Format(time.DateTime), string(e.Host), userOf(e), whatOf(e), string(e.Status),
-			e.ID, whyOf(e),
+			e.Time.Local().Format(time.DateTime), string(e.Host), string(e.UserOrUID()), whatOf(e),
+			string(e.Status), e.ID, whyOf(e),
 		}
 		if output.Format == "csv" {
 			row[last], row[last-1] = row[last-1], row[last]
@@ -126,13 +126,6 @@ func table(output render.Output, entries []audit.HistoryEntry) *render.Table {
 		t.Add(row...)
 	}
 	return t
-}
-
-func userOf(e *audit.HistoryEntry) string {
-	if e.User == "" && e.UID != nil {
-		return fmt.Sprint(*e.UID)
-	}
-	return string(e.User)
 }
 
 func whatOf(e *audit.HistoryEntry) string {
