@@ -91,13 +91,3 @@ func TestWhoGetsNoMail(t *testing.T) {
 	require.Len(t, w.after(time.Minute), 29, "40 in an hour")
 	require.Len(t, w.after(time.Hour), 40)
 }
-
-func TestTheEndOfARunSendsAll(t *testing.T) {
-	w := newWaiting()
-	require.NoError(t, w.add("bob", "a", 1))
-	require.Empty(t, w.due(w.now, false))
-	l := w.due(w.now, true)
-	require.Len(t, l, 1)
-	require.Equal(t, "run", l[0].Run)
-	require.Equal(t, 7, l[0].Cycle)
-}
