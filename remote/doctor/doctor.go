@@ -19,6 +19,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -243,9 +244,8 @@ func (e *examination) reached(peer remote.Peer) {
 }
 
 func (e *examination) keyOf(peer remote.Peer) doctor.Check {
-	return doctor.First(doctor.HostKey,
-		doctor.If(e.Insecure, "host-key-unchecked", "%s was not checked", peer.HostKey),
-		doctor.If(true, "", "%s is the known one", cmp.Or(peer.HostKey, "unknown")))
+	return doctor.Judge(doctor.HostKey, fmt.Sprintf("%s is the known one", cmp.Or(peer.HostKey, "unknown")),
+		doctor.If(e.Insecure, "host-key-unchecked", "%s was not checked", peer.HostKey))
 }
 
 func (e *examination) unreached(err error) {
@@ -292,7 +292,7 @@ func (e *examination) checkSudo(s *survey) doctor.Check {
 	}
 	covered := "covers usage " + strings.Join(coverage[true], ", ") + " of " + path
 	part := t.Lists && len(coverage) > 1 && (refusal.Class == "" || refusal.Class == remote.SudoRefused)
-	check := doctor.First(doctor.Sudo,
+	check := doctor.Judge(doctor.Sudo, covered,
 		doctor.If(e.host.NoSudo && s.uid == "0", "", "not needed: the login is root"),
 		doctor.If(e.host.NoSudo, "no-root", "genv runs without root, so nothing can be enforced"),
 		doctor.If(s.sudoTook >= sudoSlow, "sudo-slow", "`sudo -n -l` took about %s", s.sudoTook),
@@ -307,8 +307,7 @@ func (e *examination) checkSudo(s *survey) doctor.Check {
 			"covers every command, so the account is root").
 			Next("give the controller an account of its own, and "+step),
 		doctor.If(slices.Contains(t.Allows, remote.AllowsAllOfGenv), "sudo-covers-all-of-genv",
-			"covers all of %s, which can run any program as root", path).Next(step),
-		doctor.If(true, "", "%s", covered))
+			"covers all of %s, which can run any program as root", path).Next(step))
 	if e.host.Personal && check.NextStep != "" {
 		check.NextStep = remote.PersonalStep
 	}

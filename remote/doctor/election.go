@@ -113,13 +113,13 @@ func (e *Election) isLeader(r election.Registration) bool {
 func (e *Election) checkEtcd() doctor.Check {
 	const unsaid = "etcd doesn't say which controller leads: %v"
 	look := "run `" + e.Health + "`"
-	return doctor.First(etcdRow,
+	fine := fmt.Sprintf("etcd answers (%s) for the election %s", text.Plural(e.Members, "member"), e.Key)
+	return doctor.Judge(etcdRow, fine,
 		doctor.If(e.Err != nil && etcd.Refused(e.Err), "etcd-refuses", unsaid, e.Err),
 		doctor.If(e.Err != nil, "etcd-silent", unsaid, e.Err).Next(look),
 		doctor.If(e.OutOfSpace, "etcd-full", "etcd's space is used up: no other controller can take over"),
 		doctor.If(len(e.Silent) > 0, "etcd-members-silent", "%d of %d members don't answer: %s", len(e.Silent),
-			e.Members, strings.Join(e.Silent, "; ")).Next(look),
-		doctor.If(true, "", "etcd answers (%s) for the election %s", text.Plural(e.Members, "member"), e.Key))
+			e.Members, strings.Join(e.Silent, "; ")).Next(look))
 }
 
 func (e *Election) checkLeader(r *election.Registration, now time.Time) doctor.Check {
@@ -140,10 +140,9 @@ func (e *Election) checkLeader(r *election.Registration, now time.Time) doctor.C
 	if last.IsZero() {
 		last, what = e.Leader.Since, "the leader has completed no cycle: it began to lead"
 	}
-	return doctor.First(leaderRow,
+	return doctor.Judge(leaderRow, fmt.Sprintf("%s; %s; %s", seen, about(r, now), memory),
 		doctor.If(now.Sub(last) > limit, "leader-late", "%s %s", what, ago(last, now)),
-		doctor.If(last.Sub(now) > 2*time.Minute, "leader-clock", "the leader's clock is over 2 minutes ahead of this one"),
-		doctor.If(true, "", "%s; %s; %s", seen, about(r, now), memory))
+		doctor.If(last.Sub(now) > 2*time.Minute, "leader-clock", "the leader's clock is over 2 minutes ahead of this one"))
 }
 
 // checkStandby says whether a standby would enforce something else than the leader.
@@ -152,10 +151,9 @@ func checkStandby(r, leader *election.Registration, now time.Time) doctor.Check 
 		return doctor.If(own != "" && leads != "" && own != leads, "standby-differs", "%s has %s than the leader",
 			quoted(r.Name), what)
 	}
-	return doctor.First(standbyRow,
+	return doctor.Judge(standbyRow, fmt.Sprintf("%s; %s", quoted(r.Name), about(r, now)),
 		differ(r.HostsDigest, leader.HostsDigest, "other hosts"),
-		differ(r.Policy, leader.Policy, "another policy"),
-		doctor.If(true, "", "%s; %s", quoted(r.Name), about(r, now)))
+		differ(r.Policy, leader.Policy, "another policy"))
 }
 
 func about(r *election.Registration, now time.Time) string {
@@ -226,7 +224,7 @@ func checkActing(a *agent.Acting, e *Election, source string) doctor.Check {
 	own, elects := n.Who == source, e != nil
 	leads := elects && e.Leader != nil
 	outside := acts(a) && !own
-	c := doctor.First(doctor.Controller,
+	c := doctor.Judge(doctor.Controller, seen,
 		doctor.If(a.Unknown != "", "controller-unknown", "no controller may act: %s", a.Unknown),
 		doctor.If(!a.Refuses && elects, "genv-refuses-none", "its genv can't refuse a replaced controller"),
 		doctor.If(!a.Refuses, "", "its genv lets each controller act"),
@@ -239,8 +237,7 @@ func checkActing(a *agent.Acting, e *Election, source string) doctor.Check {
 			"the leader acts with an epoch of another etcd"),
 		doctor.If(outside, "other-controller", "%s: the host refuses this election's controllers", seen),
 		doctor.If(elects && n.Elected() && !own, "other-election", "%s: the host waits for its next leader", seen),
-		doctor.If(leads, "no-controller", "%s, so nothing is enforced here", seen),
-		doctor.If(true, "", "%s", seen))
+		doctor.If(leads, "no-controller", "%s, so nothing is enforced here", seen))
 	if c.Cause == "other-controller" && !elects { // it may be intended
 		c.Status = doctor.Warning
 	}

@@ -96,13 +96,12 @@ func (e *examination) checkProgram(s survey) doctor.Check {
 			"%s belongs to uid %s with mode %04o", p.path, p.uid, p.mode)
 	}
 	sudo, missing := !e.host.NoSudo, doctor.Cause(remote.GenvMissing)
-	return doctor.First(doctor.Genv, writable(root), writable(login),
+	return doctor.Judge(doctor.Genv, "", writable(root), writable(login),
 		doctor.If(sudo && root.path == "", missing, "sudo doesn't find genv at %s", s.genv()),
 		doctor.If(!sudo && login.path == "", missing, "the login doesn't find genv at %s", s.genv()),
 		doctor.If(login.path == "", "genv-not-in-login-path", "the login doesn't find genv at %s", root.path),
 		doctor.If(sudo && login.file != root.file, "genv-two-programs", "the login finds %s, and sudo %s", login.path,
-			root.path),
-		doctor.If(true, "", ""))
+			root.path))
 }
 
 // The survey prints what the later checks depend on, in sections that begin with our token. It is one line without
@@ -179,8 +178,7 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 	}
 	as := fmt.Sprintf("as %s (uid %s)", cmp.Or(s.user, "unknown"), cmp.Or(s.uid, "unknown"))
 	took := e.Client.LoginTook(e.host).Round(time.Second)
-	e.add(doctor.First(doctor.Login, doctor.If(took >= loginSlow, "login-slow", "%s, after %s", as, took),
-		doctor.If(true, "", "%s", as)))
+	e.add(doctor.Judge(doctor.Login, as, doctor.If(took >= loginSlow, "login-slow", "%s, after %s", as, took)))
 	return s, true
 }
 
@@ -244,8 +242,7 @@ func checkClock(printed string, now time.Time) doctor.Check {
 		direction = "behind"
 	}
 	seen := fmt.Sprintf("about %s %s the controller's", difference.Abs().Round(time.Second), direction)
-	return doctor.First(doctor.Clock,
+	return doctor.Judge(doctor.Clock, "as the controller's",
 		doctor.If(difference.Abs() > time.Minute, "clock-wrong", "%s", seen),
-		doctor.If(difference.Abs() > 3*time.Second, "clock-off", "%s", seen), // the answer took some time
-		doctor.If(true, "", "as the controller's"))
+		doctor.If(difference.Abs() > 3*time.Second, "clock-off", "%s", seen)) // the answer took some time
 }

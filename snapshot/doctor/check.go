@@ -137,6 +137,11 @@ func First(name Name, table ...Check) (c Check) {
 	return c
 }
 
+// Judge is a check by a table of what may be wrong; if no row holds, all is in order.
+func Judge(name Name, ok string, table ...Check) Check {
+	return First(name, append(table, If(true, "", "%s", ok))...)
+}
+
 // Good is a check in which all is in order.
 func Good(name Name, format string, args ...any) Check {
 	return First(name, If(true, "", format, args...))

@@ -20,11 +20,10 @@ const initialPID = 0xEFFFFFFC // the inode of the initial PID namespace (PROC_PI
 // CheckNamespace judges the PID namespace in which genv runs, by its inode; 0 is unknown. A refusal says why its PIDs
 // may not be those of the state files.
 func CheckNamespace(inode uint64, refusal string) Check {
-	return First(PIDNamespace,
+	return Judge(PIDNamespace, fmt.Sprintf("PID namespace %d, that of the state files", inode),
 		If(inode == 0, Unsure, "/proc doesn't show the PID namespace"),
 		If(refusal != "", "other-pid-namespace", "%s", refusal),
-		If(inode == initialPID, "", "the initial PID namespace"),
-		If(true, "", "PID namespace %d, that of the state files", inode))
+		If(inode == initialPID, "", "the initial PID namespace"))
 }
 
 // CheckServices judges genv's units by the output of `systemctl show`: lines KEY=VALUE, with an empty line between
@@ -43,22 +42,20 @@ func CheckServices(output string, err error) Check {
 			found = append(found, checkUnit(unit["Id"], unit["ActiveState"], unit["UnitFileState"]))
 		}
 	}
-	return First(Services,
+	return Judge(Services, "none of genv's units is installed",
 		If(err != nil, "services-unknown", "%v", err),
 		If(!known, "services-unknown", "systemctl printed nothing"),
-		together(", ", found),
-		If(true, "", "none of genv's units is installed"))
+		together(", ", found))
 }
 
 func checkUnit(name, active, file string) Check {
 	state := fmt.Sprintf("%s is %s and %s", strings.TrimSuffix(OneLine(name), ".service"), cmp.Or(active, "unknown"),
 		cmp.Or(file, "unknown"))
 	running := slices.Contains([]string{"active", "activating", "reloading"}, active)
-	return First(Services,
+	return Judge(Services, state,
 		If(active == "failed", "service-failed", "%s", state),
 		If(!running && strings.HasPrefix(file, "enabled"), "service-stopped", "%s", state),
-		If(running && file == "disabled", "service-disabled", "%s", state),
-		If(true, "", "%s", state))
+		If(running && file == "disabled", "service-disabled", "%s", state))
 }
 
 // WithTrial adds to the check of a genv what came of trying what acting needs; nil if it wasn't tried.
@@ -115,14 +112,13 @@ func (s *Space) check() Check {
 	if s.Inodes < lowInodes {
 		free += fmt.Sprintf(" and %d inodes", s.Inodes)
 	}
-	return First(Disk,
+	return Judge(Disk, seen+" has "+free+" free",
 		If(s.Err != nil, Unsure, "%s: %v", seen, s.Err),
 		If(s.ReadOnly, "disk-read-only", "%s is on a read-only file system", seen),
 		If(s.Free < fullBytes || s.Inodes < fullInodes, "disk-full", "%s has %s free", seen, free),
 		If(!f.is(unix.S_IFDIR) || f.Uid != uint32(s.Owner) || f.Mode&0o022 != 0 && f.Mode&unix.S_ISVTX == 0,
 			"record-unsafe", "%s is %s", seen, f.describe()),
-		If(s.Free < lowBytes || s.Inodes < lowInodes, "disk-low", "%s has %s free", seen, free),
-		If(true, "", "%s has %s free", seen, free))
+		If(s.Free < lowBytes || s.Inodes < lowInodes, "disk-low", "%s has %s free", seen, free))
 }
 
 // DriverCall is what a call of nvidia-smi showed.
@@ -172,7 +168,7 @@ func CheckDriver(d DriverCall) Check {
 		seen += "; a guard may hide others"
 	}
 	cause := causeOf(d.Err)
-	return First(DriverState,
+	return Judge(DriverState, seen+", persistence mode on",
 		If(cause == "nvidia-smi-missing", cause, "nvidia-smi was not found in PATH"), // the error has all of PATH
 		If(d.Restricted && (cause == "no-gpus" || cause == "driver-permission"), Unsure,
 			"a guard shows this user no GPU: run it as root"),
@@ -183,8 +179,7 @@ func CheckDriver(d DriverCall) Check {
 		If(off != nil, "persistence-off", "%s; persistence mode off on GPU %s", seen, text.JoinIndices(off)),
 		If(d.Took > 2*time.Second, "nvidia-smi-slow", "%s", seen),
 		If(unknown != nil, "persistence-unknown", "%s; persistence mode unknown on GPU %s", seen,
-			text.JoinIndices(unknown)),
-		If(true, "", "%s, persistence mode on", seen))
+			text.JoinIndices(unknown)))
 }
 
 func causeOf(err error) Cause {
@@ -252,12 +247,11 @@ func CheckKernel(release, mounts string, bpf bool) Check {
 			cgroup2 = f[1]
 		}
 	}
-	return First(Guard,
+	return Judge(Guard, fmt.Sprintf("%s, cgroup2 at %s, BPF", seen, cgroup2),
 		If(parsed < 2 || major <= 0, Unsure, "the kernel's version is unknown (%q)", OneLine(release)),
 		If(major < 5 || major == 5 && minor < 8, "old-kernel", "%s", seen),
 		If(!bpf, "no-bpf", "%s has no bpf(2)", seen),
-		If(cgroup2 == "", "no-cgroup2", "%s, without cgroup2", seen),
-		If(true, "", "%s, cgroup2 at %s, BPF", seen, cgroup2))
+		If(cgroup2 == "", "no-cgroup2", "%s, without cgroup2", seen))
 }
 
 // CheckGuard judges whether the guard does what it was ordered: a host knows no more of a policy. kernel is the result

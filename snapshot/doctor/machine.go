@@ -78,9 +78,8 @@ func (m *Machine) checkGenv() Check {
 	if err != nil {
 		return Unknown(Genv, "%s: %v", seen, err)
 	}
-	return First(Genv,
-		If(!f.trusted(m.Owner), "genv-writable", "%s is %s", seen, f.describe()),
-		If(true, "", "%s", seen))
+	return Judge(Genv, seen,
+		If(!f.trusted(m.Owner), "genv-writable", "%s is %s", seen, f.describe()))
 }
 
 func (m *Machine) checkNamespace() Check {
@@ -95,10 +94,9 @@ func (m *Machine) checkNamespace() Check {
 func clock() Check {
 	var now unix.Timex
 	_, err := unix.Adjtimex(&now)
-	return First(Clock,
+	return Judge(Clock, "synchronized",
 		If(err != nil, Unsure, "adjtimex: %v", err),
-		If(now.Status&unix.STA_UNSYNC != 0, "clock-unsynchronized", "not synchronized"),
-		If(true, "", "synchronized"))
+		If(now.Status&unix.STA_UNSYNC != 0, "clock-unsynchronized", "not synchronized"))
 }
 
 // hasBPF gives bpf(2) an unknown command, which is refused: nothing is loaded.
