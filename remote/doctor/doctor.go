@@ -229,7 +229,7 @@ func addresses(way sshclient.Way) string {
 }
 
 func (e *examination) reached(peer remote.Peer) {
-	through := cmp.Or(peer.Address, "unknown")
+	through := "to " + cmp.Or(peer.Address, "an unknown address")
 	if !e.way.Direct() {
 		through = "through a ProxyCommand"
 		if hops := e.way.Settings.ProxyJump; e.way.OpenSSH {
