@@ -4,7 +4,6 @@ import (
 	"runtime"
 
 	"github.com/seed-3119e985/genv/enforce"
-	"github.com/seed-3119e985/genv/enforce/order"
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/remote/live"
 )
@@ -12,20 +11,6 @@ import (
 const otherRule enforce.Rule = "other" // for an unknown reason
 
 func rules() []enforce.Rule { return append(enforce.Rules(), otherRule) }
-
-func decisions() []enforce.Decision {
-	return []enforce.Decision{
-		enforce.DecisionAct, enforce.DecisionWait, enforce.DecisionHold, enforce.DecisionDryRun, enforce.DecisionStuck,
-		enforce.DecisionUnderWay, enforce.DecisionNone,
-	}
-}
-
-func statuses() []order.OutcomeStatus {
-	return []order.OutcomeStatus{
-		order.StatusTerminated, order.StatusKilled, order.StatusSignalled, order.StatusSurvived, order.StatusGone,
-		order.StatusChanged, order.StatusRefused, order.StatusFailed, order.StatusUnknown,
-	}
-}
 
 // Build has the program's version.
 func Build(version string) []byte {
@@ -46,7 +31,10 @@ func Findings(f *live.FleetState) []byte {
 	}
 	var w Writer
 	w.Gauge("genv_findings", "Findings of the last cycle, by rule and by what is done about them.", "rule", "decision")
-	sampleRules(&w, counts, decisions())
+	sampleRules(&w, counts, []enforce.Decision{
+		enforce.DecisionAct, enforce.DecisionWait, enforce.DecisionHold, enforce.DecisionDryRun, enforce.DecisionStuck,
+		enforce.DecisionUnderWay, enforce.DecisionNone,
+	})
 	w.Value("genv_held", "Users and hosts for which a safety limit keeps actions back.",
 		float64(len(f.HeldUsers)+len(f.HeldHosts)))
 	w.Value("genv_rules_on_hold", "Whether an operator has rules do nothing (1).", number(f.Hold != nil))

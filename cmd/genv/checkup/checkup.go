@@ -205,30 +205,25 @@ func (s *Style) writeTable(b *strings.Builder, d *remotedoctor.FleetReport) {
 // writeOlder says on how many hosts an upgrade of this machine has left an older genv without a problem.
 func writeOlder(b *strings.Builder, d *remotedoctor.FleetReport) {
 	var versions []string
-	count := 0
 	for i := range d.Hosts {
 		h := &d.Hosts[i]
-		if version := text.OneLine(h.Genv.Version); h.Check(doctor.Genv).Status == doctor.OK &&
-			older(version, d.Genv.Version) {
-			versions, count = append(versions, version), count+1
+		version := text.OneLine(h.Genv.Version)
+		own, here := numbers(version), numbers(d.Genv.Version)
+		if h.Check(doctor.Genv).Status == doctor.OK && own != nil && slices.Compare(own, here) < 0 {
+			versions = append(versions, version)
 		}
 	}
-	if count == 0 {
+	if versions == nil {
 		return
 	}
 	slices.Sort(versions)
 	fmt.Fprintf(b, "genv on %s is older (%s, here %s): genv remote install -H @all --upgrade\n",
-		text.Plural(count, "host"), strings.Join(slices.Compact(versions), ", "), d.Genv.Version)
-}
-
-// older compares the numbers that versions begin with; false without them.
-func older(version, than string) bool {
-	a, b := numbers(version), numbers(than)
-	return a != nil && b != nil && slices.Compare(a, b) < 0
+		text.Plural(len(versions), "host"), strings.Join(slices.Compact(versions), ", "), d.Genv.Version)
 }
 
 var startsWithNumbers = text.Pattern(`^v?\d{1,9}(\.\d{1,9})+`)
 
+// numbers are those that a version begins with; nil without them.
 func numbers(version string) (found []int) {
 	if !startsWithNumbers().MatchString(version) {
 		return nil

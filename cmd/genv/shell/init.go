@@ -214,7 +214,8 @@ func (p Preactivation) Environ() []string {
 			environ = append(environ, f.variable+"="+value)
 		}
 	}
-	if name := p["name"]; plainWord(name) {
+	// A shell that evaluates a plain word finds nothing else.
+	if name := p["name"]; name != "" && name[0] != '-' && text.IsMadeOf(name, "-_./:,@%+") {
 		environ = append(environ, oldName+"="+name)
 	}
 	if p["no-prompt"] != "" {
@@ -236,11 +237,4 @@ func (p Preactivation) Args() []string {
 		}
 	}
 	return args
-}
-
-const plainCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:,@%+"
-
-// plainWord reports whether a shell that evaluates the word finds nothing else.
-func plainWord(word string) bool {
-	return word != "" && word[0] != '-' && strings.Trim(word, plainCharacters) == ""
 }

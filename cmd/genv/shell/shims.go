@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -145,27 +146,19 @@ func FindReal(program, path, self string) (string, error) {
 	}
 	for _, dir := range filepath.SplitList(path) {
 		candidate := filepath.Join(dir, program)
-		if !filepath.IsAbs(dir) || shimsFolder(dir) {
+		if !filepath.IsAbs(dir) || strings.HasSuffix(filepath.Dir(candidate), "/genv/shims") {
 			continue
 		}
 		info, err := os.Stat(candidate)
-		if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 &&
-			!os.SameFile(info, own) && !leadsToGenv(candidate) {
+		if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0 || os.SameFile(info, own) {
+			continue
+		}
+		if target, err := filepath.EvalSymlinks(candidate); err != nil || filepath.Base(target) != "genv" {
 			return candidate, nil
 		}
 	}
 	return "", fmt.Errorf("%s: %w (genv's own shim does not count): install %s, or add its folder to PATH", program,
 		exec.ErrNotFound, program)
-}
-
-func shimsFolder(dir string) bool {
-	dir = filepath.Clean(dir)
-	return filepath.Base(dir) == "shims" && filepath.Base(filepath.Dir(dir)) == "genv"
-}
-
-func leadsToGenv(path string) bool {
-	target, err := filepath.EvalSymlinks(path)
-	return err == nil && filepath.Base(target) == "genv"
 }
 
 // ExitStatus is the status that a shell reports for a program that has ended: bash(1), "EXIT STATUS".

@@ -29,8 +29,6 @@ type Device struct {
 	UUID snapshot.GPUUUID
 }
 
-func (d Device) isInstance() bool { return snapshot.CheckInstance(d.UUID) == nil }
-
 // Why a container can't have the devices that it asks for.
 var (
 	ErrNoDevices   = errors.New("no GPU is attached")
@@ -158,7 +156,7 @@ func (env ContainerEnvironment) cdi(value string) ([]string, error) {
 	var args []string
 	for _, d := range devices {
 		name := d.Index.String()
-		if d.isInstance() {
+		if snapshot.CheckInstance(d.UUID) == nil {
 			name = string(d.UUID)
 		}
 		args = append(args, "--device", cdi+name)
