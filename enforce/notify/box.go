@@ -149,22 +149,12 @@ func (b Box) open() (*folder.Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	root.Close()
-	if err = os.Mkdir(b.dir(), 0o711); err == nil {
-		err = os.Chmod(b.dir(), 0o711) // whatever the umask
+	defer root.Close()
+	dir, err := root.PrivateSub(filepath.Base(b.dir()), 0o711) // it is only root's to lock
+	if err == nil {
+		err = dir.Hold("lock", lockWithin)
 	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
-	dir, err := folder.OpenTrusted(b.dir()) // it is only root's to lock
-	if err != nil {
-		return nil, err
-	}
-	if err := dir.Hold("lock", lockWithin); err != nil {
-		dir.Close()
-		return nil, err
-	}
-	return dir, nil
+	return dir.OrClose(err)
 }
 
 // makeRoom removes old files when there are many.

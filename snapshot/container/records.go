@@ -51,7 +51,7 @@ func WriteRecord(run string, r Record) error {
 		return err
 	}
 	defer parent.Close()
-	d, err := parent.PrivateSub(recordsFolder)
+	d, err := parent.PrivateSub(recordsFolder, 0o755)
 	if err != nil {
 		return err
 	}

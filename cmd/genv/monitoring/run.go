@@ -246,16 +246,12 @@ func openFolder(path, stateDir string) (*folder.Folder, error) {
 func private(parent *folder.Folder, name string) (*folder.Folder, error) {
 	dir, err := parent.Sub(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		dir, err = parent.PrivateSub(name)
+		dir, err = parent.PrivateSub(name, 0o755)
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = dir.CheckPrivate()
 	}
-	if err := dir.CheckPrivate(); err != nil {
-		dir.Close()
-		return nil, err
-	}
-	return dir, nil
+	return dir.OrClose(err)
 }
 
 func put(root *folder.Folder, path string, text []byte) error {

@@ -144,7 +144,7 @@ func (n RestartNotes) Write(note RestartNote, token string) error {
 		return err
 	}
 	defer parent.Close()
-	dir, err := parent.PrivateSub(restartFolder)
+	dir, err := parent.PrivateSub(restartFolder, 0o755)
 	if err != nil {
 		return err
 	}

@@ -173,7 +173,7 @@ func (s *Store) openNotes(name string, create bool) (*folder.Folder, error) {
 	defer all.Close()
 	sub, err := all.Sub(name)
 	if errors.Is(err, fs.ErrNotExist) && create && all.IsOurs() {
-		sub, err = all.PrivateSub(name)
+		sub, err = all.PrivateSub(name, 0o755)
 	}
 	return sub, err
 }

@@ -94,7 +94,7 @@ func (s *Store) makeOwned() (*folder.Folder, error) {
 		return nil, err
 	}
 	defer all.Close()
-	dir, err := all.PrivateSub(ownedName)
+	dir, err := all.PrivateSub(ownedName, 0o755)
 	if err == nil {
 		err = s.checkOther(dir)
 	}

@@ -172,13 +172,13 @@ func (d *Folder) rename(temp, name string) error {
 }
 
 // PrivateSub is Sub, and creates a folder that only its owner can write: see CheckPrivate.
-func (d *Folder) PrivateSub(name string) (*Folder, error) {
-	if err := Ignore(unix.Mkdirat(d.fd, name, 0o755), unix.EEXIST); err != nil {
+func (d *Folder) PrivateSub(name string, mode uint32) (*Folder, error) {
+	if err := Ignore(unix.Mkdirat(d.fd, name, mode), unix.EEXIST); err != nil {
 		return nil, err
 	}
 	sub, err := d.Sub(name)
 	if err == nil {
-		err = sub.Chmod(0o755) // whatever the umask
+		err = sub.Chmod(mode) // whatever the umask
 	}
 	if err == nil {
 		err = sub.CheckPrivate()

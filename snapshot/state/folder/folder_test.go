@@ -56,11 +56,11 @@ func TestSub(t *testing.T) {
 	require.NoError(t, os.Symlink(elsewhere, d.Join("link")))
 	require.ErrorIs(t, proctest.Try(d.Sub("missing")).Err, fs.ErrNotExist)
 	for _, name := range []string{"file", "link"} {
-		for _, open := range []func(string) (*folder.Folder, error){d.Sub, d.SharedSub, d.PrivateSub} {
-			require.ErrorIs(t, proctest.Try(open(name)).Err, folder.ErrUnsafe, name)
-		}
+		require.ErrorIs(t, proctest.Try(d.Sub(name)).Err, folder.ErrUnsafe, name)
+		require.ErrorIs(t, proctest.Try(d.SharedSub(name)).Err, folder.ErrUnsafe, name)
+		require.ErrorIs(t, proctest.Try(d.PrivateSub(name, 0o755)).Err, folder.ErrUnsafe, name)
 	}
-	private := proctest.Try(d.PrivateSub("private")).OK(t)
+	private := proctest.Try(d.PrivateSub("private", 0o755)).OK(t)
 	defer private.Close()
 	require.NoError(t, private.CheckPrivate())
 	require.True(t, private.IsOurs())

@@ -171,7 +171,7 @@ func (n Notes) open(write bool) (dir *folder.Folder, owned bool, err error) {
 	defer parent.Close()
 	switch {
 	case write && owned:
-		dir, err = parent.PrivateSub(folderName)
+		dir, err = parent.PrivateSub(folderName, 0o755)
 	case write:
 		dir, err = parent.SharedSub(folderName)
 	default:
