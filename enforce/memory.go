@@ -46,8 +46,8 @@ type Memory struct {
 	Ended []order.OfHost `json:"-"`
 	// Resumed says that it was read from disk: the next events include what was known before.
 	Resumed bool `json:"-"`
-	// Interval counts the actions and messages since the last tick: the limits apply to their sum.
-	Interval safety.Interval `json:"-"`
+	// Tally counts the actions and messages since the last tick: the limits apply to their sum.
+	Tally safety.Tally `json:"-"`
 }
 
 // At returns the memory with its times corrected to the wall clock of now: each stays as long ago as the monotonic
@@ -155,7 +155,7 @@ func (m Memory) Next(now time.Time, hosts int) Memory {
 		Notes:      make(map[Note]bool, len(m.Notes)),
 		UnderWay:   m.UnderWay,
 		Round:      m.Round,
-		Interval:   m.Interval,
+		Tally:      m.Tally,
 		ExemptGPUs: make(map[snapshot.Hostname][]ExemptGPU, len(m.ExemptGPUs)),
 	}
 }

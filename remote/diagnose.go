@@ -100,8 +100,8 @@ const (
 	AllowsAllOfGenv  = "all-of-genv"
 )
 
-// Trial is what sudo did on a host.
-type Trial struct {
+// SudoResult is what sudo did on a host.
+type SudoResult struct {
 	UID, User string
 	Genv      string // its path; empty if no genv that only root can change was found
 	NoSudo    bool   // there is no sudo
@@ -134,14 +134,14 @@ func SudoSays(printed string) Class {
 }
 
 // broken says whether sudo itself failed: over its log, a plugin, or an account that is locked.
-func (t *Trial) broken() bool {
+func (t *SudoResult) broken() bool {
 	return strings.HasPrefix(t.Said, "sudo") && SudoSays(t.Said) == CommandFailed
 }
 
 var plainPath = text.Pattern(`^/[A-Za-z0-9_./+-]{1,255}$`)
 
 // ParseTrial reads what TrySudo printed, among other output, without unusual paths. ok says that it came to its end.
-func ParseTrial(stdout []byte, mark string) (t Trial, ok bool) {
+func ParseTrial(stdout []byte, mark string) (t SudoResult, ok bool) {
 	for line := range bytes.SplitSeq(stdout, []byte("\n")) {
 		rest, marked := bytes.CutPrefix(line, []byte(mark+" "))
 		if !marked {
@@ -150,7 +150,7 @@ func ParseTrial(stdout []byte, mark string) (t Trial, ok bool) {
 		key, value, _ := strings.Cut(text.OneLine(text.Cut(string(rest), 512)), " ")
 		switch key {
 		case "uid":
-			t, ok = Trial{UID: value}, false
+			t, ok = SudoResult{UID: value}, false
 		case "user":
 			t.User = value
 		case "genv":
@@ -182,7 +182,7 @@ func ParseTrial(stdout []byte, mark string) (t Trial, ok bool) {
 	return t, ok
 }
 
-func (t *Trial) explain(host Host, known *Error, err error) error {
+func (t *SudoResult) explain(host Host, known *Error, err error) error {
 	e := &Error{Class: known.Class, Err: err, Stderr: known.Stderr}
 	missing := t.Genv == ""
 	switch {
@@ -220,7 +220,7 @@ func (t *Trial) explain(host Host, known *Error, err error) error {
 }
 
 // Refusal is why sudo doesn't run `genv usage serve` at its path, and what helps; nil if it does.
-func (t *Trial) Refusal() *Error {
+func (t *SudoResult) Refusal() *Error {
 	account := SudoersAccount(t.User, t.UID)
 	allowed := slices.ContainsFunc(t.Allows, func(words string) bool { return strings.HasPrefix(words, "usage serve") })
 	e := &Error{Class: Sudo}
@@ -259,7 +259,7 @@ const PersonalStep = "run it with sudo: only the controller's account has rights
 const noSudoStep = "install sudo on the host, or log in as root with `sudo: false` for it in hosts.yaml"
 
 // step is the next step for sudo to run genv. To install it writes the line of sudoers, too.
-func (t *Trial) step(class Class) string {
+func (t *SudoResult) step(class Class) string {
 	if t.Genv == "" {
 		return GenvMissing.NextStep()
 	}

@@ -16,7 +16,7 @@ type personDevice struct {
 	// equals.
 	Newest, Written snapshot.Date
 	// Unknown is what processes of unknown environments prove about its use, and Exempt what exempt ones do.
-	Unknown, Exempt judging.Evidence
+	Unknown, Exempt judging.Certainty
 	Envs            []snapshot.EnvID // that are attached to it
 	Uses            []usage          // by processes that end when the user loses it
 	Capacity, Used  int64            // bytes that environments may use, and that processes use; or unknownBytes

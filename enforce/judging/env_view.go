@@ -21,9 +21,9 @@ type EnvView struct {
 	Attachments []Attachment
 
 	exempt  bool
-	exempts map[snapshot.DeviceIndex]Evidence // by exempt processes: see ExemptUse
+	exempts map[snapshot.DeviceIndex]Certainty // by exempt processes: see ExemptUse
 	// drawnOn is by processes that draw on a screen: the device is in use, and rules judge what is attached.
-	drawnOn map[snapshot.DeviceIndex]Evidence
+	drawnOn map[snapshot.DeviceIndex]Certainty
 }
 
 // Attachment is an attachment together with its device.
@@ -47,13 +47,13 @@ func (v *EnvView) Attached(index snapshot.DeviceIndex) bool {
 }
 
 // ExemptUse is what exempt processes of the environment prove about a device's use. No cap takes that.
-func (v *EnvView) ExemptUse(index snapshot.DeviceIndex) Evidence { return v.exempts[index] }
+func (v *EnvView) ExemptUse(index snapshot.DeviceIndex) Certainty { return v.exempts[index] }
 
 // with adds what a process proves about the use of devices: least, or more.
-func (v *EnvView) with(uses map[snapshot.DeviceIndex]Evidence, p *snapshot.Process, least Evidence,
-) map[snapshot.DeviceIndex]Evidence {
+func (v *EnvView) with(uses map[snapshot.DeviceIndex]Certainty, p *snapshot.Process, least Certainty,
+) map[snapshot.DeviceIndex]Certainty {
 	if uses == nil {
-		uses = make(map[snapshot.DeviceIndex]Evidence)
+		uses = make(map[snapshot.DeviceIndex]Certainty)
 	}
 	for _, u := range p.Usage {
 		uses[u.Index] = max(uses[u.Index], least, UseBy(v.Env.UID, p))
@@ -72,19 +72,19 @@ func (v *EnvView) On(index snapshot.DeviceIndex) iter.Seq[*snapshot.Process] {
 	}
 }
 
-// Evidence is how sure it is that a user uses a device.
-type Evidence int8
+// Certainty is how sure it is that a user uses a device.
+type Certainty int8
 
-// The kinds of evidence, the weakest first.
+// The degrees, the weakest first.
 const (
-	Unused   Evidence = iota
-	Reported          // by root's or an unproved container's process in the environment, or without a uid
-	Proven            // by a process of the user's uid
+	Unused   Certainty = iota
+	Reported           // by root's or an unproved container's process in the environment, or without a uid
+	Proven             // by a process of the user's uid
 )
 
 // UseBy says what a process that uses a device proves about its use by the owner of the environment that the process is
 // in, or may be in.
-func UseBy(owner snapshot.UID, p *snapshot.Process) Evidence {
+func UseBy(owner snapshot.UID, p *snapshot.Process) Certainty {
 	switch {
 	case p.UID == nil || *p.CountsForUID() == 0:
 		return Reported

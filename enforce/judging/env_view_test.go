@@ -39,7 +39,7 @@ func TestUseBy(t *testing.T) {
 	}
 	for name, row := range map[string]struct {
 		process snapshot.Process
-		want    judging.Evidence
+		want    judging.Certainty
 	}{
 		"the user's":                            {snapshot.Process{UID: uid(1001)}, judging.Proven},
 		"root's":                                {snapshot.Process{UID: uid(0)}, judging.Reported},

@@ -77,9 +77,9 @@ func New(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory,
 		}
 	}
 	if j.advances {
-		j.Next.Interval = safety.Interval{}
+		j.Next.Tally = safety.Tally{}
 	}
-	j.Next.Interval = j.Next.Interval.Clone()
+	j.Next.Tally = j.Next.Tally.Clone()
 	j.keepExemptGPUs()
 	j.keepSilent()
 	j.markUnderWay()

@@ -18,8 +18,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// KeptNotice is a message that was kept.
-type KeptNotice struct {
+// KeptMessage is a message that was kept.
+type KeptMessage struct {
 	ID        string    `json:"id"` // random, and never used again
 	Time      time.Time `json:"time"`
 	Text      string    `json:"text"`
@@ -29,7 +29,7 @@ type KeptNotice struct {
 }
 
 // Shown is the text, and what became of what it warns of, if that is over.
-func (n *KeptNotice) Shown() string {
+func (n *KeptMessage) Shown() string {
 	if n.Over.IsZero() {
 		return n.Text
 	}
@@ -54,10 +54,10 @@ type Box struct {
 	Accounts nss.Passwd
 }
 
-// keptNotices is what is kept for one user.
-type keptNotices struct {
-	Schema  string       `json:"schema"`
-	Notices []KeptNotice `json:"notices"`
+// keptMessages is what is kept for one user.
+type keptMessages struct {
+	Schema  string        `json:"schema"`
+	Notices []KeptMessage `json:"notices"`
 }
 
 const schema = "genv.notices/1"
@@ -67,11 +67,11 @@ func (b Box) dir() string { return filepath.Join(b.Root, "notices") }
 // errOther means that a file is of another version, or damaged: see Keep.
 var errOther = errors.New("not a file with notices")
 
-func noteOf(uid snapshot.UID) folder.Note[keptNotices] {
-	return folder.Note[keptNotices]{
+func noteOf(uid snapshot.UID) folder.Note[keptMessages] {
+	return folder.Note[keptMessages]{
 		Name: strconv.FormatUint(uint64(uid), 10) + ".json", Max: maxFile, Mode: 0o600, Durable: true,
 		Invalid: errOther,
-		Check:   func(f *keptNotices) error { return folder.CheckSchema(f.Schema, schema) },
+		Check:   func(f *keptMessages) error { return folder.CheckSchema(f.Schema, schema) },
 	}
 }
 
@@ -81,13 +81,13 @@ var ErrTooManyUsers = errors.New("notices for too many users are kept already")
 // Keep keeps a notice for its user, with the terminals on which it appeared, and the findings that it is about. It is
 // for root. Of more findings than fit into the file it doesn't learn when they are over.
 func (b Box) Keep(uid snapshot.UID, message string, terminals []string, now time.Time, findings ...string) error {
-	n := KeptNotice{rand.Text()[:12], now.UTC(), text.Cut(message, maxKeptText), terminals, findings, time.Time{}}
-	return b.change(uid, n.Time, func(list []KeptNotice) []KeptNotice {
+	n := KeptMessage{rand.Text()[:12], now.UTC(), text.Cut(message, maxKeptText), terminals, findings, time.Time{}}
+	return b.change(uid, n.Time, func(list []KeptMessage) []KeptMessage {
 		if end(list, findings, time.Time{}); len(findings) > maxFindings {
 			n.Findings = nil
 		}
 		if len(list) >= maxNotices { // what waits for a login stays longer than what was shown
-			oldest := max(0, slices.IndexFunc(list, func(n KeptNotice) bool { return len(n.Terminals) > 0 }))
+			oldest := max(0, slices.IndexFunc(list, func(n KeptMessage) bool { return len(n.Terminals) > 0 }))
 			list = slices.Delete(list, oldest, oldest+1)
 		}
 		return append(list, n)
@@ -99,11 +99,11 @@ func (b Box) End(uid snapshot.UID, findings []string, now time.Time) error {
 	if _, err := os.Lstat(b.Path(uid)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return b.change(uid, now, func(list []KeptNotice) []KeptNotice { return end(list, findings, now.UTC()) })
+	return b.change(uid, now, func(list []KeptMessage) []KeptMessage { return end(list, findings, now.UTC()) })
 }
 
 // end takes findings out of notices. One that is left without any is over then; zero for what a later notice says.
-func end(list []KeptNotice, findings []string, over time.Time) []KeptNotice {
+func end(list []KeptMessage, findings []string, over time.Time) []KeptMessage {
 	for i := range list {
 		n := &list[i]
 		before := len(n.Findings)
@@ -116,7 +116,7 @@ func end(list []KeptNotice, findings []string, over time.Time) []KeptNotice {
 }
 
 // change changes the notices of a user that are not too old.
-func (b Box) change(uid snapshot.UID, now time.Time, change func([]KeptNotice) []KeptNotice) error {
+func (b Box) change(uid snapshot.UID, now time.Time, change func([]KeptMessage) []KeptMessage) error {
 	dir, err := b.open()
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (b Box) change(uid snapshot.UID, now time.Time, change func([]KeptNotice) [
 	}
 	kept, err := note.ReadIn(dir)
 	if err != nil {
-		kept = keptNotices{Schema: schema}
+		kept = keptMessages{Schema: schema}
 		if err := makeRoom(dir, now); err != nil {
 			return err
 		}
@@ -178,21 +178,21 @@ func makeRoom(dir *folder.Folder, now time.Time) error {
 }
 
 // recent are the notices that are not too old.
-func recent(list []KeptNotice, now time.Time) []KeptNotice {
-	return slices.DeleteFunc(slices.Clone(list), func(n KeptNotice) bool { return now.Sub(n.Time) > MaxKeptAge })
+func recent(list []KeptMessage, now time.Time) []KeptMessage {
+	return slices.DeleteFunc(slices.Clone(list), func(n KeptMessage) bool { return now.Sub(n.Time) > MaxKeptAge })
 }
 
 // Path is the file with the notices of a user. Its time is that of the last one.
 func (b Box) Path(uid snapshot.UID) string { return filepath.Join(b.dir(), noteOf(uid).Name) }
 
 // Notices are those that are kept for a user, the oldest first.
-func (b Box) Notices(uid snapshot.UID, now time.Time) ([]KeptNotice, error) {
+func (b Box) Notices(uid snapshot.UID, now time.Time) ([]KeptMessage, error) {
 	list, _, err := b.notices(uid, now)
 	return list, err
 }
 
 // notices also returns when the file was written; zero if there is none.
-func (b Box) notices(uid snapshot.UID, now time.Time) (_ []KeptNotice, written time.Time, _ error) {
+func (b Box) notices(uid snapshot.UID, now time.Time) (_ []KeptMessage, written time.Time, _ error) {
 	info, err := os.Lstat(b.Path(uid)) // before it is read: a later one is looked at again
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, time.Time{}, nil

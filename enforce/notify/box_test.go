@@ -24,7 +24,7 @@ import (
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-func texts(list []notify.KeptNotice) (all []string) {
+func texts(list []notify.KeptMessage) (all []string) {
 	for _, n := range list {
 		all = append(all, n.Text)
 	}

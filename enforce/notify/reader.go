@@ -53,7 +53,7 @@ var ErrNotRemembered = errors.New("what was shown can't be remembered")
 //
 // As long as something is unread, the time of the user's file is before that of the notices; then it is the same, so
 // that a shell can tell from outside whether there is something to do.
-func (r Inbox) Show(all bool, now time.Time, show func([]KeptNotice) error) error {
+func (r Inbox) Show(all bool, now time.Time, show func([]KeptMessage) error) error {
 	list, written, err := r.Box.notices(r.UID, now)
 	if err != nil || written.IsZero() {
 		return err
@@ -74,11 +74,11 @@ func (r Inbox) Show(all bool, now time.Time, show func([]KeptNotice) error) erro
 		return nil
 	}
 	known := readAppearances(f)
-	if first := slices.IndexFunc(list, func(n KeptNotice) bool { return all || r.wants(n, known, now) }); first >= 0 {
+	if first := slices.IndexFunc(list, func(n KeptMessage) bool { return all || r.wants(n, known, now) }); first >= 0 {
 		if !all { // who reads of an end reads before it what was warned of
 			anywhere := r
 			anywhere.Window = ""
-			first = slices.IndexFunc(list, func(n KeptNotice) bool { return anywhere.wants(n, known, now) })
+			first = slices.IndexFunc(list, func(n KeptMessage) bool { return anywhere.wants(n, known, now) })
 		}
 		if err := show(list[first:]); err != nil {
 			return err
@@ -94,7 +94,7 @@ func (r Inbox) Show(all bool, now time.Time, show func([]KeptNotice) error) erro
 }
 
 // wants says whether the shell is to show a notice.
-func (r Inbox) wants(n KeptNotice, known []appearance, now time.Time) bool {
+func (r Inbox) wants(n KeptMessage, known []appearance, now time.Time) bool {
 	return !slices.ContainsFunc(of(n, known), func(a appearance) bool {
 		opened, _, ok := r.terminal(a.Terminal)
 		return r.read(a) || a.Window != "" && a.Window == r.Window && now.Sub(a.At).Abs() < together ||
@@ -103,7 +103,7 @@ func (r Inbox) wants(n KeptNotice, known []appearance, now time.Time) bool {
 }
 
 // of are the appearances of a notice, also those that root noted.
-func of(n KeptNotice, known []appearance) (list []appearance) {
+func of(n KeptMessage, known []appearance) (list []appearance) {
 	for _, terminal := range n.Terminals {
 		list = append(list, appearance{ID: n.ID, Terminal: terminal, At: n.Time})
 	}
@@ -135,7 +135,7 @@ func (r Inbox) terminal(name string) (opened, typed time.Time, ok bool) {
 }
 
 // remember writes what is known of the notices, and of those of machines of the same name, which may share a home.
-func (r Inbox) remember(f *os.File, list []KeptNotice, known []appearance, written time.Time) error {
+func (r Inbox) remember(f *os.File, list []KeptMessage, known []appearance, written time.Time) error {
 	var kept []appearance
 	for _, n := range list {
 		here := of(n, known)

@@ -42,7 +42,7 @@ func newShell(t *testing.T, box notify.Box, path string) *shell {
 
 func (s *shell) shows(t *testing.T, at time.Time) (shown []string) {
 	t.Helper()
-	require.NoError(t, s.Show(false, at, func(list []notify.KeptNotice) error { shown = texts(list); return nil }))
+	require.NoError(t, s.Show(false, at, func(list []notify.KeptMessage) error { shown = texts(list); return nil }))
 	return shown
 }
 
@@ -90,7 +90,7 @@ func TestANoticeIsShownUntilItIsRead(t *testing.T) {
 	broken := errors.New("the terminal is gone")
 	require.NoError(t, box.Keep(own(), "third", nil, now.Add(6*time.Hour)))
 	require.True(t, later.pending(t))
-	require.ErrorIs(t, later.Show(false, now, func([]notify.KeptNotice) error { return broken }), broken)
+	require.ErrorIs(t, later.Show(false, now, func([]notify.KeptMessage) error { return broken }), broken)
 	require.Equal(t, []string{"third"}, later.shows(t, now.Add(6*time.Hour)), "what could not be shown is shown again")
 	require.NoError(t, os.WriteFile(path, []byte(`["cut o`), 0o600))
 	require.Len(t, later.shows(t, now), 3, "a lost memory shows them again")
@@ -151,7 +151,7 @@ func TestShellsThatStartAtOnce(t *testing.T) {
 		pane := newShell(t, box, path)
 		pane.Window = "/tmp/tmux-1000/default,1,0"
 		shells.Go(func() {
-			err := pane.Show(false, now, func([]notify.KeptNotice) error { shown.Add(1); return nil })
+			err := pane.Show(false, now, func([]notify.KeptMessage) error { shown.Add(1); return nil })
 			if err != nil {
 				t.Error(err)
 			}
@@ -170,7 +170,7 @@ func TestAHomeThatCannotBeWritten(t *testing.T) {
 	box, shown := newBox(t), 0
 	require.NoError(t, box.Keep(own(), "x", nil, noon))
 	for _, path := range []string{"", "/proc/no/such/folder/seen", "/dev/null/seen"} {
-		err := newShell(t, box, path).Show(false, noon, func(list []notify.KeptNotice) error { shown += len(list); return nil })
+		err := newShell(t, box, path).Show(false, noon, func(list []notify.KeptMessage) error { shown += len(list); return nil })
 		require.ErrorIs(t, err, notify.ErrNotRemembered)
 	}
 	require.Equal(t, 3, shown)
@@ -185,7 +185,7 @@ func TestManyAppearances(t *testing.T) {
 	}
 	shows := func(window int, at time.Time) (n int) {
 		s := notify.Inbox{Box: box, UID: own(), Path: path, Terminal: name, Window: "/run/user/1001/vscode-ipc-" + strconv.Itoa(window) + strings.Repeat("-0123456789", 6) + ".sock"}
-		require.NoError(t, s.Show(true, at, func(list []notify.KeptNotice) error { n = len(list); return nil }))
+		require.NoError(t, s.Show(true, at, func(list []notify.KeptMessage) error { n = len(list); return nil }))
 		return n
 	}
 	last := &shell{notify.Inbox{Box: box, UID: own(), Path: path, Terminal: name}}

@@ -26,7 +26,7 @@ func (j *judge) events(plan *enforce.Plan, cluster snapshot.Cluster) []enforce.E
 func (j *judge) heldEvents(plan *enforce.Plan) (events []enforce.Event) {
 	all := slices.Concat(plan.HeldHosts, plan.HeldUsers)
 	for _, held := range all[:min(len(all), maxHeldEvents)] {
-		if said, whom := j.Next.Interval.Held, string(held.Host)+"/"+string(held.User); !said[whom] {
+		if said, whom := j.Next.Tally.Held, string(held.Host)+"/"+string(held.User); !said[whom] {
 			said[whom] = true
 			event := enforce.Event{Kind: enforce.EventHeld, Host: held.Host, Held: &held, Text: held.String()}
 			events = append(events, event)
@@ -44,8 +44,8 @@ func (j *judge) findingEvents(plan *enforce.Plan) {
 		j.addEvents(&plan.Findings[i])
 	}
 	for _, host := range slices.Sorted(maps.Keys(j.more)) {
-		if !j.Next.Interval.More[host] {
-			j.Next.Interval.More[host] = true
+		if !j.Next.Tally.More[host] {
+			j.Next.Tally.More[host] = true
 			j.found = append(j.found, enforce.Event{Kind: enforce.EventMore, Host: host, Count: j.more[host]})
 		}
 	}
@@ -54,7 +54,7 @@ func (j *judge) findingEvents(plan *enforce.Plan) {
 // mayAnnounce counts an event of a host that isn't about what is done, and reports whether there is room for it in this
 // interval: a host may make things up to fill the screen.
 func (j *judge) mayAnnounce(host snapshot.Hostname) bool {
-	n := j.Next.Interval.Announced
+	n := j.Next.Tally.Announced
 	if n[host] >= safety.MaxEventsPerHost {
 		return false
 	}
@@ -104,7 +104,7 @@ func (j *judge) addEvents(f *enforce.Finding) {
 	if acts {
 		j.found = append(j.found, as(enforce.EventDue, event))
 	}
-	interval, stage := &j.Next.Interval, wantsNotified(f)
+	interval, stage := &j.Next.Tally, wantsNotified(f)
 	told := interval.Told[f.ID] >= int(stage) || interval.Notified[host] >= safety.MaxEventsPerHost
 	if j.Fleet.TellUsers && now.Notified < stage && !told {
 		interval.Notified[host]++

@@ -18,7 +18,7 @@ func (j *judge) holdBack(plan *enforce.Plan) {
 	if len(plan.Orders) == 0 || limits == (safety.Limits{}) {
 		return
 	}
-	actions := safety.Actions(plan.Orders, j.sinceOf(plan),
+	actions := safety.Items(plan.Orders, j.sinceOf(plan),
 		func(host snapshot.Hostname, t *order.Termination) snapshot.Username {
 			return j.ByName[host].TargetOf(&t.Process)
 		})
@@ -29,14 +29,14 @@ func (j *judge) holdBack(plan *enforce.Plan) {
 			plan.HeldHosts = append(plan.HeldHosts, held)
 		}
 	}
-	allowed := slices.DeleteFunc(slices.Clone(actions), func(a *safety.Action) bool { return a.Held != nil })
-	for _, a := range j.Next.Interval.Allow(limits, allowed) {
+	allowed := slices.DeleteFunc(slices.Clone(actions), func(a *safety.Item) bool { return a.Held != nil })
+	for _, a := range j.Next.Tally.Allow(limits, allowed) {
 		a.Held = &safety.Held{UntilTick: true}
 	}
 	held := make(heldBack)
 	for _, a := range actions {
 		if a.Held != nil {
-			held[action{enforce.DeviceRef{Host: a.Host, Index: a.Device, EID: a.EID}, a.PID}] = a.Held
+			held[item{enforce.DeviceRef{Host: a.Host, Index: a.Device, EID: a.EID}, a.PID}] = a.Held
 		}
 	}
 	if len(held) > 0 {
@@ -57,20 +57,20 @@ func (j *judge) sinceOf(plan *enforce.Plan) map[string]time.Time {
 	return since
 }
 
-// action is a detachment or, with a PID, the end of a process.
-type action struct {
+// item is a detachment or, with a PID, the end of a process.
+type item struct {
 	enforce.DeviceRef
 	PID snapshot.PID
 }
 
 // heldBack are the actions that are held back, and why.
-type heldBack map[action]*safety.Held
+type heldBack map[item]*safety.Held
 
 func (held heldBack) end(p enforce.ProcessRef) *safety.Held {
-	return held[action{enforce.DeviceRef{Host: p.Host}, p.PID}]
+	return held[item{enforce.DeviceRef{Host: p.Host}, p.PID}]
 }
 
-func (held heldBack) detach(d enforce.DeviceRef) *safety.Held { return held[action{d, 0}] }
+func (held heldBack) detach(d enforce.DeviceRef) *safety.Held { return held[item{d, 0}] }
 
 func (held heldBack) dropFrom(plan *enforce.Plan) {
 	for i := range plan.Orders {

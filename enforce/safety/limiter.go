@@ -13,7 +13,7 @@ import (
 // host over a limit per host, the largest pair until the rest is within the limit; at last, while the rest is over a
 // limit for the fleet, the largest pair on the host with most actions. So a host that makes up processes, of any number
 // of users, can't stop enforcement on other hosts.
-func Hold(limits Limits, actions []*Action) []Held {
+func Hold(limits Limits, actions []*Item) []Held {
 	if limits.Paused != "" {
 		for _, a := range actions {
 			a.Held = &Held{Because: limits.Paused, paused: true}
@@ -46,15 +46,15 @@ type group struct {
 
 	user    snapshot.Username // of a pair; "" are all unknown users
 	host    snapshot.Hostname
-	actions []*Action // of a pair
+	actions []*Item // of a pair
 }
 
 // groupsOf is the fleet with its hosts, sorted by name, and their pairs, sorted by user. No limit per user is for
 // unknown users, who may be many.
-func groupsOf(limits Limits, actions []*Action) *group {
+func groupsOf(limits Limits, actions []*Item) *group {
 	fleet := &group{limit: limits.Fleet, prefix: "in all "}
 	var host, pair *group
-	for _, a := range slices.SortedStableFunc(slices.Values(actions), func(a, b *Action) int {
+	for _, a := range slices.SortedStableFunc(slices.Values(actions), func(a, b *Item) int {
 		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.User, b.User))
 	}) {
 		isNew := host == nil || host.host != a.Host
@@ -76,7 +76,7 @@ func groupsOf(limits Limits, actions []*Action) *group {
 }
 
 // count adds an action to those that aren't held (n = 1), or takes it away (n = -1).
-func (g *group) count(a *Action, n int) {
+func (g *group) count(a *Item, n int) {
 	for ; g != nil; g = g.in {
 		if a.PID == 0 {
 			g.detachments += n
@@ -119,14 +119,14 @@ func (g *group) hold() (all []*Held) {
 // release carries out held actions of the fleet after all, as far as the limits allow. On each host the oldest finding
 // comes first. The hosts take turns, one action each: one that makes up old findings can't use up the limits.
 func (g *group) release() {
-	waiting := make([][]*Action, len(g.parts)) // on each host
+	waiting := make([][]*Item, len(g.parts)) // on each host
 	for i, host := range g.parts {
 		for _, pair := range host.parts {
 			if pair.actions[0].Held != nil { // all of a pair are held, or none
 				waiting[i] = append(waiting[i], pair.actions...)
 			}
 		}
-		slices.SortFunc(waiting[i], func(a, b *Action) int {
+		slices.SortFunc(waiting[i], func(a, b *Item) int {
 			return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Device, b.Device),
 				cmp.Compare(a.EID, b.EID))
 		})
@@ -142,7 +142,7 @@ func (g *group) release() {
 	}
 }
 
-func (a *Action) release() {
+func (a *Item) release() {
 	a.of.count(a, 1)
 	for g := a.of; g != nil; g = g.in {
 		if why, _ := g.over(); why != "" {
@@ -154,7 +154,7 @@ func (a *Action) release() {
 }
 
 // count counts the actions that are held, and returns what holds some, sorted.
-func count(held []*Held, actions []*Action) []Held {
+func count(held []*Held, actions []*Item) []Held {
 	for _, a := range actions {
 		switch {
 		case a.Held == nil:

@@ -78,8 +78,8 @@ func (h *Held) Whom() string {
 	return whom
 }
 
-// Action is a termination or a detachment.
-type Action struct {
+// Item is a termination or a detachment.
+type Item struct {
 	User   snapshot.Username // against whom it is directed; "" if that isn't known
 	Host   snapshot.Hostname
 	PID    snapshot.PID         // of a termination; 0 for a detachment
@@ -107,10 +107,10 @@ func Protected() []string {
 // host may make up processes to fill a log.
 const MaxEventsPerHost = 256
 
-// Interval is what was done and said since the last tick. The limits hold for all of it together: events that come
+// Tally is what was done and said since the last tick. The limits hold for all of it together: events that come
 // close together do no more. Its maps must not be shared: see Clone.
-type Interval struct {
-	actions             []*Action
+type Tally struct {
+	actions             []*Item
 	Announced, Notified map[snapshot.Hostname]int  // how many findings with an event, and messages to users
 	More                map[snapshot.Hostname]bool // hosts of which it was said that they have more findings
 	Held                map[string]bool            // the same of hosts and users with actions held back
@@ -120,8 +120,8 @@ type Interval struct {
 }
 
 // Clone is a copy that can be added to.
-func (i Interval) Clone() Interval {
-	return Interval{
+func (i Tally) Clone() Tally {
+	return Tally{
 		slices.Clip(i.actions), cloned(i.Announced), cloned(i.Notified), cloned(i.More), cloned(i.Held), cloned(i.Told),
 	}
 }
@@ -134,7 +134,7 @@ func cloned[K comparable, V any](m map[K]V) map[K]V {
 
 // Allow adds further actions, sorted by host, to those of the interval, as far as they are within the limits together.
 // It returns those that wait for the next tick: all of a host, if they are too many.
-func (i *Interval) Allow(limits Limits, actions []*Action) (late []*Action) {
+func (i *Tally) Allow(limits Limits, actions []*Item) (late []*Item) {
 	if len(i.actions) == 0 || limits == (Limits{}) || !i.exceeds(limits, actions) {
 		i.actions = append(i.actions, actions...)
 		return nil
@@ -152,19 +152,19 @@ func (i *Interval) Allow(limits Limits, actions []*Action) (late []*Action) {
 	return late
 }
 
-func (i *Interval) exceeds(limits Limits, more []*Action) bool {
-	all := make([]*Action, 0, len(i.actions)+len(more))
+func (i *Tally) exceeds(limits Limits, more []*Item) bool {
+	all := make([]*Item, 0, len(i.actions)+len(more))
 	for _, a := range slices.Concat(i.actions, more) {
 		all = append(all, new(*a)) // which Hold marks
 	}
 	return len(Hold(limits, all)) > 0
 }
 
-// Actions are the items of orders. since says when the findings behind them began, by their IDs, and target against
+// Items are the items of orders. since says when the findings behind them began, by their IDs, and target against
 // which user ending a process is directed.
-func Actions(orders []order.OfHost, since map[string]time.Time,
+func Items(orders []order.OfHost, since map[string]time.Time,
 	target func(snapshot.Hostname, *order.Termination) snapshot.Username,
-) (list []*Action) {
+) (list []*Item) {
 	oldest := func(because []string) (at time.Time) {
 		for _, id := range because {
 			if at.IsZero() || since[id].Before(at) {
@@ -177,14 +177,14 @@ func Actions(orders []order.OfHost, since map[string]time.Time,
 		o := &orders[i]
 		for k := range o.Order.Terminate {
 			t := &o.Order.Terminate[k]
-			list = append(list, &Action{
+			list = append(list, &Item{
 				Host: o.Host, User: target(o.Host, t), PID: t.Process.PID, Since: oldest(t.Because),
 			})
 		}
 		for k := range o.Order.Detach {
 			d := &o.Order.Detach[k]
 			user := gpus.UserName(d.Environment.Username, &d.Environment.UID)
-			list = append(list, &Action{
+			list = append(list, &Item{
 				Host: o.Host, User: user, Device: d.Device, EID: d.Environment.EID, Since: oldest(d.Because),
 			})
 		}

@@ -154,7 +154,7 @@ func (c *Controller) judgedCluster() snapshot.Cluster {
 // remember makes the next memory the present one, with the orders that are going to be sent.
 func (c *Controller) remember(next enforce.Memory, orders []*sentOrder) {
 	if c.DryRun {
-		next.Interval = safety.Interval{} // nothing was done
+		next.Tally = safety.Tally{} // nothing was done
 	}
 	for _, o := range orders {
 		next = next.Begin(o.OfHost, c.Now())

@@ -19,19 +19,16 @@ type Delivery struct {
 	Err     error // that of Send, or why it was not sent
 	Content any   // for the Companion that planned it
 
-	by              learner // its Companion, or the order that it sends
-	round, position int     // the number of its round, and where the host is in the fleet: see learn
+	round, position int         // the number of its round, and where the host is in the fleet: see learn
+	by              interface { // its Companion, or the order that it sends
+		Learn(*Round, *Delivery) Learned
+	}
 }
 
 // Companion plans what is sent besides orders, and learns what came of it. One goroutine calls it; it must not wait.
 type Companion interface {
 	// Plan returns what is to be sent, in a dry run nothing, and what there is to record and to say of it.
 	Plan(round *Round, events []enforce.Event) ([]*Delivery, Learned)
-	learner
-}
-
-// learner learns from deliveries.
-type learner interface {
 	// Learn takes in what came of a delivery.
 	Learn(round *Round, d *Delivery) Learned
 }

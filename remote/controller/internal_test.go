@@ -134,11 +134,9 @@ func (k *kept) Append(records ...audit.Record) error {
 
 func (*kept) Reserve(int64) error { return nil }
 
-// learns is a Companion that plans nothing.
 type learns Learned
 
-func (learns) Plan(*Round, []enforce.Event) ([]*Delivery, Learned) { return nil, Learned{} }
-func (l learns) Learn(*Round, *Delivery) Learned                   { return Learned(l) }
+func (l learns) Learn(*Round, *Delivery) Learned { return Learned(l) }
 
 // TestTheRecordOfAnHour: a user who makes up findings, and a host that makes up users, fill neither the record nor
 // what others have of it; what is done is always recorded.
@@ -199,7 +197,6 @@ func TestTheRecordOfAnHour(t *testing.T) {
 	require.Regexp(t, `^and \d+ more records within an hour, of findings that are left out$`, log[before].Text, "what fails to be told is no less counted")
 }
 
-// TestWhatWasNotSent: of the plans of a round, only the orders that couldn't be recorded are not shown as sent.
 // What may be judged sooner doesn't wait for the judgement before, but for the tenth before that.
 func TestJudgementsASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -217,6 +214,7 @@ func TestJudgementsASecond(t *testing.T) {
 	})
 }
 
+// TestWhatWasNotSent: of the plans of a round, only the orders that couldn't be recorded are not shown as sent.
 func TestWhatWasNotSent(t *testing.T) {
 	plan := func(host snapshot.Hostname) enforce.Plan { return enforce.Plan{Orders: []order.OfHost{{Host: host}}} }
 	round := Round{}

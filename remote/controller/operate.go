@@ -123,7 +123,7 @@ func (c *Controller) changeState(ctx context.Context, r *pendingAction) (string,
 }
 
 // RecordOfAction is the record of an action.
-func RecordOfAction(who operator.Author, a *operator.Instruction, text string) audit.Record {
+func RecordOfAction(who operator.Author, a *operator.Action, text string) audit.Record {
 	return audit.Record{
 		Kind: audit.KindOperator, Action: string(a.Kind), By: who.String(), Host: a.Host, User: a.User,
 		Device: a.Device, Rule: a.Rule, Text: text, Reason: a.Reason,

@@ -55,7 +55,7 @@ func TestHold(t *testing.T) {
 			require.Equal(t, enforce.DecisionHold, f.Decision())
 			require.Contains(t, f.Waits, "by alice (uid 1000), as root: it was asked for")
 		}
-		require.Contains(t, r.do(operator.Instruction{Kind: operator.Release}), "released")
+		require.Contains(t, r.do(operator.Action{Kind: operator.Release}), "released")
 		time.Sleep(15 * time.Second)
 		synctest.Wait()
 		require.Greater(t, len(r.received()), len(before), "rules act again")
@@ -81,8 +81,8 @@ func TestAnExemptionEndsByItself(t *testing.T) {
 		h.snapshot.Processes = append(h.snapshot.Processes, carol)
 		r := run(t, h, func(c *controller.Controller) { c.Policy = strict{warn: enforce.Warn{For: 15 * time.Second}} })
 		defer func() { r.stop() }()
-		require.Contains(t, r.do(operator.Instruction{Kind: operator.Exempt, User: "bob", Rule: "idel", Hours: 1}), `did you mean "idle"?`)
-		require.Contains(t, r.do(operator.Instruction{Kind: operator.Exempt, User: "bob", Hours: 0.01}), "exempted user bob until")
+		require.Contains(t, r.do(operator.Action{Kind: operator.Exempt, User: "bob", Rule: "idel", Hours: 1}), `did you mean "idle"?`)
+		require.Contains(t, r.do(operator.Action{Kind: operator.Exempt, User: "bob", Hours: 0.01}), "exempted user bob until")
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		require.Len(t, r.last().Plan.Findings, 1, "carol's")
@@ -126,7 +126,7 @@ func TestACrashAfterAnAction(t *testing.T) {
 		})
 		defer func() { r.stop() }()
 		require.Contains(t, r.do(hold), "on hold")
-		require.Contains(t, r.do(operator.Instruction{Kind: operator.Exempt, User: "carol", Hours: 2}), "exempted")
+		require.Contains(t, r.do(operator.Action{Kind: operator.Exempt, User: "carol", Hours: 2}), "exempted")
 		at := time.Now()
 		memory := proctest.Try(store.Load(t.Context())).OK(t) // as a new process finds it
 		require.Equal(t, "alice (uid 1000), as root", memory.Operator.Hold.By)

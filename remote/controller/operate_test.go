@@ -139,7 +139,7 @@ func (r *running) last() controller.Round {
 }
 
 // do asks for an action. The answer is its text, or "CODE: TEXT" of a refusal.
-func (r *running) do(a operator.Instruction) string {
+func (r *running) do(a operator.Action) string {
 	r.t.Helper()
 	a.Schema, a.Reason = operator.ActionSchema, "it was asked for"
 	answer, err := r.queue.Do(r.t.Context(), alice, a)
@@ -160,8 +160,8 @@ func (r *running) history() []audit.HistoryEntry {
 }
 
 var (
-	exemptBob = operator.Instruction{Kind: operator.Exempt, User: "bob", Hours: 2}
-	hold      = operator.Instruction{Kind: operator.Hold}
+	exemptBob = operator.Action{Kind: operator.Exempt, User: "bob", Hours: 2}
+	hold      = operator.Action{Kind: operator.Hold}
 )
 
 func TestAnActionIsCarriedOutAtOnce(t *testing.T) {
@@ -189,7 +189,7 @@ func TestAnActionIsCarriedOutAtOnce(t *testing.T) {
 }
 
 func TestWhatIsRefused(t *testing.T) {
-	for says, a := range map[string]operator.Instruction{
+	for says, a := range map[string]operator.Action{
 		"changed: there is no exemption of user bob": {Kind: operator.Unexempt, User: "bob"},
 		"changed: enforcement is not on hold":        {Kind: operator.Release},
 		"invalid: unknown action terminate":          {Kind: "terminate", Host: "a"},
@@ -207,8 +207,8 @@ func TestWhatIsRefused(t *testing.T) {
 
 // Explain changes nothing, so that a dry run answers it, too, and it isn't recorded.
 func TestExplain(t *testing.T) {
-	explain := func(user snapshot.Username) operator.Instruction {
-		return operator.Instruction{Kind: operator.Explain, Host: "a", User: user}
+	explain := func(user snapshot.Username) operator.Action {
+		return operator.Action{Kind: operator.Explain, Host: "a", User: user}
 	}
 	for name, change := range map[string]func(*controller.Controller){
 		"a dry run": func(c *controller.Controller) { c.DryRun = true }, "no record": func(c *controller.Controller) { c.Audit = nil }, "a loop": nil,
@@ -216,7 +216,7 @@ func TestExplain(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := run(t, visited(), change)
 			require.Empty(t, r.do(explain("bob")), "%s: there is no cap", name)
-			require.Contains(t, r.do(operator.Instruction{Kind: operator.Explain, Host: "a", Hours: 2}), "invalid: explain has no use for hours")
+			require.Contains(t, r.do(operator.Action{Kind: operator.Explain, Host: "a", Hours: 2}), "invalid: explain has no use for hours")
 			require.Empty(t, r.history())
 			if change == nil {
 				require.Contains(t, r.do(exemptBob), "exempted user bob until")
@@ -236,7 +236,7 @@ func TestConditionsOfTheController(t *testing.T) {
 		"unable: nothing was done, since it could not be recorded: " + errFull.Error(): func(c *controller.Controller) { c.Audit = broken },
 		"unable: this controller doesn't act now":                                      func(c *controller.Controller) { c.Policy = nil },
 	} {
-		for _, a := range []operator.Instruction{exemptBob, hold} {
+		for _, a := range []operator.Action{exemptBob, hold} {
 			synctest.Test(t, func(t *testing.T) {
 				r := run(t, visited(), change)
 				require.Equal(t, says, r.do(a))

@@ -24,14 +24,14 @@ func NewQueue() *Queue {
 type pendingAction struct {
 	ctx    context.Context // of the person who asks
 	who    operator.Author
-	action operator.Instruction
+	action operator.Action
 	done   chan struct{} // closed when it has an answer
 	text   string
 	err    error
 }
 
 // Do has the loop carry out an action, and waits for the answer. After a *operator.Refusal nothing was done.
-func (q *Queue) Do(ctx context.Context, who operator.Author, a operator.Instruction) (operator.Answer, error) {
+func (q *Queue) Do(ctx context.Context, who operator.Author, a operator.Action) (operator.Answer, error) {
 	if err := a.Check(); err != nil {
 		return operator.Answer{}, err
 	}

@@ -42,7 +42,7 @@ func TestAFloodOfActions(t *testing.T) {
 		for range 100 {
 			for range 100 {
 				wait.Go(func() {
-					got := r.do(operator.Instruction{Kind: operator.Unexempt, User: "bob"})
+					got := r.do(operator.Action{Kind: operator.Unexempt, User: "bob"})
 					mu.Lock()
 					defer mu.Unlock()
 					answers[strings.SplitN(got, ":", 2)[0]]++
@@ -97,7 +97,7 @@ func TestAfterAReload(t *testing.T) {
 		synctest.Wait()
 		require.Contains(t, r.do(hold), "put enforcement on hold")
 		hangup <- syscall.SIGHUP
-		require.Contains(t, r.do(operator.Instruction{Kind: operator.Release}), "released", "the reload kept it")
+		require.Contains(t, r.do(operator.Action{Kind: operator.Release}), "released", "the reload kept it")
 		cancel()
 		require.NoError(t, <-ended)
 	})

@@ -124,7 +124,7 @@ type survey struct {
 	uid      string // empty if it is unknown
 	system   doctor.System
 	sudoTook time.Duration       // about
-	trial    remote.Trial        // of sudo; zero if it wasn't tried
+	trial    remote.SudoResult   // of sudo; zero if it wasn't tried
 	programs map[string]genvFile // by PATH: of the "login", of "sudo", or the "usual" folders
 	version  string              // what `genv version` printed
 }

@@ -138,7 +138,7 @@ func TestNoControllerLeads(t *testing.T) {
 		status := election.Status{Role: election.Standby, Since: noon, Answered: row.answered}
 		require.Equal(t, row.want, status.Shown().String(), name)
 		document := proctest.Try(json.Marshal(status.Shown())).OK(t)
-		var read election.Shown
+		var read election.StatusDocument
 		require.NoError(t, json.Unmarshal(document, &read))
 		require.Equal(t, row.want, read.String(), "%s: for a viewer", name)
 	}

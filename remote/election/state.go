@@ -105,8 +105,8 @@ func LeaderOf(ctx context.Context, c *etcd.Gateway, key string) (leader *Leader,
 	return &leads, entry.Created, cluster, nil
 }
 
-// Shown is a Status for people and programs.
-type Shown struct {
+// StatusDocument is a Status for people and programs.
+type StatusDocument struct {
 	Role  Role      `json:"role"`
 	Since time.Time `json:"since"`
 	Epoch uint64    `json:"epoch,omitempty"` // of a leader
@@ -128,8 +128,8 @@ func (s *Status) LeaderKnown() bool {
 }
 
 // Shown is what is shown of a Status.
-func (s *Status) Shown() *Shown {
-	shown := &Shown{Role: s.Role, Since: s.Since.Truncate(time.Second).UTC(), Epoch: s.Epoch}
+func (s *Status) Shown() *StatusDocument {
+	shown := &StatusDocument{Role: s.Role, Since: s.Since.Truncate(time.Second).UTC(), Epoch: s.Epoch}
 	if !s.Answered.IsZero() {
 		shown.Answered = s.Answered.Truncate(time.Second).UTC()
 	}
@@ -146,7 +146,7 @@ func (s *Status) Shown() *Shown {
 const maxShown = 100 // characters of a name
 
 // String is a line: "standby; "ann on jump-1, process 7" leads since 2026-03-01T10:00:00Z".
-func (s *Shown) String() string {
+func (s *StatusDocument) String() string {
 	switch {
 	case s.Role == Leading && s.Error == "":
 		return fmt.Sprintf("this controller leads since %s (epoch %d)", s.Since.Format(time.RFC3339), s.Epoch)

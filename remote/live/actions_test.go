@@ -28,7 +28,7 @@ import (
 // sendTo has the test binary send an action to a socket, as a process of its own.
 const sendTo = "GENV_TEST_SEND_TO"
 
-var hold = operator.Instruction{Schema: operator.ActionSchema, Kind: operator.Hold, Reason: "<b>&amp;"}
+var hold = operator.Action{Schema: operator.ActionSchema, Kind: operator.Hold, Reason: "<b>&amp;"}
 
 // serveActions serves actions on a socket, which it returns.
 func serveActions(t *testing.T, do live.Do) string {
@@ -43,11 +43,11 @@ func serveActions(t *testing.T, do live.Do) string {
 // asked is a Do that remembers who asked for what.
 type asked struct {
 	who     operator.Author
-	actions []operator.Instruction
+	actions []operator.Action
 	err     error
 }
 
-func (a *asked) do(_ context.Context, who operator.Author, action operator.Instruction) (operator.Answer, error) {
+func (a *asked) do(_ context.Context, who operator.Author, action operator.Action) (operator.Answer, error) {
 	a.who, a.actions = who, append(a.actions, action)
 	return operator.Answer{Schema: operator.AnswerSchema, Done: true, Text: "done"}, a.err
 }
@@ -58,7 +58,7 @@ func TestSend(t *testing.T) {
 	answer, err := live.SendAction(t.Context(), path, hold)
 	require.NoError(t, err)
 	require.Equal(t, operator.Answer{Schema: operator.AnswerSchema, Done: true, Text: "done"}, answer)
-	require.Equal(t, []operator.Instruction{hold}, a.actions, "as given")
+	require.Equal(t, []operator.Action{hold}, a.actions, "as given")
 	require.EqualValues(t, os.Geteuid(), a.who.UID)
 	require.EqualValues(t, fmt.Sprintf("user-%d", os.Geteuid()), a.who.Name)
 
@@ -77,7 +77,7 @@ func TestSend(t *testing.T) {
 	require.ErrorContains(t, err, "something else")
 
 	a.actions = nil
-	_, err = live.SendAction(t.Context(), path, operator.Instruction{Kind: operator.Hold})
+	_, err = live.SendAction(t.Context(), path, operator.Action{Kind: operator.Hold})
 	require.ErrorContains(t, err, "needs a reason")
 	require.Empty(t, a.actions, "it isn't even sent")
 	require.ErrorIs(t, proctest.Try(live.SendAction(t.Context(), path+"x", hold)).Err, os.ErrNotExist)

@@ -107,7 +107,7 @@ const maxAnswer = 64 << 10
 
 // SendAction asks a controller to carry an action out, and waits for the answer. After a *operator.Refusal nothing was
 // done. After any other error that is unknown: look again before repeating it.
-func SendAction(ctx context.Context, path string, action operator.Instruction) (answer operator.Answer, err error) {
+func SendAction(ctx context.Context, path string, action operator.Action) (answer operator.Answer, err error) {
 	action.Schema = operator.ActionSchema
 	if err := action.Check(); err != nil {
 		return answer, err

@@ -27,7 +27,7 @@ type lastCycle struct {
 	round    controller.Round
 	hosts    map[snapshot.Hostname]answered
 	options  Options
-	election *election.Shown // nil for none
+	election *election.StatusDocument // nil for none
 	revision uint64
 }
 

@@ -34,10 +34,10 @@ const maxEvents = 4096
 // Options are what a Feed needs to know besides the cycles.
 type Options struct {
 	Now       func() time.Time
-	Interval  time.Duration          // between two cycles
-	Enforcing bool                   // false if nothing is judged
-	Election  func() *election.Shown // nil without --leader
-	Policy    enforce.Policy         // for the caps of users; nil for none
+	Interval  time.Duration                   // between two cycles
+	Enforcing bool                            // false if nothing is judged
+	Election  func() *election.StatusDocument // nil without --leader
+	Policy    enforce.Policy                  // for the caps of users; nil for none
 }
 
 // Feed has the present state of a fleet. It is safe for concurrent use.

@@ -21,16 +21,16 @@ import (
 
 // FleetState is the state of a fleet after a cycle. It is shared by all viewers, and never changed.
 type FleetState struct {
-	Schema    string          `json:"schema"`   // genv.live.fleet/1
-	Revision  uint64          `json:"revision"` // grows with each change, and begins again with each run
-	Run       string          `json:"run"`      // of the controller
-	Cycle     int             `json:"cycle"`    // 0 before the first
-	Time      time.Time       `json:"time,omitzero"`
-	Took      float64         `json:"took_seconds,omitempty"` // missing while it lasts
-	Interval  float64         `json:"interval_seconds"`       // from start to start
-	Enforcing bool            `json:"enforcing"`              // false for `genv remote watch`
-	DryRun    bool            `json:"dry_run"`
-	Election  *election.Shown `json:"election,omitempty"` // who leads, with --leader
+	Schema    string                   `json:"schema"`   // genv.live.fleet/1
+	Revision  uint64                   `json:"revision"` // grows with each change, and begins again with each run
+	Run       string                   `json:"run"`      // of the controller
+	Cycle     int                      `json:"cycle"`    // 0 before the first
+	Time      time.Time                `json:"time,omitzero"`
+	Took      float64                  `json:"took_seconds,omitempty"` // missing while it lasts
+	Interval  float64                  `json:"interval_seconds"`       // from start to start
+	Enforcing bool                     `json:"enforcing"`              // false for `genv remote watch`
+	DryRun    bool                     `json:"dry_run"`
+	Election  *election.StatusDocument `json:"election,omitempty"` // who leads, with --leader
 
 	Hosts      []FleetHost            `json:"hosts"` // in the administrator's order
 	Users      []FleetUser            `json:"users"` // in alphabetical order

@@ -126,11 +126,11 @@ func send(w http.ResponseWriter, r *http.Request, status int, document any) {
 const ActionsPath = "/api/v1/actions"
 
 // Do carries an action out. An error that is a *operator.Refusal goes to the person.
-type Do func(context.Context, operator.Author, operator.Instruction) (operator.Answer, error)
+type Do func(context.Context, operator.Author, operator.Action) (operator.Answer, error)
 
 // RefuseActions is a Do that refuses all actions.
 func RefuseActions(because *operator.Refusal) Do {
-	return func(context.Context, operator.Author, operator.Instruction) (operator.Answer, error) {
+	return func(context.Context, operator.Author, operator.Action) (operator.Answer, error) {
 		return operator.Answer{}, because
 	}
 }
@@ -175,8 +175,8 @@ func serveAction(
 }
 
 // readAction reads an action, and refuses what it doesn't understand in full.
-func readAction(r *http.Request) (operator.Instruction, error) {
-	var action operator.Instruction
+func readAction(r *http.Request) (operator.Action, error) {
+	var action operator.Action
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return action, operator.RefuseInvalid("the Content-Type is not application/json")
 	}

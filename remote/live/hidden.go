@@ -58,7 +58,7 @@ func withoutNames(f *FleetState) *FleetState {
 		h.Hold = &operator.OnHold{Since: f.Hold.Since, By: hiddenText, Reason: hiddenText}
 	}
 	if e := f.Election; e != nil { // the name of a leader has that of its account
-		h.Election = &election.Shown{
+		h.Election = &election.StatusDocument{
 			Role: e.Role, Since: e.Since, Epoch: e.Epoch, LeaderSince: e.LeaderSince, Answered: e.Answered,
 			Memory: e.Memory, Refused: e.Refused, Leader: hideText(e.Leader), Error: hideText(e.Error),
 		}

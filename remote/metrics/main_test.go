@@ -117,15 +117,15 @@ func TestLeader(t *testing.T) {
 	since := fmt.Sprint(" ", noon.Unix(), "\n")
 	answered, leads := "leader_etcd_answered_timestamp_seconds"+since, "leader 1\nleader_since_timestamp_seconds"+since+"leader_etcd_up 1\n"
 	for name, row := range map[string]struct {
-		election *election.Shown
+		election *election.StatusDocument
 		want     string
 	}{
 		"no election":          {nil, ""},
-		"it leads":             {&election.Shown{Role: election.Leading, Since: noon, Epoch: 12}, leads + "leader_epoch 12\n"},
-		"it writes its memory": {&election.Shown{Role: election.Leading, Since: noon, Epoch: 12, Answered: noon, Memory: noon}, leads + answered + "leader_epoch 12\nleader_memory_timestamp_seconds" + since},
-		"a former leader":      {&election.Shown{Role: election.Expired, Since: noon, Epoch: 12, Error: "no answer", Answered: noon, Memory: noon}, "leader 0\nleader_since_timestamp_seconds" + since + "leader_etcd_up 0\n" + answered},
-		"a standby":            {&election.Shown{Role: election.Standby, Since: noon, Leader: "ann"}, "leader 0\nleader_since_timestamp_seconds" + since + "leader_etcd_up 1\n"},
-		"without etcd":         {&election.Shown{Role: election.Expired, Since: noon, Epoch: 12, Error: "no answer"}, "leader 0\nleader_since_timestamp_seconds" + since + "leader_etcd_up 0\n"},
+		"it leads":             {&election.StatusDocument{Role: election.Leading, Since: noon, Epoch: 12}, leads + "leader_epoch 12\n"},
+		"it writes its memory": {&election.StatusDocument{Role: election.Leading, Since: noon, Epoch: 12, Answered: noon, Memory: noon}, leads + answered + "leader_epoch 12\nleader_memory_timestamp_seconds" + since},
+		"a former leader":      {&election.StatusDocument{Role: election.Expired, Since: noon, Epoch: 12, Error: "no answer", Answered: noon, Memory: noon}, "leader 0\nleader_since_timestamp_seconds" + since + "leader_etcd_up 0\n" + answered},
+		"a standby":            {&election.StatusDocument{Role: election.Standby, Since: noon, Leader: "ann"}, "leader 0\nleader_since_timestamp_seconds" + since + "leader_etcd_up 1\n"},
+		"without etcd":         {&election.StatusDocument{Role: election.Expired, Since: noon, Epoch: 12, Error: "no answer"}, "leader 0\nleader_since_timestamp_seconds" + since + "leader_etcd_up 0\n"},
 	} {
 		got := ""
 		for line := range strings.Lines(samples(metrics.Findings(&live.FleetState{Enforcing: true, Cycle: 1, Election: row.election}))) {

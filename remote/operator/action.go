@@ -13,25 +13,25 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Verb says what is asked for. The texts appear in JSON.
-type Verb string
+// ActionKind says what is asked for. The texts appear in JSON.
+type ActionKind string
 
 // The kinds of actions.
 const (
-	Exempt   Verb = "exempt"   // keeps rules away from a user, a host or a GPU for some hours
-	Unexempt Verb = "unexempt" // ends that early
-	Hold     Verb = "hold"     // stops what rules do
-	Release  Verb = "release"  // ends a hold
-	Explain  Verb = "explain"  // says what the caps count for a user, as seen from a host, and what would go first
+	Exempt   ActionKind = "exempt"   // keeps rules away from a user, a host or a GPU for some hours
+	Unexempt ActionKind = "unexempt" // ends that early
+	Hold     ActionKind = "hold"     // stops what rules do
+	Release  ActionKind = "release"  // ends a hold
+	Explain  ActionKind = "explain"  // says what the caps count for a user, as seen from a host, and what would go first
 )
 
 // ActionSchema is the schema of an Instruction.
 const ActionSchema = "genv.live.action/1"
 
-// Instruction is what a person asks for, as JSON. Fields that a kind has no use for stay empty.
-type Instruction struct {
-	Schema string `json:"schema"` // ActionSchema
-	Kind   Verb   `json:"action"`
+// Action is what a person asks for, as JSON. Fields that a kind has no use for stay empty.
+type Action struct {
+	Schema string     `json:"schema"` // ActionSchema
+	Kind   ActionKind `json:"action"`
 
 	Host   snapshot.Hostname     `json:"host,omitempty"`
 	Device *snapshot.DeviceIndex `json:"device,omitempty"` // to exempt
@@ -116,13 +116,13 @@ func RefuseInvalid(format string, args ...any) *Refusal {
 }
 
 // fieldsOf are the fields that each kind has a use for, besides the reason.
-var fieldsOf = map[Verb]string{
+var fieldsOf = map[ActionKind]string{
 	Exempt: "host device uuid user rule hours from", Unexempt: "host device uuid user rule", Hold: "", Release: "",
 	Explain: "host user",
 }
 
 // Check returns a *Refusal (Invalid) if an action is incomplete, or has what its kind has no use for.
-func (a *Instruction) Check() error {
+func (a *Action) Check() error {
 	used, known := fieldsOf[a.Kind]
 	e, err := a.Exemption(), error(nil)
 	switch {
@@ -157,7 +157,7 @@ func (a *Instruction) Check() error {
 }
 
 // Exemption is what Exempt and Unexempt are about, without its author and times.
-func (a *Instruction) Exemption() policy.Exemption {
+func (a *Action) Exemption() policy.Exemption {
 	return policy.Exemption{
 		Who:    policy.Who{User: a.User, Host: a.Host, Device: a.Device, UUID: a.UUID, Rule: a.Rule},
 		Reason: a.Reason, From: a.From,

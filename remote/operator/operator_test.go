@@ -51,7 +51,7 @@ func TestActions(t *testing.T) {
 		"GPU is exempted with":   {`"action":"exempt","user":"bob","device":1,"hours":1,"reason":"r"`},
 	} {
 		for _, row := range rows {
-			a := operator.Instruction{Schema: operator.ActionSchema}
+			a := operator.Action{Schema: operator.ActionSchema}
 			require.NoError(t, json.Unmarshal([]byte("{"+row+"}"), &a))
 			err := a.Check()
 			if says == "" {
@@ -84,7 +84,7 @@ func stateOf(t *testing.T) operator.State {
 	t.Helper()
 	var s operator.State
 	var err error
-	for _, a := range []operator.Instruction{
+	for _, a := range []operator.Action{
 		{Kind: operator.Exempt, User: "bob", Hours: 4, Reason: "deadline"},
 		{Kind: operator.Exempt, Host: "a", Hours: 720, Reason: "being repaired"},
 		{Kind: operator.Hold, Reason: "the policy is wrong"},
@@ -99,7 +99,7 @@ func TestWhatLasts(t *testing.T) {
 	s, bob := stateOf(t), operator.Author{UID: 0, Name: "root"}
 	require.Equal(t, "alice (uid 1000)", s.Hold.By)
 	before := stateOf(t)
-	for says, a := range map[string]operator.Instruction{
+	for says, a := range map[string]operator.Action{
 		"on hold since":           {Kind: operator.Hold, Reason: "again"},
 		"no exemption of host b":  {Kind: operator.Unexempt, Host: "b"},
 		"no exemption of user bo": {Kind: operator.Unexempt, User: "bob", Host: "a"},
@@ -107,19 +107,19 @@ func TestWhatLasts(t *testing.T) {
 		_, _, err := s.After(bob, &a, noon)
 		require.ErrorContains(t, err, says)
 	}
-	next, line, err := s.After(bob, &operator.Instruction{Kind: operator.Release}, noon)
+	next, line, err := s.After(bob, &operator.Action{Kind: operator.Release}, noon)
 	require.NoError(t, err)
 	require.Equal(t, "root (uid 0) released enforcement (it was on hold by alice (uid 1000): the policy is wrong)", line)
 	require.Nil(t, next.Hold)
-	_, _, err = next.After(bob, &operator.Instruction{Kind: operator.Release}, noon)
+	_, _, err = next.After(bob, &operator.Action{Kind: operator.Release}, noon)
 	require.ErrorContains(t, err, "not on hold")
-	next, line, err = next.After(bob, &operator.Instruction{Kind: operator.Unexempt, User: "bob", Reason: "done"}, noon)
+	next, line, err = next.After(bob, &operator.Action{Kind: operator.Unexempt, User: "bob", Reason: "done"}, noon)
 	require.NoError(t, err)
 	require.Equal(t, "root (uid 0) ended the exemption of user bob: done (its reason: deadline; made by alice (uid 1000))", line)
 	require.Len(t, next.Exemptions, 1)
 	require.Equal(t, before, s, "a value")
 
-	later := operator.Instruction{Kind: operator.Exempt, User: "bob", Hours: 24, From: noon.Add(time.Hour), Reason: "paper"}
+	later := operator.Action{Kind: operator.Exempt, User: "bob", Hours: 24, From: noon.Add(time.Hour), Reason: "paper"}
 	_, _, err = s.After(bob, &later, noon)
 	require.ErrorContains(t, err, "user bob is exempt until", "it isn't ended by one that begins later")
 	next, line, err = next.After(bob, &later, noon)
@@ -236,7 +236,7 @@ func FuzzAction(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var a operator.Instruction
+		var a operator.Action
 		if json.Unmarshal(data, &a) != nil || a.Check() != nil {
 			return
 		}

@@ -1,7 +1,7 @@
 // Package operator describes what a person asks a running controller to do: exempt a user for some hours, or put all
 // enforcement on hold.
 //
-//	action := operator.Instruction{
+//	action := operator.Action{
 //		Schema: operator.ActionSchema, Kind: operator.Exempt, Reason: "paper deadline",
 //		Host: "gpu-1", User: "bob", Hours: 4,
 //	}
@@ -174,7 +174,7 @@ func Lost(now time.Time) State {
 }
 
 // After returns the state after an action, and a line about it. The error is a *Refusal.
-func (s State) After(who Author, a *Instruction, now time.Time) (next State, line string, err error) {
+func (s State) After(who Author, a *Action, now time.Time) (next State, line string, err error) {
 	switch a.Kind {
 	case Exempt:
 		return s.exempt(who, a, now)
@@ -208,7 +208,7 @@ func (s State) After(who Author, a *Instruction, now time.Time) (next State, lin
 	return s, "", RefuseInvalid("unknown action %s", text.Shown(string(a.Kind)))
 }
 
-func (s State) exempt(who Author, a *Instruction, now time.Time) (State, string, error) {
+func (s State) exempt(who Author, a *Action, now time.Time) (State, string, error) {
 	length, err := policy.ExemptionHours(a.Hours)
 	if err != nil {
 		return s, "", RefuseInvalid("%v", err)
@@ -228,7 +228,7 @@ func (s State) exempt(who Author, a *Instruction, now time.Time) (State, string,
 	return s, fmt.Sprintf("%s exempted %s %s: %s", who, e.Who.String(), e.Times(), a.Reason), nil
 }
 
-func because(a *Instruction) string {
+func because(a *Action) string {
 	if a.Reason == "" {
 		return ""
 	}

@@ -278,7 +278,7 @@ func (s *Folder) putOperator(data []byte) (err error) {
 
 // Operate carries out an action while no controller runs. It is recorded first: in log, or for the next controller.
 func (s *Folder) Operate(
-	who operator.Author, a *operator.Instruction, log controller.Recorder, now time.Time,
+	who operator.Author, a *operator.Action, log controller.Recorder, now time.Time,
 ) (string, error) {
 	if s.lock == nil {
 		return "", ErrInUse

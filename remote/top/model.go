@@ -51,7 +51,7 @@ type Model struct {
 
 	mode    mode
 	input   input
-	request []operator.Instruction // to be completed and confirmed; nil for none
+	request []operator.Action // to be completed and confirmed; nil for none
 	details []string
 	message string
 }
@@ -234,7 +234,7 @@ type Options struct {
 	Hosts map[snapshot.Hostname]bool
 	SSH   func(host string) []string // the arguments of ssh before a host
 	// Act asks the controller for something; nil if this view may not: NoAct says why, and the next step.
-	Act   func(context.Context, *operator.Instruction) (operator.Answer, error)
+	Act   func(context.Context, *operator.Action) (operator.Answer, error)
 	NoAct string
 	// Failures, if set, gets the hosts that newly failed, before Plain prints them.
 	Failures func(failures []remote.Failure, total int)

@@ -17,12 +17,12 @@ import (
 const maxActions = 20 // of a request, that people can read before they confirm
 
 // begin prepares a request about the tagged rows, or the selected one, or all hosts.
-func (m *Model) begin(kind operator.Verb) {
+func (m *Model) begin(kind operator.ActionKind) {
 	if m.options.Act == nil {
 		m.message = cmp.Or(m.options.NoAct, "this view is read-only")
 		return
 	}
-	list, err := []operator.Instruction{{}}, error(nil)
+	list, err := []operator.Action{{}}, error(nil)
 	if kind == operator.Exempt {
 		list, err = m.exempted()
 	}
@@ -45,7 +45,7 @@ func (m *Model) begin(kind operator.Verb) {
 }
 
 // exempted are the narrowest exemptions of the tagged rows, or of the selected one.
-func (m *Model) exempted() (list []operator.Instruction, err error) {
+func (m *Model) exempted() (list []operator.Action, err error) {
 	targets := slices.DeleteFunc(slices.Clone(m.rows), func(r tabRow) bool { return !m.tagged[r.id] })
 	if len(targets) == 0 {
 		r := m.selectedOrSay()
@@ -59,7 +59,7 @@ func (m *Model) exempted() (list []operator.Instruction, err error) {
 	}
 	for i := range targets {
 		choices := exemptions(&targets[i])
-		at := slices.IndexFunc(choices, func(a operator.Instruction) bool {
+		at := slices.IndexFunc(choices, func(a operator.Action) bool {
 			e := a.Exemption()
 			return e.Who.Check() == nil
 		})
@@ -72,23 +72,23 @@ func (m *Model) exempted() (list []operator.Instruction, err error) {
 }
 
 // exemptions are those that somebody may want for a row, the narrowest first.
-func exemptions(r *tabRow) []operator.Instruction {
+func exemptions(r *tabRow) []operator.Action {
 	user, host := append(usersOf(r), "")[0], r.id.host
 	switch {
 	case r.gpu != nil:
 		index := r.gpu.Index
-		return []operator.Instruction{{Host: host, Device: &index, UUID: r.gpu.UUID}}
+		return []operator.Action{{Host: host, Device: &index, UUID: r.gpu.UUID}}
 	case r.finding != nil:
 		rule := r.finding.Rule
-		return []operator.Instruction{
+		return []operator.Action{
 			{User: user, Host: host, Rule: rule}, {User: user, Rule: rule}, {Host: host, Rule: rule},
 		}
 	case r.process != nil && user == "": // not all of the host for one process
 		return nil
 	case r.user != nil, r.process != nil, r.event != nil:
-		return []operator.Instruction{{User: user, Host: host}}
+		return []operator.Action{{User: user, Host: host}}
 	}
-	return []operator.Instruction{{Host: host}}
+	return []operator.Action{{Host: host}}
 }
 
 func (m *Model) setHours(typed string) error {
@@ -96,7 +96,7 @@ func (m *Model) setHours(typed string) error {
 	if err != nil {
 		return errors.New("write a number of hours, such as 8")
 	}
-	err = m.complete(func(a *operator.Instruction) { a.Hours, a.Reason = hours, "x" }) // the reason is asked for next
+	err = m.complete(func(a *operator.Action) { a.Hours, a.Reason = hours, "x" }) // the reason is asked for next
 	if err == nil {
 		m.ask("reason: ", "", m.setReason)
 	}
@@ -104,7 +104,7 @@ func (m *Model) setHours(typed string) error {
 }
 
 func (m *Model) setReason(typed string) error {
-	err := m.complete(func(a *operator.Instruction) { a.Reason = typed })
+	err := m.complete(func(a *operator.Action) { a.Reason = typed })
 	if err == nil {
 		m.mode = confirm
 	}
@@ -112,7 +112,7 @@ func (m *Model) setReason(typed string) error {
 }
 
 // complete adds to the request, unless the controller would refuse that.
-func (m *Model) complete(add func(*operator.Instruction)) error {
+func (m *Model) complete(add func(*operator.Action)) error {
 	next := slices.Clone(m.request)
 	for i := range next {
 		add(&next[i])
@@ -148,7 +148,7 @@ func (m *Model) cancel() {
 	m.message = "cancelled: nothing was asked for"
 }
 
-func (m *Model) send(list []operator.Instruction) tea.Cmd {
+func (m *Model) send(list []operator.Action) tea.Cmd {
 	ctx, act := m.context, m.options.Act
 	return func() tea.Msg {
 		var done []string
@@ -163,7 +163,7 @@ func (m *Model) send(list []operator.Instruction) tea.Cmd {
 	}
 }
 
-func summary(a *operator.Instruction) string {
+func summary(a *operator.Action) string {
 	if a.Kind == operator.Exempt {
 		e := a.Exemption()
 		return "exempt " + draw.Shown(e.Who.String())
@@ -171,7 +171,7 @@ func summary(a *operator.Instruction) string {
 	return string(a.Kind) + " everything that rules do, on all hosts"
 }
 
-func question(list []operator.Instruction) []string {
+func question(list []operator.Action) []string {
 	lines := []string{"Ask the controller to:"}
 	for i := range list {
 		lines = append(lines, summary(&list[i]))

@@ -19,9 +19,9 @@ import (
 )
 
 // acting is a Model that may act, and what it asked for.
-func acting(t *testing.T) (*Model, *[]operator.Instruction) {
-	m, asked := viewed(t, sample(), 120, 24), new([]operator.Instruction)
-	m.options.Act = func(_ context.Context, a *operator.Instruction) (operator.Answer, error) {
+func acting(t *testing.T) (*Model, *[]operator.Action) {
+	m, asked := viewed(t, sample(), 120, 24), new([]operator.Action)
+	m.options.Act = func(_ context.Context, a *operator.Action) (operator.Answer, error) {
 		*asked = append(*asked, *a)
 		return operator.Answer{Text: "done"}, a.Check()
 	}
@@ -35,7 +35,7 @@ func (m *Model) run(keys ...string) {
 	}
 }
 
-func action(kind operator.Verb, a operator.Instruction) operator.Instruction {
+func action(kind operator.ActionKind, a operator.Action) operator.Action {
 	a.Schema, a.Kind, a.Reason = operator.ActionSchema, kind, "why"
 	return a
 }
@@ -54,7 +54,7 @@ func TestRequests(t *testing.T) {
 	m.press("x", "enter", "j")
 	require.Equal(t, confirm, m.mode)
 	m.run("y")
-	require.Equal(t, []operator.Instruction{action(operator.Hold, operator.Instruction{})}, *asked)
+	require.Equal(t, []operator.Action{action(operator.Hold, operator.Action{})}, *asked)
 	require.Equal(t, "done", m.message)
 }
 
@@ -62,17 +62,17 @@ func TestExemptions(t *testing.T) {
 	device := snapshot.DeviceIndex(0)
 	for name, row := range map[string]struct {
 		keys []string
-		want operator.Instruction
+		want operator.Action
 	}{
-		"a host":                      {[]string{"1"}, operator.Instruction{Host: "gpu-1"}},
-		"a GPU":                       {[]string{"2"}, operator.Instruction{Host: "gpu-1", Device: &device, UUID: "GPU-0"}},
-		"a user":                      {[]string{"3", "j"}, operator.Instruction{User: "bob"}},
-		"a process's user on a host":  {[]string{"5"}, operator.Instruction{User: "alice", Host: "gpu-1"}},
-		"a finding about a process":   {[]string{"4"}, operator.Instruction{Host: "gpu-2", Rule: enforce.RuleNonEnvProcesses}},
-		"a finding about a cap":       {[]string{"4", "j"}, operator.Instruction{User: "bob", Rule: enforce.RuleMaxDevicesPerUser}},
-		"an event's host":             {[]string{"6", "G"}, operator.Instruction{Host: "gpu-4"}},
-		"a host that doesn't answer":  {[]string{"7"}, operator.Instruction{Host: "gpu-4"}},
-		"the event about one process": {[]string{"6"}, operator.Instruction{User: "dave", Host: "gpu-2"}},
+		"a host":                      {[]string{"1"}, operator.Action{Host: "gpu-1"}},
+		"a GPU":                       {[]string{"2"}, operator.Action{Host: "gpu-1", Device: &device, UUID: "GPU-0"}},
+		"a user":                      {[]string{"3", "j"}, operator.Action{User: "bob"}},
+		"a process's user on a host":  {[]string{"5"}, operator.Action{User: "alice", Host: "gpu-1"}},
+		"a finding about a process":   {[]string{"4"}, operator.Action{Host: "gpu-2", Rule: enforce.RuleNonEnvProcesses}},
+		"a finding about a cap":       {[]string{"4", "j"}, operator.Action{User: "bob", Rule: enforce.RuleMaxDevicesPerUser}},
+		"an event's host":             {[]string{"6", "G"}, operator.Action{Host: "gpu-4"}},
+		"a host that doesn't answer":  {[]string{"7"}, operator.Action{Host: "gpu-4"}},
+		"the event about one process": {[]string{"6"}, operator.Action{User: "dave", Host: "gpu-2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, asked := acting(t)
@@ -85,7 +85,7 @@ func TestExemptions(t *testing.T) {
 			m.run("y")
 			want := action(operator.Exempt, row.want)
 			want.Hours = 8
-			require.Equal(t, []operator.Instruction{want}, *asked)
+			require.Equal(t, []operator.Action{want}, *asked)
 		})
 	}
 }
@@ -162,7 +162,7 @@ func TestASmallWindow(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	m, _ := acting(t)
-	m.options.Act = func(context.Context, *operator.Instruction) (operator.Answer, error) {
+	m.options.Act = func(context.Context, *operator.Action) (operator.Answer, error) {
 		return operator.Answer{}, operator.Refuse(operator.Changed, "Look again.", "there is\x1b[2J no exemption")
 	}
 	m.run("5", "e", "8", "enter", "why", "enter", "y")
@@ -191,7 +191,7 @@ func TestHoldAndRelease(t *testing.T) {
 	m.press("h")
 	require.Contains(t, strings.Join(m.screen(), "\n"), "release everything that rules do, on all hosts")
 	m.run("y")
-	require.Equal(t, []operator.Instruction{{Schema: operator.ActionSchema, Kind: operator.Release}}, *asked)
+	require.Equal(t, []operator.Action{{Schema: operator.ActionSchema, Kind: operator.Release}}, *asked)
 }
 
 // shuffled is a fleet of the same kind with other hosts, GPUs and processes, in another order.

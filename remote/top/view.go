@@ -286,7 +286,9 @@ func (m *Model) alerts() []string {
 	return list[:min(len(list), max(0, (m.height-4)/4))]
 }
 
-func leads(e *election.Shown) bool { return e != nil && e.Role == election.Leading && e.Error == "" }
+func leads(e *election.StatusDocument) bool {
+	return e != nil && e.Role == election.Leading && e.Error == ""
+}
 
 func (m *Model) tabs() string {
 	var b strings.Builder

@@ -199,15 +199,15 @@ func TestADeviceWithMIG(t *testing.T) {
 
 func TestWhoLeads(t *testing.T) {
 	for name, row := range map[string]struct {
-		election election.Shown
+		election election.StatusDocument
 		want     string
 	}{
-		"it leads":     {election.Shown{Role: election.Leading, Since: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), Epoch: 12}, "<p>this controller leads since 2026-11-20T12:00:00Z (epoch 12)</p>"},
-		"a standby":    {election.Shown{Role: election.Standby, Leader: "ann <b>"}, `standby; &#34;ann &lt;b&gt;&#34; leads`},
-		"without etcd": {election.Shown{Role: election.Expired, Error: "no answer"}, "this one only watches until etcd answers"},
+		"it leads":     {election.StatusDocument{Role: election.Leading, Since: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), Epoch: 12}, "<p>this controller leads since 2026-11-20T12:00:00Z (epoch 12)</p>"},
+		"a standby":    {election.StatusDocument{Role: election.Standby, Leader: "ann <b>"}, `standby; &#34;ann &lt;b&gt;&#34; leads`},
+		"without etcd": {election.StatusDocument{Role: election.Expired, Error: "no answer"}, "this one only watches until etcd answers"},
 	} {
 		f := newFleet(2, 2)
-		f.feed.Configure(live.Options{Now: func() time.Time { return f.now }, Enforcing: true, Election: func() *election.Shown { return &row.election }})
+		f.feed.Configure(live.Options{Now: func() time.Time { return f.now }, Enforcing: true, Election: func() *election.StatusDocument { return &row.election }})
 		f.feed.Consume(f.round.AtEnd(), nil)
 		require.Contains(t, get(t, f.handler(), "/").Body.String(), row.want, name)
 	}

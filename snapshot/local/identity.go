@@ -104,7 +104,7 @@ func (o *observer) observe(pid snapshot.PID) (observation, error) {
 		return o.hides(pid, statErr), nil
 	}
 	account, _ := o.awaitAccount(uid)
-	h.Quota = o.quotas.Of(proc.Payer{UID: account})
+	h.Quota = o.quotas.Of(proc.QuotaKey{UID: account})
 	c, environErr := o.claim(h, stat)
 	lineageErr := errors.Join(statErr, uidErr)
 	if err := errors.Join(lineageErr, environErr); errors.Is(err, proc.ErrGone) {

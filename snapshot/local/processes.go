@@ -137,7 +137,7 @@ func (o *observer) prove(seen []observation) {
 	o.findHolders(seen)
 }
 
-func accountOf(p *snapshot.Process) (a proc.Payer) {
+func accountOf(p *snapshot.Process) (a proc.QuotaKey) {
 	if p.UID != nil {
 		a.UID = *p.UID
 	}
@@ -167,7 +167,7 @@ func (o *observer) findHolders(seen []observation) {
 		if err != nil || listed[pid] || len(missing[uid]) == 0 {
 			continue
 		}
-		if has, err := o.quotas.Of(proc.Payer{UID: uid}).HasOpen(o.fs, pid, hardware.NodeMajor); has && err == nil {
+		if has, err := o.quotas.Of(proc.QuotaKey{UID: uid}).HasOpen(o.fs, pid, hardware.NodeMajor); has && err == nil {
 			for _, p := range missing[uid] {
 				p.NodeHolder = pid
 			}
@@ -337,7 +337,7 @@ func (o *observer) claimOf(a proc.ID) (snapshot.EnvID, error) {
 		return "", err
 	}
 	defer h.Close()
-	h.Quota = o.quotas.Of(proc.Payer{UID: known.uid})
+	h.Quota = o.quotas.Of(proc.QuotaKey{UID: known.uid})
 	eid, err := readClaim(h)
 	if !errors.Is(err, proc.ErrNotRead) {
 		known.asked, known.claim, known.unread = true, eid, err

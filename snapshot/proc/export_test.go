@@ -73,13 +73,13 @@ func TestHidingOfTheKernel(t *testing.T) {
 // TestQuotas: each account has one, and the person as whom this runs a larger one.
 func TestQuotas(t *testing.T) {
 	quotas, self := Quotas{}, snapshot.UID(os.Geteuid())
-	other := quotas.Of(Payer{UID: self + 1})
-	require.Same(t, other, quotas.Of(Payer{UID: self + 1}))
-	require.NotSame(t, other, quotas.Of(Payer{UID: self + 1, Container: "c"}))
+	other := quotas.Of(QuotaKey{UID: self + 1})
+	require.Same(t, other, quotas.Of(QuotaKey{UID: self + 1}))
+	require.NotSame(t, other, quotas.Of(QuotaKey{UID: self + 1, Container: "c"}))
 	require.Equal(t, maxReadTime, other.left(maxReadTime))
-	require.Equal(t, maxReadTime, quotas.Of(Payer{}).left(maxReadTime), "root's may be anybody's")
+	require.Equal(t, maxReadTime, quotas.Of(QuotaKey{}).left(maxReadTime), "root's may be anybody's")
 	if self != 0 {
-		require.Equal(t, 10*maxReadTime, quotas.Of(Payer{UID: self}).left(maxReadTime))
+		require.Equal(t, 10*maxReadTime, quotas.Of(QuotaKey{UID: self}).left(maxReadTime))
 	}
 	other.spent = time.Hour
 	require.Zero(t, other.left(maxNodeTime))

@@ -171,8 +171,8 @@ func (h *Handle) UID() (snapshot.UID, error) {
 	return h.fs.Account(uid)
 }
 
-// payer is the account, or as long as that isn't known the range, for which a process is slow.
-func (fs FS) payer(pid snapshot.PID) (snapshot.UID, error) {
+// quotaUser is the account, or as long as that isn't known the range, for which a process is slow.
+func (fs FS) quotaUser(pid snapshot.PID) (snapshot.UID, error) {
 	uid, err := with(fs, pid, (*Handle).RealUID)
 	if err == nil {
 		uid, _ = fs.Account(uid)

@@ -86,7 +86,7 @@ func (s *slowReads) within(fs FS, pid snapshot.PID) time.Duration {
 	if _, slow := s.userOf[pid]; slow {
 		return 0
 	}
-	uid, err := fs.payer(pid)
+	uid, err := fs.quotaUser(pid)
 	others := time.Duration(0)
 	for _, user := range s.userOf {
 		if err == nil && user == uid {
@@ -105,7 +105,7 @@ func (s *slowReads) add(fs FS, pid snapshot.PID) {
 	if s.userOf == nil {
 		s.userOf = map[snapshot.PID]snapshot.UID{}
 	}
-	s.userOf[pid], _ = fs.payer(pid) // 0: it has ended
+	s.userOf[pid], _ = fs.quotaUser(pid) // 0: it has ended
 }
 
 func (s *slowReads) count() int {
@@ -163,17 +163,17 @@ func (q *Quota) spend() (done func()) {
 	return func() { q.spent += max(1, time.Since(began)) }
 }
 
-// Payer is who shares a Quota: a user, or a container of root's, which may be any user's.
-type Payer struct {
+// QuotaKey is who shares a Quota: a user, or a container of root's, which may be any user's.
+type QuotaKey struct {
 	UID       snapshot.UID
 	Container string // empty for none
 }
 
 // Quotas are those of one look.
-type Quotas map[Payer]*Quota
+type Quotas map[QuotaKey]*Quota
 
 // Of is the Quota of an account. The person as whom this runs, unless that is root, has ten times as much.
-func (q Quotas) Of(a Payer) *Quota {
+func (q Quotas) Of(a QuotaKey) *Quota {
 	if q[a] == nil {
 		q[a] = &Quota{}
 		if a.UID != 0 && int(a.UID) == os.Geteuid() {

@@ -40,11 +40,11 @@ type CycleDocument struct {
 	Unrecorded string                 `json:"unrecorded,omitempty"` // why the record can't be written
 	Notified   []notifiedDocument     `json:"told"`                 // users who were notified
 	// Hold is an operator's, if there is one.
-	Hold       *operator.OnHold     `json:"hold,omitempty"`
-	Exemptions policy.ExemptionList `json:"exemptions"`
-	Standby    bool                 `json:"standby,omitempty"`  // another controller leads, or may
-	Election   *election.Shown      `json:"election,omitempty"` // with --leader
-	ByUser     []userDocument       `json:"by_user,omitzero"`   // with --by user
+	Hold       *operator.OnHold         `json:"hold,omitempty"`
+	Exemptions policy.ExemptionList     `json:"exemptions"`
+	Standby    bool                     `json:"standby,omitempty"`  // another controller leads, or may
+	Election   *election.StatusDocument `json:"election,omitempty"` // with --leader
+	ByUser     []userDocument           `json:"by_user,omitzero"`   // with --by user
 }
 
 type notifiedDocument struct {

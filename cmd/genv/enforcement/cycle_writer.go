@@ -225,7 +225,7 @@ func (w *cycleWriter) line(s string) {
 }
 
 // write ends a cycle. part is that in an election; nil for none.
-func (w *cycleWriter) write(round *controller.Round, part *election.Shown) error {
+func (w *cycleWriter) write(round *controller.Round, part *election.StatusDocument) error {
 	w.bar.End()
 	now := w.time(round)
 	w.look(round) // there were no events if it could not be recorded

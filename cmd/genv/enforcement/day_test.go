@@ -252,9 +252,9 @@ func (d *day) write() {
 	})
 	d.at("09:55", func() { d.start(24, 7100, 1007, "mallory", "", 3, "./miner") })
 	eve := operator.Author{UID: 2000, Name: "eve"}
-	do := func(kind operator.Verb, reason string) {
+	do := func(kind operator.ActionKind, reason string) {
 		go func() {
-			_, err := d.loop.queue.Do(d.t.Context(), eve, operator.Instruction{Schema: operator.ActionSchema, Kind: kind, Reason: reason})
+			_, err := d.loop.queue.Do(d.t.Context(), eve, operator.Action{Schema: operator.ActionSchema, Kind: kind, Reason: reason})
 			if err != nil {
 				d.t.Error(err)
 			}

@@ -142,20 +142,20 @@ type userDocument struct {
 	Detach    int `json:"would_detach"` // likewise, attachments
 }
 
-type found struct {
+type userTotals struct {
 	userDocument
 	processes, terminate map[enforce.ProcessRef]bool
 	gpus, detach         map[enforce.DeviceRef]bool // gpus have no environments
 }
 
-func newFound() *found {
-	return &found{
+func newFound() *userTotals {
+	return &userTotals{
 		processes: make(map[enforce.ProcessRef]bool), terminate: make(map[enforce.ProcessRef]bool),
 		gpus: make(map[enforce.DeviceRef]bool), detach: make(map[enforce.DeviceRef]bool),
 	}
 }
 
-func (f *found) add(finding *enforce.Finding, uses map[enforce.ProcessRef][]snapshot.DeviceIndex) {
+func (f *userTotals) add(finding *enforce.Finding, uses map[enforce.ProcessRef][]snapshot.DeviceIndex) {
 	f.Rules = append(f.Rules, finding.Rule)
 	if finding.Cap != nil {
 		f.Caps = append(f.Caps, finding.Cap.String())
@@ -186,7 +186,7 @@ func (f *found) add(finding *enforce.Finding, uses map[enforce.ProcessRef][]snap
 	}
 }
 
-func (f *found) sum() userDocument {
+func (f *userTotals) sum() userDocument {
 	u := f.userDocument
 	u.Rules, u.Caps, u.Hosts = distinct(u.Rules), distinct(u.Caps), distinct(u.Hosts)
 	u.Processes, u.GPUs, u.Terminate, u.Detach = len(f.processes), len(f.gpus), len(f.terminate), len(f.detach)
@@ -207,7 +207,7 @@ func byUser(round *controller.Round) []userDocument {
 			uses[enforce.ProcessRef{Host: h.Name, PID: p.PID}] = p.Indices()
 		}
 	}
-	users := make(map[snapshot.Username]*found)
+	users := make(map[snapshot.Username]*userTotals)
 	for i := range round.Plan.Findings {
 		finding := &round.Plan.Findings[i]
 		user := gpus.UserName(finding.User, finding.UID)

@@ -102,7 +102,7 @@ func (l *loop) mayAct() error {
 	return remote.MayBegin(l.term)
 }
 
-func (p *participation) shown() *election.Shown {
+func (p *participation) shown() *election.StatusDocument {
 	if p == nil {
 		return nil
 	}

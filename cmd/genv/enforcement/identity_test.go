@@ -124,7 +124,7 @@ func TestAnOperatorAsksAStandby(t *testing.T) {
 		l := &loop{part: electedPart(t, s), queue: controller.NewQueue()}
 		s.elect("bob")
 		time.Sleep(10 * time.Second)
-		_, err := l.do(t.Context(), operator.Author{}, operator.Instruction{})
+		_, err := l.do(t.Context(), operator.Author{}, operator.Action{})
 		var refusal *operator.Refusal
 		require.ErrorAs(t, err, &refusal)
 		require.Equal(t, operator.Unable, refusal.Code)

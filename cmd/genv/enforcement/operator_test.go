@@ -36,8 +36,8 @@ func TestAnOperatorOverRealSSH(t *testing.T) {
 	daemon := startDaemon(t, nil, args...)
 	daemon.next(func(c enforcement.CycleDocument) bool { return c.Answered == 1 })
 	v := genvtest.View(t, path)
-	proctest.Try(live.SendAction(t.Context(), path, operator.Instruction{Kind: operator.Hold, Reason: "until Monday"})).OK(t)
-	proctest.Try(live.SendAction(t.Context(), path, operator.Instruction{Kind: operator.Exempt, User: "bob", Hours: 4, Reason: "deadline"})).OK(t)
+	proctest.Try(live.SendAction(t.Context(), path, operator.Action{Kind: operator.Hold, Reason: "until Monday"})).OK(t)
+	proctest.Try(live.SendAction(t.Context(), path, operator.Action{Kind: operator.Exempt, User: "bob", Hours: 4, Reason: "deadline"})).OK(t)
 	v.Wait("it is shown at once", func(f *live.FleetState) bool { return f.Hold != nil && len(f.Exemptions) == 1 })
 	daemon.signal(os.Kill).end()
 
@@ -62,7 +62,7 @@ func TestAnOperatorOverRealSSH(t *testing.T) {
 func TestActionsNeedARecord(t *testing.T) {
 	h := genvhost.New(outsiders(1))
 	f := genvtest.StartFleet(t, &inprocess.Server{Name: "a", Handler: h})
-	hold := operator.Instruction{Kind: operator.Hold, Reason: "test"}
+	hold := operator.Action{Kind: operator.Hold, Reason: "test"}
 	for says, more := range map[string][]string{
 		"keeps no record":            {"enforce"},
 		"runs with --dry-run":        {"enforce", "--dry-run", "--audit-log", filepath.Join(t.TempDir(), "log")},

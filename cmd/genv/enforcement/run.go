@@ -152,7 +152,7 @@ func endedBefore(path string, start time.Time) func() (list []audit.HistoryEntry
 	})
 }
 
-func (l *loop) do(ctx context.Context, who operator.Author, a operator.Instruction) (operator.Answer, error) {
+func (l *loop) do(ctx context.Context, who operator.Author, a operator.Action) (operator.Answer, error) {
 	if l.part != nil && !l.part.Leads() {
 		return operator.Answer{}, operator.Refuse(operator.Unable, "Ask the controller that leads: `genv remote "+
 			"doctor --leader URL` shows it.", "this controller doesn't act now: %s", l.part.shown())

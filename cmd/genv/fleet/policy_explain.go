@@ -175,7 +175,7 @@ func (o *explainOptions) countedNow(c *cli.Context) (list []policy.Explanation) 
 	if o.query.User == "" || o.query.Host == "" || c.IsSet("at") || path == "" {
 		return nil
 	}
-	answer, err := live.SendAction(c.Context, path, operator.Instruction{
+	answer, err := live.SendAction(c.Context, path, operator.Action{
 		Schema: operator.ActionSchema, Kind: operator.Explain, Host: o.query.Host, User: o.query.User,
 	})
 	if err != nil {

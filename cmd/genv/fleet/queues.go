@@ -27,7 +27,7 @@ type queues struct {
 	hosts  sync.WaitGroup // that are waited on
 
 	mu     sync.Mutex
-	places map[string]service.Place // on the hosts that have the wait in their queue
+	places map[string]service.QueuePlace // on the hosts that have the wait in their queue
 }
 
 type offer = remote.Result[[]snapshot.DeviceIndex] // GPUs that a host keeps for this user
@@ -42,7 +42,7 @@ const (
 func (f *fleet) wait(
 	ctx context.Context, n int, suits map[string][]snapshot.DeviceIndex, again time.Duration,
 ) *queues {
-	q := &queues{offers: make(chan *offer), places: make(map[string]service.Place)}
+	q := &queues{offers: make(chan *offer), places: make(map[string]service.QueuePlace)}
 	args := []string{"usage", "wait", "--gpus", strconv.Itoa(n), "--id", rand.Text()}
 	for _, host := range f.Hosts {
 		own := slices.Clone(args)
@@ -88,7 +88,7 @@ func (q *queues) waitOnce(ctx context.Context, f *fleet, host remote.Host, args 
 	stop := context.AfterFunc(ctx, withdraw)
 	defer stop()
 	for lines := bufio.NewScanner(session.Stdout); lines.Scan(); { // a longer line than its 64 KiB ends it
-		var place service.Place
+		var place service.QueuePlace
 		if json.Unmarshal(lines.Bytes(), &place) != nil {
 			break
 		}
@@ -106,12 +106,12 @@ func (q *queues) waitOnce(ctx context.Context, f *fleet, host remote.Host, args 
 			withdraw()
 		}
 	}
-	q.put(host.Name, service.Place{}, false)
+	q.put(host.Name, service.QueuePlace{}, false)
 	return queued
 }
 
 // put notes the place on a host, or that it has none.
-func (q *queues) put(host string, place service.Place, waits bool) {
+func (q *queues) put(host string, place service.QueuePlace, waits bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if delete(q.places, host); waits {

@@ -234,7 +234,7 @@ func (s *topSource) follow(path string) {
 	s.follower, s.stop = top.Follow(client), client.Close
 }
 
-func (s *topSource) act(ctx context.Context, action *operator.Instruction) (operator.Answer, error) {
+func (s *topSource) act(ctx context.Context, action *operator.Action) (operator.Answer, error) {
 	path := *s.path.Load()
 	if path == "" {
 		return operator.Answer{}, errors.New("actions need a running controller: start `genv remote enforce`")

@@ -85,7 +85,7 @@ func (r *runtime) claim(ctx context.Context, request grant.GPURequest) (*claimed
 }
 
 // The error says why the user isn't known.
-func (r *runtime) proof(ctx context.Context, request grant.GPURequest) (*grant.Holder, error) {
+func (r *runtime) proof(ctx context.Context, request grant.GPURequest) (*grant.ProvedUser, error) {
 	if request.Token == "" {
 		return nil, errors.New("it was not started by `genv docker`, or by docker in a shell with an environment")
 	}
@@ -93,7 +93,7 @@ func (r *runtime) proof(ctx context.Context, request grant.GPURequest) (*grant.H
 	holder, err := r.host.Service.Redeem(ctx, request.Token)
 	if err != nil { // the container may have been started with it before
 		if note, noteErr := notes.Find(r.id, r.engineName(), request.Token); noteErr == nil {
-			holder, err = note.Holder, nil
+			holder, err = note.ProvedUser, nil
 		}
 	}
 	switch {
@@ -102,7 +102,7 @@ func (r *runtime) proof(ctx context.Context, request grant.GPURequest) (*grant.H
 	case err != nil:
 		return nil, err
 	}
-	note := grant.RestartNote{ID: r.id, Holder: holder, Runtime: r.engineName()}
+	note := grant.RestartNote{ID: r.id, ProvedUser: holder, Runtime: r.engineName()}
 	if err := notes.Write(note, request.Token); err != nil {
 		r.Warn("genv: the container counts for no user after a restart: " + err.Error())
 	}

@@ -261,7 +261,7 @@ func TestNotesOfRemovedContainers(t *testing.T) {
 	h.Docker("rm", "--force", "removed")
 	h.free("docker rm")
 
-	last := grant.RestartNote{ID: strings.Repeat("f", 64), Holder: grant.Holder{UID: containerUser}, Runtime: "docker"} // the service looks at it after the others
+	last := grant.RestartNote{ID: strings.Repeat("f", 64), ProvedUser: grant.ProvedUser{UID: containerUser}, Runtime: "docker"} // the service looks at it after the others
 	require.NoError(t, grant.RestartNotes{Dir: filepath.Join(h.dir, "root"), Now: time.Now}.Write(last, "never"))
 	pid := h.servicePID()
 	require.Positive(t, pid)

@@ -191,7 +191,7 @@ func (p *hostCommands) usageWait(ctx context.Context, r *service.WaitRequest) er
 			_ = host.Service.Withdraw(ctx, r.ID) // otherwise it is over in a minute
 		}
 	}()
-	_, err := host.Service.Wait(ctx, *r, func(place *service.Place) {
+	_, err := host.Service.Wait(ctx, *r, func(place *service.QueuePlace) {
 		switch {
 		case place == nil:
 		case offered, json.NewEncoder(p.Out).Encode(place) != nil: // the offer is over, or who waits has gone

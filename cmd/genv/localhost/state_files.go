@@ -130,7 +130,7 @@ func (h *Host) Change(ctx context.Context, c change.Change) (change.Result, erro
 // tells where in it this is, or nil while it is away. On other hosts it is made when enough GPUs are free: tell is
 // called with nil each time they aren't.
 func (h *Host) ChangeInTurn(
-	ctx context.Context, c change.Change, tell func(*service.Place),
+	ctx context.Context, c change.Change, tell func(*service.QueuePlace),
 ) (result change.Result, err error) {
 	switch served, err := h.Served(); {
 	case h.contained:
@@ -153,7 +153,9 @@ func (h *Host) Served() (bool, error) {
 	return owner != nil, err
 }
 
-func (h *Host) changeWhenFree(ctx context.Context, c change.Change, tell func(*service.Place)) (change.Result, error) {
+func (h *Host) changeWhenFree(ctx context.Context, c change.Change, tell func(*service.QueuePlace)) (
+	change.Result, error,
+) {
 	for {
 		s, err := h.Machine.Snapshot(ctx)
 		if err != nil {

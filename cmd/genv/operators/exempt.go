@@ -89,7 +89,7 @@ func (o *controllerOptions) controllerFlags() []cli.Flag {
 }
 
 // read is the action that the flags ask for; nil to list, or to revoke.
-func (o *exemptOptions) read() (*operator.Instruction, error) {
+func (o *exemptOptions) read() (*operator.Action, error) {
 	says := len(o.host) > 0 || o.user+o.device+string(o.rule)+o.from != "" || o.length != 0
 	switch {
 	case o.list && (says || o.revoke+o.reason != ""), o.revoke != "" && says:
@@ -105,7 +105,7 @@ func (o *exemptOptions) read() (*operator.Instruction, error) {
 		return nil, command.WrongFlag("for", " %s: an exemption lasts for at most %s",
 			text.FormatDuration(o.length), text.FormatDuration(policy.MaxExemption))
 	}
-	a := operator.Instruction{
+	a := operator.Action{
 		Schema: operator.ActionSchema, Kind: operator.Exempt, User: snapshot.Username(o.user), Rule: o.rule,
 		Hours: o.length.Hours(), Reason: o.reason,
 	}
@@ -170,10 +170,10 @@ func (o *exemptOptions) run(c *cli.Context) error {
 	return o.write(&document)
 }
 
-func revocation(list policy.ExemptionList, id, reason string) (*operator.Instruction, error) {
+func revocation(list policy.ExemptionList, id, reason string) (*operator.Action, error) {
 	for i := range list {
 		if w := &list[i].Who; w.ID() == id {
-			a := operator.Instruction{
+			a := operator.Action{
 				Schema: operator.ActionSchema, Kind: operator.Unexempt, User: w.User, Host: w.Host, Device: w.Device,
 				UUID: w.UUID, Rule: w.Rule, Reason: reason,
 			}
@@ -226,7 +226,7 @@ type knownNames struct {
 }
 
 // checkNames refuses a host or a user that certainly doesn't exist, and warns where that can't be known.
-func (o *controllerOptions) checkNames(ctx context.Context, at exemptions, actions ...operator.Instruction) error {
+func (o *controllerOptions) checkNames(ctx context.Context, at exemptions, actions ...operator.Action) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // a directory service may be slow, or down
 	defer cancel()
 	known := knownNames{

@@ -30,7 +30,7 @@ import (
 type exemptions interface {
 	where() (socket, stateDir string)
 	state(ctx context.Context) (operator.State, error)
-	act(ctx context.Context, a *operator.Instruction) (string, error)
+	act(ctx context.Context, a *operator.Action) (string, error)
 	names(ctx context.Context) (hosts, users []string) // none if they aren't known
 	close()
 }
@@ -86,7 +86,7 @@ func (r *runningController) state(ctx context.Context) (operator.State, error) {
 	}
 }
 
-func (r *runningController) act(ctx context.Context, a *operator.Instruction) (string, error) {
+func (r *runningController) act(ctx context.Context, a *operator.Action) (string, error) {
 	answer, err := live.SendAction(ctx, r.path, *a)
 	return answer.Text, err
 }
@@ -166,7 +166,7 @@ func (s *stoppedController) state(context.Context) (operator.State, error) {
 	return state, nil
 }
 
-func (s *stoppedController) act(ctx context.Context, a *operator.Instruction) (string, error) {
+func (s *stoppedController) act(ctx context.Context, a *operator.Action) (string, error) {
 	var log controller.Recorder
 	note := "; the next controller records it at its start"
 	if s.log != nil {

@@ -23,14 +23,14 @@ func Commands(with command.Program) []*cli.Command {
 		exemptCommand(with),
 		// Hosts are held by an exemption for as long as one may last.
 		holdOrRelease(with, "hold", "have rules do nothing until genv remote release: on all hosts, or on some for at "+
-			"most 30 days", operator.Instruction{Kind: operator.Hold},
-			operator.Instruction{Kind: operator.Exempt, Hours: policy.MaxExemption.Hours()}),
-		holdOrRelease(with, "release", "end what genv remote hold began", operator.Instruction{Kind: operator.Release},
-			operator.Instruction{Kind: operator.Unexempt}),
+			"most 30 days", operator.Action{Kind: operator.Hold},
+			operator.Action{Kind: operator.Exempt, Hours: policy.MaxExemption.Hours()}),
+		holdOrRelease(with, "release", "end what genv remote hold began", operator.Action{Kind: operator.Release},
+			operator.Action{Kind: operator.Unexempt}),
 	}
 }
 
-func holdOrRelease(p command.Program, name, usage string, forAll, forOne operator.Instruction) *cli.Command {
+func holdOrRelease(p command.Program, name, usage string, forAll, forOne operator.Action) *cli.Command {
 	var host []string
 	var reason string
 	o := &controllerOptions{Program: p}
@@ -48,7 +48,7 @@ func holdOrRelease(p command.Program, name, usage string, forAll, forOne operato
 			if err != nil {
 				return err
 			}
-			actions := make([]operator.Instruction, len(hosts))
+			actions := make([]operator.Action, len(hosts))
 			for i, host := range hosts {
 				if actions[i] = forOne; host == "" {
 					actions[i] = forAll
@@ -79,7 +79,7 @@ func (o *controllerOptions) hostsToHold(named []string) ([]snapshot.Hostname, er
 }
 
 // said is what was done. Of a host the controller says that it is exempt.
-func (o *controllerOptions) said(a *operator.Instruction, done string) string {
+func (o *controllerOptions) said(a *operator.Action, done string) string {
 	switch {
 	case a.Host == "":
 		return done
@@ -91,7 +91,7 @@ func (o *controllerOptions) said(a *operator.Instruction, done string) string {
 }
 
 // operate has actions done. Those that change nothing are warnings, as long as one changes something.
-func (o *controllerOptions) operate(c *cli.Context, actions []operator.Instruction) error {
+func (o *controllerOptions) operate(c *cli.Context, actions []operator.Action) error {
 	at, err := o.exemptions(c, false)
 	if err != nil {
 		return err

@@ -117,7 +117,7 @@ func (p *userCommands) notices(unread bool) error {
 	err := notify.Inbox{
 		Box: p.box(), UID: ownUID(), Path: p.noticesRead(), Terminal: enforcelocal.TerminalOf(p.Out),
 		Window: cmp.Or(p.Getenv("TMUX"), p.Getenv("STY"), p.Getenv("VSCODE_IPC_HOOK_CLI")),
-	}.Show(!unread, p.Now(), func(list []notify.KeptNotice) error {
+	}.Show(!unread, p.Now(), func(list []notify.KeptMessage) error {
 		for _, n := range list {
 			shown = true
 			_, err := fmt.Fprintf(p.Out, "Message from genv on %s at %s:\n  %s\n",

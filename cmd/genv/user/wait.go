@@ -84,7 +84,7 @@ func (o *waitOptions) inTurn(c *cli.Context, p *userCommands, w *hostUser, asked
 	served, _ := w.Served() // the change has the error
 	progress := render.NewProgress(p.Err)
 	defer progress.End()
-	result, err := w.ChangeInTurn(ctx, asked, func(place *service.Place) {
+	result, err := w.ChangeInTurn(ctx, asked, func(place *service.QueuePlace) {
 		line := "Waiting: too few GPUs are free. This host keeps no queue, and is looked at every 10 s"
 		switch {
 		case place != nil:
@@ -104,7 +104,7 @@ func (o *waitOptions) inTurn(c *cli.Context, p *userCommands, w *hostUser, asked
 
 // PlaceText is a place in the queue: "3rd of 4 people: bob waits for 2 GPUs since 12 minutes; 2 of your own are before
 // this one".
-func PlaceText(p *service.Place) string {
+func PlaceText(p *service.QueuePlace) string {
 	s := "you come first"
 	if p.People > 1 {
 		s = fmt.Sprintf("%s of %d people", ordinal(p.Number), p.People)

@@ -46,7 +46,7 @@ var ErrRefused = errors.New("refused")
 // Applicant is a container's request, and what is known of it.
 type Applicant struct {
 	GPURequest
-	Proof     *Holder      // for whom it is started; nil if that isn't proved
+	Proof     *ProvedUser  // for whom it is started; nil if that isn't proved
 	Container string       // its ID
 	PID       snapshot.PID // which is registered in the environment
 	Now       snapshot.Date

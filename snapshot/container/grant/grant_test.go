@@ -126,8 +126,8 @@ func gpus() (list []hardware.BusDevice) {
 
 type indices = []snapshot.DeviceIndex
 
-func proved(uid snapshot.UID, eid snapshot.EnvID) *grant.Holder {
-	return &grant.Holder{UID: uid, EID: eid}
+func proved(uid snapshot.UID, eid snapshot.EnvID) *grant.ProvedUser {
+	return &grant.ProvedUser{UID: uid, EID: eid}
 }
 
 func TestClaim(t *testing.T) {
@@ -135,7 +135,7 @@ func TestClaim(t *testing.T) {
 	names := func(list ...string) grant.GPURequest { return grant.GPURequest{Names: list} }
 	for name, row := range map[string]struct {
 		request grant.GPURequest
-		proof   *grant.Holder
+		proof   *grant.ProvedUser
 		shared  bool
 		eid     snapshot.EnvID // of the container; empty for none
 		uid     snapshot.UID   // of the environment

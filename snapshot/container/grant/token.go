@@ -32,8 +32,8 @@ const (
 	maxTokensOfUser = 64
 )
 
-// Holder is who a container is started for.
-type Holder struct {
+// ProvedUser is who a container is started for.
+type ProvedUser struct {
 	UID snapshot.UID   `json:"uid"`
 	EID snapshot.EnvID `json:"eid,omitempty"` // the environment that the user named; empty for none
 }
@@ -49,12 +49,12 @@ type Tokens struct {
 // issued is a token that can be redeemed. Its text isn't kept.
 type issued struct {
 	sum    [sha256.Size]byte
-	holder Holder
+	holder ProvedUser
 	until  time.Time
 }
 
 // Issue makes a token. Its error wraps state.ErrRequest.
-func (t *Tokens) Issue(h Holder) (string, error) {
+func (t *Tokens) Issue(h ProvedUser) (string, error) {
 	if h.EID != "" && snapshot.Claim(string(h.EID)) != h.EID {
 		return "", fmt.Errorf("%w: no environment has such an id", state.ErrRequest)
 	}
@@ -79,13 +79,13 @@ func (t *Tokens) Issue(h Holder) (string, error) {
 }
 
 // Redeem returns, once, who a token is for; ok is false if it is redeemed, too old, or was never issued.
-func (t *Tokens) Redeem(text string) (h Holder, ok bool) {
+func (t *Tokens) Redeem(text string) (h ProvedUser, ok bool) {
 	sum, now := sha256.Sum256([]byte(text)), t.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	i := slices.IndexFunc(t.issued, func(i issued) bool { return i.sum == sum })
 	if i < 0 {
-		return Holder{}, false
+		return ProvedUser{}, false
 	}
 	found := t.issued[i]
 	t.issued = slices.Delete(t.issued, i, i+1)
@@ -109,7 +109,7 @@ type RestartNotes struct {
 // RestartNote is for whom a container was started.
 type RestartNote struct {
 	ID string `json:"id"`
-	Holder
+	ProvedUser
 	Runtime string    `json:"runtime"`
 	Token   string    `json:"token"` // the hash of the token
 	Started time.Time `json:"started"`

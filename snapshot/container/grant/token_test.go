@@ -24,8 +24,8 @@ import (
 func TestATokenIsRedeemedOnce(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	tokens := &grant.Tokens{Now: func() time.Time { return now }}
-	alice, bob := grant.Holder{UID: 1001, EID: "10"}, grant.Holder{UID: 1002}
-	issue := func(h grant.Holder) string {
+	alice, bob := grant.ProvedUser{UID: 1001, EID: "10"}, grant.ProvedUser{UID: 1002}
+	issue := func(h grant.ProvedUser) string {
 		text := proctest.Try(tokens.Issue(h)).OK(t)
 		require.LessOrEqual(t, len(text), grant.MaxToken)
 		return text
@@ -48,7 +48,7 @@ func TestATokenIsRedeemedOnce(t *testing.T) {
 	now = now.Add(time.Second)
 	_, ok = tokens.Redeem(late)
 	require.False(t, ok, "it is too old")
-	require.ErrorIs(t, proctest.Try(tokens.Issue(grant.Holder{UID: 1001, EID: "a\nb"})).Err, state.ErrRequest)
+	require.ErrorIs(t, proctest.Try(tokens.Issue(grant.ProvedUser{UID: 1001, EID: "a\nb"})).Err, state.ErrRequest)
 }
 
 func TestTokensAreBounded(t *testing.T) {
@@ -56,7 +56,7 @@ func TestTokensAreBounded(t *testing.T) {
 	tokens := &grant.Tokens{Now: func() time.Time { return now }}
 	var texts []string
 	for range 100 {
-		text, err := tokens.Issue(grant.Holder{UID: 1})
+		text, err := tokens.Issue(grant.ProvedUser{UID: 1})
 		require.NoError(t, err)
 		texts = append(texts, text)
 	}
@@ -66,18 +66,18 @@ func TestTokensAreBounded(t *testing.T) {
 	require.True(t, ok)
 	var err error
 	for uid := snapshot.UID(2); uid < 5000 && err == nil; uid++ {
-		_, err = tokens.Issue(grant.Holder{UID: uid})
+		_, err = tokens.Issue(grant.ProvedUser{UID: uid})
 	}
 	require.ErrorIs(t, err, state.ErrRequest)
-	_, err = tokens.Issue(grant.Holder{UID: 1})
+	_, err = tokens.Issue(grant.ProvedUser{UID: 1})
 	require.NoError(t, err, "who has one can have others")
 	now = now.Add(grant.TokenLife)
-	proctest.Try(tokens.Issue(grant.Holder{UID: 9999})).OK(t, "the others are too old")
+	proctest.Try(tokens.Issue(grant.ProvedUser{UID: 9999})).OK(t, "the others are too old")
 }
 
 func TestOneOfManyRedeems(t *testing.T) {
 	tokens := &grant.Tokens{Now: time.Now}
-	text := proctest.Try(tokens.Issue(grant.Holder{UID: 1})).OK(t)
+	text := proctest.Try(tokens.Issue(grant.ProvedUser{UID: 1})).OK(t)
 	var redeemed atomic.Int32
 	var all sync.WaitGroup
 	for range 50 {
@@ -129,7 +129,7 @@ func FuzzRedeem(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, forged string) {
 		tokens := grant.Tokens{Now: time.Now}
-		alice := grant.Holder{UID: 1001, EID: "10"}
+		alice := grant.ProvedUser{UID: 1001, EID: "10"}
 		issued := proctest.Try(tokens.Issue(alice)).OK(t)
 		for _, text := range []string{forged, forged + issued, issued + forged} {
 			if text == issued {
@@ -158,7 +158,7 @@ func newNotes(t *testing.T) (n grant.RestartNotes, now *time.Time) {
 	dir := filepath.Join(t.TempDir(), "root")
 	require.NoError(t, os.Mkdir(dir, 0o755))
 	n = grant.RestartNotes{Dir: dir, Now: func() time.Time { return at }}
-	require.NoError(t, n.Write(grant.RestartNote{ID: id, Holder: grant.Holder{UID: restarter, EID: "7"}, Runtime: "docker"}, "secret"))
+	require.NoError(t, n.Write(grant.RestartNote{ID: id, ProvedUser: grant.ProvedUser{UID: restarter, EID: "7"}, Runtime: "docker"}, "secret"))
 	return n, &at
 }
 
@@ -208,8 +208,8 @@ func TestOnlyRootsNotesCount(t *testing.T) {
 	require.ErrorIs(t, err, grant.ErrUnknownStart, "it is about another container")
 	require.NoError(t, os.Chmod(folder, 0o777))
 	require.ErrorIs(t, proctest.Try(n.Find(id, "docker", "secret")).Err, grant.ErrUnknownStart, "any user could have written it")
-	require.Error(t, n.Write(grant.RestartNote{ID: id, Holder: grant.Holder{UID: restarter}}, ""))
-	require.Error(t, n.Write(grant.RestartNote{ID: "/etc", Holder: grant.Holder{UID: restarter}}, "secret"))
+	require.Error(t, n.Write(grant.RestartNote{ID: id, ProvedUser: grant.ProvedUser{UID: restarter}}, ""))
+	require.Error(t, n.Write(grant.RestartNote{ID: "/etc", ProvedUser: grant.ProvedUser{UID: restarter}}, "secret"))
 }
 
 func TestNotesAreRemovedWithTheirContainers(t *testing.T) {

@@ -202,7 +202,7 @@ func (s *Server) issue(eid snapshot.EnvID, by callerProcess) (Answer, error) {
 	if by.unknown != nil { // a container can have processes of any uid
 		return Answer{}, by.unknown
 	}
-	text, err := s.tokens.Issue(grant.Holder{UID: by.account, EID: eid})
+	text, err := s.tokens.Issue(grant.ProvedUser{UID: by.account, EID: eid})
 	return Answer{Token: text}, err
 }
 
@@ -227,9 +227,9 @@ func (c Client) Token(ctx context.Context, eid snapshot.EnvID) (string, error) {
 }
 
 // Redeem returns who starts the container with a token. The error wraps state.ErrRequest for a false token.
-func (c Client) Redeem(ctx context.Context, text string) (grant.Holder, error) {
+func (c Client) Redeem(ctx context.Context, text string) (grant.ProvedUser, error) {
 	if len(text) > grant.MaxToken {
-		return grant.Holder{}, state.Refuse("it is not a token")
+		return grant.ProvedUser{}, state.Refuse("it is not a token")
 	}
 	answer, err := c.ask(ctx, Request{Redeem: text})
 	return given(answer.Holder, err)

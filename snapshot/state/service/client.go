@@ -89,7 +89,7 @@ func (c Client) ask(ctx context.Context, r Request) (Answer, error) {
 	retry := cmp.Or(c.Retry, 10*time.Second)
 	r.Version = Version
 	for begun := time.Now(); ; {
-		answer, err := c.askOnce(ctx, r, answerWithin, func(*Place) {})
+		answer, err := c.askOnce(ctx, r, answerWithin, func(*QueuePlace) {})
 		if !errors.Is(err, ErrBusy) || time.Since(begun) > retry ||
 			!pause(ctx, 20*time.Millisecond+rand.N(200*time.Millisecond)) { // not all clients at the same time
 			return answer, err
@@ -115,7 +115,7 @@ func (c Client) open(ctx context.Context) (*net.UnixConn, error) {
 // askOnce sends a request, and tells each Place that comes before the answer. It waits for answers without an end if
 // within is 0.
 func (c Client) askOnce(
-	ctx context.Context, r Request, within time.Duration, tell func(*Place),
+	ctx context.Context, r Request, within time.Duration, tell func(*QueuePlace),
 ) (answer Answer, err error) {
 	conn, err := c.open(ctx)
 	if err != nil {
@@ -208,9 +208,9 @@ func checkService(conn *net.UnixConn) error {
 
 // Wait waits in the queue of this host and returns what the change has done. tell gets each new place, and nil while
 // the service is away, which keeps the place. The error is one of Client.Change, or the cause of ctx's end.
-func (c Client) Wait(ctx context.Context, r WaitRequest, tell func(*Place)) (change.Result, error) {
+func (c Client) Wait(ctx context.Context, r WaitRequest, tell func(*QueuePlace)) (change.Result, error) {
 	for queued := false; ; {
-		answer, err := c.askOnce(ctx, Request{Version: Version, Wait: &r}, 0, func(p *Place) {
+		answer, err := c.askOnce(ctx, Request{Version: Version, Wait: &r}, 0, func(p *QueuePlace) {
 			queued = true
 			tell(p)
 		})

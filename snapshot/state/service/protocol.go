@@ -50,11 +50,11 @@ type Answer struct {
 	Document    json.RawMessage       `json:"document,omitempty"`
 	Status      *Status               `json:"status,omitempty"`
 	Token       string                `json:"token,omitempty"`
-	Holder      *grant.Holder         `json:"holder,omitempty"`      // of a redeemed token
+	Holder      *grant.ProvedUser     `json:"holder,omitempty"`      // of a redeemed token
 	Allowance   *Allowance            `json:"allowance,omitempty"`   // nil if it is unknown
 	Reservation *snapshot.Reservation `json:"reservation,omitempty"` // after Reserve or Cancel
 	Freed       time.Time             `json:"freed,omitzero"`        // see Client.Reserve
-	Waiting     *Place                `json:"waiting,omitempty"`
+	Waiting     *QueuePlace           `json:"waiting,omitempty"`
 	Error       json.RawMessage       `json:"error,omitempty"` // by change.EncodeError
 	Busy        bool                  `json:"busy,omitempty"`  // refused as one of too many: nothing was done
 }

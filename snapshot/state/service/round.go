@@ -118,7 +118,7 @@ func (q *waits) offer(given map[*wait][]snapshot.DeviceIndex, now time.Duration)
 	maps.DeleteFunc(given, func(w *wait, chosen []snapshot.DeviceIndex) bool {
 		if w.change == nil {
 			q.offers = append(q.offers, offer{id: w.ID, uid: w.UID, gpus: chosen, by: now + offerFor, told: true})
-			w.say(Answer{Waiting: &Place{Offered: chosen}})
+			w.say(Answer{Waiting: &QueuePlace{Offered: chosen}})
 		}
 		return w.change == nil
 	})
@@ -183,7 +183,7 @@ func (q *waits) expire(has map[keptGPU]bool, states map[snapshot.DeviceIndex]gpu
 			q.letPass(o.uid, now)
 		}
 		if at >= 0 {
-			q.list[at].place = Place{} // it is told its place again
+			q.list[at].place = QueuePlace{} // it is told its place again
 		}
 		q.offers = slices.Delete(q.offers, i, i+1)
 		i--

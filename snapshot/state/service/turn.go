@@ -90,8 +90,8 @@ func inOrder(list []*wait, have map[snapshot.UID]int, now time.Duration) {
 	})
 }
 
-// Place is where a wait is in the queue of a host.
-type Place struct {
+// QueuePlace is where a wait is in the queue of a host.
+type QueuePlace struct {
 	Number int `json:"place"` // of the person, from 1
 	People int `json:"people"`
 	GPUs   int `json:"gpus"` // that it still needs
@@ -116,7 +116,7 @@ func (q *waits) tell(sorted []*wait, now time.Duration) {
 	}
 	first := sorted[0]
 	for _, w := range sorted {
-		p := Place{
+		p := QueuePlace{
 			Number: people[w.UID], People: len(people), GPUs: w.missing, Free: len(w.free), Own: own[w.UID],
 			Barred: w.barred,
 		}

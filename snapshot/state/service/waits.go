@@ -58,7 +58,7 @@ type wait struct {
 	change    *change.Change // nil if GPUs are only offered to it
 	by        callerProcess
 	events    chan Answer // the last answer, until it is sent
-	place     Place       // that the client was told last
+	place     QueuePlace  // that the client was told last
 	done      bool
 	ctx       context.Context // ends with the connection
 	refusedBy *allowanceState // with the cap that refused its change: it is passed over until there is another one

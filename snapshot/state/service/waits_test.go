@@ -31,7 +31,7 @@ func waitChild(args []string) error {
 	if n > 0 {
 		request.Change = &change.Change{Enter: &change.Enter{PID: snapshot.PID(os.Getpid()), Attach: true, Config: snapshot.EnvConfig{GPUs: &n}}}
 	}
-	result, err := client.Wait(context.Background(), request, func(p *service.Place) {
+	result, err := client.Wait(context.Background(), request, func(p *service.QueuePlace) {
 		switch {
 		case p == nil:
 			fmt.Println("away")

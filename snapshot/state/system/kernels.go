@@ -54,7 +54,7 @@ func (p procfs) runningKernels(pids []snapshot.PID, kernels []Kernel) map[Kernel
 	unowned, late := map[string]bool{}, map[snapshot.UID]bool{} // a process that wasn't read may be any kernel's
 	for _, pid := range pids {
 		owner, err := p.owner(pid)
-		line, lineErr := p.commandLine(pid, quotas.Of(proc.Payer{UID: owner}))
+		line, lineErr := p.commandLine(pid, quotas.Of(proc.QuotaKey{UID: owner}))
 		late[owner] = late[owner] || errors.Is(lineErr, proc.ErrUnreadable)
 		for arg := range strings.SplitSeq(line, "\x00") {
 			id, isFile := strings.CutSuffix(filepath.Base(arg), ".json")

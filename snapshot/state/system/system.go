@@ -236,7 +236,7 @@ func (p procfs) running(pid snapshot.PID, wanted func(snapshot.UID) bool, quotas
 		return r, errUnwanted
 	}
 	r.Parent, r.Session, r.Start, r.Name = stat.PPID, stat.Session, stat.Start, stat.Name
-	process.Quota = quotas.Of(proc.Payer{UID: r.UID})
+	process.Quota = quotas.Of(proc.QuotaKey{UID: r.UID})
 	value, _, err := process.Environ(snapshot.ClaimVariable)
 	if errors.Is(err, proc.ErrGone) {
 		return r, err
