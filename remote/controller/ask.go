@@ -41,32 +41,6 @@ type Survey struct {
 	Progress func(done, total int)
 }
 
-// errStopped is why hosts were not asked to the end under StopAtFailure.
-var errStopped = errors.New("another host failed")
-
-// Ask puts a question to every host. The results are in the order of Hosts.
-func Ask[T any](
-	ctx context.Context, a *Survey, question func(context.Context, remote.Host) (T, error),
-) []remote.Result[T] {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var done atomic.Int64
-	progress := func(add int64) {
-		if a.Progress != nil {
-			a.Progress(int(done.Add(add)), len(a.Hosts))
-		}
-	}
-	progress(0)
-	return remote.Each(ctx, a.Hosts, a.Fanout, func(ctx context.Context, h remote.Host) (T, error) {
-		value, err := question(ctx, h)
-		if err != nil && a.StopAtFailure && ctx.Err() == nil {
-			cancel(&remote.Error{Class: remote.Cancelled, Err: errStopped})
-		}
-		progress(1)
-		return value, err
-	})
-}
-
 // asking asks hosts in the background, each once at a time.
 type asking struct {
 	ctx    context.Context //nolint:containedctx // it is for as long as the loop
@@ -116,6 +90,69 @@ func (a *asking) ask(asker Survey, now func() time.Time, round int, atTick bool,
 			}
 		}
 	})
+}
+
+// errStopped is why hosts were not asked to the end under StopAtFailure.
+var errStopped = errors.New("another host failed")
+
+// Ask puts a question to every host. The results are in the order of Hosts.
+func Ask[T any](
+	ctx context.Context, a *Survey, question func(context.Context, remote.Host) (T, error),
+) []remote.Result[T] {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var done atomic.Int64
+	progress := func(add int64) {
+		if a.Progress != nil {
+			a.Progress(int(done.Add(add)), len(a.Hosts))
+		}
+	}
+	progress(0)
+	return remote.Each(ctx, a.Hosts, a.Fanout, func(ctx context.Context, h remote.Host) (T, error) {
+		value, err := question(ctx, h)
+		if err != nil && a.StopAtFailure && ctx.Err() == nil {
+			cancel(&remote.Error{Class: remote.Cancelled, Err: errStopped})
+		}
+		progress(1)
+		return value, err
+	})
+}
+
+// mailbox has what goroutines have finished. They don't wait until it is taken.
+type mailbox[T any] struct {
+	work sync.WaitGroup // of these goroutines
+
+	mu     sync.Mutex
+	list   []T
+	signal chan struct{}
+}
+
+// ready has a value when there is something to take.
+func (m *mailbox[T]) ready() chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.signal == nil {
+		m.signal = make(chan struct{}, 1)
+	}
+	return m.signal
+}
+
+func (m *mailbox[T]) put(one T) {
+	m.mu.Lock()
+	m.list = append(m.list, one)
+	m.mu.Unlock()
+	select {
+	case m.ready() <- struct{}{}:
+	default: // the one before was not taken yet
+	}
+}
+
+func (m *mailbox[T]) take() []T {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := m.list
+	m.list = nil
+	return list
 }
 
 // noteAnswer notes that a host has answered, and reports whether it was asked at the last tick.
@@ -175,41 +212,4 @@ func Distinct[T any](a *Survey, results []remote.Result[T]) ([]remote.Result[T],
 		list = append(list, machines.duplicate(identities[i].name, identities[first].name))
 	}
 	return kept, list
-}
-
-// mailbox has what goroutines have finished. They don't wait until it is taken.
-type mailbox[T any] struct {
-	work sync.WaitGroup // of these goroutines
-
-	mu     sync.Mutex
-	list   []T
-	signal chan struct{}
-}
-
-// ready has a value when there is something to take.
-func (m *mailbox[T]) ready() chan struct{} {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.signal == nil {
-		m.signal = make(chan struct{}, 1)
-	}
-	return m.signal
-}
-
-func (m *mailbox[T]) put(one T) {
-	m.mu.Lock()
-	m.list = append(m.list, one)
-	m.mu.Unlock()
-	select {
-	case m.ready() <- struct{}{}:
-	default: // the one before was not taken yet
-	}
-}
-
-func (m *mailbox[T]) take() []T {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	list := m.list
-	m.list = nil
-	return list
 }

@@ -11,15 +11,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/watch"
 )
 
-// longestOrders is how long orders may take: the grace of processes, and as long for the rest.
-const longestOrders = 2 * agent.MaxGrace
-
-// nextStart is the first multiple of interval after start that lies after now.
-func nextStart(start, now time.Time, interval time.Duration) time.Time {
-	rounds := now.Sub(start)/max(interval, 1) + 1
-	return start.Add(rounds * interval)
-}
-
 // loopEvent is what a cycle begins with.
 type loopEvent struct {
 	tick     bool // all hosts are to be asked
@@ -39,14 +30,6 @@ func (e *loopEvent) onlyTick() bool {
 	return e.tick && !e.reload && !e.complete && len(e.answers)+len(e.ended)+len(e.actions) == 0
 }
 
-// leastPause and mostPause bound the time from the begin of a judgement to that of the next, and mostSooner is by how
-// much one may begin sooner: so a violation rarely waits, and there are at most ten judgements a second on average.
-const (
-	leastPause = 100 * time.Millisecond
-	mostPause  = 3 * time.Second
-	mostSooner = time.Second
-)
-
 // next waits for the next event.
 func (l *loop) next(ctx context.Context) *loopEvent {
 	e := new(loopEvent)
@@ -59,22 +42,6 @@ func (l *loop) next(ctx context.Context) *loopEvent {
 		}
 		l.wait(ctx, e, now)
 	}
-}
-
-// isReady reports whether an event is to be dealt with now. Answers of a tick are judged together, since limits are for
-// all of them; but they wait at most FreshFor for the others, and not at all if one of them shows a change.
-func (l *loop) isReady(ctx context.Context, e *loopEvent, now time.Time) bool {
-	switch {
-	case ctx.Err() != nil, len(e.actions) > 0, e.tick:
-		return true
-	case e.reload && l.asking.open == 0:
-		return true
-	case now.Before(l.notBefore.Add(-e.sooner)):
-		return false
-	}
-	isDue := !l.due.IsZero() && !now.Before(l.due)
-	return len(e.ended) > 0 || e.complete || isDue ||
-		len(e.answers) > 0 && (e.urgent || now.Sub(e.first) >= enforce.FreshFor)
 }
 
 // takeTick reports whether it is time for a tick. One is left out, and the next is waited for, while all hosts are
@@ -93,6 +60,28 @@ func (l *loop) takeTick(now time.Time) bool {
 		return false
 	}
 	return true
+}
+
+// nextStart is the first multiple of interval after start that lies after now.
+func nextStart(start, now time.Time, interval time.Duration) time.Time {
+	rounds := now.Sub(start)/max(interval, 1) + 1
+	return start.Add(rounds * interval)
+}
+
+// isReady reports whether an event is to be dealt with now. Answers of a tick are judged together, since limits are for
+// all of them; but they wait at most FreshFor for the others, and not at all if one of them shows a change.
+func (l *loop) isReady(ctx context.Context, e *loopEvent, now time.Time) bool {
+	switch {
+	case ctx.Err() != nil, len(e.actions) > 0, e.tick:
+		return true
+	case e.reload && l.asking.open == 0:
+		return true
+	case now.Before(l.notBefore.Add(-e.sooner)):
+		return false
+	}
+	isDue := !l.due.IsZero() && !now.Before(l.due)
+	return len(e.ended) > 0 || e.complete || isDue ||
+		len(e.answers) > 0 && (e.urgent || now.Sub(e.first) >= enforce.FreshFor)
 }
 
 // wait waits until something happens, and adds it to an event.
@@ -127,18 +116,6 @@ func (l *loop) wait(ctx context.Context, e *loopEvent, now time.Time) {
 	}
 }
 
-// stepWait says how long it may take until the next event.
-func (l *loop) stepWait() {
-	switch {
-	case !l.tick.IsZero():
-		l.step(max(1, time.Until(l.tick)))
-	case l.background.underWay > 0:
-		l.step(longestOrders)
-	default:
-		l.step(0)
-	}
-}
-
 // patience is how long to wait for something to happen.
 func (l *loop) patience(e *loopEvent, now time.Time) time.Duration {
 	judgeAt := l.due
@@ -168,6 +145,29 @@ func soonest(a, b time.Time) time.Time {
 	}
 	return a
 }
+
+// longestOrders is how long orders may take: the grace of processes, and as long for the rest.
+const longestOrders = 2 * agent.MaxGrace
+
+// stepWait says how long it may take until the next event.
+func (l *loop) stepWait() {
+	switch {
+	case !l.tick.IsZero():
+		l.step(max(1, time.Until(l.tick)))
+	case l.background.underWay > 0:
+		l.step(longestOrders)
+	default:
+		l.step(0)
+	}
+}
+
+// leastPause and mostPause bound the time from the begin of a judgement to that of the next, and mostSooner is by how
+// much one may begin sooner: so a violation rarely waits, and there are at most ten judgements a second on average.
+const (
+	leastPause = 100 * time.Millisecond
+	mostPause  = 3 * time.Second
+	mostSooner = time.Second
+)
 
 // take adds answers of hosts that were asked.
 func (l *loop) take(e *loopEvent, answers []hostAnswer) {

@@ -66,31 +66,6 @@ func (f knownFleet) with(answers []hostAnswer, machines Machines, about func(rem
 	return f
 }
 
-// answered reports whether any host has answered, or failed.
-func (f *knownFleet) answered() bool {
-	return slices.ContainsFunc(f.last, func(h snapshot.Host) bool { return h.Snapshot != nil || h.Err != nil })
-}
-
-// lastOf is the last snapshot of a host; nil for none.
-func (f *knownFleet) lastOf(name string) *snapshot.Snapshot {
-	if at, known := f.at[name]; known {
-		return f.last[at].Snapshot
-	}
-	return nil
-}
-
-// Duplicate is a further name of a machine, which is judged and counted once, under the name that comes first.
-type Duplicate struct {
-	Name   snapshot.Hostname `json:"name"`
-	SameAs snapshot.Hostname `json:"same_as"` // the name under which the machine counts
-	New    bool              `json:"-"`       // it was found in this round, and is to be reported now
-}
-
-// String is what the administrator reads.
-func (d Duplicate) String() string {
-	return fmt.Sprintf("%s and %s are one machine: it counts once, as %s", d.SameAs, d.Name, d.SameAs)
-}
-
 // Fleet is what is seen of a fleet.
 type Fleet struct {
 	Cluster    snapshot.Cluster // has each machine once
@@ -130,14 +105,6 @@ func merge(asked []remote.Host, all snapshot.Cluster, known Machines, about func
 	return m
 }
 
-// reach notes under which name a host answered, and how.
-func (m *Fleet) reach(name snapshot.Hostname, answered remote.Host, via agent.Via) {
-	m.reached[name] = answered
-	if via != "" {
-		m.Via[name] = via
-	}
-}
-
 // identitiesOf are what is known of which machines names reach.
 func identitiesOf(asked []remote.Host, all snapshot.Cluster, about func(remote.Host) agent.About) []identity {
 	identities := make([]identity, len(all.Hosts))
@@ -168,17 +135,6 @@ type Machines struct {
 	reported map[[2]string]bool // pairs of names, in order
 }
 
-// duplicate says that a name is the same machine as another. It is New only once.
-func (m *Machines) duplicate(name, sameAs string) Duplicate {
-	pair := [2]string{min(name, sameAs), max(name, sameAs)}
-	d := Duplicate{Name: snapshot.Hostname(name), SameAs: snapshot.Hostname(sameAs), New: !m.reported[pair]}
-	if m.reported == nil {
-		m.reported = make(map[[2]string]bool)
-	}
-	m.reported[pair] = true
-	return d
-}
-
 // group finds the names that are one machine: for each name the index of the first of them.
 func (m Machines) group(identities []identity) grouping {
 	g := make(grouping, len(identities))
@@ -191,53 +147,8 @@ func (m Machines) group(identities []identity) grouping {
 	return g
 }
 
-// maxTwins is how many other names of a machine are remembered with each.
-const maxTwins = 8
-
-// next is what to remember of a grouping: names that left the fleet are forgotten.
-func (m Machines) next(identities []identity, g grouping) Machines {
-	members := make(map[int][]string)
-	for i, first := range g {
-		if i == first {
-			continue
-		}
-		if members[first] == nil {
-			members[first] = []string{identities[first].name}
-		}
-		members[first] = append(members[first], identities[i].name)
-	}
-	next := Machines{Twins: make(map[string][]string), reported: make(map[[2]string]bool, len(m.reported))}
-	for _, list := range members {
-		for _, name := range list {
-			others := slices.Clone(list[:min(len(list), maxTwins+1)])
-			next.Twins[name] = slices.DeleteFunc(others, func(other string) bool { return other == name })
-		}
-	}
-	inFleet := func(name string) bool {
-		return slices.ContainsFunc(identities, func(l identity) bool { return l.name == name })
-	}
-	for pair := range m.reported {
-		if inFleet(pair[0]) && inFleet(pair[1]) {
-			next.reported[pair] = true
-		}
-	}
-	return next
-}
-
 // grouping puts indices into groups; each group is identified by its first index.
 type grouping []int
-
-func (g grouping) join(i, j int) {
-	from, to := max(g[i], g[j]), min(g[i], g[j])
-	if from == to {
-		return
-	}
-	for k := range g { // duplicates are rare, so this loop is too
-		if g[k] == from {
-			g[k] = to
-		}
-	}
-}
 
 // byToken joins a name that was given a token and one that shows it. What hosts say about themselves proves nothing.
 func (g grouping) byToken(identities []identity) {
@@ -295,4 +206,93 @@ func (g grouping) bySilence(twins map[string][]string, identities []identity) {
 			g.join(i, with)
 		}
 	}
+}
+
+func (g grouping) join(i, j int) {
+	from, to := max(g[i], g[j]), min(g[i], g[j])
+	if from == to {
+		return
+	}
+	for k := range g { // duplicates are rare, so this loop is too
+		if g[k] == from {
+			g[k] = to
+		}
+	}
+}
+
+// maxTwins is how many other names of a machine are remembered with each.
+const maxTwins = 8
+
+// next is what to remember of a grouping: names that left the fleet are forgotten.
+func (m Machines) next(identities []identity, g grouping) Machines {
+	members := make(map[int][]string)
+	for i, first := range g {
+		if i == first {
+			continue
+		}
+		if members[first] == nil {
+			members[first] = []string{identities[first].name}
+		}
+		members[first] = append(members[first], identities[i].name)
+	}
+	next := Machines{Twins: make(map[string][]string), reported: make(map[[2]string]bool, len(m.reported))}
+	for _, list := range members {
+		for _, name := range list {
+			others := slices.Clone(list[:min(len(list), maxTwins+1)])
+			next.Twins[name] = slices.DeleteFunc(others, func(other string) bool { return other == name })
+		}
+	}
+	inFleet := func(name string) bool {
+		return slices.ContainsFunc(identities, func(l identity) bool { return l.name == name })
+	}
+	for pair := range m.reported {
+		if inFleet(pair[0]) && inFleet(pair[1]) {
+			next.reported[pair] = true
+		}
+	}
+	return next
+}
+
+// reach notes under which name a host answered, and how.
+func (m *Fleet) reach(name snapshot.Hostname, answered remote.Host, via agent.Via) {
+	m.reached[name] = answered
+	if via != "" {
+		m.Via[name] = via
+	}
+}
+
+// duplicate says that a name is the same machine as another. It is New only once.
+func (m *Machines) duplicate(name, sameAs string) Duplicate {
+	pair := [2]string{min(name, sameAs), max(name, sameAs)}
+	d := Duplicate{Name: snapshot.Hostname(name), SameAs: snapshot.Hostname(sameAs), New: !m.reported[pair]}
+	if m.reported == nil {
+		m.reported = make(map[[2]string]bool)
+	}
+	m.reported[pair] = true
+	return d
+}
+
+// Duplicate is a further name of a machine, which is judged and counted once, under the name that comes first.
+type Duplicate struct {
+	Name   snapshot.Hostname `json:"name"`
+	SameAs snapshot.Hostname `json:"same_as"` // the name under which the machine counts
+	New    bool              `json:"-"`       // it was found in this round, and is to be reported now
+}
+
+// String is what the administrator reads.
+func (d Duplicate) String() string {
+	return fmt.Sprintf("%s and %s are one machine: it counts once, as %s", d.SameAs, d.Name, d.SameAs)
+}
+
+// answered reports whether any host has answered, or failed.
+func (f *knownFleet) answered() bool {
+	return slices.ContainsFunc(f.last, func(h snapshot.Host) bool { return h.Snapshot != nil || h.Err != nil })
+}
+
+// lastOf is the last snapshot of a host; nil for none.
+func (f *knownFleet) lastOf(name string) *snapshot.Snapshot {
+	if at, known := f.at[name]; known {
+		return f.last[at].Snapshot
+	}
+	return nil
 }

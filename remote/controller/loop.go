@@ -112,6 +112,32 @@ func (l *loop) close() {
 	l.background.writer.work.Wait()
 }
 
+// show shows what was begun at the last tick, once.
+func (l *loop) show(each func(Round) error) error {
+	if l.shown {
+		return nil
+	}
+	l.shown = true
+	return each(l.endRound(time.Since(l.begun)))
+}
+
+// endRound returns the round as it is shown.
+func (c *Controller) endRound(took time.Duration) Round {
+	round := &c.round
+	round.Took, round.UnderWay = took, c.Memory.Rules.UnderWay
+	unrecorded := ""
+	if round.Unrecorded != nil {
+		unrecorded = round.Unrecorded.Error()
+	}
+	round.RecordChanged, round.unrecorded = unrecorded != round.unrecorded, unrecorded
+	ended := round.AtEnd()
+	for _, sink := range c.Sinks {
+		sink.Consume(ended, nil)
+	}
+	round.Results, round.Notified, round.Records = nil, nil, nil
+	return *ended
+}
+
 // startTick begins a round, and asks all hosts.
 func (l *loop) startTick() {
 	l.step(0)
@@ -240,32 +266,6 @@ func nextDue(plan *enforce.Plan, now time.Time) time.Time {
 // isOver reports whether what was begun at the last tick has ended.
 func (l *loop) isOver() bool {
 	return !l.shown && l.asking.open == 0 && l.background.underWay == 0 && (!l.last || len(l.asking.underWay) == 0)
-}
-
-// show shows what was begun at the last tick, once.
-func (l *loop) show(each func(Round) error) error {
-	if l.shown {
-		return nil
-	}
-	l.shown = true
-	return each(l.endRound(time.Since(l.begun)))
-}
-
-// endRound returns the round as it is shown.
-func (c *Controller) endRound(took time.Duration) Round {
-	round := &c.round
-	round.Took, round.UnderWay = took, c.Memory.Rules.UnderWay
-	unrecorded := ""
-	if round.Unrecorded != nil {
-		unrecorded = round.Unrecorded.Error()
-	}
-	round.RecordChanged, round.unrecorded = unrecorded != round.unrecorded, unrecorded
-	ended := round.AtEnd()
-	for _, sink := range c.Sinks {
-		sink.Consume(ended, nil)
-	}
-	round.Results, round.Notified, round.Records = nil, nil, nil
-	return *ended
 }
 
 // finish waits for the orders under way when the loop ends.

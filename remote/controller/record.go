@@ -20,13 +20,6 @@ type Recorder interface {
 	Reserve(bytes int64) error
 }
 
-// record writes records, and notes in the round why that failed.
-func (c *Controller) record(records []audit.Record) {
-	if err := c.write(records); err != nil {
-		c.round.Unrecorded = err
-	}
-}
-
 // recordFirst records what was found, and what is about to be done. After an error nothing may be done. Append of
 // nothing writes what still waits: if that fails, the findings come again with the next judgement.
 func (c *Controller) recordFirst(events []enforce.Event, duplicates []Duplicate, items []audit.Record) error {
@@ -52,6 +45,55 @@ const (
 	// recordsAnHour is how many bytes an hour are recorded of what was found on a host, a ninth of it about one user.
 	recordsAnHour = 4 << 20
 )
+
+// ahead writes what was found, within the quotas, and items, and reserves room for their outcomes.
+func (c *Controller) ahead(events []enforce.Event, duplicates []Duplicate, items []audit.Record) error {
+	before := c.beyond() // of the hour before, which spend forgets
+	var records []audit.Record
+	for i := range events {
+		if r, ok := recordOf(&events[i], &c.round); ok {
+			records = append(records, r)
+		}
+	}
+	records = slices.Concat(before, c.bounded(records), c.beyond()) // and then what was left out just now
+	for _, d := range duplicates {
+		if d.New {
+			records = append(records, audit.Record{Kind: audit.KindDuplicate, Host: d.Name, Text: d.String()})
+		}
+	}
+	if err := c.write(append(records, items...)); err != nil || len(items) == 0 {
+		return err
+	}
+	return c.Audit.Reserve(int64(len(items)) * bytesPerItem)
+}
+
+// recordOf is the record of an event; false if there is none.
+func recordOf(e *enforce.Event, round *Round) (audit.Record, bool) {
+	r := audit.Record{Host: e.Host, Text: e.Text}
+	switch e.Kind {
+	case enforce.EventNew, enforce.EventChanged, enforce.EventDue:
+		f := e.Finding
+		r = audit.Record{
+			Kind: audit.KindFinding, IDs: []string{f.ID}, Rule: f.Rule, Decision: round.Decision(f), Host: f.Host,
+			User: f.User, UID: f.UID, PID: f.PID, EID: f.EID, Text: f.Line(), Finding: f,
+		}
+		isDue := e.Kind == enforce.EventDue // what is acted on is recorded in each cycle, and the others once
+		return r, !e.Resumed && isDue == (r.Decision == enforce.DecisionAct)
+	case enforce.EventMore:
+		r.Kind, r.Text = audit.KindFinding, fmt.Sprintf("and %d more findings on this host", e.Count)
+	case enforce.EventOver:
+		r.Kind, r.IDs = audit.KindCleared, []string{e.ID}
+	case enforce.EventHostLost:
+		r.Kind, r.Reason = audit.KindFailed, fmt.Sprintf("%s: %v", remote.ClassOf(e.Err), e.Err)
+	case enforce.EventHeld:
+		r.Kind, r.User, r.Reason = audit.KindOverLimit, e.Held.User, e.Held.Because
+	case enforce.EventGuard:
+		r.Kind = audit.KindGuard
+	default:
+		return r, false
+	}
+	return r, !e.Resumed
+}
 
 // bounded leaves out records beyond the hourly quotas of their users on their hosts.
 func (c *Controller) bounded(records []audit.Record) []audit.Record {
@@ -100,27 +142,6 @@ func (c *Controller) beyond() (records []audit.Record) {
 	return records
 }
 
-// ahead writes what was found, within the quotas, and items, and reserves room for their outcomes.
-func (c *Controller) ahead(events []enforce.Event, duplicates []Duplicate, items []audit.Record) error {
-	before := c.beyond() // of the hour before, which spend forgets
-	var records []audit.Record
-	for i := range events {
-		if r, ok := recordOf(&events[i], &c.round); ok {
-			records = append(records, r)
-		}
-	}
-	records = slices.Concat(before, c.bounded(records), c.beyond()) // and then what was left out just now
-	for _, d := range duplicates {
-		if d.New {
-			records = append(records, audit.Record{Kind: audit.KindDuplicate, Host: d.Name, Text: d.String()})
-		}
-	}
-	if err := c.write(append(records, items...)); err != nil || len(items) == 0 {
-		return err
-	}
-	return c.Audit.Reserve(int64(len(items)) * bytesPerItem)
-}
-
 // notSent records that items were not sent or done after all.
 func (c *Controller) notSent(items []audit.Record, err error) {
 	failed := order.Outcome{Status: order.StatusFailed, Reason: fmt.Sprintf("nothing was done: %v", err)}
@@ -133,6 +154,13 @@ func (c *Controller) notSent(items []audit.Record, err error) {
 	_ = c.write(records) // they wait to be written with the rest
 }
 
+// record writes records, and notes in the round why that failed.
+func (c *Controller) record(records []audit.Record) {
+	if err := c.write(records); err != nil {
+		c.round.Unrecorded = err
+	}
+}
+
 // write completes records, also for the hooks, and appends them to the log, if there is one.
 func (c *Controller) write(records []audit.Record) error {
 	now := c.Now().UTC()
@@ -143,32 +171,4 @@ func (c *Controller) write(records []audit.Record) error {
 		return nil
 	}
 	return c.Audit.Append(records...)
-}
-
-// recordOf is the record of an event; false if there is none.
-func recordOf(e *enforce.Event, round *Round) (audit.Record, bool) {
-	r := audit.Record{Host: e.Host, Text: e.Text}
-	switch e.Kind {
-	case enforce.EventNew, enforce.EventChanged, enforce.EventDue:
-		f := e.Finding
-		r = audit.Record{
-			Kind: audit.KindFinding, IDs: []string{f.ID}, Rule: f.Rule, Decision: round.Decision(f), Host: f.Host,
-			User: f.User, UID: f.UID, PID: f.PID, EID: f.EID, Text: f.Line(), Finding: f,
-		}
-		isDue := e.Kind == enforce.EventDue // what is acted on is recorded in each cycle, and the others once
-		return r, !e.Resumed && isDue == (r.Decision == enforce.DecisionAct)
-	case enforce.EventMore:
-		r.Kind, r.Text = audit.KindFinding, fmt.Sprintf("and %d more findings on this host", e.Count)
-	case enforce.EventOver:
-		r.Kind, r.IDs = audit.KindCleared, []string{e.ID}
-	case enforce.EventHostLost:
-		r.Kind, r.Reason = audit.KindFailed, fmt.Sprintf("%s: %v", remote.ClassOf(e.Err), e.Err)
-	case enforce.EventHeld:
-		r.Kind, r.User, r.Reason = audit.KindOverLimit, e.Held.User, e.Held.Because
-	case enforce.EventGuard:
-		r.Kind = audit.KindGuard
-	default:
-		return r, false
-	}
-	return r, !e.Resumed
 }
