@@ -86,8 +86,11 @@ func (p *guardCommands) off(c *cli.Context, lasting bool) error {
 	veto := VetoFile(p.Getenv)
 	turnOff := p.turnOff
 	if lasting {
-		if err := writeVeto(veto); err != nil {
-			return err
+		if !p.vetoExists() { // what somebody wrote into it stays
+			err := cmp.Or(os.MkdirAll(filepath.Dir(veto), 0o755), os.WriteFile(veto, nil, 0o644))
+			if err != nil {
+				return err
+			}
 		}
 		turnOff = func(string) error { return p.remove(guard.Status{Reason: veto + " exists", Veto: true}) }
 	}
@@ -191,15 +194,4 @@ func (p *guardCommands) say(s guard.Status) error {
 	defer lock.Close()
 	s.Time, s.Devices, s.Users = p.Now().UTC(), []guard.Device{}, []guard.AllowedUser{}
 	return guard.WriteStatus(dir, s)
-}
-
-func writeVeto(path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	return file.Close()
 }
