@@ -76,7 +76,7 @@ func (m *Mail) Address(user snapshot.Username) (string, error) {
 		return address, nil
 	case m.AddressTemplate == nil:
 		return "", ErrNoAddress
-	case !isPlain(user):
+	case !plain().MatchString(string(user)):
 		return "", fmt.Errorf("the name of the user is not one that a mail address is made of: %s",
 			text.Shown(string(user)))
 	}
@@ -93,12 +93,8 @@ func isAddress(s string) bool {
 		text.IsMadeOf(s, "@.!#$%&'*+-/=?^_`{|}~")
 }
 
-// isPlain says whether a name is that of an ordinary account: letters, digits and . _ -, at most 64, not beginning with
-// - or a dot.
-func isPlain(user snapshot.Username) bool {
-	const longest = 64
-	return user != "" && len(user) <= longest && text.IsMadeOf(string(user), "._-") && user[0] != '-' && user[0] != '.'
-}
+// plain is the name of an ordinary account.
+var plain = text.Pattern(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
 
 func addressFrom(t *template.Template, user snapshot.Username) (string, error) {
 	var b strings.Builder
@@ -112,20 +108,19 @@ func addressFrom(t *template.Template, user snapshot.Username) (string, error) {
 }
 
 // isLoopback says whether a host is this machine, whatever a name server says.
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
+func isLoopback(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
 
 func (r *reader) readMail(n *strictyaml.Node) {
 	m := &Mail{
 		TLS: StartTLS, PerUser: 4, InAll: 200, Digest: time.Hour, Timeout: 30 * time.Second,
 		accounts: r.file.Accounts, Addresses: make(map[snapshot.Username]string),
 	}
-	plaintext, program, before, tlsAt := false, false, r.doc.Errors(), n
+	plaintext, before, ignored, tlsAt := false, r.doc.Errors(), len(r.file.Ignored), n
 	n.Map(strictyaml.Keys{
 		"sendmail": func(n *strictyaml.Node) { m.Sendmail = readPath(n) },
-		"smtp":     func(n *strictyaml.Node) { m.SMTP = readServer(n) },
+		"smtp": func(n *strictyaml.Node) {
+			m.SMTP = readAs(n, "a server with its port; write it as mail.example.org:587", isServer)
+		},
 		"tls": func(n *strictyaml.Node) {
 			m.TLS, tlsAt = TLS(n.OneOf(string(StartTLS), string(Implicit), string(NoTLS))), n
 		},
@@ -151,12 +146,9 @@ func (r *reader) readMail(n *strictyaml.Node) {
 		"in-all":   func(n *strictyaml.Node) { m.InAll = n.Int(1, maxLimit) },
 		"digest":   func(n *strictyaml.Node) { m.Digest = n.Duration(time.Minute, 7*24*time.Hour) },
 		"timeout":  func(n *strictyaml.Node) { m.Timeout = n.Duration(time.Second, 10*time.Minute) },
-	}, strictyaml.Keys{"command": func(n *strictyaml.Node) {
-		program = true
-		r.ignore("command", "use `template:` or `addresses:`")(n)
-	}})
+	}, strictyaml.Keys{"command": r.ignore("command", "use `template:` or `addresses:`")})
 	if n.IsMap() && r.doc.Errors() == before {
-		m.check(n, tlsAt, plaintext, program)
+		m.check(n, tlsAt, plaintext, len(r.file.Ignored) > ignored)
 	}
 	r.file.Mail = m
 }
@@ -197,12 +189,10 @@ func readPath(n *strictyaml.Node) string {
 	return readAs(n, "a full path; write it as /etc/genv/name", filepath.IsAbs)
 }
 
-func readServer(n *strictyaml.Node) string {
-	return readAs(n, "a server with its port; write it as mail.example.org:587", func(s string) bool {
-		host, port, err := net.SplitHostPort(s)
-		number, notNumber := strconv.ParseUint(port, 10, 16)
-		return err == nil && host != "" && notNumber == nil && number > 0
-	})
+func isServer(s string) bool {
+	host, port, err := net.SplitHostPort(s)
+	number, notNumber := strconv.ParseUint(port, 10, 16)
+	return err == nil && host != "" && notNumber == nil && number > 0
 }
 
 func readAddress(n *strictyaml.Node) string {
