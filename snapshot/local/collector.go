@@ -46,8 +46,8 @@ type StateFiles interface {
 	RegisterDevices(ctx context.Context, found []snapshot.Device) (state.Files, error)
 	// Remember keeps what root's look found out about processes.
 	Remember(ctx context.Context, answers []snapshot.Answer) error
-	// FolderID identifies the state folder.
-	FolderID() (string, error)
+	// Folder identifies the state folder, and says whether root owns the state files; nil if that is unknown.
+	Folder() (id string, owned *bool, err error)
 }
 
 // Collector collects the snapshots of this machine, and caches what rarely changes. It is safe for concurrent use once
@@ -60,9 +60,8 @@ type Collector struct {
 	// DeviceListTTL is how long devices are cached, with measurements such as UsedMemory; 0 for not at all. If a
 	// process uses a device that isn't listed, the list is read at once.
 	DeviceListTTL time.Duration
-	Now           func() time.Time     // the clock for the caches
-	Brief         bool                 // omits Container, Command and StateFolder, which the 1.4.3 format lacks
-	Service       func() (bool, error) // whether root owns the state files; nil where that isn't known
+	Now           func() time.Time // the clock for the caches
+	Brief         bool             // omits Container, Command and StateFolder, which the 1.4.3 format lacks
 	// Reservations reads those of the host; nil where there are none, and an error where they are unknown.
 	Reservations func() ([]snapshot.Reservation, error)
 	// Containers is container.Lookup.Look; nil to report the ids of containers alone.

@@ -236,7 +236,7 @@ func (b *fakeFiles) Remember(_ context.Context, answers []snapshot.Answer) error
 	return b.err
 }
 
-func (*fakeFiles) FolderID() (string, error) { return "", nil }
+func (*fakeFiles) Folder() (string, *bool, error) { return "", nil, nil }
 
 // listed is a fake nvidia-smi that lists processes on one device.
 type listed struct{ pids []snapshot.PID }

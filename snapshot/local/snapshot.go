@@ -120,18 +120,13 @@ func (c *Collector) describeHost(s *snapshot.Snapshot, files *state.Files, again
 	c.noteRuns(s)
 	first := system.FirstUID()
 	s.FirstUID, s.Guard = &first, c.hardware().Guard(c.Now())
-	if c.Service != nil {
-		if owned, err := c.Service(); err == nil { // an error fails the reading of the state files
-			s.Service = &owned
-		}
+	if s.StateFolder, s.Service, err = c.StateFiles.Folder(); err != nil {
+		s.Warnings = append(s.Warnings, err.Error())
 	}
 	if c.Reservations != nil && (s.Service == nil || *s.Service) { // otherwise there are none
 		if s.Reservations, err = c.Reservations(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			s.Warnings = append(s.Warnings, "reservations are unknown: "+err.Error())
 		}
-	}
-	if s.StateFolder, err = c.StateFiles.FolderID(); err != nil {
-		s.Warnings = append(s.Warnings, err.Error())
 	}
 }
 

@@ -107,7 +107,7 @@ func (h *host) wholeSnapshot(ctx context.Context) (*snapshot.Snapshot, []string,
 // queue is who waits for GPUs here and who has reserved some, as every login may see it; nil where that is unknown.
 func (h *host) queue(context.Context) (*snapshot.Snapshot, []string, error) {
 	booked, _ := h.Store.Reservations()
-	owned, err := h.Machine.Service() // without root's service anyone could have written them
+	owned, err := h.Served() // without root's service anyone could have written them
 	return &snapshot.Snapshot{
 		Service: &owned, Waits: service.Waits(disk.RunDir(h.getenv), h.mayRun), Reservations: booked,
 	}, nil, err

@@ -70,7 +70,6 @@ func Open(p command.Program) *Host {
 		Service:   service.Client{Path: SocketPath(p.Getenv)},
 		contained: contained(p.Getenv), simulated: p.Getenv("GENV_ROOT_DIR") != "",
 	}
-	machine.Service = h.Served
 	return h
 }
 

@@ -193,17 +193,20 @@ func (s *Store) Reset(ctx context.Context, name state.File, found ...snapshot.De
 	})
 }
 
-// FolderID is the device and inode of the state folder, as in "8:1/131", or of root's.
-func (s *Store) FolderID() (string, error) {
-	dir, _, err := s.Where()
+// Folder is the device and inode of the folder of Where, as in "8:1/131", and whether it is root's; nil if unknown.
+func (s *Store) Folder() (id string, owned *bool, err error) {
+	dir, isOwned, err := s.Where()
+	if dir != "" {
+		owned = &isOwned
+	}
 	if err != nil {
-		return "", err
+		return "", owned, err
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {
-		return "", &os.PathError{Op: "stat", Path: dir, Err: err}
+		return "", owned, &os.PathError{Op: "stat", Path: dir, Err: err}
 	}
-	return fmt.Sprintf("%d:%d/%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino), nil
+	return fmt.Sprintf("%d:%d/%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino), owned, nil
 }
 
 // Errors that callers distinguish with errors.Is; see also folder.ErrUnsafe and state.ErrNoDevices.

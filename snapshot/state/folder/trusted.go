@@ -182,6 +182,10 @@ func CheckSchema(got, want string) error {
 
 // MakeTrusted is OpenTrusted, and makes the folder if it is missing.
 func MakeTrusted(path string) (*Folder, error) {
+	d, err := OpenTrusted(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return d, err
+	}
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return nil, err
 	}
