@@ -86,17 +86,15 @@ func (l *loop) isReady(ctx context.Context, e *loopEvent, now time.Time) bool {
 
 // wait waits until something happens, and adds it to an event.
 func (l *loop) wait(ctx context.Context, e *loopEvent, now time.Time) {
-	patience := l.patience(e, now)
+	l.timer.Reset(l.patience(e, now))
 	l.stepWait()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
 	hangup := l.Hangup
 	if e.reload {
 		hangup = nil
 	}
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-l.timer.C:
 	case <-l.asking.answers.ready():
 		l.take(e, l.asking.answers.take())
 	case looks := <-l.wake.Looks():

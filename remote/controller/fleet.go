@@ -169,7 +169,7 @@ func (g grouping) byToken(identities []identity) {
 
 // byPeer joins names with one address, port and host key, if one of them can't show tokens.
 func (g grouping) byPeer(identities []identity) {
-	first := make(map[remote.Peer]int)
+	first := make(map[remote.Peer]int, len(identities))
 	for i := range identities {
 		l := &identities[i]
 		if !l.answered || !l.peer.Known() {

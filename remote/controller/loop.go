@@ -84,6 +84,7 @@ type loop struct {
 	Schedule
 
 	asking asking
+	timer  *time.Timer                // of wait
 	wake   *wake.Watch                // nil for none
 	asked  map[snapshot.Hostname]bool // once more since the tick; counts in a loop that ends
 
@@ -96,7 +97,8 @@ type loop struct {
 }
 
 func newLoop(ctx context.Context, c *Controller, s Schedule) *loop {
-	l := &loop{Controller: c, Schedule: s, start: time.Now(), shown: true, asking: asking{underWay: make(map[string]bool)}}
+	l := &loop{Controller: c, Schedule: s, start: time.Now(), shown: true, timer: time.NewTimer(0)}
+	l.asking.underWay = make(map[string]bool)
 	l.asking.ctx, l.asking.cancel = context.WithCancel(ctx)
 	c.fleet = c.fleet.of(c.Hosts)
 	c.Memory.restoreCompanions(c.Companions)
