@@ -207,7 +207,8 @@ func (p *userCommands) inUseByOthers(ctx context.Context, w *hostUser, eid snaps
 	told := make(chan struct{})
 	slow := time.AfterFunc(inUseSlow, func() {
 		defer close(told)
-		p.Warnf("nvidia-smi takes long: waiting for it up to %s", inUseTimeout)
+		p.Warnf("finding out which GPUs are in use takes long: it may take up to %s",
+			inUseTimeout+nvidiasmi.DefaultTimeout) // a change may ask nvidia-smi once more
 	})
 	seen, err := look(within)
 	if !slow.Stop() {

@@ -259,7 +259,7 @@ func TestAttachWithNvidiaSMIThatTakesLong(t *testing.T) {
 	shell := u.open("bash")
 	require.Empty(t, shell.say("genv devices >/dev/null; genv activate").text)
 	hangs := s.sick("exec sleep 60")
-	const waits = "nvidia-smi takes long: waiting for it up to 10s\n"
+	const waits = "finding out which GPUs are in use takes long: it may take up to 35s\n"
 	begun := time.Now()
 	said := shell.sayAll(hangs + "genv attach --index 1")
 	require.Equal(t, "1", said.status)

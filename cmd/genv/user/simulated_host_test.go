@@ -219,7 +219,7 @@ func (s *terminal) say(line string) said {
 
 // withoutDelay leaves out that the driver takes long, as on a machine with many other tests.
 func (s said) withoutDelay() said {
-	return said{strings.ReplaceAll(s.text, "nvidia-smi takes long: waiting for it up to 10s\n", ""), s.status}
+	return said{strings.ReplaceAll(s.text, "finding out which GPUs are in use takes long: it may take up to 35s\n", ""), s.status}
 }
 
 // withoutHolders leaves out the lines below a refusal that say who has what.
