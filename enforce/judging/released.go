@@ -126,7 +126,8 @@ func (h *HostView) stuckBecause(p *snapshot.Process) (reason string, stuck bool)
 	case stuck:
 		return fmt.Sprintf("%s; it is tried again in %s", reason, text.ShortDuration(left)), true
 	}
-	return fmt.Sprintf("it got SIGTERM already, and gets it again in %s if it still runs", text.ShortDuration(left)), true
+	return fmt.Sprintf("an order to end it was sent already; another one follows in %s if it still runs",
+		text.ShortDuration(left)), true
 }
 
 // MayBeStuck reports whether some process of the host can't be ended, or is left alone.

@@ -201,7 +201,7 @@ func TestAProcessThatSurvivedSIGTERMGetsItAgainAfterAMinute(t *testing.T) {
 	memory.Learn("a", first.Orders[0].Order, []order.Outcome{{PID: 5, Status: order.StatusSurvived}})
 	second := memory.Judge(policy, parseCluster(t, text), noon(0).Add(59*time.Second))
 	require.Empty(t, planText(second))
-	require.Contains(t, second.Findings[0].Stuck[0].Reason, "got SIGTERM already")
+	require.Contains(t, second.Findings[0].Stuck[0].Reason, "an order to end it was sent already")
 	require.Equal(t, "a end 5", planText(memory.Judge(policy, parseCluster(t, text), noon(1))))
 }
 

@@ -280,7 +280,7 @@ func TestNoSecondSIGTERMAfterACrash(t *testing.T) {
 	again := restarted(t, p, open(t, dir), &now)
 	round := cycleOf(t.Context(), again, strict{})
 	require.Empty(t, round.Results)
-	require.Contains(t, round.Plan.Findings[0].Stuck[0].Reason, "got SIGTERM already")
+	require.Contains(t, round.Plan.Findings[0].Stuck[0].Reason, "an order to end it was sent already")
 	now = now.Add(time.Second) // the grace of the policy
 	require.Len(t, cycleOf(t.Context(), again, strict{}).Results, 1)
 }
