@@ -73,13 +73,11 @@ func (c *Controller) cycle(ctx context.Context, e *loopEvent) (ask []snapshot.Ho
 	policy := c.Memory.Operator.Policy(c.Policy, now)
 	plan, next, events := rules.Judge(policy, c.judgedCluster(), c.Memory.Rules, now)
 	orders := ordersOf(plan, &c.round)
-	c.round.add(plan)
+	c.round.add(plan, policy, now)
 	if err := c.recordFirst(events, c.fleet.Duplicates, itemsOf(orders)); err != nil {
-		c.round.unsent = len(plan.Orders)
 		return plan.Ask // nothing is done that can't be recorded: this judgement doesn't count
 	}
 	c.remember(next, orders)
-	c.round.Policy, c.round.Now, c.round.Items = policy, now, itemsOf(orders)
 	deliveries, learned := c.planDeliveries(events, orders)
 	safe := c.save(ctx, len(deliveries) > 0) // a crash must not lead to a second order
 	c.background.dispatch(ctx, c.Link, &c.fleet, deliveries, safe)
@@ -160,6 +158,7 @@ func (c *Controller) remember(next enforce.Memory, orders []*sentOrder) {
 		next = next.Begin(o.OfHost, c.Now())
 	}
 	c.Memory.Rules, c.Memory.Machines, c.background.unsaved = next, c.fleet.machines, true
+	c.round.sent, c.round.Items = c.round.Plan.Orders, itemsOf(orders)
 }
 
 // planDeliveries returns what is sent because of a judgement, the orders last, with all events and the hosts to ask.

@@ -130,7 +130,7 @@ type identity struct {
 
 // Machines remembers which names are one machine, for when not all of them answer. The zero Machines remembers none.
 type Machines struct {
-	Twins map[string][]string `json:"twins,omitempty"` // the other names of the machine, by name
+	OtherNames map[string][]string `json:"twins,omitempty"` // the other names of the machine, by name
 
 	reported map[[2]string]bool // pairs of names, in order
 }
@@ -143,7 +143,7 @@ func (m Machines) group(identities []identity) grouping {
 	}
 	g.byToken(identities)
 	g.byPeer(identities)
-	g.bySilence(m.Twins, identities)
+	g.bySilence(m.OtherNames, identities)
 	return g
 }
 
@@ -183,9 +183,10 @@ func (g grouping) byPeer(identities []identity) {
 	}
 }
 
-// bySilence joins a name that did not answer to the first of its former twins that did, or to the first if none did.
-func (g grouping) bySilence(twins map[string][]string, identities []identity) {
-	if len(twins) == 0 {
+// bySilence joins a name that did not answer to the first of the machine's other names that did, or to the first if none
+// did.
+func (g grouping) bySilence(others map[string][]string, identities []identity) {
+	if len(others) == 0 {
 		return
 	}
 	at := make(map[string]int, len(identities))
@@ -197,8 +198,8 @@ func (g grouping) bySilence(twins map[string][]string, identities []identity) {
 			continue
 		}
 		with := -1
-		for _, twin := range twins[identities[i].name] {
-			if j, known := at[twin]; known && (with < 0 || identities[j].answered && !identities[with].answered) {
+		for _, other := range others[identities[i].name] {
+			if j, known := at[other]; known && (with < 0 || identities[j].answered && !identities[with].answered) {
 				with = j
 			}
 		}
@@ -220,8 +221,8 @@ func (g grouping) join(i, j int) {
 	}
 }
 
-// maxTwins is how many other names of a machine are remembered with each.
-const maxTwins = 8
+// maxOtherNames is how many other names of a machine are remembered with each.
+const maxOtherNames = 8
 
 // next is what to remember of a grouping: names that left the fleet are forgotten.
 func (m Machines) next(identities []identity, g grouping) Machines {
@@ -235,11 +236,11 @@ func (m Machines) next(identities []identity, g grouping) Machines {
 		}
 		members[first] = append(members[first], identities[i].name)
 	}
-	next := Machines{Twins: make(map[string][]string), reported: make(map[[2]string]bool, len(m.reported))}
+	next := Machines{OtherNames: make(map[string][]string), reported: make(map[[2]string]bool, len(m.reported))}
 	for _, list := range members {
 		for _, name := range list {
-			others := slices.Clone(list[:min(len(list), maxTwins+1)])
-			next.Twins[name] = slices.DeleteFunc(others, func(other string) bool { return other == name })
+			others := slices.Clone(list[:min(len(list), maxOtherNames+1)])
+			next.OtherNames[name] = slices.DeleteFunc(others, func(other string) bool { return other == name })
 		}
 	}
 	inFleet := func(name string) bool {

@@ -216,13 +216,14 @@ func TestJudgementsASecond(t *testing.T) {
 
 // TestWhatWasNotSent: of the plans of a round, only the orders that couldn't be recorded are not shown as sent.
 func TestWhatWasNotSent(t *testing.T) {
-	plan := func(host snapshot.Hostname) enforce.Plan { return enforce.Plan{Orders: []order.OfHost{{Host: host}}} }
 	round := Round{}
-	round.add(plan("a"))
-	round.add(plan("b"))
-	round.unsent = 1 // as after a record that failed, whatever operators do since
-	round.add(plan("c"))
-	round.add(enforce.Plan{})
+	for _, host := range []snapshot.Hostname{"a", "b, not recorded", "c"} {
+		round.add(enforce.Plan{Orders: []order.OfHost{{Host: host}}}, nil, time.Time{})
+		if len(host) == 1 {
+			round.sent = round.Plan.Orders
+		}
+	}
+	round.add(enforce.Plan{}, nil, time.Time{})
 	require.Equal(t, []order.OfHost{{Host: "a"}, {Host: "c"}}, round.Plan.Orders)
 }
 
@@ -325,7 +326,7 @@ func TestMachinesForgetNamesThatLeft(t *testing.T) {
 	require.True(t, m.duplicate("b", "a").New)
 	require.False(t, m.duplicate("b", "a").New, "it is said once")
 	require.Equal(t, grouping{0}, groupWith(&m, []string{"b"}, []identity{{}}))
-	require.Empty(t, m.Twins)
+	require.Empty(t, m.OtherNames)
 	require.Empty(t, m.reported)
 	require.Equal(t, grouping{0, 1}, groupWith(&m, []string{"a", "b"}, []identity{one, {}}), "b may lead anywhere by now")
 }

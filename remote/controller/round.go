@@ -50,9 +50,9 @@ type Round struct {
 	Now    time.Time
 	About  func(snapshot.Hostname) agent.About
 
-	judged     int    // how many times
-	unsent     int    // how many at the end of Plan.Orders are not sent, since that could not be recorded
-	unrecorded string // the text of Unrecorded in the last round
+	judged     int            // how many times
+	sent       []order.OfHost // those of Plan.Orders that could be recorded
+	unrecorded string         // the text of Unrecorded in the last round
 }
 
 // Decision is what is done about a finding.
@@ -96,14 +96,13 @@ func (round *Round) Unable() map[snapshot.Hostname]string {
 
 // add adds a plan to those since the tick. A finding that waits for a look stays as it was, and one
 // that was acted on is kept when it is gone.
-func (round *Round) add(plan enforce.Plan) {
+func (round *Round) add(plan enforce.Plan, policy enforce.Policy, now time.Time) {
 	before := round.Plan
-	before.Orders, round.unsent = before.Orders[:len(before.Orders)-round.unsent], 0
-	round.Plan, round.Early = plan, round.judged
+	round.Plan, round.Policy, round.Now, round.Early = plan, policy, now, round.judged
 	if round.judged++; round.judged == 1 {
 		return
 	}
-	round.Plan.Orders = slices.Concat(before.Orders, plan.Orders)
+	round.Plan.Orders = slices.Concat(round.sent, plan.Orders)
 	round.Plan.HeldUsers = heldIn(before.HeldUsers, plan.HeldUsers)
 	round.Plan.HeldHosts = heldIn(before.HeldHosts, plan.HeldHosts)
 	index := make(map[string]int, len(plan.Findings))

@@ -115,7 +115,7 @@ func memoryOf(hosts int) controller.FleetMemory {
 		Released: map[snapshot.AttachmentKey]bool{}, Stuck: map[snapshot.ProcessKey]string{}, LeftAlone: map[snapshot.ProcessKey]time.Time{},
 		Hosts: map[snapshot.Hostname]enforce.KnownHost{},
 	}}
-	m.Machines.Twins = map[string][]string{}
+	m.Machines.OtherNames = map[string][]string{}
 	for i := range hosts {
 		host := snapshot.Hostname(fmt.Sprintf("gpu-%04d", i))
 		key := fmt.Sprintf("env-devices/%s/7/100", host)
@@ -126,7 +126,7 @@ func memoryOf(hosts int) controller.FleetMemory {
 		m.Rules.Stuck[snapshot.ProcessKey{Host: host, PID: 8, Start: 5}] = "it survived"
 		m.Rules.LeftAlone[snapshot.ProcessKey{Host: host, PID: 9, Start: 5}] = noon.Add(time.Minute)
 		m.Rules.Hosts[host] = enforce.KnownHost{Answered: true}
-		m.Machines.Twins[string(host)] = []string{string(host) + "-twin"}
+		m.Machines.OtherNames[string(host)] = []string{string(host) + "-twin"}
 		m.Companions = map[string]json.RawMessage{"messages": json.RawMessage(`{"users":{}}`)}
 	}
 	m.FormerHours = map[string]enforce.Hours{"month": {Period: noon, Seconds: map[snapshot.Username]float64{"alice": 3600.5}}}

@@ -62,6 +62,55 @@ func (l *loop) takePart(ctx context.Context, options *Options) error {
 	return nil
 }
 
+// configured has a registration say how the controller is configured: a standby may have other hosts or another policy.
+func configured(r *election.Registration, options *Options) {
+	r.Interval, r.HostsDigest, r.Policy = options.Interval.Seconds(), digestOf(options.Hosts), options.Policy.Digest()
+}
+
+// digestOf is the same for the same hosts in any order.
+func digestOf(hosts []remote.Host) string {
+	names := make([]string, len(hosts))
+	for i, h := range hosts {
+		names[i] = h.Name
+	}
+	slices.Sort(names)
+	sum := sha256.Sum256([]byte(strings.Join(names, "\n")))
+	return hex.EncodeToString(sum[:8])
+}
+
+// stand looks for viewers, while another controller leads.
+func (l *loop) stand(ctx context.Context) error {
+	if l.term != nil {
+		l.options.Announce("", nil)
+	}
+	l.term, l.lease, l.store = nil, nil, nil
+	l.part.written.Store(nil)
+	return l.cycles(ctx, controller.FleetMemory{}, drain)
+}
+
+const (
+	// drain is how long an ending role waits for outcomes: a grace may be long, and another term begin.
+	drain = 3 * time.Second
+
+	unrecordedCycles = 2       // after so many a leader leaves the lead to another one
+	roomToLead       = 1 << 20 // bytes that have to fit into the record before it leads again
+)
+
+func (l *loop) lead(ctx context.Context, t election.Term) error {
+	l.term, l.laterSince = ctx, time.Time{}
+	l.part.written.Store(nil)
+	l.lease = l.self.lease(fence.Election(t.Cluster, l.part.Key), t.Epoch, l.options.TakeOver)
+	l.store, l.unsaved = l.shared(l.part.client, t.Epoch), ""
+	return l.cycles(ctx, l.load(ctx), drain)
+}
+
+func (l *loop) shared(cluster statedir.Cluster, epoch uint64) *statedir.Shared {
+	return &statedir.Shared{
+		Folder: l.folder, Cluster: cluster, Key: l.part.Key, Self: l.self.ID, Epoch: epoch,
+		Followed: l.part.Status().Followed,
+	}
+}
+
 // resign prepares the end of the run in its last role: the memory is saved for the next leader, and mail is sent.
 func (l *loop) resign() {
 	if l.store != nil && l.mayAct() == nil {
@@ -81,12 +130,29 @@ func (l *loop) resign() {
 	log.Info().Msg(what)
 }
 
-func (p *participation) close() {
-	if p != nil {
-		p.cancel()
-		p.work.Wait()
-		p.client.Close()
+// mayLead reports whether it makes sense that this controller leads: it isn't stuck, and can record what it does.
+func (l *loop) mayLead() bool { return l.service.works() && !l.unable.Load() }
+
+// noteRecord notes whether a cycle could be recorded. A standby has little to record, so it tries.
+func (l *loop) noteRecord(round *controller.Round) {
+	switch {
+	case l.part == nil || l.record == nil || l.options.ActUnrecorded || round.Stopped:
+	case round.Unrecorded != nil:
+		if l.unrecorded++; l.unrecorded >= unrecordedCycles && !l.unable.Swap(true) {
+			l.log.Warn().AnErr("record", round.Unrecorded).Msg("the record can't be written, so this controller may " +
+				"not act: it gives up the lead until there is room")
+		}
+	default:
+		if l.unrecorded = 0; l.unable.Load() && l.record.Reserve(roomToLead) == nil {
+			l.unable.Store(false)
+			l.log.Warn().Msg("the record can be written again: this controller can lead")
+		}
 	}
+}
+
+func cycled(r *election.Registration, round *controller.Round, now time.Time) {
+	answered := round.Cluster.CountAnswered()
+	r.Cycled, r.Hosts, r.Answered = now.Truncate(time.Second).UTC(), len(round.Cluster.Hosts), &answered
 }
 
 func (l *loop) acts() bool { return l.part == nil || l.term != nil }
@@ -112,6 +178,22 @@ func (p *participation) shown() *election.StatusDocument {
 		shown.Memory = at.Truncate(time.Second).UTC()
 	}
 	return shown
+}
+
+func (p *participation) wrote(err error, now time.Time) {
+	if p != nil && (err == nil || errors.Is(err, statedir.ErrTooLarge)) {
+		p.written.Store(&now)
+	}
+}
+
+func (p *participation) configure(options *Options) {
+	if p == nil {
+		return
+	}
+	p.SetPolicy(options.Policy.Digest())
+	if p.registrar != nil {
+		p.registrar.Set(func(r *election.Registration) { configured(r, options) })
+	}
 }
 
 // sayElection says what becomes of the election, beside the loop.
@@ -141,92 +223,10 @@ func electionLine(status *election.Status, takeOver bool) string {
 	return line
 }
 
-func (p *participation) wrote(err error, now time.Time) {
-	if p != nil && (err == nil || errors.Is(err, statedir.ErrTooLarge)) {
-		p.written.Store(&now)
+func (p *participation) close() {
+	if p != nil {
+		p.cancel()
+		p.work.Wait()
+		p.client.Close()
 	}
 }
-
-// stand looks for viewers, while another controller leads.
-func (l *loop) stand(ctx context.Context) error {
-	if l.term != nil {
-		l.options.Announce("", nil)
-	}
-	l.term, l.lease, l.store = nil, nil, nil
-	l.part.written.Store(nil)
-	return l.cycles(ctx, controller.FleetMemory{}, drain)
-}
-
-func (l *loop) lead(ctx context.Context, t election.Term) error {
-	l.term, l.laterSince = ctx, time.Time{}
-	l.part.written.Store(nil)
-	l.lease = l.self.lease(fence.Election(t.Cluster, l.part.Key), t.Epoch, l.options.TakeOver)
-	l.store, l.unsaved = l.shared(l.part.client, t.Epoch), ""
-	return l.cycles(ctx, l.load(ctx), drain)
-}
-
-func (l *loop) shared(cluster statedir.Cluster, epoch uint64) *statedir.Shared {
-	return &statedir.Shared{
-		Folder: l.folder, Cluster: cluster, Key: l.part.Key, Self: l.self.ID, Epoch: epoch,
-		Followed: l.part.Status().Followed,
-	}
-}
-
-// configured has a registration say how the controller is configured: a standby may have other hosts or another policy.
-func configured(r *election.Registration, options *Options) {
-	r.Interval, r.HostsDigest, r.Policy = options.Interval.Seconds(), digestOf(options.Hosts), options.Policy.Digest()
-}
-
-func (p *participation) configure(options *Options) {
-	if p == nil {
-		return
-	}
-	p.SetPolicy(options.Policy.Digest())
-	if p.registrar != nil {
-		p.registrar.Set(func(r *election.Registration) { configured(r, options) })
-	}
-}
-
-// digestOf is the same for the same hosts in any order.
-func digestOf(hosts []remote.Host) string {
-	names := make([]string, len(hosts))
-	for i, h := range hosts {
-		names[i] = h.Name
-	}
-	slices.Sort(names)
-	sum := sha256.Sum256([]byte(strings.Join(names, "\n")))
-	return hex.EncodeToString(sum[:8])
-}
-
-func cycled(r *election.Registration, round *controller.Round, now time.Time) {
-	answered := round.Cluster.CountAnswered()
-	r.Cycled, r.Hosts, r.Answered = now.Truncate(time.Second).UTC(), len(round.Cluster.Hosts), &answered
-}
-
-const (
-	// drain is how long an ending role waits for outcomes: a grace may be long, and another term begin.
-	drain = 3 * time.Second
-
-	unrecordedCycles = 2       // after so many a leader leaves the lead to another one
-	roomToLead       = 1 << 20 // bytes that have to fit into the record before it leads again
-)
-
-// noteRecord notes whether a cycle could be recorded. A standby has little to record, so it tries.
-func (l *loop) noteRecord(round *controller.Round) {
-	switch {
-	case l.part == nil || l.record == nil || l.options.ActUnrecorded || round.Stopped:
-	case round.Unrecorded != nil:
-		if l.unrecorded++; l.unrecorded >= unrecordedCycles && !l.unable.Swap(true) {
-			l.log.Warn().AnErr("record", round.Unrecorded).Msg("the record can't be written, so this controller may " +
-				"not act: it gives up the lead until there is room")
-		}
-	default:
-		if l.unrecorded = 0; l.unable.Load() && l.record.Reserve(roomToLead) == nil {
-			l.unable.Store(false)
-			l.log.Warn().Msg("the record can be written again: this controller can lead")
-		}
-	}
-}
-
-// mayLead reports whether it makes sense that this controller leads: it isn't stuck, and can record what it does.
-func (l *loop) mayLead() bool { return l.service.works() && !l.unable.Load() }

@@ -40,6 +40,7 @@ import (
 // Run enforces until the number of cycles is reached or ctx ends, and prints each cycle. At SIGHUP it continues with
 // what reload returns; an error of that changes nothing. Run's error has the exit code of the last whole cycle.
 func Run(ctx context.Context, p *command.Program, log zerolog.Logger, options Options,
+
 	reload func() (Options, error),
 ) error {
 	return newLoop(p, log, &options, reload).run(ctx, options)
@@ -47,6 +48,47 @@ func Run(ctx context.Context, p *command.Program, log zerolog.Logger, options Op
 
 func newLoop(p *command.Program, log zerolog.Logger, options *Options, reload func() (Options, error)) *loop {
 	return &loop{program: p, log: log, reload: reload, screen: newCycleWriter(p, options), queue: controller.NewQueue()}
+}
+
+type loop struct {
+	program *command.Program
+	log     zerolog.Logger
+	reload  func() (Options, error)
+	record  *audit.Log       // nil for none
+	folder  *statedir.Folder // of the run's state; nil for none
+	store   controller.Store // of the memory, in this role; nil for none
+	unsaved string           // the kind of the error why the memory is not saved; empty for none
+	usage   *usage.Recorder  // nil for none
+	service *service
+	screen  cycleWriter
+	groups  atomic.Pointer[map[string][]string] // of the policy
+	queue   *controller.Queue                   // what operators ask for
+
+	counters       *metrics.Counters // nil without a Feed
+	self           runIdentity
+	lease          *fence.LeaseRequest // that hosts are asked for; nil for none
+	saidUnfenced   bool                // which hosts can't refuse a controller that was replaced
+	saidLater      bool
+	laterSince     time.Time // since when most hosts refuse this leader for a later epoch; zero if they don't
+	unsavedSince   time.Time
+	unrecorded     int            // cycles that could not be recorded, one after the other
+	unable         atomic.Bool    // to record, so that it doesn't lead
+	part           *participation // in an election; nil for none
+	saidOfElection string         // by the log, last
+	// term is that in which it leads, and says if it may begin something; nil without an election and in a standby.
+	term context.Context //nolint:containedctx // it is the life of the term
+	// readUsage reads the usage for viewers, with the groups as they are then.
+	readUsage func(groups func() map[string][]string) *usage.Reader
+
+	begun      bool // it has a memory: that of the run before, or of the leader before
+	controller controller.Controller
+	options    Options
+	hooks      *hooks.Queue
+	guard      companions.Guards
+	messages   companions.Messages
+	mail       mailer
+	former     sync.WaitGroup // the hooks of earlier policies, which finish what they were sent
+	last       error          // with the exit code of the last cycle
 }
 
 func (l *loop) run(ctx context.Context, options Options) error {
@@ -109,6 +151,13 @@ func (l *loop) run(ctx context.Context, options Options) error {
 	return l.last
 }
 
+// openUsage opens the usage database next to the memory of a loop, which no other one writes.
+func (l *loop) openUsage(options *Options) {
+	if options.OpenUsage != nil && !options.DryRun && l.folder != nil && l.folder.Holds() && options.loops() {
+		l.usage, l.readUsage = options.OpenUsage(l.folder.Path())
+	}
+}
+
 // identify finds out who this run is, and which lease it asks hosts for: the leader's, or that of its state folder.
 func (l *loop) identify(ctx context.Context, options *Options) (err error) {
 	if l.self, err = identityOf(ctx, l.folder, options.loops()); err != nil {
@@ -119,6 +168,12 @@ func (l *loop) identify(ctx context.Context, options *Options) (err error) {
 	}
 	l.lease, err = leaseOf(l.folder, options, &l.self)
 	return err
+}
+
+func (l *loop) warnOfIgnored(file *policy.File) {
+	for _, key := range file.Ignored {
+		l.log.Warn().Stringer("at", key.Place).Msg(key.Message)
+	}
 }
 
 func (l *loop) shown(options *Options) listeners.Content {
@@ -158,6 +213,16 @@ func (l *loop) do(ctx context.Context, who operator.Author, a operator.Action) (
 			"doctor --leader URL` shows it.", "this controller doesn't act now: %s", l.part.shown())
 	}
 	return l.queue.Do(ctx, who, a)
+}
+
+// sayWhere prints where the live state is, unless that is only the default socket of a controller that enforces.
+func (l *loop) sayWhere(addresses []string, options *Options) {
+	if len(addresses) == 0 || options.Quiet || !options.LookOnly && !options.Listen.Asked() {
+		return
+	}
+	l.screen.line(fmt.Sprintf("Live state of %s, every %s: %s",
+		text.Plural(len(options.Hosts), "host"), text.FormatDuration(options.Interval),
+		strings.Join(addresses, ", ")))
 }
 
 // enforce runs the loop: with an election that of a standby, and that of a leader in each term.
@@ -200,59 +265,6 @@ func (l *loop) cycles(ctx context.Context, memory controller.FleetMemory, drain 
 	})
 }
 
-var errStopped = errors.New("the cycle was stopped")
-
-type loop struct {
-	program *command.Program
-	log     zerolog.Logger
-	reload  func() (Options, error)
-	record  *audit.Log       // nil for none
-	folder  *statedir.Folder // of the run's state; nil for none
-	store   controller.Store // of the memory, in this role; nil for none
-	unsaved string           // the kind of the error why the memory is not saved; empty for none
-	usage   *usage.Recorder  // nil for none
-	service *service
-	screen  cycleWriter
-	groups  atomic.Pointer[map[string][]string] // of the policy
-	queue   *controller.Queue                   // what operators ask for
-
-	counters       *metrics.Counters // nil without a Feed
-	self           runIdentity
-	lease          *fence.LeaseRequest // that hosts are asked for; nil for none
-	saidUnfenced   bool                // which hosts can't refuse a controller that was replaced
-	saidLater      bool
-	laterSince     time.Time // since when most hosts refuse this leader for a later epoch; zero if they don't
-	unsavedSince   time.Time
-	unrecorded     int            // cycles that could not be recorded, one after the other
-	unable         atomic.Bool    // to record, so that it doesn't lead
-	part           *participation // in an election; nil for none
-	saidOfElection string         // by the log, last
-	// term is that in which it leads, and says if it may begin something; nil without an election and in a standby.
-	term context.Context //nolint:containedctx // it is the life of the term
-	// readUsage reads the usage for viewers, with the groups as they are then.
-	readUsage func(groups func() map[string][]string) *usage.Reader
-
-	begun      bool // it has a memory: that of the run before, or of the leader before
-	controller controller.Controller
-	options    Options
-	hooks      *hooks.Queue
-	guard      companions.Guards
-	messages   companions.Messages
-	mail       mailer
-	former     sync.WaitGroup // the hooks of earlier policies, which finish what they were sent
-	last       error          // with the exit code of the last cycle
-}
-
-// sayWhere prints where the live state is, unless that is only the default socket of a controller that enforces.
-func (l *loop) sayWhere(addresses []string, options *Options) {
-	if len(addresses) == 0 || options.Quiet || !options.LookOnly && !options.Listen.Asked() {
-		return
-	}
-	l.screen.line(fmt.Sprintf("Live state of %s, every %s: %s",
-		text.Plural(len(options.Hosts), "host"), text.FormatDuration(options.Interval),
-		strings.Join(addresses, ", ")))
-}
-
 // reloaded reads the hosts and the policy again, after a SIGHUP.
 func (l *loop) reloaded() {
 	if l.service.onTerminal && !stderrIsTerminal() { // the kernel sends SIGHUP then, too, which ends a program
@@ -275,11 +287,7 @@ func (l *loop) reloaded() {
 	l.configure(options)
 }
 
-func (l *loop) warnOfIgnored(file *policy.File) {
-	for _, key := range file.Ignored {
-		l.log.Warn().Stringer("at", key.Place).Msg(key.Message)
-	}
-}
+var errStopped = errors.New("the cycle was stopped")
 
 // show prints a cycle. An error ends the run.
 func (l *loop) show(ctx context.Context, round *controller.Round) error {
@@ -346,11 +354,4 @@ func (l *loop) close() {
 	}
 	hooks.Wait()
 	l.former.Wait()
-}
-
-// openUsage opens the usage database next to the memory of a loop, which no other one writes.
-func (l *loop) openUsage(options *Options) {
-	if options.OpenUsage != nil && !options.DryRun && l.folder != nil && l.folder.Holds() && options.loops() {
-		l.usage, l.readUsage = options.OpenUsage(l.folder.Path())
-	}
 }

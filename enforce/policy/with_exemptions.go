@@ -11,10 +11,10 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// exempting is a policy with exemptions. As in a file, a process belongs to the user that the kernel reports. An
+// withExemptions is a policy with exemptions. As in a file, a process belongs to the user that the kernel reports. An
 // environment is not exempt by its owner, which is a claim; but none of an exempt owner's attachments is idle or
 // attached for too long.
-type exempting struct {
+type withExemptions struct {
 	enforce.Policy
 	at map[Who][]*Exemption // by host and user; one that is empty is any
 	// users is an exemption of some user from all rules, by host: a user of unknown name may be that one.
@@ -28,7 +28,7 @@ func places(host snapshot.Hostname, user snapshot.Username) [3]Who {
 
 // WithExemptions returns a policy with those exemptions of a list that hold at a moment.
 func WithExemptions(policy enforce.Policy, list ExemptionList, now time.Time) enforce.Policy {
-	p := exempting{policy, make(map[Who][]*Exemption), make(map[snapshot.Hostname]*Exemption)}
+	p := withExemptions{policy, make(map[Who][]*Exemption), make(map[snapshot.Hostname]*Exemption)}
 	for i := range list {
 		e := &list[i]
 		if e.ended(now) || !e.Begun(now) || e.Who.Check() != nil {
@@ -44,7 +44,7 @@ func WithExemptions(policy enforce.Policy, list ExemptionList, now time.Time) en
 }
 
 // Exempt implements enforce.Policy.
-func (p exempting) Exempt(s enforce.Subject) (reason string, exempt bool) {
+func (p withExemptions) Exempt(s enforce.Subject) (reason string, exempt bool) {
 	if reason, exempt = p.Policy.Exempt(s); exempt {
 		return reason, true
 	}
@@ -65,7 +65,7 @@ func (p exempting) Exempt(s enforce.Subject) (reason string, exempt bool) {
 }
 
 // Settings implements enforce.Policy: what is exempt is off.
-func (p exempting) Settings(q enforce.Query) *enforce.Settings {
+func (p withExemptions) Settings(q enforce.Query) *enforce.Settings {
 	shared := p.Policy.Settings(q)
 	s, changed := *shared, false
 	for _, at := range places(q.Host, p.Account(q.User)) {
@@ -87,7 +87,7 @@ func (p exempting) Settings(q enforce.Query) *enforce.Settings {
 }
 
 // Caps implements enforce.Policy: exempt people are not of a cap, and exempt hosts count nothing.
-func (p exempting) Caps(at time.Time) []*enforce.Cap {
+func (p withExemptions) Caps(at time.Time) []*enforce.Cap {
 	list := p.Policy.Caps(at)
 	for _, c := range list {
 		exempt := func(who Who) bool {
@@ -110,7 +110,7 @@ func (p exempting) Caps(at time.Time) []*enforce.Cap {
 }
 
 // usersOn are the users who are exempt from all rules on a host, sorted.
-func (p exempting) usersOn(host snapshot.Hostname) (users []snapshot.Username) {
+func (p withExemptions) usersOn(host snapshot.Hostname) (users []snapshot.Username) {
 	for at, list := range p.at {
 		if at.User != "" && (at.Host == "" || at.Host == host) &&
 			slices.ContainsFunc(list, func(e *Exemption) bool { return e.Rule == "" }) {
