@@ -140,46 +140,41 @@ func (t *SudoResult) broken() bool {
 
 var plainPath = text.Pattern(`^/[A-Za-z0-9_./+-]{1,255}$`)
 
-// ParseTrial reads what TrySudo printed, among other output, without unusual paths. ok says that it came to its end.
-func ParseTrial(stdout []byte, mark string) (t SudoResult, ok bool) {
+// Reported is what a script reports of a host, by key, in lines "TOKEN KEY VALUE" up to "TOKEN end".
+type Reported map[string][]string
+
+// ParseReported reads them among other output, such as that of the login. ok says that the script came to its end.
+func ParseReported(stdout []byte, token string) (r Reported, ok bool) {
+	r = Reported{}
 	for line := range bytes.SplitSeq(stdout, []byte("\n")) {
-		rest, marked := bytes.CutPrefix(line, []byte(mark+" "))
-		if !marked {
-			continue
-		}
-		key, value, _ := strings.Cut(text.OneLine(text.Cut(string(rest), 512)), " ")
-		switch key {
-		case "uid":
-			t, ok = SudoResult{UID: value}, false
-		case "user":
-			t.User = value
-		case "genv":
-			if plainPath().MatchString(value) {
-				t.Genv = value
-			}
-		case "nosudo":
-			t.NoSudo = true
-		case "lists":
-			t.Lists = true
-		case "tty":
-			t.NeedsTTY = true
-		case "allows":
-			t.Allows = append(t.Allows, value)
-		case "runs":
-			t.Runs = value
-		case "fails":
-			t.Fails = true
-		case "said":
-			t.Said = value
-		case "entry":
-			if plainPath().MatchString(strings.TrimSuffix(value, ":")) {
-				t.Entry = strings.TrimSuffix(value, ":")
-			}
-		case "end":
-			ok = t.UID != ""
+		rest, marked := bytes.CutPrefix(line, []byte(token+" "))
+		key, value, _ := strings.Cut(text.Cut(string(rest), 600), " ")
+		switch {
+		case marked && key == "end":
+			return r, true
+		case marked:
+			r[key] = append(r[key], value)
 		}
 	}
-	return t, ok
+	return r, false
+}
+
+// Last is the last value of a key, on one line; empty for none. A banner may have come before it.
+func (r Reported) Last(key string) string {
+	return text.OneLine(strings.Join(r[key][max(0, len(r[key])-1):], ""))
+}
+
+// ParseTrial reads what TrySudo printed, among other output, without unusual paths. ok says that it came to its end.
+func ParseTrial(stdout []byte, mark string) (t SudoResult, ok bool) {
+	r, ended := ParseReported(stdout, mark)
+	path := func(key string) string {
+		return plainPath().FindString(strings.TrimSuffix(r.Last(key), ":"))
+	}
+	return SudoResult{
+		UID: r.Last("uid"), User: r.Last("user"), Genv: path("genv"), NoSudo: r["nosudo"] != nil,
+		Lists: r["lists"] != nil, NeedsTTY: r["tty"] != nil, Allows: r["allows"], Runs: r.Last("runs"),
+		Fails: r["fails"] != nil, Entry: path("entry"), Said: r.Last("said"),
+	}, ended && r["uid"] != nil
 }
 
 func (t *SudoResult) explain(host Host, known *Error, err error) error {

@@ -119,7 +119,7 @@ func answering(sections ...string) *network {
 		if len(args) > 4 && args[2] == surveyScript {
 			out := "motd without an end"
 			for _, s := range sections {
-				out += "\n" + args[4] + " " + s
+				out += "\n" + args[4] + " " + strings.ReplaceAll(s, "TOKEN", args[4])
 			}
 			return out, nil
 		}
@@ -141,8 +141,8 @@ func tried(token, words string) string {
 
 // TestSlow: what is slow before the first answer is said.
 func TestSlow(t *testing.T) {
-	const who = "who\nadmin\n1000\n6.1.0\nx86_64\n"
-	n := answering("sudo genv=/g", who, "sudo\n20", "version\nfatal error: failed to reserve memory\n\truntime/mpageall", "end")
+	const who = "user admin\nTOKEN uid 1000\nTOKEN kernel 6.1.0\nTOKEN arch x86_64"
+	n := answering("sudo genv=/g", who, "took 20", "version \truntime/mpageall fails", "end")
 	n.login = 12 * time.Second
 	h := examine(t.Context(), n, remote.Host{})
 	sudo, login := h.Check(doctor.Sudo), h.Check(doctor.Login)
@@ -153,7 +153,7 @@ func TestSlow(t *testing.T) {
 	require.Equal(t, doctor.Warning, login.Status)
 	require.Empty(t, h.Genv.Version, "a genv that crashes says none")
 
-	n = answering("sudo genv=/g lists allows=usage+serve runs=usage+serve", who, "sudo\n1", "version\nnoise\n2.0.1+x", "end")
+	n = answering("sudo genv=/g lists allows=usage+serve runs=usage+serve", who, "took 1", "version 2.0.1+x", "end")
 	n.login = time.Second
 	h = examine(t.Context(), n, remote.Host{})
 	require.Equal(t, doctor.OK, h.Check(doctor.Login).Status)
@@ -163,12 +163,12 @@ func TestSlow(t *testing.T) {
 
 func TestSudo(t *testing.T) {
 	const (
-		who  = "who\nadmin\n1000\n6.1.0\nx86_64\n"
+		who  = "user admin\nTOKEN uid 1000\nTOKEN kernel 6.1.0"
 		g    = "sudo genv=/usr/local/bin/genv "
 		all  = g + "lists allows=usage+serve allows=usage+snapshot allows=usage+execute runs=usage+serve "
 		most = g + "lists allows=usage+snapshot allows=usage+execute "
 	)
-	genv := "genv\nsudo 0 755 1:2 /usr/local/bin/genv\nlogin 0 755 1:2 /usr/local/bin/genv\n"
+	genv := "sudo 0 755 1:2 /usr/local/bin/genv\nTOKEN login 0 755 1:2 /usr/local/bin/genv"
 	for _, tt := range []struct {
 		name, who, sudo string
 		noSudo          bool
@@ -188,11 +188,11 @@ func TestSudo(t *testing.T) {
 		{name: "everything", sudo: all + "allows=everything", status: doctor.Warning, cause: "sudo-covers-everything", next: "of its own"},
 		{name: "all of genv", sudo: all + "allows=all-of-genv", status: doctor.Warning, cause: "sudo-covers-all-of-genv", next: "sudo -l"},
 		{name: "without genv", sudo: "sudo lists", status: doctor.OK},
-		{name: "root without sudo", who: "who\nroot\n0\n", sudo: "sudo\n", noSudo: true, status: doctor.OK},
-		{name: "a user without sudo", sudo: "sudo\n", noSudo: true, status: doctor.Warning, cause: "no-root", next: "hosts.yaml"},
+		{name: "root without sudo", who: "user root\nTOKEN uid 0", sudo: "took 0", noSudo: true, status: doctor.OK},
+		{name: "a user without sudo", sudo: "took 0", noSudo: true, status: doctor.Warning, cause: "no-root", next: "hosts.yaml"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h := examine(t.Context(), answering(tt.sudo, cmp.Or(tt.who, who), genv, "version\nv1\n", "end\n"), remote.Host{NoSudo: tt.noSudo})
+			h := examine(t.Context(), answering(tt.sudo, cmp.Or(tt.who, who), genv, "version v1", "end"), remote.Host{NoSudo: tt.noSudo})
 			c := h.Check(doctor.Sudo)
 			require.Equal(t, cmp.Or(tt.status, doctor.Failed), c.Status, "%+v", c)
 			require.Equal(t, tt.cause, c.Cause)
@@ -220,7 +220,7 @@ func TestGuardOfThePolicy(t *testing.T) {
 		"no guard by a policy": {`"checks": [` + kernel + `], "guard": {"mode": "watch", "ordered": "watch"}`, "", doctor.OK, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := answering("who\na\n1\n", "sudo\n", "genv\nlogin 0 755 1:2 /g\n", "version\n", "end\n")
+			n := answering("user a\nTOKEN uid 1", "login 0 755 1:2 /g", "end")
 			survey := n.run
 			n.run = func(ctx context.Context, args []string) (string, error) {
 				if len(args) > 5 && args[5] == "doctor" {
@@ -256,7 +256,7 @@ func TestAnotherProgram(t *testing.T) {
 
 // TestAHostThatStops: one that answers the survey and then nothing takes no longer than Timeout.
 func TestAHostThatStops(t *testing.T) {
-	n := answering("who\na\n1\n", "sudo\n", "genv\nlogin 0 755 1:2 /g\n", "version\n", "end\n")
+	n := answering("user a\nTOKEN uid 1", "login 0 755 1:2 /g", "end")
 	survey := n.run
 	n.run = func(ctx context.Context, args []string) (string, error) {
 		if len(args) > 4 && args[2] == surveyScript {
@@ -274,7 +274,7 @@ func TestAHostThatStops(t *testing.T) {
 
 func TestClock(t *testing.T) {
 	for printed, want := range map[string]string{
-		"1000\n": "", "1003": "", "997": "", "1004": "clock-off", "996": "clock-off", "940": "clock-off", "1061": "clock-wrong", "939": "clock-wrong",
+		"1000": "", "1003": "", "997": "", "1004": "clock-off", "996": "clock-off", "940": "clock-off", "1061": "clock-wrong", "939": "clock-wrong",
 		"9223372036854775807": "clock-wrong", "": "skipped", "now": "skipped", "1000.%N": "skipped", "99999999999999999999": "skipped",
 	} {
 		c := checkClock(printed, time.Unix(1000, 0))
@@ -283,16 +283,16 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// FuzzSections: whatever a host prints, the checks that come of it have a status, and
+// FuzzSurvey: whatever a host prints, the checks that come of it have a status, and
 // nothing that reaches a terminal unescaped.
-func FuzzSections(f *testing.F) {
-	f.Add("\ntok who\nadmin\n0\n6.1\nx\n\ntok sudo\n0\nx\n\ntok genv\nlogin 0 755 1:2 /g\n\ntok version\n1.4.3\n\ntok end\n")
+func FuzzSurvey(f *testing.F) {
+	f.Add("\ntok user admin\ntok uid 0\ntok took 0\ntok login 0 755 1:2 /g\ntok version 1.4.3\ntok end\n")
 	f.Fuzz(func(t *testing.T, output string) {
-		parts := sections([]byte(output), "tok")
-		s := parseSurvey(parts)
+		r, _ := remote.ParseReported([]byte(output), "tok")
+		s := parseSurvey(r)
 		e := new(Doctor).begin(remote.Host{})
 		for _, c := range []doctor.Check{
-			e.checkSudo(&s), e.checkProgram(s), checkClock(parts["clock"], time.Now()),
+			e.checkSudo(&s), e.checkProgram(s), checkClock(r.Last("clock"), time.Now()),
 		} {
 			require.NotEmpty(t, c.Status)
 			require.False(t, strings.ContainsAny(c.Detail+c.NextStep, "\x1b\x00\n"), "%q", c)

@@ -104,20 +104,21 @@ func (e *examination) checkProgram(s survey) doctor.Check {
 			root.path))
 }
 
-// The survey prints what the later checks depend on, in sections that begin with our token. It is one line without
-// exclamation marks, so that any login shell passes it on (see remote.Quote). sudo isn't asked for a host that does
-// without it: the host would log a user who has no rights.
-const surveyScript = `LC_ALL=C; export LC_ALL; t=$1; say() { echo; echo "$t $1"; }; ` +
-	`say who; id -un; id -u; uname -r; uname -m; say os; head -c 4096 /etc/os-release; ` +
+// The survey reports what the later checks depend on. It is one line without exclamation marks, so that any login shell
+// passes it on (see remote.Quote). sudo isn't asked for a host that does without it: the host would log a user who has
+// no rights.
+const surveyScript = `LC_ALL=C; export LC_ALL; t=$1; say() { echo "$t $*"; }; echo; ` +
+	`say user "$(id -un)"; say uid "$(id -u)"; say kernel "$(uname -r)"; say arch "$(uname -m)"; ` +
+	`say os "$(head -c 4096 /etc/os-release | grep ^PRETTY_NAME=)"; ` +
 	`w=$(command -v timeout >/dev/null 2>&1 && echo timeout); b=$(date +%s); ` +
-	`l=; if [ "$3" = sudo ]; then l=$(${w:+$w 15} sudo -n -l 2>&1); fi; say sudo; echo $(($(date +%s)-b)); ` +
+	`l=; if [ "$3" = sudo ]; then l=$(${w:+$w 15} sudo -n -l 2>&1); fi; say took $(($(date +%s)-b)); ` +
 	`d=$(printf "%s\n" "$l" | sed -n "s/.*secure_path=\([^,]*\).*/\1/p" | head -n 1 | tr -d "\\\\"); ` +
-	`show() { case $2 in /*) echo "$1 $(stat -Lc "%u %a %d:%i" "$2") $2";; esac; }; ` +
+	`show() { case $2 in /*) say "$1" "$(stat -Lc "%u %a %d:%i" "$2") $2";; esac; }; ` +
 	`p=$(command -v "$2"); q=$(PATH="${d:-$PATH}"; command -v "$2"); ` +
 	`r=$(PATH=/usr/local/bin:/usr/local/sbin:/usr/bin:/opt/genv/bin; command -v "$2"); ` +
-	`say genv; show login "$p"; show sudo "$q"; show usual "$r"; ` +
-	`g=${p:-${q:-$r}}; say version; if [ -n "$g" ]; then ${w:+$w 5} "$g" version 2>&1 | head -c 400; fi; ` +
-	`say clock; date +%s; say end`
+	`show login "$p"; show sudo "$q"; show usual "$r"; g=${p:-${q:-$r}}; ` +
+	`if [ -n "$g" ]; then say version "$(${w:+$w 5} "$g" version 2>&1 | head -c 400 | tail -n 1)"; fi; ` +
+	`say clock "$(date +%s)"; say end`
 
 type survey struct {
 	user     string
@@ -156,8 +157,8 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 		return s, false
 	}
 	e.reached(peer)
-	parts := sections(out.Stdout, e.token)
-	if _, complete := parts["end"]; !complete {
+	r, complete := remote.ParseReported(out.Stdout, e.token)
+	if !complete {
 		if class := remote.ClassOf(err); err == nil || class == remote.CommandFailed || class == remote.GenvMissing {
 			said := "the login runs another program"
 			if err != nil {
@@ -168,8 +169,8 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 		e.fail(doctor.Login, err)
 		return s, false
 	}
-	s = parseSurvey(parts)
-	e.add(checkClock(parts["clock"], answered))
+	s = parseSurvey(r)
+	e.add(checkClock(r.Last("clock"), answered))
 	if !e.host.NoSudo && s.sudoTook < sudoSlow { // or the trial would take a minute
 		out, _ := e.run(ctx, remote.TrialCommand(e.host, "doctor", e.token)) // what is incomplete isn't parsed
 		if trial, ok := remote.ParseTrial(out.Stdout, e.token); ok {
@@ -182,44 +183,25 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 	return s, true
 }
 
-func sections(output []byte, token string) map[string]string {
-	parts := make(map[string]string)
-	pieces := strings.Split("\n"+string(output), "\n"+token+" ")
-	for _, piece := range pieces[1:] {
-		name, content, _ := strings.Cut(piece, "\n")
-		if _, twice := parts[name]; !twice {
-			parts[name] = content
-		}
+func parseSurvey(r remote.Reported) survey {
+	seconds, _ := strconv.Atoi(r.Last("took")) // 0 is not slow
+	s := survey{
+		user: r.Last("user"), sudoTook: time.Duration(seconds) * time.Second, programs: map[string]genvFile{},
+		system: doctor.System{OS: doctor.OSName(r.Last("os")), Kernel: r.Last("kernel"), Arch: r.Last("arch")},
 	}
-	return parts
-}
-
-func parseSurvey(parts map[string]string) survey {
-	s := survey{programs: map[string]genvFile{}}
-	if seconds, err := strconv.Atoi(strings.TrimSpace(parts["sudo"])); err == nil {
-		s.sudoTook = time.Duration(seconds) * time.Second
+	if _, err := strconv.ParseUint(r.Last("uid"), 10, 32); err == nil {
+		s.uid = r.Last("uid")
 	}
-	who := append(strings.Split(parts["who"], "\n"), "", "", "", "")
-	s.user = doctor.OneLine(who[0])
-	if _, err := strconv.ParseUint(who[1], 10, 32); err == nil {
-		s.uid = who[1]
-	}
-	s.system = doctor.System{
-		OS: doctor.OSName(parts["os"]), Kernel: doctor.OneLine(who[2]), Arch: doctor.OneLine(who[3]),
-	}
-	for line := range strings.Lines(parts["genv"]) {
-		f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 5)
-		if len(f) < 5 || !strings.HasPrefix(f[4], "/") {
+	for _, where := range []string{"login", "sudo", "usual"} {
+		f := strings.SplitN(r.Last(where), " ", 4)
+		if len(f) < 4 || !strings.HasPrefix(f[3], "/") {
 			continue
 		}
-		mode, err := strconv.ParseUint(f[2], 8, 32)
-		if _, known := s.programs[f[0]]; err == nil && !known {
-			s.programs[f[0]] = genvFile{path: f[4], uid: f[1], mode: mode, file: f[3]}
+		if mode, err := strconv.ParseUint(f[1], 8, 32); err == nil {
+			s.programs[where] = genvFile{path: f[3], uid: f[0], mode: mode, file: f[2]}
 		}
 	}
-	if last := text.LastLine(parts["version"]); plainVersion().MatchString(last) { // or it is what it fails with
-		s.version = doctor.OneLine(last)
-	}
+	s.version = plainVersion().FindString(r.Last("version")) // or it is what it fails with
 	return s
 }
 
@@ -233,7 +215,7 @@ const (
 
 // checkClock compares the seconds that the host printed last with our clock when its answer came.
 func checkClock(printed string, now time.Time) doctor.Check {
-	seconds, err := strconv.ParseInt(strings.TrimSpace(printed), 10, 64)
+	seconds, err := strconv.ParseInt(printed, 10, 64)
 	if err != nil {
 		return doctor.Unknown(doctor.Clock, "the host's `date` printed no time")
 	}
