@@ -94,7 +94,7 @@ func TrialCommand(host Host, mode, mark string) Command {
 	return Command{Args: []string{"sh", "-c", "m=" + mark + "; " + TrySudo, "sh", host.program(), mode}}
 }
 
-// What Trial.Allows has besides commands, without a password.
+// What SudoResult.Allows has besides commands, without a password.
 const (
 	AllowsEverything = "everything"
 	AllowsAllOfGenv  = "all-of-genv"
