@@ -81,6 +81,11 @@ type examination struct {
 	token string // marks the output of our commands
 	way   sshclient.Way
 	HostReport
+
+	user, uid string              // of the login, by the survey; empty if unknown
+	sudoTook  time.Duration       // about
+	trial     remote.SudoResult   // zero if it wasn't tried
+	programs  map[string]genvFile // by PATH: of the "login", of "sudo", or the "usual" folders
 }
 
 func (d *Doctor) begin(host remote.Host) *examination {
@@ -143,16 +148,14 @@ func failed(name doctor.Name, err error) doctor.Check {
 
 func (e *examination) look(ctx context.Context) {
 	began := time.Now()
-	s, ok := e.survey(ctx)
-	if !ok {
+	if !e.survey(ctx) {
 		return
 	}
 	// What the survey took may be mostly a question for a passphrase.
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout-min(time.Since(began), e.Timeout/2))
 	defer cancel()
-	e.System = s.system
-	e.add(e.checkSudo(&s))
-	e.checkGenv(ctx, s)
+	e.add(e.checkSudo())
+	e.checkGenv(ctx)
 	e.askActing(ctx)
 }
 
@@ -280,9 +283,9 @@ func (e *examination) answered() {
 	}
 }
 
-func (e *examination) checkSudo(s *survey) doctor.Check {
-	t := &s.trial
-	path, account := cmp.Or(t.Genv, remote.DefaultGenv), remote.SudoersAccount(s.user, s.uid)
+func (e *examination) checkSudo() doctor.Check {
+	t := &e.trial
+	path, account := cmp.Or(t.Genv, remote.DefaultGenv), remote.SudoersAccount(e.user, e.uid)
 	step := remote.SudoStep(remote.SudoRefused, account, path)
 	refusal := cmp.Or(t.Refusal(), new(remote.Error))
 	coverage := map[bool][]string{} // of what a controller needs
@@ -293,9 +296,9 @@ func (e *examination) checkSudo(s *survey) doctor.Check {
 	covered := "covers usage " + strings.Join(coverage[true], ", ") + " of " + path
 	part := t.Lists && len(coverage) > 1 && (refusal.Class == "" || refusal.Class == remote.SudoRefused)
 	check := doctor.Judge(doctor.Sudo, covered,
-		doctor.If(e.host.NoSudo && s.uid == "0", "", "not needed: the login is root"),
+		doctor.If(e.host.NoSudo && e.uid == "0", "", "not needed: the login is root"),
 		doctor.If(e.host.NoSudo, "no-root", "genv runs without root, so nothing can be enforced"),
-		doctor.If(s.sudoTook >= sudoSlow, "sudo-slow", "`sudo -n -l` took about %s", s.sudoTook),
+		doctor.If(e.sudoTook >= sudoSlow, "sudo-slow", "`sudo -n -l` took about %s", e.sudoTook),
 		doctor.If(t.UID == "", doctor.Unsure, notTried),
 		doctor.If(t.NeedsTTY && t.Runs == "", "sudo-requires-tty", "%v", refusal.Err).Next(refusal.Next),
 		doctor.If(t.Genv == "" && t.Lists && t.Runs == "", "", "sudo answers, and no genv was found to try"),

@@ -289,14 +289,12 @@ func FuzzSurvey(f *testing.F) {
 	f.Add("\ntok user admin\ntok uid 0\ntok took 0\ntok login 0 755 1:2 /g\ntok version 1.4.3\ntok end\n")
 	f.Fuzz(func(t *testing.T, output string) {
 		r, _ := remote.ParseReported([]byte(output), "tok")
-		s := parseSurvey(r)
 		e := new(Doctor).begin(remote.Host{})
-		for _, c := range []doctor.Check{
-			e.checkSudo(&s), e.checkProgram(s), checkClock(r.Last("clock"), time.Now()),
-		} {
+		e.take(r)
+		for _, c := range []doctor.Check{e.checkSudo(), e.checkProgram(), checkClock(r.Last("clock"), time.Now())} {
 			require.NotEmpty(t, c.Status)
 			require.False(t, strings.ContainsAny(c.Detail+c.NextStep, "\x1b\x00\n"), "%q", c)
 		}
-		require.False(t, strings.ContainsAny(s.version+s.system.OS+s.user, "\x1b\n"))
+		require.False(t, strings.ContainsAny(e.Genv.Version+e.System.OS+e.user, "\x1b\n"))
 	})
 }

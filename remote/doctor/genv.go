@@ -15,16 +15,15 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-func (e *examination) checkGenv(ctx context.Context, s survey) {
-	path := s.genv()
-	e.Genv = doctor.GenvProgram{Path: doctor.OneLine(path), Version: s.version}
-	if path == "" {
+func (e *examination) checkGenv(ctx context.Context) {
+	path := e.genv()
+	if e.Genv.Path = doctor.OneLine(path); path == "" {
 		e.add(doctor.Problem(doctor.Genv, doctor.Cause(remote.GenvMissing), "there is no genv on the host"))
 		return
 	}
 	document, err := e.hostDocument(ctx, path)
 	if err == nil {
-		e.Genv.Version, e.Genv.Protocol = cmp.Or(document.Genv.Version, s.version), document.Genv.Protocol
+		e.Genv.Version, e.Genv.Protocol = cmp.Or(document.Genv.Version, e.Genv.Version), document.Genv.Protocol
 		e.System.Driver = document.System.Driver
 		for _, c := range document.Checks {
 			if c.Name != doctor.Clock { // which was compared
@@ -35,7 +34,7 @@ func (e *examination) checkGenv(ctx context.Context, s survey) {
 			e.add(doctor.CompareGuard(*e.Check(doctor.Guard), document.Guard, e.Guard(e.host)))
 		}
 	}
-	e.add(doctor.Worst(e.checkVersion(s, err), e.checkProgram(s)))
+	e.add(doctor.Worst(e.checkVersion(err), e.checkProgram()))
 }
 
 // hostDocument runs `genv doctor` on the host, as the login. Its output counts whatever the exit status: 3 says that it
@@ -70,7 +69,7 @@ var (
 	unknownCommand = text.Pattern(`unknown command|invalid choice|no command|is no command`)
 )
 
-func (e *examination) checkVersion(s survey, failure error) doctor.Check {
+func (e *examination) checkVersion(failure error) doctor.Check {
 	seen := fmt.Sprintf("%s, version %s", e.Genv.Path, cmp.Or(e.Genv.Version, "unknown"))
 	known, ok := errors.AsType[*remote.Error](failure)
 	switch {
@@ -79,7 +78,7 @@ func (e *examination) checkVersion(s survey, failure error) doctor.Check {
 	case failure == nil:
 		return failed(doctor.Genv, remote.Errorf(remote.Version, "%s, protocol %d, and this genv speaks protocol %d",
 			seen, e.Genv.Protocol, frame.Version))
-	case version143().MatchString(s.version):
+	case version143().MatchString(e.Genv.Version):
 		return doctor.Problem(doctor.Genv, "genv-1.4.3", "%s: it reports less, and has no `genv doctor`", seen)
 	case ok && known.Class == remote.CommandFailed && unknownCommand().MatchString(known.Stderr):
 		return doctor.Problem(doctor.Genv, "genv-older", "%s: it has no `genv doctor`", seen)
@@ -89,16 +88,16 @@ func (e *examination) checkVersion(s survey, failure error) doctor.Check {
 	return c
 }
 
-func (e *examination) checkProgram(s survey) doctor.Check {
-	login, root := s.programs["login"], s.programs["sudo"]
+func (e *examination) checkProgram() doctor.Check {
+	login, root := e.programs["login"], e.programs["sudo"]
 	writable := func(p genvFile) doctor.Check {
 		return doctor.If(p.path != "" && (p.uid != "0" || p.mode&0o022 != 0), "genv-writable",
 			"%s belongs to uid %s with mode %04o", p.path, p.uid, p.mode)
 	}
 	sudo, missing := !e.host.NoSudo, doctor.Cause(remote.GenvMissing)
 	return doctor.Judge(doctor.Genv, "", writable(root), writable(login),
-		doctor.If(sudo && root.path == "", missing, "sudo doesn't find genv at %s", s.genv()),
-		doctor.If(!sudo && login.path == "", missing, "the login doesn't find genv at %s", s.genv()),
+		doctor.If(sudo && root.path == "", missing, "sudo doesn't find genv at %s", e.genv()),
+		doctor.If(!sudo && login.path == "", missing, "the login doesn't find genv at %s", e.genv()),
 		doctor.If(login.path == "", "genv-not-in-login-path", "the login doesn't find genv at %s", root.path),
 		doctor.If(sudo && login.file != root.file, "genv-two-programs", "the login finds %s, and sudo %s", login.path,
 			root.path))
@@ -120,16 +119,6 @@ const surveyScript = `LC_ALL=C; export LC_ALL; t=$1; say() { echo "$t $*"; }; ec
 	`if [ -n "$g" ]; then say version "$(${w:+$w 5} "$g" version 2>&1 | head -c 400 | tail -n 1)"; fi; ` +
 	`say clock "$(date +%s)"; say end`
 
-type survey struct {
-	user     string
-	uid      string // empty if it is unknown
-	system   doctor.System
-	sudoTook time.Duration       // about
-	trial    remote.SudoResult   // of sudo; zero if it wasn't tried
-	programs map[string]genvFile // by PATH: of the "login", of "sudo", or the "usual" folders
-	version  string              // what `genv version` printed
-}
-
 type genvFile struct {
 	path string
 	uid  string
@@ -137,12 +126,12 @@ type genvFile struct {
 	file string // device and inode
 }
 
-func (s *survey) genv() string {
-	return cmp.Or(s.programs["login"].path, s.programs["sudo"].path, s.programs["usual"].path)
+func (e *examination) genv() string {
+	return cmp.Or(e.programs["login"].path, e.programs["sudo"].path, e.programs["usual"].path)
 }
 
-// survey runs the survey. ok is false if nothing more can be done.
-func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
+// survey runs the survey. It is false if nothing more can be done.
+func (e *examination) survey(ctx context.Context) bool {
 	mode := "sudo"
 	if e.host.NoSudo {
 		mode = "login"
@@ -154,7 +143,7 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 	peer, connected := e.Client.Peer(e.host)
 	if err != nil && !connected {
 		e.unreached(err)
-		return s, false
+		return false
 	}
 	e.reached(peer)
 	r, complete := remote.ParseReported(out.Stdout, e.token)
@@ -167,30 +156,29 @@ func (e *examination) survey(ctx context.Context) (s survey, ok bool) {
 			err = &remote.Error{Class: remote.InvalidOutput, Err: errors.New(said), Next: remote.LoginStep}
 		}
 		e.fail(doctor.Login, err)
-		return s, false
+		return false
 	}
-	s = parseSurvey(r)
+	e.take(r)
 	e.add(checkClock(r.Last("clock"), answered))
-	if !e.host.NoSudo && s.sudoTook < sudoSlow { // or the trial would take a minute
+	if !e.host.NoSudo && e.sudoTook < sudoSlow { // or the trial would take a minute
 		out, _ := e.run(ctx, remote.TrialCommand(e.host, "doctor", e.token)) // what is incomplete isn't parsed
 		if trial, ok := remote.ParseTrial(out.Stdout, e.token); ok {
-			s.trial = trial
+			e.trial = trial
 		}
 	}
-	as := fmt.Sprintf("as %s (uid %s)", cmp.Or(s.user, "unknown"), cmp.Or(s.uid, "unknown"))
+	as := fmt.Sprintf("as %s (uid %s)", cmp.Or(e.user, "unknown"), cmp.Or(e.uid, "unknown"))
 	took := e.Client.LoginTook(e.host).Round(time.Second)
 	e.add(doctor.Judge(doctor.Login, as, doctor.If(took >= loginSlow, "login-slow", "%s, after %s", as, took)))
-	return s, true
+	return true
 }
 
-func parseSurvey(r remote.Reported) survey {
+func (e *examination) take(r remote.Reported) {
 	seconds, _ := strconv.Atoi(r.Last("took")) // 0 is not slow
-	s := survey{
-		user: r.Last("user"), sudoTook: time.Duration(seconds) * time.Second, programs: map[string]genvFile{},
-		system: doctor.System{OS: doctor.OSName(r.Last("os")), Kernel: r.Last("kernel"), Arch: r.Last("arch")},
-	}
+	e.user, e.sudoTook, e.programs = r.Last("user"), time.Duration(seconds)*time.Second, map[string]genvFile{}
+	e.System = doctor.System{OS: doctor.OSName(r.Last("os")), Kernel: r.Last("kernel"), Arch: r.Last("arch")}
+	e.Genv.Version = plainVersion().FindString(r.Last("version")) // or it is what it fails with
 	if _, err := strconv.ParseUint(r.Last("uid"), 10, 32); err == nil {
-		s.uid = r.Last("uid")
+		e.uid = r.Last("uid")
 	}
 	for _, where := range []string{"login", "sudo", "usual"} {
 		f := strings.SplitN(r.Last(where), " ", 4)
@@ -198,11 +186,9 @@ func parseSurvey(r remote.Reported) survey {
 			continue
 		}
 		if mode, err := strconv.ParseUint(f[1], 8, 32); err == nil {
-			s.programs[where] = genvFile{path: f[3], uid: f[0], mode: mode, file: f[2]}
+			e.programs[where] = genvFile{path: f[3], uid: f[0], mode: mode, file: f[2]}
 		}
 	}
-	s.version = plainVersion().FindString(r.Last("version")) // or it is what it fails with
-	return s
 }
 
 var plainVersion = text.Pattern(`^[0-9A-Za-z.+~_-]+$`)
