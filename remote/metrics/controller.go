@@ -25,9 +25,9 @@ func Findings(f *live.FleetState) []byte {
 	if !f.Enforcing || f.Cycle == 0 {
 		return nil
 	}
-	counts := make(map[ruleAnd]uint64)
+	counts := make(map[[2]string]uint64)
 	for i := range f.Findings {
-		counts[ruleAnd{f.Findings[i].Rule, string(f.Findings[i].Decision)}]++
+		counts[[2]string{string(f.Findings[i].Rule), string(f.Findings[i].Decision)}]++
 	}
 	var w Writer
 	w.Gauge("genv_findings", "Findings of the last cycle, by rule and by what is done about them.", "rule", "decision")

@@ -27,8 +27,8 @@ type Counters struct {
 	early    uint64 // cycles between these
 
 	durations    *histogram
-	terminations map[ruleAnd]uint64 // by status
-	warnings     map[ruleAnd]uint64 // by whether they were delivered
+	terminations map[[2]string]uint64 // by rule and status
+	warnings     map[[2]string]uint64 // by rule and whether they were delivered
 	detachments  map[enforce.Rule]uint64
 
 	names    *usage.Names       // bounded: each name would stay in Prometheus for weeks
@@ -36,17 +36,12 @@ type Counters struct {
 	holdings map[snapshot.Hostname]holding
 }
 
-type ruleAnd struct {
-	rule  enforce.Rule
-	other string
-}
-
 // NewCounters returns Counters of a controller that starts now.
 func NewCounters(now time.Time, interval time.Duration) *Counters {
 	return &Counters{
 		interval: interval, latest: now,
 		durations:    newHistogram(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300),
-		terminations: make(map[ruleAnd]uint64), warnings: make(map[ruleAnd]uint64),
+		terminations: make(map[[2]string]uint64), warnings: make(map[[2]string]uint64),
 		detachments: make(map[enforce.Rule]uint64),
 		names:       usage.NewNames(), seconds: make(map[string]float64),
 	}
@@ -89,7 +84,7 @@ func (c *Counters) countOutcomes(e *enforce.Event) {
 		}
 		switch {
 		case o.PID != 0:
-			c.terminations[ruleAnd{ruleOf(because), string(status)}]++
+			c.terminations[[2]string{string(ruleOf(because)), string(status)}]++
 		case status == order.StatusDetached:
 			c.detachments[ruleOf(because)]++
 		}
@@ -109,7 +104,7 @@ func (c *Counters) countCycle(round *controller.Round) {
 	for i := range round.Notified {
 		d := &round.Notified[i]
 		delivered := strconv.FormatBool(d.Err == nil && d.Terminals > 0)
-		c.warnings[ruleAnd{ruleOf([]string{d.ID}), delivered}]++
+		c.warnings[[2]string{string(ruleOf([]string{d.ID})), delivered}]++
 	}
 	if round.Stopped {
 		return
@@ -172,10 +167,11 @@ func (c *Counters) writeActions(w *Writer) {
 	sampleRules(w, c.warnings, []string{"true", "false"})
 }
 
-func sampleRules[T ~string](w *Writer, counts map[ruleAnd]uint64, values []T) {
+func sampleRules[T ~string](w *Writer, counts map[[2]string]uint64, values []T) {
 	for _, rule := range rules() {
 		for _, value := range values {
-			w.Sample(float64(counts[ruleAnd{rule, string(value)}]), string(rule), string(value))
+			labels := [2]string{string(rule), string(value)}
+			w.Sample(float64(counts[labels]), labels[:]...)
 		}
 	}
 }
