@@ -21,8 +21,8 @@ type access struct {
 	Devices []Device // all, and why some are not guarded
 }
 
-// accessOf decides who may open what, by the evidence. What is unknown is allowed.
-func accessOf(e *evidence, devices []hardware.BusDevice, o *Order, exempt []snapshot.UID) access {
+// accessOf decides who may open what, by what was observed. What is unknown is allowed.
+func accessOf(e *observation, devices []hardware.BusDevice, o *Order, exempt []snapshot.UID) access {
 	p := access{Allowed: map[snapshot.UID]Minors{}}
 	for i := range devices {
 		d := e.judged(&devices[i], o)
@@ -52,7 +52,7 @@ func accessOf(e *evidence, devices []hardware.BusDevice, o *Order, exempt []snap
 	return p
 }
 
-func (e *evidence) judged(d *hardware.BusDevice, o *Order) Device {
+func (e *observation) judged(d *hardware.BusDevice, o *Order) Device {
 	out := Device{Index: d.Index, UUID: d.UUID, Minor: d.Minor}
 	switch {
 	case o.ExemptsDevice(d.Index, d.UUID):
@@ -71,7 +71,7 @@ func (e *evidence) judged(d *hardware.BusDevice, o *Order) Device {
 }
 
 // owners are the guarded users of environments by id. An id that occurs twice has each proven user.
-func (e *evidence) owners(first snapshot.UID) map[snapshot.EnvID][]snapshot.UID {
+func (e *observation) owners(first snapshot.UID) map[snapshot.EnvID][]snapshot.UID {
 	owners := make(map[snapshot.EnvID][]snapshot.UID, len(e.files.Environments))
 	for i := range e.files.Environments {
 		env := &e.files.Environments[i]

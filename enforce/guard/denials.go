@@ -173,7 +173,7 @@ func (d *denialWriter) end() {
 }
 
 // take handles the kernel's events one after the other: the kernel keeps and counts those that wait.
-func (d *denialWriter) take(e Access) {
+func (d *denialWriter) take(e DeviceOpen) {
 	// Root's without a PID would be those of every look's nvidia-smi.
 	if e.Kind != Denied && (e.PID != 0 || e.UID != 0) {
 		d.opens.Add(e.PID)

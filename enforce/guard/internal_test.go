@@ -22,13 +22,13 @@ const mallory = snapshot.UID(4666)
 func number(n int) *int { return &n }
 
 type facts struct {
-	evidence
+	observation
 	devices []hardware.BusDevice
 	order   *Order
 	exempt  []snapshot.UID
 }
 
-func (f *facts) access() access { return accessOf(&f.evidence, f.devices, f.order, f.exempt) }
+func (f *facts) access() access { return accessOf(&f.observation, f.devices, f.order, f.exempt) }
 
 // accessFacts are a host with four devices: index 0 has minor 3, 1 has 2, 2 has 1, 3 has 0.
 // Alice has devices 0 and 2 in two environments, Bob has device 1.
@@ -38,7 +38,7 @@ func accessFacts() facts {
 		Devices:      []snapshot.Device{attached(0, "a"), attached(1, "b"), attached(2, "a2"), attached(3)},
 	}
 	return facts{
-		evidence: evidence{files: files, proven: map[registration]bool{{EID: "a", UID: alice}: true, {EID: "a2", UID: alice}: true, {EID: "b", UID: bob}: true}},
+		observation: observation{files: files, proven: map[registration]bool{{EID: "a", UID: alice}: true, {EID: "a2", UID: alice}: true, {EID: "b", UID: bob}: true}},
 		devices: []hardware.BusDevice{
 			{Index: 0, UUID: "GPU-0", Minor: number(3)},
 			{Index: 1, UUID: "GPU-1", Minor: number(2)},
@@ -201,10 +201,10 @@ func TestDenialsAreKept(t *testing.T) {
 	h.soon("a denial", h.mayNot(bob, 0))
 	h.says(Enforce)
 	for _, uid := range []snapshot.UID{bob, bob, 100007} { // a subordinate one
-		h.events <- Access{Kind: Denied, UID: uid, PID: snapshot.PID(os.Getpid()), Minor: 3}
+		h.events <- DeviceOpen{Kind: Denied, UID: uid, PID: snapshot.PID(os.Getpid()), Minor: 3}
 	}
-	h.events <- Access{Kind: Opened, UID: bob, Minor: 3}
-	h.events <- Access{Kind: WouldDeny, UID: bob, Minor: 0}
+	h.events <- DeviceOpen{Kind: Opened, UID: bob, Minor: 3}
+	h.events <- DeviceOpen{Kind: WouldDeny, UID: bob, Minor: 0}
 	h.soon("the list", func() bool { l, err := ReadDenials(h.run); return err == nil && count(l) == 4 })
 	l := proctest.Try(ReadDenials(h.run)).OK(t)
 	require.Len(t, l.Denials, 2)
@@ -218,7 +218,7 @@ func TestDenialsAreKept(t *testing.T) {
 	stop()
 	h.keep(h.keeper())
 	h.soon("another Keeper", func() bool { h.pins.mu.Lock(); defer h.pins.mu.Unlock(); return h.owner != nil })
-	h.events <- Access{Kind: Denied, UID: alice, Minor: 3}
+	h.events <- DeviceOpen{Kind: Denied, UID: alice, Minor: 3}
 	h.soon("the list goes on", func() bool { l, err := ReadDenials(h.run); return err == nil && count(l) == 5 })
 }
 
@@ -227,7 +227,7 @@ func TestDenialsOfTheLastMoment(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	_, stop := h.deny(time.Minute)
-	h.events <- Access{Kind: Denied, UID: bob, PID: 41, Minor: 3}
+	h.events <- DeviceOpen{Kind: Denied, UID: bob, PID: 41, Minor: 3}
 	h.soon("it is passed on", func() bool { h.mu.Lock(); defer h.mu.Unlock(); return len(h.denied) == 1 })
 	stop()
 	require.EqualValues(t, 1, count(proctest.Try(ReadDenials(h.run)).OK(t)))
@@ -240,9 +240,9 @@ func TestOpensAreReported(t *testing.T) {
 	require.NoError(t, os.MkdirAll(h.run, 0o755))
 	r := watch.NewOpenLogReader(h.run)
 	h.deny(time.Minute)
-	h.events <- Access{Kind: Denied, UID: bob, PID: 41, Minor: 3}
-	h.events <- Access{Kind: Opened, UID: 0, PID: 0, Minor: 3} // of a look's nvidia-smi, perhaps
-	for _, e := range []Access{
+	h.events <- DeviceOpen{Kind: Denied, UID: bob, PID: 41, Minor: 3}
+	h.events <- DeviceOpen{Kind: Opened, UID: 0, PID: 0, Minor: 3} // of a look's nvidia-smi, perhaps
+	for _, e := range []DeviceOpen{
 		{Kind: Opened, UID: alice, PID: 42, Minor: 3},
 		{Kind: Opened, UID: 0, PID: 43, Minor: 3},
 		{Kind: WouldDeny, UID: bob, PID: 44, Minor: 3},

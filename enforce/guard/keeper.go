@@ -218,7 +218,7 @@ type Kernel interface {
 	SetAllowed(allowed map[snapshot.UID]Minors) error
 	SetControl(control Control) error
 	State() (KernelState, error)
-	Events(ctx context.Context, handle func(Access)) error
+	Events(ctx context.Context, handle func(DeviceOpen)) error
 	Close() error
 }
 
@@ -245,20 +245,20 @@ type KernelState struct {
 	Lost    uint64 // how many events found no room since the guard began
 }
 
-// AccessKind is what the guard did about an open.
-type AccessKind uint16
+// OpenKind is what the guard did about an open.
+type OpenKind uint16
 
 // The kinds of events.
 const (
-	Denied    AccessKind = iota + 1 // the open failed with EPERM
-	WouldDeny                       // the open was allowed only because of the mode watch
-	Opened                          // an allowed open
+	Denied    OpenKind = iota + 1 // the open failed with EPERM
+	WouldDeny                     // the open was allowed only because of the mode watch
+	Opened                        // an allowed open
 )
 
-// Access is an open, or access(2) with R_OK or W_OK, of a guarded device by an ordinary user; Opened also by root. At
+// DeviceOpen is an open, or access(2) with R_OK or W_OK, of a guarded device by an ordinary user; Opened also by root. At
 // most ten a second are reported of a kind, device and user (of Opened, process where it is known).
-type Access struct {
-	Kind  AccessKind
+type DeviceOpen struct {
+	Kind  OpenKind
 	UID   snapshot.UID // real, in the initial user namespace
 	PID   snapshot.PID // of the process, in the initial PID namespace; 0 if the kernel doesn't report it
 	Minor int

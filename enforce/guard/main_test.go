@@ -42,7 +42,7 @@ type pins struct {
 	allowed  map[snapshot.UID]Minors
 	control  Control
 	until    time.Time
-	events   chan Access
+	events   chan DeviceOpen
 	openErr  error
 	fullErr  error
 	renewing func() // called once before the control is set
@@ -137,7 +137,7 @@ func (k *memoryKernel) State() (KernelState, error) {
 	return KernelState{Control: c, Dir: "/sys/fs/bpf/genv", Allowed: maps.Clone(k.allowed)}, err
 }
 
-func (k *memoryKernel) Events(ctx context.Context, handle func(Access)) error {
+func (k *memoryKernel) Events(ctx context.Context, handle func(DeviceOpen)) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -180,7 +180,7 @@ func newHost(t testing.TB) *host {
 		TB: t, run: filepath.Join(dir, "run"), state: filepath.Join(dir, "state"), veto: filepath.Join(dir, "etc", "guard.off"),
 		owners: map[snapshot.PID]snapshot.UID{101: alice, 102: bob}, minors: []int{3, 2, 1, 0},
 	}
-	h.t, h.events = t, make(chan Access, 100)
+	h.t, h.events = t, make(chan DeviceOpen, 100)
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "etc"), 0o755))
 	h.write(nil)
 	return h

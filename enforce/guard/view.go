@@ -17,8 +17,8 @@ import (
 )
 
 type view struct {
-	look   *evidence               // the last good one; nil for none
-	glance *evidence               // newer than look, or nil
+	look   *observation            // the last good one; nil for none
+	glance *observation            // newer than look, or nil
 	kept   map[snapshot.UID]Minors // what was allowed before there was doubt
 	doubt  string                  // why nothing may be taken away now, or empty
 
@@ -29,7 +29,7 @@ type view struct {
 }
 
 // looked adds a look at the state files. allowed is what is allowed so far.
-func (v *view) looked(e evidence, allowed map[snapshot.UID]Minors) {
+func (v *view) looked(e observation, allowed map[snapshot.UID]Minors) {
 	v.doubt = e.doubt()
 	overtaken := v.glance != nil && e.begun.Before(v.glance.begun)
 	switch {
@@ -60,10 +60,10 @@ func (v *view) tookOver(allowed map[snapshot.UID]Minors) {
 // likes.
 const lateAfter = 2 * time.Second
 
-// decides is the evidence that may take access away: the last look. If none followed a glance within lateAfter, it is
+// decides is the observation that may take access away: the last look. If none followed a glance within lateAfter, it is
 // the glance, with what the last look said of processes; but never before the first look or with empty files, unless
 // only root writes them: any user can empty them.
-func (v *view) decides() *evidence {
+func (v *view) decides() *observation {
 	g := v.glance
 	switch {
 	case g == nil || time.Since(g.begun) < lateAfter:
@@ -71,7 +71,7 @@ func (v *view) decides() *evidence {
 	case !g.owned && (v.look == nil || len(g.files.Environments) == 0 || len(g.files.Devices) == 0):
 		return v.look
 	}
-	late := evidence{files: g.files, proven: maps.Clone(g.proven)}
+	late := observation{files: g.files, proven: maps.Clone(g.proven)}
 	if v.look != nil {
 		maps.Copy(late.proven, v.look.proven)
 		late.files.Devices = slices.Clone(g.files.Devices)
@@ -91,7 +91,7 @@ func (v *view) plan(o *Order) (_ access, ok bool) {
 		return access{}, false
 	}
 	if look == nil {
-		look = &evidence{}
+		look = &observation{}
 	}
 	exempt := slices.Concat(o.ExemptUIDs, v.users.uids)
 	p := accessOf(look, v.devices, o, exempt)
@@ -171,16 +171,16 @@ func (k *Keeper) resolve(ctx context.Context, names []snapshot.Username) exempte
 	return e
 }
 
-type evidence struct {
+type observation struct {
 	begun  time.Time // when reading began
 	owned  bool      // only root may write the files
 	files  state.Files
 	proven map[registration]bool
-	err    error // why there is no evidence at all
+	err    error // why there is no observation at all
 }
 
 // doubt is why nothing may be taken away because of it; empty for none.
-func (e *evidence) doubt() string {
+func (e *observation) doubt() string {
 	switch {
 	case e.err != nil:
 		return e.err.Error()
@@ -195,15 +195,15 @@ const maxStateFile = 8 << 20
 
 // glance reads the state files as they are, without lock and cleanup, so that new attachments are noticed whatever
 // hangs. A file may be half written: a glance takes something away only if a look is late.
-func (k *Keeper) glance() evidence {
-	e := evidence{begun: time.Now()}
+func (k *Keeper) glance() observation {
+	e := observation{begun: time.Now()}
 	var place string
 	if place, e.owned, e.err = k.Place(); e.err != nil {
 		return e
 	}
 	dir, err := folder.OpenExisting(place)
 	if err != nil {
-		return evidence{err: err}
+		return observation{err: err}
 	}
 	defer dir.Close()
 	for _, file := range []state.File{state.Envs, state.Devices} {
@@ -220,8 +220,8 @@ func (k *Keeper) glance() evidence {
 }
 
 // look reads the state files as every genv does, and removes what has ended.
-func (k *Keeper) look(ctx context.Context) evidence {
-	e := evidence{begun: time.Now()}
+func (k *Keeper) look(ctx context.Context) observation {
+	e := observation{begun: time.Now()}
 	if _, e.owned, e.err = k.Place(); e.err != nil {
 		return e
 	}

@@ -27,7 +27,7 @@ const (
 	maxTop     = 1000
 )
 
-type asked struct {
+type request struct {
 	Days         int    // of the last ones; 0 for own dates
 	Since, Until string // own dates; until midnight before the last one
 	Top          int
@@ -46,8 +46,8 @@ var (
 		"unless --usage-db is off")
 )
 
-func readReport(values url.Values, hidden bool, now time.Time) (a asked, err error) {
-	a = asked{Days: ranges[0], Top: defaultTop, Since: values.Get("since"), Until: values.Get("until")}
+func readReport(values url.Values, hidden bool, now time.Time) (a request, err error) {
+	a = request{Days: ranges[0], Top: defaultTop, Since: values.Get("since"), Until: values.Get("until")}
 	a.query.Days = true
 	a.query.By = cmp.Or(values.Get("by"), usage.ByUser)
 	if a.query.By == usage.ByGroup && hidden {
@@ -64,7 +64,7 @@ func readReport(values url.Values, hidden bool, now time.Time) (a asked, err err
 	return a, a.readTime(values.Get("range"), now)
 }
 
-func (a *asked) readTime(days string, now time.Time) error {
+func (a *request) readTime(days string, now time.Time) error {
 	const hour = int64(3600)
 	switch {
 	case days == "dates" || days == "" && a.Since != "":
@@ -99,7 +99,7 @@ func (a *asked) readTime(days string, now time.Time) error {
 	return nil
 }
 
-func (a *asked) values() string {
+func (a *request) values() string {
 	values := url.Values{"by": {a.query.By}, "top": {strconv.Itoa(a.Top)}, "range": {strconv.Itoa(a.Days) + "d"}}
 	if a.Days == 0 {
 		values["range"], values["since"], values["until"] = []string{"dates"}, []string{a.Since}, []string{a.Until}
@@ -107,7 +107,7 @@ func (a *asked) values() string {
 	return values.Encode()
 }
 
-func (s *server) report(r *http.Request, v *viewer) (a asked, d *usage.Report, status int, err error) {
+func (s *server) report(r *http.Request, v *viewer) (a request, d *usage.Report, status int, err error) {
 	if s.options.Usage == nil {
 		return a, nil, http.StatusNotFound, errNone
 	}
@@ -178,7 +178,7 @@ func (s *server) reportPage(w http.ResponseWriter, r *http.Request) {
 	type reportBody struct {
 		*usage.Report
 		Chart  *chart // nil if nothing is recorded
-		Asked  asked
+		Asked  request
 		Choose []string
 		Ranges []int
 		Latest string // date

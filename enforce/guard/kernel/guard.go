@@ -13,7 +13,7 @@
 //	err = g.SetMinors(guarded)
 //	err = g.SetAllowed(map[snapshot.UID]guard.Minors{1001: guard.MinorsOf(0, 3)})
 //	err = g.SetControl(guard.Control{Mode: guard.Enforce, Lease: time.Minute, FirstUID: 1000})
-//	err = g.Events(ctx, func(a guard.Access) { … })
+//	err = g.Events(ctx, func(o guard.DeviceOpen) { … })
 //	err = g.Close() // the guard stays until the lease ends; Remove ends it now
 package kernel
 

@@ -193,11 +193,11 @@ func TestPinsThatCannotBeTakenOver(t *testing.T) {
 }
 
 // listen reads events until the test ends.
-func listen(t testing.TB, g *kernel.Guard) <-chan guard.Access {
+func listen(t testing.TB, g *kernel.Guard) <-chan guard.DeviceOpen {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	events, ended := make(chan guard.Access, 10000), make(chan error)
-	go func() { ended <- g.Events(ctx, func(e guard.Access) { events <- e }) }()
+	events, ended := make(chan guard.DeviceOpen, 10000), make(chan error)
+	go func() { ended <- g.Events(ctx, func(e guard.DeviceOpen) { events <- e }) }()
 	t.Cleanup(func() {
 		cancel()
 		require.ErrorIs(t, <-ended, context.Canceled)
@@ -205,14 +205,14 @@ func listen(t testing.TB, g *kernel.Guard) <-chan guard.Access {
 	return events
 }
 
-func next(t testing.TB, events <-chan guard.Access) guard.Access {
+func next(t testing.TB, events <-chan guard.DeviceOpen) guard.DeviceOpen {
 	t.Helper()
 	select {
 	case e := <-events:
 		return e
 	case <-time.After(5 * time.Second):
 		t.Fatal("no event")
-		return guard.Access{}
+		return guard.DeviceOpen{}
 	}
 }
 
@@ -226,10 +226,10 @@ func TestEventsSayWhoOpenedWhat(t *testing.T) {
 	s, g := newGuarded(t)
 	events := listen(t, g)
 	user, owner, root := s.user(1002), s.user(1001), s.user(0)
-	expect := func(kind guard.AccessKind, p *process, uid snapshot.UID, minor int) {
+	expect := func(kind guard.OpenKind, p *process, uid snapshot.UID, minor int) {
 		t.Helper()
 		p.open(s.node(minor))
-		require.Equal(t, guard.Access{Kind: kind, UID: uid, PID: p.pid(), Minor: minor}, next(t, events))
+		require.Equal(t, guard.DeviceOpen{Kind: kind, UID: uid, PID: p.pid(), Minor: minor}, next(t, events))
 	}
 	expect(guard.Denied, user, 1002, 0)
 	expect(guard.Opened, owner, 1001, 0)

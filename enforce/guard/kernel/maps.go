@@ -116,12 +116,12 @@ const (
 	recordSize  = 16
 )
 
-func parseRecord(b []byte) (e guard.Access, ok bool) {
+func parseRecord(b []byte) (e guard.DeviceOpen, ok bool) {
 	if len(b) != recordSize {
-		return guard.Access{}, false
+		return guard.DeviceOpen{}, false
 	}
-	return guard.Access{
-		Kind:  guard.AccessKind(binary.NativeEndian.Uint16(b[recordKind:])),
+	return guard.DeviceOpen{
+		Kind:  guard.OpenKind(binary.NativeEndian.Uint16(b[recordKind:])),
 		UID:   snapshot.UID(binary.NativeEndian.Uint32(b[recordUID:])),
 		PID:   snapshot.PID(binary.NativeEndian.Uint32(b[recordPID:])),
 		Minor: int(binary.NativeEndian.Uint16(b[recordMinor:])),
@@ -130,7 +130,7 @@ func parseRecord(b []byte) (e guard.Access, ok bool) {
 
 // Events calls handle with each event, oldest first, until ctx ends, with its error. A machine has one reader at a
 // time, since each event is read once; until then the buffer keeps what it has room for.
-func (g *Guard) Events(ctx context.Context, handle func(guard.Access)) error {
+func (g *Guard) Events(ctx context.Context, handle func(guard.DeviceOpen)) error {
 	reader, err := ringbuf.NewReader(g.maps.events)
 	if err != nil {
 		return fmt.Errorf("read the guard's events: %w", err)
