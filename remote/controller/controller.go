@@ -84,7 +84,7 @@ func (c *Controller) cycle(ctx context.Context, e *loopEvent) (ask []snapshot.Ho
 	if len(learned.Events) > 0 || c.round.Early == 0 { // after the first of a round only if there is something to say
 		c.emit(learned.Events)
 	}
-	return append(plan.Ask, learned.Ask...)
+	return slices.Concat(plan.Ask, learned.Ask)
 }
 
 // learn records what came of deliveries, remembers it, and passes the events on.

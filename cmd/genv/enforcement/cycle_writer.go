@@ -175,6 +175,44 @@ func (w *cycleWriter) finding(e *enforce.Event, now time.Time) {
 	}
 }
 
+type printedFinding struct {
+	line  string // 1.4.3's
+	since time.Time
+	said  repeats[enforce.Decision]
+
+	orders int    // about it, which are under way
+	over   string // what is printed when these have ended; empty while it isn't over
+}
+
+// say says whether to print a decision. What is done about a finding that stays changes often, and is printed once.
+func (f *printedFinding) say(d enforce.Decision, now time.Time) bool {
+	if d == enforce.DecisionUnderWay {
+		return false
+	}
+	again, ok := f.said.admit(d, now)
+	return ok && (again == "" || d != enforce.DecisionAct && d != enforce.DecisionStuck)
+}
+
+// waitOf says why nothing is done about a finding; empty when something is, or would be, as in 1.4.3.
+func waitOf(f *enforce.Finding, now time.Time) string {
+	left := f.Due.Sub(now)
+	switch {
+	case f.Waits != "":
+		return fmt.Sprintf(" (waits: %s)", f.Waits)
+	case f.Pending && left >= 2*time.Minute:
+		return fmt.Sprintf(" (waits for %s)", text.ShortDuration(left))
+	case f.Pending && left > 0:
+		return fmt.Sprintf(" (waits for %s)", text.FormatDuration(max(left.Truncate(time.Second), time.Second)))
+	case f.Pending:
+		return " (waits for more cycles)"
+	case f.Decision() == enforce.DecisionUnderWay:
+		return " (an order about it is under way)"
+	case len(f.Stuck) > 0:
+		return fmt.Sprintf(" (process %d: %s)", f.Stuck[0].PID, cmp.Or(f.Stuck[0].Reason, "it cannot be ended"))
+	}
+	return ""
+}
+
 // outcome prints what a host did: 1.4.3's lines, and on stderr what did not go as it should.
 func (w *cycleWriter) outcome(e *enforce.Event, now time.Time) {
 	if e.Err != nil {
