@@ -28,8 +28,8 @@ type Plan struct {
 	Ask           []snapshot.Hostname
 	ExemptDevices map[snapshot.Hostname][]snapshot.DeviceIndex
 	Uncounted     Uncounted
-	// ForWaits is what commands that wait get by caps that hold as far as others wait, or could have.
-	ForWaits  []ForWait
+	// Offers are what commands that wait get by caps that hold as far as others wait, or could have.
+	Offers    []Offer
 	Counts    Counts // nil before anything was judged
 	TellUsers bool   // on their terminals
 }
@@ -69,8 +69,8 @@ type Note struct {
 	Text string            `json:"text"`
 }
 
-// ForWait is what a plan has for a command that waits for GPUs on a host.
-type ForWait struct {
+// Offer is what a plan has for a command that waits for GPUs on a host.
+type Offer struct {
 	Host snapshot.Hostname
 	ID   string
 	// GPUs are free for it, or will be, and are kept for it alone then. Empty if nothing is taken for it.

@@ -183,11 +183,11 @@ func (n *counted) from(h *judging.HostView) enforce.CapCount {
 // conclude adds to the judgement what was found besides the findings.
 func (c *Counting) conclude() {
 	c.Counts = c
-	for _, n := range c.forWaits {
-		w := enforce.ForWait{Host: n.h.Name, ID: n.ID, Possible: n.possible}
+	for _, n := range c.waits {
+		w := enforce.Offer{Host: n.h.Name, ID: n.ID, Possible: n.possible}
 		if n.gets() {
 			w.GPUs, w.Possible = n.free, 0
 		}
-		c.ForWaits = append(c.ForWaits, w)
+		c.Offers = append(c.Offers, w)
 	}
 }

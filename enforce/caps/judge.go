@@ -170,7 +170,7 @@ type capOn struct {
 	// something goes.
 	counted []*personDevice
 	mayTake int
-	wait    *need
+	wait    *wait
 }
 
 func (c *capOn) judge() {

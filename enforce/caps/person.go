@@ -29,11 +29,11 @@ type Counting struct {
 	caps         []*policyCap                  // those with keys of their own, then those of the list
 	own, list    []*policyCap                  // the same
 	models       map[string]uint64             // the caps of the list that are about a model that somebody has
-	served       map[string]*need              // waits that get what they lack, by their keys
+	served       map[string]*wait              // waits that get what they lack, by their keys
 	reservations map[*judging.HostView][]*snapshot.Reservation
 	people       [][]*person // by the position of a host, who has something there, and caps
 	onHosts      []*person   // these lists, one after the other
-	forWaits     []*need
+	waits        []*wait
 	reserved     map[*personDevice]bool // held within own reservations that run
 	counted      map[countKey]*counted
 
@@ -61,7 +61,7 @@ type policyCap struct {
 func New(j *judging.Judgement) *Counting {
 	c := &Counting{
 		Judgement: j, byUser: make(map[snapshot.Username]*person), models: make(map[string]uint64),
-		served: make(map[string]*need), reservations: make(map[*judging.HostView][]*snapshot.Reservation),
+		served: make(map[string]*wait), reservations: make(map[*judging.HostView][]*snapshot.Reservation),
 		reserved: make(map[*personDevice]bool), counted: make(map[countKey]*counted),
 		people: make([][]*person, len(j.Cluster)), at: make(map[int]*personDevice),
 	}

@@ -246,7 +246,7 @@ func leftFor(list []*snapshot.Reservation, i, working int, now time.Time) int {
 }
 
 // mayHaveBeside is how many GPUs somebody who waits may have on the host besides what others have reserved.
-func (c *Counting) mayHaveBeside(n *need) int {
+func (c *Counting) mayHaveBeside(n *wait) int {
 	running := slices.DeleteFunc(slices.Clone(c.reservations[n.h]),
 		func(b *snapshot.Reservation) bool { return !b.Runs(n.h.Clock()) })
 	if len(running) == 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// need is what a wait lacks on a host.
-type need struct {
+// wait is a command that waits on a host, and what it lacks there.
+type wait struct {
 	*snapshot.Wait
 	h    *judging.HostView
 	user *person
@@ -24,10 +24,10 @@ type need struct {
 }
 
 // gets reports whether it gets what it waits for.
-func (n *need) gets() bool { return n.possible == n.GPUs }
+func (n *wait) gets() bool { return n.possible == n.GPUs }
 
 // lacks is how many GPUs it needs beside those.
-func (n *need) lacks() int { return n.GPUs - len(n.free) }
+func (n *wait) lacks() int { return n.GPUs - len(n.free) }
 
 // judgeWaiting applies a cap that holds only as far as others wait. For each wait it takes all that it lacks on one
 // host, or nothing. Its time runs for the wait, whoever would lose.
@@ -47,9 +47,9 @@ func (c *Counting) judgeWaiting(listed *policyCap, each []*capOn) {
 		if c.take(over, n); n.gets() {
 			c.served[n.key] = n
 		}
-		c.forWaits = append(c.forWaits, n)
+		c.waits = append(c.waits, n)
 	}
-	c.forWaits = slices.DeleteFunc(c.forWaits, func(n *need) bool { return !n.gets() && c.served[n.key] != nil })
+	c.waits = slices.DeleteFunc(c.waits, func(n *wait) bool { return !n.gets() && c.served[n.key] != nil })
 }
 
 // keepTaken keeps what was taken for waits: it may not be free yet.
@@ -62,10 +62,10 @@ func (c *Counting) keepTaken() {
 			if !known {
 				continue
 			}
-			n := &need{Wait: w, h: h, key: key, possible: w.GPUs}
+			n := &wait{Wait: w, h: h, key: key, possible: w.GPUs}
 			if taken.Host == h.Name {
 				n.user, n.free = c.of(c.Policy.Account(w.Username)), taken.GPUs
-				c.forWaits = append(c.forWaits, n)
+				c.waits = append(c.waits, n)
 			}
 			if n.free != nil || c.served[key] == nil {
 				c.served[key] = n
@@ -103,7 +103,7 @@ func overBy(each []*capOn, by time.Time) (over []*capOn) {
 }
 
 // needs are what those lack for whom a cap holds, on each host on which they wait, in the order of the queues.
-func (c *Counting) needs(listed *policyCap, by time.Time) (needs []*need) {
+func (c *Counting) needs(listed *policyCap, by time.Time) (needs []*wait) {
 	first := make(map[string]int)
 	for _, h := range c.Hosts {
 		if len(h.Snapshot.Waits) == 0 {
@@ -111,7 +111,7 @@ func (c *Counting) needs(listed *policyCap, by time.Time) (needs []*need) {
 		}
 		free, may := c.free(h, by), make(map[snapshot.Username]int)
 		for i := range h.Snapshot.Waits {
-			n := &need{Wait: &h.Snapshot.Waits[i], h: h, key: c.WaitKey(&h.Snapshot.Waits[i])}
+			n := &wait{Wait: &h.Snapshot.Waits[i], h: h, key: c.WaitKey(&h.Snapshot.Waits[i])}
 			user := c.Policy.Account(n.Username)
 			left := slices.DeleteFunc(slices.Clone(free), func(index snapshot.DeviceIndex) bool {
 				gets := len(n.free) < n.GPUs && n.suits(index)
@@ -139,7 +139,7 @@ func (c *Counting) needs(listed *policyCap, by time.Time) (needs []*need) {
 			}
 		}
 	}
-	slices.SortStableFunc(needs, func(a, b *need) int { // where it lacks least, first
+	slices.SortStableFunc(needs, func(a, b *wait) int { // where it lacks least, first
 		return cmp.Or(cmp.Compare(first[a.key], first[b.key]), cmp.Compare(a.lacks(), b.lacks()))
 	})
 	return needs
@@ -147,7 +147,7 @@ func (c *Counting) needs(listed *policyCap, by time.Time) (needs []*need) {
 
 // mayBegin reports whether the command of a wait might begin, whoever else waits. may keeps what each person may have
 // on the host, which may have very many waits.
-func (c *Counting) mayBegin(n *need, user snapshot.Username, may map[snapshot.Username]int) bool {
+func (c *Counting) mayBegin(n *wait, user snapshot.Username, may map[snapshot.Username]int) bool {
 	most := len(n.h.Snapshot.Devices)
 	if n.Passed || n.GPUs > most {
 		return false
@@ -157,13 +157,13 @@ func (c *Counting) mayBegin(n *need, user snapshot.Username, may map[snapshot.Us
 	}
 	if _, known := may[user]; !known {
 		all := snapshot.Wait{UID: n.UID, GPUs: most}
-		may[user] = c.mayHave(&need{Wait: &all, h: n.h, key: n.key, user: c.of(user)}, false)
+		may[user] = c.mayHave(&wait{Wait: &all, h: n.h, key: n.key, user: c.of(user)}, false)
 	}
 	return n.GPUs <= may[user]
 }
 
 // suits reports whether a wait may get a GPU.
-func (n *need) suits(index snapshot.DeviceIndex) bool {
+func (n *wait) suits(index snapshot.DeviceIndex) bool {
 	if n.Suits != nil && !slices.Contains(n.Suits, index) {
 		return false
 	}
@@ -183,7 +183,7 @@ func (c *Counting) free(h *judging.HostView, by time.Time) (free []snapshot.Devi
 }
 
 // take has people lose what a wait lacks, if all of it may be taken, and finds how many GPUs the wait could have.
-func (c *Counting) take(over []*capOn, n *need) {
+func (c *Counting) take(over []*capOn, n *wait) {
 	of := make(map[*personDevice]*capOn)
 	var list []*personDevice
 	has, may := make(map[int]int), make(map[int]int)
@@ -217,7 +217,7 @@ func (c *Counting) take(over []*capOn, n *need) {
 }
 
 // loseFor adds the findings about what was chosen for a wait. They are acted on once all of them are due.
-func (c *Counting) loseFor(n *need, chosen []*personDevice, of map[*personDevice]*capOn) {
+func (c *Counting) loseFor(n *wait, chosen []*personDevice, of map[*personDevice]*capOn) {
 	lost := make(map[*capOn][]*personDevice)
 	var losing []*capOn
 	for _, d := range chosen {
@@ -270,7 +270,7 @@ func (c *capOn) countOf(u *person) int { return len(thatCount(c.devicesOf(u), ti
 
 // mayHave is how many GPUs a person who waits may have on the host by every cap, or by those that always hold: a host's
 // queue passes over people beyond these.
-func (c *Counting) mayHave(n *need, whileWaiting bool) int {
+func (c *Counting) mayHave(n *wait, whileWaiting bool) int {
 	may := n.GPUs
 	if n.user.settings == nil { // exempt
 		return may
@@ -304,7 +304,7 @@ func (c *Counting) mayHave(n *need, whileWaiting bool) int {
 }
 
 // promised is how many GPUs other waits get that a cap counts with those of a wait.
-func (c *Counting) promised(n *need, by *capOn) (count int) {
+func (c *Counting) promised(n *wait, by *capOn) (count int) {
 	for key, other := range c.served {
 		together := by.Together && other.user != nil && by.Member(other.user.user) == enforce.Member
 		if key == n.key || other.user != n.user && !together || by.host != nil && by.host != other.h ||
@@ -321,7 +321,7 @@ func (c *Counting) promised(n *need, by *capOn) (count int) {
 }
 
 // wants reports whether a wait may get GPUs that a cap is about.
-func (n *need) wants(listed *policyCap) bool {
+func (n *wait) wants(listed *policyCap) bool {
 	return slices.ContainsFunc(n.h.Snapshot.Devices, func(d snapshot.Device) bool {
 		return n.suits(d.Index) && listed.IsAboutModel(enforce.ModelOf(&d))
 	})

@@ -289,7 +289,7 @@ func TestRulesOfSitesWhileOthersWait(t *testing.T) {
 			words, plan := lostBy(t, file, noon, 30*time.Minute, tt.sites...)
 			require.Equal(t, tt.want, words)
 			var possible []string
-			for _, w := range plan.ForWaits {
+			for _, w := range plan.Offers {
 				if len(w.GPUs) == 0 {
 					text, _, _ := strings.Cut(strings.TrimPrefix(w.ID, "wait of "), " no.")
 					possible = append(possible, fmt.Sprintf("%s: %d", text, w.Possible))

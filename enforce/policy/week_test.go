@@ -230,7 +230,7 @@ func (l *lab) enforce() {
 	for _, w := range l.waits { // what is free stays kept
 		w.kept = slices.DeleteFunc(slices.Clone(w.kept), func(g snapshot.DeviceIndex) bool { return l.holder(w.host, g) != nil })
 	}
-	for _, w := range plan.ForWaits {
+	for _, w := range plan.Offers {
 		l.checkWait(&w)
 	}
 	lost := make(map[int]string) // jobs by the finding
@@ -286,7 +286,7 @@ func (l *lab) checkWarned(f *enforce.Finding) {
 }
 
 // checkWait checks that what is taken lets the command begin, and keeps it for it.
-func (l *lab) checkWait(w *enforce.ForWait) {
+func (l *lab) checkWait(w *enforce.Offer) {
 	at := slices.IndexFunc(l.waits, func(other *labWait) bool { return other.id == w.ID })
 	require.GreaterOrEqual(l.t, at, 0)
 	wait := l.waits[at]

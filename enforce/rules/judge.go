@@ -44,6 +44,23 @@ func Judge(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memor
 	return plan, j.Next, events
 }
 
+type judge struct {
+	*judging.Judgement
+	found, notify []enforce.Event           // about findings, and about users to notify
+	more          map[snapshot.Hostname]int // findings without an event, by host
+}
+
+// ofHosts are the rules about one host alone. The others are caps.
+var ofHosts = map[enforce.Rule]func(*judge, *judging.HostView){
+	enforce.RuleNonEnvProcesses: (*judge).nonEnvProcesses,
+	enforce.RuleUnreadable:      (*judge).unreadable,
+	enforce.RuleEnvDevices:      (*judge).envDevices,
+	enforce.RuleMaxProcessAge:   (*judge).processAge,
+	enforce.RuleEnvMemory:       (*judge).envMemory,
+	enforce.RuleIdle:            (*judge).idle,
+	enforce.RuleMaxDuration:     (*judge).maxDuration,
+}
+
 // eachHost does all steps for one host after the other, as long as its snapshot is in the processor's cache. Findings
 // and notes are in the order of the steps.
 func (j *judge) eachHost(steps []func(*judging.HostView)) {
@@ -62,23 +79,6 @@ func (j *judge) eachHost(steps []func(*judging.HostView)) {
 		j.Findings = append(j.Findings, list...)
 	}
 	j.Notes = slices.Concat(notes...)
-}
-
-type judge struct {
-	*judging.Judgement
-	found, notify []enforce.Event           // about findings, and about users to notify
-	more          map[snapshot.Hostname]int // findings without an event, by host
-}
-
-// ofHosts are the rules about one host alone. The others are caps.
-var ofHosts = map[enforce.Rule]func(*judge, *judging.HostView){
-	enforce.RuleNonEnvProcesses: (*judge).nonEnvProcesses,
-	enforce.RuleUnreadable:      (*judge).unreadable,
-	enforce.RuleEnvDevices:      (*judge).envDevices,
-	enforce.RuleMaxProcessAge:   (*judge).processAge,
-	enforce.RuleEnvMemory:       (*judge).envMemory,
-	enforce.RuleIdle:            (*judge).idle,
-	enforce.RuleMaxDuration:     (*judge).maxDuration,
 }
 
 // noteUnknowns notes what is unknown about GPUs and processes, and false claims.
@@ -135,15 +135,6 @@ func (j *judge) noteUnknowns(h *judging.HostView) {
 	}
 }
 
-func (j *judge) postpone(h *judging.HostView) {
-	h.Drop()
-	for i := range j.Findings {
-		if f := &j.Findings[i]; !f.Pending && f.Affects() == h.Name && len(f.Terminate)+len(f.Detach) > 0 {
-			f.Pending, f.Waits = true, fmt.Sprintf("%d orders are under way on the host", enforce.MaxOrdersUnderWay)
-		}
-	}
-}
-
 func (j *judge) plan() enforce.Plan {
 	for _, h := range j.Hosts {
 		if h.UnderWay.Orders >= enforce.MaxOrdersUnderWay {
@@ -172,4 +163,13 @@ func (j *judge) plan() enforce.Plan {
 		plan.Orders = append(plan.Orders, order.OfHost{Host: h.Name, Order: o})
 	}
 	return plan
+}
+
+func (j *judge) postpone(h *judging.HostView) {
+	h.Drop()
+	for i := range j.Findings {
+		if f := &j.Findings[i]; !f.Pending && f.Affects() == h.Name && len(f.Terminate)+len(f.Detach) > 0 {
+			f.Pending, f.Waits = true, fmt.Sprintf("%d orders are under way on the host", enforce.MaxOrdersUnderWay)
+		}
+	}
 }

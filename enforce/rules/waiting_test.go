@@ -146,7 +146,7 @@ func TestAWaitThatEndsEndsTheWarning(t *testing.T) {
 	plan := memory.Judge(policy, waits, noon(0))
 	require.Len(t, plan.Findings, 1)
 	require.Equal(t, "User bob is to give back GPUs: carol waits for 1 GPU, those who share cap owners have 3 GPUs, and 0 GPUs are allowed", plan.Findings[0].String())
-	require.Equal(t, []snapshot.DeviceIndex{2}, plan.ForWaits[0].GPUs)
+	require.Equal(t, []snapshot.DeviceIndex{2}, plan.Offers[0].GPUs)
 	require.Empty(t, memory.Judge(policy, nobody, noon(10)).Findings, "she has gone")
 	require.Empty(t, planText(memory.Judge(policy, waits, noon(35))), "a new wait is warned for again")
 
@@ -155,11 +155,11 @@ func TestAWaitThatEndsEndsTheWarning(t *testing.T) {
 	freed := withWaits(t, free, snapshot.Wait{ID: "first", UID: 1004, Username: "dave", GPUs: 1}, waitOf(1))
 	plan = memory.Judge(policy, freed, noon(66))
 	require.Empty(t, plan.Findings, "it is hers, though somebody else waits longer")
-	require.Equal(t, []snapshot.DeviceIndex{2}, plan.ForWaits[0].GPUs, "and the host is told so")
+	require.Equal(t, []snapshot.DeviceIndex{2}, plan.Offers[0].GPUs, "and the host is told so")
 	passed := waitOf(1)
 	passed.Passed = true
 	afterwards := memory
-	require.Empty(t, afterwards.Judge(policy, withWaits(t, free, passed), noon(66).Add(30*time.Second)).ForWaits, "until she lets it pass")
+	require.Empty(t, afterwards.Judge(policy, withWaits(t, free, passed), noon(66).Add(30*time.Second)).Offers, "until she lets it pass")
 	require.NotEmpty(t, memory.Judge(policy, freed, noon(68)).Findings, "and if she doesn't get it, a warning begins again")
 }
 

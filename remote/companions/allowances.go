@@ -175,12 +175,12 @@ func (a *Allowances) of(round *controller.Round, h *snapshot.Host) *service.Allo
 		p.Reservable = reservableOf(round, h, name, p.Caps, own)
 		told.People[uid] = p
 	}
-	tellWaits(told, round.Plan.ForWaits, h.Name)
+	tellWaits(told, round.Plan.Offers, h.Name)
 	return told
 }
 
 // tellWaits adds what commands that wait on a host get, or could have.
-func tellWaits(told *service.Allowance, all []enforce.ForWait, host snapshot.Hostname) {
+func tellWaits(told *service.Allowance, all []enforce.Offer, host snapshot.Hostname) {
 	told.Offers, told.Possible = make(map[string][]snapshot.DeviceIndex), make(map[string]int)
 	for _, w := range all {
 		switch {

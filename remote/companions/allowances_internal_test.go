@@ -110,7 +110,7 @@ func TestWhoAsksIsToldAtOnce(t *testing.T) {
 
 // TestTellWaits: a host is told what its waits get, and nothing of other hosts.
 func TestTellWaits(t *testing.T) {
-	all := []enforce.ForWait{
+	all := []enforce.Offer{
 		{Host: "a", ID: "w1", GPUs: []snapshot.DeviceIndex{2, 3}},
 		{Host: "a", ID: "w2", Possible: 1},
 		{Host: "a", ID: "w3"},

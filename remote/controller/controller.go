@@ -3,7 +3,7 @@
 //
 //	fleet := controller.Survey{Hosts: hosts, Link: pool, Fanout: 64}
 //	c := &controller.Controller{Options: controller.Options{Survey: fleet, Policy: policy, Now: time.Now}}
-//	err := controller.Loop(ctx, c, controller.Schedule{Interval: 10 * time.Second}, show)
+//	err := controller.Loop(ctx, c, controller.LoopOptions{Interval: 10 * time.Second}, show)
 //
 // Loop takes one event after the other (events.go), and Controller.cycle is what happens at each. Only Delivery.Send
 // changes hosts. The package prints nothing: a Round has what was seen, concluded and done, and Sinks get the events.

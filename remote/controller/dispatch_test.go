@@ -77,7 +77,7 @@ func TestOrdersAreNotWaitedFor(t *testing.T) {
 		var starts []time.Duration
 		decisions := map[string]bool{}
 		var ended []string
-		require.NoError(t, controller.Loop(t.Context(), c, controller.Schedule{Interval: time.Second, Cycles: 20}, func(round controller.Round) error {
+		require.NoError(t, controller.Loop(t.Context(), c, controller.LoopOptions{Interval: time.Second, Cycles: 20}, func(round controller.Round) error {
 			starts = append(starts, round.Start.Sub(g.begun))
 			for i := range round.Plan.Findings {
 				f := &round.Plan.Findings[i]
@@ -131,7 +131,7 @@ func TestNothingDelaysAnOrder(t *testing.T) {
 		s := telling{&graceful{hosts: map[string][]snapshot.PID{"b": {8}}, begun: time.Now()}, make(chan struct{})}
 		c := controllerOf(s, strict{}, "b")
 		c.Companions = []controller.Companion{s}
-		require.NoError(t, controller.Loop(t.Context(), c, controller.Schedule{Interval: time.Second, Cycles: 1},
+		require.NoError(t, controller.Loop(t.Context(), c, controller.LoopOptions{Interval: time.Second, Cycles: 1},
 			func(controller.Round) error { return nil }))
 		require.Equal(t, []string{"0s: b [8]"}, s.log)
 	})
@@ -147,7 +147,7 @@ func TestOrdersUnderWayAreWaitedForAtTheEnd(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
 				defer cancel()
 				var last controller.Round
-				require.NoError(t, controller.Loop(ctx, c, controller.Schedule{Interval: time.Second}, func(round controller.Round) error {
+				require.NoError(t, controller.Loop(ctx, c, controller.LoopOptions{Interval: time.Second}, func(round controller.Round) error {
 					if last = round; inShow {
 						cancel()
 					}
@@ -182,7 +182,7 @@ func TestHooksGetCompleteOutcomes(t *testing.T) {
 		c := controllerOf(g, strict{}, "a")
 		c.Sinks = []controller.Sink{hooksink.Sink{Queue: &hooks, Now: time.Now}}
 		broken := errors.New("broken pipe")
-		err := controller.Loop(t.Context(), c, controller.Schedule{Interval: time.Second}, func(controller.Round) error { return broken })
+		err := controller.Loop(t.Context(), c, controller.LoopOptions{Interval: time.Second}, func(controller.Round) error { return broken })
 		require.ErrorIs(t, err, broken)
 		require.Len(t, hooks.notices, 1)
 		notice := hooks.notices[0]

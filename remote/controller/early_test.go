@@ -205,7 +205,7 @@ func TestEarlyCycles(t *testing.T) {
 				go row.do(w)
 				synctest.Wait()
 				shown := 0
-				err := controller.Loop(t.Context(), c, controller.Schedule{Interval: 10 * time.Second, Cycles: 3}, func(round controller.Round) error {
+				err := controller.Loop(t.Context(), c, controller.LoopOptions{Interval: 10 * time.Second, Cycles: 3}, func(round controller.Round) error {
 					shown++
 					require.Equal(t, shown, round.Number)
 					return nil
@@ -260,7 +260,7 @@ func TestWhatAnEarlyCycleShows(t *testing.T) {
 			w.change("a", "a", func(*wakefulHost) {}) // nothing is new
 		}()
 		earlier := 0
-		err := controller.Loop(t.Context(), c, controller.Schedule{Interval: 10 * time.Second, Cycles: 2}, func(round controller.Round) error {
+		err := controller.Loop(t.Context(), c, controller.LoopOptions{Interval: 10 * time.Second, Cycles: 2}, func(round controller.Round) error {
 			earlier += round.Earlier
 			return nil
 		})

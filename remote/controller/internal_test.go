@@ -200,7 +200,7 @@ func TestTheRecordOfAnHour(t *testing.T) {
 // What may be judged sooner doesn't wait for the judgement before, but for the tenth before that.
 func TestJudgementsASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLoop(t.Context(), &Controller{Options: Options{Survey: Survey{Link: new(agent.Pool)}, Now: time.Now}}, Schedule{})
+		l := newLoop(t.Context(), &Controller{Options: Options{Survey: Survey{Link: new(agent.Pool)}, Now: time.Now}}, LoopOptions{})
 		e, n := &loopEvent{complete: true, sooner: mostSooner}, 0
 		for begun := time.Now(); time.Since(begun) < time.Minute; n++ {
 			l.handle(t.Context(), e)

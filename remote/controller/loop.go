@@ -15,8 +15,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// Schedule says when hosts are asked.
-type Schedule struct {
+// LoopOptions say when hosts are asked, and what else a Loop listens to.
+type LoopOptions struct {
 	// Interval is the time between two ticks, at which all hosts are asked: none of them twice at a time. 0 means once.
 	Interval time.Duration
 	Cycles   int // ends the loop after so many ticks; 0 means never
@@ -32,7 +32,7 @@ type Schedule struct {
 	Step func(wait time.Duration)
 }
 
-func (s *Schedule) step(wait time.Duration) {
+func (s *LoopOptions) step(wait time.Duration) {
 	if s.Step != nil {
 		s.Step(wait)
 	}
@@ -41,7 +41,7 @@ func (s *Schedule) step(wait time.Duration) {
 // Loop enforces until the schedule is over, ctx ends, or each returns an error, which it then returns. each gets what
 // was done since a tick, when answers and orders have ended, or at the next tick. When ctx ends, no further order is
 // begun, and the outcomes of those under way are waited for.
-func Loop(ctx context.Context, c *Controller, s Schedule, each func(Round) error) error {
+func Loop(ctx context.Context, c *Controller, s LoopOptions, each func(Round) error) error {
 	l := newLoop(ctx, c, s)
 	defer l.close()
 	for {
@@ -78,10 +78,10 @@ func Loop(ctx context.Context, c *Controller, s Schedule, each func(Round) error
 	}
 }
 
-// loop brings a Controller the events of a Schedule, one after the other. It belongs to one goroutine.
+// loop brings a Controller the events that LoopOptions name, one after the other. It belongs to one goroutine.
 type loop struct {
 	*Controller
-	Schedule
+	LoopOptions
 
 	asking asking
 	timer  *time.Timer                // of wait
@@ -96,8 +96,8 @@ type loop struct {
 	shown        bool      // what was done since the last tick was shown
 }
 
-func newLoop(ctx context.Context, c *Controller, s Schedule) *loop {
-	l := &loop{Controller: c, Schedule: s, start: time.Now(), shown: true, timer: time.NewTimer(0)}
+func newLoop(ctx context.Context, c *Controller, s LoopOptions) *loop {
+	l := &loop{Controller: c, LoopOptions: s, start: time.Now(), shown: true, timer: time.NewTimer(0)}
 	l.asking.underWay = make(map[string]bool)
 	l.asking.ctx, l.asking.cancel = context.WithCancel(ctx)
 	c.fleet = c.fleet.of(c.Hosts)
@@ -305,7 +305,7 @@ func (l *loop) finish(ctx context.Context, each func(Round) error) error {
 
 // Finish waits for the orders that a Loop left under way when Drain was over, and until the memory is written.
 func (c *Controller) Finish(ctx context.Context, each func(Round) error) error {
-	l := newLoop(ctx, c, Schedule{})
+	l := newLoop(ctx, c, LoopOptions{})
 	defer l.close()
 	l.shown = true
 	return l.finish(ctx, each)

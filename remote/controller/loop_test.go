@@ -67,7 +67,7 @@ func TestCyclesKeepTime(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				link, begun := &slow{takes: tt.takes}, time.Now()
-				err := loopOf(t.Context(), looping(link), usual, controller.Schedule{Interval: 10 * s, Cycles: 4}, func(c controller.Round) error {
+				err := loopOf(t.Context(), looping(link), usual, controller.LoopOptions{Interval: 10 * s, Cycles: 4}, func(c controller.Round) error {
 					require.Empty(t, c.Cluster.Failed())
 					return nil
 				})
@@ -85,14 +85,14 @@ func TestCyclesKeepTime(t *testing.T) {
 func TestTheLoopEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		once := 0
-		require.NoError(t, loopOf(t.Context(), looping(&slow{takes: []time.Duration{0}}), usual, controller.Schedule{}, func(controller.Round) error {
+		require.NoError(t, loopOf(t.Context(), looping(&slow{takes: []time.Duration{0}}), usual, controller.LoopOptions{}, func(controller.Round) error {
 			once++
 			return nil
 		}))
 		require.Equal(t, 1, once, "an interval of 0 is once")
 
 		enough := errors.New("enough")
-		err := loopOf(t.Context(), looping(&slow{takes: []time.Duration{0}}), usual, controller.Schedule{Interval: time.Second}, func(c controller.Round) error {
+		err := loopOf(t.Context(), looping(&slow{takes: []time.Duration{0}}), usual, controller.LoopOptions{Interval: time.Second}, func(c controller.Round) error {
 			if c.Number == 3 {
 				return enough
 			}
@@ -103,7 +103,7 @@ func TestTheLoopEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 		defer cancel()
 		begun := time.Now()
-		require.NoError(t, loopOf(ctx, looping(&slow{takes: []time.Duration{0}}), usual, controller.Schedule{Interval: time.Hour}, shown))
+		require.NoError(t, loopOf(ctx, looping(&slow{takes: []time.Duration{0}}), usual, controller.LoopOptions{Interval: time.Hour}, shown))
 		require.Equal(t, 25*time.Second, time.Since(begun), "in the middle of a wait")
 	})
 }
@@ -113,7 +113,7 @@ func TestSIGHUPBetweenCycles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, hangup := time.Now(), make(chan os.Signal, 1)
 		var reread []time.Duration
-		schedule := controller.Schedule{
+		schedule := controller.LoopOptions{
 			Interval: time.Minute, Cycles: 3, Hangup: hangup,
 			Reload: func() { reread = append(reread, time.Since(begun)) },
 		}
@@ -131,17 +131,17 @@ func TestSteps(t *testing.T) {
 	errEnd := errors.New("the end")
 	const limit = 30 * time.Second // what a service allows where a step says 0
 	for name, row := range map[string]struct {
-		schedule controller.Schedule
+		schedule controller.LoopOptions
 		order    time.Duration // that an order takes
 		stop     time.Duration // after which the run is stopped; 0 for never
 		each     error
 	}{
-		"two cycles":              {schedule: controller.Schedule{Interval: time.Minute, Cycles: 2}, order: 10 * time.Second},
-		"long orders":             {schedule: controller.Schedule{Interval: 20 * time.Minute, Cycles: 2}, order: 19 * time.Minute},
-		"a single cycle":          {schedule: controller.Schedule{}, order: time.Hour},
-		"the last cycle":          {schedule: controller.Schedule{Interval: time.Minute, Cycles: 1}, order: time.Hour},
-		"an error after a cycle":  {schedule: controller.Schedule{Interval: time.Second}, order: time.Hour, each: errEnd},
-		"it is stopped in a wait": {schedule: controller.Schedule{Interval: 5 * time.Second}, order: time.Hour, stop: 4990 * time.Millisecond},
+		"two cycles":              {schedule: controller.LoopOptions{Interval: time.Minute, Cycles: 2}, order: 10 * time.Second},
+		"long orders":             {schedule: controller.LoopOptions{Interval: 20 * time.Minute, Cycles: 2}, order: 19 * time.Minute},
+		"a single cycle":          {schedule: controller.LoopOptions{}, order: time.Hour},
+		"the last cycle":          {schedule: controller.LoopOptions{Interval: time.Minute, Cycles: 1}, order: time.Hour},
+		"an error after a cycle":  {schedule: controller.LoopOptions{Interval: time.Second}, order: time.Hour, each: errEnd},
+		"it is stopped in a wait": {schedule: controller.LoopOptions{Interval: 5 * time.Second}, order: time.Hour, stop: 4990 * time.Millisecond},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c := looping(takesTime{order: row.order})
@@ -193,11 +193,11 @@ func TestARoleThatEndsDuringALongOrder(t *testing.T) {
 		term, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		begun := time.Now()
-		require.NoError(t, loopOf(term, leader, strict{}, controller.Schedule{Interval: time.Minute, Drain: 4 * time.Second}, shown))
+		require.NoError(t, loopOf(term, leader, strict{}, controller.LoopOptions{Interval: time.Minute, Drain: 4 * time.Second}, shown))
 		require.Equal(t, 14*time.Second, time.Since(begun))
 		leader.Configure(standby.Options)
 		var came []time.Duration
-		require.NoError(t, loopOf(t.Context(), leader, usual, controller.Schedule{Interval: time.Minute, Cycles: 80}, func(c controller.Round) error {
+		require.NoError(t, loopOf(t.Context(), leader, usual, controller.LoopOptions{Interval: time.Minute, Cycles: 80}, func(c controller.Round) error {
 			if len(c.Results) > 0 {
 				came = append(came, time.Since(begun).Truncate(time.Minute))
 			}
@@ -212,7 +212,7 @@ func untilWaiting(t *testing.T, c *controller.Controller) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4900*time.Millisecond)
 	defer cancel()
-	require.NoError(t, loopOf(ctx, c, strict{}, controller.Schedule{Interval: 5 * time.Second, Drain: time.Second}, shown))
+	require.NoError(t, loopOf(ctx, c, strict{}, controller.LoopOptions{Interval: 5 * time.Second, Drain: time.Second}, shown))
 }
 
 // A loop ends after its number of cycles, also if the one before it passed that number when it ended.
@@ -223,7 +223,7 @@ func TestCyclesThatWerePassed(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
 		defer cancel()
 		var numbers []int
-		require.NoError(t, loopOf(ctx, c, usual, controller.Schedule{Interval: time.Minute, Cycles: 2}, func(round controller.Round) error {
+		require.NoError(t, loopOf(ctx, c, usual, controller.LoopOptions{Interval: time.Minute, Cycles: 2}, func(round controller.Round) error {
 			numbers = append(numbers, round.Number)
 			return nil
 		}))
@@ -273,7 +273,7 @@ func TestADeliveryToAHostThatLeft(t *testing.T) {
 		c, l := looping(&slow{takes: []time.Duration{0}}), leaving{make(chan error, 9)}
 		c.Companions = []controller.Companion{l}
 		begun := time.Now()
-		require.NoError(t, loopOf(t.Context(), c, usual, controller.Schedule{}, shown))
+		require.NoError(t, loopOf(t.Context(), c, usual, controller.LoopOptions{}, shown))
 		require.Less(t, time.Since(begun), time.Second)
 		require.Equal(t, remote.Cancelled, remote.ClassOf(<-l.learnt))
 	})
@@ -304,7 +304,7 @@ func TestAReloadComesBeforeTheTick(t *testing.T) {
 		link := takesEach{takes: map[string]time.Duration{"slow": 15 * time.Second}, first: new(sync.Map)}
 		c, messages := controllerOf(link, nil, "a", "slow"), new(companions.Messages)
 		c.Memory.Companions = map[string]json.RawMessage{messages.Name(): []byte(`{"exempted": {"x": true}}`)}
-		schedule := controller.Schedule{Interval: 10 * time.Second, Cycles: 4, Hangup: hangup, Reload: func() {
+		schedule := controller.LoopOptions{Interval: 10 * time.Second, Cycles: 4, Hangup: hangup, Reload: func() {
 			options := c.Options
 			options.Companions = []controller.Companion{messages}
 			options.Hosts = append(options.Hosts, remote.Host{Name: "new"})
@@ -327,7 +327,7 @@ func TestWhatIsLearntLastIsSaved(t *testing.T) {
 		c := looping(survives{})
 		var saved controller.Saved
 		c.Store = storeFunc(func(s controller.Saved) error { saved = s; return nil })
-		require.NoError(t, loopOf(ctx, c, strict{}, controller.Schedule{Interval: time.Minute}, shown))
+		require.NoError(t, loopOf(ctx, c, strict{}, controller.LoopOptions{Interval: time.Minute}, shown))
 		want, err := c.Encode(time.Now())
 		require.NoError(t, err)
 		require.NotEmpty(t, c.Memory.Rules.Stuck)

@@ -34,7 +34,7 @@ func cycleOf(ctx context.Context, c *controller.Controller, policy enforce.Polic
 
 // once asks all hosts, judges and acts once, and waits for the outcome.
 func once(ctx context.Context, c *controller.Controller) (round controller.Round) {
-	_ = controller.Loop(ctx, c, controller.Schedule{}, func(done controller.Round) error { round = done; return nil })
+	_ = controller.Loop(ctx, c, controller.LoopOptions{}, func(done controller.Round) error { round = done; return nil })
 	return round
 }
 
@@ -59,7 +59,7 @@ func recordsOf(t *testing.T, path string, kind audit.RecordKind) (list []audit.R
 	return list
 }
 
-func loopOf(ctx context.Context, c *controller.Controller, policy enforce.Policy, s controller.Schedule, each func(controller.Round) error) error {
+func loopOf(ctx context.Context, c *controller.Controller, policy enforce.Policy, s controller.LoopOptions, each func(controller.Round) error) error {
 	c.Policy = policy
 	return controller.Loop(ctx, c, s, each)
 }
@@ -67,7 +67,7 @@ func loopOf(ctx context.Context, c *controller.Controller, policy enforce.Policy
 // ticks runs a loop for so many ticks.
 func ticks(t *testing.T, c *controller.Controller, interval time.Duration, n int) {
 	t.Helper()
-	require.NoError(t, controller.Loop(t.Context(), c, controller.Schedule{Interval: interval, Cycles: n}, shown))
+	require.NoError(t, controller.Loop(t.Context(), c, controller.LoopOptions{Interval: interval, Cycles: n}, shown))
 }
 
 // shown is how a cycle is shown where that doesn't matter.

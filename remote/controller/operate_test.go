@@ -120,7 +120,7 @@ func run(t *testing.T, h *twoHosts, change func(*controller.Controller)) *runnin
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- controller.Loop(ctx, r.c, controller.Schedule{Interval: 10 * time.Second, Actions: r.queue}, func(c controller.Round) error {
+		ended <- controller.Loop(ctx, r.c, controller.LoopOptions{Interval: 10 * time.Second, Actions: r.queue}, func(c controller.Round) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.cycles = append(r.cycles, c)

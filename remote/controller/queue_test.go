@@ -90,7 +90,7 @@ func TestAfterAReload(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			s := controller.Schedule{Interval: 10 * time.Second, Actions: queue, Hangup: hangup, Reload: func() { c.Configure(options) }}
+			s := controller.LoopOptions{Interval: 10 * time.Second, Actions: queue, Hangup: hangup, Reload: func() { c.Configure(options) }}
 			ended <- controller.Loop(ctx, c, s, shown)
 		}()
 		r := &running{twoHosts: h, t: t, queue: queue}

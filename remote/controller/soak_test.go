@@ -193,7 +193,7 @@ func TestSoakFlappingFleet(t *testing.T) {
 	}
 	var took durations
 	failures := map[remote.Class]int{}
-	schedule := controller.Schedule{Interval: soakInterval}
+	schedule := controller.LoopOptions{Interval: soakInterval}
 	require.NoError(t, loopOf(ctx, c, policy, schedule, func(round controller.Round) error {
 		took.add(round.Took)
 		for _, h := range round.Cluster.Failed() {

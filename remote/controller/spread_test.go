@@ -93,7 +93,7 @@ func TestASpreadCycleEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10100*time.Millisecond, cancel)
 		begun := time.Now()
-		require.NoError(t, controller.Loop(ctx, c, controller.Schedule{Interval: 10 * time.Second}, shown))
+		require.NoError(t, controller.Loop(ctx, c, controller.LoopOptions{Interval: 10 * time.Second}, shown))
 		require.Equal(t, 10100*time.Millisecond, time.Since(begun))
 	})
 }

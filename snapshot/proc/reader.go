@@ -44,12 +44,12 @@ type ReaderProcess struct {
 
 	mu      sync.Mutex
 	helper  *helper
-	stalled map[ID]stall
+	stalled map[ID]lateRead
 	slow    slowReads
 }
 
-// stall is a process that a helper could not read in time.
-type stall struct {
+// lateRead is a process that a helper could not read in time.
+type lateRead struct {
 	at     time.Time // zero if it had too little time
 	helper *helper   // that was killed
 }
@@ -161,19 +161,19 @@ func (r *ReaderProcess) ask(q readRequest, within time.Duration) (readAnswer, er
 		switch {
 		case !errors.Is(err, ErrStalled):
 		case !wasSlow && (within < provedWithin || !waits): // this machine may be busy
-			r.note(key, stall{helper: stalled})
+			r.note(key, lateRead{helper: stalled})
 			return a, ErrNotRead
 		default:
-			r.note(key, stall{time.Now(), stalled})
+			r.note(key, lateRead{time.Now(), stalled})
 			return a, err
 		}
 	}
 	return a, err
 }
 
-func (r *ReaderProcess) note(key ID, s stall) {
+func (r *ReaderProcess) note(key ID, s lateRead) {
 	if r.stalled == nil {
-		r.stalled = map[ID]stall{}
+		r.stalled = map[ID]lateRead{}
 	}
 	for other, before := range r.stalled {
 		if before.helper.hasEnded() && time.Since(before.at) >= forgottenAfter {

@@ -255,11 +255,11 @@ func (l *loop) cycles(ctx context.Context, memory controller.FleetMemory, drain 
 	l.controller.Memory, l.begun = memory, true
 	hours := l.keepHours()
 	defer hours.exchange(hoursAtEnd)
-	schedule := controller.Schedule{
+	options := controller.LoopOptions{
 		Interval: l.options.Interval, Cycles: l.options.Cycles, Drain: drain,
 		Hangup: l.service.hangup, Reload: func() { l.reloaded(); hours.expect() }, Step: l.service.step, Actions: l.queue,
 	}
-	return controller.Loop(ctx, &l.controller, schedule, func(round controller.Round) error {
+	return controller.Loop(ctx, &l.controller, options, func(round controller.Round) error {
 		hours.exchange(0)
 		return l.show(ctx, &round)
 	})

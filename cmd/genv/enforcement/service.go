@@ -135,7 +135,7 @@ func (s *service) reloaded(err error, now time.Time) {
 	s.notify("STATUS=" + s.refused + s.round)
 }
 
-// step notes by when the loop should reach its next step: see Schedule.Step.
+// step notes by when the loop should reach its next step: see controller.LoopOptions.Step.
 func (s *service) step(wait time.Duration) { s.within(cmp.Or(wait, time.Duration(s.limit.Load()))) }
 
 func (s *service) within(allowed time.Duration) {

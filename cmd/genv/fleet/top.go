@@ -264,7 +264,7 @@ func (s *topSource) look(ctx context.Context, f *fleet, interval time.Duration, 
 		Survey: controller.Survey{Hosts: f.Hosts, Link: link, Fanout: len(f.Hosts)},
 		Policy: new(policy.File), DryRun: true, Sinks: []controller.Sink{feed}, Now: f.Now,
 	}}
-	schedule := controller.Schedule{Interval: interval, Step: func(wait time.Duration) {
+	schedule := controller.LoopOptions{Interval: interval, Step: func(wait time.Duration) {
 		if wait > 0 {
 			return
 		}
