@@ -108,19 +108,17 @@ func capDocument(c *enforce.Cap, counted enforce.Hours) *CapDocument {
 }
 
 func (p *options) writeCap(d *CapDocument) error {
-	t, until := p.output.Table("USER:16", "HOURS:8", "LIMIT:8", "UNTIL"), d.Until.Format(shortTime)
+	t, amount, until := p.output.Table("USER:16", "HOURS:8", "LIMIT:8", "UNTIL"), capHours, d.Until.Format(shortTime)
 	switch p.output.Format {
 	case "json":
 		return render.WriteJSON(p.Out, d)
 	case "csv": // as in JSON, under the same names
 		t = p.output.Table("user", "seconds", "limit_seconds", "until")
+		amount, until = ifKnown, d.Until.Format(time.RFC3339)
 	}
 	for i := range d.Rows {
-		if r, limit := &d.Rows[i], cmp.Or(d.Rows[i].Limit, d.Limit); p.output.Format == "csv" {
-			t.Add(gpus.ShownUser(r.User), fmt.Sprint(r.Seconds), ifKnown(limit), d.Until.Format(time.RFC3339))
-		} else {
-			t.Add(gpus.ShownUser(r.User), capHours(&r.Seconds), capHours(limit), until)
-		}
+		r := &d.Rows[i]
+		t.Add(gpus.ShownUser(r.User), amount(&r.Seconds), amount(cmp.Or(r.Limit, d.Limit)), until)
 	}
 	if t.Len() == 0 {
 		fmt.Fprintf(p.Err, "No GPU hours of %s are counted since %s.\n", d.Cap, d.Since.Format(shortTime))

@@ -190,7 +190,7 @@ caps:
 	}
 	require.Equal(t, "user,seconds,limit_seconds,until\nbob,7200,72000,2026-11-30T00:00:00Z\nalice,3600,9000,2026-11-30T00:00:00Z\ncarol,60,72000,2026-11-30T00:00:00Z\n", report("week", "csv", noon))
 	require.Regexp(t, `\ncarol +0\.02 +20\.00 +2026-11-30 00:00\n`, report("week", "tui", noon))
-	require.Contains(t, report("lab", "csv", noon), "Together: 3.00 of 100.00 GPU hours until 2026-11-30 00:00.\n")
+	require.Contains(t, report("lab", "tui", noon), "Together: 3.00 of 100.00 GPU hours until 2026-11-30 00:00.\n")
 	require.Regexp(t, "bob,7200,(?s:.*)\nNo controller is known to have counted here in the last 5 minutes.\n$", report("week", "csv", monday.AddDate(0, 0, 6)), "it is not too old for this")
 	require.Contains(t, report("week", "csv", monday.AddDate(0, 0, -1)), "bob,7200,72000,2026-11-30", "the clock was set back")
 	require.Regexp(t, "^user,seconds,limit_seconds,until\nNo GPU hours of month are counted since 2026-11-01 00:00.\n$", report("month", "csv", noon), "a period is over")
