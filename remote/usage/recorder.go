@@ -31,6 +31,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -59,6 +60,7 @@ type Recorder struct {
 	wake  chan struct{} // something is to be written
 	end   chan struct{} // closed by Close
 	ended chan struct{}
+	fails atomic.Bool // the last write
 
 	mu     sync.Mutex
 	meter  *Meter
@@ -111,7 +113,10 @@ func (r *Recorder) Consume(round *controller.Round, events []enforce.Event) {
 	}
 }
 
-const closeTimeout = 15 * time.Second // for a disk or a server
+const (
+	closeTimeout = 15 * time.Second // for a disk or a server
+	closeFailing = time.Second      // for one that has not answered before
+)
 
 // Close counts until now, writes what waits and ends.
 func (r *Recorder) Close() {
@@ -122,9 +127,13 @@ func (r *Recorder) Close() {
 	}
 	r.mu.Unlock()
 	close(r.end)
+	within := closeTimeout
+	if r.fails.Load() {
+		within = closeFailing
+	}
 	select {
 	case <-r.ended:
-	case <-time.After(closeTimeout):
+	case <-time.After(within):
 		r.Log.Warn().Msg("the usage database could not be written before the end: what was counted last is " +
 			"missing in it")
 	}
@@ -272,6 +281,7 @@ func (w *dbWriter) open(ctx context.Context) error {
 }
 
 func (w *dbWriter) failed(err error, ended bool) {
+	w.fails.Store(true)
 	if text := err.Error(); text != w.said || ended {
 		w.said = text
 		next := "it is tried again; until then what is counted is kept in memory"
@@ -297,6 +307,7 @@ func (w *dbWriter) failed(err error, ended bool) {
 }
 
 func (w *dbWriter) written() {
+	w.fails.Store(false)
 	if w.said == "" {
 		return
 	}

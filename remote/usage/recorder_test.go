@@ -226,6 +226,13 @@ func TestAStoreThatCannotBeOpened(t *testing.T) {
 		r.Close()
 		r.requireSaid("no such server", "nothing is missing")
 		require.Equal(t, int64(400), k.attached())
+		r = start(t, func() (usage.Store, error) { time.Sleep(5 * time.Second); return nil, k.fails }, 0)
+		k.set(func() { k.fails = errors.New("no answer") })
+		r.cycles(10)
+		begun := time.Now()
+		r.Close()
+		require.LessOrEqual(t, time.Since(begun), time.Second, "the run ends soon all the same")
+		time.Sleep(time.Minute) // until the attempt is over
 	})
 }
 
