@@ -91,7 +91,7 @@ var earlyCases = map[string]struct {
 		w.change("b", "", func(h *wakefulHost) { h.takes = 8 * time.Second })
 	}, want: "10 a 5"},
 	"and what it does on that host takes less": {do: func(w *wakeful) {
-		w.change("b", "", func(h *wakefulHost) { h.processes = []snapshot.PID{3} }) // it is ended, and done, by a full cycle
+		w.change("b", "", func(h *wakefulHost) { h.processes = []snapshot.PID{3} }) // it is ended, and done, at a tick
 		at(9)
 		w.change("a", "", func(h *wakefulHost) { h.processes = []snapshot.PID{5, 6} })
 		w.change("b", "", func(h *wakefulHost) { h.takes = 8 * time.Second; h.processes = []snapshot.PID{7} })
@@ -152,7 +152,7 @@ var earlyCases = map[string]struct {
 			w.starts("a", snapshot.PID(5+i))
 		}
 	}, want: "1 a 5, 2 a 6"},
-	"a limit that the full cycle used up": {policy: limited(safety.Limits{Fleet: safety.Limit{Terminations: 1}}), do: func(w *wakeful) {
+	"a limit that the tick used up": {policy: limited(safety.Limits{Fleet: safety.Limit{Terminations: 1}}), do: func(w *wakeful) {
 		w.change("a", "", func(h *wakefulHost) { h.processes = []snapshot.PID{4} })
 		at(3)
 		w.starts("b", 5)
@@ -211,7 +211,7 @@ func TestEarlyCycles(t *testing.T) {
 					return nil
 				})
 				require.NoError(t, err)
-				require.Equal(t, 3, shown, "only full cycles are shown")
+				require.Equal(t, 3, shown, "only ticks are shown")
 				slices.Sort(w.ended)
 				slices.SortStableFunc(w.ended, func(a, b string) int { return len(strings.Fields(a)[0]) - len(strings.Fields(b)[0]) })
 				require.Equal(t, row.want, strings.Join(w.ended, ", "))
@@ -227,7 +227,7 @@ func TestAHostThatAlwaysWakes(t *testing.T) {
 	for name, row := range map[string]struct {
 		changes bool
 		most    int // looks in a minute
-	}{"and nothing changes": {false, 50 + 120 + 2*8}, "and everything changes": {true, 600 + 2*8}} { // a full cycle may look twice
+	}{"and nothing changes": {false, 50 + 120 + 2*8}, "and everything changes": {true, 600 + 2*8}} { // a tick may look twice
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWakeful("a", "b")

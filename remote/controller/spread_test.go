@@ -15,7 +15,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot"
 )
 
-// spreadFleet is 41 hosts, which listen after 1 second: full cycles spread their looks over one
+// spreadFleet is 41 hosts, which listen after 1 second: ticks spread their looks over one
 // second, from h00 at 10 s to h40 at 11 s.
 func spreadFleet(policy enforce.Policy) (*wakeful, *controller.Controller) {
 	names := make([]string, 41)
@@ -103,7 +103,7 @@ var one = 1
 func attach(h *wakefulHost) { h.attached = true }
 func detach(h *wakefulHost) { h.attached = false }
 
-// spreadCases are about a full cycle from 10 s to 11 s.
+// spreadCases are about a tick from 10 s to 11 s.
 var spreadCases = map[string]struct {
 	policy enforce.Policy
 	do     func(*wakeful)

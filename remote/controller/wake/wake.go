@@ -1,8 +1,8 @@
-// Package wake asks hosts for their snapshots as soon as something happens there, between the cycles of a controller.
+// Package wake asks hosts for their snapshots as soon as something happens there, between the ticks of a controller.
 //
 //	w := wake.Start(pool)
 //	defer w.Close()
-//	w.Watch(hosts) // after each full cycle: those that answered
+//	w.Watch(hosts) // after each tick: those that answered
 //	for looks := range w.Looks() { … }
 //
 // Each host is asked in a goroutine of its own, so that none delays another; while it is waited for it has none. A host
@@ -62,7 +62,7 @@ type waiting struct {
 	host  remote.Host
 	ctx   context.Context //nolint:containedctx // it is for as long as the host is listed
 	end   context.CancelFunc
-	again chan struct{} // has a value when the host answered another full cycle
+	again chan struct{} // has a value when the host answered at another tick
 	round uint64        // the last call of Watch that listed it
 	rest  atomic.Int32  // how many calls of Watch it takes until it is waited for again; 0 while it is
 	since atomic.Int64  // when it began to listen, in nanoseconds since the Watch began; or never
@@ -156,7 +156,7 @@ func (w *Watch) collect() {
 	}
 }
 
-// restWithoutEvents is after how many full cycles a host without events is waited for again: it may have another genv.
+// restWithoutEvents is after how many ticks a host without events is waited for again: it may have another genv.
 const restWithoutEvents = 16
 
 // follow waits for a host and asks it, again and again, unless it reports no events.
@@ -186,7 +186,7 @@ func (w *Watch) woke(one *waiting, woke bool, err error) {
 		w.work.Done()
 		return
 	case err != nil:
-		one.afterCycle() // which finds out what is wrong
+		one.afterTick() // which finds out what is wrong
 	}
 	w.ask(one, woke && err == nil)
 	if one.ctx.Err() != nil {
@@ -214,7 +214,7 @@ func (w *Watch) ask(one *waiting, woke bool) {
 	switch {
 	case err != nil:
 	case entries(s) > maxEntries:
-		one.afterCycle()
+		one.afterTick()
 	default:
 		one.last = s
 		select {
@@ -224,8 +224,8 @@ func (w *Watch) ask(one *waiting, woke bool) {
 	}
 }
 
-// afterCycle waits until the host has answered another full cycle.
-func (h *waiting) afterCycle() {
+// afterTick waits until the host has answered at another tick.
+func (h *waiting) afterTick() {
 	select {
 	case <-h.again:
 	case <-h.ctx.Done():
@@ -240,7 +240,7 @@ const (
 )
 
 // An entry of a snapshot takes the controller some 40 µs, and hosts can make entries up: so large ones are asked less
-// often, and those with more than maxEntries by full cycles alone.
+// often, and those with more than maxEntries at ticks alone.
 const (
 	perEntry   = 200 * time.Microsecond
 	maxEntries = 4000
@@ -297,7 +297,7 @@ func (p *pacing) asked(now time.Time, changed bool, entries int) {
 	}
 }
 
-// A full cycle asks hosts that report events one after the other, so that violations are dealt with in between: each
+// A tick asks hosts that report events one after the other, so that violations are dealt with in between: each
 // after a gap, or less if all would take longer than a part of the interval or spreadMost. Intervals below spreadFrom
 // are not spread.
 const (
@@ -307,7 +307,7 @@ const (
 	spreadFrom = 5 * time.Second
 )
 
-// Spread is the time between the first looks of a full cycle at two of n hosts that listen.
+// Spread is the time between the first looks of a tick at two of n hosts that listen.
 func Spread(n int, interval time.Duration) time.Duration {
 	if n < 2 || interval < spreadFrom {
 		return 0

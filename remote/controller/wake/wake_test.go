@@ -114,7 +114,7 @@ func TestLooks(t *testing.T) {
 		r.bells["c"] <- nil
 		require.Equal(t, map[string]string{"c": "1"}, next(w))
 
-		// A host that can't be waited for is tried again after the next full cycle.
+		// A host that can't be waited for is tried again after the next tick.
 		time.Sleep(time.Second)
 		r.bells["b"] <- errors.New("no events")
 		time.Sleep(time.Hour)
@@ -134,7 +134,7 @@ func TestLooks(t *testing.T) {
 	})
 }
 
-// TestAHostWithoutEvents: it is tried again after many full cycles, when its genv may be another.
+// TestAHostWithoutEvents: it is tried again after many ticks, when its genv may be another.
 func TestAHostWithoutEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, hosts := newRinging("a", "b")
@@ -236,7 +236,7 @@ func TestHostsThatAreTooLargeAreForFullCycles(t *testing.T) {
 		require.Equal(t, map[string]string{"b": "1"}, next(w))
 		require.Equal(t, 1, r.askedOf("a"))
 
-		w.Watch(hosts) // after a full cycle
+		w.Watch(hosts) // after a tick
 		time.Sleep(time.Minute)
 		r.bells["a"] <- nil
 		time.Sleep(time.Minute)
