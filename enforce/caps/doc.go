@@ -1,7 +1,7 @@
 // Package caps judges caps: what people may have at most, also as long as others wait or have reserved. It adds
 // findings to the judgement, and is pure. These are its steps:
 //
-//  1. Count what each person has on a host: what is attached to the environments, or used by the processes (held.go).
+//  1. Count what each person has on a host: what is attached to the environments, or used by the processes (person.go).
 //     What ends because of the rules before doesn't count.
 //  2. Take the caps in their order: those with keys of their own, the list, reservations (judge.go).
 //  3. Apply each to its people, alone or together, on each host or on all. What percentages and "all but" are of is in

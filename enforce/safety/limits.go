@@ -110,7 +110,7 @@ const MaxEventsPerHost = 256
 // Tally is what was done and said since the last tick. The limits hold for all of it together: events that come
 // close together do no more. Its maps must not be shared: see Clone.
 type Tally struct {
-	actions             []*Item
+	items               []*Item
 	Announced, Notified map[snapshot.Hostname]int  // how many findings with an event, and messages to users
 	More                map[snapshot.Hostname]bool // hosts of which it was said that they have more findings
 	Held                map[string]bool            // the same of hosts and users with actions held back
@@ -120,9 +120,9 @@ type Tally struct {
 }
 
 // Clone is a copy that can be added to.
-func (i Tally) Clone() Tally {
+func (t Tally) Clone() Tally {
 	return Tally{
-		slices.Clip(i.actions), cloned(i.Announced), cloned(i.Notified), cloned(i.More), cloned(i.Held), cloned(i.Told),
+		slices.Clip(t.items), cloned(t.Announced), cloned(t.Notified), cloned(t.More), cloned(t.Held), cloned(t.Told),
 	}
 }
 
@@ -132,29 +132,29 @@ func cloned[K comparable, V any](m map[K]V) map[K]V {
 	return clone
 }
 
-// Allow adds further actions, sorted by host, to those of the interval, as far as they are within the limits together.
+// Allow adds further items, sorted by host, to those of the round, as far as they are within the limits together.
 // It returns those that wait for the next tick: all of a host, if they are too many.
-func (i *Tally) Allow(limits Limits, actions []*Item) (late []*Item) {
-	if len(i.actions) == 0 || limits == (Limits{}) || !i.exceeds(limits, actions) {
-		i.actions = append(i.actions, actions...)
+func (t *Tally) Allow(limits Limits, items []*Item) (late []*Item) {
+	if len(t.items) == 0 || limits == (Limits{}) || !t.exceeds(limits, items) {
+		t.items = append(t.items, items...)
 		return nil
 	}
-	for from, to := 0, 0; from < len(actions); from = to {
-		for to < len(actions) && actions[to].Host == actions[from].Host {
+	for from, to := 0, 0; from < len(items); from = to {
+		for to < len(items) && items[to].Host == items[from].Host {
 			to++
 		}
-		if onHost := actions[from:to]; i.exceeds(limits, onHost) {
+		if onHost := items[from:to]; t.exceeds(limits, onHost) {
 			late = append(late, onHost...)
 		} else {
-			i.actions = append(i.actions, onHost...)
+			t.items = append(t.items, onHost...)
 		}
 	}
 	return late
 }
 
-func (i *Tally) exceeds(limits Limits, more []*Item) bool {
-	all := make([]*Item, 0, len(i.actions)+len(more))
-	for _, a := range slices.Concat(i.actions, more) {
+func (t *Tally) exceeds(limits Limits, more []*Item) bool {
+	all := make([]*Item, 0, len(t.items)+len(more))
+	for _, a := range slices.Concat(t.items, more) {
 		all = append(all, new(*a)) // which Hold marks
 	}
 	return len(Hold(limits, all)) > 0

@@ -2,7 +2,7 @@
 // state files and the proof of its user allow, and what the container sees of it.
 //
 //	request, err := grant.Asked(config, nvidia)
-//	granted, err := grant.Claim{GPURequest: request, Proof: proof, …}.Apply(files) // under the lock
+//	granted, err := grant.Applicant{GPURequest: request, Proof: proof, …}.Apply(files) // under the lock
 //	granted.SetVariables(config)
 //
 // The config.json of a container has what the person wrote who started it: nothing in it says who that is. A proof
@@ -11,7 +11,7 @@
 // Tokens, one-time and in the memory of root's service alone, show who asked for a container that is about to start,
 // since the engine says nothing about its caller:
 //
-//	text, err := tokens.Issue(grant.Holder{UID: peer, EID: eid})  // asked by the user's docker shim
+//	text, err := tokens.Issue(grant.ProvedUser{UID: peer, EID: eid})  // asked by the user's docker shim
 //	holder, ok := tokens.Redeem(text)                             // asked by root's container runtime
 //
 // RestartNotes remember for which user a container was started: a token proves that once, and `docker restart` brings
