@@ -39,25 +39,10 @@ type Uncounted struct{ Processes, People int }
 
 // Counts is what the caps count, person by person, after what the plan does. It is not safe for concurrent use.
 type Counts interface {
-	// On and Explain are Plan.CapsOf and Plan.ExplainCaps.
+	// On are the caps that hold now for a person, as seen from a host that answered.
 	On(host snapshot.Hostname, user snapshot.Username) []CapCount
+	// Explain says of each of these what counts, and what would go first, a line each.
 	Explain(host snapshot.Hostname, user snapshot.Username) []string
-}
-
-// CapsOf are the caps that hold now for a person, as seen from a host that answered.
-func (plan *Plan) CapsOf(host snapshot.Hostname, user snapshot.Username) []CapCount {
-	if plan.Counts == nil {
-		return nil
-	}
-	return plan.Counts.On(host, user)
-}
-
-// ExplainCaps says of each of these what counts, and what would go first, a line each.
-func (plan *Plan) ExplainCaps(host snapshot.Hostname, user snapshot.Username) []string {
-	if plan.Counts == nil {
-		return nil
-	}
-	return plan.Counts.Explain(host, user)
 }
 
 // Held reports whether the safety limits held anything back.

@@ -127,7 +127,7 @@ func TestManyAskWhatCounts(t *testing.T) {
 	plan := evaluate(stated{list: slices.Repeat([]*enforce.Cap{listed("three", 3)}, 64)}, parseCluster(t, text), noon(0))
 	begun := time.Now()
 	for i := range 1024 {
-		require.Len(t, plan.CapsOf("a", snapshot.Username(itoa(i)))[63].GPUs, 1024)
+		require.Len(t, plan.Counts.On("a", snapshot.Username(itoa(i)))[63].GPUs, 1024)
 	}
 	require.Less(t, time.Since(begun), 2*time.Second)
 }

@@ -166,7 +166,7 @@ func (a *Allowances) of(round *controller.Round, h *snapshot.Host) *service.Allo
 		if rules := a.rulesOf(round.Policy, query); !reflect.DeepEqual(rules, told.Rules) {
 			p.Rules = rules
 		}
-		for _, count := range round.Plan.CapsOf(h.Name, name) {
+		for _, count := range round.Plan.Counts.On(h.Name, name) {
 			if !count.PerHost && !count.Together {
 				own[placeOf(&count)] = len(p.Caps)
 			}
@@ -220,7 +220,7 @@ func reservableOf(
 			}
 			known := snapshot.Reservation{From: b.From, Until: b.Until, Ended: b.Ended, Lapsed: b.Lapsed}
 			booking.Elsewhere = append(booking.Elsewhere, known)
-			for _, count := range round.Plan.CapsOf(h.Name, account) {
+			for _, count := range round.Plan.Counts.On(h.Name, account) {
 				known.GPUs = b.GPUs - (len(h.Snapshot.Devices) - len(count.GPUs)) // some may not be of the cap
 				if at, counts := places[placeOf(&count)]; counts && known.GPUs > 0 {
 					caps[at].Booked = append(caps[at].Booked, known)

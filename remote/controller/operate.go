@@ -83,7 +83,10 @@ func (c *Controller) carryOut(ctx context.Context, r *pendingAction) (text strin
 
 // explain says what the caps count for a user, as seen from a host, and which exemptions by operators apply.
 func (c *Controller) explain(host snapshot.Hostname, user snapshot.Username) []string {
-	lines := c.round.Plan.ExplainCaps(host, user)
+	var lines []string
+	if counts := c.round.Plan.Counts; counts != nil {
+		lines = counts.Explain(host, user)
+	}
 	for i := range c.Memory.Operator.Exemptions {
 		e := &c.Memory.Operator.Exemptions[i]
 		isUser := e.User == "" || c.Policy.Account(e.User) == c.Policy.Account(user)
