@@ -108,8 +108,8 @@ const (
 	serviceStateDir = "/var/lib/genv-controller" // of the controller that systemd runs
 )
 
-// ControllerDirs are the folders in which a controller may have kept its state: the named one, or else those of the
-// service's and one's own that exist.
+// ControllerDirs are the folders in which a controller may have kept its state: the named one, or else the service's and
+// one's own, as far as they exist.
 func ControllerDirs(getenv func(string) string, named string) (dirs []string) {
 	if named != "" {
 		return []string{named}

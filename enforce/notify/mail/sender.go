@@ -94,7 +94,10 @@ const (
 	checkEvery = time.Second // whether something is due
 )
 
-var errEnded = errors.New("the mail server didn't take it before the run, or `mail:` of the policy, ended")
+var (
+	errEnded  = errors.New("the mail server didn't take it before the run, or `mail:` of the policy, ended")
+	errNoCopy = errors.New("not sent: the policy doesn't list the address under `copy-to` any more")
+)
 
 // Start begins to send. mayBegin is asked right before each try: its error says that nothing may be sent any more.
 func (s *Sender) Start(settings *policy.Mail, mayBegin func() error) {
@@ -166,6 +169,7 @@ func (s *Sender) deliver(l Letter) {
 	}
 	for _, l.CopyTo = range l.tried.settings.CopyTo {
 		if copied := l; !strings.EqualFold(l.CopyTo, l.To) {
+			copied.To = l.CopyTo
 			s.running.Go(func() { s.deliver(copied) })
 		}
 	}
@@ -220,6 +224,9 @@ func (s *Sender) later(since, now time.Time) time.Time {
 // send sends a letter now, and notes the address and the text.
 func (l *Letter) send(ctx context.Context, settings *policy.Mail, mayBegin func() error) error {
 	address, err := settings.Address(l.User)
+	if l.CopyTo != "" && !slices.Contains(settings.CopyTo, l.CopyTo) {
+		err = errNoCopy
+	}
 	l.To, l.id = cmp.Or(l.CopyTo, address), cmp.Or(l.id, strings.ToLower(rand.Text()))
 	subject, body := l.Compose(settings.Contact)
 	l.Text = subject + "\n" + body

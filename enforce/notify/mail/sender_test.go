@@ -48,6 +48,7 @@ func TestCopies(t *testing.T) {
 			[]string{"alice@example.org"},
 			"the mail server didn't take it before the run, or `mail:` of the policy, ended",
 		},
+		"a reload removes the address": {"RCPT admins@example.org", "451 later", []string{"admins@example.org"}, []string{"alice@example.org"}, "not sent: the policy doesn't list the address under `copy-to` any more"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -57,6 +58,11 @@ func TestCopies(t *testing.T) {
 			with.CopyTo = tt.copyTo
 			o := open(with, time.Hour, 0)
 			o.send(t, "alice")
+			if strings.HasPrefix(name, "a reload") {
+				o.wait(t, 1)
+				o.Configure(settings(s), func() error { return nil })
+				o.wait(t, 2)
+			}
 			require.Empty(t, o.end(time.Minute))
 			require.Empty(t, o.results[0].CopyTo)
 			require.ElementsMatch(t, tt.took, sentTo(s))
@@ -89,6 +95,7 @@ func TestABrokenCopyAddressDelaysNoMail(t *testing.T) {
 	require.Len(t, o.results, 9)
 	for _, r := range o.results {
 		require.Equal(t, r.CopyTo == "admins@example.org", r.Err != nil)
+		require.True(t, r.CopyTo == "" || r.CopyTo == r.To, "%s was not sent to %s", r.CopyTo, r.To)
 	}
 }
 
@@ -127,30 +134,22 @@ func TestWhatWaitsForTheNextHourAtTheEnd(t *testing.T) {
 	require.ErrorIs(t, errors.Join(o.results[0].Err, o.results[1].Err), mail.ErrNoRoom)
 }
 
-// One user with a full mailbox delays no other.
-func TestOneRefusalDelaysNoOther(t *testing.T) {
-	t.Parallel()
-	s := mailtest.Start(t)
-	s.AnswerOnce("RCPT", "452 mailbox full")
-	o := open(settings(s), time.Hour, 0)
-	o.send(t, "alice")
-	refused := func() bool { return slices.Contains(s.Commands(), "tls RCPT TO:<alice@example.org>") }
-	require.Eventually(t, refused, time.Minute, time.Millisecond)
-	o.send(t, "bob")
-	o.wait(t, 1)
-	require.NoError(t, o.results[0].Err)
-	require.Equal(t, []string{"alice"}, o.end(time.Minute))
-}
-
-// One at which the server drops each connection is behind the others.
-func TestOneThatNeverSucceedsDelaysNoOther(t *testing.T) {
-	t.Parallel()
-	s := mailtest.Start(t)
-	s.Answer("RCPT alice@example.org", "drop")
-	o := open(settings(s), 10*time.Millisecond, 0)
-	o.send(t, "alice", "bob", "carol")
-	require.Eventually(t, func() bool { return len(s.Mails()) == 2 }, time.Minute, time.Millisecond)
-	require.Equal(t, []string{"alice"}, o.end(time.Minute))
+// One user with a full mailbox, or at whose name the server drops each connection, delays no other.
+func TestOneThatFailsDelaysNoOther(t *testing.T) {
+	for answer, pause := range map[string]time.Duration{"452 mailbox full": time.Hour, "drop": 10 * time.Millisecond} {
+		t.Run(answer, func(t *testing.T) {
+			t.Parallel()
+			s := mailtest.Start(t)
+			s.Answer("RCPT alice@example.org", answer)
+			o := open(settings(s), pause, 0)
+			o.send(t, "alice")
+			tried := func() bool { return slices.Contains(s.Commands(), "tls RCPT TO:<alice@example.org>") }
+			require.Eventually(t, tried, time.Minute, time.Millisecond)
+			o.send(t, "bob", "carol")
+			require.Eventually(t, func() bool { return len(s.Mails()) == 2 }, time.Minute, time.Millisecond)
+			require.Equal(t, []string{"alice"}, o.end(time.Minute))
+		})
+	}
 }
 
 // A server that fails, or refuses the login, isn't asked for each letter, not even before it is given up.
