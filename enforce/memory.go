@@ -314,11 +314,12 @@ type ExemptGPU struct {
 	UUID  snapshot.GPUUUID     `json:"uuid,omitempty"`
 }
 
-// Learn returns the memory with the outcomes of an order. A process that survived SIGKILL hangs in the kernel: it isn't
-// tried again. One that survived SIGTERM may be saving its work: like one that its host refused to end, it is tried
-// again after againAfter. If an outcome is unknown, what Begin noted stays. The host is asked for a new snapshot before
-// anything else is done there.
+// Learn returns the memory with the outcomes of an order, which has ended. A process that survived SIGKILL hangs in the
+// kernel: it isn't tried again. One that survived SIGTERM may be saving its work: like one that its host refused to
+// end, it is tried again after againAfter. If an outcome is unknown, what Begin noted stays. The host is asked for a new
+// snapshot before anything else is done there.
 func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time) Memory {
+	m = m.end(sent.Order.ID)
 	m.Hosts = copyOf(m.Hosts)
 	host := m.Hosts[sent.Host]
 	host.Acted = now
@@ -366,8 +367,8 @@ func (m Memory) Begin(o order.OfHost, now time.Time) Memory {
 	return m
 }
 
-// End returns the memory after the order with this ID has ended: it moves from UnderWay to Ended.
-func (m Memory) End(id string) Memory {
+// end moves the order with this ID from UnderWay to Ended.
+func (m Memory) end(id string) Memory {
 	m.Ended = slices.Clone(m.Ended)
 	m.UnderWay = slices.DeleteFunc(slices.Clone(m.UnderWay), func(o order.OfHost) bool {
 		if o.Order.ID == id {

@@ -211,7 +211,7 @@ func TestOrdersUnderWay(t *testing.T) {
 			if tt.decision != "" {
 				require.Equal(t, tt.decision, second.Findings[0].Decision())
 			}
-			memory.Memory = memory.End("r")
+			memory.Memory = memory.Memory.Learn(order.OfHost{Host: "none", Order: order.Order{ID: "r"}}, nil, noon(1))
 			require.Equal(t, tt.first, planText(memory.Judge(policy, parseCluster(t, tt.cluster), noon(2))), "it is still there when the order has ended")
 		})
 	}
@@ -244,7 +244,7 @@ func TestALookBeforeAnOutcome(t *testing.T) {
 					plan, before, _ = rules.Judge(policy, look, before, noon(1).Add(after))
 					require.Empty(t, plan.Orders)
 				}
-				before = before.End("r").Learn(order.OfHost{Host: host}, nil, noon(1).Add(10*time.Second))
+				before = before.Learn(order.OfHost{Host: host, Order: order.Order{ID: "r"}}, nil, noon(1).Add(10*time.Second))
 
 				plan, before, events = rules.Judge(policy, look, before, noon(1).Add(11*time.Second))
 				require.Empty(t, plan.Orders)
@@ -271,7 +271,7 @@ func TestALookBeforeARefusal(t *testing.T) {
 		look.Hosts[0].AskedAt, look.Hosts[0].Round = noon(0), 1
 		plan, before, _ := rules.Judge(policy, look, enforce.Memory{}, noon(0))
 		plan.Orders[0].Order.ID = "r"
-		before = before.Begin(plan.Orders[0], noon(0)).End("r").Learn(plan.Orders[0], []order.Outcome{{Status: status}}, noon(1))
+		before = before.Begin(plan.Orders[0], noon(0)).Learn(plan.Orders[0], []order.Outcome{{Status: status}}, noon(1))
 		plan, _, _ = rules.Judge(policy, look, before, noon(1))
 		require.Len(t, plan.Findings, found, status)
 		require.Empty(t, plan.Orders)

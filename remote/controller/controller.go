@@ -101,7 +101,7 @@ func (c *Controller) learn(ended []*Delivery) {
 	}
 	for _, r := range all.results {
 		sent := order.OfHost{Host: r.Host, Order: r.Order}
-		c.Memory.Rules = c.Memory.Rules.End(r.Order.ID).Learn(sent, r.outcomes(), c.Now())
+		c.Memory.Rules = c.Memory.Rules.Learn(sent, r.outcomes(), c.Now())
 	}
 	c.round.Results = append(c.round.Results, all.results...)
 	c.Memory.Rules, c.background.unsaved = c.Memory.Rules.WarnAgain(all.Unwarned), true
