@@ -316,8 +316,8 @@ type ExemptGPU struct {
 
 // Learn returns the memory with the outcomes of an order, which has ended. A process that survived SIGKILL hangs in the
 // kernel: it isn't tried again. One that survived SIGTERM may be saving its work: like one that its host refused to
-// end, it is tried again after againAfter. If an outcome is unknown, what Begin noted stays. The host is asked for a new
-// snapshot before anything else is done there.
+// end, it is tried again after againAfter. If an outcome is unknown, what Begin noted stays. The host is asked for a
+// new snapshot before anything else is done there.
 func (m Memory) Learn(sent order.OfHost, outcomes []order.Outcome, now time.Time) Memory {
 	m = m.end(sent.Order.ID)
 	m.Hosts = copyOf(m.Hosts)
