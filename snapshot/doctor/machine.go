@@ -74,7 +74,7 @@ func (m *Machine) Examine(ctx context.Context) ([]Check, System) {
 // checkGenv judges this program: others than root must not be able to change what sudo runs.
 func (m *Machine) checkGenv() Check {
 	seen := fmt.Sprintf("%s, version %s, protocol %d", m.Genv.Path, m.Genv.Version, m.Genv.Protocol)
-	f, err := stat(m.Genv.Path)
+	f, err := stat(unix.Lstat, m.Genv.Path)
 	if err != nil {
 		return Unknown(Genv, "%s: %v", seen, err)
 	}
@@ -142,9 +142,10 @@ func (m *Machine) state(ctx context.Context) StateFacts {
 		Path: m.StateDir, Owner: m.Owner, Systemd: m.hasSystemd(),
 		Tampered: system.UsersMount(system.Mountinfo(m.Proc), m.StateDir),
 	}
-	s.Root, _ = stat(m.RootDir) // nil for none
+	s.Root, _ = stat(unix.Lstat, m.RootDir) // nil for none
 	path, owned, err := m.Notes.Where()
 	if s.Err = err; s.Tampered != "" || err != nil { // what a user has mounted may never answer
+		s.Path = filepath.Dir(m.StateDir)
 		return s
 	}
 	s.Path, s.Owned = path, owned
@@ -179,16 +180,16 @@ func (m *Machine) state(ctx context.Context) StateFacts {
 
 // statFolder is the folder itself, or where a link of root's or this user's leads, as for genv.
 func statFolder(path string) (*FileFacts, error) {
-	f, err := stat(path)
+	f, err := stat(unix.Lstat, path)
 	if err == nil && f.is(unix.S_IFLNK) && (f.Uid == 0 || int(f.Uid) == os.Geteuid()) {
-		err = unix.Stat(path, &f.Stat_t)
+		return stat(unix.Stat, path)
 	}
 	return f, err
 }
 
-func stat(path string) (*FileFacts, error) {
+func stat(call func(string, *unix.Stat_t) error, path string) (*FileFacts, error) {
 	f := &FileFacts{Name: path}
-	if err := unix.Lstat(path, &f.Stat_t); err != nil {
+	if err := call(path, &f.Stat_t); err != nil {
 		return nil, &os.PathError{Op: "stat", Path: path, Err: err}
 	}
 	return f, nil
@@ -227,18 +228,14 @@ func (m *Machine) holder(ctx context.Context, dir *folder.Folder) string {
 }
 
 func (m *Machine) spaces(s *StateFacts) []Space {
-	path := s.Path
-	if s.Tampered != "" || s.Err != nil {
-		path = filepath.Dir(m.StateDir)
-	}
-	found := []Space{space("the state files", path, false), space("root's notes", m.RootDir, true)}
+	found := []Space{space("the state files", s.Path, false), space("root's notes", m.RootDir, true)}
 	if m.Record == "" {
 		return found
 	}
 	record := space("the record", filepath.Dir(m.Record), true)
 	if record.Path == filepath.Dir(m.Record) {
 		record.Owner = m.Owner
-		record.Folder, _ = stat(record.Path)
+		record.Folder, _ = stat(unix.Lstat, record.Path)
 	}
 	return append([]Space{record}, found...)
 }

@@ -131,6 +131,10 @@ func TestNothingIsMade(t *testing.T) {
 
 func TestOtherFaults(t *testing.T) {
 	m := here(t)
+	require.NoError(t, errors.Join(os.RemoveAll(m.StateDir), os.Symlink(m.StateDir, m.StateDir)))
+	require.Contains(t, check(t, m, doctor.StateFolder).Detail, m.StateDir)
+	require.Equal(t, doctor.Skipped, check(t, m, doctor.Disk).Status, "not that of the folder above")
+
 	require.NoError(t, os.Chmod(m.Genv.Path, 0o777))
 	require.EqualValues(t, "genv-writable", check(t, m, doctor.Genv).Cause)
 

@@ -17,7 +17,7 @@ import (
 
 // StateFacts is what was found in the place of the state folder. Facts that are unknown are nil.
 type StateFacts struct {
-	Path     string
+	Path     string // or the folder that has it, if what is there may not be touched
 	Owned    bool   // it is root's own
 	Systemd  bool   // root's service could own it
 	Err      error  // why it can't be read; fs.ErrNotExist if there is no folder yet
@@ -51,15 +51,15 @@ func (f *FileFacts) trusted(owner snapshot.UID) bool {
 }
 
 func (f *FileFacts) describe() string {
-	return fmt.Sprintf("%s of uid %d with mode %04o", f.kind(), f.Uid, f.Mode&0o7777)
+	return fmt.Sprintf("%s of uid %d with mode %04o", kindOf(f.Mode), f.Uid, f.Mode&0o7777)
 }
 
-func (f *FileFacts) kind() string {
+func kindOf(mode uint32) string {
 	kinds := map[uint32]string{
 		unix.S_IFREG: "a file", unix.S_IFDIR: "a folder", unix.S_IFLNK: "a symbolic link", unix.S_IFIFO: "a FIFO",
 		unix.S_IFSOCK: "a socket",
 	}
-	return cmp.Or(kinds[f.Mode&unix.S_IFMT], "a device")
+	return cmp.Or(kinds[mode&unix.S_IFMT], "a device")
 }
 
 // CheckState judges the state folder.
@@ -114,13 +114,13 @@ func (f *FileFacts) check(path string, kind, needed uint32) Check {
 		narrowed = "state-read-only"
 	}
 	return First(StateFolder,
-		If(!f.is(kind), "state-unsafe", "%s is %s", seen, f.kind()),
-		If(kind == unix.S_IFREG && f.Nlink > 1, "state-unsafe", "%s has %d hard links", seen, f.Nlink),
-		If(f.Size > maxStateFile && f.Name != lockName, "state-unsafe", "%s has %d bytes, more than genv writes", seen,
-			f.Size),
+		If(!f.is(kind), "state-unsafe", "%s is %s, not %s", seen, kindOf(f.Mode), kindOf(kind)),
+		If(f.is(unix.S_IFREG) && f.Nlink > 1, "state-unsafe", "%s has %d hard links", seen, f.Nlink),
+		If(f.is(unix.S_IFREG) && f.Size > maxStateFile && f.Name != lockName, "state-unsafe",
+			"%s has %d bytes, more than genv writes", seen, f.Size),
 		If(f.Content != nil, "state-corrupt", "%s: %v", seen, f.Content),
 		If(f.Mode&needed != needed, narrowed, "%s has mode %04o: not all users can write it", seen, f.Mode&0o7777),
-		If(kind == unix.S_IFDIR && f.Mode&unix.S_ISVTX != 0, "state-sticky", "%s has mode %04o, with the sticky bit",
+		If(f.is(unix.S_IFDIR) && f.Mode&unix.S_ISVTX != 0, "state-sticky", "%s has mode %04o, with the sticky bit",
 			seen, f.Mode&0o7777),
 		If(len(f.Odd) > 0, "state-odd", "%s: %s", seen, strings.Join(f.Odd, "; ")))
 }
