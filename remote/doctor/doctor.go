@@ -294,7 +294,8 @@ func (e *examination) checkSudo() doctor.Check {
 		coverage[has] = append(coverage[has], command)
 	}
 	covered := "covers usage " + strings.Join(coverage[true], ", ") + " of " + path
-	part := t.Lists && len(coverage) > 1 && (refusal.Class == "" || refusal.Class == remote.SudoRefused)
+	refused := refusal.Class == remote.SudoRefused && coverage[true] != nil
+	part := t.Lists && coverage[false] != nil && (refused || refusal.Class == "")
 	check := doctor.Judge(doctor.Sudo, covered,
 		doctor.If(e.host.NoSudo && e.uid == "0", "", "not needed: the login is root"),
 		doctor.If(e.host.NoSudo, "no-root", "genv runs without root, so nothing can be enforced"),

@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -139,6 +143,16 @@ func tried(token, words string) string {
 	return out + token + " end\n"
 }
 
+// TestLoginName: echo of dash would take the \c of a name of winbind for the end of the output.
+func TestLoginName(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "id"), []byte("#!/bin/sh\ncat <<'E'\nLAB\\carol\nE"), 0o755))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	r, ended := remote.ParseReported(proctest.Try(exec.Command("sh", "-c", surveyScript, "sh", "tok", "genv", "login").Output()).OK(t), "tok")
+	require.True(t, ended)
+	require.Equal(t, `LAB\carol`, r.Last("user"))
+}
+
 // TestSlow: what is slow before the first answer is said.
 func TestSlow(t *testing.T) {
 	const who = "user admin\nTOKEN uid 1000\nTOKEN kernel 6.1.0\nTOKEN arch x86_64"
@@ -183,6 +197,7 @@ func TestSudo(t *testing.T) {
 		{name: "no rights, or a password", sudo: g, cause: "sudo", next: "NOPASSWD"},
 		{name: "a later rule", sudo: most + "allows=usage+serve entry=/etc/sudoers.d/lab-admins", cause: "sudo", next: "zz-genv"},
 		{name: "another path", sudo: g + "lists", cause: "sudo-refused", next: "/usr/local/bin/genv usage serve"},
+		{name: "only an earlier serve", sudo: g + "lists allows=usage+serve+--token+t fails", cause: "sudo-refused", next: "usage serve`"},
 		{name: "without serve", sudo: most, cause: "sudo-refused", next: "usage serve`"},
 		{name: "without execute", sudo: g + "lists allows=usage+serve allows=usage+snapshot runs=usage+serve", cause: "sudo-refused", next: "execute"},
 		{name: "everything", sudo: all + "allows=everything", status: doctor.Warning, cause: "sudo-covers-everything", next: "of its own"},
@@ -198,6 +213,7 @@ func TestSudo(t *testing.T) {
 			require.Equal(t, tt.cause, c.Cause)
 			require.Contains(t, c.NextStep, tt.next)
 			require.Equal(t, doctor.OK, h.Check(doctor.Login).Status)
+			require.Contains(t, h.Check(doctor.Disk).Detail, "only the host's")
 		})
 	}
 }

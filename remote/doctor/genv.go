@@ -18,11 +18,14 @@ import (
 func (e *examination) checkGenv(ctx context.Context) {
 	path := e.genv()
 	if e.Genv.Path = doctor.OneLine(path); path == "" {
+		e.unseen()
 		e.add(doctor.Problem(doctor.Genv, doctor.Cause(remote.GenvMissing), "there is no genv on the host"))
 		return
 	}
 	document, err := e.hostDocument(ctx, path)
-	if err == nil {
+	if err != nil {
+		e.unseen()
+	} else {
 		e.Genv.Version, e.Genv.Protocol = cmp.Or(document.Genv.Version, e.Genv.Version), document.Genv.Protocol
 		e.System.Driver = document.System.Driver
 		for _, c := range document.Checks {
@@ -35,6 +38,15 @@ func (e *examination) checkGenv(ctx context.Context) {
 		}
 	}
 	e.add(doctor.Worst(e.checkVersion(err), e.checkProgram()))
+}
+
+// unseen says why the checks that a host makes of itself are unknown.
+func (e *examination) unseen() {
+	for _, name := range doctor.HostNames() {
+		if c := e.Check(name); c.Detail == notTried {
+			c.Detail = "only the host's `genv doctor` shows it"
+		}
+	}
 }
 
 // hostDocument runs `genv doctor` on the host, as the login. Its output counts whatever the exit status: 3 says that it
@@ -106,7 +118,7 @@ func (e *examination) checkProgram() doctor.Check {
 // The survey reports what the later checks depend on. It is one line without exclamation marks, so that any login shell
 // passes it on (see remote.Quote). sudo isn't asked for a host that does without it: the host would log a user who has
 // no rights.
-const surveyScript = `LC_ALL=C; export LC_ALL; t=$1; say() { echo "$t $*"; }; echo; ` +
+const surveyScript = `LC_ALL=C; export LC_ALL; t=$1; say() { printf "%s\n" "$t $*"; }; echo; ` +
 	`say user "$(id -un)"; say uid "$(id -u)"; say kernel "$(uname -r)"; say arch "$(uname -m)"; ` +
 	`say os "$(head -c 4096 /etc/os-release | grep ^PRETTY_NAME=)"; ` +
 	`w=$(command -v timeout >/dev/null 2>&1 && echo timeout); b=$(date +%s); ` +
