@@ -116,6 +116,7 @@ func TestUnknownFlags(t *testing.T) {
 	for said, want := range map[string]string{
 		"flag needs an argument: -interval":               "flag needs an argument: --interval",
 		`invalid value "x -y" for flag -i: parse error`:   `invalid value "x -y" for flag -i: parse error`,
+		"bad flag syntax: -=5":                            "bad flag syntax: -=5",
 		`invalid boolean value "-" for -dry-run: parse e`: `invalid boolean value "-" for --dry-run: parse e`,
 	} {
 		require.EqualError(t, command.FlagError(c, errors.New(said), false), want+"; see genv remote enforce --help")

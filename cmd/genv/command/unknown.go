@@ -27,8 +27,10 @@ func FlagError(c *cli.Context, err error, _ bool) error {
 		said := err.Error()
 		at := strings.LastIndex(said, " -") + 1
 		name, _, _ := strings.Cut(strings.TrimPrefix(said[at:], "-"), ":")
-		return UsageError("%s; see %s --help", said[:at]+strings.Replace(said[at:], "-"+name, dashed(name), 1),
-			c.Command.HelpName)
+		if !strings.HasPrefix(said, "bad flag syntax: ") { // which has it as it was typed
+			said = said[:at] + strings.Replace(said[at:], "-"+name, dashed(name), 1)
+		}
+		return UsageError("%s; see %s --help", said, c.Command.HelpName)
 	}
 	near := nearestFlag(name, c.Command.Flags)
 	if near != "" {
