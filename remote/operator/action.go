@@ -25,7 +25,7 @@ const (
 	Explain  ActionKind = "explain"  // says what the caps count for a user, as seen from a host, and what would go first
 )
 
-// ActionSchema is the schema of an Instruction.
+// ActionSchema is the schema of an Action.
 const ActionSchema = "genv.live.action/1"
 
 // Action is what a person asks for, as JSON. Fields that a kind has no use for stay empty.
