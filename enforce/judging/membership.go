@@ -7,8 +7,8 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/gpus"
 )
 
-// The uid that the kernel reports for a process (see Process.CountedUID) decides who is in an environment, and who uses
-// a device. What state files, an environ or a title say is a user's claim: it never makes another user's device busy,
+// The uid that the kernel reports for a process (see Process.CountsForUID) decides who is in an environment, and who
+// uses a device. What state files, an environ or a title say is a user's claim: it never makes another user's device busy,
 // exempts another user's process, or counts for another user's cap.
 
 // environmentOf is the environment that a process is in; nil for none or an unknown one. The policy may admit processes

@@ -1,6 +1,6 @@
 // Package notify makes the messages to users: what is wrong, what follows, and what to do, for terminals and for mail.
 //
-//	for _, m := range notify.Messages(finding, notify.NewOwners(cluster), now) {
+//	for _, m := range notify.Messages(finding, notify.NewRecipients(cluster), now) {
 //		fmt.Println(m.UID, m.Shown(), m.Advice)
 //	}
 //

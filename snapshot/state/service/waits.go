@@ -261,7 +261,7 @@ func (s *Server) prepare(ctx context.Context, w *wait) error {
 	return files.CheckRequest(r)
 }
 
-// leave keeps its offer for its user for the rest of the time.
+// leave takes a wait out of the queue. GPUs that it was offered stay kept for its user for the rest of the time.
 func (q *waits) leave(w *wait) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
