@@ -125,8 +125,8 @@ func uncounted(u enforce.Uncounted) string {
 	if u.People != 1 {
 		people = fmt.Sprintf("%d people", u.People)
 	}
-	return fmt.Sprintf("; %s of %s outside of environments don't count for caps and idle, as they do with "+
-		"`non-env-processes: count`", text.Plural(u.Processes, "process"), people)
+	return fmt.Sprintf("; %s of %s outside of environments don't count for caps and idle: `non-env-processes: count` "+
+		"counts them", text.Plural(u.Processes, "process"), people)
 }
 
 // userDocument is what rules find of a user, each process and GPU once, and what would be done.
