@@ -63,8 +63,8 @@ const LoginStep = "let the login run commands: look at its shell and that one's 
 // than root can change must not be in sudoers. It starts `usage serve`, which ends at once when it reads nothing, only
 // where sudo lists that as allowed; with "doctor" always, and then it tries what else sudo allows. The terminal of
 // script(1) shows whether one is missing. Any login shell passes on one line without exclamation marks.
-const TrySudo = `LC_ALL=C; export LC_ALL; exec </dev/null; say() { echo "$m $*"; }; t() { if command -v timeout ` +
-	`>/dev/null; then timeout 2 "$@"; else "$@"; fi; }; echo; ` +
+const TrySudo = `LC_ALL=C; export LC_ALL; exec </dev/null; say() { printf "%s\n" "$m $*"; }; t() { ` +
+	`if command -v timeout >/dev/null; then timeout 2 "$@"; else "$@"; fi; }; echo; ` +
 	`say uid "$(id -u)"; say user "$(id -un)"; ` +
 	`l=; n=; if [ "$2" = login ]; then n=yes; fi; if [ -z "$n" ]; then if command -v sudo >/dev/null; then l=$(t ` +
 	`sudo -n -l 2>&1); s=$?; else say nosudo; s=1; fi; fi; ` +
