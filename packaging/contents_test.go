@@ -182,8 +182,7 @@ func commit(t *testing.T, dir, umask string) string {
 		git -c user.name=test -c user.email=test@localhost -c commit.gpgsign=false commit -q -m test --date=@1700000000`, "sh", dir, umask)
 	cmd.Dir = ".."
 	cmd.Env = append(os.Environ(), "GIT_COMMITTER_DATE=@1700000000")
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(out))
+	proctest.Output(t, cmd)
 	return dir
 }
 
@@ -193,7 +192,6 @@ func release(t *testing.T, dir, umask, key string) string {
 	cmd := exec.Command("/bin/sh", "-euc", `umask "$1" && exec make release VERSION=v2.0.0 RELEASE_GO=local KEY="$2"`, "sh", umask, key)
 	cmd.Dir = commit(t, dir, umask)
 	cmd.Env = append(os.Environ(), "ARCHES="+runtime.GOARCH)
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(out))
+	proctest.Output(t, cmd)
 	return filepath.Join(dir, "dist")
 }

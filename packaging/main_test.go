@@ -92,8 +92,7 @@ func packInto(t testing.TB, dist, version, formats, genv string, env ...string) 
 	cmd.Dir = ".."
 	cmd.Env = append(append(os.Environ(), env...), "DIST="+dist, "VERSION="+version, "FORMATS="+formats,
 		"ARCHES="+runtime.GOARCH, "NFPM="+nfpm(t), "GENV="+genv, "SOURCE_DATE_EPOCH=1700000000")
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(out))
+	proctest.Output(t, cmd)
 }
 
 // only is the one file in a folder that matches.

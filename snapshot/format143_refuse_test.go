@@ -123,26 +123,22 @@ func lastOfAll(s *snapshot.Snapshot) []any {
 func TestOddOwnersAndIDs(t *testing.T) {
 	const odd = `\u001b[31m`
 	text := strings.ReplaceAll(string(document(goodProcess, goodEnv, goodDevice)), "2020", odd)
-	s, err := snapshot.DecodeSnapshot([]byte(text))
-	require.NoError(t, err)
+	s := proctest.Try(snapshot.DecodeSnapshot([]byte(text))).OK(t)
 	id := snapshot.Claim("\x1b[31m")
 	require.Equal(t, id, s.Processes[0].EID, "the environment, its processes and its attachments have the same other id")
 	require.NotNil(t, s.Environment(id))
 	require.Equal(t, []snapshot.DeviceIndex{0}, s.AttachedTo(id))
 
-	s, err = snapshot.DecodeSnapshot([]byte(strings.Replace(string(document(goodProcess, goodEnv, goodDevice)), "1002", `"root"`, 1)))
-	require.NoError(t, err)
+	s = proctest.Try(snapshot.DecodeSnapshot([]byte(strings.Replace(string(document(goodProcess, goodEnv, goodDevice)), "1002", `"root"`, 1)))).OK(t)
 	env, uid := s.Environment("2020"), snapshot.UID(1002)
 	require.Equal(t, snapshot.NoUID, env.UID)
 	require.Empty(t, env.Username)
 	require.True(t, env.Admits(&uid))
 
-	s, err = snapshot.DecodeSnapshot(document(goodProcess, goodEnv, goodDevice+","+strings.ReplaceAll(goodDevice, "2020", "7")))
-	require.NoError(t, err)
+	s = proctest.Try(snapshot.DecodeSnapshot(document(goodProcess, goodEnv, goodDevice+","+strings.ReplaceAll(goodDevice, "2020", "7")))).OK(t)
 	require.Len(t, s.Devices[0].Attachments, 2, "a device that is listed twice has the attachments of both")
 	require.Equal(t, []string{"GPU 0 is listed twice: it has the attachments of both"}, s.Warnings)
-	s, err = snapshot.DecodeSnapshot([]byte(strings.Replace(string(document(goodProcess, goodEnv, goodDevice)), `"eid": "2020"}`, `"eid": 2020}`, 1)))
-	require.NoError(t, err)
+	s = proctest.Try(snapshot.DecodeSnapshot([]byte(strings.Replace(string(document(goodProcess, goodEnv, goodDevice)), `"eid": "2020"}`, `"eid": 2020}`, 1)))).OK(t)
 	require.True(t, s.Processes[0].EnvUnknown, "which environment the host meant isn't known")
 }
 

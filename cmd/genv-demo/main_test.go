@@ -75,9 +75,7 @@ func genv(t *testing.T) string { return program(t, "genv") }
 func program(t *testing.T, name string) string {
 	t.Helper()
 	if built == "" {
-		var err error
-		built, err = os.MkdirTemp("", "genv-demo-test-")
-		require.NoError(t, err)
+		built = proctest.Try(os.MkdirTemp("", "genv-demo-test-")).OK(t)
 	}
 	program := filepath.Join(built, name)
 	if _, err := os.Stat(program); err != nil {
@@ -236,7 +234,6 @@ func TestTheDemoRunsForAnOrdinaryUser(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "genv-demo"), "-genv", filepath.Join(dir, "genv"))
 	cmd.Dir, cmd.Env = dir, []string{"PATH=/usr/bin:/bin", "HOME=" + filepath.Join(dir, "tmp"), "TMPDIR=" + filepath.Join(dir, "tmp")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(out))
-	require.Contains(t, string(out), "the 4 processes that broke a rule have ended")
+	out := proctest.Output(t, cmd)
+	require.Contains(t, out, "the 4 processes that broke a rule have ended")
 }

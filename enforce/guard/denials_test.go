@@ -80,8 +80,7 @@ func TestFile(t *testing.T) {
 	l.Add(guard.Denial{UID: 2}, noon)
 	require.NoError(t, guard.WriteDenials(dir, l))
 	require.Equal(t, l, proctest.Try(guard.ReadDenials(dir)).OK(t))
-	info, err := os.Stat(filepath.Join(dir, "guard-denials.json"))
-	require.NoError(t, err)
+	info := proctest.Try(os.Stat(filepath.Join(dir, "guard-denials.json"))).OK(t)
 	require.Equal(t, os.FileMode(0o600), info.Mode())
 
 	require.NoError(t, os.Chmod(filepath.Join(dir, "guard-denials.json"), 0o622))
@@ -116,8 +115,7 @@ func TestOtherModesAreRefused(t *testing.T) {
 	}
 	for _, m := range []guard.Mode{-1, 3} {
 		require.False(t, m.Valid())
-		_, err := json.Marshal(m)
-		require.Error(t, err)
+		require.Error(t, proctest.Try(json.Marshal(m)).Err)
 		require.NotEmpty(t, m.String())
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/hardware"
 	"github.com/seed-3119e985/genv/snapshot/nss"
 	"github.com/seed-3119e985/genv/snapshot/proc"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/state"
 	"github.com/seed-3119e985/genv/snapshot/state/disk"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -191,13 +192,11 @@ func (h *host) write(attached map[snapshot.UID][]snapshot.DeviceIndex) {
 	h.Helper()
 	files := h.files(attached)
 	require.NoError(h, os.MkdirAll(h.state, 0o777))
-	lock, err := os.OpenFile(filepath.Join(h.state, "genv.lock"), os.O_RDWR|os.O_CREATE, 0o666)
-	require.NoError(h, err)
+	lock := proctest.Try(os.OpenFile(filepath.Join(h.state, "genv.lock"), os.O_RDWR|os.O_CREATE, 0o666)).OK(h)
 	defer lock.Close()
 	require.NoError(h, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
 	for _, file := range []state.File{state.Envs, state.Devices} {
-		data, err := files.Encode(file)
-		require.NoError(h, err)
+		data := proctest.Try(files.Encode(file)).OK(h)
 		path := filepath.Join(h.state, file.String())
 		require.NoError(h, os.WriteFile(path+".new", data, 0o666))
 		require.NoError(h, os.Rename(path+".new", path))
@@ -318,10 +317,8 @@ func (h *host) give(m Mode, lease time.Duration, change ...func(*Order)) Order {
 	for _, c := range change {
 		c(&o)
 	}
-	now, err := Now()
-	require.NoError(h, err)
-	g, err := GiveOrder(h.run, o, "", now)
-	require.NoError(h, err)
+	now := proctest.Try(Now()).OK(h)
+	g := proctest.Try(GiveOrder(h.run, o, "", now)).OK(h)
 	return g
 }
 

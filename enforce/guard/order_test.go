@@ -128,8 +128,7 @@ func TestAnOrderEndsWithItsLease(t *testing.T) {
 func TestRenew(t *testing.T) {
 	dir := t.TempDir()
 	require.ErrorIs(t, proctest.Try(guard.RenewOrder(dir, func() guard.Order { o := enforce(); o.ID = "x"; return o }(), start)).Err, guard.ErrNoOrder)
-	mine, err := guard.GiveOrder(dir, enforce(), "", start)
-	require.NoError(t, err)
+	mine := proctest.Try(guard.GiveOrder(dir, enforce(), "", start)).OK(t)
 	mine = proctest.Try(guard.RenewOrder(dir, mine, after(20*time.Second))).OK(t)
 	require.Equal(t, 60*time.Second, mine.Left(after(20*time.Second)))
 	require.Equal(t, 30*time.Second, mine.Left(after(50*time.Second)))
@@ -138,8 +137,7 @@ func TestRenew(t *testing.T) {
 	got, err := guard.RenewOrder(dir, mine, after(40*time.Second))
 	require.ErrorIs(t, err, guard.ErrReplaced)
 	require.Equal(t, other, got)
-	read, err := guard.ReadOrder(dir)
-	require.NoError(t, err)
+	read := proctest.Try(guard.ReadOrder(dir)).OK(t)
 	require.Equal(t, other, read, "it stays")
 	require.NotEqual(t, mine.ID, other.ID)
 
@@ -172,8 +170,7 @@ func TestReadTrustsOnlyRoot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			_, err := guard.GiveOrder(dir, enforce(), "", start)
-			require.NoError(t, err)
+			proctest.Try(guard.GiveOrder(dir, enforce(), "", start)).OK(t)
 			require.NoError(t, tamper(dir))
 			require.ErrorIs(t, proctest.Try(guard.ReadOrder(dir)).Err, folder.ErrUnsafe)
 		})
@@ -212,16 +209,14 @@ func TestStatus(t *testing.T) {
 	got := proctest.Try(guard.ReadStatus(dir)).OK(t)
 	s.Schema = "genv.guard/1"
 	require.Equal(t, s, got)
-	info, err := os.Stat(filepath.Join(dir, "guard.json"))
-	require.NoError(t, err)
+	info := proctest.Try(os.Stat(filepath.Join(dir, "guard.json"))).OK(t)
 	require.Equal(t, os.FileMode(0o644), info.Mode(), "everybody reads it")
 	require.Equal(t, guard.Enforce, got.Now(start.Time))
 	require.Equal(t, guard.Off, got.Now(start.Time.Add(time.Minute)), "its process has died")
 
 	s.Users = make([]guard.AllowedUser, guard.MaxUsers+3)
 	require.NoError(t, guard.WriteStatus(dir, s))
-	got, err = guard.ReadStatus(dir)
-	require.NoError(t, err)
+	got = proctest.Try(guard.ReadStatus(dir)).OK(t)
 	require.Len(t, got.Users, guard.MaxUsers)
 	require.Equal(t, 3, got.UsersLeftOut)
 

@@ -266,8 +266,7 @@ func TestOwnerInUserNamespace(t *testing.T) {
 		for _, file := range []string{"uid_map", "gid_map"} {
 			require.NoError(t, os.WriteFile(fmt.Sprintf("/proc/%d/%s", c.pid(), file), []byte("0 54321 1\n1 2000000 65536\n"), 0o644))
 		}
-		_, err := fmt.Fprintln(c.in, "go")
-		require.NoError(t, err)
+		proctest.Try(fmt.Fprintln(c.in, "go")).OK(t)
 		proctest.Try(c.out.ReadString('\n')).OK(t)
 		require.Equal(t, snapshot.UID(2000006), proctest.Try(proc.FS{}.UID(c.pid())).OK(t))
 		return c

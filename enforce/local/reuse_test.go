@@ -274,8 +274,7 @@ func TestWithoutPidfds(t *testing.T) {
 				cmd := exec.Command("/proc/self/exe", "-test.run=Process|Ended|Exec|Grace|KILL|TERM|Stopped|Thread|Try",
 					"-test.skip=TestProperty|TestWithoutPidfds|Terminal|Detach")
 				cmd.Env = append(os.Environ(), noPidfdVariable+"="+name, "GENV_TEST_NO_PIDFD_CALLS="+calls)
-				out, err := cmd.CombinedOutput()
-				require.NoError(t, err, "%s", out)
+				proctest.Output(t, cmd)
 			})
 		}
 	}

@@ -39,8 +39,7 @@ func (l *login) shows(t *testing.T, patience time.Duration) (text string) {
 	fds := []unix.PollFd{{Fd: int32(l.screen.Fd()), Events: unix.POLLIN}}
 	part := make([]byte, 8192)
 	for strings.Count(text, "\n") < 3 || !strings.HasSuffix(text, "\n") { // a blank line, a heading and what is said
-		n, err := unix.Poll(fds, int(patience.Milliseconds()))
-		require.NoError(t, err)
+		n := proctest.Try(unix.Poll(fds, int(patience.Milliseconds()))).OK(t)
 		if n == 0 {
 			break
 		}
@@ -250,9 +249,7 @@ func TestTerminalsOfTmux(t *testing.T) {
 		return cmd
 	}
 	run := func(args ...string) string {
-		out, err := tmux(args...).CombinedOutput()
-		require.NoError(t, err, "%s", out)
-		return string(out)
+		return proctest.Output(t, tmux(args...))
 	}
 	run("new-session", "-d", "-x", "80", "-y", "24", "sleep 60")
 	t.Cleanup(func() { _ = tmux("kill-server").Run() })

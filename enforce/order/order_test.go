@@ -217,12 +217,10 @@ func TestTheNativeOrderSaysWhoIsOutside(t *testing.T) {
 func TestTheNativeOrderSaysWhatCounts(t *testing.T) {
 	o := order.Order{Terminate: []order.Termination{{Process: snapshot.Process{PID: 7, EnvUnknown: true}, Counted: true}, {Process: snapshot.Process{PID: 8}}}}
 	data := proctest.Try(order.EncodeNative(o)).OK(t)
-	got, err := order.DecodeNative(data)
-	require.NoError(t, err)
+	got := proctest.Try(order.DecodeNative(data)).OK(t)
 	require.True(t, got.Terminate[0].Counted && !got.Terminate[1].Counted)
 	o.Terminate[0].Counted = false
-	data, err = order.EncodeNative(o)
-	require.NoError(t, err)
+	data = proctest.Try(order.EncodeNative(o)).OK(t)
 	require.ErrorIs(t, proctest.Try(order.DecodeNative(data)).Err, snapshot.ErrInvalid)
 }
 

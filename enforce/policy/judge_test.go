@@ -105,8 +105,7 @@ func TestSeveralGoroutinesAskAPolicy(t *testing.T) {
 
 // BenchmarkJudge runs the rules of policy.example.yaml over 10,000 hosts of 8 devices, 8 environments and 12 processes.
 func BenchmarkJudge(b *testing.B) {
-	data, err := os.ReadFile("../../policy.example.yaml")
-	require.NoError(b, err)
+	data := proctest.Try(os.ReadFile("../../policy.example.yaml")).OK(b)
 	file := proctest.Try(policy.Parse("policy.example.yaml", data)).OK(b)
 	now := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	cluster := fleet(10_000, now)

@@ -159,8 +159,7 @@ func TestSteps(t *testing.T) {
 				}
 				due = time.Now().Add(wait)
 			}
-			err := loopOf(ctx, c, strict{}, row.schedule, func(controller.Round) error { return row.each })
-			require.ErrorIs(t, err, row.each, name)
+			require.ErrorIs(t, loopOf(ctx, c, strict{}, row.schedule, func(controller.Round) error { return row.each }), row.each, name)
 			require.False(t, time.Now().After(due.Add(time.Millisecond)), name)
 		})
 	}

@@ -55,8 +55,7 @@ func (a *asked) do(_ context.Context, who operator.Author, action operator.Actio
 func TestSend(t *testing.T) {
 	var a asked
 	path := serveActions(t, a.do)
-	answer, err := live.SendAction(t.Context(), path, hold)
-	require.NoError(t, err)
+	answer := proctest.Try(live.SendAction(t.Context(), path, hold)).OK(t)
 	require.Equal(t, operator.Answer{Schema: operator.AnswerSchema, Done: true, Text: "done"}, answer)
 	require.Equal(t, []operator.Action{hold}, a.actions, "as given")
 	require.EqualValues(t, os.Geteuid(), a.who.UID)
@@ -67,18 +66,17 @@ func TestSend(t *testing.T) {
 		operator.Refuse(operator.Unable, "Wait.", "not now"),
 	} {
 		a.err = refusal
-		_, err = live.SendAction(t.Context(), path, hold)
+		_, err := live.SendAction(t.Context(), path, hold)
 		var got *operator.Refusal
 		require.ErrorAs(t, err, &got)
 		require.Equal(t, refusal, got)
 	}
 	a.err = errors.New("something else")
-	_, err = live.SendAction(t.Context(), path, hold)
+	_, err := live.SendAction(t.Context(), path, hold)
 	require.ErrorContains(t, err, "something else")
 
 	a.actions = nil
-	_, err = live.SendAction(t.Context(), path, operator.Action{Kind: operator.Hold})
-	require.ErrorContains(t, err, "needs a reason")
+	require.ErrorContains(t, proctest.Try(live.SendAction(t.Context(), path, operator.Action{Kind: operator.Hold})).Err, "needs a reason")
 	require.Empty(t, a.actions, "it isn't even sent")
 	require.ErrorIs(t, proctest.Try(live.SendAction(t.Context(), path+"x", hold)).Err, os.ErrNotExist)
 }
@@ -130,8 +128,7 @@ func post(t *testing.T, dial dial, method, kind, body string) (int, operator.Ref
 	if kind != "" {
 		request.Header.Set("Content-Type", kind)
 	}
-	response, err := (&http.Transport{DialContext: dial, DisableKeepAlives: true}).RoundTrip(request)
-	require.NoError(t, err)
+	response := proctest.Try((&http.Transport{DialContext: dial, DisableKeepAlives: true}).RoundTrip(request)).OK(t)
 	defer response.Body.Close()
 	data := proctest.Try(io.ReadAll(response.Body)).OK(t)
 	var refusal operator.Refusal

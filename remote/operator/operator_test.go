@@ -156,8 +156,7 @@ func TestDamage(t *testing.T) {
 				require.Equal(t, stateOf(t), got, string(bad))
 			}
 		}
-		_, err := operator.Decode(data[:i], noon)
-		require.Error(t, err)
+		require.Error(t, proctest.Try(operator.Decode(data[:i], noon)).Err)
 	}
 	for _, text := range []string{"", "null", "{}", "[]", `{"schema":"genv.controller.operator/1"}`} {
 		require.Error(t, proctest.Try(operator.Decode([]byte(text), noon)).Err, text)
@@ -168,12 +167,10 @@ func TestDamage(t *testing.T) {
 // A file that is whole, but has what this version doesn't know, is not read in part.
 func TestUnknownLimitsOfAnExemption(t *testing.T) {
 	s := operator.State{Exemptions: policy.ExemptionList{{Reason: "r", By: "b", Created: noon, Until: noon.Add(time.Hour)}}}
-	data, err := s.Encode(noon)
-	require.NoError(t, err)
+	data := proctest.Try(s.Encode(noon)).OK(t)
 	require.ErrorContains(t, proctest.Try(operator.Decode(data, noon)).Err, "needs a user or a host")
 
-	good, err := stateOf(t).Encode(noon)
-	require.NoError(t, err)
+	good := proctest.Try(stateOf(t).Encode(noon)).OK(t)
 	var file struct {
 		Schema string          `json:"schema"`
 		Time   time.Time       `json:"time"`
@@ -184,8 +181,7 @@ func TestUnknownLimitsOfAnExemption(t *testing.T) {
 	file.State = json.RawMessage(strings.Replace(string(file.State), `"user":"bob"`, `"user":"bob","weekdays":"Sat"`, 1))
 	sum := sha256.Sum256(append([]byte(file.Time.Format(time.RFC3339Nano)+"\n"), file.State...))
 	file.SHA256 = hex.EncodeToString(sum[:])
-	data, err = json.Marshal(file)
-	require.NoError(t, err)
+	data = proctest.Try(json.Marshal(file)).OK(t)
 	require.ErrorContains(t, proctest.Try(operator.Decode(data, noon)).Err, "weekdays")
 }
 

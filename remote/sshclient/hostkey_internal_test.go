@@ -135,8 +135,7 @@ func TestTheNextStepOfAChangedKey(t *testing.T) {
 			require.ErrorAs(t, err, &changed)
 			command := removeCommand(changed)
 			require.Contains(t, remote.NextStepOf(err), command)
-			out, err := exec.Command("sh", "-c", command).CombinedOutput()
-			require.NoError(t, err, string(out))
+			proctest.Output(t, exec.Command("sh", "-c", command))
 			var left string
 			for _, file := range files {
 				left += string(proctest.ReadFile(t, file))

@@ -131,8 +131,7 @@ func TestSlowHostsBehindABastion(t *testing.T) {
 		}}
 		b.lend(t, c, "bastion")
 		try := func(name string) {
-			_, err := c.Run(t.Context(), remote.Host{Name: name}, remote.Command{Args: []string{"true"}})
-			require.Error(t, err)
+			require.Error(t, proctest.Try(c.Run(t.Context(), remote.Host{Name: name}, remote.Command{Args: []string{"true"}})).Err)
 		}
 		var all sync.WaitGroup
 		for i := range 2 * dialsPerJump {

@@ -51,8 +51,7 @@ func (s *sshd) agent(t testing.TB, keys ...string) string {
 	for _, key := range keys {
 		add := exec.Command("ssh-add", "-q", key)
 		add.Env = append(os.Environ(), "SSH_AUTH_SOCK="+socket)
-		out, err := add.CombinedOutput()
-		require.NoError(t, err, "%s", out)
+		proctest.Output(t, add)
 	}
 	return socket
 }

@@ -150,8 +150,7 @@ func TestOpenSSHIsNamed(t *testing.T) {
 		socket := s.agent(t)
 		add := exec.Command("ssh-add", "-H", s.file("known_hosts"), "-h", fmt.Sprintf("[%s]:%d", s.address, s.port), s.file("id"))
 		add.Env = append(os.Environ(), "SSH_AUTH_SOCK="+socket)
-		said, err := add.CombinedOutput()
-		require.NoError(t, err, "%s", said)
+		proctest.Output(t, add)
 		config := s.config(t, "IdentityAgent "+socket)
 		require.NoError(t, os.Rename(s.file("id"), s.file("hidden"))) // only its public half is there
 		named(t, remote.Auth, config)

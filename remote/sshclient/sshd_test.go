@@ -56,9 +56,7 @@ func needsAccount(t testing.TB) {
 func run(t testing.TB, name string, args ...string) string {
 	needsAccount(t)
 	t.Helper()
-	out, err := exec.Command(name, args...).CombinedOutput()
-	require.NoError(t, err, "%s %v: %s", name, args, out)
-	return string(out)
+	return proctest.Output(t, exec.Command(name, args...))
 }
 
 // startSSHD starts a server with an ed25519 host key, which accepts dir/id, and ends it with the test.

@@ -27,9 +27,7 @@ func smi(t *testing.T, m *testfleet.Machine, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(m.NvidiaSMI(), args...)
 	cmd.Env = append(m.Environ(), promptEnd)
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(out))
-	return string(out)
+	return proctest.Output(t, cmd)
 }
 
 const appQuery = "--query-compute-apps=pid,used_memory,process_name"

@@ -83,8 +83,7 @@ func TestFollowAControllerThatGoesAndComesBack(t *testing.T) {
 
 func TestFollowEndsAtOnce(t *testing.T) {
 	next := Follow(live.NewClient(filepath.Join(t.TempDir(), "none")))
-	_, err := next(t.Context())
-	require.ErrorContains(t, err, "the controller doesn't answer (dial unix ")
+	require.ErrorContains(t, proctest.Try(next(t.Context())).Err, "the controller doesn't answer (dial unix ")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, proctest.Try(next(ctx)).Err, context.Canceled)

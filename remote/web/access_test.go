@@ -164,8 +164,7 @@ func TestEventsAreHidden(t *testing.T) {
 	for names, want := range map[web.Names]bool{web.AllNames: true, web.NoNames: false} {
 		server := httptest.NewServer(f.handler(naming(names)))
 		request := proctest.Try(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/events?after=0", http.NoBody)).OK(t)
-		response, err := server.Client().Do(request)
-		require.NoError(t, err)
+		response := proctest.Try(server.Client().Do(request)).OK(t)
 		require.Equal(t, "text/event-stream", response.Header.Get("Content-Type"))
 		f.judged(enforce.Finding{ID: "1", Rule: enforce.RuleNonEnvProcesses, Host: "gpu-01", PID: 9, User: "mallory", Command: "mallory"})
 		text := readUntil(t, response.Body, "non-env-processes", "event: fleet")
@@ -251,8 +250,7 @@ func TestCertificates(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(path, []byte("tls_server_config: {cert_file: cert, key_file: key, min_version: TLS13}\n"), 0o600))
 	now = now.Add(2 * time.Second)
-	now3, err := config.GetConfigForClient(nil)
-	require.NoError(t, err)
+	now3 := proctest.Try(config.GetConfigForClient(nil)).OK(t)
 	require.Equal(t, uint16(tls.VersionTLS13), now3.MinVersion)
 
 	require.NoError(t, os.WriteFile(key, good, 0o600))

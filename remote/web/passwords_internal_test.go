@@ -118,8 +118,7 @@ func TestRemembered(t *testing.T) {
 	cancel()
 	require.True(t, f.accepts("alice", "one"))
 	for _, password := range []string{"wrong", "one "} {
-		_, err = f.check(ctx, "192.0.2.1", "alice", password)
-		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, proctest.Try(f.check(ctx, "192.0.2.1", "alice", password)).Err, context.Canceled)
 	}
 	f.now = f.now.Add(rightFor + time.Second)
 	require.ErrorIs(t, proctest.Try(f.check(ctx, "192.0.2.1", "alice", "one")).Err, context.Canceled, "it is checked again")
@@ -230,7 +229,6 @@ func TestFilesThatAreRefused(t *testing.T) {
 		require.ErrorContains(t, err, want, content)
 		require.NotContains(t, err.Error(), "$04$", "a hash is nothing for a log")
 	}
-	_, err := OpenAccess(t.TempDir(), time.Now, nil)
-	require.Error(t, err)
+	require.Error(t, proctest.Try(OpenAccess(t.TempDir(), time.Now, nil)).Err)
 	require.ErrorIs(t, proctest.Try(OpenAccess(filepath.Join(t.TempDir(), "none"), time.Now, nil)).Err, os.ErrNotExist)
 }

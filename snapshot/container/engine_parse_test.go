@@ -127,15 +127,13 @@ func TestInspectAsksTheEngine(t *testing.T) {
 		w.WriteHeader(code)
 		_, _ = w.Write([]byte(body))
 	})
-	got, err := e.Inspect(t.Context(), docker())
-	require.NoError(t, err)
+	got := proctest.Try(e.Inspect(t.Context(), docker())).OK(t)
 	require.Equal(t, "web", got.Name)
 	code, body = 404, `{"message":"No such container"}`
-	_, err = e.Inspect(t.Context(), docker())
+	_, err := e.Inspect(t.Context(), docker())
 	require.ErrorIs(t, err, container.ErrNotFound)
 	for _, code = range []int{500, 200} { // an answer that is none
-		_, err = e.Inspect(t.Context(), docker())
-		require.ErrorIs(t, err, container.ErrUnknown)
+		require.ErrorIs(t, proctest.Try(e.Inspect(t.Context(), docker())).Err, container.ErrUnknown)
 	}
 	code = 404
 	for _, runtime := range []string{proc.Containerd, proc.CRIO, ""} {

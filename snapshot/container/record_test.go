@@ -39,8 +39,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	for path, mode := range map[string]os.FileMode{container.RecordsDir(run): 0o755, filepath.Join(container.RecordsDir(run), id+".json"): 0o644} {
 		require.Equal(t, mode, proctest.Try(os.Stat(path)).OK(t).Mode().Perm(), path)
 	}
-	ids, err := container.ListRecords(run)
-	require.NoError(t, err)
+	ids := proctest.Try(container.ListRecords(run)).OK(t)
 	require.Equal(t, []string{id}, ids)
 	require.NoError(t, container.RemoveRecord(run, id, nil))
 	require.NoError(t, container.RemoveRecord(run, id, nil), "it is removed already")
@@ -80,12 +79,10 @@ func TestOnlyWhatRootWroteCounts(t *testing.T) {
 
 	require.NoError(t, container.WriteRecord(run, r), "a new file")
 	require.NoError(t, os.Chmod(file, 0o666))
-	_, err = container.ReadRecord(run, id)
-	require.ErrorIs(t, err, folder.ErrUnsafe)
+	require.ErrorIs(t, proctest.Try(container.ReadRecord(run, id)).Err, folder.ErrUnsafe)
 	require.NoError(t, os.Chmod(file, 0o644))
 	require.NoError(t, os.Rename(file, filepath.Join(container.RecordsDir(run), other+".json")))
-	_, err = container.ReadRecord(run, other)
-	require.ErrorIs(t, err, container.ErrInvalidRecord, "of another container")
+	require.ErrorIs(t, proctest.Try(container.ReadRecord(run, other)).Err, container.ErrInvalidRecord, "of another container")
 	require.NoError(t, os.Chmod(container.RecordsDir(run), 0o777))
 	require.ErrorIs(t, proctest.Try(container.ReadRecord(run, other)).Err, folder.ErrUnsafe)
 	require.NoError(t, os.RemoveAll(container.RecordsDir(run)))

@@ -31,24 +31,20 @@ func list() []hardware.BusDevice {
 
 func TestPublishAndRead(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	_, err := hardware.Read(dir)
-	require.ErrorIs(t, err, hardware.ErrNotPublished)
+	require.ErrorIs(t, proctest.Try(hardware.Read(dir)).Err, hardware.ErrNotPublished)
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	require.ErrorIs(t, proctest.Try(hardware.Read(dir)).Err, hardware.ErrNotPublished)
 
 	changed := proctest.Try(hardware.Publish(dir, list())).OK(t)
 	require.True(t, changed)
-	got, err := hardware.Read(dir)
-	require.NoError(t, err)
+	got := proctest.Try(hardware.Read(dir)).OK(t)
 	require.Equal(t, list(), got)
 	for path, mode := range map[string]os.FileMode{dir: 0o755 | os.ModeDir, filepath.Join(dir, "devices.json"): 0o644} {
 		require.Equal(t, mode, proctest.Try(os.Stat(path)).OK(t).Mode(), path)
 	}
-	changed, err = hardware.Publish(dir, list())
-	require.NoError(t, err)
+	changed = proctest.Try(hardware.Publish(dir, list())).OK(t)
 	require.False(t, changed, "nothing new")
-	changed, err = hardware.Publish(dir, list()[:2])
-	require.NoError(t, err)
+	changed = proctest.Try(hardware.Publish(dir, list()[:2])).OK(t)
 	require.True(t, changed)
 	got = proctest.Try(hardware.Read(dir)).OK(t)
 	require.Equal(t, list()[:2], got)
@@ -57,11 +53,9 @@ func TestPublishAndRead(t *testing.T) {
 
 func TestPublishKeepsTheOldListAfterAnError(t *testing.T) {
 	dir := t.TempDir()
-	_, err := hardware.Publish(dir, list())
-	require.NoError(t, err)
+	proctest.Try(hardware.Publish(dir, list())).OK(t)
 	require.ErrorIs(t, proctest.Try(hardware.Publish(dir, append(list(), list()[0]))).Err, hardware.ErrGarbled, "one device twice")
-	got, err := hardware.Read(dir)
-	require.NoError(t, err)
+	got := proctest.Try(hardware.Read(dir)).OK(t)
 	require.Equal(t, list(), got)
 	require.NoError(t, os.Chmod(dir, 0o777)) //nolint:gosec // the test is about it
 	require.ErrorIs(t, proctest.Try(hardware.Publish(dir, list()[:1])).Err, folder.ErrUnsafe)
@@ -113,8 +107,7 @@ func TestReadRefusesWhatItDidNotWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "devices.json"), []byte(text), 0o600))
-			_, err := hardware.Read(dir)
-			require.Error(t, err)
+			require.Error(t, proctest.Try(hardware.Read(dir)).Err)
 		})
 	}
 }
@@ -276,12 +269,10 @@ func TestPublishFromOthers(t *testing.T) {
 }
 
 func TestKnownWithoutAPublishedList(t *testing.T) {
-	known, err := hardware.Catalog{Run: t.TempDir(), Proc: driver(t, 1, 0)}.Known()
-	require.NoError(t, err)
+	known := proctest.Try(hardware.Catalog{Run: t.TempDir(), Proc: driver(t, 1, 0)}.Known()).OK(t)
 	require.Len(t, known, 2)
 	require.False(t, known[0].TotalMemory().Known())
-	_, err = hardware.Catalog{Run: t.TempDir(), Proc: t.TempDir()}.Known()
-	require.ErrorIs(t, err, hardware.ErrNotPublished)
+	require.ErrorIs(t, proctest.Try(hardware.Catalog{Run: t.TempDir(), Proc: t.TempDir()}.Known()).Err, hardware.ErrNotPublished)
 	require.ErrorIs(t, proctest.Try(hardware.Catalog{Proc: t.TempDir()}.Known()).Err, fs.ErrNotExist)
 }
 

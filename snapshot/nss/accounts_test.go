@@ -98,16 +98,13 @@ case "$1 $3" in
 esac`)))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	alice := nss.Account{UID: 70001, GID: 70002, Name: "alice.ldap", Home: "/home/alice.ldap"}
-	got, err := nss.Passwd{}.WithUID(t.Context(), 70001)
-	require.NoError(t, err)
+	got := proctest.Try(nss.Passwd{}.WithUID(t.Context(), 70001)).OK(t)
 	require.Equal(t, alice, got)
-	got, err = nss.Passwd{}.Named(t.Context(), "alice.ldap")
-	require.NoError(t, err)
+	got = proctest.Try(nss.Passwd{}.Named(t.Context(), "alice.ldap")).OK(t)
 	require.Equal(t, alice, got)
 	require.Equal(t, []nss.Account{alice}, nss.Passwd{}.All(t.Context()))
 	for _, name := range []string{"Alice", "-x", "bob.ldap"} {
-		_, err = nss.Passwd{}.Named(t.Context(), name)
-		require.ErrorIs(t, err, nss.ErrNoAccount, name)
+		require.ErrorIs(t, proctest.Try(nss.Passwd{}.Named(t.Context(), name)).Err, nss.ErrNoAccount, name)
 	}
 	t.Setenv("PATH", t.TempDir())
 	require.ErrorIs(t, proctest.Try(nss.Passwd{}.WithUID(t.Context(), 70001)).Err, nss.ErrNoAccount, "/etc/passwd has all accounts")
@@ -131,8 +128,7 @@ func TestRealAccounts(t *testing.T) {
 	if _, err := exec.LookPath("getent"); err != nil {
 		t.Skip("skipped: this test needs getent, of glibc:", err)
 	}
-	want, err := user.LookupId("0")
-	require.NoError(t, err)
+	want := proctest.Try(user.LookupId("0")).OK(t)
 	for _, key := range []string{"0", want.Username} {
 		out := proctest.Try(nss.Getent(t.Context(), "passwd", key)).OK(t)
 		require.Equal(t, []nss.Account{{Name: want.Username, Home: want.HomeDir}}, nss.ParseAccounts(out))
@@ -161,8 +157,7 @@ func TestNamedByDigits(t *testing.T) {
 		}
 		return nil, exec.Command("sh", "-c", "exit 2").Run()
 	}}
-	account, err := passwd.Named(t.Context(), "20231234")
-	require.NoError(t, err)
+	account := proctest.Try(passwd.Named(t.Context(), "20231234")).OK(t)
 	require.EqualValues(t, 1004, account.UID)
 	require.ErrorIs(t, proctest.Try(passwd.Named(t.Context(), "1004")).Err, nss.ErrNoAccount)
 }
@@ -191,6 +186,5 @@ func TestAnAccountThatIsNowhere(t *testing.T) {
 	command.Dir = "/"
 	command.Env = []string{"GENV_TEST_NOWHERE=1", "USER=root", "HOME=/home/mallory", "PATH=" + os.Getenv("PATH")}
 	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1<<31 - 9, Gid: 1<<31 - 9}}
-	out, err := command.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	proctest.Output(t, command)
 }

@@ -77,8 +77,7 @@ func TestGetentThatHangs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	begun := time.Now()
-	_, err := NewResolver().Addresses(ctx, "ip", "gpu.invalid")
-	require.Error(t, err)
+	require.Error(t, proctest.Try(NewResolver().Addresses(ctx, "ip", "gpu.invalid")).Err)
 	require.Less(t, time.Since(begun), 30*time.Second)
 }
 

@@ -66,11 +66,10 @@ func TestOddRowsOfApps(t *testing.T) {
 // TestExitCodesOfApps: after other codes than those of warnings and lost GPUs, the list may be cut.
 func TestExitCodesOfApps(t *testing.T) {
 	for code, complete := range map[int]bool{0: true, 14: true, 15: true, 1: false, 255: false} {
-		usage, err := nvidiasmi.ParseApps(nvidiasmi.RunResult{Stdout: []byte("GPU-1, 711, 5\n"), ExitCode: code})
-		require.NoError(t, err)
+		usage := proctest.Try(nvidiasmi.ParseApps(nvidiasmi.RunResult{Stdout: []byte("GPU-1, 711, 5\n"), ExitCode: code})).OK(t)
 		require.Len(t, usage.Apps, 1)
 		require.Equal(t, complete, len(usage.NotListed) == 0, code)
-		_, err = nvidiasmi.ParseApps(nvidiasmi.RunResult{ExitCode: code})
+		_, err := nvidiasmi.ParseApps(nvidiasmi.RunResult{ExitCode: code})
 		require.Equal(t, complete, err == nil, code)
 	}
 	lost := "Unable to determine the device handle for GPU 0000:09:00.0: Unknown Error\n"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // details is of a GPU with a process that draws, and of one with MIG instances, of which two share 40,448 MiB.
@@ -39,8 +40,7 @@ const details = `<?xml version="1.0" ?>
 `
 
 func TestParseDetails(t *testing.T) {
-	got, err := nvidiasmi.ParseDetails(stdout(details))
-	require.NoError(t, err)
+	got := proctest.Try(nvidiasmi.ParseDetails(stdout(details))).OK(t)
 	whole := got
 	require.Equal(t, map[snapshot.GPUUUID][]nvidiasmi.InstanceDetails{"GPU-0": nil, "GPU-1": {
 		{Memory: snapshot.MiB(40448), Pool: "2"},
@@ -71,8 +71,7 @@ func TestParseDetails(t *testing.T) {
 		"a name in Latin-1":   stdout(strings.ReplaceAll(details, "</type>", "</type>\n<process_name>m\xfcller</process_name>\n")),
 		"a name with a tag":   stdout(strings.ReplaceAll(details, "</type>", "</type>\n<process_name></processes></gpu><gpu><uuid>GPU-0</uuid></process_name>\n")),
 	} {
-		odd, err := nvidiasmi.ParseDetails(out)
-		require.NoError(t, err, name)
+		odd := proctest.Try(nvidiasmi.ParseDetails(out)).OK(t, name)
 		require.Equal(t, whole, odd, name)
 	}
 	// named is what is printed when the processes of GPU-0 and GPU-1 have these names.
@@ -88,14 +87,12 @@ func TestParseDetails(t *testing.T) {
 		"another GPU":          named("x</process_name>\n</process_info></processes></gpu><gpu><uuid>GPU-2</uuid><processes><process_info>", "y"),
 		"an element around it": named("x</process_name>\n</process_info><junk><process_info>", "</process_name></process_info></junk>"),
 	} {
-		got, err := nvidiasmi.ParseDetails(stdout(forged))
-		require.NoError(t, err, name)
+		got := proctest.Try(nvidiasmi.ParseDetails(stdout(forged))).OK(t, name)
 		require.Equal(t, whole.Drawing, got.Drawing, name)
 	}
 	for name, out := range map[string]nvidiasmi.RunResult{
 		"no XML": stdout("No devices were found"), "cut": stdout(details[:900]), "a failure": {Stdout: []byte(details), ExitCode: 9},
 	} {
-		_, err := nvidiasmi.ParseDetails(out)
-		require.Error(t, err, name)
+		require.Error(t, proctest.Try(nvidiasmi.ParseDetails(out)).Err, name)
 	}
 }

@@ -221,7 +221,6 @@ func TestErrorsOfTheRunnerAreReturned(t *testing.T) {
 	}), 0)
 	_, err := querier.Devices(t.Context(), 0)
 	require.ErrorIs(t, err, nvidiasmi.ErrNotInstalled)
-	_, err = querier.Apps(t.Context(), 0)
-	require.ErrorIs(t, err, nvidiasmi.ErrNotInstalled)
+	require.ErrorIs(t, proctest.Try(querier.Apps(t.Context(), 0)).Err, nvidiasmi.ErrNotInstalled)
 	require.ErrorIs(t, proctest.Try(querier.List(t.Context(), 0)).Err, nvidiasmi.ErrNotInstalled)
 }

@@ -118,21 +118,19 @@ func TestDirectoryWithoutAnAnswer(t *testing.T) {
 			require.ErrorIs(t, err, proc.ErrAccountUnknown, name)
 			require.EqualValues(t, 100000, first, "the range")
 		}
-		got, err := accounts.Of(99999)
-		require.NoError(t, err)
+		got := proctest.Try(accounts.Of(99999)).OK(t)
 		require.EqualValues(t, 99999, got, name)
 		require.Less(t, time.Since(began), time.Second, "Of doesn't wait")
 
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		_, err = accounts.Wait(ctx, 100001)
+		_, err := accounts.Wait(ctx, 100001)
 		cancel()
 		require.ErrorIs(t, err, proc.ErrAccountUnknown, name)
 		require.EqualValues(t, 100500, accounts.Resolve(t.Context(), 100500), "its own number: "+name)
 		require.False(t, accounts.Lacks(t.Context(), 100500), "unknown is not no: "+name)
 	}
 	local := &proc.Accounts{Etc: etcOf(t, "passwd: files systemd\n", `[ "$1" != -s ] || exit 1; exit 2`)}
-	got, err := local.Wait(t.Context(), 100500)
-	require.NoError(t, err, "the files are all there is")
+	got := proctest.Try(local.Wait(t.Context(), 100500)).OK(t, "the files are all there is")
 	require.EqualValues(t, 1001, got)
 }
 

@@ -214,8 +214,7 @@ func TestAncestors(t *testing.T) {
 		{"PID 1 has none", 1, nil},
 		{"the first of a namespace", 20, nil},
 	} {
-		got, err := fs.Ancestors(row.pid)
-		require.NoError(t, err, row.what)
+		got := proctest.Try(fs.Ancestors(row.pid)).OK(t, row.what)
 		require.Equal(t, row.want, got, row.what)
 	}
 	finder := fs.NewAncestorFinder()
@@ -242,8 +241,7 @@ func TestAncestorsOfAnOrphan(t *testing.T) {
 	fs := mount(t)
 	add(t, fs, 10, map[string]string{"stat": statLine(10, "sh", "S", 1, 0, 1, 5)})
 	before := proctest.Try(proc.ParseStat([]byte(statLine(10, "sh", "S", 9, 0, 1, 5)))).OK(t)
-	got, err := fs.NewAncestorFinder().Ancestors(before)
-	require.NoError(t, err)
+	got := proctest.Try(fs.NewAncestorFinder().Ancestors(before)).OK(t)
 	require.Equal(t, []proc.ID{{PID: 1, Start: 2}}, got)
 
 	before.Start = 4 // now its PID is another's

@@ -30,17 +30,14 @@ func TestBootID(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "boot_id"), []byte(content), 0o644))
 	}
 	write("6f1f5d0b-8f7c-4d83-9d0e-3a4f1c0c2b11\n")
-	id, err := fs.BootID()
-	require.NoError(t, err)
+	id := proctest.Try(fs.BootID()).OK(t)
 	require.Equal(t, "6f1f5d0b-8f7c-4d83-9d0e-3a4f1c0c2b11", id)
 	for _, bad := range []string{"", "rubbish\n", "6f1f5d0b-8f7c-4d83-9d0e-3a4f1c0c2bzz", "6f1f5d0b08f7c04d8309d0e03a4f1c0c2b11", "6f1f5d0b-8f7c-4d83-9d0e-3a4f1c0c2b11 more"} {
 		write(bad)
-		_, err = fs.BootID()
-		require.Error(t, err, bad)
+		require.Error(t, proctest.Try(fs.BootID()).Err, bad)
 	}
 
-	id, err = proc.FS{}.BootID()
-	require.NoError(t, err)
+	id = proctest.Try(proc.FS{}.BootID()).OK(t)
 	require.NotEmpty(t, id)
 	write("6f1f5d0b-8f7c-4d83-9d0e-3a4f1c0c2b12\n")
 	id = proctest.Try(fs.BootID()).OK(t)
@@ -72,8 +69,7 @@ func TestCheckNamespace(t *testing.T) {
 }
 
 func TestNamespace(t *testing.T) {
-	name, err := proc.FS{}.Namespace(snapshot.PID(os.Getpid()))
-	require.NoError(t, err)
+	name := proctest.Try(proc.FS{}.Namespace(snapshot.PID(os.Getpid()))).OK(t)
 	require.Regexp(t, `^pid:\[\d+\]$`, name)
 	require.ErrorIs(t, proctest.Try(mount(t).Namespace(5)).Err, os.ErrNotExist)
 }
@@ -95,8 +91,7 @@ func TestHasEnded(t *testing.T) {
 	require.True(t, ended)
 
 	require.NoError(t, unix.Close(pidfd))
-	closed, err := os.Open("/dev/null")
-	require.NoError(t, err)
+	closed := proctest.Try(os.Open("/dev/null")).OK(t)
 	number := int(closed.Fd())
 	require.NoError(t, closed.Close())
 	require.Error(t, proctest.Try(proc.HasEnded(number)).Err, "it is no descriptor any more")

@@ -138,8 +138,7 @@ func TestOwnerWithoutPermission(t *testing.T) {
 func TestOwnerWithoutNamespacesInProc(t *testing.T) {
 	fs := mount(t)
 	add(t, fs, 10, map[string]string{"status": statusText("sh", 1001)})
-	got, err := fs.Owner(10)
-	require.NoError(t, err)
+	got := proctest.Try(fs.Owner(10)).OK(t)
 	require.Equal(t, snapshot.UID(1001), got)
 	require.ErrorIs(t, proctest.Try(fs.Owner(11)).Err, proc.ErrGone)
 }
@@ -177,11 +176,9 @@ func TestUIDOfOneProcess(t *testing.T) {
 	fs := mount(t)
 	add(t, fs, 10, map[string]string{"status": statusText("sh", 1001)})
 	add(t, fs, 11, map[string]string{"status": "rubbish"})
-	uid, err := fs.UID(10)
-	require.NoError(t, err)
+	uid := proctest.Try(fs.UID(10)).OK(t)
 	require.Equal(t, snapshot.UID(1001), uid)
-	_, err = fs.UID(11)
-	require.ErrorIs(t, err, proc.ErrUnreadable)
+	require.ErrorIs(t, proctest.Try(fs.UID(11)).Err, proc.ErrUnreadable)
 	require.ErrorIs(t, proctest.Try(fs.UID(12)).Err, proc.ErrGone)
 }
 

@@ -148,8 +148,7 @@ func TestAbsenceSaysNothingWhereProcessesAreHidden(t *testing.T) {
 	}
 	hidden(err)
 	add(t, fs, 10, nil)
-	h, err := fs.Open(10)
-	require.NoError(t, err)
+	h := proctest.Try(fs.Open(10)).OK(t)
 	defer func() { require.NoError(t, h.Close()) }()
 	_, err = h.Stat()
 	hidden(err)
@@ -165,15 +164,13 @@ func TestAbsenceSaysNothingWhereProcessesAreHidden(t *testing.T) {
 func TestTheKernelHidesAProcess(t *testing.T) {
 	const variable = "PROC_TEST_HIDDEN"
 	if other, err := strconv.Atoi(os.Getenv(variable)); err == nil {
-		h, err := proc.FS{}.Open(snapshot.PID(other))
-		require.NoError(t, err)
+		h := proctest.Try(proc.FS{}.Open(snapshot.PID(other))).OK(t)
 		_, err = h.Stat()
 		require.ErrorIs(t, err, proc.ErrUnreadable)
 		require.ErrorContains(t, err, "hidepid")
 		own := exec.Command("sleep", "60")
 		require.NoError(t, own.Start())
-		h, err = proc.FS{}.Open(snapshot.PID(own.Process.Pid))
-		require.NoError(t, err)
+		h = proctest.Try(proc.FS{}.Open(snapshot.PID(own.Process.Pid))).OK(t)
 		_ = own.Process.Kill() // it runs
 		_ = own.Wait()
 		require.ErrorIs(t, proctest.Try(h.Stat()).Err, proc.ErrGone)
@@ -229,8 +226,7 @@ func child(t *testing.T, env ...string) (*exec.Cmd, snapshot.PID) {
 // What is read through a handle is of one process, no matter who has its PID later.
 func TestAHandleOutlivesItsProcess(t *testing.T) {
 	cmd, pid := child(t, "GENV_ENVIRONMENT_ID=1667")
-	p, err := proc.FS{}.Open(pid)
-	require.NoError(t, err)
+	p := proctest.Try(proc.FS{}.Open(pid)).OK(t)
 	defer func() { require.NoError(t, p.Close()) }()
 	require.Eventually(t, func() bool { // not in the middle of execve(2), when there is none to see
 		eid, found, err := p.Environ("GENV_ENVIRONMENT_ID")
@@ -239,10 +235,9 @@ func TestAHandleOutlivesItsProcess(t *testing.T) {
 
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait() // it was killed
-	_, err = p.Stat()
+	_, err := p.Stat()
 	require.ErrorIs(t, err, proc.ErrGone)
-	_, err = p.UID()
-	require.ErrorIs(t, err, proc.ErrGone)
+	require.ErrorIs(t, proctest.Try(p.UID()).Err, proc.ErrGone)
 	_, _, err = p.Environ("GENV_ENVIRONMENT_ID")
 	require.ErrorIs(t, err, proc.ErrGone)
 }
@@ -254,8 +249,7 @@ func TestAZombieIsGone(t *testing.T) {
 		stat, err := proc.FS{}.Stat(pid)
 		return err == nil && stat.Gone()
 	}, 5e9, 1e6)
-	alive, err := proc.FS{}.Alive(pid, 0)
-	require.NoError(t, err)
+	alive := proctest.Try(proc.FS{}.Alive(pid, 0)).OK(t)
 	require.False(t, alive)
 	_, found, err := proc.FS{}.Environ(pid, "GENV_ENVIRONMENT_ID")
 	require.Error(t, err) // gone or unreadable, as kernels differ, but never "not in one"

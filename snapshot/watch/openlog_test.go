@@ -245,8 +245,7 @@ func TestNodesThatFanotifyCannotWatch(t *testing.T) {
 	dev := t.TempDir()
 	node := filepath.Join(dev, "nvidia0")
 	require.NoError(t, os.WriteFile(node, nil, 0o600))
-	f, err := openFanotify(false, []string{filepath.Join(dev, "gone"), node})
-	require.NoError(t, err)
+	f := proctest.Try(openFanotify(false, []string{filepath.Join(dev, "gone"), node})).OK(t)
 	_ = unix.Close(f)
 	require.ErrorIs(t, proctest.Try(openFanotify(false, []string{node, filepath.Join(node, "in a file")})).Err, unix.ENOTDIR)
 }

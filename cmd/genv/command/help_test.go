@@ -217,8 +217,7 @@ func TestManPages(t *testing.T) {
 		cmd.Env = append(os.Environ(), "MANWIDTH=80", "LC_ALL=C.UTF-8", "MAN_KEEP_FORMATTING=")
 		var warnings strings.Builder
 		cmd.Stderr = &warnings
-		out, err := cmd.Output()
-		require.NoError(t, err, "%s: %s", program, &warnings)
+		out := proctest.Try(cmd.Output()).OK(t, "%s: %s", program, &warnings)
 		require.Empty(t, warnings.String(), program)
 		if program == "groff" {
 			require.Equal(t, len(written), strings.Count(string(out), "\nSYNOPSIS\n"))

@@ -54,8 +54,7 @@ func files(t *testing.T) string {
 func TestReadLeader(t *testing.T) {
 	dir := files(t)
 	const url, tlsURL = "etcd://a:2379,b:2379/genv/lab", "etcds://a:2379/genv/lab"
-	config, err := readLeader(true, map[string]string{"GENV_LEADER_LOGIN": "ann:x"})
-	require.NoError(t, err)
+	config := proctest.Try(readLeader(true, map[string]string{"GENV_LEADER_LOGIN": "ann:x"})).OK(t)
 	require.Empty(t, config.Key, "no election was asked for")
 	config = proctest.Try(readLeader(true, map[string]string{"GENV_LEADER_LOGIN": "ann:x"}, "--leader", url)).OK(t)
 	require.Equal(t, "/genv/lab", config.Key)
@@ -77,11 +76,10 @@ func TestReadLeader(t *testing.T) {
 		"so that others may read or change it": "--leader " + url + " --leader-login DIR/open",
 		"no such file or directory":            "--leader " + url + " --leader-login DIR/none",
 	} {
-		_, err := readLeader(true, nil, strings.Fields(strings.ReplaceAll(args, "DIR", dir))...)
-		require.ErrorContains(t, err, why, args)
+		require.ErrorContains(t, proctest.Try(readLeader(true, nil, strings.Fields(strings.ReplaceAll(args, "DIR", dir))...)).Err, why, args)
 	}
 	require.ErrorContains(t, proctest.Try(readLeader(false, nil, "--leader", url)).Err, "needs a loop that acts")
-	_, err = readLeader(true, map[string]string{"GENV_LEADER_LOGIN": "secret"}, "--leader", url)
+	_, err := readLeader(true, map[string]string{"GENV_LEADER_LOGIN": "secret"}, "--leader", url)
 	require.ErrorContains(t, err, "$GENV_LEADER_LOGIN")
 	require.NotContains(t, err.Error(), "secret")
 }
@@ -181,10 +179,9 @@ func TestCheckMembers(t *testing.T) {
 		"two clusters":           {[]string{one, other}, one + " of ", ""},
 		"two clusters, one dead": {[]string{gone, other, one}, "name those of one", "1 of 3 members"},
 	} {
-		config, err := readLeader(true, nil, "--leader", "etcd://"+strings.Join(row.members, ",")+"/genv/lab")
-		require.NoError(t, err, name)
+		config := proctest.Try(readLeader(true, nil, "--leader", "etcd://"+strings.Join(row.members, ",")+"/genv/lab")).OK(t, name)
 		var log bytes.Buffer
-		err = config.CheckMembers(t.Context(), zerolog.New(&log))
+		err := config.CheckMembers(t.Context(), zerolog.New(&log))
 		if row.err == "" {
 			require.NoError(t, err, name)
 		} else {

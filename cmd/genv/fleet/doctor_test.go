@@ -253,10 +253,9 @@ func addChangedKey(t *testing.T, f *sshd.Fleet) {
 
 // openPort is a port at which connections are made and nothing is said, until its listener is closed.
 func openPort(t *testing.T) (port string, listener net.Listener) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	listener = proctest.Try(net.Listen("tcp", "127.0.0.1:0")).OK(t)
 	t.Cleanup(func() { _ = listener.Close() })
-	_, port, err = net.SplitHostPort(listener.Addr().String())
+	_, port, err := net.SplitHostPort(listener.Addr().String())
 	require.NoError(t, err)
 	return port, listener
 }

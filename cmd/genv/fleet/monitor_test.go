@@ -216,8 +216,7 @@ func TestMonitorEndsAtOnce(t *testing.T) {
 	<-asked
 	keeping := &http.Transport{}
 	defer keeping.CloseIdleConnections()
-	answer, err := (&http.Client{Transport: keeping}).Get(m.url)
-	require.NoError(t, err)
+	answer := proctest.Try((&http.Client{Transport: keeping}).Get(m.url)).OK(t)
 	_, _ = io.Copy(io.Discard, answer.Body)
 	_ = answer.Body.Close()
 	begun := time.Now()

@@ -316,8 +316,7 @@ func (p *person) ask(verb string, index int) string {
 
 func (p *person) askPath(verb, path string) string {
 	p.Helper()
-	_, err := fmt.Fprintln(p.in, verb, path)
-	require.NoError(p, err)
+	proctest.Try(fmt.Fprintln(p.in, verb, path)).OK(p)
 	answer := proctest.Try(p.out.ReadString('\n')).OK(p)
 	return strings.TrimSpace(answer)
 }
@@ -329,8 +328,7 @@ func (p *person) opens(index int) bool { return p.ask("open", index) == "allowed
 func (p *person) until(what string, index int) time.Time {
 	p.Helper()
 	var at int64
-	_, err := fmt.Sscan(p.ask(what, index), &at)
-	require.NoError(p, err, "not %s within 20 s", what)
+	proctest.Try(fmt.Sscan(p.ask(what, index), &at)).OK(p, "not %s within 20 s", what)
 	return time.Unix(0, at)
 }
 

@@ -160,8 +160,7 @@ func TestWhy(t *testing.T) {
 		err := app.Run(append([]string{"why"}, args...))
 		return out.String(), err
 	}
-	out, err := show()
-	require.NoError(t, err)
+	out := proctest.Try(show()).OK(t)
 	require.Equal(t, "No action on this host is recorded in "+path+", and no warning runs here\n", out)
 	item := audit.Record{Time: time.Now(), Kind: audit.KindOrder, Order: "r", PID: 7, IDs: []string{"non-env-processes/a/7"}, Text: "Terminating process 7 from environment N/A that is running on GPU(s) 0", Why: []string{"x\x1b[2J"}, Judged: []string{"process 7\x1b[2J"}}
 	require.NoError(t, (&audit.Log{Path: path}).Append(item))
@@ -169,11 +168,9 @@ func TestWhy(t *testing.T) {
 	require.Regexp(t, `^What       Terminating process 7 in no environment that is running on GPU\(s\) 0\nOutcome    unknown: .*\nBecause    x\\x1b\[2J\nWhat to do End it, and start it in an environment.*\nTime .*\nDecision   [0-9a-f]{8}\n$`, out)
 	out = proctest.Try(show("-v")).OK(t)
 	require.Regexp(t, `^Decision   [0-9a-f]{8}\nTime .*\nWhat       Terminating process 7 from environment N/A that is running on GPU\(s\) 0\nOutcome    unknown: .*\nBecause    x\\x1b\[2J\nJudged     process 7\\x1b\[2J\n$`, out)
-	named, err := show("-v", out[11:19])
-	require.NoError(t, err)
+	named := proctest.Try(show("-v", out[11:19])).OK(t)
 	require.Equal(t, out, named)
-	out, err = show("--format", "csv", "--no-header", named[11:19])
-	require.NoError(t, err)
+	out = proctest.Try(show("--format", "csv", "--no-header", named[11:19])).OK(t)
 	require.Regexp(t, named[11:19]+`\n$`, out)
 	for id, says := range map[string]string{"7": `"7" is not the id of a decision`, "00000000": "no decision 00000000 is recorded"} {
 		require.ErrorContains(t, proctest.Try(show(id)).Err, says)

@@ -31,8 +31,7 @@ func TestTheParentDiesBeforeItIsWatched(t *testing.T) {
 // BenchmarkUnchangedSnapshot is what `genv usage serve` does when nothing
 // happened on its host: four environments with two devices and two processes.
 func BenchmarkUnchangedSnapshot(b *testing.B) {
-	machine, err := testfleet.NewMachine(b.TempDir(), gpus.H100s("bench", 8), sshd.Build(b, "remote/testfleet/gpus/nvidia-smi"))
-	require.NoError(b, err)
+	machine := proctest.Try(testfleet.NewMachine(b.TempDir(), gpus.H100s("bench", 8), sshd.Build(b, "remote/testfleet/gpus/nvidia-smi"))).OK(b)
 	b.Cleanup(func() { require.NoError(b, machine.Close()) })
 	for i := range snapshot.DeviceIndex(4) {
 		env := proctest.Try(machine.Activate(testfleet.Environment{Devices: []snapshot.DeviceIndex{2 * i, 2*i + 1}})).OK(b)

@@ -51,8 +51,7 @@ func get(t *testing.T, transport *http.Transport, url string, change func(*http.
 	request := proctest.Try(http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)).OK(t)
 	change(request)
 	transport.DisableKeepAlives = true
-	answer, err := transport.RoundTrip(request)
-	require.NoError(t, err)
+	answer := proctest.Try(transport.RoundTrip(request)).OK(t)
 	defer answer.Body.Close()
 	body := proctest.Try(io.ReadAll(answer.Body)).OK(t)
 	return answer.StatusCode, string(body)
@@ -68,8 +67,7 @@ func TestMetrics(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	shown := withMetrics(live.NewFeed(live.Options{Now: time.Now}))
 	config := listeners.Endpoints{Socket: listeners.Socket{Path: path}, Metrics: netip.MustParseAddrPort("127.0.0.1:0")}
-	open, err := listeners.Open(t.Context(), config, shown, zerolog.Nop())
-	require.NoError(t, err)
+	open := proctest.Try(listeners.Open(t.Context(), config, shown, zerolog.Nop())).OK(t)
 	defer open.Close()
 	require.Len(t, open.Addresses, 2)
 	url := open.Addresses[1]
@@ -93,7 +91,7 @@ func TestMetrics(t *testing.T) {
 
 	config.Socket.Path = ""
 	config.Metrics = netip.MustParseAddrPort("192.0.2.77:0")
-	_, err = listeners.Open(t.Context(), config, shown, zerolog.Nop())
+	_, err := listeners.Open(t.Context(), config, shown, zerolog.Nop())
 	require.ErrorContains(t, err, "--metrics: 192.0.2.77 is not an address of this machine")
 }
 

@@ -161,8 +161,7 @@ func TestWebWithTLS(t *testing.T) {
 		if user != "" {
 			request.SetBasicAuth(user, "password")
 		}
-		response, err := (&http.Client{Transport: transport}).Do(request)
-		require.NoError(t, err)
+		response := proctest.Try((&http.Client{Transport: transport}).Do(request)).OK(t)
 		defer response.Body.Close()
 		look(response)
 	}
@@ -216,8 +215,7 @@ func TestWebThatCannotBeServed(t *testing.T) {
 		"--web 127.0.0.1:0 --web-config DIR/clients --web-names self": "only with basic_auth_users",
 		"--metrics 192.0.2.77:443 --web-config DIR/tls":               "--metrics: 192.0.2.77 is not an address of this machine",
 	} {
-		config, err := read(false, strings.Fields(strings.ReplaceAll(flags, "DIR", dir))...)
-		require.NoError(t, err, flags)
+		config := proctest.Try(read(false, strings.Fields(strings.ReplaceAll(flags, "DIR", dir))...)).OK(t, flags)
 		require.ErrorContains(t, proctest.Try(listeners.Open(t.Context(), config, listeners.Content{Feed: seen()}, zerolog.Nop())).Err, want, flags)
 	}
 }

@@ -74,8 +74,7 @@ func TestURL(t *testing.T) {
 }
 
 func TestFreePort(t *testing.T) {
-	first, err := FreePort("127.0.0.1")
-	require.NoError(t, err)
+	first := proctest.Try(FreePort("127.0.0.1")).OK(t)
 	require.GreaterOrEqual(t, first, DefaultPort)
 	require.ErrorContains(t, proctest.Try(FreePort("192.0.2.1")).Err, "192.0.2.1", "an address of another machine")
 }
@@ -156,8 +155,7 @@ func TestNoRedirection(t *testing.T) {
 	t.Cleanup(server.Close)
 	_, port, _ := strings.Cut(strings.TrimPrefix(server.URL, "http://"), ":")
 	var c Client
-	_, err := fmt.Sscan(port, &c.Port)
-	require.NoError(t, err)
+	proctest.Try(fmt.Sscan(port, &c.Port)).OK(t)
 	require.ErrorContains(t, proctest.Try(c.Chat(t.Context(), "x", []ChatMessage{{Role: "user", Content: "secret"}}, io.Discard)).Err, "status 307")
 	require.Empty(t, *asked)
 }

@@ -144,8 +144,7 @@ func TestKeysThatCanNotBeUsed(t *testing.T) {
 	} {
 		dir := filepath.Join(t.TempDir(), "state")
 		require.NoError(t, os.Mkdir(dir, 0o700))
-		_, err := ensureKey(dir)
-		require.NoError(t, err)
+		proctest.Try(ensureKey(dir)).OK(t)
 		path := filepath.Join(dir, keyFile)
 		require.NoError(t, spoil(path))
 		if says == "is a directory" {

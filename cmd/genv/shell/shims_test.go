@@ -110,8 +110,7 @@ func TestFindReal(t *testing.T) {
 		}
 		return joined
 	}
-	got, err := shell.FindReal("docker", path(".", "", ours, foreign, third, plain, "/nonexistent", filepath.Dir(want)), self)
-	require.NoError(t, err)
+	got := proctest.Try(shell.FindReal("docker", path(".", "", ours, foreign, third, plain, "/nonexistent", filepath.Dir(want)), self)).OK(t)
 	require.Equal(t, want, got)
 	require.ErrorIs(t, proctest.Try(shell.FindReal("docker", path(ours, foreign, third, plain), self)).Err, exec.ErrNotFound)
 }

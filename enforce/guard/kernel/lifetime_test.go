@@ -46,8 +46,7 @@ func (s *site) killed(dir, lease string) {
 	cmd := exec.Command(filepath.Join(place, "opener"), s.cgroup, dir, lease)
 	cmd.Env = append(os.Environ(), guardtest.RoleVariable+"=holder", "GORACE=atexit_sleep_ms=0")
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	require.NoError(s, err)
+	out := proctest.Try(cmd.StdoutPipe()).OK(s)
 	require.NoError(s, cmd.Start())
 	said := proctest.Try(bufio.NewReader(out).ReadString('\n')).OK(s)
 	require.Equal(s, "guarding\n", said)
@@ -106,8 +105,7 @@ func TestRemoval(t *testing.T) {
 			require.Eventually(t, func() bool { return user.open(s.node(0)) == "allowed" }, 5*time.Second, time.Millisecond)
 
 			require.ErrorIs(t, g.SetControl(guard.Control{Mode: guard.Enforce, Lease: time.Minute, FirstUID: firstUID}), guard.ErrRemoved)
-			_, err := g.State()
-			require.ErrorIs(t, err, guard.ErrRemoved)
+			require.ErrorIs(t, proctest.Try(g.State()).Err, guard.ErrRemoved)
 			require.ErrorIs(t, proctest.Try(kernel.Inspect(s.pins)).Err, guard.ErrRemoved)
 			require.Equal(t, "allowed", user.open(s.node(0)))
 			require.NoError(t, kernel.Remove(s.pins))

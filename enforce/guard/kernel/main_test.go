@@ -166,8 +166,7 @@ func (p *process) ask(request string) string {
 	p.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, err := fmt.Fprintln(p.in, request)
-	require.NoError(p, err)
+	proctest.Try(fmt.Fprintln(p.in, request)).OK(p)
 	answer := proctest.Try(p.out.ReadString('\n')).OK(p)
 	switch answer = strings.TrimSpace(answer); answer {
 	case "EPERM":

@@ -23,8 +23,7 @@ func TestOutOfSpace(t *testing.T) {
 	cluster := servers.StartEtcd(t, 1, "--quota-backend-bytes", "4194304")
 	client := open(t, etcd.Config{Endpoints: cluster.Endpoints()})
 	out := func() bool {
-		out, err := client.OutOfSpace(t.Context())
-		require.NoError(t, err)
+		out := proctest.Try(client.OutOfSpace(t.Context())).OK(t)
 		return out
 	}
 	require.False(t, out())
@@ -37,14 +36,12 @@ func TestOutOfSpace(t *testing.T) {
 	}
 	require.ErrorContains(t, err, "database space exceeded")
 	require.True(t, out())
-	full, err := client.Get(t.Context(), "/full")
-	require.NoError(t, err)
+	full := proctest.Try(client.Get(t.Context(), "/full")).OK(t)
 	cluster.FreeSpace(full.Modified)
 	require.False(t, out())
 
 	cluster.Kill(0)
-	_, err = client.OutOfSpace(t.Context())
-	require.Error(t, err)
+	require.Error(t, proctest.Try(client.OutOfSpace(t.Context())).Err)
 }
 
 // With users, it needs no other role than keys do.
@@ -118,8 +115,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		leaked.Store(leaked.Load() || strings.Contains(string(body), "s3cret"))
 	})
 	redirects := member(t, http.RedirectHandler(thief, http.StatusTemporaryRedirect).ServeHTTP)
-	_, err := open(t, etcd.Config{Endpoints: []string{redirects}, User: "genv", Password: "s3cret"}).Get(t.Context(), "/k")
-	require.Error(t, err)
+	require.Error(t, proctest.Try(open(t, etcd.Config{Endpoints: []string{redirects}, User: "genv", Password: "s3cret"}).Get(t.Context(), "/k")).Err)
 	require.False(t, leaked.Load(), "the password was sent to another server")
 }
 
@@ -192,8 +188,7 @@ func TestParseURL(t *testing.T) {
 		"etcds://etcd-1.lab:2379/x":       {Endpoints: []string{"https://etcd-1.lab:2379"}, Key: "/x", TLS: true},
 		"etcd://[fd00::1]:2379/x":         {Endpoints: []string{"http://[fd00::1]:2379"}, Key: "/x"},
 	} {
-		got, err := etcd.ParseURL(url)
-		require.NoError(t, err, url)
+		got := proctest.Try(etcd.ParseURL(url)).OK(t, url)
 		require.Equal(t, want, got)
 	}
 	for url, why := range map[string]string{

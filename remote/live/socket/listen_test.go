@@ -63,8 +63,7 @@ func TestALivingController(t *testing.T) {
 		require.ErrorIs(t, err, socket.ErrInUse)
 		require.ErrorContains(t, err, fmt.Sprintf("PID %d", os.Getpid()))
 	}
-	conn, err := net.Dial("unix", path)
-	require.NoError(t, err, "it is still there")
+	conn := proctest.Try(net.Dial("unix", path)).OK(t, "it is still there")
 	require.NoError(t, conn.Close())
 	_ = l
 }
@@ -72,8 +71,7 @@ func TestALivingController(t *testing.T) {
 // TestAnotherProgram has the socket: it takes no part in the lock.
 func TestAnotherProgram(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	other, err := net.Listen("unix", path)
-	require.NoError(t, err)
+	other := proctest.Try(net.Listen("unix", path)).OK(t)
 	defer other.Close()
 	require.ErrorIs(t, proctest.Try(socket.Listen(t.Context(), path)).Err, socket.ErrInUse)
 	require.FileExists(t, path)
@@ -161,8 +159,7 @@ func TestWhatIsLeftAlone(t *testing.T) {
 				path = filepath.Join(filepath.Dir(path), "e", "s")
 			}
 			before, _ := os.Lstat(path)
-			_, err := socket.Listen(t.Context(), path)
-			require.Error(t, err)
+			require.Error(t, proctest.Try(socket.Listen(t.Context(), path)).Err)
 			after, _ := os.Lstat(path)
 			require.Equal(t, before != nil, after != nil)
 			require.True(t, before == nil || os.SameFile(before, after))
@@ -190,8 +187,7 @@ func TestAFolderOfAnotherUser(t *testing.T) {
 }
 
 func TestALongPath(t *testing.T) {
-	_, err := socket.Listen(t.Context(), filepath.Join(t.TempDir(), fmt.Sprintf("%0150d", 7)))
-	require.Error(t, err)
+	require.Error(t, proctest.Try(socket.Listen(t.Context(), filepath.Join(t.TempDir(), fmt.Sprintf("%0150d", 7)))).Err)
 }
 
 func environ(variables map[string]string) func(string) string {
@@ -262,8 +258,7 @@ func TestDialSomebodyElse(t *testing.T) {
 	require.ErrorContains(t, proctest.Try(socket.Dial(t.Context(), path)).Err, "is of uid 4711: not of root, of you or of the owner of "+dir)
 	require.NoError(t, os.Chmod(dir, 0o755))
 	require.NoError(t, os.Chown(dir, 4711, -1))
-	conn, err := socket.Dial(t.Context(), path)
-	require.NoError(t, err, "a service account has its own folder")
+	conn := proctest.Try(socket.Dial(t.Context(), path)).OK(t, "a service account has its own folder")
 	require.NoError(t, conn.Close())
 	require.NoError(t, os.Chmod(dir, 0o777))
 	require.Error(t, proctest.Try(socket.Dial(t.Context(), path)).Err, "anybody may replace the socket")

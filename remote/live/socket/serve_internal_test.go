@@ -43,8 +43,7 @@ func dial(t *testing.T, from, to string) net.Conn {
 func ask(t *testing.T, c net.Conn) *bufio.Reader {
 	proctest.Try(io.WriteString(c, "HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n")).OK(t)
 	answer := bufio.NewReader(c)
-	response, err := http.ReadResponse(answer, &http.Request{Method: http.MethodHead})
-	require.NoError(t, err)
+	response := proctest.Try(http.ReadResponse(answer, &http.Request{Method: http.MethodHead})).OK(t)
 	require.NoError(t, response.Body.Close())
 	require.Equal(t, http.StatusOK, response.StatusCode)
 	return answer
@@ -71,8 +70,7 @@ func TestClients(t *testing.T) {
 	begun := time.Now()
 	stop()
 	require.Less(t, time.Since(begun), 10*time.Second)
-	_, err = net.Dial("tcp", listener.Addr().String())
-	require.Error(t, err)
+	require.Error(t, proctest.Try(net.Dial("tcp", listener.Addr().String())).Err)
 }
 
 // TestManyClients: someone who keeps as many connections as there may be can't shut others out, and
@@ -118,8 +116,7 @@ func TestClientsThatDontRead(t *testing.T) {
 			failed := make(chan error, 1)
 			server := httptest.NewServer(patient(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { failed <- write(w) }), 50*time.Millisecond))
 			defer server.Close()
-			conn, err := net.Dial("tcp", server.Listener.Addr().String())
-			require.NoError(t, err)
+			conn := proctest.Try(net.Dial("tcp", server.Listener.Addr().String())).OK(t)
 			defer conn.Close()
 			proctest.Try(io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")).OK(t)
 			require.ErrorIs(t, <-failed, os.ErrDeadlineExceeded)
@@ -137,8 +134,7 @@ func TestASlowAnswer(t *testing.T) {
 		}
 	}), 500*time.Millisecond))
 	defer server.Close()
-	response, err := server.Client().Get(server.URL)
-	require.NoError(t, err)
+	response := proctest.Try(server.Client().Get(server.URL)).OK(t)
 	defer response.Body.Close()
 	require.Equal(t, "xxxxx", string(proctest.Try(io.ReadAll(response.Body)).OK(t)))
 }
@@ -162,11 +158,10 @@ func TestASlowLoris(t *testing.T) {
 }
 
 func TestAPortThatCannotBeUsed(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	taken := proctest.Try(net.Listen("tcp", "127.0.0.1:0")).OK(t)
 	defer taken.Close()
 	port := taken.Addr().(*net.TCPAddr).Port
-	_, err = ListenTCP(t.Context(), "127.0.0.1", port)
+	_, err := ListenTCP(t.Context(), "127.0.0.1", port)
 	require.ErrorContains(t, err, "another program serves on 127.0.0.1:")
 	require.ErrorContains(t, err, "or choose another port")
 	require.ErrorContains(t, proctest.Try(ListenTCP(t.Context(), "192.0.2.77", 0)).Err, "192.0.2.77 is not an address of this machine")

@@ -116,8 +116,7 @@ func locked(t *testing.T, private crypto.Signer) *pem.Block {
 	block := proctest.Try(ssh.MarshalPrivateKey(private, "")).OK(t)
 	file := filepath.Join(t.TempDir(), "key")
 	require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
-	out, err := exec.Command("ssh-keygen", "-q", "-p", "-a", "1", "-P", "", "-N", "secret", "-f", file).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	proctest.Output(t, exec.Command("ssh-keygen", "-q", "-p", "-a", "1", "-P", "", "-N", "secret", "-f", file))
 	text := proctest.ReadFile(t, file)
 	block, _ = pem.Decode(text)
 	return block

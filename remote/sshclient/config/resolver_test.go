@@ -227,9 +227,7 @@ func asUID(t *testing.T, uid uint32, program string, environ ...string) string {
 	command := exec.Command(program, "-test.run=^TestUserThatOnlyNSSKnows$", "-test.v")
 	command.Env, command.Dir = environ, "/"
 	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-	out, err := command.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return string(out)
+	return proctest.Output(t, command)
 }
 
 func TestSpellingsOfAddresses(t *testing.T) {

@@ -90,8 +90,7 @@ func TestOnlyExecIsServed(t *testing.T) {
 
 func TestOnlyTheClientKeyIsAccepted(t *testing.T) {
 	fleet, other := startFleet(t, greet), t.TempDir()
-	stranger, err := inprocess.Start(other, 0, &inprocess.Server{Name: "x", Address: "127.78.1.1", Handler: greet})
-	require.NoError(t, err)
+	stranger := proctest.Try(inprocess.Start(other, 0, &inprocess.Server{Name: "x", Address: "127.78.1.1", Handler: greet})).OK(t)
 	defer stranger.Close()
 	key := proctest.ReadFile(t, stranger.ClientKey())
 	require.NoError(t, os.WriteFile(fleet.ClientKey(), key, 0o600))
@@ -109,9 +108,8 @@ func TestOpenSSHUsesTheFleet(t *testing.T) {
 	}
 	fleet := startFleet(t, greet, greet)
 	for _, line := range []string{"gpu-01", "gpu-02"} {
-		out, err := exec.Command(program, "-F", fleet.SSHConfig(), line, "genv", "usage").CombinedOutput()
-		require.NoError(t, err, string(out))
-		require.Equal(t, "admin@"+line+": genv usage\n", string(out))
+		out := proctest.Output(t, exec.Command(program, "-F", fleet.SSHConfig(), line, "genv", "usage"))
+		require.Equal(t, "admin@"+line+": genv usage\n", out)
 	}
 }
 

@@ -114,8 +114,7 @@ func TestNamesGo(t *testing.T) {
 	tidy(t, s, end.AddDate(0, 0, 2))
 	require.Contains(t, byUser(t, s, time.Unix(firstHour, 0), end), usage.Pseudonym([]byte("k"), victim))
 	require.NoError(t, s.Close())
-	data, err := os.ReadFile(path)
-	require.NoError(t, err)
+	data := proctest.Try(os.ReadFile(path)).OK(t)
 	require.False(t, strings.Contains(string(data), victim), "no user is named any more")
 
 	path = filepath.Join(t.TempDir(), store.FileName)

@@ -236,15 +236,14 @@ func itIsCutOff(t *testing.T, server *servers.PostgresServer) {
 	var all []*usage.Entry
 	for i, lose := range []func(*testfleet.Cut){(*testfleet.Cut).LoseAnswers, (*testfleet.Cut).LoseRequests, (*testfleet.Cut).Interrupt} {
 		way := testfleet.StartCut(t, server.Address)
-		s, err := store.Open(t.Context(), server.At(way.Addresses()[0]), o)
-		require.NoError(t, err)
+		s := proctest.Try(store.Open(t.Context(), server.At(way.Addresses()[0]), o)).OK(t)
 		e := entryOf(firstHour+int64(i)*3600, uint64(i))
 		e.ID = fmt.Sprint(i)
 		all = append(all, e)
 		lose(way)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		begun := time.Now()
-		err = s.Add(ctx, e)
+		err := s.Add(ctx, e)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "no answer in time")
 		require.NotContains(t, err.Error(), "deadline")
@@ -287,8 +286,7 @@ func unusable(t *testing.T, server *servers.PostgresServer) {
 	server.Kill()
 	server.Restart("default_transaction_read_only=on")
 	require.NoError(t, read(server.URL(), o))
-	_, err = store.Open(t.Context(), server.URL(), o)
-	require.ErrorContains(t, err, "name the primary")
+	require.ErrorContains(t, proctest.Try(store.Open(t.Context(), server.URL(), o)).Err, "name the primary")
 	server.Kill()
 	server.Restart()
 	server.Do("UPDATE genv_usage.version SET version = 99")
@@ -299,12 +297,11 @@ func unusable(t *testing.T, server *servers.PostgresServer) {
 
 // A server that takes the connection and says nothing.
 func TestASilentServer(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	silent := proctest.Try(net.Listen("tcp", "127.0.0.1:0")).OK(t)
 	defer silent.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	_, err = store.OpenToRead(ctx, "postgres://genv@"+silent.Addr().String()+"/genv?sslmode=disable", store.Options{})
+	_, err := store.OpenToRead(ctx, "postgres://genv@"+silent.Addr().String()+"/genv?sslmode=disable", store.Options{})
 	require.ErrorContains(t, err, "no answer in time")
 	require.NotContains(t, err.Error(), "deadline")
 }

@@ -239,8 +239,7 @@ func TestOwnEnvironments(t *testing.T) {
 	f := files()
 	f.Environments = append(f.Environments, snapshot.Environment{EID: "4c01db0b339c", UID: bob, PIDs: []snapshot.PID{5}})
 	c := grant.Applicant{GPURequest: grant.GPURequest{Count: 1, Memory: snapshot.MustMemory("4g"), Called: "train"}, Container: id, PID: 77, Now: now}
-	g, err := c.Apply(f)
-	require.NoError(t, err)
+	g := proctest.Try(c.Apply(f)).OK(t)
 	require.Equal(t, snapshot.EnvID("4c01db0b339c-2"), g.EID, "another has its name")
 	env := f.Environment(g.EID)
 	one := 1
@@ -248,8 +247,7 @@ func TestOwnEnvironments(t *testing.T) {
 	require.Equal(t, snapshot.Username("nobody"), env.Username)
 	require.Equal(t, snapshot.MustMemory("4g"), f.Devices[3].Attachments[0].GPUMemory)
 	c.States = map[snapshot.DeviceIndex]gpustate.State{3: gpustate.Unusable}
-	_, err = c.Apply(files())
-	require.ErrorContains(t, err, "GPU 3 is unusable and is given to no user")
+	require.ErrorContains(t, proctest.Try(c.Apply(files())).Err, "GPU 3 is unusable and is given to no user")
 	f = files()
 	f.Devices = nil
 	require.ErrorIs(t, proctest.Try(c.Apply(f)).Err, state.ErrNoDevices)

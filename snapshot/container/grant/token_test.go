@@ -56,8 +56,7 @@ func TestTokensAreBounded(t *testing.T) {
 	tokens := &grant.Tokens{Now: func() time.Time { return now }}
 	var texts []string
 	for range 100 {
-		text, err := tokens.Issue(grant.ProvedUser{UID: 1})
-		require.NoError(t, err)
+		text := proctest.Try(tokens.Issue(grant.ProvedUser{UID: 1})).OK(t)
 		texts = append(texts, text)
 	}
 	_, ok := tokens.Redeem(texts[0])
@@ -69,8 +68,7 @@ func TestTokensAreBounded(t *testing.T) {
 		_, err = tokens.Issue(grant.ProvedUser{UID: uid})
 	}
 	require.ErrorIs(t, err, state.ErrRequest)
-	_, err = tokens.Issue(grant.ProvedUser{UID: 1})
-	require.NoError(t, err, "who has one can have others")
+	proctest.Try(tokens.Issue(grant.ProvedUser{UID: 1})).OK(t, "who has one can have others")
 	now = now.Add(grant.TokenLife)
 	proctest.Try(tokens.Issue(grant.ProvedUser{UID: 9999})).OK(t, "the others are too old")
 }
@@ -199,13 +197,11 @@ func TestOnlyRootsNotesCount(t *testing.T) {
 	path := filepath.Join(folder, id+".json")
 	data := proctest.Try(os.ReadFile(path)).OK(t)
 	require.NotContains(t, string(data), "secret", "the token isn't kept")
-	info, err := os.Stat(path)
-	require.NoError(t, err)
+	info := proctest.Try(os.Stat(path)).OK(t)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 
 	require.NoError(t, os.WriteFile(filepath.Join(folder, other+".json"), data, 0o600))
-	_, err = n.Find(other, "docker", "secret")
-	require.ErrorIs(t, err, grant.ErrUnknownStart, "it is about another container")
+	require.ErrorIs(t, proctest.Try(n.Find(other, "docker", "secret")).Err, grant.ErrUnknownStart, "it is about another container")
 	require.NoError(t, os.Chmod(folder, 0o777))
 	require.ErrorIs(t, proctest.Try(n.Find(id, "docker", "secret")).Err, grant.ErrUnknownStart, "any user could have written it")
 	require.Error(t, n.Write(grant.RestartNote{ID: id, ProvedUser: grant.ProvedUser{UID: restarter}}, ""))

@@ -127,9 +127,8 @@ func TestWriteFile(t *testing.T) {
 
 func TestLock(t *testing.T) {
 	d := open(t, t.TempDir())
-	held, err := d.Lock("lock", 0)
-	require.NoError(t, err)
-	_, err = d.Lock("lock", 0)
+	held := proctest.Try(d.Lock("lock", 0)).OK(t)
+	_, err := d.Lock("lock", 0)
 	require.ErrorIs(t, err, folder.ErrLocked)
 	require.ErrorContains(t, err, d.Join("lock"))
 
@@ -145,21 +144,18 @@ func TestLockFollowsNoLink(t *testing.T) {
 	d := open(t, t.TempDir())
 	victim := filepath.Join(t.TempDir(), "victim")
 	require.NoError(t, os.Symlink(victim, d.Join("lock")))
-	_, err := d.Lock("lock", 0)
-	require.Error(t, err)
+	require.Error(t, proctest.Try(d.Lock("lock", 0)).Err)
 	require.NoFileExists(t, victim)
 }
 
 func TestLockShared(t *testing.T) {
 	d := open(t, t.TempDir())
 	first := proctest.Try(d.LockShared("x.lock", 0)).OK(t)
-	second, err := d.LockShared("x.lock", 0)
-	require.NoError(t, err)
+	second := proctest.Try(d.LockShared("x.lock", 0)).OK(t)
 	require.ErrorIs(t, proctest.Try(d.Lock("x.lock", 0)).Err, folder.ErrLocked)
 	require.NoError(t, first.Close())
 	require.NoError(t, second.Close())
-	alone, err := d.Lock("x.lock", 0)
-	require.NoError(t, err)
+	alone := proctest.Try(d.Lock("x.lock", 0)).OK(t)
 	require.ErrorIs(t, proctest.Try(d.LockShared("x.lock", 0)).Err, folder.ErrLocked)
 	require.NoError(t, alone.Close())
 }

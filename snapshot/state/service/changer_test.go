@@ -62,18 +62,15 @@ func enter(gpus int) change.Change {
 func TestMissingDevicesAreLookedFor(t *testing.T) {
 	devices := 1
 	c, asked := changerHost(t, &devices)
-	result, err := c.Change(t.Context(), enter(1), me())
-	require.NoError(t, err)
+	result := proctest.Try(c.Change(t.Context(), enter(1), me())).OK(t)
 	require.Equal(t, []snapshot.DeviceIndex{0}, result.Now)
 	require.Equal(t, 1, *asked, "no device was registered")
 
-	_, err = c.Change(t.Context(), enter(2), me())
-	require.ErrorIs(t, err, state.ErrUnavailable)
+	require.ErrorIs(t, proctest.Try(c.Change(t.Context(), enter(2), me())).Err, state.ErrUnavailable)
 	require.Equal(t, 2, *asked)
 
 	devices = 2
-	result, err = c.Change(t.Context(), enter(2), me())
-	require.NoError(t, err)
+	result = proctest.Try(c.Change(t.Context(), enter(2), me())).OK(t)
 	require.Equal(t, []snapshot.DeviceIndex{0}, result.Before)
 	require.Equal(t, []snapshot.DeviceIndex{0, 1}, result.Now)
 	require.Equal(t, 3, *asked)
@@ -90,8 +87,7 @@ func TestWithoutNvidiaSMI(t *testing.T) {
 	require.ErrorIs(t, err, state.ErrNoDevices)
 	require.Empty(t, files.Environments, "nothing has changed")
 
-	result, err := c.Change(t.Context(), change.Change{Enter: &change.Enter{EID: "e", PID: self}}, me())
-	require.NoError(t, err, "it needs no device")
+	result := proctest.Try(c.Change(t.Context(), change.Change{Enter: &change.Enter{EID: "e", PID: self}}, me())).OK(t, "it needs no device")
 	require.Equal(t, snapshot.EnvID("e"), result.EID)
 }
 
@@ -100,8 +96,7 @@ func TestARefusedChangeChangesNothing(t *testing.T) {
 	c, _ := changerHost(t, &one)
 	asker := me()
 	asker.UID = 1 << 20
-	_, err := c.Change(t.Context(), enter(1), asker)
-	require.ErrorIs(t, err, state.ErrNotOwner)
+	require.ErrorIs(t, proctest.Try(c.Change(t.Context(), enter(1), asker)).Err, state.ErrNotOwner)
 	files, _ := c.Store.Read(t.Context())
 	require.Empty(t, files.Environments)
 	require.ErrorIs(t, proctest.Try(c.Change(t.Context(), change.Change{}, me())).Err, state.ErrRequest)
@@ -141,8 +136,7 @@ func TestTheClientsErrors(t *testing.T) {
 	require.ErrorContains(t, err, "no answer in time")
 	answer <- ""
 	answer <- fmt.Sprintf(`{"error":%s}`+"\n", change.EncodeError(fmt.Errorf("%w: it is bob's", state.ErrNotOwner)))
-	_, err = h.client().Change(t.Context(), leave)
-	require.ErrorIs(t, err, state.ErrNotOwner)
+	require.ErrorIs(t, proctest.Try(h.client().Change(t.Context(), leave)).Err, state.ErrNotOwner)
 	busy := h.client()
 	busy.Retry = time.Millisecond
 	answer <- `{"busy":true,"error":{"text":"too many requests from uid 7, try again"}}` + "\n"
@@ -155,8 +149,7 @@ func TestTheClientsErrors(t *testing.T) {
 // A socket of systemd's on which the service doesn't serve yet.
 func TestAServiceThatDoesNotAnswer(t *testing.T) {
 	h := newHost(t, 1)
-	listener, err := net.Listen("unix", h.socket)
-	require.NoError(t, err)
+	listener := proctest.Try(net.Listen("unix", h.socket)).OK(t)
 	defer listener.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

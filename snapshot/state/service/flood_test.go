@@ -56,8 +56,7 @@ func TestACrowdedSocket(t *testing.T) {
 func TestAFullQueue(t *testing.T) {
 	h := newHost(t, 1)
 	listener := proctest.Try(service.Listen(h.socket)).OK(t)
-	raw, err := listener.SyscallConn()
-	require.NoError(t, err)
+	raw := proctest.Try(listener.SyscallConn()).OK(t)
 	require.NoError(t, raw.Control(func(fd uintptr) { _ = unix.Listen(int(fd), 0) }))
 	full := func() error {
 		fd := proctest.Try(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)).OK(t)

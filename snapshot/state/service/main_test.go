@@ -175,8 +175,7 @@ func serving(t testing.TB, devices int) *host {
 // newHostIn is newHost with the host's files in a new folder of parent.
 func newHostIn(t testing.TB, parent string, devices int) *host {
 	t.Helper()
-	top, err := os.MkdirTemp(parent, "genv-service-")
-	require.NoError(t, err)
+	top := proctest.Try(os.MkdirTemp(parent, "genv-service-")).OK(t)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(top)) })
 	require.NoError(t, os.Chmod(top, 0o755))
 	h := &host{dir: filepath.Join(top, "tmp/genv"), root: filepath.Join(top, "root"), socket: filepath.Join(top, "run/host.sock")}
@@ -193,7 +192,7 @@ func newHostIn(t testing.TB, parent string, devices int) *host {
 	for i := range found {
 		found[i] = snapshot.Device{Index: snapshot.DeviceIndex(i), TotalMemory: snapshot.MustMemory("80g")}
 	}
-	_, err = h.store.RegisterDevices(t.Context(), found)
+	_, err := h.store.RegisterDevices(t.Context(), found)
 	require.NoError(t, err)
 	_, _, err = h.store.TakeOver(t.Context(), nil)
 	require.NoError(t, err)

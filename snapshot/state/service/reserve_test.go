@@ -240,22 +240,19 @@ func TestReservationsThatAreLost(t *testing.T) {
 	h := rootHost(t, 4)
 	require.Error(t, proctest.Try(h.store.Reservations()).Err, "before the service ran")
 	r := h.reservations()
-	list, err := r.All()
-	require.NoError(t, err)
+	list := proctest.Try(r.All()).OK(t)
 	require.Empty(t, list)
-	list, err = h.store.Reservations()
-	require.NoError(t, err)
+	list = proctest.Try(h.store.Reservations()).OK(t)
 	require.NotNil(t, list, "known to be none")
 	garbled := h.reservations()
 	garbled.Load = func() ([]snapshot.Reservation, error) { return nil, snapshot.ErrInvalid }
-	_, err = garbled.All()
+	_, err := garbled.All()
 	require.ErrorContains(t, err, "the reservations of this host can't be read")
 
 	path := filepath.Join(h.store.OwnedPath(), "reservations.json")
 	for _, text := range []string{`{"schema":"genv.reservations/1"}`, `null`, ``, `{"schema":"genv.reservations/1","reservations":[`} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
-		_, err = h.reservations().All()
-		require.ErrorIs(t, err, snapshot.ErrInvalid, text)
+		require.ErrorIs(t, proctest.Try(h.reservations().All()).Err, snapshot.ErrInvalid, text)
 	}
 	require.NoError(t, os.Remove(path))
 	require.ErrorContains(t, proctest.Try(h.reservations().All()).Err, "reservations.json is lost", "it isn't the first start")

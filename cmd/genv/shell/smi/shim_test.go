@@ -120,8 +120,7 @@ func TestShimHandsOver(t *testing.T) {
 func TestShimWithoutAProgram(t *testing.T) {
 	h := newHarness(t)
 	h.shim.Real = "/nonexistent/nvidia-smi"
-	_, err := h.shim.Run(context.Background())
-	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorIs(t, proctest.Try(h.shim.Run(context.Background())).Err, os.ErrNotExist)
 	h.shim.Bypass = true
 	h.shim.Exec = func(string, []string, []string) error { return os.ErrPermission }
 	require.ErrorIs(t, proctest.Try(h.shim.Run(context.Background())).Err, os.ErrPermission)
