@@ -253,12 +253,12 @@ func (d *day) write() {
 	d.at("09:55", func() { d.start(24, 7100, 1007, "mallory", "", 3, "./miner") })
 	eve := operator.Author{UID: 2000, Name: "eve"}
 	do := func(kind operator.ActionKind, reason string) {
-		go func() {
+		time.AfterFunc(500*time.Millisecond, func() { // not when answers come: their order would be by chance
 			_, err := d.loop.queue.Do(d.t.Context(), eve, operator.Action{Schema: operator.ActionSchema, Kind: kind, Reason: reason})
 			if err != nil {
 				d.t.Error(err)
 			}
-		}()
+		})
 	}
 	d.at("10:00", func() { do(operator.Hold, "new driver on gpu-24") })
 	d.at("10:40", func() { do(operator.Release, "it works") })
