@@ -45,10 +45,7 @@ func (c *Counting) On(host snapshot.Hostname, user snapshot.Username) (list []en
 // Explain says of each of these what counts, and what would go first, a line each.
 func (c *Counting) Explain(host snapshot.Hostname, user snapshot.Username) (lines []string) {
 	for _, n := range c.countedFor(c.ByName[host], user) {
-		name := string(n.on.Rule)
-		if name == "" {
-			name = "cap " + n.on.ID
-		}
+		name := cmp.Or(string(n.on.Rule), "cap "+n.on.ID)
 		line := fmt.Sprintf("%s: %s of %s", name, n.excess.Amount(n.excess.Used), n.excess.Amount(n.excess.Limit))
 		for _, p := range n.places {
 			line += fmt.Sprintf("; %s on %s", n.excess.Amount(p.amount), text.OneLine(string(p.h.Name)))
@@ -106,7 +103,7 @@ func (c *Counting) countedFor(h *judging.HostView, user snapshot.Username) (list
 }
 
 func (c *Counting) sharing(listed *policyCap, u *person) []*person {
-	if people := c.members(listed); listed.Together && len(people) > 0 {
+	if people := listed.members(c.inOrder); listed.Together && len(people) > 0 {
 		return people
 	}
 	return []*person{u} // alone, or there is nothing that counts

@@ -36,7 +36,6 @@ type personDevice struct {
 	chosen, gone bool // whether it is to go, and whether it no longer counts then
 }
 
-// usage is a process that uses a device.
 type usage struct {
 	Process  *snapshot.Process
 	Attached bool // it is in an environment of the user's that is attached to it

@@ -67,7 +67,7 @@ func (c *Counting) findUncounted() {
 
 // judgeListed applies a cap of the list: to each person or to all together, on each host or on all.
 func (c *Counting) judgeListed(listed *policyCap) {
-	people := c.members(listed)
+	people := listed.members(c.inOrder)
 	if len(people) == 0 {
 		return
 	}
@@ -82,9 +82,7 @@ func (c *Counting) judgeListed(listed *policyCap) {
 			if !listed.OnHost(h.Name, h.Labels) {
 				continue
 			}
-			here = slices.DeleteFunc(slices.Clone(c.people[h.Position]), func(u *person) bool {
-				return listed.Member(u.user) != enforce.Member
-			})
+			here = listed.members(c.people[h.Position])
 		}
 		if listed.Together {
 			size = max(1, len(here))
@@ -114,15 +112,9 @@ func isFarOff(c *policyCap, people []*person) bool {
 	return int64(len(people[0].devices)) <= limit.Value
 }
 
-// members are the people with something whom a cap is about. Unknown members are neither counted nor taken from.
-func (c *Counting) members(listed *policyCap) []*person {
-	people := make([]*person, 0, len(c.inOrder))
-	for _, u := range c.inOrder {
-		if listed.Member(u.user) == enforce.Member {
-			people = append(people, u)
-		}
-	}
-	return people
+// members are those of people whom a cap is about. Unknown members are neither counted nor taken from.
+func (c *policyCap) members(people []*person) []*person {
+	return slices.DeleteFunc(slices.Clone(people), func(u *person) bool { return c.Member(u.user) != enforce.Member })
 }
 
 // on is a cap for people, on a host or on all; nil if it says nothing about them.
@@ -305,7 +297,6 @@ func (c *capOn) count(devices []*personDevice, by time.Time) (counted []*personD
 	return counted, used
 }
 
-// place is what a cap counts on a host.
 type place struct {
 	h      *judging.HostView
 	amount int64

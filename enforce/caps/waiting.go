@@ -23,10 +23,8 @@ type wait struct {
 	possible int
 }
 
-// gets reports whether it gets what it waits for.
 func (n *wait) gets() bool { return n.possible == n.GPUs }
 
-// lacks is how many GPUs it needs beside those.
 func (n *wait) lacks() int { return n.GPUs - len(n.free) }
 
 // judgeWaiting applies a cap that holds only as far as others wait. For each wait it takes all that it lacks on one
@@ -162,7 +160,6 @@ func (c *Counting) mayBegin(n *wait, user snapshot.Username, may map[snapshot.Us
 	return n.GPUs <= may[user]
 }
 
-// suits reports whether a wait may get a GPU.
 func (n *wait) suits(index snapshot.DeviceIndex) bool {
 	if n.Suits != nil && !slices.Contains(n.Suits, index) {
 		return false
@@ -283,7 +280,8 @@ func (c *Counting) mayHave(n *wait, whileWaiting bool) int {
 		}
 		people, h := []*person{n.user}, n.h
 		if listed.Together {
-			people = append(slices.DeleteFunc(c.members(listed), func(u *person) bool { return u == n.user }), n.user)
+			people = slices.DeleteFunc(listed.members(c.inOrder), func(u *person) bool { return u == n.user })
+			people = append(people, n.user)
 		}
 		if !listed.PerHost {
 			h = nil
