@@ -29,9 +29,8 @@ type Plan struct {
 	ExemptDevices map[snapshot.Hostname][]snapshot.DeviceIndex
 	Uncounted     Uncounted
 	// Offers are what commands that wait get by caps that hold as far as others wait, or could have.
-	Offers    []Offer
-	Counts    Counts // nil before anything was judged
-	TellUsers bool   // on their terminals
+	Offers []Offer
+	Counts Counts // nil before anything was judged
 }
 
 // Uncounted is how many processes of how many people caps and idle don't see without non-env-processes: count.

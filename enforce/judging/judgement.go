@@ -52,7 +52,7 @@ func New(policy enforce.Policy, cluster snapshot.Cluster, memory enforce.Memory,
 		ByName: make(map[snapshot.Hostname]*HostView, len(cluster.Hosts)), useAt: make(map[enforce.UseKey]int),
 		seen: make(map[snapshot.AttachmentKey]enforce.Seen),
 	}
-	j.TellUsers, j.ExemptDevices = j.Fleet.TellUsers, make(map[snapshot.Hostname][]snapshot.DeviceIndex)
+	j.ExemptDevices = make(map[snapshot.Hostname][]snapshot.DeviceIndex)
 	views := make([]HostView, 0, len(cluster.Hosts))
 	for i := range cluster.Hosts {
 		h := &cluster.Hosts[i]

@@ -3,7 +3,6 @@ package judging
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 
 	"github.com/seed-3119e985/genv/snapshot"
@@ -89,13 +88,8 @@ func (h *HostView) computes(env *EnvView, d *snapshot.Device) bool {
 	return true
 }
 
-// withKey returns the device with a Key, or nil.
 func (h *HostView) withKey(key string) *snapshot.Device {
-	at := slices.IndexFunc(h.Snapshot.Devices, func(d snapshot.Device) bool { return d.Key() == key })
-	if at < 0 {
-		return nil
-	}
-	return &h.Snapshot.Devices[at]
+	return snapshot.Find(h.Snapshot.Devices, func(d *snapshot.Device) bool { return d.Key() == key })
 }
 
 // stillUses reports whether an environment's processes use a device without an attachment, or may, if it is unknown.
@@ -133,7 +127,6 @@ func (h *HostView) stuckBecause(p *snapshot.Process) (reason string, stuck bool)
 // MayBeStuck reports whether some process of the host can't be ended, or is left alone.
 func (h *HostView) MayBeStuck() bool { return len(h.signalled) > 0 }
 
-// forgetEnded drops what the host no longer shows.
 func (h *HostView) forgetEnded() {
 	for _, key := range h.released {
 		if !h.stillUses(key.EID, key.Device) {
