@@ -95,10 +95,9 @@ func unsafe(r rune) bool {
 
 // Result is the value of a host, or its error.
 type Result[T any] struct {
-	Host    Host
-	Value   T
-	Err     error
-	Elapsed time.Duration
+	Host  Host
+	Value T
+	Err   error
 }
 
 // Each calls do for every host, at most limit at a time; the results are in the order of the hosts. One host's error
@@ -114,9 +113,7 @@ func Each[T any](ctx context.Context, hosts []Host, limit int, do func(context.C
 				r.Err = notBegun(context.Cause(ctx))
 				return nil
 			}
-			start := time.Now()
 			r.Value, r.Err = do(ctx, host)
-			r.Elapsed = time.Since(start)
 			return nil
 		})
 	}
