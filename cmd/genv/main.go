@@ -16,6 +16,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/command"
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/cmd/genv/host"
+	"github.com/seed-3119e985/genv/cmd/genv/shell"
 	"github.com/seed-3119e985/genv/cmd/genv/user"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/system"
@@ -42,7 +43,7 @@ func main() {
 	if called(host.HookCommand) {
 		os.Exit(host.ContainerHook(ctx, p, os.Args[2:]))
 	}
-	if shim, isShim := user.Shim(os.Args[0]); isShim {
+	if shim, isShim := shell.Shim(os.Args[0]); isShim {
 		os.Exit(user.RunShim(ctx, p, shim, os.Args[1:]))
 	}
 	if slices.Equal(os.Args[1:], readerCommand) {

@@ -300,10 +300,8 @@ func (u *inUse) warnings(attached []snapshot.DeviceIndex) []string {
 
 // gpu is one in an unknown state if it wasn't seen.
 func (u *inUse) gpu(index snapshot.DeviceIndex) *gpus.GPU {
-	if i := slices.IndexFunc(u.gpus, func(g gpus.GPU) bool { return g.Index == index }); i >= 0 {
-		return &u.gpus[i]
-	}
-	return &gpus.GPU{Index: index, State: gpus.Unknown}
+	seen := snapshot.Find(u.gpus, func(g *gpus.GPU) bool { return g.Index == index })
+	return cmp.Or(seen, &gpus.GPU{Index: index, State: gpus.Unknown})
 }
 
 // doubt is why a GPU may not be free or healthy, and the format for the GPUs and why; empty for neither.

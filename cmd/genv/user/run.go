@@ -134,11 +134,6 @@ const (
 	exitNotFound      = 127
 )
 
-var forwardedSignals = []os.Signal{
-	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
-	syscall.SIGTSTP, syscall.SIGCONT,
-}
-
 // supervise runs a command until it ends, and forwards signals to it. Its error is the exit status. name is the genv
 // command.
 func (p *userCommands) supervise(name string, cmd *exec.Cmd, signals <-chan os.Signal) error {
@@ -174,7 +169,10 @@ func (p *userCommands) notStarted(name string, err error) error {
 // command.
 func caughtSignals() (signals chan os.Signal, stop func()) {
 	signals = make(chan os.Signal, 16)
-	received := slices.DeleteFunc(slices.Clone(forwardedSignals), signal.Ignored)
+	received := slices.DeleteFunc([]os.Signal{
+		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
+		syscall.SIGTSTP, syscall.SIGCONT,
+	}, signal.Ignored)
 	if len(received) > 0 { // none would mean all
 		signal.Notify(signals, received...)
 	}

@@ -21,9 +21,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/state/change"
 )
 
-// Shim is the program that this one replaces, if it was called by its name.
-func Shim(name string) (string, bool) { return shell.Shim(name) }
-
 // RunShim runs nvidia-smi or docker within the environment, and returns the exit status.
 func RunShim(ctx context.Context, with command.Program, name string, args []string) int {
 	p := &userCommands{with}
