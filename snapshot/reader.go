@@ -220,14 +220,12 @@ func (r *reader) fit(path string, v any, t reflect.Type) any {
 	return v
 }
 
-// clean leaves out a text that CheckName refuses.
 func clean[T ~string](r *reader, name string, s *T) {
 	if r.leaveOut(name, CheckName("it", string(*s))) {
 		*s = ""
 	}
 }
 
-// cleanText leaves out a text that CheckText refuses.
 func cleanText[T ~string](r *reader, name string, s *T) {
 	if r.leaveOut(name, CheckText("it", string(*s))) {
 		*s = ""

@@ -219,7 +219,6 @@ func (r *reader) readAddresses(n *strictyaml.Node, addresses map[snapshot.Userna
 	})
 }
 
-// readAddressTemplate reads a template that makes an address of a user's name.
 func readAddressTemplate(n *strictyaml.Node) *template.Template {
 	source := n.Text()
 	if source == "" {

@@ -246,7 +246,6 @@ func request[A any](ctx context.Context, c *Conn, t *streamTransport, limit time
 	})
 }
 
-// broken reports whether an error makes a transport unusable.
 func broken(ctx context.Context, err error) bool {
 	switch {
 	case errors.Is(err, ErrRefused), errors.Is(err, errAbandoned):
@@ -261,7 +260,6 @@ func broken(ctx context.Context, err error) bool {
 	return true
 }
 
-// notBegun is the error of a step that ctx ended before it began.
 func notBegun(cause error) error {
 	return remote.Errorf(remote.Cancelled, "stopped before it was begun: %w", cause)
 }

@@ -40,7 +40,6 @@ func (e *refusedError) Is(target error) bool {
 	return target == ErrRefused || target == ErrLater && e.Code == codeLater
 }
 
-// coded encodes an error of a host as the JSON of a refusal.
 func coded(err error) error {
 	text := err.Error()
 	r := refusedError{codeFailed, text[:min(len(text), maxRefusalKept)]}

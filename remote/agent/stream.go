@@ -155,7 +155,6 @@ func (s *Stream) failWithout(id uint64) {
 	}
 }
 
-// fail ends all calls with why, unless the stream is broken already.
 func (s *Stream) fail(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +184,6 @@ func (s *Stream) whenEnded(f func(why error)) {
 	s.onEnd = f
 }
 
-// read delivers answers until in ends or breaks the protocol.
 func (s *Stream) read(in io.Reader) {
 	for {
 		f, err := frame.Read(in)

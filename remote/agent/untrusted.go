@@ -18,7 +18,6 @@ const (
 	maxWarnings = 64   // lines, and two more for each item
 )
 
-// boundLines keeps the first lines, and of each the beginning.
 func boundLines(lines []string, limit int) []string {
 	kept := lines[:min(len(lines), limit)]
 	for i, line := range kept {

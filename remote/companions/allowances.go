@@ -150,7 +150,6 @@ func notFresh(round *controller.Round, a *service.Allowance, asked *snapshot.Ask
 // lease is for how long what a host is told holds, unless it is renewed.
 func (a *Allowances) lease() time.Duration { return max(time.Minute, 3*a.Interval) }
 
-// of is what a host is told.
 func (a *Allowances) of(round *controller.Round, h *snapshot.Host) *service.Allowance {
 	query := enforce.Query{Host: h.Name, Labels: h.Labels, At: round.Now}
 	told := &service.Allowance{

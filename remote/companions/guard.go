@@ -73,7 +73,6 @@ func (g *Guards) Plan(
 	return requests, said
 }
 
-// ask asks the guard of a host.
 func (g *Guards) ask(
 	one *trackedGuard, round *controller.Round, h *snapshot.Host, setting guard.PolicySetting,
 ) *controller.Delivery {

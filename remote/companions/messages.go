@@ -82,7 +82,6 @@ func (m *Messages) Plan(
 	return deliveries, controller.Learned{}
 }
 
-// notificationsOf are what users are to be notified of, by host.
 func notificationsOf(
 	events []enforce.Event, of func(*enforce.Finding) []notify.UserMessage,
 ) map[snapshot.Hostname][]notify.UserMessage {
@@ -174,7 +173,6 @@ func (m *Messages) Learn(round *controller.Round, d *controller.Delivery) (learn
 	return learned
 }
 
-// notified is what became of the notifications.
 func (b *batch) notified(err error) (list []controller.Notified) {
 	for i, about := range b.about {
 		var shown agent.Receipt
@@ -216,7 +214,6 @@ func textOf(notifications []notify.UserMessage, contact string) string {
 	return strings.Join(lines, "\n")
 }
 
-// recordOf is for the log.
 func recordOf(n *controller.Notified) audit.Record {
 	r := audit.Record{
 		Kind: audit.KindNotified, Channel: audit.ChannelTerminal, IDs: []string{n.ID}, Host: n.Host, User: n.User,

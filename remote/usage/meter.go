@@ -173,7 +173,6 @@ func (a *Meter) action(
 	}
 }
 
-// deviceUse is what a user has of a device.
 type deviceUse struct {
 	device         snapshot.DeviceIndex
 	model          string
@@ -264,7 +263,6 @@ func memberOf(p *snapshot.Process, environments map[snapshot.EnvID]*snapshot.Env
 	return gpus.UserName(p.Account(nil))
 }
 
-// joined merges neighbours that are the same.
 func joined(uses []deviceUse, same func(a, b *deviceUse) bool) (list []deviceUse) {
 	for i := range uses {
 		u, last := &uses[i], len(list)-1

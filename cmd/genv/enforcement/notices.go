@@ -52,7 +52,6 @@ func (m *mailer) configure(options *Options, mayBegin func() error) companions.M
 	return m.sender.Add
 }
 
-// show logs a mail that a dry run doesn't send.
 func (m *mailer) show(n *notify.UserMessage, settings *policy.Mail) error {
 	if _, err := settings.Address(n.User); err != nil {
 		return err

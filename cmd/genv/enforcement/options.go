@@ -204,7 +204,6 @@ func TimestampsFlag(to *string) cli.Flag {
 		OneOf("auto", "always", "never").Config(command.Site).Hide()
 }
 
-// loops reports whether there is more than one cycle.
 func (o *Options) loops() bool { return o.Interval > 0 && o.Cycles != 1 }
 
 func (o *Options) policy() enforce.Policy {

@@ -253,7 +253,6 @@ func (o *installOptions) write(results []remote.Result[*install.Outcome], failur
 	return changed, err
 }
 
-// writeNotes writes each note once, with all hosts that have it.
 func writeNotes(w io.Writer, hosts []installedHost) error {
 	var notes []string
 	with := map[string][]string{}

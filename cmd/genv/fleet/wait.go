@@ -147,7 +147,6 @@ func (w *waiter) ended(ctx context.Context) error {
 	return fmt.Errorf("interrupted: no host had %s yet", w.what("free "))
 }
 
-// show prints which hosts fail, each once.
 func (w *waiter) show(failures []remote.Failure, seen *controller.Fleet) {
 	render.WriteDuplicates(w.Err, seen.Duplicates)
 	var unnamed []remote.Failure

@@ -232,7 +232,6 @@ func writeCSV(w io.Writer, d *usage.Report, output render.Output) error {
 	return render.WriteCSV(w, rows)
 }
 
-// ifKnown is a number, or empty.
 func ifKnown(number *int64) string {
 	if number == nil {
 		return ""
