@@ -40,7 +40,6 @@ import (
 // Run enforces until the number of cycles is reached or ctx ends, and prints each cycle. At SIGHUP it continues with
 // what reload returns; an error of that changes nothing. Run's error has the exit code of the last whole cycle.
 func Run(ctx context.Context, p *command.Program, log zerolog.Logger, options Options,
-
 	reload func() (Options, error),
 ) error {
 	return newLoop(p, log, &options, reload).run(ctx, options)
