@@ -128,7 +128,8 @@ func post(t *testing.T, dial dial, method, kind, body string) (int, operator.Ref
 	if kind != "" {
 		request.Header.Set("Content-Type", kind)
 	}
-	response := proctest.Try((&http.Transport{DialContext: dial, DisableKeepAlives: true}).RoundTrip(request)).OK(t)
+	response, err := (&http.Transport{DialContext: dial, DisableKeepAlives: true}).RoundTrip(request)
+	require.NoError(t, err)
 	defer response.Body.Close()
 	data := proctest.Try(io.ReadAll(response.Body)).OK(t)
 	var refusal operator.Refusal

@@ -42,7 +42,9 @@ func (cap5) Settings(enforce.Query) *enforce.Settings {
 	five := 5
 	return &enforce.Settings{MaxDevices: &five}
 }
-func (cap5) Exempt(enforce.Subject) (string, bool)                               { return "", false }
+
+func (cap5) Exempt(enforce.Subject) (string, bool) { return "", false }
+
 func (cap5) ReservationRule(snapshot.Username) (*snapshot.ReservationRule, bool) { return nil, true }
 func (cap5) Caps(time.Time) []*enforce.Cap                                       { return nil }
 func (cap5) ExemptIndices(snapshot.Hostname) []enforce.ExemptGPU                 { return nil }

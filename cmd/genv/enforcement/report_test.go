@@ -146,7 +146,8 @@ func reportOnPage(t *testing.T, socket string) *usage.Report {
 	}}
 	defer transport.CloseIdleConnections()
 	request := proctest.Try(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/api/v1/report", http.NoBody)).OK(t)
-	answer := proctest.Try(transport.RoundTrip(request)).OK(t)
+	answer, err := transport.RoundTrip(request)
+	require.NoError(t, err)
 	defer answer.Body.Close()
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	var d usage.Report

@@ -113,7 +113,8 @@ func TestReady(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}}
 	get := func(client *http.Client, path string) (int, string) {
-		answer := proctest.Try(client.Get("http://" + address + path)).OK(t)
+		answer, err := client.Get("http://" + address + path)
+		require.NoError(t, err)
 		defer answer.Body.Close()
 		body := proctest.Try(io.ReadAll(answer.Body)).OK(t)
 		return answer.StatusCode, string(body)

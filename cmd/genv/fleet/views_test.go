@@ -140,7 +140,8 @@ func TestWebPage(t *testing.T) {
 	ask := func(method, path, host string) (int, string) {
 		request := proctest.Try(http.NewRequestWithContext(t.Context(), method, site+path, http.NoBody)).OK(t)
 		request.Host = host
-		response := proctest.Try(client.Do(request)).OK(t)
+		response, err := client.Do(request)
+		require.NoError(t, err)
 		defer response.Body.Close()
 		body := proctest.Try(io.ReadAll(response.Body)).OK(t)
 		return response.StatusCode, string(body)

@@ -51,7 +51,8 @@ func get(t *testing.T, transport *http.Transport, url string, change func(*http.
 	request := proctest.Try(http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)).OK(t)
 	change(request)
 	transport.DisableKeepAlives = true
-	answer := proctest.Try(transport.RoundTrip(request)).OK(t)
+	answer, err := transport.RoundTrip(request)
+	require.NoError(t, err)
 	defer answer.Body.Close()
 	body := proctest.Try(io.ReadAll(answer.Body)).OK(t)
 	return answer.StatusCode, string(body)

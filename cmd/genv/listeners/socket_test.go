@@ -48,14 +48,15 @@ func TestSocket(t *testing.T) {
 	conn := proctest.Try(net.Dial("unix", path)).OK(t)
 	defer conn.Close()
 	proctest.Try(io.WriteString(conn, "POST /api/v1/actions HTTP/1.1\r\nHost: controller\r\nConnection: close\r\n\r\n")).OK(t)
-	response := proctest.Try(http.ReadResponse(bufio.NewReader(conn), nil)).OK(t)
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
 	defer response.Body.Close()
 	var peer socket.Peer
 	require.NoError(t, json.NewDecoder(response.Body).Decode(&peer))
 	require.EqualValues(t, os.Getpid(), peer.PID)
 	require.EqualValues(t, os.Geteuid(), peer.UID)
 
-	_, err := listeners.Open(t.Context(), config, listeners.Content{Feed: feed}, zerolog.Nop())
+	_, err = listeners.Open(t.Context(), config, listeners.Content{Feed: feed}, zerolog.Nop())
 	require.ErrorIs(t, err, socket.ErrInUse, "a living controller has it")
 	config.Socket.Required = false
 	without, err := listeners.Open(t.Context(), config, listeners.Content{Feed: feed}, zerolog.Nop())

@@ -161,7 +161,8 @@ func TestWebWithTLS(t *testing.T) {
 		if user != "" {
 			request.SetBasicAuth(user, "password")
 		}
-		response := proctest.Try((&http.Client{Transport: transport}).Do(request)).OK(t)
+		response, err := (&http.Client{Transport: transport}).Do(request)
+		require.NoError(t, err)
 		defer response.Body.Close()
 		look(response)
 	}

@@ -43,7 +43,8 @@ func dial(t *testing.T, from, to string) net.Conn {
 func ask(t *testing.T, c net.Conn) *bufio.Reader {
 	proctest.Try(io.WriteString(c, "HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n")).OK(t)
 	answer := bufio.NewReader(c)
-	response := proctest.Try(http.ReadResponse(answer, &http.Request{Method: http.MethodHead})).OK(t)
+	response, err := http.ReadResponse(answer, &http.Request{Method: http.MethodHead})
+	require.NoError(t, err)
 	require.NoError(t, response.Body.Close())
 	require.Equal(t, http.StatusOK, response.StatusCode)
 	return answer
@@ -134,7 +135,8 @@ func TestASlowAnswer(t *testing.T) {
 		}
 	}), 500*time.Millisecond))
 	defer server.Close()
-	response := proctest.Try(server.Client().Get(server.URL)).OK(t)
+	response, err := server.Client().Get(server.URL)
+	require.NoError(t, err)
 	defer response.Body.Close()
 	require.Equal(t, "xxxxx", string(proctest.Try(io.ReadAll(response.Body)).OK(t)))
 }
