@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
@@ -24,7 +23,8 @@ func TestParseDuration(t *testing.T) {
 		"7d": 168 * time.Hour, "0d": 0, "1d12h": 36 * time.Hour, "1d1s": 24*time.Hour + time.Second, "65535d": 65535 * 24 * time.Hour,
 		"999999999": 999999999 * time.Second,
 	} {
-		d := proctest.Try(text.ParseDuration(s)).OK(t, s)
+		d, err := text.ParseDuration(s)
+		require.NoError(t, err, s)
 		require.Equal(t, want, d, s)
 	}
 }
@@ -34,7 +34,8 @@ func TestParseDurationRefuses(t *testing.T) {
 		"", " ", ".", "d", "soon", "-1", "-1s", "+1", "+1s", "1 s", "1.5d", "2d-1h", "2d+1h", "1d12", "1h1d", "1d1d", "65536d", "1w", "1e3", "0x10", "1_0",
 		"nan", "inf", "1.2.3", "1000000000", strings.Repeat("9", 400), "9999999h", "65535d2562047h", "١",
 	} {
-		require.ErrorContains(t, proctest.Try(text.ParseDuration(s)).Err, "is not a duration; write it as 10s, 500ms, 15m, 1h30m or 7d", s)
+		_, err := text.ParseDuration(s)
+		require.ErrorContains(t, err, "is not a duration; write it as 10s, 500ms, 15m, 1h30m or 7d", s)
 	}
 }
 
@@ -44,7 +45,8 @@ func TestFormatDuration(t *testing.T) {
 		"2h": 2 * time.Hour, "2h0m1s": 2*time.Hour + time.Second, "7d": 168 * time.Hour, "1d12h": 36 * time.Hour, "1d1s": 24*time.Hour + time.Second,
 	} {
 		require.Equal(t, want, text.FormatDuration(d))
-		again := proctest.Try(text.ParseDuration(want)).OK(t)
+		again, err := text.ParseDuration(want)
+		require.NoError(t, err)
 		require.Equal(t, d, again)
 	}
 }
@@ -82,7 +84,8 @@ func TestParseMemory(t *testing.T) {
 		"9223372036854775807": math.MaxInt64, "9223372036g": 9223372036e9, "8589934591gi": 8589934591 << 30,
 	} {
 		for _, s := range []string{s, strings.ToUpper(s)} {
-			bytes := proctest.Try(text.ParseMemory(s)).OK(t, s)
+			bytes, err := text.ParseMemory(s)
+			require.NoError(t, err, s)
 			require.Equal(t, want, bytes, s)
 		}
 	}
@@ -93,9 +96,11 @@ func TestParseMemoryRefuses(t *testing.T) {
 		"", "g", "gi", "-1", "-4g", "+4g", "4 g", " 4g", "4g ", "4.5g", "4t", "4kb", "4gib", "0x10", "1e3", "4g4", "١g", "4g\n",
 		"9223372036854775808", "9223372037g", "8589934592gi", strings.Repeat("9", 1000),
 	} {
-		require.Error(t, proctest.Try(text.ParseMemory(s)).Err, s)
+		_, err := text.ParseMemory(s)
+		require.Error(t, err, s)
 	}
-	require.ErrorContains(t, proctest.Try(text.ParseMemory("4t")).Err, "b, k, m, g, ki, mi or gi")
+	_, err := text.ParseMemory("4t")
+	require.ErrorContains(t, err, "b, k, m, g, ki, mi or gi")
 }
 
 func TestMegabytes(t *testing.T) {
@@ -109,11 +114,13 @@ type index int
 
 func TestIndices(t *testing.T) {
 	for list, want := range map[string][]index{"0": {0}, "0,2": {0, 2}, "7,1,7": {7, 1, 7}, "00": {0}} {
-		indices := proctest.Try(text.ParseIndices[index](list)).OK(t)
+		indices, err := text.ParseIndices[index](list)
+		require.NoError(t, err)
 		require.Equal(t, want, indices)
 	}
 	for _, list := range []string{"", ",", "0,", "0, 1", "-1", "+1", "a", "0-3", "65536"} {
-		require.ErrorContains(t, proctest.Try(text.ParseIndices[index](list)).Err, "is not the index of a GPU", list)
+		_, err := text.ParseIndices[index](list)
+		require.ErrorContains(t, err, "is not the index of a GPU", list)
 	}
 	require.Empty(t, text.JoinIndices([]index{}))
 	require.Equal(t, "3", text.JoinIndices([]index{3}))
@@ -203,7 +210,8 @@ func TestCheckUsername(t *testing.T) {
 
 func TestTail(t *testing.T) {
 	said := &text.Tail{Limit: 4096}
-	proctest.Try(said.Write([]byte(strings.Repeat("x", 9000) + "\nPermission denied (publickey).\r\n\r\n"))).OK(t)
+	_, err := said.Write([]byte(strings.Repeat("x", 9000) + "\nPermission denied (publickey).\r\n\r\n"))
+	require.NoError(t, err)
 	require.Len(t, said.String(), 4096)
 	require.Equal(t, "Permission denied (publickey).", text.LastLine(said.String()))
 	require.Empty(t, text.LastLine(""))
