@@ -57,7 +57,7 @@ var everywhere = []string{
 }
 
 func checkDeb(t *testing.T, deb string) {
-	need(t, "dpkg-deb")
+	proctest.NeedPrograms(t, "dpkg-deb")
 	list := output(t, "dpkg-deb", "--contents", deb)
 	for _, path := range append(everywhere, "/share/zsh/vendor-completions/_genv") {
 		require.Regexp(t, `(?m) \./usr`+path+`($| ->)`, list)
@@ -86,7 +86,7 @@ func checkTarball(t *testing.T, tarball string) {
 
 // checkRPM looks into an .rpm with rpm itself.
 func checkRPM(t *testing.T, file string) {
-	need(t, "rpm")
+	proctest.NeedPrograms(t, "rpm")
 	require.Contains(t, output(t, "rpm", "--checksig", "--nosignature", file), "digests OK")
 	list := output(t, "rpm", "--query", "--package", "--list", file)
 	for _, path := range append(everywhere, "/share/zsh/site-functions/_genv") {
@@ -100,7 +100,7 @@ func checkRPM(t *testing.T, file string) {
 
 // TestVersionsSort: what is built later is an upgrade for dpkg and for rpm.
 func TestVersionsSort(t *testing.T) {
-	need(t, "dpkg", "rpm")
+	proctest.NeedPrograms(t, "dpkg", "rpm")
 	before := ""
 	for _, version := range []string{
 		"0123abc", "v1.2.0-rc1", "v1.2.0-rc1-3-g0123abc", "v1.2.0-rc2", "v1.2.0", "v1.2.0-3-g0123abc",
@@ -128,7 +128,7 @@ func TestExampleOfSudoers(t *testing.T) {
 
 // TestRelease makes a release twice, in different folders with other modes and times of files: the bytes are the same.
 func TestRelease(t *testing.T) {
-	need(t, "git", "tar", "ssh-keygen", "make")
+	proctest.NeedPrograms(t, "git", "tar", "ssh-keygen", "make")
 	nfpm(t)
 	if found, _ := filepath.Glob("../.tools/cyclonedx-gomod-*/cyclonedx-gomod"); len(found) == 0 {
 		skip(t, "cyclonedx-gomod is not installed: `make test` installs it")
@@ -158,7 +158,7 @@ func TestRelease(t *testing.T) {
 
 // TestReleaseIsOfACommit: a release has a version, and nothing that isn't committed.
 func TestReleaseIsOfACommit(t *testing.T) {
-	need(t, "git", "tar", "make")
+	proctest.NeedPrograms(t, "git", "tar", "make")
 	dir := commit(t, filepath.Join(t.TempDir(), "tree"), "022")
 	refused := func(version string) string {
 		cmd := exec.Command("make", "release", "VERSION="+version, "NFPM=", "CYCLONEDX=")

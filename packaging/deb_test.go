@@ -131,7 +131,7 @@ func TestAccountThatExists(t *testing.T) {
 // the package depends on is not in that.
 func TestLifeOfAnRPM(t *testing.T) {
 	m := startMachine(t)
-	need(t, "rpm")
+	proctest.NeedPrograms(t, "rpm")
 	rpm := func(action, version string) string {
 		t.Helper()
 		m.copyIn(only(t, pack(t, version), "*.rpm"), "/tmp/genv.rpm", 0o644)
@@ -161,7 +161,7 @@ func TestLifeOfAnRPM(t *testing.T) {
 // TestUnitsAreValid has systemd read the units where the package is installed.
 func TestUnitsAreValid(t *testing.T) {
 	m := startMachine(t)
-	need(t, "systemd-analyze")
+	proctest.NeedPrograms(t, "systemd-analyze")
 	m.install("v1.0.0")
 	for _, unit := range []string{"genv-controller.service", "genv-enforce.service", "genv-guard.service", "genv-host.service", "genv-host.socket"} {
 		out := m.must("systemd-analyze", "verify", "--man=no", "/usr/lib/systemd/system/"+unit)
@@ -176,7 +176,7 @@ func TestUnitsAreValid(t *testing.T) {
 
 // TestUnitsAreHardened keeps the exposure that systemd computes, from 0 to 10, low.
 func TestUnitsAreHardened(t *testing.T) {
-	need(t, "systemd-analyze")
+	proctest.NeedPrograms(t, "systemd-analyze")
 	for unit, threshold := range map[string]string{
 		"systemd/genv-controller.service": "18", "../remote/install/systemd/genv-enforce.service": "40", "../remote/install/systemd/genv-host.service": "40", "systemd/genv-guard.service": "80",
 	} {

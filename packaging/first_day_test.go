@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // reach gives a jump host a network with each of these hosts, by their addresses: 10.0.N.2.
@@ -59,7 +60,7 @@ type firstDay struct {
 
 func startFirstDay(t *testing.T) *firstDay {
 	d := &firstDay{jump: startMachine(t), jobs: map[string]*machine{}}
-	need(t, "sshd", "sudo", "ssh-keygen", "script")
+	proctest.NeedPrograms(t, "sshd", "sudo", "ssh-keygen", "script")
 	d.hosts = []*machine{startMachine(t), startMachine(t), startMachine(t)}
 	addresses := reach(t, d.jump, d.hosts)
 	inventory, known := "hosts:\n", ""
@@ -237,7 +238,7 @@ func TestAPoolThatAGroupPaidFor(t *testing.T) {
 // controller needs with one password, and the controller works with that alone.
 func TestQuickStart(t *testing.T) {
 	jump, host := startMachine(t), startMachine(t)
-	need(t, "sshd", "sudo", "ssh-keygen", "script")
+	proctest.NeedPrograms(t, "sshd", "sudo", "ssh-keygen", "script")
 	address := reach(t, jump, []*machine{host})[0]
 	host.asGPUHost()
 	host.boot()

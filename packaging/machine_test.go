@@ -33,7 +33,7 @@ func startMachine(t *testing.T) *machine {
 	if os.Geteuid() != 0 {
 		skip(t, "a private machine needs root")
 	}
-	need(t, "unshare", "nsenter", "mount", "pivot_root", "ip", "dpkg", "useradd", "setpriv")
+	proctest.NeedPrograms(t, "unshare", "nsenter", "mount", "pivot_root", "ip", "dpkg", "useradd", "setpriv")
 	dir, name := t.TempDir(), fmt.Sprintf("genv-test-%d-%d", os.Getpid(), time.Now().UnixNano())
 	cmd := exec.Command("/bin/sh", "testdata/machine.sh", dir, name)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -71,7 +71,7 @@ func removeCgroups(t *testing.T, dir, name string) {
 // boot turns PID 1 into systemd, and waits until it runs.
 func (m *machine) boot() {
 	m.t.Helper()
-	need(m.t, "/lib/systemd/systemd", "systemctl")
+	proctest.NeedPrograms(m.t, "/lib/systemd/systemd", "systemctl")
 	_, err := io.WriteString(m.stdin, "boot\n")
 	require.NoError(m.t, err)
 	var state string

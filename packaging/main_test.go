@@ -113,13 +113,3 @@ func output(t testing.TB, name string, args ...string) string {
 	require.NoError(t, err, "%s: %s%s", strings.Join(args, " "), out, stderr.String())
 	return string(out)
 }
-
-// need skips the test if a program is missing.
-func need(t testing.TB, programs ...string) {
-	t.Helper()
-	for _, name := range programs {
-		if _, err := exec.LookPath(name); err != nil {
-			skip(t, name+" is not installed: `make test` as root installs it on Debian")
-		}
-	}
-}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // asNew gives the machine a driver, and takes away what an earlier genv left.
@@ -65,7 +67,7 @@ func TestWhoOwnsTheStateOfANewHost(t *testing.T) {
 // TestRemoteInstallDecidesWhoOwnsTheState does the same over ssh, and with --state.
 func TestRemoteInstallDecidesWhoOwnsTheState(t *testing.T) {
 	m := startMachine(t)
-	need(t, "sshd", "ssh-keygen")
+	proctest.NeedPrograms(t, "sshd", "ssh-keygen")
 	m.asGPUHost()
 	m.boot()
 	m.asNew()

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/testfleet/gpus"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // sshdConfig is that of the machine's own sshd, so that it is a host of its own fleet.
@@ -56,7 +57,7 @@ func (m *machine) startSSHD(address, more string) (known string) {
 // startGPUHost is a machine that runs systemd and has GPUs, where the package is installed.
 func startGPUHost(t *testing.T, programs ...string) *machine {
 	m := startMachine(t)
-	need(t, programs...)
+	proctest.NeedPrograms(t, programs...)
 	m.install("v1.0.0")
 	m.asGPUHost()
 	m.boot()
@@ -279,7 +280,7 @@ func example(t *testing.T, first string) string {
 // docs/several-controllers.md says, on one machine with systemd that is all of theirs.
 func TestTwoControllersAsInTheDocs(t *testing.T) {
 	m := startMachine(t)
-	need(t, "sshd", "sudo", "ssh-keygen", "openssl", "etcd", "etcdctl")
+	proctest.NeedPrograms(t, "sshd", "sudo", "ssh-keygen", "openssl", "etcd", "etcdctl")
 	m.install("v1.0.0")
 	m.asGPUHost()
 	m.sh("mount --make-rshared /") // as on a real machine: credentials are mounted for a service

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/election/etcd"
 	"github.com/seed-3119e985/genv/remote/testfleet/servers"
 	"github.com/seed-3119e985/genv/snapshot/doctor"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -338,9 +338,7 @@ func TestWhichHostsAreAsked(t *testing.T) {
 // Against a real etcd: space that is used up, and a member that was killed, are seen.
 func TestFreeSpace(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("etcdctl"); err != nil {
-		t.Skip("there is no etcdctl")
-	}
+	proctest.NeedPrograms(t, "etcdctl")
 	c := servers.StartEtcd(t, 3, "--quota-backend-bytes", "4194304")
 	config := etcd.Config{Endpoints: c.Endpoints()}
 	client := etcd.New(config)

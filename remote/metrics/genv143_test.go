@@ -2,7 +2,6 @@ package metrics_test
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/metrics"
 	"github.com/seed-3119e985/genv/snapshot"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -246,14 +246,8 @@ func TestPromtool(t *testing.T) {
 // promtool is what the real program says of a text. Without it the test is skipped, or with CI=true fails.
 func promtool(t *testing.T, text string) (complaints string, err error) {
 	t.Helper()
-	path, err := exec.LookPath("promtool")
-	if err != nil && os.Getenv("CI") == "true" {
-		t.Fatal(err)
-	}
-	if err != nil {
-		t.Skip("promtool is not installed (Debian: prometheus)")
-	}
-	cmd := exec.Command(path, "check", "metrics")
+	proctest.NeedPrograms(t, "promtool")
+	cmd := exec.Command("promtool", "check", "metrics")
 	cmd.Stdin = strings.NewReader(text)
 	out, err := cmd.CombinedOutput()
 	return string(out), err

@@ -103,7 +103,7 @@ var connectFaults = map[string]struct {
 
 // TestConnectFaults are those that end before a command: nothing was done.
 func TestConnectFaults(t *testing.T) {
-	needsAccount(t)
+	proctest.NeedSSH(t)
 	for name, tt := range connectFaults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -262,7 +262,7 @@ func TestManyHostsAtOneServer(t *testing.T) {
 // TestSlowLogin: after the exchange of keys a login has a time of its own, and so has its first session. Waiting
 // for a turn takes none of it.
 func TestSlowLogin(t *testing.T) {
-	needsAccount(t)
+	proctest.NeedSSH(t)
 	slow := func(d time.Duration) func(*fake) {
 		return func(f *fake) { f.session = func(int32) bool { time.Sleep(d); return false } }
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/sshclient"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
@@ -130,7 +131,7 @@ func TestFIDOKeys(t *testing.T) {
 				device := newAuthenticator(t, kind)
 				tt.change(device)
 				s.accept(t, tt.options, device.public)
-				config := s.agentConfig(t, serveAgent(t, device), tt.lines...)
+				config := s.agentConfig(t, testfleet.ServeAgent(t, device), tt.lines...)
 				_, err := newClient(t, sshclient.Options{ConfigFile: config}).Run(t.Context(), gpu, sh("true"))
 				requireClass(t, tt.fails, err, tt.says)
 			})
@@ -182,7 +183,7 @@ func TestAgentThatWaitsForItsUser(t *testing.T) {
 	t.Run("there is another key", func(t *testing.T) {
 		t.Parallel() // it waits for the deadline of a request to an agent
 		options := options
-		options.ConfigFile = s.agentConfig(t, serveAgent(t, device), "IdentityFile "+s.file("id"))
+		options.ConfigFile = s.agentConfig(t, testfleet.ServeAgent(t, device), "IdentityFile "+s.file("id"))
 		c := newClient(t, options)
 		runs(t, c, gpu, sh("true"))
 		begun := time.Now()
@@ -192,7 +193,7 @@ func TestAgentThatWaitsForItsUser(t *testing.T) {
 	t.Run("there is no other", func(t *testing.T) {
 		t.Parallel()
 		options := options
-		options.ConfigFile = s.agentConfig(t, serveAgent(t, device))
+		options.ConfigFile = s.agentConfig(t, testfleet.ServeAgent(t, device))
 		fails(t, newClient(t, options), gpu, sh("true"), remote.Auth, "does it wait for a touch")
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 type hostKeyCase struct {
@@ -207,16 +209,16 @@ func TestAcceptNewLikeOpenSSH(t *testing.T) {
 			s := f.servers[tt.server]
 			c := hostKeyCase{tt.server, tt.known + "\n", append(tt.config, "StrictHostKeyChecking accept-new", "UpdateHostKeys no"), tt.want}
 			file, known := f.prepare(t, s, c)
-			before := readFile(t, known)
+			before := proctest.ReadText(t, known)
 			theirs, _, output := openSSH(t, file)
 			require.Equal(t, tt.want, theirs, "what ssh does:\n%s", output)
-			added := strings.TrimSpace(strings.TrimPrefix(readFile(t, known), before))
+			added := strings.TrimSpace(strings.TrimPrefix(proctest.ReadText(t, known), before))
 			require.True(t, strings.HasSuffix(added, f.text(t, s, tt.added)) && (added == "") == (tt.added == ""), "ssh added %q", added)
 
 			require.NoError(t, os.WriteFile(known, []byte(before), 0o600))
 			ours, text := f.ours(t, file)
 			require.Equal(t, theirs, ours, "%s", text)
-			after := readFile(t, known)
+			after := proctest.ReadText(t, known)
 			if strings.HasPrefix(added, "|") {
 				require.Regexp(t, `\n\|1\|\S+ `+regexp.QuoteMeta(f.text(t, s, tt.added))+"\n$", after, "another salt")
 				require.Contains(t, run(t, "ssh-keygen", "-F", f.text(t, s, "<N>"), "-f", known), "found")

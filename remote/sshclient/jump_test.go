@@ -96,7 +96,7 @@ func TestJumps(t *testing.T) {
 	})
 	t.Run("ProxyCommand", func(t *testing.T) {
 		config := j.config(t, "Host gpu", " ProxyCommand ssh -F %d/../proc/self/cwd/none -W [%h]:%p first")
-		config = write(t, strings.Replace(readFile(t, config), "%d/../proc/self/cwd/none", j.config(t), 1))
+		config = write(t, strings.Replace(proctest.ReadText(t, config), "%d/../proc/self/cwd/none", j.config(t), 1))
 		c := newClient(t, sshclient.Options{ConfigFile: config})
 		runs(t, c, gpu, from)
 	})
@@ -289,13 +289,13 @@ func TestSpellingsOfAddresses(t *testing.T) {
 // TestIPv6Zone: an address with a zone, by name and by number.
 func TestIPv6Zone(t *testing.T) {
 	listener, err := net.Listen("tcp6", "[::1]:0")
-	needs(t, err == nil, "IPv6 on the loopback")
+	proctest.Need(t, err == nil, "IPv6 on the loopback")
 	f := startFake(t, func(f *fake) {
 		_ = f.listener.Close()
 		f.listener = listener
 	})
 	lo, err := net.InterfaceByName("lo")
-	needs(t, err == nil, "a loopback interface that is called lo")
+	proctest.Need(t, err == nil, "a loopback interface that is called lo")
 	for _, zone := range []string{"lo", fmt.Sprint(lo.Index)} {
 		host := remote.Host{Name: "gpu", Address: "::1%" + zone, Port: f.address().Port}
 		f.asNamed(host.Address)

@@ -4,7 +4,6 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,25 +15,9 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/sshclient"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
-
-// serveAgent serves an agent at a socket until the test ends.
-func serveAgent(t testing.TB, keys agent.Agent) string {
-	t.Helper()
-	dir := proctest.Try(os.MkdirTemp("", "agent")).OK(t) // t.TempDir can be too long for a socket
-	listener := proctest.Try(net.Listen("unix", filepath.Join(dir, "s"))).OK(t)
-	go func() {
-		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
-			go func() {
-				_ = agent.ServeAgent(keys, conn)
-				_ = conn.Close()
-			}()
-		}
-	}()
-	t.Cleanup(func() { _ = listener.Close(); _ = os.RemoveAll(dir) })
-	return filepath.Join(dir, "s")
-}
 
 // agentConfig reaches the server as "gpu" with an agent, and without the usual key.
 func (s *sshd) agentConfig(t testing.TB, socket string, lines ...string) string {
@@ -84,7 +67,7 @@ func TestManyKeys(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := startSSHD(t, fmt.Sprintf("MaxAuthTries %d", tt.tries), "LoginGraceTime 60")
-			config := s.agentConfig(t, serveAgent(t, strangers(t, tt.strangers)), "IdentityFile "+s.file("id"))
+			config := s.agentConfig(t, testfleet.ServeAgent(t, strangers(t, tt.strangers)), "IdentityFile "+s.file("id"))
 			_, err := newClient(t, sshclient.Options{ConfigFile: config}).Run(t.Context(), gpu, sh("true"))
 			requireClass(t, tt.fails, err, "IdentitiesOnly yes", "tried ssh-ed25519 SHA256:")
 		})
@@ -107,7 +90,7 @@ func TestRSAAlgorithms(t *testing.T) {
 			"certificate":                s.only(t, certified),
 			"certificate in the agent":   s.agentConfig(t, s.agent(t, certified)),
 			"certificate, key in agent":  s.agentConfig(t, s.agent(t, certified), "IdentityFile none", "CertificateFile "+certified+"-cert.pub"),
-			"after other keys":           s.agentConfig(t, serveAgent(t, strangers(t, 3)), "IdentityFile "+plain),
+			"after other keys":           s.agentConfig(t, testfleet.ServeAgent(t, strangers(t, 3)), "IdentityFile "+plain),
 			"after a key that is locked": s.only(t, s.file("id"), "IdentityFile "+plain),
 		} {
 			t.Run(algorithm+" "+name, func(t *testing.T) {
@@ -165,7 +148,7 @@ const debianPython = "/usr/bin/python3" // the one that Debian's python3-paramik
 // TestServerWithoutServerSigAlgs: the server does not say which RSA signatures it
 // knows, and ends the connection when it is offered one that it doesn't know.
 func TestServerWithoutServerSigAlgs(t *testing.T) {
-	needs(t, exec.Command(debianPython, "-c", "import paramiko").Run() == nil, "Debian's python3-paramiko")
+	proctest.Need(t, exec.Command(debianPython, "-c", "import paramiko").Run() == nil, "Debian's python3-paramiko")
 	dir := t.TempDir()
 	run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(dir, "hostkey"))
 	run(t, "ssh-keygen", "-q", "-t", "rsa", "-b", "1024", "-N", "", "-f", filepath.Join(dir, "id"))

@@ -148,14 +148,14 @@ func TestAgents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			socket := s.agent(t, tt.keys...)
 			lines := append([]string{"IdentityAgent " + socket}, tt.lines...)
-			config := write(t, strings.Join(lines, "\n")+"\n"+readFile(t, s.only(t, tt.only)))
+			config := write(t, strings.Join(lines, "\n")+"\n"+proctest.ReadText(t, s.only(t, tt.only)))
 			c := newClient(t, sshclient.Options{ConfigFile: config})
 			_, err := c.Run(t.Context(), gpu, sh("true"))
 			requireClass(t, tt.fails, err)
 		})
 	}
 	t.Run("an agent that is gone", func(t *testing.T) {
-		c := newClient(t, sshclient.Options{ConfigFile: write(t, "IdentityAgent /nonexistent/agent\n"+readFile(t, s.only(t, held)))})
+		c := newClient(t, sshclient.Options{ConfigFile: write(t, "IdentityAgent /nonexistent/agent\n"+proctest.ReadText(t, s.only(t, held)))})
 		proctest.Try(c.Run(t.Context(), gpu, sh("true"))).OK(t, "the key file serves")
 	})
 }
@@ -165,11 +165,6 @@ func write(t testing.TB, text string) string {
 	name := filepath.Join(t.TempDir(), "config")
 	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
-}
-
-func readFile(t testing.TB, name string) string {
-	t.Helper()
-	return string(proctest.ReadFile(t, name))
 }
 
 func TestCertificates(t *testing.T) {
@@ -186,7 +181,7 @@ func TestCertificates(t *testing.T) {
 		t.Run(name+" as CertificateFile, the key in the agent", func(t *testing.T) {
 			socket := s.agent(t, s.file(name))
 			require.NoError(t, os.Rename(s.file(name)+"-cert.pub", s.file(name)+".crt"))
-			c := newClient(t, sshclient.Options{ConfigFile: write(t, "IdentityAgent "+socket+"\nCertificateFile "+s.file(name)+".crt\n"+readFile(t, s.only(t, s.file(name)+".pub")))})
+			c := newClient(t, sshclient.Options{ConfigFile: write(t, "IdentityAgent "+socket+"\nCertificateFile "+s.file(name)+".crt\n"+proctest.ReadText(t, s.only(t, s.file(name)+".pub")))})
 			runs(t, c, gpu, sh("true"))
 		})
 	}

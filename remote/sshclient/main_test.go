@@ -41,19 +41,6 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// needs skips a test that needs a missing program, and logs it; with CI=true that
-// is a failure, so that nothing is passed over there.
-func needs(t testing.TB, there bool, what string) {
-	t.Helper()
-	switch {
-	case there:
-	case os.Getenv("CI") == "true":
-		t.Fatalf("this test needs %s, and CI must not skip it", what)
-	default:
-		t.Skipf("skipped: this test needs %s", what)
-	}
-}
-
 // observed is the table of faults and what an administrator sees of them. It is
 // written to the file that GENV_FAULT_TABLE names.
 var observed table

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/sshclient"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // client is a row of the matrix: lines of ssh_config, and what comes of them.
@@ -197,8 +198,7 @@ func matrixKeys(t *testing.T) string {
 
 // matrixServer starts an sshd with the lines given. With a key, that one is its host key.
 func matrixServer(t *testing.T, keys, lines, key, known string) *sshd {
-	_, err := exec.LookPath("ssh")
-	needs(t, err == nil, "OpenSSH's ssh")
+	proctest.NeedPrograms(t, "ssh")
 	s := &sshd{dir: t.TempDir(), address: freshAddress()}
 	s.port = freePort(t, s.address)
 	if key != "" {
@@ -206,12 +206,12 @@ func matrixServer(t *testing.T, keys, lines, key, known string) *sshd {
 		known = cmp.Or(known, "HOST "+key)
 	}
 	s.prepare(t, strings.Split(strings.ReplaceAll(lines, "KEY", keys), "; ")...)
-	s.write(t, "authorized", s.read(t, "authorized")+readFile(t, keys+"/user.pub"))
+	s.write(t, "authorized", s.read(t, "authorized")+proctest.ReadText(t, keys+"/user.pub"))
 	var text strings.Builder
 	for line := range strings.SplitSeq(known, "; ") {
 		if at := strings.LastIndexByte(line, ' '); at >= 0 {
 			name := strings.ReplaceAll(line[:at], "HOST", fmt.Sprintf("[%s]:%d", s.address, s.port))
-			fmt.Fprintf(&text, "%s %s", name, readFile(t, keys+"/"+line[at+1:]+".pub"))
+			fmt.Fprintf(&text, "%s %s", name, proctest.ReadText(t, keys+"/"+line[at+1:]+".pub"))
 		}
 	}
 	if known != "" {

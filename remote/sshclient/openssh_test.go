@@ -164,7 +164,7 @@ func TestOpenSSHBehindAJumpHost(t *testing.T) {
 	host.write(t, "authorized", bastion.read(t, "id.pub"))
 	bastion.write(t, "known_hosts", bastion.read(t, "known_hosts")+host.read(t, "known_hosts"))
 	behind := fmt.Sprintf("Host behind*\n HostName %s\n Port %d\n ProxyJump gpu\nHost *\n", host.address, host.port)
-	c := newClient(t, sshclient.Options{ConfigFile: write(t, behind+readFile(t, bastion.config(t)))})
+	c := newClient(t, sshclient.Options{ConfigFile: write(t, behind+proctest.ReadText(t, bastion.config(t)))})
 	var all sync.WaitGroup
 	for i := range 6 {
 		all.Go(func() {

@@ -58,7 +58,7 @@ func (c *controlled) open(t *testing.T) {
 }
 
 func (c *controlled) socketPattern(t *testing.T) string {
-	for line := range strings.Lines(readFile(t, c.conf)) {
+	for line := range strings.Lines(proctest.ReadText(t, c.conf)) {
 		if path, ok := strings.CutPrefix(line, "ControlPath "); ok {
 			return strings.TrimSpace(path)
 		}

@@ -142,7 +142,7 @@ type network struct {
 func plug(t *testing.T) network {
 	t.Helper()
 	_, err := exec.LookPath("ip")
-	needs(t, err == nil && os.Getuid() == 0, "iproute2, and root to make a network namespace")
+	proctest.Need(t, err == nil && os.Getuid() == 0, "iproute2, and root to make a network namespace")
 	near, block := fmt.Sprintf("gv%d", os.Getpid()), 4*(os.Getpid()%(1<<14))
 	here := fmt.Sprintf("10.213.%d.%d/30", block>>8, block&255+1)
 	n := network{fmt.Sprintf("genv-t%d", os.Getpid()), fmt.Sprintf("10.213.%d.%d", block>>8, block&255+2)}

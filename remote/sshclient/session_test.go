@@ -100,7 +100,7 @@ func startCat(t *testing.T, c *sshclient.Client, h remote.Host) *sshclient.Sessi
 func (s *sshd) children(t testing.TB) []int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", s.process.Pid, s.process.Pid))
-	needs(t, err == nil, "a kernel that lists a process's children")
+	proctest.Need(t, err == nil, "a kernel that lists a process's children")
 	var pids []int
 	for word := range strings.FieldsSeq(string(text)) {
 		pid := proctest.Try(strconv.Atoi(word)).OK(t)
@@ -181,7 +181,7 @@ func TestAcceptNewAndInsecure(t *testing.T) {
 
 func TestAddressFamilies(t *testing.T) {
 	listener, err := net.Listen("tcp6", "[::1]:0")
-	needs(t, err == nil, "IPv6 on the loopback")
+	proctest.Need(t, err == nil, "IPv6 on the loopback")
 	f := startFake(t, func(f *fake) {
 		_ = f.listener.Close()
 		f.listener = listener

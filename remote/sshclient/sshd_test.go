@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -45,16 +44,8 @@ func freePort(t testing.TB, address string) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// needsAccount skips a test that runs a program of OpenSSH's, which does not run for a uid without an account.
-func needsAccount(t testing.TB) {
-	t.Helper()
-	if _, err := user.LookupId(strconv.Itoa(os.Getuid())); err != nil {
-		t.Skip("skipped: OpenSSH does not run for a uid without an account:", err)
-	}
-}
-
 func run(t testing.TB, name string, args ...string) string {
-	needsAccount(t)
+	proctest.NeedSSH(t)
 	t.Helper()
 	return proctest.Output(t, exec.Command(name, args...))
 }
@@ -76,7 +67,7 @@ func (s *sshd) prepare(t testing.TB, config ...string) {
 		program = "/usr/sbin/sshd"
 	}
 	_, err = os.Stat(program)
-	needs(t, err == nil && os.Getuid() == 0, "OpenSSH's sshd, and root to start it")
+	proctest.Need(t, err == nil && os.Getuid() == 0, "OpenSSH's sshd, and root to start it")
 	require.NoError(t, os.MkdirAll("/run/sshd", 0o755))
 	if s.hostKey == "" {
 		s.hostKey = s.file("hostkey")
@@ -84,7 +75,7 @@ func (s *sshd) prepare(t testing.TB, config ...string) {
 	}
 	run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.file("id"))
 	s.write(t, "authorized", s.read(t, "id.pub"))
-	s.write(t, "known_hosts", fmt.Sprintf("[%s]:%d %s", s.address, s.port, readFile(t, s.hostKey+".pub")))
+	s.write(t, "known_hosts", fmt.Sprintf("[%s]:%d %s", s.address, s.port, proctest.ReadText(t, s.hostKey+".pub")))
 	s.write(t, "sshd_config", strings.Join(append(config,
 		fmt.Sprintf("Port %d", s.port), "ListenAddress "+s.address, "HostKey "+s.hostKey, "PidFile none",
 		"AuthorizedKeysFile "+s.file("authorized"), "UsePAM no", "StrictModes no", "PermitRootLogin yes",

@@ -22,7 +22,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
 	"golang.org/x/crypto/ssh/knownhosts"
+
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // Client is the folder of the files with which any SSH client reaches a fleet.
@@ -240,4 +243,21 @@ func carry(to, from net.Conn, lost *atomic.Bool) {
 		}
 		return
 	}
+}
+
+// ServeAgent serves an agent at a socket until the test ends.
+func ServeAgent(t testing.TB, keys agent.Agent) string {
+	t.Helper()
+	dir := proctest.Try(os.MkdirTemp("", "agent")).OK(t) // t.TempDir can be too long for a socket
+	listener := proctest.Try(net.Listen("unix", filepath.Join(dir, "s"))).OK(t)
+	go func() {
+		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
+			go func() {
+				_ = agent.ServeAgent(keys, conn)
+				_ = conn.Close()
+			}()
+		}
+	}()
+	t.Cleanup(func() { _ = listener.Close(); _ = os.RemoveAll(dir) })
+	return filepath.Join(dir, "s")
 }

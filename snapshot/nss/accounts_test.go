@@ -125,9 +125,7 @@ func TestAccountsWhileGetentHangs(t *testing.T) {
 }
 
 func TestRealAccounts(t *testing.T) {
-	if _, err := exec.LookPath("getent"); err != nil {
-		t.Skip("skipped: this test needs getent, of glibc:", err)
-	}
+	proctest.NeedPrograms(t, "getent")
 	want := proctest.Try(user.LookupId("0")).OK(t)
 	for _, key := range []string{"0", want.Username} {
 		out := proctest.Try(nss.Getent(t.Context(), "passwd", key)).OK(t)

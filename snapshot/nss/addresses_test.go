@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -83,9 +82,7 @@ func TestGetentThatHangs(t *testing.T) {
 
 // TestRealGetent: it is asked for what /etc/hosts has, so that the answer can be compared.
 func TestRealGetent(t *testing.T) {
-	if _, err := exec.LookPath("getent"); err != nil {
-		t.Skip("skipped: this test needs getent, of glibc:", err)
-	}
+	proctest.NeedPrograms(t, "getent")
 	require.Contains(t, proctest.Try(NewResolver().ask(t.Context(), "127.0.0.1")).OK(t), netip.MustParseAddr("127.0.0.1"))
 }
 

@@ -62,9 +62,7 @@ source <(genv completion zsh)
 
 func startTypist(t *testing.T, shell, setup string) *typist {
 	t.Helper()
-	if _, err := exec.LookPath(shell); err != nil {
-		t.Skipf("%s is not installed", shell)
-	}
+	proctest.NeedPrograms(t, shell)
 	dir, environ := completionHome(t)
 	arguments := map[string][]string{"bash": {"--norc", "--noprofile", "-i"}, "zsh": {"-f", "-i"}}[shell]
 	cmd := exec.Command(shell, arguments...)
@@ -226,9 +224,7 @@ func (s *typist) check(table []typed) {
 // TestCompletionInFish asks fish how lines continue: it completes nothing without a terminal, but tells.
 func TestCompletionInFish(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("fish"); err != nil {
-		t.Skip("fish is not installed")
-	}
+	proctest.NeedPrograms(t, "fish")
 	dir, environ := completionHome(t)
 	for line, want := range map[string]string{
 		"genv remote enf":                "enforce\tenforce the rules on all hosts",

@@ -270,9 +270,7 @@ var perlFlip = []string{"perl", "-e", `
 
 func TestTamperingIDThatIsRewrittenAllTheTime(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("perl"); err != nil {
-		t.Skip("perl is not installed")
-	}
+	proctest.NeedPrograms(t, "perl")
 	b := openTampered(t, "gpu-01")
 	env := b.activate("gpu-01", "alice", 0)
 	honest := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}})

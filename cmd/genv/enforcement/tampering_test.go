@@ -129,9 +129,7 @@ var perlTitle = []string{"perl", "-e", `$0 = "train.py --lr=0.1 " . "x=" x 4000;
 
 func TestTamperingTitle(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("perl"); err != nil {
-		t.Skip("perl is not installed")
-	}
+	proctest.NeedPrograms(t, "perl")
 	b := openTampered(t, "gpu-01")
 	env := b.activate("gpu-01", "alice", 0)
 	titled := b.job("gpu-01", testfleet.Job{User: "alice", Env: []string{env.Var()}, Command: perlTitle, Speaks: true})

@@ -28,9 +28,7 @@ type pane struct {
 
 // startPane runs a program on a terminal of a size.
 func startPane(t *testing.T, width, height int, env []string, command ...string) *pane {
-	if _, err := exec.LookPath("tmux"); err != nil {
-		t.Skip("there is no tmux; make testdeps installs it")
-	}
+	proctest.NeedPrograms(t, "tmux")
 	s := &pane{t, filepath.Join(t.TempDir(), "tmux")}
 	args := []string{"-f", "/dev/null", "new-session", "-d", "-x", fmt.Sprint(width), "-y", fmt.Sprint(height)}
 	for _, variable := range append([]string{"HOME=" + t.TempDir(), "LC_ALL=C.UTF-8"}, env...) {

@@ -155,11 +155,7 @@ func TestTheServiceOfAHost(t *testing.T) {
 // says whose doing it is; so does the service.
 func TestTheFolderIsTamperedWith(t *testing.T) {
 	proctest.NeedRoot(t)
-	for _, program := range []string{"unshare", "nsenter", "mount", "setpriv"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skip(err)
-		}
-	}
+	proctest.NeedPrograms(t, "unshare", "nsenter", "mount", "setpriv")
 	for name, tt := range map[string]struct {
 		tamper, says string
 		now          bool // it can be mended

@@ -337,10 +337,7 @@ func TestExampleOfWebConfig(t *testing.T) {
 		path := filepath.Join(dir, "web-config.yml")
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 		open(t, "--web", "127.0.0.1:0", "--web-config", path)
-		promtool, err := exec.LookPath("promtool")
-		if err != nil {
-			t.Skip("promtool is not installed (Debian: prometheus)")
-		}
-		proctest.Output(t, exec.CommandContext(t.Context(), promtool, "check", "web-config", path))
+		proctest.NeedPrograms(t, "promtool")
+		proctest.Output(t, exec.CommandContext(t.Context(), "promtool", "check", "web-config", path))
 	}
 }

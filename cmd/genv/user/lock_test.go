@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -44,9 +43,7 @@ func TestLockHasTheCommandsStatus(t *testing.T) {
 
 // 1.4.3's SDK takes the same locks as flock(1) does.
 func TestLockExcludesFlockBothWays(t *testing.T) {
-	if _, err := exec.LookPath("flock"); err != nil {
-		t.Skip(err)
-	}
+	proctest.NeedPrograms(t, "flock")
 	s, _, u := active(t)
 	file := func(index string) string { return filepath.Join(s.state, "devices", index+".lock") }
 	for index, code := range map[string]int{"1": 9, "3": 9, "0": 0} {

@@ -16,10 +16,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -30,22 +28,9 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/sshclient/auth"
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
-
-// needsSSH skips a test that runs ssh; with CI=true only for a uid that ssh does not run for.
-func needsSSH(t *testing.T) {
-	t.Helper()
-	if _, err := user.LookupId(strconv.Itoa(os.Getuid())); err != nil {
-		t.Skip("skipped: OpenSSH does not run for a uid without an account:", err)
-	}
-	if _, err := exec.LookPath("ssh"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("this test needs ssh, and CI must not skip it")
-		}
-		t.Skip("skipped: this test needs ssh")
-	}
-}
 
 // refusing is an SSH server that accepts no key, however many are offered.
 func refusing(t *testing.T) (port string) {
@@ -180,7 +165,7 @@ func (w *world) files(p pair) {
 	w.named[path+" cert"] = p.certificates[0]
 	if w.seldom() {
 		crt := w.write(p.name+".crt", ssh.MarshalAuthorizedKey(p.certificates[w.r.IntN(2)]))
-		w.named[crt+" cert"], _, _, _, err = ssh.ParseAuthorizedKey([]byte(readFile(w.t, crt)))
+		w.named[crt+" cert"], _, _, _, err = ssh.ParseAuthorizedKey([]byte(proctest.ReadText(w.t, crt)))
 		require.NoError(w.t, err)
 		w.config.CertificateFiles = append(w.config.CertificateFiles, crt)
 	}
@@ -300,14 +285,14 @@ func names(keys []ssh.PublicKey) (all []string) {
 // TestOrderIsThatOfSSH compares the keys that are offered, and their order, with
 // what `ssh -v` says that it will attempt, over generated files and agents.
 func TestOrderIsThatOfSSH(t *testing.T) {
-	needsSSH(t)
+	proctest.NeedSSH(t)
 	const seed, rounds = 20260607, 60
 	port, from := refusing(t), pairs(t)
 	r := rand.New(rand.NewPCG(seed, seed)) //nolint:gosec // the same worlds on every run
 	lengths := map[int]int{}
 	for round := range rounds {
 		w := generate(t, r, from)
-		w.config.IdentityAgent = serveAgent(t, w.agent)
+		w.config.IdentityAgent = testfleet.ServeAgent(t, w.agent)
 		ring := auth.NewKeyring(nil, zerolog.Nop())
 		var ours []ssh.PublicKey
 		for _, signer := range ring.Keys(w.config).Signers {
@@ -315,13 +300,8 @@ func TestOrderIsThatOfSSH(t *testing.T) {
 		}
 		ring.Close()
 		theirs := w.sshOrder(port)
-		require.Equal(t, names(theirs), names(ours), "round %d: %s\n%s", round, w.dir, readFile(t, w.sshConfig()))
+		require.Equal(t, names(theirs), names(ours), "round %d: %s\n%s", round, w.dir, proctest.ReadText(t, w.sshConfig()))
 		lengths[len(ours)]++
 	}
 	require.Less(t, lengths[0]+lengths[1], rounds/4, "the worlds are meant to have keys: %v", lengths)
-}
-
-func readFile(t *testing.T, name string) string {
-	t.Helper()
-	return string(proctest.ReadFile(t, name))
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/pem"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/seed-3119e985/genv/remote/sshclient/auth"
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
+	"github.com/seed-3119e985/genv/remote/testfleet"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
@@ -43,24 +43,7 @@ func serve(t *testing.T, keys ...ed25519.PrivateKey) string {
 	for _, k := range keys {
 		require.NoError(t, ring.Add(agent.AddedKey{PrivateKey: k}))
 	}
-	return serveAgent(t, ring)
-}
-
-// serveAgent serves an agent at a socket until the test ends.
-func serveAgent(t *testing.T, ring agent.Agent) string {
-	t.Helper()
-	dir := proctest.Try(os.MkdirTemp("", "agent")).OK(t) // t.TempDir can be too long for a socket
-	listener := proctest.Try(net.Listen("unix", filepath.Join(dir, "s"))).OK(t)
-	go func() {
-		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
-			go func() {
-				_ = agent.ServeAgent(ring, conn)
-				_ = conn.Close()
-			}()
-		}
-	}()
-	t.Cleanup(func() { _ = listener.Close(); _ = os.RemoveAll(dir) })
-	return filepath.Join(dir, "s")
+	return testfleet.ServeAgent(t, ring)
 }
 
 func offered(keys auth.Keys) (prints []string) {

@@ -88,7 +88,7 @@ func TestNothingInsecureByDefault(t *testing.T) {
 // A restriction of which nothing is left, or which no login with a key passes, is
 // an error at its line, for the hosts that it applies to.
 func TestRestrictionsWithoutALogin(t *testing.T) {
-	needsSSH(t)
+	proctest.NeedSSH(t)
 	leftToSSH := map[string]bool{ // which names no line
 		"Ciphers aes256-cbc": true, "HostKeyAlgorithms sk-*": true, "PubkeyAcceptedAlgorithms webauthn-*": true,
 	}
@@ -157,7 +157,7 @@ func TestRefuseConnection(t *testing.T) {
 
 // What ssh does not accept as a list, the local reader leaves to ssh.
 func TestInvalidLists(t *testing.T) {
-	needsSSH(t)
+	proctest.NeedSSH(t)
 	for _, line := range []string{
 		"Ciphers aes128", "Ciphers aes*", "Ciphers +", "Ciphers aes128-ctr,nonesuch", "Ciphers ^blowfish-cbc", "MACs hmac-sha*", "MACs +none",
 		"KexAlgorithms curve25519-sha256,!ecdh-sha2-nistp256", "HostKeyAlgorithms ssh-ed448", "HostKeyAlgorithms x*",

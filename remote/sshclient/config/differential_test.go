@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote/sshclient/config"
+	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
 // What OpenSSH and the local reader both have to read alike.
@@ -87,7 +88,7 @@ var leftToSSH = map[string]struct {
 }
 
 func TestLeftToSSH(t *testing.T) {
-	needsSSH(t)
+	proctest.NeedSSH(t)
 	for name, tt := range leftToSSH {
 		t.Run(name, func(t *testing.T) {
 			file := write(t, tt.text)
@@ -103,7 +104,7 @@ func TestLeftToSSH(t *testing.T) {
 }
 
 func TestReaderAgreesWithOpenSSH(t *testing.T) {
-	needsSSH(t)
+	proctest.NeedSSH(t)
 	dir := t.TempDir()
 	t.Setenv("GENV_TEST_DIR", dir)
 	t.Setenv("SSH_AUTH_SOCK", "/agent.sock")
@@ -168,7 +169,7 @@ func TestSoakGeneratedConfigurations(t *testing.T) {
 }
 
 func compareGenerated(t *testing.T, rounds int) {
-	needsSSH(t)
+	proctest.NeedSSH(t)
 	const seed = 20261122
 	t.Setenv("GENV_TEST_FOLDER", t.TempDir())
 	t.Setenv("GENV_TEST_SOCKET", "/socket")

@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -90,7 +88,7 @@ func TestNoFile(t *testing.T) {
 }
 
 func TestFallBackToOpenSSH(t *testing.T) {
-	needsSSH(t)
+	proctest.NeedSSH(t)
 	file := write(t, "Match exec \"true\"\n Port 2345\nHost gpu\n ProxyCommand nc foo#bar %h\n")
 	r := config.New(config.ResolverOptions{File: file})
 	s := proctest.Try(r.Resolve(t.Context(), config.Lookup{Host: "gpu"})).OK(t)
@@ -165,7 +163,7 @@ func FuzzEvaluate(f *testing.F) {
 
 // TestStaleEnvironment: what another user's shell left behind names neither the user nor the home folder.
 func TestStaleEnvironment(t *testing.T) {
-	needsSSH(t) // an account
+	proctest.NeedSSH(t) // an account
 	t.Setenv("USER", "mallory")
 	t.Setenv("LOGNAME", "mallory")
 	t.Setenv("HOME", t.TempDir())
@@ -231,7 +229,7 @@ func asUID(t *testing.T, uid uint32, program string, environ ...string) string {
 }
 
 func TestSpellingsOfAddresses(t *testing.T) {
-	needsSSH(t)
+	proctest.NeedSSH(t)
 	r := config.New(config.ResolverOptions{File: "none"})
 	for text, want := range map[string]string{
 		"127.1": "127.0.0.1", "1.2.3": "1.2.0.3", "0x7f000001": "127.0.0.1", "2130706433": "127.0.0.1", "010.0.0.1": "8.0.0.1", "0": "0.0.0.0",
@@ -245,21 +243,6 @@ func TestSpellingsOfAddresses(t *testing.T) {
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// needsSSH skips a test that compares with OpenSSH where there is none; with CI=true that is a failure.
-func needsSSH(t testing.TB) {
-	t.Helper()
-	if _, err := user.LookupId(strconv.Itoa(os.Getuid())); err != nil {
-		t.Skip("skipped: OpenSSH does not run for a uid without an account:", err)
-	}
-	if _, err := exec.LookPath("ssh"); err == nil {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("this test needs OpenSSH's ssh, and CI must not skip it")
-	}
-	t.Skip("skipped: this test needs OpenSSH's ssh")
-}
 
 func write(t testing.TB, content string) string {
 	t.Helper()

@@ -10,9 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -98,17 +96,10 @@ func TestOnlyTheClientKeyIsAccepted(t *testing.T) {
 }
 
 func TestOpenSSHUsesTheFleet(t *testing.T) {
-	if _, err := user.LookupId(strconv.Itoa(os.Getuid())); err != nil {
-		t.Skip("skipped: OpenSSH does not run for a uid without an account:", err)
-	}
-	program, err := exec.LookPath("ssh")
-	if err != nil {
-		require.Empty(t, os.Getenv("CI"), "the OpenSSH client is missing")
-		t.Skip("no ssh here: install openssh-client to run this test")
-	}
+	proctest.NeedSSH(t)
 	fleet := startFleet(t, greet, greet)
 	for _, line := range []string{"gpu-01", "gpu-02"} {
-		out := proctest.Output(t, exec.Command(program, "-F", fleet.SSHConfig(), line, "genv", "usage"))
+		out := proctest.Output(t, exec.Command("ssh", "-F", fleet.SSHConfig(), line, "genv", "usage"))
 		require.Equal(t, "admin@"+line+": genv usage\n", out)
 	}
 }

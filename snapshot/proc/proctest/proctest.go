@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -44,6 +45,15 @@ func NeedPrograms(t testing.TB, names ...string) {
 	for _, name := range names {
 		_, err := exec.LookPath(name)
 		Need(t, err == nil, name+": `make test` as root installs it on Debian")
+	}
+}
+
+// NeedSSH skips a test that runs programs of OpenSSH. They do not run for a uid without an account.
+func NeedSSH(t testing.TB) {
+	t.Helper()
+	NeedPrograms(t, "ssh")
+	if _, err := user.LookupId(strconv.Itoa(os.Getuid())); err != nil {
+		t.Skip("skipped: OpenSSH does not run for a uid without an account:", err)
 	}
 }
 
@@ -209,6 +219,12 @@ func Sleeper(t testing.TB, uid int, environ ...string) snapshot.PID {
 func ReadFile(t testing.TB, path string) []byte {
 	t.Helper()
 	return Try(os.ReadFile(path)).OK(t)
+}
+
+// ReadText returns the content of a file as text.
+func ReadText(t testing.TB, path string) string {
+	t.Helper()
+	return string(ReadFile(t, path))
 }
 
 // Output runs a program, which has to succeed, and returns all that it writes.

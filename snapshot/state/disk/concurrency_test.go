@@ -272,7 +272,7 @@ func FuzzStateFiles(f *testing.F) {
 		_, again := store.Read(ctx)
 		require.Equal(t, err == nil, again == nil)
 		if err != nil {
-			require.Equal(t, string(envs), readFile(t, filepath.Join(dir, "envs.json")))
+			require.Equal(t, string(envs), proctest.ReadText(t, filepath.Join(dir, "envs.json")))
 		}
 	})
 }

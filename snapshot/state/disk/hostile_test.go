@@ -27,7 +27,7 @@ import (
 // plants are what a user may put in the place of a state file. Each returns a check that it was left as it is.
 func plants() map[string]func(t *testing.T, path string) func() {
 	unchanged := func(t *testing.T, path, content string) func() {
-		return func() { require.Equal(t, content, readFile(t, path)) }
+		return func() { require.Equal(t, content, proctest.ReadText(t, path)) }
 	}
 	nothing := func() {}
 	return map[string]func(t *testing.T, path string) func(){
@@ -146,7 +146,7 @@ func TestALeftoverIsReplacedAndNeverFollowed(t *testing.T) {
 		require.NoError(t, os.Symlink(target, filepath.Join(dir, name)))
 	}
 	require.NoError(t, everyoneLives(dir).Update(t.Context(), enter(7)))
-	require.Equal(t, "precious", readFile(t, target))
+	require.Equal(t, "precious", proctest.ReadText(t, target))
 	require.ElementsMatch(t, []string{"envs.json", "devices.json", "genv.lock"}, proctest.Names(t, dir))
 }
 
@@ -192,7 +192,7 @@ func TestAFileThatMayNotBeRead(t *testing.T) {
 }
 
 func TestCorruptFilesAreLeft(t *testing.T) {
-	recordedEnvs := readFile(t, filepath.Join(recorded, "envs.json"))
+	recordedEnvs := proctest.ReadText(t, filepath.Join(recorded, "envs.json"))
 	for name, content := range map[string]string{
 		"empty":                 "",
 		"cut":                   recordedEnvs[:len(recordedEnvs)/2],
@@ -214,7 +214,7 @@ func TestCorruptFilesAreLeft(t *testing.T) {
 			require.ErrorIs(t, store.Update(t.Context(), enter(7)), disk.ErrCorrupt)
 			path := filepath.Join(dir, "envs.json")
 			require.Regexp(t, "^"+regexp.QuoteMeta(path+": "+disk.ErrCorrupt.Error()+": "), err)
-			require.Equal(t, content, readFile(t, path), "it stays as it is")
+			require.Equal(t, content, proctest.ReadText(t, path), "it stays as it is")
 			require.Len(t, proctest.Names(t, dir), 3)
 		})
 	}
@@ -266,7 +266,7 @@ const one = `{"eid":"1","uid":1,"creation":"20/11/2026 21:10:33","username":null
 
 func TestAFileThatIsBeingWrittenIsReadOnceItIsWhole(t *testing.T) {
 	dir := recordedFolder(t)
-	whole := readFile(t, filepath.Join(dir, "envs.json"))
+	whole := proctest.ReadText(t, filepath.Join(dir, "envs.json"))
 	put(t, dir, "envs.json", "")
 	store, tries := everyoneLives(dir), 0
 	store.OnStep(func(step string) {

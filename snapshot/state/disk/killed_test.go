@@ -57,7 +57,7 @@ func TestChangesKilledAtEachSystemCall(t *testing.T) {
 	output, err := changeUnderStrace(t, probe, "--trace="+calls, "--output="+list)
 	require.Error(t, err)
 	require.Contains(t, output, "lived on")
-	made := bytes.Split(bytes.TrimSpace([]byte(readFile(t, list))), []byte("\n"))
+	made := bytes.Split(bytes.TrimSpace([]byte(proctest.ReadText(t, list))), []byte("\n"))
 	require.Greater(t, len(made), 10, "%s", made)
 	synced := 0 // the last of root's files
 	for i, call := range made {
@@ -88,7 +88,7 @@ func TestChangesKilledAtEachSystemCall(t *testing.T) {
 			require.NoError(t, h.store.Update(t.Context(), enter(8)))
 			require.NoError(t, h.store.Publish())
 			for _, name := range []string{"envs.json", "devices.json"} {
-				require.Equal(t, readFile(t, h.owned(name)), readFile(t, filepath.Join(h.dir, name)))
+				require.Equal(t, proctest.ReadText(t, h.owned(name)), proctest.ReadText(t, filepath.Join(h.dir, name)))
 			}
 			require.NotContains(t, proctest.Names(t, h.owned("")), "envs.json.tmp")
 		})

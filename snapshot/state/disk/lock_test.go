@@ -69,16 +69,16 @@ func TestRootReadsWithoutALockThatIsHeld(t *testing.T) {
 		require.Contains(t, files.Warnings[len(files.Warnings)-1], "genv.lock is locked by process")
 		return files
 	}
-	before := readFile(t, envs)
+	before := proctest.ReadText(t, envs)
 	read()
-	require.Equal(t, before, readFile(t, envs))
+	require.Equal(t, before, proctest.ReadText(t, envs))
 	require.ErrorIs(t, store.Update(t.Context(), enter(7)), disk.ErrBusy)
 
 	machine.processes = dead(1102)
 	machine.running = []system.RunningProcess{job(50, alice, "1102")}
 	for range 2 { // what is found isn't written, and found each time
 		require.Equal(t, []snapshot.PID{50}, read().Environment("1102").PIDs)
-		require.Equal(t, before, readFile(t, envs))
+		require.Equal(t, before, proctest.ReadText(t, envs))
 	}
 	require.NoError(t, os.Remove(envs))
 	require.ErrorIs(t, proctest.Try(store.Read(t.Context())).Err, disk.ErrLost)
@@ -212,7 +212,7 @@ func TestAFullDisk(t *testing.T) {
 	register(t, store, 8)
 	require.NoError(t, store.Update(t.Context(), enter(7)))
 	fill(t, filepath.Join(dir, "filler"))
-	envs, devices := readFile(t, filepath.Join(dir, "envs.json")), readFile(t, filepath.Join(dir, "devices.json"))
+	envs, devices := proctest.ReadText(t, filepath.Join(dir, "envs.json")), proctest.ReadText(t, filepath.Join(dir, "devices.json"))
 
 	err := store.TryWrite()
 	require.ErrorIs(t, err, unix.ENOSPC)
@@ -220,8 +220,8 @@ func TestAFullDisk(t *testing.T) {
 	err = store.Update(t.Context(), enter(8))
 	require.ErrorIs(t, err, unix.ENOSPC)
 	require.ErrorContains(t, err, dir)
-	require.Equal(t, envs, readFile(t, filepath.Join(dir, "envs.json")))
-	require.Equal(t, devices, readFile(t, filepath.Join(dir, "devices.json")))
+	require.Equal(t, envs, proctest.ReadText(t, filepath.Join(dir, "envs.json")))
+	require.Equal(t, devices, proctest.ReadText(t, filepath.Join(dir, "devices.json")))
 
 	more := proctest.Try(store.RegisterDevices(t.Context(), gpus(9))).OK(t, "a snapshot doesn't depend on it")
 	require.Len(t, more.Devices, 9)

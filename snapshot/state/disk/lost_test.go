@@ -205,7 +205,7 @@ func TestAnOddAttachmentIsNotNone(t *testing.T) {
 			require.NotEqual(t, string(data), changed, "the row changes nothing")
 			put(t, dir, "devices.json", changed)
 			require.ErrorIs(t, proctest.Try(store.Read(t.Context())).Err, disk.ErrCorrupt)
-			require.Equal(t, changed, readFile(t, filepath.Join(dir, "devices.json")))
+			require.Equal(t, changed, proctest.ReadText(t, filepath.Join(dir, "devices.json")))
 		})
 	}
 }

@@ -179,13 +179,8 @@ func dead(pids ...snapshot.PID) map[snapshot.PID]system.ProcessStatus {
 func requireRecorded(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		require.Equal(t, readFile(t, filepath.Join(recorded, name)), readFile(t, filepath.Join(dir, name)))
+		require.Equal(t, proctest.ReadText(t, filepath.Join(recorded, name)), proctest.ReadText(t, filepath.Join(dir, name)))
 	}
-}
-
-func readFile(t *testing.T, path string) string {
-	t.Helper()
-	return string(proctest.ReadFile(t, path))
 }
 
 func number(text string) int {

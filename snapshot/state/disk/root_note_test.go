@@ -135,7 +135,7 @@ func TestAContainerThatSharesTheFolderCleansNothingUp(t *testing.T) {
 	register(t, store, 1)
 	shell := sleeper(t, nil)
 	activate(t, store, state.Activation{EID: ownEID(), UID: snapshot.UID(os.Getuid()), PID: shell.pid})
-	before := readFile(t, filepath.Join(dir, "envs.json"))
+	before := proctest.ReadText(t, filepath.Join(dir, "envs.json"))
 	for _, flags := range [][]string{{"-Urpf", "--mount-proc"}, {"-pf", "--mount-proc"}} {
 		cmd := exec.Command("unshare", append(flags, "/proc/self/exe", dir, root)...)
 		exe := proctest.Try(os.Executable()).OK(t)
@@ -148,7 +148,7 @@ func TestAContainerThatSharesTheFolderCleansNothingUp(t *testing.T) {
 		}
 		require.NoError(t, err, string(out))
 		require.Contains(t, string(out), "1 environments, liveness unknown: true", flags)
-		require.Equal(t, before, readFile(t, filepath.Join(dir, "envs.json")), flags)
+		require.Equal(t, before, proctest.ReadText(t, filepath.Join(dir, "envs.json")), flags)
 	}
 	shell.end()
 	require.Empty(t, read(t, store).Environments, "here it is known to be gone")
@@ -266,13 +266,13 @@ func TestTheNoteOfLooksIsWrittenRarely(t *testing.T) {
 	require.Equal(t, "12:00:00", c.since(t, s))
 	notes := proctest.Try(filepath.Glob(filepath.Join(c.root, "*", "seen.json"))).OK(t)
 	require.Len(t, notes, 1)
-	written := readFile(t, notes[0])
+	written := proctest.ReadText(t, notes[0])
 	c.pass(59 * time.Second)
 	require.Equal(t, "12:00:00", c.since(t, s))
-	require.Equal(t, written, readFile(t, notes[0]))
+	require.Equal(t, written, proctest.ReadText(t, notes[0]))
 	c.pass(time.Second)
 	require.Equal(t, "12:00:00", c.since(t, s))
-	require.NotEqual(t, written, readFile(t, notes[0]))
+	require.NotEqual(t, written, proctest.ReadText(t, notes[0]))
 }
 
 // Who can't write the note only reads it, and without a note nothing is known of ages.

@@ -26,7 +26,7 @@ func recordedFolder(t *testing.T) string {
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	require.NoError(t, os.Chmod(dir, 0o777))
 	for _, name := range []string{"envs.json", "devices.json"} {
-		put(t, dir, name, readFile(t, filepath.Join(recorded, name)))
+		put(t, dir, name, proctest.ReadText(t, filepath.Join(recorded, name)))
 	}
 	return dir
 }
@@ -161,7 +161,7 @@ func TestReadDropsTheDeadAndWritesThatBack(t *testing.T) {
 	raw := proctest.Try(store.ReadRaw(t.Context())).OK(t)
 	require.Empty(t, raw.Environments)
 	require.Empty(t, raw.AttachedTo("2020"))
-	require.JSONEq(t, `{"envs": []}`, readFile(t, filepath.Join(dir, "envs.json")))
+	require.JSONEq(t, `{"envs": []}`, proctest.ReadText(t, filepath.Join(dir, "envs.json")))
 }
 
 func TestCleanup(t *testing.T) {
@@ -217,7 +217,7 @@ func TestResetReplacesALinkAndNotItsTarget(t *testing.T) {
 	require.NoError(t, os.Symlink(target, filepath.Join(dir, "envs.json")))
 	store := everyoneLives(dir)
 	require.NoError(t, store.Reset(t.Context(), state.Envs))
-	require.Equal(t, "precious", readFile(t, target))
+	require.Equal(t, "precious", proctest.ReadText(t, target))
 	_ = read(t, store)
 }
 

@@ -214,7 +214,7 @@ func TestAProcessIsIdentifiedByItsStartTime(t *testing.T) {
 func createdLater(t *testing.T, dir, _ string) {
 	t.Helper()
 	path := filepath.Join(dir, "envs.json")
-	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(readFile(t, path), "20/11/2026", "21/11/2026", 1)), 0o666))
+	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(proctest.ReadText(t, path), "20/11/2026", "21/11/2026", 1)), 0o666))
 }
 
 func removeSeen(t *testing.T, _, root string) {

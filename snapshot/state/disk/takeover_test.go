@@ -70,7 +70,7 @@ func mode(t *testing.T, path string) os.FileMode {
 
 func TestTakeOverAndHandOver(t *testing.T) {
 	h := newOwnedHost(t)
-	before := readFile(t, filepath.Join(h.dir, "envs.json"))
+	before := proctest.ReadText(t, filepath.Join(h.dir, "envs.json"))
 	moved := 0
 	move := func(f *state.Files) error {
 		moved++
@@ -81,7 +81,7 @@ func TestTakeOverAndHandOver(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, done)
 	require.Empty(t, warnings)
-	require.Equal(t, before, readFile(t, h.owned("envs.json")))
+	require.Equal(t, before, proctest.ReadText(t, h.owned("envs.json")))
 	for name, want := range map[string]os.FileMode{"": 0o755, "envs.json": 0o644, "devices.json": 0o644, "owner.json": 0o644, "seen.json": 0o644} {
 		require.Equal(t, want, mode(t, h.owned(name)), name)
 	}
@@ -97,7 +97,7 @@ func TestTakeOverAndHandOver(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), mode(t, h.owned("genv.lock")))
 	h.requireState(t, "7", "8")
 	for _, name := range []string{"envs.json", "devices.json"} {
-		require.Equal(t, readFile(t, h.owned(name)), readFile(t, filepath.Join(h.dir, name)), name)
+		require.Equal(t, proctest.ReadText(t, h.owned(name)), proctest.ReadText(t, filepath.Join(h.dir, name)), name)
 	}
 
 	require.True(t, proctest.Try(h.store.HandOver(t.Context(), move)).OK(t))
@@ -122,7 +122,7 @@ func TestTheCopyIsNeverReadBack(t *testing.T) {
 	h := newOwnedHost(t)
 	h.takeOver(t)
 	envs := filepath.Join(h.dir, "envs.json")
-	was := readFile(t, envs)
+	was := proctest.ReadText(t, envs)
 	for _, forge := range []func() error{
 		func() error { return os.WriteFile(envs, []byte("[]"), 0o600) },
 		func() error { return os.Remove(envs) },
@@ -139,7 +139,7 @@ func TestTheCopyIsNeverReadBack(t *testing.T) {
 		require.NoError(t, forge())
 		h.requireState(t, "7")
 		require.NoError(t, h.store.Publish())
-		require.Equal(t, was, readFile(t, envs))
+		require.Equal(t, was, proctest.ReadText(t, envs))
 		require.Equal(t, os.FileMode(0o755), mode(t, h.dir))
 		require.Equal(t, os.FileMode(0o666), mode(t, filepath.Join(h.dir, "genv.lock")))
 	}
@@ -232,7 +232,7 @@ func TestChangesOfRootsStateThatAreKilled(t *testing.T) {
 				require.NotNil(t, files.Environment("20"))
 			}
 			require.NoError(t, h.store.Publish())
-			require.Equal(t, readFile(t, h.owned("envs.json")), readFile(t, filepath.Join(h.dir, "envs.json")))
+			require.Equal(t, proctest.ReadText(t, h.owned("envs.json")), proctest.ReadText(t, filepath.Join(h.dir, "envs.json")))
 		})
 	}
 }
@@ -276,13 +276,13 @@ func TestWhatIsNotTakenOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newOwnedHost(t)
 			require.NoError(t, tt.spoil(h))
-			envs := readFile(t, filepath.Join(h.dir, "envs.json"))
+			envs := proctest.ReadText(t, filepath.Join(h.dir, "envs.json"))
 			_, _, err := storeWithNotes(h.dir, h.root).TakeOver(t.Context(), nil)
 			require.Error(t, err)
 			if tt.want != nil {
 				require.ErrorIs(t, err, tt.want)
 			}
-			require.Equal(t, envs, readFile(t, filepath.Join(h.dir, "envs.json")))
+			require.Equal(t, envs, proctest.ReadText(t, filepath.Join(h.dir, "envs.json")))
 			require.Equal(t, os.FileMode(0o777), mode(t, h.dir), "users can go on")
 		})
 	}

@@ -62,9 +62,9 @@ func keysIn(t *testing.T, text string) map[string][]string {
 func requireFormatOf143(t *testing.T, dir string, eids ...snapshot.EnvID) {
 	t.Helper()
 	for _, name := range []string{"envs.json", "devices.json"} {
-		require.Equal(t, keysIn(t, readFile(t, filepath.Join(recorded, name))), keysIn(t, readFile(t, filepath.Join(dir, name))), name)
+		require.Equal(t, keysIn(t, proctest.ReadText(t, filepath.Join(recorded, name))), keysIn(t, proctest.ReadText(t, filepath.Join(dir, name))), name)
 	}
-	envs := proctest.Try(snapshot.DecodeEnvironments([]byte(readFile(t, filepath.Join(dir, "envs.json"))))).OK(t)
+	envs := proctest.Try(snapshot.DecodeEnvironments([]byte(proctest.ReadText(t, filepath.Join(dir, "envs.json"))))).OK(t)
 	var found []snapshot.EnvID
 	for i := range envs {
 		found = append(found, envs[i].EID)
@@ -76,7 +76,7 @@ func requireFormatOf143(t *testing.T, dir string, eids ...snapshot.EnvID) {
 // 1.4.3, which goes on with it; and so a second time.
 func TestAnUpgradeAndBack(t *testing.T) {
 	for name, files := range map[string][2]string{
-		"genv 1.4.3": {readFile(t, filepath.Join(recorded, "envs.json")), readFile(t, filepath.Join(recorded, "devices.json"))},
+		"genv 1.4.3": {proctest.ReadText(t, filepath.Join(recorded, "envs.json")), proctest.ReadText(t, filepath.Join(recorded, "devices.json"))},
 		"genv 0.8":   {envsOf08, devicesOf08},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,8 +88,8 @@ func TestAnUpgradeAndBack(t *testing.T) {
 			h.takeOver(t)
 			requireFormatOf143(t, h.dir, "1667", "2020")
 			if name == "genv 1.4.3" {
-				require.JSONEq(t, files[0], readFile(t, h.owned("envs.json")))
-				require.JSONEq(t, files[1], readFile(t, h.owned("devices.json")))
+				require.JSONEq(t, files[0], proctest.ReadText(t, h.owned("envs.json")))
+				require.JSONEq(t, files[1], proctest.ReadText(t, h.owned("devices.json")))
 			}
 			require.NoError(t, h.store.Update(t.Context(), enter(7)))
 			require.NoError(t, h.store.Update(t.Context(), func(f *state.Files) error {

@@ -47,7 +47,7 @@ func TestACrowdedSocket(t *testing.T) {
 		slowest, mean := ask()
 		t.Logf("%d crowds: a request takes %v, at most %v", crowds, mean, slowest)
 		crowd := child(t, mallory, "crowd", h.socket)
-		start(t, crowd)
+		proctest.Start(t, crowd)
 		time.Sleep(200 * time.Millisecond)
 	}
 }

@@ -67,19 +67,12 @@ func child(t *testing.T, uid int, role string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start starts a child, which ends with the test.
-func start(t *testing.T, cmd *exec.Cmd) {
-	t.Helper()
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-}
-
 // sit has a user open n connections, ask on each, and hold them.
 func (h *host) sit(t *testing.T, uid, n int, request string) {
 	t.Helper()
 	sitting := child(t, uid, "sit", h.socket, strconv.Itoa(n), request)
 	output := proctest.Try(sitting.StdoutPipe()).OK(t)
-	start(t, sitting)
+	proctest.Start(t, sitting)
 	require.Equal(t, "sitting\n", proctest.Try(bufio.NewReader(output).ReadString('\n')).OK(t))
 }
 

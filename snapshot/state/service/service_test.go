@@ -244,7 +244,7 @@ func TestClientsThatEnd(t *testing.T) {
 func TestAFloodDoesNotDelayOthers(t *testing.T) {
 	h := serving(t, 4)
 	flood := child(t, mallory, "flood", h.socket, "1ms")
-	start(t, flood)
+	proctest.Start(t, flood)
 	require.Eventually(t, func() bool {
 		status, err := h.client().Status(t.Context())
 		return err == nil && status.Refused > 500

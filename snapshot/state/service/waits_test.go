@@ -231,7 +231,7 @@ func TestTooManyWaits(t *testing.T) {
 	h.waiter(t, alice, "a", 1).says("now [0]")
 	for i := range 65 {
 		cmd := child(t, mallory, "sit", h.socket, "1", fmt.Sprintf(`{"version":1,"wait":{"id":"m%d","gpus":1}}`+"\n", i))
-		start(t, cmd)
+		proctest.Start(t, cmd)
 	}
 	require.Eventually(t, func() bool { return len(h.waits()) == 64 }, 30*time.Second, 20*time.Millisecond)
 	h.waiter(t, mallory, "more", 1).says("error: not a valid request: 64 commands of uid 4002 wait already, and no more may")
@@ -290,9 +290,9 @@ func TestAWaitForWhatIsConfigured(t *testing.T) {
 	}
 	one, more := 1, 5
 	sleeper := child(t, mallory, "sit", h.socket, "0", "")
-	start(t, sleeper)
+	proctest.Start(t, sleeper)
 	as(change.Change{Enter: &change.Enter{EID: "m", PID: snapshot.PID(sleeper.Process.Pid), Config: snapshot.EnvConfig{GPUs: &one}}})
-	start(t, member)
+	proctest.Start(t, member)
 	require.Eventually(t, func() bool { return fmt.Sprint(h.waits()) == "[m1 4002 1]" }, 10*time.Second, 10*time.Millisecond)
 	as(change.Change{Configure: &change.Configure{EID: "m", Set: snapshot.EnvConfig{GPUs: &more}}})
 	second := h.waiter(t, alice, "a1", 1)
