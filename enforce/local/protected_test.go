@@ -211,8 +211,7 @@ func TestProtectedName(t *testing.T) {
 		require.NoError(t, os.Rename(program+".new", program))
 		cmd := exec.Command(program, "1000")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}, Pdeathsig: syscall.SIGKILL}
-		require.NoError(t, cmd.Start())
-		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		proctest.Start(t, cmd)
 		owner := snapshot.UID(uid)
 		return &snapshot.Process{PID: snapshot.PID(cmd.Process.Pid), UID: &owner, Name: name[:min(len(name), 15)]}
 	}

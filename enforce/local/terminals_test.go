@@ -224,8 +224,7 @@ func TestAnotherUsersTmux(t *testing.T) {
 	first, second := logIn(t, oneUser, takesMessages), logIn(t, oneUser, takesMessages)
 	other := exec.Command(program, "1000") // root's
 	other.Stdin, other.SysProcAttr = second.tty, &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	require.NoError(t, other.Start())
-	t.Cleanup(func() { _, _ = other.Process.Kill(), other.Wait() })
+	proctest.Start(t, other)
 	require.Eventually(t, func() bool {
 		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", other.Process.Pid))
 		return string(name) == "tmux: client\n"

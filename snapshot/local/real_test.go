@@ -3,7 +3,6 @@ package local_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -23,14 +22,7 @@ import (
 // sleeper starts a process that ends with the test.
 func sleeper(t testing.TB, env ...string) snapshot.PID {
 	t.Helper()
-	cmd := exec.Command("sleep", "1000")
-	cmd.Env = env
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		require.NoError(t, cmd.Process.Kill())
-		_ = cmd.Wait() // it was killed
-	})
-	pid := snapshot.PID(cmd.Process.Pid)
+	pid := proctest.Sleeper(t, os.Geteuid(), env...)
 	require.Eventually(t, func() bool { // execve(2) is done with it
 		_, _, err := proc.FS{}.Environ(pid, "HOME")
 		return err == nil

@@ -280,8 +280,7 @@ func TestContainerOfARealProcess(t *testing.T) {
 	sleep := func(flags uintptr) string {
 		cmd := exec.Command("sleep", "60")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags, Pdeathsig: syscall.SIGKILL}
-		require.NoError(t, cmd.Start())
-		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		proctest.Start(t, cmd)
 		return containerOf(t, proc.FS{}, snapshot.PID(cmd.Process.Pid))
 	}
 	require.Equal(t, own, sleep(0))

@@ -37,11 +37,7 @@ func sleeper(t *testing.T, env ...string) snapshot.PID {
 // running starts a program, which is killed at the end of the test.
 func running(t *testing.T, cmd *exec.Cmd) snapshot.PID {
 	t.Helper()
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
+	proctest.Start(t, cmd)
 	return snapshot.PID(cmd.Process.Pid) //nolint:gosec // a PID fits
 }
 

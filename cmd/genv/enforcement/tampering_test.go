@@ -115,8 +115,7 @@ func TestTamperingUIDWithoutAccount(t *testing.T) {
 	b.activate("gpu-01", "alice")
 	of := exec.CommandContext(t.Context(), "sleep", "1000000") // without a process of its own it would end
 	of.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 54321, Gid: 54321}, Pdeathsig: syscall.SIGKILL}
-	require.NoError(t, of.Start())
-	t.Cleanup(func() { _, _ = of.Process.Kill(), of.Wait() })
+	proctest.Start(t, of)
 	b.forge(snapshot.Environment{EID: "7773", UID: 54321, PIDs: []snapshot.PID{snapshot.PID(of.Process.Pid)}}, 0, 1)
 	violator := b.job("gpu-01", testfleet.Job{User: "carol", Env: []string{"GENV_ENVIRONMENT_ID=7773"}, Uses: using(0, 1)})
 	r := b.enforce("gpu-01", "--max-devices-per-user", "1")

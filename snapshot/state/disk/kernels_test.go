@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -144,8 +143,7 @@ func TestARestartingKernelKeepsItsEnvironment(t *testing.T) {
 	require.NoError(t, os.Chown(filepath.Join(runtime, "kernel-0f1e.json"), 4002, 4002))
 	server := asUser(exec.CommandContext(t.Context(), "sleep", "1000"), 4002)
 	server.Env = []string{"JUPYTER_RUNTIME_DIR=" + runtime}
-	require.NoError(t, server.Start())
-	t.Cleanup(func() { _ = server.Process.Signal(syscall.SIGKILL); _ = server.Wait() })
+	proctest.Start(t, server)
 
 	store := disk.New(dir, disk.Config{})
 	register(t, store, 1)

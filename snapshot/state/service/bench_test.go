@@ -88,7 +88,6 @@ func flood(b *testing.B, h *host) {
 	cmd := exec.Command("/proc/self/exe", h.socket, "8ms")
 	cmd.Env = append(os.Environ(), roleVariable+"=flood")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: mallory, Gid: mallory}}
-	require.NoError(b, cmd.Start())
-	b.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	proctest.Start(b, cmd)
 	time.Sleep(3 * time.Second) // its first requests were served
 }

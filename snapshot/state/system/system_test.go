@@ -110,8 +110,7 @@ func TestTheLookForKernelFilesEndsInTime(t *testing.T) {
 // A process of which the command line isn't read may be that of any kernel of its user, and of no other user's.
 func TestKernelsWhileAProcessIsNotRead(t *testing.T) {
 	child := exec.Command("sleep", "60")
-	require.NoError(t, child.Start())
-	t.Cleanup(func() { _ = child.Process.Kill(); _ = child.Wait() })
+	proctest.Start(t, child)
 	pid, me := snapshot.PID(child.Process.Pid), snapshot.UID(os.Getuid())
 	machine := New(proc.FS{}, nss.Passwd{}).(procfs)
 	mine, others := Kernel{ID: "k", UID: me}, Kernel{ID: "k", UID: me + 1}
