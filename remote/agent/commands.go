@@ -262,7 +262,7 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 	host.NoSudo = true
 	devices, err := c.Devices(ctx, host)
 	if err != nil && remote.ClassOf(err) == remote.GenvMissing {
-		s, registered, failed := c.visible(ctx, host)
+		s, registered, failed := c.visible(ctx, host, 0)
 		if failed == nil && registered {
 			return nil, ViaReadOnly, err
 		}
@@ -276,9 +276,8 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 	if err != nil && remote.ClassOf(err) != remote.CommandFailed {
 		return nil, ViaCommands, err
 	}
-	s, _, err = c.visible(ctx, host)
 	// genv is there, so nvidia-smi is what is missing.
-	if s, err = c.asRoot(ctx, host, s, err, len(devices)); err != nil && remote.ClassOf(err) == remote.GenvMissing {
+	if s, _, err = c.visible(ctx, host, len(devices)); err != nil && remote.ClassOf(err) == remote.GenvMissing {
 		err = remote.Errorf(remote.CommandFailed, "%w", err).
 			WithNext("install NVIDIA's driver with nvidia-smi on the host, where every login finds it")
 	}
@@ -296,28 +295,12 @@ func (c Commands) Visible(ctx context.Context, host remote.Host) (s *snapshot.Sn
 	return s, ViaCommands, nil
 }
 
-// asRoot gives a look root's indices if nvidia-smi shows the login fewer devices, as with a guard.
-func (c Commands) asRoot(ctx context.Context, host remote.Host, s *snapshot.Snapshot, err error,
-	registered int,
-) (*snapshot.Snapshot, error) {
-	if err == nil && len(s.Devices) >= registered || err != nil && !readonly.ShowsNone(err) {
-		return s, err
-	}
-	known := readonly.Reading{Runner: c.Network}.Published(ctx, host)
-	switch {
-	case known == nil:
-		return s, err
-	case err != nil:
-		s = &snapshot.Snapshot{}
-	}
-	return readonly.Renumbered(s, known), nil
-}
-
-// visible is what nvidia-smi and /proc show, with user names and the time zone that attachments have their times in.
-// registered: the host has genv's state files.
-func (c Commands) visible(ctx context.Context, host remote.Host) (s *snapshot.Snapshot, registered bool, err error) {
+// visible is what nvidia-smi and /proc show of a host with at least so many GPUs, with user names and the time zone that
+// attachments have their times in. registered: the host has genv's state files.
+func (c Commands) visible(ctx context.Context, host remote.Host, gpus int,
+) (s *snapshot.Snapshot, registered bool, err error) {
 	look := readonly.Reading{Runner: c.Network}
-	s, err = look.Look(ctx, host)
+	s, err = look.Look(ctx, host, gpus)
 	if err != nil {
 		return nil, false, err
 	}

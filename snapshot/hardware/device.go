@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -52,6 +53,24 @@ func Devices(list []BusDevice) []snapshot.Device {
 		}
 	}
 	return devices
+}
+
+// Visible are the devices that root has published, with what nvidia-smi shows this process of them: by UUID, since it
+// may number them from 0. Of those that are hidden it shows nothing.
+func Visible(known []BusDevice, seen []nvidiasmi.GPU) (list []nvidiasmi.GPU, hidden []snapshot.DeviceIndex) {
+	for _, d := range known {
+		g := nvidiasmi.GPU{Device: snapshot.Device{UUID: d.UUID, Unified: d.Unified}}
+		i := slices.IndexFunc(seen, func(g nvidiasmi.GPU) bool { return g.UUID == d.UUID && d.UUID != "" })
+		if i >= 0 {
+			g = seen[i]
+		} else {
+			hidden = append(hidden, d.Index)
+		}
+		g.Index, g.Name = d.Index, cmp.Or(d.Name, g.Name)
+		g.TotalMemory, g.Instances = cmp.Or(d.TotalMemory(), g.TotalMemory), d.Instances
+		list = append(list, g)
+	}
+	return list, hidden
 }
 
 // Identified are the devices that root's nvidia-smi found, with address and minor from the driver's /proc folder. They

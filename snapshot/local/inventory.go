@@ -34,12 +34,12 @@ func (c *Collector) ListDevices(ctx context.Context) ([]snapshot.Device, error) 
 	if c.hardware().Restricted(c.Now()) {
 		return c.published()
 	}
-	devices, err := c.readDevices(ctx, oldestAnswer)
+	devices, err := c.readDevices(ctx, oldestAnswer, new(nvidiasmi.Usage))
 	if err != nil {
 		return nil, err
 	}
 	var registered []snapshot.Device
-	if !c.hardware().ListsAll(len(devices.devices)) {
+	if !c.hardware().ListsAll(len(devices.GPUs)) {
 		files, err := c.StateFiles.Read(ctx)
 		if err != nil && !errors.Is(err, state.ErrNoDevices) {
 			return nil, err
@@ -86,7 +86,7 @@ func (c *Collector) published() ([]snapshot.Device, error) {
 
 // Instances are the devices with their MIG instances. The error is nvidia-smi's or hardware.ErrNotPublished.
 func (c *Collector) Instances(ctx context.Context) ([]snapshot.Device, error) {
-	devices, err := c.readDevices(ctx, 0)
+	devices, err := c.readDevices(ctx, 0, new(nvidiasmi.Usage))
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (c *Collector) Instances(ctx context.Context) ([]snapshot.Device, error) {
 
 // GPUs asks nvidia-smi which GPU each device is. Processes are attributed by its answer from then on.
 func (c *Collector) GPUs(ctx context.Context) (map[snapshot.DeviceIndex]snapshot.GPUUUID, error) {
-	l, err := c.readDevices(ctx, 0)
+	l, err := c.readDevices(ctx, 0, new(nvidiasmi.Usage))
 	if err != nil {
 		return nil, err
 	}
@@ -103,48 +103,27 @@ func (c *Collector) GPUs(ctx context.Context) (map[snapshot.DeviceIndex]snapshot
 	return l.uuids(), nil
 }
 
-// readRestricted lists the devices that root has published, with what nvidia-smi shows this process of them, by UUID.
-func (c *Collector) readRestricted(ctx context.Context, oldest time.Duration, at time.Time) (*deviceList, error) {
+// readRestricted lists the devices that root has published, with what nvidia-smi shows this process of them.
+func (c *Collector) readRestricted(ctx context.Context, oldest time.Duration, l *deviceList) error {
 	known, err := c.hardware().Known()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	seen, err := c.SMI.Devices(ctx, oldest)
-	if err != nil && !hidesAll(err) {
-		return nil, err
+	if err != nil && !nvidiasmi.ShowsNone(err) {
+		return err
 	}
-	measured := make(map[snapshot.GPUUUID]nvidiasmi.GPU, len(seen.GPUs))
-	for _, g := range seen.GPUs {
-		measured[g.UUID] = g
-	}
-	devices := make([]nvidiasmi.GPU, len(known))
-	var hidden []snapshot.DeviceIndex
-	for i, d := range known {
-		g, visible := measured[d.UUID]
-		if !visible || d.UUID == "" {
-			g = nvidiasmi.GPU{Device: snapshot.Device{UUID: d.UUID, Unified: d.Unified}}
-			hidden = append(hidden, d.Index)
-		}
-		g.Index, g.Name = d.Index, cmp.Or(d.Name, g.Name)
-		g.TotalMemory, g.Instances = cmp.Or(d.TotalMemory(), g.TotalMemory), d.Instances
-		devices[i] = g
-	}
-	l := newDeviceList(nvidiasmi.Listing{GPUs: devices, Warnings: seen.Warnings}, at)
-	l.hidden, l.contained = hidden, c.hardware().Contained
-	return l, nil
+	l.GPUs, l.hidden = hardware.Visible(known, seen.GPUs)
+	l.Warnings, l.contained = seen.Warnings, c.hardware().Contained
+	return nil
 }
 
 func (c *Collector) apps(ctx context.Context, oldest time.Duration) (nvidiasmi.Usage, error) {
 	usage, err := c.SMI.Apps(ctx, oldest)
-	if err != nil && hidesAll(err) && c.hardware().Restricted(c.Now()) {
+	if err != nil && nvidiasmi.ShowsNone(err) && c.hardware().Restricted(c.Now()) {
 		return nvidiasmi.Usage{}, nil
 	}
 	return usage, err
-}
-
-// hidesAll says whether nvidia-smi fails so if a guard lets no device through.
-func hidesAll(err error) bool {
-	return errors.Is(err, nvidiasmi.ErrNoDevices) || errors.Is(err, nvidiasmi.ErrPermission)
 }
 
 // Hidden are the devices of which nvidia-smi shows this process nothing.

@@ -171,13 +171,6 @@ func TestDevicesWithoutAListOfProcesses(t *testing.T) {
 	}
 }
 
-// TestInstancesThatAreNotListed: without them the devices are known as before.
-func TestInstancesThatAreNotListed(t *testing.T) {
-	m := newMachine(t)
-	m.smi.devices, m.smi.list = "0, GPU-0, 81559, 10, [N/A], 31, 70.12, H100\n", "garbled"
-	require.Empty(t, m.snapshot().Device(0).Instances)
-}
-
 // writes replaces files of process 100: names and contents.
 func writes(files ...string) func(*machine) {
 	return func(m *machine) {

@@ -84,7 +84,7 @@ func (c *Collector) SnapshotWithin(ctx context.Context, age Age) (*snapshot.Snap
 		s.HideState(unread)
 	}
 	ofFiles := slices.Clip(s.Warnings)
-	s.Warnings = slices.Concat(remarks(devices.warnings, usage.Warnings), warnings, observer.unseenWarnings(), more,
+	s.Warnings = slices.Concat(text.Union(devices.Warnings, usage.Warnings), warnings, observer.unseenWarnings(), more,
 		ofFiles)
 	s.Bound()
 	if c.Types != nil {
@@ -141,12 +141,6 @@ func (c *Collector) noteRuns(s *snapshot.Snapshot) {
 	}
 }
 
-// remarks are the warnings of two answers of nvidia-smi, each once.
-func remarks(first, second []string) []string {
-	return slices.Concat(first, slices.DeleteFunc(slices.Clone(second),
-		func(w string) bool { return slices.Contains(first, w) }))
-}
-
 // described are the registered devices. Of those in doubt there may be processes that aren't in the snapshot.
 func described(registered []snapshot.Device, found *deviceList, doubtful []snapshot.DeviceIndex) []snapshot.Device {
 	devices := snapshot.Described(registered, found.toRegister())
@@ -176,8 +170,8 @@ func (c *Collector) unexplained(usage nvidiasmi.Usage, l *deviceList) (devices [
 	const busyPercent = 5 // the utilization above which something computes
 	before, after := c.cached().loaded, make(map[snapshot.GPUUUID]time.Time)
 	used := usage.GPUs()
-	for i := range l.devices {
-		d := &l.devices[i]
+	for i := range l.GPUs {
+		d := &l.GPUs[i]
 		if d.Utilization == nil || *d.Utilization <= busyPercent || slices.Contains(used, d.UUID) {
 			continue
 		}
@@ -213,7 +207,7 @@ func (c *Collector) Processes(ctx context.Context) ([]snapshot.Process, []string
 	if err != nil {
 		return nil, nil, err
 	}
-	warnings = append(remarks(devices.warnings, usage.Warnings), warnings...)
+	warnings = append(text.Union(devices.Warnings, usage.Warnings), warnings...)
 	var files state.Files
 	if len(seen) > 0 {
 		files, err = c.StateFiles.Read(ctx)
@@ -271,7 +265,7 @@ func (c *Collector) readFiles(ctx context.Context, devices *deviceList) (state.F
 	switch {
 	case registerErr == nil:
 		registered, err := c.StateFiles.RegisterDevices(ctx, found)
-		registered.Warnings = remarks(files.Warnings, registered.Warnings)
+		registered.Warnings = text.Union(files.Warnings, registered.Warnings)
 		return registered, err
 	case err == nil: // what is registered is more than this process sees
 		return files, nil

@@ -168,6 +168,9 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
+// ShowsNone says whether an error means that nvidia-smi shows this user no GPU, as where a guard lets none through.
+func ShowsNone(err error) bool { return errors.Is(err, ErrNoDevices) || errors.Is(err, ErrPermission) }
+
 var symptoms = []struct {
 	text string
 	err  error
@@ -187,7 +190,7 @@ var symptoms = []struct {
 
 // exitCodes are the return codes listed in nvidia-smi(1), for failures without a known text.
 var exitCodes = map[int]error{
-	4: ErrPermission, 9: ErrNoDriver, 12: ErrNotInstalled, exitLost: ErrGPULost,
+	4: ErrPermission, 6: ErrNoDevices, 9: ErrNoDriver, 12: ErrNotInstalled, exitLost: ErrGPULost,
 	18: ErrVersionMismatch, 127: ErrNotInstalled,
 }
 

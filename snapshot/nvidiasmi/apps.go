@@ -19,7 +19,7 @@ type App struct {
 	GPU      snapshot.GPUUUID
 	PID      snapshot.PID
 	Memory   snapshot.Memory  // unknown if the driver does not report it
-	Instance snapshot.GPUUUID // the MIG instance that it uses, if Details or ToParent tells it
+	Instance snapshot.GPUUUID // the MIG instance that it uses, if Locate or ToParents tells it
 }
 
 // Usage is who uses the devices.
@@ -40,27 +40,45 @@ func (u *Usage) GPUs() []snapshot.GPUUUID {
 	return all
 }
 
-// ToParent attributes to a GPU what is listed for its MIG instances, named by UUIDs or "MIG-GPU-…/1/0".
-func (u *Usage) ToParent(gpu snapshot.GPUUUID, instances []snapshot.Instance) {
-	listed := func(id snapshot.GPUUUID) bool {
-		return slices.ContainsFunc(instances, func(i snapshot.Instance) bool { return i.UUID == id })
-	}
-	isPart := func(id snapshot.GPUUUID) bool {
-		return gpu != "" && (listed(id) || strings.HasPrefix(string(id), "MIG-"+string(gpu)+"/"))
-	}
+// ToParents attributes to GPUs what is listed for their MIG instances, named by UUIDs or "MIG-GPU-…/1/0".
+func (u *Usage) ToParents(gpus []GPU) {
 	for i := range u.Apps {
 		app := &u.Apps[i]
-		if !isPart(app.GPU) {
-			continue
-		}
-		if listed(app.GPU) {
+		gpu, listed := parentOf(app.GPU, gpus)
+		if listed {
 			app.Instance = app.GPU
 		}
 		app.GPU = gpu
 	}
 	for i, id := range u.NotListed {
-		if isPart(id) {
-			u.NotListed[i] = gpu
+		u.NotListed[i], _ = parentOf(id, gpus)
+	}
+}
+
+// parentOf is the GPU of a MIG instance, which may be listed for it; id itself for what isn't the instance of one.
+func parentOf(id snapshot.GPUUUID, gpus []GPU) (gpu snapshot.GPUUUID, listed bool) {
+	if !isInstance(id) {
+		return id, false
+	}
+	for i := range gpus {
+		g := &gpus[i]
+		listed = slices.ContainsFunc(g.Instances, func(i snapshot.Instance) bool { return i.UUID == id })
+		if g.UUID != "" && (listed || strings.HasPrefix(string(id), "MIG-"+string(g.UUID)+"/")) {
+			return g.UUID, listed
+		}
+	}
+	return id, false
+}
+
+func isInstance(id snapshot.GPUUUID) bool { return strings.HasPrefix(string(id), "MIG-") }
+
+// Locate sets which MIG instances processes use: find says it of a process on a GPU with these instances.
+func (u *Usage) Locate(gpus []GPU, find func(app App, instances []snapshot.Instance) snapshot.GPUUUID) {
+	for i := range u.Apps {
+		app := &u.Apps[i]
+		at := slices.IndexFunc(gpus, func(g GPU) bool { return g.UUID == app.GPU && len(g.Instances) > 0 })
+		if at >= 0 {
+			app.Instance = find(*app, gpus[at].Instances)
 		}
 	}
 }
@@ -76,12 +94,6 @@ func (u *Usage) Unreported(devices []snapshot.Device) (indices []snapshot.Device
 		}
 	}
 	return indices
-}
-
-// NamesInstance says whether the list names a MIG instance that ToParent didn't find.
-func (u *Usage) NamesInstance() bool {
-	isOne := func(id snapshot.GPUUUID) bool { return strings.HasPrefix(string(id), "MIG-") }
-	return slices.ContainsFunc(u.GPUs(), isOne)
 }
 
 // AppsArgs are the arguments for the output that ParseApps reads. They don't ask for the name of a process, into which

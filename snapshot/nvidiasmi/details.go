@@ -118,6 +118,43 @@ func withoutNames(document []byte) []byte {
 	return rest
 }
 
+// Divide adds the MIG instances of the GPUs, which only `nvidia-smi -L` lists, if there may be some that aren't known,
+// and attributes to the GPUs what uses them. list asks for them (ParseList), and ask for the details, which it returns.
+func (l *Listing) Divide(usage *Usage, list func() ([]snapshot.Device, error), ask func() (Details, error),
+) (details Details) {
+	if l.mayLackInstances(usage) {
+		details = l.divide(list, ask)
+	}
+	usage.ToParents(l.GPUs)
+	return details
+}
+
+func (l *Listing) divide(list func() ([]snapshot.Device, error), ask func() (Details, error)) (details Details) {
+	listed, _ := list() // without it a GPU is as others, and whose its instances are isn't known
+	if slices.ContainsFunc(listed, func(d snapshot.Device) bool { return len(d.Instances) > 0 }) {
+		details, _ = ask() // without it their memory is what the profiles say
+	}
+	for _, d := range listed {
+		details.Describe(d.UUID, d.Instances)
+		if i := slices.IndexFunc(l.GPUs, func(g GPU) bool { return g.UUID == d.UUID }); i >= 0 {
+			g := &l.GPUs[i]
+			g.Divide(d.Instances)
+			g.Instances = slices.DeleteFunc(d.Instances, func(i snapshot.Instance) bool { return i.UUID == "" })
+		}
+	}
+	return details
+}
+
+// mayLackInstances says whether a GPU may have MIG instances that aren't known.
+func (l *Listing) mayLackInstances(usage *Usage) bool {
+	isUnknown := func(id snapshot.GPUUUID) bool {
+		_, listed := parentOf(id, l.GPUs)
+		return isInstance(id) && !listed
+	}
+	return slices.ContainsFunc(usage.GPUs(), isUnknown) ||
+		slices.ContainsFunc(l.GPUs, func(g GPU) bool { return len(g.Instances) == 0 && g.MayBeDivided() })
+}
+
 // of are those of a GPU of which `nvidia-smi -L` lists these instances; nil if both don't agree.
 func (d *Details) of(uuid snapshot.GPUUUID, instances []snapshot.Instance) []InstanceDetails {
 	if list := d.Instances[uuid]; len(list) == len(instances) {

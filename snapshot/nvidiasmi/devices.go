@@ -16,7 +16,7 @@ import (
 )
 
 // GPU is a GPU as nvidia-smi shows it, in a row or in a remark, without attachments. It is Unidentified if nvidia-smi
-// contradicts itself about which GPU it is. Its Instances only List tells.
+// contradicts itself about which GPU it is. Its Instances only Divide tells.
 type GPU struct {
 	snapshot.Device
 	Address     string // on the PCI bus, if the driver names a lost GPU so
@@ -33,6 +33,17 @@ type Listing struct {
 	GPUs     []GPU
 	Warnings []string
 	Time     Time
+}
+
+// Indices are those of the GPUs of which the UUID is known.
+func (l *Listing) Indices() map[snapshot.GPUUUID]snapshot.DeviceIndex {
+	indices := make(map[snapshot.GPUUUID]snapshot.DeviceIndex, len(l.GPUs))
+	for i := range l.GPUs {
+		if g := &l.GPUs[i]; g.UUID != "" {
+			indices[g.UUID] = g.Index
+		}
+	}
+	return indices
 }
 
 // DevicesArgs are the arguments for the output that ParseDevices reads, with the same modes.
@@ -267,8 +278,8 @@ func (q *Querier) List(ctx context.Context, oldest time.Duration) ([]snapshot.De
 	return list, err
 }
 
-// ParseList parses the answer of `nvidia-smi -L`. It ignores remarks, and lines under a device that don't name a MIG
-// instance. An error is an *ExitError: no device is listed.
+// ParseList parses the answer of `nvidia-smi -L`. It ignores remarks, and lines under a device that aren't about a MIG
+// instance, of which the UUID may be unknown. An error is an *ExitError: no device is listed.
 func ParseList(out RunResult) ([]snapshot.Device, error) {
 	a := sortLines(out)
 	var devices []snapshot.Device
@@ -282,7 +293,7 @@ func ParseList(out RunResult) ([]snapshot.Device, error) {
 			}
 			continue
 		}
-		if mig, isInstance := strings.CutPrefix(strings.TrimLeft(line, " \t"), "MIG "); under && named && isInstance {
+		if mig, isInstance := strings.CutPrefix(strings.TrimLeft(line, " \t"), "MIG "); under && isInstance {
 			last := &devices[len(devices)-1]
 			last.Instances = append(last.Instances, snapshot.Instance{UUID: uuid, Profile: listedProfile(mig)})
 		}
@@ -319,5 +330,8 @@ func listedUUID(line string) (snapshot.GPUUUID, bool) {
 		return "", false
 	}
 	uuid, ends := strings.CutSuffix(line[at+len(mark):], ")")
-	return snapshot.GPUUUID(uuid), ends && isUUID(uuid)
+	if !ends || !isUUID(uuid) {
+		return "", false
+	}
+	return snapshot.GPUUUID(uuid), true
 }

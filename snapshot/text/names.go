@@ -217,6 +217,12 @@ func escape(s string, keep func(rune) bool) string {
 	return b.String()
 }
 
+// Union are the lines of both, without those of second that first has.
+func Union(first, second []string) []string {
+	return slices.Concat(first, slices.DeleteFunc(slices.Clone(second),
+		func(line string) bool { return slices.Contains(first, line) }))
+}
+
 // Cut is the beginning of a text, at most n bytes, with whole characters.
 func Cut(s string, n int) string {
 	if len(s) <= n {

@@ -7,10 +7,10 @@ package readonly
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -26,35 +26,35 @@ type Reading struct{ remote.Runner }
 
 // Snapshot has no user names: what others report about such a host proves nothing about them.
 func (r Reading) Snapshot(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
-	s, err := r.Look(ctx, host)
+	s, err := r.Look(ctx, host, 0)
 	if err == nil && len(s.Processes) > 0 {
 		r.Describe(ctx, host, s.Processes)
 	}
 	return s, err
 }
 
-// Look is what nvidia-smi shows. If it only says that a GPU is lost, the list of GPUs is that of root's genv.
-func (r Reading) Look(ctx context.Context, host remote.Host) (*snapshot.Snapshot, error) {
-	listing, err := r.list(ctx, host)
-	if errors.Is(err, nvidiasmi.ErrGPULost) {
-		if known := r.Published(ctx, host); len(known) > 0 {
-			listing.GPUs, err = hardware.Lost(known, err), nil
-		}
-	}
+// Look is what nvidia-smi shows of a host with at least so many registered GPUs.
+func (r Reading) Look(ctx context.Context, host remote.Host, registered int) (*snapshot.Snapshot, error) {
+	listing, hidden, err := r.gpus(ctx, host, registered)
 	if err != nil {
 		return nil, err
 	}
 	usage, err := smi(ctx, r, host, nvidiasmi.AppsArgs(), nvidiasmi.ParseApps)
-	if err != nil {
+	if err != nil && (len(hidden) == 0 || !nvidiasmi.ShowsNone(err)) {
 		return nil, err
 	}
+	details := listing.Divide(&usage, func() ([]snapshot.Device, error) {
+		return smi(ctx, r, host, nvidiasmi.ListArgs(), nvidiasmi.ParseList)
+	}, func() (nvidiasmi.Details, error) { return r.Details(ctx, host) })
+	usage.Locate(listing.GPUs, func(app nvidiasmi.App, instances []snapshot.Instance) snapshot.GPUUUID {
+		return cmp.Or(app.Instance, details.Instance(app.GPU, app.PID, instances))
+	})
 	s := &snapshot.Snapshot{Devices: devicesOf(listing)}
-	indices := r.indices(ctx, host, s.Devices, &usage)
-	s.Processes, s.Warnings = usage.Processes(indices)
+	s.Processes, s.Warnings = usage.Processes(listing.Indices())
 	for i := range s.Processes {
 		s.Processes[i].EnvUnknown = true
 	}
-	s.Warnings = slices.Compact(slices.Concat(listing.Warnings, usage.Warnings, s.Warnings))
+	s.Warnings = append(text.Union(listing.Warnings, usage.Warnings), s.Warnings...)
 	for _, index := range usage.Unreported(s.Devices) {
 		s.Device(index).ProcessesUnknown = true
 	}
@@ -64,6 +64,31 @@ func (r Reading) Look(ctx context.Context, host remote.Host) (*snapshot.Snapshot
 		s.Warnings[i] = strings.Clone(text.Cut(w, maxWarning))
 	}
 	return s, nil
+}
+
+// gpus lists a host's GPUs. If nvidia-smi only says that one is lost, or a guard hides some from the login, they are
+// those of root's genv.
+func (r Reading) gpus(ctx context.Context, host remote.Host, registered int,
+) (listing nvidiasmi.Listing, hidden []snapshot.DeviceIndex, err error) {
+	listing, err = r.list(ctx, host)
+	lost := errors.Is(err, nvidiasmi.ErrGPULost)
+	if !lost && !nvidiasmi.ShowsNone(err) && (err != nil || len(listing.GPUs) >= registered) {
+		return listing, nil, err
+	}
+	known := r.Published(ctx, host)
+	switch {
+	case len(known) == 0:
+		return listing, nil, err
+	case lost:
+		listing.GPUs = hardware.Lost(known, err)
+		return listing, nil, nil
+	}
+	listing.GPUs, hidden = hardware.Visible(known, listing.GPUs)
+	if len(hidden) > 0 {
+		listing.Warnings = append(listing.Warnings, fmt.Sprintf("nvidia-smi hides %d of %d GPUs from this login: "+
+			"whether they are in use is unknown", len(hidden), len(known)))
+	}
+	return listing, hidden, nil
 }
 
 // Bounds of a host's warnings.
@@ -120,41 +145,6 @@ func smi[T any](ctx context.Context, r Reading, host remote.Host, args []string,
 	return value, &remote.Error{Class: class, Err: err}
 }
 
-// indices are those of the devices. It also sets the Instances of the devices and their processes, which only
-// `nvidia-smi -L` lists.
-func (r Reading) indices(ctx context.Context, host remote.Host, devices []snapshot.Device,
-	usage *nvidiasmi.Usage,
-) map[snapshot.GPUUUID]snapshot.DeviceIndex {
-	indices := make(map[snapshot.GPUUUID]snapshot.DeviceIndex)
-	divided := usage.NamesInstance()
-	for i := range devices {
-		d := &devices[i]
-		indices[d.UUID] = d.Index
-		divided = divided || d.MIGMode || d.MayBeDivided() && slices.Contains(usage.GPUs(), d.UUID)
-	}
-	if !divided {
-		return indices
-	}
-	listed, _ := smi(ctx, r, host, nvidiasmi.ListArgs(), nvidiasmi.ParseList) // without it they are unknown
-	var details nvidiasmi.Details
-	if slices.ContainsFunc(listed, func(d snapshot.Device) bool { return len(d.Instances) > 0 }) {
-		details, _ = smi(ctx, r, host, nvidiasmi.DetailsArgs(), nvidiasmi.ParseDetails) // likewise
-	}
-	for _, d := range listed {
-		details.Describe(d.UUID, d.Instances)
-		usage.ToParent(d.UUID, d.Instances)
-		for i := range usage.Apps {
-			if app := &usage.Apps[i]; app.GPU == d.UUID && app.Instance == "" {
-				app.Instance = details.Instance(d.UUID, app.PID, d.Instances)
-			}
-		}
-		if known := snapshot.FindDevice(devices, d.Index); known != nil {
-			known.Divide(d.Instances)
-		}
-	}
-	return indices
-}
-
 // published prints the devices that root's genv has published. Only root can make a folder in /run.
 const published = `d=/run/genv; [ -z "$GENV_ROOT_DIR" ] || d=$GENV_ROOT_DIR/run; cat "$d/devices.json"`
 
@@ -169,46 +159,6 @@ func (r Reading) Published(ctx context.Context, host remote.Host) []hardware.Bus
 		return nil
 	}
 	return list
-}
-
-// ShowsNone says whether a guard lets the login open no device: nvidia-smi(1), RETURN VALUE, 4 and 6.
-func ShowsNone(err error) bool {
-	failed, ok := errors.AsType[*nvidiasmi.ExitError](err)
-	return ok && (failed.ExitCode == 4 || failed.ExitCode == 6)
-}
-
-// Renumbered is a look with the devices that root has published, by UUID: where a guard hides some from the login, its
-// nvidia-smi counts the others from 0.
-func Renumbered(s *snapshot.Snapshot, known []hardware.BusDevice) *snapshot.Snapshot {
-	index := map[snapshot.DeviceIndex]snapshot.DeviceIndex{} // by that of the login
-	devices := hardware.Devices(known)
-	for _, seen := range s.Devices {
-		at := slices.IndexFunc(devices, func(d snapshot.Device) bool { return d.UUID == seen.UUID && d.UUID != "" })
-		if at < 0 {
-			continue
-		}
-		index[seen.Index] = devices[at].Index
-		seen.Index = devices[at].Index
-		devices[at] = seen
-	}
-	renumbered := *s
-	renumbered.Devices, renumbered.Processes = devices, nil
-	for _, p := range s.Processes {
-		var usage []snapshot.DeviceUsage
-		for _, u := range p.Usage {
-			if to, ok := index[u.Index]; ok {
-				usage = append(usage, snapshot.DeviceUsage{Index: to, Memory: u.Memory})
-			}
-		}
-		if p.Usage = usage; len(usage) > 0 {
-			renumbered.Processes = append(renumbered.Processes, p)
-		}
-	}
-	if hidden := len(known) - len(index); hidden > 0 {
-		renumbered.Warnings = append(slices.Clone(s.Warnings), fmt.Sprintf("nvidia-smi hides %d of %d GPUs from this "+
-			"login: whether they are in use is unknown", hidden, len(known)))
-	}
-	return &renumbered
 }
 
 const dataMark = "genv-data" // a line before the data of a program that prints no JSON

@@ -3,12 +3,14 @@ package readonly
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
@@ -16,9 +18,11 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/gpus"
-	"github.com/seed-3119e985/genv/snapshot/hardware"
+	"github.com/seed-3119e985/genv/snapshot/local"
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 const container = "4c01db0b339c4c01db0b339c4c01db0b339c4c01db0b339c4c01db0b339caaaa"
@@ -118,39 +122,124 @@ func TestPublished(t *testing.T) {
 	require.Nil(t, Reading{Runner: answer{err: errors.New("no such file")}}.Published(t.Context(), remote.Host{}))
 }
 
-func TestShowsNone(t *testing.T) {
-	failed := func(class remote.Class, code int) error {
-		return &remote.Error{Class: class, Err: &nvidiasmi.ExitError{Err: nvidiasmi.ErrFailed, ExitCode: code}}
+// nvidiaSMI is what nvidia-smi prints on a host, by an argument, and what root has published. An empty text is exit code 6.
+type nvidiaSMI map[string]string
+
+func (n nvidiaSMI) answer(args ...string) (out nvidiasmi.RunResult) {
+	for argument, text := range n {
+		if strings.Contains(strings.Join(args, " "), argument) {
+			out.Stdout = []byte(text)
+		}
 	}
-	require.True(t, ShowsNone(failed(remote.CommandFailed, 6)))
-	require.True(t, ShowsNone(failed(remote.CommandFailed, 4)))
-	require.False(t, ShowsNone(failed(remote.CommandFailed, 18)))
-	require.False(t, ShowsNone(&remote.Error{Class: remote.Timeout, Err: errors.New("exit status 6")}))
-	require.False(t, ShowsNone(nil))
+	if len(out.Stdout) == 0 {
+		out.ExitCode = 6
+	}
+	return out
 }
 
-func TestRenumbered(t *testing.T) {
-	known := []hardware.BusDevice{{Index: 0, UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b", Bytes: new(int64(5 << 20))}, {Index: 2, UUID: "GPU-c"}, {Index: 3}}
-	load := 50
-	look := &snapshot.Snapshot{
-		Devices: []snapshot.Device{{Index: 0, UUID: "GPU-b", Utilization: &load}, {Index: 1, UUID: "GPU-c"}, {Index: 2, UUID: "GPU-new"}},
-		Processes: []snapshot.Process{
-			{PID: 7, Usage: []snapshot.DeviceUsage{{Index: 0}, {Index: 1}}},
-			{PID: 8, Usage: []snapshot.DeviceUsage{{Index: 2}}},
-		},
+func (n nvidiaSMI) Run(_ context.Context, _ remote.Host, c remote.Command) (remote.Output, error) {
+	out, end := n.answer(c.Args...), ""
+	if c.Args[len(c.Args)-1] != published {
+		end = "\n" + dataMark + " " + strconv.Itoa(out.ExitCode)
 	}
-	got := Renumbered(look, known)
+	return remote.Output{Stdout: slices.Concat([]byte("\n"+dataMark+"\n"), out.Stdout, []byte(end))}, nil
+}
+
+// here is nvidia-smi as genv on the host asks it.
+type here struct{ nvidiaSMI }
+
+func (h here) Run(_ context.Context, args ...string) (nvidiasmi.RunResult, error) {
+	return h.answer(args...), nil
+}
+
+// TestInstances: genv finds the same MIG instances on a host as a controller that only reads it.
+func TestInstances(t *testing.T) {
+	const (
+		divided = "0, GPU-0, 81559, 10, [N/A], 31, 70.12, H100, 550.1, Disabled, Default, Enabled, 700\n"
+		plain   = "1, GPU-1, 81559, 10, 7, 31, 70.12, H100, 550.1, Disabled, Default, [N/A], 700\n"
+		unnamed = "2, [N/A], 81559, 10, [N/A], 31, 70.12, H100, 550.1, Disabled, Default, Enabled, 700\n"
+		a, b    = "  MIG 1g.10gb Device 0: (UUID: MIG-a)\n", "  MIG 1g.10gb Device 1: (UUID: MIG-b)\n"
+		gpu0    = "GPU 0: H100 (UUID: GPU-0)\n"
+		none    = "it is in MIG mode and has no instance"
+	)
+	const instance = "<mig_device><gpu_instance_id>7</gpu_instance_id><fb_memory_usage><total>9984 MiB</total></fb_memory_usage></mig_device>"
+	const details = "<nvidia_smi_log><gpu><uuid>GPU-0</uuid><mig_devices>" + instance + "</mig_devices><processes><process_info>" +
+		"<gpu_instance_id>7</gpu_instance_id><pid>100</pid></process_info></processes></gpu></nvidia_smi_log>"
+	known := snapshot.Instance{UUID: "MIG-a", Profile: "1g.10gb", Total: snapshot.MiB(9984), Pool: "7"}
+	part := func(uuid snapshot.GPUUUID) snapshot.Instance {
+		return snapshot.Instance{UUID: uuid, Profile: "1g.10gb"}
+	}
+	for name, row := range map[string]struct {
+		gpus, apps, list, details string
+		want                      []snapshot.Instance
+		unusable, used            string // the devices and instances of the first process
+	}{
+		"one":                     {gpus: divided, apps: "GPU-0, 100, 5", list: gpu0 + a, details: details, want: []snapshot.Instance{known}, used: "0 MIG-a"},
+		"no process":              {gpus: divided, apps: "\n", list: gpu0 + a, details: details, want: []snapshot.Instance{known}},
+		"named by the process":    {gpus: divided, apps: "MIG-b, 100, 5", list: gpu0 + a + b, details: details, want: []snapshot.Instance{part("MIG-a"), part("MIG-b")}, used: "0 MIG-b"},
+		"no details":              {gpus: divided, apps: "GPU-0, 100, 5", list: gpu0 + a, want: []snapshot.Instance{part("MIG-a")}, used: "0 "},
+		"no list":                 {gpus: divided, apps: "GPU-0, 100, 5", used: "0 "},
+		"no list, an older name":  {gpus: divided, apps: "MIG-GPU-0/7/0, 100, 5", used: "0 "},
+		"no instance":             {gpus: divided, apps: "\n", list: gpu0, unusable: none},
+		"without UUID":            {gpus: divided, apps: "\n", list: gpu0 + "  MIG 1g.10gb Device 0: (UUID: ?)\n"},
+		"one of two without UUID": {gpus: divided, apps: "GPU-0, 100, 5", list: gpu0 + "  MIG 1g.10gb Device 0\n" + b, details: strings.Replace(details, instance, instance+instance, 1), want: []snapshot.Instance{{UUID: "MIG-b", Profile: "1g.10gb", Total: snapshot.MiB(9984), Pool: "7"}}, used: "0 "},
+		"of another GPU":          {gpus: divided, apps: "\n", list: "GPU 0: H100 (UUID: GPU-8)\n" + a},
+		"not divided":             {gpus: plain, apps: "GPU-1, 100, 5", list: "GPU 1: H100 (UUID: GPU-1)\n" + a, used: "1 "},
+		"named, yet not divided":  {gpus: plain, apps: "MIG-GPU-1/7/0, 100, 5", used: "1 "},
+		"a GPU without UUID":      {gpus: unnamed, apps: "[N/A], 100, 5", list: "GPU 2: H100 (UUID: GPU-2)\n" + a},
+	} {
+		n := nvidiaSMI{"--query-gpu": row.gpus, "--query-compute-apps": row.apps, "-L": row.list, "-q -x": row.details}
+		s := proctest.Try(Reading{Runner: n}.Look(t.Context(), remote.Host{}, 0)).OK(t, name)
+		require.Equal(t, row.want, append([]snapshot.Instance(nil), s.Devices[0].Instances...), name)
+		require.Equal(t, row.unusable, s.Devices[0].Unusable, name)
+		used := ""
+		for _, p := range s.Processes {
+			used += text.JoinIndices(p.Indices()) + " " + strings.Trim(fmt.Sprint(p.Instances), "[]")
+		}
+		require.Equal(t, row.used, used, name)
+		c := &local.Collector{SMI: nvidiasmi.New(here{n}, 0), Proc: proc.FS{Root: t.TempDir()}, Now: time.Now}
+		require.Equal(t, s.Devices, proctest.Try(c.Instances(t.Context())).OK(t, name), name)
+	}
+}
+
+// TestHiddenGPUs: a guard hides GPUs from the login, and numbers the others from 0.
+func TestHiddenGPUs(t *testing.T) {
+	n := nvidiaSMI{
+		published: `{"schema":"genv.hardware/1","devices":[{"index":0,"uuid":"GPU-a"},` +
+			`{"index":1,"uuid":"GPU-b","total_memory":5242880},{"index":2,"uuid":"GPU-c"},{"index":3}]}`,
+		"--query-gpu":          "0, GPU-b, 5, 1, 50, 31, 70, X\n1, GPU-c, 5, 1, 50, 31, 70, X\n2, GPU-new, 5, 1, 50, 31, 70, X\n",
+		"--query-compute-apps": "GPU-b, 7, 1\nGPU-c, 7, 1\nGPU-new, 8, 1\n",
+	}
+	look := func(registered int) *snapshot.Snapshot {
+		return proctest.Try(Reading{Runner: n}.Look(t.Context(), remote.Host{}, registered)).OK(t)
+	}
+	require.Len(t, look(3).Devices, 3)
+	got := look(4)
 	require.Equal(t, []snapshot.DeviceIndex{1, 2}, got.Processes[0].Indices())
 	require.Len(t, got.Processes, 1, "it is unknown which device root knows GPU-new by")
-	require.Equal(t, &load, got.Devices[1].Utilization)
-	states := []gpus.State{}
-	for _, g := range gpus.Of(got) {
-		states = append(states, g.State)
+	require.Equal(t, new(50), got.Devices[1].Utilization)
+	hides := func(n int, of string) string {
+		return fmt.Sprintf("nvidia-smi hides %d of %s GPUs from this login: whether they are in use is unknown", n, of)
 	}
-	require.Equal(t, []gpus.State{gpus.Unknown, gpus.Busy, gpus.Busy, gpus.Unknown}, states)
-	require.Equal(t, []string{"nvidia-smi hides 2 of 4 GPUs from this login: whether they are in use is unknown"}, got.Warnings)
-	require.Equal(t, []snapshot.DeviceIndex{0, 1}, look.Processes[0].Indices(), "the look is as it was")
-	require.Empty(t, Renumbered(&snapshot.Snapshot{Devices: []snapshot.Device{{UUID: "GPU-a"}}}, known[:1]).Warnings)
+	require.Contains(t, got.Warnings, hides(2, "4"))
+	states := func(s *snapshot.Snapshot) (states []gpus.State) {
+		for _, g := range gpus.Of(s) {
+			states = append(states, g.State)
+		}
+		return states
+	}
+	require.Equal(t, []gpus.State{gpus.Unknown, gpus.Busy, gpus.Busy, gpus.Unknown}, states(got))
+
+	n["--query-gpu"], n["--query-compute-apps"] = "", ""
+	got = look(4)
+	require.Equal(t, []string{hides(4, "4")}, got.Warnings)
+	require.Equal(t, slices.Repeat([]gpus.State{gpus.Unknown}, 4), states(got))
+	n[published] = `{"schema":"genv.hardware/1","devices":[{"index":0,"uuid":"GPU-b"}]}`
+	n["--query-gpu"], n["--query-compute-apps"] = "0, GPU-b, 5, 1, 50, 31, 70, X\n", "\n"
+	require.Empty(t, look(2).Warnings)
+	n[published] = ""
+	n["--query-gpu"] = ""
+	require.ErrorIs(t, proctest.Try(Reading{Runner: n}.Look(t.Context(), remote.Host{}, 4)).Err, nvidiasmi.ErrNoDevices)
 }
 
 func TestMarked(t *testing.T) {
