@@ -63,7 +63,6 @@ func (m *Messages) Plan(
 	byHost := notificationsOf(events, func(f *enforce.Finding) []notify.UserMessage {
 		return notify.Messages(f, recipients, round.Now)
 	})
-	over := m.addLasting(round, events, byHost)
 	elsewhere := notificationsOf(events, func(f *enforce.Finding) []notify.UserMessage {
 		return notify.Elsewhere(f, recipients, round.Policy.Account, round.Now)
 	})
@@ -71,6 +70,7 @@ func (m *Messages) Plan(
 		room := max(0, safety.MaxEventsPerHost-len(byHost[host]))
 		byHost[host] = append(byHost[host], list[:min(len(list), room)]...)
 	}
+	over := m.addLasting(round, events, byHost)
 	m.Forget(round.Now)
 	hosts := slices.AppendSeq(slices.Collect(maps.Keys(byHost)), maps.Keys(over))
 	slices.Sort(hosts)

@@ -114,6 +114,38 @@ func TestWhatOperatorsDoAboutWarnings(t *testing.T) {
 	}
 }
 
+// TestWarnedElsewhere: who was warned on another host, since something counts there, hears that it is over there, too.
+func TestWarnedElsewhere(t *testing.T) {
+	now := time.Date(2026, 11, 29, 9, 0, 0, 0, time.UTC)
+	bobs := func(pid snapshot.PID) *snapshot.Snapshot {
+		return &snapshot.Snapshot{Processes: []snapshot.Process{{PID: pid, UID: new(snapshot.UID(1001)), Username: "bob"}}}
+	}
+	round := &controller.Round{Policy: policy.Default(), Now: now, Cluster: snapshot.Cluster{Hosts: []snapshot.Host{
+		{Name: "a", Snapshot: bobs(5)}, {Name: "b", Snapshot: bobs(6)},
+	}}}
+	finding := &enforce.Finding{
+		ID: "caps/lab/bob", Rule: enforce.RuleCaps, User: "bob", Pending: true, Due: now.Add(time.Hour),
+		CountedOn: []snapshot.Hostname{"a", "b"}, Terminate: []enforce.ProcessRef{{Host: "a", PID: 5}},
+	}
+	for name, exemptions := range map[string]policy.ExemptionList{
+		"over": nil, "exempt": {{Who: policy.Who{User: "bob"}, Until: now.Add(time.Hour)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, then := &Messages{}, *round
+			warnings, _ := m.Plan(round, []enforce.Event{{Kind: enforce.EventNotify, ID: finding.ID, Finding: finding}})
+			require.Len(t, warnings, 2)
+			then.Exemptions = exemptions
+			deliveries, _ := m.Plan(&then, []enforce.Event{{Kind: enforce.EventOver, ID: finding.ID}})
+			require.Len(t, deliveries, 2)
+			for i, host := range []snapshot.Hostname{"a", "b"} {
+				b := deliveries[i].Content.(*batch)
+				require.Equal(t, host, deliveries[i].Host)
+				require.Equal(t, []string{finding.ID}, append(b.over, b.messages...)[0].IDs)
+			}
+		})
+	}
+}
+
 // TestManyExemptions: what is remembered of these is bounded, and the warnings that run are kept.
 func TestManyExemptions(t *testing.T) {
 	m := &Messages{Warned: map[string]*warned{"idle/a/5": {}}, Exempted: make(map[string]bool)}
