@@ -146,13 +146,14 @@ func TestWhatCouldNotBeJudged(t *testing.T) {
 	require.Contains(t, errs.String(), "0 findings: nothing would be done; not everything could be judged (2 notes)")
 }
 
-// TestWhatIsOverBetweenTwoTicks: it lasted until it was judged, however long ago the tick was.
+// TestWhatIsOverBetweenTwoTicks: it waits from, and lasted until, when it was judged, however long ago the tick was.
 func TestWhatIsOverBetweenTwoTicks(t *testing.T) {
 	var out, errs bytes.Buffer
 	w := &cycleWriter{out: &out, err: &errs, bar: &render.Progress{}}
 	tick := time.Unix(1_800_000_000, 0)
-	f := &enforce.Finding{ID: "x", Rule: enforce.RuleEnvDevices, Since: tick.Add(time.Minute), Pending: true}
+	f := &enforce.Finding{ID: "x", Rule: enforce.RuleEnvDevices, Since: tick.Add(time.Minute), Due: tick.Add(3 * time.Minute), Pending: true}
 	w.Consume(&controller.Round{Start: tick, Now: f.Since}, []enforce.Event{{Kind: enforce.EventNew, ID: "x", Decision: enforce.DecisionWait, Finding: f}})
+	require.Contains(t, out.String(), "(waits for 2m)")
 	w.Consume(&controller.Round{Start: tick, Now: tick.Add(6 * time.Minute)}, []enforce.Event{{Kind: enforce.EventOver, ID: "x"}})
 	require.Contains(t, errs.String(), "Resolved after 5m: ")
 }

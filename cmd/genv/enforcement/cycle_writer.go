@@ -105,7 +105,7 @@ func (w *cycleWriter) Consume(round *controller.Round, events []enforce.Event) {
 			}
 		case enforce.EventOver:
 			if f := w.findings[e.ID]; f != nil {
-				lasted := max(now.Sub(f.since), round.Now.Sub(f.since), time.Second)
+				lasted := max(now.Sub(f.since), time.Second)
 				f.over = on(e.Host, fmt.Sprintf("Resolved after %s: %s", text.ShortDuration(lasted), f.line))
 				w.resolved(e.ID)
 			}
@@ -136,10 +136,10 @@ func (w *cycleWriter) resolved(id string) {
 }
 
 func (w *cycleWriter) time(round *controller.Round) time.Time {
-	if round.Start.IsZero() && w.now != nil {
-		return w.now()
+	if at := cmp.Or(round.Now, round.Start); !at.IsZero() || w.now == nil {
+		return at
 	}
-	return round.Start
+	return w.now()
 }
 
 func (w *cycleWriter) look(round *controller.Round) {
