@@ -83,7 +83,7 @@ tarball() {
 	cp "$BUILD/completion/genv.bash" "$top/share/bash-completion/completions/genv"
 	cp "$BUILD/completion/genv.zsh" "$top/share/zsh/site-functions/_genv"
 	cp "$BUILD/completion/genv.fish" "$top/share/fish/vendor_completions.d/genv.fish"
-	for unit in packaging/systemd/*.service remote/install/systemd/*; do
+	for unit in packaging/systemd/*.service remote/install/onhost/systemd/*; do
 		sed 's,/usr/bin/genv,/usr/local/bin/genv,; s,/usr/share/doc,/usr/local/share/doc,' "$unit" >"$top/lib/systemd/system/${unit##*/}"
 	done
 	cp packaging/systemd/tmpfiles.conf "$top/lib/tmpfiles.d/genv.conf"

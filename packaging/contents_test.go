@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-3119e985/genv/remote/install"
+	"github.com/seed-3119e985/genv/remote/install/onhost"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
@@ -123,7 +123,7 @@ func TestExampleOfSudoers(t *testing.T) {
 		text = regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(text, "")
 		return strings.Fields(strings.ReplaceAll(text, "\\\n", ""))
 	}
-	require.Equal(t, rules(install.Sudoers("/usr/bin/genv", "", "genv")), rules(string(example)))
+	require.Equal(t, rules(onhost.Sudoers("/usr/bin/genv", "", "genv")), rules(string(example)))
 }
 
 // TestRelease makes a release twice, in different folders with other modes and times of files: the bytes are the same.

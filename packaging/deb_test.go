@@ -178,7 +178,7 @@ func TestUnitsAreValid(t *testing.T) {
 func TestUnitsAreHardened(t *testing.T) {
 	proctest.NeedPrograms(t, "systemd-analyze")
 	for unit, threshold := range map[string]string{
-		"systemd/genv-controller.service": "18", "../remote/install/systemd/genv-enforce.service": "40", "../remote/install/systemd/genv-host.service": "40", "systemd/genv-guard.service": "80",
+		"systemd/genv-controller.service": "18", "../remote/install/onhost/systemd/genv-enforce.service": "40", "../remote/install/onhost/systemd/genv-host.service": "40", "systemd/genv-guard.service": "80",
 	} {
 		path := proctest.Try(filepath.Abs(unit)).OK(t)
 		proctest.Output(t, exec.Command("systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold="+threshold, path))

@@ -326,17 +326,13 @@ func purge(t *testing.T, jump, host *machine) {
 	host.sh("test -L /etc/bash.bashrc; tail -n 1 /etc/bash.site | grep -qx '# a last line without an end'")
 	host.must("getent", "passwd", "genv")
 
-	// What is left without genv goes, too, unless a process or kernel of an environment may run.
-	host.sh(`mkdir -p /var/lib/genv /var/tmp/genv; sleep 1000 >/dev/null 2>&1 & printf '{"envs": [{"pids": [\n%s\n]}]}' $! >/var/tmp/genv/envs.json`)
+	// What is left without genv goes, too, unless an environment is active: the copy knows.
+	host.sh(`mkdir -p /var/lib/genv /var/tmp/genv; sleep 1000 >/dev/null 2>&1 & printf '{"envs": [{"eid": "2020", "uid": 0, "creation": "20/11/2026 21:10:32", "username": "root",
+		"config": {"name": null, "gpu_memory": null, "gpus": 2}, "pids": [%s], "kernel_ids": []}]}' $! >/var/tmp/genv/envs.json; echo $! >/tmp/sleeping`)
 	out, err = jump.as("alice", again)
 	require.Error(t, err, out)
-	require.Contains(t, out, "which runs")
-	host.sh(`kill "$(tr -dc 0-9 </var/tmp/genv/envs.json)"`)
-	host.sh(`printf '{"envs": [{"pids": [], "kernel_ids": [\n"0f1e-22"\n]}]}' >/var/tmp/genv/envs.json`)
-	out, err = jump.as("alice", again)
-	require.Error(t, err, out)
-	require.Contains(t, out, "a Jupyter kernel, which may run")
-	host.sh(`echo '{"envs": [{"pids": [], "kernel_ids": []}]}' >/var/tmp/genv/envs.json`)
+	require.Contains(t, out, "environments are active: 1")
+	host.sh(`kill "$(cat /tmp/sleeping)"`)
 	for range 2 {
 		out, err = jump.as("alice", again)
 		require.NoError(t, err, out)

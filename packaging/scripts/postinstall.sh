@@ -75,8 +75,7 @@ invoke=systemctl
 if command -v deb-systemd-invoke >/dev/null; then invoke=deb-systemd-invoke; fi # honours policy-rc.d
 if [ -z "$upgrade" ]; then
 	# Root owns the state from the beginning where that changes nothing for anybody.
-	. /usr/lib/genv/new-host.sh
-	if [ -z "$(not_new)" ]; then
+	if why=$(/usr/bin/genv host install --why-not-new) && [ -z "$why" ]; then
 		echo "genv: root owns the state of this host, by genv-host.service: see docs/host.md"
 		{ systemctl --quiet enable genv-host.socket genv-host.service && $invoke start genv-host.socket genv-host.service; } ||
 			echo "genv: genv-host.service did not start: systemctl status genv-host" >&2

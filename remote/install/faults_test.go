@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/install"
+	"github.com/seed-3119e985/genv/remote/install/onhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
@@ -29,20 +29,20 @@ func faults() map[string]fault {
 	return map[string]fault{
 		"full disk": {
 			before: "mount -t tmpfs -o size=200k,mode=755 none /usr/local/bin", after: "umount /usr/local/bin",
-			want: "No space left on device", next: "free space", class: remote.CommandFailed,
+			want: "no space left on device", next: "free space", class: remote.CommandFailed,
 		},
 		"a disk that gets full": {
-			before: "mount -t tmpfs -o size=3m,mode=755 none /usr/local/bin", after: "umount /usr/local/bin",
-			step: "upload", do: "head -c 9000000 /dev/zero >$dir/fill 2>/dev/null",
-			want: "No space left on device", next: "free space", class: remote.CommandFailed,
+			before: "mount -t tmpfs -o size=30m,mode=755 none /usr/local/bin", after: "umount /usr/local/bin",
+			step: "upload", do: "head -c 90000000 /dev/zero >/usr/local/bin/fill 2>/dev/null",
+			want: "no space left on device", next: "free space", class: remote.CommandFailed,
 		},
 		"noexec": {
-			step: "begin", do: "mount -t tmpfs -o noexec,mode=755 none /usr/local/bin", after: "umount /usr/local/bin",
+			step: "upload", do: "mount -t tmpfs -o noexec,mode=755 none /usr/local/bin", after: "umount /usr/local/bin",
 			want: "doesn't run from /usr/local/bin/genv", next: "noexec", class: remote.CommandFailed,
 		},
 		"read-only": {
 			before: "mount --bind -o ro /usr/local/bin /usr/local/bin && mount -o remount,bind,ro /usr/local/bin", after: "umount /usr/local/bin",
-			want: "Read-only file system", next: "mounts that are read-only", class: remote.CommandFailed,
+			want: "read-only file system", next: "mounts that are read-only", class: remote.CommandFailed,
 		},
 		"no visudo": {
 			before: "rm -f /etc/sudoers.d/zz-genv; mount --bind /dev/null /usr/sbin/visudo", after: "umount /usr/sbin/visudo",
@@ -73,7 +73,7 @@ func faults() map[string]fault {
 			want: "others than root may change what is in /usr/local ", next: "chown root /usr/local", class: remote.InstallRefused,
 		},
 		"the program changes meanwhile": {
-			step: "visudo", do: "echo >>$path", before: "rm -f /etc/sudoers.d/zz-genv", after: "true",
+			step: "visudo", do: "echo >>/usr/local/bin/genv", before: "rm -f /etc/sudoers.d/zz-genv", after: "true",
 			want: "another process changed the program meanwhile", next: "run it again", class: remote.CommandFailed,
 		},
 	}
@@ -101,7 +101,7 @@ func TestFaults(t *testing.T) {
 			require.ErrorContains(t, err, tt.want)
 			require.Contains(t, remote.NextStepOf(err), tt.next)
 			require.Equal(t, tt.class, remote.ClassOf(err))
-			if tt.do != "echo >>$path" {
+			if tt.do != "echo >>/usr/local/bin/genv" {
 				f.requireWorking(old)
 			}
 			f.requireClean()
@@ -133,7 +133,7 @@ func TestPlaces(t *testing.T) {
 	t.Run("what is missing is repaired", func(t *testing.T) {
 		f.reset(old)
 		f.forget()
-		require.Equal(t, install.Repaired, done(t, f.installer(old).Install, host).Result)
+		require.Equal(t, onhost.Repaired, done(t, f.installer(old).Install, host).Result)
 		f.requireWorking(old)
 	})
 	t.Run("another architecture", func(t *testing.T) {
@@ -145,6 +145,8 @@ func TestPlaces(t *testing.T) {
 		require.Contains(t, remote.NextStepOf(err), "--binary-"+runtime.GOARCH)
 		done(t, f.installer(&current, old).Install, host)
 		f.requireWorking(old)
+		done(t, f.installer(&current).Uninstall, host) // by the one that is there
+		require.NoFileExists(t, f.place())
 	})
 	t.Run("another path", func(t *testing.T) {
 		f.reset(nil)
@@ -170,7 +172,7 @@ func TestAccounts(t *testing.T) {
 		i.Options.Account = "bob"
 		require.True(t, done(t, i.Install, host).Sudoers)
 		content := proctest.ReadFile(t, rules)
-		require.Equal(t, install.Sudoers(remote.DefaultGenv, f.sudoPath(), "alice", "bob"), string(content))
+		require.Equal(t, onhost.Sudoers(remote.DefaultGenv, f.sudoPath(), "alice", "bob"), string(content))
 	})
 	t.Run("the file of an earlier version goes", func(t *testing.T) {
 		f.reset(old)
@@ -183,7 +185,7 @@ func TestAccounts(t *testing.T) {
 		done(t, i.Install, host)
 		require.NoFileExists(t, earlier)
 		content := proctest.ReadFile(t, rules)
-		require.Equal(t, install.Sudoers(remote.DefaultGenv, f.sudoPath(), "alice", "bob"), string(content))
+		require.Equal(t, onhost.Sudoers(remote.DefaultGenv, f.sudoPath(), "alice", "bob"), string(content))
 		require.NoError(t, os.WriteFile(earlier, []byte(wildcards), 0o440))
 		done(t, i.Uninstall, host)
 		require.NoFileExists(t, earlier)
@@ -223,7 +225,7 @@ func TestUninstall(t *testing.T) {
 	i := f.installer(old)
 	i.Options.Check = true
 	outcome := done(t, i.Uninstall, host)
-	require.Equal(t, install.Uninstalled, outcome.Result)
+	require.Equal(t, onhost.Uninstalled, outcome.Result)
 	f.requireWorking(old)
 	require.NoError(t, os.WriteFile(rules, []byte("bob ALL=(root) NOPASSWD: /bin/true\n"), 0o440))
 	require.NoError(t, os.WriteFile(filepath.Join(f.Local(), "bin/.genv-install-x"), nil, 0o600))
@@ -253,7 +255,7 @@ func TestShimsInAFolderOfOthers(t *testing.T) {
 	require.NoError(t, proctest.WriteProgram(filepath.Join(elsewhere, "docker"), []byte("another program")))
 	require.NoError(t, os.Symlink(elsewhere, filepath.Join(lib, "genv", "shims")))
 	require.NoError(t, os.Chown(filepath.Join(lib, "genv"), int(alice), 0))
-	for _, want := range []string{install.Installed, install.Unchanged} {
+	for _, want := range []string{onhost.Installed, onhost.Unchanged} {
 		outcome := done(t, f.installer(current).Install, host)
 		require.Equal(t, want, outcome.Result)
 		require.False(t, outcome.Shims)

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,31 +23,62 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/agent"
 	"github.com/seed-3119e985/genv/remote/install"
+	"github.com/seed-3119e985/genv/remote/install/onhost"
 	"github.com/seed-3119e985/genv/remote/sshclient"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain is also the program that is installed: this one, see genv.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
+		os.Exit(runGenv(os.Args[1:]))
+	}
+	goleak.VerifyTestMain(m)
+}
 
-// genv is a program that knows what the installation runs: `version` and `usage serve`. It is a script, so that its
-// version can be chosen, and has a size, so that its upload takes more than a packet.
+const versionMark = "\ngenv-test-version "
+
+// genv is this program, which knows what the installation runs, with a version at its end.
 func genv(t *testing.T, version string) *install.Binary {
 	t.Helper()
-	var out bytes.Buffer
-	server := &agent.Responder{Token: "T", Greeting: agent.NewGreeting(version), Idle: time.Minute}
-	require.NoError(t, server.Serve(t.Context(), strings.NewReader(""), &out))
-	_, frame, found := bytes.Cut(out.Bytes(), []byte("genv-serve T\n"))
-	require.True(t, found)
-	data := fmt.Sprintf(`#!/bin/sh
-case "$1 ${2-}" in
-"version ") echo %s ;;
-"usage serve") [ "$(id -u)" = 0 ] && read -r t && printf "\ngenv-serve $t\n" && echo %s | base64 -d ;;
-"usage snapshot") echo "[]" ;;
-esac
-exit
-`, version, base64.StdEncoding.EncodeToString(frame)) + strings.Repeat("#"+strings.Repeat("-", 1022)+"\n", 300)
-	return program([]byte(data), runtime.GOARCH)
+	return program(append(proctest.ReadFile(t, "/proc/self/exe"), versionMark+version...), runtime.GOARCH)
+}
+
+func runGenv(args []string) int {
+	own, err := os.ReadFile("/proc/self/exe")
+	version := string(own[bytes.LastIndex(own, []byte(versionMark))+len(versionMark):])
+	switch command := strings.Join(args, " "); {
+	case err != nil:
+	case command == "version":
+		_, err = fmt.Println(version)
+	case command == "usage serve" && os.Getuid() == 0:
+		server := &agent.Responder{ReadToken: true, Greeting: agent.NewGreeting(version), Idle: time.Minute, Handler: func(context.Context, agent.Call) ([]byte, error) {
+			return nil, errors.New("it only greets")
+		}}
+		err = server.Serve(context.Background(), os.Stdin, os.Stdout)
+	case strings.HasPrefix(command, "host install"):
+		h := onhost.Host{Program: "/proc/self/exe", Out: stepper{}, Getenv: os.Getenv}
+		err = h.Serve(context.Background(), os.Stdin, slices.Contains(args, "--plan"))
+	}
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// stepper does something after a step that is reported: see atStep.
+type stepper struct{}
+
+func (stepper) Write(p []byte) (int, error) {
+	n, err := os.Stdout.Write(p)
+	if strings.HasSuffix(string(p), " step "+os.Getenv("AT_STEP")+"\n") {
+		do := exec.Command("sh", "-c", os.Getenv("AT_DO"))
+		do.Env = append(os.Environ(), fmt.Sprintf("ME=%d", os.Getpid()))
+		_ = do.Run() // the program may be killed
+	}
+	return n, err
 }
 
 // fleet is a host, into which is installed.
@@ -75,13 +108,13 @@ func startHost(t *testing.T) (f *fleet, old, current *install.Binary) {
 }
 
 // done does something with a host that succeeds.
-func done(t *testing.T, do func(context.Context, remote.Host) (*install.Outcome, error), h remote.Host) *install.Outcome {
+func done(t *testing.T, do func(context.Context, remote.Host) (*onhost.Outcome, error), h remote.Host) *onhost.Outcome {
 	t.Helper()
 	return proctest.Try(do(t.Context(), h)).OK(t)
 }
 
 func (f *fleet) installer(programs ...*install.Binary) *install.Installer {
-	i := &install.Installer{Runner: f.client, Programs: map[string]*install.Binary{}, Options: install.Options{Upgrade: true, Timeout: time.Minute}}
+	i := &install.Installer{Runner: f.client, Programs: map[string]*install.Binary{}, Options: onhost.Options{Upgrade: true}, Timeout: time.Minute}
 	for _, p := range programs {
 		i.Programs[p.Arch] = p
 	}
@@ -101,7 +134,7 @@ func (f *fleet) reset(p *install.Binary) {
 		return
 	}
 	require.NoError(f.t, proctest.WriteProgram(f.place(), p.Data))
-	require.NoError(f.t, os.WriteFile(rules, []byte(install.Sudoers(remote.DefaultGenv, "", string(sshd.MaySudo))), 0o440))
+	require.NoError(f.t, os.WriteFile(rules, []byte(onhost.Sudoers(remote.DefaultGenv, "", string(sshd.MaySudo))), 0o440))
 	require.NoError(f.t, os.MkdirAll(shims, 0o755))
 	for _, shim := range []string{"docker", "nvidia-smi"} {
 		require.NoError(f.t, os.Symlink("../../../bin/genv", filepath.Join(shims, shim)))
@@ -165,17 +198,16 @@ func (c changed) Run(ctx context.Context, h remote.Host, command remote.Command)
 	return c.Runner.Run(ctx, h, command)
 }
 
-// atStep has the script do something at a step.
+// atStep has the script, or the program that it runs, do something at a step. $ME is its PID.
 func atStep(name, do string) func(*remote.Command) {
 	const report = `step() { say step "$1"; }`
-	return func(c *remote.Command) {
-		c.Stdin = bytes.ReplaceAll(c.Stdin, []byte(report), []byte(`step() { say step "$1"; [ "$1" != `+name+` ] || { `+do+`; }; }`))
-	}
+	do = "export AT_STEP=" + name + " AT_DO=" + remote.Quote(do) + `; step() { say step "$1"; [ "$1" != ` + name + " ] || { ME=$$; " + do + "; }; }"
+	return func(c *remote.Command) { c.Stdin = bytes.ReplaceAll(c.Stdin, []byte(report), []byte(do)) }
 }
 
 var steps = []string{"begin", "upload", "checksum", "run", "visudo", "lock", "binary", "sudoers", "shims", "sync"}
 
-// TestKilledAtEachStep: the shell on the host is killed after each step. The host has the old genv or the new one, and
+// TestKilledAtEachStep: the shell or the program on the host is killed after each step. The host has the old genv or the new one, and
 // valid sudoers; and the next installation succeeds and leaves nothing behind.
 func TestKilledAtEachStep(t *testing.T) {
 	t.Parallel()
@@ -185,7 +217,7 @@ func TestKilledAtEachStep(t *testing.T) {
 			f.t = t
 			reset()
 			i := f.installer(current)
-			i.Runner = changed{f.client, atStep(step, "kill -9 $$")}
+			i.Runner = changed{f.client, atStep(step, "kill -9 $ME")}
 			require.ErrorContains(t, proctest.Try(i.Install(t.Context(), host)).Err, "interrupted after the step "+step)
 			f.requireWorking(before, current)
 
@@ -318,7 +350,7 @@ func TestUsersCannotPreventAnInstallation(t *testing.T) {
 		require.NoError(t, err, out)
 	}()
 	i := f.installer(current)
-	i.Options.Timeout = 20 * time.Second
+	i.Timeout = 20 * time.Second
 	done(t, i.Install, host)
 	f.requireWorking(current)
 	f.requireClean()

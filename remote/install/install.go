@@ -1,15 +1,13 @@
-// Package install installs, upgrades and removes genv on hosts: the program, its shims and the lines of sudoers(5) with
-// which a controller runs it.
+// Package install installs, upgrades and removes genv on hosts, over SSH: the program, its shims and the lines of
+// sudoers(5) with which a controller runs it.
 //
 //	installer := install.Installer{
 //		Runner: client, Programs: map[string]*install.Binary{"amd64": program},
 //	}
 //	results := remote.Each(ctx, hosts, fanout, installer.Install)
 //
-// It looks at each host, as the login and then as root, and decides; Decide is pure. One script that root runs there,
-// with the program on its stdin, makes the change: it writes everything under temporary names in the folders where it
-// belongs, checks it (checksum, a run of the program, visudo), and renames it. So a host always has the old program or
-// the new one, and valid sudoers. The next run removes what an interrupted one leaves behind.
+// It asks the login and then root what the host has. Where the program isn't there yet, it sends it. The program does
+// the rest, on the host and as root: see package onhost. In the end genv is run as a controller does.
 //
 // The package prints nothing, asks for no password (see Password), and installs no packages.
 package install
@@ -17,11 +15,12 @@ package install
 import (
 	"bytes"
 	"cmp"
+	"compress/gzip"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,146 +29,85 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/install/onhost"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Options are what is installed, and how.
-type Options struct {
-	Path    string // that of the program; empty is the host's absolute GenvPath, or else remote.DefaultGenv
-	Account string // may run genv by sudoers; empty is the login
-	Key     string // with which a controller logs in as the account, which is made if missing; empty for none
-	Check   bool   // changes nothing: the outcome is what would be done
-	Upgrade bool   // replaces another genv at Path
-	State   string // who is to own the state, StateRoot or StateShared; empty lets root own that of a new host
-	// Extras are man pages, completion, the unit of genv-enforce and a link in /usr/bin; ShellSetup also puts genv into
-	// all users' shells.
-	Extras, ShellSetup bool
-	Purge              bool          // has Uninstall remove state and logs, too
-	Timeout            time.Duration // for everything on a host; 0 is 10 minutes
-}
-
 const (
 	defaultTimeout = 10 * time.Minute
-	askTimeout     = time.Minute // for a script without an upload
+	askTimeout     = time.Minute // for a script that only looks
 )
 
 // Installer installs genv on hosts. It is safe for concurrent use.
 type Installer struct {
 	Runner   remote.Runner
 	Programs map[string]*Binary // by architecture
-	Options  Options
-	Password *Password // nil to use none
-}
+	// Options are what is installed. An empty Path is the host's absolute GenvPath, or else remote.DefaultGenv; an empty
+	// Account is the login.
+	Options  onhost.Options
+	Timeout  time.Duration // for everything on a host; 0 is 10 minutes
+	Password *Password     // nil to use none
 
-// Version is a genv on a host.
-type Version struct {
-	Version string `json:"version"` // empty if it isn't known, as with --check for a new one
-	Sum     string `json:"sha256"`
-}
-
-// Outcome is what was done on a host; in JSON, a part of the document of `genv remote install`.
-type Outcome struct {
-	Arch   string   `json:"arch"`
-	Path   string   `json:"path"`   // of genv there
-	Before *Version `json:"before"` // the genv there before it
-	Now    *Version `json:"now"`    // the genv after it
-	// Result is unchanged, installed, upgraded, repaired or uninstalled; with --check: what would be done.
-	Result  string   `json:"result"`
-	Account string   `json:"sudoers_for,omitzero"` // an account
-	Sudoers bool     `json:"sudoers_changed"`      // written, or removed
-	Shims   bool     `json:"shims_changed"`        // linked, or removed
-	Notes   []string `json:"notes"`                // what else the administrator should know
+	mu     sync.Mutex
+	packed map[*Binary][]byte // by gzip
 }
 
 type installation struct {
 	*Installer
 	host    remote.Host
-	wanted  Options // with Path, and with Account unless root logs in
-	login   values  // reported without root
+	wanted  onhost.Request
+	login   values // reported without root
+	root    values // reported by root
 	access  rootAccess
-	found   *Survey
-	outcome Outcome
+	arch    string
+	program *Binary // for the host; nil for none
+	uid     string  // of the account
+	outcome *onhost.Outcome
 }
 
 // Install installs genv on a host. If the connection is lost, the host has the old genv or the new one.
-func (i *Installer) Install(ctx context.Context, h remote.Host) (*Outcome, error) {
-	return i.on(ctx, h, func(ctx context.Context, v *installation) error {
-		plan, err := v.plan()
-		if err != nil || v.wanted.Check {
-			return err
-		}
-		if plan.files() || plan.Clean {
-			err = v.apply(ctx, plan)
-		}
-		if err == nil && (plan.State != "" || plan.Units) {
-			err = v.changeState(ctx, plan.State)
-		}
-		if err == nil && plan.Extras { // an earlier program's are renewed
-			_, err = v.change(ctx, extrasScript+extrasApplyScript, nil, map[string]string{
-				"enforce": unitFor(enforceService, v.wanted.Path), "again": yes(plan.Program != nil),
-			})
-		}
-		if err == nil {
-			err = v.verify(ctx)
-		}
-		return err
-	})
+func (i *Installer) Install(ctx context.Context, h remote.Host) (*onhost.Outcome, error) {
+	return i.on(ctx, h, false)
 }
 
-// on does something on a host after a look at it.
-func (i *Installer) on(ctx context.Context, h remote.Host, do func(context.Context, *installation) error) (
-	*Outcome, error,
-) {
-	limit := cmp.Or(i.Options.Timeout, defaultTimeout)
+// Uninstall removes the program and its parts. State, logs and the account stay; with Options.Purge only the account.
+func (i *Installer) Uninstall(ctx context.Context, h remote.Host) (*onhost.Outcome, error) {
+	return i.on(ctx, h, true)
+}
+
+func (i *Installer) on(ctx context.Context, h remote.Host, uninstall bool) (*onhost.Outcome, error) {
+	limit := cmp.Or(i.Timeout, defaultTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s: %w", limit, remote.ErrLate))
 	defer cancel()
-	v := &installation{Installer: i, host: h, wanted: i.Options}
+	v := &installation{Installer: i, host: h, wanted: onhost.Request{Options: i.Options, Uninstall: uninstall}}
 	err := v.look(ctx)
 	if err == nil {
-		err = do(ctx, v)
+		err = v.act(ctx)
+	}
+	if err == nil && !uninstall && !v.wanted.Check {
+		err = v.verify(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &v.outcome, nil
+	return v.outcome, nil
 }
 
-func (v *installation) plan() (*Plan, error) {
-	system, machine := v.login.one("system"), v.login.one("machine")
-	arch := architecture[machine]
-	program := v.Programs[arch]
-	switch {
-	case system != "Linux" || arch == "":
-		return nil, refuse("genv runs on Linux on amd64 and arm64", "the host is %s on %s", system, machine)
-	case program == nil:
-		return nil, refuse(fmt.Sprintf("name a genv for it with --binary-%s FILE", arch),
-			"the host is %s, and this genv is for %s", arch, strings.Join(slices.Sorted(maps.Keys(v.Programs)), ", "))
-	}
-	plan, err := Decide(&v.wanted, program, v.found)
-	if err != nil {
-		return nil, err
-	}
-	v.outcome.Arch, v.outcome.Result, v.outcome.Notes = arch, plan.Result, plan.Notes
-	v.outcome.Sudoers, v.outcome.Shims = plan.Sudoers != "", plan.Shims
-	v.outcome.Now = &Version{Sum: program.Sum}
-	if plan.Program == nil {
-		v.outcome.Now.Version = v.found.Version
-	}
-	return plan, nil
-}
-
+// look asks who the login is and what the host has.
 func (v *installation) look(ctx context.Context) error {
-	if v.wanted.Path == "" {
-		v.wanted.Path = remote.DefaultGenv
+	w := &v.wanted
+	if w.Path == "" {
+		w.Path = remote.DefaultGenv
 		if path.IsAbs(v.host.GenvPath) {
-			v.wanted.Path = v.host.GenvPath
+			w.Path = v.host.GenvPath
 		}
 	}
-	v.outcome.Path = v.wanted.Path
-	if err := CheckPath(v.wanted.Path); err != nil {
+	w.Known = v.host.GenvPath == w.Path
+	if err := onhost.CheckPath(w.Path); err != nil {
 		return remote.Errorf(remote.Configuration, "%w", err).
 			WithNext("correct `genv:` in hosts.yaml, or name the place with --path")
 	}
@@ -180,22 +118,46 @@ func (v *installation) look(ctx context.Context) error {
 		return err
 	}
 	v.access.direct = v.login.one("uid") == "0"
-	if v.wanted.Account == "" && !v.access.direct {
-		v.wanted.Account = v.login.one("user")
+	w.Version = text.Cut(v.login.one("version"), 80)
+	if w.Account == "" && !v.access.direct {
+		w.Account = v.login.one("user")
 	}
-	v.outcome.Account = v.wanted.Account
-	if v.wanted.Account != "" {
-		if err := text.CheckUsername(v.wanted.Account); err != nil {
+	if w.Account != "" {
+		if err := text.CheckUsername(w.Account); err != nil {
 			return refuse("name the account with --sudoers-for", "no line of sudoers for the login: %w", err)
 		}
 	}
-	if err := v.becomeRoot(ctx); err != nil {
+	if err := v.choose(); err != nil {
 		return err
 	}
-	if v.found.Sum != "" {
-		v.outcome.Before = &Version{Version: v.found.Version, Sum: v.found.Sum}
+	return v.becomeRoot(ctx)
+}
+
+// choose chooses the program for the host. To uninstall, the one that is there does.
+func (v *installation) choose() error {
+	system, machine := v.login.one("system"), v.login.one("machine")
+	arch := architecture[machine]
+	if system != "Linux" || arch == "" {
+		return refuse("genv runs on Linux on amd64 and arm64", "the host is %s on %s", system, machine)
+	}
+	v.arch, v.program = arch, v.Programs[arch]
+	if v.program == nil && !v.wanted.Uninstall {
+		return v.noProgram()
+	}
+	if v.program != nil {
+		v.wanted.Sum = v.program.Sum
 	}
 	return nil
+}
+
+func (v *installation) noProgram() error {
+	return refuse(fmt.Sprintf("name a genv for it with --binary-%s FILE", v.arch),
+		"the host is %s, and this genv is for %s", v.arch, strings.Join(slices.Sorted(maps.Keys(v.Programs)), ", "))
+}
+
+// refuse is the error of a host that was not changed.
+func refuse(next, format string, args ...any) error {
+	return remote.Errorf(remote.InstallRefused, format, args...).WithNext(next)
 }
 
 // becomeRoot looks at the host as root, by sudo, with a password only if sudo wants one.
@@ -204,8 +166,9 @@ func (v *installation) becomeRoot(ctx context.Context) error {
 		return refuse("log in as root, or remove `sudo: false` for it from hosts.yaml",
 			"the login %s is not root, and sudo is not to be used on this host", v.login.one("user"))
 	}
-	answer, err := v.ask(ctx, v.access, lookScripts)
-	if err != nil && !v.access.direct && len(answer) == 0 && mayBeSudo(err) {
+	var err error
+	v.root, err = v.ask(ctx, v.access, rootScript)
+	if err != nil && !v.access.direct && len(v.root) == 0 && mayBeSudo(err) {
 		if v.Password == nil {
 			return needsRights(err)
 		}
@@ -214,10 +177,7 @@ func (v *installation) becomeRoot(ctx context.Context) error {
 			return err
 		}
 		v.access.secret = v.Password.secret
-		answer, err = v.ask(ctx, v.access, lookScripts)
-	}
-	if err == nil {
-		v.found = answer.survey(text.Cut(v.login.one("version"), 80))
+		v.root, err = v.ask(ctx, v.access, rootScript)
 	}
 	return err
 }
@@ -227,70 +187,81 @@ func mayBeSudo(err error) bool {
 	return class == remote.Sudo || class == remote.SudoRefused || class == remote.CommandFailed
 }
 
-// variables are those of each script; a script may get others in addition, or in their place.
-func (v *installation) variables() map[string]string {
-	return map[string]string{
-		"path":        v.wanted.Path,
-		"folder":      SudoersFolder,
-		"rules_file":  remote.SudoersFile,
-		"shims":       v.shims(),
-		"account":     v.wanted.Account,
-		"key":         v.wanted.Key,
-		"units":       "/etc/systemd/system",
-		"extras":      yes(v.wanted.Extras),
-		"shell_setup": yes(v.wanted.ShellSetup),
-		"again":       "",
-	}
-}
-
-// shims is the folder where `make install` puts them for a program; empty if others than root may change it.
-func (v *installation) shims() string {
-	if v.found != nil && unsafe(v.found.ShimFolders) != nil {
-		return ""
-	}
-	return path.Join(path.Dir(path.Dir(v.wanted.Path)), "lib", "genv", "shims")
-}
-
-// hasShims says whether the shims' links lead to a program: it must be in a folder bin.
-func hasShims(program string) bool { return path.Base(path.Dir(program)) == "bin" }
-
-func (v *installation) apply(ctx context.Context, plan *Plan) error {
+// act has the program do the work: the one that is there, or one that is sent.
+func (v *installation) act(ctx context.Context) error {
 	limit, _ := ctx.Deadline()
-	var upload io.Reader
-	sum := ""
-	if plan.Program != nil {
-		sum, upload = plan.Program.Sum, bytes.NewReader(plan.Program.Data)
+	seconds := strconv.Itoa(int(time.Until(limit).Seconds()) + 1)
+	vars, upload := map[string]string{"seconds": seconds, "here": "", "gzip": "", "plan": ""}, io.Reader(nil)
+	if v.wanted.Check {
+		vars["plan"] = "--plan"
 	}
-	answer, err := v.change(ctx, applyScript, upload, map[string]string{
-		"run":          rand.Text(),
-		"content":      plan.Sudoers,
-		"earlier":      plan.Earlier,
-		"before":       v.found.Sum,
-		"rules_before": v.found.RulesSum,
-		"seconds":      strconv.Itoa(int(time.Until(limit).Seconds()) + 1),
-		"link":         yes(plan.Shims),
-		"key":          plan.Key,
-		"program":      sum,
-	})
-	if version := answer.one("version"); version != "" {
-		v.outcome.Now.Version = version
+	switch {
+	case v.root.has("here"):
+		vars["here"] = "yes"
+	case v.program == nil:
+		return v.noProgram()
+	case !v.root.has("sha256sum"):
+		return refuse("install sha256sum on the host (the package coreutils has it)", "there is no sha256sum on the host")
+	case v.root.has("gzip"):
+		vars["gzip"], upload = "yes", bytes.NewReader(v.pack(v.program))
+	default:
+		upload = bytes.NewReader(v.program.Data)
 	}
-	return err
+	answer, err := v.run(ctx, v.access, actScript, upload, vars)
+	if failed := answer.one("failed"); failed != "" {
+		return onhost.Failure(failed, v.wanted.Path, answer.one("why"))
+	}
+	var a onhost.Answer
+	if answer.has("answer") && json.Unmarshal([]byte(answer["answer"][0]), &a) == nil {
+		return v.learn(&a)
+	}
+	return interrupted(cmp.Or(err, error(errIncomplete)), answer)
 }
 
-// changeState gives the state to root or to all users; empty restarts the service, if any, with the program.
-func (v *installation) changeState(ctx context.Context, to string) error {
-	_, err := v.change(ctx, stateScript, nil, map[string]string{
-		"state": to, "socket": hostSocket, "service": unitFor(hostService, v.wanted.Path),
-	})
-	return err
+// learn takes over what a host says of itself, as far as it can be said on a terminal.
+func (v *installation) learn(a *onhost.Answer) error {
+	shown := func(s string) string { return text.Cut(text.OneLine(s), maxValue) }
+	if f := a.Failure; f != nil {
+		class := remote.CommandFailed
+		if f.Class == remote.InstallRefused {
+			class = f.Class
+		}
+		return remote.Errorf(class, "%s", shown(f.Error)).WithNext(shown(f.NextStep))
+	}
+	o := a.Outcome
+	results := []string{onhost.Unchanged, onhost.Installed, onhost.Upgraded, onhost.Repaired, onhost.Uninstalled}
+	if o == nil || !slices.Contains(results, o.Result) || o.Now == nil && !v.wanted.Uninstall {
+		return errIncomplete
+	}
+	v.uid, v.outcome = shown(a.AccountUID), o
+	o.Arch, o.Path, o.Account = v.arch, v.wanted.Path, v.wanted.Account
+	for _, version := range []*onhost.Version{o.Before, o.Now} {
+		if version != nil {
+			version.Version, version.Sum = text.Cut(shown(version.Version), 80), text.Cut(shown(version.Sum), 64)
+		}
+	}
+	o.Notes = o.Notes[:min(len(o.Notes), 100)]
+	for n, note := range o.Notes {
+		o.Notes[n] = shown(note)
+	}
+	return nil
 }
 
-func yes(b bool) string {
-	if b {
-		return "yes"
+// pack compresses a program, once for all hosts.
+func (i *Installer) pack(b *Binary) []byte {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.packed[b] == nil {
+		var packed bytes.Buffer
+		w, _ := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // a level that exists
+		_, _ = w.Write(b.Data)                               // a buffer takes all
+		_ = w.Close()
+		if i.packed == nil {
+			i.packed = make(map[*Binary][]byte)
+		}
+		i.packed[b] = packed.Bytes()
 	}
-	return ""
+	return i.packed[b]
 }
 
 // Binary is a genv for one architecture.
@@ -326,13 +297,9 @@ func NewProgram(data []byte) (*Binary, error) {
 	case !bytes.Contains(data, mainPackage()):
 		return nil, errors.New("it is not genv")
 	}
-	p.Sum = sumOf(string(data))
+	sum := sha256.Sum256(data)
+	p.Sum = hex.EncodeToString(sum[:])
 	return p, nil
-}
-
-func sumOf(data string) string {
-	sum := sha256.Sum256([]byte(data))
-	return hex.EncodeToString(sum[:])
 }
 
 // mainPackage is how genv names its package main in itself. In one piece, the name would be in every program that links

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	_ "embed" // the scripts
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 // The scripts, for a POSIX shell on the host.
@@ -21,35 +23,11 @@ var (
 	commonScript string
 	//go:embed scripts/login.sh
 	loginScript string
-	//go:embed scripts/look.sh
-	lookScript string
-	//go:embed scripts/apply.sh
-	applyScript string
-	//go:embed scripts/uninstall.sh
-	uninstallScript string
-	//go:embed scripts/new-host.sh
-	newHostScript string
-	//go:embed scripts/state.sh
-	stateScript string
-	//go:embed scripts/extras.sh
-	extrasScript string
-	//go:embed scripts/extras-apply.sh
-	extrasApplyScript string
-	//go:embed scripts/purge.sh
-	purgeScript string
-	// The units of root's service, which the packages have too.
-	//go:embed systemd/genv-host.socket
-	hostSocket string
-	//go:embed systemd/genv-host.service
-	hostService string
-	// That of a machine alone.
-	//go:embed systemd/genv-enforce.service
-	enforceService string
+	//go:embed scripts/root.sh
+	rootScript string
+	//go:embed scripts/act.sh
+	actScript string
 )
-
-func unitFor(unit, path string) string { return strings.ReplaceAll(unit, "/usr/bin/genv", path) }
-
-var lookScripts = newHostScript + extrasScript + lookScript // what a host has
 
 // receive is a shell's program that reads the script from stdin, between two lines with the token, and runs it with the
 // rest of stdin. What precedes the first token is dropped: the password, if sudo needs none. Without the second token
@@ -101,12 +79,22 @@ func (a rootAccess) input(token, script string, vars map[string]string) []byte {
 var errIncomplete = remote.Errorf(remote.InvalidOutput, "the host's answer is not complete")
 
 // run runs a script with the upload, if any, on its stdin, and returns its report.
-func (v *installation) run(ctx context.Context, a rootAccess, script string, upload io.Reader,
-	more map[string]string,
-) (values, error) {
-	token, vars := rand.Text(), v.variables()
-	maps.Copy(vars, more)
-	input := a.input(token, script, vars)
+func (v *installation) run(ctx context.Context, a rootAccess, script string, upload io.Reader, vars map[string]string) (
+	values, error,
+) {
+	token := rand.Text()
+	v.wanted.Token = token
+	wanted := v.wanted
+	if wanted.Uninstall {
+		wanted.Account = v.Options.Account // the login stays without a word
+	}
+	request, err := json.Marshal(wanted)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{"path": v.wanted.Path, "sum": v.wanted.Sum, "request": string(request)}
+	maps.Copy(all, vars)
+	input := a.input(token, script, all)
 	defer clear(input)
 	out, err := v.Runner.Run(ctx, v.host, remote.Command{Args: a.asRoot(receive(token)), Stdin: input, Upload: upload})
 	return parseValues(hidden(out.Stdout, a.secret), token), withoutSecret(err, a.secret)
@@ -120,21 +108,42 @@ func (v *installation) ask(ctx context.Context, a rootAccess, script string) (va
 	return answer, err
 }
 
-func (v *installation) change(ctx context.Context, script string, upload io.Reader, more map[string]string) (
-	values, error,
-) {
-	answer, err := v.run(ctx, v.access, script, upload, more)
-	switch failed := answer.one("failed"); {
-	case failed != "":
-		return answer, v.failure(failed, answer.one("why"))
-	case answer.has("done"):
-		return answer, nil
-	case err == nil:
-		err = errIncomplete
+// values are a script's reports, in order, by key.
+type values map[string][]string
+
+// Bounds of a host's reports.
+const (
+	maxReported = 4096      // lines
+	maxLine     = 256 << 10 // bytes
+	maxValue    = 4096      // bytes of what people read
+)
+
+// parseValues reads the lines that begin with a script's token, whatever the login prints.
+func parseValues(stdout []byte, token string) values {
+	found := make(values)
+	count := 0
+	for line := range bytes.SplitSeq(stdout, []byte("\n")) {
+		rest, ok := bytes.CutPrefix(line, []byte(token+" "))
+		if !ok || count == maxReported {
+			continue
+		}
+		count++
+		key, value, _ := strings.Cut(text.Cut(string(rest), maxLine), " ")
+		found[key] = append(found[key], value)
 	}
-	return answer, interrupted(err, answer)
+	return found
 }
 
+func (v values) one(key string) string {
+	if len(v[key]) == 0 {
+		return ""
+	}
+	return text.OneLine(text.Cut(v[key][0], maxValue))
+}
+
+func (v values) has(key string) bool { return len(v[key]) > 0 }
+
+// interrupted is the error of a script without an answer.
 func interrupted(err error, answer values) error {
 	e, ok := errors.AsType[*remote.Error](err)
 	if !ok {
@@ -142,7 +151,7 @@ func interrupted(err error, answer values) error {
 	}
 	last := "before it began"
 	if steps := answer["step"]; len(steps) > 0 {
-		last = "after the step " + steps[len(steps)-1]
+		last = "after the step " + text.Cut(text.OneLine(steps[len(steps)-1]), 80)
 	}
 	return &remote.Error{
 		Class: e.Class, Stderr: e.Stderr, Err: fmt.Errorf("the installation was interrupted %s: %w", last, err),

@@ -17,12 +17,14 @@ import (
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/controller"
 	"github.com/seed-3119e985/genv/remote/install"
+	"github.com/seed-3119e985/genv/remote/install/onhost"
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 type installOptions struct {
 	listFlags
-	install.Options
+	onhost.Options
+	timeout      time.Duration
 	programs     map[string]*install.Binary
 	amd64, arm64 string // files
 	uninstall    bool
@@ -32,7 +34,7 @@ type installOptions struct {
 
 func installCommand(h hostFlags) *cli.Command {
 	o := &installOptions{listFlags: listFlags{hostFlags: h}}
-	o.Extras, o.Timeout = true, 10*time.Minute
+	o.Extras, o.timeout = true, 10*time.Minute
 	const otherArch = "`FILE` with genv for hosts with this architecture, if this one is for another"
 	return &cli.Command{
 		Name: "install", Category: command.Personal,
@@ -50,7 +52,7 @@ func installCommand(h hostFlags) *cli.Command {
 			command.Bool(&o.Purge, "purge", "remove state and logs, too, if no environment is active; "+
 				"only the account stays"),
 			command.String(&o.State, "state", "`WHO` owns the state: root (by its service, docs/host.md) or shared "+
-				"(every user)").OneOf(install.StateRoot, install.StateShared).
+				"(every user)").OneOf(onhost.StateRoot, onhost.StateShared).
 				DefaultText("root on new hosts, else as it is"),
 			command.String(&o.Path, "path", "`PATH` of genv on the hosts").
 				Config(command.Site).DefaultText(remote.DefaultGenv+", or `genv:` of hosts.yaml"),
@@ -60,7 +62,7 @@ func installCommand(h hostFlags) *cli.Command {
 			command.String(&o.arm64, "binary-arm64", otherArch).Config(command.Site),
 			command.Bool(&o.askPassword, "ask-sudo-password",
 				"ask once for sudo's password, for hosts where sudo wants one"),
-			command.Duration(&o.Timeout, "host-timeout", "`TIME` for everything on a host").Config(command.Site),
+			command.Duration(&o.timeout, "host-timeout", "`TIME` for everything on a host").Config(command.Site),
 		)...),
 		Action: o.run,
 	}
@@ -70,9 +72,9 @@ func (o *installOptions) read(c *cli.Context) (config hostConfig, err error) {
 	if config, err = o.readConfig(c); err != nil {
 		return config, err
 	}
-	config.SSH.CommandTimeout = o.Timeout // the installer has a shorter one for what uploads nothing
+	config.SSH.CommandTimeout = o.timeout // the installer has a shorter one for what uploads nothing
 	if o.Path != "" {
-		if err := install.CheckPath(o.Path); err != nil {
+		if err := onhost.CheckPath(o.Path); err != nil {
 			return config, command.WrongFlag("path", " %w", err)
 		}
 	}
@@ -186,7 +188,9 @@ func (o *installOptions) run(c *cli.Context) error {
 		return err
 	}
 	defer f.close()
-	i := &install.Installer{Runner: f.client, Programs: o.programs, Options: o.Options, Password: o.password}
+	i := &install.Installer{
+		Runner: f.client, Programs: o.programs, Options: o.Options, Timeout: o.timeout, Password: o.password,
+	}
 	work := i.Install
 	if o.uninstall {
 		work = i.Uninstall
@@ -214,11 +218,11 @@ type InstallDocument struct {
 
 type installedHost struct {
 	Host string `json:"host"`
-	install.Outcome
+	onhost.Outcome
 }
 
 // write prints what became of the hosts, and says whether something changed on one.
-func (o *installOptions) write(results []remote.Result[*install.Outcome], failures []remote.Failure) (bool, error) {
+func (o *installOptions) write(results []remote.Result[*onhost.Outcome], failures []remote.Failure) (bool, error) {
 	document := InstallDocument{
 		Schema: "genv.remote.install/1", Check: o.Check, Hosts: []installedHost{}, Failed: failures,
 	}
@@ -231,9 +235,9 @@ func (o *installOptions) write(results []remote.Result[*install.Outcome], failur
 		h := installedHost{r.Host.Name, *r.Value}
 		h.Notes = append([]string{}, h.Notes...) // an empty list, not null
 		document.Hosts = append(document.Hosts, h)
-		changed = changed || h.Result != install.Unchanged
+		changed = changed || h.Result != onhost.Unchanged
 		result := h.Result
-		if o.Check && h.Result != install.Unchanged {
+		if o.Check && h.Result != onhost.Unchanged {
 			result = "would be " + result
 		}
 		same := h.Before != nil && h.Now != nil && h.Before.Version == h.Now.Version && h.Before.Sum != h.Now.Sum
@@ -272,7 +276,7 @@ func writeNotes(w io.Writer, hosts []installedHost) error {
 }
 
 // versionCell is a version, with the beginning of its checksum if asked for, or that alone if the version is unknown.
-func versionCell(v *install.Version, withSum bool) string {
+func versionCell(v *onhost.Version, withSum bool) string {
 	if v == nil {
 		return "-"
 	}
@@ -288,7 +292,7 @@ func versionCell(v *install.Version, withSum bool) string {
 
 func sudoersCell(h *installedHost) string {
 	switch {
-	case h.Sudoers && h.Result == install.Uninstalled:
+	case h.Sudoers && h.Result == onhost.Uninstalled:
 		return "removed"
 	case h.Account == "":
 		return "-"

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/fleet"
 	"github.com/seed-3119e985/genv/cmd/genv/genvtest"
 	"github.com/seed-3119e985/genv/remote"
-	"github.com/seed-3119e985/genv/remote/install"
+	"github.com/seed-3119e985/genv/remote/install/onhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
 )
@@ -50,14 +50,14 @@ func TestInstall(t *testing.T) {
 	r = with(old).OK(t)
 	require.Regexp(t, `gpu-01 +amd64|arm64 +/usr/local/bin/genv +- +devel +operator +installed`, r.Out)
 	requireFile(t, place, old, 0o755)
-	require.Equal(t, install.Sudoers("/usr/local/bin/genv", filepath.Join(f.Dir, "bin")+":"+filepath.Join(f.Dir, "driver"), "operator"), genvtest.Read(t, rules))
+	require.Equal(t, onhost.Sudoers("/usr/local/bin/genv", filepath.Join(f.Dir, "bin")+":"+filepath.Join(f.Dir, "driver"), "operator"), genvtest.Read(t, rules))
 	for _, shim := range []string{"docker", "nvidia-smi"} {
 		there := proctest.Try(filepath.EvalSymlinks(filepath.Join(f.Local(), "lib/genv/shims", shim))).OK(t)
 		require.Equal(t, place, there)
 	}
 
 	r = with(old, "--format", "json").OK(t)
-	require.Equal(t, install.Unchanged, installed(t, r).Hosts[0].Result)
+	require.Equal(t, onhost.Unchanged, installed(t, r).Hosts[0].Result)
 	with(old, "--check").OK(t)
 	r = with(current, "--check")
 	require.Equal(t, command.ExitSomeFailed, r.Code, "it answered, and needs --upgrade")

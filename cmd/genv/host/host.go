@@ -21,6 +21,7 @@ import (
 	"github.com/seed-3119e985/genv/cmd/genv/enforcement"
 	"github.com/seed-3119e985/genv/cmd/genv/localhost"
 	"github.com/seed-3119e985/genv/cmd/genv/render"
+	"github.com/seed-3119e985/genv/remote/install/onhost"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/container"
 	"github.com/seed-3119e985/genv/snapshot/state"
@@ -32,7 +33,7 @@ import (
 )
 
 func (p *hostCommands) hostCommand() *cli.Command {
-	format := ""
+	format, plan, whyNotNew := "", false, false
 	return &cli.Command{
 		Name: "host", Usage: "the service that owns the state of this host",
 		Subcommands: []*cli.Command{
@@ -43,6 +44,22 @@ func (p *hostCommands) hostCommand() *cli.Command {
 			{
 				Name: "handover", Action: p.hostHandover,
 				Usage: "give the state back to all users, after the service has been stopped",
+			},
+			{
+				Name: "install", Hidden: true, // `genv remote install` runs it
+				Usage: "install this program as a request on stdin says",
+				Flags: []cli.Flag{
+					command.Bool(&plan, "plan", "change nothing; report what would be done"),
+					command.Bool(&whyNotNew, "why-not-new", "only print why root doesn't own the state by default"),
+				},
+				Action: func(c *cli.Context) error {
+					h := onhost.Host{Program: "/proc/self/exe", Out: p.Out, Getenv: p.Getenv}
+					if whyNotNew {
+						_, err := fmt.Fprintln(p.Out, h.NotNew())
+						return err
+					}
+					return h.Serve(c.Context, p.In, plan)
+				},
 			},
 			p.setupDockerCommand(),
 			{

@@ -4,13 +4,15 @@ PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 # The first newline ends what a login may have printed.
 printf '\n'
 say() { printf '%s %s\n' "$token" "$*"; }
+have() { command -v "$1" >/dev/null; }
 limited() {
-  if command -v timeout >/dev/null; then timeout "$@"; else shift; "$@"; fi
+  if have timeout; then timeout "$@"; else shift; "$@"; fi
 }
-same() { [ "$(cat "$1" 2>/dev/null; echo .)" = "$2." ]; }
-# outdated says whether systemd has loaded other units than those that are there. Containers can lose their GPUs when it
-# loads all units again, so reload does that only then.
-outdated() { systemctl show --property=LoadState,NeedDaemonReload "$@" 2>/dev/null | grep -q '=not-found$\|=yes$'; }
-reload() { ! outdated "$@" || systemctl daemon-reload; }
-# Root alone can open this file. A folder would not do: any user can open one and lock it.
-lock_file=/run/genv-install.lock
+# owned says whether root alone may change a file and decides what its folders are.
+owned() {
+  d=$1
+  while [ -n "$d" ]; do
+    case $(stat -L -c '%u %A' "$d" 2>/dev/null) in "0 "?????-??-?) ;; *) return 1 ;; esac
+    d=${d%/*}
+  done
+}

@@ -3,7 +3,6 @@ package folder
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -134,7 +133,7 @@ func (d *Folder) fill(file *os.File, name string, data []byte, mode uint32, dura
 	}
 	if err = errors.Join(err, file.Close()); err != nil {
 		_ = d.Remove(name)
-		return fmt.Errorf("write the state: %w", err)
+		return err
 	}
 	return nil
 }

@@ -1,0 +1,258 @@
+package onhost
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// leftover begins the names of temporary files. sudo ignores them because of the dot.
+const leftover = ".genv-install-"
+
+func staged(file string) string {
+	return filepath.Join(filepath.Dir(file), leftover+filepath.Base(file))
+}
+
+const (
+	rulesFile   = SudoersFolder + "/" + remote.SudoersFile
+	earlierFile = SudoersFolder + "/" + oldRulesFile
+)
+
+func (i *installation) install(ctx context.Context) error {
+	plan, err := Decide(i.Request, i.found)
+	if err != nil {
+		return err
+	}
+	o := &i.outcome
+	o.Result, o.Notes, o.Sudoers, o.Shims = plan.Result, plan.Notes, plan.Sudoers != "", plan.Shims
+	o.Now = &Version{Sum: i.Sum}
+	if !plan.Program {
+		o.Now.Version = i.found.Version
+	}
+	if i.Check {
+		return nil
+	}
+	i.removeLeftovers()
+	defer i.removeLeftovers()
+	if plan.files() {
+		err = i.apply(ctx, plan)
+	}
+	ctx = uninterrupted(ctx)
+	if err == nil && (plan.State != "" || plan.Units) {
+		err = i.changeState(ctx, plan.State)
+	}
+	if err == nil && plan.Extras { // an earlier program's are renewed
+		err = i.addExtras(ctx, plan.Program)
+	}
+	if !i.Known && i.found.Found != i.Path && i.foundBySudo() != i.Path {
+		i.note("sudo doesn't find it as genv: set `genv: %s` for the host in hosts.yaml", i.Path)
+	}
+	return err
+}
+
+// uninterrupted is for what a lost connection must not end.
+func uninterrupted(ctx context.Context) context.Context {
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
+	return context.WithoutCancel(ctx)
+}
+
+// removeLeftovers removes temporary files, also of an interrupted installation: the lock says that none is under way.
+func (i *installation) removeLeftovers() {
+	dirs := []string{path.Dir(i.Path), SudoersFolder}
+	if i.found.ShimsUnsafe == nil {
+		dirs = append(dirs, path.Dir(i.shims()[0].path))
+	}
+	for _, dir := range dirs {
+		files, _ := filepath.Glob(i.at(path.Join(dir, leftover+"*"))) // the pattern is right
+		for _, file := range files {
+			_ = os.Remove(file) // the next run tries again
+		}
+	}
+}
+
+// change is a file that is replaced if a program finds nothing wrong before, and after.
+type change struct {
+	path, kind, step string // kind is of a failure
+	data             []byte
+	mode             uint32
+	before, after    []string // the program with its arguments; empty for none
+}
+
+func (i *installation) changes(ctx context.Context, plan *Plan) (all []change, err error) {
+	if file := i.at(i.Path); plan.Program {
+		c := change{path: file, kind: "run", step: "binary", mode: 0o755}
+		c.before, c.after = []string{staged(file), "version"}, []string{file, "version"}
+		c.data, err = os.ReadFile(i.Program)
+		all = append(all, c)
+	}
+	if file := i.at(rulesFile); plan.Sudoers != "" {
+		c := change{path: file, kind: "visudo", step: "sudoers", mode: 0o440, data: []byte(plan.Sudoers)}
+		c.before = []string{"visudo", "-cf", staged(file)}
+		if _, err := i.run(ctx, "visudo", "-c"); err == nil { // all of sudoers is valid now
+			c.after = []string{"visudo", "-c"}
+		}
+		all = append(all, c)
+	}
+	return all, err
+}
+
+// apply makes the change of the files. Until commit nothing that is in use changes.
+func (i *installation) apply(ctx context.Context, plan *Plan) error {
+	changes, err := i.changes(ctx, plan)
+	if err == nil {
+		err = os.MkdirAll(i.at(path.Dir(i.Path)), 0o755)
+	}
+	for _, c := range changes {
+		if err == nil {
+			err = folder.WriteFile(staged(c.path), c.data, c.mode)
+		}
+	}
+	if err != nil {
+		return i.failure("write", err)
+	}
+	for _, c := range changes {
+		said, err := i.run(ctx, c.before[0], c.before[1:]...)
+		if err != nil {
+			return i.failure(c.kind, err)
+		}
+		if c.kind == "run" {
+			i.outcome.Now.Version, _, _ = strings.Cut(said, "\n")
+		}
+		if err := i.step(ctx, c.kind); err != nil {
+			return err
+		}
+	}
+	files := map[string]string{i.Path: i.found.Sum, rulesFile: i.found.RulesSum, earlierFile: i.found.OldSum}
+	for file, sum := range files { // others, who know no lock
+		if fileSum(i.at(file)) != sum {
+			return i.failure("changed", fmt.Errorf("%s has another checksum", file))
+		}
+	}
+	if err := i.failure("account", i.makeAccount(ctx, plan.Key)); err != nil {
+		return err
+	}
+	if err := i.step(ctx, "lock"); err != nil {
+		return err
+	}
+	return i.commit(uninterrupted(ctx), plan, changes)
+}
+
+// commit renames the files into their places, or leaves all as it was. removeLeftovers removes the earlier ones.
+func (i *installation) commit(ctx context.Context, plan *Plan, changes []change) (err error) {
+	old := func(file string) string { return staged(file) + ".old" }
+	var undo []func() error
+	defer func() {
+		for _, u := range undo {
+			if err != nil {
+				_ = u() // what is left is removed by hand
+			}
+		}
+	}()
+	for _, c := range changes {
+		switch err := os.Link(c.path, old(c.path)); {
+		case err == nil:
+			undo = append(undo, func() error { return os.Rename(old(c.path), c.path) })
+		case os.IsNotExist(err):
+			undo = append(undo, func() error { return os.Remove(c.path) })
+		default:
+			return i.failure("write", err)
+		}
+		err := cmp.Or(os.Rename(staged(c.path), c.path), syncFolder(filepath.Dir(c.path)))
+		if earlier := i.at(earlierFile); err == nil && c.kind == "visudo" && plan.Earlier != "" {
+			undo = append(undo, func() error { return os.Rename(old(earlier), earlier) })
+			err = os.Rename(earlier, old(earlier))
+		}
+		if err != nil {
+			return i.failure("write", err)
+		}
+		_ = i.step(ctx, c.step) // nobody may be waiting
+		if len(c.after) > 0 {
+			_, err = i.run(ctx, c.after[0], c.after[1:]...)
+		}
+		if err != nil {
+			return i.failure(c.kind, err)
+		}
+	}
+	for _, shim := range i.shims() {
+		if plan.Shims && err == nil {
+			err = i.put(ctx, shim)
+		}
+	}
+	_, _ = i.step(ctx, "shims"), i.step(ctx, "sync")
+	return i.failure("write", err)
+}
+
+func syncFolder(dir string) error {
+	d, err := folder.OpenExisting(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return folder.Ignore(d.Sync(), syscall.EINVAL) // some file systems can't
+}
+
+// failures are the words for a failure, and the next step. %s is the path of the program.
+var failures = map[string][2]string{
+	"write": {"a file can't be written", "look for free space and for mounts that are read-only on the host"},
+	"checksum": {
+		"the program arrived with another checksum",
+		"run it again; if it fails again, the connection or the host's disk changes data",
+	},
+	"run": {
+		"the new program doesn't run from %s",
+		"look for a mount with noexec, or a kernel that allows only known programs; the files are as before",
+	},
+	"visudo": {
+		"visudo refuses the lines for genv",
+		"correct what visudo says with `sudo visudo -c` on the host; the files are as before",
+	},
+	"busy": {"another installation is under way", "run it again when the other one has ended"},
+	"state": {
+		"genv is in place, and who owns the state was not changed",
+		"look at `systemctl status genv-host` on the host, then run it again with --state root or --state shared",
+	},
+	"account": {
+		"the controller's account can't be set up there",
+		"make it there by hand, with the key of /etc/genv/controller.pub; the files are as before",
+	},
+	"extras": {
+		"genv is in place, and not all that comes with it", "run it again when the host has no longer what is named",
+	},
+	"folder": {
+		"there is no folder of root's alone in which the program runs",
+		"mount one of /var/lib, /root and the folder of %s without noexec, and writable",
+	},
+	"changed": {"another process changed the program meanwhile", "run it again"},
+}
+
+// failure is Failure for an error, if there is one.
+func (i *installation) failure(kind string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return Failure(kind, i.Path, text.OneLine(err.Error())+i.made)
+}
+
+// Failure is the error of an installation that gave up, after which the host is as before. why is what its programs
+// said.
+func Failure(kind, path, why string) error {
+	said, known := failures[kind]
+	if !known {
+		said = [2]string{"the installation failed: " + kind, "read the words of the host above"}
+	}
+	if why != "" {
+		why = ": " + why
+	}
+	named := strings.NewReplacer("%s", path)
+	return remote.Errorf(remote.CommandFailed, "%s%s", named.Replace(said[0]), why).WithNext(named.Replace(said[1]))
+}

@@ -1,0 +1,213 @@
+package onhost
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// The results: what was done on a host, or would be.
+const (
+	Unchanged   = "unchanged"
+	Installed   = "installed"
+	Upgraded    = "upgraded"
+	Repaired    = "repaired" // the program was there; sudoers or shims were not
+	Uninstalled = "uninstalled"
+)
+
+// Who owns the state.
+const (
+	StateRoot   = "root"   // by its service
+	StateShared = "shared" // every user writes it
+)
+
+// Plan is what is to be done on a host.
+type Plan struct {
+	Result  string
+	Program bool   // install it; false to leave the one there
+	Sudoers string // the file's new content; empty to leave it
+	Earlier string // the checksum of an earlier version's file, which is removed; empty for none
+	Shims   bool   // link the shims
+	Key     string // may log in as the account, which is made if it is missing; empty to leave it
+	State   string // who is to own the state; empty to leave it
+	Units   bool   // write root's service, or restart it with another program
+	Extras  bool   // add or renew man pages and the like
+	Notes   []string
+}
+
+// Complete says that the host has everything.
+func (p *Plan) Complete() bool { return !p.files() && p.State == "" && !p.Units && !p.Extras }
+
+func (p *Plan) files() bool { return p.Program || p.Sudoers != "" || p.Shims || p.Key != "" }
+
+// Decide compares what a host has with what it is to have. The error, with the next step, is why that can't be done;
+// nothing has been changed then.
+func Decide(w *Request, s *Survey) (*Plan, error) {
+	plan := &Plan{Result: Unchanged, Shims: !s.Shims && hasShims(w.Path), Program: s.Sum != w.Sum}
+	if err := decidePlace(w, s, plan.Program); err != nil {
+		return nil, err
+	}
+	// Others than root could turn root's write elsewhere.
+	if f := s.ShimsUnsafe; f != nil && hasShims(w.Path) {
+		plan.Shims = false
+		plan.note("the shims are not linked: %s", f.why())
+	}
+	if err := plan.decideSudoers(w, s); err != nil {
+		return nil, err
+	}
+	plan.decideAccount(w, s)
+	plan.Extras = w.Extras && (plan.Program || len(s.Lacks) > 0)
+	for _, what := range s.Lacks {
+		plan.note("also: %s", text.OneLine(what))
+	}
+	if err := plan.decideState(w, s); err != nil {
+		return nil, err
+	}
+	switch {
+	case plan.Program && s.Sum == "":
+		plan.Result = Installed
+	case plan.Program:
+		plan.Result = Upgraded
+	case !plan.Complete():
+		plan.Result = Repaired
+	}
+	if s.Found != w.Path && s.Found != "" {
+		plan.note("sudo finds another genv first: %s", s.Found)
+	}
+	return plan, nil
+}
+
+// decideAccount lets a controller's key log in as an account, which is made if it is missing.
+func (p *Plan) decideAccount(w *Request, s *Survey) {
+	var steps []string
+	for _, kind := range [][2]string{{"Allow", "add it to "}, {"Deny", "remove it from "}} {
+		other := func(list string) bool { return !strings.HasPrefix(list, kind[0]) }
+		if lists := slices.DeleteFunc(slices.Clone(s.SSHRefuses), other); len(lists) > 0 {
+			steps = append(steps, kind[1]+strings.Join(lists, " and "))
+		}
+	}
+	if w.Key != "" && len(steps) > 0 {
+		p.note("sshd refuses logins of %s: %s in sshd_config there", w.Account, strings.Join(steps, " and "))
+	}
+	if w.Key == "" || s.HasKey {
+		return
+	}
+	p.Key = w.Key
+	if s.AccountUID == "" {
+		p.note("the account %s is made", w.Account)
+	}
+	if len(s.SSHRefuses) == 0 {
+		p.note("the controller's key may log in as %s", w.Account)
+	}
+}
+
+// decideState lets root own the state of a new host. An upgrade never changes the owner.
+func (p *Plan) decideState(w *Request, s *Survey) error {
+	has := len(s.Units) > 0
+	switch {
+	case w.State == StateRoot && !s.Systemd:
+		return refuse("use --state shared there", "root's service needs systemd, which the host doesn't run")
+	case w.State == StateRoot && !(has && s.Owned), w.State == "" && s.Sum == "" && s.NotNew == "" && s.Systemd && !has:
+		p.State, p.Units = StateRoot, true
+		p.note("root owns the state by its service: `genv host status` there")
+	case w.State == StateShared && (has || s.Owned):
+		p.State = StateShared
+		p.note("every user writes the state, and can change and remove what others have registered")
+	case w.State == "" && s.Sum == "" && !s.Owned && s.NotNew != "":
+		advice := ""
+		if s.Systemd {
+			advice = "; `--state root` lets root own it"
+		}
+		p.note("every user writes the state: %s%s", s.NotNew, advice)
+	}
+	if has && p.State == "" { // they run the installed program
+		same := func(sum string, unit part) bool { return sum == sumOf(unit.content) }
+		p.Units = p.Program || !slices.EqualFunc(s.Units, w.units(), same)
+	}
+	return nil
+}
+
+func (p *Plan) note(format string, args ...any) {
+	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
+}
+
+// refuse is the error of a host that was not changed.
+func refuse(next, format string, args ...any) error {
+	return remote.Errorf(remote.InstallRefused, format, args...).WithNext(next)
+}
+
+// decidePlace leaves packages' files to the package manager. It needs every folder up to the root to be root's alone:
+// who can rename one decides what sudo runs.
+func decidePlace(w *Request, s *Survey, replace bool) error {
+	switch f := s.Unsafe; {
+	case s.Package != "":
+		return refuse("upgrade the package "+s.Package+" on the host instead, or remove it first",
+			"%s belongs to the package %s", s.Packaged, s.Package)
+	case s.Other:
+		return refuse("remove it, or use another --path", "%s is there and is not a file", w.Path)
+	case s.Link != "":
+		return refuse("use --path with the file itself, or remove the link", "%s is a symbolic link to %s", w.Path,
+			s.Link)
+	case s.Sum != "" && replace && !w.Upgrade:
+		return refuse("replace it with --upgrade", "%s is another genv: %s", w.Path, describe(s.Version, s.Sum))
+	case f != nil:
+		return refuse(fmt.Sprintf("give it to root alone (chown root %[1]s; chmod go-w %[1]s), or use another --path",
+			f.Path), "%s", f.why())
+	}
+	return nil
+}
+
+func describe(version, sum string) string {
+	sum = "sha256 " + text.Cut(sum, 12)
+	if version == "" {
+		return sum + ", which doesn't say its version"
+	}
+	return "version " + version + ", " + sum
+}
+
+// decideSudoers keeps the accounts that the file allows already, also the file of earlier versions, which it replaces.
+// It refuses to write over lines that genv didn't write.
+func (p *Plan) decideSudoers(w *Request, s *Survey) error {
+	if w.Account == "" {
+		return nil
+	}
+	accounts, known := rulesOf(s.Rules, w.Path)
+	earlier, ours := rulesOf(s.OldRules, w.Path)
+	if s.OldSum != "" && ours && !s.OldLink {
+		p.Earlier = s.OldSum
+	} else if s.OldSum != "" {
+		p.note("%s/%s has lines that genv did not write, and is left as it is", SudoersFolder, oldRulesFile)
+	}
+	for _, account := range append(earlier, remote.SudoersAccount(w.Account, s.AccountUID)) {
+		if !slices.Contains(accounts, account) {
+			accounts = append(accounts, account)
+		}
+	}
+	content := Sudoers(w.Path, s.SudoPath, accounts...)
+	file := SudoersFolder + "/" + remote.SudoersFile
+	switch {
+	case p.Earlier == "" && strings.TrimRight(strings.Join(s.Rules, "\n"), "\n")+"\n" == content && !s.RulesLink:
+		return nil
+	case s.AccountUID == "" && (w.Key == "" || slices.Contains(accounts, "USER")):
+		return refuse("create it there, or name another one with --sudoers-for", "the host has no account %s",
+			text.Quoted(w.Account, 80))
+	case s.NoVisudo:
+		return refuse("install sudo on the host", "there is no visudo on the host to check %s with", file)
+	case !s.RulesFolder:
+		return refuse("create it for root alone, with a line `@includedir /etc/sudoers.d` in /etc/sudoers",
+			"there is no %s on the host", SudoersFolder)
+	case s.RulesUnsafe != nil:
+		return refuse("give it to root alone: chmod go-w "+s.RulesUnsafe.Path, "%s", s.RulesUnsafe.why())
+	case s.RulesLink:
+		return refuse("replace the link with a file, or remove it", "%s is a symbolic link", file)
+	case !known:
+		p.note("%s has lines that genv did not write, and is left as it is", file)
+		p.Earlier = ""
+		return nil
+	}
+	p.Sudoers = content
+	return nil
+}

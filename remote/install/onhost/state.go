@@ -1,0 +1,73 @@
+package onhost
+
+import (
+	"context"
+	"strings"
+)
+
+var hostUnits = []string{"genv-host.socket", "genv-host.service"}
+
+// units are root's service.
+func (r *Request) units() []part {
+	return []part{
+		{path: unitFolder + hostUnits[0], content: hostSocket},
+		{path: unitFolder + hostUnits[1], content: strings.ReplaceAll(hostService, usual, r.Path)},
+	}
+}
+
+// changeState gives the state to root's service or to all users; empty has the service that is there continue with this
+// genv.
+func (i *installation) changeState(ctx context.Context, to string) (err error) {
+	if to == StateShared {
+		return i.failure("state", i.shareState(ctx))
+	}
+	for _, p := range i.units() {
+		if err == nil && fileSum(i.at(p.path)) != sumOf(p.content) {
+			err = i.put(ctx, p)
+		}
+	}
+	how := "try-restart"
+	if to == StateRoot && err == nil {
+		how = "restart"
+		err = i.systemctl(ctx, "enable", hostUnits...)
+	}
+	if err == nil {
+		err = i.restart(ctx, how, hostUnits...)
+	}
+	return i.failure("state", err)
+}
+
+func (i *installation) shareState(ctx context.Context) error {
+	err := i.systemctl(ctx, "--no-reload disable --now", hostUnits...)
+	if err == nil || !i.exists(unitFolder+hostUnits[1]) {
+		_, err = i.run(ctx, i.at(i.Path), "host", "handover")
+	}
+	for _, p := range i.units() {
+		if err == nil {
+			err = i.take(ctx, p)
+		}
+	}
+	return err
+}
+
+func (h *Host) systemctl(ctx context.Context, words string, units ...string) error {
+	_, err := h.run(ctx, "systemctl", append(strings.Fields(words), units...)...)
+	return err
+}
+
+// outdated says whether systemd has loaded other units than those that are there.
+func (h *Host) outdated(ctx context.Context, units ...string) bool {
+	out, _ := h.run(ctx, "systemctl", append([]string{"show", "--property=LoadState,NeedDaemonReload"}, units...)...)
+	return strings.Contains(out, "=not-found\n") || strings.Contains(out, "=yes\n")
+}
+
+// restart has systemd load units, if it must: containers can lose their GPUs when it loads all again.
+func (h *Host) restart(ctx context.Context, how string, units ...string) (err error) {
+	if h.outdated(ctx, units...) {
+		err = h.systemctl(ctx, "daemon-reload")
+	}
+	if err == nil {
+		err = h.systemctl(ctx, how, units[len(units)-1])
+	}
+	return err
+}

@@ -1,0 +1,218 @@
+package onhost
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+	"github.com/seed-3119e985/genv/snapshot/text"
+)
+
+// Survey is what root sees on a host, from which Decide decides.
+type Survey struct {
+	Found       string  // the genv that sudo finds; empty for none
+	Sum         string  // of the file at the path; empty for none
+	Version     string  // what it says to the login; empty if it is missing or doesn't run
+	Link        string  // the target, if the path is a symbolic link
+	Other       bool    // the path is neither a file nor a link
+	Unsafe      *Folder // leads to the path; nil for none
+	Package     string  // owns the file Packaged, at the path or found
+	Packaged    string
+	NoVisudo    bool
+	AccountUID  string   // of the account for sudoers; empty if it doesn't exist
+	HasKey      bool     // the account has the controller's key
+	SSHRefuses  []string // lists of sshd_config that keep the account out, such as AllowUsers
+	SudoPath    string   // where sudo looks for programs
+	Shims       bool     // the shims are in their place
+	ShimsUnsafe *Folder  // leads there
+	RulesSum    string   // of the file of sudoers; empty if it is missing
+	Rules       []string // its lines
+	RulesLink   bool     // it is a symbolic link
+	RulesFolder bool     // there is one for it
+	RulesUnsafe *Folder
+	// OldSum, OldRules and OldLink are those of an earlier version's file.
+	OldSum   string
+	OldRules []string
+	OldLink  bool
+	Lacks    []string // of the extras, in words
+
+	NotNew  string   // why root doesn't own the state by default
+	Owned   bool     // root owns the state
+	Systemd bool     // it runs
+	Units   []string // the checksums of root's units
+}
+
+// Folder is one that others than root may change.
+type Folder struct {
+	Path      string
+	UID, Mode uint32
+}
+
+func (f *Folder) why() string {
+	return fmt.Sprintf("others than root may change what is in %s (uid %d, mode %o)", f.Path, f.UID, f.Mode)
+}
+
+// unsafe is the first folder, from one to the root, that others than root may change; nil for none.
+func (h *Host) unsafe(dir string) *Folder {
+	for ; ; dir = path.Dir(dir) {
+		var st unix.Stat_t
+		err := folder.Ignore(unix.Stat(h.at(dir), &st), unix.ENOENT)
+		if err != nil || st.Ino != 0 && (int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0) {
+			return &Folder{dir, st.Uid, st.Mode & 0o7777}
+		}
+		if dir == "/" {
+			return nil
+		}
+	}
+}
+
+// look surveys the host. It changes nothing.
+func (i *installation) look(ctx context.Context) *Survey {
+	s := &Survey{Version: text.Cut(text.OneLine(i.Version), 80), NotNew: i.NotNew()}
+	s.Found = i.foundBySudo()
+	i.lookAtPlace(ctx, s)
+	s.NoVisudo = i.find("visudo", i.Getenv("PATH")+folders) == ""
+	s.RulesFolder, s.RulesUnsafe = i.isFolder(SudoersFolder), i.unsafe(SudoersFolder)
+	s.RulesSum, s.Rules, s.RulesLink = i.rules(rulesFile)
+	s.OldSum, s.OldRules, s.OldLink = i.rules(earlierFile)
+	s.SudoPath = i.sudoPath(ctx)
+	i.lookAtAccount(ctx, s)
+	_, err := os.Stat(i.at("/var/lib/genv/host/owner.json"))
+	s.Owned, s.Systemd = err == nil, i.isFolder("/run/systemd/system")
+	for _, p := range i.units() {
+		if sum := fileSum(i.at(p.path)); sum != "" {
+			if i.outdated(ctx, path.Base(p.path)) {
+				sum += ", not loaded"
+			}
+			s.Units = append(s.Units, sum)
+		}
+	}
+	for _, p := range i.extras(ctx, false) {
+		if p.lacks && !slices.Contains(s.Lacks, p.what) {
+			s.Lacks = append(s.Lacks, p.what)
+		}
+	}
+	return s
+}
+
+// foundBySudo is the genv that sudo finds by its name. The link in /usr/bin stands for its target.
+func (i *installation) foundBySudo() string {
+	found := i.find("genv", i.Getenv("PATH"))
+	if target, _ := os.Readlink(i.at(found)); target == i.Path {
+		return i.Path
+	}
+	return found
+}
+
+func (i *installation) lookAtPlace(ctx context.Context, s *Survey) {
+	switch info, err := os.Lstat(i.at(i.Path)); {
+	case err != nil:
+	case info.Mode()&fs.ModeSymlink != 0:
+		s.Link, _ = os.Readlink(i.at(i.Path))
+	case info.Mode().IsRegular():
+		s.Sum = fileSum(i.at(i.Path))
+	default:
+		s.Other = true
+	}
+	s.Unsafe, s.ShimsUnsafe, s.Shims = i.unsafe(path.Dir(i.Path)), i.unsafe(path.Dir(i.shims()[0].path)), true
+	for _, file := range []string{s.Found, i.Path} {
+		if name := i.packageOf(ctx, file); name != "" {
+			s.Packaged, s.Package = file, name
+		}
+	}
+	for _, shim := range i.shims() {
+		target, _ := os.Readlink(i.at(shim.path))
+		s.Shims = s.Shims && target == shimTarget
+	}
+}
+
+func (h *Host) isFolder(dir string) bool {
+	info, err := os.Stat(h.at(dir))
+	return err == nil && info.IsDir()
+}
+
+// packageOf is the package of dpkg or rpm that owns a file, also behind a link; empty for none.
+func (h *Host) packageOf(ctx context.Context, file string) string {
+	resolved, err := filepath.EvalSymlinks(h.at(file))
+	if file == "" || err != nil {
+		return ""
+	}
+	for _, file := range []string{file, resolved} {
+		if out, err := h.run(ctx, "dpkg", "-S", file); err == nil {
+			name, _, _ := strings.Cut(out, ":")
+			return text.OneLine(name)
+		}
+		if out, err := h.run(ctx, "rpm", "-qf", "--qf", "%{NAME}", file); err == nil {
+			return text.OneLine(out)
+		}
+	}
+	return ""
+}
+
+// rules reads a file of sudoers.
+func (h *Host) rules(file string) (sum string, lines []string, link bool) {
+	const limit = 64 << 10 // bytes
+	_, err := os.Readlink(h.at(file))
+	data, readErr := folder.ReadRegular(h.at(file), limit)
+	if readErr != nil && !os.IsNotExist(readErr) {
+		data = []byte("?") // unknown is not missing
+	}
+	return fileSum(h.at(file)), strings.Split(strings.TrimSuffix(string(data), "\n"), "\n"), err == nil
+}
+
+// sudoPath is where sudo looks for programs.
+func (i *installation) sudoPath(ctx context.Context) string {
+	out, err := i.run(ctx, "sudo", "-n", "printenv", "PATH")
+	if err != nil && i.Getenv("SUDO_USER") != "" {
+		out = i.Getenv("PATH")
+	}
+	return strings.TrimSpace(out)
+}
+
+// NotNew says why a host isn't one on which root owns the state from the beginning; empty if it is one.
+func (h *Host) NotNew() string {
+	switch {
+	case !h.exists("/proc/driver/nvidia/version"):
+		return "it has no driver of NVIDIA's"
+	case !h.isFolder("/run/systemd/system"):
+		return "it doesn't run systemd"
+	case h.exists("/var/tmp/genv"):
+		return "it has a state folder, /var/tmp/genv"
+	}
+	return h.genv143()
+}
+
+// genv143 names genv 1.4.3, a Python program, in PATH, among the system's packages of Python, or as a process. Of
+// processes it reads only what none of them can make slow.
+func (h *Host) genv143() string {
+	for _, dir := range filepath.SplitList(h.Getenv("PATH") + folders) {
+		path := filepath.Join(dir, "genv")
+		data, _ := folder.ReadRegular(h.at(path), 64<<10) // an entry script is short
+		first, _, _ := strings.Cut(string(data), "\n")
+		if strings.HasPrefix(first, "#!") && strings.Contains(first, "python") {
+			return "it has genv 1.4.3, " + path
+		}
+	}
+	installed, _ := filepath.Glob(h.at("/usr/lib*/python3*/*-packages/genv")) // the patterns are right
+	local, _ := filepath.Glob(h.at("/usr/local/lib*/python3*/*-packages/genv"))
+	for _, packages := range append(installed, local...) {
+		return "it has genv 1.4.3, " + packages
+	}
+	processes, _ := filepath.Glob(h.at("/proc/[0-9]*"))
+	for _, process := range processes {
+		name, _ := os.ReadFile(process + "/comm") // it may have ended
+		exe, _ := os.Readlink(process + "/exe")
+		if string(name) == "genv\n" && strings.HasPrefix(path.Base(exe), "python") {
+			return "genv 1.4.3 runs there, as process " + path.Base(process)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,166 @@
+package onhost
+
+import (
+	"context"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
+)
+
+// uninstall removes the program and its parts. State, logs and the account stay; with Purge only the account, since
+// another one must not get its uid.
+func (i *installation) uninstall(ctx context.Context) error {
+	rules, err := i.planUninstall(ctx)
+	if err != nil || i.Check {
+		return err
+	}
+	i.removeLeftovers()
+	if i.outcome.Result == Unchanged {
+		return nil
+	}
+	ctx = uninterrupted(ctx)
+	if i.found.handsOver() {
+		err = i.changeState(ctx, StateShared)
+	}
+	if err == nil {
+		err = i.failure("write", i.removeAll(ctx, rules))
+	}
+	if err == nil {
+		i.endUsages() // no other one can start, and none makes the folders again
+		err = i.failure("write", i.purge(ctx))
+	}
+	return err
+}
+
+// removeAll begins with sudoers: the right to run genv ends first.
+func (i *installation) removeAll(ctx context.Context, rules []part) error {
+	parts := rules
+	if i.found.ShimsUnsafe == nil {
+		parts = append(parts, i.shims()...)
+	}
+	parts = append(parts, i.extras(ctx, false)...)
+	if i.Purge {
+		parts = append(parts, i.units()...)
+	}
+	for _, p := range append(parts, part{path: i.Path}) {
+		if err := i.take(ctx, p); err != nil {
+			return err
+		}
+	}
+	return folder.Ignore(syncFolder(i.at(path.Dir(i.Path))), os.ErrNotExist)
+}
+
+// planUninstall returns the files of sudoers that go.
+func (i *installation) planUninstall(ctx context.Context) (rules []part, err error) {
+	s := i.found
+	if err := decidePlace(i.Request, s, false); err != nil {
+		return nil, err
+	}
+	goes := func(file, sum string, lines []string, link bool) {
+		if _, known := rulesOf(lines, i.Path); known && !link && sum != "" {
+			rules = append(rules, part{path: file})
+		} else if sum != "" {
+			i.note("%s has lines that genv did not write, and stays", file)
+		}
+	}
+	goes(rulesFile, s.RulesSum, s.Rules, s.RulesLink)
+	goes(earlierFile, s.OldSum, s.OldRules, s.OldLink)
+	o := &i.outcome
+	o.Result, o.Sudoers, o.Shims = Unchanged, len(rules) > 0, s.Shims && s.ShimsUnsafe == nil
+	if s.Sum != "" || o.Sudoers || o.Shims || i.Purge {
+		o.Result = Uninstalled
+	}
+	if s.handsOver() && !i.Purge {
+		i.note("root's service goes, and every user can write the state that stays; `--state root` with the next " +
+			"installation lets root own it again")
+	}
+	if i.Purge {
+		err = i.mayPurge(ctx)
+	}
+	return rules, err
+}
+
+// handsOver says that an uninstallation gives root's state to all users, who could not change it without the program.
+func (s *Survey) handsOver() bool { return s.Sum != "" && (len(s.Units) > 0 || s.Owned) }
+
+// mayPurge refuses to remove the state of active environments, or one that genv 1.4.3 uses.
+func (i *installation) mayPurge(ctx context.Context) error {
+	const next = "wait until they have ended, or remove genv alone with --uninstall"
+	program := i.Program
+	if i.found.Sum != "" {
+		program = i.at(i.Path)
+	}
+	active, said, err := i.runAs(ctx, nil, "", program, "envs", "--format", "csv", "--no-header")
+	switch old := i.genv143(); {
+	case err != nil:
+		return refuse(next, "the state stays: genv does not say which environments are active: %w", err)
+	case active != "":
+		return refuse(next, "the state stays: environments are active: %d", strings.Count(active, "\n"))
+	case said != "": // of what can't be read it isn't known
+		return refuse(next, "the state stays: %s", said)
+	case old != "":
+		return refuse(next, "the state stays: %s", old)
+	}
+	return nil
+}
+
+// endUsages ends root's processes of the program, also of one that was replaced or removed, that controllers have
+// started. The mount namespace excludes what is at the same path in a container.
+func (i *installation) endUsages() {
+	ours, _ := os.Readlink("/proc/self/ns/mnt")
+	for try := range 50 {
+		processes, _ := filepath.Glob("/proc/[0-9]*") // the pattern is right
+		running := false
+		for _, process := range processes {
+			exe, _ := os.Readlink(process + "/exe") // it may have ended
+			namespace, _ := os.Readlink(process + "/ns/mnt")
+			status, _ := os.ReadFile(process + "/status")
+			words, _ := os.ReadFile(process + "/cmdline")
+			pid, err := strconv.Atoi(path.Base(process))
+			if err != nil || strings.TrimSuffix(exe, " (deleted)") != i.Path || namespace != ours ||
+				!strings.Contains(string(status), "\nUid:\t0\t") || !strings.Contains(string(words), "\x00usage\x00") {
+				continue
+			}
+			running = true
+			signal := map[int]syscall.Signal{0: syscall.SIGTERM, 25: syscall.SIGKILL}[try]
+			_ = syscall.Kill(pid, signal) // it may have ended; signal 0 does nothing
+		}
+		if !running {
+			return
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// purge removes what else there is, if that is wanted, and notes what stays.
+func (i *installation) purge(ctx context.Context) error {
+	account, err := i.accounts.Named(ctx, i.Account)
+	hasAccount := err == nil && i.Account != ""
+	if i.Purge {
+		for _, dir := range []string{"/var/tmp/genv", "/var/lib/genv", "/var/log/genv", "/run/genv"} {
+			if err := os.RemoveAll(i.at(dir)); err != nil {
+				return err
+			}
+		}
+		if hasAccount && i.Key != "" {
+			if err := i.removeKey(ctx, &account); err != nil {
+				i.note("the controller's key stays in %s of %s: %s", keysFile, i.Account, err)
+			}
+		}
+	}
+	for _, dir := range []string{"/var/tmp/genv", "/var/lib/genv", "/var/log/genv", "/etc/genv"} {
+		if _, err := os.Stat(i.at(dir)); err == nil {
+			i.note("%s stays", dir)
+		}
+	}
+	if hasAccount {
+		i.note("the account %s stays", i.Account)
+	}
+	return nil
+}
