@@ -15,7 +15,6 @@ package install
 import (
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -29,7 +28,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
@@ -51,17 +49,14 @@ type Installer struct {
 	Options  onhost.Options
 	Timeout  time.Duration // for everything on a host; 0 is 10 minutes
 	Password *Password     // nil to use none
-
-	mu     sync.Mutex
-	packed map[*Binary][]byte // by gzip
 }
 
 type installation struct {
 	*Installer
 	host    remote.Host
 	wanted  onhost.Request
-	login   values // reported without root
-	root    values // reported by root
+	login   remote.Reported // without root
+	root    remote.Reported // by root
 	access  rootAccess
 	arch    string
 	program *Binary // for the host; nil for none
@@ -114,13 +109,13 @@ func (v *installation) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	var err error
-	if v.login, err = v.ask(ctx, rootAccess{direct: true}, loginScript); err != nil {
+	if v.login, err = v.run(ctx, rootAccess{direct: true}, loginScript, nil, nil); err != nil {
 		return err
 	}
-	v.access.direct = v.login.one("uid") == "0"
-	w.Version = text.Cut(v.login.one("version"), 80)
+	v.access.direct = v.login.Last("uid") == "0"
+	w.Version = text.Cut(v.login.Last("version"), 80)
 	if w.Account == "" && !v.access.direct {
-		w.Account = v.login.one("user")
+		w.Account = v.login.Last("user")
 	}
 	if w.Account != "" {
 		if err := text.CheckUsername(w.Account); err != nil {
@@ -135,7 +130,7 @@ func (v *installation) look(ctx context.Context) error {
 
 // choose chooses the program for the host. To uninstall, the one that is there does.
 func (v *installation) choose() error {
-	system, machine := v.login.one("system"), v.login.one("machine")
+	system, machine := v.login.Last("system"), v.login.Last("machine")
 	arch := architecture[machine]
 	if system != "Linux" || arch == "" {
 		return refuse("genv runs on Linux on amd64 and arm64", "the host is %s on %s", system, machine)
@@ -164,10 +159,10 @@ func refuse(next, format string, args ...any) error {
 func (v *installation) becomeRoot(ctx context.Context) error {
 	if v.host.NoSudo && !v.access.direct {
 		return refuse("log in as root, or remove `sudo: false` for it from hosts.yaml",
-			"the login %s is not root, and sudo is not to be used on this host", v.login.one("user"))
+			"the login %s is not root, and sudo is not to be used on this host", v.login.Last("user"))
 	}
 	var err error
-	v.root, err = v.ask(ctx, v.access, rootScript)
+	v.root, err = v.run(ctx, v.access, rootScript, nil, nil)
 	if err != nil && !v.access.direct && len(v.root) == 0 && mayBeSudo(err) {
 		if v.Password == nil {
 			return needsRights(err)
@@ -177,7 +172,7 @@ func (v *installation) becomeRoot(ctx context.Context) error {
 			return err
 		}
 		v.access.secret = v.Password.secret
-		v.root, err = v.ask(ctx, v.access, rootScript)
+		v.root, err = v.run(ctx, v.access, rootScript, nil, nil)
 	}
 	return err
 }
@@ -191,36 +186,40 @@ func mayBeSudo(err error) bool {
 func (v *installation) act(ctx context.Context) error {
 	limit, _ := ctx.Deadline()
 	seconds := strconv.Itoa(int(time.Until(limit).Seconds()) + 1)
-	vars, upload := map[string]string{"seconds": seconds, "here": "", "gzip": "", "plan": ""}, io.Reader(nil)
+	vars, upload := map[string]string{"seconds": seconds, "here": "", "plan": ""}, io.Reader(nil)
 	if v.wanted.Check {
 		vars["plan"] = "--plan"
 	}
 	switch {
-	case v.root.has("here"):
+	case v.root["here"] != nil:
 		vars["here"] = "yes"
 	case v.program == nil:
 		return v.noProgram()
-	case !v.root.has("sha256sum"):
+	case v.root["sha256sum"] == nil:
 		return refuse("install sha256sum on the host (the package coreutils has it)", "there is no sha256sum on the host")
-	case v.root.has("gzip"):
-		vars["gzip"], upload = "yes", bytes.NewReader(v.pack(v.program))
 	default:
 		upload = bytes.NewReader(v.program.Data)
 	}
 	answer, err := v.run(ctx, v.access, actScript, upload, vars)
-	if failed := answer.one("failed"); failed != "" {
-		return onhost.Failure(failed, v.wanted.Path, answer.one("why"))
+	if failed := answer.Last("failed"); failed != "" {
+		return onhost.Failure(failed, v.wanted.Path, answer.Last("why"))
 	}
 	var a onhost.Answer
-	if answer.has("answer") && json.Unmarshal([]byte(answer["answer"][0]), &a) == nil {
+	switch line := strings.Join(answer["answer"], ""); {
+	case json.Unmarshal([]byte(line), &a) == nil:
 		return v.learn(&a)
+	case v.program == nil: // the genv that is there may be too old
+		return v.noProgram()
 	}
-	return interrupted(cmp.Or(err, error(errIncomplete)), answer)
+	return interrupted(err, answer)
 }
 
 // learn takes over what a host says of itself, as far as it can be said on a terminal.
 func (v *installation) learn(a *onhost.Answer) error {
-	shown := func(s string) string { return text.Cut(text.OneLine(s), maxValue) }
+	const longest = 4096 // bytes
+	shown := func(s string) string {
+		return text.Cut(text.OneLine(string(hidden([]byte(s), v.access.secret))), longest)
+	}
 	if f := a.Failure; f != nil {
 		class := remote.CommandFailed
 		if f.Class == remote.InstallRefused {
@@ -245,23 +244,6 @@ func (v *installation) learn(a *onhost.Answer) error {
 		o.Notes[n] = shown(note)
 	}
 	return nil
-}
-
-// pack compresses a program, once for all hosts.
-func (i *Installer) pack(b *Binary) []byte {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.packed[b] == nil {
-		var packed bytes.Buffer
-		w, _ := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // a level that exists
-		_, _ = w.Write(b.Data)                               // a buffer takes all
-		_ = w.Close()
-		if i.packed == nil {
-			i.packed = make(map[*Binary][]byte)
-		}
-		i.packed[b] = packed.Bytes()
-	}
-	return i.packed[b]
 }
 
 // Binary is a genv for one architecture.

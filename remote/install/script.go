@@ -79,9 +79,9 @@ func (a rootAccess) input(token, script string, vars map[string]string) []byte {
 var errIncomplete = remote.Errorf(remote.InvalidOutput, "the host's answer is not complete")
 
 // run runs a script with the upload, if any, on its stdin, and returns its report.
-func (v *installation) run(ctx context.Context, a rootAccess, script string, upload io.Reader, vars map[string]string) (
-	values, error,
-) {
+func (v *installation) run(
+	ctx context.Context, a rootAccess, script string, upload io.Reader, vars map[string]string,
+) (remote.Reported, error) {
 	token := rand.Text()
 	v.wanted.Token = token
 	wanted := v.wanted
@@ -97,61 +97,27 @@ func (v *installation) run(ctx context.Context, a rootAccess, script string, upl
 	input := a.input(token, script, all)
 	defer clear(input)
 	out, err := v.Runner.Run(ctx, v.host, remote.Command{Args: a.asRoot(receive(token)), Stdin: input, Upload: upload})
-	return parseValues(hidden(out.Stdout, a.secret), token), withoutSecret(err, a.secret)
-}
-
-func (v *installation) ask(ctx context.Context, a rootAccess, script string) (values, error) {
-	answer, err := v.run(ctx, a, script, nil, nil)
-	if err == nil && !answer.has("end") {
+	said := hidden(out.Stdout, a.secret)
+	reported, ended := remote.ParseReported(said, token)
+	if _, answer, found := bytes.Cut(said, []byte(token+" answer ")); found { // it is longer than what else is reported
+		answer, _, _ = bytes.Cut(answer, []byte("\n"))
+		reported["answer"] = []string{string(answer)}
+	}
+	if err == nil && !ended {
 		err = errIncomplete
 	}
-	return answer, err
+	return reported, withoutSecret(err, a.secret)
 }
-
-// values are a script's reports, in order, by key.
-type values map[string][]string
-
-// Bounds of a host's reports.
-const (
-	maxReported = 4096      // lines
-	maxLine     = 256 << 10 // bytes
-	maxValue    = 4096      // bytes of what people read
-)
-
-// parseValues reads the lines that begin with a script's token, whatever the login prints.
-func parseValues(stdout []byte, token string) values {
-	found := make(values)
-	count := 0
-	for line := range bytes.SplitSeq(stdout, []byte("\n")) {
-		rest, ok := bytes.CutPrefix(line, []byte(token+" "))
-		if !ok || count == maxReported {
-			continue
-		}
-		count++
-		key, value, _ := strings.Cut(text.Cut(string(rest), maxLine), " ")
-		found[key] = append(found[key], value)
-	}
-	return found
-}
-
-func (v values) one(key string) string {
-	if len(v[key]) == 0 {
-		return ""
-	}
-	return text.OneLine(text.Cut(v[key][0], maxValue))
-}
-
-func (v values) has(key string) bool { return len(v[key]) > 0 }
 
 // interrupted is the error of a script without an answer.
-func interrupted(err error, answer values) error {
+func interrupted(err error, r remote.Reported) error {
 	e, ok := errors.AsType[*remote.Error](err)
 	if !ok {
 		return err
 	}
 	last := "before it began"
-	if steps := answer["step"]; len(steps) > 0 {
-		last = "after the step " + text.Cut(text.OneLine(steps[len(steps)-1]), 80)
+	if step := r.Last("step"); step != "" {
+		last = "after the step " + text.Cut(step, 80)
 	}
 	return &remote.Error{
 		Class: e.Class, Stderr: e.Stderr, Err: fmt.Errorf("the installation was interrupted %s: %w", last, err),

@@ -38,7 +38,7 @@ func (v *installation) greeting(ctx context.Context) (_ *frame.Greeting, warning
 	command := remote.Command{Args: words, Stdin: agent.AskOnce(token)}
 	switch v.wanted.Account {
 	case "":
-	case v.login.one("user"):
+	case v.login.Last("user"):
 		command.Args = append([]string{"sudo", "-n"}, words...)
 	default: // as root, who may become the account
 		command = v.asAccount(words, command.Stdin)
@@ -69,14 +69,14 @@ func (v *installation) asAccount(words []string, stdin []byte) remote.Command {
 }
 
 func (v *installation) unusable(ctx context.Context, err error) error {
-	if v.wanted.Account == v.login.one("user") && mayBeSudo(err) {
+	if v.wanted.Account == v.login.Last("user") && mayBeSudo(err) {
 		host := v.host
 		host.GenvPath = v.wanted.Path
 		err = remote.Diagnose(ctx, v.Runner, host, err)
 	}
 	e := &remote.Error{Class: remote.ClassOf(err), Next: remote.NextStepOf(err)}
 	e.Err = fmt.Errorf("genv is at %s, and a controller can't run it as root: %w", v.wanted.Path, err)
-	if v.wanted.Account != "" && v.wanted.Account != v.login.one("user") && mayBeSudo(err) {
+	if v.wanted.Account != "" && v.wanted.Account != v.login.Last("user") && mayBeSudo(err) {
 		e.Next = fmt.Sprintf("`sudo -l -U %s` on the host shows what is allowed, and the last rule for genv counts; "+
 			"%s/%s must have `%s`, and /etc/sudoers a line `@includedir %s`",
 			v.wanted.Account, onhost.SudoersFolder, remote.SudoersFile,

@@ -181,9 +181,10 @@ func (i *installation) note(format string, args ...any) {
 
 func (h *Host) at(path string) string { return filepath.Join(h.Root, path) }
 
-// fileSum is the checksum of a file; empty if there is none, "?" if it can't be read.
+// fileSum is the checksum of a file; empty if there is none, "?" if it can't be read or isn't regular.
 func fileSum(path string) string {
-	data, err := os.ReadFile(path)
+	const maxProgram = 256 << 20 // bytes
+	data, err := folder.ReadRegular(path, maxProgram)
 	switch {
 	case os.IsNotExist(err):
 		return ""
@@ -223,7 +224,10 @@ func (h *Host) run(ctx context.Context, name string, args ...string) (string, er
 func (h *Host) runAs(
 	ctx context.Context, as *nss.Account, stdin, name string, args ...string,
 ) (stdout, said string, err error) {
-	const within = 90 * time.Second
+	within := 90 * time.Second
+	if as != nil { // it can make its home slow
+		within = 10 * time.Second
+	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	path := h.Getenv("PATH") + folders

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -134,6 +135,30 @@ func TestUndo(t *testing.T) {
 		require.NotContains(t, strings.Join(m.files(), " "), ".genv-install")
 		h["genv"] = "v3\n"
 	}
+}
+
+// TestWhatSitesHaveStays: a masked unit is no unit, a link to a folder is no empty one, and a FIFO is not waited for.
+func TestWhatSitesHaveStays(t *testing.T) {
+	m := newMachine(t)
+	m.do(func(*onhost.Request) {})
+	units, zsh := m.at("etc/systemd/system"), m.at("usr/local/share/zsh")
+	for _, unit := range []string{"genv-host.socket", "genv-host.service", "genv-enforce.service"} {
+		require.NoError(t, os.Remove(filepath.Join(units, unit)))
+		require.NoError(t, os.Symlink("/dev/null", filepath.Join(units, unit)))
+	}
+	require.NoError(t, os.Rename(zsh, m.at("elsewhere")))
+	require.NoError(t, os.Symlink("../../../elsewhere", zsh))
+	require.NoError(t, os.Remove(m.at("etc/sudoers.d/zz-genv")))
+	require.NoError(t, syscall.Mkfifo(m.at("etc/sudoers.d/zz-genv"), 0o600))
+	before := m.files()
+	require.NoError(t, proctest.WriteProgram(m.at("program"), []byte("genv v3")))
+	require.Equal(t, onhost.Upgraded, m.do(func(r *onhost.Request) { r.Upgrade = true }).Outcome.Result)
+	require.Equal(t, before, m.files())
+	for _, unit := range []string{"genv-host.service", "genv-enforce.service"} {
+		require.Equal(t, "/dev/null", proctest.Try(os.Readlink(filepath.Join(units, unit))).OK(t))
+	}
+	m.do(func(r *onhost.Request) { r.Uninstall = true })
+	proctest.Try(os.Lstat(zsh)).OK(t)
 }
 
 // TestWhomSSHDRefuses: by what sshd says of its configuration.

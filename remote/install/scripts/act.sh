@@ -2,16 +2,12 @@
 # again. It is checked first. The folder has the PID in its name, by which the next run knows what was left behind.
 step() { say step "$1"; }
 fail() {
-  say why "$(printf '%s' "$2" | tr '\n' ' ' | head -c 1000)"
+  say why "$(printf '%s' "$2" | tr '\n' ' ' | head -c 500)"
   say failed "$1"
   exit 0
 }
 # shellcheck disable=SC2086 # a word or none
 install() { printf '%s\n' "$request" | PATH=$sudo_path "$1" host install $plan; }
-if [ -n "$here" ]; then
-  install "$path"
-  exit
-fi
 own=
 clean() { [ -z "$own" ] || rm -rf "$own"; }
 trap clean EXIT
@@ -23,17 +19,19 @@ for home in /var/lib /root "${path%/*}"; do
     if [ -d "$left" ] && ! kill -0 "${left##*-}" 2>/dev/null; then rm -rf "$left"; fi
   done
   # A program may not run below it: noexec.
-  if [ -z "$own" ] && mkdir -m 700 "$home/.genv-install-$$" 2>/dev/null; then
+  if [ -z "$here$own" ] && mkdir -m 700 "$home/.genv-install-$$" 2>/dev/null; then
     own=$home/.genv-install-$$
     (umask 077; printf '#!/bin/sh\n' >"$own/genv" && chmod 700 "$own/genv" && "$own/genv") 2>/dev/null || { clean; own=; }
   fi
 done
+if [ -n "$here" ]; then
+  install "$path"
+  exit
+fi
 [ -n "$own" ] || fail folder
 step upload
-unpack=cat
-[ -z "$gzip" ] || unpack='gzip -dc'
-# shellcheck disable=SC2086 # words
-why=$(limited "$seconds" $unpack 2>&1 >"$own/genv") || case $why in *stdin*) fail checksum "$why" ;; *) fail write "$why" ;; esac
+why=$(limited "$seconds" cat 2>&1 >"$own/genv") || fail write "$why"
 [ "$(sha256sum <"$own/genv" | cut -d ' ' -f 1)" = "$sum" ] || fail checksum "$(wc -c <"$own/genv") bytes arrived"
 step checksum
+why=$(limited 30 "$own/genv" version 2>&1 </dev/null) || fail run "$why"
 install "$own/genv"
