@@ -59,7 +59,7 @@ type installation struct {
 	root    remote.Reported // by root
 	access  rootAccess
 	arch    string
-	program *Binary // for the host; nil for none
+	program *Binary // for the host; nil for none, with which the one that is there can uninstall itself
 	uid     string  // of the account
 	outcome *onhost.Outcome
 }
@@ -122,27 +122,14 @@ func (v *installation) look(ctx context.Context) error {
 			return refuse("name the account with --sudoers-for", "no line of sudoers for the login: %w", err)
 		}
 	}
-	if err := v.choose(); err != nil {
-		return err
-	}
-	return v.becomeRoot(ctx)
-}
-
-// choose chooses the program for the host. To uninstall, the one that is there does.
-func (v *installation) choose() error {
 	system, machine := v.login.Last("system"), v.login.Last("machine")
-	arch := architecture[machine]
-	if system != "Linux" || arch == "" {
+	if v.arch = architecture[machine]; system != "Linux" || v.arch == "" {
 		return refuse("genv runs on Linux on amd64 and arm64", "the host is %s on %s", system, machine)
 	}
-	v.arch, v.program = arch, v.Programs[arch]
-	if v.program == nil && !v.wanted.Uninstall {
-		return v.noProgram()
+	if v.program = v.Programs[v.arch]; v.program != nil {
+		w.Sum = v.program.Sum
 	}
-	if v.program != nil {
-		v.wanted.Sum = v.program.Sum
-	}
-	return nil
+	return v.becomeRoot(ctx)
 }
 
 func (v *installation) noProgram() error {
@@ -190,11 +177,11 @@ func (v *installation) act(ctx context.Context) error {
 	if v.wanted.Check {
 		vars["plan"] = "--plan"
 	}
-	switch {
-	case v.root["here"] != nil:
-		vars["here"] = "yes"
-	case v.program == nil:
+	switch here := v.root["here"] != nil; {
+	case v.program == nil && !(here && v.wanted.Uninstall):
 		return v.noProgram()
+	case here:
+		vars["here"] = "yes"
 	case v.root["sha256sum"] == nil:
 		return refuse("install sha256sum on the host (the package coreutils has it)", "there is no sha256sum on the host")
 	default:

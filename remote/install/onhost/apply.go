@@ -132,7 +132,7 @@ func (i *installation) apply(ctx context.Context, plan *Plan) error {
 			return err
 		}
 	}
-	files := map[string]string{i.Path: i.found.Sum, rulesFile: i.found.RulesSum, earlierFile: i.found.OldSum}
+	files := map[string]string{i.Path: i.found.Sum, rulesFile: i.found.Rules.Sum, earlierFile: i.found.Earlier.Sum}
 	for file, sum := range files { // others, who know no lock
 		if fileSum(i.at(file)) != sum {
 			return i.failure("changed", fmt.Errorf("%s has another checksum", file))
@@ -168,7 +168,7 @@ func (i *installation) commit(ctx context.Context, plan *Plan, changes []change)
 			return i.failure("write", err)
 		}
 		err := cmp.Or(os.Rename(staged(c.path), c.path), syncFolder(filepath.Dir(c.path)))
-		if earlier := i.at(earlierFile); err == nil && c.kind == "visudo" && plan.Earlier != "" {
+		if earlier := i.at(earlierFile); err == nil && c.kind == "visudo" && plan.Earlier {
 			undo = append(undo, func() error { return os.Rename(old(earlier), earlier) })
 			err = os.Rename(earlier, old(earlier))
 		}

@@ -29,7 +29,7 @@ type Plan struct {
 	Result  string
 	Program bool   // install it; false to leave the one there
 	Sudoers string // the file's new content; empty to leave it
-	Earlier string // the checksum of an earlier version's file, which is removed; empty for none
+	Earlier bool   // remove an earlier version's file
 	Shims   bool   // link the shims
 	Key     string // may log in as the account, which is made if it is missing; empty to leave it
 	State   string // who is to own the state; empty to leave it
@@ -174,11 +174,9 @@ func (p *Plan) decideSudoers(w *Request, s *Survey) error {
 	if w.Account == "" {
 		return nil
 	}
-	accounts, known := rulesOf(s.Rules, w.Path)
-	earlier, ours := rulesOf(s.OldRules, w.Path)
-	if s.OldSum != "" && ours && !s.OldLink {
-		p.Earlier = s.OldSum
-	} else if s.OldSum != "" {
+	accounts, known := s.Rules.accounts(w.Path)
+	earlier, ours := s.Earlier.accounts(w.Path)
+	if p.Earlier = ours && s.Earlier.Sum != ""; !ours {
 		p.note("%s/%s has lines that genv did not write, and is left as it is", SudoersFolder, oldRulesFile)
 	}
 	for _, account := range append(earlier, remote.SudoersAccount(w.Account, s.AccountUID)) {
@@ -189,7 +187,7 @@ func (p *Plan) decideSudoers(w *Request, s *Survey) error {
 	content := Sudoers(w.Path, s.SudoPath, accounts...)
 	file := SudoersFolder + "/" + remote.SudoersFile
 	switch {
-	case p.Earlier == "" && strings.TrimRight(strings.Join(s.Rules, "\n"), "\n")+"\n" == content && !s.RulesLink:
+	case !p.Earlier && known && strings.TrimRight(strings.Join(s.Rules.Lines, "\n"), "\n")+"\n" == content:
 		return nil
 	case s.AccountUID == "" && (w.Key == "" || slices.Contains(accounts, "USER")):
 		return refuse("create it there, or name another one with --sudoers-for", "the host has no account %s",
@@ -201,11 +199,11 @@ func (p *Plan) decideSudoers(w *Request, s *Survey) error {
 			"there is no %s on the host", SudoersFolder)
 	case s.RulesUnsafe != nil:
 		return refuse("give it to root alone: chmod go-w "+s.RulesUnsafe.Path, "%s", s.RulesUnsafe.why())
-	case s.RulesLink:
+	case s.Rules.Link:
 		return refuse("replace the link with a file, or remove it", "%s is a symbolic link", file)
 	case !known:
 		p.note("%s has lines that genv did not write, and is left as it is", file)
-		p.Earlier = ""
+		p.Earlier = false
 		return nil
 	}
 	p.Sudoers = content

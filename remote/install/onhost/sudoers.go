@@ -62,10 +62,10 @@ func oldLine(account, path string) string {
 		"%[2]s usage serve *", account, path)
 }
 
-// rulesOf reads the accounts from a file as Sudoers writes it or the documentation has it; false if it has anything
-// else.
-func rulesOf(lines []string, path string) (accounts []string, ok bool) {
-	joined := strings.ReplaceAll(strings.Join(lines, "\n"), "\\\n", " ")
+// accounts reads them from a file as Sudoers writes it or the documentation has it; ours is false if it has anything
+// else, or is a link.
+func (r *Rules) accounts(path string) (accounts []string, ours bool) {
+	joined := strings.ReplaceAll(strings.Join(r.Lines, "\n"), "\\\n", " ")
 	for line := range strings.SplitSeq(joined, "\n") {
 		line = strings.Join(strings.Fields(line), " ")
 		name, _, _ := strings.Cut(line, " ")
@@ -82,7 +82,7 @@ func rulesOf(lines []string, path string) (accounts []string, ok bool) {
 			return nil, false
 		}
 	}
-	return accounts, true
+	return accounts, !r.Link
 }
 
 func isDefaults(line, path string) bool {

@@ -51,7 +51,7 @@ func FuzzSudoers(f *testing.F) {
 	f.Add("#includedir /etc\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		w, s := wanted(), complete()
-		s.Rules = strings.Split(text, "\n")
+		s.Rules.Lines = strings.Split(text, "\n")
 		plan := proctest.Try(onhost.Decide(w, s)).OK(t)
 		for _, line := range joined(plan.Sudoers) {
 			name, _, _ := strings.Cut(line, " ")

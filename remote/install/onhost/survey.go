@@ -33,21 +33,23 @@ type Survey struct {
 	SudoPath    string   // where sudo looks for programs
 	Shims       bool     // the shims are in their place
 	ShimsUnsafe *Folder  // leads there
-	RulesSum    string   // of the file of sudoers; empty if it is missing
-	Rules       []string // its lines
-	RulesLink   bool     // it is a symbolic link
-	RulesFolder bool     // there is one for it
+	Rules       Rules
+	Earlier     Rules // of an earlier version
+	RulesFolder bool  // there is one for them
 	RulesUnsafe *Folder
-	// OldSum, OldRules and OldLink are those of an earlier version's file.
-	OldSum   string
-	OldRules []string
-	OldLink  bool
-	Lacks    []string // of the extras, in words
+	Lacks       []string // of the extras, in words
 
 	NotNew  string   // why root doesn't own the state by default
 	Owned   bool     // root owns the state
 	Systemd bool     // it runs
 	Units   []string // the checksums of root's units
+}
+
+// Rules are a file of sudoers.
+type Rules struct {
+	Sum   string // empty if it is missing
+	Lines []string
+	Link  bool // it is a symbolic link
 }
 
 // Folder is one that others than root may change.
@@ -81,8 +83,7 @@ func (i *installation) look(ctx context.Context) *Survey {
 	i.lookAtPlace(ctx, s)
 	s.NoVisudo = i.find("visudo", i.Getenv("PATH")+folders) == ""
 	s.RulesFolder, s.RulesUnsafe = i.isFolder(SudoersFolder), i.unsafe(SudoersFolder)
-	s.RulesSum, s.Rules, s.RulesLink = i.rules(rulesFile)
-	s.OldSum, s.OldRules, s.OldLink = i.rules(earlierFile)
+	s.Rules, s.Earlier = i.rules(rulesFile), i.rules(earlierFile)
 	s.SudoPath = i.sudoPath(ctx)
 	i.lookAtAccount(ctx, s)
 	_, err := os.Stat(i.at("/var/lib/genv/host/owner.json"))
@@ -158,14 +159,14 @@ func (h *Host) packageOf(ctx context.Context, file string) string {
 }
 
 // rules reads a file of sudoers.
-func (h *Host) rules(file string) (sum string, lines []string, link bool) {
+func (h *Host) rules(file string) Rules {
 	const limit = 64 << 10 // bytes
 	_, err := os.Readlink(h.at(file))
 	data, readErr := folder.ReadRegular(h.at(file), limit)
 	if readErr != nil && !os.IsNotExist(readErr) {
 		data = []byte("?") // unknown is not missing
 	}
-	return fileSum(h.at(file)), strings.Split(strings.TrimSuffix(string(data), "\n"), "\n"), err == nil
+	return Rules{fileSum(h.at(file)), strings.Split(strings.TrimSuffix(string(data), "\n"), "\n"), err == nil}
 }
 
 // sudoPath is where sudo looks for programs.

@@ -62,15 +62,14 @@ func (i *installation) planUninstall(ctx context.Context) (rules []part, err err
 	if err := decidePlace(i.Request, s, false); err != nil {
 		return nil, err
 	}
-	goes := func(file, sum string, lines []string, link bool) {
-		if _, known := rulesOf(lines, i.Path); known && !link && sum != "" {
-			rules = append(rules, part{path: file})
-		} else if sum != "" {
+	for n, found := range []*Rules{&s.Rules, &s.Earlier} {
+		file := []string{rulesFile, earlierFile}[n]
+		if _, ours := found.accounts(i.Path); !ours {
 			i.note("%s has lines that genv did not write, and stays", file)
+		} else if found.Sum != "" {
+			rules = append(rules, part{path: file})
 		}
 	}
-	goes(rulesFile, s.RulesSum, s.Rules, s.RulesLink)
-	goes(earlierFile, s.OldSum, s.OldRules, s.OldLink)
 	o := &i.outcome
 	o.Result, o.Sudoers, o.Shims = Unchanged, len(rules) > 0, s.Shims && s.ShimsUnsafe == nil
 	if s.Sum != "" || o.Sudoers || o.Shims || i.Purge {
