@@ -119,12 +119,12 @@ func (v *installation) look(ctx context.Context) error {
 	}
 	if w.Account != "" {
 		if err := text.CheckUsername(w.Account); err != nil {
-			return refuse("name the account with --sudoers-for", "no line of sudoers for the login: %w", err)
+			return onhost.Refuse("name the account with --sudoers-for", "no line of sudoers for the login: %w", err)
 		}
 	}
 	system, machine := v.login.Last("system"), v.login.Last("machine")
 	if v.arch = architecture[machine]; system != "Linux" || v.arch == "" {
-		return refuse("genv runs on Linux on amd64 and arm64", "the host is %s on %s", system, machine)
+		return onhost.Refuse("genv runs on Linux on amd64 and arm64", "the host is %s on %s", system, machine)
 	}
 	if v.program = v.Programs[v.arch]; v.program != nil {
 		w.Sum = v.program.Sum
@@ -133,19 +133,14 @@ func (v *installation) look(ctx context.Context) error {
 }
 
 func (v *installation) noProgram() error {
-	return refuse(fmt.Sprintf("name a genv for it with --binary-%s FILE", v.arch),
+	return onhost.Refuse(fmt.Sprintf("name a genv for it with --binary-%s FILE", v.arch),
 		"the host is %s, and this genv is for %s", v.arch, strings.Join(slices.Sorted(maps.Keys(v.Programs)), ", "))
-}
-
-// refuse is the error of a host that was not changed.
-func refuse(next, format string, args ...any) error {
-	return remote.Errorf(remote.InstallRefused, format, args...).WithNext(next)
 }
 
 // becomeRoot looks at the host as root, by sudo, with a password only if sudo wants one.
 func (v *installation) becomeRoot(ctx context.Context) error {
 	if v.host.NoSudo && !v.access.direct {
-		return refuse("log in as root, or remove `sudo: false` for it from hosts.yaml",
+		return onhost.Refuse("log in as root, or remove `sudo: false` for it from hosts.yaml",
 			"the login %s is not root, and sudo is not to be used on this host", v.login.Last("user"))
 	}
 	var err error
@@ -183,7 +178,7 @@ func (v *installation) act(ctx context.Context) error {
 	case here:
 		vars["here"] = "yes"
 	case v.root["sha256sum"] == nil:
-		return refuse("install sha256sum on the host (the package coreutils has it)", "there is no sha256sum on the host")
+		return onhost.Refuse("install sha256sum there (the package coreutils has it)", "there is no sha256sum on the host")
 	default:
 		upload = bytes.NewReader(v.program.Data)
 	}

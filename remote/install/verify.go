@@ -25,7 +25,7 @@ func (v *installation) verify(ctx context.Context) error {
 	v.outcome.Notes = append(v.outcome.Notes, warnings...)
 	v.outcome.Now.Version = cmp.Or(v.outcome.Now.Version, greeting.Genv)
 	if greeting.Genv != v.outcome.Now.Version || !greeting.Can(agent.RequestExecute) {
-		return refuse("look at the lines for it in sudoers: sudo visudo -c",
+		return onhost.Refuse("look at the lines for it in sudoers: sudo visudo -c",
 			"sudo runs genv %s there, with the rights to %v, and not %s as root", greeting.Genv, greeting.Capabilities,
 			v.outcome.Now.Version)
 	}

@@ -38,9 +38,6 @@ type Plan struct {
 	Notes   []string
 }
 
-// Complete says that the host has everything.
-func (p *Plan) Complete() bool { return !p.files() && p.State == "" && !p.Units && !p.Extras }
-
 func (p *Plan) files() bool { return p.Program || p.Sudoers != "" || p.Shims || p.Key != "" }
 
 // Decide compares what a host has with what it is to have. The error, with the next step, is why that can't be done;
@@ -71,7 +68,7 @@ func Decide(w *Request, s *Survey) (*Plan, error) {
 		plan.Result = Installed
 	case plan.Program:
 		plan.Result = Upgraded
-	case !plan.Complete():
+	case plan.files() || plan.State != "" || plan.Units || plan.Extras:
 		plan.Result = Repaired
 	}
 	if s.Found != w.Path && s.Found != "" {
@@ -109,7 +106,7 @@ func (p *Plan) decideState(w *Request, s *Survey) error {
 	has := len(s.Units) > 0
 	switch {
 	case w.State == StateRoot && !s.Systemd:
-		return refuse("use --state shared there", "root's service needs systemd, which the host doesn't run")
+		return Refuse("use --state shared there", "root's service needs systemd, which the host doesn't run")
 	case w.State == StateRoot && !(has && s.Owned), w.State == "" && s.Sum == "" && s.NotNew == "" && s.Systemd && !has:
 		p.State, p.Units = StateRoot, true
 		p.note("root owns the state by its service: `genv host status` there")
@@ -134,8 +131,8 @@ func (p *Plan) note(format string, args ...any) {
 	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
 }
 
-// refuse is the error of a host that was not changed.
-func refuse(next, format string, args ...any) error {
+// Refuse is the error of a host that was not changed.
+func Refuse(next, format string, args ...any) error {
 	return remote.Errorf(remote.InstallRefused, format, args...).WithNext(next)
 }
 
@@ -144,17 +141,17 @@ func refuse(next, format string, args ...any) error {
 func decidePlace(w *Request, s *Survey, replace bool) error {
 	switch f := s.Unsafe; {
 	case s.Package != "":
-		return refuse("upgrade the package "+s.Package+" on the host instead, or remove it first",
+		return Refuse("upgrade the package "+s.Package+" on the host instead, or remove it first",
 			"%s belongs to the package %s", s.Packaged, s.Package)
 	case s.Other:
-		return refuse("remove it, or use another --path", "%s is there and is not a file", w.Path)
+		return Refuse("remove it, or use another --path", "%s is there and is not a file", w.Path)
 	case s.Link != "":
-		return refuse("use --path with the file itself, or remove the link", "%s is a symbolic link to %s", w.Path,
+		return Refuse("use --path with the file itself, or remove the link", "%s is a symbolic link to %s", w.Path,
 			s.Link)
 	case s.Sum != "" && replace && !w.Upgrade:
-		return refuse("replace it with --upgrade", "%s is another genv: %s", w.Path, describe(s.Version, s.Sum))
+		return Refuse("replace it with --upgrade", "%s is another genv: %s", w.Path, describe(s.Version, s.Sum))
 	case f != nil:
-		return refuse(fmt.Sprintf("give it to root alone (chown root %[1]s; chmod go-w %[1]s), or use another --path",
+		return Refuse(fmt.Sprintf("give it to root alone (chown root %[1]s; chmod go-w %[1]s), or use another --path",
 			f.Path), "%s", f.why())
 	}
 	return nil
@@ -190,17 +187,17 @@ func (p *Plan) decideSudoers(w *Request, s *Survey) error {
 	case !p.Earlier && known && strings.TrimRight(strings.Join(s.Rules.Lines, "\n"), "\n")+"\n" == content:
 		return nil
 	case s.AccountUID == "" && (w.Key == "" || slices.Contains(accounts, "USER")):
-		return refuse("create it there, or name another one with --sudoers-for", "the host has no account %s",
+		return Refuse("create it there, or name another one with --sudoers-for", "the host has no account %s",
 			text.Quoted(w.Account, 80))
 	case s.NoVisudo:
-		return refuse("install sudo on the host", "there is no visudo on the host to check %s with", file)
+		return Refuse("install sudo on the host", "there is no visudo on the host to check %s with", file)
 	case !s.RulesFolder:
-		return refuse("create it for root alone, with a line `@includedir /etc/sudoers.d` in /etc/sudoers",
+		return Refuse("create it for root alone, with a line `@includedir /etc/sudoers.d` in /etc/sudoers",
 			"there is no %s on the host", SudoersFolder)
 	case s.RulesUnsafe != nil:
-		return refuse("give it to root alone: chmod go-w "+s.RulesUnsafe.Path, "%s", s.RulesUnsafe.why())
+		return Refuse("give it to root alone: chmod go-w "+s.RulesUnsafe.Path, "%s", s.RulesUnsafe.why())
 	case s.Rules.Link:
-		return refuse("replace the link with a file, or remove it", "%s is a symbolic link", file)
+		return Refuse("replace the link with a file, or remove it", "%s is a symbolic link", file)
 	case !known:
 		p.note("%s has lines that genv did not write, and is left as it is", file)
 		p.Earlier = false

@@ -98,13 +98,13 @@ func (i *installation) mayPurge(ctx context.Context) error {
 	active, said, err := i.runAs(ctx, nil, "", program, "envs", "--format", "csv", "--no-header")
 	switch old := i.genv143(); {
 	case err != nil:
-		return refuse(next, "the state stays: genv does not say which environments are active: %w", err)
+		return Refuse(next, "the state stays: genv does not say which environments are active: %w", err)
 	case active != "":
-		return refuse(next, "the state stays: environments are active: %d", strings.Count(active, "\n"))
+		return Refuse(next, "the state stays: environments are active: %d", strings.Count(active, "\n"))
 	case said != "": // of what can't be read it isn't known
-		return refuse(next, "the state stays: %s", said)
+		return Refuse(next, "the state stays: %s", said)
 	case old != "":
-		return refuse(next, "the state stays: %s", old)
+		return Refuse(next, "the state stays: %s", old)
 	}
 	return nil
 }
