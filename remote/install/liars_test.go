@@ -144,6 +144,7 @@ func TestNothingIsUploadedInVain(t *testing.T) {
 		{honestLogin, "TOKEN end\n", 2, ""},
 		{honestLogin, "TOKEN here\nTOKEN end\n", 3, ""},
 		{honestLogin, honestRoot, 3, "a program"},
+		{honestLogin, strings.Replace(honestRoot, "TOKEN end", "TOKEN gzip\nTOKEN end", 1), 3, "\x1f\x8b"},
 	} {
 		l := &liar{answers: []string{tt.login, tt.root, honestAnswer}}
 		_, err := (&install.Installer{Runner: l, Programs: small(), Options: onhost.Options{Check: true}}).Install(t.Context(), host)

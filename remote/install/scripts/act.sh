@@ -30,7 +30,8 @@ if [ -n "$here" ]; then
 fi
 [ -n "$own" ] || fail folder
 step upload
-why=$(limited "$seconds" cat 2>&1 >"$own/genv") || fail write "$why"
+# shellcheck disable=SC2086 # words
+why=$(limited "$seconds" $unpack 2>&1 >"$own/genv") || case $why in *stdin*) fail checksum "$why" ;; *) fail write "$why" ;; esac
 [ "$(sha256sum <"$own/genv" | cut -d ' ' -f 1)" = "$sum" ] || fail checksum "$(wc -c <"$own/genv") bytes arrived"
 step checksum
 why=$(limited 30 "$own/genv" version 2>&1 </dev/null) || fail run "$why"

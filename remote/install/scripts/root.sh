@@ -2,5 +2,7 @@
 if [ -f "$path" ] && [ ! -L "$path" ] && [ -x "$path" ] && owned "$path"; then
   case $sum in '' | "$(sha256sum <"$path" | cut -d ' ' -f 1)") say here ;; esac
 fi
-if have sha256sum; then say sha256sum; fi
+for tool in gzip sha256sum; do
+  if have $tool; then say $tool; fi
+done
 say end
