@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-3119e985/genv/remote"
+	"github.com/seed-3119e985/genv/remote/install"
 	"github.com/seed-3119e985/genv/remote/install/onhost"
 	"github.com/seed-3119e985/genv/remote/testfleet/sshd"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
@@ -134,14 +135,13 @@ func TestPlaces(t *testing.T) {
 	})
 	t.Run("another architecture", func(t *testing.T) {
 		f.reset(nil)
-		current := *current
-		current.Arch = map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]
-		_, err := f.installer(&current).Install(t.Context(), host)
-		require.ErrorContains(t, err, "the host is "+runtime.GOARCH+", and this genv is for "+current.Arch)
+		other := &install.Binary{Data: current.Data, Sum: current.Sum, Arch: map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]}
+		_, err := f.installer(other).Install(t.Context(), host)
+		require.ErrorContains(t, err, "the host is "+runtime.GOARCH+", and this genv is for "+other.Arch)
 		require.Contains(t, remote.NextStepOf(err), "--binary-"+runtime.GOARCH)
-		done(t, f.installer(&current, old).Install, host)
+		done(t, f.installer(other, old).Install, host)
 		f.requireWorking(old)
-		done(t, f.installer(&current).Uninstall, host) // by the one that is there
+		done(t, f.installer(other).Uninstall, host) // by the one that is there
 		require.NoFileExists(t, f.place())
 	})
 	t.Run("another path", func(t *testing.T) {
