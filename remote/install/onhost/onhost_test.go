@@ -137,6 +137,18 @@ func TestUndo(t *testing.T) {
 	}
 }
 
+// TestSameUnitsStay: systemd would load all units again for one that is written again, and containers lose their GPUs.
+func TestSameUnitsStay(t *testing.T) {
+	m := newMachine(t)
+	m.do(func(*onhost.Request) {})
+	unit := m.at("etc/systemd/system/genv-enforce.service")
+	before := proctest.Try(os.Stat(unit)).OK(t)
+	require.NoError(t, proctest.WriteProgram(m.at("program"), []byte("genv v3")))
+	require.Equal(t, onhost.Upgraded, m.do(func(r *onhost.Request) { r.Upgrade = true }).Outcome.Result)
+	require.True(t, os.SameFile(before, proctest.Try(os.Stat(unit)).OK(t)))
+	require.Contains(t, m.ran, "systemctl try-restart genv-enforce.service", "it runs the new program")
+}
+
 // TestWhatSitesHaveStays: a masked unit is no unit, a link to a folder is no empty one, and a FIFO is not waited for.
 func TestWhatSitesHaveStays(t *testing.T) {
 	m := newMachine(t)

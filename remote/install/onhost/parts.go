@@ -119,7 +119,8 @@ func (h *Host) exists(path string) bool {
 func (i *installation) addExtras(ctx context.Context, again bool) (err error) {
 	for _, p := range i.extras(ctx, again) {
 		isUnit := path.Base(p.path) == enforceUnit
-		if p.lacks && err == nil && (!isUnit || again || !i.exists(p.path)) { // one that its site changed stays
+		sum := fileSum(i.at(p.path)) // a unit written again would be loaded again; one that its site changed stays
+		if p.lacks && err == nil && (!isUnit || again && sum != sumOf(p.content) || sum == "") {
 			err = i.put(ctx, p)
 		}
 		if p.lacks && err == nil && isUnit {
