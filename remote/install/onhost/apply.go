@@ -51,7 +51,7 @@ func (i *installation) install(ctx context.Context) error {
 	if err == nil && (plan.State != "" || plan.Units) {
 		err = i.changeState(ctx, plan.State)
 	}
-	if err == nil && plan.Extras { // an earlier program's are renewed
+	if err == nil && plan.Extras { // those of an earlier program are renewed
 		err = i.addExtras(ctx, plan.Program)
 	}
 	if !i.Known && i.found.Found != i.Path && i.foundBySudo() != i.Path {
@@ -226,7 +226,7 @@ var failures = map[string][2]string{
 		"make it there by hand, with the key of /etc/genv/controller.pub; the files are as before",
 	},
 	"extras": {
-		"genv is in place, and not all that comes with it", "run it again when the host has no longer what is named",
+		"genv is in place, but some of its parts are not", "correct what is named on the host, then run it again",
 	},
 	"folder": {
 		"there is no folder of root's alone in which the program runs",
@@ -248,7 +248,7 @@ func (i *installation) failure(kind string, err error) error {
 func Failure(kind, path, why string) error {
 	said, known := failures[kind]
 	if !known {
-		said = [2]string{"the installation failed: " + kind, "read the words of the host above"}
+		said = [2]string{"the installation failed: " + kind, "read what the host said above"}
 	}
 	if why != "" {
 		why = ": " + why

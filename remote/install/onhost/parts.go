@@ -200,8 +200,20 @@ func (i *installation) take(ctx context.Context, p part) error {
 			_ = unix.Rmdir(filepath.Dir(dir))
 		}
 	}
-	if isUnit {
-		_ = i.systemctl(ctx, "daemon-reload")
+	return nil
+}
+
+// takeAll takes parts, and has systemd load its units once: containers can lose their GPUs each time.
+func (i *installation) takeAll(ctx context.Context, parts []part) error {
+	isUnit := func(p part) bool { return strings.HasPrefix(p.path, unitFolder) && i.exists(p.path) }
+	units := slices.ContainsFunc(parts, isUnit)
+	for _, p := range parts {
+		if err := i.take(ctx, p); err != nil {
+			return err
+		}
+	}
+	if units {
+		_ = i.systemctl(ctx, "daemon-reload") // they are gone all the same
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func (i *installation) changeState(ctx context.Context, to string) (err error) {
 		return i.failure("state", i.shareState(ctx))
 	}
 	for _, p := range i.units() {
-		if err == nil && fileSum(i.at(p.path)) != sumOf(p.content) {
+		if sum := fileSum(i.at(p.path)); err == nil && sum != "?" && sum != sumOf(p.content) { // a mask stays
 			err = i.put(ctx, p)
 		}
 	}
@@ -42,10 +42,8 @@ func (i *installation) shareState(ctx context.Context) error {
 	if err == nil || !i.exists(unitFolder+hostUnits[1]) {
 		_, err = i.run(ctx, i.at(i.Path), "host", "handover")
 	}
-	for _, p := range i.units() {
-		if err == nil {
-			err = i.take(ctx, p)
-		}
+	if err == nil {
+		err = i.takeAll(ctx, i.units())
 	}
 	return err
 }

@@ -196,7 +196,7 @@ func (h *Host) NotNew() string {
 func (h *Host) genv143() string {
 	for _, dir := range filepath.SplitList(h.Getenv("PATH") + folders) {
 		path := filepath.Join(dir, "genv")
-		data, _ := folder.ReadRegular(h.at(path), 64<<10) // an entry script is short
+		data, _ := folder.ReadRegular(h.at(path), 16<<20) // also one with its modules in it
 		first, _, _ := strings.Cut(string(data), "\n")
 		if strings.HasPrefix(first, "#!") && strings.Contains(first, "python") {
 			return "it has genv 1.4.3, " + path

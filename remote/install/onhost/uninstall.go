@@ -48,10 +48,8 @@ func (i *installation) removeAll(ctx context.Context, rules []part) error {
 	if i.Purge {
 		parts = append(parts, i.units()...)
 	}
-	for _, p := range append(parts, part{path: i.Path}) {
-		if err := i.take(ctx, p); err != nil {
-			return err
-		}
+	if err := i.takeAll(ctx, append(parts, part{path: i.Path})); err != nil {
+		return err
 	}
 	return folder.Ignore(syncFolder(i.at(path.Dir(i.Path))), os.ErrNotExist)
 }
