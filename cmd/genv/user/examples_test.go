@@ -2,6 +2,7 @@ package user_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -77,6 +78,7 @@ var examples = map[string][]string{
 	"host serve":    {serveFlags},
 	"host handover": {""},
 	"host status":   {"--format json"},
+	"host install":  {"--why-not-new", "--plan </dev/null " + otherwise(command.ExitFailed)},
 
 	"host setup-docker": {otherwise(command.ExitFailed)},
 
@@ -319,11 +321,14 @@ func TestFlagsThatAreRefused(t *testing.T) {
 	}
 }
 
-// shortens says whether a name begins one of a command's own flags.
-func shortens(name string, cmd *cli.Command) bool {
-	return slices.ContainsFunc(cmd.Flags, func(f cli.Flag) bool {
-		return slices.ContainsFunc(f.Names(), func(own string) bool { return strings.HasPrefix(own, name) })
-	})
+// shortens says whether a name begins one of a command's own flags, or an alias of one.
+func shortens(name string, cmd *cli.Command) (found bool) {
+	set := flag.NewFlagSet(cmd.Name, flag.ContinueOnError)
+	for _, f := range cmd.Flags {
+		_ = f.Apply(set) // ours never fail
+	}
+	set.VisitAll(func(own *flag.Flag) { found = found || strings.HasPrefix(own.Name, name) })
+	return found
 }
 
 // allCommands are those that do something, by their names.
