@@ -180,7 +180,7 @@ func (f *fleet) requireClean() {
 }
 
 func (f *fleet) temporary() (files []string) {
-	for _, folder := range []string{filepath.Join(f.Local(), "bin"), filepath.Join(f.Local(), "lib/genv/shims"), f.SudoersFolder()} {
+	for _, folder := range []string{filepath.Join(f.Local(), "bin"), filepath.Join(f.Local(), "lib/genv/shims"), f.SudoersFolder(), filepath.Join(f.Dir, "lib")} {
 		found := proctest.Try(filepath.Glob(filepath.Join(folder, ".genv-*"))).OK(f.t)
 		files = append(files, found...)
 	}

@@ -170,7 +170,7 @@ func mayBeSudo(err error) bool {
 func (v *installation) act(ctx context.Context) error {
 	limit, _ := ctx.Deadline()
 	seconds := strconv.Itoa(int(time.Until(limit).Seconds()) + 1)
-	vars, upload := map[string]string{"seconds": seconds, "here": "", "plan": "", "unpack": "cat"}, io.Reader(nil)
+	vars, upload := map[string]string{"seconds": seconds, "here": "", "plan": ""}, io.Reader(nil)
 	if v.wanted.Check {
 		vars["plan"] = "--plan"
 	}
@@ -182,9 +182,10 @@ func (v *installation) act(ctx context.Context) error {
 	case v.root["sha256sum"] == nil:
 		return onhost.Refuse("install sha256sum there (the package coreutils has it)", "there is no sha256sum on the host")
 	case v.root["gzip"] == nil:
-		upload = bytes.NewReader(v.program.Data)
+		vars["unpack"], vars["sent"], upload = "cat", v.program.Sum, bytes.NewReader(v.program.Data)
 	default:
-		vars["unpack"], upload = "gzip -dc", bytes.NewReader(v.program.compressed())
+		data, sum := v.program.compressed()
+		vars["unpack"], vars["sent"], upload = "gzip -dc", sum, bytes.NewReader(data)
 	}
 	answer, err := v.run(ctx, v.access, actScript, upload, vars)
 	if failed := answer.Last("failed"); failed != "" {
@@ -238,20 +239,27 @@ type Binary struct {
 	Sum  string // SHA-256, in hexadecimal
 	Arch string // as Go names it
 
-	once sync.Once
-	gzip []byte // see compressed
+	once    sync.Once
+	gzip    []byte // see compressed
+	gzipSum string
 }
 
-// compressed is the program as gzip(1) has it, in less than half of the bytes. It is made once for all hosts.
-func (b *Binary) compressed() []byte {
+// compressed is the program as gzip(1) has it, in less than half of the bytes, and the checksum of that. It is made once
+// for all hosts.
+func (b *Binary) compressed() (data []byte, sum string) {
 	b.once.Do(func() {
 		var packed bytes.Buffer
 		w, _ := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // a level that exists
 		_, _ = w.Write(b.Data)                               // a buffer takes all
 		_ = w.Close()
-		b.gzip = packed.Bytes()
+		b.gzip, b.gzipSum = packed.Bytes(), sumOf(packed.Bytes())
 	})
-	return b.gzip
+	return b.gzip, b.gzipSum
+}
+
+func sumOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }
 
 // architecture is that of a machine's uname(1), or of the number in an ELF header.
@@ -273,15 +281,13 @@ func NewProgram(data []byte) (*Binary, error) {
 		return nil, errors.New("it is not a program for 64-bit Linux")
 	}
 	number := binary.LittleEndian.Uint16(data[18:])
-	p := &Binary{Data: data, Arch: architecture[strconv.Itoa(int(number))]}
+	p := &Binary{Data: data, Sum: sumOf(data), Arch: architecture[strconv.Itoa(int(number))]}
 	switch {
 	case p.Arch == "":
 		return nil, fmt.Errorf("it is for the machine %d, which is neither amd64 nor arm64", number)
 	case !bytes.Contains(data, mainPackage()):
 		return nil, errors.New("it is not genv")
 	}
-	sum := sha256.Sum256(data)
-	p.Sum = hex.EncodeToString(sum[:])
 	return p, nil
 }
 

@@ -1,5 +1,5 @@
-# As root: runs the program at $path if it is $here; or else the rest of stdin, from a folder of its own, which goes
-# again. It is checked first. The folder has the PID in its name, by which the next run knows what was left behind.
+# As root: runs the program at $path if it is $here; or else the rest of stdin, whose checksum is $sent, from a folder of
+# its own, which goes again. The folder has the PID in its name, by which the next run knows what was left behind.
 step() { say step "$1"; }
 fail() {
   say why "$(printf '%s' "$2" | tr '\n' ' ' | head -c 500)"
@@ -16,7 +16,12 @@ step begin
 for home in /var/lib /root "${path%/*}"; do
   owned "$home" || continue
   for left in "$home"/.genv-install-*; do
-    if [ -d "$left" ] && ! kill -0 "${left##*-}" 2>/dev/null; then rm -rf "$left"; fi
+    [ -d "$left" ] && [ "$left" != "$own" ] || continue
+    case ${left##*-}:$(cat "/proc/${left##*-}/comm" 2>/dev/null) in
+    "$$":*) rm -rf "$left" ;;
+    *:sh) ;; # another installation
+    *) rm -rf "$left" ;;
+    esac
   done
   # A program may not run below it: noexec.
   if [ -z "$here$own" ] && mkdir -m 700 "$home/.genv-install-$$" 2>/dev/null; then
@@ -30,9 +35,11 @@ if [ -n "$here" ]; then
 fi
 [ -n "$own" ] || fail folder
 step upload
-# shellcheck disable=SC2086 # words
-why=$(limited "$seconds" $unpack 2>&1 >"$own/genv") || case $why in *stdin*) fail checksum "$why" ;; *) fail write "$why" ;; esac
-[ "$(sha256sum <"$own/genv" | cut -d ' ' -f 1)" = "$sum" ] || fail checksum "$(wc -c <"$own/genv") bytes arrived"
+why=$(limited "$seconds" cat 2>&1 >"$own/sent") || fail write "$why"
+[ "$(sha256sum <"$own/sent" | cut -d ' ' -f 1)" = "$sent" ] || fail checksum "$(wc -c <"$own/sent") bytes arrived"
 step checksum
+# shellcheck disable=SC2086 # words
+why=$($unpack <"$own/sent" 2>&1 >"$own/genv") || fail write "$why"
+rm "$own/sent"
 why=$(limited 30 "$own/genv" version 2>&1 </dev/null) || fail run "$why"
 install "$own/genv"

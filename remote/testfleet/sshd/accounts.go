@@ -125,7 +125,9 @@ func (f *Fleet) writeAccounts() ([]cover, error) {
 	if err != nil || !f.options.Installable {
 		return covers, err
 	}
-	for _, c := range []cover{{f.Local(), "/usr/local"}, {f.SudoersFolder(), "/etc/sudoers.d"}} {
+	for _, c := range []cover{
+		{f.Local(), "/usr/local"}, {f.SudoersFolder(), "/etc/sudoers.d"}, {filepath.Join(f.Dir, "lib"), "/var/lib"},
+	} {
 		if err := os.MkdirAll(c.Source, 0o755); err != nil {
 			return nil, err
 		}

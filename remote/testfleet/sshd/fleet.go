@@ -95,7 +95,7 @@ type Options struct {
 	AcceptEnv []string      // patterns of the variables that clients may set (sshd_config(5))
 	Env       []string      // more variables of each login, as NAME=value
 	Genv      string        // the program that the hosts find as genv; empty for none
-	// Installable gives the fleet an empty /usr/local and an empty /etc/sudoers.d of its own, which sudo reads.
+	// Installable gives the fleet an empty /usr/local, /var/lib and /etc/sudoers.d of its own. sudo reads the last.
 	// Without it they are the machine's, and sudo ignores the latter.
 	Installable bool
 }
