@@ -140,11 +140,11 @@ func (i *installation) do(ctx context.Context) error {
 		return i.failure("changed", fmt.Errorf("the program that runs has the checksum %s", sum))
 	}
 	if !i.Check {
-		lock, err := i.lock(ctx)
+		run, err := i.lock()
+		defer run.Close()
 		if err != nil {
 			return err
 		}
-		defer lock.Close()
 	}
 	i.found = i.look(ctx)
 	if i.found.Sum != "" {
@@ -158,21 +158,17 @@ func (i *installation) do(ctx context.Context) error {
 
 // lock lets one installation at a time change the host. Root alone can open the file: any user can open a folder and
 // lock it. A full or read-only /run is no reason to keep genv.
-func (i *installation) lock(ctx context.Context) (*os.File, error) {
-	path := i.at("/run/genv-install.lock")
-	lock, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
-	if err != nil && i.Uninstall {
-		return nil, nil //nolint:nilnil // a nil file can be closed
+func (i *installation) lock() (run *folder.Folder, err error) {
+	if run, err = folder.OpenTrusted(i.at("/run")); err == nil {
+		err = run.Hold("genv-install.lock", time.Minute)
 	}
-	if err != nil {
-		return nil, i.failure("write", err)
+	switch {
+	case errors.Is(err, folder.ErrLocked):
+		return run, i.failure("busy", err)
+	case i.Uninstall:
+		return run, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if err := folder.Flock(ctx, lock, unix.LOCK_EX); err != nil {
-		return nil, i.failure("busy", errors.Join(fmt.Errorf("it has the lock %s", path), lock.Close()))
-	}
-	return lock, nil
+	return run, i.failure("write", err)
 }
 
 func (i *installation) note(format string, args ...any) {

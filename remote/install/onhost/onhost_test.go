@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -147,6 +148,18 @@ func TestSameUnitsStay(t *testing.T) {
 	require.Equal(t, onhost.Upgraded, m.do(func(r *onhost.Request) { r.Upgrade = true }).Outcome.Result)
 	require.True(t, os.SameFile(before, proctest.Try(os.Stat(unit)).OK(t)))
 	require.Contains(t, m.ran, "systemctl try-restart genv-enforce.service", "it runs the new program")
+
+	// After an interrupted installation a service may run the program that was replaced.
+	m.says["systemctl show --property=LoadState,NeedDaemonReload,MainPID genv-host.service"] = "LoadState=loaded\nNeedDaemonReload=no\nMainPID=7\n"
+	require.NoError(t, os.MkdirAll(m.at("proc/7"), 0o755))
+	for target, want := range map[string]string{place: onhost.Unchanged, place + " (deleted)": onhost.Repaired} {
+		_ = os.Remove(m.at("proc/7/exe")) // the first time there is none
+		require.NoError(t, os.Symlink(target, m.at("proc/7/exe")))
+		m.ran = nil
+		require.Equal(t, want, m.do(func(*onhost.Request) {}).Outcome.Result)
+		require.Equal(t, want == onhost.Repaired, slices.Contains(m.ran, "systemctl try-restart genv-host.service"))
+		require.NotContains(t, m.ran, "systemctl daemon-reload")
+	}
 }
 
 // TestWhatSitesHaveStays: a masked unit is no unit, a link to a folder is no empty one, and a FIFO is not waited for.

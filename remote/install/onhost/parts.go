@@ -78,10 +78,11 @@ func (i *installation) extras(ctx context.Context, again bool) (parts []part) {
 	}
 	systemd, unit := i.isFolder("/run/systemd/system"), unitFolder+enforceUnit
 	sum := fileSum(i.at(unit))
+	_, restart := i.outdated(ctx, enforceUnit)
 	parts = append(parts, part{
 		path: unit, content: strings.ReplaceAll(enforceService, usual, i.Path),
 		what:  enforceUnit + ", for a machine alone; it is not enabled",
-		lacks: systemd && sum != "?" && (again || sum == "" || i.outdated(ctx, enforceUnit)), // or it is masked
+		lacks: systemd && sum != "?" && (again || sum == "" || restart), // or it is masked
 	}, part{
 		path: tmpfiles, content: "x /var/tmp/genv\n", what: tmpfiles + ", so that the state is kept",
 		lacks: systemd && i.isFolder(path.Dir(tmpfiles)) && !i.exists(tmpfiles) && !i.exists("/usr/lib/tmpfiles.d/genv.conf"),

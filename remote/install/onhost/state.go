@@ -2,6 +2,7 @@ package onhost
 
 import (
 	"context"
+	"os"
 	"strings"
 )
 
@@ -53,19 +54,25 @@ func (h *Host) systemctl(ctx context.Context, words string, units ...string) err
 	return err
 }
 
-// outdated says whether systemd has loaded other units than those that are there.
-func (h *Host) outdated(ctx context.Context, units ...string) bool {
-	out, _ := h.run(ctx, "systemctl", append([]string{"show", "--property=LoadState,NeedDaemonReload"}, units...)...)
-	return strings.Contains(out, "=not-found\n") || strings.Contains(out, "=yes\n")
+// outdated says whether systemd has loaded another unit than the one that is there, and whether that or its running
+// program was replaced.
+func (h *Host) outdated(ctx context.Context, unit string) (reload, restart bool) {
+	out, _ := h.run(ctx, "systemctl", "show", "--property=LoadState,NeedDaemonReload,MainPID", unit)
+	_, pid, _ := strings.Cut(out, "MainPID=")
+	pid, _, _ = strings.Cut(pid, "\n")
+	exe, _ := os.Readlink(h.at("/proc/" + pid + "/exe"))
+	reload = strings.Contains(out, "=not-found\n") || strings.Contains(out, "=yes\n")
+	return reload, reload || strings.HasSuffix(exe, " (deleted)")
 }
 
 // restart has systemd load units, if it must: containers can lose their GPUs when it loads all again.
-func (h *Host) restart(ctx context.Context, how string, units ...string) (err error) {
-	if h.outdated(ctx, units...) {
-		err = h.systemctl(ctx, "daemon-reload")
+func (h *Host) restart(ctx context.Context, how string, units ...string) error {
+	for _, unit := range units {
+		if reload, _ := h.outdated(ctx, unit); reload {
+			if err := h.systemctl(ctx, "daemon-reload"); err != nil {
+				return err
+			}
+		}
 	}
-	if err == nil {
-		err = h.systemctl(ctx, how, units[len(units)-1])
-	}
-	return err
+	return h.systemctl(ctx, how, units[len(units)-1])
 }

@@ -42,7 +42,7 @@ type Survey struct {
 	NotNew  string   // why root doesn't own the state by default
 	Owned   bool     // root owns the state
 	Systemd bool     // it runs
-	Units   []string // the checksums of root's units
+	Units   []string // the checksums of root's units, with a remark if another one, or another program, runs
 }
 
 // Rules are a file of sudoers.
@@ -90,7 +90,7 @@ func (i *installation) look(ctx context.Context) *Survey {
 	s.Owned, s.Systemd = err == nil, i.isFolder("/run/systemd/system")
 	for _, p := range i.units() {
 		if sum := fileSum(i.at(p.path)); sum != "" && sum != "?" { // a link to /dev/null masks it
-			if i.outdated(ctx, path.Base(p.path)) {
+			if _, restart := i.outdated(ctx, path.Base(p.path)); restart {
 				sum += ", not loaded"
 			}
 			s.Units = append(s.Units, sum)
