@@ -58,14 +58,11 @@ func (v *installation) greeting(ctx context.Context) (_ *frame.Greeting, warning
 // asAccount is the command with which root runs another one as the account and by its sudo.
 func (v *installation) asAccount(words []string, stdin []byte) remote.Command {
 	words = append([]string{"sudo", "-n", "-u", v.wanted.Account, "sudo", "-n"}, words...)
-	line := remote.Command{Args: words}.ShellLine()
-	escaped := ""
-	for _, b := range stdin {
-		escaped += fmt.Sprintf("\\%03o", b)
+	begin, line := rand.Text(), remote.Command{Args: words}.ShellLine()
+	return remote.Command{
+		Args: v.access.asRoot(receive(begin)), Stdin: v.access.input(begin, line+"\n", nil),
+		Upload: bytes.NewReader(stdin),
 	}
-	begin := rand.Text()
-	input := v.access.input(begin, "printf '"+escaped+"' | "+line+"\n", nil)
-	return remote.Command{Args: v.access.asRoot(receive(begin)), Stdin: input}
 }
 
 func (v *installation) unusable(ctx context.Context, err error) error {

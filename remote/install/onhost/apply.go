@@ -1,7 +1,6 @@
 package onhost
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -83,6 +82,7 @@ func (i *installation) removeLeftovers() {
 // change is a file that is replaced if a program finds nothing wrong before, and after.
 type change struct {
 	path, kind, step string // kind is of a failure
+	isNew            bool   // there is no file yet
 	data             []byte
 	mode             uint32
 	before, after    []string // the program with its arguments; empty for none
@@ -90,14 +90,14 @@ type change struct {
 
 func (i *installation) changes(ctx context.Context, plan *Plan) (all []change, err error) {
 	if file := i.at(i.Path); plan.Program {
-		c := change{path: file, kind: "run", step: "binary", mode: 0o755}
+		c := change{path: file, isNew: i.found.Sum == "", kind: "run", step: "binary", mode: 0o755}
 		c.before, c.after = []string{staged(file), "version"}, []string{file, "version"}
 		c.data, err = os.ReadFile(i.Program)
 		all = append(all, c)
 	}
 	if file := i.at(rulesFile); plan.Sudoers != "" {
-		c := change{path: file, kind: "visudo", step: "sudoers", mode: 0o440, data: []byte(plan.Sudoers)}
-		c.before = []string{"visudo", "-cf", staged(file)}
+		c := change{path: file, isNew: i.found.Rules.Sum == "", kind: "visudo", step: "sudoers", mode: 0o440}
+		c.data, c.before = []byte(plan.Sudoers), []string{"visudo", "-cf", staged(file)}
 		if _, err := i.run(ctx, "visudo", "-c"); err == nil { // all of sudoers is valid now
 			c.after = []string{"visudo", "-c"}
 		}
@@ -149,47 +149,52 @@ func (i *installation) apply(ctx context.Context, plan *Plan) error {
 
 // commit renames the files into their places, or leaves all as it was. removeLeftovers removes the earlier ones.
 func (i *installation) commit(ctx context.Context, plan *Plan, changes []change) (err error) {
-	old := func(file string) string { return staged(file) + ".old" }
-	var undo []func() error
-	defer func() {
-		for _, u := range undo {
-			if err != nil {
-				_ = u() // what is left is removed by hand
-			}
-		}
-	}()
+	var begun []change
 	for _, c := range changes {
-		switch err := os.Link(c.path, old(c.path)); {
-		case err == nil:
-			undo = append(undo, func() error { return os.Rename(old(c.path), c.path) })
-		case os.IsNotExist(err):
-			undo = append(undo, func() error { return os.Remove(c.path) })
-		default:
-			return i.failure("write", err)
-		}
-		err := cmp.Or(os.Rename(staged(c.path), c.path), syncFolder(filepath.Dir(c.path)))
-		if earlier := i.at(earlierFile); err == nil && c.kind == "visudo" && plan.Earlier {
-			undo = append(undo, func() error { return os.Rename(old(earlier), earlier) })
-			err = os.Rename(earlier, old(earlier))
-		}
-		if err != nil {
-			return i.failure("write", err)
-		}
-		_ = i.step(ctx, c.step) // nobody may be waiting
-		if len(c.after) > 0 {
-			_, err = i.run(ctx, c.after[0], c.after[1:]...)
-		}
-		if err != nil {
-			return i.failure(c.kind, err)
+		if err == nil {
+			begun = append(begun, c)
+			err = i.replace(ctx, &c, plan.Earlier && c.kind == "visudo")
 		}
 	}
 	for _, shim := range i.shims() {
 		if plan.Shims && err == nil {
-			err = i.put(ctx, shim)
+			err = i.failure("write", i.put(ctx, shim))
 		}
 	}
-	_, _ = i.step(ctx, "shims"), i.step(ctx, "sync")
-	return i.failure("write", err)
+	if earlier := i.at(earlierFile); err != nil && plan.Earlier {
+		_ = os.Rename(old(earlier), earlier) // it may still be in its place
+	}
+	for _, c := range begun {
+		if err != nil && os.Rename(old(c.path), c.path) != nil && c.isNew {
+			_ = os.Remove(c.path)
+		}
+	}
+	_, _ = i.step(ctx, "shims"), i.step(ctx, "sync") // nobody may be waiting
+	return err
+}
+
+func old(file string) string { return staged(file) + ".old" }
+
+// replace makes a change, and keeps the file that was there.
+func (i *installation) replace(ctx context.Context, c *change, earlierGoes bool) error {
+	err := folder.Ignore(os.Link(c.path, old(c.path)), os.ErrNotExist)
+	if err == nil {
+		err = os.Rename(staged(c.path), c.path)
+	}
+	if err == nil {
+		err = syncFolder(filepath.Dir(c.path))
+	}
+	if earlier := i.at(earlierFile); err == nil && earlierGoes {
+		err = os.Rename(earlier, old(earlier))
+	}
+	if err != nil {
+		return i.failure("write", err)
+	}
+	_ = i.step(ctx, c.step)
+	if len(c.after) > 0 {
+		_, err = i.run(ctx, c.after[0], c.after[1:]...)
+	}
+	return i.failure(c.kind, err)
 }
 
 func syncFolder(dir string) error {

@@ -2,14 +2,14 @@ package onhost
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
@@ -112,21 +112,21 @@ func (i *installation) mayPurge(ctx context.Context) error {
 func (i *installation) endUsages() {
 	ours, _ := os.Readlink("/proc/self/ns/mnt")
 	for try := range 50 {
-		processes, _ := filepath.Glob("/proc/[0-9]*") // the pattern is right
+		processes, _ := proc.FS{}.PIDs() // of those that it could list
 		running := false
-		for _, process := range processes {
-			exe, _ := os.Readlink(process + "/exe") // it may have ended
-			namespace, _ := os.Readlink(process + "/ns/mnt")
-			status, _ := os.ReadFile(process + "/status")
-			words, _ := os.ReadFile(process + "/cmdline")
-			pid, err := strconv.Atoi(path.Base(process))
-			if err != nil || strings.TrimSuffix(exe, " (deleted)") != i.Path || namespace != ours ||
+		for _, pid := range processes {
+			process := fmt.Sprintf("/proc/%d/", pid)
+			exe, _ := os.Readlink(process + "exe") // it may have ended
+			namespace, _ := os.Readlink(process + "ns/mnt")
+			status, _ := os.ReadFile(process + "status")
+			words, _ := os.ReadFile(process + "cmdline")
+			if strings.TrimSuffix(exe, " (deleted)") != i.Path || namespace != ours ||
 				!strings.Contains(string(status), "\nUid:\t0\t") || !strings.Contains(string(words), "\x00usage\x00") {
 				continue
 			}
 			running = true
 			signal := map[int]syscall.Signal{0: syscall.SIGTERM, 25: syscall.SIGKILL}[try]
-			_ = syscall.Kill(pid, signal) // it may have ended; signal 0 does nothing
+			_ = syscall.Kill(int(pid), signal) // it may have ended; signal 0 does nothing
 		}
 		if !running {
 			return
