@@ -58,7 +58,7 @@ func runGenv(args []string) int {
 		}}
 		err = server.Serve(context.Background(), os.Stdin, os.Stdout)
 	case strings.HasPrefix(command, "host install"):
-		h := onhost.Host{Program: "/proc/self/exe", Out: stepper{}, Getenv: os.Getenv}
+		h := onhost.Host{Program: "/proc/self/exe", Out: stepper{}, Getenv: os.Getenv, Run: (*exec.Cmd).Run}
 		err = h.Serve(context.Background(), os.Stdin, slices.Contains(args, "--plan"))
 	}
 	if err != nil {

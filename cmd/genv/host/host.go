@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"os/signal"
 	"sync"
 	"sync/atomic"
@@ -53,7 +54,7 @@ func (p *hostCommands) hostCommand() *cli.Command {
 					command.Bool(&whyNotNew, "why-not-new", "only print why root doesn't own the state by default"),
 				},
 				Action: func(c *cli.Context) error {
-					h := onhost.Host{Program: "/proc/self/exe", Out: p.Out, Getenv: p.Getenv}
+					h := onhost.Host{Program: "/proc/self/exe", Out: p.Out, Getenv: p.Getenv, Run: (*exec.Cmd).Run}
 					if whyNotNew {
 						_, err := fmt.Fprintln(p.Out, h.NotNew())
 						return err

@@ -32,12 +32,7 @@ func (i *installation) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o := &i.outcome
-	o.Result, o.Notes, o.Sudoers, o.Shims = plan.Result, plan.Notes, plan.Sudoers != "", plan.Shims
-	o.Now = &Version{Sum: i.Sum}
-	if !plan.Program {
-		o.Now.Version = i.found.Version
-	}
+	i.outcome = &plan.Outcome
 	if i.Check {
 		return nil
 	}
@@ -54,7 +49,7 @@ func (i *installation) install(ctx context.Context) error {
 		err = i.addExtras(ctx, plan.Program)
 	}
 	if !i.Known && i.found.Found != i.Path && i.foundBySudo() != i.Path {
-		i.note("sudo doesn't find it as genv: set `genv: %s` for the host in hosts.yaml", i.Path)
+		i.outcome.note("sudo doesn't find it as genv: set `genv: %s` for the host in hosts.yaml", i.Path)
 	}
 	return err
 }
@@ -95,9 +90,9 @@ func (i *installation) changes(ctx context.Context, plan *Plan) (all []change, e
 		c.data, err = os.ReadFile(i.Program)
 		all = append(all, c)
 	}
-	if file := i.at(rulesFile); plan.Sudoers != "" {
+	if file := i.at(rulesFile); plan.Sudoers {
 		c := change{path: file, isNew: i.found.Rules.Sum == "", kind: "visudo", step: "sudoers", mode: 0o440}
-		c.data, c.before = []byte(plan.Sudoers), []string{"visudo", "-cf", staged(file)}
+		c.data, c.before = []byte(plan.Rules), []string{"visudo", "-cf", staged(file)}
 		if _, err := i.run(ctx, "visudo", "-c"); err == nil { // all of sudoers is valid now
 			c.after = []string{"visudo", "-c"}
 		}

@@ -24,26 +24,28 @@ const (
 	StateShared = "shared" // every user writes it
 )
 
-// Plan is what is to be done on a host.
+// Plan is what is to be done on a host, and what is to be said of it.
 type Plan struct {
-	Result  string
+	Outcome
 	Program bool   // install it; false to leave the one there
-	Sudoers string // the file's new content; empty to leave it
+	Rules   string // the new content of the file of sudoers; empty to leave it
 	Earlier bool   // remove an earlier version's file
-	Shims   bool   // link the shims
 	Key     string // may log in as the account, which is made if it is missing; empty to leave it
 	State   string // who is to own the state; empty to leave it
 	Units   bool   // write root's service, or restart it with another program
 	Extras  bool   // add or renew man pages and the like
-	Notes   []string
 }
 
-func (p *Plan) files() bool { return p.Program || p.Sudoers != "" || p.Shims || p.Key != "" }
+func (p *Plan) files() bool { return p.Program || p.Sudoers || p.Shims || p.Key != "" }
 
 // Decide compares what a host has with what it is to have. The error, with the next step, is why that can't be done;
 // nothing has been changed then.
 func Decide(w *Request, s *Survey) (*Plan, error) {
-	plan := &Plan{Result: Unchanged, Shims: !s.Shims && hasShims(w.Path), Program: s.Sum != w.Sum}
+	plan := &Plan{Outcome: s.outcome(), Program: s.Sum != w.Sum}
+	plan.Shims, plan.Now = !s.Shims && hasShims(w.Path), &Version{Sum: w.Sum}
+	if !plan.Program {
+		plan.Now = plan.Before
+	}
 	if err := decidePlace(w, s, plan.Program); err != nil {
 		return nil, err
 	}
@@ -127,10 +129,6 @@ func (p *Plan) decideState(w *Request, s *Survey) error {
 	return nil
 }
 
-func (p *Plan) note(format string, args ...any) {
-	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
-}
-
 // Refuse is the error of a host that was not changed.
 func Refuse(next, format string, args ...any) error {
 	return remote.Errorf(remote.InstallRefused, format, args...).WithNext(next)
@@ -184,7 +182,7 @@ func (p *Plan) decideSudoers(w *Request, s *Survey) error {
 	content := Sudoers(w.Path, s.SudoPath, accounts...)
 	file := SudoersFolder + "/" + remote.SudoersFile
 	switch {
-	case !p.Earlier && known && strings.TrimRight(strings.Join(s.Rules.Lines, "\n"), "\n")+"\n" == content:
+	case !p.Earlier && known && strings.TrimRight(s.Rules.Content, "\n")+"\n" == content:
 		return nil
 	case s.AccountUID == "" && (w.Key == "" || slices.Contains(accounts, "USER")):
 		return Refuse("create it there, or name another one with --sudoers-for", "the host has no account %s",
@@ -203,6 +201,6 @@ func (p *Plan) decideSudoers(w *Request, s *Survey) error {
 		p.Earlier = false
 		return nil
 	}
-	p.Sudoers = content
+	p.Sudoers, p.Rules = true, content
 	return nil
 }

@@ -27,7 +27,7 @@ func complete() *onhost.Survey {
 	return &onhost.Survey{
 		Found: place, Sum: sumB, Version: "v1",
 		AccountUID: "1000", Shims: true, RulesFolder: true,
-		Rules: onhost.Rules{Sum: sumA, Lines: strings.Split(strings.TrimSuffix(onhost.Sudoers(place, "", "admin"), "\n"), "\n")},
+		Rules: onhost.Rules{Sum: sumA, Content: onhost.Sudoers(place, "", "admin")},
 	}
 }
 
@@ -43,29 +43,29 @@ func TestDecide(t *testing.T) {
 	}{
 		"has everything": {func(*onhost.Request, *onhost.Survey) {}, onhost.Unchanged, false, false, false, 0},
 		"has nothing": {func(_ *onhost.Request, s *onhost.Survey) {
-			s.Found, s.Sum, s.Rules.Sum, s.Rules.Lines, s.Shims = "", "", "", nil, false
+			s.Found, s.Sum, s.Rules.Sum, s.Rules.Content, s.Shims = "", "", "", "", false
 		}, onhost.Installed, true, true, true, 0},
 		"has another version": {func(w *onhost.Request, s *onhost.Survey) { s.Sum, w.Upgrade = sumA, true }, onhost.Upgraded, true, false, false, 0},
-		"lacks the rules":     {func(_ *onhost.Request, s *onhost.Survey) { s.Rules.Lines = nil }, onhost.Repaired, false, true, false, 0},
+		"lacks the rules":     {func(_ *onhost.Request, s *onhost.Survey) { s.Rules.Content = "" }, onhost.Repaired, false, true, false, 0},
 		"lacks the shims":     {func(_ *onhost.Request, s *onhost.Survey) { s.Shims = false }, onhost.Repaired, false, false, true, 0},
 		"is logged in as root": {func(w *onhost.Request, s *onhost.Survey) {
-			w.Account, s.Rules.Lines, s.Rules.Sum, s.NoVisudo, s.RulesFolder = "", nil, "", true, false
+			w.Account, s.Rules.Content, s.Rules.Sum, s.NoVisudo, s.RulesFolder = "", "", "", true, false
 		}, onhost.Unchanged, false, false, false, 0},
 		"has the plain line of the documentation": {func(_ *onhost.Request, s *onhost.Survey) {
-			s.Rules.Lines = []string{"# genv", remote.SudoersLine("admin", place)}
+			s.Rules.Content = "# genv\n" + remote.SudoersLine("admin", place)
 		}, onhost.Repaired, false, true, false, 0},
 		"has the file of an earlier version": {func(_ *onhost.Request, s *onhost.Survey) {
-			s.Rules.Lines, s.Rules.Sum = nil, ""
-			s.Earlier.Sum, s.Earlier.Lines = sumA, []string{"bob ALL=(root) NOPASSWD: " + strings.ReplaceAll("G usage snapshot, G usage snapshot *, G usage execute, G usage serve *", "G", place)}
+			s.Rules.Content, s.Rules.Sum = "", ""
+			s.Earlier.Sum, s.Earlier.Content = sumA, "bob ALL=(root) NOPASSWD: "+strings.ReplaceAll("G usage snapshot, G usage snapshot *, G usage execute, G usage serve *", "G", place)
 		}, onhost.Repaired, false, true, false, 0},
 		"has an earlier file of others": {func(_ *onhost.Request, s *onhost.Survey) {
-			s.Earlier.Sum, s.Earlier.Lines = sumA, []string{"bob ALL=(ALL) ALL"}
+			s.Earlier.Sum, s.Earlier.Content = sumA, "bob ALL=(ALL) ALL"
 		}, onhost.Unchanged, false, false, false, 1},
 		"has lines for a uid": {func(w *onhost.Request, s *onhost.Survey) {
-			w.Account, s.Rules.Lines = "Ann Lee", strings.Split(onhost.Sudoers(place, "", "#1000"), "\n")
+			w.Account, s.Rules.Content = "Ann Lee", onhost.Sudoers(place, "", "#1000")
 		}, onhost.Unchanged, false, false, false, 0},
 		"has no account for the controller's key": {func(w *onhost.Request, s *onhost.Survey) {
-			w.Key, s.AccountUID, s.Rules.Lines, s.Rules.Sum = "ssh-ed25519 AAAA", "", nil, ""
+			w.Key, s.AccountUID, s.Rules.Content, s.Rules.Sum = "ssh-ed25519 AAAA", "", "", ""
 		}, onhost.Repaired, false, true, false, 2},
 		"has an account without the key": {func(w *onhost.Request, _ *onhost.Survey) { w.Key = "ssh-ed25519 AAAA" }, onhost.Repaired, false, false, false, 1},
 		"has the controller's key":       {func(w *onhost.Request, s *onhost.Survey) { w.Key, s.HasKey = "ssh-ed25519 AAAA", true }, onhost.Unchanged, false, false, false, 0},
@@ -76,16 +76,16 @@ func TestDecide(t *testing.T) {
 			w.Key, s.HasKey, s.SSHRefuses = "ssh-ed25519 AAAA", true, []string{"AllowUsers", "AllowGroups"}
 		}, onhost.Unchanged, false, false, false, 1},
 		"has another path of the site": {func(_ *onhost.Request, s *onhost.Survey) { s.SudoPath = "/bin:/opt/nvidia/bin" }, onhost.Repaired, false, true, false, 0},
-		"has lines of others":          {func(_ *onhost.Request, s *onhost.Survey) { s.Rules.Lines = []string{"bob ALL=(ALL) ALL"} }, onhost.Unchanged, false, false, false, 1},
-		"has a rule with an include":   {func(_ *onhost.Request, s *onhost.Survey) { s.Rules.Lines = []string{"#includedir /etc/x"} }, onhost.Unchanged, false, false, false, 1},
+		"has lines of others":          {func(_ *onhost.Request, s *onhost.Survey) { s.Rules.Content = "bob ALL=(ALL) ALL" }, onhost.Unchanged, false, false, false, 1},
+		"has a rule with an include":   {func(_ *onhost.Request, s *onhost.Survey) { s.Rules.Content = "#includedir /etc/x" }, onhost.Unchanged, false, false, false, 1},
 		"finds another genv":           {func(_ *onhost.Request, s *onhost.Survey) { s.Found = "/opt/genv" }, onhost.Unchanged, false, false, false, 1},
 		"has a place without shims": {func(w *onhost.Request, s *onhost.Survey) {
 			w.Path, s.Shims = "/opt/genv/genv", false
-			s.Rules.Lines = strings.Split(onhost.Sudoers(w.Path, "", "admin"), "\n")
+			s.Rules.Content = onhost.Sudoers(w.Path, "", "admin")
 			s.Found = w.Path
 		}, onhost.Unchanged, false, false, false, 0},
 		"has two accounts in its file": {func(_ *onhost.Request, s *onhost.Survey) {
-			s.Rules.Lines = strings.Split(onhost.Sudoers(place, "", "bob", "admin"), "\n")
+			s.Rules.Content = onhost.Sudoers(place, "", "bob", "admin")
 		}, onhost.Unchanged, false, false, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -94,10 +94,10 @@ func TestDecide(t *testing.T) {
 			plan := proctest.Try(onhost.Decide(w, s)).OK(t)
 			require.Equal(t, tt.result, plan.Result)
 			require.Equal(t, tt.program, plan.Program)
-			require.Equal(t, tt.sudoers, plan.Sudoers != "", plan.Sudoers)
+			require.Equal(t, tt.sudoers, plan.Sudoers, plan.Rules)
 			require.Equal(t, tt.shims, plan.Shims)
 			require.Equal(t, name == "has the file of an earlier version", plan.Earlier)
-			require.Equal(t, plan.Earlier, strings.Contains(plan.Sudoers, "\nbob ALL="))
+			require.Equal(t, plan.Earlier, strings.Contains(plan.Rules, "\nbob ALL="))
 			require.Len(t, plan.Notes, tt.notes)
 			require.Equal(t, len(s.SSHRefuses) > 0, strings.Contains(strings.Join(plan.Notes, "\n"), "sshd refuses logins of admin: add it to AllowUsers"))
 			require.False(t, len(s.SSHRefuses) > 0 && strings.Contains(strings.Join(plan.Notes, "\n"), "may log in"))
@@ -113,11 +113,11 @@ func TestDecideRefuses(t *testing.T) {
 		},
 		"is another genv: version v1, sha256 ?": func(_ *onhost.Request, s *onhost.Survey) { s.Sum = "?" },
 		"has no account \"Ann Lee\"": func(w *onhost.Request, s *onhost.Survey) {
-			w.Key, w.Account, s.Rules.Lines, s.AccountUID = "ssh-ed25519 AAAA", "Ann Lee", nil, ""
+			w.Key, w.Account, s.Rules.Content, s.AccountUID = "ssh-ed25519 AAAA", "Ann Lee", "", ""
 		},
-		"there is no /etc/sudoers.d": func(_ *onhost.Request, s *onhost.Survey) { s.Rules.Lines, s.RulesFolder = nil, false },
+		"there is no /etc/sudoers.d": func(_ *onhost.Request, s *onhost.Survey) { s.Rules.Content, s.RulesFolder = "", false },
 		"may change what is in /etc/sudoers.d": func(_ *onhost.Request, s *onhost.Survey) {
-			s.Rules.Lines, s.RulesUnsafe = nil, &onhost.Folder{Path: "/etc/sudoers.d"}
+			s.Rules.Content, s.RulesUnsafe = "", &onhost.Folder{Path: "/etc/sudoers.d"}
 		},
 		"/etc/sudoers.d/zz-genv is a symbolic link": func(_ *onhost.Request, s *onhost.Survey) { s.Rules.Link = true },
 	} {

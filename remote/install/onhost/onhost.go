@@ -1,7 +1,7 @@
 // Package onhost installs, upgrades and removes genv on the machine on which it runs, as root. The program that runs it
 // is what is installed, or is there already: `genv host install`, which a controller's machine starts over SSH.
 //
-//	h := onhost.Host{Program: "/proc/self/exe", Out: os.Stdout, Getenv: os.Getenv}
+//	h := onhost.Host{Program: "/proc/self/exe", Out: os.Stdout, Getenv: os.Getenv, Run: (*exec.Cmd).Run}
 //	err := h.Serve(ctx, os.Stdin, plan) // reads a Request, and writes an Answer
 //
 // It surveys the host and decides; Decide is pure. Then it writes everything under temporary names in the folders where
@@ -90,8 +90,8 @@ type Host struct {
 	Program string    // the one that runs, which is installed
 	Out     io.Writer // gets the report
 	Getenv  func(string) string
-	Root    string                // precedes all paths; empty for none
-	Run     func(*exec.Cmd) error // nil for its method Run
+	Root    string // precedes all paths; empty for none
+	Run     func(*exec.Cmd) error
 }
 
 // installation is one on a host.
@@ -100,7 +100,7 @@ type installation struct {
 	*Request
 	accounts nss.Passwd
 	found    *Survey
-	outcome  Outcome
+	outcome  *Outcome
 	made     string // says that the account was made
 }
 
@@ -116,9 +116,11 @@ func (h *Host) Serve(ctx context.Context, in io.Reader, plan bool) error {
 	signal.Ignore(syscall.SIGPIPE) // a lost connection is an error of step
 	unix.Umask(0o022)
 	i := &installation{Host: h, Request: &r, accounts: nss.Passwd{File: h.at("/etc/passwd")}, found: &Survey{}}
-	answer := Answer{Outcome: &i.outcome}
-	if err := i.do(ctx); err != nil {
-		answer = Answer{Failure: new(remote.FailureOf("", err))}
+	answer := Answer{}
+	if err := i.do(ctx); err == nil {
+		answer.Outcome = i.outcome
+	} else {
+		answer.Failure = new(remote.FailureOf("", err))
 	}
 	answer.AccountUID = i.found.AccountUID
 	line, err := json.Marshal(answer)
@@ -147,9 +149,6 @@ func (i *installation) do(ctx context.Context) error {
 		}
 	}
 	i.found = i.look(ctx)
-	if i.found.Sum != "" {
-		i.outcome.Before = &Version{Version: i.found.Version, Sum: i.found.Sum}
-	}
 	if i.Uninstall {
 		return i.uninstall(ctx)
 	}
@@ -171,8 +170,8 @@ func (i *installation) lock() (run *folder.Folder, err error) {
 	return run, i.failure("write", err)
 }
 
-func (i *installation) note(format string, args ...any) {
-	i.outcome.Notes = append(i.outcome.Notes, fmt.Sprintf(format, args...))
+func (o *Outcome) note(format string, args ...any) {
+	o.Notes = append(o.Notes, fmt.Sprintf(format, args...))
 }
 
 func (h *Host) at(path string) string { return filepath.Join(h.Root, path) }
@@ -239,11 +238,7 @@ func (h *Host) runAs(
 	}
 	both, out := &text.Tail{Limit: 1000}, &text.Head{Limit: 1 << 20}
 	cmd.Stdin, cmd.Stderr, cmd.Stdout = strings.NewReader(stdin), both, io.MultiWriter(out, both)
-	run := h.Run
-	if run == nil {
-		run = (*exec.Cmd).Run
-	}
-	err = run(cmd)
+	err = h.Run(cmd)
 	said = text.OneLine(both.String())
 	switch {
 	case ctx.Err() != nil:

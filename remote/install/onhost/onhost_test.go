@@ -29,7 +29,7 @@ type machine struct {
 
 func newMachine(t *testing.T) *machine {
 	m := &machine{t: t, root: t.TempDir(), says: map[string]string{
-		"genv": "v2\n", "genv envs": "", "visudo": "", "systemctl": "LoadState=loaded\nNeedDaemonReload=no\n",
+		"genv": "v2\n", ".genv-install-genv": "v2\n", "genv envs": "", "visudo": "", "systemctl": "LoadState=loaded\nNeedDaemonReload=no\n",
 	}}
 	for path, content := range map[string]string{
 		"etc/passwd": "root:x:0:0::/root:/bin/sh\nadmin:x:7:7::/home/admin:/bin/sh\n", "etc/bash.bashrc": "# the end",
@@ -45,8 +45,8 @@ func newMachine(t *testing.T) *machine {
 func (m *machine) at(path string) string { return filepath.Join(m.root, path) }
 
 func (m *machine) run(cmd *exec.Cmd) error {
-	name := strings.TrimPrefix(filepath.Base(cmd.Path), ".genv-install-")
-	line := strings.Join(append([]string{strings.Replace(name, "program", "genv", 1)}, cmd.Args[1:]...), " ")
+	name := strings.Replace(filepath.Base(cmd.Path), "program", "genv", 1)
+	line := strings.Join(append([]string{name}, cmd.Args[1:]...), " ")
 	m.ran = append(m.ran, line)
 	if strings.HasPrefix(line, "genv man") {
 		require.NoError(m.t, os.WriteFile(cmd.Args[2]+"/genv.1", nil, 0o644))
@@ -128,13 +128,15 @@ func TestUndo(t *testing.T) {
 	earlier := proctest.ReadFile(t, m.at("etc/sudoers.d/zz-genv"))
 	require.NoError(t, proctest.WriteProgram(m.at("program"), []byte("genv v3")))
 	h := m.says
-	for _, fails := range []string{"genv", "visudo"} {
+	for _, fails := range []string{"genv", ".genv-install-genv", "visudo"} {
 		delete(h, fails)
+		m.ran = nil
 		require.NotNil(t, m.do(func(r *onhost.Request) { r.Upgrade, r.Account = true, "root" }).Failure)
 		require.Equal(t, "genv v2", string(proctest.ReadFile(t, m.at(place))))
 		require.Equal(t, earlier, proctest.ReadFile(t, m.at("etc/sudoers.d/zz-genv")))
 		require.NotContains(t, strings.Join(m.files(), " "), ".genv-install")
-		h["genv"] = "v3\n"
+		require.Equal(t, fails == "genv", slices.Contains(m.ran, "genv version"), "it is in its place")
+		h["genv"], h[".genv-install-genv"] = "v3\n", "v3\n"
 	}
 }
 

@@ -65,7 +65,7 @@ func oldLine(account, path string) string {
 // accounts reads them from a file as Sudoers writes it or the documentation has it; ours is false if it has anything
 // else, or is a link.
 func (r *Rules) accounts(path string) (accounts []string, ours bool) {
-	joined := strings.ReplaceAll(strings.Join(r.Lines, "\n"), "\\\n", " ")
+	joined := strings.ReplaceAll(r.Content, "\\\n", " ")
 	for line := range strings.SplitSeq(joined, "\n") {
 		line = strings.Join(strings.Fields(line), " ")
 		name, _, _ := strings.Cut(line, " ")

@@ -51,9 +51,9 @@ func FuzzSudoers(f *testing.F) {
 	f.Add("#includedir /etc\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		w, s := wanted(), complete()
-		s.Rules.Lines = strings.Split(text, "\n")
+		s.Rules.Content = text
 		plan := proctest.Try(onhost.Decide(w, s)).OK(t)
-		for _, line := range joined(plan.Sudoers) {
+		for _, line := range joined(plan.Rules) {
 			name, _, _ := strings.Cut(line, " ")
 			if strings.HasPrefix(line, "Defaults!") {
 				require.Equal(t, joined(onhost.Sudoers(place, ""))[0], line)

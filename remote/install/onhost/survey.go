@@ -45,11 +45,20 @@ type Survey struct {
 	Units   []string // the checksums of root's units, with a remark if another one, or another program, runs
 }
 
+// outcome is that of a host to which nothing is done.
+func (s *Survey) outcome() Outcome {
+	o := Outcome{Result: Unchanged}
+	if s.Sum != "" {
+		o.Before = &Version{Version: s.Version, Sum: s.Sum}
+	}
+	return o
+}
+
 // Rules are a file of sudoers.
 type Rules struct {
-	Sum   string // empty if it is missing
-	Lines []string
-	Link  bool // it is a symbolic link
+	Sum     string // empty if it is missing
+	Content string
+	Link    bool // it is a symbolic link
 }
 
 // Folder is one that others than root may change.
@@ -166,7 +175,7 @@ func (h *Host) rules(file string) Rules {
 	if readErr != nil && !os.IsNotExist(readErr) {
 		data = []byte("?") // unknown is not missing
 	}
-	return Rules{fileSum(h.at(file)), strings.Split(strings.TrimSuffix(string(data), "\n"), "\n"), err == nil}
+	return Rules{fileSum(h.at(file)), string(data), err == nil}
 }
 
 // sudoPath is where sudo looks for programs.
@@ -202,10 +211,11 @@ func (h *Host) genv143() string {
 			return "it has genv 1.4.3, " + path
 		}
 	}
-	installed, _ := filepath.Glob(h.at("/usr/lib*/python3*/*-packages/genv")) // the patterns are right
-	local, _ := filepath.Glob(h.at("/usr/local/lib*/python3*/*-packages/genv"))
-	for _, packages := range append(installed, local...) {
-		return "it has genv 1.4.3, " + packages
+	for _, lib := range []string{"/usr/lib*", "/usr/local/lib*"} {
+		packages, _ := filepath.Glob(h.at(lib + "/python3*/*-packages/genv")) // the pattern is right
+		if len(packages) > 0 {
+			return "it has genv 1.4.3, " + packages[0]
+		}
 	}
 	processes, _ := filepath.Glob(h.at("/proc/[0-9]*"))
 	for _, process := range processes {

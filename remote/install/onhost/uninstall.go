@@ -56,25 +56,25 @@ func (i *installation) removeAll(ctx context.Context, rules []part) error {
 
 // planUninstall returns the files of sudoers that go.
 func (i *installation) planUninstall(ctx context.Context) (rules []part, err error) {
-	s := i.found
+	s, o := i.found, new(i.found.outcome())
 	if err := decidePlace(i.Request, s, false); err != nil {
 		return nil, err
 	}
+	i.outcome = o
 	for n, found := range []*Rules{&s.Rules, &s.Earlier} {
 		file := []string{rulesFile, earlierFile}[n]
 		if _, ours := found.accounts(i.Path); !ours {
-			i.note("%s has lines that genv did not write, and stays", file)
+			o.note("%s has lines that genv did not write, and stays", file)
 		} else if found.Sum != "" {
 			rules = append(rules, part{path: file})
 		}
 	}
-	o := &i.outcome
-	o.Result, o.Sudoers, o.Shims = Unchanged, len(rules) > 0, s.Shims && s.ShimsUnsafe == nil
+	o.Sudoers, o.Shims = len(rules) > 0, s.Shims && s.ShimsUnsafe == nil
 	if s.Sum != "" || o.Sudoers || o.Shims || i.Purge {
 		o.Result = Uninstalled
 	}
 	if s.handsOver() && !i.Purge {
-		i.note("root's service goes, and every user can write the state that stays; `--state root` with the next " +
+		o.note("root's service goes, and every user can write the state that stays; `--state root` with the next " +
 			"installation lets root own it again")
 	}
 	if i.Purge {
@@ -145,16 +145,16 @@ func (i *installation) purge(ctx context.Context) {
 		}
 		if hasAccount && i.Key != "" {
 			if err := i.removeKey(ctx, &account); err != nil {
-				i.note("the controller's key stays in %s of %s: %s", keysFile, i.Account, err)
+				i.outcome.note("the controller's key stays in %s of %s: %s", keysFile, i.Account, err)
 			}
 		}
 	}
 	for _, dir := range []string{"/var/tmp/genv", "/var/lib/genv", "/var/log/genv", "/etc/genv"} {
 		if _, err := os.Stat(i.at(dir)); err == nil {
-			i.note("%s stays", dir)
+			i.outcome.note("%s stays", dir)
 		}
 	}
 	if hasAccount {
-		i.note("the account %s stays", i.Account)
+		i.outcome.note("the account %s stays", i.Account)
 	}
 }
