@@ -143,10 +143,10 @@ func (i *installation) do(ctx context.Context) error {
 	}
 	if !i.Check {
 		run, err := i.lock()
-		defer run.Close()
 		if err != nil {
 			return err
 		}
+		defer run.Close()
 	}
 	i.found = i.look(ctx)
 	if i.Uninstall {
@@ -163,11 +163,11 @@ func (i *installation) lock() (run *folder.Folder, err error) {
 	}
 	switch {
 	case errors.Is(err, folder.ErrLocked):
-		return run, i.failure("busy", err)
+		return run.OrClose(i.failure("busy", err))
 	case i.Uninstall:
 		return run, nil
 	}
-	return run, i.failure("write", err)
+	return run.OrClose(i.failure("write", err))
 }
 
 func (o *Outcome) note(format string, args ...any) {
