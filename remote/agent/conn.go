@@ -195,6 +195,16 @@ func (c *Conn) reset() {
 	c.setFailing(false)
 }
 
+// retire is reset, but the orders under way end first; c.mu is held.
+func (c *Conn) retire() {
+	if t, ok := c.transport.(*streamTransport); ok {
+		c.pool.ending.Store(t, true)
+		c.pool.running.Go(t.finish)
+		c.transport = nil
+	}
+	c.reset()
+}
+
 func (c *Conn) ended(t *streamTransport, why error) {
 	c.mu.Lock()
 	current := c.transport == t
@@ -221,7 +231,7 @@ func (c *Conn) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cancelAttempt()
-	c.reset()
+	c.retire()
 	c.closed = true
 }
 

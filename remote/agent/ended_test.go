@@ -133,6 +133,25 @@ func TestClosingWithoutTheLead(t *testing.T) {
 	require.Error(t, <-ended)
 }
 
+// A host that leaves the fleet, or is reached in another way from now on, ends the orders that are under way there.
+func TestLeavingTheFleetDuringAnOrder(t *testing.T) {
+	for name, hosts := range map[string][]remote.Host{"gone": nil, "moved": {{Name: "a", GenvPath: "/opt/genv"}}} {
+		t.Run(name, func(t *testing.T) {
+			host, begun, end := remote.Host{Name: "a"}, make(chan bool), make(chan bool)
+			pool := (&scripted{execute: func(context.Context) (agent.Execution, error) { begun <- true; <-end; return terminated("") }}).pool(t)
+			pool.Lease(leader(1))
+			snapshotOf(t, pool, host)
+			ended := execute(t.Context(), pool, host)
+			<-begun
+			require.Len(t, pool.Keep(hosts), 1)
+			time.Sleep(50 * time.Millisecond)
+			require.Empty(t, ended)
+			close(end)
+			require.NoError(t, <-ended)
+		})
+	}
+}
+
 // TestOrdersThatWaitWhileAnotherControllerTakesOver: an order that waits for a place among commands isn't sent after the
 // controller has lost its lease, and the host is not lost for that.
 func TestOrdersThatWaitWhileAnotherControllerTakesOver(t *testing.T) {

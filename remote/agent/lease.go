@@ -39,12 +39,7 @@ func (p *Pool) Lease(r *fence.LeaseRequest) {
 	defer leave()
 	for _, c := range p.connections() {
 		c.mu.Lock()
-		if t, ok := c.transport.(*streamTransport); ok {
-			p.ending.Store(t, true)
-			p.running.Go(t.finish)
-			c.transport = nil
-		}
-		c.reset()
+		c.retire()
 		c.mu.Unlock()
 	}
 }

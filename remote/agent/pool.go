@@ -75,7 +75,7 @@ type Pool struct {
 	orders  slots          // commands that carry out orders
 	failing atomic.Int32   // hosts at which the last login failed
 	running sync.WaitGroup // calls and background work
-	ending  sync.Map       // the transports that wait for their orders: see Lease
+	ending  sync.Map       // the transports that wait for their orders: see retire
 	closed  bool
 
 	lease      atomic.Pointer[fence.LeaseRequest] // nil for none
@@ -119,8 +119,9 @@ func (p *Pool) conn(host remote.Host) *Conn {
 	return c
 }
 
-// Keep keeps the connections to hosts that are reached as before, and ends and returns the others. Hosts that aren't
-// listed get their lease back. Hosts without `usage serve` are asked for it again.
+// Keep keeps the connections to hosts that are reached as before, and ends the others, after the orders under way, and
+// returns their hosts. Hosts that aren't listed get their lease back. Hosts without `usage serve` are asked for it
+// again.
 func (p *Pool) Keep(hosts []remote.Host) (over []remote.Host) {
 	kept := make(map[string]remote.Host, len(hosts))
 	for _, h := range hosts {
@@ -166,7 +167,7 @@ func (p *Pool) Close() {
 	p.closed = true
 	p.mu.Unlock()
 	p.Keep(nil)
-	p.ending.Range(func(t, _ any) bool { t.(*streamTransport).close(); return true })
+	p.ending.Range(func(t, _ any) bool { p.running.Go(t.(*streamTransport).close); return true })
 	p.running.Wait()
 }
 

@@ -122,7 +122,7 @@ func (c *Client) Close() {
 	c.end(errClosed)
 	c.keyring.Close() // ends a handshake that waits for an agent
 	for _, p := range conns {
-		p.close()
+		p.close(func(l *connection) { l.close(errClosed) })
 	}
 	c.running.Wait()
 }
@@ -158,7 +158,7 @@ func (c *Client) endpointOf(h remote.Host) endpoint {
 	}}
 }
 
-// Forget closes the connections to hosts that left the fleet, also for hosts behind them.
+// Forget closes the connections to hosts that left the fleet, also for hosts behind them, once no command runs there.
 func (c *Client) Forget(hosts ...remote.Host) {
 	for _, h := range hosts {
 		c.mu.Lock()
@@ -167,7 +167,7 @@ func (c *Client) Forget(hosts ...remote.Host) {
 		delete(c.conns, e)
 		c.mu.Unlock()
 		if p != nil {
-			p.close()
+			p.close((*connection).retire)
 		}
 	}
 }

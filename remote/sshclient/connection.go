@@ -29,6 +29,7 @@ type connection struct {
 	done     chan struct{} // closed when the connection is over
 	peer     remote.Peer   // the machine at the other end
 	opened   atomic.Bool   // a session was opened, which ends the login
+	retired  atomic.Bool   // it is closed when its sessions have ended
 
 	mu   sync.Mutex
 	why  error         // the first reason for its end
@@ -110,6 +111,24 @@ func (l *connection) reason() error {
 func (l *connection) close(why error) {
 	l.end(why)
 	l.link.close()
+}
+
+// retire closes the connection, at once or when its sessions have ended.
+func (l *connection) retire() {
+	l.retired.Store(true)
+	l.closeUnused()
+}
+
+// leave gives the place of a session back.
+func (l *connection) leave() {
+	<-l.sessions
+	l.closeUnused()
+}
+
+func (l *connection) closeUnused() {
+	if l.retired.Load() && len(l.sessions) == 0 {
+		l.close(errClosed)
+	}
 }
 
 // keepAlive sends a request in each interval in which nothing was heard, and closes the connection after count

@@ -120,6 +120,26 @@ func TestJumpHostOfTheFleet(t *testing.T) {
 	run("gpu-0", "first")
 }
 
+// A command that runs on a host that leaves the fleet ends as if it were still there, and its connection then.
+func TestForgettingDuringACommand(t *testing.T) {
+	begun, end := make(chan net.Conn), make(chan bool)
+	f := startFake(t, func(f *fake) {
+		f.command = func(ch ssh.Channel, _ string, conn net.Conn) {
+			begun <- conn
+			<-end
+			exit(ch, 0)
+		}
+	})
+	c, ended := newClient(t, sshclient.Options{ConfigFile: f.config()}), make(chan error)
+	go func() { ended <- proctest.Try(c.Run(t.Context(), gpu, snapshot)).Err }()
+	conn := <-begun
+	c.Forget(gpu)
+	close(end)
+	require.NoError(t, <-ended)
+	gone := func() bool { return errors.Is(conn.SetDeadline(time.Time{}), net.ErrClosed) }
+	require.Eventually(t, gone, 10*time.Second, time.Millisecond)
+}
+
 // relay is an address that passes connections on to a server, except those that it
 // drops, which is what sshd does at random beyond MaxStartups.
 type relay struct {

@@ -29,7 +29,6 @@ type Session struct {
 	ended   chan struct{} // closed when the command has ended and stderr is read
 	failed  error         // of the SSH library, valid after ended
 	begun   bool          // ended will be closed
-	release func()
 	once    sync.Once
 }
 
@@ -92,14 +91,11 @@ func (c *Client) openOn(ctx context.Context, l *connection, host string) (*Sessi
 	}
 	session, err := c.channel(ctx, l, host)
 	if err != nil {
-		<-l.sessions
+		l.leave()
 		return nil, err
 	}
 	l.hasOpened(time.Since(began))
-	return &Session{
-		client: c, host: host, conn: l, channel: session, ended: make(chan struct{}),
-		release: func() { <-l.sessions },
-	}, nil
+	return &Session{client: c, host: host, conn: l, channel: session, ended: make(chan struct{})}, nil
 }
 
 // channel opens a channel for a command, with repeated requests where the host has too many.
@@ -217,7 +213,7 @@ func (s *Session) Write(p []byte) (int, error) { return s.Stdin.Write(p) }
 // It may be called twice.
 func (s *Session) Close() {
 	s.once.Do(func() {
-		defer s.release()
+		defer s.conn.leave()
 		closed := make(chan struct{})
 		go func() {
 			defer close(closed)

@@ -117,13 +117,13 @@ func (p *sharedConn) disconnect() {
 	}
 }
 
-// close ends the connection for good, and an attempt under way when that is over.
-func (p *sharedConn) close() {
+// close ends the connection for good, in the given way, and an attempt under way when that is over.
+func (p *sharedConn) close(end func(*connection)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
 	if p.conn != nil {
-		p.conn.close(errClosed)
+		end(p.conn)
 	}
 }
 
