@@ -95,11 +95,8 @@ func becomeAccount(p *Program, c *cli.Context) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	switch account, err := controllersAccount(c.Context, p.Getenv); {
-	case err != nil:
+	if account, err := controllersAccount(c.Context, p.Getenv); err != nil || account.UID == 0 { // or there is none
 		return err
-	case account.UID == 0: // or there is none
-		return nil
 	}
 	code, err := relay(os.Args)
 	if err != nil {

@@ -103,9 +103,9 @@ func (a *arrangement) takeFlag(words []string) (int, error) {
 	}
 	flag, values := a.flag(name), words[1:]
 	switch {
-	case joined || flag == nil || !flag.TakesValue(): // the parser reports unknown flags
+	case joined || flag == nil || flag.isBool: // the parser reports unknown flags
 		values = nil
-	case !takesMany(flag):
+	case !flag.many:
 		values = values[:min(1, len(values))]
 	default:
 		if end := slices.IndexFunc(values, isFlag); end >= 0 {
@@ -122,30 +122,18 @@ func (a *arrangement) takeFlag(words []string) (int, error) {
 	return 1 + len(values), nil
 }
 
-func (a *arrangement) flags() []cli.Flag {
+func (a *arrangement) flags() []*Flag {
 	if a.command == nil {
-		return []cli.Flag{cli.HelpFlag, cli.VersionFlag}
+		return []*Flag{helpFlag, versionFlag}
 	}
-	return append([]cli.Flag{cli.HelpFlag}, a.command.Flags...)
+	return append([]*Flag{helpFlag}, own(a.command.Flags)...)
 }
 
 func takesProgram(cmd *cli.Command) bool {
 	return cmd != nil && strings.HasPrefix(cmd.ArgsUsage, "COMMAND ")
 }
 
-func takesMany(flag cli.Flag) bool {
-	f, ours := flag.(*Flag)
-	return ours && f.many
-}
-
-func (a *arrangement) flag(name string) cli.DocGenerationFlag {
-	for _, f := range a.flags() {
-		if documented, ok := f.(cli.DocGenerationFlag); ok && slices.Contains(namesOf(f), name) {
-			return documented
-		}
-	}
-	return nil
-}
+func (a *arrangement) flag(name string) *Flag { return flagNamed(a.flags(), name) }
 
 // unabbreviated writes a long flag in full; joined says whether "=" and its value follow.
 func (a *arrangement) unabbreviated(word string) (flag string, joined bool, err error) {
@@ -190,8 +178,8 @@ var shortIn143 = map[string]string{
 func (a *arrangement) beginningWith(prefix string) (found []string) {
 	for _, f := range a.flags() {
 		begins := func(name string) bool { return len(name) > 1 && strings.HasPrefix(name, prefix) }
-		if at := slices.IndexFunc(namesOf(f), begins); at >= 0 {
-			found = append(found, namesOf(f)[at])
+		if at := slices.IndexFunc(f.names, begins); at >= 0 {
+			found = append(found, f.names[at])
 		}
 	}
 	return found

@@ -19,15 +19,15 @@ func app() *cli.App {
 	text := func(names string) cli.Flag { return command.String(new(string), names, "") }
 	list := func(names string) cli.Flag { return command.Strings(new([]string), names, "") }
 	many := func(names string) cli.Flag { return command.Strings(new([]string), names, "").Many() }
-	over := command.Bool(new(bool), "over-subscribe,o,allow-over-subscription", "")
+	on := func(names string) cli.Flag { return command.Bool(new(bool), names, "") }
 	return &cli.App{Commands: []*cli.Command{
-		{Name: "attach", Flags: []cli.Flag{text("count"), text("index"), &cli.BoolFlag{Name: "config"}, over}},
-		{Name: "config", ArgsUsage: "WORD", Flags: []cli.Flag{&cli.BoolFlag{Name: "clear"}, text("number")}},
+		{Name: "attach", Flags: []cli.Flag{text("count"), text("index"), on("config"), on("over-subscribe,o,allow-over-subscription")}},
+		{Name: "config", ArgsUsage: "WORD", Flags: []cli.Flag{on("clear"), text("number")}},
 		{Name: "lock", SkipFlagParsing: true},
-		{Name: "run", ArgsUsage: "COMMAND [ARGUMENT…]", Flags: []cli.Flag{text("gpus"), &cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}}}},
+		{Name: "run", ArgsUsage: "COMMAND [ARGUMENT…]", Flags: []cli.Flag{text("gpus"), on("quiet,q")}},
 		{Name: "remote", Flags: []cli.Flag{list("host,H"), text("interval")}, Subcommands: []*cli.Command{
 			{Name: "query", Flags: []cli.Flag{many("query,queries"), list("host,H"), text("format")}},
-			{Name: "enforce", Flags: []cli.Flag{list("host,H"), text("interval"), text("insecure"), many("max-devices-for-user"), text("max-devices-per-user"), &cli.BoolFlag{Name: "env-memory"}, &cli.BoolFlag{Name: "no-env-memory"}}},
+			{Name: "enforce", Flags: []cli.Flag{list("host,H"), text("interval"), text("insecure"), many("max-devices-for-user"), text("max-devices-per-user"), on("env-memory"), on("no-env-memory")}},
 		}},
 	}}
 }

@@ -90,11 +90,13 @@ func complete(app *cli.App, words []string, current string) continuation {
 	case isFlag:
 		if at := strings.IndexByte(current, '='); at > 0 {
 			flag := p.flagOf(current[:at])
-			if flag != nil && flag.TakesValue() {
+			switch {
+			case flag == nil:
+				return continuation{}
+			case !flag.isBool:
 				return p.valueOf(flag, current, at+1)
-			}
-			if f, ours := flag.(*Flag); ours && f.word != "" {
-				return matching(valuesOf(f.choices), current, at+1)
+			case flag.word != "":
+				return matching(valuesOf(flag.choices), current, at+1)
 			}
 			return continuation{}
 		}
@@ -118,11 +120,11 @@ func (p *place) argument(current string) continuation {
 	return continuation{}
 }
 
-func (p *place) valueOf(flag cli.DocGenerationFlag, current string, skip int) continuation {
-	if f, ours := flag.(*Flag); ours && f.choices != nil {
-		return matching(valuesOf(f.choices, p.more...), current, skip)
+func (p *place) valueOf(flag *Flag, current string, skip int) continuation {
+	if flag.choices != nil {
+		return matching(valuesOf(flag.choices, p.more...), current, skip)
 	}
-	return ofKind(Placeholder(flag), current, skip)
+	return ofKind(flag.placeholder(), current, skip)
 }
 
 func ofKind(kind, current string, skip int) continuation {
@@ -158,10 +160,9 @@ func valuesOf(values []string, without ...string) (candidates []Explained) {
 
 func (p *place) flagNames(word string) (candidates []Explained) {
 	for _, flag := range p.offered() {
-		names := namesOf(flag)
 		begins := func(name string) bool { return strings.HasPrefix(dashed(name), word) }
-		if at := slices.IndexFunc(names, begins); at >= 0 {
-			candidates = append(candidates, Explained{dashed(names[at]), usageOf(flag)})
+		if at := slices.IndexFunc(flag.names, begins); at >= 0 {
+			candidates = append(candidates, Explained{dashed(flag.names[at]), flag.plainUsage()})
 		}
 	}
 	return candidates
@@ -171,7 +172,7 @@ type place struct {
 	arrangement
 	// value is the flag that takes the next word; nil for none. With more, it has a value already, and other words may
 	// follow.
-	value cli.DocGenerationFlag
+	value *Flag
 	more  []string
 	ended bool // "--" was given: no flags follow
 	// program is the word, maybe the next one, that begins the command line of `genv run` or `genv lock`; -1 for none.
@@ -196,7 +197,7 @@ func placeAfter(app *cli.App, words []string) *place {
 func (p *place) step(words []string, at int) int {
 	word := words[at]
 	ends := word == "--" && !p.takesAll()
-	var flag cli.DocGenerationFlag
+	var flag *Flag
 	if !ends && !p.takesAll() {
 		flag = p.flagOf(word)
 	}
@@ -207,8 +208,8 @@ func (p *place) step(words []string, at int) int {
 	case ends:
 		p.ended = true
 		p.arguments = p.arguments[1:]
-	case flag != nil && flag.TakesValue() && !strings.Contains(word, "=") && at+taken == len(words):
-		if more := words[at+1:]; len(more) == 0 || takesMany(flag) {
+	case flag != nil && !flag.isBool && !strings.Contains(word, "=") && at+taken == len(words):
+		if more := words[at+1:]; len(more) == 0 || flag.many {
 			p.value, p.more = flag, more
 		}
 	}
@@ -225,25 +226,22 @@ func (p *place) takesAll() bool { return p.command != nil && p.command.SkipFlagP
 
 func (p *place) takesProgram() bool { return p.takesAll() || takesProgram(p.command) }
 
-func (p *place) offered() (flags []cli.DocGenerationFlag) {
+func (p *place) offered() (flags []*Flag) {
 	if p.ended || p.takesAll() || p.program >= 0 && len(p.arguments) > 0 {
 		return nil
 	}
-	for _, flag := range append(p.flags()[1:], cli.HelpFlag) {
-		visible, hides := flag.(cli.VisibleFlag)
-		documented, ok := flag.(cli.DocGenerationFlag)
-		f, ours := flag.(*Flag)
-		isUsed := !(ours && f.isList) && slices.ContainsFunc(slices.Concat(p.given...), func(g givenFlag) bool {
-			return slices.Contains(namesOf(flag), g.name)
+	for _, flag := range append(p.flags()[1:], helpFlag) {
+		isUsed := !flag.isList && slices.ContainsFunc(slices.Concat(p.given...), func(g givenFlag) bool {
+			return slices.Contains(flag.names, g.name)
 		})
-		if ok && (!hides || visible.IsVisible()) && !isUsed {
-			flags = append(flags, documented)
+		if !flag.hidden && !isUsed {
+			flags = append(flags, flag)
 		}
 	}
 	return flags
 }
 
-func (p *place) flagOf(word string) cli.DocGenerationFlag {
+func (p *place) flagOf(word string) *Flag {
 	full, _, err := p.unabbreviated(word)
 	if err != nil || !isFlag(word) {
 		return nil

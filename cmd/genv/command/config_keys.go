@@ -45,12 +45,6 @@ const (
 	AskedToo   = Asked | connection
 )
 
-// Has says whether a flag has one of some keys.
-func Has(flag cli.Flag, keys InConfig) bool {
-	f, ours := flag.(*Flag)
-	return ours && f.keys&keys != 0
-}
-
 // configKeys are the flags that config.yaml may set, by section and key. Section "" has those that it may not.
 type configKeys map[string]map[string]*Flag
 
@@ -163,7 +157,7 @@ func (k configKeys) refusal(name string) string {
 
 // wordsOf reads the value of a flag, which is checked where it is used. It must not depend on the working directory.
 func wordsOf(flag *Flag, n *strictyaml.Node) []string {
-	switch Placeholder(flag) {
+	switch flag.placeholder() {
 	case "HOSTS":
 		return hostWords(n)
 	case "FILE", "PATH", "DIR", "FOLDER":

@@ -46,7 +46,7 @@ func (p Place) Program() int { return p.program }
 // Flag is all names of the flag that a word means; nil if there is none.
 func (p Place) Flag(word string) []string {
 	if flag := p.flagOf(word); flag != nil {
-		return namesOf(flag)
+		return flag.names
 	}
 	return nil
 }

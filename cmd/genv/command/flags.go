@@ -256,24 +256,25 @@ func (f *Flag) GetDefaultText() string { return cmp.Or(f.defaultText, f.preset) 
 // GetEnvVars is empty: commands read variables.
 func (f *Flag) GetEnvVars() []string { return nil }
 
-func namesOf(flag cli.Flag) []string {
-	if f, ours := flag.(*Flag); ours {
-		return f.names
-	}
-	return flag.Names()
-}
+// The flags of package cli, as help and completion show them.
+var (
+	helpFlag    = Bool(new(bool), "help,h", "show help")
+	versionFlag = Bool(new(bool), "version,v", "print the version")
+)
 
-// Placeholder is the name of a flag's value: the one in backquotes.
-func Placeholder(flag cli.DocGenerationFlag) string {
-	if parts := strings.SplitN(flag.GetUsage(), "`", 3); len(parts) == 3 {
+// placeholder is the name of the value: the one in backquotes.
+func (f *Flag) placeholder() string {
+	if parts := strings.SplitN(f.usage, "`", 3); len(parts) == 3 {
 		return parts[1]
 	}
 	return "VALUE"
 }
 
 // FlagOf is the flag of a command with a name; nil for none.
-func FlagOf(command *cli.Command, name string) *Flag {
-	for _, f := range own(command.Flags) {
+func FlagOf(command *cli.Command, name string) *Flag { return flagNamed(own(command.Flags), name) }
+
+func flagNamed(flags []*Flag, name string) *Flag {
+	for _, f := range flags {
 		if slices.Contains(f.names, name) {
 			return f
 		}

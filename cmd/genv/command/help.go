@@ -160,15 +160,14 @@ func endsName(r rune) bool { return r == ' ' || r == ',' || r == '[' }
 
 // optionsOf leaves out the flags about connections, which have a page of their own.
 func (p *HelpPage) optionsOf(cmd *cli.Command) (options []Explained) {
-	flags, others := cmd.VisibleFlags(), false
-	if !slices.Contains(flags, cli.HelpFlag) {
-		flags = append(flags, cli.HelpFlag)
-	}
-	for _, flag := range flags {
-		if Has(flag, connection) && cmd.Name != connectionTopic {
+	others := false
+	for _, flag := range append(own(cmd.Flags), helpFlag) {
+		switch {
+		case flag.hidden:
+		case flag.keys&connection != 0 && cmd.Name != connectionTopic:
 			others = true
-		} else if f, ok := flag.(cli.DocGenerationFlag); ok {
-			options = append(options, optionOf(f))
+		default:
+			options = append(options, optionOf(flag))
 		}
 	}
 	if others {
@@ -180,7 +179,7 @@ func (p *HelpPage) optionsOf(cmd *cli.Command) (options []Explained) {
 
 // Root is the program itself as a command.
 func Root(app *cli.App) *cli.Command {
-	return &cli.Command{Name: app.Name, Usage: app.Usage, Subcommands: app.Commands, Flags: []cli.Flag{cli.VersionFlag}}
+	return &cli.Command{Name: app.Name, Usage: app.Usage, Subcommands: app.Commands, Flags: []cli.Flag{versionFlag}}
 }
 
 func visible(commands []*cli.Command) []*cli.Command {
@@ -194,33 +193,31 @@ func explained(commands []*cli.Command) (list []Explained) {
 	return list
 }
 
-func optionOf(flag cli.DocGenerationFlag) Explained {
+func optionOf(f *Flag) Explained {
 	var names []string
-	for _, name := range namesOf(flag) {
+	for _, name := range f.names {
 		names = append(names, dashed(name))
 	}
-	option := Explained{strings.Join(names, ", "), usageOf(flag)}
-	if flag.TakesValue() {
-		option.Name += " " + Placeholder(flag)
+	option := Explained{strings.Join(names, ", "), f.plainUsage()}
+	if !f.isBool {
+		option.Name += " " + f.placeholder()
 	}
-	if f, ours := flag.(*Flag); ours {
-		if f.word != "" {
-			option.Name += "[=" + f.word + "]"
-		}
-		if preset := f.GetDefaultText(); preset != "" {
-			option.Text += fmt.Sprintf(" (default: %s)", preset)
-		}
+	if f.word != "" {
+		option.Name += "[=" + f.word + "]"
+	}
+	if preset := f.GetDefaultText(); preset != "" {
+		option.Text += fmt.Sprintf(" (default: %s)", preset)
 	}
 	return option
 }
 
 func dashed(name string) string { return "--"[:min(utf8.RuneCountInString(name), 2)] + name }
 
-func usageOf(flag cli.DocGenerationFlag) string {
-	if value := Placeholder(flag); flag.TakesValue() {
-		return strings.Replace(flag.GetUsage(), "`"+value+"`", value, 1)
+func (f *Flag) plainUsage() string {
+	if value := f.placeholder(); !f.isBool {
+		return strings.Replace(f.usage, "`"+value+"`", value, 1)
 	}
-	return flag.GetUsage()
+	return f.usage
 }
 
 // texts are descriptions and examples: a command after ==, its paragraphs, groups of its commands or flags after +

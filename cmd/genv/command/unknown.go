@@ -45,7 +45,11 @@ func nearestFlag(name string, flags []cli.Flag) string {
 	}
 	var names []string
 	for _, flag := range flags {
-		names = append(names, namesOf(flag)...)
+		if f, ours := flag.(*Flag); ours {
+			names = append(names, f.names...)
+		} else {
+			names = append(names, flag.Names()...)
+		}
 	}
 	names = slices.DeleteFunc(names, func(n string) bool { return len(n) == 1 })
 	if near := text.Nearest(name, names); near != "" {
@@ -71,8 +75,8 @@ func helpCommand(commands []*cli.Command) *cli.Command {
 		Action: cli.ShowSubcommandHelp,
 	}
 	for _, cmd := range commands {
-		for _, flag := range cmd.Flags {
-			if Has(flag, connection) {
+		for _, flag := range own(cmd.Flags) {
+			if flag.keys&connection != 0 {
 				topic.Flags = append(topic.Flags, flag)
 			}
 		}
