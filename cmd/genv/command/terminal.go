@@ -60,7 +60,7 @@ func relay(args []string) (int, error) {
 		attr.Files[3], attr.Sys.Setctty, attr.Sys.Ctty = slave, true, 3
 		defer t.show()()
 	}
-	signals := passedOn(unix.SIGCONT, unix.SIGWINCH) // also as soon as the program has begun
+	signals := PassedOn(unix.SIGCONT, unix.SIGWINCH) // also as soon as the program has begun
 	defer signal.Stop(signals)
 	monitor, err := os.StartProcess("/proc/self/exe", append([]string{MonitorName}, args...), &attr)
 	_ = tells.Close()
@@ -122,12 +122,15 @@ func (t *terminal) attend(monitor *os.Process, asks *os.File, signals <-chan os.
 	}
 }
 
-// passedOn brings the program's signals and others, without those that this process was started to ignore.
-func passedOn(others ...os.Signal) chan os.Signal {
+// PassedOn brings the signals for a program that this process runs, and others. Those that this process was started to
+// ignore, as with nohup(1), stay so, also for the program.
+func PassedOn(others ...os.Signal) chan os.Signal {
 	signals := make(chan os.Signal, 16)
 	all := append(slices.Clip(others), unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1,
 		unix.SIGUSR2, unix.SIGTSTP)
-	signal.Notify(signals, slices.DeleteFunc(all, signal.Ignored)...)
+	if all = slices.DeleteFunc(all, signal.Ignored); len(all) > 0 { // none would mean all
+		signal.Notify(signals, all...)
+	}
 	return signals
 }
 
@@ -241,7 +244,7 @@ func monitor(program *exec.Cmd) int {
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // before Linux 5.11, root's shell's are open
 	unix.CloseOnExec(3)
 	unix.CloseOnExec(4)
-	signals := passedOn(unix.SIGWINCH)                                             // which the foreground alone gets
+	signals := PassedOn(unix.SIGWINCH)                                             // which the foreground alone gets
 	program.Stdin, program.Stdout, program.Stderr = os.Stdin, os.Stdout, os.Stderr //nolint:forbidigo // the same
 	if program.SysProcAttr == nil {
 		program.SysProcAttr = &syscall.SysProcAttr{}

@@ -134,10 +134,8 @@ type smiInPath struct {
 	locks  *sync.Map // smiLock by the program's path
 }
 
-var executable = sync.OnceValues(os.Executable)
-
 func (s smiInPath) find() (string, error) {
-	self, err := executable()
+	self, err := os.Executable()
 	if err != nil {
 		return "", err
 	}

@@ -60,15 +60,15 @@ func (p *userCommands) run(c *cli.Context, o *activateOptions, j envCommand) err
 		return p.notStarted("run", err) // before anything is registered
 	}
 	who := p.person()
-	signals, stop := make(chan os.Signal), func() {}
+	var signals chan os.Signal
 	if !o.wait { // else signals end the wait
-		signals, stop = caughtSignals()
+		signals = command.PassedOn(syscall.SIGCONT)
 	}
 	active, err := p.runEntry(c, o, who, j)
 	if o.wait {
-		signals, stop = caughtSignals()
+		signals = command.PassedOn(syscall.SIGCONT)
 	}
-	defer stop()
+	defer signal.Stop(signals)
 	if err != nil {
 		return err
 	}
@@ -165,20 +165,6 @@ func (p *userCommands) notStarted(name string, err error) error {
 	return &command.ExitError{Code: exitNotExecutable}
 }
 
-// caughtSignals receives the signals to forward. Those that are ignored, as with nohup(1), stay so, also for the
-// command.
-func caughtSignals() (signals chan os.Signal, stop func()) {
-	signals = make(chan os.Signal, 16)
-	received := slices.DeleteFunc([]os.Signal{
-		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
-		syscall.SIGTSTP, syscall.SIGCONT,
-	}, signal.Ignored)
-	if len(received) > 0 { // none would mean all
-		signal.Notify(signals, received...)
-	}
-	return signals, func() { signal.Stop(signals) }
-}
-
 // forward sends a signal to a command, unless the terminal did. SIGTSTP stops this process too, so that the shell sees
 // it.
 func forward(command *os.Process, s os.Signal) {
@@ -267,8 +253,8 @@ func (p *userCommands) lock(c *cli.Context) error {
 	if len(words) == 0 { // it only waited for the locks
 		return nil
 	}
-	signals, stop := caughtSignals()
-	defer stop()
+	signals := command.PassedOn(syscall.SIGCONT)
+	defer signal.Stop(signals)
 	return p.supervise("lock", exec.Command(words[0], words[1:]...), signals)
 }
 
