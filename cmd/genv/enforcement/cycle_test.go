@@ -44,8 +44,8 @@ func TestOnATerminal(t *testing.T) {
 	}{
 		"a pipe":                 {false, "auto", nil, line},
 		"a dated pipe":           {false, "always", nil, dated + line},
-		"a terminal":             {true, "auto", nil, dated + yellow + line + plain},
-		"an undated terminal":    {true, "never", nil, yellow + line + plain},
+		"a terminal":             {true, "auto", nil, dated + "\x1b[33m" + line + "\x1b[0m"},
+		"an undated terminal":    {true, "never", nil, "\x1b[33m" + line + "\x1b[0m"},
 		"NO_COLOR":               {true, "auto", map[string]string{"NO_COLOR": "1"}, dated + line},
 		"a terminal of no means": {true, "never", map[string]string{"TERM": "dumb"}, line},
 	} {

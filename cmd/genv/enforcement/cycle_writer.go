@@ -17,6 +17,7 @@ import (
 	"github.com/seed-3119e985/genv/remote/election"
 	"github.com/seed-3119e985/genv/snapshot"
 	"github.com/seed-3119e985/genv/snapshot/text"
+	"github.com/seed-3119e985/genv/snapshot/text/draw"
 )
 
 // cycleWriter shows cycles event by event, or as one JSON document a line. Its stdout has 1.4.3's lines, findings and
@@ -348,28 +349,20 @@ func on(host snapshot.Hostname, s string) string {
 	return fmt.Sprintf("[%s] %s", host, s)
 }
 
-const (
-	red    = "\x1b[31m"
-	green  = "\x1b[32m"
-	yellow = "\x1b[33m"
-	plain  = "\x1b[0m"
-)
-
 // coloured is a line in the colour of what it says: done or lost is red, what may be done yellow, well again green.
 func coloured(line, says string, colourful bool) string {
 	begins := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(says, word) })
 	}
+	style := draw.Plain
 	switch {
-	case !colourful:
-		return line
 	case begins("Terminating ", "Killing ", "Detaching ", "Lost: ", "Still lost: ", "Unsteady ", "Order failed: ",
 		"Safety limit "):
-		return red + line + plain
+		style = draw.Red
 	case begins("Process ", "Environment ", "User ", "Would "):
-		return yellow + line + plain
+		style = draw.Yellow
 	case begins("Back ", "Steady ", "Resolved "), strings.Contains(line, "] Resolved "):
-		return green + line + plain
+		style = draw.Green
 	}
-	return line
+	return draw.Painter{Colour: colourful}.Paint(line, style)
 }

@@ -248,12 +248,12 @@ func TestGuardWithSummary(t *testing.T) {
 
 func TestColours(t *testing.T) {
 	for line, colour := range map[string]string{
-		"Lost: a": red, "Would terminate process 7": yellow, "Back after 3m: a": green, "Summary of 1h: ": "",
-		"Resolved after 1s: x": green, "[a] Resolved after 1s: x": green,
+		"Lost: a": "31", "Would terminate process 7": "33", "Back after 3m: a": "32", "Summary of 1h: ": "",
+		"Resolved after 1s: x": "32", "[a] Resolved after 1s: x": "32",
 	} {
 		want := line
 		if colour != "" {
-			want = colour + line + plain
+			want = "\x1b[" + colour + "m" + line + "\x1b[0m"
 		}
 		require.Equal(t, want, coloured(line, line, true))
 	}
