@@ -38,7 +38,8 @@ type Shim struct {
 // RunOwn becomes docker for `genv docker`: containers get an environment of their own. token is asked for calls that
 // start a container, and may be "".
 func (s Shim) RunOwn(over bool, token func() string) error {
-	call, ok, err := parseOwn(s.Args)
+	own := flagSet{switches: runFlags.switches + " --over-subscribe ", valued: runFlags.valued + " --gpu-memory "}
+	call, ok, err := parse(s.Args, own)
 	if err != nil {
 		return err
 	}
@@ -110,11 +111,6 @@ type StartCommand struct {
 // Parse finds the flags of `docker [container] run|create`; ok is false for every other command, and for one that lacks
 // a value or the image. An error is ErrUnknownFlag.
 func Parse(args []string) (call StartCommand, ok bool, err error) { return parse(args, runFlags) }
-
-// parseOwn is Parse for `genv docker`, which has flags of its own.
-func parseOwn(args []string) (call StartCommand, ok bool, err error) {
-	return parse(args, flagSet{switches: runFlags.switches + ownSwitches, valued: runFlags.valued + ownValued})
-}
 
 func parse(args []string, known flagSet) (call StartCommand, ok bool, err error) {
 	_, rest, err := globalFlags.read(args)
@@ -211,12 +207,6 @@ func (env ContainerEnvironment) visibleList(f flag, list string) (string, error)
 	devices, err := env.pick(strings.Join(f.args, " "), list)
 	return join(devices), err
 }
-
-// The flags of `genv docker run` that docker doesn't have.
-const (
-	ownSwitches = " --over-subscribe "
-	ownValued   = " --gpu-memory "
-)
 
 // own is the command line for a container with its own environment: genv's flags become variables for its runtime.
 func (c StartCommand) own(over, token bool) ([]string, error) {

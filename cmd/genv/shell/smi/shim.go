@@ -247,16 +247,7 @@ func (v View) find(number string, same func(*Device) bool) *Device {
 	if !v.Renumbered {
 		return v.device(number)
 	}
-	return v.first(same)
-}
-
-func (v View) first(is func(*Device) bool) *Device {
-	for i := range v.Devices {
-		if is(&v.Devices[i]) {
-			return &v.Devices[i]
-		}
-	}
-	return nil
+	return snapshot.Find(v.Devices, same)
 }
 
 func named(uuid string) func(*Device) bool {
@@ -273,7 +264,7 @@ func (d *Device) renumber(line string, start, end int) string {
 }
 
 func (v View) device(index string) *Device {
-	return v.first(func(d *Device) bool { return d.Index.String() == index })
+	return snapshot.Find(v.Devices, func(d *Device) bool { return d.Index.String() == index })
 }
 
 func (v View) owns(pid string) bool {
