@@ -43,32 +43,27 @@ type Host struct {
 
 // Open is this machine with its state files. Nothing is read yet.
 func Open(p command.Program) *Host {
-	containers := &container.RunningInits{Run: disk.RunDir(p.Getenv)}
-	options := disk.Config{
-		Now: p.Now, RootDir: disk.RootDir(p.Getenv), Username: system.Username,
-		Keeps: containers.Keeps, Contained: contained(p.Getenv),
+	h := &Host{
+		SharedAccount: p.SharedAccount, Service: service.Client{Path: SocketPath(p.Getenv)},
+		contained: contained(p.Getenv), simulated: p.Getenv("GENV_ROOT_DIR") != "",
 	}
+	containers := &container.RunningInits{Run: disk.RunDir(p.Getenv)}
 	processes := proc.FS{Reader: p.Reader}
-	options.System = system.New(processes, nss.Passwd{})
-	if p.Getenv("GENV_ROOT_DIR") == "" { // users of simulated hosts need no accounts
-		options.Lacks = processes.AllAccounts().Lacks
+	options := disk.Config{
+		Now: p.Now, RootDir: disk.RootDir(p.Getenv), Username: system.Username, Lacks: h.Lacks,
+		Keeps: containers.Keeps, Contained: h.contained, System: system.New(processes, nss.Passwd{}),
 	}
 	if p.SharedAccount != nil {
 		options.Username = nil
 	}
-	var store *disk.Store
-	parts := instances.Notes{Dir: disk.Dir(p.Getenv), Owned: func() (string, error) { return store.OwnedDir() }}
-	options.Mark = parts.Mark
-	store = disk.New(disk.Dir(p.Getenv), options)
-	smi := NvidiaSMI(p.Getenv, nvidiasmi.DefaultTimeout)
-	machine := &local.Collector{
-		Proc: processes, SMI: smi, StateFiles: store, Now: p.Now, Hardware: Hardware(p.Getenv),
-		Reservations: store.Reservations,
+	h.Instances = instances.Notes{
+		Dir: disk.Dir(p.Getenv), Owned: func() (string, error) { return h.Store.OwnedDir() },
 	}
-	h := &Host{
-		Machine: machine, SMI: smi, Store: store, Instances: parts, SharedAccount: p.SharedAccount,
-		Service:   service.Client{Path: SocketPath(p.Getenv)},
-		contained: contained(p.Getenv), simulated: p.Getenv("GENV_ROOT_DIR") != "",
+	options.Mark = h.Instances.Mark
+	h.Store, h.SMI = disk.New(disk.Dir(p.Getenv), options), NvidiaSMI(p.Getenv, nvidiasmi.DefaultTimeout)
+	h.Machine = &local.Collector{
+		Proc: processes, SMI: h.SMI, StateFiles: h.Store, Now: p.Now, Hardware: Hardware(p.Getenv),
+		Reservations: h.Store.Reservations,
 	}
 	return h
 }
