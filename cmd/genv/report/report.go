@@ -210,13 +210,8 @@ func write(p *command.Program, d *usage.Report, output render.Output) error {
 
 // writeCSV prints the figures as they are in JSON, under the same names.
 func writeCSV(w io.Writer, d *usage.Report, output render.Output) error {
-	var rows [][]string
-	if !output.NoHeader {
-		rows = append(rows, []string{
-			"key", "attached_seconds", "used_seconds", "computing_seconds", "idle_seconds", "unknown_seconds",
-			"unmeasured_seconds", "memory_mib_seconds", "share", "peak_devices", "findings", "terminated", "detached",
-		})
-	}
+	t := output.Table("key", "attached_seconds", "used_seconds", "computing_seconds", "idle_seconds", "unknown_seconds",
+		"unmeasured_seconds", "memory_mib_seconds", "share", "peak_devices", "findings", "terminated", "detached")
 	for i := range d.Rows {
 		r := &d.Rows[i]
 		cells := []any{
@@ -227,9 +222,9 @@ func writeCSV(w io.Writer, d *usage.Report, output render.Output) error {
 		for j, cell := range cells {
 			row[j] = fmt.Sprint(cell)
 		}
-		rows = append(rows, row)
+		t.Add(row...)
 	}
-	return render.WriteCSV(w, rows)
+	return t.Write(w)
 }
 
 func ifKnown(number *int64) string {

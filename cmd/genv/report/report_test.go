@@ -56,7 +56,7 @@ func TestTable(t *testing.T) {
 
 func TestCSV(t *testing.T) {
 	var b strings.Builder
-	require.NoError(t, writeCSV(&b, document(), render.Output{}))
+	require.NoError(t, writeCSV(&b, document(), render.Output{Format: "csv"}))
 	lines := strings.Split(b.String(), "\n")
 	require.Equal(t, "key,attached_seconds,used_seconds,computing_seconds,idle_seconds,unknown_seconds,unmeasured_seconds,memory_mib_seconds,share,peak_devices,findings,terminated,detached", lines[0])
 	require.Equal(t, "alice,360000,180000,0,180000,0,0,0,0.6623,3,2,0,0", lines[1])
