@@ -35,7 +35,7 @@ func (s *Server) withinCaps(uid snapshot.UID, untold bool) func(*state.Files, *c
 		}
 		for i := range person.Caps {
 			u := &person.Caps[i]
-			w := wanted{u, t.cap(u), t.Contact, uid, f, r, now.Sub(t.at), booked}
+			w := wanted{u, t.cap(u), cmp.Or(text.Printable(t.Contact), "your administrator"), uid, f, r, now.Sub(t.at), booked}
 			if err := w.check(added, entered); err != nil {
 				return err
 			}
@@ -156,13 +156,15 @@ func (w *wanted) refusal(added, own []snapshot.DeviceIndex, would int64) string 
 	c := w.cap
 	if c.Counts == "gpu-hours" {
 		return fmt.Sprintf("%s allows %s until %s, and %.1f are used. Nothing was attached: ask %s if you need more.",
-			c.label(), text.CapAmount(c.Counts, w.Limit), day(c.Until), float64(w.Elsewhere)/3600,
-			cmp.Or(text.Printable(w.contact), "your administrator"))
+			c.label(), text.CapAmount(c.Counts, w.Limit), day(c.Until), float64(w.Elsewhere)/3600, w.contact)
 	}
 	amount := func(n int64) string { return text.CapAmount(c.Counts, n) }
 	allows, now := c.label()+" allows you "+amount(w.Limit), "you have"
 	if c.Together {
 		allows, now = c.label()+" allows "+amount(w.Limit)+" to all who share it", "they have"
+	}
+	if !c.Until.IsZero() {
+		allows += " until " + snapshot.When(c.Until.Local())
 	}
 	s := fmt.Sprintf("%s, and with this it would be %s: %s %s on this host", allows, amount(would), now, amount(w.Here))
 	if gpus := w.GPUs; !c.Together && len(gpus) > 0 {
@@ -182,6 +184,8 @@ func (w *wanted) refusal(added, own []snapshot.DeviceIndex, would int64) string 
 func (w *wanted) help(added, own []snapshot.DeviceIndex) string {
 	kept := without(own, added)
 	switch {
+	case w.Limit == 0:
+		return "Ask " + w.contact + " if you need more."
 	case w.cap.Counts == "environments":
 		return "End one that you need no more: genv deactivate, or exit its shells."
 	case len(kept) > 0:
