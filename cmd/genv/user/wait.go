@@ -128,7 +128,7 @@ func PlaceText(p *service.QueuePlace) string {
 		s += fmt.Sprintf(form, text.JoinIndices(p.Freed))
 	}
 	if p.Barred != "" {
-		s += "; others go before you, since " + p.Barred
+		s += "; others may pass you, since " + p.Barred
 	}
 	return s
 }
