@@ -99,17 +99,20 @@ func (c *Controller) explain(host snapshot.Hostname, user snapshot.Username) []s
 
 // changeState makes and ends exemptions and holds.
 func (c *Controller) changeState(ctx context.Context, r *pendingAction) (string, *saving, error) {
-	if r.action.Kind == operator.Exempt {
-		e := r.action.Exemption()
-		if err := e.CheckRule(c.Policy); err != nil {
-			return "", nil, operator.Refuse(operator.Invalid, "Correct the rule.", "%v", err)
-		}
+	e := r.action.Exemption()
+	if err := e.CheckRule(c.Policy); err != nil && r.action.Kind == operator.Exempt {
+		return "", nil, operator.Refuse(operator.Invalid, "Correct the rule.", "%v", err)
 	}
 	next, text, err := c.Memory.Operator.After(r.who, &r.action, c.Now())
 	if err != nil {
 		return "", nil, err
 	}
 	next.Exemptions = next.Exemptions.Follow(c.fleet.Cluster)
+	for _, h := range c.fleet.Cluster.Answered() {
+		if e.Device != nil && h.Name == e.Host && h.Snapshot.Device(*e.Device) == nil {
+			text += fmt.Sprintf(" (%s has no GPU %s now)", h.Name, e.Device)
+		}
+	}
 	items := []audit.Record{RecordOfAction(r.who, &r.action, text)}
 	if err := c.recordFirst(nil, nil, items); err != nil { // then nothing may be done
 		return "", nil, operator.Refuse(operator.Unable, "Make room for the record, or run with --act-unrecorded.",

@@ -188,6 +188,18 @@ func TestAnActionIsCarriedOutAtOnce(t *testing.T) {
 	})
 }
 
+// TestExemptionOfNoGPU: an index that isn't there is noted, since a GPU may be away, and said.
+func TestExemptionOfNoGPU(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, visited(), nil)
+		defer func() { r.stop() }()
+		a := operator.Action{Kind: operator.Exempt, Host: "a", Device: new(snapshot.DeviceIndex(9)), Hours: 2}
+		require.Contains(t, r.do(a), "it was asked for (a has no GPU 9 now)")
+		a.Device = new(snapshot.DeviceIndex(1))
+		require.NotContains(t, r.do(a), "has no GPU")
+	})
+}
+
 func TestWhatIsRefused(t *testing.T) {
 	for says, a := range map[string]operator.Action{
 		"changed: there is no exemption of user bob": {Kind: operator.Unexempt, User: "bob"},
