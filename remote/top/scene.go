@@ -32,7 +32,7 @@ func newScene(fleet *live.FleetState, events []live.FleetEvent, now func() time.
 		s.guarded, s.owned = s.guarded || h.Guard.String() != "", s.owned || h.RootOwnsState()
 		for _, p := range cmp.Or(h.Waiting, new(live.Waiting)).People {
 			s.waiting = append(s.waiting, fmt.Sprintf("%s for %s on %s since %s", draw.Shown(string(p.User)),
-				text.Plural(p.GPUs, "GPU"), draw.Shown(string(h.Name)), short(time.Duration(p.Seconds)*time.Second)))
+				text.Plural(p.GPUs, "GPU"), draw.Shown(string(h.Name)), short(max(time.Minute, time.Duration(p.Seconds)*time.Second))))
 		}
 		for _, b := range s.reservations(h) {
 			s.booked = append(s.booked, draw.Shown(string(h.Name))+": "+draw.Shown(b.String()))
