@@ -62,14 +62,9 @@ func (m *Messages) Plan(
 	recipients := notify.NewRecipients(round.Cluster)
 	byHost := notificationsOf(events, func(f *enforce.Finding) []notify.UserMessage {
 		return notify.Messages(f, recipients, round.Now)
-	})
-	elsewhere := notificationsOf(events, func(f *enforce.Finding) []notify.UserMessage {
+	}, func(f *enforce.Finding) []notify.UserMessage { // last, and so not in place of a warning
 		return notify.Elsewhere(f, recipients, round.Policy.Account, round.Now)
 	})
-	for host, list := range elsewhere { // last, and so not in place of a warning
-		room := max(0, safety.MaxEventsPerHost-len(byHost[host]))
-		byHost[host] = append(byHost[host], list[:min(len(list), room)]...)
-	}
 	over := m.addLasting(round, events, byHost)
 	m.Forget(round.Now)
 	hosts := slices.AppendSeq(slices.Collect(maps.Keys(byHost)), maps.Keys(over))
@@ -83,16 +78,18 @@ func (m *Messages) Plan(
 }
 
 func notificationsOf(
-	events []enforce.Event, of func(*enforce.Finding) []notify.UserMessage,
+	events []enforce.Event, kinds ...func(*enforce.Finding) []notify.UserMessage,
 ) map[snapshot.Hostname][]notify.UserMessage {
 	list := make(map[snapshot.Hostname][]notify.UserMessage)
-	for i := range events {
-		if events[i].Kind != enforce.EventNotify {
-			continue
-		}
-		for _, n := range of(events[i].Finding) {
-			if len(list[n.Host]) < safety.MaxEventsPerHost {
-				list[n.Host] = append(list[n.Host], n)
+	for _, of := range kinds {
+		for i := range events {
+			if events[i].Kind != enforce.EventNotify {
+				continue
+			}
+			for _, n := range of(events[i].Finding) {
+				if len(list[n.Host]) < safety.MaxEventsPerHost {
+					list[n.Host] = append(list[n.Host], n)
+				}
 			}
 		}
 	}
