@@ -100,14 +100,10 @@ func notificationsOf(
 func (m *Messages) batch(notifications []notify.UserMessage, round *controller.Round) *batch {
 	b := &batch{}
 	of := make(map[snapshot.UID][]notify.UserMessage)
-	var users []snapshot.UID
 	for _, n := range notifications {
-		if of[n.UID] == nil {
-			users = append(users, n.UID)
-		}
 		of[n.UID] = append(of[n.UID], n)
 	}
-	for _, uid := range users {
+	for _, uid := range slices.Sorted(maps.Keys(of)) {
 		footer, ok := admit(&m.HourlyQuota, notifications[0].Host, uid, mostOf(of[uid]), round.Now)
 		if !ok {
 			b.suppressed = append(b.suppressed, of[uid]...)
