@@ -29,8 +29,8 @@ type fault struct {
 func faults() map[string]fault {
 	return map[string]fault{
 		"full disk": {
-			before: "mount -t tmpfs -o size=200k,mode=755 none /usr/local/bin", after: "umount /usr/local/bin",
-			want: "no space left on device", next: "free space", class: remote.CommandFailed,
+			before: "for d in /var/lib /root /usr/local/bin; do mount -t tmpfs -o size=20m,mode=755 none $d; done", after: "umount /var/lib /root /usr/local/bin",
+			want: "no folder of root's alone with room for the program", next: "100 MB of free space", class: remote.CommandFailed,
 		},
 		"a disk that gets full": {
 			before: "mount -t tmpfs -o size=30m,mode=755 none /usr/local/bin", after: "umount /usr/local/bin",

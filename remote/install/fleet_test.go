@@ -350,7 +350,7 @@ func TestUsersCannotPreventAnInstallation(t *testing.T) {
 		require.NoError(t, err, out)
 	}()
 	i := f.installer(current)
-	i.Timeout = 20 * time.Second
+	i.Timeout = 50 * time.Second
 	done(t, i.Install, host)
 	f.requireWorking(current)
 	f.requireClean()

@@ -187,6 +187,9 @@ func (v *installation) act(ctx context.Context) error {
 		data, sum := v.program.compressed()
 		vars["unpack"], vars["sent"], upload = "gzip -dc", sum, bytes.NewReader(data)
 	}
+	if upload != nil { // KiB for it, and twice for the program
+		vars["room"] = strconv.Itoa(3 * len(v.program.Data) >> 10)
+	}
 	answer, err := v.run(ctx, v.access, actScript, upload, vars)
 	if failed := answer.Last("failed"); failed != "" {
 		return onhost.Failure(failed, v.wanted.Path, answer.Last("why"))

@@ -229,8 +229,8 @@ var failures = map[string][2]string{
 		"genv is in place, but some of its parts are not", "correct what is named on the host, then run it again",
 	},
 	"folder": {
-		"there is no folder of root's alone in which the program runs",
-		"mount one of /var/lib, /root and the folder of %s without noexec, and writable",
+		"there is no folder of root's alone with room for the program in which it runs",
+		"have one of /var/lib, /root and the folder of %s writable, mounted without noexec, and with 100 MB of free space",
 	},
 	"changed": {"another process changed the program meanwhile", "run it again"},
 }
