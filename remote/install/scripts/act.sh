@@ -12,6 +12,10 @@ own=
 clean() { [ -z "$own" ] || rm -rf "$own"; }
 trap clean EXIT
 trap 'exit 1' HUP INT TERM PIPE
+roomy() {
+  free=$(df -Pk "$1" 2>/dev/null | { read -r _; read -r _ _ _ free _; echo "$free"; })
+  [ "${free:-$room}" -ge "$room" ]
+}
 step begin
 for home in /var/lib /root "${path%/*}"; do
   owned "$home" || continue
@@ -23,9 +27,8 @@ for home in /var/lib /root "${path%/*}"; do
     *) rm -rf "$left" ;;
     esac
   done
-  free=$(df -Pk "$home" 2>/dev/null | { read -r _; read -r _ _ _ free _; echo "$free"; })
   # A program may not run below it: noexec.
-  if [ -z "$here$own" ] && [ "${free:-$room}" -ge "$room" ] && mkdir -m 700 "$home/.genv-install-$$" 2>/dev/null; then
+  if [ -z "$here$own" ] && roomy "$home" && mkdir -m 700 "$home/.genv-install-$$" 2>/dev/null; then
     own=$home/.genv-install-$$
     (umask 077; printf '#!/bin/sh\n' >"$own/genv" && chmod 700 "$own/genv" && "$own/genv") 2>/dev/null || { clean; own=; }
   fi
