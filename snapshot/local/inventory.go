@@ -171,17 +171,16 @@ const (
 )
 
 // publishLook keeps what root's look found. Without it, users whose look takes too long get no GPUs.
-func (c *Collector) publishLook(s *snapshot.Snapshot, again bool) {
+func (c *Collector) publishLook(s *snapshot.Snapshot) {
 	source, last := c.hardware(), c.cached().published
-	recent := c.Now().Sub(last.Time).Abs() < publishEvery
-	if !source.Root || source.Run == "" || again && recent {
+	if !source.Root || source.Run == "" {
 		return
 	}
 	found := LastLook{lastLookSchema, c.Now(), gpus.Of(s)}
 	for i := range found.GPUs {
 		found.GPUs[i].Attached, found.GPUs[i].Processes = nil, nil
 	}
-	if recent && reflect.DeepEqual(found.GPUs, last.GPUs) {
+	if found.Time.Sub(last.Time).Abs() < publishEvery && reflect.DeepEqual(found.GPUs, last.GPUs) {
 		return
 	}
 	if lastLook.Publish(source.Run, found) == nil {
