@@ -1,13 +1,13 @@
 package folder
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,30 +37,22 @@ func IsLock(st *unix.Stat_t) bool {
 	return st.Mode&(unix.S_IFMT|0o7777) == unix.S_IFREG|SharedMode && (st.Uid == 0 || int(st.Uid) == os.Geteuid())
 }
 
-func (d *Folder) openFile(name string, check func(*unix.Stat_t) string) (*os.File, unix.Stat_t, error) {
-	fd, st, err := d.openChecked(name, check)
-	if err != nil {
-		return nil, st, err
-	}
-	return os.NewFile(uintptr(fd), d.Join(name)), st, nil
-}
-
-func (d *Folder) openChecked(name string, check func(*unix.Stat_t) string) (fd int, st unix.Stat_t, err error) {
-	fd, err = d.openAt(name, unix.O_RDONLY|unix.O_NONBLOCK)
+func (d *Folder) openFile(name string, check func(*unix.Stat_t) string) (file *os.File, st unix.Stat_t, err error) {
+	fd, err := d.openAt(name, unix.O_RDONLY|unix.O_NONBLOCK)
 	switch {
 	case errors.Is(err, ErrTampered):
-		return fd, st, err
+		return nil, st, err
 	case errors.Is(err, unix.ELOOP):
-		return fd, st, d.unsafe(name, "is a symbolic link")
+		return nil, st, d.unsafe(name, "is a symbolic link")
 	case errors.Is(err, unix.ENXIO):
-		return fd, st, d.unsafe(name, "is a socket")
+		return nil, st, d.unsafe(name, "is a socket")
 	case errors.Is(err, unix.EAGAIN):
-		return fd, st, d.unsafe(name, "is held by a lease of its owner (fcntl(2))")
+		return nil, st, d.unsafe(name, "is held by a lease of its owner (fcntl(2))")
 	case errors.Is(err, unix.EACCES):
-		return fd, st, fmt.Errorf("%s cannot be read by uid %d: its owner or root has to `chmod a+rw` it: %w",
+		return nil, st, fmt.Errorf("%s cannot be read by uid %d: its owner or root has to `chmod a+rw` it: %w",
 			d.Join(name), os.Geteuid(), err)
 	case err != nil:
-		return fd, st, d.pathError("open", name, err)
+		return nil, st, d.pathError("open", name, err)
 	}
 	if err = d.pathError("stat", name, unix.Fstat(fd, &st)); err == nil {
 		if why := check(&st); why != "" {
@@ -69,8 +61,9 @@ func (d *Folder) openChecked(name string, check func(*unix.Stat_t) string) (fd i
 	}
 	if err != nil {
 		_ = unix.Close(fd)
+		return nil, st, err
 	}
-	return fd, st, err
+	return os.NewFile(uintptr(fd), d.Join(name)), st, nil
 }
 
 // openAt opens a name in the folder, following no link. See NoMounts.
@@ -106,26 +99,18 @@ func (d *Folder) unsafe(name, why string) error {
 		ErrUnsafe, d.Join(name), why)
 }
 
-// Read returns the content of a file of at most limit bytes. It makes half of the system calls of an os.File: each look
-// reads some of these files.
+// Read returns the content of a file of at most limit bytes.
 func (d *Folder) Read(name string, limit int64) ([]byte, unix.Stat_t, error) {
-	fd, st, err := d.openChecked(name, func(st *unix.Stat_t) string { return suspicious(st, limit) })
+	file, st, err := d.OpenFile(name, limit)
 	if err != nil {
 		return nil, st, err
 	}
-	defer unix.Close(fd)
-	data := make([]byte, 0, st.Size+1)
-	for int64(len(data)) <= limit {
-		n, err := unix.Read(fd, data[len(data):cap(data)])
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case n <= 0:
-			return data, st, d.pathError("read", name, err)
-		}
-		data = slices.Grow(data[:len(data)+n], 1)
+	defer file.Close()
+	data := bytes.NewBuffer(make([]byte, 0, st.Size+bytes.MinRead))
+	if _, err = data.ReadFrom(io.LimitReader(file, limit+1)); int64(data.Len()) > limit {
+		err = d.unsafe(name, "grows while it is read")
 	}
-	return nil, st, d.unsafe(name, "grows while it is read")
+	return data.Bytes(), st, err
 }
 
 // ReadJSON decodes a file into v, and says whether it could.
