@@ -127,7 +127,7 @@ func TestOddOwnersAndIDs(t *testing.T) {
 	id := snapshot.Claim("\x1b[31m")
 	require.Equal(t, id, s.Processes[0].EID, "the environment, its processes and its attachments have the same other id")
 	require.NotNil(t, s.Environment(id))
-	require.Equal(t, []snapshot.DeviceIndex{0}, s.AttachedTo(id))
+	require.Equal(t, []snapshot.DeviceIndex{0}, snapshot.AttachedTo(s.Devices, id))
 
 	s = proctest.Try(snapshot.DecodeSnapshot([]byte(strings.Replace(string(document(goodProcess, goodEnv, goodDevice)), "1002", `"root"`, 1)))).OK(t)
 	env, uid := s.Environment("2020"), snapshot.UID(1002)

@@ -13,9 +13,6 @@ func (d *Device) Attachment(eid EnvID) *Attachment {
 	return Find(d.Attachments, func(a *Attachment) bool { return a.EID == eid })
 }
 
-// AttachedTo lists the indices of the devices that an environment is attached to, in the order of the devices.
-func (s *Snapshot) AttachedTo(eid EnvID) []DeviceIndex { return AttachedTo(s.Devices, eid) }
-
 // FindEnvironment returns the environment of a list with the given id, or nil.
 func FindEnvironment(environments []Environment, eid EnvID) *Environment {
 	return Find(environments, func(e *Environment) bool { return e.EID == eid })

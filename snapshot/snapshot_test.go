@@ -47,8 +47,8 @@ func TestLookUps(t *testing.T) {
 	require.Nil(t, s.Device(2))
 	require.NotNil(t, s.Device(0).Attachment("2020"))
 	require.Nil(t, s.Device(1).Attachment("2020"))
-	require.Equal(t, []snapshot.DeviceIndex{3, 0}, s.AttachedTo("2020"))
-	require.Empty(t, s.AttachedTo("9999"))
+	require.Equal(t, []snapshot.DeviceIndex{3, 0}, snapshot.AttachedTo(s.Devices, "2020"))
+	require.Empty(t, snapshot.AttachedTo(s.Devices, "9999"))
 
 	s.Environment("2020").OwnerMismatch = true
 	require.True(t, s.Environments[0].OwnerMismatch, "the result points into the snapshot")

@@ -146,7 +146,7 @@ func environmentLine(s *snapshot.Snapshot, env *snapshot.Environment) string {
 	if env.Config.GPUMemory.Known() {
 		parts = append(parts, "memory capacity "+env.Config.GPUMemory.String())
 	}
-	attached := s.AttachedTo(env.EID)
+	attached := snapshot.AttachedTo(s.Devices, env.EID)
 	for _, index := range attached[:min(len(attached), maxDevices)] {
 		since := s.Device(index).Attachment(env.EID).Time
 		parts = append(parts, fmt.Sprintf("attached to GPU %s since %s", index, since.ISO()))

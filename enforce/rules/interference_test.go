@@ -89,7 +89,7 @@ func (f *forgery) host() *snapshot.Snapshot {
 		if f.IntN(6) == 0 {
 			f.contain(&p, e.UID)
 		}
-		p.Usage = f.usage(s.AttachedTo(e.EID))
+		p.Usage = f.usage(snapshot.AttachedTo(s.Devices, e.EID))
 		if f.IntN(6) == 0 { // a title hides its environment
 			p.EID, p.EnvUnknown, p.EnvOverwritten = "", true, true
 		}

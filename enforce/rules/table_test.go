@@ -138,7 +138,7 @@ func onHostsWithGPUs(cluster snapshot.Cluster, lines []string) []string {
 		user, hosts := snapshot.Username(strings.Fields(line)[1]), 0
 		for _, h := range cluster.Answered() {
 			if slices.ContainsFunc(h.Snapshot.Environments, func(e snapshot.Environment) bool {
-				return e.Username == user && len(h.Snapshot.AttachedTo(e.EID)) > 0
+				return e.Username == user && len(snapshot.AttachedTo(h.Snapshot.Devices, e.EID)) > 0
 			}) {
 				hosts++
 			}

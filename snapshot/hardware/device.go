@@ -82,21 +82,11 @@ func Identified(found []snapshot.Device, driver []BusDevice) []BusDevice {
 		if total := d.TotalMemory.Bytes(); d.TotalMemory.Known() {
 			list[i].Bytes = &total
 		}
-		if known := byUUID(driver, d.UUID); known != nil {
+		if known := snapshot.Find(driver, func(k *BusDevice) bool { return k.UUID == d.UUID && d.UUID != "" }); known != nil {
 			list[i].Minor, list[i].Address = known.Minor, known.Address
 		}
 	}
 	return list
-}
-
-// byUUID returns the only device with a UUID, or nil.
-func byUUID(list []BusDevice, uuid snapshot.GPUUUID) *BusDevice {
-	has := func(d BusDevice) bool { return d.UUID == uuid && uuid != "" }
-	i := slices.IndexFunc(list, has)
-	if i < 0 || slices.ContainsFunc(list[i+1:], has) {
-		return nil
-	}
-	return &list[i]
 }
 
 // UUIDs are those of the devices at the given indices, in that order; ok is false if one is unknown.

@@ -200,7 +200,7 @@ func Answering(ctx context.Context, database string, directories []string) error
 	for _, service := range directories {
 		config += service + " [UNAVAIL=return TRYAGAIN=return] "
 	}
-	if _, err := getent(ctx, "-s", config+"files", database, "0"); err != nil {
+	if _, err := run(ctx, "getent", "-s", config+"files", database, "0"); err != nil {
 		return fmt.Errorf("the directory service (%s) doesn't answer: %w", strings.Join(directories, ", "), err)
 	}
 	return nil
@@ -211,11 +211,11 @@ func Getent(ctx context.Context, database string, keys ...string) ([]byte, error
 	if len(keys) > 0 {
 		keys = append([]string{"--"}, keys...)
 	}
-	return getent(ctx, append([]string{database}, keys...)...)
+	return run(ctx, "getent", append([]string{database}, keys...)...)
 }
 
-func getent(ctx context.Context, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "getent", args...)
+func run(ctx context.Context, program string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
 	if err != nil && ctx.Err() != nil { // it was killed

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -42,13 +41,8 @@ type GroupMembers struct {
 // NewGroups returns groups about which nothing is known yet.
 func NewGroups(now func() time.Time) *GroupMembers {
 	return &GroupMembers{
-		Ready: directoriesReady, Now: now,
+		Ask: run, Ready: directoriesReady, Now: now,
 		groups: make(map[string]*groupAnswer), people: make(map[string]*groupAnswer),
-		Ask: func(ctx context.Context, program string, args ...string) ([]byte, error) {
-			command := exec.CommandContext(ctx, program, args...)
-			command.WaitDelay = time.Second
-			return command.Output() //nolint:wrapcheck // it is unknown, whatever the error
-		},
 	}
 }
 

@@ -62,8 +62,7 @@ type Applicant struct {
 type Granted struct {
 	EID     snapshot.EnvID // empty if it has no environment
 	Name    string
-	UID     *snapshot.UID // the proved one, or nil
-	Own     bool          // the environment is the container's own
+	Own     bool // the environment is the container's own
 	Devices []snapshot.DeviceIndex
 	UUIDs   []snapshot.GPUUUID // of the devices; nil if one is unknown
 	Memory  snapshot.Memory
@@ -76,9 +75,6 @@ type Granted struct {
 // After an error, which wraps ErrRefused, ErrRequest or one of package state, the files are not to be written.
 func (c Applicant) Apply(f *state.Files) (Granted, error) {
 	g := Granted{GPUs: c.AsksForGPUs()}
-	if c.Proof != nil {
-		g.UID = &c.Proof.UID
-	}
 	if env := c.joined(f); env != nil {
 		return c.join(f, env, g)
 	}

@@ -188,11 +188,6 @@ func TestClaim(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, row.eid, g.EID)
 			require.Equal(t, row.devices, g.Devices)
-			if row.proof == nil {
-				require.Nil(t, g.UID)
-			} else {
-				require.Equal(t, &row.proof.UID, g.UID)
-			}
 			require.Equal(t, row.eid != "" && (!row.shared || g.Own), g.Registered)
 			if !g.Registered {
 				require.Nil(t, f.EnvironmentOf(77))
