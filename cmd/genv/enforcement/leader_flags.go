@@ -14,9 +14,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/seed-3119e985/genv/cmd/genv/command"
-	"github.com/seed-3119e985/genv/enforce/notify/mail"
 	"github.com/seed-3119e985/genv/remote"
 	"github.com/seed-3119e985/genv/remote/election/etcd"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
 // Leader is what the flags about a leader say. Without a Key there is no election.
@@ -86,7 +86,7 @@ func (l *Leader) readLogin(variable string) error {
 	if l.login != "" {
 		from = "--leader-login " + l.login
 		var err error
-		if login, err = mail.ReadPassword(l.login); err != nil {
+		if login, err = folder.ReadPassword(l.login); err != nil {
 			return command.WrongFlag("leader-login", ": %w", err)
 		}
 	}
@@ -112,7 +112,7 @@ func (l *Leader) readTLS(wanted bool) (_ *tls.Config, err error) {
 	}
 	settings := &tls.Config{MinVersion: tls.VersionTLS12}
 	if l.ca != "" {
-		if settings.RootCAs, err = mail.Authorities(l.ca); err != nil {
+		if settings.RootCAs, err = folder.ReadAuthorities(l.ca); err != nil {
 			return nil, command.WrongFlag("leader-ca", ": %w", err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-3119e985/genv/enforce/policy"
 	"github.com/seed-3119e985/genv/remote/companions"
 	"github.com/seed-3119e985/genv/remote/hooks"
+	"github.com/seed-3119e985/genv/snapshot/state/folder"
 )
 
 const (
@@ -38,7 +39,7 @@ func (m *mailer) configure(options *Options, mayBegin func() error) companions.M
 	case options.DryRun:
 		return func(n *notify.UserMessage, _ string, _ int) error { return m.show(n, settings) }
 	}
-	if _, err := mail.ReadPassword(settings.PasswordFile); settings.User != "" && err != nil {
+	if _, err := folder.ReadPassword(settings.PasswordFile); settings.User != "" && err != nil {
 		m.log.Warn().Err(err).Msg("mail: no mail is sent until the password can be read; enforcement continues")
 	}
 	if m.sender != nil {

@@ -4,17 +4,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
 
 	gomail "github.com/wneessen/go-mail"
-	"golang.org/x/sys/unix"
 
 	"github.com/seed-3119e985/genv/enforce/notify"
 	"github.com/seed-3119e985/genv/enforce/policy"
@@ -65,7 +62,7 @@ func newClient(ctx context.Context, settings *policy.Mail) (*gomail.Client, erro
 	}
 	config := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12}
 	if settings.CAFile != "" { // else those of the system
-		if config.RootCAs, err = Authorities(settings.CAFile); err != nil {
+		if config.RootCAs, err = folder.ReadAuthorities(settings.CAFile); err != nil {
 			return nil, err
 		}
 	}
@@ -87,7 +84,7 @@ func newClient(ctx context.Context, settings *policy.Mail) (*gomail.Client, erro
 		}),
 	}
 	if settings.User != "" {
-		password, err := ReadPassword(settings.PasswordFile)
+		password, err := folder.ReadPassword(settings.PasswordFile)
 		if err != nil {
 			return nil, err
 		}
@@ -119,45 +116,4 @@ func sendmail(ctx context.Context, settings *policy.Mail, to string, msg *gomail
 	}
 }
 
-const (
-	maxSaid     = 300     // characters of what a server answers
-	maxCAFile   = 4 << 20 // bytes: more than the authorities of a system take
-	maxPassword = 1024    // bytes
-)
-
-// Authorities are those in a file with certificates (PEM).
-func Authorities(file string) (*x509.CertPool, error) {
-	data, err := folder.ReadRegular(file, maxCAFile)
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(data) {
-		return nil, fmt.Errorf("%s has no certificate (PEM)", file)
-	}
-	return pool, nil
-}
-
-// ReadPassword reads the only line of a file of root or this account. Others must not read it, nor its group change it.
-func ReadPassword(path string) (string, error) {
-	var file unix.Stat_t
-	data, err := folder.ReadRegular(path, maxPassword)
-	if err == nil {
-		err = unix.Stat(path, &file)
-	}
-	if err != nil {
-		return "", err
-	}
-	password := strings.TrimRight(string(data), "\r\n")
-	switch mode := file.Mode & 0o777; {
-	case file.Uid != 0 && int(file.Uid) != os.Geteuid():
-		err = errors.New("it belongs to another user; chown it to root or to the account that runs this")
-	case mode&0o027 != 0:
-		err = fmt.Errorf("its mode is %#o, so that others may read or change it; chmod it to 0600 or 0640", mode)
-	case password == "" || strings.ContainsAny(password, "\r\n"):
-		err = errors.New("write one line into it: the password")
-	default:
-		return password, nil
-	}
-	return "", fmt.Errorf("%s: %w", path, err)
-}
+const maxSaid = 300 // characters of what a server answers

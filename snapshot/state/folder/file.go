@@ -3,6 +3,7 @@ package folder
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -242,6 +243,48 @@ func ReadRegular(path string, limit int64) ([]byte, error) {
 		err = fmt.Errorf("%s is longer than %d bytes", path, limit)
 	}
 	return data, err
+}
+
+const (
+	maxCAFile   = 4 << 20 // bytes: more than the authorities of a system take
+	maxPassword = 1024    // bytes
+)
+
+// ReadAuthorities returns those in a file with certificates (PEM).
+func ReadAuthorities(file string) (*x509.CertPool, error) {
+	data, err := ReadRegular(file, maxCAFile)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(data) {
+		return nil, fmt.Errorf("%s has no certificate (PEM)", file)
+	}
+	return pool, nil
+}
+
+// ReadPassword reads the only line of a file of root or this account. Others must not read it, nor its group change it.
+func ReadPassword(path string) (string, error) {
+	var file unix.Stat_t
+	data, err := ReadRegular(path, maxPassword)
+	if err == nil {
+		err = unix.Stat(path, &file)
+	}
+	if err != nil {
+		return "", err
+	}
+	password := strings.TrimRight(string(data), "\r\n")
+	switch mode := file.Mode & 0o777; {
+	case file.Uid != 0 && int(file.Uid) != os.Geteuid():
+		err = errors.New("it belongs to another user; chown it to root or to the account that runs this")
+	case mode&0o027 != 0:
+		err = fmt.Errorf("its mode is %#o, so that others may read or change it; chmod it to 0600 or 0640", mode)
+	case password == "" || strings.ContainsAny(password, "\r\n"):
+		err = errors.New("write one line into it: the password")
+	default:
+		return password, nil
+	}
+	return "", fmt.Errorf("%s: %w", path, err)
 }
 
 // Stamp changes when one of the files does, or its mode, or its existence. It follows links.
