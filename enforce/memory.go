@@ -53,16 +53,11 @@ type Memory struct {
 // At returns the memory with its times corrected to the wall clock of now: each stays as long ago as the monotonic
 // clock says.
 func (m Memory) At(now time.Time) Memory {
-	return m.withTimes(func(t time.Time) time.Time { return now.Add(-now.Sub(t)) })
+	return m.WithTimes(func(t time.Time) time.Time { return now.Add(-now.Sub(t)) })
 }
 
-// Shifted returns the memory with all times later by d.
-func (m Memory) Shifted(d time.Duration) Memory {
-	return m.withTimes(func(t time.Time) time.Time { return t.Add(d) })
-}
-
-// withTimes returns the memory with each of its times replaced, but for periods of hours.
-func (m Memory) withTimes(at func(time.Time) time.Time) Memory {
+// WithTimes returns the memory with each of its times replaced, but for periods of hours.
+func (m Memory) WithTimes(at func(time.Time) time.Time) Memory {
 	m.Time, m.LeftAlone = at(m.Time), mapped(m.LeftAlone, at)
 	m.TakenFor = mapped(m.TakenFor, func(t Taken) Taken { return Taken{at(t.At), t.Host, t.GPUs} })
 	known := func(t time.Time) time.Time {
@@ -158,11 +153,6 @@ func (m Memory) Next(now time.Time, hosts int) Memory {
 		Tally:      m.Tally,
 		ExemptGPUs: make(map[snapshot.Hostname][]ExemptGPU, len(m.ExemptGPUs)),
 	}
-}
-
-// Began reports whether two things began together.
-func (p Presence) Began(with Presence) bool {
-	return p.Since.Equal(with.Since) && p.Cycles == with.Cycles
 }
 
 // IsOver reports whether the presence has ended: it has been gone for an eighth of its warning or longer.

@@ -82,7 +82,7 @@ func (c *capOn) add(u *person, f enforce.Finding, n int, lose func(f *enforce.Fi
 	levels := c.levels(f.ID, n)
 	acted := 0
 	for from, to := 0, 0; from < len(levels); from = to {
-		for to < len(levels) && levels[to].Began(levels[from]) {
+		for to < len(levels) && levels[to].Since.Equal(levels[from].Since) && levels[to].Cycles == levels[from].Cycles {
 			to++
 		}
 		part, end := f, min(to, n)

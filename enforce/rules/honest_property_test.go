@@ -74,7 +74,7 @@ func (d *day) disturb() {
 	restart := func(saved []byte, step time.Duration) {
 		d.memory = controllerMemory{}
 		require.NoError(d.t, json.Unmarshal(saved, &d.memory.Memory))
-		d.memory.Memory, d.ahead = d.memory.Shifted(step), d.ahead+step
+		d.memory.Memory, d.ahead = d.memory.WithTimes(func(t time.Time) time.Time { return t.Add(step) }), d.ahead+step
 		d.memory.Resumed = true
 	}
 	soon, later := d.now.Add(time.Duration(d.IntN(20))*time.Minute), d.now.Add(time.Duration(d.IntN(d.pauses))*time.Minute)

@@ -109,7 +109,7 @@ func (d *sharedMemory) decode(now, followed time.Time) (m controller.FleetMemory
 		err = ErrTooLarge
 	} else {
 		m, _, err = controller.DecodeMemory(d.Saved.Memory, now.Add(-behind))
-		m.Rules = m.Rules.Shifted(behind)
+		m.Rules = m.Rules.WithTimes(func(t time.Time) time.Time { return t.Add(behind) })
 	}
 	if err != nil {
 		err = fmt.Errorf("the memory of the previous leader is not in etcd, so warning periods, idle times and "+
