@@ -102,18 +102,15 @@ func (c *Counting) countedFor(h *judging.HostView, user snapshot.Username) (list
 	return list
 }
 
-func (c *Counting) sharing(listed *policyCap, u *person) []*person {
-	if people := listed.members(c.inOrder); listed.Together && len(people) > 0 {
-		return people
-	}
-	return []*person{u} // alone, or there is nothing that counts
-}
-
 func (c *Counting) countOnce(key countKey, u *person) *counted {
 	if known := c.counted[key]; known != nil {
 		return known
 	}
-	n := &counted{on: c.on(key.cap, key.host, c.sharing(key.cap, u))}
+	people := []*person{u} // alone, or there is nothing that counts
+	if all := key.cap.members(c.inOrder); key.cap.Together && len(all) > 0 {
+		people = all
+	}
+	n := &counted{on: c.on(key.cap, key.host, people)}
 	if n.on != nil && n.on.known {
 		n.count()
 	}

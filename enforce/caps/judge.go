@@ -1,6 +1,7 @@
 package caps
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -13,7 +14,9 @@ import (
 // holds several GPUs, and what costs them least first. What one cap takes doesn't count for the next. Caps with a key
 // of their own come before those of the list.
 func (c *Counting) Judge() {
-	c.markReserved()
+	for h, list := range c.reservations {
+		maps.Copy(c.reserved, c.heldWithin(h, list, h.Clock()))
+	}
 	for _, listed := range c.list {
 		if listed.Kind == enforce.CapHours {
 			c.countHours(listed)

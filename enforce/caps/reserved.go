@@ -3,7 +3,6 @@ package caps
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -104,12 +103,6 @@ func (c *Counting) tell(h *judging.HostView, b *snapshot.Reservation, kind, what
 	})
 }
 
-func (c *Counting) markReserved() {
-	for h, list := range c.reservations {
-		maps.Copy(c.reserved, c.heldWithin(h, list, h.Clock()))
-	}
-}
-
 // heldWithin are the devices that the owners of reservations hold on a host, up to the number that they have reserved
 // for a time: see dearest.
 func (c *Counting) heldWithin(h *judging.HostView, list []*snapshot.Reservation, at time.Time) map[*personDevice]bool {
@@ -122,16 +115,13 @@ func (c *Counting) heldWithin(h *judging.HostView, list []*snapshot.Reservation,
 	within := make(map[*personDevice]bool)
 	for owner, n := range reserved {
 		if u := c.byUser[owner]; u != nil {
-			for _, d := range dearest(onHost(u.devices, h), n) {
+			elsewhere := func(d *personDevice) bool { return d.Host != h }
+			for _, d := range dearest(slices.DeleteFunc(slices.Clone(u.devices), elsewhere), n) {
 				within[d] = true
 			}
 		}
 	}
 	return within
-}
-
-func onHost(devices []*personDevice, h *judging.HostView) []*personDevice {
-	return slices.DeleteFunc(slices.Clone(devices), func(d *personDevice) bool { return d.Host != h })
 }
 
 // isSparedOn reports whether somebody holds a device within a reservation of their own.
