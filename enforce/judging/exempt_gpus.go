@@ -41,8 +41,10 @@ func (h *HostView) exemptByIndex() map[snapshot.DeviceIndex]bool {
 		case old:
 			exempt[e.Index] = true
 			continue
-		default:
-			e.UUID = uuidAt(devices, e.Index)
+		default: // unless that is in doubt
+			if d := h.Snapshot.Device(e.Index); d != nil && uuidIn(devices, d.UUID) == 1 {
+				e.UUID = d.UUID
+			}
 		}
 		if e.UUID == "" {
 			all = true
@@ -65,16 +67,6 @@ func (h *HostView) exemptByIndex() map[snapshot.DeviceIndex]bool {
 	return exempt
 }
 
-// uuidAt is which GPU an index is; empty if there is none, or if that is in doubt.
-func uuidAt(devices []snapshot.Device, index snapshot.DeviceIndex) snapshot.GPUUUID {
-	d := snapshot.FindDevice(devices, index)
-	if d == nil || d.UUID == "" || uuidIn(devices, d.UUID) != 1 {
-		return ""
-	}
-	return d.UUID
-}
-
-// uuidIn is how many devices have a UUID.
 func uuidIn(devices []snapshot.Device, uuid snapshot.GPUUUID) (n int) {
 	for i := range devices {
 		if devices[i].UUID == uuid {

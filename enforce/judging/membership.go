@@ -8,8 +8,8 @@ import (
 )
 
 // The uid that the kernel reports for a process (see Process.CountsForUID) decides who is in an environment, and who
-// uses a device. What state files, an environ or a title say is a user's claim: it never makes another user's device busy,
-// exempts another user's process, or counts for another user's cap.
+// uses a device. What state files, an environ or a title say is a user's claim: it never makes another user's device
+// busy, exempts another user's process, or counts for another user's cap.
 
 // environmentOf is the environment that a process is in; nil for none or an unknown one. The policy may admit processes
 // of other users that descend from one of the environment (sudo -u).
