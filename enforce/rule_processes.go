@@ -16,7 +16,7 @@ var nonEnvProcessesRule = rule{
 	Setting:   Setting{outsideSetting, ByHost},
 	isMovable: true,
 	advice:    "End it, and start it in an environment: genv run --gpus 1 python train.py.",
-	line:      func(f Finding) string { return order.OutsideLine(f.PID) },
+	line:      func(f Finding) string { return fmt.Sprintf("Process %d is not running in a GPU environment", f.PID) },
 }
 
 var outsideSetting = strictyaml.Setting[Settings]{

@@ -36,11 +36,6 @@ type Damage struct {
 	First string // where the first of them is, "FILE:LINE"
 }
 
-func (d *Damage) add(name string, line int) {
-	d.First = cmp.Or(d.First, fmt.Sprintf("%s:%d", name, line))
-	d.Lines++
-}
-
 // Scan reads a log and its rotated files, the oldest record first. A log that does not exist yet has no records.
 func Scan(path string, each func(*Record) error) (Damage, error) {
 	var damage Damage
@@ -75,7 +70,8 @@ func scanFile(name string, damage *Damage, each func(*Record) error) error {
 		if len(line) > 0 {
 			var record Record
 			if json.Unmarshal(line, &record) != nil || record.Kind == "" {
-				damage.add(name, n)
+				damage.First = cmp.Or(damage.First, fmt.Sprintf("%s:%d", name, n))
+				damage.Lines++
 			} else if err := each(&record); err != nil {
 				return err
 			}

@@ -200,11 +200,7 @@ func (b Box) notices(uid snapshot.UID, now time.Time) (_ []KeptMessage, written 
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	data, err := folder.ReadRegular(b.Path(uid), maxFile)
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	kept, err := noteOf(uid).Decode(data, nil)
+	kept, err := noteOf(uid).Decode(folder.ReadRegular(b.Path(uid), maxFile))
 	list := recent(kept.Notices, now)
 	return list[max(0, len(list)-maxNotices):], info.ModTime(), err
 }

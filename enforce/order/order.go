@@ -182,11 +182,6 @@ func (t *Termination) MayBeJudged() bool {
 // RuleOutside is the name of the rule about processes in no environment.
 const RuleOutside = "non-env-processes"
 
-// OutsideLine begins the line of a finding of that rule.
-func OutsideLine(pid snapshot.PID) string {
-	return fmt.Sprintf("Process %d is not running in a GPU environment", pid)
-}
-
 // OutcomeStatus is what came of one item of an Order. The texts appear in JSON.
 type OutcomeStatus string
 
