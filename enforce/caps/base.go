@@ -50,8 +50,7 @@ func (c *Counting) working(listed *policyCap, on *judging.HostView) (n int64, kn
 	return n, n >= 0
 }
 
-// withoutOutsiders exempts the devices that somebody else will still use or have by a time: taking them would free
-// nothing.
+// withoutOutsiders exempts devices that somebody else will still use or have by a time: taking them frees nothing.
 func (c *capOn) withoutOutsiders(devices []*personDevice, by time.Time) []*personDevice {
 	whose := make(map[snapshot.Username]bool, len(c.people))
 	for _, u := range c.people {
@@ -79,8 +78,7 @@ func (c *Counting) isHeldBeside(people map[snapshot.Username]bool, h *judging.Ho
 	})
 }
 
-// countHours adds the time since the last look at each host (see gap). A period never goes back, whatever the clock
-// says.
+// countHours adds the time since the last look at each host (see gap). No change of the clock takes a period back.
 func (c *Counting) countHours(listed *policyCap) {
 	hours := c.Before.Hours[listed.ID]
 	if listed.Period.After(hours.Period) {

@@ -254,15 +254,13 @@ func (c *choice) giveBackAll(devices []*personDevice) {
 	}
 }
 
-// freedWith is how much would go if a device were chosen as well.
 func (c *choice) freedWith(d *personDevice) int64 {
 	c.set(d, true)
 	defer c.set(d, false)
 	return c.freed
 }
 
-// set chooses a device or gives it back, and finds which other devices of the host go, or no longer go, because its
-// processes end.
+// set chooses a device or gives it back, and finds which others of the host go by that: its processes end.
 func (c *choice) set(d *personDevice, chosen bool) {
 	d.chosen = chosen
 	c.update(d)
@@ -319,12 +317,6 @@ func (c *choice) ends(h *judging.HostView, p *snapshot.Process) bool {
 
 // costOf is what losing a device costs the user, if the processes of the chosen devices end, too.
 func (c *choice) costOf(d *personDevice) (cost int8) {
-	if len(c.ending) == 0 && d.Host.TakesNothing() && !d.Host.MayBeStuck() {
-		if d.Idle && d.Unknown == judging.Unused {
-			return costIdle
-		}
-		return d.use
-	}
 	if d.Unknown == judging.Unused { // else something stays that still uses it
 		ends := func(use usage) bool { return c.ends(d.Host, use.Process) || d.Host.Stuck(use.Process) }
 		switch stuck := slices.ContainsFunc(d.Uses, func(use usage) bool { return d.Host.Stuck(use.Process) }); {
@@ -334,14 +326,7 @@ func (c *choice) costOf(d *personDevice) (cost int8) {
 			return costIdle
 		}
 	}
-	switch d.Unknown {
-	case judging.Proven:
-		return costBusy
-	case judging.Reported:
-		cost = costReported
-	default:
-		cost = costIdle
-	}
+	cost = [...]int8{judging.Unused: costIdle, judging.Reported: costReported, judging.Proven: costBusy}[d.Unknown]
 	for _, use := range d.Uses {
 		if p := use.Process; c.ending[p] > 0 || d.Host.EndsBy(p, c.by) {
 			cost = max(cost, costEndsAnyway)

@@ -29,7 +29,6 @@ type personDevice struct {
 	Stays bool // its attachments stay, although it is to go
 
 	caps         uint64          // of the list that are about it, by their bits
-	use          int8            // what losing it costs for what uses it, if nothing of that ends anyway
 	whole        *personDevice   // of a part that is to go: what was chosen
 	mates        []*personDevice // the devices of the host that count
 	cost         int8
@@ -65,7 +64,6 @@ func byPlace(a, b *personDevice) int {
 func (d *personDevice) add(part *personDevice) {
 	d.Envs, d.Uses = joined(d.Envs, part.Envs), joined(d.Uses, part.Uses)
 	d.Unknown, d.Exempt, d.Idle = max(d.Unknown, part.Unknown), max(d.Exempt, part.Exempt), d.Idle && part.Idle
-	d.use = max(d.use, part.use)
 	older := cmp.Or(part.Newest.Compare(d.Newest), part.Written.Compare(d.Written)) < 0
 	if unknown := (snapshot.Date{}); d.Newest == unknown || older && part.Newest != unknown {
 		d.Newest, d.Written = part.Newest, part.Written // it is as old as the longest attachment

@@ -58,8 +58,7 @@ func (c *capOn) dueAt() time.Time {
 	return judging.Later(c.DueAt(c.host, c.warnOf(c.people[0]), key), c.notBefore)
 }
 
-// checkCap is CheckDue for a cap. If people share it, its time runs for all of them; each has a quarter of it since
-// they were named.
+// checkCap is CheckDue for a cap. People who share it share its time; each has a quarter of it since they were named.
 func (c *capOn) checkCap(u *person, f *enforce.Finding) (due bool) {
 	warn := c.warnOf(u)
 	if !c.Together && c.wait == nil {

@@ -177,7 +177,6 @@ func compareEnvs(a, b *judging.EnvView) int {
 		cmp.Compare(a.Host.Position, b.Host.Position), cmp.Compare(a.Env.EID, b.Env.EID))
 }
 
-// envs are those of people that count for the cap, sorted by host.
 func (c *capOn) envs(people ...*person) (list []*judging.EnvView) {
 	for _, u := range people {
 		for _, e := range u.envs {

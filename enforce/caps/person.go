@@ -170,8 +170,7 @@ func (c *Counting) addForeign(owner *person, env *judging.EnvView, p *snapshot.P
 	}
 }
 
-// addUsesOf counts the devices that a process of the user uses. One that isn't attached doesn't count if its processes
-// end anyway.
+// addUsesOf counts what a process of the user uses, but not an unattached device whose processes end anyway.
 func (c *Counting) addUsesOf(u *person, h *judging.HostView, in *judging.EnvView, p *snapshot.Process) {
 	if u.settings == nil {
 		return
@@ -202,7 +201,6 @@ func (c *Counting) addUsesOf(u *person, h *judging.HostView, in *judging.EnvView
 // addProcess adds a process, in an environment or in none, that ends when the user loses the device.
 func (c *Counting) addProcess(u *person, d *personDevice, in *judging.EnvView, p *snapshot.Process) {
 	d.Uses = judging.Append(d.Uses, usage{Process: p, Attached: c.attached(u, in, d.Index)}, &c.uses)
-	d.use = max(d.use, costOfUse(p))
 	if !p.StartedByUnknown() { // else any user may have started it
 		d.Used = sum(d.Used, p.Uses(d.Index).Memory, snapshot.Memory{})
 	}
@@ -232,7 +230,7 @@ func (c *Counting) device(u *person, h *judging.HostView, device *snapshot.Devic
 		return d
 	}
 	d := &judging.Append(nil, personDevice{
-		Device: device, Host: h, Owner: u.number, caps: c.about & c.aboutModel(device), use: costIdle,
+		Device: device, Host: h, Owner: u.number, caps: c.about & c.aboutModel(device),
 	}, &c.room)[0]
 	for _, p := range h.UnknownOn[device.Index] {
 		if h.CountsOutside(p) != "" {
@@ -240,9 +238,9 @@ func (c *Counting) device(u *person, h *judging.HostView, device *snapshot.Devic
 		}
 		switch c.Policy.Account(h.UserOf(p)) {
 		case "":
-			d.Unknown, d.use = max(d.Unknown, judging.Reported), max(d.use, costReported)
+			d.Unknown = max(d.Unknown, judging.Reported)
 		case u.user:
-			d.Unknown, d.use = judging.Proven, costBusy
+			d.Unknown = judging.Proven
 		}
 	}
 	rule := h.Ask(u.user).Idle
@@ -268,8 +266,7 @@ func (c *Counting) aboutModel(d *snapshot.Device) (caps uint64) {
 // placeOf is the key of what somebody has of a device.
 func placeOf(owner int, index snapshot.DeviceIndex) int { return owner<<32 | int(uint32(index)) }
 
-// findBusy finds the devices of the host that was counted that aren't idle, since a process there uses another GPU that
-// isn't.
+// findBusy finds the devices of the host that aren't idle, since a process there uses another GPU that isn't.
 func (c *Counting) findBusy() {
 	var busy []*personDevice
 	for _, d := range c.here {

@@ -30,8 +30,7 @@ func fewest(has map[int]int, devices ...*personDevice) int {
 	return least
 }
 
-// inTurn are devices of the same cost, the newest first. Of people who share a cap it is the turn of the one with the
-// most.
+// inTurn are devices of the same cost, the newest first. Of people who share a cap, who has most comes first.
 func (c *choice) inTurn(devices []*personDevice) iter.Seq[*personDevice] {
 	slices.SortFunc(devices, newerFirst)
 	if len(c.most) == 1 {
@@ -55,7 +54,6 @@ func (c *choice) inTurn(devices []*personDevice) iter.Seq[*personDevice] {
 	}
 }
 
-// owners are the people who have a device.
 func (d *personDevice) owners() string {
 	var owners []int
 	for _, part := range d.whose() {

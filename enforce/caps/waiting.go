@@ -262,7 +262,6 @@ func (c *capOn) canLose(d *personDevice, waiter *person, has int) bool {
 	return true
 }
 
-// countOf is how many devices that the cap is about a person has.
 func (c *capOn) countOf(u *person) int { return len(thatCount(c.devicesOf(u), time.Time{})) }
 
 // mayHave is how many GPUs a person who waits may have on the host by every cap, or by those that always hold: a host's

@@ -104,7 +104,6 @@ func (h *HostView) stillUses(eid snapshot.EnvID, key string) bool {
 	return false
 }
 
-// stuckBecause says why a process can't be ended.
 func (h *HostView) stuckBecause(p *snapshot.Process) (reason string, stuck bool) {
 	if len(h.signalled) == 0 {
 		return "", false
@@ -123,9 +122,6 @@ func (h *HostView) stuckBecause(p *snapshot.Process) (reason string, stuck bool)
 	return fmt.Sprintf("an order to end it was sent already; another one follows in %s if it still runs",
 		text.ShortDuration(left)), true
 }
-
-// MayBeStuck reports whether some process of the host can't be ended, or is left alone.
-func (h *HostView) MayBeStuck() bool { return len(h.signalled) > 0 }
 
 func (h *HostView) forgetEnded() {
 	for _, key := range h.released {
