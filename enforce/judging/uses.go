@@ -83,7 +83,6 @@ func (x *Holder) Key(h *HostView, index snapshot.DeviceIndex) enforce.UseKey {
 	return enforce.UseKey{Person: x.Person, Device: h.DeviceKey(index)}
 }
 
-// holderOf is what a process of the snapshot is a holder for; false for none.
 func (h *HostView) holderOf(i int) (Holder, bool) {
 	p, env := &h.Snapshot.Processes[i], h.In[i]
 	if user := h.CountsOutside(p); user != "" {
@@ -97,8 +96,7 @@ func (h *HostView) holderOf(i int) (Holder, bool) {
 	return Holder{p, env.Person, env.Settings, false}, true
 }
 
-// sparesAll reports whether an exempt process keeps what it uses from being idle: not one of a desktop, of the host or
-// without proof.
+// sparesAll reports whether an exempt process keeps what it uses from being idle: no daemon, desktop or unproved one.
 func (h *HostView) sparesAll(p *snapshot.Process) bool {
 	return !p.NodeMissing && !h.ignoresAllUses(p) && !h.j.Fleet.Protects(p)
 }
@@ -113,7 +111,6 @@ type currentUse struct {
 	spared   bool      // by an exempt process
 }
 
-// currently is a person's use of a device of the host that is seen.
 func (j *Judgement) currently(person snapshot.Username, s *enforce.Settings, d *snapshot.Device) *currentUse {
 	key := UseOf(person, d)
 	at, known := j.useAt[key]
@@ -261,9 +258,6 @@ const ofEnvironment = "-1"
 
 // keepSilent keeps what is remembered of the uses, attachments and environments of hosts without a snapshot.
 func (j *Judgement) keepSilent() {
-	if len(j.Hosts) == len(j.ByName) {
-		return
-	}
 	for name, h := range j.ByName {
 		if h == nil {
 			keep(j.Next.Uses, name, j.Before.Uses[name])
@@ -304,8 +298,7 @@ func keep[K comparable, V any](of map[snapshot.Hostname]map[K]V, host snapshot.H
 	}
 }
 
-// firstSeen is since when something counts that a host shows for the first time: not before the last look, if there was
-// one.
+// firstSeen is since when something counts that a host shows for the first time: the last look at the earliest.
 func (h *HostView) firstSeen(written snapshot.Date) time.Time {
 	at := written.In(h.Zone)
 	switch {
