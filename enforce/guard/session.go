@@ -281,7 +281,9 @@ func (s *lockedKeeper) start(ctx context.Context) bool {
 			"off for a moment when another one takes over. Mount one: mount -t bpf bpf /sys/fs/bpf")
 	}
 	if g.left != nil {
-		s.view.tookOver(g.left)
+		if s.view.look == nil || s.view.doubt != "" {
+			s.view.kept = g.left
+		}
 		s.Log.Info().Msg("took over the guard of another process")
 	}
 	s.glances.request()

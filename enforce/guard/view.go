@@ -50,14 +50,7 @@ func (v *view) looked(e observation, allowed map[snapshot.UID]Minors) {
 // reset forgets the state files, which change while the guard is off.
 func (v *view) reset() { v.look, v.glance, v.kept, v.doubt = nil, nil, nil, "" }
 
-func (v *view) tookOver(allowed map[snapshot.UID]Minors) {
-	if v.look == nil || v.doubt != "" {
-		v.kept = allowed
-	}
-}
-
-// lateAfter is the time for a look after a glance: a process that can't be read may delay looks for as long as its user
-// likes.
+// lateAfter is the time for a look after a glance: an unreadable process may delay looks for as long as its user likes.
 const lateAfter = 2 * time.Second
 
 // decides is the observation that may take access away: the last look. If none followed a glance within lateAfter, it is

@@ -48,10 +48,7 @@ func (x *execution) detach(ctx context.Context, items []order.Detachment) []orde
 	for i := range items {
 		outcomes[i].Device, outcomes[i].EID = items[i].Device, items[i].Environment.EID
 	}
-	decided = decided && (err == nil || folder.IsFull(err))
-	if decided {
-		x.attached = stillAttached(outcomes)
-	}
+	x.attached = stillAttached(outcomes) // by what was decided
 	for i := range items {
 		o := &outcomes[i]
 		if err != nil { // nothing was written, whatever was decided
@@ -61,7 +58,7 @@ func (x *execution) detach(ctx context.Context, items []order.Detachment) []orde
 			x.onAction(items[i].String())
 		}
 	}
-	if !decided {
+	if !decided || err != nil && !folder.IsFull(err) {
 		x.attached = stillAttached(outcomes)
 	}
 	return outcomes
