@@ -39,8 +39,7 @@ type Cap struct {
 	Scheduled bool // it holds at some times only
 	Resting   bool // it doesn't hold now; a cap of GPU hours still counts them
 	// Waiting selects the people for whom GPUs are taken while they wait; nil for a cap that always holds.
-	// WaitingAnybody selects everybody: then people lose GPUs only to somebody who has fewer of the cap's GPUs than
-	// they have.
+	// WaitingAnybody selects everybody: then people lose GPUs only to those who have fewer of the cap's GPUs.
 	Waiting        func(snapshot.Username) Membership
 	WaitingAnybody bool
 	Warn           *Warn // its own; nil for that of the rule
@@ -157,7 +156,6 @@ func (e *CapExcess) Amount(n int64) string { return text.CapAmount(e.Counts, n) 
 // OfHours reports whether they are GPU hours.
 func (e *CapExcess) OfHours() bool { return e != nil && e.Counts == CapHours.String() }
 
-// counted is Amount with the GPUs that it is of.
 func (e *CapExcess) counted(n int64) string {
 	return strings.TrimSpace(e.Amount(n) + " " + text.OneLine(e.Of))
 }

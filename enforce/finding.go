@@ -124,8 +124,7 @@ func (f Finding) String() string {
 	return string(f.Rule)
 }
 
-// Advice is what the user of the finding should do, in a sentence or two. find finds an environment of a host; nil if
-// it is unknown.
+// Advice is what its user should do, in a sentence or two. find finds an environment; nil if it is unknown.
 func (f *Finding) Advice(find func(snapshot.Hostname, snapshot.EnvID) *snapshot.Environment) string {
 	env := find(f.Host, f.EID)
 	known := cmp.Or(f.Rule.of(), &rule{})

@@ -50,8 +50,7 @@ type Memory struct {
 	Tally safety.Tally `json:"-"`
 }
 
-// At returns the memory with its times corrected to the wall clock of now: each stays as long ago as the monotonic
-// clock says.
+// At returns the memory with times by the wall clock of now: each stays as long ago as the monotonic clock says.
 func (m Memory) At(now time.Time) Memory {
 	return m.WithTimes(func(t time.Time) time.Time { return now.Add(-now.Sub(t)) })
 }
@@ -357,7 +356,6 @@ func (m Memory) Begin(o order.OfHost, now time.Time) Memory {
 	return m
 }
 
-// end moves the order with this ID from UnderWay to Ended.
 func (m Memory) end(id string) Memory {
 	m.Ended = slices.Clone(m.Ended)
 	m.UnderWay = slices.DeleteFunc(slices.Clone(m.UnderWay), func(o order.OfHost) bool {
@@ -369,8 +367,7 @@ func (m Memory) end(id string) Memory {
 	return m
 }
 
-// WarnAgain returns the memory in which the users of these findings count as not yet warned, if not notified of an
-// action.
+// WarnAgain returns the memory in which users of these findings count as not yet warned, unless told of an action.
 func (m Memory) WarnAgain(ids []string) Memory {
 	if len(ids) == 0 {
 		return m

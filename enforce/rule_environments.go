@@ -65,8 +65,7 @@ var idleRule = rule{
 	},
 }
 
-// Idle says when a person's device counts as idle: it is unused, or computes little or draws little power in every
-// measurement.
+// Idle says when a person's device is idle: it is unused, or computes or draws little in every measurement.
 type Idle struct {
 	After time.Duration // for how long, without a break
 	// Below is the utilization in per cent under which a device with processes counts as idle, BelowPower the power in

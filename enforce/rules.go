@@ -55,7 +55,6 @@ func RuleNames() []string {
 // IsMovable reports whether a user can move a process from this rule to another one.
 func (r Rule) IsMovable() bool { return cmp.Or(r.of(), &rule{}).isMovable }
 
-// of is what there is to know of a rule; nil for an unknown one.
 func (r Rule) of() *rule {
 	return snapshot.Find(rules, func(known *rule) bool { return known.Key == string(r) })
 }

@@ -56,8 +56,7 @@ type Warn struct {
 
 // Fleet is what applies to the fleet as a whole.
 type Fleet struct {
-	// PauseCaps has the caps wait while a host did not answer. Otherwise its devices don't count: too few, never too
-	// many.
+	// PauseCaps has the caps wait while a host did not answer. Otherwise its devices don't count: never too many.
 	PauseCaps   bool
 	Limits      safety.Limits
 	Interval    time.Duration // between two looks at a host; 0 for a single cycle

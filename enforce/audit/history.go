@@ -168,7 +168,6 @@ func (j *joiner) firstOf(ids []string) []string {
 	return first
 }
 
-// notice describes a delivery to a user or a hook.
 func (j *joiner) notice(r *Record) {
 	var warned []string
 	if r.Kind == KindNotified && r.Reason == "" {
@@ -205,7 +204,6 @@ func (j *joiner) operator(r *Record, action string) {
 	}
 }
 
-// entry adds an entry with what all have from their records.
 func (j *joiner) entry(r *Record) *HistoryEntry {
 	e := &HistoryEntry{
 		Time: r.Time, Host: r.Host, User: r.User, UID: r.UID, PID: r.PID, EID: r.EID, Device: r.Device,
@@ -239,7 +237,6 @@ func (j *joiner) action(r *Record) {
 // StatusDryRun is the Status of a HistoryEntry about what a dry run would have done.
 const StatusDryRun order.OutcomeStatus = "dry-run"
 
-// wouldAct lists what would have been done because of a finding.
 func (j *joiner) wouldAct(r *Record) {
 	for _, p := range r.Finding.Terminate {
 		item := *r

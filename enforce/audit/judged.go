@@ -137,7 +137,6 @@ func deviceLine(s *snapshot.Snapshot, index snapshot.DeviceIndex) string {
 	return line
 }
 
-// environmentLine is an environment with its attachments.
 func environmentLine(s *snapshot.Snapshot, env *snapshot.Environment) string {
 	parts := []string{fmt.Sprintf("environment %s of %s", shown(string(env.EID)), userText(env.Username, &env.UID))}
 	if !env.Creation.IsZero() {

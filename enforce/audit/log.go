@@ -192,7 +192,6 @@ func (l *Log) mayRotate() bool {
 	return err == nil || unix.Statfs(filepath.Dir(l.Path), &st) != nil || int64(st.Bavail)*st.Bsize > l.Room
 }
 
-// rotate renames the file, and the older ones before it.
 func (l *Log) rotate() error {
 	for n := cmp.Or(max(l.Keep, 0), DefaultKeep) - 1; n >= 0; n-- {
 		if err := os.Rename(rotated(l.Path, n), rotated(l.Path, n+1)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -57,7 +57,6 @@ func Scan(path string, each func(*Record) error) (Damage, error) {
 	return damage, nil
 }
 
-// scanFile reads the records of one file, one per line.
 func scanFile(name string, damage *Damage, each func(*Record) error) error {
 	f, err := openRead(name)
 	if err != nil {

@@ -99,7 +99,6 @@ type Record struct {
 
 const maxText = 4096 // bytes of a text that are recorded: some are what a host says
 
-// encode is a record as a line, with its end.
 func encode(r *Record) ([]byte, error) {
 	short := *r
 	short.Text, short.Reason = text.Cut(r.Text, maxText), text.Cut(r.Reason, maxText)

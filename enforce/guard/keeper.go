@@ -94,8 +94,7 @@ func (k *Keeper) lock(ctx context.Context) (*os.File, error) {
 	return nil, nil
 }
 
-// TryLock takes the Keeper's lock for a short task of the caller, who closes it; nil without an error if a Keeper has
-// it.
+// TryLock takes the Keeper's lock for a short task of the caller, who closes it; nil, nil if a Keeper has it.
 func TryLock(runDir string) (*os.File, error) {
 	lock, err := tryLock(runDir)
 	return lock, folder.Ignore(err, folder.ErrLocked)

@@ -19,8 +19,7 @@ type stateWatch struct {
 	file    *os.File      // nil for no inotify
 }
 
-// watchEvents are changes of files and of the folder. IN_MODIFY is for 1.4.3, which writes in place and may keep the
-// file open.
+// watchEvents are changes of files and folders. IN_MODIFY is for 1.4.3, which writes in place and may keep them open.
 const watchEvents = unix.IN_CLOSE_WRITE | unix.IN_MODIFY | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_CREATE |
 	unix.IN_DELETE | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ATTRIB | unix.IN_ONLYDIR
 
@@ -113,8 +112,7 @@ func (w *worker) wait() {
 	}
 }
 
-// rest waits four times as long as the work took, so that large state files that change all the time take a fifth of a
-// CPU.
+// rest waits four times as long as the work took, so that files that change all the time take a fifth of a CPU.
 func rest(ctx context.Context, worked time.Duration) {
 	if worked < time.Millisecond {
 		return
@@ -125,7 +123,6 @@ func rest(ctx context.Context, worked time.Duration) {
 	}
 }
 
-// request asks for work. It never blocks.
 func (w *worker) request() {
 	select {
 	case w.requests <- struct{}{}:

@@ -54,7 +54,6 @@ type Box struct {
 	Accounts nss.Passwd
 }
 
-// keptMessages is what is kept for one user.
 type keptMessages struct {
 	Schema  string        `json:"schema"`
 	Notices []KeptMessage `json:"notices"`
@@ -157,7 +156,6 @@ func (b Box) open() (*folder.Folder, error) {
 	return dir.OrClose(err)
 }
 
-// makeRoom removes old files when there are many.
 func makeRoom(dir *folder.Folder, now time.Time) error {
 	entries, err := os.ReadDir(dir.Path)
 	if err != nil || len(entries) < maxUsers {
@@ -177,7 +175,6 @@ func makeRoom(dir *folder.Folder, now time.Time) error {
 	return nil
 }
 
-// recent are the notices that are not too old.
 func recent(list []KeptMessage, now time.Time) []KeptMessage {
 	return slices.DeleteFunc(slices.Clone(list), func(n KeptMessage) bool { return now.Sub(n.Time) > MaxKeptAge })
 }

@@ -289,7 +289,6 @@ func (o *Recipients) named(f *enforce.Finding, ref enforce.ProcessRef) string {
 	return fmt.Sprint(ref.PID)
 }
 
-// follows says what will happen, or begins now.
 func (s *stake) follows(pending bool) string {
 	forms := []string{
 		"process %s gets SIGTERM now", "processes %s get SIGTERM now",
@@ -364,7 +363,6 @@ func (o *Recipients) on(host snapshot.Hostname) *recipientsOfHost {
 	return found
 }
 
-// recipient is a user on a host.
 type recipient struct {
 	host snapshot.Hostname
 	uid  snapshot.UID

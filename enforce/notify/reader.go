@@ -93,7 +93,6 @@ func (r Inbox) Show(all bool, now time.Time, show func([]KeptMessage) error) err
 	return r.remember(f, list, known, written)
 }
 
-// wants says whether the shell is to show a notice.
 func (r Inbox) wants(n KeptMessage, known []appearance, now time.Time) bool {
 	return !slices.ContainsFunc(of(n, known), func(a appearance) bool {
 		opened, _, ok := r.terminal(a.Terminal)

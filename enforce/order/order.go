@@ -20,8 +20,7 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
-// Order is what one host is to do: first every detachment, so that no process starts again on the device, then the
-// terminations.
+// Order is what one host is to do: first the detachments, so that no process starts again there, then the terminations.
 type Order struct {
 	Terminate []Termination // in ascending order of PID
 	Detach    []Detachment  // in order of device, then environment

@@ -33,8 +33,7 @@ type exemptIndices struct {
 	from        Source
 }
 
-// find is what of a subject is exempt, in words, and the entry; empty for nothing. The subject is as ownerOf believes
-// it.
+// find is what of a subject (see ownerOf) is exempt, in words, and the entry; empty for nothing.
 func (e *exemptions) find(s enforce.Subject, uid *snapshot.UID) (what string, from Source) {
 	if from, ok := e.users[s.User]; ok {
 		return "user " + string(s.User), from

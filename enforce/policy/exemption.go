@@ -238,8 +238,7 @@ func (e *Exemption) ended(now time.Time) bool {
 	return !now.Before(e.Until) || e.Until.Sub(now) > MaxExemption+e.lead()+time.Second
 }
 
-// Follow returns the list with the UUIDs of exempt devices, as their hosts first show them, and the indices that these
-// GPUs have now.
+// Follow returns the list with the UUIDs of exempt devices, as hosts first show them, and the indices of now.
 func (l ExemptionList) Follow(cluster snapshot.Cluster) ExemptionList {
 	list := slices.Clone(l)
 	for i := range list {

@@ -25,8 +25,7 @@ type Override struct {
 	writtenHosts, writtenUsers []string
 }
 
-// matches says whether the override applies to a query, and how specific it is, by user, host, labels and time: the
-// higher rank wins.
+// matches says whether the override applies, and how specific it is: by user, host, labels, time. The higher rank wins.
 func (o *Override) matches(q enforce.Query) (rank [4]int, ok bool) {
 	rank = [4]int{o.users[string(q.User)], 0, len(o.labels), 0}
 	if rank[0] == 0 && len(o.writtenUsers) > 0 || !hasLabels(q.Labels, o.labels) {

@@ -146,8 +146,7 @@ func minuteOf(text string) (int, bool) {
 	return minute, err1 == nil && err2 == nil && len(minutes) == 2 && m < 60 && minute <= minutesADay
 }
 
-// Schedule is some hours of a week, or of the weeks between two dates, in local time, which may be daylight saving
-// time.
+// Schedule is some hours of a week, or of the weeks between two dates, in local time with daylight saving.
 type Schedule struct {
 	Name    string
 	zone    *time.Location
@@ -276,7 +275,6 @@ func dayOf(t time.Time) int {
 	return int(time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix() / (minutesADay * 60))
 }
 
-// readDate reads a day as 2026-12-20.
 func readDate(n *strictyaml.Node) int {
 	day, err := time.Parse(time.DateOnly, n.Text())
 	if n.IsText() && (err != nil || dayOf(day) < firstMonday) {

@@ -121,8 +121,7 @@ func (p withExemptions) usersOn(host snapshot.Hostname) (users []snapshot.Userna
 	return slices.Compact(users)
 }
 
-// turnOff turns off the rules of an exemption; not those that can't differ by user: a user's processes are exempt by
-// themselves.
+// turnOff turns off the rules of an exemption that can differ by user: a user's processes are exempt by themselves.
 func (e *Exemption) turnOff(s *enforce.Settings) {
 	for _, rule := range enforce.Rules() {
 		setting, _ := rule.Setting()

@@ -85,7 +85,6 @@ func (j *judge) idle(h *judging.HostView) {
 	}
 }
 
-// clockKey is the key of a clock about a person's use of a device.
 func clockKey(rule enforce.Rule, h *judging.HostView, use enforce.UseKey) string {
 	return string(rule) + "/" + string(h.Name) + "/" + use.String()
 }

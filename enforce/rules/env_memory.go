@@ -44,8 +44,7 @@ func (j *judge) envMemoryOn(h *judging.HostView, env *judging.EnvView, a judging
 		}
 		return
 	}
-	// What an unproved container uses must not count for the warning of the user, nor the user's own use for the
-	// container's.
+	// What an unproved container uses doesn't count for the warning of the user, nor the reverse.
 	by := time.Time{}
 	relieve := func() (proved, unproved judging.Excess) {
 		return env.Relieve(index, a.GPUMemory.Bytes(), func(p *snapshot.Process) bool {

@@ -35,8 +35,7 @@ func (j *judge) heldEvents(plan *enforce.Plan) (events []enforce.Event) {
 	return events
 }
 
-// findingEvents are about what is new or changed, then about what is due, for each finding; then about hosts with more
-// of them.
+// findingEvents are, for each finding, about what is new or changed, then what is due; then about hosts with more.
 func (j *judge) findingEvents(plan *enforce.Plan) {
 	j.more = make(map[snapshot.Hostname]int)
 	j.found = make([]enforce.Event, 0, 2*max(0, len(plan.Findings)-len(j.Before.Findings))) // a new one may have two

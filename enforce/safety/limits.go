@@ -114,8 +114,7 @@ type Tally struct {
 	Announced, Notified map[snapshot.Hostname]int  // how many findings with an event, and messages to users
 	More                map[snapshot.Hostname]bool // hosts of which it was said that they have more findings
 	Held                map[string]bool            // the same of hosts and users with actions held back
-	// Told are the findings of which users were notified, by ID, and how far: what didn't arrive is sent again after
-	// the next tick.
+	// Told says by finding how far users were told: what didn't arrive is sent again after the next tick.
 	Told map[string]int
 }
 

@@ -203,7 +203,6 @@ func (g *Guard) SetControl(c guard.Control) error {
 	return nil
 }
 
-// readControl is what the guard does now; off if that was never set.
 func (m *maps) readControl() (guard.Control, error) {
 	var v control
 	switch err := m.control.Lookup(uint32(0), &v); {

@@ -21,8 +21,7 @@ type Ability struct {
 	Detail string `json:"detail,omitempty"` // where it is, or why it is missing
 }
 
-// Support is what this machine's kernel can do for a guard, and who else judges opens of devices at or above the
-// cgroup.
+// Support is what this kernel can do for a guard, and who else judges opens of devices at or above the cgroup.
 type Support struct {
 	Possible  bool      `json:"possible"`
 	Why       string    `json:"why,omitempty"` // why it isn't

@@ -124,7 +124,6 @@ func (m *maps) isInLease() asm.Instructions {
 	)...)
 }
 
-// isAllowed decides on the kind of event.
 func (m *maps) isAllowed() asm.Instructions {
 	return append(asm.Instructions{
 		asm.LoadMem(asm.R1, asm.RFP, stackMode, asm.Word),

@@ -17,8 +17,7 @@ import (
 
 const maxHosts = 3 // in a subject
 
-// message is a letter to an address of its user, or the copy of it that goes to another one. What isn't plain ASCII is
-// encoded.
+// message is a letter to its user's address, or the copy of it to another one. What isn't plain ASCII is encoded.
 func (l *Letter) message(settings *policy.Mail, address, subject, body string) *gomail.Msg {
 	_, domain, _ := strings.Cut(settings.Sender.Address, "@")
 	msg := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
@@ -59,7 +58,6 @@ func (l *Letter) subject() string {
 	return subject
 }
 
-// hosts are those that it is about.
 func (l *Letter) hosts() (hosts []string) {
 	for i := range l.Items {
 		if h := text.OneLine(string(l.Items[i].Host)); h != "" && !slices.Contains(hosts, h) {
