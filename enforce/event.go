@@ -25,14 +25,12 @@ const (
 	EventNote EventKind = "note" // something could not be judged, or a host warned of it
 )
 
-// The events of orders, which the controller adds.
+// The events of orders and of kernel guards, which the controller adds.
 const (
 	EventActing  EventKind = "acting"  // an order is going to be sent
 	EventOutcome EventKind = "outcome" // what came of an order
+	EventGuard   EventKind = "guard"   // the order for a host's kernel guard, or what it does, has changed
 )
-
-// EventGuard, which the controller adds, is about a change of the order for a host's kernel guard, or of what it does.
-const EventGuard EventKind = "guard"
 
 // Event is what is new since the last cycle, or what a cycle does. Fields that a kind has no use for are empty.
 type Event struct {

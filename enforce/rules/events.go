@@ -74,15 +74,14 @@ func (j *judge) addEvents(f *enforce.Finding) {
 	}
 	event := enforce.Event{Host: f.Host, ID: f.ID, Finding: f, Decision: now.Decision}
 	host, acts := f.Affects(), now.Decision == enforce.DecisionAct
-	kind := enforce.EventKind("") // for no change
 	if !known {
-		kind = enforce.EventNew
+		event.Kind = enforce.EventNew
 	} else if before.Decision != now.Decision {
-		kind = enforce.EventChanged
+		event.Kind = enforce.EventChanged
 	}
 	h := j.ByName[f.Host]
 	old := known && f.Host != "" && !h.IsNew && (!acts || before.Decision == enforce.DecisionAct)
-	full := !f.Deferred && !old && kind != "" && !j.mayAnnounce(host) && !acts
+	full := !f.Deferred && !old && event.Kind != "" && !j.mayAnnounce(host) && !acts
 	if f.Deferred || old || full {
 		if full {
 			j.more[host]++
@@ -95,13 +94,13 @@ func (j *judge) addEvents(f *enforce.Finding) {
 		}
 		return
 	}
-	if kind == "" {
+	if event.Kind == "" {
 		j.resumed(event)
 	} else {
-		j.found = append(j.found, as(kind, event))
+		j.found = append(j.found, event)
 	}
-	if acts {
-		j.found = append(j.found, as(enforce.EventDue, event))
+	if event.Kind = enforce.EventDue; acts {
+		j.found = append(j.found, event)
 	}
 	interval, stage := &j.Next.Tally, wantsNotified(f)
 	told := interval.Told[f.ID] >= int(stage) || interval.Notified[host] >= safety.MaxEventsPerHost
@@ -109,7 +108,8 @@ func (j *judge) addEvents(f *enforce.Finding) {
 		interval.Notified[host]++
 		interval.Told[f.ID] = int(stage)
 		now.Notified = stage
-		j.notify = append(j.notify, as(enforce.EventNotify, event))
+		event.Kind = enforce.EventNotify
+		j.notify = append(j.notify, event)
 	}
 	j.Next.Findings[f.ID] = now
 }
@@ -120,11 +120,6 @@ func (j *judge) resumed(event enforce.Event) {
 		event.Kind, event.Resumed = enforce.EventNew, true
 		j.found = append(j.found, event)
 	}
-}
-
-func as(kind enforce.EventKind, e enforce.Event) enforce.Event {
-	e.Kind = kind
-	return e
 }
 
 // wantsNotified is what the users of a finding are to be notified of: the finding when it is first seen, and the
