@@ -105,14 +105,13 @@ func (p *Plan) decideAccount(w *Request, s *Survey) {
 
 // decideState lets root own the state of a new host. An upgrade never changes the owner.
 func (p *Plan) decideState(w *Request, s *Survey) error {
-	has := len(s.Units) > 0
 	switch {
 	case w.State == StateRoot && !s.Systemd:
 		return Refuse("use --state shared there", "root's service needs systemd, which the host doesn't run")
-	case w.State == StateRoot && !(has && s.Owned), w.State == "" && s.Sum == "" && s.NotNew == "" && s.Systemd && !has:
+	case w.State == StateRoot && !(s.Unit && s.Owned), w.State == "" && s.Sum == "" && s.NotNew == "" && s.Systemd && !s.Unit:
 		p.State, p.Units = StateRoot, true
 		p.note("root owns the state by its service: `genv host status` there")
-	case w.State == StateShared && (has || s.Owned):
+	case w.State == StateShared && (s.Unit || s.Owned):
 		p.State = StateShared
 		p.note("every user writes the state, and can change and remove what others have registered")
 	case w.State == "" && s.Sum == "" && !s.Owned && s.NotNew != "":
@@ -122,9 +121,8 @@ func (p *Plan) decideState(w *Request, s *Survey) error {
 		}
 		p.note("every user writes the state: %s%s", s.NotNew, advice)
 	}
-	if has && p.State == "" { // they run the installed program
-		same := func(sum string, unit part) bool { return sum == sumOf(unit.content) }
-		p.Units = p.Program || !slices.EqualFunc(s.Units, w.units(), same)
+	if s.Unit && p.State == "" { // they run the installed program
+		p.Units = p.Program || s.Stale
 	}
 	return nil
 }

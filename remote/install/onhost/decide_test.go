@@ -134,7 +134,7 @@ func TestDecideRefuses(t *testing.T) {
 // TestDecideState: root owns the state of new hosts, and an upgrade never changes who owns it.
 func TestDecideState(t *testing.T) {
 	fresh := func(s *onhost.Survey) { s.Sum, s.Systemd = "", true }
-	owned := func(s *onhost.Survey) { s.Systemd, s.Owned, s.Units = true, true, []string{sumA, sumB} }
+	owned := func(s *onhost.Survey) { s.Systemd, s.Owned, s.Unit, s.Stale = true, true, true, true }
 	for name, tt := range map[string]struct {
 		wanted string
 		change func(*onhost.Survey)

@@ -172,6 +172,7 @@ func TestWhatSitesHaveStays(t *testing.T) {
 	for _, unit := range []string{"genv-host.socket", "genv-host.service", "genv-enforce.service"} {
 		require.NoError(t, os.Remove(filepath.Join(units, unit)))
 		require.NoError(t, os.Symlink("/dev/null", filepath.Join(units, unit)))
+		require.Equal(t, onhost.Unchanged, m.do(func(*onhost.Request) {}).Outcome.Result, unit)
 	}
 	require.NoError(t, os.Rename(zsh, m.at("elsewhere")))
 	require.NoError(t, os.Symlink("../../../elsewhere", zsh))

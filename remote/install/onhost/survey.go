@@ -39,10 +39,11 @@ type Survey struct {
 	RulesUnsafe *Folder
 	Lacks       []string // of the extras, in words
 
-	NotNew  string   // why root doesn't own the state by default
-	Owned   bool     // root owns the state
-	Systemd bool     // it runs
-	Units   []string // the checksums of root's units, with a remark if another one, or another program, runs
+	NotNew  string // why root doesn't own the state by default
+	Owned   bool   // root owns the state
+	Systemd bool   // it runs
+	Unit    bool   // root's service has a unit
+	Stale   bool   // another unit, or another program, is there or runs
 }
 
 // outcome is that of a host to which nothing is done.
@@ -98,11 +99,9 @@ func (i *installation) look(ctx context.Context) *Survey {
 	_, err := os.Stat(i.at("/var/lib/genv/host/owner.json"))
 	s.Owned, s.Systemd = err == nil, i.isFolder("/run/systemd/system")
 	for _, p := range i.units() {
-		if sum := fileSum(i.at(p.path)); sum != "" && sum != "?" { // a link to /dev/null masks it
-			if _, restart := i.outdated(ctx, path.Base(p.path)); restart {
-				sum += ", not loaded"
-			}
-			s.Units = append(s.Units, sum)
+		if sum := fileSum(i.at(p.path)); sum != "?" { // a link to /dev/null masks it
+			_, restart := i.outdated(ctx, path.Base(p.path))
+			s.Unit, s.Stale = s.Unit || sum != "", s.Stale || restart || sum != sumOf(p.content)
 		}
 	}
 	for _, p := range i.extras(ctx, false) {

@@ -84,7 +84,7 @@ func (i *installation) planUninstall(ctx context.Context) (rules []part, err err
 }
 
 // handsOver says that an uninstallation gives root's state to all users, who could not change it without the program.
-func (s *Survey) handsOver() bool { return s.Sum != "" && (len(s.Units) > 0 || s.Owned) }
+func (s *Survey) handsOver() bool { return s.Sum != "" && (s.Unit || s.Owned) }
 
 // mayPurge refuses to remove the state of active environments, or one that genv 1.4.3 uses.
 func (i *installation) mayPurge(ctx context.Context) error {
