@@ -317,7 +317,6 @@ func TestAnUploadThatIsChanged(t *testing.T) {
 	f.reset(old)
 	for name, upload := range map[string]func(io.Reader) io.Reader{
 		"cut":   func(r io.Reader) io.Reader { return io.LimitReader(r, 100_000) },
-		"empty": func(io.Reader) io.Reader { return strings.NewReader("") },
 		"more":  func(r io.Reader) io.Reader { return io.MultiReader(r, strings.NewReader("x")) },
 		"noise": func(io.Reader) io.Reader { return io.LimitReader(rand.Reader, int64(len(current.Data))) },
 	} {

@@ -127,16 +127,15 @@ func TestUndo(t *testing.T) {
 	m.do(func(*onhost.Request) {})
 	earlier := proctest.ReadFile(t, m.at("etc/sudoers.d/zz-genv"))
 	require.NoError(t, proctest.WriteProgram(m.at("program"), []byte("genv v3")))
-	h := m.says
 	for _, fails := range []string{"genv", ".genv-install-genv", "visudo"} {
-		delete(h, fails)
+		delete(m.says, fails)
 		m.ran = nil
 		require.NotNil(t, m.do(func(r *onhost.Request) { r.Upgrade, r.Account = true, "root" }).Failure)
 		require.Equal(t, "genv v2", string(proctest.ReadFile(t, m.at(place))))
 		require.Equal(t, earlier, proctest.ReadFile(t, m.at("etc/sudoers.d/zz-genv")))
 		require.NotContains(t, strings.Join(m.files(), " "), ".genv-install")
 		require.Equal(t, fails == "genv", slices.Contains(m.ran, "genv version"), "it is in its place")
-		h["genv"], h[".genv-install-genv"] = "v3\n", "v3\n"
+		m.says["genv"], m.says[".genv-install-genv"] = "v3\n", "v3\n"
 	}
 }
 
