@@ -109,7 +109,7 @@ func (c *Controller) changeState(ctx context.Context, r *pendingAction) (string,
 	}
 	next.Exemptions = next.Exemptions.Follow(c.fleet.Cluster)
 	for _, h := range c.fleet.Cluster.Answered() {
-		if e.Device != nil && h.Name == e.Host && h.Snapshot.Device(*e.Device) == nil {
+		if r.action.Kind == operator.Exempt && e.Device != nil && h.Name == e.Host && h.Snapshot.Device(*e.Device) == nil {
 			text += fmt.Sprintf(" (%s has no GPU %s now)", h.Name, e.Device)
 		}
 	}

@@ -195,7 +195,9 @@ func TestExemptionOfNoGPU(t *testing.T) {
 		defer func() { r.stop() }()
 		a := operator.Action{Kind: operator.Exempt, Host: "a", Device: new(snapshot.DeviceIndex(9)), Hours: 2}
 		require.Contains(t, r.do(a), "it was asked for (a has no GPU 9 now)")
-		a.Device = new(snapshot.DeviceIndex(1))
+		a.Kind, a.Hours = operator.Unexempt, 0
+		require.NotContains(t, r.do(a), "has no GPU")
+		a.Kind, a.Hours, a.Device = operator.Exempt, 2, new(snapshot.DeviceIndex(1))
 		require.NotContains(t, r.do(a), "has no GPU")
 	})
 }
