@@ -38,21 +38,14 @@ func (w *Writer) family(kind, name, help string, labels []string) {
 }
 
 // Sample writes a sample, with the values of the labels in their order.
-func (w *Writer) Sample(value float64, labels ...string) { w.sample(value, nil, labels) }
-
-// sample has the first labels apart from the others.
-func (w *Writer) sample(value float64, first, others []string) {
+func (w *Writer) Sample(value float64, labels ...string) {
 	w.text = append(w.text, w.name...)
 	separator := byte('{')
-	for i, name := range w.labels[:len(first)+len(others)] {
+	for i, label := range labels {
 		w.text = append(w.text, separator)
-		w.text = append(w.text, name...)
+		w.text = append(w.text, w.labels[i]...)
 		w.text = append(w.text, '=', '"')
-		if i < len(first) {
-			w.text = appendLabel(w.text, first[i])
-		} else {
-			w.text = appendLabel(w.text, others[i-len(first)])
-		}
+		w.text = appendLabel(w.text, label)
 		w.text = append(w.text, '"')
 		separator = ','
 	}
@@ -60,7 +53,7 @@ func (w *Writer) sample(value float64, first, others []string) {
 		w.text = append(w.text, '}')
 	}
 	w.text = append(w.text, ' ')
-	w.text = appendValue(w.text, value)
+	w.text = strconv.AppendFloat(w.text, value, 'f', -1, 64)
 	w.text = append(w.text, '\n')
 }
 
@@ -104,7 +97,7 @@ func begin(families []family, prefix, labels string) *gauges {
 }
 
 func (g *gauges) add(family string, value float64, labels ...string) {
-	g.writers[family].sample(value, g.host, labels)
+	g.writers[family].Sample(value, append(slices.Clip(g.host), labels...)...)
 }
 
 func (g *gauges) text() (text []byte) {
@@ -130,14 +123,6 @@ func appendLabel(text []byte, label string) []byte {
 		}
 	}
 	return append(text, label...)
-}
-
-func appendValue(text []byte, value float64) []byte {
-	const exact = 1 << 53 // beyond, a float64 doesn't have all whole numbers
-	if whole := int64(value); value > -exact && value < exact && float64(whole) == value {
-		return strconv.AppendInt(text, whole, 10)
-	}
-	return strconv.AppendFloat(text, value, 'f', -1, 64)
 }
 
 type histogram struct {
