@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/seed-3119e985/genv/remote"
@@ -211,14 +210,9 @@ func Written(ctx context.Context, cluster Cluster, key string) (time.Time, error
 	return d.Time, err
 }
 
-// writers are used again: each has tables of almost a megabyte.
-var writers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
-
 func pack(value any) ([]byte, error) {
 	var b bytes.Buffer
-	w := writers.Get().(*gzip.Writer)
-	defer writers.Put(w)
-	w.Reset(&b)
+	w := gzip.NewWriter(&b)
 	if err := errors.Join(json.NewEncoder(w).Encode(value), w.Close()); err != nil {
 		return nil, err
 	}
