@@ -37,9 +37,6 @@ func filterOf(r *http.Request) hostFilter {
 func (f hostFilter) Any() bool { return f != hostFilter{} }
 
 func (f hostFilter) key() string {
-	if !f.Any() {
-		return ""
-	}
 	q := url.Values{"q": {f.Query}, "model": {f.Model}}
 	if f.Free {
 		q.Set("free", "1")
