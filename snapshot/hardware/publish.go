@@ -3,7 +3,7 @@
 //
 //	// root, whenever it has asked nvidia-smi
 //	driver, err := hardware.FromDriver("/proc")
-//	changed, err := hardware.Publish("/run/genv", hardware.Identified(found, driver))
+//	err = hardware.Publish("/run/genv", hardware.Identified(found, driver))
 //	// everybody
 //	devices, err := hardware.Read("/run/genv")
 //	if (hardware.Catalog{Run: "/run/genv"}).Guarded(time.Now()) { … }
@@ -54,16 +54,15 @@ type published struct {
 
 // Publish writes root's list to devices.json in dir, for every user to read, unless it is there already. The folder is
 // created if it is missing, and made readable for all. An error leaves the old list.
-func Publish(dir string, list []BusDevice) (changed bool, err error) {
+func Publish(dir string, list []BusDevice) error {
 	if err := checkDistinct(list); err != nil {
-		return false, err
+		return err
 	}
 	list = append([]BusDevice{}, list...)
 	if old, err := Read(dir); err == nil && same(old, list) {
-		return false, nil
+		return nil
 	}
-	err = devicesNote.Publish(dir, published{devicesSchema, list})
-	return err == nil, err
+	return devicesNote.Publish(dir, published{devicesSchema, list})
 }
 
 func same(a, b []BusDevice) bool {
@@ -154,17 +153,17 @@ func (s Catalog) Known() ([]BusDevice, error) {
 
 // Publish publishes the devices that root's nvidia-smi found, unless the driver's /proc folder doesn't know them, as in
 // a simulation. For other users than root it does nothing.
-func (s Catalog) Publish(found []snapshot.Device) (changed bool, err error) {
+func (s Catalog) Publish(found []snapshot.Device) error {
 	if !s.Root || s.Run == "" {
-		return false, nil
+		return nil
 	}
 	driver, err := FromDriver(s.Proc)
 	if err != nil {
-		return false, err
+		return err
 	}
 	list := Identified(found, driver)
 	if !slices.ContainsFunc(list, func(d BusDevice) bool { return d.Minor != nil }) {
-		return false, errors.New("the driver's /proc folder knows none of the GPUs that nvidia-smi lists")
+		return errors.New("the driver's /proc folder knows none of the GPUs that nvidia-smi lists")
 	}
 	return Publish(s.Run, list)
 }

@@ -41,7 +41,7 @@ func (c *Collector) readDevices(ctx context.Context, oldest time.Duration, usage
 	l.details = l.Divide(usage, func() ([]snapshot.Device, error) { return c.SMI.List(ctx, oldest) },
 		func() (nvidiasmi.Details, error) { return c.SMI.Details(ctx, oldest) })
 	if !restricted {
-		_, _ = c.hardware().Publish(l.toRegister()) // without it, a user on a guarded host is told that it is missing
+		_ = c.hardware().Publish(l.toRegister()) // without it, a user on a guarded host is told that it is missing
 	}
 	return l, nil
 }

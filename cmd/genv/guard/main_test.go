@@ -109,7 +109,7 @@ func serialSite(t *testing.T) *site {
 		require.NoError(t, os.Chmod(s.node(index), 0o666))
 	}
 	devices := proctest.Try(hardware.FromDriver(filepath.Join(s.root, "proc"))).OK(t)
-	proctest.Try(hardware.Publish(filepath.Join(s.root, "run"), devices)).OK(t)
+	require.NoError(t, hardware.Publish(filepath.Join(s.root, "run"), devices))
 	require.NoError(t, proctest.WriteProgram(filepath.Join(dir, "nvidia-smi"), []byte("#!/bin/sh\nexec sleep 600\n")))
 	require.NoError(t, os.Mkdir(s.state, 0o777))
 	require.NoError(t, os.Chmod(s.state, 0o777))

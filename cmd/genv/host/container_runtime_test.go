@@ -39,7 +39,7 @@ func newGPUHost(t *testing.T) *runtimeHost {
 		devices = append(devices, hardware.BusDevice{Index: snapshot.DeviceIndex(i), UUID: snapshot.GPUUUID(fmt.Sprintf("GPU-%d0", i)), Minor: &minor, Address: fmt.Sprintf("0000:%02x:00.0", i+1), Bytes: new(int64(80e9))})
 	}
 	root := filepath.Join(h.dir, "root")
-	proctest.Try(hardware.Publish(filepath.Join(root, "run"), devices)).OK(t)
+	require.NoError(t, hardware.Publish(filepath.Join(root, "run"), devices))
 	h.store = disk.New(filepath.Join(h.dir, "tmp/genv"), disk.Config{RootDir: root, Keeps: (&container.RunningInits{Run: filepath.Join(root, "run")}).Keeps})
 	proctest.Try(h.store.RegisterDevices(t.Context(), hardware.Devices(devices))).OK(t)
 	t.Setenv("GENV_TMPDIR", filepath.Join(h.dir, "tmp/genv"))

@@ -2,7 +2,6 @@ package readonly
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,7 +21,6 @@ import (
 	"github.com/seed-3119e985/genv/snapshot/nvidiasmi"
 	"github.com/seed-3119e985/genv/snapshot/proc"
 	"github.com/seed-3119e985/genv/snapshot/proc/proctest"
-	"github.com/seed-3119e985/genv/snapshot/text"
 )
 
 const container = "4c01db0b339c4c01db0b339c4c01db0b339c4c01db0b339c4c01db0b339caaaa"
@@ -99,42 +97,16 @@ func FuzzParseDescriptions(f *testing.F) {
 	})
 }
 
-// answer is what a host prints.
-type answer struct {
-	text string
-	err  error
-}
-
-func (a answer) Run(_ context.Context, _ remote.Host, c remote.Command) (remote.Output, error) {
-	if c.Args[len(c.Args)-1] != published {
-		return remote.Output{}, errors.New("another command")
-	}
-	return remote.Output{Stdout: []byte("Welcome\n\n" + dataMark + "\n" + a.text)}, a.err
-}
-
-func TestPublished(t *testing.T) {
-	for text, want := range map[string]int{
-		`{"schema":"genv.hardware/1","devices":[{"index":0,"uuid":"GPU-a"},{"index":1,"uuid":"GPU-b"}]}`: 2,
-		"": 0, "{": 0, `{"schema":"genv.hardware/2","devices":[{"index":0}]}`: 0,
-	} {
-		require.Len(t, Reading{Runner: answer{text: text}}.Published(t.Context(), remote.Host{}), want, text)
-	}
-	require.Nil(t, Reading{Runner: answer{err: errors.New("no such file")}}.Published(t.Context(), remote.Host{}))
-}
-
-// nvidiaSMI is what nvidia-smi prints on a host, by an argument, and what root has published. An empty text is exit code 6.
+// nvidiaSMI is what a host prints for an argument of nvidia-smi, or what root has published. Nothing is exit code 6.
 type nvidiaSMI map[string]string
 
-func (n nvidiaSMI) answer(args ...string) (out nvidiasmi.RunResult) {
+func (n nvidiaSMI) answer(args ...string) nvidiasmi.RunResult {
 	for argument, text := range n {
-		if strings.Contains(strings.Join(args, " "), argument) {
-			out.Stdout = []byte(text)
+		if text != "" && strings.Contains(strings.Join(args, " "), argument) {
+			return nvidiasmi.RunResult{Stdout: []byte(text)}
 		}
 	}
-	if len(out.Stdout) == 0 {
-		out.ExitCode = 6
-	}
-	return out
+	return nvidiasmi.RunResult{ExitCode: 6}
 }
 
 func (n nvidiaSMI) Run(_ context.Context, _ remote.Host, c remote.Command) (remote.Output, error) {
@@ -142,7 +114,16 @@ func (n nvidiaSMI) Run(_ context.Context, _ remote.Host, c remote.Command) (remo
 	if c.Args[len(c.Args)-1] != published {
 		end = "\n" + dataMark + " " + strconv.Itoa(out.ExitCode)
 	}
-	return remote.Output{Stdout: slices.Concat([]byte("\n"+dataMark+"\n"), out.Stdout, []byte(end))}, nil
+	return remote.Output{Stdout: []byte("Welcome\n\n" + dataMark + "\n" + string(out.Stdout) + end)}, nil
+}
+
+func TestPublished(t *testing.T) {
+	for text, want := range map[string]int{
+		`{"schema":"genv.hardware/1","devices":[{"index":0,"uuid":"GPU-a"},{"index":1,"uuid":"GPU-b"}]}`: 2,
+		"": 0, "{": 0, `{"schema":"genv.hardware/2","devices":[{"index":0}]}`: 0,
+	} {
+		require.Len(t, Reading{Runner: nvidiaSMI{published: text}}.Published(t.Context(), remote.Host{}), want, text)
+	}
 }
 
 // here is nvidia-smi as genv on the host asks it.
@@ -160,43 +141,36 @@ func TestInstances(t *testing.T) {
 		unnamed = "2, [N/A], 81559, 10, [N/A], 31, 70.12, H100, 550.1, Disabled, Default, Enabled, 700\n"
 		a, b    = "  MIG 1g.10gb Device 0: (UUID: MIG-a)\n", "  MIG 1g.10gb Device 1: (UUID: MIG-b)\n"
 		gpu0    = "GPU 0: H100 (UUID: GPU-0)\n"
-		none    = "it is in MIG mode and has no instance"
 	)
 	const instance = "<mig_device><gpu_instance_id>7</gpu_instance_id><fb_memory_usage><total>9984 MiB</total></fb_memory_usage></mig_device>"
 	const details = "<nvidia_smi_log><gpu><uuid>GPU-0</uuid><mig_devices>" + instance + "</mig_devices><processes><process_info>" +
 		"<gpu_instance_id>7</gpu_instance_id><pid>100</pid></process_info></processes></gpu></nvidia_smi_log>"
-	known := snapshot.Instance{UUID: "MIG-a", Profile: "1g.10gb", Total: snapshot.MiB(9984), Pool: "7"}
-	part := func(uuid snapshot.GPUUUID) snapshot.Instance {
-		return snapshot.Instance{UUID: uuid, Profile: "1g.10gb"}
-	}
-	for name, row := range map[string]struct {
-		gpus, apps, list, details string
-		want                      []snapshot.Instance
-		unusable, used            string // the devices and instances of the first process
-	}{
-		"one":                     {gpus: divided, apps: "GPU-0, 100, 5", list: gpu0 + a, details: details, want: []snapshot.Instance{known}, used: "0 MIG-a"},
-		"no process":              {gpus: divided, apps: "\n", list: gpu0 + a, details: details, want: []snapshot.Instance{known}},
-		"named by the process":    {gpus: divided, apps: "MIG-b, 100, 5", list: gpu0 + a + b, details: details, want: []snapshot.Instance{part("MIG-a"), part("MIG-b")}, used: "0 MIG-b"},
-		"no details":              {gpus: divided, apps: "GPU-0, 100, 5", list: gpu0 + a, want: []snapshot.Instance{part("MIG-a")}, used: "0 "},
-		"no list":                 {gpus: divided, apps: "GPU-0, 100, 5", used: "0 "},
-		"no list, an older name":  {gpus: divided, apps: "MIG-GPU-0/7/0, 100, 5", used: "0 "},
-		"no instance":             {gpus: divided, apps: "\n", list: gpu0, unusable: none},
-		"without UUID":            {gpus: divided, apps: "\n", list: gpu0 + "  MIG 1g.10gb Device 0: (UUID: ?)\n"},
-		"one of two without UUID": {gpus: divided, apps: "GPU-0, 100, 5", list: gpu0 + "  MIG 1g.10gb Device 0\n" + b, details: strings.Replace(details, instance, instance+instance, 1), want: []snapshot.Instance{{UUID: "MIG-b", Profile: "1g.10gb", Total: snapshot.MiB(9984), Pool: "7"}}, used: "0 "},
-		"of another GPU":          {gpus: divided, apps: "\n", list: "GPU 0: H100 (UUID: GPU-8)\n" + a},
-		"not divided":             {gpus: plain, apps: "GPU-1, 100, 5", list: "GPU 1: H100 (UUID: GPU-1)\n" + a, used: "1 "},
-		"named, yet not divided":  {gpus: plain, apps: "MIG-GPU-1/7/0, 100, 5", used: "1 "},
-		"a GPU without UUID":      {gpus: unnamed, apps: "[N/A], 100, 5", list: "GPU 2: H100 (UUID: GPU-2)\n" + a},
+	const known, partA, partB = "MIG-a 1g.10gb 9984mi 7\n", "MIG-a 1g.10gb  \n", "MIG-b 1g.10gb  \n"
+	for name, row := range map[string]struct{ gpus, apps, list, details, want string }{
+		"one":                     {divided, "GPU-0, 100, 5", gpu0 + a, details, known + "[0] [MIG-a]\n"},
+		"no process":              {divided, "\n", gpu0 + a, details, known},
+		"named by the process":    {divided, "MIG-b, 100, 5", gpu0 + a + b, details, partA + partB + "[0] [MIG-b]\n"},
+		"no details":              {divided, "GPU-0, 100, 5", gpu0 + a, "", partA + "[0] []\n"},
+		"no list":                 {divided, "GPU-0, 100, 5", "", "", "[0] []\n"},
+		"no list, an older name":  {divided, "MIG-GPU-0/7/0, 100, 5", "", "", "[0] []\n"},
+		"no instance":             {divided, "\n", gpu0, "", "it is in MIG mode and has no instance"},
+		"without UUID":            {divided, "\n", gpu0 + "  MIG 1g.10gb Device 0: (UUID: ?)\n", "", ""},
+		"one of two without UUID": {divided, "GPU-0, 100, 5", gpu0 + "  MIG 1g.10gb Device 0\n" + b, strings.Replace(details, instance, instance+instance, 1), "MIG-b 1g.10gb 9984mi 7\n[0] []\n"},
+		"of another GPU":          {divided, "\n", "GPU 0: H100 (UUID: GPU-8)\n" + a, "", ""},
+		"not divided":             {plain, "GPU-1, 100, 5", "GPU 1: H100 (UUID: GPU-1)\n" + a, "", "[1] []\n"},
+		"named, yet not divided":  {plain, "MIG-GPU-1/7/0, 100, 5", "", "", "[1] []\n"},
+		"a GPU without UUID":      {unnamed, "[N/A], 100, 5", "GPU 2: H100 (UUID: GPU-2)\n" + a, "", ""},
 	} {
 		n := nvidiaSMI{"--query-gpu": row.gpus, "--query-compute-apps": row.apps, "-L": row.list, "-q -x": row.details}
 		s := proctest.Try(Reading{Runner: n}.Look(t.Context(), remote.Host{}, 0)).OK(t, name)
-		require.Equal(t, row.want, append([]snapshot.Instance(nil), s.Devices[0].Instances...), name)
-		require.Equal(t, row.unusable, s.Devices[0].Unusable, name)
-		used := ""
-		for _, p := range s.Processes {
-			used += text.JoinIndices(p.Indices()) + " " + strings.Trim(fmt.Sprint(p.Instances), "[]")
+		got := s.Devices[0].Unusable
+		for _, i := range s.Devices[0].Instances {
+			got += fmt.Sprintln(i.UUID, i.Profile, i.Total, i.Pool)
 		}
-		require.Equal(t, row.used, used, name)
+		for _, p := range s.Processes {
+			got += fmt.Sprintln(p.Indices(), p.Instances)
+		}
+		require.Equal(t, row.want, got, name)
 		c := &local.Collector{SMI: nvidiasmi.New(here{n}, 0), Proc: proc.FS{Root: t.TempDir()}, Now: time.Now}
 		require.Equal(t, s.Devices, proctest.Try(c.Instances(t.Context())).OK(t, name), name)
 	}
@@ -210,43 +184,29 @@ func TestHiddenGPUs(t *testing.T) {
 		"--query-gpu":          "0, GPU-b, 5, 1, 50, 31, 70, X\n1, GPU-c, 5, 1, 50, 31, 70, X\n2, GPU-new, 5, 1, 50, 31, 70, X\n",
 		"--query-compute-apps": "GPU-b, 7, 1\nGPU-c, 7, 1\nGPU-new, 8, 1\n",
 	}
-	look := func(registered int) *snapshot.Snapshot {
-		return proctest.Try(Reading{Runner: n}.Look(t.Context(), remote.Host{}, registered)).OK(t)
+	look := func(registered int, hidden string, states ...gpus.State) *snapshot.Snapshot {
+		s := proctest.Try(Reading{Runner: n}.Look(t.Context(), remote.Host{}, registered)).OK(t)
+		require.Equal(t, hidden != "", slices.Contains(s.Warnings, "nvidia-smi hides "+hidden+" of 4 GPUs from this login: whether they are in use is unknown"))
+		for i, g := range gpus.Of(s) {
+			require.Equal(t, states[i], g.State)
+		}
+		return s
 	}
-	require.Len(t, look(3).Devices, 3)
-	got := look(4)
+	look(3, "", gpus.Busy, gpus.Busy, gpus.Busy)
+	got := look(4, "2", gpus.Unknown, gpus.Busy, gpus.Busy, gpus.Unknown)
 	require.Equal(t, []snapshot.DeviceIndex{1, 2}, got.Processes[0].Indices())
 	require.Len(t, got.Processes, 1, "it is unknown which device root knows GPU-new by")
 	require.Equal(t, new(50), got.Devices[1].Utilization)
-	hides := func(n int, of string) string {
-		return fmt.Sprintf("nvidia-smi hides %d of %s GPUs from this login: whether they are in use is unknown", n, of)
-	}
-	require.Contains(t, got.Warnings, hides(2, "4"))
-	states := func(s *snapshot.Snapshot) (states []gpus.State) {
-		for _, g := range gpus.Of(s) {
-			states = append(states, g.State)
-		}
-		return states
-	}
-	require.Equal(t, []gpus.State{gpus.Unknown, gpus.Busy, gpus.Busy, gpus.Unknown}, states(got))
 
 	n["--query-gpu"], n["--query-compute-apps"] = "", ""
-	got = look(4)
-	require.Equal(t, []string{hides(4, "4")}, got.Warnings)
-	require.Equal(t, slices.Repeat([]gpus.State{gpus.Unknown}, 4), states(got))
-	n[published] = `{"schema":"genv.hardware/1","devices":[{"index":0,"uuid":"GPU-b"}]}`
-	n["--query-gpu"], n["--query-compute-apps"] = "0, GPU-b, 5, 1, 50, 31, 70, X\n", "\n"
-	require.Empty(t, look(2).Warnings)
+	look(4, "4", gpus.Unknown, gpus.Unknown, gpus.Unknown, gpus.Unknown)
 	n[published] = ""
-	n["--query-gpu"] = ""
 	require.ErrorIs(t, proctest.Try(Reading{Runner: n}.Look(t.Context(), remote.Host{}, 4)).Err, nvidiasmi.ErrNoDevices)
 }
 
 func TestMarked(t *testing.T) {
 	args := marked("printf", "%s", "0, GPU\ngenv-data\n")
 	out := proctest.Try(exec.Command(args[0], args[1:]...).Output()).OK(t)
-	for _, noise := range []string{"", "Welcome", "Welcome\n", "{}\n"} {
-		require.Equal(t, "0, GPU\ngenv-data\n", string(dataIn(append([]byte(noise), out...))))
-	}
+	require.Equal(t, "0, GPU\ngenv-data\n", string(dataIn(append([]byte("Welcome"), out...))))
 	require.Equal(t, "0, GPU\n", string(dataIn([]byte("0, GPU\n"))))
 }
