@@ -168,7 +168,7 @@ func (f *fleet) needShells(ctx context.Context) error {
 	if f.Hosts = slices.DeleteFunc(slices.Clone(f.Hosts), left); len(f.Hosts) == 0 {
 		return err
 	}
-	f.Warn(fmt.Sprintf("left out: %v", err))
+	f.Warnf("left out: %v", err)
 	return nil
 }
 

@@ -236,10 +236,10 @@ func (o *checkOptions) writeCheck(d *CheckDocument, wrong error) error {
 		if w.Kind == policy.Hint {
 			kind = "advice"
 		}
-		o.Warn(fmt.Sprintf("%s:%d:%d: %s: %s", d.File, w.Line, w.Column, kind, w.Message))
+		o.Warnf("%s:%d:%d: %s: %s", d.File, w.Line, w.Column, kind, w.Message)
 	}
 	if accounts != "" {
-		o.Warn(fmt.Sprintf("%s: warning: %s", d.File, accounts))
+		o.Warnf("%s: warning: %s", d.File, accounts)
 	}
 	for _, line := range d.Unchecked {
 		o.Warn("Not checked: " + line)

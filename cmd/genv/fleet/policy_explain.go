@@ -106,8 +106,8 @@ func (o *explainOptions) addLabels() error {
 		}
 	}
 	if len(hosts) > 0 {
-		o.Warn(fmt.Sprintf("warning: host %q is not in the inventory, so it has no labels; %s",
-			q.Host, text.Hint(string(q.Host), names, "correct the name, or add it there")))
+		o.Warnf("warning: host %q is not in the inventory, so it has no labels; %s",
+			q.Host, text.Hint(string(q.Host), names, "correct the name, or add it there"))
 	}
 	return nil
 }
@@ -179,7 +179,7 @@ func (o *explainOptions) countedNow(c *cli.Context) (list []policy.Explanation) 
 		Schema: operator.ActionSchema, Kind: operator.Explain, Host: o.query.Host, User: o.query.User,
 	})
 	if err != nil {
-		o.Warn(fmt.Sprintf("what counts now is unknown: %v", err))
+		o.Warnf("what counts now is unknown: %v", err)
 		return nil
 	}
 	for line := range strings.SplitSeq(answer.Text, "\n") {

@@ -164,8 +164,7 @@ func (w *waiter) show(failures []remote.Failure, seen *controller.Fleet) {
 func (w *waiter) warn(host snapshot.Hostname, found []gpus.GPU) {
 	for i := range found {
 		if g := &found[i]; !isFree(g) {
-			w.Warn(fmt.Sprintf("Warning: GPU %d of %s may not work well: the driver reports %s", g.Index, host,
-				g.Problem))
+			w.Warnf("Warning: GPU %d of %s may not work well: the driver reports %s", g.Index, host, g.Problem)
 		}
 	}
 }
