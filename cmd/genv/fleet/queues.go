@@ -58,11 +58,7 @@ func (f *fleet) wait(
 
 // wait waits on one host, and again after each offer. A host without a queue is left to others.
 func (q *queues) wait(ctx context.Context, f *fleet, host remote.Host, args []string, again time.Duration) {
-	for known := false; ; {
-		known = q.waitOnce(ctx, f, host, args) || known
-		if !known {
-			return
-		}
+	for known := false; q.waitOnce(ctx, f, host, args) || known; known = true {
 		select {
 		case <-time.After(again):
 		case <-ctx.Done():
