@@ -163,9 +163,6 @@ func (c *runcCall) engineName() string {
 // report says why a container can't be started: on stderr, and in the file from which the engine takes the message of
 // `docker run`.
 func (r *runtime) report(err error) {
-	if err == nil {
-		return
-	}
 	message := "genv: " + text.PrintableLines(err.Error())
 	fmt.Fprintln(r.Err, message)
 	if r.log == "" {
