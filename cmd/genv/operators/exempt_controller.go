@@ -79,10 +79,7 @@ func (r *runningController) state(ctx context.Context) (operator.State, error) {
 		case fleet.Cycle > 0:
 			return operator.State{Exemptions: fleet.Exemptions, Hold: fleet.Hold}, nil
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(100 * time.Millisecond):
-		}
+		time.Sleep(100 * time.Millisecond)
 	}
 }
 
