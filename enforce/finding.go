@@ -140,7 +140,7 @@ func (f *Finding) Advice(find func(snapshot.Hostname, snapshot.EnvID) *snapshot.
 		return adviceIdleEnds
 	case f.Rule == RuleIdle:
 		return fmt.Sprintf(adviceIdle, f.Warn.ends(), keepIdle(runs))
-	case f.Cap.OfHours():
+	case f.Cap.OfHours(), f.Cap != nil && f.Cap.Limit == 0 && !f.Cap.Until.IsZero():
 		return "Save your work, and end it: you may have these GPUs again from " + snapshot.When(f.Cap.Until) + "."
 	case runs && known.adviceRun != "":
 		return known.adviceRun

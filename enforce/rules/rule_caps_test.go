@@ -46,6 +46,10 @@ func TestAdviceOfACap(t *testing.T) {
 	require.Equal(t, "Give back GPUs that you need less, such as these: kill 5.", outside.Advice(noEnvironment), "there is nothing to detach")
 	hours := enforce.Finding{Pending: true, Rule: enforce.RuleCaps, Cap: &enforce.CapExcess{Counts: "gpu-hours", Until: noon(0)}}
 	require.Equal(t, "Save your work, and end it: you may have these GPUs again from "+snapshot.When(noon(0))+".", hours.Advice(noEnvironment))
+	none := enforce.Finding{Rule: enforce.RuleCaps, Cap: &enforce.CapExcess{Counts: "gpus", Used: 1, Until: noon(0)}}
+	require.Equal(t, hours.Advice(noEnvironment), none.Advice(noEnvironment), "0 GPUs until then")
+	none.Cap.Limit = 1
+	require.NotEqual(t, hours.Advice(noEnvironment), none.Advice(noEnvironment))
 	require.NotRegexp(t, "genv detach($|[^ ]| [^-])", enforce.RuleMaxDevicesPerUser.Advice())
 }
 
