@@ -39,19 +39,6 @@ type Device struct {
 	ProcessesUnknown bool `json:"processes_unknown,omitempty"`
 }
 
-// MayBeDivided says whether the device may have MIG instances: the driver measures no utilization then.
-func (d *Device) MayBeDivided() bool {
-	return d.MIGMode || d.Utilization == nil && d.UsedMemory.Known() && !d.Failed
-}
-
-// Divide sets all MIG instances of the device. The MIG mode outlives a reboot, and the instances don't.
-func (d *Device) Divide(instances []Instance) {
-	d.Instances = instances
-	if d.MIGMode && len(instances) == 0 && d.Unusable == "" {
-		d.Unusable = "it is in MIG mode and has no instance"
-	}
-}
-
 // Attachment gives an environment the right to use a device.
 type Attachment struct {
 	EID       EnvID  `json:"eid"`

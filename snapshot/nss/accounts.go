@@ -147,18 +147,14 @@ func (p Passwd) find(ctx context.Context, key string, wanted func(Account) bool)
 	case err == nil && at >= 0:
 		return all[at], nil
 	case NotFound(err): // or a directory service is down
-		err = cmp.Or(fileErr, p.answering(ctx), ErrNoAccount)
+		nsswitch, _ := os.ReadFile(cmp.Or(p.Nsswitch, "/etc/nsswitch.conf")) // without it no directory is asked
+		err = cmp.Or(fileErr, Answering(ctx, "passwd", Directories(string(nsswitch), "passwd")), ErrNoAccount)
 	case errors.Is(err, exec.ErrNotFound), err == nil && len(all) > 0: // without getent, the file has all
 		err = cmp.Or(fileErr, ErrNoAccount)
 	case err == nil:
 		err = errors.New("its answer is not understood")
 	}
 	return Account{}, fmt.Errorf("getent passwd %s: %w", key, err)
-}
-
-func (p Passwd) answering(ctx context.Context) error {
-	nsswitch, _ := os.ReadFile(cmp.Or(p.Nsswitch, "/etc/nsswitch.conf")) // without it no directory is asked
-	return Answering(ctx, "passwd", Directories(string(nsswitch), "passwd"))
 }
 
 // NotFound says whether getent(1) didn't find all keys.

@@ -215,14 +215,6 @@ func known(field string) string {
 	return field
 }
 
-// plain is a known value that is safe to show, or "".
-func plain(field string) string {
-	if field = known(field); snapshot.CheckText("value", field) != nil {
-		return ""
-	}
-	return field
-}
-
 // silent are the texts that say nothing about the health of a GPU.
 var silent = []string{
 	"N/A", "[N/A]", "[Not Supported]", "[Insufficient Permissions]", "[No Permission]",

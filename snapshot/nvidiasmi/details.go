@@ -138,21 +138,25 @@ func (l *Listing) divide(list func() ([]snapshot.Device, error), ask func() (Det
 		details.Describe(d.UUID, d.Instances)
 		if i := slices.IndexFunc(l.GPUs, func(g GPU) bool { return g.UUID == d.UUID }); i >= 0 {
 			g := &l.GPUs[i]
-			g.Divide(d.Instances)
+			if g.MIGMode && len(d.Instances) == 0 && g.Unusable == "" { // the mode outlives a reboot, and they don't
+				g.Unusable = "it is in MIG mode and has no instance"
+			}
 			g.Instances = slices.DeleteFunc(d.Instances, func(i snapshot.Instance) bool { return i.UUID == "" })
 		}
 	}
 	return details
 }
 
-// mayLackInstances says whether a GPU may have MIG instances that aren't known.
+// mayLackInstances says whether a GPU may have MIG instances that aren't known: with MIG the driver measures no
+// utilization.
 func (l *Listing) mayLackInstances(usage *Usage) bool {
 	isUnknown := func(id snapshot.GPUUUID) bool {
 		_, listed := parentOf(id, l.GPUs)
 		return isInstance(id) && !listed
 	}
+	mayHave := func(g GPU) bool { return g.MIGMode || g.Utilization == nil && g.UsedMemory.Known() && !g.Failed }
 	return slices.ContainsFunc(usage.GPUs(), isUnknown) ||
-		slices.ContainsFunc(l.GPUs, func(g GPU) bool { return len(g.Instances) == 0 && g.MayBeDivided() })
+		slices.ContainsFunc(l.GPUs, func(g GPU) bool { return len(g.Instances) == 0 && mayHave(g) })
 }
 
 // of are those of a GPU of which `nvidia-smi -L` lists these instances; nil if both don't agree.

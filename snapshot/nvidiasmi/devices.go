@@ -197,7 +197,9 @@ func parseGPU(line string, modes []string) (g GPU, isRow bool) {
 	if at := strings.LastIndexByte(name, ','); at >= 0 && isVersion(known(name[at+1:])) {
 		name, g.Driver = name[:at], known(name[at+1:])
 	}
-	g.Name = plain(name)
+	if name = known(name); snapshot.CheckText("name", name) == nil {
+		g.Name = name
+	}
 	return g, true
 }
 

@@ -26,11 +26,6 @@ func (f File) String() string { return [...]string{"envs.json", "devices.json"}[
 // Contents are the bytes of both state files; nil for no file.
 type Contents [2][]byte
 
-// Equal says whether both files are the same.
-func (c Contents) Equal(o Contents) bool {
-	return Same(c[Envs], o[Envs]) && Same(c[Devices], o[Devices])
-}
-
 // Same says whether two contents of a file are the same; no file is not an empty one.
 func Same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 

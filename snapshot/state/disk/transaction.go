@@ -188,7 +188,8 @@ func (s *Store) readUnlocked(ctx context.Context, busy *BusyError, clean func(*t
 			again := &transaction{Store: s, dir: dir}
 			t.load(ctx)
 			again.load(ctx)
-			if same = t.onDisk.Equal(again.onDisk); !dir.owned && (!t.access.writable || !same) {
+			same = slices.EqualFunc(t.onDisk[:], again.onDisk[:], state.Same)
+			if !dir.owned && (!t.access.writable || !same) {
 				return busy
 			}
 		}
