@@ -385,9 +385,8 @@ func TestExitCodes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			progress := &render.Progress{}
-			l := &loop{log: zerolog.Nop(), service: &service{}, screen: cycleWriter{out: &out, err: &out, bar: progress}}
-			l.options.Progress, l.options.Quiet = progress, tt.quiet
+			l := &loop{log: zerolog.Nop(), service: &service{}, screen: cycleWriter{out: &out, err: &out, bar: &render.Progress{}}}
+			l.options.Progress, l.options.Quiet = l.screen.bar, tt.quiet
 			for i := range tt.cycles {
 				err := l.show(t.Context(), &tt.cycles[i])
 				if tt.cycles[i].Stopped {
